@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+# The words that a person types. meson does the building; tools/ does the rest.
+#
+#   make demo    bare machine to running demonstration        make check   every test
+#   make build   make install   make test (the quick part of check)
+#   make lint | asan | tsan | coverage | clang | fuzz [SECONDS=10 for each fuzzer]
+
+BUILD ?= build
+PREFIX ?= /usr/local
+SECONDS ?= 10
+MESON := tools/meson
+SHELL := /bin/bash
+.SHELLFLAGS := -o pipefail -c
+SETUP_FLAGS ?=
+
+.DEFAULT_GOAL := build
+.PHONY: setup setup-check build demo test check lint asan tsan coverage clang fuzz install docs clean
+
+setup:
+	@tools/setup build
+
+setup-check:
+	@tools/setup check
+
+$(BUILD)/build.ninja:
+	@$(MESON) setup $(SETUP_FLAGS) $(BUILD)
+
+build: setup
+	@$(MAKE) -s $(BUILD)/build.ninja
+	@"$$($(MESON) --find-ninja)" -C $(BUILD) --quiet | { grep -v "no work to do" || true; }
+
+demo: build
+	@BUILD=$(BUILD) tools/demo
+
+test: setup
+	@BUILD=$(BUILD) tools/check gcc
+
+check: setup-check
+	@BUILD=$(BUILD) tools/check
+
+lint clang asan tsan coverage: setup-check
+	@BUILD=$(BUILD) tools/check $@
+
+fuzz: setup-check
+	@BUILD=$(BUILD) FUZZ_SECONDS=$(SECONDS) tools/check fuzz
+
+install: build
+	@$(MESON) configure $(BUILD) -Dprefix=$(PREFIX)
+	@$(MESON) install -C $(BUILD)
+
+clean:
+	rm -rf build build-*
+
+docs:
+	@tools/api_coverage.py --write

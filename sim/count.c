@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What has been given of each device: sums over rows and shared objects, never kept twice. */
+#include <errno.h>
+
+#include "sim/region.h"
+
+uint64_t sim_row_used(const struct sim_region *region, int row, int device)
+{
+	uint64_t sum = region->row[row].use[device].private_bytes;
+
+	for (uint32_t i = 0; i < region->nobjects; i++) {
+		const struct sim_object *o = &region->object[i];
+
+		if (o->key[0] && o->owner == row && o->device == (uint32_t)device)
+			sum += o->bytes;
+	}
+	return sum;
+}
+
+/* It has neither managed memory in it nor handles that were inherited from the process that made them. */
+uint64_t sim_row_figure(const struct sim_region *region, int row, int device)
+{
+	uint64_t sum = sim_row_used(region, row, device) - region->row[row].use[device].managed_bytes;
+
+	for (uint32_t i = 0; i < region->nobjects; i++) {
+		const struct sim_object *o = &region->object[i];
+
+		if (o->key[0] && o->owner == row && o->device == (uint32_t)device &&
+		    o->export_row >= 0 &&
+		    (o->export_row != row || o->export_generation != region->row[row].generation))
+			sum -= o->bytes;
+	}
+	return sum;
+}
+
+uint64_t sim_region_used(const struct sim_region *region, int device)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < region->nrows; i++)
+		if (region->row[i].state == SIM_ROW_LIVE)
+			sum += region->row[i].use[device].private_bytes;
+	for (uint32_t i = 0; i < region->nobjects; i++)
+		if (region->object[i].key[0] && region->object[i].device == (uint32_t)device)
+			sum += region->object[i].bytes;
+	return sum;
+}
+
+int sim_charge(struct sim_region *region, int row, int device, uint64_t bytes)
+{
+	struct sim_device_row *d = &region->device[device];
+	uint64_t used;
+	int r = -ENOMEM;
+
+	sim_region_lock(region);
+	used = sim_region_used(region, device);
+	/* Who is alive costs system calls, and matters to a refusal and to a new peak only. */
+	if (bytes > d->total_bytes - used || used + bytes > d->peak_bytes) {
+		sim_region_reap(region);
+		used = sim_region_used(region, device);
+	}
+	if (bytes <= d->total_bytes - used) {
+		region->row[row].use[device].private_bytes += bytes;
+		if (used + bytes > d->peak_bytes)
+			d->peak_bytes = used + bytes;
+		r = 0;
+	}
+	sim_region_unlock(region);
+	return r;
+}
+
+void sim_uncharge(struct sim_region *region, int row, int device, uint64_t bytes)
+{
+	sim_region_lock(region);
+	region->row[row].use[device].private_bytes -= bytes;
+	sim_region_unlock(region);
+}
+
+static struct sim_object *find(struct sim_region *region, const uint64_t key[2])
+{
+	struct sim_object *o;
+
+	if (!key[0] || key[1] >= region->nobjects)
+		return NULL;
+	o = &region->object[key[1]];
+	return o->key[0] == key[0] ? o : NULL;
+}
+
+int sim_object_share(struct sim_region *region, int row, int device, uint64_t bytes,
+		     uint64_t ret_key[2])
+{
+	int r = -ENOSPC;
+
+	sim_region_lock(region);
+	for (uint32_t i = 0; i < SIM_MAX_OBJECTS; i++) {
+		struct sim_object *o = &region->object[i];
+
+		if (o->key[0])
+			continue;
+		*o = (struct sim_object){.bytes = bytes, .device = (uint32_t)device, .owner = row,
+					 .export_row = -1};
+		o->key[1] = i;
+		o->holders[row / 64] = 1ull << row % 64;
+		if (i >= region->nobjects)
+			region->nobjects = i + 1;
+		/*
+		 * A kill between the next two stores leaves too little in a row that dies with
+		 * it, and never an object that counts twice.
+		 */
+		region->row[row].use[device].private_bytes -= bytes;
+		o->key[0] = ++region->next_key;
+		ret_key[0] = o->key[0];
+		ret_key[1] = i;
+		r = 0;
+		break;
+	}
+	sim_region_unlock(region);
+	return r;
+}
+
+int sim_object_hold(struct sim_region *region, int row, const uint64_t key[2],
+		    uint64_t *ret_bytes, int *ret_device)
+{
+	struct sim_object *o;
+	int r = -ENOENT;
+
+	sim_region_lock(region);
+	sim_region_reap(region); /* memory whose last holder died is gone, whoever has its name */
+	o = find(region, key);
+	if (o) {
+		o->holders[row / 64] |= 1ull << row % 64;
+		*ret_bytes = o->bytes;
+		*ret_device = (int)o->device;
+		r = 0;
+	}
+	sim_region_unlock(region);
+	return r;
+}
+
+void sim_object_exported(struct sim_region *region, int row, const uint64_t key[2], int fd)
+{
+	struct sim_object *o;
+
+	sim_region_lock(region);
+	o = find(region, key);
+	if (o) {
+		o->export_pid = region->row[row].pid;
+		o->export_fd = fd;
+		o->export_generation = region->row[row].generation;
+		o->export_row = row;
+	}
+	sim_region_unlock(region);
+}
+
+bool sim_object_exists(struct sim_region *region, const uint64_t key[2])
+{
+	bool exists;
+
+	sim_region_lock(region);
+	sim_region_reap(region);
+	exists = find(region, key);
+	sim_region_unlock(region);
+	return exists;
+}
+
+void sim_object_drop(struct sim_region *region, int row, const uint64_t key[2])
+{
+	struct sim_object *o;
+
+	sim_region_lock(region);
+	o = find(region, key);
+	if (o) {
+		o->holders[row / 64] &= ~(1ull << row % 64);
+		sim_object_settle(region, o);
+	}
+	sim_region_unlock(region);
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Contexts: made, current, and what they take. A CUcontext or CUgreenCtx is a sim_context. */
+#ifndef ALLOT_SIM_CUDA_CONTEXT_H
+#define ALLOT_SIM_CUDA_CONTEXT_H
+
+#include "sim/cuda/sim.h"
+
+enum sim_context_kind { SIM_CONTEXT_EXPLICIT, SIM_CONTEXT_PRIMARY, SIM_CONTEXT_GREEN };
+
+struct sim_context {
+	struct sim_device *device;
+	enum sim_context_kind kind;
+	bool live; /* a destroyed context keeps its struct: stale handles must stay harmless */
+	unsigned int flags;
+	unsigned int api_version;
+	uint64_t id;
+	uint64_t bytes;	      /* device memory of the context itself */
+	uint64_t limit_bytes; /* and what its limits took beyond that */
+	size_t limit[CU_LIMIT_MAX];
+	struct sim_exec *exec;
+	struct sim_chunk *chunks; /* of small allocations: memory.c */
+	unsigned int attached;	  /* cuCtxAttach beyond its creation */
+	unsigned int peers;	  /* bit per ordinal that it may reach */
+	CUdevResource sm;	  /* of a green context */
+	struct sim_context *next;
+};
+
+/* In stream.h: sim_context_current, sim_context_lookup, sim_context_exec, ... */
+
+/* A primary context that the caller has not yet retained, made if need be: the runtime's rule. */
+CUresult sim_primary_retain(struct sim_device *device, struct sim_context **ret_ctx);
+CUresult sim_primary_release(struct sim_device *device);
+
+/* Contexts of the process, for searches by handle. With sim_lock held. */
+struct sim_context *sim_contexts(void);
+
+/* For context.c, defined by those who own the tables: everything of a context goes. Unlocked. */
+void sim_context_memory_gone(struct sim_context *ctx);
+void sim_context_modules_gone(struct sim_context *ctx);
+void sim_context_arrays_gone(struct sim_context *ctx);
+
+/* What a context of each kind takes at first; also the recorded answer of cuCtxGetLimit. */
+void sim_context_limits_init(struct sim_context *ctx);
+void sim_context_limits_done(struct sim_context *ctx);
+
+/* New and dead contexts: green.c makes its own kind through these. */
+CUresult sim_context_make(struct sim_device *device, enum sim_context_kind kind, uint64_t bytes,
+			  unsigned int flags, struct sim_context **ret_ctx);
+void sim_context_end(struct sim_context *ctx);
+
+#endif

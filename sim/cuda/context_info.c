@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a program may ask of a context, its limits, and peer access. */
+#include <stdlib.h>
+
+#include "sim/cuda/api.h"
+#include "sim/cuda/context.h"
+#include "sim/cuda/stream.h"
+
+CUresult cuCtxGetDevice(CUdevice *device)
+{
+	struct sim_context *ctx;
+	CUresult r = sim_context_current(&ctx);
+
+	if (!r && !device)
+		r = CUDA_ERROR_INVALID_VALUE;
+	if (!r)
+		*device = ctx->device->ordinal;
+	return r;
+}
+
+CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext handle)
+{
+	struct sim_context *ctx;
+	CUresult r;
+
+	if (!handle)
+		return cuCtxGetDevice(device);
+	r = sim_context_lookup(handle, &ctx);
+	if (!r && !device)
+		r = CUDA_ERROR_INVALID_VALUE;
+	if (!r)
+		*device = ctx->device->ordinal;
+	return r;
+}
+
+CUresult cuCtxGetFlags(unsigned int *flags)
+{
+	struct sim_context *ctx;
+	CUresult r = sim_context_current(&ctx);
+
+	if (!r && !flags)
+		r = CUDA_ERROR_INVALID_VALUE;
+	if (!r)
+		*flags = ctx->flags;
+	return r;
+}
+
+CUresult cuCtxSetFlags(unsigned int flags)
+{
+	struct sim_context *ctx;
+	CUresult r = sim_context_current(&ctx);
+
+	if (!r && flags & ~(unsigned int)CU_CTX_FLAGS_MASK)
+		r = CUDA_ERROR_INVALID_VALUE;
+	if (!r)
+		ctx->flags = flags;
+	return r;
+}
+
+CUresult cuCtxGetId(CUcontext handle, unsigned long long *ctxId)
+{
+	struct sim_context *ctx;
+	CUresult r = handle ? sim_context_lookup(handle, &ctx) : sim_context_current(&ctx);
+
+	if (!r && !ctxId)
+		r = CUDA_ERROR_INVALID_VALUE;
+	if (!r)
+		*ctxId = ctx->id;
+	return r;
+}
+
+CUresult cuCtxGetApiVersion(CUcontext handle, unsigned int *version)
+{
+	struct sim_context *ctx;
+	CUresult r = handle ? sim_context_lookup(handle, &ctx) : sim_context_current(&ctx);
+
+	if (!r && !version)
+		r = CUDA_ERROR_INVALID_VALUE;
+	if (!r)
+		*version = ctx->api_version;
+	return r;
+}
+
+CUresult cuCtxGetCacheConfig(CUfunc_cache *pconfig)
+{
+	struct sim_context *ctx;
+	CUresult r = sim_context_current(&ctx);
+
+	if (!r && !pconfig)
+		r = CUDA_ERROR_INVALID_VALUE;
+	if (!r)
+		*pconfig = CU_FUNC_CACHE_PREFER_NONE;
+	return r;
+}
+
+CUresult cuCtxSetCacheConfig(CUfunc_cache config)
+{
+	struct sim_context *ctx;
+
+	return sim_context_current(&ctx);
+}
+
+CUresult cuCtxGetStreamPriorityRange(int *leastPriority, int *greatestPriority)
+{
+	struct sim_context *ctx;
+	CUresult r = sim_context_current(&ctx);
+
+	if (r)
+		return r;
+	if (leastPriority)
+		*leastPriority = 0;
+	if (greatestPriority)
+		*greatestPriority = -5;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSynchronize(void)
+{
+	struct sim_context *ctx;
+	CUresult r = sim_context_current(&ctx);
+
+	if (!r)
+		r = capture_forbids_context_sync(ctx->exec);
+	return r ? r : exec_synchronize(ctx->exec);
+}
+
+CUresult cuCtxSynchronize_v2(CUcontext handle)
+{
+	struct sim_context *ctx;
+	CUresult r = handle ? sim_context_lookup(handle, &ctx) : sim_context_current(&ctx);
+
+	if (!r)
+		r = capture_forbids_context_sync(ctx->exec);
+	return r ? r : exec_synchronize(ctx->exec);
+}
+
+/* Limits. Device memory goes to what exceeds the default, and is taken when it is set. */
+
+#define DEFAULT_STACK 1024
+#define DEFAULT_FIFO (1ull << 20)
+#define DEFAULT_HEAP (8ull << 20)
+#define THREADS_PER_SM 2048
+
+void sim_context_limits_init(struct sim_context *ctx)
+{
+	ctx->limit[CU_LIMIT_STACK_SIZE] = DEFAULT_STACK;
+	ctx->limit[CU_LIMIT_PRINTF_FIFO_SIZE] = DEFAULT_FIFO;
+	ctx->limit[CU_LIMIT_MALLOC_HEAP_SIZE] = DEFAULT_HEAP;
+	ctx->limit[CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH] = 2;
+	ctx->limit[CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT] = 2048;
+	ctx->limit[CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = 64;
+	ctx->limit[CU_LIMIT_PERSISTING_L2_CACHE_SIZE] = 0;
+	ctx->limit_bytes = 0;
+}
+
+void sim_context_limits_done(struct sim_context *ctx)
+{
+	sim_device_give(ctx->device, ctx->limit_bytes);
+	ctx->limit_bytes = 0;
+}
+
+static uint64_t beyond(uint64_t value, uint64_t unset, uint64_t times)
+{
+	if (value <= unset)
+		return 0;
+	if (value - unset > (UINT64_MAX >> 8) / times)
+		return UINT64_MAX >> 8;
+	return sim_round((value - unset) * times, SIM_GRANULE);
+}
+
+CUresult cuCtxSetLimit(CUlimit limit, size_t value)
+{
+	struct sim_context *ctx;
+	CUresult r = sim_context_current(&ctx);
+	size_t want[CU_LIMIT_MAX];
+	uint64_t bytes, had;
+
+	if (r)
+		return r;
+	if (limit >= CU_LIMIT_MAX)
+		return CUDA_ERROR_UNSUPPORTED_LIMIT;
+	if (limit >= CU_LIMIT_SHMEM_SIZE)
+		return CUDA_ERROR_UNSUPPORTED_LIMIT;
+	for (int i = 0; i < CU_LIMIT_MAX; i++)
+		want[i] = ctx->limit[i];
+	want[limit] = value;
+	bytes = beyond(want[CU_LIMIT_STACK_SIZE], DEFAULT_STACK,
+		       (uint64_t)THREADS_PER_SM * ctx->device->row->sm_count) +
+		beyond(want[CU_LIMIT_PRINTF_FIFO_SIZE], DEFAULT_FIFO, 1) +
+		beyond(want[CU_LIMIT_MALLOC_HEAP_SIZE], DEFAULT_HEAP, 1);
+	had = ctx->limit_bytes;
+	if (bytes > had) {
+		r = sim_device_take(ctx->device, bytes - had);
+		if (r)
+			return r;
+	} else {
+		sim_device_give(ctx->device, had - bytes);
+	}
+	ctx->limit_bytes = bytes;
+	ctx->limit[limit] = value;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetLimit(size_t *pvalue, CUlimit limit)
+{
+	struct sim_context *ctx;
+	CUresult r = sim_context_current(&ctx);
+
+	if (r)
+		return r;
+	if (!pvalue)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (limit >= CU_LIMIT_SHMEM_SIZE)
+		return CUDA_ERROR_UNSUPPORTED_LIMIT;
+	*pvalue = ctx->limit[limit];
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags)
+{
+	struct sim_context *ctx, *peer;
+	CUresult r = sim_context_current(&ctx);
+
+	if (!r)
+		r = sim_context_lookup(peerContext, &peer);
+	if (r)
+		return r;
+	if (Flags)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (peer->device == ctx->device)
+		return CUDA_ERROR_INVALID_DEVICE;
+	if (ctx->peers & 1u << peer->device->ordinal)
+		return CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+	ctx->peers |= 1u << peer->device->ordinal;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxDisablePeerAccess(CUcontext peerContext)
+{
+	struct sim_context *ctx, *peer;
+	CUresult r = sim_context_current(&ctx);
+
+	if (!r)
+		r = sim_context_lookup(peerContext, &peer);
+	if (r)
+		return r;
+	if (!(ctx->peers & 1u << peer->device->ordinal))
+		return CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
+	ctx->peers &= ~(1u << peer->device->ordinal);
+	return CUDA_SUCCESS;
+}

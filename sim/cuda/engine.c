@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sim/cuda/engine.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "sim/cuda/stream.h"
+
+/*
+ * Measured on an H200: slices of about 2 ms, and two saturating contexts get 45.7 % each. Taking
+ * the device from a context in the middle of its work costs the difference:
+ * 2000 / (2 * (2000 + 188)) = 45.7 %. A context that ran out of work has no state to save.
+ */
+#define SLICE_US 2000
+#define SWITCH_US 188
+/* An owner that has not passed the device on this long after its slice may be dead ... */
+#define DEAD_AFTER_NS 3000000u
+/* ... and one that lives but does not get to it (stopped, starved) loses it then. */
+#define STALLED_AFTER_NS 20000000u
+
+uint64_t engine_now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+static uint32_t setting_us(const char *name, uint32_t fallback)
+{
+	const char *text = getenv(name);
+	char *end;
+	unsigned long value;
+
+	if (!text || !*text)
+		return fallback;
+	value = strtoul(text, &end, 10);
+	return *end || value > 1000000 ? fallback : (uint32_t)value;
+}
+
+static bool seat_alive(struct sim_engine_shared *shared, uint32_t index)
+{
+	uint32_t taken = atomic_load(&shared->seats[index].taken);
+
+	return taken && (taken - 1 == sim_region_row() || sim_region_row_alive(taken - 1));
+}
+
+static void seat_free(struct sim_engine_shared *shared, uint32_t index)
+{
+	shared->seats[index].waits = 0;
+	atomic_store(&shared->seats[index].taken, 0);
+}
+
+/*
+ * After a death with the lock held: whatever it left half done, these three facts are made anew;
+ * the slice's bounds may be any two numbers of the past, which ends the slice.
+ */
+static void repair(struct sim_engine_shared *shared)
+{
+	shared->waiting = 0;
+	for (uint32_t i = 0; i < shared->high; i++) {
+		if (!atomic_load(&shared->seats[i].taken))
+			continue;
+		if (!seat_alive(shared, i))
+			seat_free(shared, i);
+		else if (shared->seats[i].waits)
+			shared->waiting++;
+	}
+	if (shared->owner && !atomic_load(&shared->seats[shared->owner - 1].taken)) {
+		shared->owner = 0;
+		shared->idle_from_ns = engine_now_ns();
+	}
+}
+
+static void lock(struct sim_engine_shared *shared)
+{
+	if (pthread_mutex_lock(&shared->lock) == EOWNERDEAD) {
+		repair(shared);
+		pthread_mutex_consistent(&shared->lock);
+	}
+}
+
+static void unlock(struct sim_engine_shared *shared)
+{
+	pthread_mutex_unlock(&shared->lock);
+}
+
+static uint64_t slice_ns(const struct sim_engine_shared *shared)
+{
+	return (uint64_t)shared->slice_us * 1000;
+}
+
+static void grant(struct sim_engine_shared *shared, uint32_t index, uint64_t from_ns)
+{
+	struct sim_engine_seat *seat = &shared->seats[index];
+
+	if (seat->waits)
+		shared->waiting--;
+	seat->waits = 0;
+	shared->owner = index + 1;
+	shared->slice_from_ns = from_ns;
+	shared->slice_to_ns = from_ns + slice_ns(shared);
+}
+
+/* The next waiting seat after `index`, in turn; the dead are cleared on the way. -1 if none. */
+static int64_t next_waiting(struct sim_engine_shared *shared, uint32_t index)
+{
+	for (uint32_t n = 1; shared->waiting && n <= shared->high; n++) {
+		uint32_t i = (index + n) % shared->high;
+
+		if (!shared->seats[i].waits)
+			continue;
+		if (seat_alive(shared, i))
+			return i;
+		shared->waiting--;
+		seat_free(shared, i);
+	}
+	return -1;
+}
+
+/* The owner is at its end: who is next runs from from_ns on, or from when it became ready. */
+static void hand_over(struct sim_engine_shared *shared, uint64_t from_ns)
+{
+	int64_t next = next_waiting(shared, shared->owner - 1);
+
+	if (next < 0) {
+		shared->owner = 0;
+		shared->idle_from_ns = from_ns;
+		return;
+	}
+	if (shared->seats[next].ready_ns > from_ns)
+		from_ns = shared->seats[next].ready_ns;
+	grant(shared, (uint32_t)next, from_ns);
+	engine_ring(&shared->seats[next]);
+}
+
+int engine_sit(struct engine_seat *seat, unsigned int device)
+{
+	struct sim_engine_shared *shared = sim_region_engine(device);
+	unsigned int row = sim_region_row();
+	int err = -EAGAIN;
+
+	lock(shared);
+	if (!shared->slice_us) {
+		shared->switch_us = setting_us("ALLOT_SIM_SWITCH_US", SWITCH_US);
+		shared->slice_us = setting_us("ALLOT_SIM_SLICE_US", SLICE_US);
+		if (!shared->slice_us)
+			shared->slice_us = SLICE_US;
+	}
+	for (uint32_t i = 0; i < SIM_ENGINE_SEATS; i++) {
+		if (i < shared->high && shared->owner != i + 1 &&
+		    atomic_load(&shared->seats[i].taken) && !seat_alive(shared, i)) {
+			shared->waiting -= shared->seats[i].waits;
+			seat_free(shared, i);
+		}
+		if (atomic_load(&shared->seats[i].taken))
+			continue;
+		shared->seats[i].waits = 0;
+		atomic_store(&shared->seats[i].asleep, 0);
+		atomic_store(&shared->seats[i].taken, row + 1);
+		if (shared->high <= i)
+			shared->high = i + 1;
+		seat->row = row;
+		seat->index = i;
+		seat->shared = shared;
+		seat->seat = &shared->seats[i];
+		err = 0;
+		break;
+	}
+	unlock(shared);
+	return err;
+}
+
+void engine_leave(struct engine_seat *seat)
+{
+	struct sim_engine_shared *shared = seat->shared;
+
+	lock(shared);
+	if (shared->owner == seat->index + 1)
+		hand_over(shared, engine_now_ns());
+	shared->waiting -= seat->seat->waits;
+	seat_free(shared, seat->index);
+	unlock(shared);
+	seat->seat = NULL;
+}
+
+/* Somebody else owns the device: wait in line, and see to it that the line moves. */
+static void wait_in_line(struct engine_seat *seat, uint64_t now, uint64_t ready_ns)
+{
+	struct sim_engine_shared *shared = seat->shared;
+	uint64_t slice = slice_ns(shared);
+
+	if (!shared->waiting) {
+		/* The owner was alone, so its slices went by uncounted: find the running one. */
+		uint64_t from = shared->slice_from_ns;
+
+		if (now >= from)
+			shared->slice_to_ns = from + ((now - from) / slice + 1) * slice;
+		engine_ring(&shared->seats[shared->owner - 1]);
+	}
+	if (!seat->seat->waits) {
+		seat->seat->ready_ns = ready_ns;
+		seat->seat->waits = 1;
+		shared->waiting++;
+	}
+	if (now > shared->slice_to_ns + DEAD_AFTER_NS) {
+		uint32_t owner = shared->owner - 1;
+		bool alive = seat_alive(shared, owner);
+
+		if (alive && now <= shared->slice_to_ns + STALLED_AFTER_NS)
+			return;
+		hand_over(shared, now);
+		if (!alive)
+			seat_free(shared, owner);
+	}
+}
+
+void engine_turn(struct engine_seat *seat, uint64_t ready_ns, struct engine_turn *ret_turn)
+{
+	struct sim_engine_shared *shared = seat->shared;
+	uint64_t now = engine_now_ns();
+
+	lock(shared);
+	if (!shared->owner)
+		grant(shared, seat->index,
+		      ready_ns > shared->idle_from_ns ? ready_ns : shared->idle_from_ns);
+	else if (shared->owner != seat->index + 1)
+		wait_in_line(seat, now, ready_ns);
+	ret_turn->mine = shared->owner == seat->index + 1;
+	ret_turn->from_ns = shared->slice_from_ns;
+	ret_turn->to_ns = shared->waiting ? shared->slice_to_ns : UINT64_MAX;
+	ret_turn->look_ns = shared->slice_to_ns + DEAD_AFTER_NS;
+	unlock(shared);
+	if (ret_turn->look_ns < now + 1000000)
+		ret_turn->look_ns = now + 1000000;
+}
+
+void engine_pass(struct engine_seat *seat, uint64_t at_ns, bool more)
+{
+	struct sim_engine_shared *shared = seat->shared;
+
+	lock(shared);
+	if (shared->owner == seat->index + 1) {
+		if (!more) {
+			hand_over(shared, at_ns);
+		} else if (next_waiting(shared, seat->index) < 0) {
+			/* All who waited are gone: on without a switch. */
+			shared->slice_from_ns = at_ns;
+			shared->slice_to_ns = at_ns + slice_ns(shared);
+		} else {
+			hand_over(shared, at_ns + (uint64_t)shared->switch_us * 1000);
+			seat->seat->ready_ns = at_ns;
+			seat->seat->waits = 1;
+			shared->waiting++;
+		}
+	} else if (!more && seat->seat->waits) {
+		seat->seat->waits = 0;
+		shared->waiting--;
+	}
+	unlock(shared);
+}
+
+void engine_add_busy(struct engine_seat *seat, uint64_t from_ns, uint64_t to_ns)
+{
+	uint64_t ns = to_ns - from_ns;
+
+	atomic_fetch_add_explicit(&seat->shared->busy_ns, ns, memory_order_relaxed);
+	atomic_fetch_add_explicit(&seat->shared->row_busy_ns[seat->row], ns, memory_order_relaxed);
+	sim_windows_add(&seat->shared->windows[seat->row], from_ns, to_ns);
+}
+
+/*
+ * Rings are counted before `asleep` is read and `asleep` is set before the count is read, all
+ * sequentially consistent: either the sleeper sees the ring or the ringer sees the sleeper.
+ */
+void engine_ring(struct sim_engine_seat *seat)
+{
+	atomic_fetch_add(&seat->bell, 1);
+	if (atomic_load(&seat->asleep))
+		syscall(SYS_futex, &seat->bell, FUTEX_WAKE, 1, NULL, NULL, 0);
+}
+
+uint32_t engine_listen(struct engine_seat *seat)
+{
+	return atomic_load(&seat->seat->bell);
+}
+
+void engine_sleep(struct engine_seat *seat, uint32_t heard, uint64_t until_ns)
+{
+	struct timespec until = {
+		.tv_sec = (time_t)(until_ns / 1000000000u),
+		.tv_nsec = (long)(until_ns % 1000000000u),
+	};
+
+	atomic_store(&seat->seat->asleep, 1);
+	syscall(SYS_futex, &seat->seat->bell, FUTEX_WAIT_BITSET, heard,
+		until_ns == UINT64_MAX ? NULL : &until, NULL, FUTEX_BITSET_MATCH_ANY);
+	atomic_store(&seat->seat->asleep, 0);
+}

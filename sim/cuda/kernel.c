@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Kernels, known by name:
+ *
+ *   sim_spin(u64 us)                           takes so many microseconds
+ *   sim_fill(ptr, u64 words, u32 seed)         writes `words` 32-bit words made from the seed
+ *   sim_check(ptr, u64 words, u32 seed, bad)   adds to the 32-bit count at `bad` how many differ
+ *
+ * Any other takes 5 us and does nothing; its parameters are not looked at.
+ */
+#include "sim/cuda/kernel.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim/cuda/engine.h"
+#include "sim/cuda/rows.h"
+#include "sim/cuda/stream.h"
+
+#define OTHER_NS 5000u
+#define STEP_WORDS (1u << 20) /* 4 MiB: a step stays well within a slice */
+
+static const struct kernel_shape {
+	const char *name;
+	unsigned int n;
+	unsigned char bytes[SIM_KERNEL_ARGS];
+} shapes[] = {
+	[SIM_KERNEL_OTHER] = {"", 0, {0}},
+	[SIM_KERNEL_SPIN] = {"sim_spin", 1, {8}},
+	[SIM_KERNEL_FILL] = {"sim_fill", 3, {8, 8, 4}},
+	[SIM_KERNEL_CHECK] = {"sim_check", 4, {8, 8, 4, 8}},
+};
+
+#define SHAPES (sizeof(shapes) / sizeof(shapes[0]))
+
+/* The buffer has the parameters as a C struct would. */
+static CUresult from_extra(struct sim_launch *launch, void **extra)
+{
+	const struct kernel_shape *shape = &shapes[launch->id];
+	const unsigned char *buffer = NULL;
+	size_t bytes = 0, at = 0;
+
+	for (; *extra != CU_LAUNCH_PARAM_END; extra += 2) {
+		if (extra[0] == CU_LAUNCH_PARAM_BUFFER_POINTER)
+			buffer = extra[1];
+		else if (extra[0] == CU_LAUNCH_PARAM_BUFFER_SIZE)
+			bytes = *(size_t *)extra[1];
+		else
+			return CUDA_ERROR_INVALID_VALUE;
+	}
+	for (unsigned int i = 0; i < shape->n; i++) {
+		at = (at + shape->bytes[i] - 1) / shape->bytes[i] * shape->bytes[i];
+		if (!buffer || at + shape->bytes[i] > bytes)
+			return CUDA_ERROR_INVALID_VALUE;
+		memcpy(&launch->arg[i], buffer + at, shape->bytes[i]);
+		at += shape->bytes[i];
+	}
+	return CUDA_SUCCESS;
+}
+
+CUresult kernel_describe(struct sim_launch *ret_launch, const CUlaunchConfig *config,
+			 CUfunction function, void **params, void **extra)
+{
+	struct sim_launch launch = {
+		.function = function,
+		.grid = {config->gridDimX, config->gridDimY, config->gridDimZ},
+		.block = {config->blockDimX, config->blockDimY, config->blockDimZ},
+		.shared_bytes = config->sharedMemBytes,
+	};
+	const char *name;
+	CUresult error;
+
+	if (!function)
+		return CUDA_ERROR_INVALID_HANDLE;
+	for (int i = 0; i < 3; i++)
+		if (!launch.grid[i] || !launch.block[i])
+			return CUDA_ERROR_INVALID_VALUE;
+	if ((uint64_t)launch.block[0] * launch.block[1] * launch.block[2] > 1024 ||
+	    (params && extra))
+		return CUDA_ERROR_INVALID_VALUE;
+	error = sim_function_use(function, &name);
+	if (error)
+		return error;
+	for (unsigned int i = 1; i < SHAPES; i++)
+		if (!strcmp(name, shapes[i].name))
+			launch.id = (enum sim_kernel)i;
+	if (extra) {
+		error = from_extra(&launch, extra);
+		if (error)
+			return error;
+	} else {
+		for (unsigned int i = 0; i < shapes[launch.id].n; i++) {
+			if (!params || !params[i])
+				return CUDA_ERROR_INVALID_VALUE;
+			memcpy(&launch.arg[i], params[i], shapes[launch.id].bytes[i]);
+		}
+	}
+	*ret_launch = launch;
+	return CUDA_SUCCESS;
+}
+
+unsigned int kernel_params(struct sim_launch *launch, void *ret_params[SIM_KERNEL_ARGS])
+{
+	unsigned int n = shapes[launch->id].n;
+
+	for (unsigned int i = 0; i < n; i++)
+		ret_params[i] = &launch->arg[i];
+	return n;
+}
+
+static uint32_t word_of(uint32_t seed, uint64_t i)
+{
+	return (seed ^ (uint32_t)i) * 2654435761u + (uint32_t)(i >> 32);
+}
+
+/* Up to STEP_WORDS from the cursor on. */
+static CUresult fill_or_check(struct sim_op *op, bool *ret_last)
+{
+	const struct sim_launch *launch = &op->work.launch;
+	uint64_t words = launch->arg[1], i = op->cursor;
+	uint64_t end = words - i > STEP_WORDS ? i + STEP_WORDS : words;
+	uint32_t *at = (uint32_t *)(uintptr_t)launch->arg[0], seed = (uint32_t)launch->arg[2];
+	uint32_t *bad = (uint32_t *)(uintptr_t)launch->arg[3];
+
+	/* Asked at each step: the memory may have been freed under a running kernel. */
+	if (words > UINT64_MAX / 4 || (words && !sim_memory_valid(launch->arg[0], words * 4)) ||
+	    (launch->id == SIM_KERNEL_CHECK && !sim_memory_valid(launch->arg[3], 4)))
+		return CUDA_ERROR_ILLEGAL_ADDRESS;
+	if (launch->id == SIM_KERNEL_FILL) {
+		for (; i < end; i++)
+			at[i] = word_of(seed, i);
+	} else {
+		for (; i < end; i++)
+			op->bad += at[i] != word_of(seed, i);
+		if (end == words)
+			*bad += (uint32_t)op->bad;
+	}
+	op->cursor = end;
+	*ret_last = end == words;
+	return CUDA_SUCCESS;
+}
+
+CUresult kernel_step(struct sim_op *op, uint64_t *ret_ns, bool *ret_last)
+{
+	uint64_t from;
+	CUresult error;
+
+	*ret_last = true;
+	switch (op->work.launch.id) {
+	case SIM_KERNEL_SPIN:
+		*ret_ns = op->work.launch.arg[0] > UINT64_MAX / 2000 ?
+				  UINT64_MAX / 2 : op->work.launch.arg[0] * 1000;
+		return CUDA_SUCCESS;
+	case SIM_KERNEL_FILL:
+	case SIM_KERNEL_CHECK:
+		/* These do work, so the device is taken for as long as that took. */
+		from = engine_now_ns();
+		error = fill_or_check(op, ret_last);
+		*ret_ns = engine_now_ns() - from + OTHER_NS;
+		return error;
+	default:
+		*ret_ns = OTHER_NS;
+		return CUDA_SUCCESS;
+	}
+}
+
+static CUresult launch(const CUlaunchConfig *config, CUfunction f, void **params, void **extra,
+		       bool per_thread)
+{
+	struct sim_work work = {.kind = WORK_KERNEL};
+	struct sim_stream *stream;
+	CUresult error;
+
+	if (!config)
+		return CUDA_ERROR_INVALID_VALUE;
+	error = stream_resolve(config->hStream, per_thread, &stream);
+	if (!error)
+		error = kernel_describe(&work.launch, config, f, params, extra);
+	return error ? error : work_submit(stream, &work);
+}
+
+ROWS(cuLaunchKernelEx, _ptsz, launch,
+     (const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra), config, f,
+     kernelParams, extra)
+
+#define CONFIG                                                                              \
+	(&(const CUlaunchConfig){gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY,        \
+				 blockDimZ, sharedMemBytes, hStream, NULL, 0})
+
+ROWS(cuLaunchKernel, _ptsz, launch,
+     (CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
+      unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
+      unsigned int sharedMemBytes, CUstream hStream, void **kernelParams, void **extra),
+     CONFIG, f, kernelParams, extra)
+ROWS(cuLaunchCooperativeKernel, _ptsz, launch,
+     (CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
+      unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
+      unsigned int sharedMemBytes, CUstream hStream, void **kernelParams),
+     CONFIG, f, kernelParams, NULL)
+
+CUresult CUDAAPI cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launchParamsList,
+						      unsigned int numDevices, unsigned int flags)
+{
+	CUresult error = CUDA_SUCCESS;
+
+	if (!launchParamsList || !numDevices)
+		return CUDA_ERROR_INVALID_VALUE;
+	for (unsigned int i = 0; i < numDevices && !error; i++) {
+		const CUDA_LAUNCH_PARAMS *p = &launchParamsList[i];
+
+		error = cuLaunchKernel(p->function, p->gridDimX, p->gridDimY, p->gridDimZ,
+				       p->blockDimX, p->blockDimY, p->blockDimZ, p->sharedMemBytes,
+				       p->hStream, p->kernelParams, NULL);
+	}
+	return error;
+}
+
+/* The launches of CUDA 3: parameters come by cuParamSet*, which is not simulated. */
+CUresult CUDAAPI cuLaunchGridAsync(CUfunction f, int grid_width, int grid_height, CUstream hStream)
+{
+	const CUlaunchConfig config = {(unsigned int)grid_width, (unsigned int)grid_height, 1,
+				       1, 1, 1, 0, hStream, NULL, 0};
+	void *no_parameters[SIM_KERNEL_ARGS] = {NULL};
+
+	if (grid_width <= 0 || grid_height <= 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	return launch(&config, f, no_parameters, NULL, false);
+}
+
+CUresult CUDAAPI cuLaunchGrid(CUfunction f, int grid_width, int grid_height)
+{
+	return cuLaunchGridAsync(f, grid_width, grid_height, NULL);
+}
+
+CUresult CUDAAPI cuLaunch(CUfunction f)
+{
+	return cuLaunchGridAsync(f, 1, 1, NULL);
+}

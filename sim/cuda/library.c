@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Libraries: code that belongs to no context, and is a module in each that uses it. */
+#include <stdlib.h>
+
+#include "sim/cuda/api.h"
+#include "sim/cuda/module.h"
+#include "sim/cuda/stream.h"
+
+struct in_context {
+	struct in_context *next;
+	struct sim_module *module;
+};
+
+struct sim_library {
+	struct sim_library *next;
+	uint64_t bytes;
+	struct in_context *modules;
+	struct sim_function *kernels;
+};
+
+static struct sim_library *all;
+
+static struct sim_library *find(CUlibrary handle)
+{
+	struct sim_library *l;
+
+	for (l = all; l && l != (struct sim_library *)handle; l = l->next)
+		;
+	return l;
+}
+
+static CUresult module_in(struct sim_library *l, struct sim_context *ctx,
+			  struct sim_module **ret_module)
+{
+	struct in_context *c;
+	CUresult r;
+
+	for (c = l->modules; c; c = c->next)
+		if (c->module->ctx == ctx) {
+			*ret_module = c->module;
+			return CUDA_SUCCESS;
+		}
+	c = malloc(sizeof(*c));
+	if (!c)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	r = sim_module_make(ctx, l->bytes, l, &c->module);
+	if (r) {
+		free(c);
+		return r;
+	}
+	c->next = l->modules;
+	l->modules = c;
+	*ret_module = c->module;
+	return CUDA_SUCCESS;
+}
+
+void sim_library_module_gone(struct sim_module *module)
+{
+	if (!module->library)
+		return;
+	for (struct in_context **at = &module->library->modules, *c; (c = *at); at = &c->next)
+		if (c->module == module) {
+			*at = c->next;
+			free(c);
+			return;
+		}
+}
+
+CUresult sim_kernel_function(struct sim_function *kernel, struct sim_context *ctx,
+			     struct sim_function **ret_function)
+{
+	struct sim_module *m;
+	CUresult r = module_in(kernel->library, ctx, &m);
+
+	return r ? r : sim_module_function(m, kernel->name, ret_function);
+}
+
+static CUresult load(CUlibrary *ret, uint64_t bytes)
+{
+	struct sim_library *l = calloc(1, sizeof(*l));
+	struct sim_context *ctx;
+	struct sim_module *m;
+	CUresult r = CUDA_SUCCESS;
+
+	if (!l)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	l->bytes = bytes;
+	sim_lock();
+	l->next = all;
+	all = l;
+	if (sim_module_eager() && !sim_context_current(&ctx))
+		r = module_in(l, ctx, &m);
+	if (r)
+		all = l->next;
+	sim_unlock();
+	if (r)
+		free(l);
+	else
+		*ret = (CUlibrary)l;
+	return r;
+}
+
+CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jitOptions,
+			   void **jitOptionsValues, unsigned int numJitOptions,
+			   CUlibraryOption *libraryOptions, void **libraryOptionValues,
+			   unsigned int numLibraryOptions)
+{
+	CUresult r = sim_ready();
+
+	if (!r && (!library || !code))
+		r = CUDA_ERROR_INVALID_VALUE;
+	return r ? r : load(library, sim_image_bytes(code));
+}
+
+CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUjit_option *jitOptions,
+			       void **jitOptionsValues, unsigned int numJitOptions,
+			       CUlibraryOption *libraryOptions, void **libraryOptionValues,
+			       unsigned int numLibraryOptions)
+{
+	uint64_t bytes;
+	CUresult r = sim_ready();
+
+	if (!r && (!library || !fileName))
+		r = CUDA_ERROR_INVALID_VALUE;
+	if (!r)
+		r = sim_image_file_bytes(fileName, &bytes);
+	return r ? r : load(library, bytes);
+}
+
+CUresult cuLibraryUnload(CUlibrary library)
+{
+	struct sim_library **at, *l;
+	CUresult r = sim_ready();
+
+	if (r)
+		return r;
+	sim_lock();
+	for (at = &all; *at && *at != (struct sim_library *)library; at = &(*at)->next)
+		;
+	l = *at;
+	if (l) {
+		*at = l->next;
+		for (struct in_context *c; (c = l->modules);) {
+			l->modules = c->next;
+			sim_module_end(c->module);
+			free(c);
+		}
+		sim_functions_end(&l->kernels);
+	} else {
+		r = CUDA_ERROR_INVALID_HANDLE;
+	}
+	sim_unlock();
+	free(l);
+	return r;
+}
+
+CUresult cuLibraryGetModule(CUmodule *pMod, CUlibrary library)
+{
+	struct sim_context *ctx;
+	struct sim_library *l;
+	struct sim_module *m;
+	CUresult r = sim_context_current(&ctx);
+
+	if (r)
+		return r;
+	sim_lock();
+	l = find(library);
+	r = l && pMod ? module_in(l, ctx, &m) : CUDA_ERROR_INVALID_VALUE;
+	sim_unlock();
+	if (!r)
+		*pMod = (CUmodule)m;
+	return r;
+}
+
+CUresult cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const char *name)
+{
+	struct sim_function *k = NULL;
+	struct sim_library *l;
+	CUresult r = sim_ready();
+
+	if (r)
+		return r;
+	if (!pKernel || !name)
+		return CUDA_ERROR_INVALID_VALUE;
+	sim_lock();
+	l = find(library);
+	if (l) {
+		k = sim_function_named(&l->kernels, name, SIM_KERNEL_MAGIC);
+		if (k)
+			k->library = l;
+	}
+	sim_unlock();
+	if (!k)
+		return l ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_HANDLE;
+	*pKernel = (CUkernel)k;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuLibraryGetKernelCount(unsigned int *count, CUlibrary lib)
+{
+	struct sim_library *l;
+	CUresult r = sim_ready();
+
+	if (r)
+		return r;
+	sim_lock();
+	l = find(lib);
+	if (l && count) {
+		*count = 0;
+		for (struct sim_function *k = l->kernels; k; k = k->next)
+			++*count;
+	} else {
+		r = CUDA_ERROR_INVALID_VALUE;
+	}
+	sim_unlock();
+	return r;
+}
+
+CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int numKernels, CUlibrary lib)
+{
+	struct sim_library *l;
+	unsigned int n = 0;
+	CUresult r = sim_ready();
+
+	if (r)
+		return r;
+	sim_lock();
+	l = find(lib);
+	if (l && kernels)
+		for (struct sim_function *k = l->kernels; k && n < numKernels; k = k->next)
+			kernels[n++] = (CUkernel)k;
+	else
+		r = CUDA_ERROR_INVALID_VALUE;
+	sim_unlock();
+	return r;
+}
+
+CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
+{
+	struct sim_function *k = (struct sim_function *)kernel, *f;
+	CUresult r = sim_ready();
+
+	if (!r && (!pFunc || !k || k->magic != SIM_KERNEL_MAGIC))
+		r = CUDA_ERROR_INVALID_HANDLE;
+	if (!r)
+		r = sim_function_find(k, &f);
+	if (!r)
+		*pFunc = (CUfunction)f;
+	return r;
+}
+
+CUresult cuKernelGetLibrary(CUlibrary *pLib, CUkernel kernel)
+{
+	struct sim_function *k = (struct sim_function *)kernel;
+	CUresult r = sim_ready();
+
+	if (!r && (!pLib || !k || k->magic != SIM_KERNEL_MAGIC))
+		r = CUDA_ERROR_INVALID_HANDLE;
+	if (!r)
+		*pLib = (CUlibrary)k->library;
+	return r;
+}
+
+CUresult cuKernelGetName(const char **name, CUkernel kernel)
+{
+	struct sim_function *k = (struct sim_function *)kernel;
+	CUresult r = sim_ready();
+
+	if (!r && (!name || !k || k->magic != SIM_KERNEL_MAGIC))
+		r = CUDA_ERROR_INVALID_HANDLE;
+	if (!r)
+		*name = k->name;
+	return r;
+}
+
+/* Images hold no variables. */
+
+CUresult cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name)
+{
+	CUresult r = sim_ready();
+
+	return r ? r : name ? CUDA_ERROR_NOT_FOUND : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name)
+{
+	return cuLibraryGetGlobal(dptr, bytes, library, name);
+}
+
+CUresult cuLibraryGetUnifiedFunction(void **fptr, CUlibrary library, const char *symbol)
+{
+	return cuLibraryGetGlobal(NULL, NULL, library, symbol);
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Memory pools: they take device memory in segments of 32 MiB or multiples, hand out pieces of
+ * them in stream order, and give whole free segments back when told to or beyond their threshold.
+ */
+#ifndef ALLOT_SIM_CUDA_POOL_H
+#define ALLOT_SIM_CUDA_POOL_H
+
+#include "sim/cuda/block.h"
+
+struct sim_stream;
+
+/* All with sim_lock held, but where said. */
+
+/* A handle's pool, or NULL. */
+struct sim_pool *sim_pool_find(CUmemoryPool handle);
+/* A device's default and current pool, made at first use; NULL without host memory. */
+struct sim_pool *sim_pool_of_device(struct sim_device *device, bool current);
+CUresult sim_pool_alloc(struct sim_pool *pool, uint64_t bytes, struct sim_stream *stream,
+			CUdeviceptr *ret_ptr);
+/*
+ * Free a SIM_RANGE_POOL range: for whoever comes later in `stream` at once, for everybody when
+ * sim_pool_freed is called with *ret_ticket, on the stream's executor. `stream` NULL: at once.
+ */
+struct sim_pool_ticket;
+CUresult sim_pool_free(struct sim_range *range, struct sim_stream *stream,
+		       struct sim_pool_ticket **ret_ticket);
+void sim_pool_freed(void *ticket); /* takes the lock */
+
+const CUmemPoolProps *sim_pool_props(const struct sim_pool *pool);
+unsigned int sim_pool_handle_types(const struct sim_range *range);
+
+/* Give back what nobody uses of all pools of a device, also graph memory. Was there any? */
+bool sim_pools_trim(struct sim_device *device);
+bool sim_graph_pool_trim(struct sim_device *device);
+/* Do addresses lie in a pool, handed out or not? */
+bool sim_pool_holds(uint64_t base, uint64_t bytes);
+
+/* The segment that a SIM_RANGE_POOL range lies in, and where. */
+struct sim_block *sim_pool_block(const struct sim_range *range, uint64_t *ret_offset);
+
+/* pool_share.c: imported pools hand out nothing of their own. */
+struct sim_pool *sim_pool_new(const CUmemPoolProps *props, struct sim_device *device,
+			      bool imported);
+bool sim_pool_imported(const struct sim_pool *pool);
+
+#endif

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Stream-ordered allocation, and which pool a device uses. */
+#include <stdlib.h>
+
+#include "sim/cuda/api.h"
+#include "sim/cuda/graph_mem.h"
+#include "sim/cuda/memory.h"
+#include "sim/cuda/pool.h"
+#include "sim/cuda/stream.h"
+#include "sim/cuda/vmm.h"
+
+static CUresult alloc_async(CUdeviceptr *ret_ptr, size_t bytes, bool own_pool, CUmemoryPool handle,
+			    CUstream stream_handle, bool per_thread)
+{
+	struct sim_stream *stream;
+	struct sim_pool *pool;
+	CUmemPoolProps props;
+	CUresult r = stream_resolve(stream_handle, per_thread, &stream);
+
+	if (r)
+		return r;
+	if (!ret_ptr || !bytes)
+		return CUDA_ERROR_INVALID_VALUE;
+	sim_lock();
+	pool = own_pool ? sim_pool_of_device(&sim.device[stream_device(stream)], true)
+			: sim_pool_find(handle);
+	if (!pool || sim_pool_imported(pool)) {
+		r = CUDA_ERROR_INVALID_VALUE;
+	} else if (stream_is_capturing(stream)) {
+		props = *sim_pool_props(pool);
+		sim_unlock();
+		return capture_mem_alloc(stream, &props, bytes, ret_ptr);
+	} else {
+		r = sim_pool_alloc(pool, bytes, stream, ret_ptr);
+	}
+	sim_unlock();
+	return r;
+}
+
+CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
+{
+	return alloc_async(dptr, bytesize, true, NULL, hStream, false);
+}
+
+CUresult cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
+{
+	return alloc_async(dptr, bytesize, true, NULL, hStream, true);
+}
+
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool,
+				 CUstream hStream)
+{
+	return alloc_async(dptr, bytesize, false, pool, hStream, false);
+}
+
+CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool,
+				      CUstream hStream)
+{
+	return alloc_async(dptr, bytesize, false, pool, hStream, true);
+}
+
+/* What cuMemAlloc or an import gave, freed in a stream's order: on the executor. */
+struct late_free {
+	uint64_t base, id;
+};
+
+static void free_late(void *arg)
+{
+	struct late_free *late = arg;
+	struct sim_range *range;
+
+	sim_lock();
+	range = sim_range_find(late->base);
+	if (range && range->id == late->id)
+		sim_memory_free(range);
+	sim_unlock();
+	free(late);
+}
+
+static CUresult free_async(CUdeviceptr ptr, CUstream stream_handle, bool per_thread)
+{
+	struct sim_pool_ticket *ticket = NULL;
+	struct late_free *late = NULL;
+	struct sim_graph_mem *mem = NULL;
+	struct sim_stream *stream;
+	struct sim_range *range;
+	CUresult r = stream_resolve(stream_handle, per_thread, &stream);
+
+	if (r || !ptr)
+		return r;
+	if (stream_is_capturing(stream))
+		return capture_mem_free(stream, ptr);
+	sim_lock();
+	range = sim_range_find(ptr);
+	if (!range || range->base != ptr || range->freeing)
+		r = CUDA_ERROR_INVALID_VALUE;
+	else if (range->kind == SIM_RANGE_POOL)
+		r = sim_pool_free(range, stream, &ticket);
+	else if (range->kind == SIM_RANGE_GRAPH)
+		mem = range->owner;
+	else if (range->kind == SIM_RANGE_DEVICE || range->kind == SIM_RANGE_SMALL ||
+		 range->kind == SIM_RANGE_POOL_PTR) {
+		late = malloc(sizeof(*late));
+		if (late) {
+			*late = (struct late_free){.base = ptr, .id = range->id};
+			range->freeing = true;
+		} else {
+			r = CUDA_ERROR_OUT_OF_MEMORY;
+		}
+	} else {
+		r = CUDA_ERROR_INVALID_VALUE;
+	}
+	sim_unlock();
+	if (r)
+		return r;
+	if (ticket)
+		return stream_enqueue(stream, sim_pool_freed, ticket);
+	if (late)
+		return stream_enqueue(stream, free_late, late);
+	return stream_enqueue(stream, sim_graph_mem_freed, mem);
+}
+
+CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
+{
+	return free_async(dptr, hStream, false);
+}
+
+CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream)
+{
+	return free_async(dptr, hStream, true);
+}
+
+static CUresult get_pool(CUmemoryPool *ret, struct sim_device *device, bool current)
+{
+	struct sim_pool *pool;
+
+	if (!ret)
+		return CUDA_ERROR_INVALID_VALUE;
+	sim_lock();
+	pool = sim_pool_of_device(device, current);
+	sim_unlock();
+	if (!pool)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	*ret = (CUmemoryPool)pool;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool_out, CUdevice dev)
+{
+	struct sim_device *device;
+	CUresult r = sim_device_get(dev, &device);
+
+	return r ? r : get_pool(pool_out, device, false);
+}
+
+CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice dev)
+{
+	struct sim_device *device;
+	CUresult r = sim_device_get(dev, &device);
+
+	return r ? r : get_pool(pool, device, true);
+}
+
+CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool handle)
+{
+	struct sim_device *device;
+	struct sim_pool *pool;
+	CUresult r = sim_device_get(dev, &device);
+
+	if (r)
+		return r;
+	sim_lock();
+	pool = sim_pool_find(handle);
+	if (pool)
+		device->current_pool = pool;
+	else
+		r = CUDA_ERROR_INVALID_VALUE;
+	sim_unlock();
+	return r;
+}
+
+/* The same by location; of the host's pools there are none here. */
+static CUresult by_location(const CUmemLocation *location, CUmemAllocationType type,
+			    struct sim_device **ret_device)
+{
+	CUresult r = sim_ready();
+
+	if (r)
+		return r;
+	if (!location || !sim_location(location, ret_device))
+		return CUDA_ERROR_INVALID_VALUE;
+	return *ret_device && type == CU_MEM_ALLOCATION_TYPE_PINNED ? CUDA_SUCCESS
+								    : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult cuMemGetDefaultMemPool(CUmemoryPool *pool_out, CUmemLocation *location,
+				CUmemAllocationType type)
+{
+	struct sim_device *device;
+	CUresult r = by_location(location, type, &device);
+
+	return r ? r : get_pool(pool_out, device, false);
+}
+
+CUresult cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, CUmemAllocationType type)
+{
+	struct sim_device *device;
+	CUresult r = by_location(location, type, &device);
+
+	return r ? r : get_pool(pool, device, true);
+}
+
+CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool)
+{
+	struct sim_device *device;
+	CUresult r = by_location(location, type, &device);
+
+	return r ? r : cuDeviceSetMemPool(device->ordinal, pool);
+}

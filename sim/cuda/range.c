@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of addresses: libc's balanced tree, where two ranges are equal when they overlap. */
+#include <search.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "sim/cuda/block.h"
+#include "sim/cuda/pool.h"
+#include "sim/cuda/stream.h"
+
+static void *root;
+static uint64_t next_id = 1;
+
+static int compare(const void *a, const void *b)
+{
+	const struct sim_range *x = a, *y = b;
+
+	if (x->base + x->bytes <= y->base)
+		return -1;
+	return x->base >= y->base + y->bytes;
+}
+
+struct sim_range *sim_range_add(uint64_t base, uint64_t bytes, enum sim_range_kind kind,
+				struct sim_device *device, struct sim_context *ctx)
+{
+	struct sim_range *range = calloc(1, sizeof(*range));
+	void *node;
+
+	if (!range)
+		return NULL;
+	range->base = base;
+	range->bytes = bytes;
+	range->kind = kind;
+	range->device = device;
+	range->ctx = ctx;
+	range->id = next_id++;
+	range->readable = range->writable = true;
+	node = tsearch(range, &root, compare);
+	if (!node || *(struct sim_range **)node != range) {
+		free(range);
+		return NULL;
+	}
+	return range;
+}
+
+struct sim_range *sim_range_find(uint64_t address)
+{
+	struct sim_range key = {.base = address, .bytes = 1};
+	void *node = tfind(&key, &root, compare);
+
+	return node ? *(struct sim_range **)node : NULL;
+}
+
+void sim_range_remove(struct sim_range *range)
+{
+	tdelete(range, &root, compare);
+	free(range);
+}
+
+struct sim_range *sim_range_add_block(struct sim_block *block, void *address, uint64_t offset,
+				      uint64_t bytes, enum sim_range_kind kind,
+				      struct sim_context *ctx)
+{
+	struct sim_range *range =
+		sim_range_add((uint64_t)address + offset, bytes, kind, block->device, ctx);
+
+	if (range) {
+		range->block = block;
+		range->map_base = (uint64_t)address;
+		range->map_bytes = block->bytes;
+	}
+	return range;
+}
+
+struct visit {
+	bool (*fn)(struct sim_range *range, void *arg);
+	void *arg;
+	struct sim_range *found;
+};
+
+static void visit(const void *node, VISIT which, void *closure)
+{
+	struct visit *v = closure;
+
+	if ((which == postorder || which == leaf) && !v->found &&
+	    v->fn(*(struct sim_range *const *)node, v->arg))
+		v->found = *(struct sim_range *const *)node;
+}
+
+struct sim_range *sim_range_each(bool (*fn)(struct sim_range *range, void *arg), void *arg)
+{
+	struct visit v = {.fn = fn, .arg = arg};
+
+	twalk_r(root, visit, &v);
+	return v.found;
+}
+
+bool sim_memory_valid(CUdeviceptr ptr, size_t bytes)
+{
+	uint64_t at = ptr, end = ptr + bytes;
+	bool valid = end >= ptr;
+
+	sim_lock();
+	while (valid && at < end) {
+		struct sim_range *range = sim_range_find(at);
+
+		/* A stream may still use what has been freed behind it in the same stream. */
+		if (!range && sim_pool_holds(at, end - at))
+			break;
+		if (!range || !range->readable ||
+		    (range->base + range->bytes < end && range->kind != SIM_RANGE_VMM))
+			valid = false;
+		else
+			at = range->base + range->bytes;
+	}
+	sim_unlock();
+	return valid;
+}
+
+bool sim_memory_is_device(CUdeviceptr ptr)
+{
+	struct sim_range *range;
+	bool device;
+
+	sim_lock();
+	range = sim_range_find(ptr);
+	device = range ? !sim_range_on_host(range) : sim_pool_holds(ptr, 1);
+	sim_unlock();
+	return device;
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the files of the simulated driver share: the process's state, devices and contexts.
+ *
+ * Locking: one mutex, sim_lock(), guards all of this process's tables (contexts, ranges, blocks,
+ * pools, modules). The region's lock nests inside it. It is never held while calling anything of
+ * stream.h, which waits and runs user code; functions called back from there may take it.
+ */
+#ifndef ALLOT_SIM_CUDA_SIM_H
+#define ALLOT_SIM_CUDA_SIM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "nvidia/abi/cuda.h"
+#include "sim/region.h"
+
+#define SIM_GRANULE (2ull << 20)
+
+struct sim_context;
+struct sim_exec;
+struct sim_pool;
+struct sim_chunk;
+
+/* A device as this process sees it: CUDA_VISIBLE_DEVICES chooses and orders. */
+struct sim_device {
+	CUdevice ordinal;
+	int index; /* in the region */
+	struct sim_device_row *row;
+	struct sim_context *primary; /* made at the first retain, kept for the process's life */
+	unsigned int primary_refs;
+	unsigned int primary_flags;
+	struct sim_pool *default_pool, *current_pool;
+};
+
+struct sim_process {
+	struct sim_region *region;
+	int row;
+	int ndevices;
+	struct sim_device device[SIM_MAX_DEVICES];
+};
+
+extern struct sim_process sim;
+
+/* CUDA_SUCCESS after cuInit in this very process; a forked child's is not initialised. */
+CUresult sim_ready(void);
+/* A visible device, or CUDA_ERROR_NOT_INITIALIZED, CUDA_ERROR_INVALID_DEVICE. */
+CUresult sim_device_get(CUdevice ordinal, struct sim_device **ret_device);
+
+void sim_lock(void);
+void sim_unlock(void);
+
+/* Take device memory for this process: CUDA_ERROR_OUT_OF_MEMORY when the device is full. */
+CUresult sim_device_take(struct sim_device *device, uint64_t bytes);
+void sim_device_give(struct sim_device *device, uint64_t bytes);
+
+/* Rounding: `to` is a power of two. 0 comes back for what does not fit. */
+static inline uint64_t sim_round(uint64_t bytes, uint64_t to)
+{
+	return bytes + (to - 1) < bytes ? 0 : (bytes + (to - 1)) & ~(to - 1);
+}
+
+#endif

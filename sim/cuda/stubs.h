@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every row of the list has an entry point: see stubs.c. */
+#ifndef ALLOT_SIM_CUDA_STUBS_H
+#define ALLOT_SIM_CUDA_STUBS_H
+
+#include <stdint.h>
+
+#include "nvidia/cuda_api.h"
+
+/* The exported address of each row, in the order of enum cuda_fn. */
+void *sim_entry(enum cuda_fn fn);
+
+/* Count a call that the simulator does not know how to answer: CUDA_ERROR_NOT_SUPPORTED. */
+CUresult sim_unsupported(enum cuda_fn fn);
+
+#endif

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The part of the region that says who runs on one simulated device: one struct a device, embedded
+ * in the region and zeroed with it. sim/cuda/engine.c alone writes it, except for the two inline
+ * functions below, which are for whoever creates the region and claims its rows.
+ *
+ * A process is known by its row in the region; a context that has work holds a seat. Processes
+ * trust each other here, but any may be killed at any instruction: `lock` is robust, every field
+ * that it guards may hold any mixture of old and new values after a death, and sim/cuda/engine.c
+ * repairs that.
+ */
+#ifndef ALLOT_SIM_ENGINE_SHARED_H
+#define ALLOT_SIM_ENGINE_SHARED_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "sim/window.h"
+
+#define SIM_ENGINE_ROWS 1024 /* at least as many as the region has rows for processes */
+#define SIM_ENGINE_SEATS 2048
+
+/* One context that has, or had, work. A cache line, as its owner sleeps on it. */
+struct sim_engine_seat {
+	_Atomic uint32_t taken;	 /* 0 is free, else 1 + the row of the process */
+	_Atomic uint32_t bell;	 /* futex: its executor sleeps here and looks around at each ring */
+	_Atomic uint32_t asleep; /* a ring has to wake it */
+	uint32_t waits;		 /* has work and is not the owner */
+	uint64_t ready_ns;	 /* since when, while it waits */
+	uint64_t reserved[5];
+};
+
+struct sim_engine_shared {
+	pthread_mutex_t lock; /* robust, process-shared */
+	uint32_t slice_us;    /* 0 until the engine first uses the device */
+	uint32_t switch_us;
+	uint32_t owner;		  /* 1 + seat, 0 when the device is idle */
+	uint32_t high;		  /* seats at or beyond it were never taken */
+	uint32_t waiting;	  /* how many seats wait; recounted after a death */
+	uint32_t reserved;
+	uint64_t slice_from_ns;	  /* CLOCK_MONOTONIC: the owner runs from here ... */
+	uint64_t slice_to_ns;	  /* ... to here when somebody waits */
+	uint64_t idle_from_ns;	  /* the last owner's work ended here */
+	_Atomic uint64_t busy_ns; /* of all contexts, dead ones included; never falls */
+	_Atomic uint64_t row_busy_ns[SIM_ENGINE_ROWS];
+	struct sim_engine_seat seats[SIM_ENGINE_SEATS];
+	struct sim_windows windows[SIM_ENGINE_ROWS]; /* when row_busy_ns grew, for NVML */
+};
+
+/* Once a device, when the region is made. 0 or -errno. */
+static inline int sim_engine_shared_init(struct sim_engine_shared *shared)
+{
+	pthread_mutexattr_t attr;
+	int err = pthread_mutexattr_init(&attr);
+
+	if (err)
+		return -err;
+	pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
+	pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
+	err = pthread_mutex_init(&shared->lock, &attr);
+	pthread_mutexattr_destroy(&attr);
+	return -err;
+}
+
+/* For the process that claims a row, on every device: the figures of the row's last process end. */
+static inline void sim_engine_row_reset(struct sim_engine_shared *shared, unsigned int row)
+{
+	atomic_store(&shared->row_busy_ns[row], 0);
+	sim_windows_reset(&shared->windows[row]);
+}
+
+/* For NVML: how long the process's contexts had something running on the device. */
+static inline uint64_t sim_engine_row_busy_ns(struct sim_engine_shared *shared, unsigned int row)
+{
+	return atomic_load(&shared->row_busy_ns[row]);
+}
+
+static inline const struct sim_windows *
+sim_engine_row_windows(const struct sim_engine_shared *shared, unsigned int row)
+{
+	return &shared->windows[row];
+}
+
+#endif

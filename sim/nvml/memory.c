@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory of a device, and who holds it: straight from the region, so true at every instant. */
+#include "sim/nvml/entry.h"
+
+nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
+{
+	struct sim_region *region;
+	uint64_t total, used;
+	int i;
+	nvmlReturn_t r = sim_nvml_device(device, &region, &i);
+
+	if (r)
+		return r;
+	if (!memory)
+		return NVML_ERROR_INVALID_ARGUMENT;
+	sim_region_lock(region);
+	sim_region_reap(region);
+	total = region->device[i].total_bytes;
+	used = sim_region_used(region, i);
+	sim_region_unlock(region);
+	*memory = (nvmlMemory_t){.total = total, .free = total - used, .used = used};
+	return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *memory)
+{
+	nvmlMemory_t v1;
+	nvmlReturn_t r;
+
+	if (!memory)
+		return NVML_ERROR_INVALID_ARGUMENT;
+	if (memory->version != nvmlMemory_v2)
+		return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+	r = nvmlDeviceGetMemoryInfo(device, &v1);
+	if (r)
+		return r;
+	memory->total = v1.total;
+	memory->reserved = 0;
+	memory->free = v1.free;
+	memory->used = v1.used;
+	return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1Memory_t *bar1Memory)
+{
+	struct sim_region *region;
+	int i;
+	nvmlReturn_t r = sim_nvml_device(device, &region, &i);
+
+	if (r)
+		return r;
+	if (!bar1Memory)
+		return NVML_ERROR_INVALID_ARGUMENT;
+	*bar1Memory = (nvmlBAR1Memory_t){.bar1Total = 256ull << 30,
+					 .bar1Free = (256ull << 30) - (1ull << 20),
+					 .bar1Used = 1ull << 20};
+	return NVML_SUCCESS;
+}
+
+/* All that have a context are counted, at most `room` of them written. */
+static unsigned int collect(struct sim_region *region, int device, nvmlProcessDetail_v1_t *out,
+			    unsigned int room)
+{
+	unsigned int n = 0;
+
+	sim_region_lock(region);
+	sim_region_reap(region);
+	for (uint32_t row = 0; row < region->nrows; row++) {
+		const struct sim_process_row *p = &region->row[row];
+
+		if (p->state != SIM_ROW_LIVE || !p->use[device].contexts)
+			continue;
+		if (n < room)
+			out[n] = (nvmlProcessDetail_v1_t){
+				.pid = (unsigned int)p->pid,
+				.usedGpuMemory = sim_row_figure(region, (int)row, device),
+				.gpuInstanceId = ~0u,
+				.computeInstanceId = ~0u,
+			};
+		n++;
+	}
+	sim_region_unlock(region);
+	return n;
+}
+
+nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device,
+						   nvmlProcessDetailList_t *plist)
+{
+	struct sim_region *region;
+	unsigned int n = 0, room;
+	int i;
+	nvmlReturn_t r = sim_nvml_device(device, &region, &i);
+
+	if (r)
+		return r;
+	if (!plist || plist->mode > 2)
+		return NVML_ERROR_INVALID_ARGUMENT;
+	if (plist->version != nvmlProcessDetailList_v1)
+		return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+	room = plist->numProcArrayEntries;
+	if (room && !plist->procArray)
+		return NVML_ERROR_INVALID_ARGUMENT;
+	if (plist->mode == 0)
+		n = collect(region, i, plist->procArray, room);
+	plist->numProcArrayEntries = n;
+	return n > room ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
+}
+
+/* The older forms are the same list with fewer fields. */
+#define COMPUTE_LIST(name, type, ...)                                                       \
+	nvmlReturn_t name(nvmlDevice_t device, unsigned int *infoCount, type *infos)        \
+	{                                                                                   \
+		nvmlProcessDetail_v1_t all[SIM_MAX_PROCESSES];                              \
+		struct sim_region *region;                                                  \
+		unsigned int n;                                                             \
+		int i;                                                                      \
+		nvmlReturn_t r = sim_nvml_device(device, &region, &i);                      \
+                                                                                            \
+		if (r)                                                                      \
+			return r;                                                           \
+		if (!infoCount || (*infoCount && !infos))                                   \
+			return NVML_ERROR_INVALID_ARGUMENT;                                 \
+		n = collect(region, i, all, SIM_MAX_PROCESSES);                             \
+		r = n > *infoCount ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;           \
+		*infoCount = n;                                                             \
+		for (unsigned int k = 0; r == NVML_SUCCESS && k < n; k++)                   \
+			infos[k] = (type){.pid = all[k].pid,                                \
+					  .usedGpuMemory = all[k].usedGpuMemory, ##__VA_ARGS__}; \
+		return r;                                                                   \
+	}
+
+COMPUTE_LIST(nvmlDeviceGetComputeRunningProcesses, nvmlProcessInfo_v1_t)
+COMPUTE_LIST(nvmlDeviceGetComputeRunningProcesses_v2, nvmlProcessInfo_v2_t, .gpuInstanceId = ~0u,
+	     .computeInstanceId = ~0u)
+COMPUTE_LIST(nvmlDeviceGetComputeRunningProcesses_v3, nvmlProcessInfo_t, .gpuInstanceId = ~0u,
+	     .computeInstanceId = ~0u)
+
+/* Nobody draws, and there is no MPS server. */
+#define EMPTY_LIST(name, type)                                                       \
+	nvmlReturn_t name(nvmlDevice_t device, unsigned int *infoCount, type *infos) \
+	{                                                                            \
+		struct sim_region *region;                                           \
+		int i;                                                               \
+		nvmlReturn_t r = sim_nvml_device(device, &region, &i);               \
+                                                                                     \
+		if (r)                                                               \
+			return r;                                                    \
+		if (!infoCount)                                                      \
+			return NVML_ERROR_INVALID_ARGUMENT;                          \
+		*infoCount = 0;                                                      \
+		return NVML_SUCCESS;                                                 \
+	}
+
+EMPTY_LIST(nvmlDeviceGetGraphicsRunningProcesses, nvmlProcessInfo_v1_t)
+EMPTY_LIST(nvmlDeviceGetGraphicsRunningProcesses_v2, nvmlProcessInfo_v2_t)
+EMPTY_LIST(nvmlDeviceGetGraphicsRunningProcesses_v3, nvmlProcessInfo_t)
+EMPTY_LIST(nvmlDeviceGetMPSComputeRunningProcesses, nvmlProcessInfo_v1_t)
+EMPTY_LIST(nvmlDeviceGetMPSComputeRunningProcesses_v2, nvmlProcessInfo_v2_t)
+EMPTY_LIST(nvmlDeviceGetMPSComputeRunningProcesses_v3, nvmlProcessInfo_t)

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Utilisation, as coarse and as stale as the real library's: integer percent of 1/6 s, new every
+ * 200 ms. Memory traffic and the video engines are not simulated and read 0.
+ */
+#include <pthread.h>
+#include <time.h>
+
+#include "sim/nvml/entry.h"
+#include "sim/window.h"
+
+/* The real library refuses smaller buffers, however few processes there are. */
+#define LEAST_ROOM 72
+
+static uint64_t clock_ns(clockid_t clock)
+{
+	struct timespec ts;
+
+	clock_gettime(clock, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+/* Samples carry wall time; one offset for the process's life keeps a sample's time the same. */
+static uint64_t wall_offset_ns;
+
+static void measure_offset(void)
+{
+	wall_offset_ns = clock_ns(CLOCK_REALTIME) - clock_ns(CLOCK_MONOTONIC);
+}
+
+static uint64_t window_time_us(uint64_t window)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, measure_offset);
+	return (window * SIM_WINDOW_EVERY_NS + wall_offset_ns) / 1000;
+}
+
+static unsigned int percent(uint64_t busy_ns)
+{
+	uint64_t p = (busy_ns * 100 + SIM_WINDOW_NS / 2) / SIM_WINDOW_NS;
+
+	return p > 100 ? 100 : (unsigned int)p;
+}
+
+static uint64_t busy_of(struct sim_region *region, int device, uint32_t row, uint64_t window)
+{
+	return sim_windows_busy_ns(sim_engine_row_windows(&region->device[device].engine, row),
+				   window);
+}
+
+nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *utilization)
+{
+	uint64_t window = sim_window_at(clock_ns(CLOCK_MONOTONIC)), busy = 0;
+	struct sim_region *region;
+	int i;
+	nvmlReturn_t r = sim_nvml_device(device, &region, &i);
+
+	if (r)
+		return r;
+	if (!utilization)
+		return NVML_ERROR_INVALID_ARGUMENT;
+	/* Who died within the window worked in it, too. */
+	for (uint32_t row = 0; row < region->nrows; row++)
+		busy += busy_of(region, i, row, window);
+	*utilization = (nvmlUtilization_t){.gpu = percent(busy)};
+	return NVML_SUCCESS;
+}
+
+/* One sample a process that has a context: the newest window, if it is newer than `seen_us`. */
+static unsigned int collect(struct sim_region *region, int device, uint64_t seen_us,
+			    nvmlProcessUtilizationInfo_v1_t out[SIM_MAX_PROCESSES])
+{
+	uint64_t window = sim_window_at(clock_ns(CLOCK_MONOTONIC));
+	uint64_t time_us = window_time_us(window);
+	unsigned int n = 0;
+
+	if (time_us <= seen_us)
+		return 0;
+	sim_region_lock(region);
+	sim_region_reap(region);
+	for (uint32_t row = 0; row < region->nrows; row++) {
+		const struct sim_process_row *p = &region->row[row];
+
+		if (p->state == SIM_ROW_LIVE && p->use[device].contexts)
+			out[n++] = (nvmlProcessUtilizationInfo_v1_t){
+				.timeStamp = time_us,
+				.pid = (unsigned int)p->pid,
+				.smUtil = percent(busy_of(region, device, row, window)),
+			};
+	}
+	sim_region_unlock(region);
+	return n;
+}
+
+nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
+					     nvmlProcessUtilizationSample_t *utilization,
+					     unsigned int *processSamplesCount,
+					     unsigned long long lastSeenTimeStamp)
+{
+	nvmlProcessUtilizationInfo_v1_t all[SIM_MAX_PROCESSES];
+	struct sim_region *region;
+	unsigned int n, room;
+	int i;
+	nvmlReturn_t r = sim_nvml_device(device, &region, &i);
+
+	if (r)
+		return r;
+	if (!processSamplesCount)
+		return NVML_ERROR_INVALID_ARGUMENT;
+	n = collect(region, i, lastSeenTimeStamp, all);
+	room = utilization ? *processSamplesCount : 0;
+	if (room < LEAST_ROOM || room < n) {
+		*processSamplesCount = n > LEAST_ROOM ? n : LEAST_ROOM;
+		return NVML_ERROR_INSUFFICIENT_SIZE;
+	}
+	*processSamplesCount = n;
+	for (unsigned int k = 0; k < n; k++)
+		utilization[k] = (nvmlProcessUtilizationSample_t){.pid = all[k].pid,
+								  .timeStamp = all[k].timeStamp,
+								  .smUtil = all[k].smUtil};
+	return n ? NVML_SUCCESS : NVML_ERROR_NOT_FOUND;
+}
+
+nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device,
+						   nvmlProcessesUtilizationInfo_t *procesesUtilInfo)
+{
+	nvmlProcessUtilizationInfo_v1_t all[SIM_MAX_PROCESSES];
+	nvmlProcessesUtilizationInfo_t *info = procesesUtilInfo;
+	struct sim_region *region;
+	unsigned int n, room;
+	int i;
+	nvmlReturn_t r = sim_nvml_device(device, &region, &i);
+
+	if (r)
+		return r;
+	if (!info)
+		return NVML_ERROR_INVALID_ARGUMENT;
+	if (info->version != nvmlProcessesUtilizationInfo_v1)
+		return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+	n = collect(region, i, info->lastSeenTimeStamp, all);
+	room = info->procUtilArray ? info->processSamplesCount : 0;
+	if (room < LEAST_ROOM || room < n) {
+		info->processSamplesCount = n > LEAST_ROOM ? n : LEAST_ROOM;
+		return NVML_ERROR_INSUFFICIENT_SIZE;
+	}
+	info->processSamplesCount = n;
+	for (unsigned int k = 0; k < n; k++)
+		info->procUtilArray[k] = all[k];
+	return n ? NVML_SUCCESS : NVML_ERROR_NOT_FOUND;
+}

@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Mapping, rows and liveness of the shared region; what is counted is in count.c. */
+#include "sim/region.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "sim/config.h"
+
+/* Row locks live far behind the contents, so that no read or write ever meets them. */
+#define LOCK_BASE (1ll << 40)
+
+/*
+ * The region that this process mapped last, to look at locks through: liveness needs a descriptor
+ * of its own, opened for the query, so that a process holds none in between. The inode tells a
+ * region from another one that has taken its place under the same name.
+ */
+static char region_path[PATH_MAX];
+static dev_t region_dev;
+static ino_t region_ino;
+
+int sim_region_dir(char *buf, size_t len)
+{
+	const char *env = getenv("ALLOT_SIM_DIR");
+	int n;
+
+	if (env && *env)
+		n = snprintf(buf, len, "%s", env);
+	else
+		n = snprintf(buf, len, "/dev/shm/allot-sim-%u", (unsigned int)getuid());
+	return n < 0 || (size_t)n >= len ? -ENAMETOOLONG : 0;
+}
+
+static int lock_row(int fd, int row)
+{
+	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET,
+			     .l_start = LOCK_BASE + row, .l_len = 1};
+
+	return fcntl(fd, F_OFD_SETLK, &lock) < 0 ? -errno : 0;
+}
+
+static bool row_locked(int fd, int row)
+{
+	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET,
+			     .l_start = LOCK_BASE + row, .l_len = 1};
+
+	return fcntl(fd, F_OFD_GETLK, &lock) < 0 || lock.l_type != F_UNLCK;
+}
+
+static int open_locks(void)
+{
+	int fd = open(region_path, O_RDWR | O_CLOEXEC);
+	struct stat st;
+
+	if (fd >= 0 && (fstat(fd, &st) || st.st_dev != region_dev || st.st_ino != region_ino)) {
+		close(fd);
+		fd = -1;
+	}
+	return fd;
+}
+
+bool sim_row_alive(struct sim_region *region, int row)
+{
+	int fd = open_locks();
+	bool alive;
+
+	if (fd < 0)
+		return true;
+	alive = region->row[row].state == SIM_ROW_LIVE && row_locked(fd, row);
+	close(fd);
+	return alive;
+}
+
+static void forget(struct sim_region *region, int row)
+{
+	struct sim_process_row *r = &region->row[row];
+
+	for (uint32_t i = 0; i < region->nobjects; i++) {
+		struct sim_object *o = &region->object[i];
+
+		if (o->key[0])
+			o->holders[row / 64] &= ~(1ull << row % 64);
+	}
+	for (int i = 0; i < SIM_MAX_DEVICES; i++) {
+		r->use[i].private_bytes = 0;
+		r->use[i].managed_bytes = 0;
+		r->use[i].contexts = 0;
+	}
+	r->state = SIM_ROW_FREE;
+}
+
+/* Is a descriptor of the object's memory open anywhere? Unknown counts as open. */
+static bool export_open(const struct sim_region *region, const struct sim_object *o)
+{
+	const struct sim_process_row *r = &region->row[o->export_row];
+	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET,
+			     .l_start = SIM_EXPORT_LOCK, .l_len = 1};
+	char path[64];
+	bool open_somewhere;
+	int fd;
+
+	if (r->state != SIM_ROW_LIVE || r->generation != o->export_generation)
+		return false;
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", o->export_pid, o->export_fd);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	if (fd < 0)
+		return true;
+	open_somewhere = fcntl(fd, F_OFD_GETLK, &lock) < 0 || lock.l_type != F_UNLCK;
+	close(fd);
+	return open_somewhere;
+}
+
+void sim_object_settle(struct sim_region *region, struct sim_object *o)
+{
+	int heir = -1;
+
+	if (o->owner >= 0 && o->holders[o->owner / 64] & 1ull << o->owner % 64)
+		return;
+	for (int w = 0; w < SIM_MAX_PROCESSES / 64 && heir < 0; w++)
+		if (o->holders[w])
+			heir = w * 64 + __builtin_ctzll(o->holders[w]);
+	if (heir < 0 && o->export_row >= 0 && export_open(region, o))
+		heir = o->export_row;
+	if (heir < 0)
+		o->key[0] = 0;
+	else
+		o->owner = heir;
+}
+
+void sim_region_reap(struct sim_region *region)
+{
+	int fd = open_locks();
+
+	if (fd < 0)
+		return;
+	for (uint32_t i = 0; i < region->nrows; i++)
+		if (region->row[i].state == SIM_ROW_LIVE && !row_locked(fd, (int)i))
+			forget(region, (int)i);
+	close(fd);
+	for (uint32_t i = 0; i < region->nobjects; i++)
+		if (region->object[i].key[0])
+			sim_object_settle(region, &region->object[i]);
+}
+
+void sim_region_lock(struct sim_region *region)
+{
+	/* Each change is one store, so a dead owner leaves nothing half done (see region.h). */
+	if (pthread_mutex_lock(&region->lock) == EOWNERDEAD)
+		pthread_mutex_consistent(&region->lock);
+}
+
+void sim_region_unlock(struct sim_region *region)
+{
+	pthread_mutex_unlock(&region->lock);
+}
+
+static void read_command(char *buf, size_t len)
+{
+	int fd = open("/proc/self/comm", O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? 0 : read(fd, buf, len - 1);
+
+	if (fd >= 0)
+		close(fd);
+	buf[n > 0 ? n : 0] = '\0';
+	buf[strcspn(buf, "\n")] = '\0';
+}
+
+/* Take a row through the descriptor that the region is mapped through. */
+static int claim_row(struct sim_region *region, int fd)
+{
+	struct timespec now;
+	struct stat ns;
+	int row = -ENOSPC;
+
+	clock_gettime(CLOCK_BOOTTIME, &now);
+	sim_region_lock(region);
+	for (int pass = 0; pass < 2 && row < 0; pass++) {
+		for (int i = 0; i < SIM_MAX_PROCESSES && row < 0; i++)
+			if (region->row[i].state == SIM_ROW_FREE && !lock_row(fd, i))
+				row = i;
+		if (row < 0)
+			sim_region_reap(region);
+	}
+	if (row >= 0) {
+		struct sim_process_row *r = &region->row[row];
+
+		r->pid = getpid();
+		r->pid_ns = stat("/proc/self/ns/pid", &ns) ? 0 : ns.st_ino;
+		r->generation++;
+		for (uint32_t i = 0; i < region->ndevices; i++)
+			sim_engine_row_reset(&region->device[i].engine, (unsigned int)row);
+		r->start_ns = (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
+		read_command(r->command, sizeof(r->command));
+		if ((uint32_t)row >= region->nrows)
+			region->nrows = (uint32_t)row + 1;
+		r->state = SIM_ROW_LIVE;
+	}
+	sim_region_unlock(region);
+	return row;
+}
+
+/* A new region appears under its name complete, or not at all: the first to link it wins. */
+static int create_region(const char *dir, const char *path)
+{
+	char tmp[PATH_MAX];
+	struct sim_region *region;
+	pthread_mutexattr_t attr;
+	int fd, r;
+
+	if (mkdir(dir, 0700) && errno != EEXIST)
+		return -errno;
+	if ((size_t)snprintf(tmp, sizeof(tmp), "%s/.region-XXXXXX", dir) >= sizeof(tmp))
+		return -ENAMETOOLONG;
+	fd = mkostemp(tmp, O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	region = MAP_FAILED;
+	if (ftruncate(fd, sizeof(*region)))
+		goto fail_errno;
+	region = mmap(NULL, sizeof(*region), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (region == MAP_FAILED)
+		goto fail_errno;
+	r = sim_config_apply(region);
+	if (r)
+		goto out;
+	pthread_mutexattr_init(&attr);
+	pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
+	pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
+	pthread_mutex_init(&region->lock, &attr);
+	pthread_mutexattr_destroy(&attr);
+	for (uint32_t i = 0; i < region->ndevices && !r; i++)
+		r = sim_engine_shared_init(&region->device[i].engine);
+	if (r)
+		goto out;
+	region->bytes = sizeof(*region);
+	region->version = SIM_VERSION;
+	region->magic = SIM_MAGIC;
+	if (!link(tmp, path) || errno == EEXIST)
+		goto out;
+fail_errno:
+	r = -errno;
+out:
+	if (region != MAP_FAILED)
+		munmap(region, sizeof(*region));
+	unlink(tmp);
+	close(fd);
+	return r;
+}
+
+int sim_region_open(const char *dir, bool create, struct sim_region **ret_region, int *ret_row)
+{
+	char own_dir[PATH_MAX - 16], path[PATH_MAX];
+	struct sim_region *region;
+	struct stat st;
+	int fd, r, row = -1;
+
+	if (!dir) {
+		r = sim_region_dir(own_dir, sizeof(own_dir));
+		if (r)
+			return r;
+		dir = own_dir;
+	}
+	if ((size_t)snprintf(path, sizeof(path), "%s/region", dir) >= sizeof(path))
+		return -ENAMETOOLONG;
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	if (fd < 0 && errno == ENOENT && create) {
+		r = create_region(dir, path);
+		if (r)
+			return r;
+		fd = open(path, O_RDWR | O_CLOEXEC);
+	}
+	if (fd < 0)
+		return -errno;
+	if (fstat(fd, &st) || st.st_size != sizeof(*region)) {
+		close(fd);
+		return -EPROTO;
+	}
+	region = mmap(NULL, sizeof(*region), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (region == MAP_FAILED) {
+		r = -errno;
+		close(fd);
+		return r;
+	}
+	madvise(region, sizeof(*region), MADV_DONTFORK);
+	r = 0;
+	if (region->magic != SIM_MAGIC || region->version != SIM_VERSION ||
+	    region->bytes != sizeof(*region))
+		r = -EPROTO;
+	if (!r && !realpath(path, region_path))
+		r = -errno;
+	region_dev = st.st_dev;
+	region_ino = st.st_ino;
+	if (!r && ret_row) {
+		row = claim_row(region, fd);
+		if (row < 0)
+			r = row;
+	}
+	close(fd); /* the mapping keeps the row's lock */
+	if (r) {
+		munmap(region, sizeof(*region));
+		return r;
+	}
+	*ret_region = region;
+	if (ret_row)
+		*ret_row = row;
+	return 0;
+}
+
+void sim_region_close(struct sim_region *region)
+{
+	if (region)
+		munmap(region, sizeof(*region));
+}

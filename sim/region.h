@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The state that all processes of one set of simulated GPUs share: a sparse file `region` in
+ * ALLOT_SIM_DIR, mapped by each. It holds the devices, a row a process, and the memory objects that
+ * several processes hold. Processes of a simulator trust each other; what must hold is that any of
+ * them may be killed at any instruction:
+ *
+ * - A row is alive while its process holds an open-file-description lock on the row's byte. The
+ *   lock is taken through the descriptor that the region was mapped through, and that descriptor
+ *   is closed: the mapping keeps the lock, nothing inherits it, and the kernel drops it at death.
+ * - Nothing is kept twice. What a device has given is the sum over rows and shared objects; each
+ *   change is one store, so that there is nothing to repair when the lock's owner dies.
+ * - All fields change under the region's robust mutex, but those marked atomic.
+ */
+#ifndef ALLOT_SIM_REGION_H
+#define ALLOT_SIM_REGION_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "sim/engine_shared.h"
+
+#define SIM_MAGIC 0x314d4953544f4c41ull /* "ALOTSIM1" */
+#define SIM_VERSION 1u
+#define SIM_MAX_DEVICES 16
+#define SIM_MAX_PROCESSES 1024
+#define SIM_MAX_OBJECTS 8192
+#define SIM_NAME_MAX 64
+/* Far behind the contents, so that no read or write ever meets the lock. */
+#define SIM_EXPORT_LOCK (1ll << 60)
+
+_Static_assert(SIM_ENGINE_ROWS >= SIM_MAX_PROCESSES, "the engine must know every row");
+
+struct sim_device_row {
+	uint8_t uuid[16];
+	char name[SIM_NAME_MAX];
+	uint64_t total_bytes;
+	uint64_t context_bytes; /* what an idle context takes */
+	uint64_t peak_bytes;	/* most that was ever given at once, since the last reset */
+	uint32_t pci_domain, pci_bus, pci_device;
+	uint32_t sm_count;
+	/* Who runs, and how long the device worked for each row: the engine's own. */
+	_Alignas(64) struct sim_engine_shared engine;
+};
+
+/* What one process has of one device. */
+struct sim_use {
+	_Alignas(64) uint64_t private_bytes; /* all but the shared objects that it owns */
+	_Atomic uint64_t managed_bytes;	     /* of these, what a process's figure leaves out */
+	_Atomic uint32_t contexts;	     /* alive, green ones not counted: NVML lists who has any */
+};
+
+enum sim_row_state { SIM_ROW_FREE, SIM_ROW_LIVE };
+
+struct sim_process_row {
+	_Alignas(64) uint32_t state;
+	int32_t pid;	       /* in its own namespace */
+	uint64_t pid_ns;       /* inode of that namespace */
+	uint64_t generation;   /* counts the row's users, so that (row, generation) names one process */
+	uint64_t start_ns;     /* CLOCK_BOOTTIME at its cuInit */
+	char command[32];
+	struct sim_use use[SIM_MAX_DEVICES];
+};
+
+/*
+ * Device memory that can outlive the process that took it: exported handles, IPC. It counts once,
+ * for its owner; when the owner lets go, another holder becomes the owner.
+ */
+struct sim_object {
+	uint64_t key[2]; /* as the exporter chose; (0, 0) is a free entry */
+	uint64_t bytes;
+	uint32_t device;
+	int32_t owner; /* row */
+	/*
+	 * A descriptor that was exported holds the memory too, wherever it is, even on its way
+	 * through a socket. It is an open file description of its own with a lock on byte
+	 * SIM_EXPORT_LOCK, which anyone sees through the descriptor that the exporter keeps.
+	 */
+	int32_t export_row; /* -1: none */
+	int32_t export_pid, export_fd;
+	uint64_t export_generation; /* of the row */
+	uint64_t reserved;
+	uint64_t holders[SIM_MAX_PROCESSES / 64];
+};
+
+struct sim_region {
+	uint64_t magic;
+	uint32_t version;
+	uint32_t ndevices;
+	uint64_t bytes;
+	pthread_mutex_t lock;
+	uint32_t nrows;	   /* rows ever used: scans end here */
+	uint32_t nobjects; /* likewise */
+	uint64_t next_key;
+	struct sim_device_row device[SIM_MAX_DEVICES];
+	struct sim_process_row row[SIM_MAX_PROCESSES];
+	struct sim_object object[SIM_MAX_OBJECTS];
+};
+
+/*
+ * Where the region is: ALLOT_SIM_DIR, else /dev/shm/allot-sim-<uid>. Writes at most `len` bytes.
+ * Returns 0 or -ENAMETOOLONG.
+ */
+int sim_region_dir(char *buf, size_t len);
+
+/*
+ * Map the region in `dir` (NULL: sim_region_dir()), which is made from the environment if there is
+ * none and `create` is set. `ret_row`, when not NULL, asks for a row of one's own, alive until the
+ * process dies or the region is unmapped; -1 stays there otherwise. The mapping is not inherited by
+ * fork. Returns 0, -EPROTO for something that is not a region of this version, -ENOSPC without a
+ * free row, -EINVAL for a malformed variable (one line on stderr names it), or -errno.
+ */
+int sim_region_open(const char *dir, bool create, struct sim_region **ret_region, int *ret_row);
+void sim_region_close(struct sim_region *region);
+
+/* Any number of threads and processes; a dead owner is no obstacle. */
+void sim_region_lock(struct sim_region *region);
+void sim_region_unlock(struct sim_region *region);
+
+/* Whether the row's process lives. Costs a file lock query; unknown counts as alive. */
+bool sim_row_alive(struct sim_region *region, int row);
+
+/*
+ * Forget what dead processes held and pass shared objects on. With the lock held. The region's own
+ * directory must be reachable; else nothing is found dead.
+ */
+void sim_region_reap(struct sim_region *region);
+
+/* After its holders changed: give the object to who is left, or free it. With the lock held. */
+void sim_object_settle(struct sim_region *region, struct sim_object *object);
+
+/* Bytes given on a device, and to one row: with the lock held. The dead count until reaped. */
+uint64_t sim_region_used(const struct sim_region *region, int device);
+uint64_t sim_row_used(const struct sim_region *region, int row, int device);
+/* What the driver's figure shows of these for the row's process. */
+uint64_t sim_row_figure(const struct sim_region *region, int row, int device);
+
+/*
+ * Take `bytes` of a device for a row, or give them back; these take the lock. -ENOMEM when the
+ * device is full, the dead not counted.
+ */
+int sim_charge(struct sim_region *region, int row, int device, uint64_t bytes);
+void sim_uncharge(struct sim_region *region, int row, int device, uint64_t bytes);
+
+/*
+ * Turn `bytes` that the row was charged with into an object others may hold. Returns its index in
+ * ret_key[1], or -ENOSPC.
+ */
+int sim_object_share(struct sim_region *region, int row, int device, uint64_t bytes,
+		     uint64_t ret_key[2]);
+/* Become a holder: -ENOENT when it is gone; the size and the device come back. */
+int sim_object_hold(struct sim_region *region, int row, const uint64_t key[2],
+		    uint64_t *ret_bytes, int *ret_device);
+/* The caller has exported descriptors of the memory; `fd` is the one that it keeps. */
+void sim_object_exported(struct sim_region *region, int row, const uint64_t key[2], int fd);
+bool sim_object_exists(struct sim_region *region, const uint64_t key[2]);
+/* Stop being one: the last one to go frees the memory, unless a descriptor holds it. */
+void sim_object_drop(struct sim_region *region, int row, const uint64_t key[2]);
+
+#endif

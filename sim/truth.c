@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sim/truth.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim/region.h"
+
+struct sim_truth {
+	struct sim_region *region;
+};
+
+static int truth_open(const char *dir, bool create, struct sim_truth **ret_truth)
+{
+	struct sim_truth *truth = calloc(1, sizeof(*truth));
+	int r;
+
+	if (!truth)
+		return -ENOMEM;
+	r = sim_region_open(dir, create, &truth->region, NULL);
+	if (r) {
+		free(truth);
+		return r;
+	}
+	*ret_truth = truth;
+	return 0;
+}
+
+int sim_truth_open(const char *dir, struct sim_truth **ret_truth)
+{
+	return truth_open(dir, false, ret_truth);
+}
+
+int sim_truth_create(const char *dir, struct sim_truth **ret_truth)
+{
+	return truth_open(dir, true, ret_truth);
+}
+
+void sim_truth_close(struct sim_truth *truth)
+{
+	if (!truth)
+		return;
+	sim_region_close(truth->region);
+	free(truth);
+}
+
+int sim_truth_devices(struct sim_truth *truth)
+{
+	return (int)truth->region->ndevices;
+}
+
+uint64_t sim_truth_total(struct sim_truth *truth, int device)
+{
+	return truth->region->device[device].total_bytes;
+}
+
+void sim_truth_uuid(struct sim_truth *truth, int device, uint8_t ret_uuid[16])
+{
+	memcpy(ret_uuid, truth->region->device[device].uuid, 16);
+}
+
+uint64_t sim_truth_context_bytes(struct sim_truth *truth, int device)
+{
+	return truth->region->device[device].context_bytes;
+}
+
+/* Readers see the living only, so the dead go first. */
+static void lock_living(struct sim_truth *truth)
+{
+	sim_region_lock(truth->region);
+	sim_region_reap(truth->region);
+}
+
+uint64_t sim_truth_used(struct sim_truth *truth, int device)
+{
+	uint64_t used;
+
+	lock_living(truth);
+	used = sim_region_used(truth->region, device);
+	sim_region_unlock(truth->region);
+	return used;
+}
+
+uint64_t sim_truth_process(struct sim_truth *truth, pid_t pid, int device)
+{
+	uint64_t used = 0;
+
+	lock_living(truth);
+	for (uint32_t i = 0; i < truth->region->nrows; i++)
+		if (truth->region->row[i].state == SIM_ROW_LIVE && truth->region->row[i].pid == pid)
+			used += sim_row_used(truth->region, (int)i, device);
+	sim_region_unlock(truth->region);
+	return used;
+}
+
+int sim_truth_pids(struct sim_truth *truth, pid_t *pids, int max)
+{
+	int n = 0;
+
+	lock_living(truth);
+	for (uint32_t i = 0; i < truth->region->nrows && n < max; i++)
+		if (truth->region->row[i].state == SIM_ROW_LIVE)
+			pids[n++] = truth->region->row[i].pid;
+	sim_region_unlock(truth->region);
+	return n;
+}
+
+uint64_t sim_truth_peak(struct sim_truth *truth, int device)
+{
+	uint64_t peak;
+
+	sim_region_lock(truth->region);
+	peak = truth->region->device[device].peak_bytes;
+	sim_region_unlock(truth->region);
+	return peak;
+}
+
+void sim_truth_reset_peak(struct sim_truth *truth, int device)
+{
+	lock_living(truth);
+	truth->region->device[device].peak_bytes = sim_region_used(truth->region, device);
+	sim_region_unlock(truth->region);
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fault.h"
+#include "base/parse.h"
+
+static const char *const names[] = {
+#define X(name) #name,
+	FAULT_POINTS(X)
+#undef X
+};
+
+const char *fault_name(enum fault_point point)
+{
+	return (unsigned int)point < FAULT_POINT_N ? names[point] : "?";
+}
+
+#ifdef ALLOT_FAULT_POINTS
+
+int fault_state = -1;
+static uint64_t passages_left;
+
+int fault_arm(const char *spec)
+{
+	uint64_t count = 1;
+	const char *colon;
+	size_t len;
+
+	if (!spec || !*spec) {
+		atomic_release(&fault_state, 0);
+		return 0;
+	}
+	colon = strchr(spec, ':');
+	len = colon ? (size_t)(colon - spec) : strlen(spec);
+	if (colon && parse_u64(colon + 1, 1, UINT32_MAX, &count) < 0)
+		return -EINVAL;
+	for (int i = 0; i < FAULT_POINT_N; i++) {
+		if (strlen(names[i]) != len || strncmp(names[i], spec, len) != 0)
+			continue;
+		atomic_poke(&passages_left, count);
+		atomic_release(&fault_state, i + 1);
+		return 0;
+	}
+	return -EINVAL;
+}
+
+void fault_pass(enum fault_point point)
+{
+	int state = atomic_acquire(&fault_state);
+
+	if (state < 0) {
+		/* A name this build does not know is another part's business: nothing is armed. */
+		if (fault_arm(getenv("ALLOT_FAULT")) < 0)
+			fault_arm(NULL);
+		state = atomic_acquire(&fault_state);
+	}
+	if (state != (int)point + 1)
+		return;
+	if (__atomic_sub_fetch(&passages_left, 1, __ATOMIC_RELAXED) == 0)
+		kill(getpid(), SIGKILL);
+}
+
+#else
+
+int fault_arm(const char *spec)
+{
+	return spec && *spec ? -ENOSYS : 0;
+}
+
+#endif

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Points at which a test may have a process killed, to prove that what it leaves is repaired.
+ * ALLOT_FAULT=<name>[:<n>] raises SIGKILL at the n-th passage (first is 1) of the named point.
+ * Not armed, a point is one relaxed load and a branch; with the build option fault_points off it
+ * is nothing.
+ */
+#ifndef ALLOT_BASE_FAULT_H
+#define ALLOT_BASE_FAULT_H
+
+#include "base/atomic.h"
+
+/* The one list. A name says what has just been done when the process dies. */
+#define FAULT_POINTS(X)                                                             \
+	X(TENANT_BUILT)        /* directory complete under its temporary name */     \
+	X(TENANT_HIDDEN)       /* removed from the list, files still there */        \
+	X(SLOT_LOCKED)         /* lock of a slot held, its content still old */      \
+	X(SLOT_BUMPED)         /* generation raised, rows still old */               \
+	X(SLOT_ROWS_CLEARED)   /* rows zero, holder bits still set */                \
+	X(SLOT_SCRUBBED)       /* nothing left of the last owner */                  \
+	X(SLOT_DESCRIBED)      /* pid and command written, not yet marked live */    \
+	X(SLOT_CLAIMED)                                                              \
+	X(DEVICE_HALF_NAMED)   /* low half of the UUID is in the device table */     \
+	X(DEVICE_NAMED)                                                              \
+	X(RESERVE_PUBLISHED)   /* pending raised, not yet checked */                 \
+	X(RESERVE_ADMITTED)                                                          \
+	X(RESERVE_RETRACTED)                                                         \
+	X(SLOW_LOCKED)         /* quota lock held */                                 \
+	X(SLOW_RECLAIMED)      /* and dead slots scrubbed */                         \
+	X(SLOW_PUBLISHED)                                                            \
+	X(SLOW_SETTLED)        /* decided, lock still held */                        \
+	X(COMMIT_ADDED)        /* in its category and still pending: counted twice */ \
+	X(COMMIT_DONE)                                                               \
+	X(CANCELLED)                                                                 \
+	X(RELEASED)                                                                  \
+	X(SHARED_PUBLISHED)    /* pending raised for a shared object */              \
+	X(SHARED_FILLED)       /* entry written, nobody holds it */                  \
+	X(SHARED_HELD)         /* held and still pending: counted twice */           \
+	X(SHARED_ADDED)                                                              \
+	X(SHARED_UNCOVERED)    /* charged to the entry and still to the owner */     \
+	X(SHARED_DROPPED)                                                            \
+	X(POLICY_HALF_WRITTEN) /* idle copy torn */                                  \
+	X(POLICY_WRITTEN)      /* idle copy complete, not yet the current one */     \
+	X(POLICY_FLIPPED)                                                            \
+	X(GUEST_RESERVED)      /* bytes are ours, the driver not yet asked */         \
+	X(GUEST_DRIVER_GAVE)   /* recorded or not; still pending */                  \
+	X(GUEST_DRIVER_TOOK)   /* freed by the driver, still charged */              \
+	X(GUEST_POOL_GREW)     /* a pool took more than it is charged for */         \
+	X(GUEST_HANDLE_MAPPED) /* counted as mapped, the mapping not recorded */     \
+	X(GUEST_EXPORTED)      /* a descriptor is out, nobody was told */            \
+	X(GUEST_CONTEXT_MADE)  /* charged by guess, the driver's figure not asked */ \
+	X(GUEST_FIGURE_HALF)   /* code set from the driver's figure, contexts not */
+
+enum fault_point {
+#define X(name) FAULT_##name,
+	FAULT_POINTS(X)
+#undef X
+	FAULT_POINT_N,
+};
+
+#ifdef ALLOT_FAULT_POINTS
+
+/* -1 environment not read yet, 0 nothing armed, else 1 + the armed point. */
+extern int fault_state;
+
+void fault_pass(enum fault_point point);
+
+#define FAULT_POINT(name)                                               \
+	do {                                                            \
+		if (__builtin_expect(atomic_peek(&fault_state) != 0, 0)) \
+			fault_pass(FAULT_##name);                       \
+	} while (0)
+
+#else
+#define FAULT_POINT(name) \
+	do {              \
+	} while (0)
+#endif
+
+/*
+ * What ALLOT_FAULT does, from within; NULL disarms. 0, -EINVAL for an unknown name or bad count,
+ * -ENOSYS when points are not compiled in.
+ */
+int fault_arm(const char *spec);
+
+/* "RESERVE_PUBLISHED" and so on. */
+const char *fault_name(enum fault_point point);
+
+#endif

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* File descriptors: whole reads and writes, and opening without surprises for the host program. */
+#ifndef ALLOT_BASE_FD_H
+#define ALLOT_BASE_FD_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/*
+ * openat(2) with O_CLOEXEC, O_NOCTTY and O_NOFOLLOW added, never answering 0, 1 or 2: a program
+ * that runs with stdout closed must not write its output into our file. Answers a descriptor or
+ * -errno (-ELOOP for a symbolic link).
+ */
+int fd_openat(int dirfd, const char *path, int flags, mode_t mode);
+
+/* Exactly `len` bytes at `offset`, or -errno; -ENODATA where the file ends before. */
+int fd_pread_all(int fd, void *buf, size_t len, uint64_t offset);
+int fd_pwrite_all(int fd, const void *buf, size_t len, uint64_t offset);
+
+/*
+ * Reads a small text file (as in /proc) into buf, always terminated, cut at `len` - 1 bytes.
+ * Answers the length or -errno.
+ */
+ssize_t fd_read_text(int dirfd, const char *path, char *buf, size_t len);
+
+#endif

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A lock for a handful of instructions inside one process: a futex, so that it needs no library,
+ * no initialisation and no memory of its own. Never held across a system call or a call of
+ * somebody else's code; a forked child does not use its parent's.
+ */
+#ifndef ALLOT_BASE_LOCK_H
+#define ALLOT_BASE_LOCK_H
+
+#include <linux/futex.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* 0 free, 1 held, 2 held and somebody may be waiting. */
+struct lock {
+	uint32_t word;
+};
+
+static inline void lock_take(struct lock *lock)
+{
+	uint32_t seen = 0;
+
+	if (__atomic_compare_exchange_n(&lock->word, &seen, 1, false, __ATOMIC_ACQUIRE,
+					__ATOMIC_RELAXED))
+		return;
+	while (__atomic_exchange_n(&lock->word, 2, __ATOMIC_ACQUIRE))
+		syscall(SYS_futex, &lock->word, FUTEX_WAIT_PRIVATE, 2, NULL, NULL, 0);
+}
+
+static inline void lock_drop(struct lock *lock)
+{
+	if (__atomic_exchange_n(&lock->word, 0, __ATOMIC_RELEASE) == 2)
+		syscall(SYS_futex, &lock->word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+#endif

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The commands of allot: one row a command in main.c's table, one file a command. A command gets
+ * its own argv (argv[0] is "allot <name>") and returns the exit status.
+ */
+#ifndef ALLOT_CLI_COMMAND_H
+#define ALLOT_CLI_COMMAND_H
+
+/* allot's own errors end with this, as env(1)'s do; 126 and 127 are env(1)'s too. */
+#define EXIT_ALLOT	 125
+#define EXIT_CANNOT_EXEC 126
+#define EXIT_NOT_FOUND	 127
+
+int cmd_run(int argc, char **argv);
+int cmd_ps(int argc, char **argv);
+int cmd_top(int argc, char **argv);
+int cmd_set(int argc, char **argv);
+int cmd_doctor(int argc, char **argv);
+int cmd_sim(int argc, char **argv);
+
+#endif

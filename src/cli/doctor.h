@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The findings of `allot doctor`, and the checks of the machine (doctor_machine.c). */
+#ifndef ALLOT_CLI_DOCTOR_H
+#define ALLOT_CLI_DOCTOR_H
+
+enum doctor_finding { DOCTOR_OK, DOCTOR_WARN, DOCTOR_FAIL };
+
+/* `todo` is what to do about it, NULL for nothing. */
+void doctor_says(enum doctor_finding finding, const char *what, const char *todo);
+
+/* The driver, its version, its devices and their files. */
+void doctor_driver(void);
+
+/* liballot.so: found, and taken by this machine's dynamic linker. */
+void doctor_library(void);
+
+/* The runtime directory: whose, of what kind, with room, and with locks that work. */
+void doctor_runtime_dir(const char *runtime);
+
+#endif

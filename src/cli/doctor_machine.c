@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/doctor.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/magic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "cli/devices.h"
+#include "cli/library.h"
+#include "cli/say.h"
+#include "cli/units.h"
+
+/* The first CUDA version whose driver has cuGetProcAddress. */
+#define CUDA_OLDEST 11030
+/* A tenant takes well under a MiB of the runtime directory. */
+#define ROOM_BYTES (16u << 20)
+
+static void check_device_file(const char *path, bool needed)
+{
+	char what[256];
+
+	if (!access(path, R_OK | W_OK))
+		return;
+	if (errno == ENOENT) {
+		snprintf(what, sizeof(what), "%s is missing", path);
+		if (needed)
+			doctor_says(
+				DOCTOR_FAIL, what,
+				"load the driver (modprobe nvidia; nvidia-modprobe -u -c 0), or "
+				"start the container with the GPU (--gpus)");
+		return;
+	}
+	snprintf(what, sizeof(what), "%s: %s", path, say_errno(errno));
+	doctor_says(DOCTOR_FAIL, what, "ask for read and write permission (often group video)");
+}
+
+static void check_device_files(bool needed)
+{
+	check_device_file("/dev/nvidiactl", needed);
+	check_device_file("/dev/nvidia-uvm", needed);
+	for (int i = 0; i < 64; i++) {
+		char path[32];
+
+		snprintf(path, sizeof(path), "/dev/nvidia%d", i);
+		check_device_file(path, false);
+	}
+}
+
+static void check_version(struct nvml *nvml)
+{
+	char version[80], what[160];
+	int cuda;
+
+	if (nvml_driver_version(nvml, version, &cuda) < 0) {
+		doctor_says(DOCTOR_WARN, "the driver does not say its version", NULL);
+		return;
+	}
+	snprintf(what, sizeof(what), "driver %s, for CUDA %d.%d", version, cuda / 1000,
+		 cuda % 1000 / 10);
+	if (cuda < CUDA_OLDEST)
+		doctor_says(DOCTOR_FAIL, what, "allot needs a driver for CUDA 11.3 or later");
+	else
+		doctor_says(DOCTOR_OK, what, NULL);
+}
+
+static void check_cuda(void)
+{
+	void *handle = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+
+	if (!handle) {
+		doctor_says(DOCTOR_FAIL, "libcuda.so.1 is not found, though NVML is",
+			    "install the driver's CUDA part (Debian: libcuda1); in a container, "
+			    "NVIDIA_DRIVER_CAPABILITIES must include compute");
+		return;
+	}
+	if (!dlsym(handle, "cuGetProcAddress"))
+		doctor_says(DOCTOR_WARN, "libcuda.so.1 has no cuGetProcAddress",
+			    "update the driver: recent programs need it");
+	dlclose(handle);
+}
+
+void doctor_driver(void)
+{
+	bool simulated = getenv("ALLOT_SIM_DIR") != NULL;
+	static struct devices devices;
+	struct nvml *nvml = NULL;
+	char what[512];
+
+	devices_read(&devices);
+	if (devices.error) {
+		doctor_says(DOCTOR_FAIL, devices_error_words(devices.error), NULL);
+		if (devices.error != -ENOENT)
+			check_device_files(true);
+		return;
+	}
+	if (!nvml_open(NULL, &nvml)) {
+		check_version(nvml);
+		nvml_close(nvml);
+	}
+	for (unsigned int i = 0; i < devices.n; i++) {
+		const struct nvml_device *d = &devices.list[i];
+
+		snprintf(what, sizeof(what), "GPU %u: %s, %s, %s%s", i, d->name,
+			 units_bytes(d->total_bytes).s, units_uuid(d->uuid).s,
+			 simulated ? " (simulated)" : "");
+		doctor_says(DOCTOR_OK, what, NULL);
+	}
+	if (!simulated)
+		check_device_files(true);
+	check_cuda();
+}
+
+/* Has the dynamic linker preload it, as it will be; it complains on stderr and goes on. */
+static int try_preload(const char *library, char *ret, size_t size)
+{
+	CLEANUP_CLOSE int out = -EBADF, in = -EBADF;
+	size_t len = 0;
+	int fds[2], status;
+	ssize_t n;
+	pid_t pid;
+
+	if (pipe2(fds, O_CLOEXEC) < 0)
+		return -errno;
+	out = fds[0];
+	in = fds[1];
+	fflush(stdout);
+	pid = fork();
+	if (pid < 0)
+		return -errno;
+	if (!pid) {
+		dup2(in, STDERR_FILENO);
+		setenv("LD_PRELOAD", library, 1);
+		setenv("LD_BIND_NOW", "1", 1);
+		unsetenv("ALLOT_TENANT_DIR");
+		execl("/bin/sh", "sh", "-c", ":", NULL);
+		_exit(127);
+	}
+	close(in);
+	in = -EBADF;
+	while (len < size - 1 && (n = read(out, ret + len, size - 1 - len)) > 0)
+		len += (size_t)n;
+	ret[len] = 0;
+	ret[strcspn(ret, "\n")] = 0;
+	waitpid(pid, &status, 0);
+	return len || !WIFEXITED(status) || WEXITSTATUS(status) ? -ELIBBAD : 0;
+}
+
+void doctor_library(void)
+{
+	char library[PATH_MAX], complaint[512] = "", what[PATH_MAX + 1024];
+	int r = library_find(library);
+
+	if (r == -EINVAL) {
+		doctor_says(DOCTOR_FAIL, "liballot.so is in a path with a space or a colon",
+			    "set ALLOT_LIBRARY to a copy or a link elsewhere");
+		return;
+	}
+	if (r < 0) {
+		const char *chosen = getenv("ALLOT_LIBRARY");
+
+		snprintf(what, sizeof(what), "liballot.so is not found: %s",
+			 chosen && *chosen ? chosen : "not beside this allot");
+		doctor_says(DOCTOR_FAIL, what,
+			    "install it together with allot, or set ALLOT_LIBRARY to its path");
+		return;
+	}
+	if (try_preload(library, complaint, sizeof(complaint)) < 0) {
+		snprintf(what, sizeof(what), "%s cannot be preloaded: %s", library, complaint);
+		doctor_says(DOCTOR_FAIL, what, "build it on this machine, against its libc");
+		return;
+	}
+	snprintf(what, sizeof(what), "%s can be preloaded", library);
+	doctor_says(DOCTOR_OK, what, NULL);
+}
+
+/*
+ * What the ledger's liveness stands on: another descriptor sees a lock, a mapping keeps it after
+ * its descriptor is closed, and it ends with the mapping. 0, -ENOLCK when not so, else -errno.
+ */
+static int try_lock(const char *path)
+{
+	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
+	struct flock seen = lock;
+	CLEANUP_CLOSE int owner = -EBADF, other = -EBADF;
+	void *map;
+	int r = 0;
+
+	owner = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (owner < 0)
+		return -errno;
+	other = open(path, O_RDWR | O_CLOEXEC);
+	if (other < 0 || ftruncate(owner, 4096) < 0 || fcntl(owner, F_OFD_SETLK, &lock) < 0)
+		return -errno;
+	map = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, owner, 0);
+	if (map == MAP_FAILED)
+		return -errno;
+	close(TAKE_FD(owner));
+	if (fcntl(other, F_OFD_GETLK, &seen) < 0)
+		r = -errno;
+	else if (seen.l_type == F_UNLCK)
+		r = -ENOLCK;
+	munmap(map, 4096);
+	seen = lock;
+	if (!r && (fcntl(other, F_OFD_GETLK, &seen) < 0 || seen.l_type != F_UNLCK))
+		r = -ENOLCK;
+	return r;
+}
+
+static void check_locks(const char *runtime)
+{
+	char path[PATH_MAX + 32], what[PATH_MAX + 160];
+	int r;
+
+	snprintf(path, sizeof(path), "%s/.doctor-%ld", runtime, (long)getpid());
+	r = try_lock(path);
+	unlink(path);
+	if (!r) {
+		doctor_says(DOCTOR_OK, "regions there can be mapped and locked", NULL);
+		return;
+	}
+	snprintf(what, sizeof(what), "a region in %s cannot be locked: %s", runtime, say_errno(r));
+	doctor_says(DOCTOR_FAIL, what,
+		    r == -ENOSPC || r == -EDQUOT
+			    ? "make room there, or set ALLOT_RUNTIME_DIR to another directory"
+			    : "set ALLOT_RUNTIME_DIR to a directory on tmpfs or a local disk");
+}
+
+static void check_filesystem(const char *runtime)
+{
+	char what[PATH_MAX + 128];
+	struct statfs fs;
+
+	if (statfs(runtime, &fs) < 0)
+		return;
+	if (fs.f_type == NFS_SUPER_MAGIC || fs.f_type == SMB_SUPER_MAGIC ||
+	    fs.f_type == SMB2_SUPER_MAGIC || fs.f_type == FUSE_SUPER_MAGIC) {
+		snprintf(what, sizeof(what), "%s is on a network or user-space file system",
+			 runtime);
+		doctor_says(DOCTOR_WARN, what,
+			    "set ALLOT_RUNTIME_DIR to a directory on tmpfs: tenants of several "
+			    "machines must not meet");
+	} else if (fs.f_type != TMPFS_MAGIC && fs.f_type != RAMFS_MAGIC) {
+		snprintf(what, sizeof(what), "%s is on a disk: tenants outlive a reboot", runtime);
+		doctor_says(DOCTOR_WARN, what, "mount tmpfs there, or set ALLOT_RUNTIME_DIR");
+	}
+	if ((uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize < ROOM_BYTES) {
+		snprintf(what, sizeof(what), "%s has only %s left", runtime,
+			 units_bytes((uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize).s);
+		doctor_says(DOCTOR_WARN, what, "make room: new tenants will be refused");
+	}
+}
+
+void doctor_runtime_dir(const char *runtime)
+{
+	char what[PATH_MAX + 128];
+	struct stat st;
+
+	if (lstat(runtime, &st) < 0 && errno == ENOENT) {
+		/* Made as the first run will make it: the checks below need it. */
+		if (mkdir(runtime, 0700) < 0 || lstat(runtime, &st) < 0) {
+			snprintf(what, sizeof(what), "cannot make %s: %s", runtime,
+				 say_errno(errno));
+			doctor_says(DOCTOR_FAIL, what,
+				    "set ALLOT_RUNTIME_DIR to a directory of yours");
+			return;
+		}
+	}
+	if (!S_ISDIR(st.st_mode)) {
+		snprintf(what, sizeof(what), "%s is not a directory", runtime);
+		doctor_says(DOCTOR_FAIL, what, "remove it, or set ALLOT_RUNTIME_DIR");
+		return;
+	}
+	if (st.st_uid != geteuid() && st.st_uid != 0) {
+		snprintf(what, sizeof(what), "%s belongs to user %u", runtime,
+			 (unsigned int)st.st_uid);
+		doctor_says(DOCTOR_FAIL, what, "set ALLOT_RUNTIME_DIR to a directory of yours");
+		return;
+	}
+	if (st.st_mode & 022) {
+		snprintf(what, sizeof(what), "%s can be written by others (mode %04o)", runtime,
+			 st.st_mode & 07777);
+		doctor_says(DOCTOR_FAIL, what, "chmod 0700 it");
+	} else {
+		snprintf(what, sizeof(what), "runtime directory %s", runtime);
+		doctor_says(DOCTOR_OK, what, NULL);
+	}
+	check_filesystem(runtime);
+	check_locks(runtime);
+	if (access("/proc/1/status", R_OK) < 0)
+		doctor_says(DOCTOR_WARN, "/proc hides other users' processes (hidepid)",
+			    "quotas hold; \"allot ps\" cannot show their host pids");
+}

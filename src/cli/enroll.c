@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/enroll.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "cli/say.h"
+#include "cli/tenants.h"
+#include "ledger/tenant.h"
+#include "ledger/view.h"
+
+/* The library keeps 255 bytes for a tenant's directory, so that it need not allocate. */
+#define RUNTIME_MAX (255 - POLICY_NAME_BYTES)
+
+static void set_accounting(struct policy *p, enum enroll_accounting accounting)
+{
+	if (accounting == ENROLL_ACCOUNTING_DRIVER)
+		p->flags |= POLICY_ACCOUNTING_DRIVER;
+	else if (accounting == ENROLL_ACCOUNTING_LEDGER)
+		p->flags &= ~(uint32_t)POLICY_ACCOUNTING_DRIVER;
+}
+
+/* A quota above the device is no error (one command line for several machines), but is said. */
+static void note_excess(const struct nvml_device *d, const struct policy_device *limit)
+{
+	if (d->total_bytes && limit->limit_bytes > d->total_bytes)
+		say_note("note: --memory: %s is more than GPU %u has; its %s are the limit",
+			 units_bytes(limit->limit_bytes).s, d->index,
+			 units_bytes(d->total_bytes).s);
+}
+
+/*
+ * Devices by name when the command line chose some or gave each its limit; else one limit for
+ * every device, which needs no driver to be asked.
+ */
+static int new_policy(const struct enroll_request *req, struct policy *ret)
+{
+	static const struct limits no_limit = {.n = 1, .spec[0].permille = 1000};
+	const struct limits *limits = req->limits ? req->limits : &no_limit;
+	struct policy p = {.ndevices = 1, .flags = POLICY_ALL_DEVICES};
+	const struct selection *sel = req->gpus;
+	struct selection visible;
+	int r;
+
+	set_accounting(&p, req->accounting);
+	if (!sel && limits->n > 1) {
+		if (req->devices->error) {
+			say_error("--memory \"%s\": %s; one value for all devices needs no driver",
+				  req->memory, devices_error_words(req->devices->error));
+			return req->devices->error;
+		}
+		r = devices_visible(req->devices, getenv("CUDA_VISIBLE_DEVICES"), &visible);
+		if (r < 0) {
+			say_error("--memory \"%s\": which device is which? CUDA_VISIBLE_DEVICES "
+				  "counts different models its own way; choose with --gpu",
+				  req->memory);
+			return r;
+		}
+		sel = &visible;
+	}
+	if (!sel) {
+		limits_apply(limits, 0, &p.device[0]);
+		*ret = p;
+		return 0;
+	}
+	r = limits_fit(limits, req->memory, sel->n);
+	if (r < 0)
+		return r;
+	p.flags &= ~(uint32_t)POLICY_ALL_DEVICES;
+	p.ndevices = sel->n;
+	for (unsigned int i = 0; i < sel->n; i++) {
+		const struct nvml_device *d = &req->devices->list[sel->index[i]];
+
+		memcpy(p.device[i].uuid, d->uuid, sizeof(d->uuid));
+		p.device[i].total_bytes = d->total_bytes;
+		limits_apply(limits, i, &p.device[i]);
+		note_excess(d, &p.device[i]);
+	}
+	*ret = p;
+	return 0;
+}
+
+static bool same(const struct policy *a, const struct policy *b)
+{
+	bool equal = a->ndevices == b->ndevices && a->flags == b->flags;
+
+	for (unsigned int i = 0; equal && i < a->ndevices; i++) {
+		const struct policy_device *x = &a->device[i], *y = &b->device[i];
+
+		equal = x->limit_bytes == y->limit_bytes &&
+			x->limit_permille == y->limit_permille &&
+			!memcmp(x->uuid, y->uuid, sizeof(x->uuid));
+	}
+	return equal;
+}
+
+/* --gpu without --memory narrows what the tenant has; it gives nothing new. */
+static int check_gpus(const struct enroll_request *req, const struct policy *p)
+{
+	for (unsigned int i = 0; i < req->gpus->n; i++) {
+		const struct nvml_device *d = &req->devices->list[req->gpus->index[i]];
+		uint64_t limit;
+
+		if (policy_limit(p, d->uuid, d->total_bytes, &limit) != -ENODEV)
+			continue;
+		say_error("--gpu: tenant \"%s\" does not have GPU %u (%s); give all its devices "
+			  "and limits anew with --gpu and --memory while it is not running",
+			  req->name, d->index, units_uuid(d->uuid).s);
+		return -ENODEV;
+	}
+	return 0;
+}
+
+/* What the request makes of an existing tenant's policy. */
+static int wanted_policy(const struct enroll_request *req, const struct policy *old,
+			 struct policy *ret)
+{
+	struct policy p = *old;
+	int r = 0;
+
+	if (req->limits && req->gpus) {
+		r = new_policy(req, &p);
+		memcpy(p.name, old->name, sizeof(p.name));
+		if (req->accounting == ENROLL_ACCOUNTING_UNSET)
+			p.flags |= old->flags & POLICY_ACCOUNTING_DRIVER;
+	} else if (req->limits) {
+		r = limits_fit(req->limits, req->memory, p.ndevices);
+		for (unsigned int i = 0; r == 0 && i < p.ndevices; i++)
+			limits_apply(req->limits, i, &p.device[i]);
+	} else if (req->gpus) {
+		r = check_gpus(req, old);
+	}
+	if (r < 0)
+		return r;
+	set_accounting(&p, req->accounting);
+	*ret = p;
+	return 0;
+}
+
+static int replace(struct policy *policy, void *arg)
+{
+	*policy = *(const struct policy *)arg;
+	return 0;
+}
+
+static int join(const struct enroll_request *req, struct enrolment *e)
+{
+	struct tenant_view *view = NULL;
+	struct policy want;
+	unsigned int live;
+	int r = tenant_view_read(e->dir, &view);
+
+	if (r < 0) {
+		say_error("tenant \"%s\" (%s) cannot be used: %s; take another --name, or end its "
+			  "processes and remove it with rm -r",
+			  req->name, e->dir, tenants_error_words(r));
+		return r;
+	}
+	e->policy = view->policy;
+	e->joined = true;
+	live = tenants_live(view);
+	tenant_view_free(view);
+	r = wanted_policy(req, &e->policy, &want);
+	if (r < 0 || same(&want, &e->policy))
+		return r;
+	if (live) {
+		say_error("tenant \"%s\" is running (%u process%s) with %s%s; change it with "
+			  "\"allot set %s --memory %s\", or join it as it is without --gpu, "
+			  "--memory and --accounting",
+			  req->name, live, live == 1 ? "" : "es",
+			  limits_words(&e->policy.device[0]).s,
+			  e->policy.ndevices > 1 ? ",..." : "", req->name,
+			  req->memory ? req->memory : "12GiB");
+		return -EBUSY;
+	}
+	r = policy_update(e->dir, replace, &want);
+	if (r < 0)
+		say_error("cannot change the policy of tenant \"%s\" in %s: %s", req->name, e->dir,
+			  say_errno(r));
+	e->policy = want;
+	return r;
+}
+
+static int explain_create(const char *runtime, const char *name, int r)
+{
+	const char *todo = "set ALLOT_RUNTIME_DIR to a directory of yours";
+
+	if (r == -EINVAL) {
+		say_error("--name \"%s\": a name has 1 to 63 letters, digits, '.', '_' or '-' and "
+			  "begins with a letter or digit, like --name jobA",
+			  name);
+		return r;
+	}
+	if (r == -EPERM || r == -ELOOP)
+		todo = "it must be yours and closed to others (chmod 0700), or set "
+		       "ALLOT_RUNTIME_DIR to one that is";
+	else if (r == -ENOSPC || r == -EDQUOT)
+		todo = "make room there (\"allot doctor --sweep\" removes stale tenants), or set "
+		       "ALLOT_RUNTIME_DIR";
+	else if (r == -ENOLCK)
+		todo = "set ALLOT_RUNTIME_DIR to a directory on tmpfs or a local disk, like "
+		       "/dev/shm/allot";
+	else if (r == -EMFILE || r == -ENFILE)
+		todo = "raise the limit on open files (ulimit -n)";
+	say_error("cannot make tenant \"%s\" in %s: %s; %s", name, runtime, tenants_error_words(r),
+		  todo);
+	return r;
+}
+
+static int create_named(const struct enroll_request *req, const char *runtime, struct enrolment *e)
+{
+	int r = tenant_path(runtime, req->name, e->dir, sizeof(e->dir));
+
+	if (r < 0)
+		return explain_create(runtime, req->name, r);
+	/* --memory speaks of an existing tenant's devices. Who creates it is settled below. */
+	if (!access(e->dir, F_OK))
+		return join(req, e);
+	r = new_policy(req, &e->policy);
+	if (r < 0)
+		return r;
+	snprintf(e->policy.name, sizeof(e->policy.name), "%s", e->name);
+	r = tenant_create(runtime, e->name, &e->policy, e->dir, sizeof(e->dir));
+	if (r == -EEXIST)
+		return join(req, e);
+	return r < 0 ? explain_create(runtime, e->name, r) : 0;
+}
+
+static int create_generated(const struct enroll_request *req, const char *runtime,
+			    struct enrolment *e)
+{
+	uint32_t random;
+	int r = new_policy(req, &e->policy);
+
+	if (r < 0)
+		return r;
+	if (getrandom(&random, sizeof(random), 0) != sizeof(random)) {
+		say_error("no random numbers for a tenant's name: %s; give one with --name",
+			  say_errno(errno));
+		return -EIO;
+	}
+	snprintf(e->name, sizeof(e->name), "run-%ld-%06x", (long)getpid(), random >> 8);
+	memcpy(e->policy.name, e->name, sizeof(e->name));
+	r = tenant_create(runtime, e->name, &e->policy, e->dir, sizeof(e->dir));
+	if (r < 0)
+		return explain_create(runtime, e->name, r);
+	e->generated = true;
+	r = tenants_mark_generated(e->dir);
+	if (r < 0) {
+		tenant_remove(runtime, e->name);
+		return explain_create(runtime, e->name, r);
+	}
+	return 0;
+}
+
+int enroll(const struct enroll_request *request, struct enrolment *ret)
+{
+	char runtime[PATH_MAX];
+	int r = tenants_runtime(runtime);
+
+	if (r < 0)
+		return r;
+	if (strlen(runtime) > RUNTIME_MAX) {
+		say_error("the runtime directory's path is longer than %d bytes; set "
+			  "ALLOT_RUNTIME_DIR to a shorter one",
+			  RUNTIME_MAX);
+		return -ENAMETOOLONG;
+	}
+	memset(ret, 0, sizeof(*ret));
+	if (!request->name) {
+		tenants_sweep(runtime);
+		return create_generated(request, runtime, ret);
+	}
+	if (!tenant_name_valid(request->name))
+		return explain_create(runtime, request->name, -EINVAL);
+	snprintf(ret->name, sizeof(ret->name), "%s", request->name);
+	return create_named(request, runtime, ret);
+}
+
+void enroll_undo(const struct enrolment *enrolment)
+{
+	char runtime[PATH_MAX];
+
+	if (enrolment->generated && !tenant_runtime_dir(runtime, sizeof(runtime)))
+		tenant_remove(runtime, enrolment->name);
+}

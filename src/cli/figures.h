@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The driver's own figures of now, in place of those that the tenants' processes last noted. */
+#ifndef ALLOT_CLI_FIGURES_H
+#define ALLOT_CLI_FIGURES_H
+
+#include "cli/tenants.h"
+
+/*
+ * Asks NVML for each device that a live tenant uses and puts its per-process figures into the
+ * views, where a process can be told by its pid. Without NVML, or for a process that it does not
+ * list, what was noted stands. Under accounting by the driver the figures are also what is used.
+ */
+void figures_apply(struct tenants *tenants);
+
+#endif

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/frame.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/memory_limits.h"
+#include "cli/text.h"
+#include "cli/units.h"
+
+#define MAX_ENTRIES 1024
+
+/* One tenant on one device. */
+struct entry {
+	const struct tenant_entry *tenant;
+	const struct view_device *device; /* NULL: it used none yet */
+	int permille;
+};
+
+static struct frame_line *add(struct frame *f, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+
+static struct frame_line *add(struct frame *f, const char *fmt, ...)
+{
+	struct frame_line *line = &f->line[f->n < FRAME_LINES ? f->n++ : FRAME_LINES - 1];
+	va_list ap;
+
+	memset(line, 0, sizeof(*line));
+	line->bar_permille = -1;
+	va_start(ap, fmt);
+	vsnprintf(line->text, sizeof(line->text), fmt, ap);
+	va_end(ap);
+	text_make_printable(line->text);
+	return line;
+}
+
+static int permille_of(uint64_t part, uint64_t whole)
+{
+	double x = whole ? (double)part * 1000 / (double)whole : 0;
+
+	return x > 1000 ? 1000 : (int)x;
+}
+
+static enum frame_level level_of(int permille)
+{
+	return permille < 750 ? FRAME_CALM : permille < 950 ? FRAME_HIGH : FRAME_FULL;
+}
+
+static uint64_t used_of(const struct entry *e)
+{
+	return e->device ? e->device->used_bytes : 0;
+}
+
+static uint64_t refusals_of(const struct entry *e)
+{
+	return e->device ? e->device->refusals : 0;
+}
+
+static int compare_names(const struct entry *x, const struct entry *y)
+{
+	int r = strcmp(x->tenant->name, y->tenant->name);
+
+	if (r || !x->device || !y->device)
+		return r;
+	return memcmp(x->device->uuid, y->device->uuid, sizeof(x->device->uuid));
+}
+
+static int compare(const void *a, const void *b, void *sort)
+{
+	const struct entry *x = a, *y = b;
+	uint64_t u = 0, v = 0;
+
+	if (*(enum frame_sort *)sort == FRAME_BY_MEMORY) {
+		u = used_of(x);
+		v = used_of(y);
+	} else if (*(enum frame_sort *)sort == FRAME_BY_REFUSALS) {
+		u = refusals_of(x);
+		v = refusals_of(y);
+	}
+	return u != v ? (u < v ? 1 : -1) : compare_names(x, y);
+}
+
+static int collect(const struct tenants *tenants, struct entry *entries)
+{
+	int n = 0;
+
+	for (size_t i = 0; i < tenants->n; i++) {
+		const struct tenant_entry *t = &tenants->list[i];
+
+		if (t->error)
+			continue;
+		for (int d = 0; d < (t->view->ndevices ? t->view->ndevices : 1); d++) {
+			struct entry e = {.tenant = t};
+
+			if (n == MAX_ENTRIES)
+				return n;
+			if (t->view->ndevices) {
+				e.device = &t->view->device[d];
+				e.permille =
+					permille_of(e.device->used_bytes, e.device->limit_bytes);
+			}
+			entries[n++] = e;
+		}
+	}
+	return n;
+}
+
+/* The selection follows its tenant, wherever sorting puts it. */
+static int select_entry(const struct entry *entries, int n, struct frame_state *state)
+{
+	int at = 0;
+
+	for (int i = 0; i < n; i++) {
+		if (strcmp(entries[i].tenant->name, state->tenant))
+			continue;
+		at = i;
+		if (entries[i].device && !memcmp(entries[i].device->uuid, state->uuid, 16))
+			break;
+	}
+	at += state->move;
+	state->move = 0;
+	at = at < 0 ? 0 : at >= n ? n - 1 : at;
+	snprintf(state->tenant, sizeof(state->tenant), "%s", entries[at].tenant->name);
+	if (entries[at].device)
+		memcpy(state->uuid, entries[at].device->uuid, 16);
+	return at;
+}
+
+static void add_entry(struct frame *f, const struct entry *e, bool selected, int width,
+		      int bar_lines)
+{
+	unsigned int live = tenants_live(e->tenant->view);
+	struct units_text quota = limits_words(&e->tenant->view->policy.device[0]);
+	struct frame_line *line;
+	char right[128];
+	int room;
+
+	if (e->device && e->device->limit_bytes)
+		quota = units_bytes(e->device->limit_bytes);
+	snprintf(right, sizeof(right), "%s of %s  %3d%%", units_bytes(used_of(e)).s, quota.s,
+		 e->permille / 10);
+	line = add(f, "%c %-16.63s %s  %u process%s", selected ? '>' : ' ', e->tenant->name,
+		   e->device ? units_uuid_short(e->device->uuid).s : "", live,
+		   live == 1 ? "" : "es");
+	if (refusals_of(e))
+		snprintf(line->text + strlen(line->text), sizeof(line->text) - strlen(line->text),
+			 "  %" PRIu64 " refused", refusals_of(e));
+	/* Use and quota at the right edge, where the bars end; on a narrow screen they win. */
+	room = (int)sizeof(line->text) - 1;
+	room = (width < room ? width : room) - (int)strlen(right);
+	if (room > 0) {
+		size_t len = strlen(line->text);
+
+		if (len < (size_t)room)
+			memset(line->text + len, ' ', (size_t)room - len);
+		snprintf(line->text + room, sizeof(line->text) - (size_t)room, "%s", right);
+	}
+	line->strong = true;
+	line->selected = selected;
+	for (int i = 0; i < bar_lines; i++) {
+		line = add(f, "%s", "");
+		line->bar_permille = e->permille;
+		line->level = level_of(e->permille);
+	}
+}
+
+static void add_processes(struct frame *f, const struct tenant_entry *t, int height)
+{
+	const struct tenant_view *v = t->view;
+
+	add(f, "  %9s %9s  %-12s  %9s  %9s  %s", "PID", "HOST PID", "GPU", "USED", "DRIVER",
+	    "COMMAND")
+		->strong = true;
+	for (int p = 0; p < v->nprocesses; p++) {
+		const struct view_process *process = &v->process[p];
+
+		if (!process->live)
+			continue;
+		for (int d = 0; d < v->ndevices; d++) {
+			const struct view_process_device *use = &process->device[d];
+
+			if (!use->used_bytes && !use->driver_bytes && v->ndevices > 1)
+				continue;
+			/* The last line of the screen is for the keys. */
+			if (height && f->n >= height - 1)
+				return;
+			add(f, "  %9" PRIu32 " %9" PRIu32 "  %-12s  %9s  %9s  %s",
+			    process->info.pid, process->host_pid,
+			    units_uuid_short(v->device[d].uuid).s, units_bytes(use->used_bytes).s,
+			    use->driver_bytes ? units_bytes(use->driver_bytes).s : "-",
+			    process->info.command);
+		}
+	}
+}
+
+static void add_title(struct frame *f, const struct tenants *tenants,
+		      const struct frame_state *state)
+{
+	static const char *const sorts[] = {"memory", "name", "refusals"};
+	unsigned int live = 0, unreadable = 0;
+
+	for (size_t i = 0; i < tenants->n; i++) {
+		if (tenants->list[i].error)
+			unreadable++;
+		else
+			live += tenants_live(tenants->list[i].view);
+	}
+	add(f, "allot: %zu tenant%s, %u process%s, by %s", tenants->n, tenants->n == 1 ? "" : "s",
+	    live, live == 1 ? "" : "es", sorts[state->sort])
+		->strong = true;
+	if (unreadable)
+		add(f, "%u tenant%s cannot be read: see \"allot ps\"", unreadable,
+		    unreadable == 1 ? "" : "s");
+}
+
+void frame_build(const struct tenants *tenants, struct frame_state *state, int width, int height,
+		 struct frame *ret)
+{
+	static struct entry entries[MAX_ENTRIES];
+	int n = collect(tenants, entries), at, lines, per_page, first = 0, last = n;
+
+	ret->n = 0;
+	add_title(ret, tenants, state);
+	if (!n) {
+		add(ret, "no tenants in %s; \"allot run\" makes one", tenants->runtime);
+		return;
+	}
+	qsort_r(entries, (size_t)n, sizeof(*entries), compare, &state->sort);
+	at = select_entry(entries, n, state);
+	if (state->processes) {
+		add_entry(ret, &entries[at], true, width, 2);
+		add_processes(ret, entries[at].tenant, height);
+		return;
+	}
+	/* Tall bars and air when all fit, then less of both, then pages. */
+	height -= ret->n + 1;
+	lines = height < 0 ? 2 : n * 4 <= height ? 4 : n * 3 <= height ? 3 : 2;
+	if (height >= 0) {
+		per_page = height / lines > 0 ? height / lines : 1;
+		first = at - at % per_page;
+		last = first + per_page < n ? first + per_page : n;
+	}
+	for (int i = first; i < last; i++) {
+		add_entry(ret, &entries[i], height >= 0 && i == at, width, lines > 3 ? 2 : 1);
+		if (lines > 2)
+			add(ret, "%s", "");
+	}
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/json.h"
+
+#include <inttypes.h>
+#include <stddef.h>
+
+#include "cli/text.h"
+
+static void put_string(FILE *out, const char *s)
+{
+	const unsigned char *p = (const unsigned char *)s;
+
+	putc('"', out);
+	while (*p) {
+		size_t n = text_utf8_length((const char *)p);
+
+		if (!n)
+			fputs("\\ufffd", out);
+		else if (*p == '"' || *p == '\\')
+			fprintf(out, "\\%c", *p);
+		else if (*p < 0x20 || *p == 0x7f)
+			fprintf(out, "\\u%04x", *p);
+		else
+			fwrite(p, 1, n, out);
+		p += n ? n : 1;
+	}
+	putc('"', out);
+}
+
+static void begin(struct json *j, const char *key)
+{
+	if (j->more)
+		putc(',', j->out);
+	if (j->depth)
+		fprintf(j->out, "\n%*s", (int)j->depth * 2, "");
+	if (key) {
+		put_string(j->out, key);
+		fputs(": ", j->out);
+	}
+	j->more = true;
+}
+
+void json_open(struct json *j, const char *key, char bracket)
+{
+	begin(j, key);
+	putc(bracket, j->out);
+	j->depth++;
+	j->more = false;
+}
+
+void json_close(struct json *j, char bracket)
+{
+	j->depth--;
+	if (j->more)
+		fprintf(j->out, "\n%*s", (int)j->depth * 2, "");
+	putc(bracket, j->out);
+	j->more = true;
+	if (!j->depth)
+		putc('\n', j->out);
+}
+
+void json_text(struct json *j, const char *key, const char *value)
+{
+	if (!value) {
+		json_null(j, key);
+		return;
+	}
+	begin(j, key);
+	put_string(j->out, value);
+}
+
+void json_u64(struct json *j, const char *key, uint64_t value)
+{
+	begin(j, key);
+	fprintf(j->out, "%" PRIu64, value);
+}
+
+void json_bool(struct json *j, const char *key, bool value)
+{
+	begin(j, key);
+	fputs(value ? "true" : "false", j->out);
+}
+
+void json_null(struct json *j, const char *key)
+{
+	begin(j, key);
+	fputs("null", j->out);
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Writes JSON, indented, as it comes. Text that is not UTF-8 (command lines are bytes) is shown
+ * with U+FFFD, so that the output is always valid JSON.
+ */
+#ifndef ALLOT_CLI_JSON_H
+#define ALLOT_CLI_JSON_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+struct json {
+	FILE *out;
+	unsigned int depth;
+	bool more; /* something precedes at this depth: a comma is due */
+};
+
+/* `key` is NULL for an array's elements and for the outermost value. */
+void json_open(struct json *j, const char *key, char bracket);
+void json_close(struct json *j, char bracket);
+void json_text(struct json *j, const char *key, const char *value); /* NULL value: null */
+void json_u64(struct json *j, const char *key, uint64_t value);
+void json_bool(struct json *j, const char *key, bool value);
+void json_null(struct json *j, const char *key);
+
+#endif

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/library.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int binary_dir(char ret[static PATH_MAX])
+{
+	ssize_t n = readlink("/proc/self/exe", ret, PATH_MAX - 1);
+
+	if (n < 0)
+		return -errno;
+	ret[n] = 0;
+	*strrchr(ret, '/') = 0;
+	return 0;
+}
+
+/*
+ * The first of `places`, relative to the binary, that holds `file`. ALLOT_LIBDIR is the library
+ * directory relative to the prefix.
+ */
+static int find(const char *const places[], const char *file, char ret[static PATH_MAX])
+{
+	char dir[PATH_MAX], path[PATH_MAX * 2];
+	int r = binary_dir(dir);
+
+	if (r < 0)
+		return r;
+	for (; *places; places++) {
+		snprintf(path, sizeof(path), "%s/%s/%s", dir, *places, file);
+		if (!access(path, R_OK) && realpath(path, ret))
+			return 0;
+	}
+	return -ENOENT;
+}
+
+int library_find(char ret[static PATH_MAX])
+{
+	static const char *const places[] = {"../preload", "../" ALLOT_LIBDIR, "../lib", NULL};
+	const char *chosen = getenv("ALLOT_LIBRARY");
+	char path[PATH_MAX];
+	int r = 0;
+
+	if (chosen && *chosen) {
+		if (access(chosen, R_OK) < 0 || !realpath(chosen, path))
+			return -errno;
+	} else {
+		r = find(places, "liballot.so", path);
+	}
+	if (r < 0)
+		return r;
+	if (strpbrk(path, " :"))
+		return -EINVAL;
+	memcpy(ret, path, sizeof(path));
+	return 0;
+}
+
+int library_sim_dir(char ret[static PATH_MAX])
+{
+	static const char *const places[] = {"../../sim", "../" ALLOT_LIBDIR "/allot/sim",
+					     "../lib/allot/sim", NULL};
+	const char *chosen = getenv("ALLOT_SIM_LIBRARY_DIR");
+	char path[PATH_MAX];
+	int r;
+
+	if (chosen && *chosen) {
+		snprintf(path, sizeof(path), "%s/libcuda.so.1", chosen);
+		if (access(path, R_OK) < 0 || !realpath(chosen, ret))
+			return -errno;
+		return 0;
+	}
+	r = find(places, "libcuda.so.1", path);
+	if (r < 0)
+		return r;
+	/* libcuda.so.1 is a plain file there, so its directory survives realpath(). */
+	*strrchr(path, '/') = 0;
+	memcpy(ret, path, sizeof(path));
+	return 0;
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where this installation's files are, seen from the allot binary: in a build tree or installed
+ * under any prefix.
+ */
+#ifndef ALLOT_CLI_LIBRARY_H
+#define ALLOT_CLI_LIBRARY_H
+
+#include <limits.h>
+
+/*
+ * The absolute path of liballot.so: $ALLOT_LIBRARY if set, else beside the binary. -ENOENT when
+ * there is none, -EINVAL when its path cannot stand in LD_PRELOAD (a space or a colon).
+ */
+int library_find(char ret[static PATH_MAX]);
+
+/* The directory of the simulated libcuda.so.1: $ALLOT_SIM_LIBRARY_DIR, else beside the binary. */
+int library_sim_dir(char ret[static PATH_MAX]);
+
+#endif

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * allot: one table drives dispatch and help.
+ */
+#include <argp.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/command.h"
+#include "cli/say.h"
+
+static const struct {
+	const char *name;
+	const char *args;
+	const char *summary;
+	int (*run)(int argc, char **argv);
+} commands[] = {
+	{"run", "[--name NAME] [--gpu LIST] [--memory LIST] -- COMMAND...",
+	 "run a command as a tenant with a hard memory quota", cmd_run},
+	{"ps", "[--json] [NAME...]", "show tenants: quota, use by category, processes", cmd_ps},
+	{"top", "[--once] [NAME]", "the same, live", cmd_top},
+	{"set", "NAME --memory LIST", "change a running tenant's quota at once", cmd_set},
+	{"doctor", "[-- COMMAND...]", "say what is wrong on this machine and what to do",
+	 cmd_doctor},
+	{"sim", "[--gpus N] [--memory SIZE] -- COMMAND...", "run a command with simulated GPUs",
+	 cmd_sim},
+};
+
+#define NCOMMANDS (sizeof(commands) / sizeof(commands[0]))
+
+static void help(FILE *out)
+{
+	fputs("Usage: allot COMMAND [OPTION...]\n"
+	      "Share a GPU: hard memory quotas for unmodified programs.\n\n",
+	      out);
+	for (size_t i = 0; i < NCOMMANDS; i++)
+		fprintf(out, "  allot %-7s %s\n  %-14s %s\n", commands[i].name, commands[i].args,
+			"", commands[i].summary);
+	fputs("\nSizes: 8GiB 512M 1.5G (1024-based), 8GB (1000-based), plain bytes, 25% of the "
+	      "device.\n"
+	      "Exit status: the command's own; 125 allot failed; 126 the command cannot be run;\n"
+	      "127 it was not found.\n"
+	      "More: allot COMMAND --help, man allot.\n",
+	      out);
+}
+
+/* Output that was lost (a full disk) is an error, whatever the command thought. */
+static int finish(int status)
+{
+	errno = 0;
+	if (fflush(stdout) || ferror(stdout))
+		return say_error("cannot write the output: %s; nothing else went wrong",
+				 errno ? say_errno(errno) : "write error");
+	return status;
+}
+
+int main(int argc, char **argv)
+{
+	static char name[32];
+	const char *word = argc > 1 ? argv[1] : NULL;
+
+	argp_err_exit_status = EXIT_ALLOT;
+	argp_program_version = "allot " ALLOT_VERSION;
+
+	if (!word) {
+		help(stderr);
+		return EXIT_ALLOT;
+	}
+	if (!strcmp(word, "--version") || !strcmp(word, "-V")) {
+		puts(argp_program_version);
+		return finish(0);
+	}
+	if (!strcmp(word, "--help") || !strcmp(word, "-h") || !strcmp(word, "-?") ||
+	    (!strcmp(word, "help") && argc == 2)) {
+		help(stdout);
+		return finish(0);
+	}
+	/* "allot help run" is "allot run --help". */
+	if (!strcmp(word, "help")) {
+		static char option[] = "--help";
+
+		word = argv[2];
+		argv[2] = option;
+		argc = 3;
+	}
+	for (size_t i = 0; i < NCOMMANDS; i++) {
+		if (strcmp(word, commands[i].name))
+			continue;
+		snprintf(name, sizeof(name), "allot %s", commands[i].name);
+		say_as(name);
+		argv[1] = name;
+		return finish(commands[i].run(argc - 1, argv + 1));
+	}
+	return say_error("\"%s\" is not a command; \"allot --help\" lists them", word);
+}

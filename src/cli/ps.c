@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* allot ps: tenants, their quotas and what they use, once. */
+#include <argp.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/command.h"
+#include "cli/memory_limits.h"
+#include "cli/ps_json.h"
+#include "cli/say.h"
+#include "cli/table.h"
+#include "cli/tenants.h"
+#include "cli/units.h"
+
+static const struct argp_option options[] = {
+	{"json", 'j', NULL, 0, "print JSON, as docs/json.md describes it", 0},
+	{0},
+};
+
+struct args {
+	bool json;
+	char **names;
+	int nnames;
+};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct args *a = state->input;
+
+	switch (key) {
+	case 'j':
+		a->json = true;
+		return 0;
+	case ARGP_KEY_ARGS:
+		a->names = state->argv + state->next;
+		a->nnames = state->argc - state->next;
+		return 0;
+	}
+	return ARGP_ERR_UNKNOWN;
+}
+
+static const struct argp argp = {
+	.options = options,
+	.parser = parse,
+	.args_doc = "[NAME...]",
+	.doc = "Show tenants: quota, use by category, the driver's own figure, refusals, "
+	       "processes.",
+};
+
+/* An empty cell where there is nothing, so that columns that nobody needs go away. */
+static void bytes_cell(struct table *t, uint64_t bytes)
+{
+	table_cell(t, "%s", bytes ? units_bytes(bytes).s : "");
+}
+
+static void category_cells(struct table *t, const uint64_t used[static CAT_N])
+{
+	for (int c = 0; c < CAT_N; c++)
+		bytes_cell(t, used[c]);
+}
+
+static void device_row(struct table *t, const struct tenant_entry *e, const struct view_device *d)
+{
+	table_cell(t, "%s", e->name);
+	table_cell(t, "%s", units_uuid_short(d->uuid).s);
+	table_cell(t, "%s", d->limit_bytes ? units_bytes(d->limit_bytes).s : "none");
+	table_cell(t, "%s", units_bytes(d->used_bytes).s);
+	if (d->limit_bytes)
+		table_cell(t, "%u%%",
+			   (unsigned int)((double)d->used_bytes * 100 / (double)d->limit_bytes));
+	else
+		table_cell(t, "-");
+	bytes_cell(t, d->driver_bytes);
+	table_cell(t, "%" PRIu64, d->refusals);
+	category_cells(t, d->used);
+	if (d->absurd || (d->limit_bytes && d->used_bytes > d->limit_bytes))
+		table_style(t, TABLE_ALERT);
+}
+
+/* A tenant that used no device yet. */
+static void idle_row(struct table *t, const struct tenant_entry *e)
+{
+	table_cell(t, "%s", e->name);
+	table_cell(t, "each");
+	table_cell(t, "%s", limits_words(&e->view->policy.device[0]).s);
+	table_cell(t, "0");
+	table_cell(t, "0%%");
+	table_cell(t, "%s", "");
+	table_cell(t, "0");
+	for (int c = 0; c < CAT_N; c++)
+		table_cell(t, "%s", "");
+}
+
+static int print_devices(const struct tenants *tenants)
+{
+	struct table *t = table_new("TENANT|GPU|>QUOTA|>USED|>|>DRIVER|>REFUSED|>CONTEXT|>MODULE|"
+				    ">DATA|>POOL|>ARRAY|>GRAPH|>IMPORTED");
+	int r;
+
+	if (!t)
+		return -1;
+	for (size_t i = 0; i < tenants->n; i++) {
+		const struct tenant_entry *e = &tenants->list[i];
+
+		if (e->error)
+			continue;
+		for (int d = 0; d < e->view->ndevices; d++)
+			device_row(t, e, &e->view->device[d]);
+		if (!e->view->ndevices)
+			idle_row(t, e);
+	}
+	r = table_print(t, stdout);
+	table_free(t);
+	return r;
+}
+
+static void process_row(struct table *t, const struct tenant_entry *e, const struct view_process *p,
+			const struct view_device *device, const struct view_process_device *use)
+{
+	table_cell(t, "%s", e->name);
+	table_cell(t, "%" PRIu32, p->info.pid);
+	if (p->host_pid == p->info.pid)
+		table_cell(t, "%s", "");
+	else if (p->host_pid)
+		table_cell(t, "%" PRIu32, p->host_pid);
+	else
+		table_cell(t, "?");
+	table_cell(t, "%s", device ? units_uuid_short(device->uuid).s : "-");
+	table_cell(t, "%s", use ? units_bytes(use->used_bytes).s : "0");
+	bytes_cell(t, use ? use->shared_bytes : 0);
+	bytes_cell(t, use ? use->driver_bytes : 0);
+	table_cell(t, "%s", *p->info.command ? p->info.command : p->info.comm);
+}
+
+/* A process appears once for each device that it uses, and once with none if it uses none. */
+static void process_rows(struct table *t, const struct tenant_entry *e,
+			 const struct view_process *p)
+{
+	bool any = false;
+
+	for (int d = 0; d < e->view->ndevices; d++) {
+		const struct view_process_device *use = &p->device[d];
+
+		if (!use->used_bytes && !use->shared_bytes && !use->driver_bytes)
+			continue;
+		process_row(t, e, p, &e->view->device[d], use);
+		any = true;
+	}
+	if (!any)
+		process_row(t, e, p, NULL, NULL);
+}
+
+static int print_processes(const struct tenants *tenants)
+{
+	struct table *t = table_new("TENANT|>PID|>HOST PID|GPU|>USED|>SHARED|>DRIVER|COMMAND");
+	unsigned int n = 0;
+	int r = 0;
+
+	if (!t)
+		return -1;
+	for (size_t i = 0; i < tenants->n; i++) {
+		const struct tenant_entry *e = &tenants->list[i];
+
+		for (int p = 0; !e->error && p < e->view->nprocesses; p++) {
+			if (!e->view->process[p].live)
+				continue;
+			process_rows(t, e, &e->view->process[p]);
+			n++;
+		}
+	}
+	if (n) {
+		putchar('\n');
+		r = table_print(t, stdout);
+	}
+	table_free(t);
+	return r;
+}
+
+/* What a table cannot show. */
+static void notes(const struct tenants *tenants)
+{
+	for (size_t i = 0; i < tenants->n; i++) {
+		const struct tenant_entry *e = &tenants->list[i];
+
+		if (e->error) {
+			say_note("tenant \"%s\" (%s) cannot be read: %s", e->name, e->dir,
+				 tenants_error_words(e->error));
+			continue;
+		}
+		for (int d = 0; d < e->view->ndevices; d++)
+			if (e->view->device[d].absurd)
+				say_note("tenant \"%s\" on %s: its ledger holds an impossible "
+					 "figure, so it counts as full; end its processes",
+					 e->name, units_uuid(e->view->device[d].uuid).s);
+	}
+}
+
+/* Leaves only the tenants that are asked for, in the runtime directory's order. */
+static int keep_named(struct tenants *tenants, const struct args *a)
+{
+	size_t n = 0;
+
+	for (int k = 0; k < a->nnames; k++) {
+		bool found = false;
+
+		for (size_t i = 0; i < tenants->n; i++)
+			found |= !strcmp(tenants->list[i].name, a->names[k]);
+		if (!found)
+			return say_error("there is no tenant \"%s\" in %s; \"allot ps\" lists them",
+					 a->names[k], tenants->runtime);
+	}
+	for (size_t i = 0; i < tenants->n; i++) {
+		bool wanted = !a->nnames;
+
+		for (int k = 0; k < a->nnames; k++)
+			wanted |= !strcmp(tenants->list[i].name, a->names[k]);
+		if (wanted)
+			tenants->list[n++] = tenants->list[i];
+		else
+			tenant_view_free(tenants->list[i].view);
+	}
+	tenants->n = n;
+	return 0;
+}
+
+int cmd_ps(int argc, char **argv)
+{
+	struct args a = {.json = false};
+	struct tenants tenants;
+	int r;
+
+	argp_parse(&argp, argc, argv, 0, NULL, &a);
+	if (tenants_load(&tenants) < 0)
+		return EXIT_ALLOT;
+	tenants_sweep(tenants.runtime);
+	r = keep_named(&tenants, &a);
+	if (!r && a.json) {
+		ps_json(&tenants, stdout);
+	} else if (!r && !tenants.n) {
+		printf("no tenants in %s\n", tenants.runtime);
+	} else if (!r) {
+		if (print_devices(&tenants) < 0 || print_processes(&tenants) < 0)
+			r = say_error("out of memory for the table");
+		notes(&tenants);
+	}
+	tenants_free(&tenants);
+	return r;
+}

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/ps_json.h"
+
+#include "cli/json.h"
+#include "cli/units.h"
+
+static void categories(struct json *j, const uint64_t used[static CAT_N])
+{
+	json_open(j, "used_by_category", '{');
+	for (int c = 0; c < CAT_N; c++)
+		json_u64(j, category_name((enum category)c), used[c]);
+	json_close(j, '}');
+}
+
+/* Zero stands for "not known" in the snapshot; JSON has a word for that. */
+static void known_u64(struct json *j, const char *key, uint64_t value)
+{
+	if (value)
+		json_u64(j, key, value);
+	else
+		json_null(j, key);
+}
+
+static void policy_device(struct json *j, const struct policy_device *d, bool all)
+{
+	json_open(j, NULL, '{');
+	json_text(j, "uuid", all ? NULL : units_uuid(d->uuid).s);
+	known_u64(j, "limit_bytes", d->limit_bytes);
+	known_u64(j, "limit_permille", d->limit_permille);
+	json_close(j, '}');
+}
+
+static void policy(struct json *j, const struct policy *p)
+{
+	json_text(j, "accounting", p->flags & POLICY_ACCOUNTING_DRIVER ? "driver" : "ledger");
+	json_open(j, "policy", '[');
+	for (uint32_t i = 0; i < p->ndevices; i++)
+		policy_device(j, &p->device[i], i == 0 && (p->flags & POLICY_ALL_DEVICES));
+	json_close(j, ']');
+}
+
+static void device(struct json *j, const struct view_device *d)
+{
+	json_open(j, NULL, '{');
+	json_text(j, "uuid", units_uuid(d->uuid).s);
+	known_u64(j, "total_bytes", d->total_bytes);
+	known_u64(j, "quota_bytes", d->limit_bytes);
+	json_u64(j, "used_bytes", d->used_bytes);
+	categories(j, d->used);
+	json_u64(j, "pending_bytes", d->pending);
+	known_u64(j, "driver_bytes", d->driver_bytes);
+	json_u64(j, "refusals", d->refusals);
+	json_bool(j, "damaged", d->absurd);
+	json_close(j, '}');
+}
+
+static void process(struct json *j, const struct tenant_view *view, const struct view_process *p)
+{
+	json_open(j, NULL, '{');
+	json_u64(j, "pid", p->info.pid);
+	known_u64(j, "host_pid", p->host_pid);
+	json_text(j, "name", p->info.comm);
+	json_text(j, "command", p->info.command);
+	json_open(j, "devices", '[');
+	for (int d = 0; d < view->ndevices; d++) {
+		const struct view_process_device *use = &p->device[d];
+
+		if (!use->used_bytes && !use->shared_bytes && !use->driver_bytes)
+			continue;
+		json_open(j, NULL, '{');
+		json_text(j, "uuid", units_uuid(view->device[d].uuid).s);
+		json_u64(j, "used_bytes", use->used_bytes);
+		categories(j, use->used);
+		json_u64(j, "pending_bytes", use->pending);
+		json_u64(j, "shared_bytes", use->shared_bytes);
+		known_u64(j, "driver_bytes", use->driver_bytes);
+		json_close(j, '}');
+	}
+	json_close(j, ']');
+	json_close(j, '}');
+}
+
+static void view(struct json *j, const struct tenant_view *v)
+{
+	policy(j, &v->policy);
+	json_open(j, "devices", '[');
+	for (int i = 0; i < v->ndevices; i++)
+		device(j, &v->device[i]);
+	json_close(j, ']');
+	json_open(j, "processes", '[');
+	for (int i = 0; i < v->nprocesses; i++)
+		if (v->process[i].live)
+			process(j, v, &v->process[i]);
+	json_close(j, ']');
+}
+
+void ps_json(const struct tenants *tenants, FILE *out)
+{
+	struct json j = {.out = out};
+
+	json_open(&j, NULL, '{');
+	json_u64(&j, "version", PS_JSON_VERSION);
+	json_text(&j, "runtime_dir", tenants->runtime);
+	json_open(&j, "tenants", '[');
+	for (size_t i = 0; i < tenants->n; i++) {
+		const struct tenant_entry *e = &tenants->list[i];
+
+		json_open(&j, NULL, '{');
+		json_text(&j, "name", e->name);
+		json_text(&j, "directory", e->dir);
+		json_bool(&j, "generated", e->generated);
+		json_text(&j, "error", e->error ? tenants_error_words(e->error) : NULL);
+		if (e->view)
+			view(&j, e->view);
+		json_close(&j, '}');
+	}
+	json_close(&j, ']');
+	json_close(&j, '}');
+}

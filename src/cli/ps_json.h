@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `allot ps --json`: the format is documented in docs/json.md, and stable. */
+#ifndef ALLOT_CLI_PS_JSON_H
+#define ALLOT_CLI_PS_JSON_H
+
+#include <stdio.h>
+
+#include "cli/tenants.h"
+
+/* Raised when a key changes its meaning or goes away; new keys may come at any time. */
+#define PS_JSON_VERSION 1
+
+void ps_json(const struct tenants *tenants, FILE *out);
+
+#endif

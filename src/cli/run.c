@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * allot run: makes or joins a tenant, sets the environment and replaces itself by the command, so
+ * that pid, signals, terminal and exit status are the command's own.
+ */
+#include <argp.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/command.h"
+#include "cli/devices.h"
+#include "cli/enroll.h"
+#include "cli/launch.h"
+#include "cli/library.h"
+#include "cli/memory_limits.h"
+#include "cli/program.h"
+#include "cli/say.h"
+
+enum { KEY_ALLOW_ESCAPE = 256 };
+
+static const struct argp_option options[] = {
+	{"name", 'n', "NAME", 0, "tenant to make or to join (default: one for this run alone)", 0},
+	{"gpu", 'g', "LIST", 0, "devices, in this order: indices as nvidia-smi shows, or UUIDs", 0},
+	{"memory", 'm', "LIST", 0, "quota: one size for all devices or one for each, like 8GiB,25%",
+	 0},
+	{"accounting", 'a', "MODE", 0, "ledger (default) or driver", 0},
+	{"allow-escape", KEY_ALLOW_ESCAPE, NULL, 0,
+	 "run a command that allot cannot limit all the same", 0},
+	{"verbose", 'v', NULL, 0, "say what is set up", 0},
+	{0},
+};
+
+struct args {
+	const char *name, *gpu, *memory;
+	enum enroll_accounting accounting;
+	bool allow_escape, verbose;
+	char **command;
+};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct args *a = state->input;
+
+	switch (key) {
+	case 'n':
+		a->name = arg;
+		return 0;
+	case 'g':
+		a->gpu = arg;
+		return 0;
+	case 'm':
+		a->memory = arg;
+		return 0;
+	case 'a':
+		if (!strcmp(arg, "ledger"))
+			a->accounting = ENROLL_ACCOUNTING_LEDGER;
+		else if (!strcmp(arg, "driver"))
+			a->accounting = ENROLL_ACCOUNTING_DRIVER;
+		else
+			exit(say_error("--accounting \"%s\": write --accounting ledger or "
+				       "--accounting driver",
+				       arg));
+		return 0;
+	case 'v':
+		a->verbose = true;
+		return 0;
+	case KEY_ALLOW_ESCAPE:
+		a->allow_escape = true;
+		return 0;
+	case ARGP_KEY_ARG:
+		/* The rest is the command's, options and all. */
+		a->command = &state->argv[state->next - 1];
+		state->next = state->argc;
+		return 0;
+	}
+	return ARGP_ERR_UNKNOWN;
+}
+
+static const struct argp argp = {
+	.options = options,
+	.parser = parse,
+	.args_doc = "-- COMMAND [ARG...]",
+	.doc = "Run a command as a tenant with a hard GPU memory quota.\v"
+	       "Several runs with the same --name share one quota. Sizes: 8GiB 512M 1.5G "
+	       "(1024-based), 8GB (1000-based), plain bytes, 25% of the device.\n"
+	       "\n"
+	       "  allot run --memory 8GiB -- python train.py\n"
+	       "  allot run --name jobA --gpu 0,1 --memory 8GiB,25% -- ./app args\n",
+};
+
+/* 0, or an exit status: a command that would run without its quota is refused. */
+static int check_command(const struct args *a)
+{
+	struct program program;
+	int r = program_examine(a->command[0], &program);
+
+	if (r == -ENOEXEC) /* whatever it is, let the kernel say so */
+		return 0;
+	if (r < 0)
+		return launch_cannot(a->command[0], r);
+	if (program.kind == PROGRAM_OK)
+		return 0;
+	if (a->allow_escape) {
+		say_note("warning: %s %s: it runs without a quota", program.path,
+			 program_kind_words(program.kind));
+		return 0;
+	}
+	return say_error("\"%s\" would escape its quota: %s %s; use another build of it, or "
+			 "--allow-escape to run it without a quota",
+			 a->command[0], program.path, program_kind_words(program.kind));
+}
+
+/* A tenant's process must not get a new quota beside the one that it has. */
+static int check_nested(const struct args *a)
+{
+	const char *dir = getenv("ALLOT_TENANT_DIR");
+
+	if (!dir || !*dir || a->allow_escape)
+		return 0;
+	return say_error("already inside tenant \"%s\": another run would leave its quota; run the "
+			 "command as it is, or use --allow-escape",
+			 strrchr(dir, '/') ? strrchr(dir, '/') + 1 : dir);
+}
+
+static int find_library(char library[static PATH_MAX])
+{
+	const char *chosen = getenv("ALLOT_LIBRARY");
+	int r = library_find(library);
+
+	if (r == -EINVAL)
+		return say_error(
+			"liballot.so cannot be preloaded: its path has a space or a colon; "
+			"set ALLOT_LIBRARY to a copy or a link elsewhere");
+	if (r < 0 && chosen && *chosen)
+		return say_error(
+			"ALLOT_LIBRARY=%s: %s; set it to the path of liballot.so, or unset it",
+			chosen, say_errno(r));
+	if (r < 0)
+		return say_error("liballot.so is not beside this allot; install both together, or "
+				 "set ALLOT_LIBRARY to its path");
+	return 0;
+}
+
+/* --gpu chooses among what the caller's CUDA_VISIBLE_DEVICES leaves. */
+static int check_visible(const struct args *a, const struct devices *d, const struct selection *sel)
+{
+	const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+	struct selection allowed;
+
+	if (!visible || devices_visible(d, visible, &allowed) < 0)
+		return 0;
+	for (unsigned int i = 0; i < sel->n; i++)
+		if (!selection_has(&allowed, sel->index[i]))
+			return say_error(
+				"--gpu \"%s\": GPU %u is not among CUDA_VISIBLE_DEVICES=%s; "
+				"choose from those, or unset that variable",
+				a->gpu, sel->index[i], visible);
+	return 0;
+}
+
+/* The tenant's devices by UUID, in order, which CUDA and NVML number the same way. */
+static int set_visible(const struct args *a, const struct devices *d, const struct selection *sel,
+		       const struct policy *p)
+{
+	char value[POLICY_DEVICES * (sizeof(struct units_text) + 1)] = "";
+	unsigned int n = a->gpu ? sel->n : p->ndevices;
+
+	if (!a->gpu && ((p->flags & POLICY_ALL_DEVICES) || getenv("CUDA_VISIBLE_DEVICES")))
+		return 0;
+	for (unsigned int i = 0; i < n; i++) {
+		if (i)
+			strcat(value, ",");
+		strcat(value,
+		       units_uuid(a->gpu ? d->list[sel->index[i]].uuid : p->device[i].uuid).s);
+	}
+	return setenv("CUDA_VISIBLE_DEVICES", value, 1) < 0 ? -errno : 0;
+}
+
+static void describe(const struct enrolment *e, const char *library)
+{
+	const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+
+	say_note("tenant %s (%s) in %s", e->name,
+		 e->joined	? "joined"
+		 : e->generated ? "for this run alone"
+				: "new",
+		 e->dir);
+	for (unsigned int i = 0; i < e->policy.ndevices; i++) {
+		bool all = (e->policy.flags & POLICY_ALL_DEVICES) && i == 0;
+
+		say_note("  %s: %s", all ? "each device" : units_uuid(e->policy.device[i].uuid).s,
+			 limits_words(&e->policy.device[i]).s);
+	}
+	say_note("  accounting: %s",
+		 e->policy.flags & POLICY_ACCOUNTING_DRIVER ? "driver" : "ledger");
+	say_note("  LD_PRELOAD=%s%s%s", library, visible ? " CUDA_VISIBLE_DEVICES=" : "",
+		 visible ? visible : "");
+}
+
+int cmd_run(int argc, char **argv)
+{
+	static struct devices devices;
+	static struct enrolment e;
+	struct args a = {.name = NULL};
+	struct enroll_request req = {.devices = &devices};
+	struct selection gpus;
+	struct limits limits;
+	char library[PATH_MAX];
+	int r;
+
+	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &a);
+	if (!a.command)
+		return say_error("no command; write it after --, like: allot run --memory 8GiB -- "
+				 "python train.py");
+	if (a.memory && limits_parse(a.memory, &limits) < 0)
+		return EXIT_ALLOT;
+	if ((r = check_nested(&a)) || (r = find_library(library)) || (r = check_command(&a)))
+		return r;
+
+	/* One size for every device needs no answer from the driver, which takes its time. */
+	if (a.gpu || (a.memory && limits.n > 1))
+		devices_read(&devices);
+	if (a.gpu &&
+	    (devices_select(&devices, a.gpu, &gpus) < 0 || check_visible(&a, &devices, &gpus)))
+		return EXIT_ALLOT;
+
+	req.name = a.name;
+	req.memory = a.memory;
+	req.limits = a.memory ? &limits : NULL;
+	req.gpus = a.gpu ? &gpus : NULL;
+	req.accounting = a.accounting;
+	if (enroll(&req, &e) < 0)
+		return EXIT_ALLOT;
+
+	if (setenv("ALLOT_TENANT_DIR", e.dir, 1) < 0 ||
+	    launch_prepend("LD_PRELOAD", library, ": ") < 0 ||
+	    set_visible(&a, &devices, &gpus, &e.policy) < 0) {
+		enroll_undo(&e);
+		return say_error("cannot set the command's environment: %s", say_errno(errno));
+	}
+	if (a.verbose)
+		describe(&e, library);
+	r = launch_exec(a.command);
+	enroll_undo(&e);
+	return r;
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The live view of `allot top` on a terminal; screen_none.c stands in where ncurses is missing. */
+#ifndef ALLOT_CLI_SCREEN_H
+#define ALLOT_CLI_SCREEN_H
+
+#include <stdbool.h>
+
+#include "cli/frame.h"
+
+/* Whether this build and this terminal (TERM) can show it. */
+bool screen_usable(void);
+
+/* Shows until q; returns the exit status. */
+int screen_run(struct frame_state *state);
+
+#endif

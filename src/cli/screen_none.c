@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/screen.h"
+
+#include "cli/say.h"
+
+bool screen_usable(void)
+{
+	say_note("note: built without ncurses: one frame only");
+	return false;
+}
+
+int screen_run(struct frame_state *state)
+{
+	return 0;
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* allot set: changes the quota of a tenant, running or not. */
+#include <argp.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/command.h"
+#include "cli/memory_limits.h"
+#include "cli/say.h"
+#include "cli/tenants.h"
+#include "cli/units.h"
+#include "ledger/tenant.h"
+
+static const struct argp_option options[] = {
+	{"memory", 'm', "LIST", 0,
+	 "new quota: one size for all devices or one for each, like 12GiB,25%", 0},
+	{0},
+};
+
+struct args {
+	const char *name, *memory;
+};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct args *a = state->input;
+
+	switch (key) {
+	case 'm':
+		a->memory = arg;
+		return 0;
+	case ARGP_KEY_ARG:
+		if (a->name)
+			argp_error(state, "one tenant at a time: \"%s\" and \"%s\"", a->name, arg);
+		a->name = arg;
+		return 0;
+	}
+	return ARGP_ERR_UNKNOWN;
+}
+
+static const struct argp argp = {
+	.options = options,
+	.parser = parse,
+	.args_doc = "NAME --memory LIST",
+	.doc = "Change a tenant's quota at once.\v"
+	       "Below what the tenant uses, nothing is taken away: new allocations are refused "
+	       "until use falls below the quota.\n",
+};
+
+struct change {
+	const char *memory;
+	struct limits limits;
+	struct policy before, after;
+};
+
+static int edit(struct policy *policy, void *arg)
+{
+	struct change *c = arg;
+	int r = limits_fit(&c->limits, c->memory, policy->ndevices);
+
+	if (r < 0)
+		return r;
+	c->before = *policy;
+	for (unsigned int i = 0; i < policy->ndevices; i++)
+		limits_apply(&c->limits, i, &policy->device[i]);
+	c->after = *policy;
+	return 0;
+}
+
+/* Which of the tenant's devices use more than they now may. */
+static void report_excess(const char *dir)
+{
+	struct tenant_view *view;
+
+	if (tenant_view_read(dir, &view) < 0)
+		return;
+	for (int i = 0; i < view->ndevices; i++) {
+		const struct view_device *d = &view->device[i];
+
+		if (d->limit_bytes && d->used_bytes > d->limit_bytes)
+			printf("  %s uses %s, above its new quota: nothing is taken away, new "
+			       "allocations are refused until it falls below %s\n",
+			       units_uuid(d->uuid).s, units_bytes(d->used_bytes).s,
+			       units_bytes(d->limit_bytes).s);
+	}
+	tenant_view_free(view);
+}
+
+int cmd_set(int argc, char **argv)
+{
+	static struct change change;
+	char runtime[PATH_MAX], dir[PATH_MAX];
+	struct args a = {.name = NULL};
+	int r;
+
+	argp_parse(&argp, argc, argv, 0, NULL, &a);
+	if (!a.name)
+		return say_error("which tenant? write: allot set jobA --memory 12GiB (\"allot ps\" "
+				 "lists them)");
+	if (!a.memory)
+		return say_error(
+			"nothing to change for tenant \"%s\"; write: allot set %s --memory "
+			"12GiB",
+			a.name, a.name);
+	change.memory = a.memory;
+	if (limits_parse(a.memory, &change.limits) < 0 || tenants_runtime(runtime) < 0)
+		return EXIT_ALLOT;
+	r = tenant_path(runtime, a.name, dir, sizeof(dir));
+	if (r < 0 || access(dir, F_OK) < 0)
+		return say_error("there is no tenant \"%s\" in %s; \"allot ps\" lists them", a.name,
+				 runtime);
+	r = policy_update(dir, edit, &change);
+	if (r < 0 && !change.before.ndevices && r == -EINVAL)
+		return EXIT_ALLOT; /* edit() said why */
+	if (r < 0)
+		return say_error("cannot change the policy of tenant \"%s\" (%s): %s%s", a.name,
+				 dir, tenants_error_words(r),
+				 r == -EBUSY ? "; another allot set is at work, try again" : "");
+	for (unsigned int i = 0; i < change.after.ndevices; i++) {
+		bool all = (change.after.flags & POLICY_ALL_DEVICES) && i == 0;
+
+		printf("%s %s: %s -> %s\n", a.name,
+		       all ? "each device" : units_uuid(change.after.device[i].uuid).s,
+		       limits_words(&change.before.device[i]).s,
+		       limits_words(&change.after.device[i]).s);
+	}
+	report_excess(dir);
+	return 0;
+}

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * allot sim: runs a command with simulated GPUs. Unlike `allot run` it stays as the command's
+ * parent, because the devices' directory is to go when the command ends.
+ */
+#include <argp.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/parse.h"
+#include "cli/command.h"
+#include "cli/launch.h"
+#include "cli/library.h"
+#include "cli/say.h"
+#include "ledger/tenant.h"
+
+#define MAX_GPUS 64
+
+static const struct argp_option options[] = {
+	{"gpus", 'g', "N", 0, "how many devices (default 1)", 0},
+	{"memory", 'm', "SIZE", 0, "memory of each (default 24GiB)", 0},
+	{"context", 'c', "SIZE", 0, "memory that a context takes (default 520MiB)", 0},
+	{"dir", 'd', "DIR", 0,
+	 "keep the devices in DIR, for several commands at once (default: devices of this command "
+	 "alone)",
+	 0},
+	{0},
+};
+
+struct args {
+	const char *gpus, *memory, *context, *dir;
+	char **command;
+};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct args *a = state->input;
+
+	switch (key) {
+	case 'g':
+		a->gpus = arg;
+		return 0;
+	case 'm':
+		a->memory = arg;
+		return 0;
+	case 'c':
+		a->context = arg;
+		return 0;
+	case 'd':
+		a->dir = arg;
+		return 0;
+	case ARGP_KEY_ARG:
+		a->command = &state->argv[state->next - 1];
+		state->next = state->argc;
+		return 0;
+	}
+	return ARGP_ERR_UNKNOWN;
+}
+
+static const struct argp argp = {
+	.options = options,
+	.parser = parse,
+	.args_doc = "-- COMMAND [ARG...]",
+	.doc = "Run a command with simulated GPUs; no GPU and no driver needed.\v"
+	       "  allot sim --gpus 2 --memory 24GiB -- allot run --memory 1GiB -- ./app\n",
+};
+
+/* A size in bytes into the variable that the simulator reads. */
+static int set_size(const char *option, const char *text, const char *variable)
+{
+	char value[24];
+	uint64_t bytes;
+
+	if (!text)
+		return 0;
+	if (parse_size(text, 0, &bytes) < 0)
+		return say_error("%s \"%s\": not a size; write it like %s 24GiB or %s 512M", option,
+				 text, option, option);
+	snprintf(value, sizeof(value), "%llu", (unsigned long long)bytes);
+	setenv(variable, value, 1);
+	return 0;
+}
+
+static int set_gpus(const char *text)
+{
+	uint64_t n;
+
+	if (!text)
+		return 0;
+	if (parse_u64(text, 1, MAX_GPUS, &n) < 0)
+		return say_error("--gpus \"%s\": not a number from 1 to %d; write it like --gpus 2",
+				 text, MAX_GPUS);
+	setenv("ALLOT_SIM_GPUS", text, 1);
+	return 0;
+}
+
+/* Of this command alone, in memory where there is such a place. */
+static int make_private_dir(char dir[static PATH_MAX])
+{
+	static const char *const places[] = {"/dev/shm", NULL, "/tmp"};
+
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+		const char *place = places[i] ? places[i] : getenv("XDG_RUNTIME_DIR");
+
+		if (!place || *place != '/')
+			continue;
+		if (snprintf(dir, PATH_MAX, "%s/allot-sim-%u-XXXXXX", place,
+			     (unsigned int)getuid()) < PATH_MAX &&
+		    mkdtemp(dir))
+			return 0;
+	}
+	return say_error("cannot make a directory for the devices in /dev/shm, XDG_RUNTIME_DIR or "
+			 "/tmp: %s; name one with --dir",
+			 say_errno(errno));
+}
+
+static int use_dir(const char *dir, char ret[static PATH_MAX])
+{
+	if (mkdir(dir, 0700) < 0 && errno != EEXIST)
+		return say_error("--dir \"%s\": cannot make it: %s; its parent must exist and be "
+				 "yours",
+				 dir, say_errno(errno));
+	if (!realpath(dir, ret) || access(ret, R_OK | W_OK | X_OK) < 0)
+		return say_error("--dir \"%s\": %s; name a directory that you may write to", dir,
+				 say_errno(errno));
+	return 0;
+}
+
+static void remove_dir_at(int dirfd, const char *name)
+{
+	int fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *entry;
+
+	while (dir && (entry = readdir(dir))) {
+		if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."))
+			continue;
+		if (unlinkat(fd, entry->d_name, 0) < 0)
+			remove_dir_at(fd, entry->d_name);
+	}
+	if (dir)
+		closedir(dir);
+	unlinkat(dirfd, name, AT_REMOVEDIR);
+}
+
+/* Tenants live where they always do; who has no such place gets one among the devices. */
+static int set_runtime_dir(const char *dir)
+{
+	char runtime[PATH_MAX], path[PATH_MAX + sizeof("/tenants")];
+
+	if (tenant_runtime_dir(runtime, sizeof(runtime)) != -ENOENT)
+		return 0;
+	snprintf(path, sizeof(path), "%s/tenants", dir);
+	return setenv("ALLOT_RUNTIME_DIR", path, 1);
+}
+
+int cmd_sim(int argc, char **argv)
+{
+	struct args a = {.command = NULL};
+	char libraries[PATH_MAX], dir[PATH_MAX];
+	int r, status = 0;
+
+	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &a);
+	if (!a.command)
+		return say_error("no command; write it after --, like: allot sim -- allot run "
+				 "--memory 1GiB -- ./app");
+	if ((r = set_gpus(a.gpus)) || (r = set_size("--memory", a.memory, "ALLOT_SIM_MEMORY")) ||
+	    (r = set_size("--context", a.context, "ALLOT_SIM_CONTEXT")))
+		return r;
+	if (library_sim_dir(libraries) < 0)
+		return say_error(
+			"the simulated libcuda.so.1 is not beside this allot; install both "
+			"together, or set ALLOT_SIM_LIBRARY_DIR to its directory");
+	if (strpbrk(libraries, ":;"))
+		return say_error("the simulated libcuda.so.1 cannot be used: \"%s\" has a colon or "
+				 "semicolon; set ALLOT_SIM_LIBRARY_DIR to a link elsewhere",
+				 libraries);
+	r = a.dir ? use_dir(a.dir, dir) : make_private_dir(dir);
+	if (r)
+		return r;
+	if (setenv("ALLOT_SIM_DIR", dir, 1) < 0 || set_runtime_dir(dir) < 0 ||
+	    launch_prepend("LD_LIBRARY_PATH", libraries, ":;") < 0)
+		r = say_error("cannot set the command's environment: %s", say_errno(errno));
+	else
+		r = launch_supervised(a.command, &status);
+	if (!a.dir)
+		remove_dir_at(AT_FDCWD, dir);
+	return r ? r : launch_end_as(status);
+}

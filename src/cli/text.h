@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Text that others wrote (command lines), made fit to be shown. */
+#ifndef ALLOT_CLI_TEXT_H
+#define ALLOT_CLI_TEXT_H
+
+#include <stddef.h>
+
+/* Length of the well-formed UTF-8 sequence at s (Unicode, table 3-7), 0 when there is none. */
+size_t text_utf8_length(const char *s);
+
+/* In place: '?' for control characters and for bytes that are not UTF-8. */
+void text_make_printable(char *s);
+
+/* Characters of a printable text: its columns, but for wide ones. */
+size_t text_width(const char *s);
+
+#endif

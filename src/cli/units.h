@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sizes and device names for people. */
+#ifndef ALLOT_CLI_UNITS_H
+#define ALLOT_CLI_UNITS_H
+
+#include <stdint.h>
+
+struct units_text {
+	char s[48];
+};
+
+/* "8 GiB", "1.5 GiB", "520 MiB", "0": cut to a tenth, never rounded up. */
+struct units_text units_bytes(uint64_t bytes);
+
+/* "25%", "12.5%" */
+struct units_text units_permille(uint32_t permille);
+
+/* "GPU-00112233-4455-6677-8899-aabbccddeeff", and its first group alone for tables. */
+struct units_text units_uuid(const uint8_t uuid[16]);
+struct units_text units_uuid_short(const uint8_t uuid[16]);
+
+#endif

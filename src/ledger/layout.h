@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Bytes of a tenant's `ledger` and `policy` files. Only src/ledger includes this; everybody else
+ * goes by the functions. Native endianness: a file never leaves its machine.
+ *
+ * Every word of the ledger is written by processes that do not trust each other's correctness:
+ * load once, check, use. Offsets depend on nothing in the file, so that no forged count can
+ * lead outside the mapping.
+ */
+#ifndef ALLOT_LEDGER_LAYOUT_H
+#define ALLOT_LEDGER_LAYOUT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "ledger/policy.h"
+#include "ledger/quota.h"
+
+#define LEDGER_MAGIC   UINT64_C(0x31474c544f4c4c41) /* "ALLOTLG1" */
+#define LEDGER_VERSION 1u
+#define LEDGER_SLOTS   1024
+#define LEDGER_DEVICES 64
+#define LEDGER_SHARED  1024
+
+/* One cache line on its own for what every process writes when it joins. */
+struct ledger_header {
+	uint64_t magic;
+	uint32_t version;
+	uint32_t header_bytes;
+	uint64_t file_bytes;
+	uint32_t nslots;
+	uint32_t ndevices;
+	uint32_t nshared;
+	uint32_t pad0[7];
+	uint32_t slot_high;   /* slots at and above this were never claimed; only ever grows */
+	uint32_t shared_high; /* likewise of shared objects */
+	uint32_t pad1[14];
+	uint8_t reserved[4096 - 128];
+};
+
+/*
+ * A device is named by two words, each set once by compare-and-swap, lo first: an entry whose
+ * hi is still 0 is completed by the next process that looks for the same lo. Neither half of a
+ * real UUID is 0.
+ */
+struct ledger_device {
+	uint64_t uuid_lo;
+	uint64_t uuid_hi;
+	uint64_t total_bytes;
+	uint64_t context_bytes; /* most that one process's context was seen to take */
+	uint64_t refusals;
+	uint64_t reserved[3];
+};
+
+/* Slot states, in the low byte of the state word; its upper 56 bits are the generation. */
+enum slot_state {
+	SLOT_FREE,
+	SLOT_SCRUBBING, /* being cleared or described by whoever holds its lock */
+	SLOT_LIVE,
+};
+
+struct ledger_slot {
+	uint64_t state;
+	uint32_t pid; /* in the namespace below */
+	uint32_t pad0;
+	uint64_t pidns; /* inode of /proc/self/ns/pid; 0 unknown */
+	uint64_t start_ns; /* CLOCK_BOOTTIME of the claim */
+	char comm[16];
+	char command[144]; /* arguments joined by spaces, cut */
+	uint8_t reserved[64];
+};
+
+/* What one process holds of one device: one cache line, written by that process alone. */
+struct ledger_row {
+	uint64_t pending;
+	uint64_t used[CAT_N];
+};
+
+/* What the driver says that process holds, and when (CLOCK_BOOTTIME) it said so. */
+struct ledger_info {
+	uint64_t driver_bytes;
+	uint64_t driver_ns;
+	uint64_t reserved[6];
+};
+
+#define SHARED_HOLDER_WORDS (LEDGER_SLOTS / 64)
+
+/* An object that several processes of the tenant may hold. Free when no holder bit is set. */
+struct ledger_shared {
+	uint64_t key[2];
+	uint64_t bytes;
+	uint32_t device;
+	uint32_t category;
+	uint32_t flags;
+	uint32_t owner;            /* slot */
+	uint64_t owner_generation; /* the claim of that slot */
+	uint64_t reserved[2];
+	uint64_t holders[SHARED_HOLDER_WORDS];
+};
+
+/*
+ * Rows are [device][slot], so that the scan of an admission is contiguous. Everything up to
+ * `rows` is allocated when the file is created, the rows of a device when its first process
+ * comes: until then they are a hole, and touching a hole on a full disk is SIGBUS.
+ */
+struct ledger_file {
+	struct ledger_header header;
+	struct ledger_device devices[LEDGER_DEVICES];
+	struct ledger_slot slots[LEDGER_SLOTS];
+	struct ledger_shared shared[LEDGER_SHARED];
+	struct ledger_row rows[LEDGER_DEVICES][LEDGER_SLOTS];
+	struct ledger_info info[LEDGER_DEVICES][LEDGER_SLOTS];
+};
+
+/* Locks are byte ranges far beyond the end of the file, where no data can be. */
+#define LEDGER_LOCK_QUOTA (INT64_C(1) << 40)
+#define LEDGER_LOCK_SLOTS (INT64_C(1) << 41) /* + slot */
+
+_Static_assert(sizeof(struct ledger_header) == 4096, "layout");
+_Static_assert(offsetof(struct ledger_header, slot_high) == 64, "layout");
+_Static_assert(sizeof(struct ledger_device) == 64, "layout");
+_Static_assert(sizeof(struct ledger_slot) == 256, "layout");
+_Static_assert(offsetof(struct ledger_slot, comm) == 32, "layout");
+_Static_assert(sizeof(struct ledger_row) == 64, "layout");
+_Static_assert(sizeof(struct ledger_info) == 64, "layout");
+_Static_assert(sizeof(struct ledger_shared) == 192, "layout");
+_Static_assert(offsetof(struct ledger_shared, holders) == 64, "layout");
+_Static_assert(offsetof(struct ledger_file, devices) == 4096, "layout");
+_Static_assert(offsetof(struct ledger_file, slots) == 8192, "layout");
+_Static_assert(offsetof(struct ledger_file, shared) == 270336, "layout");
+_Static_assert(offsetof(struct ledger_file, rows) == 466944, "layout");
+_Static_assert(offsetof(struct ledger_file, info) == 4661248, "layout");
+_Static_assert(sizeof(struct ledger_file) == 8855552, "layout");
+_Static_assert(offsetof(struct ledger_file, rows) % 4096 == 0, "layout");
+_Static_assert(sizeof(((struct ledger_file *)0)->rows[0]) % 4096 == 0, "layout");
+
+#define POLICY_MAGIC   UINT64_C(0x314f504f4c4c41) /* "ALLOPO1" */
+#define POLICY_VERSION 1u
+
+struct policy_copy {
+	uint64_t generation;
+	uint64_t checksum; /* of generation and policy */
+	struct policy policy;
+	uint8_t reserved[8192 - 16 - sizeof(struct policy)];
+};
+
+/*
+ * The current copy is copy[generation & 1]. The writer fills the other one and then stores
+ * generation + 1: killed before that store it leaves the old copy current and whole.
+ */
+struct policy_file {
+	uint64_t magic;
+	uint32_t version;
+	uint32_t file_bytes;
+	uint32_t pad0[12];
+	uint64_t generation; /* own cache line: the word that guests poll */
+	uint32_t gate;       /* enum policy_gate; a futex word */
+	uint32_t pad1[13];
+	uint8_t reserved[4096 - 128];
+	struct policy_copy copy[2];
+};
+
+_Static_assert(sizeof(struct policy_device) == 64, "layout");
+_Static_assert(sizeof(struct policy) == 128 + 64 * POLICY_DEVICES, "layout");
+_Static_assert(sizeof(struct policy_copy) == 8192, "layout");
+_Static_assert(offsetof(struct policy_file, generation) == 64, "layout");
+_Static_assert(offsetof(struct policy_file, gate) == 72, "layout");
+_Static_assert(offsetof(struct policy_file, copy) == 4096, "layout");
+_Static_assert(sizeof(struct policy_file) == 4096 + 2 * 8192, "layout");
+
+#endif

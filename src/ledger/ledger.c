@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "base/fault.h"
+#include "base/fd.h"
+#include "ledger/ledger_priv.h"
+#include "ledger/region.h"
+#include "ledger/slot.h"
+
+#define LEDGER_FILE "ledger"
+
+/* What is allocated at once; the rest is per device. */
+#define FIXED_BYTES offsetof(struct ledger_file, rows)
+
+DEFINE_CLEANUP(struct ledger, ledger_close)
+
+/*
+ * Disk space for a range: after this, touching it cannot raise SIGBUS for want of space. (On
+ * tmpfs even reading a hole through a mapping allocates.) Idempotent, keeps content.
+ */
+static int allocate(int fd, uint64_t at, uint64_t len)
+{
+	int r;
+
+	do {
+		r = fallocate(fd, 0, (off_t)at, (off_t)len);
+	} while (r < 0 && errno == EINTR);
+	return r < 0 ? err_errno() : 0;
+}
+
+int ledger_allocate_rows(struct ledger *ledger, int fd, int device)
+{
+	size_t rows = sizeof(ledger->map->rows[0]), info = sizeof(ledger->map->info[0]);
+	int r;
+
+	if (ledger_ready(ledger, device))
+		return 0;
+	r = allocate(fd, offsetof(struct ledger_file, rows) + (size_t)device * rows, rows);
+	if (r < 0)
+		return r;
+	r = allocate(fd, offsetof(struct ledger_file, info) + (size_t)device * info, info);
+	if (r < 0)
+		return r;
+	atomic_set_bits(&ledger->ready, UINT64_C(1) << device);
+	return 0;
+}
+
+static struct ledger_header expected_header(void)
+{
+	return (struct ledger_header){
+		.magic = LEDGER_MAGIC,
+		.version = LEDGER_VERSION,
+		.header_bytes = sizeof(struct ledger_header),
+		.file_bytes = sizeof(struct ledger_file),
+		.nslots = LEDGER_SLOTS,
+		.ndevices = LEDGER_DEVICES,
+		.nshared = LEDGER_SHARED,
+	};
+}
+
+int ledger_create(const char *dir)
+{
+	struct ledger_header header = expected_header();
+	CLEANUP_CLOSE int fd = -EBADF;
+	int r;
+
+	fd = region_create(dir, LEDGER_FILE);
+	if (fd < 0)
+		return fd;
+	if (ftruncate(fd, sizeof(struct ledger_file)) < 0)
+		return err_errno();
+	r = allocate(fd, 0, FIXED_BYTES);
+	if (r < 0)
+		return r;
+	/* Last, so that an unfinished file has no magic. */
+	return fd_pwrite_all(fd, &header, offsetof(struct ledger_header, slot_high), 0);
+}
+
+static int check_header(const struct ledger_header *header)
+{
+	struct ledger_header expected = expected_header();
+
+	if (memcmp(header, &expected, offsetof(struct ledger_header, slot_high)) != 0)
+		return -EPROTO;
+	return 0;
+}
+
+int ledger_map(struct ledger *ledger, int fd)
+{
+	void *map = mmap(ledger->map, sizeof(struct ledger_file), PROT_READ | PROT_WRITE,
+			 ledger->map ? MAP_SHARED | MAP_FIXED : MAP_SHARED, fd, 0);
+
+	if (map == MAP_FAILED)
+		return err_errno();
+	ledger->map = map;
+	/* A child that kept the mapping would keep our slot's lock alive. */
+	return madvise(map, sizeof(struct ledger_file), MADV_DONTFORK) < 0 ? err_errno() : 0;
+}
+
+/* Guests. The pages that are read before any device is known must exist, forged file or not. */
+static int map_shared(struct ledger *ledger, int fd)
+{
+	struct ledger_header header;
+	int r;
+
+	r = fd_pread_all(fd, &header, sizeof(header), 0);
+	if (r < 0)
+		return r;
+	r = check_header(&header);
+	if (r < 0)
+		return r;
+	r = allocate(fd, 0, FIXED_BYTES);
+	if (r < 0)
+		return r;
+	return ledger_map(ledger, fd);
+}
+
+static int map_private(struct ledger *ledger)
+{
+	void *map = mmap(NULL, sizeof(struct ledger_file), PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (map == MAP_FAILED)
+		return err_errno();
+	ledger->map = map;
+	return ledger_refresh(ledger);
+}
+
+int ledger_open(const char *dir, enum ledger_mode mode, struct ledger **ret)
+{
+	CLEANUP(cleanup_ledger_close) struct ledger *ledger = NULL;
+	CLEANUP_CLOSE int fd = -EBADF;
+	size_t len = strlen(dir) + 1;
+	struct stat st;
+	int r;
+
+	ledger = calloc(1, sizeof(*ledger) + len);
+	if (!ledger)
+		return -ENOMEM;
+	memcpy(ledger->dir, dir, len);
+	ledger->mode = mode;
+	ledger->slot = (struct slot){ .ledger = ledger, .index = -1 };
+	ledger->fd = -EBADF;
+	fd = region_open(dir, LEDGER_FILE, mode == LEDGER_GUEST ? O_RDWR : O_RDONLY,
+			 sizeof(struct ledger_file));
+	if (fd < 0)
+		return fd;
+	if (fstat(fd, &st) < 0)
+		return err_errno();
+	ledger->dev = st.st_dev;
+	ledger->ino = st.st_ino;
+	if (mode == LEDGER_GUEST) {
+		r = map_shared(ledger, fd);
+	} else {
+		ledger->fd = TAKE_FD(fd);
+		r = map_private(ledger);
+	}
+	if (r < 0)
+		return r;
+	*ret = TAKE_PTR(ledger);
+	return 0;
+}
+
+void ledger_close(struct ledger *ledger)
+{
+	if (!ledger)
+		return;
+	if (ledger->slot.index >= 0)
+		slot_done(&ledger->slot);
+	if (ledger->map)
+		munmap(ledger->map, sizeof(struct ledger_file));
+	if (ledger->fd >= 0)
+		close(ledger->fd);
+	free(ledger);
+}
+
+int ledger_refresh(struct ledger *ledger)
+{
+	struct ledger_file *map = ledger->map;
+	uint64_t ready = 0;
+	size_t high;
+	int r;
+
+	if (ledger->mode != LEDGER_READ)
+		return -EINVAL;
+	r = fd_pread_all(ledger->fd, map, FIXED_BYTES, 0);
+	if (r < 0)
+		return r;
+	r = check_header(&map->header);
+	if (r < 0)
+		return r;
+	high = ledger_slot_high(ledger);
+	for (int d = 0; d < LEDGER_DEVICES; d++) {
+		if (!map->devices[d].uuid_hi)
+			continue;
+		r = fd_pread_all(ledger->fd, map->rows[d], high * sizeof(map->rows[0][0]),
+				 offsetof(struct ledger_file, rows) +
+					 (size_t)d * sizeof(map->rows[0]));
+		if (r == 0)
+			r = fd_pread_all(ledger->fd, map->info[d], high * sizeof(map->info[0][0]),
+					 offsetof(struct ledger_file, info) +
+						 (size_t)d * sizeof(map->info[0]));
+		if (r < 0)
+			return r;
+		ready |= UINT64_C(1) << d;
+	}
+	atomic_release(&ledger->ready, ready);
+	return 0;
+}
+
+int ledger_fd(struct ledger *ledger, bool *ret_close)
+{
+	CLEANUP_CLOSE int fd = -EBADF;
+	struct stat st;
+
+	if (ledger->fd >= 0) {
+		*ret_close = false;
+		return ledger->fd;
+	}
+	fd = region_open(ledger->dir, LEDGER_FILE, O_RDWR, sizeof(struct ledger_file));
+	if (fd < 0)
+		return fd == -ENOENT ? -ESTALE : fd;
+	if (fstat(fd, &st) < 0)
+		return err_errno();
+	if (st.st_dev != ledger->dev || st.st_ino != ledger->ino)
+		return -ESTALE;
+	*ret_close = true;
+	return TAKE_FD(fd);
+}
+
+/*
+ * Index of the entry named (lo, hi), naming the first free one where there is none and `add`.
+ * Entries are never freed, and everybody looks from the front, so a device gets one entry only.
+ * Killed between the halves, an entry is completed here by whoever has the same lo, and else
+ * skipped.
+ */
+static int find_device(struct ledger *ledger, uint64_t lo, uint64_t hi, bool add)
+{
+	for (int d = 0; d < LEDGER_DEVICES; d++) {
+		struct ledger_device *dev = &ledger->map->devices[d];
+
+		if (add && !atomic_acquire(&dev->uuid_lo) &&
+		    atomic_swap_if_u64(&dev->uuid_lo, 0, lo))
+			FAULT_POINT(DEVICE_HALF_NAMED);
+		if (atomic_acquire(&dev->uuid_lo) != lo)
+			continue;
+		if (add && atomic_swap_if_u64(&dev->uuid_hi, 0, hi))
+			FAULT_POINT(DEVICE_NAMED);
+		if (atomic_acquire(&dev->uuid_hi) == hi)
+			return d;
+	}
+	return add ? -ENOSPC : -ENODEV;
+}
+
+int ledger_device(struct ledger *ledger, const uint8_t uuid[16], uint64_t total_bytes)
+{
+	bool close_fd = false;
+	uint64_t lo, hi;
+	int fd, d, r;
+
+	memcpy(&lo, uuid, 8);
+	memcpy(&hi, uuid + 8, 8);
+	if (!lo || !hi)
+		return -EINVAL;
+	if (ledger->mode == LEDGER_READ)
+		return find_device(ledger, lo, hi, false);
+	d = find_device(ledger, lo, hi, true);
+	if (d < 0)
+		return d;
+	if (!ledger_ready(ledger, d)) {
+		fd = ledger_fd(ledger, &close_fd);
+		if (fd < 0)
+			return fd;
+		r = ledger_allocate_rows(ledger, fd, d);
+		if (close_fd)
+			close(fd);
+		if (r < 0)
+			return r;
+	}
+	if (total_bytes)
+		atomic_poke(&ledger->map->devices[d].total_bytes, total_bytes);
+	return d;
+}
+
+int ledger_device_info(struct ledger *ledger, int device, struct ledger_device_info *ret)
+{
+	struct ledger_device_info info;
+	struct ledger_device *dev;
+	uint64_t lo, hi;
+
+	if ((unsigned int)device >= LEDGER_DEVICES)
+		return -ENODEV;
+	dev = &ledger->map->devices[device];
+	lo = atomic_acquire(&dev->uuid_lo);
+	hi = atomic_acquire(&dev->uuid_hi);
+	if (!lo || !hi)
+		return -ENODEV;
+	memcpy(info.uuid, &lo, 8);
+	memcpy(info.uuid + 8, &hi, 8);
+	info.total_bytes = atomic_peek(&dev->total_bytes);
+	info.context_bytes = atomic_peek(&dev->context_bytes);
+	info.refusals = atomic_peek(&dev->refusals);
+	*ret = info;
+	return 0;
+}
+
+void ledger_learn_context(struct ledger *ledger, int device, uint64_t bytes)
+{
+	if ((unsigned int)device < LEDGER_DEVICES && bytes < QUOTA_ABSURD_BYTES)
+		atomic_raise_u64(&ledger->map->devices[device].context_bytes, bytes);
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The ledger of a tenant: a file in the tenant's directory that its processes map and in which
+ * each writes its own slot. This module owns the file, its mapping and the device table.
+ *
+ * Directory and file must belong to the caller or to root and be closed to everybody else; symbolic
+ * links are refused. A hostile process of the same user can still truncate the file under a
+ * mapping, which the kernel answers with SIGBUS: nothing in user space prevents that (files of
+ * tmpfs cannot be sealed), and readers do not map.
+ */
+#ifndef ALLOT_LEDGER_LEDGER_H
+#define ALLOT_LEDGER_LEDGER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct ledger;
+
+enum ledger_mode {
+	LEDGER_GUEST, /* mapped, to be written after slot_claim */
+	LEDGER_READ,  /* a private copy; ledger_refresh brings it up to date */
+};
+
+/*
+ * Creates <dir>/ledger, with the disk space of all but the devices' rows. -EEXIST when there is
+ * one; -ENOSPC, -EDQUOT. A kill leaves a file that ledger_open refuses, which is why tenant_create
+ * builds under a temporary name.
+ */
+int ledger_create(const char *dir);
+
+/*
+ * -ENOENT; -ELOOP (symbolic link); -EPERM (foreign owner, open to others, not a regular file);
+ * -EPROTO (magic, version or size are not this library's); -EROFS, -EACCES, -EMFILE.
+ * Guests keep the path of `dir`, no descriptor, for what must be locked or allocated later. The
+ * mapping is not inherited by fork: a child must not use its parent's ledger in any way (not even
+ * close it), but open and claim its own.
+ */
+int ledger_open(const char *dir, enum ledger_mode mode, struct ledger **ret);
+
+/* Frees the slot, if one was claimed, and unmaps. NULL is fine. */
+void ledger_close(struct ledger *ledger);
+
+/* LEDGER_READ only: copies the file anew. -ENODATA when it was truncated. */
+int ledger_refresh(struct ledger *ledger);
+
+/*
+ * Finds a device or adds it, and makes sure that its rows exist on disk. Answers its index in this
+ * tenant (which has nothing to do with CUDA's), -ENOSPC (disk, or 64 devices), -EINVAL for a UUID
+ * half of which is zero. With LEDGER_READ it only finds: -ENODEV.
+ */
+int ledger_device(struct ledger *ledger, const uint8_t uuid[16], uint64_t total_bytes);
+
+/* Entry `device` of the table. -ENODEV past the end or where the name is not complete. */
+struct ledger_device_info {
+	uint8_t uuid[16];
+	uint64_t total_bytes;
+	uint64_t context_bytes;
+	uint64_t refusals;
+};
+int ledger_device_info(struct ledger *ledger, int device, struct ledger_device_info *ret);
+
+/* Remembers the most that a context takes on this device, for those who come later. */
+void ledger_learn_context(struct ledger *ledger, int device, uint64_t bytes);
+
+#endif

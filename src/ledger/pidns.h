@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* PID namespaces: which one is ours, and which of our processes is pid N of another one. */
+#ifndef ALLOT_LEDGER_PIDNS_H
+#define ALLOT_LEDGER_PIDNS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Inode of this process's PID namespace, 0 when /proc does not say. */
+uint64_t pidns_self(void);
+
+struct pidns_query {
+	uint64_t pidns;
+	uint32_t pid;      /* in that namespace */
+	uint32_t host_pid; /* out: in ours, 0 when not found */
+};
+
+/*
+ * Answers all queries with one walk of /proc: a process is the one whose namespace is `pidns`
+ * and whose innermost pid (last word of NSpid in its status) is `pid`.
+ */
+void pidns_translate(struct pidns_query *queries, size_t n);
+
+#endif

@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/atomic.h"
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "base/fault.h"
+#include "base/fd.h"
+#include "base/parse.h"
+#include "ledger/layout.h"
+#include "ledger/policy.h"
+#include "ledger/region.h"
+
+#define POLICY_FILE "policy"
+
+/* Where the writers' lock lies: beyond the end. */
+#define LOCK_WRITER (INT64_C(1) << 40)
+
+/* A reader needs a second try only while a writer flips twice during one copy. */
+#define READ_TRIES 64
+
+struct policy_map {
+	struct policy_file *file;
+};
+
+DEFINE_CLEANUP(struct policy_map, policy_close)
+
+static void unmap_file(struct policy_file **file)
+{
+	if (*file)
+		munmap(*file, sizeof(**file));
+}
+
+/* FNV-1a over words: finds damage, not malice. */
+static uint64_t checksum(uint64_t generation, const struct policy *policy)
+{
+	uint64_t hash = UINT64_C(0xcbf29ce484222325), word;
+	const char *at = (const char *)policy;
+
+	_Static_assert(sizeof(*policy) % sizeof(word) == 0, "whole words");
+	hash = (hash ^ generation) * UINT64_C(0x100000001b3);
+	for (size_t i = 0; i < sizeof(*policy); i += sizeof(word)) {
+		memcpy(&word, at + i, sizeof(word));
+		hash = (hash ^ word) * UINT64_C(0x100000001b3);
+		hash ^= hash >> 29;
+	}
+	return hash;
+}
+
+int policy_check(const struct policy *policy)
+{
+	if (policy->ndevices < 1 || policy->ndevices > POLICY_DEVICES)
+		return -EINVAL;
+	if (policy->flags & ~(uint32_t)POLICY_FLAGS_KNOWN)
+		return -EINVAL;
+	if (!memchr(policy->name, '\0', sizeof(policy->name)))
+		return -EINVAL;
+	for (uint32_t i = 0; i < policy->ndevices; i++) {
+		const struct policy_device *dev = &policy->device[i];
+
+		if (!dev->limit_bytes == !dev->limit_permille)
+			return -EINVAL;
+		if (dev->limit_bytes > SIZE_MAX_BYTES || dev->limit_permille > 1000 ||
+		    dev->cores_permille > 1000)
+			return -EINVAL;
+	}
+	return 0;
+}
+
+int policy_create(const char *dir, const struct policy *policy)
+{
+	CLEANUP_FREE struct policy_file *file = NULL;
+	CLEANUP_CLOSE int fd = -EBADF;
+	int r;
+
+	r = policy_check(policy);
+	if (r < 0)
+		return r;
+	file = calloc(1, sizeof(*file));
+	if (!file)
+		return -ENOMEM;
+	file->version = POLICY_VERSION;
+	file->file_bytes = sizeof(*file);
+	file->generation = 2; /* even: copy 0 */
+	file->copy[0].generation = file->generation;
+	file->copy[0].policy = *policy;
+	file->copy[0].checksum = checksum(file->generation, policy);
+	fd = region_create(dir, POLICY_FILE);
+	if (fd < 0)
+		return fd;
+	r = fd_pwrite_all(fd, file, sizeof(*file), 0);
+	if (r < 0)
+		return r;
+	/* Last, so that an unfinished file has no magic. */
+	file->magic = POLICY_MAGIC;
+	return fd_pwrite_all(fd, &file->magic, sizeof(file->magic), 0);
+}
+
+static bool header_ok(const struct policy_file *file)
+{
+	return file->magic == POLICY_MAGIC && file->version == POLICY_VERSION &&
+	       file->file_bytes == sizeof(*file);
+}
+
+static int map_file(int fd, int prot, struct policy_file **ret)
+{
+	struct policy_file *file;
+
+	file = mmap(NULL, sizeof(*file), prot, MAP_SHARED, fd, 0);
+	if (file == MAP_FAILED)
+		return err_errno();
+	if (madvise(file, sizeof(*file), MADV_DONTFORK) < 0 || !header_ok(file)) {
+		munmap(file, sizeof(*file));
+		return -EPROTO;
+	}
+	*ret = file;
+	return 0;
+}
+
+/*
+ * Word by word and in order: the other side may be writing. Who sees one word of a new copy also
+ * sees that its generation was taken away before, and what comes after the copy is looked at later.
+ */
+static void copy_in(struct policy *to, const struct policy *from)
+{
+	uint64_t word;
+
+	for (size_t i = 0; i < sizeof(*to); i += sizeof(word)) {
+		word = atomic_acquire((const uint64_t *)((const char *)from + i));
+		memcpy((char *)to + i, &word, sizeof(word));
+	}
+}
+
+static void copy_out(struct policy *to, const struct policy *from, size_t begin, size_t end)
+{
+	uint64_t word;
+
+	for (size_t i = begin; i < end; i += sizeof(word)) {
+		memcpy(&word, (const char *)from + i, sizeof(word));
+		atomic_release((uint64_t *)((char *)to + i), word);
+	}
+}
+
+static int read_file(const struct policy_file *file, struct policy *ret)
+{
+	struct policy policy;
+
+	for (int i = 0; i < READ_TRIES; i++) {
+		uint64_t generation = atomic_acquire(&file->generation);
+		const struct policy_copy *copy = &file->copy[generation & 1];
+		uint64_t own = atomic_acquire(&copy->generation);
+		uint64_t sum = atomic_acquire(&copy->checksum);
+
+		copy_in(&policy, &copy->policy);
+		if (own == generation && sum == checksum(generation, &policy)) {
+			if (policy_check(&policy) < 0)
+				return -EBADMSG;
+			*ret = policy;
+			return 0;
+		}
+		if (atomic_acquire(&file->generation) == generation)
+			return -EBADMSG;
+	}
+	return -EAGAIN;
+}
+
+int policy_open(const char *dir, struct policy_map **ret)
+{
+	CLEANUP(cleanup_policy_close) struct policy_map *map = NULL;
+	CLEANUP_CLOSE int fd = -EBADF;
+	struct policy policy;
+	int r;
+
+	map = calloc(1, sizeof(*map));
+	if (!map)
+		return -ENOMEM;
+	fd = region_open(dir, POLICY_FILE, O_RDONLY, sizeof(struct policy_file));
+	if (fd < 0)
+		return fd;
+	r = map_file(fd, PROT_READ, &map->file);
+	if (r < 0)
+		return r;
+	r = read_file(map->file, &policy);
+	if (r < 0 && r != -EAGAIN)
+		return -EPROTO;
+	*ret = TAKE_PTR(map);
+	return 0;
+}
+
+void policy_close(struct policy_map *map)
+{
+	if (!map)
+		return;
+	unmap_file(&map->file);
+	free(map);
+}
+
+int policy_read(struct policy_map *map, struct policy *ret)
+{
+	return read_file(map->file, ret);
+}
+
+int policy_load(const char *dir, struct policy *ret)
+{
+	CLEANUP_FREE struct policy_file *file = NULL;
+	CLEANUP_CLOSE int fd = -EBADF;
+	int r = -EAGAIN;
+
+	file = malloc(sizeof(*file));
+	if (!file)
+		return -ENOMEM;
+	fd = region_open(dir, POLICY_FILE, O_RDONLY, sizeof(*file));
+	if (fd < 0)
+		return fd;
+	/* A flip in the middle of a read looks like damage once, not every time. */
+	for (int i = 0; i < READ_TRIES && r < 0; i++) {
+		if (fd_pread_all(fd, file, sizeof(*file), 0) < 0 || !header_ok(file))
+			return -EPROTO;
+		r = read_file(file, ret);
+	}
+	return r < 0 ? -EPROTO : 0;
+}
+
+uint64_t policy_generation(const struct policy_map *map)
+{
+	return atomic_acquire(&map->file->generation);
+}
+
+const uint32_t *policy_gate(const struct policy_map *map)
+{
+	return &map->file->gate;
+}
+
+/* For writing, with the writers' lock, which goes with the descriptor. */
+static int open_locked(const char *dir, struct policy_file **ret_file, int *ret_fd)
+{
+	CLEANUP_CLOSE int fd = -EBADF;
+	int r;
+
+	fd = region_open(dir, POLICY_FILE, O_RDWR, sizeof(struct policy_file));
+	if (fd < 0)
+		return fd;
+	r = region_lock_wait(fd, LOCK_WRITER, 1);
+	if (r < 0)
+		return r == -ETIMEDOUT ? -EBUSY : r;
+	r = map_file(fd, PROT_READ | PROT_WRITE, ret_file);
+	if (r < 0)
+		return r;
+	*ret_fd = TAKE_FD(fd);
+	return 0;
+}
+
+/*
+ * The idle copy may be torn by a writer that was killed; it is simply written again. Only the
+ * store of the generation, which is also the index, makes it count.
+ */
+static void flip(struct policy_file *file, const struct policy *policy)
+{
+	uint64_t generation = atomic_peek(&file->generation) + 1;
+	struct policy_copy *copy = &file->copy[generation & 1];
+	size_t half = sizeof(*policy) / 2;
+
+	/* A reader that still copies this one must find that it is neither old nor new. */
+	atomic_poke(&copy->generation, 0);
+	copy_out(&copy->policy, policy, 0, half);
+	FAULT_POINT(POLICY_HALF_WRITTEN);
+	copy_out(&copy->policy, policy, half, sizeof(*policy));
+	atomic_release(&copy->checksum, checksum(generation, policy));
+	atomic_release(&copy->generation, generation);
+	FAULT_POINT(POLICY_WRITTEN);
+	atomic_release(&file->generation, generation);
+	FAULT_POINT(POLICY_FLIPPED);
+}
+
+int policy_update(const char *dir, int (*edit)(struct policy *policy, void *arg), void *arg)
+{
+	CLEANUP(unmap_file) struct policy_file *file = NULL;
+	CLEANUP_CLOSE int fd = -EBADF;
+	struct policy policy;
+	int r;
+
+	r = open_locked(dir, &file, &fd);
+	if (r < 0)
+		return r;
+	r = read_file(file, &policy);
+	if (r < 0)
+		return r;
+	r = edit(&policy, arg);
+	if (r < 0)
+		return r;
+	r = policy_check(&policy);
+	if (r < 0)
+		return r;
+	flip(file, &policy);
+	/* The mapping holds the description, too: do not leave the lock to its end. */
+	region_unlock(fd, LOCK_WRITER, 1);
+	return 0;
+}
+
+int policy_set_gate(const char *dir, enum policy_gate gate)
+{
+	CLEANUP(unmap_file) struct policy_file *file = NULL;
+	CLEANUP_CLOSE int fd = -EBADF;
+	int r;
+
+	r = open_locked(dir, &file, &fd);
+	if (r < 0)
+		return r;
+	atomic_release(&file->gate, (uint32_t)gate);
+	region_unlock(fd, LOCK_WRITER, 1);
+	syscall(SYS_futex, &file->gate, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+	return 0;
+}
+
+static const struct policy_device *find_device(const struct policy *policy, const uint8_t uuid[16])
+{
+	uint32_t first = policy->flags & POLICY_ALL_DEVICES ? 1 : 0;
+
+	for (uint32_t i = first; i < policy->ndevices && i < POLICY_DEVICES; i++)
+		if (!memcmp(policy->device[i].uuid, uuid, 16))
+			return &policy->device[i];
+	return first ? &policy->device[0] : NULL;
+}
+
+int policy_limit(const struct policy *policy, const uint8_t uuid[16], uint64_t total_bytes,
+		 uint64_t *ret_bytes)
+{
+	const struct policy_device *dev = find_device(policy, uuid);
+	struct size_spec spec;
+	uint64_t bytes;
+
+	if (!dev)
+		return -ENODEV;
+	if (!total_bytes)
+		total_bytes = dev->total_bytes;
+	if (!dev->limit_bytes && !total_bytes)
+		return -ENODATA;
+	spec = (struct size_spec){ dev->limit_bytes, dev->limit_permille };
+	bytes = size_spec_resolve(spec, total_bytes);
+	*ret_bytes = total_bytes && bytes > total_bytes ? total_bytes : bytes;
+	return 0;
+}

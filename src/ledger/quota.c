@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <unistd.h>
+
+#include "base/fault.h"
+#include "ledger/ledger_priv.h"
+#include "ledger/quota.h"
+#include "ledger/region.h"
+#include "ledger/slot.h"
+
+/* How long the second try waits for peers that are between publishing and deciding. */
+#define SETTLE_NAP_MIN_US 20
+#define SETTLE_NAP_MAX_US 200
+#define SETTLE_ROUNDS     10
+
+static const char *const category_names[CAT_N] = {
+	[CAT_CONTEXT] = "context", [CAT_MODULE] = "module", [CAT_DATA] = "data",
+	[CAT_POOL] = "pool",       [CAT_ARRAY] = "array",   [CAT_GRAPH] = "graph",
+	[CAT_IMPORTED] = "imported",
+};
+
+const char *category_name(enum category category)
+{
+	return (unsigned int)category < CAT_N ? category_names[category] : "?";
+}
+
+struct sum {
+	uint64_t total;
+	uint64_t pending;
+};
+
+static struct ledger_row *row_of(struct slot *slot, int device)
+{
+	return &slot->ledger->map->rows[device][slot->index];
+}
+
+static bool device_ok(struct slot *slot, int device)
+{
+	return slot->index >= 0 && ledger_ready(slot->ledger, device);
+}
+
+/*
+ * Pending first, then the categories: quota_commit adds to the category before it lowers pending,
+ * so bytes on their way are seen once or twice, never not at all.
+ */
+static inline void add_row(struct sum *sum, const struct ledger_row *row)
+{
+	uint64_t pending = atomic_check(&row->pending);
+	uint64_t total = pending, any = pending;
+
+	for (int c = 0; c < CAT_N; c++) {
+		uint64_t bytes = atomic_check(&row->used[c]);
+
+		total += bytes;
+		any |= bytes;
+	}
+	if (__builtin_expect(any >= QUOTA_ABSURD_BYTES, 0)) {
+		sum->total = UINT64_MAX;
+		return;
+	}
+	sum->total = saturating_add(sum->total, total);
+	sum->pending = saturating_add(sum->pending, pending);
+}
+
+/* Rows before shared objects: bytes only ever move from a row to an object (shared.c). */
+static inline struct sum sum_all(struct ledger *ledger, int device)
+{
+	const struct ledger_row *rows = ledger->map->rows[device];
+	unsigned int high = ledger_slot_high(ledger);
+	struct sum sum = { 0 };
+
+	/* A forged mark must at least not hide our own row. */
+	if ((int)high <= ledger->slot.index)
+		high = (unsigned int)ledger->slot.index + 1;
+	for (unsigned int i = 0; i < high; i++)
+		add_row(&sum, &rows[i]);
+	if (ledger_shared_high(ledger))
+		sum.total = saturating_add(sum.total, shared_sum(ledger, device, NULL));
+	return sum;
+}
+
+/* So that an absurd sum, which saturates, is above every limit. */
+static uint64_t sane_limit(uint64_t limit)
+{
+	return limit < QUOTA_ABSURD_BYTES ? limit : QUOTA_ABSURD_BYTES;
+}
+
+int quota_reserve(struct slot *slot, int device, uint64_t bytes, uint64_t limit)
+{
+	uint64_t *pending;
+
+	if (!device_ok(slot, device))
+		return -EINVAL;
+	limit = sane_limit(limit);
+	if (bytes > limit || bytes > QUOTA_RESERVE_MAX)
+		return -EDQUOT;
+	pending = &row_of(slot, device)->pending;
+	atomic_publish_add(pending, bytes);
+	FAULT_POINT(RESERVE_PUBLISHED);
+	if (sum_all(slot->ledger, device).total <= limit) {
+		FAULT_POINT(RESERVE_ADMITTED);
+		return 0;
+	}
+	atomic_sub_floor(pending, bytes);
+	FAULT_POINT(RESERVE_RETRACTED);
+	return -EDQUOT;
+}
+
+/*
+ * Bytes that others have pending may be about to go (a fast try that will be refused), or be
+ * counted twice (a commit under way), so only a refusal that stands without them is final. Those
+ * that stay pending belong to a driver call under way and count after all.
+ */
+int quota_settle(struct slot *slot, int device, uint64_t bytes, uint64_t limit)
+{
+	uint64_t *pending = &row_of(slot, device)->pending;
+	unsigned int us = SETTLE_NAP_MIN_US;
+
+	limit = sane_limit(limit);
+	atomic_publish_add(pending, bytes);
+	FAULT_POINT(SLOW_PUBLISHED);
+	for (int round = 0;; round++) {
+		struct sum sum = sum_all(slot->ledger, device);
+
+		if (sum.total <= limit)
+			return 0;
+		if (round == SETTLE_ROUNDS || sum.pending <= bytes ||
+		    sum.total - (sum.pending - bytes) > limit)
+			break;
+		region_nap(&us, SETTLE_NAP_MAX_US);
+	}
+	atomic_sub_floor(pending, bytes);
+	return -EDQUOT;
+}
+
+int quota_reserve_slow(struct slot *slot, int device, uint64_t bytes, uint64_t limit)
+{
+	int r, token;
+
+	if (!device_ok(slot, device))
+		return -EINVAL;
+	r = -EDQUOT;
+	if (bytes <= limit && bytes <= QUOTA_RESERVE_MAX) {
+		token = quota_lock(slot->ledger);
+		FAULT_POINT(SLOW_LOCKED);
+		if (token >= 0)
+			slot_reclaim_dead(slot->ledger, token);
+		FAULT_POINT(SLOW_RECLAIMED);
+		r = quota_settle(slot, device, bytes, limit);
+		FAULT_POINT(SLOW_SETTLED);
+		if (token >= 0)
+			quota_unlock(token);
+	}
+	if (r == -EDQUOT)
+		quota_count_refusal(slot, device);
+	return r;
+}
+
+void quota_commit(struct slot *slot, int device, uint64_t reserved, enum category category,
+		  uint64_t actual)
+{
+	struct ledger_row *row;
+
+	if (!device_ok(slot, device) || (unsigned int)category >= CAT_N)
+		return;
+	row = row_of(slot, device);
+	atomic_publish_add(&row->used[category], actual);
+	FAULT_POINT(COMMIT_ADDED);
+	atomic_sub_floor(&row->pending, reserved);
+	FAULT_POINT(COMMIT_DONE);
+}
+
+void quota_cancel(struct slot *slot, int device, uint64_t reserved)
+{
+	if (!device_ok(slot, device))
+		return;
+	atomic_sub_floor(&row_of(slot, device)->pending, reserved);
+	FAULT_POINT(CANCELLED);
+}
+
+void quota_release(struct slot *slot, int device, enum category category, uint64_t bytes)
+{
+	if (!device_ok(slot, device) || (unsigned int)category >= CAT_N)
+		return;
+	atomic_sub_floor(&row_of(slot, device)->used[category], bytes);
+	FAULT_POINT(RELEASED);
+}
+
+void quota_charge(struct slot *slot, int device, enum category category, uint64_t bytes)
+{
+	if (device_ok(slot, device) && (unsigned int)category < CAT_N)
+		atomic_publish_add(&row_of(slot, device)->used[category], bytes);
+}
+
+void quota_set(struct slot *slot, int device, enum category category, uint64_t bytes)
+{
+	if (device_ok(slot, device) && (unsigned int)category < CAT_N)
+		atomic_release(&row_of(slot, device)->used[category], bytes);
+}
+
+void quota_publish(struct slot *slot, int device, uint64_t bytes)
+{
+	if (device_ok(slot, device))
+		atomic_publish_add(&row_of(slot, device)->pending, bytes);
+}
+
+void quota_count_refusal(struct slot *slot, int device)
+{
+	if (device_ok(slot, device))
+		atomic_publish_add(&slot->ledger->map->devices[device].refusals, 1);
+}
+
+void quota_set_driver(struct slot *slot, int device, uint64_t bytes, uint64_t now_ns)
+{
+	struct ledger_info *info;
+
+	if (!device_ok(slot, device))
+		return;
+	info = &slot->ledger->map->info[device][slot->index];
+	atomic_poke(&info->driver_bytes, bytes);
+	atomic_release(&info->driver_ns, now_ns);
+}
+
+uint64_t quota_used(struct ledger *ledger, int device)
+{
+	return ledger_ready(ledger, device) ? sum_all(ledger, device).total : 0;
+}
+
+uint64_t quota_pending(struct ledger *ledger, int device)
+{
+	return ledger_ready(ledger, device) ? sum_all(ledger, device).pending : 0;
+}
+
+uint64_t quota_used_live(struct ledger *ledger, int device)
+{
+	uint64_t alive[SHARED_HOLDER_WORDS] = { 0 };
+	unsigned int high = ledger_slot_high(ledger);
+	bool close_fd = false;
+	struct sum sum = { 0 };
+	int fd;
+
+	if (!ledger_ready(ledger, device))
+		return 0;
+	fd = ledger_fd(ledger, &close_fd);
+	for (unsigned int i = 0; i < high; i++) {
+		struct sum one = { 0 };
+
+		add_row(&one, &ledger->map->rows[device][i]);
+		if (!one.total && !ledger_shared_high(ledger))
+			continue;
+		if (fd >= 0 && !slot_alive_fd(ledger, fd, (int)i))
+			continue;
+		alive[i / 64] |= UINT64_C(1) << (i % 64);
+		sum.total = saturating_add(sum.total, one.total);
+	}
+	if (close_fd)
+		close(fd);
+	if (ledger_shared_high(ledger))
+		sum.total = saturating_add(sum.total, shared_sum(ledger, device, alive));
+	return sum.total;
+}
+
+int quota_process(struct ledger *ledger, int slot_index, int device, struct quota_row *ret)
+{
+	const struct ledger_row *row;
+	const struct ledger_info *info;
+	struct quota_row copy;
+
+	if ((unsigned int)slot_index >= LEDGER_SLOTS || !ledger_ready(ledger, device))
+		return -EINVAL;
+	row = &ledger->map->rows[device][slot_index];
+	info = &ledger->map->info[device][slot_index];
+	copy.pending = atomic_check(&row->pending);
+	for (int c = 0; c < CAT_N; c++)
+		copy.used[c] = atomic_check(&row->used[c]);
+	copy.driver_ns = atomic_acquire(&info->driver_ns);
+	copy.driver_bytes = atomic_peek(&info->driver_bytes);
+	*ret = copy;
+	return 0;
+}
+
+/* A description of its own for each holder, so that threads of one process exclude each other. */
+int quota_lock(struct ledger *ledger)
+{
+	bool close_fd = false;
+	int fd, r;
+
+	fd = ledger_fd(ledger, &close_fd);
+	if (fd < 0)
+		return fd;
+	if (!close_fd)
+		return -EINVAL;
+	r = region_lock_wait(fd, LEDGER_LOCK_QUOTA, 1);
+	if (r < 0) {
+		close(fd);
+		return r;
+	}
+	return fd;
+}
+
+/* Explicitly: a child that another thread forked meanwhile may share the description. */
+void quota_unlock(int token)
+{
+	region_unlock(token, LEDGER_LOCK_QUOTA, 1);
+	close(token);
+}
+
+int quota_reclaim(struct ledger *ledger)
+{
+	bool close_fd = false;
+	int fd, n;
+
+	if (ledger->mode != LEDGER_GUEST)
+		return -EINVAL;
+	fd = ledger_fd(ledger, &close_fd);
+	if (fd < 0)
+		return fd;
+	n = slot_reclaim_dead(ledger, fd);
+	if (close_fd)
+		close(fd);
+	return n;
+}

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Admission: publish, then check. A process's use of a device IS the sum of its row, the tenant's
+ * IS the sum over all rows (and shared objects, shared.h). Nothing is kept twice, so a process that
+ * dies leaves nothing to repair: its row is ignored, then cleared.
+ *
+ *	r = quota_reserve(slot, device, n, limit);
+ *	if (r == -EDQUOT) {
+ *		give back what can be given back;
+ *		r = quota_reserve_slow(slot, device, n, limit);
+ *	}
+ *	if (r < 0)
+ *		refuse;
+ *	call the driver; if it did it, quota_commit(..., n, category, really), else quota_cancel
+ *
+ * No function here waits for another process on the common path, and none longer than a second.
+ */
+#ifndef ALLOT_LEDGER_QUOTA_H
+#define ALLOT_LEDGER_QUOTA_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum category {
+	CAT_CONTEXT,
+	CAT_MODULE,
+	CAT_DATA,
+	CAT_POOL,
+	CAT_ARRAY,
+	CAT_GRAPH,
+	CAT_IMPORTED,
+	CAT_N,
+};
+
+/* "context", "module" and so on: as `allot ps` shows them. */
+const char *category_name(enum category category);
+
+/* No device has this much; a word above it is damage, and its tenant counts as full. */
+#define QUOTA_ABSURD_BYTES (UINT64_C(1) << 60)
+/* Most that one reservation may ask for: 2^12 threads may do so at once without a wrap. */
+#define QUOTA_RESERVE_MAX (UINT64_C(1) << 48)
+
+struct ledger;
+struct slot;
+
+/*
+ * Any thread. 0: the bytes are ours, pending. -EDQUOT: they would exceed `limit`, nothing is
+ * taken. -EINVAL: not a device that ledger_device answered.
+ */
+int quota_reserve(struct slot *slot, int device, uint64_t bytes, uint64_t limit);
+
+/*
+ * The exact second try, one at a time in the tenant: dead processes' bytes are reclaimed first,
+ * and peers that are about to take back or to commit are waited for, about a millisecond. Of
+ * several processes that compete for a rest, the last to come here gets it if it is still there.
+ * Waits at most about a second for others; without the lock (descriptors used up, file gone) it
+ * only tries again. Counts a refusal when the answer is -EDQUOT.
+ */
+int quota_reserve_slow(struct slot *slot, int device, uint64_t bytes, uint64_t limit);
+
+/*
+ * The driver did it, and took `actual` bytes. A kill in between leaves the bytes counted twice, in
+ * a slot that is now dead.
+ */
+void quota_commit(struct slot *slot, int device, uint64_t reserved, enum category category,
+		  uint64_t actual);
+
+/* The driver refused. */
+void quota_cancel(struct slot *slot, int device, uint64_t reserved);
+
+/* After the driver took the memory back, never before. Stops at zero. */
+void quota_release(struct slot *slot, int device, enum category category, uint64_t bytes);
+
+/* Adds without asking: memory that is gone already (found by reconciling, loaded lazily). */
+void quota_charge(struct slot *slot, int device, enum category category, uint64_t bytes);
+
+/* Replaces the figure of a category that the driver is asked for. One thread at a time. */
+void quota_set(struct slot *slot, int device, enum category category, uint64_t bytes);
+
+/* One refusal more on the device, for refusals that quota_reserve_slow did not see. */
+void quota_count_refusal(struct slot *slot, int device);
+
+/* Records the driver's own figure for this process; `now_ns` by CLOCK_BOOTTIME. */
+void quota_set_driver(struct slot *slot, int device, uint64_t bytes, uint64_t now_ns);
+
+/*
+ * Bytes that the tenant uses: all rows, dead ones not yet reclaimed included (no system call), or
+ * live ones only (asks the kernel about each foreign slot that holds something). UINT64_MAX when
+ * a row is absurd. 0 for a device that is not known.
+ */
+uint64_t quota_used(struct ledger *ledger, int device);
+uint64_t quota_used_live(struct ledger *ledger, int device);
+
+/* Of these, what is reserved and not yet committed. */
+uint64_t quota_pending(struct ledger *ledger, int device);
+
+/* What one process (slot index) holds, by category, and pending; each word as it stands. */
+struct quota_row {
+	uint64_t pending;
+	uint64_t used[CAT_N];
+	uint64_t driver_bytes;
+	uint64_t driver_ns;
+};
+int quota_process(struct ledger *ledger, int slot_index, int device, struct quota_row *ret);
+
+/*
+ * The tenant's lock, for admission by the driver's figure (POLICY_ACCOUNTING_DRIVER): take it, ask
+ * the driver, compare with quota_pending, quota_publish, drop it. Answers a token for
+ * quota_unlock, or -ETIMEDOUT, -EMFILE, -ESTALE (file replaced or gone). Dropped by the kernel
+ * when the process dies.
+ */
+int quota_lock(struct ledger *ledger);
+void quota_unlock(int token);
+
+/* Raises pending without asking; undone by quota_cancel. */
+void quota_publish(struct slot *slot, int device, uint64_t bytes);
+
+/* Scrubs the slots of dead processes; the lock is not needed. Answers how many. */
+int quota_reclaim(struct ledger *ledger);
+
+#endif

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "base/fd.h"
+#include "ledger/region.h"
+
+#define LOCK_WAIT_NS    UINT64_C(1000000000)
+#define LOCK_PROBE      (INT64_C(1) << 42) /* a byte that nobody else locks */
+#define LOCK_NAP_MIN_US 20
+#define LOCK_NAP_MAX_US 1000
+
+static bool owner_ok(const struct stat *st)
+{
+	return st->st_uid == geteuid() || st->st_uid == 0;
+}
+
+int region_open_dir(const char *path)
+{
+	CLEANUP_CLOSE int fd = -EBADF;
+	struct stat st;
+
+	fd = fd_openat(AT_FDCWD, path, O_PATH | O_DIRECTORY, 0);
+	if (fd < 0)
+		return fd;
+	if (fstat(fd, &st) < 0)
+		return err_errno();
+	if (!owner_ok(&st) || (st.st_mode & (S_IWGRP | S_IWOTH)))
+		return -EPERM;
+	return TAKE_FD(fd);
+}
+
+int region_open(const char *dir, const char *name, int flags, uint64_t bytes)
+{
+	CLEANUP_CLOSE int dirfd = -EBADF;
+	CLEANUP_CLOSE int fd = -EBADF;
+	struct stat st;
+
+	dirfd = region_open_dir(dir);
+	if (dirfd < 0)
+		return dirfd;
+	/* O_NONBLOCK: somebody may have put a fifo there. */
+	fd = fd_openat(dirfd, name, flags | O_NONBLOCK, 0);
+	if (fd < 0)
+		return fd;
+	if (fstat(fd, &st) < 0)
+		return err_errno();
+	if (!S_ISREG(st.st_mode) || !owner_ok(&st) || (st.st_mode & (S_IRWXG | S_IRWXO)))
+		return -EPERM;
+	if (st.st_size < 0 || (uint64_t)st.st_size != bytes)
+		return -EPROTO;
+	return TAKE_FD(fd);
+}
+
+int region_create(const char *dir, const char *name)
+{
+	CLEANUP_CLOSE int dirfd = -EBADF;
+	CLEANUP_CLOSE int fd = -EBADF;
+
+	dirfd = region_open_dir(dir);
+	if (dirfd < 0)
+		return dirfd;
+	fd = fd_openat(dirfd, name, O_RDWR | O_CREAT | O_EXCL, 0600);
+	if (fd < 0)
+		return fd;
+	if (fchmod(fd, 0600) < 0)
+		return err_errno();
+	return TAKE_FD(fd);
+}
+
+static struct flock range(short type, int64_t at, int64_t len)
+{
+	return (struct flock){
+		.l_type = type, .l_whence = SEEK_SET, .l_start = at, .l_len = len,
+	};
+}
+
+int region_lock(int fd, int64_t at, int64_t len)
+{
+	struct flock lock = range(F_WRLCK, at, len);
+
+	if (fcntl(fd, F_OFD_SETLK, &lock) == 0)
+		return 0;
+	return errno == EACCES ? -EAGAIN : err_errno();
+}
+
+void region_unlock(int fd, int64_t at, int64_t len)
+{
+	struct flock lock = range(F_UNLCK, at, len);
+	int saved = errno;
+
+	fcntl(fd, F_OFD_SETLK, &lock);
+	errno = saved;
+}
+
+int region_locked(int fd, int64_t at, int64_t len)
+{
+	struct flock lock = range(F_WRLCK, at, len);
+
+	if (fcntl(fd, F_OFD_GETLK, &lock) < 0)
+		return err_errno();
+	return lock.l_type != F_UNLCK;
+}
+
+int region_keeps_locks(const char *dir, const char *name)
+{
+	CLEANUP_CLOSE int dirfd = region_open_dir(dir);
+	CLEANUP_CLOSE int owner = -EBADF;
+	CLEANUP_CLOSE int other = -EBADF;
+	void *map;
+	int r;
+
+	if (dirfd < 0)
+		return dirfd;
+	owner = fd_openat(dirfd, name, O_RDWR, 0);
+	if (owner < 0)
+		return owner;
+	other = fd_openat(dirfd, name, O_RDWR, 0);
+	if (other < 0)
+		return other;
+	r = region_lock(owner, LOCK_PROBE, 1);
+	if (r < 0)
+		return r;
+	map = mmap(NULL, 1, PROT_READ, MAP_SHARED, owner, 0);
+	if (map == MAP_FAILED)
+		return err_errno();
+	close(TAKE_FD(owner));
+	r = region_locked(other, LOCK_PROBE, 1);
+	munmap(map, 1);
+	if (r < 0)
+		return r;
+	return r ? 0 : -ENOLCK;
+}
+
+static uint64_t clock_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+}
+
+void region_nap(unsigned int *us, unsigned int max_us)
+{
+	struct timespec ts = { .tv_nsec = (long)*us * 1000 };
+
+	nanosleep(&ts, NULL);
+	*us = *us * 2 < max_us ? *us * 2 : max_us;
+}
+
+/*
+ * Polled, because F_OFD_SETLKW can be ended early by a signal only, and the guest takes none. A
+ * holder that is stopped (SIGSTOP, debugger) must not stop the tenant.
+ */
+int region_lock_wait(int fd, int64_t at, int64_t len)
+{
+	unsigned int us = LOCK_NAP_MIN_US;
+	uint64_t start = 0;
+	int r;
+
+	while ((r = region_lock(fd, at, len)) == -EAGAIN) {
+		uint64_t now = clock_ns();
+
+		if (!start)
+			start = now;
+		else if (now - start > LOCK_WAIT_NS)
+			return -ETIMEDOUT;
+		region_nap(&us, LOCK_NAP_MAX_US);
+	}
+	return r;
+}

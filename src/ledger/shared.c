@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Entries are added under the tenant's lock, and only there does a free entry (no holder) become
+ * a used one; holder bits are cleared without it. Readers look at the holders first.
+ */
+#include <errno.h>
+
+#include "base/fault.h"
+#include "ledger/ledger_priv.h"
+#include "ledger/shared.h"
+#include "ledger/slot.h"
+
+static bool held_by(const struct ledger_shared *entry, unsigned int index)
+{
+	return atomic_check(&entry->holders[index / 64]) >> (index % 64) & 1;
+}
+
+/* `alive` masks the holders; NULL is everybody. `except` is left out, -1 nobody. */
+static bool held_by_any(const struct ledger_shared *entry, const uint64_t *alive, int except)
+{
+	for (int w = 0; w < SHARED_HOLDER_WORDS; w++) {
+		uint64_t word = atomic_check(&entry->holders[w]);
+
+		if (alive)
+			word &= alive[w];
+		if (except / 64 == w && except >= 0)
+			word &= ~(UINT64_C(1) << (except % 64));
+		if (word)
+			return true;
+	}
+	return false;
+}
+
+/* The owner's row still carries the bytes: it lives (or is not reclaimed yet) and holds. */
+static bool is_covered(struct ledger *ledger, const struct ledger_shared *entry,
+		       const uint64_t *alive)
+{
+	uint32_t owner = atomic_peek(&entry->owner);
+
+	if (!(atomic_check(&entry->flags) & SHARED_COVERED) || owner >= LEDGER_SLOTS)
+		return false;
+	if (alive && !(alive[owner / 64] >> (owner % 64) & 1))
+		return false;
+	return atomic_check(&ledger->map->slots[owner].state) >> 8 ==
+	       atomic_peek(&entry->owner_generation);
+}
+
+uint64_t shared_sum(struct ledger *ledger, int device, const uint64_t *alive)
+{
+	unsigned int high = ledger_shared_high(ledger);
+	uint64_t sum = 0;
+
+	for (unsigned int i = 0; i < high; i++) {
+		const struct ledger_shared *entry = &ledger->map->shared[i];
+		uint64_t bytes;
+
+		if (!held_by_any(entry, alive, -1) ||
+		    atomic_peek(&entry->device) != (uint32_t)device ||
+		    is_covered(ledger, entry, alive))
+			continue;
+		bytes = atomic_peek(&entry->bytes);
+		sum = bytes < QUOTA_ABSURD_BYTES ? saturating_add(sum, bytes) : UINT64_MAX;
+	}
+	return sum;
+}
+
+uint64_t shared_used(struct ledger *ledger, int device, bool live_only)
+{
+	uint64_t alive[SHARED_HOLDER_WORDS] = { 0 };
+
+	for (int i = 0; live_only && i < slot_count(ledger); i++)
+		if (slot_alive(ledger, i))
+			alive[i / 64] |= UINT64_C(1) << (i % 64);
+	return shared_sum(ledger, device, live_only ? alive : NULL);
+}
+
+uint64_t shared_held(struct ledger *ledger, int slot_index, int device)
+{
+	unsigned int high = ledger_shared_high(ledger);
+	uint64_t sum = 0;
+
+	if ((unsigned int)slot_index >= LEDGER_SLOTS)
+		return 0;
+	for (unsigned int i = 0; i < high; i++) {
+		const struct ledger_shared *entry = &ledger->map->shared[i];
+
+		if (held_by(entry, (unsigned int)slot_index) &&
+		    atomic_peek(&entry->device) == (uint32_t)device)
+			sum = saturating_add(sum, atomic_peek(&entry->bytes));
+	}
+	return sum;
+}
+
+void shared_forget(struct ledger *ledger, unsigned int index)
+{
+	unsigned int high = ledger_shared_high(ledger);
+
+	for (unsigned int i = 0; i < high; i++) {
+		struct ledger_shared *entry = &ledger->map->shared[i];
+
+		if (held_by(entry, index))
+			atomic_clear_bits(&entry->holders[index / 64], UINT64_C(1) << (index % 64));
+	}
+}
+
+static struct ledger_shared *find(struct ledger *ledger, struct shared_key key)
+{
+	unsigned int high = ledger_shared_high(ledger);
+
+	for (unsigned int i = 0; i < high; i++) {
+		struct ledger_shared *entry = &ledger->map->shared[i];
+
+		if (atomic_peek(&entry->key[0]) == key.word[0] &&
+		    atomic_peek(&entry->key[1]) == key.word[1] && held_by_any(entry, NULL, -1))
+			return entry;
+	}
+	return NULL;
+}
+
+static struct ledger_shared *find_free(struct ledger *ledger)
+{
+	unsigned int high = ledger_shared_high(ledger);
+
+	for (uint32_t i = 0; i < LEDGER_SHARED; i++) {
+		struct ledger_shared *entry = &ledger->map->shared[i];
+
+		if (i < high && held_by_any(entry, NULL, -1))
+			continue;
+		/* Nobody was ever here: holders above the mark are forged, and not to start counting. */
+		for (int w = 0; i >= high && w < SHARED_HOLDER_WORDS; w++)
+			atomic_poke(&entry->holders[w], 0);
+		/* Before the entry counts: who scans later must come as far as this. */
+		atomic_raise_u32(&ledger->map->header.shared_high, i + 1);
+		return entry;
+	}
+	return NULL;
+}
+
+static void hold(struct slot *slot, struct ledger_shared *entry)
+{
+	unsigned int index = (unsigned int)slot->index;
+
+	atomic_set_bits(&entry->holders[index / 64], UINT64_C(1) << (index % 64));
+	FAULT_POINT(SHARED_HELD);
+}
+
+static void unhold(struct slot *slot, struct ledger_shared *entry)
+{
+	unsigned int index = (unsigned int)slot->index;
+
+	atomic_clear_bits(&entry->holders[index / 64], UINT64_C(1) << (index % 64));
+}
+
+static int add_new(struct slot *slot, struct shared_key key, int device, uint64_t bytes,
+		   enum category category, unsigned int flags)
+{
+	struct ledger_shared *entry = find_free(slot->ledger);
+
+	if (!entry)
+		return -ENOSPC;
+	/* Nobody holds it, so nobody looks at it: plain order is enough until the bit is set. */
+	atomic_poke(&entry->key[0], key.word[0]);
+	atomic_poke(&entry->key[1], key.word[1]);
+	atomic_poke(&entry->bytes, bytes);
+	atomic_poke(&entry->device, (uint32_t)device);
+	atomic_poke(&entry->category, (uint32_t)category);
+	atomic_poke(&entry->flags, flags & SHARED_COVERED);
+	atomic_poke(&entry->owner, (uint32_t)slot->index);
+	atomic_poke(&entry->owner_generation, slot->generation);
+	FAULT_POINT(SHARED_FILLED);
+	hold(slot, entry);
+	return 0;
+}
+
+/*
+ * The bytes are pending from before the entry is looked at until it holds them, so they are
+ * counted once or twice throughout, and a kill leaves them in a slot that is dead.
+ */
+static int add_locked(struct slot *slot, struct shared_key key, int device, uint64_t bytes,
+		      enum category category, unsigned int flags, uint64_t limit)
+{
+	struct ledger_shared *entry = find(slot->ledger, key);
+	int r;
+
+	if (entry) {
+		if (held_by(entry, (unsigned int)slot->index))
+			return -EEXIST;
+		hold(slot, entry);
+		/* The last other holder may have left just before: then this is a new object. */
+		if (held_by_any(entry, NULL, slot->index))
+			return 0;
+		unhold(slot, entry);
+	}
+	if (flags & SHARED_COVERED)
+		return add_new(slot, key, device, bytes, category, flags);
+	r = quota_settle(slot, device, bytes, limit);
+	if (r < 0)
+		return r;
+	FAULT_POINT(SHARED_PUBLISHED);
+	r = add_new(slot, key, device, bytes, category, flags);
+	quota_cancel(slot, device, bytes);
+	return r;
+}
+
+int shared_add(struct slot *slot, struct shared_key key, int device, uint64_t bytes,
+	       enum category category, unsigned int flags, uint64_t limit)
+{
+	int token, r;
+
+	if (slot->index < 0 || !ledger_ready(slot->ledger, device) ||
+	    (unsigned int)category >= CAT_N)
+		return -EINVAL;
+	if (bytes > QUOTA_RESERVE_MAX)
+		return -EDQUOT;
+	token = quota_lock(slot->ledger);
+	if (token < 0)
+		return token;
+	slot_reclaim_dead(slot->ledger, token);
+	r = add_locked(slot, key, device, bytes, category, flags, limit);
+	quota_unlock(token);
+	FAULT_POINT(SHARED_ADDED);
+	return r;
+}
+
+static void uncover(struct slot *slot, struct ledger_shared *entry)
+{
+	if (atomic_peek(&entry->owner) == (uint32_t)slot->index &&
+	    atomic_peek(&entry->owner_generation) == slot->generation)
+		atomic_clear_bits(&entry->flags, (uint32_t)SHARED_COVERED);
+}
+
+void shared_uncover(struct slot *slot, struct shared_key key)
+{
+	struct ledger_shared *entry = find(slot->ledger, key);
+
+	if (entry && slot->index >= 0)
+		uncover(slot, entry);
+}
+
+bool shared_known(struct ledger *ledger, struct shared_key key)
+{
+	return find(ledger, key);
+}
+
+bool shared_covered(struct ledger *ledger, struct shared_key key)
+{
+	const struct ledger_shared *entry = find(ledger, key);
+
+	return entry && is_covered(ledger, entry, NULL);
+}
+
+int shared_drop(struct slot *slot, struct shared_key key)
+{
+	struct ledger *ledger = slot->ledger;
+	unsigned int high = ledger_shared_high(ledger);
+
+	for (unsigned int i = 0; i < high && slot->index >= 0; i++) {
+		struct ledger_shared *entry = &ledger->map->shared[i];
+
+		if (!held_by(entry, (unsigned int)slot->index) ||
+		    atomic_peek(&entry->key[0]) != key.word[0] ||
+		    atomic_peek(&entry->key[1]) != key.word[1])
+			continue;
+		uncover(slot, entry);
+		FAULT_POINT(SHARED_UNCOVERED);
+		unhold(slot, entry);
+		FAULT_POINT(SHARED_DROPPED);
+		return 0;
+	}
+	return -ENOENT;
+}

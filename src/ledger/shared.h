@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Device memory that several processes of a tenant hold: handles passed as descriptors, legacy
+ * IPC, imported pools. It is charged once, to the tenant, while any live process holds it; no row
+ * contains it. A holder that dies is forgotten when its slot is reclaimed.
+ *
+ * The exporter already carries the bytes in its own row. It adds its object as SHARED_COVERED:
+ * charged to nobody while the exporter lives and holds it, and to the remaining holders from then
+ * on.
+ */
+#ifndef ALLOT_LEDGER_SHARED_H
+#define ALLOT_LEDGER_SHARED_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "ledger/quota.h"
+
+enum shared_flags {
+	SHARED_COVERED = 1 << 0, /* the caller's own row carries the bytes as long as it holds */
+};
+
+struct shared_key {
+	uint64_t word[2];
+};
+
+/*
+ * Makes this process a holder of the object `key`; call before the driver's import (where the size
+ * is known by then), and shared_drop if that fails. An object that someone holds is joined at no
+ * charge (device, bytes and category then stay as the first holder said). Otherwise the bytes must
+ * fit into `limit`: -EDQUOT. Not counted as a refusal, so that the caller can trim and try again.
+ * -ENOSPC: table full. -EEXIST: this process holds it already. Or an error of quota_lock: adding
+ * needs the tenant's lock.
+ */
+int shared_add(struct slot *slot, struct shared_key key, int device, uint64_t bytes,
+	       enum category category, unsigned int flags, uint64_t limit);
+
+/*
+ * This process holds it no longer. After the driver released it; an exporter calls it before its
+ * quota_release, so that the bytes are at no time uncounted. Needs no lock, cannot fail but by
+ * -ENOENT (not a holder).
+ */
+int shared_drop(struct slot *slot, struct shared_key key);
+
+/*
+ * The owner's own row carries the bytes no more, but the owner still holds the object: charged to
+ * it like to any holder. Before its quota_release. Nothing happens where the caller is no owner.
+ */
+void shared_uncover(struct slot *slot, struct shared_key key);
+
+/* Does any process, live or not yet reclaimed, hold an object of this name? */
+bool shared_known(struct ledger *ledger, struct shared_key key);
+/* Is it carried by its owner's row, so that it is in the driver's figure of the owner too? */
+bool shared_covered(struct ledger *ledger, struct shared_key key);
+
+/* Bytes charged for the objects of a device (live_only asks the kernel about the holders). */
+uint64_t shared_used(struct ledger *ledger, int device, bool live_only);
+
+/* Bytes of the objects that one process holds, whoever is charged for them. */
+uint64_t shared_held(struct ledger *ledger, int slot_index, int device);
+
+#endif

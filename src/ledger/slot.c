@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <ctype.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "base/fault.h"
+#include "base/fd.h"
+#include "ledger/ledger_priv.h"
+#include "ledger/pidns.h"
+#include "ledger/region.h"
+#include "ledger/slot.h"
+
+static uint64_t make_state(uint64_t generation, enum slot_state state)
+{
+	return generation << 8 | state;
+}
+
+static uint64_t state_generation(uint64_t state)
+{
+	return state >> 8;
+}
+
+static bool row_is_zero(const struct ledger_row *row)
+{
+	uint64_t any = atomic_peek(&row->pending);
+
+	for (int c = 0; c < CAT_N; c++)
+		any |= atomic_peek(&row->used[c]);
+	return !any;
+}
+
+static void clear_rows(struct ledger *ledger, unsigned int index)
+{
+	for (int d = 0; d < LEDGER_DEVICES; d++) {
+		struct ledger_row *row = &ledger->map->rows[d][index];
+		struct ledger_info *info = &ledger->map->info[d][index];
+
+		if (!ledger_ready(ledger, d))
+			continue;
+		atomic_poke(&row->pending, 0);
+		for (int c = 0; c < CAT_N; c++)
+			atomic_poke(&row->used[c], 0);
+		atomic_poke(&info->driver_bytes, 0);
+		atomic_poke(&info->driver_ns, 0);
+	}
+}
+
+/*
+ * Each step may be the last one: the state is not FREE until all is done, so the next one that gets
+ * the lock does it again. The generation goes first: from then on the shared objects that the dead
+ * owner covered are charged to their holders, before the row that carried them goes.
+ */
+void slot_scrub(struct ledger *ledger, unsigned int index)
+{
+	struct ledger_slot *slot = &ledger->map->slots[index];
+	uint64_t generation = state_generation(atomic_peek(&slot->state)) + 1;
+
+	__atomic_store_n(&slot->state, make_state(generation, SLOT_SCRUBBING), __ATOMIC_SEQ_CST);
+	FAULT_POINT(SLOT_BUMPED);
+	clear_rows(ledger, index);
+	FAULT_POINT(SLOT_ROWS_CLEARED);
+	shared_forget(ledger, index);
+	atomic_release(&slot->state, make_state(generation, SLOT_FREE));
+	FAULT_POINT(SLOT_SCRUBBED);
+}
+
+/* A free slot with bytes in it was forged; it is cleared like a dead one. */
+static bool needs_scrub(struct ledger *ledger, unsigned int index)
+{
+	if ((atomic_acquire(&ledger->map->slots[index].state) & 0xff) != SLOT_FREE)
+		return true;
+	for (int d = 0; d < LEDGER_DEVICES; d++)
+		if (ledger_ready(ledger, d) && !row_is_zero(&ledger->map->rows[d][index]))
+			return true;
+	return false;
+}
+
+/*
+ * The rows of every device in the table must be there before they can be cleared. Asked after the
+ * slot's lock was taken: what its dead owner used was in the table by then. Rows for which there
+ * is no space have never been there, so nobody wrote them.
+ */
+static int allocate_known_rows(struct ledger *ledger, int fd)
+{
+	for (int d = 0; d < LEDGER_DEVICES; d++) {
+		int r;
+
+		if (!atomic_acquire(&ledger->map->devices[d].uuid_hi))
+			continue;
+		r = ledger_allocate_rows(ledger, fd, d);
+		if (r < 0 && r != -ENOSPC && r != -EDQUOT)
+			return r;
+	}
+	return 0;
+}
+
+int slot_reclaim_dead(struct ledger *ledger, int fd)
+{
+	unsigned int high = ledger_slot_high(ledger);
+	int n = 0;
+
+	for (unsigned int i = 0; i < high; i++) {
+		if ((int)i == ledger->slot.index || !needs_scrub(ledger, i))
+			continue;
+		if (region_lock(fd, LEDGER_LOCK_SLOTS + i, 1) < 0)
+			continue;
+		if (allocate_known_rows(ledger, fd) == 0) {
+			slot_scrub(ledger, i);
+			n++;
+		}
+		region_unlock(fd, LEDGER_LOCK_SLOTS + i, 1);
+	}
+	return n;
+}
+
+/* Arguments joined by spaces; what /proc does not tell stays empty. */
+static void read_command(char *buf, size_t len)
+{
+	ssize_t n = fd_read_text(AT_FDCWD, "/proc/self/cmdline", buf, len);
+
+	if (n < 0)
+		n = 0;
+	while (n > 0 && buf[n - 1] == '\0')
+		n--;
+	for (ssize_t i = 0; i < n; i++)
+		if (buf[i] == '\0')
+			buf[i] = ' ';
+	memset(buf + n, 0, len - (size_t)n);
+}
+
+static void describe(struct ledger_slot *slot)
+{
+	struct timespec ts = { 0 };
+
+	slot->pid = (uint32_t)getpid();
+	slot->pidns = pidns_self();
+	clock_gettime(CLOCK_BOOTTIME, &ts);
+	slot->start_ns = (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+	memset(slot->comm, 0, sizeof(slot->comm));
+	prctl(PR_GET_NAME, slot->comm);
+	read_command(slot->command, sizeof(slot->command));
+}
+
+static int lock_any(int fd)
+{
+	struct stat st;
+
+	for (int i = 0; i < LEDGER_SLOTS; i++) {
+		int r = region_lock(fd, LEDGER_LOCK_SLOTS + i, 1);
+
+		if (r == -EAGAIN)
+			continue;
+		if (r < 0)
+			return r;
+		/* tenant_remove holds all slots until the file is gone: who was first? */
+		if (fstat(fd, &st) < 0)
+			return err_errno();
+		return st.st_nlink ? i : -ESTALE;
+	}
+	return -EUSERS;
+}
+
+/*
+ * With the slot's lock held: its rows exist, nothing of its last owner is left, and the mapping is
+ * through this description, so that the lock lives as long as the mapping.
+ */
+static int take_over(struct ledger *ledger, int fd, unsigned int index)
+{
+	int r;
+
+	r = allocate_known_rows(ledger, fd);
+	if (r < 0)
+		return r;
+	r = ledger_map(ledger, fd);
+	if (r < 0)
+		return r;
+	/* Before anything is published in the slot: who scans later must come as far as this. */
+	atomic_raise_u32(&ledger->map->header.slot_high, index + 1);
+	slot_scrub(ledger, index);
+	return 0;
+}
+
+int slot_claim(struct ledger *ledger, struct slot **ret)
+{
+	CLEANUP_CLOSE int fd = -EBADF;
+	struct ledger_slot *shared;
+	uint64_t generation;
+	bool close_fd;
+	int index, r;
+
+	if (ledger->mode != LEDGER_GUEST || ledger->slot.index >= 0)
+		return -EINVAL;
+	fd = ledger_fd(ledger, &close_fd);
+	if (fd < 0)
+		return fd;
+	index = lock_any(fd);
+	if (index < 0)
+		return index;
+	FAULT_POINT(SLOT_LOCKED);
+	r = take_over(ledger, fd, (unsigned int)index);
+	if (r < 0) {
+		/* The mapping may hold the description by now. */
+		region_unlock(fd, LEDGER_LOCK_SLOTS + index, 1);
+		return r;
+	}
+	shared = &ledger->map->slots[index];
+	generation = state_generation(atomic_peek(&shared->state));
+	atomic_release(&shared->state, make_state(generation, SLOT_SCRUBBING));
+	describe(shared);
+	FAULT_POINT(SLOT_DESCRIBED);
+	atomic_release(&shared->state, make_state(generation, SLOT_LIVE));
+	FAULT_POINT(SLOT_CLAIMED);
+	ledger->slot.index = index;
+	ledger->slot.generation = generation;
+	*ret = &ledger->slot;
+	return 0;
+}
+
+/* The lock goes with the mapping, just after; nobody can clear the slot meanwhile. */
+void slot_done(struct slot *slot)
+{
+	slot_scrub(slot->ledger, (unsigned int)slot->index);
+	slot->index = -1;
+}
+
+struct ledger *slot_ledger(const struct slot *slot)
+{
+	return slot->ledger;
+}
+
+int slot_index(const struct slot *slot)
+{
+	return slot->index;
+}
+
+bool slot_alive_fd(struct ledger *ledger, int fd, int index)
+{
+	return index == ledger->slot.index || region_locked(fd, LEDGER_LOCK_SLOTS + index, 1) != 0;
+}
+
+bool slot_alive(struct ledger *ledger, int index)
+{
+	bool close_fd = false, alive;
+	int fd;
+
+	if ((unsigned int)index >= LEDGER_SLOTS)
+		return false;
+	fd = ledger_fd(ledger, &close_fd);
+	if (fd < 0)
+		return true;
+	alive = slot_alive_fd(ledger, fd, index);
+	if (close_fd)
+		close(fd);
+	return alive;
+}
+
+int slot_count(struct ledger *ledger)
+{
+	return (int)ledger_slot_high(ledger);
+}
+
+static void copy_text(char *to, const char *from, size_t len)
+{
+	size_t i;
+
+	for (i = 0; i < len - 1 && from[i]; i++)
+		to[i] = (unsigned char)from[i] < ' ' || from[i] == 0x7f ? '?' : from[i];
+	memset(to + i, 0, len - i);
+}
+
+int slot_info(struct ledger *ledger, int index, struct slot_info *ret)
+{
+	struct ledger_slot copy;
+	struct slot_info info = { 0 };
+
+	if ((unsigned int)index >= LEDGER_SLOTS)
+		return -ENOENT;
+	copy = ledger->map->slots[index];
+	if ((copy.state & 0xff) != SLOT_LIVE)
+		return -ENOENT;
+	info.generation = state_generation(copy.state);
+	info.pid = copy.pid;
+	info.pidns = copy.pidns;
+	info.start_ns = copy.start_ns;
+	copy_text(info.comm, copy.comm, sizeof(info.comm));
+	copy_text(info.command, copy.command, sizeof(info.command));
+	*ret = info;
+	return 0;
+}

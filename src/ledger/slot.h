@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Slots: one per process that uses the tenant's quota. A slot belongs to whoever holds an
+ * open-file-description lock on its byte. The claiming process locks, maps the ledger through the
+ * same description and closes the descriptor, so the description (and the lock) lives exactly as
+ * long as the mapping: until the process dies, execs or unmaps. fork does not copy the mapping, and
+ * there is no descriptor to leak or to be closed by closefrom().
+ *
+ * Liveness is therefore a question to the kernel that has one right answer in every PID namespace.
+ * A slot is cleared only by who got its lock, hence after its owner has lost it; no live process is
+ * ever robbed of its slot, and keeps no copy of its row.
+ *
+ * One window remains: a thread that forks while another is inside slot_claim hands
+ * its child the descriptor; then the slot outlives the parent until that child ends or execs. It
+ * over-counts, never under.
+ */
+#ifndef ALLOT_LEDGER_SLOT_H
+#define ALLOT_LEDGER_SLOT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct ledger;
+struct slot;
+
+/*
+ * Claims a slot for this process in a ledger opened with LEDGER_GUEST; once a ledger. What a dead
+ * owner left is cleared first. -EUSERS when all 1024 are alive, -ENOSPC when the disk is full,
+ * -ESTALE when the tenant was removed meanwhile. The slot is freed by ledger_close.
+ */
+int slot_claim(struct ledger *ledger, struct slot **ret);
+
+struct ledger *slot_ledger(const struct slot *slot);
+int slot_index(const struct slot *slot);
+
+/* Whether the process of a slot lives. True when that cannot be found out (descriptors used up). */
+bool slot_alive(struct ledger *ledger, int index);
+
+/* One more than the highest slot ever claimed. */
+int slot_count(struct ledger *ledger);
+
+/*
+ * What a slot says about its process. Text is made printable. -ENOENT for a slot that is free or
+ * still being claimed.
+ */
+struct slot_info {
+	uint64_t generation;
+	uint32_t pid;      /* in the process's own namespace */
+	uint64_t pidns;    /* inode of that namespace, 0 unknown */
+	uint64_t start_ns; /* CLOCK_BOOTTIME */
+	char comm[16];
+	char command[144];
+};
+int slot_info(struct ledger *ledger, int index, struct slot_info *ret);
+
+#endif

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A tenant's directory appears and disappears in one step: it is built and taken apart under a name
+ * that nobody looks for (".tmp-..."). Who builds holds a lock on it, so what a killed builder left
+ * can be told from what is being built.
+ */
+#include <dirent.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "base/fault.h"
+#include "base/fd.h"
+#include "ledger/layout.h"
+#include "ledger/ledger.h"
+#include "ledger/region.h"
+#include "ledger/tenant.h"
+
+#define HIDDEN_PREFIX ".tmp-"
+
+/*
+ * /run is a tmpfs on a host, but part of the overlay in most containers, and an overlay does not
+ * keep a lock with a mapping (region_keeps_locks).
+ */
+static const char *root_dir(void)
+{
+	struct statfs fs;
+
+	if ((statfs("/run/allot", &fs) == 0 || statfs("/run", &fs) == 0) &&
+	    fs.f_type == OVERLAYFS_SUPER_MAGIC)
+		return "/dev/shm/allot";
+	return "/run/allot";
+}
+
+int tenant_runtime_dir(char *buf, size_t len)
+{
+	const char *dir = getenv("ALLOT_RUNTIME_DIR"), *tail = "";
+	int n;
+
+	if (!dir || !*dir) {
+		if (geteuid() == 0) {
+			dir = root_dir();
+		} else {
+			dir = getenv("XDG_RUNTIME_DIR");
+			tail = "/allot";
+		}
+	}
+	if (!dir || !*dir)
+		return -ENOENT;
+	if (*dir != '/')
+		return -EINVAL;
+	n = snprintf(buf, len, "%s%s", dir, tail);
+	return n < 0 || (size_t)n >= len ? -ENAMETOOLONG : 0;
+}
+
+static bool name_char(char c)
+{
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+}
+
+bool tenant_name_valid(const char *name)
+{
+	size_t i;
+
+	if (!name_char(name[0]))
+		return false;
+	for (i = 1; i < POLICY_NAME_BYTES && name[i]; i++)
+		if (!name_char(name[i]) && !strchr("._-", name[i]))
+			return false;
+	return i < POLICY_NAME_BYTES;
+}
+
+int tenant_path(const char *runtime, const char *name, char *buf, size_t len)
+{
+	int n;
+
+	if (!tenant_name_valid(name))
+		return -EINVAL;
+	n = snprintf(buf, len, "%s/%s", runtime, name);
+	return n < 0 || (size_t)n >= len ? -ENAMETOOLONG : 0;
+}
+
+/* 0700 whatever the umask. 0, or -EEXIST and so on. */
+static int make_dir(const char *path)
+{
+	if (mkdir(path, 0700) < 0)
+		return err_errno();
+	return chmod(path, 0700) < 0 ? err_errno() : 0;
+}
+
+static int hidden_path(const char *runtime, char *buf, size_t len)
+{
+	uint64_t random;
+	int n;
+
+	if (getrandom(&random, sizeof(random), 0) != (ssize_t)sizeof(random))
+		return err_errno();
+	n = snprintf(buf, len, "%s/" HIDDEN_PREFIX "%016" PRIx64, runtime, random);
+	return n < 0 || (size_t)n >= len ? -ENAMETOOLONG : 0;
+}
+
+/*
+ * A directory's own lock. Descriptor, -EWOULDBLOCK when somebody works in it, -ENOENT when it is
+ * no longer of that name (who had the lock before us has renamed or removed it), or -errno.
+ */
+static int lock_dir(const char *path)
+{
+	CLEANUP_CLOSE int fd = -EBADF;
+	struct stat locked, named;
+
+	fd = fd_openat(AT_FDCWD, path, O_RDONLY | O_DIRECTORY, 0);
+	if (fd < 0)
+		return fd;
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+		return err_errno();
+	if (fstat(fd, &locked) < 0 || lstat(path, &named) < 0)
+		return err_errno();
+	if (locked.st_dev != named.st_dev || locked.st_ino != named.st_ino)
+		return -ENOENT;
+	return TAKE_FD(fd);
+}
+
+static int delete_dir(int dirfd, const char *path)
+{
+	/* "owner" is the command's note of who began a tenant. */
+	static const char *const files[] = { "ledger", "policy", "owner" };
+
+	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
+		if (unlinkat(dirfd, files[i], 0) < 0 && errno != ENOENT)
+			return err_errno();
+	return rmdir(path) < 0 ? err_errno() : 0;
+}
+
+/*
+ * All slots at once: proves that no process of the tenant lives, and keeps others from joining
+ * while the descriptor is open. -ENOENT where there is no (sound) ledger: nobody can be in it.
+ */
+static int lock_all_slots(const char *dir)
+{
+	CLEANUP_CLOSE int fd = -EBADF;
+	int r;
+
+	fd = region_open(dir, "ledger", O_RDWR, sizeof(struct ledger_file));
+	if (fd < 0)
+		return fd == -EPROTO || fd == -ELOOP || fd == -EPERM ? -ENOENT : fd;
+	r = region_lock(fd, LEDGER_LOCK_SLOTS, LEDGER_SLOTS);
+	if (r < 0)
+		return r == -EAGAIN ? -EBUSY : r;
+	return TAKE_FD(fd);
+}
+
+/* What a killed builder or remover left, if nobody works in it. */
+static void sweep_one(const char *path)
+{
+	CLEANUP_CLOSE int dirfd = lock_dir(path);
+	CLEANUP_CLOSE int slots = -EBADF;
+
+	if (dirfd < 0)
+		return;
+	slots = lock_all_slots(path);
+	if (slots >= 0 || slots == -ENOENT)
+		delete_dir(dirfd, path);
+}
+
+static void close_dir(DIR **dir)
+{
+	if (*dir)
+		closedir(*dir);
+}
+
+static void sweep(const char *runtime)
+{
+	CLEANUP(close_dir) DIR *dir = opendir(runtime);
+	struct dirent *entry;
+	char path[PATH_MAX];
+
+	while (dir && (entry = readdir(dir)))
+		if (!strncmp(entry->d_name, HIDDEN_PREFIX, strlen(HIDDEN_PREFIX)) &&
+		    snprintf(path, sizeof(path), "%s/%s", runtime, entry->d_name) <
+			    (int)sizeof(path))
+			sweep_one(path);
+}
+
+static int build(const char *runtime, const struct policy *policy, const char *path)
+{
+	CLEANUP_CLOSE int dirfd = -EBADF;
+	char hidden[PATH_MAX];
+	int r;
+
+	r = hidden_path(runtime, hidden, sizeof(hidden));
+	if (r < 0)
+		return r;
+	r = make_dir(hidden);
+	if (r < 0)
+		return r;
+	dirfd = lock_dir(hidden);
+	if (dirfd < 0)
+		return dirfd == -EWOULDBLOCK ? -EAGAIN : dirfd;
+	r = policy_create(hidden, policy);
+	if (r == 0)
+		r = ledger_create(hidden);
+	if (r == 0)
+		r = region_keeps_locks(hidden, "ledger");
+	FAULT_POINT(TENANT_BUILT);
+	/* Fails on a directory with something in it, as every tenant's has. */
+	if (r == 0 && rename(hidden, path) < 0)
+		r = errno == ENOTEMPTY ? -EEXIST : err_errno();
+	if (r < 0)
+		delete_dir(dirfd, hidden);
+	return r;
+}
+
+int tenant_create(const char *runtime, const char *name, const struct policy *policy, char *buf,
+		  size_t len)
+{
+	CLEANUP_CLOSE int dirfd = -EBADF;
+	int r;
+
+	r = tenant_path(runtime, name, buf, len);
+	if (r < 0)
+		return r;
+	r = policy_check(policy);
+	if (r < 0)
+		return r;
+	r = make_dir(runtime);
+	if (r < 0 && r != -EEXIST)
+		return r;
+	dirfd = region_open_dir(runtime);
+	if (dirfd < 0)
+		return dirfd;
+	if (faccessat(dirfd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+		return -EEXIST;
+	sweep(runtime);
+	for (int tries = 0; tries < 10; tries++) {
+		r = build(runtime, policy, buf);
+		/* Until it is locked a sweeper may take a new directory for a dead builder's. */
+		if (r != -EAGAIN && r != -ENOENT)
+			break;
+	}
+	return r;
+}
+
+static int wanted(const struct dirent *entry)
+{
+	return tenant_name_valid(entry->d_name);
+}
+
+int tenant_list(const char *runtime, int (*fn)(const char *name, const char *dir, void *arg),
+		void *arg)
+{
+	struct dirent **names = NULL;
+	char path[PATH_MAX];
+	struct stat st;
+	int n, r = 0;
+
+	n = scandir(runtime, &names, wanted, alphasort);
+	if (n < 0)
+		return errno == ENOENT ? 0 : err_errno();
+	for (int i = 0; i < n; i++) {
+		if (!r && tenant_path(runtime, names[i]->d_name, path, sizeof(path)) == 0 &&
+		    lstat(path, &st) == 0 && S_ISDIR(st.st_mode))
+			r = fn(names[i]->d_name, path, arg);
+		free(names[i]);
+	}
+	free(names);
+	return r;
+}
+
+int tenant_remove(const char *runtime, const char *name)
+{
+	CLEANUP_CLOSE int dirfd = -EBADF;
+	CLEANUP_CLOSE int slots = -EBADF;
+	char path[PATH_MAX], hidden[PATH_MAX];
+	int r;
+
+	r = tenant_path(runtime, name, path, sizeof(path));
+	if (r < 0)
+		return r;
+	dirfd = lock_dir(path);
+	if (dirfd < 0)
+		return dirfd == -EWOULDBLOCK ? -EBUSY : dirfd;
+	slots = lock_all_slots(path);
+	if (slots < 0 && slots != -ENOENT)
+		return slots;
+	r = hidden_path(runtime, hidden, sizeof(hidden));
+	if (r < 0)
+		return r;
+	if (rename(path, hidden) < 0)
+		return err_errno();
+	FAULT_POINT(TENANT_HIDDEN);
+	return delete_dir(dirfd, hidden);
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tenants as directories of the runtime directory. */
+#ifndef ALLOT_LEDGER_TENANT_H
+#define ALLOT_LEDGER_TENANT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "ledger/policy.h"
+
+/*
+ * $ALLOT_RUNTIME_DIR, else /run/allot for root (/dev/shm/allot where /run is an overlay), else
+ * $XDG_RUNTIME_DIR/allot. -ENOENT when none of
+ * them is set, -EINVAL for a path that is not absolute, -ENAMETOOLONG.
+ */
+int tenant_runtime_dir(char *buf, size_t len);
+
+/* 1 to 63 of A-Z a-z 0-9 . _ -, the first a letter or a digit. */
+bool tenant_name_valid(const char *name);
+
+/* <runtime>/<name> into buf. -EINVAL for a bad name, -ENAMETOOLONG. */
+int tenant_path(const char *runtime, const char *name, char *buf, size_t len);
+
+/*
+ * Creates the runtime directory (0700) where missing, the tenant's directory, its policy and its
+ * ledger, and puts the path into buf. -EEXIST (with the path in buf) when the tenant exists
+ * already: the caller joins it as it is. Two at once: one creates, the other is told -EEXIST with
+ * the tenant complete.
+ */
+int tenant_create(const char *runtime, const char *name, const struct policy *policy, char *buf,
+		  size_t len);
+
+/*
+ * Calls fn for every directory with a valid name, sorted, until it answers non-zero, which is
+ * passed on.
+ */
+int tenant_list(const char *runtime, int (*fn)(const char *name, const char *dir, void *arg),
+		void *arg);
+
+/* -EBUSY while a process of the tenant lives; -ENOENT. None can join while it is removed. */
+int tenant_remove(const char *runtime, const char *name);
+
+#endif

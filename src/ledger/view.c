@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/cleanup.h"
+#include "ledger/ledger_priv.h"
+#include "ledger/pidns.h"
+#include "ledger/shared.h"
+#include "ledger/view.h"
+
+DEFINE_CLEANUP(struct ledger, ledger_close)
+DEFINE_CLEANUP(struct tenant_view, tenant_view_free)
+
+static struct view_device *device_by_uuid(struct tenant_view *view, const uint8_t uuid[16])
+{
+	for (int i = 0; i < view->ndevices; i++)
+		if (!memcmp(view->device[i].uuid, uuid, 16))
+			return &view->device[i];
+	return NULL;
+}
+
+/* The policy's devices in its order, then those that only the ledger knows. */
+static int list_devices(struct tenant_view *view, struct ledger *ledger)
+{
+	const struct policy *policy = &view->policy;
+
+	view->device = calloc(POLICY_DEVICES + LEDGER_DEVICES, sizeof(*view->device));
+	if (!view->device)
+		return -ENOMEM;
+	for (uint32_t i = policy->flags & POLICY_ALL_DEVICES ? 1 : 0; i < policy->ndevices; i++) {
+		struct view_device *dev = &view->device[view->ndevices++];
+
+		memcpy(dev->uuid, policy->device[i].uuid, 16);
+		dev->index = -1;
+		dev->total_bytes = policy->device[i].total_bytes;
+	}
+	for (int i = 0; i < LEDGER_DEVICES; i++) {
+		struct ledger_device_info info;
+		struct view_device *dev;
+
+		if (ledger_device_info(ledger, i, &info) < 0)
+			continue;
+		dev = device_by_uuid(view, info.uuid);
+		/* A forged table may name a device twice; processes use the first. */
+		if (dev && dev->index >= 0)
+			continue;
+		if (!dev)
+			dev = &view->device[view->ndevices++];
+		memcpy(dev->uuid, info.uuid, 16);
+		dev->index = i;
+		if (info.total_bytes)
+			dev->total_bytes = info.total_bytes;
+		dev->context_bytes = info.context_bytes;
+		dev->refusals = info.refusals;
+	}
+	for (int i = 0; i < view->ndevices; i++) {
+		struct view_device *dev = &view->device[i];
+
+		policy_limit(policy, dev->uuid, dev->total_bytes, &dev->limit_bytes);
+	}
+	return 0;
+}
+
+static uint64_t capped(struct view_device *dev, uint64_t bytes)
+{
+	if (bytes >= QUOTA_ABSURD_BYTES)
+		dev->absurd = true;
+	return bytes;
+}
+
+static void read_row(struct tenant_view *view, struct ledger *ledger, struct view_process *process,
+		     int d)
+{
+	struct view_device *dev = &view->device[d];
+	struct view_process_device *own = &process->device[d];
+	struct view_device ignored = { 0 };
+	struct quota_row row;
+
+	if (quota_process(ledger, process->slot, dev->index, &row) < 0)
+		return;
+	/* The dead count nowhere, whatever their rows say. */
+	if (!process->live)
+		dev = &ignored;
+	own->pending = capped(dev, row.pending);
+	own->used_bytes = own->pending;
+	dev->pending = saturating_add(dev->pending, own->pending);
+	for (int c = 0; c < CAT_N; c++) {
+		own->used[c] = capped(dev, row.used[c]);
+		own->used_bytes = saturating_add(own->used_bytes, own->used[c]);
+		dev->used[c] = saturating_add(dev->used[c], own->used[c]);
+	}
+	own->driver_bytes = row.driver_bytes;
+	own->driver_ns = row.driver_ns;
+	own->shared_bytes = shared_held(ledger, process->slot, view->device[d].index);
+	dev->used_bytes = saturating_add(dev->used_bytes, own->used_bytes);
+	dev->driver_bytes = saturating_add(dev->driver_bytes, own->driver_bytes);
+}
+
+static int list_processes(struct tenant_view *view, struct ledger *ledger)
+{
+	int nslots = slot_count(ledger), ndevices = view->ndevices;
+	struct view_process_device *cells;
+
+	view->process = calloc((size_t)nslots + 1, sizeof(*view->process));
+	if (!view->process)
+		return -ENOMEM;
+	for (int i = 0; i < nslots; i++) {
+		struct view_process *process = &view->process[view->nprocesses];
+
+		if (slot_info(ledger, i, &process->info) < 0)
+			continue;
+		process->slot = i;
+		process->live = slot_alive(ledger, i);
+		view->nprocesses++;
+	}
+	/* One block for all, freed by way of the first process. */
+	cells = calloc((size_t)view->nprocesses * (size_t)ndevices + 1, sizeof(*cells));
+	if (!cells)
+		return -ENOMEM;
+	view->process[0].device = cells;
+	for (int p = 0; p < view->nprocesses; p++) {
+		view->process[p].device = cells + (size_t)p * (size_t)ndevices;
+		for (int d = 0; d < ndevices; d++)
+			read_row(view, ledger, &view->process[p], d);
+	}
+	return 0;
+}
+
+static void add_shared(struct tenant_view *view, struct ledger *ledger)
+{
+	for (int d = 0; d < view->ndevices; d++) {
+		struct view_device *dev = &view->device[d];
+		uint64_t bytes = dev->index < 0 ? 0 : shared_used(ledger, dev->index, true);
+
+		dev->used[CAT_IMPORTED] = saturating_add(dev->used[CAT_IMPORTED], bytes);
+		dev->used_bytes = saturating_add(dev->used_bytes, capped(dev, bytes));
+	}
+}
+
+static int find_host_pids(struct tenant_view *view)
+{
+	CLEANUP_FREE struct pidns_query *queries = NULL;
+	size_t n = 0;
+
+	queries = calloc((size_t)view->nprocesses + 1, sizeof(*queries));
+	if (!queries)
+		return -ENOMEM;
+	for (int i = 0; i < view->nprocesses; i++)
+		if (view->process[i].live)
+			queries[n++] = (struct pidns_query){
+				.pidns = view->process[i].info.pidns,
+				.pid = view->process[i].info.pid,
+			};
+	pidns_translate(queries, n);
+	n = 0;
+	for (int i = 0; i < view->nprocesses; i++)
+		if (view->process[i].live)
+			view->process[i].host_pid = queries[n++].host_pid;
+	return 0;
+}
+
+int tenant_view_read(const char *dir, struct tenant_view **ret)
+{
+	CLEANUP(cleanup_tenant_view_free) struct tenant_view *view = NULL;
+	CLEANUP(cleanup_ledger_close) struct ledger *ledger = NULL;
+	struct timespec ts = { 0 };
+	int r;
+
+	view = calloc(1, sizeof(*view));
+	if (!view)
+		return -ENOMEM;
+	clock_gettime(CLOCK_BOOTTIME, &ts);
+	view->now_ns = (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+	r = policy_load(dir, &view->policy);
+	if (r < 0)
+		return r;
+	r = ledger_open(dir, LEDGER_READ, &ledger);
+	if (r < 0)
+		return r;
+	r = list_devices(view, ledger);
+	if (r < 0)
+		return r;
+	r = list_processes(view, ledger);
+	if (r < 0)
+		return r;
+	add_shared(view, ledger);
+	r = find_host_pids(view);
+	if (r < 0)
+		return r;
+	*ret = TAKE_PTR(view);
+	return 0;
+}
+
+void tenant_view_free(struct tenant_view *view)
+{
+	if (!view)
+		return;
+	if (view->process)
+		free(view->process[0].device);
+	free(view->process);
+	free(view->device);
+	free(view);
+}

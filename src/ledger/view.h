@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What people see of a tenant: a snapshot of policy and ledger for ps, top and exporters. Reads by
+ * read(2), never by mapping, so a truncated or forged file gives an error or odd figures, not a
+ * signal.
+ */
+#ifndef ALLOT_LEDGER_VIEW_H
+#define ALLOT_LEDGER_VIEW_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "ledger/ledger.h"
+#include "ledger/policy.h"
+#include "ledger/quota.h"
+#include "ledger/slot.h"
+
+struct view_device {
+	int index; /* in the ledger, -1: only the policy knows it */
+	uint8_t uuid[16];
+	uint64_t total_bytes; /* 0 unknown */
+	uint64_t limit_bytes; /* 0 when not given to the tenant or not known */
+	uint64_t used_bytes;  /* live processes: sum of used[] and pending */
+	uint64_t used[CAT_N]; /* CAT_IMPORTED includes shared objects */
+	uint64_t pending;
+	uint64_t driver_bytes; /* sum of the live processes' last figures */
+	uint64_t context_bytes;
+	uint64_t refusals;
+	bool absurd; /* a row holds an impossible figure: counted as full */
+};
+
+struct view_process_device {
+	uint64_t used_bytes; /* its own row; shared objects are the tenant's */
+	uint64_t used[CAT_N];
+	uint64_t pending;
+	uint64_t shared_bytes; /* shared objects that it holds */
+	uint64_t driver_bytes;
+	uint64_t driver_ns;
+};
+
+struct view_process {
+	int slot;
+	bool live; /* false: dead, not yet reclaimed; counted nowhere */
+	struct slot_info info;
+	uint32_t host_pid; /* in the reader's namespace, 0 when it cannot be seen from there */
+	struct view_process_device *device; /* [ndevices], in the order of tenant_view.device */
+};
+
+struct tenant_view {
+	struct policy policy;
+	uint64_t now_ns; /* CLOCK_BOOTTIME of the snapshot */
+	int ndevices;
+	struct view_device *device;
+	int nprocesses;
+	struct view_process *process;
+};
+
+/* Errors of policy_open, policy_read and ledger_open; -ENOMEM. */
+int tenant_view_read(const char *dir, struct tenant_view **ret);
+void tenant_view_free(struct tenant_view *view);
+
+#endif

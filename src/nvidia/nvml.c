@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "nvidia/nvml.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nvidia/nvml_api.h"
+#include "nvidia/uuid.h"
+
+struct nvml {
+	void *handle;
+	struct nvml_library lib;
+};
+
+static int nvml_errno(nvmlReturn_t r)
+{
+	switch (r) {
+	case NVML_SUCCESS:
+		return 0;
+	case NVML_ERROR_DRIVER_NOT_LOADED:
+	case NVML_ERROR_LIB_RM_VERSION_MISMATCH:
+	case NVML_ERROR_GPU_IS_LOST:
+	case NVML_ERROR_GPU_NOT_FOUND:
+	case NVML_ERROR_NOT_FOUND:
+	case NVML_ERROR_INVALID_ARGUMENT: /* an index that is no device */
+		return -ENODEV;
+	case NVML_ERROR_NO_PERMISSION:
+		return -EACCES;
+	case NVML_ERROR_NOT_SUPPORTED:
+	case NVML_ERROR_FUNCTION_NOT_FOUND:
+	case NVML_ERROR_DEPRECATED:
+		return -ENOTSUP;
+	case NVML_ERROR_MEMORY:
+		return -ENOMEM;
+	default:
+		return -EIO;
+	}
+}
+
+int nvml_open(const char *library, struct nvml **ret_nvml)
+{
+	struct nvml *nvml = calloc(1, sizeof(*nvml));
+	int r;
+
+	if (!nvml)
+		return -ENOMEM;
+	nvml->handle = dlopen(library ? library : "libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+	if (!nvml->handle) {
+		free(nvml);
+		return -ENOENT;
+	}
+	nvml_library_bind(&nvml->lib, nvml->handle, dlsym);
+	r = nvml_errno(nvml->lib.nvmlInit_v2());
+	if (r < 0) {
+		dlclose(nvml->handle);
+		free(nvml);
+		return r == -ENOTSUP ? -ENOENT : r; /* a library of that name, but not NVML */
+	}
+	*ret_nvml = nvml;
+	return 0;
+}
+
+void nvml_close(struct nvml *nvml)
+{
+	if (!nvml)
+		return;
+	nvml->lib.nvmlShutdown();
+	dlclose(nvml->handle);
+	free(nvml);
+}
+
+int nvml_device_count(struct nvml *nvml, unsigned int *ret_count)
+{
+	unsigned int n;
+	int r = nvml_errno(nvml->lib.nvmlDeviceGetCount_v2(&n));
+
+	if (r == 0)
+		*ret_count = n;
+	return r;
+}
+
+static int get_memory(struct nvml *nvml, nvmlDevice_t dev, struct nvml_device *d)
+{
+	nvmlMemory_v2_t v2 = {.version = nvmlMemory_v2};
+	nvmlMemory_t v1;
+	nvmlReturn_t r = nvml->lib.nvmlDeviceGetMemoryInfo_v2(dev, &v2);
+
+	if (r == NVML_SUCCESS) {
+		d->total_bytes = v2.total;
+		d->used_bytes = v2.used;
+		return 0;
+	}
+	/* Drivers before 510 have only the first form, whose `used` includes the reserved part. */
+	r = nvml->lib.nvmlDeviceGetMemoryInfo(dev, &v1);
+	if (r == NVML_SUCCESS) {
+		d->total_bytes = v1.total;
+		d->used_bytes = v1.used;
+	}
+	return nvml_errno(r);
+}
+
+int nvml_device_get(struct nvml *nvml, unsigned int index, struct nvml_device *ret_device)
+{
+	struct nvml_device d = {.index = index};
+	char text[NVML_DEVICE_UUID_V2_BUFFER_SIZE];
+	nvmlPciInfo_t pci;
+	nvmlDevice_t dev;
+	int r;
+
+	if ((r = nvml_errno(nvml->lib.nvmlDeviceGetHandleByIndex_v2(index, &dev))) < 0 ||
+	    (r = nvml_errno(nvml->lib.nvmlDeviceGetUUID(dev, text, sizeof(text)))) < 0 ||
+	    (r = nvml_errno(nvml->lib.nvmlDeviceGetName(dev, d.name, sizeof(d.name)))) < 0 ||
+	    (r = nvml_errno(nvml->lib.nvmlDeviceGetPciInfo_v3(dev, &pci))) < 0 ||
+	    (r = get_memory(nvml, dev, &d)) < 0)
+		return r;
+	if (uuid_parse(text, d.uuid) < 0)
+		return -EIO;
+	memcpy(d.pci, pci.busId, sizeof(d.pci));
+	d.pci[sizeof(d.pci) - 1] = '\0';
+	*ret_device = d;
+	return 0;
+}
+
+typedef nvmlReturn_t (*list_fn)(nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_t *infos);
+
+/*
+ * The library says how many there are, and there may be more by the time it is asked for them:
+ * ask with room to spare, and again while the room is too small.
+ */
+static int get_list(list_fn list, nvmlDevice_t dev, nvmlProcessInfo_t **ret_infos,
+		    size_t *ret_count)
+{
+	nvmlProcessInfo_t *infos = NULL;
+	unsigned int room = 64;
+
+	for (int tries = 0; tries < 8; tries++) {
+		nvmlProcessInfo_t *more = realloc(infos, room * sizeof(*infos));
+		unsigned int n = room;
+		nvmlReturn_t r;
+
+		if (!more) {
+			free(infos);
+			return -ENOMEM;
+		}
+		infos = more;
+		r = list(dev, &n, infos);
+		if (r == NVML_SUCCESS && n <= room) {
+			*ret_infos = infos;
+			*ret_count = n;
+			return 0;
+		}
+		if (r != NVML_ERROR_INSUFFICIENT_SIZE || n > 1u << 20) {
+			free(infos);
+			return r == NVML_SUCCESS ? -EIO : nvml_errno(r);
+		}
+		room = (n > room ? n : room) * 2;
+	}
+	free(infos);
+	return -EIO;
+}
+
+/* A process that computes and draws is in more than one list, with the same figure: keep one. */
+static size_t add_unique(struct nvml_process *all, size_t n, const nvmlProcessInfo_t *infos,
+			 size_t more)
+{
+	for (size_t i = 0; i < more; i++) {
+		uint64_t bytes = infos[i].usedGpuMemory;
+		size_t j = 0;
+
+		while (j < n && all[j].pid != (pid_t)infos[i].pid)
+			j++;
+		if (j < n && all[j].used_bytes != NVML_BYTES_UNKNOWN &&
+		    (bytes == NVML_BYTES_UNKNOWN || bytes <= all[j].used_bytes))
+			continue;
+		all[j] = (struct nvml_process){.pid = (pid_t)infos[i].pid, .used_bytes = bytes};
+		n += j == n;
+	}
+	return n;
+}
+
+int nvml_device_processes(struct nvml *nvml, unsigned int index,
+			  struct nvml_process **ret_processes, size_t *ret_count)
+{
+	const list_fn lists[] = {nvml->lib.nvmlDeviceGetComputeRunningProcesses_v3,
+				 nvml->lib.nvmlDeviceGetGraphicsRunningProcesses_v3,
+				 nvml->lib.nvmlDeviceGetMPSComputeRunningProcesses_v3};
+	struct nvml_process *all = NULL;
+	nvmlDevice_t dev;
+	size_t n = 0;
+	int r;
+
+	r = nvml_errno(nvml->lib.nvmlDeviceGetHandleByIndex_v2(index, &dev));
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
+		nvmlProcessInfo_t *infos = NULL;
+		struct nvml_process *more;
+		size_t count = 0;
+
+		r = get_list(lists[i], dev, &infos, &count);
+		if (r == -ENOTSUP && i > 0)
+			continue; /* devices without graphics or MPS have no such list */
+		if (r < 0)
+			goto fail;
+		more = count ? realloc(all, (n + count) * sizeof(*all)) : all;
+		if (count && !more) {
+			free(infos);
+			r = -ENOMEM;
+			goto fail;
+		}
+		all = more;
+		n = add_unique(all, n, infos, count);
+		free(infos);
+	}
+	*ret_processes = all;
+	*ret_count = n;
+	return 0;
+fail:
+	free(all);
+	return r;
+}
+
+int nvml_driver_version(struct nvml *nvml, char ret_version[80], int *ret_cuda)
+{
+	char version[NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE];
+	int cuda, r;
+
+	if ((r = nvml_errno(nvml->lib.nvmlSystemGetDriverVersion(version, sizeof(version)))) < 0 ||
+	    (r = nvml_errno(nvml->lib.nvmlSystemGetCudaDriverVersion_v2(&cuda))) < 0)
+		return r;
+	memcpy(ret_version, version, sizeof(version));
+	ret_version[sizeof(version) - 1] = '\0';
+	*ret_cuda = cuda;
+	return 0;
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The driver's own view of its devices, for allot's tools: what NVML says of memory and of
+ * processes on this machine. Never used inside a tenant's process.
+ *
+ * Errors: -ENOENT no such library, -ENODEV library without a working driver or without a device,
+ * -EACCES refused by the driver, -ENOTSUP not offered by this driver, -ENOMEM, -EIO anything else.
+ */
+#ifndef ALLOT_NVIDIA_NVML_H
+#define ALLOT_NVIDIA_NVML_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* Figures that the driver does not tell, as on some virtual machines. */
+#define NVML_BYTES_UNKNOWN UINT64_MAX
+
+struct nvml;
+
+struct nvml_device {
+	unsigned int index; /* NVML's numbering: by PCI address */
+	uint8_t uuid[16];
+	char name[96];
+	char pci[32]; /* domain:bus:device.function */
+	uint64_t total_bytes;
+	uint64_t used_bytes; /* without what the driver keeps for itself */
+};
+
+struct nvml_process {
+	pid_t pid; /* as the driver says it: in the initial PID namespace on most systems */
+	uint64_t used_bytes;
+};
+
+/* `library` is a path or a soname; NULL is libnvidia-ml.so.1. */
+int nvml_open(const char *library, struct nvml **ret_nvml);
+void nvml_close(struct nvml *nvml);
+
+int nvml_device_count(struct nvml *nvml, unsigned int *ret_count);
+int nvml_device_get(struct nvml *nvml, unsigned int index, struct nvml_device *ret_device);
+
+/* Who holds memory on the device; for free(). An empty list is NULL. */
+int nvml_device_processes(struct nvml *nvml, unsigned int index,
+			  struct nvml_process **ret_processes, size_t *ret_count);
+
+/* The driver's version text, as 580.159, and the CUDA version that it serves, as 13000. */
+int nvml_driver_version(struct nvml *nvml, char ret_version[80], int *ret_cuda);
+
+#endif

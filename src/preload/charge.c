@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/charge.h"
+
+#include <errno.h>
+
+#include "base/fault.h"
+#include "preload/graph.h"
+#include "preload/memory.h"
+#include "preload/pool.h"
+#include "preload/truth.h"
+
+static struct slot *slot_of(struct guest *guest)
+{
+	return atomic_load_explicit(&guest->slot, memory_order_acquire);
+}
+
+static bool by_driver(const struct guest *guest)
+{
+	return guest->policy.flags & POLICY_ACCOUNTING_DRIVER;
+}
+
+uint64_t charge_limit(struct guest *guest, struct guest_device *device)
+{
+	uint64_t limit = guest_limit(guest, device);
+	uint64_t peers = by_driver(guest) ? 0 : atomic_load(&device->peers_bytes);
+
+	return limit > peers ? limit - peers : 0;
+}
+
+static void busy(struct guest_device *device, int n)
+{
+	if (n > 0)
+		atomic_fetch_add_explicit(&device->changes, 1, memory_order_seq_cst);
+	atomic_fetch_add_explicit(&device->busy, (uint32_t)n, memory_order_seq_cst);
+}
+
+/*
+ * Accounting by the driver's figure. Pending is read before the figure: an allocation is always
+ * in one of the two, because it leaves pending only after the driver has it.
+ */
+static bool fits_by_driver(struct guest *guest, struct guest_device *device, uint64_t limit)
+{
+	uint64_t pending = quota_pending(guest->ledger, device->ledger), figure;
+
+	if (truth_tenant(guest, device->uuid, device->ledger, &figure))
+		return false; /* what cannot be known is not free */
+	return pending <= limit && figure <= limit - pending;
+}
+
+static int reserve_by_driver(struct guest *guest, struct guest_device *device, uint64_t bytes,
+			     uint64_t limit)
+{
+	struct slot *slot = slot_of(guest);
+
+	if (bytes > QUOTA_RESERVE_MAX)
+		return -EDQUOT;
+	quota_publish(slot, device->ledger, bytes);
+	if (fits_by_driver(guest, device, limit))
+		return 0;
+	quota_cancel(slot, device->ledger, bytes);
+	return -EDQUOT;
+}
+
+/* Everything that this process holds without needing it. */
+static void give_back(struct guest *guest, struct guest_device *device)
+{
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+	/* The program may be capturing in this thread: our calls are none of its graph's business. */
+	memory_reap(guest);
+	DRIVER(cuThreadExchangeStreamCaptureMode, (&mode));
+	pool_trim(guest, device);
+	graph_trim(guest, device);
+	DRIVER(cuThreadExchangeStreamCaptureMode, (&mode));
+}
+
+static int reserve_again(struct guest *guest, struct guest_device *device, uint64_t bytes)
+{
+	int token, r;
+
+	give_back(guest, device);
+	truth_await_dead(guest, device);
+	if (!by_driver(guest)) {
+		truth_reconcile(guest, device);
+		return quota_reserve_slow(slot_of(guest), device->ledger, bytes,
+					  charge_limit(guest, device));
+	}
+	quota_reclaim(guest->ledger);
+	token = quota_lock(guest->ledger);
+	r = reserve_by_driver(guest, device, bytes, guest_limit(guest, device));
+	if (token >= 0)
+		quota_unlock(token);
+	if (r)
+		quota_count_refusal(slot_of(guest), device->ledger);
+	return r;
+}
+
+bool charge_try(struct guest *guest, struct guest_device *device, uint64_t bytes,
+		struct charge *ret)
+{
+	uint64_t limit = guest_limit(guest, device);
+	int r;
+
+	if (!by_driver(guest) && truth_due(guest, device, bytes, limit))
+		truth_reconcile(guest, device);
+	limit = charge_limit(guest, device);
+	busy(device, 1);
+	r = by_driver(guest) ? reserve_by_driver(guest, device, bytes, limit) :
+			       quota_reserve(slot_of(guest), device->ledger, bytes, limit);
+	if (r) {
+		busy(device, -1);
+		return false;
+	}
+	*ret = (struct charge){guest, device, bytes};
+	FAULT_POINT(GUEST_RESERVED);
+	return true;
+}
+
+CUresult charge_reserve(struct guest *guest, struct guest_device *device, uint64_t bytes,
+			struct charge *ret)
+{
+	if (charge_try(guest, device, bytes, ret))
+		return CUDA_SUCCESS;
+	/* Not busy while we look at the driver's figure ourselves. */
+	if (reserve_again(guest, device, bytes))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	busy(device, 1);
+	*ret = (struct charge){guest, device, bytes};
+	FAULT_POINT(GUEST_RESERVED);
+	return CUDA_SUCCESS;
+}
+
+void charge_commit(struct charge *charge, enum category category, uint64_t actual)
+{
+	struct slot *slot = slot_of(charge->guest);
+
+	FAULT_POINT(GUEST_DRIVER_GAVE);
+	if (by_driver(charge->guest))
+		quota_cancel(slot, charge->device->ledger, charge->reserved);
+	else
+		quota_commit(slot, charge->device->ledger, charge->reserved, category, actual);
+	busy(charge->device, -1);
+}
+
+void charge_cancel(struct charge *charge)
+{
+	quota_cancel(slot_of(charge->guest), charge->device->ledger, charge->reserved);
+	busy(charge->device, -1);
+}
+
+void charge_release_begin(struct guest_device *device)
+{
+	busy(device, 1);
+}
+
+void charge_release_end(struct guest *guest, struct guest_device *device, enum category category,
+			uint64_t bytes)
+{
+	FAULT_POINT(GUEST_DRIVER_TOOK);
+	if (bytes && !by_driver(guest))
+		quota_release(slot_of(guest), device->ledger, category, bytes);
+	busy(device, -1);
+}
+
+void charge_release_begin_all(struct guest *guest)
+{
+	for (int i = 0; i < guest->ndevices; i++)
+		busy(&guest->device[i], 1);
+}
+
+void charge_release_end_all(struct guest *guest)
+{
+	for (int i = 0; i < guest->ndevices; i++)
+		busy(&guest->device[i], -1);
+}
+
+void charge_follow(struct guest *guest, struct guest_device *device, enum category category,
+		   uint64_t old_bytes, uint64_t new_bytes)
+{
+	FAULT_POINT(GUEST_POOL_GREW);
+	if (by_driver(guest))
+		return;
+	if (new_bytes > old_bytes)
+		quota_charge(slot_of(guest), device->ledger, category, new_bytes - old_bytes);
+	else if (new_bytes < old_bytes)
+		quota_release(slot_of(guest), device->ledger, category, old_bytes - new_bytes);
+}
+
+bool charge_over(struct guest *guest, struct guest_device *device)
+{
+	uint64_t limit = charge_limit(guest, device);
+
+	if (by_driver(guest))
+		return !fits_by_driver(guest, device, limit);
+	if (quota_used(guest->ledger, device->ledger) <= limit)
+		return false;
+	truth_await_dead(guest, device);
+	quota_reclaim(guest->ledger); /* the dead count until they are cleared away */
+	return quota_used(guest->ledger, device->ledger) > limit;
+}
+
+void charge_stale(struct guest *guest, struct guest_device *device)
+{
+	atomic_store(&device->stale, true);
+	if (!by_driver(guest) && truth_due(guest, device, 0, guest_limit(guest, device)))
+		truth_reconcile(guest, device);
+}

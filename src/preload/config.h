@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Limits as other systems give them, for programs that come from there: the environment
+ * CUDA_DEVICE_MEMORY_LIMIT[_<i>] and CUDA_DEVICE_MEMORY_SHARED_CACHE, and /etc/xpu/vgpu.config.
+ * Pure: text in, numbers out. A malformed value is an error, never "no limit".
+ */
+#ifndef ALLOT_PRELOAD_CONFIG_H
+#define ALLOT_PRELOAD_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/parse.h"
+#include "ledger/policy.h"
+
+struct config {
+	bool present;			       /* somebody asked for limits */
+	struct size_spec all;		       /* for every device without one of its own; zero: none */
+	struct size_spec device[POLICY_DEVICES]; /* by CUDA ordinal */
+	uint32_t cores_permille;	       /* asked share of compute, 0 not limited */
+	char tenant[POLICY_NAME_BYTES];	       /* processes that share it share the limits */
+	char complaint[192];		       /* after an error: what is wrong, and a right one */
+};
+
+#define CONFIG_FILE "/etc/xpu/vgpu.config"
+
+/*
+ * Reads an environment block (NULL-terminated, as environ). 0, or -EINVAL with `complaint` set.
+ * What is not ours is passed over.
+ */
+int config_environment(struct config *config, char *const *environment);
+
+/* Reads the text of a vgpu.config. Likewise. The environment goes before the file. */
+int config_file(struct config *config, const char *text, size_t len);
+
+/* The limit of the device with CUDA ordinal `ordinal`; 1000 permille where none was given. */
+struct size_spec config_limit(const struct config *config, unsigned int ordinal);
+
+/*
+ * The CUDA ordinal that CUDA_VISIBLE_DEVICES gives to a device, before CUDA itself can be asked:
+ * by index (as NVML counts) or by UUID ("GPU-" and any unambiguous start of it). -1: hidden. NULL
+ * or a list that cannot be read this way: `index` itself.
+ */
+int config_ordinal(const char *visible_devices, unsigned int index, const uint8_t uuid[16]);
+
+#endif

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Memory that graphs own. The driver backs a graph's allocation nodes when the executable graph is
+ * uploaded or first launched, keeps that memory for the next launch, and releases it when it is trimmed; it tells
+ * how much there is per device.
+ */
+#ifndef ALLOT_PRELOAD_GRAPH_H
+#define ALLOT_PRELOAD_GRAPH_H
+
+#include "preload/charge.h"
+
+/* Charges what graphs hold on a device now. */
+void graph_settle(struct guest *guest, struct guest_device *device);
+/* Did they hold any when that was last looked at? */
+bool graph_has_memory(const struct guest_device *device);
+/* Makes the driver release what no graph uses. */
+void graph_trim(struct guest *guest, struct guest_device *device);
+
+#endif

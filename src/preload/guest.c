@@ -1,0 +1,451 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/guest.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "ledger/quota.h"
+#include "ledger/tenant.h"
+#include "preload/lookup.h"
+#include "preload/object.h"
+#include "preload/truth.h"
+
+_Thread_local unsigned int guest_depth __attribute__((tls_model("initial-exec")));
+
+static struct guest_page no_page;
+_Atomic(struct guest_page *) guest_page = &no_page;
+
+/* Where a kernel cannot wipe the page in a child, the C library's handler does. It cannot block. */
+static void wipe(void)
+{
+	atomic_store_explicit(&atomic_load(&guest_page)->guest, NULL, memory_order_relaxed);
+}
+
+static struct guest_page *page_get(void)
+{
+	struct guest_page *page = atomic_load(&guest_page), *expected = &no_page;
+
+	if (page != &no_page)
+		return page;
+	page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (page == MAP_FAILED)
+		return &no_page; /* start again with every call rather than fail */
+	if (!atomic_compare_exchange_strong(&guest_page, &expected, page)) {
+		munmap(page, 4096);
+		return expected;
+	}
+	if (madvise(page, 4096, MADV_WIPEONFORK))
+		pthread_atfork(NULL, NULL, wipe);
+	return page;
+}
+
+/*
+ * The one kind of line that the guest prints unasked: it is about to refuse the GPU, and a program
+ * that only sees an error number could not tell why. `complaint` is copied out so that the thread
+ * that loses the race to make the guest stays silent.
+ */
+__attribute__((format(printf, 2, 3))) static void close_gpu(struct guest *guest, const char *fmt, ...)
+{
+	va_list ap;
+
+	guest->mode = GUEST_CLOSED;
+	va_start(ap, fmt);
+	vsnprintf(guest->config.complaint, sizeof(guest->config.complaint), fmt, ap);
+	va_end(ap);
+}
+
+static void complain(const struct guest *guest)
+{
+	char line[256];
+	int n = snprintf(line, sizeof(line), "allot: the GPU is refused: %s\n", guest->config.complaint);
+
+	if (n > 0 && write(STDERR_FILENO, line, (size_t)n < sizeof(line) ? (size_t)n : sizeof(line) - 1) < 0)
+		return; /* nobody listens */
+}
+
+static const char *explain(int error)
+{
+	switch (error) {
+	case -ENOENT:
+		return "does not exist";
+	case -EPERM:
+	case -ELOOP:
+		return "belongs to another user, is open to others or is a symbolic link";
+	case -EPROTO:
+		return "was written by another version of allot; stop the tenant's processes and start them with one version";
+	case -EBADMSG:
+		return "is damaged; create the tenant again";
+	case -ENOSPC:
+		return "has no room left, on its file system or for one more device";
+	case -EUSERS:
+		return "has no free slot: 1024 processes use it";
+	case -ESTALE:
+		return "was removed";
+	case -ENOLCK:
+		return "is on a file system that loses locks (an overlay?); set ALLOT_RUNTIME_DIR to a directory on tmpfs";
+	case -EROFS:
+		return "is on a read-only file system";
+	case -EMFILE:
+	case -ENFILE:
+		return "cannot be opened: no file descriptor is left";
+	default:
+		return strerror(-error);
+	}
+}
+
+/* Puts the drop-in limits into the form of a policy: what `allot ps` shows, and our own. */
+static int drop_in_policy(struct policy *policy, void *arg)
+{
+	const struct guest *guest = arg;
+	uint32_t n = guest->ndevices > 0 ? (uint32_t)guest->ndevices : 1;
+
+	memset(policy, 0, sizeof(*policy));
+	policy->ndevices = n;
+	policy->flags = guest->ndevices > 0 ? 0 : POLICY_ALL_DEVICES;
+	memcpy(policy->name, guest->config.tenant, sizeof(policy->name));
+	for (uint32_t i = 0; i < n; i++) {
+		struct size_spec limit = config_limit(&guest->config, i);
+		struct policy_device *device = &policy->device[i];
+
+		memcpy(device->uuid, guest->device[i].uuid, sizeof(device->uuid));
+		device->total_bytes = guest->device[i].total_bytes;
+		device->limit_bytes = limit.bytes;
+		device->limit_permille = limit.permille;
+		device->cores_permille = guest->config.cores_permille;
+	}
+	return 0;
+}
+
+static int drop_in_read(struct config *config)
+{
+	char *text;
+	ssize_t n;
+	int r = config_environment(config, environ);
+
+	if (r)
+		return r;
+	text = mmap(NULL, 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (text == MAP_FAILED)
+		return -ENOMEM;
+	n = fd_read_text(AT_FDCWD, CONFIG_FILE, text, 65536);
+	if (n >= 0)
+		r = config_file(config, text, (size_t)n);
+	else if (n != -ENOENT && n != -ENOTDIR)
+		r = (int)n;
+	munmap(text, 65536);
+	if (r && !config->complaint[0])
+		snprintf(config->complaint, sizeof(config->complaint), CONFIG_FILE " cannot be read: %s", explain(r));
+	return r;
+}
+
+static int drop_in_tenant(struct guest *guest)
+{
+	char runtime[200];
+	int r = tenant_runtime_dir(runtime, sizeof(runtime));
+
+	if (r == -ENOENT) /* a container's user often has no runtime directory */
+		r = snprintf(runtime, sizeof(runtime), "/dev/shm/allot-%u", (unsigned int)geteuid()) < 0 ? -EIO : 0;
+	if (r)
+		return r;
+	drop_in_policy(&guest->policy, guest);
+	r = tenant_create(runtime, guest->config.tenant, &guest->policy, guest->dir, sizeof(guest->dir));
+	return r == -EEXIST ? 0 : r;
+}
+
+static void configure(struct guest *guest)
+{
+	static const uint32_t no_gate = POLICY_GATE_OPEN;
+	const char *dir = getenv("ALLOT_TENANT_DIR");
+	int r;
+
+	guest->gate = &no_gate;
+	guest->mode = GUEST_LIMITED;
+	guest->error = CUDA_ERROR_INVALID_VALUE;
+	if (dir) {
+		if (dir[0] != '/' || strlen(dir) >= sizeof(guest->dir)) {
+			close_gpu(guest, "ALLOT_TENANT_DIR is \"%.60s\": not an absolute path of at most %zu characters; start the program with `allot run`",
+				  dir, sizeof(guest->dir) - 1);
+			return;
+		}
+		strcpy(guest->dir, dir);
+		r = policy_open(guest->dir, &guest->policy_map);
+		if (!r)
+			r = policy_read(guest->policy_map, &guest->policy);
+		if (r) {
+			close_gpu(guest, "the policy of tenant %.80s %s", guest->dir, explain(r));
+			return;
+		}
+		guest->gate = policy_gate(guest->policy_map);
+	} else {
+		if (drop_in_read(&guest->config)) {
+			guest->mode = GUEST_CLOSED;
+			return;
+		}
+		if (!guest->config.present) {
+			guest->mode = GUEST_INERT;
+			return;
+		}
+		r = drop_in_tenant(guest);
+		if (r) {
+			close_gpu(guest, "tenant %.64s cannot be created: %s", guest->config.tenant, explain(r));
+			return;
+		}
+	}
+	r = ledger_open(guest->dir, LEDGER_GUEST, &guest->ledger);
+	if (!r)
+		r = object_table_new(&guest->objects);
+	if (r) {
+		guest->error = CUDA_ERROR_OPERATING_SYSTEM;
+		close_gpu(guest, "the ledger of tenant %.80s %s", guest->dir, explain(r));
+	}
+}
+
+struct guest *guest_start(void)
+{
+	static struct guest no_memory = {.mode = GUEST_CLOSED, .error = CUDA_ERROR_OUT_OF_MEMORY};
+	struct guest_page *page = page_get();
+	struct guest *guest, *expected = NULL;
+	int saved = errno;
+
+	guest = mmap(NULL, sizeof(*guest), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (guest == MAP_FAILED)
+		return &no_memory;
+	configure(guest);
+	if (!atomic_compare_exchange_strong(&page->guest, &expected, guest)) {
+		ledger_close(guest->ledger);
+		policy_close(guest->policy_map);
+		munmap(guest, sizeof(*guest));
+		guest = expected;
+	} else if (guest->mode == GUEST_CLOSED) {
+		complain(guest);
+	}
+	errno = saved;
+	return guest;
+}
+
+/* Asks the driver what devices there are. No lock: every thread asks for itself. */
+static CUresult enumerate(struct guest_device device[GUEST_DEVICES], int *ret_count)
+{
+	int count = 0;
+	CUresult e = DRIVER(cuDeviceGetCount, (&count));
+
+	if (e)
+		return e;
+	if (count > GUEST_DEVICES)
+		count = GUEST_DEVICES;
+	for (int i = 0; i < count; i++) {
+		struct guest_device *d = &device[i];
+		size_t total = 0;
+		CUuuid uuid;
+		int sms = 0, threads = 0;
+
+		e = cuda_real_address(CUDA_FN_cuDeviceGetUuid_v2) ? DRIVER(cuDeviceGetUuid_v2, (&uuid, i)) :
+								    DRIVER(cuDeviceGetUuid, (&uuid, i));
+		if (!e)
+			e = DRIVER(cuDeviceTotalMem_v2, (&total, i));
+		if (e)
+			return e;
+		memcpy(d->uuid, uuid.bytes, sizeof(d->uuid));
+		d->ordinal = i;
+		d->total_bytes = total;
+		DRIVER(cuDeviceGetAttribute, (&sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, i));
+		DRIVER(cuDeviceGetAttribute,
+		       (&threads, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, i));
+		d->stack_threads = (uint64_t)sms * (uint64_t)threads;
+	}
+	*ret_count = count;
+	return CUDA_SUCCESS;
+}
+
+/* The thread that claims: everything below is files and memory, no driver. */
+static int claim(struct guest *guest, const struct guest_device *device, int count)
+{
+	struct slot *slot;
+	int r = 0;
+
+	memcpy(guest->device, device, sizeof(guest->device));
+	guest->ndevices = count;
+	for (int i = 0; !r && i < count; i++) {
+		r = ledger_device(guest->ledger, guest->device[i].uuid, guest->device[i].total_bytes);
+		guest->device[i].ledger = r;
+		r = r < 0 ? r : 0;
+	}
+	if (!r && !guest->policy_map && count > 0) {
+		drop_in_policy(&guest->policy, guest);
+		policy_update(guest->dir, drop_in_policy, guest); /* for who looks; ours counts */
+	}
+	if (!r)
+		r = slot_claim(guest->ledger, &slot);
+	if (!r)
+		atomic_store_explicit(&guest->slot, slot, memory_order_release);
+	return r;
+}
+
+CUresult guest_attach(struct guest *guest)
+{
+	struct guest_device device[GUEST_DEVICES];
+	uint32_t state = 0;
+	int count = 0, r;
+	CUresult e;
+
+	if (guest->mode != GUEST_LIMITED)
+		return guest->mode == GUEST_CLOSED ? guest->error : CUDA_SUCCESS;
+	if (atomic_load_explicit(&guest->slot, memory_order_acquire))
+		return CUDA_SUCCESS;
+	memset(device, 0, sizeof(device));
+	e = enumerate(device, &count);
+	if (e)
+		return e; /* not initialised: the program's own affair */
+	if (atomic_compare_exchange_strong(&guest->claim, &state, 1)) {
+		r = claim(guest, device, count);
+		if (r) {
+			guest->error = CUDA_ERROR_OPERATING_SYSTEM;
+			close_gpu(guest, "the ledger of tenant %.80s %s", guest->dir, explain(r));
+			complain(guest);
+		}
+		atomic_store(&guest->claim, r ? 3 : 2);
+		syscall(SYS_futex, &guest->claim, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
+	}
+	while (atomic_load(&guest->claim) == 1)
+		syscall(SYS_futex, &guest->claim, FUTEX_WAIT_PRIVATE, 1, NULL, NULL, 0);
+	return atomic_load(&guest->claim) == 2 ? CUDA_SUCCESS : guest->error;
+}
+
+struct guest *guest_limited(CUresult *ret_error)
+{
+	struct guest *guest;
+
+	if (!lookup_cuda()) {
+		/* Called by its name in a process that has no driver. */
+		*ret_error = CUDA_ERROR_SHARED_OBJECT_INIT_FAILED;
+		return NULL;
+	}
+	if (guest_inside())
+		return NULL;
+	guest = guest_get();
+	if (guest->mode == GUEST_INERT)
+		return NULL;
+	if (guest->mode == GUEST_LIMITED) {
+		if (atomic_load_explicit(&guest->slot, memory_order_acquire))
+			return guest;
+		*ret_error = guest_attach(guest);
+		return *ret_error ? NULL : guest;
+	}
+	*ret_error = guest->error;
+	return NULL;
+}
+
+struct guest_device *guest_current_device(struct guest *guest)
+{
+	CUdevice ordinal;
+
+	return DRIVER(cuCtxGetDevice, (&ordinal)) ? NULL : guest_device(guest, ordinal);
+}
+
+static uint64_t generation(const struct guest *guest)
+{
+	/* Plus one: a cache that was never filled holds 0. */
+	return guest->policy_map ? policy_generation(guest->policy_map) + 1 : 1;
+}
+
+/* A policy that cannot be read, or does not name the device, gives nothing: it fails closed. */
+static uint64_t resolve(struct guest *guest, const uint8_t uuid[16], uint64_t total_bytes)
+{
+	struct policy policy;
+	uint64_t limit;
+
+	if (guest->policy_map && policy_read(guest->policy_map, &policy))
+		return 0;
+	if (policy_limit(guest->policy_map ? &policy : &guest->policy, uuid, total_bytes, &limit))
+		return 0;
+	return limit;
+}
+
+uint64_t guest_limit(struct guest *guest, struct guest_device *device)
+{
+	uint64_t now = generation(guest), limit;
+
+	if (atomic_load_explicit(&device->limit_generation, memory_order_acquire) == now)
+		return atomic_load_explicit(&device->limit, memory_order_relaxed);
+	/* Of threads that refresh at once, the last to write has looked again after writing. */
+	do {
+		now = generation(guest);
+		limit = resolve(guest, device->uuid, device->total_bytes);
+		atomic_store_explicit(&device->limit, limit, memory_order_relaxed);
+		atomic_store_explicit(&device->limit_generation, now, memory_order_release);
+	} while (generation(guest) != now);
+	return limit;
+}
+
+/* Drop-in limits go by CUDA's numbers, which are known for certain once CUDA runs. */
+static uint64_t view_limit(struct guest *guest, const uint8_t uuid[16], unsigned int index,
+			   uint64_t total_bytes)
+{
+	int ordinal;
+
+	if (guest->policy_map || atomic_load_explicit(&guest->slot, memory_order_acquire))
+		return resolve(guest, uuid, total_bytes);
+	ordinal = config_ordinal(getenv("CUDA_VISIBLE_DEVICES"), index, uuid);
+	if (ordinal < 0)
+		return 0;
+	return size_spec_resolve(config_limit(&guest->config, (unsigned int)ordinal), total_bytes);
+}
+
+void guest_view(struct guest *guest, const uint8_t uuid[16], unsigned int index,
+		uint64_t total_bytes, struct guest_view *ret)
+{
+	uint64_t limit = view_limit(guest, uuid, index, total_bytes), used = 0, peers = 0;
+	int device = ledger_device(guest->ledger, uuid, total_bytes);
+
+	if (limit > total_bytes)
+		limit = total_bytes;
+	for (int i = 0; i < guest->ndevices && atomic_load(&guest->slot); i++) {
+		if (guest->device[i].ledger != device)
+			continue;
+		truth_look(guest, &guest->device[i]);
+		peers = atomic_load(&guest->device[i].peers_bytes);
+	}
+	if (device >= 0)
+		used = truth_tenant_used(guest, uuid, device);
+	if (!(guest->policy.flags & POLICY_ACCOUNTING_DRIVER) && used < UINT64_MAX - peers)
+		used += peers;
+	*ret = (struct guest_view){.total_bytes = limit, .used_bytes = used < limit ? used : limit};
+}
+
+int guest_processes(struct guest *guest, const uint8_t uuid[16], struct guest_process *out, int max)
+{
+	int device = ledger_device(guest->ledger, uuid, 0), n = 0;
+
+	for (int i = 0; device >= 0 && i < slot_count(guest->ledger); i++) {
+		struct guest_process p = {0};
+		struct slot_info info;
+		struct quota_row row;
+
+		if (quota_process(guest->ledger, i, device, &row) || slot_info(guest->ledger, i, &info))
+			continue;
+		p.pid = (pid_t)info.pid;
+		for (int c = 0; c < CAT_N; c++)
+			p.used_bytes += row.used[c];
+		p.context = row.used[CAT_CONTEXT] > 0;
+		if (guest->policy.flags & POLICY_ACCOUNTING_DRIVER) {
+			p.used_bytes = row.driver_bytes; /* as it last noted */
+			p.context = row.driver_bytes > 0;
+		}
+		if ((!p.used_bytes && !row.pending) || !slot_alive(guest->ledger, i))
+			continue;
+		if (n < max)
+			out[n] = p;
+		n++;
+	}
+	return n;
+}

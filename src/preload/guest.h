@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The guest: what liballot knows in one process. It comes into being with the first hooked call
+ * that needs it, never in a constructor, and a forked child has none until it makes such a call.
+ *
+ * Everything hangs off one page that the kernel wipes in a forked child (MADV_WIPEONFORK), so the
+ * child finds NULL there, whichever way it was forked, and starts afresh with a slot of its own;
+ * what it inherited is never touched again. No fork handler, hence nothing that can block a fork.
+ */
+#ifndef ALLOT_PRELOAD_GUEST_H
+#define ALLOT_PRELOAD_GUEST_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "ledger/ledger.h"
+#include "ledger/policy.h"
+#include "ledger/slot.h"
+#include "nvidia/cuda_api.h"
+#include "preload/config.h"
+
+#define GUEST_DEVICES POLICY_DEVICES
+
+struct object_table;
+
+enum guest_mode {
+	GUEST_INERT,   /* nothing is limited: every hook passes its call on */
+	GUEST_LIMITED, /* policy and ledger are open */
+	GUEST_CLOSED,  /* limits were asked for and cannot be had: no GPU */
+};
+
+/* A device as this process sees it through CUDA. */
+struct guest_device {
+	CUdevice ordinal;
+	int ledger; /* index in the tenant's ledger */
+	uint8_t uuid[16];
+	uint64_t total_bytes;
+	uint64_t stack_threads; /* threads that the driver backs a stack for */
+
+	_Atomic uint64_t limit; /* cached for limit_generation, see guest_limit */
+	_Atomic uint64_t limit_generation;
+
+	/* What reconciling with the driver's figure needs, see truth.c. */
+	_Atomic int contexts;		 /* live contexts of this process */
+	_Atomic uint64_t context_guess;	 /* bytes charged for one of them */
+	_Atomic uint64_t extra_bytes;	 /* heaps and stacks asked for by cuCtxSetLimit */
+	_Atomic uint64_t unseen_bytes;	 /* charged, but not in the driver's figure (managed) */
+	_Atomic uint64_t peers_bytes;	 /* what the tenant's others hold and have not charged */
+	_Atomic uint64_t reconciled_ns;	 /* CLOCK_MONOTONIC */
+	_Atomic uint64_t context_ns;	 /* of the first context: nothing is hidden before */
+	_Atomic uint32_t busy;		 /* calls between reserve and commit or cancel */
+	_Atomic uint32_t changes;	 /* such calls begun, ever */
+	_Atomic bool stale;		 /* code was loaded since the last look */
+	_Atomic bool unsure;		 /* other threads were in the way of the last look */
+
+	_Atomic uint64_t small_arrays;	 /* bytes of arrays that share granules */
+	_Atomic uint64_t graph_charged;	 /* graph memory as last seen, see hook_graph.c */
+	_Atomic uint32_t graph_epoch;	 /* raised when a graph is backed, or trimmed */
+};
+
+struct guest {
+	enum guest_mode mode;
+	CUresult error; /* what GUEST_CLOSED answers */
+	struct config config;
+	struct policy_map *policy_map; /* NULL in drop-in use: the policy is ours */
+	struct policy policy;	       /* drop-in use: written once, before `slot` */
+	struct ledger *ledger;
+	char dir[256]; /* the tenant's directory */
+
+	_Atomic uint32_t claim;	       /* 0 not yet, 1 under way, 2 done, 3 failed; a futex */
+	_Atomic(struct slot *) slot;   /* set once CUDA is initialised */
+	int ndevices;
+	struct guest_device device[GUEST_DEVICES]; /* by CUDA ordinal */
+
+	struct object_table *objects;
+	_Atomic(CUcontext) primary[GUEST_DEVICES]; /* by ordinal, while active */
+	_Atomic uint64_t stamps;		   /* see share.h */
+	_Atomic uint32_t stamp_next;
+	_Atomic uint64_t imports;		   /* told apart where nothing else does */
+	const uint32_t *gate;			   /* see gate.h */
+};
+
+/* The wiped page. Before the first call it is one of zeroes in our own data. */
+struct guest_page {
+	_Atomic(struct guest *) guest;
+};
+extern _Atomic(struct guest_page *) guest_page;
+
+/* Makes the guest, or finds that another thread just did. Never NULL. */
+struct guest *guest_start(void);
+
+static inline struct guest *guest_get(void)
+{
+	struct guest_page *page = atomic_load_explicit(&guest_page, memory_order_acquire);
+	struct guest *guest = atomic_load_explicit(&page->guest, memory_order_acquire);
+
+	return __builtin_expect(guest != NULL, 1) ? guest : guest_start();
+}
+
+/*
+ * After the driver's cuInit succeeded (or when a call shows that it did): learns the devices and
+ * claims a slot. 0, or the error with which the program's GPU use is refused.
+ */
+CUresult guest_attach(struct guest *guest);
+
+/*
+ * The limited guest of this call, or NULL when the call is to be passed on as it is: nothing is
+ * limited, or the driver itself is calling. *ret_error is set when the GPU is refused.
+ */
+struct guest *guest_limited(CUresult *ret_error);
+
+/* A device by CUDA ordinal; NULL when there is no such device (the driver will say so). */
+static inline struct guest_device *guest_device(struct guest *guest, CUdevice ordinal)
+{
+	return ordinal >= 0 && ordinal < guest->ndevices ? &guest->device[ordinal] : NULL;
+}
+
+/* The device of the calling thread's current context; NULL when there is none. */
+struct guest_device *guest_current_device(struct guest *guest);
+
+/* The tenant's limit on a device, now. 0 for a device that the tenant was not given. */
+uint64_t guest_limit(struct guest *guest, struct guest_device *device);
+
+/*
+ * For NVML, which knows devices by UUID and may be used without CUDA. `total_bytes` is what the
+ * driver says the device has, `index` its NVML index (drop-in limits go by number).
+ */
+struct guest_view {
+	uint64_t total_bytes; /* min(limit, device); 0 for a device not given to the tenant */
+	uint64_t used_bytes;  /* by the tenant's live processes, never above total_bytes */
+};
+void guest_view(struct guest *guest, const uint8_t uuid[16], unsigned int index,
+		uint64_t total_bytes, struct guest_view *ret);
+
+struct guest_process {
+	pid_t pid;	     /* in the caller's PID namespace */
+	uint64_t used_bytes; /* charged to it on that device */
+	bool context;	     /* it has a context there */
+};
+/* The tenant's live processes that use a device: answers how many, writes at most `max`. */
+int guest_processes(struct guest *guest, const uint8_t uuid[16], struct guest_process *out,
+		    int max);
+
+/*
+ * Inside a call to the driver, the driver's own calls of hooked functions are not the program's:
+ * hooks pass them on.
+ */
+extern _Thread_local unsigned int guest_depth __attribute__((tls_model("initial-exec")));
+
+static inline bool guest_inside(void)
+{
+	return __builtin_expect(guest_depth != 0, 0);
+}
+
+/* DRIVER(cuMemAlloc_v2, (&p, n)): the driver's own function, marked as ours to call. */
+#define DRIVER(name, args)                                  \
+	({                                                  \
+		CUresult driver_result_;                    \
+		guest_depth++;                              \
+		driver_result_ = cuda_real.name args;       \
+		guest_depth--;                              \
+		driver_result_;                             \
+	})
+
+#endif

@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Contexts. Nobody tells beforehand what one takes (hundreds of MiB), so the size that this tenant saw
+ * on the device before is reserved, and the driver's figure decides as soon as the limit is near.
+ */
+#include "base/fault.h"
+#include "preload/gate.h"
+#include "preload/hook.h"
+#include "preload/lookup.h"
+#include "preload/memory.h"
+#include "preload/pool.h"
+#include "preload/truth.h"
+
+CUresult hook_cuInit(unsigned int Flags)
+{
+	struct guest *guest;
+	CUresult e;
+
+	if (!lookup_cuda())
+		return CUDA_ERROR_SHARED_OBJECT_INIT_FAILED;
+	if (guest_inside())
+		return cuda_real.cuInit(Flags);
+	guest = guest_get();
+	if (guest->mode == GUEST_CLOSED)
+		return guest->error;
+	e = DRIVER(cuInit, (Flags));
+	return e ? e : guest_attach(guest);
+}
+
+static uint64_t learned(struct guest *guest, struct guest_device *device)
+{
+	uint64_t guess = atomic_load(&device->context_guess);
+	struct ledger_device_info info;
+
+	if (!guess && !ledger_device_info(guest->ledger, device->ledger, &info)) {
+		guess = info.context_bytes;
+		atomic_store(&device->context_guess, guess);
+	}
+	return guess;
+}
+
+static CUresult context_begin(struct guest *guest, struct guest_device *device,
+			      struct charge *charge)
+{
+	uint64_t guess = learned(guest, device);
+
+	/* Nobody knows yet: as much as is usual, or, where the quota has no such bytes, what it has. */
+	if (!guess && charge_try(guest, device, TRUTH_CONTEXT_BYTES, charge))
+		return CUDA_SUCCESS;
+	return charge_reserve(guest, device, guess, charge);
+}
+
+/* False: it does not fit after all, and the caller has to destroy it and call context_gone. */
+static bool context_made(struct charge *charge)
+{
+	struct guest *guest = charge->guest;
+	struct guest_device *device = charge->device;
+	uint64_t guess = learned(guest, device);
+
+	if (atomic_fetch_add(&device->contexts, 1) == 0)
+		truth_begin(device);
+	/* What was not reserved is no guess but too much: others would be refused for it. */
+	charge_commit(charge, CAT_CONTEXT, guess ? guess : charge->reserved);
+	FAULT_POINT(GUEST_CONTEXT_MADE);
+	if (!guess && !charge->reserved) {
+		if (!truth_reconcile(guest, device)) /* the driver does not tell */
+			charge_follow(guest, device, CAT_CONTEXT, 0, TRUTH_CONTEXT_BYTES);
+	} else if (truth_due(guest, device, 0, guest_limit(guest, device))) {
+		truth_reconcile(guest, device);
+	}
+	if (!charge_over(guest, device))
+		return true;
+	truth_reconcile(guest, device); /* the guess may be what is too much */
+	return !charge_over(guest, device);
+}
+
+static void context_gone(struct guest *guest, struct guest_device *device, CUcontext context)
+{
+	uint64_t guess = learned(guest, device);
+
+	memory_forget_context(guest, context);
+	pool_settle_all(guest);
+	charge_release_begin(device);
+	charge_release_end(guest, device, CAT_CONTEXT, guess ? guess : TRUTH_CONTEXT_BYTES);
+	if (atomic_fetch_sub(&device->contexts, 1) == 1) {
+		/* Code, heaps and stacks went with the last one. */
+		struct slot *slot = atomic_load(&guest->slot);
+
+		atomic_store(&device->extra_bytes, 0);
+		quota_set(slot, device->ledger, CAT_CONTEXT, 0);
+		quota_set(slot, device->ledger, CAT_MODULE, 0);
+		atomic_store(&device->stale, false);
+	} else {
+		charge_stale(guest, device);
+	}
+}
+
+static CUresult refuse(struct guest *guest, struct guest_device *device)
+{
+	quota_count_refusal(atomic_load(&guest->slot), device->ledger);
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult created(struct charge *charge, CUresult e, CUcontext *context)
+{
+	struct guest *guest = charge->guest;
+	struct guest_device *device = charge->device;
+	struct object object = {.kind = OBJECT_CONTEXT, .category = CAT_CONTEXT,
+				.device = (int16_t)device->ordinal};
+
+	if (e) {
+		charge_cancel(charge);
+		return e;
+	}
+	object.key = KEY(*context);
+	if (context_made(charge) && !object_put(guest->objects, &object))
+		return CUDA_SUCCESS;
+	DRIVER(cuCtxDestroy_v2, (*context));
+	context_gone(guest, device, *context);
+	return refuse(guest, device);
+}
+
+#define CREATE(name, params, args)                                          \
+	CUresult hook_##name params                                         \
+	{                                                                   \
+		GUEST_OR_PASS(name, args);                                  \
+		struct guest_device *device = guest_device(guest, dev);     \
+		struct charge charge;                                       \
+		CUresult e;                                                 \
+                                                                            \
+		if (!device || !pctx)                                       \
+			return DRIVER(name, args);                          \
+		e = context_begin(guest, device, &charge);                  \
+		if (e)                                                      \
+			return e;                                           \
+		e = DRIVER(name, args);                                     \
+		return created(&charge, e, pctx);                           \
+	}
+
+CREATE(cuCtxCreate, (CUcontext *pctx, unsigned int flags, CUdevice dev), (pctx, flags, dev))
+CREATE(cuCtxCreate_v2, (CUcontext *pctx, unsigned int flags, CUdevice dev), (pctx, flags, dev))
+CREATE(cuCtxCreate_v3,
+       (CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams, unsigned int flags, CUdevice dev),
+       (pctx, paramsArray, numParams, flags, dev))
+CREATE(cuCtxCreate_v4,
+       (CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags, CUdevice dev),
+       (pctx, ctxCreateParams, flags, dev))
+
+static CUresult destroyed(struct guest *guest, CUcontext context, CUresult e,
+			  const struct object *object, bool ours)
+{
+	if (!ours)
+		return e;
+	if (e)
+		object_put(guest->objects, object);
+	else
+		context_gone(guest, guest_device(guest, object->device), context);
+	return e;
+}
+
+#define DESTROY(name)                                                                          \
+	CUresult hook_##name(CUcontext ctx)                                                    \
+	{                                                                                      \
+		GUEST_OR_PASS(name, (ctx));                                                    \
+		struct object object;                                                          \
+		bool ours = object_take(guest->objects, OBJECT_CONTEXT, KEY(ctx), &object);    \
+                                                                                               \
+		return destroyed(guest, ctx, DRIVER(name, (ctx)), &object, ours);              \
+	}
+DESTROY(cuCtxDestroy)
+DESTROY(cuCtxDestroy_v2)
+
+/* Attach and detach count uses of one context; only the last detach destroys it. */
+CUresult hook_cuCtxAttach(CUcontext *pctx, unsigned int flags)
+{
+	GUEST_OR_PASS(cuCtxAttach, (pctx, flags));
+	return DRIVER(cuCtxAttach, (pctx, flags));
+}
+
+CUresult hook_cuCtxDetach(CUcontext ctx)
+{
+	GUEST_OR_PASS(cuCtxDetach, (ctx));
+	struct guest_device *device = NULL;
+	struct object object;
+	unsigned int version;
+	CUresult e;
+
+	if (object_get(guest->objects, OBJECT_CONTEXT, KEY(ctx), &object))
+		device = guest_device(guest, object.device);
+	e = DRIVER(cuCtxDetach, (ctx));
+	if (!e && device && DRIVER(cuCtxGetApiVersion, (ctx, &version)) &&
+	    object_take(guest->objects, OBJECT_CONTEXT, KEY(ctx), &object))
+		context_gone(guest, device, ctx);
+	return e;
+}
+
+static bool active(CUdevice dev)
+{
+	unsigned int flags;
+	int is_active = 0;
+
+	return !DRIVER(cuDevicePrimaryCtxGetState, (dev, &flags, &is_active)) && is_active;
+}
+
+/* The first retain makes the primary context; of threads that race for it, one is charged. */
+CUresult hook_cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
+{
+	GUEST_OR_PASS(cuDevicePrimaryCtxRetain, (pctx, dev));
+	struct guest_device *device = guest_device(guest, dev);
+	CUcontext none = NULL;
+	struct charge charge;
+	CUresult e;
+
+	if (!device || !pctx || active(dev)) {
+		e = DRIVER(cuDevicePrimaryCtxRetain, (pctx, dev));
+		if (e || !device || !pctx || atomic_load(&guest->primary[dev]))
+			return e;
+		/* Active before we looked: made by a call that passed us by. Charge it now. */
+		if (charge_reserve(guest, device, 0, &charge))
+			return e;
+	} else {
+		e = context_begin(guest, device, &charge);
+		if (e)
+			return e;
+		e = DRIVER(cuDevicePrimaryCtxRetain, (pctx, dev));
+	}
+	if (e || !atomic_compare_exchange_strong(&guest->primary[dev], &none, *pctx)) {
+		charge_cancel(&charge);
+		return e;
+	}
+	if (context_made(&charge))
+		return e;
+	DRIVER(cuDevicePrimaryCtxRelease_v2, (dev));
+	atomic_store(&guest->primary[dev], NULL);
+	context_gone(guest, device, *pctx);
+	return refuse(guest, device);
+}
+
+static CUresult released(struct guest *guest, CUdevice dev, CUresult e)
+{
+	struct guest_device *device = guest_device(guest, dev);
+	CUcontext context;
+
+	if (e || !device || active(dev))
+		return e;
+	context = atomic_exchange(&guest->primary[dev], NULL);
+	if (context)
+		context_gone(guest, device, context);
+	return e;
+}
+
+#define RELEASE(name)                                                         \
+	CUresult hook_##name(CUdevice dev)                                    \
+	{                                                                     \
+		GUEST_OR_PASS(name, (dev));                                   \
+		return released(guest, dev, DRIVER(name, (dev)));             \
+	}
+RELEASE(cuDevicePrimaryCtxRelease)
+RELEASE(cuDevicePrimaryCtxRelease_v2)
+RELEASE(cuDevicePrimaryCtxReset)
+RELEASE(cuDevicePrimaryCtxReset_v2)
+
+/* A green context is a small part of the primary one; the driver's figure tells how small. */
+CUresult hook_cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice dev,
+			       unsigned int flags)
+{
+	GUEST_OR_PASS(cuGreenCtxCreate, (phCtx, desc, dev, flags));
+	CUresult e = DRIVER(cuGreenCtxCreate, (phCtx, desc, dev, flags));
+	struct guest_device *device = guest_device(guest, dev);
+
+	if (e || !device)
+		return e;
+	charge_stale(guest, device);
+	if (!charge_over(guest, device))
+		return e;
+	DRIVER(cuGreenCtxDestroy, (*phCtx));
+	charge_stale(guest, device);
+	return refuse(guest, device);
+}
+
+CUresult hook_cuGreenCtxDestroy(CUgreenCtx hCtx)
+{
+	GUEST_OR_PASS(cuGreenCtxDestroy, (hCtx));
+	CUresult e = DRIVER(cuGreenCtxDestroy, (hCtx));
+
+	for (int i = 0; !e && i < guest->ndevices; i++)
+		charge_stale(guest, &guest->device[i]);
+	return e;
+}
+
+/*
+ * A larger heap or stack: the stack is backed at once for every thread that the device can hold, the
+ * heaps when code that uses them is loaded. Both are charged when they are asked for.
+ */
+CUresult hook_cuCtxSetLimit(CUlimit limit, size_t value)
+{
+	GUEST_OR_PASS(cuCtxSetLimit, (limit, value));
+	struct guest_device *device = guest_current_device(guest);
+	uint64_t unit = limit == CU_LIMIT_STACK_SIZE && device ? device->stack_threads : 1;
+	struct charge charge;
+	size_t before = 0, after = 0;
+	uint64_t more = 0;
+	CUresult e;
+
+	if (!device || (limit != CU_LIMIT_STACK_SIZE && limit != CU_LIMIT_MALLOC_HEAP_SIZE &&
+			limit != CU_LIMIT_PRINTF_FIFO_SIZE))
+		return DRIVER(cuCtxSetLimit, (limit, value));
+	DRIVER(cuCtxGetLimit, (&before, limit));
+	if (value > before && __builtin_mul_overflow(value - before, unit, &more))
+		more = UINT64_MAX;
+	e = charge_reserve(guest, device, round_up(more, GRANULE_BYTES), &charge);
+	if (e)
+		return e;
+	e = DRIVER(cuCtxSetLimit, (limit, value));
+	if (e) {
+		charge_cancel(&charge);
+		return e;
+	}
+	DRIVER(cuCtxGetLimit, (&after, limit));
+	more = after > before ? round_up((after - before) * unit, GRANULE_BYTES) : 0;
+	atomic_fetch_add(&device->extra_bytes, more);
+	charge_commit(&charge, CAT_CONTEXT, more);
+	if (after < before) /* what the driver then gives back shows in its figure */
+		charge_stale(guest, device);
+	return e;
+}
+
+/* Peer mappings take page tables on both sides; small, but the driver's figure has them. */
+CUresult hook_cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags)
+{
+	GUEST_OR_PASS(cuCtxEnablePeerAccess, (peerContext, Flags));
+	CUresult e = DRIVER(cuCtxEnablePeerAccess, (peerContext, Flags));
+	struct guest_device *device = guest_current_device(guest);
+
+	if (!e && device)
+		charge_stale(guest, device);
+	return e;
+}
+
+CUresult hook_cuCtxDisablePeerAccess(CUcontext peerContext)
+{
+	GUEST_OR_PASS(cuCtxDisablePeerAccess, (peerContext));
+	CUresult e = DRIVER(cuCtxDisablePeerAccess, (peerContext));
+	struct guest_device *device = guest_current_device(guest);
+
+	if (!e && device)
+		charge_stale(guest, device);
+	return e;
+}

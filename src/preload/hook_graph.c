@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <sys/mman.h>
+
+#include "preload/gate.h"
+#include "preload/graph.h"
+#include "preload/hook.h"
+
+static uint64_t attribute(struct guest_device *device, CUgraphMem_attribute which)
+{
+	cuuint64_t value = 0;
+
+	DRIVER(cuDeviceGetGraphMemAttribute, (device->ordinal, which, &value));
+	return value;
+}
+
+static uint64_t reserve_of(struct guest_device *device)
+{
+	return attribute(device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
+}
+
+/* Granules charged, and above them a count of changes: who read before the last one fails. */
+#define CHARGED_BITS 32
+#define CHARGED_MASK ((UINT64_C(1) << CHARGED_BITS) - 1)
+
+/* As pools are followed: charged before it is recorded, taken back after. */
+void graph_settle(struct guest *guest, struct guest_device *device)
+{
+	bool begun = false;
+
+	for (;;) {
+		uint64_t word = atomic_load(&device->graph_charged);
+		uint64_t old = (word & CHARGED_MASK) * GRANULE_BYTES;
+		uint64_t now = round_up(reserve_of(device), GRANULE_BYTES);
+		uint64_t next = (word & ~CHARGED_MASK) + (UINT64_C(1) << CHARGED_BITS) +
+				now / GRANULE_BYTES;
+		bool done;
+
+		if (now == old)
+			break;
+		if (!begun)
+			charge_release_begin(device);
+		begun = true;
+		if (now > old)
+			charge_follow(guest, device, CAT_GRAPH, old, now);
+		done = atomic_compare_exchange_strong(&device->graph_charged, &word, next);
+		if (done != (now > old))
+			charge_follow(guest, device, CAT_GRAPH, done ? old : now, done ? now : old);
+	}
+	if (begun)
+		charge_release_end(guest, device, CAT_GRAPH, 0);
+}
+
+bool graph_has_memory(const struct guest_device *device)
+{
+	return atomic_load(&device->graph_charged) & CHARGED_MASK;
+}
+
+void graph_trim(struct guest *guest, struct guest_device *device)
+{
+	if (!graph_has_memory(device))
+		return;
+	charge_release_begin(device);
+	DRIVER(cuDeviceGraphMemTrim, (device->ordinal));
+	charge_release_end(guest, device, CAT_GRAPH, 0);
+	atomic_fetch_add(&device->graph_epoch, 1);
+	graph_settle(guest, device);
+}
+
+/*
+ * The bytes that a graph's allocation nodes ask for, child graphs included, and their device. An upper
+ * bound: nodes whose lifetimes do not overlap may share memory.
+ */
+static uint64_t node_bytes(CUgraph graph, int depth, int *device)
+{
+	size_t n = 0, size;
+	uint64_t bytes = 0;
+	CUgraphNode *nodes;
+
+	if (depth > 8 || DRIVER(cuGraphGetNodes, (graph, NULL, &n)) || !n)
+		return 0;
+	size = n * sizeof(*nodes);
+	nodes = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (nodes == MAP_FAILED)
+		return 0;
+	if (DRIVER(cuGraphGetNodes, (graph, nodes, &n)))
+		n = 0;
+	for (size_t i = 0; i < n; i++) {
+		CUDA_MEM_ALLOC_NODE_PARAMS params;
+		CUgraphNodeType type;
+		CUgraph child;
+
+		if (DRIVER(cuGraphNodeGetType, (nodes[i], &type)))
+			continue;
+		if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC &&
+		    !DRIVER(cuGraphMemAllocNodeGetParams, (nodes[i], &params))) {
+			bytes += round_up(params.bytesize, GRANULE_BYTES);
+			*device = params.poolProps.location.id;
+		} else if (type == CU_GRAPH_NODE_TYPE_GRAPH &&
+			   !DRIVER(cuGraphChildGraphNodeGetGraph, (nodes[i], &child))) {
+			bytes += node_bytes(child, depth + 1, device);
+		}
+	}
+	munmap(nodes, size);
+	return bytes;
+}
+
+/*
+ * Asks for what backing the graph may take. The one that was backed last asks for nothing; others
+ * may have lost their memory to it. Idle memory of graphs is no answer: what is in use shows only
+ * when the device gets there. Near the limit it is trimmed before anything is refused.
+ */
+static CUresult reserve(struct guest *guest, struct guest_device *device, const struct object *exec,
+			struct charge *charge)
+{
+	bool backed = exec->maps == atomic_load(&device->graph_epoch) + 1;
+
+	return charge_reserve(guest, device, backed ? 0 : round_up(exec->size, POOL_BYTES), charge);
+}
+
+/* What `maps` of the graph that was backed just now is, until the next one is. */
+static uint32_t backed_last(struct guest_device *device)
+{
+	return atomic_fetch_add(&device->graph_epoch, 1) + 2;
+}
+
+static bool mark_backed(struct object *exec, void *arg)
+{
+	exec->maps = *(const uint32_t *)arg;
+	return true;
+}
+
+/* Runs the driver's upload or launch of an executable graph between reserve and settle. */
+typedef CUresult exec_fn(CUgraphExec exec, CUstream stream);
+
+static CUresult run(struct guest *guest, CUgraphExec hexec, CUstream stream, exec_fn *real)
+{
+	struct guest_device *device = NULL;
+	struct charge charge;
+	struct object exec;
+	uint32_t epoch;
+	CUresult e;
+
+	if (object_count(guest->objects, OBJECT_EXEC) &&
+	    object_get(guest->objects, OBJECT_EXEC, KEY(hexec), &exec))
+		device = guest_device(guest, exec.device);
+	if (device) {
+		e = reserve(guest, device, &exec, &charge);
+		if (e)
+			return e;
+	}
+	guest_depth++;
+	e = real(hexec, stream);
+	guest_depth--;
+	if (device) {
+		epoch = atomic_load(&device->graph_epoch) + 1;
+		graph_settle(guest, device);
+		charge_cancel(&charge); /* settled: what it took is charged to graphs */
+		if (!e && exec.maps != epoch) {
+			epoch = backed_last(device);
+			object_change(guest->objects, OBJECT_EXEC, KEY(hexec), false, mark_backed, &epoch);
+		}
+	}
+	return e;
+}
+
+#define RUN(name)                                                          \
+	CUresult hook_##name(CUgraphExec hGraphExec, CUstream hStream)     \
+	{                                                                  \
+		GUEST_OR_PASS(name, (hGraphExec, hStream));                \
+		gate_pass(guest);                                          \
+		return run(guest, hGraphExec, hStream, cuda_real.name);    \
+	}
+RUN(cuGraphUpload)
+RUN(cuGraphUpload_ptsz)
+RUN(cuGraphLaunch)
+RUN(cuGraphLaunch_ptsz)
+
+/*
+ * Instantiation takes no device memory, unless it uploads. A graph that owns memory is recorded;
+ * the others, nearly all, leave no trace.
+ */
+struct owned {
+	struct object exec;
+	struct guest_device *device;
+	struct charge charge;
+	bool uploads;
+};
+
+static CUresult instantiate_begin(struct guest *guest, CUgraph graph, unsigned long long flags,
+				  struct owned *owned)
+{
+	int device = -1;
+
+	*owned = (struct owned){.exec = {.kind = OBJECT_EXEC, .category = CAT_GRAPH}};
+	owned->exec.size = graph ? node_bytes(graph, 0, &device) : 0;
+	owned->exec.device = (int16_t)device;
+	owned->device = owned->exec.size ? guest_device(guest, device) : NULL;
+	owned->uploads = owned->device && flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD;
+	return owned->uploads ? reserve(guest, owned->device, &owned->exec, &owned->charge) : CUDA_SUCCESS;
+}
+
+static CUresult instantiate_end(struct guest *guest, struct owned *owned, CUresult e,
+				CUgraphExec *exec)
+{
+	if (owned->uploads) {
+		graph_settle(guest, owned->device);
+		charge_cancel(&owned->charge);
+	}
+	if (e || !owned->device)
+		return e;
+	if (owned->uploads)
+		owned->exec.maps = backed_last(owned->device);
+	owned->exec.key = KEY(*exec);
+	if (object_put(guest->objects, &owned->exec)) {
+		DRIVER(cuGraphExecDestroy, (*exec));
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	return e;
+}
+
+#define INSTANTIATE(name, params, args, graph, flags)                         \
+	CUresult hook_##name params                                           \
+	{                                                                     \
+		GUEST_OR_PASS(name, args);                                    \
+		struct owned owned;                                           \
+		CUresult e = instantiate_begin(guest, graph, flags, &owned);  \
+                                                                              \
+		if (e)                                                        \
+			return e;                                             \
+		e = DRIVER(name, args);                                       \
+		return instantiate_end(guest, &owned, e, phGraphExec);        \
+	}
+
+INSTANTIATE(cuGraphInstantiate,
+	    (CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode, char *logBuffer,
+	     size_t bufferSize),
+	    (phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize), hGraph, 0)
+INSTANTIATE(cuGraphInstantiate_v2,
+	    (CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode, char *logBuffer,
+	     size_t bufferSize),
+	    (phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize), hGraph, 0)
+INSTANTIATE(cuGraphInstantiateWithFlags,
+	    (CUgraphExec *phGraphExec, CUgraph hGraph, unsigned long long flags),
+	    (phGraphExec, hGraph, flags), hGraph, flags)
+INSTANTIATE(cuGraphInstantiateWithParams,
+	    (CUgraphExec *phGraphExec, CUgraph hGraph, CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams),
+	    (phGraphExec, hGraph, instantiateParams), hGraph,
+	    instantiateParams ? instantiateParams->flags : 0)
+INSTANTIATE(cuGraphInstantiateWithParams_ptsz,
+	    (CUgraphExec *phGraphExec, CUgraph hGraph, CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams),
+	    (phGraphExec, hGraph, instantiateParams), hGraph,
+	    instantiateParams ? instantiateParams->flags : 0)
+
+CUresult hook_cuGraphExecDestroy(CUgraphExec hGraphExec)
+{
+	GUEST_OR_PASS(cuGraphExecDestroy, (hGraphExec));
+	struct guest_device *device;
+	struct object exec;
+	bool ours = object_count(guest->objects, OBJECT_EXEC) &&
+		    object_take(guest->objects, OBJECT_EXEC, KEY(hGraphExec), &exec);
+	CUresult e = DRIVER(cuGraphExecDestroy, (hGraphExec));
+
+	if (!ours)
+		return e;
+	device = guest_device(guest, exec.device);
+	if (e)
+		object_put(guest->objects, &exec);
+	else
+		graph_settle(guest, device); /* normally the driver keeps the memory */
+	return e;
+}
+
+CUresult hook_cuDeviceGraphMemTrim(CUdevice device)
+{
+	GUEST_OR_PASS(cuDeviceGraphMemTrim, (device));
+	CUresult e = DRIVER(cuDeviceGraphMemTrim, (device));
+	struct guest_device *d = guest_device(guest, device);
+
+	if (!e && d) {
+		atomic_fetch_add(&d->graph_epoch, 1);
+		graph_settle(guest, d);
+	}
+	return e;
+}

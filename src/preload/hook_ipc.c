@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory of another process, by legacy IPC handles, and memory of another API. */
+#include "preload/hook.h"
+#include "preload/memory.h"
+#include "preload/share.h"
+
+CUresult hook_cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
+{
+	GUEST_OR_PASS(cuIpcGetMemHandle, (pHandle, dptr));
+	CUresult e = DRIVER(cuIpcGetMemHandle, (pHandle, dptr));
+	struct guest_device *device;
+	struct object object;
+
+	/* The driver answers with the same bytes every time: one key for all importers. */
+	if (e || !object_get(guest->objects, OBJECT_MEMORY, dptr, &object) ||
+	    object.flags & (OBJECT_SHARED | OBJECT_SMALL))
+		return e;
+	device = guest_device(guest, object.device);
+	share_export(guest, device, share_key(pHandle, sizeof(*pHandle)), object.bytes, &object);
+	object_put(guest->objects, &object);
+	return e;
+}
+
+/* The driver counts how often it opened a handle, and answers the same address. */
+struct opens {
+	int add;
+	struct object after;
+};
+
+static bool count_opens(struct object *ipc, void *arg)
+{
+	struct opens *opens = arg;
+
+	ipc->refs += (uint32_t)opens->add;
+	opens->after = *ipc;
+	return ipc->refs;
+}
+
+/* The size is known once it is open; opening takes nothing from the device. */
+static CUresult opened(struct guest *guest, CUdeviceptr address, const CUipcMemHandle *handle)
+{
+	struct guest_device *device = guest_current_device(guest);
+	struct object object = {.kind = OBJECT_IPC, .key = address, .category = CAT_IMPORTED,
+				.flags = OBJECT_IMPORTED, .refs = 1};
+	CUcontext context = NULL;
+	struct opens again = {.add = 1};
+	CUdeviceptr base;
+	size_t size = 0;
+	CUresult e;
+
+	if (!device || object_change(guest->objects, OBJECT_IPC, address, false, count_opens, &again))
+		return CUDA_SUCCESS;
+	DRIVER(cuMemGetAddressRange_v2, (&base, &size, address));
+	DRIVER(cuCtxGetCurrent, (&context));
+	object.context = KEY(context);
+	object.device = (int16_t)device->ordinal;
+	object.size = size;
+	e = share_import(guest, device, share_key(handle, sizeof(*handle)), round_up(size, GRANULE_BYTES),
+			 &object);
+	if (!e && object_put(guest->objects, &object)) {
+		share_drop(guest, &object);
+		e = CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	if (e)
+		DRIVER(cuIpcCloseMemHandle, (address));
+	return e;
+}
+
+CUresult hook_cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
+{
+	GUEST_OR_PASS(cuIpcOpenMemHandle_v2, (pdptr, handle, Flags));
+	CUresult e = DRIVER(cuIpcOpenMemHandle_v2, (pdptr, handle, Flags));
+
+	return e ? e : opened(guest, *pdptr, &handle);
+}
+
+CUresult hook_cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
+{
+	GUEST_OR_PASS(cuIpcOpenMemHandle, (pdptr, handle, Flags));
+	CUresult e = DRIVER(cuIpcOpenMemHandle, (pdptr, handle, Flags));
+
+	return e ? e : opened(guest, *pdptr, &handle);
+}
+
+/* Counted before the driver closes it: then the address may be another's at once. */
+CUresult hook_cuIpcCloseMemHandle(CUdeviceptr dptr)
+{
+	GUEST_OR_PASS(cuIpcCloseMemHandle, (dptr));
+	struct opens less = {.add = -1}, more = {.add = 1};
+	bool ours = object_change(guest->objects, OBJECT_IPC, dptr, false, count_opens, &less);
+	CUresult e = DRIVER(cuIpcCloseMemHandle, (dptr));
+
+	if (!ours)
+		return e;
+	if (!e) {
+		if (!less.after.refs)
+			share_drop(guest, &less.after);
+	} else if (less.after.refs) {
+		object_change(guest->objects, OBJECT_IPC, dptr, false, count_opens, &more);
+	} else {
+		less.after.refs = 1;
+		object_put(guest->objects, &less.after);
+	}
+	return e;
+}
+
+CUresult hook_cuImportExternalMemory(CUexternalMemory *extMem_out,
+				     const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *memHandleDesc)
+{
+	GUEST_OR_PASS(cuImportExternalMemory, (extMem_out, memHandleDesc));
+	struct guest_device *device = guest_current_device(guest);
+	struct object object = {.kind = OBJECT_EXTERNAL, .category = CAT_IMPORTED,
+				.flags = OBJECT_IMPORTED};
+	struct shared_key key;
+	CUresult e;
+
+	if (!device || !memHandleDesc)
+		return DRIVER(cuImportExternalMemory, (extMem_out, memHandleDesc));
+	if (memHandleDesc->type != CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD ||
+	    !share_read(memHandleDesc->handle.fd, &key)) /* a key that nobody else has */
+		key = share_key(&(uint64_t[2]){KEY(guest), atomic_fetch_add(&guest->imports, 1)}, 16);
+	object.device = (int16_t)device->ordinal;
+	object.size = memHandleDesc->size;
+	e = share_import(guest, device, key, round_up(object.size, GRANULE_BYTES), &object);
+	if (e)
+		return e;
+	e = DRIVER(cuImportExternalMemory, (extMem_out, memHandleDesc));
+	if (!e) {
+		object.key = KEY(*extMem_out);
+		if (object_put(guest->objects, &object)) {
+			DRIVER(cuDestroyExternalMemory, (*extMem_out));
+			e = CUDA_ERROR_OUT_OF_MEMORY;
+		}
+	}
+	if (e)
+		share_drop(guest, &object);
+	return e;
+}
+
+CUresult hook_cuDestroyExternalMemory(CUexternalMemory extMem)
+{
+	GUEST_OR_PASS(cuDestroyExternalMemory, (extMem));
+	struct object object;
+	bool ours = object_take(guest->objects, OBJECT_EXTERNAL, KEY(extMem), &object);
+	CUresult e = DRIVER(cuDestroyExternalMemory, (extMem));
+
+	if (ours && e)
+		object_put(guest->objects, &object);
+	else if (ours)
+		share_drop(guest, &object);
+	return e;
+}

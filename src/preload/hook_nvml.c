@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * NVML as the tenant sees it: the memory figures. What the device has is cut to the quota, and the
+ * three figures always add up. A device that the tenant was not given has no memory.
+ */
+#include "preload/hook_nvml.h"
+
+#include "nvidia/uuid.h"
+#include "preload/lookup.h"
+
+enum nvml_way nvml_call(nvmlDevice_t device, struct nvml_call *ret_call, nvmlReturn_t *ret_error)
+{
+	char text[NVML_DEVICE_UUID_V2_BUFFER_SIZE];
+	struct nvml_call call = {.index = ~0u};
+	nvmlReturn_t r;
+
+	if (!lookup_nvml()) {
+		*ret_error = NVML_ERROR_UNINITIALIZED; /* called by name without the library */
+		return NVML_WAY_REFUSE;
+	}
+	if (guest_inside())
+		return NVML_WAY_PASS;
+	call.guest = guest_get();
+	if (call.guest->mode == GUEST_INERT)
+		return NVML_WAY_PASS;
+	r = NVML_REAL(nvmlDeviceGetUUID, (device, text, sizeof(text)));
+	if (r == NVML_SUCCESS && call.guest->mode == GUEST_CLOSED)
+		r = NVML_ERROR_NO_PERMISSION;
+	if (r == NVML_SUCCESS && uuid_parse(text, call.uuid) < 0)
+		r = NVML_ERROR_UNKNOWN; /* a name of another form: no limit can be found by it */
+	if (r != NVML_SUCCESS) {
+		*ret_error = r;
+		return NVML_WAY_REFUSE;
+	}
+	/* A part of a device has no number of its own; limits are found by UUID then. */
+	if (NVML_REAL(nvmlDeviceGetIndex, (device, &call.index)) != NVML_SUCCESS)
+		call.index = ~0u;
+	*ret_call = call;
+	return NVML_WAY_VIEW;
+}
+
+static nvmlMemory_t view(const struct nvml_call *call, uint64_t total, uint64_t device_free)
+{
+	struct guest_view v;
+	uint64_t free_bytes;
+
+	guest_view(call->guest, call->uuid, call->index, total, &v);
+	if (v.total_bytes > total)
+		v.total_bytes = total;
+	free_bytes = v.used_bytes < v.total_bytes ? v.total_bytes - v.used_bytes : 0;
+	if (free_bytes > device_free)
+		free_bytes = device_free;
+	return (nvmlMemory_t){.total = v.total_bytes,
+			      .free = free_bytes,
+			      .used = v.total_bytes - free_bytes};
+}
+
+nvmlReturn_t hook_nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
+{
+	struct nvml_call call;
+	nvmlReturn_t r;
+
+	NVML_VIEW_OR_RETURN(nvmlDeviceGetMemoryInfo, (device, memory), device, &call);
+	r = NVML_REAL(nvmlDeviceGetMemoryInfo, (device, memory));
+	if (r == NVML_SUCCESS)
+		*memory = view(&call, memory->total, memory->free);
+	return r;
+}
+
+nvmlReturn_t hook_nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *memory)
+{
+	struct nvml_call call;
+	nvmlMemory_t v;
+	nvmlReturn_t r;
+
+	NVML_VIEW_OR_RETURN(nvmlDeviceGetMemoryInfo_v2, (device, memory), device, &call);
+	r = NVML_REAL(nvmlDeviceGetMemoryInfo_v2, (device, memory));
+	if (r != NVML_SUCCESS)
+		return r;
+	v = view(&call, memory->total, memory->free);
+	memory->total = v.total;
+	memory->reserved = 0;
+	memory->free = v.free;
+	memory->used = v.used;
+	return NVML_SUCCESS;
+}
+
+/* Where computing is confidential, the device's memory is the protected memory. */
+nvmlReturn_t hook_nvmlDeviceGetConfComputeProtectedMemoryUsage(nvmlDevice_t device,
+							       nvmlMemory_t *memory)
+{
+	struct nvml_call call;
+	nvmlReturn_t r;
+
+	NVML_VIEW_OR_RETURN(nvmlDeviceGetConfComputeProtectedMemoryUsage, (device, memory), device,
+			    &call);
+	r = NVML_REAL(nvmlDeviceGetConfComputeProtectedMemoryUsage, (device, memory));
+	if (r == NVML_SUCCESS)
+		*memory = view(&call, memory->total, memory->free);
+	return r;
+}

@@ -1,0 +1,460 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "preload/hook.h"
+#include "preload/memory.h"
+#include "preload/pool.h"
+#include "preload/share.h"
+
+#define POOLS 64
+
+static uint64_t attribute(CUmemoryPool pool, CUmemPool_attribute which)
+{
+	cuuint64_t value = 0;
+
+	DRIVER(cuMemPoolGetAttribute, (pool, which, &value));
+	return value;
+}
+
+static uint64_t reserve_of(CUmemoryPool pool)
+{
+	return attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+}
+
+/* `refs` counts these changes, so that who read before the last one does not undo it. */
+struct follow {
+	uint64_t from, to;
+	uint32_t version;
+	bool done;
+};
+
+static bool set_charged(struct object *pool, void *arg)
+{
+	struct follow *f = arg;
+
+	f->done = pool->bytes == f->from && pool->refs == f->version;
+	if (f->done) {
+		pool->bytes = f->to;
+		pool->refs++;
+	}
+	return true;
+}
+
+/*
+ * Charges what the pool reserves now, and answers it. More is charged before it is recorded, less
+ * taken back after: whoever finds nothing left to do finds it in the ledger.
+ */
+static uint64_t settle(struct guest *guest, CUmemoryPool pool)
+{
+	struct guest_device *device = NULL;
+	struct object object;
+	uint64_t now = 0;
+
+	while (object_get(guest->objects, OBJECT_POOL, KEY(pool), &object)) {
+		struct follow f = {.from = object.bytes, .version = object.refs};
+
+		now = f.to = reserve_of(pool);
+		if (object.flags & OBJECT_IMPORTED || f.to == f.from)
+			break;
+		if (!device) {
+			device = guest_device(guest, object.device);
+			if (!device)
+				break; /* host memory */
+			charge_release_begin(device);
+		}
+		if (f.to > f.from)
+			charge_follow(guest, device, CAT_POOL, f.from, f.to);
+		object_change(guest->objects, OBJECT_POOL, KEY(pool), false, set_charged, &f);
+		if (f.done != (f.to > f.from))
+			charge_follow(guest, device, CAT_POOL, f.done ? f.from : f.to,
+				      f.done ? f.to : f.from);
+	}
+	if (device)
+		charge_release_end(guest, device, CAT_POOL, 0);
+	return now;
+}
+
+void pool_settle_all(struct guest *guest)
+{
+	struct object pools[POOLS];
+	int n = object_list(guest->objects, OBJECT_POOL, pools, POOLS);
+
+	for (int i = 0; i < n; i++)
+		if (pools[i].bytes)
+			settle(guest, (CUmemoryPool)(uintptr_t)pools[i].key);
+}
+
+void pool_trim(struct guest *guest, struct guest_device *device)
+{
+	struct object pools[POOLS];
+	int n = object_list(guest->objects, OBJECT_POOL, pools, POOLS);
+
+	for (int i = 0; i < n; i++) {
+		CUmemoryPool pool = (CUmemoryPool)(uintptr_t)pools[i].key;
+
+		if (pools[i].device != device->ordinal || !pools[i].bytes)
+			continue;
+		charge_release_begin(device);
+		DRIVER(cuMemPoolTrimTo, (pool, 0));
+		charge_release_end(guest, device, CAT_POOL, 0);
+		settle(guest, pool);
+	}
+}
+
+/* A pool that the program did not create is some device's default. -1: host memory. */
+static int16_t device_of_default(struct guest *guest, CUmemoryPool pool)
+{
+	for (int i = 0; i < guest->ndevices; i++) {
+		CUmemoryPool candidate = NULL;
+
+		if (!DRIVER(cuDeviceGetDefaultMemPool, (&candidate, i)) && candidate == pool)
+			return (int16_t)i;
+	}
+	return -1;
+}
+
+static bool pool_object(struct guest *guest, CUmemoryPool pool, struct object *ret)
+{
+	if (object_get(guest->objects, OBJECT_POOL, KEY(pool), ret))
+		return true;
+	memset(ret, 0, sizeof(*ret));
+	ret->kind = OBJECT_POOL;
+	ret->key = KEY(pool);
+	ret->category = CAT_POOL;
+	ret->device = device_of_default(guest, pool);
+	return !object_put(guest->objects, ret);
+}
+
+static bool capturing(CUstream stream)
+{
+	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+
+	return !DRIVER(cuStreamIsCapturing, (stream, &status)) &&
+	       status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+/* The driver's call, whichever of the four it is. */
+struct request {
+	CUdeviceptr *dptr;
+	size_t bytes;
+	CUmemoryPool pool;
+	CUstream stream; /* as the program gave it */
+	CUstream order;	 /* the stream that it means */
+	CUresult (*call)(const struct request *request);
+};
+
+/*
+ * Takes back what made the pool grow beyond the quota. The free waits for what is in the stream
+ * before it, as the driver's own allocation does on a device that is full.
+ */
+static CUresult undo(struct guest *guest, struct guest_device *device, const struct request *request)
+{
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+	/* This stream is in no capture, another of this thread's may be. */
+	DRIVER(cuThreadExchangeStreamCaptureMode, (&mode));
+	DRIVER(cuMemFreeAsync, (*request->dptr, request->order));
+	DRIVER(cuStreamSynchronize, (request->order));
+	DRIVER(cuMemPoolTrimTo, (request->pool, 0));
+	DRIVER(cuThreadExchangeStreamCaptureMode, (&mode));
+	settle(guest, request->pool);
+	quota_count_refusal(atomic_load(&guest->slot), device->ledger);
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/*
+ * A pool that grew has no piece as large as what was asked for, but for the rest of what it grew
+ * by. That size is remembered (`peer`), and at what use (`size`): until less is in use again, as
+ * much will not fit, however much room there is in all.
+ */
+static bool set_pieces(struct object *pool, void *arg)
+{
+	const uint64_t *seen = arg; /* size, use */
+
+	pool->peer = seen[0];
+	pool->size = seen[1];
+	return true;
+}
+
+static void note_growth(struct guest *guest, const struct request *request, uint64_t growth)
+{
+	uint64_t used = attribute(request->pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
+	uint64_t rest = growth > request->bytes ? growth - request->bytes + 1 : 0;
+
+	object_change(guest->objects, OBJECT_POOL, KEY(request->pool), false, set_pieces,
+		      (uint64_t[2]){rest > request->bytes ? rest : request->bytes, used});
+}
+
+/* Has the pool room for it, in one piece as far as is known? */
+static bool has_room(const struct request *request, const struct object *pool)
+{
+	uint64_t reserved = reserve_of(request->pool);
+	uint64_t used = attribute(request->pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
+
+	if (pool->peer && request->bytes >= pool->peer && used >= pool->size)
+		return false;
+	return reserved >= used && reserved - used >= request->bytes;
+}
+
+static CUresult from_pool(struct guest *guest, const struct request *request)
+{
+	uint64_t need = round_up(request->bytes, POOL_BYTES), now;
+	struct guest_device *device;
+	struct charge charge;
+	struct object object;
+	CUresult e;
+
+	if (!pool_object(guest, request->pool, &object))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	device = guest_device(guest, object.device);
+	if (!device || object.flags & OBJECT_IMPORTED)
+		return request->call(request);
+	/*
+	 * Even where the pool has room it may be in pieces, and the pool grows. So all of it is asked
+	 * for; only where the quota has no such bytes left is the pool looked at, and, if it has
+	 * room, tried without.
+	 */
+	if (!charge_try(guest, device, need, &charge)) {
+		if (has_room(request, &object))
+			need = 0;
+		e = charge_reserve(guest, device, need, &charge);
+		if (e)
+			return e;
+		pool_object(guest, request->pool, &object); /* reserving may have settled it */
+	}
+	e = request->call(request);
+	now = settle(guest, request->pool);
+	charge_cancel(&charge); /* settled: what it took is charged to the pool */
+	if (e || now <= object.bytes)
+		return e;
+	note_growth(guest, request, now - object.bytes);
+	return !need && charge_over(guest, device) ? undo(guest, device, request) : CUDA_SUCCESS;
+}
+
+static CUresult allocate(struct guest *guest, struct request request)
+{
+	struct guest_device *device;
+	CUresult e;
+
+	/* In a capture it becomes a node; its memory is charged when the graph backs it. */
+	if (!request.dptr || capturing(request.order))
+		return request.call(&request);
+	if (!request.pool) {
+		device = memory_stream_device(guest, request.order);
+		e = device ? DRIVER(cuDeviceGetMemPool, (&request.pool, device->ordinal)) :
+			     CUDA_ERROR_INVALID_CONTEXT;
+		if (e)
+			return request.call(&request);
+	}
+	return from_pool(guest, &request);
+}
+
+#define CALL(name, args)                                       \
+	static CUresult call_##name(const struct request *r)   \
+	{                                                      \
+		return DRIVER(name, args);                     \
+	}
+CALL(cuMemAllocAsync, (r->dptr, r->bytes, r->stream))
+CALL(cuMemAllocAsync_ptsz, (r->dptr, r->bytes, r->stream))
+CALL(cuMemAllocFromPoolAsync, (r->dptr, r->bytes, r->pool, r->stream))
+CALL(cuMemAllocFromPoolAsync_ptsz, (r->dptr, r->bytes, r->pool, r->stream))
+
+CUresult hook_cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
+{
+	GUEST_OR_PASS(cuMemAllocAsync, (dptr, bytesize, hStream));
+	return allocate(guest, (struct request){dptr, bytesize, NULL, hStream, hStream,
+						call_cuMemAllocAsync});
+}
+
+CUresult hook_cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
+{
+	GUEST_OR_PASS(cuMemAllocAsync_ptsz, (dptr, bytesize, hStream));
+	return allocate(guest, (struct request){dptr, bytesize, NULL, hStream,
+						hStream ? hStream : CU_STREAM_PER_THREAD,
+						call_cuMemAllocAsync_ptsz});
+}
+
+CUresult hook_cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool,
+				      CUstream hStream)
+{
+	GUEST_OR_PASS(cuMemAllocFromPoolAsync, (dptr, bytesize, pool, hStream));
+	if (!pool)
+		return DRIVER(cuMemAllocFromPoolAsync, (dptr, bytesize, pool, hStream));
+	return allocate(guest, (struct request){dptr, bytesize, pool, hStream, hStream,
+						call_cuMemAllocFromPoolAsync});
+}
+
+CUresult hook_cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool,
+					   CUstream hStream)
+{
+	GUEST_OR_PASS(cuMemAllocFromPoolAsync_ptsz, (dptr, bytesize, pool, hStream));
+	if (!pool)
+		return DRIVER(cuMemAllocFromPoolAsync_ptsz, (dptr, bytesize, pool, hStream));
+	return allocate(guest, (struct request){dptr, bytesize, pool, hStream,
+						hStream ? hStream : CU_STREAM_PER_THREAD,
+						call_cuMemAllocFromPoolAsync_ptsz});
+}
+
+CUresult hook_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
+{
+	GUEST_OR_PASS(cuMemPoolCreate, (pool, poolProps));
+	CUresult e = DRIVER(cuMemPoolCreate, (pool, poolProps));
+	struct object object = {.kind = OBJECT_POOL, .category = CAT_POOL, .device = -1};
+
+	if (e)
+		return e;
+	object.key = KEY(*pool);
+	if (poolProps->location.type == CU_MEM_LOCATION_TYPE_DEVICE)
+		object.device = (int16_t)poolProps->location.id;
+	if (object_put(guest->objects, &object)) {
+		DRIVER(cuMemPoolDestroy, (*pool));
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	settle(guest, *pool);
+	return e;
+}
+
+/*
+ * The driver destroys a pool once its last allocation is freed, and nobody can be asked about it
+ * any more: its charge goes now, when what was allocated from it is normally free.
+ */
+CUresult hook_cuMemPoolDestroy(CUmemoryPool pool)
+{
+	GUEST_OR_PASS(cuMemPoolDestroy, (pool));
+	struct guest_device *device;
+	struct object object;
+	CUresult e;
+
+	if (!object_take(guest->objects, OBJECT_POOL, KEY(pool), &object))
+		return DRIVER(cuMemPoolDestroy, (pool));
+	device = guest_device(guest, object.device);
+	if (device)
+		charge_release_begin(device);
+	e = DRIVER(cuMemPoolDestroy, (pool));
+	if (e)
+		object_put(guest->objects, &object);
+	if (device) {
+		charge_release_end(guest, device, CAT_POOL, e ? 0 : object.bytes);
+		charge_stale(guest, device);
+	}
+	return e;
+}
+
+CUresult hook_cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
+{
+	GUEST_OR_PASS(cuMemPoolTrimTo, (pool, minBytesToKeep));
+	CUresult e = DRIVER(cuMemPoolTrimTo, (pool, minBytesToKeep));
+
+	settle(guest, pool);
+	return e;
+}
+
+/* Lowering the release threshold may release memory at once. */
+CUresult hook_cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
+{
+	GUEST_OR_PASS(cuMemPoolSetAttribute, (pool, attr, value));
+	CUresult e = DRIVER(cuMemPoolSetAttribute, (pool, attr, value));
+
+	settle(guest, pool);
+	return e;
+}
+
+CUresult hook_cuMemPoolExportToShareableHandle(void *handle_out, CUmemoryPool pool,
+					       CUmemAllocationHandleType handleType,
+					       unsigned long long flags)
+{
+	GUEST_OR_PASS(cuMemPoolExportToShareableHandle, (handle_out, pool, handleType, flags));
+	return DRIVER(cuMemPoolExportToShareableHandle, (handle_out, pool, handleType, flags));
+}
+
+/* What an imported pool reserves is charged where it was created. */
+CUresult hook_cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *handle,
+						 CUmemAllocationHandleType handleType,
+						 unsigned long long flags)
+{
+	GUEST_OR_PASS(cuMemPoolImportFromShareableHandle, (pool_out, handle, handleType, flags));
+	CUresult e = DRIVER(cuMemPoolImportFromShareableHandle, (pool_out, handle, handleType, flags));
+	struct object object = {.kind = OBJECT_POOL, .category = CAT_POOL, .flags = OBJECT_IMPORTED,
+				.device = -1};
+
+	if (e)
+		return e;
+	object.key = KEY(*pool_out);
+	if (object_put(guest->objects, &object)) {
+		DRIVER(cuMemPoolDestroy, (*pool_out));
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	return e;
+}
+
+/* The size behind an address, as the driver knows it. */
+static uint64_t size_of(CUdeviceptr address)
+{
+	CUdeviceptr base;
+	size_t size = 0;
+
+	DRIVER(cuMemGetAddressRange_v2, (&base, &size, address));
+	return size;
+}
+
+CUresult hook_cuMemPoolExportPointer(CUmemPoolPtrExportData *shareData_out, CUdeviceptr ptr)
+{
+	GUEST_OR_PASS(cuMemPoolExportPointer, (shareData_out, ptr));
+	CUresult e = DRIVER(cuMemPoolExportPointer, (shareData_out, ptr));
+	struct object object = {.kind = OBJECT_POINTER, .key = ptr, .category = CAT_IMPORTED};
+	struct guest_device *device = guest_current_device(guest);
+
+	if (e || !device)
+		return e;
+	object.device = (int16_t)device->ordinal;
+	object.size = size_of(ptr);
+	share_export(guest, device, share_key(shareData_out, sizeof(*shareData_out)), object.size,
+		     &object);
+	if (object.flags & OBJECT_SHARED)
+		object_put(guest->objects, &object);
+	return e;
+}
+
+CUresult hook_cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool,
+				     CUmemPoolPtrExportData *shareData)
+{
+	GUEST_OR_PASS(cuMemPoolImportPointer, (ptr_out, pool, shareData));
+	struct guest_device *device = guest_current_device(guest);
+	struct object object = {.kind = OBJECT_POINTER, .category = CAT_IMPORTED,
+				.flags = OBJECT_IMPORTED};
+	struct shared_key key;
+	CUresult e;
+
+	if (!device || !shareData)
+		return DRIVER(cuMemPoolImportPointer, (ptr_out, pool, shareData));
+	key = share_key(shareData, sizeof(*shareData));
+	e = DRIVER(cuMemPoolImportPointer, (ptr_out, pool, shareData));
+	if (e)
+		return e;
+	/* Nothing new was taken from the device; only now is its size known. */
+	object.key = *ptr_out;
+	object.device = (int16_t)device->ordinal;
+	object.size = size_of(*ptr_out);
+	e = share_import(guest, device, key, object.size, &object);
+	if (!e && object_put(guest->objects, &object)) {
+		share_drop(guest, &object);
+		e = CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	if (e)
+		DRIVER(cuMemFree_v2, (*ptr_out));
+	return e;
+}
+
+bool pool_pointer_take(struct guest *guest, CUdeviceptr address, struct object *ret)
+{
+	return object_count(guest->objects, OBJECT_POINTER) &&
+	       object_take(guest->objects, OBJECT_POINTER, address, ret);
+}
+
+void pool_pointer_done(struct guest *guest, const struct object *pointer, bool freed)
+{
+	if (freed)
+		share_drop(guest, pointer);
+	else
+		object_put(guest->objects, pointer);
+}

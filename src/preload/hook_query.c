@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a program is told about memory: total is the quota (never more than the device), free is
+ * what it can still have (never more than the device has free). And the calls at which the driver
+ * gives unused pool memory back.
+ */
+#include "preload/graph.h"
+#include "preload/hook.h"
+#include "preload/memory.h"
+#include "preload/pool.h"
+#include "preload/truth.h"
+
+struct figures {
+	uint64_t total, free;
+};
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* What streams have freed by now, and what the driver then takes back from pools. */
+static void settle(struct guest *guest)
+{
+	memory_reap(guest);
+	pool_settle_all(guest);
+}
+
+static struct figures figures(struct guest *guest, struct guest_device *device,
+			      struct figures physical)
+{
+	uint64_t limit = smaller(guest_limit(guest, device), physical.total), room, used;
+
+	settle(guest);
+	if (graph_has_memory(device))
+		graph_settle(guest, device);
+	truth_look(guest, device);
+	used = truth_tenant_used(guest, device->uuid, device->ledger);
+	room = smaller(charge_limit(guest, device), physical.total);
+	return (struct figures){limit, smaller(used < room ? room - used : 0, physical.free)};
+}
+
+CUresult hook_cuMemGetInfo_v2(size_t *free, size_t *total)
+{
+	GUEST_OR_PASS(cuMemGetInfo_v2, (free, total));
+	struct guest_device *device = guest_current_device(guest);
+	CUresult e = DRIVER(cuMemGetInfo_v2, (free, total));
+	struct figures f;
+
+	if (e || !device)
+		return e;
+	f = figures(guest, device, (struct figures){*total, *free});
+	*free = f.free;
+	*total = f.total;
+	return e;
+}
+
+/* Answers in 32 bits: more than that is said as the most. */
+static unsigned int clip(uint64_t bytes)
+{
+	return bytes < UINT32_MAX ? (unsigned int)bytes : UINT32_MAX;
+}
+
+CUresult hook_cuMemGetInfo(unsigned int *free, unsigned int *total)
+{
+	GUEST_OR_PASS(cuMemGetInfo, (free, total));
+	struct guest_device *device = guest_current_device(guest);
+	CUresult e = DRIVER(cuMemGetInfo, (free, total));
+	size_t real_free, real_total;
+	struct figures f;
+
+	if (e || !device || DRIVER(cuMemGetInfo_v2, (&real_free, &real_total)))
+		return e;
+	f = figures(guest, device, (struct figures){real_total, real_free});
+	*free = clip(f.free);
+	*total = clip(f.total);
+	return e;
+}
+
+CUresult hook_cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
+{
+	GUEST_OR_PASS(cuDeviceTotalMem_v2, (bytes, dev));
+	struct guest_device *device = guest_device(guest, dev);
+	CUresult e = DRIVER(cuDeviceTotalMem_v2, (bytes, dev));
+
+	if (!e && device)
+		*bytes = smaller(guest_limit(guest, device), *bytes);
+	return e;
+}
+
+CUresult hook_cuDeviceTotalMem(unsigned int *bytes, CUdevice dev)
+{
+	GUEST_OR_PASS(cuDeviceTotalMem, (bytes, dev));
+	struct guest_device *device = guest_device(guest, dev);
+	CUresult e = DRIVER(cuDeviceTotalMem, (bytes, dev));
+
+	if (!e && device)
+		*bytes = clip(smaller(guest_limit(guest, device), device->total_bytes));
+	return e;
+}
+
+#define SETTLE(name, params, args)                                         \
+	CUresult hook_##name params                                        \
+	{                                                                  \
+		GUEST_OR_PASS(name, args);                                 \
+		CUresult e = DRIVER(name, args);                           \
+                                                                           \
+		settle(guest);                                             \
+		return e;                                                  \
+	}
+SETTLE(cuCtxSynchronize, (void), ())
+SETTLE(cuCtxSynchronize_v2, (CUcontext ctx), (ctx))
+SETTLE(cuEventSynchronize, (CUevent hEvent), (hEvent))
+SETTLE(cuStreamSynchronize, (CUstream hStream), (hStream))
+SETTLE(cuStreamSynchronize_ptsz, (CUstream hStream), (hStream))

@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Physical memory by handle. A handle is charged to the device that it lives on until its last
+ * reference and its last mapping are gone, in whatever order they go; that is when the driver
+ * frees it.
+ */
+#include "base/fault.h"
+#include "preload/hook.h"
+#include "preload/share.h"
+#include "preload/vmm.h"
+
+/* Takes `refs` references and `maps` mappings off or puts them on; copies the object out. */
+struct count {
+	int refs, maps;
+	struct object after;
+};
+
+static bool handle_count(struct object *handle, void *arg)
+{
+	struct count *count = arg;
+
+	handle->refs += (uint32_t)count->refs;
+	handle->maps += (uint32_t)count->maps;
+	count->after = *handle;
+	return handle->refs || handle->maps;
+}
+
+static bool change(struct guest *guest, uint64_t handle, struct count *count)
+{
+	return object_change(guest->objects, OBJECT_HANDLE, handle, false, handle_count, count);
+}
+
+static bool is_gone(const struct object *handle)
+{
+	return !handle->refs && !handle->maps;
+}
+
+/* After the driver freed it; the object is in the table no more. */
+static void gone(struct guest *guest, const struct object *handle)
+{
+	share_number_drop(guest, handle->spare);
+	share_drop(guest, handle);
+}
+
+/* The driver did not free it after all. Should there be no room in the table, its charge stays. */
+static void restore(struct guest *guest, uint64_t handle, struct object *as_gone, int refs, int maps)
+{
+	struct count count = {.refs = refs, .maps = maps};
+
+	if (!as_gone) {
+		change(guest, handle, &count);
+		return;
+	}
+	as_gone->kind = OBJECT_HANDLE;
+	as_gone->key = handle;
+	as_gone->refs = (uint32_t)refs;
+	as_gone->maps = (uint32_t)maps;
+	object_put(guest->objects, as_gone);
+}
+
+/* After the driver dropped a mapping. */
+static void drop(struct guest *guest, uint64_t handle)
+{
+	struct count count = {.maps = -1};
+
+	if (change(guest, handle, &count) && is_gone(&count.after))
+		gone(guest, &count.after);
+}
+
+CUresult hook_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
+			  const CUmemAllocationProp *prop, unsigned long long flags)
+{
+	GUEST_OR_PASS(cuMemCreate, (handle, size, prop, flags));
+	struct object object = {.kind = OBJECT_HANDLE, .category = CAT_DATA, .refs = 1};
+	struct guest_device *device = NULL;
+	struct charge charge;
+	CUresult e;
+
+	if (prop && prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE)
+		device = guest_device(guest, prop->location.id);
+	if (!device) /* host memory, or an error for the driver to name */
+		return DRIVER(cuMemCreate, (handle, size, prop, flags));
+	e = charge_reserve(guest, device, round_up(size, GRANULE_BYTES), &charge);
+	if (e)
+		return e;
+	e = DRIVER(cuMemCreate, (handle, size, prop, flags));
+	if (e) {
+		charge_cancel(&charge);
+		return e;
+	}
+	object.key = *handle;
+	object.device = (int16_t)device->ordinal;
+	object.size = size;
+	object.bytes = charge.reserved;
+	if (object_put(guest->objects, &object)) {
+		DRIVER(cuMemRelease, (*handle));
+		charge_cancel(&charge);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	charge_commit(&charge, CAT_DATA, object.bytes);
+	return e;
+}
+
+/*
+ * Counted before the driver does it: once a handle is free, another thread may be given the same
+ * number for another one.
+ */
+CUresult hook_cuMemRelease(CUmemGenericAllocationHandle handle)
+{
+	GUEST_OR_PASS(cuMemRelease, (handle));
+	struct count count = {.refs = -1};
+	CUresult e;
+
+	charge_release_begin_all(guest);
+	if (!change(guest, handle, &count)) {
+		e = DRIVER(cuMemRelease, (handle)); /* host memory */
+	} else {
+		e = DRIVER(cuMemRelease, (handle));
+		if (e)
+			restore(guest, handle, is_gone(&count.after) ? &count.after : NULL, 1, 0);
+		else if (is_gone(&count.after))
+			gone(guest, &count.after);
+	}
+	charge_release_end_all(guest);
+	return e;
+}
+
+CUresult hook_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *addr)
+{
+	GUEST_OR_PASS(cuMemRetainAllocationHandle, (handle, addr));
+	CUresult e = DRIVER(cuMemRetainAllocationHandle, (handle, addr));
+	struct count count = {.refs = 1};
+
+	if (!e)
+		change(guest, *handle, &count);
+	return e;
+}
+
+static bool mark_shared(struct object *handle, void *arg)
+{
+	const struct object *shared = arg;
+
+	handle->spare = shared->spare;
+	handle->flags = shared->flags;
+	handle->bytes = shared->bytes;
+	handle->shared = shared->shared;
+	return true;
+}
+
+/* The size of imported memory shows with its first mapping: that is when it is charged. */
+static CUresult import_size(struct guest *guest, const struct object *handle, uint64_t bytes)
+{
+	struct guest_device *device = guest_device(guest, handle->device);
+	struct object sized = *handle;
+	CUresult e;
+
+	if (!device || handle->bytes || handle->flags & OBJECT_SHARED)
+		return CUDA_SUCCESS;
+	if (!handle->shared.word[0]) /* no stamp: a key that nobody else has */
+		sized.shared = share_key(&(uint64_t[2]){handle->key, KEY(guest)}, 16);
+	e = share_import(guest, device, sized.shared, round_up(bytes, GRANULE_BYTES), &sized);
+	if (!e && !object_change(guest->objects, OBJECT_HANDLE, handle->key, false, mark_shared, &sized))
+		share_drop(guest, &sized);
+	return e;
+}
+
+CUresult hook_cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
+		       CUmemGenericAllocationHandle handle, unsigned long long flags)
+{
+	GUEST_OR_PASS(cuMemMap, (ptr, size, offset, handle, flags));
+	struct object mapping = {.kind = OBJECT_MAPPING, .key = ptr, .size = size, .peer = handle,
+				 .device = -1};
+	struct count count = {.maps = 1};
+	struct object object;
+	CUresult e;
+
+	if (object_get(guest->objects, OBJECT_HANDLE, handle, &object) &&
+	    object.flags & OBJECT_IMPORTED) {
+		e = import_size(guest, &object, size + offset);
+		if (e)
+			return e;
+	}
+	if (!change(guest, handle, &count)) /* host memory */
+		return DRIVER(cuMemMap, (ptr, size, offset, handle, flags));
+	e = DRIVER(cuMemMap, (ptr, size, offset, handle, flags));
+	FAULT_POINT(GUEST_HANDLE_MAPPED);
+	if (!e && object_put(guest->objects, &mapping)) {
+		DRIVER(cuMemUnmap, (ptr, size));
+		e = CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	if (e)
+		drop(guest, handle);
+	return e;
+}
+
+/*
+ * One call may unmap many mappings, whole ones only. They are counted before the driver does it,
+ * as in cuMemRelease; what was counted stays in the table under the mapping's address meanwhile.
+ */
+static void leave(struct guest *guest, uint64_t at, uint64_t end)
+{
+	struct object mapping;
+
+	while (at < end) {
+		struct count count = {.maps = -1};
+
+		if (!object_take(guest->objects, OBJECT_MAPPING, at, &mapping)) {
+			at += GRANULE_BYTES; /* a gap, or not ours */
+			continue;
+		}
+		if (change(guest, mapping.peer, &count) && is_gone(&count.after)) {
+			count.after.kind = OBJECT_GONE;
+			count.after.key = at;
+			object_put(guest->objects, &count.after);
+		}
+		mapping.kind = OBJECT_LEAVING;
+		object_put(guest->objects, &mapping);
+		at += mapping.size;
+	}
+}
+
+static void left(struct guest *guest, uint64_t at, uint64_t end, bool done)
+{
+	struct object mapping, handle;
+
+	while (at < end) {
+		bool was_last;
+
+		if (!object_take(guest->objects, OBJECT_LEAVING, at, &mapping)) {
+			at += GRANULE_BYTES;
+			continue;
+		}
+		was_last = object_take(guest->objects, OBJECT_GONE, at, &handle);
+		if (!done) {
+			restore(guest, mapping.peer, was_last ? &handle : NULL, 0, 1);
+			mapping.kind = OBJECT_MAPPING;
+			object_put(guest->objects, &mapping);
+		} else if (was_last) {
+			gone(guest, &handle);
+		}
+		at += mapping.size;
+	}
+}
+
+CUresult hook_cuMemUnmap(CUdeviceptr ptr, size_t size)
+{
+	GUEST_OR_PASS(cuMemUnmap, (ptr, size));
+	CUresult e;
+
+	charge_release_begin_all(guest);
+	leave(guest, ptr, ptr + size);
+	e = DRIVER(cuMemUnmap, (ptr, size));
+	left(guest, ptr, ptr + size, !e);
+	charge_release_end_all(guest);
+	return e;
+}
+
+CUresult hook_cuMemExportToShareableHandle(void *shareableHandle,
+					   CUmemGenericAllocationHandle handle,
+					   CUmemAllocationHandleType handleType,
+					   unsigned long long flags)
+{
+	GUEST_OR_PASS(cuMemExportToShareableHandle, (shareableHandle, handle, handleType, flags));
+	CUresult e = DRIVER(cuMemExportToShareableHandle, (shareableHandle, handle, handleType, flags));
+	struct guest_device *device;
+	struct object object;
+	struct shared_key key;
+
+	FAULT_POINT(GUEST_EXPORTED);
+	if (e || !object_get(guest->objects, OBJECT_HANDLE, handle, &object))
+		return e;
+	device = guest_device(guest, object.device);
+	if (!device || object.flags & OBJECT_IMPORTED)
+		return e;
+	if (handleType == CU_MEM_HANDLE_TYPE_FABRIC) {
+		if (object.flags & OBJECT_SHARED)
+			return e; /* under its first key */
+		key = share_key(shareableHandle, sizeof(CUmemFabricHandle));
+	} else if (handleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
+		/* Every descriptor of one object gets one number, so that all lead to one entry. */
+		if (object.spare) {
+			share_stamp(*(int *)shareableHandle, object.spare, &key);
+			return e;
+		}
+		object.spare = (int16_t)share_stamp_new(guest, *(int *)shareableHandle, &key);
+		if (!object.spare)
+			return e;
+	} else {
+		return e;
+	}
+	share_export(guest, device, key, object.bytes, &object);
+	if (!object_change(guest->objects, OBJECT_HANDLE, handle, false, mark_shared, &object)) {
+		/* Another thread released it meanwhile. */
+		share_leave(guest, &object);
+		share_number_drop(guest, object.spare);
+	}
+	return e;
+}
+
+CUresult hook_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHandle,
+					     CUmemAllocationHandleType shHandleType)
+{
+	GUEST_OR_PASS(cuMemImportFromShareableHandle, (handle, osHandle, shHandleType));
+	struct object object = {.kind = OBJECT_HANDLE, .category = CAT_IMPORTED,
+				.flags = OBJECT_IMPORTED, .refs = 1, .device = -1};
+	CUmemAllocationProp prop = {0};
+	struct count count = {.refs = 1};
+	CUresult e;
+
+	/* Before the driver may close or consume it. */
+	if (shHandleType == CU_MEM_HANDLE_TYPE_FABRIC)
+		object.shared = share_key(osHandle, sizeof(CUmemFabricHandle));
+	else if (shHandleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+		share_read((int)(intptr_t)osHandle, &object.shared);
+	e = DRIVER(cuMemImportFromShareableHandle, (handle, osHandle, shHandleType));
+	if (e)
+		return e;
+	object.key = *handle;
+	if (!DRIVER(cuMemGetAllocationPropertiesFromHandle, (&prop, *handle)) &&
+	    prop.location.type == CU_MEM_LOCATION_TYPE_DEVICE)
+		object.device = (int16_t)prop.location.id;
+	/* The driver may answer a second import with the first one's handle. */
+	if (!change(guest, *handle, &count) && object_put(guest->objects, &object)) {
+		DRIVER(cuMemRelease, (*handle));
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	return e;
+}
+
+/*
+ * Parts of a sparse array. A part is named by everything that places it: what is mapped by one
+ * name is unmapped by the same.
+ */
+static uint64_t tile_key(const CUarrayMapInfo *info)
+{
+	struct {
+		uint64_t array, type, place[5];
+	} name = {.array = KEY(info->resource.array), .type = (uint64_t)info->subresourceType};
+
+	_Static_assert(sizeof(info->subresource) <= sizeof(name.place), "the place is copied whole");
+	if (info->subresourceType == CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_MIPTAIL) {
+		name.place[0] = info->subresource.miptail.layer;
+		name.place[1] = info->subresource.miptail.offset;
+	} else {
+		name.place[0] = (uint64_t)info->subresource.sparseLevel.level << 32 |
+				info->subresource.sparseLevel.layer;
+		name.place[1] = (uint64_t)info->subresource.sparseLevel.offsetX << 32 |
+				info->subresource.sparseLevel.offsetY;
+		name.place[2] = info->subresource.sparseLevel.offsetZ;
+	}
+	return share_key(&name, sizeof(name)).word[0];
+}
+
+static void untile(struct guest *guest, uint64_t key)
+{
+	struct object tile;
+
+	if (object_take(guest->objects, OBJECT_TILE, key, &tile))
+		drop(guest, tile.peer);
+}
+
+typedef CUresult map_array_fn(CUarrayMapInfo *list, unsigned int count, CUstream stream);
+
+static CUresult map_array(struct guest *guest, CUarrayMapInfo *list, unsigned int count,
+			  CUstream stream, map_array_fn *real)
+{
+	CUresult e;
+
+	charge_release_begin_all(guest);
+	guest_depth++;
+	e = real(list, count, stream);
+	guest_depth--;
+	for (unsigned int i = 0; !e && i < count; i++) {
+		struct object tile = {.kind = OBJECT_TILE, .key = tile_key(&list[i]), .device = -1,
+				      .context = 0, .size = KEY(list[i].resource.array)};
+		struct count one = {.maps = 1};
+
+		untile(guest, tile.key); /* mapping over a mapping replaces it */
+		if (list[i].memOperationType != CU_MEM_OPERATION_TYPE_MAP)
+			continue;
+		tile.peer = list[i].memHandle.memHandle;
+		if (change(guest, tile.peer, &one) && object_put(guest->objects, &tile))
+			drop(guest, tile.peer);
+	}
+	charge_release_end_all(guest);
+	return e;
+}
+
+CUresult hook_cuMemMapArrayAsync(CUarrayMapInfo *mapInfoList, unsigned int count, CUstream hStream)
+{
+	GUEST_OR_PASS(cuMemMapArrayAsync, (mapInfoList, count, hStream));
+	return map_array(guest, mapInfoList, count, hStream, cuda_real.cuMemMapArrayAsync);
+}
+
+CUresult hook_cuMemMapArrayAsync_ptsz(CUarrayMapInfo *mapInfoList, unsigned int count,
+				      CUstream hStream)
+{
+	GUEST_OR_PASS(cuMemMapArrayAsync_ptsz, (mapInfoList, count, hStream));
+	return map_array(guest, mapInfoList, count, hStream, cuda_real.cuMemMapArrayAsync_ptsz);
+}
+
+static bool of_array(const struct object *object, void *arg)
+{
+	return object->kind == OBJECT_TILE && object->size == *(const uint64_t *)arg;
+}
+
+void vmm_forget_array(struct guest *guest, uint64_t array)
+{
+	struct object tiles[16];
+	int n;
+
+	if (!object_count(guest->objects, OBJECT_TILE))
+		return;
+	do {
+		n = object_sweep(guest->objects, of_array, &array, tiles, 16);
+		for (int i = 0; i < n; i++)
+			drop(guest, tiles[i].peer);
+	} while (n == 16);
+}

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The C library's own dlsym and friends, whoever else defines functions of these names. */
+#include <link.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "preload/lookup.h"
+#include "preload/lookup_elf.h"
+
+/*
+ * The C library's functions, found once. Threads that come here at the same time find the same
+ * addresses, so relaxed stores do: nothing else is published with them.
+ */
+static _Atomic(uintptr_t) libc_dlsym, libc_dlvsym, libc_dlmopen, libc_dlopen;
+
+static bool find_in(const char *path, ElfW(Addr) base, const ElfW(Dyn) *dynamic)
+{
+	const char *file = strrchr(path, '/');
+	void *p[4];
+
+	/* Before glibc 2.34 they live in a library of their own. */
+	file = file ? file + 1 : path;
+	if (strcmp(file, "libc.so.6") && strcmp(file, "libdl.so.2"))
+		return false;
+	p[0] = lookup_elf_symbol(base, dynamic, "dlsym");
+	p[1] = lookup_elf_symbol(base, dynamic, "dlvsym");
+	p[2] = lookup_elf_symbol(base, dynamic, "dlmopen");
+	p[3] = lookup_elf_symbol(base, dynamic, "dlopen");
+	if (!p[0] || !p[1] || !p[2] || !p[3])
+		return false;
+	atomic_store_explicit(&libc_dlvsym, (uintptr_t)p[1], memory_order_relaxed);
+	atomic_store_explicit(&libc_dlmopen, (uintptr_t)p[2], memory_order_relaxed);
+	atomic_store_explicit(&libc_dlopen, (uintptr_t)p[3], memory_order_relaxed);
+	/* Last, with release: lookup_libc() asks for this one alone. */
+	atomic_store_explicit(&libc_dlsym, (uintptr_t)p[0], memory_order_release);
+	return true;
+}
+
+static int find_in_object(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	const ElfW(Dyn) *dynamic = lookup_elf_dynamic(info);
+
+	return dynamic && find_in(info->dlpi_name, info->dlpi_addr, dynamic);
+}
+
+/*
+ * The list of loaded objects comes first: programs replace dl_iterate_phdr and look for the
+ * original with dlsym, which would bring us back here. No lock is needed, since what the program
+ * was started with, the C library in it, stands before whatever comes and goes. If we are not in
+ * that list we live in another namespace, which has a C library of its own.
+ */
+static void find_libc(void)
+{
+	bool here = false;
+
+	for (struct link_map *m = _r_debug.r_map; m; m = m->l_next) {
+		here = here || m->l_ld == _DYNAMIC;
+		if (here && find_in(m->l_name, m->l_addr, m->l_ld))
+			return;
+	}
+	dl_iterate_phdr(find_in_object, NULL);
+}
+
+struct lookup_libc lookup_libc(void)
+{
+	struct lookup_libc libc;
+
+	if (!atomic_load_explicit(&libc_dlsym, memory_order_acquire))
+		find_libc();
+	libc.dlsym = (void *(*)(void *, const char *))atomic_load_explicit(&libc_dlsym,
+									 memory_order_acquire);
+	libc.dlvsym = (void *(*)(void *, const char *, const char *))atomic_load_explicit(
+		&libc_dlvsym, memory_order_relaxed);
+	libc.dlmopen = (void *(*)(Lmid_t, const char *, int))atomic_load_explicit(
+		&libc_dlmopen, memory_order_relaxed);
+	libc.dlopen = (void *(*)(const char *, int))atomic_load_explicit(&libc_dlopen,
+									 memory_order_relaxed);
+	return libc;
+}

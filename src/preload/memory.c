@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/memory.h"
+
+#include "preload/hook.h"
+#include "preload/share.h"
+#include "preload/vmm.h"
+
+#define BATCH 32
+
+static bool granule_join(struct object *granule, void *arg)
+{
+	granule->device = *(const int16_t *)arg;
+	granule->refs++;
+	return true;
+}
+
+static bool granule_leave(struct object *granule, void *arg)
+{
+	bool *last = arg;
+
+	*last = --granule->refs == 0;
+	return !*last;
+}
+
+/* Joins the granules of [address, address + size): answers the bytes of those that are new. */
+static uint64_t granules_join(struct guest *guest, int16_t device, uint64_t address, uint64_t size)
+{
+	uint64_t fresh = 0;
+
+	for (uint64_t g = address / GRANULE_BYTES; g <= (address + size - 1) / GRANULE_BYTES; g++)
+		if (!object_change(guest->objects, OBJECT_GRANULE, g, true, granule_join, &device))
+			fresh += GRANULE_BYTES;
+	return fresh;
+}
+
+static uint64_t granules_leave(struct guest *guest, uint64_t address, uint64_t size)
+{
+	uint64_t gone = 0;
+
+	for (uint64_t g = address / GRANULE_BYTES; g <= (address + size - 1) / GRANULE_BYTES; g++) {
+		bool last = false;
+
+		if (object_change(guest->objects, OBJECT_GRANULE, g, false, granule_leave, &last) && last)
+			gone += GRANULE_BYTES;
+	}
+	return gone;
+}
+
+CUresult memory_commit(struct charge *charge, CUresult result, CUdeviceptr address, uint64_t size,
+		       unsigned int flags)
+{
+	struct guest *guest = charge->guest;
+	struct object object = {
+		.kind = OBJECT_MEMORY,
+		.key = address,
+		.category = CAT_DATA,
+		.flags = (uint16_t)flags,
+		.device = (int16_t)charge->device->ordinal,
+		.size = size,
+	};
+	CUcontext context = NULL;
+	uint64_t actual;
+
+	if (result) {
+		charge_cancel(charge);
+		return result;
+	}
+	DRIVER(cuCtxGetCurrent, (&context));
+	object.context = KEY(context);
+	/* Managed memory never shares a granule: the driver's figure leaves it out. */
+	if (size > SMALL_BYTES || flags & OBJECT_UNSEEN) {
+		object.bytes = actual = round_up(size, GRANULE_BYTES);
+	} else {
+		object.flags |= OBJECT_SMALL;
+		actual = granules_join(guest, object.device, address, size);
+	}
+	if (flags & OBJECT_UNSEEN)
+		atomic_fetch_add(&charge->device->unseen_bytes, actual);
+	if (object_put(guest->objects, &object)) {
+		/* No memory for our own record: what cannot be accounted for is not given out. */
+		DRIVER(cuMemFree_v2, (address));
+		if (object.flags & OBJECT_SMALL)
+			granules_leave(guest, address, size);
+		charge_cancel(charge);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	charge_commit(charge, CAT_DATA, actual);
+	return CUDA_SUCCESS;
+}
+
+bool memory_take(struct guest *guest, CUdeviceptr address, struct object *ret)
+{
+	struct guest_device *device;
+
+	if (!object_take(guest->objects, OBJECT_MEMORY, address, ret))
+		return false;
+	device = guest_device(guest, ret->device);
+	charge_release_begin(device);
+	return true;
+}
+
+void memory_keep(struct guest *guest, const struct object *object)
+{
+	/* It came out of this table a moment ago; should there be no room, its charge stays. */
+	object_put(guest->objects, object);
+	charge_release_end(guest, guest_device(guest, object->device), object->category, 0);
+}
+
+uint64_t memory_small_array_add(struct guest_device *device, uint64_t bytes)
+{
+	uint64_t old = atomic_fetch_add(&device->small_arrays, bytes);
+
+	return round_up(old + bytes, GRANULE_BYTES) - round_up(old, GRANULE_BYTES);
+}
+
+uint64_t memory_small_array_sub(struct guest_device *device, uint64_t bytes)
+{
+	uint64_t old = atomic_fetch_sub(&device->small_arrays, bytes);
+
+	return round_up(old, GRANULE_BYTES) - round_up(old - bytes, GRANULE_BYTES);
+}
+
+/* Gives back the charge of an object that is in no table any more. */
+static void release(struct guest *guest, const struct object *object)
+{
+	struct guest_device *device = guest_device(guest, object->device);
+	uint64_t bytes = object->bytes;
+
+	if (object->flags & OBJECT_SMALL)
+		bytes = granules_leave(guest, object->key, object->size);
+	if (object->kind == OBJECT_ARRAY && !bytes)
+		bytes = memory_small_array_sub(device, object->size);
+	share_leave(guest, object);
+	if (object->flags & OBJECT_UNSEEN)
+		atomic_fetch_sub(&device->unseen_bytes, bytes);
+	charge_release_end(guest, device, object->category, bytes);
+}
+
+void memory_freed(struct guest *guest, const struct object *object)
+{
+	release(guest, object);
+}
+
+void memory_freed_in_stream(struct guest *guest, const struct object *object, CUstream stream)
+{
+	struct object parting = *object;
+	CUevent event = NULL;
+
+	if (!DRIVER(cuEventCreate, (&event, CU_EVENT_DISABLE_TIMING))) {
+		parting.kind = OBJECT_PARTING;
+		parting.peer = object->key;
+		parting.key = KEY(event);
+		if (!DRIVER(cuEventRecord, (event, stream)) && !object_put(guest->objects, &parting)) {
+			charge_release_end(guest, guest_device(guest, object->device),
+					   object->category, 0);
+			return;
+		}
+		DRIVER(cuEventDestroy_v2, (event));
+	}
+	/* Nobody can tell when; the driver's own order is short. */
+	release(guest, object);
+}
+
+void memory_reap(struct guest *guest)
+{
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	struct object parting[BATCH];
+	int n = object_list(guest->objects, OBJECT_PARTING, parting, BATCH);
+
+	if (!n)
+		return;
+	DRIVER(cuThreadExchangeStreamCaptureMode, (&mode));
+	for (int i = 0; i < n; i++) {
+		struct object *o = &parting[i];
+		struct guest_device *device = guest_device(guest, o->device);
+		CUevent event = (CUevent)(uintptr_t)o->key;
+
+		/* Taken before the event is touched: who has it may destroy it. */
+		if (!object_take(guest->objects, OBJECT_PARTING, o->key, o))
+			continue; /* another thread was faster */
+		charge_release_begin(device);
+		if (DRIVER(cuEventQuery, (event)) == CUDA_ERROR_NOT_READY) {
+			/* Should there be no room in the table, its charge stays. */
+			object_put(guest->objects, o);
+			charge_release_end(guest, device, o->category, 0);
+			continue;
+		}
+		DRIVER(cuEventDestroy_v2, (event));
+		o->key = o->peer;
+		release(guest, o);
+	}
+	DRIVER(cuThreadExchangeStreamCaptureMode, (&mode));
+}
+
+static bool of_context(const struct object *object, void *arg)
+{
+	return object->context && object->context == *(const uint64_t *)arg;
+}
+
+void memory_forget_context(struct guest *guest, CUcontext context)
+{
+	struct object gone[BATCH];
+	uint64_t key = KEY(context);
+	int n;
+
+	if (!key)
+		return;
+	do {
+		n = object_sweep(guest->objects, of_context, &key, gone, BATCH);
+		for (int i = 0; i < n; i++) {
+			if (gone[i].kind == OBJECT_PARTING)
+				gone[i].key = gone[i].peer;
+			if (gone[i].kind == OBJECT_ARRAY)
+				vmm_forget_array(guest, gone[i].key);
+			charge_release_begin(guest_device(guest, gone[i].device));
+			release(guest, &gone[i]);
+		}
+	} while (n == BATCH);
+}
+
+struct guest_device *memory_stream_device(struct guest *guest, CUstream stream)
+{
+	CUcontext context = NULL, current = NULL;
+	struct guest_device *device;
+	CUdevice ordinal;
+
+	if ((uintptr_t)stream <= (uintptr_t)CU_STREAM_PER_THREAD)
+		return guest_current_device(guest);
+	if (cuda_real_address(CUDA_FN_cuStreamGetDevice))
+		return DRIVER(cuStreamGetDevice, (stream, &ordinal)) ? NULL : guest_device(guest, ordinal);
+	if (DRIVER(cuStreamGetCtx, (stream, &context)))
+		return NULL;
+	DRIVER(cuCtxGetCurrent, (&current));
+	if (context == current)
+		return guest_current_device(guest);
+	if (DRIVER(cuCtxPushCurrent_v2, (context)))
+		return NULL;
+	device = guest_current_device(guest);
+	DRIVER(cuCtxPopCurrent_v2, (&current));
+	return device;
+}

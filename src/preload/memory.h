@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Linear device memory: what an allocation takes from the device, and what comes back with it.
+ * The driver gives memory out in granules of 2 MiB. An allocation of more than 1 MiB has granules of its own;
+ * smaller ones share granules, so they are charged by the granules that their addresses lie in.
+ */
+#ifndef ALLOT_PRELOAD_MEMORY_H
+#define ALLOT_PRELOAD_MEMORY_H
+
+#include "preload/charge.h"
+
+/* The most that an allocation of `bytes` can take. */
+static inline uint64_t memory_need(uint64_t bytes)
+{
+	return bytes > SMALL_BYTES ? round_up(bytes, GRANULE_BYTES) : bytes ? GRANULE_BYTES : 0;
+}
+
+/*
+ * Ends an allocation that the driver answered with `result`: commits and records, or cancels.
+ * `address` and `size` are the driver's (with pitch). `flags`: enum object_flags.
+ */
+CUresult memory_commit(struct charge *charge, CUresult result, CUdeviceptr address, uint64_t size,
+		       unsigned int flags);
+
+/*
+ * Before the driver frees an address: takes its object out, false when it is not ours to know.
+ * Then either memory_freed or, when the driver refused, memory_keep.
+ */
+bool memory_take(struct guest *guest, CUdeviceptr address, struct object *ret);
+void memory_keep(struct guest *guest, const struct object *object);
+void memory_freed(struct guest *guest, const struct object *object);
+
+/* Freed in the order of `stream`: charged until the stream gets there. */
+void memory_freed_in_stream(struct guest *guest, const struct object *object, CUstream stream);
+/* Gives back what streams have freed by now. Its driver calls disturb no capture. */
+void memory_reap(struct guest *guest);
+
+/* Everything that went when a context was destroyed. */
+void memory_forget_context(struct guest *guest, CUcontext context);
+
+/*
+ * Arrays up to SMALL_BYTES share granules too, but have no address: they are charged by their sum.
+ * Both answer the bytes by which whole granules change.
+ */
+uint64_t memory_small_array_add(struct guest_device *device, uint64_t bytes);
+uint64_t memory_small_array_sub(struct guest_device *device, uint64_t bytes);
+
+/* The device that a stream works on; NULL when the driver would not know either. */
+struct guest_device *memory_stream_device(struct guest *guest, CUstream stream);
+
+#endif

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/object.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/atomic.h"
+#include "base/lock.h"
+
+#define SHARDS 64
+
+/* Linear probing, at most three quarters full; removal shifts back, so there are no tombstones. */
+struct shard {
+	struct lock lock;
+	uint32_t count;
+	uint32_t capacity; /* power of two, or 0 */
+	struct object *slots;
+} __attribute__((aligned(64)));
+
+struct object_table {
+	struct shard shard[SHARDS + 1]; /* the last one: see is_listed */
+	uint32_t kinds[OBJECT_KINDS];
+};
+
+/*
+ * Kinds that are listed often and are few. They have a shard of their own, so that listing them does not
+ * look through the program's other allocations, of which there may be a hundred thousand.
+ */
+static bool is_listed(enum object_kind kind)
+{
+	return kind == OBJECT_POOL || kind == OBJECT_PARTING || kind == OBJECT_IPC ||
+	       kind == OBJECT_POINTER;
+}
+
+static void *map(size_t bytes)
+{
+	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	return p == MAP_FAILED ? NULL : p;
+}
+
+int object_table_new(struct object_table **ret)
+{
+	struct object_table *table = map(sizeof(*table));
+
+	if (!table)
+		return -ENOMEM;
+	*ret = table;
+	return 0;
+}
+
+/* Addresses differ in their middle bits: mix them all (splitmix64's finisher). */
+static uint64_t mix(enum object_kind kind, uint64_t key)
+{
+	key += (uint64_t)kind * UINT64_C(0x9e3779b97f4a7c15);
+	key = (key ^ key >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+	key = (key ^ key >> 27) * UINT64_C(0x94d049bb133111eb);
+	return key ^ key >> 31;
+}
+
+static struct shard *shard_of(struct object_table *table, enum object_kind kind, uint64_t hash)
+{
+	return &table->shard[is_listed(kind) ? SHARDS : hash % SHARDS];
+}
+
+static uint32_t home(const struct shard *shard, uint64_t hash)
+{
+	return (uint32_t)(hash / SHARDS) & (shard->capacity - 1);
+}
+
+/* The object, or the free place where it would go; NULL when there is no array yet. */
+static struct object *find(struct shard *shard, enum object_kind kind, uint64_t key, uint64_t hash)
+{
+	if (!shard->capacity)
+		return NULL;
+	for (uint32_t i = home(shard, hash);; i = (i + 1) & (shard->capacity - 1)) {
+		struct object *o = &shard->slots[i];
+
+		if (o->kind == OBJECT_NONE || (o->kind == kind && o->key == key))
+			return o;
+	}
+}
+
+static void count(struct object_table *table, struct shard *shard, enum object_kind kind, int n)
+{
+	shard->count += (uint32_t)n;
+	__atomic_fetch_add(&table->kinds[kind], (uint32_t)n, __ATOMIC_RELAXED);
+}
+
+static void erase(struct object_table *table, struct shard *shard, struct object *o)
+{
+	uint32_t mask = shard->capacity - 1;
+	uint32_t hole = (uint32_t)(o - shard->slots);
+
+	count(table, shard, o->kind, -1);
+	for (uint32_t i = (hole + 1) & mask;; i = (i + 1) & mask) {
+		struct object *next = &shard->slots[i];
+		uint32_t want;
+
+		if (next->kind == OBJECT_NONE)
+			break;
+		want = home(shard, mix(next->kind, next->key));
+		/* It may move back only if its home is not between the hole and itself. */
+		if (((i - want) & mask) >= ((i - hole) & mask)) {
+			shard->slots[hole] = *next;
+			hole = i;
+		}
+	}
+	shard->slots[hole].kind = OBJECT_NONE;
+}
+
+/*
+ * Takes the shard's lock with room for one more object in it. The bigger array is mapped while the
+ * lock is free; who finds that another thread was faster gives its own back.
+ */
+static int lock_with_room(struct shard *shard)
+{
+	lock_take(&shard->lock);
+	while (shard->count + 1 > shard->capacity / 4 * 3) {
+		uint32_t capacity = shard->capacity ? shard->capacity * 2 : 64;
+		struct object *bigger, *old;
+		uint32_t old_capacity;
+
+		lock_drop(&shard->lock);
+		bigger = map(capacity * sizeof(*bigger));
+		if (!bigger)
+			return -ENOMEM;
+		lock_take(&shard->lock);
+		old = bigger;
+		old_capacity = capacity;
+		if (shard->capacity < capacity) {
+			old = shard->slots;
+			old_capacity = shard->capacity;
+			shard->slots = bigger;
+			shard->capacity = capacity;
+			for (uint32_t i = 0; i < old_capacity; i++)
+				if (old[i].kind != OBJECT_NONE)
+					*find(shard, old[i].kind, old[i].key,
+					      mix(old[i].kind, old[i].key)) = old[i];
+		}
+		lock_drop(&shard->lock);
+		if (old)
+			munmap(old, old_capacity * sizeof(*old));
+		lock_take(&shard->lock);
+	}
+	return 0;
+}
+
+int object_put(struct object_table *table, const struct object *object)
+{
+	uint64_t hash = mix(object->kind, object->key);
+	struct shard *shard = shard_of(table, object->kind, hash);
+	struct object *o;
+	int r = lock_with_room(shard);
+
+	if (r)
+		return r;
+	o = find(shard, object->kind, object->key, hash);
+	if (o->kind == OBJECT_NONE)
+		count(table, shard, object->kind, 1);
+	*o = *object;
+	lock_drop(&shard->lock);
+	return 0;
+}
+
+static bool look(struct object_table *table, enum object_kind kind, uint64_t key, bool take,
+		 struct object *ret)
+{
+	uint64_t hash = mix(kind, key);
+	struct shard *shard = shard_of(table, kind, hash);
+	struct object *o;
+	bool found;
+
+	lock_take(&shard->lock);
+	o = find(shard, kind, key, hash);
+	found = o && o->kind != OBJECT_NONE;
+	if (found) {
+		*ret = *o;
+		if (take)
+			erase(table, shard, o);
+	}
+	lock_drop(&shard->lock);
+	return found;
+}
+
+bool object_get(struct object_table *table, enum object_kind kind, uint64_t key,
+		struct object *ret)
+{
+	return look(table, kind, key, false, ret);
+}
+
+bool object_take(struct object_table *table, enum object_kind kind, uint64_t key,
+		 struct object *ret)
+{
+	return look(table, kind, key, true, ret);
+}
+
+bool object_change(struct object_table *table, enum object_kind kind, uint64_t key, bool create,
+		   bool (*change)(struct object *object, void *arg), void *arg)
+{
+	uint64_t hash = mix(kind, key);
+	struct shard *shard = shard_of(table, kind, hash);
+	struct object *o;
+	bool found;
+
+	if (!create)
+		lock_take(&shard->lock);
+	else if (lock_with_room(shard))
+		return false;
+	o = find(shard, kind, key, hash);
+	if (!o) {
+		lock_drop(&shard->lock);
+		return false;
+	}
+	found = o->kind != OBJECT_NONE;
+	if (!found && create) {
+		memset(o, 0, sizeof(*o));
+		o->kind = (uint8_t)kind;
+		o->key = key;
+		count(table, shard, kind, 1);
+	}
+	if ((found || create) && !change(o, arg))
+		erase(table, shard, o);
+	lock_drop(&shard->lock);
+	return found;
+}
+
+int object_sweep(struct object_table *table, bool (*match)(const struct object *object, void *arg),
+		 void *arg, struct object *out, int max)
+{
+	int n = 0;
+
+	for (int s = 0; s <= SHARDS && n < max; s++) {
+		struct shard *shard = &table->shard[s];
+
+		lock_take(&shard->lock);
+		for (uint32_t i = 0; i < shard->capacity && n < max;) {
+			struct object *o = &shard->slots[i];
+
+			if (o->kind == OBJECT_NONE || !match(o, arg)) {
+				i++;
+				continue;
+			}
+			out[n++] = *o;
+			erase(table, shard, o); /* another may have moved here: look again */
+		}
+		lock_drop(&shard->lock);
+	}
+	return n;
+}
+
+int object_list(struct object_table *table, enum object_kind kind, struct object *out, int max)
+{
+	int n = 0;
+
+	if (!object_count(table, kind))
+		return 0;
+	for (int s = is_listed(kind) ? SHARDS : 0; s <= SHARDS; s++) {
+		struct shard *shard = &table->shard[s];
+
+		lock_take(&shard->lock);
+		for (uint32_t i = 0; i < shard->capacity && n < max; i++)
+			if (shard->slots[i].kind == kind)
+				out[n++] = shard->slots[i];
+		lock_drop(&shard->lock);
+	}
+	return n;
+}
+
+unsigned int object_count(struct object_table *table, enum object_kind kind)
+{
+	return atomic_peek(&table->kinds[kind]);
+}

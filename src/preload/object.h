@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What this process was given by the driver and what was charged for it: a table from (kind, key)
+ * to object, O(1). It knows objects and not just sizes, because what is suspended, moved or shared
+ * later is an object. The table locks for a few instructions and never calls the driver.
+ */
+#ifndef ALLOT_PRELOAD_OBJECT_H
+#define ALLOT_PRELOAD_OBJECT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "ledger/quota.h"
+#include "ledger/shared.h"
+
+enum object_kind {
+	OBJECT_NONE,
+	OBJECT_MEMORY,	 /* key: address from cuMemAlloc and its like */
+	OBJECT_GRANULE,	 /* key: address of 2 MiB that small allocations share */
+	OBJECT_HANDLE,	 /* key: physical memory handle (VMM) */
+	OBJECT_MAPPING,	 /* key: address at which a handle is mapped; `peer` is the handle */
+	OBJECT_LEAVING,	 /* key: of a mapping that the driver is just taking away */
+	OBJECT_GONE,	 /* key: of the mapping; the handle that goes with it, as it was */
+	OBJECT_TILE,	 /* key: a part of a sparse array that a handle backs; `peer` is the handle */
+	OBJECT_PARTING,	 /* key: event after which memory at address `peer` is free */
+	OBJECT_ARRAY,	 /* key: array or mipmapped array */
+	OBJECT_SHARE,	 /* key: of an entry in the tenant's table; refs: our objects that hold it */
+	OBJECT_IPC,	 /* key: address from cuIpcOpenMemHandle; refs: times it was opened */
+	OBJECT_EXTERNAL, /* key: external memory */
+	OBJECT_POOL,	 /* key: memory pool; others: see hook_pool.c */
+	OBJECT_POINTER,	 /* key: address exported from or imported into a pool */
+	OBJECT_EXEC,	 /* key: executable graph that owns memory */
+	OBJECT_MODULE,	 /* key: module or library; bytes: a guess of its size */
+	OBJECT_CONTEXT,	 /* key: context that the program created */
+	OBJECT_KINDS,
+};
+
+enum object_flags {
+	OBJECT_SHARED = 1 << 0,	  /* `shared` names it in the tenant's table */
+	OBJECT_SMALL = 1 << 1,	  /* charged through the granules that it lies in */
+	OBJECT_UNSEEN = 1 << 2,	  /* not in the driver's per-process figure */
+	OBJECT_IMPORTED = 1 << 3, /* somebody else's memory; bytes 0 until its size is known */
+};
+
+struct object {
+	uint64_t key;
+	uint8_t kind;	  /* enum object_kind */
+	uint8_t category; /* enum category that carries its charge */
+	uint16_t flags;
+	int16_t device;	  /* CUDA ordinal */
+	int16_t spare;
+	uint64_t bytes;	  /* charged */
+	uint64_t size;	  /* as the program asked for it */
+	uint64_t context; /* goes with it when it is destroyed; 0: outlives contexts */
+	uint64_t peer;	  /* see the kinds */
+	uint32_t refs;	  /* granule: allocations in it; handle: references */
+	uint32_t maps;	  /* handle: mappings; graph: epoch in which it was last backed */
+	struct shared_key shared;
+};
+
+struct object_table;
+
+/* Memory from mmap alone: hooks may run inside the program's own malloc. -ENOMEM. */
+int object_table_new(struct object_table **ret);
+
+/* Adds it, or replaces the object of the same kind and key. -ENOMEM. */
+int object_put(struct object_table *table, const struct object *object);
+
+/* Copies it out; `take` also removes it, so that of two that free one pointer one gets it. */
+bool object_get(struct object_table *table, enum object_kind kind, uint64_t key,
+		struct object *ret);
+bool object_take(struct object_table *table, enum object_kind kind, uint64_t key,
+		 struct object *ret);
+
+/*
+ * Changes an object in place: `change` gets it under the lock (no calls that wait, no driver) and
+ * answers whether it stays. A missing one is offered zeroed with its kind and key when `create`:
+ * then it stays if `change` says so. False: it was missing; -ENOMEM also reads as missing.
+ */
+bool object_change(struct object_table *table, enum object_kind kind, uint64_t key, bool create,
+		   bool (*change)(struct object *object, void *arg), void *arg);
+
+/*
+ * Removes up to `max` objects for which `match` is true (under the lock) and copies them out.
+ * Answers how many; call again until it answers less than `max`.
+ */
+int object_sweep(struct object_table *table, bool (*match)(const struct object *object, void *arg),
+		 void *arg, struct object *out, int max);
+
+/*
+ * Copies up to `max` objects of a kind without removing them. Quick for pools, partings, IPC and
+ * pool pointers; for others it looks through all there is.
+ */
+int object_list(struct object_table *table, enum object_kind kind, struct object *out, int max);
+
+/* How many objects of a kind there are; exact when nobody changes them. */
+unsigned int object_count(struct object_table *table, enum object_kind kind);
+
+#endif

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Stream-ordered pools. What a pool costs is what it reserves, whoever uses it: the driver keeps
+ * that figure (18 ns to read), and each pool's object remembers how much of it is charged.
+ */
+#ifndef ALLOT_PRELOAD_POOL_H
+#define ALLOT_PRELOAD_POOL_H
+
+#include "preload/charge.h"
+
+/* Charges what every pool of this process reserves: after a call at which the driver trims them. */
+void pool_settle_all(struct guest *guest);
+
+/* Makes the driver release what no allocation uses, in all pools of a device. */
+void pool_trim(struct guest *guest, struct guest_device *device);
+
+/*
+ * Before an address that cuMemAlloc did not give out is freed: takes out what is known of its
+ * sharing, false when nothing. After it, `freed` or not, that is settled.
+ */
+bool pool_pointer_take(struct guest *guest, CUdeviceptr address, struct object *ret);
+void pool_pointer_done(struct guest *guest, const struct object *pointer, bool freed);
+
+#endif

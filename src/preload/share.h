@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Memory that several processes hold, charged once a tenant. An object gets a key that exporter
+ * and importer both can compute, and an entry under it in the tenant's table (ledger/shared.h).
+ */
+#ifndef ALLOT_PRELOAD_SHARE_H
+#define ALLOT_PRELOAD_SHARE_H
+
+#include <stddef.h>
+
+#include "preload/charge.h"
+
+/* A key from the bytes that the driver gave the exporter and the importer alike. */
+struct shared_key share_key(const void *data, size_t len);
+
+/*
+ * A descriptor has no such bytes: every one that the driver exports is the same device file. But
+ * a descriptor that travelled still is the exporter's open file description, so the exporter writes its
+ * pid and a number into the description's owner fields (F_SETOWN, F_SETSIG; without O_ASYNC they
+ * mean nothing to the kernel), and the importer reads them. False: not stamped.
+ */
+bool share_stamp(int fd, int number, struct shared_key *ret);
+bool share_read(int fd, struct shared_key *ret);
+
+/*
+ * The numbers, 1 to 63: one for each object that is exported now. Stamps the descriptor with one
+ * that is free and under which nobody holds anything any more: importers may outlive what this
+ * process, or an earlier one with its pid, has exported. 0 when there is none.
+ */
+int share_stamp_new(struct guest *guest, int fd, struct shared_key *ret);
+void share_number_drop(struct guest *guest, int number);
+
+/*
+ * This process exports `object`, whose bytes it is charged for as long as it holds them. Never
+ * fails the export: without an entry (table full), an importer is charged a second time.
+ */
+void share_export(struct guest *guest, struct guest_device *device, struct shared_key key,
+		  uint64_t bytes, struct object *object);
+
+/*
+ * This process imports it: joins at no charge or is charged. CUDA_ERROR_OUT_OF_MEMORY when the quota
+ * does not allow it. Marks the object.
+ */
+CUresult share_import(struct guest *guest, struct guest_device *device, struct shared_key key,
+		      uint64_t bytes, struct object *object);
+
+/*
+ * Undoes either as far as the tenant's table goes: for objects that take back their charge
+ * themselves. Another object of this process may still hold the same entry.
+ */
+void share_leave(struct guest *guest, const struct object *object);
+
+/* After the driver let go of it: undoes either, whatever it was. */
+void share_drop(struct guest *guest, const struct object *object);
+
+#endif

@@ -1,0 +1,439 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/truth.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/fault.h"
+#include "ledger/quota.h"
+#include "ledger/shared.h"
+#include "nvidia/nvml_api.h"
+#include "nvidia/uuid.h"
+#include "preload/charge.h"
+#include "preload/graph.h"
+#include "preload/lookup.h"
+#include "preload/memory.h"
+#include "preload/object.h"
+#include "preload/pool.h"
+
+#define MIB (UINT64_C(1) << 20)
+#define LOOK_NS UINT64_C(5000000) /* at most every 5 ms while near the limit */
+#define GLANCE_NS UINT64_C(1000000000) /* and every second in any case */
+/* What another process of the tenant may hold unseen; only how early we look depends on it. */
+#define PEER_BYTES (256 * MIB)
+#define PROCESSES 2048
+#define SLOTS 1024 /* slot_count answers no more */
+
+/*
+ * Our own table and our own initialisation: the program may shut its NVML down. Bound once; threads that
+ * do so together store the same addresses. The pid tells a forked child that it must initialise anew.
+ */
+static struct nvml_library nvml;
+static _Atomic pid_t ready; /* pid that initialised it, or -1: there is none */
+
+static uint64_t clock_ns(clockid_t clock)
+{
+	struct timespec t;
+
+	clock_gettime(clock, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* By index in the ledger: a look must not cost a search by UUID. */
+static _Atomic(nvmlDevice_t) handles[GUEST_DEVICES];
+
+static bool open_nvml(void)
+{
+	pid_t pid = getpid(), known = atomic_load_explicit(&ready, memory_order_acquire);
+	void *handle;
+
+	if (known == pid)
+		return true;
+	if (known == -1)
+		return false;
+	handle = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+	if (handle)
+		nvml_library_bind(&nvml, handle, lookup_libc().dlsym);
+	if (!handle || nvml.nvmlInit_v2() != NVML_SUCCESS) {
+		atomic_store(&ready, -1);
+		return false;
+	}
+	for (int i = 0; i < GUEST_DEVICES; i++)
+		atomic_store_explicit(&handles[i], NULL, memory_order_relaxed);
+	atomic_store_explicit(&ready, pid, memory_order_release);
+	return true;
+}
+
+static nvmlReturn_t list(nvmlDevice_t device, unsigned int *n, nvmlProcessInfo_v2_t *out)
+{
+	nvmlReturn_t r = nvml.nvmlDeviceGetComputeRunningProcesses_v3(device, n, out);
+
+	if (r == NVML_ERROR_FUNCTION_NOT_FOUND)
+		r = nvml.nvmlDeviceGetComputeRunningProcesses_v2(device, n, out);
+	return r;
+}
+
+/* One look: too large for a stack that is not ours. */
+struct look {
+	uint32_t changes; /* of the device, before the driver was asked */
+	bool quiet;
+	bool told; /* the categories are what the figure says */
+	uint64_t allocated; /* by this process, and on its way, before that */
+	int n;
+	nvmlProcessInfo_v2_t process[PROCESSES];
+	uint64_t charged[SLOTS]; /* by each slot, before the driver was asked */
+};
+
+static struct look *look_new(void)
+{
+	void *p = mmap(NULL, sizeof(struct look), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+		       -1, 0);
+
+	return p == MAP_FAILED ? NULL : p;
+}
+
+static void look_free(struct look *look)
+{
+	munmap(look, sizeof(*look));
+}
+
+static nvmlReturn_t handle_of(const uint8_t uuid[16], int ledger_device, nvmlDevice_t *ret)
+{
+	char text[UUID_TEXT_SIZE];
+	nvmlReturn_t r;
+
+	*ret = atomic_load_explicit(&handles[ledger_device], memory_order_relaxed);
+	if (*ret)
+		return NVML_SUCCESS;
+	uuid_format(uuid, text);
+	r = nvml.nvmlDeviceGetHandleByUUID(text, ret);
+	if (r == NVML_SUCCESS)
+		atomic_store_explicit(&handles[ledger_device], *ret, memory_order_relaxed);
+	return r;
+}
+
+/* The driver's figures of all processes on a device. 0 or -errno. */
+static int look_at(struct look *look, const uint8_t uuid[16], int ledger_device)
+{
+	unsigned int n = PROCESSES;
+	nvmlDevice_t device;
+	nvmlReturn_t r;
+
+	guest_depth++;
+	r = open_nvml() ? handle_of(uuid, ledger_device, &device) : NVML_ERROR_UNINITIALIZED;
+	if (r == NVML_SUCCESS)
+		r = list(device, &n, look->process);
+	guest_depth--;
+	look->n = n < PROCESSES ? (int)n : PROCESSES;
+	return r == NVML_SUCCESS ? 0 : -EIO;
+}
+
+static int figure_of(const struct look *look, uint32_t pid, uint64_t *ret_bytes)
+{
+	for (int i = 0; i < look->n; i++) {
+		/* NVML says "not available" as all ones. */
+		if (look->process[i].pid == pid &&
+		    look->process[i].usedGpuMemory < QUOTA_ABSURD_BYTES) {
+			*ret_bytes = look->process[i].usedGpuMemory;
+			return 0;
+		}
+	}
+	return -ESRCH;
+}
+
+/* Everything that a slot is charged for, on its way or shared included. */
+static uint64_t charged(struct guest *guest, int slot, int ledger_device)
+{
+	uint64_t sum = shared_held(guest->ledger, slot, ledger_device);
+	struct quota_row row;
+
+	if (quota_process(guest->ledger, slot, ledger_device, &row))
+		return 0;
+	sum += row.pending;
+	for (int c = 0; c < CAT_N; c++)
+		sum += row.used[c] < QUOTA_ABSURD_BYTES ? row.used[c] : 0;
+	return sum;
+}
+
+/*
+ * What the driver took for the tenant's other processes and they have not charged: an idle process
+ * does not look. Charges are read before and after the figure and the larger counts, so that an
+ * allocation or a free on its way is not taken for something hidden.
+ */
+static uint64_t hidden_by_peers(struct guest *guest, int ledger_device, const struct look *look)
+{
+	int own = slot_index(atomic_load(&guest->slot));
+	uint64_t hidden = 0;
+
+	for (int i = 0; i < slot_count(guest->ledger); i++) {
+		uint64_t figure, now;
+		struct slot_info info;
+
+		if (i == own || slot_info(guest->ledger, i, &info) || figure_of(look, info.pid, &figure))
+			continue;
+		now = charged(guest, i, ledger_device);
+		if (now < look->charged[i])
+			now = look->charged[i];
+		if (figure > now && slot_alive(guest->ledger, i))
+			hidden += figure - now;
+	}
+	return hidden;
+}
+
+void truth_begin(struct guest_device *device)
+{
+	atomic_store(&device->context_ns, clock_ns(CLOCK_MONOTONIC_COARSE));
+}
+
+bool truth_due(struct guest *guest, struct guest_device *device, uint64_t bytes, uint64_t limit)
+{
+	uint64_t used = quota_used(guest->ledger, device->ledger);
+	uint64_t now = clock_ns(CLOCK_MONOTONIC_COARSE), last = atomic_load(&device->reconciled_ns);
+	uint64_t peers = (uint64_t)slot_count(guest->ledger) * PEER_BYTES;
+	bool stale = atomic_load(&device->stale);
+	/*
+	 * Far enough: a context or a large library fits in between, twice. New code may also need a
+	 * deeper stack, which the driver backs for every thread of the device when it is launched.
+	 */
+	uint64_t margin = limit / 8 + (stale ? 5 : 1) * 1024 * MIB + peers;
+
+	if (used + bytes + margin > limit)
+		return stale || now > last + LOOK_NS;
+	if (last < atomic_load(&device->context_ns))
+		last = atomic_load(&device->context_ns);
+	return last && now > last + GLANCE_NS;
+}
+
+void truth_look(struct guest *guest, struct guest_device *device)
+{
+	uint64_t now = clock_ns(CLOCK_MONOTONIC_COARSE);
+
+	if (!(guest->policy.flags & POLICY_ACCOUNTING_DRIVER) &&
+	    (atomic_load(&device->stale) || atomic_load(&device->unsure) || now > atomic_load(&device->reconciled_ns) + LOOK_NS))
+		truth_reconcile(guest, device);
+}
+
+/*
+ * Where an exporter has let go of memory that it allocated, the driver's figure of one of the
+ * importers shows it, which is charged already. Nobody says of which one: it is ours if our figure
+ * has grown by as much. Memory by handle is in nobody's figure then.
+ */
+static uint64_t inherited(struct guest *guest, struct guest_device *device, uint64_t grown)
+{
+	static const enum object_kind kinds[] = {OBJECT_IPC, OBJECT_POINTER};
+	struct object object[32];
+	uint64_t bytes = 0;
+
+	for (int k = 0; grown && k < 2; k++) {
+		int n = object_list(guest->objects, kinds[k], object, 32);
+
+		for (int i = 0; i < n; i++) {
+			uint64_t size = round_up(object[i].size, GRANULE_BYTES);
+
+			if (object[i].device != device->ordinal || !(object[i].flags & OBJECT_IMPORTED) ||
+			    size > grown || shared_covered(guest->ledger, object[i].shared))
+				continue;
+			bytes += size;
+			grown -= size;
+		}
+	}
+	return bytes;
+}
+
+/* Splits what is left of the driver's figure into contexts and code. */
+static void settle(struct guest *guest, struct guest_device *device, uint64_t rest)
+{
+	struct slot *slot = atomic_load(&guest->slot);
+	uint64_t contexts = (uint64_t)atomic_load(&device->contexts);
+	uint64_t extra = atomic_load(&device->extra_bytes);
+	uint64_t guess = atomic_load(&device->context_guess);
+
+	/* Before any code is loaded, what is there is contexts: that is when their size is learned. */
+	if (contexts == 1 && !atomic_load(&device->stale) && !guess && rest > extra) {
+		guess = rest - extra;
+		atomic_store(&device->context_guess, guess);
+		ledger_learn_context(guest->ledger, device->ledger, guess);
+	}
+	contexts = contexts * (guess ? guess : TRUTH_CONTEXT_BYTES) + extra;
+	if (contexts > rest)
+		contexts = rest;
+	/* Up before down, so that the sum is at no time too small. */
+	quota_set(slot, device->ledger, CAT_MODULE, rest - contexts);
+	FAULT_POINT(GUEST_FIGURE_HALF);
+	quota_set(slot, device->ledger, CAT_CONTEXT, contexts);
+}
+
+/* Takes off what the driver has taken back by itself: as streams went on, at a synchronisation. */
+static void catch_up(struct guest *guest, struct guest_device *device)
+{
+	memory_reap(guest);
+	pool_settle_all(guest);
+	graph_settle(guest, device);
+}
+
+/* What a process is charged for by size, and is in the driver's figure. */
+static uint64_t allocated(struct guest_device *device, const struct quota_row *row)
+{
+	uint64_t sum = row->used[CAT_DATA] + row->used[CAT_POOL] + row->used[CAT_ARRAY] +
+		       row->used[CAT_GRAPH];
+	uint64_t unseen = atomic_load(&device->unseen_bytes);
+
+	return unseen < sum ? sum - unseen : 0;
+}
+
+/* False: other threads allocated meanwhile, so that the figure and the row do not fit together. */
+static bool reconcile(struct guest *guest, struct guest_device *device, struct look *look,
+		      bool last_try)
+{
+	struct slot *slot = atomic_load(&guest->slot);
+	uint64_t figure, known;
+	struct quota_row row;
+
+	if (figure_of(look, (uint32_t)getpid(), &figure) ||
+	    quota_process(guest->ledger, slot_index(slot), device->ledger, &row))
+		return true;
+	known = allocated(device, &row);
+	quota_set_driver(slot, device->ledger, figure, clock_ns(CLOCK_BOOTTIME));
+	/*
+	 * What went between two looks, or may have gone, must not be found missing from the
+	 * contexts.
+	 */
+	catch_up(guest, device);
+	if (look->quiet && look->changes == atomic_load(&device->changes) &&
+	    !object_count(guest->objects, OBJECT_PARTING)) {
+		uint64_t rest = figure > known ? figure - known : 0;
+		uint64_t before = row.used[CAT_CONTEXT] + row.used[CAT_MODULE];
+
+		if (rest > before)
+			rest -= inherited(guest, device, rest - before);
+		settle(guest, device, rest);
+		atomic_store(&device->stale, false);
+		atomic_store(&device->unsure, false);
+		look->told = true;
+		return true;
+	}
+	if (!last_try)
+		return false;
+	/*
+	 * Other threads allocate all the time, or streams free: the figure may hold what is still
+	 * pending here, or was charged until just now. What exceeds even that is the driver's own,
+	 * so code may be charged more by it, never less.
+	 */
+	atomic_store(&device->unsure, true);
+	known += row.pending;
+	if (known < look->allocated)
+		known = look->allocated;
+	known += row.used[CAT_CONTEXT];
+	if (figure > known && figure - known > row.used[CAT_MODULE])
+		quota_set(slot, device->ledger, CAT_MODULE, figure - known);
+	return true;
+}
+
+bool truth_reconcile(struct guest *guest, struct guest_device *device)
+{
+	struct look *look = look_new();
+	struct quota_row row;
+	bool done = !look, told;
+
+	/* Whether the driver then answers or not; but it knows nobody who has no context. */
+	if (atomic_load(&device->contexts) > 0)
+		atomic_store(&device->reconciled_ns, clock_ns(CLOCK_MONOTONIC_COARSE));
+	catch_up(guest, device);
+	for (int try = 0; !done && try < 4; try++) {
+		for (int i = 0; i < slot_count(guest->ledger); i++)
+			look->charged[i] = charged(guest, i, device->ledger);
+		if (!quota_process(guest->ledger, slot_index(atomic_load(&guest->slot)),
+				   device->ledger, &row))
+			look->allocated = allocated(device, &row) + row.pending;
+		look->changes = atomic_load(&device->changes);
+		look->quiet = atomic_load(&device->busy) == 0;
+		done = look_at(look, device->uuid, device->ledger) || reconcile(guest, device, look, try == 3);
+		if (done)
+			atomic_store(&device->peers_bytes,
+				     hidden_by_peers(guest, device->ledger, look));
+	}
+	told = look && look->told;
+	if (look)
+		look_free(look);
+	return told;
+}
+
+#define DEATH_NAP_NS 1000000
+#define DEATH_NAPS 1000
+
+void truth_await_dead(struct guest *guest, struct guest_device *device)
+{
+	struct look *look = NULL;
+
+	for (int i = 0; i < slot_count(guest->ledger); i++) {
+		struct slot_info info;
+		uint64_t figure;
+
+		if (slot_info(guest->ledger, i, &info) || !charged(guest, i, device->ledger) ||
+		    slot_alive(guest->ledger, i))
+			continue;
+		if (!look && !(look = look_new()))
+			return;
+		for (int nap = 0; nap < DEATH_NAPS && !look_at(look, device->uuid, device->ledger) &&
+				  !figure_of(look, info.pid, &figure) && figure;
+		     nap++)
+			nanosleep(&(struct timespec){.tv_nsec = DEATH_NAP_NS}, NULL);
+	}
+	if (look)
+		look_free(look);
+}
+
+/* Does this process have a context there, so that the driver must know it? */
+static bool present(struct guest *guest, int ledger_device)
+{
+	for (int i = 0; i < guest->ndevices && atomic_load(&guest->slot); i++)
+		if (guest->device[i].ledger == ledger_device)
+			return atomic_load(&guest->device[i].contexts) > 0;
+	return false;
+}
+
+int truth_tenant(struct guest *guest, const uint8_t uuid[16], int ledger_device, uint64_t *ret_bytes)
+{
+	struct slot *slot = atomic_load(&guest->slot);
+	bool missing = present(guest, ledger_device);
+	struct look *look = look_new();
+	uint64_t sum = 0;
+	int r = look ? look_at(look, uuid, ledger_device) : -ENOMEM;
+
+	for (int i = 0; !r && i < slot_count(guest->ledger); i++) {
+		struct slot_info info;
+		uint64_t figure;
+
+		if (slot_info(guest->ledger, i, &info) || figure_of(look, info.pid, &figure) ||
+		    !slot_alive(guest->ledger, i))
+			continue;
+		sum += figure;
+		if (!slot || slot_index(slot) != i)
+			continue;
+		missing = false;
+		quota_set_driver(slot, ledger_device, figure, clock_ns(CLOCK_BOOTTIME)); /* for who looks at us */
+	}
+	if (look)
+		look_free(look);
+	if (r)
+		return r;
+	/* It knows us by another pid (a container): then it knows none of the tenant by ours. */
+	if (missing)
+		return -ESRCH;
+	*ret_bytes = sum;
+	return 0;
+}
+
+uint64_t truth_tenant_used(struct guest *guest, const uint8_t uuid[16], int ledger_device)
+{
+	uint64_t figure;
+
+	if (!(guest->policy.flags & POLICY_ACCOUNTING_DRIVER))
+		return quota_used_live(guest->ledger, ledger_device);
+	if (truth_tenant(guest, uuid, ledger_device, &figure))
+		return UINT64_MAX;
+	return figure + quota_pending(guest->ledger, ledger_device);
+}

@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef ALLOT_PRELOAD_VMM_H
+#define ALLOT_PRELOAD_VMM_H
+
+#include "preload/guest.h"
+
+/* After a sparse array was destroyed: the handles that backed its parts are mapped there no more. */
+void vmm_forget_array(struct guest *guest, uint64_t array);
+
+#endif

@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Processes of every kind: crowds, forks, new programs, threads, deaths, namespaces."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import bad_lib
+from bad_lib import CONTEXT, GUEST, LIMIT
+
+
+class Processes(bad_lib.Case):
+    def test_crowd(self):
+        """300 at once, of which not all fit: whoever fits gets it all, the others are refused."""
+        crowd = [subprocess.Popen([GUEST, "init", "alloc", "4", "wait"], text=True,
+                                  env={**self.env, **self.guest_env}, stdin=subprocess.PIPE,
+                                  stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) for _ in range(300)]
+        begun = held = 0
+        for process in crowd:
+            said = self.until_waiting(process)
+            self.assertIn(said[0], ("init 0", "init 2"))
+            self.assertIn(said[1], ("alloc 0", "alloc 2", "alloc 201"))
+            begun += said[0] == "init 0"
+            held += said[1] == "alloc 0"
+        self.assertEqual(self.truth(), begun * CONTEXT + held * 4)
+        self.assertEqual(self.used(), self.truth())
+        self.assertLessEqual(self.truth(), LIMIT)
+        self.assertGreater(self.truth(), LIMIT - 8)
+        for process in crowd:
+            process.kill()
+        for process in crowd:
+            process.wait()
+            process.stdin.close()
+            process.stdout.close()
+        self.check_empty()
+
+    def test_fork_before(self):
+        said, _ = self.guest("child init alloc 100 end clone init alloc 200 end init alloc 250")
+        self.assertEqual(said, ["init 0", "alloc 0", "child 0", "init 0", "alloc 0", "clone 0", "init 0",
+                                "alloc 0"])
+        self.check_empty()
+
+    def test_fork_after(self):
+        """A child of a process that used the GPU cannot (as with the driver alone), and does no harm."""
+        for fork in ("child", "clone"):
+            said, _ = self.guest(f"init alloc 100 {fork} alloc 1 end alloc 200 free alloc 200")
+            self.assertEqual(said, ["init 0", "alloc 0", "alloc 3", f"{fork} 0", "alloc 2", "free 0",
+                                    "alloc 0"])
+        self.check_empty()
+
+    def test_child_outlives_its_parent(self):
+        """What the parent held is free at its death, though the child has its memory still."""
+        process, said = self.live("init alloc 200 orphan wait end die")
+        self.assertEqual(said, ["init 0", "alloc 0"])
+        self.assertEqual(process.wait(20), -signal.SIGKILL)
+        bad_lib.wait_for(lambda: self.truth() == 0)
+        self.check_empty()
+
+    def test_new_programs(self):
+        """They begin anew; an exec gives up what the program before it held."""
+        for way in ("vfork", "spawn"):
+            said, _ = self.guest(f"init alloc 100 {way} init alloc 200 alloc 100 end alloc 100")
+            self.assertEqual(said, ["init 0", "alloc 0", "init 0", "alloc 2", "alloc 0", f"{way} 0",
+                                    "alloc 0"])
+        said, _ = self.guest(f"init alloc 100 exec init alloc {LIMIT - CONTEXT}")
+        self.assertEqual(said, ["init 0", "alloc 0", "init 0", "alloc 0"])
+        self.check_empty()
+
+    def test_threads_constructor_and_exit(self):
+        said, _ = self.guest("threads 8 init threads 8 alloc 4 atexit", env={"BAD_CONSTRUCTOR": "1"})
+        self.assertEqual(said, ["constructor init 0", "constructor alloc 0", "threads 0", "init 0",
+                                "threads 0", "alloc 0", "atexit free 0", "atexit alloc 0"])
+        self.check_empty()
+
+    def test_signals_stay_the_programs(self):
+        said, _ = self.guest("signals init alloc 100 alloc 200 free threads 4")
+        self.assertEqual(said[-1], "signals 0")
+
+    def test_library_comes_and_goes(self):
+        program = """
+import ctypes, _ctypes
+for _ in range(20):
+    cu = ctypes.CDLL("libcuda.so.1")
+    context, block = ctypes.c_void_p(), ctypes.c_uint64()
+    assert cu.cuInit(0) == 0 and cu.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+    assert cu.cuCtxSetCurrent(context) == 0
+    assert cu.cuMemAlloc_v2(ctypes.byref(block), ctypes.c_size_t(200 << 20)) == 0
+    assert cu.cuMemAlloc_v2(ctypes.byref(ctypes.c_uint64()), ctypes.c_size_t(200 << 20)) == 2
+    assert cu.cuMemFree_v2(block) == 0
+    _ctypes.dlclose(cu._handle)
+"""
+        subprocess.run([sys.executable, "-c", program], check=True, timeout=30,
+                       env={**self.env, **self.guest_env})
+        self.check_empty()
+
+    def test_pid_namespaces(self):
+        """Two processes that are number 1, each in its namespace: one quota, no mistaken death."""
+        prefix = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
+        if os.geteuid() or subprocess.run([*prefix, "true"], check=False, capture_output=True).returncode:
+            self.skipTest("no PID namespaces to be had")
+        first, said = self.live("init alloc 100 wait", prefix)
+        self.assertEqual(said, ["init 0", "alloc 0"])
+        second, said = self.live("init alloc 100 alloc 100 wait alloc 100", (*prefix, *prefix))
+        self.assertEqual(said, ["init 0", "alloc 0", "alloc 2"])
+        self.assertEqual((self.truth(), self.used()), (204, 204))
+        first.kill()
+        first.wait()
+        bad_lib.wait_for(lambda: self.truth() == 102)
+        self.assertEqual(self.finish(second), ["alloc 0"])
+        bad_lib.wait_for(lambda: self.truth() == 0)
+        self.check_empty()
+
+    def test_hidden_processes(self):
+        """With hidepid, where a process cannot see others' /proc."""
+        prefix = ("unshare", "--mount", "sh", "-c",
+                  'mount -t proc -o hidepid=2 proc /proc && exec setpriv --reuid 65534 '
+                  '--regid 65534 --clear-groups --bounding-set=-all "$0" "$@"')
+        if os.geteuid() or subprocess.run([*prefix, GUEST], check=False, capture_output=True).returncode:
+            self.skipTest("no hidepid to be had")
+        for directory, _, files in os.walk(self.tmp):
+            for name in (".", *files):
+                os.chown(os.path.join(directory, name), 65534, 65534)
+        first, said = self.live("init alloc 100 wait", prefix)
+        self.assertEqual(said, ["init 0", "alloc 0"])
+        said, _ = self.guest("init alloc 200 alloc 100", prefix=prefix)
+        self.assertEqual(said, ["init 0", "alloc 2", "alloc 0"])
+        first.kill()
+        first.wait()
+        said, _ = self.guest("init alloc 200", prefix=prefix)
+        self.assertEqual(said, ["init 0", "alloc 0"])
+
+
+if __name__ == "__main__":
+    bad_lib.main()

@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Every bad argument: status 125, the argument named, a right one shown; help and version."""
+
+import os
+import re
+
+import cli_lib
+
+
+class Arguments(cli_lib.Case):
+    def test_bad_memory(self):
+        for bad in ("0", "0.0", "00GiB", "-1", "-8GiB", "+8GiB", "10XB", "25%x", "%", "101%", "100.1%",
+                    "1e3", "0x10", " 8G", "8 G", "8GiB ", "8GB8", "nan", "inf", "unlimited", "",
+                    "8GiB,", ",8GiB", "8GiB,,8GiB", "99999999T", "1.5.5G", "G", "8g1", "8GiB,-1"):
+            with self.subTest(bad=bad):
+                self.fails(125, "run", "--memory", bad, "--", "true", says=("--memory", "8GiB"))
+                self.fails(125, "set", "x", "--memory", bad, says=("--memory", "8GiB"))
+        self.assertFalse(os.path.exists(self.runtime), "a bad argument left a tenant")
+
+    def test_good_memory(self):
+        for good, words in (("8GiB", "8 GiB"), ("008G", "8 GiB"), ("1.5g", "1.5 GiB"),
+                            ("25%", "25%"), ("12.5%", "12.5%"), ("1GB", "953.6 MiB"),
+                            ("1048576", "1 MiB"), ("2Ki", "2 KiB"), ("100%", "no limit")):
+            with self.subTest(good=good):
+                done = self.allot("run", "-v", "--memory", good, "--", "true")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertIn(f"each device: {words}\n", done.stderr)
+
+    def test_bad_names(self):
+        for bad in ("", ".", "..", "a/b", "../x", ".hidden", "-x", "a b", "x" * 64, "ä"):
+            with self.subTest(bad=bad):
+                self.fails(125, "run", f"--name={bad}", "--", "true", says=("--name", "jobA"))
+
+    def test_bad_accounting(self):
+        self.fails(125, "run", "--accounting", "both", "--", "true",
+                   says=("both", "--accounting ledger"))
+
+    def test_gpu_without_driver(self):
+        if os.path.exists("/dev/nvidiactl"):
+            self.skipTest("this machine has a driver")
+        self.fails(125, "run", "--gpu", "0", "--", "true", says=("--gpu", "allot sim"))
+        self.fails(125, "run", "--memory", "1G,2G", "--", "true", says=("--memory",))
+
+    def test_bad_sim(self):
+        for bad in ("0", "-1", "65", "x", "", "1.5", "2 "):
+            self.fails(125, "sim", f"--gpus={bad}", "--", "true", says=("--gpus", "--gpus 2"))
+        for option in ("--memory", "--context"):
+            for bad in ("0", "25%", "x", "-1G"):
+                self.fails(125, "sim", f"{option}={bad}", "--", "true", says=(option, "24GiB"))
+        self.fails(125, "sim", "--dir", "/nonexistent/x", "--", "true", says=("--dir",))
+
+    def test_no_command(self):
+        self.fails(125, "run", says=("allot run",))
+        self.fails(125, "run", "--memory", "1G", "--", says=("allot run",))
+        self.fails(125, "sim", says=("allot sim",))
+        self.fails(125, "bogus", says=("bogus", "--help"))
+        self.assertEqual(self.allot().returncode, 125)
+
+    def test_unknown_option(self):
+        for command in ("run", "ps", "top", "set", "doctor", "sim"):
+            done = self.allot(command, "--bogus")
+            self.assertEqual(done.returncode, 125)
+            self.assertIn(f"allot {command}: ", done.stderr)
+
+    def test_help_and_version(self):
+        out = self.ok("--help")
+        for command in ("run", "ps", "top", "set", "doctor", "sim"):
+            self.assertRegex(out, rf"(?m)^  allot {command} ")
+            self.assertIn(f"Usage: allot {command}", self.ok(command, "--help"))
+            self.assertEqual(self.ok(command, "--help"), self.ok("help", command))
+        self.assertTrue(re.fullmatch(r"allot \d+\.\d+\.\d+\n", self.ok("--version")))
+        self.assertEqual(self.ok("--version"), self.ok("run", "--version"))
+
+    def test_lost_output(self):
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            for args in (("--help",), ("ps",), ("ps", "--json")):
+                import subprocess
+                done = subprocess.run([cli_lib.ALLOT, *args], env=self.env, stdout=full,
+                                      stderr=subprocess.PIPE, text=True, check=False)
+                self.assertEqual(done.returncode, 125, args)
+                self.assertIn("cannot write", done.stderr)
+
+    def test_no_runtime_dir(self):
+        if os.geteuid() == 0:
+            self.fails(125, "ps", env={"ALLOT_RUNTIME_DIR": "relative"}, says=("absolute",))
+            return
+        self.fails(125, "ps", env={"ALLOT_RUNTIME_DIR": ""}, says=("ALLOT_RUNTIME_DIR",))
+
+
+if __name__ == "__main__":
+    cli_lib.main()

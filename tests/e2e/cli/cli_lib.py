@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of the allot command share: a runtime directory of their own, and running it."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+ALLOT = os.environ["ALLOT"]
+HOLDER = os.environ.get("ALLOT_HOLDER")
+STATIC = os.environ.get("ALLOT_STATIC")
+MIB = 1 << 20
+GIB = 1 << 30
+OWN = ("ALLOT_TENANT_DIR", "ALLOT_SIM_DIR", "ALLOT_SIM_GPUS", "ALLOT_SIM_MEMORY", "ALLOT_LIBRARY",
+       "ALLOT_SIM_CONTEXT", "LD_PRELOAD", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES",
+       "CUDA_DEVICE_ORDER", "XDG_RUNTIME_DIR")
+SHM = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+UUID_A = "GPU-11111111-2222-3333-4444-555555555555"
+UUID_B = "GPU-aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee"
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        # In memory: an overlay, as /tmp is in a container, does not keep locks with mappings.
+        self.tmp = tempfile.mkdtemp(prefix="allot-test-", dir=SHM)
+        self.addCleanup(shutil.rmtree, self.tmp, ignore_errors=True)
+        self.runtime = os.path.join(self.tmp, "run")
+        self.env = {k: v for k, v in os.environ.items() if k not in OWN}
+        self.env["ALLOT_RUNTIME_DIR"] = self.runtime
+        # A directory that may not be searched would make "not found" of a command "forbidden".
+        self.env["PATH"] = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
+
+    def allot(self, *args, env=None, **kwargs):
+        """Runs allot to its end: returncode, stdout, stderr."""
+        return subprocess.run([ALLOT, *args], env={**self.env, **(env or {})}, text=True,
+                              stdin=subprocess.DEVNULL, capture_output=True, timeout=60, **kwargs)
+
+    def ok(self, *args, **kwargs):
+        done = self.allot(*args, **kwargs)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def fails(self, status, *args, says=(), **kwargs):
+        """allot's own error: the status, one line on stderr that has all of `says`."""
+        done = self.allot(*args, **kwargs)
+        self.assertEqual(done.returncode, status, done.stderr)
+        for word in says:
+            self.assertIn(word, done.stderr)
+        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+        self.assertTrue(done.stderr.startswith("allot"), done.stderr)
+        return done.stderr
+
+    def start(self, *args, **kwargs):
+        """A process that is killed when the test ends."""
+        process = subprocess.Popen(args, env=self.env, text=True, stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE, **kwargs)
+
+        def end():
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+            process.stdin.close()
+            process.stdout.close()
+
+        self.addCleanup(end)
+        return process
+
+    def hold(self, tenant, *amounts):
+        """A process of the tenant that holds memory: amounts are "UUID:category:bytes"."""
+        process = self.start(HOLDER, os.path.join(self.runtime, tenant), *amounts)
+        self.assertEqual(process.stdout.readline(), "held\n")
+        return process
+
+    def path(self, name, text=None, mode=0o755):
+        path = os.path.join(self.tmp, name)
+        if text is not None:
+            with open(path, "w", encoding="utf-8") as out:
+                out.write(text)
+            os.chmod(path, mode)
+        return path
+
+
+def wait_for(condition, seconds=20):
+    """Polls; the bound is for a hang, not a measure."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            raise AssertionError("waited in vain")
+        time.sleep(0.02)
+
+
+def main():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    unittest.main(argv=[sys.argv[0], "-v"])

@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""allot doctor: each thing that can be wrong shows as FAIL or warn, with what to do."""
+
+import os
+
+import cli_lib
+from cli_lib import ALLOT, MIB, UUID_A
+
+
+class Doctor(cli_lib.Case):
+    def doctor(self, *args, env=None):
+        """Against simulated devices, so that a machine without a driver is no finding."""
+        return self.allot("sim", "--", ALLOT, "doctor", *args, env=env)
+
+    def finds(self, level, pattern, *args, env=None):
+        done = self.doctor(*args, env=env)
+        self.assertRegex(done.stdout, rf"(?m)^{level} .*{pattern}.*\n      \S")
+        self.assertEqual(done.returncode, 1 if level == "FAIL" else 0, done.stdout)
+
+    def test_all_is_well(self):
+        done = self.doctor("--", "true")
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertNotIn("FAIL", done.stdout)
+        for line in (r"allot \d", "driver ", "GPU 0: ", "liballot.so can be preloaded",
+                     "can be mapped and locked", "true can be limited"):
+            self.assertRegex(done.stdout, rf"(?m)^ok    .*{line}")
+
+    def test_no_driver(self):
+        if os.path.exists("/dev/nvidiactl"):
+            self.skipTest("this machine has a driver")
+        done = self.allot("doctor")
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stdout, "(?m)^FAIL .*no NVIDIA driver.*allot sim")
+
+    def test_library(self):
+        self.finds("FAIL", "liballot.so is not found", env={"ALLOT_LIBRARY": "/no/such"})
+        self.finds("FAIL", "cannot be preloaded",
+                   env={"ALLOT_LIBRARY": self.path("liballot.so", "no library")})
+
+    def test_runtime_dir(self):
+        os.mkdir(self.runtime)
+        os.chmod(self.runtime, 0o777)
+        self.finds("FAIL", "written by others")
+        os.rmdir(self.runtime)
+        self.path("run", "a file")
+        self.finds("FAIL", "is not a directory")
+        self.finds("FAIL", "cannot make", env={"ALLOT_RUNTIME_DIR": "/proc/allot"})
+
+    def test_locks(self):
+        if os.path.exists("/sys/kernel/security"):
+            self.finds("FAIL", "cannot be locked", env={"ALLOT_RUNTIME_DIR": "/sys/kernel/security"})
+
+    def test_nothing_stays_behind(self):
+        self.doctor()
+        self.assertEqual(os.listdir(self.runtime), [])
+
+    def test_stale_tenants(self):
+        self.ok("run", "--name", "over", "--", "true")
+        self.ok("run", "--name", "busy", "--", "true")
+        self.hold("busy", f"{UUID_A}:data:{MIB}")
+        self.finds("warn", "1 tenant without such a process: over")
+        done = self.doctor("--sweep")
+        self.assertIn("tenant over removed", done.stdout)
+        self.assertEqual(os.listdir(self.runtime), ["busy"])
+
+    def test_damaged_tenant(self):
+        self.ok("run", "--name", "a", "--", "true")
+        os.truncate(os.path.join(self.runtime, "a", "ledger"), 10)
+        self.finds("FAIL", "tenant a ")
+
+    def test_no_such_program(self):
+        self.finds("FAIL", "no-such cannot be run", "--", "no-such")
+
+
+if __name__ == "__main__":
+    cli_lib.main()

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cli_holder TENANT_DIR [UUID:CATEGORY:BYTES]...: a process of a tenant, without any GPU: claims a
+ * slot, holds these amounts in the ledger, says "held" and waits until its stdin is closed. With
+ * "refuse" for a category it asks for that many bytes above a limit of 1, to be refused.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ledger/ledger.h"
+#include "ledger/quota.h"
+#include "ledger/slot.h"
+#include "nvidia/uuid.h"
+#include "tests/check.h"
+
+static int category_named(const char *name)
+{
+	for (int c = 0; c < CAT_N; c++)
+		if (!strcmp(category_name((enum category)c), name))
+			return c;
+	return -1;
+}
+
+static void hold(struct ledger *ledger, struct slot *slot, char *amount)
+{
+	char *category = strchr(amount, ':'), *number;
+	uint8_t uuid[16];
+	uint64_t bytes;
+	int device;
+
+	CHECK(category);
+	*category++ = 0;
+	number = strchr(category, ':');
+	CHECK(number);
+	*number++ = 0;
+	bytes = strtoull(number, NULL, 10);
+	CHECK_EQ(uuid_parse(amount, uuid), 0);
+	device = ledger_device(ledger, uuid, 0);
+	CHECK(device >= 0);
+	if (!strcmp(category, "refuse")) {
+		CHECK_EQ(quota_reserve_slow(slot, device, bytes, 1), -EDQUOT);
+		return;
+	}
+	CHECK(category_named(category) >= 0);
+	CHECK_EQ(quota_reserve(slot, device, bytes, UINT64_MAX), 0);
+	quota_commit(slot, device, bytes, (enum category)category_named(category), bytes);
+}
+
+int main(int argc, char **argv)
+{
+	struct ledger *ledger;
+	struct slot *slot;
+	char byte;
+
+	CHECK(argc > 1);
+	CHECK_EQ(ledger_open(argv[1], LEDGER_GUEST, &ledger), 0);
+	CHECK_EQ(slot_claim(ledger, &slot), 0);
+	for (int i = 2; i < argc; i++)
+		hold(ledger, slot, argv[i]);
+	puts("held");
+	fflush(stdout);
+	while (read(0, &byte, 1) > 0)
+		;
+	return 0;
+}

@@ -1,0 +1,193 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""allot ps and allot set: figures, tables, and JSON exactly as docs/json.md has it."""
+
+import json
+import os
+import re
+import subprocess
+
+import cli_lib
+from cli_lib import GIB, MIB, UUID_A, UUID_B
+
+DOCS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "docs", "json.md")
+CATEGORIES = ["context", "module", "data", "pool", "array", "graph", "imported"]
+
+
+def documented():
+    """{section: {key: type}} from the tables of docs/json.md."""
+    sections, section = {}, None
+    with open(DOCS, encoding="utf-8") as file:
+        for line in file:
+            heading = re.match(r"## `(\w+)`", line)
+            row = re.match(r"\| `(\w+)` \| ([^|]+?) \|", line)
+            if heading:
+                section = sections.setdefault(heading[1], {})
+            elif row and section is not None:
+                section[row[1]] = row[2]
+    return sections
+
+
+def fits(value, kind):
+    return any({"string": isinstance(value, str), "null": value is None,
+                "boolean": isinstance(value, bool), "array": isinstance(value, list),
+                "object": isinstance(value, dict),
+                "integer": isinstance(value, int) and not isinstance(value, bool) and value >= 0}[k]
+               for k in kind.split(" or "))
+
+
+class Ps(cli_lib.Case):
+    def json(self, *names):
+        return json.loads(self.ok("ps", "--json", *names))
+
+    def two_tenants(self):
+        self.ok("run", "--name", "jobA", "--memory", "8GiB", "--", "true")
+        self.ok("run", "--name", "jobB", "--memory", "25%", "--accounting", "driver", "--", "true")
+        return self.hold("jobA", f"{UUID_A}:context:{520 * MIB}", f"{UUID_A}:data:{GIB}",
+                         f"{UUID_B}:array:{2 * MIB}", f"{UUID_A}:refuse:{GIB}")
+
+    def test_empty(self):
+        self.assertEqual(self.json(), {"version": 1, "runtime_dir": self.runtime, "tenants": []})
+        self.assertEqual(self.ok("ps"), f"no tenants in {self.runtime}\n")
+
+    def check_shape(self, value, section, shapes):
+        self.assertEqual(list(value), list(shapes[section]), section)
+        for key, kind in shapes[section].items():
+            self.assertTrue(fits(value[key], kind), f"{section}.{key}: {value[key]!r} is no {kind}")
+
+    def test_json_is_as_documented(self):
+        self.two_tenants()
+        shapes = documented()
+        top = self.json()
+        self.check_shape(top, "top", shapes)
+        self.assertEqual(len(top["tenants"]), 2)
+        for tenant in top["tenants"]:
+            self.check_shape(tenant, "tenant", shapes)
+            for policy in tenant["policy"]:
+                self.check_shape(policy, "policy", shapes)
+            for device in tenant["devices"]:
+                self.check_shape(device, "device", shapes)
+                self.assertEqual(list(device["used_by_category"]), CATEGORIES)
+            for process in tenant["processes"]:
+                self.check_shape(process, "process", shapes)
+                for device in process["devices"]:
+                    self.check_shape(device, "process_device", shapes)
+
+    def test_figures(self):
+        holder = self.two_tenants()
+        a, b = self.json()["tenants"]
+        self.assertEqual((a["name"], a["accounting"], a["error"]), ("jobA", "ledger", None))
+        self.assertEqual((b["name"], b["accounting"], b["devices"]), ("jobB", "driver", []))
+        self.assertEqual(b["policy"], [{"uuid": None, "limit_bytes": None, "limit_permille": 250}])
+        by_uuid = {d["uuid"]: d for d in a["devices"]}
+        self.assertEqual(set(by_uuid), {UUID_A, UUID_B})
+        first = by_uuid[UUID_A]
+        self.assertEqual(first["quota_bytes"], 8 * GIB)
+        self.assertEqual(first["used_bytes"], GIB + 520 * MIB)
+        self.assertEqual(first["used_by_category"]["data"], GIB)
+        self.assertEqual(first["refusals"], 1)
+        self.assertEqual(by_uuid[UUID_B]["used_by_category"]["array"], 2 * MIB)
+        (process,) = a["processes"]
+        self.assertEqual((process["pid"], process["host_pid"]), (holder.pid, holder.pid))
+        self.assertEqual(process["name"], "cli_holder")
+        self.assertIn(f"{self.runtime}/jobA {UUID_A}:context:", process["command"])
+        self.assertEqual(sum(d["used_bytes"] for d in process["devices"]), GIB + 522 * MIB)
+
+    def test_the_dead_do_not_count(self):
+        holder = self.two_tenants()
+        holder.kill()
+        holder.wait()
+        tenant = self.json("jobA")["tenants"][0]
+        self.assertEqual(tenant["processes"], [])
+        self.assertEqual([d["used_bytes"] for d in tenant["devices"]], [0, 0])
+
+    def test_several_processes_are_summed(self):
+        self.two_tenants()
+        self.hold("jobA", f"{UUID_A}:pool:{32 * MIB}")
+        tenant = self.json("jobA")["tenants"][0]
+        used = {d["uuid"]: d["used_bytes"] for d in tenant["devices"]}
+        self.assertEqual(used[UUID_A], GIB + 552 * MIB)
+        self.assertEqual(len(tenant["processes"]), 2)
+
+    def test_table(self):
+        holder = self.two_tenants()
+        out = self.ok("ps")
+        self.assertNotIn("\033", out)
+        self.assertRegex(out, r"(?m)^TENANT +GPU +QUOTA +USED +REFUSED +CONTEXT +DATA +ARRAY$")
+        self.assertRegex(out, r"(?m)^jobA +GPU-11111111 +8 GiB +1\.5 GiB +18% +1 +520 MiB +1 GiB$")
+        self.assertRegex(out, r"(?m)^jobB +each +25% +0 +0% +0$")
+        self.assertRegex(out, rf"(?m)^jobA +{holder.pid} +GPU-11111111 +1\.5 GiB +\S.*cli_holder")
+        self.assertNotRegex(out, r"(?m) $")
+
+    def test_names(self):
+        self.two_tenants()
+        self.assertEqual([t["name"] for t in self.json("jobB")["tenants"]], ["jobB"])
+        self.fails(125, "ps", "jobB", "jobC", says=('"jobC"',))
+
+    def test_command_that_is_no_text(self):
+        self.ok("run", "--name", "a", "--", "true")
+        self.hold("a")  # its arguments hold this directory's name
+        odd = os.path.join(os.fsencode(self.tmp), b"\xff\xfe\"\\\n\xe2\x82\xac")
+        os.symlink(cli_lib.HOLDER, odd)
+        process = self.start(odd, os.path.join(self.runtime, "a"))
+        self.assertEqual(process.stdout.readline(), "held\n")
+        self.assertEqual(len(self.json()["tenants"][0]["processes"]), 2)
+        self.assertIn("??", self.ok("ps"))
+
+    def test_pids_of_a_container(self):
+        unshare = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
+        if os.geteuid() or subprocess.run([*unshare, "true"], capture_output=True, check=False).returncode:
+            self.skipTest("cannot make a PID namespace")
+        self.ok("run", "--name", "a", "--", "true")
+        process = self.start(*unshare, cli_lib.HOLDER, os.path.join(self.runtime, "a"),
+                             f"{UUID_A}:data:{MIB}")
+        self.assertEqual(process.stdout.readline(), "held\n")
+        with open(f"/proc/{process.pid}/task/{process.pid}/children", encoding="utf-8") as file:
+            child = int(file.read())
+        (seen,) = self.json()["tenants"][0]["processes"]
+        self.assertEqual((seen["pid"], seen["host_pid"]), (1, child))
+        self.assertRegex(self.ok("ps"), rf"(?m)^a +1 +{child} +GPU-11111111 ")
+
+    def test_unreadable_tenant(self):
+        self.two_tenants()
+        with open(os.path.join(self.runtime, "jobB", "policy"), "r+b") as file:
+            file.write(b"\0" * 4096)
+        done = self.allot("ps", "--json")
+        self.assertEqual(done.returncode, 0)
+        a, b = json.loads(done.stdout)["tenants"]
+        self.assertIsNone(a["error"])
+        self.assertIsInstance(b["error"], str)
+        self.assertEqual(list(b), ["name", "directory", "generated", "error"])
+        done = self.allot("ps")
+        self.assertIn("jobA", done.stdout)
+        self.assertIn('"jobB"', done.stderr)
+
+
+class Set(cli_lib.Case):
+    def test_says_old_and_new(self):
+        self.ok("run", "--name", "a", "--memory", "8GiB", "--", "true")
+        self.assertEqual(self.ok("set", "a", "--memory", "12GiB"), "a each device: 8 GiB -> 12 GiB\n")
+        self.assertEqual(self.ok("set", "--memory=50%", "a"), "a each device: 12 GiB -> 50%\n")
+
+    def test_reaches_a_running_tenant(self):
+        self.ok("run", "--name", "a", "--memory", "8GiB", "--", "true")
+        self.hold("a", f"{UUID_A}:data:{4 * GIB}")
+        out = self.ok("set", "a", "--memory", "1GiB")
+        self.assertIn("8 GiB -> 1 GiB", out)
+        self.assertIn(f"{UUID_A} uses 4 GiB", out)
+        self.assertIn("nothing is taken away", out)
+        device = json.loads(self.ok("ps", "--json"))["tenants"][0]["devices"][0]
+        self.assertEqual((device["quota_bytes"], device["used_bytes"]), (GIB, 4 * GIB))
+
+    def test_errors(self):
+        self.ok("run", "--name", "a", "--memory", "8GiB", "--", "true")
+        self.fails(125, "set", "b", "--memory", "1G", says=('"b"', "allot ps"))
+        self.fails(125, "set", "../a", "--memory", "1G", says=("../a",))
+        self.fails(125, "set", "a", says=("allot set a --memory",))
+        self.fails(125, "set", says=("allot set",))
+        self.fails(125, "set", "a", "--memory", "1G,2G", says=("2 values for 1 device",))
+        self.assertIn("8 GiB", self.ok("ps"))
+
+
+if __name__ == "__main__":
+    cli_lib.main()

@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The library preloaded without `allot run`: limits as other systems give them, and bad ones."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+LIBRARY = os.environ["ALLOT_LIBRARY_UNDER_TEST"]
+SIM = os.environ["ALLOT_SIM_UNDER_TEST"]
+GUEST = os.path.join(os.path.dirname(os.path.abspath(__file__)), "guest.py")
+MIB = 1 << 20
+CONTEXT = 20 * MIB
+DEVICE = 1 << 30
+PLAIN = ("PATH", "LANG", "HOME")
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.tmp = tempfile.mkdtemp(prefix="allot-dropin-", dir="/dev/shm")
+        self.addCleanup(shutil.rmtree, self.tmp, ignore_errors=True)
+        self.env = {k: v for k, v in os.environ.items() if k in PLAIN}
+        self.env.update(LD_LIBRARY_PATH=SIM, LD_PRELOAD=LIBRARY, ALLOT_SIM_DIR=self.tmp + "/sim",
+                        ALLOT_SIM_GPUS="2", ALLOT_SIM_MEMORY="1GiB", ALLOT_SIM_CONTEXT="20MiB",
+                        ALLOT_RUNTIME_DIR=self.tmp + "/run")
+
+    def run_guest(self, *args, prefix=(), **env):
+        done = subprocess.run([*prefix, sys.executable, GUEST, *(args or ("0", "2097152"))],
+                              env={**self.env, **env}, text=True, capture_output=True, timeout=60,
+                              stdin=subprocess.DEVNULL, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout), done.stderr
+
+    def limited(self, said, limit, others=0):
+        """The program saw the limit everywhere, and got no more and hardly less."""
+        self.assertEqual(said["init"], "CUDA_SUCCESS")
+        self.assertEqual(said["total"], limit)
+        self.assertEqual(said["free"], limit - CONTEXT - 2 * MIB - others)
+        self.assertEqual(said["refused"], "CUDA_ERROR_OUT_OF_MEMORY")
+        self.assertLessEqual(said["filled"], said["free"])
+        self.assertGreater(said["filled"] + 2 * MIB, said["free"])
+
+    def refused(self, about, prefix=(), **env):
+        """No GPU, one line that says why."""
+        said, stderr = self.run_guest(prefix=prefix, **env)
+        self.assertEqual(said["init"], "CUDA_ERROR_INVALID_VALUE", stderr)
+        self.assertEqual(said["again"], "CUDA_ERROR_INVALID_VALUE")
+        self.assertEqual(said["alloc"], "CUDA_ERROR_INVALID_VALUE")
+        self.assertEqual(said["retain"], "CUDA_ERROR_INVALID_VALUE")
+        self.assertNotEqual(said["nvml_before"][0], 0)
+        self.assertEqual(len(stderr.splitlines()), 1, stderr)
+        self.assertTrue(stderr.startswith("allot: "), stderr)
+        self.assertIn(about, stderr)
+        return stderr
+
+
+class Environment(Case):
+    def test_nothing_said_nothing_limited(self):
+        said, stderr = self.run_guest()
+        self.assertEqual(stderr, "")
+        self.assertEqual(said["totals"], [DEVICE, DEVICE])
+        self.assertEqual(said["nvml_before"][:2], [0, DEVICE])
+        self.assertFalse(os.path.exists(self.tmp + "/run"))
+
+    def test_all_devices(self):
+        said, stderr = self.run_guest(CUDA_DEVICE_MEMORY_LIMIT="300m")
+        self.assertEqual(stderr, "")
+        self.assertEqual(said["totals"], [300 * MIB, 300 * MIB])
+        self.assertEqual(said["nvml_before"], [0, 300 * MIB, 300 * MIB, 0])
+        self.assertEqual(said["nvml_after"], [0, 300 * MIB, said["free"], CONTEXT + 2 * MIB])
+        self.limited(said, 300 * MIB)
+
+    def test_by_number(self):
+        limits = {"CUDA_DEVICE_MEMORY_LIMIT": "300m", "CUDA_DEVICE_MEMORY_LIMIT_1": "0.1g"}
+        tenth = (1 << 30) // 10
+        said, _ = self.run_guest("1", str(2 * MIB), **limits)
+        self.assertEqual(said["totals"], [300 * MIB, tenth])
+        self.assertEqual(said["nvml_before"][1], 300 * MIB)
+        self.limited(said, tenth)
+
+    def test_by_number_and_visible_devices(self):
+        limits = {"CUDA_DEVICE_MEMORY_LIMIT_0": "300m", "CUDA_DEVICE_MEMORY_LIMIT_1": "200m"}
+        said, _ = self.run_guest("0", str(2 * MIB), CUDA_VISIBLE_DEVICES="1,0", **limits)
+        self.assertEqual(said["totals"], [300 * MIB, 200 * MIB])
+        # NVML's first device is CUDA's second, before CUDA is initialised and after.
+        self.assertEqual(said["nvml_before"], [0, 200 * MIB, 200 * MIB, 0])
+        self.assertEqual(said["nvml_after"], [0, 200 * MIB, 200 * MIB, 0])
+        self.limited(said, 300 * MIB)
+
+    def test_percentage(self):
+        said, _ = self.run_guest(CUDA_DEVICE_MEMORY_LIMIT="25%")
+        self.limited(said, DEVICE // 4)
+
+    def test_more_than_there_is(self):
+        said, _ = self.run_guest(CUDA_DEVICE_MEMORY_LIMIT="80g")
+        self.limited(said, DEVICE)
+
+    def test_malformed(self):
+        for value in ("", "0", "-1", "junk", "10 g", "unlimited", "1e9", "101%", "0x10", "5gg"):
+            with self.subTest(value=value):
+                self.refused("CUDA_DEVICE_MEMORY_LIMIT", CUDA_DEVICE_MEMORY_LIMIT=value)
+                self.refused("CUDA_DEVICE_MEMORY_LIMIT_1", CUDA_DEVICE_MEMORY_LIMIT_1=value,
+                             CUDA_DEVICE_MEMORY_LIMIT="1g")
+        self.refused("CUDA_DEVICE_MEMORY_LIMIT_x", CUDA_DEVICE_MEMORY_LIMIT_x="1g")
+        self.refused("CUDA_DEVICE_MEMORY_SHARED_CACHE", CUDA_DEVICE_MEMORY_SHARED_CACHE="",
+                     CUDA_DEVICE_MEMORY_LIMIT="1g")
+
+    def test_silent_without_a_gpu_call(self):
+        done = subprocess.run(["/bin/true"], env={**self.env, "CUDA_DEVICE_MEMORY_LIMIT": "junk"},
+                              capture_output=True, check=False)
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
+
+    def test_no_place_for_the_tenant(self):
+        with open(self.tmp + "/file", "w", encoding="utf-8"):
+            pass
+        self.refused("cannot be created", CUDA_DEVICE_MEMORY_LIMIT="1g",
+                     ALLOT_RUNTIME_DIR=self.tmp + "/file")
+        self.refused("cannot be created", CUDA_DEVICE_MEMORY_LIMIT="1g", ALLOT_RUNTIME_DIR="relative")
+
+
+class Tenants(Case):
+    def hold(self, **env):
+        process = subprocess.Popen([sys.executable, GUEST, "0", str(100 * MIB), "hold"], text=True,
+                                   env={**self.env, **env}, stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.stdin.close)
+        self.assertEqual(json.loads(process.stdout.readline())["first"], "CUDA_SUCCESS")
+        return process
+
+    def test_one_cache_one_tenant(self):
+        one = {"CUDA_DEVICE_MEMORY_LIMIT": "300m", "CUDA_DEVICE_MEMORY_SHARED_CACHE": "/tmp/a.cache"}
+        self.hold(**one)
+        said, _ = self.run_guest(**one)
+        self.limited(said, 300 * MIB, others=CONTEXT + 100 * MIB)
+        said, _ = self.run_guest(CUDA_DEVICE_MEMORY_LIMIT="300m",
+                                 CUDA_DEVICE_MEMORY_SHARED_CACHE="/tmp/b.cache")
+        self.limited(said, 300 * MIB)
+
+    def test_without_a_name(self):
+        self.hold(CUDA_DEVICE_MEMORY_LIMIT="300m")
+        said, _ = self.run_guest(CUDA_DEVICE_MEMORY_LIMIT="300m")
+        self.limited(said, 300 * MIB, others=CONTEXT + 100 * MIB)
+
+    def test_dead_count_no_more(self):
+        process = self.hold(CUDA_DEVICE_MEMORY_LIMIT="300m")
+        process.kill()
+        process.wait()
+        said, _ = self.run_guest(CUDA_DEVICE_MEMORY_LIMIT="300m")
+        self.limited(said, 300 * MIB)
+
+
+class TenantDirectory(Case):
+    """ALLOT_TENANT_DIR was given, so nothing but it will do."""
+
+    def test_unusable(self):
+        missing = self.tmp + "/missing"
+        self.refused("does not exist", ALLOT_TENANT_DIR=missing)
+        self.refused("does not exist", ALLOT_TENANT_DIR=missing, CUDA_DEVICE_MEMORY_LIMIT="1g")
+        self.refused("not an absolute path", ALLOT_TENANT_DIR="relative")
+        self.refused("not an absolute path", ALLOT_TENANT_DIR="")
+        self.refused("not an absolute path", ALLOT_TENANT_DIR="/" + "x" * 5000)
+        with open(missing, "w", encoding="utf-8") as out:
+            out.write("a file")
+        self.refused(missing, ALLOT_TENANT_DIR=missing)
+
+    def tenant(self):
+        self.run_guest(CUDA_DEVICE_MEMORY_LIMIT="300m")
+        return self.tmp + "/run/drop-in"
+
+    def test_damaged(self):
+        tenant = self.tenant()
+        said, _ = self.run_guest(ALLOT_TENANT_DIR=tenant)
+        self.limited(said, 300 * MIB)
+        os.chmod(tenant + "/policy", 0o666)
+        self.refused("open to others", ALLOT_TENANT_DIR=tenant)
+        os.chmod(tenant + "/policy", 0o600)
+        os.rename(tenant + "/policy", self.tmp + "/policy")
+        self.refused("does not exist", ALLOT_TENANT_DIR=tenant)
+        os.symlink(self.tmp + "/policy", tenant + "/policy")
+        self.refused("symbolic link", ALLOT_TENANT_DIR=tenant)
+        os.unlink(tenant + "/policy")
+        with open(tenant + "/policy", "wb") as out:
+            os.fchmod(out.fileno(), 0o600)
+            out.write(b"\0" * 100)
+        self.refused("another version", ALLOT_TENANT_DIR=tenant)
+
+    def test_no_ledger(self):
+        tenant = self.tenant()
+        os.unlink(tenant + "/ledger")
+        said, stderr = self.run_guest(ALLOT_TENANT_DIR=tenant)
+        self.assertEqual(said["init"], "CUDA_ERROR_OPERATING_SYSTEM")
+        self.assertEqual(said["alloc"], "CUDA_ERROR_OPERATING_SYSTEM")
+        self.assertEqual(len(stderr.splitlines()), 1, stderr)
+        self.assertIn("ledger", stderr)
+
+
+class File(Case):
+    """/etc/xpu/vgpu.config, which the program finds in a mount namespace of its own."""
+
+    def setUp(self):
+        super().setUp()
+        self.config = self.tmp + "/xpu"
+        os.mkdir(self.config)
+        self.inside = ["unshare", "--mount", "sh", "-c",
+                       'mount -t tmpfs none /etc && mkdir /etc/xpu && mount --bind "$0" /etc/xpu && '
+                       'exec "$@"', self.config]
+        probe = subprocess.run([*self.inside, "true"], env={k: v for k, v in os.environ.items()
+                                                            if k in PLAIN},
+                               capture_output=True, check=False)
+        if probe.returncode:
+            self.skipTest("no mount namespace to be had")
+
+    def write(self, text):
+        with open(self.config + "/vgpu.config", "wb") as out:
+            out.write(text if isinstance(text, bytes) else text.encode())
+
+    def test_limit(self):
+        self.write("UsedMem:300\nUsedCores:25\n")
+        said, stderr = self.run_guest(prefix=self.inside)
+        self.assertEqual(stderr, "")
+        self.assertEqual(said["totals"], [300 * MIB, 300 * MIB])
+        self.limited(said, 300 * MIB)
+
+    def test_environment_goes_first(self):
+        self.write("UsedMem:300\n")
+        said, _ = self.run_guest(prefix=self.inside, CUDA_DEVICE_MEMORY_LIMIT="200m")
+        self.limited(said, 200 * MIB)
+
+    def test_malformed(self):
+        for text in ("UsedMem:8g\n", "UsedMem:0\n", "UsedMem\n", "UsedMem:\n", "UsedCores:101\n",
+                     "UsedMem:300\njunk\n", b"UsedMem:30\x000\n"):
+            with self.subTest(text=text):
+                self.write(text)
+                self.refused("/etc/xpu/vgpu.config", prefix=self.inside)
+                self.refused("/etc/xpu/vgpu.config", prefix=self.inside,
+                             CUDA_DEVICE_MEMORY_LIMIT="1g")
+
+    def test_unreadable(self):
+        os.mkdir(self.config + "/vgpu.config")
+        self.refused("/etc/xpu/vgpu.config", prefix=self.inside)
+
+    def test_absent(self):
+        said, stderr = self.run_guest(prefix=self.inside)
+        self.assertEqual(stderr, "")
+        self.assertEqual(said["totals"], [DEVICE, DEVICE])
+
+    def test_tenant_directory_goes_first(self):
+        self.run_guest(CUDA_DEVICE_MEMORY_LIMIT="200m")
+        self.write("UsedMem:junk\n")
+        said, _ = self.run_guest(prefix=self.inside, ALLOT_TENANT_DIR=self.tmp + "/run/drop-in")
+        self.limited(said, 200 * MIB)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A program that uses CUDA and NVML as told, one command a line, one line of answer each:
+ *
+ *   nvml                    load NVML and initialise it
+ *   cuda                    load the driver and initialise it
+ *   alloc ORDINAL BYTES     device memory on a CUDA device
+ *   spin US                 a kernel on the last of these devices, to its end
+ *   show                    what NVML says, as JSON
+ */
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nvidia/cuda_api.h"
+#include "nvidia/nvml_api.h"
+#include "tests/check.h"
+
+#define ROOM 128
+
+/* What a program's own loader would have found. */
+static struct nvml_library nvml;
+static struct cuda_driver *cuda = &cuda_real;
+
+static void load_nvml(void)
+{
+	void *handle = dlopen("libnvidia-ml.so.1", RTLD_NOW);
+
+	CHECK(handle);
+	nvml_library_bind(&nvml, handle, dlsym);
+	CHECK_EQ(nvml.nvmlInit_v2(), NVML_SUCCESS);
+	puts("ok");
+}
+
+static void load_cuda(void)
+{
+	void *handle = dlopen("libcuda.so.1", RTLD_NOW);
+
+	CHECK(handle);
+	cuda_driver_bind(handle, dlsym);
+	printf("%d\n", cuda->cuInit(0));
+}
+
+static void alloc(int ordinal, size_t bytes)
+{
+	CUcontext ctx;
+	CUdeviceptr ptr;
+	CUresult r = cuda->cuDevicePrimaryCtxRetain(&ctx, ordinal);
+
+	if (!r)
+		r = cuda->cuCtxSetCurrent(ctx);
+	if (!r)
+		r = cuda->cuMemAlloc_v2(&ptr, bytes);
+	printf("%d\n", r);
+}
+
+static void spin(uint64_t us)
+{
+	void *params[] = {&us};
+	static CUmodule module;
+	CUfunction function;
+
+	if (!module)
+		CHECK_EQ(cuda->cuModuleLoadData(&module, "allot-sim-module\n"), CUDA_SUCCESS);
+	CHECK_EQ(cuda->cuModuleGetFunction(&function, module, "sim_spin"), CUDA_SUCCESS);
+	CHECK_EQ(cuda->cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL),
+		 CUDA_SUCCESS);
+	printf("%d\n", cuda->cuCtxSynchronize());
+}
+
+static void show_device(nvmlDevice_t device)
+{
+	nvmlProcessUtilizationSample_t samples[ROOM];
+	nvmlMemory_v2_t v2 = {.version = nvmlMemory_v2};
+	nvmlProcessInfo_t infos[ROOM];
+	unsigned int n = ROOM, exact = 0;
+	nvmlUtilization_t rates;
+	nvmlReturn_t r;
+	nvmlMemory_t v1;
+	char uuid[96];
+
+	CHECK_EQ(nvml.nvmlDeviceGetUUID(device, uuid, sizeof(uuid)), NVML_SUCCESS);
+	CHECK_EQ(nvml.nvmlDeviceGetMemoryInfo(device, &v1), NVML_SUCCESS);
+	CHECK_EQ(nvml.nvmlDeviceGetMemoryInfo_v2(device, &v2), NVML_SUCCESS);
+	printf("{\"uuid\": \"%s\", \"v1\": [%llu, %llu, %llu], \"v2\": [%llu, %llu, %llu], ", uuid,
+	       v1.total, v1.free, v1.used, v2.total, v2.free, v2.used);
+	CHECK_EQ(v2.reserved, 0);
+
+	CHECK_EQ(nvml.nvmlDeviceGetComputeRunningProcesses_v3(device, &n, infos), NVML_SUCCESS);
+	r = nvml.nvmlDeviceGetComputeRunningProcesses_v3(device, &exact, NULL);
+	CHECK_EQ(r, n ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS);
+	CHECK_EQ(exact, n);
+	printf("\"processes\": {");
+	for (unsigned int i = 0; i < n; i++)
+		printf("%s\"%u\": %llu", i ? ", " : "", infos[i].pid, infos[i].usedGpuMemory);
+
+	CHECK_EQ(nvml.nvmlDeviceGetUtilizationRates(device, &rates), NVML_SUCCESS);
+	printf("}, \"gpu\": %u, \"samples\": {", rates.gpu);
+	n = ROOM;
+	r = nvml.nvmlDeviceGetProcessUtilization(device, samples, &n, 0);
+	CHECK(r == NVML_SUCCESS || r == NVML_ERROR_NOT_FOUND);
+	for (unsigned int i = 0; !r && i < n; i++)
+		printf("%s\"%u\": %u", i ? ", " : "", samples[i].pid, samples[i].smUtil);
+	printf("}}");
+}
+
+static void show(void)
+{
+	unsigned int n;
+
+	CHECK_EQ(nvml.nvmlDeviceGetCount_v2(&n), NVML_SUCCESS);
+	printf("[");
+	for (unsigned int i = 0; i < n; i++) {
+		nvmlDevice_t device;
+
+		CHECK_EQ(nvml.nvmlDeviceGetHandleByIndex_v2(i, &device), NVML_SUCCESS);
+		printf("%s", i ? ", " : "");
+		show_device(device);
+	}
+	printf("]\n");
+}
+
+int main(void)
+{
+	char line[128];
+
+	while (fgets(line, sizeof(line), stdin)) {
+		unsigned long long bytes;
+		int ordinal;
+
+		if (!strcmp(line, "nvml\n"))
+			load_nvml();
+		else if (!strcmp(line, "cuda\n"))
+			load_cuda();
+		else if (!strcmp(line, "show\n"))
+			show();
+		else if (sscanf(line, "alloc %d %llu", &ordinal, &bytes) == 2)
+			alloc(ordinal, bytes);
+		else if (sscanf(line, "spin %llu", &bytes) == 1)
+			spin(bytes);
+		else
+			return 2;
+		fflush(stdout);
+	}
+	return 0;
+}

@@ -1,0 +1,45 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# overlay.sh ALLOT FILL: in a container /tmp and /run are an overlay, whose mappings do not keep a
+# lock. A tenant there is refused, and root's default place is another one.
+set -uo pipefail
+allot=$(realpath "$1") fill=$(realpath "$2")
+
+if [[ -z ${INSIDE:-} ]]; then
+	unshare -m --propagation private true 2>/dev/null || {
+		echo "no right to mount here"
+		exit 77
+	}
+	dir=$(mktemp -d)
+	mkdir "$dir"/{lower,memory,merged}
+	INSIDE=$dir unshare -m --propagation private "$0" "$allot" "$fill"
+	status=$?
+	rm -rf "$dir"
+	exit $status
+fi
+
+cd "$INSIDE" || exit 1
+mount -t tmpfs none memory && mkdir memory/{upper,work} &&
+	mount -t overlay none -o lowerdir=lower,upperdir=memory/upper,workdir=memory/work merged ||
+	exit 77
+mkdir merged/run merged/shm
+unset XDG_RUNTIME_DIR ALLOT_TENANT_DIR
+
+said=$(ALLOT_RUNTIME_DIR=$INSIDE/merged/tenants "$allot" run --memory 1GiB -- true 2>&1)
+status=$?
+[[ $status = 125 && $said = *"loses locks"*ALLOT_RUNTIME_DIR* ]] || {
+	echo "on an overlay: status $status: $said"
+	exit 1
+}
+
+mount --bind merged/run /run && mount -t tmpfs none /dev/shm || exit 77
+unset ALLOT_RUNTIME_DIR
+said=$("$allot" sim -- "$allot" run --memory 1GiB -- "$fill" 2>&1) || {
+	echo "by default: status $?: $said"
+	exit 1
+}
+[[ $said = *"it has 1024 MiB"* && -d /dev/shm/allot && ! -e /run/allot ]] || {
+	echo "by default: $said"
+	exit 1
+}

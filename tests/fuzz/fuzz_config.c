@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The text of a vgpu.config. */
+#include <string.h>
+
+#include "preload/config.h"
+#include "tests/fuzz/fuzz.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct config config = {0};
+
+	if (config_file(&config, (const char *)data, size) < 0) {
+		MUST(config.complaint[0]);
+		MUST(memchr(config.complaint, 0, sizeof(config.complaint)));
+		return 0;
+	}
+	MUST(config.cores_permille <= 1000);
+	for (unsigned int i = 0; i < POLICY_DEVICES; i++) {
+		struct size_spec limit = config_limit(&config, i);
+
+		MUST(!limit.bytes != !limit.permille);
+	}
+	return 0;
+}

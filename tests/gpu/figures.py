@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The driver's own figures by NVML, for harness.py: a process outside of every tenant. Answers each
+line "figures" with the bytes of every process on every device."""
+import ctypes
+import json
+import signal
+import sys
+
+ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+nvml = ctypes.CDLL("libnvidia-ml.so.1")
+
+
+class Process(ctypes.Structure):
+    _fields_ = [("pid", ctypes.c_uint), ("used", ctypes.c_ulonglong),
+                ("gpu_instance", ctypes.c_uint), ("compute_instance", ctypes.c_uint)]
+
+
+class Memory(ctypes.Structure):
+    _fields_ = [("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong),
+                ("used", ctypes.c_ulonglong)]
+
+
+def must(result, what):
+    if result:
+        print(json.dumps({"stage": "error", "what": what, "code": result}), flush=True)
+        sys.exit(1)
+
+
+def text(function, *args):
+    buffer = ctypes.create_string_buffer(96)
+    return buffer.value.decode() if not function(*args, buffer, 96) else None
+
+
+def devices():
+    count = ctypes.c_uint()
+    must(nvml.nvmlInit_v2(), "nvmlInit")
+    must(nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)), "nvmlDeviceGetCount")
+    for index in range(count.value):
+        handle, memory = ctypes.c_void_p(), Memory()
+        must(nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(handle)), "handle")
+        must(nvml.nvmlDeviceGetMemoryInfo(handle, ctypes.byref(memory)), "memory")
+        yield handle, {"uuid": text(nvml.nvmlDeviceGetUUID, handle),
+                       "name": text(nvml.nvmlDeviceGetName, handle), "memory": memory.total,
+                       "driver": text(nvml.nvmlSystemGetDriverVersion)}
+
+
+def processes(handle):
+    count, infos = ctypes.c_uint(2048), (Process * 2048)()
+    must(nvml.nvmlDeviceGetComputeRunningProcesses_v3(handle, ctypes.byref(count), infos),
+         "processes")
+    return {info.pid: info.used for info in infos[:count.value]}
+
+
+known = list(devices())
+print(json.dumps({"stage": "devices", "devices": [d for _, d in known]}), flush=True)
+for _ in sys.stdin:
+    print(json.dumps({"stage": "figures",
+                      "figures": {d["uuid"]: processes(h) for h, d in known}}), flush=True)

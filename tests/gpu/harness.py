@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all parts of tests/gpu/run share: children that cannot outlive it or hang it, the driver's
+own figures read from outside of any tenant, what the command says, and the record of results."""
+import contextlib
+import importlib.util
+import itertools
+import json
+import os
+import queue
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+HERE = Path(__file__).resolve().parent
+MIB = 1 << 20
+GIB = 1 << 30
+GRANULE = 2 * MIB
+POOL_GRANULE = 32 * MIB
+# What the driver may take for itself after everything was loaded: stated in docs/threat-model.md.
+SLACK = 16 * MIB
+
+
+class Trouble(Exception):
+    """A child that ended, hung or said something else than expected."""
+
+
+class Child:
+    """A program in a session of its own that speaks JSON lines. Killed with its whole group."""
+
+    running = set()
+
+    def __init__(self, command, env=None, cwd=None):
+        self.command = [str(word) for word in command]
+        self.errors = tempfile.TemporaryFile()
+        self.lines = queue.Queue()
+        self.began = time.monotonic()
+        self.process = subprocess.Popen(
+            self.command, env=env, cwd=cwd, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=self.errors, start_new_session=True)
+        self.pid = self.process.pid
+        Child.running.add(self)
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self):
+        for line in self.process.stdout:
+            self.lines.put(line.decode(errors="replace"))
+        self.lines.put(None)
+
+    def _tail(self):
+        self.errors.seek(0)
+        return self.errors.read().decode(errors="replace")[-1500:].strip()
+
+    def hear(self, stage, timeout):
+        """The next JSON line; it must be of that stage. Other output is passed over."""
+        end = time.monotonic() + timeout
+        while True:
+            try:
+                line = self.lines.get(timeout=max(0.01, end - time.monotonic()))
+            except queue.Empty:
+                raise Trouble(f"no word in {timeout} s, waiting for \"{stage}\": "
+                              f"{self._tail()}") from None
+            if line is None:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self.process.wait(5)
+                raise Trouble(f"ended with {self.process.poll()} before \"{stage}\": "
+                              f"{self._tail()}")
+            try:
+                said = json.loads(line)
+            except ValueError:
+                continue
+            if not isinstance(said, dict) or "stage" not in said:
+                continue
+            if said["stage"] != stage:
+                raise Trouble(f"said {line.strip()[:300]} instead of \"{stage}\"")
+            return said
+
+    def say(self, word):
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.write(word.encode() + b"\n")
+            self.process.stdin.flush()
+
+    def end(self, timeout=20):
+        """Closes its input and waits; answers the exit status."""
+        with contextlib.suppress(BrokenPipeError, OSError):
+            self.process.stdin.close()
+        try:
+            status = self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            status = None
+        self.kill()
+        return status
+
+    def kill(self):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(10)
+        Child.running.discard(self)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.kill()
+
+    @staticmethod
+    def kill_all():
+        for child in list(Child.running):
+            child.kill()
+
+
+def run(command, timeout, env=None, **kwargs):
+    """A program to its end, its whole group killed if it takes too long: (status, out, err)."""
+    process = subprocess.Popen([str(w) for w in command], env=env, stdin=subprocess.DEVNULL,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                               errors="replace", start_new_session=True, **kwargs)
+    try:
+        out, err = process.communicate(timeout=timeout)
+        return process.returncode, out, err
+    except subprocess.TimeoutExpired:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        out, err = process.communicate()
+        return None, out, err + f"\nkilled after {timeout} s"
+
+
+class Figures:
+    """The driver's per-process figures, by NVML in a process of its own (which also keeps the
+    device awake between tests)."""
+
+    def __init__(self):
+        self.child = Child([sys.executable, HERE / "figures.py"])
+        self.devices = self.child.hear("devices", 60)["devices"]
+
+    def all(self):
+        """{uuid: {pid: bytes}}"""
+        self.child.say("figures")
+        said = self.child.hear("figures", 20)["figures"]
+        return {uuid: {int(pid): used for pid, used in of.items()} for uuid, of in said.items()}
+
+    def of(self, pid, device=0):
+        return self.all()[self.devices[device]["uuid"]].get(pid, 0)
+
+
+class Results:
+    """Checks against a target (which may fail), figures, and what was left out."""
+
+    def __init__(self, out):
+        self.out, self.checks, self.figures, self.skips, self.facts = out, [], {}, [], {}
+
+    def check(self, part, name, ok, value, target):
+        self.checks.append({"part": part, "name": name, "ok": bool(ok), "value": value,
+                            "target": target})
+        mark = "ok  " if ok else "FAIL"
+        print(f"  {mark} {name:<44} {value:<36} target: {target}", flush=True)
+        self.save()
+
+    def figure(self, part, name, value):
+        self.figures.setdefault(part, {})[name] = value
+
+    def note(self, text):
+        print(f"       {text}", flush=True)
+
+    def skip(self, part, name, why):
+        self.skips.append({"part": part, "name": name, "why": why})
+        print(f"  skip {name:<44} {why}", flush=True)
+        self.save()
+
+    def save(self):
+        if not self.out:
+            return
+        whole = {"facts": self.facts, "checks": self.checks, "skipped": self.skips,
+                 "figures": self.figures}
+        partial = Path(f"{self.out}.part")
+        partial.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
+        partial.replace(self.out)
+
+    def failed(self):
+        return [c for c in self.checks if not c["ok"]]
+
+
+class Bench:
+    """Everything a part needs: where things are, which mode, how to start tenants."""
+
+    def __init__(self, args, build, results):
+        self.quick, self.sim, self.build, self.results = args.quick, args.sim, build, results
+        self.allot = build / "src/cli/allot"
+        self.library = build / "src/preload/liballot.so"
+        # In memory, as /run is.
+        shm = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+        self.tmp = Path(tempfile.mkdtemp(prefix="allot-gpu-", dir=shm))
+        self.runtime = self.tmp / "run"
+        self.runtime.mkdir(mode=0o700)
+        os.environ["ALLOT_RUNTIME_DIR"] = str(self.runtime)
+        self.figures = Figures()
+        self.names = itertools.count(1)
+
+    def program(self, name):
+        return self.build / "tests/gpu" / f"gpu_{name}"
+
+    def tenant(self):
+        return f"t{next(self.names)}"
+
+    def command(self, name, memory, command, options=()):
+        return [self.allot, "run", "--name", name, "--memory", memory, *options, "--", *command]
+
+    def start(self, name, memory, command, options=(), env=None):
+        return Child(self.command(name, memory, command, options),
+                     env={**os.environ, **env} if env else None)
+
+    def ps(self, name, device=0):
+        """What `allot ps` says of a tenant's device."""
+        status, out, err = run([self.allot, "ps", "--json", name], 20)
+        if status:
+            raise Trouble(f"allot ps: {err}")
+        uuid = self.figures.devices[device]["uuid"]
+        for tenant in json.loads(out)["tenants"]:
+            for d in tenant.get("devices", []):
+                if tenant["name"] == name and d["uuid"] == uuid:
+                    return d
+        return None
+
+
+def mib(count):
+    text = f"{count / MIB:.1f}".removesuffix(".0")
+    return f"{text} MiB"
+
+
+def size(text):
+    number, unit = re.fullmatch(r"(\d+)([MG])iB", text).groups()
+    return int(number) * {"M": MIB, "G": GIB}[unit]
+
+
+def library_path(soname):
+    """Where the dynamic loader finds a library, asked in a process of its own."""
+    ask = (f"import ctypes; ctypes.CDLL({soname!r}); "
+           "print(next(w[-1] for w in map(str.split, open('/proc/self/maps')) "
+           f"if w[-1].rsplit('/', 1)[-1].startswith({soname.split('.so')[0]!r})))")
+    status, out, _ = run([sys.executable, "-c", ask], 30)
+    return out.strip() if status == 0 else None
+
+
+def have(module):
+    """Is a Python module here? Asked without importing it."""
+    return importlib.util.find_spec(module) is not None
+

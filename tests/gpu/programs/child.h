@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the test programs share that a harness outside of them steers: one line of JSON on stdout
+ * for each thing that happened, one word on stdin for each thing to do next. None of them knows of
+ * allot. All end when their input does, and a watchdog ends them when nobody is there any more.
+ */
+#ifndef ALLOT_TESTS_GPU_CHILD_H
+#define ALLOT_TESTS_GPU_CHILD_H
+
+#include <dlfcn.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "nvidia/cuda_api.h"
+
+#define MIB (UINT64_C(1) << 20)
+#define cu cuda_real
+
+static inline const char *child_error(CUresult r)
+{
+	const char *name = NULL;
+
+	return cu.cuGetErrorName(r, &name) || !name ? "unknown error" : name;
+}
+
+/* A failure that the test is not about: say so and end. */
+static inline void child_must(CUresult r, const char *what)
+{
+	if (!r)
+		return;
+	printf("{\"stage\": \"error\", \"what\": \"%s\", \"code\": %d}\n", what, (int)r);
+	exit(1);
+}
+#define MUST(call) child_must(call, #call)
+
+/* The driver as its libraries' users find it; not yet initialised. */
+static inline void child_begin(unsigned int watchdog_seconds)
+{
+	void *driver;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	alarm(watchdog_seconds);
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	driver = dlopen("libcuda.so.1", RTLD_NOW);
+	if (!driver) {
+		printf("{\"stage\": \"error\", \"what\": \"no libcuda.so.1\", \"code\": -1}\n");
+		exit(1);
+	}
+	cuda_driver_bind(driver, dlsym);
+}
+
+static inline CUcontext child_context(CUdevice device)
+{
+	CUcontext context;
+
+	MUST(cu.cuDevicePrimaryCtxRetain(&context, device));
+	MUST(cu.cuCtxSetCurrent(context));
+	return context;
+}
+
+/* The next word from the harness, or NULL at the end of input. */
+static inline const char *child_told(char buf[static 32])
+{
+	if (!fgets(buf, 32, stdin))
+		return NULL;
+	buf[strcspn(buf, "\n")] = 0;
+	return buf;
+}
+
+#endif

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Memory that goes from process to process: charged once a tenant, whoever lets go of it or dies
+ * first. Two puppets, of one tenant or of two.
+ *
+ *     share <liballot.so> <share_puppet>
+ */
+#include "share_stage.h"
+
+#define CONTEXT (20 * MIB)
+#define BYTES (64 * MIB)
+/* A second charge would not fit. */
+#define QUOTA (2 * CONTEXT + BYTES + 60 * MIB)
+
+struct scene {
+	struct tenant tenant[2];
+	bool two; /* tenants; else both puppets are in the first */
+	struct program from, to;
+	enum puppet_kind export_kind, import_kind;
+};
+
+static const struct {
+	const char *name;
+	enum puppet_kind export_kind, import_kind;
+} kinds[] = {
+	{"IPC", PLAIN, PLAIN},
+	{"handle", HANDLE, HANDLE},
+	{"external memory", HANDLE, EXTERNAL},
+	{"pool", POOLED, POOLED},
+};
+#define KINDS (sizeof(kinds) / sizeof(kinds[0]))
+
+static struct tenant *importer_tenant(struct scene *s)
+{
+	return &s->tenant[s->two];
+}
+
+/* Charged to the exporter and to the importer, if it is in a tenant of its own; given in all. */
+static void expect(struct scene *s, uint64_t from, uint64_t to, uint64_t in_all)
+{
+	EXPECT("given", given(0), in_all);
+	if (!s->two) {
+		EXPECT("charged", charged(&s->tenant[0], 0), in_all);
+		return;
+	}
+	EXPECT("charged to the exporter's tenant", charged(&s->tenant[0], 0), from);
+	EXPECT("charged to the importer's tenant", charged(&s->tenant[1], 0), to);
+}
+
+static void open_scene(struct scene *s, bool two, size_t kind, const char *name)
+{
+	static char title[96];
+	uint64_t quota = QUOTA;
+
+	snprintf(title, sizeof(title), "%s, %s, %s", kinds[kind].name,
+		 two ? "two tenants" : "one tenant", name);
+	stage_scene = title;
+	s->two = two;
+	s->export_kind = kinds[kind].export_kind;
+	s->import_kind = kinds[kind].import_kind;
+	tenant_new(&s->tenant[0], "first", &quota, 1, 0);
+	tenant_new(&s->tenant[1], "second", &quota, 1, 0);
+	puppet_start(&s->from, &s->tenant[0]);
+	puppet_start(&s->to, importer_tenant(s));
+	puppet(&s->from, (struct puppet_ask){.op = DO_INIT});
+	puppet(&s->to, (struct puppet_ask){.op = DO_INIT});
+	puppet(&s->from, (struct puppet_ask){.op = DO_CONTEXT});
+	puppet(&s->to, (struct puppet_ask){.op = DO_CONTEXT});
+	expect(s, CONTEXT, CONTEXT, 2 * CONTEXT);
+}
+
+static void close_scene(struct scene *s)
+{
+	for (int i = 0; i < 2; i++) {
+		if (!host_clean(&s->tenant[i], stage_scene))
+			exit(1);
+		tenant_end(&s->tenant[i]);
+	}
+}
+
+static int make(struct scene *s, uint64_t bytes)
+{
+	return (int)puppet(&s->from, (struct puppet_ask){.op = DO_MAKE, .kind = s->export_kind,
+							 .bytes = bytes})
+		.a;
+}
+
+static struct puppet_answer try_pass(struct scene *s, int slot, uint64_t bytes,
+				     struct program *to)
+{
+	struct puppet_ask ask = {.op = DO_IMPORT, .kind = s->import_kind, .bytes = bytes};
+	struct puppet_answer answer;
+	int fd;
+
+	answer = puppet_try(&s->from, (struct puppet_ask){.op = DO_EXPORT, .slot = slot}, -1, &fd);
+	EXPECT("export", answer.result, 0);
+	memcpy(ask.blob, answer.blob, sizeof(ask.blob));
+	return puppet_try(to, ask, fd, NULL);
+}
+
+static int pass(struct scene *s, int slot, uint64_t bytes)
+{
+	struct puppet_answer answer = try_pass(s, slot, bytes, &s->to);
+
+	EXPECT("import", answer.result, 0);
+	return (int)answer.a;
+}
+
+static void drop(struct program *p, int slot)
+{
+	puppet(p, (struct puppet_ask){.op = DO_FREE, .slot = slot});
+}
+
+static void importer_first(struct scene *s)
+{
+	int from = make(s, BYTES), to = pass(s, from, BYTES);
+
+	expect(s, CONTEXT + BYTES, CONTEXT + BYTES, 2 * CONTEXT + BYTES);
+	drop(&s->to, to);
+	expect(s, CONTEXT + BYTES, CONTEXT, 2 * CONTEXT + BYTES);
+	drop(&s->from, from);
+	expect(s, CONTEXT, CONTEXT, 2 * CONTEXT);
+	puppet_end(&s->from);
+	puppet_end(&s->to);
+}
+
+static void exporter_first(struct scene *s)
+{
+	int from = make(s, BYTES), to = pass(s, from, BYTES);
+
+	drop(&s->from, from);
+	expect(s, CONTEXT, CONTEXT + BYTES, 2 * CONTEXT + BYTES);
+	/* Looking at the driver's figure changes nothing, wherever it shows the bytes now. */
+	puppet(&s->to, (struct puppet_ask){.op = DO_INFO});
+	usleep(6000);
+	drop(&s->to, (int)puppet(&s->to, (struct puppet_ask){.op = DO_MAKE, .bytes = 4096}).a);
+	expect(s, CONTEXT, CONTEXT + BYTES, 2 * CONTEXT + BYTES);
+	drop(&s->to, to);
+	expect(s, CONTEXT, CONTEXT, 2 * CONTEXT);
+	puppet_end(&s->to);
+	puppet_end(&s->from);
+}
+
+static void exporter_dies(struct scene *s)
+{
+	int to = pass(s, make(s, BYTES), BYTES);
+
+	puppet_kill(&s->from);
+	expect(s, 0, CONTEXT + BYTES, CONTEXT + BYTES);
+	drop(&s->to, to);
+	expect(s, 0, CONTEXT, CONTEXT);
+	puppet_end(&s->to);
+}
+
+static void importer_dies(struct scene *s)
+{
+	int from = make(s, BYTES);
+
+	pass(s, from, BYTES);
+	puppet_kill(&s->to);
+	expect(s, CONTEXT + BYTES, 0, CONTEXT + BYTES);
+	drop(&s->from, from);
+	expect(s, CONTEXT, 0, CONTEXT);
+	puppet_end(&s->from);
+}
+
+static void importer_ends(struct scene *s)
+{
+	int from = make(s, BYTES);
+
+	pass(s, from, BYTES);
+	drop(&s->from, from);
+	puppet_end(&s->to);
+	expect(s, CONTEXT, 0, CONTEXT);
+	puppet_end(&s->from);
+}
+
+/* The same memory twice in one process. */
+static void imported_twice(struct scene *s)
+{
+	int from = make(s, BYTES), one = pass(s, from, BYTES), two = pass(s, from, BYTES);
+
+	expect(s, CONTEXT + BYTES, CONTEXT + BYTES, 2 * CONTEXT + BYTES);
+	drop(&s->to, one);
+	expect(s, CONTEXT + BYTES, CONTEXT + BYTES, 2 * CONTEXT + BYTES);
+	drop(&s->from, from);
+	expect(s, CONTEXT, CONTEXT + BYTES, 2 * CONTEXT + BYTES);
+	drop(&s->to, two);
+	expect(s, CONTEXT, CONTEXT, 2 * CONTEXT);
+	puppet_end(&s->to);
+	puppet_end(&s->from);
+}
+
+/* What was exported is gone there, but lives on elsewhere, when more is exported. */
+static void exported_anew(struct scene *s)
+{
+	int one = make(s, BYTES), in_one = pass(s, one, BYTES), two, in_two;
+
+	drop(&s->from, one);
+	two = make(s, 32 * MIB);
+	in_two = pass(s, two, 32 * MIB);
+	expect(s, CONTEXT + 32 * MIB, CONTEXT + BYTES + 32 * MIB, 2 * CONTEXT + BYTES + 32 * MIB);
+	drop(&s->to, in_one);
+	expect(s, CONTEXT + 32 * MIB, CONTEXT + 32 * MIB, 2 * CONTEXT + 32 * MIB);
+	drop(&s->from, two);
+	expect(s, CONTEXT, CONTEXT + 32 * MIB, 2 * CONTEXT + 32 * MIB);
+	drop(&s->to, in_two);
+	expect(s, CONTEXT, CONTEXT, 2 * CONTEXT);
+	puppet_end(&s->to);
+	puppet_end(&s->from);
+}
+
+/* A tenant that cannot hold it does not get it; one that shares it already can. */
+static void does_not_fit(struct scene *s)
+{
+	int from = make(s, BYTES), rest;
+	struct puppet_answer answer;
+
+	rest = (int)puppet(&s->to, (struct puppet_ask){.op = DO_MAKE,
+						       .bytes = s->two ? QUOTA - CONTEXT - MIB :
+									 50 * MIB})
+		       .a;
+	answer = try_pass(s, from, BYTES, &s->to);
+	EXPECT("import", answer.result, s->two ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS);
+	if (s->two)
+		EXPECT("charged", charged(&s->tenant[1], 0) <= QUOTA, true);
+	drop(&s->from, from);
+	if (!s->two)
+		drop(&s->to, (int)answer.a);
+	drop(&s->to, rest);
+	expect(s, CONTEXT, CONTEXT, 2 * CONTEXT);
+	puppet_end(&s->to);
+	puppet_end(&s->from);
+}
+
+static const struct {
+	const char *name;
+	void (*play)(struct scene *scene);
+} plays[] = {
+	{"importer first", importer_first}, {"exporter first", exporter_first},
+	{"exporter dies", exporter_dies},   {"importer dies", importer_dies},
+	{"importer ends", importer_ends},   {"imported twice", imported_twice},
+	{"exported anew", exported_anew},   {"does not fit", does_not_fit},
+};
+
+int main(int argc, char **argv)
+{
+	int failures = 0, n = 0;
+
+	if (argc < 3)
+		return 2;
+	host_begin(argv[1], "1", "1GiB", "20MiB");
+	stage_program = argv[2];
+	/* Each scene in a process, so that one which fails ends alone. */
+	for (size_t k = 0; k < KINDS; k++)
+		for (int two = 0; two < 2; two++)
+			for (size_t i = 0; i < sizeof(plays) / sizeof(plays[0]); i++, n++) {
+				struct scene scene;
+				int status;
+				pid_t pid;
+
+				if (argc > 3 && atoi(argv[3]) != n)
+					continue;
+				pid = fork();
+				CHECK(pid >= 0);
+				if (!pid) {
+					host_again();
+					open_scene(&scene, two, k, plays[i].name);
+					plays[i].play(&scene);
+					close_scene(&scene);
+					exit(0);
+				}
+				CHECK_EQ(waitpid(pid, &status, 0), pid);
+				failures += status != 0;
+			}
+	printf("%d scenes, %d fail\n", n, failures);
+	return failures != 0;
+}

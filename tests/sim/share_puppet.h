@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A program that does what a test tells it to, one call at a time, and says what came of it. */
+#ifndef ALLOT_TESTS_SHARE_PUPPET_H
+#define ALLOT_TESTS_SHARE_PUPPET_H
+
+#include <stdint.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#define PUPPET_FD 3
+#define PUPPET_PIDS 16
+
+enum puppet_op {
+	DO_INIT,    /* cuInit: a devices */
+	DO_CONTEXT, /* retains the primary context of `device` */
+	DO_RELEASE_CONTEXT,
+	DO_MAKE,   /* memory of `kind`, `bytes` long: answers its slot in a */
+	DO_EXPORT, /* of `slot`: blob, descriptor */
+	DO_IMPORT, /* by `kind`, from blob and descriptor, mapped: slot in a */
+	DO_FREE,   /* whatever `slot` is */
+	DO_INFO,   /* cuMemGetInfo: a free, b total; by the 32-bit form c, d */
+	DO_TOTAL,  /* cuDeviceTotalMem of `device`: a; by the 32-bit form b */
+	DO_UUID,   /* of `device`: blob */
+	DO_NVML,   /* nvmlInit_v2: a devices */
+	DO_MEMORY, /* NVML's of the device with UUID blob: a total, b free, c used; blob: v2's */
+	DO_PIDS,   /* NVML's compute processes of that device: a how many, b own bytes; pids */
+	DO_START,  /* a thread that launches and waits for a kernel; answers at once */
+	DO_DONE,   /* a: how many of these are done */
+	DO_END,
+};
+
+enum puppet_kind { PLAIN, HANDLE, EXTERNAL, POOLED, MANAGED };
+
+struct puppet_ask {
+	int32_t op, kind, device, slot;
+	uint64_t bytes;
+	unsigned char blob[64];
+};
+
+struct puppet_answer {
+	int32_t result; /* CUresult or nvmlReturn_t */
+	int32_t pid[PUPPET_PIDS];
+	uint64_t a, b, c, d;
+	unsigned char blob[64];
+};
+
+/* One message, with a descriptor or -1. Answers the bytes, or -1. */
+static inline ssize_t puppet_send(int socket, const void *data, size_t len, int fd)
+{
+	char control[CMSG_SPACE(sizeof(int))] = {0};
+	struct iovec iov = {.iov_base = (void *)(uintptr_t)data, .iov_len = len};
+	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+
+	if (fd >= 0) {
+		struct cmsghdr *c;
+
+		msg.msg_control = control;
+		msg.msg_controllen = sizeof(control);
+		c = CMSG_FIRSTHDR(&msg);
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN(sizeof(int));
+		memcpy(CMSG_DATA(c), &fd, sizeof(fd));
+	}
+	return sendmsg(socket, &msg, MSG_NOSIGNAL);
+}
+
+static inline ssize_t puppet_receive(int socket, void *data, size_t len, int *ret_fd)
+{
+	char control[CMSG_SPACE(sizeof(int))];
+	struct iovec iov = {.iov_base = data, .iov_len = len};
+	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control,
+			     .msg_controllen = sizeof(control)};
+	ssize_t n = recvmsg(socket, &msg, MSG_CMSG_CLOEXEC);
+	struct cmsghdr *c = n > 0 ? CMSG_FIRSTHDR(&msg) : NULL;
+
+	*ret_fd = -1;
+	if (c)
+		memcpy(ret_fd, CMSG_DATA(c), sizeof(*ret_fd));
+	return n;
+}
+
+#endif

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* For tests that link the simulated driver: devices of their own, results by name, children. */
+#ifndef ALLOT_TESTS_SIM_TEST_H
+#define ALLOT_TESTS_SIM_TEST_H
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "sim/cuda/api.h"
+#include "sim/truth.h"
+#include "tests/check.h"
+
+#define MIB (1ull << 20)
+
+/* The call must answer so; what it answered is shown by name. */
+#define GIVES(want, call)                                                                    \
+	do {                                                                                 \
+		CUresult got_ = (call);                                                      \
+		const char *name_ = NULL;                                                    \
+		if (got_ != (want)) {                                                        \
+			cuGetErrorName(got_, &name_);                                        \
+			fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, name_); \
+			exit(1);                                                             \
+		}                                                                            \
+	} while (0)
+#define OK(call) GIVES(CUDA_SUCCESS, call)
+
+static struct sim_truth *truth;
+static char sim_dir[64] = "/dev/shm/allot-test-sim-XXXXXX";
+static pid_t sim_owner;
+
+static inline void sim_remove(void)
+{
+	char path[128];
+
+	if (getpid() != sim_owner)
+		return;
+	snprintf(path, sizeof(path), "%s/region", sim_dir);
+	unlink(path);
+	rmdir(sim_dir);
+}
+
+/* Simulated devices for this program and its children alone; contexts take 64 MiB. */
+static inline void sim_begin(const char *gpus, const char *memory)
+{
+	CHECK(mkdtemp(sim_dir));
+	sim_owner = getpid();
+	atexit(sim_remove);
+	setenv("ALLOT_SIM_DIR", sim_dir, 1);
+	setenv("ALLOT_SIM_GPUS", gpus, 1);
+	setenv("ALLOT_SIM_MEMORY", memory, 1);
+	setenv("ALLOT_SIM_CONTEXT", "64MiB", 1);
+	unsetenv("CUDA_VISIBLE_DEVICES");
+	unsetenv("CUDA_MODULE_LOADING");
+	CHECK_EQ(sim_truth_create(sim_dir, &truth), 0);
+}
+
+static inline CUcontext sim_context(CUdevice device)
+{
+	CUcontext ctx;
+
+	OK(cuInit(0));
+	OK(cuDevicePrimaryCtxRetain(&ctx, device));
+	OK(cuCtxSetCurrent(ctx));
+	return ctx;
+}
+
+static inline uint64_t used(int device)
+{
+	return sim_truth_used(truth, device);
+}
+
+/* A child that runs fn(fd) and exits, before the parent has initialised; `fd` is its socket. */
+static inline pid_t sim_child(void (*fn)(int fd), int *ret_fd)
+{
+	int pair[2];
+	pid_t pid;
+
+	CHECK(!socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair));
+	fflush(NULL);
+	pid = fork();
+	CHECK(pid >= 0);
+	if (!pid) {
+		close(pair[0]);
+		/* The truth's mapping is not inherited. */
+		sim_truth_close(truth);
+		CHECK_EQ(sim_truth_open(sim_dir, &truth), 0);
+		fn(pair[1]);
+		exit(0);
+	}
+	close(pair[1]);
+	*ret_fd = pair[0];
+	return pid;
+}
+
+static inline void sim_reap(pid_t pid)
+{
+	int status;
+
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK_EQ(status, 0);
+}
+
+/* One message, with a descriptor or -1. */
+static inline void sim_send(int socket, const void *data, size_t len, int fd)
+{
+	char control[CMSG_SPACE(sizeof(int))] = {0};
+	struct iovec iov = {.iov_base = (void *)(uintptr_t)data, .iov_len = len};
+	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+
+	if (fd >= 0) {
+		struct cmsghdr *c;
+
+		msg.msg_control = control;
+		msg.msg_controllen = sizeof(control);
+		c = CMSG_FIRSTHDR(&msg);
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN(sizeof(int));
+		memcpy(CMSG_DATA(c), &fd, sizeof(fd));
+	}
+	CHECK_EQ(sendmsg(socket, &msg, MSG_NOSIGNAL), (ssize_t)len);
+}
+
+static inline int sim_receive(int socket, void *data, size_t len)
+{
+	char control[CMSG_SPACE(sizeof(int))];
+	struct iovec iov = {.iov_base = data, .iov_len = len};
+	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control,
+			     .msg_controllen = sizeof(control)};
+	struct cmsghdr *c;
+	int fd = -1;
+
+	CHECK_EQ(recvmsg(socket, &msg, MSG_CMSG_CLOEXEC), (ssize_t)len);
+	c = CMSG_FIRSTHDR(&msg);
+	if (c)
+		memcpy(&fd, CMSG_DATA(c), sizeof(fd));
+	return fd;
+}
+
+/* Take turns: tell the other side to go on, wait to be told. */
+static inline void sim_tell(int socket)
+{
+	sim_send(socket, "", 1, -1);
+}
+
+static inline void sim_wait(int socket)
+{
+	char c;
+
+	sim_receive(socket, &c, 1);
+}
+
+#endif

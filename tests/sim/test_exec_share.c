@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Processes share a device: all get on, whoever is killed in the middle of whatever. Shares as
+ * figures are bench/sim_share's; here nothing depends on how fast the machine is.
+ */
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#include "tests/sim/exec.h"
+
+#define CHILDREN 3
+#define KILLS 60
+
+/* What the children did, beyond their deaths. */
+static _Atomic uint64_t *done;
+
+static void child(int slot, uint64_t us)
+{
+	CUevent event;
+
+	exec_context();
+	OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+	for (;;) {
+		for (int i = 0; i < 4; i++)
+			OK(exec_spin(NULL, us));
+		OK(cuEventRecord(event, NULL));
+		OK(exec_spin(NULL, us));
+		OK(cuEventSynchronize(event));
+		atomic_fetch_add(&done[slot], 1);
+	}
+}
+
+static pid_t start(int slot, uint64_t us)
+{
+	pid_t pid = fork();
+
+	CHECK(pid >= 0);
+	if (!pid)
+		child(slot, us);
+	return pid;
+}
+
+/* Each of these children moves on within ten seconds: a hang, not slowness, is the failure. */
+static void all_move(int but)
+{
+	uint64_t before[CHILDREN];
+	double until = exec_now() + 10;
+
+	for (int i = 0; i < CHILDREN; i++)
+		before[i] = atomic_load(&done[i]);
+	for (int i = 0; i < CHILDREN; i++) {
+		while (i != but && atomic_load(&done[i]) < before[i] + 2) {
+			CHECK(exec_now() < until);
+			usleep(500);
+		}
+	}
+}
+
+static void end(pid_t pid)
+{
+	kill(pid, SIGKILL);
+	CHECK(waitpid(pid, NULL, 0) == pid);
+}
+
+/* The children take turns often, so that kills hit every state: running, waiting, handing over. */
+static void test_kills(void)
+{
+	pid_t pid[CHILDREN];
+
+	for (int i = 0; i < CHILDREN; i++)
+		pid[i] = start(i, 300);
+	all_move(-1);
+	srand(1);
+	for (int n = 0; n < KILLS; n++) {
+		int victim = rand() % CHILDREN;
+
+		usleep((unsigned int)(rand() % 3000));
+		end(pid[victim]);
+		if (n % 4 == 0)
+			all_move(victim);
+		pid[victim] = start(victim, 300);
+	}
+	all_move(-1);
+	for (int i = 0; i < CHILDREN; i++)
+		end(pid[i]);
+}
+
+/* A stopped process keeps nobody from running, and goes on when it is continued. */
+static void test_stop(void)
+{
+	pid_t pid[CHILDREN];
+
+	for (int i = 0; i < CHILDREN; i++)
+		pid[i] = start(i, 1000);
+	all_move(-1);
+	for (int i = 0; i < CHILDREN; i++) {
+		CHECK(!kill(pid[i], SIGSTOP));
+		all_move(i);
+		CHECK(!kill(pid[i], SIGCONT));
+		all_move(-1);
+	}
+	for (int i = 0; i < CHILDREN; i++)
+		end(pid[i]);
+}
+
+/* After all that the device is idle, and this process has it to itself. */
+static void test_alone(void)
+{
+	CUevent from, to;
+	float ms;
+
+	exec_context();
+	OK(cuEventCreate(&from, 0));
+	OK(cuEventCreate(&to, 0));
+	OK(exec_spin(NULL, 1));
+	OK(cuEventRecord(from, NULL));
+	OK(exec_spin(NULL, 50000));
+	OK(cuEventRecord(to, NULL));
+	OK(cuEventSynchronize(to));
+	OK(cuEventElapsedTime_v2(&ms, from, to));
+	CHECK(ms >= 50.0f && ms < 50.5f);
+	OK(cuEventDestroy_v2(from));
+	OK(cuEventDestroy_v2(to));
+}
+
+/* Two contexts of one process are two contenders as well. */
+static void test_two_contexts(void)
+{
+	CUcontext one, two;
+	CUstream a, b;
+
+	OK(cuCtxCreate_v2(&one, 0, 0));
+	OK(cuStreamCreate(&a, CU_STREAM_NON_BLOCKING));
+	OK(cuCtxCreate_v2(&two, 0, 0));
+	OK(cuStreamCreate(&b, CU_STREAM_NON_BLOCKING));
+	for (int i = 0; i < 10; i++) {
+		OK(exec_spin(b, 1000));
+		OK(cuCtxPushCurrent_v2(one));
+		OK(exec_spin(a, 1000));
+		OK(cuCtxPopCurrent_v2(NULL));
+	}
+	OK(cuStreamSynchronize(a));
+	OK(cuStreamSynchronize(b));
+	OK(cuCtxDestroy_v2(two));
+	OK(cuCtxDestroy_v2(one));
+}
+
+int main(void)
+{
+	setenv("ALLOT_SIM_SLICE_US", "1000", 1);
+	setenv("ALLOT_SIM_SWITCH_US", "50", 1);
+	exec_init();
+	done = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	CHECK(done != MAP_FAILED);
+	test_kills();
+	test_stop();
+	test_alone();
+	test_two_contexts();
+	OK(cuDevicePrimaryCtxRelease_v2(0));
+	return 0;
+}

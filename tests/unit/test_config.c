@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Limits as other systems give them: what is accepted, and that anything else is an error. */
+#include "preload/config.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "ledger/tenant.h"
+#include "tests/check.h"
+
+#define MIB (UINT64_C(1) << 20)
+#define GIB (UINT64_C(1) << 30)
+
+static struct config config;
+
+static int environment(const char *a, const char *b, const char *c)
+{
+	char *block[] = {(char *)(uintptr_t) "PATH=/bin", (char *)(uintptr_t)a, (char *)(uintptr_t)b,
+			 (char *)(uintptr_t)c, NULL};
+
+	memset(&config, 0, sizeof(config));
+	return config_environment(&config, block);
+}
+
+static int file(const char *text)
+{
+	return config_file(&config, text, strlen(text));
+}
+
+static int only_file(const char *text)
+{
+	memset(&config, 0, sizeof(config));
+	return file(text);
+}
+
+/* An error says what is wrong, in one line, and leaves no limit in force that nobody gave. */
+static void refused(int r, const char *about)
+{
+	CHECK_EQ(r, -EINVAL);
+	CHECK(strstr(config.complaint, about));
+	CHECK(!strchr(config.complaint, '\n'));
+}
+
+static void sizes(void)
+{
+	static const struct {
+		const char *text;
+		uint64_t bytes;
+		uint32_t permille;
+	} good[] = {
+		{"8g", 8 * GIB, 0}, {"4096m", 4 * GIB, 0}, {"1024M", GIB, 0}, {"3G", 3 * GIB, 0},
+		{"1073741824", GIB, 0}, {"0.5g", GIB / 2, 0}, {"010g", 10 * GIB, 0},
+		{"512k", MIB / 2, 0}, {"10GB", 10000000000u, 0}, {"8GiB", 8 * GIB, 0},
+		{"25%", 0, 250},
+	};
+	static const char *const bad[] = {
+		"", "0", "0g", "-1g", "+1g", "g", "junk", "8 g", " 8g", "8g ", "8gg", "8x", "0x10",
+		"1e9", "nan", "inf", "unlimited", "99999999999999999999g", "101%", "8g;", "8,5g",
+		"\xff", "1..5g", ".", "%",
+	};
+	char text[128];
+
+	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+		snprintf(text, sizeof(text), "CUDA_DEVICE_MEMORY_LIMIT=%s", good[i].text);
+		CHECK_EQ(environment(text, NULL, NULL), 0);
+		CHECK(config.present);
+		CHECK_EQ(config_limit(&config, 0).bytes, good[i].bytes);
+		CHECK_EQ(config_limit(&config, 63).permille, good[i].permille);
+		CHECK(!strcmp(config.tenant, "drop-in"));
+	}
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		snprintf(text, sizeof(text), "CUDA_DEVICE_MEMORY_LIMIT=%s", bad[i]);
+		refused(environment(text, NULL, NULL), "CUDA_DEVICE_MEMORY_LIMIT");
+		snprintf(text, sizeof(text), "CUDA_DEVICE_MEMORY_LIMIT_3=%s", bad[i]);
+		refused(environment("CUDA_DEVICE_MEMORY_LIMIT=1g", text, NULL),
+			"CUDA_DEVICE_MEMORY_LIMIT_3");
+	}
+}
+
+static void names(void)
+{
+	static const char *const bad[] = {"_", "_x", "_64", "_-1", "_1x", "_ 1", "_0x1",
+					  "_99999999999999999999", "_1_2"};
+	char text[128], long_name[600];
+
+	CHECK_EQ(environment("CUDA_DEVICE_MEMORY_LIMIT=4g", "CUDA_DEVICE_MEMORY_LIMIT_1=1g",
+			     "CUDA_DEVICE_MEMORY_LIMIT_63=50%"),
+		 0);
+	CHECK_EQ(config_limit(&config, 0).bytes, 4 * GIB);
+	CHECK_EQ(config_limit(&config, 1).bytes, GIB);
+	CHECK_EQ(config_limit(&config, 2).bytes, 4 * GIB);
+	CHECK_EQ(config_limit(&config, 63).permille, 500);
+	CHECK_EQ(config_limit(&config, 64).bytes, 4 * GIB);
+	/* A device that nobody limited is whole. */
+	CHECK_EQ(environment("CUDA_DEVICE_MEMORY_LIMIT_1=1g", NULL, NULL), 0);
+	CHECK_EQ(config_limit(&config, 0).permille, 1000);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		snprintf(text, sizeof(text), "CUDA_DEVICE_MEMORY_LIMIT%s=1g", bad[i]);
+		refused(environment(text, NULL, NULL), "is not a device number");
+	}
+	/* Others' variables that begin alike. */
+	CHECK_EQ(environment("CUDA_DEVICE_MEMORY_LIMITS=junk", "CUDA_DEVICE_MEMORY_LIMIT",
+			     "XCUDA_DEVICE_MEMORY_LIMIT=junk"),
+		 0);
+	CHECK(!config.present);
+	CHECK_EQ(environment(NULL, NULL, NULL), 0);
+	CHECK(!config.present && !config.tenant[0]);
+	memset(long_name, '7', sizeof(long_name));
+	memcpy(long_name, "CUDA_DEVICE_MEMORY_LIMIT_", 25);
+	strcpy(long_name + sizeof(long_name) - 4, "=1g");
+	refused(environment(long_name, NULL, NULL), "is not a device number");
+}
+
+static void tenants(void)
+{
+	char first[POLICY_NAME_BYTES], path[400] = "CUDA_DEVICE_MEMORY_SHARED_CACHE=/";
+
+	CHECK_EQ(environment("CUDA_DEVICE_MEMORY_SHARED_CACHE=/tmp/a b/vgpu.cache",
+			     "CUDA_DEVICE_MEMORY_LIMIT=1g", NULL),
+		 0);
+	memcpy(first, config.tenant, sizeof(first));
+	CHECK(tenant_name_valid(first));
+	CHECK(strstr(first, "vgpu.cache"));
+	/* The order of variables is nobody's business; equal paths are equal tenants, others not. */
+	CHECK_EQ(environment("CUDA_DEVICE_MEMORY_LIMIT=1g",
+			     "CUDA_DEVICE_MEMORY_SHARED_CACHE=/tmp/a b/vgpu.cache", NULL),
+		 0);
+	CHECK(!strcmp(first, config.tenant));
+	CHECK_EQ(environment("CUDA_DEVICE_MEMORY_LIMIT=1g",
+			     "CUDA_DEVICE_MEMORY_SHARED_CACHE=/tmp/other/vgpu.cache", NULL),
+		 0);
+	CHECK(strcmp(first, config.tenant));
+	refused(environment("CUDA_DEVICE_MEMORY_SHARED_CACHE=", "CUDA_DEVICE_MEMORY_LIMIT=1g", NULL),
+		"CUDA_DEVICE_MEMORY_SHARED_CACHE");
+	memset(path + strlen(path), '/', 20);
+	memset(path + strlen(path), 'x', 300);
+	CHECK_EQ(environment(path, "CUDA_DEVICE_MEMORY_LIMIT=1g", NULL), 0);
+	CHECK(tenant_name_valid(config.tenant));
+	CHECK_EQ(environment("CUDA_DEVICE_MEMORY_SHARED_CACHE=/a/\xc3\xa4/../", "CUDA_DEVICE_MEMORY_LIMIT=1g",
+			     NULL),
+		 0);
+	CHECK(tenant_name_valid(config.tenant));
+	/* A name alone limits nothing. */
+	CHECK_EQ(environment("CUDA_DEVICE_MEMORY_SHARED_CACHE=/tmp/x", NULL, NULL), 0);
+	CHECK(!config.present);
+}
+
+static void files(void)
+{
+	static const char *const bad[] = {
+		"UsedMem:", "UsedMem:0", "UsedMem:-1", "UsedMem:8g", "UsedMem:8192 x",
+		"UsedMem: 0x10", "UsedMem:99999999999999999999", "UsedMem 8192", "UsedCores:0",
+		"UsedCores:101", "UsedCores:x", "UsedCores:", "nonsense",
+		"# fine\nUsedMem:1\nUsedMem:junk\n",
+		"UsedMem:111111111111111111111111111111111111111111111111111111111111111111111111111",
+	};
+
+	CHECK_EQ(only_file("UsedMem:8192\nUsedCores:25\n"), 0);
+	CHECK(config.present);
+	CHECK_EQ(config_limit(&config, 5).bytes, 8192 * MIB);
+	CHECK_EQ(config.cores_permille, 250);
+	CHECK_EQ(only_file("  # limits\r\n\r\n\tUsedMem:\t100 \r\nOther: thing\nUsedCores:100"), 0);
+	CHECK_EQ(config_limit(&config, 0).bytes, 100 * MIB);
+	CHECK_EQ(config.cores_permille, 1000);
+	CHECK_EQ(only_file(""), 0);
+	CHECK(!config.present);
+	CHECK_EQ(only_file("UsedCores:50"), 0);
+	CHECK(config.present);
+	CHECK_EQ(config_limit(&config, 0).permille, 1000);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		refused(only_file(bad[i]), CONFIG_FILE);
+		/* Whatever the environment said. */
+		CHECK_EQ(environment("CUDA_DEVICE_MEMORY_LIMIT=1g", NULL, NULL), 0);
+		refused(file(bad[i]), CONFIG_FILE);
+	}
+	memset(&config, 0, sizeof(config));
+	CHECK_EQ(config_file(&config, "UsedMem:1\0:2", 12), -EINVAL);
+	refused(only_file("\n\n\nUsedMem:bad"), ":4:");
+	/* The environment goes before the file. */
+	CHECK_EQ(environment("CUDA_DEVICE_MEMORY_LIMIT=1g", NULL, NULL), 0);
+	CHECK_EQ(file("UsedMem:2048\nUsedCores:10\n"), 0);
+	CHECK_EQ(config_limit(&config, 0).bytes, GIB);
+	CHECK_EQ(config.cores_permille, 100);
+	CHECK_EQ(environment("CUDA_DEVICE_MEMORY_LIMIT_1=1g", NULL, NULL), 0);
+	CHECK_EQ(file("UsedMem:2048\n"), 0);
+	CHECK_EQ(config_limit(&config, 0).bytes, 2 * GIB);
+	CHECK_EQ(config_limit(&config, 1).bytes, GIB);
+}
+
+/* Which number a device will have, by what CUDA_VISIBLE_DEVICES says. */
+static void visible(void)
+{
+	static const uint8_t uuid[16] = {0x5c, 0x84, 0x01, 0xab, 0xcd, 0xef, 1, 2, 3, 4, 5, 6, 7, 8, 9,
+					 0xa0};
+	static const char *const whole = "GPU-5c8401ab-cdef-0102-0304-0506070809a0";
+	char list[128];
+
+	CHECK_EQ(config_ordinal(NULL, 3, uuid), 3);
+	CHECK_EQ(config_ordinal("0,1", 1, uuid), 1);
+	CHECK_EQ(config_ordinal("1,0", 1, uuid), 0);
+	CHECK_EQ(config_ordinal("1,0", 0, uuid), 1);
+	CHECK_EQ(config_ordinal("2", 1, uuid), -1);
+	CHECK_EQ(config_ordinal("", 0, uuid), -1);
+	CHECK_EQ(config_ordinal("-1", 0, uuid), -1);
+	CHECK_EQ(config_ordinal("0,-1,1", 1, uuid), -1); /* CUDA stops there */
+	CHECK_EQ(config_ordinal("0,,1", 1, uuid), -1);
+	CHECK_EQ(config_ordinal("junk,1", 1, uuid), -1);
+	CHECK_EQ(config_ordinal(whole, 7, uuid), 0);
+	CHECK_EQ(config_ordinal("GPU-5c84", 7, uuid), 0);
+	CHECK_EQ(config_ordinal("GPU-5C84", 7, uuid), 0);
+	CHECK_EQ(config_ordinal("GPU-5c85", 7, uuid), -1);
+	CHECK_EQ(config_ordinal("GPU-", 7, uuid), -1);
+	snprintf(list, sizeof(list), "GPU-11111111,%s", whole);
+	CHECK_EQ(config_ordinal(list, 7, uuid), 1);
+	snprintf(list, sizeof(list), "%s0", whole);
+	CHECK_EQ(config_ordinal(list, 7, uuid), -1);
+}
+
+int main(void)
+{
+	sizes();
+	names();
+	tenants();
+	files();
+	visible();
+	return 0;
+}

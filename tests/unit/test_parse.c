@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/parse.h"
+#include "tests/check.h"
+
+#define KIB UINT64_C(1024)
+#define MIB (KIB * KIB)
+#define GIB (KIB * MIB)
+#define TIB (KIB * GIB)
+
+/* Answer: an error, an amount, or tenths of a percent. */
+static const struct {
+	const char *text;
+	int error;
+	uint64_t bytes;
+	uint32_t permille;
+} table[] = {
+	/* plain bytes */
+	{ "1", 0, 1 },
+	{ "8589934592", 0, 8 * GIB },
+	{ "010", 0, 10 }, /* not octal */
+	{ "0000000000000000000000000000000000000000000000007", 0, 7 },
+	{ "1152921504606846976", 0, UINT64_C(1) << 60 },
+	/* powers of 1024 */
+	{ "10K", 0, 10 * KIB }, { "10k", 0, 10 * KIB },
+	{ "10Ki", 0, 10 * KIB }, { "10KiB", 0, 10 * KIB },
+	{ "10M", 0, 10 * MIB }, { "10m", 0, 10 * MIB },
+	{ "10Mi", 0, 10 * MIB }, { "10MiB", 0, 10 * MIB },
+	{ "10G", 0, 10 * GIB }, { "10g", 0, 10 * GIB },
+	{ "10Gi", 0, 10 * GIB }, { "10GiB", 0, 10 * GIB },
+	{ "10T", 0, 10 * TIB }, { "10t", 0, 10 * TIB },
+	{ "10Ti", 0, 10 * TIB }, { "10TiB", 0, 10 * TIB },
+	{ "08GiB", 0, 8 * GIB },
+	{ "1048576T", 0, UINT64_C(1) << 60 },
+	/* powers of 1000 */
+	{ "10KB", 0, 10000 }, { "10MB", 0, 10000000 },
+	{ "10GB", 0, 10000000000 }, /* not 10 bytes */
+	{ "10TB", 0, 10000000000000 },
+	/* fractions, exactly */
+	{ "1.5G", 0, GIB + GIB / 2 },
+	{ "0.5K", 0, 512 },
+	{ "0.1KB", 0, 100 },
+	{ "1.1GB", 0, 1100000000 },
+	{ "0.3K", 0, 307 }, /* 307.2 */
+	{ "0.0009765625K", 0, 1 },
+	{ "0.00097656249999999999999999999999999999K", -EINVAL }, /* just under a byte */
+	{ "2.00000000000000000000000000000000000000000001K", 0, 2048 },
+	{ "0.99999999999999999999999999999999999999999999K", 0, 1023 },
+	{ "1.9999999999999T", 0, 2 * TIB - 1 }, /* 0.11 bytes short */
+	{ "0.0000000000009094947017729282379150390625T", 0, 1 }, /* 2^-40, to the last digit */
+	{ "0.0000000000009094947017729282379150390624T", -EINVAL },
+	{ "8.0GiB", 0, 8 * GIB },
+	/* parts of a device */
+	{ "25%", 0, 0, 250 }, { "100%", 0, 0, 1000 }, { "12.5%", 0, 0, 125 },
+	{ "0.1%", 0, 0, 1 }, { "25.00%", 0, 0, 250 }, { "007%", 0, 0, 70 },
+	{ "100.0%", 0, 0, 1000 },
+	{ "0%", -EINVAL }, { "0.0%", -EINVAL }, { "12.55%", -EINVAL }, { "0.01%", -EINVAL },
+	{ "101%", -ERANGE }, { "100.1%", -ERANGE }, { "100.01%", -ERANGE },
+	{ "99999999999999999999999999%", -ERANGE },
+	{ "-25%", -EINVAL }, { "%", -EINVAL }, { "25%%", -EINVAL }, { "25 %", -EINVAL },
+	{ "25%G", -EINVAL }, { "25G%", -EINVAL },
+	/* nothing, zero, negative */
+	{ "", -EINVAL }, { "0", -EINVAL }, { "0G", -EINVAL }, { "000", -EINVAL },
+	{ "0.0M", -EINVAL }, { "-1", -EINVAL }, { "-1G", -EINVAL }, { "+1G", -EINVAL },
+	{ "-0", -EINVAL },
+	/* almost a number */
+	{ "G", -EINVAL }, { "GiB", -EINVAL }, { ".", -EINVAL }, { ".5G", -EINVAL },
+	{ "1.", -EINVAL }, { "1.G", -EINVAL }, { "1.5", -EINVAL }, { "1.0", -EINVAL },
+	{ "1.5.5G", -EINVAL }, { "1,5G", -EINVAL }, { "1e9", -EINVAL }, { "1E9", -EINVAL },
+	{ "1.0e3M", -EINVAL }, { "0x10", -EINVAL }, { "0x10G", -EINVAL }, { "1_000", -EINVAL },
+	{ "1'000", -EINVAL }, { "nan", -EINVAL }, { "inf", -EINVAL }, { "unlimited", -EINVAL },
+	{ "none", -EINVAL }, { "junk", -EINVAL },
+	/* spaces */
+	{ " 1G", -EINVAL }, { "1G ", -EINVAL }, { "1 G", -EINVAL }, { "1G\n", -EINVAL },
+	{ "\t1", -EINVAL }, { "1\r", -EINVAL }, { " ", -EINVAL },
+	/* suffixes that are not ours */
+	{ "1B", -EINVAL }, { "1b", -EINVAL }, { "1gb", -EINVAL }, { "1Gb", -EINVAL },
+	{ "1gB", -EINVAL }, { "1gib", -EINVAL }, { "1GIB", -EINVAL }, { "1gi", -EINVAL },
+	{ "1GI", -EINVAL }, { "1GiBs", -EINVAL }, { "1GG", -EINVAL }, { "1KM", -EINVAL },
+	{ "1kB", -EINVAL }, { "1P", -EINVAL }, { "1E", -EINVAL }, { "1Ei", -EINVAL },
+	{ "1GiB1", -EINVAL }, { "1G1M", -EINVAL }, { "1G;", -EINVAL }, { "1\xc2\xa0G", -EINVAL },
+	{ "\xd9\xa1", -EINVAL }, /* a digit of another script */
+	/* too much */
+	{ "1152921504606846977", -ERANGE }, { "1048577T", -ERANGE }, { "1048576.1T", -ERANGE },
+	{ "18446744073709551616", -ERANGE }, { "18446744073709551617G", -ERANGE },
+	{ "99999999999999999999999999999999999999", -ERANGE }, { "16777216T", -ERANGE },
+	{ "17179869184G", -ERANGE },
+};
+
+static void check_table(void)
+{
+	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+		struct size_spec spec = { 4711, 4711 };
+		int r = parse_size_spec(table[i].text, &spec);
+		bool ok = r == table[i].error;
+
+		if (ok && r == 0)
+			ok = spec.bytes == table[i].bytes && spec.permille == table[i].permille;
+		else if (ok) /* written on success only */
+			ok = spec.bytes == 4711 && spec.permille == 4711;
+		if (!ok)
+			fprintf(stderr, "\"%s\": %d, %llu bytes, %u permille\n", table[i].text, r,
+				(unsigned long long)spec.bytes, spec.permille);
+		CHECK(ok);
+	}
+}
+
+static void check_resolve(void)
+{
+	uint64_t bytes = 7;
+
+	CHECK_EQ(parse_size("25%", 80 * GIB, &bytes), 0);
+	CHECK_EQ(bytes, 20 * GIB);
+	CHECK_EQ(parse_size("100%", UINT64_MAX, &bytes), 0);
+	CHECK(bytes == UINT64_MAX);
+	CHECK_EQ(parse_size("33.3%", 1000, &bytes), 0);
+	CHECK_EQ(bytes, 333);
+	CHECK_EQ(parse_size("0.1%", 999, &bytes), 0); /* never "no limit" */
+	CHECK_EQ(bytes, 1);
+	CHECK_EQ(parse_size("8G", 0, &bytes), 0);
+	CHECK_EQ(bytes, 8 * GIB);
+	CHECK_EQ(parse_size("25%", 0, &bytes), -ENODATA);
+	CHECK_EQ(bytes, 8 * GIB);
+	CHECK_EQ(parse_size("x", 1, &bytes), -EINVAL);
+	CHECK_EQ(size_spec_resolve((struct size_spec){ 0, 500 }, 0), 0);
+}
+
+static void check_u64(void)
+{
+	uint64_t n = 7;
+
+	CHECK_EQ(parse_u64("0010", 0, 100, &n), 0);
+	CHECK_EQ(n, 10);
+	CHECK_EQ(parse_u64("18446744073709551615", 0, UINT64_MAX, &n), 0);
+	CHECK(n == UINT64_MAX);
+	CHECK_EQ(parse_u64("18446744073709551616", 0, UINT64_MAX, &n), -ERANGE);
+	CHECK_EQ(parse_u64("101", 0, 100, &n), -ERANGE);
+	CHECK_EQ(parse_u64("4", 5, 100, &n), -ERANGE);
+	CHECK_EQ(parse_u64("", 0, 100, &n), -EINVAL);
+	CHECK_EQ(parse_u64("-1", 0, 100, &n), -EINVAL);
+	CHECK_EQ(parse_u64("1 ", 0, 100, &n), -EINVAL);
+	CHECK_EQ(parse_u64("0x1", 0, 100, &n), -EINVAL);
+}
+
+int main(void)
+{
+	check_table();
+	check_resolve();
+	check_u64();
+	return 0;
+}

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+#include "base/fault.h"
+#include "ledger/layout.h"
+#include "tests/unit/tenant_fixture.h"
+
+static const uint8_t uuid_a[16] = "aaaaaaaaaaaaaaa", uuid_b[16] = "bbbbbbbbbbbbbbb";
+
+static int set_limit(struct policy *policy, void *arg)
+{
+	/* All of the policy changes, so that a torn copy shows. */
+	for (uint32_t i = 0; i < policy->ndevices; i++)
+		policy->device[i].limit_bytes = *(uint64_t *)arg;
+	return 0;
+}
+
+static int spoil(struct policy *policy, void *arg)
+{
+	policy->device[0].limit_bytes = 0;
+	return 0;
+}
+
+static int refuse(struct policy *policy, void *arg)
+{
+	policy->device[0].limit_bytes = 1;
+	return -ECANCELED;
+}
+
+static void check_nonsense(void)
+{
+	struct policy ok = fixture_policy(GIB), p;
+
+	CHECK_EQ(policy_check(&ok), 0);
+#define BAD(change)                               \
+	do {                                      \
+		p = ok;                           \
+		change;                           \
+		CHECK_EQ(policy_check(&p), -EINVAL); \
+	} while (0)
+	BAD(p.ndevices = 0);
+	BAD(p.ndevices = POLICY_DEVICES + 1);
+	BAD(p.ndevices = UINT32_MAX);
+	BAD(p.flags = 1u << 31);
+	BAD(p.device[0].limit_bytes = 0); /* never "unlimited" */
+	BAD(p.device[0].limit_permille = 500); /* both */
+	BAD((p.device[0].limit_bytes = 0, p.device[0].limit_permille = 1001));
+	BAD(p.device[0].limit_bytes = UINT64_MAX);
+	BAD(p.device[0].cores_permille = 1001);
+	BAD(memset(p.name, 'x', sizeof(p.name)));
+	BAD(p.ndevices = 2); /* the second says nothing */
+#undef BAD
+	p = ok;
+	p.device[0].limit_bytes = 0;
+	CHECK_EQ(policy_create(fixture_runtime_dir(), &p), -EINVAL);
+}
+
+static void check_limits(void)
+{
+	struct policy p = fixture_policy(8 * GIB);
+	uint64_t bytes = 7;
+
+	CHECK_EQ(policy_limit(&p, uuid_a, 80 * GIB, &bytes), 0);
+	CHECK_EQ(bytes, 8 * GIB);
+	CHECK_EQ(policy_limit(&p, uuid_a, 4 * GIB, &bytes), 0);
+	CHECK_EQ(bytes, 4 * GIB); /* never more than there is */
+	CHECK_EQ(policy_limit(&p, uuid_a, 0, &bytes), 0);
+	CHECK_EQ(bytes, 8 * GIB);
+	p.ndevices = 3;
+	memcpy(p.device[1].uuid, uuid_a, 16);
+	p.device[1].limit_permille = 250;
+	memcpy(p.device[2].uuid, uuid_b, 16);
+	p.device[2].limit_permille = 1000;
+	p.device[2].total_bytes = 24 * GIB;
+	CHECK_EQ(policy_limit(&p, uuid_a, 80 * GIB, &bytes), 0);
+	CHECK_EQ(bytes, 20 * GIB);
+	CHECK_EQ(policy_limit(&p, uuid_a, 0, &bytes), -ENODATA);
+	CHECK_EQ(bytes, 20 * GIB);
+	CHECK_EQ(policy_limit(&p, uuid_b, 0, &bytes), 0);
+	CHECK_EQ(bytes, 24 * GIB);
+	CHECK_EQ(policy_limit(&p, fixture_uuid, 0, &bytes), 0);
+	CHECK_EQ(bytes, 8 * GIB);
+	p.flags = 0;
+	CHECK_EQ(policy_limit(&p, fixture_uuid, 80 * GIB, &bytes), -ENODEV);
+	/* Without the flag the first entry is one like the others. */
+	memcpy(p.device[0].uuid, fixture_uuid, 16);
+	CHECK_EQ(policy_limit(&p, fixture_uuid, 80 * GIB, &bytes), 0);
+}
+
+static void check_update(void)
+{
+	const char *dir = fixture_tenant("update");
+	uint64_t limit = 2 * GIB, generation;
+	struct policy_map *map;
+	struct policy p;
+
+	CHECK_EQ(policy_create(dir, &(struct policy){ 0 }), -EINVAL);
+	p = fixture_policy(GIB);
+	CHECK_EQ(policy_create(dir, &p), -EEXIST);
+	CHECK_EQ(policy_open(dir, &map), 0);
+	CHECK_EQ(policy_read(map, &p), 0);
+	CHECK_EQ(p.device[0].limit_bytes, GIB);
+	CHECK(!strcmp(p.name, "test"));
+	generation = policy_generation(map);
+	for (int i = 0; i < 5; i++, limit += GIB) {
+		CHECK_EQ(policy_update(dir, set_limit, &limit), 0);
+		CHECK(policy_generation(map) != generation);
+		generation = policy_generation(map);
+		CHECK_EQ(policy_read(map, &p), 0);
+		CHECK_EQ(p.device[0].limit_bytes, limit);
+		CHECK_EQ(policy_load(dir, &p), 0);
+		CHECK_EQ(p.device[0].limit_bytes, limit);
+	}
+	CHECK_EQ(policy_update(dir, spoil, NULL), -EINVAL);
+	CHECK_EQ(policy_update(dir, refuse, NULL), -ECANCELED);
+	CHECK_EQ(policy_generation(map), generation);
+	CHECK_EQ(policy_update("/nonexistent", set_limit, &limit), -ENOENT);
+	policy_close(map);
+	policy_close(NULL);
+}
+
+/* A writer killed anywhere leaves the old policy or the new one, and the next writer works. */
+static void check_killed_writers(void)
+{
+	static const struct {
+		const char *fault;
+		bool done;
+	} table[] = {
+		{ "POLICY_HALF_WRITTEN", false },
+		{ "POLICY_WRITTEN", false },
+		{ "POLICY_FLIPPED", true },
+	};
+	const char *dir = fixture_tenant("killed");
+	uint64_t old = GIB, limit;
+	struct policy_map *map;
+	struct policy p;
+
+	CHECK_EQ(policy_open(dir, &map), 0);
+	for (size_t i = 0; i < 3 * sizeof(table) / sizeof(table[0]); i++) {
+		bool done = table[i % 3].done;
+		pid_t pid = fork();
+
+		limit = old + MIB;
+		if (pid == 0) {
+			CHECK_EQ(fault_arm(table[i % 3].fault), 0);
+			policy_update(dir, set_limit, &limit);
+			_exit(1);
+		}
+		fixture_wait(pid, SIGKILL);
+		CHECK_EQ(policy_read(map, &p), 0);
+		CHECK_EQ(p.device[0].limit_bytes, done ? limit : old);
+		CHECK_EQ(policy_load(dir, &p), 0);
+		CHECK_EQ(p.device[0].limit_bytes, done ? limit : old);
+		old = limit + MIB;
+		CHECK_EQ(policy_update(dir, set_limit, &old), 0);
+		CHECK_EQ(policy_read(map, &p), 0);
+		CHECK_EQ(p.device[0].limit_bytes, old);
+	}
+	policy_close(map);
+}
+
+/* Whoever reads while others write sees one policy, not parts of two. */
+static void *write_all_the_time(void *arg)
+{
+	const char *dir = arg;
+
+	for (uint64_t i = 0; i < 3000; i++) {
+		uint64_t limit = (i % 1000 + 1) * MIB;
+
+		CHECK_EQ(policy_update(dir, set_limit, &limit), 0);
+	}
+	return NULL;
+}
+
+static void check_readers(void)
+{
+	char dir[PATH_MAX];
+	struct policy p = fixture_policy(MIB);
+	struct policy_map *map;
+	pthread_t thread[2];
+	uint64_t last;
+
+	p.flags = 0;
+	p.ndevices = POLICY_DEVICES;
+	for (uint32_t i = 0; i < POLICY_DEVICES; i++)
+		p.device[i] = p.device[0];
+	CHECK_EQ(tenant_create(fixture_runtime_dir(), "readers", &p, dir, sizeof(dir)), 0);
+	CHECK_EQ(policy_open(dir, &map), 0);
+	last = policy_generation(map) + 6000;
+	for (int i = 0; i < 2; i++)
+		CHECK_EQ(pthread_create(&thread[i], NULL, write_all_the_time, dir), 0);
+	while (policy_generation(map) < last) {
+		int r = policy_read(map, &p);
+
+		CHECK(r == 0 || r == -EAGAIN);
+		for (uint32_t i = 0; r == 0 && i < POLICY_DEVICES; i++)
+			CHECK_EQ(p.device[i].limit_bytes, p.device[0].limit_bytes);
+	}
+	for (int i = 0; i < 2; i++)
+		CHECK_EQ(pthread_join(thread[i], NULL), 0);
+	CHECK_EQ(policy_generation(map), last); /* none lost */
+	policy_close(map);
+}
+
+static void patch(const char *dir, size_t at, uint64_t value)
+{
+	char path[PATH_MAX + 8];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/policy", dir);
+	fd = open(path, O_RDWR);
+	CHECK(fd >= 0);
+	CHECK_EQ(pwrite(fd, &value, sizeof(value), (off_t)at), sizeof(value));
+	close(fd);
+}
+
+/* Damage is an error, before and after the file is mapped. */
+static void check_damage(void)
+{
+	size_t at = offsetof(struct policy_file, copy[0].policy.device[0].limit_bytes);
+	const char *dir = fixture_tenant("damage");
+	struct policy_map *map, *other = NULL;
+	char path[PATH_MAX + 8];
+	struct policy p;
+
+	CHECK_EQ(policy_open(dir, &map), 0);
+	patch(dir, at, UINT64_MAX / 2);
+	CHECK_EQ(policy_read(map, &p), -EBADMSG);
+	CHECK_EQ(policy_load(dir, &p), -EPROTO);
+	CHECK_EQ(policy_open(dir, &other), -EPROTO);
+	CHECK_EQ(policy_update(dir, refuse, NULL), -EBADMSG);
+	patch(dir, at, GIB);
+	CHECK_EQ(policy_read(map, &p), 0);
+	patch(dir, offsetof(struct policy_file, generation), 3); /* the copy never written */
+	CHECK_EQ(policy_read(map, &p), -EBADMSG);
+	patch(dir, offsetof(struct policy_file, generation), 4); /* not that copy's number */
+	CHECK_EQ(policy_read(map, &p), -EBADMSG);
+	patch(dir, offsetof(struct policy_file, generation), 2);
+	CHECK_EQ(policy_read(map, &p), 0);
+	policy_close(map);
+	patch(dir, 0, 0);
+	CHECK_EQ(policy_open(dir, &other), -EPROTO);
+	patch(dir, 0, POLICY_MAGIC);
+	patch(dir, 8, POLICY_VERSION + 1);
+	CHECK_EQ(policy_open(dir, &other), -EPROTO);
+	snprintf(path, sizeof(path), "%s/policy", dir);
+	CHECK_EQ(truncate(path, 4096), 0);
+	CHECK_EQ(policy_open(dir, &other), -EPROTO);
+	CHECK_EQ(chmod(path, 0644), 0);
+	CHECK_EQ(policy_open(dir, &other), -EPERM);
+	CHECK_EQ(unlink(path), 0);
+	CHECK_EQ(policy_open(dir, &other), -ENOENT);
+	CHECK_EQ(symlink("/dev/null", path), 0);
+	CHECK_EQ(policy_open(dir, &other), -ELOOP);
+	CHECK(!other);
+}
+
+static void *wait_at_gate(void *arg)
+{
+	const uint32_t *gate = policy_gate(arg);
+
+	while (__atomic_load_n(gate, __ATOMIC_ACQUIRE) == POLICY_GATE_CLOSED)
+		syscall(SYS_futex, gate, FUTEX_WAIT, POLICY_GATE_CLOSED, NULL, NULL, 0);
+	return NULL;
+}
+
+/* A waiter sleeps on its read-only mapping until allot opens the gate. */
+static void check_gate(void)
+{
+	const char *dir = fixture_tenant("gate");
+	struct timespec soon = { .tv_nsec = 1000000 };
+	struct policy_map *map;
+	pthread_t thread;
+
+	CHECK_EQ(policy_open(dir, &map), 0);
+	CHECK_EQ(*policy_gate(map), POLICY_GATE_OPEN);
+	CHECK_EQ(policy_set_gate(dir, POLICY_GATE_CLOSED), 0);
+	CHECK_EQ(*policy_gate(map), POLICY_GATE_CLOSED);
+	CHECK_EQ(syscall(SYS_futex, policy_gate(map), FUTEX_WAIT, POLICY_GATE_CLOSED, &soon, NULL,
+			 0), -1);
+	CHECK_EQ(errno, ETIMEDOUT); /* the kernel takes the read-only word */
+	CHECK_EQ(pthread_create(&thread, NULL, wait_at_gate, map), 0);
+	nanosleep(&soon, NULL);
+	CHECK_EQ(policy_set_gate(dir, POLICY_GATE_OPEN), 0);
+	CHECK_EQ(pthread_join(thread, NULL), 0);
+	policy_close(map);
+}
+
+int main(void)
+{
+	check_nonsense();
+	check_limits();
+	check_update();
+	if (fixture_has_faults())
+		check_killed_writers();
+	check_readers();
+	check_damage();
+	check_gate();
+	return 0;
+}

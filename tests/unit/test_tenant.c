@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <dirent.h>
+#include <signal.h>
+
+#include "base/fault.h"
+#include "tests/unit/tenant_fixture.h"
+
+static void check_runtime_dir(void)
+{
+	char buf[64] = "old";
+
+	setenv("ALLOT_RUNTIME_DIR", "/some/where", 1);
+	setenv("XDG_RUNTIME_DIR", "/run/user/4711", 1);
+	CHECK_EQ(tenant_runtime_dir(buf, sizeof(buf)), 0);
+	CHECK(!strcmp(buf, "/some/where"));
+	CHECK_EQ(tenant_runtime_dir(buf, 5), -ENAMETOOLONG);
+	setenv("ALLOT_RUNTIME_DIR", "relative", 1);
+	CHECK_EQ(tenant_runtime_dir(buf, sizeof(buf)), -EINVAL);
+	setenv("ALLOT_RUNTIME_DIR", "", 1);
+	CHECK_EQ(tenant_runtime_dir(buf, sizeof(buf)), 0);
+	if (geteuid())
+		CHECK(!strcmp(buf, "/run/user/4711/allot"));
+	else /* the latter where /run is part of a container's overlay */
+		CHECK(!strcmp(buf, "/run/allot") || !strcmp(buf, "/dev/shm/allot"));
+	unsetenv("ALLOT_RUNTIME_DIR");
+	unsetenv("XDG_RUNTIME_DIR");
+	CHECK_EQ(tenant_runtime_dir(buf, sizeof(buf)), geteuid() ? -ENOENT : 0);
+}
+
+static void check_names(void)
+{
+	char long_name[65];
+
+	CHECK(tenant_name_valid("a"));
+	CHECK(tenant_name_valid("Job-1_b.c"));
+	CHECK(tenant_name_valid("0"));
+	memset(long_name, 'x', sizeof(long_name));
+	long_name[63] = '\0';
+	CHECK(tenant_name_valid(long_name));
+	long_name[63] = 'x';
+	long_name[64] = '\0';
+	CHECK(!tenant_name_valid(long_name));
+	CHECK(!tenant_name_valid(""));
+	CHECK(!tenant_name_valid("."));
+	CHECK(!tenant_name_valid(".."));
+	CHECK(!tenant_name_valid(".tmp-1"));
+	CHECK(!tenant_name_valid("-rf"));
+	CHECK(!tenant_name_valid("a/b"));
+	CHECK(!tenant_name_valid("a b"));
+	CHECK(!tenant_name_valid("a\n"));
+	CHECK(!tenant_name_valid("\xc3\xa4"));
+}
+
+/* Entries of a directory beside . and .. */
+static int count_entries(const char *path)
+{
+	DIR *dir = opendir(path);
+	int n = 0;
+
+	CHECK(dir);
+	while (readdir(dir))
+		n++;
+	closedir(dir);
+	return n - 2;
+}
+
+static int collect(const char *name, const char *dir, void *arg)
+{
+	char *all = arg;
+
+	CHECK(!strncmp(dir, fixture_runtime_dir(), strlen(fixture_runtime_dir())));
+	strcat(strcat(all, name), " ");
+	return strcmp(name, "stop") == 0 ? 42 : 0;
+}
+
+static void check_life(void)
+{
+	char runtime[PATH_MAX + 64], dir[PATH_MAX + 64], names[256] = "", path[PATH_MAX + 128];
+	struct policy policy = fixture_policy(GIB);
+	struct stat st;
+
+	/* The runtime directory is made where missing, closed whatever the umask. */
+	snprintf(runtime, sizeof(runtime), "%s/run", fixture_runtime_dir());
+	umask(0);
+	CHECK_EQ(tenant_list(runtime, collect, names), 0);
+	CHECK_EQ(tenant_create(runtime, "b", &policy, dir, sizeof(dir)), 0);
+	CHECK_EQ(stat(runtime, &st), 0);
+	CHECK_EQ(st.st_mode & 07777, 0700);
+	CHECK_EQ(stat(dir, &st), 0);
+	CHECK_EQ(st.st_mode & 07777, 0700);
+	umask(077);
+	CHECK_EQ(tenant_create(runtime, "b", &policy, dir, sizeof(dir)), -EEXIST);
+	CHECK_EQ(tenant_create(runtime, "a", &policy, dir, sizeof(dir)), 0);
+	CHECK_EQ(tenant_create(runtime, "../x", &policy, dir, sizeof(dir)), -EINVAL);
+	policy.ndevices = 0;
+	CHECK_EQ(tenant_create(runtime, "c", &policy, dir, sizeof(dir)), -EINVAL);
+	policy.ndevices = 1;
+	CHECK_EQ(tenant_create(runtime, "c", &policy, dir, 8), -ENAMETOOLONG);
+	/* What is not a tenant is not listed. */
+	snprintf(path, sizeof(path), "%s/file", runtime);
+	fclose(fopen(path, "w"));
+	snprintf(path, sizeof(path), "%s/zlink", runtime);
+	CHECK_EQ(symlink("a", path), 0);
+	CHECK_EQ(tenant_list(runtime, collect, names), 0);
+	CHECK(!strcmp(names, "a b "));
+	CHECK_EQ(tenant_create(runtime, "stop", &policy, dir, sizeof(dir)), 0);
+	CHECK_EQ(tenant_create(runtime, "x", &policy, dir, sizeof(dir)), 0);
+	names[0] = '\0';
+	CHECK_EQ(tenant_list(runtime, collect, names), 42);
+	CHECK(!strcmp(names, "a b stop "));
+	CHECK_EQ(tenant_remove(runtime, "nosuch"), -ENOENT);
+	CHECK_EQ(tenant_remove(runtime, ".."), -EINVAL);
+	CHECK_EQ(tenant_remove(runtime, "b"), 0);
+	CHECK_EQ(tenant_remove(runtime, "b"), -ENOENT);
+	CHECK_EQ(tenant_create(runtime, "b", &policy, dir, sizeof(dir)), 0);
+
+	/* Others' runtime directories are not used. */
+	CHECK_EQ(chmod(runtime, 0777), 0);
+	CHECK_EQ(tenant_create(runtime, "d", &policy, dir, sizeof(dir)), -EPERM);
+	CHECK_EQ(chmod(runtime, 0700), 0);
+}
+
+/* A tenant with a live process stays; one that is removed takes nobody in and hurts nobody. */
+static void check_remove(void)
+{
+	struct slot *slot = fixture_join(fixture_tenant("busy"));
+	struct ledger *late, *l = slot_ledger(slot);
+	const char *runtime = fixture_runtime_dir();
+	struct slot *ignored;
+	pid_t pid;
+	int fds[2];
+
+	CHECK_EQ(tenant_remove(runtime, "busy"), -EBUSY);
+	CHECK_EQ(quota_reserve(slot, 0, MIB, GIB), 0);
+	ledger_close(l);
+
+	CHECK_EQ(pipe(fds), 0);
+	pid = fork();
+	if (pid == 0) {
+		/* A program under which the tenant is deleted by force. */
+		char dir[PATH_MAX];
+		char c;
+
+		snprintf(dir, sizeof(dir), "%s/busy", runtime);
+		slot = fixture_join(dir);
+		CHECK_EQ(write(fds[1], "x", 1), 1);
+		while (access(dir, F_OK) == 0)
+			usleep(100);
+		CHECK_EQ(quota_reserve(slot, 0, MIB, MIB), 0);
+		CHECK_EQ(quota_reserve(slot, 0, MIB, MIB), -EDQUOT);
+		CHECK_EQ(quota_reserve_slow(slot, 0, MIB, MIB), -EDQUOT);
+		quota_commit(slot, 0, MIB, CAT_DATA, MIB);
+		quota_release(slot, 0, CAT_DATA, MIB);
+		CHECK_EQ(quota_reserve_slow(slot, 0, MIB, MIB), 0);
+		c = 0;
+		_exit(c);
+	}
+	char c, dir[PATH_MAX + 64], path[PATH_MAX + 128];
+
+	CHECK_EQ(read(fds[0], &c, 1), 1);
+	CHECK_EQ(tenant_remove(runtime, "busy"), -EBUSY);
+	snprintf(dir, sizeof(dir), "%s/busy", runtime);
+	CHECK_EQ(ledger_open(dir, LEDGER_GUEST, &late), 0);
+	snprintf(path, sizeof(path), "%s/ledger", dir);
+	CHECK_EQ(unlink(path), 0);
+	snprintf(path, sizeof(path), "%s/policy", dir);
+	CHECK_EQ(unlink(path), 0);
+	CHECK_EQ(rmdir(dir), 0);
+	fixture_wait(pid, 0);
+	/* Opened before, claimed after. */
+	CHECK_EQ(slot_claim(late, &ignored), -ESTALE);
+	ledger_close(late);
+	close(fds[0]);
+	close(fds[1]);
+}
+
+/* Whoever joins while the tenant is removed is in it, and it stays; or is told that it is gone. */
+static void check_join_or_remove(void)
+{
+	const char *runtime = fixture_runtime_dir();
+
+	for (int round = 0; round < 200; round++) {
+		const char *dir = fixture_tenant("leaving");
+		int joined[2], go[2], r, removed;
+		struct ledger *l;
+		struct slot *slot;
+		char c;
+
+		CHECK_EQ(pipe(joined), 0);
+		CHECK_EQ(pipe(go), 0);
+		if (fork() == 0) {
+			close(go[1]);
+			r = ledger_open(dir, LEDGER_GUEST, &l);
+			if (r == 0)
+				r = slot_claim(l, &slot);
+			/* Removed before, during, or between the two. */
+			CHECK(r == 0 || r == -ENOENT || r == -ESTALE || r == -EUSERS);
+			CHECK_EQ(write(joined[1], r ? "n" : "y", 1), 1);
+			CHECK_EQ(read(go[0], &c, 1), 0);
+			_exit(0);
+		}
+		usleep((unsigned int)round % 40 * 20);
+		removed = tenant_remove(runtime, "leaving");
+		CHECK_EQ(read(joined[0], &c, 1), 1);
+		CHECK_EQ(removed, c == 'y' ? -EBUSY : 0);
+		close(go[1]);
+		CHECK(wait(&r) > 0 && r == 0);
+		close(go[0]);
+		close(joined[0]);
+		close(joined[1]);
+		if (removed)
+			CHECK_EQ(tenant_remove(runtime, "leaving"), 0);
+	}
+}
+
+/* Killed while building or removing: never half a tenant, and the next one sweeps up. */
+static void check_killed(void)
+{
+	char runtime[PATH_MAX + 64], dir[PATH_MAX + 128];
+	struct policy policy = fixture_policy(GIB);
+	struct ledger *l;
+	pid_t pid;
+
+	snprintf(runtime, sizeof(runtime), "%s/killed", fixture_runtime_dir());
+	pid = fork();
+	if (pid == 0) {
+		CHECK_EQ(fault_arm("TENANT_BUILT"), 0);
+		tenant_create(runtime, "t", &policy, dir, sizeof(dir));
+		_exit(1);
+	}
+	fixture_wait(pid, SIGKILL);
+	CHECK_EQ(count_entries(runtime), 1);
+	CHECK_EQ(tenant_remove(runtime, "t"), -ENOENT);
+	CHECK_EQ(tenant_create(runtime, "t", &policy, dir, sizeof(dir)), 0);
+	CHECK_EQ(count_entries(runtime), 1);
+	pid = fork();
+	if (pid == 0) {
+		CHECK_EQ(fault_arm("TENANT_HIDDEN"), 0);
+		tenant_remove(runtime, "t");
+		_exit(1);
+	}
+	fixture_wait(pid, SIGKILL);
+	CHECK_EQ(count_entries(runtime), 1);
+	CHECK_EQ(ledger_open(dir, LEDGER_READ, &l), -ENOENT);
+	CHECK_EQ(tenant_create(runtime, "t", &policy, dir, sizeof(dir)), 0);
+	CHECK_EQ(count_entries(runtime), 1);
+	CHECK_EQ(ledger_open(dir, LEDGER_READ, &l), 0);
+	ledger_close(l);
+}
+
+/* Several programs start in the same new tenant: one creates it, all can join it at once. */
+static void check_race(void)
+{
+	char runtime[PATH_MAX + 64], dir[PATH_MAX + 128], name[32];
+	struct policy policy = fixture_policy(GIB);
+	int status, created, fds[2];
+	char c;
+
+	snprintf(runtime, sizeof(runtime), "%s/race", fixture_runtime_dir());
+	for (int round = 0; round < 20; round++) {
+		snprintf(name, sizeof(name), "t%d", round);
+		CHECK_EQ(pipe(fds), 0);
+		for (int i = 0; i < 8; i++) {
+			int r;
+
+			if (fork())
+				continue;
+			close(fds[1]);
+			CHECK_EQ(read(fds[0], &c, 1), 0); /* all at once */
+			r = tenant_create(runtime, name, &policy, dir, sizeof(dir));
+			if (r)
+				CHECK_EQ(r, -EEXIST);
+			fixture_join(dir);
+			_exit(r == 0);
+		}
+		close(fds[1]);
+		created = 0;
+		for (int i = 0; i < 8; i++) {
+			CHECK(wait(&status) > 0);
+			CHECK(WIFEXITED(status) && WEXITSTATUS(status) <= 1);
+			created += WEXITSTATUS(status);
+		}
+		close(fds[0]);
+		CHECK_EQ(created, 1);
+		CHECK_EQ(count_entries(runtime), round + 1);
+	}
+}
+
+int main(void)
+{
+	umask(077);
+	check_runtime_dir();
+	check_names();
+	check_life();
+	check_remove();
+	check_join_or_remove();
+	if (fixture_has_faults())
+		check_killed();
+	check_race();
+	return 0;
+}

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+#include "ledger/ledger_priv.h"
+#include "ledger/pidns.h"
+#include "ledger/shared.h"
+#include "ledger/view.h"
+#include "tests/unit/tenant_fixture.h"
+
+static struct tenant_view *read_view(const char *dir)
+{
+	struct tenant_view *view;
+
+	CHECK_EQ(tenant_view_read(dir, &view), 0);
+	return view;
+}
+
+static void check_figures(void)
+{
+	struct slot *a = fixture_join(fixture_tenant("figures"));
+	struct ledger *l = slot_ledger(a);
+	struct tenant_view *view;
+	pid_t pid;
+
+	CHECK_EQ(shared_add(a, (struct shared_key){ { 1, 1 } }, 0, 16 * MIB, CAT_IMPORTED, 0, GIB),
+		 0);
+	pid = fork();
+	if (pid == 0) {
+		struct slot *b = fixture_join(l->dir);
+
+		quota_charge(b, 0, CAT_DATA, 500 * MIB);
+		kill(getpid(), SIGKILL);
+	}
+	fixture_wait(pid, SIGKILL);
+	quota_charge(a, 0, CAT_CONTEXT, 520 * MIB);
+	quota_charge(a, 0, CAT_DATA, 8 * MIB);
+	quota_publish(a, 0, MIB);
+	quota_set_driver(a, 0, 530 * MIB, 77);
+	quota_count_refusal(a, 0);
+
+	view = read_view(l->dir);
+	CHECK(!strcmp(view->policy.name, "test"));
+	CHECK_EQ(view->ndevices, 1);
+	CHECK(!memcmp(view->device[0].uuid, fixture_uuid, 16));
+	CHECK_EQ(view->device[0].index, 0);
+	CHECK_EQ(view->device[0].total_bytes, 24 * GIB);
+	CHECK_EQ(view->device[0].limit_bytes, GIB);
+	CHECK_EQ(view->device[0].used_bytes, 545 * MIB);
+	CHECK_EQ(view->device[0].used[CAT_CONTEXT], 520 * MIB);
+	CHECK_EQ(view->device[0].used[CAT_DATA], 8 * MIB);
+	CHECK_EQ(view->device[0].used[CAT_IMPORTED], 16 * MIB);
+	CHECK_EQ(view->device[0].pending, MIB);
+	CHECK_EQ(view->device[0].driver_bytes, 530 * MIB);
+	CHECK_EQ(view->device[0].refusals, 1);
+	CHECK(!view->device[0].absurd);
+	CHECK_EQ(view->nprocesses, 2);
+	CHECK(view->process[0].live);
+	CHECK_EQ(view->process[0].info.pid, getpid());
+	CHECK_EQ(view->process[0].host_pid, getpid());
+	CHECK_EQ(view->process[0].device[0].used_bytes, 529 * MIB);
+	CHECK_EQ(view->process[0].device[0].shared_bytes, 16 * MIB);
+	CHECK_EQ(view->process[0].device[0].driver_ns, 77);
+	/* The dead one is shown as such and counted nowhere. */
+	CHECK(!view->process[1].live);
+	CHECK_EQ(view->process[1].host_pid, 0);
+	CHECK_EQ(view->process[1].device[0].used_bytes, 500 * MIB);
+	tenant_view_free(view);
+
+	CHECK_EQ(quota_reclaim(l), 1);
+	view = read_view(l->dir);
+	CHECK_EQ(view->nprocesses, 1);
+	tenant_view_free(view);
+
+	l->map->rows[0][0].used[CAT_POOL] = UINT64_MAX;
+	view = read_view(l->dir);
+	CHECK(view->device[0].absurd);
+	CHECK(view->device[0].used_bytes == UINT64_MAX);
+	tenant_view_free(view);
+	ledger_close(l);
+	tenant_view_free(NULL);
+}
+
+/* Devices of the policy come first, in its order, used or not; then others that were used. */
+static void check_devices(void)
+{
+	struct policy policy = { .ndevices = 2, .name = "devices" };
+	struct tenant_view *view;
+	struct slot *slot;
+	char dir[PATH_MAX];
+
+	memset(policy.device[0].uuid, 7, 16);
+	policy.device[0].limit_permille = 500;
+	policy.device[0].total_bytes = 80 * GIB;
+	memcpy(policy.device[1].uuid, fixture_uuid, 16);
+	policy.device[1].limit_permille = 250;
+	CHECK_EQ(tenant_create(fixture_runtime_dir(), "devices", &policy, dir, sizeof(dir)), 0);
+	view = read_view(dir);
+	CHECK_EQ(view->ndevices, 2);
+	CHECK_EQ(view->nprocesses, 0);
+	CHECK_EQ(view->device[0].index, -1);
+	CHECK_EQ(view->device[0].limit_bytes, 40 * GIB);
+	CHECK_EQ(view->device[1].limit_bytes, 0); /* of what, nobody has said yet */
+	tenant_view_free(view);
+	slot = fixture_join(dir);
+	CHECK_EQ(ledger_device(slot_ledger(slot), (const uint8_t *)"another device!", GIB), 1);
+	view = read_view(dir);
+	CHECK_EQ(view->ndevices, 3);
+	CHECK_EQ(view->device[1].index, 0);
+	CHECK_EQ(view->device[1].limit_bytes, 6 * GIB);
+	CHECK_EQ(view->device[2].index, 1);
+	CHECK_EQ(view->device[2].limit_bytes, 0); /* not the tenant's */
+	tenant_view_free(view);
+	ledger_close(slot_ledger(slot));
+}
+
+/* A process in a PID namespace of its own says pid 1; the reader finds which of ours that is. */
+static void check_namespace(void)
+{
+	const char *dir = fixture_tenant("namespace");
+	struct tenant_view *view;
+	int said[2];
+	pid_t pid;
+	char c;
+
+	CHECK_EQ(pipe(said), 0);
+	pid = (pid_t)syscall(SYS_clone, CLONE_NEWPID | SIGCHLD, 0, 0, 0, 0);
+	if (pid < 0) {
+		CHECK(errno == EPERM || errno == ENOSYS || errno == EINVAL);
+		return;
+	}
+	if (pid == 0) {
+		/* libc may remember the old pid; the kernel does not. */
+		CHECK_EQ(syscall(SYS_getpid), 1);
+		fixture_join(dir);
+		CHECK_EQ(write(said[1], "x", 1), 1);
+		pause();
+	}
+	CHECK_EQ(read(said[0], &c, 1), 1);
+	view = read_view(dir);
+	CHECK_EQ(view->nprocesses, 1);
+	CHECK(view->process[0].live); /* liveness asks no namespace */
+	CHECK_EQ(view->process[0].info.pid, 1);
+	CHECK(view->process[0].info.pidns != 0 && view->process[0].info.pidns != pidns_self());
+	CHECK_EQ(view->process[0].host_pid, pid);
+	tenant_view_free(view);
+	CHECK_EQ(kill(pid, SIGKILL), 0);
+	fixture_wait(pid, SIGKILL);
+	view = read_view(dir);
+	CHECK(!view->process[0].live);
+	tenant_view_free(view);
+	close(said[0]);
+	close(said[1]);
+}
+
+static void check_errors(void)
+{
+	const char *dir = fixture_tenant("errors");
+	struct tenant_view *view = NULL;
+	char path[PATH_MAX + 8];
+
+	snprintf(path, sizeof(path), "%s/ledger", dir);
+	CHECK_EQ(truncate(path, 100), 0);
+	CHECK_EQ(tenant_view_read(dir, &view), -EPROTO);
+	CHECK_EQ(unlink(path), 0);
+	CHECK_EQ(tenant_view_read(dir, &view), -ENOENT);
+	CHECK(!view);
+}
+
+int main(void)
+{
+	check_figures();
+	check_devices();
+	check_namespace();
+	check_errors();
+	return 0;
+}

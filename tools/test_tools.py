@@ -1,0 +1,53 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The tools that judge the project are judged here: what they must count and must refuse."""
+import tempfile
+import unittest
+from pathlib import Path
+
+import api_coverage
+import tally
+
+
+class Tally(unittest.TestCase):
+    def test_every_result_counts_once(self):
+        results = ["OK", "EXPECTEDFAIL", "SKIP", "FAIL", "ERROR", "TIMEOUT", "UNEXPECTEDPASS",
+                   "INTERRUPT"]
+        lines = ['{"name": "t", "result": "%s"}' % r for r in results]
+        self.assertEqual(tally.tally(lines), (2, 5, 1))
+
+    def test_no_tests(self):
+        self.assertEqual(tally.tally([]), (0, 0, 0))
+
+
+class Lists(unittest.TestCase):
+    def rows(self, text, kinds):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "x.def"
+            path.write_text(text, encoding="utf-8")
+            return api_coverage.rows_of(path, "CUDA", kinds)
+
+    def test_rows(self):
+        text = "/* CUDA_HOOK(no, A) */\nCUDA_HOOK(f, A,\n\t(int x), (x))\nCUDA_PASS(g, B)\n"
+        self.assertEqual(self.rows(text, {"A": "", "B": ""}),
+                         {"A": {"f": "hooked"}, "B": {"g": "passed through"}})
+
+    def refused(self, text):
+        with self.assertRaises(SystemExit):
+            self.rows(text, {"A": "", "B": ""})
+
+    def test_two_decisions_for_one_name(self):
+        self.refused("CUDA_PASS(f, A)\nCUDA_PASS(f, B)\n")
+
+    def test_unknown_kind(self):
+        self.refused("CUDA_PASS(f, C)\n")
+
+    def test_unknown_form(self):
+        self.refused("CUDA_MAYBE(f, A)\n")
+
+    def test_kind_with_two_decisions(self):
+        self.refused("CUDA_PASS(f, A)\nCUDA_HOOK(g, A, (void), ())\n")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -13,11 +13,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "ledger/compute.h"
 #include "ledger/policy.h"
 #include "ledger/quota.h"
 
 #define LEDGER_MAGIC   UINT64_C(0x31474c544f4c4c41) /* "ALLOTLG1" */
-#define LEDGER_VERSION 1u
+#define LEDGER_VERSION 2u
 #define LEDGER_SLOTS   1024
 #define LEDGER_DEVICES 64
 #define LEDGER_SHARED  1024
@@ -108,6 +109,7 @@ struct ledger_file {
 	struct ledger_device devices[LEDGER_DEVICES];
 	struct ledger_slot slots[LEDGER_SLOTS];
 	struct ledger_shared shared[LEDGER_SHARED];
+	struct compute compute[LEDGER_DEVICES];
 	struct ledger_row rows[LEDGER_DEVICES][LEDGER_SLOTS];
 	struct ledger_info info[LEDGER_DEVICES][LEDGER_SLOTS];
 };
@@ -128,14 +130,18 @@ _Static_assert(offsetof(struct ledger_shared, holders) == 64, "layout");
 _Static_assert(offsetof(struct ledger_file, devices) == 4096, "layout");
 _Static_assert(offsetof(struct ledger_file, slots) == 8192, "layout");
 _Static_assert(offsetof(struct ledger_file, shared) == 270336, "layout");
-_Static_assert(offsetof(struct ledger_file, rows) == 466944, "layout");
-_Static_assert(offsetof(struct ledger_file, info) == 4661248, "layout");
-_Static_assert(sizeof(struct ledger_file) == 8855552, "layout");
+_Static_assert(sizeof(struct compute) == 1024, "layout");
+_Static_assert(offsetof(struct compute, busy_ns) == 64, "layout");
+_Static_assert(offsetof(struct compute, second) == 192, "layout");
+_Static_assert(offsetof(struct ledger_file, compute) == 466944, "layout");
+_Static_assert(offsetof(struct ledger_file, rows) == 532480, "layout");
+_Static_assert(offsetof(struct ledger_file, info) == 4726784, "layout");
+_Static_assert(sizeof(struct ledger_file) == 8921088, "layout");
 _Static_assert(offsetof(struct ledger_file, rows) % 4096 == 0, "layout");
 _Static_assert(sizeof(((struct ledger_file *)0)->rows[0]) % 4096 == 0, "layout");
 
 #define POLICY_MAGIC   UINT64_C(0x314f504f4c4c41) /* "ALLOPO1" */
-#define POLICY_VERSION 1u
+#define POLICY_VERSION 2u
 
 struct policy_copy {
 	uint64_t generation;
@@ -156,7 +162,8 @@ struct policy_file {
 	uint64_t generation; /* own cache line: the word that guests poll */
 	uint32_t gate;       /* enum policy_gate; a futex word */
 	uint32_t pad1[13];
-	uint8_t reserved[4096 - 128];
+	struct policy_turn turn;
+	uint8_t reserved[4096 - 192];
 	struct policy_copy copy[2];
 };
 
@@ -165,6 +172,8 @@ _Static_assert(sizeof(struct policy) == 128 + 64 * POLICY_DEVICES, "layout");
 _Static_assert(sizeof(struct policy_copy) == 8192, "layout");
 _Static_assert(offsetof(struct policy_file, generation) == 64, "layout");
 _Static_assert(offsetof(struct policy_file, gate) == 72, "layout");
+_Static_assert(sizeof(struct policy_turn) == 64, "layout");
+_Static_assert(offsetof(struct policy_file, turn) == 128, "layout");
 _Static_assert(offsetof(struct policy_file, copy) == 4096, "layout");
 _Static_assert(sizeof(struct policy_file) == 4096 + 2 * 8192, "layout");
 

@@ -18,6 +18,7 @@
 #include "ledger/layout.h"
 #include "ledger/policy.h"
 #include "ledger/region.h"
+#include "share/controller.h"
 
 #define POLICY_FILE "policy"
 
@@ -55,11 +56,20 @@ static uint64_t checksum(uint64_t generation, const struct policy *policy)
 	return hash;
 }
 
+static bool compute_ok(const struct policy *policy)
+{
+	return policy->compute < POLICY_COMPUTES && policy->mode < POLICY_MODES &&
+	       policy->controller < CONTROLLERS && policy->priority < POLICY_PRIORITIES &&
+	       policy->weight <= POLICY_WEIGHT_MAX;
+}
+
 int policy_check(const struct policy *policy)
 {
 	if (policy->ndevices < 1 || policy->ndevices > POLICY_DEVICES)
 		return -EINVAL;
 	if (policy->flags & ~(uint32_t)POLICY_FLAGS_KNOWN)
+		return -EINVAL;
+	if (!compute_ok(policy))
 		return -EINVAL;
 	if (!memchr(policy->name, '\0', sizeof(policy->name)))
 		return -EINVAL;
@@ -69,10 +79,15 @@ int policy_check(const struct policy *policy)
 		if (!dev->limit_bytes == !dev->limit_permille)
 			return -EINVAL;
 		if (dev->limit_bytes > SIZE_MAX_BYTES || dev->limit_permille > 1000 ||
-		    dev->cores_permille > 1000)
+		    dev->share_permille > 1000)
 			return -EINVAL;
 	}
 	return 0;
+}
+
+static uint32_t metered(const struct policy *policy)
+{
+	return policy->compute == POLICY_COMPUTE_OFF ? 0 : POLICY_GATE_METERED;
 }
 
 int policy_create(const char *dir, const struct policy *policy)
@@ -90,6 +105,7 @@ int policy_create(const char *dir, const struct policy *policy)
 	file->version = POLICY_VERSION;
 	file->file_bytes = sizeof(*file);
 	file->generation = 2; /* even: copy 0 */
+	file->gate = metered(policy);
 	file->copy[0].generation = file->generation;
 	file->copy[0].policy = *policy;
 	file->copy[0].checksum = checksum(file->generation, policy);
@@ -258,6 +274,11 @@ static int open_locked(const char *dir, struct policy_file **ret_file, int *ret_
 	return 0;
 }
 
+static void wake(uint32_t *gate)
+{
+	syscall(SYS_futex, gate, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
 /*
  * The idle copy may be torn by a writer that was killed; it is simply written again. Only the
  * store of the generation, which is also the index, makes it count.
@@ -299,13 +320,18 @@ int policy_update(const char *dir, int (*edit)(struct policy *policy, void *arg)
 	r = policy_check(&policy);
 	if (r < 0)
 		return r;
+	/* Killed in between, the gate is one that looks at a policy which has nothing to say. */
+	atomic_set_bits(&file->gate, metered(&policy));
 	flip(file, &policy);
+	if (!metered(&policy))
+		atomic_clear_bits(&file->gate, (uint32_t)POLICY_GATE_METERED);
+	wake(&file->gate);
 	/* The mapping holds the description, too: do not leave the lock to its end. */
 	region_unlock(fd, LOCK_WRITER, 1);
 	return 0;
 }
 
-int policy_set_gate(const char *dir, enum policy_gate gate)
+int policy_set_closed(const char *dir, bool closed)
 {
 	CLEANUP(unmap_file) struct policy_file *file = NULL;
 	CLEANUP_CLOSE int fd = -EBADF;
@@ -314,10 +340,44 @@ int policy_set_gate(const char *dir, enum policy_gate gate)
 	r = open_locked(dir, &file, &fd);
 	if (r < 0)
 		return r;
-	atomic_release(&file->gate, (uint32_t)gate);
+	if (closed)
+		atomic_set_bits(&file->gate, (uint32_t)POLICY_GATE_CLOSED);
+	else
+		atomic_clear_bits(&file->gate, (uint32_t)POLICY_GATE_CLOSED);
 	region_unlock(fd, LOCK_WRITER, 1);
-	syscall(SYS_futex, &file->gate, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+	wake(&file->gate);
 	return 0;
+}
+
+const struct policy_turn *policy_turn(const struct policy_map *map)
+{
+	return &map->file->turn;
+}
+
+int policy_turn_open(const char *dir, struct policy_turn **ret)
+{
+	CLEANUP_CLOSE int fd = -EBADF;
+	struct policy_file *file;
+	int r;
+
+	fd = region_open(dir, POLICY_FILE, O_RDWR, sizeof(struct policy_file));
+	if (fd < 0)
+		return fd;
+	r = map_file(fd, PROT_READ | PROT_WRITE, &file);
+	if (r < 0)
+		return r;
+	*ret = &file->turn;
+	return 0;
+}
+
+void policy_turn_close(struct policy_turn *turn)
+{
+	struct policy_file *file;
+
+	if (!turn)
+		return;
+	file = (struct policy_file *)((char *)turn - offsetof(struct policy_file, turn));
+	unmap_file(&file);
 }
 
 static const struct policy_device *find_device(const struct policy *policy, const uint8_t uuid[16])
@@ -347,4 +407,20 @@ int policy_limit(const struct policy *policy, const uint8_t uuid[16], uint64_t t
 	bytes = size_spec_resolve(spec, total_bytes);
 	*ret_bytes = total_bytes && bytes > total_bytes ? total_bytes : bytes;
 	return 0;
+}
+
+uint32_t policy_share(const struct policy *policy, const uint8_t uuid[16])
+{
+	const struct policy_device *dev = find_device(policy, uuid);
+
+	return dev && dev->share_permille ? dev->share_permille : 1000;
+}
+
+uint32_t policy_weight(const struct policy *policy, const uint8_t uuid[16])
+{
+	const struct policy_device *dev = find_device(policy, uuid);
+
+	if (policy->weight)
+		return policy->weight * POLICY_WEIGHT_PERMILLE;
+	return dev && dev->share_permille ? dev->share_permille : POLICY_WEIGHT_PERMILLE;
 }

@@ -6,6 +6,7 @@
 #ifndef ALLOT_LEDGER_POLICY_H
 #define ALLOT_LEDGER_POLICY_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define POLICY_DEVICES    64
@@ -19,10 +20,37 @@ enum policy_flags {
 };
 #define POLICY_FLAGS_KNOWN (POLICY_ACCOUNTING_DRIVER | POLICY_ALL_DEVICES)
 
+/* What a launch has to look at; none of it: it passes. Bits of the gate word. */
 enum policy_gate {
-	POLICY_GATE_OPEN,
-	POLICY_GATE_CLOSED,
+	POLICY_GATE_OPEN = 0,
+	POLICY_GATE_CLOSED = 1 << 0,  /* nothing may start */
+	POLICY_GATE_METERED = 1 << 1, /* compute is not POLICY_COMPUTE_OFF */
 };
+
+enum policy_compute {
+	POLICY_COMPUTE_OFF,   /* not limited, not measured, takes no turns */
+	POLICY_COMPUTE_CAP,   /* never more than its share, even alone */
+	POLICY_COMPUTE_SHARE, /* at least its part while others want the rest, else all */
+	POLICY_COMPUTES,
+};
+
+/* How tenants on one device get along. */
+enum policy_mode {
+	POLICY_MODE_TURNS, /* one after the other */
+	POLICY_MODE_SPACE, /* at once, each on its part of the SMs, under MPS */
+	POLICY_MODES,
+};
+
+enum policy_priority {
+	POLICY_PRIORITY_NORMAL,
+	POLICY_PRIORITY_LOW,
+	POLICY_PRIORITY_HIGH,
+	POLICY_PRIORITIES,
+};
+
+/* Most that --weight may say, and what one weight is as a share when the two meet. */
+#define POLICY_WEIGHT_MAX      1000
+#define POLICY_WEIGHT_PERMILLE 100
 
 /* Exactly one of limit_bytes and limit_permille is non-zero; "no limit" is 1000 permille. */
 struct policy_device {
@@ -30,7 +58,7 @@ struct policy_device {
 	uint64_t limit_bytes;
 	uint64_t total_bytes;    /* of the device, 0 where not known to who wrote the policy */
 	uint32_t limit_permille; /* of the device's total */
-	uint32_t cores_permille; /* asked share of compute, 0 not limited; not enforced yet */
+	uint32_t share_permille; /* of the device's time; 0 for none asked */
 	uint8_t reserved[24];
 };
 
@@ -38,7 +66,14 @@ struct policy {
 	uint32_t ndevices; /* at least 1 */
 	uint32_t flags;    /* enum policy_flags */
 	char name[POLICY_NAME_BYTES];
-	uint8_t reserved[56];
+	uint32_t compute;     /* enum policy_compute; the rest of compute is for it alone */
+	uint32_t mode;	      /* enum policy_mode */
+	uint32_t controller;  /* enum controller_id, see share/controller.h */
+	uint32_t priority;    /* enum policy_priority */
+	uint32_t weight;      /* 1 to POLICY_WEIGHT_MAX; 0: by share_permille */
+	uint32_t inflight_us; /* work in flight, by estimated time; 0: the default */
+	uint32_t slice_us;    /* see share_params; 0: the default */
+	uint8_t reserved[28];
 	struct policy_device device[POLICY_DEVICES];
 };
 
@@ -61,7 +96,43 @@ int policy_create(const char *dir, const struct policy *policy);
 int policy_update(const char *dir, int (*edit)(struct policy *policy, void *arg), void *arg);
 
 /* Opens or closes the gate for all processes of the tenant, and wakes those that wait. */
-int policy_set_gate(const char *dir, enum policy_gate gate);
+int policy_set_closed(const char *dir, bool closed);
+
+/*
+ * Whose turn it is, as the arbiter last wrote it: each word stands for itself. A tenant obeys while
+ * beat_ns is young; when it grows old nobody arbitrates, and the tenant keeps to entitled_permille
+ * of each device as if that were its cap. Instants are CLOCK_MONOTONIC.
+ */
+enum policy_turn_flags {
+	POLICY_TURN_CONTENDED = 1 << 0, /* others want a device of this tenant */
+	POLICY_TURN_URGED = 1 << 1,	/* a higher priority may come: keep little in flight */
+};
+
+struct policy_turn {
+	uint64_t beat_ns;	    /* when the arbiter last looked; 0 never */
+	uint64_t open_until_ns;	    /* launches may start until then */
+	uint32_t flags;		    /* enum policy_turn_flags */
+	uint32_t entitled_permille; /* 1 to 1000 */
+	uint32_t seq;		    /* a futex: changes when open_until_ns does */
+	uint32_t pad0;
+	uint64_t reserved[4];
+};
+
+/* The turn as the tenant's processes see it: to be read only, word by word. */
+const struct policy_turn *policy_turn(const struct policy_map *map);
+
+/*
+ * For the arbiter alone: the same, to be written. Keeps no descriptor; not inherited by fork. Errors
+ * of policy_open, and -EACCES.
+ */
+int policy_turn_open(const char *dir, struct policy_turn **ret);
+void policy_turn_close(struct policy_turn *turn);
+
+/* The tenant's weight on a device in permille, at least 1, whichever way it was given. Pure. */
+uint32_t policy_weight(const struct policy *policy, const uint8_t uuid[16]);
+
+/* The share of a device: 1 to 1000; 1000 where none was asked. Pure. */
+uint32_t policy_share(const struct policy *policy, const uint8_t uuid[16]);
 
 /*
  * Maps <dir>/policy read-only; keeps no descriptor; not inherited by fork. -ENOENT, -ELOOP,

@@ -121,7 +121,7 @@ static int drop_in_policy(struct policy *policy, void *arg)
 		device->total_bytes = guest->device[i].total_bytes;
 		device->limit_bytes = limit.bytes;
 		device->limit_permille = limit.permille;
-		device->cores_permille = guest->config.cores_permille;
+		device->share_permille = guest->config.cores_permille;
 	}
 	return 0;
 }

@@ -10,8 +10,10 @@
 
 void gate_wait(const uint32_t *gate)
 {
-	while (atomic_acquire(gate) != POLICY_GATE_OPEN)
-		syscall(SYS_futex, gate, FUTEX_WAIT, POLICY_GATE_CLOSED, NULL, NULL, 0);
+	uint32_t word;
+
+	while ((word = atomic_acquire(gate)) & POLICY_GATE_CLOSED)
+		syscall(SYS_futex, gate, FUTEX_WAIT, word, NULL, NULL, 0);
 }
 
 #define LAUNCH(name, params, args)             \

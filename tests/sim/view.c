@@ -340,7 +340,7 @@ static void gate_closes(void)
 	puppet(&neighbour, (struct puppet_ask){.op = DO_CONTEXT});
 	puppet(&p[0], (struct puppet_ask){.op = DO_START});
 	wait_done(&p[0], 1);
-	CHECK_EQ(policy_set_gate(t.dir, POLICY_GATE_CLOSED), 0);
+	CHECK_EQ(policy_set_closed(t.dir, true), 0);
 	for (int i = 0; i < 2; i++)
 		for (int k = 0; k < 3; k++)
 			puppet(&p[i], (struct puppet_ask){.op = DO_START});
@@ -355,7 +355,7 @@ static void gate_closes(void)
 	tenant_set(&t, 250 * MIB);
 	usleep(20000);
 	EXPECT("kernels done", puppet(&p[1], (struct puppet_ask){.op = DO_DONE}).a, 0);
-	CHECK_EQ(policy_set_gate(t.dir, POLICY_GATE_OPEN), 0);
+	CHECK_EQ(policy_set_closed(t.dir, false), 0);
 	wait_done(&p[0], 4);
 	wait_done(&p[1], 3);
 	puppet_end(&p[0]);

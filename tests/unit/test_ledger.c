@@ -71,12 +71,12 @@ static void check_patched(const char *dir, size_t at, const void *bytes, size_t 
 static void check_refusals(void)
 {
 	const char *dir = fixture_tenant("refusals");
-	uint32_t two = 2, many = 1 << 30;
+	uint32_t version = 1, many = 1 << 30;
 	uint64_t zero = 0;
 	char other[PATH_MAX + 64];
 
 	check_patched(dir, 0, &zero, sizeof(zero), -EPROTO);
-	check_patched(dir, offsetof(struct ledger_header, version), &two, 4, -EPROTO);
+	check_patched(dir, offsetof(struct ledger_header, version), &version, 4, -EPROTO);
 	check_patched(dir, offsetof(struct ledger_header, nslots), &many, 4, -EPROTO);
 	check_patched(dir, offsetof(struct ledger_header, file_bytes), &zero, 8, -EPROTO);
 

@@ -51,7 +51,12 @@ static void check_nonsense(void)
 	BAD(p.device[0].limit_permille = 500); /* both */
 	BAD((p.device[0].limit_bytes = 0, p.device[0].limit_permille = 1001));
 	BAD(p.device[0].limit_bytes = UINT64_MAX);
-	BAD(p.device[0].cores_permille = 1001);
+	BAD(p.device[0].share_permille = 1001);
+	BAD(p.compute = POLICY_COMPUTES);
+	BAD(p.mode = POLICY_MODES);
+	BAD(p.controller = CONTROLLERS);
+	BAD(p.priority = POLICY_PRIORITIES);
+	BAD(p.weight = POLICY_WEIGHT_MAX + 1);
 	BAD(memset(p.name, 'x', sizeof(p.name)));
 	BAD(p.ndevices = 2); /* the second says nothing */
 #undef BAD
@@ -279,14 +284,14 @@ static void check_gate(void)
 
 	CHECK_EQ(policy_open(dir, &map), 0);
 	CHECK_EQ(*policy_gate(map), POLICY_GATE_OPEN);
-	CHECK_EQ(policy_set_gate(dir, POLICY_GATE_CLOSED), 0);
+	CHECK_EQ(policy_set_closed(dir, true), 0);
 	CHECK_EQ(*policy_gate(map), POLICY_GATE_CLOSED);
 	CHECK_EQ(syscall(SYS_futex, policy_gate(map), FUTEX_WAIT, POLICY_GATE_CLOSED, &soon, NULL,
 			 0), -1);
 	CHECK_EQ(errno, ETIMEDOUT); /* the kernel takes the read-only word */
 	CHECK_EQ(pthread_create(&thread, NULL, wait_at_gate, map), 0);
 	nanosleep(&soon, NULL);
-	CHECK_EQ(policy_set_gate(dir, POLICY_GATE_OPEN), 0);
+	CHECK_EQ(policy_set_closed(dir, false), 0);
 	CHECK_EQ(pthread_join(thread, NULL), 0);
 	policy_close(map);
 }

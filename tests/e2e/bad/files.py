@@ -12,7 +12,7 @@ import bad_lib
 from bad_lib import LIMIT, OPERATING_SYSTEM
 
 VERSION_AT = 8  # of the ledger and of the policy: src/ledger/layout.h
-ROWS_AT, HIGH_AT = 466944, 64
+ROWS_AT, HIGH_AT = 532480, 64
 
 
 class Files(bad_lib.Case):

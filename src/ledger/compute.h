@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a tenant used of a device's time: one block a device, written by all of its processes. Every
+ * word stands for itself and is changed by one atomic instruction, so a process that is killed
+ * between two of them leaves nothing to repair: at worst one interval of work is not billed. What
+ * says that somebody wants something is an instant, not a count, and runs out by itself.
+ *
+ * Instants are CLOCK_MONOTONIC, which all processes of a machine share.
+ */
+#ifndef ALLOT_LEDGER_COMPUTE_H
+#define ALLOT_LEDGER_COMPUTE_H
+
+#include <stdint.h>
+
+#include "share/controller.h"
+
+#define COMPUTE_SECONDS 64
+
+struct ledger;
+
+struct compute {
+	uint64_t hot;		  /* the controller's word, see share/controller.h */
+	uint64_t covered_ns;	  /* the device's time is billed up to this instant */
+	uint64_t demand_until_ns; /* somebody waits, or worked a moment ago */
+	uint64_t work_until_ns;	  /* when what was launched is expected to be done */
+	uint64_t tick_ns;	  /* whoever moves it on steers the controller */
+	uint64_t bell;		  /* rung when a tenant that was idle wants the device; low half a futex */
+	uint64_t pad0[2];
+
+	uint64_t busy_ns;	  /* the device worked for this tenant; never falls */
+	uint64_t launches;	  /* of kernels */
+	uint64_t graph_launches;
+	uint64_t throttled_ns;	  /* added over threads that were held */
+	uint64_t throttles;	  /* times that a launch was held */
+	uint64_t longest_ns;	  /* longest unit of work seen, which bounds how exact a share can be */
+	uint64_t pad1[2];
+
+	uint64_t cold[CONTROLLER_COLD]; /* the controller's, written by whoever steers */
+	uint64_t pad2[2];
+
+	/* busy_ns as each second began, see compute_achieved; an entry a second, 64 of them. */
+	uint64_t second[COMPUTE_SECONDS];
+	uint64_t reserved[40];
+};
+
+/* The block of a device that ledger_device answered; NULL for another. Lives as the ledger does. */
+struct compute *compute_of(struct ledger *ledger, int device);
+
+/*
+ * The device worked for the tenant from one instant to the other. Answers the part that was not
+ * billed yet, and its beginning: work that overlaps, in other streams or processes, counts once.
+ */
+uint64_t compute_cover(struct compute *compute, uint64_t from_ns, uint64_t to_ns,
+		       uint64_t *ret_from_ns);
+
+/* Adds to busy_ns, and notes where a second began. */
+void compute_add_busy(struct compute *compute, uint64_t now_ns, uint64_t busy_ns);
+
+/*
+ * The part of the device's time, in hundredths of a percent, that the tenant had over the last
+ * `seconds` whole seconds (1 to 60). Pure; any bytes may stand in the block: at most 10000.
+ */
+uint32_t compute_achieved(const struct compute *compute, uint64_t now_ns, unsigned int seconds);
+
+#endif

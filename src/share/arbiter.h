@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Whose turn it is: a pure state machine over the tenants of a machine. It is told what each wants
+ * and has used, and answers who may launch until when. Who runs it, and how the answers reach
+ * the tenants, is none of its business.
+ *
+ * A turn is the tenant's, on all of its devices at once, so that no rank of a collective is held
+ * while another runs; tenants with no device in common run at the same time. Among those that want
+ * a device the highest priority goes first, then the one that has had least for its weight
+ * (start-time fair queueing on measured time, so an overrun is owed and idleness saves nothing up).
+ */
+#ifndef ALLOT_SHARE_ARBITER_H
+#define ALLOT_SHARE_ARBITER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define ARBITER_TENANTS 256
+
+struct arbiter_params {
+	uint64_t slice_ns; /* shortest turn while others wait */
+	uint64_t grace_ns; /* an owner with nothing to do keeps its turn for so long */
+	uint64_t lead_ns;  /* the next may launch so long before the last one's work is expected done */
+	uint64_t lease_ns; /* an answer holds for so long; step again before */
+};
+/* For real devices: 4 ms, 150 us, 100 us, 20 ms. */
+extern const struct arbiter_params arbiter_defaults;
+
+/* In: what is known of a tenant now. The caller keeps entries at their place from step to step. */
+struct arbiter_tenant {
+	uint64_t id;	  /* 0: the entry is empty; another id than before: a new tenant */
+	uint64_t devices; /* bit a device */
+	uint32_t weight;  /* at least 1 */
+	int32_t priority; /* higher goes first */
+	bool wants;	  /* it waits, or has work that is not done */
+	uint64_t busy_ns; /* measured so far; over its devices, the largest */
+	uint64_t done_ns; /* when what it launched is expected to be done; 0 nothing */
+
+	/* Out. */
+	bool open;		    /* it may launch ... */
+	uint64_t open_until_ns;	    /* ... until then, unless told otherwise before */
+	bool contended;		    /* another wants a device of it */
+	bool urged;		    /* a higher priority than its own may come: keep little in flight */
+	uint32_t entitled_permille; /* its part of the device while all of them want it */
+
+	/* The arbiter's own. */
+	uint64_t known_id, last_busy_ns, virtual_ns, turn_from_ns, turn_busy_ns, idle_since_ns;
+	bool owner, leaving;
+};
+
+/* Decides for `n` entries; answers the instant by which to step again, at most lease_ns / 2 away. */
+uint64_t arbiter_step(const struct arbiter_params *params, struct arbiter_tenant *tenant, int n,
+		      uint64_t now_ns);
+
+#endif

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "share/controller.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <string.h>
+
+static const struct controller *const controllers[CONTROLLERS] = {
+	[CONTROLLER_DEFICIT] = &controller_deficit,
+};
+
+const struct controller *controller_by_id(uint32_t id)
+{
+	return id < CONTROLLERS && controllers[id] ? controllers[id] : &controller_deficit;
+}
+
+int controller_parse(const char *name, enum controller_id *ret)
+{
+	for (size_t i = 0; i < CONTROLLERS; i++) {
+		if (controllers[i] && !strcmp(name, controllers[i]->name)) {
+			*ret = (enum controller_id)i;
+			return 0;
+		}
+	}
+	return -EINVAL;
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What decides when a tenant may launch: pure functions from numbers to numbers, no clock, no I/O.
+ * The state is one hot word, which the tenant's processes change by compare-and-swap, and a few
+ * cold ones, which one process at a time writes when it steers. A zeroed state is a fresh one, and
+ * no state, however damaged, makes a function fail or wait for ever: it decides as if fresh.
+ *
+ *	deficit	pays for measured device time; exact for any kernel length (the default)
+ *	bucket	tokens are grid blocks; how many a tick brings follows NVML utilisation
+ *	pid	a delay before each launch follows NVML utilisation
+ */
+#ifndef ALLOT_SHARE_CONTROLLER_H
+#define ALLOT_SHARE_CONTROLLER_H
+
+#include <stdint.h>
+
+#define CONTROLLER_COLD 6
+
+struct share_params {
+	uint32_t share_permille; /* 1 to 1000 of the device's time */
+	uint64_t slice_ns;	 /* how long a tenant works before it pauses, about */
+	uint64_t blocks;	 /* that the device holds at once; 0 unknown */
+};
+
+struct controller {
+	const char *name;
+	uint64_t tick_ns; /* how often `steer` wants to be called; 0: never */
+
+	/* The device worked for the tenant from one instant to the other: the new hot word. */
+	uint64_t (*bill)(uint64_t hot, const struct share_params *params, uint64_t from_ns,
+			 uint64_t to_ns);
+	/*
+	 * May a launch of so many blocks go now? 0, or the instant until which to wait before asking
+	 * again, which is after now. *ret_hot is the new hot word in both cases.
+	 */
+	uint64_t (*admit)(uint64_t hot, const struct share_params *params, uint64_t now_ns,
+			  uint64_t blocks, uint64_t *ret_hot);
+	/* Every tick_ns: NVML's utilisation by the tenant, in percent. Changes the cold words ... */
+	void (*steer)(uint64_t cold[CONTROLLER_COLD], const struct share_params *params,
+		      uint64_t now_ns, unsigned int utilisation_percent);
+	/* ... and then, with these, the hot one. */
+	uint64_t (*refill)(uint64_t hot, const uint64_t cold[CONTROLLER_COLD],
+			   const struct share_params *params, uint64_t now_ns);
+	/* Device time that the tenant owes, in ns; negative: it may use so much at once. */
+	int64_t (*debt_ns)(uint64_t hot, const struct share_params *params, uint64_t now_ns);
+};
+
+enum controller_id {
+	CONTROLLER_DEFICIT,
+	CONTROLLER_BUCKET,
+	CONTROLLER_PID,
+	CONTROLLERS,
+};
+
+extern const struct controller controller_deficit, controller_bucket, controller_pid;
+
+/* Never NULL: deficit for an id that does not exist. */
+const struct controller *controller_by_id(uint32_t id);
+
+/* -EINVAL for a name that no controller has. */
+int controller_parse(const char *name, enum controller_id *ret);
+
+#endif

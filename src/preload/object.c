@@ -9,6 +9,7 @@
 #include "base/lock.h"
 
 #define SHARDS 64
+#define FILTER 64
 
 /* Linear probing, at most three quarters full; removal shifts back, so there are no tombstones. */
 struct shard {
@@ -16,6 +17,8 @@ struct shard {
 	uint32_t count;
 	uint32_t capacity; /* power of two, or 0 */
 	struct object *slots;
+	uint32_t own[OBJECT_GRANULE + 1]; /* of the kinds that are made and freed most */
+	uint32_t filter[FILTER]; /* objects by their hash: see may_hold */
 } __attribute__((aligned(64)));
 
 struct object_table {
@@ -82,10 +85,30 @@ static struct object *find(struct shard *shard, enum object_kind kind, uint64_t 
 	}
 }
 
-static void count(struct object_table *table, struct shard *shard, enum object_kind kind, int n)
+static uint32_t *filter(struct shard *shard, uint64_t hash)
 {
-	shard->count += (uint32_t)n;
-	__atomic_fetch_add(&table->kinds[kind], (uint32_t)n, __ATOMIC_RELAXED);
+	return &shard->filter[hash >> 32 & (FILTER - 1)];
+}
+
+/*
+ * Most addresses that are freed in a stream's order are a pool's and not in here: that is answered
+ * without the lock. Who frees an address got it after it was put, by the program's own order.
+ */
+static bool may_hold(struct shard *shard, uint64_t hash)
+{
+	return atomic_peek(filter(shard, hash)) != 0;
+}
+
+/* Under the shard's lock, which makes plain additions of its own counters. */
+static void count(struct object_table *table, struct shard *shard, enum object_kind kind,
+		  uint64_t hash, uint32_t n)
+{
+	shard->count += n;
+	atomic_poke(filter(shard, hash), *filter(shard, hash) + n);
+	if (kind <= OBJECT_GRANULE)
+		atomic_poke(&shard->own[kind], shard->own[kind] + n);
+	else
+		__atomic_fetch_add(&table->kinds[kind], n, __ATOMIC_RELAXED);
 }
 
 static void erase(struct object_table *table, struct shard *shard, struct object *o)
@@ -93,7 +116,7 @@ static void erase(struct object_table *table, struct shard *shard, struct object
 	uint32_t mask = shard->capacity - 1;
 	uint32_t hole = (uint32_t)(o - shard->slots);
 
-	count(table, shard, o->kind, -1);
+	count(table, shard, o->kind, mix(o->kind, o->key), (uint32_t)-1);
 	for (uint32_t i = (hole + 1) & mask;; i = (i + 1) & mask) {
 		struct object *next = &shard->slots[i];
 		uint32_t want;
@@ -158,7 +181,7 @@ int object_put(struct object_table *table, const struct object *object)
 		return r;
 	o = find(shard, object->kind, object->key, hash);
 	if (o->kind == OBJECT_NONE)
-		count(table, shard, object->kind, 1);
+		count(table, shard, object->kind, hash, 1);
 	*o = *object;
 	lock_drop(&shard->lock);
 	return 0;
@@ -172,6 +195,8 @@ static bool look(struct object_table *table, enum object_kind kind, uint64_t key
 	struct object *o;
 	bool found;
 
+	if (!may_hold(shard, hash))
+		return false;
 	lock_take(&shard->lock);
 	o = find(shard, kind, key, hash);
 	found = o && o->kind != OBJECT_NONE;
@@ -218,7 +243,7 @@ bool object_change(struct object_table *table, enum object_kind kind, uint64_t k
 		memset(o, 0, sizeof(*o));
 		o->kind = (uint8_t)kind;
 		o->key = key;
-		count(table, shard, kind, 1);
+		count(table, shard, kind, hash, 1);
 	}
 	if ((found || create) && !change(o, arg))
 		erase(table, shard, o);
@@ -270,5 +295,9 @@ int object_list(struct object_table *table, enum object_kind kind, struct object
 
 unsigned int object_count(struct object_table *table, enum object_kind kind)
 {
-	return atomic_peek(&table->kinds[kind]);
+	unsigned int n = atomic_peek(&table->kinds[kind]);
+
+	for (int s = 0; kind <= OBJECT_GRANULE && s < SHARDS; s++)
+		n += atomic_peek(&table->shard[s].own[kind]);
+	return n;
 }

@@ -27,11 +27,15 @@ uint64_t charge_limit(struct guest *guest, struct guest_device *device)
 	return limit > peers ? limit - peers : 0;
 }
 
-static void busy(struct guest_device *device, int n)
+/* One word, so that a call pays once for both of its halves. */
+static void call_begin(struct guest_device *device)
 {
-	if (n > 0)
-		atomic_fetch_add_explicit(&device->changes, 1, memory_order_seq_cst);
-	atomic_fetch_add_explicit(&device->busy, (uint32_t)n, memory_order_seq_cst);
+	atomic_fetch_add(&device->calls, CHARGE_CALL_BEGUN + 1);
+}
+
+static void call_end(struct guest_device *device)
+{
+	atomic_fetch_sub(&device->calls, 1);
 }
 
 /*
@@ -104,11 +108,11 @@ bool charge_try(struct guest *guest, struct guest_device *device, uint64_t bytes
 	if (!by_driver(guest) && truth_due(guest, device, bytes, limit))
 		truth_reconcile(guest, device);
 	limit = charge_limit(guest, device);
-	busy(device, 1);
+	call_begin(device);
 	r = by_driver(guest) ? reserve_by_driver(guest, device, bytes, limit) :
 			       quota_reserve(slot_of(guest), device->ledger, bytes, limit);
 	if (r) {
-		busy(device, -1);
+		call_end(device);
 		return false;
 	}
 	*ret = (struct charge){guest, device, bytes};
@@ -124,7 +128,7 @@ CUresult charge_reserve(struct guest *guest, struct guest_device *device, uint64
 	/* Not busy while we look at the driver's figure ourselves. */
 	if (reserve_again(guest, device, bytes))
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	busy(device, 1);
+	call_begin(device);
 	*ret = (struct charge){guest, device, bytes};
 	FAULT_POINT(GUEST_RESERVED);
 	return CUDA_SUCCESS;
@@ -139,18 +143,18 @@ void charge_commit(struct charge *charge, enum category category, uint64_t actua
 		quota_cancel(slot, charge->device->ledger, charge->reserved);
 	else
 		quota_commit(slot, charge->device->ledger, charge->reserved, category, actual);
-	busy(charge->device, -1);
+	call_end(charge->device);
 }
 
 void charge_cancel(struct charge *charge)
 {
 	quota_cancel(slot_of(charge->guest), charge->device->ledger, charge->reserved);
-	busy(charge->device, -1);
+	call_end(charge->device);
 }
 
 void charge_release_begin(struct guest_device *device)
 {
-	busy(device, 1);
+	call_begin(device);
 }
 
 void charge_release_end(struct guest *guest, struct guest_device *device, enum category category,
@@ -159,19 +163,19 @@ void charge_release_end(struct guest *guest, struct guest_device *device, enum c
 	FAULT_POINT(GUEST_DRIVER_TOOK);
 	if (bytes && !by_driver(guest))
 		quota_release(slot_of(guest), device->ledger, category, bytes);
-	busy(device, -1);
+	call_end(device);
 }
 
 void charge_release_begin_all(struct guest *guest)
 {
 	for (int i = 0; i < guest->ndevices; i++)
-		busy(&guest->device[i], 1);
+		call_begin(&guest->device[i]);
 }
 
 void charge_release_end_all(struct guest *guest)
 {
 	for (int i = 0; i < guest->ndevices; i++)
-		busy(&guest->device[i], -1);
+		call_end(&guest->device[i]);
 }
 
 void charge_follow(struct guest *guest, struct guest_device *device, enum category category,

@@ -48,6 +48,14 @@ CUresult charge_reserve(struct guest *guest, struct guest_device *device, uint64
 bool charge_try(struct guest *guest, struct guest_device *device, uint64_t bytes,
 		struct charge *ret);
 
+/*
+ * guest_device.calls: the lower half counts the calls of this process between reserve (or release
+ * begin) and their end, the upper half those that ever began. Unchanged with none under way, the
+ * driver's figure and ours were of the same moment.
+ */
+#define CHARGE_CALL_BEGUN     (UINT64_C(1) << 32)
+#define CHARGE_CALLS(calls)   ((uint32_t)(calls))
+
 /* The driver did it and took `actual` bytes. */
 void charge_commit(struct charge *charge, enum category category, uint64_t actual);
 /* The driver refused. */

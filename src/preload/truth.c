@@ -78,8 +78,7 @@ static nvmlReturn_t list(nvmlDevice_t device, unsigned int *n, nvmlProcessInfo_v
 
 /* One look: too large for a stack that is not ours. */
 struct look {
-	uint32_t changes; /* of the device, before the driver was asked */
-	bool quiet;
+	uint64_t calls; /* of the device, before the driver was asked */
 	bool told; /* the categories are what the figure says */
 	uint64_t allocated; /* by this process, and on its way, before that */
 	int n;
@@ -302,7 +301,7 @@ static bool reconcile(struct guest *guest, struct guest_device *device, struct l
 	 * contexts.
 	 */
 	catch_up(guest, device);
-	if (look->quiet && look->changes == atomic_load(&device->changes) &&
+	if (!CHARGE_CALLS(look->calls) && look->calls == atomic_load(&device->calls) &&
 	    !object_count(guest->objects, OBJECT_PARTING)) {
 		uint64_t rest = figure > known ? figure - known : 0;
 		uint64_t before = row.used[CAT_CONTEXT] + row.used[CAT_MODULE];
@@ -348,8 +347,7 @@ bool truth_reconcile(struct guest *guest, struct guest_device *device)
 		if (!quota_process(guest->ledger, slot_index(atomic_load(&guest->slot)),
 				   device->ledger, &row))
 			look->allocated = allocated(device, &row) + row.pending;
-		look->changes = atomic_load(&device->changes);
-		look->quiet = atomic_load(&device->busy) == 0;
+		look->calls = atomic_load(&device->calls);
 		done = look_at(look, device->uuid, device->ledger) || reconcile(guest, device, look, try == 3);
 		if (done)
 			atomic_store(&device->peers_bytes,

@@ -57,6 +57,11 @@ struct guest_device {
 	_Atomic uint64_t small_arrays;	 /* bytes of arrays that share granules */
 	_Atomic uint64_t graph_charged;	 /* graph memory as last seen, see hook_graph.c */
 	_Atomic uint32_t graph_epoch;	 /* raised when a graph is backed, or trimmed */
+
+	/* The current pool and what it is charged, as of a version of the pools: see hook_pool.c. */
+	_Atomic uint64_t pool_tag;
+	_Atomic(CUmemoryPool) pool;
+	_Atomic uint64_t pool_charged;
 };
 
 struct guest {
@@ -74,6 +79,7 @@ struct guest {
 	struct guest_device device[GUEST_DEVICES]; /* by CUDA ordinal */
 
 	struct object_table *objects;
+	_Atomic uint64_t pools;	       /* changes of pools, see pool.h */
 	_Atomic(CUcontext) primary[GUEST_DEVICES]; /* by ordinal, while active */
 	_Atomic uint64_t stamps;		   /* see share.h */
 	_Atomic uint32_t stamp_next;

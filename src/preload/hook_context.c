@@ -79,6 +79,7 @@ static void context_gone(struct guest *guest, struct guest_device *device, CUcon
 	uint64_t guess = learned(guest, device);
 
 	memory_forget_context(guest, context);
+	pool_changed(guest); /* nobody says whether the device keeps its current pool */
 	pool_settle_all(guest);
 	charge_release_begin(device);
 	charge_release_end(guest, device, CAT_CONTEXT, guess ? guess : TRUTH_CONTEXT_BYTES);

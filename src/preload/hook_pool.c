@@ -65,6 +65,7 @@ static uint64_t settle(struct guest *guest, CUmemoryPool pool)
 		if (f.to > f.from)
 			charge_follow(guest, device, CAT_POOL, f.from, f.to);
 		object_change(guest->objects, OBJECT_POOL, KEY(pool), false, set_charged, &f);
+		pool_changed(guest);
 		if (f.done != (f.to > f.from))
 			charge_follow(guest, device, CAT_POOL, f.done ? f.from : f.to,
 				      f.done ? f.to : f.from);
@@ -113,16 +114,115 @@ static int16_t device_of_default(struct guest *guest, CUmemoryPool pool)
 	return -1;
 }
 
+/* A thread that was faster may have charged it already. */
+static bool set_device(struct object *pool, void *arg)
+{
+	if (pool->category != CAT_POOL)
+		pool->device = *(const int16_t *)arg;
+	pool->category = CAT_POOL;
+	return true;
+}
+
 static bool pool_object(struct guest *guest, CUmemoryPool pool, struct object *ret)
 {
+	int16_t device;
+
 	if (object_get(guest->objects, OBJECT_POOL, KEY(pool), ret))
 		return true;
-	memset(ret, 0, sizeof(*ret));
-	ret->kind = OBJECT_POOL;
-	ret->key = KEY(pool);
-	ret->category = CAT_POOL;
-	ret->device = device_of_default(guest, pool);
-	return !object_put(guest->objects, ret);
+	device = device_of_default(guest, pool);
+	object_change(guest->objects, OBJECT_POOL, KEY(pool), true, set_device, &device);
+	return object_get(guest->objects, OBJECT_POOL, KEY(pool), ret);
+}
+
+/*
+ * What an allocation has to know of its pool. As long as guest.pools is what it was before all of
+ * it was asked for, it holds: while a pool neither grows nor is exchanged, an allocation takes no
+ * lock, and asks the driver for nothing but the reserve.
+ */
+struct seen {
+	uint64_t version;
+	uint64_t charged;
+	struct guest_device *device; /* NULL: not charged here */
+};
+
+static bool still(struct guest *guest, const struct seen *seen)
+{
+	return atomic_load(&guest->pools) == seen->version;
+}
+
+static bool look_up(struct guest *guest, CUmemoryPool pool, struct seen *ret)
+{
+	uint64_t version = atomic_load(&guest->pools);
+	struct object object;
+
+	if (!pool_object(guest, pool, &object))
+		return false;
+	ret->version = version;
+	ret->charged = object.bytes;
+	ret->device = object.flags & OBJECT_IMPORTED ? NULL : guest_device(guest, object.device);
+	return true;
+}
+
+/* Never 0, which is what a device begins with, and odd only while somebody writes. */
+static uint64_t tag_of(uint64_t version)
+{
+	return (version + 1) * 2;
+}
+
+static bool recall(struct guest *guest, struct guest_device *device, CUmemoryPool *ret_pool,
+		   struct seen *ret)
+{
+	uint64_t tag = atomic_load_explicit(&device->pool_tag, memory_order_acquire);
+	CUmemoryPool pool = atomic_load_explicit(&device->pool, memory_order_relaxed);
+	uint64_t charged = atomic_load_explicit(&device->pool_charged, memory_order_relaxed);
+	uint64_t version = atomic_load(&guest->pools);
+
+	atomic_thread_fence(memory_order_acquire);
+	if (tag != tag_of(version) ||
+	    tag != atomic_load_explicit(&device->pool_tag, memory_order_relaxed))
+		return false;
+	*ret_pool = pool;
+	*ret = (struct seen){.version = version, .charged = charged, .device = device};
+	return true;
+}
+
+/* Of threads that come together one writes; what is older than the last change is never used. */
+static void remember(struct guest_device *device, CUmemoryPool pool, const struct seen *seen)
+{
+	uint64_t tag = atomic_load_explicit(&device->pool_tag, memory_order_relaxed);
+
+	if (tag & 1 || !atomic_compare_exchange_strong(&device->pool_tag, &tag, tag | 1))
+		return;
+	atomic_thread_fence(memory_order_release);
+	atomic_store_explicit(&device->pool, pool, memory_order_relaxed);
+	atomic_store_explicit(&device->pool_charged, seen->charged, memory_order_relaxed);
+	atomic_store_explicit(&device->pool_tag, tag_of(seen->version), memory_order_release);
+}
+
+/* The pool that the stream's device allocates from. */
+static CUresult current_pool(struct guest *guest, CUstream stream, CUmemoryPool *ret_pool,
+			     struct seen *ret)
+{
+	struct guest_device *device = memory_stream_device(guest, stream);
+	uint64_t version;
+	CUmemoryPool pool;
+	CUresult e;
+
+	if (!device)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (recall(guest, device, ret_pool, ret))
+		return CUDA_SUCCESS;
+	version = atomic_load(&guest->pools);
+	e = DRIVER(cuDeviceGetMemPool, (&pool, device->ordinal));
+	if (e)
+		return e;
+	if (!look_up(guest, pool, ret))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	ret->version = version;
+	*ret_pool = pool;
+	if (ret->device == device)
+		remember(device, pool, ret);
+	return CUDA_SUCCESS;
 }
 
 static bool capturing(CUstream stream)
@@ -196,18 +296,15 @@ static bool has_room(const struct request *request, const struct object *pool)
 	return reserved >= used && reserved - used >= request->bytes;
 }
 
-static CUresult from_pool(struct guest *guest, const struct request *request)
+static CUresult from_pool(struct guest *guest, const struct request *request, struct seen seen)
 {
 	uint64_t need = round_up(request->bytes, POOL_BYTES), now;
-	struct guest_device *device;
+	struct guest_device *device = seen.device;
 	struct charge charge;
 	struct object object;
 	CUresult e;
 
-	if (!pool_object(guest, request->pool, &object))
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	device = guest_device(guest, object.device);
-	if (!device || object.flags & OBJECT_IMPORTED)
+	if (!device)
 		return request->call(request);
 	/*
 	 * Even where the pool has room it may be in pieces, and the pool grows. So all of it is asked
@@ -215,38 +312,40 @@ static CUresult from_pool(struct guest *guest, const struct request *request)
 	 * room, tried without.
 	 */
 	if (!charge_try(guest, device, need, &charge)) {
-		if (has_room(request, &object))
+		if (pool_object(guest, request->pool, &object) && has_room(request, &object))
 			need = 0;
 		e = charge_reserve(guest, device, need, &charge);
 		if (e)
 			return e;
-		pool_object(guest, request->pool, &object); /* reserving may have settled it */
+		look_up(guest, request->pool, &seen); /* reserving may have settled it */
 	}
 	e = request->call(request);
-	now = settle(guest, request->pool);
+	/* Who changes what is charged looks again after that: nothing is missed here. */
+	now = reserve_of(request->pool);
+	if (now != seen.charged || !still(guest, &seen))
+		now = settle(guest, request->pool);
 	charge_cancel(&charge); /* settled: what it took is charged to the pool */
-	if (e || now <= object.bytes)
+	if (e || now <= seen.charged)
 		return e;
-	note_growth(guest, request, now - object.bytes);
+	note_growth(guest, request, now - seen.charged);
 	return !need && charge_over(guest, device) ? undo(guest, device, request) : CUDA_SUCCESS;
 }
 
 static CUresult allocate(struct guest *guest, struct request request)
 {
-	struct guest_device *device;
+	struct seen seen;
 	CUresult e;
 
 	/* In a capture it becomes a node; its memory is charged when the graph backs it. */
 	if (!request.dptr || capturing(request.order))
 		return request.call(&request);
-	if (!request.pool) {
-		device = memory_stream_device(guest, request.order);
-		e = device ? DRIVER(cuDeviceGetMemPool, (&request.pool, device->ordinal)) :
-			     CUDA_ERROR_INVALID_CONTEXT;
-		if (e)
-			return request.call(&request);
-	}
-	return from_pool(guest, &request);
+	if (request.pool)
+		e = look_up(guest, request.pool, &seen) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+	else
+		e = current_pool(guest, request.order, &request.pool, &seen);
+	if (e == CUDA_ERROR_OUT_OF_MEMORY)
+		return e; /* no room for our own record: what cannot be charged is not given out */
+	return e ? request.call(&request) : from_pool(guest, &request, seen);
 }
 
 #define CALL(name, args)                                       \
@@ -333,10 +432,30 @@ CUresult hook_cuMemPoolDestroy(CUmemoryPool pool)
 	e = DRIVER(cuMemPoolDestroy, (pool));
 	if (e)
 		object_put(guest->objects, &object);
+	pool_changed(guest); /* it may have been a device's current one */
 	if (device) {
 		charge_release_end(guest, device, CAT_POOL, e ? 0 : object.bytes);
 		charge_stale(guest, device);
 	}
+	return e;
+}
+
+/* The pool that a device allocates from; asked for anew by whoever allocates after this. */
+CUresult hook_cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
+{
+	GUEST_OR_PASS(cuDeviceSetMemPool, (dev, pool));
+	CUresult e = DRIVER(cuDeviceSetMemPool, (dev, pool));
+
+	pool_changed(guest);
+	return e;
+}
+
+CUresult hook_cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool)
+{
+	GUEST_OR_PASS(cuMemSetMemPool, (location, type, pool));
+	CUresult e = DRIVER(cuMemSetMemPool, (location, type, pool));
+
+	pool_changed(guest);
 	return e;
 }
 

@@ -8,6 +8,15 @@
 
 #include "preload/charge.h"
 
+/*
+ * Called after every change of what an allocation may remember of a pool: which one is current,
+ * that there is such a pool, and what of it is charged.
+ */
+static inline void pool_changed(struct guest *guest)
+{
+	atomic_fetch_add(&guest->pools, 1);
+}
+
 /* Charges what every pool of this process reserves: after a call at which the driver trims them. */
 void pool_settle_all(struct guest *guest);
 

@@ -397,6 +397,41 @@ static void idle_pools_go_first(void)
 	tell(NOTE_USED, 0, 160 * MIB, "trimmed for a handle");
 }
 
+/* Each time after the one before was used twice, so that it is well known. */
+static void pools_exchanged(void)
+{
+	CUmemLocation here = {.type = CU_MEM_LOCATION_TYPE_DEVICE};
+	CUmemoryPool standard, own;
+	CUdeviceptr p, q;
+
+	guest_context(0);
+	OK(cu.cuDeviceGetDefaultMemPool(&standard, 0));
+	own = new_pool();
+	keep_all(standard);
+	keep_all(own);
+	alloc_async(20 * MIB, NULL);
+	alloc_async(10 * MIB, NULL);
+	tell(NOTE_USED, 0, 32 * MIB, "the default");
+	OK(cu.cuDeviceSetMemPool(0, own));
+	p = alloc_async(20 * MIB, NULL);
+	q = alloc_async(10 * MIB, NULL);
+	tell(NOTE_USED, 0, 64 * MIB, "another");
+	OK(cu.cuMemSetMemPool(&here, CU_MEM_ALLOCATION_TYPE_PINNED, standard));
+	alloc_async(20 * MIB, NULL);
+	alloc_async(10 * MIB, NULL);
+	tell(NOTE_USED, 0, 96 * MIB, "the default again");
+	OK(cu.cuDeviceSetMemPool(0, own));
+	OK(cu.cuMemFreeAsync(p, NULL));
+	OK(cu.cuMemFreeAsync(q, NULL));
+	OK(cu.cuStreamSynchronize(NULL));
+	alloc_async(30 * MIB, NULL);
+	tell(NOTE_USED, 0, 96 * MIB, "one that has room");
+	OK(cu.cuMemPoolDestroy(own));
+	alloc_async(30 * MIB, NULL);
+	tell(NOTE_QUOTA, 0, 0, "the current one destroyed");
+	fill_rest();
+}
+
 static void pools_in_pieces(void)
 {
 	CUdeviceptr piece[20], big;
@@ -665,9 +700,9 @@ static void quota_moves(void)
 
 static void (*const stories[])(void) = {
 	frees_of_async, frees_in_stream, wrong_frees, destroyed_context, reset_primary,
-	attached_context, handle_orders, sparse_array, idle_pools_go_first, pools_in_pieces,
-	pool_destroyed_early, pool_threshold, graphs_take_turns, graphs_nested, graph_relaunched,
-	refused_in_capture, lazy_code, quota_moves,
+	attached_context, handle_orders, sparse_array, idle_pools_go_first, pools_exchanged,
+	pools_in_pieces, pool_destroyed_early, pool_threshold, graphs_take_turns, graphs_nested,
+	graph_relaunched, refused_in_capture, lazy_code, quota_moves,
 };
 
 int main(int argc, char **argv)

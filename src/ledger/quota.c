@@ -235,19 +235,23 @@ uint64_t quota_used_live(struct ledger *ledger, int device)
 {
 	uint64_t alive[SHARED_HOLDER_WORDS] = { 0 };
 	unsigned int high = ledger_slot_high(ledger);
-	bool close_fd = false;
+	bool close_fd = false, asked = false;
 	struct sum sum = { 0 };
-	int fd;
+	int fd = -EBADF;
 
 	if (!ledger_ready(ledger, device))
 		return 0;
-	fd = ledger_fd(ledger, &close_fd);
 	for (unsigned int i = 0; i < high; i++) {
 		struct sum one = { 0 };
 
 		add_row(&one, &ledger->map->rows[device][i]);
 		if (!one.total && !ledger_shared_high(ledger))
 			continue;
+		/* Opening the file costs more than all else here; alone, nobody is asked about. */
+		if (!asked && (int)i != ledger->slot.index) {
+			fd = ledger_fd(ledger, &close_fd);
+			asked = true;
+		}
 		if (fd >= 0 && !slot_alive_fd(ledger, fd, (int)i))
 			continue;
 		alive[i / 64] |= UINT64_C(1) << (i % 64);

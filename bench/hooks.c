@@ -2,7 +2,8 @@
 /*
  * hooks [BATCHES]: nanoseconds a call for what programs call most, as medians over batches, one
  * line of JSON. Run against the driver that does nothing (bench/null), bare and with liballot
- * preloaded, the difference is the hooks' own cost: see bench/run-hooks.
+ * preloaded, the difference is the hooks' own cost: see bench/run-hooks. Against the driver that
+ * counts (bench/counting) it says how many calls into the driver each of them makes.
  */
 #include <dlfcn.h>
 #include <sched.h>
@@ -82,11 +83,29 @@ static int ascending(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+/* A thousand in a row, so that what comes once in a while does not decide. */
+static int print_counts(uint64_t (*calls)(void))
+{
+	for (size_t i = 0; i < ITEMS; i++) {
+		uint64_t before;
+
+		items[i].call();
+		before = calls();
+		for (int c = 0; c < 1000; c++)
+			items[i].call();
+		printf("%s\"%s\": %.2f", i ? ", " : "{", items[i].name,
+		       (double)(calls() - before) / 1000);
+	}
+	printf("}\n");
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	static double ns[ITEMS][BATCHES_MAX];
 	int batches = argc > 1 ? atoi(argv[1]) : 500;
 	void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+	uint64_t (*calls)(void);
 	CUcontext context;
 	cpu_set_t cpu;
 
@@ -99,6 +118,9 @@ int main(int argc, char **argv)
 	cuda_driver_bind(driver, dlsym);
 	if (cu.cuInit(0) || cu.cuDevicePrimaryCtxRetain(&context, 0) || cu.cuCtxSetCurrent(context))
 		return 1;
+	*(void **)&calls = dlsym(driver, "null_calls");
+	if (calls)
+		return print_counts(calls);
 	/* Interleaved, so that a slow moment of the machine meets all of them. */
 	for (int b = 0; b < batches; b++) {
 		for (size_t i = 0; i < ITEMS; i++) {

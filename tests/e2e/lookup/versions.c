@@ -2,11 +2,14 @@
 /*
  * cuGetProcAddress through liballot against the bare driver, for every name, version and flag:
  * the same status and the same answer, but for a hooked function, where the answer is the hook of
- * exactly that symbol. Runs against a real driver as well, which may lack rows of the list.
+ * exactly that symbol. Runs against a real driver as well (tests/gpu/run), which may lack rows of
+ * the list: what is missing there must be missing through liballot too.
  */
 #include <dlfcn.h>
 #include <link.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "nvidia/cuda_api.h"
 #include "owner.h"
@@ -52,6 +55,8 @@ static void compare(const char *name, int version, cuuint64_t flags)
 	CHECK(replaced(p) == q);
 	answers += p && p != &untouched;
 	hooked += p != q;
+	if (!bare_v1)
+		return;
 	p = q = &untouched;
 	CHECK_EQ(bare_v1(name, &p, version, flags), hook_v1(name, &q, version, flags));
 	CHECK(replaced(p) == q);
@@ -78,21 +83,47 @@ static void compare_name(const char *name)
 	}
 }
 
+/* How a call without a place for the answer ends: nobody promises that it returns. */
+static int end_of(get_v2 *get, const char *name)
+{
+	pid_t pid = fork();
+	int status;
+
+	CHECK(pid >= 0);
+	if (pid == 0)
+		_exit(get(name, NULL, 12000, 0, NULL) & 0x7f);
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	return status;
+}
+
+static void *opened(const char *name, int mode)
+{
+	void *handle = dlopen(name, mode);
+
+	if (!handle)
+		fprintf(stderr, "%s is not in this process: run with liballot preloaded and a driver: %s\n",
+			name, dlerror());
+	CHECK(handle);
+	return handle;
+}
+
 int main(void)
 {
-	void *driver = dlopen("libcuda.so.1", RTLD_NOW);
-	void *allot = dlopen("liballot.so", RTLD_NOW | RTLD_NOLOAD);
+	void *driver = opened("libcuda.so.1", RTLD_NOW);
+	void *allot = opened("liballot.so", RTLD_NOW | RTLD_NOLOAD);
+	int absent = 0;
 
-	CHECK(driver && allot);
 	for (int i = 0; i < CUDA_FN_N; i++) {
 		bare[i] = symbol_of(driver, cuda_rows[i].name);
 		hooks[i] = symbol_of(allot, cuda_rows[i].name);
 		CHECK(!hooks[i] == (cuda_rows[i].decision != CUDA_DECISION_HOOK));
+		absent += !bare[i];
 	}
 	bare_v1 = (get_v1 *)bare[CUDA_FN_cuGetProcAddress];
 	bare_v2 = (get_v2 *)bare[CUDA_FN_cuGetProcAddress_v2];
 	hook_v1 = (get_v1 *)hooks[CUDA_FN_cuGetProcAddress];
 	hook_v2 = (get_v2 *)hooks[CUDA_FN_cuGetProcAddress_v2];
+	CHECK(bare_v2); /* the driver of CUDA 12 or later */
 
 	for (int i = 0; i < CUDA_FN_N; i++)
 		compare_name(cuda_rows[i].name);
@@ -100,8 +131,10 @@ int main(void)
 	compare_all("cu");
 	compare_all("malloc");
 	compare_all("cuNoSuchFunction");
-	CHECK_EQ(bare_v2(NULL, NULL, 12000, 0, NULL), hook_v2(NULL, NULL, 12000, 0, NULL));
-	CHECK_EQ(bare_v2("cuInit", NULL, 12000, 0, NULL), hook_v2("cuInit", NULL, 12000, 0, NULL));
+	CHECK_EQ(end_of(bare_v2, NULL), end_of(hook_v2, NULL));
+	CHECK_EQ(end_of(bare_v2, "cuInit"), end_of(hook_v2, "cuInit"));
+	printf("%d answers, %d of them hooks; %d of %d rows are not in this driver\n", answers, hooked,
+	       absent, CUDA_FN_N);
 	CHECK(answers > CUDA_FN_N && hooked > 100);
 	return 0;
 }

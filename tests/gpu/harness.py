@@ -190,6 +190,7 @@ class Bench:
 
     def __init__(self, args, build, results):
         self.quick, self.sim, self.build, self.results = args.quick, args.sim, build, results
+        self.words = dict(args.only or ())
         self.allot = build / "src/cli/allot"
         self.library = build / "src/preload/liballot.so"
         # In memory, as /run is.
@@ -200,6 +201,21 @@ class Bench:
         os.environ["ALLOT_RUNTIME_DIR"] = str(self.runtime)
         self.figures = Figures()
         self.names = itertools.count(1)
+
+    def chosen(self, part, names):
+        """Those of a part's items that the command line asks for: all, where it names none. A word
+        is an item's whole name, or else a piece of the names of several."""
+        words, names = self.words.get(part), list(names)
+        if not words:
+            return names
+        picked = set()
+        for word in words:
+            found = ([n for n in names if n.lower() == word]
+                     or [n for n in names if word in n.lower()])
+            if not found:
+                raise Trouble(f"{part} has nothing called \"{word}\", but {', '.join(names)}")
+            picked.update(found)
+        return [name for name in names if name in picked]
 
     def program(self, name):
         return self.build / "tests/gpu" / f"gpu_{name}"

@@ -98,8 +98,11 @@ def each(bench, part, families, options=()):
 
 
 def part(bench):
-    families = {n: f for n, f in FAMILIES.items() if not bench.quick or n in QUICK}
-    each(bench, "families", families)
+    names = bench.chosen("families", [*FAMILIES, "managed"])
+    each(bench, "families", {n: FAMILIES[n] for n in names
+                             if n in FAMILIES and (not bench.quick or n in QUICK)})
+    if "managed" not in names:
+        return
     try:
         managed(bench, "families")
     except (Trouble, TypeError) as trouble:
@@ -112,6 +115,7 @@ def part_driver(bench):
                 "async": ("4GiB", POOL_GRANULE)}
     if bench.quick:
         families = {"alloc-large": ("1GiB", GRANULE)}
-    each(bench, "accounting-driver", families, ("--accounting", "driver"))
+    names = bench.chosen("accounting-driver", families)
+    each(bench, "accounting-driver", {n: families[n] for n in names}, ("--accounting", "driver"))
 
 

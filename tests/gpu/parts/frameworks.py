@@ -116,7 +116,8 @@ def report(bench, r):
 
 def part(bench):
     names, lock = [], threading.Lock()
-    for name, (module, *_) in FRAMEWORKS.items():
+    for name in bench.chosen("frameworks", FRAMEWORKS):
+        module = FRAMEWORKS[name][0]
         if bench.quick and name not in QUICK:
             continue
         if bench.sim or not have(module):

@@ -205,12 +205,12 @@ SIM_STEPS = ("hook alone", "process start, no GPU used")
 
 
 def part(bench):
-    for name, step in STEPS.items():
+    for name in bench.chosen("overheads", STEPS):
         if bench.sim and name not in SIM_STEPS:
             bench.results.skip("overheads", name, "needs a real driver")
             continue
         try:
-            step(bench)
+            STEPS[name](bench)
         except (Trouble, OSError, subprocess.SubprocessError, ValueError, KeyError) as trouble:
             bench.results.check("overheads", name, False, str(trouble)[:400], "runs to its end")
 

@@ -179,15 +179,22 @@ def attempt(bench, name, function, *args):
         bench.results.check("tenants", name, False, str(trouble)[:400], "runs to its end")
 
 
+ITEMS = {
+    "nvidia-smi": (smi,),
+    "four processes, kill -9": (race, "ledger"),
+    "idle neighbours": (idle_neighbours,),
+    "two tenants": (two_tenants,),
+    "four processes by the driver's figure": (race, "driver"),
+    **{f"two devices: {name}": (two_devices, name) for name in VISIBLE},
+}
+SLOW = ("four processes by the driver's figure",)
+
+
 def part(bench):
-    attempt(bench, "nvidia-smi", smi)
-    attempt(bench, "four processes", race, "ledger")
-    attempt(bench, "idle neighbours", idle_neighbours)
-    attempt(bench, "two tenants", two_tenants)
-    if not bench.quick:
-        attempt(bench, "four processes by the driver's figure", race, "driver")
-    for name in VISIBLE:
-        if len(bench.figures.devices) < 2:
-            bench.results.skip("tenants", f"two devices: {name}", "one device here")
+    for name in bench.chosen("tenants", ITEMS):
+        if bench.quick and name in SLOW:
+            continue
+        if name.startswith("two devices") and len(bench.figures.devices) < 2:
+            bench.results.skip("tenants", name, "one device here")
         else:
-            attempt(bench, f"two devices: {name}", two_devices, name)
+            attempt(bench, name, *ITEMS[name])

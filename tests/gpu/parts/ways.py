@@ -68,13 +68,22 @@ def one(bench, name, command):
                         f"total {mib(said['total'])}, figure {mib(figure)}", f"{QUOTA}, refused")
 
 
+def versions(bench):
+    """cuGetProcAddress for every name, version and flag, through liballot and bare; in no tenant."""
+    status, out, err = run([bench.build / "tests/e2e/lookup/lookup_versions"], 120,
+                           env={**os.environ, "LD_PRELOAD": str(bench.library)})
+    bench.results.check("versions", "cuGetProcAddress, every name, version and flag", status == 0,
+                        out.strip() if status == 0 else f"{status} {(out + err)[-300:]}",
+                        "as without us")
+
+
 def part(bench):
-    for name, prepare in WAYS.items():
+    for name in bench.chosen("ways", WAYS):
         if bench.sim and name.startswith("CUDA runtime"):
             bench.results.skip("ways", name, "the simulated driver has no runtime's private tables")
             continue
         try:
-            one(bench, name, prepare(bench))
+            one(bench, name, WAYS[name](bench))
         except Trouble as trouble:
             if "no nvcc" in str(trouble) or "cannot find -lcudart" in str(trouble):
                 bench.results.skip("ways", name, str(trouble))

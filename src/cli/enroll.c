@@ -34,53 +34,59 @@ static void note_excess(const struct nvml_device *d, const struct policy_device 
 			 units_bytes(d->total_bytes).s);
 }
 
-/*
- * Devices by name when the command line chose some or gave each its limit; else one limit for
- * every device, which needs no driver to be asked.
- */
-static int new_policy(const struct enroll_request *req, struct policy *ret)
+/* The devices that a new tenant's options speak of, in their order; none: every device alike. */
+static int choose_devices(const struct enroll_request *req, struct selection *ret)
 {
-	static const struct limits no_limit = {.n = 1, .spec[0].permille = 1000};
-	const struct limits *limits = req->limits ? req->limits : &no_limit;
-	struct policy p = {.ndevices = 1, .flags = POLICY_ALL_DEVICES};
-	const struct selection *sel = req->gpus;
-	struct selection visible;
+	const char *text = req->options->memory.text;
 	int r;
 
-	set_accounting(&p, req->accounting);
-	if (!sel && limits->n > 1) {
-		if (req->devices->error) {
-			say_error("--memory \"%s\": %s; one value for all devices needs no driver",
-				  req->memory, devices_error_words(req->devices->error));
-			return req->devices->error;
-		}
-		r = devices_visible(req->devices, getenv("CUDA_VISIBLE_DEVICES"), &visible);
-		if (r < 0) {
-			say_error("--memory \"%s\": which device is which? CUDA_VISIBLE_DEVICES "
-				  "counts different models its own way; choose with --gpu",
-				  req->memory);
-			return r;
-		}
-		sel = &visible;
-	}
-	if (!sel) {
-		limits_apply(limits, 0, &p.device[0]);
-		*ret = p;
+	ret->n = 0;
+	if (req->gpus) {
+		*ret = *req->gpus;
 		return 0;
 	}
-	r = limits_fit(limits, req->memory, sel->n);
+	/* Needs no driver to be asked. */
+	if (!tenant_options_by_device(req->options))
+		return 0;
+	if (req->devices->error) {
+		say_error("--memory \"%s\": %s; one value for all devices needs no driver", text,
+			  devices_error_words(req->devices->error));
+		return req->devices->error;
+	}
+	r = devices_visible(req->devices, getenv("CUDA_VISIBLE_DEVICES"), ret);
+	if (r < 0)
+		say_error("--memory \"%s\": which device is which? CUDA_VISIBLE_DEVICES counts "
+			  "different models its own way; choose with --gpu",
+			  text);
+	return r;
+}
+
+static int new_policy(const struct enroll_request *req, struct policy *ret)
+{
+	struct policy p = {.ndevices = 1, .flags = POLICY_ALL_DEVICES};
+	struct selection sel;
+	int r = choose_devices(req, &sel);
+
 	if (r < 0)
 		return r;
-	p.flags &= ~(uint32_t)POLICY_ALL_DEVICES;
-	p.ndevices = sel->n;
-	for (unsigned int i = 0; i < sel->n; i++) {
-		const struct nvml_device *d = &req->devices->list[sel->index[i]];
+	set_accounting(&p, req->accounting);
+	p.device[0].limit_permille = 1000;
+	if (sel.n) {
+		p.flags &= ~(uint32_t)POLICY_ALL_DEVICES;
+		p.ndevices = sel.n;
+	}
+	for (unsigned int i = 0; i < sel.n; i++) {
+		const struct nvml_device *d = &req->devices->list[sel.index[i]];
 
 		memcpy(p.device[i].uuid, d->uuid, sizeof(d->uuid));
 		p.device[i].total_bytes = d->total_bytes;
-		limits_apply(limits, i, &p.device[i]);
-		note_excess(d, &p.device[i]);
+		p.device[i].limit_permille = 1000;
 	}
+	r = tenant_options_apply(req->options, &p);
+	if (r < 0)
+		return r;
+	for (unsigned int i = 0; i < sel.n; i++)
+		note_excess(&req->devices->list[sel.index[i]], &p.device[i]);
 	*ret = p;
 	return 0;
 }
@@ -123,17 +129,15 @@ static int wanted_policy(const struct enroll_request *req, const struct policy *
 	struct policy p = *old;
 	int r = 0;
 
-	if (req->limits && req->gpus) {
+	if (req->gpus && req->options->memory.text) {
 		r = new_policy(req, &p);
 		memcpy(p.name, old->name, sizeof(p.name));
 		if (req->accounting == ENROLL_ACCOUNTING_UNSET)
 			p.flags |= old->flags & POLICY_ACCOUNTING_DRIVER;
-	} else if (req->limits) {
-		r = limits_fit(req->limits, req->memory, p.ndevices);
-		for (unsigned int i = 0; r == 0 && i < p.ndevices; i++)
-			limits_apply(req->limits, i, &p.device[i]);
-	} else if (req->gpus) {
-		r = check_gpus(req, old);
+	} else {
+		r = req->gpus ? check_gpus(req, old) : 0;
+		if (!r)
+			r = tenant_options_apply(req->options, &p);
 	}
 	if (r < 0)
 		return r;
@@ -175,7 +179,7 @@ static int join(const struct enroll_request *req, struct enrolment *e)
 			  req->name, live, live == 1 ? "" : "es",
 			  limits_words(&e->policy.device[0]).s,
 			  e->policy.ndevices > 1 ? ",..." : "", req->name,
-			  req->memory ? req->memory : "12GiB");
+			  req->options->memory.text ? req->options->memory.text : "12GiB");
 		return -EBUSY;
 	}
 	r = policy_update(e->dir, replace, &want);

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 
 #include "cli/devices.h"
-#include "cli/memory_limits.h"
+#include "cli/tenant_options.h"
 #include "ledger/policy.h"
 
 enum enroll_accounting {
@@ -19,10 +19,9 @@ enum enroll_accounting {
 /* What the command line asks for; NULL where it says nothing. */
 struct enroll_request {
 	const char *name;
-	const char *memory; /* the text of `limits`, for messages */
-	const struct limits *limits;
+	const struct tenant_options *options;
 	const struct selection *gpus;
-	const struct devices *devices; /* read when `gpus` is given or `limits` has several */
+	const struct devices *devices; /* read when `gpus` is given or options are by device */
 	enum enroll_accounting accounting;
 };
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/memory_limits.h"
+#include "cli/device_limits.h"
 #include "cli/text.h"
 #include "cli/units.h"
 

@@ -11,21 +11,20 @@
 #include <unistd.h>
 
 #include "cli/command.h"
+#include "cli/device_limits.h"
 #include "cli/devices.h"
 #include "cli/enroll.h"
 #include "cli/launch.h"
 #include "cli/library.h"
-#include "cli/memory_limits.h"
 #include "cli/program.h"
 #include "cli/say.h"
+#include "cli/tenant_options.h"
 
 enum { KEY_ALLOW_ESCAPE = 256 };
 
 static const struct argp_option options[] = {
 	{"name", 'n', "NAME", 0, "tenant to make or to join (default: one for this run alone)", 0},
 	{"gpu", 'g', "LIST", 0, "devices, in this order: indices as nvidia-smi shows, or UUIDs", 0},
-	{"memory", 'm', "LIST", 0, "quota: one size for all devices or one for each, like 8GiB,25%",
-	 0},
 	{"accounting", 'a', "MODE", 0, "ledger (default) or driver", 0},
 	{"allow-escape", KEY_ALLOW_ESCAPE, NULL, 0,
 	 "run a command that allot cannot limit all the same", 0},
@@ -34,7 +33,8 @@ static const struct argp_option options[] = {
 };
 
 struct args {
-	const char *name, *gpu, *memory;
+	const char *name, *gpu;
+	struct tenant_options tenant;
 	enum enroll_accounting accounting;
 	bool allow_escape, verbose;
 	char **command;
@@ -45,14 +45,14 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	struct args *a = state->input;
 
 	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &a->tenant;
+		return 0;
 	case 'n':
 		a->name = arg;
 		return 0;
 	case 'g':
 		a->gpu = arg;
-		return 0;
-	case 'm':
-		a->memory = arg;
 		return 0;
 	case 'a':
 		if (!strcmp(arg, "ledger"))
@@ -79,8 +79,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	return ARGP_ERR_UNKNOWN;
 }
 
+static const struct argp_child children[] = {{&tenant_options_argp}, {0}};
+
 static const struct argp argp = {
 	.options = options,
+	.children = children,
 	.parser = parse,
 	.args_doc = "-- COMMAND [ARG...]",
 	.doc = "Run a command as a tenant with a hard GPU memory quota.\v"
@@ -204,10 +207,9 @@ int cmd_run(int argc, char **argv)
 {
 	static struct devices devices;
 	static struct enrolment e;
-	struct args a = {.name = NULL};
-	struct enroll_request req = {.devices = &devices};
+	static struct args a;
+	struct enroll_request req = {.devices = &devices, .options = &a.tenant};
 	struct selection gpus;
-	struct limits limits;
 	char library[PATH_MAX];
 	int r;
 
@@ -215,21 +217,17 @@ int cmd_run(int argc, char **argv)
 	if (!a.command)
 		return say_error("no command; write it after --, like: allot run --memory 8GiB -- "
 				 "python train.py");
-	if (a.memory && limits_parse(a.memory, &limits) < 0)
-		return EXIT_ALLOT;
 	if ((r = check_nested(&a)) || (r = find_library(library)) || (r = check_command(&a)))
 		return r;
 
-	/* One size for every device needs no answer from the driver, which takes its time. */
-	if (a.gpu || (a.memory && limits.n > 1))
+	/* The same for every device needs no answer from the driver, which takes its time. */
+	if (a.gpu || tenant_options_by_device(&a.tenant))
 		devices_read(&devices);
 	if (a.gpu &&
 	    (devices_select(&devices, a.gpu, &gpus) < 0 || check_visible(&a, &devices, &gpus)))
 		return EXIT_ALLOT;
 
 	req.name = a.name;
-	req.memory = a.memory;
-	req.limits = a.memory ? &limits : NULL;
 	req.gpus = a.gpu ? &gpus : NULL;
 	req.accounting = a.accounting;
 	if (enroll(&req, &e) < 0)

@@ -2,25 +2,22 @@
 /* allot set: changes the quota of a tenant, running or not. */
 #include <argp.h>
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "cli/command.h"
-#include "cli/memory_limits.h"
+#include "cli/device_limits.h"
 #include "cli/say.h"
+#include "cli/tenant_options.h"
 #include "cli/tenants.h"
 #include "cli/units.h"
 #include "ledger/tenant.h"
 
-static const struct argp_option options[] = {
-	{"memory", 'm', "LIST", 0,
-	 "new quota: one size for all devices or one for each, like 12GiB,25%", 0},
-	{0},
-};
-
 struct args {
-	const char *name, *memory;
+	const char *name;
+	struct tenant_options tenant;
 };
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -28,8 +25,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	struct args *a = state->input;
 
 	switch (key) {
-	case 'm':
-		a->memory = arg;
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &a->tenant;
 		return 0;
 	case ARGP_KEY_ARG:
 		if (a->name)
@@ -40,8 +37,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	return ARGP_ERR_UNKNOWN;
 }
 
+static const struct argp_child children[] = {{&tenant_options_argp}, {0}};
+
 static const struct argp argp = {
-	.options = options,
+	.children = children,
 	.parser = parse,
 	.args_doc = "NAME --memory LIST",
 	.doc = "Change a tenant's quota at once.\v"
@@ -50,23 +49,21 @@ static const struct argp argp = {
 };
 
 struct change {
-	const char *memory;
-	struct limits limits;
+	const struct tenant_options *options;
+	bool refused; /* edit() said why */
 	struct policy before, after;
 };
 
 static int edit(struct policy *policy, void *arg)
 {
 	struct change *c = arg;
-	int r = limits_fit(&c->limits, c->memory, policy->ndevices);
+	int r;
 
-	if (r < 0)
-		return r;
 	c->before = *policy;
-	for (unsigned int i = 0; i < policy->ndevices; i++)
-		limits_apply(&c->limits, i, &policy->device[i]);
+	r = tenant_options_apply(c->options, policy);
+	c->refused = r < 0;
 	c->after = *policy;
-	return 0;
+	return r;
 }
 
 /* Which of the tenant's devices use more than they now may. */
@@ -90,30 +87,29 @@ static void report_excess(const char *dir)
 
 int cmd_set(int argc, char **argv)
 {
-	static struct change change;
+	static struct args a;
+	static struct change change = {.options = &a.tenant};
 	char runtime[PATH_MAX], dir[PATH_MAX];
-	struct args a = {.name = NULL};
 	int r;
 
 	argp_parse(&argp, argc, argv, 0, NULL, &a);
 	if (!a.name)
 		return say_error("which tenant? write: allot set jobA --memory 12GiB (\"allot ps\" "
 				 "lists them)");
-	if (!a.memory)
+	if (!tenant_options_given(&a.tenant))
 		return say_error(
 			"nothing to change for tenant \"%s\"; write: allot set %s --memory "
 			"12GiB",
 			a.name, a.name);
-	change.memory = a.memory;
-	if (limits_parse(a.memory, &change.limits) < 0 || tenants_runtime(runtime) < 0)
+	if (tenants_runtime(runtime) < 0)
 		return EXIT_ALLOT;
 	r = tenant_path(runtime, a.name, dir, sizeof(dir));
 	if (r < 0 || access(dir, F_OK) < 0)
 		return say_error("there is no tenant \"%s\" in %s; \"allot ps\" lists them", a.name,
 				 runtime);
 	r = policy_update(dir, edit, &change);
-	if (r < 0 && !change.before.ndevices && r == -EINVAL)
-		return EXIT_ALLOT; /* edit() said why */
+	if (change.refused)
+		return EXIT_ALLOT;
 	if (r < 0)
 		return say_error("cannot change the policy of tenant \"%s\" (%s): %s%s", a.name,
 				 dir, tenants_error_words(r),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/memory_limits.h"
+#include "cli/device_limits.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -27,10 +27,10 @@ static int explain(const char *list, const char *word, int r)
 	return r;
 }
 
-int limits_parse(const char *list, struct limits *ret)
+int limits_parse(const char *text, struct limits *ret)
 {
-	struct limits limits = {.n = 0};
-	char *copy = strdup(list), *rest = copy, *word;
+	struct limits limits = {.text = text};
+	char *copy = strdup(text), *rest = copy, *word;
 	int r = 0;
 
 	if (!copy) {
@@ -47,7 +47,7 @@ int limits_parse(const char *list, struct limits *ret)
 		}
 		r = parse_size_spec(word, &limits.spec[limits.n++]);
 		if (r < 0)
-			explain(list, word, r);
+			explain(text, word, r);
 	}
 	free(copy);
 	if (r < 0)
@@ -56,22 +56,25 @@ int limits_parse(const char *list, struct limits *ret)
 	return 0;
 }
 
-int limits_fit(const struct limits *limits, const char *list, unsigned int ndevices)
+int limits_apply(const struct limits *limits, struct policy *policy)
 {
-	if (limits->n == 1 || limits->n == ndevices)
+	unsigned int n = policy->ndevices;
+
+	if (!limits->text)
 		return 0;
-	say_error("--memory \"%s\": %u values for %u device%s; give one for all or one for each, "
-		  "like --gpu 0,1 --memory 8GiB,25%%",
-		  list, limits->n, ndevices, ndevices == 1 ? "" : "s");
-	return -EINVAL;
-}
+	if (limits->n != 1 && limits->n != n) {
+		say_error("--memory \"%s\": %u values for %u device%s; give one for all or one for "
+			  "each, like --gpu 0,1 --memory 8GiB,25%%",
+			  limits->text, limits->n, n, n == 1 ? "" : "s");
+		return -EINVAL;
+	}
+	for (unsigned int i = 0; i < n; i++) {
+		const struct size_spec *spec = &limits->spec[limits->n == 1 ? 0 : i];
 
-void limits_apply(const struct limits *limits, unsigned int i, struct policy_device *device)
-{
-	const struct size_spec *spec = &limits->spec[limits->n == 1 ? 0 : i];
-
-	device->limit_bytes = spec->bytes;
-	device->limit_permille = spec->permille;
+		policy->device[i].limit_bytes = spec->bytes;
+		policy->device[i].limit_permille = spec->permille;
+	}
+	return 0;
 }
 
 struct units_text limits_words(const struct policy_device *device)

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Lists of limits as options take them: separated by commas, one for all devices or one for each. */
+#ifndef ALLOT_CLI_DEVICE_LIMITS_H
+#define ALLOT_CLI_DEVICE_LIMITS_H
+
+#include "base/parse.h"
+#include "cli/units.h"
+#include "ledger/policy.h"
+
+struct limits {
+	const char *text; /* as given, for messages; NULL: not given */
+	unsigned int n;
+	struct size_spec spec[POLICY_DEVICES];
+};
+
+/* 0, or a message that names the argument and shows a right one, and a negative value. */
+int limits_parse(const char *text, struct limits *ret);
+
+/*
+ * Puts the limits into the policy's devices, in their order. Where they were not given, or are as
+ * many as the devices, 0; else a message and a negative value.
+ */
+int limits_apply(const struct limits *limits, struct policy *policy);
+
+/* "8 GiB", "25%", "no limit" */
+struct units_text limits_words(const struct policy_device *device);
+
+#endif

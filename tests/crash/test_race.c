@@ -9,34 +9,25 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
+#include "tests/crash/race.h"
 #include "tests/unit/tenant_fixture.h"
-
-#define DEVICES 50
-#define BATCHES 400
-#define ROUNDS  (DEVICES * BATCHES)
-#define RACERS  2
-#define LIMIT   (100 * MIB)
-#define SETTLED (60 * MIB)
-#define PENDING (DEVICES - 1)
-
-_Static_assert(ROUNDS == 20000, "rounds");
 
 struct shared {
 	uint32_t arrived; /* at the barriers, ever; a futex word */
-	uint32_t progress[RACERS]; /* rounds begun */
-	uint32_t wins[RACERS];
+	uint32_t progress[RACE_RACERS]; /* rounds begun */
+	uint32_t wins[RACE_RACERS];
 	uint32_t slow; /* wins that needed the second try */
-	uint64_t won[RACERS][DEVICES]; /* bytes, in this batch */
+	uint64_t won[RACE_RACERS][RACE_DEVICES]; /* bytes, in this batch */
 };
 
 /* The last to arrive finds that it completes a multiple of all. */
 static void barrier(struct shared *s)
 {
 	uint32_t mine = __atomic_add_fetch(&s->arrived, 1, __ATOMIC_SEQ_CST), now;
-	uint32_t all = (mine + RACERS - 1) / RACERS * RACERS;
+	uint32_t all = (mine + RACE_RACERS - 1) / RACE_RACERS * RACE_RACERS;
 
 	if (mine == all) {
-		syscall(SYS_futex, &s->arrived, FUTEX_WAKE, RACERS, NULL, NULL, 0);
+		syscall(SYS_futex, &s->arrived, FUTEX_WAKE, RACE_RACERS, NULL, NULL, 0);
 		return;
 	}
 	for (int i = 0; (now = __atomic_load_n(&s->arrived, __ATOMIC_SEQ_CST)) < all; i++)
@@ -57,53 +48,19 @@ static void fall_in(struct shared *s, int self, unsigned int *seed)
 		;
 }
 
-static void compete(struct shared *s, struct slot *slot, int self, int device, unsigned int *seed)
+static void compete(struct shared *s, const struct race *r, int self, int device, unsigned int *seed)
 {
-	/* More than half of the remainder, so that two never fit. */
-	uint64_t bytes = (21 + (uint64_t)(rand_r(seed) % 20)) * MIB;
-	bool slow = false;
+	uint64_t span = r->most_bytes - r->least_bytes + 1;
+	uint64_t bytes = r->least_bytes + (uint64_t)rand_r(seed) % span;
+	bool slow;
 
 	fall_in(s, self, seed);
-	if (quota_reserve(slot, device, bytes, LIMIT) < 0) {
-		slow = true;
-		if (quota_reserve_slow(slot, device, bytes, LIMIT) < 0)
-			return;
-	}
+	if (!race_take(device, bytes, &slow))
+		return;
 	s->won[self][device] = bytes;
 	s->wins[self]++;
 	if (slow)
 		__atomic_add_fetch(&s->slow, 1, __ATOMIC_SEQ_CST);
-	/*
-	 * Committed while the other may be looking; or left pending, as in a long call to the
-	 * driver, for which the second try waits a millisecond (the last one, or they fall out of
-	 * step).
-	 */
-	if (device != PENDING)
-		quota_commit(slot, device, bytes, CAT_DATA, bytes);
-}
-
-static void give_back(struct shared *s, struct slot *slot, int self, int device)
-{
-	uint64_t bytes = s->won[self][device];
-
-	s->won[self][device] = 0;
-	if (device != PENDING)
-		quota_release(slot, device, CAT_DATA, bytes);
-	else
-		quota_cancel(slot, device, bytes);
-}
-
-/* In the tenant, with all devices known: index = number. */
-static struct slot *join(const char *dir)
-{
-	struct slot *slot = fixture_join(dir);
-	uint8_t uuid[16];
-
-	for (int d = 1; d < DEVICES; d++) {
-		memset(uuid, d, sizeof(uuid));
-		CHECK_EQ(ledger_device(slot_ledger(slot), uuid, GIB), d);
-	}
-	return slot;
 }
 
 /* Each on a CPU of its own, where there are as many: woken ones tend to land beside their waker. */
@@ -120,55 +77,53 @@ static void spread(int self)
 		sched_setaffinity(0, sizeof(one), &one);
 }
 
-static void race(const char *dir, struct shared *s, int self)
+static void run(struct shared *s, const struct race *r, int self)
 {
-	struct slot *slot = join(dir);
 	unsigned int seed = (unsigned int)self + 1;
 
+	race_join();
 	spread(self);
-	for (int batch = 0; batch < BATCHES; batch++) {
+	for (int batch = 0; batch < r->batches; batch++) {
 		barrier(s);
-		for (int d = 0; d < DEVICES; d++)
-			compete(s, slot, self, d, &seed);
+		for (int d = 0; d < r->devices; d++)
+			compete(s, r, self, d, &seed);
 		barrier(s);
-		for (int d = 0; d < DEVICES; d++) {
+		for (int d = 0; d < r->devices; d++) {
 			CHECK(!s->won[0][d] + !s->won[1][d] == 1);
-			CHECK_EQ(quota_used(slot_ledger(slot), d),
-				 SETTLED + s->won[0][d] + s->won[1][d]);
+			race_check(d, s->won[0][d] + s->won[1][d]);
 		}
 		barrier(s);
-		for (int d = 0; d < DEVICES; d++)
-			give_back(s, slot, self, d);
+		for (int d = 0; d < r->devices; d++) {
+			if (s->won[self][d])
+				race_give(d, s->won[self][d]);
+			s->won[self][d] = 0;
+		}
 	}
+	barrier(s); /* who ends first takes what is always there along */
 }
 
 int main(void)
 {
-	struct slot *slot = join(fixture_tenant("race"));
-	struct ledger *l = slot_ledger(slot);
-	char dir[PATH_MAX + 8];
+	struct race r = race_begin();
 	struct shared *s;
-	pid_t pid[RACERS];
+	int rounds = r.devices * r.batches, status;
 
-	snprintf(dir, sizeof(dir), "%s/race", fixture_runtime_dir());
 	s = mmap(NULL, sizeof(*s), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	CHECK(s != MAP_FAILED);
-	for (int d = 0; d < DEVICES; d++)
-		quota_charge(slot, d, CAT_DATA, SETTLED);
-	for (int i = 0; i < RACERS; i++) {
-		pid[i] = fixture_fork();
-		if (pid[i] == 0) {
-			race(dir, s, i);
+	for (int i = 0; i < RACE_RACERS; i++) {
+		if (fixture_fork() == 0) {
+			run(s, &r, i);
 			_exit(0);
 		}
 	}
-	for (int i = 0; i < RACERS; i++)
-		fixture_wait(pid[i], 0);
-	printf("%d rounds, %u + %u won, %u at the second try\n", ROUNDS, s->wins[0], s->wins[1],
+	/* Whichever ends first: one that fails leaves the other waiting. */
+	for (int i = 0; i < RACE_RACERS; i++) {
+		CHECK(waitpid(-1, &status, 0) > 0);
+		CHECK_EQ(status, 0);
+	}
+	printf("%d rounds, %u + %u won, %u at the second try\n", rounds, s->wins[0], s->wins[1],
 	       s->slow);
-	CHECK_EQ(s->wins[0] + s->wins[1], ROUNDS);
-	for (int d = 0; d < DEVICES; d++)
-		CHECK_EQ(quota_used_live(l, d), SETTLED);
-	ledger_close(l);
+	CHECK_EQ(s->wins[0] + s->wins[1], rounds);
+	race_end();
 	return 0;
 }

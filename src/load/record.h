@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a load notes of itself: durations, device time by the tenth of a second, late wake-ups. */
+#ifndef ALLOT_LOAD_RECORD_H
+#define ALLOT_LOAD_RECORD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#define NS_PER_S	  UINT64_C(1000000000)
+#define LOAD_BIN_NS	  (NS_PER_S / 10)
+#define HISTOGRAM_SUB	  128 /* to an octave: better than one percent */
+#define HISTOGRAM_ENTRIES (58 * HISTOGRAM_SUB)
+
+uint64_t load_now_ns(void); /* CLOCK_MONOTONIC */
+void load_sleep_until(uint64_t ns);
+
+/* Of durations. Zeroed it is empty. */
+struct histogram {
+	uint64_t n, max_ns;
+	uint32_t entry[HISTOGRAM_ENTRIES];
+};
+void histogram_add(struct histogram *h, uint64_t ns);
+/* The duration that so many thousandths of them do not exceed, in us; 0 of none. */
+double histogram_us(const struct histogram *h, unsigned int permille);
+
+/* Device time by bins from `from_ns`; figures of the window from `window_ns` to `to_ns`. */
+struct record {
+	uint64_t from_ns, window_ns, to_ns;
+	size_t nbins;
+	double *bin_us;
+	uint64_t last_ns;					 /* when work was last done */
+	uint64_t kernels;					 /* done in the window */
+	uint64_t first_stamp_ns, last_stamp_ns, stamped_kernels; /* done after the first stamp */
+};
+/* false without memory. */
+bool record_open(struct record *ret, uint64_t from_ns, uint64_t window_ns, uint64_t to_ns);
+/*
+ * So many kernels, of so long each, were done at that instant. Their time is spread backwards, at
+ * most to when others were done, so that a bin shows the device's work and not its ends.
+ */
+void record_done(struct record *r, uint64_t done_ns, unsigned int kernels, double kernel_us);
+/* Part of the window in which the device worked, by what was done between two completions. */
+double record_share(const struct record *r, double kernel_us);
+
+/*
+ * A thread that only sleeps, and notes how much later than asked it wakes: what it suffers, all
+ * threads here suffer, so a measurement of this time says nothing.
+ */
+struct canary {
+	uint64_t late_ns, longest_ns; /* in all beyond a millisecond each; the longest */
+};
+void canary_start(struct canary *canary, uint64_t from_ns, uint64_t to_ns);
+
+#endif

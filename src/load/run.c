@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "load/run.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "load/record.h"
+
+/* What is in flight: enough that the device never waits, little enough that the end is soon. */
+#define FLIGHT_US 20000.0
+#define DEPTH_MIN 4u
+#define DEPTH_MAX 512u
+/* Not every short kernel gets an event; a batch takes about so long. */
+#define BATCH_US 500.0
+#define RING	 512u
+
+struct load {
+	const struct load_options *options;
+	struct load_device device;
+	struct load_work work;
+	struct record record;
+	struct histogram launch, latency;
+	struct canary canary;
+	uint64_t idle_from_ns, idle_to_ns;
+
+	/* Launches between two events, and how many such batches may be outstanding. */
+	unsigned int batch, ring;
+	CUevent event[RING];
+	sem_t room, filled;
+	atomic_bool stop;
+};
+
+static double unit_us(const struct load *load)
+{
+	return load->work.kernels * load->options->kernel_us;
+}
+
+static void launch(struct load *load, unsigned int stream)
+{
+	uint64_t from_ns = load_now_ns();
+	CUresult r = load_work_launch(&load->work, stream);
+
+	load_must(r, "launch");
+	if (from_ns >= load->record.window_ns)
+		histogram_add(&load->launch, load_now_ns() - from_ns);
+}
+
+static void done(struct load *load, unsigned int launches)
+{
+	record_done(&load->record, load_now_ns(), launches * load->work.kernels,
+		    load->options->kernel_us);
+}
+
+/* true: the pause is due, and was kept. */
+static bool pause_if_due(struct load *load, uint64_t now_ns)
+{
+	if (now_ns < load->idle_from_ns || now_ns >= load->idle_to_ns)
+		return false;
+	load_sleep_until(load->idle_to_ns);
+	return true;
+}
+
+/* One at a time: as fast as it goes, or one each period. */
+static void run_waiting(struct load *load)
+{
+	uint64_t period_ns = (uint64_t)(load->options->period_ms * 1e6), now_ns;
+	uint64_t due_ns = load->record.from_ns;
+
+	while ((now_ns = load_now_ns()) < load->record.to_ns) {
+		if (pause_if_due(load, now_ns))
+			continue;
+		if (load->work.form == LOAD_REQUEST) {
+			/* Who is late does not catch up: that would be another load. */
+			while (due_ns < now_ns)
+				due_ns += period_ns;
+			load_sleep_until(due_ns);
+			now_ns = load_now_ns();
+		}
+		launch(load, 0);
+		MUST(cu.cuStreamSynchronize(load->work.stream[0]));
+		done(load, 1);
+		if (now_ns >= load->record.window_ns)
+			histogram_add(&load->latency, load_now_ns() - now_ns);
+	}
+}
+
+static void take(sem_t *sem)
+{
+	while (sem_wait(sem) < 0 && errno == EINTR)
+		;
+}
+
+/* A thread of its own notes completions: the launching one may be held for long. */
+static void *watch(void *arg)
+{
+	struct load *load = arg;
+
+	for (unsigned int n = 0;; n++) {
+		take(&load->filled);
+		if (atomic_load(&load->stop))
+			return NULL;
+		MUST(cu.cuEventSynchronize(load->event[n % load->ring]));
+		done(load, load->batch);
+		sem_post(&load->room);
+	}
+}
+
+static void size_ring(struct load *load)
+{
+	double us = unit_us(load), depth = load->options->depth;
+
+	if (!load->options->depth) {
+		depth = FLIGHT_US / us;
+		depth = depth < DEPTH_MIN ? DEPTH_MIN : depth > DEPTH_MAX ? DEPTH_MAX : depth;
+	}
+	load->batch = us < BATCH_US ? (unsigned int)(BATCH_US / us) : 1;
+	if (load->batch > (unsigned int)depth / 2)
+		load->batch = (unsigned int)depth > 1 ? (unsigned int)depth / 2 : 1;
+	load->ring = (unsigned int)depth / load->batch;
+	if (load->ring > RING)
+		load->ring = RING;
+}
+
+static void run_saturating(struct load *load)
+{
+	unsigned int stream = 0;
+	pthread_t watcher;
+	uint64_t now_ns;
+
+	sem_init(&load->filled, 0, 0);
+	sem_init(&load->room, 0, load->ring);
+	if (pthread_create(&watcher, NULL, watch, load)) {
+		fprintf(stderr, "allot-load: no thread: %s\n", strerror(errno));
+		exit(1);
+	}
+	for (unsigned int n = 0; (now_ns = load_now_ns()) < load->record.to_ns;) {
+		if (pause_if_due(load, now_ns))
+			continue;
+		take(&load->room);
+		for (unsigned int i = 0; i < load->batch; i++)
+			launch(load, stream);
+		MUST(cu.cuEventRecord(load->event[n++ % load->ring], load->work.stream[stream]));
+		sem_post(&load->filled);
+		stream = (stream + 1) % load->work.nstreams;
+	}
+	/* What is still in flight ends beyond the window. */
+	atomic_store(&load->stop, true);
+	sem_post(&load->filled);
+	pthread_join(watcher, NULL);
+}
+
+static void open_load(struct load *load, const struct load_options *o)
+{
+	load->options = o;
+	load_device_open(&load->device, (int)o->device, o->blocks, o->threads, o->loops_per_us);
+	load_work_open(&load->work, &load->device, o->form, o->kernel_us, o->nodes);
+	size_ring(load);
+	for (unsigned int i = 0; i < load->ring; i++)
+		MUST(cu.cuEventCreate(&load->event[i],
+				      CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC));
+	/* The first launch loads the kernel. */
+	MUST(load_work_launch(&load->work, 0));
+	MUST(cu.cuStreamSynchronize(load->work.stream[0]));
+}
+
+static double cpu_seconds(void)
+{
+	struct rusage u;
+
+	getrusage(RUSAGE_SELF, &u);
+	return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+	       (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
+}
+
+static void print_histogram(FILE *out, const char *name, const struct histogram *h)
+{
+	fprintf(out,
+		", \"%s\": {\"n\": %llu, \"p50\": %.2f, \"p90\": %.2f, \"p99\": %.2f, \"max\": "
+		"%.2f}",
+		name, (unsigned long long)h->n, histogram_us(h, 500), histogram_us(h, 900),
+		histogram_us(h, 990), histogram_us(h, 1000));
+}
+
+/* One write, so that the lines of several processes do not mix. */
+static void print(const struct load *load, unsigned int process, double cpu)
+{
+	const struct load_options *o = load->options;
+	const struct record *r = &load->record;
+	char *text = NULL;
+	size_t bytes = 0;
+	FILE *out = open_memstream(&text, &bytes);
+
+	if (!out)
+		exit(1);
+	fprintf(out,
+		"{\"stage\": \"load\", \"process\": %u, \"pid\": %d, \"form\": \"%s\", "
+		"\"kernel_us\": %g, \"loops_per_us\": %.9g, \"start_ns\": %llu, \"seconds\": %g, "
+		"\"warmup\": %g, \"kernels\": %llu, \"share\": %.6f, \"cpu_seconds\": %.4f",
+		process, (int)getpid(), load_form_names[o->form], o->kernel_us,
+		load->device.loops_per_us, (unsigned long long)r->from_ns, o->seconds, o->warmup,
+		(unsigned long long)r->kernels, record_share(r, o->kernel_us), cpu);
+	print_histogram(out, "launch_us", &load->launch);
+	if (load->latency.n)
+		print_histogram(out, "latency_us", &load->latency);
+	if (o->canary)
+		fprintf(out, ", \"late_ms\": %.1f, \"latest_ms\": %.1f",
+			(double)load->canary.late_ns / 1e6, (double)load->canary.longest_ns / 1e6);
+	fprintf(out, ", \"bin_ms\": %llu, \"bins\": [",
+		(unsigned long long)(LOAD_BIN_NS / 1000000));
+	for (size_t i = 0; i < r->nbins; i++)
+		fprintf(out, "%s%.4g", i ? "," : "", r->bin_us[i] * 1e3 / (double)LOAD_BIN_NS);
+	fputs("]}\n", out);
+	if (fclose(out) || write(STDOUT_FILENO, text, bytes) < 0)
+		exit(1);
+}
+
+void load_run(const struct load_options *options, unsigned int process, struct load_shared *shared)
+{
+	struct load *load = calloc(1, sizeof(*load));
+	uint64_t start_ns, to_ns;
+	double cpu;
+
+	if (!load)
+		exit(1);
+	open_load(load, options);
+	atomic_fetch_add(&shared->ready, 1);
+	while (!(start_ns = atomic_load(&shared->start_ns)))
+		load_sleep_until(load_now_ns() + NS_PER_S / 1000);
+	to_ns = start_ns + (uint64_t)(options->seconds * 1e9);
+	load->idle_from_ns = start_ns + (uint64_t)(options->idle_from * 1e9);
+	load->idle_to_ns = start_ns + (uint64_t)(options->idle_to * 1e9);
+	if (!record_open(&load->record, start_ns, start_ns + (uint64_t)(options->warmup * 1e9),
+			 to_ns))
+		exit(1);
+	if (options->canary)
+		canary_start(&load->canary, start_ns, to_ns);
+	load_sleep_until(start_ns);
+	cpu = cpu_seconds();
+	if (options->form == LOAD_SYNC || options->form == LOAD_REQUEST)
+		run_waiting(load);
+	else
+		run_saturating(load);
+	print(load, process, cpu_seconds() - cpu);
+	_exit(0); /* what is in flight is nobody's any more */
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One process of the load, from opening the device to its line of results. */
+#ifndef ALLOT_LOAD_RUN_H
+#define ALLOT_LOAD_RUN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "load/form.h"
+
+struct load_options {
+	enum load_form form;
+	double kernel_us, seconds, warmup, period_ms, loops_per_us;
+	double idle_from, idle_to; /* seconds from the start; nothing is launched in between */
+	unsigned int device, blocks, threads, nodes, depth, processes;
+	bool canary, wait;
+};
+
+/* What parent and processes share, in memory that fork keeps. */
+struct load_shared {
+	_Atomic uint32_t ready;	   /* processes that could start now */
+	_Atomic uint64_t start_ns; /* 0: wait */
+};
+
+/* Opens everything, says that it is ready, runs from start_ns on, prints the results and ends. */
+void load_run(const struct load_options *options, unsigned int process, struct load_shared *shared)
+	__attribute__((noreturn));
+
+#endif

@@ -8,6 +8,8 @@
 #include <string.h>
 
 #define MEMORY_LIMIT "CUDA_DEVICE_MEMORY_LIMIT"
+#define COMPUTE_LIMIT "CUDA_DEVICE_SM_LIMIT"
+#define COMPUTE_POLICY "GPU_CORE_UTILIZATION_POLICY"
 #define SHARED_CACHE "CUDA_DEVICE_MEMORY_SHARED_CACHE"
 #define TENANT_DEFAULT "drop-in"
 
@@ -45,34 +47,137 @@ static void name_tenant(char name[POLICY_NAME_BYTES], const char *path)
 	name[n] = '\0';
 }
 
-/* "CUDA_DEVICE_MEMORY_LIMIT" is for all, "..._<i>" for one. */
-static int memory_limit(struct config *config, const char *name, size_t len, const char *value)
+/* How much of a variable's name a complaint shows, so that there is room for the reason. */
+#define NAME_SHOWN 48
+static int shown(size_t len)
 {
-	struct size_spec *target = &config->all;
-	int shown = len < 48 ? (int)len : 48; /* of the name, so that there is room for the reason */
+	return len < NAME_SHOWN ? (int)len : NAME_SHOWN;
+}
+
+/* "CUDA_DEVICE_MEMORY_LIMIT" is for all devices, "..._<i>" for one. */
+struct variable {
+	const char *name;
+	size_t len;
+	bool ours, all;
+	unsigned int device;
+};
+
+static int variable_of(struct config *config, const char *name, size_t len, const char *stem,
+		       struct variable *ret)
+{
+	struct variable var = {.name = name, .len = len};
+	size_t stem_len = strlen(stem), n;
+	char index[24];
+	uint64_t i;
+
+	*ret = var;
+	if (len < stem_len || strncmp(name, stem, stem_len))
+		return 0;
+	if (len == stem_len) {
+		ret->ours = ret->all = true;
+		return 0;
+	}
+	if (name[stem_len] != '_')
+		return 0;
+	n = len - stem_len - 1;
+	if (n >= sizeof(index))
+		n = sizeof(index) - 1;
+	memcpy(index, name + stem_len + 1, n);
+	index[n] = '\0';
+	if (parse_u64(index, 0, POLICY_DEVICES - 1, &i))
+		return complain(config, "%.*s: \"%s\" is not a device number from 0 to %d",
+				shown(len), name, index, POLICY_DEVICES - 1);
+	ret->ours = true;
+	ret->device = (unsigned int)i;
+	return 0;
+}
+
+static int memory_limit(struct config *config, const struct variable *var, const char *value)
+{
 	struct size_spec spec;
 
-	if (len > strlen(MEMORY_LIMIT)) {
-		char index[24];
-		uint64_t i;
-		size_t n = len - strlen(MEMORY_LIMIT) - 1;
-
-		if (name[strlen(MEMORY_LIMIT)] != '_')
-			return 0;
-		if (n >= sizeof(index))
-			n = sizeof(index) - 1;
-		memcpy(index, name + strlen(MEMORY_LIMIT) + 1, n);
-		index[n] = '\0';
-		if (parse_u64(index, 0, POLICY_DEVICES - 1, &i))
-			return complain(config, "%.*s: \"%s\" is not a device number from 0 to %d",
-					shown, name, index, POLICY_DEVICES - 1);
-		target = &config->device[i];
-	}
 	if (parse_size_spec(value, &spec))
 		return complain(config, "%.*s: \"%.40s\" is not a memory size; write for example 8g or 4096m",
-				shown, name, value);
-	*target = spec;
+				shown(var->len), var->name, value);
+	*(var->all ? &config->all : &config->device[var->device]) = spec;
 	config->present = true;
+	return 0;
+}
+
+/* Both 0 and 100 are how one writes "not limited" there, and limit nothing. */
+static int compute_limit(struct config *config, const struct variable *var, const char *value)
+{
+	uint64_t percent;
+
+	if (parse_u64(value, 0, 100, &percent))
+		return complain(config, "%.*s: \"%.40s\" is not a whole percentage from 0 to 100; write for example 25",
+				shown(var->len), var->name, value);
+	if (!percent)
+		percent = 100;
+	*(var->all ? &config->share_permille : &config->device_share_permille[var->device]) =
+		(uint32_t)percent * 10;
+	config->present |= percent < 100;
+	return 0;
+}
+
+/* `word` is of small letters; the host program's locale has no say in what its capitals are. */
+static bool is_word(const char *value, const char *word)
+{
+	while (*word && (*value | 0x20) == *word)
+		value++, word++;
+	return !*word && !*value;
+}
+
+static int compute_policy(struct config *config, const char *value)
+{
+	static const struct {
+		const char *number, *word;
+		enum policy_compute compute;
+	} known[] = {
+		{"0", "default", POLICY_COMPUTE_SHARE},
+		{"1", "force", POLICY_COMPUTE_CAP},
+		{"2", "disable", POLICY_COMPUTE_OFF},
+	};
+
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+		if (strcmp(value, known[i].number) && !is_word(value, known[i].word))
+			continue;
+		config->compute = known[i].compute;
+		config->compute_given = true;
+		return 0;
+	}
+	return complain(config, COMPUTE_POLICY ": \"%.40s\" is not a policy; write default, force or disable",
+			value);
+}
+
+static int shared_cache(struct config *config, const char *value)
+{
+	if (!*value)
+		return complain(config, SHARED_CACHE " is empty; give it a path or unset it");
+	name_tenant(config->tenant, value);
+	return 0;
+}
+
+static bool is(const char *name, size_t len, const char *wanted)
+{
+	return len == strlen(wanted) && !strncmp(name, wanted, len);
+}
+
+static int assignment(struct config *config, const char *name, size_t len, const char *value)
+{
+	struct variable var;
+	int r;
+
+	if (is(name, len, SHARED_CACHE))
+		return shared_cache(config, value);
+	if (is(name, len, COMPUTE_POLICY))
+		return compute_policy(config, value);
+	r = variable_of(config, name, len, MEMORY_LIMIT, &var);
+	if (r || var.ours)
+		return r ? r : memory_limit(config, &var, value);
+	r = variable_of(config, name, len, COMPUTE_LIMIT, &var);
+	if (r || var.ours)
+		return r ? r : compute_limit(config, &var, value);
 	return 0;
 }
 
@@ -80,18 +185,10 @@ int config_environment(struct config *config, char *const *environment)
 {
 	for (char *const *e = environment; e && *e; e++) {
 		const char *equals = strchr(*e, '=');
-		size_t len = equals ? (size_t)(equals - *e) : 0;
-		int r;
+		int r = equals ? assignment(config, *e, (size_t)(equals - *e), equals + 1) : 0;
 
-		if (len >= strlen(MEMORY_LIMIT) && !strncmp(*e, MEMORY_LIMIT, strlen(MEMORY_LIMIT))) {
-			r = memory_limit(config, *e, len, equals + 1);
-			if (r)
-				return r;
-		} else if (len == strlen(SHARED_CACHE) && !strncmp(*e, SHARED_CACHE, len)) {
-			if (!equals[1])
-				return complain(config, SHARED_CACHE " is empty; give it a path or unset it");
-			name_tenant(config->tenant, equals + 1);
-		}
+		if (r)
+			return r;
 	}
 	if (config->present && !config->tenant[0])
 		strcpy(config->tenant, TENANT_DEFAULT);
@@ -133,7 +230,8 @@ static int file_line(struct config *config, const char *line, size_t len, unsign
 		if (parse_u64(start, 1, 100, &v))
 			return complain(config, CONFIG_FILE ":%u: UsedCores \"%s\" is not a percentage; write for example UsedCores:25",
 					number, start);
-		config->cores_permille = (uint32_t)v * 10;
+		if (!config->share_permille)
+			config->share_permille = (uint32_t)v * 10;
 		config->present = true;
 	}
 	return 0;
@@ -168,6 +266,26 @@ struct size_spec config_limit(const struct config *config, unsigned int ordinal)
 	if (given(config->all))
 		return config->all;
 	return (struct size_spec){.permille = 1000};
+}
+
+uint32_t config_share_permille(const struct config *config, unsigned int ordinal)
+{
+	uint32_t share = config->share_permille;
+
+	if (ordinal < POLICY_DEVICES && config->device_share_permille[ordinal])
+		share = config->device_share_permille[ordinal];
+	return share < 1000 ? share : 0;
+}
+
+enum policy_compute config_compute(const struct config *config)
+{
+	bool limited = false;
+
+	for (unsigned int i = 0; i <= POLICY_DEVICES; i++)
+		limited |= config_share_permille(config, i) > 0;
+	if (!limited)
+		return POLICY_COMPUTE_OFF;
+	return config->compute_given ? config->compute : POLICY_COMPUTE_SHARE;
 }
 
 /* Does "GPU-5c84" begin the name of this device? Hexadecimal digits, dashes anywhere. */

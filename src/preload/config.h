@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Limits as other systems give them, for programs that come from there: the environment
- * CUDA_DEVICE_MEMORY_LIMIT[_<i>] and CUDA_DEVICE_MEMORY_SHARED_CACHE, and /etc/xpu/vgpu.config.
- * Pure: text in, numbers out. A malformed value is an error, never "no limit".
+ * CUDA_DEVICE_MEMORY_LIMIT[_<i>], CUDA_DEVICE_SM_LIMIT[_<i>], GPU_CORE_UTILIZATION_POLICY and
+ * CUDA_DEVICE_MEMORY_SHARED_CACHE, and /etc/xpu/vgpu.config. Pure: text in, numbers out. A
+ * malformed value is an error, never "no limit".
  */
 #ifndef ALLOT_PRELOAD_CONFIG_H
 #define ALLOT_PRELOAD_CONFIG_H
@@ -18,7 +19,10 @@ struct config {
 	bool present;			       /* somebody asked for limits */
 	struct size_spec all;		       /* for every device without one of its own; zero: none */
 	struct size_spec device[POLICY_DEVICES]; /* by CUDA ordinal */
-	uint32_t cores_permille;	       /* asked share of compute, 0 not limited */
+	uint32_t share_permille;	       /* of compute, likewise; 1000: not limited */
+	uint32_t device_share_permille[POLICY_DEVICES];
+	bool compute_given;
+	enum policy_compute compute;	       /* what a share means, where that was said */
 	char tenant[POLICY_NAME_BYTES];	       /* processes that share it share the limits */
 	char complaint[192];		       /* after an error: what is wrong, and a right one */
 };
@@ -36,6 +40,15 @@ int config_file(struct config *config, const char *text, size_t len);
 
 /* The limit of the device with CUDA ordinal `ordinal`; 1000 permille where none was given. */
 struct size_spec config_limit(const struct config *config, unsigned int ordinal);
+
+/* The share of compute there, 1 to 999; 0 where it is not limited. */
+uint32_t config_share_permille(const struct config *config, unsigned int ordinal);
+
+/*
+ * How compute is to be limited: off unless a device has a share. Shares are work-conserving where
+ * nobody said otherwise, as they are where these settings come from.
+ */
+enum policy_compute config_compute(const struct config *config);
 
 /*
  * The CUDA ordinal that CUDA_VISIBLE_DEVICES gives to a device, before CUDA itself can be asked:

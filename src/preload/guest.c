@@ -113,6 +113,7 @@ static int drop_in_policy(struct policy *policy, void *arg)
 	policy->ndevices = n;
 	policy->flags = guest->ndevices > 0 ? 0 : POLICY_ALL_DEVICES;
 	memcpy(policy->name, guest->config.tenant, sizeof(policy->name));
+	policy->compute = config_compute(&guest->config);
 	for (uint32_t i = 0; i < n; i++) {
 		struct size_spec limit = config_limit(&guest->config, i);
 		struct policy_device *device = &policy->device[i];
@@ -121,7 +122,7 @@ static int drop_in_policy(struct policy *policy, void *arg)
 		device->total_bytes = guest->device[i].total_bytes;
 		device->limit_bytes = limit.bytes;
 		device->limit_permille = limit.permille;
-		device->share_permille = guest->config.cores_permille;
+		device->share_permille = config_share_permille(&guest->config, i);
 	}
 	return 0;
 }

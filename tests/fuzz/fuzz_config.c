@@ -14,11 +14,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		MUST(memchr(config.complaint, 0, sizeof(config.complaint)));
 		return 0;
 	}
-	MUST(config.cores_permille <= 1000);
+	MUST(config_compute(&config) < POLICY_COMPUTES);
 	for (unsigned int i = 0; i < POLICY_DEVICES; i++) {
 		struct size_spec limit = config_limit(&config, i);
 
 		MUST(!limit.bytes != !limit.permille);
+		MUST(config_share_permille(&config, i) < 1000);
 	}
 	return 0;
 }

@@ -29,10 +29,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		MUST(memchr(config.complaint, 0, sizeof(config.complaint)));
 	} else {
 		MUST(memchr(config.tenant, 0, sizeof(config.tenant)));
+		MUST(config_compute(&config) < POLICY_COMPUTES);
 		for (unsigned int i = 0; i < POLICY_DEVICES + 1; i++) {
 			struct size_spec limit = config_limit(&config, i);
 
 			MUST(!limit.bytes != !limit.permille);
+			MUST(config_share_permille(&config, i) < 1000);
+			MUST(!config_share_permille(&config, i) || config.present);
 		}
 	}
 	for (int i = 0; i < n; i++) {

@@ -158,10 +158,12 @@ static void files(void)
 	CHECK_EQ(only_file("UsedMem:8192\nUsedCores:25\n"), 0);
 	CHECK(config.present);
 	CHECK_EQ(config_limit(&config, 5).bytes, 8192 * MIB);
-	CHECK_EQ(config.cores_permille, 250);
+	CHECK_EQ(config_share_permille(&config, 5), 250);
+	CHECK_EQ(config_compute(&config), POLICY_COMPUTE_SHARE);
 	CHECK_EQ(only_file("  # limits\r\n\r\n\tUsedMem:\t100 \r\nOther: thing\nUsedCores:100"), 0);
 	CHECK_EQ(config_limit(&config, 0).bytes, 100 * MIB);
-	CHECK_EQ(config.cores_permille, 1000);
+	CHECK_EQ(config_share_permille(&config, 0), 0); /* all of it is no limit */
+	CHECK_EQ(config_compute(&config), POLICY_COMPUTE_OFF);
 	CHECK_EQ(only_file(""), 0);
 	CHECK(!config.present);
 	CHECK_EQ(only_file("UsedCores:50"), 0);
@@ -180,11 +182,92 @@ static void files(void)
 	CHECK_EQ(environment("CUDA_DEVICE_MEMORY_LIMIT=1g", NULL, NULL), 0);
 	CHECK_EQ(file("UsedMem:2048\nUsedCores:10\n"), 0);
 	CHECK_EQ(config_limit(&config, 0).bytes, GIB);
-	CHECK_EQ(config.cores_permille, 100);
+	CHECK_EQ(config_share_permille(&config, 0), 100);
+	CHECK_EQ(environment("CUDA_DEVICE_SM_LIMIT=30", "CUDA_DEVICE_SM_LIMIT_2=0", NULL), 0);
+	CHECK_EQ(file("UsedCores:10\n"), 0);
+	CHECK_EQ(config_share_permille(&config, 0), 300);
+	CHECK_EQ(config_share_permille(&config, 2), 0);
 	CHECK_EQ(environment("CUDA_DEVICE_MEMORY_LIMIT_1=1g", NULL, NULL), 0);
 	CHECK_EQ(file("UsedMem:2048\n"), 0);
 	CHECK_EQ(config_limit(&config, 0).bytes, 2 * GIB);
 	CHECK_EQ(config_limit(&config, 1).bytes, GIB);
+}
+
+static void shares(void)
+{
+	static const struct {
+		const char *text;
+		uint32_t permille;
+	} good[] = {{"1", 10}, {"25", 250}, {"025", 250}, {"99", 990}, {"0", 0}, {"100", 0}};
+	static const char *const bad[] = {
+		"", "-1", "101", "25%", "25.5", "0.25", "1e1", "nan", "inf", "0x10", " 25", "25 ", "+25",
+		"junk", "99999999999999999999", "\xff",
+	};
+	char text[128];
+
+	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+		snprintf(text, sizeof(text), "CUDA_DEVICE_SM_LIMIT=%s", good[i].text);
+		CHECK_EQ(environment(text, NULL, NULL), 0);
+		CHECK_EQ(config_share_permille(&config, 0), good[i].permille);
+		CHECK_EQ(config_share_permille(&config, 64), good[i].permille);
+		/* A limit on compute alone is a limit; memory stays whole. */
+		CHECK_EQ(config.present, good[i].permille > 0);
+		CHECK_EQ(config_limit(&config, 0).permille, 1000);
+		CHECK_EQ(config_compute(&config),
+			 good[i].permille ? POLICY_COMPUTE_SHARE : POLICY_COMPUTE_OFF);
+	}
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		snprintf(text, sizeof(text), "CUDA_DEVICE_SM_LIMIT=%s", bad[i]);
+		refused(environment(text, NULL, NULL), "CUDA_DEVICE_SM_LIMIT");
+		snprintf(text, sizeof(text), "CUDA_DEVICE_SM_LIMIT_3=%s", bad[i]);
+		refused(environment("CUDA_DEVICE_MEMORY_LIMIT=1g", text, NULL),
+			"CUDA_DEVICE_SM_LIMIT_3");
+	}
+	CHECK_EQ(environment("CUDA_DEVICE_SM_LIMIT=50", "CUDA_DEVICE_SM_LIMIT_1=10",
+			     "CUDA_DEVICE_SM_LIMIT_63=100"),
+		 0);
+	CHECK_EQ(config_share_permille(&config, 0), 500);
+	CHECK_EQ(config_share_permille(&config, 1), 100);
+	CHECK_EQ(config_share_permille(&config, 63), 0);
+	CHECK_EQ(environment("CUDA_DEVICE_SM_LIMIT_1=10", NULL, NULL), 0);
+	CHECK_EQ(config_share_permille(&config, 0), 0);
+	CHECK_EQ(config_compute(&config), POLICY_COMPUTE_SHARE);
+	refused(environment("CUDA_DEVICE_SM_LIMIT_64=10", NULL, NULL), "is not a device number");
+	refused(environment("CUDA_DEVICE_SM_LIMIT_=10", NULL, NULL), "is not a device number");
+	CHECK_EQ(environment("CUDA_DEVICE_SM_LIMITS=junk", "CUDA_DEVICE_SM_LIMIT", NULL), 0);
+	CHECK(!config.present);
+}
+
+/* What a share means. */
+static void policies(void)
+{
+	static const struct {
+		const char *text;
+		enum policy_compute compute;
+	} good[] = {
+		{"0", POLICY_COMPUTE_SHARE}, {"default", POLICY_COMPUTE_SHARE},
+		{"DEFAULT", POLICY_COMPUTE_SHARE}, {"1", POLICY_COMPUTE_CAP},
+		{"force", POLICY_COMPUTE_CAP}, {"Force", POLICY_COMPUTE_CAP},
+		{"2", POLICY_COMPUTE_OFF}, {"DISABLE", POLICY_COMPUTE_OFF},
+	};
+	static const char *const bad[] = {"", "3", "00", "forced", "forc", "default ", "cap", "\xff",
+					  "off", "FORCE\n"};
+	char text[128];
+
+	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+		snprintf(text, sizeof(text), "GPU_CORE_UTILIZATION_POLICY=%s", good[i].text);
+		CHECK_EQ(environment(text, "CUDA_DEVICE_SM_LIMIT=25", NULL), 0);
+		CHECK_EQ(config_compute(&config), good[i].compute);
+		/* Alone it limits nothing. */
+		CHECK_EQ(environment(text, NULL, NULL), 0);
+		CHECK(!config.present);
+		CHECK_EQ(config_compute(&config), POLICY_COMPUTE_OFF);
+	}
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		snprintf(text, sizeof(text), "GPU_CORE_UTILIZATION_POLICY=%s", bad[i]);
+		CHECK_EQ(environment("CUDA_DEVICE_SM_LIMIT=25", text, NULL), -EINVAL);
+		CHECK(strstr(config.complaint, "GPU_CORE_UTILIZATION_POLICY"));
+	}
 }
 
 /* Which number a device will have, by what CUDA_VISIBLE_DEVICES says. */
@@ -222,6 +305,8 @@ int main(void)
 	names();
 	tenants();
 	files();
+	shares();
+	policies();
 	visible();
 	return 0;
 }

@@ -108,6 +108,27 @@ class Environment(Case):
         self.refused("CUDA_DEVICE_MEMORY_SHARED_CACHE", CUDA_DEVICE_MEMORY_SHARED_CACHE="",
                      CUDA_DEVICE_MEMORY_LIMIT="1g")
 
+    def test_malformed_compute(self):
+        for value in ("", "-1", "101", "25%", "25.5", "1e1", "junk"):
+            with self.subTest(value=value):
+                self.refused("CUDA_DEVICE_SM_LIMIT", CUDA_DEVICE_SM_LIMIT=value)
+                self.refused("CUDA_DEVICE_SM_LIMIT_1", CUDA_DEVICE_SM_LIMIT_1=value,
+                             CUDA_DEVICE_MEMORY_LIMIT="1g")
+        self.refused("CUDA_DEVICE_SM_LIMIT_x", CUDA_DEVICE_SM_LIMIT_x="25")
+        self.refused("GPU_CORE_UTILIZATION_POLICY", GPU_CORE_UTILIZATION_POLICY="hard",
+                     CUDA_DEVICE_SM_LIMIT="25")
+
+    def test_compute_alone(self):
+        said, stderr = self.run_guest(CUDA_DEVICE_SM_LIMIT="25")
+        self.assertEqual((stderr, said["totals"]), ("", [DEVICE, DEVICE]))
+        self.assertTrue(os.path.exists(self.tmp + "/run/drop-in"))
+
+    def test_no_limit_by_name(self):
+        for value in ("0", "100"):
+            said, stderr = self.run_guest(CUDA_DEVICE_SM_LIMIT=value)
+            self.assertEqual((stderr, said["totals"]), ("", [DEVICE, DEVICE]))
+        self.assertFalse(os.path.exists(self.tmp + "/run"))
+
     def test_silent_without_a_gpu_call(self):
         done = subprocess.run(["/bin/true"], env={**self.env, "CUDA_DEVICE_MEMORY_LIMIT": "junk"},
                               capture_output=True, check=False)

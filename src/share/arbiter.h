@@ -8,6 +8,10 @@
  * while another runs; tenants with no device in common run at the same time. Among those that want
  * a device the highest priority goes first, then the one that has had least for its weight
  * (start-time fair queueing on measured time, so an overrun is owed and idleness saves nothing up).
+ *
+ * No two are open on one device. The next waits until the last one's work is about done, unless
+ * it is of a higher priority: that is open as soon as it wants. A device that nobody wants stays
+ * open to one of those that have it, so a tenant that is alone never waits for a turn.
  */
 #ifndef ALLOT_SHARE_ARBITER_H
 #define ALLOT_SHARE_ARBITER_H
@@ -20,7 +24,7 @@
 struct arbiter_params {
 	uint64_t slice_ns; /* shortest turn while others wait */
 	uint64_t grace_ns; /* an owner with nothing to do keeps its turn for so long */
-	uint64_t lead_ns;  /* the next may launch so long before the last one's work is expected done */
+	uint64_t lead_ns;  /* the next may launch so long before the last work is expected done */
 	uint64_t lease_ns; /* an answer holds for so long; step again before */
 };
 /* For real devices: 4 ms, 150 us, 100 us, 20 ms. */
@@ -40,15 +44,19 @@ struct arbiter_tenant {
 	bool open;		    /* it may launch ... */
 	uint64_t open_until_ns;	    /* ... until then, unless told otherwise before */
 	bool contended;		    /* another wants a device of it */
-	bool urged;		    /* a higher priority than its own may come: keep little in flight */
-	uint32_t entitled_permille; /* its part of the device while all of them want it */
+	bool urged;		    /* a higher priority may come: keep little in flight */
+	uint32_t entitled_permille; /* of each device, by weight, while those want it that do now */
 
-	/* The arbiter's own. */
-	uint64_t known_id, last_busy_ns, virtual_ns, turn_from_ns, turn_busy_ns, idle_since_ns;
-	bool owner, leaving;
+	/* The arbiter's own; all zero in the beginning. */
+	uint64_t known_id, last_busy_ns, virtual_ns, ahead_ns, turn_from_ns, turn_busy_ns, left_ns;
+	uint64_t idle_since_ns; /* 0: it wants */
+	bool owner, leaving, idle, outranked;
 };
 
-/* Decides for `n` entries; answers the instant by which to step again, at most lease_ns / 2 away. */
+/*
+ * Decides for `n` entries; answers the instant by which to step again, at most lease_ns / 2 away.
+ * Step before that when a tenant that was idle begins to want.
+ */
 uint64_t arbiter_step(const struct arbiter_params *params, struct arbiter_tenant *tenant, int n,
 		      uint64_t now_ns);
 

@@ -1,0 +1,459 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Virtual time is what a tenant has had for its weight, and is kept as the lead over the least of
+ * those that it competes with, directly or through others: groups that never met start even when
+ * they meet, a tenant that was alone has no lead, and nothing grows without bound. Only tenants of
+ * one priority compete; one that a higher priority keeps from running is left out meanwhile.
+ *
+ * Who is first in line and cannot run yet reserves its devices, or a tenant on several of them
+ * would wait for ever between neighbours whose turns never end together. The price is a device
+ * that now and then waits for another.
+ */
+#include "share/arbiter.h"
+
+#include <string.h>
+
+const struct arbiter_params arbiter_defaults = {
+	.slice_ns = 4000000,
+	.grace_ns = 150000,
+	.lead_ns = 100000,
+	.lease_ns = 20000000,
+};
+
+/* Units of virtual time in a nanosecond of the lightest tenant, so that heavy ones round well. */
+#define VIRTUAL_SCALE 65536
+
+/* Most that a tenant owes: a kernel of 100 s, or a damaged counter. */
+#define OWED_MAX_NS (UINT64_C(100) * 1000000000)
+
+/* Nobody waits longer for the work of a turn that is over, whatever its owner says of it. */
+#define LEAVING_MAX_NS UINT64_C(1000000000)
+
+/* Not worth a wake-up of its own. */
+#define STEP_MIN_NS UINT64_C(20000)
+
+/* Turns that were charged before they were measured; see charge_ahead. */
+#define AHEAD_TURNS 4
+
+struct machine {
+	const struct arbiter_params *params;
+	struct arbiter_tenant *tenant;
+	int n;
+	uint64_t now_ns;
+};
+
+static bool shares(const struct arbiter_tenant *a, const struct arbiter_tenant *b)
+{
+	return a != b && a->id && b->id && (a->devices & b->devices);
+}
+
+static bool competes(const struct arbiter_tenant *a, const struct arbiter_tenant *b)
+{
+	return shares(a, b) && a->priority == b->priority;
+}
+
+/* Another that wants a device of this one, and is of at least that priority. */
+static bool rivalled(const struct machine *m, const struct arbiter_tenant *t, int32_t priority)
+{
+	for (int i = 0; i < m->n; i++)
+		if (shares(&m->tenant[i], t) && m->tenant[i].wants &&
+		    m->tenant[i].priority >= priority)
+			return true;
+	return false;
+}
+
+static uint64_t wall_ns(const struct machine *m)
+{
+	return m->params->slice_ns + m->params->slice_ns / 2;
+}
+
+static uint64_t virtual_of(const struct arbiter_tenant *t, uint64_t busy_ns)
+{
+	uint64_t weight = t->weight ? t->weight : 1;
+
+	return (busy_ns < OWED_MAX_NS ? busy_ns : OWED_MAX_NS) * VIRTUAL_SCALE / weight;
+}
+
+static void charge(struct arbiter_tenant *t, uint64_t busy_ns)
+{
+	uint64_t most = virtual_of(t, OWED_MAX_NS);
+
+	t->virtual_ns += virtual_of(t, busy_ns);
+	if (t->virtual_ns > most)
+		t->virtual_ns = most;
+}
+
+/*
+ * A turn that ended by the clock is charged by the clock, though less was measured, or one that
+ * holds the device and does nothing would never lose its place. What is measured late is not
+ * charged twice.
+ */
+static void charge_ahead(const struct machine *m, struct arbiter_tenant *t)
+{
+	uint64_t most = wall_ns(m) * AHEAD_TURNS, ahead_ns;
+
+	if (t->turn_busy_ns >= m->params->slice_ns)
+		return;
+	ahead_ns = wall_ns(m) - t->turn_busy_ns;
+	charge(t, ahead_ns);
+	t->ahead_ns = t->ahead_ns + ahead_ns < most ? t->ahead_ns + ahead_ns : most;
+}
+
+static void forget(struct arbiter_tenant *t)
+{
+	t->known_id = t->id;
+	t->last_busy_ns = t->busy_ns;
+	t->virtual_ns = t->ahead_ns = 0;
+	t->turn_from_ns = t->turn_busy_ns = t->left_ns = 0;
+	t->idle_since_ns = 1;
+	t->idle = true;
+	t->owner = t->leaving = t->outranked = false;
+}
+
+static void account(struct arbiter_tenant *t)
+{
+	uint64_t busy_ns = t->busy_ns > t->last_busy_ns ? t->busy_ns - t->last_busy_ns : 0,
+		 ahead_ns;
+
+	t->last_busy_ns = t->busy_ns;
+	busy_ns = busy_ns < OWED_MAX_NS ? busy_ns : OWED_MAX_NS;
+	t->turn_busy_ns += busy_ns;
+	ahead_ns = busy_ns < t->ahead_ns ? busy_ns : t->ahead_ns;
+	t->ahead_ns -= ahead_ns;
+	charge(t, busy_ns - ahead_ns);
+}
+
+/* Who comes back has what it owed, but starts no earlier than those that stayed. */
+static void come_back(const struct machine *m, struct arbiter_tenant *t)
+{
+	uint64_t least = UINT64_MAX;
+
+	for (int i = 0; i < m->n; i++) {
+		const struct arbiter_tenant *other = &m->tenant[i];
+
+		if (competes(other, t) && !other->idle && other->virtual_ns < least)
+			least = other->virtual_ns;
+	}
+	if (least != UINT64_MAX && t->virtual_ns < least)
+		t->virtual_ns = least;
+}
+
+/* With what is launched and not measured yet, or a turn would be followed by one too many. */
+static uint64_t expected_virtual(const struct machine *m, const struct arbiter_tenant *t)
+{
+	bool in_flight = t->wants && t->done_ns > m->now_ns;
+
+	return t->virtual_ns + (in_flight ? virtual_of(t, t->done_ns - m->now_ns) : 0);
+}
+
+static bool before(const struct machine *m, const struct arbiter_tenant *a,
+		   const struct arbiter_tenant *b)
+{
+	uint64_t of_a = expected_virtual(m, a), of_b = expected_virtual(m, b);
+
+	if (a->wants != b->wants)
+		return a->wants;
+	if (a->priority != b->priority)
+		return a->priority > b->priority;
+	if (of_a != of_b)
+		return of_a < of_b;
+	return a->turn_from_ns < b->turn_from_ns;
+}
+
+static int line_up(const struct machine *m, struct arbiter_tenant *line[ARBITER_TENANTS])
+{
+	int n = 0;
+
+	for (int i = 0; i < m->n; i++) {
+		int at = n;
+
+		if (!m->tenant[i].id)
+			continue;
+		for (; at > 0 && before(m, &m->tenant[i], line[at - 1]); at--)
+			line[at] = line[at - 1];
+		line[at] = &m->tenant[i];
+		n++;
+	}
+	return n;
+}
+
+/*
+ * A higher priority wants a device of this tenant and keeps it from running; unless that one is
+ * kept from running itself.
+ */
+static void rank(const struct machine *m)
+{
+	struct arbiter_tenant *line[ARBITER_TENANTS];
+	int n = line_up(m, line);
+
+	for (int i = 0; i < n; i++) {
+		line[i]->outranked = false;
+		for (int j = 0; j < i && !line[i]->outranked; j++)
+			line[i]->outranked = shares(line[j], line[i]) && line[j]->wants &&
+					     line[j]->priority > line[i]->priority &&
+					     !line[j]->outranked;
+	}
+}
+
+static void look(const struct machine *m)
+{
+	bool idle[ARBITER_TENANTS];
+
+	for (int i = 0; i < m->n; i++) {
+		struct arbiter_tenant *t = &m->tenant[i];
+
+		if (t->id != t->known_id)
+			forget(t);
+		account(t);
+		if (t->wants)
+			t->idle_since_ns = 0;
+		else if (!t->idle_since_ns)
+			t->idle_since_ns = m->now_ns;
+		idle[i] = t->idle_since_ns && m->now_ns - t->idle_since_ns >= m->params->grace_ns;
+	}
+	for (int i = 0; i < m->n; i++)
+		if (m->tenant[i].idle && !idle[i])
+			come_back(m, &m->tenant[i]);
+	for (int i = 0; i < m->n; i++) {
+		struct arbiter_tenant *t = &m->tenant[i];
+
+		t->idle = idle[i];
+		if (t->idle)
+			t->ahead_ns = 0;
+		if (t->leaving && (!t->wants || t->done_ns <= m->now_ns + m->params->lead_ns ||
+				   m->now_ns - t->left_ns >= LEAVING_MAX_NS))
+			t->leaving = false;
+	}
+}
+
+/* In the group that competes for the devices of `mask`; the mask grows until it has all of it. */
+static uint64_t group_of(const struct machine *m, const struct arbiter_tenant *t)
+{
+	uint64_t mask = t->devices, before;
+
+	do {
+		before = mask;
+		for (int i = 0; i < m->n; i++) {
+			const struct arbiter_tenant *other = &m->tenant[i];
+
+			if (other->id && !other->idle && !other->outranked &&
+			    other->priority == t->priority && (other->devices & mask))
+				mask |= other->devices;
+		}
+	} while (mask != before);
+	return mask;
+}
+
+static bool owes_somebody(const struct machine *m, const struct arbiter_tenant *t)
+{
+	for (int i = 0; i < m->n; i++)
+		if (competes(&m->tenant[i], t) && !m->tenant[i].idle)
+			return true;
+	return false;
+}
+
+/* Takes from each lead what the whole group has. Who is idle sees its debt fall with the rest. */
+static void rebase(const struct machine *m)
+{
+	bool done[ARBITER_TENANTS] = {false};
+
+	for (int i = 0; i < m->n; i++) {
+		const struct arbiter_tenant *t = &m->tenant[i];
+		uint64_t mask, least = t->virtual_ns;
+
+		if (!t->id || t->idle || t->outranked || done[i])
+			continue;
+		mask = group_of(m, t);
+		for (int j = i; j < m->n; j++) {
+			const struct arbiter_tenant *other = &m->tenant[j];
+
+			if (!other->id || other->idle || other->outranked ||
+			    other->priority != t->priority || !(other->devices & mask))
+				continue;
+			done[j] = true;
+			if (other->virtual_ns < least)
+				least = other->virtual_ns;
+		}
+		for (int j = 0; least && j < m->n; j++) {
+			struct arbiter_tenant *other = &m->tenant[j];
+
+			if (other->priority == t->priority && (other->devices & mask))
+				other->virtual_ns -=
+					other->virtual_ns < least ? other->virtual_ns : least;
+		}
+	}
+	for (int i = 0; i < m->n; i++)
+		if (m->tenant[i].idle && !owes_somebody(m, &m->tenant[i]))
+			m->tenant[i].virtual_ns = 0;
+}
+
+static void end_turn(const struct machine *m, struct arbiter_tenant *t)
+{
+	t->owner = false;
+	t->leaving = t->wants && t->done_ns > m->now_ns + m->params->lead_ns;
+	t->left_ns = m->now_ns;
+}
+
+static void begin_turn(const struct machine *m, struct arbiter_tenant *t)
+{
+	t->owner = true;
+	t->leaving = false;
+	t->turn_from_ns = m->now_ns;
+	t->turn_busy_ns = 0;
+}
+
+static void end_turns(const struct machine *m)
+{
+	for (int i = 0; i < m->n; i++) {
+		struct arbiter_tenant *t = &m->tenant[i];
+		bool late = m->now_ns - t->turn_from_ns >= wall_ns(m);
+
+		if (!t->owner)
+			continue;
+		if (t->outranked || (t->idle && rivalled(m, t, INT32_MIN))) {
+			end_turn(m, t);
+		} else if ((late || t->turn_busy_ns >= m->params->slice_ns) &&
+			   rivalled(m, t, t->priority)) {
+			charge_ahead(m, t);
+			end_turn(m, t);
+		}
+	}
+}
+
+/* Work of an earlier turn is still on a device of this tenant, and it has to wait for it. */
+static bool drains(const struct machine *m, const struct arbiter_tenant *t)
+{
+	for (int i = 0; i < m->n; i++)
+		if (shares(&m->tenant[i], t) && m->tenant[i].leaving &&
+		    m->tenant[i].priority >= t->priority)
+			return true;
+	return false;
+}
+
+/* Those whose turn goes on, then, in line, those for whom there is room. */
+static void begin_turns(const struct machine *m)
+{
+	struct arbiter_tenant *line[ARBITER_TENANTS];
+	uint64_t taken = 0;
+	int n = line_up(m, line);
+
+	for (int i = 0; i < n; i++) {
+		if (!line[i]->owner)
+			continue;
+		/* Devices may have been given to a tenant in the middle of its turn. */
+		if (line[i]->devices & taken)
+			end_turn(m, line[i]);
+		else
+			taken |= line[i]->devices;
+	}
+	for (int i = 0; i < n; i++) {
+		if (line[i]->owner)
+			continue;
+		if (!(line[i]->devices & taken) && !drains(m, line[i]))
+			begin_turn(m, line[i]);
+		if (line[i]->owner || (line[i]->wants && !line[i]->outranked))
+			taken |= line[i]->devices;
+	}
+}
+
+/* Weights that want a device, for each device. */
+static void add_weights(const struct machine *m, uint64_t sum[64])
+{
+	memset(sum, 0, 64 * sizeof(*sum));
+	for (int i = 0; i < m->n; i++) {
+		const struct arbiter_tenant *t = &m->tenant[i];
+		uint64_t left = t->id && t->wants ? t->devices : 0;
+
+		for (; left; left &= left - 1)
+			sum[__builtin_ctzll(left)] += t->weight ? t->weight : 1;
+	}
+}
+
+/* On the device where that is least. */
+static uint32_t entitled_permille(const struct arbiter_tenant *t, const uint64_t sum[64])
+{
+	uint64_t weight = t->weight ? t->weight : 1, most = weight, permille;
+
+	for (uint64_t left = t->devices; left; left &= left - 1) {
+		uint64_t all = sum[__builtin_ctzll(left)] + (t->wants ? 0 : weight);
+
+		if (all > most)
+			most = all;
+	}
+	permille = weight * 1000 / most;
+	return permille ? (uint32_t)permille : 1;
+}
+
+static bool urged(const struct machine *m, const struct arbiter_tenant *t)
+{
+	for (int i = 0; i < m->n; i++)
+		if (shares(&m->tenant[i], t) && m->tenant[i].priority > t->priority)
+			return true;
+	return false;
+}
+
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static void answer(const struct machine *m, struct arbiter_tenant *t, const uint64_t sum[64])
+{
+	t->open = t->owner;
+	t->contended = rivalled(m, t, INT32_MIN);
+	t->urged = urged(m, t);
+	t->entitled_permille = t->id ? entitled_permille(t, sum) : 0;
+	t->open_until_ns = 0;
+	if (!t->open)
+		return;
+	t->open_until_ns = m->now_ns + m->params->lease_ns;
+	if (rivalled(m, t, t->priority))
+		t->open_until_ns = earlier(t->open_until_ns, t->turn_from_ns + wall_ns(m));
+}
+
+/* When something about this tenant can change by itself. */
+static uint64_t next_ns(const struct machine *m, const struct arbiter_tenant *t)
+{
+	uint64_t next = UINT64_MAX;
+
+	if (t->leaving)
+		next = earlier(t->done_ns - m->params->lead_ns, t->left_ns + LEAVING_MAX_NS);
+	if (!t->owner || !t->contended)
+		return next;
+	/* Nobody tells when it goes idle: look when what it has in flight may be done. */
+	if (t->idle_since_ns)
+		next = earlier(next, t->idle_since_ns + m->params->grace_ns);
+	else
+		next = earlier(next, t->done_ns > m->now_ns ? t->done_ns
+							    : m->now_ns + m->params->grace_ns);
+	if (rivalled(m, t, t->priority)) {
+		next = earlier(next, t->turn_from_ns + wall_ns(m));
+		/* No sooner: a device works no faster than the clock goes. */
+		next = earlier(next, m->now_ns + m->params->slice_ns - t->turn_busy_ns);
+	}
+	return next;
+}
+
+uint64_t arbiter_step(const struct arbiter_params *params, struct arbiter_tenant *tenant, int n,
+		      uint64_t now_ns)
+{
+	const struct machine m = {
+		.params = params,
+		.tenant = tenant,
+		.n = n < ARBITER_TENANTS ? n : ARBITER_TENANTS,
+		.now_ns = now_ns,
+	};
+	uint64_t sum[64], next = now_ns + params->lease_ns / 2;
+
+	look(&m);
+	rank(&m);
+	rebase(&m);
+	end_turns(&m);
+	begin_turns(&m);
+	add_weights(&m, sum);
+	for (int i = 0; i < m.n; i++) {
+		answer(&m, &tenant[i], sum);
+		next = earlier(next, next_ns(&m, &tenant[i]));
+	}
+	return next > now_ns + STEP_MIN_NS ? next : now_ns + STEP_MIN_NS;
+}

@@ -1,0 +1,530 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The arbiter, driven by a model of devices and tenants: work is done in the order in which it was
+ * launched, is measured some time after it ended, and a tenant has little in flight.
+ */
+#include "share/arbiter.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#include "tests/check.h"
+
+#define US     UINT64_C(1000)
+#define MS     (1000 * US)
+#define SECOND (1000 * MS)
+
+#define TICK_NS	  (10 * US)
+#define BOUND_NS  (2 * MS)   /* in flight */
+#define BILL_NS	  (300 * US) /* until work is measured */
+#define JITTER_NS (50 * US)  /* until the arbiter wakes up */
+#define JOBS	  8
+#define KERNELS	  1024 /* in flight, at most */
+
+/* What a tenant does: kernels of one length while it is on. */
+struct job {
+	uint64_t kernel_ns;
+	bool on;
+	bool stuck; /* it wants and launches nothing */
+	uint64_t in_flight_until_ns;
+	uint64_t used_ns; /* in truth */
+	uint64_t waits_since_ns, longest_wait_ns;
+	bool wanted;
+	struct {
+		uint64_t end_ns, length_ns;
+	} kernel[KERNELS];
+	unsigned int head, tail;
+};
+
+struct world {
+	struct arbiter_tenant tenant[JOBS];
+	struct job job[JOBS];
+	int n;
+	bool honest; /* all that the arbiter is told is true */
+	uint64_t now_ns, step_ns, device_free_ns[64];
+	uint64_t random;
+};
+
+static struct world world;
+
+static uint64_t next_random(struct world *w)
+{
+	w->random ^= w->random << 13;
+	w->random ^= w->random >> 7;
+	w->random ^= w->random << 17;
+	return w->random;
+}
+
+static struct world *fresh(void)
+{
+	memset(&world, 0, sizeof(world));
+	world.now_ns = 5 * SECOND;
+	world.random = UINT64_C(88172645463325252);
+	world.honest = true;
+	return &world;
+}
+
+static int add(struct world *w, uint64_t devices, uint32_t weight, uint64_t kernel_ns)
+{
+	w->tenant[w->n] = (struct arbiter_tenant){
+		.id = 100 + (uint64_t)w->n, .devices = devices, .weight = weight};
+	w->job[w->n] =
+		(struct job){.kernel_ns = kernel_ns, .on = true, .waits_since_ns = w->now_ns};
+	return w->n++;
+}
+
+static void launch(struct world *w, int i)
+{
+	struct job *job = &w->job[i];
+	uint64_t start = w->now_ns, end;
+
+	for (int d = 0; d < 64; d++)
+		if (w->tenant[i].devices >> d & 1 && w->device_free_ns[d] > start)
+			start = w->device_free_ns[d];
+	end = start + job->kernel_ns;
+	for (int d = 0; d < 64; d++)
+		if (w->tenant[i].devices >> d & 1)
+			w->device_free_ns[d] = end;
+	CHECK(job->head - job->tail < KERNELS);
+	job->kernel[job->head % KERNELS].end_ns = end;
+	job->kernel[job->head++ % KERNELS].length_ns = job->kernel_ns;
+	job->in_flight_until_ns = end;
+	job->used_ns += job->kernel_ns;
+}
+
+static void measure(struct world *w, int i)
+{
+	struct job *job = &w->job[i];
+	struct arbiter_tenant *t = &w->tenant[i];
+
+	while (job->tail != job->head &&
+	       job->kernel[job->tail % KERNELS].end_ns + BILL_NS <= w->now_ns)
+		t->busy_ns += job->kernel[job->tail++ % KERNELS].length_ns;
+	t->done_ns = job->in_flight_until_ns > w->now_ns ? job->in_flight_until_ns : 0;
+	t->wants = t->id && (job->on || t->done_ns);
+}
+
+/* What must hold after every step. */
+static void check_step(const struct world *w)
+{
+	for (int i = 0; i < w->n; i++) {
+		const struct arbiter_tenant *t = &w->tenant[i];
+
+		CHECK(!t->open || t->id);
+		CHECK(!t->open || t->open_until_ns > w->now_ns);
+		CHECK(!t->open || t->open_until_ns <= w->now_ns + arbiter_defaults.lease_ns);
+		CHECK(t->open || !t->open_until_ns);
+		CHECK(!t->id || (t->entitled_permille >= 1 && t->entitled_permille <= 1000));
+		for (int j = 0; j < w->n; j++) {
+			const struct arbiter_tenant *o = &w->tenant[j];
+
+			if (i == j || !t->id || !o->id || !(t->devices & o->devices))
+				continue;
+			CHECK(!t->open || !o->open);
+			CHECK(!t->open || !o->wants || o->priority <= t->priority || o->outranked);
+			CHECK(!o->wants || t->contended);
+			CHECK(o->priority <= t->priority || t->urged);
+			/* A turn begins no sooner than the last one's work is about done. */
+			CHECK(!w->honest || !t->open || t->turn_from_ns < w->now_ns ||
+			      o->priority < t->priority ||
+			      o->done_ns <= w->now_ns + arbiter_defaults.lead_ns);
+		}
+	}
+}
+
+static void step(struct world *w)
+{
+	uint64_t next = arbiter_step(&arbiter_defaults, w->tenant, w->n, w->now_ns);
+
+	CHECK(next > w->now_ns);
+	CHECK(next <= w->now_ns + arbiter_defaults.lease_ns / 2);
+	w->step_ns = next + next_random(w) % JITTER_NS;
+	check_step(w);
+}
+
+static void note_wait(struct world *w, int i)
+{
+	struct job *job = &w->job[i];
+	bool outranked = false;
+
+	for (int j = 0; j < w->n; j++)
+		outranked |= w->tenant[j].wants && w->tenant[j].priority > w->tenant[i].priority &&
+			     (w->tenant[j].devices & w->tenant[i].devices);
+	if (!w->tenant[i].wants || w->tenant[i].open || outranked)
+		job->waits_since_ns = w->now_ns;
+	else if (w->now_ns - job->waits_since_ns > job->longest_wait_ns)
+		job->longest_wait_ns = w->now_ns - job->waits_since_ns;
+}
+
+static void run(struct world *w, uint64_t for_ns)
+{
+	for (uint64_t end = w->now_ns + for_ns; w->now_ns < end; w->now_ns += TICK_NS) {
+		bool bell = false;
+
+		for (int i = 0; i < w->n; i++) {
+			measure(w, i);
+			bell |= w->tenant[i].wants && !w->job[i].wanted;
+			w->job[i].wanted = w->tenant[i].wants;
+		}
+		if (bell || w->now_ns >= w->step_ns)
+			step(w);
+		for (int i = 0; i < w->n; i++) {
+			struct job *job = &w->job[i];
+
+			while (w->tenant[i].id && job->on && !job->stuck && w->tenant[i].open &&
+			       w->now_ns < w->tenant[i].open_until_ns &&
+			       (job->in_flight_until_ns < w->now_ns + BOUND_NS))
+				launch(w, i);
+			note_wait(w, i);
+		}
+	}
+}
+
+/* What each used over a time, in permille of it. */
+static void run_and_count(struct world *w, uint64_t for_ns, int ret_permille[JOBS])
+{
+	uint64_t before[JOBS];
+
+	for (int i = 0; i < w->n; i++)
+		before[i] = w->job[i].used_ns;
+	run(w, for_ns);
+	for (int i = 0; i < w->n; i++)
+		ret_permille[i] = (int)((w->job[i].used_ns - before[i]) * 1000 / for_ns);
+}
+
+static void check_near(int permille, int wanted, int room)
+{
+	if (abs(permille - wanted) > room)
+		fprintf(stderr, "got %d, wanted %d permille\n", permille, wanted);
+	CHECK(abs(permille - wanted) <= room);
+}
+
+static void check_weights(void)
+{
+	static const uint32_t weight[][4] = {{1, 1}, {1, 3}, {1, 9}, {1, 2, 3, 4}, {1000, 9000}};
+	static const uint64_t kernel_ns[] = {100 * US, 1 * MS, 10 * MS};
+	int used[JOBS];
+
+	for (size_t k = 0; k < 3; k++) {
+		for (size_t i = 0; i < 5; i++) {
+			struct world *w = fresh();
+			int all = 0, sum = 0;
+
+			for (int j = 0; j < 4 && weight[i][j]; j++) {
+				add(w, 1, weight[i][j], kernel_ns[k]);
+				sum += (int)weight[i][j];
+			}
+			run(w, 200 * MS);
+			run_and_count(w, 2 * SECOND, used);
+			for (int j = 0; j < w->n; j++)
+				all += used[j];
+			CHECK(all >= 950); /* the device is not left idle between turns */
+			for (int j = 0; j < w->n; j++) {
+				int wanted = (int)weight[i][j] * 1000 / sum;
+
+				check_near(used[j] * 1000 / all, wanted, 10);
+				check_near((int)w->tenant[j].entitled_permille, wanted, 1);
+			}
+		}
+	}
+}
+
+/* Long kernels against short ones: what a turn used too much is owed. */
+static void check_overrun(void)
+{
+	struct world *w = fresh();
+	int used[JOBS];
+
+	add(w, 1, 1, 100 * US);
+	add(w, 1, 1, 20 * MS);
+	run(w, 100 * MS);
+	run_and_count(w, 4 * SECOND, used);
+	check_near(used[0], 500, 15);
+	check_near(used[1], 500, 15);
+}
+
+static void check_idle_owner(void)
+{
+	struct world *w = fresh();
+	uint64_t slept_ns;
+
+	add(w, 1, 1, 1 * MS);
+	add(w, 1, 1, 1 * MS);
+	w->job[1].on = false;
+	run(w, 50 * MS);
+	CHECK(w->tenant[0].open && !w->tenant[0].contended);
+	CHECK(w->tenant[0].open_until_ns > w->now_ns);
+	w->job[1].on = true;
+	while (!w->tenant[0].open || w->tenant[0].turn_busy_ns || !w->tenant[1].wants)
+		run(w, TICK_NS);
+	/* With nothing to do it goes within the grace that it is given. */
+	w->job[0].on = false;
+	while (w->tenant[0].wants)
+		run(w, TICK_NS);
+	slept_ns = w->now_ns;
+	while (!w->tenant[1].open)
+		run(w, TICK_NS);
+	CHECK(w->now_ns - slept_ns <= arbiter_defaults.grace_ns + 2 * JITTER_NS + 4 * TICK_NS);
+}
+
+/* An idle tenant saves nothing, and has its part at once when it comes back. */
+static void check_return(void)
+{
+	struct world *w = fresh();
+	int used[JOBS];
+
+	add(w, 1, 1, 1 * MS);
+	add(w, 1, 1, 1 * MS);
+	w->job[1].on = false;
+	run_and_count(w, SECOND, used);
+	check_near(used[0], 1000, 5); /* all of it while it is alone */
+	w->job[1].on = true;
+	run(w, TICK_NS);
+	w->job[1].longest_wait_ns = 0;
+	run_and_count(w, 100 * MS, used);
+	CHECK(w->job[1].longest_wait_ns < 12 * MS);
+	check_near(used[0], 500, 60);
+	check_near(used[1], 500, 60);
+}
+
+static void check_priority(void)
+{
+	struct world *w = fresh();
+	int low, high, used[JOBS];
+
+	low = add(w, 1, 1, 1 * MS);
+	high = add(w, 1, 1, 1 * MS);
+	w->tenant[high].priority = 1;
+	w->job[high].on = false;
+	run(w, 20 * MS);
+	CHECK(w->tenant[low].open && w->tenant[low].urged && !w->tenant[low].contended);
+	for (int i = 0; i < 50; i++) {
+		w->job[high].on = true;
+		run(w, TICK_NS); /* one look is enough, though work of the other is in flight */
+		CHECK(w->tenant[high].open && !w->tenant[high].urged);
+		CHECK(!w->tenant[low].open && w->tenant[low].contended);
+		w->job[high].on = false;
+		run(w, 10 * MS);
+		CHECK(w->tenant[low].open);
+	}
+	w->job[high].on = true;
+	run_and_count(w, 500 * MS, used);
+	CHECK_EQ(used[low], 0);
+}
+
+/* Bursts of a high priority do not change how the others share the rest. */
+static void check_priority_bursts(void)
+{
+	struct world *w = fresh();
+	uint64_t before[2];
+	int high;
+
+	add(w, 1, 1, 500 * US);
+	add(w, 1, 3, 500 * US);
+	high = add(w, 1, 1, 500 * US);
+	w->tenant[high].priority = 5;
+	run(w, 10 * MS);
+	before[0] = w->job[0].used_ns;
+	before[1] = w->job[1].used_ns;
+	for (int i = 0; i < 300; i++) {
+		w->job[high].on = !w->job[high].on;
+		run(w, 1 * MS + next_random(w) % (10 * MS));
+	}
+	before[0] = w->job[0].used_ns - before[0];
+	before[1] = w->job[1].used_ns - before[1];
+	check_near((int)(before[0] * 1000 / (before[0] + before[1])), 250, 20);
+}
+
+static void check_dead_owner(void)
+{
+	struct world *w;
+	int used[JOBS];
+
+	/* Killed in its turn: it wants nothing more, or is not there. */
+	for (int gone = 0; gone < 3; gone++) {
+		w = fresh();
+		add(w, 1, 1, 1 * MS);
+		add(w, 1, 1, 1 * MS);
+		run(w, 50 * MS);
+		while (!w->tenant[0].open)
+			run(w, TICK_NS);
+		w->job[0].on = false;
+		w->job[0].in_flight_until_ns = 0;
+		w->job[0].tail = w->job[0].head;
+		if (gone == 1)
+			w->tenant[0].id = 0;
+		if (gone == 2)
+			w->tenant[0].id = 77;
+		run(w, 7 * MS);
+		CHECK(w->tenant[1].open && !w->tenant[0].open);
+	}
+	/* One that says it wants and does nothing cannot keep the device. */
+	w = fresh();
+	add(w, 1, 1, 1 * MS);
+	add(w, 1, 1, 1 * MS);
+	w->job[0].stuck = true;
+	run(w, 100 * MS);
+	run_and_count(w, SECOND, used);
+	CHECK(used[1] > 350);
+	CHECK(w->job[1].longest_wait_ns < 20 * MS);
+	/* Nor one whose work is said never to be done. */
+	w = fresh();
+	add(w, 1, 1, 1 * MS);
+	add(w, 1, 1, 1 * MS);
+	run(w, 50 * MS);
+	while (!w->tenant[0].open)
+		run(w, TICK_NS);
+	w->honest = false;
+	w->job[0].stuck = true;
+	w->job[0].in_flight_until_ns = UINT64_MAX;
+	run(w, 1100 * MS);
+	run_and_count(w, 20 * MS, used);
+	CHECK(used[1] > 0);
+}
+
+/* A tenant on two devices, and one on each: all have half of what they can have. */
+static void check_devices(void)
+{
+	struct world *w = fresh();
+	int used[JOBS];
+
+	add(w, 3, 1, 700 * US);
+	add(w, 1, 1, 1 * MS);
+	add(w, 2, 1, 3 * MS);
+	run(w, 100 * MS);
+	run_and_count(w, 2 * SECOND, used);
+	for (int i = 0; i < 3; i++) {
+		check_near(used[i], used[0], 10);
+		CHECK(used[i] > 400); /* the rest is lost where one device waits for the other */
+	}
+	/* No device in common: both at once. */
+	w = fresh();
+	add(w, 5, 1, 1 * MS);
+	add(w, 10, 9, 1 * MS);
+	run_and_count(w, SECOND, used);
+	check_near(used[0], 1000, 5);
+	check_near(used[1], 1000, 5);
+	CHECK(!w->tenant[0].contended && !w->tenant[1].contended);
+}
+
+/* Two groups that never met, one of them busy for long, and a tenant that joins them. */
+static void check_groups_meet(void)
+{
+	struct world *w = fresh();
+	int used[JOBS];
+
+	add(w, 1, 1, 1 * MS);
+	add(w, 1, 1, 1 * MS);
+	run(w, 3 * SECOND);
+	add(w, 2, 1, 1 * MS);
+	add(w, 2, 1, 1 * MS);
+	run(w, 100 * MS);
+	add(w, 3, 1, 1 * MS);
+	run_and_count(w, 300 * MS, used);
+	for (int i = 0; i < w->n; i++)
+		check_near(used[i], 310, 60);
+}
+
+static void shake(struct world *w, int i)
+{
+	struct job *job = &w->job[i];
+
+	switch (next_random(w) % 16) {
+	case 0:
+	case 1:
+	case 2:
+	case 3:
+		job->on = !job->on;
+		break;
+	case 4:
+		job->kernel_ns = 50 * US + next_random(w) % (5 * MS);
+		break;
+	case 5:
+		w->tenant[i].busy_ns = w->tenant[i].busy_ns / 2;
+		break;
+	case 6:
+		w->tenant[i].id = next_random(w) % 2 ? next_random(w) : 0;
+		break;
+	case 7:
+		w->tenant[i].devices = next_random(w) % 15 + 1;
+		break;
+	case 8:
+		w->tenant[i].weight = (uint32_t)(next_random(w) % 5);
+		break;
+	case 9:
+		job->stuck = !job->stuck;
+		break;
+	default:
+		break;
+	}
+}
+
+/* Whatever they do: nobody waits for ever, and check_step holds. */
+static void check_random(void)
+{
+	for (uint64_t seed = 1; seed <= 30; seed++) {
+		struct world *w = fresh();
+
+		w->honest = false;
+		w->random *= seed;
+		for (int i = 0; i < 2 + (int)(seed % 5); i++) {
+			add(w, next_random(w) % 15 + 1, 1 + (uint32_t)i % 4, 1 * MS);
+			w->job[i].kernel_ns = 100 * US + next_random(w) % (3 * MS);
+			w->tenant[i].priority = seed % 3 ? 0 : (int)(next_random(w) % 3) - 1;
+		}
+		for (int i = 0; i < 100; i++) {
+			shake(w, (int)(next_random(w) % (uint64_t)w->n));
+			run(w, next_random(w) % (8 * MS));
+		}
+		for (int i = 0; i < w->n; i++)
+			CHECK(w->job[i].longest_wait_ns < 300 * MS);
+	}
+}
+
+/* Full tables, empty ones, and words that mean nothing. */
+static void check_nonsense(void)
+{
+	static struct arbiter_tenant tenant[ARBITER_TENANTS];
+	const struct arbiter_params none = {0};
+	struct world *w = fresh();
+	int open = 0;
+
+	CHECK(arbiter_step(&arbiter_defaults, tenant, 0, SECOND) > SECOND);
+	for (int i = 0; i < ARBITER_TENANTS; i++)
+		tenant[i] = (struct arbiter_tenant){
+			.id = 1 + (uint64_t)i, .devices = UINT64_MAX, .wants = true};
+	arbiter_step(&arbiter_defaults, tenant, ARBITER_TENANTS, SECOND);
+	for (int i = 0; i < ARBITER_TENANTS; i++)
+		open += tenant[i].open;
+	CHECK_EQ(open, 1);
+	CHECK_EQ(tenant[0].entitled_permille, 3);
+	for (int i = 0; i < 200; i++) {
+		uint64_t now = next_random(w);
+
+		for (int j = 0; j < 8; j++)
+			for (size_t k = 0; k < offsetof(struct arbiter_tenant, wants) / 8; k++)
+				((uint64_t *)&tenant[j])[k] = next_random(w);
+		for (int j = 0; j < 8; j++) {
+			tenant[j].busy_ns = next_random(w);
+			tenant[j].done_ns = next_random(w);
+			tenant[j].wants = next_random(w) & 1;
+		}
+		arbiter_step(i % 2 ? &arbiter_defaults : &none, tenant, 8, now);
+	}
+}
+
+int main(void)
+{
+	check_weights();
+	check_overrun();
+	check_idle_owner();
+	check_return();
+	check_priority();
+	check_priority_bursts();
+	check_dead_owner();
+	check_devices();
+	check_groups_meet();
+	check_random();
+	check_nonsense();
+	return 0;
+}

@@ -61,15 +61,44 @@ static uint64_t fraction_of(const char *from, const char *to, uint64_t unit)
 	return value;
 }
 
-static int permille_value(const char *whole, const char *whole_end, const char *frac,
-			  const char *frac_end, uint32_t *ret)
+/* digits [ "." digits ], and what follows. */
+struct number {
+	const char *whole, *whole_end, *frac, *frac_end;
+};
+
+static int split_number(const char *s, struct number *ret)
 {
-	uint64_t value = digits_value(whole, whole_end, 1000) * 10;
+	struct number n = { s, skip_digits(s) };
+
+	n.frac = n.frac_end = n.whole_end;
+	if (n.whole_end == s)
+		return -EINVAL;
+	if (*n.whole_end == '.') {
+		n.frac = n.whole_end + 1;
+		n.frac_end = skip_digits(n.frac);
+		if (n.frac_end == n.frac)
+			return -EINVAL;
+	}
+	*ret = n;
+	return 0;
+}
+
+/* floor(number * unit), or more than `max` / unit * unit when it is too large to tell. */
+static uint64_t number_times(const struct number *n, uint64_t unit, uint64_t max)
+{
+	uint64_t whole = digits_value(n->whole, n->whole_end, max / unit);
+
+	return whole * unit + fraction_of(n->frac, n->frac_end, unit);
+}
+
+static int permille_value(const struct number *n, uint32_t *ret)
+{
+	uint64_t value = digits_value(n->whole, n->whole_end, 1000) * 10;
 	const char *at;
 
-	if (frac < frac_end) {
-		value += (uint64_t)(*frac - '0');
-		for (at = frac + 1; at < frac_end; at++)
+	if (n->frac < n->frac_end) {
+		value += (uint64_t)(*n->frac - '0');
+		for (at = n->frac + 1; at < n->frac_end; at++)
 			if (*at != '0')
 				return value < 1000 ? -EINVAL : -ERANGE;
 	}
@@ -83,43 +112,72 @@ static int permille_value(const char *whole, const char *whole_end, const char *
 
 int parse_size_spec(const char *s, struct size_spec *ret)
 {
-	const char *whole_end = skip_digits(s), *frac = whole_end, *frac_end = whole_end;
 	struct size_spec spec = { 0 };
-	uint64_t unit = 0, whole;
+	uint64_t unit = 0;
+	struct number n;
+	int r = split_number(s, &n);
 
-	if (whole_end == s)
-		return -EINVAL;
-	if (*whole_end == '.') {
-		frac = whole_end + 1;
-		frac_end = skip_digits(frac);
-		if (frac_end == frac)
-			return -EINVAL;
-	}
-	if (!strcmp(frac_end, "%")) {
-		int r = permille_value(s, whole_end, frac, frac_end, &spec.permille);
-
+	if (r < 0)
+		return r;
+	if (!strcmp(n.frac_end, "%")) {
+		r = permille_value(&n, &spec.permille);
 		if (r < 0)
 			return r;
 		*ret = spec;
 		return 0;
 	}
-	if (*frac_end == '\0' && frac == frac_end)
+	if (*n.frac_end == '\0' && n.frac == n.frac_end)
 		unit = 1;
 	for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++)
-		if (!strcmp(frac_end, suffixes[i].name))
+		if (!strcmp(n.frac_end, suffixes[i].name))
 			unit = suffixes[i].bytes;
 	if (!unit)
 		return -EINVAL;
-	whole = digits_value(s, whole_end, SIZE_MAX_BYTES);
-	if (whole > SIZE_MAX_BYTES / unit)
-		return -ERANGE;
-	/* At most 2^60 + 2^40: no wrap. */
-	spec.bytes = whole * unit + fraction_of(frac, frac_end, unit);
+	/* At most 2^60 + 2^41: no wrap. */
+	spec.bytes = number_times(&n, unit, SIZE_MAX_BYTES);
 	if (spec.bytes > SIZE_MAX_BYTES)
 		return -ERANGE;
 	if (spec.bytes == 0)
 		return -EINVAL;
 	*ret = spec;
+	return 0;
+}
+
+int parse_permille(const char *s, uint32_t *ret)
+{
+	struct number n;
+	int r = split_number(s, &n);
+
+	if (r < 0)
+		return r;
+	if (*n.frac_end && strcmp(n.frac_end, "%"))
+		return -EINVAL;
+	return permille_value(&n, ret);
+}
+
+int parse_duration_us(const char *s, uint64_t max_us, uint64_t *ret)
+{
+	static const struct {
+		const char *name;
+		uint64_t us;
+	} units[] = { { "us", 1 }, { "ms", 1000 }, { "s", 1000000 } };
+	uint64_t unit = 0, value;
+	struct number n;
+	int r = split_number(s, &n);
+
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
+		if (!strcmp(n.frac_end, units[i].name))
+			unit = units[i].us;
+	if (!unit)
+		return -EINVAL;
+	value = number_times(&n, unit, max_us);
+	if (value > max_us)
+		return -ERANGE;
+	if (!value)
+		return -EINVAL;
+	*ret = value;
 	return 0;
 }
 

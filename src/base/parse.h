@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sizes as people write them. Pure: no I/O, no locale, no floating point.
+ * Amounts as people write them. Pure: no I/O, no locale, no floating point.
  *
  *	size   = bytes | number suffix | number "%"
  *	bytes  = digits
@@ -35,6 +35,15 @@ uint64_t size_spec_resolve(struct size_spec spec, uint64_t device_bytes);
 
 /* Both in one. -ENODATA for a percentage when `device_bytes` is 0, not known. */
 int parse_size(const char *s, uint64_t device_bytes, uint64_t *ret_bytes);
+
+/* number [ "%" ], likewise a percentage: 1 to 1000 permille. */
+int parse_permille(const char *s, uint32_t *ret);
+
+/*
+ * number "us" | "ms" | "s", in microseconds; never zero. 0, -EINVAL, or -ERANGE for more than
+ * `max_us`, which is at most 2^60.
+ */
+int parse_duration_us(const char *s, uint64_t max_us, uint64_t *ret);
 
 /* A decimal integer in [min, max] and nothing else. 0, -EINVAL or -ERANGE. */
 int parse_u64(const char *s, uint64_t min, uint64_t max, uint64_t *ret);

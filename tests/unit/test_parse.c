@@ -128,6 +128,54 @@ static void check_resolve(void)
 	CHECK_EQ(size_spec_resolve((struct size_spec){ 0, 500 }, 0), 0);
 }
 
+static void check_permille(void)
+{
+	static const struct {
+		const char *text;
+		int error;
+		uint32_t permille;
+	} cases[] = {
+		{ "25", 0, 250 }, { "25%", 0, 250 }, { "12.5", 0, 125 }, { "0.1%", 0, 1 },
+		{ "100", 0, 1000 }, { "100.0%", 0, 1000 }, { "25.50", 0, 255 }, { "007", 0, 70 },
+		{ "0", -EINVAL }, { "0.0%", -EINVAL }, { "25.55", -EINVAL }, { "0.05", -EINVAL },
+		{ "100.1", -ERANGE }, { "101%", -ERANGE }, { "99999999999999999999999", -ERANGE },
+		{ "", -EINVAL }, { "%", -EINVAL }, { "-25", -EINVAL }, { "+25", -EINVAL },
+		{ "1e1", -EINVAL }, { "nan", -EINVAL }, { "inf", -EINVAL }, { "0x10", -EINVAL },
+		{ " 25", -EINVAL }, { "25 ", -EINVAL }, { "25 %", -EINVAL }, { "25%%", -EINVAL },
+		{ "25G", -EINVAL }, { ".5", -EINVAL }, { "5.", -EINVAL }, { "2,5", -EINVAL },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		uint32_t permille = 4711;
+
+		CHECK_EQ(parse_permille(cases[i].text, &permille), cases[i].error);
+		CHECK_EQ(permille, cases[i].error ? 4711 : cases[i].permille);
+	}
+}
+
+static void check_duration(void)
+{
+	static const struct {
+		const char *text;
+		int error;
+		uint64_t us;
+	} cases[] = {
+		{ "2ms", 0, 2000 }, { "500us", 0, 500 }, { "1.5ms", 0, 1500 }, { "0.0015s", 0, 1500 },
+		{ "1s", 0, 1000000 }, { "1.0009us", 0, 1 }, { "1.000001s", -ERANGE },
+		{ "1000001us", -ERANGE }, { "99999999999999999999s", -ERANGE }, { "0ms", -EINVAL },
+		{ "0.5us", -EINVAL }, { "2", -EINVAL }, { "", -EINVAL }, { "ms", -EINVAL },
+		{ "-2ms", -EINVAL }, { "2 ms", -EINVAL }, { "2msec", -EINVAL }, { "2m", -EINVAL },
+		{ "1e1ms", -EINVAL }, { "nanms", -EINVAL }, { "2MS", -EINVAL },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		uint64_t us = 4711;
+
+		CHECK_EQ(parse_duration_us(cases[i].text, 1000000, &us), cases[i].error);
+		CHECK_EQ(us, cases[i].error ? 4711 : cases[i].us);
+	}
+}
+
 static void check_u64(void)
 {
 	uint64_t n = 7;
@@ -149,6 +197,8 @@ int main(void)
 {
 	check_table();
 	check_resolve();
+	check_permille();
+	check_duration();
 	check_u64();
 	return 0;
 }

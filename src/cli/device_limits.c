@@ -2,52 +2,115 @@
 #include "cli/device_limits.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/say.h"
 
-#define RIGHT "write it like 8GiB, 512M, 1.5G, 8GB or 25%%"
+struct limits_kind {
+	const char *option;
+	const char *right; /* ends a message about a bad value */
+	const char *several;
+	int (*parse)(const char *word, struct size_spec *ret);
+	/* Why parse() refused it, to follow the word. */
+	const char *(*why)(const char *word, int err);
+	void (*apply)(const struct size_spec *spec, struct policy_device *device);
+};
 
-static int explain(const char *list, const char *word, int r)
+static bool is_zero(const char *word)
 {
-	if (!*word)
-		say_error("--memory \"%s\": a value is empty; " RIGHT, list);
-	else if (r == -ERANGE && strchr(word, '%'))
-		say_error("--memory \"%s\": \"%s\" is more than the whole device; " RIGHT, list,
-			  word);
-	else if (r == -ERANGE)
-		say_error("--memory \"%s\": \"%s\" is more than any device has; " RIGHT, list,
-			  word);
-	else if (strspn(word, "0.") && !word[strspn(word, "0.")])
-		say_error("--memory \"%s\": zero would refuse every allocation; " RIGHT, list);
-	else
-		say_error("--memory \"%s\": \"%s\" is not a size; " RIGHT, list, word);
+	size_t zeros = strspn(word, "0.");
+
+	return zeros && (!word[zeros] || !strcmp(word + zeros, "%"));
+}
+
+static const char *why_no_size(const char *word, int err)
+{
+	if (err == -ERANGE)
+		return strchr(word, '%') ? "is more than the whole device"
+					 : "is more than any device has";
+	return is_zero(word) ? "would refuse every allocation" : "is not a size";
+}
+
+static void apply_size(const struct size_spec *spec, struct policy_device *device)
+{
+	device->limit_bytes = spec->bytes;
+	device->limit_permille = spec->permille;
+}
+
+const struct limits_kind limits_memory = {
+	.option = "--memory",
+	.right = "write it like 8GiB, 512M, 1.5G, 8GB or 25%",
+	.several = "8GiB,25%",
+	.parse = parse_size_spec,
+	.why = why_no_size,
+	.apply = apply_size,
+};
+
+static int parse_share(const char *word, struct size_spec *ret)
+{
+	struct size_spec spec = {0};
+	int r = parse_permille(word, &spec.permille);
+
+	if (!r)
+		*ret = spec;
 	return r;
 }
 
-int limits_parse(const char *text, struct limits *ret)
+static const char *why_no_share(const char *word, int err)
 {
-	struct limits limits = {.text = text};
+	if (err == -ERANGE)
+		return "is more than the whole device";
+	return is_zero(word) ? "would stop the tenant for ever"
+			     : "is not a percentage in steps of 0.1";
+}
+
+static void apply_share(const struct size_spec *spec, struct policy_device *device)
+{
+	device->share_permille = spec->permille;
+}
+
+const struct limits_kind limits_compute = {
+	.option = "--compute",
+	.right = "write it like 25, 12.5% or off",
+	.several = "25,50",
+	.parse = parse_share,
+	.why = why_no_share,
+	.apply = apply_share,
+};
+
+static void explain(const struct limits_kind *kind, const char *text, const char *word, int err)
+{
+	if (*word)
+		say_error("%s \"%s\": \"%s\" %s; %s", kind->option, text, word,
+			  kind->why(word, err), kind->right);
+	else
+		say_error("%s \"%s\": a value is empty; %s", kind->option, text, kind->right);
+}
+
+int limits_parse(const struct limits_kind *kind, const char *text, struct limits *ret)
+{
+	struct limits limits = {.kind = kind, .text = text};
 	char *copy = strdup(text), *rest = copy, *word;
 	int r = 0;
 
 	if (!copy) {
-		say_error("--memory: out of memory");
+		say_error("%s: out of memory", kind->option);
 		return -ENOMEM;
 	}
 	while (r == 0 && (word = strsep(&rest, ","))) {
 		if (limits.n == POLICY_DEVICES) {
-			say_error("--memory: more than %d values; give one for all devices or one "
-				  "for each, like --memory 8GiB,25%%",
-				  POLICY_DEVICES);
+			say_error("%s: more than %d values; give one for all devices or one for "
+				  "each, like %s %s",
+				  kind->option, POLICY_DEVICES, kind->option, kind->several);
 			r = -E2BIG;
 			break;
 		}
-		r = parse_size_spec(word, &limits.spec[limits.n++]);
+		r = kind->parse(word, &limits.spec[limits.n++]);
 		if (r < 0)
-			explain(text, word, r);
+			explain(kind, text, word, r);
 	}
 	free(copy);
 	if (r < 0)
@@ -63,18 +126,20 @@ int limits_apply(const struct limits *limits, struct policy *policy)
 	if (!limits->text)
 		return 0;
 	if (limits->n != 1 && limits->n != n) {
-		say_error("--memory \"%s\": %u values for %u device%s; give one for all or one for "
-			  "each, like --gpu 0,1 --memory 8GiB,25%%",
-			  limits->text, limits->n, n, n == 1 ? "" : "s");
+		say_error("%s \"%s\": %u values for %u device%s; give one for all or one for each, "
+			  "like --gpu 0,1 %s %s",
+			  limits->kind->option, limits->text, limits->n, n, n == 1 ? "" : "s",
+			  limits->kind->option, limits->kind->several);
 		return -EINVAL;
 	}
-	for (unsigned int i = 0; i < n; i++) {
-		const struct size_spec *spec = &limits->spec[limits->n == 1 ? 0 : i];
-
-		policy->device[i].limit_bytes = spec->bytes;
-		policy->device[i].limit_permille = spec->permille;
-	}
+	for (unsigned int i = 0; i < n; i++)
+		limits->kind->apply(&limits->spec[limits->n == 1 ? 0 : i], &policy->device[i]);
 	return 0;
+}
+
+const char *limits_option(const struct limits *limits)
+{
+	return limits->kind->option;
 }
 
 struct units_text limits_words(const struct policy_device *device)

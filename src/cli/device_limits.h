@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists of limits as options take them: separated by commas, one for all devices or one for each. */
+/* Lists of limits as options take them, with commas: one for all devices or one for each. */
 #ifndef ALLOT_CLI_DEVICE_LIMITS_H
 #define ALLOT_CLI_DEVICE_LIMITS_H
 
@@ -7,14 +7,20 @@
 #include "cli/units.h"
 #include "ledger/policy.h"
 
+/* What is limited, by which option and in which words. */
+struct limits_kind;
+extern const struct limits_kind limits_memory;	/* --memory: sizes or parts of the device */
+extern const struct limits_kind limits_compute; /* --compute: parts of the device's time */
+
 struct limits {
+	const struct limits_kind *kind;
 	const char *text; /* as given, for messages; NULL: not given */
 	unsigned int n;
 	struct size_spec spec[POLICY_DEVICES];
 };
 
 /* 0, or a message that names the argument and shows a right one, and a negative value. */
-int limits_parse(const char *text, struct limits *ret);
+int limits_parse(const struct limits_kind *kind, const char *text, struct limits *ret);
 
 /*
  * Puts the limits into the policy's devices, in their order. Where they were not given, or are as
@@ -22,7 +28,10 @@ int limits_parse(const char *text, struct limits *ret);
  */
 int limits_apply(const struct limits *limits, struct policy *policy);
 
-/* "8 GiB", "25%", "no limit" */
+/* "--memory" */
+const char *limits_option(const struct limits *limits);
+
+/* A memory limit: "8 GiB", "25%", "no limit". */
 struct units_text limits_words(const struct policy_device *device);
 
 #endif

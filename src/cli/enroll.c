@@ -9,6 +9,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "cli/compute_words.h"
 #include "cli/say.h"
 #include "cli/tenants.h"
 #include "ledger/tenant.h"
@@ -34,10 +35,10 @@ static void note_excess(const struct nvml_device *d, const struct policy_device 
 			 units_bytes(d->total_bytes).s);
 }
 
-/* The devices that a new tenant's options speak of, in their order; none: every device alike. */
+/* The devices that the options speak of, in their order; none: those of the policy as it is. */
 static int choose_devices(const struct enroll_request *req, struct selection *ret)
 {
-	const char *text = req->options->memory.text;
+	const struct limits *several = tenant_options_by_device(req->options);
 	int r;
 
 	ret->n = 0;
@@ -46,43 +47,69 @@ static int choose_devices(const struct enroll_request *req, struct selection *re
 		return 0;
 	}
 	/* Needs no driver to be asked. */
-	if (!tenant_options_by_device(req->options))
+	if (!several)
 		return 0;
 	if (req->devices->error) {
-		say_error("--memory \"%s\": %s; one value for all devices needs no driver", text,
+		say_error("%s \"%s\": %s; one value for all devices needs no driver",
+			  limits_option(several), several->text,
 			  devices_error_words(req->devices->error));
 		return req->devices->error;
 	}
 	r = devices_visible(req->devices, getenv("CUDA_VISIBLE_DEVICES"), ret);
 	if (r < 0)
-		say_error("--memory \"%s\": which device is which? CUDA_VISIBLE_DEVICES counts "
-			  "different models its own way; choose with --gpu",
-			  text);
+		say_error("%s \"%s\": which device is which? CUDA_VISIBLE_DEVICES counts different "
+			  "models its own way; choose with --gpu",
+			  limits_option(several), several->text);
 	return r;
 }
 
-static int new_policy(const struct enroll_request *req, struct policy *ret)
+static int not_given(const struct enroll_request *req, const struct nvml_device *d,
+		     const struct policy *old)
 {
-	struct policy p = {.ndevices = 1, .flags = POLICY_ALL_DEVICES};
+	say_error("--gpu: tenant \"%s\" does not have GPU %u (%s); give all its devices and limits "
+		  "anew with --gpu and --memory%s while it is not running",
+		  req->name, d->index, units_uuid(d->uuid).s,
+		  old->compute == POLICY_COMPUTE_OFF ? "" : " and --compute");
+	return -ENODEV;
+}
+
+/* A device as it was, for the options to change; one that is new must get all limits by them. */
+static int start_device(const struct enroll_request *req, const struct nvml_device *d,
+			const struct policy *old, struct policy_device *ret)
+{
+	const struct policy_device *was = policy_find(old, d->uuid);
+	struct policy_device device = {.limit_permille = 1000};
+
+	if (was)
+		device = *was;
+	else if (!(req->options->said & TENANT_MEMORY) ||
+		 (old->compute != POLICY_COMPUTE_OFF && !(req->options->said & TENANT_COMPUTE)))
+		return not_given(req, d, old);
+	memcpy(device.uuid, d->uuid, sizeof(device.uuid));
+	device.total_bytes = d->total_bytes;
+	*ret = device;
+	return 0;
+}
+
+/* `old` with the devices that were chosen, and with what the options say. */
+static int new_policy(const struct enroll_request *req, const struct policy *old,
+		      struct policy *ret)
+{
+	struct policy p = *old;
 	struct selection sel;
 	int r = choose_devices(req, &sel);
 
 	if (r < 0)
 		return r;
-	set_accounting(&p, req->accounting);
-	p.device[0].limit_permille = 1000;
 	if (sel.n) {
 		p.flags &= ~(uint32_t)POLICY_ALL_DEVICES;
 		p.ndevices = sel.n;
+		memset(p.device, 0, sizeof(p.device));
 	}
-	for (unsigned int i = 0; i < sel.n; i++) {
-		const struct nvml_device *d = &req->devices->list[sel.index[i]];
-
-		memcpy(p.device[i].uuid, d->uuid, sizeof(d->uuid));
-		p.device[i].total_bytes = d->total_bytes;
-		p.device[i].limit_permille = 1000;
-	}
-	r = tenant_options_apply(req->options, &p);
+	for (unsigned int i = 0; r == 0 && i < sel.n; i++)
+		r = start_device(req, &req->devices->list[sel.index[i]], old, &p.device[i]);
+	if (r == 0)
+		r = tenant_options_apply(req->options, &p);
 	if (r < 0)
 		return r;
 	for (unsigned int i = 0; i < sel.n; i++)
@@ -91,33 +118,42 @@ static int new_policy(const struct enroll_request *req, struct policy *ret)
 	return 0;
 }
 
+static int first_policy(const struct enroll_request *req, const char *name, struct policy *ret)
+{
+	struct policy none = {.ndevices = 1, .flags = POLICY_ALL_DEVICES};
+
+	none.device[0].limit_permille = 1000;
+	snprintf(none.name, sizeof(none.name), "%s", name);
+	set_accounting(&none, req->accounting);
+	return new_policy(req, &none, ret);
+}
+
 static bool same(const struct policy *a, const struct policy *b)
 {
-	bool equal = a->ndevices == b->ndevices && a->flags == b->flags;
+	bool equal = a->ndevices == b->ndevices && a->flags == b->flags &&
+		     a->compute == b->compute && a->mode == b->mode &&
+		     a->controller == b->controller && a->priority == b->priority &&
+		     a->weight == b->weight && a->inflight_us == b->inflight_us;
 
 	for (unsigned int i = 0; equal && i < a->ndevices; i++) {
 		const struct policy_device *x = &a->device[i], *y = &b->device[i];
 
 		equal = x->limit_bytes == y->limit_bytes &&
 			x->limit_permille == y->limit_permille &&
+			x->share_permille == y->share_permille &&
 			!memcmp(x->uuid, y->uuid, sizeof(x->uuid));
 	}
 	return equal;
 }
 
-/* --gpu without --memory narrows what the tenant has; it gives nothing new. */
+/* --gpu without limits narrows what the tenant has; it gives nothing new. */
 static int check_gpus(const struct enroll_request *req, const struct policy *p)
 {
 	for (unsigned int i = 0; i < req->gpus->n; i++) {
 		const struct nvml_device *d = &req->devices->list[req->gpus->index[i]];
-		uint64_t limit;
 
-		if (policy_limit(p, d->uuid, d->total_bytes, &limit) != -ENODEV)
-			continue;
-		say_error("--gpu: tenant \"%s\" does not have GPU %u (%s); give all its devices "
-			  "and limits anew with --gpu and --memory while it is not running",
-			  req->name, d->index, units_uuid(d->uuid).s);
-		return -ENODEV;
+		if (!policy_find(p, d->uuid))
+			return not_given(req, d, p);
 	}
 	return 0;
 }
@@ -127,16 +163,13 @@ static int wanted_policy(const struct enroll_request *req, const struct policy *
 			 struct policy *ret)
 {
 	struct policy p = *old;
-	int r = 0;
+	int r;
 
-	if (req->gpus && req->options->memory.text) {
-		r = new_policy(req, &p);
-		memcpy(p.name, old->name, sizeof(p.name));
-		if (req->accounting == ENROLL_ACCOUNTING_UNSET)
-			p.flags |= old->flags & POLICY_ACCOUNTING_DRIVER;
+	if (req->gpus && (req->options->said & (TENANT_MEMORY | TENANT_COMPUTE))) {
+		r = new_policy(req, old, &p);
 	} else {
 		r = req->gpus ? check_gpus(req, old) : 0;
-		if (!r)
+		if (r == 0)
 			r = tenant_options_apply(req->options, &p);
 	}
 	if (r < 0)
@@ -173,13 +206,13 @@ static int join(const struct enroll_request *req, struct enrolment *e)
 	if (r < 0 || same(&want, &e->policy))
 		return r;
 	if (live) {
-		say_error("tenant \"%s\" is running (%u process%s) with %s%s; change it with "
-			  "\"allot set %s --memory %s\", or join it as it is without --gpu, "
-			  "--memory and --accounting",
+		say_error("tenant \"%s\" is running (%u process%s) with %s%s, compute %s; change it "
+			  "with \"allot set %s%s\", or join it as it is without --gpu, --accounting "
+			  "and limits",
 			  req->name, live, live == 1 ? "" : "es",
 			  limits_words(&e->policy.device[0]).s,
-			  e->policy.ndevices > 1 ? ",..." : "", req->name,
-			  req->options->memory.text ? req->options->memory.text : "12GiB");
+			  e->policy.ndevices > 1 ? ",..." : "", compute_words(&e->policy, 0).s,
+			  req->name, req->options->said ? req->options->words : " --memory 12GiB");
 		return -EBUSY;
 	}
 	r = policy_update(e->dir, replace, &want);
@@ -225,10 +258,9 @@ static int create_named(const struct enroll_request *req, const char *runtime, s
 	/* --memory speaks of an existing tenant's devices. Who creates it is settled below. */
 	if (!access(e->dir, F_OK))
 		return join(req, e);
-	r = new_policy(req, &e->policy);
+	r = first_policy(req, e->name, &e->policy);
 	if (r < 0)
 		return r;
-	snprintf(e->policy.name, sizeof(e->policy.name), "%s", e->name);
 	r = tenant_create(runtime, e->name, &e->policy, e->dir, sizeof(e->dir));
 	if (r == -EEXIST)
 		return join(req, e);
@@ -239,17 +271,17 @@ static int create_generated(const struct enroll_request *req, const char *runtim
 			    struct enrolment *e)
 {
 	uint32_t random;
-	int r = new_policy(req, &e->policy);
+	int r;
 
-	if (r < 0)
-		return r;
 	if (getrandom(&random, sizeof(random), 0) != sizeof(random)) {
 		say_error("no random numbers for a tenant's name: %s; give one with --name",
 			  say_errno(errno));
 		return -EIO;
 	}
 	snprintf(e->name, sizeof(e->name), "run-%ld-%06x", (long)getpid(), random >> 8);
-	memcpy(e->policy.name, e->name, sizeof(e->name));
+	r = first_policy(req, e->name, &e->policy);
+	if (r < 0)
+		return r;
 	r = tenant_create(runtime, e->name, &e->policy, e->dir, sizeof(e->dir));
 	if (r < 0)
 		return explain_create(runtime, e->name, r);

@@ -17,11 +17,12 @@ static const struct {
 	const char *summary;
 	int (*run)(int argc, char **argv);
 } commands[] = {
-	{"run", "[--name NAME] [--gpu LIST] [--memory LIST] -- COMMAND...",
-	 "run a command as a tenant with a hard memory quota", cmd_run},
-	{"ps", "[--json] [NAME...]", "show tenants: quota, use by category, processes", cmd_ps},
+	{"run", "[--name NAME] [--gpu LIST] [--memory LIST] [--compute LIST] -- COMMAND...",
+	 "run a command as a tenant with a memory quota, a share of compute", cmd_run},
+	{"ps", "[--json] [NAME...]", "show tenants: quota, use, share of compute, processes", cmd_ps},
 	{"top", "[--once] [NAME]", "the same, live", cmd_top},
-	{"set", "NAME --memory LIST", "change a running tenant's quota at once", cmd_set},
+	{"set", "NAME [--memory LIST] [--compute LIST] ...",
+	 "change a running tenant's quota or share at once", cmd_set},
 	{"doctor", "[-- COMMAND...]", "say what is wrong on this machine and what to do",
 	 cmd_doctor},
 	{"sim", "[--gpus N] [--memory SIZE] -- COMMAND...", "run a command with simulated GPUs",
@@ -33,7 +34,7 @@ static const struct {
 static void help(FILE *out)
 {
 	fputs("Usage: allot COMMAND [OPTION...]\n"
-	      "Share a GPU: hard memory quotas for unmodified programs.\n\n",
+	      "Share a GPU: memory quotas and shares of compute for unmodified programs.\n\n",
 	      out);
 	for (size_t i = 0; i < NCOMMANDS; i++)
 		fprintf(out, "  allot %-7s %s\n  %-14s %s\n", commands[i].name, commands[i].args,

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "cli/command.h"
+#include "cli/compute_words.h"
 #include "cli/device_limits.h"
 #include "cli/devices.h"
 #include "cli/enroll.h"
@@ -86,12 +87,14 @@ static const struct argp argp = {
 	.children = children,
 	.parser = parse,
 	.args_doc = "-- COMMAND [ARG...]",
-	.doc = "Run a command as a tenant with a hard GPU memory quota.\v"
+	.doc = "Run a command as a tenant with a hard GPU memory quota and a share of compute.\v"
 	       "Several runs with the same --name share one quota. Sizes: 8GiB 512M 1.5G "
 	       "(1024-based), 8GB (1000-based), plain bytes, 25% of the device.\n"
 	       "\n"
 	       "  allot run --memory 8GiB -- python train.py\n"
-	       "  allot run --name jobA --gpu 0,1 --memory 8GiB,25% -- ./app args\n",
+	       "  allot run --name jobA --gpu 0,1 --memory 8GiB,25% -- ./app args\n"
+	       "  allot run --memory 8GiB --compute 25 -- ./app\n"
+	       "  allot run --weight 3 -- ./app\n",
 };
 
 /* 0, or an exit status: a command that would run without its quota is refused. */
@@ -194,8 +197,10 @@ static void describe(const struct enrolment *e, const char *library)
 	for (unsigned int i = 0; i < e->policy.ndevices; i++) {
 		bool all = (e->policy.flags & POLICY_ALL_DEVICES) && i == 0;
 
-		say_note("  %s: %s", all ? "each device" : units_uuid(e->policy.device[i].uuid).s,
-			 limits_words(&e->policy.device[i]).s);
+		say_note("  %s: %s%s%s", all ? "each device" : units_uuid(e->policy.device[i].uuid).s,
+			 limits_words(&e->policy.device[i]).s,
+			 e->policy.compute == POLICY_COMPUTE_OFF ? "" : ", compute ",
+			 e->policy.compute == POLICY_COMPUTE_OFF ? "" : compute_words(&e->policy, i).s);
 	}
 	say_note("  accounting: %s",
 		 e->policy.flags & POLICY_ACCOUNTING_DRIVER ? "driver" : "ledger");

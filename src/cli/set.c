@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* allot set: changes the quota of a tenant, running or not. */
+/* allot set: changes what a tenant may use, running or not. */
 #include <argp.h>
 #include <errno.h>
 #include <stdbool.h>
@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "cli/command.h"
+#include "cli/compute_words.h"
 #include "cli/device_limits.h"
 #include "cli/say.h"
 #include "cli/tenant_options.h"
@@ -42,10 +43,13 @@ static const struct argp_child children[] = {{&tenant_options_argp}, {0}};
 static const struct argp argp = {
 	.children = children,
 	.parser = parse,
-	.args_doc = "NAME --memory LIST",
-	.doc = "Change a tenant's quota at once.\v"
-	       "Below what the tenant uses, nothing is taken away: new allocations are refused "
-	       "until use falls below the quota.\n",
+	.args_doc = "NAME",
+	.doc = "Change a tenant's quota or share of compute at once.\v"
+	       "What is not named stays. Below what the tenant uses, no memory is taken away: new "
+	       "allocations are refused until use falls below the quota.\n"
+	       "\n"
+	       "  allot set jobA --memory 12GiB\n"
+	       "  allot set jobA --compute 40 --priority high\n",
 };
 
 struct change {
@@ -85,6 +89,23 @@ static void report_excess(const char *dir)
 	tenant_view_free(view);
 }
 
+static void report(const struct args *a, const struct change *c)
+{
+	for (unsigned int i = 0; i < c->after.ndevices; i++) {
+		bool all = (c->after.flags & POLICY_ALL_DEVICES) && i == 0;
+		struct units_text uuid = units_uuid(c->after.device[i].uuid);
+		const char *device = all ? "each device" : uuid.s;
+
+		if (a->tenant.said & TENANT_MEMORY)
+			printf("%s %s: %s -> %s\n", a->name, device,
+			       limits_words(&c->before.device[i]).s,
+			       limits_words(&c->after.device[i]).s);
+		if (a->tenant.said & ~(unsigned int)TENANT_MEMORY)
+			printf("%s %s: compute %s -> %s\n", a->name, device,
+			       compute_words(&c->before, i).s, compute_words(&c->after, i).s);
+	}
+}
+
 int cmd_set(int argc, char **argv)
 {
 	static struct args a;
@@ -96,10 +117,10 @@ int cmd_set(int argc, char **argv)
 	if (!a.name)
 		return say_error("which tenant? write: allot set jobA --memory 12GiB (\"allot ps\" "
 				 "lists them)");
-	if (!tenant_options_given(&a.tenant))
+	if (!a.tenant.said)
 		return say_error(
 			"nothing to change for tenant \"%s\"; write: allot set %s --memory "
-			"12GiB",
+			"12GiB, or --compute 25",
 			a.name, a.name);
 	if (tenants_runtime(runtime) < 0)
 		return EXIT_ALLOT;
@@ -114,14 +135,7 @@ int cmd_set(int argc, char **argv)
 		return say_error("cannot change the policy of tenant \"%s\" (%s): %s%s", a.name,
 				 dir, tenants_error_words(r),
 				 r == -EBUSY ? "; another allot set is at work, try again" : "");
-	for (unsigned int i = 0; i < change.after.ndevices; i++) {
-		bool all = (change.after.flags & POLICY_ALL_DEVICES) && i == 0;
-
-		printf("%s %s: %s -> %s\n", a.name,
-		       all ? "each device" : units_uuid(change.after.device[i].uuid).s,
-		       limits_words(&change.before.device[i]).s,
-		       limits_words(&change.after.device[i]).s);
-	}
+	report(&a, &change);
 	report_excess(dir);
 	return 0;
 }

@@ -1,42 +1,261 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/tenant_options.h"
 
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/parse.h"
 #include "cli/command.h"
+#include "cli/compute_words.h"
+#include "cli/say.h"
+
+/* Longer than any device is busy with what one program has in flight. */
+#define INFLIGHT_MAX_US 1000000
+
+enum { KEY_POLICY = 512, KEY_WEIGHT, KEY_PRIORITY, KEY_CONTROLLER, KEY_MODE, KEY_INFLIGHT };
 
 static const struct argp_option options[] = {
 	{"memory", 'm', "LIST", 0, "quota: one size for all devices or one for each, like 8GiB,25%",
 	 0},
+	{"compute", 'c', "LIST", 0,
+	 "share of each device's time in percent: one for all or one for each, like 25 or 25,50; "
+	 "off: not limited",
+	 0},
+	{"policy", KEY_POLICY, "POLICY", 0,
+	 "cap: never more than the share (default with --compute); share: at least that while "
+	 "others want the rest, else all (default without)",
+	 0},
+	{"weight", KEY_WEIGHT, "N", 0, "the share as a weight among the others, 1 to 1000", 0},
+	{"priority", KEY_PRIORITY, "LEVEL", 0, "low, normal or high: who goes first", 0},
+	{"controller", KEY_CONTROLLER, "NAME", 0, "deficit (default), bucket or pid", 0},
+	{"mode", KEY_MODE, "MODE", 0,
+	 "turns (default): one tenant after the other; space: at once, under MPS", 0},
+	{"inflight", KEY_INFLIGHT, "TIME", 0, "most work in flight, like 2ms or 500us", 0},
 	{0},
 };
+
+/* The place of a word in a list of n; names the option and the choice when it is not there. */
+static unsigned int choose(const char *option, const char *arg, const char *const *words,
+			   unsigned int n)
+{
+	char choice[128] = "";
+
+	for (unsigned int i = 0; i < n; i++) {
+		if (!strcmp(arg, words[i]))
+			return i;
+		snprintf(choice + strlen(choice), sizeof(choice) - strlen(choice), "%s%s %s",
+			 i == 0	      ? ""
+			 : i == n - 1 ? " or "
+				      : ", ",
+			 option, words[i]);
+	}
+	exit(say_error("%s \"%s\": write %s", option, arg, choice));
+}
+
+static enum controller_id controller_named(const char *arg)
+{
+	const char *words[CONTROLLERS];
+	enum controller_id ids[CONTROLLERS];
+	unsigned int n = 0;
+
+	for (unsigned int id = 0; id < CONTROLLERS; id++) {
+		words[n] = controller_by_id(id)->name;
+		if (!controller_parse(words[n], &ids[n]) && ids[n] == id)
+			n++;
+	}
+	return ids[choose("--controller", arg, words, n)];
+}
+
+static uint32_t weight_of(const char *arg)
+{
+	uint64_t weight;
+
+	if (parse_u64(arg, 1, POLICY_WEIGHT_MAX, &weight) < 0)
+		exit(say_error("--weight \"%s\": not a whole number from 1 to %d; write it like "
+			       "--weight 2",
+			       arg, POLICY_WEIGHT_MAX));
+	return (uint32_t)weight;
+}
+
+static uint32_t inflight_of(const char *arg)
+{
+	uint64_t us;
+
+	if (parse_duration_us(arg, INFLIGHT_MAX_US, &us) < 0)
+		exit(say_error("--inflight \"%s\": not a time up to 1s; write it like --inflight "
+			       "2ms or --inflight 500us",
+			       arg));
+	return (uint32_t)us;
+}
+
+static void list(const struct limits_kind *kind, const char *arg, struct limits *ret)
+{
+	if (limits_parse(kind, arg, ret) < 0)
+		exit(EXIT_ALLOT);
+}
+
+static unsigned int compute_list(struct tenant_options *o, const char *arg)
+{
+	if (!strcmp(arg, "off"))
+		return TENANT_COMPUTE_OFF;
+	list(&limits_compute, arg, &o->compute);
+	return TENANT_COMPUTE;
+}
+
+/* What the option said, as a bit; 0 for a key that is not one of ours. */
+static unsigned int take(int key, const char *arg, struct tenant_options *o)
+{
+	switch (key) {
+	case 'm':
+		list(&limits_memory, arg, &o->memory);
+		return TENANT_MEMORY;
+	case 'c':
+		return compute_list(o, arg);
+	case KEY_POLICY:
+		/* Without "off", which is --compute off. */
+		o->policy = POLICY_COMPUTE_CAP + choose("--policy", arg,
+							compute_policies + POLICY_COMPUTE_CAP,
+							POLICY_COMPUTES - POLICY_COMPUTE_CAP);
+		return TENANT_POLICY;
+	case KEY_WEIGHT:
+		o->weight = weight_of(arg);
+		return TENANT_WEIGHT;
+	case KEY_PRIORITY:
+		o->priority = choose("--priority", arg, compute_priorities, POLICY_PRIORITIES);
+		return TENANT_PRIORITY;
+	case KEY_CONTROLLER:
+		o->controller = controller_named(arg);
+		return TENANT_CONTROLLER;
+	case KEY_MODE:
+		o->mode = choose("--mode", arg, compute_modes, POLICY_MODES);
+		return TENANT_MODE;
+	case KEY_INFLIGHT:
+		o->inflight_us = inflight_of(arg);
+		return TENANT_INFLIGHT;
+	}
+	return 0;
+}
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	struct tenant_options *o = state->input;
+	unsigned int said = take(key, arg, o);
 
-	switch (key) {
-	case 'm':
-		if (limits_parse(arg, &o->memory) < 0)
-			exit(EXIT_ALLOT);
-		return 0;
-	}
-	return ARGP_ERR_UNKNOWN;
+	if (!said)
+		return ARGP_ERR_UNKNOWN;
+	o->said |= said;
+	for (const struct argp_option *option = options; option->name; option++)
+		if (option->key == key)
+			snprintf(o->words + strlen(o->words), sizeof(o->words) - strlen(o->words),
+				 " --%s %s", option->name, arg);
+	return 0;
 }
 
 const struct argp tenant_options_argp = {.options = options, .parser = parse};
 
-bool tenant_options_given(const struct tenant_options *o)
+const struct limits *tenant_options_by_device(const struct tenant_options *o)
 {
-	return o->memory.text;
+	return o->memory.n > 1 ? &o->memory : o->compute.n > 1 ? &o->compute : NULL;
 }
 
-bool tenant_options_by_device(const struct tenant_options *o)
+/* What is said of compute, bits of TENANT_MEMORY aside. */
+static unsigned int of_compute(const struct tenant_options *o)
 {
-	return o->memory.n > 1;
+	return o->said & ~(unsigned int)TENANT_MEMORY;
+}
+
+static int compute_off(const struct tenant_options *o, struct policy *policy)
+{
+	if (of_compute(o) != TENANT_COMPUTE_OFF) {
+		say_error("--compute off: nothing is left for the other options to act on "
+			  "(%s); write --compute off alone, or a share like --compute 25",
+			  o->words + 1);
+		return -EINVAL;
+	}
+	policy->compute = POLICY_COMPUTE_OFF;
+	policy->mode = POLICY_MODE_TURNS;
+	policy->controller = CONTROLLER_DEFICIT;
+	policy->priority = POLICY_PRIORITY_NORMAL;
+	policy->weight = policy->inflight_us = policy->slice_us = 0;
+	for (unsigned int i = 0; i < policy->ndevices; i++)
+		policy->device[i].share_permille = 0;
+	return 0;
+}
+
+/* A tenant keeps the policy that it has; a share begins as a cap, a weight as a part. */
+static enum policy_compute policy_wanted(const struct tenant_options *o, const struct policy *old)
+{
+	if (o->said & TENANT_POLICY)
+		return o->policy;
+	if (old->compute != POLICY_COMPUTE_OFF)
+		return (enum policy_compute)old->compute;
+	if (o->said & TENANT_COMPUTE)
+		return POLICY_COMPUTE_CAP;
+	return o->said & (TENANT_WEIGHT | TENANT_PRIORITY) ? POLICY_COMPUTE_SHARE
+							    : POLICY_COMPUTE_OFF;
+}
+
+/* Whether the wishes, put into a policy that was `old`, make sense together. */
+static int check_compute(const struct tenant_options *o, const struct policy *policy,
+			 uint32_t old)
+{
+	unsigned int shares = 0;
+
+	for (unsigned int i = 0; i < policy->ndevices; i++)
+		shares += policy->device[i].share_permille > 0;
+	if (policy->compute == POLICY_COMPUTE_OFF)
+		say_error("%s: of what share? give one too, like --compute 25 or --weight 2",
+			  o->words + 1);
+	else if (policy->compute == POLICY_COMPUTE_CAP && shares < policy->ndevices)
+		say_error("%s: a cap at what? give a share too, like --policy cap --compute 25",
+			  o->words + 1);
+	else if (policy->compute == POLICY_COMPUTE_SHARE && old == POLICY_COMPUTE_OFF && !shares &&
+		 !(o->said & (TENANT_WEIGHT | TENANT_PRIORITY)))
+		say_error("%s: which share? give one too, like --policy share --compute 25 or "
+			  "--policy share --weight 2",
+			  o->words + 1);
+	else if (policy->compute == POLICY_COMPUTE_SHARE && (o->said & TENANT_COMPUTE) &&
+		 (o->said & TENANT_WEIGHT))
+		say_error("--weight %u: under --policy share it says the same as --compute %s; give "
+			  "one of the two, like --policy share --weight 2",
+			  o->weight, o->compute.text);
+	else
+		return 0;
+	return -EINVAL;
+}
+
+static int apply_compute(const struct tenant_options *o, struct policy *policy)
+{
+	uint32_t old = policy->compute;
+
+	if (!of_compute(o))
+		return 0;
+	if (o->said & TENANT_COMPUTE_OFF)
+		return compute_off(o, policy);
+	policy->compute = policy_wanted(o, policy);
+	if (o->said & TENANT_WEIGHT)
+		policy->weight = o->weight;
+	else if ((o->said & TENANT_COMPUTE) && policy->compute == POLICY_COMPUTE_SHARE)
+		policy->weight = 0; /* which went before the share */
+	if (o->said & TENANT_PRIORITY)
+		policy->priority = o->priority;
+	if (o->said & TENANT_CONTROLLER)
+		policy->controller = o->controller;
+	if (o->said & TENANT_MODE)
+		policy->mode = o->mode;
+	if (o->said & TENANT_INFLIGHT)
+		policy->inflight_us = o->inflight_us;
+	return check_compute(o, policy, old);
 }
 
 int tenant_options_apply(const struct tenant_options *o, struct policy *policy)
 {
-	return limits_apply(&o->memory, policy);
+	int r = limits_apply(&o->memory, policy);
+
+	if (r < 0)
+		return r;
+	r = limits_apply(&o->compute, policy);
+	return r < 0 ? r : apply_compute(o, policy);
 }

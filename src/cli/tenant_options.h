@@ -11,10 +11,30 @@
 
 #include "cli/device_limits.h"
 #include "ledger/policy.h"
+#include "share/controller.h"
+
+enum tenant_option {
+	TENANT_MEMORY = 1 << 0,
+	TENANT_COMPUTE = 1 << 1,
+	TENANT_COMPUTE_OFF = 1 << 2,
+	TENANT_POLICY = 1 << 3,
+	TENANT_WEIGHT = 1 << 4,
+	TENANT_PRIORITY = 1 << 5,
+	TENANT_CONTROLLER = 1 << 6,
+	TENANT_MODE = 1 << 7,
+	TENANT_INFLIGHT = 1 << 8,
+};
 
 /* Zeroed: nothing was said. */
 struct tenant_options {
-	struct limits memory;
+	unsigned int said; /* enum tenant_option */
+	struct limits memory, compute;
+	enum policy_compute policy;
+	enum policy_mode mode;
+	enum policy_priority priority;
+	enum controller_id controller;
+	uint32_t weight, inflight_us;
+	char words[256]; /* all of them, as given: " --memory 8GiB --compute 25" */
 };
 
 /*
@@ -23,11 +43,8 @@ struct tenant_options {
  */
 extern const struct argp tenant_options_argp;
 
-/* Anything was said. */
-bool tenant_options_given(const struct tenant_options *options);
-
-/* One device is told from another, so it must be known which is which. */
-bool tenant_options_by_device(const struct tenant_options *options);
+/* One device is told from another: the list that does so, NULL for none. */
+const struct limits *tenant_options_by_device(const struct tenant_options *options);
 
 /* Puts what was said into a policy, and leaves the rest. 0, or a message and a negative value. */
 int tenant_options_apply(const struct tenant_options *options, struct policy *policy);

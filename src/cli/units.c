@@ -38,6 +38,34 @@ struct units_text units_permille(uint32_t permille)
 	return t;
 }
 
+struct units_text units_duration(uint64_t ns)
+{
+	static const struct {
+		const char *name;
+		uint64_t ns, below;
+	} units[] = {
+		{"us", 1000, 1000},
+		{"ms", 1000000, 1000},
+		{"s", 1000000000, 1000},
+		{"min", UINT64_C(60000000000), 1000},
+		{"h", UINT64_C(3600000000000), UINT64_MAX},
+	};
+	struct units_text t = {"0"};
+	size_t i = 0;
+
+	if (ns < 100)
+		return t;
+	while (ns / units[i].ns >= units[i].below)
+		i++;
+	if (ns / units[i].ns < 100 && ns % units[i].ns * 10 / units[i].ns)
+		snprintf(t.s, sizeof(t.s), "%llu.%llu %s", (unsigned long long)(ns / units[i].ns),
+			 (unsigned long long)(ns % units[i].ns * 10 / units[i].ns), units[i].name);
+	else
+		snprintf(t.s, sizeof(t.s), "%llu %s", (unsigned long long)(ns / units[i].ns),
+			 units[i].name);
+	return t;
+}
+
 struct units_text units_uuid(const uint8_t uuid[16])
 {
 	struct units_text t;

@@ -15,6 +15,9 @@ struct units_text units_bytes(uint64_t bytes);
 /* "25%", "12.5%" */
 struct units_text units_permille(uint32_t permille);
 
+/* "0", "1.5 ms", "12.3 s", "35 min": three digits, cut, never rounded up. */
+struct units_text units_duration(uint64_t ns);
+
 /* "GPU-00112233-4455-6677-8899-aabbccddeeff", and its first group alone for tables. */
 struct units_text units_uuid(const uint8_t uuid[16]);
 struct units_text units_uuid_short(const uint8_t uuid[16]);

@@ -380,7 +380,7 @@ void policy_turn_close(struct policy_turn *turn)
 	unmap_file(&file);
 }
 
-static const struct policy_device *find_device(const struct policy *policy, const uint8_t uuid[16])
+const struct policy_device *policy_find(const struct policy *policy, const uint8_t uuid[16])
 {
 	uint32_t first = policy->flags & POLICY_ALL_DEVICES ? 1 : 0;
 
@@ -393,7 +393,7 @@ static const struct policy_device *find_device(const struct policy *policy, cons
 int policy_limit(const struct policy *policy, const uint8_t uuid[16], uint64_t total_bytes,
 		 uint64_t *ret_bytes)
 {
-	const struct policy_device *dev = find_device(policy, uuid);
+	const struct policy_device *dev = policy_find(policy, uuid);
 	struct size_spec spec;
 	uint64_t bytes;
 
@@ -411,14 +411,14 @@ int policy_limit(const struct policy *policy, const uint8_t uuid[16], uint64_t t
 
 uint32_t policy_share(const struct policy *policy, const uint8_t uuid[16])
 {
-	const struct policy_device *dev = find_device(policy, uuid);
+	const struct policy_device *dev = policy_find(policy, uuid);
 
 	return dev && dev->share_permille ? dev->share_permille : 1000;
 }
 
 uint32_t policy_weight(const struct policy *policy, const uint8_t uuid[16])
 {
-	const struct policy_device *dev = find_device(policy, uuid);
+	const struct policy_device *dev = policy_find(policy, uuid);
 
 	if (policy->weight)
 		return policy->weight * POLICY_WEIGHT_PERMILLE;

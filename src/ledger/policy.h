@@ -128,6 +128,9 @@ const struct policy_turn *policy_turn(const struct policy_map *map);
 int policy_turn_open(const char *dir, struct policy_turn **ret);
 void policy_turn_close(struct policy_turn *turn);
 
+/* What the policy says of a device: its own entry or that for all, else NULL. Pure. */
+const struct policy_device *policy_find(const struct policy *policy, const uint8_t uuid[16]);
+
 /* The tenant's weight on a device in permille, at least 1, whichever way it was given. Pure. */
 uint32_t policy_weight(const struct policy *policy, const uint8_t uuid[16]);
 

@@ -27,6 +27,65 @@ class Arguments(cli_lib.Case):
                 self.assertEqual(done.returncode, 0, done.stderr)
                 self.assertIn(f"each device: {words}\n", done.stderr)
 
+    def refused(self, *args, says):
+        """By run and by set alike, and nothing is started."""
+        self.fails(125, "run", *args, "--", "true", says=says)
+        self.fails(125, "run", "--name", "a", *args, "--", "true", says=says)
+        self.assertFalse(os.path.exists(self.runtime), "a bad argument left a tenant")
+
+    def test_bad_compute(self):
+        for bad in ("0", "0%", "0.0", "101", "100.1%", "nan", "inf", "1e1", "-1", "-25%", "+25", "25.55",
+                    "0.05", "", "25,", ",25", "25,,25", "0x10", " 25", "25 ", "25 %", "25%%", "half",
+                    "OFF", "off,25", "25,off", "99999999999999999999", ".5", "5."):
+            with self.subTest(bad=bad):
+                self.refused("--compute", bad, says=("--compute", bad, "like 25, 12.5% or off"))
+                self.fails(125, "set", "x", "--compute", bad, says=("--compute", "like 25"))
+
+    def test_bad_words(self):
+        for option, bad, right in (
+                ("--policy", ("", "CAP", "off", "fair", "cap "), "--policy cap or --policy share"),
+                ("--priority", ("", "0", "highest", "High"), "--priority normal, --priority low or"),
+                ("--mode", ("", "mps", "turn"), "--mode turns or --mode space"),
+                ("--controller", ("", "nvml", "Deficit", "0"), "--controller deficit"),
+                ("--weight", ("", "0", "-1", "1001", "1.5", "2x", "1e2", "nan"), "--weight 2"),
+                ("--inflight", ("", "0", "0ms", "2", "2m", "-2ms", "2s", "nanms", "1e1ms"),
+                 "--inflight 2ms")):
+            for word in bad:
+                with self.subTest(option=option, word=word):
+                    self.refused("--compute", "25", option, word, says=(f'{option} "{word}"', right))
+                    self.fails(125, "set", "x", option, word, says=(option, right))
+
+    def test_compute_that_says_nothing(self):
+        for args in (("--policy", "share"), ("--policy", "cap"), ("--policy", "cap", "--weight", "2"),
+                     ("--policy", "cap", "--priority", "high"), ("--controller", "deficit"),
+                     ("--mode", "space"), ("--inflight", "2ms")):
+            with self.subTest(args=args):
+                self.refused(*args, says=(" ".join(args), "--compute 25"))
+
+    def test_compute_that_says_it_twice(self):
+        self.refused("--compute", "25", "--weight", "2", "--policy", "share",
+                     says=("--weight 2", "--compute 25", "one of the two"))
+        self.refused("--compute", "off", "--weight", "2", says=("--compute off", "--weight 2"))
+
+    def test_good_compute(self):
+        for args, words in (
+                ("--compute 25", "cap 25%"), ("--compute 12.5%", "cap 12.5%"),
+                ("--compute 0.1", "cap 0.1%"), ("--compute 100", "cap 100%"),
+                ("--compute 25.50", "cap 25.5%"), ("--compute 25 --policy share", "share 25%"),
+                ("--weight 3", "weight 3"), ("--priority low", "share, low"),
+                ("--policy share --weight 1000", "weight 1000"),
+                ("--policy share --priority high", "share, high"),
+                ("--compute 25 --weight 2 --priority high", "cap 25%, weight 2, high"),
+                ("--compute 25 --controller deficit --mode turns", "cap 25%"),
+                ("--compute 25 --mode space --inflight 500us", "cap 25%, space, 500 us in flight"),
+                ("--weight 2 --inflight 1.5ms", "weight 2, 1.5 ms in flight")):
+            with self.subTest(args=args):
+                done = self.allot("run", "-v", *args.split(), "--", "true")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertIn(f"each device: no limit, compute {words}\n", done.stderr)
+        for args in ("--compute off", "--memory 1GiB"):
+            self.assertNotIn("compute", self.allot("run", "-v", *args.split(), "--", "true").stderr)
+
     def test_bad_names(self):
         for bad in ("", ".", "..", "a/b", "../x", ".hidden", "-x", "a b", "x" * 64, "ä"):
             with self.subTest(bad=bad):
@@ -41,6 +100,7 @@ class Arguments(cli_lib.Case):
             self.skipTest("this machine has a driver")
         self.fails(125, "run", "--gpu", "0", "--", "true", says=("--gpu", "allot sim"))
         self.fails(125, "run", "--memory", "1G,2G", "--", "true", says=("--memory",))
+        self.fails(125, "run", "--compute", "25,50", "--", "true", says=("--compute", "allot sim"))
 
     def test_bad_sim(self):
         for bad in ("0", "-1", "65", "x", "", "1.5", "2 "):

@@ -169,6 +169,40 @@ class Set(cli_lib.Case):
         self.assertEqual(self.ok("set", "a", "--memory", "12GiB"), "a each device: 8 GiB -> 12 GiB\n")
         self.assertEqual(self.ok("set", "--memory=50%", "a"), "a each device: 12 GiB -> 50%\n")
 
+    def test_compute(self):
+        """Each change from what the one before left: what is not named stays."""
+        self.ok("run", "--name", "a", "--memory", "8GiB", "--", "true")
+        self.hold("a")
+        before = "off"
+        for args, after in (
+                ("--compute 25", "cap 25%"), ("--compute 12.5%", "cap 12.5%"),
+                ("--priority high", "cap 12.5%, high"), ("--weight 3", "cap 12.5%, weight 3, high"),
+                ("--policy share", "weight 3, high"), ("--compute 40", "share 40%, high"),
+                ("--weight 2 --priority normal", "weight 2"), ("--policy cap", "cap 40%, weight 2"),
+                ("--mode space", "cap 40%, weight 2, space"),
+                ("--mode turns --inflight 2ms", "cap 40%, weight 2, 2 ms in flight"),
+                ("--compute off", "off"), ("--priority low", "share, low"),
+                ("--weight 7 --priority normal", "weight 7")):
+            self.assertEqual(self.ok("set", "a", *args.split()),
+                             f"a each device: compute {before} -> {after}\n")
+            before = after
+        self.assertEqual(self.ok("set", "a", "--memory", "1GiB", "--weight", "8"),
+                         "a each device: 8 GiB -> 1 GiB\n"
+                         "a each device: compute weight 7 -> weight 8\n")
+
+    def test_compute_errors(self):
+        self.ok("run", "--name", "a", "--memory", "8GiB", "--", "true")
+        self.fails(125, "set", "a", "--policy", "cap", says=("--policy cap", "--compute 25"))
+        self.fails(125, "set", "a", "--policy", "share", says=("--policy share", "--weight 2"))
+        self.fails(125, "set", "a", "--inflight", "2ms", says=("--inflight 2ms", "--compute 25"))
+        self.fails(125, "set", "a", "--compute", "25,50", says=("2 values for 1 device",))
+        self.ok("set", "a", "--weight", "2")
+        self.fails(125, "set", "a", "--policy", "cap", says=("--policy cap", "--compute 25"))
+        self.fails(125, "set", "a", "--weight", "3", "--compute", "25", says=("--weight 3",))
+        # A bad half takes the good one with it.
+        self.fails(125, "set", "a", "--memory", "1GiB", "--compute", "25,50", says=("--compute",))
+        self.assertIn("8 GiB -> 2 GiB", self.ok("set", "a", "--memory", "2GiB"))
+
     def test_reaches_a_running_tenant(self):
         self.ok("run", "--name", "a", "--memory", "8GiB", "--", "true")
         self.hold("a", f"{UUID_A}:data:{4 * GIB}")

@@ -182,6 +182,26 @@ class Tenants(cli_lib.Case):
         holder.wait()
         self.ok("run", "--name", "a", "--memory", "2GiB", "--", "true")
 
+    def test_new_shares_only_while_nobody_lives(self):
+        self.ok("run", "--name", "a", "--memory", "4GiB", "--compute", "25", "--", "true")
+        self.ok("run", "--name", "a", "--compute", "30", "--", "true")
+        holder = self.hold("a")
+        for args, hint in ((("--compute", "50"), "allot set a --compute 50"),
+                           (("--weight", "2"), "allot set a --weight 2"),
+                           (("--compute", "off"), "allot set a --compute off"),
+                           (("--memory", "4GiB", "--policy", "share"),
+                            "allot set a --memory 4GiB --policy share")):
+            self.fails(125, "run", "--name", "a", *args, "--", "true",
+                       says=("is running", "4 GiB", "compute cap 30%", hint))
+        for args in ((), ("--compute", "30"), ("--policy", "cap"), ("--priority", "normal")):
+            done = self.allot("run", "-v", "--name", "a", *args, "--", "true")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("each device: 4 GiB, compute cap 30%\n", done.stderr)
+        holder.kill()
+        holder.wait()
+        done = self.allot("run", "-v", "--name", "a", "--compute", "off", "--", "true")
+        self.assertIn("each device: 4 GiB\n", done.stderr)
+
     def test_unusable(self):
         self.ok("run", "--name", "a", "--", "true")
         with open(os.path.join(self.runtime, "a", "ledger"), "r+b") as file:

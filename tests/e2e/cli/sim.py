@@ -143,6 +143,15 @@ class Devices(cli_lib.Case):
         done = self.sim("run", "-v", "--gpu", "2,0", "--memory", "1GiB", "--", "true")
         self.assertEqual(done.stderr.count(": 1 GiB\n"), 2)
 
+    def test_shares_by_position(self):
+        a, _, c = self.uuids
+        done = self.sim("run", "-v", "--gpu", "2,0", "--compute", "25,50", "--", "true")
+        self.assertIn(f"{c}: no limit, compute cap 25%\n", done.stderr)
+        self.assertIn(f"{a}: no limit, compute cap 50%\n", done.stderr)
+        done = self.sim("run", "-v", "--memory", "1GiB", "--compute", "10,20,30", "--", "true")
+        for uuid, share in zip(self.uuids, (10, 20, 30)):
+            self.assertIn(f"{uuid}: 1 GiB, compute cap {share}%\n", done.stderr)
+
     def test_bad_gpu(self):
         self.refused("--gpu", "3", says=('--gpu "3"', "0 to 2", "--gpu 0,1"))
         self.refused("--gpu", "0,1,2,3", says=('"0,1,2,3"', "GPU 3"))
@@ -157,6 +166,9 @@ class Devices(cli_lib.Case):
         self.refused("--gpu", "0,1,2", "--memory", "1G,2G", says=("2 values for 3 devices",))
         self.refused("--memory", "1G,2G", says=("2 values for 3 devices",))
         self.refused("--memory", "1G,2G,3G,4G", says=("4 values for 3 devices",))
+        self.refused("--gpu", "0", "--compute", "25,50", says=("--compute", "2 values for 1 device"))
+        self.refused("--compute", "1,2,3,4", says=("--compute", "4 values for 3 devices"))
+        self.refused("--memory", "1G,2G,3G", "--compute", "25,50", says=("--compute", "2 values for 3"))
 
     def test_more_than_the_device(self):
         done = self.sim("run", "--gpu", "0", "--memory", "25GiB", "--", "true")
@@ -184,6 +196,20 @@ class Devices(cli_lib.Case):
         self.refused("--name", "t", "--gpu", "1", says=('"t"', "GPU 1"))
         self.refused("--name", "t", "--memory", "1G,2G,3G", says=("3 values for 2 devices",))
         self.assertEqual(self.visible("--name", "t", "--gpu", "1", "--memory", "1G"), self.uuids[1])
+
+    def test_joining_keeps_what_is_not_named(self):
+        """Devices and limits given anew, in part: no limit is lost, and no device comes without."""
+        a, b, c = self.uuids
+        self.visible("--name", "t", "--gpu", "0,1", "--memory", "1G,2G", "--compute", "10,20")
+        done = self.sim("run", "-v", "--name", "t", "--gpu", "1", "--compute", "30", "--", "true")
+        self.assertIn(f"{b}: 2 GiB, compute cap 30%\n", done.stderr)
+        self.assertNotIn(a, done.stderr)
+        self.refused("--name", "t", "--gpu", "2", "--compute", "30", says=("GPU 2", "--memory"))
+        self.refused("--name", "t", "--gpu", "2", "--memory", "1G", says=("GPU 2", "--compute"))
+        done = self.sim("run", "-v", "--name", "t", "--gpu", "2,1", "--memory", "3G", "--compute", "5,6",
+                        "--", "true")
+        self.assertIn(f"{c}: 3 GiB, compute cap 5%\n", done.stderr)
+        self.assertIn(f"{b}: 3 GiB, compute cap 6%\n", done.stderr)
 
 
 if __name__ == "__main__":

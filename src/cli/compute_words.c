@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/compute_words.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/units.h"
+#include "share/controller.h"
+
+const char *const compute_policies[POLICY_COMPUTES] = {
+	[POLICY_COMPUTE_OFF] = "off",
+	[POLICY_COMPUTE_CAP] = "cap",
+	[POLICY_COMPUTE_SHARE] = "share",
+};
+
+const char *const compute_modes[POLICY_MODES] = {
+	[POLICY_MODE_TURNS] = "turns",
+	[POLICY_MODE_SPACE] = "space",
+};
+
+const char *const compute_priorities[POLICY_PRIORITIES] = {
+	[POLICY_PRIORITY_NORMAL] = "normal",
+	[POLICY_PRIORITY_LOW] = "low",
+	[POLICY_PRIORITY_HIGH] = "high",
+};
+
+__attribute__((format(printf, 2, 3))) static void add(struct compute_text *t, const char *fmt, ...)
+{
+	size_t len = strlen(t->s);
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(t->s + len, sizeof(t->s) - len, fmt, ap);
+	va_end(ap);
+}
+
+/* `share_permille` 0: the share is not wanted, or there is none. */
+static struct compute_text how(const struct policy *p, uint32_t share_permille)
+{
+	bool by_weight = p->compute == POLICY_COMPUTE_SHARE && p->weight;
+	struct compute_text t = {""};
+
+	if (!by_weight)
+		add(&t, "%s", compute_policies[p->compute]);
+	if (!by_weight && share_permille)
+		add(&t, " %s", units_permille(share_permille).s);
+	if (p->weight)
+		add(&t, "%sweight %u", by_weight ? "" : ", ", p->weight);
+	if (p->priority != POLICY_PRIORITY_NORMAL)
+		add(&t, ", %s", compute_priorities[p->priority]);
+	return t;
+}
+
+struct compute_text compute_how(const struct policy *policy)
+{
+	return how(policy, 0);
+}
+
+struct compute_text compute_words(const struct policy *policy, unsigned int i)
+{
+	struct compute_text t = {"off"};
+
+	if (policy->compute == POLICY_COMPUTE_OFF)
+		return t;
+	t = how(policy, policy->device[i].share_permille);
+	if (policy->mode != POLICY_MODE_TURNS)
+		add(&t, ", %s", compute_modes[policy->mode]);
+	if (policy->controller != CONTROLLER_DEFICIT)
+		add(&t, ", %s", controller_by_id(policy->controller)->name);
+	if (policy->inflight_us)
+		add(&t, ", %s in flight", units_duration(policy->inflight_us * UINT64_C(1000)).s);
+	return t;
+}

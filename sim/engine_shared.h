@@ -16,6 +16,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "sim/mutex.h"
 #include "sim/window.h"
 
 #define SIM_ENGINE_ROWS 1024 /* at least as many as the region has rows for processes */
@@ -32,7 +33,7 @@ struct sim_engine_seat {
 };
 
 struct sim_engine_shared {
-	pthread_mutex_t lock; /* robust, process-shared */
+	pthread_mutex_t lock; /* sim/mutex.h */
 	uint32_t slice_us;    /* 0 until the engine first uses the device */
 	uint32_t switch_us;
 	uint32_t owner;		  /* 1 + seat, 0 when the device is idle */
@@ -51,16 +52,7 @@ struct sim_engine_shared {
 /* Once a device, when the region is made. 0 or -errno. */
 static inline int sim_engine_shared_init(struct sim_engine_shared *shared)
 {
-	pthread_mutexattr_t attr;
-	int err = pthread_mutexattr_init(&attr);
-
-	if (err)
-		return -err;
-	pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
-	pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
-	err = pthread_mutex_init(&shared->lock, &attr);
-	pthread_mutexattr_destroy(&attr);
-	return -err;
+	return sim_mutex_init(&shared->lock);
 }
 
 /* For the process that claims a row, on every device: the figures of the row's last process end. */

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "sim/config.h"
+#include "sim/mutex.h"
 
 /* Row locks live far behind the contents, so that no read or write ever meets them. */
 #define LOCK_BASE (1ll << 40)
@@ -153,7 +154,7 @@ void sim_region_reap(struct sim_region *region)
 void sim_region_lock(struct sim_region *region)
 {
 	/* Each change is one store, so a dead owner leaves nothing half done (see region.h). */
-	if (pthread_mutex_lock(&region->lock) == EOWNERDEAD)
+	if (sim_mutex_lock(&region->lock) == EOWNERDEAD)
 		pthread_mutex_consistent(&region->lock);
 }
 
@@ -212,7 +213,6 @@ static int create_region(const char *dir, const char *path)
 {
 	char tmp[PATH_MAX];
 	struct sim_region *region;
-	pthread_mutexattr_t attr;
 	int fd, r;
 
 	if (mkdir(dir, 0700) && errno != EEXIST)
@@ -231,11 +231,7 @@ static int create_region(const char *dir, const char *path)
 	r = sim_config_apply(region);
 	if (r)
 		goto out;
-	pthread_mutexattr_init(&attr);
-	pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
-	pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
-	pthread_mutex_init(&region->lock, &attr);
-	pthread_mutexattr_destroy(&attr);
+	r = sim_mutex_init(&region->lock);
 	for (uint32_t i = 0; i < region->ndevices && !r; i++)
 		r = sim_engine_shared_init(&region->device[i].engine);
 	if (r)

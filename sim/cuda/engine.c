@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "sim/cuda/stream.h"
+#include "sim/mutex.h"
 
 /*
  * Measured on an H200: slices of about 2 ms, and two saturating contexts get 45.7 % each. Taking
@@ -78,7 +79,7 @@ static void repair(struct sim_engine_shared *shared)
 
 static void lock(struct sim_engine_shared *shared)
 {
-	if (pthread_mutex_lock(&shared->lock) == EOWNERDEAD) {
+	if (sim_mutex_lock(&shared->lock) == EOWNERDEAD) {
 		repair(shared);
 		pthread_mutex_consistent(&shared->lock);
 	}

@@ -173,11 +173,11 @@ static bool recall(struct guest *guest, struct guest_device *device, CUmemoryPoo
 		   struct seen *ret)
 {
 	uint64_t tag = atomic_load_explicit(&device->pool_tag, memory_order_acquire);
-	CUmemoryPool pool = atomic_load_explicit(&device->pool, memory_order_relaxed);
-	uint64_t charged = atomic_load_explicit(&device->pool_charged, memory_order_relaxed);
+	CUmemoryPool pool = atomic_load_explicit(&device->pool, memory_order_acquire);
+	uint64_t charged = atomic_load_explicit(&device->pool_charged, memory_order_acquire);
 	uint64_t version = atomic_load(&guest->pools);
 
-	atomic_thread_fence(memory_order_acquire);
+	/* Both were read between two looks at the tag, and written after it was made odd. */
 	if (tag != tag_of(version) ||
 	    tag != atomic_load_explicit(&device->pool_tag, memory_order_relaxed))
 		return false;
@@ -193,9 +193,8 @@ static void remember(struct guest_device *device, CUmemoryPool pool, const struc
 
 	if (tag & 1 || !atomic_compare_exchange_strong(&device->pool_tag, &tag, tag | 1))
 		return;
-	atomic_thread_fence(memory_order_release);
-	atomic_store_explicit(&device->pool, pool, memory_order_relaxed);
-	atomic_store_explicit(&device->pool_charged, seen->charged, memory_order_relaxed);
+	atomic_store_explicit(&device->pool, pool, memory_order_release);
+	atomic_store_explicit(&device->pool_charged, seen->charged, memory_order_release);
 	atomic_store_explicit(&device->pool_tag, tag_of(seen->version), memory_order_release);
 }
 

@@ -31,6 +31,7 @@ struct calls {
 	CUresult (*free)(CUdeviceptr);
 	CUresult (*alloc_async)(CUdeviceptr *, size_t, CUstream);
 	CUresult (*free_async)(CUdeviceptr, CUstream);
+	CUresult (*info)(size_t *, size_t *);
 };
 
 static CUfunction kernel;
@@ -56,6 +57,13 @@ static void alloc_free_async(const struct calls *c)
 	c->free_async(ptr, NULL);
 }
 
+static void mem_get_info(const struct calls *c)
+{
+	size_t free_bytes, total;
+
+	c->info(&free_bytes, &total);
+}
+
 static const struct item {
 	const char *name;
 	void (*call)(const struct calls *c);
@@ -64,6 +72,7 @@ static const struct item {
 	{"launch", launch, 500},
 	{"alloc_free", alloc_free, 20},
 	{"alloc_free_async", alloc_free_async, 500},
+	{"mem_get_info", mem_get_info, 20},
 };
 #define ITEMS (sizeof(items) / sizeof(items[0]))
 
@@ -108,6 +117,7 @@ static void find(struct calls *c, void *handle, void *(*sym)(void *, const char 
 	*(void **)&c->free = sym(handle, "cuMemFree_v2");
 	*(void **)&c->alloc_async = sym(handle, "cuMemAllocAsync");
 	*(void **)&c->free_async = sym(handle, "cuMemFreeAsync");
+	*(void **)&c->info = sym(handle, "cuMemGetInfo_v2");
 }
 
 static double block(const struct item *item, const struct calls *c)

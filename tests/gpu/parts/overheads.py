@@ -16,9 +16,9 @@ PAIRS = 15
 START_MS = 2.0
 MANY = 100
 MANY_RATIO = 1.05
-TARGETS = {"launch": 20, "alloc_free": 400, "alloc_free_async": 200}  # ns
+TARGETS = {"launch": 20, "alloc_free": 400, "alloc_free_async": 200, "mem_get_info": 1000}  # ns
 WORDS = {"launch": "a launch", "alloc_free": "cuMemAlloc + cuMemFree, 1 MiB",
-         "alloc_free_async": "cuMemAllocAsync + cuMemFreeAsync"}
+         "alloc_free_async": "cuMemAllocAsync + cuMemFreeAsync", "mem_get_info": "cuMemGetInfo"}
 median = statistics.median
 
 

@@ -190,7 +190,9 @@ class Bench:
 
     def __init__(self, args, build, results):
         self.quick, self.sim, self.build, self.results = args.quick, args.sim, build, results
-        self.words = dict(args.only or ())
+        self.words = {}  # parts in the order asked for, each with the items asked for
+        for part, words in args.only or ():
+            self.words.setdefault(part, []).extend(words)
         self.allot = build / "src/cli/allot"
         self.library = build / "src/preload/liballot.so"
         # In memory, as /run is.

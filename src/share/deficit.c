@@ -13,96 +13,108 @@
 
 #include <stdbool.h>
 
-/* Instants in units of 8 ns: 53 bits last for two years of uptime. */
-#define UNIT_NS	      8
-#define HELD	      (UINT64_C(1) << 10)
-#define PERMILLE_MASK (HELD - 1)
-#define PAID_SHIFT    11
+/*
+ * 53 bits of instant, in units of 8 ns, which wrap around every two years; an instant is the one
+ * that is nearest to now. Below them whether the tenant is held, and the share.
+ */
+#define UNIT_NS	   8
+#define PAID_SHIFT 11
+#define HELD	   (UINT64_C(1) << 10)
+#define SHARE_MASK (HELD - 1)
 
 /* Credit beyond a slice's: what a late wake-up loses is made up for afterwards. */
-#define SLACK_NS UINT64_C(10000000)
+#define SLACK_NS INT64_C(10000000)
 /* No debt is paid for longer: a share of 1 % and a kernel of 10 s, or damage. */
-#define DEBT_MAX_NS (UINT64_C(1000) * 1000000000)
+#define DEBT_MAX_NS  (INT64_C(1000) * 1000000000)
+#define SLICE_MAX_NS UINT64_C(1000000000)
 
+/* In time that has to pass: device time divided by the share. */
 struct account {
-	uint64_t paid_ns; /* see above */
+	int64_t owed_ns; /* negative: credit */
 	bool held;
 };
 
-static uint64_t share_of(const struct share_params *params)
+static int64_t share_of(const struct share_params *params)
 {
-	uint64_t share = params->share_permille;
+	int64_t share = params->share_permille;
 
 	return share < 1 ? 1 : share > 1000 ? 1000 : share;
 }
 
-/* How far ahead of the clock a tenant must be to work for a slice without owing. */
-static uint64_t slice_credit_ns(const struct share_params *params)
+/* What a tenant must have saved to work for a slice without owing. */
+static int64_t slice_credit_ns(const struct share_params *params, int64_t share)
 {
-	uint64_t share = share_of(params);
+	uint64_t slice_ns = params->slice_ns < SLICE_MAX_NS ? params->slice_ns : SLICE_MAX_NS;
 
-	return params->slice_ns * (1000 - share) / share;
+	return (int64_t)slice_ns * (1000 - share) / share;
 }
 
-static uint64_t credit_max_ns(const struct share_params *params)
+static int64_t between(int64_t value, int64_t least, int64_t most)
 {
-	return slice_credit_ns(params) + SLACK_NS;
+	return value < least ? least : value > most ? most : value;
 }
 
 static struct account unpack(uint64_t hot, const struct share_params *params, uint64_t now_ns)
 {
-	uint64_t paid = (hot >> PAID_SHIFT) * UNIT_NS, was = hot & PERMILLE_MASK;
-	uint64_t least = now_ns > credit_max_ns(params) ? now_ns - credit_max_ns(params) : 0;
-	struct account account = {.paid_ns = paid, .held = hot & HELD};
+	int64_t share = share_of(params), was = (int64_t)(hot & SHARE_MASK);
+	int64_t most = slice_credit_ns(params, share) + SLACK_NS;
+	int64_t units = (int64_t)(((hot >> PAID_SHIFT) - now_ns / UNIT_NS) << PAID_SHIFT);
+	int64_t owed_ns = (units >> PAID_SHIFT) * UNIT_NS - (int64_t)(now_ns % UNIT_NS);
 
-	if (!hot)
-		return (struct account){.paid_ns = least};
-	if (was != share_of(params) && paid > now_ns)
-		account.paid_ns = now_ns + (paid - now_ns) * was / share_of(params);
-	if (account.paid_ns < least)
-		account.paid_ns = least;
-	if (account.paid_ns > now_ns + DEBT_MAX_NS)
-		account.paid_ns = now_ns + DEBT_MAX_NS;
-	return account;
+	/* Fresh, or damaged. */
+	if (was < 1 || was > 1000 || owed_ns > 2 * DEBT_MAX_NS)
+		return (struct account){.owed_ns = -most};
+	if (was != share) {
+		owed_ns = between(owed_ns, -slice_credit_ns(params, was) - SLACK_NS, DEBT_MAX_NS);
+		owed_ns = owed_ns * was / share;
+	}
+	/* Who has all of the device's time owes none of it. */
+	return (struct account){
+		.owed_ns = between(owed_ns, -most, share == 1000 ? 0 : DEBT_MAX_NS),
+		.held = share < 1000 && hot & HELD,
+	};
 }
 
-static uint64_t pack(struct account account, const struct share_params *params)
+static uint64_t pack(struct account account, const struct share_params *params, uint64_t now_ns)
 {
-	return account.paid_ns / UNIT_NS << PAID_SHIFT | (account.held ? HELD : 0) | share_of(params);
+	uint64_t paid = (now_ns + (uint64_t)account.owed_ns) / UNIT_NS;
+
+	return paid << PAID_SHIFT | (account.held ? HELD : 0) | (uint64_t)share_of(params);
 }
 
 static uint64_t bill(uint64_t hot, const struct share_params *params, uint64_t from_ns,
 		     uint64_t to_ns)
 {
 	struct account account = unpack(hot, params, from_ns);
-	uint64_t busy = to_ns > from_ns ? to_ns - from_ns : 0;
+	uint64_t busy_ns = to_ns > from_ns ? to_ns - from_ns : 0;
 
-	if (busy > DEBT_MAX_NS / 1000)
-		busy = DEBT_MAX_NS / 1000;
-	account.paid_ns += busy * 1000 / share_of(params);
-	return pack(account, params);
+	if (busy_ns > (uint64_t)DEBT_MAX_NS)
+		busy_ns = (uint64_t)DEBT_MAX_NS;
+	account.owed_ns += (int64_t)busy_ns * 1000 / share_of(params);
+	if (account.owed_ns > DEBT_MAX_NS)
+		account.owed_ns = DEBT_MAX_NS;
+	return pack(account, params, from_ns);
 }
 
 static uint64_t admit(uint64_t hot, const struct share_params *params, uint64_t now_ns,
 		      uint64_t blocks, uint64_t *ret_hot)
 {
 	struct account account = unpack(hot, params, now_ns);
-	uint64_t open_ns;
+	int64_t slice_ns = slice_credit_ns(params, share_of(params));
+	bool held = account.owed_ns > 0 || (account.held && account.owed_ns > -slice_ns);
 
-	if (account.paid_ns > now_ns)
-		account.held = true;
-	open_ns = account.paid_ns + (account.held ? slice_credit_ns(params) : 0);
-	if (open_ns <= now_ns)
-		account.held = false;
-	*ret_hot = pack(account, params);
-	return open_ns <= now_ns ? 0 : open_ns;
+	/* Time passes by itself: as long as nothing else changes, neither does the word. */
+	if (held != account.held || (hot & SHARE_MASK) != (uint64_t)share_of(params)) {
+		account.held = held;
+		hot = pack(account, params, now_ns);
+	}
+	*ret_hot = hot;
+	return held ? now_ns + (uint64_t)(account.owed_ns + slice_ns) : 0;
 }
 
 static int64_t debt_ns(uint64_t hot, const struct share_params *params, uint64_t now_ns)
 {
-	struct account account = unpack(hot, params, now_ns);
-
-	return ((int64_t)account.paid_ns - (int64_t)now_ns) * (int64_t)share_of(params) / 1000;
+	return unpack(hot, params, now_ns).owed_ns * share_of(params) / 1000;
 }
 
 const struct controller controller_deficit = {

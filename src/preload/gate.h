@@ -1,20 +1,66 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The gate in front of work: open, it costs one load; closed, by `allot` for the whole tenant, the launching
- * thread waits on it. The word is the policy's and mapped read-only.
+ * The gate in front of work. Nothing limited, it costs one load. Otherwise a launch waits here while
+ * `allot` has closed the tenant, while it is not the tenant's turn, while the tenant owes device time,
+ * and while enough work is in flight for a decision to take effect soon. All devices of a
+ * tenant open and close together, so that no rank of a collective is held while another runs.
  */
 #ifndef ALLOT_PRELOAD_GATE_H
 #define ALLOT_PRELOAD_GATE_H
 
 #include "base/atomic.h"
 #include "preload/guest.h"
+#include "preload/keeper.h"
+#include "preload/meter.h"
 
-void gate_wait(const uint32_t *gate);
+/* What compute needs in this process: made by the first launch that is metered. */
+struct gate {
+	_Atomic(struct meter_device *) device[GUEST_DEVICES]; /* by ordinal, made when used */
+	struct policy_map *map; /* drop-in use: the tenant's policy, for its turn alone */
+	const struct policy_turn *turn;
 
-static inline void gate_pass(const struct guest *guest)
+	/* The policy, as of `generation`. */
+	_Atomic uint64_t generation;
+	_Atomic uint32_t compute, mode, controller, inflight_us, slice_us;
+
+	struct keeper keeper;
+};
+
+void gate_wait(struct guest *guest, struct unit *unit);
+
+/* Before work reaches the driver: returns when it may. */
+static inline void gate_enter(struct guest *guest, struct unit *unit)
 {
+	unit->device = NULL;
 	if (__builtin_expect(atomic_peek(guest->gate) != POLICY_GATE_OPEN, 0))
-		gate_wait(guest->gate);
+		gate_wait(guest, unit);
 }
+
+/* After it did, or failed to. */
+static inline void gate_leave(struct guest *guest, struct unit *unit, CUresult e)
+{
+	if (__builtin_expect(unit->device != NULL, 0))
+		meter_end(guest, unit, !e);
+}
+
+/* NULL before the first metered launch. */
+static inline struct gate *gate_get(struct guest *guest)
+{
+	return atomic_load_explicit(&guest->compute, memory_order_acquire);
+}
+
+/* The meter of a device; NULL when there is no memory for it, or, second, none was needed yet. */
+struct meter_device *gate_device(struct guest *guest, struct guest_device *device);
+struct meter_device *gate_device_made(struct guest *guest, int ordinal);
+
+/* The device worked for the tenant: the controller's account. */
+void gate_bill(struct guest *guest, struct meter_device *md, uint64_t from_ns, uint64_t to_ns);
+
+/* For the keeper: lets controllers that follow utilisation do so, one process of the tenant at a time. */
+void gate_steer(struct guest *guest, uint64_t now_ns);
+
+/* The controller in force, and how it is set for a device. */
+const struct controller *gate_controller(struct guest *guest, struct meter_device *md,
+					 struct share_params *ret_params);
 
 #endif

@@ -149,6 +149,8 @@ static int drop_in_read(struct config *config)
 	return r;
 }
 
+static const uint32_t no_gate = POLICY_GATE_OPEN, metered_gate = POLICY_GATE_METERED;
+
 static int drop_in_tenant(struct guest *guest)
 {
 	char runtime[200];
@@ -159,13 +161,14 @@ static int drop_in_tenant(struct guest *guest)
 	if (r)
 		return r;
 	drop_in_policy(&guest->policy, guest);
+	if (guest->policy.compute != POLICY_COMPUTE_OFF)
+		guest->gate = &metered_gate;
 	r = tenant_create(runtime, guest->config.tenant, &guest->policy, guest->dir, sizeof(guest->dir));
 	return r == -EEXIST ? 0 : r;
 }
 
 static void configure(struct guest *guest)
 {
-	static const uint32_t no_gate = POLICY_GATE_OPEN;
 	const char *dir = getenv("ALLOT_TENANT_DIR");
 	int r;
 

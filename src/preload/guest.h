@@ -23,6 +23,7 @@
 
 #define GUEST_DEVICES POLICY_DEVICES
 
+struct gate;
 struct object_table;
 
 enum guest_mode {
@@ -84,7 +85,8 @@ struct guest {
 	_Atomic uint64_t stamps;		   /* see share.h */
 	_Atomic uint32_t stamp_next;
 	_Atomic uint64_t imports;		   /* told apart where nothing else does */
-	const uint32_t *gate;			   /* see gate.h */
+	const uint32_t *gate;			   /* the policy's, or our own; see gate.h */
+	_Atomic(struct gate *) compute;	   /* set by the first launch that is metered */
 };
 
 /* The wiped page. Before the first call it is one of zeroes in our own data. */

@@ -166,6 +166,7 @@ static CUresult destroyed(struct guest *guest, CUcontext context, CUresult e,
 		struct object object;                                                          \
 		bool ours = object_take(guest->objects, OBJECT_CONTEXT, KEY(ctx), &object);    \
                                                                                                \
+		meter_forget(guest, ctx);                                                      \
 		return destroyed(guest, ctx, DRIVER(name, (ctx)), &object, ours);              \
 	}
 DESTROY(cuCtxDestroy)
@@ -188,6 +189,7 @@ CUresult hook_cuCtxDetach(CUcontext ctx)
 
 	if (object_get(guest->objects, OBJECT_CONTEXT, KEY(ctx), &object))
 		device = guest_device(guest, object.device);
+	meter_forget(guest, ctx);
 	e = DRIVER(cuCtxDetach, (ctx));
 	if (!e && device && DRIVER(cuCtxGetApiVersion, (ctx, &version)) &&
 	    object_take(guest->objects, OBJECT_CONTEXT, KEY(ctx), &object))
@@ -254,6 +256,8 @@ static CUresult released(struct guest *guest, CUdevice dev, CUresult e)
 	CUresult hook_##name(CUdevice dev)                                    \
 	{                                                                     \
 		GUEST_OR_PASS(name, (dev));                                   \
+		if (guest_device(guest, dev))                                 \
+			meter_forget(guest, atomic_load(&guest->primary[dev]));\
 		return released(guest, dev, DRIVER(name, (dev)));             \
 	}
 RELEASE(cuDevicePrimaryCtxRelease)

@@ -163,17 +163,30 @@ static CUresult run(struct guest *guest, CUgraphExec hexec, CUstream stream, exe
 	return e;
 }
 
-#define RUN(name)                                                          \
+#define UPLOAD(name)                                                       \
 	CUresult hook_##name(CUgraphExec hGraphExec, CUstream hStream)     \
 	{                                                                  \
 		GUEST_OR_PASS(name, (hGraphExec, hStream));                \
-		gate_pass(guest);                                          \
 		return run(guest, hGraphExec, hStream, cuda_real.name);    \
 	}
-RUN(cuGraphUpload)
-RUN(cuGraphUpload_ptsz)
-RUN(cuGraphLaunch)
-RUN(cuGraphLaunch_ptsz)
+UPLOAD(cuGraphUpload)
+UPLOAD(cuGraphUpload_ptsz)
+
+#define LAUNCH(name, own)                                                               \
+	CUresult hook_##name(CUgraphExec hGraphExec, CUstream hStream)                  \
+	{                                                                               \
+		GUEST_OR_PASS(name, (hGraphExec, hStream));                             \
+		struct unit unit = {.stream = hStream, .per_thread = own, .graph = true, \
+				    .key = KEY(hGraphExec), .blocks = 1};               \
+		CUresult e;                                                             \
+                                                                                        \
+		gate_enter(guest, &unit);                                               \
+		e = run(guest, hGraphExec, hStream, cuda_real.name);                    \
+		gate_leave(guest, &unit, e);                                            \
+		return e;                                                               \
+	}
+LAUNCH(cuGraphLaunch, false)
+LAUNCH(cuGraphLaunch_ptsz, true)
 
 /*
  * Instantiation takes no device memory, unless it uploads. A graph that owns memory is recorded;

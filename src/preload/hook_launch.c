@@ -1,28 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Work on its way to the device passes the gate. Graph launches do so in hook_graph.c. */
-#include <limits.h>
-#include <linux/futex.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include "preload/gate.h"
 #include "preload/hook.h"
 
-void gate_wait(const uint32_t *gate)
-{
-	uint32_t word;
-
-	while ((word = atomic_acquire(gate)) & POLICY_GATE_CLOSED)
-		syscall(SYS_futex, gate, FUTEX_WAIT, word, NULL, NULL, 0);
-}
-
-#define LAUNCH(name, params, args)             \
-	CUresult hook_##name params            \
-	{                                      \
-		GUEST_OR_PASS(name, args);     \
-		gate_pass(guest);              \
-		return DRIVER(name, args);     \
+#define LAUNCH(name, params, args)                    \
+	CUresult hook_##name params                   \
+	{                                             \
+		GUEST_OR_PASS(name, args);            \
+		struct unit unit = {UNIT_##name};     \
+		CUresult e;                           \
+                                                      \
+		gate_enter(guest, &unit);             \
+		e = DRIVER(name, args);               \
+		gate_leave(guest, &unit, e);          \
+		return e;                             \
 	}
+
+/* What each launches, where, and of how many blocks. */
+#define GRID ((uint64_t)gridDimX * gridDimY * gridDimZ)
+#define UNIT_cuLaunchKernel .stream = hStream, .key = KEY(f), .blocks = GRID
+#define UNIT_cuLaunchKernel_ptsz UNIT_cuLaunchKernel, .per_thread = true
+#define UNIT_cuLaunchCooperativeKernel UNIT_cuLaunchKernel
+#define UNIT_cuLaunchCooperativeKernel_ptsz UNIT_cuLaunchKernel_ptsz
+#define UNIT_cuLaunchKernelEx                                                                  \
+	.stream = config ? config->hStream : NULL, .key = KEY(f),                              \
+	.blocks = config ? (uint64_t)config->gridDimX * config->gridDimY * config->gridDimZ : 0
+#define UNIT_cuLaunchKernelEx_ptsz UNIT_cuLaunchKernelEx, .per_thread = true
+#define UNIT_cuLaunch .key = KEY(f), .blocks = 1
+#define UNIT_cuLaunchGrid .key = KEY(f), .blocks = (uint64_t)grid_width * (uint64_t)grid_height
+#define UNIT_cuLaunchGridAsync UNIT_cuLaunchGrid, .stream = hStream
+/* One launch on several devices: metered on the current one, held for all. */
+#define UNIT_cuLaunchCooperativeKernelMultiDevice                                              \
+	.stream = launchParamsList ? launchParamsList->hStream : NULL,                         \
+	.key = KEY(launchParamsList ? launchParamsList->function : NULL), .blocks = numDevices
 
 /* The list says which: each row of this kind is such a hook. */
 #define CUDA_HOOK(name, kind, params, args) HOOK_##kind(name, params, args)

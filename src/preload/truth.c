@@ -425,6 +425,57 @@ int truth_tenant(struct guest *guest, const uint8_t uuid[16], int ledger_device,
 	return 0;
 }
 
+static bool is_ours(struct guest *guest, uint32_t pid)
+{
+	struct slot_info info;
+
+	for (int i = 0; i < slot_count(guest->ledger); i++)
+		if (!slot_info(guest->ledger, i, &info) && info.pid == pid)
+			return true;
+	return false;
+}
+
+/* Samples of one process may be several: the newest counts. Answers -1 when none is ours. */
+static int tenant_percent(struct guest *guest, const nvmlProcessUtilizationSample_t *sample,
+			  unsigned int n)
+{
+	int percent = -1;
+
+	for (unsigned int i = 0; i < n; i++) {
+		bool newest = is_ours(guest, sample[i].pid);
+
+		for (unsigned int k = 0; newest && k < n; k++)
+			newest = sample[k].pid != sample[i].pid ||
+				 sample[k].timeStamp <= sample[i].timeStamp;
+		if (newest)
+			percent = (percent < 0 ? 0 : percent) + (int)(sample[i].smUtil & 127);
+	}
+	return percent > 100 ? 100 : percent;
+}
+
+#define SAMPLES 512
+
+int truth_utilisation(struct guest *guest, const uint8_t uuid[16], int ledger_device)
+{
+	nvmlProcessUtilizationSample_t sample[SAMPLES];
+	unsigned int n = SAMPLES;
+	nvmlUtilization_t rates;
+	nvmlDevice_t device;
+	int percent = -1;
+	nvmlReturn_t r;
+
+	guest_depth++;
+	r = open_nvml() ? handle_of(uuid, ledger_device, &device) : NVML_ERROR_UNINITIALIZED;
+	if (r == NVML_SUCCESS && nvml.nvmlDeviceGetProcessUtilization(device, sample, &n, 0) == NVML_SUCCESS)
+		percent = tenant_percent(guest, sample, n);
+	if (r == NVML_SUCCESS && percent < 0) {
+		r = nvml.nvmlDeviceGetUtilizationRates(device, &rates);
+		percent = (int)rates.gpu;
+	}
+	guest_depth--;
+	return r == NVML_SUCCESS ? percent : -EIO;
+}
+
 uint64_t truth_tenant_used(struct guest *guest, const uint8_t uuid[16], int ledger_device)
 {
 	uint64_t figure;

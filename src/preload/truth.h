@@ -50,6 +50,12 @@ void truth_await_dead(struct guest *guest, struct guest_device *device);
 int truth_tenant(struct guest *guest, const uint8_t uuid[16], int ledger_device,
 		 uint64_t *ret_bytes);
 
+/*
+ * NVML's utilisation by the tenant's live processes, in percent; the device's where NVML knows them
+ * by other pids. As stale and as coarse as it is. -errno where the driver does not tell.
+ */
+int truth_utilisation(struct guest *guest, const uint8_t uuid[16], int ledger_device);
+
 /* What counts as the tenant's use in the accounting mode that the policy asks for. */
 uint64_t truth_tenant_used(struct guest *guest, const uint8_t uuid[16], int ledger_device);
 

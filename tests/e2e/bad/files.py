@@ -35,13 +35,16 @@ class Files(bad_lib.Case):
         """Beside a process of this version, which goes on."""
         process, said = self.live("init alloc 100 wait alloc 200 free alloc 200")
         self.assertEqual(said, ["init 0", "alloc 0"])
+        other = struct.pack("I", 1)
         for name in ("ledger", "policy"):
-            self.write(name, VERSION_AT, struct.pack("I", 2))
+            with open(os.path.join(self.tenant, name), "rb") as whole:
+                ours = whole.read()[VERSION_AT:VERSION_AT + 4]
+            self.write(name, VERSION_AT, other)
             said, err = self.guest("init alloc 1")
             self.assertNotEqual(said[0], "init 0")
             self.assertIn("another version", err)
-            self.write(name, VERSION_AT, struct.pack("I", 1))
-        self.write("ledger", VERSION_AT, struct.pack("I", 2))
+            self.write(name, VERSION_AT, ours)
+        self.write("ledger", VERSION_AT, other)
         self.assertEqual(self.finish(process), ["alloc 2", "free 0", "alloc 0"])
 
     def test_cut_short(self):

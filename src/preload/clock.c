@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Timing events give differences between each other, as a float of milliseconds. One event is the
+ * base; it is moved on before the float gets coarse. What instant the base was is kept between two
+ * bounds: no mark was done before it was recorded, and none that is done was done after now.
+ */
+#include "preload/meter_priv.h"
+
+/* 24 bits of a second: a sixteenth of a microsecond. */
+#define REBASE_NS 1000000000u
+
+static int find(struct meter_device *md, CUcontext context)
+{
+	for (int i = 0; i < METER_CLOCKS; i++)
+		if (md->clock[i].context == context)
+			return i;
+	return -1;
+}
+
+static void destroy(const CUevent *event, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		DRIVER(cuEventDestroy_v2, (event[i]));
+}
+
+int clock_find(struct meter_device *md, CUcontext context)
+{
+	CUevent event[METER_EVENTS];
+	struct capture_mode mode;
+	uint32_t n = 0;
+	int i;
+
+	lock_take(&md->lock);
+	i = find(md, context);
+	lock_drop(&md->lock);
+	if (i >= 0)
+		return i;
+	mode = capture_relax();
+	while (n < METER_EVENTS && !DRIVER(cuEventCreate, (&event[n], CU_EVENT_DEFAULT)))
+		n++;
+	lock_take(&md->lock);
+	i = find(md, context);
+	if (i < 0 && n && (i = find(md, NULL)) >= 0) {
+		struct clock *clock = &md->clock[i];
+
+		*clock = (struct clock){.context = context, .events = n};
+		for (uint32_t k = 0; k < n; k++)
+			clock->event[k] = event[k];
+		n = 0;
+	}
+	lock_drop(&md->lock);
+	destroy(event, n); /* another thread was first, or there is no room */
+	capture_restore(mode);
+	return i;
+}
+
+CUevent clock_take(struct clock *clock)
+{
+	return clock->events ? clock->event[--clock->events] : NULL;
+}
+
+void clock_give(struct clock *clock, CUevent event)
+{
+	if (event && clock->events < METER_EVENTS)
+		clock->event[clock->events++] = event;
+}
+
+bool clock_read(struct meter_device *md, struct clock *clock, struct mark *mark, uint64_t now_ns,
+		uint64_t *ret_ns)
+{
+	float ms = 0;
+	int64_t since = 0;
+	uint64_t at;
+
+	if (clock->base) {
+		if (DRIVER(cuEventElapsedTime, (&ms, clock->base, mark->event)))
+			return false;
+		since = (int64_t)((double)ms * 1e6);
+	} else {
+		clock->base_ns = mark->recorded_ns;
+	}
+	at = clock->base_ns + (uint64_t)since;
+	if (at < mark->recorded_ns)
+		clock->base_ns += mark->recorded_ns - at;
+	else if (at > now_ns)
+		clock->base_ns -= at - now_ns;
+	*ret_ns = clock->base_ns + (uint64_t)since;
+	if (!clock->base || since > REBASE_NS) {
+		CUevent old = clock->base;
+
+		clock->base = mark->event;
+		clock->base_ns = *ret_ns;
+		mark->event = NULL; /* it stays the base's */
+		lock_take(&md->lock);
+		clock_give(clock, old);
+		lock_drop(&md->lock);
+	}
+	return true;
+}

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The half of the meter that looks which marks are done, and bills what lies between them. */
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/atomic.h"
+#include "preload/gate.h"
+#include "preload/meter_priv.h"
+
+/* Work found done in one pass, by its end. */
+#define SPANS 64
+
+struct span {
+	uint64_t from_ns, to_ns;
+};
+
+struct pass {
+	struct guest *guest;
+	struct meter_device *md;
+	uint64_t last_ns;    /* the end of the last work found done */
+	uint64_t running_ns; /* since when some stream works on what is not done yet */
+	int n;
+	struct span span[SPANS];
+};
+
+uint64_t meter_bill(struct guest *guest, struct meter_device *md, uint64_t from_ns, uint64_t to_ns)
+{
+	uint64_t from, busy = compute_cover(md->compute, from_ns, to_ns, &from);
+
+	if (!busy)
+		return 0;
+	compute_add_busy(md->compute, to_ns, busy);
+	gate_bill(guest, md, from, to_ns);
+	return busy;
+}
+
+static void bill_all(struct pass *pass)
+{
+	for (int i = 1; i < pass->n; i++) {
+		struct span span = pass->span[i];
+		int k = i;
+
+		for (; k > 0 && pass->span[k - 1].to_ns > span.to_ns; k--)
+			pass->span[k] = pass->span[k - 1];
+		pass->span[k] = span;
+	}
+	for (int i = 0; i < pass->n; i++) {
+		struct span *span = &pass->span[i];
+
+		pass->md->lane_ns += span->to_ns - span->from_ns;
+		/* What still runs worked all the time, too, and is billed when it is done: too late. */
+		if (pass->running_ns < span->from_ns)
+			span->from_ns = pass->running_ns;
+		pass->md->billed_ns +=
+			meter_bill(pass->guest, pass->md, span->from_ns, span->to_ns);
+	}
+	pass->n = 0;
+}
+
+static void add(struct pass *pass, uint64_t from_ns, uint64_t to_ns)
+{
+	if (to_ns <= from_ns)
+		return;
+	if (pass->n == SPANS)
+		bill_all(pass);
+	if (to_ns > pass->last_ns)
+		pass->last_ns = to_ns;
+	pass->span[pass->n++] = (struct span){from_ns, to_ns};
+}
+
+/* The mark at the head is done with: `done_ns` is when, 0 when nobody knows. */
+static void pop(struct pass *pass, struct lane *lane, uint64_t done_ns)
+{
+	struct meter_device *md = pass->md;
+	struct mark *mark = &lane->mark[lane->head % METER_MARKS];
+	uint64_t expected = mark->expected_ns, took = done_ns - lane->done_ns;
+
+	if (!done_ns) {
+		add(pass, mark->recorded_ns, mark->recorded_ns + expected);
+	} else if (!lane->done_ns) {
+		add(pass, done_ns - expected, done_ns);
+	} else if (!mark->start) {
+		add(pass, lane->done_ns, done_ns);
+	} else {
+		/* Launches that no mark followed: as long as expected, if there was so much time. */
+		add(pass, lane->done_ns, took < expected ? done_ns : lane->done_ns + expected);
+	}
+	lock_take(&md->lock);
+	if (done_ns && lane->done_ns && !mark->start && mark->launches) {
+		cost_learn(&md->costs, mark->key, mark->launches, took);
+		atomic_raise_u64(&md->compute->longest_ns, took / mark->launches);
+	}
+	md->pending_ns -= expected < md->pending_ns ? expected : md->pending_ns;
+	lane->pending_ns -= expected < lane->pending_ns ? expected : lane->pending_ns;
+	lane->done_ns = done_ns;
+	if (done_ns) {
+		lane->end_ns = done_ns + lane->pending_ns;
+	}
+	clock_give(&md->clock[lane->clock], mark->event);
+	mark->event = NULL;
+	atomic_store(&mark->state, MARK_FREE);
+	lane->head++;
+	lock_drop(&md->lock);
+	atomic_fetch_sub(&md->marks, 1);
+}
+
+static void look_at(struct pass *pass, struct lane *lane)
+{
+	struct clock *clock = &pass->md->clock[lane->clock];
+	CUcontext current = NULL;
+	bool pushed;
+
+	DRIVER(cuCtxGetCurrent, (&current));
+	pushed = current != lane->context && !DRIVER(cuCtxPushCurrent_v2, (lane->context));
+	while (lane->head != atomic_peek(&lane->tail)) {
+		struct mark *mark = &lane->mark[lane->head % METER_MARKS];
+		uint32_t state = atomic_load_explicit(&mark->state, memory_order_acquire);
+		uint64_t done = 0;
+		CUresult e;
+
+		if (state == MARK_RECORDING)
+			break;
+		if (state == MARK_RECORDED) {
+			e = DRIVER(cuEventQuery, (mark->event));
+			if (e == CUDA_ERROR_NOT_READY) {
+				if (!mark->start && lane->done_ns < pass->running_ns)
+					pass->running_ns = lane->done_ns;
+				break;
+			}
+			if (e || !clock_read(pass->md, clock, mark, meter_now_ns(), &done))
+				done = 0;
+		}
+		pop(pass, lane, done);
+	}
+	if (pushed)
+		DRIVER(cuCtxPopCurrent_v2, (&current));
+}
+
+/* How much the device did at once: half of the past counts each time. */
+static void learn_overlap(struct meter_device *md)
+{
+	if (md->lane_ns < 10000000)
+		return;
+	md->overlap_permille = (uint32_t)(md->billed_ns * 1000 / md->lane_ns);
+	if (md->overlap_permille > 1000)
+		md->overlap_permille = 1000;
+	if (md->overlap_permille < 1000 / METER_LANES)
+		md->overlap_permille = 1000 / METER_LANES;
+	md->lane_ns /= 2;
+	md->billed_ns /= 2;
+}
+
+void meter_collect(struct guest *guest, struct meter_device *md)
+{
+	struct pass pass = {.guest = guest, .md = md, .running_ns = UINT64_MAX};
+	struct capture_mode mode;
+
+	if (!atomic_load(&md->marks) || atomic_exchange(&md->collecting, 1))
+		return;
+	mode = capture_relax();
+	for (int i = 0; i < METER_LANES && md->lane[i].context; i++)
+		if (md->lane[i].head != atomic_peek(&md->lane[i].tail))
+			look_at(&pass, &md->lane[i]);
+	capture_restore(mode);
+	bill_all(&pass);
+	lock_take(&md->lock);
+	learn_overlap(md);
+	if (pass.last_ns)
+		atomic_store(&md->end_ns, pass.last_ns + md->pending_ns * md->overlap_permille / 1000);
+	lock_drop(&md->lock);
+	atomic_store(&md->collected_ns, meter_now_ns());
+	atomic_store(&md->collecting, 0);
+}
+
+void meter_forget(struct guest *guest, CUcontext context)
+{
+	for (int d = 0; d < guest->ndevices; d++) {
+		struct meter_device *md = gate_device_made(guest, d);
+
+		if (!md)
+			continue;
+		/* Whoever collects is inside a query for a moment, and must not be when the context goes. */
+		while (atomic_exchange(&md->collecting, 1))
+			syscall(SYS_sched_yield);
+		lock_take(&md->lock);
+		for (int i = 0; i < METER_LANES; i++) {
+			struct lane *lane = &md->lane[i];
+
+			if (lane->context != context)
+				continue;
+			/* The events die with their context. The lane stays, as the key of nothing. */
+			atomic_fetch_sub(&md->marks, lane->tail - lane->head);
+			lane->head = lane->tail;
+			md->pending_ns -= lane->pending_ns < md->pending_ns ? lane->pending_ns :
+									      md->pending_ns;
+			lane->pending_ns = 0;
+			lane->loose.launches = 0;
+			lane->loose.expected_ns = 0;
+			lane->key = 0;
+		}
+		for (int i = 0; i < METER_CLOCKS; i++)
+			if (md->clock[i].context == context)
+				md->clock[i] = (struct clock){.context = NULL};
+		lock_drop(&md->lock);
+		atomic_store(&md->collecting, 0);
+	}
+}

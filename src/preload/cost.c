@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/cost.h"
+
+/* Before anything was measured. */
+#define UNKNOWN_NS 1000000u
+/* Launches among others after which one is measured by itself again. */
+#define STALE_USES 256u
+
+static struct cost *entry_of(struct costs *costs, uint64_t key)
+{
+	return &costs->entry[(key * UINT64_C(0x9e3779b97f4a7c15)) >> 55 & (COST_ENTRIES - 1)];
+}
+
+static uint32_t saturate(uint64_t ns)
+{
+	return ns > UINT32_MAX ? UINT32_MAX : (uint32_t)ns;
+}
+
+/* Follows at an eighth a step, but at once when it is far off: a program's phases differ. */
+static uint32_t follow(uint32_t old, uint64_t now)
+{
+	uint32_t ns = saturate(now);
+
+	if (!old || ns > 2 * (uint64_t)old || ns < old / 2)
+		return ns;
+	return (uint32_t)(((uint64_t)old * 7 + ns) / 8);
+}
+
+uint64_t cost_expect(struct costs *costs, uint64_t key, bool *ret_alone)
+{
+	struct cost *cost = entry_of(costs, key);
+
+	*ret_alone = cost->key != key || ++cost->uses > STALE_USES;
+	if (cost->key == key)
+		return cost->ns;
+	return costs->mean_ns ? costs->mean_ns : UNKNOWN_NS;
+}
+
+void cost_learn(struct costs *costs, uint64_t key, uint32_t n, uint64_t ns)
+{
+	struct cost *cost = entry_of(costs, key);
+
+	if (!n)
+		return;
+	costs->mean_ns = follow(costs->mean_ns, ns / n);
+	if (!key)
+		return;
+	*cost = (struct cost){.key = key, .ns = cost->key == key ? follow(cost->ns, ns / n)
+								 : saturate(ns / n)};
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How long what is launched takes, learned from measuring it: by function or executable graph, and
+ * over all. Only a guess, to bound the work in flight by; what is billed is measured. The caller
+ * holds the lock of the device whose costs these are.
+ */
+#ifndef ALLOT_PRELOAD_COST_H
+#define ALLOT_PRELOAD_COST_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define COST_ENTRIES 512 /* a power of two */
+
+struct cost {
+	uint64_t key;
+	uint32_t ns;   /* at most 4 s, which is as good as for ever */
+	uint32_t uses; /* since it was last measured on its own */
+};
+
+struct costs {
+	struct cost entry[COST_ENTRIES];
+	uint32_t mean_ns; /* 0: nothing was measured yet */
+};
+
+/*
+ * What a launch of `key` (not 0) is expected to take. *ret_alone: nobody knows, or has not looked
+ * for a long time, so it should be measured by itself.
+ */
+uint64_t cost_expect(struct costs *costs, uint64_t key, bool *ret_alone);
+
+/* `n` launches, all of `key` (0: of several), took `ns` together. */
+void cost_learn(struct costs *costs, uint64_t key, uint32_t n, uint64_t ns);
+
+#endif

@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/gate.h"
+
+#include <limits.h>
+#include <linux/futex.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "preload/hook.h"
+
+#define MS UINT64_C(1000000)
+
+/* Work in flight, by expected time: two kernels of 1 ms keep a device busy. */
+#define INFLIGHT_NS (2 * MS)
+/* While a higher priority may come: the next one goes just before the last one is done. */
+#define URGED_NS    (MS / 10)
+#define SLICE_NS    (4 * MS)
+/* What changes without waking who waits is looked at so often. */
+#define LOOK_NS	    (20 * MS)
+/* Who waits or just worked counts as wanting the device for so long. */
+#define DEMAND_NS   (10 * MS)
+#define LINGER_NS   (MS / 5)
+/* An arbiter that did not say anything for so long is gone. */
+#define SILENCE_NS  (30 * MS)
+/*
+ * A program may wait in one stream for what it is about to launch in another, so work in flight is
+ * waited for beyond its expected end only so long.
+ */
+#define PATIENCE_NS (20 * MS)
+
+static struct gate *gate_make(struct guest *guest)
+{
+	struct gate *gate = gate_get(guest), *expected = NULL;
+
+	if (gate)
+		return gate;
+	gate = mmap(NULL, sizeof(*gate), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (gate == MAP_FAILED)
+		return NULL;
+	if (!guest->policy_map)
+		policy_open(guest->dir, &gate->map);
+	if (guest->policy_map || gate->map)
+		gate->turn = policy_turn(guest->policy_map ? guest->policy_map : gate->map);
+	if (atomic_compare_exchange_strong(&guest->compute, &expected, gate))
+		return gate;
+	policy_close(gate->map);
+	munmap(gate, sizeof(*gate));
+	return expected;
+}
+
+struct meter_device *gate_device_made(struct guest *guest, int ordinal)
+{
+	struct gate *gate = gate_get(guest);
+
+	return gate ? atomic_load_explicit(&gate->device[ordinal], memory_order_acquire) : NULL;
+}
+
+struct meter_device *gate_device(struct guest *guest, struct guest_device *device)
+{
+	struct gate *gate = gate_make(guest);
+	struct meter_device *md, *expected = NULL;
+
+	if (!gate)
+		return NULL;
+	md = atomic_load_explicit(&gate->device[device->ordinal], memory_order_acquire);
+	if (md)
+		return md;
+	md = mmap(NULL, sizeof(*md), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (md == MAP_FAILED)
+		return NULL;
+	md->device = device;
+	md->compute = compute_of(guest->ledger, device->ledger);
+	md->overlap_permille = 1000;
+	if (md->compute && atomic_compare_exchange_strong(&gate->device[device->ordinal], &expected, md)) {
+		atomic_store(&gate->generation, 0); /* its share is not read yet */
+		return md;
+	}
+	munmap(md, sizeof(*md));
+	return expected;
+}
+
+/* Of threads that refresh at once, the last to write has looked again after writing. */
+static void refresh(struct guest *guest, struct gate *gate)
+{
+	uint64_t now = guest->policy_map ? policy_generation(guest->policy_map) + 1 : 1;
+	struct policy policy;
+
+	while (atomic_load_explicit(&gate->generation, memory_order_acquire) != now) {
+		if (!guest->policy_map)
+			policy = guest->policy;
+		else if (policy_read(guest->policy_map, &policy))
+			return; /* the last one that could be read stays in force */
+		for (int i = 0; i < guest->ndevices; i++) {
+			struct meter_device *md = atomic_load(&gate->device[i]);
+
+			if (md)
+				atomic_store(&md->share_permille,
+					     policy_share(&policy, guest->device[i].uuid));
+		}
+		atomic_store(&gate->compute, policy.compute);
+		atomic_store(&gate->mode, policy.mode);
+		atomic_store(&gate->controller, policy.controller);
+		atomic_store(&gate->inflight_us, policy.inflight_us);
+		atomic_store(&gate->slice_us, policy.slice_us);
+		atomic_store_explicit(&gate->generation, now, memory_order_release);
+		now = guest->policy_map ? policy_generation(guest->policy_map) + 1 : 1;
+	}
+}
+
+static bool silent(const struct policy_turn *turn, uint64_t now_ns)
+{
+	return atomic_acquire(&turn->beat_ns) + SILENCE_NS < now_ns;
+}
+
+/* Whether the tenant keeps to a part of the device by itself. */
+static bool capped(const struct gate *gate, const struct meter_device *md)
+{
+	return atomic_load(&gate->compute) == POLICY_COMPUTE_CAP &&
+	       atomic_load(&md->share_permille) < 1000;
+}
+
+const struct controller *gate_controller(struct guest *guest, struct meter_device *md,
+					 struct share_params *ret_params)
+{
+	struct gate *gate = gate_get(guest);
+	uint32_t slice_us = atomic_load(&gate->slice_us);
+
+	*ret_params = (struct share_params){
+		.share_permille = (uint32_t)atomic_load(&md->share_permille),
+		.slice_ns = slice_us ? slice_us * UINT64_C(1000) : SLICE_NS,
+		.blocks = md->device->stack_threads / 256,
+	};
+	if (!capped(gate, md)) {
+		/* A part of what others want, too; nobody arbitrates, so it is a cap. */
+		uint32_t entitled = gate->turn ? atomic_peek(&gate->turn->entitled_permille) : 0;
+
+		ret_params->share_permille = entitled && entitled < 1000 ? entitled : 1000;
+		return &controller_deficit;
+	}
+	return controller_by_id(atomic_load(&gate->controller));
+}
+
+void gate_bill(struct guest *guest, struct meter_device *md, uint64_t from_ns, uint64_t to_ns)
+{
+	struct share_params params;
+	const struct controller *controller = gate_controller(guest, md, &params);
+	uint64_t old, hot;
+
+	do {
+		old = atomic_peek(&md->compute->hot);
+		hot = controller->bill(old, &params, from_ns, to_ns);
+	} while (hot != old && !atomic_swap_if_u64(&md->compute->hot, old, hot));
+}
+
+/* 0, or until when the device's account is not settled. */
+static uint64_t account(struct guest *guest, struct meter_device *md, const struct unit *unit)
+{
+	uint64_t blocks = md == unit->device ? unit->blocks : 0, old, hot, until;
+	struct share_params params;
+	const struct controller *controller = gate_controller(guest, md, &params);
+
+	do {
+		old = atomic_peek(&md->compute->hot);
+		until = controller->admit(old, &params, unit->now_ns, blocks, &hot);
+	} while (hot != old && !atomic_swap_if_u64(&md->compute->hot, old, hot));
+	return until;
+}
+
+/* 0, or until when to wait for the share; *ret_turn: for the tenant's turn, and not for its debts. */
+static uint64_t share_wait(struct guest *guest, struct gate *gate, const struct unit *unit,
+			   bool *ret_turn)
+{
+	const struct policy_turn *turn = gate->turn;
+	bool alone = !turn || silent(turn, unit->now_ns);
+	bool orphan = turn && alone && atomic_peek(&turn->flags) & POLICY_TURN_CONTENDED;
+	uint64_t until = 0;
+
+	*ret_turn = false;
+	for (int i = 0; i < guest->ndevices; i++) {
+		struct meter_device *md = gate_device_made(guest, i);
+		uint64_t at = md && (orphan || capped(gate, md)) ? account(guest, md, unit) : 0;
+
+		until = at > until ? at : until;
+	}
+	if (until || alone || atomic_acquire(&turn->open_until_ns) > unit->now_ns)
+		return until;
+	*ret_turn = true;
+	return unit->now_ns + DEMAND_NS / 2;
+}
+
+/* 0: unbounded. */
+static uint64_t inflight_bound(const struct gate *gate, const struct unit *unit, bool *ret_spread)
+{
+	const struct policy_turn *turn = gate->turn;
+	uint32_t flags = turn && !silent(turn, unit->now_ns) ? atomic_peek(&turn->flags) : 0;
+	uint32_t asked = atomic_load(&gate->inflight_us);
+
+	*ret_spread = !(flags & POLICY_TURN_URGED);
+	if (flags & POLICY_TURN_URGED)
+		return URGED_NS;
+	if (!(flags & POLICY_TURN_CONTENDED) && !capped(gate, unit->device))
+		return 0;
+	return asked ? asked * UINT64_C(1000) : INFLIGHT_NS;
+}
+
+static void sleep_until(const uint32_t *word, uint32_t seen, uint64_t until_ns)
+{
+	struct timespec until = {
+		.tv_sec = (time_t)(until_ns / 1000000000u),
+		.tv_nsec = (long)(until_ns % 1000000000u),
+	};
+
+	syscall(SYS_futex, word, FUTEX_WAIT_BITSET, seen, &until, NULL, FUTEX_BITSET_MATCH_ANY);
+}
+
+/* The arbiter looks at this, and wakes up when it was over. */
+static void want(struct guest *guest, struct meter_device *md, uint64_t now_ns, uint64_t for_ns)
+{
+	uint64_t old = atomic_peek(&md->compute->demand_until_ns);
+
+	if (old > now_ns + for_ns / 2 && old < now_ns + 1000 * MS)
+		return;
+	if (old >= now_ns + 1000 * MS) /* nobody wants anything for so long: damage */
+		atomic_swap_if_u64(&md->compute->demand_until_ns, old, now_ns + for_ns);
+	else
+		atomic_raise_u64(&md->compute->demand_until_ns, now_ns + for_ns);
+	if (old < now_ns && atomic_peek(&md->compute->work_until_ns) < now_ns)
+		keeper_ring(guest);
+}
+
+/* How long a launch was held for its tenant's share. */
+struct hold {
+	uint64_t share_ns;
+};
+
+static void note(struct unit *unit, const struct hold *hold)
+{
+	struct compute *compute = unit->device->compute;
+
+	if (!hold->share_ns)
+		return;
+	atomic_fetch_add(&unit->device->held, 1);
+	__atomic_fetch_add(&compute->throttled_ns, hold->share_ns, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&compute->throttles, 1, __ATOMIC_RELAXED);
+}
+
+static void wait_for_share(struct guest *guest, struct gate *gate, struct unit *unit,
+			   struct hold *hold)
+{
+	for (;;) {
+		uint32_t seen = atomic_acquire(guest->gate);
+		uint32_t turn_seen = gate->turn ? atomic_acquire(&gate->turn->seq) : 0;
+		uint64_t from = unit->now_ns, until;
+		bool turn;
+
+		if (seen & POLICY_GATE_CLOSED) {
+			syscall(SYS_futex, guest->gate, FUTEX_WAIT, seen, NULL, NULL, 0);
+			unit->now_ns = meter_now_ns();
+			continue;
+		}
+		refresh(guest, gate);
+		if (atomic_load(&gate->compute) == POLICY_COMPUTE_OFF ||
+		    atomic_load(&gate->mode) == POLICY_MODE_SPACE)
+			return;
+		until = share_wait(guest, gate, unit, &turn);
+		if (!until)
+			return;
+		if (until > unit->now_ns + LOOK_NS)
+			until = unit->now_ns + LOOK_NS;
+		/* Who waits for its turn wants the device; who pays a debt leaves it to others. */
+		if (turn) {
+			want(guest, unit->device, unit->now_ns, DEMAND_NS);
+			sleep_until(&gate->turn->seq, turn_seen, until);
+		} else {
+			sleep_until(guest->gate, seen, until);
+		}
+		unit->now_ns = meter_now_ns();
+		hold->share_ns += unit->now_ns - from;
+		meter_collect(guest, unit->device);
+	}
+}
+
+/* Answers whether it waited. */
+static bool wait_for_room(struct guest *guest, struct gate *gate, struct unit *unit)
+{
+	static const uint32_t nothing;
+	uint64_t give_up = 0, until;
+	bool spread;
+
+	for (;;) {
+		uint64_t bound = inflight_bound(gate, unit, &spread);
+
+		until = bound ? meter_room(guest, unit, bound, spread) : 0;
+		if (!until || (give_up && unit->now_ns >= give_up))
+			return give_up;
+		if (!give_up)
+			give_up = until + PATIENCE_NS;
+		sleep_until(&nothing, 0, until);
+		unit->now_ns = meter_now_ns();
+		meter_collect(guest, unit->device);
+	}
+}
+
+void gate_wait(struct guest *guest, struct unit *unit)
+{
+	struct hold hold = {0};
+	struct gate *gate;
+	uint32_t word;
+
+	while ((word = atomic_acquire(guest->gate)) & POLICY_GATE_CLOSED)
+		syscall(SYS_futex, guest->gate, FUTEX_WAIT, word, NULL, NULL, 0);
+	if (!(word & POLICY_GATE_METERED) || !meter_unit(guest, unit))
+		return;
+	gate = gate_get(guest);
+	unit->now_ns = meter_now_ns();
+	/* While one was waited for, the other may have gone. */
+	do
+		wait_for_share(guest, gate, unit, &hold);
+	while (wait_for_room(guest, gate, unit));
+	note(unit, &hold);
+	want(guest, unit->device, unit->now_ns, LINGER_NS);
+	meter_begin(unit);
+}

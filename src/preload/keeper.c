@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/keeper.h"
+
+#include <limits.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "preload/gate.h"
+#include "preload/turns.h"
+
+#define MS	   UINT64_C(1000000)
+/* While there is work in flight. */
+#define TICK_NS	   MS
+/* An arbiter that says nothing for so long is replaced. */
+#define SILENCE_NS (25 * MS)
+/* How long who holds the role keeps it for others, with nothing to do itself. */
+#define IDLE_NS	   (1000 * MS)
+#define STACK_BYTES 65536
+
+static void wake(struct keeper *keeper)
+{
+	atomic_fetch_add(&keeper->bell, 1);
+	syscall(SYS_futex, &keeper->bell, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+/* Publishes until when this process's work lasts. Lower than before only if it was ours. */
+static void publish(struct meter_device *md)
+{
+	uint64_t end = atomic_load(&md->end_ns), *word = &md->compute->work_until_ns;
+
+	if (atomic_peek(word) == md->published_ns && end < md->published_ns)
+		atomic_swap_if_u64(word, md->published_ns, end);
+	else
+		atomic_raise_u64(word, end);
+	md->published_ns = end;
+}
+
+/* Answers whether work is in flight. */
+static bool collect(struct guest *guest, uint64_t now)
+{
+	bool busy = false;
+
+	for (int i = 0; i < guest->ndevices; i++) {
+		struct meter_device *md = gate_device_made(guest, i);
+
+		if (!md)
+			continue;
+		meter_collect(guest, md);
+		publish(md);
+		busy |= atomic_load(&md->marks) || atomic_load(&md->end_ns) > now;
+	}
+	return busy;
+}
+
+/* The role, if it is ours or free. Answers when to look again. */
+static uint64_t arbitrate(struct guest *guest, struct turns *turns, uint64_t now, bool busy)
+{
+	const struct policy_turn *turn = gate_get(guest)->turn;
+	bool silent = !turn || atomic_acquire(&turn->beat_ns) + SILENCE_NS < now;
+
+	if (!turns_held(turns)) {
+		if (!busy)
+			return UINT64_MAX;
+		if (!silent || !turns_take(turns))
+			return now + SILENCE_NS / 2;
+	}
+	return turns_step(turns, now);
+}
+
+static void sleep_on(struct keeper *keeper, uint32_t seen, uint64_t until_ns)
+{
+	struct timespec until = {
+		.tv_sec = (time_t)(until_ns / 1000000000u),
+		.tv_nsec = (long)(until_ns % 1000000000u),
+	};
+
+	syscall(SYS_futex, &keeper->bell, FUTEX_WAIT_BITSET_PRIVATE, seen,
+		until_ns == UINT64_MAX ? NULL : &until, NULL, FUTEX_BITSET_MATCH_ANY);
+}
+
+static bool working(struct guest *guest)
+{
+	bool any = false;
+
+	for (int i = 0; i < guest->ndevices; i++) {
+		struct meter_device *md = gate_device_made(guest, i);
+
+		any |= md && atomic_load(&md->marks);
+	}
+	return any;
+}
+
+static void *keep(void *arg)
+{
+	struct guest *guest = arg;
+	struct gate *gate = gate_get(guest);
+	struct keeper *keeper = &gate->keeper;
+	struct turns *turns = NULL;
+	uint64_t worked = meter_now_ns();
+
+	if (!turns_open(guest->dir, &turns))
+		atomic_store(&keeper->turns, turns);
+	while (!atomic_load(&keeper->stop)) {
+		uint32_t seen = atomic_load(&keeper->bell);
+		uint32_t rung = turns ? turns_bell(turns) : 0;
+		uint64_t now, next;
+		bool busy;
+
+		atomic_store(&keeper->working, 1);
+		if (atomic_load(&keeper->stop))
+			break;
+		now = meter_now_ns();
+		busy = collect(guest, now);
+		gate_steer(guest, now);
+		atomic_store(&keeper->working, 0);
+		worked = busy ? now : worked;
+		next = turns ? arbitrate(guest, turns, now, busy || now < worked + SILENCE_NS) :
+			       UINT64_MAX;
+		if (turns && turns_held(turns) && turns_busy(turns) && now > worked + IDLE_NS) {
+			turns_drop(turns);
+			next = UINT64_MAX;
+		}
+		if (busy && next > now + TICK_NS)
+			next = now + TICK_NS;
+		atomic_store(&keeper->asleep, !busy);
+		if (!busy && working(guest)) /* begun since: nobody would ring */
+			continue;
+		if (turns && turns_held(turns))
+			turns_sleep(turns, rung, next);
+		else
+			sleep_on(keeper, seen, next);
+		atomic_store(&keeper->asleep, 0);
+	}
+	atomic_store(&keeper->working, 0);
+	return NULL;
+}
+
+/* The driver is about to shut down: from here on nobody calls it behind the program's back. */
+static void stop(void)
+{
+	struct guest_page *page = atomic_load(&guest_page);
+	struct guest *guest = atomic_load(&page->guest);
+	struct gate *gate = guest ? gate_get(guest) : NULL;
+
+	if (!gate || atomic_load(&gate->keeper.started) != 1)
+		return;
+	atomic_store(&gate->keeper.stop, 1);
+	wake(&gate->keeper);
+	for (int i = 0; i < 1000 && atomic_load(&gate->keeper.working); i++)
+		usleep(100);
+}
+
+static void start(struct guest *guest, struct keeper *keeper)
+{
+	uint32_t expected = 0;
+	pthread_attr_t attr;
+	sigset_t all, old;
+	pthread_t thread;
+	int r;
+
+	if (!atomic_compare_exchange_strong(&keeper->started, &expected, 1))
+		return;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	pthread_attr_init(&attr);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	pthread_attr_setstacksize(&attr, STACK_BYTES);
+	r = pthread_create(&thread, &attr, keep, guest);
+	pthread_attr_destroy(&attr);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (r)
+		atomic_store(&keeper->started, 2);
+	else
+		atexit(stop);
+}
+
+void keeper_work(struct guest *guest)
+{
+	struct keeper *keeper = &gate_get(guest)->keeper;
+
+	if (__builtin_expect(!atomic_load_explicit(&keeper->started, memory_order_relaxed), 0))
+		start(guest, keeper);
+	/* After the mark was counted: either the keeper sees that or we see it asleep. */
+	if (__builtin_expect(atomic_load(&keeper->asleep), 0) && atomic_exchange(&keeper->asleep, 0)) {
+		wake(keeper);
+		keeper_ring(guest);
+	}
+}
+
+void keeper_ring(struct guest *guest)
+{
+	struct turns *turns = atomic_load(&gate_get(guest)->keeper.turns);
+
+	if (turns)
+		turns_ring(turns);
+}

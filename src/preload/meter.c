@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/meter.h"
+
+#include <time.h>
+
+#include "preload/gate.h"
+#include "preload/keeper.h"
+#include "preload/meter_priv.h"
+
+/*
+ * A mark after so much work, or so long, or so many launches: a timing event costs the caller 0.8 us
+ * and the device a gap of about 1 us, so this keeps it below half a percent.
+ */
+#define MARK_WORK_NS  250000
+#define MARK_EVERY_NS 1000000
+#define MARK_LAUNCHES 64
+/* Work that takes longer than expected is looked at again so much later. */
+#define LATE_NS 50000
+
+/* Each thread's own: its address names the thread. */
+static _Thread_local char thread_key __attribute__((tls_model("initial-exec")));
+
+uint64_t meter_now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * UINT64_C(1000000000) + (uint64_t)ts.tv_nsec;
+}
+
+static CUstream stream_of(const struct unit *unit)
+{
+	if (unit->stream)
+		return unit->stream;
+	return unit->per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
+}
+
+static bool lane_idle(const struct lane *lane)
+{
+	return lane->head == lane->tail;
+}
+
+/* With the lock: the lane of a stream, a free one, or the one that was idle for longest. */
+static int lane_find(struct meter_device *md, CUcontext context, uint64_t key, bool *ret_new)
+{
+	int best = -1;
+
+	*ret_new = false;
+	for (int i = 0; i < METER_LANES; i++) {
+		const struct lane *lane = &md->lane[i];
+
+		if (lane->context == context && lane->key == key)
+			return i;
+		if (!lane->context) {
+			best = i;
+			break; /* lanes are taken in order */
+		}
+		if (lane_idle(lane) && (best < 0 || lane->used_ns < md->lane[best].used_ns))
+			best = i;
+	}
+	*ret_new = best >= 0;
+	return best;
+}
+
+static void lane_forget(struct meter_device *md, struct lane *lane)
+{
+	md->pending_ns -= lane->pending_ns < md->pending_ns ? lane->pending_ns : md->pending_ns;
+	lane->pending_ns = 0;
+	lane->loose.launches = 0;
+	lane->loose.expected_ns = 0;
+}
+
+/* With the lock: a mark to be recorded for the loose launches, or -1. */
+static int mark_reserve(struct meter_device *md, struct lane *lane, uint64_t now_ns)
+{
+	struct mark *mark = &lane->mark[lane->tail % METER_MARKS];
+	CUevent event;
+
+	if (lane->mute || lane->tail - lane->head >= METER_MARKS)
+		return -1;
+	event = clock_take(&md->clock[lane->clock]);
+	if (!event)
+		return -1;
+	mark->event = event;
+	mark->start = lane->gap;
+	mark->launches = lane->loose.launches;
+	mark->key = lane->loose.key;
+	mark->expected_ns = lane->loose.expected_ns;
+	mark->recorded_ns = now_ns;
+	atomic_store(&mark->state, MARK_RECORDING);
+	lane->loose.launches = 0;
+	lane->loose.expected_ns = 0;
+	lane->gap = false;
+	lane->marked_ns = now_ns;
+	atomic_fetch_add(&md->marks, 1);
+	return (int)(lane->tail++ % METER_MARKS);
+}
+
+/* Without the lock. A mark that is reserved is recorded or void, whatever happens. */
+static void mark_record(struct lane *lane, int index)
+{
+	struct mark *mark = &lane->mark[index];
+	struct capture_mode mode = capture_relax();
+	CUresult e = DRIVER(cuEventRecord, (mark->event, lane->stream));
+
+	capture_restore(mode);
+	/* Some streams are not ours to mark: a green context's, another device's. */
+	if (e)
+		lane->mute = true;
+	atomic_store_explicit(&mark->state, e ? MARK_VOID : MARK_RECORDED, memory_order_release);
+}
+
+bool meter_unit(struct guest *guest, struct unit *unit)
+{
+	CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
+	struct guest_device *device = guest_current_device(guest);
+	CUcontext context = NULL;
+
+	unit->stream = stream_of(unit);
+	unit->device = NULL;
+	/* An error: another stream captures, and this launch will fail. */
+	if (!device || DRIVER(cuCtxGetCurrent, (&context)) ||
+	    DRIVER(cuStreamIsCapturing, (unit->stream, &capturing)) ||
+	    capturing != CU_STREAM_CAPTURE_STATUS_NONE)
+		return false;
+	unit->context = context;
+	unit->lane_key = unit->stream == CU_STREAM_PER_THREAD ? (uint64_t)(uintptr_t)&thread_key :
+								(uint64_t)(uintptr_t)unit->stream;
+	unit->device = gate_device(guest, device);
+	return unit->device;
+}
+
+void meter_begin(struct unit *unit)
+{
+	struct meter_device *md = unit->device;
+	CUcontext context = unit->context;
+	uint64_t now = unit->now_ns, key = unit->lane_key;
+	struct lane *lane;
+	bool fresh, new;
+	int clock = -1, mark = -1;
+
+	lock_take(&md->lock);
+	unit->lane = lane_find(md, context, key, &new);
+	if (new) {
+		lock_drop(&md->lock);
+		clock = clock_find(md, context);
+		lock_take(&md->lock);
+		unit->lane = lane_find(md, context, key, &new);
+	}
+	unit->expected_ns = cost_expect(&md->costs, unit->key, &unit->alone);
+	if (unit->lane < 0) {
+		lock_drop(&md->lock);
+		return;
+	}
+	lane = &md->lane[unit->lane];
+	if (new) {
+		lane_forget(md, lane);
+		lane->context = context;
+		lane->key = key;
+		lane->stream = unit->stream;
+		lane->clock = clock;
+		lane->mute = clock < 0;
+		lane->end_ns = 0;
+	}
+	if (!atomic_load(&md->marks) && now > atomic_load(&md->end_ns) + METER_GAP_NS)
+		md->pending_ns = 0; /* what no mark covers is done, too */
+	fresh = now > lane->end_ns + METER_GAP_NS || lane->held != atomic_load(&md->held);
+	lane->held = atomic_load(&md->held);
+	lane->used_ns = now;
+	lane->gap = lane->gap || fresh;
+	if (fresh || (unit->alone && lane->loose.launches))
+		mark = mark_reserve(md, lane, now);
+	lock_drop(&md->lock);
+	if (mark >= 0)
+		mark_record(lane, mark);
+}
+
+/* With the lock. */
+static void count(struct meter_device *md, struct lane *lane, const struct unit *unit)
+{
+	uint64_t now = unit->now_ns, end = atomic_load(&md->end_ns);
+
+	lane->loose.key = lane->loose.launches && lane->loose.key != unit->key ? 0 : unit->key;
+	lane->loose.launches++;
+	lane->loose.expected_ns += unit->expected_ns;
+	lane->end_ns = (lane->end_ns > now ? lane->end_ns : now) + unit->expected_ns;
+	lane->pending_ns += unit->expected_ns;
+	md->pending_ns += unit->expected_ns;
+	atomic_store(&md->end_ns, (end > now ? end : now) +
+					  unit->expected_ns * md->overlap_permille / 1000);
+}
+
+void meter_end(struct guest *guest, struct unit *unit, bool ok)
+{
+	struct meter_device *md = unit->device;
+	struct lane *lane;
+	int mark = -1;
+
+	if (!md || !ok)
+		return;
+	__atomic_fetch_add(unit->graph ? &md->compute->graph_launches : &md->compute->launches, 1,
+			   __ATOMIC_RELAXED);
+	if (unit->lane < 0) {
+		meter_bill(guest, md, unit->now_ns, unit->now_ns + unit->expected_ns);
+		return;
+	}
+	lane = &md->lane[unit->lane];
+	lock_take(&md->lock);
+	count(md, lane, unit);
+	if (unit->alone || lane->loose.expected_ns >= MARK_WORK_NS ||
+	    lane->loose.launches >= MARK_LAUNCHES || unit->now_ns > lane->marked_ns + MARK_EVERY_NS)
+		mark = mark_reserve(md, lane, unit->now_ns);
+	lock_drop(&md->lock);
+	if (mark >= 0)
+		mark_record(lane, mark);
+	else if (lane->mute)
+		meter_bill(guest, md, unit->now_ns, unit->now_ns + unit->expected_ns);
+	keeper_work(guest);
+	if (unit->now_ns > atomic_load_explicit(&md->collected_ns, memory_order_relaxed) +
+				   MARK_WORK_NS)
+		meter_collect(guest, md);
+}
+
+/* With the lock: whether the launch's own stream is idle, and few enough others are not. */
+static bool may_spread(struct meter_device *md, const struct unit *unit)
+{
+	unsigned int busy = 0, most = 1000 / (md->overlap_permille ? md->overlap_permille : 1) + 1;
+
+	for (int i = 0; i < METER_LANES && md->lane[i].context; i++) {
+		const struct lane *lane = &md->lane[i];
+
+		if (!lane->pending_ns || lane->end_ns <= unit->now_ns)
+			continue;
+		if (lane->context == unit->context && lane->key == unit->lane_key)
+			return false;
+		busy++;
+	}
+	return busy < most;
+}
+
+uint64_t meter_room(struct guest *guest, struct unit *unit, uint64_t bound_ns, bool spread)
+{
+	struct meter_device *md = unit->device;
+	uint64_t now = unit->now_ns, end = atomic_load(&md->end_ns);
+	bool room;
+
+	if (end <= now && atomic_load(&md->marks)) {
+		/* By all we know it is done. Is it? */
+		meter_collect(guest, md);
+		end = atomic_load(&md->end_ns);
+		if (end <= now && atomic_load(&md->marks))
+			return now + LATE_NS;
+	}
+	if (end <= now + bound_ns)
+		return 0;
+	if (!spread)
+		return end - bound_ns;
+	lock_take(&md->lock);
+	room = may_spread(md, unit);
+	lock_drop(&md->lock);
+	return room ? 0 : end - bound_ns;
+}

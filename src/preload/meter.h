@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The meter: how long a device really worked for this process. Events with timing, marks, are
+ * recorded into the program's own streams, behind a few launches at a time; what lies between two
+ * marks of a stream that did not run dry in between is work. A mark that begins work on an idle
+ * stream keeps the pause before it out. When marks complete, the time between them is billed to the
+ * tenant, whatever overlaps once (ledger/compute.h), and paid for by its controller.
+ *
+ * A pause shorter than METER_GAP_NS is the tenant's own: nobody else could have used it. One that
+ * the gate made is not.
+ *
+ * Only threads of the program record, into streams that they just launched into, and never while a
+ * stream captures. Any thread collects; one at a time, the others go on. No lock is held over a
+ * call of the driver.
+ */
+#ifndef ALLOT_PRELOAD_METER_H
+#define ALLOT_PRELOAD_METER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/lock.h"
+#include "ledger/compute.h"
+#include "preload/cost.h"
+#include "preload/guest.h"
+#include "share/controller.h"
+
+#define METER_LANES  32
+#define METER_MARKS  16 /* of a lane, not collected yet; a power of two */
+#define METER_CLOCKS 4	/* contexts of one device */
+#define METER_EVENTS 128
+
+#define METER_GAP_NS UINT64_C(100000)
+
+enum mark_state { MARK_FREE, MARK_RECORDING, MARK_RECORDED, MARK_VOID };
+
+struct mark {
+	_Atomic uint32_t state; /* enum mark_state */
+	bool start;		/* the stream was idle: the time before is nobody's */
+	uint32_t launches;	/* between the mark before and this one ... */
+	uint64_t key;		/* ... all of this; 0: of several ... */
+	uint64_t expected_ns;	/* ... and expected to take so long */
+	uint64_t recorded_ns;	/* not done before */
+	CUevent event;
+};
+
+/* A stream. */
+struct lane {
+	CUcontext context; /* NULL: free */
+	uint64_t key;	   /* the stream, or the thread whose own it is */
+	CUstream stream;
+	int clock;
+	bool gap;	     /* a pause began that no mark could end */
+	bool mute;	     /* the driver takes no marks here: billed by what is expected */
+	uint32_t head, tail; /* of the ring; the collector moves head */
+	struct mark mark[METER_MARKS];
+	uint64_t done_ns;    /* of the last mark that was collected; 0 not known; the collector's */
+	uint64_t end_ns;     /* when what was launched here is expected to be done */
+	uint64_t marked_ns;  /* when the last mark was recorded */
+	uint64_t pending_ns; /* expected, of all launches that no collected mark covers */
+	uint64_t held;	     /* meter_device.held at the last launch */
+	uint64_t used_ns;
+	struct {
+		uint32_t launches;
+		uint64_t key, expected_ns;
+	} loose; /* launches behind the last mark */
+};
+
+/* The device's clock as seen through one context's events, in CLOCK_MONOTONIC. */
+struct clock {
+	CUcontext context;
+	CUevent base;
+	uint64_t base_ns;
+	uint32_t events; /* spare ones */
+	CUevent event[METER_EVENTS];
+};
+
+struct meter_device {
+	struct guest_device *device;
+	struct compute *compute;
+	_Atomic uint64_t share_permille; /* see gate.c */
+
+	struct lock lock; /* of what follows */
+	struct lane lane[METER_LANES];
+	struct clock clock[METER_CLOCKS];
+	struct costs costs;
+	uint64_t pending_ns;	   /* over all lanes */
+	uint32_t overlap_permille; /* device time billed, of time measured in lanes */
+	uint64_t lane_ns, billed_ns;
+
+	_Atomic uint64_t end_ns;     /* when all that was launched is expected to be done */
+	_Atomic uint64_t held;	     /* raised when the gate held a launch for its share */
+	_Atomic uint32_t marks;	     /* to be collected */
+	_Atomic uint32_t collecting; /* one thread does */
+	_Atomic uint64_t collected_ns;
+	uint64_t published_ns; /* the work_until_ns that this process last wrote */
+};
+
+/* A launch on its way. */
+struct unit {
+	CUstream stream;
+	bool per_thread; /* no stream means the thread's own */
+	bool graph;
+	uint64_t key; /* the function or the executable graph, not 0 */
+	uint64_t blocks;
+
+	struct meter_device *device; /* NULL: not metered */
+	CUcontext context;
+	uint64_t lane_key;
+	int lane; /* -1: none was free */
+	uint64_t now_ns, expected_ns;
+	bool alone; /* to be measured by itself */
+};
+
+uint64_t meter_now_ns(void);
+
+/*
+ * Whether a launch is to be metered: which device it is for, which lane. False while its stream
+ * captures, and where there is no context: then nothing else here is to be called for it.
+ */
+bool meter_unit(struct guest *guest, struct unit *unit);
+
+/* Before the launch, once it is allowed: finds its lane, marks the end of a pause. */
+void meter_begin(struct unit *unit);
+/* After it, `ok` or not: counts it, and marks its end when it is time. */
+void meter_end(struct guest *guest, struct unit *unit, bool ok);
+
+/* Looks which marks are done, and bills. Answers at once when another thread is at it. */
+void meter_collect(struct guest *guest, struct meter_device *md);
+
+/* The device worked from one instant to the other: what of it is new goes on the tenant's account. */
+uint64_t meter_bill(struct guest *guest, struct meter_device *md, uint64_t from_ns, uint64_t to_ns);
+
+/*
+ * When there is room for a launch beside work in flight of `bound_ns`, by expected time: 0, or the
+ * instant to look again. With `spread` a stream that has nothing in flight may go beside others, as
+ * long as that was seen to make the device do more.
+ */
+uint64_t meter_room(struct guest *guest, struct unit *unit, uint64_t bound_ns, bool spread);
+
+/* Before the driver destroys a context: its marks are forgotten, and nobody looks at them. */
+void meter_forget(struct guest *guest, CUcontext context);
+
+#endif

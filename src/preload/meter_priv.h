@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What meter.c (recording), collect.c (billing) and clock.c share and nobody else sees. */
+#ifndef ALLOT_PRELOAD_METER_PRIV_H
+#define ALLOT_PRELOAD_METER_PRIV_H
+
+#include "preload/meter.h"
+
+/* Calls that capturing threads forbid are no danger to a capture here: ours are about our events. */
+struct capture_mode {
+	CUstreamCaptureMode saved;
+};
+
+static inline struct capture_mode capture_relax(void)
+{
+	struct capture_mode mode = {CU_STREAM_CAPTURE_MODE_RELAXED};
+
+	DRIVER(cuThreadExchangeStreamCaptureMode, (&mode.saved));
+	return mode;
+}
+
+static inline void capture_restore(struct capture_mode mode)
+{
+	DRIVER(cuThreadExchangeStreamCaptureMode, (&mode.saved));
+}
+
+/* The clock of the current context, made if need be; -1 when there is no room or the driver refuses. */
+int clock_find(struct meter_device *md, CUcontext context);
+
+/* With the lock: a spare event, or NULL. */
+CUevent clock_take(struct clock *clock);
+void clock_give(struct clock *clock, CUevent event);
+
+/*
+ * When a recorded mark was done, by CLOCK_MONOTONIC, between when it was recorded and now. The
+ * collector alone may ask, with the clock's context current. False: the driver does not tell.
+ */
+bool clock_read(struct meter_device *md, struct clock *clock, struct mark *mark, uint64_t now_ns,
+		uint64_t *ret_ns);
+
+#endif

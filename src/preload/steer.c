@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Controllers that follow NVML's utilisation: asked for by the keeper, by one process of a tenant. */
+#include "preload/gate.h"
+#include "preload/truth.h"
+
+static void steer(struct guest *guest, struct meter_device *md, uint64_t now_ns)
+{
+	struct compute *compute = md->compute;
+	struct share_params params;
+	const struct controller *controller = gate_controller(guest, md, &params);
+	uint64_t due = atomic_peek(&compute->tick_ns), old, hot;
+	int percent;
+
+	if (!controller->tick_ns)
+		return;
+	/* Who moves it on is who steers; an instant far ahead is damage. */
+	if (due > now_ns && due - now_ns < 10 * controller->tick_ns)
+		return;
+	if (!atomic_swap_if_u64(&compute->tick_ns, due, now_ns + controller->tick_ns))
+		return;
+	percent = truth_utilisation(guest, md->device->uuid, md->device->ledger);
+	if (percent < 0)
+		return;
+	controller->steer(compute->cold, &params, now_ns, (unsigned int)percent);
+	do {
+		old = atomic_peek(&compute->hot);
+		hot = controller->refill(old, compute->cold, &params, now_ns);
+	} while (hot != old && !atomic_swap_if_u64(&compute->hot, old, hot));
+}
+
+void gate_steer(struct guest *guest, uint64_t now_ns)
+{
+	for (int i = 0; i < guest->ndevices; i++) {
+		struct meter_device *md = gate_device_made(guest, i);
+
+		if (md)
+			steer(guest, md, now_ns);
+	}
+}

@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/turns.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/atomic.h"
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "ledger/compute.h"
+#include "ledger/ledger.h"
+#include "ledger/policy.h"
+#include "ledger/region.h"
+#include "ledger/slot.h"
+#include "ledger/tenant.h"
+#include "share/arbiter.h"
+
+/* No tenant can have this name. */
+#define ARBITER_FILE  ".arbiter"
+#define ARBITER_BYTES 4096
+#define LOCK_AT	      (INT64_C(1) << 40)
+
+/* New tenants show by the directory's time at once; who has died is asked for so often. */
+#define SCAN_NS UINT64_C(50000000)
+
+struct arbiter_file {
+	uint32_t bell; /* a futex, rung by tenants */
+	uint32_t pad[15];
+	uint8_t reserved[ARBITER_BYTES - 64];
+};
+_Static_assert(sizeof(struct arbiter_file) == ARBITER_BYTES, "layout");
+
+/* A tenant as the arbiter holds it; the entry of the same number in `state` is its part of it. */
+struct member {
+	char name[POLICY_NAME_BYTES]; /* empty: free */
+	struct policy_map *policy;
+	struct policy_turn *turn;
+	struct ledger *ledger;
+	uint64_t id, generation;
+	bool seen, turns; /* in this scan; takes turns at all */
+	int ndevices;
+	struct compute *compute[POLICY_DEVICES];
+	uint8_t bit[POLICY_DEVICES]; /* of `uuid` */
+};
+
+struct turns {
+	char runtime[256];
+	struct arbiter_file *file; /* holds no lock */
+	void *role;		   /* the mapping that keeps the lock; NULL: not held */
+	uint64_t scanned_ns, ids;
+	struct timespec changed; /* the directory, when it was scanned */
+	bool busy;
+	int nuuids, n;
+	uint8_t uuid[64][16];
+	struct member member[ARBITER_TENANTS];
+	struct arbiter_tenant state[ARBITER_TENANTS];
+};
+
+static int open_file(const char *runtime)
+{
+	int fd = region_create(runtime, ARBITER_FILE);
+
+	if (fd >= 0 && ftruncate(fd, ARBITER_BYTES) < 0) {
+		close(fd);
+		return -ENOSPC;
+	}
+	if (fd != -EEXIST)
+		return fd;
+	return region_open(runtime, ARBITER_FILE, O_RDWR, ARBITER_BYTES);
+}
+
+static void *map_file(int fd)
+{
+	void *map = mmap(NULL, ARBITER_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+	if (map == MAP_FAILED)
+		return NULL;
+	if (madvise(map, ARBITER_BYTES, MADV_DONTFORK) == 0)
+		return map;
+	munmap(map, ARBITER_BYTES);
+	return NULL;
+}
+
+int turns_open(const char *tenant_dir, struct turns **ret)
+{
+	const char *slash = strrchr(tenant_dir, '/');
+	CLEANUP_CLOSE int fd = -EBADF;
+	struct turns *turns;
+
+	if (!slash || slash == tenant_dir || slash - tenant_dir >= (long)sizeof(turns->runtime))
+		return -EINVAL;
+	turns = mmap(NULL, sizeof(*turns), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (turns == MAP_FAILED)
+		return -ENOMEM;
+	memcpy(turns->runtime, tenant_dir, (size_t)(slash - tenant_dir));
+	fd = open_file(turns->runtime);
+	turns->file = fd < 0 ? NULL : map_file(fd);
+	if (!turns->file) {
+		munmap(turns, sizeof(*turns));
+		return fd < 0 ? fd : -ENOMEM;
+	}
+	*ret = turns;
+	return 0;
+}
+
+/* As slots do: the mapping keeps the lock, and nothing inherits it. */
+bool turns_take(struct turns *turns)
+{
+	CLEANUP_CLOSE int fd = -EBADF;
+
+	if (turns->role)
+		return true;
+	fd = open_file(turns->runtime);
+	if (fd < 0 || region_lock(fd, LOCK_AT, 1))
+		return false;
+	turns->role = map_file(fd);
+	turns->scanned_ns = 0;
+	return turns->role;
+}
+
+bool turns_held(const struct turns *turns)
+{
+	return turns->role;
+}
+
+bool turns_busy(const struct turns *turns)
+{
+	return turns->busy;
+}
+
+static void leave(struct turns *turns, int i)
+{
+	struct member *member = &turns->member[i];
+
+	policy_turn_close(member->turn);
+	policy_close(member->policy);
+	ledger_close(member->ledger);
+	memset(member, 0, sizeof(*member));
+	memset(&turns->state[i], 0, sizeof(turns->state[i]));
+}
+
+void turns_drop(struct turns *turns)
+{
+	for (int i = 0; i < turns->n; i++) {
+		if (!turns->member[i].name[0])
+			continue;
+		atomic_release(&turns->member[i].turn->beat_ns, 0);
+		leave(turns, i);
+	}
+	if (turns->role)
+		munmap(turns->role, ARBITER_BYTES);
+	turns->role = NULL;
+	turns->n = 0;
+	turns->nuuids = 0;
+}
+
+static int bit_of(struct turns *turns, const uint8_t uuid[16])
+{
+	for (int i = 0; i < turns->nuuids; i++)
+		if (!memcmp(turns->uuid[i], uuid, 16))
+			return i;
+	if (turns->nuuids == 64)
+		return 63; /* more devices than a machine has: they take turns together */
+	memcpy(turns->uuid[turns->nuuids], uuid, 16);
+	return turns->nuuids++;
+}
+
+/* What its policy says, and the devices that its processes met so far. */
+static void describe(struct turns *turns, int i)
+{
+	struct member *member = &turns->member[i];
+	struct arbiter_tenant *state = &turns->state[i];
+	static const int32_t level[POLICY_PRIORITIES] = {
+		[POLICY_PRIORITY_LOW] = -1, [POLICY_PRIORITY_NORMAL] = 0, [POLICY_PRIORITY_HIGH] = 1};
+	struct ledger_device_info info;
+	struct policy policy;
+
+	member->turns = false;
+	if (policy_read(member->policy, &policy))
+		return;
+	member->generation = policy_generation(member->policy);
+	member->turns = policy.compute != POLICY_COMPUTE_OFF && policy.mode == POLICY_MODE_TURNS;
+	member->ndevices = 0;
+	state->priority = level[policy.priority];
+	state->weight = 1;
+	state->devices = 0;
+	while (member->ndevices < POLICY_DEVICES &&
+	       !ledger_device_info(member->ledger, member->ndevices, &info)) {
+		int bit = bit_of(turns, info.uuid);
+		uint32_t weight = policy_weight(&policy, info.uuid);
+
+		member->compute[member->ndevices] = compute_of(member->ledger, member->ndevices);
+		member->bit[member->ndevices++] = (uint8_t)bit;
+		state->weight = weight > state->weight ? weight : state->weight;
+	}
+}
+
+static bool lives(struct ledger *ledger)
+{
+	struct slot_info info;
+
+	for (int i = 0; i < slot_count(ledger); i++)
+		if (!slot_info(ledger, i, &info) && slot_alive(ledger, i))
+			return true;
+	return false;
+}
+
+static int join(struct turns *turns, const char *name, const char *dir)
+{
+	struct member *member;
+	int i = 0;
+
+	while (i < turns->n && turns->member[i].name[0])
+		i++;
+	if (i == ARBITER_TENANTS)
+		return -ENOSPC;
+	member = &turns->member[i];
+	if (policy_open(dir, &member->policy) || ledger_open(dir, LEDGER_GUEST, &member->ledger) ||
+	    policy_turn_open(dir, &member->turn) || !lives(member->ledger)) {
+		leave(turns, i);
+		return 0;
+	}
+	strncpy(member->name, name, sizeof(member->name) - 1);
+	member->id = ++turns->ids;
+	if (i == turns->n)
+		turns->n++;
+	return i;
+}
+
+static int look_at(const char *name, const char *dir, void *arg)
+{
+	struct turns *turns = arg;
+	int i = 0;
+
+	while (i < turns->n && strcmp(turns->member[i].name, name))
+		i++;
+	if (i == turns->n)
+		i = join(turns, name, dir);
+	if (i >= 0 && i < turns->n && !strcmp(turns->member[i].name, name))
+		turns->member[i].seen = lives(turns->member[i].ledger);
+	return 0;
+}
+
+static void scan(struct turns *turns, uint64_t now_ns)
+{
+	struct stat st;
+
+	if (stat(turns->runtime, &st) < 0)
+		return;
+	if (now_ns < turns->scanned_ns + SCAN_NS && st.st_mtim.tv_sec == turns->changed.tv_sec &&
+	    st.st_mtim.tv_nsec == turns->changed.tv_nsec)
+		return;
+	turns->changed = st.st_mtim;
+	turns->scanned_ns = now_ns;
+	for (int i = 0; i < turns->n; i++)
+		turns->member[i].seen = false;
+	tenant_list(turns->runtime, look_at, turns);
+	for (int i = 0; i < turns->n; i++) {
+		if (!turns->member[i].name[0])
+			continue;
+		if (turns->member[i].seen)
+			describe(turns, i);
+		else
+			leave(turns, i);
+	}
+}
+
+/* An instant that a tenant wrote: none lies so far ahead unless it is damaged. */
+static uint64_t instant(const uint64_t *word, uint64_t now_ns)
+{
+	uint64_t at = atomic_peek(word);
+
+	return at > now_ns + UINT64_C(600000000000) ? 0 : at;
+}
+
+static void look(struct turns *turns, int i, uint64_t now_ns)
+{
+	struct member *member = &turns->member[i];
+	struct arbiter_tenant *state = &turns->state[i];
+	struct ledger_device_info info;
+	uint64_t demand = 0;
+
+	if (policy_generation(member->policy) != member->generation ||
+	    !ledger_device_info(member->ledger, member->ndevices, &info))
+		describe(turns, i);
+	state->id = member->turns ? member->id : 0;
+	state->busy_ns = state->done_ns = state->devices = 0;
+	for (int d = 0; d < member->ndevices; d++) {
+		const struct compute *compute = member->compute[d];
+		uint64_t busy = atomic_peek(&compute->busy_ns);
+		uint64_t work = instant(&compute->work_until_ns, now_ns);
+		uint64_t want = instant(&compute->demand_until_ns, now_ns);
+
+		if (busy || work || want)
+			state->devices |= UINT64_C(1) << member->bit[d];
+		state->busy_ns = busy > state->busy_ns ? busy : state->busy_ns;
+		state->done_ns = work > state->done_ns ? work : state->done_ns;
+		demand = want > demand ? want : demand;
+	}
+	state->wants = demand > now_ns || state->done_ns > now_ns;
+	turns->busy |= state->wants;
+}
+
+static void tell(struct turns *turns, int i, uint64_t now_ns)
+{
+	struct policy_turn *turn = turns->member[i].turn;
+	const struct arbiter_tenant *state = &turns->state[i];
+	uint64_t until = state->open ? state->open_until_ns : 0;
+	bool opened = until > now_ns && atomic_peek(&turn->open_until_ns) <= now_ns;
+
+	atomic_poke(&turn->flags, (state->contended ? (uint32_t)POLICY_TURN_CONTENDED : 0) |
+					  (state->urged ? (uint32_t)POLICY_TURN_URGED : 0));
+	atomic_poke(&turn->entitled_permille, state->entitled_permille);
+	atomic_release(&turn->open_until_ns, until);
+	atomic_release(&turn->beat_ns, now_ns);
+	if (!opened)
+		return;
+	__atomic_fetch_add(&turn->seq, 1, __ATOMIC_SEQ_CST);
+	syscall(SYS_futex, &turn->seq, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+uint64_t turns_step(struct turns *turns, uint64_t now_ns)
+{
+	uint64_t next;
+
+	scan(turns, now_ns);
+	turns->busy = false;
+	for (int i = 0; i < turns->n; i++)
+		if (turns->member[i].name[0])
+			look(turns, i, now_ns);
+	next = arbiter_step(&arbiter_defaults, turns->state, turns->n, now_ns);
+	for (int i = 0; i < turns->n; i++)
+		if (turns->member[i].name[0] && turns->member[i].turns)
+			tell(turns, i, now_ns);
+	return next;
+}
+
+void turns_ring(struct turns *turns)
+{
+	__atomic_fetch_add(&turns->file->bell, 1, __ATOMIC_SEQ_CST);
+	syscall(SYS_futex, &turns->file->bell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+uint32_t turns_bell(const struct turns *turns)
+{
+	return __atomic_load_n(&turns->file->bell, __ATOMIC_SEQ_CST);
+}
+
+void turns_sleep(struct turns *turns, uint32_t seen, uint64_t until_ns)
+{
+	struct timespec until = {
+		.tv_sec = (time_t)(until_ns / 1000000000u),
+		.tv_nsec = (long)(until_ns % 1000000000u),
+	};
+
+	syscall(SYS_futex, &turns->file->bell, FUTEX_WAIT_BITSET, seen, &until, NULL,
+		FUTEX_BITSET_MATCH_ANY);
+}

@@ -17,13 +17,13 @@ struct shard {
 	uint32_t count;
 	uint32_t capacity; /* power of two, or 0 */
 	struct object *slots;
-	uint32_t own[OBJECT_GRANULE + 1]; /* of the kinds that are made and freed most */
+	uint32_t own[OBJECT_KINDS]; /* of kinds that are frequent */
 	uint32_t filter[FILTER]; /* objects by their hash: see may_hold */
 } __attribute__((aligned(64)));
 
 struct object_table {
 	struct shard shard[SHARDS + 1]; /* the last one: see is_listed */
-	uint32_t kinds[OBJECT_KINDS];
+	uint32_t kinds[OBJECT_KINDS]; /* of the others */
 };
 
 /*
@@ -34,6 +34,12 @@ static bool is_listed(enum object_kind kind)
 {
 	return kind == OBJECT_POOL || kind == OBJECT_PARTING || kind == OBJECT_IPC ||
 	       kind == OBJECT_POINTER;
+}
+
+/* Those that are made and freed most: each shard counts its own of them. */
+static bool is_frequent(enum object_kind kind)
+{
+	return kind == OBJECT_MEMORY || kind == OBJECT_GRANULE;
 }
 
 static void *map(size_t bytes)
@@ -105,7 +111,7 @@ static void count(struct object_table *table, struct shard *shard, enum object_k
 {
 	shard->count += n;
 	atomic_poke(filter(shard, hash), *filter(shard, hash) + n);
-	if (kind <= OBJECT_GRANULE)
+	if (is_frequent(kind))
 		atomic_poke(&shard->own[kind], shard->own[kind] + n);
 	else
 		__atomic_fetch_add(&table->kinds[kind], n, __ATOMIC_RELAXED);
@@ -297,7 +303,7 @@ unsigned int object_count(struct object_table *table, enum object_kind kind)
 {
 	unsigned int n = atomic_peek(&table->kinds[kind]);
 
-	for (int s = 0; kind <= OBJECT_GRANULE && s < SHARDS; s++)
+	for (int s = 0; is_frequent(kind) && s < SHARDS; s++)
 		n += atomic_peek(&table->shard[s].own[kind]);
 	return n;
 }

@@ -7,17 +7,19 @@
 
 static const struct controller *const controllers[CONTROLLERS] = {
 	[CONTROLLER_DEFICIT] = &controller_deficit,
+	[CONTROLLER_BUCKET] = &controller_bucket,
+	[CONTROLLER_PID] = &controller_pid,
 };
 
 const struct controller *controller_by_id(uint32_t id)
 {
-	return id < CONTROLLERS && controllers[id] ? controllers[id] : &controller_deficit;
+	return id < CONTROLLERS ? controllers[id] : &controller_deficit;
 }
 
 int controller_parse(const char *name, enum controller_id *ret)
 {
 	for (size_t i = 0; i < CONTROLLERS; i++) {
-		if (controllers[i] && !strcmp(name, controllers[i]->name)) {
+		if (!strcmp(name, controllers[i]->name)) {
 			*ret = (enum controller_id)i;
 			return 0;
 		}

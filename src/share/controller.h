@@ -7,7 +7,7 @@
  *
  *	deficit	pays for measured device time; exact for any kernel length (the default)
  *	bucket	tokens are grid blocks; how many a tick brings follows NVML utilisation
- *	pid	a delay before each launch follows NVML utilisation
+ *	pid	the time between launches follows NVML utilisation
  */
 #ifndef ALLOT_SHARE_CONTROLLER_H
 #define ALLOT_SHARE_CONTROLLER_H
@@ -30,18 +30,22 @@ struct controller {
 	uint64_t (*bill)(uint64_t hot, const struct share_params *params, uint64_t from_ns,
 			 uint64_t to_ns);
 	/*
-	 * May a launch of so many blocks go now? 0, or the instant until which to wait before asking
-	 * again, which is after now. *ret_hot is the new hot word in both cases.
+	 * May a launch of so many blocks go now? 0, or the instant until which to wait before
+	 * asking again, which is after now. *ret_hot is the new hot word in both cases, and the old
+	 * one where nothing but time has changed.
 	 */
 	uint64_t (*admit)(uint64_t hot, const struct share_params *params, uint64_t now_ns,
 			  uint64_t blocks, uint64_t *ret_hot);
-	/* Every tick_ns: NVML's utilisation by the tenant, in percent. Changes the cold words ... */
+	/* Every tick_ns: NVML's utilisation by the tenant in percent. Changes the cold words ... */
 	void (*steer)(uint64_t cold[CONTROLLER_COLD], const struct share_params *params,
 		      uint64_t now_ns, unsigned int utilisation_percent);
 	/* ... and then, with these, the hot one. */
 	uint64_t (*refill)(uint64_t hot, const uint64_t cold[CONTROLLER_COLD],
 			   const struct share_params *params, uint64_t now_ns);
-	/* Device time that the tenant owes, in ns; negative: it may use so much at once. */
+	/*
+	 * Device time that the tenant owes, in ns; negative: it may use so much at once. 0 from a
+	 * controller that does not reckon in time.
+	 */
 	int64_t (*debt_ns)(uint64_t hot, const struct share_params *params, uint64_t now_ns);
 };
 

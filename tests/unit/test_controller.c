@@ -445,9 +445,38 @@ static void check_damage(void)
 			m->hot = next_random(m);
 			for (int j = 0; j < CONTROLLER_COLD; j++)
 				m->cold[j] = next_random(m);
-			run(m, 20 * SECOND);
+			for (int j = 0; j < 20 && !m->head; j++)
+				run(m, 10 * SECOND);
 			CHECK(m->head > 0);
 		}
+	}
+}
+
+/* Those that follow NVML's utilisation come near to the share, in their own time. */
+static void check_followers(void)
+{
+	static const struct controller *const followers[] = {&controller_bucket, &controller_pid};
+	static const uint64_t kernels[] = {100 * US, 1 * MS, 10 * MS};
+
+	for (size_t i = 0; i < 2; i++) {
+		for (size_t j = 0; j < 3; j++) {
+			for (size_t k = 0; k < 6; k++) {
+				struct model *m = fresh(followers[i], shares[k], kernels[j]);
+
+				run(m, 20 * SECOND);
+				check_near(achieved(m, 5 * SECOND), (int)shares[k] * 10, 2500);
+			}
+		}
+	}
+	/* A bound on both sides, where it can be missed on both. */
+	for (size_t i = 0; i < 2; i++) {
+		struct model *m = fresh(followers[i], 500, 1 * MS);
+
+		run(m, 20 * SECOND);
+		check_near(achieved(m, 5 * SECOND), 5000, 1000);
+		set_share(m, 250);
+		run(m, 10 * SECOND);
+		check_near(achieved(m, 5 * SECOND), 2500, 1000);
 	}
 }
 
@@ -460,8 +489,11 @@ static void check_names(void)
 	CHECK_EQ(controller_parse("", &id), -EINVAL);
 	CHECK(controller_by_id(CONTROLLERS) == &controller_deficit);
 	CHECK(controller_by_id(UINT32_MAX) == &controller_deficit);
-	CHECK_EQ(controller_parse("deficit", &id), 0);
-	CHECK_EQ(id, CONTROLLER_DEFICIT);
+	for (uint32_t i = 0; i < CONTROLLERS; i++) {
+		CHECK_EQ(controller_parse(controller_by_id(i)->name, &id), 0);
+		CHECK_EQ(id, i);
+		CHECK(!controller_by_id(i)->tick_ns == !controller_by_id(i)->steer);
+	}
 }
 
 int main(void)
@@ -478,5 +510,6 @@ int main(void)
 	check_wrap();
 	check_random();
 	check_damage();
+	check_followers();
 	return 0;
 }

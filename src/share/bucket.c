@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Bucket: a token is a block of a grid. The hot word is the tokens left, and a launch takes its
+ * blocks when there is no debt of them; what a tick brings is raised and lowered by how far NVML's
+ * utilisation is from the share. The way of HAMi-core, for comparison and for moving from it.
+ *
+ * Kernels differ by orders of magnitude in the time that a block takes, so what a tick brings is
+ * changed by a part of itself. Blind for the time of a sample, it overshoots when the load changes.
+ */
+#include "share/controller.h"
+
+#define TICK_NS UINT64_C(120000000)
+#define WAIT_NS UINT64_C(10000000)
+
+/* Parts of a token, so that a long kernel of few blocks can be paid for over many ticks. */
+#define PARTS 256
+
+/* What is assumed of a device that does not say, and believed of one that does. */
+#define BLOCKS_DEFAULT 2048
+#define BLOCKS_MAX     (UINT64_C(1) << 20)
+
+/* No block is shorter than this, which bounds what a tick can need; a fresh bucket assumes so. */
+#define SHORTEST_NS UINT64_C(1000)
+#define FRESH_NS    UINT64_C(10000000)
+
+/* A debt is paid off within so many ticks, two minutes, whatever it was. */
+#define DEBT_TICKS 1024
+
+/* A difference of all of the device's time changes a tick's tokens by 1000 / GAIN of it. */
+#define GAIN 2500
+
+enum {
+	COLD_BRINGS, /* parts of tokens that a tick brings; 0 fresh */
+};
+
+static int64_t full(const struct share_params *params, uint64_t block_ns)
+{
+	uint64_t blocks = params->blocks ? params->blocks : BLOCKS_DEFAULT;
+
+	if (blocks > BLOCKS_MAX)
+		blocks = BLOCKS_MAX;
+	return (int64_t)(blocks * PARTS * (TICK_NS / block_ns));
+}
+
+static int64_t brings(const uint64_t cold[CONTROLLER_COLD], const struct share_params *params)
+{
+	uint64_t now = cold[COLD_BRINGS], most = (uint64_t)full(params, SHORTEST_NS);
+
+	if (!now)
+		return full(params, FRESH_NS);
+	return (int64_t)(now < most ? now : most);
+}
+
+static uint64_t bill(uint64_t hot, const struct share_params *params, uint64_t from_ns,
+		     uint64_t to_ns)
+{
+	return hot;
+}
+
+static uint64_t admit(uint64_t hot, const struct share_params *params, uint64_t now_ns,
+		      uint64_t blocks, uint64_t *ret_hot)
+{
+	int64_t left = (int64_t)hot, most = full(params, SHORTEST_NS);
+	int64_t takes = (int64_t)(blocks < BLOCKS_MAX ? blocks : BLOCKS_MAX) * PARTS;
+
+	*ret_hot = hot;
+	if (params->share_permille >= 1000)
+		return 0;
+	if (left < 0)
+		return now_ns + WAIT_NS;
+	*ret_hot = (uint64_t)((left < most ? left : most) - takes);
+	return 0;
+}
+
+static void steer(uint64_t cold[CONTROLLER_COLD], const struct share_params *params,
+		  uint64_t now_ns, unsigned int utilisation_percent)
+{
+	int64_t got = utilisation_percent < 100 ? utilisation_percent * 10 : 1000;
+	int64_t asked = params->share_permille < 1000 ? params->share_permille : 1000;
+	int64_t tokens = brings(cold, params), most = full(params, SHORTEST_NS);
+
+	/* Rounded up, or a bucket that brings little would never bring more. */
+	tokens += (tokens * (asked - got) + (asked > got ? GAIN - 1 : 0)) / GAIN;
+	cold[COLD_BRINGS] = (uint64_t)(tokens < 1 ? 1 : tokens < most ? tokens : most);
+}
+
+static uint64_t refill(uint64_t hot, const uint64_t cold[CONTROLLER_COLD],
+		       const struct share_params *params, uint64_t now_ns)
+{
+	int64_t tokens = brings(cold, params), left = (int64_t)hot;
+
+	if (left < -tokens * DEBT_TICKS)
+		left = -tokens * DEBT_TICKS;
+	left = left < tokens ? left + tokens : tokens;
+	return (uint64_t)(left < tokens ? left : tokens);
+}
+
+/* Tokens are no time. */
+static int64_t debt_ns(uint64_t hot, const struct share_params *params, uint64_t now_ns)
+{
+	return 0;
+}
+
+const struct controller controller_bucket = {
+	.name = "bucket",
+	.tick_ns = TICK_NS,
+	.bill = bill,
+	.admit = admit,
+	.steer = steer,
+	.refill = refill,
+	.debt_ns = debt_ns,
+};

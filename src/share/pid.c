@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * PID: launches keep a distance, which an incremental PID changes by how far NVML's utilisation
+ * is from the share. The hot word is the next instant at which a launch may start, and the
+ * distance. For comparison, and for moving from systems that insert delays.
+ *
+ * The distance that a share needs is a multiple of the kernel's length, and those differ by orders
+ * of magnitude: each change is a part of the distance.
+ */
+#include "share/controller.h"
+
+#define TICK_NS UINT64_C(200000000)
+
+/*
+ * 40 bits of instant and 24 of distance, in microseconds. The instant wraps around after days, and
+ * is the one that is nearest to now.
+ */
+#define UNIT_NS		 1000
+#define DISTANCE_BITS	 24
+#define DISTANCE_MASK	 ((UINT64_C(1) << DISTANCE_BITS) - 1)
+#define DISTANCE_MAX_NS	 (INT64_C(16) * 1000000000)
+#define DISTANCE_STEP_NS 50000 /* changes are a part of the distance and this, or 0 would stay 0   \
+				*/
+
+/* Gains, in thousandths, on differences in thousandths. */
+#define GAIN_PROPORTIONAL 150
+#define GAIN_INTEGRAL	  500
+#define GAIN_DERIVATIVE	  50
+
+enum {
+	COLD_DISTANCE_NS,
+	COLD_ERROR, /* the last one, permille of too much, and the one before */
+	COLD_ERROR_BEFORE,
+};
+
+static int64_t between(int64_t value, int64_t least, int64_t most)
+{
+	return value < least ? least : value > most ? most : value;
+}
+
+static uint64_t bill(uint64_t hot, const struct share_params *params, uint64_t from_ns,
+		     uint64_t to_ns)
+{
+	return hot;
+}
+
+static uint64_t admit(uint64_t hot, const struct share_params *params, uint64_t now_ns,
+		      uint64_t blocks, uint64_t *ret_hot)
+{
+	int64_t distance = (int64_t)(hot & DISTANCE_MASK);
+	uint64_t now = now_ns / UNIT_NS;
+	int64_t wait = (int64_t)(((hot >> DISTANCE_BITS) - now) << DISTANCE_BITS);
+
+	*ret_hot = hot;
+	if (params->share_permille >= 1000 || !distance)
+		return 0;
+	/* A launch waits for one distance at most; the word may be of another one, or damaged. */
+	wait = between(wait >> DISTANCE_BITS, 0, distance);
+	if (wait)
+		return (now + (uint64_t)wait) * UNIT_NS;
+	*ret_hot = (now + (uint64_t)distance) << DISTANCE_BITS | (uint64_t)distance;
+	return 0;
+}
+
+static void steer(uint64_t cold[CONTROLLER_COLD], const struct share_params *params,
+		  uint64_t now_ns, unsigned int utilisation_percent)
+{
+	int64_t got = utilisation_percent < 100 ? utilisation_percent * 10 : 1000;
+	int64_t asked = params->share_permille < 1000 ? params->share_permille : 1000;
+	int64_t error = got - asked, last = between((int64_t)cold[COLD_ERROR], -1000, 1000);
+	int64_t before = between((int64_t)cold[COLD_ERROR_BEFORE], -1000, 1000);
+	int64_t distance = between((int64_t)cold[COLD_DISTANCE_NS], 0, DISTANCE_MAX_NS);
+	int64_t change = GAIN_PROPORTIONAL * (error - last) + GAIN_INTEGRAL * error +
+			 GAIN_DERIVATIVE * (error - 2 * last + before);
+
+	distance += (distance + DISTANCE_STEP_NS) * change / 1000000;
+	cold[COLD_DISTANCE_NS] = (uint64_t)between(distance, 0, DISTANCE_MAX_NS);
+	cold[COLD_ERROR_BEFORE] = (uint64_t)last;
+	cold[COLD_ERROR] = (uint64_t)error;
+}
+
+static uint64_t refill(uint64_t hot, const uint64_t cold[CONTROLLER_COLD],
+		       const struct share_params *params, uint64_t now_ns)
+{
+	int64_t distance = between((int64_t)cold[COLD_DISTANCE_NS], 0, DISTANCE_MAX_NS);
+
+	return (hot & ~DISTANCE_MASK) | (uint64_t)(distance / UNIT_NS);
+}
+
+/* What it takes is distance, and no time of the device. */
+static int64_t debt_ns(uint64_t hot, const struct share_params *params, uint64_t now_ns)
+{
+	return 0;
+}
+
+const struct controller controller_pid = {
+	.name = "pid",
+	.tick_ns = TICK_NS,
+	.bill = bill,
+	.admit = admit,
+	.steer = steer,
+	.refill = refill,
+	.debt_ns = debt_ns,
+};

@@ -27,7 +27,7 @@ static double now_ns(void)
 
 static void launch(void)
 {
-	cu.cuLaunchKernel(NULL, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+	cu.cuLaunchKernel((CUfunction)(uintptr_t)64, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
 }
 
 static void alloc_free(size_t bytes)

@@ -18,6 +18,8 @@
 #define SLICE_NS    (4 * MS)
 /* What changes without waking who waits is looked at so often. */
 #define LOOK_NS	    (20 * MS)
+/* Who was let through need not ask again for so long, unless something is billed. */
+#define PASS_NS	    (MS / 20)
 /* Who waits or just worked counts as wanting the device for so long. */
 #define DEMAND_NS   (10 * MS)
 #define LINGER_NS   (MS / 5)
@@ -147,6 +149,7 @@ void gate_bill(struct guest *guest, struct meter_device *md, uint64_t from_ns, u
 	const struct controller *controller = gate_controller(guest, md, &params);
 	uint64_t old, hot;
 
+	atomic_store_explicit(&gate_get(guest)->pass_until_ns, 0, memory_order_relaxed);
 	do {
 		old = atomic_peek(&md->compute->hot);
 		hot = controller->bill(old, &params, from_ns, to_ns);
@@ -245,9 +248,26 @@ static void note(struct unit *unit, const struct hold *hold)
 	__atomic_fetch_add(&compute->throttles, 1, __ATOMIC_RELAXED);
 }
 
+/* Tokens are taken by each launch, so controllers that count them are asked for each. */
+static void let_pass(struct gate *gate, uint64_t now_ns)
+{
+	const struct policy_turn *turn = gate->turn;
+	uint64_t until = now_ns + PASS_NS, open;
+
+	if (atomic_load(&gate->controller) != CONTROLLER_DEFICIT)
+		return;
+	open = turn && !silent(turn, now_ns) ? atomic_peek(&turn->open_until_ns) : until;
+	if (turn && atomic_peek(&turn->flags) & POLICY_TURN_URGED)
+		return;
+	atomic_store_explicit(&gate->pass_until_ns, open < until ? open : until,
+			      memory_order_relaxed);
+}
+
 static void wait_for_share(struct guest *guest, struct gate *gate, struct unit *unit,
 			   struct hold *hold)
 {
+	if (unit->now_ns < atomic_load_explicit(&gate->pass_until_ns, memory_order_relaxed))
+		return;
 	for (;;) {
 		uint32_t seen = atomic_acquire(guest->gate);
 		uint32_t turn_seen = gate->turn ? atomic_acquire(&gate->turn->seq) : 0;
@@ -264,8 +284,10 @@ static void wait_for_share(struct guest *guest, struct gate *gate, struct unit *
 		    atomic_load(&gate->mode) == POLICY_MODE_SPACE)
 			return;
 		until = share_wait(guest, gate, unit, &turn);
-		if (!until)
+		if (!until) {
+			let_pass(gate, unit->now_ns);
 			return;
+		}
 		if (until > unit->now_ns + LOOK_NS)
 			until = unit->now_ns + LOOK_NS;
 		/* Who waits for its turn wants the device; who pays a debt leaves it to others. */

@@ -23,6 +23,8 @@ struct gate {
 	_Atomic uint64_t generation;
 	_Atomic uint32_t compute, mode, controller, inflight_us, slice_us;
 
+	_Atomic uint64_t pass_until_ns; /* launches need not ask for their share before */
+
 	struct keeper keeper;
 };
 

@@ -62,9 +62,14 @@ static int lane_find(struct meter_device *md, CUcontext context, uint64_t key, b
 	return best;
 }
 
+static uint64_t less(uint64_t from, uint64_t what)
+{
+	return from > what ? from - what : 0;
+}
+
 static void lane_forget(struct meter_device *md, struct lane *lane)
 {
-	md->pending_ns -= lane->pending_ns < md->pending_ns ? lane->pending_ns : md->pending_ns;
+	md->pending_ns = less(md->pending_ns, lane->pending_ns);
 	lane->pending_ns = 0;
 	lane->loose.launches = 0;
 	lane->loose.expected_ns = 0;
@@ -96,17 +101,21 @@ static int mark_reserve(struct meter_device *md, struct lane *lane, uint64_t now
 	return (int)(lane->tail++ % METER_MARKS);
 }
 
-/* Without the lock. A mark that is reserved is recorded or void, whatever happens. */
-static void mark_record(struct lane *lane, int index)
+/* Without the lock. A mark that is reserved is recorded, or void when its launch was not `ok`. */
+static void mark_record(struct lane *lane, int index, bool ok)
 {
 	struct mark *mark = &lane->mark[index];
-	struct capture_mode mode = capture_relax();
-	CUresult e = DRIVER(cuEventRecord, (mark->event, lane->stream));
+	CUresult e = CUDA_ERROR_UNKNOWN;
 
-	capture_restore(mode);
-	/* Some streams are not ours to mark: a green context's, another device's. */
-	if (e)
-		lane->mute = true;
+	if (ok) {
+		struct capture_mode mode = capture_relax();
+
+		e = DRIVER(cuEventRecord, (mark->event, lane->stream));
+		capture_restore(mode);
+		/* Some streams are not ours to mark: a green context's, another device's. */
+		if (e)
+			lane->mute = true;
+	}
 	atomic_store_explicit(&mark->state, e ? MARK_VOID : MARK_RECORDED, memory_order_release);
 }
 
@@ -130,6 +139,21 @@ bool meter_unit(struct guest *guest, struct unit *unit)
 	return unit->device;
 }
 
+/* With the lock. */
+static void count(struct meter_device *md, struct lane *lane, const struct unit *unit)
+{
+	uint64_t now = unit->now_ns, end = atomic_load(&md->end_ns);
+
+	lane->loose.key = lane->loose.launches && lane->loose.key != unit->key ? 0 : unit->key;
+	lane->loose.launches++;
+	lane->loose.expected_ns += unit->expected_ns;
+	lane->end_ns = (lane->end_ns > now ? lane->end_ns : now) + unit->expected_ns;
+	lane->pending_ns += unit->expected_ns;
+	md->pending_ns += unit->expected_ns;
+	end = (end > now ? end : now) + unit->expected_ns * md->overlap_permille / 1000;
+	atomic_store_explicit(&md->end_ns, end, memory_order_relaxed);
+}
+
 void meter_begin(struct unit *unit)
 {
 	struct meter_device *md = unit->device;
@@ -137,8 +161,9 @@ void meter_begin(struct unit *unit)
 	uint64_t now = unit->now_ns, key = unit->lane_key;
 	struct lane *lane;
 	bool fresh, new;
-	int clock = -1, mark = -1;
+	int clock = -1, before = -1;
 
+	unit->mark = -1;
 	lock_take(&md->lock);
 	unit->lane = lane_find(md, context, key, &new);
 	if (new) {
@@ -169,51 +194,45 @@ void meter_begin(struct unit *unit)
 	lane->used_ns = now;
 	lane->gap = lane->gap || fresh;
 	if (fresh || (unit->alone && lane->loose.launches))
-		mark = mark_reserve(md, lane, now);
+		before = mark_reserve(md, lane, now);
+	count(md, lane, unit);
+	if (unit->alone || lane->loose.expected_ns >= MARK_WORK_NS ||
+	    lane->loose.launches >= MARK_LAUNCHES || now > lane->marked_ns + MARK_EVERY_NS)
+		unit->mark = mark_reserve(md, lane, now);
 	lock_drop(&md->lock);
-	if (mark >= 0)
-		mark_record(lane, mark);
+	if (before >= 0)
+		mark_record(lane, before, true);
 }
 
-/* With the lock. */
-static void count(struct meter_device *md, struct lane *lane, const struct unit *unit)
+/* A launch that the driver refused, after all. */
+static void uncount(struct meter_device *md, struct lane *lane, const struct unit *unit)
 {
-	uint64_t now = unit->now_ns, end = atomic_load(&md->end_ns);
+	uint64_t expected = unit->expected_ns;
 
-	lane->loose.key = lane->loose.launches && lane->loose.key != unit->key ? 0 : unit->key;
-	lane->loose.launches++;
-	lane->loose.expected_ns += unit->expected_ns;
-	lane->end_ns = (lane->end_ns > now ? lane->end_ns : now) + unit->expected_ns;
-	lane->pending_ns += unit->expected_ns;
-	md->pending_ns += unit->expected_ns;
-	atomic_store(&md->end_ns, (end > now ? end : now) +
-					  unit->expected_ns * md->overlap_permille / 1000);
+	lock_take(&md->lock);
+	if (unit->mark < 0 && lane->loose.launches) {
+		lane->loose.launches--;
+		lane->loose.expected_ns = less(lane->loose.expected_ns, expected);
+		lane->pending_ns = less(lane->pending_ns, expected);
+		md->pending_ns = less(md->pending_ns, expected);
+	}
+	lane->end_ns = less(lane->end_ns, expected);
+	lock_drop(&md->lock);
 }
 
 void meter_end(struct guest *guest, struct unit *unit, bool ok)
 {
 	struct meter_device *md = unit->device;
-	struct lane *lane;
-	int mark = -1;
+	struct lane *lane = unit->lane < 0 ? NULL : &md->lane[unit->lane];
 
-	if (!md || !ok)
-		return;
-	__atomic_fetch_add(unit->graph ? &md->compute->graph_launches : &md->compute->launches, 1,
-			   __ATOMIC_RELAXED);
-	if (unit->lane < 0) {
-		meter_bill(guest, md, unit->now_ns, unit->now_ns + unit->expected_ns);
-		return;
-	}
-	lane = &md->lane[unit->lane];
-	lock_take(&md->lock);
-	count(md, lane, unit);
-	if (unit->alone || lane->loose.expected_ns >= MARK_WORK_NS ||
-	    lane->loose.launches >= MARK_LAUNCHES || unit->now_ns > lane->marked_ns + MARK_EVERY_NS)
-		mark = mark_reserve(md, lane, unit->now_ns);
-	lock_drop(&md->lock);
-	if (mark >= 0)
-		mark_record(lane, mark);
-	else if (lane->mute)
+	if (ok)
+		__atomic_fetch_add(unit->graph ? &md->compute->graph_launches :
+						 &md->compute->launches, 1, __ATOMIC_RELAXED);
+	else if (lane)
+		uncount(md, lane, unit);
+	if (unit->mark >= 0)
+		mark_record(lane, unit->mark, ok);
+	else if (ok && (!lane || lane->mute))
 		meter_bill(guest, md, unit->now_ns, unit->now_ns + unit->expected_ns);
 	keeper_work(guest);
 	if (unit->now_ns > atomic_load_explicit(&md->collected_ns, memory_order_relaxed) +

@@ -108,6 +108,7 @@ struct unit {
 	CUcontext context;
 	uint64_t lane_key;
 	int lane; /* -1: none was free */
+	int mark; /* to be recorded behind it; -1: none */
 	uint64_t now_ns, expected_ns;
 	bool alone; /* to be measured by itself */
 };

@@ -60,25 +60,46 @@ void compute_add_busy(struct compute *compute, uint64_t now_ns, uint64_t busy_ns
 	__atomic_fetch_add(&compute->busy_ns, busy_ns, __ATOMIC_RELAXED);
 }
 
+/*
+ * Busy time in us as the present second began, and as each of the `n` before it did. As of a second
+ * in which nothing was billed it is that of the next one.
+ */
+static void busy_at(const struct compute *compute, uint64_t now_ns, unsigned int n,
+		    uint64_t ret_us[static COMPUTE_SECONDS])
+{
+	uint64_t second = now_ns / SECOND_NS, us = atomic_peek(&compute->busy_ns) / 1000;
+
+	for (unsigned int i = 0; i <= n; i++, second--) {
+		uint64_t entry = atomic_peek(&compute->second[second % COMPUTE_SECONDS]);
+
+		if (i <= now_ns / SECOND_NS && entry_is(entry, second))
+			us = entry & BUSY_MASK;
+		ret_us[i] = us;
+	}
+}
+
 uint32_t compute_achieved(const struct compute *compute, uint64_t now_ns, unsigned int seconds)
 {
-	uint64_t end = now_ns / SECOND_NS, begin = end - seconds;
-	uint64_t now_us = atomic_peek(&compute->busy_ns) / 1000, from_us, to_us, share;
+	uint64_t us[COMPUTE_SECONDS], share;
 
 	if (!seconds || seconds > COMPUTE_SECONDS - 2)
 		return 0;
-	/* Busy time as of a second is that of the next one in which anything was billed. */
-	from_us = to_us = now_us;
-	for (uint64_t second = end; second + 1 > begin; second--) {
-		uint64_t entry = atomic_peek(&compute->second[second % COMPUTE_SECONDS]);
-
-		if (entry_is(entry, second))
-			from_us = entry & BUSY_MASK;
-		if (second == end)
-			to_us = from_us;
-		if (!second)
-			break;
-	}
-	share = ((to_us - from_us) & BUSY_MASK) / (seconds * 100);
+	busy_at(compute, now_ns, seconds, us);
+	share = ((us[0] - us[seconds]) & BUSY_MASK) / (seconds * 100);
 	return share > 10000 ? 10000 : (uint32_t)share;
+}
+
+void compute_history(const struct compute *compute, uint64_t now_ns, unsigned int seconds,
+		     uint32_t *ret)
+{
+	uint64_t us[COMPUTE_SECONDS], over = 0, part;
+
+	if (seconds > COMPUTE_SECONDS - 2)
+		return;
+	busy_at(compute, now_ns, seconds, us);
+	for (unsigned int i = 0; i < seconds; i++) {
+		part = over + ((us[i] - us[i + 1]) & BUSY_MASK) / 100;
+		ret[seconds - 1 - i] = part > 10000 ? 10000 : (uint32_t)part;
+		over = part - ret[seconds - 1 - i];
+	}
 }

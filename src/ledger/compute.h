@@ -62,4 +62,11 @@ void compute_add_busy(struct compute *compute, uint64_t now_ns, uint64_t busy_ns
  */
 uint32_t compute_achieved(const struct compute *compute, uint64_t now_ns, unsigned int seconds);
 
+/*
+ * The same for each of them by itself, the oldest first. Work is billed when it is done: what does
+ * not fit into the second in which it was counts for those before. Pure, likewise.
+ */
+void compute_history(const struct compute *compute, uint64_t now_ns, unsigned int seconds,
+		     uint32_t *ret);
+
 #endif

@@ -245,6 +245,20 @@ int policy_load(const char *dir, struct policy *ret)
 	return r < 0 ? -EPROTO : 0;
 }
 
+int policy_load_turn(const char *dir, struct policy_turn *ret)
+{
+	CLEANUP_CLOSE int fd = -EBADF;
+	struct policy_turn turn;
+
+	fd = region_open(dir, POLICY_FILE, O_RDONLY, sizeof(struct policy_file));
+	if (fd < 0)
+		return fd;
+	if (fd_pread_all(fd, &turn, sizeof(turn), offsetof(struct policy_file, turn)) < 0)
+		return -EPROTO;
+	*ret = turn;
+	return 0;
+}
+
 uint64_t policy_generation(const struct policy_map *map)
 {
 	return atomic_acquire(&map->file->generation);

@@ -148,10 +148,11 @@ void policy_close(struct policy_map *map);
 int policy_read(struct policy_map *map, struct policy *ret);
 
 /*
- * Both for somebody who looks once: reads <dir>/policy without mapping it, so that a file which is
- * cut short meanwhile is an error (-EPROTO) and no signal.
+ * For somebody who looks once: the same, and whose turn it is, read from <dir>/policy without
+ * mapping it, so that a file which is cut short meanwhile is an error (-EPROTO) and no signal.
  */
 int policy_load(const char *dir, struct policy *ret);
+int policy_load_turn(const char *dir, struct policy_turn *ret);
 
 /* Differs after every update: a caller compares it to know that its cached limits still hold. */
 uint64_t policy_generation(const struct policy_map *map);

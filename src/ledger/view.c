@@ -63,6 +63,68 @@ static int list_devices(struct tenant_view *view, struct ledger *ledger)
 	return 0;
 }
 
+/* A turn that was not looked at for so long is nobody's. */
+#define TURN_OLD_NS UINT64_C(1000000000)
+/* As the guest has it where the policy does not say. */
+#define SLICE_NS UINT64_C(4000000)
+
+static uint32_t target_of(const struct policy *policy, const struct policy_turn *turn,
+			  uint32_t share, uint64_t now_ns)
+{
+	bool told = turn->entitled_permille >= 1 && turn->entitled_permille <= 1000;
+	bool now = turn->beat_ns + TURN_OLD_NS > now_ns && (turn->flags & POLICY_TURN_CONTENDED);
+
+	if (policy->compute == POLICY_COMPUTE_OFF)
+		return 0;
+	if (policy->compute == POLICY_COMPUTE_SHARE)
+		return told ? turn->entitled_permille : policy->weight ? 1000 : share;
+	return told && now && turn->entitled_permille < share ? turn->entitled_permille : share;
+}
+
+static int64_t debt_of(const struct policy *policy, const struct compute *compute, uint32_t share,
+		       uint64_t now_ns)
+{
+	const struct controller *controller = controller_by_id(policy->controller);
+	struct share_params params = {
+		.share_permille = share,
+		.slice_ns = policy->slice_us ? policy->slice_us * UINT64_C(1000) : SLICE_NS,
+	};
+
+	/* Nobody collects a debt of those who have no cap. */
+	if (policy->compute != POLICY_COMPUTE_CAP || share == 1000)
+		return 0;
+	return controller->debt_ns(atomic_peek(&compute->hot), &params, now_ns);
+}
+
+static void read_compute(const struct policy *policy, const struct policy_turn *turn,
+			 struct ledger *ledger, struct view_device *dev)
+{
+	const struct compute *compute = dev->index < 0 ? NULL : compute_of(ledger, dev->index);
+	const struct policy_device *asked = policy_find(policy, dev->uuid);
+	uint32_t share = policy_share(policy, dev->uuid);
+	struct view_compute *ret = &dev->compute;
+	struct timespec ts = { 0 };
+	uint64_t now;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	now = (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+	if (policy->compute != POLICY_COMPUTE_OFF && asked)
+		ret->share_permille = asked->share_permille;
+	ret->target_permille = target_of(policy, turn, share, now);
+	if (!compute)
+		return;
+	ret->achieved_1s_bp = compute_achieved(compute, now, 1);
+	ret->achieved_60s_bp = compute_achieved(compute, now, VIEW_SECONDS);
+	compute_history(compute, now, VIEW_SECONDS, ret->history_bp);
+	ret->busy_ns = atomic_peek(&compute->busy_ns);
+	ret->launches = atomic_peek(&compute->launches);
+	ret->graph_launches = atomic_peek(&compute->graph_launches);
+	ret->throttled_ns = atomic_peek(&compute->throttled_ns);
+	ret->throttles = atomic_peek(&compute->throttles);
+	ret->longest_ns = atomic_peek(&compute->longest_ns);
+	ret->debt_ns = debt_of(policy, compute, share, now);
+}
+
 static uint64_t capped(struct view_device *dev, uint64_t bytes)
 {
 	if (bytes >= QUOTA_ABSURD_BYTES)
@@ -165,6 +227,7 @@ int tenant_view_read(const char *dir, struct tenant_view **ret)
 {
 	CLEANUP(cleanup_tenant_view_free) struct tenant_view *view = NULL;
 	CLEANUP(cleanup_ledger_close) struct ledger *ledger = NULL;
+	struct policy_turn turn;
 	struct timespec ts = { 0 };
 	int r;
 
@@ -176,12 +239,17 @@ int tenant_view_read(const char *dir, struct tenant_view **ret)
 	r = policy_load(dir, &view->policy);
 	if (r < 0)
 		return r;
+	r = policy_load_turn(dir, &turn);
+	if (r < 0)
+		return r;
 	r = ledger_open(dir, LEDGER_READ, &ledger);
 	if (r < 0)
 		return r;
 	r = list_devices(view, ledger);
 	if (r < 0)
 		return r;
+	for (int i = 0; i < view->ndevices; i++)
+		read_compute(&view->policy, &turn, ledger, &view->device[i]);
 	r = list_processes(view, ledger);
 	if (r < 0)
 		return r;

@@ -15,6 +15,18 @@
 #include "ledger/quota.h"
 #include "ledger/slot.h"
 
+#define VIEW_SECONDS 60
+
+/* Parts of the device's time, where not in permille, in hundredths of a percent ("bp"). */
+struct view_compute {
+	uint32_t share_permille;  /* asked for; 0 none, or compute is off */
+	uint32_t target_permille; /* what it may count on now; 0: compute is off */
+	uint32_t achieved_1s_bp, achieved_60s_bp;
+	uint32_t history_bp[VIEW_SECONDS]; /* the oldest first */
+	uint64_t busy_ns, launches, graph_launches, throttled_ns, throttles, longest_ns;
+	int64_t debt_ns; /* under a cap; negative: credit */
+};
+
 struct view_device {
 	int index; /* in the ledger, -1: only the policy knows it */
 	uint8_t uuid[16];
@@ -26,6 +38,7 @@ struct view_device {
 	uint64_t driver_bytes; /* sum of the live processes' last figures */
 	uint64_t context_bytes;
 	uint64_t refusals;
+	struct view_compute compute;
 	bool absurd; /* a row holds an impossible figure: counted as full */
 };
 

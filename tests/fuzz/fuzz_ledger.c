@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A forged ledger. The input is a list of 64-bit words to put somewhere in a good one: a byte says
- * where (header, devices, slots, shared objects, rows), two which word there, eight its value. Then
- * a guest joins and allocates, and a reader takes a snapshot.
+ * where (header, devices, slots, shared objects, rows, figures, compute), two which word there, eight
+ * its value. Then a guest joins and allocates, and a reader takes a snapshot.
  */
 #include "ledger/layout.h"
 #include "ledger/quota.h"
@@ -26,6 +26,7 @@ static void forge(int fd, const uint8_t *data, size_t size)
 		{offsetof(struct ledger_file, shared), sizeof(struct ledger_shared) * 4 / 8},
 		{offsetof(struct ledger_file, rows), sizeof(struct ledger_row) * 4 / 8},
 		{offsetof(struct ledger_file, info), sizeof(struct ledger_info) * 4 / 8},
+		{offsetof(struct ledger_file, compute), sizeof(struct compute) / 8},
 	};
 	const size_t parts = sizeof(part) / sizeof(part[0]);
 
@@ -77,12 +78,22 @@ static void join(void)
 	ledger_close(ledger);
 }
 
+static void look_at_compute(const struct view_compute *compute)
+{
+	MUST(compute->target_permille <= 1000);
+	MUST(compute->achieved_1s_bp <= 10000 && compute->achieved_60s_bp <= 10000);
+	for (int i = 0; i < VIEW_SECONDS; i++)
+		MUST(compute->history_bp[i] <= 10000);
+}
+
 static void look(void)
 {
 	struct tenant_view *view = NULL;
 
 	if (tenant_view_read(tenant_dir, &view) < 0)
 		return;
+	for (int d = 0; d < view->ndevices; d++)
+		look_at_compute(&view->device[d].compute);
 	for (int p = 0; p < view->nprocesses; p++) {
 		const struct slot_info *info = &view->process[p].info;
 
@@ -97,6 +108,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct policy policy = tenant_policy();
 	int fd;
 
+	policy.compute = POLICY_COMPUTE_CAP;
+	policy.device[0].share_permille = 250;
 	tenant_begin();
 	tenant_forget("policy");
 	tenant_forget("ledger");

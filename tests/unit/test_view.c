@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <time.h>
 
 #include "ledger/ledger_priv.h"
 #include "ledger/pidns.h"
@@ -116,6 +117,130 @@ static void check_devices(void)
 	ledger_close(slot_ledger(slot));
 }
 
+static struct view_compute compute_of_view(const char *dir)
+{
+	struct tenant_view *view = read_view(dir);
+	struct view_compute compute = view->device[0].compute;
+
+	CHECK_EQ(view->ndevices, 1);
+	tenant_view_free(view);
+	return compute;
+}
+
+static int set_policy(struct policy *policy, void *arg)
+{
+	const struct policy *wanted = arg;
+
+	policy->compute = wanted->compute;
+	policy->weight = wanted->weight;
+	policy->device[0].share_permille = wanted->device[0].share_permille;
+	return 0;
+}
+
+/* What the tenant may count on, by policy and by what the arbiter says. */
+static void check_target(void)
+{
+	const char *dir = fixture_tenant("target");
+	struct slot *slot = fixture_join(dir);
+	const uint64_t old = 1, now = UINT64_MAX / 2;
+	const struct {
+		enum policy_compute compute;
+		uint32_t weight, share, entitled, flags;
+		uint64_t beat_ns;
+		uint32_t target;
+	} cases[] = {
+		{ POLICY_COMPUTE_OFF, 2, 250, 500, POLICY_TURN_CONTENDED, now, 0 },
+		{ POLICY_COMPUTE_CAP, 0, 250, 0, 0, 0, 250 },
+		{ POLICY_COMPUTE_CAP, 0, 0, 0, 0, 0, 1000 },
+		{ POLICY_COMPUTE_CAP, 0, 250, 100, POLICY_TURN_CONTENDED, now, 100 },
+		{ POLICY_COMPUTE_CAP, 0, 250, 500, POLICY_TURN_CONTENDED, now, 250 },
+		{ POLICY_COMPUTE_CAP, 0, 250, 100, 0, now, 250 },
+		{ POLICY_COMPUTE_CAP, 0, 250, 100, POLICY_TURN_CONTENDED, old, 250 },
+		{ POLICY_COMPUTE_CAP, 0, 250, 0, POLICY_TURN_CONTENDED, now, 250 },
+		{ POLICY_COMPUTE_SHARE, 0, 250, 0, 0, 0, 250 },
+		{ POLICY_COMPUTE_SHARE, 2, 0, 0, 0, 0, 1000 },
+		{ POLICY_COMPUTE_SHARE, 2, 0, 400, 0, old, 400 },
+		{ POLICY_COMPUTE_SHARE, 2, 0, 1001, 0, now, 1000 },
+		{ POLICY_COMPUTE_SHARE, 0, 250, UINT32_MAX, 0, now, 250 },
+	};
+	struct policy_turn *turn;
+
+	CHECK_EQ(policy_turn_open(dir, &turn), 0);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct policy wanted = { .compute = cases[i].compute, .weight = cases[i].weight };
+		struct view_compute compute;
+
+		wanted.device[0].share_permille = cases[i].share;
+		CHECK_EQ(policy_update(dir, set_policy, &wanted), 0);
+		turn->entitled_permille = cases[i].entitled;
+		turn->flags = cases[i].flags;
+		turn->beat_ns = cases[i].beat_ns;
+		compute = compute_of_view(dir);
+		CHECK_EQ(compute.target_permille, cases[i].target);
+		CHECK_EQ(compute.share_permille, cases[i].compute ? cases[i].share : 0);
+	}
+	policy_turn_close(turn);
+	ledger_close(slot_ledger(slot));
+}
+
+static uint64_t clock_ns(void)
+{
+	struct timespec ts;
+
+	CHECK_EQ(clock_gettime(CLOCK_MONOTONIC, &ts), 0);
+	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+}
+
+/* The counters; and bytes that no process of ours ever wrote there. */
+static void check_compute(void)
+{
+	static const struct share_params params = { .share_permille = 250, .slice_ns = 4000000 };
+	const char *dir = fixture_tenant("compute");
+	struct slot *slot = fixture_join(dir);
+	struct compute *compute = compute_of(slot_ledger(slot), 0);
+	struct policy wanted = { .compute = POLICY_COMPUTE_CAP };
+	struct view_compute seen;
+	uint64_t now = clock_ns();
+
+	wanted.device[0].share_permille = 250;
+	CHECK_EQ(policy_update(dir, set_policy, &wanted), 0);
+	/* A quarter of each of the last 60 seconds, and some of the present one. */
+	for (uint64_t s = 60; s > 0; s--)
+		compute_add_busy(compute, now - s * 1000000000, 250000000);
+	compute_add_busy(compute, now, 1000000);
+	compute->launches = 7;
+	compute->graph_launches = 2;
+	compute->throttles = 3;
+	compute->throttled_ns = 5000;
+	compute->longest_ns = 900000000;
+	/* Ten seconds of work, and half a minute for this test. */
+	compute->hot = controller_deficit.bill(0, &params, now, now + 1000000000);
+	for (int i = 1; i < 10; i++)
+		compute->hot = controller_deficit.bill(compute->hot, &params, now, now + 1000000000);
+	seen = compute_of_view(dir);
+	CHECK_EQ(seen.busy_ns, 15001000000);
+	CHECK_EQ(seen.launches, 7);
+	CHECK_EQ(seen.graph_launches, 2);
+	CHECK_EQ(seen.throttles, 3);
+	CHECK_EQ(seen.throttled_ns, 5000);
+	CHECK_EQ(seen.longest_ns, 900000000);
+	CHECK(seen.achieved_60s_bp > 1250 && seen.achieved_60s_bp <= 2500);
+	CHECK_EQ(seen.history_bp[5], 2500);
+	CHECK(seen.debt_ns > 2500000000 && seen.debt_ns <= 10000000000);
+	wanted.compute = POLICY_COMPUTE_SHARE;
+	CHECK_EQ(policy_update(dir, set_policy, &wanted), 0);
+	CHECK_EQ(compute_of_view(dir).debt_ns, 0);
+
+	wanted.compute = POLICY_COMPUTE_CAP;
+	CHECK_EQ(policy_update(dir, set_policy, &wanted), 0);
+	memset(compute, 0xff, sizeof(*compute));
+	seen = compute_of_view(dir);
+	CHECK(seen.achieved_1s_bp <= 10000 && seen.achieved_60s_bp <= 10000);
+	for (int i = 0; i < VIEW_SECONDS; i++)
+		CHECK(seen.history_bp[i] <= 10000);
+	ledger_close(slot_ledger(slot));
+}
+
 /* A process in a PID namespace of its own says pid 1; the reader finds which of ours that is. */
 static void check_namespace(void)
 {
@@ -173,6 +298,8 @@ int main(void)
 {
 	check_figures();
 	check_devices();
+	check_target();
+	check_compute();
 	check_namespace();
 	check_errors();
 	return 0;

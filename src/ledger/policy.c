@@ -430,6 +430,19 @@ uint32_t policy_share(const struct policy *policy, const uint8_t uuid[16])
 	return dev && dev->share_permille ? dev->share_permille : 1000;
 }
 
+int policy_part(const struct policy *policy, uint32_t *ret_permille)
+{
+	uint32_t permille = policy->device[0].share_permille;
+
+	for (uint32_t i = 1; i < policy->ndevices; i++)
+		if (policy->device[i].share_permille != permille)
+			return -EINVAL;
+	if (policy->compute == POLICY_COMPUTE_OFF || !permille || permille >= 1000)
+		return -ENODATA;
+	*ret_permille = permille;
+	return 0;
+}
+
 uint32_t policy_weight(const struct policy *policy, const uint8_t uuid[16])
 {
 	const struct policy_device *dev = policy_find(policy, uuid);

@@ -138,6 +138,13 @@ uint32_t policy_weight(const struct policy *policy, const uint8_t uuid[16]);
 uint32_t policy_share(const struct policy *policy, const uint8_t uuid[16]);
 
 /*
+ * The part of the SMs in mode space, 1 to 999 permille: one for all devices, because MPS knows one
+ * for a process. -ENODATA where it is not asked for or is the whole, -EINVAL where devices differ.
+ * Pure.
+ */
+int policy_part(const struct policy *policy, uint32_t *ret_permille);
+
+/*
  * Maps <dir>/policy read-only; keeps no descriptor; not inherited by fork. -ENOENT, -ELOOP,
  * -EPERM (foreign, or accessible to others), -EPROTO (other version or size, or damaged).
  */

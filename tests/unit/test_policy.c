@@ -97,6 +97,30 @@ static void check_limits(void)
 	CHECK_EQ(policy_limit(&p, fixture_uuid, 80 * GIB, &bytes), 0);
 }
 
+static void check_part(void)
+{
+	struct policy p = fixture_policy(GIB);
+	uint32_t permille = 7;
+
+	p.compute = POLICY_COMPUTE_CAP;
+	CHECK_EQ(policy_part(&p, &permille), -ENODATA);
+	p.device[0].share_permille = 1000;
+	CHECK_EQ(policy_part(&p, &permille), -ENODATA);
+	p.weight = 3; /* says nothing of a part */
+	CHECK_EQ(policy_part(&p, &permille), -ENODATA);
+	p.device[0].share_permille = 125;
+	p.device[1] = p.device[0];
+	p.ndevices = 2;
+	p.device[1].share_permille = 126;
+	CHECK_EQ(policy_part(&p, &permille), -EINVAL);
+	CHECK_EQ(permille, 7);
+	p.device[1].share_permille = 125;
+	CHECK_EQ(policy_part(&p, &permille), 0);
+	CHECK_EQ(permille, 125);
+	p.compute = POLICY_COMPUTE_OFF;
+	CHECK_EQ(policy_part(&p, &permille), -ENODATA);
+}
+
 static void check_update(void)
 {
 	const char *dir = fixture_tenant("update");
@@ -300,6 +324,7 @@ int main(void)
 {
 	check_nonsense();
 	check_limits();
+	check_part();
 	check_update();
 	if (fixture_has_faults())
 		check_killed_writers();

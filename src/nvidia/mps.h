@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a program and the MPS control daemon share: the variables of its environment, and the socket
+ * in the pipe directory. No more of the daemon's files is relied on.
+ */
+#ifndef ALLOT_NVIDIA_MPS_H
+#define ALLOT_NVIDIA_MPS_H
+
+#include <stdint.h>
+#include <sys/un.h>
+
+#define MPS_PIPE "CUDA_MPS_PIPE_DIRECTORY"
+#define MPS_LOG	 "CUDA_MPS_LOG_DIRECTORY"
+#define MPS_PART "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
+
+/* A socket's path has an end. This leaves room for the longest name that the daemon ever used. */
+#define MPS_PIPE_MAX (sizeof(((struct sockaddr_un *)0)->sun_path) - sizeof("/control_privileged"))
+
+/*
+ * 0 when a control daemon has its socket open in the pipe directory. -ECONNREFUSED or -ENOENT when
+ * none has, -EACCES when it is somebody else's, -ENAMETOOLONG, or what socket(2) says. Does not
+ * wait, and the daemon does not notice.
+ */
+int mps_probe(const char *pipe_dir);
+
+/* A part of the SMs as MPS reads it, in percent: "25", "12.5". */
+struct mps_text {
+	char s[8];
+};
+struct mps_text mps_part_text(uint32_t permille);
+
+/*
+ * The same read, rounded up to a tenth of a percent. -EINVAL for what is no plain decimal number,
+ * or not more than 0 and at most 100.
+ */
+int mps_part_parse(const char *text, uint32_t *ret_permille);
+
+#endif

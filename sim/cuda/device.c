@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "sim/cuda/api.h"
+#include "sim/cuda/mps.h"
 #include "sim/cuda/sim.h"
 
 #define DRIVER_VERSION 13000
@@ -239,7 +240,10 @@ CUresult cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice dev)
 	*pi = 0;
 	switch (attrib) {
 	case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
-		*pi = (int)d->row->sm_count;
+		*pi = (int)sim_mps_sms(d->row->sm_count);
+		return CUDA_SUCCESS;
+	case CU_DEVICE_ATTRIBUTE_MPS_ENABLED:
+		*pi = sim_mps_enabled();
 		return CUDA_SUCCESS;
 	case CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID:
 		*pi = (int)d->row->pci_domain;

@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 
 #include "sim/cuda/api.h"
+#include "sim/cuda/mps.h"
 #include "sim/cuda/sim.h"
 #include "sim/cuda/stream.h"
 
@@ -163,6 +164,7 @@ static CUresult init(void)
 		munmap(word, 4096);
 		return CUDA_ERROR_NO_DEVICE;
 	}
+	sim_mps_begin();
 	atomic_store_explicit(word, 1, memory_order_release);
 	atomic_store_explicit(&here, word, memory_order_release);
 	return CUDA_SUCCESS;

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sim/cuda/mps.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+static bool enabled;
+static double part = 1; /* of the SMs */
+
+void sim_mps_begin(void)
+{
+	const char *dir = getenv("CUDA_MPS_PIPE_DIRECTORY");
+	const char *percent = getenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE");
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int fd, n;
+
+	if (!dir)
+		return;
+	n = snprintf(address.sun_path, sizeof(address.sun_path), "%s/control", dir);
+	if (n < 0 || (size_t)n >= sizeof(address.sun_path))
+		return;
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	enabled = fd >= 0 &&
+		  !connect(fd, (const struct sockaddr *)&address, sizeof(address));
+	if (fd >= 0)
+		close(fd);
+	if (enabled && percent && atof(percent) > 0 && atof(percent) < 100)
+		part = atof(percent) / 100;
+}
+
+bool sim_mps_enabled(void)
+{
+	return enabled;
+}
+
+uint32_t sim_mps_sms(uint32_t sms)
+{
+	uint32_t n = (uint32_t)(sms * part);
+
+	return n ? n : 1;
+}

@@ -281,7 +281,8 @@ static void wait_for_share(struct guest *guest, struct gate *gate, struct unit *
 		}
 		refresh(guest, gate);
 		if (atomic_load(&gate->compute) == POLICY_COMPUTE_OFF ||
-		    atomic_load(&gate->mode) == POLICY_MODE_SPACE)
+		    (atomic_load(&gate->mode) == POLICY_MODE_SPACE &&
+		     atomic_load(&guest->in_space)))
 			return;
 		until = share_wait(guest, gate, unit, &turn);
 		if (!until) {

@@ -18,6 +18,7 @@
 #include "ledger/tenant.h"
 #include "preload/lookup.h"
 #include "preload/object.h"
+#include "preload/space.h"
 #include "preload/truth.h"
 
 _Thread_local unsigned int guest_depth __attribute__((tls_model("initial-exec")));
@@ -49,11 +50,7 @@ static struct guest_page *page_get(void)
 	return page;
 }
 
-/*
- * The one kind of line that the guest prints unasked: it is about to refuse the GPU, and a program
- * that only sees an error number could not tell why. `complaint` is copied out so that the thread
- * that loses the race to make the guest stays silent.
- */
+/* Does not say so itself: the thread that loses the race to make the guest stays silent. */
 __attribute__((format(printf, 2, 3))) static void close_gpu(struct guest *guest, const char *fmt, ...)
 {
 	va_list ap;
@@ -64,10 +61,10 @@ __attribute__((format(printf, 2, 3))) static void close_gpu(struct guest *guest,
 	va_end(ap);
 }
 
-static void complain(const struct guest *guest)
+void guest_complain(const char *complaint)
 {
 	char line[256];
-	int n = snprintf(line, sizeof(line), "allot: the GPU is refused: %s\n", guest->config.complaint);
+	int n = snprintf(line, sizeof(line), "allot: the GPU is refused: %s\n", complaint);
 
 	if (n > 0 && write(STDERR_FILENO, line, (size_t)n < sizeof(line) ? (size_t)n : sizeof(line) - 1) < 0)
 		return; /* nobody listens */
@@ -231,7 +228,7 @@ struct guest *guest_start(void)
 		munmap(guest, sizeof(*guest));
 		guest = expected;
 	} else if (guest->mode == GUEST_CLOSED) {
-		complain(guest);
+		guest_complain(guest->config.complaint);
 	}
 	errno = saved;
 	return guest;
@@ -310,12 +307,15 @@ CUresult guest_attach(struct guest *guest)
 	e = enumerate(device, &count);
 	if (e)
 		return e; /* not initialised: the program's own affair */
+	e = space_confirm(guest, count);
+	if (e)
+		return e;
 	if (atomic_compare_exchange_strong(&guest->claim, &state, 1)) {
 		r = claim(guest, device, count);
 		if (r) {
 			guest->error = CUDA_ERROR_OPERATING_SYSTEM;
 			close_gpu(guest, "the ledger of tenant %.80s %s", guest->dir, explain(r));
-			complain(guest);
+			guest_complain(guest->config.complaint);
 		}
 		atomic_store(&guest->claim, r ? 3 : 2);
 		syscall(SYS_futex, &guest->claim, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);

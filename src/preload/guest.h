@@ -87,6 +87,9 @@ struct guest {
 	_Atomic uint64_t imports;		   /* told apart where nothing else does */
 	const uint32_t *gate;			   /* the policy's, or our own; see gate.h */
 	_Atomic(struct gate *) compute;	   /* set by the first launch that is metered */
+
+	_Atomic bool in_space;	    /* the driver runs under MPS, and said so: see space.c */
+	_Atomic bool space_refused; /* that it does not was said */
 };
 
 /* The wiped page. Before the first call it is one of zeroes in our own data. */
@@ -105,6 +108,12 @@ static inline struct guest *guest_get(void)
 
 	return __builtin_expect(guest != NULL, 1) ? guest : guest_start();
 }
+
+/*
+ * The one kind of line that the guest prints unasked: it is about to refuse the GPU, and a program
+ * that only sees an error number could not tell why.
+ */
+void guest_complain(const char *complaint);
 
 /*
  * After the driver's cuInit succeeded (or when a call shows that it did): learns the devices and

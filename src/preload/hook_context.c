@@ -9,6 +9,7 @@
 #include "preload/lookup.h"
 #include "preload/memory.h"
 #include "preload/pool.h"
+#include "preload/space.h"
 #include "preload/truth.h"
 
 CUresult hook_cuInit(unsigned int Flags)
@@ -23,6 +24,11 @@ CUresult hook_cuInit(unsigned int Flags)
 	guest = guest_get();
 	if (guest->mode == GUEST_CLOSED)
 		return guest->error;
+	if (guest->mode == GUEST_LIMITED && !atomic_load(&guest->slot)) {
+		e = space_expect(guest);
+		if (e)
+			return e;
+	}
 	e = DRIVER(cuInit, (Flags));
 	return e ? e : guest_attach(guest);
 }

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/space.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nvidia/mps.h"
+
+/* Not for ever: once a daemon is started again the program's next attempt succeeds. */
+__attribute__((format(printf, 2, 3))) static CUresult refuse(struct guest *guest, const char *why,
+							     ...)
+{
+	char complaint[224];
+	va_list ap;
+
+	if (atomic_exchange(&guest->space_refused, true))
+		return CUDA_ERROR_MPS_CONNECTION_FAILED;
+	va_start(ap, why);
+	vsnprintf(complaint, sizeof(complaint), why, ap);
+	va_end(ap);
+	guest_complain(complaint);
+	return CUDA_ERROR_MPS_CONNECTION_FAILED;
+}
+
+/* What is in force now; `allot set` may have changed it since the guest began. */
+static CUresult wanted(struct guest *guest, struct policy *ret)
+{
+	if (!guest->policy_map)
+		*ret = guest->policy;
+	else if (policy_read(guest->policy_map, ret))
+		return refuse(guest, "the policy of tenant %.80s is damaged; create it again",
+			      guest->dir);
+	return CUDA_SUCCESS;
+}
+
+/* Less than the tenant's part is the program's own affair; no number is the whole device. */
+static CUresult check_part(struct guest *guest, const struct policy *policy)
+{
+	const char *asked = getenv(MPS_PART);
+	uint32_t part, permille;
+
+	if (policy_part(policy, &part))
+		return refuse(guest,
+			      "tenant %.60s has no part of the SMs that is below 100%% and the "
+			      "same on all devices; give it one with `allot set --compute`",
+			      policy->name);
+	if (!asked)
+		return refuse(guest, MPS_PART " is gone from the environment; "
+				     "start the program with `allot run`");
+	if (mps_part_parse(asked, &permille))
+		return refuse(guest, MPS_PART "=%.20s is no percentage; "
+				     "start the program with `allot run`",
+			      asked);
+	if (permille > part)
+		return refuse(guest, MPS_PART "=%.20s is more than the tenant's %s; "
+				     "start the program anew with `allot run`",
+			      asked, mps_part_text(part).s);
+	return CUDA_SUCCESS;
+}
+
+static CUresult check_daemon(struct guest *guest)
+{
+	const char *pipe = getenv(MPS_PIPE);
+	int r;
+
+	if (!pipe)
+		return refuse(guest, MPS_PIPE " is gone from the environment; "
+				     "start the program with `allot run`");
+	r = mps_probe(pipe);
+	if (r)
+		return refuse(guest, "no MPS daemon answers in %.100s (%s); `allot run` starts one",
+			      pipe, strerror(-r));
+	return CUDA_SUCCESS;
+}
+
+CUresult space_expect(struct guest *guest)
+{
+	struct policy policy;
+	CUresult e = wanted(guest, &policy);
+
+	if (e || policy.mode != POLICY_MODE_SPACE)
+		return e;
+	e = check_part(guest, &policy);
+	return e ? e : check_daemon(guest);
+}
+
+CUresult space_confirm(struct guest *guest, int count)
+{
+	struct policy policy;
+	CUresult e = wanted(guest, &policy);
+
+	if (e || policy.mode != POLICY_MODE_SPACE)
+		return e;
+	for (int i = 0; i < count; i++) {
+		int mps = 0;
+
+		if (DRIVER(cuDeviceGetAttribute, (&mps, CU_DEVICE_ATTRIBUTE_MPS_ENABLED, i)))
+			return refuse(guest, "this driver does not tell whether it runs under MPS; "
+					     "update it, or use --mode turns");
+		if (!mps)
+			return refuse(guest, "the driver runs without MPS though a daemon answers; "
+					     "see the daemon's log, or use --mode turns");
+	}
+	atomic_store(&guest->in_space, true);
+	return CUDA_SUCCESS;
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Mode space: the tenant's part of the SMs is kept by the driver, under MPS. A driver that finds no
+ * MPS daemon gives the program the whole device and says nothing, so that is for us to refuse.
+ */
+#ifndef ALLOT_PRELOAD_SPACE_H
+#define ALLOT_PRELOAD_SPACE_H
+
+#include "preload/guest.h"
+
+/*
+ * Before the driver's cuInit: a daemon listens, and the environment asks for no more than the
+ * tenant's part. CUDA_SUCCESS too where the tenant's mode is not space; else
+ * CUDA_ERROR_MPS_CONNECTION_FAILED, with a line on stderr the first time.
+ */
+CUresult space_expect(struct guest *guest);
+
+/* After it, for the first `count` devices: the driver says that it runs under MPS. Likewise. */
+CUresult space_confirm(struct guest *guest, int count);
+
+#endif

@@ -15,6 +15,7 @@
 #include "cli/doctor.h"
 #include "cli/program.h"
 #include "cli/say.h"
+#include "cli/space.h"
 #include "cli/tenants.h"
 #include "cli/units.h"
 #include "ledger/tenant.h"
@@ -117,6 +118,41 @@ static void check_tenants(const struct tenants *tenants)
 	}
 }
 
+/* What tenants in mode space stand on; nothing to say where there is neither they nor it. */
+static void check_space(const struct tenants *tenants)
+{
+	unsigned int n = 0, live = 0;
+	char what[PATH_MAX + 128];
+	int r;
+
+	for (size_t i = 0; i < tenants->n; i++) {
+		const struct tenant_entry *e = &tenants->list[i];
+
+		if (e->error || e->view->policy.mode != POLICY_MODE_SPACE)
+			continue;
+		n++;
+		live += tenants_live(e->view) != 0;
+	}
+	if (space_sweep(tenants->runtime))
+		doctor_says(DOCTOR_OK, "MPS daemon without tenants in mode space: told to quit",
+			    NULL);
+	if (!n)
+		return;
+	r = space_daemon(tenants->runtime);
+	snprintf(what, sizeof(what), "%s %s/.mps, for %u tenant%s in mode space",
+		 !r		    ? "MPS daemon in"
+		 : r == -ETIMEDOUT ? "the MPS daemon does not answer in"
+				    : "no MPS daemon in",
+		 tenants->runtime, n, n == 1 ? "" : "s");
+	if (!r)
+		doctor_says(DOCTOR_OK, what, NULL);
+	else
+		doctor_says(live || r == -ETIMEDOUT ? DOCTOR_FAIL : DOCTOR_WARN, what,
+			    r == -ETIMEDOUT ? "end it; the next allot run starts another"
+					    : "their programs get no GPU until allot run starts "
+					      "one; those that ran must be started again");
+}
+
 static void check_program(const char *command)
 {
 	struct program program;
@@ -155,6 +191,7 @@ int cmd_doctor(int argc, char **argv)
 		tenant_list(runtime, sweep_one, runtime);
 	if (!tenants_load(&tenants)) {
 		check_tenants(&tenants);
+		check_space(&tenants);
 		tenants_free(&tenants);
 	} else {
 		failed = true;

@@ -11,6 +11,7 @@
 
 #include "cli/compute_words.h"
 #include "cli/say.h"
+#include "cli/space.h"
 #include "cli/tenants.h"
 #include "ledger/tenant.h"
 #include "ledger/view.h"
@@ -179,6 +180,12 @@ static int wanted_policy(const struct enroll_request *req, const struct policy *
 	return 0;
 }
 
+/* A policy that this machine cannot put into practice is not begun with. */
+static int check_mode(const struct policy *p)
+{
+	return p->mode == POLICY_MODE_SPACE && space_check() ? -ENOTSUP : 0;
+}
+
 static int replace(struct policy *policy, void *arg)
 {
 	*policy = *(const struct policy *)arg;
@@ -203,6 +210,8 @@ static int join(const struct enroll_request *req, struct enrolment *e)
 	live = tenants_live(view);
 	tenant_view_free(view);
 	r = wanted_policy(req, &e->policy, &want);
+	if (r == 0)
+		r = check_mode(&want);
 	if (r < 0 || same(&want, &e->policy))
 		return r;
 	if (live) {
@@ -259,6 +268,8 @@ static int create_named(const struct enroll_request *req, const char *runtime, s
 	if (!access(e->dir, F_OK))
 		return join(req, e);
 	r = first_policy(req, e->name, &e->policy);
+	if (r == 0)
+		r = check_mode(&e->policy);
 	if (r < 0)
 		return r;
 	r = tenant_create(runtime, e->name, &e->policy, e->dir, sizeof(e->dir));
@@ -280,6 +291,8 @@ static int create_generated(const struct enroll_request *req, const char *runtim
 	}
 	snprintf(e->name, sizeof(e->name), "run-%ld-%06x", (long)getpid(), random >> 8);
 	r = first_policy(req, e->name, &e->policy);
+	if (r == 0)
+		r = check_mode(&e->policy);
 	if (r < 0)
 		return r;
 	r = tenant_create(runtime, e->name, &e->policy, e->dir, sizeof(e->dir));
@@ -322,6 +335,6 @@ void enroll_undo(const struct enrolment *enrolment)
 {
 	char runtime[PATH_MAX];
 
-	if (enrolment->generated && !tenant_runtime_dir(runtime, sizeof(runtime)))
+	if (!enrolment->joined && !tenant_runtime_dir(runtime, sizeof(runtime)))
 		tenant_remove(runtime, enrolment->name);
 }

@@ -36,7 +36,7 @@ struct enrolment {
 /* 0, or a message and a negative value. */
 int enroll(const struct enroll_request *request, struct enrolment *ret);
 
-/* Undoes it for a tenant of this run alone. */
+/* Removes the tenant, if this run made it and nobody else uses it. */
 void enroll_undo(const struct enrolment *enrolment);
 
 #endif

@@ -32,8 +32,7 @@ static int check_executable(const char *path)
 	return 0;
 }
 
-/* As execvp(): a name with a slash is a path; else PATH, where EACCES is remembered. */
-static int find_command(const char *command, char ret[static PATH_MAX])
+int program_find(const char *command, char ret[static PATH_MAX])
 {
 	const char *path = getenv("PATH");
 	int found = -ENOENT;
@@ -163,7 +162,7 @@ static int examine(const char *command, int depth, struct program *p)
 	bool sure;
 	int fd, r;
 
-	r = find_command(command, p->path);
+	r = program_find(command, p->path);
 	if (r < 0)
 		return r;
 	if (stat(p->path, &st) < 0)

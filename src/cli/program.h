@@ -29,6 +29,12 @@ struct program {
  */
 int program_examine(const char *command, struct program *ret);
 
+/*
+ * The file of a command as execvp() finds it: a name with a slash is a path; else PATH, where
+ * EACCES is remembered. 0, -ENOENT or -EACCES.
+ */
+int program_find(const char *command, char ret[static PATH_MAX]);
+
 /* "is statically linked", for a kind other than PROGRAM_OK. */
 const char *program_kind_words(enum program_kind kind);
 

@@ -19,6 +19,7 @@
 #include "cli/library.h"
 #include "cli/program.h"
 #include "cli/say.h"
+#include "cli/space.h"
 #include "cli/tenant_options.h"
 
 enum { KEY_ALLOW_ESCAPE = 256 };
@@ -204,6 +205,7 @@ static void describe(const struct enrolment *e, const char *library)
 	}
 	say_note("  accounting: %s",
 		 e->policy.flags & POLICY_ACCOUNTING_DRIVER ? "driver" : "ledger");
+	space_describe(&e->policy);
 	say_note("  LD_PRELOAD=%s%s%s", library, visible ? " CUDA_VISIBLE_DEVICES=" : "",
 		 visible ? visible : "");
 }
@@ -238,6 +240,10 @@ int cmd_run(int argc, char **argv)
 	if (enroll(&req, &e) < 0)
 		return EXIT_ALLOT;
 
+	if (e.policy.mode == POLICY_MODE_SPACE && (r = space_enter(&e.policy))) {
+		enroll_undo(&e);
+		return r;
+	}
 	if (setenv("ALLOT_TENANT_DIR", e.dir, 1) < 0 ||
 	    launch_prepend("LD_PRELOAD", library, ": ") < 0 ||
 	    set_visible(&a, &devices, &gpus, &e.policy) < 0) {

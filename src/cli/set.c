@@ -11,6 +11,7 @@
 #include "cli/compute_words.h"
 #include "cli/device_limits.h"
 #include "cli/say.h"
+#include "cli/space.h"
 #include "cli/tenant_options.h"
 #include "cli/tenants.h"
 #include "cli/units.h"
@@ -54,9 +55,33 @@ static const struct argp argp = {
 
 struct change {
 	const struct tenant_options *options;
+	const char *name;
+	unsigned int live; /* processes that use a GPU */
 	bool refused; /* edit() said why */
 	struct policy before, after;
 };
+
+/* A process is under MPS or not for all its life. */
+static int refuse_mode(const struct change *c, enum policy_mode mode)
+{
+	say_error("tenant \"%s\" is running (%u process%s) in mode %s, and programs cannot go "
+		  "over to mode %s while they run; end them first",
+		  c->name, c->live, c->live == 1 ? "" : "es", compute_modes[c->before.mode],
+		  compute_modes[mode]);
+	return -EBUSY;
+}
+
+static unsigned int count_live(const char *dir)
+{
+	struct tenant_view *view;
+	unsigned int n;
+
+	if (tenant_view_read(dir, &view) < 0)
+		return 0;
+	n = tenants_live(view);
+	tenant_view_free(view);
+	return n;
+}
 
 static int edit(struct policy *policy, void *arg)
 {
@@ -65,6 +90,8 @@ static int edit(struct policy *policy, void *arg)
 
 	c->before = *policy;
 	r = tenant_options_apply(c->options, policy);
+	if (!r && policy->mode != c->before.mode && c->live)
+		r = refuse_mode(c, policy->mode);
 	c->refused = r < 0;
 	c->after = *policy;
 	return r;
@@ -128,6 +155,8 @@ int cmd_set(int argc, char **argv)
 	if (r < 0 || access(dir, F_OK) < 0)
 		return say_error("there is no tenant \"%s\" in %s; \"allot ps\" lists them", a.name,
 				 runtime);
+	change.name = a.name;
+	change.live = count_live(dir);
 	r = policy_update(dir, edit, &change);
 	if (change.refused)
 		return EXIT_ALLOT;
@@ -137,5 +166,7 @@ int cmd_set(int argc, char **argv)
 				 r == -EBUSY ? "; another allot set is at work, try again" : "");
 	report(&a, &change);
 	report_excess(dir);
+	if (change.live)
+		space_report(&change.before, &change.after);
 	return 0;
 }

@@ -10,6 +10,7 @@
 #include "cli/command.h"
 #include "cli/compute_words.h"
 #include "cli/say.h"
+#include "cli/space.h"
 
 /* Longer than any device is busy with what one program has in flight. */
 #define INFLIGHT_MAX_US 1000000
@@ -247,6 +248,8 @@ static int apply_compute(const struct tenant_options *o, struct policy *policy)
 		policy->mode = o->mode;
 	if (o->said & TENANT_INFLIGHT)
 		policy->inflight_us = o->inflight_us;
+	if (policy->mode == POLICY_MODE_SPACE && space_check_part(policy))
+		return -EINVAL;
 	return check_compute(o, policy, old);
 }
 

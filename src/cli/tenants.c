@@ -14,6 +14,7 @@
 
 #include "cli/figures.h"
 #include "cli/say.h"
+#include "cli/space.h"
 #include "ledger/pidns.h"
 #include "ledger/tenant.h"
 
@@ -132,6 +133,7 @@ static int sweep_one(const char *name, const char *dir, void *runtime)
 void tenants_sweep(const char *runtime)
 {
 	tenant_list(runtime, sweep_one, (void *)runtime);
+	space_sweep(runtime);
 }
 
 static int load_one(const char *name, const char *dir, void *arg)

@@ -43,7 +43,10 @@ unsigned int tenants_live(const struct tenant_view *view);
 /* Notes in a tenant's directory that this process began it and that its name was generated. */
 int tenants_mark_generated(const char *dir);
 
-/* Removes abandoned tenants that no process uses and that are older than the grace. */
+/*
+ * Removes abandoned tenants that no process uses and that are older than the grace, and what was
+ * there for them alone.
+ */
 #define TENANTS_GRACE_S 60
 void tenants_sweep(const char *runtime);
 

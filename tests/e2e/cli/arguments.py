@@ -77,7 +77,7 @@ class Arguments(cli_lib.Case):
                 ("--policy share --priority high", "share, high"),
                 ("--compute 25 --weight 2 --priority high", "cap 25%, weight 2, high"),
                 ("--compute 25 --controller deficit --mode turns", "cap 25%"),
-                ("--compute 25 --mode space --inflight 500us", "cap 25%, space, 500 us in flight"),
+                ("--compute 25 --inflight 500us", "cap 25%, 500 us in flight"),
                 ("--weight 2 --inflight 1.5ms", "weight 2, 1.5 ms in flight")):
             with self.subTest(args=args):
                 done = self.allot("run", "-v", *args.split(), "--", "true")

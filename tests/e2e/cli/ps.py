@@ -179,7 +179,6 @@ class Set(cli_lib.Case):
                 ("--priority high", "cap 12.5%, high"), ("--weight 3", "cap 12.5%, weight 3, high"),
                 ("--policy share", "weight 3, high"), ("--compute 40", "share 40%, high"),
                 ("--weight 2 --priority normal", "weight 2"), ("--policy cap", "cap 40%, weight 2"),
-                ("--mode space", "cap 40%, weight 2, space"),
                 ("--mode turns --inflight 2ms", "cap 40%, weight 2, 2 ms in flight"),
                 ("--compute off", "off"), ("--priority low", "share, low"),
                 ("--weight 7 --priority normal", "weight 7")):

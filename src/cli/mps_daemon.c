@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/mps_daemon.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "base/fd.h"
+#include "cli/program.h"
+#include "cli/text.h"
+#include "ledger/region.h"
+#include "nvidia/mps.h"
+
+#define CONTROL "nvidia-cuda-mps-control"
+#define SERVER	"nvidia-cuda-mps-server"
+
+/* An answer takes milliseconds; a machine that is busy may take its time. */
+#define ANSWER_S 5
+#define START_S	 20
+
+static int join(char ret[static PATH_MAX], const char *dir, const char *name)
+{
+	int n = snprintf(ret, PATH_MAX, "%s/%s", dir, name);
+
+	return n < 0 || n >= PATH_MAX ? -ENAMETOOLONG : 0;
+}
+
+int mps_daemon_at(const char *runtime, struct mps_daemon *ret)
+{
+	if (join(ret->root, runtime, ".mps") < 0 || join(ret->pipe, ret->root, "pipe") < 0 ||
+	    join(ret->log, ret->root, "log") < 0 || strlen(ret->pipe) > MPS_PIPE_MAX)
+		return -ENAMETOOLONG;
+	return 0;
+}
+
+static int find_control(char ret[static PATH_MAX])
+{
+	static const char *const places[] = {CONTROL, "/usr/bin/" CONTROL,
+					     "/usr/local/bin/" CONTROL};
+	const char *chosen = getenv("ALLOT_MPS_CONTROL");
+	int r = -ENOENT;
+
+	if (chosen && *chosen)
+		return program_find(chosen, ret);
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]) && r < 0; i++)
+		r = program_find(places[i], ret);
+	return r;
+}
+
+int mps_daemon_find(struct mps_daemon *daemon)
+{
+	char path[PATH_MAX], server[PATH_MAX];
+	int r = find_control(path);
+
+	if (r < 0)
+		return r;
+	/* By its full name, but through links: the server is beside the name that is known. */
+	if (path[0] == '/')
+		memcpy(daemon->control, path, sizeof(path));
+	else if (!realpath(path, daemon->control))
+		return err_errno();
+	memcpy(path, daemon->control, sizeof(path));
+	*strrchr(path, '/') = 0;
+	r = join(server, path, SERVER);
+	if (r < 0)
+		return r;
+	return access(server, X_OK) && program_find(SERVER, server) < 0 ? -ENOPKG : 0;
+}
+
+/* A nameless file for a child's input or output: unlike a pipe it never makes anybody wait. */
+static int scratch(const char *content)
+{
+	CLEANUP_CLOSE int low = memfd_create("allot", MFD_CLOEXEC);
+	CLEANUP_CLOSE int fd = -EBADF;
+	int r;
+
+	if (low < 0)
+		return err_errno();
+	fd = fcntl(low, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	if (fd < 0)
+		return err_errno();
+	r = fd_pwrite_all(fd, content, strlen(content), 0);
+	return r < 0 ? r : TAKE_FD(fd);
+}
+
+static void close_others(void)
+{
+	/* Older kernels: what is ours closes itself, what we inherited has low numbers. */
+	if (close_range(STDERR_FILENO + 1, ~0u, 0) < 0)
+		for (int fd = STDERR_FILENO + 1; fd < 4096; fd++)
+			close(fd);
+}
+
+/*
+ * The daemon is every tenant's: of our caller's environment it gets what finds programs and
+ * libraries, and nothing that chooses devices, preloads or limits.
+ */
+static _Noreturn void become_control(const struct mps_daemon *daemon, char *option, int in, int out)
+{
+	static char name[] = CONTROL;
+	char *path = NULL, *libraries = NULL, *pipe = NULL, *log = NULL;
+	const char *old = getenv("PATH"), *library_path = getenv("LD_LIBRARY_PATH");
+
+	if (asprintf(&path, "PATH=%.*s:%s", (int)(strrchr(daemon->control, '/') - daemon->control),
+		     daemon->control, old && *old ? old : "/usr/bin:/bin") < 0 ||
+	    asprintf(&libraries, "LD_LIBRARY_PATH=%s", library_path ? library_path : "") < 0 ||
+	    asprintf(&pipe, MPS_PIPE "=%s", daemon->pipe) < 0 ||
+	    asprintf(&log, MPS_LOG "=%s", daemon->log) < 0)
+		_exit(127);
+	char *argv[] = {name, option, NULL};
+	char *envp[] = {path, pipe, log, library_path ? libraries : NULL, NULL};
+
+	setsid();
+	if (dup2(in, STDIN_FILENO) < 0 || dup2(out, STDOUT_FILENO) < 0 ||
+	    dup2(out, STDERR_FILENO) < 0 || chdir("/") < 0)
+		_exit(127);
+	close_others();
+	execve(daemon->control, argv, envp);
+	_exit(127);
+}
+
+static double now_s(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
+}
+
+/* 0, -ETIMEDOUT (it is killed) or -EPROTO for an end that is not 0. */
+static int wait_limited(pid_t child, double limit_s)
+{
+	double end = now_s() + limit_s;
+	unsigned int us = 200;
+	int status;
+
+	while (!waitpid(child, &status, WNOHANG)) {
+		if (now_s() > end) {
+			kill(child, SIGKILL);
+			waitpid(child, &status, 0);
+			return -ETIMEDOUT;
+		}
+		region_nap(&us, 20000);
+	}
+	return WIFEXITED(status) && !WEXITSTATUS(status) ? 0 : -EPROTO;
+}
+
+static void note_said(struct mps_daemon *daemon, int out)
+{
+	ssize_t n = pread(out, daemon->said, sizeof(daemon->said) - 1, 0);
+
+	daemon->said[n > 0 ? n : 0] = 0;
+	n = (ssize_t)strlen(daemon->said);
+	while (n && strchr(" \t\n", daemon->said[n - 1]))
+		daemon->said[--n] = 0;
+	for (char *p = daemon->said; (p = strchr(p, '\n')); p++)
+		*p = ' ';
+	text_make_printable(daemon->said);
+}
+
+/* Runs the control program, `input` on its standard input; errors of wait_limited, or -errno. */
+static int control(struct mps_daemon *daemon, char *option, const char *input)
+{
+	CLEANUP_CLOSE int in = scratch(input);
+	CLEANUP_CLOSE int out = scratch("");
+	void (*chld)(int);
+	pid_t child;
+	int r;
+
+	if (in < 0 || out < 0)
+		return in < 0 ? in : out;
+	/* An inherited SIG_IGN would reap the child behind our back. */
+	chld = signal(SIGCHLD, SIG_DFL);
+	child = fork();
+	if (!child)
+		become_control(daemon, option, in, out);
+	r = child < 0 ? err_errno() : wait_limited(child, ANSWER_S);
+	signal(SIGCHLD, chld);
+	note_said(daemon, out);
+	return r;
+}
+
+int mps_daemon_ask(struct mps_daemon *daemon)
+{
+	if (mps_probe(daemon->pipe))
+		return -ENOENT;
+	return control(daemon, NULL, "get_server_list\n") ? -ETIMEDOUT : 0;
+}
+
+/* The lock that one who starts or ends the daemon holds: a descriptor or -errno. */
+static int lock(const struct mps_daemon *daemon, int how)
+{
+	CLEANUP_CLOSE int dir = region_open_dir(daemon->root);
+	CLEANUP_CLOSE int fd = -EBADF;
+
+	if (dir < 0)
+		return dir;
+	fd = fd_openat(dir, "lock", O_RDWR | O_CREAT, 0600);
+	if (fd < 0)
+		return fd;
+	return flock(fd, how) < 0 ? err_errno() : TAKE_FD(fd);
+}
+
+static int make_dir(const char *path)
+{
+	CLEANUP_CLOSE int fd = -EBADF;
+
+	if (mkdir(path, 0700) < 0 && errno != EEXIST)
+		return err_errno();
+	fd = region_open_dir(path);
+	return fd < 0 ? fd : 0;
+}
+
+/* It says that it started before its socket is open. */
+static int begin(struct mps_daemon *daemon)
+{
+	static char option[] = "-d";
+	double end = now_s() + START_S;
+	unsigned int us = 1000;
+	int r = control(daemon, option, "");
+
+	while (!r && mps_probe(daemon->pipe)) {
+		if (now_s() > end)
+			return -EPROTO;
+		region_nap(&us, 50000);
+	}
+	return r ? r : mps_daemon_ask(daemon);
+}
+
+int mps_daemon_start(struct mps_daemon *daemon)
+{
+	CLEANUP_CLOSE int held = -EBADF;
+	int r = make_dir(daemon->root);
+
+	if (!r)
+		r = make_dir(daemon->pipe);
+	if (!r)
+		r = make_dir(daemon->log);
+	if (r < 0)
+		return r;
+	held = lock(daemon, LOCK_EX);
+	if (held < 0)
+		return held;
+	r = mps_daemon_ask(daemon);
+	return r == -ENOENT ? begin(daemon) : r;
+}
+
+int mps_daemon_end(struct mps_daemon *daemon, bool (*needed)(const void *arg), const void *arg)
+{
+	CLEANUP_CLOSE int held = -EBADF;
+	int r;
+
+	if (mps_probe(daemon->pipe))
+		return 0;
+	held = lock(daemon, LOCK_EX | LOCK_NB);
+	if (held < 0)
+		return held == -EWOULDBLOCK ? 0 : held;
+	if (needed(arg))
+		return 0;
+	r = mps_daemon_find(daemon);
+	if (!r)
+		r = control(daemon, NULL, "quit\n");
+	/* It may answer only when its last client is gone, but takes no new ones from now on. */
+	return r && r != -ETIMEDOUT ? r : 1;
+}

@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mode space: tenants that run at the same time under MPS, each on its part of the SMs. On the
+simulated device, which has no server, as far as that goes."""
+import contextlib
+import os
+import shutil
+import signal
+import time
+from pathlib import Path
+
+from harness import GIB, GRANULE, ROOT, SLACK, Child, Trouble, mib, run, size
+
+REFUSED = "CUDA_ERROR_OUT_OF_MEMORY"
+CONNECTION_FAILED = 805
+PARTS = (25, 75)
+# Blocks that fill an SM twice over (2048 threads), in so many waves that parts of 25 and 75 % of the
+# SMs take 24 and 8 of them: then a part of the SMs is that part of the work.
+THREADS, WAVES = 1024, 6
+SECONDS = 4
+
+
+def options(percent):
+    return "--mode", "space", "--compute", str(percent)
+
+
+def native_sms(bench):
+    with Child([bench.program("sms")]) as child:
+        sms = child.hear("ready", 60)["sms"]
+        child.end()
+    return sms
+
+
+def sms(bench):
+    """The attribute that programs size their grids by."""
+    whole = native_sms(bench)
+    for percent in PARTS:
+        with bench.start(bench.tenant(), "4GiB", [bench.program("sms")], options(percent)) as child:
+            said = child.hear("ready", 60)
+            child.say("try")
+            tried = child.hear("tried", 30)
+            child.end()
+        bench.results.figure("space", f"{percent} %", {"whole": whole, **said, **tried})
+        bench.results.check("space", f"{percent} %: SMs", said["mps"] == 1 and not tried["code"]
+                            and abs(said["sms"] - whole * percent / 100) <= 1,
+                            f"{said['sms']} of {whole}, MPS {said['mps']}",
+                            f"{whole * percent / 100:g} ±1, under MPS")
+
+
+def load(bench, blocks, words, tenant=None):
+    command = [bench.build / "src/load/allot-load", "--blocks", blocks, "--threads", THREADS, "--wait",
+               "--kernel-us", 1200, "--seconds", SECONDS, "--warm-up", 1, *words]
+    if tenant is None:
+        return Child(command)
+    return bench.start(bench.tenant(), "8GiB", command, options(tenant))
+
+
+def go(children):
+    """All from the same instant; what each said at its end."""
+    for child in children:
+        child.hear("ready", 90)
+    at = time.clock_gettime_ns(time.CLOCK_MONOTONIC) + 200_000_000
+    for child in children:
+        child.say(str(at))
+    return [child.hear("load", SECONDS + 30) for child in children]
+
+
+def saturating(bench):
+    """Two that want the device all the time: each has its part of the work that one alone does."""
+    blocks = native_sms(bench) * 2048 // THREADS * WAVES
+    children = [load(bench, blocks, ())]
+    try:
+        (alone,) = go(children)
+        speed = ("--loops-per-us", alone["loops_per_us"])
+        children += [load(bench, blocks, speed, percent) for percent in PARTS]
+        shares = [said["share"] for said in go(children[1:])]
+        children += [load(bench, blocks, speed, PARTS[0])]
+        (single,) = go(children[-1:])
+    finally:
+        for child in children:
+            child.kill()
+    bench.results.figure("space", "saturating", {"blocks": blocks, "alone": alone["share"],
+                                                 "together": shares, "25 % alone": single["share"]})
+    bench.results.check("space", "25 and 75 %, both saturating",
+                        all(abs(s - p / 100) <= 0.03 for s, p in zip(shares, PARTS)),
+                        " and ".join(f"{s:.1%}" for s in shares) + f", native alone {alone['share']:.1%}",
+                        "25 and 75 %, ±3 points")
+    bench.results.check("space", "25 %, nobody else there", abs(single["share"] - 0.25) <= 0.03,
+                        f"{single['share']:.1%}", "25 %, ±3 points")
+
+
+def quota(bench):
+    """Memory is limited as ever: two tenants that take all they can get."""
+    quotas = ("3GiB", "6GiB")
+    children = [bench.start(bench.tenant(), quota, [bench.program("families"), "alloc-large",
+                                                    str(64 * GIB), "quiet"], options(percent))
+                for quota, percent in zip(quotas, PARTS)]
+    try:
+        for child in children:
+            child.hear("ready", 90)
+            child.say("fill")
+        said = [child.hear("full", 90) for child in children]
+        figures = [bench.figures.of(child.pid) for child in children]
+    finally:
+        for child in children:
+            child.kill()
+    bench.results.figure("space", "quota", {"quotas": quotas, "figures": figures, "said": said})
+    for quota, figure, s in zip(quotas, figures, said):
+        limit = size(quota)
+        bench.results.check("space", f"quota of {quota}", limit - GRANULE <= figure <= limit + SLACK
+                            and s["refused"] == REFUSED, f"{mib(figure)}, got {mib(s['bytes'])}",
+                            f"{mib(limit)} -{mib(GRANULE)} +{mib(SLACK)}")
+
+
+def control(bench, word):
+    """What the MPS daemon of the runtime directory answers."""
+    env = {**os.environ, "CUDA_MPS_PIPE_DIRECTORY": str(bench.runtime / ".mps/pipe")}
+    program = os.environ.get("ALLOT_MPS_CONTROL", "nvidia-cuda-mps-control")
+    return run(["sh", "-c", f'echo {word} | "{program}"'], 20, env)
+
+
+def proc(pid, name):
+    """Empty for a process that is gone, or a zombie."""
+    try:
+        return Path(f"/proc/{pid}/{name}").read_bytes()
+    except OSError:
+        return b""
+
+
+def daemon_pid(bench):
+    """By its environment, which has the pipe directory."""
+    pipe = str(bench.runtime / ".mps/pipe").encode()
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        if b"nvidia-cuda-mps-control" in proc(pid, "cmdline") and pipe in proc(pid, "environ"):
+            return int(pid)
+    raise Trouble("no MPS daemon among the processes")
+
+
+def kill(pid):
+    os.kill(pid, signal.SIGKILL)
+    end = time.monotonic() + 10
+    while proc(pid, "cmdline"):
+        if time.monotonic() > end:
+            raise Trouble(f"process {pid} does not die")
+        time.sleep(0.05)
+
+
+def server_killed(bench):
+    """Who works under it is told by the driver; who comes then gets a new one."""
+    tenant = bench.tenant()
+    with bench.start(tenant, "4GiB", [bench.program("sms")], options(25)) as child:
+        child.hear("ready", 60)
+        _, servers, _ = control(bench, "get_server_list")
+        for pid in servers.split():
+            kill(int(pid))
+        child.say("try")
+        tried = child.hear("tried", 60)
+    with bench.start(tenant, "4GiB", [bench.program("sms")], options(25)) as child:
+        again = child.hear("ready", 60)
+    bench.results.figure("space", "server killed", {"tried": tried, "servers": servers, "then": again})
+    bench.results.check("space", "server killed: its client", tried["code"] != 0 and servers.split(),
+                        tried["result"], "an error")
+    bench.results.check("space", "server killed: the next program", again["mps"] == 1,
+                        f"{again['sms']} SMs, MPS {again['mps']}", "under MPS again")
+
+
+def daemon_killed(bench):
+    """A program that the tenant starts without a daemon gets no GPU; the next allot run helps."""
+    tenant = bench.tenant()
+    script = f'echo \'{{"stage": "up"}}\'; read x; "{bench.program("sms")}"; exec cat'
+    with bench.start(tenant, "4GiB", ["sh", "-c", script], options(25)) as child:
+        child.hear("up", 30)
+        _, servers, _ = control(bench, "get_server_list")
+        kill(daemon_pid(bench))
+        for pid in servers.split():
+            with contextlib.suppress(ProcessLookupError):
+                kill(int(pid))
+        child.say("go")
+        try:
+            said = child.hear("error", 60)
+        except Trouble as trouble:
+            said = {"code": 0, "what": str(trouble)}
+    with bench.start(tenant, "4GiB", [bench.program("sms")], options(25)) as child:
+        again = child.hear("ready", 60)
+    bench.results.figure("space", "daemon killed", {"said": said, "then": again})
+    bench.results.check("space", "daemon killed: the tenant's next program",
+                        said["code"] == CONNECTION_FAILED, f"{said['what']}: {said['code']}",
+                        f"cuInit: {CONNECTION_FAILED}")
+    bench.results.check("space", "daemon killed: after the next allot run", again["mps"] == 1,
+                        f"{again['sms']} SMs, MPS {again['mps']}", "under MPS again")
+
+
+def ended(bench):
+    """The daemon goes with the tenants."""
+    control(bench, "get_server_list")
+    status, out, _ = run([bench.allot, "doctor", "--sweep"], 60)
+    end = time.monotonic() + 20
+    gone = False
+    while not gone and time.monotonic() < end:
+        time.sleep(0.1)
+        gone = control(bench, "get_server_list")[0] != 0
+    bench.results.figure("space", "ended", {"status": status, "doctor": out})
+    bench.results.check("space", "daemon ends with its tenants", gone and "told to quit" in out,
+                        "gone" if gone else "still there", "gone")
+
+
+ITEMS = {"sms": sms, "quota": quota, "saturating": saturating, "server killed": server_killed,
+         "daemon killed": daemon_killed, "ended": ended}
+# What the simulated device has not: SMs that work, and a server.
+REAL = ("saturating", "server killed")
+
+
+def part(bench):
+    if bench.sim:
+        folder = bench.tmp / "mps"
+        folder.mkdir()
+        stand_in = ROOT / "tests/e2e/space/nvidia-cuda-mps-control"
+        os.environ["ALLOT_MPS_CONTROL"] = str(shutil.copy(stand_in, folder))
+        (folder / "nvidia-cuda-mps-server").write_text("#!/bin/sh\n", encoding="utf-8")
+        (folder / "nvidia-cuda-mps-server").chmod(0o755)
+    elif not shutil.which("nvidia-cuda-mps-control"):
+        bench.results.skip("space", "all", "no nvidia-cuda-mps-control here")
+        return
+    try:
+        for name in bench.chosen("space", ITEMS):
+            if bench.sim and name in REAL:
+                continue
+            try:
+                ITEMS[name](bench)
+            except (Trouble, OSError, KeyError) as trouble:
+                bench.results.check("space", name, False, str(trouble)[:400], "runs to its end")
+    finally:
+        run([bench.allot, "doctor", "--sweep"], 60)
+        control(bench, "quit")

@@ -75,6 +75,12 @@ void json_u64(struct json *j, const char *key, uint64_t value)
 	fprintf(j->out, "%" PRIu64, value);
 }
 
+void json_number(struct json *j, const char *key, double value)
+{
+	begin(j, key);
+	fprintf(j->out, "%.6g", value);
+}
+
 void json_bool(struct json *j, const char *key, bool value)
 {
 	begin(j, key);

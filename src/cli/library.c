@@ -58,6 +58,14 @@ int library_find(char ret[static PATH_MAX])
 	return 0;
 }
 
+int library_load(char ret[static PATH_MAX])
+{
+	static const char *const places[] = {"../load", "../" ALLOT_LIBEXECDIR "/allot",
+					     "../libexec/allot", NULL};
+
+	return find(places, "allot-load", ret);
+}
+
 int library_sim_dir(char ret[static PATH_MAX])
 {
 	static const char *const places[] = {"../../sim", "../" ALLOT_LIBDIR "/allot/sim",

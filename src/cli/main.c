@@ -25,6 +25,8 @@ static const struct {
 	 "change a running tenant's quota or share at once", cmd_set},
 	{"doctor", "[-- COMMAND...]", "say what is wrong on this machine and what to do",
 	 cmd_doctor},
+	{"bench", "[--gpu GPU] [--json FILE] [--svg FILE]",
+	 "measure how exact shares of a device's time are", cmd_bench},
 	{"sim", "[--gpus N] [--memory SIZE] -- COMMAND...", "run a command with simulated GPUs",
 	 cmd_sim},
 };

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * allot bench: how exact shares are on this device, in under two minutes. It does what a user
+ * would: runs a program with `allot run`, changes limits with `allot set`, and has the program say
+ * what it got.
+ */
+#include <argp.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/parse.h"
+#include "cli/bench_report.h"
+#include "cli/command.h"
+#include "cli/devices.h"
+#include "cli/library.h"
+#include "cli/say.h"
+#include "cli/tenants.h"
+#include "cli/units.h"
+#include "share/controller.h"
+
+#define PHASE_S	      2.0
+#define PHASE_QUICK_S 1.2
+#define PHASE_LONG_S  4.0 /* where controllers are compared that need seconds to settle */
+
+enum section { CAPS = 1, PAIRS = 2, REQUESTS = 4, LAUNCHES = 8, ALL = 15 };
+
+static const struct {
+	const char *name;
+	enum section section;
+} sections[] = {{"caps", CAPS}, {"pairs", PAIRS}, {"requests", REQUESTS}, {"launches", LAUNCHES}};
+
+static const struct argp_option options[] = {
+	{"gpu", 'g', "GPU", 0, "the device: an index as nvidia-smi shows it, or a UUID", 0},
+	{"controller", 'c', "NAME", 0, "deficit (default), bucket, pid, or all of them", 0},
+	{"only", 'o', "SECTION", 0, "caps, pairs, requests or launches; may be given again", 0},
+	{"quick", 'q', NULL, 0, "shorter and less exact", 0},
+	{"json", 'j', "FILE", 0, "also write the figures there", 0},
+	{"svg", 's', "FILE", 0, "also draw shares over time there", 0},
+	{0},
+};
+
+struct args {
+	const char *gpu, *controller, *json, *svg;
+	unsigned int only;
+	bool quick;
+};
+
+static unsigned int section_of(const char *name)
+{
+	for (size_t i = 0; i < sizeof(sections) / sizeof(sections[0]); i++)
+		if (!strcmp(name, sections[i].name))
+			return sections[i].section;
+	exit(say_error("--only \"%s\": write caps, pairs, requests or launches", name));
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct args *a = state->input;
+
+	switch (key) {
+	case 'g':
+		a->gpu = arg;
+		return 0;
+	case 'c':
+		a->controller = arg;
+		return 0;
+	case 'o':
+		a->only |= section_of(arg);
+		return 0;
+	case 'q':
+		a->quick = true;
+		return 0;
+	case 'j':
+		a->json = arg;
+		return 0;
+	case 's':
+		a->svg = arg;
+		return 0;
+	}
+	return ARGP_ERR_UNKNOWN;
+}
+
+static const struct argp argp = {
+	.options = options,
+	.parser = parse,
+	.doc = "Measure how exact shares of a device's time are.\v"
+	       "Other programs on the device disturb the figures. Without a GPU:\n"
+	       "  allot sim -- allot bench\n",
+};
+
+/* From here on the one device is device 0, for loads in a tenant and without. */
+static int choose_device(const struct args *a, char ret_words[static 128])
+{
+	static struct devices devices;
+	struct selection selection = {.n = 1};
+	struct nvml_device *d;
+
+	devices_read(&devices);
+	if (devices.error)
+		return say_error("%s", devices_error_words(devices.error));
+	if (!a->gpu && getenv("CUDA_VISIBLE_DEVICES"))
+		devices_visible(&devices, getenv("CUDA_VISIBLE_DEVICES"), &selection);
+	if (a->gpu && devices_select(&devices, a->gpu, &selection) < 0)
+		return EXIT_ALLOT;
+	if (!selection.n || (a->gpu && selection.n > 1))
+		return say_error("--gpu \"%s\": one device is measured at a time; write it like "
+				 "--gpu 0",
+				 a->gpu ? a->gpu : "");
+	d = &devices.list[selection.index[0]];
+	snprintf(ret_words, 128, "GPU %u: %s, %s", d->index, d->name,
+		 units_bytes(d->total_bytes).s);
+	return setenv("CUDA_VISIBLE_DEVICES", units_uuid(d->uuid).s, 1) < 0 ? say_error("no memory")
+									    : 0;
+}
+
+static int find_programs(struct bench_place *place)
+{
+	ssize_t n = readlink("/proc/self/exe", place->self, sizeof(place->self) - 1);
+
+	if (n < 0)
+		return say_error("cannot find myself in /proc/self/exe: %s; is /proc mounted?",
+				 say_errno(errno));
+	place->self[n] = 0;
+	if (library_load(place->load) < 0)
+		return say_error("allot-load is not beside this allot; install both together");
+	if (getenv("ALLOT_TENANT_DIR") && *getenv("ALLOT_TENANT_DIR"))
+		return say_error(
+			"inside a tenant the share of a tenant is measured, not the device's; "
+			"run it outside");
+	return tenants_runtime(place->runtime) < 0 ? EXIT_ALLOT : 0;
+}
+
+/* Under this name alone, or every one of them. */
+static int choose_controllers(const char *wanted, bool ret[static CONTROLLERS])
+{
+	bool all = wanted && !strcmp(wanted, "all");
+	enum controller_id id = CONTROLLER_DEFICIT;
+
+	if (wanted && !all && controller_parse(wanted, &id) < 0)
+		return say_error("--controller \"%s\": write deficit, bucket, pid or all", wanted);
+	for (unsigned int i = 0; i < CONTROLLERS; i++)
+		ret[i] = i == id || all;
+	return 0;
+}
+
+static void note_step(const char *what, double seconds)
+{
+	if (isatty(STDERR_FILENO))
+		fprintf(stderr, "%s: %.0f s ...\n", what, seconds);
+}
+
+static int measure_caps(struct bench_place *place, const struct args *a,
+			const bool controllers[static CONTROLLERS], struct bench_report *report)
+{
+	static const double kernels_us[] = {100, 1000, 10000};
+	static const double targets[BENCH_PHASES] = {0.1, 0.25, 0.5, 0.75, 0.9};
+	bool compare = a->controller && !strcmp(a->controller, "all");
+
+	for (unsigned int i = 0; i < CONTROLLERS; i++) {
+		for (unsigned int k = 0; controllers[i] && k < 3; k++) {
+			struct bench_caps *caps = &report->caps[report->ncaps];
+
+			*caps = (struct bench_caps){
+				.controller = controller_by_id(i)->name,
+				.kernel_us = kernels_us[k],
+				.phase_s = a->quick  ? PHASE_QUICK_S
+					   : compare ? PHASE_LONG_S
+						     : PHASE_S,
+				.nphases = BENCH_PHASES,
+			};
+			for (unsigned int p = 0; p < BENCH_PHASES; p++)
+				caps->phase[p].target = targets[p];
+			note_step(caps->controller, caps->phase_s * BENCH_PHASES);
+			if (bench_alone(place, kernels_us[k], &caps->alone) < 0 ||
+			    bench_measure_caps(place, caps) < 0)
+				return -1;
+			report->ncaps++;
+			if (compare && k == 1)
+				break; /* the shorter two tell the controllers apart */
+		}
+	}
+	bench_print_caps(report);
+	bench_print_controllers(report);
+	return 0;
+}
+
+static int measure(struct bench_place *place, const struct args *a,
+		   const bool controllers[static CONTROLLERS], struct bench_report *report)
+{
+	unsigned int only = a->only ? a->only : ALL;
+	double alone;
+
+	if (bench_alone(place, 1000, &alone) < 0)
+		return -1;
+	if ((only & CAPS) && measure_caps(place, a, controllers, report) < 0)
+		return -1;
+	if (only & PAIRS) {
+		note_step("two tenants", 8);
+		if (bench_measure_pairs(place, report->pair) < 0)
+			return -1;
+		report->has_pairs = true;
+		bench_print_pairs(report);
+	}
+	if (only & REQUESTS) {
+		note_step("requests", 6);
+		if (bench_measure_requests(place, report->request) < 0)
+			return -1;
+		report->has_requests = true;
+		bench_print_requests(report);
+	}
+	if (only & LAUNCHES) {
+		note_step("launches", 3);
+		if (bench_measure_launches(place, report->launch) < 0)
+			return -1;
+		report->has_launches = true;
+		bench_print_launches(report);
+	}
+	return 0;
+}
+
+int cmd_bench(int argc, char **argv)
+{
+	static struct bench_place place;
+	static struct bench_report report;
+	bool controllers[CONTROLLERS];
+	struct args a = {.gpu = NULL};
+	int r;
+
+	argp_parse(&argp, argc, argv, 0, NULL, &a);
+	if ((r = choose_controllers(a.controller, controllers)) || (r = find_programs(&place)) ||
+	    (r = choose_device(&a, report.device)))
+		return r;
+	bench_stop_on_signals();
+	printf("%s\n", report.device);
+	fflush(stdout);
+	r = measure(&place, &a, controllers, &report);
+	if (bench_stopped())
+		return say_error("stopped; its tenants are removed");
+	if (r < 0 || (a.json && bench_write_json(&report, a.json) < 0) ||
+	    (a.svg && bench_write_svg(&report, a.svg) < 0))
+		return EXIT_ALLOT;
+	return 0;
+}

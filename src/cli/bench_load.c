@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/bench_load.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/command.h"
+#include "cli/say.h"
+
+static volatile sig_atomic_t stopped;
+
+static void on_signal(int sig)
+{
+	stopped = sig;
+}
+
+void bench_stop_on_signals(void)
+{
+	static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+	struct sigaction action = {.sa_handler = on_signal};
+
+	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+		sigaction(signals[i], &action, NULL);
+	signal(SIGPIPE, SIG_IGN); /* a load that ended is met as an error of a write */
+}
+
+bool bench_stopped(void)
+{
+	return stopped;
+}
+
+uint64_t bench_now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+}
+
+int bench_sleep_until(uint64_t ns)
+{
+	struct timespec ts = {(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
+
+	while (!stopped && clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL) == EINTR)
+		;
+	return stopped ? -EINTR : 0;
+}
+
+void bench_words_add(struct bench_words *words, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	if (words->n == BENCH_WORDS || vasprintf(&words->word[words->n], fmt, ap) < 0)
+		exit(say_error("no memory for a command line"));
+	va_end(ap);
+	words->word[++words->n] = NULL;
+}
+
+void bench_words_free(struct bench_words *words)
+{
+	for (unsigned int i = 0; i < words->n; i++)
+		free(words->word[i]);
+	words->n = 0;
+}
+
+double bench_result_share(const struct bench_result *result, double from_s, double to_s)
+{
+	unsigned int first = (unsigned int)(from_s / result->bin_s + 0.999);
+	unsigned int last = (unsigned int)(to_s / result->bin_s + 0.001);
+	double sum = 0;
+
+	if (last > result->nbins)
+		last = result->nbins;
+	for (unsigned int i = first; i < last; i++)
+		sum += result->bin[i];
+	return last > first ? sum / (last - first) : 0;
+}
+
+/* Starts the command with these as its input and output; -1 leaves ours. */
+static pid_t spawn(const struct bench_words *words, int in, int out)
+{
+	pid_t parent = getpid(), pid;
+
+	fflush(NULL);
+	pid = fork();
+	if (pid < 0)
+		return say_error("cannot start \"%s\": %s", words->word[0], say_errno(errno)), -1;
+	if (pid)
+		return pid;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent)
+		_exit(EXIT_ALLOT);
+	if (in >= 0)
+		dup2(in, STDIN_FILENO);
+	if (out >= 0)
+		dup2(out, STDOUT_FILENO);
+	execv(words->word[0], words->word);
+	say_error("cannot run \"%s\": %s", words->word[0], say_errno(errno));
+	_exit(EXIT_ALLOT);
+}
+
+static int wait_for(pid_t pid)
+{
+	int status;
+
+	while (waitpid(pid, &status, 0) < 0)
+		if (errno != EINTR)
+			return -errno;
+	return status ? -EIO : 0;
+}
+
+/* The next line, of whatever length; NULL at the end. */
+static char *read_line(FILE *from)
+{
+	char *line = NULL;
+	size_t size = 0;
+
+	if (getline(&line, &size, from) < 0) {
+		free(line);
+		return NULL;
+	}
+	return line;
+}
+
+int bench_load_open(struct bench_load *ret, const struct bench_words *words)
+{
+	int to[2], from[2];
+	char *line;
+
+	if (pipe2(to, O_CLOEXEC) < 0 || pipe2(from, O_CLOEXEC) < 0)
+		return say_error("cannot make a pipe: %s", say_errno(errno)), -1;
+	ret->pid = spawn(words, to[0], from[1]);
+	close(to[0]);
+	close(from[1]);
+	ret->to = fdopen(to[1], "w");
+	ret->from = fdopen(from[0], "r");
+	if (ret->pid < 0 || !ret->to || !ret->from)
+		return -1;
+	line = read_line(ret->from);
+	free(line);
+	if (line)
+		return 0;
+	bench_load_close(ret, NULL);
+	if (!stopped)
+		say_error("a load could not start (see above); \"allot doctor\" says what is wrong "
+			  "with this machine");
+	return -1;
+}
+
+int bench_load_go(struct bench_load *load, uint64_t at_ns)
+{
+	return fprintf(load->to, "%llu\n", (unsigned long long)at_ns) < 0 || fflush(load->to) ? -1
+											      : 0;
+}
+
+/* What follows `"name": ` from `at` on; NULL when it is not there. The load writes it, always so.
+ */
+static const char *after(const char *at, const char *name)
+{
+	char key[64];
+
+	snprintf(key, sizeof(key), "\"%s\": ", name);
+	at = at ? strstr(at, key) : NULL;
+	return at ? at + strlen(key) : NULL;
+}
+
+static double number(const char *at, const char *name)
+{
+	at = after(at, name);
+	return at ? strtod(at, NULL) : 0;
+}
+
+static void parse(const char *line, struct bench_result *ret)
+{
+	const char *launch = after(line, "launch_us"), *latency = after(line, "latency_us");
+	const char *bins = after(line, "bins");
+	char *end;
+
+	*ret = (struct bench_result){
+		.share = number(line, "share"),
+		.loops_per_us = number(line, "loops_per_us"),
+		.cpu_seconds = number(line, "cpu_seconds"),
+		.late_ms = number(line, "late_ms"),
+		.launch_p50_us = number(launch, "p50"),
+		.launch_p99_us = number(launch, "p99"),
+		.latency_p50_us = number(latency, "p50"),
+		.latency_p99_us = number(latency, "p99"),
+		.bin_s = number(line, "bin_ms") / 1e3,
+	};
+	for (bins = bins ? bins + 1 : ""; ret->nbins < BENCH_BINS; bins = end + (*end == ',')) {
+		double value = strtod(bins, &end);
+
+		if (end == bins)
+			break;
+		ret->bin[ret->nbins++] = value;
+	}
+}
+
+int bench_load_close(struct bench_load *load, struct bench_result *ret)
+{
+	char *line = NULL;
+	int r;
+
+	if (ret)
+		line = read_line(load->from);
+	else
+		kill(load->pid, SIGKILL);
+	if (line)
+		parse(line, ret);
+	fclose(load->to);
+	fclose(load->from);
+	r = wait_for(load->pid);
+	if (ret && (!line || r < 0)) {
+		if (!stopped)
+			say_error("a load ended before it could say what it measured");
+		r = -1;
+	}
+	free(line);
+	return ret ? r : 0;
+}
+
+int bench_call(const struct bench_words *words)
+{
+	int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+	pid_t pid = spawn(words, -1, null);
+
+	if (null >= 0)
+		close(null);
+	return pid < 0 ? -1 : wait_for(pid);
+}

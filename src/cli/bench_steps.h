@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What `allot bench` measures, one function a question. All answer 0, or < 0 after a message. */
+#ifndef ALLOT_CLI_BENCH_STEPS_H
+#define ALLOT_CLI_BENCH_STEPS_H
+
+#include <limits.h>
+#include <stdbool.h>
+
+#include "cli/bench_load.h"
+
+#define BENCH_PHASES 5
+
+/* Where things are, and what the device was found to do. */
+struct bench_place {
+	char runtime[PATH_MAX], self[PATH_MAX], load[PATH_MAX];
+	double loops_per_us; /* 0 until a load has measured it */
+	unsigned int tenants;
+};
+
+/* A tenant alone on the device, whose cap changes while it runs. */
+struct bench_caps {
+	const char *controller;
+	double kernel_us, phase_s;
+	double alone; /* share of the same load without a limit */
+	unsigned int nphases;
+	struct bench_phase {
+		double target, share;
+		double worst; /* share of that second which was furthest from the target */
+	} phase[BENCH_PHASES];
+	struct bench_result result;
+	double mean_error, worst_error, kept; /* parts; kept: of the target, where less was had */
+	bool late;			      /* the processor was elsewhere for long */
+};
+
+/* Two that always want the device. */
+struct bench_pair {
+	const char *name;
+	unsigned int weight[2]; /* 0: no tenants, the driver decides */
+	double share[2];
+	struct bench_result result[2]; /* of the whole run */
+};
+
+/* A request each 10 ms. */
+struct bench_request {
+	const char *name;
+	double p50_us, p99_us, neighbour; /* its share; < 0: none */
+};
+
+struct bench_launch {
+	const char *name;
+	double p50_us, p99_us;
+};
+
+/* Sets place->loops_per_us at its first call. */
+int bench_alone(struct bench_place *place, double kernel_us, double *ret_share);
+/* controller, kernel_us, phase_s, alone and the phases' targets are given. */
+int bench_measure_caps(struct bench_place *place, struct bench_caps *caps);
+/* The driver's own answer, then 1:1 and, changed while it runs, 1:3. */
+#define BENCH_PAIRS 3
+int bench_measure_pairs(struct bench_place *place, struct bench_pair ret[BENCH_PAIRS]);
+#define BENCH_REQUESTS 3
+int bench_measure_requests(struct bench_place *place, struct bench_request ret[BENCH_REQUESTS]);
+#define BENCH_LAUNCHES 3
+int bench_measure_launches(struct bench_place *place, struct bench_launch ret[BENCH_LAUNCHES]);
+
+#endif

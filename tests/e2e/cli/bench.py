@@ -1,0 +1,50 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""allot bench says what it measured, in three forms, and leaves no tenants behind. How exact shares
+are is for the tests of shares."""
+
+import json
+import os
+import signal
+from xml.etree import ElementTree
+
+import cli_lib
+from cli_lib import ALLOT
+
+
+class Bench(cli_lib.Case):
+    def test_forms(self):
+        out = self.ok("sim", "--", ALLOT, "bench", "--only", "pairs", "--json", self.path("json"),
+                      "--svg", self.path("svg"))
+        self.assertIn("weights 1:3", out)
+        with open(self.path("json"), encoding="utf-8") as file:
+            found = json.load(file)
+        self.assertEqual([p["second_weight"] for p in found["pairs"]], [0, 1, 3])
+        for pair in found["pairs"]:
+            self.assertGreater(pair["first_share"] + pair["second_share"], 0)
+        self.assertEqual((found["solo"], found["requests"], found["launches"]), ([], [], []))
+        svg = ElementTree.parse(self.path("svg")).getroot()
+        self.assertEqual(svg.tag, "{http://www.w3.org/2000/svg}svg")
+        self.assertEqual(len(svg.findall("{*}polyline")), 4)
+        self.assertIn("no tenants", self.ok("ps"))
+
+    def test_stopped(self):
+        process = self.start(ALLOT, "sim", "--", ALLOT, "bench", "--only", "caps")
+        self.assertIn("GPU 0", process.stdout.readline())
+        cli_lib.wait_for(lambda: "bench-" in self.ok("ps"))
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(20), 125)
+        self.assertIn("no tenants", self.ok("ps"))
+
+    def test_refused(self):
+        self.fails(125, "bench", "--only", "x", says=("--only", '"x"', "pairs"))
+        self.fails(125, "bench", "--controller", "x", says=("--controller", '"x"', "deficit"))
+        self.fails(125, "bench", env={"ALLOT_TENANT_DIR": "/a/b"}, says=("inside a tenant",))
+        done = self.allot("sim", "--gpus", "2", "--", ALLOT, "bench", "--gpu", "0,1")
+        self.assertEqual(done.returncode, 125)
+        self.assertIn("one device", done.stderr)
+        self.assertEqual(os.listdir(self.tmp), [])
+
+
+if __name__ == "__main__":
+    cli_lib.main()

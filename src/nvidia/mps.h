@@ -12,6 +12,8 @@
 #define MPS_PIPE "CUDA_MPS_PIPE_DIRECTORY"
 #define MPS_LOG	 "CUDA_MPS_LOG_DIRECTORY"
 #define MPS_PART "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
+/* With it the part is read again for each context, and may be another one. */
+#define MPS_PART_BY_CONTEXT "CUDA_MPS_ENABLE_PER_CTX_DEVICE_MULTIPROCESSOR_PARTITIONING"
 
 /* A socket's path has an end. This leaves room for the longest name that the daemon ever used. */
 #define MPS_PIPE_MAX (sizeof(((struct sockaddr_un *)0)->sun_path) - sizeof("/control_privileged"))

@@ -88,8 +88,9 @@ struct guest {
 	const uint32_t *gate;			   /* the policy's, or our own; see gate.h */
 	_Atomic(struct gate *) compute;	   /* set by the first launch that is metered */
 
-	_Atomic bool in_space;	    /* the driver runs under MPS, and said so: see space.c */
-	_Atomic bool space_refused; /* that it does not was said */
+	_Atomic uint32_t space_permille; /* the part of the SMs that was asked for at cuInit */
+	_Atomic bool in_space;		 /* the driver runs under MPS, and said so: see space.c */
+	_Atomic bool space_refused;	 /* that it does not was said */
 };
 
 /* The wiped page. Before the first call it is one of zeroes in our own data. */

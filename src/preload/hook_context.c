@@ -49,7 +49,10 @@ static CUresult context_begin(struct guest *guest, struct guest_device *device,
 			      struct charge *charge)
 {
 	uint64_t guess = learned(guest, device);
+	CUresult e = space_context(guest);
 
+	if (e)
+		return e;
 	/* Nobody knows yet: as much as is usual, or, where the quota has no such bytes, what it has. */
 	if (!guess && charge_try(guest, device, TRUTH_CONTEXT_BYTES, charge))
 		return CUDA_SUCCESS;

@@ -35,17 +35,12 @@ static CUresult wanted(struct guest *guest, struct policy *ret)
 	return CUDA_SUCCESS;
 }
 
-/* Less than the tenant's part is the program's own affair; no number is the whole device. */
-static CUresult check_part(struct guest *guest, const struct policy *policy)
+/* Less than that is the program's own affair; no number is the whole device. */
+static CUresult check_asked(struct guest *guest, uint32_t most, uint32_t *ret_permille)
 {
-	const char *asked = getenv(MPS_PART);
-	uint32_t part, permille;
+	const char *asked = getenv(MPS_PART), *by_context = getenv(MPS_PART_BY_CONTEXT);
+	uint32_t permille;
 
-	if (policy_part(policy, &part))
-		return refuse(guest,
-			      "tenant %.60s has no part of the SMs that is below 100%% and the "
-			      "same on all devices; give it one with `allot set --compute`",
-			      policy->name);
 	if (!asked)
 		return refuse(guest, MPS_PART " is gone from the environment; "
 				     "start the program with `allot run`");
@@ -53,11 +48,31 @@ static CUresult check_part(struct guest *guest, const struct policy *policy)
 		return refuse(guest, MPS_PART "=%.20s is no percentage; "
 				     "start the program with `allot run`",
 			      asked);
-	if (permille > part)
+	if (permille > most)
 		return refuse(guest, MPS_PART "=%.20s is more than the tenant's %s; "
 				     "start the program anew with `allot run`",
-			      asked, mps_part_text(part).s);
+			      asked, mps_part_text(most).s);
+	if (by_context && strcmp(by_context, "0"))
+		return refuse(guest, MPS_PART_BY_CONTEXT " would let each context have a part of "
+				     "its own; unset it, or use --mode turns");
+	*ret_permille = permille;
 	return CUDA_SUCCESS;
+}
+
+static CUresult check_part(struct guest *guest, const struct policy *policy)
+{
+	uint32_t part, asked;
+	CUresult e;
+
+	if (policy_part(policy, &part))
+		return refuse(guest,
+			      "tenant %.60s has no part of the SMs that is below 100%% and the "
+			      "same on all devices; give it one with `allot set --compute`",
+			      policy->name);
+	e = check_asked(guest, part, &asked);
+	if (!e)
+		atomic_store(&guest->space_permille, asked);
+	return e;
 }
 
 static CUresult check_daemon(struct guest *guest)
@@ -105,4 +120,14 @@ CUresult space_confirm(struct guest *guest, int count)
 	}
 	atomic_store(&guest->in_space, true);
 	return CUDA_SUCCESS;
+}
+
+/* Not by the policy of now: who runs keeps its part. */
+CUresult space_context(struct guest *guest)
+{
+	uint32_t asked;
+
+	if (!atomic_load(&guest->in_space))
+		return CUDA_SUCCESS;
+	return check_asked(guest, atomic_load(&guest->space_permille), &asked);
 }

@@ -18,4 +18,7 @@ CUresult space_expect(struct guest *guest);
 /* After it, for the first `count` devices: the driver says that it runs under MPS. Likewise. */
 CUresult space_confirm(struct guest *guest, int count);
 
+/* Before a context is made: the environment asks for no more than it did at cuInit. Likewise. */
+CUresult space_context(struct guest *guest);
+
 #endif

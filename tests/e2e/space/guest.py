@@ -69,11 +69,27 @@ class Guest(space_lib.Case):
                              ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=", "no percentage"),
                              ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=1e1", "no percentage"),
                              ("--unset=CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "is gone"),
+                             ("CUDA_MPS_ENABLE_PER_CTX_DEVICE_MULTIPROCESSOR_PARTITIONING=1", "each context"),
                              ("--unset=CUDA_MPS_PIPE_DIRECTORY", "is gone"),
                              (f"CUDA_MPS_PIPE_DIRECTORY={self.tmp}", "No such file")):
             self.refused(self.guest("env", change), says)
         done = self.guest("env", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=10")
         self.assertEqual(done.stdout.splitlines(), ["init 0", "init 0", "alloc 0"])
+
+    def test_environment_changed_by_the_program(self):
+        """Between cuInit and the first context, in case the driver should read it again."""
+        program = """
+import ctypes, sys
+libc, cuda, context = ctypes.CDLL(None), ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
+assert cuda.cuInit(0) == 0
+libc.setenv(b"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", sys.argv[1].encode(), 1)
+print(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0))
+"""
+        done = self.space(sys.executable, "-c", program, "20")
+        self.assertEqual(done.stdout, "0\n")
+        done = self.space(sys.executable, "-c", program, "50")
+        self.assertEqual(done.stdout, f"{MPS_CONNECTION_FAILED}\n")
+        self.assertIn("=50 is more than", done.stderr)
 
     def test_driver_without_mps(self):
         """A daemon that the driver does not get on with is as good as none."""

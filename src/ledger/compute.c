@@ -60,19 +60,28 @@ void compute_add_busy(struct compute *compute, uint64_t now_ns, uint64_t busy_ns
 	__atomic_fetch_add(&compute->busy_ns, busy_ns, __ATOMIC_RELAXED);
 }
 
+/* One busy time is before another, or the same; they wrap around. */
+static bool is_earlier(uint64_t us, uint64_t than_us)
+{
+	return ((than_us - us) & BUSY_MASK) <= BUSY_MASK / 2;
+}
+
 /*
  * Busy time in us as the present second began, and as each of the `n` before it did. As of a second
- * in which nothing was billed it is that of the next one.
+ * in which nothing was billed it is that of the next one. It never falls: an entry that is higher
+ * than a later one was made late, for work of a second that was over.
  */
 static void busy_at(const struct compute *compute, uint64_t now_ns, unsigned int n,
 		    uint64_t ret_us[static COMPUTE_SECONDS])
 {
-	uint64_t second = now_ns / SECOND_NS, us = atomic_peek(&compute->busy_ns) / 1000;
+	uint64_t second = now_ns / SECOND_NS, us;
 
+	us = atomic_peek(&compute->busy_ns) / 1000 & BUSY_MASK;
 	for (unsigned int i = 0; i <= n; i++, second--) {
 		uint64_t entry = atomic_peek(&compute->second[second % COMPUTE_SECONDS]);
 
-		if (i <= now_ns / SECOND_NS && entry_is(entry, second))
+		if (i <= now_ns / SECOND_NS && entry_is(entry, second) &&
+		    is_earlier(entry & BUSY_MASK, us))
 			us = entry & BUSY_MASK;
 		ret_us[i] = us;
 	}

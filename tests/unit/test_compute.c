@@ -2,12 +2,14 @@
 /* What a tenant used of a device: billed once, told by the second. Clocks are numbers here. */
 #include "ledger/compute.h"
 
+#include <pthread.h>
 #include <string.h>
 
-#include "tests/check.h"
+#include "tests/unit/tenant_fixture.h"
 
 #define SECOND UINT64_C(1000000000)
 #define MS     UINT64_C(1000000)
+#define HOUR   (3600 * SECOND)
 
 static struct compute compute;
 
@@ -86,10 +88,121 @@ static void check_history(void)
 		CHECK(bp[i] <= 10000);
 }
 
+#define BILLERS	  4
+#define INTERVALS 20000
+
+static void *bill_the_same(void *arg)
+{
+	uint64_t from, sum = 0;
+
+	for (uint64_t i = 1; i <= INTERVALS; i++)
+		sum += compute_cover(arg, i * MS, (i + 1) * MS, &from);
+	return (void *)(uintptr_t)sum;
+}
+
+/* Many bill the same work: each instant of it is billed by one of them. */
+static void check_racing_cover(void)
+{
+	struct compute c = {0};
+	pthread_t thread[BILLERS];
+	uint64_t sum = 0;
+	void *part;
+
+	for (int i = 0; i < BILLERS; i++)
+		CHECK_EQ(pthread_create(&thread[i], NULL, bill_the_same, &c), 0);
+	for (int i = 0; i < BILLERS; i++) {
+		CHECK_EQ(pthread_join(thread[i], &part), 0);
+		sum += (uintptr_t)part;
+	}
+	CHECK_EQ(sum, INTERVALS * MS);
+}
+
+/* Work of a second that is billed when the next one has begun. */
+static void check_late(void)
+{
+	struct compute c = {0};
+	uint64_t now = 1000 * SECOND;
+
+	compute_add_busy(&c, now, 100 * MS);
+	compute_add_busy(&c, now + 2 * SECOND, 100 * MS);
+	compute_add_busy(&c, now + SECOND, 100 * MS);
+	CHECK(compute_achieved(&c, now + 2 * SECOND, 1) <= 1000);
+	CHECK(compute_achieved(&c, now + 3 * SECOND, 1) <= 2000);
+	CHECK_EQ(compute_achieved(&c, now + 3 * SECOND, 3), 1000);
+}
+
+/* Busy time is kept to 40 bits of microseconds, which are twelve days of it. */
+static void check_wrap(void)
+{
+	struct compute c = {.busy_ns = ((UINT64_C(1) << 40) - 1) * 1000};
+
+	for (uint64_t s = 1000; s < 1010; s++)
+		compute_add_busy(&c, s * SECOND, 500 * MS);
+	CHECK_EQ(compute_achieved(&c, 1010 * SECOND, 10), 5000);
+}
+
+static void check_damage(void)
+{
+	uint64_t random = UINT64_C(88172645463325252), now = 100000 * SECOND;
+	struct compute c;
+
+	for (int i = 0; i < 20000; i++) {
+		for (size_t j = 0; j < sizeof(c) / 8; j++) {
+			random ^= random << 13;
+			random ^= random >> 7;
+			random ^= random << 17;
+			((uint64_t *)&c)[j] = random;
+		}
+		/* Entries that look like those of the seconds in question. */
+		for (uint64_t j = 0; i % 2 && j < COMPUTE_SECONDS; j++)
+			c.second[j] =
+				(100000 - (100000 - j) % COMPUTE_SECONDS) << 40 | c.second[j] >> 24;
+		CHECK(compute_achieved(&c, now, 1 + (unsigned int)i % 60) <= 10000);
+		compute_add_busy(&c, now, MS);
+		CHECK(compute_achieved(&c, now, 60) <= 10000);
+	}
+}
+
+/* The block is the tenant's: what one process writes another sees, and a look from outside too. */
+static void check_shared(void)
+{
+	const char *dir = fixture_tenant("compute");
+	struct slot *slot = fixture_join(dir);
+	struct ledger *ledger = slot_ledger(slot), *look;
+	struct compute *c = compute_of(ledger, 0);
+	pid_t pid;
+
+	CHECK(c && !c->busy_ns);
+	CHECK(!compute_of(ledger, -1));
+	CHECK(!compute_of(ledger, 64));
+	CHECK(compute_of(ledger, 63) && compute_of(ledger, 63) != c);
+	pid = fixture_fork();
+	if (pid == 0) {
+		struct slot *own = fixture_join(dir);
+		uint64_t from;
+
+		compute_cover(compute_of(slot_ledger(own), 0), HOUR, HOUR + MS, &from);
+		compute_add_busy(compute_of(slot_ledger(own), 0), HOUR, MS);
+		raise(SIGKILL);
+	}
+	fixture_wait(pid, SIGKILL);
+	CHECK_EQ(c->busy_ns, MS);
+	CHECK_EQ(c->covered_ns, HOUR + MS);
+	CHECK_EQ(ledger_open(dir, LEDGER_READ, &look), 0);
+	CHECK_EQ(compute_of(look, 0)->busy_ns, MS);
+	CHECK_EQ(compute_achieved(compute_of(look, 0), HOUR + SECOND, 1), 10);
+	ledger_close(look);
+}
+
 int main(void)
 {
 	check_cover();
+	check_racing_cover();
 	check_achieved();
 	check_history();
+	check_late();
+	check_wrap();
+	check_damage();
+	check_shared();
 	return 0;
 }

@@ -81,6 +81,12 @@ void json_number(struct json *j, const char *key, double value)
 	fprintf(j->out, "%.6g", value);
 }
 
+void json_i64(struct json *j, const char *key, int64_t value)
+{
+	begin(j, key);
+	fprintf(j->out, "%" PRId64, value);
+}
+
 void json_bool(struct json *j, const char *key, bool value)
 {
 	begin(j, key);

@@ -21,6 +21,7 @@ void json_open(struct json *j, const char *key, char bracket);
 void json_close(struct json *j, char bracket);
 void json_text(struct json *j, const char *key, const char *value); /* NULL value: null */
 void json_u64(struct json *j, const char *key, uint64_t value);
+void json_i64(struct json *j, const char *key, int64_t value);
 void json_number(struct json *j, const char *key, double value); /* six digits */
 void json_bool(struct json *j, const char *key, bool value);
 void json_null(struct json *j, const char *key);

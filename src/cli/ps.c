@@ -8,6 +8,7 @@
 
 #include "cli/command.h"
 #include "cli/device_limits.h"
+#include "cli/ps_compute.h"
 #include "cli/ps_json.h"
 #include "cli/say.h"
 #include "cli/table.h"
@@ -45,8 +46,8 @@ static const struct argp argp = {
 	.options = options,
 	.parser = parse,
 	.args_doc = "[NAME...]",
-	.doc = "Show tenants: quota, use by category, the driver's own figure, refusals, "
-	       "processes.",
+	.doc = "Show tenants: quota, use by category, the driver's own figure, refusals; what they "
+	       "have of compute; processes.",
 };
 
 /* An empty cell where there is nothing, so that columns that nobody needs go away. */
@@ -189,6 +190,7 @@ static void notes(const struct tenants *tenants)
 				 tenants_error_words(e->error));
 			continue;
 		}
+		ps_compute_notes(e);
 		for (int d = 0; d < e->view->ndevices; d++)
 			if (e->view->device[d].absurd)
 				say_note("tenant \"%s\" on %s: its ledger holds an impossible "
@@ -241,7 +243,8 @@ int cmd_ps(int argc, char **argv)
 	} else if (!r && !tenants.n) {
 		printf("no tenants in %s\n", tenants.runtime);
 	} else if (!r) {
-		if (print_devices(&tenants) < 0 || print_processes(&tenants) < 0)
+		if (print_devices(&tenants) < 0 || ps_compute(&tenants, stdout) < 0 ||
+		    print_processes(&tenants) < 0)
 			r = say_error("out of memory for the table");
 		notes(&tenants);
 	}

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/ps_json.h"
 
+#include "cli/compute_words.h"
 #include "cli/json.h"
 #include "cli/units.h"
+#include "share/controller.h"
 
 static void categories(struct json *j, const uint64_t used[static CAT_N])
 {
@@ -27,16 +29,42 @@ static void policy_device(struct json *j, const struct policy_device *d, bool al
 	json_text(j, "uuid", all ? NULL : units_uuid(d->uuid).s);
 	known_u64(j, "limit_bytes", d->limit_bytes);
 	known_u64(j, "limit_permille", d->limit_permille);
+	known_u64(j, "share_permille", d->share_permille);
 	json_close(j, '}');
 }
 
 static void policy(struct json *j, const struct policy *p)
 {
 	json_text(j, "accounting", p->flags & POLICY_ACCOUNTING_DRIVER ? "driver" : "ledger");
+	json_open(j, "compute", '{');
+	json_text(j, "policy", compute_policies[p->compute]);
+	json_text(j, "mode", compute_modes[p->mode]);
+	json_text(j, "controller", controller_by_id(p->controller)->name);
+	json_text(j, "priority", compute_priorities[p->priority]);
+	known_u64(j, "weight", p->weight);
+	known_u64(j, "inflight_us", p->inflight_us);
+	json_close(j, '}');
 	json_open(j, "policy", '[');
 	for (uint32_t i = 0; i < p->ndevices; i++)
 		policy_device(j, &p->device[i], i == 0 && (p->flags & POLICY_ALL_DEVICES));
 	json_close(j, ']');
+}
+
+static void compute(struct json *j, const struct view_compute *c)
+{
+	json_open(j, "compute", '{');
+	known_u64(j, "share_permille", c->share_permille);
+	known_u64(j, "target_permille", c->target_permille);
+	json_u64(j, "achieved_1s_bp", c->achieved_1s_bp);
+	json_u64(j, "achieved_60s_bp", c->achieved_60s_bp);
+	json_u64(j, "busy_ns", c->busy_ns);
+	json_u64(j, "launches", c->launches);
+	json_u64(j, "graph_launches", c->graph_launches);
+	json_u64(j, "throttles", c->throttles);
+	json_u64(j, "throttled_ns", c->throttled_ns);
+	json_i64(j, "debt_ns", c->debt_ns);
+	json_u64(j, "longest_ns", c->longest_ns);
+	json_close(j, '}');
 }
 
 static void device(struct json *j, const struct view_device *d)
@@ -50,6 +78,7 @@ static void device(struct json *j, const struct view_device *d)
 	json_u64(j, "pending_bytes", d->pending);
 	known_u64(j, "driver_bytes", d->driver_bytes);
 	json_u64(j, "refusals", d->refusals);
+	compute(j, &d->compute);
 	json_bool(j, "damaged", d->absurd);
 	json_close(j, '}');
 }

@@ -58,15 +58,10 @@ static unsigned int choose(const char *option, const char *arg, const char *cons
 static enum controller_id controller_named(const char *arg)
 {
 	const char *words[CONTROLLERS];
-	enum controller_id ids[CONTROLLERS];
-	unsigned int n = 0;
 
-	for (unsigned int id = 0; id < CONTROLLERS; id++) {
-		words[n] = controller_by_id(id)->name;
-		if (!controller_parse(words[n], &ids[n]) && ids[n] == id)
-			n++;
-	}
-	return ids[choose("--controller", arg, words, n)];
+	for (unsigned int id = 0; id < CONTROLLERS; id++)
+		words[id] = controller_by_id(id)->name;
+	return choose("--controller", arg, words, CONTROLLERS);
 }
 
 static uint32_t weight_of(const char *arg)

@@ -2,14 +2,18 @@
 /*
  * cli_holder TENANT_DIR [UUID:CATEGORY:BYTES]...: a process of a tenant, without any GPU: claims a
  * slot, holds these amounts in the ledger, says "held" and waits until its stdin is closed. With
- * "refuse" for a category it asks for that many bytes above a limit of 1, to be refused.
+ * "refuse" for a category it asks for that many bytes above a limit of 1, to be refused. Of
+ * compute: "busy", a permille of each of the last 62 seconds; "owed" to the deficit controller,
+ * "held" and "longest", in nanoseconds; and "launches".
  */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "ledger/compute.h"
 #include "ledger/ledger.h"
 #include "ledger/quota.h"
 #include "ledger/slot.h"
@@ -22,6 +26,33 @@ static int category_named(const char *name)
 		if (!strcmp(category_name((enum category)c), name))
 			return c;
 	return -1;
+}
+
+/* Whether the category was one of compute's. */
+static int compute(struct compute *c, const char *category, uint64_t amount)
+{
+	static const struct share_params params = {.share_permille = 250, .slice_ns = 4000000};
+	struct timespec ts;
+	uint64_t now;
+
+	CHECK_EQ(clock_gettime(CLOCK_MONOTONIC, &ts), 0);
+	now = (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+	if (!strcmp(category, "busy")) {
+		for (uint64_t s = 62; s > 0; s--)
+			compute_add_busy(c, now - (s - 1) * 1000000000, amount * 1000000);
+	} else if (!strcmp(category, "owed")) {
+		c->hot = controller_deficit.bill(c->hot, &params, now, now + amount);
+	} else if (!strcmp(category, "held")) {
+		c->throttles++;
+		c->throttled_ns += amount;
+	} else if (!strcmp(category, "longest")) {
+		c->longest_ns = amount;
+	} else if (!strcmp(category, "launches")) {
+		c->launches += amount;
+	} else {
+		return 0;
+	}
+	return 1;
 }
 
 static void hold(struct ledger *ledger, struct slot *slot, char *amount)
@@ -44,6 +75,8 @@ static void hold(struct ledger *ledger, struct slot *slot, char *amount)
 		CHECK_EQ(quota_reserve_slow(slot, device, bytes, 1), -EDQUOT);
 		return;
 	}
+	if (compute(compute_of(ledger, device), category, bytes))
+		return;
 	CHECK(category_named(category) >= 0);
 	CHECK_EQ(quota_reserve(slot, device, bytes, UINT64_MAX), 0);
 	quota_commit(slot, device, bytes, (enum category)category_named(category), bytes);

@@ -32,6 +32,7 @@ def fits(value, kind):
     return any({"string": isinstance(value, str), "null": value is None,
                 "boolean": isinstance(value, bool), "array": isinstance(value, list),
                 "object": isinstance(value, dict),
+                "signed integer": isinstance(value, int) and not isinstance(value, bool),
                 "integer": isinstance(value, int) and not isinstance(value, bool) and value >= 0}[k]
                for k in kind.split(" or "))
 
@@ -63,10 +64,12 @@ class Ps(cli_lib.Case):
         self.assertEqual(len(top["tenants"]), 2)
         for tenant in top["tenants"]:
             self.check_shape(tenant, "tenant", shapes)
+            self.check_shape(tenant["compute"], "compute", shapes)
             for policy in tenant["policy"]:
                 self.check_shape(policy, "policy", shapes)
             for device in tenant["devices"]:
                 self.check_shape(device, "device", shapes)
+                self.check_shape(device["compute"], "device_compute", shapes)
                 self.assertEqual(list(device["used_by_category"]), CATEGORIES)
             for process in tenant["processes"]:
                 self.check_shape(process, "process", shapes)
@@ -78,7 +81,8 @@ class Ps(cli_lib.Case):
         a, b = self.json()["tenants"]
         self.assertEqual((a["name"], a["accounting"], a["error"]), ("jobA", "ledger", None))
         self.assertEqual((b["name"], b["accounting"], b["devices"]), ("jobB", "driver", []))
-        self.assertEqual(b["policy"], [{"uuid": None, "limit_bytes": None, "limit_permille": 250}])
+        self.assertEqual(b["policy"], [{"uuid": None, "limit_bytes": None, "limit_permille": 250,
+                                        "share_permille": None}])
         by_uuid = {d["uuid"]: d for d in a["devices"]}
         self.assertEqual(set(by_uuid), {UUID_A, UUID_B})
         first = by_uuid[UUID_A]
@@ -118,6 +122,58 @@ class Ps(cli_lib.Case):
         self.assertRegex(out, r"(?m)^jobB +each +25% +0 +0% +0$")
         self.assertRegex(out, rf"(?m)^jobA +{holder.pid} +GPU-11111111 +1\.5 GiB +\S.*cli_holder")
         self.assertNotRegex(out, r"(?m) $")
+
+    def test_compute(self):
+        self.ok("run", "--name", "a", "--compute", "25", "--", "true")
+        self.hold("a", f"{UUID_A}:busy:240", f"{UUID_A}:owed:2000000000", f"{UUID_A}:held:1500000000",
+                  f"{UUID_A}:longest:200000000", f"{UUID_A}:launches:7")
+        (tenant,) = self.json("a")["tenants"]
+        self.assertEqual(tenant["compute"], {
+            "policy": "cap", "mode": "turns", "controller": "deficit", "priority": "normal",
+            "weight": None, "inflight_us": None})
+        self.assertEqual(tenant["policy"][0]["share_permille"], 250)
+        seen = tenant["devices"][0]["compute"]
+        self.assertEqual((seen["share_permille"], seen["target_permille"]), (250, 250))
+        self.assertEqual((seen["launches"], seen["throttles"], seen["throttled_ns"], seen["longest_ns"]),
+                         (7, 1, 1500000000, 200000000))
+        self.assertEqual(seen["busy_ns"], 62 * 240000000)
+        # As the seconds go by, the first ones of the hour leave the window.
+        self.assertTrue(1200 < seen["achieved_60s_bp"] <= 2400, seen)
+        self.assertTrue(seen["debt_ns"] < 2000000000, seen)
+        done = self.allot("ps", "a")
+        self.assertEqual(done.stderr, "")
+        self.assertRegex(done.stdout, r"(?m)^TENANT +GPU +COMPUTE +TARGET +1 S +60 S +HELD( +DEBT)?$")
+        self.assertRegex(done.stdout,
+                         r"(?m)^a +GPU-11111111 +cap +25% +\d+\.\d% +\d+\.\d% +1\.5 s( +\d\S* m?s)?$")
+        self.ok("set", "a", "--compute", "off")
+        self.assertNotIn("TARGET", self.ok("ps", "a"))
+        seen = self.json("a")["tenants"][0]["devices"][0]["compute"]
+        self.assertEqual((seen["share_permille"], seen["target_permille"], seen["debt_ns"]),
+                         (None, None, 0))
+
+    def test_compute_of_the_idle(self):
+        self.ok("run", "--name", "cap", "--compute", "40", "--controller", "pid", "--", "true")
+        self.ok("run", "--name", "share", "--weight", "2", "--priority", "high", "--", "true")
+        self.ok("run", "--name", "space", "--compute", "10", "--", "true")
+        self.ok("set", "space", "--mode", "space")  # which run would want an MPS daemon for
+        out = self.ok("ps")
+        self.assertRegex(out, r"(?m)^TENANT +GPU +COMPUTE +MODE +CONTROL +TARGET +1 S +60 S +HELD$")
+        self.assertRegex(out, r"(?m)^cap +each +cap +pid +40% +- +- +-$")
+        self.assertRegex(out, r"(?m)^share +each +weight 2, high +- +- +- +-$")
+        self.assertRegex(out, r"(?m)^space +each +cap +space +10% +- +- +-$")
+        self.assertTrue(all(len(line) <= 80 for line in out.splitlines()), out)
+
+    def test_work_that_is_too_long_for_its_share(self):
+        self.ok("run", "--name", "a", "--compute", "10", "--", "true")
+        self.hold("a", f"{UUID_A}:longest:900000000")
+        note = self.allot("ps").stderr
+        self.assertIn('"a" on GPU-11111111: its longest unit of work took 900 ms, so 10% is exact over '
+                      "9 s and more", note)
+        for args in (("--compute", "95"), ("--compute", "100"), ("--compute", "off")):
+            self.ok("set", "a", *args)
+            self.assertEqual(self.allot("ps").stderr, "")
+        self.ok("set", "a", "--compute", "80")
+        self.assertIn("1.1 s and more", self.allot("ps").stderr)
 
     def test_names(self):
         self.two_tenants()

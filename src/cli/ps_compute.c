@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/ps_compute.h"
+
+#include <stdbool.h>
+
+#include "cli/compute_words.h"
+#include "cli/say.h"
+#include "cli/table.h"
+#include "cli/units.h"
+#include "share/controller.h"
+
+#define SECOND_NS UINT64_C(1000000000)
+/* No kernel lasts so long: the figure is damaged. */
+#define ABSURD_NS (3600 * SECOND_NS)
+
+static bool shares(const struct tenant_entry *e)
+{
+	return !e->error && e->view->policy.compute != POLICY_COMPUTE_OFF;
+}
+
+static void bp_cell(struct table *t, uint32_t bp)
+{
+	table_cell(t, "%u.%u%%", bp / 100, bp / 10 % 10);
+}
+
+/* Over a minute, and by more than rounding. */
+static bool above_cap(const struct policy *policy, const struct view_compute *compute)
+{
+	return policy->compute == POLICY_COMPUTE_CAP &&
+	       compute->achieved_60s_bp > compute->target_permille * 10 * 21 / 20 + 50;
+}
+
+static void tenant_cells(struct table *t, const struct tenant_entry *e, const char *device)
+{
+	const struct policy *policy = &e->view->policy;
+
+	table_cell(t, "%s", e->name);
+	table_cell(t, "%s", device);
+	table_cell(t, "%s", compute_how(policy).s);
+	table_cell(t, "%s", policy->mode == POLICY_MODE_TURNS ? "" : compute_modes[policy->mode]);
+	table_cell(t, "%s", policy->controller == CONTROLLER_DEFICIT
+				    ? ""
+				    : controller_by_id(policy->controller)->name);
+}
+
+static void device_row(struct table *t, const struct tenant_entry *e, const struct view_device *d)
+{
+	const struct view_compute *compute = &d->compute;
+
+	tenant_cells(t, e, units_uuid_short(d->uuid).s);
+	table_cell(t, "%s", units_permille(compute->target_permille).s);
+	bp_cell(t, compute->achieved_1s_bp);
+	bp_cell(t, compute->achieved_60s_bp);
+	table_cell(t, "%s", units_duration(compute->throttled_ns).s);
+	table_cell(t, "%s", compute->debt_ns > 0 ? units_duration((uint64_t)compute->debt_ns).s
+						 : "");
+	if (above_cap(&e->view->policy, compute))
+		table_style(t, TABLE_ALERT);
+}
+
+/* A tenant that used no device yet. */
+static void idle_row(struct table *t, const struct tenant_entry *e)
+{
+	uint32_t share = e->view->policy.device[0].share_permille;
+
+	tenant_cells(t, e, "each");
+	table_cell(t, "%s", share ? units_permille(share).s : "-");
+	for (int i = 0; i < 3; i++)
+		table_cell(t, "-");
+	table_cell(t, "%s", "");
+}
+
+int ps_compute(const struct tenants *tenants, FILE *out)
+{
+	struct table *t = table_new("TENANT|GPU|COMPUTE|MODE|CONTROL|>TARGET|>1 S|>60 S|>HELD|>DEBT");
+	bool any = false;
+	int r = 0;
+
+	if (!t)
+		return -1;
+	for (size_t i = 0; i < tenants->n; i++) {
+		const struct tenant_entry *e = &tenants->list[i];
+
+		if (!shares(e))
+			continue;
+		any = true;
+		for (int d = 0; d < e->view->ndevices; d++)
+			device_row(t, e, &e->view->device[d]);
+		if (!e->view->ndevices)
+			idle_row(t, e);
+	}
+	if (any) {
+		putc('\n', out);
+		r = table_print(t, out);
+	}
+	table_free(t);
+	return r;
+}
+
+/* After a unit of work a tenant pauses until it has paid for it, which is a window of its own. */
+void ps_compute_notes(const struct tenant_entry *e)
+{
+	for (int d = 0; shares(e) && d < e->view->ndevices; d++) {
+		const struct view_device *dev = &e->view->device[d];
+		uint64_t target = dev->compute.target_permille, longest = dev->compute.longest_ns;
+
+		if (!target || target == 1000 || longest > ABSURD_NS ||
+		    longest * 1000 / target <= SECOND_NS)
+			continue;
+		say_note("tenant \"%s\" on %s: its longest unit of work took %s, so %s is exact over %s "
+			 "and more, not in each second",
+			 e->name, units_uuid_short(dev->uuid).s, units_duration(longest).s,
+			 units_permille((uint32_t)target).s, units_duration(longest * 1000 / target).s);
+	}
+}

@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What happens at an instant: a limit that is changed, a process that is killed, a request that
+goes before a neighbour."""
+
+import os
+import signal
+import time
+
+import compute_lib
+from compute_lib import sleep_until
+
+
+class Changes(compute_lib.Case):
+    def test_set_takes_effect(self):
+        def play(machine):
+            machine.load("--seconds", 3.5, run=("--name", "a", "--compute", 20))
+            start = machine.start()
+            sleep_until(start + 1.5)
+            machine.allot("set", "a", "--compute", 60)
+            changed = time.monotonic() - start
+            machine.finish()
+            return changed
+
+        def judge(machine, changed):
+            (load,) = machine.loads
+            before, after = load.bins(0.5, 1.4), load.bins(changed + 0.2, 3.4)
+            first = load.bins(changed + 0.2, changed + 0.4)
+            if abs(before - 0.2) > 0.02 or abs(after - 0.6) > 0.02 or abs(first - 0.6) > 0.1:
+                return f"{before:.1%}, at once {first:.1%}, then {after:.1%}"
+            return None
+
+        self.measure(1, play, judge)
+
+    def killed(self, order):
+        """Three tenants; two are killed, one after the other. Whoever had the device, or decided
+        who has it, the others go on."""
+        kills = (1.0, 2.0)
+
+        def play(machine):
+            for name in "abc":
+                machine.load("--seconds", 3, run=("--name", name, "--policy", "share",
+                                                  "--weight", 1))
+                machine.loads[-1].ready()  # so that the first of them decides first
+            start = machine.start()
+            for at, index in zip(kills, order):
+                sleep_until(start + at)
+                for pid in machine.loads[index].pids:
+                    os.kill(pid, signal.SIGKILL)
+            machine.finish()
+
+        def judge(machine, _):
+            (last,) = (load for i, load in enumerate(machine.loads) if i not in order)
+            # A bin that begins 100 ms after the kill, and what follows: a half, then all.
+            found = [last.bins(0.5, 1), last.bins(1.1, 1.2), last.bins(1.1, 2),
+                     last.bins(2.1, 2.2), last.bins(2.1, 3)]
+            least = (0.25, 0.3, 0.4, 0.8, 0.9)
+            if any(share < bound for share, bound in zip(found, least)):
+                return (f"{found[0]:.1%} of three; {found[1]:.1%} then {found[2]:.1%} of two; "
+                        f"{found[3]:.1%} then {found[4]:.1%} alone")
+            return None
+
+        self.measure(1, play, judge)
+
+    def test_killed_in_order(self):
+        self.killed((0, 1))
+
+    def test_killed_in_reverse(self):
+        self.killed((2, 1))
+
+    def test_a_capped_process_killed(self):
+        """Of four processes that have one share, three die: the fourth has all of it."""
+        def play(machine):
+            machine.load("--seconds", 3, "--processes", 4, run=("--name", "a", "--compute", 50))
+            start = machine.start()
+            sleep_until(start + 1)
+            for pid in machine.loads[0].pids[:3]:
+                os.kill(pid, signal.SIGKILL)
+            machine.finish()
+
+        def judge(machine, _):
+            (load,) = machine.loads
+            soon, after = load.bins(1.1, 1.3), load.bins(1.1, 3)
+            if abs(soon - 0.5) > 0.1 or abs(after - 0.5) > 0.02:
+                return f"{soon:.1%}, then {after:.1%} instead of 50 %"
+            return None
+
+        self.measure(1, play, judge)
+
+
+if __name__ == "__main__":
+    compute_lib.main()

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of compute shares share: loads in tenants on simulated devices, started together,
+and a measurement that is taken again when the processor was not there to be measured with."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+ALLOT, LOAD = os.environ["ALLOT"], os.environ["ALLOT_LOAD"]
+OWN = ("ALLOT_TENANT_DIR", "ALLOT_SIM_DIR", "ALLOT_SIM_GPUS", "ALLOT_SIM_MEMORY", "ALLOT_LIBRARY",
+       "ALLOT_SIM_CONTEXT", "LD_PRELOAD", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES",
+       "CUDA_DEVICE_ORDER", "XDG_RUNTIME_DIR")
+SHM = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+# A thread that only sleeps was late by this part of the time, or once by so much: whatever was
+# measured meanwhile is the machine's, not ours.
+LATE_PART, LATEST_MS = 0.01, 15
+ATTEMPTS = 3
+
+
+class Load:
+    """A load, in a tenant (options of `allot run`) or in none, that waits for its start."""
+
+    def __init__(self, machine, *words, run=None):
+        command = [LOAD, "--canary", "--wait", "--loops-per-us", "1", *map(str, words)]
+        if run is not None:
+            command = [ALLOT, "run", *map(str, run), "--", *command]
+        self.process = subprocess.Popen(
+            [ALLOT, "sim", "--gpus", str(machine.gpus), "--dir", machine.devices, "--", *command],
+            env=machine.env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.pids, self.results = [], []
+
+    def ready(self):
+        line = self.process.stdout.readline()
+        if not line:
+            raise AssertionError(f"a load ended before it was ready: {self.process.wait()}")
+        self.pids = json.loads(line)["pids"]
+
+    def start(self, at_ns):
+        self.process.stdin.write(f"{at_ns}\n")
+        self.process.stdin.flush()
+
+    def finish(self):
+        self.results = [json.loads(line) for line in self.process.stdout]
+        self.process.wait()
+        return self
+
+    def end(self):
+        if self.process.poll() is None:
+            self.process.terminate()
+        self.process.wait()
+        self.process.stdin.close()
+        self.process.stdout.close()
+
+    @property
+    def share(self):
+        return sum(r["share"] for r in self.results)
+
+    def bins(self, from_s, to_s):
+        """The mean share of the whole bins between two instants, in seconds from the start."""
+        width = self.results[0]["bin_ms"] / 1e3
+        first, last = int(from_s / width + 0.999), int(to_s / width + 1e-6)
+        return sum(sum(r["bins"][first:last]) for r in self.results) / (last - first)
+
+
+class Machine:
+    """Simulated devices and a place for tenants, of a test's own."""
+
+    def __init__(self, gpus=1):
+        self.gpus = gpus
+        # In memory: an overlay, as /tmp is in a container, does not keep locks with mappings.
+        self.tmp = tempfile.mkdtemp(prefix="allot-test-", dir=SHM)
+        self.devices = os.path.join(self.tmp, "devices")
+        self.env = {k: v for k, v in os.environ.items() if k not in OWN}
+        self.env["ALLOT_RUNTIME_DIR"] = os.path.join(self.tmp, "run")
+        self.loads = []
+
+    def load(self, *words, run=None):
+        self.loads.append(Load(self, *words, run=run))
+        return self.loads[-1]
+
+    def allot(self, *words):
+        done = subprocess.run([ALLOT, *map(str, words)], env=self.env, text=True, timeout=60,
+                              stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        if done.returncode:
+            raise AssertionError(f"allot {words}: {done.stderr}")
+        return done.stdout
+
+    def start(self):
+        """All loads at one instant, which is answered as time.monotonic() says it."""
+        for load in self.loads:
+            if not load.pids:
+                load.ready()
+        at_ns = time.monotonic_ns() + 50_000_000
+        for load in self.loads:
+            load.start(at_ns)
+        return at_ns / 1e9
+
+    def finish(self):
+        for load in self.loads:
+            load.finish()
+
+    def close(self):
+        for load in self.loads:
+            load.end()
+        shutil.rmtree(self.tmp, ignore_errors=True)
+
+
+class Case(unittest.TestCase):
+    def measure(self, gpus, play, judge):
+        """play(machine) starts loads and waits for their end, judge(machine, played) answers what
+        is wrong, in words. What is wrong while the processor was elsewhere is measured again; the
+        bounds stay."""
+        for attempt in range(ATTEMPTS):
+            machine = Machine(gpus)
+            try:
+                wrong = judge(machine, play(machine))
+                late = self.late(machine)
+            finally:
+                machine.close()
+            if not wrong:
+                return
+            print(f"{self.id()}: {wrong}; a sleeper was late by {late or 'nothing'}", flush=True)
+            if not late:
+                break
+            print("the processor was elsewhere: once more" if attempt < ATTEMPTS - 1 else
+                  "the processor was elsewhere each time", flush=True)
+        self.fail(wrong)
+
+    @staticmethod
+    def late(machine):
+        """In words, when the processor was too late to measure anything; else None."""
+        worst = None
+        for load in machine.loads:
+            for r in load.results:
+                if r["late_ms"] > LATE_PART * r["seconds"] * 1e3 or r["latest_ms"] > LATEST_MS:
+                    if worst is None or r["late_ms"] > worst[0]:
+                        worst = (r["late_ms"], r["latest_ms"])
+        return worst and f"{worst[0]} ms in all, {worst[1]} ms at once"
+
+
+def sleep_until(at):
+    time.sleep(max(0, at - time.monotonic()))
+
+
+def main():
+    unittest.main(argv=[sys.argv[0], "-v"])

@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Shares of a device's time are what was asked for: alone, against others, in several processes."""
+
+import compute_lib
+
+POINTS = 0.02
+SECONDS = ("--seconds", 3.7, "--warm-up", 0.7)
+
+
+def off(name, share, target, points):
+    """What is wrong with a share, in words; None if nothing is."""
+    if abs(share - target) <= points:
+        return None
+    return f"{name}: {share:.1%} instead of {target:.1%}"
+
+
+class Shares(compute_lib.Case):
+    def test_caps(self):
+        """Five tenants that each have a device, and a program without a limit that has another."""
+        caps = (10, 25, 50, 75, 90)
+
+        def play(machine):
+            for gpu, cap in enumerate(caps):
+                machine.load(*SECONDS, run=("--name", f"cap{cap}", "--gpu", gpu, "--compute", cap))
+            machine.load(*SECONDS, "--device", len(caps))
+            machine.start()
+            machine.finish()
+
+        def judge(machine, _):
+            alone = machine.loads[-1].share
+            wrong = [off(f"{cap} %", load.share / alone, cap / 100, POINTS)
+                     for cap, load in zip(caps, machine.loads)]
+            return "; ".join(filter(None, wrong))
+
+        self.measure(len(caps) + 1, play, judge)
+
+    def test_forms(self):
+        """However the kernels come, a quarter is a quarter."""
+        forms = ("ex", "cooperative", "graph", "streams")
+
+        def play(machine):
+            for gpu, form in enumerate(forms):
+                words = ("--form", form, *(("--nodes", 5) if form == "graph" else ()))
+                machine.load(*SECONDS, *words,
+                             run=("--name", form, "--gpu", gpu, "--compute", 25))
+            machine.start()
+            machine.finish()
+
+        def judge(machine, _):
+            # Four streams run four kernels at once, in the time of one.
+            wrong = [off(form, load.share / (4 if form == "streams" else 1), 0.25, POINTS)
+                     for form, load in zip(forms, machine.loads)]
+            return "; ".join(filter(None, wrong))
+
+        self.measure(len(forms), play, judge)
+
+    def test_four_processes_have_one_share(self):
+        def play(machine):
+            machine.load(*SECONDS, "--processes", 4, run=("--name", "a", "--gpu", 0, "--compute", 50))
+            machine.load(*SECONDS, "--device", 1)
+            machine.start()
+            machine.finish()
+
+        def judge(machine, _):
+            tenant, alone = machine.loads
+            return off("together", tenant.share / alone.share, 0.5, POINTS)
+
+        self.measure(2, play, judge)
+
+    def test_weights(self):
+        weights = (1, 3)
+
+        def play(machine):
+            for weight in weights:
+                machine.load(*SECONDS, run=("--name", f"w{weight}", "--policy", "share",
+                                            "--weight", weight))
+            machine.start()
+            machine.finish()
+
+        def judge(machine, _):
+            shares = [load.share for load in machine.loads]
+            together = sum(shares)
+            if together < 0.9:
+                return f"together they have {together:.1%}"
+            wrong = [off(f"weight {w}", share / together, w / sum(weights), 0.03)
+                     for w, share in zip(weights, shares)]
+            return "; ".join(filter(None, wrong))
+
+        self.measure(1, play, judge)
+
+    def test_idle_time_goes_to_who_wants_it(self):
+        def play(machine):
+            machine.load("--seconds", 4, "--warm-up", 0.5, "--idle", "1.5:3",
+                         run=("--name", "a", "--policy", "share", "--weight", 1))
+            machine.load("--seconds", 4, "--warm-up", 0.5,
+                         run=("--name", "b", "--policy", "share", "--weight", 1))
+            machine.start()
+            machine.finish()
+
+        def judge(machine, _):
+            _, b = machine.loads
+            wrong = (off("both", b.bins(0.5, 1.4), 0.5, 0.05),
+                     off("alone", b.bins(1.7, 3), 1, 0.05),
+                     off("both again", b.bins(3.2, 4), 0.5, 0.05))
+            return "; ".join(filter(None, wrong))
+
+        self.measure(1, play, judge)
+
+    def test_beside_a_program_without_a_limit(self):
+        """The limit holds; the neighbour, of whom allot knows nothing, keeps most of the rest."""
+        def play(machine):
+            machine.load(*SECONDS, run=("--name", "a", "--compute", 25))
+            machine.load(*SECONDS)
+            machine.start()
+            machine.finish()
+
+        def judge(machine, _):
+            tenant, neighbour = machine.loads
+            if tenant.share > 0.25 + POINTS:
+                return f"the tenant has {tenant.share:.1%} instead of at most 25 %"
+            if tenant.share < 0.05 or neighbour.share < 0.5:
+                return f"{tenant.share:.1%} and {neighbour.share:.1%}"
+            return None
+
+        self.measure(1, play, judge)
+
+
+if __name__ == "__main__":
+    compute_lib.main()

@@ -232,6 +232,19 @@ static void want(struct guest *guest, struct meter_device *md, uint64_t now_ns, 
 		keeper_ring(guest);
 }
 
+/*
+ * Who waited and may go wants no more than who never waited: its work speaks for it from here on. A
+ * tenant that launches now and then would else keep the device for as long as a wait may last.
+ * Others of the tenant who still wait were woken by what let this one go, and want again.
+ */
+static void settle(struct meter_device *md, uint64_t now_ns)
+{
+	uint64_t old = atomic_peek(&md->compute->demand_until_ns);
+
+	if (old > now_ns + LINGER_NS)
+		atomic_swap_if_u64(&md->compute->demand_until_ns, old, now_ns + LINGER_NS);
+}
+
 /* How long a launch was held for its tenant's share. */
 struct hold {
 	uint64_t share_ns;
@@ -343,5 +356,6 @@ void gate_wait(struct guest *guest, struct unit *unit)
 	while (wait_for_room(guest, gate, unit));
 	note(unit, &hold);
 	want(guest, unit->device, unit->now_ns, LINGER_NS);
+	settle(unit->device, unit->now_ns);
 	meter_begin(unit);
 }

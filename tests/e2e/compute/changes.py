@@ -87,6 +87,26 @@ class Changes(compute_lib.Case):
 
         self.measure(1, play, judge)
 
+    def test_high_priority_goes_first(self):
+        """A request of 1 ms each 10 ms beside a neighbour that always wants the device."""
+        def play(machine):
+            machine.load("--seconds", 3, "--form", "request",
+                         run=("--name", "a", "--policy", "share", "--weight", 1,
+                              "--priority", "high"))
+            machine.load("--seconds", 3, run=("--name", "b", "--policy", "share", "--weight", 1))
+            machine.start()
+            machine.finish()
+
+        def judge(machine, _):
+            request, neighbour = machine.loads
+            (result,) = request.results
+            p50 = result["latency_us"]["p50"] / 1e3
+            if p50 > 4 or neighbour.share < 0.75:
+                return f"half of the requests take {p50:.1f} ms; the neighbour has {neighbour.share:.1%}"
+            return None
+
+        self.measure(1, play, judge)
+
 
 if __name__ == "__main__":
     compute_lib.main()

@@ -25,7 +25,7 @@
 #define SERVER	"nvidia-cuda-mps-server"
 
 /* An answer takes milliseconds; a machine that is busy may take its time. */
-#define ANSWER_S 5
+#define ANSWER_S 10
 #define START_S	 20
 
 static int join(char ret[static PATH_MAX], const char *dir, const char *name)

@@ -42,31 +42,3 @@ struct mps_text mps_part_text(uint32_t permille)
 		snprintf(text.s, sizeof(text.s), "%u", permille / 10);
 	return text;
 }
-
-/* By hand: the program around us may have a locale with another decimal point. */
-int mps_part_parse(const char *text, uint32_t *ret_permille)
-{
-	static const char digits[] = "0123456789";
-	size_t whole = strspn(text, digits), fraction = 0;
-	const char *tail = text + whole;
-	uint32_t permille = 0;
-
-	if (*tail == '.')
-		fraction = strspn(++tail, digits);
-	if (!whole || tail[fraction] || (tail[-1] == '.' && !fraction))
-		return -EINVAL;
-	for (size_t i = 0; i < whole; i++) {
-		permille = permille * 10 + (uint32_t)(text[i] - '0');
-		if (permille > 100)
-			return -EINVAL;
-	}
-	permille *= 10;
-	if (fraction)
-		permille += (uint32_t)(tail[0] - '0');
-	if (fraction > 1 && strspn(tail + 1, "0") < fraction - 1)
-		permille++;
-	if (!permille || permille > 1000)
-		return -EINVAL;
-	*ret_permille = permille;
-	return 0;
-}

@@ -31,10 +31,4 @@ struct mps_text {
 };
 struct mps_text mps_part_text(uint32_t permille);
 
-/*
- * The same read, rounded up to a tenth of a percent. -EINVAL for what is no plain decimal number,
- * or not more than 0 and at most 100.
- */
-int mps_part_parse(const char *text, uint32_t *ret_permille);
-
 #endif

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/parse.h"
 #include "nvidia/mps.h"
 
 /* Not for ever: once a daemon is started again the program's next attempt succeeds. */
@@ -44,9 +45,10 @@ static CUresult check_asked(struct guest *guest, uint32_t most, uint32_t *ret_pe
 	if (!asked)
 		return refuse(guest, MPS_PART " is gone from the environment; "
 				     "start the program with `allot run`");
-	if (mps_part_parse(asked, &permille))
-		return refuse(guest, MPS_PART "=%.20s is no percentage; "
-				     "start the program with `allot run`",
+	/* With a "%" it is none for MPS either. */
+	if (strchr(asked, '%') || parse_permille(asked, &permille))
+		return refuse(guest, MPS_PART "=%.20s is no percentage in steps of "
+				     "0.1; start the program with `allot run`",
 			      asked);
 	if (permille > most)
 		return refuse(guest, MPS_PART "=%.20s is more than the tenant's %s; "

@@ -65,9 +65,10 @@ class Guest(space_lib.Case):
 
     def test_changed_environment(self):
         for change, says in (("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=26", "more than"),
-                             ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=25.01", "more than"),
+                             ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=25.1", "more than"),
                              ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=", "no percentage"),
                              ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=1e1", "no percentage"),
+                             ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=25%", "no percentage"),
                              ("--unset=CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "is gone"),
                              ("CUDA_MPS_ENABLE_PER_CTX_DEVICE_MULTIPROCESSOR_PARTITIONING=1", "each context"),
                              ("--unset=CUDA_MPS_PIPE_DIRECTORY", "is gone"),

@@ -8,7 +8,8 @@ import signal
 import time
 from pathlib import Path
 
-from harness import GIB, GRANULE, ROOT, SLACK, Child, Trouble, mib, run, size
+from harness import GIB, GRANULE, MIB, ROOT, SLACK, Child, Trouble, mib, run, size
+from parts import families
 
 REFUSED = "CUDA_ERROR_OUT_OF_MEMORY"
 CONNECTION_FAILED = 805
@@ -46,18 +47,18 @@ def sms(bench):
                             f"{whole * percent / 100:g} ±1, under MPS")
 
 
-def load(bench, blocks, words, tenant=None):
-    command = [bench.build / "src/load/allot-load", "--blocks", blocks, "--threads", THREADS, "--wait",
-               "--kernel-us", 1200, "--seconds", SECONDS, "--warm-up", 1, *words]
-    if tenant is None:
-        return Child(command)
-    return bench.start(bench.tenant(), "8GiB", command, options(tenant))
+def load(bench, words, tenant=None):
+    """One that is ready; of a kernel's speed it has measured what it was not told."""
+    command = [bench.build / "src/load/allot-load", "--threads", THREADS, "--wait", "--seconds", SECONDS,
+               "--warm-up", 1, *words]
+    child = (Child(command) if tenant is None
+             else bench.start(bench.tenant(), "8GiB", command, options(tenant)))
+    child.hear("ready", 90)
+    return child
 
 
 def go(children):
     """All from the same instant; what each said at its end."""
-    for child in children:
-        child.hear("ready", 90)
     at = time.clock_gettime_ns(time.CLOCK_MONOTONIC) + 200_000_000
     for child in children:
         child.say(str(at))
@@ -67,13 +68,14 @@ def go(children):
 def saturating(bench):
     """Two that want the device all the time: each has its part of the work that one alone does."""
     blocks = native_sms(bench) * 2048 // THREADS * WAVES
-    children = [load(bench, blocks, ())]
+    words = ["--blocks", blocks, "--kernel-us", 1200]
+    children = [load(bench, words)]
     try:
         (alone,) = go(children)
-        speed = ("--loops-per-us", alone["loops_per_us"])
-        children += [load(bench, blocks, speed, percent) for percent in PARTS]
+        words += ["--loops-per-us", alone["loops_per_us"]]
+        children += [load(bench, words, percent) for percent in PARTS]
         shares = [said["share"] for said in go(children[1:])]
-        children += [load(bench, blocks, speed, PARTS[0])]
+        children += [load(bench, words, PARTS[0])]
         (single,) = go(children[-1:])
     finally:
         for child in children:
@@ -86,6 +88,34 @@ def saturating(bench):
                         "25 and 75 %, ±3 points")
     bench.results.check("space", "25 %, nobody else there", abs(single["share"] - 0.25) <= 0.03,
                         f"{single['share']:.1%}", "25 %, ±3 points")
+
+
+def latency(bench):
+    """A request of 1 ms every 10 ms does not wait for a neighbour that has the rest of the SMs."""
+    children = [load(bench, ["--form", "request", "--kernel-us", 1000], 25)]
+    try:
+        children += [load(bench, ["--kernel-us", 1000], 75)]
+        request, neighbour = go(children)
+    finally:
+        for child in children:
+            child.kill()
+    figure = request["latency_us"]
+    bench.results.figure("space", "latency", {"request": request, "neighbour": neighbour["share"]})
+    bench.results.check("space", "1 ms request beside a saturating neighbour", figure["p99"] <= 1500
+                        and neighbour["share"] >= 0.9,
+                        f"p50 {figure['p50'] / 1000:.2f}, p99 {figure['p99'] / 1000:.2f} ms, "
+                        f"neighbour {neighbour['share']:.0%} of its part",
+                        "p99 1.5 ms, neighbour 90 %")
+
+
+def accounts(bench):
+    """One tenant's ledger against the driver's figure."""
+    families.one(bench, "space", "alloc-large", "4GiB", GRANULE, options(25))
+
+
+def stack(bench):
+    """A deeper stack, which the driver backs for all the threads that the device, or the part, holds."""
+    families.one(bench, "space", "stack", "4GiB", 8 * MIB, options(25))
 
 
 def quota(bench):
@@ -203,10 +233,11 @@ def ended(bench):
                         "gone" if gone else "still there", "gone")
 
 
-ITEMS = {"sms": sms, "quota": quota, "saturating": saturating, "server killed": server_killed,
+ITEMS = {"sms": sms, "quota": quota, "accounts": accounts, "stack": stack,
+         "saturating": saturating, "latency": latency, "server killed": server_killed,
          "daemon killed": daemon_killed, "ended": ended}
 # What the simulated device has not: SMs that work, and a server.
-REAL = ("saturating", "server killed")
+REAL = ("stack", "saturating", "latency", "server killed")
 
 
 def part(bench):

@@ -50,8 +50,8 @@ struct model {
 	unsigned int holds;
 	uint64_t first_ns, first_used_ns, last_ns, last_used_ns;
 
-	/* Used beyond the share: now, and the least and the most against any instant before. */
-	double excess, least, most, over, under;
+	/* Used beyond the share: now, the least before, and the most over any time. */
+	double excess, least, over;
 	uint64_t excess_ns;
 };
 
@@ -89,9 +89,7 @@ static void exceed(struct model *m, uint64_t until_ns, bool busy)
 	m->excess += time * (busy ? 1 : 0) - time * m->params.share_permille / 1000;
 	m->excess_ns = until_ns;
 	m->least = m->excess < m->least ? m->excess : m->least;
-	m->most = m->excess > m->most ? m->excess : m->most;
 	m->over = m->excess - m->least > m->over ? m->excess - m->least : m->over;
-	m->under = m->most - m->excess > m->under ? m->most - m->excess : m->under;
 }
 
 static void launch(struct model *m)

@@ -29,6 +29,9 @@
 #define ARBITER_BYTES 4096
 #define LOCK_AT	      (INT64_C(1) << 40)
 
+/* Work that ranks do at once is billed one after the other, and so much apart. */
+#define APART_NS UINT64_C(100000000)
+
 /* New tenants show by the directory's time at once; who has died is asked for so often. */
 #define SCAN_NS UINT64_C(50000000)
 
@@ -49,6 +52,8 @@ struct member {
 	bool seen, turns; /* in this scan; takes turns at all */
 	int ndevices;
 	struct compute *compute[POLICY_DEVICES];
+	uint64_t busy_ns[POLICY_DEVICES]; /* at the last look */
+	uint64_t used_ns[POLICY_DEVICES]; /* since it joined, see count */
 	uint8_t bit[POLICY_DEVICES]; /* of `uuid` */
 };
 
@@ -98,7 +103,8 @@ int turns_open(const char *tenant_dir, struct turns **ret)
 
 	if (!slash || slash == tenant_dir || slash - tenant_dir >= (long)sizeof(turns->runtime))
 		return -EINVAL;
-	turns = mmap(NULL, sizeof(*turns), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	turns = mmap(NULL, sizeof(*turns), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+		     -1, 0);
 	if (turns == MAP_FAILED)
 		return -ENOMEM;
 	memcpy(turns->runtime, tenant_dir, (size_t)(slash - tenant_dir));
@@ -180,7 +186,10 @@ static void describe(struct turns *turns, int i)
 	struct member *member = &turns->member[i];
 	struct arbiter_tenant *state = &turns->state[i];
 	static const int32_t level[POLICY_PRIORITIES] = {
-		[POLICY_PRIORITY_LOW] = -1, [POLICY_PRIORITY_NORMAL] = 0, [POLICY_PRIORITY_HIGH] = 1};
+		[POLICY_PRIORITY_LOW] = -1,
+		[POLICY_PRIORITY_NORMAL] = 0,
+		[POLICY_PRIORITY_HIGH] = 1,
+	};
 	struct ledger_device_info info;
 	struct policy policy;
 
@@ -282,6 +291,27 @@ static uint64_t instant(const uint64_t *word, uint64_t now_ns)
 	return at > now_ns + UINT64_C(600000000000) ? 0 : at;
 }
 
+/*
+ * What a tenant used, as if its devices were one: that of the busiest. One that lies behind is
+ * taken along, or work on it would count for nothing until it has caught up with all of the past.
+ */
+static uint64_t count(struct member *member)
+{
+	uint64_t most = 0;
+
+	for (int d = 0; d < member->ndevices; d++) {
+		uint64_t busy = atomic_peek(&member->compute[d]->busy_ns);
+
+		member->used_ns[d] += busy > member->busy_ns[d] ? busy - member->busy_ns[d] : 0;
+		member->busy_ns[d] = busy;
+		most = member->used_ns[d] > most ? member->used_ns[d] : most;
+	}
+	for (int d = 0; d < member->ndevices; d++)
+		if (member->used_ns[d] + APART_NS < most)
+			member->used_ns[d] = most - APART_NS;
+	return most;
+}
+
 static void look(struct turns *turns, int i, uint64_t now_ns)
 {
 	struct member *member = &turns->member[i];
@@ -293,19 +323,18 @@ static void look(struct turns *turns, int i, uint64_t now_ns)
 	    !ledger_device_info(member->ledger, member->ndevices, &info))
 		describe(turns, i);
 	state->id = member->turns ? member->id : 0;
-	state->busy_ns = state->done_ns = state->devices = 0;
+	state->done_ns = state->devices = 0;
 	for (int d = 0; d < member->ndevices; d++) {
 		const struct compute *compute = member->compute[d];
-		uint64_t busy = atomic_peek(&compute->busy_ns);
 		uint64_t work = instant(&compute->work_until_ns, now_ns);
 		uint64_t want = instant(&compute->demand_until_ns, now_ns);
 
-		if (busy || work || want)
+		if (work || want || atomic_peek(&compute->busy_ns))
 			state->devices |= UINT64_C(1) << member->bit[d];
-		state->busy_ns = busy > state->busy_ns ? busy : state->busy_ns;
 		state->done_ns = work > state->done_ns ? work : state->done_ns;
 		demand = want > demand ? want : demand;
 	}
+	state->busy_ns = count(member);
 	state->wants = demand > now_ns || state->done_ns > now_ns;
 	turns->busy |= state->wants;
 }

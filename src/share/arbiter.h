@@ -37,7 +37,7 @@ struct arbiter_tenant {
 	uint32_t weight;  /* at least 1 */
 	int32_t priority; /* higher goes first */
 	bool wants;	  /* it waits, or has work that is not done */
-	uint64_t busy_ns; /* measured so far; over its devices, the largest */
+	uint64_t busy_ns; /* measured so far, as if its devices were one: the busiest */
 	uint64_t done_ns; /* when what it launched is expected to be done; 0 nothing */
 
 	/* Out. */

@@ -27,6 +27,7 @@
 /* An answer takes milliseconds; a machine that is busy may take its time. */
 #define ANSWER_S 10
 #define START_S	 20
+#define OTHER_S	 2
 
 static int join(char ret[static PATH_MAX], const char *dir, const char *name)
 {
@@ -221,20 +222,23 @@ static int make_dir(const char *path)
 	return fd < 0 ? fd : 0;
 }
 
-/* It says that it started before its socket is open. */
+/*
+ * It says that it started before its socket is open. One that will not start may be in the way of
+ * another whose starter was killed meanwhile: that one will do.
+ */
 static int begin(struct mps_daemon *daemon)
 {
 	static char option[] = "-d";
-	double end = now_s() + START_S;
-	unsigned int us = 1000;
 	int r = control(daemon, option, "");
+	double end = now_s() + (r ? OTHER_S : START_S);
+	unsigned int us = 1000;
 
-	while (!r && mps_probe(daemon->pipe)) {
+	while (mps_probe(daemon->pipe)) {
 		if (now_s() > end)
-			return -EPROTO;
+			return r ? r : -EPROTO;
 		region_nap(&us, 50000);
 	}
-	return r ? r : mps_daemon_ask(daemon);
+	return mps_daemon_ask(daemon);
 }
 
 int mps_daemon_start(struct mps_daemon *daemon)

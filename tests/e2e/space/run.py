@@ -54,6 +54,15 @@ class Start(space_lib.Case):
         self.assertEqual([run.wait(60) for run in runs], [0] * 6)
         self.assertEqual(self.starts(), 1)
 
+    def test_killed_while_it_starts_one(self):
+        """Who comes next finds the socket not open yet, and the daemon not to be started twice."""
+        self.trick("slow")
+        process = self.start(ALLOT, "run", "--name", "a", "--mode", "space", "--compute", "25", "--", "true")
+        space_lib.wait_for(self.starts)
+        process.kill()
+        self.assertEqual(self.space("true").returncode, 0)
+        self.assertEqual(self.starts(), 1)
+
     def test_a_dead_daemon_is_replaced(self):
         self.space("true")
         self.kill_daemon()

@@ -7,7 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/compute_words.h"
 #include "cli/device_limits.h"
+#include "cli/graph.h"
 #include "cli/text.h"
 #include "cli/units.h"
 
@@ -59,6 +61,17 @@ static uint64_t refusals_of(const struct entry *e)
 	return e->device ? e->device->refusals : 0;
 }
 
+static bool has_compute(const struct entry *e)
+{
+	return e->device && e->tenant->view->policy.compute != POLICY_COMPUTE_OFF;
+}
+
+/* Over a minute, so that the order holds still. */
+static uint32_t achieved_of(const struct entry *e)
+{
+	return has_compute(e) ? e->device->compute.achieved_60s_bp : 0;
+}
+
 static int compare_names(const struct entry *x, const struct entry *y)
 {
 	int r = strcmp(x->tenant->name, y->tenant->name);
@@ -76,6 +89,9 @@ static int compare(const void *a, const void *b, void *sort)
 	if (*(enum frame_sort *)sort == FRAME_BY_MEMORY) {
 		u = used_of(x);
 		v = used_of(y);
+	} else if (*(enum frame_sort *)sort == FRAME_BY_COMPUTE) {
+		u = achieved_of(x);
+		v = achieved_of(y);
 	} else if (*(enum frame_sort *)sort == FRAME_BY_REFUSALS) {
 		u = refusals_of(x);
 		v = refusals_of(y);
@@ -129,6 +145,52 @@ static int select_entry(const struct entry *entries, int n, struct frame_state *
 	return at;
 }
 
+/* At the right edge, where the bars end; on a narrow screen it wins over what is left of it. */
+static void put_right(struct frame_line *line, const char *right, int width)
+{
+	int room = (int)sizeof(line->text) - 1;
+	size_t len = strlen(line->text);
+
+	room = (width < room ? width : room) - (int)strlen(right);
+	if (room <= 0)
+		return;
+	if (len < (size_t)room)
+		memset(line->text + len, ' ', (size_t)room - len);
+	snprintf(line->text + room, sizeof(line->text) - (size_t)room, "%s", right);
+}
+
+static void add_bar(struct frame *f, int permille, enum frame_level level, int bar_lines)
+{
+	for (int i = 0; i < bar_lines; i++) {
+		struct frame_line *line = add(f, "%s", "");
+
+		line->bar_permille = permille;
+		line->level = level;
+	}
+}
+
+/* A full bar is what the tenant may count on; to have that is no reason for colours. */
+static void add_compute(struct frame *f, const struct entry *e, bool selected, int width,
+			int bar_lines)
+{
+	const struct view_compute *compute = &e->device->compute;
+	int permille = permille_of(compute->achieved_1s_bp, compute->target_permille * 10);
+	struct frame_line *line;
+	char right[128];
+
+	line = add(f, "  %-16s %s", "compute", compute_how(&e->tenant->view->policy).s);
+	if (compute->debt_ns > 0)
+		snprintf(line->text + strlen(line->text), sizeof(line->text) - strlen(line->text),
+			 ", owes %s", units_duration((uint64_t)compute->debt_ns).s);
+	snprintf(right, sizeof(right), "%u.%u%% of %s  %3d%%", compute->achieved_1s_bp / 100,
+		 compute->achieved_1s_bp / 10 % 10, units_permille(compute->target_permille).s,
+		 permille / 10);
+	put_right(line, right, width);
+	line->strong = true;
+	line->selected = selected;
+	add_bar(f, permille, FRAME_CALM, bar_lines);
+}
+
 static void add_entry(struct frame *f, const struct entry *e, bool selected, int width,
 		      int bar_lines)
 {
@@ -136,7 +198,6 @@ static void add_entry(struct frame *f, const struct entry *e, bool selected, int
 	struct units_text quota = limits_words(&e->tenant->view->policy.device[0]);
 	struct frame_line *line;
 	char right[128];
-	int room;
 
 	if (e->device && e->device->limit_bytes)
 		quota = units_bytes(e->device->limit_bytes);
@@ -148,23 +209,27 @@ static void add_entry(struct frame *f, const struct entry *e, bool selected, int
 	if (refusals_of(e))
 		snprintf(line->text + strlen(line->text), sizeof(line->text) - strlen(line->text),
 			 "  %" PRIu64 " refused", refusals_of(e));
-	/* Use and quota at the right edge, where the bars end; on a narrow screen they win. */
-	room = (int)sizeof(line->text) - 1;
-	room = (width < room ? width : room) - (int)strlen(right);
-	if (room > 0) {
-		size_t len = strlen(line->text);
-
-		if (len < (size_t)room)
-			memset(line->text + len, ' ', (size_t)room - len);
-		snprintf(line->text + room, sizeof(line->text) - (size_t)room, "%s", right);
-	}
+	put_right(line, right, width);
 	line->strong = true;
 	line->selected = selected;
-	for (int i = 0; i < bar_lines; i++) {
-		line = add(f, "%s", "");
-		line->bar_permille = e->permille;
-		line->level = level_of(e->permille);
-	}
+	add_bar(f, e->permille, level_of(e->permille), bar_lines);
+	if (has_compute(e))
+		add_compute(f, e, selected, width, bar_lines);
+}
+
+/* Where it leaves room for some processes. */
+static void add_graph(struct frame *f, const struct entry *e, int height)
+{
+	const struct view_compute *compute = &e->device->compute;
+	struct graph graph;
+
+	if (height && f->n + GRAPH_ROWS + 2 + 4 > height)
+		return;
+	graph = graph_draw(compute->history_bp, compute->target_permille);
+	add(f, "%s", "");
+	for (int i = 0; i < GRAPH_ROWS; i++)
+		add(f, "%s", graph.row[i]);
+	add(f, "%s", "");
 }
 
 static void add_processes(struct frame *f, const struct tenant_entry *t, int height)
@@ -199,7 +264,7 @@ static void add_processes(struct frame *f, const struct tenant_entry *t, int hei
 static void add_title(struct frame *f, const struct tenants *tenants,
 		      const struct frame_state *state)
 {
-	static const char *const sorts[] = {"memory", "name", "refusals"};
+	static const char *const sorts[] = {"memory", "compute", "name", "refusals"};
 	unsigned int live = 0, unreadable = 0;
 
 	for (size_t i = 0; i < tenants->n; i++) {
@@ -216,11 +281,47 @@ static void add_title(struct frame *f, const struct tenants *tenants,
 		    unreadable == 1 ? "" : "s");
 }
 
+/* Of `lines` a bar with its words takes all, less one for air where there are more than two. */
+static int entry_height(const struct entry *e, int lines)
+{
+	int air = lines > 2;
+
+	return (lines - air) * (has_compute(e) ? 2 : 1) + air;
+}
+
+static bool fit(const struct entry *entries, int n, int lines, int height)
+{
+	for (int i = 0; i < n; i++)
+		height -= entry_height(&entries[i], lines);
+	return height >= 0;
+}
+
+/* The page that `at` is on. */
+static void turn_page(const struct entry *entries, int n, int lines, int height, int at,
+		      int *ret_first, int *ret_last)
+{
+	int first = 0, used = 0, i;
+
+	for (i = 0; i < n; i++) {
+		int need = entry_height(&entries[i], lines);
+
+		if (used + need > height && i > first) {
+			if (at < i)
+				break;
+			first = i;
+			used = 0;
+		}
+		used += need;
+	}
+	*ret_first = first;
+	*ret_last = i;
+}
+
 void frame_build(const struct tenants *tenants, struct frame_state *state, int width, int height,
 		 struct frame *ret)
 {
 	static struct entry entries[MAX_ENTRIES];
-	int n = collect(tenants, entries), at, lines, per_page, first = 0, last = n;
+	int n = collect(tenants, entries), at, lines, first = 0, last = n;
 
 	ret->n = 0;
 	add_title(ret, tenants, state);
@@ -232,17 +333,16 @@ void frame_build(const struct tenants *tenants, struct frame_state *state, int w
 	at = select_entry(entries, n, state);
 	if (state->processes) {
 		add_entry(ret, &entries[at], true, width, 2);
+		if (has_compute(&entries[at]))
+			add_graph(ret, &entries[at], height);
 		add_processes(ret, entries[at].tenant, height);
 		return;
 	}
 	/* Tall bars and air when all fit, then less of both, then pages. */
 	height -= ret->n + 1;
-	lines = height < 0 ? 2 : n * 4 <= height ? 4 : n * 3 <= height ? 3 : 2;
-	if (height >= 0) {
-		per_page = height / lines > 0 ? height / lines : 1;
-		first = at - at % per_page;
-		last = first + per_page < n ? first + per_page : n;
-	}
+	lines = height < 0 ? 2 : fit(entries, n, 4, height) ? 4 : fit(entries, n, 3, height) ? 3 : 2;
+	if (height >= 0)
+		turn_page(entries, n, lines, height, at, &first, &last);
 	for (int i = first; i < last; i++) {
 		add_entry(ret, &entries[i], height >= 0 && i == at, width, lines > 3 ? 2 : 1);
 		if (lines > 2)

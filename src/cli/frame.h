@@ -13,13 +13,13 @@
 
 #define FRAME_LINES 512
 
-enum frame_sort { FRAME_BY_MEMORY, FRAME_BY_NAME, FRAME_BY_REFUSALS };
+enum frame_sort { FRAME_BY_MEMORY, FRAME_BY_COMPUTE, FRAME_BY_NAME, FRAME_BY_REFUSALS };
 
 enum frame_level { FRAME_CALM, FRAME_HIGH, FRAME_FULL }; /* below 75 %, below 95 %, above */
 
 struct frame_state {
 	enum frame_sort sort;
-	bool processes;			/* of the selected tenant only */
+	bool processes;			/* of the selected tenant only, with its compute over time */
 	char tenant[POLICY_NAME_BYTES]; /* selected; "" is the first */
 	uint8_t uuid[16];
 	int move; /* entries to move the selection by; taken and zeroed */

@@ -68,8 +68,9 @@ static void draw(const struct frame *f, bool processes)
 	attrset(A_REVERSE);
 	mvhline(height - 1, 0, ' ', width);
 	mvaddnstr(height - 1, 0,
-		  processes ? " m memory  n name  r refusals  p all tenants  q quit"
-			    : " m memory  n name  r refusals  up/down choose  p processes  q quit",
+		  processes ? " m memory  c compute  n name  r refusals  p all tenants  q quit"
+			    : " m memory  c compute  n name  r refusals  up/down choose  p processes  "
+			      "q quit",
 		  width);
 	attrset(A_NORMAL);
 	refresh();
@@ -83,6 +84,9 @@ static bool handle_key(int key, struct frame_state *state)
 		return false;
 	case 'm':
 		state->sort = FRAME_BY_MEMORY;
+		break;
+	case 'c':
+		state->sort = FRAME_BY_COMPUTE;
 		break;
 	case 'n':
 		state->sort = FRAME_BY_NAME;

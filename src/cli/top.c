@@ -16,7 +16,7 @@
 
 static const struct argp_option options[] = {
 	{"once", '1', NULL, 0, "print one frame and end, as where there is no terminal", 0},
-	{"sort", 's', "KEY", 0, "memory (default), name or refusals", 0},
+	{"sort", 's', "KEY", 0, "memory (default), compute, name or refusals", 0},
 	{0},
 };
 
@@ -36,12 +36,14 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case 's':
 		if (!strcmp(arg, "memory"))
 			a->state.sort = FRAME_BY_MEMORY;
+		else if (!strcmp(arg, "compute"))
+			a->state.sort = FRAME_BY_COMPUTE;
 		else if (!strcmp(arg, "name"))
 			a->state.sort = FRAME_BY_NAME;
 		else if (!strcmp(arg, "refusals"))
 			a->state.sort = FRAME_BY_REFUSALS;
 		else
-			argp_error(state, "--sort \"%s\": write memory, name or refusals", arg);
+			argp_error(state, "--sort \"%s\": write memory, compute, name or refusals", arg);
 		return 0;
 	case ARGP_KEY_ARG:
 		if (*a->state.tenant)
@@ -58,9 +60,9 @@ static const struct argp argp = {
 	.options = options,
 	.parser = parse,
 	.args_doc = "[NAME]",
-	.doc = "Show tenants live; with NAME, that tenant's processes.\v"
-	       "Keys: m n r sort by memory, name, refusals; up and down choose a tenant; enter or "
-	       "p its processes, and back; q ends.\n",
+	.doc = "Show tenants live; with NAME, that tenant's processes and compute over time.\v"
+	       "Keys: m c n r sort by memory, compute, name, refusals; up and down choose a "
+	       "tenant; enter or p its processes, and back; q ends.\n",
 };
 
 static void print_frame(const struct frame *f)

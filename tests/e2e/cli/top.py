@@ -96,6 +96,7 @@ class Top(cli_lib.Case):
         self.assertEqual(order("memory"), ["large", "small"])
         self.assertEqual(order("name"), ["large", "small"])
         self.assertEqual(order("refusals"), ["small", "large"])
+        self.assertEqual(order("compute"), ["large", "small"])
         self.assertEqual(self.allot("top", "--sort", "age").returncode, 125)
 
     def test_one_tenant(self):
@@ -103,6 +104,46 @@ class Top(cli_lib.Case):
         self.assertNotIn("small", out)
         self.assertRegex(out, rf"(?m)^ +{self.holder.pid} +{self.holder.pid} +GPU-aaaaaaaa +4 GiB")
         self.fails(125, "top", "nobody", says=('"nobody"',))
+
+    def test_compute(self):
+        """A line and a bar more, against what the tenant may count on; then its last minute."""
+        self.ok("set", "small", "--compute", "25", "--priority", "high")
+        self.hold("small", f"{UUID_A}:busy:200", f"{UUID_A}:owed:1500000000000")
+        lines = self.ok("top").splitlines()
+        self.assertEqual(len(lines), 7)
+        self.assertRegex(lines[5], r"^  compute +cap, high, owes \d+ s +(20|0)\.0% of 25% +(80|0)%$")
+        self.assertRegex(lines[6], r"^\[#*\.+\]$")
+        self.assertEqual({len(line) for line in lines[1:]}, {79})
+        out = self.ok("top", "small")
+        self.assertRegex(out, r"(?m)^    25%\|-{60}$")
+        self.assertRegex(out, r"(?m)^    20%\|#{40,}")
+        self.assertIn("60 s ago", out)
+        self.assertLess(max(len(line) for line in out.splitlines()[:14]), 80)
+        self.assertNotIn("60 s ago", self.ok("top", "large"))
+        self.assertEqual(re.findall(r"(?m)^  (\w+) +GPU", self.ok("top", "--sort", "compute")),
+                         ["small", "large"])
+
+    def test_compute_on_a_screen(self):
+        for i in range(6):
+            self.ok("run", "--name", f"c{i}", "--compute", "10", "--", "true")
+            self.hold(f"c{i}", f"{UUID_A}:busy:{700 - 100 * i}")
+        screen = Screen(self)
+        screen.wait(r"c compute")
+        screen.key("c")
+        screen.wait(r"compute")
+        # The selection stays with its tenant, which others are before now.
+        screen.key("\x0c")
+        screen.wait(r"by compute")
+        screen.wait(r"> large")
+        screen.key("k")
+        screen.key("\x0c")
+        screen.wait(r"> c5")
+        screen.key("p")
+        screen.wait(r"60 s ago")
+        screen.resize(12, 40)
+        screen.wait(r"HOST PID")
+        screen.key("q")
+        self.assertEqual(screen.end(), 0)
 
     def test_keys(self):
         screen = Screen(self)

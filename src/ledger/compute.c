@@ -27,7 +27,7 @@ uint64_t compute_cover(struct compute *compute, uint64_t from_ns, uint64_t to_ns
 
 	do {
 		old = atomic_peek(&compute->covered_ns);
-		from = old > from_ns && old < from_ns + ABSURD_NS ? old : from_ns;
+		from = old > from_ns && old < to_ns + ABSURD_NS ? old : from_ns;
 		if (to_ns <= from)
 			return 0;
 	} while (!atomic_swap_if_u64(&compute->covered_ns, old, to_ns));

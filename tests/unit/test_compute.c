@@ -31,6 +31,10 @@ static void check_cover(void)
 	CHECK_EQ(compute_cover(&compute, 12 * MS, 24 * MS, &from), 0);
 	CHECK_EQ(compute_cover(&compute, 40 * MS, 41 * MS, &from), MS);
 	CHECK_EQ(from, 40 * MS);
+	/* Long work, or whose beginning is not known, is not billed for what others were. */
+	CHECK_EQ(compute_cover(&compute, 0, 3 * HOUR, &from), 3 * HOUR - 41 * MS);
+	CHECK_EQ(from, 41 * MS);
+	CHECK_EQ(compute_cover(&compute, 0, 3 * HOUR + MS, &from), MS);
 	/* A mark that lies hours ahead is damage, and hides no work. */
 	compute.covered_ns = UINT64_MAX;
 	CHECK_EQ(compute_cover(&compute, 50 * MS, 60 * MS, &from), 10 * MS);

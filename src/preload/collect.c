@@ -123,7 +123,8 @@ static void look_at(struct pass *pass, struct lane *lane)
 		if (state == MARK_RECORDED) {
 			e = DRIVER(cuEventQuery, (mark->event));
 			if (e == CUDA_ERROR_NOT_READY) {
-				if (!mark->start && lane->done_ns < pass->running_ns)
+				if (!mark->start && lane->done_ns &&
+				    lane->done_ns < pass->running_ns)
 					pass->running_ns = lane->done_ns;
 				break;
 			}
@@ -154,15 +155,23 @@ void meter_collect(struct guest *guest, struct meter_device *md)
 {
 	struct pass pass = {.guest = guest, .md = md, .running_ns = UINT64_MAX};
 	struct capture_mode mode;
+	uint64_t now;
 
 	if (!atomic_load(&md->marks) || atomic_exchange(&md->collecting, 1))
 		return;
+	now = meter_now_ns();
 	mode = capture_relax();
 	for (int i = 0; i < METER_LANES && md->lane[i].context; i++)
 		if (md->lane[i].head != atomic_peek(&md->lane[i].tail))
 			look_at(&pass, &md->lane[i]);
 	capture_restore(mode);
 	bill_all(&pass);
+	/*
+	 * What still runs is billed as far as it came: short work of another process that is billed
+	 * in between would hide all that came before it.
+	 */
+	if (pass.running_ns < now)
+		md->billed_ns += meter_bill(guest, md, pass.running_ns, now);
 	lock_take(&md->lock);
 	learn_overlap(md);
 	if (pass.last_ns)

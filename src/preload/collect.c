@@ -7,6 +7,9 @@
 #include "preload/gate.h"
 #include "preload/meter_priv.h"
 
+/* How far back it is looked how much the device did at once, at least. */
+#define OVERLAP_NS UINT64_C(10000000)
+
 /* Work found done in one pass, by its end. */
 #define SPANS 64
 
@@ -19,6 +22,7 @@ struct pass {
 	struct meter_device *md;
 	uint64_t last_ns;    /* the end of the last work found done */
 	uint64_t running_ns; /* since when some stream works on what is not done yet */
+	uint64_t late_ns, late_expected_ns; /* what took longest beyond what was expected of it */
 	int n;
 	struct span span[SPANS];
 };
@@ -89,6 +93,8 @@ static void pop(struct pass *pass, struct lane *lane, uint64_t done_ns)
 	if (done_ns && lane->done_ns && !mark->start && mark->launches) {
 		cost_learn(&md->costs, mark->key, mark->launches, took);
 		atomic_raise_u64(&md->compute->longest_ns, took / mark->launches);
+		if (mark->recorded_ns >= atomic_load(&md->doubt_ns))
+			meter_trust(md);
 	}
 	md->pending_ns -= expected < md->pending_ns ? expected : md->pending_ns;
 	lane->pending_ns -= expected < lane->pending_ns ? expected : lane->pending_ns;
@@ -102,6 +108,23 @@ static void pop(struct pass *pass, struct lane *lane, uint64_t done_ns)
 	lane->head++;
 	lock_drop(&md->lock);
 	atomic_fetch_sub(&md->marks, 1);
+}
+
+/* The mark at the head is not done: the stream works on what is before it. */
+static void running(struct pass *pass, const struct lane *lane, const struct mark *mark)
+{
+	uint64_t since = lane->done_ns > mark->recorded_ns ? lane->done_ns : mark->recorded_ns;
+	uint64_t now = meter_now_ns(), took = now > since ? now - since : 0;
+
+	if (mark->start || !lane->done_ns)
+		return;
+	if (lane->done_ns < pass->running_ns)
+		pass->running_ns = lane->done_ns;
+	if (took > mark->expected_ns + METER_GAP_NS &&
+	    took - mark->expected_ns > pass->late_ns - pass->late_expected_ns) {
+		pass->late_ns = took;
+		pass->late_expected_ns = mark->expected_ns;
+	}
 }
 
 static void look_at(struct pass *pass, struct lane *lane)
@@ -123,9 +146,7 @@ static void look_at(struct pass *pass, struct lane *lane)
 		if (state == MARK_RECORDED) {
 			e = DRIVER(cuEventQuery, (mark->event));
 			if (e == CUDA_ERROR_NOT_READY) {
-				if (!mark->start && lane->done_ns &&
-				    lane->done_ns < pass->running_ns)
-					pass->running_ns = lane->done_ns;
+				running(pass, lane, mark);
 				break;
 			}
 			if (e || !clock_read(pass->md, clock, mark, meter_now_ns(), &done))
@@ -137,45 +158,54 @@ static void look_at(struct pass *pass, struct lane *lane)
 		DRIVER(cuCtxPopCurrent_v2, (&current));
 }
 
-/* How much the device did at once: half of the past counts each time. */
+/* How much the device did at once, over the last few launches. */
 static void learn_overlap(struct meter_device *md)
 {
-	if (md->lane_ns < 10000000)
+	uint64_t enough = UINT64_C(16) * md->costs.mean_ns;
+	uint64_t permille = md->lane_ns ? md->billed_ns * 1000 / md->lane_ns : 1000;
+
+	permille = permille < 1000 ? permille : 1000;
+	md->overlap_permille = permille > 1000 / METER_LANES ? (uint32_t)permille : 1000 / METER_LANES;
+	if (md->lane_ns < (enough > OVERLAP_NS ? enough : OVERLAP_NS))
 		return;
-	md->overlap_permille = (uint32_t)(md->billed_ns * 1000 / md->lane_ns);
-	if (md->overlap_permille > 1000)
-		md->overlap_permille = 1000;
-	if (md->overlap_permille < 1000 / METER_LANES)
-		md->overlap_permille = 1000 / METER_LANES;
 	md->lane_ns /= 2;
 	md->billed_ns /= 2;
+}
+
+/*
+ * With the lock. Work that is late may be done any moment, or go on for long; the rest is expected to
+ * be late in proportion.
+ */
+static void expect(const struct pass *pass)
+{
+	struct meter_device *md = pass->md;
+	uint64_t rest = meter_pending_ns(md), late = pass->late_ns, known = pass->late_expected_ns;
+
+	if (late) {
+		rest = rest > known ? rest - known : 0;
+		rest = known ? rest * (late / known + 1) : rest;
+		atomic_store(&md->end_ns, meter_now_ns() + late / 64 + rest);
+	} else if (pass->last_ns) {
+		atomic_store(&md->end_ns, pass->last_ns + rest);
+	}
 }
 
 void meter_collect(struct guest *guest, struct meter_device *md)
 {
 	struct pass pass = {.guest = guest, .md = md, .running_ns = UINT64_MAX};
 	struct capture_mode mode;
-	uint64_t now;
 
 	if (!atomic_load(&md->marks) || atomic_exchange(&md->collecting, 1))
 		return;
-	now = meter_now_ns();
 	mode = capture_relax();
 	for (int i = 0; i < METER_LANES && md->lane[i].context; i++)
 		if (md->lane[i].head != atomic_peek(&md->lane[i].tail))
 			look_at(&pass, &md->lane[i]);
 	capture_restore(mode);
 	bill_all(&pass);
-	/*
-	 * What still runs is billed as far as it came: short work of another process that is billed
-	 * in between would hide all that came before it.
-	 */
-	if (pass.running_ns < now)
-		md->billed_ns += meter_bill(guest, md, pass.running_ns, now);
 	lock_take(&md->lock);
 	learn_overlap(md);
-	if (pass.last_ns)
-		atomic_store(&md->end_ns, pass.last_ns + md->pending_ns * md->overlap_permille / 1000);
+	expect(&pass);
 	lock_drop(&md->lock);
 	atomic_store(&md->collected_ns, meter_now_ns());
 	atomic_store(&md->collecting, 0);

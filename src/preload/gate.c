@@ -30,6 +30,7 @@
  * waited for beyond its expected end only so long.
  */
 #define PATIENCE_NS (20 * MS)
+#define DOUBT_NS    (200 * MS) /* where nobody knows how long it takes */
 
 static struct gate *gate_make(struct guest *guest)
 {
@@ -74,6 +75,7 @@ struct meter_device *gate_device(struct guest *guest, struct guest_device *devic
 	md->device = device;
 	md->compute = compute_of(guest->ledger, device->ledger);
 	md->overlap_permille = 1000;
+	md->doubt_ns = 1;
 	if (md->compute && atomic_compare_exchange_strong(&gate->device[device->ordinal], &expected, md)) {
 		atomic_store(&gate->generation, 0); /* its share is not read yet */
 		return md;
@@ -122,15 +124,21 @@ static bool capped(const struct gate *gate, const struct meter_device *md)
 	       atomic_load(&md->share_permille) < 1000;
 }
 
+static uint64_t slice_ns(const struct gate *gate)
+{
+	uint32_t us = atomic_load(&gate->slice_us);
+
+	return us ? us * UINT64_C(1000) : SLICE_NS;
+}
+
 const struct controller *gate_controller(struct guest *guest, struct meter_device *md,
 					 struct share_params *ret_params)
 {
 	struct gate *gate = gate_get(guest);
-	uint32_t slice_us = atomic_load(&gate->slice_us);
 
 	*ret_params = (struct share_params){
 		.share_permille = (uint32_t)atomic_load(&md->share_permille),
-		.slice_ns = slice_us ? slice_us * UINT64_C(1000) : SLICE_NS,
+		.slice_ns = slice_ns(gate),
 		.blocks = md->device->stack_threads / 256,
 	};
 	if (!capped(gate, md)) {
@@ -193,7 +201,8 @@ static uint64_t share_wait(struct guest *guest, struct gate *gate, const struct 
 }
 
 /* 0: unbounded. */
-static uint64_t inflight_bound(const struct gate *gate, const struct unit *unit, bool *ret_spread)
+static uint64_t inflight_bound(struct guest *guest, const struct gate *gate,
+			       const struct unit *unit, bool *ret_spread)
 {
 	const struct policy_turn *turn = gate->turn;
 	uint32_t flags = turn && !silent(turn, unit->now_ns) ? atomic_peek(&turn->flags) : 0;
@@ -202,8 +211,16 @@ static uint64_t inflight_bound(const struct gate *gate, const struct unit *unit,
 	*ret_spread = !(flags & POLICY_TURN_URGED);
 	if (flags & POLICY_TURN_URGED)
 		return URGED_NS;
-	if (!(flags & POLICY_TURN_CONTENDED) && !capped(gate, unit->device))
+	if (atomic_load(&guest->in_space) ||
+	    (!(flags & POLICY_TURN_CONTENDED) && !capped(gate, unit->device)))
 		return 0;
+	/* What takes longer than a slice, or nobody knows how long, is paid for before more begins. */
+	if (!meter_knows(unit->device)) {
+		*ret_spread = false;
+		return 1;
+	}
+	if (capped(gate, unit->device) && meter_pending_ns(unit->device) > slice_ns(gate))
+		return 1;
 	return asked ? asked * UINT64_C(1000) : INFLIGHT_NS;
 }
 
@@ -245,9 +262,9 @@ static void settle(struct meter_device *md, uint64_t now_ns)
 		atomic_swap_if_u64(&md->compute->demand_until_ns, old, now_ns + LINGER_NS);
 }
 
-/* How long a launch was held for its tenant's share. */
 struct hold {
-	uint64_t share_ns;
+	uint64_t share_ns;   /* how long a launch was held for its tenant's share */
+	uint64_t give_up_ns; /* when it stops waiting for room; 0: it had room so far */
 };
 
 static void note(struct unit *unit, const struct hold *hold)
@@ -317,24 +334,30 @@ static void wait_for_share(struct guest *guest, struct gate *gate, struct unit *
 	}
 }
 
-/* Answers whether it waited. */
-static bool wait_for_room(struct guest *guest, struct gate *gate, struct unit *unit)
+/* Answers whether it waited, so that the share has to be asked for anew. */
+static bool wait_for_room(struct guest *guest, struct gate *gate, struct unit *unit,
+			  struct hold *hold)
 {
 	static const uint32_t nothing;
-	uint64_t give_up = 0, until;
-	bool spread;
+	bool waited = false, spread;
 
 	for (;;) {
-		uint64_t bound = inflight_bound(gate, unit, &spread);
+		uint64_t bound = inflight_bound(guest, gate, unit, &spread);
+		uint64_t until = bound ? meter_room(guest, unit, bound, spread) : 0;
 
-		until = bound ? meter_room(guest, unit, bound, spread) : 0;
-		if (!until || (give_up && unit->now_ns >= give_up))
-			return give_up;
-		if (!give_up)
-			give_up = until + PATIENCE_NS;
+		if (!until)
+			return waited;
+		if (!hold->give_up_ns)
+			hold->give_up_ns = until + (meter_knows(unit->device) ? PATIENCE_NS :
+										DOUBT_NS);
+		if (unit->now_ns >= hold->give_up_ns) {
+			meter_trust(unit->device);
+			return false;
+		}
 		sleep_until(&nothing, 0, until);
 		unit->now_ns = meter_now_ns();
 		meter_collect(guest, unit->device);
+		waited = true;
 	}
 }
 
@@ -349,11 +372,11 @@ void gate_wait(struct guest *guest, struct unit *unit)
 	if (!(word & POLICY_GATE_METERED) || !meter_unit(guest, unit))
 		return;
 	gate = gate_get(guest);
-	unit->now_ns = meter_now_ns();
+	unit->asked_ns = unit->now_ns = meter_now_ns();
 	/* While one was waited for, the other may have gone. */
 	do
 		wait_for_share(guest, gate, unit, &hold);
-	while (wait_for_room(guest, gate, unit));
+	while (wait_for_room(guest, gate, unit, &hold));
 	note(unit, &hold);
 	want(guest, unit->device, unit->now_ns, LINGER_NS);
 	settle(unit->device, unit->now_ns);

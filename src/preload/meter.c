@@ -17,6 +17,9 @@
 /* Work that takes longer than expected is looked at again so much later. */
 #define LATE_NS 50000
 
+/* After a pause of the program's own of so long nothing is taken for granted. */
+#define PAUSE_NS 100000000
+
 /* Each thread's own: its address names the thread. */
 static _Thread_local char thread_key __attribute__((tls_model("initial-exec")));
 
@@ -190,9 +193,13 @@ void meter_begin(struct unit *unit)
 	if (!atomic_load(&md->marks) && now > atomic_load(&md->end_ns) + METER_GAP_NS)
 		md->pending_ns = 0; /* what no mark covers is done, too */
 	fresh = now > lane->end_ns + METER_GAP_NS || lane->held != atomic_load(&md->held);
-	lane->held = atomic_load(&md->held);
 	lane->used_ns = now;
 	lane->gap = lane->gap || fresh;
+	if (fresh && unit->asked_ns > atomic_load(&md->end_ns) + PAUSE_NS) {
+		atomic_store(&md->doubt_ns, now);
+		unit->alone = true;
+	}
+	lane->held = atomic_load(&md->held);
 	if (fresh || (unit->alone && lane->loose.launches))
 		before = mark_reserve(md, lane, now);
 	count(md, lane, unit);
@@ -243,12 +250,13 @@ void meter_end(struct guest *guest, struct unit *unit, bool ok)
 /* With the lock: whether the launch's own stream is idle, and few enough others are not. */
 static bool may_spread(struct meter_device *md, const struct unit *unit)
 {
-	unsigned int busy = 0, most = 1000 / (md->overlap_permille ? md->overlap_permille : 1) + 1;
+	unsigned int overlap = md->overlap_permille ? md->overlap_permille : 1;
+	unsigned int busy = 0, most = (1000 + overlap / 2) / overlap + 1;
 
 	for (int i = 0; i < METER_LANES && md->lane[i].context; i++) {
 		const struct lane *lane = &md->lane[i];
 
-		if (!lane->pending_ns || lane->end_ns <= unit->now_ns)
+		if (lane_idle(lane) && (!lane->pending_ns || lane->end_ns <= unit->now_ns))
 			continue;
 		if (lane->context == unit->context && lane->key == unit->lane_key)
 			return false;

@@ -19,6 +19,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/atomic.h"
 #include "base/lock.h"
 #include "ledger/compute.h"
 #include "preload/cost.h"
@@ -89,6 +90,7 @@ struct meter_device {
 	uint64_t lane_ns, billed_ns;
 
 	_Atomic uint64_t end_ns;     /* when all that was launched is expected to be done */
+	_Atomic uint64_t doubt_ns;   /* see meter_knows: until a mark recorded after this is done */
 	_Atomic uint64_t held;	     /* raised when the gate held a launch for its share */
 	_Atomic uint32_t marks;	     /* to be collected */
 	_Atomic uint32_t collecting; /* one thread does */
@@ -109,7 +111,7 @@ struct unit {
 	uint64_t lane_key;
 	int lane; /* -1: none was free */
 	int mark; /* to be recorded behind it; -1: none */
-	uint64_t now_ns, expected_ns;
+	uint64_t asked_ns, now_ns, expected_ns; /* asked: when it came to the gate */
 	bool alone; /* to be measured by itself */
 };
 
@@ -138,6 +140,25 @@ uint64_t meter_bill(struct guest *guest, struct meter_device *md, uint64_t from_
  * long as that was seen to make the device do more.
  */
 uint64_t meter_room(struct guest *guest, struct unit *unit, uint64_t bound_ns, bool spread);
+
+/* Device time that work in flight is expected to take, all of it. */
+static inline uint64_t meter_pending_ns(const struct meter_device *md)
+{
+	return atomic_peek(&md->pending_ns) * atomic_peek(&md->overlap_permille) / 1000;
+}
+
+/*
+ * Whether what is expected was right of late. After a pause of the program's own the next launch may
+ * be anything, the same function with a thousand times the work, so it is measured first.
+ */
+static inline bool meter_knows(struct meter_device *md)
+{
+	return !atomic_load_explicit(&md->doubt_ns, memory_order_relaxed);
+}
+static inline void meter_trust(struct meter_device *md)
+{
+	atomic_store_explicit(&md->doubt_ns, 0, memory_order_relaxed);
+}
 
 /* Before the driver destroys a context: its marks are forgotten, and nobody looks at them. */
 void meter_forget(struct guest *guest, CUcontext context);

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What metering and holding launches must not disturb, and what must be counted all the same."""
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+ALLOT = os.environ["ALLOT"]
+GUEST = os.environ["GATE_GUEST"]
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.tmp = tempfile.mkdtemp(prefix="allot-gate-", dir="/dev/shm")
+        self.addCleanup(shutil.rmtree, self.tmp, ignore_errors=True)
+        self.env = {**os.environ, "ALLOT_RUNTIME_DIR": self.tmp + "/run",
+                    "ALLOT_SIM_DIR": self.tmp + "/sim", "ALLOT_SIM_GPUS": "1"}
+
+    def guest(self, hazard, *options, times=1):
+        """Its output, and what the ledger says of the device afterwards."""
+        said = ""
+        for _ in range(times):
+            done = subprocess.run([ALLOT, "run", "--name", "t", *options, "--", GUEST, hazard],
+                                  env=self.env, text=True, capture_output=True, timeout=60,
+                                  stdin=subprocess.DEVNULL, check=False)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), hazard)
+            said += done.stdout
+        return said
+
+    def counted(self):
+        done = subprocess.run([ALLOT, "ps", "--json"], env=self.env, text=True, check=True,
+                              capture_output=True, timeout=60, stdin=subprocess.DEVNULL)
+        tenant, = json.loads(done.stdout)["tenants"]
+        device, = tenant["devices"]
+        return device["compute"]
+
+
+class Undisturbed(Case):
+    def test_capture(self):
+        """Captured by one thread in global mode while another launches and is metered."""
+        self.guest("capture", "--compute", "50")
+
+    def test_crossed(self):
+        """Work in flight that waits for what comes later: held for a while, not for ever."""
+        self.guest("crossed", "--compute", "50")
+
+    def test_fork(self):
+        self.guest("forked", "--compute", "50")
+
+    def test_exit(self):
+        self.guest("ended", "--compute", "50", times=20)
+
+    def test_exit_by_a_thread(self):
+        self.guest("ended by a thread", "--compute", "90", times=20)
+
+    def test_contexts_come_and_go(self):
+        self.guest("contexts", "--compute", "90")
+
+    def test_keeper(self):
+        """One thread where compute is limited, none where it is not."""
+        limited = self.guest("keeper", "--compute", "50").split()
+        plain = subprocess.run([GUEST, "keeper"], env=self.env, text=True, capture_output=True,
+                               check=True, timeout=60).stdout.split()
+        self.assertEqual(int(limited[1]), int(plain[1]))
+        self.assertEqual(int(limited[3]), int(plain[3]) + 1)
+
+    def test_no_keeper(self):
+        said = self.guest("keeper", "--memory", "1GiB").split()
+        plain = subprocess.run([GUEST, "keeper"], env=self.env, text=True, capture_output=True,
+                               check=True, timeout=60).stdout.split()
+        self.assertEqual(said, plain)
+
+
+class Counted(Case):
+    def test_captured(self):
+        """Launches into a capture are none; refused ones neither."""
+        self.guest("captured", "--compute", "50")
+        self.assertEqual(self.counted()["launches"], 8)
+
+    def test_exec(self):
+        self.guest("executed", "--compute", "50")
+        self.assertEqual(self.counted()["launches"], 10 + 8)
+
+    def test_threads(self):
+        self.guest("threads", "--compute", "90")
+        self.assertEqual(self.counted()["launches"], 800)
+
+    def test_streams(self):
+        self.guest("streams", "--compute", "90")
+        self.assertEqual(self.counted()["launches"], 1000)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

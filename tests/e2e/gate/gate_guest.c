@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gate_guest HAZARD: a program that does what the meter and its keeper must not disturb. Exits 0 when
+ * it was not disturbed; prints what a test compares from outside. Run under a share of compute.
+ */
+#include <dirent.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "sim/cuda/api.h"
+
+#define MUST(call)                                                                          \
+	do {                                                                                \
+		CUresult must_ = (call);                                                    \
+                                                                                            \
+		if (must_) {                                                                \
+			fprintf(stderr, "%s:%d: %s: error %d\n", __FILE__, __LINE__, #call, must_); \
+			exit(1);                                                            \
+		}                                                                           \
+	} while (0)
+#define CHECK(what)                                                                  \
+	do {                                                                         \
+		if (!(what)) {                                                       \
+			fprintf(stderr, "%s:%d: not %s\n", __FILE__, __LINE__, #what); \
+			exit(1);                                                     \
+		}                                                                    \
+	} while (0)
+
+static CUcontext context;
+static CUfunction spin;
+
+static void begin(void)
+{
+	CUmodule module;
+
+	MUST(cuInit(0));
+	MUST(cuDevicePrimaryCtxRetain(&context, 0));
+	MUST(cuCtxSetCurrent(context));
+	MUST(cuModuleLoadData(&module, "allot-sim-module\n"));
+	MUST(cuModuleGetFunction(&spin, module, "sim_spin"));
+}
+
+static CUresult launch(uint64_t us, CUstream stream)
+{
+	void *params[] = {&us};
+
+	return cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL);
+}
+
+static void pause_ms(long ms)
+{
+	nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
+}
+
+static _Atomic bool over;
+
+static void *launch_all_the_time(void *arg)
+{
+	CUstream stream;
+
+	MUST(cuCtxSetCurrent(context));
+	MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	while (!atomic_load(&over))
+		MUST(launch(300, stream));
+	MUST(cuStreamSynchronize(stream));
+	return NULL;
+}
+
+/* A capture in the mode that forbids other threads whatever might not be part of it. */
+static void capture(void)
+{
+	CUgraphExec exec;
+	CUstream stream;
+	pthread_t thread;
+	CUgraph graph;
+	size_t nodes;
+
+	begin();
+	MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	pthread_create(&thread, NULL, launch_all_the_time, NULL);
+	for (int i = 0; i < 20; i++) {
+		MUST(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+		for (int k = 0; k < 5; k++) {
+			MUST(launch(100, stream));
+			pause_ms(2); /* marks are recorded and looked for meanwhile */
+		}
+		MUST(cuStreamEndCapture(stream, &graph));
+		MUST(cuGraphGetNodes(graph, NULL, &nodes));
+		CHECK(nodes == 5);
+		MUST(cuGraphInstantiateWithFlags(&exec, graph, 0));
+		MUST(cuGraphLaunch(exec, stream));
+		MUST(cuStreamSynchronize(stream));
+		MUST(cuGraphExecDestroy(exec));
+		MUST(cuGraphDestroy(graph));
+	}
+	atomic_store(&over, true);
+	pthread_join(thread, NULL);
+}
+
+/* What is captured is no launch. */
+static void captured(void)
+{
+	CUstream stream;
+	CUgraph graph;
+
+	begin();
+	MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	for (int i = 0; i < 7; i++)
+		MUST(launch(10, stream));
+	MUST(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+	for (int i = 0; i < 100; i++)
+		MUST(launch(10, stream));
+	MUST(cuStreamEndCapture(stream, &graph));
+	CHECK(launch(10, (CUstream)stream) == CUDA_SUCCESS);
+	CHECK(cuLaunchKernel(spin, 0, 1, 1, 1, 1, 1, 0, stream, NULL, NULL) != CUDA_SUCCESS);
+	MUST(cuCtxSynchronize());
+}
+
+/* A child that never uses the GPU ends as if nothing were there; one that does has its own. */
+static void forked(void)
+{
+	int status;
+	pid_t pid;
+
+	pid = fork();
+	if (!pid) {
+		begin();
+		for (int i = 0; i < 50; i++)
+			MUST(launch(200, NULL));
+		MUST(cuCtxSynchronize());
+		exit(0);
+	}
+	begin();
+	for (int i = 0; i < 50; i++)
+		MUST(launch(200, NULL));
+	CHECK(waitpid(pid, &status, 0) == pid && !status);
+	for (int i = 0; i < 20; i++) {
+		MUST(launch(200, NULL));
+		pid = fork();
+		if (!pid)
+			exit(7);
+		CHECK(waitpid(pid, &status, 0) == pid && WEXITSTATUS(status) == 7);
+	}
+}
+
+/* Ends with work in flight, from main and from another thread. */
+static void *end(void *arg)
+{
+	exit(0);
+}
+
+static void ended(bool thread)
+{
+	pthread_t other;
+
+	begin();
+	for (int i = 0; i < 5; i++)
+		MUST(launch(1000, NULL));
+	if (!thread)
+		return;
+	pthread_create(&other, NULL, end, NULL);
+	for (;;)
+		launch(1000, NULL); /* the driver may be gone: an error, not a crash */
+}
+
+/* Contexts go while their marks are looked for. */
+static void *come_and_go(void *arg)
+{
+	for (int i = 0; i < 40; i++) {
+		CUcontext own;
+
+		MUST(cuCtxCreate(&own, 0, 0));
+		for (int k = 0; k < 4; k++)
+			MUST(launch(300, NULL));
+		if (i % 2)
+			MUST(cuCtxSynchronize());
+		MUST(cuCtxDestroy(own));
+	}
+	return NULL;
+}
+
+static void contexts(void)
+{
+	pthread_t thread[3];
+
+	begin();
+	for (int i = 0; i < 3; i++)
+		pthread_create(&thread[i], NULL, come_and_go, NULL);
+	for (int i = 0; i < 3; i++)
+		pthread_join(thread[i], NULL);
+}
+
+static void *launch_by_thread(void *arg)
+{
+	MUST(cuCtxSetCurrent(context));
+	for (int i = 0; i < 100; i++)
+		MUST(launch(20, CU_STREAM_PER_THREAD));
+	MUST(cuStreamSynchronize(CU_STREAM_PER_THREAD));
+	return NULL;
+}
+
+static void threads(void)
+{
+	pthread_t thread[8];
+
+	begin();
+	for (int i = 0; i < 8; i++)
+		pthread_create(&thread[i], NULL, launch_by_thread, NULL);
+	for (int i = 0; i < 8; i++)
+		pthread_join(thread[i], NULL);
+}
+
+/* More streams than the meter has lanes. */
+static void streams(void)
+{
+	CUstream stream[100];
+
+	begin();
+	for (int i = 0; i < 100; i++)
+		MUST(cuStreamCreate(&stream[i], CU_STREAM_NON_BLOCKING));
+	for (int k = 0; k < 10; k++)
+		for (int i = 0; i < 100; i++)
+			MUST(launch(20, stream[i]));
+	MUST(cuCtxSynchronize());
+	for (int i = 0; i < 100; i++)
+		MUST(cuStreamDestroy(stream[i]));
+}
+
+static void wait_for_flag(void *flag)
+{
+	while (!atomic_load((_Atomic bool *)flag))
+		pause_ms(1);
+}
+
+/* Work that waits for what the program does after launches that wait for room. */
+static void crossed(void)
+{
+	static _Atomic bool flag;
+	CUstream a, b;
+
+	begin();
+	MUST(cuStreamCreate(&a, CU_STREAM_NON_BLOCKING));
+	MUST(cuStreamCreate(&b, CU_STREAM_NON_BLOCKING));
+	MUST(launch(1000, a));
+	MUST(cuLaunchHostFunc(a, wait_for_flag, &flag));
+	for (int i = 0; i < 4; i++)
+		MUST(launch(5000, a));
+	for (int i = 0; i < 4; i++)
+		MUST(launch(5000, b));
+	atomic_store(&flag, true);
+	MUST(cuCtxSynchronize());
+}
+
+static int threads_now(void)
+{
+	DIR *dir = opendir("/proc/self/task");
+	int n = 0;
+
+	while (readdir(dir))
+		n++;
+	closedir(dir);
+	return n - 2;
+}
+
+static volatile sig_atomic_t elsewhere;
+static pthread_t first;
+
+static void caught(int signal)
+{
+	elsewhere += !pthread_equal(pthread_self(), first);
+}
+
+/* One thread more than without a share, and no signal ever runs in it. */
+static void keeper(void)
+{
+	sigset_t set;
+
+	begin();
+	MUST(cuCtxSynchronize());
+	first = pthread_self();
+	signal(SIGUSR1, caught);
+	printf("before %d\n", threads_now());
+	for (int i = 0; i < 10; i++)
+		MUST(launch(200, NULL));
+	MUST(cuCtxSynchronize());
+	printf("after %d\n", threads_now());
+	/* Every thread of the simulated driver blocks signals, too: only the first can take these. */
+	for (int i = 0; i < 20; i++) {
+		kill(getpid(), SIGUSR1);
+		MUST(launch(200, NULL));
+	}
+	sigemptyset(&set);
+	pthread_sigmask(SIG_SETMASK, NULL, &set);
+	CHECK(!sigismember(&set, SIGUSR1));
+	CHECK(!elsewhere);
+}
+
+static void executed(char **argv)
+{
+	static char next[] = "captured";
+
+	begin();
+	for (int i = 0; i < 10; i++)
+		MUST(launch(500, NULL));
+	argv[1] = next;
+	execv("/proc/self/exe", argv);
+	exit(1);
+}
+
+int main(int argc, char **argv)
+{
+	const char *hazard = argc > 1 ? argv[1] : "";
+
+	if (!strcmp(hazard, "capture"))
+		capture();
+	else if (!strcmp(hazard, "captured"))
+		captured();
+	else if (!strcmp(hazard, "forked"))
+		forked();
+	else if (!strcmp(hazard, "ended"))
+		ended(false);
+	else if (!strcmp(hazard, "ended by a thread"))
+		ended(true);
+	else if (!strcmp(hazard, "contexts"))
+		contexts();
+	else if (!strcmp(hazard, "threads"))
+		threads();
+	else if (!strcmp(hazard, "streams"))
+		streams();
+	else if (!strcmp(hazard, "crossed"))
+		crossed();
+	else if (!strcmp(hazard, "keeper"))
+		keeper();
+	else if (!strcmp(hazard, "executed"))
+		executed(argv);
+	else
+		return 2;
+	return 0;
+}

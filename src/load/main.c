@@ -5,7 +5,8 @@
  *
  * Prints {"stage": "ready", "pids": [...]} when all of its processes could start, then one line of
  * JSON for each at its end. "share" is the part of the time for which the device worked for the
- * process, "bins" the same for each tenth of a second from the start on.
+ * process, "bins" the same for each tenth of a second, or
+ * --bin-ms, from the start on.
  */
 #include <argp.h>
 #include <errno.h>
@@ -39,6 +40,7 @@ static const struct argp_option argp_options[] = {
 	{"device", 'g', "N", 0, "the device (default 0)", 0},
 	{"blocks", 'b', "N", 0, "blocks of a kernel (default: one a multiprocessor)", 0},
 	{"threads", 't', "N", 0, "threads of a block (default 128)", 0},
+	{"bin-ms", 'B', "MS", 0, "time of a bin (default 100)", 0},
 	{"canary", 'c', NULL, 0, "also say how late the processor woke a thread that slept", 0},
 	{"wait", 'W', NULL, 0,
 	 "start at the instant that a line on stdin says (CLOCK_MONOTONIC in ns; 0: now)", 0},
@@ -113,6 +115,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case 't':
 		o->threads = (unsigned int)number(state, arg, 1, 1024);
+		return 0;
+	case 'B':
+		o->bin_ms = (unsigned int)number(state, arg, 1, 1000);
 		return 0;
 	case 'c':
 		o->canary = true;
@@ -190,6 +195,7 @@ int main(int argc, char **argv)
 		.period_ms = 10,
 		.threads = 128,
 		.nodes = 50,
+		.bin_ms = 100,
 		.processes = 1,
 	};
 	struct load_shared *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,

@@ -70,11 +70,13 @@ double histogram_us(const struct histogram *h, unsigned int permille)
 	return 0;
 }
 
-bool record_open(struct record *ret, uint64_t from_ns, uint64_t window_ns, uint64_t to_ns)
+bool record_open(struct record *ret, uint64_t from_ns, uint64_t window_ns, uint64_t to_ns,
+		 uint64_t bin_ns)
 {
 	*ret = (struct record){.from_ns = from_ns, .window_ns = window_ns, .to_ns = to_ns};
+	ret->bin_ns = bin_ns;
 	ret->last_ns = from_ns;
-	ret->nbins = (size_t)((to_ns - from_ns + LOAD_BIN_NS - 1) / LOAD_BIN_NS);
+	ret->nbins = (size_t)((to_ns - from_ns + bin_ns - 1) / bin_ns);
 	ret->bin_us = calloc(ret->nbins + 1, sizeof(*ret->bin_us));
 	return ret->bin_us;
 }
@@ -84,8 +86,8 @@ static void spread(struct record *r, uint64_t from_ns, uint64_t to_ns, double us
 	double per_ns = us / (double)(to_ns - from_ns);
 
 	while (from_ns < to_ns) {
-		size_t bin = (size_t)((from_ns - r->from_ns) / LOAD_BIN_NS);
-		uint64_t end = r->from_ns + (bin + 1) * LOAD_BIN_NS;
+		size_t bin = (size_t)((from_ns - r->from_ns) / r->bin_ns);
+		uint64_t end = r->from_ns + (bin + 1) * r->bin_ns;
 
 		if (end > to_ns)
 			end = to_ns;

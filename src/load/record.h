@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a load notes of itself: durations, device time by the tenth of a second, late wake-ups. */
+/* What a load notes of itself: durations, device time by short bins of it, late wake-ups. */
 #ifndef ALLOT_LOAD_RECORD_H
 #define ALLOT_LOAD_RECORD_H
 
@@ -9,7 +9,6 @@
 #include <stdio.h>
 
 #define NS_PER_S	  UINT64_C(1000000000)
-#define LOAD_BIN_NS	  (NS_PER_S / 10)
 #define HISTOGRAM_SUB	  128 /* to an octave: better than one percent */
 #define HISTOGRAM_ENTRIES (58 * HISTOGRAM_SUB)
 
@@ -27,7 +26,7 @@ double histogram_us(const struct histogram *h, unsigned int permille);
 
 /* Device time by bins from `from_ns`; figures of the window from `window_ns` to `to_ns`. */
 struct record {
-	uint64_t from_ns, window_ns, to_ns;
+	uint64_t from_ns, window_ns, to_ns, bin_ns;
 	size_t nbins;
 	double *bin_us;
 	uint64_t last_ns;					 /* when work was last done */
@@ -35,7 +34,8 @@ struct record {
 	uint64_t first_stamp_ns, last_stamp_ns, stamped_kernels; /* done after the first stamp */
 };
 /* false without memory. */
-bool record_open(struct record *ret, uint64_t from_ns, uint64_t window_ns, uint64_t to_ns);
+bool record_open(struct record *ret, uint64_t from_ns, uint64_t window_ns, uint64_t to_ns,
+		 uint64_t bin_ns);
 /*
  * So many kernels, of so long each, were done at that instant. Their time is spread backwards, at
  * most to when others were done, so that a bin shows the device's work and not its ends.

@@ -12,7 +12,7 @@ struct load_options {
 	enum load_form form;
 	double kernel_us, seconds, warmup, period_ms, loops_per_us;
 	double idle_from, idle_to; /* seconds from the start; nothing is launched in between */
-	unsigned int device, blocks, threads, nodes, depth, processes;
+	unsigned int device, blocks, threads, nodes, depth, processes, bin_ms;
 	bool canary, wait;
 };
 

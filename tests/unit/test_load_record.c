@@ -48,7 +48,7 @@ static void test_bins_show_work_not_ends(void)
 	struct record r;
 
 	/* One kernel of 250 ms that ends at 300 ms: 50, 100 and 100 ms. */
-	CHECK(record_open(&r, 1000 * MS, 1000 * MS, 2000 * MS));
+	CHECK(record_open(&r, 1000 * MS, 1000 * MS, 2000 * MS, 100 * MS));
 	CHECK_EQ(r.nbins, 10);
 	record_done(&r, 1300 * MS, 1, 250e3);
 	CHECK(near(r.bin_us[0], 50e3, 1) && near(r.bin_us[1], 100e3, 1));
@@ -67,7 +67,7 @@ static void test_share(void)
 	struct record r;
 
 	/* 10 ms each 40 ms, after a warm-up that is not counted. */
-	CHECK(record_open(&r, 0, 400 * MS, 2000 * MS));
+	CHECK(record_open(&r, 0, 400 * MS, 2000 * MS, 100 * MS));
 	for (uint64_t at = 40; at <= 2000; at += 40)
 		record_done(&r, at * MS, 1, 10e3);
 	CHECK(near(record_share(&r, 10e3), 0.25, 1e-9));
@@ -75,13 +75,13 @@ static void test_share(void)
 	free(r.bin_us);
 
 	/* One kernel in all: by the window. */
-	CHECK(record_open(&r, 0, 0, 2000 * MS));
+	CHECK(record_open(&r, 0, 0, 2000 * MS, 100 * MS));
 	record_done(&r, 500 * MS, 1, 100e3);
 	CHECK(near(record_share(&r, 100e3), 0.05, 1e-9));
 	free(r.bin_us);
 
 	/* A burst and then nothing is not the burst's rate. */
-	CHECK(record_open(&r, 0, 0, 2000 * MS));
+	CHECK(record_open(&r, 0, 0, 2000 * MS, 100 * MS));
 	for (uint64_t at = 1; at <= 100; at++)
 		record_done(&r, at * MS, 1, 1e3);
 	CHECK(near(record_share(&r, 1e3), 0.05, 1e-9));

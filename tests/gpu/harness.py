@@ -190,6 +190,7 @@ class Bench:
 
     def __init__(self, args, build, results):
         self.quick, self.sim, self.build, self.results = args.quick, args.sim, build, results
+        self.compute_seconds = args.compute_seconds
         self.words = {}  # parts in the order asked for, each with the items asked for
         for part, words in args.only or ():
             self.words.setdefault(part, []).extend(words)

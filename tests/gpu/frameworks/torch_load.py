@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PyTorch as a load: torch_load.py MODE SECONDS. Says "ready", starts at the instant (CLOCK_MONOTONIC,
+ns) that a line on its input names, and says how many iterations were done in each tenth of a second,
+as parts of what one iteration takes here: the same words as allot-load's."""
+import json
+import queue
+import sys
+import threading
+import time
+
+import torch
+
+BIN_S = 0.1
+IN_FLIGHT = 8
+
+
+def matmul():
+    a, b = (torch.randn(4096, 4096, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    out = torch.empty_like(a)
+    return lambda: torch.mm(a, b, out=out)
+
+
+def training():
+    torch.manual_seed(0)
+    layer = torch.nn.TransformerEncoderLayer(512, 8, 2048, dropout=0.0, batch_first=True)
+    model = torch.nn.Sequential(torch.nn.TransformerEncoder(layer, 4, enable_nested_tensor=False),
+                                torch.nn.Linear(512, 512)).cuda()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, capturable=True)
+    x, y = (torch.randn(16, 256, 512, device="cuda") for _ in range(2))
+
+    def step():
+        optimizer.zero_grad(set_to_none=False)
+        with torch.autocast("cuda", dtype=torch.bfloat16, cache_enabled=False):
+            loss = torch.nn.functional.mse_loss(model(x), y)
+        loss.backward()
+        optimizer.step()
+
+    return step
+
+
+def captured():
+    step = training()
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(5):
+            step()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    return graph.replay
+
+
+MODES = {"matmul": matmul, "train": training, "train-graph": captured}
+
+
+def watch(events, room, stamps):
+    """Notes when iterations were done, while the one that launches may be held."""
+    while (event := events.get()) is not None:
+        event.synchronize()
+        stamps.append(time.monotonic())
+        room.release()
+
+
+def main():
+    mode, seconds = sys.argv[1], float(sys.argv[2])
+    step = MODES[mode]()
+    for _ in range(10):
+        step()
+    torch.cuda.synchronize()
+    began = time.monotonic()
+    for _ in range(20):
+        step()
+    torch.cuda.synchronize()
+    took = (time.monotonic() - began) / 20
+    print(json.dumps({"stage": "ready", "iteration_ms": 1e3 * took}), flush=True)
+    start = int(sys.stdin.readline()) / 1e9
+    stamps, events, room = [], queue.Queue(), threading.Semaphore(IN_FLIGHT)
+    watcher = threading.Thread(target=watch, args=(events, room, stamps))
+    watcher.start()
+    time.sleep(max(0, start - time.monotonic()))
+    cpu = time.process_time()
+    while time.monotonic() < start + seconds:
+        room.acquire()
+        step()
+        event = torch.cuda.Event(blocking=True)
+        event.record()
+        events.put(event)
+    cpu = time.process_time() - cpu
+    events.put(None)
+    watcher.join()
+    bins = [0.0] * int(seconds / BIN_S + 0.5)
+    for stamp in stamps:
+        if start <= stamp and int((stamp - start) / BIN_S) < len(bins):
+            bins[int((stamp - start) / BIN_S)] += took / BIN_S
+    print(json.dumps({"stage": "load", "mode": mode, "iteration_ms": 1e3 * took, "bin_ms": 100,
+                      "cpu_seconds": cpu, "bins": [round(value, 5) for value in bins]}), flush=True)
+
+
+main()

@@ -196,6 +196,7 @@ static void check_shared(void)
 	CHECK_EQ(compute_of(look, 0)->busy_ns, MS);
 	CHECK_EQ(compute_achieved(compute_of(look, 0), HOUR + SECOND, 1), 10);
 	ledger_close(look);
+	ledger_close(ledger);
 }
 
 int main(void)

@@ -184,6 +184,7 @@ int cmd_doctor(int argc, char **argv)
 	doctor_says(DOCTOR_OK, "allot " ALLOT_VERSION, NULL);
 	doctor_driver();
 	doctor_library();
+	doctor_kernel();
 	if (tenants_runtime(runtime) < 0)
 		return 1;
 	doctor_runtime_dir(runtime);

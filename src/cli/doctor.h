@@ -14,6 +14,9 @@ void doctor_driver(void);
 /* liballot.so: found, and taken by this machine's dynamic linker. */
 void doctor_library(void);
 
+/* What compute shares need of the kernel. */
+void doctor_kernel(void);
+
 /* The runtime directory: whose, of what kind, with room, and with locks that work. */
 void doctor_runtime_dir(const char *runtime);
 

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/futex.h>
 #include <linux/magic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -13,7 +14,9 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -183,6 +186,24 @@ void doctor_library(void)
 	}
 	snprintf(what, sizeof(what), "%s can be preloaded", library);
 	doctor_says(DOCTOR_OK, what, NULL);
+}
+
+/* Who waits for a share sleeps on a word that processes share; a sandbox may forbid that. */
+void doctor_kernel(void)
+{
+	const struct timespec now = {0};
+	uint32_t word = 0;
+	char what[128];
+
+	syscall(SYS_futex, &word, FUTEX_WAIT, 1, &now, NULL, 0);
+	if (errno == EAGAIN) {
+		doctor_says(DOCTOR_OK, "the kernel lets processes wait for each other (futex)", NULL);
+		return;
+	}
+	snprintf(what, sizeof(what), "processes cannot wait for each other (futex): %s",
+		 say_errno(errno));
+	doctor_says(DOCTOR_FAIL, what,
+		    "allow futex(2) in the sandbox or container: shares of compute need it");
 }
 
 /*

@@ -21,21 +21,56 @@ struct pass {
 	struct guest *guest;
 	struct meter_device *md;
 	uint64_t last_ns;    /* the end of the last work found done */
-	uint64_t running_ns; /* since when some stream works on what is not done yet */
+	/* Some stream works on what is not done yet, since then, until then by what is expected. */
+	uint64_t running_ns, running_to_ns;
 	uint64_t late_ns, late_expected_ns; /* what took longest beyond what was expected of it */
 	int n;
 	struct span span[SPANS];
 };
 
+static uint64_t cover(struct meter_device *md, uint64_t from_ns, uint64_t to_ns, uint64_t *ret_from)
+{
+	uint64_t busy = compute_cover(md->compute, from_ns, to_ns, ret_from);
+
+	if (busy)
+		compute_add_busy(md->compute, to_ns, busy);
+	return busy;
+}
+
 uint64_t meter_bill(struct guest *guest, struct meter_device *md, uint64_t from_ns, uint64_t to_ns)
 {
-	uint64_t from, busy = compute_cover(md->compute, from_ns, to_ns, &from);
+	uint64_t from, busy = cover(md, from_ns, to_ns, &from);
 
-	if (!busy)
-		return 0;
-	compute_add_busy(md->compute, to_ns, busy);
-	gate_bill(guest, md, from, to_ns);
+	if (busy)
+		gate_bill(guest, md, from, to_ns);
 	return busy;
+}
+
+/*
+ * What still runs is covered as far as it came: short work of another process that is billed
+ * meanwhile would hide all that came before it. But it is owed for only when something is done: a
+ * kernel that waits for one of another rank would else keep that one out by running up a debt.
+ */
+static void cover_running(struct pass *pass, uint64_t now_ns)
+{
+	uint64_t from, busy, to = pass->running_to_ns < now_ns ? pass->running_to_ns : now_ns;
+	struct meter_device *md = pass->md;
+
+	if (pass->running_ns < to) {
+		busy = cover(md, pass->running_ns, to, &from);
+		md->billed_ns += busy;
+		md->deferred_ns += busy;
+	}
+}
+
+static void pay_deferred(struct pass *pass)
+{
+	struct meter_device *md = pass->md;
+
+	if (pass->last_ns && md->deferred_ns)
+		gate_bill(pass->guest, md, pass->last_ns - md->deferred_ns, pass->last_ns);
+	if (pass->last_ns)
+		md->deferred_ns = 0;
 }
 
 static void bill_all(struct pass *pass)
@@ -52,9 +87,6 @@ static void bill_all(struct pass *pass)
 		struct span *span = &pass->span[i];
 
 		pass->md->lane_ns += span->to_ns - span->from_ns;
-		/* What still runs worked all the time, too, and is billed when it is done: too late. */
-		if (pass->running_ns < span->from_ns)
-			span->from_ns = pass->running_ns;
 		pass->md->billed_ns +=
 			meter_bill(pass->guest, pass->md, span->from_ns, span->to_ns);
 	}
@@ -120,6 +152,8 @@ static void running(struct pass *pass, const struct lane *lane, const struct mar
 		return;
 	if (lane->done_ns < pass->running_ns)
 		pass->running_ns = lane->done_ns;
+	if (lane->done_ns + mark->expected_ns > pass->running_to_ns)
+		pass->running_to_ns = lane->done_ns + mark->expected_ns;
 	if (took > mark->expected_ns + METER_GAP_NS &&
 	    took - mark->expected_ns > pass->late_ns - pass->late_expected_ns) {
 		pass->late_ns = took;
@@ -194,15 +228,19 @@ void meter_collect(struct guest *guest, struct meter_device *md)
 {
 	struct pass pass = {.guest = guest, .md = md, .running_ns = UINT64_MAX};
 	struct capture_mode mode;
+	uint64_t now;
 
 	if (!atomic_load(&md->marks) || atomic_exchange(&md->collecting, 1))
 		return;
+	now = meter_now_ns();
 	mode = capture_relax();
 	for (int i = 0; i < METER_LANES && md->lane[i].context; i++)
 		if (md->lane[i].head != atomic_peek(&md->lane[i].tail))
 			look_at(&pass, &md->lane[i]);
 	capture_restore(mode);
 	bill_all(&pass);
+	pay_deferred(&pass);
+	cover_running(&pass, now);
 	lock_take(&md->lock);
 	learn_overlap(md);
 	expect(&pass);

@@ -249,6 +249,17 @@ static void want(struct guest *guest, struct meter_device *md, uint64_t now_ns, 
 		keeper_ring(guest);
 }
 
+/* Until when there is work, at least: the keeper says it exactly, but only at its next look. */
+static void tell(struct meter_device *md)
+{
+	uint64_t end = atomic_load_explicit(&md->end_ns, memory_order_relaxed);
+
+	if (end <= atomic_peek(&md->compute->work_until_ns) + LINGER_NS / 2)
+		return;
+	atomic_poke(&md->published_ns, end);
+	atomic_raise_u64(&md->compute->work_until_ns, end);
+}
+
 /*
  * Who waited and may go wants no more than who never waited: its work speaks for it from here on. A
  * tenant that launches now and then would else keep the device for as long as a wait may last.
@@ -381,4 +392,6 @@ void gate_wait(struct guest *guest, struct unit *unit)
 	want(guest, unit->device, unit->now_ns, LINGER_NS);
 	settle(unit->device, unit->now_ns);
 	meter_begin(unit);
+	if (unit->device)
+		tell(unit->device);
 }

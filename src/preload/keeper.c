@@ -34,11 +34,13 @@ static void publish(struct meter_device *md)
 {
 	uint64_t end = atomic_load(&md->end_ns), *word = &md->compute->work_until_ns;
 
-	if (atomic_peek(word) == md->published_ns && end < md->published_ns)
-		atomic_swap_if_u64(word, md->published_ns, end);
+	uint64_t published = atomic_peek(&md->published_ns);
+
+	if (atomic_peek(word) == published && end < published)
+		atomic_swap_if_u64(word, published, end);
 	else
 		atomic_raise_u64(word, end);
-	md->published_ns = end;
+	atomic_poke(&md->published_ns, end);
 }
 
 /* Answers whether work is in flight. */

@@ -87,7 +87,8 @@ struct meter_device {
 	struct costs costs;
 	uint64_t pending_ns;	   /* over all lanes */
 	uint32_t overlap_permille; /* device time billed, of time measured in lanes */
-	uint64_t lane_ns, billed_ns;
+	uint64_t lane_ns, billed_ns; /* see learn_overlap */
+	uint64_t deferred_ns;	     /* covered, and not owed for yet; the collector's */
 
 	_Atomic uint64_t end_ns;     /* when all that was launched is expected to be done */
 	_Atomic uint64_t doubt_ns;   /* see meter_knows: until a mark recorded after this is done */

@@ -13,6 +13,7 @@ import unittest
 ALLOT = os.environ["ALLOT"]
 HOLDER = os.environ.get("ALLOT_HOLDER")
 STATIC = os.environ.get("ALLOT_STATIC")
+LOAD = os.environ.get("ALLOT_LOAD")
 MIB = 1 << 20
 GIB = 1 << 30
 OWN = ("ALLOT_TENANT_DIR", "ALLOT_SIM_DIR", "ALLOT_SIM_GPUS", "ALLOT_SIM_MEMORY", "ALLOT_LIBRARY",

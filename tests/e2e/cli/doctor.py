@@ -2,7 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """allot doctor: each thing that can be wrong shows as FAIL or warn, with what to do."""
 
+import ctypes
+import errno
 import os
+import struct
 
 import cli_lib
 from cli_lib import ALLOT, MIB, UUID_A
@@ -23,7 +26,7 @@ class Doctor(cli_lib.Case):
         self.assertEqual(done.returncode, 0, done.stdout)
         self.assertNotIn("FAIL", done.stdout)
         for line in (r"allot \d", "driver ", "GPU 0: ", "liballot.so can be preloaded",
-                     "can be mapped and locked", "true can be limited"):
+                     "can be mapped and locked", "wait for each other", "true can be limited"):
             self.assertRegex(done.stdout, rf"(?m)^ok    .*{line}")
 
     def test_no_driver(self):
@@ -50,6 +53,30 @@ class Doctor(cli_lib.Case):
     def test_locks(self):
         if os.path.exists("/sys/kernel/security"):
             self.finds("FAIL", "cannot be locked", env={"ALLOT_RUNTIME_DIR": "/sys/kernel/security"})
+
+    def test_no_futex(self):
+        """In a sandbox that allows it within a process only, as the kernel's answer is ENOSYS."""
+        futex = {"x86_64": 202, "aarch64": 98}.get(os.uname().machine)
+        if not futex:
+            self.skipTest("the number of futex(2) is not known here")
+
+        def sandbox():
+            load, equal, answer = 0x20, 0x15, 0x06
+            program = b"".join(struct.pack("HBBI", *words) for words in (
+                (load, 0, 0, 0), (equal, 0, 3, futex),  # the system call's number
+                (load, 0, 0, 24), (equal, 0, 1, 0),     # its second argument: FUTEX_WAIT
+                (answer, 0, 0, 0x50000 | errno.ENOSYS), (answer, 0, 0, 0x7fff0000)))
+            block = ctypes.create_string_buffer(program)
+            filters = ctypes.create_string_buffer(struct.pack("HxxxxxxP", 6, ctypes.addressof(block)))
+            prctl = ctypes.CDLL(None).prctl
+            if prctl(38, 1, 0, 0, 0) or prctl(22, 2, filters, 0, 0):
+                os._exit(77)
+
+        done = self.allot("sim", "--", ALLOT, "doctor", preexec_fn=sandbox)
+        if done.returncode == 77:
+            self.skipTest("no seccomp here")
+        self.assertRegex(done.stdout, r"(?m)^FAIL .*\(futex\): .*\n      allow futex")
+        self.assertEqual(done.returncode, 1)
 
     def test_nothing_stays_behind(self):
         self.doctor()

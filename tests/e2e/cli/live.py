@@ -103,6 +103,26 @@ class Live(cli_lib.Case):
         self.assertEqual(ask("alloc", 800 * MIB), OUT_OF_MEMORY)
         self.assertEqual(self.tenant("a")["accounting"], "driver")
 
+    def test_compute_is_counted(self):
+        """A load that wants all of a device, capped: the figures are there while it runs."""
+        load = self.start(ALLOT, "sim", "--dir", self.directory, "--", ALLOT, "run", "--name", "a",
+                          "--compute", "20", "--", cli_lib.LOAD, "--seconds", "30", "--loops-per-us", "1")
+        self.assertIn("ready", load.stdout.readline())
+
+        def seen():
+            return self.tenant("a")["devices"][0]["compute"]
+
+        cli_lib.wait_for(lambda: seen()["throttles"] > 3)
+        compute = seen()
+        self.assertEqual((compute["share_permille"], compute["target_permille"]), (200, 200))
+        self.assertTrue(compute["launches"] > 0 and compute["busy_ns"] > 0, compute)
+        self.assertTrue(compute["throttled_ns"] > 0 and compute["longest_ns"] > 0, compute)
+        self.assertRegex(self.ok("ps"), r"(?m)^a +GPU-\w+ +cap +20% ")
+        self.ok("set", "a", "--compute", "off")
+        self.assertNotIn("TARGET", self.ok("ps"))
+        self.assertIsNone(seen()["target_permille"])
+        load.terminate()
+
     def test_an_unnamed_tenant_vanishes(self):
         process, ask = self.program("--memory", "1GiB")
         self.assertEqual(ask("alloc", MIB), OK)

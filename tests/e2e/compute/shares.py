@@ -68,6 +68,23 @@ class Shares(compute_lib.Case):
 
         self.measure(2, play, judge)
 
+    def test_long_kernels_beside_short_ones(self):
+        """What one process does meanwhile hides nothing of another's long kernels."""
+        def play(machine):
+            run = ("--name", "a", "--compute", 50)
+            machine.load(*SECONDS, "--kernel-us", 20000, run=run)
+            machine.load(*SECONDS, "--kernel-us", 200, "--form", "request", "--period-ms", 2,
+                         run=run)
+            machine.start()
+            machine.finish()
+
+        def judge(machine, _):
+            share = sum(load.share for load in machine.loads)
+            # Two contexts that take turns on the device lose some of it.
+            return None if 0.4 < share < 0.53 else f"{share:.1%} instead of 50 %"
+
+        self.measure(1, play, judge)
+
     def test_weights(self):
         weights = (1, 3)
 

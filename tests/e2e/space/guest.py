@@ -3,6 +3,7 @@
 """In mode space a program has its part of the SMs or no GPU: a driver that finds no MPS daemon would
 give it the whole device."""
 
+import json
 import os
 import socket
 import sys
@@ -10,6 +11,7 @@ import sys
 import space_lib
 from space_lib import ALLOT, GUEST, MPS_CONNECTION_FAILED
 
+LOAD = os.path.join(space_lib.BUILD, "src", "load", "allot-load")
 SMS = """
 import ctypes
 cuda, sms, mps = ctypes.CDLL("libcuda.so.1"), ctypes.c_int(), ctypes.c_int()
@@ -101,6 +103,16 @@ print(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0))
         self.assertEqual(done.stdout.splitlines(), [REFUSED, REFUSED, f"alloc {MPS_CONNECTION_FAILED}"])
         self.assertIn("runs without MPS", done.stderr)
         self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+
+    def test_not_held(self):
+        """The part is the driver's to keep: no launch waits here. The simulated one keeps none, so more
+        than the share is had; in turns it is not."""
+        load = (LOAD, "--seconds", "2", "--warm-up", "0.5", "--loops-per-us", "1")
+        done = self.space(*load)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertGreater(json.loads(done.stdout.splitlines()[-1])["share"], 0.35)
+        turns = self.ok("run", "--name", "b", "--compute", "25", "--", *load)
+        self.assertLess(json.loads(turns.splitlines()[-1])["share"], 0.35)
 
     def test_threads_and_children(self):
         done = self.space(GUEST, "child", "init", "alloc", "1", "end", "threads", "4", "init", "alloc", "1")

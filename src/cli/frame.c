@@ -169,21 +169,32 @@ static void add_bar(struct frame *f, int permille, enum frame_level level, int b
 	}
 }
 
+/* A tenant in mode space has its part of the SMs, and may be busy there all the time. */
+static uint32_t time_target_of(const struct entry *e)
+{
+	return e->tenant->view->policy.mode == POLICY_MODE_SPACE
+		       ? 1000
+		       : e->device->compute.target_permille;
+}
+
 /* A full bar is what the tenant may count on; to have that is no reason for colours. */
 static void add_compute(struct frame *f, const struct entry *e, bool selected, int width,
 			int bar_lines)
 {
 	const struct view_compute *compute = &e->device->compute;
-	int permille = permille_of(compute->achieved_1s_bp, compute->target_permille * 10);
+	int permille = permille_of(compute->achieved_1s_bp, time_target_of(e) * 10);
 	struct frame_line *line;
 	char right[128];
 
 	line = add(f, "  %-16s %s", "compute", compute_how(&e->tenant->view->policy).s);
+	if (e->tenant->view->policy.mode == POLICY_MODE_SPACE)
+		snprintf(line->text + strlen(line->text), sizeof(line->text) - strlen(line->text),
+			 ", %s of the SMs", units_permille(compute->target_permille).s);
 	if (compute->debt_ns > 0)
 		snprintf(line->text + strlen(line->text), sizeof(line->text) - strlen(line->text),
 			 ", owes %s", units_duration((uint64_t)compute->debt_ns).s);
 	snprintf(right, sizeof(right), "%u.%u%% of %s  %3d%%", compute->achieved_1s_bp / 100,
-		 compute->achieved_1s_bp / 10 % 10, units_permille(compute->target_permille).s,
+		 compute->achieved_1s_bp / 10 % 10, units_permille(time_target_of(e)).s,
 		 permille / 10);
 	put_right(line, right, width);
 	line->strong = true;
@@ -220,12 +231,11 @@ static void add_entry(struct frame *f, const struct entry *e, bool selected, int
 /* Where it leaves room for some processes. */
 static void add_graph(struct frame *f, const struct entry *e, int height)
 {
-	const struct view_compute *compute = &e->device->compute;
 	struct graph graph;
 
 	if (height && f->n + GRAPH_ROWS + 2 + 4 > height)
 		return;
-	graph = graph_draw(compute->history_bp, compute->target_permille);
+	graph = graph_draw(e->device->compute.history_bp, time_target_of(e));
 	add(f, "%s", "");
 	for (int i = 0; i < GRAPH_ROWS; i++)
 		add(f, "%s", graph.row[i]);

@@ -23,13 +23,6 @@ static void bp_cell(struct table *t, uint32_t bp)
 	table_cell(t, "%u.%u%%", bp / 100, bp / 10 % 10);
 }
 
-/* Over a minute, and by more than rounding. */
-static bool above_cap(const struct policy *policy, const struct view_compute *compute)
-{
-	return policy->compute == POLICY_COMPUTE_CAP &&
-	       compute->achieved_60s_bp > compute->target_permille * 10 * 21 / 20 + 50;
-}
-
 static void tenant_cells(struct table *t, const struct tenant_entry *e, const char *device)
 {
 	const struct policy *policy = &e->view->policy;
@@ -54,8 +47,6 @@ static void device_row(struct table *t, const struct tenant_entry *e, const stru
 	table_cell(t, "%s", units_duration(compute->throttled_ns).s);
 	table_cell(t, "%s", compute->debt_ns > 0 ? units_duration((uint64_t)compute->debt_ns).s
 						 : "");
-	if (above_cap(&e->view->policy, compute))
-		table_style(t, TABLE_ALERT);
 }
 
 /* A tenant that used no device yet. */
@@ -100,7 +91,9 @@ int ps_compute(const struct tenants *tenants, FILE *out)
 /* After a unit of work a tenant pauses until it has paid for it, which is a window of its own. */
 void ps_compute_notes(const struct tenant_entry *e)
 {
-	for (int d = 0; shares(e) && d < e->view->ndevices; d++) {
+	if (!shares(e) || e->view->policy.mode == POLICY_MODE_SPACE)
+		return;
+	for (int d = 0; d < e->view->ndevices; d++) {
 		const struct view_device *dev = &e->view->device[d];
 		uint64_t target = dev->compute.target_permille, longest = dev->compute.longest_ns;
 

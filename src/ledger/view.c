@@ -76,6 +76,9 @@ static uint32_t target_of(const struct policy *policy, const struct policy_turn 
 
 	if (policy->compute == POLICY_COMPUTE_OFF)
 		return 0;
+	/* A part of the SMs, which the driver keeps. */
+	if (policy->mode == POLICY_MODE_SPACE)
+		return share;
 	if (policy->compute == POLICY_COMPUTE_SHARE)
 		return told ? turn->entitled_permille : policy->weight ? 1000 : share;
 	return told && now && turn->entitled_permille < share ? turn->entitled_permille : share;
@@ -90,8 +93,9 @@ static int64_t debt_of(const struct policy *policy, const struct compute *comput
 		.slice_ns = policy->slice_us ? policy->slice_us * UINT64_C(1000) : SLICE_NS,
 	};
 
-	/* Nobody collects a debt of those who have no cap. */
-	if (policy->compute != POLICY_COMPUTE_CAP || share == 1000)
+	/* Nobody collects a debt of those who have no cap, or whose cap is the driver's affair. */
+	if (policy->compute != POLICY_COMPUTE_CAP || policy->mode == POLICY_MODE_SPACE ||
+	    share == 1000)
 		return 0;
 	return controller->debt_ns(atomic_peek(&compute->hot), &params, now_ns);
 }

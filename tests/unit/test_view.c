@@ -132,6 +132,7 @@ static int set_policy(struct policy *policy, void *arg)
 	const struct policy *wanted = arg;
 
 	policy->compute = wanted->compute;
+	policy->mode = wanted->mode;
 	policy->weight = wanted->weight;
 	policy->device[0].share_permille = wanted->device[0].share_permille;
 	return 0;
@@ -232,6 +233,10 @@ static void check_compute(void)
 	CHECK_EQ(compute_of_view(dir).debt_ns, 0);
 
 	wanted.compute = POLICY_COMPUTE_CAP;
+	wanted.mode = POLICY_MODE_SPACE;
+	CHECK_EQ(policy_update(dir, set_policy, &wanted), 0);
+	CHECK_EQ(compute_of_view(dir).debt_ns, 0);
+	wanted.mode = POLICY_MODE_TURNS;
 	CHECK_EQ(policy_update(dir, set_policy, &wanted), 0);
 	memset(compute, 0xff, sizeof(*compute));
 	seen = compute_of_view(dir);

@@ -123,6 +123,17 @@ class Top(cli_lib.Case):
         self.assertEqual(re.findall(r"(?m)^  (\w+) +GPU", self.ok("top", "--sort", "compute")),
                          ["small", "large"])
 
+    def test_compute_in_space(self):
+        """A part of the SMs, and of the time on them: a full bar is all of the time."""
+        self.ok("run", "--name", "space", "--compute", "25", "--", "true")
+        self.ok("set", "space", "--mode", "space")
+        self.hold("space", f"{UUID_A}:busy:900", f"{UUID_A}:owed:9000000000",
+                  f"{UUID_A}:longest:900000000")
+        done = self.allot("top", "space")
+        self.assertRegex(done.stdout, r"(?m)^  compute +cap, 25% of the SMs +(90|0)\.0% of 100% +(90|0)%$")
+        self.assertRegex(done.stdout, r"(?m)^   100%\|")
+        self.assertEqual(self.allot("ps", "space").stderr, "")
+
     def test_compute_on_a_screen(self):
         for i in range(6):
             self.ok("run", "--name", f"c{i}", "--compute", "10", "--", "true")

@@ -123,6 +123,22 @@ class Live(cli_lib.Case):
         self.assertIsNone(seen()["target_permille"])
         load.terminate()
 
+    def test_drop_in_shares(self):
+        """Preloaded by hand, with another system's settings: a tenant like any other."""
+        library = self.ok("run", "--", "sh", "-c", "echo $LD_PRELOAD").strip()
+        settings = {"LD_PRELOAD": library, "CUDA_DEVICE_SM_LIMIT": "25", "CUDA_DEVICE_SM_LIMIT_1": "0"}
+        for policy, word in (({}, "share"), ({"GPU_CORE_UTILIZATION_POLICY": "FORCE"}, "cap"),
+                             ({"GPU_CORE_UTILIZATION_POLICY": "2"}, "off")):
+            env = [f"{key}={value}" for key, value in {**settings, **policy}.items()]
+            self.ok("sim", "--gpus", "2", "--dir", self.directory, "--", "env", *env,
+                    f"CUDA_DEVICE_MEMORY_SHARED_CACHE=/{word}", sys.executable, "-c",
+                    PROGRAM.split("for line")[0])
+            (tenant,) = (t for t in json.loads(self.ok("ps", "--json"))["tenants"]
+                         if t["name"].endswith("-" + word))
+            self.assertEqual(tenant["compute"]["policy"], word)
+            self.assertEqual([p["share_permille"] for p in tenant["policy"]], [250, None])
+            self.assertEqual([p["limit_permille"] for p in tenant["policy"]], [1000, 1000])
+
     def test_an_unnamed_tenant_vanishes(self):
         process, ask = self.program("--memory", "1GiB")
         self.assertEqual(ask("alloc", MIB), OK)

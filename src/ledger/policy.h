@@ -104,7 +104,7 @@ int policy_set_closed(const char *dir, bool closed);
  * of each device as if that were its cap. Instants are CLOCK_MONOTONIC.
  */
 enum policy_turn_flags {
-	POLICY_TURN_CONTENDED = 1 << 0, /* others want a device of this tenant */
+	POLICY_TURN_CONTENDED = 1 << 0, /* others want a device of it, or did just now */
 	POLICY_TURN_URGED = 1 << 1,	/* a higher priority may come: keep little in flight */
 };
 

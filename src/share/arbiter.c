@@ -29,6 +29,12 @@ const struct arbiter_params arbiter_defaults = {
 /* Nobody waits longer for the work of a turn that is over, whatever its owner says of it. */
 #define LEAVING_MAX_NS UINT64_C(1000000000)
 
+/*
+ * One that wanted a device so short a time ago, and pays a debt or computes something else, will
+ * want it again, and should not find the work of a neighbour that was alone meanwhile before it.
+ */
+#define RECENT_NS UINT64_C(100000000)
+
 /* Not worth a wake-up of its own. */
 #define STEP_MIN_NS UINT64_C(20000)
 
@@ -397,10 +403,20 @@ static uint64_t earlier(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
+static bool contended(const struct machine *m, const struct arbiter_tenant *t)
+{
+	for (int i = 0; i < m->n; i++)
+		if (shares(&m->tenant[i], t) &&
+		    (!m->tenant[i].idle_since_ns ||
+		     m->now_ns - m->tenant[i].idle_since_ns < RECENT_NS))
+			return true;
+	return false;
+}
+
 static void answer(const struct machine *m, struct arbiter_tenant *t, const uint64_t sum[64])
 {
 	t->open = t->owner;
-	t->contended = rivalled(m, t, INT32_MIN);
+	t->contended = contended(m, t);
 	t->urged = urged(m, t);
 	t->entitled_permille = t->id ? entitled_permille(t, sum) : 0;
 	t->open_until_ns = 0;
@@ -418,7 +434,7 @@ static uint64_t next_ns(const struct machine *m, const struct arbiter_tenant *t)
 
 	if (t->leaving)
 		next = earlier(t->done_ns - m->params->lead_ns, t->left_ns + LEAVING_MAX_NS);
-	if (!t->owner || !t->contended)
+	if (!t->owner || !rivalled(m, t, INT32_MIN))
 		return next;
 	/* Nobody tells when it goes idle: look when what it has in flight may be done. */
 	if (t->idle_since_ns)

@@ -43,7 +43,7 @@ struct arbiter_tenant {
 	/* Out. */
 	bool open;		    /* it may launch ... */
 	uint64_t open_until_ns;	    /* ... until then, unless told otherwise before */
-	bool contended;		    /* another wants a device of it */
+	bool contended;		    /* another wants a device of it, or did a moment ago */
 	bool urged;		    /* a higher priority may come: keep little in flight */
 	uint32_t entitled_permille; /* of each device, by weight, while those want it that do now */
 

@@ -267,6 +267,25 @@ static void check_idle_owner(void)
 	CHECK(w->now_ns - slept_ns <= arbiter_defaults.grace_ns + 2 * JITTER_NS + 4 * TICK_NS);
 }
 
+/* Who wanted the device a moment ago will want it again: the other keeps little in flight. */
+static void check_recent(void)
+{
+	struct world *w = fresh();
+
+	add(w, 1, 1, 1 * MS);
+	add(w, 1, 1, 1 * MS);
+	w->job[1].on = false;
+	run(w, 200 * MS);
+	CHECK(w->tenant[0].open && !w->tenant[0].contended);
+	w->job[1].on = true;
+	run(w, 20 * MS);
+	w->job[1].on = false;
+	run(w, 80 * MS);
+	CHECK(!w->tenant[1].wants && w->tenant[0].open && w->tenant[0].contended);
+	run(w, 50 * MS);
+	CHECK(w->tenant[0].open && !w->tenant[0].contended);
+}
+
 /* An idle tenant saves nothing, and has its part at once when it comes back. */
 static void check_return(void)
 {
@@ -518,6 +537,7 @@ int main(void)
 	check_weights();
 	check_overrun();
 	check_idle_owner();
+	check_recent();
 	check_return();
 	check_priority();
 	check_priority_bursts();

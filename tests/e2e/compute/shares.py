@@ -106,6 +106,22 @@ class Shares(compute_lib.Case):
 
         self.measure(1, play, judge)
 
+    def test_cap_beside_share(self):
+        """Who pays for its long kernels in between finds the device free when it has paid."""
+        def play(machine):
+            machine.load(*SECONDS, "--kernel-us", 10000, run=("--name", "a", "--compute", 30))
+            machine.load(*SECONDS, run=("--name", "b", "--policy", "share", "--weight", 1))
+            machine.start()
+            machine.finish()
+
+        def judge(machine, _):
+            a, b = (load.share for load in machine.loads)
+            if a + b < 0.95:
+                return f"together they have {a + b:.1%}"
+            return off("the cap", a, 0.3, POINTS)
+
+        self.measure(1, play, judge)
+
     def test_idle_time_goes_to_who_wants_it(self):
         def play(machine):
             machine.load("--seconds", 4, "--warm-up", 0.5, "--idle", "1.5:3",

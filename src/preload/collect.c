@@ -238,8 +238,8 @@ void meter_collect(struct guest *guest, struct meter_device *md)
 		if (md->lane[i].head != atomic_peek(&md->lane[i].tail))
 			look_at(&pass, &md->lane[i]);
 	capture_restore(mode);
-	bill_all(&pass);
 	pay_deferred(&pass);
+	bill_all(&pass);
 	cover_running(&pass, now);
 	lock_take(&md->lock);
 	learn_overlap(md);

@@ -33,9 +33,14 @@ void executor_ring(struct sim_exec *exec)
 	engine_ring(exec->seat.seat);
 }
 
+/*
+ * A mark behind work is made as that ends. One in an idle stream waits for the context's turn, as
+ * the channel that would write it does.
+ */
 static bool is_device_work(const struct sim_op *op)
 {
-	return op->work.kind <= WORK_SET;
+	return op->work.kind <= WORK_SET ||
+	       (op->work.kind == WORK_MARK && op->enqueued_ns > op->stream->clock_ns);
 }
 
 static uint64_t later(uint64_t a, uint64_t b)
@@ -142,6 +147,14 @@ static void announce(struct sim_op *op, uint64_t ns)
 	stream_pop(op->stream, ns);
 	mark_set(mark, ns);
 	mark_unref(mark);
+}
+
+static void finish(struct sim_op *op, uint64_t ns)
+{
+	if (op->work.kind == WORK_MARK)
+		announce(op, ns);
+	else
+		stream_pop(op->stream, ns);
 }
 
 /* Bookkeeping of other modules, which take locks of their own: not under exec->lock. */
@@ -283,7 +296,7 @@ static bool step(struct sim_exec *exec, struct sim_op *op)
 	CUresult error = CUDA_SUCCESS;
 	bool last = op->state == OP_RUNNING && op->cursor == UINT64_MAX;
 
-	if (last || atomic_load(&exec->error))
+	if (last || op->work.kind == WORK_MARK || atomic_load(&exec->error))
 		return false;
 	if (op->work.kind == WORK_KERNEL)
 		error = kernel_step(op, &op->left_ns, &last);
@@ -320,7 +333,7 @@ static uint64_t settle(struct sim_exec *exec, bool *ret_runs)
 			if (due && !step(exec, op)) {
 				*link = op->running;
 				pthread_mutex_lock(&exec->lock);
-				stream_pop(op->stream, exec->clock_ns);
+				finish(op, exec->clock_ns);
 				pthread_mutex_unlock(&exec->lock);
 				ended = true;
 				continue;

@@ -10,6 +10,9 @@
 /* No work lasts so long, and none was billed so far ahead: the word is damaged. */
 #define ABSURD_NS (3600 * SECOND_NS)
 
+/* Work goes on for so long after it was expected to be done, before nobody believes in it. */
+#define LATE_NS 5000000
+
 /* An entry: which second, cut to 24 bits, above busy microseconds, cut to 40. */
 #define BUSY_BITS 40
 #define BUSY_MASK ((UINT64_C(1) << BUSY_BITS) - 1)
@@ -18,6 +21,37 @@
 struct compute *compute_of(struct ledger *ledger, int device)
 {
 	return (unsigned int)device < LEDGER_DEVICES ? &ledger->map->compute[device] : NULL;
+}
+
+/* The end first and last: a reader in between finds work that is over, or the old work. */
+void compute_set_running(struct slot *slot, int device, uint64_t since_ns, uint64_t until_ns)
+{
+	struct ledger_info *info;
+
+	if (!ledger_ready(slot->ledger, device))
+		return;
+	info = &slot->ledger->map->info[device][slot->index];
+	if (!since_ns)
+		atomic_release(&info->running_until_ns, 0);
+	atomic_release(&info->running_ns, since_ns);
+	atomic_release(&info->running_until_ns, until_ns);
+}
+
+uint64_t compute_running_ns(struct ledger *ledger, int device, uint64_t now_ns)
+{
+	uint64_t since = UINT64_MAX;
+
+	if (!ledger_ready(ledger, device))
+		return since;
+	for (unsigned int i = 0; i < ledger_slot_high(ledger); i++) {
+		const struct ledger_info *info = &ledger->map->info[device][i];
+		uint64_t until = atomic_acquire(&info->running_until_ns);
+		uint64_t from = atomic_acquire(&info->running_ns);
+
+		if (from && until + LATE_NS > now_ns && until < now_ns + ABSURD_NS && from < since)
+			since = from;
+	}
+	return since;
 }
 
 uint64_t compute_cover(struct compute *compute, uint64_t from_ns, uint64_t to_ns,

@@ -17,6 +17,7 @@
 #define COMPUTE_SECONDS 64
 
 struct ledger;
+struct slot;
 
 struct compute {
 	uint64_t hot;		  /* the controller's word, see share/controller.h */
@@ -45,6 +46,16 @@ struct compute {
 
 /* The block of a device that ledger_device answered; NULL for another. Lives as the ledger does. */
 struct compute *compute_of(struct ledger *ledger, int device);
+
+/*
+ * This process works on the device, since then and probably until then, and has not billed it yet;
+ * (0, 0): it does not, or has. Who bills meanwhile begins there, or what is billed later would be
+ * found covered. A process that dies says nothing any more once the second instant is over.
+ */
+void compute_set_running(struct slot *slot, int device, uint64_t since_ns, uint64_t until_ns);
+
+/* Since when any process of the tenant works on the device unbilled; UINT64_MAX when none does. */
+uint64_t compute_running_ns(struct ledger *ledger, int device, uint64_t now_ns);
 
 /*
  * The device worked for the tenant from one instant to the other. Answers the part that was not

@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Timing events give differences between each other, as a float of milliseconds. One event is the
- * base; it is moved on before the float gets coarse. What instant the base was is kept between two
- * bounds: no mark was done before it was recorded, and none that is done was done after now.
+ * base; it is moved on before the float gets coarse. What instant the base was is as late as can be,
+ * but no mark that is found done was done after now: the one that was found soonest decides. (How
+ * soon it was done after it was recorded tells nothing where processes wait for each other's turns,
+ * and processes whose clocks differ would bill each other's time away.)
  */
 #include "preload/meter_priv.h"
 
 /* 24 bits of a second: a sixteenth of a microsecond. */
 #define REBASE_NS 1000000000u
+/* How far two clocks may drift apart in that time. */
+#define DRIFT_NS  30000
 
 static int find(struct meter_device *md, CUcontext context)
 {
@@ -77,7 +81,7 @@ bool clock_read(struct meter_device *md, struct clock *clock, struct mark *mark,
 			return false;
 		since = (int64_t)((double)ms * 1e6);
 	} else {
-		clock->base_ns = mark->recorded_ns;
+		clock->base_ns = now_ns;
 	}
 	at = clock->base_ns + (uint64_t)since;
 	if (at < mark->recorded_ns)
@@ -89,7 +93,7 @@ bool clock_read(struct meter_device *md, struct clock *clock, struct mark *mark,
 		CUevent old = clock->base;
 
 		clock->base = mark->event;
-		clock->base_ns = *ret_ns;
+		clock->base_ns = *ret_ns + (old ? DRIFT_NS : 0);
 		mark->event = NULL; /* it stays the base's */
 		lock_take(&md->lock);
 		clock_give(clock, old);

@@ -39,7 +39,8 @@ static uint64_t cover(struct meter_device *md, uint64_t from_ns, uint64_t to_ns,
 
 uint64_t meter_bill(struct guest *guest, struct meter_device *md, uint64_t from_ns, uint64_t to_ns)
 {
-	uint64_t from, busy = cover(md, from_ns, to_ns, &from);
+	uint64_t others = compute_running_ns(guest->ledger, md->device->ledger, to_ns);
+	uint64_t from, busy = cover(md, others < from_ns ? others : from_ns, to_ns, &from);
 
 	if (busy)
 		gate_bill(guest, md, from, to_ns);
@@ -224,6 +225,16 @@ static void expect(const struct pass *pass)
 	}
 }
 
+static void say_running(const struct pass *pass)
+{
+	struct meter_device *md = pass->md;
+	bool runs = pass->running_ns != UINT64_MAX;
+
+	md->running = runs;
+	compute_set_running(atomic_load(&pass->guest->slot), md->device->ledger,
+			    runs ? pass->running_ns : 0, runs ? atomic_load(&md->end_ns) : 0);
+}
+
 void meter_collect(struct guest *guest, struct meter_device *md)
 {
 	struct pass pass = {.guest = guest, .md = md, .running_ns = UINT64_MAX};
@@ -245,6 +256,7 @@ void meter_collect(struct guest *guest, struct meter_device *md)
 	learn_overlap(md);
 	expect(&pass);
 	lock_drop(&md->lock);
+	say_running(&pass);
 	atomic_store(&md->collected_ns, meter_now_ns());
 	atomic_store(&md->collecting, 0);
 }

@@ -330,6 +330,8 @@ static void wait_for_share(struct guest *guest, struct gate *gate, struct unit *
 			let_pass(gate, unit->now_ns);
 			return;
 		}
+		if (!hold->share_ns)
+			meter_pause(unit);
 		if (until > unit->now_ns + LOOK_NS)
 			until = unit->now_ns + LOOK_NS;
 		/* Who waits for its turn wants the device; who pays a debt leaves it to others. */
@@ -391,7 +393,7 @@ void gate_wait(struct guest *guest, struct unit *unit)
 	note(unit, &hold);
 	want(guest, unit->device, unit->now_ns, LINGER_NS);
 	settle(unit->device, unit->now_ns);
-	meter_begin(unit);
+	meter_begin(guest, unit);
 	if (unit->device)
 		tell(unit->device);
 }

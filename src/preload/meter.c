@@ -157,7 +157,7 @@ static void count(struct meter_device *md, struct lane *lane, const struct unit 
 	atomic_store_explicit(&md->end_ns, end, memory_order_relaxed);
 }
 
-void meter_begin(struct unit *unit)
+void meter_begin(struct guest *guest, struct unit *unit)
 {
 	struct meter_device *md = unit->device;
 	CUcontext context = unit->context;
@@ -207,8 +207,27 @@ void meter_begin(struct unit *unit)
 	    lane->loose.launches >= MARK_LAUNCHES || now > lane->marked_ns + MARK_EVERY_NS)
 		unit->mark = mark_reserve(md, lane, now);
 	lock_drop(&md->lock);
+	if (!atomic_load_explicit(&md->running, memory_order_relaxed) &&
+	    !atomic_exchange(&md->running, true))
+		compute_set_running(atomic_load(&guest->slot), md->device->ledger, now,
+				    now + unit->expected_ns);
 	if (before >= 0)
 		mark_record(lane, before, true);
+}
+
+void meter_pause(struct unit *unit)
+{
+	struct meter_device *md = unit->device;
+	int mark = -1, i;
+	bool new;
+
+	lock_take(&md->lock);
+	i = lane_find(md, unit->context, unit->lane_key, &new);
+	if (i >= 0 && !new && md->lane[i].loose.launches)
+		mark = mark_reserve(md, &md->lane[i], unit->now_ns);
+	lock_drop(&md->lock);
+	if (mark >= 0)
+		mark_record(&md->lane[i], mark, true);
 }
 
 /* A launch that the driver refused, after all. */

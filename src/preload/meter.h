@@ -88,6 +88,7 @@ struct meter_device {
 	uint64_t pending_ns;	   /* over all lanes */
 	uint32_t overlap_permille; /* device time billed, of time measured in lanes */
 	uint64_t lane_ns, billed_ns; /* see learn_overlap */
+	_Atomic bool running;	     /* said so, see compute_set_running */
 	uint64_t deferred_ns;	     /* covered, and not owed for yet; the collector's */
 
 	_Atomic uint64_t end_ns;     /* when all that was launched is expected to be done */
@@ -125,7 +126,9 @@ uint64_t meter_now_ns(void);
 bool meter_unit(struct guest *guest, struct unit *unit);
 
 /* Before the launch, once it is allowed: finds its lane, marks the end of a pause. */
-void meter_begin(struct unit *unit);
+void meter_begin(struct guest *guest, struct unit *unit);
+/* The launch is held, so this is where the work before it ends: marked, if it was not. */
+void meter_pause(struct unit *unit);
 /* After it, `ok` or not: counts it, and marks its end when it is time. */
 void meter_end(struct guest *guest, struct unit *unit, bool ok);
 

@@ -333,7 +333,7 @@ def kernel_words(kernel_ms):
 
 
 def all_items():
-    """What there is, in the order of worth: {name: (seconds for a phase of one second, function)}"""
+    """What there is, in the order of worth: {name: (function, its arguments)}"""
     items = {}
     for kernel_ms in (1, 0.1, 10, 0.05, 100):
         items[f"caps plain {kernel_words(kernel_ms)}"] = (solo, "plain", kernel_ms)
@@ -357,16 +357,32 @@ def all_items():
     return items
 
 
-# Whatever else was asked for by name; these alone when nothing was.
-USUAL = [name for name in all_items()
-         if not name.startswith("caps ") or "plain" in name or name.endswith((" 1 ms", " 0.1 ms"))]
-QUICK = ("caps plain 1 ms", "weights 1 ms", "idle and back", "priority beside 1 ms", "processor")
+# --only compute is both of these, of which each takes 6 to 7 minutes at the usual 5 s for each limit;
+# --only compute:first or compute:second is one. The rest is there by name.
+SECOND = [name for name in all_items() if name == "controllers" or (
+    name.startswith("caps ") and "plain" not in name and name.endswith((" 1 ms", " 0.1 ms")))]
+FIRST = [name for name in all_items()
+         if name not in SECOND and (not name.startswith("caps ") or "plain" in name)]
+# Beside other parts.
+QUICK = ["caps plain 1 ms", "weights 1 ms", "idle and back", "priority beside 1 ms", "processor"]
+
+
+def choose(bench, items):
+    words = bench.words.get("compute")
+    if words is None or bench.quick:
+        return QUICK
+    if not words:
+        return FIRST + SECOND
+    groups = {"first": FIRST, "second": SECOND}
+    picked = [name for word in words for name in groups.get(word, ())]
+    bench.words["compute"] = [word for word in words if word not in groups]
+    picked += bench.chosen("compute", items) if bench.words["compute"] else []
+    return list(dict.fromkeys(picked))
 
 
 def part(bench):
     items = all_items()
-    usual = QUICK if bench.quick else USUAL
-    chosen = bench.chosen("compute", items) if bench.words.get("compute") else list(usual)
+    chosen = choose(bench, items)
     calibrate(bench)
     for name in chosen:
         function, *args = items[name]

@@ -180,7 +180,7 @@ int bench_measure_caps(struct bench_place *place, struct bench_caps *caps)
 	double seconds = caps->nphases * caps->phase_s;
 	struct bench_words words = {0};
 	struct bench_load load;
-	struct tenant tenant;
+	struct tenant tenant = {""};
 	int r;
 
 	add_run(place, &words, &tenant);
@@ -227,7 +227,7 @@ static int pair_native(struct bench_place *place, struct bench_pair *ret)
 static int pair_tenants(struct bench_place *place, struct bench_pair *even, struct bench_pair *odd)
 {
 	struct bench_words words[2] = {{0}, {0}};
-	struct tenant tenant[2];
+	struct tenant tenant[2] = {{""}, {""}};
 	struct bench_load load[2];
 	uint64_t start_ns;
 	int r;

@@ -37,6 +37,15 @@ static const char *kernel_words(double us, char buf[static 16])
 	return buf;
 }
 
+static unsigned int count_controllers(const struct bench_report *report)
+{
+	unsigned int n = 0;
+
+	for (unsigned int i = 0; i < report->ncaps; i++)
+		n += !i || report->caps[i].controller != report->caps[i - 1].controller;
+	return n;
+}
+
 void bench_print_caps(const struct bench_report *report)
 {
 	struct table *t;
@@ -69,18 +78,18 @@ void bench_print_caps(const struct bench_report *report)
 		late |= c->late;
 	}
 	finish_table(t);
-	printf("off by %.1f points on average, %.1f in the worst second%s\n", mean * 100,
-	       worst * 100, late ? "; run it again while the machine is idle" : "");
+	if (count_controllers(report) == 1)
+		printf("off by %.1f points on average, %.1f in the worst second\n", mean * 100,
+		       worst * 100);
+	if (late)
+		puts("run it again while the machine is idle");
 }
 
 void bench_print_controllers(const struct bench_report *report)
 {
 	struct table *t;
-	unsigned int kinds = 0;
 
-	for (unsigned int i = 0; i < report->ncaps; i++)
-		kinds += !i || report->caps[i].controller != report->caps[i - 1].controller;
-	if (kinds < 2)
+	if (count_controllers(report) < 2)
 		return;
 	t = begin_table("The controllers side by side",
 			"CONTROLLER|>MEAN OFF|>WORST SECOND|>THROUGHPUT KEPT");
@@ -333,14 +342,12 @@ static void draw_pairs(struct svg *svg, const struct bench_pair *pair)
 int bench_write_svg(const struct bench_report *report, const char *path)
 {
 	FILE *out = open_output("--svg", path);
-	unsigned int panels = report->has_pairs;
+	unsigned int panels = report->has_pairs + count_controllers(report);
 	char title[256];
 	struct svg svg;
 
 	if (!out)
 		return -1;
-	for (unsigned int i = 0; i < report->ncaps; i++)
-		panels += !i || report->caps[i].controller != report->caps[i - 1].controller;
 	snprintf(title, sizeof(title), "Share of the device's time: %s", report->device);
 	svg_begin(&svg, out, title, panels);
 	for (unsigned int i = 0; i < report->ncaps;)

@@ -9,8 +9,9 @@
 #define TOTAL_BYTES ((size_t)96 << 30)
 #define CONTEXT	    ((CUcontext)&the_context)
 #define POOL	    ((CUmemoryPool)&the_pool)
+#define EVENT	    ((CUevent)&the_event)
 
-static char the_context, the_pool;
+static char the_context, the_pool, the_event;
 
 /* Addresses that were never given out before, a granule apart, as an allocator's often are. */
 OWN static CUdeviceptr fresh(void)
@@ -18,6 +19,12 @@ OWN static CUdeviceptr fresh(void)
 	static CUdeviceptr next = (CUdeviceptr)1 << 40;
 
 	return __atomic_fetch_add(&next, (CUdeviceptr)2 << 20, __ATOMIC_RELAXED);
+}
+
+ENTRY CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags)
+{
+	*phEvent = EVENT;
+	return CUDA_SUCCESS;
 }
 
 ENTRY CUresult cuDeviceGetCount(int *count)

@@ -374,7 +374,7 @@ static bool wait_for_room(struct guest *guest, struct gate *gate, struct unit *u
 	}
 }
 
-void gate_wait(struct guest *guest, struct unit *unit)
+void gate_enter(struct guest *guest, struct unit *unit)
 {
 	struct hold hold = {0};
 	struct gate *gate;

@@ -28,20 +28,19 @@ struct gate {
 	struct keeper keeper;
 };
 
-void gate_wait(struct guest *guest, struct unit *unit);
-
-/* Before work reaches the driver: returns when it may. */
-static inline void gate_enter(struct guest *guest, struct unit *unit)
+/* Nothing is limited: the launch is none of our business. */
+static inline bool gate_open(const struct guest *guest)
 {
-	unit->device = NULL;
-	if (__builtin_expect(atomic_peek(guest->gate) != POLICY_GATE_OPEN, 0))
-		gate_wait(guest, unit);
+	return __builtin_expect(atomic_peek(guest->gate) == POLICY_GATE_OPEN, 1);
 }
+
+/* Otherwise: before work reaches the driver; returns when it may. */
+void gate_enter(struct guest *guest, struct unit *unit);
 
 /* After it did, or failed to. */
 static inline void gate_leave(struct guest *guest, struct unit *unit, CUresult e)
 {
-	if (__builtin_expect(unit->device != NULL, 0))
+	if (unit->device)
 		meter_end(guest, unit, !e);
 }
 

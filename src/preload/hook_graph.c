@@ -176,6 +176,8 @@ UPLOAD(cuGraphUpload_ptsz)
 	CUresult hook_##name(CUgraphExec hGraphExec, CUstream hStream)                  \
 	{                                                                               \
 		GUEST_OR_PASS(name, (hGraphExec, hStream));                             \
+		if (gate_open(guest))                                                   \
+			return run(guest, hGraphExec, hStream, cuda_real.name);         \
 		struct unit unit = {.stream = hStream, .per_thread = own, .graph = true, \
 				    .key = KEY(hGraphExec), .blocks = 1};               \
 		CUresult e;                                                             \

@@ -7,6 +7,8 @@
 	CUresult hook_##name params                   \
 	{                                             \
 		GUEST_OR_PASS(name, args);            \
+		if (gate_open(guest))                 \
+			return DRIVER(name, args);    \
 		struct unit unit = {UNIT_##name};     \
 		CUresult e;                           \
                                                       \

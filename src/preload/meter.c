@@ -199,6 +199,8 @@ void meter_begin(struct guest *guest, struct unit *unit)
 		atomic_store(&md->doubt_ns, now);
 		unit->alone = true;
 	}
+	if (lane->mute)
+		meter_trust(md); /* it will never be measured */
 	lane->held = atomic_load(&md->held);
 	if (fresh || (unit->alone && lane->loose.launches))
 		before = mark_reserve(md, lane, now);

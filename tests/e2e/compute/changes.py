@@ -107,6 +107,23 @@ class Changes(compute_lib.Case):
 
         self.measure(1, play, judge)
 
+    def test_who_rarely_wants_it_waits_for_a_turn(self):
+        """Not for all that a neighbour of the same weight could have in flight, here 20 ms."""
+        def play(machine):
+            for name, words in (("a", ("--form", "request", "--period-ms", 20)), ("b", ())):
+                machine.load("--seconds", 3, *words, run=("--name", name, "--weight", 1))
+            machine.start()
+            machine.finish()
+
+        def judge(machine, _):
+            request, neighbour = machine.loads
+            p50 = request.results[0]["latency_us"]["p50"] / 1e3
+            if p50 > 12 or neighbour.share < 0.75:
+                return f"half of the requests take {p50:.1f} ms; the neighbour has {neighbour.share:.1%}"
+            return None
+
+        self.measure(1, play, judge)
+
 
 if __name__ == "__main__":
     compute_lib.main()

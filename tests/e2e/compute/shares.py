@@ -93,26 +93,49 @@ class Shares(compute_lib.Case):
 
         self.measure(1, play, judge)
 
-    def test_weights(self):
-        weights = (1, 3)
+    def test_long_units(self):
+        """Graphs and kernels far longer than a turn are owed for, no more and no less."""
+        units = {"graph": (("--form", "graph"), 90), "kernel": (("--kernel-us", 50000), 50),
+                 "less": (("--kernel-us", 20000), 10)}
 
         def play(machine):
-            for weight in weights:
-                machine.load(*SECONDS, run=("--name", f"w{weight}", "--policy", "share",
-                                            "--weight", weight))
+            for gpu, (name, (words, cap)) in enumerate(units.items()):
+                machine.load(*SECONDS, *words, run=("--name", name, "--gpu", gpu, "--compute", cap))
             machine.start()
             machine.finish()
 
         def judge(machine, _):
-            shares = [load.share for load in machine.loads]
-            together = sum(shares)
-            if together < 0.9:
-                return f"together they have {together:.1%}"
-            wrong = [off(f"weight {w}", share / together, w / sum(weights), 0.03)
-                     for w, share in zip(weights, shares)]
+            wrong = [off(name, load.share, cap / 100, POINTS)
+                     for (name, (_, cap)), load in zip(units.items(), machine.loads)]
             return "; ".join(filter(None, wrong))
 
-        self.measure(1, play, judge)
+        self.measure(len(units), play, judge)
+
+    def test_weights(self):
+        """Two tenants on a device with kernels of 1 ms, and two on another with short ones."""
+        weights, kernels_us = (1, 3), (1000, 100)
+
+        def play(machine):
+            for gpu, kernel_us in enumerate(kernels_us):
+                for weight in weights:
+                    machine.load(*SECONDS, "--kernel-us", kernel_us,
+                                 run=("--name", f"g{gpu}w{weight}", "--gpu", gpu, "--policy", "share",
+                                      "--weight", weight))
+            machine.start()
+            machine.finish()
+
+        def judge(machine, _):
+            wrong = []
+            for gpu, kernel_us in enumerate(kernels_us):
+                shares = [load.share for load in machine.loads[2 * gpu:2 * gpu + 2]]
+                together = sum(shares)
+                if together < 0.9:
+                    wrong.append(f"{kernel_us} us: together they have {together:.1%}")
+                wrong += [off(f"{kernel_us} us, weight {w}", share / together, w / sum(weights), 0.03)
+                          for w, share in zip(weights, shares)]
+            return "; ".join(filter(None, wrong))
+
+        self.measure(2, play, judge)
 
     def test_cap_beside_share(self):
         """Who pays for its long kernels in between finds the device free when it has paid."""

@@ -13,8 +13,11 @@
 
 /* Work in flight, by expected time: two kernels of 1 ms keep a device busy. */
 #define INFLIGHT_NS (2 * MS)
-/* While a higher priority may come: the next one goes just before the last one is done. */
-#define URGED_NS    (MS / 10)
+/*
+ * While a higher priority may come, one launch at a time: with two queued the device works off both
+ * before it turns to another context. Sleeping is too coarse for that, so the end is looked out for.
+ */
+#define LOOKOUT_NS  (MS / 8)
 #define SLICE_NS    (4 * MS)
 /* What changes without waking who waits is looked at so often. */
 #define LOOK_NS	    (20 * MS)
@@ -200,17 +203,21 @@ static uint64_t share_wait(struct guest *guest, struct gate *gate, const struct 
 	return unit->now_ns + DEMAND_NS / 2;
 }
 
+static uint32_t turn_flags(const struct gate *gate, uint64_t now_ns)
+{
+	const struct policy_turn *turn = gate->turn;
+
+	return turn && !silent(turn, now_ns) ? atomic_peek(&turn->flags) : 0;
+}
+
 /* 0: unbounded. */
 static uint64_t inflight_bound(struct guest *guest, const struct gate *gate,
 			       const struct unit *unit, bool *ret_spread)
 {
-	const struct policy_turn *turn = gate->turn;
-	uint32_t flags = turn && !silent(turn, unit->now_ns) ? atomic_peek(&turn->flags) : 0;
+	uint32_t flags = turn_flags(gate, unit->now_ns);
 	uint32_t asked = atomic_load(&gate->inflight_us);
 
-	*ret_spread = !(flags & POLICY_TURN_URGED);
-	if (flags & POLICY_TURN_URGED)
-		return URGED_NS;
+	*ret_spread = true;
 	if (atomic_load(&guest->in_space) ||
 	    (!(flags & POLICY_TURN_CONTENDED) && !capped(gate, unit->device)))
 		return 0;
@@ -298,7 +305,7 @@ static void let_pass(struct gate *gate, uint64_t now_ns)
 	if (atomic_load(&gate->controller) != CONTROLLER_DEFICIT)
 		return;
 	open = turn && !silent(turn, now_ns) ? atomic_peek(&turn->open_until_ns) : until;
-	if (turn && atomic_peek(&turn->flags) & POLICY_TURN_URGED)
+	if (turn_flags(gate, now_ns) & POLICY_TURN_URGED)
 		return;
 	atomic_store_explicit(&gate->pass_until_ns, open < until ? open : until,
 			      memory_order_relaxed);
@@ -330,6 +337,9 @@ static void wait_for_share(struct guest *guest, struct gate *gate, struct unit *
 			let_pass(gate, unit->now_ns);
 			return;
 		}
+		/* Beside work of other streams that is paid for anyway it takes no time of its own. */
+		if (!turn && meter_fits(unit))
+			return;
 		if (!hold->share_ns)
 			meter_pause(unit);
 		if (until > unit->now_ns + LOOK_NS)
@@ -347,6 +357,31 @@ static void wait_for_share(struct guest *guest, struct gate *gate, struct unit *
 	}
 }
 
+/* As wait_for_room, until nothing is in flight. */
+static bool wait_alone(struct guest *guest, struct unit *unit, struct hold *hold)
+{
+	static const uint32_t nothing;
+	struct meter_device *md = unit->device;
+	bool waited = false;
+
+	unit->marked = true;
+	for (meter_collect(guest, md); atomic_load(&md->marks); meter_collect(guest, md)) {
+		uint64_t end = atomic_load(&md->end_ns), now = unit->now_ns;
+
+		if (!hold->give_up_ns)
+			hold->give_up_ns = (end > now ? end : now) + PATIENCE_NS;
+		if (now >= hold->give_up_ns)
+			return false;
+		if (end > now + LOOKOUT_NS)
+			sleep_until(&nothing, 0, end - LOOKOUT_NS);
+		else if (now > end + LOOKOUT_NS)
+			sleep_until(&nothing, 0, now + LOOKOUT_NS / 2);
+		unit->now_ns = meter_now_ns();
+		waited = true;
+	}
+	return waited;
+}
+
 /* Answers whether it waited, so that the share has to be asked for anew. */
 static bool wait_for_room(struct guest *guest, struct gate *gate, struct unit *unit,
 			  struct hold *hold)
@@ -354,6 +389,8 @@ static bool wait_for_room(struct guest *guest, struct gate *gate, struct unit *u
 	static const uint32_t nothing;
 	bool waited = false, spread;
 
+	if (turn_flags(gate, unit->now_ns) & POLICY_TURN_URGED)
+		return wait_alone(guest, unit, hold);
 	for (;;) {
 		uint64_t bound = inflight_bound(guest, gate, unit, &spread);
 		uint64_t until = bound ? meter_room(guest, unit, bound, spread) : 0;

@@ -205,7 +205,7 @@ void meter_begin(struct guest *guest, struct unit *unit)
 	if (fresh || (unit->alone && lane->loose.launches))
 		before = mark_reserve(md, lane, now);
 	count(md, lane, unit);
-	if (unit->alone || lane->loose.expected_ns >= MARK_WORK_NS ||
+	if (unit->alone || unit->marked || lane->loose.expected_ns >= MARK_WORK_NS ||
 	    lane->loose.launches >= MARK_LAUNCHES || now > lane->marked_ns + MARK_EVERY_NS)
 		unit->mark = mark_reserve(md, lane, now);
 	lock_drop(&md->lock);
@@ -284,6 +284,26 @@ static bool may_spread(struct meter_device *md, const struct unit *unit)
 		busy++;
 	}
 	return busy < most;
+}
+
+bool meter_fits(struct unit *unit)
+{
+	struct meter_device *md = unit->device;
+	uint64_t last = 0, own = unit->now_ns, took;
+	bool alone;
+
+	lock_take(&md->lock);
+	took = cost_expect(&md->costs, unit->key, &alone);
+	for (int i = 0; i < METER_LANES && md->lane[i].context; i++) {
+		const struct lane *lane = &md->lane[i];
+
+		if (lane->context == unit->context && lane->key == unit->lane_key)
+			own = lane->end_ns > own ? lane->end_ns : own;
+		else if (lane->end_ns > last)
+			last = lane->end_ns;
+	}
+	lock_drop(&md->lock);
+	return !alone && own + took <= last + took / 16;
 }
 
 uint64_t meter_room(struct guest *guest, struct unit *unit, uint64_t bound_ns, bool spread)

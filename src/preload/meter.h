@@ -114,7 +114,8 @@ struct unit {
 	int lane; /* -1: none was free */
 	int mark; /* to be recorded behind it; -1: none */
 	uint64_t asked_ns, now_ns, expected_ns; /* asked: when it came to the gate */
-	bool alone; /* to be measured by itself */
+	bool alone;  /* to be measured by itself */
+	bool marked; /* its end is to be known in any case */
 };
 
 uint64_t meter_now_ns(void);
@@ -144,6 +145,12 @@ uint64_t meter_bill(struct guest *guest, struct meter_device *md, uint64_t from_
  * long as that was seen to make the device do more.
  */
 uint64_t meter_room(struct guest *guest, struct unit *unit, uint64_t bound_ns, bool spread);
+
+/*
+ * Whether a launch would be done, as far as is expected, by when others in flight are: then the
+ * device works no longer for it.
+ */
+bool meter_fits(struct unit *unit);
 
 /* Device time that work in flight is expected to take, all of it. */
 static inline uint64_t meter_pending_ns(const struct meter_device *md)

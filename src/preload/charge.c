@@ -70,7 +70,7 @@ static void give_back(struct guest *guest, struct guest_device *device)
 {
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 
-	/* The program may be capturing in this thread: our calls are none of its graph's business. */
+	/* The program may be capturing in this thread: our calls are not for its graph. */
 	memory_reap(guest);
 	DRIVER(cuThreadExchangeStreamCaptureMode, (&mode));
 	pool_trim(guest, device);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The one seam that every allocation passes: reserve, let the driver do it, then commit or cancel.
- * Hooks know what their call takes from the device; this knows how the tenant is asked for it, what can be
- * given back before a refusal, and that a refusal is CUDA_ERROR_OUT_OF_MEMORY.
+ * Hooks know what their call takes from the device; this knows how the tenant is asked for it, what
+ * can be given back before a refusal, and that a refusal is CUDA_ERROR_OUT_OF_MEMORY.
  */
 #ifndef ALLOT_PRELOAD_CHARGE_H
 #define ALLOT_PRELOAD_CHARGE_H
@@ -24,7 +24,8 @@
 /* Rounds up; saturates instead of wrapping, so that an absurd size is refused, not admitted. */
 static inline uint64_t round_up(uint64_t bytes, uint64_t unit)
 {
-	return bytes > UINT64_MAX - unit ? UINT64_MAX / unit * unit : (bytes + unit - 1) / unit * unit;
+	return bytes > UINT64_MAX - unit ? UINT64_MAX / unit * unit
+					 : (bytes + unit - 1) / unit * unit;
 }
 
 /* Bytes asked for and not yet committed. One may be reserved with 0 bytes. */
@@ -43,7 +44,8 @@ CUresult charge_reserve(struct guest *guest, struct guest_device *device, uint64
 			struct charge *ret);
 
 /*
- * The same without giving anything back and without a refusal: false when the bytes cannot be had just so.
+ * The same without giving anything back and without a refusal: false when the bytes cannot be had
+ * just so.
  */
 bool charge_try(struct guest *guest, struct guest_device *device, uint64_t bytes,
 		struct charge *ret);
@@ -77,7 +79,7 @@ void charge_release_end_all(struct guest *guest);
 void charge_follow(struct guest *guest, struct guest_device *device, enum category category,
 		   uint64_t old_bytes, uint64_t new_bytes);
 
-/* The tenant's limit, less what the driver took for its other processes and they have not charged. */
+/* The tenant's limit, less what the driver took for its other processes beyond their charges. */
 uint64_t charge_limit(struct guest *guest, struct guest_device *device);
 
 /* After something grew unasked: whether the tenant is over its limit now. */

@@ -13,7 +13,8 @@
 #define SHARED_CACHE "CUDA_DEVICE_MEMORY_SHARED_CACHE"
 #define TENANT_DEFAULT "drop-in"
 
-__attribute__((format(printf, 2, 3))) static int complain(struct config *config, const char *fmt, ...)
+__attribute__((format(printf, 2, 3)))
+static int complain(struct config *config, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -97,7 +98,8 @@ static int memory_limit(struct config *config, const struct variable *var, const
 	struct size_spec spec;
 
 	if (parse_size_spec(value, &spec))
-		return complain(config, "%.*s: \"%.40s\" is not a memory size; write for example 8g or 4096m",
+		return complain(config, "%.*s: \"%.40s\" is not a memory size; "
+				"write for example 8g or 4096m",
 				shown(var->len), var->name, value);
 	*(var->all ? &config->all : &config->device[var->device]) = spec;
 	config->present = true;
@@ -110,7 +112,8 @@ static int compute_limit(struct config *config, const struct variable *var, cons
 	uint64_t percent;
 
 	if (parse_u64(value, 0, 100, &percent))
-		return complain(config, "%.*s: \"%.40s\" is not a whole percentage from 0 to 100; write for example 25",
+		return complain(config, "%.*s: \"%.40s\" is not a whole percentage from 0 to 100; "
+				"write for example 25",
 				shown(var->len), var->name, value);
 	if (!percent)
 		percent = 100;
@@ -146,8 +149,8 @@ static int compute_policy(struct config *config, const char *value)
 		config->compute_given = true;
 		return 0;
 	}
-	return complain(config, COMPUTE_POLICY ": \"%.40s\" is not a policy; write default, force or disable",
-			value);
+	return complain(config, COMPUTE_POLICY ": \"%.40s\" is not a policy; "
+			"write default, force or disable", value);
 }
 
 static int shared_cache(struct config *config, const char *value)
@@ -210,7 +213,8 @@ static int file_line(struct config *config, const char *line, size_t len, unsign
 		return 0;
 	colon = memchr(line, ':', len);
 	if (!colon)
-		return complain(config, CONFIG_FILE ":%u: not a line of the form Name:value", number);
+		return complain(config, CONFIG_FILE ":%u: not a line of the form Name:value",
+				number);
 	n = len - (size_t)(colon + 1 - line);
 	if (n >= sizeof(value))
 		n = sizeof(value) - 1;
@@ -221,15 +225,16 @@ static int file_line(struct config *config, const char *line, size_t len, unsign
 	len = (size_t)(colon - line);
 	if (len == 7 && !strncmp(line, "UsedMem", len)) {
 		if (parse_u64(start, 1, SIZE_MAX_BYTES >> 20, &v))
-			return complain(config, CONFIG_FILE ":%u: UsedMem \"%s\" is not a number of MiB; write for example UsedMem:8192",
-					number, start);
+			return complain(config, CONFIG_FILE ":%u: UsedMem \"%s\" is not a number "
+					"of MiB; write for example UsedMem:8192", number, start);
 		if (!given(config->all))
 			config->all = (struct size_spec){.bytes = v << 20};
 		config->present = true;
 	} else if (len == 9 && !strncmp(line, "UsedCores", len)) {
 		if (parse_u64(start, 1, 100, &v))
-			return complain(config, CONFIG_FILE ":%u: UsedCores \"%s\" is not a percentage; write for example UsedCores:25",
-					number, start);
+			return complain(config, CONFIG_FILE ":%u: UsedCores \"%s\" is not a "
+					"percentage; write for example UsedCores:25", number,
+					start);
 		if (!config->share_permille)
 			config->share_permille = (uint32_t)v * 10;
 		config->present = true;

@@ -17,7 +17,7 @@
 
 struct config {
 	bool present;			       /* somebody asked for limits */
-	struct size_spec all;		       /* for every device without one of its own; zero: none */
+	struct size_spec all;		       /* of devices without one of their own; 0: none */
 	struct size_spec device[POLICY_DEVICES]; /* by CUDA ordinal */
 	uint32_t share_permille;	       /* of compute, likewise; 1000: not limited */
 	uint32_t device_share_permille[POLICY_DEVICES];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Memory that graphs own. The driver backs a graph's allocation nodes when the executable graph is
- * uploaded or first launched, keeps that memory for the next launch, and releases it when it is trimmed; it tells
- * how much there is per device.
+ * uploaded or first launched, keeps that memory for the next launch, and releases it when it is
+ * trimmed; it tells how much there is per device.
  */
 #ifndef ALLOT_PRELOAD_GRAPH_H
 #define ALLOT_PRELOAD_GRAPH_H

@@ -51,7 +51,8 @@ static struct guest_page *page_get(void)
 }
 
 /* Does not say so itself: the thread that loses the race to make the guest stays silent. */
-__attribute__((format(printf, 2, 3))) static void close_gpu(struct guest *guest, const char *fmt, ...)
+__attribute__((format(printf, 2, 3)))
+static void close_gpu(struct guest *guest, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -66,7 +67,8 @@ void guest_complain(const char *complaint)
 	char line[256];
 	int n = snprintf(line, sizeof(line), "allot: the GPU is refused: %s\n", complaint);
 
-	if (n > 0 && write(STDERR_FILENO, line, (size_t)n < sizeof(line) ? (size_t)n : sizeof(line) - 1) < 0)
+	if (n > 0 &&
+	    write(STDERR_FILENO, line, (size_t)n < sizeof(line) ? (size_t)n : sizeof(line) - 1) < 0)
 		return; /* nobody listens */
 }
 
@@ -79,7 +81,8 @@ static const char *explain(int error)
 	case -ELOOP:
 		return "belongs to another user, is open to others or is a symbolic link";
 	case -EPROTO:
-		return "was written by another version of allot; stop the tenant's processes and start them with one version";
+		return "was written by another version of allot; "
+		       "stop the tenant's processes and start them with one version";
 	case -EBADMSG:
 		return "is damaged; create the tenant again";
 	case -ENOSPC:
@@ -89,7 +92,8 @@ static const char *explain(int error)
 	case -ESTALE:
 		return "was removed";
 	case -ENOLCK:
-		return "is on a file system that loses locks (an overlay?); set ALLOT_RUNTIME_DIR to a directory on tmpfs";
+		return "is on a file system that loses locks (an overlay?); "
+		       "set ALLOT_RUNTIME_DIR to a directory on tmpfs";
 	case -EROFS:
 		return "is on a read-only file system";
 	case -EMFILE:
@@ -142,7 +146,8 @@ static int drop_in_read(struct config *config)
 		r = (int)n;
 	munmap(text, 65536);
 	if (r && !config->complaint[0])
-		snprintf(config->complaint, sizeof(config->complaint), CONFIG_FILE " cannot be read: %s", explain(r));
+		snprintf(config->complaint, sizeof(config->complaint),
+			 CONFIG_FILE " cannot be read: %s", explain(r));
 	return r;
 }
 
@@ -154,13 +159,15 @@ static int drop_in_tenant(struct guest *guest)
 	int r = tenant_runtime_dir(runtime, sizeof(runtime));
 
 	if (r == -ENOENT) /* a container's user often has no runtime directory */
-		r = snprintf(runtime, sizeof(runtime), "/dev/shm/allot-%u", (unsigned int)geteuid()) < 0 ? -EIO : 0;
+		r = snprintf(runtime, sizeof(runtime), "/dev/shm/allot-%u",
+			     (unsigned int)geteuid()) < 0 ? -EIO : 0;
 	if (r)
 		return r;
 	drop_in_policy(&guest->policy, guest);
 	if (guest->policy.compute != POLICY_COMPUTE_OFF)
 		guest->gate = &metered_gate;
-	r = tenant_create(runtime, guest->config.tenant, &guest->policy, guest->dir, sizeof(guest->dir));
+	r = tenant_create(runtime, guest->config.tenant, &guest->policy, guest->dir,
+			  sizeof(guest->dir));
 	return r == -EEXIST ? 0 : r;
 }
 
@@ -174,7 +181,8 @@ static void configure(struct guest *guest)
 	guest->error = CUDA_ERROR_INVALID_VALUE;
 	if (dir) {
 		if (dir[0] != '/' || strlen(dir) >= sizeof(guest->dir)) {
-			close_gpu(guest, "ALLOT_TENANT_DIR is \"%.60s\": not an absolute path of at most %zu characters; start the program with `allot run`",
+			close_gpu(guest, "ALLOT_TENANT_DIR is \"%.60s\": not an absolute path of "
+				  "at most %zu characters; start the program with `allot run`",
 				  dir, sizeof(guest->dir) - 1);
 			return;
 		}
@@ -198,7 +206,8 @@ static void configure(struct guest *guest)
 		}
 		r = drop_in_tenant(guest);
 		if (r) {
-			close_gpu(guest, "tenant %.64s cannot be created: %s", guest->config.tenant, explain(r));
+			close_gpu(guest, "tenant %.64s cannot be created: %s",
+				  guest->config.tenant, explain(r));
 			return;
 		}
 	}
@@ -218,7 +227,8 @@ struct guest *guest_start(void)
 	struct guest *guest, *expected = NULL;
 	int saved = errno;
 
-	guest = mmap(NULL, sizeof(*guest), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	guest = mmap(NULL, sizeof(*guest), PROT_READ | PROT_WRITE,
+		     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (guest == MAP_FAILED)
 		return &no_memory;
 	configure(guest);
@@ -250,8 +260,9 @@ static CUresult enumerate(struct guest_device device[GUEST_DEVICES], int *ret_co
 		CUuuid uuid;
 		int sms = 0, threads = 0;
 
-		e = cuda_real_address(CUDA_FN_cuDeviceGetUuid_v2) ? DRIVER(cuDeviceGetUuid_v2, (&uuid, i)) :
-								    DRIVER(cuDeviceGetUuid, (&uuid, i));
+		e = cuda_real_address(CUDA_FN_cuDeviceGetUuid_v2)
+			    ? DRIVER(cuDeviceGetUuid_v2, (&uuid, i))
+			    : DRIVER(cuDeviceGetUuid, (&uuid, i));
 		if (!e)
 			e = DRIVER(cuDeviceTotalMem_v2, (&total, i));
 		if (e)
@@ -277,7 +288,8 @@ static int claim(struct guest *guest, const struct guest_device *device, int cou
 	memcpy(guest->device, device, sizeof(guest->device));
 	guest->ndevices = count;
 	for (int i = 0; !r && i < count; i++) {
-		r = ledger_device(guest->ledger, guest->device[i].uuid, guest->device[i].total_bytes);
+		r = ledger_device(guest->ledger, guest->device[i].uuid,
+				  guest->device[i].total_bytes);
 		guest->device[i].ledger = r;
 		r = r < 0 ? r : 0;
 	}
@@ -435,7 +447,8 @@ int guest_processes(struct guest *guest, const uint8_t uuid[16], struct guest_pr
 		struct slot_info info;
 		struct quota_row row;
 
-		if (quota_process(guest->ledger, i, device, &row) || slot_info(guest->ledger, i, &info))
+		if (quota_process(guest->ledger, i, device, &row) ||
+		    slot_info(guest->ledger, i, &info))
 			continue;
 		p.pid = (pid_t)info.pid;
 		for (int c = 0; c < CAT_N; c++)

@@ -50,7 +50,8 @@ CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t Width
 	CUresult e;
 
 	if (!device || !dptr || !pPitch)
-		return DRIVER(cuMemAllocPitch_v2, (dptr, pPitch, WidthInBytes, Height, ElementSizeBytes));
+		return DRIVER(cuMemAllocPitch_v2,
+			      (dptr, pPitch, WidthInBytes, Height, ElementSizeBytes));
 	if (__builtin_mul_overflow(round_up(WidthInBytes, PITCH_BYTES), Height, &bytes))
 		bytes = UINT64_MAX;
 	e = charge_reserve(guest, device, memory_need(bytes), &charge);
@@ -69,7 +70,8 @@ CUresult hook_cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pPitch, unsign
 	CUresult e;
 
 	if (!device || !dptr || !pPitch)
-		return DRIVER(cuMemAllocPitch, (dptr, pPitch, WidthInBytes, Height, ElementSizeBytes));
+		return DRIVER(cuMemAllocPitch,
+			      (dptr, pPitch, WidthInBytes, Height, ElementSizeBytes));
 	e = charge_reserve(guest, device,
 			   memory_need(round_up(WidthInBytes, PITCH_BYTES) * Height), &charge);
 	if (e)
@@ -79,8 +81,8 @@ CUresult hook_cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pPitch, unsign
 }
 
 /*
- * Managed memory moves to the device when it is touched there, and the driver's per-process figure never
- * shows it. It is charged in full: all of it may come.
+ * Managed memory moves to the device when it is touched there, and the driver's per-process figure
+ * never shows it. It is charged in full: all of it may come.
  */
 CUresult hook_cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags)
 {

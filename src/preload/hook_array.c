@@ -17,7 +17,8 @@ static uint64_t estimate(const CUDA_ARRAY3D_DESCRIPTOR *d)
 		[CU_AD_FORMAT_SIGNED_INT16] = 16, [CU_AD_FORMAT_SIGNED_INT32] = 32,
 		[CU_AD_FORMAT_HALF] = 16, [CU_AD_FORMAT_FLOAT] = 32,
 	};
-	uint64_t element = (unsigned int)d->Format < sizeof(bits) && bits[d->Format] ? bits[d->Format] / 8 : 16;
+	bool known = (unsigned int)d->Format < sizeof(bits) && bits[d->Format];
+	uint64_t element = known ? bits[d->Format] / 8 : 16;
 	uint64_t row = round_up(d->Width * element * (d->NumChannels ? d->NumChannels : 1), 512);
 	uint64_t bytes;
 
@@ -43,7 +44,8 @@ static uint64_t requirement(struct guest_device *device, const CUDA_ARRAY3D_DESC
 	if (levels) {
 		e = DRIVER(cuMipmappedArrayCreate, (&mipmap, &probe, levels));
 		if (!e) {
-			e = DRIVER(cuMipmappedArrayGetMemoryRequirements, (&needs, mipmap, device->ordinal));
+			e = DRIVER(cuMipmappedArrayGetMemoryRequirements,
+				   (&needs, mipmap, device->ordinal));
 			DRIVER(cuMipmappedArrayDestroy, (mipmap));
 		}
 	} else {
@@ -144,7 +146,8 @@ CUresult hook_cuMipmappedArrayCreate(CUmipmappedArray *pHandle,
 	CUresult e;
 
 	if (!device || !pMipmappedArrayDesc || !pHandle || !numMipmapLevels)
-		return DRIVER(cuMipmappedArrayCreate, (pHandle, pMipmappedArrayDesc, numMipmapLevels));
+		return DRIVER(cuMipmappedArrayCreate,
+			      (pHandle, pMipmappedArrayDesc, numMipmapLevels));
 	e = begin(guest, device, pMipmappedArrayDesc, numMipmapLevels, &bytes, &charge);
 	if (e)
 		return e;
@@ -170,7 +173,8 @@ static CUresult destroy(struct guest *guest, uint64_t handle, CUresult (*real)(u
 	}
 	vmm_forget_array(guest, handle);
 	charge_release_end(guest, device, CAT_ARRAY,
-			   object.bytes ? object.bytes : memory_small_array_sub(device, object.size));
+			   object.bytes ? object.bytes
+					: memory_small_array_sub(device, object.size));
 	return e;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Contexts. Nobody tells beforehand what one takes (hundreds of MiB), so the size that this tenant saw
- * on the device before is reserved, and the driver's figure decides as soon as the limit is near.
+ * Contexts. Nobody tells beforehand what one takes (hundreds of MiB), so the size that this tenant
+ * saw on the device before is reserved, and the driver's figure decides once the limit is near.
  */
 #include "base/fault.h"
 #include "preload/gate.h"
@@ -53,7 +53,7 @@ static CUresult context_begin(struct guest *guest, struct guest_device *device,
 
 	if (e)
 		return e;
-	/* Nobody knows yet: as much as is usual, or, where the quota has no such bytes, what it has. */
+	/* Nobody knows yet: as much as is usual, or, where the quota has less, what it has. */
 	if (!guess && charge_try(guest, device, TRUTH_CONTEXT_BYTES, charge))
 		return CUDA_SUCCESS;
 	return charge_reserve(guest, device, guess, charge);
@@ -150,7 +150,8 @@ static CUresult created(struct charge *charge, CUresult e, CUcontext *context)
 CREATE(cuCtxCreate, (CUcontext *pctx, unsigned int flags, CUdevice dev), (pctx, flags, dev))
 CREATE(cuCtxCreate_v2, (CUcontext *pctx, unsigned int flags, CUdevice dev), (pctx, flags, dev))
 CREATE(cuCtxCreate_v3,
-       (CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams, unsigned int flags, CUdevice dev),
+       (CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams, unsigned int flags,
+	CUdevice dev),
        (pctx, paramsArray, numParams, flags, dev))
 CREATE(cuCtxCreate_v4,
        (CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags, CUdevice dev),
@@ -303,8 +304,8 @@ CUresult hook_cuGreenCtxDestroy(CUgreenCtx hCtx)
 }
 
 /*
- * A larger heap or stack: the stack is backed at once for every thread that the device can hold, the
- * heaps when code that uses them is loaded. Both are charged when they are asked for.
+ * A larger heap or stack: the stack is backed at once for every thread that the device can hold,
+ * the heaps when code that uses them is loaded. Both are charged when they are asked for.
  */
 CUresult hook_cuCtxSetLimit(CUlimit limit, size_t value)
 {

@@ -67,8 +67,8 @@ void graph_trim(struct guest *guest, struct guest_device *device)
 }
 
 /*
- * The bytes that a graph's allocation nodes ask for, child graphs included, and their device. An upper
- * bound: nodes whose lifetimes do not overlap may share memory.
+ * The bytes that a graph's allocation nodes ask for, child graphs included, and their device. An
+ * upper bound: nodes whose lifetimes do not overlap may share memory.
  */
 static uint64_t node_bytes(CUgraph graph, int depth, int *device)
 {
@@ -157,7 +157,8 @@ static CUresult run(struct guest *guest, CUgraphExec hexec, CUstream stream, exe
 		charge_cancel(&charge); /* settled: what it took is charged to graphs */
 		if (!e && exec.maps != epoch) {
 			epoch = backed_last(device);
-			object_change(guest->objects, OBJECT_EXEC, KEY(hexec), false, mark_backed, &epoch);
+			object_change(guest->objects, OBJECT_EXEC, KEY(hexec), false, mark_backed,
+				      &epoch);
 		}
 	}
 	return e;
@@ -211,7 +212,8 @@ static CUresult instantiate_begin(struct guest *guest, CUgraph graph, unsigned l
 	owned->exec.device = (int16_t)device;
 	owned->device = owned->exec.size ? guest_device(guest, device) : NULL;
 	owned->uploads = owned->device && flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD;
-	return owned->uploads ? reserve(guest, owned->device, &owned->exec, &owned->charge) : CUDA_SUCCESS;
+	return owned->uploads ? reserve(guest, owned->device, &owned->exec, &owned->charge)
+			      : CUDA_SUCCESS;
 }
 
 static CUresult instantiate_end(struct guest *guest, struct owned *owned, CUresult e,
@@ -258,11 +260,13 @@ INSTANTIATE(cuGraphInstantiateWithFlags,
 	    (CUgraphExec *phGraphExec, CUgraph hGraph, unsigned long long flags),
 	    (phGraphExec, hGraph, flags), hGraph, flags)
 INSTANTIATE(cuGraphInstantiateWithParams,
-	    (CUgraphExec *phGraphExec, CUgraph hGraph, CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams),
+	    (CUgraphExec *phGraphExec, CUgraph hGraph,
+	     CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams),
 	    (phGraphExec, hGraph, instantiateParams), hGraph,
 	    instantiateParams ? instantiateParams->flags : 0)
 INSTANTIATE(cuGraphInstantiateWithParams_ptsz,
-	    (CUgraphExec *phGraphExec, CUgraph hGraph, CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams),
+	    (CUgraphExec *phGraphExec, CUgraph hGraph,
+	     CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams),
 	    (phGraphExec, hGraph, instantiateParams), hGraph,
 	    instantiateParams ? instantiateParams->flags : 0)
 

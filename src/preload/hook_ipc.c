@@ -48,15 +48,16 @@ static CUresult opened(struct guest *guest, CUdeviceptr address, const CUipcMemH
 	size_t size = 0;
 	CUresult e;
 
-	if (!device || object_change(guest->objects, OBJECT_IPC, address, false, count_opens, &again))
+	if (!device ||
+	    object_change(guest->objects, OBJECT_IPC, address, false, count_opens, &again))
 		return CUDA_SUCCESS;
 	DRIVER(cuMemGetAddressRange_v2, (&base, &size, address));
 	DRIVER(cuCtxGetCurrent, (&context));
 	object.context = KEY(context);
 	object.device = (int16_t)device->ordinal;
 	object.size = size;
-	e = share_import(guest, device, share_key(handle, sizeof(*handle)), round_up(size, GRANULE_BYTES),
-			 &object);
+	e = share_import(guest, device, share_key(handle, sizeof(*handle)),
+			 round_up(size, GRANULE_BYTES), &object);
 	if (!e && object_put(guest->objects, &object)) {
 		share_drop(guest, &object);
 		e = CUDA_ERROR_OUT_OF_MEMORY;
@@ -118,7 +119,8 @@ CUresult hook_cuImportExternalMemory(CUexternalMemory *extMem_out,
 		return DRIVER(cuImportExternalMemory, (extMem_out, memHandleDesc));
 	if (memHandleDesc->type != CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD ||
 	    !share_read(memHandleDesc->handle.fd, &key)) /* a key that nobody else has */
-		key = share_key(&(uint64_t[2]){KEY(guest), atomic_fetch_add(&guest->imports, 1)}, 16);
+		key = share_key(
+			&(uint64_t[2]){KEY(guest), atomic_fetch_add(&guest->imports, 1)}, 16);
 	object.device = (int16_t)device->ordinal;
 	object.size = memHandleDesc->size;
 	e = share_import(guest, device, key, round_up(object.size, GRANULE_BYTES), &object);

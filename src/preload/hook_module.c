@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Loaded code. Nobody tells its size beforehand, and it may come at once or, with lazy loading, when a
- * function of it is first asked for. What the device's free memory falls by is charged as a
- * guess (a neighbour may be allocating just then), and the driver's figure for this process puts
- * it right when the limit comes near. Where a load by itself breaks the quota, it is undone.
+ * Loaded code. Nobody tells its size beforehand, and it may come at once or, with lazy loading,
+ * when a function of it is first asked for. What the device's free memory falls by is charged as a
+ * guess (a neighbour may be allocating just then), and the driver's figure for this process puts it
+ * right when the limit comes near. Where a load by itself breaks the quota, it is undone.
  */
 #include "preload/hook.h"
 

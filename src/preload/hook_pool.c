@@ -246,7 +246,8 @@ struct request {
  * Takes back what made the pool grow beyond the quota. The free waits for what is in the stream
  * before it, as the driver's own allocation does on a device that is full.
  */
-static CUresult undo(struct guest *guest, struct guest_device *device, const struct request *request)
+static CUresult undo(struct guest *guest, struct guest_device *device,
+		     const struct request *request)
 {
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 
@@ -306,9 +307,9 @@ static CUresult from_pool(struct guest *guest, const struct request *request, st
 	if (!device)
 		return request->call(request);
 	/*
-	 * Even where the pool has room it may be in pieces, and the pool grows. So all of it is asked
-	 * for; only where the quota has no such bytes left is the pool looked at, and, if it has
-	 * room, tried without.
+	 * Even where the pool has room it may be in pieces, and the pool grows. So all of it is
+	 * asked for; only where the quota has no such bytes left is the pool looked at, and, if it
+	 * has room, tried without.
 	 */
 	if (!charge_try(guest, device, need, &charge)) {
 		if (pool_object(guest, request->pool, &object) && has_room(request, &object))
@@ -491,7 +492,8 @@ CUresult hook_cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *h
 						 unsigned long long flags)
 {
 	GUEST_OR_PASS(cuMemPoolImportFromShareableHandle, (pool_out, handle, handleType, flags));
-	CUresult e = DRIVER(cuMemPoolImportFromShareableHandle, (pool_out, handle, handleType, flags));
+	CUresult e =
+		DRIVER(cuMemPoolImportFromShareableHandle, (pool_out, handle, handleType, flags));
 	struct object object = {.kind = OBJECT_POOL, .category = CAT_POOL, .flags = OBJECT_IMPORTED,
 				.device = -1};
 

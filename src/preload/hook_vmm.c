@@ -43,7 +43,8 @@ static void gone(struct guest *guest, const struct object *handle)
 }
 
 /* The driver did not free it after all. Should there be no room in the table, its charge stays. */
-static void restore(struct guest *guest, uint64_t handle, struct object *as_gone, int refs, int maps)
+static void restore(struct guest *guest, uint64_t handle, struct object *as_gone,
+		    int refs, int maps)
 {
 	struct count count = {.refs = refs, .maps = maps};
 
@@ -159,7 +160,8 @@ static CUresult import_size(struct guest *guest, const struct object *handle, ui
 	if (!handle->shared.word[0]) /* no stamp: a key that nobody else has */
 		sized.shared = share_key(&(uint64_t[2]){handle->key, KEY(guest)}, 16);
 	e = share_import(guest, device, sized.shared, round_up(bytes, GRANULE_BYTES), &sized);
-	if (!e && !object_change(guest->objects, OBJECT_HANDLE, handle->key, false, mark_shared, &sized))
+	if (!e &&
+	    !object_change(guest->objects, OBJECT_HANDLE, handle->key, false, mark_shared, &sized))
 		share_drop(guest, &sized);
 	return e;
 }
@@ -261,7 +263,8 @@ CUresult hook_cuMemExportToShareableHandle(void *shareableHandle,
 					   unsigned long long flags)
 {
 	GUEST_OR_PASS(cuMemExportToShareableHandle, (shareableHandle, handle, handleType, flags));
-	CUresult e = DRIVER(cuMemExportToShareableHandle, (shareableHandle, handle, handleType, flags));
+	CUresult e =
+		DRIVER(cuMemExportToShareableHandle, (shareableHandle, handle, handleType, flags));
 	struct guest_device *device;
 	struct object object;
 	struct shared_key key;
@@ -337,7 +340,8 @@ static uint64_t tile_key(const CUarrayMapInfo *info)
 		uint64_t array, type, place[5];
 	} name = {.array = KEY(info->resource.array), .type = (uint64_t)info->subresourceType};
 
-	_Static_assert(sizeof(info->subresource) <= sizeof(name.place), "the place is copied whole");
+	_Static_assert(sizeof(info->subresource) <= sizeof(name.place),
+		       "the place is copied whole");
 	if (info->subresourceType == CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_MIPTAIL) {
 		name.place[0] = info->subresource.miptail.layer;
 		name.place[1] = info->subresource.miptail.offset;

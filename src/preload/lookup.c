@@ -158,7 +158,7 @@ static int find_place(struct dl_phdr_info *info, size_t size, void *arg)
 	return 0;
 }
 
-/* 0 is the program itself; glibc takes code that no object holds for the program's, and so do we. */
+/* 0 is the program itself: glibc takes code that no object holds for the program's; so do we. */
 static int load_order(const void *address)
 {
 	struct place place = {.address = (uintptr_t)address};

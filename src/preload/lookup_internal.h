@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Between lookup_<machine>.S and the C halves of dlsym, dlvsym, dlmopen and dlopen. The exported functions
- * are written in assembly because glibc reads its caller's return address: it is what RTLD_NEXT
- * and the caller's RUNPATH are about. The C half either answers, or names the function to jump to
- * with the caller's own frame.
+ * Between lookup_<machine>.S and the C halves of dlsym, dlvsym, dlmopen and dlopen. The exported
+ * functions are written in assembly because glibc reads its caller's return address: it is what
+ * RTLD_NEXT and the caller's RUNPATH are about. The C half either answers, or names the function to
+ * jump to with the caller's own frame.
  */
 #ifndef ALLOT_PRELOAD_LOOKUP_INTERNAL_H
 #define ALLOT_PRELOAD_LOOKUP_INTERNAL_H

@@ -40,7 +40,8 @@ static uint64_t granules_leave(struct guest *guest, uint64_t address, uint64_t s
 	for (uint64_t g = address / GRANULE_BYTES; g <= (address + size - 1) / GRANULE_BYTES; g++) {
 		bool last = false;
 
-		if (object_change(guest->objects, OBJECT_GRANULE, g, false, granule_leave, &last) && last)
+		if (object_change(guest->objects, OBJECT_GRANULE, g, false, granule_leave, &last) &&
+		    last)
 			gone += GRANULE_BYTES;
 	}
 	return gone;
@@ -150,7 +151,8 @@ void memory_freed_in_stream(struct guest *guest, const struct object *object, CU
 		parting.kind = OBJECT_PARTING;
 		parting.peer = object->key;
 		parting.key = KEY(event);
-		if (!DRIVER(cuEventRecord, (event, stream)) && !object_put(guest->objects, &parting)) {
+		if (!DRIVER(cuEventRecord, (event, stream)) &&
+		    !object_put(guest->objects, &parting)) {
 			charge_release_end(guest, guest_device(guest, object->device),
 					   object->category, 0);
 			return;
@@ -227,7 +229,8 @@ struct guest_device *memory_stream_device(struct guest *guest, CUstream stream)
 	if ((uintptr_t)stream <= (uintptr_t)CU_STREAM_PER_THREAD)
 		return guest_current_device(guest);
 	if (cuda_real_address(CUDA_FN_cuStreamGetDevice))
-		return DRIVER(cuStreamGetDevice, (stream, &ordinal)) ? NULL : guest_device(guest, ordinal);
+		return DRIVER(cuStreamGetDevice, (stream, &ordinal))
+			       ? NULL : guest_device(guest, ordinal);
 	if (DRIVER(cuStreamGetCtx, (stream, &context)))
 		return NULL;
 	DRIVER(cuCtxGetCurrent, (&current));

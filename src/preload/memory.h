@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Linear device memory: what an allocation takes from the device, and what comes back with it.
- * The driver gives memory out in granules of 2 MiB. An allocation of more than 1 MiB has granules of its own;
- * smaller ones share granules, so they are charged by the granules that their addresses lie in.
+ * The driver gives memory out in granules of 2 MiB. An allocation of more than 1 MiB has granules
+ * of its own; smaller ones share granules, so they are charged by the granules that their addresses
+ * lie in.
  */
 #ifndef ALLOT_PRELOAD_MEMORY_H
 #define ALLOT_PRELOAD_MEMORY_H

@@ -27,8 +27,8 @@ struct object_table {
 };
 
 /*
- * Kinds that are listed often and are few. They have a shard of their own, so that listing them does not
- * look through the program's other allocations, of which there may be a hundred thousand.
+ * Kinds that are listed often and are few. They have a shard of their own, so that listing them
+ * does not look through the program's other allocations, of which there may be a hundred thousand.
  */
 static bool is_listed(enum object_kind kind)
 {

@@ -21,10 +21,10 @@ enum object_kind {
 	OBJECT_MAPPING,	 /* key: address at which a handle is mapped; `peer` is the handle */
 	OBJECT_LEAVING,	 /* key: of a mapping that the driver is just taking away */
 	OBJECT_GONE,	 /* key: of the mapping; the handle that goes with it, as it was */
-	OBJECT_TILE,	 /* key: a part of a sparse array that a handle backs; `peer` is the handle */
+	OBJECT_TILE,	 /* key: part of a sparse array that a handle backs; `peer` is the handle */
 	OBJECT_PARTING,	 /* key: event after which memory at address `peer` is free */
 	OBJECT_ARRAY,	 /* key: array or mipmapped array */
-	OBJECT_SHARE,	 /* key: of an entry in the tenant's table; refs: our objects that hold it */
+	OBJECT_SHARE,	 /* key: of an entry in the tenant's table; refs: objects that hold it */
 	OBJECT_IPC,	 /* key: address from cuIpcOpenMemHandle; refs: times it was opened */
 	OBJECT_EXTERNAL, /* key: external memory */
 	OBJECT_POOL,	 /* key: memory pool; others: see hook_pool.c */

@@ -45,7 +45,7 @@ int share_stamp_new(struct guest *guest, int fd, struct shared_key *ret)
 {
 	struct shared_key key;
 
-	/* In turns, so that a number is used again late: other tenants' tables are not ours to see. */
+	/* In turns, so that a number is used again late: other tenants' tables are hidden. */
 	for (int i = 0; i < 63; i++) {
 		int number = 1 + (int)(atomic_fetch_add(&guest->stamp_next, 1) % 63);
 

@@ -15,9 +15,9 @@ struct shared_key share_key(const void *data, size_t len);
 
 /*
  * A descriptor has no such bytes: every one that the driver exports is the same device file. But
- * a descriptor that travelled still is the exporter's open file description, so the exporter writes its
- * pid and a number into the description's owner fields (F_SETOWN, F_SETSIG; without O_ASYNC they
- * mean nothing to the kernel), and the importer reads them. False: not stamped.
+ * a descriptor that travelled still is the exporter's open file description, so the exporter writes
+ * its pid and a number into the description's owner fields (F_SETOWN, F_SETSIG; without O_ASYNC
+ * they mean nothing to the kernel), and the importer reads them. False: not stamped.
  */
 bool share_stamp(int fd, int number, struct shared_key *ret);
 bool share_read(int fd, struct shared_key *ret);
@@ -38,8 +38,8 @@ void share_export(struct guest *guest, struct guest_device *device, struct share
 		  uint64_t bytes, struct object *object);
 
 /*
- * This process imports it: joins at no charge or is charged. CUDA_ERROR_OUT_OF_MEMORY when the quota
- * does not allow it. Marks the object.
+ * This process imports it: joins at no charge or is charged. CUDA_ERROR_OUT_OF_MEMORY when the
+ * quota does not allow it. Marks the object.
  */
 CUresult share_import(struct guest *guest, struct guest_device *device, struct shared_key key,
 		      uint64_t bytes, struct object *object);

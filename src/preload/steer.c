@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Controllers that follow NVML's utilisation: asked for by the keeper, by one process of a tenant. */
+/* Controllers that follow NVML's utilisation: run by the keeper of one process of a tenant. */
 #include "preload/gate.h"
 #include "preload/truth.h"
 

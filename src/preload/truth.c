@@ -28,8 +28,9 @@
 #define SLOTS 1024 /* slot_count answers no more */
 
 /*
- * Our own table and our own initialisation: the program may shut its NVML down. Bound once; threads that
- * do so together store the same addresses. The pid tells a forked child that it must initialise anew.
+ * Our own table and our own initialisation: the program may shut its NVML down. Bound once; threads
+ * that do so together store the same addresses. The pid tells a forked child that it must
+ * initialise anew.
  */
 static struct nvml_library nvml;
 static _Atomic pid_t ready; /* pid that initialised it, or -1: there is none */
@@ -88,8 +89,8 @@ struct look {
 
 static struct look *look_new(void)
 {
-	void *p = mmap(NULL, sizeof(struct look), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-		       -1, 0);
+	void *p = mmap(NULL, sizeof(struct look), PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	return p == MAP_FAILED ? NULL : p;
 }
@@ -171,7 +172,8 @@ static uint64_t hidden_by_peers(struct guest *guest, int ledger_device, const st
 		uint64_t figure, now;
 		struct slot_info info;
 
-		if (i == own || slot_info(guest->ledger, i, &info) || figure_of(look, info.pid, &figure))
+		if (i == own || slot_info(guest->ledger, i, &info) ||
+		    figure_of(look, info.pid, &figure))
 			continue;
 		now = charged(guest, i, ledger_device);
 		if (now < look->charged[i])
@@ -211,7 +213,8 @@ void truth_look(struct guest *guest, struct guest_device *device)
 	uint64_t now = clock_ns(CLOCK_MONOTONIC_COARSE);
 
 	if (!(guest->policy.flags & POLICY_ACCOUNTING_DRIVER) &&
-	    (atomic_load(&device->stale) || atomic_load(&device->unsure) || now > atomic_load(&device->reconciled_ns) + LOOK_NS))
+	    (atomic_load(&device->stale) || atomic_load(&device->unsure) ||
+	     now > atomic_load(&device->reconciled_ns) + LOOK_NS))
 		truth_reconcile(guest, device);
 }
 
@@ -232,8 +235,9 @@ static uint64_t inherited(struct guest *guest, struct guest_device *device, uint
 		for (int i = 0; i < n; i++) {
 			uint64_t size = round_up(object[i].size, GRANULE_BYTES);
 
-			if (object[i].device != device->ordinal || !(object[i].flags & OBJECT_IMPORTED) ||
-			    size > grown || shared_covered(guest->ledger, object[i].shared))
+			if (object[i].device != device->ordinal ||
+			    !(object[i].flags & OBJECT_IMPORTED) || size > grown ||
+			    shared_covered(guest->ledger, object[i].shared))
 				continue;
 			bytes += size;
 			grown -= size;
@@ -250,7 +254,7 @@ static void settle(struct guest *guest, struct guest_device *device, uint64_t re
 	uint64_t extra = atomic_load(&device->extra_bytes);
 	uint64_t guess = atomic_load(&device->context_guess);
 
-	/* Before any code is loaded, what is there is contexts: that is when their size is learned. */
+	/* Before any code is loaded, what is there is contexts: then their size is learned. */
 	if (contexts == 1 && !atomic_load(&device->stale) && !guess && rest > extra) {
 		guess = rest - extra;
 		atomic_store(&device->context_guess, guess);
@@ -348,7 +352,8 @@ bool truth_reconcile(struct guest *guest, struct guest_device *device)
 				   device->ledger, &row))
 			look->allocated = allocated(device, &row) + row.pending;
 		look->calls = atomic_load(&device->calls);
-		done = look_at(look, device->uuid, device->ledger) || reconcile(guest, device, look, try == 3);
+		done = look_at(look, device->uuid, device->ledger) ||
+		       reconcile(guest, device, look, try == 3);
 		if (done)
 			atomic_store(&device->peers_bytes,
 				     hidden_by_peers(guest, device->ledger, look));
@@ -375,7 +380,8 @@ void truth_await_dead(struct guest *guest, struct guest_device *device)
 			continue;
 		if (!look && !(look = look_new()))
 			return;
-		for (int nap = 0; nap < DEATH_NAPS && !look_at(look, device->uuid, device->ledger) &&
+		for (int nap = 0; nap < DEATH_NAPS &&
+				  !look_at(look, device->uuid, device->ledger) &&
 				  !figure_of(look, info.pid, &figure) && figure;
 		     nap++)
 			nanosleep(&(struct timespec){.tv_nsec = DEATH_NAP_NS}, NULL);
@@ -393,7 +399,8 @@ static bool present(struct guest *guest, int ledger_device)
 	return false;
 }
 
-int truth_tenant(struct guest *guest, const uint8_t uuid[16], int ledger_device, uint64_t *ret_bytes)
+int truth_tenant(struct guest *guest, const uint8_t uuid[16], int ledger_device,
+		 uint64_t *ret_bytes)
 {
 	struct slot *slot = atomic_load(&guest->slot);
 	bool missing = present(guest, ledger_device);
@@ -412,7 +419,8 @@ int truth_tenant(struct guest *guest, const uint8_t uuid[16], int ledger_device,
 		if (!slot || slot_index(slot) != i)
 			continue;
 		missing = false;
-		quota_set_driver(slot, ledger_device, figure, clock_ns(CLOCK_BOOTTIME)); /* for who looks at us */
+		/* For who looks at us. */
+		quota_set_driver(slot, ledger_device, figure, clock_ns(CLOCK_BOOTTIME));
 	}
 	if (look)
 		look_free(look);
@@ -466,7 +474,8 @@ int truth_utilisation(struct guest *guest, const uint8_t uuid[16], int ledger_de
 
 	guest_depth++;
 	r = open_nvml() ? handle_of(uuid, ledger_device, &device) : NVML_ERROR_UNINITIALIZED;
-	if (r == NVML_SUCCESS && nvml.nvmlDeviceGetProcessUtilization(device, sample, &n, 0) == NVML_SUCCESS)
+	if (r == NVML_SUCCESS &&
+	    nvml.nvmlDeviceGetProcessUtilization(device, sample, &n, 0) == NVML_SUCCESS)
 		percent = tenant_percent(guest, sample, n);
 	if (r == NVML_SUCCESS && percent < 0) {
 		r = nvml.nvmlDeviceGetUtilizationRates(device, &rates);

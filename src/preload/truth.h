@@ -29,10 +29,10 @@ void truth_begin(struct guest_device *device);
 bool truth_due(struct guest *guest, struct guest_device *device, uint64_t bytes, uint64_t limit);
 
 /*
- * Sets the context and module categories from the driver's figure, and learns what the tenant's other
- * processes hold beyond what they have charged (peers_bytes). False, and the guesses stand, where the
- * driver does not tell (a container whose processes NVML knows by other pids) or other threads
- * were in the way all the time.
+ * Sets the context and module categories from the driver's figure, and learns what the tenant's
+ * other processes hold beyond what they have charged (peers_bytes). False, and the guesses stand,
+ * where the driver does not tell (a container whose processes NVML knows by other pids) or other
+ * threads were in the way all the time.
  */
 bool truth_reconcile(struct guest *guest, struct guest_device *device);
 

@@ -4,7 +4,7 @@
 
 #include "preload/guest.h"
 
-/* After a sparse array was destroyed: the handles that backed its parts are mapped there no more. */
+/* After a sparse array was destroyed: handles that backed its parts are mapped there no more. */
 void vmm_forget_array(struct guest *guest, uint64_t array);
 
 #endif

@@ -197,7 +197,8 @@ void doctor_kernel(void)
 
 	syscall(SYS_futex, &word, FUTEX_WAIT, 1, &now, NULL, 0);
 	if (errno == EAGAIN) {
-		doctor_says(DOCTOR_OK, "the kernel lets processes wait for each other (futex)", NULL);
+		doctor_says(DOCTOR_OK, "the kernel lets processes wait for each other (futex)",
+			    NULL);
 		return;
 	}
 	snprintf(what, sizeof(what), "processes cannot wait for each other (futex): %s",

@@ -215,9 +215,9 @@ static int join(const struct enroll_request *req, struct enrolment *e)
 	if (r < 0 || same(&want, &e->policy))
 		return r;
 	if (live) {
-		say_error("tenant \"%s\" is running (%u process%s) with %s%s, compute %s; change it "
-			  "with \"allot set %s%s\", or join it as it is without --gpu, --accounting "
-			  "and limits",
+		say_error("tenant \"%s\" is running (%u process%s) with %s%s, compute %s; "
+			  "change it with \"allot set %s%s\", or join it as it is without --gpu, "
+			  "--accounting and limits",
 			  req->name, live, live == 1 ? "" : "es",
 			  limits_words(&e->policy.device[0]).s,
 			  e->policy.ndevices > 1 ? ",..." : "", compute_words(&e->policy, 0).s,

@@ -350,7 +350,11 @@ void frame_build(const struct tenants *tenants, struct frame_state *state, int w
 	}
 	/* Tall bars and air when all fit, then less of both, then pages. */
 	height -= ret->n + 1;
-	lines = height < 0 ? 2 : fit(entries, n, 4, height) ? 4 : fit(entries, n, 3, height) ? 3 : 2;
+	lines = 2;
+	if (height >= 0 && fit(entries, n, 4, height))
+		lines = 4;
+	else if (height >= 0 && fit(entries, n, 3, height))
+		lines = 3;
 	if (height >= 0)
 		turn_page(entries, n, lines, height, at, &first, &last);
 	for (int i = first; i < last; i++) {

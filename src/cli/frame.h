@@ -19,7 +19,7 @@ enum frame_level { FRAME_CALM, FRAME_HIGH, FRAME_FULL }; /* below 75 %, below 95
 
 struct frame_state {
 	enum frame_sort sort;
-	bool processes;			/* of the selected tenant only, with its compute over time */
+	bool processes;			/* of the selected tenant, with its compute over time */
 	char tenant[POLICY_NAME_BYTES]; /* selected; "" is the first */
 	uint8_t uuid[16];
 	int move; /* entries to move the selection by; taken and zeroed */

@@ -19,7 +19,8 @@ static const struct {
 } commands[] = {
 	{"run", "[--name NAME] [--gpu LIST] [--memory LIST] [--compute LIST] -- COMMAND...",
 	 "run a command as a tenant with a memory quota, a share of compute", cmd_run},
-	{"ps", "[--json] [NAME...]", "show tenants: quota, use, share of compute, processes", cmd_ps},
+	{"ps", "[--json] [NAME...]", "show tenants: quota, use, share of compute, processes",
+	 cmd_ps},
 	{"top", "[--once] [NAME]", "the same, live", cmd_top},
 	{"set", "NAME [--memory LIST] [--compute LIST] ...",
 	 "change a running tenant's quota or share at once", cmd_set},

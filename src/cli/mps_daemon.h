@@ -26,7 +26,7 @@ int mps_daemon_at(const char *runtime, struct mps_daemon *ret);
  */
 int mps_daemon_find(struct mps_daemon *daemon);
 
-/* 0 when it answers, -ENOENT when there is none, -ETIMEDOUT when its socket is open, and no more. */
+/* 0 when it answers, -ENOENT: there is none, -ETIMEDOUT: its socket is open, and no more. */
 int mps_daemon_ask(struct mps_daemon *daemon);
 
 /*

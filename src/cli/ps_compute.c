@@ -63,7 +63,8 @@ static void idle_row(struct table *t, const struct tenant_entry *e)
 
 int ps_compute(const struct tenants *tenants, FILE *out)
 {
-	struct table *t = table_new("TENANT|GPU|COMPUTE|MODE|CONTROL|>TARGET|>1 S|>60 S|>HELD|>DEBT");
+	struct table *t =
+		table_new("TENANT|GPU|COMPUTE|MODE|CONTROL|>TARGET|>1 S|>60 S|>HELD|>DEBT");
 	bool any = false;
 	int r = 0;
 
@@ -100,9 +101,10 @@ void ps_compute_notes(const struct tenant_entry *e)
 		if (!target || target == 1000 || longest > ABSURD_NS ||
 		    longest * 1000 / target <= SECOND_NS)
 			continue;
-		say_note("tenant \"%s\" on %s: its longest unit of work took %s, so %s is exact over %s "
-			 "and more, not in each second",
+		say_note("tenant \"%s\" on %s: its longest unit of work took %s, so %s is exact "
+			 "over %s and more, not in each second",
 			 e->name, units_uuid_short(dev->uuid).s, units_duration(longest).s,
-			 units_permille((uint32_t)target).s, units_duration(longest * 1000 / target).s);
+			 units_permille((uint32_t)target).s,
+			 units_duration(longest * 1000 / target).s);
 	}
 }

@@ -198,10 +198,12 @@ static void describe(const struct enrolment *e, const char *library)
 	for (unsigned int i = 0; i < e->policy.ndevices; i++) {
 		bool all = (e->policy.flags & POLICY_ALL_DEVICES) && i == 0;
 
-		say_note("  %s: %s%s%s", all ? "each device" : units_uuid(e->policy.device[i].uuid).s,
+		say_note("  %s: %s%s%s",
+			 all ? "each device" : units_uuid(e->policy.device[i].uuid).s,
 			 limits_words(&e->policy.device[i]).s,
 			 e->policy.compute == POLICY_COMPUTE_OFF ? "" : ", compute ",
-			 e->policy.compute == POLICY_COMPUTE_OFF ? "" : compute_words(&e->policy, i).s);
+			 e->policy.compute == POLICY_COMPUTE_OFF ? ""
+								 : compute_words(&e->policy, i).s);
 	}
 	say_note("  accounting: %s",
 		 e->policy.flags & POLICY_ACCOUNTING_DRIVER ? "driver" : "ledger");

@@ -69,8 +69,8 @@ static void draw(const struct frame *f, bool processes)
 	mvhline(height - 1, 0, ' ', width);
 	mvaddnstr(height - 1, 0,
 		  processes ? " m memory  c compute  n name  r refusals  p all tenants  q quit"
-			    : " m memory  c compute  n name  r refusals  up/down choose  p processes  "
-			      "q quit",
+			    : " m memory  c compute  n name  r refusals  up/down choose  "
+			      "p processes  q quit",
 		  width);
 	attrset(A_NORMAL);
 	refresh();

@@ -214,8 +214,8 @@ static int check_compute(const struct tenant_options *o, const struct policy *po
 			  o->words + 1);
 	else if (policy->compute == POLICY_COMPUTE_SHARE && (o->said & TENANT_COMPUTE) &&
 		 (o->said & TENANT_WEIGHT))
-		say_error("--weight %u: under --policy share it says the same as --compute %s; give "
-			  "one of the two, like --policy share --weight 2",
+		say_error("--weight %u: under --policy share it says the same as --compute %s; "
+			  "give one of the two, like --policy share --weight 2",
 			  o->weight, o->compute.text);
 	else
 		return 0;

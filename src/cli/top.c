@@ -43,7 +43,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		else if (!strcmp(arg, "refusals"))
 			a->state.sort = FRAME_BY_REFUSALS;
 		else
-			argp_error(state, "--sort \"%s\": write memory, compute, name or refusals", arg);
+			argp_error(state, "--sort \"%s\": write memory, compute, name or refusals",
+				   arg);
 		return 0;
 	case ARGP_KEY_ARG:
 		if (*a->state.tenant)

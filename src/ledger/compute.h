@@ -25,7 +25,7 @@ struct compute {
 	uint64_t demand_until_ns; /* somebody waits, or worked a moment ago */
 	uint64_t work_until_ns;	  /* when what was launched is expected to be done */
 	uint64_t tick_ns;	  /* whoever moves it on steers the controller */
-	uint64_t bell;		  /* rung when a tenant that was idle wants the device; low half a futex */
+	uint64_t bell;		  /* rung when an idle tenant wants the device; low half a futex */
 	uint64_t pad0[2];
 
 	uint64_t busy_ns;	  /* the device worked for this tenant; never falls */
@@ -33,7 +33,7 @@ struct compute {
 	uint64_t graph_launches;
 	uint64_t throttled_ns;	  /* added over threads that were held */
 	uint64_t throttles;	  /* times that a launch was held */
-	uint64_t longest_ns;	  /* longest unit of work seen, which bounds how exact a share can be */
+	uint64_t longest_ns;	  /* longest unit of work seen: bounds how exact a share can be */
 	uint64_t pad1[2];
 
 	uint64_t cold[CONTROLLER_COLD]; /* the controller's, written by whoever steers */

@@ -81,7 +81,7 @@ struct ledger_row {
 struct ledger_info {
 	uint64_t driver_bytes;
 	uint64_t driver_ns;
-	/* Its work that is not billed yet: since when, and until when by what it expects. See compute.h. */
+	/* Work not billed yet: since when, and until when by what it expects. See compute.h. */
 	uint64_t running_ns;
 	uint64_t running_until_ns;
 	uint64_t reserved[4];

@@ -122,8 +122,8 @@ struct policy_turn {
 const struct policy_turn *policy_turn(const struct policy_map *map);
 
 /*
- * For the arbiter alone: the same, to be written. Keeps no descriptor; not inherited by fork. Errors
- * of policy_open, and -EACCES.
+ * For the arbiter alone: the same, to be written. Keeps no descriptor; not inherited by fork.
+ * Errors of policy_open, and -EACCES.
  */
 int policy_turn_open(const char *dir, struct policy_turn **ret);
 void policy_turn_close(struct policy_turn *turn);

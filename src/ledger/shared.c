@@ -126,7 +126,7 @@ static struct ledger_shared *find_free(struct ledger *ledger)
 
 		if (i < high && held_by_any(entry, NULL, -1))
 			continue;
-		/* Nobody was ever here: holders above the mark are forged, and not to start counting. */
+		/* Nobody was ever here: holders above the mark are forged, and not to count. */
 		for (int w = 0; i >= high && w < SHARED_HOLDER_WORDS; w++)
 			atomic_poke(&entry->holders[w], 0);
 		/* Before the entry counts: who scans later must come as far as this. */

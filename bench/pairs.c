@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * pairs [PAIRS]: what the hooks add to calls of a real driver, within one process: blocks of calls
- * by the driver's own entry points alternate with blocks by whatever dlsym answers, which is the hooks
- * when liballot is preloaded and the driver again when it is not (the noise). One line of JSON: for
- * each item the ns a call of all blocks, in order.
+ * by the driver's own entry points alternate with blocks by whatever dlsym answers, which is the
+ * hooks when liballot is preloaded and the driver again when it is not (the noise). One line of
+ * JSON: for each item the ns a call of all blocks, in order.
  *
  * Between processes, a launch differs by more than a hook costs; within one it does not.
  */
@@ -68,8 +68,8 @@ static const struct item {
 	const char *name;
 	void (*call)(const struct calls *c);
 	/*
-	 * In one block; the queue of launches must not run full, and the look at the driver's figure
-	 * that cuMemGetInfo takes every 5 ms must not decide.
+	 * In one block; the queue of launches must not run full, and the look at the driver's
+	 * figure that cuMemGetInfo takes every 5 ms must not decide.
 	 */
 	int calls;
 } items[] = {

@@ -89,8 +89,8 @@ int main(int argc, char **argv)
 	while (wait(NULL) > 0)
 		;
 	for (int i = 0; i < processes; i++) {
-		printf("process %d: %.1f %% of the device, %.0f ns a launch\n", i, share[2 * i] * 100,
-		       share[2 * i + 1]);
+		printf("process %d: %.1f %% of the device, %.0f ns a launch\n", i,
+		       share[2 * i] * 100, share[2 * i + 1]);
 		total += share[2 * i];
 	}
 	getrusage(RUSAGE_CHILDREN, &usage);

@@ -64,7 +64,8 @@ int sim_config_apply(struct sim_region *region)
 		r = make_uuid(d->uuid);
 		if (r)
 			return r;
-		snprintf(d->name, sizeof(d->name), "%s", name && *name ? name : "allot simulated GPU");
+		snprintf(d->name, sizeof(d->name), "%s",
+			 name && *name ? name : "allot simulated GPU");
 		d->total_bytes = memory;
 		d->context_bytes = context;
 		d->pci_bus = 0x17 + 0x10 * i; /* where boards sit in an eight-GPU host */

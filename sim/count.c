@@ -17,10 +17,11 @@ uint64_t sim_row_used(const struct sim_region *region, int row, int device)
 	return sum;
 }
 
-/* It has neither managed memory in it nor handles that were inherited from the process that made them. */
+/* It has neither managed memory in it nor handles inherited from the process that made them. */
 uint64_t sim_row_figure(const struct sim_region *region, int row, int device)
 {
-	uint64_t sum = sim_row_used(region, row, device) - region->row[row].use[device].managed_bytes;
+	const struct sim_use *use = &region->row[row].use[device];
+	uint64_t sum = sim_row_used(region, row, device) - use->managed_bytes;
 
 	for (uint32_t i = 0; i < region->nobjects; i++) {
 		const struct sim_object *o = &region->object[i];

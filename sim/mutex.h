@@ -29,7 +29,7 @@ static inline int sim_mutex_init(pthread_mutex_t *mutex)
 	return -err;
 }
 
-/* 0, or EOWNERDEAD: it is ours, and whoever held it died; pthread_mutex_consistent is to be called. */
+/* 0, or EOWNERDEAD: ours, but its holder died; pthread_mutex_consistent is to be called. */
 static inline int sim_mutex_lock(pthread_mutex_t *mutex)
 {
 	int r = pthread_mutex_trylock(mutex);

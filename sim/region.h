@@ -49,7 +49,7 @@ struct sim_device_row {
 struct sim_use {
 	_Alignas(64) uint64_t private_bytes; /* all but the shared objects that it owns */
 	_Atomic uint64_t managed_bytes;	     /* of these, what a process's figure leaves out */
-	_Atomic uint32_t contexts;	     /* alive, green ones not counted: NVML lists who has any */
+	_Atomic uint32_t contexts;	     /* alive, but for green ones: NVML lists who has any */
 };
 
 enum sim_row_state { SIM_ROW_FREE, SIM_ROW_LIVE };
@@ -58,7 +58,7 @@ struct sim_process_row {
 	_Alignas(64) uint32_t state;
 	int32_t pid;	       /* in its own namespace */
 	uint64_t pid_ns;       /* inode of that namespace */
-	uint64_t generation;   /* counts the row's users, so that (row, generation) names one process */
+	uint64_t generation;   /* counts the row's users: (row, generation) names one process */
 	uint64_t start_ns;     /* CLOCK_BOOTTIME at its cuInit */
 	char command[32];
 	struct sim_use use[SIM_MAX_DEVICES];

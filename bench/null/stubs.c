@@ -7,7 +7,8 @@
 #include "bench/null/rows.h"
 
 #define WEAK __attribute__((weak, visibility("default")))
-#define CUDA_HOOK(name, kind, params, args) WEAK CUresult CUDAAPI name params { return CUDA_SUCCESS; }
-#define CUDA_CALL(name, kind, params, args) WEAK CUresult CUDAAPI name params { return CUDA_SUCCESS; }
+#define CUDA_HOOK(name, kind, params, args)                                                  \
+	WEAK CUresult CUDAAPI name params { return CUDA_SUCCESS; }
+#define CUDA_CALL(name, kind, params, args) CUDA_HOOK(name, kind, params, args)
 #define CUDA_PASS(name, kind) WEAK CUresult CUDAAPI name(void) { return CUDA_SUCCESS; }
 #include "nvidia/cuda_api.def"

@@ -293,7 +293,8 @@ static bool remap_one(struct sim_range *range, void *arg)
 	int prot = (range->readable ? PROT_READ : 0) | (range->writable ? PROT_WRITE : 0);
 
 	if (range->block == block)
-		map_fixed(block, range->map_offset, range->map_bytes, (void *)range->map_base, prot);
+		map_fixed(block, range->map_offset, range->map_bytes,
+			  (void *)range->map_base, prot);
 	return false;
 }
 

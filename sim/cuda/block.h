@@ -87,7 +87,7 @@ struct sim_range {
 	bool sync_memops;
 };
 
-/* A new range, in the table; its fields other than these are the caller's to fill. NULL: overlap. */
+/* A new range, in the table; its other fields are the caller's to fill. NULL: overlap. */
 struct sim_range *sim_range_add(uint64_t base, uint64_t bytes, enum sim_range_kind kind,
 				struct sim_device *device, struct sim_context *ctx);
 /* The range that holds the address, or NULL. */

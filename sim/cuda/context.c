@@ -316,7 +316,8 @@ CUresult cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray, int n
 CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags,
 			CUdevice dev)
 {
-	if (ctxCreateParams && (ctxCreateParams->numExecAffinityParams || ctxCreateParams->cigParams))
+	if (ctxCreateParams &&
+	    (ctxCreateParams->numExecAffinityParams || ctxCreateParams->cigParams))
 		return CUDA_ERROR_NOT_SUPPORTED;
 	return create(pctx, flags, dev, 3020);
 }

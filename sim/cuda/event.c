@@ -15,9 +15,9 @@
 CUresult event_lookup(CUevent handle, struct sim_event **ret_event)
 {
 	struct sim_event *event = (struct sim_event *)handle;
-	CUresult error = sim_ready(); /* a forked child has the struct, and nobody who completes it */
+	CUresult error = sim_ready();
 
-	if (error)
+	if (error) /* a forked child has the struct, and nobody who completes it */
 		return error;
 	if (!event || event->magic != EVENT_MAGIC)
 		return CUDA_ERROR_INVALID_HANDLE;

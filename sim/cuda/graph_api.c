@@ -170,8 +170,8 @@ CUresult CUDAAPI cuGraphAddMemcpyNode(CUgraphNode *phGraphNode, CUgraph hGraph,
 	if (!copyParams)
 		return CUDA_ERROR_INVALID_VALUE;
 	work.copy = *copyParams;
-	return add(phGraphNode, hGraph, dependencies, numDependencies, copy_check(copyParams, false),
-		   &work);
+	return add(phGraphNode, hGraph, dependencies, numDependencies,
+		   copy_check(copyParams, false), &work);
 }
 
 CUresult CUDAAPI cuGraphAddMemsetNode(CUgraphNode *phGraphNode, CUgraph hGraph,
@@ -183,8 +183,8 @@ CUresult CUDAAPI cuGraphAddMemsetNode(CUgraphNode *phGraphNode, CUgraph hGraph,
 	if (!memsetParams)
 		return CUDA_ERROR_INVALID_VALUE;
 	work.set = *memsetParams;
-	return add(phGraphNode, hGraph, dependencies, numDependencies, set_check(memsetParams, false),
-		   &work);
+	return add(phGraphNode, hGraph, dependencies, numDependencies,
+		   set_check(memsetParams, false), &work);
 }
 
 CUresult CUDAAPI cuGraphAddHostNode(CUgraphNode *phGraphNode, CUgraph hGraph,
@@ -363,7 +363,8 @@ CUresult CUDAAPI cuGraphMemsetNodeSetParams(CUgraphNode hNode,
 	return change(hNode, set_check(nodeParams, false), &work);
 }
 
-CUresult CUDAAPI cuGraphHostNodeSetParams(CUgraphNode hNode, const CUDA_HOST_NODE_PARAMS *nodeParams)
+CUresult CUDAAPI cuGraphHostNodeSetParams(CUgraphNode hNode,
+					  const CUDA_HOST_NODE_PARAMS *nodeParams)
 {
 	struct sim_work work = {.kind = WORK_HOST};
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parts of a device's SMs, and green contexts over them. They share the primary context's memory. */
+/* Parts of a device's SMs, and green contexts over them, which share the primary one's memory. */
 #include <stdlib.h>
 #include <string.h>
 

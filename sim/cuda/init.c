@@ -38,8 +38,9 @@ CUresult sim_ready(void)
 {
 	atomic_int *word = atomic_load_explicit(&here, memory_order_acquire);
 
-	return word && atomic_load_explicit(word, memory_order_acquire) ? CUDA_SUCCESS
-									 : CUDA_ERROR_NOT_INITIALIZED;
+	if (!word || !atomic_load_explicit(word, memory_order_acquire))
+		return CUDA_ERROR_NOT_INITIALIZED;
+	return CUDA_SUCCESS;
 }
 
 static bool uuid_matches(const uint8_t uuid[16], const char *token, size_t len)

@@ -87,7 +87,8 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsign
 	if (r)
 		return r;
 	memcpy(&h, &handle, sizeof(h));
-	if (!pdptr || h.magic != IPC_MAGIC || Flags & ~(unsigned int)CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
+	if (!pdptr || h.magic != IPC_MAGIC ||
+	    Flags & ~(unsigned int)CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (h.row == sim.row && h.generation == generation())
 		return CUDA_ERROR_INVALID_CONTEXT; /* one's own, as the driver answers */

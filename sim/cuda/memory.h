@@ -4,7 +4,7 @@
 
 #include "sim/cuda/block.h"
 
-/* Memory of a context: SIM_RANGE_DEVICE (small ones share granules) or SIM_RANGE_MANAGED. Locked. */
+/* A context's memory: SIM_RANGE_DEVICE (small ones share granules) or SIM_RANGE_MANAGED. Locked. */
 CUresult sim_memory_alloc(struct sim_context *ctx, uint64_t bytes, enum sim_range_kind kind,
 			  CUdeviceptr *ret_ptr);
 /* Wait for the work of the context that has the address, as frees do that no stream orders. */

@@ -321,7 +321,8 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule hmod, c
 	sim_unlock();
 	if (!found)
 		return CUDA_ERROR_INVALID_HANDLE;
-	return name ? CUDA_ERROR_NOT_FOUND : CUDA_ERROR_INVALID_VALUE; /* images hold no variables */
+	/* Images hold no variables. */
+	return name ? CUDA_ERROR_NOT_FOUND : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)

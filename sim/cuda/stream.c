@@ -422,7 +422,7 @@ static struct sim_stream *thread_stream(struct sim_exec *exec)
 {
 	struct sim_stream *stream;
 
-	/* A context's memory may come back as another's: the legacy stream's id tells them apart. */
+	/* A context's memory may come back as another's: the legacy stream's id tells. */
 	if (cached.exec == exec && cached.id == exec->legacy->id)
 		return cached.stream;
 	if (!this_thread) {

@@ -14,7 +14,8 @@ SHELL := /bin/bash
 SETUP_FLAGS ?=
 
 .DEFAULT_GOAL := build
-.PHONY: setup setup-check build demo test check lint asan tsan coverage clang fuzz install docs clean
+.PHONY: setup setup-check build demo test check lint asan tsan coverage clang fuzz install docs \
+	clean
 
 setup:
 	@tools/setup build

@@ -113,8 +113,8 @@ def document():
     yield ("Every function that the driver's libraries export has exactly one decision. *Hooked*: "
            "the call passes through `liballot.so`, which does what the last column says. *Passed "
            "through*: the program calls the driver itself, and the last column says why that is "
-           "right. A function that only a newer driver has is passed through unseen; the tests hold "
-           "the list against the installed `cuda.h`, so a new toolkit shows what it added.")
+           "right. A function that only a newer driver has is passed through unseen; the tests "
+           "hold the list against the installed `cuda.h`, so a new toolkit shows what it added.")
     yield ""
     if WAYS.is_file():
         yield "## Ways in"

@@ -62,7 +62,8 @@ static CUresult vmm_take(struct work *w, struct work_block *b)
 		.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
 		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
 	};
-	CUmemAccessDesc access = {.location = prop.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+	CUmemAccessDesc access = {.location = prop.location,
+				  .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
 	CUmemGenericAllocationHandle handle;
 	CUresult e;
 	int fd;
@@ -76,7 +77,8 @@ static CUresult vmm_take(struct work *w, struct work_block *b)
 	OK(cuMemSetAccess(b->ptr, b->bytes, &access, 1));
 	b->handle = handle;
 	if (pick(w, 4) == 0) {
-		OK(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+		OK(cuMemExportToShareableHandle(&fd, handle,
+						CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
 		close(fd);
 	}
 	if (pick(w, 2)) {

@@ -65,7 +65,8 @@ void race_give(int device, uint64_t bytes)
 /* The driver gives granules. */
 void race_check(int device, uint64_t bytes)
 {
-	CHECK_EQ(sim_truth_used(truth, device), SETTLED + (bytes + 2 * MIB - 1) / (2 * MIB) * (2 * MIB));
+	CHECK_EQ(sim_truth_used(truth, device),
+		 SETTLED + (bytes + 2 * MIB - 1) / (2 * MIB) * (2 * MIB));
 }
 
 void race_end(void)

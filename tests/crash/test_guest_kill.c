@@ -155,8 +155,8 @@ static void show(struct test *t)
 		struct quota_row row;
 		struct slot_info info;
 
-		if (quota_process(t->ledger, i, t->device, &row) || slot_info(t->ledger, i, &info) ||
-		    !slot_alive(t->ledger, i))
+		if (quota_process(t->ledger, i, t->device, &row) ||
+		    slot_info(t->ledger, i, &info) || !slot_alive(t->ledger, i))
 			continue;
 		fprintf(stderr, "slot %d, pid %u: %llu in the driver; pending %llu", i, info.pid,
 			(unsigned long long)sim_truth_process(t->truth, (pid_t)info.pid, 0),
@@ -184,8 +184,8 @@ static void check_books(struct test *t, bool clear)
 		show(t);
 	CHECK(ledger + 2 * MIB >= truth);
 	/*
-	 * Streams free behind the neighbour's back, and a look that they disturb only ever raises the
-	 * figure; the next one puts it right.
+	 * Streams free behind the neighbour's back, and a look that they disturb only ever raises
+	 * the figure; the next one puts it right.
 	 */
 	for (int look = 0; look < 100; look++) {
 		park(t->world, clear ? CLEAR : SETTLE);
@@ -206,7 +206,7 @@ static void check_books(struct test *t, bool clear)
 	CHECK(sim_truth_peak(t->truth, 0) <= LIMIT + POOL_STEP);
 }
 
-/* A process that comes now gets all that the neighbour has not, at the first try and no byte more. */
+/* A process that comes now gets all that the neighbour has not, at once and no byte more. */
 static void check_full(struct test *t)
 {
 	uint64_t rest = LIMIT - sim_truth_used(t->truth, 0) - CONTEXT;
@@ -249,7 +249,8 @@ static void set_up(struct test *t)
 	CHECK(t->device >= 0);
 	/* Loaded once here, not by each victim. */
 	CHECK(dlopen("libnvidia-ml.so.1", RTLD_NOW));
-	t->world = mmap(NULL, sizeof(*t->world), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	t->world = mmap(NULL, sizeof(*t->world), PROT_READ | PROT_WRITE,
+			MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	CHECK(t->world != MAP_FAILED);
 }
 
@@ -316,7 +317,8 @@ int main(void)
 	fixture_wait(t.neighbour, 0);
 	CHECK(w->neighbour.longest_ns < HANG_NS);
 	CHECK(w->neighbour.refused > 0);
-	printf("%u kills, %u of them at random, after %u steps; the neighbour did %llu, %llu refused\n",
+	printf("%u kills, %u of them at random, after %u steps; "
+	       "the neighbour did %llu, %llu refused\n",
 	       kills, random_kills, steps, (unsigned long long)w->neighbour.steps,
 	       (unsigned long long)w->neighbour.refused);
 	for (int p = 0; p < FAULT_POINT_N; p++) {

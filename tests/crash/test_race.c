@@ -48,7 +48,8 @@ static void fall_in(struct shared *s, int self, unsigned int *seed)
 		;
 }
 
-static void compete(struct shared *s, const struct race *r, int self, int device, unsigned int *seed)
+static void compete(struct shared *s, const struct race *r, int self, int device,
+		    unsigned int *seed)
 {
 	uint64_t span = r->most_bytes - r->least_bytes + 1;
 	uint64_t bytes = r->least_bytes + (uint64_t)rand_r(seed) % span;

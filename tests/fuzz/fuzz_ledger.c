@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A forged ledger. The input is a list of 64-bit words to put somewhere in a good one: a byte says
- * where (header, devices, slots, shared objects, rows, figures, compute), two which word there, eight
- * its value. Then a guest joins and allocates, and a reader takes a snapshot.
+ * where (header, devices, slots, shared objects, rows, figures, compute), two which word there,
+ * eight its value. Then a guest joins and allocates, and a reader takes a snapshot.
  */
 #include "ledger/layout.h"
 #include "ledger/quota.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * families_crowd <device> <seed> <rounds> <kinds, a bit each>: threads that take and give memory of many families at
- * random, as hard as they can, with a note after each round, when all hold still.
+ * families_crowd <device> <seed> <rounds> <kinds, a bit each>: threads that take and give memory of
+ * many families at random, as hard as they can, with a note after each round, when all hold still.
  */
 #include <pthread.h>
 #include <stdint.h>
@@ -203,7 +203,8 @@ int main(int argc, char **argv)
 	guest_bind();
 	OK(cu.cuInit(0));
 	/* The others may have taken all, and hold still with it. */
-	for (int i = 0; (e = cu.cuDevicePrimaryCtxRetain(&ctx, device)) == CUDA_ERROR_OUT_OF_MEMORY; i++) {
+	for (int i = 0;
+	     (e = cu.cuDevicePrimaryCtxRetain(&ctx, device)) == CUDA_ERROR_OUT_OF_MEMORY; i++) {
 		if (i == 100)
 			return 0;
 		usleep(1000);

@@ -478,7 +478,8 @@ static CUresult give_module(const struct held *h)
 
 static CUresult take_library(uint64_t bytes, struct held *ret)
 {
-	return cu.cuLibraryLoadData((CUlibrary *)&ret->a, image(bytes), NULL, NULL, 0, NULL, NULL, 0);
+	return cu.cuLibraryLoadData((CUlibrary *)&ret->a, image(bytes), NULL, NULL, 0,
+				    NULL, NULL, 0);
 }
 
 static CUresult give_library(const struct held *h)
@@ -500,8 +501,8 @@ static const struct family families[] = {
 	{"managed", 33 * MIB, MIB, GRANULE, 0, NEED(cuMemAllocManaged), take_managed, free_plain},
 	{"async", 8 * MIB, MIB, POOL, 0, NEED(cuMemAllocAsync), take_async, free_async, NULL,
 	 stream_create, stream_done},
-	{"async-big", 40 * MIB, MIB, POOL, POOL, NEED(cuMemAllocAsync), take_async, free_async, NULL,
-	 stream_create, stream_done},
+	{"async-big", 40 * MIB, MIB, POOL, POOL, NEED(cuMemAllocAsync), take_async, free_async,
+	 NULL, stream_create, stream_done},
 	{"async-current", 8 * MIB, MIB, POOL, 0, NEED(cuDeviceSetMemPool), take_async, free_async,
 	 NULL, pool_set_current, pool_destroy},
 	{"async-ptsz", 8 * MIB, MIB, POOL, 0, NEED(cuMemAllocAsync_ptsz), take_async_ptsz,
@@ -521,7 +522,8 @@ static const struct family families[] = {
 	 give_array},
 	{"mipmap", 32 * MIB, MIB / 2, GRANULE, 0, NEED(cuMipmappedArrayCreate), take_mipmap,
 	 give_mipmap},
-	{"sparse", 32 * MIB, GRANULE, GRANULE, 0, NEED(cuMemMapArrayAsync), take_sparse, give_array},
+	{"sparse", 32 * MIB, GRANULE, GRANULE, 0, NEED(cuMemMapArrayAsync), take_sparse,
+	 give_array},
 	{"graph", 16 * MIB, GRANULE, POOL, 0, NEED(cuGraphLaunch), take_graph, give_graph, NULL,
 	 stream_create, graph_trim},
 	{"graph-upload", 16 * MIB, GRANULE, POOL, 0, NEED(cuGraphUpload), take_graph_upload,

@@ -109,7 +109,8 @@ static inline void tenant_new(struct tenant *t, const char *name, const uint64_t
 		d->limit_bytes = t->quota[i];
 		policy.ndevices++;
 	}
-	CHECK_EQ(tenant_create(getenv("ALLOT_RUNTIME_DIR"), name, &policy, t->dir, sizeof(t->dir)), 0);
+	CHECK_EQ(tenant_create(getenv("ALLOT_RUNTIME_DIR"), name, &policy, t->dir,
+			       sizeof(t->dir)), 0);
 }
 
 static inline void tenant_end(struct tenant *t)

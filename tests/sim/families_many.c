@@ -108,7 +108,8 @@ int main(int argc, char **argv)
 			failures += wrong != NULL;
 			for (int i = 0; i < PROCESSES; i++)
 				if (programs[t][i].socket >= 0)
-					send(programs[t][i].socket, wrong ? "n" : "y", 1, MSG_NOSIGNAL);
+					send(programs[t][i].socket, wrong ? "n" : "y", 1,
+					     MSG_NOSIGNAL);
 			if (round < 3)
 				start(t, round % PROCESSES);
 		}

@@ -114,7 +114,7 @@ static void frees_in_stream(void)
 	OK(cu.cuMemFreeAsync_ptsz(q, NULL));
 	OK(cu.cuStreamSynchronize_ptsz(NULL));
 	tell(NOTE_FREED, 0, 0, "per-thread stream");
-	/* Freed behind work that takes long: who needs it waits for nothing but gets it in the end. */
+	/* Freed behind work that takes long: who needs it does not wait, but gets it at last. */
 	fill_rest();
 }
 

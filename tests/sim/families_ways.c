@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * families_fill <way> <family> <driver's path> <versioned driver's path>: takes a way to the driver's functions, then fills
- * the device by them. LINKED: built against the driver.
+ * families_fill <way> <family> <driver's path> <versioned driver's path>: takes a way to the
+ * driver's functions, then fills the device by them. LINKED: built against the driver.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -73,7 +73,8 @@ static int version_of(size_t form, cuuint64_t flags)
 {
 	if (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM && forms[form].version < 7000)
 		for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++)
-			if (forms[i].streams == PER_THREAD && !strcmp(forms[i].name, forms[form].name))
+			if (forms[i].streams == PER_THREAD &&
+			    !strcmp(forms[i].name, forms[form].name))
 				return 7000;
 	return forms[form].version;
 }
@@ -174,7 +175,8 @@ int main(int argc, char **argv)
 		CHECK_EQ(pthread_join(thread, &status), 0);
 		return (int)(intptr_t)status;
 	} else {
-		fprintf(stderr, "usage: families_fill <way> <family> <driver> <versioned driver>\n");
+		fprintf(stderr,
+			"usage: families_fill <way> <family> <driver> <versioned driver>\n");
 		return 2;
 	}
 	return fill_family(argv[2]);

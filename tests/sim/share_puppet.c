@@ -106,7 +106,8 @@ static CUresult export_slot(struct slot *s, unsigned char *blob, int *ret_fd)
 	case POOLED:
 		e = cu.cuMemPoolExportToShareableHandle(
 			ret_fd, pools[0], CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
-		return e ? e : cu.cuMemPoolExportPointer((CUmemPoolPtrExportData *)blob, s->address);
+		return e ? e
+			 : cu.cuMemPoolExportPointer((CUmemPoolPtrExportData *)blob, s->address);
 	default:
 		return cu.cuMemExportToShareableHandle(
 			ret_fd, s->handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
@@ -122,11 +123,13 @@ static CUresult import(const struct puppet_ask *ask, int *fd, struct slot *s)
 	CUipcMemHandle ipc;
 	CUresult e;
 
-	*s = (struct slot){.kind = (enum puppet_kind)ask->kind, .imported = true, .bytes = ask->bytes};
+	*s = (struct slot){.kind = (enum puppet_kind)ask->kind, .imported = true,
+			   .bytes = ask->bytes};
 	switch (s->kind) {
 	case PLAIN:
 		memcpy(&ipc, ask->blob, sizeof(ipc));
-		return cu.cuIpcOpenMemHandle_v2(&s->address, ipc, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+		return cu.cuIpcOpenMemHandle_v2(&s->address, ipc,
+						CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
 	case POOLED:
 		e = imported_pool ? CUDA_SUCCESS :
 				    cu.cuMemPoolImportFromShareableHandle(
@@ -159,7 +162,8 @@ static CUresult free_slot(struct slot *s)
 
 	switch (s->kind) {
 	case PLAIN:
-		return s->imported ? cu.cuIpcCloseMemHandle(s->address) : cu.cuMemFree_v2(s->address);
+		return s->imported ? cu.cuIpcCloseMemHandle(s->address)
+				   : cu.cuMemFree_v2(s->address);
 	case POOLED:
 		if (s->imported)
 			return cu.cuMemFree_v2(s->address);

@@ -37,7 +37,8 @@ static inline struct puppet_answer puppet_try(struct program *p, struct puppet_a
 	EXPECT("told", puppet_send(p->socket, &ask, sizeof(ask), fd), sizeof(ask));
 	if (fd >= 0)
 		close(fd);
-	EXPECT("answered", puppet_receive(p->socket, &answer, sizeof(answer), &out), sizeof(answer));
+	EXPECT("answered", puppet_receive(p->socket, &answer, sizeof(answer), &out),
+	       sizeof(answer));
 	if (ret_fd)
 		*ret_fd = out;
 	else if (out >= 0)

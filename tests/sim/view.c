@@ -70,8 +70,8 @@ static void free_slot(struct program *p, int slot)
 static void make_refused(struct program *p, int device, uint64_t bytes)
 {
 	EXPECT("refusal",
-	       puppet_try(p, (struct puppet_ask){.op = DO_MAKE, .device = device, .bytes = bytes}, -1,
-			  NULL)
+	       puppet_try(p, (struct puppet_ask){.op = DO_MAKE, .device = device, .bytes = bytes},
+			  -1, NULL)
 		       .result,
 	       CUDA_ERROR_OUT_OF_MEMORY);
 }
@@ -221,11 +221,11 @@ static void not_granted(void)
 	EXPECT("the simulator's count", given(0), 0);
 	/* Without a context of it, too. */
 	puppet(&p, (struct puppet_ask){.op = DO_CONTEXT, .device = 1});
-	answer = puppet_try(&p, (struct puppet_ask){.op = DO_MAKE, .kind = HANDLE, .bytes = 2 * MIB}, -1,
-			    NULL);
+	answer = puppet_try(&p, (struct puppet_ask){.op = DO_MAKE, .kind = HANDLE,
+							.bytes = 2 * MIB}, -1, NULL);
 	EXPECT("a handle there", answer.result, CUDA_ERROR_OUT_OF_MEMORY);
-	answer = puppet_try(&p, (struct puppet_ask){.op = DO_MAKE, .kind = POOLED, .bytes = 2 * MIB}, -1,
-			    NULL);
+	answer = puppet_try(&p, (struct puppet_ask){.op = DO_MAKE, .kind = POOLED,
+							.bytes = 2 * MIB}, -1, NULL);
 	EXPECT("a pool there", answer.result, CUDA_ERROR_OUT_OF_MEMORY);
 	EXPECT("the simulator's count", given(0), 0);
 	make(&p, 1, PLAIN, 100 * MIB);

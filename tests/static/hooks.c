@@ -198,7 +198,8 @@ int main(void)
 	char sim[PATH_MAX + 8];
 	pid_t pid[2];
 
-	CHECK_EQ(tenant_create(fixture_runtime_dir(), "static", &policy, tenant, sizeof(tenant)), 0);
+	CHECK_EQ(tenant_create(fixture_runtime_dir(), "static", &policy, tenant,
+			       sizeof(tenant)), 0);
 	snprintf(sim, sizeof(sim), "%s/sim", fixture_runtime_dir());
 	setenv("ALLOT_TENANT_DIR", tenant, 1);
 	setenv("ALLOT_SIM_DIR", sim, 1);

@@ -15,8 +15,8 @@ static struct config config;
 
 static int environment(const char *a, const char *b, const char *c)
 {
-	char *block[] = {(char *)(uintptr_t) "PATH=/bin", (char *)(uintptr_t)a, (char *)(uintptr_t)b,
-			 (char *)(uintptr_t)c, NULL};
+	char *block[] = {(char *)(uintptr_t) "PATH=/bin", (char *)(uintptr_t)a,
+			 (char *)(uintptr_t)b, (char *)(uintptr_t)c, NULL};
 
 	memset(&config, 0, sizeof(config));
 	return config_environment(&config, block);
@@ -121,7 +121,7 @@ static void tenants(void)
 	memcpy(first, config.tenant, sizeof(first));
 	CHECK(tenant_name_valid(first));
 	CHECK(strstr(first, "vgpu.cache"));
-	/* The order of variables is nobody's business; equal paths are equal tenants, others not. */
+	/* The order of variables does not matter; equal paths are equal tenants, others not. */
 	CHECK_EQ(environment("CUDA_DEVICE_MEMORY_LIMIT=1g",
 			     "CUDA_DEVICE_MEMORY_SHARED_CACHE=/tmp/a b/vgpu.cache", NULL),
 		 0);
@@ -130,14 +130,14 @@ static void tenants(void)
 			     "CUDA_DEVICE_MEMORY_SHARED_CACHE=/tmp/other/vgpu.cache", NULL),
 		 0);
 	CHECK(strcmp(first, config.tenant));
-	refused(environment("CUDA_DEVICE_MEMORY_SHARED_CACHE=", "CUDA_DEVICE_MEMORY_LIMIT=1g", NULL),
-		"CUDA_DEVICE_MEMORY_SHARED_CACHE");
+	refused(environment("CUDA_DEVICE_MEMORY_SHARED_CACHE=", "CUDA_DEVICE_MEMORY_LIMIT=1g",
+			    NULL), "CUDA_DEVICE_MEMORY_SHARED_CACHE");
 	memset(path + strlen(path), '/', 20);
 	memset(path + strlen(path), 'x', 300);
 	CHECK_EQ(environment(path, "CUDA_DEVICE_MEMORY_LIMIT=1g", NULL), 0);
 	CHECK(tenant_name_valid(config.tenant));
-	CHECK_EQ(environment("CUDA_DEVICE_MEMORY_SHARED_CACHE=/a/\xc3\xa4/../", "CUDA_DEVICE_MEMORY_LIMIT=1g",
-			     NULL),
+	CHECK_EQ(environment("CUDA_DEVICE_MEMORY_SHARED_CACHE=/a/\xc3\xa4/../",
+			     "CUDA_DEVICE_MEMORY_LIMIT=1g", NULL),
 		 0);
 	CHECK(tenant_name_valid(config.tenant));
 	/* A name alone limits nothing. */
@@ -152,7 +152,7 @@ static void files(void)
 		"UsedMem: 0x10", "UsedMem:99999999999999999999", "UsedMem 8192", "UsedCores:0",
 		"UsedCores:101", "UsedCores:x", "UsedCores:", "nonsense",
 		"# fine\nUsedMem:1\nUsedMem:junk\n",
-		"UsedMem:111111111111111111111111111111111111111111111111111111111111111111111111111",
+		"UsedMem:1111111111111111111111111111111111111111111111111111111111111111111111111",
 	};
 
 	CHECK_EQ(only_file("UsedMem:8192\nUsedCores:25\n"), 0);
@@ -200,8 +200,8 @@ static void shares(void)
 		uint32_t permille;
 	} good[] = {{"1", 10}, {"25", 250}, {"025", 250}, {"99", 990}, {"0", 0}, {"100", 0}};
 	static const char *const bad[] = {
-		"", "-1", "101", "25%", "25.5", "0.25", "1e1", "nan", "inf", "0x10", " 25", "25 ", "+25",
-		"junk", "99999999999999999999", "\xff",
+		"", "-1", "101", "25%", "25.5", "0.25", "1e1", "nan", "inf", "0x10", " 25", "25 ",
+		"+25", "junk", "99999999999999999999", "\xff",
 	};
 	char text[128];
 
@@ -250,8 +250,8 @@ static void policies(void)
 		{"force", POLICY_COMPUTE_CAP}, {"Force", POLICY_COMPUTE_CAP},
 		{"2", POLICY_COMPUTE_OFF}, {"DISABLE", POLICY_COMPUTE_OFF},
 	};
-	static const char *const bad[] = {"", "3", "00", "forced", "forc", "default ", "cap", "\xff",
-					  "off", "FORCE\n"};
+	static const char *const bad[] = {"", "3", "00", "forced", "forc", "default ", "cap",
+					  "\xff", "off", "FORCE\n"};
 	char text[128];
 
 	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
@@ -273,8 +273,8 @@ static void policies(void)
 /* Which number a device will have, by what CUDA_VISIBLE_DEVICES says. */
 static void visible(void)
 {
-	static const uint8_t uuid[16] = {0x5c, 0x84, 0x01, 0xab, 0xcd, 0xef, 1, 2, 3, 4, 5, 6, 7, 8, 9,
-					 0xa0};
+	static const uint8_t uuid[16] = {0x5c, 0x84, 0x01, 0xab, 0xcd, 0xef, 1, 2,
+					 3, 4, 5, 6, 7, 8, 9, 0xa0};
 	static const char *const whole = "GPU-5c8401ab-cdef-0102-0304-0506070809a0";
 	char list[128];
 

@@ -112,7 +112,7 @@ static void random_operations(void)
 	CHECK_EQ(object_table_new(&t), 0);
 	for (int round = 0; round < 200000; round++) {
 		int k = (int)(next(&seed) % KINDS);
-		/* Phases: mostly few, so that arrays are sparse; then all, so that they are full. */
+		/* Phases: mostly few, so that arrays are sparse; then all: they are full. */
 		unsigned int i = (unsigned int)(next(&seed) % (round / 20000 % 2 ? KEYS : 40));
 		uint64_t bytes = 1 + next(&seed) % 1000;
 		bool found;

@@ -160,8 +160,9 @@ static void check_duration(void)
 		int error;
 		uint64_t us;
 	} cases[] = {
-		{ "2ms", 0, 2000 }, { "500us", 0, 500 }, { "1.5ms", 0, 1500 }, { "0.0015s", 0, 1500 },
-		{ "1s", 0, 1000000 }, { "1.0009us", 0, 1 }, { "1.000001s", -ERANGE },
+		{ "2ms", 0, 2000 }, { "500us", 0, 500 }, { "1.5ms", 0, 1500 },
+		{ "0.0015s", 0, 1500 }, { "1s", 0, 1000000 }, { "1.0009us", 0, 1 },
+		{ "1.000001s", -ERANGE },
 		{ "1000001us", -ERANGE }, { "99999999999999999999s", -ERANGE }, { "0ms", -EINVAL },
 		{ "0.5us", -EINVAL }, { "2", -EINVAL }, { "", -EINVAL }, { "ms", -EINVAL },
 		{ "-2ms", -EINVAL }, { "2 ms", -EINVAL }, { "2msec", -EINVAL }, { "2m", -EINVAL },

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The simulator's mutex when a waiter takes a wake-up with it: one sleeps on the mutex's word and
- * never takes it, as one that is killed at that moment; who waits behind it must get it all the same.
+ * never takes it, as one that is killed at that moment; who waits behind it must still get it.
  */
 #include "sim/mutex.h"
 

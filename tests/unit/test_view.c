@@ -217,7 +217,8 @@ static void check_compute(void)
 	/* Ten seconds of work, and half a minute for this test. */
 	compute->hot = controller_deficit.bill(0, &params, now, now + 1000000000);
 	for (int i = 1; i < 10; i++)
-		compute->hot = controller_deficit.bill(compute->hot, &params, now, now + 1000000000);
+		compute->hot = controller_deficit.bill(compute->hot, &params, now,
+						       now + 1000000000);
 	seen = compute_of_view(dir);
 	CHECK_EQ(seen.busy_ns, 15001000000);
 	CHECK_EQ(seen.launches, 7);

@@ -56,7 +56,8 @@ class Case(cli_lib.Case):
 
     def live(self, words, prefix=()):
         """A program that is at its (first) "wait"; what it said before that."""
-        process = subprocess.Popen([*prefix, GUEST, *words.split()], env={**self.env, **self.guest_env},
+        process = subprocess.Popen([*prefix, GUEST, *words.split()],
+                                   env={**self.env, **self.guest_env},
                                    text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
         def end():
@@ -90,8 +91,8 @@ class Case(cli_lib.Case):
 
     def truth(self):
         """MiB in use by the simulator's count."""
-        return int(subprocess.run([sys.executable, "-c", TRUTH], env=self.env, check=True, text=True,
-                                  capture_output=True, timeout=30).stdout)
+        return int(subprocess.run([sys.executable, "-c", TRUTH], env=self.env, check=True,
+                                  text=True, capture_output=True, timeout=30).stdout)
 
     def used(self):
         """MiB in use by the ledger."""

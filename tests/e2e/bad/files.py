@@ -83,13 +83,13 @@ class Files(bad_lib.Case):
         self.check_empty()
 
     def test_forged(self):
-        """Nonsense by a peer, as others start and work: perhaps no memory, never a crash or a hang."""
+        """Nonsense by a peer, as others start and work: perhaps no memory, no crash and no hang."""
         generator = random.Random(1)
         process, said = self.live("init alloc 100 " + "wait alloc 10 free " * 12)
         self.assertEqual(said, ["init 0", "alloc 0"])
         size = os.path.getsize(os.path.join(self.tenant, "ledger"))
-        for at in (HIGH_AT, HIGH_AT + 4, 4096, 8192, 270336, ROWS_AT, ROWS_AT + 64 * 1024, size - 4096,
-                   None, None, None):
+        for at in (HIGH_AT, HIGH_AT + 4, 4096, 8192, 270336, ROWS_AT, ROWS_AT + 64 * 1024,
+                   size - 4096, None, None, None):
             at = generator.randrange(HIGH_AT, size - 4096) if at is None else at
             self.write("ledger", at, generator.randbytes(4096))
             self.go_on(process)
@@ -118,16 +118,19 @@ class Files(bad_lib.Case):
         said, _ = self.guest("closefds init alloc 100 alloc 200 free threads 4")
         self.assertEqual(said, ["init 0", "alloc 0", "alloc 2", "free 0", "threads 0"])
         said, _ = self.guest("init alloc 100 nofile alloc 200 free alloc 200 free threads 4")
-        self.assertEqual(said, ["init 0", "alloc 0", "alloc 2", "free 0", "alloc 0", "free 0", "threads 0"])
+        self.assertEqual(said, ["init 0", "alloc 0", "alloc 2", "free 0", "alloc 0", "free 0",
+                                "threads 0"])
         # The driver's own are closed too, so that it gives out nothing more. We refuse as ever.
         said, _ = self.guest("init alloc 100 closefds alloc 200 free alloc 200")
-        self.assertEqual(said, ["init 0", "alloc 0", "alloc 2", "free 0", f"alloc {OPERATING_SYSTEM}"])
+        self.assertEqual(said, ["init 0", "alloc 0", "alloc 2", "free 0",
+                                f"alloc {OPERATING_SYSTEM}"])
         self.check_empty()
 
     def test_address_space(self):
         """With ever less of it: each call works or says that there is no memory."""
         for mib in (0, 1, 2, 4, 8, 16, 32, 64, 128, 512):
-            for words in (f"as {mib} init alloc 8 alloc 8 free", f"init alloc 8 as {mib} alloc 8 free"):
+            for words in (f"as {mib} init alloc 8 alloc 8 free",
+                          f"init alloc 8 as {mib} alloc 8 free"):
                 self.guest(words)
         self.check_empty()
 

@@ -143,8 +143,9 @@ static rlim_t address_space(void)
 static char **cut(char **words)
 {
 	for (int depth = 1; *words; words++) {
-		if (!strcmp(*words, "child") || !strcmp(*words, "clone") || !strcmp(*words, "orphan") ||
-		    !strcmp(*words, "vfork") || !strcmp(*words, "spawn"))
+		if (!strcmp(*words, "child") || !strcmp(*words, "clone") ||
+		    !strcmp(*words, "orphan") || !strcmp(*words, "vfork") ||
+		    !strcmp(*words, "spawn"))
 			depth++;
 		if (!strcmp(*words, "end") && --depth == 0) {
 			*words = NULL;
@@ -182,7 +183,8 @@ static char **other(char **words)
 	} else if (!strcmp(word, "spawn")) {
 		CHECK_EQ(posix_spawn(&pid, self, NULL, NULL, words, environ), 0);
 	} else {
-		pid = !strcmp(word, "clone") ? (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0) : fork();
+		pid = !strcmp(word, "clone") ? (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0)
+					     : fork();
 		if (pid == 0) {
 			blocks = 0;
 			run(words + 1);

@@ -16,7 +16,8 @@ class Processes(bad_lib.Case):
         """300 at once, of which not all fit: whoever fits gets it all, the others are refused."""
         crowd = [subprocess.Popen([GUEST, "init", "alloc", "4", "wait"], text=True,
                                   env={**self.env, **self.guest_env}, stdin=subprocess.PIPE,
-                                  stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) for _ in range(300)]
+                                  stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+                 for _ in range(300)]
         begun = held = 0
         for process in crowd:
             said = self.until_waiting(process)
@@ -38,16 +39,16 @@ class Processes(bad_lib.Case):
 
     def test_fork_before(self):
         said, _ = self.guest("child init alloc 100 end clone init alloc 200 end init alloc 250")
-        self.assertEqual(said, ["init 0", "alloc 0", "child 0", "init 0", "alloc 0", "clone 0", "init 0",
-                                "alloc 0"])
+        self.assertEqual(said, ["init 0", "alloc 0", "child 0", "init 0", "alloc 0", "clone 0",
+                                "init 0", "alloc 0"])
         self.check_empty()
 
     def test_fork_after(self):
-        """A child of a process that used the GPU cannot (as with the driver alone), and does no harm."""
+        """A child of a process that used the GPU cannot (as with the driver alone); no harm."""
         for fork in ("child", "clone"):
             said, _ = self.guest(f"init alloc 100 {fork} alloc 1 end alloc 200 free alloc 200")
-            self.assertEqual(said, ["init 0", "alloc 0", "alloc 3", f"{fork} 0", "alloc 2", "free 0",
-                                    "alloc 0"])
+            self.assertEqual(said, ["init 0", "alloc 0", "alloc 3", f"{fork} 0", "alloc 2",
+                                    "free 0", "alloc 0"])
         self.check_empty()
 
     def test_child_outlives_its_parent(self):
@@ -69,7 +70,8 @@ class Processes(bad_lib.Case):
         self.check_empty()
 
     def test_threads_constructor_and_exit(self):
-        said, _ = self.guest("threads 8 init threads 8 alloc 4 atexit", env={"BAD_CONSTRUCTOR": "1"})
+        said, _ = self.guest("threads 8 init threads 8 alloc 4 atexit",
+                             env={"BAD_CONSTRUCTOR": "1"})
         self.assertEqual(said, ["constructor init 0", "constructor alloc 0", "threads 0", "init 0",
                                 "threads 0", "alloc 0", "atexit free 0", "atexit alloc 0"])
         self.check_empty()
@@ -98,7 +100,8 @@ for _ in range(20):
     def test_pid_namespaces(self):
         """Two processes that are number 1, each in its namespace: one quota, no mistaken death."""
         prefix = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
-        if os.geteuid() or subprocess.run([*prefix, "true"], check=False, capture_output=True).returncode:
+        if os.geteuid() or subprocess.run([*prefix, "true"], check=False,
+                                          capture_output=True).returncode:
             self.skipTest("no PID namespaces to be had")
         first, said = self.live("init alloc 100 wait", prefix)
         self.assertEqual(said, ["init 0", "alloc 0"])
@@ -117,7 +120,8 @@ for _ in range(20):
         prefix = ("unshare", "--mount", "sh", "-c",
                   'mount -t proc -o hidepid=2 proc /proc && exec setpriv --reuid 65534 '
                   '--regid 65534 --clear-groups --bounding-set=-all "$0" "$@"')
-        if os.geteuid() or subprocess.run([*prefix, GUEST], check=False, capture_output=True).returncode:
+        if os.geteuid() or subprocess.run([*prefix, GUEST], check=False,
+                                          capture_output=True).returncode:
             self.skipTest("no hidepid to be had")
         for directory, _, files in os.walk(self.tmp):
             for name in (".", *files):

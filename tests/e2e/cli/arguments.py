@@ -10,9 +10,10 @@ import cli_lib
 
 class Arguments(cli_lib.Case):
     def test_bad_memory(self):
-        for bad in ("0", "0.0", "00GiB", "-1", "-8GiB", "+8GiB", "10XB", "25%x", "%", "101%", "100.1%",
-                    "1e3", "0x10", " 8G", "8 G", "8GiB ", "8GB8", "nan", "inf", "unlimited", "",
-                    "8GiB,", ",8GiB", "8GiB,,8GiB", "99999999T", "1.5.5G", "G", "8g1", "8GiB,-1"):
+        for bad in ("0", "0.0", "00GiB", "-1", "-8GiB", "+8GiB", "10XB", "25%x", "%", "101%",
+                    "100.1%", "1e3", "0x10", " 8G", "8 G", "8GiB ", "8GB8", "nan", "inf",
+                    "unlimited", "", "8GiB,", ",8GiB", "8GiB,,8GiB", "99999999T", "1.5.5G", "G",
+                    "8g1", "8GiB,-1"):
             with self.subTest(bad=bad):
                 self.fails(125, "run", "--memory", bad, "--", "true", says=("--memory", "8GiB"))
                 self.fails(125, "set", "x", "--memory", bad, says=("--memory", "8GiB"))
@@ -34,9 +35,9 @@ class Arguments(cli_lib.Case):
         self.assertFalse(os.path.exists(self.runtime), "a bad argument left a tenant")
 
     def test_bad_compute(self):
-        for bad in ("0", "0%", "0.0", "101", "100.1%", "nan", "inf", "1e1", "-1", "-25%", "+25", "25.55",
-                    "0.05", "", "25,", ",25", "25,,25", "0x10", " 25", "25 ", "25 %", "25%%", "half",
-                    "OFF", "off,25", "25,off", "99999999999999999999", ".5", "5."):
+        for bad in ("0", "0%", "0.0", "101", "100.1%", "nan", "inf", "1e1", "-1", "-25%", "+25",
+                    "25.55", "0.05", "", "25,", ",25", "25,,25", "0x10", " 25", "25 ", "25 %",
+                    "25%%", "half", "OFF", "off,25", "25,off", "99999999999999999999", ".5", "5."):
             with self.subTest(bad=bad):
                 self.refused("--compute", bad, says=("--compute", bad, "like 25, 12.5% or off"))
                 self.fails(125, "set", "x", "--compute", bad, says=("--compute", "like 25"))
@@ -44,7 +45,8 @@ class Arguments(cli_lib.Case):
     def test_bad_words(self):
         for option, bad, right in (
                 ("--policy", ("", "CAP", "off", "fair", "cap "), "--policy cap or --policy share"),
-                ("--priority", ("", "0", "highest", "High"), "--priority normal, --priority low or"),
+                ("--priority", ("", "0", "highest", "High"),
+                 "--priority normal, --priority low or"),
                 ("--mode", ("", "mps", "turn"), "--mode turns or --mode space"),
                 ("--controller", ("", "nvml", "Deficit", "0"), "--controller deficit"),
                 ("--weight", ("", "0", "-1", "1001", "1.5", "2x", "1e2", "nan"), "--weight 2"),
@@ -52,11 +54,13 @@ class Arguments(cli_lib.Case):
                  "--inflight 2ms")):
             for word in bad:
                 with self.subTest(option=option, word=word):
-                    self.refused("--compute", "25", option, word, says=(f'{option} "{word}"', right))
+                    self.refused("--compute", "25", option, word,
+                                 says=(f'{option} "{word}"', right))
                     self.fails(125, "set", "x", option, word, says=(option, right))
 
     def test_compute_that_says_nothing(self):
-        for args in (("--policy", "share"), ("--policy", "cap"), ("--policy", "cap", "--weight", "2"),
+        for args in (("--policy", "share"), ("--policy", "cap"),
+                     ("--policy", "cap", "--weight", "2"),
                      ("--policy", "cap", "--priority", "high"), ("--controller", "deficit"),
                      ("--mode", "space"), ("--inflight", "2ms")):
             with self.subTest(args=args):

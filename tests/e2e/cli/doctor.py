@@ -52,7 +52,8 @@ class Doctor(cli_lib.Case):
 
     def test_locks(self):
         if os.path.exists("/sys/kernel/security"):
-            self.finds("FAIL", "cannot be locked", env={"ALLOT_RUNTIME_DIR": "/sys/kernel/security"})
+            self.finds("FAIL", "cannot be locked",
+                       env={"ALLOT_RUNTIME_DIR": "/sys/kernel/security"})
 
     def test_no_futex(self):
         """In a sandbox that allows it within a process only, as the kernel's answer is ENOSYS."""
@@ -67,7 +68,8 @@ class Doctor(cli_lib.Case):
                 (load, 0, 0, 24), (equal, 0, 1, 0),     # its second argument: FUTEX_WAIT
                 (answer, 0, 0, 0x50000 | errno.ENOSYS), (answer, 0, 0, 0x7fff0000)))
             block = ctypes.create_string_buffer(program)
-            filters = ctypes.create_string_buffer(struct.pack("HxxxxxxP", 6, ctypes.addressof(block)))
+            filters = ctypes.create_string_buffer(
+                struct.pack("HxxxxxxP", 6, ctypes.addressof(block)))
             prctl = ctypes.CDLL(None).prctl
             if prctl(38, 1, 0, 0, 0) or prctl(22, 2, filters, 0, 0):
                 os._exit(77)

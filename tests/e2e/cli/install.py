@@ -12,8 +12,9 @@ import cli_lib
 
 class Install(cli_lib.Case):
     def test_installed_tree(self):
-        subprocess.run([os.path.join(os.environ["ALLOT_SOURCE"], "tools", "meson"), "install", "--no-rebuild",
-                        "-C", os.environ["ALLOT_BUILD"], "--destdir", self.path("dest")],
+        subprocess.run([os.path.join(os.environ["ALLOT_SOURCE"], "tools", "meson"), "install",
+                        "--no-rebuild", "-C", os.environ["ALLOT_BUILD"],
+                        "--destdir", self.path("dest")],
                        check=True, capture_output=True, timeout=100)
         (installed,) = glob.glob(self.path("dest/**/bin/allot"), recursive=True)
         prefix = self.path("moved")

@@ -42,8 +42,8 @@ class Live(cli_lib.Case):
 
     def program(self, *options):
         process = self.start(ALLOT, "sim", "--memory", "8GiB", "--context", "2MiB", "--dir",
-                             self.directory, "--", ALLOT, "run", *options, "--", sys.executable, "-c",
-                             PROGRAM)
+                             self.directory, "--", ALLOT, "run", *options, "--", sys.executable,
+                             "-c", PROGRAM)
         self.assertEqual(process.stdout.readline(), "up\n")
 
         def ask(*words):
@@ -106,7 +106,8 @@ class Live(cli_lib.Case):
     def test_compute_is_counted(self):
         """A load that wants all of a device, capped: the figures are there while it runs."""
         load = self.start(ALLOT, "sim", "--dir", self.directory, "--", ALLOT, "run", "--name", "a",
-                          "--compute", "20", "--", cli_lib.LOAD, "--seconds", "30", "--loops-per-us", "1")
+                          "--compute", "20", "--", cli_lib.LOAD, "--seconds", "30",
+                          "--loops-per-us", "1")
         self.assertIn("ready", load.stdout.readline())
 
         def seen():
@@ -126,7 +127,8 @@ class Live(cli_lib.Case):
     def test_drop_in_shares(self):
         """Preloaded by hand, with another system's settings: a tenant like any other."""
         library = self.ok("run", "--", "sh", "-c", "echo $LD_PRELOAD").strip()
-        settings = {"LD_PRELOAD": library, "CUDA_DEVICE_SM_LIMIT": "25", "CUDA_DEVICE_SM_LIMIT_1": "0"}
+        settings = {"LD_PRELOAD": library, "CUDA_DEVICE_SM_LIMIT": "25",
+                    "CUDA_DEVICE_SM_LIMIT_1": "0"}
         for policy, word in (({}, "share"), ({"GPU_CORE_UTILIZATION_POLICY": "FORCE"}, "cap"),
                              ({"GPU_CORE_UTILIZATION_POLICY": "2"}, "off")):
             env = [f"{key}={value}" for key, value in {**settings, **policy}.items()]
@@ -156,8 +158,9 @@ for i in range(2):
     assert cu.cuDeviceTotalMem_v2(ctypes.byref(total), device) == 0
     print(total.value)
 """
-        out = self.ok("sim", "--gpus", "2", "--memory", "8GiB", "--context", "2MiB", "--", ALLOT, "run",
-                      "--gpu", "1,0", "--memory", "1GiB,50%", "--", sys.executable, "-c", program)
+        out = self.ok("sim", "--gpus", "2", "--memory", "8GiB", "--context", "2MiB", "--", ALLOT,
+                      "run", "--gpu", "1,0", "--memory", "1GiB,50%", "--", sys.executable, "-c",
+                      program)
         self.assertEqual(out.split(), ["up", str(GIB), str(4 * GIB)])
 
 

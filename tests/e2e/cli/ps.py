@@ -125,8 +125,9 @@ class Ps(cli_lib.Case):
 
     def test_compute(self):
         self.ok("run", "--name", "a", "--compute", "25", "--", "true")
-        self.hold("a", f"{UUID_A}:busy:240", f"{UUID_A}:owed:2000000000", f"{UUID_A}:held:1500000000",
-                  f"{UUID_A}:longest:200000000", f"{UUID_A}:launches:7")
+        self.hold("a", f"{UUID_A}:busy:240", f"{UUID_A}:owed:2000000000",
+                  f"{UUID_A}:held:1500000000", f"{UUID_A}:longest:200000000",
+                  f"{UUID_A}:launches:7")
         (tenant,) = self.json("a")["tenants"]
         self.assertEqual(tenant["compute"], {
             "policy": "cap", "mode": "turns", "controller": "deficit", "priority": "normal",
@@ -134,7 +135,8 @@ class Ps(cli_lib.Case):
         self.assertEqual(tenant["policy"][0]["share_permille"], 250)
         seen = tenant["devices"][0]["compute"]
         self.assertEqual((seen["share_permille"], seen["target_permille"]), (250, 250))
-        self.assertEqual((seen["launches"], seen["throttles"], seen["throttled_ns"], seen["longest_ns"]),
+        self.assertEqual((seen["launches"], seen["throttles"], seen["throttled_ns"],
+                          seen["longest_ns"]),
                          (7, 1, 1500000000, 200000000))
         self.assertEqual(seen["busy_ns"], 62 * 240000000)
         # As the seconds go by, the first ones of the hour leave the window.
@@ -142,9 +144,11 @@ class Ps(cli_lib.Case):
         self.assertTrue(seen["debt_ns"] < 2000000000, seen)
         done = self.allot("ps", "a")
         self.assertEqual(done.stderr, "")
-        self.assertRegex(done.stdout, r"(?m)^TENANT +GPU +COMPUTE +TARGET +1 S +60 S +HELD( +DEBT)?$")
         self.assertRegex(done.stdout,
-                         r"(?m)^a +GPU-11111111 +cap +25% +\d+\.\d% +\d+\.\d% +1\.5 s( +\d\S* m?s)?$")
+                         r"(?m)^TENANT +GPU +COMPUTE +TARGET +1 S +60 S +HELD( +DEBT)?$")
+        self.assertRegex(done.stdout,
+                         r"(?m)^a +GPU-11111111 +cap +25% +\d+\.\d% +\d+\.\d% +1\.5 s"
+                         r"( +\d\S* m?s)?$")
         self.ok("set", "a", "--compute", "off")
         self.assertNotIn("TARGET", self.ok("ps", "a"))
         seen = self.json("a")["tenants"][0]["devices"][0]["compute"]
@@ -167,8 +171,8 @@ class Ps(cli_lib.Case):
         self.ok("run", "--name", "a", "--compute", "10", "--", "true")
         self.hold("a", f"{UUID_A}:longest:900000000")
         note = self.allot("ps").stderr
-        self.assertIn('"a" on GPU-11111111: its longest unit of work took 900 ms, so 10% is exact over '
-                      "9 s and more", note)
+        self.assertIn('"a" on GPU-11111111: its longest unit of work took 900 ms, '
+                      "so 10% is exact over 9 s and more", note)
         for args in (("--compute", "95"), ("--compute", "100"), ("--compute", "off")):
             self.ok("set", "a", *args)
             self.assertEqual(self.allot("ps").stderr, "")
@@ -192,7 +196,8 @@ class Ps(cli_lib.Case):
 
     def test_pids_of_a_container(self):
         unshare = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
-        if os.geteuid() or subprocess.run([*unshare, "true"], capture_output=True, check=False).returncode:
+        if os.geteuid() or subprocess.run([*unshare, "true"], capture_output=True,
+                                          check=False).returncode:
             self.skipTest("cannot make a PID namespace")
         self.ok("run", "--name", "a", "--", "true")
         process = self.start(*unshare, cli_lib.HOLDER, os.path.join(self.runtime, "a"),
@@ -222,7 +227,8 @@ class Ps(cli_lib.Case):
 class Set(cli_lib.Case):
     def test_says_old_and_new(self):
         self.ok("run", "--name", "a", "--memory", "8GiB", "--", "true")
-        self.assertEqual(self.ok("set", "a", "--memory", "12GiB"), "a each device: 8 GiB -> 12 GiB\n")
+        self.assertEqual(self.ok("set", "a", "--memory", "12GiB"),
+                         "a each device: 8 GiB -> 12 GiB\n")
         self.assertEqual(self.ok("set", "--memory=50%", "a"), "a each device: 12 GiB -> 50%\n")
 
     def test_compute(self):

@@ -15,7 +15,8 @@ from cli_lib import ALLOT, MIB, UUID_A
 class Command(cli_lib.Case):
     def test_status(self):
         for status in (0, 1, 7, 125, 126, 127, 255):
-            self.assertEqual(self.allot("run", "--", "sh", "-c", f"exit {status}").returncode, status)
+            self.assertEqual(self.allot("run", "--", "sh", "-c", f"exit {status}").returncode,
+                             status)
 
     def test_not_found(self):
         self.fails(127, "run", "--", "no-such-command", says=("no-such-command",))
@@ -128,7 +129,8 @@ class Escape(cli_lib.Case):
         with open("/bin/true", "rb") as file:
             if b"/lib64/ld-linux-x86-64.so.2" not in file.read():
                 self.skipTest("another machine")
-        self.refused(self.patched("musl", b"/lib64/ld-linux-x86-64.so.2", b"/lib/ld-musl-x86_64.so.1"),
+        self.refused(self.patched("musl", b"/lib64/ld-linux-x86-64.so.2",
+                                  b"/lib/ld-musl-x86_64.so.1"),
                      "another libc")
 
     def test_failed_exec_leaves_nothing(self):

@@ -15,7 +15,8 @@ from cli_lib import ALLOT
 class Sim(cli_lib.Case):
     def test_status(self):
         for status in (0, 3, 125, 255):
-            self.assertEqual(self.allot("sim", "--", "sh", "-c", f"exit {status}").returncode, status)
+            self.assertEqual(self.allot("sim", "--", "sh", "-c", f"exit {status}").returncode,
+                             status)
         self.fails(127, "sim", "--", "no-such-command", says=("no-such-command",))
         self.fails(126, "sim", "--", self.path("plain", "x", 0o644))
 
@@ -26,7 +27,8 @@ class Sim(cli_lib.Case):
 
     def test_signals_are_forwarded(self):
         for name in ("TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "WINCH", "CONT"):
-            script = f"trap 'echo got; exit 9' {name}; echo $ALLOT_SIM_DIR; while :; do sleep 0.05; done"
+            script = (f"trap 'echo got; exit 9' {name}; echo $ALLOT_SIM_DIR; "
+                      "while :; do sleep 0.05; done")
             process = self.start(ALLOT, "sim", "--", "sh", "-c", script)
             directory = process.stdout.readline().strip()
             self.assertTrue(os.path.isdir(directory))
@@ -69,7 +71,8 @@ class Sim(cli_lib.Case):
         self.assertEqual(done.returncode, 4)
 
     def test_command_gets_a_clean_mask(self):
-        self.assertRegex(self.ok("sim", "--", "grep", "SigBlk", "/proc/self/status"), "SigBlk:\t0+\n")
+        self.assertRegex(self.ok("sim", "--", "grep", "SigBlk", "/proc/self/status"),
+                         "SigBlk:\t0+\n")
 
     def test_private_directory(self):
         out = self.ok("sim", "--gpus", "2", "--memory", "3GiB", "--context", "1M", "--", "sh", "-c",
@@ -98,7 +101,8 @@ class Sim(cli_lib.Case):
     def test_runtime_dir_for_who_has_none(self):
         if os.geteuid() == 0:
             self.skipTest("root has one")
-        out = self.ok("sim", "--", "sh", "-c", "echo $ALLOT_RUNTIME_DIR", env={"ALLOT_RUNTIME_DIR": ""})
+        out = self.ok("sim", "--", "sh", "-c", "echo $ALLOT_RUNTIME_DIR",
+                      env={"ALLOT_RUNTIME_DIR": ""})
         self.assertRegex(out, "^/.*/tenants\n$")
 
 
@@ -166,15 +170,18 @@ class Devices(cli_lib.Case):
         self.refused("--gpu", "0,1,2", "--memory", "1G,2G", says=("2 values for 3 devices",))
         self.refused("--memory", "1G,2G", says=("2 values for 3 devices",))
         self.refused("--memory", "1G,2G,3G,4G", says=("4 values for 3 devices",))
-        self.refused("--gpu", "0", "--compute", "25,50", says=("--compute", "2 values for 1 device"))
+        self.refused("--gpu", "0", "--compute", "25,50",
+                     says=("--compute", "2 values for 1 device"))
         self.refused("--compute", "1,2,3,4", says=("--compute", "4 values for 3 devices"))
-        self.refused("--memory", "1G,2G,3G", "--compute", "25,50", says=("--compute", "2 values for 3"))
+        self.refused("--memory", "1G,2G,3G", "--compute", "25,50",
+                     says=("--compute", "2 values for 3"))
 
     def test_more_than_the_device(self):
         done = self.sim("run", "--gpu", "0", "--memory", "25GiB", "--", "true")
         self.assertEqual(done.returncode, 0)
         self.assertIn("24 GiB are the limit", done.stderr)
-        self.assertEqual(self.sim("run", "--gpu", "0", "--memory", "24GiB", "--", "true").stderr, "")
+        self.assertEqual(self.sim("run", "--gpu", "0", "--memory", "24GiB", "--", "true").stderr,
+                         "")
 
     def test_cuda_visible_devices(self):
         a, b, c = self.uuids
@@ -206,8 +213,8 @@ class Devices(cli_lib.Case):
         self.assertNotIn(a, done.stderr)
         self.refused("--name", "t", "--gpu", "2", "--compute", "30", says=("GPU 2", "--memory"))
         self.refused("--name", "t", "--gpu", "2", "--memory", "1G", says=("GPU 2", "--compute"))
-        done = self.sim("run", "-v", "--name", "t", "--gpu", "2,1", "--memory", "3G", "--compute", "5,6",
-                        "--", "true")
+        done = self.sim("run", "-v", "--name", "t", "--gpu", "2,1", "--memory", "3G", "--compute",
+                        "5,6", "--", "true")
         self.assertIn(f"{c}: 3 GiB, compute cap 5%\n", done.stderr)
         self.assertIn(f"{b}: 3 GiB, compute cap 6%\n", done.stderr)
 

@@ -111,7 +111,8 @@ class Top(cli_lib.Case):
         self.hold("small", f"{UUID_A}:busy:200", f"{UUID_A}:owed:1500000000000")
         lines = self.ok("top").splitlines()
         self.assertEqual(len(lines), 7)
-        self.assertRegex(lines[5], r"^  compute +cap, high, owes \d+ s +(20|0)\.0% of 25% +(80|0)%$")
+        self.assertRegex(lines[5],
+                         r"^  compute +cap, high, owes \d+ s +(20|0)\.0% of 25% +(80|0)%$")
         self.assertRegex(lines[6], r"^\[#*\.+\]$")
         self.assertEqual({len(line) for line in lines[1:]}, {79})
         out = self.ok("top", "small")
@@ -130,7 +131,8 @@ class Top(cli_lib.Case):
         self.hold("space", f"{UUID_A}:busy:900", f"{UUID_A}:owed:9000000000",
                   f"{UUID_A}:longest:900000000")
         done = self.allot("top", "space")
-        self.assertRegex(done.stdout, r"(?m)^  compute +cap, 25% of the SMs +(90|0)\.0% of 100% +(90|0)%$")
+        self.assertRegex(done.stdout,
+                         r"(?m)^  compute +cap, 25% of the SMs +(90|0)\.0% of 100% +(90|0)%$")
         self.assertRegex(done.stdout, r"(?m)^   100%\|")
         self.assertEqual(self.allot("ps", "space").stderr, "")
 

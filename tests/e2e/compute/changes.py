@@ -102,7 +102,8 @@ class Changes(compute_lib.Case):
             (result,) = request.results
             p50 = result["latency_us"]["p50"] / 1e3
             if p50 > 4 or neighbour.share < 0.75:
-                return f"half of the requests take {p50:.1f} ms; the neighbour has {neighbour.share:.1%}"
+                return (f"half of the requests take {p50:.1f} ms; "
+                        f"the neighbour has {neighbour.share:.1%}")
             return None
 
         self.measure(1, play, judge)
@@ -119,7 +120,8 @@ class Changes(compute_lib.Case):
             request, neighbour = machine.loads
             p50 = request.results[0]["latency_us"]["p50"] / 1e3
             if p50 > 12 or neighbour.share < 0.75:
-                return f"half of the requests take {p50:.1f} ms; the neighbour has {neighbour.share:.1%}"
+                return (f"half of the requests take {p50:.1f} ms; "
+                        f"the neighbour has {neighbour.share:.1%}")
             return None
 
         self.measure(1, play, judge)

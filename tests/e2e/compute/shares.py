@@ -61,7 +61,8 @@ class Shares(compute_lib.Case):
         when nothing holds them: held ones switch less often.
         """
         def play(machine):
-            machine.load(*SECONDS, "--processes", 4, run=("--name", "a", "--gpu", 0, "--compute", 50))
+            machine.load(*SECONDS, "--processes", 4,
+                         run=("--name", "a", "--gpu", 0, "--compute", 50))
             machine.load(*SECONDS, "--device", 1)
             machine.load(*SECONDS, "--processes", 4, "--device", 2)
             machine.start()
@@ -119,8 +120,8 @@ class Shares(compute_lib.Case):
             for gpu, kernel_us in enumerate(kernels_us):
                 for weight in weights:
                     machine.load(*SECONDS, "--kernel-us", kernel_us,
-                                 run=("--name", f"g{gpu}w{weight}", "--gpu", gpu, "--policy", "share",
-                                      "--weight", weight))
+                                 run=("--name", f"g{gpu}w{weight}", "--gpu", gpu, "--policy",
+                                      "share", "--weight", weight))
             machine.start()
             machine.finish()
 
@@ -131,7 +132,8 @@ class Shares(compute_lib.Case):
                 together = sum(shares)
                 if together < 0.9:
                     wrong.append(f"{kernel_us} us: together they have {together:.1%}")
-                wrong += [off(f"{kernel_us} us, weight {w}", share / together, w / sum(weights), 0.03)
+                wrong += [off(f"{kernel_us} us, weight {w}", share / together,
+                              w / sum(weights), 0.03)
                           for w, share in zip(weights, shares)]
             return "; ".join(filter(None, wrong))
 

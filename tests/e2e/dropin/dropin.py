@@ -139,7 +139,8 @@ class Environment(Case):
             pass
         self.refused("cannot be created", CUDA_DEVICE_MEMORY_LIMIT="1g",
                      ALLOT_RUNTIME_DIR=self.tmp + "/file")
-        self.refused("cannot be created", CUDA_DEVICE_MEMORY_LIMIT="1g", ALLOT_RUNTIME_DIR="relative")
+        self.refused("cannot be created", CUDA_DEVICE_MEMORY_LIMIT="1g",
+                     ALLOT_RUNTIME_DIR="relative")
 
 
 class Tenants(Case):
@@ -154,7 +155,8 @@ class Tenants(Case):
         return process
 
     def test_one_cache_one_tenant(self):
-        one = {"CUDA_DEVICE_MEMORY_LIMIT": "300m", "CUDA_DEVICE_MEMORY_SHARED_CACHE": "/tmp/a.cache"}
+        one = {"CUDA_DEVICE_MEMORY_LIMIT": "300m",
+               "CUDA_DEVICE_MEMORY_SHARED_CACHE": "/tmp/a.cache"}
         self.hold(**one)
         said, _ = self.run_guest(**one)
         self.limited(said, 300 * MIB, others=CONTEXT + 100 * MIB)
@@ -228,8 +230,8 @@ class File(Case):
         self.config = self.tmp + "/xpu"
         os.mkdir(self.config)
         self.inside = ["unshare", "--mount", "sh", "-c",
-                       'mount -t tmpfs none /etc && mkdir /etc/xpu && mount --bind "$0" /etc/xpu && '
-                       'exec "$@"', self.config]
+                       'mount -t tmpfs none /etc && mkdir /etc/xpu && '
+                       'mount --bind "$0" /etc/xpu && exec "$@"', self.config]
         probe = subprocess.run([*self.inside, "true"], env={k: v for k, v in os.environ.items()
                                                             if k in PLAIN},
                                capture_output=True, check=False)

@@ -33,7 +33,8 @@ def take(size):
 
 
 def main():
-    said = {"nvml_before": nvml_answer(), "init": name(cuda.cuInit(0)), "again": name(cuda.cuInit(0))}
+    said = {"nvml_before": nvml_answer(), "init": name(cuda.cuInit(0)),
+            "again": name(cuda.cuInit(0))}
     count, total, free = ctypes.c_int(), ctypes.c_size_t(), ctypes.c_size_t()
     context = ctypes.c_void_p()
     said["alloc"] = name(take(MIB))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gate_guest HAZARD: a program that does what the meter and its keeper must not disturb. Exits 0 when
- * it was not disturbed; prints what a test compares from outside. Run under a share of compute.
+ * gate_guest HAZARD: a program that does what the meter and its keeper must not disturb. Exits 0
+ * when it was not disturbed; prints what a test compares from outside. Run it under a share.
  */
 #include <dirent.h>
 #include <pthread.h>
@@ -23,7 +23,8 @@
 		CUresult must_ = (call);                                                    \
                                                                                             \
 		if (must_) {                                                                \
-			fprintf(stderr, "%s:%d: %s: error %d\n", __FILE__, __LINE__, #call, must_); \
+			fprintf(stderr, "%s:%d: %s: error %d\n", __FILE__, __LINE__, #call, \
+				must_);                                                     \
 			exit(1);                                                            \
 		}                                                                           \
 	} while (0)
@@ -293,7 +294,7 @@ static void keeper(void)
 		MUST(launch(200, NULL));
 	MUST(cuCtxSynchronize());
 	printf("after %d\n", threads_now());
-	/* Every thread of the simulated driver blocks signals, too: only the first can take these. */
+	/* The simulated driver's threads block signals, too: only the first can take these. */
 	for (int i = 0; i < 20; i++) {
 		kill(getpid(), SIGUSR1);
 		MUST(launch(200, NULL));

@@ -20,7 +20,8 @@ fi
 loading='mmap|mprotect|munmap|openat|close|read|pread64|newfstatat|fstat|brk|write'
 calls() {
 	strace -f -o "$dir/trace" env "$1" "$program" >/dev/null
-	sed -nE 's/^[0-9]+ +([a-z0-9_]+)\(.*/\1/p' "$dir/trace" | grep -Evx "$loading" | sort | uniq -c
+	sed -nE 's/^[0-9]+ +([a-z0-9_]+)\(.*/\1/p' "$dir/trace" | grep -Evx "$loading" |
+		sort | uniq -c
 	grep -o 'openat([^"]*"[^"]*"' "$dir/trace" | grep -v '/liballot.so"' | sort -u
 }
 calls NOTHING= >"$dir/without"

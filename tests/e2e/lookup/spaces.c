@@ -40,7 +40,7 @@ int main(int argc, char **argv)
 	CHECK(one && two && one != two);
 	CHECK(space_of(one) != LM_ID_BASE && space_of(two) != LM_ID_BASE);
 	CHECK(space_of(one) != space_of(two));
-	/* Its own link to the driver, and what it looks up, are hooked; others are what they were. */
+	/* Its own link to the driver, and what it looks up, are hooked; others are as before. */
 	CHECK_OWNER("liballot.so", "cuInit", call(one, "client_direct", NULL));
 	CHECK_OWNER("liballot.so", "cuMemAlloc_v2", call(one, "client_default", "cuMemAlloc_v2"));
 	CHECK_OWNER("liballot.so", "cuMemAlloc_v2", call(one, "client_next", "cuMemAlloc_v2"));

@@ -101,7 +101,8 @@ static void *opened(const char *name, int mode)
 	void *handle = dlopen(name, mode);
 
 	if (!handle)
-		fprintf(stderr, "%s is not in this process: run with liballot preloaded and a driver: %s\n",
+		fprintf(stderr,
+			"%s is not in this process: run with liballot preloaded and a driver: %s\n",
 			name, dlerror());
 	CHECK(handle);
 	return handle;
@@ -133,8 +134,8 @@ int main(void)
 	compare_all("cuNoSuchFunction");
 	CHECK_EQ(end_of(bare_v2, NULL), end_of(hook_v2, NULL));
 	CHECK_EQ(end_of(bare_v2, "cuInit"), end_of(hook_v2, "cuInit"));
-	printf("%d answers, %d of them hooks; %d of %d rows are not in this driver\n", answers, hooked,
-	       absent, CUDA_FN_N);
+	printf("%d answers, %d of them hooks; %d of %d rows are not in this driver\n", answers,
+	       hooked, absent, CUDA_FN_N);
 	CHECK(answers > CUDA_FN_N && hooked > 100);
 	return 0;
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What a tenant sees through NVML: its quota, its use, its processes, on the devices it was given."""
+"""What a tenant sees through NVML: its quota, use and processes, on the devices it was given."""
 
 import json
 import os

@@ -46,13 +46,16 @@ class End(space_lib.Case):
         done = self.allot("doctor")
         self.assertNotIn("MPS", done.stdout)
         self.space("true")
-        self.assertRegex(self.allot("doctor").stdout, "(?m)^ok    MPS daemon .*1 tenant in mode space")
+        self.assertRegex(self.allot("doctor").stdout,
+                         "(?m)^ok    MPS daemon .*1 tenant in mode space")
         self.kill_daemon()
         done = self.allot("doctor")
-        self.assertRegex(done.stdout, "(?m)^warn  no MPS daemon .*1 tenant in mode space.*\n      .*allot run")
+        self.assertRegex(done.stdout, "(?m)^warn  no MPS daemon .*1 tenant in mode space.*\n"
+                                      "      .*allot run")
         self.hold("a")
         done = self.allot("doctor")
-        self.assertRegex(done.stdout, "(?m)^FAIL  no MPS daemon .*1 tenant in mode space.*\n      .*allot run")
+        self.assertRegex(done.stdout, "(?m)^FAIL  no MPS daemon .*1 tenant in mode space.*\n"
+                                      "      .*allot run")
         self.assertEqual(done.returncode, 1)
 
     def test_doctor_ends_it(self):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""In mode space a program has its part of the SMs or no GPU: a driver that finds no MPS daemon would
-give it the whole device."""
+"""In mode space a program has its part of the SMs or no GPU: a driver that finds no MPS daemon
+would give it the whole device."""
 
 import json
 import os
@@ -37,16 +37,19 @@ class Guest(space_lib.Case):
 
     def test_part(self):
         self.assertEqual(self.space(sys.executable, "-c", SMS).stdout, "33 1\n")
-        self.assertEqual(self.space(sys.executable, "-c", SMS, name="b", compute="75").stdout, "99 1\n")
-        self.assertEqual(self.ok("run", "--name", "c", "--compute", "25", "--", sys.executable, "-c", SMS),
-                         "132 0\n")
+        self.assertEqual(self.space(sys.executable, "-c", SMS, name="b", compute="75").stdout,
+                         "99 1\n")
+        self.assertEqual(self.ok("run", "--name", "c", "--compute", "25", "--", sys.executable,
+                                 "-c", SMS), "132 0\n")
         self.assertEqual(self.guest().stdout.splitlines(), ["init 0", "init 0", "alloc 0"])
 
     def test_daemon_killed(self):
         """What the tenant starts then is refused, until a daemon is there again."""
         with open(self.path("said"), "w+", encoding="utf-8") as said:
-            process = self.start(ALLOT, "run", "--name", "a", "--mode", "space", "--compute", "25", "--", "sh",
-                                 "-c", f'echo up; read x; "{GUEST}" init init alloc 1; read x; exec "{GUEST}" init',
+            process = self.start(ALLOT, "run", "--name", "a", "--mode", "space", "--compute", "25",
+                                 "--", "sh", "-c",
+                                 f'echo up; read x; "{GUEST}" init init alloc 1; read x; '
+                                 f'exec "{GUEST}" init',
                                  stderr=said)
             self.assertEqual(process.stdout.readline(), "up\n")
             self.kill_daemon()
@@ -72,7 +75,8 @@ class Guest(space_lib.Case):
                              ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=1e1", "no percentage"),
                              ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=25%", "no percentage"),
                              ("--unset=CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "is gone"),
-                             ("CUDA_MPS_ENABLE_PER_CTX_DEVICE_MULTIPROCESSOR_PARTITIONING=1", "each context"),
+                             ("CUDA_MPS_ENABLE_PER_CTX_DEVICE_MULTIPROCESSOR_PARTITIONING=1",
+                              "each context"),
                              ("--unset=CUDA_MPS_PIPE_DIRECTORY", "is gone"),
                              (f"CUDA_MPS_PIPE_DIRECTORY={self.tmp}", "No such file")):
             self.refused(self.guest("env", change), says)
@@ -100,13 +104,14 @@ print(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0))
             server.bind(os.path.join(self.tmp, "control"))
             server.listen()
             done = self.guest("env", f"CUDA_MPS_PIPE_DIRECTORY={self.tmp}")
-        self.assertEqual(done.stdout.splitlines(), [REFUSED, REFUSED, f"alloc {MPS_CONNECTION_FAILED}"])
+        self.assertEqual(done.stdout.splitlines(),
+                         [REFUSED, REFUSED, f"alloc {MPS_CONNECTION_FAILED}"])
         self.assertIn("runs without MPS", done.stderr)
         self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
 
     def test_not_held(self):
-        """The part is the driver's to keep: no launch waits here. The simulated one keeps none, so more
-        than the share is had; in turns it is not."""
+        """The part is the driver's to keep: no launch waits here. The simulated one keeps none, so
+        more than the share is had; in turns it is not."""
         load = (LOAD, "--seconds", "2", "--warm-up", "0.5", "--loops-per-us", "1")
         done = self.space(*load)
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -115,9 +120,10 @@ print(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0))
         self.assertLess(json.loads(turns.splitlines()[-1])["share"], 0.35)
 
     def test_threads_and_children(self):
-        done = self.space(GUEST, "child", "init", "alloc", "1", "end", "threads", "4", "init", "alloc", "1")
-        self.assertEqual(done.stdout.splitlines(), ["init 0", "alloc 0", "child 0", "threads 0", "init 0",
-                                                    "alloc 0"])
+        done = self.space(GUEST, "child", "init", "alloc", "1", "end", "threads", "4", "init",
+                          "alloc", "1")
+        self.assertEqual(done.stdout.splitlines(),
+                         ["init 0", "alloc 0", "child 0", "threads 0", "init 0", "alloc 0"])
 
 
 if __name__ == "__main__":

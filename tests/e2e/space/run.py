@@ -21,8 +21,8 @@ class Start(space_lib.Case):
         self.assertEqual(env["CUDA_MPS_PIPE_DIRECTORY"], self.pipe)
         self.assertEqual(env["CUDA_MPS_LOG_DIRECTORY"], self.log)
         self.assertEqual(env["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"], "25")
-        self.assertEqual(self.environment(name="b", compute="12.5")["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"],
-                         "12.5")
+        env = self.environment(name="b", compute="12.5")
+        self.assertEqual(env["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"], "12.5")
         self.assertEqual(self.starts(), 1)
         for path in (self.root, self.pipe, self.log):
             self.assertEqual(os.stat(path).st_mode & 0o777, 0o700)
@@ -37,9 +37,11 @@ class Start(space_lib.Case):
     def test_the_daemon_is_everybodys(self):
         """Nothing of the first tenant's gets into it: devices, part, library, descriptors."""
         with open("/dev/null", encoding="utf-8") as file:
-            done = subprocess.run([ALLOT, "run", "--name", "a", "--mode", "space", "--compute", "25", "--",
-                                   "true"], pass_fds=(file.fileno(),), check=False, timeout=60,
-                                  env={**self.env, "CUDA_VISIBLE_DEVICES": "0", "LD_PRELOAD": "libm.so.6",
+            done = subprocess.run([ALLOT, "run", "--name", "a", "--mode", "space", "--compute",
+                                   "25", "--", "true"],
+                                  pass_fds=(file.fileno(),), check=False, timeout=60,
+                                  env={**self.env, "CUDA_VISIBLE_DEVICES": "0",
+                                       "LD_PRELOAD": "libm.so.6",
                                        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "5", "SECRET": "x"})
         self.assertEqual(done.returncode, 0)
         names = {line.split("=")[0] for line in self.noted("environment")}
@@ -49,15 +51,17 @@ class Start(space_lib.Case):
 
     def test_many_at_once(self):
         self.trick("slow")
-        runs = [subprocess.Popen([ALLOT, "run", "--name", f"t{i % 3}", "--mode", "space", "--compute", "25",
-                                  "--", "true"], env=self.env) for i in range(6)]
+        runs = [subprocess.Popen([ALLOT, "run", "--name", f"t{i % 3}", "--mode", "space",
+                                  "--compute", "25", "--", "true"], env=self.env)
+                for i in range(6)]
         self.assertEqual([run.wait(60) for run in runs], [0] * 6)
         self.assertEqual(self.starts(), 1)
 
     def test_killed_while_it_starts_one(self):
         """Who comes next finds the socket not open yet, and the daemon not to be started twice."""
         self.trick("slow")
-        process = self.start(ALLOT, "run", "--name", "a", "--mode", "space", "--compute", "25", "--", "true")
+        process = self.start(ALLOT, "run", "--name", "a", "--mode", "space", "--compute", "25",
+                             "--", "true")
         space_lib.wait_for(self.starts)
         process.kill()
         self.assertEqual(self.space("true").returncode, 0)
@@ -73,8 +77,8 @@ class Start(space_lib.Case):
 class Refusal(space_lib.Case):
     def refused(self, *says, args=(), **kwargs):
         """Nothing is started, and no tenant is left."""
-        self.fails(125, "run", "--name", "a", "--mode", "space", *(args or ("--compute", "25")), "--",
-                   "echo", "started", says=("--mode space", *says), **kwargs)
+        self.fails(125, "run", "--name", "a", "--mode", "space", *(args or ("--compute", "25")),
+                   "--", "echo", "started", says=("--mode space", *says), **kwargs)
         self.assertEqual((self.starts(), self.tenants()), (0, []))
 
     def test_no_mps(self):
@@ -113,20 +117,25 @@ class Refusal(space_lib.Case):
         self.refused("--compute", args=("--memory", "1GiB"))
         self.refused("below 100%", args=("--compute", "100"))
         self.refused("one value", args=("--gpu", "0,1", "--compute", "25,50"))
-        self.ok("run", "--name", "a", "--mode", "space", "--gpu", "0,1", "--compute", "25,25", "--", "true")
+        self.ok("run", "--name", "a", "--mode", "space", "--gpu", "0,1", "--compute", "25,25",
+                "--", "true")
 
     def test_another_daemon(self):
-        self.refused("CUDA_MPS_PIPE_DIRECTORY=/other", "unset", env={"CUDA_MPS_PIPE_DIRECTORY": "/other"})
-        self.assertEqual(self.space("true", env={"CUDA_MPS_PIPE_DIRECTORY": self.pipe}).returncode, 0)
+        self.refused("CUDA_MPS_PIPE_DIRECTORY=/other", "unset",
+                     env={"CUDA_MPS_PIPE_DIRECTORY": "/other"})
+        self.assertEqual(self.space("true", env={"CUDA_MPS_PIPE_DIRECTORY": self.pipe}).returncode,
+                         0)
 
 
 class Set(space_lib.Case):
     def test_mode(self):
         """Programs are under MPS or not for all their life."""
         self.ok("run", "--name", "a", "--compute", "25", "--", "true")
-        self.fails(125, "set", "a", "--mode", "space", "--compute", "100", says=("--mode space", "below 100%"))
+        self.fails(125, "set", "a", "--mode", "space", "--compute", "100",
+                   says=("--mode space", "below 100%"))
         holder = self.hold("a")
-        self.fails(125, "set", "a", "--mode", "space", says=('"a" is running (1 process)', "turns", "end them"))
+        self.fails(125, "set", "a", "--mode", "space",
+                   says=('"a" is running (1 process)', "turns", "end them"))
         self.assertNotIn("CUDA_MPS", self.ok("run", "--name", "a", "--", "env"))
         holder.kill()
         holder.wait()

@@ -24,7 +24,8 @@ class Case(cli_lib.Case):
         for name in ("PIPE_DIRECTORY", "LOG_DIRECTORY", "ACTIVE_THREAD_PERCENTAGE"):
             self.env.pop(f"CUDA_MPS_{name}", None)
         self.env.update({"ALLOT_SIM_DIR": self.path("devices"), "ALLOT_SIM_GPUS": "2",
-                         "ALLOT_SIM_CONTEXT": "2MiB", "LD_LIBRARY_PATH": os.path.join(BUILD, "sim")})
+                         "ALLOT_SIM_CONTEXT": "2MiB",
+                         "LD_LIBRARY_PATH": os.path.join(BUILD, "sim")})
         os.mkdir(self.path("bin"))
         shutil.copy(os.path.join(HERE, PROGRAMS[0]), self.path("bin"))
         self.path(f"bin/{PROGRAMS[1]}", "#!/bin/sh\n")
@@ -54,8 +55,8 @@ class Case(cli_lib.Case):
             wait_for(lambda pid=pid: not running(pid))
 
     def space(self, *command, name="a", compute="25", env=None):
-        return self.allot("run", "--name", name, "--mode", "space", "--compute", compute, "--", *command,
-                          env=env)
+        return self.allot("run", "--name", name, "--mode", "space", "--compute", compute, "--",
+                          *command, env=env)
 
     def tenants(self):
         try:

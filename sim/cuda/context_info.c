@@ -6,10 +6,15 @@
 #include "sim/cuda/context.h"
 #include "sim/cuda/stream.h"
 
-CUresult cuCtxGetDevice(CUdevice *device)
+static CUresult context_or_current(CUcontext handle, struct sim_context **ret_ctx)
+{
+	return handle ? sim_context_lookup(handle, ret_ctx) : sim_context_current(ret_ctx);
+}
+
+CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext handle)
 {
 	struct sim_context *ctx;
-	CUresult r = sim_context_current(&ctx);
+	CUresult r = context_or_current(handle, &ctx);
 
 	if (!r && !device)
 		r = CUDA_ERROR_INVALID_VALUE;
@@ -18,19 +23,9 @@ CUresult cuCtxGetDevice(CUdevice *device)
 	return r;
 }
 
-CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext handle)
+CUresult cuCtxGetDevice(CUdevice *device)
 {
-	struct sim_context *ctx;
-	CUresult r;
-
-	if (!handle)
-		return cuCtxGetDevice(device);
-	r = sim_context_lookup(handle, &ctx);
-	if (!r && !device)
-		r = CUDA_ERROR_INVALID_VALUE;
-	if (!r)
-		*device = ctx->device->ordinal;
-	return r;
+	return cuCtxGetDevice_v2(device, NULL);
 }
 
 CUresult cuCtxGetFlags(unsigned int *flags)
@@ -60,7 +55,7 @@ CUresult cuCtxSetFlags(unsigned int flags)
 CUresult cuCtxGetId(CUcontext handle, unsigned long long *ctxId)
 {
 	struct sim_context *ctx;
-	CUresult r = handle ? sim_context_lookup(handle, &ctx) : sim_context_current(&ctx);
+	CUresult r = context_or_current(handle, &ctx);
 
 	if (!r && !ctxId)
 		r = CUDA_ERROR_INVALID_VALUE;
@@ -72,7 +67,7 @@ CUresult cuCtxGetId(CUcontext handle, unsigned long long *ctxId)
 CUresult cuCtxGetApiVersion(CUcontext handle, unsigned int *version)
 {
 	struct sim_context *ctx;
-	CUresult r = handle ? sim_context_lookup(handle, &ctx) : sim_context_current(&ctx);
+	CUresult r = context_or_current(handle, &ctx);
 
 	if (!r && !version)
 		r = CUDA_ERROR_INVALID_VALUE;
@@ -114,24 +109,19 @@ CUresult cuCtxGetStreamPriorityRange(int *leastPriority, int *greatestPriority)
 	return CUDA_SUCCESS;
 }
 
-CUresult cuCtxSynchronize(void)
+CUresult cuCtxSynchronize_v2(CUcontext handle)
 {
 	struct sim_context *ctx;
-	CUresult r = sim_context_current(&ctx);
+	CUresult r = context_or_current(handle, &ctx);
 
 	if (!r)
 		r = capture_forbids_context_sync(ctx->exec);
 	return r ? r : exec_synchronize(ctx->exec);
 }
 
-CUresult cuCtxSynchronize_v2(CUcontext handle)
+CUresult cuCtxSynchronize(void)
 {
-	struct sim_context *ctx;
-	CUresult r = handle ? sim_context_lookup(handle, &ctx) : sim_context_current(&ctx);
-
-	if (!r)
-		r = capture_forbids_context_sync(ctx->exec);
-	return r ? r : exec_synchronize(ctx->exec);
+	return cuCtxSynchronize_v2(NULL);
 }
 
 /* Limits. Device memory goes to what exceeds the default, and is taken when it is set. */

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Names of results, as the driver gives them: "CUDA_ERROR_OUT_OF_MEMORY", "out of memory". */
+#include <stdbool.h>
+
 #include "sim/cuda/api.h"
 
 static const struct {
@@ -112,28 +114,25 @@ static const struct {
 
 #define N (sizeof(results) / sizeof(results[0]))
 
-CUresult cuGetErrorName(CUresult error, const char **pStr)
+static CUresult describe(CUresult error, bool name, const char **ret)
 {
-	if (!pStr)
+	if (!ret)
 		return CUDA_ERROR_INVALID_VALUE;
-	*pStr = NULL;
+	*ret = NULL;
 	for (unsigned int i = 0; i < N; i++)
 		if (results[i].code == error) {
-			*pStr = results[i].name;
+			*ret = name ? results[i].name : results[i].text;
 			return CUDA_SUCCESS;
 		}
 	return CUDA_ERROR_INVALID_VALUE;
 }
 
+CUresult cuGetErrorName(CUresult error, const char **pStr)
+{
+	return describe(error, true, pStr);
+}
+
 CUresult cuGetErrorString(CUresult error, const char **pStr)
 {
-	if (!pStr)
-		return CUDA_ERROR_INVALID_VALUE;
-	*pStr = NULL;
-	for (unsigned int i = 0; i < N; i++)
-		if (results[i].code == error) {
-			*pStr = results[i].text;
-			return CUDA_SUCCESS;
-		}
-	return CUDA_ERROR_INVALID_VALUE;
+	return describe(error, false, pStr);
 }

@@ -238,6 +238,23 @@ CUresult CUDAAPI cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUeven
 	return cuEventElapsedTime_v2(pMilliseconds, hStart, hEnd);
 }
 
+/* A row for contexts and one for green contexts; impl(context, event) is what both call. */
+#define CONTEXT_ROWS(name, impl)                                                \
+	CUresult CUDAAPI cuCtx##name(CUcontext hCtx, CUevent hEvent)            \
+	{                                                                       \
+		struct sim_context *ctx;                                        \
+		CUresult error = sim_context_lookup(hCtx, &ctx);                \
+                                                                                \
+		return error ? error : impl(ctx, hEvent);                       \
+	}                                                                       \
+	CUresult CUDAAPI cuGreenCtx##name(CUgreenCtx hCtx, CUevent hEvent)      \
+	{                                                                       \
+		struct sim_context *ctx;                                        \
+		CUresult error = sim_green_context_lookup(hCtx, &ctx);          \
+                                                                                \
+		return error ? error : impl(ctx, hEvent);                       \
+	}
+
 /*
  * All work of the context at once: a stream of its own waits for each of the others, then the
  * event is recorded in it.
@@ -267,21 +284,7 @@ static CUresult context_record(struct sim_context *ctx, CUevent handle)
 	return error;
 }
 
-CUresult CUDAAPI cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent)
-{
-	struct sim_context *ctx;
-	CUresult error = sim_context_lookup(hCtx, &ctx);
-
-	return error ? error : context_record(ctx, hEvent);
-}
-
-CUresult CUDAAPI cuGreenCtxRecordEvent(CUgreenCtx hCtx, CUevent hEvent)
-{
-	struct sim_context *ctx;
-	CUresult error = sim_green_context_lookup(hCtx, &ctx);
-
-	return error ? error : context_record(ctx, hEvent);
-}
+CONTEXT_ROWS(RecordEvent, context_record)
 
 static CUresult context_wait(struct sim_context *ctx, CUevent handle)
 {
@@ -298,18 +301,4 @@ static CUresult context_wait(struct sim_context *ctx, CUevent handle)
 	return error;
 }
 
-CUresult CUDAAPI cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent)
-{
-	struct sim_context *ctx;
-	CUresult error = sim_context_lookup(hCtx, &ctx);
-
-	return error ? error : context_wait(ctx, hEvent);
-}
-
-CUresult CUDAAPI cuGreenCtxWaitEvent(CUgreenCtx hCtx, CUevent hEvent)
-{
-	struct sim_context *ctx;
-	CUresult error = sim_green_context_lookup(hCtx, &ctx);
-
-	return error ? error : context_wait(ctx, hEvent);
-}
+CONTEXT_ROWS(WaitEvent, context_wait)

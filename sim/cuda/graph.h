@@ -85,6 +85,10 @@ void graph_mem_disclaim(struct sim_node *node);
 
 /* graph_api.c: the works that parameters describe, checked. No child graphs, no memory nodes. */
 CUresult graph_kernel_work(const CUDA_KERNEL_NODE_PARAMS *params, struct sim_work *ret_work);
+CUresult graph_copy_work(const CUDA_MEMCPY3D *params, struct sim_work *ret_work);
+CUresult graph_set_work(const CUDA_MEMSET_NODE_PARAMS *params, struct sim_work *ret_work);
+CUresult graph_host_work(const CUDA_HOST_NODE_PARAMS *params, struct sim_work *ret_work);
+CUresult graph_event_work(enum work_kind kind, CUevent event, struct sim_work *ret_work);
 CUresult graph_params_work(const CUgraphNodeParams *params, struct sim_work *ret_work);
 
 /* graph_launch.c */

@@ -95,42 +95,66 @@ CUresult graph_kernel_work(const CUDA_KERNEL_NODE_PARAMS *params, struct sim_wor
 			       params->extra);
 }
 
-CUresult graph_params_work(const CUgraphNodeParams *params, struct sim_work *ret_work)
+CUresult graph_copy_work(const CUDA_MEMCPY3D *params, struct sim_work *ret_work)
 {
-	CUresult error = CUDA_SUCCESS;
-
 	if (!params)
 		return CUDA_ERROR_INVALID_VALUE;
-	*ret_work = (struct sim_work){.kind = WORK_EMPTY};
+	*ret_work = (struct sim_work){.kind = WORK_COPY, .copy = *params};
+	return copy_check(params, false);
+}
+
+CUresult graph_set_work(const CUDA_MEMSET_NODE_PARAMS *params, struct sim_work *ret_work)
+{
+	if (!params)
+		return CUDA_ERROR_INVALID_VALUE;
+	*ret_work = (struct sim_work){.kind = WORK_SET, .set = *params};
+	return set_check(params, false);
+}
+
+CUresult graph_host_work(const CUDA_HOST_NODE_PARAMS *params, struct sim_work *ret_work)
+{
+	if (!params || !params->fn)
+		return CUDA_ERROR_INVALID_VALUE;
+	*ret_work = (struct sim_work){.kind = WORK_HOST, .host = *params};
+	return CUDA_SUCCESS;
+}
+
+CUresult graph_event_work(enum work_kind kind, CUevent event, struct sim_work *ret_work)
+{
+	*ret_work = (struct sim_work){.kind = kind};
+	return event_lookup(event, &ret_work->event);
+}
+
+CUresult graph_params_work(const CUgraphNodeParams *params, struct sim_work *ret_work)
+{
+	if (!params)
+		return CUDA_ERROR_INVALID_VALUE;
 	switch (params->type) {
 	case CU_GRAPH_NODE_TYPE_KERNEL:
 		return graph_kernel_work((const void *)&params->kernel, ret_work);
 	case CU_GRAPH_NODE_TYPE_MEMCPY:
-		ret_work->kind = WORK_COPY;
-		ret_work->copy = params->memcpy.copyParams;
-		return copy_check(&ret_work->copy, false);
+		return graph_copy_work(&params->memcpy.copyParams, ret_work);
 	case CU_GRAPH_NODE_TYPE_MEMSET:
-		ret_work->kind = WORK_SET;
-		ret_work->set = (CUDA_MEMSET_NODE_PARAMS){
-			params->memset.dst, params->memset.pitch, params->memset.value,
-			params->memset.elementSize, params->memset.width, params->memset.height};
-		return set_check(&ret_work->set, false);
+		return graph_set_work(
+			&(CUDA_MEMSET_NODE_PARAMS){
+				params->memset.dst, params->memset.pitch, params->memset.value,
+				params->memset.elementSize, params->memset.width,
+				params->memset.height},
+			ret_work);
 	case CU_GRAPH_NODE_TYPE_HOST:
-		ret_work->kind = WORK_HOST;
-		ret_work->host = (CUDA_HOST_NODE_PARAMS){params->host.fn, params->host.userData};
-		return params->host.fn ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+		return graph_host_work(
+			&(CUDA_HOST_NODE_PARAMS){params->host.fn, params->host.userData},
+			ret_work);
 	case CU_GRAPH_NODE_TYPE_EMPTY:
+		*ret_work = (struct sim_work){.kind = WORK_EMPTY};
 		return CUDA_SUCCESS;
 	case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
-		ret_work->kind = WORK_WAIT_EVENT;
-		return event_lookup(params->eventWait.event, &ret_work->event);
+		return graph_event_work(WORK_WAIT_EVENT, params->eventWait.event, ret_work);
 	case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
-		ret_work->kind = WORK_RECORD_EVENT;
-		return event_lookup(params->eventRecord.event, &ret_work->event);
+		return graph_event_work(WORK_RECORD_EVENT, params->eventRecord.event, ret_work);
 	default:
-		error = CUDA_ERROR_NOT_SUPPORTED;
+		return CUDA_ERROR_NOT_SUPPORTED;
 	}
-	return error;
 }
 
 /* ---- New nodes ---- */
@@ -165,38 +189,30 @@ CUresult CUDAAPI cuGraphAddMemcpyNode(CUgraphNode *phGraphNode, CUgraph hGraph,
 				      const CUgraphNode *dependencies, size_t numDependencies,
 				      const CUDA_MEMCPY3D *copyParams, CUcontext ctx)
 {
-	struct sim_work work = {.kind = WORK_COPY};
+	struct sim_work work;
+	CUresult error = graph_copy_work(copyParams, &work);
 
-	if (!copyParams)
-		return CUDA_ERROR_INVALID_VALUE;
-	work.copy = *copyParams;
-	return add(phGraphNode, hGraph, dependencies, numDependencies,
-		   copy_check(copyParams, false), &work);
+	return add(phGraphNode, hGraph, dependencies, numDependencies, error, &work);
 }
 
 CUresult CUDAAPI cuGraphAddMemsetNode(CUgraphNode *phGraphNode, CUgraph hGraph,
 				      const CUgraphNode *dependencies, size_t numDependencies,
 				      const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx)
 {
-	struct sim_work work = {.kind = WORK_SET};
+	struct sim_work work;
+	CUresult error = graph_set_work(memsetParams, &work);
 
-	if (!memsetParams)
-		return CUDA_ERROR_INVALID_VALUE;
-	work.set = *memsetParams;
-	return add(phGraphNode, hGraph, dependencies, numDependencies,
-		   set_check(memsetParams, false), &work);
+	return add(phGraphNode, hGraph, dependencies, numDependencies, error, &work);
 }
 
 CUresult CUDAAPI cuGraphAddHostNode(CUgraphNode *phGraphNode, CUgraph hGraph,
 				    const CUgraphNode *dependencies, size_t numDependencies,
 				    const CUDA_HOST_NODE_PARAMS *nodeParams)
 {
-	struct sim_work work = {.kind = WORK_HOST};
+	struct sim_work work;
+	CUresult error = graph_host_work(nodeParams, &work);
 
-	if (!nodeParams || !nodeParams->fn)
-		return CUDA_ERROR_INVALID_VALUE;
-	work.host = *nodeParams;
-	return add(phGraphNode, hGraph, dependencies, numDependencies, CUDA_SUCCESS, &work);
+	return add(phGraphNode, hGraph, dependencies, numDependencies, error, &work);
 }
 
 CUresult CUDAAPI cuGraphAddEmptyNode(CUgraphNode *phGraphNode, CUgraph hGraph,
@@ -211,8 +227,8 @@ CUresult CUDAAPI cuGraphAddEventRecordNode(CUgraphNode *phGraphNode, CUgraph hGr
 					   const CUgraphNode *dependencies, size_t numDependencies,
 					   CUevent event)
 {
-	struct sim_work work = {.kind = WORK_RECORD_EVENT};
-	CUresult error = event_lookup(event, &work.event);
+	struct sim_work work;
+	CUresult error = graph_event_work(WORK_RECORD_EVENT, event, &work);
 
 	return add(phGraphNode, hGraph, dependencies, numDependencies, error, &work);
 }
@@ -221,8 +237,8 @@ CUresult CUDAAPI cuGraphAddEventWaitNode(CUgraphNode *phGraphNode, CUgraph hGrap
 					 const CUgraphNode *dependencies, size_t numDependencies,
 					 CUevent event)
 {
-	struct sim_work work = {.kind = WORK_WAIT_EVENT};
-	CUresult error = event_lookup(event, &work.event);
+	struct sim_work work;
+	CUresult error = graph_event_work(WORK_WAIT_EVENT, event, &work);
 
 	return add(phGraphNode, hGraph, dependencies, numDependencies, error, &work);
 }
@@ -344,48 +360,42 @@ CUresult CUDAAPI cuGraphKernelNodeSetParams_v2(CUgraphNode hNode,
 
 CUresult CUDAAPI cuGraphMemcpyNodeSetParams(CUgraphNode hNode, const CUDA_MEMCPY3D *nodeParams)
 {
-	struct sim_work work = {.kind = WORK_COPY};
+	struct sim_work work;
+	CUresult error = graph_copy_work(nodeParams, &work);
 
-	if (!nodeParams)
-		return CUDA_ERROR_INVALID_VALUE;
-	work.copy = *nodeParams;
-	return change(hNode, copy_check(nodeParams, false), &work);
+	return change(hNode, error, &work);
 }
 
 CUresult CUDAAPI cuGraphMemsetNodeSetParams(CUgraphNode hNode,
 					    const CUDA_MEMSET_NODE_PARAMS *nodeParams)
 {
-	struct sim_work work = {.kind = WORK_SET};
+	struct sim_work work;
+	CUresult error = graph_set_work(nodeParams, &work);
 
-	if (!nodeParams)
-		return CUDA_ERROR_INVALID_VALUE;
-	work.set = *nodeParams;
-	return change(hNode, set_check(nodeParams, false), &work);
+	return change(hNode, error, &work);
 }
 
 CUresult CUDAAPI cuGraphHostNodeSetParams(CUgraphNode hNode,
 					  const CUDA_HOST_NODE_PARAMS *nodeParams)
 {
-	struct sim_work work = {.kind = WORK_HOST};
+	struct sim_work work;
+	CUresult error = graph_host_work(nodeParams, &work);
 
-	if (!nodeParams || !nodeParams->fn)
-		return CUDA_ERROR_INVALID_VALUE;
-	work.host = *nodeParams;
-	return change(hNode, CUDA_SUCCESS, &work);
+	return change(hNode, error, &work);
 }
 
 CUresult CUDAAPI cuGraphEventRecordNodeSetEvent(CUgraphNode hNode, CUevent event)
 {
-	struct sim_work work = {.kind = WORK_RECORD_EVENT};
-	CUresult error = event_lookup(event, &work.event);
+	struct sim_work work;
+	CUresult error = graph_event_work(WORK_RECORD_EVENT, event, &work);
 
 	return change(hNode, error, &work);
 }
 
 CUresult CUDAAPI cuGraphEventWaitNodeSetEvent(CUgraphNode hNode, CUevent event)
 {
-	struct sim_work work = {.kind = WORK_WAIT_EVENT};
-	CUresult error = event_lookup(event, &work.event);
+	struct sim_work work;
+	CUresult error = graph_event_work(WORK_WAIT_EVENT, event, &work);
 
 	return change(hNode, error, &work);
 }

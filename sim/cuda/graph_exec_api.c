@@ -285,7 +285,7 @@ CUresult CUDAAPI cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph,
 	return error;
 }
 
-/* The executable's copy of a node, and the executable locked; unlocked by set_copy. */
+/* Gives the executable's copy of a node another work. */
 static CUresult set_copy(CUgraphExec exec_handle, CUgraphNode node_handle,
 			 const struct sim_work *work)
 {
@@ -316,43 +316,35 @@ CUresult CUDAAPI cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgra
 CUresult CUDAAPI cuGraphExecMemcpyNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
 						const CUDA_MEMCPY3D *copyParams, CUcontext ctx)
 {
-	struct sim_work work = {.kind = WORK_COPY};
-	CUresult error = copyParams ? copy_check(copyParams, false) : CUDA_ERROR_INVALID_VALUE;
+	struct sim_work work;
+	CUresult error = graph_copy_work(copyParams, &work);
 
-	if (error)
-		return error;
-	work.copy = *copyParams;
-	return set_copy(hGraphExec, hNode, &work);
+	return error ? error : set_copy(hGraphExec, hNode, &work);
 }
 
 CUresult CUDAAPI cuGraphExecMemsetNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
 						const CUDA_MEMSET_NODE_PARAMS *memsetParams,
 						CUcontext ctx)
 {
-	struct sim_work work = {.kind = WORK_SET};
-	CUresult error = memsetParams ? set_check(memsetParams, false) : CUDA_ERROR_INVALID_VALUE;
+	struct sim_work work;
+	CUresult error = graph_set_work(memsetParams, &work);
 
-	if (error)
-		return error;
-	work.set = *memsetParams;
-	return set_copy(hGraphExec, hNode, &work);
+	return error ? error : set_copy(hGraphExec, hNode, &work);
 }
 
 CUresult CUDAAPI cuGraphExecHostNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
 					      const CUDA_HOST_NODE_PARAMS *nodeParams)
 {
-	struct sim_work work = {.kind = WORK_HOST};
+	struct sim_work work;
+	CUresult error = graph_host_work(nodeParams, &work);
 
-	if (!nodeParams || !nodeParams->fn)
-		return CUDA_ERROR_INVALID_VALUE;
-	work.host = *nodeParams;
-	return set_copy(hGraphExec, hNode, &work);
+	return error ? error : set_copy(hGraphExec, hNode, &work);
 }
 
 static CUresult set_event(CUgraphExec exec, CUgraphNode node, enum work_kind kind, CUevent event)
 {
-	struct sim_work work = {.kind = kind};
-	CUresult error = event_lookup(event, &work.event);
+	struct sim_work work;
+	CUresult error = graph_event_work(kind, event, &work);
 
 	return error ? error : set_copy(exec, node, &work);
 }

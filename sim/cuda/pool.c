@@ -389,7 +389,8 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
 	return CUDA_SUCCESS;
 }
 
-CUresult cuMemPoolDestroy(CUmemoryPool handle)
+/* A handle's pool, with sim_lock held; on an error, without it. */
+static CUresult lock_pool(CUmemoryPool handle, struct sim_pool **ret_pool)
 {
 	struct sim_pool *pool;
 	CUresult r = sim_ready();
@@ -398,7 +399,22 @@ CUresult cuMemPoolDestroy(CUmemoryPool handle)
 		return r;
 	sim_lock();
 	pool = sim_pool_find(handle);
-	if (!pool || (pool->device && pool == pool->device->default_pool)) {
+	if (!pool) {
+		sim_unlock();
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	*ret_pool = pool;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolDestroy(CUmemoryPool handle)
+{
+	struct sim_pool *pool;
+	CUresult r = lock_pool(handle, &pool);
+
+	if (r)
+		return r;
+	if (pool->device && pool == pool->device->default_pool) {
 		r = CUDA_ERROR_INVALID_VALUE;
 	} else {
 		for (int i = 0; i < sim.ndevices; i++)
@@ -414,18 +430,13 @@ CUresult cuMemPoolDestroy(CUmemoryPool handle)
 CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t minBytesToKeep)
 {
 	struct sim_pool *pool;
-	CUresult r = sim_ready();
+	CUresult r = lock_pool(handle, &pool);
 
 	if (r)
 		return r;
-	sim_lock();
-	pool = sim_pool_find(handle);
-	if (pool)
-		trim(pool, minBytesToKeep);
-	else
-		r = CUDA_ERROR_INVALID_VALUE;
+	trim(pool, minBytesToKeep);
 	sim_unlock();
-	return r;
+	return CUDA_SUCCESS;
 }
 
 /* Attributes: three ints, then 64-bit figures of which only some may be set, and only to this. */
@@ -450,13 +461,11 @@ static uint64_t *figure(struct sim_pool *pool, CUmemPool_attribute attr)
 CUresult cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute attr, void *value)
 {
 	struct sim_pool *pool;
-	CUresult r = sim_ready();
+	CUresult r = lock_pool(handle, &pool);
 
 	if (r)
 		return r;
-	sim_lock();
-	pool = sim_pool_find(handle);
-	if (!pool || !value)
+	if (!value)
 		r = CUDA_ERROR_INVALID_VALUE;
 	else if (attr >= 1 && attr <= 3)
 		*(int *)value = pool->reuse[attr - 1];
@@ -471,13 +480,11 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute attr, vo
 CUresult cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute attr, void *value)
 {
 	struct sim_pool *pool;
-	CUresult r = sim_ready();
+	CUresult r = lock_pool(handle, &pool);
 
 	if (r)
 		return r;
-	sim_lock();
-	pool = sim_pool_find(handle);
-	if (!pool || !value)
+	if (!value)
 		r = CUDA_ERROR_INVALID_VALUE;
 	else if (attr >= 1 && attr <= 3)
 		pool->reuse[attr - 1] = *(int *)value;
@@ -497,13 +504,11 @@ CUresult cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc *map, siz
 {
 	struct sim_device *device;
 	struct sim_pool *pool;
-	CUresult r = sim_ready();
+	CUresult r = lock_pool(handle, &pool);
 
 	if (r)
 		return r;
-	sim_lock();
-	pool = sim_pool_find(handle);
-	if (!pool || !map || !count)
+	if (!map || !count)
 		r = CUDA_ERROR_INVALID_VALUE;
 	for (size_t i = 0; i < count && !r; i++)
 		if (!sim_location(&map[i].location, &device) ||
@@ -521,13 +526,11 @@ CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool handle, CUmem
 {
 	struct sim_device *device;
 	struct sim_pool *pool;
-	CUresult r = sim_ready();
+	CUresult r = lock_pool(handle, &pool);
 
 	if (r)
 		return r;
-	sim_lock();
-	pool = sim_pool_find(handle);
-	if (!pool || !flags || !location || !sim_location(location, &device))
+	if (!flags || !location || !sim_location(location, &device))
 		r = CUDA_ERROR_INVALID_VALUE;
 	else
 		*flags = device == pool->device ||

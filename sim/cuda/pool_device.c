@@ -6,6 +6,7 @@
 #include "sim/cuda/graph_mem.h"
 #include "sim/cuda/memory.h"
 #include "sim/cuda/pool.h"
+#include "sim/cuda/rows.h"
 #include "sim/cuda/stream.h"
 #include "sim/cuda/vmm.h"
 
@@ -37,27 +38,11 @@ static CUresult alloc_async(CUdeviceptr *ret_ptr, size_t bytes, bool own_pool, C
 	return r;
 }
 
-CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
-{
-	return alloc_async(dptr, bytesize, true, NULL, hStream, false);
-}
-
-CUresult cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
-{
-	return alloc_async(dptr, bytesize, true, NULL, hStream, true);
-}
-
-CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool,
-				 CUstream hStream)
-{
-	return alloc_async(dptr, bytesize, false, pool, hStream, false);
-}
-
-CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool,
-				      CUstream hStream)
-{
-	return alloc_async(dptr, bytesize, false, pool, hStream, true);
-}
+ROWS(cuMemAllocAsync, _ptsz, alloc_async, (CUdeviceptr *dptr, size_t bytesize, CUstream hStream),
+     dptr, bytesize, true, NULL, hStream)
+ROWS(cuMemAllocFromPoolAsync, _ptsz, alloc_async,
+     (CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream),
+     dptr, bytesize, false, pool, hStream)
 
 /* What cuMemAlloc or an import gave, freed in a stream's order: on the executor. */
 struct late_free {
@@ -120,15 +105,7 @@ static CUresult free_async(CUdeviceptr ptr, CUstream stream_handle, bool per_thr
 	return stream_enqueue(stream, sim_graph_mem_freed, mem);
 }
 
-CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
-{
-	return free_async(dptr, hStream, false);
-}
-
-CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream)
-{
-	return free_async(dptr, hStream, true);
-}
+ROWS(cuMemFreeAsync, _ptsz, free_async, (CUdeviceptr dptr, CUstream hStream), dptr, hStream)
 
 static CUresult get_pool(CUmemoryPool *ret, struct sim_device *device, bool current)
 {

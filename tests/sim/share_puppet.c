@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "message.h"
 #include "nvidia/cuda_api.h"
 #include "nvidia/nvml_api.h"
 
@@ -325,12 +326,12 @@ int main(void)
 	struct puppet_ask ask;
 	int in;
 
-	while (puppet_receive(PUPPET_FD, &ask, sizeof(ask), &in) == sizeof(ask)) {
+	while (message_receive(PUPPET_FD, &ask, sizeof(ask), &in) == sizeof(ask)) {
 		struct puppet_answer answer = {0};
 		int out = -1;
 
 		answer.result = act(&ask, &in, &answer, &out);
-		puppet_send(PUPPET_FD, &answer, sizeof(answer), out);
+		message_send(PUPPET_FD, &answer, sizeof(answer), out);
 		if (in >= 0)
 			close(in);
 		if (out >= 0)

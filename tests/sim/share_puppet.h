@@ -4,9 +4,6 @@
 #define ALLOT_TESTS_SHARE_PUPPET_H
 
 #include <stdint.h>
-#include <string.h>
-#include <sys/socket.h>
-#include <sys/uio.h>
 
 #define PUPPET_FD 3
 #define PUPPET_PIDS 16
@@ -44,41 +41,5 @@ struct puppet_answer {
 	uint64_t a, b, c, d;
 	unsigned char blob[64];
 };
-
-/* One message, with a descriptor or -1. Answers the bytes, or -1. */
-static inline ssize_t puppet_send(int socket, const void *data, size_t len, int fd)
-{
-	char control[CMSG_SPACE(sizeof(int))] = {0};
-	struct iovec iov = {.iov_base = (void *)(uintptr_t)data, .iov_len = len};
-	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
-
-	if (fd >= 0) {
-		struct cmsghdr *c;
-
-		msg.msg_control = control;
-		msg.msg_controllen = sizeof(control);
-		c = CMSG_FIRSTHDR(&msg);
-		c->cmsg_level = SOL_SOCKET;
-		c->cmsg_type = SCM_RIGHTS;
-		c->cmsg_len = CMSG_LEN(sizeof(int));
-		memcpy(CMSG_DATA(c), &fd, sizeof(fd));
-	}
-	return sendmsg(socket, &msg, MSG_NOSIGNAL);
-}
-
-static inline ssize_t puppet_receive(int socket, void *data, size_t len, int *ret_fd)
-{
-	char control[CMSG_SPACE(sizeof(int))];
-	struct iovec iov = {.iov_base = data, .iov_len = len};
-	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control,
-			     .msg_controllen = sizeof(control)};
-	ssize_t n = recvmsg(socket, &msg, MSG_CMSG_CLOEXEC);
-	struct cmsghdr *c = n > 0 ? CMSG_FIRSTHDR(&msg) : NULL;
-
-	*ret_fd = -1;
-	if (c)
-		memcpy(ret_fd, CMSG_DATA(c), sizeof(*ret_fd));
-	return n;
-}
 
 #endif

@@ -4,6 +4,7 @@
 #define ALLOT_TESTS_SHARE_STAGE_H
 
 #include "families_host.h"
+#include "message.h"
 #include "nvidia/abi/cuda.h"
 #include "share_puppet.h"
 
@@ -34,10 +35,10 @@ static inline struct puppet_answer puppet_try(struct program *p, struct puppet_a
 	struct puppet_answer answer = {0};
 	int out;
 
-	EXPECT("told", puppet_send(p->socket, &ask, sizeof(ask), fd), sizeof(ask));
+	EXPECT("told", message_send(p->socket, &ask, sizeof(ask), fd), sizeof(ask));
 	if (fd >= 0)
 		close(fd);
-	EXPECT("answered", puppet_receive(p->socket, &answer, sizeof(answer), &out),
+	EXPECT("answered", message_receive(p->socket, &answer, sizeof(answer), &out),
 	       sizeof(answer));
 	if (ret_fd)
 		*ret_fd = out;

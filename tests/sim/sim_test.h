@@ -16,6 +16,7 @@
 #include "sim/cuda/api.h"
 #include "sim/truth.h"
 #include "tests/check.h"
+#include "tests/sim/message.h"
 
 #define MIB (1ull << 20)
 
@@ -108,40 +109,18 @@ static inline void sim_reap(pid_t pid)
 	CHECK_EQ(status, 0);
 }
 
-/* One message, with a descriptor or -1. */
+/* One message, with the descriptor `fd` unless that is -1. */
 static inline void sim_send(int socket, const void *data, size_t len, int fd)
 {
-	char control[CMSG_SPACE(sizeof(int))] = {0};
-	struct iovec iov = {.iov_base = (void *)(uintptr_t)data, .iov_len = len};
-	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
-
-	if (fd >= 0) {
-		struct cmsghdr *c;
-
-		msg.msg_control = control;
-		msg.msg_controllen = sizeof(control);
-		c = CMSG_FIRSTHDR(&msg);
-		c->cmsg_level = SOL_SOCKET;
-		c->cmsg_type = SCM_RIGHTS;
-		c->cmsg_len = CMSG_LEN(sizeof(int));
-		memcpy(CMSG_DATA(c), &fd, sizeof(fd));
-	}
-	CHECK_EQ(sendmsg(socket, &msg, MSG_NOSIGNAL), (ssize_t)len);
+	CHECK_EQ(message_send(socket, data, len, fd), (ssize_t)len);
 }
 
+/* A message of that length. Answers its descriptor, or -1. */
 static inline int sim_receive(int socket, void *data, size_t len)
 {
-	char control[CMSG_SPACE(sizeof(int))];
-	struct iovec iov = {.iov_base = data, .iov_len = len};
-	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control,
-			     .msg_controllen = sizeof(control)};
-	struct cmsghdr *c;
-	int fd = -1;
+	int fd;
 
-	CHECK_EQ(recvmsg(socket, &msg, MSG_CMSG_CLOEXEC), (ssize_t)len);
-	c = CMSG_FIRSTHDR(&msg);
-	if (c)
-		memcpy(&fd, CMSG_DATA(c), sizeof(fd));
+	CHECK_EQ(message_receive(socket, data, len, &fd), (ssize_t)len);
 	return fd;
 }
 

@@ -2,12 +2,10 @@
 #ifndef ALLOT_TESTS_FAMILIES_FILL_H
 #define ALLOT_TESTS_FAMILIES_FILL_H
 
-#include "nvidia/cuda_api.h"
-
-/* The driver, by whichever way families_ways.c took; a member that it does not lead to is NULL. */
-extern struct cuda_driver cu;
-
-/* Fills the device through a family and gives it back. Exit status. */
+/*
+ * Fills the device through a family, by the functions that families_ways.c found, and gives it
+ * back. Exit status.
+ */
 int fill_family(const char *name);
 
 #endif

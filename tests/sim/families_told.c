@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The stories of families_steps.c, each in a tenant of its own.
+ * The stories of families_steps.h, each in a tenant of its own.
  *
  *     families_told <liballot.so> <families_steps> [n]
  */

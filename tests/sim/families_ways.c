@@ -12,10 +12,9 @@
 #include <unistd.h>
 
 #include "families_fill.h"
+#include "families_guest.h"
 #include "sim/cuda/api.h"
 #include "tests/check.h"
-
-struct cuda_driver cu;
 
 static const struct {
 	const char *name;

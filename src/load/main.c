@@ -42,6 +42,8 @@ static const struct argp_option argp_options[] = {
 	{"threads", 't', "N", 0, "threads of a block (default 128)", 0},
 	{"bin-ms", 'B', "MS", 0, "time of a bin (default 100)", 0},
 	{"canary", 'c', NULL, 0, "also say how late the processor woke a thread that slept", 0},
+	{"lean", 'L', NULL, 0,
+	 "take as little of the processor as can be: no thread, an event each 100 ms of work", 0},
 	{"wait", 'W', NULL, 0,
 	 "start at the instant that a line on stdin says (CLOCK_MONOTONIC in ns; 0: now)", 0},
 	{0},
@@ -121,6 +123,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case 'c':
 		o->canary = true;
+		return 0;
+	case 'L':
+		o->lean = true;
 		return 0;
 	case 'W':
 		o->wait = true;
@@ -204,6 +209,12 @@ int main(int argc, char **argv)
 	int status, failed = 0;
 
 	argp_parse(&argp, argc, argv, 0, NULL, &o);
+	if (o.lean && (o.form == LOAD_STREAMS4 || o.form == LOAD_SYNC || o.form == LOAD_REQUEST)) {
+		fprintf(stderr, "allot-load: --lean is for one stream that nobody waits for: not for "
+				"--form %s\n",
+			load_form_names[o.form]);
+		return 1;
+	}
 	if (shared == MAP_FAILED || o.warmup >= o.seconds) {
 		fprintf(stderr, "allot-load: %s\n",
 			shared == MAP_FAILED ? strerror(errno)

@@ -19,6 +19,7 @@
 #define DEPTH_MAX 512u
 /* Not every short kernel gets an event; a batch takes about so long. */
 #define BATCH_US 500.0
+#define LEAN_US	 100000.0
 #define RING	 512u
 
 struct load {
@@ -116,6 +117,11 @@ static void size_ring(struct load *load)
 {
 	double us = unit_us(load), depth = load->options->depth;
 
+	if (load->options->lean) {
+		load->batch = us < LEAN_US ? (unsigned int)(LEAN_US / us) : 1;
+		load->ring = 2;
+		return;
+	}
 	if (!load->options->depth) {
 		depth = FLIGHT_US / us;
 		depth = depth < DEPTH_MIN ? DEPTH_MIN : depth > DEPTH_MAX ? DEPTH_MAX : depth;
@@ -154,6 +160,28 @@ static void run_saturating(struct load *load)
 	atomic_store(&load->stop, true);
 	sem_post(&load->filled);
 	pthread_join(watcher, NULL);
+}
+
+/*
+ * Nothing beside the launches but a wake-up for each batch, so that what the processor was used for
+ * is what launching takes. Of two batches one is in flight while the other is launched.
+ */
+static void run_lean(struct load *load)
+{
+	unsigned int n = 0;
+	uint64_t now_ns;
+
+	while ((now_ns = load_now_ns()) < load->record.to_ns) {
+		if (pause_if_due(load, now_ns))
+			continue;
+		for (unsigned int i = 0; i < load->batch; i++)
+			load_must(load_work_launch(&load->work, 0), "launch");
+		MUST(cu.cuEventRecord(load->event[n % 2], load->work.stream[0]));
+		if (n++) {
+			MUST(cu.cuEventSynchronize(load->event[n % 2]));
+			done(load, load->batch);
+		}
+	}
 }
 
 static void open_load(struct load *load, const struct load_options *o)
@@ -244,6 +272,8 @@ void load_run(const struct load_options *options, unsigned int process, struct l
 	cpu = cpu_seconds();
 	if (options->form == LOAD_SYNC || options->form == LOAD_REQUEST)
 		run_waiting(load);
+	else if (options->lean)
+		run_lean(load);
 	else
 		run_saturating(load);
 	print(load, process, cpu_seconds() - cpu);

@@ -14,6 +14,7 @@ struct load_options {
 	double idle_from, idle_to; /* seconds from the start; nothing is launched in between */
 	unsigned int device, blocks, threads, nodes, depth, processes, bin_ms;
 	bool canary, wait;
+	bool lean; /* of the forms that do not wait: no thread and few events of its own */
 };
 
 /* What parent and processes share, in memory that fork keeps. */

@@ -37,11 +37,12 @@ class Shares(compute_lib.Case):
 
     def test_forms(self):
         """However the kernels come, a quarter is a quarter."""
-        forms = ("ex", "cooperative", "graph", "streams")
+        forms = {"ex": ("--form", "ex"), "cooperative": ("--form", "cooperative"),
+                 "graph": ("--form", "graph", "--nodes", 5), "streams": ("--form", "streams"),
+                 "lean": ("--lean",)}
 
         def play(machine):
-            for gpu, form in enumerate(forms):
-                words = ("--form", form, *(("--nodes", 5) if form == "graph" else ()))
+            for gpu, (form, words) in enumerate(forms.items()):
                 machine.load(*SECONDS, *words,
                              run=("--name", form, "--gpu", gpu, "--compute", 25))
             machine.start()

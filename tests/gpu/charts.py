@@ -68,7 +68,7 @@ def off(figures):
     def x_of(points):
         return left + plot * (max(-reach, min(reach, points)) + reach) / (2 * reach)
 
-    yield (f'<rect x="{x_of(-2):.1f}" y="{TOP + 20}" width="{x_of(2) - x_of(-2):.1f}" '
+    yield (f'<rect x="{x_of(-1.5):.1f}" y="{TOP + 20}" width="{x_of(1.5) - x_of(-1.5):.1f}" '
            f'height="{bottom - TOP - 24}" fill="#eef5ee"/>')
     for points in range(-int(reach), int(reach) + 1):
         yield line(x_of(points), TOP + 20, x_of(points), bottom - 4)

@@ -30,6 +30,10 @@ class Trouble(Exception):
     """A child that ended, hung or said something else than expected."""
 
 
+class OutOfTime(Exception):
+    """The run's time is used up: no part may take this for the failure of one of its items."""
+
+
 class Child:
     """A program in a session of its own that speaks JSON lines. Killed with its whole group."""
 
@@ -154,11 +158,13 @@ class Results:
     def __init__(self, out):
         self.out, self.checks, self.figures, self.skips, self.facts = out, [], {}, [], {}
 
-    def check(self, part, name, ok, value, target):
+    def check(self, part, name, ok, value, target, remark=None):
         self.checks.append({"part": part, "name": name, "ok": bool(ok), "value": value,
-                            "target": target})
+                            "target": target, "remark": remark})
         mark = "ok  " if ok else "FAIL"
         print(f"  {mark} {name:<44} {value:<36} target: {target}", flush=True)
+        if remark:
+            self.note(remark)
         self.save()
 
     def figure(self, part, name, value):
@@ -191,6 +197,8 @@ class Bench:
     def __init__(self, args, build, results):
         self.quick, self.sim, self.build, self.results = args.quick, args.sim, build, results
         self.compute_seconds = args.compute_seconds
+        self.until = None  # when the run's time is used up, by time.monotonic()
+        self.cap_errors = []  # of all caps that were measured, in points
         self.words = {}  # parts in the order asked for, each with the items asked for
         for part, words in args.only or ():
             self.words.setdefault(part, []).extend(words)

@@ -16,8 +16,8 @@ PAIRS = 15
 START_MS = 2.0
 MANY = 100
 MANY_RATIO = 1.05
-TARGETS = {"launch": 20, "alloc_free": 400, "alloc_free_async": 200, "mem_get_info": 1000}  # ns
-WORDS = {"launch": "a launch", "alloc_free": "cuMemAlloc + cuMemFree, 1 MiB",
+WORDS = {"launch": "a launch", "launch, limited": "a launch, limited",
+         "alloc_free": "cuMemAlloc + cuMemFree, 1 MiB",
          "alloc_free_async": "cuMemAllocAsync + cuMemFreeAsync", "mem_get_info": "cuMemGetInfo"}
 median = statistics.median
 
@@ -27,6 +27,11 @@ def load_run_hooks():
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader("run_hooks", loader))
     loader.exec_module(module)
     return module
+
+
+run_hooks = load_run_hooks()
+TARGETS = {**run_hooks.TARGETS, "mem_get_info": 1000}  # ns
+QUOTA_TARGETS = {item: ns for item, ns in TARGETS.items() if item != "launch, limited"}
 
 
 def spread(values):
@@ -47,8 +52,8 @@ def judge(bench, name, unit, native, added, noise, target):
 
 
 def hooks(bench):
-    rows = load_run_hooks().measure(bench.build, rounds=3 if bench.quick else 7,
-                                    batches=50 if bench.quick else 150)
+    rows = run_hooks.measure_all(bench.build, rounds=3 if bench.quick else 7,
+                                 batches=50 if bench.quick else 150)
     for item, (bare, limited, added) in rows.items():
         bench.results.figure("overheads", f"hook alone: {item}",
                              {"bare_ns": bare, "with_ns": limited, "added_ns": added})
@@ -64,31 +69,34 @@ def preload(bench, tenant):
             "ALLOT_TENANT_DIR": str(bench.runtime / tenant)}
 
 
-def new_tenant(bench, memory):
+def new_tenant(bench, memory, options=()):
     """A tenant that further processes join by their environment alone."""
     tenant = bench.tenant()
-    status, _, err = run(bench.command(tenant, memory, ["true"]), 30)
+    status, _, err = run(bench.command(tenant, memory, ["true"], options), 30)
     if status:
         raise Trouble(f"no tenant: {err}")
     return tenant
 
 
 def within(bench):
-    """Blocks of calls by the driver's entry points and by the hooks, alternating in a process."""
+    """Blocks of calls by the driver's entry points and by the hooks, alternating in a process: under a
+    quota, and then launches under a share that hardly ever holds one."""
     count = 60 if bench.quick else 400
-    tenant = new_tenant(bench, "16GiB")
-    status, out, err = run([bench.build / "bench/pairs", count], 120, env=preload(bench, tenant))
-    if status:
-        raise Trouble(f"pairs: {status} {err[-300:]}")
-    said = json.loads(out)
-    if not said.pop("hooked"):
-        raise Trouble("pairs: the hooks were not there")
-    for item, blocks in said.items():
-        native = [(a + c) / 2 for a, _, c in blocks]
-        added = [b - n for (_, b, _), n in zip(blocks, native)]
-        noise = spread([a - c for a, _, c in blocks])
-        judge(bench, f"in one process: {WORDS[item]}", "ns", median(native), median(added), noise,
-              TARGETS[item])
+    for options, items in ((), QUOTA_TARGETS), (run_hooks.SHARE, ("launch",)):
+        tenant = new_tenant(bench, "16GiB", options)
+        status, out, err = run([bench.build / "bench/pairs", count], 120, env=preload(bench, tenant))
+        if status:
+            raise Trouble(f"pairs: {status} {err[-300:]}")
+        said = json.loads(out)
+        if not said["hooked"]:
+            raise Trouble("pairs: the hooks were not there")
+        for item in items:
+            native = [(a + c) / 2 for a, _, c in said[item]]
+            added = [b - n for (_, b, _), n in zip(said[item], native)]
+            noise = spread([a - c for a, _, c in said[item]])
+            key = f"{item}, limited" if options else item
+            judge(bench, f"in one process: {WORDS[key]}", "ns", median(native), median(added), noise,
+                  TARGETS[key])
 
 
 def between(bench):
@@ -96,16 +104,16 @@ def between(bench):
     rounds = 3 if bench.quick else PAIRS
     tenant = new_tenant(bench, "16GiB")
     sides = {"bare": dict(os.environ), "with": preload(bench, tenant)}
-    found = {side: {item: [] for item in TARGETS} for side in sides}
+    found = {side: {item: [] for item in QUOTA_TARGETS} for side in sides}
     for turn in range(rounds):
         for side in (sides if turn % 2 == 0 else reversed(sides)):
             status, out, err = run([bench.build / "bench/pairs", 20], 60, env=sides[side])
             if status:
                 raise Trouble(f"pairs: {status} {err[-300:]}")
             for item, blocks in json.loads(out).items():
-                if item in TARGETS:
+                if item in QUOTA_TARGETS:
                     found[side][item].append(median(b for _, b, _ in blocks))
-    for item, target in TARGETS.items():
+    for item, target in QUOTA_TARGETS.items():
         bare, limited = found["bare"][item], found["with"][item]
         noise = spread([a - b for a, b in zip(bare, bare[1:])])
         bench.results.figure("overheads", f"processes: {item}", {"bare": bare, "with": limited})

@@ -14,6 +14,8 @@ from parts import families
 REFUSED = "CUDA_ERROR_OUT_OF_MEMORY"
 CONNECTION_FAILED = 805
 PARTS = (25, 75)
+POINTS = 2.0
+TOGETHER = 98.0
 # Blocks that fill an SM twice over (2048 threads), in so many waves that parts of 25 and 75 % of the
 # SMs take 24 and 8 of them: then a part of the SMs is that part of the work.
 THREADS, WAVES = 1024, 6
@@ -82,12 +84,15 @@ def saturating(bench):
             child.kill()
     bench.results.figure("space", "saturating", {"blocks": blocks, "alone": alone["share"],
                                                  "together": shares, "25 % alone": single["share"]})
+    parts = [100 * share / alone["share"] for share in (*shares, single["share"])]
     bench.results.check("space", "25 and 75 %, both saturating",
-                        all(abs(s - p / 100) <= 0.03 for s, p in zip(shares, PARTS)),
-                        " and ".join(f"{s:.1%}" for s in shares) + f", native alone {alone['share']:.1%}",
-                        "25 and 75 %, ±3 points")
-    bench.results.check("space", "25 %, nobody else there", abs(single["share"] - 0.25) <= 0.03,
-                        f"{single['share']:.1%}", "25 %, ±3 points")
+                        all(abs(got - p) <= POINTS for got, p in zip(parts, PARTS)),
+                        " and ".join(f"{got:.1f}" for got in parts[:2]), f"25 and 75 % ±{POINTS:g}",
+                        f"percent of what one has natively: {alone['share']:.1%}")
+    bench.results.check("space", "25 and 75 %, together", sum(parts[:2]) >= TOGETHER,
+                        f"{sum(parts[:2]):.1f} %", f"{TOGETHER:g} %")
+    bench.results.check("space", "25 %, nobody else there", abs(parts[2] - 25) <= POINTS,
+                        f"{parts[2]:.1f} %", f"25 % ±{POINTS:g}")
 
 
 def latency(bench):

@@ -210,8 +210,9 @@ int main(int argc, char **argv)
 
 	argp_parse(&argp, argc, argv, 0, NULL, &o);
 	if (o.lean && (o.form == LOAD_STREAMS4 || o.form == LOAD_SYNC || o.form == LOAD_REQUEST)) {
-		fprintf(stderr, "allot-load: --lean is for one stream that nobody waits for: not for "
-				"--form %s\n",
+		fprintf(stderr,
+			"allot-load: --lean is for one stream that nobody waits for: not for "
+			"--form %s\n",
 			load_form_names[o.form]);
 		return 1;
 	}

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch on two devices as a load: ddp.py SECONDS. Two ranks, a process and a device each, train one
-model whose gradients NCCL sums. Says the same words as torch_load.py; a bin has the steps that were done
-in it, a second."""
+"""PyTorch on two devices as a load: ddp.py SECONDS. Two ranks, a process and a device each, train
+one model whose gradients NCCL sums. Says the same words as torch_load.py; a bin has the steps that
+were done in it, a second."""
 import json
 import socket
 import subprocess
@@ -26,7 +26,8 @@ def free_port():
 
 def training(rank):
     torch.manual_seed(rank)
-    layers = [module for _ in range(4) for module in (torch.nn.Linear(WIDTH, WIDTH), torch.nn.ReLU())]
+    layers = [module for _ in range(4)
+              for module in (torch.nn.Linear(WIDTH, WIDTH), torch.nn.ReLU())]
     model = torch.nn.parallel.DistributedDataParallel(
         torch.nn.Sequential(*layers).to(rank, torch.bfloat16), device_ids=[rank])
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)

@@ -27,7 +27,8 @@ def kernel_words(kernel_ms):
 def caps_items(bench, few):
     """Of a tenant alone, in the order of worth."""
     order = [("plain", ms) for ms in (1, 0.1, 10, 0.05, 100)]
-    order += [(form, ms) for ms in (1, 0.1, 0.05, 10, 100) for form in solo.FORMS if form != "plain"]
+    order += [(form, ms) for ms in (1, 0.1, 0.05, 10, 100)
+              for form in solo.FORMS if form != "plain"]
     for form, ms in order:
         caps = solo.CAPS if not few or form == "plain" or ms in FULL_MS else FEW_CAPS
         if form != "graph50" or ms <= 10:

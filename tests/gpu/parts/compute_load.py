@@ -6,7 +6,7 @@ import time
 
 from harness import Child, Trouble, run
 
-ALONE_S = 1.5
+ALONE_S = 2.0
 ALONE_SETTLE_S = 0.5
 START_S = 0.7  # from a program's start to its "ready"
 MEMORY = "16GiB"

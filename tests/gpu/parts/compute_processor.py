@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a share of compute takes of the processor. What it adds to a launch is among the overheads."""
+"""What a share of compute takes of the processor; what it adds to a launch is in overheads.py."""
 from parts.compute_load import START_S, begin, go_and_end, spin
 
 PROCESSOR = 2.0

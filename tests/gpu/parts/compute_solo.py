@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A tenant alone under a cap. One load runs through several, which `allot set` changes while it runs,
-so that most of the time measures and little starts programs. What the same load had without a limit,
-first thing in the same processes, is what all parts are parts of."""
+"""A tenant alone under a cap. One load runs through several, which `allot set` changes while it
+runs, so that most of the time measures and little starts programs. What the same load had without a
+limit, first thing in the same processes, is what all parts are parts of."""
 import math
 import statistics
 import time
 from collections import namedtuple
 
 from harness import Trouble
-from parts.compute_load import (ALONE_S, ALONE_SETTLE_S, MEMORY, START_S, Bins, change, go, settle_s,
-                                sleep_until, spin)
+from parts.compute_load import (ALONE_S, ALONE_SETTLE_S, MEMORY, START_S, Bins, change, go,
+                                settle_s, sleep_until, spin)
 
-# Downwards, and what is in flight without a limit meets the widest: what was launched before a limit is
-# paid for under it, ten times over at 10 %, and that would be measured instead.
+# Downwards, and what is in flight without a limit meets the widest: what was launched before a limit
+# is paid for under it, ten times over at 10 %, and that would be measured instead.
 CAPS = (90, 75, 50, 25, 10)
 POINTS = 1.5
 MEAN_POINTS = 1.0
@@ -30,8 +30,8 @@ FORMS = {
     "processes4": ("--processes", 4),
     "sync": ("--form", "sync"),
 }
-# Launches in flight of each process when a limit comes: allot-load's own least depth where there was
-# none, and under a limit the one that runs and the one that follows.
+# Launches in flight of each process when a limit comes: allot-load's own least depth where there
+# was none, and under a limit the one that runs and the one that follows.
 FREE_DEPTH = 4
 HELD_DEPTH = 2
 
@@ -40,9 +40,9 @@ Phase = namedtuple("Phase", "cap at from_s to_s")
 
 
 def plan(bench, caps, unit_ms=0.0, processes=1, alone_s=ALONE_S, least_s=0.0):
-    """Phases for launches of so much work. Each waits until what was in flight is paid for, and then
-    measures whole seconds and at least two rounds of all processes' launches and their pauses: where
-    a launch is long, as many of them as of pauses."""
+    """Phases for launches of so much work. Each waits until what was in flight is paid for, and
+    then measures at least two rounds of all processes' launches and their pauses; of long launches
+    whole seconds, so that as many of them are seen as of pauses."""
     phases, at, work_s = [], alone_s, processes * unit_ms / 1e3
     for i, cap in enumerate(caps):
         round_s = work_s / (cap / 100)
@@ -64,8 +64,8 @@ def busy(bench, tenant):
 
 
 def through(bench, tenant, phases, first_options, billed):
-    """For go(): changes the cap as the phases come. `billed` gets each one's part of the time by the
-    ledger."""
+    """For go(): changes the cap as the phases come. `billed` gets each one's part of the time by
+    the ledger."""
     def play(start):
         for i, phase in enumerate(phases):
             sleep_until(start + phase.at)
@@ -108,12 +108,12 @@ def judge(bench, name, said, phases, billed, points=POINTS, alone=(ALONE_SETTLE_
         return rows
     good = all(abs(row["got"] - row["cap"]) <= points for row in rows)
     coarse = resolution(phases, work_ms)
-    bench.results.check("compute", name, good, got, f"{asked} ±{points:g}", "by the ledger " + " ".join(
-        "?" if r["billed"] is None else f"{r['billed']:.1f}" for r in rows)
+    billed_words = " ".join("?" if r["billed"] is None else f"{r['billed']:.1f}" for r in rows)
+    bench.results.check(
+        "compute", name, good, got, f"{asked} ±{points:g}", f"by the ledger {billed_words}"
         + f"; alone {100 * had:.1f} %; " + " ".join(f"{r['to_s'] - r['from_s']:g}" for r in rows)
         + " s measured" + (f", of which a launch more or less is {coarse:.1f} points"
                            if coarse >= POINTS / 3 else ""))
-    bench.cap_errors += [abs(row["got"] - row["cap"]) for row in rows]
     return rows
 
 
@@ -124,7 +124,7 @@ def judge_seconds(bench, name, rows, kernel_ms, unit_ms):
     name = f"{name}, each second"
     if unit_ms >= 500:
         bench.results.skip("compute", name,
-                           f"a launch is {unit_ms:g} ms of work: no second can be held to the promise")
+                           f"a launch is {unit_ms:g} ms of work: no second can show a share of it")
         return
     if any(row["worst_second"] is None for row in rows):
         bench.results.skip("compute", name, "less than a second was measured")
@@ -156,13 +156,15 @@ def solo(bench, name, form, kernel_ms, caps=CAPS, controller=None, least_s=0.0):
     phases, tenant, billed = phases_of(bench, form, kernel_ms, caps, least_s), bench.tenant(), []
     total = phases[-1].to_s
     command = spin(bench, FORMS[form], kernel_ms * 1e3, total)
-    play = through(bench, tenant, phases, ("--controller", controller) if controller else (), billed)
+    words = ("--controller", controller) if controller else ()
+    play = through(bench, tenant, phases, words, billed)
     with bench.start(tenant, MEMORY, command) as child:
         (said,) = go([child], total, processes, play)
     other = controller in ("bucket", "pid")
     rows = judge(bench, name, said, phases, billed, None if other else POINTS,
                  work_ms=unit_ms * processes)
     if not other:
+        bench.cap_errors += [abs(row["got"] - row["cap"]) for row in rows]
         judge_seconds(bench, name, rows, kernel_ms, unit_ms)
     return rows
 

@@ -9,7 +9,7 @@ TOGETHER = 97.0
 RATIOS = (1, 3, 9)
 FOUR = (1, 2, 3, 4)
 FREE_MS, BACK_MS = 100, 50
-# p99 in ms of a request of 1 ms each 10 ms, and what its neighbour keeps, by the neighbour's kernels.
+# p99 in ms of a request of 1 ms each 10 ms, and what the neighbour keeps, by its kernels in us.
 PRIORITY = {1000: (2.2, 85.0), 200: (1.7, None)}
 
 
@@ -50,8 +50,8 @@ def weights(bench, name, kernel_ms):
                          {"alone": alone, "rows": rows, "bins": [b.values for b in bins]})
     bench.results.check("compute", name, all(
         abs(r["first"] - r["parts"][0]) <= POINTS and abs(r["second"] - r["parts"][1]) <= POINTS
-        for r in rows), "; ".join(f"{r['weights']} {r['first']:.1f}+{r['second']:.1f}" for r in rows),
-        f"by weight ±{POINTS:g}", f"percent of what the first had alone: {alone:.1%}")
+        for r in rows),
+        "; ".join(f"{r['weights']} {r['first']:.1f}+{r['second']:.1f}" for r in rows), f"by weight ±{POINTS:g}", f"percent of what the first had alone: {alone:.1%}")
     bench.results.check("compute", f"{name}, together",
                         all(r["together"] >= TOGETHER for r in rows),
                         " ".join(f"{r['together']:.1f}" for r in rows),
@@ -97,8 +97,8 @@ def idle_seconds(_):
 
 
 def idle(bench, name):
-    """One of two pauses for two seconds: how soon the other has all of the device, and how soon each
-    its half again."""
+    """One of two pauses for two seconds: how soon the other has all of the device, and how soon
+    each its half again."""
     children = [begin(bench, spin(bench, (*words, "--bin-ms", 10), 1000, IDLE_S), SHARE)
                 for words in (("--idle", "2:4"), ())]
     pausing, other = (Bins([said]) for said in go_and_end(children, IDLE_S))

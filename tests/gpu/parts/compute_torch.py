@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Unmodified PyTorch under a share of compute: on one device, and on two that wait for each other."""
+"""Unmodified PyTorch under a share of compute: on one device, and on two that must meet."""
 import contextlib
 import os
 import statistics
@@ -61,7 +61,8 @@ class Clocks:
 def clock_words(clock):
     return "clock and power not known" if clock is None else (
         f"{clock['mhz']:.0f} MHz, {clock['watts']:.0f} W"
-        + (f", held by power {clock['power_capped']:.0%} of the time" if clock["power_capped"] else ""))
+        + (f", held by power {clock['power_capped']:.0%} of the time" if clock["power_capped"]
+           else ""))
 
 
 def caps_plan(bench):
@@ -99,8 +100,8 @@ def caps(bench, name, mode):
         time_words = "?" if row["billed"] is None else f"{row['billed']:.1f}"
         same = ("" if not (free and clock and clock["mhz"]) else
                 f"; at the clock it had alone {row['got'] * free['mhz'] / clock['mhz']:.1f} %")
-        bench.results.note(f"{row['cap']} %: {row['got']:.1f} % of the work in {time_words} % of the "
-                           f"time, {clock_words(clock)}{same}")
+        bench.results.note(f"{row['cap']} %: {row['got']:.1f} % of the work in {time_words} % of "
+                           f"the time, {clock_words(clock)}{same}")
 
 
 def whole_seconds(_, __):
@@ -164,7 +165,7 @@ def ddp(bench, name):
     bench.results.figure("compute", name, {"native": native, "got": got, "at 100 %": free,
                                            "steps": said["steps"], "bins": bins.values,
                                            "seconds": time.monotonic() - began})
-    part = 100 * got / native if native else 0
+    part, whole_part = (100 * rate / native if native else 0 for rate in (got, free))
     bench.results.check("compute", name, abs(part - DDP_CAP) <= DDP_POINTS,
-                        f"{part:.1f} % of native, {100 * free / native if native else 0:.1f} % at 100 %",
+                        f"{part:.1f} % of native, {whole_part:.1f} % at 100 %",
                         f"no deadlock, {DDP_CAP} ±{DDP_POINTS:g} %")

@@ -79,12 +79,13 @@ def new_tenant(bench, memory, options=()):
 
 
 def within(bench):
-    """Blocks of calls by the driver's entry points and by the hooks, alternating in a process: under a
-    quota, and then launches under a share that hardly ever holds one."""
+    """Blocks of calls by the driver's entry points and by the hooks, alternating in a process:
+    under a quota, and then launches under a share that hardly ever holds one."""
     count = 60 if bench.quick else 400
     for options, items in ((), QUOTA_TARGETS), (run_hooks.SHARE, ("launch",)):
         tenant = new_tenant(bench, "16GiB", options)
-        status, out, err = run([bench.build / "bench/pairs", count], 120, env=preload(bench, tenant))
+        status, out, err = run([bench.build / "bench/pairs", count], 120,
+                               env=preload(bench, tenant))
         if status:
             raise Trouble(f"pairs: {status} {err[-300:]}")
         said = json.loads(out)
@@ -95,8 +96,8 @@ def within(bench):
             added = [b - n for (_, b, _), n in zip(said[item], native)]
             noise = spread([a - c for a, _, c in said[item]])
             key = f"{item}, limited" if options else item
-            judge(bench, f"in one process: {WORDS[key]}", "ns", median(native), median(added), noise,
-                  TARGETS[key])
+            judge(bench, f"in one process: {WORDS[key]}", "ns", median(native), median(added),
+                  noise, TARGETS[key])
 
 
 def between(bench):

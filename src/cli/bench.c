@@ -197,21 +197,21 @@ static int measure(struct bench_place *place, const struct args *a,
 	if ((only & CAPS) && measure_caps(place, a, controllers, report) < 0)
 		return -1;
 	if (only & PAIRS) {
-		note_step("two tenants", 8);
+		note_step("two tenants", 23);
 		if (bench_measure_pairs(place, report->pair) < 0)
 			return -1;
 		report->has_pairs = true;
 		bench_print_pairs(report);
 	}
 	if (only & REQUESTS) {
-		note_step("requests", 6);
+		note_step("requests", 12);
 		if (bench_measure_requests(place, report->request) < 0)
 			return -1;
 		report->has_requests = true;
 		bench_print_requests(report);
 	}
 	if (only & LAUNCHES) {
-		note_step("launches", 3);
+		note_step("launches", 13);
 		if (bench_measure_launches(place, report->launch) < 0)
 			return -1;
 		report->has_launches = true;

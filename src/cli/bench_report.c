@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cli/bench_svg.h"
+#include "cli/bench_targets.h"
 #include "cli/json.h"
 #include "cli/say.h"
 #include "cli/table.h"
@@ -35,6 +36,23 @@ static const char *kernel_words(double us, char buf[static 16])
 {
 	snprintf(buf, 16, "%g ms", us / 1e3);
 	return buf;
+}
+
+/* The last cell of a row. */
+static void verdict_cell(struct table *t, bool kept)
+{
+	if (!kept)
+		table_style(t, TABLE_ALERT);
+	table_cell(t, "%s", kept ? "" : "missed");
+}
+
+static bool caps_kept(const struct bench_caps *c)
+{
+	bool kept = c->worst_error * 100 <= BENCH_SECOND_POINTS;
+
+	for (unsigned int p = 0; p < c->nphases; p++)
+		kept &= fabs(c->phase[p].share - c->phase[p].target) * 100 <= BENCH_CAP_POINTS;
+	return kept;
 }
 
 static unsigned int count_controllers(const struct bench_report *report)
@@ -72,15 +90,21 @@ void bench_print_caps(const struct bench_report *report)
 			table_cell(t, "%.1f", c->phase[p].share * 100);
 		table_cell(t, "%.1f", c->mean_error * 100);
 		table_cell(t, "%.1f", c->worst_error * 100);
-		table_cell(t, "%s", c->late ? "doubtful: the processor was busy" : "");
+		if (c->late)
+			table_cell(t, "doubtful: the processor was busy");
+		else
+			verdict_cell(t, caps_kept(c));
 		mean += c->mean_error / report->ncaps;
 		worst = fmax(worst, c->worst_error);
 		late |= c->late;
 	}
 	finish_table(t);
 	if (count_controllers(report) == 1)
-		printf("off by %.1f points on average, %.1f in the worst second\n", mean * 100,
-		       worst * 100);
+		printf("off by %.1f points on average, %.1f in the worst second; promised: %.1f, "
+		       "%.1f "
+		       "at most and %.1f\n",
+		       mean * 100, worst * 100, BENCH_MEAN_POINTS, BENCH_CAP_POINTS,
+		       BENCH_SECOND_POINTS);
 	if (late)
 		puts("run it again while the machine is idle");
 }
@@ -111,26 +135,63 @@ void bench_print_controllers(const struct bench_report *report)
 	finish_table(t);
 }
 
+/* The first's part of what one has alone, by the weights; 0 where the driver decides. */
+static double part_of_first(const struct bench_pair *p)
+{
+	unsigned int sum = p->weight[0] + p->weight[1];
+
+	return sum ? (double)p->weight[0] / sum : 0;
+}
+
+static bool pair_kept(const struct bench_pair *p)
+{
+	double part = part_of_first(p);
+
+	return fabs(p->share[0] - part) * 100 <= BENCH_WEIGHT_POINTS &&
+	       fabs(p->share[1] - (1 - part)) * 100 <= BENCH_WEIGHT_POINTS &&
+	       (p->share[0] + p->share[1]) * 100 >= BENCH_TOGETHER_PERCENT;
+}
+
 void bench_print_pairs(const struct bench_report *report)
 {
 	struct table *t;
+	char kernel[16];
 
 	if (!report->has_pairs)
 		return;
-	t = begin_table("Two that always want the device: percent of its time that each had",
-			"|>FIRST|>SECOND|>TOGETHER|>OF IT, FIRST|>SECOND");
+	t = begin_table("Two that always want the device: percent of what one has alone",
+			"|KERNEL|>FIRST|>SECOND|>TOGETHER|PROMISED|");
 	for (int i = 0; i < BENCH_PAIRS; i++) {
 		const struct bench_pair *p = &report->pair[i];
-		double sum = p->share[0] + p->share[1];
+		double part = part_of_first(p) * 100;
 
 		table_cell(t, "%s", p->name);
+		table_cell(t, "%s", kernel_words(p->kernel_us, kernel));
 		table_cell(t, "%.1f", p->share[0] * 100);
 		table_cell(t, "%.1f", p->share[1] * 100);
-		table_cell(t, "%.1f", sum * 100);
-		for (int k = 0; k < 2; k++)
-			table_cell(t, "%.1f", sum > 0 ? p->share[k] / sum * 100 : 0);
+		table_cell(t, "%.1f", (p->share[0] + p->share[1]) * 100);
+		if (part > 0)
+			table_cell(t, "%g + %g within %g, %g together", part, 100 - part,
+				   BENCH_WEIGHT_POINTS, BENCH_TOGETHER_PERCENT);
+		else
+			table_cell(t, "%s", "");
+		verdict_cell(t, part <= 0 || pair_kept(p));
 	}
 	finish_table(t);
+}
+
+static void promise_cell(struct table *t, const struct bench_request *q)
+{
+	char words[64];
+
+	if (q->most_us <= 0)
+		words[0] = 0;
+	else if (q->least > 0)
+		snprintf(words, sizeof(words), "%.1f ms, neighbour %.0f %%", q->most_us / 1e3,
+			 q->least * 100);
+	else
+		snprintf(words, sizeof(words), "%.1f ms", q->most_us / 1e3);
+	table_cell(t, "%s", words);
 }
 
 void bench_print_requests(const struct bench_report *report)
@@ -140,39 +201,55 @@ void bench_print_requests(const struct bench_report *report)
 	if (!report->has_requests)
 		return;
 	t = begin_table("A request of 1 ms each 10 ms: how long it takes",
-			"|>HALF WITHIN|>99 % WITHIN|>NEIGHBOUR HAS");
+			"|>HALF WITHIN|>99 % WITHIN|>NEIGHBOUR HAS|PROMISED|");
 	for (int i = 0; i < BENCH_REQUESTS; i++) {
 		const struct bench_request *q = &report->request[i];
 
 		table_cell(t, "%s", q->name);
 		table_cell(t, "%.2f ms", q->p50_us / 1e3);
 		table_cell(t, "%.2f ms", q->p99_us / 1e3);
-		if (q->neighbour < 0)
-			table_cell(t, "%s", "");
-		else
+		if (q->neighbour_us > 0)
 			table_cell(t, "%.1f %%", q->neighbour * 100);
+		else
+			table_cell(t, "%s", "");
+		promise_cell(t, q);
+		verdict_cell(t, q->most_us <= 0 ||
+					(q->p99_us <= q->most_us && q->neighbour >= q->least));
 	}
 	finish_table(t);
 }
 
 void bench_print_launches(const struct bench_report *report)
 {
+	const struct bench_launch *native = &report->launch[0];
 	struct table *t;
 
 	if (!report->has_launches)
 		return;
-	t = begin_table("A launch that is not held: how long the call takes",
-			"|>HALF WITHIN|>99 % WITHIN|>ADDED");
+	t = begin_table(
+		"A launch that is not held: how long the call takes; and of a processor, with "
+		"1 ms kernels",
+		"|>HALF WITHIN|>99 % WITHIN|>ADDED|PROMISED|>PROCESSOR|PROMISED|");
 	for (int i = 0; i < BENCH_LAUNCHES; i++) {
 		const struct bench_launch *l = &report->launch[i];
 
 		table_cell(t, "%s", l->name);
 		table_cell(t, "%.2f us", l->p50_us);
 		table_cell(t, "%.2f us", l->p99_us);
-		if (i)
-			table_cell(t, "%+.2f us", l->p50_us - report->launch[0].p50_us);
+		if (i) {
+			table_cell(t, "%+.2f us", l->p50_us - native->p50_us);
+			table_cell(t, "%.2f us, or what runs differ by",
+				   l->compute > 0 ? BENCH_LIMITED_US : BENCH_LAUNCH_US);
+		} else {
+			table_cell(t, "%s", "");
+			table_cell(t, "%s", "");
+		}
+		table_cell(t, "%.2f %%", l->processor * 100);
+		if (l->compute > 0)
+			table_cell(t, "%g %%", BENCH_PROCESSOR_PERCENT);
 		else
 			table_cell(t, "%s", "");
+		verdict_cell(t, l->compute <= 0 || l->processor * 100 < BENCH_PROCESSOR_PERCENT);
 	}
 	finish_table(t);
 }
@@ -217,6 +294,7 @@ static void write_pair(struct json *j, const struct bench_pair *p)
 	json_text(j, "name", p->name);
 	json_u64(j, "first_weight", p->weight[0]);
 	json_u64(j, "second_weight", p->weight[1]);
+	json_number(j, "kernel_us", p->kernel_us);
 	json_number(j, "first_share", p->share[0]);
 	json_number(j, "second_share", p->share[1]);
 	json_close(j, '}');
@@ -243,10 +321,10 @@ static void write_all(struct json *j, const struct bench_report *report)
 		json_text(j, "name", q->name);
 		json_number(j, "p50_us", q->p50_us);
 		json_number(j, "p99_us", q->p99_us);
-		if (q->neighbour < 0)
-			json_null(j, "neighbour_share");
-		else
+		if (q->neighbour_us > 0)
 			json_number(j, "neighbour_share", q->neighbour);
+		else
+			json_null(j, "neighbour_share");
 		json_close(j, '}');
 	}
 	json_close(j, ']');
@@ -256,6 +334,7 @@ static void write_all(struct json *j, const struct bench_report *report)
 		json_text(j, "name", report->launch[i].name);
 		json_number(j, "p50_us", report->launch[i].p50_us);
 		json_number(j, "p99_us", report->launch[i].p99_us);
+		json_number(j, "processor", report->launch[i].processor);
 		json_close(j, '}');
 	}
 	json_close(j, ']');
@@ -320,13 +399,17 @@ static unsigned int draw_caps(struct svg *svg, const struct bench_caps *caps, un
 
 static void draw_pairs(struct svg *svg, const struct bench_pair *pair)
 {
-	static const double first[] = {0.5, 0.25}, second[] = {0.5, 0.75};
 	double seconds = pair[1].result[0].nbins * pair[1].result[0].bin_s;
+	double part[2][BENCH_WEIGHTS], step_s = seconds / BENCH_WEIGHTS;
 	struct svg_line lines[4] = {
-		{"target", first, 2, seconds / 2, SVG_TARGET, true},
-		{NULL, second, 2, seconds / 2, SVG_TARGET, true},
+		{"target", part[0], BENCH_WEIGHTS, step_s, SVG_TARGET, true},
+		{NULL, part[1], BENCH_WEIGHTS, step_s, SVG_TARGET, true},
 	};
 
+	for (int i = 0; i < BENCH_WEIGHTS; i++) {
+		part[0][i] = part_of_first(&pair[1 + i]);
+		part[1][i] = 1 - part[0][i];
+	}
 	for (int i = 0; i < 2; i++)
 		lines[2 + i] = (struct svg_line){
 			.label = i ? "second" : "first",
@@ -335,7 +418,7 @@ static void draw_pairs(struct svg *svg, const struct bench_pair *pair)
 			.step_s = pair[1].result[i].bin_s,
 			.colour = i,
 		};
-	svg_panel(svg, "two tenants that always want the device: weights 1:1, then 1:3", seconds,
+	svg_panel(svg, "two tenants that always want the device: weights 1:1, 1:3, 1:9", seconds,
 		  lines, 4);
 }
 

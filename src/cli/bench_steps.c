@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/bench_targets.h"
 #include "cli/say.h"
 #include "ledger/tenant.h"
 
@@ -15,8 +16,10 @@
 #define LATE_PART    0.02		/* beyond it a measurement is called doubtful */
 #define PAIR_S	     3.0
 #define REQUEST_S    2.5
+#define REQUEST_US   1000
 #define LAUNCH_S     1.0
-#define NEIGHBOUR_US 1000
+#define PROCESSOR_S  2.0
+#define PROCESSOR_US 1000
 
 struct tenant {
 	char name[64];
@@ -205,69 +208,101 @@ int bench_measure_caps(struct bench_place *place, struct bench_caps *caps)
 }
 
 /* Two loads without allot. */
-static int pair_native(struct bench_place *place, struct bench_pair *ret)
+static int pair_native(struct bench_place *place, double alone, struct bench_pair *ret)
 {
 	struct bench_words words[2] = {{0}, {0}};
 	struct bench_load load[2];
 	uint64_t start_ns;
 
 	for (int i = 0; i < 2; i++)
-		add_load(place, &words[i], "plain", NEIGHBOUR_US, PAIR_S * 2 / 3, SETTLE_S);
+		add_load(place, &words[i], "plain", ret->kernel_us, PAIR_S * 2 / 3, SETTLE_S);
 	if (open_both(load, words) < 0)
 		return -1;
 	go_both(load, &start_ns);
 	if (close_both(load, ret->result) < 0)
 		return -1;
 	for (int i = 0; i < 2; i++)
-		ret->share[i] = ret->result[i].share;
+		ret->share[i] = ret->result[i].share / alone;
 	return 0;
 }
 
-/* Two tenants of the same weight, of which the second then gets another. */
-static int pair_tenants(struct bench_place *place, struct bench_pair *even, struct bench_pair *odd)
+static int play_pairs(const struct bench_place *place, const struct tenant *second,
+		      struct bench_load load[2], const struct bench_pair pair[static BENCH_WEIGHTS])
+{
+	uint64_t start_ns;
+	int r = go_both(load, &start_ns);
+
+	for (int i = 1; !r && i < BENCH_WEIGHTS; i++) {
+		r = bench_sleep_until(start_ns + (uint64_t)(i * PAIR_S * 1e9));
+		if (!r)
+			r = set(place, second, "--weight", pair[i].weight[1]);
+	}
+	return r;
+}
+
+/* Two tenants, of which the second gets one weight after the other. */
+static int pair_tenants(struct bench_place *place, double alone,
+			struct bench_pair pair[static BENCH_WEIGHTS])
 {
 	struct bench_words words[2] = {{0}, {0}};
 	struct tenant tenant[2] = {{""}, {""}};
 	struct bench_load load[2];
-	uint64_t start_ns;
 	int r;
 
 	for (int i = 0; i < 2; i++) {
 		add_run(place, &words[i], &tenant[i]);
 		bench_words_add(&words[i], "--policy");
 		bench_words_add(&words[i], "share");
-		add(&words[i], "--weight", even->weight[i]);
-		add_load(place, &words[i], "plain", NEIGHBOUR_US, 2 * PAIR_S, SETTLE_S);
+		add(&words[i], "--weight", pair[0].weight[i]);
+		add_load(place, &words[i], "plain", pair[0].kernel_us, BENCH_WEIGHTS * PAIR_S,
+			 SETTLE_S);
 	}
 	r = open_both(load, words);
 	if (!r) {
-		r = go_both(load, &start_ns);
-		if (!r)
-			r = bench_sleep_until(start_ns + (uint64_t)(PAIR_S * 1e9));
-		if (!r)
-			r = set(place, &tenant[1], "--weight", odd->weight[1]);
-		r = close_both(load, even->result) < 0 ? -1 : r;
+		r = play_pairs(place, &tenant[1], load, pair);
+		r = close_both(load, pair[0].result) < 0 ? -1 : r;
 	}
 	for (int i = 0; i < 2; i++) {
 		forget(place, &tenant[i]);
-		odd->result[i] = even->result[i];
-		even->share[i] = bench_result_share(&even->result[i], SETTLE_S, PAIR_S);
-		odd->share[i] = bench_result_share(&odd->result[i], PAIR_S + SETTLE_S, 2 * PAIR_S);
+		for (int k = 0; !r && k < BENCH_WEIGHTS; k++)
+			pair[k].share[i] =
+				bench_result_share(&pair[0].result[i], k * PAIR_S + SETTLE_S,
+						   (k + 1) * PAIR_S) /
+				alone;
 	}
 	return r;
 }
 
 int bench_measure_pairs(struct bench_place *place, struct bench_pair ret[BENCH_PAIRS])
 {
-	ret[0] = (struct bench_pair){.name = "no tenants"};
-	ret[1] = (struct bench_pair){.name = "weights 1:1", .weight = {1, 1}};
-	ret[2] = (struct bench_pair){.name = "weights 1:3", .weight = {1, 3}};
-	return pair_native(place, &ret[0]) < 0 ? -1 : pair_tenants(place, &ret[1], &ret[2]);
+	static const struct bench_pair weights[BENCH_WEIGHTS] = {
+		{.name = "weights 1:1", .weight = {1, 1}},
+		{.name = "weights 1:3", .weight = {1, 3}},
+		{.name = "weights 1:9", .weight = {1, 9}},
+	};
+	static const double kernels_us[] = {1000, 100};
+	double alone;
+
+	ret[0] = (struct bench_pair){.name = "no tenants", .kernel_us = kernels_us[0]};
+	for (int k = 0; k < 2; k++) {
+		struct bench_pair *first = &ret[1 + k * BENCH_WEIGHTS];
+
+		for (int i = 0; i < BENCH_WEIGHTS; i++) {
+			first[i] = weights[i];
+			first[i].kernel_us = kernels_us[k];
+		}
+		if (bench_alone(place, kernels_us[k], &alone) < 0 ||
+		    (!k && pair_native(place, alone, &ret[0]) < 0) ||
+		    pair_tenants(place, alone, first) < 0)
+			return -1;
+	}
+	return 0;
 }
 
 /* A request beside a neighbour that always wants the device, both with allot or both without. */
-static int request_beside(struct bench_place *place, bool tenants, struct bench_request *ret)
+static int request_beside(struct bench_place *place, struct bench_request *ret)
 {
+	bool tenants = ret->most_us > 0;
 	struct bench_words words[2] = {{0}, {0}};
 	struct tenant tenant[2] = {{""}, {""}};
 	struct bench_result result[2];
@@ -284,8 +319,8 @@ static int request_beside(struct bench_place *place, bool tenants, struct bench_
 			bench_words_add(&words[i], "--priority");
 			bench_words_add(&words[i], "%s", i ? "normal" : "high");
 		}
-		add_load(place, &words[i], i ? "plain" : "request", NEIGHBOUR_US, REQUEST_S,
-			 SETTLE_S);
+		add_load(place, &words[i], i ? "plain" : "request",
+			 i ? ret->neighbour_us : REQUEST_US, REQUEST_S, SETTLE_S);
 	}
 	r = open_both(load, words);
 	if (!r) {
@@ -302,46 +337,90 @@ static int request_beside(struct bench_place *place, bool tenants, struct bench_
 	return 0;
 }
 
-int bench_measure_requests(struct bench_place *place, struct bench_request ret[BENCH_REQUESTS])
+static int request_alone(struct bench_place *place, struct bench_request *ret)
 {
 	struct bench_words words = {0};
 	struct bench_result result;
 
-	ret[0] = (struct bench_request){.name = "alone", .neighbour = -1};
-	ret[1] = (struct bench_request){.name = "beside a neighbour, no tenants"};
-	ret[2] = (struct bench_request){.name = "beside a neighbour, high priority"};
-	add_load(place, &words, "request", NEIGHBOUR_US, REQUEST_S / 2, SETTLE_S / 2);
+	add_load(place, &words, "request", REQUEST_US, REQUEST_S / 2, SETTLE_S / 2);
 	if (run_one(&words, &result) < 0)
 		return -1;
-	ret[0].p50_us = result.latency_p50_us;
-	ret[0].p99_us = result.latency_p99_us;
-	return request_beside(place, false, &ret[1]) < 0 ? -1
-							 : request_beside(place, true, &ret[2]);
+	ret->p50_us = result.latency_p50_us;
+	ret->p99_us = result.latency_p99_us;
+	return 0;
 }
 
-/* Launches of kernels so short that the gate has no reason to hold them, and each waited for. */
+int bench_measure_requests(struct bench_place *place, struct bench_request ret[BENCH_REQUESTS])
+{
+	static const struct bench_request requests[BENCH_REQUESTS] = {
+		{.name = "alone"},
+		{.name = "beside 1 ms kernels, no tenants", .neighbour_us = 1000},
+		{.name = "beside 1 ms kernels, high priority",
+		 .neighbour_us = 1000,
+		 .most_us = BENCH_REQUEST_LONG_US,
+		 .least = BENCH_NEIGHBOUR_PERCENT / 100},
+		{.name = "beside 0.2 ms kernels, no tenants", .neighbour_us = 200},
+		{.name = "beside 0.2 ms kernels, high priority",
+		 .neighbour_us = 200,
+		 .most_us = BENCH_REQUEST_SHORT_US},
+	};
+
+	for (int i = 0; i < BENCH_REQUESTS; i++) {
+		ret[i] = requests[i];
+		if ((ret[i].neighbour_us > 0 ? request_beside(place, &ret[i])
+					     : request_alone(place, &ret[i])) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+/* One load from its start to its end, in a tenant of its own where the row says so. */
+static int run_launches(struct bench_place *place, const struct bench_launch *row, bool lean,
+			struct bench_result *ret)
+{
+	struct bench_words words = {0};
+	struct tenant tenant = {""};
+	int r;
+
+	if (row->compute >= 0)
+		add_run(place, &words, &tenant);
+	if (row->compute > 0)
+		add(&words, "--compute", row->compute);
+	if (lean) {
+		add_load(place, &words, "plain", PROCESSOR_US, PROCESSOR_S, SETTLE_S);
+		bench_words_add(&words, "--lean");
+	} else {
+		add_load(place, &words, "sync", 1, LAUNCH_S, LAUNCH_S / 4);
+	}
+	r = run_one(&words, ret);
+	forget(place, &tenant);
+	return r;
+}
+
+/*
+ * Launches of kernels so short that the gate has no reason to hold them, and each waited for; and
+ * what a program takes of a processor that does nothing but keep the device busy.
+ */
 int bench_measure_launches(struct bench_place *place, struct bench_launch ret[BENCH_LAUNCHES])
 {
-	static const char *const names[BENCH_LAUNCHES] = {
-		"no tenant", "tenant without a compute limit", "tenant with --compute 90"};
+	static const struct bench_launch launches[BENCH_LAUNCHES] = {
+		{.name = "no tenant", .compute = -1},
+		{.name = "tenant without a compute limit"},
+		{.name = "tenant with --compute 25", .compute = 25},
+		{.name = "tenant with --compute 90", .compute = 90},
+	};
 
 	for (int i = 0; i < BENCH_LAUNCHES; i++) {
-		struct bench_words words = {0};
-		struct tenant tenant = {""};
 		struct bench_result result;
-		int r;
 
-		if (i)
-			add_run(place, &words, &tenant);
-		if (i == 2)
-			add(&words, "--compute", 90);
-		add_load(place, &words, "sync", 1, LAUNCH_S, LAUNCH_S / 4);
-		r = run_one(&words, &result);
-		forget(place, &tenant);
-		if (r < 0)
-			return r;
-		ret[i] =
-			(struct bench_launch){names[i], result.launch_p50_us, result.launch_p99_us};
+		ret[i] = launches[i];
+		if (run_launches(place, &ret[i], false, &result) < 0)
+			return -1;
+		ret[i].p50_us = result.launch_p50_us;
+		ret[i].p99_us = result.launch_p99_us;
+		if (run_launches(place, &ret[i], true, &result) < 0)
+			return -1;
+		ret[i].processor = result.cpu_seconds / PROCESSOR_S;
 	}
 	return 0;
 }

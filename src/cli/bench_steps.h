@@ -36,31 +36,41 @@ struct bench_caps {
 struct bench_pair {
 	const char *name;
 	unsigned int weight[2]; /* 0: no tenants, the driver decides */
-	double share[2];
-	struct bench_result result[2]; /* of the whole run */
+	double kernel_us;
+	double share[2];	       /* of what one has alone */
+	struct bench_result result[2]; /* of the whole run; with the first of its pairs alone */
 };
 
 /* A request each 10 ms. */
 struct bench_request {
 	const char *name;
-	double p50_us, p99_us, neighbour; /* its share; < 0: none */
+	double neighbour_us;		  /* its kernels; 0: no neighbour */
+	double p50_us, p99_us, neighbour; /* its share */
+	double most_us;			  /* the promise for p99; 0: none */
+	double least;			  /* and for the neighbour's share */
 };
 
 struct bench_launch {
 	const char *name;
+	double compute; /* the cap in percent; 0: none; < 0: no tenant */
 	double p50_us, p99_us;
+	double processor; /* what the program takes of one, while it keeps the device busy */
 };
 
 /* Sets place->loops_per_us at its first call. */
 int bench_alone(struct bench_place *place, double kernel_us, double *ret_share);
 /* controller, kernel_us, phase_s, alone and the phases' targets are given. */
 int bench_measure_caps(struct bench_place *place, struct bench_caps *caps);
-/* The driver's own answer, then 1:1 and, changed while it runs, 1:3. */
-#define BENCH_PAIRS 3
+/*
+ * The driver's own answer, then, changed while they run, weights of 1:1, 1:3 and 1:9, with kernels
+ * of 1 ms; and the weights again with kernels of 0.1 ms.
+ */
+#define BENCH_WEIGHTS 3
+#define BENCH_PAIRS   (1 + 2 * BENCH_WEIGHTS)
 int bench_measure_pairs(struct bench_place *place, struct bench_pair ret[BENCH_PAIRS]);
-#define BENCH_REQUESTS 3
+#define BENCH_REQUESTS 5
 int bench_measure_requests(struct bench_place *place, struct bench_request ret[BENCH_REQUESTS]);
-#define BENCH_LAUNCHES 3
+#define BENCH_LAUNCHES 4
 int bench_measure_launches(struct bench_place *place, struct bench_launch ret[BENCH_LAUNCHES]);
 
 #endif

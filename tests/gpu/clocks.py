@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The first device's clock and energy over time by NVML, for parts/compute_torch.py: a process
-outside of every tenant. A line each 100 ms until its input ends; null is what this driver does not say."""
+outside of every tenant. A line each 100 ms until its input ends; null is what this driver does not
+say."""
 import ctypes
 import json
 import select

@@ -16,10 +16,10 @@ class Bench(cli_lib.Case):
     def test_forms(self):
         out = self.ok("sim", "--", ALLOT, "bench", "--only", "pairs", "--json", self.path("json"),
                       "--svg", self.path("svg"))
-        self.assertIn("weights 1:3", out)
+        self.assertIn("25 + 75 within 2, 97 together", out)
         with open(self.path("json"), encoding="utf-8") as file:
             found = json.load(file)
-        self.assertEqual([p["second_weight"] for p in found["pairs"]], [0, 1, 3])
+        self.assertEqual([p["second_weight"] for p in found["pairs"]], [0, 1, 3, 9, 1, 3, 9])
         for pair in found["pairs"]:
             self.assertGreater(pair["first_share"] + pair["second_share"], 0)
         self.assertEqual((found["solo"], found["requests"], found["launches"]), ([], [], []))

@@ -11,8 +11,8 @@ from harness import Trouble
 from parts.compute_load import (ALONE_S, ALONE_SETTLE_S, MEMORY, START_S, Bins, change, go,
                                 settle_s, sleep_until, spin)
 
-# Downwards, and what is in flight without a limit meets the widest: what was launched before a limit
-# is paid for under it, ten times over at 10 %, and that would be measured instead.
+# Downwards, and what is in flight without a limit meets the widest: what was launched before a
+# limit is paid for under it, ten times over at 10 %, and that would be measured instead.
 CAPS = (90, 75, 50, 25, 10)
 POINTS = 1.5
 MEAN_POINTS = 1.0

@@ -48,10 +48,12 @@ def weights(bench, name, kernel_ms):
                      "parts": (100 / (1 + ratio), 100 * ratio / (1 + ratio))})
     bench.results.figure("compute", name,
                          {"alone": alone, "rows": rows, "bins": [b.values for b in bins]})
-    bench.results.check("compute", name, all(
-        abs(r["first"] - r["parts"][0]) <= POINTS and abs(r["second"] - r["parts"][1]) <= POINTS
-        for r in rows),
-        "; ".join(f"{r['weights']} {r['first']:.1f}+{r['second']:.1f}" for r in rows), f"by weight ±{POINTS:g}", f"percent of what the first had alone: {alone:.1%}")
+    good = all(abs(r[side] - part) <= POINTS
+               for r in rows for side, part in zip(("first", "second"), r["parts"]))
+    bench.results.check(
+        "compute", name, good,
+        "; ".join(f"{r['weights']} {r['first']:.1f}+{r['second']:.1f}" for r in rows),
+        f"by weight ±{POINTS:g}", f"percent of what the first had alone: {alone:.1%}")
     bench.results.check("compute", f"{name}, together",
                         all(r["together"] >= TOGETHER for r in rows),
                         " ".join(f"{r['together']:.1f}" for r in rows),

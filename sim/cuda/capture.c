@@ -143,6 +143,19 @@ static void invalidate(struct sim_capture *capture)
 	capture->invalid = true;
 }
 
+/* The stream's capture, if it can still be added to. With the lock. */
+static CUresult valid_capture(struct sim_stream *stream, struct sim_capture **ret_capture)
+{
+	struct sim_capture *capture = atomic_load(&stream->capture);
+
+	if (!capture)
+		return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
+	if (capture->invalid)
+		return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+	*ret_capture = capture;
+	return CUDA_SUCCESS;
+}
+
 /* ---- For the calls that work on streams ---- */
 
 CUresult capture_work(struct sim_stream *stream, const struct sim_work *work)
@@ -152,15 +165,11 @@ CUresult capture_work(struct sim_stream *stream, const struct sim_work *work)
 	CUresult error;
 
 	pthread_mutex_lock(&capture_lock);
-	capture = atomic_load(&stream->capture);
-	if (!capture) {
-		error = CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
-	} else if (capture->invalid) {
-		error = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-	} else if (work->kind == WORK_CALLBACK || work->kind == WORK_CALL) {
+	error = valid_capture(stream, &capture);
+	if (!error && (work->kind == WORK_CALLBACK || work->kind == WORK_CALL)) {
 		error = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 		invalidate(capture);
-	} else {
+	} else if (!error) {
 		error = node_add(capture->graph, work, stream->deps, stream->n_deps, &node);
 		if (!error)
 			error = deps_set(&stream->deps, &stream->n_deps,
@@ -181,15 +190,11 @@ static CUresult capture_memory(struct sim_stream *stream, const CUmemPoolProps *
 	CUresult error;
 
 	pthread_mutex_lock(&capture_lock);
-	capture = atomic_load(&stream->capture);
-	if (!capture)
-		error = CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
-	else if (capture->invalid)
-		error = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-	else if (bytes)
+	error = valid_capture(stream, &capture);
+	if (!error && bytes)
 		error = node_add_alloc(capture->graph, props, bytes, stream->deps, stream->n_deps,
 				       &node);
-	else
+	else if (!error)
 		error = node_add_free(capture->graph, *ptr, stream->deps, stream->n_deps, &node);
 	if (!error) {
 		*ptr = node->work.mem.ptr;
@@ -322,12 +327,8 @@ CUresult capture_record(struct sim_stream *stream, struct sim_event *event)
 	CUresult error;
 
 	pthread_mutex_lock(&capture_lock);
-	capture = atomic_load(&stream->capture);
-	if (!capture)
-		error = CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
-	else if (capture->invalid)
-		error = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-	else
+	error = valid_capture(stream, &capture);
+	if (!error)
 		error = deps_set(&event->deps, &event->n_deps, stream->deps, stream->n_deps);
 	if (!error)
 		event->capture_id = capture->id;

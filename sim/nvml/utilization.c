@@ -93,6 +93,19 @@ static unsigned int collect(struct sim_region *region, int device, uint64_t seen
 	return n;
 }
 
+/* What comes of `n` samples and a caller who has room for *count, which becomes what there are. */
+static nvmlReturn_t answer(unsigned int n, const void *out, unsigned int *count)
+{
+	unsigned int room = out ? *count : 0;
+
+	if (room < LEAST_ROOM || room < n) {
+		*count = n > LEAST_ROOM ? n : LEAST_ROOM;
+		return NVML_ERROR_INSUFFICIENT_SIZE;
+	}
+	*count = n;
+	return n ? NVML_SUCCESS : NVML_ERROR_NOT_FOUND;
+}
+
 nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
 					     nvmlProcessUtilizationSample_t *utilization,
 					     unsigned int *processSamplesCount,
@@ -100,7 +113,7 @@ nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
 {
 	nvmlProcessUtilizationInfo_v1_t all[SIM_MAX_PROCESSES];
 	struct sim_region *region;
-	unsigned int n, room;
+	unsigned int n;
 	int i;
 	nvmlReturn_t r = sim_nvml_device(device, &region, &i);
 
@@ -109,17 +122,12 @@ nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
 	if (!processSamplesCount)
 		return NVML_ERROR_INVALID_ARGUMENT;
 	n = collect(region, i, lastSeenTimeStamp, all);
-	room = utilization ? *processSamplesCount : 0;
-	if (room < LEAST_ROOM || room < n) {
-		*processSamplesCount = n > LEAST_ROOM ? n : LEAST_ROOM;
-		return NVML_ERROR_INSUFFICIENT_SIZE;
-	}
-	*processSamplesCount = n;
-	for (unsigned int k = 0; k < n; k++)
+	r = answer(n, utilization, processSamplesCount);
+	for (unsigned int k = 0; k < n && !r; k++)
 		utilization[k] = (nvmlProcessUtilizationSample_t){.pid = all[k].pid,
 								  .timeStamp = all[k].timeStamp,
 								  .smUtil = all[k].smUtil};
-	return n ? NVML_SUCCESS : NVML_ERROR_NOT_FOUND;
+	return r;
 }
 
 nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device,
@@ -128,7 +136,7 @@ nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device,
 	nvmlProcessUtilizationInfo_v1_t all[SIM_MAX_PROCESSES];
 	nvmlProcessesUtilizationInfo_t *info = procesesUtilInfo;
 	struct sim_region *region;
-	unsigned int n, room;
+	unsigned int n;
 	int i;
 	nvmlReturn_t r = sim_nvml_device(device, &region, &i);
 
@@ -139,13 +147,8 @@ nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device,
 	if (info->version != nvmlProcessesUtilizationInfo_v1)
 		return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
 	n = collect(region, i, info->lastSeenTimeStamp, all);
-	room = info->procUtilArray ? info->processSamplesCount : 0;
-	if (room < LEAST_ROOM || room < n) {
-		info->processSamplesCount = n > LEAST_ROOM ? n : LEAST_ROOM;
-		return NVML_ERROR_INSUFFICIENT_SIZE;
-	}
-	info->processSamplesCount = n;
-	for (unsigned int k = 0; k < n; k++)
+	r = answer(n, info->procUtilArray, &info->processSamplesCount);
+	for (unsigned int k = 0; k < n && !r; k++)
 		info->procUtilArray[k] = all[k];
-	return n ? NVML_SUCCESS : NVML_ERROR_NOT_FOUND;
+	return r;
 }

@@ -119,14 +119,21 @@ static int new_policy(const struct enroll_request *req, const struct policy *old
 	return 0;
 }
 
+static int check_mode(const struct policy *p)
+{
+	return p->mode == POLICY_MODE_SPACE && space_check() ? -ENOTSUP : 0;
+}
+
 static int first_policy(const struct enroll_request *req, const char *name, struct policy *ret)
 {
 	struct policy none = {.ndevices = 1, .flags = POLICY_ALL_DEVICES};
+	int r;
 
 	none.device[0].limit_permille = 1000;
 	snprintf(none.name, sizeof(none.name), "%s", name);
 	set_accounting(&none, req->accounting);
-	return new_policy(req, &none, ret);
+	r = new_policy(req, &none, ret);
+	return r < 0 ? r : check_mode(ret);
 }
 
 static bool same(const struct policy *a, const struct policy *b)
@@ -181,11 +188,6 @@ static int wanted_policy(const struct enroll_request *req, const struct policy *
 }
 
 /* A policy that this machine cannot put into practice is not begun with. */
-static int check_mode(const struct policy *p)
-{
-	return p->mode == POLICY_MODE_SPACE && space_check() ? -ENOTSUP : 0;
-}
-
 static int replace(struct policy *policy, void *arg)
 {
 	*policy = *(const struct policy *)arg;
@@ -268,8 +270,6 @@ static int create_named(const struct enroll_request *req, const char *runtime, s
 	if (!access(e->dir, F_OK))
 		return join(req, e);
 	r = first_policy(req, e->name, &e->policy);
-	if (r == 0)
-		r = check_mode(&e->policy);
 	if (r < 0)
 		return r;
 	r = tenant_create(runtime, e->name, &e->policy, e->dir, sizeof(e->dir));
@@ -291,8 +291,6 @@ static int create_generated(const struct enroll_request *req, const char *runtim
 	}
 	snprintf(e->name, sizeof(e->name), "run-%ld-%06x", (long)getpid(), random >> 8);
 	r = first_policy(req, e->name, &e->policy);
-	if (r == 0)
-		r = check_mode(&e->policy);
 	if (r < 0)
 		return r;
 	r = tenant_create(runtime, e->name, &e->policy, e->dir, sizeof(e->dir));

@@ -14,7 +14,8 @@ INK, FAINT, MUTED = "#22262c", "#e3e6ea", "#5c626b"
 
 
 def text(x, y, words, anchor="start", color=INK, extra=""):
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{color}"{extra}>{escape(words)}</text>'
+    return (f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{color}"{extra}>'
+            f'{escape(words)}</text>')
 
 
 def line(x1, y1, x2, y2, color=FAINT, extra=""):
@@ -44,7 +45,8 @@ def over_time(name, figure, top, height):
         yield line(LEFT, y, WIDTH - RIGHT, y)
         yield text(LEFT - 8, y + 4.5, f"{percent} %", "end", MUTED)
     for second in range(0, int(seconds) + 1, max(1, int(seconds / 10))):
-        yield text(LEFT + plot * second / seconds, top + height + 18, f"{second} s", "middle", MUTED)
+        yield text(LEFT + plot * second / seconds, top + height + 18, f"{second} s", "middle",
+                   MUTED)
     points = " ".join(at((i + 0.5) * width, share) for i, share in enumerate(bins))
     yield (f'<polyline fill="none" stroke="{COLORS[0]}" stroke-opacity="0.35" stroke-width="1" '
            f'points="{points}"/>')
@@ -83,8 +85,8 @@ def off(figures):
         yield text(left - 14, y + 4.5, name, "end")
         for row in figure["rows"]:
             color = COLORS[caps.index(row["cap"]) % len(COLORS)]
-            yield (f'<circle cx="{x_of(row["got"] - row["cap"]):.1f}" cy="{y}" r="4.5" fill="{color}" '
-                   'fill-opacity="0.8"/>')
+            yield (f'<circle cx="{x_of(row["got"] - row["cap"]):.1f}" cy="{y}" r="4.5" '
+                   f'fill="{color}" fill-opacity="0.8"/>')
 
 
 def main():

@@ -75,14 +75,16 @@ static void *load_nvml(void)
 	void *h = dlopen("libnvidia-ml.so.1", RTLD_NOW);
 	double t = now_us();
 	int (*init)(void) = (int (*)(void))dlsym(h, "nvmlInit_v2");
-	int (*get)(unsigned int, void **) = (int (*)(unsigned int, void **))dlsym(h, "nvmlDeviceGetHandleByIndex_v2");
+	int (*get)(unsigned int, void **) =
+		(int (*)(unsigned int, void **))dlsym(h, "nvmlDeviceGetHandleByIndex_v2");
 
 	init();
 	printf("nvmlInit_v2: %.0f us\n", now_us() - t);
 	t = now_us();
 	get(0, &nvml_device);
 	printf("nvmlDeviceGetHandleByIndex_v2: %.0f us\n", now_us() - t);
-	nvml_processes = (int (*)(void *, unsigned int *, struct process_info *))dlsym(h, "nvmlDeviceGetComputeRunningProcesses_v3");
+	nvml_processes = (int (*)(void *, unsigned int *, struct process_info *))dlsym(
+		h, "nvmlDeviceGetComputeRunningProcesses_v3");
 	return h;
 }
 
@@ -103,7 +105,8 @@ static void small_allocations(void)
 	for (int i = 0; i < 140; i++)
 		DO(cu.cuMemFree_v2(p[i]));
 	fact("all freed");
-	size_t sizes[] = {512 << 10, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 3 << 19, 2 << 20, (2 << 20) + 1, 3 << 20, 5 << 20, 33 << 20, (33 << 20) + 5};
+	size_t sizes[] = {512 << 10, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 3 << 19, 2 << 20,
+			  (2 << 20) + 1, 3 << 20, 5 << 20, 33 << 20, (33 << 20) + 5};
 	for (unsigned int i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
 		char s[64];
 		CUdeviceptr a, b, c;
@@ -111,7 +114,8 @@ static void small_allocations(void)
 		DO(cu.cuMemAlloc_v2(&a, sizes[i]));
 		DO(cu.cuMemAlloc_v2(&b, sizes[i]));
 		DO(cu.cuMemAlloc_v2(&c, sizes[i]));
-		snprintf(s, sizeof(s), "3 x cuMemAlloc %zu B (%llx %llx)", sizes[i], a & 0xfffffff, b & 0xfffffff);
+		snprintf(s, sizeof(s), "3 x cuMemAlloc %zu B (%llx %llx)", sizes[i], a & 0xfffffff,
+			 b & 0xfffffff);
 		fact(s);
 		cu.cuMemFree_v2(a), cu.cuMemFree_v2(b), cu.cuMemFree_v2(c);
 		fact("  freed");
@@ -134,9 +138,11 @@ static void small_allocations(void)
 	fact("  freed");
 }
 
-static void one_array(unsigned int w, unsigned int h, unsigned int d, unsigned int flags, int n, CUarray_format f, unsigned int ch)
+static void one_array(unsigned int w, unsigned int h, unsigned int d, unsigned int flags, int n,
+		      CUarray_format f, unsigned int ch)
 {
-	CUDA_ARRAY3D_DESCRIPTOR desc = {.Width = w, .Height = h, .Depth = d, .Format = f, .NumChannels = ch, .Flags = flags};
+	CUDA_ARRAY3D_DESCRIPTOR desc = {.Width = w, .Height = h, .Depth = d, .Format = f,
+					.NumChannels = ch, .Flags = flags};
 	CUDA_ARRAY_MEMORY_REQUIREMENTS req = {0};
 	CUarray a[64], x;
 	char s[100];
@@ -153,7 +159,9 @@ static void one_array(unsigned int w, unsigned int h, unsigned int d, unsigned i
 	desc.Flags = flags;
 	for (int i = 0; i < n; i++)
 		DO(cu.cuArray3DCreate_v2(&a[i], &desc));
-	snprintf(s, sizeof(s), "%d arrays %ux%ux%u fmt %d ch %u flags %x (req %zu al %zu r %d, %.0f us)", n, w, h, d, f, ch, flags, req.size, req.alignment, r, t);
+	snprintf(s, sizeof(s),
+		 "%d arrays %ux%ux%u fmt %d ch %u flags %x (req %zu al %zu r %d, %.0f us)",
+		 n, w, h, d, f, ch, flags, req.size, req.alignment, r, t);
 	fact(s);
 	for (int i = 0; i < n; i++)
 		cu.cuArrayDestroy(a[i]);
@@ -171,13 +179,16 @@ static void arrays(void)
 	one_array(100, 100, 100, 0, 2, CU_AD_FORMAT_FLOAT, 1);
 	one_array(512, 512, 6, CUDA_ARRAY3D_LAYERED, 2, CU_AD_FORMAT_UNSIGNED_INT8, 4);
 	one_array(4096, 4096, 0, CUDA_ARRAY3D_SPARSE, 1, CU_AD_FORMAT_FLOAT, 4);
-	CUDA_ARRAY3D_DESCRIPTOR desc = {.Width = 1024, .Height = 1024, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 4};
+	CUDA_ARRAY3D_DESCRIPTOR desc = {.Width = 1024, .Height = 1024,
+					.Format = CU_AD_FORMAT_FLOAT, .NumChannels = 4};
 	CUmipmappedArray m;
 	CUDA_ARRAY_MEMORY_REQUIREMENTS req = {0};
 	desc.Flags = CUDA_ARRAY3D_DEFERRED_MAPPING;
 	CUresult r = cu.cuMipmappedArrayCreate(&m, &desc, 11);
-	if (!r)
-		r = cu.cuMipmappedArrayGetMemoryRequirements(&req, m, 0), cu.cuMipmappedArrayDestroy(m);
+	if (!r) {
+		r = cu.cuMipmappedArrayGetMemoryRequirements(&req, m, 0);
+		cu.cuMipmappedArrayDestroy(m);
+	}
 	printf("  mipmapped requirements %zu (%d)\n", req.size, r);
 	desc.Flags = 0;
 	DO(cu.cuMipmappedArrayCreate(&m, &desc, 11));
@@ -205,7 +216,8 @@ static void pools(void)
 		char s[100];
 		DO(cu.cuMemAllocAsync(&p[i], sizes[i], NULL));
 		snprintf(s, sizeof(s), "cuMemAllocAsync %zu: reserved %.1f used %.3f MiB", sizes[i],
-			 attr(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) / (double)MIB, attr(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) / (double)MIB);
+			 attr(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) / (double)MIB,
+			 attr(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) / (double)MIB);
 		fact(s);
 	}
 	for (int i = 0; i < 7; i++)
@@ -225,7 +237,9 @@ static void pools(void)
 	cu.cuCtxSynchronize();
 	cu.cuMemPoolTrimTo(pool, 0);
 	fact("  trimmed");
-	CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+	CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+				.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+				.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
 	DO(cu.cuMemPoolCreate(&pool, &props));
 	fact("cuMemPoolCreate exportable");
 	DO(cu.cuMemAllocFromPoolAsync(&p[0], 1 << 20, pool, NULL));
@@ -241,7 +255,8 @@ static void pools(void)
 	props.maxSize = 64 * MIB;
 	DO(cu.cuMemPoolCreate(&pool, &props));
 	for (int i = 0; i < 3; i++)
-		printf("  maxSize 64 MiB pool, 30 MiB each: %d\n", cu.cuMemAllocFromPoolAsync(&p[i], 30 << 20, pool, NULL));
+		printf("  maxSize 64 MiB pool, 30 MiB each: %d\n",
+		       cu.cuMemAllocFromPoolAsync(&p[i], 30 << 20, pool, NULL));
 	fact("  three of 30 MiB in it");
 	for (int i = 0; i < 3; i++)
 		cu.cuMemFreeAsync(p[i], NULL);
@@ -260,7 +275,9 @@ static int send_fd(int sock, int fd, const void *data, size_t n)
 		m.msg_control = c;
 		m.msg_controllen = sizeof(c);
 		struct cmsghdr *h = CMSG_FIRSTHDR(&m);
-		h->cmsg_level = SOL_SOCKET, h->cmsg_type = SCM_RIGHTS, h->cmsg_len = CMSG_LEN(sizeof(int));
+		h->cmsg_level = SOL_SOCKET;
+		h->cmsg_type = SCM_RIGHTS;
+		h->cmsg_len = CMSG_LEN(sizeof(int));
 		memcpy(CMSG_DATA(h), &fd, sizeof(fd));
 	}
 	return sendmsg(sock, &m, 0) < 0 ? -1 : 0;
@@ -270,7 +287,8 @@ static int recv_fd(int sock, void *data, size_t n)
 {
 	char c[CMSG_SPACE(sizeof(int))] = {0};
 	struct iovec v = {data, n};
-	struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1, .msg_control = c, .msg_controllen = sizeof(c)};
+	struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1, .msg_control = c,
+			   .msg_controllen = sizeof(c)};
 	int fd = -1;
 
 	if (recvmsg(sock, &m, 0) < 0)
@@ -308,9 +326,11 @@ static void importer(int sock)
 	fd = recv_fd(sock, &c, 1);
 	struct stat st;
 	fstat(fd, &st);
-	printf("  importer: fd inode %lu dev %lx rdev %lx owner %d sig %d lseek %lld\n", st.st_ino, st.st_dev, st.st_rdev,
-	       fcntl(fd, F_GETOWN), fcntl(fd, F_GETSIG), (long long)lseek(fd, 0, SEEK_CUR));
-	DO(cu.cuMemImportFromShareableHandle(&h, (void *)(long)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+	printf("  importer: fd inode %lu dev %lx rdev %lx owner %d sig %d lseek %lld\n", st.st_ino,
+	       st.st_dev, st.st_rdev, fcntl(fd, F_GETOWN), fcntl(fd, F_GETSIG),
+	       (long long)lseek(fd, 0, SEEK_CUR));
+	DO(cu.cuMemImportFromShareableHandle(&h, (void *)(long)fd,
+					     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
 	fact("importer: VMM handle 100 MiB imported");
 	DO(cu.cuMemAddressReserve(&p, 100 * MIB, 0, 0, 0));
 	DO(cu.cuMemMap(p, 100 * MIB, 0, h, 0));
@@ -356,17 +376,23 @@ static void sharing(int sock)
 	size_t f = device_free();
 	cu.cuMemFree_v2(p);
 	fact("exporter: freed while imported");
-	printf("  device free changed %+lld MiB\n", ((long long)device_free() - (long long)f) >> 20);
+	printf("  device free changed %+lld MiB\n",
+	       ((long long)device_free() - (long long)f) >> 20);
 	send_fd(sock, -1, "x", 1);
 	recv_fd(sock, &c, 1);
-	printf("  device free after importer closed %+lld MiB\n", ((long long)device_free() - (long long)f) >> 20);
-	CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+	printf("  device free after importer closed %+lld MiB\n",
+	       ((long long)device_free() - (long long)f) >> 20);
+	CUmemAllocationProp prop = {
+		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+		.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
 	DO(cu.cuMemCreate(&h, 100 * MIB, &prop, 0));
 	fact("exporter: cuMemCreate 100 MiB");
 	DO(cu.cuMemExportToShareableHandle(&fd, h, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
 	struct stat st;
 	fstat(fd, &st);
-	printf("  fd %d inode %lu dev %lx rdev %lx; setown %d setsig %d\n", fd, st.st_ino, st.st_dev, st.st_rdev, fcntl(fd, F_SETOWN, getpid()), fcntl(fd, F_SETSIG, 17));
+	printf("  fd %d inode %lu dev %lx rdev %lx; setown %d setsig %d\n", fd, st.st_ino,
+	       st.st_dev, st.st_rdev, fcntl(fd, F_SETOWN, getpid()), fcntl(fd, F_SETSIG, 17));
 	fact("exporter: exported");
 	send_fd(sock, fd, "x", 1);
 	recv_fd(sock, &c, 1);
@@ -374,10 +400,12 @@ static void sharing(int sock)
 	f = device_free();
 	cu.cuMemRelease(h);
 	fact("exporter: released while imported");
-	printf("  device free changed %+lld MiB\n", ((long long)device_free() - (long long)f) >> 20);
+	printf("  device free changed %+lld MiB\n",
+	       ((long long)device_free() - (long long)f) >> 20);
 	send_fd(sock, -1, "x", 1);
 	recv_fd(sock, &c, 1);
-	printf("  device free after importer released, fd open %+lld MiB\n", ((long long)device_free() - (long long)f) >> 20);
+	printf("  device free after importer released, fd open %+lld MiB\n",
+	       ((long long)device_free() - (long long)f) >> 20);
 	send_fd(sock, -1, "x", 1);
 	/* Mapping alone holds memory; handle released first. */
 	DO(cu.cuMemCreate(&h, 10 * MIB, &prop, 0));
@@ -401,7 +429,9 @@ static void graphs(void)
 	CUgraphNode n, fr;
 	CUgraphExec e;
 	CUstream s;
-	CUDA_MEM_ALLOC_NODE_PARAMS a = {.poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}}, .bytesize = 50 * MIB};
+	CUDA_MEM_ALLOC_NODE_PARAMS a = {.poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+						      .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}},
+					.bytesize = 50 * MIB};
 	cuuint64_t v;
 
 	cu.cuStreamCreate(&s, CU_STREAM_NON_BLOCKING);
@@ -447,7 +477,10 @@ static void graphs(void)
 static const char ptx[] = ".version 8.0\n.target sm_80\n.address_size 64\n"
 	".global .align 4 .b8 buf[67108864];\n"
 	".visible .entry k()\n{\n ret;\n}\n"
-	".visible .entry deep()\n{\n .local .align 16 .b8 x[16384];\n .reg .u64 %a; .reg .u32 %t; .reg .u64 %o;\n mov.u32 %t, %tid.x; cvt.u64.u32 %o, %t; mov.u64 %a, x; add.u64 %a,%a,%o; st.local.u8 [%a], %t;\n ret;\n}\n";
+	".visible .entry deep()\n{\n .local .align 16 .b8 x[16384];\n"
+	" .reg .u64 %a; .reg .u32 %t; .reg .u64 %o;\n"
+	" mov.u32 %t, %tid.x; cvt.u64.u32 %o, %t; mov.u64 %a, x; add.u64 %a,%a,%o;"
+	" st.local.u8 [%a], %t;\n ret;\n}\n";
 
 static void modules(void)
 {

@@ -49,6 +49,6 @@ def main(warm, see, allocate, steps, is_oom, compute):
     del held[:max(1, len(held) // 4)]
     say("after", computes=bool(compute()))
     sys.stdin.readline()
-    # Teardown is not what this tests: XLA aborts in its destructors after an allocation that failed,
-    # on a bare driver whose memory is used up just as under a quota.
+    # Teardown is not what this tests: XLA aborts in its destructors after an allocation that
+    # failed, on a bare driver whose memory is used up just as under a quota.
     os._exit(0)

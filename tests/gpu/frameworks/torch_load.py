@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch as a load: torch_load.py MODE SECONDS. Says "ready", starts at the instant (CLOCK_MONOTONIC,
-ns) that a line on its input names, and says how many iterations were done in each tenth of a second,
-as parts of what one iteration takes here: the same words as allot-load's."""
+"""PyTorch as a load: torch_load.py MODE SECONDS. Says "ready", starts at the instant
+(CLOCK_MONOTONIC, ns) that a line on its input names, and says how many iterations were done in each
+tenth of a second, as parts of what one iteration takes here: the same words as allot-load's."""
 import json
 import queue
 import sys

@@ -16,8 +16,8 @@ CONNECTION_FAILED = 805
 PARTS = (25, 75)
 POINTS = 2.0
 TOGETHER = 98.0
-# Blocks that fill an SM twice over (2048 threads), in so many waves that parts of 25 and 75 % of the
-# SMs take 24 and 8 of them: then a part of the SMs is that part of the work.
+# Blocks that fill an SM twice over (2048 threads), in so many waves that parts of 25 and 75 % of
+# the SMs take 24 and 8 of them: then a part of the SMs is that part of the work.
 THREADS, WAVES = 1024, 6
 SECONDS = 4
 
@@ -51,8 +51,8 @@ def sms(bench):
 
 def load(bench, words, tenant=None):
     """One that is ready; of a kernel's speed it has measured what it was not told."""
-    command = [bench.build / "src/load/allot-load", "--threads", THREADS, "--wait", "--seconds", SECONDS,
-               "--warm-up", 1, *words]
+    command = [bench.build / "src/load/allot-load", "--threads", THREADS, "--wait", "--seconds",
+               SECONDS, "--warm-up", 1, *words]
     child = (Child(command) if tenant is None
              else bench.start(bench.tenant(), "8GiB", command, options(tenant)))
     child.hear("ready", 90)
@@ -119,7 +119,7 @@ def accounts(bench):
 
 
 def stack(bench):
-    """A deeper stack, which the driver backs for all the threads that the device, or the part, holds."""
+    """A deeper stack, which the driver backs for all threads that the device, or the part, has."""
     families.one(bench, "space", "stack", "4GiB", 8 * MIB, options(25))
 
 
@@ -191,9 +191,10 @@ def server_killed(bench):
         tried = child.hear("tried", 60)
     with bench.start(tenant, "4GiB", [bench.program("sms")], options(25)) as child:
         again = child.hear("ready", 60)
-    bench.results.figure("space", "server killed", {"tried": tried, "servers": servers, "then": again})
-    bench.results.check("space", "server killed: its client", tried["code"] != 0 and servers.split(),
-                        tried["result"], "an error")
+    bench.results.figure("space", "server killed",
+                         {"tried": tried, "servers": servers, "then": again})
+    bench.results.check("space", "server killed: its client",
+                        tried["code"] != 0 and servers.split(), tried["result"], "an error")
     bench.results.check("space", "server killed: the next program", again["mps"] == 1,
                         f"{again['sms']} SMs, MPS {again['mps']}", "under MPS again")
 

@@ -82,7 +82,8 @@ def idle_neighbours(bench):
     """Two processes that loaded code while there was plenty, and then sleep: what that took is the
     tenant's use all the same, though they had no reason to look it up."""
     quota, tenant = "8GiB", bench.tenant()
-    idle = [bench.start(tenant, quota, [bench.program("families"), "module", str(384 * MIB), "quiet"])
+    idle = [bench.start(tenant, quota,
+                        [bench.program("families"), "module", str(384 * MIB), "quiet"])
             for _ in range(2)]
     try:
         for child in idle:

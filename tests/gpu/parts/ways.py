@@ -69,7 +69,7 @@ def one(bench, name, command):
 
 
 def versions(bench):
-    """cuGetProcAddress for every name, version and flag, through liballot and bare; in no tenant."""
+    """cuGetProcAddress for every name, version and flag, by liballot and bare; in no tenant."""
     status, out, err = run([bench.build / "tests/e2e/lookup/lookup_versions"], 120,
                            env={**os.environ, "LD_PRELOAD": str(bench.library)})
     bench.results.check("versions", "cuGetProcAddress, every name, version and flag", status == 0,

@@ -22,8 +22,8 @@ static void fill(CUdevice device, const char *separator)
 	printf("%s{\"ordinal\": %d, \"uuid\": \"", separator, device);
 	for (int i = 0; i < 16; i++)
 		printf("%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", uuid[i]);
-	printf("\", \"total\": %zu, \"free\": %zu, \"bytes\": %" PRIu64 ", \"refused\": \"%s\"}", total,
-	       free_bytes, got, child_error(r));
+	printf("\", \"total\": %zu, \"free\": %zu, \"bytes\": %" PRIu64 ", \"refused\": \"%s\"}",
+	       total, free_bytes, got, child_error(r));
 }
 
 int main(void)

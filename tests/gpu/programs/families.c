@@ -140,7 +140,8 @@ static void give_array(struct piece *p)
 static CUresult take_mipmap(uint64_t bytes, struct piece *p)
 {
 	CUDA_ARRAY3D_DESCRIPTOR desc = {
-		.Width = 512, .Height = bytes / 8192, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 4,
+		.Width = 512, .Height = bytes / 8192,
+		.Format = CU_AD_FORMAT_FLOAT, .NumChannels = 4,
 	};
 
 	return cu.cuMipmappedArrayCreate((CUmipmappedArray *)&p->handle, &desc, 8);
@@ -194,7 +195,7 @@ static void end_graph(void)
 	MUST(cu.cuDeviceGraphMemTrim(device));
 }
 
-/* The first line is for the simulator, which takes a module's size from it; to PTX it is a comment. */
+/* The first line is for the simulator, which takes a module's size from it: a comment to PTX. */
 static CUresult take_module(uint64_t bytes, struct piece *p)
 {
 	static const char sim[] = "allot-sim-module bytes=%" PRIu64 "\n";
@@ -278,7 +279,8 @@ static const struct family {
 	{"array3d", LARGE, take_array3d, give_array, end_nothing},
 	{"mipmap", PIECES(48 * MIB, 12 * MIB, 3 * MIB, MIB), take_mipmap, give_mipmap, end_nothing},
 	{"graph", PIECES(64 * MIB, 32 * MIB), take_graph, give_graph, end_graph},
-	{"module", PIECES(64 * MIB, 16 * MIB, 4 * MIB, 2 * MIB), take_module, give_module, end_nothing},
+	{"module", PIECES(64 * MIB, 16 * MIB, 4 * MIB, 2 * MIB), take_module, give_module,
+	 end_nothing},
 	{"context", PIECES(1), take_context, give_context, end_nothing},
 	{"stack", PIECES(2048, 512, 128, 16), take_stack, give_stack, end_nothing},
 };
@@ -321,8 +323,8 @@ static void say(const char *stage, CUresult refusal)
 
 	if (!quiet)
 		MUST(cu.cuMemGetInfo_v2(&free_bytes, &total));
-	printf("{\"stage\": \"%s\", \"total\": %zu, \"free\": %zu, \"pieces\": %zu, \"bytes\": %" PRIu64
-	       ", \"refused\": \"%s\"}\n",
+	printf("{\"stage\": \"%s\", \"total\": %zu, \"free\": %zu, \"pieces\": %zu, "
+	       "\"bytes\": %" PRIu64 ", \"refused\": \"%s\"}\n",
 	       stage, total, free_bytes, n_held, held_bytes, child_error(refusal));
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* start [BYTES]: the shortest program that has a context (and BYTES of device memory), for timing. */
+/* start [BYTES]: the shortest program that has a context (and BYTES of memory), for timing. */
 #include "child.h"
 
 int main(int argc, char **argv)

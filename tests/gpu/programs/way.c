@@ -61,7 +61,8 @@ int main(void)
 	load();
 	if (CALL(cuInit)(0) || CALL(cuDeviceGet)(&device, 0) ||
 	    CALL(cuDevicePrimaryCtxRetain)(&context, device) || CALL(cuCtxSetCurrent)(context) ||
-	    CALL(cuDeviceTotalMem_v2)(&device_total, device) || CALL(cuMemGetInfo_v2)(&free_bytes, &total))
+	    CALL(cuDeviceTotalMem_v2)(&device_total, device) ||
+	    CALL(cuMemGetInfo_v2)(&free_bytes, &total))
 		return 1;
 	for (size_t piece = 64 << 20; piece >= 2 << 20; piece /= 2)
 		while (!(r = CALL(cuMemAlloc_v2)(&ptr, piece)))

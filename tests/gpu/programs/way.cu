@@ -16,7 +16,8 @@ int main()
 	cudaError_t r = cudaSuccess;
 
 	alarm(60);
-	if (cudaGetDeviceProperties(&prop, 0) || cudaMalloc(&first, 1) || cudaMemGetInfo(&free_bytes, &total))
+	if (cudaGetDeviceProperties(&prop, 0) || cudaMalloc(&first, 1) ||
+	    cudaMemGetInfo(&free_bytes, &total))
 		return 1;
 	touch<<<1, 1>>>(first);
 	if (cudaDeviceSynchronize())

@@ -60,16 +60,20 @@ static void cover_running(struct pass *pass, uint64_t now_ns)
 	if (pass->running_ns < to) {
 		busy = cover(md, pass->running_ns, to, &from);
 		md->billed_ns += busy;
+		if (busy && !md->deferred_ns)
+			md->deferred_from_ns = from;
 		md->deferred_ns += busy;
 	}
 }
 
+/* As of when it was: as work of just now it would take the credit of the time since. */
 static void pay_deferred(struct pass *pass)
 {
 	struct meter_device *md = pass->md;
 
 	if (pass->last_ns && md->deferred_ns)
-		gate_bill(pass->guest, md, pass->last_ns - md->deferred_ns, pass->last_ns);
+		gate_bill(pass->guest, md, md->deferred_from_ns,
+			  md->deferred_from_ns + md->deferred_ns);
 	if (pass->last_ns)
 		md->deferred_ns = 0;
 }
@@ -207,6 +211,9 @@ static void learn_overlap(struct meter_device *md)
 	md->billed_ns /= 2;
 }
 
+/* Later than this manifold says nothing of what comes behind: it waits for something. */
+#define LATE_MOST 8
+
 /*
  * With the lock. Work that is late may be done any moment, or go on for long; the rest is expected to
  * be late in proportion.
@@ -218,7 +225,8 @@ static void expect(const struct pass *pass)
 
 	if (late) {
 		rest = rest > known ? rest - known : 0;
-		rest = known ? rest * (late / known + 1) : rest;
+		if (known)
+			rest *= late / known < LATE_MOST ? late / known + 1 : LATE_MOST;
 		atomic_store(&md->end_ns, meter_now_ns() + late / 64 + rest);
 	} else if (pass->last_ns) {
 		atomic_store(&md->end_ns, pass->last_ns + rest);

@@ -89,7 +89,8 @@ struct meter_device {
 	uint32_t overlap_permille; /* device time billed, of time measured in lanes */
 	uint64_t lane_ns, billed_ns; /* see learn_overlap */
 	_Atomic bool running;	     /* said so, see compute_set_running */
-	uint64_t deferred_ns;	     /* covered, and not owed for yet; the collector's */
+	/* Covered and not owed for yet, and since when; the collector's. */
+	uint64_t deferred_ns, deferred_from_ns;
 
 	_Atomic uint64_t end_ns;     /* when all that was launched is expected to be done */
 	_Atomic uint64_t doubt_ns;   /* see meter_knows: until a mark recorded after this is done */

@@ -34,6 +34,8 @@
  */
 #define PATIENCE_NS (20 * MS)
 #define DOUBT_NS    (200 * MS) /* where nobody knows how long it takes */
+/* What takes less than was expected is seen so soon. */
+#define GLANCE_NS   MS
 
 static struct gate *gate_make(struct guest *guest)
 {
@@ -371,8 +373,10 @@ static bool wait_alone(struct guest *guest, struct unit *unit, struct hold *hold
 		if (!hold->give_up_ns)
 			hold->give_up_ns = (end > now ? end : now) + PATIENCE_NS;
 		if (now >= hold->give_up_ns)
-			return false;
-		if (end > now + LOOKOUT_NS)
+			return waited;
+		if (end > now + GLANCE_NS)
+			sleep_until(&nothing, 0, now + GLANCE_NS - LOOKOUT_NS);
+		else if (end > now + LOOKOUT_NS)
 			sleep_until(&nothing, 0, end - LOOKOUT_NS);
 		else if (now > end + LOOKOUT_NS)
 			sleep_until(&nothing, 0, now + LOOKOUT_NS / 2);
@@ -402,8 +406,10 @@ static bool wait_for_room(struct guest *guest, struct gate *gate, struct unit *u
 										DOUBT_NS);
 		if (unit->now_ns >= hold->give_up_ns) {
 			meter_trust(unit->device);
-			return false;
+			return waited;
 		}
+		if (until > unit->now_ns + GLANCE_NS)
+			until = unit->now_ns + GLANCE_NS;
 		sleep_until(&nothing, 0, until);
 		unit->now_ns = meter_now_ns();
 		meter_collect(guest, unit->device);

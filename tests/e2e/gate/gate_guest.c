@@ -261,6 +261,29 @@ static void crossed(void)
 	MUST(cuCtxSynchronize());
 }
 
+static long long now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * 1000LL + ts.tv_nsec / 1000000;
+}
+
+/* A function that took long once and then does not: how long is it waited for? */
+static void shorter(void)
+{
+	long long from;
+
+	begin();
+	MUST(launch(1000000, NULL));
+	MUST(cuCtxSynchronize());
+	from = now_ms();
+	for (int i = 0; i < 40; i++)
+		MUST(launch(20, NULL));
+	MUST(cuCtxSynchronize());
+	printf("%lld\n", now_ms() - from);
+}
+
 static int threads_now(void)
 {
 	DIR *dir = opendir("/proc/self/task");
@@ -339,6 +362,8 @@ int main(int argc, char **argv)
 		streams();
 	else if (!strcmp(hazard, "crossed"))
 		crossed();
+	else if (!strcmp(hazard, "shorter"))
+		shorter();
 	else if (!strcmp(hazard, "keeper"))
 		keeper();
 	else if (!strcmp(hazard, "executed"))

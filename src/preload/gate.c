@@ -96,10 +96,14 @@ static void refresh(struct guest *guest, struct gate *gate)
 	struct policy policy;
 
 	while (atomic_load_explicit(&gate->generation, memory_order_acquire) != now) {
-		if (!guest->policy_map)
+		if (!guest->policy_map) {
 			policy = guest->policy;
-		else if (policy_read(guest->policy_map, &policy))
-			return; /* the last one that could be read stays in force */
+		} else if (policy_read(guest->policy_map, &policy)) {
+			/* What was last read stays in force, or else what the process began with. */
+			if (atomic_load(&gate->generation))
+				return;
+			policy = guest->policy;
+		}
 		for (int i = 0; i < guest->ndevices; i++) {
 			struct meter_device *md = atomic_load(&gate->device[i]);
 

@@ -78,6 +78,12 @@ class Undisturbed(Case):
         self.assertEqual(said, plain)
 
 
+class Held(Case):
+    def test_policy_destroyed(self):
+        """100 ms of work at a fifth, whose policy cannot be read when it begins."""
+        self.assertGreater(int(self.guest("destroyed", "--compute", "20")), 300)
+
+
 class Counted(Case):
     def test_captured(self):
         """Launches into a capture are none; refused ones neither."""

@@ -284,6 +284,124 @@ static void shorter(void)
 	printf("%lld\n", now_ms() - from);
 }
 
+/* Its policy is destroyed before the first launch: it keeps to what it was begun with. */
+static void destroyed(void)
+{
+	long long from = now_ms();
+	char path[4096];
+	FILE *policy;
+
+	begin();
+	snprintf(path, sizeof(path), "%s/policy", getenv("ALLOT_TENANT_DIR"));
+	policy = fopen(path, "r+");
+	CHECK(policy);
+	/* Both copies, and not the header with the gate. */
+	fseek(policy, 4096, SEEK_SET);
+	for (int i = 0; i < 2 * 8192; i++)
+		fputc(0x5a, policy);
+	fclose(policy);
+	for (int i = 0; i < 20; i++) {
+		MUST(launch(5000, NULL));
+		MUST(cuCtxSynchronize());
+	}
+	printf("%lld\n", now_ms() - from);
+}
+
+/* Somebody else's use of the context ends, as libraries do, just when work is done. */
+static void released(void)
+{
+	CUcontext same;
+
+	begin();
+	for (int i = 0; i < 40; i++) {
+		MUST(launch(3000, NULL));
+		MUST(cuCtxSynchronize());
+		MUST(cuDevicePrimaryCtxRetain(&same, 0));
+		MUST(cuDevicePrimaryCtxRelease(0));
+	}
+}
+
+/* One piece of work, and the end: what most programs of a batch are. */
+static void once(void)
+{
+	begin();
+	MUST(launch(50000, NULL));
+	MUST(cuCtxSynchronize());
+}
+
+/* Each context ends with its work. */
+static void in_contexts(void)
+{
+	begin();
+	for (int i = 0; i < 20; i++) {
+		CUcontext own;
+
+		MUST(cuCtxCreate(&own, 0, 0));
+		MUST(launch(3000, NULL));
+		MUST(cuCtxSynchronize());
+		MUST(cuCtxDestroy(own));
+	}
+}
+
+/* As `streams`, with so little in each that none fills a mark. */
+static void many_streams(void)
+{
+	CUstream stream[100];
+
+	begin();
+	for (int i = 0; i < 100; i++)
+		MUST(cuStreamCreate(&stream[i], CU_STREAM_NON_BLOCKING));
+	for (int k = 0; k < 20; k++)
+		for (int i = 0; i < 100; i++) {
+			MUST(launch(50, stream[i]));
+			MUST(cuStreamSynchronize(stream[i]));
+		}
+	MUST(cuCtxSynchronize());
+}
+
+/* Streams that come and go: the driver gives the next the address of the last. */
+static void renewed(void)
+{
+	CUstream stream;
+
+	begin();
+	for (int i = 0; i < 200; i++) {
+		MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+		for (int k = 0; k < 4; k++)
+			MUST(launch(200, stream));
+		MUST(cuStreamDestroy(stream));
+	}
+	MUST(cuCtxSynchronize());
+}
+
+/* Green contexts come and go while their marks are looked for. */
+static void green(void)
+{
+	CUdevResource all, part;
+	CUdevResourceDesc desc;
+	unsigned int n = 1;
+
+	begin();
+	MUST(cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM));
+	MUST(cuDevSmResourceSplitByCount(&part, &n, &all, NULL, 0, 8));
+	MUST(cuDevResourceGenerateDesc(&desc, &part, 1));
+	for (int i = 0; i < 40; i++) {
+		CUgreenCtx own;
+		CUcontext as_context;
+
+		MUST(cuGreenCtxCreate(&own, desc, 0, 1));
+		MUST(cuCtxFromGreenCtx(&as_context, own));
+		MUST(cuCtxSetCurrent(as_context));
+		MUST(launch(1000, NULL));
+		if (i % 2)
+			MUST(cuCtxSynchronize());
+		MUST(cuGreenCtxDestroy(own));
+		MUST(cuCtxSetCurrent(context));
+		MUST(launch(100, NULL));
+	}
+	MUST(cuCtxSynchronize());
+}
+
 static int threads_now(void)
 {
 	DIR *dir = opendir("/proc/self/task");
@@ -364,6 +482,20 @@ int main(int argc, char **argv)
 		crossed();
 	else if (!strcmp(hazard, "shorter"))
 		shorter();
+	else if (!strcmp(hazard, "destroyed"))
+		destroyed();
+	else if (!strcmp(hazard, "released"))
+		released();
+	else if (!strcmp(hazard, "once"))
+		once();
+	else if (!strcmp(hazard, "in contexts"))
+		in_contexts();
+	else if (!strcmp(hazard, "many streams"))
+		many_streams();
+	else if (!strcmp(hazard, "renewed"))
+		renewed();
+	else if (!strcmp(hazard, "green"))
+		green();
 	else if (!strcmp(hazard, "keeper"))
 		keeper();
 	else if (!strcmp(hazard, "executed"))

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The half of the meter that looks which marks are done, and bills what lies between them. */
-#include <sys/syscall.h>
-#include <unistd.h>
+#include <time.h>
 
 #include "base/atomic.h"
 #include "preload/gate.h"
@@ -114,8 +113,12 @@ static void pop(struct pass *pass, struct lane *lane, uint64_t done_ns)
 {
 	struct meter_device *md = pass->md;
 	struct mark *mark = &lane->mark[lane->head % METER_MARKS];
-	uint64_t expected = mark->expected_ns, took = done_ns - lane->done_ns;
+	uint64_t expected = mark->expected_ns, took;
 
+	/* Not in this order: of another stream that had the same handle, or by a clock moved on. */
+	if (done_ns && done_ns < lane->done_ns)
+		done_ns = lane->done_ns;
+	took = done_ns - lane->done_ns;
 	if (!done_ns) {
 		add(pass, mark->recorded_ns, mark->recorded_ns + expected);
 	} else if (!lane->done_ns) {
@@ -127,7 +130,7 @@ static void pop(struct pass *pass, struct lane *lane, uint64_t done_ns)
 		add(pass, lane->done_ns, took < expected ? done_ns : lane->done_ns + expected);
 	}
 	lock_take(&md->lock);
-	if (done_ns && lane->done_ns && !mark->start && mark->launches) {
+	if (done_ns && lane->done_ns && !mark->start && mark->launches && took) {
 		cost_learn(&md->costs, mark->key, mark->launches, took);
 		atomic_raise_u64(&md->compute->longest_ns, took / mark->launches);
 		if (mark->recorded_ns >= atomic_load(&md->doubt_ns))
@@ -254,7 +257,8 @@ void meter_collect(struct guest *guest, struct meter_device *md)
 	now = meter_now_ns();
 	mode = capture_relax();
 	for (int i = 0; i < METER_LANES && md->lane[i].context; i++)
-		if (md->lane[i].head != atomic_peek(&md->lane[i].tail))
+		if (md->lane[i].head != atomic_peek(&md->lane[i].tail) &&
+		    !atomic_peek(&md->lane[i].parting))
 			look_at(&pass, &md->lane[i]);
 	capture_restore(mode);
 	pay_deferred(&pass);
@@ -269,36 +273,84 @@ void meter_collect(struct guest *guest, struct meter_device *md)
 	atomic_store(&md->collecting, 0);
 }
 
-void meter_forget(struct guest *guest, CUcontext context)
+/* Whoever collects is inside a query for a moment. */
+static void claim(struct meter_device *md)
 {
-	for (int d = 0; d < guest->ndevices; d++) {
+	while (atomic_exchange(&md->collecting, 1))
+		nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+}
+
+void meter_part(struct guest *guest, CUcontext context)
+{
+	for (int d = 0; context && d < guest->ndevices; d++) {
 		struct meter_device *md = gate_device_made(guest, d);
 
 		if (!md)
 			continue;
-		/* Whoever collects is inside a query for a moment, and must not be when the context goes. */
-		while (atomic_exchange(&md->collecting, 1))
-			syscall(SYS_sched_yield);
+		meter_collect(guest, md); /* what is done by now is known exactly */
+		claim(md);
 		lock_take(&md->lock);
-		for (int i = 0; i < METER_LANES; i++) {
-			struct lane *lane = &md->lane[i];
-
-			if (lane->context != context)
-				continue;
-			/* The events die with their context. The lane stays, as the key of nothing. */
-			atomic_fetch_sub(&md->marks, lane->tail - lane->head);
-			lane->head = lane->tail;
-			md->pending_ns -= lane->pending_ns < md->pending_ns ? lane->pending_ns :
-									      md->pending_ns;
-			lane->pending_ns = 0;
-			lane->loose.launches = 0;
-			lane->loose.expected_ns = 0;
-			lane->key = 0;
-		}
-		for (int i = 0; i < METER_CLOCKS; i++)
-			if (md->clock[i].context == context)
-				md->clock[i] = (struct clock){.context = NULL};
+		for (int i = 0; i < METER_LANES; i++)
+			if (md->lane[i].context == context)
+				md->lane[i].parting++;
 		lock_drop(&md->lock);
 		atomic_store(&md->collecting, 0);
+	}
+}
+
+/* With the lock: the events died with their context. The lane stays, as the key of nothing. */
+static struct span forget(struct meter_device *md, struct lane *lane, uint64_t now_ns)
+{
+	const struct mark *mark = &lane->mark[lane->head % METER_MARKS];
+	struct span span = {lane->end_ns - lane->loose.expected_ns, lane->end_ns};
+
+	if (lane->head != lane->tail) {
+		span.from_ns = mark->start || !lane->done_ns ? mark->recorded_ns : lane->done_ns;
+		span.to_ns = now_ns;
+	}
+	atomic_fetch_sub(&md->marks, lane->tail - lane->head);
+	lane->head = lane->tail;
+	lane_forget(md, lane);
+	lane->key = 0;
+	return span;
+}
+
+static void forget_all(struct guest *guest, struct meter_device *md, CUcontext context)
+{
+	struct pass pass = {.guest = guest, .md = md};
+	struct span span[METER_LANES];
+	uint64_t now = meter_now_ns();
+	int n = 0;
+
+	claim(md);
+	lock_take(&md->lock);
+	for (int i = 0; i < METER_LANES; i++)
+		if (md->lane[i].context == context && md->lane[i].key)
+			span[n++] = forget(md, &md->lane[i], now);
+	for (int i = 0; i < METER_CLOCKS; i++)
+		if (md->clock[i].context == context)
+			md->clock[i] = (struct clock){.context = NULL};
+	lock_drop(&md->lock);
+	for (int i = 0; i < n; i++)
+		add(&pass, span[i].from_ns, span[i].to_ns < now ? span[i].to_ns : now);
+	pay_deferred(&pass);
+	bill_all(&pass);
+	atomic_store(&md->collecting, 0);
+}
+
+void meter_parted(struct guest *guest, CUcontext context, bool gone)
+{
+	for (int d = 0; context && d < guest->ndevices; d++) {
+		struct meter_device *md = gate_device_made(guest, d);
+
+		if (!md)
+			continue;
+		if (gone)
+			forget_all(guest, md, context);
+		lock_take(&md->lock);
+		for (int i = 0; i < METER_LANES; i++)
+			if (md->lane[i].context == context && md->lane[i].parting)
+				md->lane[i].parting--;
+		lock_drop(&md->lock);
 	}
 }

@@ -175,9 +175,12 @@ static CUresult destroyed(struct guest *guest, CUcontext context, CUresult e,
 		GUEST_OR_PASS(name, (ctx));                                                    \
 		struct object object;                                                          \
 		bool ours = object_take(guest->objects, OBJECT_CONTEXT, KEY(ctx), &object);    \
+		CUresult e;                                                                    \
                                                                                                \
-		meter_forget(guest, ctx);                                                      \
-		return destroyed(guest, ctx, DRIVER(name, (ctx)), &object, ours);              \
+		meter_part(guest, ctx);                                                        \
+		e = DRIVER(name, (ctx));                                                       \
+		meter_parted(guest, ctx, !e);                                                  \
+		return destroyed(guest, ctx, e, &object, ours);                                \
 	}
 DESTROY(cuCtxDestroy)
 DESTROY(cuCtxDestroy_v2)
@@ -196,12 +199,15 @@ CUresult hook_cuCtxDetach(CUcontext ctx)
 	struct object object;
 	unsigned int version;
 	CUresult e;
+	bool gone;
 
 	if (object_get(guest->objects, OBJECT_CONTEXT, KEY(ctx), &object))
 		device = guest_device(guest, object.device);
-	meter_forget(guest, ctx);
+	meter_part(guest, ctx);
 	e = DRIVER(cuCtxDetach, (ctx));
-	if (!e && device && DRIVER(cuCtxGetApiVersion, (ctx, &version)) &&
+	gone = !e && DRIVER(cuCtxGetApiVersion, (ctx, &version));
+	meter_parted(guest, ctx, gone);
+	if (gone && device &&
 	    object_take(guest->objects, OBJECT_CONTEXT, KEY(ctx), &object))
 		context_gone(guest, device, ctx);
 	return e;
@@ -262,13 +268,19 @@ static CUresult released(struct guest *guest, CUdevice dev, CUresult e)
 	return e;
 }
 
-#define RELEASE(name)                                                         \
-	CUresult hook_##name(CUdevice dev)                                    \
-	{                                                                     \
-		GUEST_OR_PASS(name, (dev));                                   \
-		if (guest_device(guest, dev))                                 \
-			meter_forget(guest, atomic_load(&guest->primary[dev]));\
-		return released(guest, dev, DRIVER(name, (dev)));             \
+/* Most releases end nothing: others retain it, too. */
+#define RELEASE(name)                                                                          \
+	CUresult hook_##name(CUdevice dev)                                                     \
+	{                                                                                      \
+		GUEST_OR_PASS(name, (dev));                                                    \
+		CUcontext context =                                                            \
+			guest_device(guest, dev) ? atomic_load(&guest->primary[dev]) : NULL;   \
+		CUresult e;                                                                    \
+                                                                                               \
+		meter_part(guest, context);                                                    \
+		e = DRIVER(name, (dev));                                                       \
+		meter_parted(guest, context, context && !e && !active(dev));                   \
+		return released(guest, dev, e);                                                \
 	}
 RELEASE(cuDevicePrimaryCtxRelease)
 RELEASE(cuDevicePrimaryCtxRelease_v2)
@@ -296,7 +308,14 @@ CUresult hook_cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevi
 CUresult hook_cuGreenCtxDestroy(CUgreenCtx hCtx)
 {
 	GUEST_OR_PASS(cuGreenCtxDestroy, (hCtx));
-	CUresult e = DRIVER(cuGreenCtxDestroy, (hCtx));
+	CUcontext context = NULL;
+	CUresult e;
+
+	if (DRIVER(cuCtxFromGreenCtx, (&context, hCtx)))
+		context = NULL;
+	meter_part(guest, context);
+	e = DRIVER(cuGreenCtxDestroy, (hCtx));
+	meter_parted(guest, context, !e);
 
 	for (int i = 0; !e && i < guest->ndevices; i++)
 		charge_stale(guest, &guest->device[i]);

@@ -70,7 +70,7 @@ static uint64_t less(uint64_t from, uint64_t what)
 	return from > what ? from - what : 0;
 }
 
-static void lane_forget(struct meter_device *md, struct lane *lane)
+void lane_forget(struct meter_device *md, struct lane *lane)
 {
 	md->pending_ns = less(md->pending_ns, lane->pending_ns);
 	lane->pending_ns = 0;
@@ -188,6 +188,7 @@ void meter_begin(struct guest *guest, struct unit *unit)
 		lane->stream = unit->stream;
 		lane->clock = clock;
 		lane->mute = clock < 0;
+		lane->parting = 0;
 		lane->end_ns = 0;
 	}
 	if (!atomic_load(&md->marks) && now > atomic_load(&md->end_ns) + METER_GAP_NS)

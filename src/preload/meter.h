@@ -53,6 +53,7 @@ struct lane {
 	int clock;
 	bool gap;	     /* a pause began that no mark could end */
 	bool mute;	     /* the driver takes no marks here: billed by what is expected */
+	uint32_t parting;    /* calls that may end its context: nobody looks at its marks */
 	uint32_t head, tail; /* of the ring; the collector moves head */
 	struct mark mark[METER_MARKS];
 	uint64_t done_ns;    /* of the last mark that was collected; 0 not known; the collector's */
@@ -172,7 +173,11 @@ static inline void meter_trust(struct meter_device *md)
 	atomic_store_explicit(&md->doubt_ns, 0, memory_order_relaxed);
 }
 
-/* Before the driver destroys a context: its marks are forgotten, and nobody looks at them. */
-void meter_forget(struct guest *guest, CUcontext context);
+/*
+ * Around a call that may end a context (NULL: none): nobody looks at its marks meanwhile. If it is
+ * gone they are forgotten, and what was not done before is billed until now.
+ */
+void meter_part(struct guest *guest, CUcontext context);
+void meter_parted(struct guest *guest, CUcontext context, bool gone);
 
 #endif

@@ -23,6 +23,9 @@ static inline void capture_restore(struct capture_mode mode)
 	DRIVER(cuThreadExchangeStreamCaptureMode, (&mode.saved));
 }
 
+/* With the lock: what was launched there and no mark covers is no longer expected. */
+void lane_forget(struct meter_device *md, struct lane *lane);
+
 /* The clock of the current context, made if need be; -1 when there is no room or the driver refuses. */
 int clock_find(struct meter_device *md, CUcontext context);
 

@@ -63,6 +63,9 @@ class Undisturbed(Case):
     def test_contexts_come_and_go(self):
         self.guest("contexts", "--compute", "90")
 
+    def test_green_contexts(self):
+        self.guest("green", "--compute", "90")
+
     def test_keeper(self):
         """One thread where compute is limited, none where it is not."""
         limited = self.guest("keeper", "--compute", "50").split()
@@ -93,6 +96,21 @@ class Counted(Case):
     def test_exec(self):
         self.guest("executed", "--compute", "50")
         self.assertEqual(self.counted()["launches"], 10 + 8)
+
+    def test_a_context_released_by_others(self):
+        """120 ms of work, and releases that end nothing."""
+        self.guest("released", "--compute", "90")
+        self.assertGreater(self.counted()["busy_ns"], 100e6)
+
+    def test_work_and_its_context_end(self):
+        """200 ms of work in contexts that end with it."""
+        self.guest("in contexts", "--compute", "90")
+        self.assertGreater(self.counted()["busy_ns"], 130e6)
+
+    def test_streams_renewed(self):
+        """Streams of the same address one after the other: no work took longer than all of it."""
+        self.guest("renewed", "--compute", "90")
+        self.assertLess(self.counted()["longest_ns"], 160e6)
 
     def test_threads(self):
         self.guest("threads", "--compute", "90")

@@ -337,7 +337,7 @@ static void in_contexts(void)
 		CUcontext own;
 
 		MUST(cuCtxCreate(&own, 0, 0));
-		MUST(launch(3000, NULL));
+		MUST(launch(10000, NULL));
 		MUST(cuCtxSynchronize());
 		MUST(cuCtxDestroy(own));
 	}

@@ -273,6 +273,46 @@ void meter_collect(struct guest *guest, struct meter_device *md)
 	atomic_store(&md->collecting, 0);
 }
 
+/* What was launched on a lane behind its last mark, by what is expected of it; then it is billed. */
+static struct span loose_span(const struct lane *lane, uint64_t now_ns)
+{
+	uint64_t end = lane->end_ns < now_ns ? lane->end_ns : now_ns;
+
+	return (struct span){end - lane->loose.expected_ns, end};
+}
+
+static void bill_spans(struct guest *guest, struct meter_device *md, const struct span *span, int n)
+{
+	struct pass pass = {.guest = guest, .md = md};
+
+	for (int i = 0; i < n; i++)
+		add(&pass, span[i].from_ns, span[i].to_ns);
+	pay_deferred(&pass);
+	bill_all(&pass);
+}
+
+void meter_settle(struct guest *guest, struct meter_device *md, uint64_t now_ns)
+{
+	struct span span[METER_LANES];
+	int n = 0;
+
+	if (atomic_exchange(&md->collecting, 1))
+		return;
+	lock_take(&md->lock);
+	for (int i = 0; i < METER_LANES && md->lane[i].context; i++) {
+		struct lane *lane = &md->lane[i];
+
+		if (!lane->loose.launches || lane->head != lane->tail ||
+		    now_ns < lane->end_ns + METER_GAP_NS)
+			continue;
+		span[n++] = loose_span(lane, now_ns);
+		lane_forget(md, lane);
+	}
+	lock_drop(&md->lock);
+	bill_spans(guest, md, span, n);
+	atomic_store(&md->collecting, 0);
+}
+
 /* Whoever collects is inside a query for a moment. */
 static void claim(struct meter_device *md)
 {
@@ -302,7 +342,7 @@ void meter_part(struct guest *guest, CUcontext context)
 static struct span forget(struct meter_device *md, struct lane *lane, uint64_t now_ns)
 {
 	const struct mark *mark = &lane->mark[lane->head % METER_MARKS];
-	struct span span = {lane->end_ns - lane->loose.expected_ns, lane->end_ns};
+	struct span span = loose_span(lane, now_ns);
 
 	if (lane->head != lane->tail) {
 		span.from_ns = mark->start || !lane->done_ns ? mark->recorded_ns : lane->done_ns;
@@ -317,7 +357,6 @@ static struct span forget(struct meter_device *md, struct lane *lane, uint64_t n
 
 static void forget_all(struct guest *guest, struct meter_device *md, CUcontext context)
 {
-	struct pass pass = {.guest = guest, .md = md};
 	struct span span[METER_LANES];
 	uint64_t now = meter_now_ns();
 	int n = 0;
@@ -331,10 +370,7 @@ static void forget_all(struct guest *guest, struct meter_device *md, CUcontext c
 		if (md->clock[i].context == context)
 			md->clock[i] = (struct clock){.context = NULL};
 	lock_drop(&md->lock);
-	for (int i = 0; i < n; i++)
-		add(&pass, span[i].from_ns, span[i].to_ns < now ? span[i].to_ns : now);
-	pay_deferred(&pass);
-	bill_all(&pass);
+	bill_spans(guest, md, span, n);
 	atomic_store(&md->collecting, 0);
 }
 

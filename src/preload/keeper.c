@@ -56,7 +56,10 @@ static bool collect(struct guest *guest, uint64_t now)
 			continue;
 		meter_collect(guest, md);
 		publish(md);
-		busy |= atomic_load(&md->marks) || atomic_load(&md->end_ns) > now;
+		if (!atomic_load(&md->marks) && now >= atomic_load(&md->end_ns) + METER_GAP_NS)
+			meter_settle(guest, md, now);
+		busy |= atomic_load(&md->marks) ||
+			atomic_load(&md->end_ns) + METER_GAP_NS > now;
 	}
 	return busy;
 }

@@ -162,6 +162,7 @@ void meter_begin(struct guest *guest, struct unit *unit)
 	struct meter_device *md = unit->device;
 	CUcontext context = unit->context;
 	uint64_t now = unit->now_ns, key = unit->lane_key;
+	uint64_t rest_ns = 0, rest_end_ns = 0; /* of a stream that gives up its lane */
 	struct lane *lane;
 	bool fresh, new;
 	int clock = -1, before = -1;
@@ -182,6 +183,8 @@ void meter_begin(struct guest *guest, struct unit *unit)
 	}
 	lane = &md->lane[unit->lane];
 	if (new) {
+		rest_ns = lane->loose.expected_ns;
+		rest_end_ns = lane->end_ns < now ? lane->end_ns : now;
 		lane_forget(md, lane);
 		lane->context = context;
 		lane->key = key;
@@ -189,7 +192,7 @@ void meter_begin(struct guest *guest, struct unit *unit)
 		lane->clock = clock;
 		lane->mute = clock < 0;
 		lane->parting = 0;
-		lane->end_ns = 0;
+		lane->end_ns = lane->done_ns = lane->marked_ns = 0;
 	}
 	if (!atomic_load(&md->marks) && now > atomic_load(&md->end_ns) + METER_GAP_NS)
 		md->pending_ns = 0; /* what no mark covers is done, too */
@@ -216,6 +219,8 @@ void meter_begin(struct guest *guest, struct unit *unit)
 				    now + unit->expected_ns);
 	if (before >= 0)
 		mark_record(lane, before, true);
+	if (rest_ns)
+		meter_bill(guest, md, rest_end_ns - rest_ns, rest_end_ns);
 }
 
 void meter_pause(struct unit *unit)

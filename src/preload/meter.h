@@ -138,6 +138,12 @@ void meter_end(struct guest *guest, struct unit *unit, bool ok);
 /* Looks which marks are done, and bills. Answers at once when another thread is at it. */
 void meter_collect(struct guest *guest, struct meter_device *md);
 
+/*
+ * For the keeper, when all is expected to be done: bills what no mark follows, by what is expected of
+ * it. The next launch may be long in coming.
+ */
+void meter_settle(struct guest *guest, struct meter_device *md, uint64_t now_ns);
+
 /* The device worked from one instant to the other: what of it is new goes on the tenant's account. */
 uint64_t meter_bill(struct guest *guest, struct meter_device *md, uint64_t from_ns, uint64_t to_ns);
 

@@ -107,6 +107,11 @@ class Counted(Case):
         self.guest("in contexts", "--compute", "90")
         self.assertGreater(self.counted()["busy_ns"], 130e6)
 
+    def test_many_streams_in_line(self):
+        """100 ms of work, one short kernel in each of more streams than there are lanes."""
+        self.guest("many streams", "--compute", "90")
+        self.assertGreater(self.counted()["busy_ns"], 50e6)
+
     def test_streams_renewed(self):
         """Streams of the same address one after the other: no work took longer than all of it."""
         self.guest("renewed", "--compute", "90")

@@ -12,10 +12,6 @@
 /* Work found done in one pass, by its end. */
 #define SPANS 64
 
-struct span {
-	uint64_t from_ns, to_ns;
-};
-
 struct pass {
 	struct guest *guest;
 	struct meter_device *md;
@@ -236,12 +232,13 @@ static void expect(const struct pass *pass)
 	}
 }
 
-static void say_running(const struct pass *pass)
+static void say_running(const struct pass *pass, uint64_t now_ns)
 {
 	struct meter_device *md = pass->md;
 	bool runs = pass->running_ns != UINT64_MAX;
 
 	md->running = runs;
+	md->seen = runs ? (struct span){pass->running_ns, now_ns} : (struct span){0, 0};
 	compute_set_running(atomic_load(&pass->guest->slot), md->device->ledger,
 			    runs ? pass->running_ns : 0, runs ? atomic_load(&md->end_ns) : 0);
 }
@@ -268,17 +265,9 @@ void meter_collect(struct guest *guest, struct meter_device *md)
 	learn_overlap(md);
 	expect(&pass);
 	lock_drop(&md->lock);
-	say_running(&pass);
+	say_running(&pass, now);
 	atomic_store(&md->collected_ns, meter_now_ns());
 	atomic_store(&md->collecting, 0);
-}
-
-/* What was launched on a lane behind its last mark, by what is expected of it; then it is billed. */
-static struct span loose_span(const struct lane *lane, uint64_t now_ns)
-{
-	uint64_t end = lane->end_ns < now_ns ? lane->end_ns : now_ns;
-
-	return (struct span){end - lane->loose.expected_ns, end};
 }
 
 static void bill_spans(struct guest *guest, struct meter_device *md, const struct span *span, int n)
@@ -289,6 +278,27 @@ static void bill_spans(struct guest *guest, struct meter_device *md, const struc
 		add(&pass, span[i].from_ns, span[i].to_ns);
 	pay_deferred(&pass);
 	bill_all(&pass);
+}
+
+/*
+ * No call of the driver here. What was seen to work goes on the account up to when it was seen, which
+ * is a tick ago: a program that ends as soon as its only kernel is done would else owe for none.
+ */
+void meter_end_all(struct guest *guest, struct meter_device *md)
+{
+	if (atomic_exchange(&md->collecting, 1))
+		return;
+	bill_spans(guest, md, &md->seen, 1);
+	md->seen = (struct span){0, 0};
+	atomic_store(&md->collecting, 0);
+}
+
+/* What was launched on a lane behind its last mark, by what is expected of it; then it is billed. */
+static struct span loose_span(const struct lane *lane, uint64_t now_ns)
+{
+	uint64_t end = lane->end_ns < now_ns ? lane->end_ns : now_ns;
+
+	return (struct span){end - lane->loose.expected_ns, end};
 }
 
 void meter_settle(struct guest *guest, struct meter_device *md, uint64_t now_ns)

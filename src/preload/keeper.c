@@ -162,6 +162,12 @@ static void stop(void)
 	wake(&gate->keeper);
 	for (int i = 0; i < 1000 && atomic_load(&gate->keeper.working); i++)
 		usleep(100);
+	for (int i = 0; i < guest->ndevices; i++) {
+		struct meter_device *md = gate_device_made(guest, i);
+
+		if (md)
+			meter_end_all(guest, md);
+	}
 }
 
 static void start(struct guest *guest, struct keeper *keeper)

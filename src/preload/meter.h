@@ -77,6 +77,10 @@ struct clock {
 	CUevent event[METER_EVENTS];
 };
 
+struct span {
+	uint64_t from_ns, to_ns;
+};
+
 struct meter_device {
 	struct guest_device *device;
 	struct compute *compute;
@@ -90,6 +94,7 @@ struct meter_device {
 	uint32_t overlap_permille; /* device time billed, of time measured in lanes */
 	uint64_t lane_ns, billed_ns; /* see learn_overlap */
 	_Atomic bool running;	     /* said so, see compute_set_running */
+	struct span seen; /* work that was not done at the last look; the collector's */
 	/* Covered and not owed for yet, and since when; the collector's. */
 	uint64_t deferred_ns, deferred_from_ns;
 
@@ -143,6 +148,9 @@ void meter_collect(struct guest *guest, struct meter_device *md);
  * it. The next launch may be long in coming.
  */
 void meter_settle(struct guest *guest, struct meter_device *md, uint64_t now_ns);
+
+/* The process ends, and the keeper looks no more: what is not done is billed as far as it came. */
+void meter_end_all(struct guest *guest, struct meter_device *md);
 
 /* The device worked from one instant to the other: what of it is new goes on the tenant's account. */
 uint64_t meter_bill(struct guest *guest, struct meter_device *md, uint64_t from_ns, uint64_t to_ns);

@@ -112,6 +112,11 @@ class Counted(Case):
         self.guest("many streams", "--compute", "90")
         self.assertGreater(self.counted()["busy_ns"], 50e6)
 
+    def test_ended_at_once(self):
+        """Four programs that end as soon as their 50 ms of work are done."""
+        self.guest("once", "--compute", "50", times=4)
+        self.assertGreater(self.counted()["busy_ns"], 140e6)
+
     def test_streams_renewed(self):
         """Streams of the same address one after the other: no work took longer than all of it."""
         self.guest("renewed", "--compute", "90")

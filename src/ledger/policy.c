@@ -368,6 +368,13 @@ const struct policy_turn *policy_turn(const struct policy_map *map)
 	return &map->file->turn;
 }
 
+bool policy_turn_silent(const struct policy_turn *turn, uint64_t now_ns, uint64_t for_ns)
+{
+	uint64_t beat_ns = atomic_acquire(&turn->beat_ns);
+
+	return beat_ns > now_ns ? beat_ns - now_ns > for_ns : now_ns - beat_ns > for_ns;
+}
+
 int policy_turn_open(const char *dir, struct policy_turn **ret)
 {
 	CLEANUP_CLOSE int fd = -EBADF;

@@ -118,6 +118,12 @@ struct policy_turn {
 	uint64_t reserved[4];
 };
 
+/*
+ * Whether nobody arbitrated in the last `for_ns`. An instant that lies ahead is damage, or of before
+ * the machine was started anew. Pure.
+ */
+bool policy_turn_silent(const struct policy_turn *turn, uint64_t now_ns, uint64_t for_ns);
+
 /* The turn as the tenant's processes see it: to be read only, word by word. */
 const struct policy_turn *policy_turn(const struct policy_map *map);
 

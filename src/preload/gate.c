@@ -123,7 +123,7 @@ static void refresh(struct guest *guest, struct gate *gate)
 
 static bool silent(const struct policy_turn *turn, uint64_t now_ns)
 {
-	return atomic_acquire(&turn->beat_ns) + SILENCE_NS < now_ns;
+	return policy_turn_silent(turn, now_ns, SILENCE_NS);
 }
 
 /* Whether the tenant keeps to a part of the device by itself. */

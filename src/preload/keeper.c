@@ -68,7 +68,7 @@ static bool collect(struct guest *guest, uint64_t now)
 static uint64_t arbitrate(struct guest *guest, struct turns *turns, uint64_t now, bool busy)
 {
 	const struct policy_turn *turn = gate_get(guest)->turn;
-	bool silent = !turn || atomic_acquire(&turn->beat_ns) + SILENCE_NS < now;
+	bool silent = !turn || policy_turn_silent(turn, now, SILENCE_NS);
 
 	if (!turns_held(turns)) {
 		if (!busy)

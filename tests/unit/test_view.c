@@ -138,12 +138,20 @@ static int set_policy(struct policy *policy, void *arg)
 	return 0;
 }
 
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+}
+
 /* What the tenant may count on, by policy and by what the arbiter says. */
 static void check_target(void)
 {
 	const char *dir = fixture_tenant("target");
 	struct slot *slot = fixture_join(dir);
-	const uint64_t old = 1, now = UINT64_MAX / 2;
+	const uint64_t old = 1, now = now_ns(), ahead = UINT64_MAX / 2;
 	const struct {
 		enum policy_compute compute;
 		uint32_t weight, share, entitled, flags;
@@ -157,6 +165,7 @@ static void check_target(void)
 		{ POLICY_COMPUTE_CAP, 0, 250, 500, POLICY_TURN_CONTENDED, now, 250 },
 		{ POLICY_COMPUTE_CAP, 0, 250, 100, 0, now, 250 },
 		{ POLICY_COMPUTE_CAP, 0, 250, 100, POLICY_TURN_CONTENDED, old, 250 },
+		{ POLICY_COMPUTE_CAP, 0, 250, 100, POLICY_TURN_CONTENDED, ahead, 250 },
 		{ POLICY_COMPUTE_CAP, 0, 250, 0, POLICY_TURN_CONTENDED, now, 250 },
 		{ POLICY_COMPUTE_SHARE, 0, 250, 0, 0, 0, 250 },
 		{ POLICY_COMPUTE_SHARE, 2, 0, 0, 0, 0, 1000 },

@@ -81,6 +81,18 @@ class Undisturbed(Case):
         self.assertEqual(said, plain)
 
 
+    def test_an_arbiter_of_before_the_boot(self):
+        for policy in (("--compute", "50"), ("--weight", "1")):
+            with self.subTest(policy=policy):
+                self.guest("before the boot", *policy)
+
+    def test_damaged_words(self):
+        """600 launches of 0.2 ms: none waits for an instant that is not believable."""
+        for policy in (("--compute", "90"), ("--weight", "1")):
+            with self.subTest(policy=policy):
+                self.assertLess(int(self.guest("damaged", *policy)), 1000)
+
+
 class Held(Case):
     def test_policy_destroyed(self):
         """100 ms of work at a fifth, whose policy cannot be read when it begins."""

@@ -70,17 +70,20 @@ struct turns {
 	struct arbiter_tenant state[ARBITER_TENANTS];
 };
 
+/* One without a size is being made, or its maker was killed: then whoever comes gives it its size. */
 static int open_file(const char *runtime)
 {
 	int fd = region_create(runtime, ARBITER_FILE);
 
+	if (fd == -EEXIST)
+		fd = region_open(runtime, ARBITER_FILE, O_RDWR, 0);
+	if (fd == -EPROTO)
+		return region_open(runtime, ARBITER_FILE, O_RDWR, ARBITER_BYTES);
 	if (fd >= 0 && ftruncate(fd, ARBITER_BYTES) < 0) {
 		close(fd);
 		return -ENOSPC;
 	}
-	if (fd != -EEXIST)
-		return fd;
-	return region_open(runtime, ARBITER_FILE, O_RDWR, ARBITER_BYTES);
+	return fd;
 }
 
 static void *map_file(int fd)

@@ -5,6 +5,8 @@
  */
 #include "preload/turns.h"
 
+#include <fcntl.h>
+
 #include "ledger/compute.h"
 #include "tests/unit/tenant_fixture.h"
 
@@ -65,6 +67,23 @@ static void check_role(const char *dir)
 	CHECK(!turns_held(one));
 	CHECK(turns_take(other));
 	turns_drop(other);
+}
+
+/* Whoever made the file was killed before it had a size: the next one goes on. */
+static void check_half_made(void)
+{
+	char path[PATH_MAX + 16], dir[PATH_MAX];
+	struct turns *turns;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/.arbiter", fixture_runtime_dir());
+	snprintf(dir, sizeof(dir), "%s/a", fixture_runtime_dir());
+	fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
+	CHECK(fd >= 0);
+	close(fd);
+	CHECK_EQ(turns_open(dir, &turns), 0);
+	CHECK(turns_take(turns));
+	turns_drop(turns);
 }
 
 static void check_turns(void)
@@ -202,6 +221,7 @@ static void check_urged(void)
 
 int main(void)
 {
+	check_half_made();
 	check_turns();
 	check_second_device();
 	check_ranks();

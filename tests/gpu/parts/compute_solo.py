@@ -31,9 +31,10 @@ FORMS = {
     "processes4": ("--processes", 4),
     "sync": ("--form", "sync"),
 }
-# Launches in flight of each process when a limit comes: allot-load's own least depth where there
-# was none, and under a limit the one that runs and the one that follows.
-FREE_DEPTH = 4
+# Launches of each process that a new limit finds in flight. Where there was none: allot-load's own
+# least depth, as many again that follow before the first of them is billed, and the pause that pays
+# for them; under a limit the one that runs and the one that follows.
+FREE_DEPTH = 10
 HELD_DEPTH = 2
 
 # A cap, when its phase begins, and the part of it that is measured. Seconds from the start.
@@ -93,7 +94,8 @@ def through(bench, tenant, phases, first_options, billed):
 
 
 def resolution(phases, work_ms):
-    """By how many points a phase may be off only because it ends within a launch or a pause."""
+    """By how many points a phase may be off only because it ends within a launch or a pause. Several
+    processes take turns where nothing is limited, too."""
     return max(work_ms / 10 * (1 - p.cap / 100) / (p.to_s - p.from_s) for p in phases)
 
 
@@ -119,7 +121,8 @@ def judge(bench, name, said, phases, billed, points=POINTS, alone=(ALONE_SETTLE_
         bench.results.note(f"{name}: {got} of {asked}")
         return rows
     good = all(abs(row["got"] - row["cap"]) <= points for row in rows)
-    coarse = resolution(phases, work_ms)
+    coarse = max(resolution(phases, work_ms),
+                 work_ms / 10 / (alone[1] - alone[0]) if len(said) > 1 else 0)
     billed_words = " ".join("?" if r["billed"] is None else f"{r['billed']:.1f}" for r in rows)
     bench.results.check(
         "compute", name, good, got, f"{asked} ±{points:g}", f"by the ledger {billed_words}"

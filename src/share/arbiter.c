@@ -102,7 +102,22 @@ static void charge_ahead(const struct machine *m, struct arbiter_tenant *t)
 		return;
 	ahead_ns = wall_ns(m) - t->turn_busy_ns;
 	charge(t, ahead_ns);
-	t->ahead_ns = t->ahead_ns + ahead_ns < most ? t->ahead_ns + ahead_ns : most;
+	if (t->ahead_ns < most)
+		t->ahead_ns = t->ahead_ns + ahead_ns < most ? t->ahead_ns + ahead_ns : most;
+}
+
+/*
+ * Likewise the time for which others waited for work of a turn that was over, or one could say of
+ * its work what it likes. Work of that length is measured in the end, and then not charged again.
+ */
+static void charge_leaving(const struct machine *m, struct arbiter_tenant *t)
+{
+	uint64_t held_ns = m->now_ns - t->left_ns;
+
+	if (held_ns < wall_ns(m) || held_ns < t->turn_busy_ns)
+		return;
+	charge(t, held_ns - t->turn_busy_ns);
+	t->ahead_ns += held_ns - t->turn_busy_ns;
 }
 
 static void forget(struct arbiter_tenant *t)
@@ -227,8 +242,10 @@ static void look(const struct machine *m)
 		if (t->idle)
 			t->ahead_ns = 0;
 		if (t->leaving && (!t->wants || t->done_ns <= m->now_ns + m->params->lead_ns ||
-				   m->now_ns - t->left_ns >= LEAVING_MAX_NS))
+				   m->now_ns - t->left_ns >= LEAVING_MAX_NS)) {
+			charge_leaving(m, t);
 			t->leaving = false;
+		}
 	}
 }
 
@@ -298,10 +315,16 @@ static void end_turn(const struct machine *m, struct arbiter_tenant *t)
 	t->owner = false;
 	t->leaving = t->wants && t->done_ns > m->now_ns + m->params->lead_ns;
 	t->left_ns = m->now_ns;
+	t->turn_busy_ns = 0; /* from here on: measured since */
 }
 
 static void begin_turn(const struct machine *m, struct arbiter_tenant *t)
 {
+	uint64_t most = wall_ns(m) * AHEAD_TURNS;
+
+	/* What was not measured by now never will be, and pays for nothing else. */
+	if (t->done_ns <= m->now_ns && t->ahead_ns > most)
+		t->ahead_ns = most;
 	t->owner = true;
 	t->leaving = false;
 	t->turn_from_ns = m->now_ns;

@@ -401,6 +401,30 @@ static void check_dead_owner(void)
 	CHECK(used[1] > 0);
 }
 
+/* One that does nothing, and says at the end of each turn that its work goes on for a second. */
+static void check_liar(void)
+{
+	struct world *w = fresh();
+	struct arbiter_tenant *liar;
+	uint64_t before;
+
+	add(w, 1, 1, 1 * MS);
+	add(w, 1, 1, 1 * MS);
+	liar = &w->tenant[0];
+	w->honest = false;
+	w->job[0].stuck = true;
+	run(w, 100 * MS);
+	before = w->job[1].used_ns;
+	for (uint64_t end = w->now_ns + 10 * SECOND; w->now_ns < end;) {
+		run(w, TICK_NS);
+		if (liar->open)
+			w->job[0].in_flight_until_ns = w->now_ns + 990 * MS;
+		else if (!liar->leaving)
+			w->job[0].in_flight_until_ns = 0;
+	}
+	CHECK(w->job[1].used_ns - before > 3 * SECOND);
+}
+
 /* A tenant on two devices, and one on each: all have half of what they can have. */
 static void check_devices(void)
 {
@@ -542,6 +566,7 @@ int main(void)
 	check_priority();
 	check_priority_bursts();
 	check_dead_owner();
+	check_liar();
 	check_devices();
 	check_groups_meet();
 	check_random();

@@ -365,10 +365,11 @@ bool truth_reconcile(struct guest *guest, struct guest_device *device)
 }
 
 #define DEATH_NAP_NS 1000000
-#define DEATH_NAPS 1000
+#define DEATH_WAIT_NS UINT64_C(1000000000) /* for all of them together */
 
 void truth_await_dead(struct guest *guest, struct guest_device *device)
 {
+	uint64_t until = clock_ns(CLOCK_MONOTONIC) + DEATH_WAIT_NS;
 	struct look *look = NULL;
 
 	for (int i = 0; i < slot_count(guest->ledger); i++) {
@@ -380,10 +381,9 @@ void truth_await_dead(struct guest *guest, struct guest_device *device)
 			continue;
 		if (!look && !(look = look_new()))
 			return;
-		for (int nap = 0; nap < DEATH_NAPS &&
-				  !look_at(look, device->uuid, device->ledger) &&
-				  !figure_of(look, info.pid, &figure) && figure;
-		     nap++)
+		while (clock_ns(CLOCK_MONOTONIC) < until &&
+		       !look_at(look, device->uuid, device->ledger) &&
+		       !figure_of(look, info.pid, &figure) && figure)
 			nanosleep(&(struct timespec){.tv_nsec = DEATH_NAP_NS}, NULL);
 	}
 	if (look)

@@ -22,7 +22,6 @@
 #define SILENCE_NS (25 * MS)
 /* How long who holds the role keeps it for others, with nothing to do itself. */
 #define IDLE_NS	   (1000 * MS)
-#define STACK_BYTES 65536
 
 static void wake(struct keeper *keeper)
 {
@@ -182,9 +181,9 @@ static void start(struct guest *guest, struct keeper *keeper)
 		return;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
+	/* With the usual stack: a small one may not hold the program's thread-local variables. */
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	pthread_attr_setstacksize(&attr, STACK_BYTES);
 	r = pthread_create(&thread, &attr, keep, guest);
 	pthread_attr_destroy(&attr);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);

@@ -98,6 +98,20 @@ class Held(Case):
         """100 ms of work at a fifth, whose policy cannot be read when it begins."""
         self.assertGreater(int(self.guest("destroyed", "--compute", "20")), 300)
 
+    def test_no_thread_for_a_keeper(self):
+        self.assertGreater(int(self.guest("unkept", "--compute", "20")), 300)
+
+    def test_no_arbiter(self):
+        """Where its file cannot be made a cap is kept, and who has no cap is not held."""
+        os.makedirs(self.tmp + "/run/.arbiter", mode=0o700)
+        os.chmod(self.tmp + "/run", 0o700)
+        self.assertGreater(int(self.guest("worked", "--compute", "20")), 300)
+        self.assertLess(int(self.guest("worked", "--weight", "1", "--policy", "share")), 5000)
+
+    def test_tenant_removed(self):
+        self.assertGreater(int(self.guest("removed", "--compute", "20")), 300)
+        self.assertLess(int(self.guest("removed", "--weight", "1")), 5000)
+
 
 class Counted(Case):
     def test_captured(self):

@@ -4,7 +4,10 @@
  * when it was not disturbed; prints what a test compares from outside. Run it under a share.
  */
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -14,6 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -38,6 +43,9 @@
 			exit(1);                                                     \
 		}                                                                    \
 	} while (0)
+
+/* More than a small stack: programs with large libraries have as much for each thread. */
+static _Thread_local char ballast[128 << 10];
 
 static CUcontext context;
 static CUfunction spin;
@@ -272,6 +280,24 @@ static long long now_ms(void)
 	return ts.tv_sec * 1000LL + ts.tv_nsec / 1000000;
 }
 
+/* Does 100 ms of work; how long does that take? */
+static void work(void)
+{
+	long long from = now_ms();
+
+	for (int i = 0; i < 20; i++) {
+		MUST(launch(5000, NULL));
+		MUST(cuCtxSynchronize());
+	}
+	printf("%lld\n", now_ms() - from);
+}
+
+static void worked(void)
+{
+	begin();
+	work();
+}
+
 /* A function that took long once and then does not: how long is it waited for? */
 static void shorter(void)
 {
@@ -290,7 +316,6 @@ static void shorter(void)
 /* Its policy is destroyed before the first launch: it keeps to what it was begun with. */
 static void destroyed(void)
 {
-	long long from = now_ms();
 	char path[4096];
 	FILE *policy;
 
@@ -303,11 +328,24 @@ static void destroyed(void)
 	for (int i = 0; i < 2 * 8192; i++)
 		fputc(0x5a, policy);
 	fclose(policy);
-	for (int i = 0; i < 20; i++) {
-		MUST(launch(5000, NULL));
-		MUST(cuCtxSynchronize());
+	work();
+}
+
+/* Its directory is gone before it launches: who runs keeps to what it maps. */
+static void removed(void)
+{
+	char path[4096];
+
+	begin();
+	MUST(launch(5000, NULL));
+	MUST(cuCtxSynchronize());
+	for (int i = 0; i < 2; i++) {
+		snprintf(path, sizeof(path), "%s/%s", getenv("ALLOT_TENANT_DIR"),
+			 i ? "ledger" : "policy");
+		CHECK(!unlink(path));
 	}
-	printf("%lld\n", now_ms() - from);
+	CHECK(!rmdir(getenv("ALLOT_TENANT_DIR")));
+	work();
 }
 
 static void *map_own(const char *name, size_t bytes)
@@ -480,6 +518,36 @@ static int threads_now(void)
 	return n - 2;
 }
 
+/* No thread can be made any more, as under a limit or a seccomp filter. */
+static void no_threads(void)
+{
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 2, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone3, 1, 0),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EAGAIN),
+	};
+	struct sock_fprog program = {sizeof(filter) / sizeof(filter[0]), filter};
+
+	CHECK(!prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+	CHECK(!prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program));
+}
+
+static void unkept(void)
+{
+	static _Atomic bool flag = true;
+	int before;
+
+	begin();
+	MUST(cuLaunchHostFunc(NULL, wait_for_flag, &flag)); /* the driver has its threads now */
+	MUST(cuCtxSynchronize());
+	before = threads_now();
+	no_threads();
+	work();
+	CHECK(threads_now() == before);
+}
+
 static volatile sig_atomic_t elsewhere;
 static pthread_t first;
 
@@ -495,6 +563,7 @@ static void keeper(void)
 
 	begin();
 	MUST(cuCtxSynchronize());
+	*(volatile char *)ballast = 1;
 	first = pthread_self();
 	signal(SIGUSR1, caught);
 	printf("before %d\n", threads_now());
@@ -551,6 +620,12 @@ int main(int argc, char **argv)
 		shorter();
 	else if (!strcmp(hazard, "destroyed"))
 		destroyed();
+	else if (!strcmp(hazard, "worked"))
+		worked();
+	else if (!strcmp(hazard, "removed"))
+		removed();
+	else if (!strcmp(hazard, "unkept"))
+		unkept();
 	else if (!strcmp(hazard, "before the boot"))
 		before_the_boot();
 	else if (!strcmp(hazard, "damaged"))

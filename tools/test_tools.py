@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The tools that judge the project are judged here: what they must count and must refuse."""
 import tempfile

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """What liballot.so shows the dynamic loader: guest_elf.py liballot.so LIST.def...
 

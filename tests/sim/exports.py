@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """A simulated library exports the rows of its list, all of them and nothing else, under its name.
 

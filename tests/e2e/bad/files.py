@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The tenant's files are gone, full, foreign, cut or forged; descriptors and memory run out."""
 

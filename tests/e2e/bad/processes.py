@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Processes of every kind: crowds, forks, new programs, threads, deaths, namespaces."""
 

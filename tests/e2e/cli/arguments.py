@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Every bad argument: status 125, the argument named, a right one shown; help and version."""
 

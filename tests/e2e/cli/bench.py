@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """allot bench says what it measured, in three forms, and leaves no tenants behind. How exact shares
 are is for the tests of shares."""

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """allot doctor: each thing that can be wrong shows as FAIL or warn, with what to do."""
 

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """meson install, into a place that nobody was told of: allot finds its libraries there."""
 

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The commands around a program that uses a (simulated) GPU: run, ps, and set while it runs."""
 

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """allot ps and allot set: figures, tables, and JSON exactly as docs/json.md has it."""
 

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """allot run: what the command gets, how it ends, tenants that come, are joined, and go."""
 

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """allot sim: statuses, signals, the devices' directory; allot run inside it chooses devices."""
 

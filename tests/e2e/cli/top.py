@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """allot top: one frame without a terminal; keys, resizing and a clean end on one (a pty)."""
 

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """What happens at an instant: a limit that is changed, a process that is killed, a request that
 goes before a neighbour."""

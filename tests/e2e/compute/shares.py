@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Shares of a device's time are what was asked for: alone, against others, in several processes."""
 

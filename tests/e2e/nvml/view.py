@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """What a tenant sees through NVML: its quota, use and processes, on the devices it was given."""
 

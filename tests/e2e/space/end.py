@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The MPS daemon goes when no tenant needs it, and not before; allot doctor tells."""
 

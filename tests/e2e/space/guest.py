@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """In mode space a program has its part of the SMs or no GPU: a driver that finds no MPS daemon
 would give it the whole device."""

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """allot run --mode space: one MPS daemon for all, and what the command is told; or a refusal that
 leaves nothing behind."""

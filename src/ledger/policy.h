@@ -119,8 +119,8 @@ struct policy_turn {
 };
 
 /*
- * Whether nobody arbitrated in the last `for_ns`. An instant that lies ahead is damage, or of before
- * the machine was started anew. Pure.
+ * Whether nobody arbitrated in the last `for_ns`. An instant that lies ahead is damage, or of
+ * before the machine was started anew. Pure.
  */
 bool policy_turn_silent(const struct policy_turn *turn, uint64_t now_ns, uint64_t for_ns);
 

@@ -72,7 +72,8 @@ static uint32_t target_of(const struct policy *policy, const struct policy_turn 
 			  uint32_t share, uint64_t now_ns)
 {
 	bool told = turn->entitled_permille >= 1 && turn->entitled_permille <= 1000;
-	bool now = !policy_turn_silent(turn, now_ns, TURN_OLD_NS) && (turn->flags & POLICY_TURN_CONTENDED);
+	bool now = !policy_turn_silent(turn, now_ns, TURN_OLD_NS) &&
+		   (turn->flags & POLICY_TURN_CONTENDED);
 
 	if (policy->compute == POLICY_COMPUTE_OFF)
 		return 0;

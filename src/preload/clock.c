@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Timing events give differences between each other, as a float of milliseconds. One event is the
- * base; it is moved on before the float gets coarse. What instant the base was is as late as can be,
- * but no mark that is found done was done after now: the one that was found soonest decides. (How
- * soon it was done after it was recorded tells nothing where processes wait for each other's turns,
- * and processes whose clocks differ would bill each other's time away.)
+ * base; it is moved on before the float gets coarse. What instant the base was is as late as can
+ * be, but no mark that is found done was done after now: the one that was found soonest decides.
+ * (How soon it was done after it was recorded tells nothing where processes wait for each other's
+ * turns, and processes whose clocks differ would bill each other's time away.)
  */
 #include "preload/meter_priv.h"
 

@@ -122,7 +122,7 @@ static void pop(struct pass *pass, struct lane *lane, uint64_t done_ns)
 	} else if (!mark->start) {
 		add(pass, lane->done_ns, done_ns);
 	} else {
-		/* Launches that no mark followed: as long as expected, if there was so much time. */
+		/* Launches that no mark followed: as long as expected, if there was time. */
 		add(pass, lane->done_ns, took < expected ? done_ns : lane->done_ns + expected);
 	}
 	lock_take(&md->lock);
@@ -203,7 +203,9 @@ static void learn_overlap(struct meter_device *md)
 	uint64_t permille = md->lane_ns ? md->billed_ns * 1000 / md->lane_ns : 1000;
 
 	permille = permille < 1000 ? permille : 1000;
-	md->overlap_permille = permille > 1000 / METER_LANES ? (uint32_t)permille : 1000 / METER_LANES;
+	if (permille < 1000 / METER_LANES)
+		permille = 1000 / METER_LANES;
+	md->overlap_permille = (uint32_t)permille;
 	if (md->lane_ns < (enough > OVERLAP_NS ? enough : OVERLAP_NS))
 		return;
 	md->lane_ns /= 2;
@@ -214,8 +216,8 @@ static void learn_overlap(struct meter_device *md)
 #define LATE_MOST 8
 
 /*
- * With the lock. Work that is late may be done any moment, or go on for long; the rest is expected to
- * be late in proportion.
+ * With the lock. Work that is late may be done any moment, or go on for long; the rest is expected
+ * to be late in proportion.
  */
 static void expect(const struct pass *pass)
 {
@@ -281,8 +283,8 @@ static void bill_spans(struct guest *guest, struct meter_device *md, const struc
 }
 
 /*
- * No call of the driver here. What was seen to work goes on the account up to when it was seen, which
- * is a tick ago: a program that ends as soon as its only kernel is done would else owe for none.
+ * No call of the driver here. What was seen to work goes on the account up to when it was seen,
+ * which is a tick ago: a program that ends when its only kernel is done would else owe for none.
  */
 void meter_end_all(struct guest *guest, struct meter_device *md)
 {
@@ -293,7 +295,7 @@ void meter_end_all(struct guest *guest, struct meter_device *md)
 	atomic_store(&md->collecting, 0);
 }
 
-/* What was launched on a lane behind its last mark, by what is expected of it; then it is billed. */
+/* What was launched on a lane behind its last mark, by what is expected of it; then billed. */
 static struct span loose_span(const struct lane *lane, uint64_t now_ns)
 {
 	uint64_t end = lane->end_ns < now_ns ? lane->end_ns : now_ns;

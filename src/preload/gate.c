@@ -15,7 +15,7 @@
 #define INFLIGHT_NS (2 * MS)
 /*
  * While a higher priority may come, one launch at a time: with two queued the device works off both
- * before it turns to another context. Sleeping is too coarse for that, so the end is looked out for.
+ * before it turns to another context. Sleeping is too coarse for that, so we look out for the end.
  */
 #define LOOKOUT_NS  (MS / 8)
 #define SLICE_NS    (4 * MS)
@@ -43,7 +43,8 @@ static struct gate *gate_make(struct guest *guest)
 
 	if (gate)
 		return gate;
-	gate = mmap(NULL, sizeof(*gate), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	gate = mmap(NULL, sizeof(*gate), PROT_READ | PROT_WRITE,
+		    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (gate == MAP_FAILED)
 		return NULL;
 	if (!guest->policy_map)
@@ -81,7 +82,8 @@ struct meter_device *gate_device(struct guest *guest, struct guest_device *devic
 	md->compute = compute_of(guest->ledger, device->ledger);
 	md->overlap_permille = 1000;
 	md->doubt_ns = 1;
-	if (md->compute && atomic_compare_exchange_strong(&gate->device[device->ordinal], &expected, md)) {
+	if (md->compute &&
+	    atomic_compare_exchange_strong(&gate->device[device->ordinal], &expected, md)) {
 		atomic_store(&gate->generation, 0); /* its share is not read yet */
 		return md;
 	}
@@ -99,7 +101,7 @@ static void refresh(struct guest *guest, struct gate *gate)
 		if (!guest->policy_map) {
 			policy = guest->policy;
 		} else if (policy_read(guest->policy_map, &policy)) {
-			/* What was last read stays in force, or else what the process began with. */
+			/* What was last read stays in force, or what the process began with. */
 			if (atomic_load(&gate->generation))
 				return;
 			policy = guest->policy;
@@ -187,7 +189,7 @@ static uint64_t account(struct guest *guest, struct meter_device *md, const stru
 	return until;
 }
 
-/* 0, or until when to wait for the share; *ret_turn: for the tenant's turn, and not for its debts. */
+/* 0, or until when to wait for the share; *ret_turn: for the tenant's turn, not for its debts. */
 static uint64_t share_wait(struct guest *guest, struct gate *gate, const struct unit *unit,
 			   bool *ret_turn)
 {
@@ -227,7 +229,7 @@ static uint64_t inflight_bound(struct guest *guest, const struct gate *gate,
 	if (atomic_load(&guest->in_space) ||
 	    (!(flags & POLICY_TURN_CONTENDED) && !capped(gate, unit->device)))
 		return 0;
-	/* What takes longer than a slice, or nobody knows how long, is paid for before more begins. */
+	/* What takes longer than a slice, or may, is paid for before more begins. */
 	if (!meter_knows(unit->device)) {
 		*ret_spread = false;
 		return 1;
@@ -343,7 +345,7 @@ static void wait_for_share(struct guest *guest, struct gate *gate, struct unit *
 			let_pass(gate, unit->now_ns);
 			return;
 		}
-		/* Beside work of other streams that is paid for anyway it takes no time of its own. */
+		/* Beside work of other streams, paid for anyway, it takes no time of its own. */
 		if (!turn && meter_fits(unit))
 			return;
 		if (!hold->share_ns)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The gate in front of work. Nothing limited, it costs one load. Otherwise a launch waits here while
- * `allot` has closed the tenant, while it is not the tenant's turn, while the tenant owes device time,
- * and while enough work is in flight for a decision to take effect soon. All devices of a
- * tenant open and close together, so that no rank of a collective is held while another runs.
+ * The gate in front of work. Nothing limited, it costs one load. Otherwise a launch waits here
+ * while `allot` has closed the tenant, while it is not the tenant's turn, while the tenant owes
+ * device time, and while enough work is in flight for a decision to take effect soon. All devices
+ * of a tenant open and close together, so that no rank of a collective is held while another runs.
  */
 #ifndef ALLOT_PRELOAD_GATE_H
 #define ALLOT_PRELOAD_GATE_H
@@ -57,7 +57,7 @@ struct meter_device *gate_device_made(struct guest *guest, int ordinal);
 /* The device worked for the tenant: the controller's account. */
 void gate_bill(struct guest *guest, struct meter_device *md, uint64_t from_ns, uint64_t to_ns);
 
-/* For the keeper: lets controllers that follow utilisation do so, one process of the tenant at a time. */
+/* For the keeper: lets controllers follow utilisation, one process of the tenant at a time. */
 void gate_steer(struct guest *guest, uint64_t now_ns);
 
 /* The controller in force, and how it is set for a device. */

@@ -200,7 +200,8 @@ void keeper_work(struct guest *guest)
 	if (__builtin_expect(!atomic_load_explicit(&keeper->started, memory_order_relaxed), 0))
 		start(guest, keeper);
 	/* After the mark was counted: either the keeper sees that or we see it asleep. */
-	if (__builtin_expect(atomic_load(&keeper->asleep), 0) && atomic_exchange(&keeper->asleep, 0)) {
+	if (__builtin_expect(atomic_load(&keeper->asleep), 0) &&
+	    atomic_exchange(&keeper->asleep, 0)) {
 		wake(keeper);
 		keeper_ring(guest);
 	}

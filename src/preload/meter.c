@@ -8,8 +8,8 @@
 #include "preload/meter_priv.h"
 
 /*
- * A mark after so much work, or so long, or so many launches: a timing event costs the caller 0.8 us
- * and the device a gap of about 1 us, so this keeps it below half a percent.
+ * A mark after so much work, or so long, or so many launches: a timing event costs the caller
+ * 0.8 us and the device a gap of about 1 us, so this keeps it below half a percent.
  */
 #define MARK_WORK_NS  250000
 #define MARK_EVERY_NS 1000000

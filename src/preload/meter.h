@@ -144,15 +144,15 @@ void meter_end(struct guest *guest, struct unit *unit, bool ok);
 void meter_collect(struct guest *guest, struct meter_device *md);
 
 /*
- * For the keeper, when all is expected to be done: bills what no mark follows, by what is expected of
- * it. The next launch may be long in coming.
+ * For the keeper, when all is expected to be done: bills what no mark follows, by what is expected
+ * of it. The next launch may be long in coming.
  */
 void meter_settle(struct guest *guest, struct meter_device *md, uint64_t now_ns);
 
 /* The process ends, and the keeper looks no more: what is not done is billed as far as it came. */
 void meter_end_all(struct guest *guest, struct meter_device *md);
 
-/* The device worked from one instant to the other: what of it is new goes on the tenant's account. */
+/* The device worked from one instant to the other: what is new goes on the tenant's account. */
 uint64_t meter_bill(struct guest *guest, struct meter_device *md, uint64_t from_ns, uint64_t to_ns);
 
 /*
@@ -175,8 +175,8 @@ static inline uint64_t meter_pending_ns(const struct meter_device *md)
 }
 
 /*
- * Whether what is expected was right of late. After a pause of the program's own the next launch may
- * be anything, the same function with a thousand times the work, so it is measured first.
+ * Whether what is expected was right of late. After a pause of the program's own the next launch
+ * may be anything, the same function with a thousand times the work, so it is measured first.
  */
 static inline bool meter_knows(struct meter_device *md)
 {

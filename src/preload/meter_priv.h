@@ -5,7 +5,7 @@
 
 #include "preload/meter.h"
 
-/* Calls that capturing threads forbid are no danger to a capture here: ours are about our events. */
+/* Calls that capturing threads forbid endanger no capture here: ours are about our events. */
 struct capture_mode {
 	CUstreamCaptureMode saved;
 };
@@ -26,7 +26,7 @@ static inline void capture_restore(struct capture_mode mode)
 /* With the lock: what was launched there and no mark covers is no longer expected. */
 void lane_forget(struct meter_device *md, struct lane *lane);
 
-/* The clock of the current context, made if need be; -1 when there is no room or the driver refuses. */
+/* The clock of the current context, made if need be; -1: no room, or the driver refuses. */
 int clock_find(struct meter_device *md, CUcontext context);
 
 /* With the lock: a spare event, or NULL. */

@@ -70,7 +70,7 @@ struct turns {
 	struct arbiter_tenant state[ARBITER_TENANTS];
 };
 
-/* One without a size is being made, or its maker was killed: then whoever comes gives it its size. */
+/* One without a size is being made, or its maker was killed: whoever comes gives it its size. */
 static int open_file(const char *runtime)
 {
 	int fd = region_create(runtime, ARBITER_FILE);
@@ -337,7 +337,7 @@ static void look(struct turns *turns, int i, uint64_t now_ns)
 		state->done_ns = work > state->done_ns ? work : state->done_ns;
 		demand = want > demand ? want : demand;
 	}
-	/* Who is let in at any time needs no more than to be let finish: others may queue up behind. */
+	/* Who is let in at any time need only be let finish: others may queue up behind. */
 	if (state->priority > 0 && state->done_ns > arbiter_defaults.lead_ns)
 		state->done_ns -= arbiter_defaults.lead_ns;
 	state->busy_ns = count(member);

@@ -94,8 +94,8 @@ def through(bench, tenant, phases, first_options, billed):
 
 
 def resolution(phases, work_ms):
-    """By how many points a phase may be off only because it ends within a launch or a pause. Several
-    processes take turns where nothing is limited, too."""
+    """By how many points a phase may be off only because it ends within a launch or a pause.
+    Several processes take turns where nothing is limited, too."""
     return max(work_ms / 10 * (1 - p.cap / 100) / (p.to_s - p.from_s) for p in phases)
 
 

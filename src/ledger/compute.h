@@ -16,6 +16,9 @@
 
 #define COMPUTE_SECONDS 64
 
+/* No instant until which somebody wants or works lies so far ahead, unless it is damaged. */
+#define COMPUTE_AHEAD_NS UINT64_C(600000000000)
+
 struct ledger;
 struct slot;
 

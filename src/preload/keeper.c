@@ -30,14 +30,13 @@ static void wake(struct keeper *keeper)
 }
 
 /* Publishes until when this process's work lasts. Lower than before only if it was ours. */
-static void publish(struct meter_device *md)
+static void publish(struct meter_device *md, uint64_t now_ns)
 {
 	uint64_t end = atomic_load(&md->end_ns), *word = &md->compute->work_until_ns;
+	uint64_t published = atomic_peek(&md->published_ns), seen = atomic_peek(word);
 
-	uint64_t published = atomic_peek(&md->published_ns);
-
-	if (atomic_peek(word) == published && end < published)
-		atomic_swap_if_u64(word, published, end);
+	if ((seen == published && end < published) || seen > now_ns + COMPUTE_AHEAD_NS)
+		atomic_swap_if_u64(word, seen, end);
 	else
 		atomic_raise_u64(word, end);
 	atomic_poke(&md->published_ns, end);
@@ -54,7 +53,7 @@ static bool collect(struct guest *guest, uint64_t now)
 		if (!md)
 			continue;
 		meter_collect(guest, md);
-		publish(md);
+		publish(md, now);
 		if (!atomic_load(&md->marks) && now >= atomic_load(&md->end_ns) + METER_GAP_NS)
 			meter_settle(guest, md, now);
 		busy |= atomic_load(&md->marks) ||

@@ -291,7 +291,7 @@ static uint64_t instant(const uint64_t *word, uint64_t now_ns)
 {
 	uint64_t at = atomic_peek(word);
 
-	return at > now_ns + UINT64_C(600000000000) ? 0 : at;
+	return at > now_ns + COMPUTE_AHEAD_NS ? 0 : at;
 }
 
 /*

@@ -414,12 +414,19 @@ static void closed(void)
 static void before_the_boot(void)
 {
 	struct policy_file *policy = map_own("policy", sizeof(*policy));
+	struct ledger_file *ledger = map_own("ledger", sizeof(*ledger));
+	uint64_t then = ((uint64_t)now_ms() + 3600000) * 1000000;
 
-	policy->turn.beat_ns = ((uint64_t)now_ms() + 3600000) * 1000000;
+	policy->turn.beat_ns = ledger->compute[0].work_until_ns = then;
 	begin();
 	for (int i = 0; i < 20; i++)
 		MUST(launch(200, NULL));
 	MUST(cuCtxSynchronize());
+	/* Nor does its work last until then. */
+	for (int i = 0; i < 1000 && __atomic_load_n(&ledger->compute[0].work_until_ns,
+						    __ATOMIC_RELAXED) == then; i++)
+		pause_ms(5);
+	CHECK(ledger->compute[0].work_until_ns < then);
 }
 
 static uint64_t next_random(void)

@@ -53,6 +53,11 @@ class Undisturbed(Case):
 
     def test_fork(self):
         self.guest("forked", "--compute", "50")
+        self.guest("forked beside", "--compute", "90")
+
+    def test_signal(self):
+        """Taken by a thread that is held, and not put off until it may launch."""
+        self.guest("signalled", "--compute", "1")
 
     def test_exit(self):
         self.guest("ended", "--compute", "50", times=20)

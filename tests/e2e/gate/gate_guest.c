@@ -12,6 +12,7 @@
 #include <linux/seccomp.h>
 #include <pthread.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -21,6 +22,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -165,6 +167,47 @@ static void forked(void)
 			exit(7);
 		CHECK(waitpid(pid, &status, 0) == pid && WEXITSTATUS(status) == 7);
 	}
+}
+
+/* Children of all kinds, made while another thread launches and the keeper looks. */
+static void forked_beside(void)
+{
+	char *argv[] = {(char[]){"true"}, NULL};
+	pthread_t thread;
+	int status;
+	pid_t pid;
+
+	begin();
+	pthread_create(&thread, NULL, launch_all_the_time, NULL);
+	for (int i = 0; i < 100; i++) {
+		pid = i % 2 ? fork() : 0;
+		if (i % 2 && !pid)
+			exit(7);
+		if (i % 2 == 0)
+			CHECK(!posix_spawnp(&pid, argv[0], NULL, NULL, argv, environ));
+		CHECK(waitpid(pid, &status, 0) == pid);
+		CHECK(WIFEXITED(status) && WEXITSTATUS(status) == (i % 2 ? 7 : 0));
+	}
+	atomic_store(&over, true);
+	pthread_join(thread, NULL);
+}
+
+/* A handler that runs while its thread launches ends the process as any program may. */
+static void on_alarm(int signal)
+{
+	_exit(0);
+}
+
+static void signalled(void)
+{
+	struct itimerval soon = {.it_value = {.tv_usec = 50000}};
+	struct sigaction restart = {.sa_handler = on_alarm};
+
+	begin();
+	sigaction(SIGALRM, &restart, NULL);
+	setitimer(ITIMER_REAL, &soon, NULL);
+	for (;;)
+		MUST(launch(20000, NULL));
 }
 
 /* Ends with work in flight, from main and from another thread. */
@@ -658,6 +701,10 @@ int main(int argc, char **argv)
 		captured();
 	else if (!strcmp(hazard, "forked"))
 		forked();
+	else if (!strcmp(hazard, "forked beside"))
+		forked_beside();
+	else if (!strcmp(hazard, "signalled"))
+		signalled();
 	else if (!strcmp(hazard, "ended"))
 		ended(false);
 	else if (!strcmp(hazard, "ended by a thread"))

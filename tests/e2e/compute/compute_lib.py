@@ -114,7 +114,8 @@ class Case(unittest.TestCase):
     def measure(self, gpus, play, judge):
         """play(machine) starts loads and waits for their end, judge(machine, played) answers what
         is wrong, in words. What is wrong while the processor was elsewhere is measured again; the
-        bounds stay."""
+        bounds stay. Where it is elsewhere each time nothing can be measured, and the test is
+        skipped, which meson shows."""
         for attempt in range(ATTEMPTS):
             machine = Machine(gpus)
             try:
@@ -126,10 +127,10 @@ class Case(unittest.TestCase):
                 return
             print(f"{self.id()}: {wrong}; a sleeper was late by {late or 'nothing'}", flush=True)
             if not late:
-                break
+                self.fail(wrong)
             print("the processor was elsewhere: once more" if attempt < ATTEMPTS - 1 else
                   "the processor was elsewhere each time", flush=True)
-        self.fail(wrong)
+        self.skipTest(f"the processor was elsewhere each time, at last: {wrong}")
 
     @staticmethod
     def late(machine):
@@ -148,4 +149,5 @@ def sleep_until(at):
 
 
 def main():
-    unittest.main(argv=[sys.argv[0], "-v"])
+    result = unittest.main(argv=[sys.argv[0], "-v"], exit=False).result
+    sys.exit(1 if not result.wasSuccessful() else 77 if result.skipped else 0)

@@ -217,18 +217,19 @@ static void learn_overlap(struct meter_device *md)
 
 /*
  * With the lock. Work that is late may be done any moment, or go on for long; the rest is expected
- * to be late in proportion.
+ * to be late in proportion, unless it is another tenant that makes it late.
  */
 static void expect(const struct pass *pass)
 {
 	struct meter_device *md = pass->md;
 	uint64_t rest = meter_pending_ns(md), late = pass->late_ns, known = pass->late_expected_ns;
+	uint64_t now = meter_now_ns();
 
 	if (late) {
-		rest = rest > known ? rest - known : 0;
-		if (known)
+		rest -= known < rest ? known : rest;
+		if (known && !gate_contended(pass->guest, now))
 			rest *= late / known < LATE_MOST ? late / known + 1 : LATE_MOST;
-		atomic_store(&md->end_ns, meter_now_ns() + late / 64 + rest);
+		atomic_store(&md->end_ns, now + late / 64 + rest);
 	} else if (pass->last_ns) {
 		atomic_store(&md->end_ns, pass->last_ns + rest);
 	}

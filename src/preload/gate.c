@@ -264,17 +264,6 @@ static void want(struct guest *guest, struct meter_device *md, uint64_t now_ns, 
 		keeper_ring(guest);
 }
 
-/* Until when there is work, at least: the keeper says it exactly, but only at its next look. */
-static void tell(struct meter_device *md)
-{
-	uint64_t end = atomic_load_explicit(&md->end_ns, memory_order_relaxed);
-
-	if (end <= atomic_peek(&md->compute->work_until_ns) + LINGER_NS / 2)
-		return;
-	atomic_poke(&md->published_ns, end);
-	atomic_raise_u64(&md->compute->work_until_ns, end);
-}
-
 /*
  * Who waited and may go wants no more than who never waited: its work speaks for it from here on. A
  * tenant that launches now and then would else keep the device for as long as a wait may last.
@@ -302,6 +291,11 @@ static void note(struct unit *unit, const struct hold *hold)
 	atomic_fetch_add(&unit->device->held, 1);
 	__atomic_fetch_add(&compute->throttled_ns, hold->share_ns, __ATOMIC_RELAXED);
 	__atomic_fetch_add(&compute->throttles, 1, __ATOMIC_RELAXED);
+}
+
+bool gate_contended(struct guest *guest, uint64_t now_ns)
+{
+	return turn_flags(gate_get(guest), now_ns) & POLICY_TURN_CONTENDED;
 }
 
 /* Tokens are taken by each launch, so controllers that count them are asked for each. */
@@ -358,10 +352,13 @@ static void wait_for_share(struct guest *guest, struct gate *gate, struct unit *
 			sleep_until(&gate->turn->seq, turn_seen, until);
 		} else {
 			sleep_until(guest->gate, seen, until);
+			/* The keeper sleeps while nothing is in flight. */
+			gate_steer(guest, meter_now_ns());
 		}
 		unit->now_ns = meter_now_ns();
 		hold->share_ns += unit->now_ns - from;
 		meter_collect(guest, unit->device);
+		meter_publish(unit->device, unit->now_ns);
 	}
 }
 
@@ -444,5 +441,5 @@ void gate_enter(struct guest *guest, struct unit *unit)
 	settle(unit->device, unit->now_ns);
 	meter_begin(guest, unit);
 	if (unit->device)
-		tell(unit->device);
+		meter_publish(unit->device, unit->now_ns);
 }

@@ -57,6 +57,9 @@ struct meter_device *gate_device_made(struct guest *guest, int ordinal);
 /* The device worked for the tenant: the controller's account. */
 void gate_bill(struct guest *guest, struct meter_device *md, uint64_t from_ns, uint64_t to_ns);
 
+/* Another tenant wants a device of this one, so work may be late for no reason of its own. */
+bool gate_contended(struct guest *guest, uint64_t now_ns);
+
 /* For the keeper: lets controllers follow utilisation, one process of the tenant at a time. */
 void gate_steer(struct guest *guest, uint64_t now_ns);
 

@@ -16,8 +16,9 @@
 #include "preload/turns.h"
 
 #define MS	   UINT64_C(1000000)
-/* While there is work in flight. */
+/* While there is work in flight; threads that launch look for themselves, so alone it is enough. */
 #define TICK_NS	   MS
+#define ALONE_NS   (2 * MS)
 /* An arbiter that says nothing for so long is replaced. */
 #define SILENCE_NS (25 * MS)
 /* How long who holds the role keeps it for others, with nothing to do itself. */
@@ -27,19 +28,6 @@ static void wake(struct keeper *keeper)
 {
 	atomic_fetch_add(&keeper->bell, 1);
 	syscall(SYS_futex, &keeper->bell, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
-}
-
-/* Publishes until when this process's work lasts. Lower than before only if it was ours. */
-static void publish(struct meter_device *md, uint64_t now_ns)
-{
-	uint64_t end = atomic_load(&md->end_ns), *word = &md->compute->work_until_ns;
-	uint64_t published = atomic_peek(&md->published_ns), seen = atomic_peek(word);
-
-	if ((seen == published && end < published) || seen > now_ns + COMPUTE_AHEAD_NS)
-		atomic_swap_if_u64(word, seen, end);
-	else
-		atomic_raise_u64(word, end);
-	atomic_poke(&md->published_ns, end);
 }
 
 /* Answers whether work is in flight. */
@@ -53,7 +41,7 @@ static bool collect(struct guest *guest, uint64_t now)
 		if (!md)
 			continue;
 		meter_collect(guest, md);
-		publish(md, now);
+		meter_publish(md, now);
 		if (!atomic_load(&md->marks) && now >= atomic_load(&md->end_ns) + METER_GAP_NS)
 			meter_settle(guest, md, now);
 		busy |= atomic_load(&md->marks) ||
@@ -115,7 +103,7 @@ static void *keep(void *arg)
 	while (!atomic_load(&keeper->stop)) {
 		uint32_t seen = atomic_load(&keeper->bell);
 		uint32_t rung = turns ? turns_bell(turns) : 0;
-		uint64_t now, next;
+		uint64_t now, next, tick;
 		bool busy;
 
 		atomic_store(&keeper->working, 1);
@@ -132,8 +120,9 @@ static void *keep(void *arg)
 			turns_drop(turns);
 			next = UINT64_MAX;
 		}
-		if (busy && next > now + TICK_NS)
-			next = now + TICK_NS;
+		tick = now + (gate_contended(guest, now) ? TICK_NS : ALONE_NS);
+		if (busy && next > tick)
+			next = tick;
 		atomic_store(&keeper->asleep, !busy);
 		if (!busy && working(guest)) /* begun since: nobody would ring */
 			continue;

@@ -3,6 +3,7 @@
 
 #include <time.h>
 
+#include "base/atomic.h"
 #include "preload/gate.h"
 #include "preload/keeper.h"
 #include "preload/meter_priv.h"
@@ -19,6 +20,9 @@
 
 /* After a pause of the program's own of so long nothing is taken for granted. */
 #define PAUSE_NS 100000000
+
+/* Instants that differ by less are the same to the arbiter. */
+#define NEAR_NS 50000
 
 /* Each thread's own: its address names the thread. */
 static _Thread_local char thread_key __attribute__((tls_model("initial-exec")));
@@ -272,6 +276,28 @@ void meter_end(struct guest *guest, struct unit *unit, bool ok)
 	if (unit->now_ns > atomic_load_explicit(&md->collected_ns, memory_order_relaxed) +
 				   MARK_WORK_NS)
 		meter_collect(guest, md);
+}
+
+/*
+ * Work that is late holds what comes behind it, because it may be longer than expected. To the
+ * arbiter it is what is expected of it, from now: it may be late because another tenant works.
+ */
+void meter_publish(struct meter_device *md, uint64_t now_ns)
+{
+	uint64_t *word = &md->compute->work_until_ns, stands = atomic_peek(word);
+	uint64_t end = atomic_load_explicit(&md->end_ns, memory_order_relaxed);
+	uint64_t due = now_ns + meter_pending_ns(md), said = atomic_peek(&md->published_ns);
+
+	end = end < due ? end : due;
+	if (end < said + NEAR_NS && said < end + NEAR_NS && stands >= said &&
+	    stands <= now_ns + COMPUTE_AHEAD_NS)
+		return;
+	/* Lower than before only if nobody else's work lasts longer; or over what is damaged. */
+	if ((stands == said && end < said) || stands > now_ns + COMPUTE_AHEAD_NS)
+		atomic_swap_if_u64(word, stands, end);
+	else
+		atomic_raise_u64(word, end);
+	atomic_poke(&md->published_ns, end);
 }
 
 /* With the lock: whether the launch's own stream is idle, and few enough others are not. */

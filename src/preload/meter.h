@@ -163,6 +163,12 @@ uint64_t meter_bill(struct guest *guest, struct meter_device *md, uint64_t from_
 uint64_t meter_room(struct guest *guest, struct unit *unit, uint64_t bound_ns, bool spread);
 
 /*
+ * Tells the arbiter until when this process's work lasts, as soon as that changed by more than it
+ * cares for: what comes next is queued by it.
+ */
+void meter_publish(struct meter_device *md, uint64_t now_ns);
+
+/*
  * Whether a launch would be done, as far as is expected, by when others in flight are: then the
  * device works no longer for it.
  */

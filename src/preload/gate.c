@@ -420,16 +420,20 @@ static bool wait_for_room(struct guest *guest, struct gate *gate, struct unit *u
 	}
 }
 
-void gate_enter(struct guest *guest, struct unit *unit)
+CUresult gate_enter(struct guest *guest, struct unit *unit)
 {
 	struct hold hold = {0};
 	struct gate *gate;
 	uint32_t word;
+	CUresult e;
 
 	while ((word = atomic_acquire(guest->gate)) & POLICY_GATE_CLOSED)
 		syscall(SYS_futex, guest->gate, FUTEX_WAIT, word, NULL, NULL, 0);
-	if (!(word & POLICY_GATE_METERED) || !meter_unit(guest, unit))
-		return;
+	if (!(word & POLICY_GATE_METERED))
+		return CUDA_SUCCESS;
+	e = meter_unit(guest, unit);
+	if (e || !unit->device)
+		return e;
 	gate = gate_get(guest);
 	unit->asked_ns = unit->now_ns = meter_now_ns();
 	/* While one was waited for, the other may have gone. */
@@ -442,4 +446,5 @@ void gate_enter(struct guest *guest, struct unit *unit)
 	meter_begin(guest, unit);
 	if (unit->device)
 		meter_publish(unit->device, unit->now_ns);
+	return CUDA_SUCCESS;
 }

@@ -34,8 +34,11 @@ static inline bool gate_open(const struct guest *guest)
 	return __builtin_expect(atomic_peek(guest->gate) == POLICY_GATE_OPEN, 1);
 }
 
-/* Otherwise: before work reaches the driver; returns when it may. */
-void gate_enter(struct guest *guest, struct unit *unit);
+/*
+ * Otherwise: before work reaches the driver; returns when it may. An error when it cannot be
+ * metered: it must not go unlimited.
+ */
+CUresult gate_enter(struct guest *guest, struct unit *unit);
 
 /* After it did, or failed to. */
 static inline void gate_leave(struct guest *guest, struct unit *unit, CUresult e)

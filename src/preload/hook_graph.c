@@ -183,7 +183,9 @@ UPLOAD(cuGraphUpload_ptsz)
 				    .key = KEY(hGraphExec), .blocks = 1};               \
 		CUresult e;                                                             \
                                                                                         \
-		gate_enter(guest, &unit);                                               \
+		e = gate_enter(guest, &unit);                                           \
+		if (e)                                                                  \
+			return e;                                                       \
 		e = run(guest, hGraphExec, hStream, cuda_real.name);                    \
 		gate_leave(guest, &unit, e);                                            \
 		return e;                                                               \

@@ -12,7 +12,9 @@
 		struct unit unit = {UNIT_##name};     \
 		CUresult e;                           \
                                                       \
-		gate_enter(guest, &unit);             \
+		e = gate_enter(guest, &unit);         \
+		if (e)                                \
+			return e;                     \
 		e = DRIVER(name, args);               \
 		gate_leave(guest, &unit, e);          \
 		return e;                             \

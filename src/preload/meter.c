@@ -126,7 +126,7 @@ static void mark_record(struct lane *lane, int index, bool ok)
 	atomic_store_explicit(&mark->state, e ? MARK_VOID : MARK_RECORDED, memory_order_release);
 }
 
-bool meter_unit(struct guest *guest, struct unit *unit)
+CUresult meter_unit(struct guest *guest, struct unit *unit)
 {
 	CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
 	struct guest_device *device = guest_current_device(guest);
@@ -138,12 +138,12 @@ bool meter_unit(struct guest *guest, struct unit *unit)
 	if (!device || DRIVER(cuCtxGetCurrent, (&context)) ||
 	    DRIVER(cuStreamIsCapturing, (unit->stream, &capturing)) ||
 	    capturing != CU_STREAM_CAPTURE_STATUS_NONE)
-		return false;
+		return CUDA_SUCCESS;
 	unit->context = context;
 	unit->lane_key = unit->stream == CU_STREAM_PER_THREAD ? (uint64_t)(uintptr_t)&thread_key :
 								(uint64_t)(uintptr_t)unit->stream;
 	unit->device = gate_device(guest, device);
-	return unit->device;
+	return unit->device ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 /* With the lock. */

@@ -128,10 +128,11 @@ struct unit {
 uint64_t meter_now_ns(void);
 
 /*
- * Whether a launch is to be metered: which device it is for, which lane. False while its stream
- * captures, and where there is no context: then nothing else here is to be called for it.
+ * For which device a launch is, and in which stream. The device is NULL while the stream captures,
+ * and where there is no context: then the launch is not metered, and nothing else here is to be
+ * called for it. CUDA_ERROR_OUT_OF_MEMORY when there is no room to meter it.
  */
-bool meter_unit(struct guest *guest, struct unit *unit);
+CUresult meter_unit(struct guest *guest, struct unit *unit);
 
 /* Before the launch, once it is allowed: finds its lane, marks the end of a pause. */
 void meter_begin(struct guest *guest, struct unit *unit);

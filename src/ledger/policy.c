@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <fcntl.h>
-#include <limits.h>
-#include <linux/futex.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/atomic.h"
@@ -14,6 +11,7 @@
 #include "base/err.h"
 #include "base/fault.h"
 #include "base/fd.h"
+#include "base/futex.h"
 #include "base/parse.h"
 #include "ledger/layout.h"
 #include "ledger/policy.h"
@@ -288,11 +286,6 @@ static int open_locked(const char *dir, struct policy_file **ret_file, int *ret_
 	return 0;
 }
 
-static void wake(uint32_t *gate)
-{
-	syscall(SYS_futex, gate, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
-}
-
 /*
  * The idle copy may be torn by a writer that was killed; it is simply written again. Only the
  * store of the generation, which is also the index, makes it count.
@@ -339,7 +332,7 @@ int policy_update(const char *dir, int (*edit)(struct policy *policy, void *arg)
 	flip(file, &policy);
 	if (!metered(&policy))
 		atomic_clear_bits(&file->gate, (uint32_t)POLICY_GATE_METERED);
-	wake(&file->gate);
+	futex_wake_all(&file->gate);
 	/* The mapping holds the description, too: do not leave the lock to its end. */
 	region_unlock(fd, LOCK_WRITER, 1);
 	return 0;
@@ -359,7 +352,7 @@ int policy_set_closed(const char *dir, bool closed)
 	else
 		atomic_clear_bits(&file->gate, (uint32_t)POLICY_GATE_CLOSED);
 	region_unlock(fd, LOCK_WRITER, 1);
-	wake(&file->gate);
+	futex_wake_all(&file->gate);
 	return 0;
 }
 

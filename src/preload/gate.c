@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "preload/gate.h"
 
-#include <limits.h>
-#include <linux/futex.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
+#include "base/futex.h"
 #include "preload/hook.h"
 
 #define MS UINT64_C(1000000)
@@ -239,16 +236,6 @@ static uint64_t inflight_bound(struct guest *guest, const struct gate *gate,
 	return asked ? asked * UINT64_C(1000) : INFLIGHT_NS;
 }
 
-static void sleep_until(const uint32_t *word, uint32_t seen, uint64_t until_ns)
-{
-	struct timespec until = {
-		.tv_sec = (time_t)(until_ns / 1000000000u),
-		.tv_nsec = (long)(until_ns % 1000000000u),
-	};
-
-	syscall(SYS_futex, word, FUTEX_WAIT_BITSET, seen, &until, NULL, FUTEX_BITSET_MATCH_ANY);
-}
-
 /* The arbiter looks at this, and wakes up when it was over. */
 static void want(struct guest *guest, struct meter_device *md, uint64_t now_ns, uint64_t for_ns)
 {
@@ -325,7 +312,7 @@ static void wait_for_share(struct guest *guest, struct gate *gate, struct unit *
 		bool turn;
 
 		if (seen & POLICY_GATE_CLOSED) {
-			syscall(SYS_futex, guest->gate, FUTEX_WAIT, seen, NULL, NULL, 0);
+			futex_wait(guest->gate, seen);
 			unit->now_ns = meter_now_ns();
 			continue;
 		}
@@ -349,9 +336,9 @@ static void wait_for_share(struct guest *guest, struct gate *gate, struct unit *
 		/* Who waits for its turn wants the device; who pays a debt leaves it to others. */
 		if (turn) {
 			want(guest, unit->device, unit->now_ns, DEMAND_NS);
-			sleep_until(&gate->turn->seq, turn_seen, until);
+			futex_wait_until(&gate->turn->seq, turn_seen, until);
 		} else {
-			sleep_until(guest->gate, seen, until);
+			futex_wait_until(guest->gate, seen, until);
 			/* The keeper sleeps while nothing is in flight. */
 			gate_steer(guest, meter_now_ns());
 		}
@@ -378,11 +365,11 @@ static bool wait_alone(struct guest *guest, struct unit *unit, struct hold *hold
 		if (now >= hold->give_up_ns)
 			return waited;
 		if (end > now + GLANCE_NS)
-			sleep_until(&nothing, 0, now + GLANCE_NS - LOOKOUT_NS);
+			futex_wait_until(&nothing, 0, now + GLANCE_NS - LOOKOUT_NS);
 		else if (end > now + LOOKOUT_NS)
-			sleep_until(&nothing, 0, end - LOOKOUT_NS);
+			futex_wait_until(&nothing, 0, end - LOOKOUT_NS);
 		else if (now > end + LOOKOUT_NS)
-			sleep_until(&nothing, 0, now + LOOKOUT_NS / 2);
+			futex_wait_until(&nothing, 0, now + LOOKOUT_NS / 2);
 		unit->now_ns = meter_now_ns();
 		waited = true;
 	}
@@ -413,7 +400,7 @@ static bool wait_for_room(struct guest *guest, struct gate *gate, struct unit *u
 		}
 		if (until > unit->now_ns + GLANCE_NS)
 			until = unit->now_ns + GLANCE_NS;
-		sleep_until(&nothing, 0, until);
+		futex_wait_until(&nothing, 0, until);
 		unit->now_ns = meter_now_ns();
 		meter_collect(guest, unit->device);
 		waited = true;
@@ -428,7 +415,7 @@ CUresult gate_enter(struct guest *guest, struct unit *unit)
 	CUresult e;
 
 	while ((word = atomic_acquire(guest->gate)) & POLICY_GATE_CLOSED)
-		syscall(SYS_futex, guest->gate, FUTEX_WAIT, word, NULL, NULL, 0);
+		futex_wait(guest->gate, word);
 	if (!(word & POLICY_GATE_METERED))
 		return CUDA_SUCCESS;
 	e = meter_unit(guest, unit);

@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "preload/keeper.h"
 
-#include <limits.h>
-#include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/futex.h"
 #include "preload/gate.h"
 #include "preload/turns.h"
 
@@ -27,7 +24,7 @@
 static void wake(struct keeper *keeper)
 {
 	atomic_fetch_add(&keeper->bell, 1);
-	syscall(SYS_futex, &keeper->bell, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+	futex_wake_all(&keeper->bell);
 }
 
 /* Answers whether work is in flight. */
@@ -63,17 +60,6 @@ static uint64_t arbitrate(struct guest *guest, struct turns *turns, uint64_t now
 			return now + SILENCE_NS / 2;
 	}
 	return turns_step(turns, now);
-}
-
-static void sleep_on(struct keeper *keeper, uint32_t seen, uint64_t until_ns)
-{
-	struct timespec until = {
-		.tv_sec = (time_t)(until_ns / 1000000000u),
-		.tv_nsec = (long)(until_ns % 1000000000u),
-	};
-
-	syscall(SYS_futex, &keeper->bell, FUTEX_WAIT_BITSET_PRIVATE, seen,
-		until_ns == UINT64_MAX ? NULL : &until, NULL, FUTEX_BITSET_MATCH_ANY);
 }
 
 static bool working(struct guest *guest)
@@ -129,7 +115,7 @@ static void *keep(void *arg)
 		if (turns && turns_held(turns))
 			turns_sleep(turns, rung, next);
 		else
-			sleep_on(keeper, seen, next);
+			futex_wait_until(&keeper->bell, seen, next);
 		atomic_store(&keeper->asleep, 0);
 	}
 	atomic_store(&keeper->working, 0);

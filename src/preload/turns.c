@@ -3,19 +3,17 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
-#include <linux/futex.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/atomic.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/futex.h"
 #include "ledger/compute.h"
 #include "ledger/ledger.h"
 #include "ledger/policy.h"
@@ -360,7 +358,7 @@ static void tell(struct turns *turns, int i, uint64_t now_ns)
 	if (!opened)
 		return;
 	__atomic_fetch_add(&turn->seq, 1, __ATOMIC_SEQ_CST);
-	syscall(SYS_futex, &turn->seq, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+	futex_wake_all(&turn->seq);
 }
 
 uint64_t turns_step(struct turns *turns, uint64_t now_ns)
@@ -382,7 +380,7 @@ uint64_t turns_step(struct turns *turns, uint64_t now_ns)
 void turns_ring(struct turns *turns)
 {
 	__atomic_fetch_add(&turns->file->bell, 1, __ATOMIC_SEQ_CST);
-	syscall(SYS_futex, &turns->file->bell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+	futex_wake_all(&turns->file->bell);
 }
 
 uint32_t turns_bell(const struct turns *turns)
@@ -392,11 +390,5 @@ uint32_t turns_bell(const struct turns *turns)
 
 void turns_sleep(struct turns *turns, uint32_t seen, uint64_t until_ns)
 {
-	struct timespec until = {
-		.tv_sec = (time_t)(until_ns / 1000000000u),
-		.tv_nsec = (long)(until_ns % 1000000000u),
-	};
-
-	syscall(SYS_futex, &turns->file->bell, FUTEX_WAIT_BITSET, seen, &until, NULL,
-		FUTEX_BITSET_MATCH_ANY);
+	futex_wait_until(&turns->file->bell, seen, until_ns);
 }

@@ -51,12 +51,6 @@ static int64_t brings(const uint64_t cold[CONTROLLER_COLD], const struct share_p
 	return (int64_t)(now < most ? now : most);
 }
 
-static uint64_t bill(uint64_t hot, const struct share_params *params, uint64_t from_ns,
-		     uint64_t to_ns)
-{
-	return hot;
-}
-
 static uint64_t admit(uint64_t hot, const struct share_params *params, uint64_t now_ns,
 		      uint64_t blocks, uint64_t *ret_hot)
 {
@@ -95,18 +89,12 @@ static uint64_t refill(uint64_t hot, const uint64_t cold[CONTROLLER_COLD],
 	return (uint64_t)(left < tokens ? left : tokens);
 }
 
-/* Tokens are no time. */
-static int64_t debt_ns(uint64_t hot, const struct share_params *params, uint64_t now_ns)
-{
-	return 0;
-}
-
 const struct controller controller_bucket = {
 	.name = "bucket",
 	.tick_ns = TICK_NS,
-	.bill = bill,
+	.bill = controller_bill_nothing,
 	.admit = admit,
 	.steer = steer,
 	.refill = refill,
-	.debt_ns = debt_ns,
+	.debt_ns = controller_no_debt,
 };

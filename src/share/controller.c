@@ -26,3 +26,14 @@ int controller_parse(const char *name, enum controller_id *ret)
 	}
 	return -EINVAL;
 }
+
+uint64_t controller_bill_nothing(uint64_t hot, const struct share_params *params,
+				 uint64_t from_ns, uint64_t to_ns)
+{
+	return hot;
+}
+
+int64_t controller_no_debt(uint64_t hot, const struct share_params *params, uint64_t now_ns)
+{
+	return 0;
+}

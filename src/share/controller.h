@@ -58,6 +58,11 @@ enum controller_id {
 
 extern const struct controller controller_deficit, controller_bucket, controller_pid;
 
+/* For those that reckon in something else than time of the device: nothing is paid or owed. */
+uint64_t controller_bill_nothing(uint64_t hot, const struct share_params *params,
+				 uint64_t from_ns, uint64_t to_ns);
+int64_t controller_no_debt(uint64_t hot, const struct share_params *params, uint64_t now_ns);
+
 /* Never NULL: deficit for an id that does not exist. */
 const struct controller *controller_by_id(uint32_t id);
 

@@ -9,6 +9,7 @@
  * The word carries the share that it was reckoned with, so that a change of the share applies to
  * debts, too: who sees another share in it converts it on the way.
  */
+#include "share/between.h"
 #include "share/controller.h"
 
 #include <stdbool.h>
@@ -47,11 +48,6 @@ static int64_t slice_credit_ns(const struct share_params *params, int64_t share)
 	uint64_t slice_ns = params->slice_ns < SLICE_MAX_NS ? params->slice_ns : SLICE_MAX_NS;
 
 	return (int64_t)slice_ns * (1000 - share) / share;
-}
-
-static int64_t between(int64_t value, int64_t least, int64_t most)
-{
-	return value < least ? least : value > most ? most : value;
 }
 
 static struct account unpack(uint64_t hot, const struct share_params *params, uint64_t now_ns)

@@ -7,6 +7,7 @@
  * The distance that a share needs is a multiple of the kernel's length, and those differ by orders
  * of magnitude: each change is a part of the distance.
  */
+#include "share/between.h"
 #include "share/controller.h"
 
 #define TICK_NS UINT64_C(200000000)
@@ -19,8 +20,8 @@
 #define DISTANCE_BITS	 24
 #define DISTANCE_MASK	 ((UINT64_C(1) << DISTANCE_BITS) - 1)
 #define DISTANCE_MAX_NS	 (INT64_C(16) * 1000000000)
-#define DISTANCE_STEP_NS 50000 /* changes are a part of the distance and this, or 0 would stay 0   \
-				*/
+/* Changes are a part of the distance and this, or 0 would stay 0. */
+#define DISTANCE_STEP_NS 50000
 
 /* Gains, in thousandths, on differences in thousandths. */
 #define GAIN_PROPORTIONAL 150
@@ -32,17 +33,6 @@ enum {
 	COLD_ERROR, /* the last one, permille of too much, and the one before */
 	COLD_ERROR_BEFORE,
 };
-
-static int64_t between(int64_t value, int64_t least, int64_t most)
-{
-	return value < least ? least : value > most ? most : value;
-}
-
-static uint64_t bill(uint64_t hot, const struct share_params *params, uint64_t from_ns,
-		     uint64_t to_ns)
-{
-	return hot;
-}
 
 static uint64_t admit(uint64_t hot, const struct share_params *params, uint64_t now_ns,
 		      uint64_t blocks, uint64_t *ret_hot)
@@ -87,18 +77,12 @@ static uint64_t refill(uint64_t hot, const uint64_t cold[CONTROLLER_COLD],
 	return (hot & ~DISTANCE_MASK) | (uint64_t)(distance / UNIT_NS);
 }
 
-/* What it takes is distance, and no time of the device. */
-static int64_t debt_ns(uint64_t hot, const struct share_params *params, uint64_t now_ns)
-{
-	return 0;
-}
-
 const struct controller controller_pid = {
 	.name = "pid",
 	.tick_ns = TICK_NS,
-	.bill = bill,
+	.bill = controller_bill_nothing,
 	.admit = admit,
 	.steer = steer,
 	.refill = refill,
-	.debt_ns = debt_ns,
+	.debt_ns = controller_no_debt,
 };

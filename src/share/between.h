@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A number brought within bounds. */
+#ifndef ALLOT_SHARE_BETWEEN_H
+#define ALLOT_SHARE_BETWEEN_H
+
+#include <stdint.h>
+
+static inline int64_t between(int64_t value, int64_t least, int64_t most)
+{
+	return value < least ? least : value > most ? most : value;
+}
+
+#endif

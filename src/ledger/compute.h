@@ -28,8 +28,7 @@ struct compute {
 	uint64_t demand_until_ns; /* somebody waits, or worked a moment ago */
 	uint64_t work_until_ns;	  /* when what was launched is expected to be done */
 	uint64_t tick_ns;	  /* whoever moves it on steers the controller */
-	uint64_t bell;		  /* rung when an idle tenant wants the device; low half a futex */
-	uint64_t pad0[2];
+	uint64_t pad0[3];
 
 	uint64_t busy_ns;	  /* the device worked for this tenant; never falls */
 	uint64_t launches;	  /* of kernels */

@@ -132,12 +132,11 @@ static void pop(struct pass *pass, struct lane *lane, uint64_t done_ns)
 		if (mark->recorded_ns >= atomic_load(&md->doubt_ns))
 			meter_trust(md);
 	}
-	md->pending_ns -= expected < md->pending_ns ? expected : md->pending_ns;
-	lane->pending_ns -= expected < lane->pending_ns ? expected : lane->pending_ns;
+	md->pending_ns = less(md->pending_ns, expected);
+	lane->pending_ns = less(lane->pending_ns, expected);
 	lane->done_ns = done_ns;
-	if (done_ns) {
+	if (done_ns)
 		lane->end_ns = done_ns + lane->pending_ns;
-	}
 	clock_give(&md->clock[lane->clock], mark->event);
 	mark->event = NULL;
 	atomic_store(&mark->state, MARK_FREE);
@@ -226,7 +225,7 @@ static void expect(const struct pass *pass)
 	uint64_t now = meter_now_ns();
 
 	if (late) {
-		rest -= known < rest ? known : rest;
+		rest = less(rest, known);
 		if (known && !gate_contended(pass->guest, now))
 			rest *= late / known < LATE_MOST ? late / known + 1 : LATE_MOST;
 		atomic_store(&md->end_ns, now + late / 64 + rest);

@@ -91,7 +91,7 @@ struct meter_device *gate_device(struct guest *guest, struct guest_device *devic
 /* Of threads that refresh at once, the last to write has looked again after writing. */
 static void refresh(struct guest *guest, struct gate *gate)
 {
-	uint64_t now = guest->policy_map ? policy_generation(guest->policy_map) + 1 : 1;
+	uint64_t now = guest_generation(guest);
 	struct policy policy;
 
 	while (atomic_load_explicit(&gate->generation, memory_order_acquire) != now) {
@@ -116,7 +116,7 @@ static void refresh(struct guest *guest, struct gate *gate)
 		atomic_store(&gate->inflight_us, policy.inflight_us);
 		atomic_store(&gate->slice_us, policy.slice_us);
 		atomic_store_explicit(&gate->generation, now, memory_order_release);
-		now = guest->policy_map ? policy_generation(guest->policy_map) + 1 : 1;
+		now = guest_generation(guest);
 	}
 }
 

@@ -63,7 +63,9 @@ void gate_bill(struct guest *guest, struct meter_device *md, uint64_t from_ns, u
 /* Another tenant wants a device of this one, so work may be late for no reason of its own. */
 bool gate_contended(struct guest *guest, uint64_t now_ns);
 
-/* For the keeper: lets controllers follow utilisation, one process of the tenant at a time. */
+/*
+ * Lets controllers follow utilisation: called by the keeper and by who waits, done by one of them.
+ */
 void gate_steer(struct guest *guest, uint64_t now_ns);
 
 /* The controller in force, and how it is set for a device. */

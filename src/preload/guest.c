@@ -368,7 +368,7 @@ struct guest_device *guest_current_device(struct guest *guest)
 	return DRIVER(cuCtxGetDevice, (&ordinal)) ? NULL : guest_device(guest, ordinal);
 }
 
-static uint64_t generation(const struct guest *guest)
+uint64_t guest_generation(const struct guest *guest)
 {
 	/* Plus one: a cache that was never filled holds 0. */
 	return guest->policy_map ? policy_generation(guest->policy_map) + 1 : 1;
@@ -389,17 +389,17 @@ static uint64_t resolve(struct guest *guest, const uint8_t uuid[16], uint64_t to
 
 uint64_t guest_limit(struct guest *guest, struct guest_device *device)
 {
-	uint64_t now = generation(guest), limit;
+	uint64_t now = guest_generation(guest), limit;
 
 	if (atomic_load_explicit(&device->limit_generation, memory_order_acquire) == now)
 		return atomic_load_explicit(&device->limit, memory_order_relaxed);
 	/* Of threads that refresh at once, the last to write has looked again after writing. */
 	do {
-		now = generation(guest);
+		now = guest_generation(guest);
 		limit = resolve(guest, device->uuid, device->total_bytes);
 		atomic_store_explicit(&device->limit, limit, memory_order_relaxed);
 		atomic_store_explicit(&device->limit_generation, now, memory_order_release);
-	} while (generation(guest) != now);
+	} while (guest_generation(guest) != now);
 	return limit;
 }
 

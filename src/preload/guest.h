@@ -137,6 +137,9 @@ static inline struct guest_device *guest_device(struct guest *guest, CUdevice or
 /* The device of the calling thread's current context; NULL when there is none. */
 struct guest_device *guest_current_device(struct guest *guest);
 
+/* Differs after every change of the policy, and is never 0: that is a cache not filled yet. */
+uint64_t guest_generation(const struct guest *guest);
+
 /* The tenant's limit on a device, now. 0 for a device that the tenant was not given. */
 uint64_t guest_limit(struct guest *guest, struct guest_device *device);
 

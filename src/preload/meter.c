@@ -69,11 +69,6 @@ static int lane_find(struct meter_device *md, CUcontext context, uint64_t key, b
 	return best;
 }
 
-static uint64_t less(uint64_t from, uint64_t what)
-{
-	return from > what ? from - what : 0;
-}
-
 void lane_forget(struct meter_device *md, struct lane *lane)
 {
 	md->pending_ns = less(md->pending_ns, lane->pending_ns);

@@ -23,6 +23,12 @@ static inline void capture_restore(struct capture_mode mode)
 	DRIVER(cuThreadExchangeStreamCaptureMode, (&mode.saved));
 }
 
+/* Expectations are taken back from sums that may have been given up meanwhile. */
+static inline uint64_t less(uint64_t from, uint64_t what)
+{
+	return from > what ? from - what : 0;
+}
+
 /* With the lock: what was launched there and no mark covers is no longer expected. */
 void lane_forget(struct meter_device *md, struct lane *lane);
 
@@ -34,7 +40,7 @@ CUevent clock_take(struct clock *clock);
 void clock_give(struct clock *clock, CUevent event);
 
 /*
- * When a recorded mark was done, by CLOCK_MONOTONIC, between when it was recorded and now. The
+ * When a recorded mark was done, by CLOCK_MONOTONIC, not later than now. The
  * collector alone may ask, with the clock's context current. False: the driver does not tell.
  */
 bool clock_read(struct meter_device *md, struct clock *clock, struct mark *mark, uint64_t now_ns,

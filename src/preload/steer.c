@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Controllers that follow NVML's utilisation: run by the keeper of one process of a tenant. */
+/* Controllers that follow NVML's utilisation: one thread of a tenant at a time runs them. */
 #include "preload/gate.h"
 #include "preload/truth.h"
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The first device's clock and energy over time by NVML, for parts/compute_torch.py: a process
-outside of every tenant. A line each 100 ms until its input ends; null is what this driver does not
-say."""
+"""A device's clock and energy over time by NVML, for parts/compute_torch.py: clocks.py UUID, a
+process outside of every tenant. A line each 100 ms until its input ends; null is what this driver
+does not say."""
 import ctypes
 import json
 import select
@@ -28,8 +28,9 @@ def ask(function, kind, *args):
 
 def main():
     handle = ctypes.c_void_p()
-    if nvml.nvmlInit_v2() or nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(handle)):
-        sys.exit("clocks.py: no NVML device")
+    uuid = sys.argv[1].encode()
+    if nvml.nvmlInit_v2() or nvml.nvmlDeviceGetHandleByUUID(uuid, ctypes.byref(handle)):
+        sys.exit("clocks.py: no such NVML device")
     while True:
         reasons = ask("nvmlDeviceGetCurrentClocksThrottleReasons", ctypes.c_ulonglong, handle)
         print(json.dumps({

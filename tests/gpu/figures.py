@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The driver's own figures by NVML, for harness.py: a process outside of every tenant. Answers each
-line "figures" with the bytes of every process on every device."""
+line "figures" with the bytes of every process on every device, or on that one whose index is
+given."""
 import ctypes
 import json
 import signal
@@ -35,7 +36,7 @@ def devices():
     count = ctypes.c_uint()
     must(nvml.nvmlInit_v2(), "nvmlInit")
     must(nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)), "nvmlDeviceGetCount")
-    for index in range(count.value):
+    for index in [int(sys.argv[1])] if len(sys.argv) > 1 else range(count.value):
         handle, memory = ctypes.c_void_p(), Memory()
         must(nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(handle)), "handle")
         must(nvml.nvmlDeviceGetMemoryInfo(handle, ctypes.byref(memory)), "memory")

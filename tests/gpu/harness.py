@@ -138,8 +138,9 @@ class Figures:
     """The driver's per-process figures, by NVML in a process of its own (which also keeps the
     device awake between tests)."""
 
-    def __init__(self):
-        self.child = Child([sys.executable, HERE / "figures.py"])
+    def __init__(self, device=None):
+        self.child = Child([sys.executable, HERE / "figures.py",
+                            *([] if device is None else [device])])
         self.devices = self.child.hear("devices", 60)["devices"]
 
     def all(self):
@@ -210,7 +211,7 @@ class Bench:
         self.runtime = self.tmp / "run"
         self.runtime.mkdir(mode=0o700)
         os.environ["ALLOT_RUNTIME_DIR"] = str(self.runtime)
-        self.figures = Figures()
+        self.figures = Figures(args.device)
         self.names = itertools.count(1)
 
     def chosen(self, part, names):

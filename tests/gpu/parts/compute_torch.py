@@ -34,8 +34,8 @@ def command(mode, seconds):
 class Clocks:
     """Samples while it is open."""
 
-    def __init__(self):
-        self.child = Child([sys.executable, HERE / "clocks.py"])
+    def __init__(self, uuid):
+        self.child = Child([sys.executable, HERE / "clocks.py", uuid])
         self.child.hear("clock", 30)
         self.samples = []
 
@@ -84,7 +84,7 @@ def caps(bench, name, mode):
         play(start)
 
     with bench.start(tenant, MEMORY, command(mode, phases[-1].to_s)) as child:
-        clocks = Clocks()
+        clocks = Clocks(bench.figures.devices[0]["uuid"])
         try:
             (said,) = go([child], phases[-1].to_s, 1, watched)
         finally:

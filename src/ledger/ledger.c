@@ -15,8 +15,6 @@
 #include "ledger/region.h"
 #include "ledger/slot.h"
 
-#define LEDGER_FILE "ledger"
-
 /* What is allocated at once; the rest is per device. */
 #define FIXED_BYTES offsetof(struct ledger_file, rows)
 

@@ -11,6 +11,8 @@
 #include "ledger/layout.h"
 #include "ledger/ledger.h"
 
+#define LEDGER_FILE "ledger" /* in the tenant's directory */
+
 struct slot {
 	struct ledger *ledger;
 	int index; /* -1 not claimed */

@@ -260,6 +260,15 @@ bool slot_alive(struct ledger *ledger, int index)
 	return alive;
 }
 
+bool slot_any_alive(const char *dir)
+{
+	CLEANUP_CLOSE int fd = region_open(dir, LEDGER_FILE, O_RDONLY, sizeof(struct ledger_file));
+
+	if (fd < 0)
+		return fd == -EMFILE || fd == -ENFILE;
+	return region_locked(fd, LEDGER_LOCK_SLOTS, LEDGER_SLOTS) != 0;
+}
+
 int slot_count(struct ledger *ledger)
 {
 	return (int)ledger_slot_high(ledger);

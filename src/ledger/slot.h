@@ -36,6 +36,12 @@ int slot_index(const struct slot *slot);
 /* Whether the process of a slot lives. True when that cannot be found out (descriptors used up). */
 bool slot_alive(struct ledger *ledger, int index);
 
+/*
+ * Whether any process of the tenant in `dir` lives, for who asks of many: opens no ledger. True
+ * when that cannot be found out; false when there is no ledger.
+ */
+bool slot_any_alive(const char *dir);
+
 /* One more than the highest slot ever claimed. */
 int slot_count(struct ledger *ledger);
 

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -30,12 +31,18 @@
 /* Work that ranks do at once is billed one after the other, and so much apart. */
 #define APART_NS UINT64_C(100000000)
 
-/* New tenants show by the directory's time at once; who has died is asked for so often. */
+/* Who of those that take part has died is asked for so often. */
 #define SCAN_NS UINT64_C(50000000)
+/*
+ * Who comes says so; all tenants, of which most may be long dead, are looked at only then, and now
+ * and then in case that was missed.
+ */
+#define LIST_NS UINT64_C(1000000000)
 
 struct arbiter_file {
-	uint32_t bell; /* a futex, rung by tenants */
-	uint32_t pad[15];
+	uint32_t bell;	 /* a futex, rung by tenants */
+	uint32_t comers; /* so many processes have come */
+	uint32_t pad[14];
 	uint8_t reserved[ARBITER_BYTES - 64];
 };
 _Static_assert(sizeof(struct arbiter_file) == ARBITER_BYTES, "layout");
@@ -59,8 +66,8 @@ struct turns {
 	char runtime[256];
 	struct arbiter_file *file; /* holds no lock */
 	void *role;		   /* the mapping that keeps the lock; NULL: not held */
-	uint64_t scanned_ns, ids;
-	struct timespec changed; /* the directory, when it was scanned */
+	uint64_t scanned_ns, listed_ns, ids;
+	uint32_t comers; /* when the tenants were listed */
 	bool busy;
 	int nuuids, n;
 	uint8_t uuid[64][16];
@@ -115,6 +122,7 @@ int turns_open(const char *tenant_dir, struct turns **ret)
 		munmap(turns, sizeof(*turns));
 		return fd < 0 ? fd : -ENOMEM;
 	}
+	__atomic_fetch_add(&turns->file->comers, 1, __ATOMIC_SEQ_CST);
 	*ret = turns;
 	return 0;
 }
@@ -130,7 +138,7 @@ bool turns_take(struct turns *turns)
 	if (fd < 0 || region_lock(fd, LOCK_AT, 1))
 		return false;
 	turns->role = map_file(fd);
-	turns->scanned_ns = 0;
+	turns->scanned_ns = turns->listed_ns = 0;
 	return turns->role;
 }
 
@@ -214,16 +222,6 @@ static void describe(struct turns *turns, int i)
 	}
 }
 
-static bool lives(struct ledger *ledger)
-{
-	struct slot_info info;
-
-	for (int i = 0; i < slot_count(ledger); i++)
-		if (!slot_info(ledger, i, &info) && slot_alive(ledger, i))
-			return true;
-	return false;
-}
-
 static int join(struct turns *turns, const char *name, const char *dir)
 {
 	struct member *member;
@@ -235,7 +233,7 @@ static int join(struct turns *turns, const char *name, const char *dir)
 		return -ENOSPC;
 	member = &turns->member[i];
 	if (policy_open(dir, &member->policy) || ledger_open(dir, LEDGER_GUEST, &member->ledger) ||
-	    policy_turn_open(dir, &member->turn) || !lives(member->ledger)) {
+	    policy_turn_open(dir, &member->turn)) {
 		leave(turns, i);
 		return 0;
 	}
@@ -246,34 +244,54 @@ static int join(struct turns *turns, const char *name, const char *dir)
 	return i;
 }
 
+/* Opening one takes long beside asking whether anybody is there. */
 static int look_at(const char *name, const char *dir, void *arg)
 {
 	struct turns *turns = arg;
 	int i = 0;
 
+	if (!slot_any_alive(dir))
+		return 0;
 	while (i < turns->n && strcmp(turns->member[i].name, name))
 		i++;
 	if (i == turns->n)
 		i = join(turns, name, dir);
 	if (i >= 0 && i < turns->n && !strcmp(turns->member[i].name, name))
-		turns->member[i].seen = lives(turns->member[i].ledger);
+		turns->member[i].seen = true;
 	return 0;
+}
+
+static void look_for_members(struct turns *turns)
+{
+	char dir[sizeof(turns->runtime) + POLICY_NAME_BYTES + 1];
+
+	for (int i = 0; i < turns->n; i++) {
+		struct member *member = &turns->member[i];
+
+		snprintf(dir, sizeof(dir), "%s/%s", turns->runtime, member->name);
+		member->seen = member->name[0] && slot_any_alive(dir);
+	}
+}
+
+static void look_for_all(struct turns *turns, uint64_t now_ns)
+{
+	turns->comers = atomic_peek(&turns->file->comers);
+	turns->listed_ns = now_ns;
+	for (int i = 0; i < turns->n; i++)
+		turns->member[i].seen = false;
+	tenant_list(turns->runtime, look_at, turns);
 }
 
 static void scan(struct turns *turns, uint64_t now_ns)
 {
-	struct stat st;
-
-	if (stat(turns->runtime, &st) < 0)
+	if (turns->comers != atomic_peek(&turns->file->comers) ||
+	    now_ns >= turns->listed_ns + LIST_NS)
+		look_for_all(turns, now_ns);
+	else if (now_ns >= turns->scanned_ns + SCAN_NS)
+		look_for_members(turns);
+	else
 		return;
-	if (now_ns < turns->scanned_ns + SCAN_NS && st.st_mtim.tv_sec == turns->changed.tv_sec &&
-	    st.st_mtim.tv_nsec == turns->changed.tv_nsec)
-		return;
-	turns->changed = st.st_mtim;
 	turns->scanned_ns = now_ns;
-	for (int i = 0; i < turns->n; i++)
-		turns->member[i].seen = false;
-	tenant_list(turns->runtime, look_at, turns);
 	for (int i = 0; i < turns->n; i++) {
 		if (!turns->member[i].name[0])
 			continue;

@@ -67,9 +67,13 @@ static void check_claims(void)
 	struct slot_info info;
 	struct ledger *l;
 	int fds = count_fds();
+	char dir[PATH_MAX];
 
-	a = fixture_join(fixture_tenant("claims"));
+	snprintf(dir, sizeof(dir), "%s", fixture_tenant("claims"));
+	CHECK(!slot_any_alive(dir));
+	a = fixture_join(dir);
 	l = slot_ledger(a);
+	CHECK(slot_any_alive(dir));
 	b = fixture_join(l->dir);
 	CHECK_EQ(count_fds(), fds); /* nothing to leak */
 	CHECK_EQ(slot_index(a), 0);
@@ -101,8 +105,11 @@ static void check_claims(void)
 	CHECK_EQ(slot_info(l, 1, &info), 0);
 	CHECK(!strcmp(info.comm, "???????????????"));
 	CHECK_EQ(strlen(info.command), sizeof(info.command) - 1);
-	ledger_close(slot_ledger(b));
 	ledger_close(l);
+	CHECK(slot_any_alive(dir)); /* b's */
+	ledger_close(slot_ledger(b));
+	CHECK(!slot_any_alive(dir));
+	CHECK_EQ(count_fds(), fds);
 }
 
 /* A child that outlives the claiming process does not keep its slot alive. */

@@ -130,6 +130,32 @@ static void check_turns(void)
 	quit(&a);
 }
 
+/* Who comes is seen at once when it says so, as every process does, and soon in any case. */
+static void check_comers(void)
+{
+	uint64_t now = 500 * SECOND;
+	struct tenant first = {0}, said = {0}, silent = {0};
+	struct turns *turns, *own;
+
+	join(&first, "first", 1, POLICY_PRIORITY_NORMAL);
+	CHECK_EQ(turns_open(first.dir, &turns), 0);
+	CHECK(turns_take(turns));
+	turns_step(turns, now);
+	join(&said, "said", 1, POLICY_PRIORITY_NORMAL);
+	CHECK_EQ(turns_open(said.dir, &own), 0);
+	turns_step(turns, now += MS);
+	CHECK(is_open(&said, now));
+	join(&silent, "silent", 1, POLICY_PRIORITY_NORMAL);
+	turns_step(turns, now += MS);
+	CHECK(!is_open(&silent, now));
+	turns_step(turns, now += SECOND);
+	CHECK(is_open(&silent, now));
+	turns_drop(turns);
+	quit(&first);
+	quit(&said);
+	quit(&silent);
+}
+
 /*
  * Work counts on whichever device it is, also where another has done more in all: one with long
  * kernels on its second device has as much of that as one with short ones.
@@ -223,6 +249,7 @@ int main(void)
 {
 	check_half_made();
 	check_turns();
+	check_comers();
 	check_second_device();
 	check_ranks();
 	check_urged();

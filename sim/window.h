@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What NVML's utilisation figures are made of: every 200 ms the driver looks back over 1/6 s and
- * keeps how much of it was busy. Nobody samples here. Whoever reports busy time says when it was,
+ * keeps how much of it was busy, for the last 72 of these windows. Nobody samples here. Whoever reports busy time says when it was,
  * and it falls into the windows that it overlaps, so a reader finds finished windows at any time
  * and they stay the same until the next 200 ms are over, as with the real library.
  */
@@ -13,7 +13,7 @@
 
 #define SIM_WINDOW_EVERY_NS 200000000ull
 #define SIM_WINDOW_NS 166666667ull
-#define SIM_WINDOW_KEPT 8
+#define SIM_WINDOW_KEPT 72
 
 /* Each word is the window's number above its busy nanoseconds: window k ends at k * EVERY. */
 #define SIM_WINDOW_SHIFT 28

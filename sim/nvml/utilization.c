@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Utilisation, as coarse and as stale as the real library's: integer percent of 1/6 s, new every
- * 200 ms. Memory traffic and the video engines are not simulated and read 0.
+ * 200 ms, and a process's averaged over all samples that the caller has not seen. Memory traffic
+ * and the video engines are not simulated and read 0.
  */
 #include <pthread.h>
 #include <time.h>
@@ -43,6 +44,16 @@ static unsigned int percent(uint64_t busy_ns)
 	return p > 100 ? 100 : (unsigned int)p;
 }
 
+/* The first window that ended after that time, of those that are kept. */
+static uint64_t window_after(uint64_t seen_us, uint64_t last)
+{
+	uint64_t first = last < SIM_WINDOW_KEPT ? 1 : last - SIM_WINDOW_KEPT + 1;
+
+	while (first <= last && window_time_us(first) <= seen_us)
+		first++;
+	return first;
+}
+
 static uint64_t busy_of(struct sim_region *region, int device, uint32_t row, uint64_t window)
 {
 	return sim_windows_busy_ns(sim_engine_row_windows(&region->device[device].engine, row),
@@ -67,27 +78,46 @@ nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_
 	return NVML_SUCCESS;
 }
 
-/* One sample a process that has a context: the newest window, if it is newer than `seen_us`. */
+/*
+ * One sample a process that worked since `seen_us`: its mean over the windows that are newer, those
+ * in which it did nothing included, with the time of the last one in which it worked.
+ */
+static bool sample(struct sim_region *region, int device, uint32_t row, uint64_t first,
+		   uint64_t last, nvmlProcessUtilizationInfo_v1_t *ret)
+{
+	uint64_t sum = 0, newest = 0;
+
+	for (uint64_t window = first; window <= last; window++) {
+		uint64_t busy = busy_of(region, device, row, window);
+
+		sum += busy;
+		newest = busy ? window : newest;
+	}
+	if (!sum)
+		return false;
+	*ret = (nvmlProcessUtilizationInfo_v1_t){
+		.timeStamp = window_time_us(newest),
+		.pid = (unsigned int)region->row[row].pid,
+		.smUtil = percent(sum / (last - first + 1)),
+	};
+	return true;
+}
+
 static unsigned int collect(struct sim_region *region, int device, uint64_t seen_us,
 			    nvmlProcessUtilizationInfo_v1_t out[SIM_MAX_PROCESSES])
 {
-	uint64_t window = sim_window_at(clock_ns(CLOCK_MONOTONIC));
-	uint64_t time_us = window_time_us(window);
+	uint64_t last = sim_window_at(clock_ns(CLOCK_MONOTONIC));
+	uint64_t first = window_after(seen_us, last);
 	unsigned int n = 0;
 
-	if (time_us <= seen_us)
-		return 0;
 	sim_region_lock(region);
 	sim_region_reap(region);
 	for (uint32_t row = 0; row < region->nrows; row++) {
 		const struct sim_process_row *p = &region->row[row];
 
-		if (p->state == SIM_ROW_LIVE && p->use[device].contexts)
-			out[n++] = (nvmlProcessUtilizationInfo_v1_t){
-				.timeStamp = time_us,
-				.pid = (unsigned int)p->pid,
-				.smUtil = percent(busy_of(region, device, row, window)),
-			};
+		if (p->state == SIM_ROW_LIVE && p->use[device].contexts &&
+		    sample(region, device, row, first, last, &out[n]))
+			n++;
 	}
 	sim_region_unlock(region);
 	return n;

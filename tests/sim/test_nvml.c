@@ -226,7 +226,7 @@ static void utilization(void)
 	for (uint32_t i = 0; i < region->nrows; i++) {
 		struct sim_windows *w = &region->device[0].engine.windows[i];
 
-		for (uint64_t k = sim_window_at(now_ns()) - 2; k < sim_window_at(now_ns()) + 6; k++)
+		for (uint64_t k = sim_window_at(now_ns()) - 1; k < sim_window_at(now_ns()) + 6; k++)
 			if (region->row[i].pid == a)
 				sim_windows_add(w, k * SIM_WINDOW_EVERY_NS - SIM_WINDOW_NS / 4,
 						k * SIM_WINDOW_EVERY_NS);
@@ -236,13 +236,21 @@ static void utilization(void)
 	}
 	CHECK_EQ(nvmlDeviceGetUtilizationRates(dev, &rates), 0);
 	CHECK_EQ(rates.gpu, 75);
+	/* A process's figure is the mean of what the caller has not seen, of long idleness too. */
 	CHECK_EQ(nvmlDeviceGetProcessUtilization(dev, samples, &n, 0), 0);
+	CHECK_EQ(n, 2);
+	for (unsigned int i = 0; i < n; i++)
+		CHECK(samples[i].smUtil <= 4);
+	n = 72;
+	CHECK_EQ(nvmlDeviceGetProcessUtilization(dev, samples, &n, samples[0].timeStamp - 300000),
+		 0);
 	CHECK_EQ(n, 2);
 	for (unsigned int i = 0; i < n; i++)
 		CHECK_EQ(samples[i].smUtil, samples[i].pid == (unsigned int)a ? 25 : 50);
 	n = 72;
 	CHECK_EQ(nvmlDeviceGetProcessUtilization(dev, samples, &n, samples[0].timeStamp + 1000000),
 		 NVML_ERROR_NOT_FOUND);
+	info.lastSeenTimeStamp = samples[0].timeStamp - 300000;
 	CHECK_EQ(nvmlDeviceGetProcessesUtilizationInfo(dev, &info), 0);
 	CHECK_EQ(info.processSamplesCount, 2);
 	CHECK_EQ(infos[0].smUtil + infos[1].smUtil, 75);

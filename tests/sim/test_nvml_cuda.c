@@ -34,6 +34,14 @@ static unsigned long long own(void)
 	return infos[0].usedGpuMemory;
 }
 
+static unsigned long long wall_us(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_REALTIME, &ts);
+	return (unsigned long long)ts.tv_sec * 1000000 + (unsigned long long)ts.tv_nsec / 1000;
+}
+
 /* Keep the device busy until its figures say so; they may take a few windows. */
 static void utilization(void)
 {
@@ -53,7 +61,8 @@ static void utilization(void)
 		OK(exec_spin(NULL, 100000));
 		OK(cuCtxSynchronize());
 		n = 72;
-		CHECK_EQ(nvmlDeviceGetProcessUtilization(device, samples, &n, 0), NVML_SUCCESS);
+		CHECK_EQ(nvmlDeviceGetProcessUtilization(device, samples, &n, wall_us() - 1000000),
+			 NVML_SUCCESS);
 	}
 	CHECK_EQ(samples[0].pid, getpid());
 	CHECK(samples[0].timeStamp > 0);

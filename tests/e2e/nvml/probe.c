@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "nvidia/cuda_api.h"
 #include "nvidia/nvml_api.h"
@@ -69,6 +70,14 @@ static void spin(uint64_t us)
 	printf("%d\n", cuda->cuCtxSynchronize());
 }
 
+static unsigned long long wall_us(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_REALTIME, &ts);
+	return (unsigned long long)ts.tv_sec * 1000000 + (unsigned long long)ts.tv_nsec / 1000;
+}
+
 static void show_device(nvmlDevice_t device)
 {
 	nvmlProcessUtilizationSample_t samples[ROOM];
@@ -98,7 +107,7 @@ static void show_device(nvmlDevice_t device)
 	CHECK_EQ(nvml.nvmlDeviceGetUtilizationRates(device, &rates), NVML_SUCCESS);
 	printf("}, \"gpu\": %u, \"samples\": {", rates.gpu);
 	n = ROOM;
-	r = nvml.nvmlDeviceGetProcessUtilization(device, samples, &n, 0);
+	r = nvml.nvmlDeviceGetProcessUtilization(device, samples, &n, wall_us() - 1000000);
 	CHECK(r == NVML_SUCCESS || r == NVML_ERROR_NOT_FOUND);
 	for (unsigned int i = 0; !r && i < n; i++)
 		printf("%s\"%u\": %u", i ? ", " : "", samples[i].pid, samples[i].smUtil);

@@ -132,13 +132,13 @@ class View(Case):
         def works():
             busy.tell("spin 100000")
             seen = busy.ask("show")[0]
-            self.assertEqual(list(seen["samples"]), [busy.pid])
-            return seen["gpu"] >= 50 and seen["samples"][busy.pid] >= 50
+            self.assertIn(list(seen["samples"]), ([], [busy.pid]))
+            return seen["gpu"] >= 50 and seen["samples"].get(busy.pid, 0) >= 50
 
         wait_for(works)
         seen = idle.ask("show")[0]
         self.assertEqual(seen["gpu"], 0)
-        self.assertEqual(seen["samples"], {idle.pid: 0})
+        self.assertEqual(seen["samples"], {})
 
     def test_changed_limit(self):
         probe = self.tenant("--name", "a", "--memory", "1GiB").tell(

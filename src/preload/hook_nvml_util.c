@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* How far back a process's newest sample still says what it does now: five of them. */
+/* How far back what a process did is what it does now: the library's mean of five samples. */
 #define RECENT_US 1000000u
 
 /* The library wants room for more samples than there are processes. */

@@ -456,15 +456,36 @@ static int tenant_percent(struct guest *guest, const nvmlProcessUtilizationSampl
 			newest = sample[k].pid != sample[i].pid ||
 				 sample[k].timeStamp <= sample[i].timeStamp;
 		if (newest)
-			percent = (percent < 0 ? 0 : percent) + (int)(sample[i].smUtil & 127);
+			percent = (percent < 0 ? 0 : percent) +
+				  (sample[i].smUtil <= 100 ? (int)sample[i].smUtil : 0);
 	}
 	return percent > 100 ? 100 : percent;
 }
 
+/* Does NVML list a process of the tenant, so that none that it samples is an idle tenant? */
+static bool listed(struct guest *guest, const uint8_t uuid[16], int ledger_device)
+{
+	struct look *look = look_new();
+	bool any = false;
+
+	if (look && !look_at(look, uuid, ledger_device))
+		for (int i = 0; i < look->n && !any; i++)
+			any = is_ours(guest, look->process[i].pid);
+	if (look)
+		look_free(look);
+	return any;
+}
+
 #define SAMPLES 512
+/*
+ * NVML answers the mean since the time that it is given, of up to 14 s: so late a figure would
+ * steer into the ditch. It has a new sample every 200 ms; two of them are in this time.
+ */
+#define RECENT_NS UINT64_C(400000000)
 
 int truth_utilisation(struct guest *guest, const uint8_t uuid[16], int ledger_device)
 {
+	unsigned long long since_us = (clock_ns(CLOCK_REALTIME) - RECENT_NS) / 1000;
 	nvmlProcessUtilizationSample_t sample[SAMPLES];
 	unsigned int n = SAMPLES;
 	nvmlUtilization_t rates;
@@ -475,8 +496,11 @@ int truth_utilisation(struct guest *guest, const uint8_t uuid[16], int ledger_de
 	guest_depth++;
 	r = open_nvml() ? handle_of(uuid, ledger_device, &device) : NVML_ERROR_UNINITIALIZED;
 	if (r == NVML_SUCCESS &&
-	    nvml.nvmlDeviceGetProcessUtilization(device, sample, &n, 0) == NVML_SUCCESS)
-		percent = tenant_percent(guest, sample, n);
+	    nvml.nvmlDeviceGetProcessUtilization(device, sample, &n, since_us) == NVML_SUCCESS)
+		percent = tenant_percent(guest, sample, n < SAMPLES ? n : SAMPLES);
+	/* Who did nothing in that time has no sample. */
+	if (r == NVML_SUCCESS && percent < 0 && listed(guest, uuid, ledger_device))
+		percent = 0;
 	if (r == NVML_SUCCESS && percent < 0) {
 		r = nvml.nvmlDeviceGetUtilizationRates(device, &rates);
 		percent = (int)rates.gpu;

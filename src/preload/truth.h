@@ -51,8 +51,8 @@ int truth_tenant(struct guest *guest, const uint8_t uuid[16], int ledger_device,
 		 uint64_t *ret_bytes);
 
 /*
- * NVML's utilisation by the tenant's live processes, in percent; the device's where NVML knows them
- * by other pids. As stale and as coarse as it is. -errno where the driver does not tell.
+ * NVML's utilisation by the tenant's live processes in its last two samples, in percent, as coarse
+ * as it is; the device's where NVML knows them by other pids. -errno where the driver does not tell.
  */
 int truth_utilisation(struct guest *guest, const uint8_t uuid[16], int ledger_device);
 

@@ -23,7 +23,7 @@
 #define LATE_NS	    (5 * MS)   /* and so late now and then */
 #define SLACK_NS    (10 * MS)  /* the deficit controller's own */
 #define DEBT_MAX_NS (1000 * SECOND)
-#define SAMPLE_NS   (SECOND / 6) /* of NVML's utilisation */
+#define SAMPLE_NS   (SECOND / 5) /* of NVML's utilisation */
 
 #define KERNELS 256 /* in flight or not measured yet, at most */
 
@@ -42,7 +42,7 @@ struct model {
 	} kernel[KERNELS];
 	unsigned int head, tail;
 	uint64_t tick_ns, sample_ns, sampled_ns;
-	unsigned int percent;
+	unsigned int percent, last_percent; /* of the two last samples; of one */
 
 	/* Between the first and the last time that a hold ended, all being measured: whole periods.
 	 */
@@ -136,8 +136,11 @@ static void tick(struct model *m)
 	if (m->now_ns >= m->sample_ns) {
 		uint64_t busy = done_ns(m) - m->sampled_ns;
 
-		m->percent = (unsigned int)(busy * 100 / SAMPLE_NS);
-		m->percent = m->percent > 100 ? 100 : m->percent;
+		unsigned int percent = (unsigned int)(busy * 100 / SAMPLE_NS);
+
+		percent = percent > 100 ? 100 : percent;
+		m->percent = (m->last_percent + percent) / 2;
+		m->last_percent = percent;
 		m->sampled_ns += busy;
 		m->sample_ns = m->now_ns + SAMPLE_NS;
 	}
@@ -490,6 +493,7 @@ static void check_names(void)
 	for (uint32_t i = 0; i < CONTROLLERS; i++) {
 		CHECK_EQ(controller_parse(controller_by_id(i)->name, &id), 0);
 		CHECK_EQ(id, i);
+		CHECK_EQ(controller_by_id(i)->id, i);
 		CHECK(!controller_by_id(i)->tick_ns == !controller_by_id(i)->steer);
 	}
 }

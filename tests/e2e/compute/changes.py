@@ -31,6 +31,28 @@ class Changes(compute_lib.Case):
 
         self.measure(1, play, judge)
 
+    def test_followers(self):
+        """Controllers that follow NVML's utilisation, of which it has a long memory: what the
+        device did before there was a limit says nothing."""
+        followers = ("bucket", "pid")
+
+        def play(machine):
+            for gpu, name in enumerate(followers):
+                machine.load("--seconds", 9, run=("--name", name, "--gpu", gpu))
+            start = machine.start()
+            sleep_until(start + 2)
+            for name in followers:
+                machine.allot("set", name, "--compute", 50, "--controller", name)
+            machine.finish()
+
+        def judge(machine, _):
+            shares = [load.bins(5, 8.9) for load in machine.loads]
+            if all(abs(share - 0.5) < 0.15 for share in shares):
+                return None
+            return ", ".join(f"{name} {s:.1%}" for name, s in zip(followers, shares))
+
+        self.measure(len(followers), play, judge)
+
     def killed(self, order):
         """Three tenants; two are killed, one after the other. Whoever had the device, or decided
         who has it, the others go on."""

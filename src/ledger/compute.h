@@ -39,7 +39,8 @@ struct compute {
 	uint64_t pad1[2];
 
 	uint64_t cold[CONTROLLER_COLD]; /* the controller's, written by whoever steers */
-	uint64_t pad2[2];
+	uint64_t cold_owner;		/* 1 + the id of the controller that they are of */
+	uint64_t pad2;
 
 	/* busy_ns as each second began, see compute_achieved; an entry a second, 64 of them. */
 	uint64_t second[COMPUTE_SECONDS];

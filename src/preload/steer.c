@@ -1,7 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Controllers that follow NVML's utilisation: one thread of a tenant at a time runs them. */
+#include <string.h>
+
 #include "preload/gate.h"
 #include "preload/truth.h"
+
+/* What another controller left says nothing to this one: tokens are no distance. */
+static void take_over(struct compute *compute, const struct controller *controller)
+{
+	uint64_t owner = (uint64_t)controller->id + 1;
+
+	if (atomic_peek(&compute->cold_owner) == owner)
+		return;
+	memset(compute->cold, 0, sizeof(compute->cold));
+	atomic_poke(&compute->hot, 0);
+	atomic_poke(&compute->cold_owner, owner);
+}
 
 static void steer(struct guest *guest, struct meter_device *md, uint64_t now_ns)
 {
@@ -21,6 +35,7 @@ static void steer(struct guest *guest, struct meter_device *md, uint64_t now_ns)
 	percent = truth_utilisation(guest, md->device->uuid, md->device->ledger);
 	if (percent < 0)
 		return;
+	take_over(compute, controller);
 	controller->steer(compute->cold, &params, now_ns, (unsigned int)percent);
 	do {
 		old = atomic_peek(&compute->hot);

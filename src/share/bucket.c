@@ -90,6 +90,7 @@ static uint64_t refill(uint64_t hot, const uint64_t cold[CONTROLLER_COLD],
 }
 
 const struct controller controller_bucket = {
+	.id = CONTROLLER_BUCKET,
 	.name = "bucket",
 	.tick_ns = TICK_NS,
 	.bill = controller_bill_nothing,

@@ -22,7 +22,15 @@ struct share_params {
 	uint64_t blocks;	 /* that the device holds at once; 0 unknown */
 };
 
+enum controller_id {
+	CONTROLLER_DEFICIT,
+	CONTROLLER_BUCKET,
+	CONTROLLER_PID,
+	CONTROLLERS,
+};
+
 struct controller {
+	enum controller_id id;
 	const char *name;
 	uint64_t tick_ns; /* how often `steer` wants to be called; 0: never */
 
@@ -47,13 +55,6 @@ struct controller {
 	 * controller that does not reckon in time.
 	 */
 	int64_t (*debt_ns)(uint64_t hot, const struct share_params *params, uint64_t now_ns);
-};
-
-enum controller_id {
-	CONTROLLER_DEFICIT,
-	CONTROLLER_BUCKET,
-	CONTROLLER_PID,
-	CONTROLLERS,
 };
 
 extern const struct controller controller_deficit, controller_bucket, controller_pid;

@@ -114,6 +114,7 @@ static int64_t debt_ns(uint64_t hot, const struct share_params *params, uint64_t
 }
 
 const struct controller controller_deficit = {
+	.id = CONTROLLER_DEFICIT,
 	.name = "deficit",
 	.bill = bill,
 	.admit = admit,

@@ -23,6 +23,9 @@
 /* Changes are a part of the distance and this, or 0 would stay 0. */
 #define DISTANCE_STEP_NS 50000
 
+/* A fresh one's, so that neither short kernels nor long ones wait long for the first effect. */
+#define DISTANCE_FRESH_NS 1000000
+
 /* Gains, in thousandths, on differences in thousandths. */
 #define GAIN_PROPORTIONAL 150
 #define GAIN_INTEGRAL	  500
@@ -32,6 +35,7 @@ enum {
 	COLD_DISTANCE_NS,
 	COLD_ERROR, /* the last one, permille of too much, and the one before */
 	COLD_ERROR_BEFORE,
+	COLD_STARTED,
 };
 
 static uint64_t admit(uint64_t hot, const struct share_params *params, uint64_t now_ns,
@@ -63,10 +67,13 @@ static void steer(uint64_t cold[CONTROLLER_COLD], const struct share_params *par
 	int64_t change = GAIN_PROPORTIONAL * (error - last) + GAIN_INTEGRAL * error +
 			 GAIN_DERIVATIVE * (error - 2 * last + before);
 
+	if (!cold[COLD_STARTED])
+		distance = DISTANCE_FRESH_NS;
 	distance += (distance + DISTANCE_STEP_NS) * change / 1000000;
 	cold[COLD_DISTANCE_NS] = (uint64_t)between(distance, 0, DISTANCE_MAX_NS);
 	cold[COLD_ERROR_BEFORE] = (uint64_t)last;
 	cold[COLD_ERROR] = (uint64_t)error;
+	cold[COLD_STARTED] = 1;
 }
 
 static uint64_t refill(uint64_t hot, const uint64_t cold[CONTROLLER_COLD],
@@ -78,6 +85,7 @@ static uint64_t refill(uint64_t hot, const uint64_t cold[CONTROLLER_COLD],
 }
 
 const struct controller controller_pid = {
+	.id = CONTROLLER_PID,
 	.name = "pid",
 	.tick_ns = TICK_NS,
 	.bill = controller_bill_nothing,

@@ -17,9 +17,11 @@
 #define ALONE_NS    (4 * MS)
 #define REFILL_NS   MS
 /*
- * While a higher priority may come, one launch at a time: with two queued the device works off both
- * before it turns to another context. Sleeping is too coarse for that, so we look out for the end.
+ * While a higher priority may come, so much, since the device works off all that is queued before
+ * it turns to another context. What takes longer goes one launch at a time, the next when the end
+ * of the last was seen: sleeping is too coarse for that, so we look out for it.
  */
+#define URGED_NS    (MS * 7 / 20)
 #define LOOKOUT_NS  (MS / 8)
 #define SLICE_NS    (4 * MS)
 /* What changes without waking who waits is looked at so often. */
@@ -361,6 +363,12 @@ static void wait_for_share(struct guest *guest, struct gate *gate, struct unit *
 	}
 }
 
+/* What no mark follows, because it is brief, is done by when it is expected. */
+static bool working(const struct meter_device *md, uint64_t now_ns)
+{
+	return atomic_load(&md->marks) || atomic_load(&md->end_ns) > now_ns;
+}
+
 /* As wait_for_room, until nothing is in flight. */
 static bool wait_alone(struct guest *guest, struct unit *unit, struct hold *hold)
 {
@@ -369,7 +377,7 @@ static bool wait_alone(struct guest *guest, struct unit *unit, struct hold *hold
 	bool waited = false;
 
 	unit->marked = true;
-	for (meter_collect(guest, md); atomic_load(&md->marks); meter_collect(guest, md)) {
+	for (meter_collect(guest, md); working(md, unit->now_ns); meter_collect(guest, md)) {
 		uint64_t end = atomic_load(&md->end_ns), now = unit->now_ns;
 
 		if (!hold->give_up_ns)
@@ -388,18 +396,30 @@ static bool wait_alone(struct guest *guest, struct unit *unit, struct hold *hold
 	return waited;
 }
 
+/* Beside how much a launch is no more than may be in flight where a higher priority may come. */
+static uint64_t brief_bound(struct unit *unit)
+{
+	uint64_t took = meter_knows(unit->device) ? meter_expect(unit) : 0;
+
+	return took && took + LOOKOUT_NS <= URGED_NS ? URGED_NS - took : 0;
+}
+
 /* Answers whether it waited, so that the share has to be asked for anew. */
 static bool wait_for_room(struct guest *guest, struct gate *gate, struct unit *unit,
 			  struct hold *hold)
 {
 	static const uint32_t nothing;
-	bool waited = false, full = false, spread;
+	bool waited = false, full = false, spread = false;
+	uint64_t brief = 0;
 
-	if (turn_flags(gate, unit->now_ns) & POLICY_TURN_URGED)
-		return wait_alone(guest, unit, hold);
+	if (turn_flags(gate, unit->now_ns) & POLICY_TURN_URGED) {
+		brief = brief_bound(unit);
+		if (!brief)
+			return wait_alone(guest, unit, hold);
+	}
 	for (;;) {
-		uint64_t bound = inflight_bound(guest, gate, unit, &spread);
-		uint64_t most = full ? refill_ns(bound) : bound;
+		uint64_t bound = brief ? brief : inflight_bound(guest, gate, unit, &spread);
+		uint64_t most = full && !brief ? refill_ns(bound) : bound;
 		uint64_t until = bound ? meter_room(guest, unit, most, spread) : 0, glance;
 
 		if (!until)

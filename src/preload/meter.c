@@ -313,6 +313,18 @@ static bool may_spread(struct meter_device *md, const struct unit *unit)
 	return busy < most;
 }
 
+uint64_t meter_expect(struct unit *unit)
+{
+	struct meter_device *md = unit->device;
+	uint64_t took;
+	bool alone;
+
+	lock_take(&md->lock);
+	took = cost_expect(&md->costs, unit->key, &alone);
+	lock_drop(&md->lock);
+	return alone ? 0 : took;
+}
+
 bool meter_fits(struct unit *unit)
 {
 	struct meter_device *md = unit->device;

@@ -181,6 +181,9 @@ static inline uint64_t meter_pending_ns(const struct meter_device *md)
 	return atomic_peek(&md->pending_ns) * atomic_peek(&md->overlap_permille) / 1000;
 }
 
+/* What a launch is expected to take; 0: nobody knows. */
+uint64_t meter_expect(struct unit *unit);
+
 /*
  * Whether what is expected was right of late. After a pause of the program's own the next launch
  * may be anything, the same function with a thousand times the work, so it is measured first.

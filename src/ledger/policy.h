@@ -106,6 +106,7 @@ int policy_set_closed(const char *dir, bool closed);
 enum policy_turn_flags {
 	POLICY_TURN_CONTENDED = 1 << 0, /* others want a device of it, or did just now */
 	POLICY_TURN_URGED = 1 << 1,	/* a higher priority may come: keep little in flight */
+	POLICY_TURN_FIRST = 1 << 2,	/* all others are urged by it */
 };
 
 struct policy_turn {

@@ -369,7 +369,8 @@ static void tell(struct turns *turns, int i, uint64_t now_ns)
 	bool opened = until > now_ns && atomic_peek(&turn->open_until_ns) <= now_ns;
 
 	atomic_poke(&turn->flags, (state->contended ? (uint32_t)POLICY_TURN_CONTENDED : 0) |
-					  (state->urged ? (uint32_t)POLICY_TURN_URGED : 0));
+					  (state->urged ? (uint32_t)POLICY_TURN_URGED : 0) |
+					  (state->first ? (uint32_t)POLICY_TURN_FIRST : 0));
 	atomic_poke(&turn->entitled_permille, state->entitled_permille);
 	atomic_release(&turn->open_until_ns, until);
 	atomic_release(&turn->beat_ns, now_ns);

@@ -421,6 +421,21 @@ static bool urged(const struct machine *m, const struct arbiter_tenant *t)
 	return false;
 }
 
+/* Above all that share a device with it, and there are some: it has nobody to wait for. */
+static bool first(const struct machine *m, const struct arbiter_tenant *t)
+{
+	bool any = false;
+
+	for (int i = 0; i < m->n; i++) {
+		if (!shares(&m->tenant[i], t))
+			continue;
+		if (m->tenant[i].priority >= t->priority)
+			return false;
+		any = true;
+	}
+	return any;
+}
+
 static uint64_t earlier(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
@@ -438,9 +453,10 @@ static bool contended(const struct machine *m, const struct arbiter_tenant *t)
 
 static void answer(const struct machine *m, struct arbiter_tenant *t, const uint64_t sum[64])
 {
-	t->open = t->owner;
 	t->contended = contended(m, t);
 	t->urged = urged(m, t);
+	t->first = first(m, t);
+	t->open = t->owner || t->first;
 	t->entitled_permille = t->id ? entitled_permille(t, sum) : 0;
 	t->open_until_ns = 0;
 	if (!t->open)

@@ -9,9 +9,10 @@
  * a device the highest priority goes first, then the one that has had least for its weight
  * (start-time fair queueing on measured time, so an overrun is owed and idleness saves nothing up).
  *
- * No two are open on one device. The next waits until the last one's work is about done, unless
- * it is of a higher priority: that is open as soon as it wants. A device that nobody wants stays
- * open to one of those that have it, so a tenant that is alone never waits for a turn.
+ * No two of one priority are open on one device, and the next waits until the last one's work is
+ * about done. A tenant of a higher priority than all others on its devices is always open: it
+ * launches and says that it wants, which closes them. A device that nobody wants stays open to one
+ * of those that have it, so a tenant that is alone never waits for a turn.
  */
 #ifndef ALLOT_SHARE_ARBITER_H
 #define ALLOT_SHARE_ARBITER_H
@@ -48,6 +49,7 @@ struct arbiter_tenant {
 	uint64_t open_until_ns;	    /* ... until then, unless told otherwise before */
 	bool contended;		    /* another wants a device of it, or did a moment ago */
 	bool urged;		    /* a higher priority may come: keep little in flight */
+	bool first;		    /* it is that higher priority, and alone in being so */
 	uint32_t entitled_permille; /* of each device, by weight, while those want it that do now */
 
 	/* The arbiter's own; all zero in the beginning. */

@@ -120,7 +120,8 @@ static void check_step(const struct world *w)
 
 			if (i == j || !t->id || !o->id || !(t->devices & o->devices))
 				continue;
-			CHECK(!t->open || !o->open);
+			CHECK(!t->open || !o->open || t->first || o->first);
+			CHECK(!t->first || (t->open && o->priority < t->priority));
 			CHECK(!t->open || !o->wants || o->priority <= t->priority || o->outranked);
 			CHECK(!o->wants || t->contended);
 			CHECK(o->priority <= t->priority || t->urged);
@@ -317,6 +318,7 @@ static void check_priority(void)
 	w->job[high].on = false;
 	run(w, 20 * MS);
 	CHECK(w->tenant[low].open && w->tenant[low].urged && !w->tenant[low].contended);
+	CHECK(w->tenant[high].first && !w->tenant[low].first);
 	for (int i = 0; i < 50; i++) {
 		w->job[high].on = true;
 		run(w, TICK_NS); /* one look is enough, though work of the other is in flight */

@@ -234,12 +234,12 @@ static void check_urged(void)
 	low.compute[0]->demand_until_ns = now + SECOND;
 	high.compute[0]->busy_ns = MS; /* it has used the device */
 	turns_step(turns, now);
-	CHECK(is_open(&low, now));
+	CHECK(is_open(&low, now) && is_open(&high, now)); /* it need not ask */
 	CHECK_EQ(low.turn->flags, POLICY_TURN_URGED);
 	high.compute[0]->demand_until_ns = now + SECOND;
 	turns_step(turns, now += MS);
 	CHECK(is_open(&high, now) && !is_open(&low, now));
-	CHECK_EQ(high.turn->flags, POLICY_TURN_CONTENDED);
+	CHECK_EQ(high.turn->flags, POLICY_TURN_CONTENDED | POLICY_TURN_FIRST);
 	turns_drop(turns);
 	quit(&low);
 	quit(&high);

@@ -15,7 +15,8 @@
 struct pass {
 	struct guest *guest;
 	struct meter_device *md;
-	uint64_t last_ns;    /* the end of the last work found done */
+	uint64_t last_ns;    /* the end of the last work found done ... */
+	uint64_t begun_ns;   /* ... and what came after a pause was found to have begun then */
 	/* Some stream works on what is not done yet, since then, until then by what is expected. */
 	uint64_t running_ns, running_to_ns;
 	uint64_t late_ns, late_expected_ns; /* what took longest beyond what was expected of it */
@@ -137,6 +138,10 @@ static void pop(struct pass *pass, struct lane *lane, uint64_t done_ns)
 	lane->done_ns = done_ns;
 	if (done_ns)
 		lane->end_ns = done_ns + lane->pending_ns;
+	if (mark->start) {
+		atomic_fetch_sub(&md->starts, 1);
+		pass->begun_ns = done_ns > pass->begun_ns ? done_ns : pass->begun_ns;
+	}
 	clock_give(&md->clock[lane->clock], mark->event);
 	mark->event = NULL;
 	atomic_store(&mark->state, MARK_FREE);
@@ -222,6 +227,7 @@ static void expect(const struct pass *pass)
 {
 	struct meter_device *md = pass->md;
 	uint64_t rest = meter_pending_ns(md), late = pass->late_ns, known = pass->late_expected_ns;
+	uint64_t last = pass->last_ns > pass->begun_ns ? pass->last_ns : pass->begun_ns;
 	uint64_t now = meter_now_ns();
 
 	if (late) {
@@ -229,8 +235,8 @@ static void expect(const struct pass *pass)
 		if (known && !gate_contended(pass->guest, now))
 			rest *= late / known < LATE_MOST ? late / known + 1 : LATE_MOST;
 		atomic_store(&md->end_ns, now + late / 64 + rest);
-	} else if (pass->last_ns) {
-		atomic_store(&md->end_ns, pass->last_ns + rest);
+	} else if (last) {
+		atomic_store(&md->end_ns, last + rest);
 	}
 }
 
@@ -361,7 +367,9 @@ static struct span forget(struct meter_device *md, struct lane *lane, uint64_t n
 		span.to_ns = now_ns;
 	}
 	atomic_fetch_sub(&md->marks, lane->tail - lane->head);
-	lane->head = lane->tail;
+	for (; lane->head != lane->tail; lane->head++)
+		if (lane->mark[lane->head % METER_MARKS].start)
+			atomic_fetch_sub(&md->starts, 1);
 	lane_forget(md, lane);
 	lane->key = 0;
 	return span;

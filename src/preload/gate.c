@@ -278,6 +278,18 @@ static void settle(struct meter_device *md, uint64_t now_ns)
 		atomic_swap_if_u64(&md->compute->demand_until_ns, old, now_ns + LINGER_NS);
 }
 
+bool gate_wishes(struct guest *guest, struct meter_device *md, uint64_t now_ns)
+{
+	if (!(turn_flags(gate_get(guest), now_ns) & POLICY_TURN_FIRST))
+		return false;
+	if (meter_begun(md, now_ns)) {
+		settle(md, now_ns);
+		return false;
+	}
+	want(guest, md, now_ns, DEMAND_NS);
+	return true;
+}
+
 struct hold {
 	uint64_t share_ns;   /* how long a launch was held for its tenant's share */
 	uint64_t give_up_ns; /* when it stops waiting for room; 0: it had room so far */
@@ -469,7 +481,7 @@ CUresult gate_enter(struct guest *guest, struct unit *unit)
 	want(guest, unit->device, unit->now_ns, LINGER_NS);
 	settle(unit->device, unit->now_ns);
 	meter_begin(guest, unit);
-	if (unit->device)
-		meter_publish(unit->device, unit->now_ns);
+	meter_publish(unit->device, unit->now_ns);
+	gate_wishes(guest, unit->device, unit->now_ns);
 	return CUDA_SUCCESS;
 }

@@ -64,6 +64,12 @@ void gate_bill(struct guest *guest, struct meter_device *md, uint64_t from_ns, u
 bool gate_contended(struct guest *guest, uint64_t now_ns);
 
 /*
+ * For the keeper of a tenant that goes before all others: it wants the device until its work has
+ * begun, which nobody else can tell. True while it has not.
+ */
+bool gate_wishes(struct guest *guest, struct meter_device *md, uint64_t now_ns);
+
+/*
  * Lets controllers follow utilisation: called by the keeper and by who waits, done by one of them.
  */
 void gate_steer(struct guest *guest, uint64_t now_ns);

@@ -16,6 +16,8 @@
 /* While there is work in flight; threads that launch look for themselves, so alone it is enough. */
 #define TICK_NS	   MS
 #define ALONE_NS   (2 * MS)
+/* Work that others make way for is seen to begin so soon. */
+#define BEGIN_NS   (MS / 5)
 /* An arbiter that says nothing for so long is replaced. */
 #define SILENCE_NS (25 * MS)
 /* How long who holds the role keeps it for others, with nothing to do itself. */
@@ -27,10 +29,12 @@ static void wake(struct keeper *keeper)
 	futex_wake_all(&keeper->bell);
 }
 
-/* Answers whether work is in flight. */
-static bool collect(struct guest *guest, uint64_t now)
+/* Answers whether work is in flight; *ret_tick: how soon to look at it again. */
+static bool collect(struct guest *guest, uint64_t now, uint64_t *ret_tick)
 {
 	bool busy = false;
+
+	*ret_tick = gate_contended(guest, now) ? TICK_NS : ALONE_NS;
 
 	for (int i = 0; i < guest->ndevices; i++) {
 		struct meter_device *md = gate_device_made(guest, i);
@@ -39,6 +43,8 @@ static bool collect(struct guest *guest, uint64_t now)
 			continue;
 		meter_collect(guest, md);
 		meter_publish(md, now);
+		if (gate_wishes(guest, md, now))
+			*ret_tick = BEGIN_NS;
 		if (!atomic_load(&md->marks) && now >= atomic_load(&md->end_ns) + METER_GAP_NS)
 			meter_settle(guest, md, now);
 		busy |= atomic_load(&md->marks) ||
@@ -96,7 +102,7 @@ static void *keep(void *arg)
 		if (atomic_load(&keeper->stop))
 			break;
 		now = meter_now_ns();
-		busy = collect(guest, now);
+		busy = collect(guest, now, &tick);
 		gate_steer(guest, now);
 		atomic_store(&keeper->working, 0);
 		worked = busy ? now : worked;
@@ -106,9 +112,8 @@ static void *keep(void *arg)
 			turns_drop(turns);
 			next = UINT64_MAX;
 		}
-		tick = now + (gate_contended(guest, now) ? TICK_NS : ALONE_NS);
-		if (busy && next > tick)
-			next = tick;
+		if (busy && next > now + tick)
+			next = now + tick;
 		atomic_store(&keeper->asleep, !busy);
 		if (!busy && working(guest)) /* begun since: nobody would ring */
 			continue;

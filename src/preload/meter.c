@@ -97,6 +97,10 @@ static int mark_reserve(struct meter_device *md, struct lane *lane, uint64_t now
 	atomic_store(&mark->state, MARK_RECORDING);
 	lane->loose.launches = 0;
 	lane->loose.expected_ns = 0;
+	if (mark->start) {
+		atomic_store(&md->started_ns, now_ns);
+		atomic_fetch_add(&md->starts, 1);
+	}
 	lane->gap = false;
 	lane->marked_ns = now_ns;
 	atomic_fetch_add(&md->marks, 1);

@@ -102,6 +102,8 @@ struct meter_device {
 	_Atomic uint64_t doubt_ns;   /* see meter_knows: until a mark recorded after this is done */
 	_Atomic uint64_t held;	     /* raised when the gate held a launch for its share */
 	_Atomic uint32_t marks;	     /* to be collected */
+	_Atomic uint32_t starts;     /* of these, such that begin work; recorded last ... */
+	_Atomic uint64_t started_ns; /* ... then */
 	_Atomic uint32_t collecting; /* one thread does */
 	_Atomic uint64_t collected_ns;
 	uint64_t published_ns; /* the work_until_ns that this process last wrote */
@@ -179,6 +181,18 @@ bool meter_fits(struct unit *unit);
 static inline uint64_t meter_pending_ns(const struct meter_device *md)
 {
 	return atomic_peek(&md->pending_ns) * atomic_peek(&md->overlap_permille) / 1000;
+}
+
+/*
+ * Whether the device has come to all that was launched into streams that were idle. What has not
+ * begun for so long waits for something else.
+ */
+#define METER_BEGIN_NS UINT64_C(100000000)
+
+static inline bool meter_begun(const struct meter_device *md, uint64_t now_ns)
+{
+	return !atomic_load(&md->starts) ||
+	       now_ns > atomic_load(&md->started_ns) + METER_BEGIN_NS;
 }
 
 /* What a launch is expected to take; 0: nobody knows. */

@@ -5,6 +5,9 @@
  *   sim_spin(u64 us)                           takes so many microseconds
  *   sim_fill(ptr, u64 words, u32 seed)         writes `words` 32-bit words made from the seed
  *   sim_check(ptr, u64 words, u32 seed, bad)   adds to the 32-bit count at `bad` how many differ
+ *   sim_meet(count, u64 ranks)                 a rank of a collective: adds one to the 64-bit count,
+ *                                              in the process's memory, which ranks share, and ends
+ *                                              when all of its round did
  *
  * Any other takes 5 us and does nothing; its parameters are not looked at.
  */
@@ -18,6 +21,7 @@
 #include "sim/cuda/stream.h"
 
 #define OTHER_NS 5000u
+#define MEET_NS 20000u /* so often a rank looks for the others */
 #define STEP_WORDS (1u << 20) /* 4 MiB: a step stays well within a slice */
 
 static const struct kernel_shape {
@@ -29,6 +33,7 @@ static const struct kernel_shape {
 	[SIM_KERNEL_SPIN] = {"sim_spin", 1, {8}},
 	[SIM_KERNEL_FILL] = {"sim_fill", 3, {8, 8, 4}},
 	[SIM_KERNEL_CHECK] = {"sim_check", 4, {8, 8, 4, 8}},
+	[SIM_KERNEL_MEET] = {"sim_meet", 2, {8, 8}},
 };
 
 #define SHAPES (sizeof(shapes) / sizeof(shapes[0]))
@@ -140,6 +145,18 @@ static CUresult fill_or_check(struct sim_op *op, bool *ret_last)
 	return CUDA_SUCCESS;
 }
 
+/* The cursor is the count at which the round is complete. */
+static void meet(struct sim_op *op, uint64_t *ret_ns, bool *ret_last)
+{
+	_Atomic uint64_t *count = (_Atomic uint64_t *)(uintptr_t)op->work.launch.arg[0];
+	uint64_t ranks = op->work.launch.arg[1];
+
+	if (!op->cursor)
+		op->cursor = atomic_fetch_add(count, 1) / ranks * ranks + ranks;
+	*ret_last = atomic_load(count) >= op->cursor;
+	*ret_ns = *ret_last ? OTHER_NS : MEET_NS;
+}
+
 CUresult kernel_step(struct sim_op *op, uint64_t *ret_ns, bool *ret_last)
 {
 	uint64_t from;
@@ -158,6 +175,11 @@ CUresult kernel_step(struct sim_op *op, uint64_t *ret_ns, bool *ret_last)
 		error = fill_or_check(op, ret_last);
 		*ret_ns = engine_now_ns() - from + OTHER_NS;
 		return error;
+	case SIM_KERNEL_MEET:
+		if (!op->work.launch.arg[0] || !op->work.launch.arg[1])
+			return CUDA_ERROR_ILLEGAL_ADDRESS;
+		meet(op, ret_ns, ret_last);
+		return CUDA_SUCCESS;
 	default:
 		*ret_ns = OTHER_NS;
 		return CUDA_SUCCESS;

@@ -45,6 +45,7 @@ enum sim_kernel {
 	SIM_KERNEL_SPIN,
 	SIM_KERNEL_FILL,
 	SIM_KERNEL_CHECK,
+	SIM_KERNEL_MEET,
 };
 
 #define SIM_KERNEL_ARGS 4

@@ -13,6 +13,9 @@
 /* Work goes on for so long after it was expected to be done, before nobody believes in it. */
 #define LATE_NS 5000000
 
+/* Held, let go for no longer than this and held again is held all the time. */
+#define MOMENT_NS 500000
+
 /* An entry: which second, cut to 24 bits, above busy microseconds, cut to 40. */
 #define BUSY_BITS 40
 #define BUSY_MASK ((UINT64_C(1) << BUSY_BITS) - 1)
@@ -52,6 +55,41 @@ uint64_t compute_running_ns(struct ledger *ledger, int device, uint64_t now_ns)
 			since = from;
 	}
 	return since;
+}
+
+void compute_hold(struct compute *compute, uint64_t now_ns, uint64_t until_ns)
+{
+	uint64_t to = atomic_peek(&compute->held_to_ns);
+
+	if (to + MOMENT_NS < now_ns || to > now_ns + COMPUTE_AHEAD_NS) {
+		atomic_release(&compute->held_from_ns, now_ns);
+		atomic_swap_if_u64(&compute->held_to_ns, to, until_ns);
+	}
+	atomic_raise_u64(&compute->held_to_ns, until_ns);
+}
+
+bool compute_held(struct ledger *ledger, int device, uint64_t from_ns, uint64_t to_ns)
+{
+	for (int i = 0; ledger_knows(ledger, i); i++) {
+		const struct compute *compute = &ledger->map->compute[i];
+		uint64_t until = atomic_acquire(&compute->held_to_ns);
+		uint64_t from = atomic_acquire(&compute->held_from_ns);
+
+		if (i != device && from < to_ns && until > from_ns && from < until)
+			return true;
+	}
+	return false;
+}
+
+bool compute_beside(struct ledger *ledger, int device, uint64_t now_ns)
+{
+	for (int i = 0; ledger_knows(ledger, i); i++) {
+		uint64_t covered = atomic_peek(&ledger->map->compute[i].covered_ns);
+
+		if (i != device && covered + SECOND_NS > now_ns && covered < now_ns + ABSURD_NS)
+			return true;
+	}
+	return false;
 }
 
 uint64_t compute_cover(struct compute *compute, uint64_t from_ns, uint64_t to_ns,

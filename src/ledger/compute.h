@@ -10,6 +10,7 @@
 #ifndef ALLOT_LEDGER_COMPUTE_H
 #define ALLOT_LEDGER_COMPUTE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "share/controller.h"
@@ -28,7 +29,9 @@ struct compute {
 	uint64_t demand_until_ns; /* somebody waits, or worked a moment ago */
 	uint64_t work_until_ns;	  /* when what was launched is expected to be done */
 	uint64_t tick_ns;	  /* whoever moves it on steers the controller */
-	uint64_t pad0[3];
+	/* When launches were last held, to whenever that is expected to end: see compute_held. */
+	uint64_t held_from_ns, held_to_ns;
+	uint64_t pad0[1];
 
 	uint64_t busy_ns;	  /* the device worked for this tenant; never falls */
 	uint64_t launches;	  /* of kernels */
@@ -59,6 +62,18 @@ void compute_set_running(struct slot *slot, int device, uint64_t since_ns, uint6
 
 /* Since when any process of the tenant works on the device unbilled; UINT64_MAX when none does. */
 uint64_t compute_running_ns(struct ledger *ledger, int device, uint64_t now_ns);
+
+/* Launches for the device are held from now on, probably until then. */
+void compute_hold(struct compute *compute, uint64_t now_ns, uint64_t until_ns);
+
+/*
+ * Whether launches for another device of the tenant were held at some time in between: who waited
+ * for them waited for the gate. The ledger has the last such time of each device.
+ */
+bool compute_held(struct ledger *ledger, int device, uint64_t from_ns, uint64_t to_ns);
+
+/* Whether another device worked for the tenant of late: work here may wait for work there. */
+bool compute_beside(struct ledger *ledger, int device, uint64_t now_ns);
 
 /*
  * The device worked for the tenant from one instant to the other. Answers the part that was not

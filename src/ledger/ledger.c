@@ -288,6 +288,16 @@ int ledger_device(struct ledger *ledger, const uint8_t uuid[16], uint64_t total_
 	return d;
 }
 
+bool ledger_knows(struct ledger *ledger, int device)
+{
+	struct ledger_device *dev;
+
+	if ((unsigned int)device >= LEDGER_DEVICES)
+		return false;
+	dev = &ledger->map->devices[device];
+	return atomic_acquire(&dev->uuid_lo) && atomic_acquire(&dev->uuid_hi);
+}
+
 int ledger_device_info(struct ledger *ledger, int device, struct ledger_device_info *ret)
 {
 	struct ledger_device_info info;

@@ -50,6 +50,9 @@ int ledger_refresh(struct ledger *ledger);
  */
 int ledger_device(struct ledger *ledger, const uint8_t uuid[16], uint64_t total_bytes);
 
+/* Whether the table has an entry `device`; there are no gaps in it. */
+bool ledger_knows(struct ledger *ledger, int device);
+
 /* Entry `device` of the table. -ENODEV past the end or where the name is not complete. */
 struct ledger_device_info {
 	uint8_t uuid[16];

@@ -199,9 +199,48 @@ static void check_shared(void)
 	ledger_close(ledger);
 }
 
+/* Held on one device, the others' work may have waited for it; a moment of freedom is none. */
+static void check_held(void)
+{
+	static const uint8_t second_uuid[16] = "device-1 (uuid)";
+	struct slot *slot = fixture_join(fixture_tenant("held"));
+	struct ledger *ledger = slot_ledger(slot);
+	struct compute *c = compute_of(ledger, 0);
+	uint64_t t = HOUR, from;
+
+	CHECK_EQ(ledger_device(ledger, second_uuid, GIB), 1);
+	CHECK(!compute_held(ledger, 1, 0, UINT64_MAX));
+	compute_hold(c, t, t + 4 * MS);
+	CHECK(compute_held(ledger, 1, t + MS, t + 2 * MS));
+	CHECK(!compute_held(ledger, 0, t + MS, t + 2 * MS));
+	CHECK(!compute_held(ledger, 1, t - MS, t));
+	CHECK(!compute_held(ledger, 1, t + 4 * MS, t + 5 * MS));
+	/* Held again at once: what began in the first time waited, too. */
+	compute_hold(c, t + 4 * MS + MS / 4, t + 8 * MS);
+	CHECK(compute_held(ledger, 1, t, t + MS));
+	/* Held again later: only the last time is known. */
+	compute_hold(c, t + 10 * MS, t + 12 * MS);
+	CHECK(!compute_held(ledger, 1, t, t + 9 * MS));
+	CHECK(compute_held(ledger, 1, t, t + 11 * MS));
+	/* Damage ends with the next time. */
+	c->held_to_ns = UINT64_MAX;
+	compute_hold(c, t + 20 * MS, t + 21 * MS);
+	CHECK(!compute_held(ledger, 1, t + 22 * MS, t + 23 * MS));
+
+	CHECK(!compute_beside(ledger, 1, t));
+	compute_cover(c, t, t + MS, &from);
+	CHECK(compute_beside(ledger, 1, t + 500 * MS));
+	CHECK(!compute_beside(ledger, 0, t + 500 * MS));
+	CHECK(!compute_beside(ledger, 1, t + 2 * SECOND));
+	c->covered_ns = UINT64_MAX;
+	CHECK(!compute_beside(ledger, 1, t));
+	ledger_close(ledger);
+}
+
 int main(void)
 {
 	check_cover();
+	check_held();
 	check_racing_cover();
 	check_achieved();
 	check_history();

@@ -33,14 +33,22 @@ static uint64_t cover(struct meter_device *md, uint64_t from_ns, uint64_t to_ns,
 	return busy;
 }
 
-uint64_t meter_bill(struct guest *guest, struct meter_device *md, uint64_t from_ns, uint64_t to_ns)
+/* Even if something was running before that. */
+static uint64_t bill_exactly(struct guest *guest, struct meter_device *md, uint64_t from_ns,
+			     uint64_t to_ns)
 {
-	uint64_t others = compute_running_ns(guest->ledger, md->device->ledger, to_ns);
-	uint64_t from, busy = cover(md, others < from_ns ? others : from_ns, to_ns, &from);
+	uint64_t from, busy = cover(md, from_ns, to_ns, &from);
 
 	if (busy)
 		gate_bill(guest, md, from, to_ns);
 	return busy;
+}
+
+uint64_t meter_bill(struct guest *guest, struct meter_device *md, uint64_t from_ns, uint64_t to_ns)
+{
+	uint64_t others = compute_running_ns(guest->ledger, md->device->ledger, to_ns);
+
+	return bill_exactly(guest, md, others < from_ns ? others : from_ns, to_ns);
 }
 
 /*
@@ -88,13 +96,14 @@ static void bill_all(struct pass *pass)
 		struct span *span = &pass->span[i];
 
 		pass->md->lane_ns += span->to_ns - span->from_ns;
-		pass->md->billed_ns +=
+		pass->md->billed_ns += span->waited ?
+			bill_exactly(pass->guest, pass->md, span->from_ns, span->to_ns) :
 			meter_bill(pass->guest, pass->md, span->from_ns, span->to_ns);
 	}
 	pass->n = 0;
 }
 
-static void add(struct pass *pass, uint64_t from_ns, uint64_t to_ns)
+static void add(struct pass *pass, uint64_t from_ns, uint64_t to_ns, bool waited)
 {
 	if (to_ns <= from_ns)
 		return;
@@ -102,7 +111,22 @@ static void add(struct pass *pass, uint64_t from_ns, uint64_t to_ns)
 		bill_all(pass);
 	if (to_ns > pass->last_ns)
 		pass->last_ns = to_ns;
-	pass->span[pass->n++] = (struct span){from_ns, to_ns};
+	pass->span[pass->n++] = (struct span){from_ns, to_ns, waited};
+}
+
+/*
+ * How much longer than expected it took, if it may be that it waited for launches that the gate
+ * held on another device: a rank of a collective spins there, and would pay for our own pause.
+ */
+static uint64_t waited(const struct pass *pass, const struct mark *mark, uint64_t from_ns,
+		       uint64_t to_ns)
+{
+	uint64_t late = less(to_ns - from_ns, mark->expected_ns);
+
+	if (!late || !mark->known ||
+	    !compute_held(pass->guest->ledger, pass->md->device->ledger, from_ns, to_ns))
+		return 0;
+	return late;
 }
 
 /* The mark at the head is done with: `done_ns` is when, 0 when nobody knows. */
@@ -110,26 +134,30 @@ static void pop(struct pass *pass, struct lane *lane, uint64_t done_ns)
 {
 	struct meter_device *md = pass->md;
 	struct mark *mark = &lane->mark[lane->head % METER_MARKS];
-	uint64_t expected = mark->expected_ns, took;
+	uint64_t expected = mark->expected_ns, took, spun = 0;
 
 	/* Not in this order: of another stream that had the same handle, or by a clock moved on. */
 	if (done_ns && done_ns < lane->done_ns)
 		done_ns = lane->done_ns;
 	took = done_ns - lane->done_ns;
 	if (!done_ns) {
-		add(pass, mark->recorded_ns, mark->recorded_ns + expected);
+		add(pass, mark->recorded_ns, mark->recorded_ns + expected, false);
 	} else if (!lane->done_ns) {
-		add(pass, done_ns - expected, done_ns);
+		add(pass, done_ns - expected, done_ns, false);
 	} else if (!mark->start) {
-		add(pass, lane->done_ns, done_ns);
+		spun = waited(pass, mark, lane->done_ns, done_ns);
+		add(pass, lane->done_ns + spun, done_ns, spun);
 	} else {
 		/* Launches that no mark followed: as long as expected, if there was time. */
-		add(pass, lane->done_ns, took < expected ? done_ns : lane->done_ns + expected);
+		add(pass, lane->done_ns, lane->done_ns + (took < expected ? took : expected),
+		    false);
 	}
 	lock_take(&md->lock);
 	if (done_ns && lane->done_ns && !mark->start && mark->launches && took) {
-		cost_learn(&md->costs, mark->key, mark->launches, took);
-		atomic_raise_u64(&md->compute->longest_ns, took / mark->launches);
+		if (!spun) {
+			cost_learn(&md->costs, mark->key, mark->launches, took);
+			atomic_raise_u64(&md->compute->longest_ns, took / mark->launches);
+		}
 		if (mark->recorded_ns >= atomic_load(&md->doubt_ns))
 			meter_trust(md);
 	}
@@ -221,7 +249,8 @@ static void learn_overlap(struct meter_device *md)
 
 /*
  * With the lock. Work that is late may be done any moment, or go on for long; the rest is expected
- * to be late in proportion, unless it is another tenant that makes it late.
+ * to be late in proportion, unless it is another tenant that makes it late, or perhaps another
+ * device of this one that it waits for.
  */
 static void expect(const struct pass *pass)
 {
@@ -232,7 +261,8 @@ static void expect(const struct pass *pass)
 
 	if (late) {
 		rest = less(rest, known);
-		if (known && !gate_contended(pass->guest, now))
+		if (known && !gate_contended(pass->guest, now) &&
+		    !compute_beside(pass->guest->ledger, md->device->ledger, now))
 			rest *= late / known < LATE_MOST ? late / known + 1 : LATE_MOST;
 		atomic_store(&md->end_ns, now + late / 64 + rest);
 	} else if (last) {
@@ -246,7 +276,7 @@ static void say_running(const struct pass *pass, uint64_t now_ns)
 	bool runs = pass->running_ns != UINT64_MAX;
 
 	md->running = runs;
-	md->seen = runs ? (struct span){pass->running_ns, now_ns} : (struct span){0, 0};
+	md->seen = (struct span){.from_ns = runs ? pass->running_ns : now_ns, .to_ns = now_ns};
 	compute_set_running(atomic_load(&pass->guest->slot), md->device->ledger,
 			    runs ? pass->running_ns : 0, runs ? atomic_load(&md->end_ns) : 0);
 }
@@ -283,7 +313,7 @@ static void bill_spans(struct guest *guest, struct meter_device *md, const struc
 	struct pass pass = {.guest = guest, .md = md};
 
 	for (int i = 0; i < n; i++)
-		add(&pass, span[i].from_ns, span[i].to_ns);
+		add(&pass, span[i].from_ns, span[i].to_ns, false);
 	pay_deferred(&pass);
 	bill_all(&pass);
 }
@@ -297,7 +327,7 @@ void meter_end_all(struct guest *guest, struct meter_device *md)
 	if (atomic_exchange(&md->collecting, 1))
 		return;
 	bill_spans(guest, md, &md->seen, 1);
-	md->seen = (struct span){0, 0};
+	md->seen = (struct span){0};
 	atomic_store(&md->collecting, 0);
 }
 
@@ -306,7 +336,7 @@ static struct span loose_span(const struct lane *lane, uint64_t now_ns)
 {
 	uint64_t end = lane->end_ns < now_ns ? lane->end_ns : now_ns;
 
-	return (struct span){end - lane->loose.expected_ns, end};
+	return (struct span){.from_ns = end - lane->loose.expected_ns, .to_ns = end};
 }
 
 void meter_settle(struct guest *guest, struct meter_device *md, uint64_t now_ns)

@@ -6,9 +6,14 @@
 /* Launches among others after which one is measured by itself again. */
 #define STALE_USES 256u
 
+static unsigned int index_of(uint64_t key)
+{
+	return (key * UINT64_C(0x9e3779b97f4a7c15)) >> 55 & (COST_ENTRIES - 1);
+}
+
 static struct cost *entry_of(struct costs *costs, uint64_t key)
 {
-	return &costs->entry[(key * UINT64_C(0x9e3779b97f4a7c15)) >> 55 & (COST_ENTRIES - 1)];
+	return &costs->entry[index_of(key)];
 }
 
 static uint32_t saturate(uint64_t ns)
@@ -34,6 +39,11 @@ uint64_t cost_expect(struct costs *costs, uint64_t key, bool *ret_alone)
 	if (cost->key == key)
 		return cost->ns;
 	return costs->mean_ns ? costs->mean_ns : UNKNOWN_NS;
+}
+
+bool cost_known(const struct costs *costs, uint64_t key)
+{
+	return costs->entry[index_of(key)].key == key;
 }
 
 void cost_learn(struct costs *costs, uint64_t key, uint32_t n, uint64_t ns)

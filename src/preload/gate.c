@@ -88,12 +88,27 @@ struct meter_device *gate_device(struct guest *guest, struct guest_device *devic
 	md->overlap_permille = 1000;
 	md->doubt_ns = 1;
 	if (md->compute &&
-	    atomic_compare_exchange_strong(&gate->device[device->ordinal], &expected, md)) {
-		atomic_store(&gate->generation, 0); /* its share is not read yet */
+	    atomic_compare_exchange_strong(&gate->device[device->ordinal], &expected, md))
 		return md;
-	}
 	munmap(md, sizeof(*md));
 	return expected;
+}
+
+static void refresh_shares(struct guest *guest, struct gate *gate, const struct policy *policy)
+{
+	struct ledger_device_info info;
+	int n = 0;
+
+	for (; n < POLICY_DEVICES && !ledger_device_info(guest->ledger, n, &info); n++)
+		atomic_store(&gate->share_permille[n], policy_share(policy, info.uuid));
+	atomic_store(&gate->ndevices, (uint32_t)n);
+}
+
+/* As of now, and of all devices that the tenant has by now. */
+static bool is_fresh(struct guest *guest, const struct gate *gate, uint64_t generation)
+{
+	return atomic_load_explicit(&gate->generation, memory_order_acquire) == generation &&
+	       !ledger_knows(guest->ledger, (int)atomic_load(&gate->ndevices));
 }
 
 /* Of threads that refresh at once, the last to write has looked again after writing. */
@@ -102,7 +117,7 @@ static void refresh(struct guest *guest, struct gate *gate)
 	uint64_t now = guest_generation(guest);
 	struct policy policy;
 
-	while (atomic_load_explicit(&gate->generation, memory_order_acquire) != now) {
+	while (!is_fresh(guest, gate, now)) {
 		if (!guest->policy_map) {
 			policy = guest->policy;
 		} else if (policy_read(guest->policy_map, &policy)) {
@@ -111,13 +126,7 @@ static void refresh(struct guest *guest, struct gate *gate)
 				return;
 			policy = guest->policy;
 		}
-		for (int i = 0; i < guest->ndevices; i++) {
-			struct meter_device *md = atomic_load(&gate->device[i]);
-
-			if (md)
-				atomic_store(&md->share_permille,
-					     policy_share(&policy, guest->device[i].uuid));
-		}
+		refresh_shares(guest, gate, &policy);
 		atomic_store(&gate->compute, policy.compute);
 		atomic_store(&gate->mode, policy.mode);
 		atomic_store(&gate->controller, policy.controller);
@@ -134,10 +143,10 @@ static bool silent(const struct policy_turn *turn, uint64_t now_ns)
 }
 
 /* Whether the tenant keeps to a part of the device by itself. */
-static bool capped(const struct gate *gate, const struct meter_device *md)
+static bool capped(const struct gate *gate, int device)
 {
 	return atomic_load(&gate->compute) == POLICY_COMPUTE_CAP &&
-	       atomic_load(&md->share_permille) < 1000;
+	       atomic_load(&gate->share_permille[device]) < 1000;
 }
 
 static uint64_t slice_ns(const struct gate *gate)
@@ -147,17 +156,15 @@ static uint64_t slice_ns(const struct gate *gate)
 	return us ? us * UINT64_C(1000) : SLICE_NS;
 }
 
-const struct controller *gate_controller(struct guest *guest, struct meter_device *md,
-					 struct share_params *ret_params)
+/* Of any device of the tenant, by its index in the ledger. */
+static const struct controller *controller_of(const struct gate *gate, int device,
+					      struct share_params *ret_params)
 {
-	struct gate *gate = gate_get(guest);
-
 	*ret_params = (struct share_params){
-		.share_permille = (uint32_t)atomic_load(&md->share_permille),
+		.share_permille = atomic_load(&gate->share_permille[device]),
 		.slice_ns = slice_ns(gate),
-		.blocks = md->device->stack_threads / 256,
 	};
-	if (!capped(gate, md)) {
+	if (!capped(gate, device)) {
 		/* A part of what others want, too; nobody arbitrates, so it is a cap. */
 		uint32_t entitled = gate->turn ? atomic_peek(&gate->turn->entitled_permille) : 0;
 
@@ -165,6 +172,16 @@ const struct controller *gate_controller(struct guest *guest, struct meter_devic
 		return &controller_deficit;
 	}
 	return controller_by_id(atomic_load(&gate->controller));
+}
+
+const struct controller *gate_controller(struct guest *guest, struct meter_device *md,
+					 struct share_params *ret_params)
+{
+	const struct controller *controller =
+		controller_of(gate_get(guest), md->device->ledger, ret_params);
+
+	ret_params->blocks = md->device->stack_threads / 256;
+	return controller;
 }
 
 void gate_bill(struct guest *guest, struct meter_device *md, uint64_t from_ns, uint64_t to_ns)
@@ -180,17 +197,22 @@ void gate_bill(struct guest *guest, struct meter_device *md, uint64_t from_ns, u
 	} while (hot != old && !atomic_swap_if_u64(&md->compute->hot, old, hot));
 }
 
-/* 0, or until when the device's account is not settled. */
-static uint64_t account(struct guest *guest, struct meter_device *md, const struct unit *unit)
+/* 0, or until when the account of a device, by its index in the ledger, is not settled. */
+static uint64_t account(struct guest *guest, const struct gate *gate, int device,
+			const struct unit *unit)
 {
-	uint64_t blocks = md == unit->device ? unit->blocks : 0, old, hot, until;
+	struct compute *compute = compute_of(guest->ledger, device);
+	bool own = device == unit->device->device->ledger;
+	uint64_t old, hot, until;
 	struct share_params params;
-	const struct controller *controller = gate_controller(guest, md, &params);
+	const struct controller *controller =
+		own ? gate_controller(guest, unit->device, &params) :
+		      controller_of(gate, device, &params);
 
 	do {
-		old = atomic_peek(&md->compute->hot);
-		until = controller->admit(old, &params, unit->now_ns, blocks, &hot);
-	} while (hot != old && !atomic_swap_if_u64(&md->compute->hot, old, hot));
+		old = atomic_peek(&compute->hot);
+		until = controller->admit(old, &params, unit->now_ns, own ? unit->blocks : 0, &hot);
+	} while (hot != old && !atomic_swap_if_u64(&compute->hot, old, hot));
 	return until;
 }
 
@@ -204,9 +226,8 @@ static uint64_t share_wait(struct guest *guest, struct gate *gate, const struct 
 	uint64_t until = 0;
 
 	*ret_turn = false;
-	for (int i = 0; i < guest->ndevices; i++) {
-		struct meter_device *md = gate_device_made(guest, i);
-		uint64_t at = md && (orphan || capped(gate, md)) ? account(guest, md, unit) : 0;
+	for (int i = 0; i < (int)atomic_load(&gate->ndevices); i++) {
+		uint64_t at = orphan || capped(gate, i) ? account(guest, gate, i, unit) : 0;
 
 		until = at > until ? at : until;
 	}
@@ -228,10 +249,11 @@ static uint64_t inflight_bound(struct guest *guest, const struct gate *gate,
 			       const struct unit *unit, bool *ret_spread)
 {
 	bool contended = turn_flags(gate, unit->now_ns) & POLICY_TURN_CONTENDED;
+	bool limited = capped(gate, unit->device->device->ledger);
 	uint64_t asked = atomic_load(&gate->inflight_us) * UINT64_C(1000), bound;
 
 	*ret_spread = true;
-	if (atomic_load(&guest->in_space) || (!contended && !capped(gate, unit->device)))
+	if (atomic_load(&guest->in_space) || (!contended && !limited))
 		return 0;
 	/* What takes longer than a slice, or may, is paid for before more begins. */
 	if (!meter_knows(unit->device)) {
@@ -239,7 +261,7 @@ static uint64_t inflight_bound(struct guest *guest, const struct gate *gate,
 		return 1;
 	}
 	bound = contended ? INFLIGHT_NS : ALONE_NS;
-	if (capped(gate, unit->device) &&
+	if (limited &&
 	    meter_pending_ns(unit->device) > slice_ns(gate) + bound - INFLIGHT_NS)
 		return 1;
 	return asked ? asked : bound;
@@ -359,6 +381,7 @@ static void wait_for_share(struct guest *guest, struct gate *gate, struct unit *
 			meter_pause(unit);
 		if (until > unit->now_ns + LOOK_NS)
 			until = unit->now_ns + LOOK_NS;
+		compute_hold(unit->device->compute, unit->now_ns, until);
 		/* Who waits for its turn wants the device; who pays a debt leaves it to others. */
 		if (turn) {
 			want(guest, unit->device, unit->now_ns, DEMAND_NS);

@@ -3,7 +3,8 @@
  * The gate in front of work. Nothing limited, it costs one load. Otherwise a launch waits here
  * while `allot` has closed the tenant, while it is not the tenant's turn, while the tenant owes
  * device time, and while enough work is in flight for a decision to take effect soon. All devices
- * of a tenant open and close together, so that no rank of a collective is held while another runs.
+ * of a tenant open and close together, whichever of its processes use them, so that no rank of a
+ * collective is held while another runs.
  */
 #ifndef ALLOT_PRELOAD_GATE_H
 #define ALLOT_PRELOAD_GATE_H
@@ -22,6 +23,9 @@ struct gate {
 	/* The policy, as of `generation`. */
 	_Atomic uint64_t generation;
 	_Atomic uint32_t compute, mode, controller, inflight_us, slice_us;
+	/* Of each of the tenant's devices, by its index in the ledger. */
+	_Atomic uint32_t share_permille[POLICY_DEVICES];
+	_Atomic uint32_t ndevices;
 
 	_Atomic uint64_t pass_until_ns; /* launches need not ask for their share before */
 

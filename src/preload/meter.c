@@ -91,6 +91,7 @@ static int mark_reserve(struct meter_device *md, struct lane *lane, uint64_t now
 	mark->event = event;
 	mark->start = lane->gap;
 	mark->launches = lane->loose.launches;
+	mark->known = lane->loose.known;
 	mark->key = lane->loose.key;
 	mark->expected_ns = lane->loose.expected_ns;
 	mark->recorded_ns = now_ns;
@@ -151,6 +152,7 @@ static void count(struct meter_device *md, struct lane *lane, const struct unit 
 	uint64_t now = unit->now_ns, end = atomic_load(&md->end_ns);
 
 	lane->loose.key = lane->loose.launches && lane->loose.key != unit->key ? 0 : unit->key;
+	lane->loose.known = (!lane->loose.launches || lane->loose.known) && unit->known;
 	lane->loose.launches++;
 	lane->loose.expected_ns += unit->expected_ns;
 	lane->end_ns = (lane->end_ns > now ? lane->end_ns : now) + unit->expected_ns;
@@ -180,6 +182,7 @@ void meter_begin(struct guest *guest, struct unit *unit)
 		unit->lane = lane_find(md, context, key, &new);
 	}
 	unit->expected_ns = cost_expect(&md->costs, unit->key, &unit->alone);
+	unit->known = cost_known(&md->costs, unit->key);
 	if (unit->lane < 0) {
 		lock_drop(&md->lock);
 		return;

@@ -38,6 +38,7 @@ enum mark_state { MARK_FREE, MARK_RECORDING, MARK_RECORDED, MARK_VOID };
 struct mark {
 	_Atomic uint32_t state; /* enum mark_state */
 	bool start;		/* the stream was idle: the time before is nobody's */
+	bool known;		/* what is expected was measured, of each launch */
 	uint32_t launches;	/* between the mark before and this one ... */
 	uint64_t key;		/* ... all of this; 0: of several ... */
 	uint64_t expected_ns;	/* ... and expected to take so long */
@@ -64,6 +65,7 @@ struct lane {
 	uint64_t used_ns;
 	struct {
 		uint32_t launches;
+		bool known;
 		uint64_t key, expected_ns;
 	} loose; /* launches behind the last mark */
 };
@@ -79,12 +81,12 @@ struct clock {
 
 struct span {
 	uint64_t from_ns, to_ns;
+	bool waited; /* not billed as far back as something runs: it did not work then */
 };
 
 struct meter_device {
 	struct guest_device *device;
 	struct compute *compute;
-	_Atomic uint64_t share_permille; /* see gate.c */
 
 	struct lock lock; /* of what follows */
 	struct lane lane[METER_LANES];
@@ -123,6 +125,7 @@ struct unit {
 	int lane; /* -1: none was free */
 	int mark; /* to be recorded behind it; -1: none */
 	uint64_t asked_ns, now_ns, expected_ns; /* asked: when it came to the gate */
+	bool known;  /* expected_ns was measured */
 	bool alone;  /* to be measured by itself */
 	bool marked; /* its end is to be known in any case */
 };

@@ -292,12 +292,18 @@ static void want(struct guest *guest, struct meter_device *md, uint64_t now_ns, 
  * tenant that launches now and then would else keep the device for as long as a wait may last.
  * Others of the tenant who still wait were woken by what let this one go, and want again.
  */
-static void settle(struct meter_device *md, uint64_t now_ns)
+static void settle(struct meter_device *md, uint64_t until_ns)
 {
 	uint64_t old = atomic_peek(&md->compute->demand_until_ns);
 
-	if (old > now_ns + LINGER_NS)
-		atomic_swap_if_u64(&md->compute->demand_until_ns, old, now_ns + LINGER_NS);
+	if (old > until_ns)
+		atomic_swap_if_u64(&md->compute->demand_until_ns, old, until_ns);
+}
+
+/* What no mark follows, because it is brief, is done by when it is expected. */
+static bool working(const struct meter_device *md, uint64_t now_ns)
+{
+	return atomic_load(&md->marks) || atomic_load(&md->end_ns) > now_ns;
 }
 
 bool gate_wishes(struct guest *guest, struct meter_device *md, uint64_t now_ns)
@@ -305,7 +311,7 @@ bool gate_wishes(struct guest *guest, struct meter_device *md, uint64_t now_ns)
 	if (!(turn_flags(gate_get(guest), now_ns) & POLICY_TURN_FIRST))
 		return false;
 	if (meter_begun(md, now_ns)) {
-		settle(md, now_ns);
+		settle(md, now_ns + (working(md, now_ns) ? LINGER_NS : 0));
 		return false;
 	}
 	want(guest, md, now_ns, DEMAND_NS);
@@ -396,12 +402,6 @@ static void wait_for_share(struct guest *guest, struct gate *gate, struct unit *
 		meter_collect(guest, unit->device);
 		meter_publish(unit->device, unit->now_ns);
 	}
-}
-
-/* What no mark follows, because it is brief, is done by when it is expected. */
-static bool working(const struct meter_device *md, uint64_t now_ns)
-{
-	return atomic_load(&md->marks) || atomic_load(&md->end_ns) > now_ns;
 }
 
 /* As wait_for_room, until nothing is in flight. */
@@ -502,7 +502,7 @@ CUresult gate_enter(struct guest *guest, struct unit *unit)
 	while (wait_for_room(guest, gate, unit, &hold));
 	note(unit, &hold);
 	want(guest, unit->device, unit->now_ns, LINGER_NS);
-	settle(unit->device, unit->now_ns);
+	settle(unit->device, unit->now_ns + LINGER_NS);
 	meter_begin(guest, unit);
 	meter_publish(unit->device, unit->now_ns);
 	gate_wishes(guest, unit->device, unit->now_ns);

@@ -16,8 +16,9 @@
 /* While there is work in flight; threads that launch look for themselves, so alone it is enough. */
 #define TICK_NS	   MS
 #define ALONE_NS   (2 * MS)
-/* Work that others make way for is seen to begin so soon. */
-#define BEGIN_NS   (MS / 5)
+/* Work that others make way for is seen to begin so soon, or after a part more of its wait. */
+#define BEGIN_NS   (MS / 10)
+#define BEGIN_PART 8
 /* An arbiter that says nothing for so long is replaced. */
 #define SILENCE_NS (25 * MS)
 /* How long who holds the role keeps it for others, with nothing to do itself. */
@@ -27,6 +28,13 @@ static void wake(struct keeper *keeper)
 {
 	atomic_fetch_add(&keeper->bell, 1);
 	futex_wake_all(&keeper->bell);
+}
+
+static uint64_t begin_tick(const struct meter_device *md, uint64_t now)
+{
+	uint64_t tick = (now - atomic_load(&md->started_ns)) / BEGIN_PART;
+
+	return tick > BEGIN_NS && tick < TICK_NS ? tick : BEGIN_NS;
 }
 
 /* Answers whether work is in flight; *ret_tick: how soon to look at it again. */
@@ -44,7 +52,7 @@ static bool collect(struct guest *guest, uint64_t now, uint64_t *ret_tick)
 		meter_collect(guest, md);
 		meter_publish(md, now);
 		if (gate_wishes(guest, md, now))
-			*ret_tick = BEGIN_NS;
+			*ret_tick = begin_tick(md, now);
 		if (!atomic_load(&md->marks) && now >= atomic_load(&md->end_ns) + METER_GAP_NS)
 			meter_settle(guest, md, now);
 		busy |= atomic_load(&md->marks) ||

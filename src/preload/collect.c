@@ -318,25 +318,52 @@ static void bill_spans(struct guest *guest, struct meter_device *md, const struc
 	bill_all(&pass);
 }
 
-/*
- * No call of the driver here. What was seen to work goes on the account up to when it was seen,
- * which is a tick ago: a program that ends when its only kernel is done would else owe for none.
- */
-void meter_end_all(struct guest *guest, struct meter_device *md)
-{
-	if (atomic_exchange(&md->collecting, 1))
-		return;
-	bill_spans(guest, md, &md->seen, 1);
-	md->seen = (struct span){0};
-	atomic_store(&md->collecting, 0);
-}
-
 /* What was launched on a lane behind its last mark, by what is expected of it; then billed. */
 static struct span loose_span(const struct lane *lane, uint64_t now_ns)
 {
 	uint64_t end = lane->end_ns < now_ns ? lane->end_ns : now_ns;
 
 	return (struct span){.from_ns = end - lane->loose.expected_ns, .to_ns = end};
+}
+
+/* Since when a lane works on what its marks do not show yet; it has some. */
+static uint64_t lane_since(const struct lane *lane)
+{
+	const struct mark *mark = &lane->mark[lane->head % METER_MARKS];
+
+	return mark->start || !lane->done_ns ? mark->recorded_ns : lane->done_ns;
+}
+
+/*
+ * No call of the driver here. What was seen to work goes on the account up to when it was seen, and
+ * all of it up to when it was expected to be done: the last look was some time ago, and a program
+ * that ends when its only kernel is done would else owe for none.
+ */
+void meter_end_all(struct guest *guest, struct meter_device *md)
+{
+	struct span span[METER_LANES + 1];
+	uint64_t now = meter_now_ns();
+	int n = 0;
+
+	if (atomic_exchange(&md->collecting, 1))
+		return;
+	span[n++] = md->seen;
+	md->seen = (struct span){0};
+	lock_take(&md->lock);
+	for (int i = 0; i < METER_LANES && md->lane[i].context; i++) {
+		const struct lane *lane = &md->lane[i];
+
+		if (lane->head != lane->tail)
+			span[n++] = (struct span){
+				.from_ns = lane_since(lane),
+				.to_ns = lane->end_ns < now ? lane->end_ns : now,
+			};
+		else if (lane->loose.launches)
+			span[n++] = loose_span(lane, now);
+	}
+	lock_drop(&md->lock);
+	bill_spans(guest, md, span, n);
+	atomic_store(&md->collecting, 0);
 }
 
 void meter_settle(struct guest *guest, struct meter_device *md, uint64_t now_ns)
@@ -389,13 +416,10 @@ void meter_part(struct guest *guest, CUcontext context)
 /* With the lock: the events died with their context. The lane stays, as the key of nothing. */
 static struct span forget(struct meter_device *md, struct lane *lane, uint64_t now_ns)
 {
-	const struct mark *mark = &lane->mark[lane->head % METER_MARKS];
 	struct span span = loose_span(lane, now_ns);
 
-	if (lane->head != lane->tail) {
-		span.from_ns = mark->start || !lane->done_ns ? mark->recorded_ns : lane->done_ns;
-		span.to_ns = now_ns;
-	}
+	if (lane->head != lane->tail)
+		span = (struct span){.from_ns = lane_since(lane), .to_ns = now_ns};
 	atomic_fetch_sub(&md->marks, lane->tail - lane->head);
 	for (; lane->head != lane->tail; lane->head++)
 		if (lane->mark[lane->head % METER_MARKS].start)

@@ -272,7 +272,21 @@ static uint64_t refill_ns(uint64_t bound_ns)
 	return bound_ns / 2 < REFILL_NS ? bound_ns / 2 : REFILL_NS;
 }
 
-/* The arbiter looks at this, and wakes up when it was over. */
+bool gate_alone(struct guest *guest, uint64_t now_ns)
+{
+	return !turn_flags(gate_get(guest), now_ns);
+}
+
+/* Alone, and free to go on: the arbiter need not hear at once that the tenant does. */
+static bool has_turn(struct guest *guest, uint64_t now_ns)
+{
+	const struct policy_turn *turn = gate_get(guest)->turn;
+
+	return turn && !silent(turn, now_ns) && atomic_peek(&turn->open_until_ns) > now_ns &&
+	       gate_alone(guest, now_ns);
+}
+
+/* The arbiter looks at this, and wakes up when it was over and another may have the turn. */
 static void want(struct guest *guest, struct meter_device *md, uint64_t now_ns, uint64_t for_ns)
 {
 	uint64_t old = atomic_peek(&md->compute->demand_until_ns);
@@ -283,7 +297,8 @@ static void want(struct guest *guest, struct meter_device *md, uint64_t now_ns, 
 		atomic_swap_if_u64(&md->compute->demand_until_ns, old, now_ns + for_ns);
 	else
 		atomic_raise_u64(&md->compute->demand_until_ns, now_ns + for_ns);
-	if (old < now_ns && atomic_peek(&md->compute->work_until_ns) < now_ns)
+	if (old < now_ns && atomic_peek(&md->compute->work_until_ns) < now_ns &&
+	    !has_turn(guest, now_ns))
 		keeper_ring(guest);
 }
 
@@ -354,6 +369,14 @@ static void let_pass(struct gate *gate, uint64_t now_ns)
 			      memory_order_relaxed);
 }
 
+/* A while: the thread collects when it is over. */
+static void nap(struct gate *gate, const void *word, uint32_t seen, uint64_t until_ns)
+{
+	atomic_fetch_add(&gate->waiting, 1);
+	futex_wait_until(word, seen, until_ns);
+	atomic_fetch_sub(&gate->waiting, 1);
+}
+
 static void wait_for_share(struct guest *guest, struct gate *gate, struct unit *unit,
 			   struct hold *hold)
 {
@@ -391,9 +414,9 @@ static void wait_for_share(struct guest *guest, struct gate *gate, struct unit *
 		/* Who waits for its turn wants the device; who pays a debt leaves it to others. */
 		if (turn) {
 			want(guest, unit->device, unit->now_ns, DEMAND_NS);
-			futex_wait_until(&gate->turn->seq, turn_seen, until);
+			nap(gate, &gate->turn->seq, turn_seen, until);
 		} else {
-			futex_wait_until(guest->gate, seen, until);
+			nap(gate, guest->gate, seen, until);
 			/* The keeper sleeps while nothing is in flight. */
 			gate_steer(guest, meter_now_ns());
 		}
@@ -473,7 +496,7 @@ static bool wait_for_room(struct guest *guest, struct gate *gate, struct unit *u
 		}
 		if (until > unit->now_ns + glance)
 			until = unit->now_ns + glance;
-		futex_wait_until(&nothing, 0, until);
+		nap(gate, &nothing, 0, until);
 		unit->now_ns = meter_now_ns();
 		meter_collect(guest, unit->device);
 		waited = true;

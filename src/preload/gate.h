@@ -28,6 +28,7 @@ struct gate {
 	_Atomic uint32_t ndevices;
 
 	_Atomic uint64_t pass_until_ns; /* launches need not ask for their share before */
+	_Atomic uint32_t waiting;	/* threads that are held, and collect when they wake up */
 
 	struct keeper keeper;
 };
@@ -66,6 +67,8 @@ void gate_bill(struct guest *guest, struct meter_device *md, uint64_t from_ns, u
 
 /* Another tenant wants a device of this one, so work may be late for no reason of its own. */
 bool gate_contended(struct guest *guest, uint64_t now_ns);
+/* Nobody does who wanted one of late, and nobody else's priority matters to this tenant. */
+bool gate_alone(struct guest *guest, uint64_t now_ns);
 
 /*
  * For the keeper of a tenant that goes before all others: it wants the device until its work has

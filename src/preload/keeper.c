@@ -9,16 +9,23 @@
 #include <unistd.h>
 
 #include "base/futex.h"
+#include "ledger/slot.h"
 #include "preload/gate.h"
 #include "preload/turns.h"
 
 #define MS	   UINT64_C(1000000)
-/* While there is work in flight; threads that launch look for themselves, so alone it is enough. */
+/* While there is work in flight, and another tenant may wait for its end; otherwise. */
 #define TICK_NS	   MS
 #define ALONE_NS   (2 * MS)
 /* Work that others make way for is seen to begin so soon, or after a part more of its wait. */
 #define BEGIN_NS   (MS / 10)
 #define BEGIN_PART 8
+/*
+ * While threads that launch, or are held, look for themselves; and so long after work, since a
+ * program that pauses for a moment would else ring for each of its bursts.
+ */
+#define REST_NS	   (10 * MS)
+#define LINGER_NS  (50 * MS)
 /* An arbiter that says nothing for so long is replaced. */
 #define SILENCE_NS (25 * MS)
 /* How long who holds the role keeps it for others, with nothing to do itself. */
@@ -37,43 +44,60 @@ static uint64_t begin_tick(const struct meter_device *md, uint64_t now)
 	return tick > BEGIN_NS && tick < TICK_NS ? tick : BEGIN_NS;
 }
 
-/* Answers whether work is in flight; *ret_tick: how soon to look at it again. */
-static bool collect(struct guest *guest, uint64_t now, uint64_t *ret_tick)
+/*
+ * Answers whether work is in flight; *ret_tick: how soon to look again. That is sooner where nobody
+ * but the keeper looks (`rung`: it was called to), or other processes of the tenant would hide what
+ * is in flight by billing theirs.
+ */
+static bool collect(struct guest *guest, uint64_t now, bool rung, uint64_t *ret_tick)
 {
-	bool busy = false;
-
-	*ret_tick = gate_contended(guest, now) ? TICK_NS : ALONE_NS;
+	bool held = atomic_load(&gate_get(guest)->waiting), busy = false;
+	bool left = rung || slot_count(guest->ledger) > 1;
+	uint64_t begin = 0;
 
 	for (int i = 0; i < guest->ndevices; i++) {
 		struct meter_device *md = gate_device_made(guest, i);
 
 		if (!md)
 			continue;
+		left |= !held && atomic_load(&md->collected_ns) == md->kept_ns;
 		meter_collect(guest, md);
+		md->kept_ns = atomic_load(&md->collected_ns);
 		meter_publish(md, now);
 		if (gate_wishes(guest, md, now))
-			*ret_tick = begin_tick(md, now);
+			begin = begin_tick(md, now);
 		if (!atomic_load(&md->marks) && now >= atomic_load(&md->end_ns) + METER_GAP_NS)
 			meter_settle(guest, md, now);
 		busy |= atomic_load(&md->marks) ||
 			atomic_load(&md->end_ns) + METER_GAP_NS > now;
 	}
+	if (begin)
+		*ret_tick = begin;
+	else if (gate_contended(guest, now))
+		*ret_tick = TICK_NS;
+	else
+		*ret_tick = busy && (left || !gate_alone(guest, now)) ? ALONE_NS : REST_NS;
 	return busy;
 }
 
 /* The role, if it is ours or free. Answers when to look again. */
-static uint64_t arbitrate(struct guest *guest, struct turns *turns, uint64_t now, bool busy)
+static uint64_t arbitrate(struct guest *guest, struct turns *turns, uint64_t now, uint64_t worked)
 {
 	const struct policy_turn *turn = gate_get(guest)->turn;
 	bool silent = !turn || policy_turn_silent(turn, now, SILENCE_NS);
+	uint64_t next;
 
 	if (!turns_held(turns)) {
-		if (!busy)
+		if (now >= worked + SILENCE_NS)
 			return UINT64_MAX;
 		if (!silent || !turns_take(turns))
 			return now + SILENCE_NS / 2;
 	}
-	return turns_step(turns, now);
+	next = turns_step(turns, now);
+	if (!turns_busy(turns) || now <= worked + IDLE_NS)
+		return next;
+	turns_drop(turns);
+	return UINT64_MAX;
 }
 
 static bool working(struct guest *guest)
@@ -95,6 +119,7 @@ static void *keep(void *arg)
 	struct keeper *keeper = &gate->keeper;
 	struct turns *turns = NULL;
 	uint64_t worked = meter_now_ns();
+	uint32_t heard = 0;
 
 	/* Of this thread alone: the usual 50 us are a percent of a turn. */
 	prctl(PR_SET_TIMERSLACK, 1000);
@@ -110,16 +135,13 @@ static void *keep(void *arg)
 		if (atomic_load(&keeper->stop))
 			break;
 		now = meter_now_ns();
-		busy = collect(guest, now, &tick);
+		busy = collect(guest, now, seen != heard, &tick);
+		heard = seen;
 		gate_steer(guest, now);
 		atomic_store(&keeper->working, 0);
 		worked = busy ? now : worked;
-		next = turns ? arbitrate(guest, turns, now, busy || now < worked + SILENCE_NS) :
-			       UINT64_MAX;
-		if (turns && turns_held(turns) && turns_busy(turns) && now > worked + IDLE_NS) {
-			turns_drop(turns);
-			next = UINT64_MAX;
-		}
+		next = turns ? arbitrate(guest, turns, now, worked) : UINT64_MAX;
+		busy |= gate_alone(guest, now) && now < worked + LINGER_NS;
 		if (busy && next > now + tick)
 			next = now + tick;
 		atomic_store(&keeper->asleep, !busy);
@@ -188,10 +210,14 @@ void keeper_work(struct guest *guest)
 		start(guest, keeper);
 	/* After the mark was counted: either the keeper sees that or we see it asleep. */
 	if (__builtin_expect(atomic_load(&keeper->asleep), 0) &&
-	    atomic_exchange(&keeper->asleep, 0)) {
-		wake(keeper);
-		keeper_ring(guest);
-	}
+	    atomic_exchange(&keeper->asleep, 0))
+		keeper_look(guest);
+}
+
+void keeper_look(struct guest *guest)
+{
+	wake(&gate_get(guest)->keeper);
+	keeper_ring(guest); /* it may hold the role, and then sleeps on that bell */
 }
 
 void keeper_ring(struct guest *guest)

@@ -27,6 +27,9 @@ struct keeper {
 /* There is work in flight: starts the keeper, or wakes it. */
 void keeper_work(struct guest *guest);
 
+/* Wakes it to look at once. */
+void keeper_look(struct guest *guest);
+
 /* The tenant, idle until now, wants a device: tells the arbiter, wherever it is. */
 void keeper_ring(struct guest *guest);
 

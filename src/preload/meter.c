@@ -218,6 +218,10 @@ void meter_begin(struct guest *guest, struct unit *unit)
 	if (unit->alone || unit->marked || lane->loose.expected_ns >= MARK_WORK_NS ||
 	    lane->loose.launches >= MARK_LAUNCHES || now > lane->marked_ns + MARK_EVERY_NS)
 		unit->mark = mark_reserve(md, lane, now);
+	if (before >= 0 || unit->mark >= 0) {
+		unit->first = !md->clock[lane->clock].used;
+		md->clock[lane->clock].used = true;
+	}
 	lock_drop(&md->lock);
 	if (!atomic_load_explicit(&md->running, memory_order_relaxed) &&
 	    !atomic_exchange(&md->running, true))
@@ -275,6 +279,8 @@ void meter_end(struct guest *guest, struct unit *unit, bool ok)
 	else if (ok && (!lane || lane->mute))
 		meter_bill(guest, md, unit->now_ns, unit->now_ns + unit->expected_ns);
 	keeper_work(guest);
+	if (unit->first)
+		keeper_look(guest);
 	if (unit->now_ns > atomic_load_explicit(&md->collected_ns, memory_order_relaxed) +
 				   MARK_WORK_NS)
 		meter_collect(guest, md);

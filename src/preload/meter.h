@@ -75,6 +75,7 @@ struct clock {
 	CUcontext context;
 	CUevent base;
 	uint64_t base_ns;
+	bool used;	 /* by a first mark */
 	uint32_t events; /* spare ones */
 	CUevent event[METER_EVENTS];
 };
@@ -108,6 +109,7 @@ struct meter_device {
 	_Atomic uint64_t started_ns; /* ... then */
 	_Atomic uint32_t collecting; /* one thread does */
 	_Atomic uint64_t collected_ns;
+	uint64_t kept_ns;	     /* the same, as the keeper left it */
 	uint64_t published_ns; /* the work_until_ns that this process last wrote */
 };
 
@@ -128,6 +130,7 @@ struct unit {
 	bool known;  /* expected_ns was measured */
 	bool alone;  /* to be measured by itself */
 	bool marked; /* its end is to be known in any case */
+	bool first;  /* of its context: when its mark is seen done decides what time it is there */
 };
 
 uint64_t meter_now_ns(void);

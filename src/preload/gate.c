@@ -26,6 +26,8 @@
 #define SLICE_NS    (4 * MS)
 /* What changes without waking who waits is looked at so often. */
 #define LOOK_NS	    (20 * MS)
+/* Less than what the deficit's slack makes up for. */
+#define MORE_NS	    (8 * MS)
 /* Who was let through need not ask again for so long, unless something is billed. */
 #define PASS_NS	    (MS / 20)
 /* Who waits or just worked counts as wanting the device for so long. */
@@ -197,6 +199,21 @@ void gate_bill(struct guest *guest, struct meter_device *md, uint64_t from_ns, u
 	} while (hot != old && !atomic_swap_if_u64(&md->compute->hot, old, hot));
 }
 
+/*
+ * What is in flight will be owed for, too, so who would wake up before that is paid sleeps on; no
+ * longer than is made up for if it takes less than was expected.
+ */
+static uint64_t more_ns(const struct controller *controller, const struct share_params *params,
+			const struct meter_device *md)
+{
+	uint32_t share = params->share_permille ? params->share_permille : 1;
+	uint64_t more = meter_pending_ns(md) * 1000 / share;
+
+	if (controller != &controller_deficit)
+		return 0;
+	return more < MORE_NS ? more : MORE_NS;
+}
+
 /* 0, or until when the account of a device, by its index in the ledger, is not settled. */
 static uint64_t account(struct guest *guest, const struct gate *gate, int device,
 			const struct unit *unit)
@@ -213,7 +230,7 @@ static uint64_t account(struct guest *guest, const struct gate *gate, int device
 		old = atomic_peek(&compute->hot);
 		until = controller->admit(old, &params, unit->now_ns, own ? unit->blocks : 0, &hot);
 	} while (hot != old && !atomic_swap_if_u64(&compute->hot, old, hot));
-	return until;
+	return until && own ? until + more_ns(controller, &params, unit->device) : until;
 }
 
 /* 0, or until when to wait for the share; *ret_turn: for the tenant's turn, not for its debts. */

@@ -6,6 +6,7 @@
 #include "preload/turns.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 
 #include "ledger/compute.h"
 #include "tests/unit/tenant_fixture.h"
@@ -156,6 +157,41 @@ static void check_comers(void)
 	quit(&silent);
 }
 
+static long faults(void)
+{
+	struct rusage usage;
+
+	getrusage(RUSAGE_SELF, &usage);
+	return usage.ru_minflt;
+}
+
+/* Tenants that nobody lives in cost next to nothing: no file of theirs is mapped and read. */
+static void check_dead(void)
+{
+	uint64_t now = 600 * SECOND;
+	struct tenant alive = {0}, dead = {0};
+	struct turns *turns;
+	char name[16];
+	long before;
+
+	join(&alive, "alive", 1, POLICY_PRIORITY_NORMAL);
+	for (int i = 0; i < 20; i++) {
+		snprintf(name, sizeof(name), "dead%d", i);
+		join(&dead, name, 1, POLICY_PRIORITY_NORMAL);
+		quit(&dead);
+	}
+	CHECK_EQ(turns_open(alive.dir, &turns), 0);
+	CHECK(turns_take(turns));
+	turns_step(turns, now);
+	before = faults();
+	for (int i = 0; i < 20; i++)
+		turns_step(turns, now += 2 * SECOND);
+	CHECK(is_open(&alive, now));
+	CHECK(faults() - before < 200);
+	turns_drop(turns);
+	quit(&alive);
+}
+
 /*
  * Work counts on whichever device it is, also where another has done more in all: one with long
  * kernels on its second device has as much of that as one with short ones.
@@ -250,6 +286,7 @@ int main(void)
 	check_half_made();
 	check_turns();
 	check_comers();
+	check_dead();
 	check_second_device();
 	check_ranks();
 	check_urged();

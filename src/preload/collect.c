@@ -52,6 +52,23 @@ uint64_t meter_bill(struct guest *guest, struct meter_device *md, uint64_t from_
 }
 
 /*
+ * What this process's streams did at once counts once here, too, but other processes hide nothing:
+ * that theirs was billed first says nothing of how much ours do at once.
+ */
+static void count_own(struct meter_device *md, uint64_t from_ns, uint64_t to_ns)
+{
+	/* As is billed: from where this process said to be working. */
+	if (md->seen.from_ns && md->seen.from_ns < from_ns)
+		from_ns = md->seen.from_ns;
+	if (from_ns < md->counted_ns)
+		from_ns = md->counted_ns;
+	if (to_ns <= from_ns)
+		return;
+	md->own_ns += to_ns - from_ns;
+	md->counted_ns = to_ns;
+}
+
+/*
  * What still runs is covered as far as it came: short work of another process that is billed
  * meanwhile would hide all that came before it. But it is owed for only when something is done: a
  * kernel that waits for one of another rank would else keep that one out by running up a debt.
@@ -62,8 +79,8 @@ static void cover_running(struct pass *pass, uint64_t now_ns)
 	struct meter_device *md = pass->md;
 
 	if (pass->running_ns < to) {
+		count_own(md, pass->running_ns, to);
 		busy = cover(md, pass->running_ns, to, &from);
-		md->billed_ns += busy;
 		if (busy && !md->deferred_ns)
 			md->deferred_from_ns = from;
 		md->deferred_ns += busy;
@@ -96,8 +113,10 @@ static void bill_all(struct pass *pass)
 		struct span *span = &pass->span[i];
 
 		pass->md->lane_ns += span->to_ns - span->from_ns;
-		pass->md->billed_ns += span->waited ?
-			bill_exactly(pass->guest, pass->md, span->from_ns, span->to_ns) :
+		count_own(pass->md, span->from_ns, span->to_ns);
+		if (span->waited)
+			bill_exactly(pass->guest, pass->md, span->from_ns, span->to_ns);
+		else
 			meter_bill(pass->guest, pass->md, span->from_ns, span->to_ns);
 	}
 	pass->n = 0;
@@ -232,7 +251,7 @@ static void look_at(struct pass *pass, struct lane *lane)
 static void learn_overlap(struct meter_device *md)
 {
 	uint64_t enough = UINT64_C(16) * md->costs.mean_ns;
-	uint64_t permille = md->lane_ns ? md->billed_ns * 1000 / md->lane_ns : 1000;
+	uint64_t permille = md->lane_ns ? md->own_ns * 1000 / md->lane_ns : 1000;
 
 	permille = permille < 1000 ? permille : 1000;
 	if (permille < 1000 / METER_LANES)
@@ -241,7 +260,7 @@ static void learn_overlap(struct meter_device *md)
 	if (md->lane_ns < (enough > OVERLAP_NS ? enough : OVERLAP_NS))
 		return;
 	md->lane_ns /= 2;
-	md->billed_ns /= 2;
+	md->own_ns /= 2;
 }
 
 /* Later than this manifold says nothing of what comes behind: it waits for something. */

@@ -94,8 +94,9 @@ struct meter_device {
 	struct clock clock[METER_CLOCKS];
 	struct costs costs;
 	uint64_t pending_ns;	   /* over all lanes */
-	uint32_t overlap_permille; /* device time billed, of time measured in lanes */
-	uint64_t lane_ns, billed_ns; /* see learn_overlap */
+	uint32_t overlap_permille;   /* time in which any lane worked, of theirs added up */
+	uint64_t lane_ns, own_ns;    /* see learn_overlap */
+	uint64_t counted_ns;	     /* what worked until then is in own_ns */
 	_Atomic bool running;	     /* said so, see compute_set_running */
 	struct span seen; /* work that was not done at the last look; the collector's */
 	/* Covered and not owed for yet, and since when; the collector's. */

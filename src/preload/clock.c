@@ -69,6 +69,15 @@ void clock_give(struct clock *clock, CUevent event)
 		clock->event[clock->events++] = event;
 }
 
+/* What was read before was late, or early, by as much: what lies between two marks stays. */
+static void move(struct meter_device *md, struct clock *clock, int64_t by_ns)
+{
+	clock->base_ns += (uint64_t)by_ns;
+	for (int i = 0; i < METER_LANES && md->lane[i].context; i++)
+		if (md->lane[i].context == clock->context && md->lane[i].done_ns)
+			md->lane[i].done_ns += (uint64_t)by_ns;
+}
+
 bool clock_read(struct meter_device *md, struct clock *clock, struct mark *mark, uint64_t now_ns,
 		uint64_t *ret_ns)
 {
@@ -85,9 +94,9 @@ bool clock_read(struct meter_device *md, struct clock *clock, struct mark *mark,
 	}
 	at = clock->base_ns + (uint64_t)since;
 	if (at < mark->recorded_ns)
-		clock->base_ns += mark->recorded_ns - at;
+		move(md, clock, (int64_t)(mark->recorded_ns - at));
 	else if (at > now_ns)
-		clock->base_ns -= at - now_ns;
+		move(md, clock, -(int64_t)(at - now_ns));
 	*ret_ns = clock->base_ns + (uint64_t)since;
 	if (!clock->base || since > REBASE_NS) {
 		CUevent old = clock->base;

@@ -16,6 +16,9 @@
 /* Held, let go for no longer than this and held again is held all the time. */
 #define MOMENT_NS 500000
 
+/* Nobody says that it is active for so long: the word is damaged. */
+#define ACTIVE_MAX_NS SECOND_NS
+
 /* An entry: which second, cut to 24 bits, above busy microseconds, cut to 40. */
 #define BUSY_BITS 40
 #define BUSY_MASK ((UINT64_C(1) << BUSY_BITS) - 1)
@@ -90,6 +93,26 @@ bool compute_beside(struct ledger *ledger, int device, uint64_t now_ns)
 			return true;
 	}
 	return false;
+}
+
+void compute_set_active(struct slot *slot, int device, uint64_t until_ns)
+{
+	if (ledger_ready(slot->ledger, device))
+		atomic_poke(&slot->ledger->map->info[device][slot->index].active_until_ns,
+			    until_ns);
+}
+
+unsigned int compute_active(struct ledger *ledger, int device, uint64_t now_ns)
+{
+	unsigned int n = 0;
+
+	for (unsigned int i = 0; ledger_ready(ledger, device) && i < ledger_slot_high(ledger);
+	     i++) {
+		uint64_t until = atomic_peek(&ledger->map->info[device][i].active_until_ns);
+
+		n += until > now_ns && until < now_ns + ACTIVE_MAX_NS;
+	}
+	return n ? n : 1;
 }
 
 uint64_t compute_cover(struct compute *compute, uint64_t from_ns, uint64_t to_ns,

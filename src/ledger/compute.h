@@ -76,6 +76,16 @@ bool compute_held(struct ledger *ledger, int device, uint64_t from_ns, uint64_t 
 bool compute_beside(struct ledger *ledger, int device, uint64_t now_ns);
 
 /*
+ * This process launches on the device or waits to, and counts as one that does for so long, some
+ * milliseconds. Said again while that is so; a process that dies is not counted any more when the
+ * instant is over.
+ */
+void compute_set_active(struct slot *slot, int device, uint64_t until_ns);
+
+/* How many processes of the tenant do, at least 1. */
+unsigned int compute_active(struct ledger *ledger, int device, uint64_t now_ns);
+
+/*
  * The device worked for the tenant from one instant to the other. Answers the part that was not
  * billed yet, and its beginning: work that overlaps, in other streams or processes, counts once.
  */

@@ -84,7 +84,8 @@ struct ledger_info {
 	/* Work not billed yet: since when, and until when by what it expects. See compute.h. */
 	uint64_t running_ns;
 	uint64_t running_until_ns;
-	uint64_t reserved[4];
+	uint64_t active_until_ns; /* it launches, or waits to; see compute.h */
+	uint64_t reserved[3];
 };
 
 #define SHARED_HOLDER_WORDS (LEDGER_SLOTS / 64)

@@ -58,7 +58,7 @@ uint64_t meter_bill(struct guest *guest, struct meter_device *md, uint64_t from_
 static void count_own(struct meter_device *md, uint64_t from_ns, uint64_t to_ns)
 {
 	/* As is billed: from where this process said to be working. */
-	if (md->seen.from_ns && md->seen.from_ns < from_ns)
+	if (md->seen.from_ns < md->seen.to_ns && md->seen.from_ns < from_ns)
 		from_ns = md->seen.from_ns;
 	if (from_ns < md->counted_ns)
 		from_ns = md->counted_ns;
@@ -174,7 +174,8 @@ static void pop(struct pass *pass, struct lane *lane, uint64_t done_ns)
 	lock_take(&md->lock);
 	if (done_ns && lane->done_ns && !mark->start && mark->launches && took) {
 		if (!spun) {
-			cost_learn(&md->costs, mark->key, mark->launches, took);
+			cost_learn(&md->costs, mark->key, mark->launches, took,
+				   atomic_peek(&md->processes) > 1);
 			atomic_raise_u64(&md->compute->longest_ns, took / mark->launches);
 		}
 		if (mark->recorded_ns >= atomic_load(&md->doubt_ns))
@@ -269,7 +270,8 @@ static void learn_overlap(struct meter_device *md)
 /*
  * With the lock. Work that is late may be done any moment, or go on for long; the rest is expected
  * to be late in proportion, unless it is another tenant that makes it late, or perhaps another
- * device of this one that it waits for.
+ * device of this one that it waits for. Where another process of the tenant may have the device,
+ * what is late is still to come, as is all of a stream that has not begun.
  */
 static void expect(const struct pass *pass)
 {
@@ -278,7 +280,9 @@ static void expect(const struct pass *pass)
 	uint64_t last = pass->last_ns > pass->begun_ns ? pass->last_ns : pass->begun_ns;
 	uint64_t now = meter_now_ns();
 
-	if (late) {
+	if (late && atomic_peek(&md->processes) > 1) {
+		atomic_store(&md->end_ns, now + rest);
+	} else if (late) {
 		rest = less(rest, known);
 		if (known && !gate_contended(pass->guest, now) &&
 		    !compute_beside(pass->guest->ledger, md->device->ledger, now))
@@ -286,6 +290,8 @@ static void expect(const struct pass *pass)
 		atomic_store(&md->end_ns, now + late / 64 + rest);
 	} else if (last) {
 		atomic_store(&md->end_ns, last + rest);
+	} else if (atomic_load(&md->starts) && atomic_load(&md->end_ns) < now + rest) {
+		atomic_store(&md->end_ns, now + rest);
 	}
 }
 

@@ -22,13 +22,23 @@ static uint32_t saturate(uint64_t ns)
 }
 
 /* Follows at an eighth a step, but at once when it is far off: a program's phases differ. */
-static uint32_t follow(uint32_t old, uint64_t now)
+static uint32_t follow(uint32_t old, uint32_t ns)
 {
-	uint32_t ns = saturate(now);
-
 	if (!old || ns > 2 * (uint64_t)old || ns < old / 2)
 		return ns;
 	return (uint32_t)(((uint64_t)old * 7 + ns) / 8);
+}
+
+/* Down by half of the way, up by an eighth of what stands, however far it is. */
+static uint32_t follow_least(uint32_t old, uint32_t ns)
+{
+	uint64_t most = (uint64_t)old + old / 8 + 1;
+
+	if (!old)
+		return ns;
+	if (ns < old)
+		return old - (old - ns) / 2;
+	return ns < most ? ns : saturate(most);
 }
 
 uint64_t cost_expect(struct costs *costs, uint64_t key, bool *ret_alone)
@@ -46,15 +56,18 @@ bool cost_known(const struct costs *costs, uint64_t key)
 	return costs->entry[index_of(key)].key == key;
 }
 
-void cost_learn(struct costs *costs, uint64_t key, uint32_t n, uint64_t ns)
+void cost_learn(struct costs *costs, uint64_t key, uint32_t n, uint64_t ns, bool beside)
 {
+	uint32_t (*learn)(uint32_t old, uint32_t ns) = beside ? follow_least : follow;
 	struct cost *cost = entry_of(costs, key);
+	uint32_t each = saturate(n ? ns / n : 0);
 
 	if (!n)
 		return;
-	costs->mean_ns = follow(costs->mean_ns, ns / n);
-	if (!key)
-		return;
-	*cost = (struct cost){.key = key, .ns = cost->key == key ? follow(cost->ns, ns / n)
-								 : saturate(ns / n)};
+	costs->mean_ns = learn(costs->mean_ns, each);
+	if (key)
+		*cost = (struct cost){
+			.key = key,
+			.ns = cost->key == key ? learn(cost->ns, each) : each,
+		};
 }

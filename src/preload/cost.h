@@ -32,7 +32,10 @@ uint64_t cost_expect(struct costs *costs, uint64_t key, bool *ret_alone);
 /* Whether a launch of `key` was measured by itself. */
 bool cost_known(const struct costs *costs, uint64_t key);
 
-/* `n` launches, all of `key` (0: of several), took `ns` together. */
-void cost_learn(struct costs *costs, uint64_t key, uint32_t n, uint64_t ns);
+/*
+ * `n` launches, all of `key` (0: of several), took `ns` together. `beside`: some of that may have
+ * been the time of other processes, which have the device in between; so the least is believed.
+ */
+void cost_learn(struct costs *costs, uint64_t key, uint32_t n, uint64_t ns, bool beside);
 
 #endif

@@ -33,6 +33,12 @@
 /* Who waits or just worked counts as wanting the device for so long. */
 #define DEMAND_NS   (10 * MS)
 #define LINGER_NS   (MS / 5)
+/*
+ * Processes of a tenant that launched or waited so short a time ago have each their part of what
+ * the tenant may have in flight. Who waits looks more often. They are counted so often.
+ */
+#define ACTIVE_NS   (LOOK_NS + 10 * MS)
+#define COUNT_NS    MS
 /* An arbiter that did not say anything for so long is gone. */
 #define SILENCE_NS  (30 * MS)
 /*
@@ -261,13 +267,61 @@ static uint32_t turn_flags(const struct gate *gate, uint64_t now_ns)
 	return turn && !silent(turn, now_ns) ? atomic_peek(&turn->flags) : 0;
 }
 
+static void say_active(struct guest *guest, const struct unit *unit)
+{
+	struct meter_device *md = unit->device;
+	uint64_t until = atomic_peek(&md->active_until_ns);
+
+	if (unit->now_ns + ACTIVE_NS - 5 * MS < until)
+		return;
+	atomic_poke(&md->active_until_ns, unit->now_ns + ACTIVE_NS);
+	compute_set_active(atomic_load(&guest->slot), md->device->ledger,
+			   unit->now_ns + ACTIVE_NS);
+}
+
+/* How many processes of the tenant have work for the device, this one included. */
+static unsigned int processes(struct guest *guest, struct meter_device *md, uint64_t now_ns)
+{
+	uint64_t counted = atomic_peek(&md->processes_ns);
+
+	if (now_ns >= counted + COUNT_NS) {
+		atomic_poke(&md->processes, compute_active(guest->ledger, md->device->ledger,
+							   now_ns));
+		atomic_poke(&md->processes_ns, now_ns);
+	}
+	return atomic_peek(&md->processes);
+}
+
+/*
+ * The part of one process: all of a tenant together have no more in flight than one would, or they
+ * would work and pause in rounds so many times as long. More only where it takes no longer to pay
+ * for than INFLIGHT_NS, because the driver lets each process work off what it has, for 2 ms, before
+ * it turns to the next.
+ */
+static uint64_t part_ns(struct guest *guest, const struct gate *gate, struct meter_device *md,
+			bool contended, uint64_t now_ns)
+{
+	uint64_t asked = atomic_load(&gate->inflight_us) * UINT64_C(1000), all = INFLIGHT_NS;
+	uint64_t share = atomic_load(&gate->share_permille[md->device->ledger]);
+	uint64_t most = contended ? INFLIGHT_NS : ALONE_NS;
+	unsigned int n = processes(guest, md, now_ns);
+
+	if (asked)
+		return asked > n ? asked / n : 1;
+	if (n == 1)
+		return most;
+	if (!contended && share > 500 && share < 1000)
+		all = INFLIGHT_NS * share / (1000 - share);
+	return all / n < most ? all / n : most;
+}
+
 /* 0: unbounded. */
 static uint64_t inflight_bound(struct guest *guest, const struct gate *gate,
 			       const struct unit *unit, bool *ret_spread)
 {
 	bool contended = turn_flags(gate, unit->now_ns) & POLICY_TURN_CONTENDED;
 	bool limited = capped(gate, unit->device->device->ledger);
-	uint64_t asked = atomic_load(&gate->inflight_us) * UINT64_C(1000), bound;
+	uint64_t slice = slice_ns(gate) + (contended ? 0 : ALONE_NS - INFLIGHT_NS);
 
 	*ret_spread = true;
 	if (atomic_load(&guest->in_space) || (!contended && !limited))
@@ -277,11 +331,9 @@ static uint64_t inflight_bound(struct guest *guest, const struct gate *gate,
 		*ret_spread = false;
 		return 1;
 	}
-	bound = contended ? INFLIGHT_NS : ALONE_NS;
-	if (limited &&
-	    meter_pending_ns(unit->device) > slice_ns(gate) + bound - INFLIGHT_NS)
+	if (limited && meter_pending_ns(unit->device) > slice)
 		return 1;
-	return asked ? asked : bound;
+	return part_ns(guest, gate, unit->device, contended, unit->now_ns);
 }
 
 static uint64_t refill_ns(uint64_t bound_ns)
@@ -423,6 +475,7 @@ static void wait_for_share(struct guest *guest, struct gate *gate, struct unit *
 		/* Beside work of other streams, paid for anyway, it takes no time of its own. */
 		if (!turn && meter_fits(unit))
 			return;
+		say_active(guest, unit);
 		if (!hold->share_ns)
 			meter_pause(unit);
 		if (until > unit->now_ns + LOOK_NS)
@@ -541,6 +594,7 @@ CUresult gate_enter(struct guest *guest, struct unit *unit)
 		wait_for_share(guest, gate, unit, &hold);
 	while (wait_for_room(guest, gate, unit, &hold));
 	note(unit, &hold);
+	say_active(guest, unit);
 	want(guest, unit->device, unit->now_ns, LINGER_NS);
 	settle(unit->device, unit->now_ns + LINGER_NS);
 	meter_begin(guest, unit);

@@ -111,6 +111,9 @@ struct meter_device {
 	_Atomic uint32_t collecting; /* one thread does */
 	_Atomic uint64_t collected_ns;
 	uint64_t kept_ns;	     /* the same, as the keeper left it */
+	uint64_t active_until_ns;    /* what this process last said, see compute_set_active */
+	uint64_t processes_ns;	     /* when they were counted */
+	uint32_t processes;	     /* of the tenant that work on the device or want to */
 	uint64_t published_ns; /* the work_until_ns that this process last wrote */
 };
 

@@ -237,6 +237,44 @@ static void check_held(void)
 	ledger_close(ledger);
 }
 
+/*
+ * How many processes launch, or wait to: each says so for itself and until when, so none that was
+ * killed counts for long.
+ */
+static void check_active(void)
+{
+	const char *dir = fixture_tenant("active");
+	struct slot *slot = fixture_join(dir);
+	struct ledger *ledger = slot_ledger(slot);
+	pid_t pid;
+
+	CHECK_EQ(compute_active(ledger, 0, HOUR), 1);
+	compute_set_active(slot, 0, HOUR + 30 * MS);
+	CHECK_EQ(compute_active(ledger, 0, HOUR), 1);
+	pid = fixture_fork();
+	if (pid == 0) {
+		compute_set_active(fixture_join(dir), 0, HOUR + 20 * MS);
+		raise(SIGKILL);
+	}
+	fixture_wait(pid, SIGKILL);
+	CHECK_EQ(compute_active(ledger, 0, HOUR), 2);
+	CHECK_EQ(compute_active(ledger, 0, HOUR + 20 * MS), 1);
+	CHECK_EQ(compute_active(ledger, 0, HOUR + 40 * MS), 1);
+	/* Damage: nobody is active for so long. */
+	pid = fixture_fork();
+	if (pid == 0) {
+		compute_set_active(fixture_join(dir), 0, UINT64_MAX);
+		raise(SIGKILL);
+	}
+	fixture_wait(pid, SIGKILL);
+	CHECK_EQ(compute_active(ledger, 0, HOUR), 1);
+	/* Of a device that nobody of the tenant has met: nothing to be said or counted. */
+	compute_set_active(slot, 5, HOUR);
+	CHECK_EQ(compute_active(ledger, 5, HOUR), 1);
+	CHECK_EQ(compute_active(ledger, -1, HOUR), 1);
+	ledger_close(ledger);
+}
+
 int main(void)
 {
 	check_cover();
@@ -248,5 +286,6 @@ int main(void)
 	check_wrap();
 	check_damage();
 	check_shared();
+	check_active();
 	return 0;
 }

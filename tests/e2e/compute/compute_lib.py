@@ -67,6 +67,19 @@ class Load:
         return sum(sum(r["bins"][first:last]) for r in self.results) / (last - first)
 
 
+    def pauses(self, from_s, to_s):
+        """The lengths, in seconds, of runs of bins in which next to nothing was done."""
+        width = self.results[0]["bin_ms"] / 1e3
+        found, empty = [], 0
+        for i in range(int(from_s / width + 0.999), int(to_s / width + 1e-6)):
+            if sum(r["bins"][i] for r in self.results) < 0.02:
+                empty += 1
+            elif empty:
+                found.append(empty * width)
+                empty = 0
+        return found + [empty * width] if empty else found
+
+
 class Machine:
     """Simulated devices and a place for tenants, of a test's own."""
 

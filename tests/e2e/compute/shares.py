@@ -77,6 +77,30 @@ class Shares(compute_lib.Case):
 
         self.measure(3, play, judge)
 
+    def test_four_processes_pause_as_one(self):
+        """
+        What they may have in flight is the tenant's: else they work, and pause, for several times
+        as long as one process does, which pauses for 60 ms at a time.
+        """
+        def play(machine):
+            for gpu, kernel_us in enumerate((1000, 100)):
+                machine.load(*SECONDS, "--bin-ms", 10, "--processes", 4, "--kernel-us", kernel_us,
+                             "--device", gpu, run=("--name", f"k{kernel_us}", "--compute", 10))
+            machine.start()
+            machine.finish()
+
+        def judge(machine, _):
+            wrong = []
+            for load in machine.loads:
+                pauses = load.pauses(0.7, 3.7)
+                wrong.append(off("together", load.share, 0.1, POINTS))
+                # Where nothing else runs there are 25 and more.
+                if len(pauses) < 14:
+                    wrong.append(f"{len(pauses)} pauses, of at most {max(pauses):.2f} s")
+            return "; ".join(filter(None, wrong))
+
+        self.measure(2, play, judge)
+
     def test_long_kernels_beside_short_ones(self):
         """What one process does meanwhile hides nothing of another's long kernels."""
         def play(machine):

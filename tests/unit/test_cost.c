@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What launches are expected to take, learned from what they took. */
+#include "preload/cost.h"
+
+#include "tests/check.h"
+
+#define US UINT64_C(1000)
+
+static struct costs costs;
+
+static uint64_t expected(uint64_t key)
+{
+	bool alone;
+
+	return cost_expect(&costs, key, &alone);
+}
+
+static void check_learn(void)
+{
+	bool alone;
+
+	costs = (struct costs){0};
+	CHECK_EQ(cost_expect(&costs, 7, &alone), 1000 * US);
+	CHECK(alone);
+	cost_learn(&costs, 7, 4, 400 * US, false);
+	CHECK_EQ(cost_expect(&costs, 7, &alone), 100 * US);
+	CHECK(!alone);
+	CHECK_EQ(expected(8), 100 * US); /* as all of them */
+	cost_learn(&costs, 7, 1, 116 * US, false);
+	CHECK_EQ(expected(7), 102 * US);
+	/* Another phase of the program. */
+	cost_learn(&costs, 7, 1, 9000 * US, false);
+	CHECK_EQ(expected(7), 9000 * US);
+	/* Of several: over all, and of none of them. */
+	cost_learn(&costs, 0, 2, 200 * US, false);
+	CHECK_EQ(expected(7), 9000 * US);
+	CHECK_EQ(expected(9), 100 * US);
+	cost_learn(&costs, 7, 0, 5, false);
+	CHECK_EQ(expected(7), 9000 * US);
+}
+
+/* Four processes have the device in turns of 2 ms: every other kernel of 1 ms waits for the rest. */
+static void check_beside(void)
+{
+	costs = (struct costs){0};
+	cost_learn(&costs, 7, 1, 7500 * US, true);
+	for (int i = 0; i < 100; i++) {
+		cost_learn(&costs, 7, 1, i % 2 ? 7500 * US : 1000 * US, true);
+		if (i > 30)
+			CHECK(expected(7) >= 1000 * US && expected(7) < 1300 * US);
+	}
+	/* What is too low does not stay so. */
+	cost_learn(&costs, 7, 1, 10 * US, true);
+	CHECK(expected(7) > 500 * US);
+	for (int i = 0; i < 20; i++)
+		cost_learn(&costs, 7, 1, 1000 * US, true);
+	CHECK_EQ(expected(7), 1000 * US);
+	/* Nor is what really takes longer unseen, in time. */
+	for (int i = 0; i < 40; i++)
+		cost_learn(&costs, 7, 1, 50000 * US, true);
+	CHECK_EQ(expected(7), 50000 * US);
+	/* As long as can be. */
+	for (int i = 0; i < 200; i++)
+		cost_learn(&costs, 7, 1, UINT64_MAX, true);
+	CHECK_EQ(expected(7), UINT32_MAX);
+}
+
+int main(void)
+{
+	check_learn();
+	check_beside();
+	return 0;
+}

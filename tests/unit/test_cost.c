@@ -39,7 +39,7 @@ static void check_learn(void)
 	CHECK_EQ(expected(7), 9000 * US);
 }
 
-/* Four processes have the device in turns of 2 ms: every other kernel of 1 ms waits for the rest. */
+/* Four processes have the device in turns of 2 ms: every other kernel of 1 ms waits for others. */
 static void check_beside(void)
 {
 	costs = (struct costs){0};

@@ -121,6 +121,8 @@ static void *keep(void *arg)
 	uint64_t worked = meter_now_ns();
 	uint32_t heard = 0;
 
+	/* Who looks at a program's threads is to know whose this one is. */
+	prctl(PR_SET_NAME, "allot-keeper");
 	/* Of this thread alone: the usual 50 us are a percent of a turn. */
 	prctl(PR_SET_TIMERSLACK, 1000);
 	if (!turns_open(guest->dir, &turns))

@@ -43,7 +43,8 @@ void compute_set_running(struct slot *slot, int device, uint64_t since_ns, uint6
 	atomic_release(&info->running_until_ns, until_ns);
 }
 
-uint64_t compute_running_ns(struct ledger *ledger, int device, uint64_t now_ns)
+uint64_t compute_running_ns(struct ledger *ledger, int device, uint64_t now_ns,
+			    const struct slot *except)
 {
 	uint64_t since = UINT64_MAX;
 
@@ -54,6 +55,8 @@ uint64_t compute_running_ns(struct ledger *ledger, int device, uint64_t now_ns)
 		uint64_t until = atomic_acquire(&info->running_until_ns);
 		uint64_t from = atomic_acquire(&info->running_ns);
 
+		if (except && except->index == (int)i)
+			continue;
 		if (from && until + LATE_NS > now_ns && until < now_ns + ABSURD_NS && from < since)
 			since = from;
 	}
@@ -71,14 +74,15 @@ void compute_hold(struct compute *compute, uint64_t now_ns, uint64_t until_ns)
 	atomic_raise_u64(&compute->held_to_ns, until_ns);
 }
 
-bool compute_held(struct ledger *ledger, int device, uint64_t from_ns, uint64_t to_ns)
+bool compute_held(struct ledger *ledger, int device, uint64_t from_ns, uint64_t to_ns, bool let_go)
 {
 	for (int i = 0; ledger_knows(ledger, i); i++) {
 		const struct compute *compute = &ledger->map->compute[i];
 		uint64_t until = atomic_acquire(&compute->held_to_ns);
 		uint64_t from = atomic_acquire(&compute->held_from_ns);
 
-		if (i != device && from < to_ns && until > from_ns && from < until)
+		if (i != device && from < to_ns && until > from_ns && from < until &&
+		    (!let_go || until <= to_ns))
 			return true;
 	}
 	return false;

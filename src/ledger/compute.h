@@ -60,17 +60,22 @@ struct compute *compute_of(struct ledger *ledger, int device);
  */
 void compute_set_running(struct slot *slot, int device, uint64_t since_ns, uint64_t until_ns);
 
-/* Since when any process of the tenant works on the device unbilled; UINT64_MAX when none does. */
-uint64_t compute_running_ns(struct ledger *ledger, int device, uint64_t now_ns);
+/*
+ * Since when any process of the tenant but that of `except` (NULL: none) works on the device
+ * unbilled; UINT64_MAX when none does.
+ */
+uint64_t compute_running_ns(struct ledger *ledger, int device, uint64_t now_ns,
+			    const struct slot *except);
 
 /* Launches for the device are held from now on, probably until then. */
 void compute_hold(struct compute *compute, uint64_t now_ns, uint64_t until_ns);
 
 /*
- * Whether launches for another device of the tenant were held at some time in between: who waited
- * for them waited for the gate. The ledger has the last such time of each device.
+ * Whether launches for another device of the tenant were held at some time in between, and if
+ * `let_go` not any more at the end: work that waited for them is done after that. The ledger has
+ * the last time of each device.
  */
-bool compute_held(struct ledger *ledger, int device, uint64_t from_ns, uint64_t to_ns);
+bool compute_held(struct ledger *ledger, int device, uint64_t from_ns, uint64_t to_ns, bool let_go);
 
 /* Whether another device worked for the tenant of late: work here may wait for work there. */
 bool compute_beside(struct ledger *ledger, int device, uint64_t now_ns);

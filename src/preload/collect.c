@@ -33,9 +33,7 @@ static uint64_t cover(struct meter_device *md, uint64_t from_ns, uint64_t to_ns,
 	return busy;
 }
 
-/* Even if something was running before that. */
-static uint64_t bill_exactly(struct guest *guest, struct meter_device *md, uint64_t from_ns,
-			     uint64_t to_ns)
+static uint64_t bill(struct guest *guest, struct meter_device *md, uint64_t from_ns, uint64_t to_ns)
 {
 	uint64_t from, busy = cover(md, from_ns, to_ns, &from);
 
@@ -46,9 +44,9 @@ static uint64_t bill_exactly(struct guest *guest, struct meter_device *md, uint6
 
 uint64_t meter_bill(struct guest *guest, struct meter_device *md, uint64_t from_ns, uint64_t to_ns)
 {
-	uint64_t others = compute_running_ns(guest->ledger, md->device->ledger, to_ns);
+	uint64_t since = compute_running_ns(guest->ledger, md->device->ledger, to_ns, NULL);
 
-	return bill_exactly(guest, md, others < from_ns ? others : from_ns, to_ns);
+	return bill(guest, md, since < from_ns ? since : from_ns, to_ns);
 }
 
 /*
@@ -57,9 +55,6 @@ uint64_t meter_bill(struct guest *guest, struct meter_device *md, uint64_t from_
  */
 static void count_own(struct meter_device *md, uint64_t from_ns, uint64_t to_ns)
 {
-	/* As is billed: from where this process said to be working. */
-	if (md->seen.from_ns < md->seen.to_ns && md->seen.from_ns < from_ns)
-		from_ns = md->seen.from_ns;
 	if (from_ns < md->counted_ns)
 		from_ns = md->counted_ns;
 	if (to_ns <= from_ns)
@@ -99,25 +94,46 @@ static void pay_deferred(struct pass *pass)
 		md->deferred_ns = 0;
 }
 
-static void bill_all(struct pass *pass)
+static void sort(struct span *span, int n)
 {
-	for (int i = 1; i < pass->n; i++) {
-		struct span span = pass->span[i];
+	for (int i = 1; i < n; i++) {
+		struct span one = span[i];
 		int k = i;
 
-		for (; k > 0 && pass->span[k - 1].to_ns > span.to_ns; k--)
-			pass->span[k] = pass->span[k - 1];
-		pass->span[k] = span;
+		for (; k > 0 && span[k - 1].to_ns > one.to_ns; k--)
+			span[k] = span[k - 1];
+		span[k] = one;
 	}
-	for (int i = 0; i < pass->n; i++) {
+}
+
+/*
+ * By their ends. What ends later, or still runs, may have begun earlier: whoever is billed before
+ * it is billed as far back, or that beginning would be found covered. Work that waited is not: it
+ * takes nobody else's waiting along.
+ */
+static void bill_all(struct pass *pass)
+{
+	struct meter_device *md = pass->md;
+	uint64_t own = pass->running_ns;
+	uint64_t others = compute_running_ns(pass->guest->ledger, md->device->ledger, pass->last_ns,
+					     atomic_load(&pass->guest->slot));
+
+	sort(pass->span, pass->n);
+	for (int i = pass->n - 1; i >= 0; i--) {
 		struct span *span = &pass->span[i];
 
-		pass->md->lane_ns += span->to_ns - span->from_ns;
-		count_own(pass->md, span->from_ns, span->to_ns);
+		md->lane_ns += span->to_ns - span->from_ns;
 		if (span->waited)
-			bill_exactly(pass->guest, pass->md, span->from_ns, span->to_ns);
-		else
-			meter_bill(pass->guest, pass->md, span->from_ns, span->to_ns);
+			continue;
+		own = span->from_ns < own ? span->from_ns : own;
+		span->from_ns = own;
+	}
+	for (int i = 0; i < pass->n; i++) {
+		const struct span *span = &pass->span[i];
+		bool first = !span->waited && others < span->from_ns;
+
+		count_own(md, span->from_ns, span->to_ns);
+		bill(pass->guest, md, first ? others : span->from_ns, span->to_ns);
 	}
 	pass->n = 0;
 }
@@ -134,16 +150,17 @@ static void add(struct pass *pass, uint64_t from_ns, uint64_t to_ns, bool waited
 }
 
 /*
- * How much longer than expected it took, if it may be that it waited for launches that the gate
- * held on another device: a rank of a collective spins there, and would pay for our own pause.
+ * How much longer than expected it took, if that may be because it waited for launches that the
+ * gate held on another device: a rank of a collective spins there until they are let go, and would
+ * pay for our own pause.
  */
 static uint64_t waited(const struct pass *pass, const struct mark *mark, uint64_t from_ns,
-		       uint64_t to_ns)
+		       uint64_t to_ns, bool done)
 {
 	uint64_t late = less(to_ns - from_ns, mark->expected_ns);
 
-	if (!late || !mark->known ||
-	    !compute_held(pass->guest->ledger, pass->md->device->ledger, from_ns, to_ns))
+	if (late < METER_GAP_NS || !mark->known ||
+	    !compute_held(pass->guest->ledger, pass->md->device->ledger, from_ns, to_ns, done))
 		return 0;
 	return late;
 }
@@ -164,7 +181,7 @@ static void pop(struct pass *pass, struct lane *lane, uint64_t done_ns)
 	} else if (!lane->done_ns) {
 		add(pass, done_ns - expected, done_ns, false);
 	} else if (!mark->start) {
-		spun = waited(pass, mark, lane->done_ns, done_ns);
+		spun = waited(pass, mark, lane->done_ns, done_ns, true);
 		add(pass, lane->done_ns + spun, done_ns, spun);
 	} else {
 		/* Launches that no mark followed: as long as expected, if there was time. */
@@ -206,10 +223,12 @@ static void running(struct pass *pass, const struct lane *lane, const struct mar
 
 	if (mark->start || !lane->done_ns)
 		return;
-	if (lane->done_ns < pass->running_ns)
-		pass->running_ns = lane->done_ns;
-	if (lane->done_ns + mark->expected_ns > pass->running_to_ns)
-		pass->running_to_ns = lane->done_ns + mark->expected_ns;
+	if (!waited(pass, mark, lane->done_ns, now, false)) {
+		if (lane->done_ns < pass->running_ns)
+			pass->running_ns = lane->done_ns;
+		if (lane->done_ns + mark->expected_ns > pass->running_to_ns)
+			pass->running_to_ns = lane->done_ns + mark->expected_ns;
+	}
 	if (took > mark->expected_ns + METER_GAP_NS &&
 	    took - mark->expected_ns > pass->late_ns - pass->late_expected_ns) {
 		pass->late_ns = took;
@@ -335,7 +354,7 @@ void meter_collect(struct guest *guest, struct meter_device *md)
 
 static void bill_spans(struct guest *guest, struct meter_device *md, const struct span *span, int n)
 {
-	struct pass pass = {.guest = guest, .md = md};
+	struct pass pass = {.guest = guest, .md = md, .running_ns = UINT64_MAX};
 
 	for (int i = 0; i < n; i++)
 		add(&pass, span[i].from_ns, span[i].to_ns, false);

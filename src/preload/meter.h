@@ -82,7 +82,7 @@ struct clock {
 
 struct span {
 	uint64_t from_ns, to_ns;
-	bool waited; /* not billed as far back as something runs: it did not work then */
+	bool waited; /* for launches that were held, which is left out */
 };
 
 struct meter_device {

@@ -3,6 +3,7 @@
 
 import os
 import subprocess
+import time
 
 import compute_lib
 
@@ -12,31 +13,42 @@ POINTS = 0.04
 
 
 class Collective(compute_lib.Case):
-    def steps(self, machine, *run):
-        command = [compute_lib.ALLOT, "sim", "--gpus", "2", "--dir", machine.devices, "--"]
+    def steps(self, machine, *words, run=()):
+        """How many were done, beside a load on a device of its own that says whether the processor
+        was there."""
+        canary = machine.load("--device", 2, "--form", "request", "--kernel-us", 10,
+                              "--seconds", SECONDS, "--warm-up", 0.1)
+        canary.ready()
+        canary.start(time.monotonic_ns())
+        command = [compute_lib.ALLOT, "sim", "--gpus", machine.gpus, "--dir", machine.devices, "--"]
         if run:
-            command += [compute_lib.ALLOT, "run", *map(str, run), "--"]
-        done = subprocess.run([*command, GUEST, str(SECONDS)], env=machine.env, text=True,
-                              timeout=60, stdin=subprocess.DEVNULL, capture_output=True,
+            command += [compute_lib.ALLOT, "run", *run, "--"]
+        done = subprocess.run([*map(str, command), GUEST, str(SECONDS), *words], env=machine.env,
+                              text=True, timeout=60, stdin=subprocess.DEVNULL, capture_output=True,
                               check=False)
+        canary.finish()
         self.assertEqual(done.returncode, 0, done.stderr)
         return int(done.stdout)
 
-    def share(self, cap):
+    def share(self, cap, *words):
         def play(machine):
-            alone = self.steps(machine)
-            return self.steps(machine, "--compute", cap) / alone
+            alone = self.steps(machine, *words)
+            return self.steps(machine, *words, run=("--compute", cap)) / alone
 
         def judge(_, share):
             return None if abs(share - cap / 100) <= POINTS else f"{share:.1%} instead of {cap} %"
 
-        self.measure(2, play, judge)
+        self.measure(3, play, judge)
 
     def test_half(self):
         self.share(50)
 
     def test_quarter(self):
         self.share(25)
+
+    def test_training(self):
+        self.share(50, "training")
+        self.share(25, "training")
 
 
 compute_lib.main()

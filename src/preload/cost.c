@@ -6,14 +6,40 @@
 /* Launches among others after which one is measured by itself again. */
 #define STALE_USES 256u
 
-static unsigned int index_of(uint64_t key)
+/*
+ * A key has its place among WAYS, so that two that a program uses in turns do not drive each other
+ * out: each launch would be measured by itself, which costs ten times as much as the gate.
+ */
+#define WAYS 4
+
+static unsigned int hash(uint64_t key)
 {
 	return (key * UINT64_C(0x9e3779b97f4a7c15)) >> 55 & (COST_ENTRIES - 1);
 }
 
-static struct cost *entry_of(struct costs *costs, uint64_t key)
+/* -1: nothing was learned of it. */
+static int find(const struct costs *costs, uint64_t key)
 {
-	return &costs->entry[index_of(key)];
+	unsigned int first = hash(key) & ~(WAYS - 1u);
+
+	for (unsigned int i = first; i < first + WAYS; i++)
+		if (costs->entry[i].key == key)
+			return (int)i;
+	return -1;
+}
+
+/* Its own, an empty one, or where all are taken any. */
+static struct cost *place(struct costs *costs, uint64_t key)
+{
+	unsigned int first = hash(key) & ~(WAYS - 1u);
+	int i = find(costs, key);
+
+	if (i >= 0)
+		return &costs->entry[i];
+	for (unsigned int k = first; k < first + WAYS; k++)
+		if (!costs->entry[k].key)
+			return &costs->entry[k];
+	return &costs->entry[hash(key)];
 }
 
 static uint32_t saturate(uint64_t ns)
@@ -43,23 +69,23 @@ static uint32_t follow_least(uint32_t old, uint32_t ns)
 
 uint64_t cost_expect(struct costs *costs, uint64_t key, bool *ret_alone)
 {
-	struct cost *cost = entry_of(costs, key);
+	int i = find(costs, key);
 
-	*ret_alone = cost->key != key || ++cost->uses > STALE_USES;
-	if (cost->key == key)
-		return cost->ns;
+	*ret_alone = i < 0 || ++costs->entry[i].uses > STALE_USES;
+	if (i >= 0)
+		return costs->entry[i].ns;
 	return costs->mean_ns ? costs->mean_ns : UNKNOWN_NS;
 }
 
 bool cost_known(const struct costs *costs, uint64_t key)
 {
-	return costs->entry[index_of(key)].key == key;
+	return find(costs, key) >= 0;
 }
 
 void cost_learn(struct costs *costs, uint64_t key, uint32_t n, uint64_t ns, bool beside)
 {
 	uint32_t (*learn)(uint32_t old, uint32_t ns) = beside ? follow_least : follow;
-	struct cost *cost = entry_of(costs, key);
+	struct cost *cost = place(costs, key);
 	uint32_t each = saturate(n ? ns / n : 0);
 
 	if (!n)

@@ -65,8 +65,30 @@ static void check_beside(void)
 	CHECK_EQ(expected(7), UINT32_MAX);
 }
 
+/* A program's functions, launched in turns, keep what was learned of each. */
+static void check_many(void)
+{
+	costs = (struct costs){0};
+	for (int round = 0; round < 2; round++) {
+		uint64_t key = UINT64_C(0x7f3a81c04000);
+
+		for (uint64_t i = 0; i < 64; i++) {
+			key = (key * 6364136223846793005 + 1442695040888963407) >> 16;
+			CHECK_EQ(cost_known(&costs, key), round == 1);
+			cost_learn(&costs, key, 1, (i + 1) * US, false);
+			CHECK_EQ(expected(key), (i + 1) * US);
+		}
+	}
+	/* More than there is room for: some are forgotten, none is mistaken. */
+	for (uint64_t i = 0; i < 4 * COST_ENTRIES; i++) {
+		cost_learn(&costs, 1 + i * 64, 1, (i + 1) * US, false);
+		CHECK_EQ(expected(1 + i * 64), (i + 1) * US);
+	}
+}
+
 int main(void)
 {
+	check_many();
 	check_learn();
 	check_beside();
 	return 0;

@@ -353,8 +353,11 @@ static void look(struct turns *turns, int i, uint64_t now_ns)
 		state->done_ns = work > state->done_ns ? work : state->done_ns;
 		demand = want > demand ? want : demand;
 	}
-	/* Who is let in at any time need only be let finish: others may queue up behind. */
-	if (state->priority > 0 && state->done_ns > arbiter_defaults.lead_ns)
+	/*
+	 * Who is let in at any time need only be let finish: others may queue up behind, unless it
+	 * would find them there when it goes on.
+	 */
+	if (state->priority > 0 && !state->returns && state->done_ns > arbiter_defaults.lead_ns)
 		state->done_ns -= arbiter_defaults.lead_ns;
 	state->busy_ns = count(member);
 	state->wants = demand > now_ns || state->done_ns > now_ns;

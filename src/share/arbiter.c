@@ -216,6 +216,16 @@ static void rank(const struct machine *m)
 	}
 }
 
+/* A pause may have been taken to begin when its work was about done, see turns.c. */
+static void resume(const struct machine *m, struct arbiter_tenant *t)
+{
+	uint64_t brief_ns = m->params->lead_ns + m->params->grace_ns;
+
+	if (t->idle_since_ns)
+		t->returns = m->now_ns - t->idle_since_ns < brief_ns;
+	t->idle_since_ns = 0;
+}
+
 static void look(const struct machine *m)
 {
 	bool idle[ARBITER_TENANTS];
@@ -227,7 +237,7 @@ static void look(const struct machine *m)
 			forget(t);
 		account(t);
 		if (t->wants)
-			t->idle_since_ns = 0;
+			resume(m, t);
 		else if (!t->idle_since_ns)
 			t->idle_since_ns = m->now_ns;
 		idle[i] = t->idle_since_ns && m->now_ns - t->idle_since_ns >= m->params->grace_ns;

@@ -50,6 +50,7 @@ struct arbiter_tenant {
 	bool contended;		    /* another wants a device of it, or did a moment ago */
 	bool urged;		    /* a higher priority may come: keep little in flight */
 	bool first;		    /* it is that higher priority, and alone in being so */
+	bool returns;		    /* it wanted to go on at once after its last pause */
 	uint32_t entitled_permille; /* of each device, by weight, while those want it that do now */
 
 	/* The arbiter's own; all zero in the beginning. */

@@ -333,6 +333,28 @@ static void check_priority(void)
 	CHECK_EQ(used[low], 0);
 }
 
+/* Who pauses for less than a wake-up's time is known to, until it pauses for longer. */
+static void check_returns(void)
+{
+	struct arbiter_tenant t[1] = {{.id = 1, .devices = 1, .weight = 1}};
+	uint64_t now = SECOND;
+
+	for (int i = 0; i < 20; i++) {
+		uint64_t pause_ns = i % 4 ? 100 * US : 2 * MS;
+
+		t[0].wants = false;
+		arbiter_step(&arbiter_defaults, t, 1, now);
+		t[0].wants = true;
+		arbiter_step(&arbiter_defaults, t, 1, now += pause_ns);
+		CHECK_EQ(t[0].returns, i % 4 != 0);
+		arbiter_step(&arbiter_defaults, t, 1, now += MS);
+		CHECK_EQ(t[0].returns, i % 4 != 0);
+	}
+	t[0].id = 2;
+	arbiter_step(&arbiter_defaults, t, 1, now += MS);
+	CHECK(!t[0].returns);
+}
+
 /* Bursts of a high priority do not change how the others share the rest. */
 static void check_priority_bursts(void)
 {
@@ -567,6 +589,7 @@ int main(void)
 	check_return();
 	check_priority();
 	check_priority_bursts();
+	check_returns();
 	check_dead_owner();
 	check_liar();
 	check_devices();

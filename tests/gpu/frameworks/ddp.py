@@ -9,11 +9,11 @@ import sys
 import time
 from datetime import timedelta
 
+import steps
 import torch
 import torch.distributed as dist
 
 RANKS = 2
-BIN_S = 0.1
 CHUNK_S = 0.02
 WIDTH, BATCH = 4096, 2048
 
@@ -48,17 +48,6 @@ def agree(value, group):
     return box.item()
 
 
-def measure_step(step):
-    for _ in range(10):
-        step()
-    torch.cuda.synchronize()
-    began = time.monotonic()
-    for _ in range(20):
-        step()
-    torch.cuda.synchronize()
-    return (time.monotonic() - began) / 20
-
-
 def hear_start(chunk):
     print(json.dumps({"stage": "ready", "chunk": chunk}), flush=True)
     return int(sys.stdin.readline()) / 1e9
@@ -67,7 +56,7 @@ def hear_start(chunk):
 def work(step, rank, group, seconds):
     """Chunks of steps, one in flight while the next is launched; rank 0 says when it is enough.
     Answers when chunks were done, and steps of one."""
-    chunk = max(1, int(agree(CHUNK_S / measure_step(step), group)))
+    chunk = max(1, int(agree(CHUNK_S / steps.measure(step), group)))
     start = agree(hear_start(chunk) if rank == 0 else 0, group)
     time.sleep(max(0, start - time.monotonic()))
     stamps, previous = [], None
@@ -84,17 +73,6 @@ def work(step, rank, group, seconds):
     return stamps, chunk
 
 
-def spread(stamps, chunk, seconds):
-    """Steps a second, by bins: a chunk's were done since the one before."""
-    bins, last = [0.0] * int(seconds / BIN_S + 0.5), 0.0
-    for stamp in stamps:
-        for i in range(int(last / BIN_S), min(int(stamp / BIN_S) + 1, len(bins))):
-            inside = min(stamp, (i + 1) * BIN_S) - max(last, i * BIN_S)
-            bins[i] += chunk * inside / (stamp - last) / BIN_S
-        last = stamp
-    return bins
-
-
 def run(rank, port, seconds):
     torch.cuda.set_device(rank)
     limit = timedelta(seconds=60)
@@ -106,7 +84,7 @@ def run(rank, port, seconds):
     if rank == 0:
         print(json.dumps({"stage": "load", "steps": chunk * len(stamps), "bin_ms": 100,
                           "cpu_seconds": time.process_time() - cpu,
-                          "bins": spread(stamps, chunk, seconds)}), flush=True)
+                          "bins": steps.spread(stamps, chunk, seconds)}), flush=True)
     dist.destroy_process_group()
 
 

@@ -8,25 +8,35 @@ import sys
 import threading
 import time
 
+import steps
 import torch
 
-BIN_S = 0.1
 IN_FLIGHT = 8
 
 
-def matmul():
-    a, b = (torch.randn(4096, 4096, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+def product(make):
+    a, b = (make(4096, 4096, device="cuda", dtype=torch.bfloat16) for _ in range(2))
     out = torch.empty_like(a)
     return lambda: torch.mm(a, b, out=out)
 
 
+def matmul():
+    return product(torch.randn)
+
+
+def matmul_zeros():
+    """The same work for less power: bits that do not change take little."""
+    return product(torch.zeros)
+
+
 def training():
+    """A batch with which the device is the slower side: the host launches a step in less time."""
     torch.manual_seed(0)
     layer = torch.nn.TransformerEncoderLayer(512, 8, 2048, dropout=0.0, batch_first=True)
     model = torch.nn.Sequential(torch.nn.TransformerEncoder(layer, 4, enable_nested_tensor=False),
                                 torch.nn.Linear(512, 512)).cuda()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, capturable=True)
-    x, y = (torch.randn(16, 256, 512, device="cuda") for _ in range(2))
+    x, y = (torch.randn(128, 256, 512, device="cuda") for _ in range(2))
 
     def step():
         optimizer.zero_grad(set_to_none=False)
@@ -52,7 +62,8 @@ def captured():
     return graph.replay
 
 
-MODES = {"matmul": matmul, "train": training, "train-graph": captured}
+MODES = {"matmul": matmul, "matmul-zeros": matmul_zeros, "train": training,
+         "train-graph": captured}
 
 
 def watch(events, room, stamps):
@@ -66,14 +77,7 @@ def watch(events, room, stamps):
 def main():
     mode, seconds = sys.argv[1], float(sys.argv[2])
     step = MODES[mode]()
-    for _ in range(10):
-        step()
-    torch.cuda.synchronize()
-    began = time.monotonic()
-    for _ in range(20):
-        step()
-    torch.cuda.synchronize()
-    took = (time.monotonic() - began) / 20
+    took = steps.measure(step)
     print(json.dumps({"stage": "ready", "iteration_ms": 1e3 * took}), flush=True)
     start = int(sys.stdin.readline()) / 1e9
     stamps, events, room = [], queue.Queue(), threading.Semaphore(IN_FLIGHT)
@@ -90,12 +94,10 @@ def main():
     cpu = time.process_time() - cpu
     events.put(None)
     watcher.join()
-    bins = [0.0] * int(seconds / BIN_S + 0.5)
-    for stamp in stamps:
-        if start <= stamp and int((stamp - start) / BIN_S) < len(bins):
-            bins[int((stamp - start) / BIN_S)] += took / BIN_S
+    bins = [round(rate * took, 5)
+            for rate in steps.spread([stamp - start for stamp in stamps], 1, seconds)]
     print(json.dumps({"stage": "load", "mode": mode, "iteration_ms": 1e3 * took, "bin_ms": 100,
-                      "cpu_seconds": cpu, "bins": [round(value, 5) for value in bins]}), flush=True)
+                      "cpu_seconds": cpu, "bins": bins}), flush=True)
 
 
 main()

@@ -10,7 +10,7 @@ from harness import HERE, Child, Trouble
 from parts.compute_load import Bins, change, go, go_and_end, settle_s, sleep_until
 from parts.compute_solo import judge, plan, through
 
-MODES = ("matmul", "train", "train-graph")
+MODES = ("matmul", "matmul-zeros", "train", "train-graph")
 CAPS = (50, 25)
 POINTS = 1.0
 MEMORY = "32GiB"
@@ -18,7 +18,7 @@ START_S = 7  # import, context, kernels
 ALONE = (1.0, 3.0)  # what is measured without a limit: clocks fall in the first second of work
 LEAST_S = 4.0
 
-WHOLE_MODES = ("matmul", "train")
+WHOLE_MODES = ("matmul-zeros", "train")
 WHOLE_PERCENT = 0.5
 WHOLE_S = 3.0
 WHOLE_ORDER = ("native", "100 %", "100 %", "native", "native", "100 %")

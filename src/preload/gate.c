@@ -559,6 +559,9 @@ static bool wait_for_room(struct guest *guest, struct gate *gate, struct unit *u
 			return waited;
 		if (!full) {
 			full = true;
+			if (gate_alone(guest, unit->now_ns))
+				atomic_store_explicit(&unit->device->full_ns, unit->now_ns,
+						      memory_order_relaxed);
 			continue;
 		}
 		glance = meter_knows(unit->device) && bound > GLANCE_NS ? bound : GLANCE_NS;

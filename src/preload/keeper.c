@@ -26,6 +26,8 @@
  */
 #define REST_NS	   (10 * MS)
 #define LINGER_NS  (50 * MS)
+/* What another thread looked at so short a time ago it need not look at. */
+#define RECENT_NS  (5 * MS)
 /* An arbiter that says nothing for so long is replaced. */
 #define SILENCE_NS (25 * MS)
 /* How long who holds the role keeps it for others, with nothing to do itself. */
@@ -53,6 +55,7 @@ static bool collect(struct guest *guest, uint64_t now, bool rung, uint64_t *ret_
 {
 	bool held = atomic_load(&gate_get(guest)->waiting), busy = false;
 	bool left = rung || slot_count(guest->ledger) > 1;
+	bool alone = gate_alone(guest, now);
 	uint64_t begin = 0;
 
 	for (int i = 0; i < guest->ndevices; i++) {
@@ -61,7 +64,8 @@ static bool collect(struct guest *guest, uint64_t now, bool rung, uint64_t *ret_
 		if (!md)
 			continue;
 		left |= !held && atomic_load(&md->collected_ns) == md->kept_ns;
-		meter_collect(guest, md);
+		if (left || !alone || now > atomic_load(&md->collected_ns) + RECENT_NS)
+			meter_collect(guest, md);
 		md->kept_ns = atomic_load(&md->collected_ns);
 		meter_publish(md, now);
 		if (gate_wishes(guest, md, now))
@@ -76,7 +80,7 @@ static bool collect(struct guest *guest, uint64_t now, bool rung, uint64_t *ret_
 	else if (gate_contended(guest, now))
 		*ret_tick = TICK_NS;
 	else
-		*ret_tick = busy && (left || !gate_alone(guest, now)) ? ALONE_NS : REST_NS;
+		*ret_tick = busy && (left || !alone) ? ALONE_NS : REST_NS;
 	return busy;
 }
 

@@ -105,6 +105,7 @@ struct meter_device {
 	_Atomic uint64_t end_ns;     /* when all that was launched is expected to be done */
 	_Atomic uint64_t doubt_ns;   /* see meter_knows: until a mark recorded after this is done */
 	_Atomic uint64_t held;	     /* raised when the gate held a launch for its share */
+	_Atomic uint64_t full_ns;    /* when the gate last found no room, and no rival */
 	_Atomic uint32_t marks;	     /* to be collected */
 	_Atomic uint32_t starts;     /* of these, such that begin work; recorded last ... */
 	_Atomic uint64_t started_ns; /* ... then */

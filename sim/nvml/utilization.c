@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Utilisation, as coarse and as stale as the real library's: integer percent of 1/6 s, new every
- * 200 ms, and a process's averaged over all samples that the caller has not seen. Memory traffic
- * and the video engines are not simulated and read 0.
+ * 200 ms, and a process's averaged over the samples that the caller has not seen and in which it
+ * worked. Memory traffic and the video engines are not simulated and read 0.
  */
 #include <pthread.h>
 #include <time.h>
@@ -79,26 +79,29 @@ nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_
 }
 
 /*
- * One sample a process that worked since `seen_us`: its mean over the windows that are newer, those
- * in which it did nothing included, with the time of the last one in which it worked.
+ * One sample a process that worked in these windows: its mean over those in which it did, and the
+ * time of the last of them.
  */
 static bool sample(struct sim_region *region, int device, uint32_t row, uint64_t first,
 		   uint64_t last, nvmlProcessUtilizationInfo_v1_t *ret)
 {
-	uint64_t sum = 0, newest = 0;
+	uint64_t sum = 0, newest = 0, n = 0;
 
 	for (uint64_t window = first; window <= last; window++) {
 		uint64_t busy = busy_of(region, device, row, window);
 
+		if (!busy)
+			continue;
 		sum += busy;
-		newest = busy ? window : newest;
+		newest = window;
+		n++;
 	}
-	if (!sum)
+	if (!n)
 		return false;
 	*ret = (nvmlProcessUtilizationInfo_v1_t){
 		.timeStamp = window_time_us(newest),
 		.pid = (unsigned int)region->row[row].pid,
-		.smUtil = percent(sum / (last - first + 1)),
+		.smUtil = percent(sum / n),
 	};
 	return true;
 }

@@ -225,7 +225,11 @@ static void utilization(void)
 	/* Busy for long before and after now, so that no window boundary matters here. */
 	for (uint32_t i = 0; i < region->nrows; i++) {
 		struct sim_windows *w = &region->device[0].engine.windows[i];
+		uint64_t now = now_ns();
 
+		if (region->row[i].pid == a || region->row[i].pid == b)
+			sim_windows_add(w, now - 20 * SIM_WINDOW_EVERY_NS,
+					now - 15 * SIM_WINDOW_EVERY_NS);
 		for (uint64_t k = sim_window_at(now_ns()) - 1; k < sim_window_at(now_ns()) + 6; k++)
 			if (region->row[i].pid == a)
 				sim_windows_add(w, k * SIM_WINDOW_EVERY_NS - SIM_WINDOW_NS / 4,
@@ -236,11 +240,11 @@ static void utilization(void)
 	}
 	CHECK_EQ(nvmlDeviceGetUtilizationRates(dev, &rates), 0);
 	CHECK_EQ(rates.gpu, 75);
-	/* A process's figure is the mean of what the caller has not seen, of long idleness too. */
+	/* A process's figure is the mean of what the caller has not seen, however old. */
 	CHECK_EQ(nvmlDeviceGetProcessUtilization(dev, samples, &n, 0), 0);
 	CHECK_EQ(n, 2);
 	for (unsigned int i = 0; i < n; i++)
-		CHECK(samples[i].smUtil <= 4);
+		CHECK(samples[i].smUtil > (samples[i].pid == (unsigned int)a ? 25u : 50u));
 	n = 72;
 	CHECK_EQ(nvmlDeviceGetProcessUtilization(dev, samples, &n, samples[0].timeStamp - 300000),
 		 0);

@@ -198,6 +198,39 @@ int mps_daemon_ask(struct mps_daemon *daemon)
 	return control(daemon, NULL, "get_server_list\n") ? -ETIMEDOUT : 0;
 }
 
+static bool failed(struct mps_daemon *daemon, long server)
+{
+	char word[64];
+
+	snprintf(word, sizeof(word), "get_server_status %ld\n", server);
+	return !control(daemon, NULL, word) && !strcmp(daemon->said, "FAULT");
+}
+
+/* A daemon has one server for each user that has clients, which are few. */
+static long failed_server(struct mps_daemon *daemon)
+{
+	char list[sizeof(daemon->said)], *p = list, *end;
+
+	if (control(daemon, NULL, "get_server_list\n"))
+		return 0;
+	memcpy(list, daemon->said, sizeof(list));
+	for (long server; (server = strtol(p, &end, 10)) > 0; p = end)
+		if (failed(daemon, server))
+			return server;
+	return 0;
+}
+
+long mps_daemon_failed_server(struct mps_daemon *daemon, double limit_s)
+{
+	double until = now_s() + limit_s;
+	unsigned int us = 50000;
+	long server;
+
+	while ((server = failed_server(daemon)) && now_s() < until)
+		region_nap(&us, 400000);
+	return server;
+}
+
 /* The lock that one who starts or ends the daemon holds: a descriptor or -errno. */
 static int lock(const struct mps_daemon *daemon, int how)
 {

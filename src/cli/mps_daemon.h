@@ -36,6 +36,13 @@ int mps_daemon_ask(struct mps_daemon *daemon);
 int mps_daemon_start(struct mps_daemon *daemon);
 
 /*
+ * The process of a server that takes nobody, because one of its clients met a fatal fault or was
+ * killed with work on the device; 0 when there is none. It is well again by itself when the clients
+ * that it had are gone, which is waited for so long.
+ */
+long mps_daemon_failed_server(struct mps_daemon *daemon, double limit_s);
+
+/*
  * Under the lock that starting takes, if nobody has it: has it quit, unless needed(arg) says
  * that somebody needs it. 1 when it was told to, 0 when not, or -errno.
  */

@@ -15,6 +15,9 @@
 #include "ledger/tenant.h"
 #include "nvidia/mps.h"
 
+/* Programs that saw their work fail end soon, most of them. */
+#define RECOVERY_S 3
+
 static int locate(struct mps_daemon *daemon)
 {
 	char runtime[PATH_MAX];
@@ -95,10 +98,24 @@ static int start(struct mps_daemon *daemon)
 	return say_error("--mode space: cannot start the MPS daemon (%s): %s; see %s, or use "
 			 "--mode turns",
 			 daemon->control,
-			 r != -EPROTO	? say_errno(r)
+			 r != -EPROTO	 ? say_errno(r)
 			 : *daemon->said ? daemon->said
 					 : "it ended without a word",
 			 daemon->log);
+}
+
+/* The command would get no GPU, for a reason that nothing else tells. */
+static int check_server(struct mps_daemon *daemon)
+{
+	long server = mps_daemon_failed_server(daemon, RECOVERY_S);
+
+	if (!server)
+		return 0;
+	return say_error("--mode space: the MPS server (process %ld) failed, as it does when a "
+			 "program under it makes an illegal access or is killed with work on the "
+			 "device, and takes none until all that it had have ended; end them "
+			 "(\"allot ps\" shows their tenants), or use --mode turns",
+			 server);
 }
 
 int space_enter(const struct policy *policy)
@@ -108,7 +125,7 @@ int space_enter(const struct policy *policy)
 	int r = space_check_part(policy);
 
 	if (r || (r = locate(&daemon)) || (r = check_nested(&daemon)) || (r = find(&daemon)) ||
-	    (r = start(&daemon)))
+	    (r = start(&daemon)) || (r = check_server(&daemon)))
 		return r;
 	if (policy_part(policy, &permille) < 0 || setenv(MPS_PIPE, daemon.pipe, 1) < 0 ||
 	    setenv(MPS_LOG, daemon.log, 1) < 0 ||

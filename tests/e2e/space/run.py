@@ -106,6 +106,20 @@ class Refusal(space_lib.Case):
                    says=("does not answer", self.pipe))
         self.assertEqual(self.tenants(), ["b"])
 
+    def test_the_server_failed(self):
+        """It takes nobody until its clients are gone, for which they are given a moment."""
+        self.space("true", name="b")
+        self.trick("fault")
+        self.fails(125, "run", "--name", "a", "--mode", "space", "--compute", "25", "--", "true",
+                   says=("4711", "allot ps", "--mode turns"))
+        self.assertEqual(self.tenants(), ["b"])
+        process = self.start(ALLOT, "run", "--name", "a", "--mode", "space", "--compute", "25",
+                             "--", "true")
+        asked = len(self.noted("heard"))
+        space_lib.wait_for(lambda: len(self.noted("heard")) > asked + 3)
+        self.trick("")
+        self.assertEqual(process.wait(60), 0)
+
     def test_long_path(self):
         self.runtime = self.path("r" * 70)
         self.env["ALLOT_RUNTIME_DIR"] = self.runtime

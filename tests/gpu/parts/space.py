@@ -208,6 +208,43 @@ def server_killed(bench):
                         f"{again['sms']} SMs, MPS {again['mps']}", "under MPS again")
 
 
+def await_failure(bench):
+    """Until a server says that it failed; whether one does."""
+    until = time.monotonic() + 10
+    while time.monotonic() < until:
+        _, servers, _ = control(bench, "get_server_list")
+        if any("FAULT" in control(bench, f"get_server_status {pid}")[1] for pid in servers.split()):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def client_killed(bench):
+    """One that is killed with work on the device takes its neighbours with it; who comes while
+    these are there is told why there is no GPU, and who comes later has one."""
+    with bench.start(bench.tenant(), "4GiB", [bench.program("sms")], options(50)) as neighbour:
+        neighbour.hear("ready", 60)
+        child = load(bench, ["--kernel-us", 5000], 25)
+        child.say("0")
+        time.sleep(1)
+        child.kill()
+        failed = await_failure(bench)
+        neighbour.say("lose")
+        lost = neighbour.hear("tried", 60)
+        refused, _, why = run(bench.command(bench.tenant(), "4GiB", ["true"], options(25)), 60)
+        neighbour.end()
+    with bench.start(bench.tenant(), "4GiB", [bench.program("sms")], options(25)) as child:
+        again = child.hear("ready", 60)
+    bench.results.figure("space", "client killed", {"failed": failed, "lost": lost, "why": why,
+                                                    "then": again})
+    bench.results.check("space", "client killed: its neighbour", failed and lost["code"] != 0,
+                        f"{lost['result']} of {lost['call'] or 'none'}", "an error")
+    bench.results.check("space", "client killed: allot run", refused == 125 and "MPS server" in why,
+                        f"ended with {refused}", "125, and says why")
+    bench.results.check("space", "client killed: when all are gone", again["mps"] == 1,
+                        f"{again['sms']} SMs, MPS {again['mps']}", "under MPS again")
+
+
 def daemon_killed(bench):
     """A program that the tenant starts without a daemon gets no GPU; the next allot run helps."""
     tenant = bench.tenant()
@@ -249,10 +286,10 @@ def ended(bench):
 
 
 ITEMS = {"sms": sms, "quota": quota, "accounts": accounts, "stack": stack,
-         "saturating": saturating, "latency": latency, "server killed": server_killed,
-         "daemon killed": daemon_killed, "ended": ended}
+         "saturating": saturating, "latency": latency, "client killed": client_killed,
+         "server killed": server_killed, "daemon killed": daemon_killed, "ended": ended}
 # What the simulated device has not: SMs that work, and a server.
-REAL = ("stack", "saturating", "latency", "server killed")
+REAL = ("stack", "saturating", "latency", "client killed", "server killed")
 
 
 def part(bench):

@@ -9,7 +9,7 @@ import compute_lib
 
 GUEST = os.environ["COLLECTIVE_GUEST"]
 SECONDS = 3
-POINTS = 0.04
+STEP_S = 1.88e-3  # of the device's time
 
 
 class Collective(compute_lib.Case):
@@ -30,25 +30,28 @@ class Collective(compute_lib.Case):
         self.assertEqual(done.returncode, 0, done.stderr)
         return int(done.stdout)
 
-    def share(self, cap, *words):
+    def share(self, cap, points, *words):
         def play(machine):
             alone = self.steps(machine, *words)
+            if alone * STEP_S < 0.9 * SECONDS:
+                self.skipTest(f"{alone} steps alone: this processor launches them too slowly")
             return self.steps(machine, *words, run=("--compute", cap)) / alone
 
         def judge(_, share):
-            return None if abs(share - cap / 100) <= POINTS else f"{share:.1%} instead of {cap} %"
+            return None if abs(share - cap / 100) <= points else f"{share:.1%} instead of {cap} %"
 
         self.measure(3, play, judge)
 
     def test_half(self):
-        self.share(50)
+        self.share(50, 0.04)
 
     def test_quarter(self):
-        self.share(25)
+        self.share(25, 0.04)
 
     def test_training(self):
-        self.share(50, "training")
-        self.share(25, "training")
+        """After each pause the host has to get ahead again."""
+        self.share(50, 0.08, "training")
+        self.share(25, 0.08, "training")
 
 
 compute_lib.main()

@@ -39,6 +39,8 @@ struct sim_engine_shared {
 	uint32_t owner;		  /* 1 + seat, 0 when the device is idle */
 	uint32_t high;		  /* seats at or beyond it were never taken */
 	uint32_t waiting;	  /* how many seats wait; recounted after a death */
+	uint32_t last;		  /* 1 + the seat that owned it last, while it is idle */
+	uint32_t dry_switch_us;
 	uint32_t reserved;
 	uint64_t slice_from_ns;	  /* CLOCK_MONOTONIC: the owner runs from here ... */
 	uint64_t slice_to_ns;	  /* ... to here when somebody waits */

@@ -124,6 +124,26 @@ static void test_alone(void)
 	OK(cuEventDestroy_v2(to));
 }
 
+/*
+ * Between two contexts that wait for each of their kernels the device is passed on dry, and stands
+ * still for 138 us each time.
+ */
+static void test_switch(CUstream a, CUstream b)
+{
+	double from;
+
+	OK(exec_spin(a, 10));
+	OK(cuStreamSynchronize(a));
+	from = exec_now();
+	for (int i = 0; i < 10; i++) {
+		OK(exec_spin(b, 10));
+		OK(cuStreamSynchronize(b));
+		OK(exec_spin(a, 10));
+		OK(cuStreamSynchronize(a));
+	}
+	CHECK(exec_now() - from >= 20 * 138e-6);
+}
+
 /* Two contexts of one process are two contenders as well. */
 static void test_two_contexts(void)
 {
@@ -142,6 +162,7 @@ static void test_two_contexts(void)
 	}
 	OK(cuStreamSynchronize(a));
 	OK(cuStreamSynchronize(b));
+	test_switch(a, b);
 	OK(cuCtxDestroy_v2(two));
 	OK(cuCtxDestroy_v2(one));
 }

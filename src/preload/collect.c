@@ -9,6 +9,9 @@
 /* How far back it is looked how much the device did at once, at least. */
 #define OVERLAP_NS UINT64_C(10000000)
 
+/* For so long work that has not begun may be waiting for its turn among the tenant's processes. */
+#define BEGIN_NS UINT64_C(20000000)
+
 /* Work found done in one pass, by its end. */
 #define SPANS 64
 
@@ -17,6 +20,7 @@ struct pass {
 	struct meter_device *md;
 	uint64_t last_ns;    /* the end of the last work found done ... */
 	uint64_t begun_ns;   /* ... and what came after a pause was found to have begun then */
+	bool peers; /* other processes of the tenant work, too, and no other tenant */
 	/* Some stream works on what is not done yet, since then, until then by what is expected. */
 	uint64_t running_ns, running_to_ns;
 	uint64_t late_ns, late_expected_ns; /* what took longest beyond what was expected of it */
@@ -72,10 +76,14 @@ static void cover_running(struct pass *pass, uint64_t now_ns)
 {
 	uint64_t from, busy, to = pass->running_to_ns < now_ns ? pass->running_to_ns : now_ns;
 	struct meter_device *md = pass->md;
+	uint64_t since = pass->running_ns;
 
 	if (pass->running_ns < to) {
 		count_own(md, pass->running_ns, to);
-		busy = cover(md, pass->running_ns, to, &from);
+		if (pass->peers)
+			since = compute_running_ns(pass->guest->ledger, md->device->ledger, to,
+						   NULL);
+		busy = cover(md, since < pass->running_ns ? since : pass->running_ns, to, &from);
 		if (busy && !md->deferred_ns)
 			md->deferred_from_ns = from;
 		md->deferred_ns += busy;
@@ -221,8 +229,16 @@ static void running(struct pass *pass, const struct lane *lane, const struct mar
 	uint64_t since = lane->done_ns > mark->recorded_ns ? lane->done_ns : mark->recorded_ns;
 	uint64_t now = meter_now_ns(), took = now > since ? now - since : 0;
 
-	if (mark->start || !lane->done_ns)
+	if (mark->start || !lane->done_ns) {
+		/*
+		 * It may have begun since. A peer that bills before we know would hide that, so it
+		 * begins where we launched: the device worked for one of us from then on.
+		 */
+		if (pass->peers && mark->recorded_ns < pass->running_ns &&
+		    now < mark->recorded_ns + BEGIN_NS)
+			pass->running_ns = mark->recorded_ns;
 		return;
+	}
 	if (!waited(pass, mark, lane->done_ns, now, false)) {
 		if (lane->done_ns < pass->running_ns)
 			pass->running_ns = lane->done_ns;
@@ -327,7 +343,12 @@ static void say_running(const struct pass *pass, uint64_t now_ns)
 
 void meter_collect(struct guest *guest, struct meter_device *md)
 {
-	struct pass pass = {.guest = guest, .md = md, .running_ns = UINT64_MAX};
+	struct pass pass = {
+		.guest = guest,
+		.md = md,
+		.peers = atomic_peek(&md->processes) > 1 && !gate_contended(guest, meter_now_ns()),
+		.running_ns = UINT64_MAX,
+	};
 	struct capture_mode mode;
 	uint64_t now;
 

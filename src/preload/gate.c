@@ -16,6 +16,8 @@
 #define INFLIGHT_NS (2 * MS)
 #define ALONE_NS    (4 * MS)
 #define REFILL_NS   MS
+/* What several processes have in flight together takes no longer than this to pay for. */
+#define PAUSE_NS    (16 * MS)
 /*
  * While a higher priority may come, so much, since the device works off all that is queued before
  * it turns to another context. What takes longer goes one launch at a time, the next when the end
@@ -292,27 +294,30 @@ static unsigned int processes(struct guest *guest, struct meter_device *md, uint
 	return atomic_peek(&md->processes);
 }
 
+/* As they were last counted. */
+static bool has_peers(const struct meter_device *md)
+{
+	return atomic_peek(&md->processes) > 1;
+}
+
 /*
- * The part of one process: all of a tenant together have no more in flight than one would, or they
- * would work and pause in rounds so many times as long. More only where it takes no longer to pay
- * for than INFLIGHT_NS, because the driver lets each process work off what it has, for 2 ms, before
- * it turns to the next.
+ * The part of one process: all of a tenant together have no more in flight than is paid for soon,
+ * or they would work and pause in rounds so many times as long.
  */
-static uint64_t part_ns(struct guest *guest, const struct gate *gate, struct meter_device *md,
-			bool contended, uint64_t now_ns)
+static uint64_t part_ns(const struct gate *gate, const struct meter_device *md, uint64_t most_ns,
+			unsigned int n)
 {
 	uint64_t asked = atomic_load(&gate->inflight_us) * UINT64_C(1000), all = INFLIGHT_NS;
 	uint64_t share = atomic_load(&gate->share_permille[md->device->ledger]);
-	uint64_t most = contended ? INFLIGHT_NS : ALONE_NS;
-	unsigned int n = processes(guest, md, now_ns);
 
 	if (asked)
 		return asked > n ? asked / n : 1;
 	if (n == 1)
-		return most;
-	if (!contended && share > 500 && share < 1000)
-		all = INFLIGHT_NS * share / (1000 - share);
-	return all / n < most ? all / n : most;
+		return most_ns;
+	if (most_ns == ALONE_NS && share < 1000)
+		all = PAUSE_NS * share / (1000 - share);
+	all = (all > INFLIGHT_NS ? all : INFLIGHT_NS) / n;
+	return all < most_ns ? all : most_ns;
 }
 
 /* 0: unbounded. */
@@ -321,7 +326,8 @@ static uint64_t inflight_bound(struct guest *guest, const struct gate *gate,
 {
 	bool contended = turn_flags(gate, unit->now_ns) & POLICY_TURN_CONTENDED;
 	bool limited = capped(gate, unit->device->device->ledger);
-	uint64_t slice = slice_ns(gate) + (contended ? 0 : ALONE_NS - INFLIGHT_NS);
+	unsigned int n = processes(guest, unit->device, unit->now_ns);
+	uint64_t most = contended ? INFLIGHT_NS : ALONE_NS;
 
 	*ret_spread = true;
 	if (atomic_load(&guest->in_space) || (!contended && !limited))
@@ -331,9 +337,9 @@ static uint64_t inflight_bound(struct guest *guest, const struct gate *gate,
 		*ret_spread = false;
 		return 1;
 	}
-	if (limited && meter_pending_ns(unit->device) > slice)
+	if (limited && meter_pending_ns(unit->device) > slice_ns(gate) + most - INFLIGHT_NS)
 		return 1;
-	return part_ns(guest, gate, unit->device, contended, unit->now_ns);
+	return part_ns(gate, unit->device, most, n);
 }
 
 static uint64_t refill_ns(uint64_t bound_ns)
@@ -559,7 +565,7 @@ static bool wait_for_room(struct guest *guest, struct gate *gate, struct unit *u
 			return waited;
 		if (!full) {
 			full = true;
-			if (gate_alone(guest, unit->now_ns))
+			if (gate_alone(guest, unit->now_ns) && !has_peers(unit->device))
 				atomic_store_explicit(&unit->device->full_ns, unit->now_ns,
 						      memory_order_relaxed);
 			continue;

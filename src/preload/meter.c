@@ -17,7 +17,8 @@
 #define MARK_LAUNCHES 64
 /*
  * A program that keeps the device busy, so that the gate has to hold it, needs fewer: a mark and
- * what it takes to read it cost the processor 6 us where it slept in between.
+ * what it takes to read it cost the processor 6 us where it slept in between. One of several of a
+ * tenant has not so much in flight.
  */
 #define STEADY_WORK_NS 2000000
 #define STEADY_NS      10000000

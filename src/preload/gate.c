@@ -531,16 +531,11 @@ static bool wait_alone(struct guest *guest, struct unit *unit, struct hold *hold
 }
 
 /* Beside how much a launch is no more than may be in flight where a higher priority may come. */
-static uint64_t brief_bound(struct guest *guest, struct unit *unit)
+static uint64_t brief_bound(struct unit *unit)
 {
 	uint64_t took = meter_knows(unit->device) ? meter_expect(unit) : 0;
-	bool one = processes(guest, unit->device, unit->now_ns) == 1;
-	uint64_t part = one ? URGED_NS : URGED_NS / 2;
 
-	if (!took || took + LOOKOUT_NS > URGED_NS)
-		return 0;
-	/* One of several processes need not look out: the others keep the device busy. */
-	return took < part ? part - took : 1;
+	return took && took + LOOKOUT_NS <= URGED_NS ? URGED_NS - took : 0;
 }
 
 /* Answers whether it waited, so that the share has to be asked for anew. */
@@ -552,7 +547,7 @@ static bool wait_for_room(struct guest *guest, struct gate *gate, struct unit *u
 	uint64_t brief = 0;
 
 	if (turn_flags(gate, unit->now_ns) & POLICY_TURN_URGED) {
-		brief = brief_bound(guest, unit);
+		brief = brief_bound(unit);
 		if (!brief)
 			return wait_alone(guest, unit, hold);
 	}

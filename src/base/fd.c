@@ -65,8 +65,11 @@ ssize_t fd_read_text(int dirfd, const char *path, char *buf, size_t len)
 	CLEANUP_CLOSE int fd = -EBADF;
 	size_t used = 0;
 
-	/* Links in /proc (self) are in the middle of the path, which O_NOFOLLOW allows. */
-	fd = fd_openat(dirfd, path, O_RDONLY, 0);
+	/*
+	 * Links in /proc (self) are in the middle of the path, which O_NOFOLLOW allows. Not to
+	 * block: a FIFO in the place of the file would be waited for.
+	 */
+	fd = fd_openat(dirfd, path, O_RDONLY | O_NONBLOCK, 0);
 	if (fd < 0)
 		return fd;
 	while (used < len - 1) {

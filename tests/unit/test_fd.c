@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -44,6 +45,10 @@ static void check_whole(void)
 	CHECK_EQ(fd_read_text(dirfd, "file", buf, sizeof(buf)), 15);
 	CHECK(!strcmp(buf, "abcdefghijklmno"));
 	CHECK_EQ(fd_read_text(dirfd, "nothing", buf, sizeof(buf)), -ENOENT);
+	/* Nobody writes to it: that is no reason to wait. */
+	CHECK_EQ(mkfifoat(dirfd, "fifo", 0600), 0);
+	CHECK_EQ(fd_read_text(dirfd, "fifo", buf, sizeof(buf)), 0);
+	CHECK_EQ(unlinkat(dirfd, "fifo", 0), 0);
 }
 
 int main(void)

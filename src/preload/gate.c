@@ -21,7 +21,8 @@
 /*
  * While a higher priority may come, so much, since the device works off all that is queued before
  * it turns to another context. What takes longer goes one launch at a time, the next when the end
- * of the last was seen: sleeping is too coarse for that, so we look out for it.
+ * of the last was seen: sleeping is too coarse for that, so we look out for it. Not a moment sooner:
+ * it is while nothing is queued that the device turns to who waits.
  */
 #define URGED_NS    (MS * 7 / 20)
 #define LOOKOUT_NS  (MS / 8)

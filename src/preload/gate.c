@@ -27,6 +27,8 @@
 #define URGED_NS    (MS * 7 / 20)
 #define LOOKOUT_NS  (MS / 8)
 #define SLICE_NS    (4 * MS)
+/* Ranks that were held have to catch up with each other first, so they are held half as often. */
+#define RANKS_SLICE_NS (8 * MS)
 /* What changes without waking who waits is looked at so often. */
 #define LOOK_NS	    (20 * MS)
 /* Less than what the deficit's slack makes up for. */
@@ -164,7 +166,9 @@ static uint64_t slice_ns(const struct gate *gate)
 {
 	uint32_t us = atomic_load(&gate->slice_us);
 
-	return us ? us * UINT64_C(1000) : SLICE_NS;
+	if (us)
+		return us * UINT64_C(1000);
+	return atomic_load(&gate->several) ? RANKS_SLICE_NS : SLICE_NS;
 }
 
 /* Of any device of the tenant, by its index in the ledger. */
@@ -470,6 +474,9 @@ static void wait_for_share(struct guest *guest, struct gate *gate, struct unit *
 			continue;
 		}
 		refresh(guest, gate);
+		atomic_store(&gate->several, compute_beside(guest->ledger,
+							    unit->device->device->ledger,
+							    unit->now_ns));
 		if (atomic_load(&gate->compute) == POLICY_COMPUTE_OFF ||
 		    (atomic_load(&gate->mode) == POLICY_MODE_SPACE &&
 		     atomic_load(&guest->in_space)))
@@ -598,6 +605,7 @@ CUresult gate_enter(struct guest *guest, struct unit *unit)
 	if (e || !unit->device)
 		return e;
 	gate = gate_get(guest);
+	unit->key = cost_key(unit->key, unit->blocks);
 	unit->asked_ns = unit->now_ns = meter_now_ns();
 	/* While one was waited for, the other may have gone. */
 	do

@@ -123,7 +123,7 @@ struct unit {
 	CUstream stream;
 	bool per_thread; /* no stream means the thread's own */
 	bool graph;
-	uint64_t key; /* the function or the executable graph, not 0 */
+	uint64_t key; /* the function or the executable graph, not 0; then its cost's */
 	uint64_t blocks;
 
 	struct meter_device *device; /* NULL: not metered */

@@ -86,8 +86,23 @@ static void check_many(void)
 	}
 }
 
+static void check_key(void)
+{
+	const uint64_t function = UINT64_C(0x7f3a81c04000);
+
+	CHECK(cost_key(function, 1) != cost_key(function, 2));
+	CHECK(cost_key(function, 2) != cost_key(function, 3));
+	CHECK(cost_key(function, 1000) != cost_key(function, 2000));
+	CHECK_EQ(cost_key(function, 1000), cost_key(function, 1020));
+	CHECK(cost_key(function, 1000) != cost_key(function + 64, 1000));
+	for (uint64_t blocks = 1; blocks; blocks *= 2)
+		CHECK(cost_key(function, blocks) && cost_key(function, blocks - 1));
+	CHECK(cost_key(function, UINT64_MAX) != cost_key(function, UINT64_MAX / 2));
+}
+
 int main(void)
 {
+	check_key();
 	check_many();
 	check_learn();
 	check_beside();

@@ -59,7 +59,9 @@ static void launch(CUfunction function, CUstream stream, uint64_t first, uint64_
 {
 	void *params[] = {&first, &second};
 
-	MUST(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
+	/* As many blocks as it does work, as kernels have. */
+	MUST(cuLaunchKernel(function, (unsigned int)first % 1024 + 1, 1, 1, 1, 1, 1, 0, stream,
+			    params, NULL));
 }
 
 static void work(const struct rank *r, int n, uint64_t us)

@@ -127,8 +127,14 @@ def request_seconds(bench):
     return max(4.5, phase_s(bench))
 
 
-def request_beside(bench, us, options):
-    """A request of 1 ms each 10 ms, and a neighbour; `options`: of each in a tenant, or None."""
+def neighbour_alone(bench, us):
+    (said,) = go_and_end([begin(bench, spin(bench, (), us, ALONE_S), None)], ALONE_S)
+    return said["share"]
+
+
+def request_beside(bench, us, options, alone):
+    """A request of 1 ms each 10 ms, and a neighbour, which has so much alone; `options`: of each in
+    a tenant, or None."""
     seconds = request_seconds(bench)
     commands = [spin(bench, ("--form", "request"), 1000, seconds)]
     if us:
@@ -137,7 +143,7 @@ def request_beside(bench, us, options):
     said = go_and_end(children, seconds)
     return {"p50_ms": said[0]["latency_us"]["p50"] / 1e3,
             "p99_ms": said[0]["latency_us"]["p99"] / 1e3, "requests": said[0]["latency_us"]["n"],
-            "neighbour": 100 * said[1]["share"] if us else None}
+            "neighbour": 100 * said[1]["share"] / alone if us else None}
 
 
 def priority_sides(us):
@@ -147,11 +153,12 @@ def priority_sides(us):
 
 
 def priority_seconds(bench, us):
-    return len(priority_sides(us)) * (START_S + request_seconds(bench))
+    return START_S + ALONE_S + len(priority_sides(us)) * (START_S + request_seconds(bench))
 
 
 def priority(bench, name, us):
-    sides = {side: request_beside(bench, *how) for side, how in priority_sides(us).items()}
+    alone = neighbour_alone(bench, us)
+    sides = {side: request_beside(bench, *how, alone) for side, how in priority_sides(us).items()}
     bench.results.figure("compute", name, sides)
     for side, s in sides.items():
         bench.results.note(f"{side:<7} p50 {s['p50_ms']:.2f}, p99 {s['p99_ms']:.2f} ms" + (

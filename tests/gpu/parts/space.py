@@ -105,8 +105,8 @@ def saturating(bench):
 
 
 def latency(bench):
-    """A request of 1 ms every 10 ms beside a neighbour that has the rest of the SMs: as soon as under
-    MPS without allot (2.07 ms on an H200), and without taking much from the neighbour."""
+    """A request of 1 ms every 10 ms beside a neighbour that has the rest of the SMs: as soon as
+    under MPS without allot (2.07 ms on an H200), without taking much from the neighbour."""
     children = [load(bench, ["--form", "request", "--kernel-us", 1000], 25)]
     try:
         children += [load(bench, ["--kernel-us", 1000], 75)]

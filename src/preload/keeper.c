@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "base/futex.h"
-#include "ledger/slot.h"
 #include "preload/gate.h"
 #include "preload/turns.h"
 
@@ -54,7 +53,7 @@ static uint64_t begin_tick(const struct meter_device *md, uint64_t now)
 static bool collect(struct guest *guest, uint64_t now, bool rung, uint64_t *ret_tick)
 {
 	bool held = atomic_load(&gate_get(guest)->waiting), busy = false;
-	bool left = rung || slot_count(guest->ledger) > 1;
+	bool left = rung;
 	bool alone = gate_alone(guest, now);
 	uint64_t begin = 0;
 
@@ -63,7 +62,8 @@ static bool collect(struct guest *guest, uint64_t now, bool rung, uint64_t *ret_
 
 		if (!md)
 			continue;
-		left |= !held && atomic_load(&md->collected_ns) == md->kept_ns;
+		left |= atomic_peek(&md->processes) > 1 ||
+			(!held && atomic_load(&md->collected_ns) == md->kept_ns);
 		if (left || !alone || now > atomic_load(&md->collected_ns) + RECENT_NS)
 			meter_collect(guest, md);
 		md->kept_ns = atomic_load(&md->collected_ns);

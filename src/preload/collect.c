@@ -196,6 +196,9 @@ static void pop(struct pass *pass, struct lane *lane, uint64_t done_ns)
 		add(pass, lane->done_ns, lane->done_ns + (took < expected ? took : expected),
 		    false);
 	}
+	/* Until then the device worked for a peer, or turned from its context to ours. */
+	if (mark->start && pass->peers && done_ns < mark->recorded_ns + BEGIN_NS)
+		add(pass, mark->recorded_ns, done_ns, false);
 	lock_take(&md->lock);
 	if (done_ns && lane->done_ns && !mark->start && mark->launches && took) {
 		if (!spun) {

@@ -77,6 +77,23 @@ class Shares(compute_lib.Case):
 
         self.measure(len(caps), play, judge)
 
+    def test_four_processes_that_wait_for_each_kernel(self):
+        """The device turns from one to the other all the time, and that time is theirs, too."""
+        words = ("--processes", 4, "--form", "sync", "--kernel-us", 50)
+
+        def play(machine):
+            machine.load(*SECONDS, *words, run=("--name", "a", "--gpu", 0, "--compute", 50))
+            machine.load(*SECONDS, *words, "--device", 1)
+            machine.start()
+            machine.finish()
+
+        def judge(machine, _):
+            tenant, alone = (load.share for load in machine.loads)
+            part = tenant / alone
+            return None if 0.25 < part < 0.65 else f"{part:.1%} of {alone:.1%} instead of 50 %"
+
+        self.measure(2, play, judge)
+
     def test_four_processes_pause_as_one(self):
         """
         What they may have in flight is the tenant's: else they work, and pause, for several times

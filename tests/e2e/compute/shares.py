@@ -63,7 +63,8 @@ class Shares(compute_lib.Case):
         caps = (25, 50, 75)
 
         def play(machine):
-            machine.env["ALLOT_SIM_SWITCH_US"] = "0"
+            for name in ("ALLOT_SIM_SWITCH_US", "ALLOT_SIM_DRY_SWITCH_US"):
+                machine.env[name] = "0"
             for gpu, cap in enumerate(caps):
                 machine.load(*SECONDS, "--processes", 4,
                              run=("--name", f"cap{cap}", "--gpu", gpu, "--compute", cap))

@@ -6,15 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nvidia/nvml_api.h"
+#include "nvidia/nvml_priv.h"
 #include "nvidia/uuid.h"
 
-struct nvml {
-	void *handle;
-	struct nvml_library lib;
-};
-
-static int nvml_errno(nvmlReturn_t r)
+int nvml_errno(nvmlReturn_t r)
 {
 	switch (r) {
 	case NVML_SUCCESS:

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "nvidia/nvml.h"
+#include "nvidia/nvml_link.h"
 #include "nvidia/uuid.h"
 #include "sim/nvml/entry.h"
 #include "sim/window.h"
@@ -194,6 +195,58 @@ static void memory(void)
 	end(b);
 }
 
+/* As boards with an H200 are joined: all links to switches, which have a PCI address. */
+static void links(void)
+{
+	nvmlFieldValue_t values[3] = {
+		{.fieldId = NVML_FI_DEV_NVLINK_GET_SPEED, .scopeId = 17},
+		{.fieldId = NVML_FI_DEV_NVLINK_GET_SPEED, .scopeId = 18},
+		{.fieldId = 1},
+	};
+	nvmlIntNvLinkDeviceType_t type;
+	nvmlGpuTopologyLevel_t level;
+	nvmlGpuP2PStatus_t status;
+	nvmlEnableState_t active;
+	nvmlDevice_t dev[2];
+	unsigned int n = 0;
+	nvmlPciInfo_t pci;
+
+	for (unsigned int i = 0; i < 2; i++)
+		CHECK_EQ(nvmlDeviceGetHandleByIndex_v2(i, &dev[i]), 0);
+	for (unsigned int what = 0; what < NVML_P2P_CAPS_INDEX_UNKNOWN; what++) {
+		CHECK_EQ(nvmlDeviceGetP2PStatus(dev[0], dev[1], what, &status), 0);
+		CHECK_EQ(status, NVML_P2P_STATUS_OK);
+	}
+	CHECK_EQ(nvmlDeviceGetP2PStatus(dev[0], dev[1], NVML_P2P_CAPS_INDEX_UNKNOWN, &status),
+		 NVML_ERROR_INVALID_ARGUMENT);
+	CHECK_EQ(nvmlDeviceGetP2PStatus(dev[0], (nvmlDevice_t)&n, 0, &status),
+		 NVML_ERROR_INVALID_ARGUMENT);
+	CHECK_EQ(nvmlDeviceGetTopologyCommonAncestor(dev[0], dev[0], &level), 0);
+	CHECK_EQ(level, NVML_TOPOLOGY_INTERNAL);
+	CHECK_EQ(nvmlDeviceGetTopologyCommonAncestor(dev[0], dev[1], &level), 0);
+	CHECK_EQ(level, NVML_TOPOLOGY_NODE);
+	while (!nvmlDeviceGetNvLinkState(dev[0], n, &active)) {
+		CHECK_EQ(active, NVML_FEATURE_ENABLED);
+		CHECK_EQ(nvmlDeviceGetNvLinkRemoteDeviceType(dev[0], n, &type), 0);
+		CHECK_EQ(type, NVML_NVLINK_DEVICE_TYPE_SWITCH);
+		CHECK_EQ(nvmlDeviceGetNvLinkRemotePciInfo_v2(dev[0], n, &pci), 0);
+		CHECK_EQ(nvmlDeviceGetHandleByPciBusId_v2(pci.busId, &dev[1]),
+			 NVML_ERROR_NOT_FOUND);
+		n++;
+	}
+	CHECK_EQ(n, 18);
+	CHECK_EQ(nvmlDeviceGetFieldValues(dev[0], 0, values), NVML_ERROR_INVALID_ARGUMENT);
+	CHECK_EQ(nvmlDeviceGetFieldValues(dev[0], 3, values), 0);
+	CHECK_EQ(values[0].nvmlReturn, 0);
+	CHECK_EQ(values[0].value.uiVal, 26562);
+	CHECK_EQ(values[1].nvmlReturn, NVML_ERROR_NOT_SUPPORTED);
+	CHECK_EQ(values[2].nvmlReturn, NVML_ERROR_NOT_SUPPORTED);
+	CHECK_EQ(nvmlDeviceGetMaxPcieLinkGeneration(dev[0], &n), 0);
+	CHECK_EQ(n, 5);
+	CHECK_EQ(nvmlDeviceGetMaxPcieLinkWidth(dev[0], &n), 0);
+	CHECK_EQ(n, 16);
+}
+
 static uint64_t now_ns(void)
 {
 	struct timespec ts;
@@ -292,6 +345,7 @@ static void view(const char *library)
 	pid_t a = holder(1, 6 * MIB), b = holder(1, 4 * MIB);
 	struct nvml_process *processes;
 	struct nvml_device device;
+	struct nvml_link link;
 	struct nvml *nvml = NULL;
 	char version[80];
 	unsigned int count;
@@ -319,6 +373,11 @@ static void view(const char *library)
 	CHECK_EQ(nvml_device_processes(nvml, 0, &processes, &n), 0);
 	CHECK_EQ(n, 0);
 	free(processes);
+	CHECK_EQ(nvml_link_get(nvml, 0, 2, &link), -ENODEV);
+	CHECK_EQ(nvml_link_get(nvml, 0, 1, &link), 0);
+	CHECK(link.reach && link.nvlink && link.nvlinks == 18);
+	CHECK_EQ(link.mb_per_s, 18 * 26562);
+	CHECK(!strcmp(link.path, "NUMA node"));
 	CHECK_EQ(nvml_driver_version(nvml, version, &cuda), 0);
 	CHECK_EQ(cuda, 13000);
 	nvml_close(nvml);
@@ -341,6 +400,7 @@ int main(int argc, char **argv)
 	find();
 	unsupported();
 	memory();
+	links();
 	utilization();
 	forked();
 	CHECK_EQ(nvmlShutdown(), 0);

@@ -26,6 +26,9 @@
 #define NVML_INIT_FLAG_NO_GPUS 1
 #define NVML_INIT_FLAG_NO_ATTACH 2
 
+#define NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON 90
+#define NVML_FI_DEV_NVLINK_GET_SPEED 164 /* of the link that scopeId names */
+
 /* A 64-bit figure that the library does not have. */
 #define NVML_VALUE_NOT_AVAILABLE (-1)
 
@@ -131,6 +134,37 @@ typedef enum nvmlSamplingType_enum {
 	NVML_OFA_UTILIZATION_SAMPLES = 9,
 	NVML_SAMPLINGTYPE_COUNT,
 } nvmlSamplingType_t;
+
+typedef enum nvmlIntNvLinkDeviceType_enum {
+	NVML_NVLINK_DEVICE_TYPE_GPU = 0x00,
+	NVML_NVLINK_DEVICE_TYPE_SWITCH = 0x02,
+	NVML_NVLINK_DEVICE_TYPE_UNKNOWN = 0xff,
+} nvmlIntNvLinkDeviceType_t;
+
+/* What the way between two devices passes, at most. */
+typedef enum nvmlGpuLevel_enum {
+	NVML_TOPOLOGY_INTERNAL = 0,
+	NVML_TOPOLOGY_SINGLE = 10,
+	NVML_TOPOLOGY_MULTIPLE = 20,
+	NVML_TOPOLOGY_HOSTBRIDGE = 30,
+	NVML_TOPOLOGY_NODE = 40,
+	NVML_TOPOLOGY_SYSTEM = 50,
+} nvmlGpuTopologyLevel_t;
+
+typedef enum nvmlGpuP2PStatus_enum {
+	NVML_P2P_STATUS_OK = 0,
+	NVML_P2P_STATUS_NOT_SUPPORTED = 5,
+	NVML_P2P_STATUS_UNKNOWN = 6,
+} nvmlGpuP2PStatus_t;
+
+typedef enum nvmlGpuP2PCapsIndex_enum {
+	NVML_P2P_CAPS_INDEX_READ = 0,
+	NVML_P2P_CAPS_INDEX_WRITE = 1,
+	NVML_P2P_CAPS_INDEX_NVLINK = 2,
+	NVML_P2P_CAPS_INDEX_ATOMICS = 3,
+	NVML_P2P_CAPS_INDEX_PCI = 4,
+	NVML_P2P_CAPS_INDEX_UNKNOWN = 5,
+} nvmlGpuP2PCapsIndex_t;
 
 typedef enum nvmlValueType_enum {
 	NVML_VALUE_TYPE_DOUBLE = 0,
@@ -315,6 +349,16 @@ typedef union nvmlValue_st {
 	signed long long sllVal;
 	unsigned short usVal;
 } nvmlValue_t;
+
+typedef struct nvmlFieldValue_st {
+	unsigned int fieldId;
+	unsigned int scopeId;
+	long long timestamp;   /* microseconds since 1970 */
+	long long latencyUsec;
+	nvmlValueType_t valueType;
+	nvmlReturn_t nvmlReturn;
+	nvmlValue_t value;
+} nvmlFieldValue_t;
 
 typedef struct nvmlSample_st {
 	unsigned long long timeStamp;

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Links between devices: those of boards with an H200 each, all of whose NVLinks end at switches,
+ * in one host with a NUMA node for each four.
+ */
+#include <stdio.h>
+
+#include "sim/nvml/entry.h"
+
+#define NVLINKS		18
+#define NVLINK_MB_PER_S 26562
+#define BOARDS_A_NODE	4
+
+nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t device1, nvmlDevice_t device2,
+				    nvmlGpuP2PCapsIndex_t p2pIndex, nvmlGpuP2PStatus_t *p2pStatus)
+{
+	struct sim_region *region;
+	int a, b;
+	nvmlReturn_t r = sim_nvml_device(device1, &region, &a);
+
+	r = r ? r : sim_nvml_device(device2, &region, &b);
+	if (r)
+		return r;
+	if (a == b || !p2pStatus || (unsigned int)p2pIndex >= NVML_P2P_CAPS_INDEX_UNKNOWN)
+		return NVML_ERROR_INVALID_ARGUMENT;
+	*p2pStatus = NVML_P2P_STATUS_OK;
+	return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t device1, nvmlDevice_t device2,
+						 nvmlGpuTopologyLevel_t *pathInfo)
+{
+	struct sim_region *region;
+	int a, b;
+	nvmlReturn_t r = sim_nvml_device(device1, &region, &a);
+
+	r = r ? r : sim_nvml_device(device2, &region, &b);
+	if (r)
+		return r;
+	if (!pathInfo)
+		return NVML_ERROR_INVALID_ARGUMENT;
+	if (a == b)
+		*pathInfo = NVML_TOPOLOGY_INTERNAL;
+	else
+		*pathInfo = a / BOARDS_A_NODE == b / BOARDS_A_NODE ? NVML_TOPOLOGY_NODE
+								   : NVML_TOPOLOGY_SYSTEM;
+	return NVML_SUCCESS;
+}
+
+static nvmlReturn_t a_link(nvmlDevice_t device, unsigned int link, const void *answer)
+{
+	struct sim_region *region;
+	int i;
+	nvmlReturn_t r = sim_nvml_device(device, &region, &i);
+
+	if (r)
+		return r;
+	return link < NVLINKS && answer ? NVML_SUCCESS : NVML_ERROR_INVALID_ARGUMENT;
+}
+
+nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned int link,
+				      nvmlEnableState_t *isActive)
+{
+	nvmlReturn_t r = a_link(device, link, isActive);
+
+	if (!r)
+		*isActive = NVML_FEATURE_ENABLED;
+	return r;
+}
+
+nvmlReturn_t nvmlDeviceGetNvLinkRemoteDeviceType(nvmlDevice_t device, unsigned int link,
+						 nvmlIntNvLinkDeviceType_t *pNvLinkDeviceType)
+{
+	nvmlReturn_t r = a_link(device, link, pNvLinkDeviceType);
+
+	if (!r)
+		*pNvLinkDeviceType = NVML_NVLINK_DEVICE_TYPE_SWITCH;
+	return r;
+}
+
+/* Of the switch: one of four, next to each other. */
+nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t device, unsigned int link,
+						 nvmlPciInfo_t *pci)
+{
+	nvmlReturn_t r = a_link(device, link, pci);
+
+	if (r)
+		return r;
+	*pci = (nvmlPciInfo_t){.bus = 5 + link % 4, .pciDeviceId = 0x22a310de};
+	snprintf(pci->busIdLegacy, sizeof(pci->busIdLegacy), "0000:%02X:00.0", pci->bus & 0xff);
+	snprintf(pci->busId, sizeof(pci->busId), "00000000:%02X:00.0", pci->bus & 0xff);
+	return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetMaxPcieLinkGeneration(nvmlDevice_t device, unsigned int *maxLinkGen)
+{
+	nvmlReturn_t r = a_link(device, 0, maxLinkGen);
+
+	if (!r)
+		*maxLinkGen = 5;
+	return r;
+}
+
+nvmlReturn_t nvmlDeviceGetMaxPcieLinkWidth(nvmlDevice_t device, unsigned int *maxLinkWidth)
+{
+	nvmlReturn_t r = a_link(device, 0, maxLinkWidth);
+
+	if (!r)
+		*maxLinkWidth = 16;
+	return r;
+}
+
+/* Each value has an answer of its own; only speeds are simulated. */
+nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int valuesCount,
+				      nvmlFieldValue_t *values)
+{
+	nvmlReturn_t r = a_link(device, 0, values);
+
+	if (r)
+		return r;
+	if (valuesCount < 1)
+		return NVML_ERROR_INVALID_ARGUMENT;
+	for (int i = 0; i < valuesCount; i++) {
+		nvmlFieldValue_t *v = &values[i];
+
+		v->nvmlReturn = NVML_ERROR_NOT_SUPPORTED;
+		if (v->fieldId != NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON &&
+		    (v->fieldId != NVML_FI_DEV_NVLINK_GET_SPEED || v->scopeId >= NVLINKS))
+			continue;
+		v->nvmlReturn = NVML_SUCCESS;
+		v->valueType = NVML_VALUE_TYPE_UNSIGNED_INT;
+		v->value.uiVal = NVLINK_MB_PER_S;
+	}
+	return NVML_SUCCESS;
+}

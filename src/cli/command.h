@@ -18,5 +18,6 @@ int cmd_set(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_sim(int argc, char **argv);
+int cmd_topo(int argc, char **argv);
 
 #endif

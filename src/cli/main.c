@@ -24,6 +24,7 @@ static const struct {
 	{"top", "[--once] [NAME]", "the same, live", cmd_top},
 	{"set", "NAME [--memory LIST] [--compute LIST] ...",
 	 "change a running tenant's quota or share at once", cmd_set},
+	{"topo", "[--json]", "show devices, the links between them, who reaches whom", cmd_topo},
 	{"doctor", "[-- COMMAND...]", "say what is wrong on this machine and what to do",
 	 cmd_doctor},
 	{"bench", "[--gpu GPU] [--json FILE] [--svg FILE]",

@@ -2,6 +2,7 @@
 """What the tests of the allot command share: a runtime directory of their own, and running it."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -18,10 +19,34 @@ MIB = 1 << 20
 GIB = 1 << 30
 OWN = ("ALLOT_TENANT_DIR", "ALLOT_SIM_DIR", "ALLOT_SIM_GPUS", "ALLOT_SIM_MEMORY", "ALLOT_LIBRARY",
        "ALLOT_SIM_CONTEXT", "LD_PRELOAD", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES",
-       "CUDA_DEVICE_ORDER", "XDG_RUNTIME_DIR")
+       "CUDA_DEVICE_ORDER", "XDG_RUNTIME_DIR", "ALLOT_AMD_ROOT")
+DOCS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "docs", "json.md")
 SHM = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 UUID_A = "GPU-11111111-2222-3333-4444-555555555555"
 UUID_B = "GPU-aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee"
+
+
+def documented():
+    """{section: {key: type}} from the tables of docs/json.md."""
+    sections, section = {}, None
+    with open(DOCS, encoding="utf-8") as file:
+        for line in file:
+            heading = re.match(r"## `(\w+)`", line)
+            row = re.match(r"\| `(\w+)` \| ([^|]+?) \|", line)
+            if heading:
+                section = sections.setdefault(heading[1], {})
+            elif row and section is not None:
+                section[row[1]] = row[2]
+    return sections
+
+
+def fits(value, kind):
+    return any({"string": isinstance(value, str), "null": value is None,
+                "boolean": isinstance(value, bool), "array": isinstance(value, list),
+                "object": isinstance(value, dict),
+                "signed integer": isinstance(value, int) and not isinstance(value, bool),
+                "integer": isinstance(value, int) and not isinstance(value, bool) and value >= 0}[k]
+               for k in kind.split(" or "))
 
 
 class Case(unittest.TestCase):
@@ -75,6 +100,11 @@ class Case(unittest.TestCase):
         process = self.start(HOLDER, os.path.join(self.runtime, tenant), *amounts)
         self.assertEqual(process.stdout.readline(), "held\n")
         return process
+
+    def check_shape(self, value, section, shapes):
+        self.assertEqual(list(value), list(shapes[section]), section)
+        for key, kind in shapes[section].items():
+            self.assertTrue(fits(value[key], kind), f"{section}.{key}: {value[key]!r} is no {kind}")
 
     def path(self, name, text=None, mode=0o755):
         path = os.path.join(self.tmp, name)

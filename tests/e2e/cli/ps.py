@@ -3,38 +3,12 @@
 
 import json
 import os
-import re
 import subprocess
 
 import cli_lib
 from cli_lib import GIB, MIB, UUID_A, UUID_B
 
-DOCS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "docs", "json.md")
 CATEGORIES = ["context", "module", "data", "pool", "array", "graph", "imported"]
-
-
-def documented():
-    """{section: {key: type}} from the tables of docs/json.md."""
-    sections, section = {}, None
-    with open(DOCS, encoding="utf-8") as file:
-        for line in file:
-            heading = re.match(r"## `(\w+)`", line)
-            row = re.match(r"\| `(\w+)` \| ([^|]+?) \|", line)
-            if heading:
-                section = sections.setdefault(heading[1], {})
-            elif row and section is not None:
-                section[row[1]] = row[2]
-    return sections
-
-
-def fits(value, kind):
-    return any({"string": isinstance(value, str), "null": value is None,
-                "boolean": isinstance(value, bool), "array": isinstance(value, list),
-                "object": isinstance(value, dict),
-                "signed integer": isinstance(value, int) and not isinstance(value, bool),
-                "integer": isinstance(value, int) and not isinstance(value, bool) and value >= 0}[k]
-               for k in kind.split(" or "))
-
 
 class Ps(cli_lib.Case):
     def json(self, *names):
@@ -50,14 +24,9 @@ class Ps(cli_lib.Case):
         self.assertEqual(self.json(), {"version": 1, "runtime_dir": self.runtime, "tenants": []})
         self.assertEqual(self.ok("ps"), f"no tenants in {self.runtime}\n")
 
-    def check_shape(self, value, section, shapes):
-        self.assertEqual(list(value), list(shapes[section]), section)
-        for key, kind in shapes[section].items():
-            self.assertTrue(fits(value[key], kind), f"{section}.{key}: {value[key]!r} is no {kind}")
-
     def test_json_is_as_documented(self):
         self.two_tenants()
-        shapes = documented()
+        shapes = cli_lib.documented()
         top = self.json()
         self.check_shape(top, "top", shapes)
         self.assertEqual(len(top["tenants"]), 2)

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* allot topo: devices, the links between them, and who reaches whom. */
+#include "cli/topo.h"
+
+#include <argp.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "cli/command.h"
+#include "cli/say.h"
+#include "cli/table.h"
+#include "cli/units.h"
+
+/* As allot doctor ends where there is no device. */
+#define EXIT_NOTHING 1
+
+static const struct argp_option options[] = {
+	{"json", 'j', NULL, 0, "print JSON, as docs/json.md describes it", 0},
+	{0},
+};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	switch (key) {
+	case 'j':
+		*(bool *)state->input = true;
+		return 0;
+	case ARGP_KEY_ARG:
+		argp_error(state, "\"%s\": all devices are shown; there is nothing to name", arg);
+		return 0;
+	}
+	return ARGP_ERR_UNKNOWN;
+}
+
+static const struct argp argp = {
+	.options = options,
+	.parser = parse,
+	.doc = "Show the devices of either vendor, the links between them (type, weight, "
+	       "bandwidth), and which of them reach memory of which.\v"
+	       "Exit status: 0, or 1 if there is no device.\n",
+};
+
+static size_t count_reached(const struct topo *topo, size_t from)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < topo->n; i++)
+		n += i != from && topo_link(topo, from, i)->reach;
+	return n;
+}
+
+/* Names of those that are reached; words where that is all or none. */
+static void reaches_cell(struct table *t, const struct topo *topo, size_t from)
+{
+	size_t n = count_reached(topo, from), used = 0;
+	char names[256] = "";
+
+	if (topo->n == 1)
+		table_cell(t, "%s", "");
+	else if (!n)
+		table_cell(t, "none");
+	else if (n == topo->n - 1)
+		table_cell(t, "all others");
+	else {
+		for (size_t i = 0; i < topo->n && used < sizeof(names); i++)
+			if (i != from && topo_link(topo, from, i)->reach)
+				used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s",
+							 used ? " " : "", topo->device[i].name);
+		table_cell(t, "%s", names);
+	}
+}
+
+static int print_devices(const struct topo *topo)
+{
+	struct table *t = table_new("DEVICE|MODEL|>MEMORY|PCI|ID|REACHES");
+	int r;
+
+	if (!t)
+		return -ENOMEM;
+	for (size_t i = 0; i < topo->n; i++) {
+		const struct topo_device *d = &topo->device[i];
+
+		table_cell(t, "%s", d->name);
+		table_cell(t, "%s", d->model);
+		table_cell(t, "%s", units_bytes(d->memory_bytes).s);
+		table_cell(t, "%s", d->pci);
+		/* In a table the first group of a UUID will do, as in allot ps. */
+		table_cell(t, "%.*s", d->vendor == TOPO_NVIDIA ? 12 : 48, d->id);
+		reaches_cell(t, topo, i);
+	}
+	r = table_print(t, stdout);
+	table_free(t);
+	return r;
+}
+
+static bool same(const struct topo_link *a, const struct topo_link *b)
+{
+	bool paths = a->path && b->path ? !strcmp(a->path, b->path) : a->path == b->path;
+
+	return a->reach && b->reach && !strcmp(a->type, b->type) && paths && a->count == b->count &&
+	       a->weight == b->weight && a->min_mb_per_s == b->min_mb_per_s &&
+	       a->max_mb_per_s == b->max_mb_per_s;
+}
+
+static void number_cell(struct table *t, uint32_t number)
+{
+	if (number)
+		table_cell(t, "%" PRIu32, number);
+	else
+		table_cell(t, "%s", "");
+}
+
+static void speed_cell(struct table *t, uint32_t mb_per_s)
+{
+	if (mb_per_s)
+		table_cell(t, "%" PRIu32 ".%" PRIu32, mb_per_s / 1000, mb_per_s / 100 % 10);
+	else
+		table_cell(t, "%s", "");
+}
+
+static void link_row(struct table *t, const struct topo *topo, size_t from, const char *arrow,
+		     size_t to)
+{
+	const struct topo_link *link = topo_link(topo, from, to);
+
+	table_cell(t, "%s %s %s", topo->device[from].name, arrow, topo->device[to].name);
+	table_cell(t, "%s", link->type);
+	number_cell(t, link->count);
+	table_cell(t, "%s", link->path ? link->path : "");
+	number_cell(t, link->weight);
+	speed_cell(t, link->min_mb_per_s);
+	speed_cell(t, link->max_mb_per_s);
+}
+
+/* One row for both directions where they are alike. */
+static int print_links(const struct topo *topo)
+{
+	struct table *t = table_new("LINK|TYPE|>COUNT|THROUGH|>WEIGHT|>MIN GB/S|>MAX GB/S");
+	unsigned int rows = 0;
+	int r = 0;
+
+	if (!t)
+		return -ENOMEM;
+	for (size_t i = 0; i < topo->n; i++)
+		for (size_t j = i + 1; j < topo->n; j++) {
+			const struct topo_link *there = topo_link(topo, i, j);
+			const struct topo_link *back = topo_link(topo, j, i);
+
+			rows += there->reach || back->reach;
+			if (same(there, back)) {
+				link_row(t, topo, i, "<->", j);
+				continue;
+			}
+			if (there->reach)
+				link_row(t, topo, i, "->", j);
+			if (back->reach)
+				link_row(t, topo, j, "->", i);
+		}
+	if (rows) {
+		putchar('\n');
+		r = table_print(t, stdout);
+	}
+	table_free(t);
+	return r;
+}
+
+/* What a table cannot show. */
+static void notes(const struct topo *topo)
+{
+	bool amd = topo->n && topo->device[topo->n - 1].vendor == TOPO_AMD;
+
+	if (amd)
+		printf("\nAMD: as the %s says it; allot has not been tried on a real AMD GPU "
+		       "yet.\n",
+		       topo->amd_root ? "tree in ALLOT_AMD_ROOT" : "kernel");
+	if (topo->amd_hidden)
+		say_note("%" PRIu32 " AMD node%s hidden from this process by the device cgroup",
+			 topo->amd_hidden, topo->amd_hidden == 1 ? " is" : "s are");
+	if (topo->amd_without_render_node)
+		say_note("%" PRIu32 " AMD GPU%s no render node in %s" TOPOLOGY_DRI
+			 "; in a container, pass it in with --device",
+			 topo->amd_without_render_node,
+			 topo->amd_without_render_node == 1 ? " has" : "s have",
+			 topo->amd_root ? topo->amd_root : "");
+}
+
+/* Which of the two is missing is known; what somebody without a GPU can do is the same. */
+static int say_nothing(const struct topo *topo)
+{
+	say_error("no GPU here: the NVIDIA driver %s, the AMD driver %s; install one, or try "
+		  "\"allot sim\"",
+		  topo->nvidia_error == -ENOENT ? "is missing (no libnvidia-ml.so.1)"
+						: "finds no device",
+		  topo->amd_error == -ENOENT ? "is missing (no " TOPOLOGY_DIR ")"
+					     : "shows no device");
+	return EXIT_NOTHING;
+}
+
+int cmd_topo(int argc, char **argv)
+{
+	const char *nvidia, *amd;
+	bool json = false;
+	struct topo topo;
+	int r = 0;
+
+	argp_parse(&argp, argc, argv, 0, NULL, &json);
+	if (topo_read(&topo) < 0)
+		return say_error("out of memory");
+	nvidia = topo_nvidia_trouble(&topo);
+	amd = topo_amd_trouble(&topo);
+	if (json)
+		topo_json(&topo, stdout);
+	else if (topo.n && (print_devices(&topo) < 0 || print_links(&topo) < 0))
+		r = say_error("out of memory for the table");
+	if (!json)
+		notes(&topo);
+	if (nvidia)
+		r = say_error("%s", nvidia);
+	if (amd)
+		r = say_error("%s%s", topo.amd_root ? "ALLOT_AMD_ROOT: " : "", amd);
+	if (!topo.n && !r)
+		r = say_nothing(&topo);
+	topo_free(&topo);
+	return r;
+}

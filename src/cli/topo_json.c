@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
+
+#include "cli/json.h"
+#include "cli/topo.h"
+
+static void known_u64(struct json *j, const char *key, uint64_t value)
+{
+	if (value)
+		json_u64(j, key, value);
+	else
+		json_null(j, key);
+}
+
+static void device(struct json *j, const struct topo *topo, size_t at)
+{
+	static const char *const vendors[] = {"nvidia", "amd"};
+	const struct topo_device *d = &topo->device[at];
+	char hive[24];
+
+	json_open(j, NULL, '{');
+	json_text(j, "name", d->name);
+	json_text(j, "vendor", vendors[d->vendor]);
+	json_u64(j, "index", d->index);
+	json_text(j, "id", d->id);
+	json_text(j, "model", d->model);
+	json_text(j, "pci", d->pci);
+	json_u64(j, "memory_bytes", d->memory_bytes);
+	known_u64(j, "gpu_id", d->gpu_id);
+	/* 64 bits without meaning as a number: as text, so that no reader rounds it. */
+	snprintf(hive, sizeof(hive), "0x%016" PRIx64, d->hive_id);
+	json_text(j, "hive_id", d->hive_id ? hive : NULL);
+	json_open(j, "reaches", '[');
+	for (size_t i = 0; i < topo->n; i++)
+		if (i != at && topo_link(topo, at, i)->reach)
+			json_text(j, NULL, topo->device[i].name);
+	json_close(j, ']');
+	json_close(j, '}');
+}
+
+static void a_link(struct json *j, const struct topo *topo, size_t from, size_t to)
+{
+	const struct topo_link *l = topo_link(topo, from, to);
+
+	json_open(j, NULL, '{');
+	json_text(j, "from", topo->device[from].name);
+	json_text(j, "to", topo->device[to].name);
+	json_text(j, "type", l->type);
+	known_u64(j, "count", l->count);
+	json_text(j, "path", l->path);
+	known_u64(j, "weight", l->weight);
+	known_u64(j, "min_mb_per_s", l->min_mb_per_s);
+	known_u64(j, "max_mb_per_s", l->max_mb_per_s);
+	json_close(j, '}');
+}
+
+void topo_json(const struct topo *topo, FILE *out)
+{
+	struct json j = {.out = out};
+
+	json_open(&j, NULL, '{');
+	json_u64(&j, "version", TOPO_JSON_VERSION);
+	json_open(&j, "devices", '[');
+	for (size_t i = 0; i < topo->n; i++)
+		device(&j, topo, i);
+	json_close(&j, ']');
+	json_open(&j, "links", '[');
+	for (size_t i = 0; i < topo->n; i++)
+		for (size_t k = 0; k < topo->n; k++)
+			if (i != k && topo_link(topo, i, k)->reach)
+				a_link(&j, topo, i, k);
+	json_close(&j, ']');
+	json_text(&j, "nvidia_error", topo_nvidia_trouble(topo));
+	json_text(&j, "amd_error", topo_amd_trouble(topo));
+	json_u64(&j, "amd_hidden", topo->amd_hidden);
+	json_u64(&j, "amd_without_render_node", topo->amd_without_render_node);
+	json_close(&j, '}');
+}

@@ -156,7 +156,10 @@ CUresult meter_unit(struct guest *guest, struct unit *unit)
 /* With the lock: whether the end of a launch that was counted is to be marked. */
 static bool mark_due(const struct meter_device *md, const struct lane *lane, uint64_t now_ns)
 {
-	bool steady = now_ns < atomic_load_explicit(&md->full_ns, memory_order_relaxed) + STEADY_NS;
+	/* Several streams pause together only as far as each one's end is known. */
+	bool single = md->pending_ns == lane->pending_ns;
+	bool steady = single && now_ns < atomic_load_explicit(&md->full_ns, memory_order_relaxed) +
+						 STEADY_NS;
 
 	if (steady && lane->loose.expected_ns < STEADY_WORK_NS)
 		return now_ns > lane->marked_ns + STEADY_NS;

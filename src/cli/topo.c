@@ -50,25 +50,33 @@ static size_t count_reached(const struct topo *topo, size_t from)
 	return n;
 }
 
-/* Names of those that are reached; words where that is all or none. */
+/* Names of the devices that one reaches, or of the others that it does not; cut if too many. */
+static void list_names(const struct topo *topo, size_t from, bool reached, char *names, size_t size)
+{
+	size_t used = 0;
+
+	*names = '\0';
+	for (size_t i = 0; i < topo->n && used < size; i++)
+		if (i != from && topo_link(topo, from, i)->reach == reached)
+			used += (size_t)snprintf(names + used, size - used, "%s%s", used ? " " : "",
+						 topo->device[i].name);
+}
+
+/* In as few words as it takes: a board has eight, and more where they are partitioned. */
 static void reaches_cell(struct table *t, const struct topo *topo, size_t from)
 {
-	size_t n = count_reached(topo, from), used = 0;
-	char names[256] = "";
+	size_t others = topo->n - 1, n = count_reached(topo, from);
+	char names[1024];
 
-	if (topo->n == 1)
+	list_names(topo, from, n <= others - n, names, sizeof(names));
+	if (!others)
 		table_cell(t, "%s", "");
 	else if (!n)
 		table_cell(t, "none");
-	else if (n == topo->n - 1)
+	else if (n == others)
 		table_cell(t, "all others");
-	else {
-		for (size_t i = 0; i < topo->n && used < sizeof(names); i++)
-			if (i != from && topo_link(topo, from, i)->reach)
-				used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s",
-							 used ? " " : "", topo->device[i].name);
-		table_cell(t, "%s", names);
-	}
+	else
+		table_cell(t, "%s%s", n <= others - n ? "" : "all but ", names);
 }
 
 static int print_devices(const struct topo *topo)

@@ -160,6 +160,18 @@ class Topo(cli_lib.Case):
         self.assertEqual({d["name"]: d["reaches"] for d in devices},
                          {"amd1": ["amd3"], "amd2": ["amd1", "amd3"], "amd3": ["amd1", "amd2"]})
 
+    def test_few_that_are_not_reached(self):
+        self.without_driver()
+        tree = self.tree(40, hive=5)
+        del tree.links[3, 4], tree.links[3, 40]
+        for other in range(7, 41):
+            del tree.links[5, other]
+        tree.write()
+        out = self.ok("topo")
+        self.assertRegex(out, r"(?m)^amd3 .* all but amd4 amd40$")
+        self.assertRegex(out, r"(?m)^amd5 .* GPU-\d+ +amd1 amd2 amd3 amd4 amd6$")
+        self.assertRegex(out, r"(?m)^amd4 .* all others$")
+
     def test_no_links(self):
         self.without_driver()
         self.tree(2).write()

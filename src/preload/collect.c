@@ -203,7 +203,7 @@ static void pop(struct pass *pass, struct lane *lane, uint64_t done_ns)
 	if (done_ns && lane->done_ns && !mark->start && mark->launches && took) {
 		if (!spun) {
 			cost_learn(&md->costs, mark->key, mark->launches, took,
-				   atomic_peek(&md->processes) > 1);
+				   meter_has_peers(md));
 			atomic_raise_u64(&md->compute->longest_ns, took / mark->launches);
 		}
 		if (mark->recorded_ns >= atomic_load(&md->doubt_ns))
@@ -318,7 +318,7 @@ static void expect(const struct pass *pass)
 	uint64_t last = pass->last_ns > pass->begun_ns ? pass->last_ns : pass->begun_ns;
 	uint64_t now = meter_now_ns();
 
-	if (late && atomic_peek(&md->processes) > 1) {
+	if (late && meter_has_peers(md)) {
 		atomic_store(&md->end_ns, now + rest);
 	} else if (late) {
 		rest = less(rest, known);
@@ -349,7 +349,7 @@ void meter_collect(struct guest *guest, struct meter_device *md)
 	struct pass pass = {
 		.guest = guest,
 		.md = md,
-		.peers = atomic_peek(&md->processes) > 1 && !gate_contended(guest, meter_now_ns()),
+		.peers = meter_has_peers(md) && !gate_contended(guest, meter_now_ns()),
 		.running_ns = UINT64_MAX,
 	};
 	struct capture_mode mode;

@@ -29,8 +29,6 @@
 #define SLICE_NS    (4 * MS)
 /* Ranks that were held have to catch up with each other first, so they are held half as often. */
 #define RANKS_SLICE_NS (8 * MS)
-/* What changes without waking who waits is looked at so often. */
-#define LOOK_NS	    (20 * MS)
 /* Less than what the deficit's slack makes up for. */
 #define MORE_NS	    (8 * MS)
 /* Who was let through need not ask again for so long, unless something is billed. */
@@ -38,12 +36,6 @@
 /* Who waits or just worked counts as wanting the device for so long. */
 #define DEMAND_NS   (10 * MS)
 #define LINGER_NS   (MS / 5)
-/*
- * Processes of a tenant that launched or waited so short a time ago have each their part of what
- * the tenant may have in flight. Who waits looks more often. They are counted so often.
- */
-#define ACTIVE_NS   (LOOK_NS + 10 * MS)
-#define COUNT_NS    MS
 /* An arbiter that did not say anything for so long is gone. */
 #define SILENCE_NS  (30 * MS)
 /*
@@ -274,37 +266,6 @@ static uint32_t turn_flags(const struct gate *gate, uint64_t now_ns)
 	return turn && !silent(turn, now_ns) ? atomic_peek(&turn->flags) : 0;
 }
 
-static void say_active(struct guest *guest, const struct unit *unit)
-{
-	struct meter_device *md = unit->device;
-	uint64_t until = atomic_peek(&md->active_until_ns);
-
-	if (unit->now_ns + ACTIVE_NS - 5 * MS < until)
-		return;
-	atomic_poke(&md->active_until_ns, unit->now_ns + ACTIVE_NS);
-	compute_set_active(atomic_load(&guest->slot), md->device->ledger,
-			   unit->now_ns + ACTIVE_NS);
-}
-
-/* How many processes of the tenant have work for the device, this one included. */
-static unsigned int processes(struct guest *guest, struct meter_device *md, uint64_t now_ns)
-{
-	uint64_t counted = atomic_peek(&md->processes_ns);
-
-	if (now_ns >= counted + COUNT_NS) {
-		atomic_poke(&md->processes, compute_active(guest->ledger, md->device->ledger,
-							   now_ns));
-		atomic_poke(&md->processes_ns, now_ns);
-	}
-	return atomic_peek(&md->processes);
-}
-
-/* As they were last counted. */
-static bool has_peers(const struct meter_device *md)
-{
-	return atomic_peek(&md->processes) > 1;
-}
-
 /*
  * The part of one process: all of a tenant together have no more in flight than is paid for soon,
  * or they would work and pause in rounds so many times as long.
@@ -331,7 +292,7 @@ static uint64_t inflight_bound(struct guest *guest, const struct gate *gate,
 {
 	bool contended = turn_flags(gate, unit->now_ns) & POLICY_TURN_CONTENDED;
 	bool limited = capped(gate, unit->device->device->ledger);
-	unsigned int n = processes(guest, unit->device, unit->now_ns);
+	unsigned int n = meter_processes(guest, unit->device, unit->now_ns);
 	uint64_t most = contended ? INFLIGHT_NS : ALONE_NS;
 
 	*ret_spread = true;
@@ -489,11 +450,11 @@ static void wait_for_share(struct guest *guest, struct gate *gate, struct unit *
 		/* Beside work of other streams, paid for anyway, it takes no time of its own. */
 		if (!turn && meter_fits(unit))
 			return;
-		say_active(guest, unit);
+		meter_active(guest, unit);
 		if (!hold->share_ns)
 			meter_pause(unit);
-		if (until > unit->now_ns + LOOK_NS)
-			until = unit->now_ns + LOOK_NS;
+		if (until > unit->now_ns + METER_LOOK_NS)
+			until = unit->now_ns + METER_LOOK_NS;
 		compute_hold(unit->device->compute, unit->now_ns, until);
 		/* Who waits for its turn wants the device; who pays a debt leaves it to others. */
 		if (turn) {
@@ -568,7 +529,7 @@ static bool wait_for_room(struct guest *guest, struct gate *gate, struct unit *u
 			return waited;
 		if (!full) {
 			full = true;
-			if (gate_alone(guest, unit->now_ns) && !has_peers(unit->device))
+			if (gate_alone(guest, unit->now_ns) && !meter_has_peers(unit->device))
 				atomic_store_explicit(&unit->device->full_ns, unit->now_ns,
 						      memory_order_relaxed);
 			continue;
@@ -612,7 +573,7 @@ CUresult gate_enter(struct guest *guest, struct unit *unit)
 		wait_for_share(guest, gate, unit, &hold);
 	while (wait_for_room(guest, gate, unit, &hold));
 	note(unit, &hold);
-	say_active(guest, unit);
+	meter_active(guest, unit);
 	want(guest, unit->device, unit->now_ns, LINGER_NS);
 	settle(unit->device, unit->now_ns + LINGER_NS);
 	meter_begin(guest, unit);

@@ -62,7 +62,7 @@ static bool collect(struct guest *guest, uint64_t now, bool rung, uint64_t *ret_
 
 		if (!md)
 			continue;
-		left |= atomic_peek(&md->processes) > 1 ||
+		left |= meter_has_peers(md) ||
 			(!held && atomic_load(&md->collected_ns) == md->kept_ns);
 		if (left || !alone || now > atomic_load(&md->collected_ns) + RECENT_NS)
 			meter_collect(guest, md);

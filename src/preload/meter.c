@@ -28,6 +28,11 @@
 /* After a pause of the program's own of so long nothing is taken for granted. */
 #define PAUSE_NS 100000000
 
+/* For so long a process counts as one of its tenant's that launch; it says so each so often. */
+#define ACTIVE_EVERY_NS 5000000
+#define ACTIVE_NS	(METER_LOOK_NS + 2 * ACTIVE_EVERY_NS)
+#define COUNT_EVERY_NS	1000000
+
 /* Instants that differ by less are the same to the arbiter. */
 #define NEAR_NS 50000
 
@@ -304,6 +309,27 @@ void meter_end(struct guest *guest, struct unit *unit, bool ok)
 	if (unit->now_ns > atomic_load_explicit(&md->collected_ns, memory_order_relaxed) +
 				   MARK_WORK_NS)
 		meter_collect(guest, md);
+}
+
+void meter_active(struct guest *guest, const struct unit *unit)
+{
+	struct meter_device *md = unit->device;
+	uint64_t until = unit->now_ns + ACTIVE_NS;
+
+	if (until < atomic_peek(&md->active_until_ns) + ACTIVE_EVERY_NS)
+		return;
+	atomic_poke(&md->active_until_ns, until);
+	compute_set_active(atomic_load(&guest->slot), md->device->ledger, until);
+}
+
+unsigned int meter_processes(struct guest *guest, struct meter_device *md, uint64_t now_ns)
+{
+	if (now_ns >= atomic_peek(&md->processes_ns) + COUNT_EVERY_NS) {
+		atomic_poke(&md->processes, compute_active(guest->ledger, md->device->ledger,
+							   now_ns));
+		atomic_poke(&md->processes_ns, now_ns);
+	}
+	return atomic_peek(&md->processes);
 }
 
 /*

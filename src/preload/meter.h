@@ -32,6 +32,8 @@
 #define METER_EVENTS 128
 
 #define METER_GAP_NS UINT64_C(100000)
+/* Who is held at the gate looks so often at what changes without waking it. */
+#define METER_LOOK_NS UINT64_C(20000000)
 
 enum mark_state { MARK_FREE, MARK_RECORDING, MARK_RECORDED, MARK_VOID };
 
@@ -220,6 +222,21 @@ static inline bool meter_knows(struct meter_device *md)
 static inline void meter_trust(struct meter_device *md)
 {
 	atomic_store_explicit(&md->doubt_ns, 0, memory_order_relaxed);
+}
+
+/*
+ * Says that this process launches or waits to, so that others of the tenant count it for 30 ms:
+ * who waits says so again before that, each METER_LOOK_NS.
+ */
+void meter_active(struct guest *guest, const struct unit *unit);
+
+/* How many processes of the tenant do, this one included; counted once a millisecond. */
+unsigned int meter_processes(struct guest *guest, struct meter_device *md, uint64_t now_ns);
+
+/* Whether there was another when they were last counted. */
+static inline bool meter_has_peers(const struct meter_device *md)
+{
+	return atomic_peek(&md->processes) > 1;
 }
 
 /*

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The list of /dev/kfd's ioctls as a table. A request is looked up by type and number: its size is
+ * that of the caller's version of the interface.
+ */
+#ifndef ALLOT_AMD_KFD_IOCTL_H
+#define ALLOT_AMD_KFD_IOCTL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum kfd_decision {
+#define KFD_DECISION(name, what) KFD_##name,
+#include "amd/kfd_decision.def"
+};
+
+/* KFD_NR_GET_VERSION, ...: what is below an ioctl's type. */
+enum kfd_nr {
+#define KFD_IOCTL(nr, name, args, decision) KFD_NR_##name = nr,
+#define KFD_OTHER(nr, name, decision)	    KFD_NR_##name = nr,
+#include "amd/kfd_ioctl.def"
+};
+
+struct kfd_ioctl {
+	const char *name;  /* without AMDKFD_IOC_ */
+	size_t args_bytes; /* of the newest version known here; 0: nobody here needs it */
+	enum kfd_decision decision;
+	uint8_t nr;
+};
+
+/* The row of a request; NULL for one of another type or with a number that is in no row. */
+const struct kfd_ioctl *kfd_ioctl_find(unsigned long request);
+
+#endif

@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Holds our list of /dev/kfd's ioctls, and the header behind it, to the kernel's header.
+
+    kfd.py linux --cc CC     against the installed <linux/kfd_ioctl.h>; exit 77 where there is none
+    kfd.py self --cc CC      against headers made from our own, each with one thing changed: every
+                             change must be noticed
+
+The interface grows: an older header lacks ioctls, structs and the last members of a struct. What it
+lacks is passed over by name; what it has must be the same, and every ioctl that it has must be in
+the list.
+"""
+import argparse
+import re
+import shlex
+import sys
+import tempfile
+from pathlib import Path
+
+from abi import ROOT, Mismatch, members, run
+
+LIST = ROOT / "src/amd/kfd_ioctl.def"
+OURS = ROOT / "src/amd/abi/kfd.h"
+OWN_DRIVER = 0x80  # from here on ioctls are not of the kernel's driver
+NAME = "AMDKFD_IOC_"
+
+
+def without_comments(text):
+    return re.sub(r"/\*.*?\*/", "", text, flags=re.S)
+
+
+def rows():
+    """[(number, name, struct or None)]"""
+    text = without_comments(LIST.read_text(encoding="utf-8"))
+    found = re.findall(r"^KFD_(IOCTL|OTHER)\((\w+), (\w+), (?:(\w+), )?(\w+)\)$", text, flags=re.M)
+    if len(found) != len(re.findall(r"^KFD_\w+\(", text, flags=re.M)) or not found:
+        raise Mismatch(f"{LIST.name}: a row that is no known form")
+    return [(int(number, 16), name, args or None) for _, number, name, args, _ in found]
+
+
+class Header:
+    """What a header declares."""
+
+    def __init__(self, path):
+        self.path = path
+        text = without_comments(path.read_text(encoding="utf-8"))
+        text = text.replace("\\\n", " ")
+        self.structs = {name: members(body) for name, body in
+                        re.findall(r"^struct\s+(\w+)\s*\{(.*?)^\};", text, flags=re.M | re.S)}
+        self.values = re.findall(r"^#define[ \t]+(KFD_\w+|NUM_OF_\w+|AMDKFD_IOCTL_BASE)[ \t]+\S",
+                                 text, flags=re.M)
+        for body in re.findall(r"^enum \w+ \{(.*?)\};", text, flags=re.M | re.S):
+            self.values += [v.split("=")[0].strip() for v in body.split(",") if v.strip()]
+        self.ioctls = re.findall(rf"^#define[ \t]+{NAME}(\w+)", text, flags=re.M)
+
+    def say(self, cc, lines, tmp):
+        """{what: number} as a program of these lines prints it, with this header."""
+        source, binary = tmp / "say.c", tmp / "say"
+        source.write_text("\n".join(
+            ["#include <stddef.h>", "#include <stdint.h>", "#include <stdio.h>",
+             "#include <sys/ioctl.h>", f'#include "{self.path}"', "int main(void)", "{", *lines,
+             "return 0;", "}", ""]), encoding="utf-8")
+        run(cc, ["-o", str(binary), str(source)], f"{self.path} does not have every name")
+        said = run([str(binary)], [], "does not run").splitlines()
+        return {what: int(number) for what, number in (line.split() for line in said)}
+
+
+def show(what, value):
+    return f'printf("{what} %lld\\n", (long long)({value}));'
+
+
+def check_layout(cc, ours, theirs, tmp):
+    """Sizes, offsets and values; returns how many were compared and what they lack."""
+    lines = {ours: [], theirs: []}
+    lacks = []
+    for name, paths in ours.structs.items():
+        if name not in theirs.structs:
+            lacks.append(name)
+            continue
+        common = [p for p in paths if p in theirs.structs[name]]
+        lacks += [f"{name}.{p}" for p in paths if p not in common]
+        for header in (ours, theirs):
+            for path in common:
+                where, that = f"struct {name}, {path}", f"((struct {name} *)0)->{path}"
+                lines[header].append(show(f"{name}.{path}", f"offsetof({where})"))
+                if not that.endswith("attrs"):  # an array without a length
+                    lines[header].append(show(f"{name}.{path}:size", f"sizeof({that})"))
+        # An older struct ends where the first member that it lacks begins.
+        end = next((p for p in paths if p not in common), None)
+        lines[ours].append(show(name, f"offsetof(struct {name}, {end})" if end
+                                else f"sizeof(struct {name})"))
+        lines[theirs].append(show(name, f"sizeof(struct {name})"))
+    for name in ours.values:
+        if name not in theirs.values:
+            lacks.append(name)
+        elif not name.endswith("_VERSION"):
+            for header in (ours, theirs):  # flags with the highest bit set are signed in some
+                lines[header].append(show(name, f"(uint32_t)({name})"))
+    said = {header: header.say(cc, lines[header], tmp) for header in lines}
+    wrong = [f"  {what}: ours {said[ours][what]}, theirs {said[theirs][what]}"
+             for what in said[ours] if said[ours][what] != said[theirs][what]]
+    if wrong:
+        raise Mismatch("layout differs:\n" + "\n".join(wrong))
+    return len(said[ours]), lacks
+
+
+def check_list(cc, theirs, tmp):
+    listed = rows()
+    numbers = [number for number, _, _ in listed]
+    names = {name: number for number, name, _ in listed}
+    if len(set(numbers)) != len(numbers) or len(names) != len(numbers):
+        raise Mismatch(f"{LIST.name}: a number or a name twice")
+    lines = [show(f"{name}:nr", f"_IOC_NR({NAME}{name})") for name in theirs.ioctls]
+    lines += [show(f"{name}:type", f"_IOC_TYPE({NAME}{name}) == 'K'") for name in theirs.ioctls]
+    sized = [(name, args) for _, name, args in listed if args and name in theirs.ioctls]
+    lines += [show(f"{name}:block", f"_IOC_SIZE({NAME}{name}) == sizeof(struct {args})")
+              for name, args in sized]
+    said = theirs.say(cc, lines, tmp)
+    wrong = [f"{name} is declared as {said[name + ':nr']}, listed as {names.get(name, 'none')}"
+             for name in theirs.ioctls if names.get(name) != said[f"{name}:nr"]]
+    wrong += [f"{name} is of another type" for name in theirs.ioctls if not said[f"{name}:type"]]
+    wrong += [f"{name} does not take a struct {args}" for name, args in sized
+              if not said[f"{name}:block"]]
+    newest = max(said[f"{name}:nr"] for name in theirs.ioctls if
+                 said[f"{name}:nr"] < OWN_DRIVER)
+    wrong += [f"{name} is listed as {number:#x} and not declared" for number, name, _ in listed
+              if number <= newest and name not in theirs.ioctls]
+    if wrong:
+        raise Mismatch(f"{LIST.name}: " + "; ".join(wrong))
+    return len(theirs.ioctls), [name for _, name, _ in listed if name not in theirs.ioctls]
+
+
+def check(cc, header):
+    """Raises Mismatch; returns what was compared."""
+    ours, theirs = Header(OURS), Header(header)
+    with tempfile.TemporaryDirectory() as tmp:
+        ioctls, lacks = check_list(cc, theirs, Path(tmp))
+        figures, lacks_too = check_layout(cc, ours, theirs, Path(tmp))
+    return (f"{ioctls} ioctls, {figures} sizes, offsets and values; it lacks "
+            f"{', '.join(lacks + lacks_too) or 'nothing'}")
+
+
+def made(tmp):
+    """A kernel's header made of our own, which agrees with us in everything."""
+    text = OURS.read_text(encoding="utf-8")
+    lines = []
+    for number, name, args in rows():
+        size = f"struct {args}" if args else "int"
+        lines.append(f"#define {NAME}{name} _IOWR(AMDKFD_IOCTL_BASE, {number:#04x}, {size})")
+    end = text.rindex("#endif")
+    header = Path(tmp) / "kfd_ioctl.h"
+    header.write_text(text[:end] + "\n".join(lines) + "\n" + text[end:], encoding="utf-8")
+    return header
+
+
+SVM = f"#define {NAME}SVM _IOWR(AMDKFD_IOCTL_BASE, 0x20, struct kfd_ioctl_svm_args)"
+# (what is changed in the kernel's header, what it becomes)
+NOTICED = (
+    (SVM, f"{SVM}\n#define {NAME}NEW _IO('K', 0x40)"),
+    (SVM, SVM.replace("SVM", "SVN")),
+    (SVM, SVM.replace("0x20", "0x40")),
+    (SVM, SVM.replace("AMDKFD_IOCTL_BASE", "'k'")),
+    (SVM, SVM.replace("kfd_ioctl_svm_args", "kfd_ioctl_criu_args")),
+    ("uint32_t n_devices;\n\tuint32_t n_success;", "uint32_t n_success;\n\tuint32_t n_devices;"),
+    ("uint64_t handle;\n};", "uint32_t handle;\n};"),
+    ("int32_t xnack_enabled;", "int32_t xnack_enabled, more;"),
+    ("KFD_IOCTL_SVM_ATTR_ACCESS,", "KFD_IOCTL_SVM_ATTR_ACCESS = 9,"),
+    ("FLAGS_COHERENT      (1u << 26)", "FLAGS_COHERENT (1u << 24)"),
+    ("#define AMDKFD_IOCTL_BASE 'K'", "#define AMDKFD_IOCTL_BASE 'L'"),
+)
+# The same, for what an older kernel has not yet: no difference.
+OLDER = (
+    ("\tuint32_t sdma_engine_id; /* the first of those that 1.16 does not have */\n"
+     "\tuint32_t pad;\n", ""),
+    ("#define KFD_IOC_QUEUE_TYPE_SDMA_BY_ENG_ID 0x4", ""),
+    (f"#define {NAME}PC_SAMPLE", "#define NO_SAMPLE"),
+    (f"#define {NAME}DBG_TRAP ", "#define NO_TRAP "),
+)
+
+
+def change(text, old, new):
+    if old not in text:
+        sys.exit(f"nothing to change: {old!r}")
+    return text.replace(old, new, 1)
+
+
+def self_test(cc):
+    with tempfile.TemporaryDirectory() as tmp:
+        header = made(tmp)
+        text = header.read_text(encoding="utf-8")
+        print(check(cc, header))
+        for old, new in NOTICED:
+            header.write_text(change(text, old, new), encoding="utf-8")
+            try:
+                check(cc, header)
+            except Mismatch:
+                continue
+            sys.exit(f"not noticed: {old!r} became {new!r}")
+        for old, new in OLDER:
+            text = change(text, old, new)
+        header.write_text(text, encoding="utf-8")
+        said = check(cc, header)
+        for name in ("DBG_TRAP", "PC_SAMPLE", "kfd_ioctl_create_queue_args.sdma_engine_id"):
+            if name not in said:
+                sys.exit(f"{name} is not said to be lacking: {said}")
+    print(f"{len(NOTICED)} changes noticed")
+
+
+def with_types(cc, directory):
+    """A compiler for which there is a <drm/drm.h>, of which the header wants the integers alone:
+    Debian has it in another place, and in another package."""
+    (Path(directory) / "drm").mkdir()
+    (Path(directory) / "drm/drm.h").write_text("#include <linux/types.h>\n", encoding="utf-8")
+    return [*cc, "-idirafter", str(directory)]
+
+
+def installed(cc):
+    """The header that the compiler finds."""
+    try:
+        text = run(cc, ["-E", "-xc", "-"], "none", "#include <linux/kfd_ioctl.h>\n")
+    except Mismatch:
+        return None
+    found = re.search(r'^# \d+ "(.*linux/kfd_ioctl\.h)"', text, flags=re.M)
+    return Path(found[1]) if found else None
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("what", choices=("linux", "self"))
+    parser.add_argument("--cc", default="cc")
+    parser.add_argument("--header", type=Path)
+    args = parser.parse_args()
+    cc = shlex.split(args.cc)
+    try:
+        if args.what == "self":
+            self_test(cc)
+            return
+        with tempfile.TemporaryDirectory() as directory:
+            cc = with_types(cc, directory)
+            header = args.header or installed(cc)
+            if not header:
+                print("skipped: no linux/kfd_ioctl.h is installed")
+                sys.exit(77)
+            print(f"{header}: {check(cc, header)}")
+    except Mismatch as e:
+        sys.exit(str(e))
+
+
+if __name__ == "__main__":
+    main()

@@ -28,6 +28,8 @@
 #define ANSWER_S 10
 #define START_S	 20
 #define OTHER_S	 2
+/* A daemon that starts a server just then turns away who asks. */
+#define BUSY_S	 3
 
 static int join(char ret[static PATH_MAX], const char *dir, const char *name)
 {
@@ -191,11 +193,22 @@ static int control(struct mps_daemon *daemon, char *option, const char *input)
 	return r;
 }
 
+static int ask(struct mps_daemon *daemon, const char *words)
+{
+	double end = now_s() + BUSY_S;
+	unsigned int us = 10000;
+	int r;
+
+	while ((r = control(daemon, NULL, words)) == -EPROTO && now_s() < end)
+		region_nap(&us, 200000);
+	return r;
+}
+
 int mps_daemon_ask(struct mps_daemon *daemon)
 {
 	if (mps_probe(daemon->pipe))
 		return -ENOENT;
-	return control(daemon, NULL, "get_server_list\n") ? -ETIMEDOUT : 0;
+	return ask(daemon, "get_server_list\n") ? -ETIMEDOUT : 0;
 }
 
 static bool failed(struct mps_daemon *daemon, long server)
@@ -203,7 +216,7 @@ static bool failed(struct mps_daemon *daemon, long server)
 	char word[64];
 
 	snprintf(word, sizeof(word), "get_server_status %ld\n", server);
-	return !control(daemon, NULL, word) && !strcmp(daemon->said, "FAULT");
+	return !ask(daemon, word) && !strcmp(daemon->said, "FAULT");
 }
 
 /* A daemon has one server for each user that has clients, which are few. */

@@ -106,6 +106,11 @@ class Refusal(space_lib.Case):
                    says=("does not answer", self.pipe))
         self.assertEqual(self.tenants(), ["b"])
 
+    def test_it_turns_one_away(self):
+        self.space("true", name="b")
+        self.trick("busy")
+        self.space("true", name="a")
+
     def test_the_server_failed(self):
         """It takes nobody until its clients are gone, for which they are given a moment."""
         self.space("true", name="b")

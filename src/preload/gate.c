@@ -27,8 +27,8 @@
 #define URGED_NS    (MS * 7 / 20)
 #define LOOKOUT_NS  (MS / 8)
 #define SLICE_NS    (4 * MS)
-/* Ranks that were held have to catch up with each other first, so they are held half as often. */
-#define RANKS_SLICE_NS (8 * MS)
+/* Ranks have to catch up with each other after each pause, so they pause a third as often. */
+#define RANKS_SLICE_NS (12 * MS)
 /* Less than what the deficit's slack makes up for. */
 #define MORE_NS	    (8 * MS)
 /* Who was let through need not ask again for so long, unless something is billed. */

@@ -137,6 +137,7 @@ struct unit {
 	bool known;  /* expected_ns was measured */
 	bool alone;  /* to be measured by itself */
 	bool marked; /* its end is to be known in any case */
+	bool rare;   /* nobody else waits for the device, so few ends need be known */
 	bool first;  /* of its context: when its mark is seen done decides what time it is there */
 };
 

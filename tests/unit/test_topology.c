@@ -82,7 +82,7 @@ static void test_one_gpu(void)
 
 	tree_begin(&tree);
 	tree_board(&tree, 1, 0);
-	tree_write(&tree);
+	CHECK_EQ(tree_write(&tree), 0);
 	t = snapshot(&tree);
 	CHECK_EQ(t->generation, 2);
 	CHECK_EQ(t->node_count, 2);
@@ -101,7 +101,7 @@ static void test_one_gpu(void)
 	CHECK(!strcmp(gpu->name, "aldebaran"));
 	CHECK_EQ(topology_vram_bytes(gpu), TREE_VRAM);
 	CHECK_EQ(gpu->banks[0].width_bits, 4096);
-	CHECK_EQ(gpu->cache_count, 1);
+	CHECK_EQ(gpu->cache_count, 2);
 	CHECK_EQ(gpu->caches[0].size_kib, 16);
 	topology_gfx_name(gpu, gfx);
 	CHECK(!strcmp(gfx, "gfx90a"));
@@ -131,7 +131,7 @@ static void test_xgmi(void)
 	for (uint32_t gpus = 2; gpus <= 8; gpus += 6) {
 		tree_begin(&tree);
 		tree_board(&tree, gpus, 7);
-		tree_write(&tree);
+		CHECK_EQ(tree_write(&tree), 0);
 		t = snapshot(&tree);
 		CHECK_EQ(t->gpu_count, gpus);
 		CHECK_EQ(t->nodes[2].hive_id, 7);
@@ -154,7 +154,7 @@ static void test_direction(void)
 	tree_begin(&tree);
 	tree_board(&tree, 8, 7);
 	tree_unlink(&tree, 1, 2);
-	tree_write(&tree);
+	CHECK_EQ(tree_write(&tree), 0);
 	t = snapshot(&tree);
 	CHECK(!topology_can_reach(t, 1, 2) && topology_can_reach(t, 2, 1));
 	check_peers(t, 2, PEERS(2, 3, 4, 5, 6, 7, 8));
@@ -175,7 +175,7 @@ static void test_closest(void)
 	tree.node[1].p2p[1] = (struct tree_link){2, TOPOLOGY_LINK_XGMI, 15, 50000};
 	tree.node[1].p2p[2] = (struct tree_link){2, 99, 15, 1};
 	tree.node[1].np2p = 3;
-	tree_write(&tree);
+	CHECK_EQ(tree_write(&tree), 0);
 	t = snapshot(&tree);
 	CHECK_EQ(topology_link(t, 1, 2)->type, TOPOLOGY_LINK_XGMI);
 	check_peers(t, 2, PEERS(2, 1));
@@ -193,13 +193,13 @@ static void test_pcie(void)
 
 	tree_begin(&tree);
 	tree_board(&tree, 2, 0);
-	tree_write(&tree);
+	CHECK_EQ(tree_write(&tree), 0);
 	t = snapshot(&tree);
 	check_peers(t, 1, PEERS(1));
 	topology_free(t);
 
 	tree.no_p2p_lists = true;
-	tree_write(&tree);
+	CHECK_EQ(tree_write(&tree), 0);
 	t = snapshot(&tree);
 	check_peers(t, 1, PEERS(1, 2));
 	CHECK(topology_link(t, 1, 2)->indirect);
@@ -210,7 +210,7 @@ static void test_pcie(void)
 
 	/* The CPU does not see that one's memory, so no other GPU does. */
 	tree.node[2].heap = TOPOLOGY_HEAP_VRAM;
-	tree_write(&tree);
+	CHECK_EQ(tree_write(&tree), 0);
 	t = snapshot(&tree);
 	check_peers(t, 1, PEERS(1, 2));
 	check_peers(t, 2, PEERS(2));
@@ -229,7 +229,7 @@ static void test_hives_have_no_way_round(void)
 	tree_unlink(&tree, 1, 2);
 	tree.node[3].hive = 8;
 	tree_unlink(&tree, 1, 3);
-	tree_write(&tree);
+	CHECK_EQ(tree_write(&tree), 0);
 	t = snapshot(&tree);
 	CHECK(!topology_can_reach(t, 1, 2));
 	CHECK(topology_can_reach(t, 1, 3) && topology_link(t, 1, 3)->indirect);
@@ -262,7 +262,7 @@ static void test_sockets(void)
 		tree_link_both(&tree, 0, 1, joins[i].type, joins[i].weight, 0);
 		tree_link_both(&tree, 0, 2, TOPOLOGY_LINK_PCIE, 20, 0);
 		tree_link_both(&tree, 1, 3, TOPOLOGY_LINK_PCIE, 20, 0);
-		tree_write(&tree);
+		CHECK_EQ(tree_write(&tree), 0);
 		t = snapshot(&tree);
 		CHECK_EQ(topology_can_reach(t, 2, 3), joins[i].reach);
 		CHECK_EQ(topology_can_reach(t, 3, 2), joins[i].reach);
@@ -305,7 +305,7 @@ static void test_hidden(void)
 
 	tree_begin(&tree);
 	tree_board(&tree, 3, 7);
-	tree_write(&tree);
+	CHECK_EQ(tree_write(&tree), 0);
 	for (int i = 0; i < 4; i++) {
 		on_read.ends = files[i / 2];
 		on_read.answer = answers[i % 2];
@@ -339,7 +339,7 @@ static void test_render_permission(void)
 
 	tree_begin(&tree);
 	tree_board(&tree, 1, 0);
-	tree_write(&tree);
+	CHECK_EQ(tree_write(&tree), 0);
 	snprintf(path, sizeof(path), "%s" TOPOLOGY_DRI "/renderD129", tree.root);
 	CHECK_EQ(chmod(path, 0), 0);
 	pid = fork();
@@ -360,7 +360,7 @@ static void raise_generation(struct tree *t)
 	char text[16];
 
 	snprintf(text, sizeof(text), "%u\n", 2 + on_read.passed);
-	tree_put(t, TOPOLOGY_DIR "/generation_id", text);
+	CHECK_EQ(tree_put(t, TOPOLOGY_DIR "/generation_id", text), 0);
 }
 
 /* Once: a link goes, and a file is torn meanwhile. */
@@ -371,13 +371,13 @@ static void change_once(struct tree *t)
 	raise_generation(t);
 	tree_remove(t, TOPOLOGY_DIR "/nodes/1/io_links");
 	tree_unlink(t, 1, 2);
-	tree_write_node(t, 1);
-	tree_put(t, TOPOLOGY_DIR "/nodes/1/mem_banks/0/properties", "heap_ty");
+	CHECK_EQ(tree_write_node(t, 1), 0);
+	CHECK_EQ(tree_put(t, TOPOLOGY_DIR "/nodes/1/mem_banks/0/properties", "heap_ty"), 0);
 }
 
 static void mend(struct tree *t)
 {
-	tree_write_node(t, 1);
+	CHECK_EQ(tree_write_node(t, 1), 0);
 }
 
 static void change_and_mend(struct tree *t)
@@ -395,7 +395,7 @@ static void test_generation(void)
 
 	tree_begin(&tree);
 	tree_board(&tree, 2, 7);
-	tree_write(&tree);
+	CHECK_EQ(tree_write(&tree), 0);
 	on_read.tree = &tree;
 	on_read.answer = 0;
 	on_read.passed = 0;
@@ -409,11 +409,11 @@ static void test_generation(void)
 	topology_free(t);
 
 	/* The same damage without a change of the tree's count is an error. */
-	tree_put(&tree, TOPOLOGY_DIR "/nodes/1/mem_banks/0/properties", "heap_ty");
+	CHECK_EQ(tree_put(&tree, TOPOLOGY_DIR "/nodes/1/mem_banks/0/properties", "heap_ty"), 0);
 	on_read.ends = NULL;
 	refuses(&tree, -ENODATA, "/nodes/1/mem_banks/0/properties", "line 1 has no end");
 
-	tree_write(&tree);
+	CHECK_EQ(tree_write(&tree), 0);
 	on_read.passed = 0;
 	on_read.act = raise_generation;
 	on_read.ends = "/nodes/2/properties";
@@ -462,8 +462,8 @@ static void test_damage(void)
 		/* What is wrong with two is seen once the second's properties are read. */
 		if (!strcmp(named, "/nodes/2/gpu_id"))
 			named = "/nodes/2/";
-		tree_write(&tree);
-		tree_put(&tree, cases[i].file, cases[i].text);
+		CHECK_EQ(tree_write(&tree), 0);
+		CHECK_EQ(tree_put(&tree, cases[i].file, cases[i].text), 0);
 		refuses(&tree, cases[i].err, named, cases[i].words);
 	}
 	tree_end(&tree);
@@ -486,7 +486,7 @@ static void test_missing_files(void)
 	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
 		tree_begin(&tree);
 		tree_board(&tree, 2, 7);
-		tree_write(&tree);
+		CHECK_EQ(tree_write(&tree), 0);
 		tree_remove(&tree, TOPOLOGY_DIR "%s", paths[i]);
 		refuses(&tree, -ENOENT, paths[i], "No such file");
 		tree_end(&tree);
@@ -494,7 +494,7 @@ static void test_missing_files(void)
 	/* A name is for people. */
 	tree_begin(&tree);
 	tree_board(&tree, 1, 0);
-	tree_write(&tree);
+	CHECK_EQ(tree_write(&tree), 0);
 	tree_remove(&tree, NODE("1/name"));
 	topology_free(snapshot(&tree));
 	tree_end(&tree);
@@ -512,21 +512,21 @@ static void test_odd_files(void)
 
 	tree_begin(&tree);
 	tree_board(&tree, 1, 0);
-	tree_write(&tree);
+	CHECK_EQ(tree_write(&tree), 0);
 	memset(text, 'x', sizeof(text));
-	tree_put_bytes(&tree, NODE("1/properties"), text, sizeof(text));
+	CHECK_EQ(tree_put_bytes(&tree, NODE("1/properties"), text, sizeof(text)), 0);
 	refuses(&tree, -EFBIG, "/nodes/1/properties", "longer than a page");
-	tree_put_bytes(&tree, NODE("1/properties"), text, 4000);
+	CHECK_EQ(tree_put_bytes(&tree, NODE("1/properties"), text, 4000), 0);
 	refuses(&tree, -ENODATA, "/nodes/1/properties", "no end");
 	text[3999] = '\n';
-	tree_put_bytes(&tree, NODE("1/properties"), text, 4000);
+	CHECK_EQ(tree_put_bytes(&tree, NODE("1/properties"), text, 4000), 0);
 	refuses(&tree, -EINVAL, "/nodes/1/properties", "more than 63 bytes: \"xxxx");
-	tree_put_bytes(&tree, NODE("1/properties"), "simd_count 1\0\n", 14);
+	CHECK_EQ(tree_put_bytes(&tree, NODE("1/properties"), "simd_count 1\0\n", 14), 0);
 	refuses(&tree, -EINVAL, "/nodes/1/properties", "zero byte");
-	tree_write(&tree);
+	CHECK_EQ(tree_write(&tree), 0);
 
 	/* A long name is cut, and none of these is waited for or followed. */
-	tree_put_bytes(&tree, NODE("1/name"), text, 1000);
+	CHECK_EQ(tree_put_bytes(&tree, NODE("1/name"), text, 1000), 0);
 	topology_free(snapshot(&tree));
 	snprintf(path, sizeof(path), "%s" NODE("1/gpu_id"), tree.root);
 	CHECK_EQ(unlink(path), 0);
@@ -550,17 +550,17 @@ static void test_counts(void)
 
 	tree_begin(&tree);
 	tree_board(&tree, 1, 0);
-	tree_write(&tree);
+	CHECK_EQ(tree_write(&tree), 0);
 	tree.node[1].nio = 4097;
 	snprintf(name, sizeof(name), "%s",
 		 "cpu_cores_count 0\nsimd_count 1\nmem_banks_count 4097\n");
-	tree_put(&tree, NODE("1/properties"), name);
+	CHECK_EQ(tree_put(&tree, NODE("1/properties"), name), 0);
 	refuses(&tree, -ERANGE, "/nodes/1/properties", "mem_banks_count is out of range");
 	tree.node[1].nio = 1;
-	tree_write(&tree);
+	CHECK_EQ(tree_write(&tree), 0);
 	for (int i = 2; i <= TOPOLOGY_NODES; i++) {
 		snprintf(name, sizeof(name), TOPOLOGY_DIR "/nodes/%d/gpu_id", i);
-		tree_put(&tree, name, "0\n");
+		CHECK_EQ(tree_put(&tree, name, "0\n"), 0);
 	}
 	refuses(&tree, -ERANGE, "/nodes", "more nodes");
 	tree_end(&tree);
@@ -583,13 +583,13 @@ static void test_minors(void)
 
 	tree_begin(&tree);
 	tree_board(&tree, 1, 0);
-	tree_write(&tree);
+	CHECK_EQ(tree_write(&tree), 0);
 	for (size_t i = 0; i < sizeof(minors) / sizeof(minors[0]); i++) {
 		snprintf(text, sizeof(text),
 			 "cpu_cores_count 0\nsimd_count 1\nmem_banks_count 0\ncaches_count 0\n"
 			 "io_links_count 0\nlocation_id 0\ndrm_render_minor %s\n",
 			 minors[i]);
-		tree_put(&tree, NODE("1/properties"), text);
+		CHECK_EQ(tree_put(&tree, NODE("1/properties"), text), 0);
 		refuses(&tree, -ERANGE, "/nodes/1/properties", "drm_render_minor");
 	}
 	tree_end(&tree);

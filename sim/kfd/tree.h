@@ -26,6 +26,7 @@ struct tree_model {
 	uint32_t waves_per_simd, wave_lanes, xccs, engine_mhz;
 	uint32_t family; /* the DRM driver's number for its generation */
 	uint32_t l1_kib, l2_kib;
+	bool xgmi; /* joins those of one board */
 };
 
 /* The one of that name; NULL: none. tree_model_names is "gfx90a, ..." for people. */

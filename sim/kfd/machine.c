@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sim/kfd/machine.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "base/fd.h"
+#include "sim/kfd/links.h"
+#include "sim/kfd/tree.h"
+
+static int complain(char *ret_what, int r, const char *name, const char *what)
+{
+	snprintf(ret_what, MACHINE_WHAT_BYTES, "\"%.360s\": %s", name, what);
+	return r;
+}
+
+static int read_links(const char *path, struct tree *t, char *ret_what)
+{
+	CLEANUP_FREE char *text = malloc(LINKS_FILE_BYTES + 2);
+	char what[LINKS_WHAT_BYTES];
+	ssize_t n;
+	int r;
+
+	if (!text)
+		return complain(ret_what, -ENOMEM, path, "out of memory");
+	n = fd_read_text(AT_FDCWD, path, text, LINKS_FILE_BYTES + 2);
+	if (n < 0)
+		return complain(ret_what, (int)n, path, strerror((int)-n));
+	if (n > LINKS_FILE_BYTES)
+		return complain(ret_what, -EFBIG, path, "too long for a list of links");
+	r = links_parse(text, (size_t)n, t, what);
+	return r < 0 ? complain(ret_what, r, path, what) : 0;
+}
+
+/* GPUs that no xGMI joins see each other by way of the CPU. */
+static int add_links(const struct machine_options *o, struct tree *t, char *ret_what)
+{
+	const char *links = o->links ? o->links : t->model->xgmi ? "xgmi" : "pcie";
+	bool xgmi = !strcmp(links, "xgmi");
+
+	tree_board(t, o->gpus, xgmi ? 1 : 0);
+	if (xgmi)
+		return 0;
+	if (strcmp(links, "pcie"))
+		return read_links(links, t, ret_what);
+	for (uint32_t i = 1; i <= o->gpus; i++)
+		for (uint32_t j = 1; j <= o->gpus; j++)
+			if (i != j)
+				tree_p2p(t, i, j, 40, 32000);
+	return 0;
+}
+
+static int describe(const struct machine_options *o, struct tree *t, char *ret_what)
+{
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	struct sysinfo info;
+
+	tree_init(t);
+	if (o->model)
+		t->model = tree_model_find(o->model);
+	if (!t->model)
+		return complain(ret_what, -EINVAL, o->model, "not a model that is known here");
+	t->vram_bytes = o->memory_bytes;
+	if (cpus > 0)
+		t->cpu_cores = (uint32_t)cpus;
+	if (!sysinfo(&info))
+		t->system_bytes = (uint64_t)info.totalram * info.mem_unit;
+	return add_links(o, t, ret_what);
+}
+
+/* What programs look at beside the topology: that the module is there, and what a device is. */
+static int write_rest(const struct tree *t)
+{
+	static const char *const dirs[] = {"/sys/module/amdgpu/holders", "/sys/class",
+					   "/sys/class/kfd"};
+	char path[sizeof(t->root) + 64], name[128];
+	int r;
+
+	if ((r = tree_put(t, "/dev/kfd", "")) < 0 ||
+	    (r = tree_put(t, "/proc/modules", "amdgpu 1 0 - Live 0x0000000000000000\n")) < 0 ||
+	    (r = tree_put(t, "/sys/module/amdgpu/initstate", "live\n")) < 0 ||
+	    (r = tree_put(t, "/sys/module/amdgpu/refcnt", "0\n")) < 0)
+		return r;
+	for (uint32_t i = 1; i < t->n; i++) {
+		snprintf(name, sizeof(name), "/sys/dev/char/226:%u/device/drm/renderD%u/dev",
+			 128 + i, 128 + i);
+		r = tree_put(t, name, "");
+		if (r < 0)
+			return r;
+	}
+	for (size_t i = 0; i < sizeof(dirs) / sizeof(dirs[0]); i++) {
+		snprintf(path, sizeof(path), "%s%s", t->root, dirs[i]);
+		if (mkdir(path, 0755) < 0)
+			return err_errno();
+	}
+	snprintf(path, sizeof(path), "%s/sys/class/kfd/kfd", t->root);
+	return symlink("../../devices/virtual/kfd/kfd", path) < 0 ? err_errno() : 0;
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+	return remove(path);
+}
+
+int machine_write(const char *dir, const struct machine_options *o,
+		  char ret_what[MACHINE_WHAT_BYTES])
+{
+	CLEANUP_FREE struct tree *t = malloc(sizeof(*t));
+	char path[sizeof(t->root)];
+	int r;
+
+	if (!t)
+		return complain(ret_what, -ENOMEM, dir, "out of memory");
+	r = describe(o, t, ret_what);
+	if (r < 0)
+		return r;
+	if (snprintf(t->root, sizeof(t->root), "%s/amd-XXXXXX", dir) >= (int)sizeof(t->root))
+		return complain(ret_what, -ENAMETOOLONG, dir,
+				"too long for the devices' directory");
+	snprintf(path, sizeof(path), "%s/amd", dir);
+	if (!access(path, F_OK))
+		return 0;
+	if (!mkdtemp(t->root))
+		return complain(ret_what, -errno, dir, strerror(errno));
+	if ((r = tree_write(t)) == 0 && (r = write_rest(t)) == 0 && rename(t->root, path) == 0)
+		return 0;
+	if (r == 0)
+		r = err_errno();
+	nftw(t->root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	if (r == -EEXIST || r == -ENOTEMPTY) /* another command was first */
+		return 0;
+	return complain(ret_what, r, dir, strerror(-r));
+}

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Descriptors of the tree's device files. They are plain files there; what is asked of them by
+ * name or by descriptor is answered as for the device.
+ */
+
+/* Both names of a function are defined here; with this one would stand for the other. */
+#undef _FILE_OFFSET_BITS
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "amd/abi/drm.h"
+#include "amd/abi/kfd.h"
+#include "sim/kfd/emu.h"
+
+/* Inodes of the device files: 0 of the first is KFD's, the others' are those of render nodes. */
+static struct {
+	dev_t dev;
+	ino_t ino[1 + TREE_GPUS];
+	int minor[1 + TREE_GPUS];
+	int n; /* 0: not looked for yet */
+} files;
+
+static int stat_of(const char *path, struct stat *st)
+{
+	return (int)syscall(SYS_newfstatat, AT_FDCWD, path, st, 0);
+}
+
+/* Several threads may do this at once: they write the same. */
+static bool find_files(void)
+{
+	char path[PATH_MAX];
+	struct stat st;
+	int n = 0;
+
+	if (__atomic_load_n(&files.n, __ATOMIC_ACQUIRE))
+		return true;
+	if (!*emu_root())
+		return false;
+	for (int i = 0; i <= TREE_GPUS; i++) {
+		if (i)
+			snprintf(path, sizeof(path), "%.*s/dev/dri/renderD%d", PATH_MAX - 32,
+				 emu_root(), 128 + i);
+		else
+			snprintf(path, sizeof(path), "%.*s/dev/kfd", PATH_MAX - 32, emu_root());
+		if (stat_of(path, &st) < 0)
+			continue;
+		files.dev = st.st_dev;
+		files.ino[n] = st.st_ino;
+		files.minor[n++] = i ? 128 + i : 0;
+	}
+	__atomic_store_n(&files.n, n, __ATOMIC_RELEASE);
+	return n > 0;
+}
+
+static int minor_of(const struct stat *st)
+{
+	if (!S_ISREG(st->st_mode) || !find_files() || st->st_dev != files.dev)
+		return -1;
+	for (int i = 0; i < files.n; i++)
+		if (files.ino[i] == st->st_ino)
+			return files.minor[i];
+	return -1;
+}
+
+int emu_minor_of(int fd)
+{
+	struct stat st;
+
+	return syscall(SYS_newfstatat, fd, "", &st, AT_EMPTY_PATH) < 0 ? -1 : minor_of(&st);
+}
+
+static int do_stat(int dirfd, const char *path, struct stat *st, int flags)
+{
+	char buffer[PATH_MAX];
+	int minor;
+
+	if (syscall(SYS_newfstatat, dirfd, emu_path(path, buffer), st, flags) < 0)
+		return -1;
+	minor = minor_of(st);
+	if (minor >= 0) {
+		st->st_mode = S_IFCHR | 0666;
+		st->st_rdev = minor ? makedev(EMU_MAJOR_DRM, minor) : makedev(EMU_MAJOR_KFD, 0);
+		st->st_size = 0;
+	}
+	return 0;
+}
+
+/* Where files have 64 bits, both structs are the same. */
+_Static_assert(sizeof(struct stat) == sizeof(struct stat64), "struct stat64");
+
+#define STAT(name, type, param, dirfd, path, flags)                                                \
+	EMU_EXPORT int name(param, struct type *st)                                                \
+	{                                                                                          \
+		return do_stat(dirfd, path, (struct stat *)st, flags);                             \
+	}
+
+STAT(stat, stat, const char *path, AT_FDCWD, path, 0)
+STAT(stat64, stat64, const char *path, AT_FDCWD, path, 0)
+STAT(lstat, stat, const char *path, AT_FDCWD, path, AT_SYMLINK_NOFOLLOW)
+STAT(lstat64, stat64, const char *path, AT_FDCWD, path, AT_SYMLINK_NOFOLLOW)
+STAT(fstat, stat, int fd, fd, "", AT_EMPTY_PATH)
+STAT(fstat64, stat64, int fd, fd, "", AT_EMPTY_PATH)
+
+EMU_EXPORT int fstatat(int fd, const char *path, struct stat *st, int flags)
+{
+	return do_stat(fd, path, st, flags);
+}
+
+EMU_EXPORT int fstatat64(int fd, const char *path, struct stat64 *st, int flags)
+{
+	return do_stat(fd, path, (struct stat *)st, flags);
+}
+
+EMU_EXPORT int statx(int fd, const char *restrict path, int flags, unsigned int mask,
+		     struct statx *restrict stx)
+{
+	char buffer[PATH_MAX];
+	struct stat st;
+
+	path = emu_path(path, buffer);
+	if (syscall(SYS_statx, fd, path, flags, mask, stx) < 0)
+		return -1;
+	if (do_stat(fd, path, &st, flags & (AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW)) == 0 &&
+	    S_ISCHR(st.st_mode) && S_ISREG(stx->stx_mode)) {
+		stx->stx_mode = (uint16_t)st.st_mode;
+		stx->stx_rdev_major = major(st.st_rdev);
+		stx->stx_rdev_minor = minor(st.st_rdev);
+		stx->stx_size = 0;
+	}
+	return 0;
+}
+
+EMU_EXPORT int ioctl(int fd, unsigned long request, ...)
+{
+	unsigned int type = _IOC_TYPE(request);
+	va_list ap;
+	void *arg;
+	long r;
+	int minor;
+
+	va_start(ap, request);
+	arg = va_arg(ap, void *);
+	va_end(ap);
+	if (type != AMDKFD_IOCTL_BASE && type != DRM_IOCTL_BASE)
+		return (int)syscall(SYS_ioctl, fd, request, arg);
+	minor = emu_minor_of(fd);
+	if (minor < 0)
+		return (int)syscall(SYS_ioctl, fd, request, arg);
+	r = minor ? emu_drm_ioctl((uint32_t)minor, request, (uintptr_t)arg)
+		  : emu_kfd_ioctl(request, (uintptr_t)arg);
+	if (r >= 0)
+		return (int)r;
+	errno = (int)-r;
+	return -1;
+}
+
+/* Doorbells, the page of events and the registers of a GPU are memory that nobody looks at. */
+static void *do_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t offset)
+{
+	int minor = fd < 0 || flags & MAP_ANONYMOUS || !*emu_root() ? -1 : emu_minor_of(fd);
+	void *mapped = MAP_FAILED;
+
+	if (minor < 0)
+		return (void *)syscall(SYS_mmap, addr, len, prot, flags, fd, offset);
+	if (!emu_lock()) {
+		errno = EBADF;
+		return MAP_FAILED;
+	}
+	if (minor) {
+		int memory = emu_memory_at((uint64_t)offset, len);
+
+		if (memory < 0)
+			errno = -memory;
+		else
+			mapped = (void *)syscall(SYS_mmap, addr, len, prot, flags, memory, 0);
+	} else {
+		mapped = (void *)syscall(SYS_mmap, addr, len, prot, flags | MAP_ANONYMOUS, -1, 0);
+	}
+	emu_unlock();
+	return mapped;
+}
+
+EMU_EXPORT void *mmap(void *addr, size_t len, int prot, int flags, int fd, off_t offset)
+{
+	return do_mmap(addr, len, prot, flags, fd, offset);
+}
+
+EMU_EXPORT void *mmap64(void *addr, size_t len, int prot, int flags, int fd, off64_t offset)
+{
+	return do_mmap(addr, len, prot, flags, fd, offset);
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Ioctls of render nodes, as far as libdrm_amdgpu asks to know a device. Buffers, contexts and
+ * command submission are not emulated: EINVAL.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "amd/abi/drm.h"
+#include "sim/kfd/emu.h"
+
+/* Of the kernel's driver; libdrm wants major 3. */
+#define DRIVER_MAJOR 3
+#define DRIVER_MINOR 49
+
+static int put_text(uint64_t to, uint64_t *len, const char *text)
+{
+	uint64_t room = *len;
+
+	*len = strlen(text);
+	return to ? emu_copy_out(to, text, room < *len ? room : *len) : 0;
+}
+
+static int get_version(uint64_t arg)
+{
+	struct drm_version v = {0};
+	int r = emu_copy_in(&v, arg, sizeof(v));
+
+	if (r < 0)
+		return r;
+	v.version_major = DRIVER_MAJOR;
+	v.version_minor = DRIVER_MINOR;
+	v.version_patchlevel = 0;
+	if ((r = put_text(v.name, &v.name_len, "amdgpu")) < 0 ||
+	    (r = put_text(v.date, &v.date_len, "20150101")) < 0 ||
+	    (r = put_text(v.desc, &v.desc_len, "AMD GPU, emulated")) < 0)
+		return r;
+	return emu_copy_out(arg, &v, sizeof(v));
+}
+
+static struct drm_amdgpu_info_device device_info(const struct emu_gpu *gpu)
+{
+	const struct tree_model *m = gpu->model;
+	struct drm_amdgpu_info_device info = {
+		.device_id = gpu->device_id,
+		.external_rev = 1,
+		.gpu_counter_freq = 100000,
+		.num_hw_gfx_contexts = 8,
+		.virtual_address_offset = 0x200000,
+		.virtual_address_max = UINT64_C(0x7fffffffffff),
+		.virtual_address_alignment = 4096,
+		.pte_fragment_size = 2 << 20,
+		.gart_page_size = 4096,
+		.vram_bit_width = 4096,
+	};
+
+	if (m) {
+		info.family = m->family;
+		info.num_shader_engines = m->arrays / m->arrays_per_engine;
+		info.num_shader_arrays_per_engine = m->arrays_per_engine;
+		info.cu_active_number = m->simds / m->simds_per_cu;
+		info.max_engine_clock = m->engine_mhz * UINT64_C(1000);
+	}
+	return info;
+}
+
+static struct drm_amdgpu_memory_info memory_info(const struct emu_gpu *gpu)
+{
+	struct drm_amdgpu_memory_info info = {
+		.vram = {.total_heap_size = gpu->vram_bytes,
+			 .usable_heap_size = gpu->vram_bytes,
+			 .heap_usage = gpu->used_bytes,
+			 .max_allocation = gpu->vram_bytes},
+		.gtt = {.total_heap_size = gpu->vram_bytes,
+			.usable_heap_size = gpu->vram_bytes,
+			.max_allocation = gpu->vram_bytes},
+	};
+
+	info.cpu_accessible_vram = info.vram;
+	return info;
+}
+
+static int answer(const struct drm_amdgpu_info *a, const void *info, size_t len)
+{
+	return emu_copy_out(a->return_pointer, info, len < a->return_size ? len : a->return_size);
+}
+
+static int get_info(const struct emu_gpu *gpu, uint64_t arg)
+{
+	struct drm_amdgpu_memory_info memory = memory_info(gpu);
+	struct drm_amdgpu_info_device device = device_info(gpu);
+	struct drm_amdgpu_info_vram_gtt sizes = {gpu->vram_bytes, gpu->vram_bytes, gpu->vram_bytes};
+	uint32_t working = 1, registers[64] = {0};
+	uint64_t none = 0;
+	struct drm_amdgpu_info a = {0};
+	int r = emu_copy_in(&a, arg, sizeof(a));
+
+	if (r < 0)
+		return r;
+	switch (a.query) {
+	case AMDGPU_INFO_ACCEL_WORKING:
+		return answer(&a, &working, sizeof(working));
+	case AMDGPU_INFO_VRAM_USAGE:
+	case AMDGPU_INFO_VIS_VRAM_USAGE:
+		return answer(&a, &gpu->used_bytes, sizeof(gpu->used_bytes));
+	case AMDGPU_INFO_GTT_USAGE:
+		return answer(&a, &none, sizeof(none));
+	case AMDGPU_INFO_VRAM_GTT:
+		return answer(&a, &sizes, sizeof(sizes));
+	case AMDGPU_INFO_READ_MMR_REG:
+		return answer(&a, registers, sizeof(registers));
+	case AMDGPU_INFO_DEV_INFO:
+		return answer(&a, &device, sizeof(device));
+	case AMDGPU_INFO_MEMORY:
+		return answer(&a, &memory, sizeof(memory));
+	}
+	return -EINVAL;
+}
+
+long emu_drm_ioctl(uint32_t minor, unsigned long request, uint64_t arg)
+{
+	struct emu_machine *m = emu_lock();
+	const struct emu_gpu *gpu = m ? emu_gpu_of_minor(m, minor) : NULL;
+	int r = -EINVAL;
+
+	if (!m)
+		return -EBADF;
+	if (!gpu)
+		r = -ENODEV;
+	else if (_IOC_NR(request) == DRM_NR_VERSION)
+		r = get_version(arg);
+	else if (_IOC_NR(request) == DRM_NR_AMDGPU_INFO)
+		r = get_info(gpu, arg);
+	emu_unlock();
+	return r;
+}

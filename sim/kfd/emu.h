@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The emulated KFD: what its files share. A library that is preloaded into programs answers their
+ * calls for /dev/kfd, the render nodes and the driver's sysfs from a written tree:
+ *
+ *	paths.c    paths of the driver lead into the tree
+ *	device.c   descriptors of the tree's device files: what fstat, ioctl and mmap answer for
+ *them process.c  what the driver knows of this process, and the machine's GPUs kfd.c      ioctls of
+ * /dev/kfd: the block in and out, the row, the trace memory.c   memory objects, on which GPUs they
+ *are mapped event.c    events, and waiting for them drm.c      ioctls of render nodes, as far as
+ *libdrm asks
+ *
+ * A device file is a plain file in the tree, and a descriptor is told by the inode that it is of:
+ * there is no table of descriptors that dup, fork, exec or a socket could get past. What a process
+ * holds is its own; GPUs are not shared between processes yet.
+ *
+ * Functions answer 0 (or what is asked for) or -errno, as in the kernel.
+ */
+#ifndef ALLOT_SIM_KFD_EMU_H
+#define ALLOT_SIM_KFD_EMU_H
+
+#include <limits.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <time.h>
+
+#include "sim/kfd/tree.h"
+
+#define EMU_EXPORT __attribute__((visibility("default")))
+
+/* As the kernel numbers them: DRM's is fixed, KFD's is not. */
+#define EMU_MAJOR_DRM 226
+#define EMU_MAJOR_KFD 235
+
+struct emu_gpu {
+	uint32_t gpu_id, node, minor;
+	uint64_t vram_bytes, used_bytes; /* by this process */
+	bool acquired;			 /* ACQUIRE_VM was called */
+	const struct tree_model *model;
+	uint32_t device_id;
+};
+
+/* The machine does not change once it is read; the rest is guarded by emu_lock(). */
+struct emu_machine {
+	struct emu_gpu gpu[TREE_GPUS];
+	uint32_t ngpus;
+	const struct topology *topology;
+};
+
+/* paths.c: the tree, "" where this process has none; -> the path to use, which may be `path`. */
+const char *emu_root(void);
+const char *emu_path(const char *path, char buffer[static PATH_MAX]);
+
+/* process.c */
+int emu_open(void); /* a process opens the device: what it inherited over fork is gone */
+
+/* Locks, and gives the process's machine; NULL (not locked): this process did not open the device.
+ */
+struct emu_machine *emu_lock(void);
+void emu_unlock(void);
+
+/* Waits for `cond` under the lock, at most until `deadline` of the monotonic clock. */
+void emu_wait(pthread_cond_t *cond, const struct timespec *deadline);
+
+/* By id, or by render node. NULL: there is none. */
+struct emu_gpu *emu_gpu(struct emu_machine *machine, uint32_t gpu_id);
+struct emu_gpu *emu_gpu_of_minor(struct emu_machine *machine, uint32_t minor);
+
+/* Copies from and to an address that the program gave: -EFAULT where there is no memory. */
+int emu_copy_in(void *to, uint64_t from, size_t len);
+int emu_copy_out(uint64_t to, const void *from, size_t len);
+
+/* device.c: the minor of the render node that `fd` is of, 0: KFD, -1: neither. */
+int emu_minor_of(int fd);
+
+/* kfd.c, drm.c */
+long emu_kfd_ioctl(unsigned long request, uint64_t arg);
+long emu_drm_ioctl(uint32_t minor, unsigned long request, uint64_t arg);
+
+/* memory.c: handlers of ioctls; all under the lock, with a block that reads zero at its end. */
+int emu_alloc(struct emu_machine *machine, void *block);
+int emu_free(struct emu_machine *machine, void *block);
+int emu_map(struct emu_machine *machine, void *block);
+int emu_unmap(struct emu_machine *machine, void *block);
+int emu_available(struct emu_machine *machine, void *block);
+void emu_memory_forget(void); /* all of it, in a forked child */
+
+/* A descriptor of the memory at this offset of a render node, valid under the lock; or -EINVAL. */
+int emu_memory_at(uint64_t mmap_offset, size_t len);
+
+/* event.c: the same. emu_wait_events() lets go of the lock while it waits. */
+int emu_create_event(struct emu_machine *machine, void *block);
+int emu_destroy_event(struct emu_machine *machine, void *block);
+int emu_set_event(struct emu_machine *machine, void *block);
+int emu_reset_event(struct emu_machine *machine, void *block);
+int emu_wait_events(struct emu_machine *machine, void *block);
+void emu_events_forget(void);
+
+#endif

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Events of this process, and waiting for them. Nothing but the program itself signals one, for no
+ * queue runs yet.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+#include <time.h>
+
+#include "amd/abi/kfd.h"
+#include "sim/kfd/emu.h"
+
+#define EVENTS_PAGE (UINT64_C(2) << 62) /* where mmap finds it */
+#define FOR_EVER    UINT32_MAX
+
+struct event {
+	bool used, auto_reset, signaled;
+	uint32_t type;
+	uint32_t made; /* which of those that had this id it is */
+};
+
+static struct event events[KFD_SIGNAL_EVENT_LIMIT + 1]; /* by id, from 1 on */
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+
+void emu_events_forget(void)
+{
+	memset(events, 0, sizeof(events));
+	pthread_cond_init(&changed, NULL);
+}
+
+static struct event *find(uint32_t id)
+{
+	return id && id <= KFD_SIGNAL_EVENT_LIMIT && events[id].used ? &events[id] : NULL;
+}
+
+/* The answer always has the page's offset: a program that finds none has no use for the slot. */
+int emu_create_event(struct emu_machine *m, void *block)
+{
+	struct kfd_ioctl_create_event_args *a = block;
+	uint32_t id = 1;
+
+	while (id <= KFD_SIGNAL_EVENT_LIMIT && events[id].used)
+		id++;
+	if (id > KFD_SIGNAL_EVENT_LIMIT)
+		return -ENOSPC;
+	events[id] = (struct event){.used = true,
+				    .auto_reset = a->auto_reset,
+				    .type = a->event_type,
+				    .made = events[id].made + 1};
+	a->event_page_offset = EVENTS_PAGE;
+	a->event_id = id;
+	a->event_trigger_data = id;
+	a->event_slot_index = id - 1;
+	return 0;
+}
+
+int emu_destroy_event(struct emu_machine *m, void *block)
+{
+	const struct kfd_ioctl_destroy_event_args *a = block;
+	struct event *e = find(a->event_id);
+
+	if (!e)
+		return -EINVAL;
+	e->used = false;
+	pthread_cond_broadcast(&changed);
+	return 0;
+}
+
+static bool is_programs(const struct event *e)
+{
+	return e && (e->type == KFD_IOC_EVENT_SIGNAL || e->type == KFD_IOC_EVENT_DEBUG_EVENT);
+}
+
+int emu_set_event(struct emu_machine *m, void *block)
+{
+	const struct kfd_ioctl_set_event_args *a = block;
+	struct event *e = find(a->event_id);
+
+	if (!is_programs(e))
+		return -EINVAL;
+	e->signaled = true;
+	pthread_cond_broadcast(&changed);
+	return 0;
+}
+
+int emu_reset_event(struct emu_machine *m, void *block)
+{
+	const struct kfd_ioctl_reset_event_args *a = block;
+	struct event *e = find(a->event_id);
+
+	if (!is_programs(e))
+		return -EINVAL;
+	e->signaled = false;
+	return 0;
+}
+
+struct waiter {
+	uint32_t n;
+	bool all;
+	struct {
+		uint32_t id, made;
+	} of[KFD_SIGNAL_EVENT_LIMIT];
+};
+
+static int read_waiter(const struct kfd_ioctl_wait_events_args *a, struct waiter *w)
+{
+	w->n = a->num_events;
+	w->all = a->wait_for_all;
+	if (w->n > KFD_SIGNAL_EVENT_LIMIT)
+		return -EINVAL;
+	for (uint32_t i = 0; i < w->n; i++) {
+		struct kfd_event_data data;
+		const struct event *e;
+
+		if (emu_copy_in(&data, a->events_ptr + (uint64_t)i * sizeof(data), sizeof(data)) <
+		    0)
+			return -EFAULT;
+		e = find(data.event_id);
+		if (!e)
+			return -EINVAL;
+		w->of[i].id = data.event_id;
+		w->of[i].made = e->made;
+	}
+	return 0;
+}
+
+/* What there is to say to one who waits; TIMEOUT: nothing yet. Takes what resets itself. */
+static uint32_t look(const struct waiter *w)
+{
+	uint32_t signaled = 0;
+
+	for (uint32_t i = 0; i < w->n; i++) {
+		const struct event *e = &events[w->of[i].id];
+
+		if (!e->used || e->made != w->of[i].made)
+			return KFD_IOC_WAIT_RESULT_FAIL;
+		signaled += e->signaled;
+	}
+	if (w->n && (w->all ? signaled < w->n : !signaled))
+		return KFD_IOC_WAIT_RESULT_TIMEOUT;
+	for (uint32_t i = 0; i < w->n; i++) {
+		struct event *e = &events[w->of[i].id];
+
+		if (e->auto_reset)
+			e->signaled = false;
+	}
+	return KFD_IOC_WAIT_RESULT_COMPLETE;
+}
+
+static bool is_over(const struct timespec *deadline)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec > deadline->tv_sec ||
+	       (now.tv_sec == deadline->tv_sec && now.tv_nsec >= deadline->tv_nsec);
+}
+
+static struct timespec in_ms(uint32_t ms)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	t.tv_sec += ms / 1000;
+	t.tv_nsec += (long)(ms % 1000) * 1000000;
+	if (t.tv_nsec >= 1000000000) {
+		t.tv_nsec -= 1000000000;
+		t.tv_sec++;
+	}
+	return t;
+}
+
+int emu_wait_events(struct emu_machine *m, void *block)
+{
+	struct kfd_ioctl_wait_events_args *a = block;
+	struct timespec deadline = in_ms(a->timeout == FOR_EVER ? 0 : a->timeout);
+	struct waiter w;
+	int r = read_waiter(a, &w);
+
+	if (r < 0)
+		return r;
+	while ((a->wait_result = look(&w)) == KFD_IOC_WAIT_RESULT_TIMEOUT) {
+		if (a->timeout == FOR_EVER)
+			emu_wait(&changed, NULL);
+		else if (is_over(&deadline))
+			break;
+		else
+			emu_wait(&changed, &deadline);
+	}
+	return 0;
+}

@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Ioctls of /dev/kfd. As in the kernel a block is copied in as far as the caller knows it, reads
+ * zero beyond, and is copied back as far. What is not emulated (queues, dma-bufs, SVM, CRIU)
+ * answers ENOTTY, and stands in the trace.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "amd/abi/kfd.h"
+#include "amd/kfd_ioctl.h"
+#include "sim/kfd/emu.h"
+
+/* Without EXPORT_DMABUF, which came with 1.12. */
+#define EMULATED_MINOR 11
+
+/* Room for any block but those that have an array at their end. */
+#define BLOCK_BYTES sizeof(struct kfd_ioctl_get_process_apertures_args)
+
+/* Where a generation 9 GPU and later ones see local memory and scratch; and all of what is below
+ * the hole in addresses that are not canonical. */
+#define LDS_BASE     (UINT64_C(1) << 48)
+#define SCRATCH_BASE (UINT64_C(2) << 48)
+#define APERTURE     UINT64_C(0xffffffff)
+#define GPUVM_BASE   UINT64_C(0x4000)
+#define GPUVM_LIMIT  UINT64_C(0x7fffffffffff)
+
+static int get_version(struct emu_machine *m, void *block)
+{
+	*(struct kfd_ioctl_get_version_args *)block = (struct kfd_ioctl_get_version_args){
+		.major_version = KFD_IOCTL_MAJOR_VERSION, .minor_version = EMULATED_MINOR};
+	return 0;
+}
+
+static void fill_apertures(const struct emu_gpu *gpu, struct kfd_process_device_apertures *ret)
+{
+	*ret = (struct kfd_process_device_apertures){
+		.lds_base = LDS_BASE,
+		.lds_limit = LDS_BASE | APERTURE,
+		.scratch_base = SCRATCH_BASE,
+		.scratch_limit = SCRATCH_BASE | APERTURE,
+		.gpuvm_base = GPUVM_BASE,
+		.gpuvm_limit = GPUVM_LIMIT,
+		.gpu_id = gpu->gpu_id,
+	};
+}
+
+static int get_apertures(struct emu_machine *m, void *block)
+{
+	struct kfd_ioctl_get_process_apertures_args *a = block;
+
+	a->num_of_nodes = m->ngpus < NUM_OF_SUPPORTED_GPUS ? m->ngpus : NUM_OF_SUPPORTED_GPUS;
+	for (uint32_t i = 0; i < a->num_of_nodes; i++)
+		fill_apertures(&m->gpu[i], &a->process_apertures[i]);
+	return 0;
+}
+
+static int get_apertures_new(struct emu_machine *m, void *block)
+{
+	struct kfd_ioctl_get_process_apertures_new_args *a = block;
+	struct kfd_process_device_apertures found[TREE_GPUS];
+	uint32_t room = a->num_of_nodes;
+
+	if (!room) {
+		a->num_of_nodes = m->ngpus;
+		return 0;
+	}
+	a->num_of_nodes = m->ngpus < room ? m->ngpus : room;
+	for (uint32_t i = 0; i < a->num_of_nodes; i++)
+		fill_apertures(&m->gpu[i], &found[i]);
+	return emu_copy_out(a->kfd_process_device_apertures_ptr, found,
+			    a->num_of_nodes * sizeof(found[0]));
+}
+
+static int acquire_vm(struct emu_machine *m, void *block)
+{
+	const struct kfd_ioctl_acquire_vm_args *a = block;
+	struct emu_gpu *gpu = emu_gpu(m, a->gpu_id);
+
+	if (!gpu || emu_minor_of((int)a->drm_fd) != (int)gpu->minor)
+		return -EINVAL;
+	gpu->acquired = true;
+	return 0;
+}
+
+/* Each begins with what there is no use for here, and has the GPU's id where `at` says. */
+static int accept(struct emu_machine *m, const void *block, size_t at)
+{
+	uint32_t gpu_id;
+
+	memcpy(&gpu_id, (const char *)block + at, sizeof(gpu_id));
+	return emu_gpu(m, gpu_id) ? 0 : -EINVAL;
+}
+
+static int set_memory_policy(struct emu_machine *m, void *block)
+{
+	return accept(m, block, offsetof(struct kfd_ioctl_set_memory_policy_args, gpu_id));
+}
+
+static int set_scratch(struct emu_machine *m, void *block)
+{
+	return accept(m, block, offsetof(struct kfd_ioctl_set_scratch_backing_va_args, gpu_id));
+}
+
+static int set_trap_handler(struct emu_machine *m, void *block)
+{
+	return accept(m, block, offsetof(struct kfd_ioctl_set_trap_handler_args, gpu_id));
+}
+
+static uint64_t now_ns(clockid_t clock)
+{
+	struct timespec t;
+
+	clock_gettime(clock, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+/* The GPU's clock goes at 100 MHz. The CPU's own is told for no GPU, too. */
+static int get_clocks(struct emu_machine *m, void *block)
+{
+	struct kfd_ioctl_get_clock_counters_args *a = block;
+
+	a->gpu_clock_counter = emu_gpu(m, a->gpu_id) ? now_ns(CLOCK_BOOTTIME) / 10 : 0;
+	a->cpu_clock_counter = now_ns(CLOCK_MONOTONIC_RAW);
+	a->system_clock_counter = now_ns(CLOCK_BOOTTIME);
+	a->system_clock_freq = 1000000000;
+	return 0;
+}
+
+static int get_tile_config(struct emu_machine *m, void *block)
+{
+	struct kfd_ioctl_get_tile_config_args *a = block;
+
+	if (!emu_gpu(m, a->gpu_id))
+		return -EINVAL;
+	a->num_tile_configs = a->num_macro_tile_configs = 0;
+	a->gb_addr_config = 0x2a114042;
+	a->num_banks = 2;
+	a->num_ranks = 1;
+	return 0;
+}
+
+static int set_xnack_mode(struct emu_machine *m, void *block)
+{
+	struct kfd_ioctl_set_xnack_mode_args *a = block;
+
+	if (a->xnack_enabled > 0)
+		return -EPERM;
+	a->xnack_enabled = 0;
+	return 0;
+}
+
+typedef int handler_fn(struct emu_machine *machine, void *block);
+
+static handler_fn *const handlers[256] = {
+	[KFD_NR_GET_VERSION] = get_version,
+	[KFD_NR_SET_MEMORY_POLICY] = set_memory_policy,
+	[KFD_NR_GET_CLOCK_COUNTERS] = get_clocks,
+	[KFD_NR_GET_PROCESS_APERTURES] = get_apertures,
+	[KFD_NR_CREATE_EVENT] = emu_create_event,
+	[KFD_NR_DESTROY_EVENT] = emu_destroy_event,
+	[KFD_NR_SET_EVENT] = emu_set_event,
+	[KFD_NR_RESET_EVENT] = emu_reset_event,
+	[KFD_NR_WAIT_EVENTS] = emu_wait_events,
+	[KFD_NR_SET_SCRATCH_BACKING_VA] = set_scratch,
+	[KFD_NR_GET_TILE_CONFIG] = get_tile_config,
+	[KFD_NR_SET_TRAP_HANDLER] = set_trap_handler,
+	[KFD_NR_GET_PROCESS_APERTURES_NEW] = get_apertures_new,
+	[KFD_NR_ACQUIRE_VM] = acquire_vm,
+	[KFD_NR_ALLOC_MEMORY_OF_GPU] = emu_alloc,
+	[KFD_NR_FREE_MEMORY_OF_GPU] = emu_free,
+	[KFD_NR_MAP_MEMORY_TO_GPU] = emu_map,
+	[KFD_NR_UNMAP_MEMORY_FROM_GPU] = emu_unmap,
+	[KFD_NR_SET_XNACK_MODE] = set_xnack_mode,
+	[KFD_NR_AVAILABLE_MEMORY] = emu_available,
+};
+
+/* What a reader of the trace compares: on which GPU, how much, by which handle. */
+static int describe(char *text, size_t size, const struct kfd_ioctl *row, const void *block)
+{
+	const struct kfd_ioctl_alloc_memory_of_gpu_args *alloc = block;
+	const struct kfd_ioctl_map_memory_to_gpu_args *map = block;
+	const struct kfd_ioctl_acquire_vm_args *vm = block;
+
+	switch ((enum kfd_nr)row->nr) {
+	case KFD_NR_ACQUIRE_VM:
+		return snprintf(text, size, " gpu=%u", vm->gpu_id);
+	case KFD_NR_ALLOC_MEMORY_OF_GPU:
+		return snprintf(text, size, " gpu=%u size=%llu flags=%#x handle=%#llx",
+				alloc->gpu_id, (unsigned long long)alloc->size, alloc->flags,
+				(unsigned long long)alloc->handle);
+	case KFD_NR_MAP_MEMORY_TO_GPU:
+	case KFD_NR_UNMAP_MEMORY_FROM_GPU:
+		return snprintf(text, size, " handle=%#llx done=%u/%u",
+				(unsigned long long)map->handle, map->n_success, map->n_devices);
+	case KFD_NR_FREE_MEMORY_OF_GPU:
+		return snprintf(text, size, " handle=%#llx", (unsigned long long)map->handle);
+	default:
+		return 0;
+	}
+}
+
+/* One line for each, written at once so that processes do not mix theirs. */
+static void trace(const struct kfd_ioctl *row, unsigned long request, const void *block, int r)
+{
+	const char *path = getenv("ALLOT_SIM_AMD_TRACE");
+	char text[256];
+	int n, fd;
+
+	if (!path || !*path)
+		return;
+	n = snprintf(text, sizeof(text), "%d %s", getpid(), row ? row->name : "?");
+	if (!row)
+		n += snprintf(text + n, sizeof(text) - (size_t)n, " request=%#lx", request);
+	else if (block)
+		n += describe(text + n, sizeof(text) - (size_t)n, row, block);
+	n += snprintf(text + n, sizeof(text) - (size_t)n, " = %s\n",
+		      r < 0 ? strerrorname_np(-r) : "0");
+	fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC,
+			  0666);
+	if (fd < 0)
+		return;
+	if (write(fd, text, (size_t)n) < 0)
+		n = 0; /* a trace that cannot be written is no reason to stop the program */
+	close(fd);
+}
+
+static int call(const struct kfd_ioctl *row, unsigned long request, uint64_t arg, void *block)
+{
+	size_t bytes = _IOC_SIZE(request);
+	struct emu_machine *m;
+	int r;
+
+	if (bytes > row->args_bytes)
+		bytes = row->args_bytes;
+	r = emu_copy_in(block, arg, bytes);
+	if (r < 0)
+		return r;
+	m = emu_lock();
+	if (!m)
+		return -EBADF;
+	r = handlers[row->nr](m, block);
+	emu_unlock();
+	/* As in the kernel also where it fails: n_success stands in a block. */
+	if (_IOC_DIR(request) & _IOC_READ && emu_copy_out(arg, block, bytes) < 0)
+		return -EFAULT;
+	return r;
+}
+
+long emu_kfd_ioctl(unsigned long request, uint64_t arg)
+{
+	const struct kfd_ioctl *row = kfd_ioctl_find(request);
+	_Alignas(8) char block[BLOCK_BYTES] = {0};
+	bool known = row && handlers[row->nr] && row->args_bytes <= sizeof(block);
+	int r = known ? call(row, request, arg, block) : -ENOTTY;
+
+	trace(row, request, known ? block : NULL, r);
+	return r;
+}

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Memory objects of this process. One with content is a file without a name, which is what a GPU's
+ * memory is here: it is mapped where the program maps the render node. Where it is mapped on GPUs
+ * is noted, one bit for each.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "amd/abi/kfd.h"
+#include "amd/topology.h"
+#include "sim/kfd/emu.h"
+
+#define CONTENT	  (KFD_IOC_ALLOC_MEM_FLAGS_VRAM | KFD_IOC_ALLOC_MEM_FLAGS_GTT)
+#define NO_MEMORY (KFD_IOC_ALLOC_MEM_FLAGS_DOORBELL | KFD_IOC_ALLOC_MEM_FLAGS_MMIO_REMAP)
+#define KINDS	  (CONTENT | KFD_IOC_ALLOC_MEM_FLAGS_USERPTR | NO_MEMORY)
+
+/* Offsets in the files, as the kernel lays them out. */
+#define OFFSET_SHIFT	40
+#define OFFSET_DOORBELL (UINT64_C(3) << 62)
+#define OFFSET_MMIO	0
+#define OFFSET_GPU(id)	((uint64_t)((id)&0xffff) << 46)
+#define INDEX_MOST	((1u << 22) - 1)
+
+struct object {
+	uint64_t handle; /* 0: free */
+	uint64_t size, charged_bytes;
+	uint32_t gpu_id, flags;
+	uint64_t mapped; /* bit i: on the machine's i-th GPU */
+	int fd;
+};
+
+static struct object *objects; /* by the lower half of the handle; the first is not used */
+static uint32_t nobjects;
+
+void emu_memory_forget(void)
+{
+	for (uint32_t i = 1; i < nobjects; i++)
+		if (objects[i].handle && objects[i].fd >= 0)
+			close(objects[i].fd);
+	free(objects);
+	objects = NULL;
+	nobjects = 0;
+}
+
+static struct object *find(uint64_t handle)
+{
+	uint32_t index = (uint32_t)handle;
+
+	return handle && index < nobjects && objects[index].handle == handle ? &objects[index]
+									     : NULL;
+}
+
+/* A free row's index. */
+static int take_row(void)
+{
+	uint32_t i = 1, more;
+	struct object *grown;
+
+	while (i < nobjects && objects[i].handle)
+		i++;
+	if (i < nobjects)
+		return (int)i;
+	more = nobjects ? 2 * nobjects : 64;
+	if (more > INDEX_MOST)
+		return -ENOMEM;
+	grown = realloc(objects, more * sizeof(*objects));
+	if (!grown)
+		return -ENOMEM;
+	objects = grown;
+	for (uint32_t j = nobjects; j < more; j++)
+		objects[j] = (struct object){.fd = -EBADF};
+	nobjects = more;
+	return (int)i;
+}
+
+static int make_content(uint64_t size)
+{
+	int fd = memfd_create("allot-sim-amd", MFD_CLOEXEC);
+
+	if (fd < 0)
+		return -ENOMEM;
+	if (ftruncate(fd, (off_t)size) < 0) {
+		close(fd);
+		return -ENOMEM;
+	}
+	return fd;
+}
+
+/* What it takes of the GPU's memory. A queue's ring is there once and mapped twice. */
+static uint64_t charge_of(uint64_t size, uint32_t flags)
+{
+	if (!(flags & KFD_IOC_ALLOC_MEM_FLAGS_VRAM))
+		return 0;
+	return flags & KFD_IOC_ALLOC_MEM_FLAGS_AQL_QUEUE_MEM ? size / 2 : size;
+}
+
+static uint64_t offset_of(const struct object *o, uint32_t index)
+{
+	if (o->flags & KFD_IOC_ALLOC_MEM_FLAGS_DOORBELL)
+		return OFFSET_DOORBELL | OFFSET_GPU(o->gpu_id);
+	if (o->flags & KFD_IOC_ALLOC_MEM_FLAGS_MMIO_REMAP)
+		return OFFSET_MMIO | OFFSET_GPU(o->gpu_id);
+	return (uint64_t)index << OFFSET_SHIFT;
+}
+
+int emu_alloc(struct emu_machine *m, void *block)
+{
+	struct kfd_ioctl_alloc_memory_of_gpu_args *a = block;
+	struct emu_gpu *gpu = emu_gpu(m, a->gpu_id);
+	uint32_t kind = a->flags & KINDS;
+	struct object o = {.size = a->size, .gpu_id = a->gpu_id, .flags = a->flags, .fd = -EBADF};
+	int index;
+
+	if (!gpu || !gpu->acquired || !a->size || a->size >= UINT64_C(1) << OFFSET_SHIFT || !kind ||
+	    kind & (kind - 1))
+		return -EINVAL;
+	o.charged_bytes = charge_of(a->size, a->flags);
+	if (o.charged_bytes > gpu->vram_bytes - gpu->used_bytes)
+		return -ENOMEM;
+	index = take_row();
+	if (index < 0)
+		return index;
+	if (kind & CONTENT) {
+		o.fd = make_content(a->size);
+		if (o.fd < 0)
+			return o.fd;
+	}
+	o.handle = (uint64_t)a->gpu_id << 32 | (uint32_t)index;
+	gpu->used_bytes += o.charged_bytes;
+	objects[index] = o;
+	a->handle = o.handle;
+	if (kind != KFD_IOC_ALLOC_MEM_FLAGS_USERPTR)
+		a->mmap_offset = offset_of(&o, (uint32_t)index);
+	return 0;
+}
+
+int emu_free(struct emu_machine *m, void *block)
+{
+	const struct kfd_ioctl_free_memory_of_gpu_args *a = block;
+	struct object *o = find(a->handle);
+
+	if (!o)
+		return -EINVAL;
+	if (o->mapped)
+		return -EBUSY;
+	emu_gpu(m, o->gpu_id)->used_bytes -= o->charged_bytes;
+	if (o->fd >= 0)
+		close(o->fd);
+	*o = (struct object){.fd = -EBADF};
+	return 0;
+}
+
+/* Whether a GPU may have the object in its page tables. */
+static bool may_map(const struct emu_machine *m, const struct emu_gpu *gpu, const struct object *o)
+{
+	const struct topology_node *owner = topology_gpu(m->topology, o->gpu_id);
+
+	return !(o->flags & KFD_IOC_ALLOC_MEM_FLAGS_VRAM) ||
+	       topology_can_reach(m->topology, gpu->node, owner->id);
+}
+
+/* One after the other, as the kernel does: on an error those before are done, and said to be. */
+static int map_each(struct emu_machine *m, struct kfd_ioctl_map_memory_to_gpu_args *a, bool map)
+{
+	struct object *o = find(a->handle);
+
+	if (!o || !a->n_devices || a->n_success > a->n_devices)
+		return -EINVAL;
+	for (uint32_t i = a->n_success; i < a->n_devices; i++) {
+		struct emu_gpu *gpu;
+		uint32_t gpu_id;
+		uint64_t bit;
+
+		if (emu_copy_in(&gpu_id, a->device_ids_array_ptr + (uint64_t)i * sizeof(gpu_id),
+				sizeof(gpu_id)) < 0)
+			return -EFAULT;
+		gpu = emu_gpu(m, gpu_id);
+		if (!gpu || !gpu->acquired || (map && !may_map(m, gpu, o)))
+			return -EINVAL;
+		bit = UINT64_C(1) << (gpu - m->gpu);
+		o->mapped = map ? o->mapped | bit : o->mapped & ~bit;
+		a->n_success = i + 1;
+	}
+	return 0;
+}
+
+int emu_map(struct emu_machine *m, void *block)
+{
+	return map_each(m, block, true);
+}
+
+int emu_unmap(struct emu_machine *m, void *block)
+{
+	struct kfd_ioctl_map_memory_to_gpu_args a;
+	struct kfd_ioctl_unmap_memory_from_gpu_args *u = block;
+	int r;
+
+	a = (struct kfd_ioctl_map_memory_to_gpu_args){u->handle, u->device_ids_array_ptr,
+						      u->n_devices, u->n_success};
+	r = map_each(m, &a, false);
+	u->n_success = a.n_success;
+	return r;
+}
+
+int emu_available(struct emu_machine *m, void *block)
+{
+	struct kfd_ioctl_get_available_memory_args *a = block;
+	const struct emu_gpu *gpu = emu_gpu(m, a->gpu_id);
+
+	if (!gpu)
+		return -EINVAL;
+	a->available = gpu->vram_bytes - gpu->used_bytes;
+	return 0;
+}
+
+int emu_memory_at(uint64_t mmap_offset, size_t len)
+{
+	uint64_t index = mmap_offset >> OFFSET_SHIFT;
+
+	if (mmap_offset & ((UINT64_C(1) << OFFSET_SHIFT) - 1) || index >= nobjects ||
+	    !objects[index].handle || objects[index].fd < 0 || len > objects[index].size)
+		return -EINVAL;
+	return objects[index].fd;
+}

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Paths of the driver lead into the tree. What libc does inside itself (realpath, glob, scandir)
+ * does not pass here.
+ */
+
+/* Both names of a function are defined here; with this one would stand for the other. */
+#undef _FILE_OFFSET_BITS
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "sim/kfd/emu.h"
+
+/* The machine's own devices are hidden with it. */
+static const char *const taken[] = {"/dev/kfd",	      "/dev/dri",      "/sys/devices/virtual/kfd",
+				    "/sys/class/kfd", "/proc/modules", "/sys/module/amdgpu"};
+
+/* Of every DRM device, whose minor follows. */
+#define CHAR_DEVICES "/sys/dev/char/226:"
+
+const char *emu_root(void)
+{
+	static char root[PATH_MAX];
+	const char *dir;
+
+	/* Written once with the same bytes, whoever is first; the last store shows it. */
+	if (!root[0] && (dir = getenv("ALLOT_SIM_DIR")) && *dir == '/') {
+		char path[PATH_MAX];
+		int n = snprintf(path, sizeof(path), "%s/amd", dir);
+
+		if (n < PATH_MAX && !syscall(SYS_faccessat, AT_FDCWD, path, X_OK)) {
+			memcpy(root + 1, path + 1, (size_t)n);
+			__atomic_store_n(&root[0], '/', __ATOMIC_RELEASE);
+		}
+	}
+	return __atomic_load_n(&root[0], __ATOMIC_ACQUIRE) ? root : "";
+}
+
+static bool is_taken(const char *path)
+{
+	for (size_t i = 0; i < sizeof(taken) / sizeof(taken[0]); i++) {
+		size_t n = strlen(taken[i]);
+
+		if (!strncmp(path, taken[i], n) && (!path[n] || path[n] == '/'))
+			return true;
+	}
+	return !strncmp(path, CHAR_DEVICES, strlen(CHAR_DEVICES));
+}
+
+const char *emu_path(const char *path, char buffer[static PATH_MAX])
+{
+	/* A null pointer is the kernel's to refuse; libc's declarations promise there is none. */
+	if (!path || path[0] != '/' || !is_taken(path) || !*emu_root())
+		return path;
+	if (snprintf(buffer, PATH_MAX, "%s%s", emu_root(), path) >= PATH_MAX)
+		return path;
+	return buffer;
+}
+
+static int do_openat(int dirfd, const char *path, int flags, mode_t mode)
+{
+	char buffer[PATH_MAX];
+	const char *real = emu_path(path, buffer);
+	int fd;
+
+	if (real != path)
+		flags &= ~(O_CREAT | O_TRUNC);
+	fd = (int)syscall(SYS_openat, dirfd, real, flags, mode);
+	if (fd >= 0 && real != path && emu_minor_of(fd) >= 0)
+		emu_open();
+	return fd;
+}
+
+static mode_t mode_of(int flags, va_list ap)
+{
+	return flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE ? va_arg(ap, mode_t) : 0;
+}
+
+#define OPEN(name, dirfd_param, dirfd, more)                                                       \
+	EMU_EXPORT int name(dirfd_param const char *path, int flags, ...);                         \
+	int name(dirfd_param const char *path, int flags, ...)                                     \
+	{                                                                                          \
+		va_list ap;                                                                        \
+		mode_t mode;                                                                       \
+                                                                                                   \
+		va_start(ap, flags);                                                               \
+		mode = mode_of(flags, ap);                                                         \
+		va_end(ap);                                                                        \
+		return do_openat(dirfd, path, flags | (more), mode);                               \
+	}
+#define NOTHING
+#define COMMA_FD int fd,
+
+OPEN(open, NOTHING, AT_FDCWD, 0)
+OPEN(open64, NOTHING, AT_FDCWD, O_LARGEFILE)
+OPEN(openat, COMMA_FD, fd, 0)
+OPEN(openat64, COMMA_FD, fd, O_LARGEFILE)
+
+/* What the compiler makes of open() where it checks arguments. */
+EMU_EXPORT int __open_2(const char *path, int flags);
+EMU_EXPORT int __open64_2(const char *path, int flags);
+
+int __open_2(const char *path, int flags)
+{
+	return do_openat(AT_FDCWD, path, flags, 0);
+}
+
+int __open64_2(const char *path, int flags)
+{
+	return do_openat(AT_FDCWD, path, flags | O_LARGEFILE, 0);
+}
+
+/* The next library's function of that name, asked for once. */
+#define NEXT(name)                                                                                 \
+	({                                                                                         \
+		static __typeof__(&name) next_;                                                    \
+		if (!next_)                                                                        \
+			next_ = (__typeof__(&name))dlsym(RTLD_NEXT, #name);                        \
+		next_;                                                                             \
+	})
+
+EMU_EXPORT FILE *fopen(const char *path, const char *mode)
+{
+	char buffer[PATH_MAX];
+
+	return NEXT(fopen)(emu_path(path, buffer), mode);
+}
+
+EMU_EXPORT FILE *fopen64(const char *path, const char *mode)
+{
+	char buffer[PATH_MAX];
+
+	return NEXT(fopen64)(emu_path(path, buffer), mode);
+}
+
+EMU_EXPORT DIR *opendir(const char *path)
+{
+	char buffer[PATH_MAX];
+
+	return NEXT(opendir)(emu_path(path, buffer));
+}
+
+EMU_EXPORT ssize_t readlink(const char *path, char *link, size_t len)
+{
+	char buffer[PATH_MAX];
+
+	return syscall(SYS_readlinkat, AT_FDCWD, emu_path(path, buffer), link, len);
+}
+
+EMU_EXPORT ssize_t readlinkat(int fd, const char *path, char *link, size_t len)
+{
+	char buffer[PATH_MAX];
+
+	return syscall(SYS_readlinkat, fd, emu_path(path, buffer), link, len);
+}
+
+EMU_EXPORT int access(const char *path, int mode)
+{
+	char buffer[PATH_MAX];
+
+	return NEXT(access)(emu_path(path, buffer), mode);
+}
+
+EMU_EXPORT int faccessat(int fd, const char *path, int mode, int flags)
+{
+	char buffer[PATH_MAX];
+
+	return NEXT(faccessat)(fd, emu_path(path, buffer), mode, flags);
+}

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "amd/topology_read.h"
+#include "sim/kfd/emu.h"
+
+/* Of the process that opened the device; a forked child that has not is no customer of it. */
+static struct {
+	pid_t pid;
+	pthread_mutex_t mutex;
+	struct emu_machine machine;
+} process = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+static int read_machine(struct emu_machine *m)
+{
+	struct topology_complaint complaint = {""};
+	struct topology *t;
+	int r = topology_read(emu_root(), &t, &complaint);
+
+	if (r < 0) {
+		fprintf(stderr, "allot sim: %s\n", complaint.text);
+		return r;
+	}
+	m->topology = t;
+	for (uint32_t i = 0; i < t->node_count && m->ngpus < TREE_GPUS; i++) {
+		const struct topology_node *node = &t->nodes[i];
+		char gfx[TOPOLOGY_GFX_BYTES];
+
+		if (!node->gpu_id)
+			continue;
+		topology_gfx_name(node, gfx);
+		m->gpu[m->ngpus++] = (struct emu_gpu){.gpu_id = node->gpu_id,
+						      .node = node->id,
+						      .minor = node->render_minor,
+						      .vram_bytes = topology_vram_bytes(node),
+						      .model = tree_model_find(gfx),
+						      .device_id = node->device_id};
+	}
+	return 0;
+}
+
+/*
+ * The kernel knows a process by its address space and keeps what it has until that ends, whatever
+ * happens to descriptors. A child that opens the device anew begins with nothing.
+ */
+int emu_open(void)
+{
+	static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
+	int r = 0;
+
+	pthread_mutex_lock(&opening);
+	if (process.pid && process.pid != getpid()) {
+		/* Whoever held the lock is not in this process. */
+		pthread_mutex_init(&process.mutex, NULL);
+		emu_memory_forget();
+		emu_events_forget();
+		for (uint32_t i = 0; i < process.machine.ngpus; i++) {
+			process.machine.gpu[i].used_bytes = 0;
+			process.machine.gpu[i].acquired = false;
+		}
+	} else if (!process.pid) {
+		r = read_machine(&process.machine);
+	}
+	if (r == 0)
+		__atomic_store_n(&process.pid, getpid(), __ATOMIC_RELEASE);
+	pthread_mutex_unlock(&opening);
+	return r;
+}
+
+struct emu_machine *emu_lock(void)
+{
+	if (__atomic_load_n(&process.pid, __ATOMIC_ACQUIRE) != getpid())
+		return NULL;
+	pthread_mutex_lock(&process.mutex);
+	return &process.machine;
+}
+
+void emu_unlock(void)
+{
+	pthread_mutex_unlock(&process.mutex);
+}
+
+void emu_wait(pthread_cond_t *cond, const struct timespec *deadline)
+{
+	if (deadline)
+		pthread_cond_clockwait(cond, &process.mutex, CLOCK_MONOTONIC, deadline);
+	else
+		pthread_cond_wait(cond, &process.mutex);
+}
+
+struct emu_gpu *emu_gpu(struct emu_machine *m, uint32_t gpu_id)
+{
+	for (uint32_t i = 0; i < m->ngpus; i++)
+		if (m->gpu[i].gpu_id == gpu_id)
+			return &m->gpu[i];
+	return NULL;
+}
+
+struct emu_gpu *emu_gpu_of_minor(struct emu_machine *m, uint32_t minor)
+{
+	for (uint32_t i = 0; i < m->ngpus; i++)
+		if (m->gpu[i].minor == minor)
+			return &m->gpu[i];
+	return NULL;
+}
+
+/* The kernel's own copy looks whether there is memory, which a plain one would find out by dying.
+ */
+static int copy(bool in, void *ours, uint64_t theirs, size_t len)
+{
+	struct iovec here = {ours, len}, there = {(void *)(uintptr_t)theirs, len};
+	ssize_t n;
+
+	if (!len)
+		return 0;
+	n = in ? process_vm_readv(getpid(), &here, 1, &there, 1, 0)
+	       : process_vm_writev(getpid(), &here, 1, &there, 1, 0);
+	if (n < 0 && (errno == EPERM || errno == ENOSYS)) { /* a container may forbid it */
+		if (!theirs)
+			return -EFAULT;
+		memcpy(in ? ours : there.iov_base, in ? there.iov_base : ours, len);
+		return 0;
+	}
+	return n == (ssize_t)len ? 0 : -EFAULT;
+}
+
+int emu_copy_in(void *to, uint64_t from, size_t len)
+{
+	return copy(true, to, from, len);
+}
+
+int emu_copy_out(uint64_t to, const void *from, size_t len)
+{
+	return copy(false, (void *)from, to, len);
+}

@@ -19,13 +19,24 @@
 #include "cli/library.h"
 #include "cli/say.h"
 #include "ledger/tenant.h"
+#include "sim/kfd/machine.h"
+#include "sim/kfd/tree.h"
 
-#define MAX_GPUS 64
+#define MAX_GPUS      64
+#define DEFAULT_BYTES (UINT64_C(24) << 30)
+#define KFD_LIBRARY   "liballot-sim-kfd.so"
+
+/* Options without a letter. */
+enum { AMD = 256, MODEL, LINKS };
 
 static const struct argp_option options[] = {
-	{"gpus", 'g', "N", 0, "how many devices (default 1)", 0},
+	{"gpus", 'g', "N", 0, "how many NVIDIA devices (default 1, or none with --amd)", 0},
+	{"amd", AMD, "N", 0, "how many AMD devices (default none)", 0},
 	{"memory", 'm', "SIZE", 0, "memory of each (default 24GiB)", 0},
 	{"context", 'c', "SIZE", 0, "memory that a context takes (default 520MiB)", 0},
+	{"model", MODEL, "NAME", 0, "of AMD devices: gfx90a (default), gfx942 or gfx1030", 0},
+	{"links", LINKS, "xgmi|pcie|FILE", 0,
+	 "between AMD devices (default: as the model has them)", 0},
 	{"dir", 'd', "DIR", 0,
 	 "keep the devices in DIR, for several commands at once (default: devices of this command "
 	 "alone)",
@@ -35,6 +46,7 @@ static const struct argp_option options[] = {
 
 struct args {
 	const char *gpus, *memory, *context, *dir;
+	const char *amd, *model, *links;
 	char **command;
 };
 
@@ -55,6 +67,15 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case 'd':
 		a->dir = arg;
 		return 0;
+	case AMD:
+		a->amd = arg;
+		return 0;
+	case MODEL:
+		a->model = arg;
+		return 0;
+	case LINKS:
+		a->links = arg;
+		return 0;
 	case ARGP_KEY_ARG:
 		a->command = &state->argv[state->next - 1];
 		state->next = state->argc;
@@ -68,7 +89,8 @@ static const struct argp argp = {
 	.parser = parse,
 	.args_doc = "-- COMMAND [ARG...]",
 	.doc = "Run a command with simulated GPUs; no GPU and no driver needed.\v"
-	       "  allot sim --gpus 2 --memory 24GiB -- allot run --memory 1GiB -- ./app\n",
+	       "  allot sim --gpus 2 --memory 24GiB -- allot run --memory 1GiB -- ./app\n"
+	       "  allot sim --amd 8 --memory 64GiB -- rocminfo\n",
 };
 
 /* A size in bytes into the variable that the simulator reads. */
@@ -160,8 +182,74 @@ static int set_runtime_dir(const char *dir)
 	return setenv("ALLOT_RUNTIME_DIR", path, 1);
 }
 
+static int read_machine(const struct args *a, struct machine_options *ret)
+{
+	struct machine_options o = {
+		.model = a->model, .links = a->links, .memory_bytes = DEFAULT_BYTES};
+	uint64_t gpus;
+
+	if (!a->amd && (a->model || a->links))
+		return say_error("--model and --links are of AMD devices; say how many with --amd, "
+				 "like --amd 8");
+	if (!a->amd)
+		return 0;
+	if (parse_u64(a->amd, 1, TREE_GPUS, &gpus) < 0)
+		return say_error("--amd \"%s\": not a number from 1 to %d; write it like --amd 8",
+				 a->amd, TREE_GPUS);
+	if (a->model && !tree_model_find(a->model))
+		return say_error("--model \"%s\": not known; it is one of %s", a->model,
+				 tree_model_names);
+	if (a->memory && parse_size(a->memory, 0, &o.memory_bytes) < 0)
+		return say_error("--memory \"%s\": not a size; write it like --memory 64GiB",
+				 a->memory);
+	o.gpus = (uint32_t)gpus;
+	*ret = o;
+	return 0;
+}
+
+/* AMD's devices: a tree in the directory, and the library that leads programs into it. */
+static int put_machine(const char *libraries, const char *dir, const struct machine_options *o)
+{
+	char path[PATH_MAX + sizeof(KFD_LIBRARY) + 1], what[MACHINE_WHAT_BYTES];
+
+	snprintf(path, sizeof(path), "%s/" KFD_LIBRARY, libraries);
+	if (access(path, R_OK) < 0)
+		return say_error("the emulated KFD cannot be used: %s: %s; install it together "
+				 "with allot",
+				 path, say_errno(errno));
+	if (strpbrk(path, " :"))
+		return say_error("the emulated KFD cannot be used: \"%s\" has a space or a colon; "
+				 "set ALLOT_SIM_LIBRARY_DIR to a link elsewhere",
+				 path);
+	if (machine_write(dir, o, what) < 0)
+		return say_error("cannot make AMD devices: %s", what);
+	if (launch_prepend("LD_PRELOAD", path, " :") < 0)
+		return say_error("cannot set the command's environment: %s", say_errno(errno));
+	return 0;
+}
+
+/* Whether the command is to see NVIDIA's devices: with AMD's only if they are asked for. */
+static bool wants_nvidia(const struct args *a)
+{
+	return !a->amd || a->gpus;
+}
+
+static int run_in(const char *dir, const char *libraries, const struct args *a,
+		  const struct machine_options *machine, int *ret_status)
+{
+	int r = machine->gpus ? put_machine(libraries, dir, machine) : 0;
+
+	if (r)
+		return r;
+	if (setenv("ALLOT_SIM_DIR", dir, 1) < 0 || set_runtime_dir(dir) < 0 ||
+	    (wants_nvidia(a) && launch_prepend("LD_LIBRARY_PATH", libraries, ":;") < 0))
+		return say_error("cannot set the command's environment: %s", say_errno(errno));
+	return launch_supervised(a->command, ret_status);
+}
+
 int cmd_sim(int argc, char **argv)
 {
+	struct machine_options machine = {.gpus = 0};
 	struct args a = {.command = NULL};
 	char libraries[PATH_MAX], dir[PATH_MAX];
 	int r, status = 0;
@@ -171,7 +259,8 @@ int cmd_sim(int argc, char **argv)
 		return say_error("no command; write it after --, like: allot sim -- allot run "
 				 "--memory 1GiB -- ./app");
 	if ((r = set_gpus(a.gpus)) || (r = set_size("--memory", a.memory, "ALLOT_SIM_MEMORY")) ||
-	    (r = set_size("--context", a.context, "ALLOT_SIM_CONTEXT")))
+	    (r = set_size("--context", a.context, "ALLOT_SIM_CONTEXT")) ||
+	    (r = read_machine(&a, &machine)))
 		return r;
 	if (library_sim_dir(libraries) < 0)
 		return say_error(
@@ -184,11 +273,7 @@ int cmd_sim(int argc, char **argv)
 	r = a.dir ? use_dir(a.dir, dir) : make_private_dir(dir);
 	if (r)
 		return r;
-	if (setenv("ALLOT_SIM_DIR", dir, 1) < 0 || set_runtime_dir(dir) < 0 ||
-	    launch_prepend("LD_LIBRARY_PATH", libraries, ":;") < 0)
-		r = say_error("cannot set the command's environment: %s", say_errno(errno));
-	else
-		r = launch_supervised(a.command, &status);
+	r = run_in(dir, libraries, &a, &machine, &status);
 	if (!a.dir)
 		remove_dir_at(AT_FDCWD, dir);
 	return r ? r : launch_end_as(status);

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""allot sim --amd: unmodified ROCm programs on emulated devices, and what the options say."""
+
+import os
+import re
+import shutil
+import time
+import unittest
+
+import cli_lib
+from cli_lib import ALLOT
+
+needs_rocminfo = unittest.skipUnless(shutil.which("rocminfo"),
+                                     "rocminfo is not installed (Debian: rocminfo)")
+
+
+def agents(out):
+    """[(name, KiB of its first pool)] of the GPUs that rocminfo shows."""
+    found = []
+    for agent in re.split(r"(?m)^Agent \d+ *$", out)[1:]:
+        if re.search(r"Device Type: +GPU", agent):
+            found.append((re.search(r"Name: +(\S+)", agent)[1],
+                          int(re.search(r"(?m)^ +Size: +(\d+)\(", agent)[1])))
+    return found
+
+
+class SimAmd(cli_lib.Case):
+    def trace(self, *args):
+        """Lines of the trace without their pid."""
+        path = self.path("trace")
+        self.env["ALLOT_SIM_AMD_TRACE"] = path
+        self.ok("sim", *args)
+        with open(path, encoding="ascii") as file:
+            return [line.rstrip("\n").split(" ", 1)[1] for line in file]
+
+    @needs_rocminfo
+    def test_rocminfo(self):
+        for gpus in (1, 2, 8):
+            out = self.ok("sim", "--amd", str(gpus), "--memory", "64GiB", "--", "rocminfo")
+            self.assertIn("ROCk module is loaded", out)
+            self.assertEqual(agents(out), [("gfx90a", 64 << 20)] * gpus)
+
+    @needs_rocminfo
+    def test_time(self):
+        """Once in a few tries the machine has nothing else to do."""
+        took = []
+        for _ in range(5):
+            begin = time.monotonic()
+            self.ok("sim", "--amd", "8", "--", "rocminfo")
+            took.append(time.monotonic() - begin)
+        self.assertLess(min(took), 1, took)
+
+    @needs_rocminfo
+    def test_rocminfo_with_other_machines(self):
+        out = self.ok("sim", "--amd", "2", "--model", "gfx1030", "--memory", "1GiB", "--",
+                      "rocminfo")
+        self.assertEqual(agents(out), [("gfx1030", 1 << 20)] * 2)
+        for links in ("xgmi", "pcie", self.path("links", "1 -> 2 xgmi\n"), self.path("none", "")):
+            out = self.ok("sim", "--amd", "3", "--links", links, "--", "rocminfo")
+            self.assertEqual(len(agents(out)), 3)
+
+    @needs_rocminfo
+    def test_rocminfo_in_a_tenant(self):
+        out = self.ok("sim", "--amd", "2", "--", ALLOT, "run", "--memory", "1GiB", "--", "rocminfo")
+        self.assertEqual(len(agents(out)), 2)
+
+    @needs_rocminfo
+    def test_trace(self):
+        lines = self.trace("--amd", "2", "--", "rocminfo")
+        self.assertEqual(lines[0], "GET_VERSION = 0")
+        self.assertEqual([line.split()[0] for line in lines].count("ACQUIRE_VM"), 2)
+        allocated = [line for line in lines if line.startswith("ALLOC_MEMORY_OF_GPU gpu=10111 ")]
+        self.assertTrue(allocated)
+        for line in allocated:
+            self.assertRegex(line, r" size=\d+ flags=0x[0-9a-f]+ handle=0x277f[0-9a-f]{8} = 0\Z")
+
+    def test_topo(self):
+        out = self.ok("sim", "--amd", "8", "--memory", "3GiB", "--", ALLOT, "topo")
+        self.assertRegex(out, r"(?m)^amd8 +aldebaran gfx90a +3 GiB .* all others$")
+        self.assertEqual(out.count("xGMI"), 28)
+        out = self.ok("sim", "--amd", "2", "--model", "gfx942", "--links", "pcie", "--", ALLOT,
+                      "topo")
+        self.assertIn(" 24 GiB ", out)
+        self.assertRegex(out, r"(?m)^amd1 <-> amd2 +PCIe ")
+        self.assertIn("gfx942", out)
+        out = self.ok("sim", "--amd", "3", "--links",
+                      self.path("links", "1 <-> 2 xgmi\n2 -> 3 pcie\n"), "--", ALLOT, "topo")
+        for line in (r"amd1 .* amd2", r"amd2 .* all others", r"amd3 .* none",
+                     r"amd1 <-> amd2 +xGMI .*", r"amd2 -> amd3 +PCIe .*"):
+            self.assertRegex(out, rf"(?m)^{line}$")
+
+    def test_vendors(self):
+        """AMD's devices alone, unless NVIDIA's are asked for too."""
+        script = "echo ${LD_LIBRARY_PATH:-none}"
+        self.assertEqual(self.ok("sim", "--amd", "1", "--", "sh", "-c", script), "none\n")
+        self.assertNotEqual(self.ok("sim", "--amd", "1", "--gpus", "1", "--", "sh", "-c", script),
+                            "none\n")
+        self.assertNotIn("amd", self.ok("sim", "--gpus", "1", "--", "sh", "-c",
+                                        "echo $LD_PRELOAD"))
+
+    def test_directory(self):
+        """The first command decides what is in a directory that stays."""
+        where = self.path("devices")
+        for gpus in ("2", "5"):
+            out = self.ok("sim", "--amd", gpus, "--dir", where, "--", "python3", "-c",
+                          "import os; print(len(os.listdir('/dev/dri')))")
+            self.assertEqual(out, "2\n")
+        self.assertEqual(os.listdir(where), ["amd"])
+        directory = self.ok("sim", "--amd", "1", "--", "sh", "-c", "echo $ALLOT_SIM_DIR").strip()
+        self.assertFalse(os.path.exists(directory))
+
+    def test_bad_arguments(self):
+        for args, says in (
+                (("--amd", "0"), ("--amd", '"0"', "from 1 to 32", "--amd 8")),
+                (("--amd", "33"), ('"33"',)),
+                (("--amd", "x"), ('"x"',)),
+                (("--amd", "1", "--model", "gfx9"), ("--model", '"gfx9"', "gfx90a, gfx942")),
+                (("--model", "gfx90a"), ("--amd",)),
+                (("--links", "xgmi"), ("--amd",)),
+                (("--amd", "1", "--memory", "1x"), ("--memory", '"1x"')),
+                (("--amd", "2", "--links", "/nowhere"), ('"/nowhere"', "No such file")),
+                (("--amd", "2", "--links", self.path("links", "\n1 to 2 xgmi\n")),
+                 ("line 2", "neither -> nor <->"))):
+            with self.subTest(args=args):
+                self.fails(125, "sim", *args, "--", "true", says=says)
+
+
+if __name__ == "__main__":
+    cli_lib.main()

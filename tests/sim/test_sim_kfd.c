@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The emulated KFD by its ioctls, as a program uses them that has no library: run by `allot sim
+ * --amd 3 --memory 64MiB` with links 1 <-> 2 and 2 -> 3.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "amd/abi/drm.h"
+#include "amd/abi/kfd.h"
+#include "amd/kfd_ioctl.h"
+#include "tests/check.h"
+
+#define GPUS 3
+#define MIB  (UINT64_C(1) << 20)
+#define VRAM KFD_IOC_ALLOC_MEM_FLAGS_VRAM
+
+#define KFD_IOWR(name, type) _IOWR('K', KFD_NR_##name, type)
+
+static int kfd, render[GPUS];
+static uint32_t ids[GPUS];
+
+/* 0 or -errno */
+static int call(unsigned long request, void *arg)
+{
+	return ioctl(kfd, request, arg) < 0 ? -errno : 0;
+}
+
+static int alloc_flags(int gpu, uint64_t size, uint32_t flags, uint64_t *ret_handle,
+		       uint64_t *ret_offset)
+{
+	struct kfd_ioctl_alloc_memory_of_gpu_args a = {
+		.va_addr = 1u << 30, .size = size, .gpu_id = ids[gpu], .flags = flags};
+	int r = call(KFD_IOWR(ALLOC_MEMORY_OF_GPU, a), &a);
+
+	*ret_handle = a.handle;
+	if (ret_offset)
+		*ret_offset = a.mmap_offset;
+	return r;
+}
+
+static int alloc_vram(int gpu, uint64_t size, uint64_t *ret_handle)
+{
+	return alloc_flags(gpu, size, VRAM, ret_handle, NULL);
+}
+
+static int free_memory(uint64_t handle)
+{
+	struct kfd_ioctl_free_memory_of_gpu_args a = {handle};
+
+	return call(_IOW('K', KFD_NR_FREE_MEMORY_OF_GPU, a), &a);
+}
+
+static int map(uint64_t handle, const uint32_t *gpus, uint32_t n, uint32_t *done)
+{
+	struct kfd_ioctl_map_memory_to_gpu_args a = {handle, (uintptr_t)gpus, n, *done};
+	int r = call(KFD_IOWR(MAP_MEMORY_TO_GPU, a), &a);
+
+	*done = a.n_success;
+	return r;
+}
+
+static int unmap(uint64_t handle, const uint32_t *gpus, uint32_t n)
+{
+	struct kfd_ioctl_unmap_memory_from_gpu_args a = {handle, (uintptr_t)gpus, n, 0};
+
+	return call(KFD_IOWR(UNMAP_MEMORY_FROM_GPU, a), &a);
+}
+
+static uint64_t available(int gpu)
+{
+	struct kfd_ioctl_get_available_memory_args a = {.gpu_id = ids[gpu]};
+
+	CHECK_EQ(call(KFD_IOWR(AVAILABLE_MEMORY, a), &a), 0);
+	return a.available;
+}
+
+static void open_devices(void)
+{
+	struct kfd_process_device_apertures at[8];
+	struct kfd_ioctl_get_process_apertures_new_args a = {.num_of_nodes = 0};
+	unsigned long request = KFD_IOWR(GET_PROCESS_APERTURES_NEW, a);
+
+	kfd = open("/dev/kfd", O_RDWR | O_CLOEXEC);
+	CHECK(kfd >= 0);
+	CHECK_EQ(call(request, &a), 0);
+	CHECK_EQ(a.num_of_nodes, GPUS);
+	a = (struct kfd_ioctl_get_process_apertures_new_args){(uintptr_t)at, 8, 0};
+	CHECK_EQ(call(request, &a), 0);
+	CHECK_EQ(a.num_of_nodes, GPUS);
+	a = (struct kfd_ioctl_get_process_apertures_new_args){8, 8, 0};
+	CHECK_EQ(call(request, &a), -EFAULT);
+	for (int i = 0; i < GPUS; i++) {
+		char path[32];
+
+		ids[i] = at[i].gpu_id;
+		CHECK(at[i].gpuvm_base < at[i].gpuvm_limit);
+		snprintf(path, sizeof(path), "/dev/dri/renderD%d", 129 + i);
+		render[i] = open(path, O_RDWR | O_CLOEXEC);
+		CHECK(render[i] >= 0);
+	}
+	CHECK(open("/dev/dri/renderD200", O_RDWR) < 0 && errno == ENOENT);
+}
+
+static void test_devices(void)
+{
+	struct stat st;
+	int copy;
+
+	CHECK_EQ(stat("/dev/kfd", &st), 0);
+	CHECK(S_ISCHR(st.st_mode));
+	copy = dup(render[1]);
+	CHECK_EQ(fstat(copy, &st), 0);
+	CHECK(S_ISCHR(st.st_mode) && st.st_rdev == makedev(226, 130));
+	close(copy);
+	CHECK_EQ(access("/sys/class/kfd/kfd/topology/generation_id", R_OK), 0);
+	CHECK_EQ(access("/sys/dev/char/226:129/device/drm", X_OK), 0);
+}
+
+/* Callers of other versions, and what is not there. */
+static void test_requests(void)
+{
+	struct kfd_ioctl_get_version_args version = {0};
+	uint64_t word = 0;
+
+	CHECK_EQ(call(_IOR('K', KFD_NR_GET_VERSION, version), &version), 0);
+	CHECK(version.major_version == 1 && version.minor_version == 11);
+	CHECK_EQ(call(_IOC(_IOC_READ, 'K', KFD_NR_GET_VERSION, 4), &word), 0);
+	CHECK_EQ(word, 1);
+	CHECK_EQ(call(_IOR('K', KFD_NR_GET_VERSION, version), NULL), -EFAULT);
+	CHECK_EQ(call(_IOWR('K', 0x70, word), &word), -ENOTTY);
+	CHECK_EQ(call(_IOWR('K', KFD_NR_EXPORT_DMABUF, struct kfd_ioctl_export_dmabuf_args), &word),
+		 -ENOTTY);
+	CHECK_EQ(call(_IOWR('T', 1, word), &word), -ENOTTY);
+}
+
+static void test_acquire(void)
+{
+	struct kfd_ioctl_acquire_vm_args a = {.drm_fd = (uint32_t)render[1], .gpu_id = ids[0]};
+	unsigned long request = _IOW('K', KFD_NR_ACQUIRE_VM, a);
+	uint64_t handle;
+
+	CHECK_EQ(alloc_vram(0, MIB, &handle), -EINVAL);
+	CHECK_EQ(call(request, &a), -EINVAL);
+	a.drm_fd = (uint32_t)kfd;
+	CHECK_EQ(call(request, &a), -EINVAL);
+	for (int i = 0; i < GPUS; i++) {
+		a = (struct kfd_ioctl_acquire_vm_args){(uint32_t)render[i], ids[i]};
+		CHECK_EQ(call(request, &a), 0);
+	}
+	a.gpu_id = 1;
+	CHECK_EQ(call(request, &a), -EINVAL);
+}
+
+static void test_memory(void)
+{
+	uint64_t all, one, offset, aql;
+	char *here;
+
+	CHECK_EQ(available(0), 64 * MIB);
+	CHECK_EQ(alloc_vram(0, 0, &one), -EINVAL);
+	CHECK_EQ(alloc_vram(0, 64 * MIB + 4096, &one), -ENOMEM);
+	CHECK_EQ(alloc_vram(0, UINT64_MAX, &one), -EINVAL);
+	CHECK_EQ(alloc_flags(0, MIB, 0, &one, NULL), -EINVAL);
+	CHECK_EQ(alloc_flags(0, MIB, VRAM | KFD_IOC_ALLOC_MEM_FLAGS_GTT, &one, NULL), -EINVAL);
+	CHECK_EQ(alloc_vram(0, 64 * MIB, &all), 0);
+	CHECK_EQ(all >> 32, ids[0]);
+	CHECK_EQ(alloc_vram(0, 4096, &one), -ENOMEM);
+	CHECK_EQ(available(0), 0);
+	CHECK_EQ(available(1), 64 * MIB);
+	CHECK_EQ(free_memory(all + 1), -EINVAL);
+	CHECK_EQ(free_memory(all), 0);
+	CHECK_EQ(free_memory(all), -EINVAL);
+	CHECK_EQ(alloc_flags(0, 2 * MIB, VRAM | KFD_IOC_ALLOC_MEM_FLAGS_AQL_QUEUE_MEM, &aql, NULL),
+		 0);
+	CHECK_EQ(available(0), 63 * MIB);
+	CHECK_EQ(free_memory(aql), 0);
+
+	/* What is written stays, whoever maps it where. */
+	CHECK_EQ(alloc_flags(0, MIB, VRAM, &one, &offset), 0);
+	here = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_SHARED, render[0], (off_t)offset);
+	CHECK(here != MAP_FAILED);
+	strcpy(here + 4096, "content");
+	CHECK_EQ(munmap(here, MIB), 0);
+	here = mmap(NULL, MIB, PROT_READ, MAP_SHARED, render[0], (off_t)offset);
+	CHECK(here != MAP_FAILED && !strcmp(here + 4096, "content"));
+	CHECK_EQ(munmap(here, MIB), 0);
+	CHECK(mmap(NULL, 2 * MIB, PROT_READ, MAP_SHARED, render[0], (off_t)offset) == MAP_FAILED);
+	CHECK_EQ(free_memory(one), 0);
+	CHECK(mmap(NULL, MIB, PROT_READ, MAP_SHARED, render[0], (off_t)offset) == MAP_FAILED);
+}
+
+/* Who has a link to the owner maps; what failed is where n_success says. */
+static void test_mapping(void)
+{
+	uint32_t wild[2], done = 0, unknown[] = {ids[0], 7, ids[1]};
+	uint64_t h[GPUS];
+
+	for (int i = 0; i < GPUS; i++)
+		CHECK_EQ(alloc_vram(i, MIB, &h[i]), 0);
+	CHECK_EQ(map(h[0], ids, 0, &done), -EINVAL);
+	CHECK_EQ(map(h[0], ids, GPUS, &done), -EINVAL); /* 3 has none to 1 */
+	CHECK_EQ(done, 2);
+	CHECK_EQ(free_memory(h[0]), -EBUSY);
+	CHECK_EQ(unmap(h[0], ids, 2), 0);
+	CHECK_EQ(free_memory(h[0]), 0);
+
+	done = 0;
+	CHECK_EQ(map(h[1], ids, 2, &done), 0); /* 1 has one to 2 */
+	CHECK_EQ(done, 2);
+	CHECK_EQ(unmap(h[1], unknown, 3), -EINVAL);
+	CHECK_EQ(free_memory(h[1]), -EBUSY); /* 2 still has it */
+	CHECK_EQ(unmap(h[1], ids, 2), 0);
+	CHECK_EQ(unmap(h[1], ids, 2), 0);
+	CHECK_EQ(free_memory(h[1]), 0);
+
+	done = 0;
+	CHECK_EQ(map(h[2], ids, 1, &done), -EINVAL); /* 1 has none to 3 */
+	CHECK_EQ(map(h[2], ids + 1, 2, &done), 0);   /* 2 has */
+	done = 3;
+	CHECK_EQ(map(h[2], ids, 2, &done), -EINVAL);
+	done = 0;
+	CHECK_EQ(map(h[2], (uint32_t *)8, 2, &done), -EFAULT);
+	CHECK_EQ(done, 0);
+	memcpy(wild, ids + 1, sizeof(wild));
+	CHECK_EQ(unmap(h[2], wild, 2), 0);
+	CHECK_EQ(free_memory(h[2]), 0);
+	CHECK_EQ(available(2), 64 * MIB);
+}
+
+static uint32_t create_event(uint32_t type, bool auto_reset)
+{
+	struct kfd_ioctl_create_event_args a = {.event_type = type, .auto_reset = auto_reset};
+
+	CHECK_EQ(call(KFD_IOWR(CREATE_EVENT, a), &a), 0);
+	CHECK(a.event_page_offset && a.event_id && a.event_slot_index < KFD_SIGNAL_EVENT_LIMIT);
+	return a.event_id;
+}
+
+static int on_event(unsigned int nr, uint32_t id)
+{
+	struct kfd_ioctl_set_event_args a = {.event_id = id};
+
+	return call(_IOW('K', nr, a), &a);
+}
+
+/* The result, or -errno. */
+static int wait_events(uint32_t a, uint32_t b, bool all, uint32_t timeout_ms)
+{
+	struct kfd_event_data events[2] = {{.event_id = a}, {.event_id = b}};
+	struct kfd_ioctl_wait_events_args w = {.events_ptr = (uintptr_t)events,
+					       .num_events = 2,
+					       .wait_for_all = all,
+					       .timeout = timeout_ms};
+	int r = call(KFD_IOWR(WAIT_EVENTS, w), &w);
+
+	return r < 0 ? r : (int)w.wait_result;
+}
+
+static void *set_later(void *id)
+{
+	struct timespec t = {.tv_nsec = 20000000};
+
+	nanosleep(&t, NULL);
+	CHECK_EQ(on_event(KFD_NR_SET_EVENT, *(uint32_t *)id), 0);
+	return NULL;
+}
+
+static void *destroy_later(void *id)
+{
+	struct timespec t = {.tv_nsec = 20000000};
+
+	nanosleep(&t, NULL);
+	CHECK_EQ(on_event(KFD_NR_DESTROY_EVENT, *(uint32_t *)id), 0);
+	return NULL;
+}
+
+static void test_events(void)
+{
+	uint32_t a = create_event(KFD_IOC_EVENT_SIGNAL, true);
+	uint32_t b = create_event(KFD_IOC_EVENT_SIGNAL, false);
+	uint32_t fault = create_event(KFD_IOC_EVENT_MEMORY, false);
+	pthread_t thread;
+
+	CHECK(a != b);
+	CHECK_EQ(wait_events(a, 4000, false, 0), -EINVAL);
+	CHECK_EQ(wait_events(a, b, false, 0), KFD_IOC_WAIT_RESULT_TIMEOUT);
+	CHECK_EQ(wait_events(a, b, false, 5), KFD_IOC_WAIT_RESULT_TIMEOUT);
+	CHECK_EQ(on_event(KFD_NR_SET_EVENT, fault), -EINVAL);
+	CHECK_EQ(on_event(KFD_NR_SET_EVENT, a), 0);
+	CHECK_EQ(wait_events(a, b, true, 0), KFD_IOC_WAIT_RESULT_TIMEOUT);
+	CHECK_EQ(on_event(KFD_NR_SET_EVENT, b), 0);
+	CHECK_EQ(wait_events(a, b, true, UINT32_MAX), KFD_IOC_WAIT_RESULT_COMPLETE);
+	/* The one was taken by that, the other stays until it is reset. */
+	CHECK_EQ(wait_events(a, fault, false, 0), KFD_IOC_WAIT_RESULT_TIMEOUT);
+	CHECK_EQ(wait_events(b, fault, false, 0), KFD_IOC_WAIT_RESULT_COMPLETE);
+	CHECK_EQ(on_event(KFD_NR_RESET_EVENT, b), 0);
+	CHECK_EQ(wait_events(b, fault, false, 0), KFD_IOC_WAIT_RESULT_TIMEOUT);
+
+	CHECK_EQ(pthread_create(&thread, NULL, set_later, &a), 0);
+	CHECK_EQ(wait_events(a, b, false, UINT32_MAX), KFD_IOC_WAIT_RESULT_COMPLETE);
+	CHECK_EQ(pthread_join(thread, NULL), 0);
+	CHECK_EQ(pthread_create(&thread, NULL, destroy_later, &b), 0);
+	CHECK_EQ(wait_events(a, b, false, UINT32_MAX), KFD_IOC_WAIT_RESULT_FAIL);
+	CHECK_EQ(pthread_join(thread, NULL), 0);
+	CHECK_EQ(on_event(KFD_NR_DESTROY_EVENT, b), -EINVAL);
+}
+
+static void test_drm(void)
+{
+	struct drm_amdgpu_memory_info memory = {0};
+	struct drm_amdgpu_info info = {.return_pointer = (uintptr_t)&memory,
+				       .return_size = sizeof(memory),
+				       .query = AMDGPU_INFO_MEMORY};
+	unsigned long request = _IOW('d', DRM_NR_AMDGPU_INFO, info);
+	char name[16] = "";
+	struct drm_version version = {.name = (uintptr_t)name, .name_len = 6};
+	uint64_t handle;
+
+	CHECK_EQ(ioctl(render[0], _IOWR('d', DRM_NR_VERSION, version), &version), 0);
+	CHECK(version.version_major == 3 && version.name_len == 6 && !strcmp(name, "amdgpu"));
+	CHECK_EQ(alloc_vram(0, 3 * MIB, &handle), 0);
+	CHECK_EQ(ioctl(render[0], request, &info), 0);
+	CHECK_EQ(memory.vram.total_heap_size, 64 * MIB);
+	CHECK_EQ(memory.vram.heap_usage, 3 * MIB);
+	CHECK_EQ(free_memory(handle), 0);
+	info.query = 0xffff;
+	CHECK(ioctl(render[0], request, &info) < 0 && errno == EINVAL);
+}
+
+/* A child has nothing of its parent's until it opens the device, and then nothing of its memory. */
+static void test_fork(void)
+{
+	uint64_t handle, other;
+	pid_t child;
+	int status;
+
+	CHECK_EQ(alloc_vram(0, MIB, &handle), 0);
+	child = fork();
+	CHECK(child >= 0);
+	if (!child) {
+		CHECK_EQ(free_memory(handle), -EBADF);
+		CHECK(mmap(NULL, 4096, PROT_READ, MAP_SHARED, kfd, 0) == MAP_FAILED);
+		kfd = open("/dev/kfd", O_RDWR | O_CLOEXEC);
+		CHECK(kfd >= 0);
+		CHECK_EQ(available(0), 64 * MIB);
+		CHECK_EQ(free_memory(handle), -EINVAL);
+		CHECK_EQ(alloc_vram(0, MIB, &other), -EINVAL);
+		_exit(0);
+	}
+	CHECK_EQ(waitpid(child, &status, 0), child);
+	CHECK_EQ(status, 0);
+	CHECK_EQ(available(0), 63 * MIB);
+	CHECK_EQ(free_memory(handle), 0);
+}
+
+int main(void)
+{
+	if (access("/dev/kfd", F_OK) < 0) {
+		fprintf(stderr, "to be run by allot sim --amd 3\n");
+		return 1;
+	}
+	open_devices();
+	test_devices();
+	test_requests();
+	test_acquire();
+	test_memory();
+	test_mapping();
+	test_events();
+	test_drm();
+	test_fork();
+	return 0;
+}

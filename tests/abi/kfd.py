@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Holds our list of /dev/kfd's ioctls, and the header behind it, to the kernel's header.
+"""Holds our list of /dev/kfd's ioctls, and the headers behind it, to the kernel's headers.
 
     kfd.py linux --cc CC     against the installed <linux/kfd_ioctl.h>; exit 77 where there is none
+    kfd.py drm --cc CC       what we have of amdgpu's render nodes against the installed
+                             <amdgpu_drm.h>; exit 77 where there is none
     kfd.py self --cc CC      against headers made from our own, each with one thing changed: every
                              change must be noticed
 
@@ -20,6 +22,8 @@ from abi import ROOT, Mismatch, members, run
 
 LIST = ROOT / "src/amd/kfd_ioctl.def"
 OURS = ROOT / "src/amd/abi/kfd.h"
+DRM = ROOT / "src/amd/abi/drm.h"
+DRM_PLACES = ("/usr/include/libdrm", "/usr/include/drm")
 OWN_DRIVER = 0x80  # from here on ioctls are not of the kernel's driver
 NAME = "AMDKFD_IOC_"
 
@@ -46,7 +50,8 @@ class Header:
         text = text.replace("\\\n", " ")
         self.structs = {name: members(body) for name, body in
                         re.findall(r"^struct\s+(\w+)\s*\{(.*?)^\};", text, flags=re.M | re.S)}
-        self.values = re.findall(r"^#define[ \t]+(KFD_\w+|NUM_OF_\w+|AMDKFD_IOCTL_BASE)[ \t]+\S",
+        self.values = re.findall(r"^\s*#define[ \t]+(KFD_\w+|NUM_OF_\w+|AMDKFD_IOCTL_BASE|"
+                                 r"AMDGPU_INFO_\w+|DRM_COMMAND_BASE|DRM_IOCTL_BASE)[ \t]+\S",
                                  text, flags=re.M)
         for body in re.findall(r"^enum \w+ \{(.*?)\};", text, flags=re.M | re.S):
             self.values += [v.split("=")[0].strip() for v in body.split(",") if v.strip()]
@@ -66,6 +71,16 @@ class Header:
 
 def show(what, value):
     return f'printf("{what} %lld\\n", (long long)({value}));'
+
+
+def compare(cc, lines, tmp):
+    """How many figures the two headers say, if they say the same."""
+    ours, theirs = (header.say(cc, lines[header], tmp) for header in lines)
+    wrong = [f"  {what}: ours {ours[what]}, theirs {theirs[what]}" for what in ours
+             if ours[what] != theirs[what]]
+    if wrong:
+        raise Mismatch("layout differs:\n" + "\n".join(wrong))
+    return len(ours)
 
 
 def check_layout(cc, ours, theirs, tmp):
@@ -95,12 +110,7 @@ def check_layout(cc, ours, theirs, tmp):
         elif not name.endswith("_VERSION"):
             for header in (ours, theirs):  # flags with the highest bit set are signed in some
                 lines[header].append(show(name, f"(uint32_t)({name})"))
-    said = {header: header.say(cc, lines[header], tmp) for header in lines}
-    wrong = [f"  {what}: ours {said[ours][what]}, theirs {said[theirs][what]}"
-             for what in said[ours] if said[ours][what] != said[theirs][what]]
-    if wrong:
-        raise Mismatch("layout differs:\n" + "\n".join(wrong))
-    return len(said[ours]), lacks
+    return compare(cc, lines, tmp), lacks
 
 
 def check_list(cc, theirs, tmp):
@@ -177,24 +187,57 @@ OLDER = (
 )
 
 
+NOTICED_DRM = (
+    ("#define AMDGPU_INFO_MEMORY\t   0x19", "#define AMDGPU_INFO_MEMORY 0x18"),
+    ("#define AMDGPU_INFO_MEMORY\t   0x19", ""),
+    ("(DRM_IOCTL_BASE, DRM_NR_GET_CAP)", "(DRM_IOCTL_BASE, DRM_NR_VERSION)"),
+    ("uint32_t gpu_counter_freq;", "uint64_t gpu_counter_freq;"),
+    ("uint64_t name_len;", "uint32_t name_len;"),
+    ("struct drm_amdgpu_heap_info vram;", "struct drm_amdgpu_heap_info vram[2];"),
+    ("struct drm_amdgpu_info_vram_gtt {", "struct drm_amdgpu_info_gtt {"),
+)
+
+
+def made_drm(tmp):
+    """The same for render nodes; in one file, beside an empty one."""
+    text = DRM.read_text(encoding="utf-8")
+    end = text.rindex("#endif")
+    lines = [f"#define DRM_IOCTL_{name} _IO(DRM_IOCTL_BASE, DRM_NR_{name})"
+             for name in re.findall(r"^#define DRM_NR_(\w+)", text, flags=re.M)]
+    (Path(tmp) / "drm.h").touch()
+    header = Path(tmp) / "amdgpu_drm.h"
+    header.write_text(text[:end] + "\n".join(lines) + "\n" + text[end:], encoding="utf-8")
+    return header
+
+
 def change(text, old, new):
     if old not in text:
         sys.exit(f"nothing to change: {old!r}")
     return text.replace(old, new, 1)
 
 
+def notices(changes, header, checked):
+    """Each change of the header, by itself, is a mismatch."""
+    text = header.read_text(encoding="utf-8")
+    for old, new in changes:
+        header.write_text(change(text, old, new), encoding="utf-8")
+        try:
+            checked()
+        except Mismatch:
+            continue
+        sys.exit(f"not noticed: {old!r} became {new!r}")
+
+
 def self_test(cc):
+    with tempfile.TemporaryDirectory() as tmp:
+        drm = made_drm(tmp)
+        print(check_drm(cc, drm))
+        notices(NOTICED_DRM, drm, lambda: check_drm(cc, drm))
     with tempfile.TemporaryDirectory() as tmp:
         header = made(tmp)
         text = header.read_text(encoding="utf-8")
         print(check(cc, header))
-        for old, new in NOTICED:
-            header.write_text(change(text, old, new), encoding="utf-8")
-            try:
-                check(cc, header)
-            except Mismatch:
-                continue
-            sys.exit(f"not noticed: {old!r} became {new!r}")
+        notices(NOTICED, header, lambda: check(cc, header))
         for old, new in OLDER:
             text = change(text, old, new)
         header.write_text(text, encoding="utf-8")
@@ -202,7 +245,7 @@ def self_test(cc):
         for name in ("DBG_TRAP", "PC_SAMPLE", "kfd_ioctl_create_queue_args.sdma_engine_id"):
             if name not in said:
                 sys.exit(f"{name} is not said to be lacking: {said}")
-    print(f"{len(NOTICED)} changes noticed")
+    print(f"{len(NOTICED) + len(NOTICED_DRM)} changes noticed")
 
 
 def with_types(cc, directory):
@@ -211,6 +254,42 @@ def with_types(cc, directory):
     (Path(directory) / "drm").mkdir()
     (Path(directory) / "drm/drm.h").write_text("#include <linux/types.h>\n", encoding="utf-8")
     return [*cc, "-idirafter", str(directory)]
+
+
+def check_drm(cc, header):
+    """We have the beginnings of what is long: whatever we name must be theirs, and where it is."""
+    ours, theirs = Header(DRM), Header(header)
+    core = Header(header.parent / "drm.h")
+    theirs.structs.update(core.structs)
+    theirs.values += core.values
+    numbers = re.findall(r"^#define DRM_NR_(\w+)", ours.path.read_text(encoding="utf-8"),
+                         flags=re.M)
+    lines = {ours: [show(n, f"DRM_NR_{n}") for n in numbers],
+             theirs: [show(n, f"_IOC_NR(DRM_IOCTL_{n})") for n in numbers]}
+    for name in ours.values:
+        if name not in theirs.values:
+            raise Mismatch(f"{name} is not theirs")
+        for header_lines in lines.values():
+            header_lines.append(show(name, name))
+    for name, paths in ours.structs.items():
+        if name not in theirs.structs:
+            raise Mismatch(f"struct {name} is not theirs")
+        for path in paths:
+            if path in theirs.structs[name]:
+                for header_lines in lines.values():
+                    header_lines += [
+                        show(f"{name}.{path}", f"offsetof(struct {name}, {path})"),
+                        show(f"{name}.{path}:size", f"sizeof(((struct {name} *)0)->{path})")]
+        if paths == theirs.structs[name]:
+            for header_lines in lines.values():
+                header_lines.append(show(name, f"sizeof(struct {name})"))
+    with tempfile.TemporaryDirectory() as tmp:
+        return f"{compare(cc, lines, Path(tmp))} sizes, offsets and values"
+
+
+def drm_installed():
+    places = (Path(place) / "amdgpu_drm.h" for place in DRM_PLACES)
+    return next((header for header in places if header.is_file()), None)
 
 
 def installed(cc):
@@ -225,7 +304,7 @@ def installed(cc):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("what", choices=("linux", "self"))
+    parser.add_argument("what", choices=("linux", "drm", "self"))
     parser.add_argument("--cc", default="cc")
     parser.add_argument("--header", type=Path)
     args = parser.parse_args()
@@ -236,11 +315,13 @@ def main():
             return
         with tempfile.TemporaryDirectory() as directory:
             cc = with_types(cc, directory)
-            header = args.header or installed(cc)
+            drm = args.what == "drm"
+            header = args.header or (drm_installed() if drm else installed(cc))
             if not header:
-                print("skipped: no linux/kfd_ioctl.h is installed")
+                print(f"skipped: no {'amdgpu_drm.h' if drm else 'linux/kfd_ioctl.h'} is installed")
                 sys.exit(77)
-            print(f"{header}: {check(cc, header)}")
+            said = check_drm(cc, header) if drm else check(cc, header)
+            print(f"{header}: {said}")
     except Mismatch as e:
         sys.exit(str(e))
 

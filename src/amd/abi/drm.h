@@ -2,7 +2,8 @@
 /*
  * Ioctls of amdgpu's render nodes, in the kernel's own names: the part that allot and its emulator
  * use. DRM's own have numbers below DRM_COMMAND_BASE, the driver's from there on. As with /dev/kfd
- * a request is told by type and number; blocks grow at their end.
+ * a request is told by type and number; blocks grow at their end. tests/abi holds this to libdrm's
+ * headers where they are installed.
  */
 #ifndef ALLOT_AMD_ABI_DRM_H
 #define ALLOT_AMD_ABI_DRM_H
@@ -40,12 +41,18 @@ struct drm_version {
 #define AMDGPU_INFO_VIS_VRAM_USAGE 0x17
 #define AMDGPU_INFO_MEMORY	   0x19
 
-/* What it asks for beside the query follows. */
 struct drm_amdgpu_info {
 	uint64_t return_pointer;
 	uint32_t return_size;
 	uint32_t query;
-	uint32_t more[4];
+	union { /* by the query; the longest of them */
+		struct {
+			uint32_t dword_offset;
+			uint32_t count;
+			uint32_t instance;
+			uint32_t flags;
+		} read_mmr_reg;
+	};
 };
 
 struct drm_amdgpu_info_vram_gtt {
@@ -85,7 +92,7 @@ struct drm_amdgpu_info_device {
 	uint32_t enabled_rb_pipes_mask;
 	uint32_t num_rb_pipes;
 	uint32_t num_hw_gfx_contexts;
-	uint32_t pcie_gen;
+	uint32_t pcie_gen; /* padding in older ones */
 	uint64_t ids_flags;
 	uint64_t virtual_address_offset;
 	uint64_t virtual_address_max;

@@ -180,6 +180,21 @@ static handler_fn *const handlers[256] = {
 	[KFD_NR_AVAILABLE_MEMORY] = emu_available,
 };
 
+/* The ids that a mapping names, as far as they can be read. */
+static int describe_gpus(char *text, size_t size, const struct kfd_ioctl_map_memory_to_gpu_args *a)
+{
+	uint32_t ids[TREE_GPUS];
+	uint32_t count = a->n_devices < TREE_GPUS ? a->n_devices : TREE_GPUS;
+	int n = snprintf(text, size, " handle=%#llx done=%u/%u", (unsigned long long)a->handle,
+			 a->n_success, a->n_devices);
+
+	if (emu_copy_in(ids, a->device_ids_array_ptr, count * sizeof(ids[0])) < 0)
+		return n;
+	for (uint32_t i = 0; i < count && (size_t)n < size; i++)
+		n += snprintf(text + n, size - (size_t)n, "%s%u", i ? "," : " gpus=", ids[i]);
+	return n;
+}
+
 /* What a reader of the trace compares: on which GPU, how much, by which handle. */
 static int describe(char *text, size_t size, const struct kfd_ioctl *row, const void *block)
 {
@@ -196,8 +211,7 @@ static int describe(char *text, size_t size, const struct kfd_ioctl *row, const 
 				(unsigned long long)alloc->handle);
 	case KFD_NR_MAP_MEMORY_TO_GPU:
 	case KFD_NR_UNMAP_MEMORY_FROM_GPU:
-		return snprintf(text, size, " handle=%#llx done=%u/%u",
-				(unsigned long long)map->handle, map->n_success, map->n_devices);
+		return describe_gpus(text, size, map);
 	case KFD_NR_FREE_MEMORY_OF_GPU:
 		return snprintf(text, size, " handle=%#llx", (unsigned long long)map->handle);
 	default:
@@ -209,7 +223,7 @@ static int describe(char *text, size_t size, const struct kfd_ioctl *row, const 
 static void trace(const struct kfd_ioctl *row, unsigned long request, const void *block, int r)
 {
 	const char *path = getenv("ALLOT_SIM_AMD_TRACE");
-	char text[256];
+	char text[640]; /* room for the ids of TREE_GPUS GPUs */
 	int n, fd;
 
 	if (!path || !*path)

@@ -69,6 +69,8 @@ class SimAmd(cli_lib.Case):
         lines = self.trace("--amd", "2", "--", "rocminfo")
         self.assertEqual(lines[0], "GET_VERSION = 0")
         self.assertEqual([line.split()[0] for line in lines].count("ACQUIRE_VM"), 2)
+        self.assertIn(" done=2/2 gpus=10111,10222 = 0",
+                      next(line for line in lines if line.startswith("MAP_")))
         allocated = [line for line in lines if line.startswith("ALLOC_MEMORY_OF_GPU gpu=10111 ")]
         self.assertTrue(allocated)
         for line in allocated:

@@ -66,7 +66,7 @@ static int list_devices(struct tenant_view *view, struct ledger *ledger)
 /* A turn that was not looked at for so long is nobody's. */
 #define TURN_OLD_NS UINT64_C(1000000000)
 /* As the guest has it where the policy does not say. */
-#define SLICE_NS UINT64_C(4000000)
+#define SLICE_NS UINT64_C(8000000)
 
 static uint32_t target_of(const struct policy *policy, const struct policy_turn *turn,
 			  uint32_t share, uint64_t now_ns)

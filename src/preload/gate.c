@@ -26,9 +26,13 @@
  */
 #define URGED_NS    (MS * 7 / 20)
 #define LOOKOUT_NS  (MS / 8)
-#define SLICE_NS    (4 * MS)
-/* Ranks have to catch up with each other after each pause, so they pause a third as often. */
-#define RANKS_SLICE_NS (12 * MS)
+/*
+ * How long a tenant works before it pauses. After each pause a program has to get ahead of the
+ * device again, and ranks of each other: one of short launches, and ranks, pause half as often.
+ */
+#define SLICE_NS      (8 * MS)
+#define LONG_SLICE_NS (16 * MS)
+#define SHORT_NS      (MS / 20)
 /* Less than what the deficit's slack makes up for. */
 #define MORE_NS	    (8 * MS)
 /* Who was let through need not ask again for so long, unless something is billed. */
@@ -156,11 +160,19 @@ static bool capped(const struct gate *gate, int device)
 
 static uint64_t slice_ns(const struct gate *gate)
 {
-	uint32_t us = atomic_load(&gate->slice_us);
+	uint64_t asked = atomic_load(&gate->slice_us) * UINT64_C(1000), chosen;
 
-	if (us)
-		return us * UINT64_C(1000);
-	return atomic_load(&gate->several) ? RANKS_SLICE_NS : SLICE_NS;
+	if (asked)
+		return asked;
+	chosen = atomic_load(&gate->slice_ns);
+	return chosen ? chosen : SLICE_NS;
+}
+
+static uint64_t choose_slice_ns(struct guest *guest, struct meter_device *md, uint64_t now_ns)
+{
+	return compute_beside(guest->ledger, md->device->ledger, now_ns) ||
+			       meter_mean_ns(md) < SHORT_NS ?
+		       LONG_SLICE_NS : SLICE_NS;
 }
 
 /* Of any device of the tenant, by its index in the ledger. */
@@ -435,9 +447,7 @@ static void wait_for_share(struct guest *guest, struct gate *gate, struct unit *
 			continue;
 		}
 		refresh(guest, gate);
-		atomic_store(&gate->several, compute_beside(guest->ledger,
-							    unit->device->device->ledger,
-							    unit->now_ns));
+		atomic_store(&gate->slice_ns, choose_slice_ns(guest, unit->device, unit->now_ns));
 		if (atomic_load(&gate->compute) == POLICY_COMPUTE_OFF ||
 		    (atomic_load(&gate->mode) == POLICY_MODE_SPACE &&
 		     atomic_load(&guest->in_space)))

@@ -26,7 +26,7 @@ struct gate {
 	/* Of each of the tenant's devices, by its index in the ledger. */
 	_Atomic uint32_t share_permille[POLICY_DEVICES];
 	_Atomic uint32_t ndevices;
-	_Atomic bool several; /* of them work, so that ranks of one program may wait for each other */
+	_Atomic uint64_t slice_ns; /* where the policy does not say; 0 before the first launch */
 
 	_Atomic uint64_t pass_until_ns; /* launches need not ask for their share before */
 	_Atomic uint32_t waiting;	/* threads that are held, and collect when they wake up */

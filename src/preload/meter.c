@@ -383,6 +383,16 @@ static bool may_spread(struct meter_device *md, const struct unit *unit)
 	return busy < most;
 }
 
+uint64_t meter_mean_ns(struct meter_device *md)
+{
+	uint64_t mean;
+
+	lock_take(&md->lock);
+	mean = md->costs.mean_ns;
+	lock_drop(&md->lock);
+	return mean ? mean : UINT64_MAX;
+}
+
 uint64_t meter_expect(struct unit *unit)
 {
 	struct meter_device *md = unit->device;

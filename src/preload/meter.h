@@ -209,6 +209,9 @@ static inline bool meter_begun(const struct meter_device *md, uint64_t now_ns)
 	       now_ns > atomic_load(&md->started_ns) + METER_BEGIN_NS;
 }
 
+/* What launches took of late, about; UINT64_MAX: nothing was measured yet. */
+uint64_t meter_mean_ns(struct meter_device *md);
+
 /* What a launch is expected to take; 0: nobody knows. */
 uint64_t meter_expect(struct unit *unit);
 

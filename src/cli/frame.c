@@ -63,7 +63,7 @@ static uint64_t refusals_of(const struct entry *e)
 
 static bool has_compute(const struct entry *e)
 {
-	return e->device && e->tenant->view->policy.compute != POLICY_COMPUTE_OFF;
+	return e->device && policy_meters(&e->tenant->view->policy);
 }
 
 /* Over a minute, so that the order holds still. */

@@ -36,12 +36,24 @@ static void tenant_cells(struct table *t, const struct tenant_entry *e, const ch
 				    : controller_by_id(policy->controller)->name);
 }
 
+/* Nothing was used yet, or nobody measures it. */
+static void unknown_cells(struct table *t)
+{
+	for (int i = 0; i < 3; i++)
+		table_cell(t, "-");
+	table_cell(t, "%s", "");
+}
+
 static void device_row(struct table *t, const struct tenant_entry *e, const struct view_device *d)
 {
 	const struct view_compute *compute = &d->compute;
 
 	tenant_cells(t, e, units_uuid_short(d->uuid).s);
 	table_cell(t, "%s", units_permille(compute->target_permille).s);
+	if (!policy_meters(&e->view->policy)) {
+		unknown_cells(t);
+		return;
+	}
 	bp_cell(t, compute->achieved_1s_bp);
 	bp_cell(t, compute->achieved_60s_bp);
 	table_cell(t, "%s", units_duration(compute->throttled_ns).s);
@@ -56,9 +68,7 @@ static void idle_row(struct table *t, const struct tenant_entry *e)
 
 	tenant_cells(t, e, "each");
 	table_cell(t, "%s", share ? units_permille(share).s : "-");
-	for (int i = 0; i < 3; i++)
-		table_cell(t, "-");
-	table_cell(t, "%s", "");
+	unknown_cells(t);
 }
 
 int ps_compute(const struct tenants *tenants, FILE *out)

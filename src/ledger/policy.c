@@ -83,9 +83,22 @@ int policy_check(const struct policy *policy)
 	return 0;
 }
 
+bool policy_meters(const struct policy *policy)
+{
+	bool limited = policy->weight || policy->priority;
+
+	for (uint32_t i = 0; i < policy->ndevices; i++) {
+		uint32_t share = policy->device[i].share_permille;
+
+		limited |= share && share < 1000;
+	}
+	return policy->compute == POLICY_COMPUTE_SHARE ||
+	       (policy->compute == POLICY_COMPUTE_CAP && limited);
+}
+
 static uint32_t metered(const struct policy *policy)
 {
-	return policy->compute == POLICY_COMPUTE_OFF ? 0 : POLICY_GATE_METERED;
+	return policy_meters(policy) ? POLICY_GATE_METERED : 0;
 }
 
 int policy_create(const char *dir, const struct policy *policy)

@@ -24,7 +24,7 @@ enum policy_flags {
 enum policy_gate {
 	POLICY_GATE_OPEN = 0,
 	POLICY_GATE_CLOSED = 1 << 0,  /* nothing may start */
-	POLICY_GATE_METERED = 1 << 1, /* compute is not POLICY_COMPUTE_OFF */
+	POLICY_GATE_METERED = 1 << 1, /* see policy_meters */
 };
 
 enum policy_compute {
@@ -140,6 +140,12 @@ const struct policy_device *policy_find(const struct policy *policy, const uint8
 
 /* The tenant's weight on a device in permille, at least 1, whichever way it was given. Pure. */
 uint32_t policy_weight(const struct policy *policy, const uint8_t uuid[16]);
+
+/*
+ * Whether the tenant's use of compute is limited or shared, and so measured: all of a device's time
+ * is no limit, and costs a launch nothing. Pure.
+ */
+bool policy_meters(const struct policy *policy);
 
 /* The share of a device: 1 to 1000; 1000 where none was asked. Pure. */
 uint32_t policy_share(const struct policy *policy, const uint8_t uuid[16]);

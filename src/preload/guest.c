@@ -164,7 +164,7 @@ static int drop_in_tenant(struct guest *guest)
 	if (r)
 		return r;
 	drop_in_policy(&guest->policy, guest);
-	if (guest->policy.compute != POLICY_COMPUTE_OFF)
+	if (policy_meters(&guest->policy))
 		guest->gate = &metered_gate;
 	r = tenant_create(runtime, guest->config.tenant, &guest->policy, guest->dir,
 			  sizeof(guest->dir));

@@ -467,8 +467,32 @@ static void check_turn_errors(void)
 	CHECK(!turn);
 }
 
+/* All of a device's time is no limit, unless others' is weighed against it. */
+static void check_meters(void)
+{
+	struct policy p = {.ndevices = 1};
+
+	p.compute = POLICY_COMPUTE_OFF;
+	p.device[0].share_permille = 250;
+	CHECK(!policy_meters(&p));
+	p.compute = POLICY_COMPUTE_CAP;
+	CHECK(policy_meters(&p));
+	p.device[0].share_permille = 1000;
+	CHECK(!policy_meters(&p));
+	p.weight = 2;
+	CHECK(policy_meters(&p));
+	p.weight = 0;
+	p.compute = POLICY_COMPUTE_SHARE;
+	CHECK(policy_meters(&p));
+	p.compute = POLICY_COMPUTE_CAP;
+	p.ndevices = 2;
+	p.device[1].share_permille = 999;
+	CHECK(policy_meters(&p));
+}
+
 int main(void)
 {
+	check_meters();
 	check_nonsense();
 	check_limits();
 	check_part();

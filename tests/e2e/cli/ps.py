@@ -147,6 +147,11 @@ class Ps(cli_lib.Case):
         self.ok("set", "a", "--compute", "80")
         self.assertIn("1.1 s and more", self.allot("ps").stderr)
 
+    def test_all_of_the_time_is_not_measured(self):
+        self.ok("run", "--name", "a", "--compute", "100", "--", "true")
+        self.hold("a", f"{UUID_A}:longest:900000000")
+        self.assertRegex(self.ok("ps"), r"(?m)^a +GPU-11111111 +cap +100% +- +- +-$")
+
     def test_names(self):
         self.two_tenants()
         self.assertEqual([t["name"] for t in self.json("jobB")["tenants"]], ["jobB"])

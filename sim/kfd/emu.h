@@ -3,12 +3,13 @@
  * The emulated KFD: what its files share. A library that is preloaded into programs answers their
  * calls for /dev/kfd, the render nodes and the driver's sysfs from a written tree:
  *
- *	paths.c    paths of the driver lead into the tree
- *	device.c   descriptors of the tree's device files: what fstat, ioctl and mmap answer for
- *them process.c  what the driver knows of this process, and the machine's GPUs kfd.c      ioctls of
- * /dev/kfd: the block in and out, the row, the trace memory.c   memory objects, on which GPUs they
- *are mapped event.c    events, and waiting for them drm.c      ioctls of render nodes, as far as
- *libdrm asks
+ *   paths.c    paths of the driver lead into the tree
+ *   device.c   the tree's device files: what fstat, ioctl and mmap answer for them
+ *   process.c  what the driver knows of this process, and the machine's GPUs
+ *   kfd.c      ioctls of /dev/kfd: the block in and out, the row, the trace
+ *   memory.c   memory objects, and on which GPUs they are mapped
+ *   event.c    events, and waiting for them
+ *   drm.c      ioctls of render nodes, as far as libdrm asks
  *
  * A device file is a plain file in the tree, and a descriptor is told by the inode that it is of:
  * there is no table of descriptors that dup, fork, exec or a socket could get past. What a process

@@ -22,8 +22,10 @@
 /* Room for any block but those that have an array at their end. */
 #define BLOCK_BYTES sizeof(struct kfd_ioctl_get_process_apertures_args)
 
-/* Where a generation 9 GPU and later ones see local memory and scratch; and all of what is below
- * the hole in addresses that are not canonical. */
+/*
+ * Where GPUs of generation 9 and later see their local memory and scratch, and the rest: all that
+ * is below the hole of addresses that are not canonical.
+ */
 #define LDS_BASE     (UINT64_C(1) << 48)
 #define SCRATCH_BASE (UINT64_C(2) << 48)
 #define APERTURE     UINT64_C(0xffffffff)

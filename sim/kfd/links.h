@@ -4,8 +4,8 @@
  *
  *	link = from ("->" | "<->") to ("xgmi" | "pcie") [weight [MB/s]]
  *
- * GPUs by number from 1 on, as `allot topo` and rocminfo number them beside one CPU. "1 -> 2": GPU
- *1 reaches memory of GPU 2; "<->" is both. What follows a "#" is a remark. Pure: text in.
+ * GPUs go by number from 1 on, as `allot topo` and rocminfo number them beside one CPU. In "1 -> 2"
+ * GPU 1 reaches memory of GPU 2; "<->" is both. What follows a "#" is a remark. Pure: text in.
  */
 #ifndef ALLOT_SIM_KFD_LINKS_H
 #define ALLOT_SIM_KFD_LINKS_H

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Pictures of what tests/gpu/run found of shares: tests/gpu/charts.py RESULTS.json FOLDER writes
+"""Pictures of what tests/gpu/run found of shares: tests/gpu/charts.py RESULTS.json... FOLDER writes
 over-time.svg, a load through several caps for each kernel length, and off.svg, by how many points
 each measurement missed."""
 import json
@@ -90,9 +90,10 @@ def off(figures):
 
 
 def main():
-    results, folder = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")), Path(sys.argv[2])
-    device = results["facts"]["devices"][0]["name"]
-    figures = {name: figure for name, figure in results["figures"].get("compute", {}).items()
+    runs = [json.loads(Path(name).read_text(encoding="utf-8")) for name in sys.argv[1:-1]]
+    device, folder = runs[0]["facts"]["devices"][0]["name"], Path(sys.argv[-1])
+    figures = {name: figure for results in runs
+               for name, figure in results["figures"].get("compute", {}).items()
                if isinstance(figure, dict) and "rows" in figure and "bin_s" in figure}
     folder.mkdir(parents=True, exist_ok=True)
     plain = {name: f for name, f in figures.items() if "plain" in name}

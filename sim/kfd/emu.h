@@ -10,6 +10,7 @@
  *   memory.c   memory objects, and on which GPUs they are mapped
  *   event.c    events, and waiting for them
  *   drm.c      ioctls of render nodes, as far as libdrm asks
+ *   fail.c     ioctls that are to fail
  *
  * A device file is a plain file in the tree, and a descriptor is told by the inode that it is of:
  * there is no table of descriptors that dup, fork, exec or a socket could get past. What a process
@@ -80,6 +81,9 @@ int emu_minor_of(int fd);
 /* kfd.c, drm.c */
 long emu_kfd_ioctl(unsigned long request, uint64_t arg);
 long emu_drm_ioctl(uint32_t minor, unsigned long request, uint64_t arg);
+
+/* fail.c: 0, or the -errno with which an ioctl is to fail now that so much of it is done. */
+int emu_fail(unsigned int nr, uint64_t done);
 
 /* memory.c: handlers of ioctls; all under the lock, with a block that reads zero at its end. */
 int emu_alloc(struct emu_machine *machine, void *block);

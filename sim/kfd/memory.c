@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "amd/abi/kfd.h"
+#include "amd/kfd_ioctl.h"
 #include "amd/topology.h"
 #include "sim/kfd/emu.h"
 
@@ -173,7 +174,11 @@ static int map_each(struct emu_machine *m, struct kfd_ioctl_map_memory_to_gpu_ar
 		struct emu_gpu *gpu;
 		uint32_t gpu_id;
 		uint64_t bit;
+		int r;
 
+		r = emu_fail(map ? KFD_NR_MAP_MEMORY_TO_GPU : KFD_NR_UNMAP_MEMORY_FROM_GPU, i);
+		if (r < 0)
+			return r;
 		if (emu_copy_in(&gpu_id, a->device_ids_array_ptr + (uint64_t)i * sizeof(gpu_id),
 				sizeof(gpu_id)) < 0)
 			return -EFAULT;

@@ -109,8 +109,7 @@ struct emu_gpu *emu_gpu_of_minor(struct emu_machine *m, uint32_t minor)
 	return NULL;
 }
 
-/* The kernel's own copy looks whether there is memory, which a plain one would find out by dying.
- */
+/* The kernel's own copy looks whether there is memory; a plain one would find out by dying. */
 static int copy(bool in, void *ours, uint64_t theirs, size_t len)
 {
 	struct iovec here = {ours, len}, there = {(void *)(uintptr_t)theirs, len};

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """allot sim --amd: unmodified ROCm programs on emulated devices, and what the options say."""
 
+import ctypes.util
 import os
 import re
 import shutil
@@ -12,6 +13,9 @@ from cli_lib import ALLOT
 
 needs_rocminfo = unittest.skipUnless(shutil.which("rocminfo"),
                                      "rocminfo is not installed (Debian: rocminfo)")
+HSAKMT = os.environ["ALLOT_HSAKMT"]  # a program with that library
+needs_hsakmt = unittest.skipUnless(ctypes.util.find_library("hsakmt"),
+                                   "libhsakmt is not installed (Debian: libhsakmt1)")
 
 
 def agents(out):
@@ -75,6 +79,35 @@ class SimAmd(cli_lib.Case):
         self.assertTrue(allocated)
         for line in allocated:
             self.assertRegex(line, r" size=\d+ flags=0x[0-9a-f]+ handle=0x277f[0-9a-f]{8} = 0\Z")
+
+    def first(self, failure):
+        """The first line of a program's trace that is to have a failure."""
+        self.env["ALLOT_SIM_AMD_FAIL"] = failure
+        self.env["ALLOT_SIM_AMD_TRACE"] = self.path("trace", "")
+        self.allot("sim", "--amd", "1", "--memory", "64MiB", "--", HSAKMT)
+        with open(self.env["ALLOT_SIM_AMD_TRACE"], encoding="ascii") as file:
+            return file.readline().rstrip("\n").split(" ", 1)[1]
+
+    @needs_hsakmt
+    def test_failures(self):
+        for failure, answer in (
+                ("GET_VERSION:ENOMEM", "ENOMEM"), ("GET_VERSION:EIO:0", "EIO"),
+                ("GET_VERSION:EIO:1", "0"), ("ACQUIRE_VM:EIO", "0"), ("", "0"),
+                ("NO_SUCH:EIO", "EINVAL"), ("GET_VERSION", "EINVAL"),
+                ("GET_VERSION:EVERY", "EINVAL"), ("GET_VERSION:EIO:x", "EINVAL")):
+            with self.subTest(failure=failure):
+                self.assertEqual(self.first(failure), f"GET_VERSION = {answer}")
+
+    @needs_hsakmt
+    def test_mapping_fails_halfway(self):
+        """What was mapped stays mapped; ROCm's library neither goes on nor takes it back."""
+        self.env["ALLOT_SIM_AMD_FAIL"] = "MAP_MEMORY_TO_GPU:EIO:2"
+        self.env["ALLOT_SIM_AMD_TRACE"] = self.path("trace")
+        self.assertNotEqual(self.allot("sim", "--amd", "4", "--memory", "64MiB", "--",
+                                       HSAKMT).returncode, 0)
+        with open(self.env["ALLOT_SIM_AMD_TRACE"], encoding="ascii") as file:
+            self.assertRegex(file.read(),
+                             r"MAP_MEMORY_TO_GPU handle=\w+ done=2/4 gpus=\S+ = EIO\n")
 
     def test_topo(self):
         out = self.ok("sim", "--amd", "8", "--memory", "3GiB", "--", ALLOT, "topo")

@@ -5,27 +5,10 @@
 
 #include "base/futex.h"
 #include "preload/hook.h"
+#include "preload/room.h"
 
 #define MS UINT64_C(1000000)
 
-/*
- * Work in flight, by expected time: two kernels of 1 ms keep a device busy. More where nobody else
- * waits for the device, since a launch that finds no room waits until little is in flight, so that
- * it and those that follow need one wake-up together, which costs the processor 50 us and more.
- */
-#define INFLIGHT_NS (2 * MS)
-#define ALONE_NS    (4 * MS)
-#define REFILL_NS   MS
-/* What several processes have in flight together takes no longer than this to pay for. */
-#define PAUSE_NS    (16 * MS)
-/*
- * While a higher priority may come, so much, since the device works off all that is queued before
- * it turns to another context. What takes longer goes one launch at a time, the next when the end
- * of the last was seen: sleeping is too coarse for that, so we look out for it. Not a moment sooner:
- * it is while nothing is queued that the device turns to who waits.
- */
-#define URGED_NS    (MS * 7 / 20)
-#define LOOKOUT_NS  (MS / 8)
 /*
  * How long a tenant works before it pauses. After each pause a program has to get ahead of the
  * device again, and ranks of each other: one of short launches, and ranks, pause half as often.
@@ -34,22 +17,14 @@
 #define LONG_SLICE_NS (16 * MS)
 #define SHORT_NS      (MS / 20)
 /* Less than what the deficit's slack makes up for. */
-#define MORE_NS	    (8 * MS)
+#define MORE_NS	      (8 * MS)
 /* Who was let through need not ask again for so long, unless something is billed. */
-#define PASS_NS	    (MS / 20)
+#define PASS_NS	      (MS / 20)
 /* Who waits or just worked counts as wanting the device for so long. */
-#define DEMAND_NS   (10 * MS)
-#define LINGER_NS   (MS / 5)
+#define DEMAND_NS     (10 * MS)
+#define LINGER_NS     (MS / 5)
 /* An arbiter that did not say anything for so long is gone. */
-#define SILENCE_NS  (30 * MS)
-/*
- * A program may wait in one stream for what it is about to launch in another, so work in flight is
- * waited for beyond its expected end only so long.
- */
-#define PATIENCE_NS (20 * MS)
-#define DOUBT_NS    (200 * MS) /* where nobody knows how long it takes */
-/* What takes less than was expected is seen so soon, where that may be. */
-#define GLANCE_NS   MS
+#define SILENCE_NS    (30 * MS)
 
 static struct gate *gate_make(struct guest *guest)
 {
@@ -151,14 +126,13 @@ static bool silent(const struct policy_turn *turn, uint64_t now_ns)
 	return policy_turn_silent(turn, now_ns, SILENCE_NS);
 }
 
-/* Whether the tenant keeps to a part of the device by itself. */
-static bool capped(const struct gate *gate, int device)
+bool gate_capped(const struct gate *gate, int device)
 {
 	return atomic_load(&gate->compute) == POLICY_COMPUTE_CAP &&
 	       atomic_load(&gate->share_permille[device]) < 1000;
 }
 
-static uint64_t slice_ns(const struct gate *gate)
+uint64_t gate_slice_ns(const struct gate *gate)
 {
 	uint64_t asked = atomic_load(&gate->slice_us) * UINT64_C(1000), chosen;
 
@@ -181,9 +155,9 @@ static const struct controller *controller_of(const struct gate *gate, int devic
 {
 	*ret_params = (struct share_params){
 		.share_permille = atomic_load(&gate->share_permille[device]),
-		.slice_ns = slice_ns(gate),
+		.slice_ns = gate_slice_ns(gate),
 	};
-	if (!capped(gate, device)) {
+	if (!gate_capped(gate, device)) {
 		/* A part of what others want, too; nobody arbitrates, so it is a cap. */
 		uint32_t entitled = gate->turn ? atomic_peek(&gate->turn->entitled_permille) : 0;
 
@@ -261,7 +235,7 @@ static uint64_t share_wait(struct guest *guest, struct gate *gate, const struct 
 
 	*ret_turn = false;
 	for (int i = 0; i < (int)atomic_load(&gate->ndevices); i++) {
-		uint64_t at = orphan || capped(gate, i) ? account(guest, gate, i, unit) : 0;
+		uint64_t at = orphan || gate_capped(gate, i) ? account(guest, gate, i, unit) : 0;
 
 		until = at > until ? at : until;
 	}
@@ -271,63 +245,16 @@ static uint64_t share_wait(struct guest *guest, struct gate *gate, const struct 
 	return unit->now_ns + DEMAND_NS / 2;
 }
 
-static uint32_t turn_flags(const struct gate *gate, uint64_t now_ns)
+uint32_t gate_turn_flags(const struct gate *gate, uint64_t now_ns)
 {
 	const struct policy_turn *turn = gate->turn;
 
 	return turn && !silent(turn, now_ns) ? atomic_peek(&turn->flags) : 0;
 }
 
-/*
- * The part of one process: all of a tenant together have no more in flight than is paid for soon,
- * or they would work and pause in rounds so many times as long.
- */
-static uint64_t part_ns(const struct gate *gate, const struct meter_device *md, uint64_t most_ns,
-			unsigned int n)
-{
-	uint64_t asked = atomic_load(&gate->inflight_us) * UINT64_C(1000), all = INFLIGHT_NS;
-	uint64_t share = atomic_load(&gate->share_permille[md->device->ledger]);
-
-	if (asked)
-		return asked > n ? asked / n : 1;
-	if (n == 1)
-		return most_ns;
-	if (most_ns == ALONE_NS && share < 1000)
-		all = PAUSE_NS * share / (1000 - share);
-	all = (all > INFLIGHT_NS ? all : INFLIGHT_NS) / n;
-	return all < most_ns ? all : most_ns;
-}
-
-/* 0: unbounded. */
-static uint64_t inflight_bound(struct guest *guest, const struct gate *gate,
-			       const struct unit *unit, bool *ret_spread)
-{
-	bool contended = turn_flags(gate, unit->now_ns) & POLICY_TURN_CONTENDED;
-	bool limited = capped(gate, unit->device->device->ledger);
-	unsigned int n = meter_processes(guest, unit->device, unit->now_ns);
-	uint64_t most = contended ? INFLIGHT_NS : ALONE_NS;
-
-	*ret_spread = true;
-	if (atomic_load(&guest->in_space) || (!contended && !limited))
-		return 0;
-	/* What takes longer than a slice, or may, is paid for before more begins. */
-	if (!meter_knows(unit->device)) {
-		*ret_spread = false;
-		return 1;
-	}
-	if (limited && meter_pending_ns(unit->device) > slice_ns(gate) + most - INFLIGHT_NS)
-		return 1;
-	return part_ns(gate, unit->device, most, n);
-}
-
-static uint64_t refill_ns(uint64_t bound_ns)
-{
-	return bound_ns / 2 < REFILL_NS ? bound_ns / 2 : REFILL_NS;
-}
-
 bool gate_alone(struct guest *guest, uint64_t now_ns)
 {
-	return !turn_flags(gate_get(guest), now_ns);
+	return !gate_turn_flags(gate_get(guest), now_ns);
 }
 
 /* Alone, and free to go on: the arbiter need not hear at once that the tenant does. */
@@ -368,28 +295,17 @@ static void settle(struct meter_device *md, uint64_t until_ns)
 		atomic_swap_if_u64(&md->compute->demand_until_ns, old, until_ns);
 }
 
-/* What no mark follows, because it is brief, is done by when it is expected. */
-static bool working(const struct meter_device *md, uint64_t now_ns)
-{
-	return atomic_load(&md->marks) || atomic_load(&md->end_ns) > now_ns;
-}
-
 bool gate_wishes(struct guest *guest, struct meter_device *md, uint64_t now_ns)
 {
-	if (!(turn_flags(gate_get(guest), now_ns) & POLICY_TURN_FIRST))
+	if (!(gate_turn_flags(gate_get(guest), now_ns) & POLICY_TURN_FIRST))
 		return false;
 	if (meter_begun(md, now_ns)) {
-		settle(md, now_ns + (working(md, now_ns) ? LINGER_NS : 0));
+		settle(md, now_ns + (meter_works(md, now_ns) ? LINGER_NS : 0));
 		return false;
 	}
 	want(guest, md, now_ns, DEMAND_NS);
 	return true;
 }
-
-struct hold {
-	uint64_t share_ns;   /* how long a launch was held for its tenant's share */
-	uint64_t give_up_ns; /* when it stops waiting for room; 0: it had room so far */
-};
 
 static void note(struct unit *unit, const struct hold *hold)
 {
@@ -404,7 +320,7 @@ static void note(struct unit *unit, const struct hold *hold)
 
 bool gate_contended(struct guest *guest, uint64_t now_ns)
 {
-	return turn_flags(gate_get(guest), now_ns) & POLICY_TURN_CONTENDED;
+	return gate_turn_flags(gate_get(guest), now_ns) & POLICY_TURN_CONTENDED;
 }
 
 /* Tokens are taken by each launch, so controllers that count them are asked for each. */
@@ -416,14 +332,13 @@ static void let_pass(struct gate *gate, uint64_t now_ns)
 	if (atomic_load(&gate->controller) != CONTROLLER_DEFICIT)
 		return;
 	open = turn && !silent(turn, now_ns) ? atomic_peek(&turn->open_until_ns) : until;
-	if (turn_flags(gate, now_ns) & POLICY_TURN_URGED)
+	if (gate_turn_flags(gate, now_ns) & POLICY_TURN_URGED)
 		return;
 	atomic_store_explicit(&gate->pass_until_ns, open < until ? open : until,
 			      memory_order_relaxed);
 }
 
-/* A while: the thread collects when it is over. */
-static void nap(struct gate *gate, const void *word, uint32_t seen, uint64_t until_ns)
+void gate_nap(struct gate *gate, const void *word, uint32_t seen, uint64_t until_ns)
 {
 	atomic_fetch_add(&gate->waiting, 1);
 	futex_wait_until(word, seen, until_ns);
@@ -469,9 +384,9 @@ static void wait_for_share(struct guest *guest, struct gate *gate, struct unit *
 		/* Who waits for its turn wants the device; who pays a debt leaves it to others. */
 		if (turn) {
 			want(guest, unit->device, unit->now_ns, DEMAND_NS);
-			nap(gate, &gate->turn->seq, turn_seen, until);
+			gate_nap(gate, &gate->turn->seq, turn_seen, until);
 		} else {
-			nap(gate, guest->gate, seen, until);
+			gate_nap(gate, guest->gate, seen, until);
 			/* The keeper sleeps while nothing is in flight. */
 			gate_steer(guest, meter_now_ns());
 		}
@@ -479,85 +394,6 @@ static void wait_for_share(struct guest *guest, struct gate *gate, struct unit *
 		hold->share_ns += unit->now_ns - from;
 		meter_collect(guest, unit->device);
 		meter_publish(unit->device, unit->now_ns);
-	}
-}
-
-/* As wait_for_room, until nothing is in flight. */
-static bool wait_alone(struct guest *guest, struct unit *unit, struct hold *hold)
-{
-	static const uint32_t nothing;
-	struct meter_device *md = unit->device;
-	bool waited = false;
-
-	unit->marked = true;
-	for (meter_collect(guest, md); working(md, unit->now_ns); meter_collect(guest, md)) {
-		uint64_t end = atomic_load(&md->end_ns), now = unit->now_ns;
-
-		if (!hold->give_up_ns)
-			hold->give_up_ns = (end > now ? end : now) + PATIENCE_NS;
-		if (now >= hold->give_up_ns)
-			return waited;
-		if (end > now + GLANCE_NS)
-			futex_wait_until(&nothing, 0, now + GLANCE_NS - LOOKOUT_NS);
-		else if (end > now + LOOKOUT_NS)
-			futex_wait_until(&nothing, 0, end - LOOKOUT_NS);
-		else if (now > end + LOOKOUT_NS)
-			futex_wait_until(&nothing, 0, now + LOOKOUT_NS / 2);
-		unit->now_ns = meter_now_ns();
-		waited = true;
-	}
-	return waited;
-}
-
-/* Beside how much a launch is no more than may be in flight where a higher priority may come. */
-static uint64_t brief_bound(struct unit *unit)
-{
-	uint64_t took = meter_knows(unit->device) ? meter_expect(unit) : 0;
-
-	return took && took + LOOKOUT_NS <= URGED_NS ? URGED_NS - took : 0;
-}
-
-/* Answers whether it waited, so that the share has to be asked for anew. */
-static bool wait_for_room(struct guest *guest, struct gate *gate, struct unit *unit,
-			  struct hold *hold)
-{
-	static const uint32_t nothing;
-	bool waited = false, full = false, spread = false;
-	uint64_t brief = 0;
-
-	if (turn_flags(gate, unit->now_ns) & POLICY_TURN_URGED) {
-		brief = brief_bound(unit);
-		if (!brief)
-			return wait_alone(guest, unit, hold);
-	}
-	for (;;) {
-		uint64_t bound = brief ? brief : inflight_bound(guest, gate, unit, &spread);
-		uint64_t most = full && !brief ? refill_ns(bound) : bound;
-		uint64_t until = bound ? meter_room(guest, unit, most, spread) : 0, glance;
-
-		if (!until)
-			return waited;
-		if (!full) {
-			full = true;
-			if (gate_alone(guest, unit->now_ns) && !meter_has_peers(unit->device))
-				atomic_store_explicit(&unit->device->full_ns, unit->now_ns,
-						      memory_order_relaxed);
-			continue;
-		}
-		glance = meter_knows(unit->device) && bound > GLANCE_NS ? bound : GLANCE_NS;
-		if (!hold->give_up_ns)
-			hold->give_up_ns = until + (meter_knows(unit->device) ? PATIENCE_NS :
-										DOUBT_NS);
-		if (unit->now_ns >= hold->give_up_ns) {
-			meter_trust(unit->device);
-			return waited;
-		}
-		if (until > unit->now_ns + glance)
-			until = unit->now_ns + glance;
-		nap(gate, &nothing, 0, until);
-		unit->now_ns = meter_now_ns();
-		meter_collect(guest, unit->device);
-		waited = true;
 	}
 }
 
@@ -581,7 +417,7 @@ CUresult gate_enter(struct guest *guest, struct unit *unit)
 	/* While one was waited for, the other may have gone. */
 	do
 		wait_for_share(guest, gate, unit, &hold);
-	while (wait_for_room(guest, gate, unit, &hold));
+	while (room_wait(guest, gate, unit, &hold));
 	note(unit, &hold);
 	meter_active(guest, unit);
 	want(guest, unit->device, unit->now_ns, LINGER_NS);

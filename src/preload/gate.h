@@ -86,4 +86,16 @@ void gate_steer(struct guest *guest, uint64_t now_ns);
 const struct controller *gate_controller(struct guest *guest, struct meter_device *md,
 					 struct share_params *ret_params);
 
+/* What the arbiter says of the tenant: enum policy_turn_flags; none when it says nothing. */
+uint32_t gate_turn_flags(const struct gate *gate, uint64_t now_ns);
+
+/* Whether the tenant keeps to a part of a device, by its index in the ledger, by itself. */
+bool gate_capped(const struct gate *gate, int device);
+
+/* How long the tenant works before it pauses, about. */
+uint64_t gate_slice_ns(const struct gate *gate);
+
+/* Sleeps on a word, as futex_wait_until; the thread collects afterwards, which the keeper sees. */
+void gate_nap(struct gate *gate, const void *word, uint32_t seen, uint64_t until_ns);
+
 #endif

@@ -215,6 +215,12 @@ uint64_t meter_mean_ns(struct meter_device *md);
 /* What a launch is expected to take; 0: nobody knows. */
 uint64_t meter_expect(struct unit *unit);
 
+/* Work is in flight. What no mark follows, because it is brief, is done by when it is expected. */
+static inline bool meter_works(const struct meter_device *md, uint64_t now_ns)
+{
+	return atomic_load(&md->marks) || atomic_load(&md->end_ns) > now_ns;
+}
+
 /*
  * Whether what is expected was right of late. After a pause of the program's own the next launch
  * may be anything, the same function with a thousand times the work, so it is measured first.

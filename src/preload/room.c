@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/room.h"
+
+#include "base/futex.h"
+
+#define MS UINT64_C(1000000)
+
+/*
+ * Work in flight, by expected time: two kernels of 1 ms keep a device busy. More where nobody else
+ * waits for the device, since a launch that finds no room waits until little is in flight, so that
+ * it and those that follow need one wake-up together, which costs the processor 50 us and more.
+ */
+#define INFLIGHT_NS (2 * MS)
+#define ALONE_NS    (4 * MS)
+#define REFILL_NS   MS
+/* What several processes have in flight together takes no longer than this to pay for. */
+#define PAUSE_NS    (16 * MS)
+/*
+ * While a higher priority may come, so much, since the device works off all that is queued before
+ * it turns to another context. What takes longer goes one launch at a time, the next when the end
+ * of the last was seen: sleeping is too coarse for that, so we look out for it. Not a moment
+ * sooner: it is while nothing is queued that the device turns to who waits.
+ */
+#define URGED_NS    (MS * 7 / 20)
+#define LOOKOUT_NS  (MS / 8)
+/*
+ * A program may wait in one stream for what it is about to launch in another, so work in flight is
+ * waited for beyond its expected end only so long.
+ */
+#define PATIENCE_NS (20 * MS)
+#define DOUBT_NS    (200 * MS) /* where nobody knows how long it takes */
+/* What takes less than was expected is seen so soon, where that may be. */
+#define GLANCE_NS   MS
+
+/*
+ * The part of one process: all of a tenant together have no more in flight than is paid for soon,
+ * or they would work and pause in rounds so many times as long.
+ */
+static uint64_t part_ns(const struct gate *gate, const struct meter_device *md, uint64_t most_ns,
+			unsigned int n)
+{
+	uint64_t asked = atomic_load(&gate->inflight_us) * UINT64_C(1000), all = INFLIGHT_NS;
+	uint64_t share = atomic_load(&gate->share_permille[md->device->ledger]);
+
+	if (asked)
+		return asked > n ? asked / n : 1;
+	if (n == 1)
+		return most_ns;
+	if (most_ns == ALONE_NS && share < 1000)
+		all = PAUSE_NS * share / (1000 - share);
+	all = (all > INFLIGHT_NS ? all : INFLIGHT_NS) / n;
+	return all < most_ns ? all : most_ns;
+}
+
+/* 0: unbounded. */
+static uint64_t inflight_bound(struct guest *guest, const struct gate *gate,
+			       const struct unit *unit, bool *ret_spread)
+{
+	bool contended = gate_turn_flags(gate, unit->now_ns) & POLICY_TURN_CONTENDED;
+	bool limited = gate_capped(gate, unit->device->device->ledger);
+	unsigned int n = meter_processes(guest, unit->device, unit->now_ns);
+	uint64_t most = contended ? INFLIGHT_NS : ALONE_NS;
+
+	*ret_spread = true;
+	if (atomic_load(&guest->in_space) || (!contended && !limited))
+		return 0;
+	/* What takes longer than a slice, or may, is paid for before more begins. */
+	if (!meter_knows(unit->device)) {
+		*ret_spread = false;
+		return 1;
+	}
+	if (limited && meter_pending_ns(unit->device) > gate_slice_ns(gate) + most - INFLIGHT_NS)
+		return 1;
+	return part_ns(gate, unit->device, most, n);
+}
+
+static uint64_t refill_ns(uint64_t bound_ns)
+{
+	return bound_ns / 2 < REFILL_NS ? bound_ns / 2 : REFILL_NS;
+}
+
+/* As room_wait, until nothing is in flight. */
+static bool wait_alone(struct guest *guest, struct unit *unit, struct hold *hold)
+{
+	static const uint32_t nothing;
+	struct meter_device *md = unit->device;
+	bool waited = false;
+
+	unit->marked = true;
+	for (meter_collect(guest, md); meter_works(md, unit->now_ns); meter_collect(guest, md)) {
+		uint64_t end = atomic_load(&md->end_ns), now = unit->now_ns;
+
+		if (!hold->give_up_ns)
+			hold->give_up_ns = (end > now ? end : now) + PATIENCE_NS;
+		if (now >= hold->give_up_ns)
+			return waited;
+		if (end > now + GLANCE_NS)
+			futex_wait_until(&nothing, 0, now + GLANCE_NS - LOOKOUT_NS);
+		else if (end > now + LOOKOUT_NS)
+			futex_wait_until(&nothing, 0, end - LOOKOUT_NS);
+		else if (now > end + LOOKOUT_NS)
+			futex_wait_until(&nothing, 0, now + LOOKOUT_NS / 2);
+		unit->now_ns = meter_now_ns();
+		waited = true;
+	}
+	return waited;
+}
+
+/* Beside how much a launch is no more than may be in flight where a higher priority may come. */
+static uint64_t brief_bound(struct unit *unit)
+{
+	uint64_t took = meter_knows(unit->device) ? meter_expect(unit) : 0;
+
+	return took && took + LOOKOUT_NS <= URGED_NS ? URGED_NS - took : 0;
+}
+
+bool room_wait(struct guest *guest, struct gate *gate, struct unit *unit, struct hold *hold)
+{
+	static const uint32_t nothing;
+	bool waited = false, full = false, spread = false;
+	uint64_t brief = 0;
+
+	if (gate_turn_flags(gate, unit->now_ns) & POLICY_TURN_URGED) {
+		brief = brief_bound(unit);
+		if (!brief)
+			return wait_alone(guest, unit, hold);
+	}
+	for (;;) {
+		uint64_t bound = brief ? brief : inflight_bound(guest, gate, unit, &spread);
+		uint64_t most = full && !brief ? refill_ns(bound) : bound;
+		uint64_t until = bound ? meter_room(guest, unit, most, spread) : 0, glance;
+
+		if (!until)
+			return waited;
+		if (!full) {
+			full = true;
+			if (gate_alone(guest, unit->now_ns) && !meter_has_peers(unit->device))
+				atomic_store_explicit(&unit->device->full_ns, unit->now_ns,
+						      memory_order_relaxed);
+			continue;
+		}
+		glance = meter_knows(unit->device) && bound > GLANCE_NS ? bound : GLANCE_NS;
+		if (!hold->give_up_ns)
+			hold->give_up_ns = until + (meter_knows(unit->device) ? PATIENCE_NS :
+										DOUBT_NS);
+		if (unit->now_ns >= hold->give_up_ns) {
+			meter_trust(unit->device);
+			return waited;
+		}
+		if (until > unit->now_ns + glance)
+			until = unit->now_ns + glance;
+		gate_nap(gate, &nothing, 0, until);
+		unit->now_ns = meter_now_ns();
+		meter_collect(guest, unit->device);
+		waited = true;
+	}
+}

@@ -98,3 +98,11 @@ void json_null(struct json *j, const char *key)
 	begin(j, key);
 	fputs("null", j->out);
 }
+
+void json_known_u64(struct json *j, const char *key, uint64_t value)
+{
+	if (value)
+		json_u64(j, key, value);
+	else
+		json_null(j, key);
+}

@@ -14,22 +14,13 @@ static void categories(struct json *j, const uint64_t used[static CAT_N])
 	json_close(j, '}');
 }
 
-/* Zero stands for "not known" in the snapshot; JSON has a word for that. */
-static void known_u64(struct json *j, const char *key, uint64_t value)
-{
-	if (value)
-		json_u64(j, key, value);
-	else
-		json_null(j, key);
-}
-
 static void policy_device(struct json *j, const struct policy_device *d, bool all)
 {
 	json_open(j, NULL, '{');
 	json_text(j, "uuid", all ? NULL : units_uuid(d->uuid).s);
-	known_u64(j, "limit_bytes", d->limit_bytes);
-	known_u64(j, "limit_permille", d->limit_permille);
-	known_u64(j, "share_permille", d->share_permille);
+	json_known_u64(j, "limit_bytes", d->limit_bytes);
+	json_known_u64(j, "limit_permille", d->limit_permille);
+	json_known_u64(j, "share_permille", d->share_permille);
 	json_close(j, '}');
 }
 
@@ -41,8 +32,8 @@ static void policy(struct json *j, const struct policy *p)
 	json_text(j, "mode", compute_modes[p->mode]);
 	json_text(j, "controller", controller_by_id(p->controller)->name);
 	json_text(j, "priority", compute_priorities[p->priority]);
-	known_u64(j, "weight", p->weight);
-	known_u64(j, "inflight_us", p->inflight_us);
+	json_known_u64(j, "weight", p->weight);
+	json_known_u64(j, "inflight_us", p->inflight_us);
 	json_close(j, '}');
 	json_open(j, "policy", '[');
 	for (uint32_t i = 0; i < p->ndevices; i++)
@@ -53,8 +44,8 @@ static void policy(struct json *j, const struct policy *p)
 static void compute(struct json *j, const struct view_compute *c)
 {
 	json_open(j, "compute", '{');
-	known_u64(j, "share_permille", c->share_permille);
-	known_u64(j, "target_permille", c->target_permille);
+	json_known_u64(j, "share_permille", c->share_permille);
+	json_known_u64(j, "target_permille", c->target_permille);
 	json_u64(j, "achieved_1s_bp", c->achieved_1s_bp);
 	json_u64(j, "achieved_60s_bp", c->achieved_60s_bp);
 	json_u64(j, "busy_ns", c->busy_ns);
@@ -71,12 +62,12 @@ static void device(struct json *j, const struct view_device *d)
 {
 	json_open(j, NULL, '{');
 	json_text(j, "uuid", units_uuid(d->uuid).s);
-	known_u64(j, "total_bytes", d->total_bytes);
-	known_u64(j, "quota_bytes", d->limit_bytes);
+	json_known_u64(j, "total_bytes", d->total_bytes);
+	json_known_u64(j, "quota_bytes", d->limit_bytes);
 	json_u64(j, "used_bytes", d->used_bytes);
 	categories(j, d->used);
 	json_u64(j, "pending_bytes", d->pending);
-	known_u64(j, "driver_bytes", d->driver_bytes);
+	json_known_u64(j, "driver_bytes", d->driver_bytes);
 	json_u64(j, "refusals", d->refusals);
 	compute(j, &d->compute);
 	json_bool(j, "damaged", d->absurd);
@@ -87,7 +78,7 @@ static void process(struct json *j, const struct tenant_view *view, const struct
 {
 	json_open(j, NULL, '{');
 	json_u64(j, "pid", p->info.pid);
-	known_u64(j, "host_pid", p->host_pid);
+	json_known_u64(j, "host_pid", p->host_pid);
 	json_text(j, "name", p->info.comm);
 	json_text(j, "command", p->info.command);
 	json_open(j, "devices", '[');
@@ -102,7 +93,7 @@ static void process(struct json *j, const struct tenant_view *view, const struct
 		categories(j, use->used);
 		json_u64(j, "pending_bytes", use->pending);
 		json_u64(j, "shared_bytes", use->shared_bytes);
-		known_u64(j, "driver_bytes", use->driver_bytes);
+		json_known_u64(j, "driver_bytes", use->driver_bytes);
 		json_close(j, '}');
 	}
 	json_close(j, ']');

@@ -4,14 +4,6 @@
 #include "cli/json.h"
 #include "cli/topo.h"
 
-static void known_u64(struct json *j, const char *key, uint64_t value)
-{
-	if (value)
-		json_u64(j, key, value);
-	else
-		json_null(j, key);
-}
-
 static void device(struct json *j, const struct topo *topo, size_t at)
 {
 	static const char *const vendors[] = {"nvidia", "amd"};
@@ -26,7 +18,7 @@ static void device(struct json *j, const struct topo *topo, size_t at)
 	json_text(j, "model", d->model);
 	json_text(j, "pci", d->pci);
 	json_u64(j, "memory_bytes", d->memory_bytes);
-	known_u64(j, "gpu_id", d->gpu_id);
+	json_known_u64(j, "gpu_id", d->gpu_id);
 	/* 64 bits without meaning as a number: as text, so that no reader rounds it. */
 	snprintf(hive, sizeof(hive), "0x%016" PRIx64, d->hive_id);
 	json_text(j, "hive_id", d->hive_id ? hive : NULL);
@@ -46,11 +38,11 @@ static void a_link(struct json *j, const struct topo *topo, size_t from, size_t 
 	json_text(j, "from", topo->device[from].name);
 	json_text(j, "to", topo->device[to].name);
 	json_text(j, "type", l->type);
-	known_u64(j, "count", l->count);
+	json_known_u64(j, "count", l->count);
 	json_text(j, "path", l->path);
-	known_u64(j, "weight", l->weight);
-	known_u64(j, "min_mb_per_s", l->min_mb_per_s);
-	known_u64(j, "max_mb_per_s", l->max_mb_per_s);
+	json_known_u64(j, "weight", l->weight);
+	json_known_u64(j, "min_mb_per_s", l->min_mb_per_s);
+	json_known_u64(j, "max_mb_per_s", l->max_mb_per_s);
 	json_close(j, '}');
 }
 

@@ -11,14 +11,20 @@
 #define NVLINK_MB_PER_S 26562
 #define BOARDS_A_NODE	4
 
+static nvmlReturn_t two_devices(nvmlDevice_t device1, nvmlDevice_t device2, int *ret_a, int *ret_b)
+{
+	struct sim_region *region;
+	nvmlReturn_t r = sim_nvml_device(device1, &region, ret_a);
+
+	return r ? r : sim_nvml_device(device2, &region, ret_b);
+}
+
 nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t device1, nvmlDevice_t device2,
 				    nvmlGpuP2PCapsIndex_t p2pIndex, nvmlGpuP2PStatus_t *p2pStatus)
 {
-	struct sim_region *region;
 	int a, b;
-	nvmlReturn_t r = sim_nvml_device(device1, &region, &a);
+	nvmlReturn_t r = two_devices(device1, device2, &a, &b);
 
-	r = r ? r : sim_nvml_device(device2, &region, &b);
 	if (r)
 		return r;
 	if (a == b || !p2pStatus || (unsigned int)p2pIndex >= NVML_P2P_CAPS_INDEX_UNKNOWN)
@@ -30,11 +36,9 @@ nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t device1, nvmlDevice_t device2,
 nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t device1, nvmlDevice_t device2,
 						 nvmlGpuTopologyLevel_t *pathInfo)
 {
-	struct sim_region *region;
 	int a, b;
-	nvmlReturn_t r = sim_nvml_device(device1, &region, &a);
+	nvmlReturn_t r = two_devices(device1, device2, &a, &b);
 
-	r = r ? r : sim_nvml_device(device2, &region, &b);
 	if (r)
 		return r;
 	if (!pathInfo)

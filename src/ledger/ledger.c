@@ -288,31 +288,36 @@ int ledger_device(struct ledger *ledger, const uint8_t uuid[16], uint64_t total_
 	return d;
 }
 
-bool ledger_knows(struct ledger *ledger, int device)
+/* An entry counts once both halves of its name are there; NULL until then. */
+static struct ledger_device *entry(struct ledger *ledger, int device, uint64_t ret_uuid[static 2])
 {
 	struct ledger_device *dev;
 
 	if ((unsigned int)device >= LEDGER_DEVICES)
-		return false;
+		return NULL;
 	dev = &ledger->map->devices[device];
-	return atomic_acquire(&dev->uuid_lo) && atomic_acquire(&dev->uuid_hi);
+	ret_uuid[0] = atomic_acquire(&dev->uuid_lo);
+	ret_uuid[1] = atomic_acquire(&dev->uuid_hi);
+	return ret_uuid[0] && ret_uuid[1] ? dev : NULL;
+}
+
+bool ledger_knows(struct ledger *ledger, int device)
+{
+	uint64_t uuid[2];
+
+	return entry(ledger, device, uuid);
 }
 
 int ledger_device_info(struct ledger *ledger, int device, struct ledger_device_info *ret)
 {
 	struct ledger_device_info info;
 	struct ledger_device *dev;
-	uint64_t lo, hi;
+	uint64_t uuid[2];
 
-	if ((unsigned int)device >= LEDGER_DEVICES)
+	dev = entry(ledger, device, uuid);
+	if (!dev)
 		return -ENODEV;
-	dev = &ledger->map->devices[device];
-	lo = atomic_acquire(&dev->uuid_lo);
-	hi = atomic_acquire(&dev->uuid_hi);
-	if (!lo || !hi)
-		return -ENODEV;
-	memcpy(info.uuid, &lo, 8);
-	memcpy(info.uuid + 8, &hi, 8);
+	memcpy(info.uuid, uuid, sizeof(info.uuid));
 	info.total_bytes = atomic_peek(&dev->total_bytes);
 	info.context_bytes = atomic_peek(&dev->context_bytes);
 	info.refusals = atomic_peek(&dev->refusals);

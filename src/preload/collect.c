@@ -37,20 +37,19 @@ static uint64_t cover(struct meter_device *md, uint64_t from_ns, uint64_t to_ns,
 	return busy;
 }
 
-static uint64_t bill(struct guest *guest, struct meter_device *md, uint64_t from_ns, uint64_t to_ns)
+static void bill(struct guest *guest, struct meter_device *md, uint64_t from_ns, uint64_t to_ns)
 {
 	uint64_t from, busy = cover(md, from_ns, to_ns, &from);
 
 	if (busy)
 		gate_bill(guest, md, from, to_ns);
-	return busy;
 }
 
-uint64_t meter_bill(struct guest *guest, struct meter_device *md, uint64_t from_ns, uint64_t to_ns)
+void meter_bill(struct guest *guest, struct meter_device *md, uint64_t from_ns, uint64_t to_ns)
 {
 	uint64_t since = compute_running_ns(guest->ledger, md->device->ledger, to_ns, NULL);
 
-	return bill(guest, md, since < from_ns ? since : from_ns, to_ns);
+	bill(guest, md, since < from_ns ? since : from_ns, to_ns);
 }
 
 /*

@@ -170,7 +170,7 @@ void meter_settle(struct guest *guest, struct meter_device *md, uint64_t now_ns)
 void meter_end_all(struct guest *guest, struct meter_device *md);
 
 /* The device worked from one instant to the other: what is new goes on the tenant's account. */
-uint64_t meter_bill(struct guest *guest, struct meter_device *md, uint64_t from_ns, uint64_t to_ns);
+void meter_bill(struct guest *guest, struct meter_device *md, uint64_t from_ns, uint64_t to_ns);
 
 /*
  * When there is room for a launch beside work in flight of `bound_ns`, by expected time: 0, or the

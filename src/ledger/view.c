@@ -65,8 +65,6 @@ static int list_devices(struct tenant_view *view, struct ledger *ledger)
 
 /* A turn that was not looked at for so long is nobody's. */
 #define TURN_OLD_NS UINT64_C(1000000000)
-/* As the guest has it where the policy does not say. */
-#define SLICE_NS UINT64_C(8000000)
 
 static uint32_t target_of(const struct policy *policy, const struct policy_turn *turn,
 			  uint32_t share, uint64_t now_ns)
@@ -91,7 +89,8 @@ static int64_t debt_of(const struct policy *policy, const struct compute *comput
 	const struct controller *controller = controller_by_id(policy->controller);
 	struct share_params params = {
 		.share_permille = share,
-		.slice_ns = policy->slice_us ? policy->slice_us * UINT64_C(1000) : SLICE_NS,
+		.slice_ns = policy->slice_us ? policy->slice_us * UINT64_C(1000) :
+					       CONTROLLER_SLICE_NS,
 	};
 
 	/* Nobody collects a debt of those who have no cap, or whose cap is the driver's affair. */

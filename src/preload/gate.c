@@ -13,8 +13,7 @@
  * How long a tenant works before it pauses. After each pause a program has to get ahead of the
  * device again, and ranks of each other: one of short launches, and ranks, pause half as often.
  */
-#define SLICE_NS      (8 * MS)
-#define LONG_SLICE_NS (16 * MS)
+#define LONG_SLICE_NS (2 * CONTROLLER_SLICE_NS)
 #define SHORT_NS      (MS / 20)
 /* Less than what the deficit's slack makes up for. */
 #define MORE_NS	      (8 * MS)
@@ -139,14 +138,14 @@ uint64_t gate_slice_ns(const struct gate *gate)
 	if (asked)
 		return asked;
 	chosen = atomic_load(&gate->slice_ns);
-	return chosen ? chosen : SLICE_NS;
+	return chosen ? chosen : CONTROLLER_SLICE_NS;
 }
 
 static uint64_t choose_slice_ns(struct guest *guest, struct meter_device *md, uint64_t now_ns)
 {
 	return compute_beside(guest->ledger, md->device->ledger, now_ns) ||
 			       meter_mean_ns(md) < SHORT_NS ?
-		       LONG_SLICE_NS : SLICE_NS;
+		       LONG_SLICE_NS : CONTROLLER_SLICE_NS;
 }
 
 /* Of any device of the tenant, by its index in the ledger. */

@@ -16,6 +16,9 @@
 
 #define CONTROLLER_COLD 6
 
+/* A slice where nobody says otherwise. */
+#define CONTROLLER_SLICE_NS UINT64_C(8000000)
+
 struct share_params {
 	uint32_t share_permille; /* 1 to 1000 of the device's time */
 	uint64_t slice_ns;	 /* how long a tenant works before it pauses, about */

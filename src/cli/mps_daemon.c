@@ -224,7 +224,7 @@ static long failed_server(struct mps_daemon *daemon)
 {
 	char list[sizeof(daemon->said)], *p = list, *end;
 
-	if (control(daemon, NULL, "get_server_list\n"))
+	if (ask(daemon, "get_server_list\n"))
 		return 0;
 	memcpy(list, daemon->said, sizeof(list));
 	for (long server; (server = strtol(p, &end, 10)) > 0; p = end)

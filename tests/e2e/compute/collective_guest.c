@@ -18,22 +18,12 @@
 #include <unistd.h>
 
 #include "sim/cuda/api.h"
+#include "tests/e2e/must.h"
 
 #define RANKS	    2
 #define COLLECTIVES 4
 #define STEPS_AHEAD 2
 #define LAUNCH_US   25 /* of the host's own work before each, in training */
-
-#define MUST(call)                                                                          \
-	do {                                                                                \
-		CUresult must_ = (call);                                                    \
-                                                                                            \
-		if (must_) {                                                                \
-			fprintf(stderr, "%s:%d: %s: error %d\n", __FILE__, __LINE__, #call, \
-				must_);                                                     \
-			_exit(1);                                                           \
-		}                                                                           \
-	} while (0)
 
 struct shared {
 	_Atomic uint64_t met, ready, steps;

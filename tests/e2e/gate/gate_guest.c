@@ -30,17 +30,8 @@
 #include "ledger/layout.h"
 #include "ledger/policy.h"
 #include "sim/cuda/api.h"
+#include "tests/e2e/must.h"
 
-#define MUST(call)                                                                          \
-	do {                                                                                \
-		CUresult must_ = (call);                                                    \
-                                                                                            \
-		if (must_) {                                                                \
-			fprintf(stderr, "%s:%d: %s: error %d\n", __FILE__, __LINE__, #call, \
-				must_);                                                     \
-			exit(1);                                                            \
-		}                                                                           \
-	} while (0)
 #define CHECK(what)                                                                  \
 	do {                                                                         \
 		if (!(what)) {                                                       \

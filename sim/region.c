@@ -15,6 +15,7 @@
 
 #include "sim/config.h"
 #include "sim/mutex.h"
+#include "sim/shared.h"
 
 /* Row locks live far behind the contents, so that no read or write ever meets them. */
 #define LOCK_BASE (1ll << 40)
@@ -40,22 +41,6 @@ int sim_region_dir(char *buf, size_t len)
 	return n < 0 || (size_t)n >= len ? -ENAMETOOLONG : 0;
 }
 
-static int lock_row(int fd, int row)
-{
-	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET,
-			     .l_start = LOCK_BASE + row, .l_len = 1};
-
-	return fcntl(fd, F_OFD_SETLK, &lock) < 0 ? -errno : 0;
-}
-
-static bool row_locked(int fd, int row)
-{
-	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET,
-			     .l_start = LOCK_BASE + row, .l_len = 1};
-
-	return fcntl(fd, F_OFD_GETLK, &lock) < 0 || lock.l_type != F_UNLCK;
-}
-
 static int open_locks(void)
 {
 	int fd = open(region_path, O_RDWR | O_CLOEXEC);
@@ -75,7 +60,7 @@ bool sim_row_alive(struct sim_region *region, int row)
 
 	if (fd < 0)
 		return true;
-	alive = region->row[row].state == SIM_ROW_LIVE && row_locked(fd, row);
+	alive = region->row[row].state == SIM_ROW_LIVE && sim_byte_locked(fd, LOCK_BASE + row);
 	close(fd);
 	return alive;
 }
@@ -102,8 +87,6 @@ static void forget(struct sim_region *region, int row)
 static bool export_open(const struct sim_region *region, const struct sim_object *o)
 {
 	const struct sim_process_row *r = &region->row[o->export_row];
-	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET,
-			     .l_start = SIM_EXPORT_LOCK, .l_len = 1};
 	char path[64];
 	bool open_somewhere;
 	int fd;
@@ -114,7 +97,7 @@ static bool export_open(const struct sim_region *region, const struct sim_object
 	fd = open(path, O_RDWR | O_CLOEXEC);
 	if (fd < 0)
 		return true;
-	open_somewhere = fcntl(fd, F_OFD_GETLK, &lock) < 0 || lock.l_type != F_UNLCK;
+	open_somewhere = sim_byte_locked(fd, SIM_EXPORT_LOCK);
 	close(fd);
 	return open_somewhere;
 }
@@ -143,7 +126,7 @@ void sim_region_reap(struct sim_region *region)
 	if (fd < 0)
 		return;
 	for (uint32_t i = 0; i < region->nrows; i++)
-		if (region->row[i].state == SIM_ROW_LIVE && !row_locked(fd, (int)i))
+		if (region->row[i].state == SIM_ROW_LIVE && !sim_byte_locked(fd, LOCK_BASE + i))
 			forget(region, (int)i);
 	close(fd);
 	for (uint32_t i = 0; i < region->nobjects; i++)
@@ -185,7 +168,8 @@ static int claim_row(struct sim_region *region, int fd)
 	sim_region_lock(region);
 	for (int pass = 0; pass < 2 && row < 0; pass++) {
 		for (int i = 0; i < SIM_MAX_PROCESSES && row < 0; i++)
-			if (region->row[i].state == SIM_ROW_FREE && !lock_row(fd, i))
+			if (region->row[i].state == SIM_ROW_FREE &&
+			    !sim_byte_lock(fd, LOCK_BASE + i, F_WRLCK))
 				row = i;
 		if (row < 0)
 			sim_region_reap(region);
@@ -208,54 +192,38 @@ static int claim_row(struct sim_region *region, int fd)
 	return row;
 }
 
-/* A new region appears under its name complete, or not at all: the first to link it wins. */
-static int create_region(const char *dir, const char *path)
+static int init_region(void *map)
 {
-	char tmp[PATH_MAX];
-	struct sim_region *region;
-	int fd, r;
+	struct sim_region *region = map;
+	int r = sim_config_apply(region);
 
-	if (mkdir(dir, 0700) && errno != EEXIST)
-		return -errno;
-	if ((size_t)snprintf(tmp, sizeof(tmp), "%s/.region-XXXXXX", dir) >= sizeof(tmp))
-		return -ENAMETOOLONG;
-	fd = mkostemp(tmp, O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	region = MAP_FAILED;
-	if (ftruncate(fd, sizeof(*region)))
-		goto fail_errno;
-	region = mmap(NULL, sizeof(*region), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (region == MAP_FAILED)
-		goto fail_errno;
-	r = sim_config_apply(region);
-	if (r)
-		goto out;
-	r = sim_mutex_init(&region->lock);
+	if (!r)
+		r = sim_mutex_init(&region->lock);
 	for (uint32_t i = 0; i < region->ndevices && !r; i++)
 		r = sim_engine_shared_init(&region->device[i].engine);
-	if (r)
-		goto out;
 	region->bytes = sizeof(*region);
 	region->version = SIM_VERSION;
 	region->magic = SIM_MAGIC;
-	if (!link(tmp, path) || errno == EEXIST)
-		goto out;
-fail_errno:
-	r = -errno;
-out:
-	if (region != MAP_FAILED)
-		munmap(region, sizeof(*region));
-	unlink(tmp);
-	close(fd);
 	return r;
+}
+
+/* Which region this process looks at locks through, from now on. */
+static int note_region(const char *path, int fd)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) || !realpath(path, region_path))
+		return -errno;
+	region_dev = st.st_dev;
+	region_ino = st.st_ino;
+	return 0;
 }
 
 int sim_region_open(const char *dir, bool create, struct sim_region **ret_region, int *ret_row)
 {
 	char own_dir[PATH_MAX - 16], path[PATH_MAX];
 	struct sim_region *region;
-	struct stat st;
+	void *map;
 	int fd, r, row = -1;
 
 	if (!dir) {
@@ -266,34 +234,17 @@ int sim_region_open(const char *dir, bool create, struct sim_region **ret_region
 	}
 	if ((size_t)snprintf(path, sizeof(path), "%s/region", dir) >= sizeof(path))
 		return -ENAMETOOLONG;
-	fd = open(path, O_RDWR | O_CLOEXEC);
-	if (fd < 0 && errno == ENOENT && create) {
-		r = create_region(dir, path);
-		if (r)
-			return r;
-		fd = open(path, O_RDWR | O_CLOEXEC);
-	}
-	if (fd < 0)
+	if (create && mkdir(dir, 0700) && errno != EEXIST)
 		return -errno;
-	if (fstat(fd, &st) || st.st_size != sizeof(*region)) {
-		close(fd);
-		return -EPROTO;
-	}
-	region = mmap(NULL, sizeof(*region), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (region == MAP_FAILED) {
-		r = -errno;
-		close(fd);
+	r = sim_shared_open(path, sizeof(*region), create ? init_region : NULL, &map, &fd);
+	if (r)
 		return r;
-	}
-	madvise(region, sizeof(*region), MADV_DONTFORK);
-	r = 0;
+	region = map;
 	if (region->magic != SIM_MAGIC || region->version != SIM_VERSION ||
 	    region->bytes != sizeof(*region))
 		r = -EPROTO;
-	if (!r && !realpath(path, region_path))
-		r = -errno;
-	region_dev = st.st_dev;
-	region_ino = st.st_ino;
+	if (!r)
+		r = note_region(path, fd);
 	if (!r && ret_row) {
 		row = claim_row(region, fd);
 		if (row < 0)

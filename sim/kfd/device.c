@@ -21,6 +21,7 @@
 
 #include "amd/abi/drm.h"
 #include "amd/abi/kfd.h"
+#include "base/cleanup.h"
 #include "sim/kfd/emu.h"
 
 /* Inodes of the device files: 0 of the first is KFD's, the others' are those of render nodes. */
@@ -169,16 +170,18 @@ EMU_EXPORT int ioctl(int fd, unsigned long request, ...)
 static void *do_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t offset)
 {
 	int minor = fd < 0 || flags & MAP_ANONYMOUS || !*emu_root() ? -1 : emu_minor_of(fd);
+	const struct emu_machine *m;
 	void *mapped = MAP_FAILED;
 
 	if (minor < 0)
 		return (void *)syscall(SYS_mmap, addr, len, prot, flags, fd, offset);
-	if (!emu_lock()) {
+	m = emu_lock();
+	if (!m) {
 		errno = EBADF;
 		return MAP_FAILED;
 	}
 	if (minor) {
-		int memory = emu_memory_at((uint64_t)offset, len);
+		CLEANUP_CLOSE int memory = emu_memory_at(m, (uint64_t)offset, len);
 
 		if (memory < 0)
 			errno = -memory;

@@ -7,11 +7,16 @@
 #include <string.h>
 
 #include "amd/abi/drm.h"
+#include "amd/abi/kfd.h"
+#include "sim/kfd/bank.h"
 #include "sim/kfd/emu.h"
 
 /* Of the kernel's driver; libdrm wants major 3. */
 #define DRIVER_MAJOR 3
 #define DRIVER_MINOR 49
+
+#define VRAM KFD_IOC_ALLOC_MEM_FLAGS_VRAM
+#define GTT  KFD_IOC_ALLOC_MEM_FLAGS_GTT
 
 static int put_text(uint64_t to, uint64_t *len, const char *text)
 {
@@ -64,20 +69,12 @@ static struct drm_amdgpu_info_device device_info(const struct emu_gpu *gpu)
 	return info;
 }
 
-static struct drm_amdgpu_memory_info memory_info(const struct emu_gpu *gpu)
+static struct drm_amdgpu_heap_info heap_info(const struct emu_gpu *gpu, uint64_t used_bytes)
 {
-	struct drm_amdgpu_memory_info info = {
-		.vram = {.total_heap_size = gpu->vram_bytes,
-			 .usable_heap_size = gpu->vram_bytes,
-			 .heap_usage = gpu->used_bytes,
-			 .max_allocation = gpu->vram_bytes},
-		.gtt = {.total_heap_size = gpu->vram_bytes,
-			.usable_heap_size = gpu->vram_bytes,
-			.max_allocation = gpu->vram_bytes},
-	};
-
-	info.cpu_accessible_vram = info.vram;
-	return info;
+	return (struct drm_amdgpu_heap_info){.total_heap_size = gpu->vram_bytes,
+					     .usable_heap_size = gpu->vram_bytes,
+					     .heap_usage = used_bytes,
+					     .max_allocation = gpu->vram_bytes};
 }
 
 static int answer(const struct drm_amdgpu_info *a, const void *info, size_t len)
@@ -85,13 +82,18 @@ static int answer(const struct drm_amdgpu_info *a, const void *info, size_t len)
 	return emu_copy_out(a->return_pointer, info, len < a->return_size ? len : a->return_size);
 }
 
-static int get_info(const struct emu_gpu *gpu, uint64_t arg)
+static uint64_t used(struct emu_machine *m, const struct emu_gpu *gpu, uint32_t flag)
 {
-	struct drm_amdgpu_memory_info memory = memory_info(gpu);
+	return bank_used(m->bank, (uint32_t)(gpu - m->gpu), flag);
+}
+
+static int get_info(struct emu_machine *m, const struct emu_gpu *gpu, uint64_t arg)
+{
 	struct drm_amdgpu_info_device device = device_info(gpu);
+	struct drm_amdgpu_memory_info memory;
 	struct drm_amdgpu_info_vram_gtt sizes = {gpu->vram_bytes, gpu->vram_bytes, gpu->vram_bytes};
 	uint32_t working = 1, registers[64] = {0};
-	uint64_t none = 0;
+	uint64_t bytes;
 	struct drm_amdgpu_info a = {0};
 	int r = emu_copy_in(&a, arg, sizeof(a));
 
@@ -102,9 +104,11 @@ static int get_info(const struct emu_gpu *gpu, uint64_t arg)
 		return answer(&a, &working, sizeof(working));
 	case AMDGPU_INFO_VRAM_USAGE:
 	case AMDGPU_INFO_VIS_VRAM_USAGE:
-		return answer(&a, &gpu->used_bytes, sizeof(gpu->used_bytes));
+		bytes = used(m, gpu, VRAM);
+		return answer(&a, &bytes, sizeof(bytes));
 	case AMDGPU_INFO_GTT_USAGE:
-		return answer(&a, &none, sizeof(none));
+		bytes = used(m, gpu, GTT);
+		return answer(&a, &bytes, sizeof(bytes));
 	case AMDGPU_INFO_VRAM_GTT:
 		return answer(&a, &sizes, sizeof(sizes));
 	case AMDGPU_INFO_READ_MMR_REG:
@@ -112,6 +116,8 @@ static int get_info(const struct emu_gpu *gpu, uint64_t arg)
 	case AMDGPU_INFO_DEV_INFO:
 		return answer(&a, &device, sizeof(device));
 	case AMDGPU_INFO_MEMORY:
+		memory.vram = memory.cpu_accessible_vram = heap_info(gpu, used(m, gpu, VRAM));
+		memory.gtt = heap_info(gpu, used(m, gpu, GTT));
 		return answer(&a, &memory, sizeof(memory));
 	}
 	return -EINVAL;
@@ -130,7 +136,7 @@ long emu_drm_ioctl(uint32_t minor, unsigned long request, uint64_t arg)
 	else if (_IOC_NR(request) == DRM_NR_VERSION)
 		r = get_version(arg);
 	else if (_IOC_NR(request) == DRM_NR_AMDGPU_INFO)
-		r = get_info(gpu, arg);
+		r = get_info(m, gpu, arg);
 	emu_unlock();
 	return r;
 }

@@ -7,14 +7,14 @@
  *   device.c   the tree's device files: what fstat, ioctl and mmap answer for them
  *   process.c  what the driver knows of this process, and the machine's GPUs
  *   kfd.c      ioctls of /dev/kfd: the block in and out, the row, the trace
- *   memory.c   memory objects, and on which GPUs they are mapped
+ *   bank.c     memory of the GPUs, which all processes share
+ *   memory.c   memory objects of this process, and on which GPUs they are mapped
  *   event.c    events, and waiting for them
  *   drm.c      ioctls of render nodes, as far as libdrm asks
  *   fail.c     ioctls that are to fail
  *
  * A device file is a plain file in the tree, and a descriptor is told by the inode that it is of:
- * there is no table of descriptors that dup, fork, exec or a socket could get past. What a process
- * holds is its own; GPUs are not shared between processes yet.
+ * there is no table of descriptors that dup, fork, exec or a socket could get past.
  *
  * Functions answer 0 (or what is asked for) or -errno, as in the kernel.
  */
@@ -39,14 +39,15 @@
 
 struct emu_gpu {
 	uint32_t gpu_id, node, minor;
-	uint64_t vram_bytes, used_bytes; /* by this process */
-	bool acquired;			 /* ACQUIRE_VM was called */
+	uint64_t vram_bytes;
+	bool acquired; /* ACQUIRE_VM was called */
 	const struct tree_model *model;
 	uint32_t device_id;
 };
 
 /* The machine does not change once it is read; the rest is guarded by emu_lock(). */
 struct emu_machine {
+	struct bank *bank;
 	struct emu_gpu gpu[TREE_GPUS];
 	uint32_t ngpus;
 	const struct topology *topology;
@@ -93,8 +94,8 @@ int emu_unmap(struct emu_machine *machine, void *block);
 int emu_available(struct emu_machine *machine, void *block);
 void emu_memory_forget(void); /* all of it, in a forked child */
 
-/* A descriptor of the memory at this offset of a render node, valid under the lock; or -EINVAL. */
-int emu_memory_at(uint64_t mmap_offset, size_t len);
+/* A descriptor of the memory at this offset of a render node, the caller's to close; or -EINVAL. */
+int emu_memory_at(const struct emu_machine *machine, uint64_t mmap_offset, size_t len);
 
 /* event.c: the same. emu_wait_events() lets go of the lock while it waits. */
 int emu_create_event(struct emu_machine *machine, void *block);

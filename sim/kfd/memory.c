@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory objects of this process. One with content is a file without a name, which is what a GPU's
- * memory is here: it is mapped where the program maps the render node. Where it is mapped on GPUs
- * is noted, one bit for each.
+ * Memory objects of this process. One with content holds a piece of the machine's memory, which is
+ * mapped where the program maps the render node. Where it is mapped on GPUs is noted, one bit for
+ * each.
  */
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/mman.h>
-#include <unistd.h>
+#include <string.h>
 
 #include "amd/abi/kfd.h"
 #include "amd/kfd_ioctl.h"
 #include "amd/topology.h"
+#include "sim/kfd/bank.h"
 #include "sim/kfd/emu.h"
 
 #define CONTENT	  (KFD_IOC_ALLOC_MEM_FLAGS_VRAM | KFD_IOC_ALLOC_MEM_FLAGS_GTT)
@@ -27,10 +27,10 @@
 
 struct object {
 	uint64_t handle; /* 0: free */
-	uint64_t size, charged_bytes;
+	uint64_t size;	 /* of its addresses */
 	uint32_t gpu_id, flags;
 	uint64_t mapped; /* bit i: on the machine's i-th GPU */
-	int fd;
+	struct bank_piece piece;
 };
 
 static struct object *objects; /* by the lower half of the handle; the first is not used */
@@ -38,9 +38,6 @@ static uint32_t nobjects;
 
 void emu_memory_forget(void)
 {
-	for (uint32_t i = 1; i < nobjects; i++)
-		if (objects[i].handle && objects[i].fd >= 0)
-			close(objects[i].fd);
 	free(objects);
 	objects = NULL;
 	nobjects = 0;
@@ -71,30 +68,14 @@ static int take_row(void)
 	if (!grown)
 		return -ENOMEM;
 	objects = grown;
-	for (uint32_t j = nobjects; j < more; j++)
-		objects[j] = (struct object){.fd = -EBADF};
+	memset(objects + nobjects, 0, (more - nobjects) * sizeof(*objects));
 	nobjects = more;
 	return (int)i;
 }
 
-static int make_content(uint64_t size)
+/* A queue's ring is there once and has twice the addresses. */
+static uint64_t content_bytes(uint64_t size, uint32_t flags)
 {
-	int fd = memfd_create("allot-sim-amd", MFD_CLOEXEC);
-
-	if (fd < 0)
-		return -ENOMEM;
-	if (ftruncate(fd, (off_t)size) < 0) {
-		close(fd);
-		return -ENOMEM;
-	}
-	return fd;
-}
-
-/* What it takes of the GPU's memory. A queue's ring is there once and mapped twice. */
-static uint64_t charge_of(uint64_t size, uint32_t flags)
-{
-	if (!(flags & KFD_IOC_ALLOC_MEM_FLAGS_VRAM))
-		return 0;
 	return flags & KFD_IOC_ALLOC_MEM_FLAGS_AQL_QUEUE_MEM ? size / 2 : size;
 }
 
@@ -112,25 +93,24 @@ int emu_alloc(struct emu_machine *m, void *block)
 	struct kfd_ioctl_alloc_memory_of_gpu_args *a = block;
 	struct emu_gpu *gpu = emu_gpu(m, a->gpu_id);
 	uint32_t kind = a->flags & KINDS;
-	struct object o = {.size = a->size, .gpu_id = a->gpu_id, .flags = a->flags, .fd = -EBADF};
-	int index;
+	struct object o = {.size = a->size, .gpu_id = a->gpu_id, .flags = a->flags};
+	int index, r;
 
 	if (!gpu || !gpu->acquired || !a->size || a->size >= UINT64_C(1) << OFFSET_SHIFT || !kind ||
 	    kind & (kind - 1))
 		return -EINVAL;
-	o.charged_bytes = charge_of(a->size, a->flags);
-	if (o.charged_bytes > gpu->vram_bytes - gpu->used_bytes)
-		return -ENOMEM;
 	index = take_row();
 	if (index < 0)
 		return index;
 	if (kind & CONTENT) {
-		o.fd = make_content(a->size);
-		if (o.fd < 0)
-			return o.fd;
+		o.piece = (struct bank_piece){.size = content_bytes(a->size, a->flags),
+					      .gpu = (uint32_t)(gpu - m->gpu),
+					      .flags = a->flags};
+		r = bank_take(m->bank, gpu->vram_bytes, &o.piece);
+		if (r < 0)
+			return r;
 	}
 	o.handle = (uint64_t)a->gpu_id << 32 | (uint32_t)index;
-	gpu->used_bytes += o.charged_bytes;
 	objects[index] = o;
 	a->handle = o.handle;
 	if (kind != KFD_IOC_ALLOC_MEM_FLAGS_USERPTR)
@@ -147,10 +127,8 @@ int emu_free(struct emu_machine *m, void *block)
 		return -EINVAL;
 	if (o->mapped)
 		return -EBUSY;
-	emu_gpu(m, o->gpu_id)->used_bytes -= o->charged_bytes;
-	if (o->fd >= 0)
-		close(o->fd);
-	*o = (struct object){.fd = -EBADF};
+	bank_drop(m->bank, &o->piece);
+	*o = (struct object){.handle = 0};
 	return 0;
 }
 
@@ -217,16 +195,17 @@ int emu_available(struct emu_machine *m, void *block)
 
 	if (!gpu)
 		return -EINVAL;
-	a->available = gpu->vram_bytes - gpu->used_bytes;
+	a->available = gpu->vram_bytes -
+		       bank_used(m->bank, (uint32_t)(gpu - m->gpu), KFD_IOC_ALLOC_MEM_FLAGS_VRAM);
 	return 0;
 }
 
-int emu_memory_at(uint64_t mmap_offset, size_t len)
+int emu_memory_at(const struct emu_machine *m, uint64_t mmap_offset, size_t len)
 {
 	uint64_t index = mmap_offset >> OFFSET_SHIFT;
 
 	if (mmap_offset & ((UINT64_C(1) << OFFSET_SHIFT) - 1) || index >= nobjects ||
-	    !objects[index].handle || objects[index].fd < 0 || len > objects[index].size)
+	    !objects[index].handle || len > objects[index].piece.size)
 		return -EINVAL;
-	return objects[index].fd;
+	return bank_fd(m->bank, &objects[index].piece);
 }

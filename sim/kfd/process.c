@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "amd/topology_read.h"
+#include "sim/kfd/bank.h"
 #include "sim/kfd/emu.h"
 
 /* Of the process that opened the device; a forked child that has not is no customer of it. */
@@ -59,13 +60,13 @@ int emu_open(void)
 		pthread_mutex_init(&process.mutex, NULL);
 		emu_memory_forget();
 		emu_events_forget();
-		for (uint32_t i = 0; i < process.machine.ngpus; i++) {
-			process.machine.gpu[i].used_bytes = 0;
+		for (uint32_t i = 0; i < process.machine.ngpus; i++)
 			process.machine.gpu[i].acquired = false;
-		}
-	} else if (!process.pid) {
-		r = read_machine(&process.machine);
 	}
+	if (!process.machine.topology)
+		r = read_machine(&process.machine);
+	if (r == 0 && process.pid != getpid())
+		r = bank_open(emu_root(), &process.machine.bank);
 	if (r == 0)
 		__atomic_store_n(&process.pid, getpid(), __ATOMIC_RELEASE);
 	pthread_mutex_unlock(&opening);

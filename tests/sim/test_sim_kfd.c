@@ -1,10 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The emulated KFD by its ioctls, as a program uses them that has no library: run by `allot sim
- * --amd 3 --memory 64MiB` with links 1 <-> 2 and 2 -> 3.
- */
-#include <errno.h>
-#include <fcntl.h>
+/* The emulated KFD as one process has it: devices, requests, memory, mapping and events. */
 #include <pthread.h>
 #include <stdbool.h>
 #include <string.h>
@@ -16,98 +11,23 @@
 #include <unistd.h>
 
 #include "amd/abi/drm.h"
-#include "amd/abi/kfd.h"
-#include "amd/kfd_ioctl.h"
-#include "tests/check.h"
+#include "tests/sim/kfd_program.h"
 
-#define GPUS 3
-#define MIB  (UINT64_C(1) << 20)
-#define VRAM KFD_IOC_ALLOC_MEM_FLAGS_VRAM
-
-#define KFD_IOWR(name, type) _IOWR('K', KFD_NR_##name, type)
-
-static int kfd, render[GPUS];
-static uint32_t ids[GPUS];
-
-/* 0 or -errno */
-static int call(unsigned long request, void *arg)
-{
-	return ioctl(kfd, request, arg) < 0 ? -errno : 0;
-}
-
-static int alloc_flags(int gpu, uint64_t size, uint32_t flags, uint64_t *ret_handle,
-		       uint64_t *ret_offset)
-{
-	struct kfd_ioctl_alloc_memory_of_gpu_args a = {
-		.va_addr = 1u << 30, .size = size, .gpu_id = ids[gpu], .flags = flags};
-	int r = call(KFD_IOWR(ALLOC_MEMORY_OF_GPU, a), &a);
-
-	*ret_handle = a.handle;
-	if (ret_offset)
-		*ret_offset = a.mmap_offset;
-	return r;
-}
-
-static int alloc_vram(int gpu, uint64_t size, uint64_t *ret_handle)
-{
-	return alloc_flags(gpu, size, VRAM, ret_handle, NULL);
-}
-
-static int free_memory(uint64_t handle)
-{
-	struct kfd_ioctl_free_memory_of_gpu_args a = {handle};
-
-	return call(_IOW('K', KFD_NR_FREE_MEMORY_OF_GPU, a), &a);
-}
-
-static int map(uint64_t handle, const uint32_t *gpus, uint32_t n, uint32_t *done)
-{
-	struct kfd_ioctl_map_memory_to_gpu_args a = {handle, (uintptr_t)gpus, n, *done};
-	int r = call(KFD_IOWR(MAP_MEMORY_TO_GPU, a), &a);
-
-	*done = a.n_success;
-	return r;
-}
-
-static int unmap(uint64_t handle, const uint32_t *gpus, uint32_t n)
-{
-	struct kfd_ioctl_unmap_memory_from_gpu_args a = {handle, (uintptr_t)gpus, n, 0};
-
-	return call(KFD_IOWR(UNMAP_MEMORY_FROM_GPU, a), &a);
-}
-
-static uint64_t available(int gpu)
-{
-	struct kfd_ioctl_get_available_memory_args a = {.gpu_id = ids[gpu]};
-
-	CHECK_EQ(call(KFD_IOWR(AVAILABLE_MEMORY, a), &a), 0);
-	return a.available;
-}
-
-static void open_devices(void)
+static void test_apertures(void)
 {
 	struct kfd_process_device_apertures at[8];
 	struct kfd_ioctl_get_process_apertures_new_args a = {.num_of_nodes = 0};
 	unsigned long request = KFD_IOWR(GET_PROCESS_APERTURES_NEW, a);
 
-	kfd = open("/dev/kfd", O_RDWR | O_CLOEXEC);
-	CHECK(kfd >= 0);
 	CHECK_EQ(call(request, &a), 0);
 	CHECK_EQ(a.num_of_nodes, GPUS);
 	a = (struct kfd_ioctl_get_process_apertures_new_args){(uintptr_t)at, 8, 0};
 	CHECK_EQ(call(request, &a), 0);
 	CHECK_EQ(a.num_of_nodes, GPUS);
+	for (int i = 0; i < GPUS; i++)
+		CHECK(at[i].gpu_id == ids[i] && at[i].gpuvm_base < at[i].gpuvm_limit);
 	a = (struct kfd_ioctl_get_process_apertures_new_args){8, 8, 0};
 	CHECK_EQ(call(request, &a), -EFAULT);
-	for (int i = 0; i < GPUS; i++) {
-		char path[32];
-
-		ids[i] = at[i].gpu_id;
-		CHECK(at[i].gpuvm_base < at[i].gpuvm_limit);
-		snprintf(path, sizeof(path), "/dev/dri/renderD%d", 129 + i);
-		render[i] = open(path, O_RDWR | O_CLOEXEC);
-		CHECK(render[i] >= 0);
-	}
 	CHECK(open("/dev/dri/renderD200", O_RDWR) < 0 && errno == ENOENT);
 }
 
@@ -153,10 +73,7 @@ static void test_acquire(void)
 	CHECK_EQ(call(request, &a), -EINVAL);
 	a.drm_fd = (uint32_t)kfd;
 	CHECK_EQ(call(request, &a), -EINVAL);
-	for (int i = 0; i < GPUS; i++) {
-		a = (struct kfd_ioctl_acquire_vm_args){(uint32_t)render[i], ids[i]};
-		CHECK_EQ(call(request, &a), 0);
-	}
+	acquire_devices();
 	a.gpu_id = 1;
 	CHECK_EQ(call(request, &a), -EINVAL);
 }
@@ -337,7 +254,7 @@ static void test_drm(void)
 	CHECK(ioctl(render[0], request, &info) < 0 && errno == EINVAL);
 }
 
-/* A child has nothing of its parent's until it opens the device, and then nothing of its memory. */
+/* A child has nothing of its parent's until it opens the device, and then no memory of its. */
 static void test_fork(void)
 {
 	uint64_t handle, other;
@@ -352,7 +269,7 @@ static void test_fork(void)
 		CHECK(mmap(NULL, 4096, PROT_READ, MAP_SHARED, kfd, 0) == MAP_FAILED);
 		kfd = open("/dev/kfd", O_RDWR | O_CLOEXEC);
 		CHECK(kfd >= 0);
-		CHECK_EQ(available(0), 64 * MIB);
+		CHECK_EQ(available(0), 63 * MIB);
 		CHECK_EQ(free_memory(handle), -EINVAL);
 		CHECK_EQ(alloc_vram(0, MIB, &other), -EINVAL);
 		_exit(0);
@@ -370,6 +287,7 @@ int main(void)
 		return 1;
 	}
 	open_devices();
+	test_apertures();
 	test_devices();
 	test_requests();
 	test_acquire();

@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sim/kfd/bank.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "amd/abi/kfd.h"
+#include "sim/mutex.h"
+#include "sim/shared.h"
+
+#define MAGIC	UINT64_C(0x314b4e4142414d41) /* "AMABANK1" */
+#define PIECES	65536
+#define DIR	"/memory"
+#define VRAM	KFD_IOC_ALLOC_MEM_FLAGS_VRAM
+#define HOLD_AT (INT64_C(1) << 60) /* far behind the content */
+
+/* Of a piece, for all processes. */
+struct row {
+	uint64_t key; /* 0: free */
+	uint64_t size;
+	uint64_t ino;
+	uint32_t gpu, flags;
+};
+
+struct region {
+	uint64_t magic;
+	pthread_mutex_t lock;
+	uint64_t next_key;
+	uint64_t rows; /* ever used: scans end here */
+	struct row row[PIECES];
+};
+
+struct bank {
+	struct region *region;
+	char dir[PATH_MAX - 32];
+};
+
+static int init_region(void *map)
+{
+	struct region *region = map;
+
+	region->magic = MAGIC;
+	return sim_mutex_init(&region->lock);
+}
+
+int bank_open(const char *root, struct bank **ret)
+{
+	static struct bank bank; /* one for each process: a forked child writes it anew */
+	char path[PATH_MAX];
+	void *map;
+	int fd, r;
+
+	if (snprintf(bank.dir, sizeof(bank.dir), "%s" DIR, root) >= (int)sizeof(bank.dir))
+		return -ENAMETOOLONG;
+	if (mkdir(bank.dir, 0700) < 0 && errno != EEXIST)
+		return -errno;
+	snprintf(path, sizeof(path), "%s/table", bank.dir);
+	r = sim_shared_open(path, sizeof(*bank.region), init_region, &map, &fd);
+	if (r < 0)
+		return r;
+	close(fd);
+	bank.region = map;
+	if (bank.region->magic != MAGIC) {
+		munmap(map, sizeof(*bank.region));
+		return -EPROTO;
+	}
+	*ret = &bank;
+	return 0;
+}
+
+static void lock(struct region *region)
+{
+	/* Each change is one store, so a dead owner leaves nothing half done. */
+	if (sim_mutex_lock(&region->lock) == EOWNERDEAD)
+		pthread_mutex_consistent(&region->lock);
+}
+
+static void unlock(struct region *region)
+{
+	pthread_mutex_unlock(&region->lock);
+}
+
+static int open_content(const struct bank *bank, uint64_t key, int flags)
+{
+	char path[PATH_MAX];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/%" PRIx64, bank->dir, key);
+	fd = open(path, O_RDWR | O_CLOEXEC | flags, 0600);
+	return fd < 0 ? -errno : fd;
+}
+
+static void remove_content(const struct bank *bank, uint64_t key)
+{
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s/%" PRIx64, bank->dir, key);
+	unlink(path);
+}
+
+static bool is_alive(const struct bank *bank, const struct row *row)
+{
+	int fd = open_content(bank, row->key, 0);
+	bool alive;
+
+	if (fd < 0) /* the file goes before the row; where the directory is gone nothing is known */
+		return fd != -ENOENT || access(bank->dir, F_OK) < 0;
+	alive = sim_byte_locked(fd, HOLD_AT);
+	close(fd);
+	return alive;
+}
+
+/* Frees what nobody holds. With the lock. */
+static void reap(const struct bank *bank, struct row *row)
+{
+	if (!row->key || is_alive(bank, row))
+		return;
+	remove_content(bank, row->key);
+	row->key = 0;
+}
+
+static void reap_all(const struct bank *bank)
+{
+	for (uint64_t i = 0; i < bank->region->rows; i++)
+		reap(bank, &bank->region->row[i]);
+}
+
+static uint64_t used(const struct region *region, uint32_t gpu, uint32_t flag)
+{
+	uint64_t sum = 0;
+
+	for (uint64_t i = 0; i < region->rows; i++) {
+		const struct row *row = &region->row[i];
+
+		if (row->key && row->gpu == gpu && row->flags & flag)
+			sum += row->size;
+	}
+	return sum;
+}
+
+static struct row *free_row(struct region *region)
+{
+	for (uint64_t i = 0; i < region->rows; i++)
+		if (!region->row[i].key)
+			return &region->row[i];
+	return region->rows < PIECES ? &region->row[region->rows++] : NULL;
+}
+
+/* Holds what `fd` is open on, by a mapping that neither fork nor exec hands on. */
+static int hold(int fd, uint64_t size, char **ret_content)
+{
+	void *map;
+	int r = sim_byte_lock(fd, HOLD_AT, F_RDLCK);
+
+	if (r < 0)
+		return r;
+	map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+	if (map == MAP_FAILED)
+		return -ENOMEM;
+	madvise(map, size, MADV_DONTFORK);
+	*ret_content = map;
+	return 0;
+}
+
+/* A new file under the key; who is killed before the row has it leaves no more than its name. */
+static int make_content(const struct bank *bank, uint64_t key, uint64_t size, char **ret_content,
+			uint64_t *ret_ino)
+{
+	int fd = open_content(bank, key, O_CREAT | O_EXCL);
+	struct stat st;
+	int r;
+
+	if (fd < 0)
+		return -ENOMEM;
+	r = ftruncate(fd, (off_t)size) < 0 || fstat(fd, &st) < 0 ? -ENOMEM
+								 : hold(fd, size, ret_content);
+	if (r == 0)
+		*ret_ino = st.st_ino;
+	else
+		remove_content(bank, key);
+	close(fd); /* the mapping holds it */
+	return r;
+}
+
+static int take(struct bank *bank, struct bank_piece *piece)
+{
+	struct region *region = bank->region;
+	struct row *row = free_row(region);
+	uint64_t key = region->next_key + 1, ino = 0;
+	int r;
+
+	if (!row)
+		return -ENOMEM;
+	region->next_key = key;
+	r = make_content(bank, key, piece->size, &piece->content, &ino);
+	if (r < 0)
+		return r;
+	*row = (struct row){
+		.size = piece->size, .ino = ino, .gpu = piece->gpu, .flags = piece->flags};
+	__atomic_store_n(&row->key, key, __ATOMIC_RELEASE);
+	piece->key = key;
+	return 0;
+}
+
+static bool has_room(const struct region *region, const struct bank_piece *piece,
+		     uint64_t vram_bytes)
+{
+	return !(piece->flags & VRAM) || piece->size <= vram_bytes - used(region, piece->gpu, VRAM);
+}
+
+int bank_take(struct bank *bank, uint64_t vram_bytes, struct bank_piece *piece)
+{
+	int r = -ENOMEM;
+
+	lock(bank->region);
+	/* Who is alive costs system calls for each piece, and matters to a refusal only. */
+	if (!has_room(bank->region, piece, vram_bytes) || bank->region->rows == PIECES)
+		reap_all(bank);
+	if (has_room(bank->region, piece, vram_bytes))
+		r = take(bank, piece);
+	unlock(bank->region);
+	return r;
+}
+
+/* Whoever has the descriptor has the memory, so that its row is there. */
+static const struct row *find(const struct bank *bank, int fd)
+{
+	struct stat st, table;
+	const struct region *region = bank->region;
+
+	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || stat(bank->dir, &table) < 0 ||
+	    st.st_dev != table.st_dev)
+		return NULL;
+	for (uint64_t i = 0; i < region->rows; i++)
+		if (region->row[i].key && region->row[i].ino == st.st_ino)
+			return &region->row[i];
+	return NULL;
+}
+
+int bank_hold(struct bank *bank, int fd, struct bank_piece *ret)
+{
+	struct bank_piece piece = {.key = 0};
+	const struct row *row;
+	int content, r = -EINVAL;
+
+	lock(bank->region);
+	row = find(bank, fd);
+	if (row) {
+		piece = (struct bank_piece){row->key, row->size, row->gpu, row->flags, NULL};
+		content = open_content(bank, row->key, 0);
+		r = content < 0 ? content : hold(content, row->size, &piece.content);
+		if (content >= 0)
+			close(content);
+	}
+	unlock(bank->region);
+	if (r == 0)
+		*ret = piece;
+	return r;
+}
+
+void bank_drop(struct bank *bank, struct bank_piece *piece)
+{
+	struct region *region = bank->region;
+
+	if (!piece->key)
+		return;
+	lock(region);
+	munmap(piece->content, piece->size);
+	for (uint64_t i = 0; i < region->rows; i++)
+		if (region->row[i].key == piece->key)
+			reap(bank, &region->row[i]);
+	unlock(region);
+	*piece = (struct bank_piece){.key = 0};
+}
+
+int bank_fd(const struct bank *bank, const struct bank_piece *piece)
+{
+	int fd = open_content(bank, piece->key, 0);
+	int r;
+
+	if (fd < 0)
+		return fd;
+	r = sim_byte_lock(fd, HOLD_AT, F_RDLCK);
+	if (r < 0) {
+		close(fd);
+		return r;
+	}
+	return fd;
+}
+
+uint64_t bank_used(struct bank *bank, uint32_t gpu, uint32_t flag)
+{
+	uint64_t sum;
+
+	lock(bank->region);
+	reap_all(bank);
+	sum = used(bank->region, gpu, flag);
+	unlock(bank->region);
+	return sum;
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The memory of the machine's GPUs, which all of its processes share: what is taken of each, and
+ * the content. A piece is a file in the tree, and is alive while anybody anywhere has a description
+ * of it open with a lock on it: a process that holds it does so by mapping it, one that is sent a
+ * descriptor by having that, even while it is on its way. So the kernel counts the holders, and
+ * there is nothing to repair when one is killed.
+ *
+ * - Nothing is kept twice: what a GPU has given is the sum over its pieces.
+ * - A piece is there from the store of its key on, and gone with the store of 0.
+ *
+ * A bank is not inherited by fork. Functions take the bank's own lock; 0 or -errno.
+ */
+#ifndef ALLOT_SIM_KFD_BANK_H
+#define ALLOT_SIM_KFD_BANK_H
+
+#include <stdint.h>
+
+struct bank;
+
+/* A piece of memory, and where the process that holds it has its content. */
+struct bank_piece {
+	uint64_t key; /* 0: none; never that of another piece, before or after */
+	uint64_t size;
+	uint32_t gpu;	/* by its place in the machine */
+	uint32_t flags; /* as in ALLOC_MEMORY_OF_GPU; of VRAM or GTT */
+	char *content;
+};
+
+/* The bank of the tree at `root`, made if there is none. Kept until the process ends. */
+int bank_open(const char *root, struct bank **ret);
+
+/*
+ * Takes a piece of that size, GPU and flags; the rest is answered. `vram_bytes` is what the GPU
+ * has. -ENOMEM where it has no more, the dead not counted, or the machine.
+ */
+int bank_take(struct bank *bank, uint64_t vram_bytes, struct bank_piece *piece);
+
+/* Holds the memory that `fd` is a descriptor of. -EINVAL: of none of this machine. */
+int bank_hold(struct bank *bank, int fd, struct bank_piece *ret);
+
+/* Lets go. The last one to do so frees it. */
+void bank_drop(struct bank *bank, struct bank_piece *piece);
+
+/* A descriptor that holds the piece, too, with O_CLOEXEC; or -errno. */
+int bank_fd(const struct bank *bank, const struct bank_piece *piece);
+
+/* Bytes of a GPU that somebody holds: those with the flag. */
+uint64_t bank_used(struct bank *bank, uint32_t gpu, uint32_t flag);
+
+#endif

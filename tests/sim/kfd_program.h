@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What test programs of the emulated KFD have in common: its ioctls, as a program uses them that
+ * has no library. They run by `allot sim --amd 3 --memory 64MiB` with links 1 <-> 2 and 2 -> 3.
+ */
+#ifndef ALLOT_TESTS_SIM_KFD_PROGRAM_H
+#define ALLOT_TESTS_SIM_KFD_PROGRAM_H
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <sys/ioctl.h>
+
+#include "amd/abi/kfd.h"
+#include "amd/kfd_ioctl.h"
+#include "tests/check.h"
+
+#define GPUS 3
+#define MIB  (UINT64_C(1) << 20)
+#define VRAM KFD_IOC_ALLOC_MEM_FLAGS_VRAM
+
+#define KFD_IOWR(name, type) _IOWR('K', KFD_NR_##name, type)
+
+static int kfd, render[GPUS];
+static uint32_t ids[GPUS];
+
+/* 0 or -errno */
+static inline int call(unsigned long request, void *arg)
+{
+	return ioctl(kfd, request, arg) < 0 ? -errno : 0;
+}
+
+static inline int alloc_flags(int gpu, uint64_t size, uint32_t flags, uint64_t *ret_handle,
+			      uint64_t *ret_offset)
+{
+	struct kfd_ioctl_alloc_memory_of_gpu_args a = {
+		.va_addr = 1u << 30, .size = size, .gpu_id = ids[gpu], .flags = flags};
+	int r = call(KFD_IOWR(ALLOC_MEMORY_OF_GPU, a), &a);
+
+	*ret_handle = a.handle;
+	if (ret_offset)
+		*ret_offset = a.mmap_offset;
+	return r;
+}
+
+static inline int alloc_vram(int gpu, uint64_t size, uint64_t *ret_handle)
+{
+	return alloc_flags(gpu, size, VRAM, ret_handle, NULL);
+}
+
+static inline int free_memory(uint64_t handle)
+{
+	struct kfd_ioctl_free_memory_of_gpu_args a = {handle};
+
+	return call(_IOW('K', KFD_NR_FREE_MEMORY_OF_GPU, a), &a);
+}
+
+static inline int map(uint64_t handle, const uint32_t *gpus, uint32_t n, uint32_t *done)
+{
+	struct kfd_ioctl_map_memory_to_gpu_args a = {handle, (uintptr_t)gpus, n, *done};
+	int r = call(KFD_IOWR(MAP_MEMORY_TO_GPU, a), &a);
+
+	*done = a.n_success;
+	return r;
+}
+
+static inline int unmap(uint64_t handle, const uint32_t *gpus, uint32_t n)
+{
+	struct kfd_ioctl_unmap_memory_from_gpu_args a = {handle, (uintptr_t)gpus, n, 0};
+
+	return call(KFD_IOWR(UNMAP_MEMORY_FROM_GPU, a), &a);
+}
+
+static inline uint64_t available(int gpu)
+{
+	struct kfd_ioctl_get_available_memory_args a = {.gpu_id = ids[gpu]};
+
+	CHECK_EQ(call(KFD_IOWR(AVAILABLE_MEMORY, a), &a), 0);
+	return a.available;
+}
+
+/* In this process, which a child has to do by itself. */
+static inline void open_devices(void)
+{
+	struct kfd_process_device_apertures at[GPUS];
+	struct kfd_ioctl_get_process_apertures_new_args a = {(uintptr_t)at, GPUS, 0};
+
+	kfd = open("/dev/kfd", O_RDWR | O_CLOEXEC);
+	CHECK(kfd >= 0);
+	CHECK_EQ(call(KFD_IOWR(GET_PROCESS_APERTURES_NEW, a), &a), 0);
+	CHECK_EQ(a.num_of_nodes, GPUS);
+	for (int i = 0; i < GPUS; i++) {
+		char path[32];
+
+		ids[i] = at[i].gpu_id;
+		snprintf(path, sizeof(path), "/dev/dri/renderD%d", 129 + i);
+		render[i] = open(path, O_RDWR | O_CLOEXEC);
+		CHECK(render[i] >= 0);
+	}
+}
+
+static inline void acquire_devices(void)
+{
+	for (int i = 0; i < GPUS; i++) {
+		struct kfd_ioctl_acquire_vm_args a = {(uint32_t)render[i], ids[i]};
+
+		CHECK_EQ(call(_IOW('K', KFD_NR_ACQUIRE_VM, a), &a), 0);
+	}
+}
+
+#endif

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The emulated KFD as several processes have it: memory that one takes is there for no other. */
+#include <signal.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "amd/abi/drm.h"
+#include "tests/sim/kfd_program.h"
+
+static pid_t start(void (*child_main)(int socket), int *ret_socket)
+{
+	int pair[2];
+	pid_t child;
+
+	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+	child = fork();
+	CHECK(child >= 0);
+	if (!child) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		close(pair[0]);
+		open_devices();
+		acquire_devices();
+		child_main(pair[1]);
+		_exit(0);
+	}
+	close(pair[1]);
+	*ret_socket = pair[0];
+	return child;
+}
+
+static void say(int socket)
+{
+	CHECK_EQ(write(socket, "", 1), 1);
+}
+
+static void hear(int socket)
+{
+	char byte;
+
+	CHECK_EQ(read(socket, &byte, 1), 1);
+}
+
+/* Ends when it says so, or by the signal. */
+static void end(pid_t child, int signal)
+{
+	int status;
+
+	if (signal)
+		CHECK_EQ(kill(child, signal), 0);
+	CHECK_EQ(waitpid(child, &status, 0), child);
+	CHECK_EQ(status, signal);
+}
+
+static uint64_t vram_usage(int gpu)
+{
+	uint64_t bytes;
+	struct drm_amdgpu_info info = {.return_pointer = (uintptr_t)&bytes,
+				       .return_size = sizeof(bytes),
+				       .query = AMDGPU_INFO_VRAM_USAGE};
+
+	CHECK_EQ(ioctl(render[gpu], _IOW('d', DRM_NR_AMDGPU_INFO, info), &info), 0);
+	return bytes;
+}
+
+static void take_40(int socket)
+{
+	uint64_t handle;
+
+	CHECK_EQ(alloc_vram(0, 30 * MIB, &handle), 0);
+	CHECK_EQ(alloc_vram(0, 10 * MIB, &handle), 0);
+	say(socket);
+	hear(socket);
+}
+
+/* What one has is counted for all, until it ends, in whatever way. */
+static void test_capacity(int signal)
+{
+	uint64_t handle, rest;
+	int socket;
+	pid_t child = start(take_40, &socket);
+
+	hear(socket);
+	CHECK_EQ(available(0), 24 * MIB);
+	CHECK_EQ(available(1), 64 * MIB);
+	CHECK_EQ(vram_usage(0), 40 * MIB);
+	CHECK_EQ(alloc_vram(0, 24 * MIB + 4096, &handle), -ENOMEM);
+	CHECK_EQ(alloc_vram(0, 24 * MIB, &handle), 0);
+	CHECK_EQ(alloc_vram(0, 4096, &rest), -ENOMEM);
+	if (!signal)
+		say(socket);
+	end(child, signal);
+	CHECK_EQ(alloc_vram(0, 40 * MIB, &rest), 0); /* without having asked before */
+	CHECK_EQ(available(0), 0);
+	CHECK_EQ(free_memory(rest), 0);
+	CHECK_EQ(free_memory(handle), 0);
+	CHECK_EQ(available(0), 64 * MIB);
+	close(socket);
+}
+
+static void run_another(int socket)
+{
+	uint64_t handle;
+
+	CHECK_EQ(alloc_vram(0, 30 * MIB, &handle), 0);
+	say(socket);
+	hear(socket);
+	execlp("sleep", "sleep", "60", NULL); /* which closes the socket */
+}
+
+/* Neither a child nor another program in its place inherits what a process has. */
+static void test_inheritance(void)
+{
+	uint64_t handle;
+	char byte;
+	int socket;
+	pid_t idle, child = start(take_40, &socket);
+
+	hear(socket);
+	end(child, SIGKILL);
+	close(socket);
+	CHECK_EQ(alloc_vram(0, 30 * MIB, &handle), 0);
+	idle = fork();
+	if (!idle) {
+		pause();
+		_exit(0);
+	}
+	CHECK_EQ(free_memory(handle), 0);
+	CHECK_EQ(available(0), 64 * MIB);
+	end(idle, SIGKILL);
+
+	child = start(run_another, &socket);
+	hear(socket);
+	CHECK_EQ(available(0), 34 * MIB);
+	say(socket);
+	CHECK_EQ(read(socket, &byte, 1), 0);
+	while (available(0) != 64 * MIB) /* the kernel closes the one after the other */
+		usleep(1000);
+	end(child, SIGKILL);
+	close(socket);
+}
+
+/* Memory that is freed stays while a program has it mapped. */
+static void test_mapped_memory(void)
+{
+	uint64_t handle, offset;
+	char *here;
+
+	CHECK_EQ(alloc_flags(0, MIB, VRAM, &handle, &offset), 0);
+	here = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_SHARED, render[0], (off_t)offset);
+	CHECK(here != MAP_FAILED);
+	CHECK_EQ(free_memory(handle), 0);
+	strcpy(here, "content");
+	CHECK_EQ(available(0), 63 * MIB);
+	CHECK_EQ(munmap(here, MIB), 0);
+	CHECK_EQ(available(0), 64 * MIB);
+}
+
+#define TAKERS 6
+#define TURNS  400
+
+static void take_and_free(int turns)
+{
+	uint64_t handle[4] = {0};
+	uint32_t seed = (uint32_t)getpid();
+
+	for (int turn = 0; turn < turns; turn++) {
+		uint64_t *h;
+		int r;
+
+		seed = seed * 1103515245 + 12345;
+		h = &handle[seed >> 16 & 3];
+		if (*h)
+			CHECK_EQ(free_memory(*h), 0);
+		*h = 0;
+		CHECK(available(0) <= 64 * MIB); /* never below nothing */
+		r = alloc_vram(0, ((seed >> 20 & 7) + 1) * MIB, h);
+		CHECK(r == 0 || r == -ENOMEM);
+		if (r < 0)
+			*h = 0;
+	}
+}
+
+static void take_for_a_while(int socket)
+{
+	hear(socket);
+	take_and_free(TURNS);
+	say(socket);
+	hear(socket);
+}
+
+static void take_until_killed(int socket)
+{
+	hear(socket);
+	take_and_free(INT32_MAX);
+}
+
+/* Killed at any moment, they leave nothing that would be counted, or in the way. */
+static void test_crowd(void)
+{
+	pid_t child[TAKERS];
+	int socket[TAKERS];
+	uint64_t handle;
+
+	for (int i = 0; i < TAKERS; i++)
+		child[i] = start(i % 2 ? take_for_a_while : take_until_killed, &socket[i]);
+	for (int i = 0; i < TAKERS; i++)
+		say(socket[i]);
+	for (int i = 0; i < TAKERS; i += 2) {
+		usleep(2000);
+		end(child[i], SIGKILL);
+	}
+	for (int i = 1; i < TAKERS; i += 2) {
+		hear(socket[i]);
+		say(socket[i]);
+		end(child[i], 0);
+	}
+	for (int i = 0; i < TAKERS; i++)
+		close(socket[i]);
+	CHECK_EQ(available(0), 64 * MIB);
+	CHECK_EQ(alloc_vram(0, 64 * MIB, &handle), 0);
+	CHECK_EQ(free_memory(handle), 0);
+}
+
+int main(void)
+{
+	open_devices();
+	acquire_devices();
+	test_capacity(0);
+	test_capacity(SIGKILL);
+	test_inheritance();
+	test_mapped_memory();
+	test_crowd();
+	return 0;
+}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The list of /dev/kfd's ioctls as a table. A request is looked up by type and number: its size is
- * that of the caller's version of the interface.
+ * The lists of ioctls of /dev/kfd and of render nodes, as tables. A request is looked up by type
+ * and number: its size is that of the caller's version of the interface.
  */
 #ifndef ALLOT_AMD_KFD_IOCTL_H
 #define ALLOT_AMD_KFD_IOCTL_H
@@ -30,5 +30,14 @@ struct kfd_ioctl {
 
 /* The row of a request; NULL for one of another type or with a number that is in no row. */
 const struct kfd_ioctl *kfd_ioctl_find(unsigned long request);
+
+/*
+ * What to do about any request whatever to /dev/kfd, or to a render node. That of its row; PASS for
+ * what the kernel answers for any file (FIOCLEX, ...) before a driver sees it; REFUSE for the rest,
+ * those with a known number and another type among them: the drivers look at the number alone, so
+ * such a request would do what its number says.
+ */
+enum kfd_decision kfd_ioctl_decide(unsigned long request);
+enum kfd_decision drm_ioctl_decide(unsigned long request);
 
 #endif

@@ -23,6 +23,10 @@ from abi import ROOT, Mismatch, members, run
 LIST = ROOT / "src/amd/kfd_ioctl.def"
 OURS = ROOT / "src/amd/abi/kfd.h"
 DRM = ROOT / "src/amd/abi/drm.h"
+DRM_LIST = ROOT / "src/amd/drm_ioctl.def"
+# Numbers that libdrm's header got after 2.4.114: passed over where it has not.
+DRM_NEWER = ("SYNCOBJ_EVENTFD", "SET_CLIENT_NAME", "GEM_CHANGE_HANDLE", "AMDGPU_USERQ",
+             "AMDGPU_USERQ_SIGNAL", "AMDGPU_USERQ_WAIT", "AMDGPU_GEM_LIST_HANDLES")
 DRM_PLACES = ("/usr/include/libdrm", "/usr/include/drm")
 OWN_DRIVER = 0x80  # from here on ioctls are not of the kernel's driver
 NAME = "AMDKFD_IOC_"
@@ -51,8 +55,8 @@ class Header:
         self.structs = {name: members(body) for name, body in
                         re.findall(r"^struct\s+(\w+)\s*\{(.*?)^\};", text, flags=re.M | re.S)}
         self.values = re.findall(r"^\s*#define[ \t]+(KFD_\w+|NUM_OF_\w+|AMDKFD_IOCTL_BASE|"
-                                 r"AMDGPU_INFO_\w+|DRM_COMMAND_BASE|DRM_IOCTL_BASE)[ \t]+\S",
-                                 text, flags=re.M)
+                                 r"AMDGPU_(?:INFO|GEM)_\w+|DRM_COMMAND_BASE|DRM_IOCTL_BASE)"
+                                 r"[ \t]+\S", text, flags=re.M)
         for body in re.findall(r"^enum \w+ \{(.*?)\};", text, flags=re.M | re.S):
             self.values += [v.split("=")[0].strip() for v in body.split(",") if v.strip()]
         self.ioctls = re.findall(rf"^#define[ \t]+{NAME}(\w+)", text, flags=re.M)
@@ -191,6 +195,11 @@ NOTICED_DRM = (
     ("#define AMDGPU_INFO_MEMORY\t   0x19", "#define AMDGPU_INFO_MEMORY 0x18"),
     ("#define AMDGPU_INFO_MEMORY\t   0x19", ""),
     ("(DRM_IOCTL_BASE, DRM_NR_GET_CAP)", "(DRM_IOCTL_BASE, DRM_NR_VERSION)"),
+    ("(DRM_IOCTL_BASE, DRM_NR_AMDGPU_USERQ)", "(DRM_IOCTL_BASE, DRM_NR_AMDGPU_VM)"),
+    ("#define DRM_IOCTL_AMDGPU_GEM_VA", "#define DRM_IOCTL_AMDGPU_NEW 1\n"
+     "#define DRM_IOCTL_AMDGPU_GEM_VA"),
+    ("#define AMDGPU_GEM_DOMAIN_VRAM 0x4", "#define AMDGPU_GEM_DOMAIN_VRAM 0x40"),
+    ("int32_t fd;", "int64_t fd;"),
     ("uint32_t gpu_counter_freq;", "uint64_t gpu_counter_freq;"),
     ("uint64_t name_len;", "uint32_t name_len;"),
     ("struct drm_amdgpu_heap_info vram;", "struct drm_amdgpu_heap_info vram[2];"),
@@ -256,14 +265,31 @@ def with_types(cc, directory):
     return [*cc, "-idirafter", str(directory)]
 
 
+def drm_numbers(ours, theirs, core):
+    """The numbers to compare: all of ours, each in the list, and every one of amdgpu's."""
+    numbers = re.findall(r"^#define DRM_NR_(\w+)", ours.path.read_text(encoding="utf-8"),
+                         flags=re.M)
+    listed = re.findall(r"^DRM_ROW\((\w+), \w+\)$", DRM_LIST.read_text(encoding="utf-8"),
+                        flags=re.M)
+    if sorted(listed) != sorted(numbers):
+        raise Mismatch(f"{DRM_LIST.name} and {DRM.name}: only in one of them, or twice: "
+                       f"{sorted(set(listed) ^ set(numbers))}")
+    declared = [name for header in (theirs, core) for name in re.findall(
+        r"^[ \t]*#define[ \t]+DRM_IOCTL_(\w+)", header.path.read_text(encoding="utf-8"),
+        flags=re.M)]
+    missing = [name for name in declared if name.startswith("AMDGPU_") and name not in numbers]
+    if missing:
+        raise Mismatch(f"{DRM_LIST.name}: no row for {', '.join(missing)}")
+    return [name for name in numbers if name not in DRM_NEWER or name in declared]
+
+
 def check_drm(cc, header):
     """We have the beginnings of what is long: whatever we name must be theirs, and where it is."""
     ours, theirs = Header(DRM), Header(header)
     core = Header(header.parent / "drm.h")
     theirs.structs.update(core.structs)
     theirs.values += core.values
-    numbers = re.findall(r"^#define DRM_NR_(\w+)", ours.path.read_text(encoding="utf-8"),
-                         flags=re.M)
+    numbers = drm_numbers(ours, theirs, core)
     lines = {ours: [show(n, f"DRM_NR_{n}") for n in numbers],
              theirs: [show(n, f"_IOC_NR(DRM_IOCTL_{n})") for n in numbers]}
     for name in ours.values:

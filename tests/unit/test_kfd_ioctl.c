@@ -2,6 +2,7 @@
 /* Ioctls of /dev/kfd are told by type and number, whatever size and direction a request has. */
 #include <string.h>
 
+#include "amd/abi/drm.h"
 #include "amd/abi/kfd.h"
 #include "amd/kfd_ioctl.h"
 #include "tests/check.h"
@@ -66,10 +67,31 @@ static void test_requests(void)
 	}
 }
 
+/* Every request has an answer, and the drivers' habit to look at the number alone is no way in. */
+static void test_decide(void)
+{
+	CHECK_EQ(kfd_ioctl_decide(0xc0284b16), KFD_COUNT);
+	CHECK_EQ(kfd_ioctl_decide(0xc0044b21), KFD_COUNT);
+	CHECK_EQ(kfd_ioctl_decide(0x80084b01), KFD_VIEW);
+	CHECK_EQ(kfd_ioctl_decide(_IOC(READ_WRITE, 'd', KFD_NR_ALLOC_MEMORY_OF_GPU, 40)),
+		 KFD_REFUSE);
+	CHECK_EQ(kfd_ioctl_decide(0x5401), KFD_REFUSE); /* TCGETS: "is it a terminal?" */
+	CHECK_EQ(kfd_ioctl_decide(FIOCLEX), KFD_PASS);
+	CHECK_EQ(kfd_ioctl_decide(0), KFD_REFUSE);
+	CHECK_EQ(drm_ioctl_decide(0xc0206440), KFD_COUNT);
+	CHECK_EQ(drm_ioctl_decide(0xc0106450), KFD_COUNT);
+	CHECK_EQ(drm_ioctl_decide(0x40086409), KFD_RELEASE);
+	CHECK_EQ(drm_ioctl_decide(0xc0406400), KFD_PASS);
+	CHECK_EQ(drm_ioctl_decide(_IOC(READ_WRITE, 'd', 0x9f, 8)), KFD_REFUSE);
+	CHECK_EQ(drm_ioctl_decide(_IOC(READ_WRITE, 'K', DRM_NR_AMDGPU_GEM_CREATE, 32)), KFD_REFUSE);
+	CHECK_EQ(drm_ioctl_decide(FIONCLEX), KFD_PASS);
+}
+
 int main(void)
 {
 	test_not_ours();
 	test_sizes();
 	test_requests();
+	test_decide();
 	return 0;
 }

@@ -14,10 +14,46 @@
 #define DRM_IOCTL_BASE	 'd'
 #define DRM_COMMAND_BASE 0x40
 
-#define DRM_NR_VERSION	   0x00
-#define DRM_NR_GEM_CLOSE   0x09
-#define DRM_NR_GET_CAP	   0x0c
-#define DRM_NR_AMDGPU_INFO (DRM_COMMAND_BASE + 0x05)
+#define DRM_NR_VERSION			0x00
+#define DRM_NR_GEM_CLOSE		0x09
+#define DRM_NR_GET_CAP			0x0c
+#define DRM_NR_PRIME_HANDLE_TO_FD	0x2d
+#define DRM_NR_PRIME_FD_TO_HANDLE	0x2e
+#define DRM_NR_SYNCOBJ_CREATE		0xbf
+#define DRM_NR_SYNCOBJ_DESTROY		0xc0
+#define DRM_NR_SYNCOBJ_HANDLE_TO_FD	0xc1
+#define DRM_NR_SYNCOBJ_FD_TO_HANDLE	0xc2
+#define DRM_NR_SYNCOBJ_WAIT		0xc3
+#define DRM_NR_SYNCOBJ_RESET		0xc4
+#define DRM_NR_SYNCOBJ_SIGNAL		0xc5
+#define DRM_NR_SYNCOBJ_TIMELINE_WAIT	0xca
+#define DRM_NR_SYNCOBJ_QUERY		0xcb
+#define DRM_NR_SYNCOBJ_TRANSFER		0xcc
+#define DRM_NR_SYNCOBJ_TIMELINE_SIGNAL	0xcd
+#define DRM_NR_SYNCOBJ_EVENTFD		0xcf
+#define DRM_NR_SET_CLIENT_NAME		0xd1
+#define DRM_NR_GEM_CHANGE_HANDLE	0xd2
+
+#define DRM_NR_AMDGPU_GEM_CREATE	(DRM_COMMAND_BASE + 0x00)
+#define DRM_NR_AMDGPU_GEM_MMAP		(DRM_COMMAND_BASE + 0x01)
+#define DRM_NR_AMDGPU_CTX		(DRM_COMMAND_BASE + 0x02)
+#define DRM_NR_AMDGPU_BO_LIST		(DRM_COMMAND_BASE + 0x03)
+#define DRM_NR_AMDGPU_CS		(DRM_COMMAND_BASE + 0x04)
+#define DRM_NR_AMDGPU_INFO		(DRM_COMMAND_BASE + 0x05)
+#define DRM_NR_AMDGPU_GEM_METADATA	(DRM_COMMAND_BASE + 0x06)
+#define DRM_NR_AMDGPU_GEM_WAIT_IDLE	(DRM_COMMAND_BASE + 0x07)
+#define DRM_NR_AMDGPU_GEM_VA		(DRM_COMMAND_BASE + 0x08)
+#define DRM_NR_AMDGPU_WAIT_CS		(DRM_COMMAND_BASE + 0x09)
+#define DRM_NR_AMDGPU_GEM_OP		(DRM_COMMAND_BASE + 0x10)
+#define DRM_NR_AMDGPU_GEM_USERPTR	(DRM_COMMAND_BASE + 0x11)
+#define DRM_NR_AMDGPU_WAIT_FENCES	(DRM_COMMAND_BASE + 0x12)
+#define DRM_NR_AMDGPU_VM		(DRM_COMMAND_BASE + 0x13)
+#define DRM_NR_AMDGPU_FENCE_TO_HANDLE	(DRM_COMMAND_BASE + 0x14)
+#define DRM_NR_AMDGPU_SCHED		(DRM_COMMAND_BASE + 0x15)
+#define DRM_NR_AMDGPU_USERQ		(DRM_COMMAND_BASE + 0x16)
+#define DRM_NR_AMDGPU_USERQ_SIGNAL	(DRM_COMMAND_BASE + 0x17)
+#define DRM_NR_AMDGPU_USERQ_WAIT	(DRM_COMMAND_BASE + 0x18)
+#define DRM_NR_AMDGPU_GEM_LIST_HANDLES	(DRM_COMMAND_BASE + 0x19)
 
 /* Lengths go both ways: the room that there is, and the length that there would be. */
 struct drm_version {
@@ -30,6 +66,42 @@ struct drm_version {
 	uint64_t date;
 	uint64_t desc_len;
 	uint64_t desc;
+};
+
+struct drm_gem_close {
+	uint32_t handle;
+	uint32_t pad;
+};
+
+struct drm_prime_handle {
+	uint32_t handle;
+	uint32_t flags;
+	int32_t fd; /* of a dma-buf */
+};
+
+/* Where memory of a buffer may lie. */
+#define AMDGPU_GEM_DOMAIN_CPU  0x1
+#define AMDGPU_GEM_DOMAIN_GTT  0x2
+#define AMDGPU_GEM_DOMAIN_VRAM 0x4
+#define AMDGPU_GEM_DOMAIN_GDS  0x8 /* this one and the next two: on the chip */
+#define AMDGPU_GEM_DOMAIN_GWS  0x10
+#define AMDGPU_GEM_DOMAIN_OA   0x20
+
+/* Of a union with the answer, a handle. */
+struct drm_amdgpu_gem_create_in {
+	uint64_t bo_size;
+	uint64_t alignment;
+	uint64_t domains;
+	uint64_t domain_flags;
+};
+
+#define AMDGPU_GEM_OP_GET_GEM_CREATE_INFO 0
+#define AMDGPU_GEM_OP_SET_PLACEMENT	  1
+
+struct drm_amdgpu_gem_op {
+	uint32_t handle;
+	uint32_t op;
+	uint64_t value; /* SET_PLACEMENT: domains */
 };
 
 #define AMDGPU_INFO_ACCEL_WORKING  0x00

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "amd/demand.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "amd/abi/drm.h"
+#include "amd/abi/kfd.h"
+#include "amd/kfd_ioctl.h"
+
+/* SVM's word for "nowhere in particular". */
+#define SVM_UNDEFINED UINT32_MAX
+
+static struct demand refuse(int error)
+{
+	return (struct demand){.act = DEMAND_REFUSE, .error = error, .descriptor = -1};
+}
+
+static struct demand only(enum demand_act act, uint64_t object)
+{
+	return (struct demand){.act = act, .object = object, .descriptor = -1};
+}
+
+static struct demand nothing(void)
+{
+	return only(DEMAND_NOTHING, 0);
+}
+
+static struct demand import(int32_t descriptor)
+{
+	return (struct demand){.act = DEMAND_IMPORT, .descriptor = descriptor};
+}
+
+/* The kernel rounds up to pages; false for more than there can be. */
+static bool pages(uint64_t bytes, uint32_t page_bytes, uint64_t *ret_bytes)
+{
+	if (bytes > DEMAND_MOST_BYTES)
+		return false;
+	*ret_bytes = (bytes + page_bytes - 1) & ~(uint64_t)(page_bytes - 1);
+	return true;
+}
+
+static struct demand take(enum demand_memory memory, uint32_t gpu_id, uint64_t bytes,
+			  uint32_t page_bytes)
+{
+	struct demand demand = {.act = DEMAND_TAKE, .count = 1, .descriptor = -1};
+
+	demand.parts[0] = (struct demand_part){.gpu_id = gpu_id, .memory = memory};
+	return pages(bytes, page_bytes, &demand.parts[0].bytes) ? demand : refuse(-ENOMEM);
+}
+
+/* The first flag that the kernel finds, in its order, says what kind it is. */
+static struct demand of_alloc(const struct kfd_ioctl_alloc_memory_of_gpu_args *args,
+			      uint32_t page_bytes)
+{
+	/* Its addresses lie over the same memory twice, so that a ring needs no wrap-around. */
+	uint64_t bytes = args->flags & KFD_IOC_ALLOC_MEM_FLAGS_AQL_QUEUE_MEM ? args->size >> 1
+									      : args->size;
+
+	if (args->flags & KFD_IOC_ALLOC_MEM_FLAGS_VRAM)
+		return take(DEMAND_VRAM, args->gpu_id, bytes, page_bytes);
+	if (args->flags & KFD_IOC_ALLOC_MEM_FLAGS_GTT)
+		return take(DEMAND_GTT, args->gpu_id, bytes, page_bytes);
+	if (args->flags & (KFD_IOC_ALLOC_MEM_FLAGS_USERPTR | KFD_IOC_ALLOC_MEM_FLAGS_DOORBELL |
+			   KFD_IOC_ALLOC_MEM_FLAGS_MMIO_REMAP))
+		return nothing();
+	return refuse(-EINVAL);
+}
+
+/* Where a range is to be, as far as a request says so. */
+struct places {
+	uint32_t prefetch, preferred;
+};
+
+/* Attributes apply in their order: of one type the last counts. */
+static int find_places(const char *attrs, uint32_t count, struct places *ret)
+{
+	for (uint32_t i = 0; i < count; i++) {
+		struct kfd_ioctl_svm_attribute attr;
+
+		/* Of a block that may lie anywhere. */
+		memcpy(&attr, attrs + i * sizeof(attr), sizeof(attr));
+		if (attr.type == KFD_IOCTL_SVM_ATTR_PREFETCH_LOC)
+			ret->prefetch = attr.value;
+		else if (attr.type == KFD_IOCTL_SVM_ATTR_PREFERRED_LOC)
+			ret->preferred = attr.value;
+		else if (attr.type > KFD_IOCTL_SVM_ATTR_GRANULARITY)
+			return -EINVAL;
+	}
+	return 0;
+}
+
+static bool is_gpu(uint32_t place)
+{
+	return place && place != SVM_UNDEFINED;
+}
+
+/*
+ * Prefetching moves memory at once. Preferring lets the kernel move it later, when nobody asks any
+ * more, so it is charged as if it had. Both to one GPU is once; to two GPUs each is charged, since
+ * the memory may be with either.
+ */
+static struct demand of_places(const struct kfd_ioctl_svm_args *args, const struct places *places,
+			       uint32_t page_bytes)
+{
+	struct demand demand = {.object = args->start_addr, .by_address = true, .descriptor = -1};
+	const uint32_t place[DEMAND_PARTS] = {places->prefetch, places->preferred};
+	uint64_t bytes;
+
+	if (!pages(args->size, page_bytes, &bytes) || args->start_addr + bytes < args->start_addr)
+		return refuse(-ENOMEM);
+	demand.length = bytes;
+	for (int i = 0; i < DEMAND_PARTS; i++)
+		if (is_gpu(place[i]) && !(i && place[i] == place[0]))
+			demand.parts[demand.count++] = (struct demand_part){
+				.gpu_id = place[i], .memory = DEMAND_VRAM, .bytes = bytes};
+	if (demand.count)
+		demand.act = DEMAND_TAKE;
+	else if (places->prefetch == 0)
+		demand.act = DEMAND_GIVE;
+	else
+		return nothing();
+	return demand;
+}
+
+/*
+ * The kernel reads as many attributes as the block says, whether the request has room for them or
+ * not: those beyond it are not known here, so such a block does not reach it.
+ */
+static struct demand of_svm(const void *block, size_t copied, uint32_t page_bytes)
+{
+	const size_t head = offsetof(struct kfd_ioctl_svm_args, attrs);
+	struct places places = {SVM_UNDEFINED, SVM_UNDEFINED};
+	struct kfd_ioctl_svm_args args = {0};
+
+	memcpy(&args, block, copied < head ? copied : head);
+	if (args.op == KFD_IOCTL_SVM_OP_GET_ATTR && !args.nattr)
+		return nothing();
+	if (copied < head || args.nattr > (copied - head) / sizeof(args.attrs[0]) ||
+	    args.op > KFD_IOCTL_SVM_OP_GET_ATTR)
+		return refuse(-EINVAL);
+	if (args.op == KFD_IOCTL_SVM_OP_GET_ATTR)
+		return nothing();
+	if (find_places((const char *)block + head, args.nattr, &places) < 0)
+		return refuse(-EINVAL);
+	return of_places(&args, &places, page_bytes);
+}
+
+/* What a request's block is at most, so that a length that lies does no harm. */
+static size_t bounded(unsigned long request, const void *block, size_t copied)
+{
+	size_t most = _IOC_SIZE(request);
+
+	return !block ? 0 : copied < most ? copied : most;
+}
+
+/* A copy of the block as the kernel sees it: `name`, all zero beyond what there is. */
+#define BLOCK(type, name)             \
+	struct type name = {0};       \
+	memcpy(&name, block, copied < sizeof(name) ? copied : sizeof(name))
+
+struct demand demand_of_kfd(unsigned long request, const void *block, size_t copied,
+			    uint32_t page_bytes)
+{
+	const struct kfd_ioctl *row = kfd_ioctl_find(request);
+
+	copied = bounded(request, block, copied);
+	block = copied ? block : "";
+	if (kfd_ioctl_decide(request) == KFD_REFUSE)
+		return refuse(-ENOTTY);
+	switch (row ? row->nr : 0) {
+	case KFD_NR_ALLOC_MEMORY_OF_GPU: {
+		BLOCK(kfd_ioctl_alloc_memory_of_gpu_args, args);
+		return of_alloc(&args, page_bytes);
+	}
+	case KFD_NR_FREE_MEMORY_OF_GPU: {
+		BLOCK(kfd_ioctl_free_memory_of_gpu_args, args);
+		return only(DEMAND_GIVE, args.handle);
+	}
+	case KFD_NR_IMPORT_DMABUF: {
+		BLOCK(kfd_ioctl_import_dmabuf_args, args);
+		return import((int32_t)args.dmabuf_fd);
+	}
+	case KFD_NR_IPC_IMPORT_HANDLE:
+		return import(-1);
+	case KFD_NR_SVM:
+		return of_svm(block, copied, page_bytes);
+	case KFD_NR_SET_XNACK_MODE: {
+		/*
+		 * With it on, what a GPU touches moves to that GPU, and no ioctl says so. Refused
+		 * as on GPUs that cannot do it, which programs have to expect.
+		 */
+		BLOCK(kfd_ioctl_set_xnack_mode_args, args);
+		return args.xnack_enabled > 0 ? refuse(-EPERM) : nothing();
+	}
+	case KFD_NR_CRIU_OP: {
+		/* Its memory stands in arrays that are not looked at yet. */
+		BLOCK(kfd_ioctl_criu_args, args);
+		return args.op == KFD_CRIU_OP_RESTORE ? refuse(-EACCES) : nothing();
+	}
+	}
+	return nothing(); /* scratch, too: its memory is allocated and then pointed to */
+}
+
+/* What lies on the chip is not memory; a place that is not known here may be, and is counted. */
+static struct demand of_create(const struct drm_amdgpu_gem_create_in *args, uint32_t page_bytes,
+			       uint32_t gpu_id)
+{
+	const uint64_t elsewhere = AMDGPU_GEM_DOMAIN_CPU | AMDGPU_GEM_DOMAIN_GDS |
+				   AMDGPU_GEM_DOMAIN_GWS | AMDGPU_GEM_DOMAIN_OA;
+
+	if (args->domains & ~(elsewhere | AMDGPU_GEM_DOMAIN_GTT))
+		return take(DEMAND_VRAM, gpu_id, args->bo_size, page_bytes);
+	if (args->domains & AMDGPU_GEM_DOMAIN_GTT)
+		return take(DEMAND_GTT, gpu_id, args->bo_size, page_bytes);
+	return nothing();
+}
+
+/*
+ * To device memory an object's size is charged before. From there it is not given back: the kernel
+ * moves it when it likes to.
+ */
+static struct demand of_op(const struct drm_amdgpu_gem_op *args)
+{
+	if (args->op != AMDGPU_GEM_OP_SET_PLACEMENT || !(args->value & AMDGPU_GEM_DOMAIN_VRAM))
+		return nothing();
+	return only(DEMAND_PLACE, args->handle);
+}
+
+struct demand demand_of_drm(unsigned long request, const void *block, size_t copied,
+			    uint32_t page_bytes, uint32_t gpu_id)
+{
+	copied = bounded(request, block, copied);
+	block = copied ? block : "";
+	if (drm_ioctl_decide(request) == KFD_REFUSE)
+		return refuse(-EINVAL);
+	switch (_IOC_TYPE(request) == DRM_IOCTL_BASE ? _IOC_NR(request) : 0) {
+	case DRM_NR_AMDGPU_GEM_CREATE: {
+		BLOCK(drm_amdgpu_gem_create_in, args);
+		return of_create(&args, page_bytes, gpu_id);
+	}
+	case DRM_NR_AMDGPU_GEM_OP: {
+		BLOCK(drm_amdgpu_gem_op, args);
+		return of_op(&args);
+	}
+	case DRM_NR_GEM_CLOSE: {
+		BLOCK(drm_gem_close, args);
+		return only(DEMAND_GIVE, args.handle);
+	}
+	case DRM_NR_PRIME_FD_TO_HANDLE: {
+		BLOCK(drm_prime_handle, args);
+		return import(args.fd);
+	}
+	}
+	return nothing();
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What an ioctl asks of memory: pure, from the request and the caller's block to what has to be
+ * reserved, given back or refused. It grants nothing by itself, and no block, however wild, makes
+ * it read past its end.
+ *
+ * The block is the caller's, copied once: judge the copy that the kernel is given, or another
+ * thread changes it in between. As in the kernel, it is as long as the request says, and all zero
+ * beyond what of it was copied.
+ *
+ * A refusal is never EAGAIN or EINTR: ROCm's library repeats a call for ever that fails so. Above
+ * the limit it is ENOMEM; for what the kernel refuses for its form, too, that errno.
+ *
+ * What is not seen here: page tables, which the kernel puts in device memory for whatever is
+ * mapped; memory of SVM ranges that ends with munmap.
+ */
+#ifndef ALLOT_AMD_DEMAND_H
+#define ALLOT_AMD_DEMAND_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum demand_act {
+	DEMAND_NOTHING, /* memory neither comes nor goes */
+	DEMAND_TAKE,	/* reserve the parts, ask the kernel, then commit or take them back */
+	DEMAND_GIVE,	/* when the kernel has done it, what was charged for `object` is free */
+	DEMAND_IMPORT,	/* charged to its owner, not to who imports it, whatever its size */
+	DEMAND_PLACE,	/* an object that is there goes to device memory: reserve its size there */
+	DEMAND_REFUSE,	/* with `error`, without asking the kernel */
+};
+
+enum demand_memory {
+	DEMAND_VRAM,
+	DEMAND_GTT, /* the host's, pinned for a GPU */
+};
+
+struct demand_part {
+	uint32_t gpu_id;
+	enum demand_memory memory;
+	uint64_t bytes; /* whole pages; at most DEMAND_MOST_BYTES */
+};
+
+/* No GPU has more, and sums of a few such do not wrap around: who asks for more is refused. */
+#define DEMAND_MOST_BYTES (UINT64_C(1) << 60)
+#define DEMAND_PARTS	  2
+
+struct demand {
+	enum demand_act act;
+	int error;	/* REFUSE: a negative errno */
+	uint32_t count; /* TAKE: of the parts; each is needed */
+	struct demand_part parts[DEMAND_PARTS];
+	/*
+	 * GIVE and PLACE: a handle of /dev/kfd, or of the render node's file. With `by_address`,
+	 * for GIVE and TAKE, an address: the `length` bytes from there are where the parts say
+	 * afterwards, or in host memory, and what was charged for them before is free.
+	 */
+	uint64_t object;
+	bool by_address;
+	uint64_t length;
+	/* IMPORT: the dma-buf; -1: a handle between processes, of AMD's own driver. */
+	int32_t descriptor;
+};
+
+/*
+ * Of a request to /dev/kfd. `block` has `copied` bytes of it, at most the request's size (what is
+ * more is not looked at); all of them for SVM. `page_bytes`: the system's page, a power of two.
+ */
+struct demand demand_of_kfd(unsigned long request, const void *block, size_t copied,
+			    uint32_t page_bytes);
+
+/* Of a request to the render node of `gpu_id`. */
+struct demand demand_of_drm(unsigned long request, const void *block, size_t copied,
+			    uint32_t page_bytes, uint32_t gpu_id);
+
+#endif

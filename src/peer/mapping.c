@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "peer/mapping.h"
+
+#include <errno.h>
+
+uint32_t mapping_list(uint64_t set, uint32_t first, uint32_t ret_list[MAPPING_DEVICES])
+{
+	uint32_t n = 0;
+
+	if (first < MAPPING_DEVICES && set >> first & 1)
+		ret_list[n++] = first;
+	for (uint32_t i = 0; i < MAPPING_DEVICES; i++)
+		if (set >> i & 1 && i != first)
+			ret_list[n++] = i;
+	return n;
+}
+
+/* What the driver says is done is noted; it cannot be less than before, or more than all. */
+static uint32_t note(uint64_t *devices, const struct mapping_call *call, uint32_t done)
+{
+	if (done > call->n)
+		done = call->n;
+	for (uint32_t i = call->done; i < done; i++) {
+		uint64_t bit = UINT64_C(1) << call->devices[i];
+
+		*devices = call->unmap ? *devices & ~bit : *devices | bit;
+	}
+	return done > call->done ? done : call->done;
+}
+
+/* Until all is done, or an error that trying again does not help. */
+static int go(uint64_t *devices, struct mapping_call *at, mapping_fn *call, void *context)
+{
+	uint32_t interrupted = 0, again = 0;
+
+	for (;;) {
+		uint32_t before = at->done, done = before;
+		int r = call(context, at, &done);
+
+		at->done = note(devices, at, r == 0 ? at->n : done);
+		if (at->done > before)
+			interrupted = again = at->wait_us = 0;
+		if (r == -EINTR && interrupted++ < MAPPING_INTERRUPTED_MOST)
+			continue;
+		if (r != -EAGAIN || again++ >= MAPPING_AGAIN_MOST)
+			return r;
+		at->wait_us = at->wait_us ? at->wait_us * 2 : 1;
+		if (at->wait_us > MAPPING_WAIT_MOST_US)
+			at->wait_us = MAPPING_WAIT_MOST_US;
+	}
+}
+
+int mapping_run(uint64_t *devices, bool unmap, const uint32_t *list, uint32_t n, mapping_fn *call,
+		void *context)
+{
+	struct mapping_call at = {.unmap = unmap, .devices = list, .n = n};
+	int r = n ? go(devices, &at, call, context) : 0;
+
+	if (r < 0 && !unmap && at.done) {
+		struct mapping_call undo = {.unmap = true, .devices = list, .n = at.done};
+
+		go(devices, &undo, call, context);
+	}
+	return r;
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which devices map an object, while a driver that maps device by device may fail at any of them:
+ * pure, the driver is a function that is given.
+ *
+ * KFD's ioctl takes a list and how much of it is done, goes on from there, and says how far it came
+ * also where it fails. Who does not look at that has another opinion than the kernel of who maps
+ * the object, and can then never free it. So every answer is noted as far as it goes; what was
+ * interrupted, or is to be tried again, goes on from there; and a mapping that fails is undone.
+ */
+#ifndef ALLOT_PEER_MAPPING_H
+#define ALLOT_PEER_MAPPING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define MAPPING_DEVICES 64
+
+/* How often the same device is tried: signals come as often as they like, a device that is busy for
+ * so long will be. */
+#define MAPPING_INTERRUPTED_MOST 4096
+#define MAPPING_AGAIN_MOST	 32
+#define MAPPING_WAIT_MOST_US	 1024
+
+struct mapping_call {
+	bool unmap;
+	const uint32_t *devices;
+	uint32_t n;
+	uint32_t done;	  /* of them, from the first on */
+	uint32_t wait_us; /* before it */
+};
+
+/*
+ * Asks the driver once. 0, or -errno with in *ret_done how many of `devices` are done now, those
+ * that were included; without news of that it stays as it is, which is call->done.
+ */
+typedef int mapping_fn(void *context, const struct mapping_call *call, uint32_t *ret_done);
+
+/*
+ * A set as a list: `first`, if it is in it, then the others by number. Answers how many there are.
+ */
+uint32_t mapping_list(uint64_t set, uint32_t first, uint32_t ret_list[MAPPING_DEVICES]);
+
+/*
+ * Maps an object to devices that do not map it, or unmaps it from devices that do, in the order of
+ * the list, which has no number twice. *devices is the set of those that map it by what the driver
+ * said, at every moment.
+ *
+ * 0: all done. After -errno of a mapping *devices is as it was; unless undoing it failed, too.
+ * After that of an unmapping the set says how far it came.
+ */
+int mapping_run(uint64_t *devices, bool unmap, const uint32_t *list, uint32_t n, mapping_fn *call,
+		void *context);
+
+#endif

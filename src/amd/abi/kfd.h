@@ -89,6 +89,8 @@ struct kfd_ioctl_alloc_queue_gws_args {
 };
 
 /* What a GPU is, and how the process's address space lies on it */
+#define KFD_IOC_CACHE_POLICY_COHERENT 0
+
 struct kfd_ioctl_set_memory_policy_args {
 	uint64_t alternate_aperture_base;
 	uint64_t alternate_aperture_size;

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What an open handle and its objects are, and the one table of functions behind which the vendors
+ * are. Above it (peer.c, object.c, content.c) arguments are checked, addresses are kept, and state
+ * is; below it (amd*.c, nvidia*.c) the driver is asked.
+ */
+#ifndef ALLOT_PEER_BACKEND_H
+#define ALLOT_PEER_BACKEND_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "allot/peer.h"
+#include "peer/mapping.h"
+#include "peer/space.h"
+#include "peer/tree.h"
+
+_Static_assert(ALLOT_PEER_DEVICES == MAPPING_DEVICES, "a set of devices is a word");
+
+struct peer_object {
+	struct tree_range range; /* its addresses, and its place in the tree */
+	enum allot_peer_kind kind;
+	uint32_t flags;
+	uint32_t device;
+	bool imported;
+	uint64_t bytes;
+	uint64_t devices; /* that map it, as the driver has it */
+	uint64_t inode, inode_device;
+
+	/* The backend's. */
+	uint64_t handle;
+	uint64_t reserved, reserved_bytes; /* addresses taken from the process; 0: none */
+	char *host;			   /* where the CPU sees the content, or NULL */
+};
+
+struct allot_peer {
+	const struct peer_backend *backend;
+	enum allot_peer_vendor vendor;
+	void *state; /* the backend's */
+	pid_t pid;
+	pthread_mutex_t
+		lock; /* of all below, and held over the driver's calls: state is its state */
+
+	uint32_t n;
+	struct allot_peer_device device[ALLOT_PEER_DEVICES];
+	uint64_t reach[ALLOT_PEER_DEVICES]; /* of each: the devices whose memory it reaches */
+	struct space_aperture aperture;	    /* addresses that all of them and the CPU have */
+	uint64_t page;
+	bool devices_only; /* neither SYSTEM nor USER */
+
+	struct range_tree objects;
+	uint64_t next_name; /* where to look for the next name of a HANDLE */
+};
+
+/*
+ * 0 or -errno, with words by complain(). All but open() and close() under the lock, with checked
+ * arguments. An object's range is set by reserve(), or is that of its name, or of the program's own
+ * pages.
+ */
+struct peer_backend {
+	/* Fills the handle's devices, reach, aperture and page, and its own state. */
+	int (*open)(struct allot_peer *peer);
+	/* When there are no objects any more. In a forked child, where the driver's are the
+	 * parent's, only memory is freed. */
+	void (*close)(struct allot_peer *peer, bool forked);
+
+	/* The link of devices that can reach each other. */
+	int (*link)(const struct allot_peer *peer, uint32_t from, uint32_t to,
+		    struct allot_peer_link *ret_link);
+
+	/* Takes addresses for object->bytes, at `address`, or anywhere if that is 0, from the
+	 * process, and sets the range. release() gives back what was reserved, if anything. */
+	int (*reserve)(struct allot_peer *peer, struct peer_object *object, uint64_t address,
+		       uint64_t alignment);
+	void (*release)(struct allot_peer *peer, struct peer_object *object);
+
+	/* Memory behind an object that has its range, and the end of it. */
+	int (*alloc)(struct allot_peer *peer, struct peer_object *object);
+	int (*free)(struct allot_peer *peer, struct peer_object *object);
+
+	/* Asks once: see mapping_fn. */
+	int (*map)(struct allot_peer *peer, struct peer_object *object,
+		   const struct mapping_call *call, uint32_t *ret_done);
+
+	/* A descriptor of the whole object. What one stands for: bytes, kind, flags and device of
+	 * an object to be imported; then that, when it has its range. */
+	int (*export_fd)(struct allot_peer *peer, struct peer_object *object, int *ret_fd);
+	int (*inspect)(struct allot_peer *peer, int fd, struct peer_object *object);
+	int (*import)(struct allot_peer *peer, int fd, struct peer_object *object);
+
+	/* Content, of an object that is for the host to look at. */
+	int (*read)(struct allot_peer *peer, struct peer_object *object, uint64_t offset, void *to,
+		    size_t bytes);
+	int (*write)(struct allot_peer *peer, struct peer_object *object, uint64_t offset,
+		     const void *from, size_t bytes);
+};
+
+extern const struct peer_backend peer_amd, peer_nvidia;
+
+/* peer.c: locks; -EBADF: a forked child, or NULL. */
+int peer_lock(struct allot_peer *peer);
+void peer_unlock(struct allot_peer *peer);
+
+/* object.c: that has the address, NULL: none; the same with words; and the end of all of them. */
+struct peer_object *peer_object_at(const struct allot_peer *peer, uint64_t address);
+int peer_object_find(const struct allot_peer *peer, uint64_t address,
+		     struct peer_object **ret_object);
+void peer_object_free_all(struct allot_peer *peer, bool forked);
+
+/* object.c: addresses for an object, and its place among the others; the reverse. */
+int peer_object_place(struct allot_peer *peer, struct peer_object *object, uint64_t address,
+		      uint64_t alignment);
+void peer_object_displace(struct allot_peer *peer, struct peer_object *object);
+
+/* object.c: maps an object to devices that do not map it, or the reverse; 0 or -errno without
+ * words: see mapping_run(). */
+int peer_remap(struct allot_peer *peer, struct peer_object *object, bool unmap, uint64_t devices);
+
+/* object.c: the set of all. */
+uint64_t peer_all(const struct allot_peer *peer);
+
+/* "amd1 (0000:02:00.0)" */
+struct peer_name {
+	char text[64];
+};
+struct peer_name peer_name(const struct allot_peer *peer, uint32_t device);
+
+#endif

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Objects seen from elsewhere: as a descriptor, by another process, by the CPU. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "peer/backend.h"
+#include "peer/complain.h"
+
+/* What graphics drivers align their buffers to, which an imported one may be. */
+#define IMPORT_ALIGNMENT (UINT64_C(256) << 10)
+
+/* Handles are numbers of one process, or one file; what they stand for has one inode everywhere. */
+static int note_inode(struct peer_object *object, int fd)
+{
+	struct stat st;
+	int r;
+
+	if (fstat(fd, &st) < 0) {
+		r = err_errno();
+		return complain(r, "the descriptor of an object: %s", complain_words(r));
+	}
+	object->inode = st.st_ino;
+	object->inode_device = st.st_dev;
+	return 0;
+}
+
+/* The object that has all of these bytes, and how far into it they begin. */
+static int find_bytes(const struct allot_peer *peer, uint64_t address, uint64_t bytes,
+		      const char *what, struct peer_object **ret_object, uint64_t *ret_offset)
+{
+	struct peer_object *object = NULL;
+	uint64_t offset;
+	int r = peer_object_find(peer, address, &object);
+
+	if (r < 0)
+		return r;
+	offset = address - object->range.first;
+	if (bytes > object->bytes - offset)
+		return complain(-ERANGE,
+				"%s: %" PRIu64 " bytes from %#" PRIx64
+				" on go beyond the end of their object, which has %" PRIu64
+				" at %#" PRIx64,
+				what, bytes, address, object->bytes, object->range.first);
+	*ret_object = object;
+	*ret_offset = offset;
+	return 0;
+}
+
+static int export_locked(struct allot_peer *peer, uint64_t address, uint64_t bytes, int *ret_fd,
+			 uint64_t *ret_offset)
+{
+	CLEANUP_CLOSE int fd = -EBADF;
+	struct peer_object *object = NULL;
+	uint64_t offset;
+	int r = find_bytes(peer, address, bytes, "export", &object, &offset);
+
+	if (r < 0)
+		return r;
+	if (object->kind == ALLOT_PEER_USER || object->kind == ALLOT_PEER_ADDRESS)
+		return complain(-EINVAL,
+				"export: the object at %#" PRIx64
+				" is not memory that the driver has",
+				object->range.first);
+	r = peer->backend->export_fd(peer, object, &fd);
+	if (r == 0)
+		r = note_inode(object, fd);
+	if (r < 0)
+		return r;
+	*ret_fd = TAKE_FD(fd);
+	*ret_offset = offset;
+	return 0;
+}
+
+int allot_peer_export(struct allot_peer *peer, uint64_t address, uint64_t bytes, int *ret_fd,
+		      uint64_t *ret_offset)
+{
+	int r = peer_lock(peer);
+
+	if (r < 0)
+		return r;
+	r = export_locked(peer, address, bytes, ret_fd, ret_offset);
+	peer_unlock(peer);
+	return r;
+}
+
+static int import_locked(struct allot_peer *peer, int fd, uint32_t device, uint64_t address,
+			 uint64_t *ret_address)
+{
+	CLEANUP_FREE struct peer_object *object = calloc(1, sizeof(*object));
+	uint64_t alignment;
+	int r;
+
+	if (!object)
+		return complain(-ENOMEM, "import: out of memory");
+	object->imported = true;
+	object->device = device;
+	r = peer->backend->inspect(peer, fd, object);
+	if (r == 0)
+		r = note_inode(object, fd);
+	if (r < 0)
+		return r;
+	alignment = space_alignment(object->bytes, peer->page);
+	if (alignment < IMPORT_ALIGNMENT)
+		alignment = IMPORT_ALIGNMENT;
+	r = peer_object_place(peer, object, address, address ? 0 : alignment);
+	if (r < 0)
+		return r;
+	r = peer->backend->import(peer, fd, object);
+	if (r < 0) {
+		peer_object_displace(peer, object);
+		return r;
+	}
+	*ret_address = object->range.first;
+	object = NULL; /* the tree has it */
+	return 0;
+}
+
+int allot_peer_import(struct allot_peer *peer, int fd, uint32_t device, uint64_t address,
+		      uint64_t *ret_address)
+{
+	int r = peer_lock(peer);
+
+	if (r < 0)
+		return r;
+	r = import_locked(peer, fd, device, address, ret_address);
+	peer_unlock(peer);
+	return r;
+}
+
+static int find_content(struct allot_peer *peer, uint64_t address, size_t bytes, const char *what,
+			struct peer_object **ret_object, uint64_t *ret_offset)
+{
+	int r = find_bytes(peer, address, bytes, what, ret_object, ret_offset);
+
+	if (r == 0 && !((*ret_object)->flags & ALLOT_PEER_HOST))
+		return complain(-EACCES,
+				"%s: the object at %#" PRIx64
+				" is not for the CPU to look at; make it with ALLOT_PEER_HOST",
+				what, (*ret_object)->range.first);
+	return r;
+}
+
+int allot_peer_read(struct allot_peer *peer, uint64_t address, void *to, size_t bytes)
+{
+	struct peer_object *object = NULL;
+	uint64_t offset;
+	int r = peer_lock(peer);
+
+	if (r < 0)
+		return r;
+	r = find_content(peer, address, bytes, "read", &object, &offset);
+	if (r == 0 && bytes)
+		r = peer->backend->read(peer, object, offset, to, bytes);
+	peer_unlock(peer);
+	return r;
+}
+
+int allot_peer_write(struct allot_peer *peer, uint64_t address, const void *from, size_t bytes)
+{
+	struct peer_object *object = NULL;
+	uint64_t offset;
+	int r = peer_lock(peer);
+
+	if (r < 0)
+		return r;
+	r = find_content(peer, address, bytes, "write", &object, &offset);
+	if (r == 0 && bytes)
+		r = peer->backend->write(peer, object, offset, from, bytes);
+	peer_unlock(peer);
+	return r;
+}

@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Objects: where they are, which devices map them. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/cleanup.h"
+#include "peer/backend.h"
+#include "peer/complain.h"
+
+#define FLAGS (ALLOT_PEER_HOST | ALLOT_PEER_COARSE)
+
+/* Of an object, from its place in the tree; NULL of NULL. */
+static struct peer_object *object_of(struct tree_range *range)
+{
+	return range ? (struct peer_object *)((char *)range - offsetof(struct peer_object, range))
+		     : NULL;
+}
+
+struct peer_object *peer_object_at(const struct allot_peer *peer, uint64_t address)
+{
+	struct tree_range *range = tree_at_or_after(&peer->objects, address);
+
+	return range && range->first <= address ? object_of(range) : NULL;
+}
+
+int peer_object_find(const struct allot_peer *peer, uint64_t address,
+		     struct peer_object **ret_object)
+{
+	struct peer_object *object = peer_object_at(peer, address);
+
+	if (!object)
+		return complain(-ENOENT, "no object is at %#" PRIx64, address);
+	*ret_object = object;
+	return 0;
+}
+
+/* That begins there, which is how it is named. */
+static int find_named(const struct allot_peer *peer, uint64_t address,
+		      struct peer_object **ret_object)
+{
+	struct peer_object *object = peer_object_at(peer, address);
+
+	if (!object)
+		return complain(-ENOENT, "no object is at %#" PRIx64, address);
+	if (object->range.first != address)
+		return complain(-ENOENT,
+				"no object begins at %#" PRIx64 ", which is %" PRIu64
+				" bytes into the one at %#" PRIx64,
+				address, address - object->range.first, object->range.first);
+	*ret_object = object;
+	return 0;
+}
+
+/* A name, from where no memory can be. */
+static int take_name(struct allot_peer *peer, struct peer_object *object)
+{
+	uint64_t name;
+	int r = space_pick(&peer->objects, &space_names, peer->next_name, object->bytes, peer->page,
+			   &name);
+
+	if (r < 0) /* from the beginning: some may have been freed */
+		r = space_pick(&peer->objects, &space_names, 0, object->bytes, peer->page, &name);
+	if (r < 0)
+		return complain(r, "no name is left for %" PRIu64 " bytes", object->bytes);
+	object->range = (struct tree_range){.first = name, .last = name + object->bytes - 1};
+	peer->next_name = object->range.last;
+	return 0;
+}
+
+static int check_place(const struct allot_peer *peer, uint64_t address, uint64_t bytes,
+		       uint64_t alignment)
+{
+	const struct space_aperture *a = &peer->aperture;
+	int r = space_check(a, address, bytes, peer->page, alignment);
+
+	if (r == -ERANGE)
+		return complain(r,
+				"%" PRIu64 " bytes at %#" PRIx64 " are not within what all "
+				"devices can address, %#" PRIx64 " to %#" PRIx64,
+				bytes, address, a->first, a->last);
+	if (r < 0)
+		return complain(r,
+				"%" PRIu64 " bytes at %#" PRIx64 ", at a multiple of %" PRIu64
+				": not whole pages of %" PRIu64,
+				bytes, address, alignment, peer->page);
+	return 0;
+}
+
+int peer_object_place(struct allot_peer *peer, struct peer_object *object, uint64_t address,
+		      uint64_t alignment)
+{
+	int r;
+
+	if (!alignment)
+		alignment = address ? peer->page : space_alignment(object->bytes, peer->page);
+	/* Where any address will do, the aperture's first stands for it: length and alignment. */
+	r = check_place(peer, address ? address : (peer->aperture.first | (alignment - 1)) + 1,
+			object->bytes, alignment);
+	if (r < 0)
+		return r;
+	if (object->kind == ALLOT_PEER_HANDLE)
+		r = take_name(peer, object);
+	else if (object->kind == ALLOT_PEER_USER)
+		object->range =
+			(struct tree_range){.first = address, .last = address + object->bytes - 1};
+	else
+		r = peer->backend->reserve(peer, object, address, alignment);
+	if (r < 0)
+		return r;
+	r = tree_insert(&peer->objects, &object->range);
+	if (r == 0)
+		return 0;
+	peer->backend->release(peer, object);
+	return complain(r, "%" PRIu64 " bytes at %#" PRIx64 " overlap another object",
+			object->bytes, address);
+}
+
+void peer_object_displace(struct allot_peer *peer, struct peer_object *object)
+{
+	tree_remove(&peer->objects, &object->range);
+	peer->backend->release(peer, object);
+}
+
+static int check_request(const struct allot_peer *peer, const struct allot_peer_request *what)
+{
+	bool addressed = what->kind != ALLOT_PEER_HANDLE;
+
+	if ((unsigned int)what->kind > ALLOT_PEER_HANDLE || what->flags & ~FLAGS)
+		return complain(-EINVAL, "alloc: no such kind (%u) or flags (%#x)",
+				(unsigned int)what->kind, what->flags);
+	if (what->device >= peer->n)
+		return complain(-EINVAL, "alloc: there is no device %u; there are %u", what->device,
+				peer->n);
+	if (peer->devices_only &&
+	    (what->kind == ALLOT_PEER_SYSTEM || what->kind == ALLOT_PEER_USER))
+		return complain(-ENOTSUP, "alloc: this driver has memory of devices only");
+	if (what->kind == ALLOT_PEER_USER && !what->address)
+		return complain(-EINVAL, "alloc: pages of the program need their address");
+	if (!addressed && (what->address || what->alignment))
+		return complain(-EINVAL, "alloc: a handle has no address to choose");
+	return 0;
+}
+
+static int alloc_locked(struct allot_peer *peer, const struct allot_peer_request *what,
+			uint64_t *ret_address)
+{
+	CLEANUP_FREE struct peer_object *object = calloc(1, sizeof(*object));
+	int r = check_request(peer, what);
+
+	if (r < 0)
+		return r;
+	if (!object)
+		return complain(-ENOMEM, "alloc: out of memory");
+	object->kind = what->kind;
+	object->flags = what->flags;
+	object->device = what->device;
+	object->bytes = what->bytes;
+	r = peer_object_place(peer, object, what->address, what->alignment);
+	if (r < 0)
+		return r;
+	if (object->kind != ALLOT_PEER_ADDRESS)
+		r = peer->backend->alloc(peer, object);
+	if (r < 0) {
+		peer_object_displace(peer, object);
+		return r;
+	}
+	*ret_address = object->range.first;
+	object = NULL; /* the tree has it */
+	return 0;
+}
+
+int allot_peer_alloc(struct allot_peer *peer, const struct allot_peer_request *what,
+		     uint64_t *ret_address)
+{
+	int r = peer_lock(peer);
+
+	if (r < 0)
+		return r;
+	r = alloc_locked(peer, what, ret_address);
+	peer_unlock(peer);
+	return r;
+}
+
+struct asking {
+	struct allot_peer *peer;
+	struct peer_object *object;
+};
+
+static int ask(void *context, const struct mapping_call *call, uint32_t *ret_done)
+{
+	struct asking *a = context;
+
+	return a->peer->backend->map(a->peer, a->object, call, ret_done);
+}
+
+static bool has_owner(const struct peer_object *object)
+{
+	return object->kind == ALLOT_PEER_MEMORY;
+}
+
+/* A device is the first of its own peers; memory of the machine has all devices by number. */
+int peer_remap(struct allot_peer *peer, struct peer_object *object, bool unmap, uint64_t devices)
+{
+	struct asking context = {peer, object};
+	uint32_t list[MAPPING_DEVICES];
+	uint32_t n =
+		mapping_list(devices, has_owner(object) ? object->device : MAPPING_DEVICES, list);
+
+	return mapping_run(&object->devices, unmap, list, n, ask, &context);
+}
+
+uint64_t peer_all(const struct allot_peer *peer)
+{
+	return peer->n == ALLOT_PEER_DEVICES ? UINT64_MAX : (UINT64_C(1) << peer->n) - 1;
+}
+
+static int check_reach(const struct allot_peer *peer, const struct peer_object *object,
+		       uint64_t devices)
+{
+	for (uint32_t i = 0; has_owner(object) && i < peer->n; i++)
+		if (devices >> i & 1 && !(peer->reach[i] >> object->device & 1))
+			return complain(-ENOLINK,
+					"map: %s has no link to %s, whose memory is at %#" PRIx64
+					"; map it to those that allot_peer_reachable() names",
+					peer_name(peer, i).text,
+					peer_name(peer, object->device).text, object->range.first);
+	return 0;
+}
+
+static int check_devices(const struct allot_peer *peer, uint64_t devices)
+{
+	if (devices & ~peer_all(peer))
+		return complain(-EINVAL, "no such devices: %#" PRIx64 "; there are %" PRIu32,
+				devices & ~peer_all(peer), peer->n);
+	return 0;
+}
+
+static int map_locked(struct allot_peer *peer, uint64_t address, uint64_t devices)
+{
+	struct peer_object *object = NULL;
+	uint64_t before;
+	int r = find_named(peer, address, &object);
+
+	if (r == 0)
+		r = check_devices(peer, devices);
+	if (r < 0)
+		return r;
+	if (object->kind == ALLOT_PEER_ADDRESS || object->kind == ALLOT_PEER_HANDLE)
+		return complain(-EINVAL, "map: the object at %#" PRIx64 " has no %s", address,
+				object->kind == ALLOT_PEER_HANDLE ? "address" : "memory");
+	if (devices == ALLOT_PEER_ALL && has_owner(object))
+		allot_peer_reachable(peer, object->device, &devices);
+	else if (devices == ALLOT_PEER_ALL)
+		devices = peer_all(peer);
+	r = check_reach(peer, object, devices);
+	if (r < 0)
+		return r;
+	before = object->devices;
+	r = peer_remap(peer, object, false, devices & ~before);
+	if (r < 0)
+		return complain(r, "map: the object at %#" PRIx64 " of %s: %s%s", address,
+				peer_name(peer, object->device).text, complain_words(r),
+				object->devices == before
+					? "; it is mapped as before"
+					: "; and taking back what was done failed");
+	return 0;
+}
+
+int allot_peer_map(struct allot_peer *peer, uint64_t address, uint64_t devices)
+{
+	int r = peer_lock(peer);
+
+	if (r < 0)
+		return r;
+	r = map_locked(peer, address, devices);
+	peer_unlock(peer);
+	return r;
+}
+
+static int unmap_locked(struct allot_peer *peer, uint64_t address, uint64_t devices)
+{
+	struct peer_object *object = NULL;
+	int r = find_named(peer, address, &object);
+
+	if (r == 0)
+		r = check_devices(peer, devices);
+	if (r < 0)
+		return r;
+	if (devices == ALLOT_PEER_ALL)
+		devices = object->devices;
+	r = peer_remap(peer, object, true, devices & object->devices);
+	if (r < 0)
+		return complain(r,
+				"unmap: the object at %#" PRIx64 " of %s: %s; devices %#" PRIx64
+				" still map it",
+				address, peer_name(peer, object->device).text, complain_words(r),
+				object->devices);
+	return 0;
+}
+
+int allot_peer_unmap(struct allot_peer *peer, uint64_t address, uint64_t devices)
+{
+	int r = peer_lock(peer);
+
+	if (r < 0)
+		return r;
+	r = unmap_locked(peer, address, devices);
+	peer_unlock(peer);
+	return r;
+}
+
+/* One that nobody maps. */
+static int end(struct allot_peer *peer, struct peer_object *object)
+{
+	int r = object->kind == ALLOT_PEER_ADDRESS ? 0 : peer->backend->free(peer, object);
+
+	if (r < 0)
+		return r;
+	peer_object_displace(peer, object);
+	free(object);
+	return 0;
+}
+
+int allot_peer_free(struct allot_peer *peer, uint64_t address)
+{
+	struct peer_object *object = NULL;
+	int r = peer_lock(peer);
+
+	if (r < 0)
+		return r;
+	r = find_named(peer, address, &object);
+	if (r == 0 && object->devices)
+		r = complain(-EBUSY,
+			     "free: devices %#" PRIx64 " map the object at %#" PRIx64
+			     "; unmap it first",
+			     object->devices, address);
+	else if (r == 0)
+		r = end(peer, object);
+	peer_unlock(peer);
+	return r;
+}
+
+/* What the driver does not let go of stays until the process ends; here it is forgotten. */
+void peer_object_free_all(struct allot_peer *peer, bool forked)
+{
+	struct tree_range *range;
+
+	while ((range = tree_at_or_after(&peer->objects, 0))) {
+		struct peer_object *object = object_of(range);
+
+		if (!forked && peer_remap(peer, object, true, object->devices) == 0 &&
+		    end(peer, object) == 0)
+			continue;
+		tree_remove(&peer->objects, range);
+		free(object);
+	}
+}
+
+static struct allot_peer_object describe(const struct peer_object *o)
+{
+	bool charged = o->kind == ALLOT_PEER_MEMORY || o->kind == ALLOT_PEER_HANDLE;
+
+	return (struct allot_peer_object){
+		.address = o->range.first,
+		.bytes = o->bytes,
+		.charged_bytes = charged && !o->imported ? o->bytes : 0,
+		.devices = o->devices,
+		.inode = o->inode,
+		.inode_device = o->inode_device,
+		.kind = o->kind,
+		.flags = o->flags,
+		.device = o->device,
+		.imported = o->imported,
+	};
+}
+
+int allot_peer_find(struct allot_peer *peer, uint64_t address, struct allot_peer_object *ret_object)
+{
+	struct peer_object *object = NULL;
+	int r = peer_lock(peer);
+
+	if (r < 0)
+		return r;
+	r = peer_object_find(peer, address, &object);
+	if (r == 0)
+		*ret_object = describe(object);
+	peer_unlock(peer);
+	return r;
+}
+
+int allot_peer_next(struct allot_peer *peer, uint64_t address, struct allot_peer_object *ret_object)
+{
+	struct peer_object *object = NULL;
+	int r = peer_lock(peer);
+
+	if (r < 0)
+		return r;
+	object = object_of(tree_at_or_after(&peer->objects, address));
+	if (object && object->range.first < address)
+		object = object_of(tree_at_or_after(&peer->objects, object->range.last + 1));
+	if (object)
+		*ret_object = describe(object);
+	peer_unlock(peer);
+	return object ? 0 : complain(-ENOENT, "no object is at %#" PRIx64 " or behind it", address);
+}

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Handles: devices, and the links between them. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "peer/backend.h"
+#include "peer/complain.h"
+
+static const struct peer_backend *const backends[] = {
+	[ALLOT_PEER_AMD] = &peer_amd,
+	[ALLOT_PEER_NVIDIA] = NULL,
+};
+static const char *const vendors[] = {[ALLOT_PEER_AMD] = "amd", [ALLOT_PEER_NVIDIA] = "nvidia"};
+
+struct peer_name peer_name(const struct allot_peer *peer, uint32_t device)
+{
+	const struct allot_peer_device *d = &peer->device[device];
+	struct peer_name name;
+
+	snprintf(name.text, sizeof(name.text), "%s%" PRIu32 " (%s)", vendors[peer->vendor], d->id,
+		 d->pci);
+	return name;
+}
+
+int allot_peer_open(enum allot_peer_vendor vendor, struct allot_peer **ret_peer)
+{
+	CLEANUP_FREE struct allot_peer *peer = NULL;
+	int r;
+
+	if ((size_t)vendor >= sizeof(backends) / sizeof(backends[0]) || !ret_peer)
+		return complain(-EINVAL, "open: no vendor has the number %d", (int)vendor);
+	if (!backends[vendor])
+		return complain(-ENOENT, "open: %s devices are not supported yet", vendors[vendor]);
+	peer = calloc(1, sizeof(*peer));
+	if (!peer)
+		return complain(-ENOMEM, "open: out of memory");
+	peer->backend = backends[vendor];
+	peer->vendor = vendor;
+	peer->pid = getpid();
+	pthread_mutex_init(&peer->lock, NULL);
+	r = peer->backend->open(peer);
+	if (r < 0)
+		return r;
+	*ret_peer = TAKE_PTR(peer);
+	return 0;
+}
+
+void allot_peer_close(struct allot_peer *peer)
+{
+	bool forked;
+
+	if (!peer)
+		return;
+	forked = peer->pid != getpid();
+	peer_object_free_all(peer, forked);
+	peer->backend->close(peer, forked);
+	if (!forked) /* of a thread that is not here: nobody may touch it */
+		pthread_mutex_destroy(&peer->lock);
+	free(peer);
+}
+
+int peer_lock(struct allot_peer *peer)
+{
+	if (!peer)
+		return complain(-EBADF, "the handle is NULL");
+	if (peer->pid != getpid())
+		return complain(-EBADF, "the handle is of the process that this one was forked "
+					"from; open another here");
+	pthread_mutex_lock(&peer->lock);
+	return 0;
+}
+
+void peer_unlock(struct allot_peer *peer)
+{
+	pthread_mutex_unlock(&peer->lock);
+}
+
+/* None of it changes while the handle is open: no lock, and a forked child may ask, too. */
+uint32_t allot_peer_device_count(const struct allot_peer *peer)
+{
+	return peer ? peer->n : 0;
+}
+
+static int check_device(const struct allot_peer *peer, uint32_t device)
+{
+	uint32_t n = allot_peer_device_count(peer);
+
+	if (device < n)
+		return 0;
+	return complain(-EINVAL, "there is no device %" PRIu32 "; there are %" PRIu32, device, n);
+}
+
+int allot_peer_device(const struct allot_peer *peer, uint32_t device,
+		      struct allot_peer_device *ret_device)
+{
+	int r = check_device(peer, device);
+
+	if (r == 0)
+		*ret_device = peer->device[device];
+	return r;
+}
+
+int allot_peer_reachable(const struct allot_peer *peer, uint32_t owner, uint64_t *ret_devices)
+{
+	uint64_t devices = 0;
+	int r = check_device(peer, owner);
+
+	if (r < 0)
+		return r;
+	for (uint32_t i = 0; i < peer->n; i++)
+		devices |= (peer->reach[i] >> owner & 1) << i;
+	*ret_devices = devices;
+	return 0;
+}
+
+int allot_peer_link(const struct allot_peer *peer, uint32_t from, uint32_t to,
+		    struct allot_peer_link *ret_link)
+{
+	struct allot_peer_link link = {0};
+	int r = check_device(peer, from);
+
+	if (r == 0)
+		r = check_device(peer, to);
+	if (r < 0)
+		return r;
+	if (from == to)
+		return complain(-EINVAL, "a device has no link to itself");
+	if (!(peer->reach[from] >> to & 1))
+		return complain(-ENOLINK, "%s has no link to %s", peer_name(peer, from).text,
+				peer_name(peer, to).text);
+	r = peer->backend->link(peer, from, to, &link);
+	if (r == 0)
+		*ret_link = link;
+	return r;
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What of the drivers' answers tells how large a GPU's memory is, written over so that a program
+ * sees its tenant's part: total is the limit, or the device if that is less; used is what the
+ * tenant holds; both agree wherever they are asked for. Pure: text in, text out, or a block changed
+ * in place. All that is not a size stays byte for byte.
+ *
+ * A size that is shown is never more than the limit, nor than the device's own. Host memory that
+ * GPUs reach (GTT) is shown as it is, and so is the number of compute units: masks are written in
+ * terms of the device's own.
+ *
+ * Text functions write at most `room` bytes to `ret`, without a zero byte at the end; text and
+ * `ret` do not overlap. 0, or -EINVAL for what is not as the kernel writes it, -ERANGE for a number
+ * out of range, -ENODATA for a torn file or one without the size, -ENOSPC for too little room; what
+ * `ret` holds after an error is nothing to show. A caller shows nothing then, least of all the
+ * text that it had.
+ */
+#ifndef ALLOT_AMD_KFD_VIEW_H
+#define ALLOT_AMD_KFD_VIEW_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "amd/abi/drm.h"
+#include "amd/abi/kfd.h"
+
+/* Of one GPU. */
+struct kfd_view {
+	uint64_t limit_bytes;	/* UINT64_MAX: none */
+	uint64_t used_bytes;	/* by the tenant */
+	uint64_t device_bytes;	/* what there is; UINT64_MAX: not known */
+	uint64_t visible_bytes; /* of these, what the CPU reaches; UINT64_MAX: not known */
+};
+
+/* Room that is always enough for a text of `len` bytes. */
+#define KFD_VIEW_ROOM(len) ((len) + 24)
+
+/*
+ * nodes/<n>/mem_banks/<m>/properties of a GPU. Where its memory is in several banks, the first ones
+ * are filled up first: `before_bytes` is the real size of the GPU's banks of device memory before
+ * this one.
+ */
+int kfd_view_bank(const struct kfd_view *view, const char *text, size_t len, uint64_t before_bytes,
+		  char *ret, size_t room, size_t *ret_len);
+
+/* nodes/<n>/properties of a GPU. */
+int kfd_view_node(const struct kfd_view *view, const char *text, size_t len, char *ret, size_t room,
+		  size_t *ret_len);
+
+/* A file in the device's folder by its name, mem_info_vram_total, ...; -ENOENT for any other. */
+int kfd_view_mem_info(const struct kfd_view *view, const char *file, const char *text, size_t len,
+		      char *ret, size_t room, size_t *ret_len);
+
+/* What the kernel answered to AVAILABLE_MEMORY. */
+void kfd_view_available(const struct kfd_view *view,
+			struct kfd_ioctl_get_available_memory_args *args);
+
+/* ... to GET_VERSION: at most the version for which kfd_ioctl.def is complete. */
+void kfd_view_version(struct kfd_ioctl_get_version_args *args);
+
+/*
+ * ... to amdgpu's INFO: `bytes` of it are in `answer`. Queries that tell no size are left alone.
+ * Who asked for less than a whole answer gets the beginning of a whole one, so ask the kernel for
+ * all of it: of a number that is cut off the beginning is made small, too, but is no size.
+ */
+void kfd_view_info(const struct kfd_view *view, uint32_t query, void *answer, size_t bytes);
+
+#endif

@@ -94,7 +94,7 @@ static int open_content(const struct bank *bank, uint64_t key, int flags)
 	int fd;
 
 	snprintf(path, sizeof(path), "%s/%" PRIx64, bank->dir, key);
-	fd = open(path, O_RDWR | O_CLOEXEC | flags, 0600);
+	fd = open(path, flags, 0600);
 	return fd < 0 ? -errno : fd;
 }
 
@@ -108,7 +108,7 @@ static void remove_content(const struct bank *bank, uint64_t key)
 
 static bool is_alive(const struct bank *bank, const struct row *row)
 {
-	int fd = open_content(bank, row->key, 0);
+	int fd = open_content(bank, row->key, O_RDWR | O_CLOEXEC);
 	bool alive;
 
 	if (fd < 0) /* the file goes before the row; where the directory is gone nothing is known */
@@ -174,7 +174,7 @@ static int hold(int fd, uint64_t size, char **ret_content)
 static int make_content(const struct bank *bank, uint64_t key, uint64_t size, char **ret_content,
 			uint64_t *ret_ino)
 {
-	int fd = open_content(bank, key, O_CREAT | O_EXCL);
+	int fd = open_content(bank, key, O_RDWR | O_CLOEXEC | O_CREAT | O_EXCL);
 	struct stat st;
 	int r;
 
@@ -194,12 +194,11 @@ static int take(struct bank *bank, struct bank_piece *piece)
 {
 	struct region *region = bank->region;
 	struct row *row = free_row(region);
-	uint64_t key = region->next_key + 1, ino = 0;
+	uint64_t key = ++region->next_key, ino = 0;
 	int r;
 
 	if (!row)
 		return -ENOMEM;
-	region->next_key = key;
 	r = make_content(bank, key, piece->size, &piece->content, &ino);
 	if (r < 0)
 		return r;
@@ -230,33 +229,48 @@ int bank_take(struct bank *bank, uint64_t vram_bytes, struct bank_piece *piece)
 	return r;
 }
 
-/* Whoever has the descriptor has the memory, so that its row is there. */
-static const struct row *find(const struct bank *bank, int fd)
+/* Whoever has the descriptor has the memory, so that its row is there. With the lock. */
+static int find(const struct bank *bank, int fd, struct bank_piece *ret)
 {
-	struct stat st, table;
 	const struct region *region = bank->region;
+	struct stat st, dir;
 
-	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || stat(bank->dir, &table) < 0 ||
-	    st.st_dev != table.st_dev)
-		return NULL;
-	for (uint64_t i = 0; i < region->rows; i++)
-		if (region->row[i].key && region->row[i].ino == st.st_ino)
-			return &region->row[i];
-	return NULL;
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if (!S_ISREG(st.st_mode) || stat(bank->dir, &dir) < 0 || st.st_dev != dir.st_dev)
+		return -EINVAL;
+	for (uint64_t i = 0; i < region->rows; i++) {
+		const struct row *row = &region->row[i];
+
+		if (!row->key || row->ino != st.st_ino)
+			continue;
+		*ret = (struct bank_piece){row->key, row->size, row->gpu, row->flags, NULL};
+		return 0;
+	}
+	return -EINVAL;
+}
+
+int bank_find(struct bank *bank, int fd, struct bank_piece *ret)
+{
+	int r;
+
+	lock(bank->region);
+	r = find(bank, fd, ret);
+	unlock(bank->region);
+	return r;
 }
 
 int bank_hold(struct bank *bank, int fd, struct bank_piece *ret)
 {
-	struct bank_piece piece = {.key = 0};
-	const struct row *row;
-	int content, r = -EINVAL;
+	struct bank_piece piece;
+	int content, r;
 
 	lock(bank->region);
-	row = find(bank, fd);
-	if (row) {
-		piece = (struct bank_piece){row->key, row->size, row->gpu, row->flags, NULL};
-		content = open_content(bank, row->key, 0);
-		r = content < 0 ? content : hold(content, row->size, &piece.content);
+	r = find(bank, fd, &piece);
+	if (r == 0) {
+		/* A description of one's own: that of `fd` is for reading alone, perhaps. */
+		content = open_content(bank, piece.key, O_RDWR | O_CLOEXEC);
+		r = content < 0 ? content : hold(content, piece.size, &piece.content);
 		if (content >= 0)
 			close(content);
 	}
@@ -281,9 +295,9 @@ void bank_drop(struct bank *bank, struct bank_piece *piece)
 	*piece = (struct bank_piece){.key = 0};
 }
 
-int bank_fd(const struct bank *bank, const struct bank_piece *piece)
+int bank_fd(const struct bank *bank, const struct bank_piece *piece, int flags)
 {
-	int fd = open_content(bank, piece->key, 0);
+	int fd = open_content(bank, piece->key, flags);
 	int r;
 
 	if (fd < 0)
@@ -305,4 +319,14 @@ uint64_t bank_used(struct bank *bank, uint32_t gpu, uint32_t flag)
 	sum = used(bank->region, gpu, flag);
 	unlock(bank->region);
 	return sum;
+}
+
+uint64_t bank_unique(struct bank *bank)
+{
+	uint64_t key;
+
+	lock(bank->region);
+	key = ++bank->region->next_key;
+	unlock(bank->region);
+	return key;
 }

@@ -36,14 +36,20 @@ int bank_open(const char *root, struct bank **ret);
  */
 int bank_take(struct bank *bank, uint64_t vram_bytes, struct bank_piece *piece);
 
-/* Holds the memory that `fd` is a descriptor of. -EINVAL: of none of this machine. */
+/* What memory `fd` is a descriptor of; -EBADF, or -EINVAL: of none of this machine. */
+int bank_find(struct bank *bank, int fd, struct bank_piece *ret);
+
+/* The same, and holds it. */
 int bank_hold(struct bank *bank, int fd, struct bank_piece *ret);
 
 /* Lets go. The last one to do so frees it. */
 void bank_drop(struct bank *bank, struct bank_piece *piece);
 
-/* A descriptor that holds the piece, too, with O_CLOEXEC; or -errno. */
-int bank_fd(const struct bank *bank, const struct bank_piece *piece);
+/* A descriptor that holds the piece, too, opened with these flags; or -errno. */
+int bank_fd(const struct bank *bank, const struct bank_piece *piece, int flags);
+
+/* A number that nobody else of this machine is given. */
+uint64_t bank_unique(struct bank *bank);
 
 /* Bytes of a GPU that somebody holds: those with the flag. */
 uint64_t bank_used(struct bank *bank, uint32_t gpu, uint32_t flag);

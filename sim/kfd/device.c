@@ -23,6 +23,7 @@
 #include "amd/abi/kfd.h"
 #include "base/cleanup.h"
 #include "sim/kfd/emu.h"
+#include "sim/kfd/gem.h"
 
 /* Inodes of the device files: 0 of the first is KFD's, the others' are those of render nodes. */
 static struct {
@@ -158,7 +159,7 @@ EMU_EXPORT int ioctl(int fd, unsigned long request, ...)
 	minor = emu_minor_of(fd);
 	if (minor < 0)
 		return (int)syscall(SYS_ioctl, fd, request, arg);
-	r = minor ? emu_drm_ioctl((uint32_t)minor, request, (uintptr_t)arg)
+	r = minor ? emu_drm_ioctl((uint32_t)minor, fd, request, (uintptr_t)arg)
 		  : emu_kfd_ioctl(request, (uintptr_t)arg);
 	if (r >= 0)
 		return (int)r;
@@ -183,6 +184,8 @@ static void *do_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t 
 	if (minor) {
 		CLEANUP_CLOSE int memory = emu_memory_at(m, (uint64_t)offset, len);
 
+		if (memory == -EINVAL)
+			memory = emu_gem_at(m, (uint64_t)offset, len);
 		if (memory < 0)
 			errno = -memory;
 		else

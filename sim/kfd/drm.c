@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ioctls of render nodes, as far as libdrm_amdgpu asks to know a device. Buffers, contexts and
- * command submission are not emulated: EINVAL.
+ * Ioctls of render nodes, as far as libdrm_amdgpu asks to know a device; buffers are in gem.c.
+ * Contexts and command submission are not emulated: EINVAL.
  */
 #include <errno.h>
 #include <string.h>
@@ -10,6 +10,7 @@
 #include "amd/abi/kfd.h"
 #include "sim/kfd/bank.h"
 #include "sim/kfd/emu.h"
+#include "sim/kfd/gem.h"
 
 /* Of the kernel's driver; libdrm wants major 3. */
 #define DRIVER_MAJOR 3
@@ -123,11 +124,33 @@ static int get_info(struct emu_machine *m, const struct emu_gpu *gpu, uint64_t a
 	return -EINVAL;
 }
 
-long emu_drm_ioctl(uint32_t minor, unsigned long request, uint64_t arg)
+static int call(struct emu_machine *m, const struct emu_gpu *gpu, int fd, unsigned long request,
+		uint64_t arg)
+{
+	_Alignas(8) char block[EMU_DRM_BLOCK_BYTES] = {0};
+	const struct emu_drm_row *row = emu_gem_rows;
+	size_t bytes = _IOC_SIZE(request);
+	int r;
+
+	while (row->handle && row->nr != _IOC_NR(request))
+		row++;
+	if (!row->handle)
+		return -EINVAL;
+	if (bytes > row->args_bytes)
+		bytes = row->args_bytes;
+	r = emu_copy_in(block, arg, bytes);
+	if (r == 0)
+		r = row->handle(m, gpu, fd, block);
+	if (r == 0 && _IOC_DIR(request) & _IOC_READ)
+		r = emu_copy_out(arg, block, bytes);
+	return r;
+}
+
+long emu_drm_ioctl(uint32_t minor, int fd, unsigned long request, uint64_t arg)
 {
 	struct emu_machine *m = emu_lock();
 	const struct emu_gpu *gpu = m ? emu_gpu_of_minor(m, minor) : NULL;
-	int r = -EINVAL;
+	int r;
 
 	if (!m)
 		return -EBADF;
@@ -137,6 +160,8 @@ long emu_drm_ioctl(uint32_t minor, unsigned long request, uint64_t arg)
 		r = get_version(arg);
 	else if (_IOC_NR(request) == DRM_NR_AMDGPU_INFO)
 		r = get_info(m, gpu, arg);
+	else
+		r = call(m, gpu, fd, request, arg);
 	emu_unlock();
 	return r;
 }

@@ -9,9 +9,11 @@
  *   kfd.c      ioctls of /dev/kfd: the block in and out, the row, the trace
  *   bank.c     memory of the GPUs, which all processes share
  *   memory.c   memory objects of this process, and on which GPUs they are mapped
+ *   dmabuf.c   memory objects as descriptors, from process to process
  *   event.c    events, and waiting for them
  *   drm.c      ioctls of render nodes, as far as libdrm asks
- *   fail.c     ioctls that are to fail
+ *   gem.c      memory by the handles of render nodes
+ *   fail.c     ioctls that are to fail, and those that the kernel has not
  *
  * A device file is a plain file in the tree, and a descriptor is told by the inode that it is of:
  * there is no table of descriptors that dup, fork, exec or a socket could get past.
@@ -58,7 +60,7 @@ const char *emu_root(void);
 const char *emu_path(const char *path, char buffer[static PATH_MAX]);
 
 /* process.c */
-int emu_open(void); /* a process opens the device: what it inherited over fork is gone */
+int emu_open(int fd); /* a process opens a device: what it inherited over fork is gone */
 
 /* Locks, and gives the process's machine; NULL (not locked): this process did not open the device.
  */
@@ -81,10 +83,14 @@ int emu_minor_of(int fd);
 
 /* kfd.c, drm.c */
 long emu_kfd_ioctl(unsigned long request, uint64_t arg);
-long emu_drm_ioctl(uint32_t minor, unsigned long request, uint64_t arg);
+long emu_drm_ioctl(uint32_t minor, int fd, unsigned long request, uint64_t arg);
 
-/* fail.c: 0, or the -errno with which an ioctl is to fail now that so much of it is done. */
+/*
+ * fail.c: 0, or the -errno with which an ioctl is to fail now that so much of it is done; and
+ * whether the kernel that is emulated does not have it.
+ */
 int emu_fail(unsigned int nr, uint64_t done);
+bool emu_lacks(unsigned int nr);
 
 /* memory.c: handlers of ioctls; all under the lock, with a block that reads zero at its end. */
 int emu_alloc(struct emu_machine *machine, void *block);
@@ -93,6 +99,11 @@ int emu_map(struct emu_machine *machine, void *block);
 int emu_unmap(struct emu_machine *machine, void *block);
 int emu_available(struct emu_machine *machine, void *block);
 void emu_memory_forget(void); /* all of it, in a forked child */
+
+/* dmabuf.c: the same. */
+int emu_export_dmabuf(struct emu_machine *machine, void *block);
+int emu_get_dmabuf_info(struct emu_machine *machine, void *block);
+int emu_import_dmabuf(struct emu_machine *machine, void *block);
 
 /* A descriptor of the memory at this offset of a render node, the caller's to close; or -EINVAL. */
 int emu_memory_at(const struct emu_machine *machine, uint64_t mmap_offset, size_t len);

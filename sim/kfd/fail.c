@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Failures on request: ALLOT_SIM_AMD_FAIL=NAME:ERRNO[:AFTER], like MAP_MEMORY_TO_GPU:EIO:4. Mapping
- * and unmapping fail after that many GPUs of a call, other ioctls after that many calls.
+ * and unmapping fail after that many GPUs of a call, other ioctls after that many calls. And
+ * kernels that do not have everything: ALLOT_SIM_AMD_WITHOUT=NAME[,NAME...], like EXPORT_DMABUF.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -21,6 +22,8 @@ static struct {
 	int err;
 	uint64_t after;
 } fail;
+
+static bool lacking[256];
 
 static int find_ioctl(const char *name)
 {
@@ -44,7 +47,14 @@ static int find_errno(const char *name)
 	return -1;
 }
 
-static void read_once(void)
+static void complain(const char *name, const char *value, const char *right)
+{
+	fprintf(stderr, "allot sim: %s=%s is malformed; a right one is %s=%s\n", name, value, name,
+		right);
+	fail.nr = -1;
+}
+
+static void read_failure(void)
 {
 	const char *asked = getenv("ALLOT_SIM_AMD_FAIL");
 	char text[128], *rest = text, *name, *err, *after;
@@ -58,21 +68,46 @@ static void read_once(void)
 	fail.nr = find_ioctl(name);
 	fail.err = err ? find_errno(err) : -1;
 	if (fail.nr < 0 || fail.err < 0 ||
-	    (after && parse_u64(after, 0, UINT32_MAX, &fail.after) < 0)) {
-		fprintf(stderr,
-			"allot sim: ALLOT_SIM_AMD_FAIL=%s is malformed; a right one is "
-			"ALLOT_SIM_AMD_FAIL=MAP_MEMORY_TO_GPU:EIO:4\n",
-			asked);
-		fail.nr = -1;
+	    (after && parse_u64(after, 0, UINT32_MAX, &fail.after) < 0))
+		complain("ALLOT_SIM_AMD_FAIL", asked, "MAP_MEMORY_TO_GPU:EIO:4");
+}
+
+static void read_lacking(void)
+{
+	const char *asked = getenv("ALLOT_SIM_AMD_WITHOUT");
+	char text[256], *rest = text, *name;
+
+	if (!asked || !*asked)
+		return;
+	snprintf(text, sizeof(text), "%s", asked);
+	while ((name = strsep(&rest, ","))) {
+		int nr = find_ioctl(name);
+
+		if (nr < 0)
+			complain("ALLOT_SIM_AMD_WITHOUT", asked, "EXPORT_DMABUF");
+		else
+			lacking[nr] = true;
 	}
 }
 
+static void read_once(void)
+{
+	read_failure();
+	read_lacking();
+}
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
 int emu_fail(unsigned int nr, uint64_t done)
 {
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
-
 	pthread_once(&once, read_once);
 	if (fail.nr < 0) /* a test that asks for what is not there must not go on without it */
 		return -EINVAL;
 	return fail.nr && (unsigned int)fail.nr == nr && done >= fail.after ? -fail.err : 0;
+}
+
+bool emu_lacks(unsigned int nr)
+{
+	pthread_once(&once, read_once);
+	return lacking[nr & 0xff];
 }

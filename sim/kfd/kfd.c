@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Ioctls of /dev/kfd. As in the kernel a block is copied in as far as the caller knows it, reads
- * zero beyond, and is copied back as far. What is not emulated (queues, dma-bufs, SVM, CRIU)
- * answers ENOTTY, and stands in the trace.
+ * zero beyond, and is copied back as far. What is not emulated (queues, SVM, CRIU) answers
+ * ENOTTY, and stands in the trace.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,8 +16,8 @@
 #include "amd/kfd_ioctl.h"
 #include "sim/kfd/emu.h"
 
-/* Without EXPORT_DMABUF, which came with 1.12. */
-#define EMULATED_MINOR 11
+/* EXPORT_DMABUF came with 1.12; debugging, which is not here, with 1.13. */
+#define EMULATED_MINOR 12
 
 /* Room for any block but those that have an array at their end. */
 #define BLOCK_BYTES sizeof(struct kfd_ioctl_get_process_apertures_args)
@@ -35,7 +35,8 @@
 static int get_version(struct emu_machine *m, void *block)
 {
 	*(struct kfd_ioctl_get_version_args *)block = (struct kfd_ioctl_get_version_args){
-		.major_version = KFD_IOCTL_MAJOR_VERSION, .minor_version = EMULATED_MINOR};
+		.major_version = KFD_IOCTL_MAJOR_VERSION,
+		.minor_version = EMULATED_MINOR - emu_lacks(KFD_NR_EXPORT_DMABUF)};
 	return 0;
 }
 
@@ -178,6 +179,9 @@ static handler_fn *const handlers[256] = {
 	[KFD_NR_FREE_MEMORY_OF_GPU] = emu_free,
 	[KFD_NR_MAP_MEMORY_TO_GPU] = emu_map,
 	[KFD_NR_UNMAP_MEMORY_FROM_GPU] = emu_unmap,
+	[KFD_NR_GET_DMABUF_INFO] = emu_get_dmabuf_info,
+	[KFD_NR_IMPORT_DMABUF] = emu_import_dmabuf,
+	[KFD_NR_EXPORT_DMABUF] = emu_export_dmabuf,
 	[KFD_NR_SET_XNACK_MODE] = set_xnack_mode,
 	[KFD_NR_AVAILABLE_MEMORY] = emu_available,
 };
@@ -203,6 +207,8 @@ static int describe(char *text, size_t size, const struct kfd_ioctl *row, const 
 	const struct kfd_ioctl_alloc_memory_of_gpu_args *alloc = block;
 	const struct kfd_ioctl_map_memory_to_gpu_args *map = block;
 	const struct kfd_ioctl_acquire_vm_args *vm = block;
+	const struct kfd_ioctl_import_dmabuf_args *import = block;
+	const struct kfd_ioctl_get_dmabuf_info_args *info = block;
 
 	switch ((enum kfd_nr)row->nr) {
 	case KFD_NR_ACQUIRE_VM:
@@ -214,6 +220,13 @@ static int describe(char *text, size_t size, const struct kfd_ioctl *row, const 
 	case KFD_NR_MAP_MEMORY_TO_GPU:
 	case KFD_NR_UNMAP_MEMORY_FROM_GPU:
 		return describe_gpus(text, size, map);
+	case KFD_NR_IMPORT_DMABUF:
+		return snprintf(text, size, " gpu=%u handle=%#llx", import->gpu_id,
+				(unsigned long long)import->handle);
+	case KFD_NR_GET_DMABUF_INFO:
+		return snprintf(text, size, " gpu=%u size=%llu flags=%#x", info->gpu_id,
+				(unsigned long long)info->size, info->flags);
+	case KFD_NR_EXPORT_DMABUF: /* begins with the same */
 	case KFD_NR_FREE_MEMORY_OF_GPU:
 		return snprintf(text, size, " handle=%#llx", (unsigned long long)map->handle);
 	default:
@@ -281,7 +294,8 @@ long emu_kfd_ioctl(unsigned long request, uint64_t arg)
 {
 	const struct kfd_ioctl *row = kfd_ioctl_find(request);
 	_Alignas(8) char block[BLOCK_BYTES] = {0};
-	bool known = row && handlers[row->nr] && row->args_bytes <= sizeof(block);
+	bool known =
+		row && handlers[row->nr] && row->args_bytes <= sizeof(block) && !emu_lacks(row->nr);
 	int r = known ? call(row, request, arg, block) : -ENOTTY;
 
 	trace(row, request, known ? block : NULL, r);

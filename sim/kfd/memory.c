@@ -5,14 +5,14 @@
  * each.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "amd/abi/kfd.h"
 #include "amd/kfd_ioctl.h"
 #include "amd/topology.h"
-#include "sim/kfd/bank.h"
-#include "sim/kfd/emu.h"
+#include "sim/kfd/memory.h"
 
 #define CONTENT	  (KFD_IOC_ALLOC_MEM_FLAGS_VRAM | KFD_IOC_ALLOC_MEM_FLAGS_GTT)
 #define NO_MEMORY (KFD_IOC_ALLOC_MEM_FLAGS_DOORBELL | KFD_IOC_ALLOC_MEM_FLAGS_MMIO_REMAP)
@@ -25,15 +25,7 @@
 #define OFFSET_GPU(id)	((uint64_t)((id)&0xffff) << 46)
 #define INDEX_MOST	((1u << 22) - 1)
 
-struct object {
-	uint64_t handle; /* 0: free */
-	uint64_t size;	 /* of its addresses */
-	uint32_t gpu_id, flags;
-	uint64_t mapped; /* bit i: on the machine's i-th GPU */
-	struct bank_piece piece;
-};
-
-static struct object *objects; /* by the lower half of the handle; the first is not used */
+static struct emu_object *objects; /* by the lower half of the handle; the first is not used */
 static uint32_t nobjects;
 
 void emu_memory_forget(void)
@@ -43,7 +35,7 @@ void emu_memory_forget(void)
 	nobjects = 0;
 }
 
-static struct object *find(uint64_t handle)
+struct emu_object *emu_object(uint64_t handle)
 {
 	uint32_t index = (uint32_t)handle;
 
@@ -55,7 +47,7 @@ static struct object *find(uint64_t handle)
 static int take_row(void)
 {
 	uint32_t i = 1, more;
-	struct object *grown;
+	struct emu_object *grown;
 
 	while (i < nobjects && objects[i].handle)
 		i++;
@@ -73,19 +65,30 @@ static int take_row(void)
 	return (int)i;
 }
 
+int emu_object_add(struct emu_object *o)
+{
+	int index = take_row();
+
+	if (index < 0)
+		return index;
+	o->handle = (uint64_t)o->gpu_id << 32 | (uint32_t)index;
+	objects[index] = *o;
+	return 0;
+}
+
 /* A queue's ring is there once and has twice the addresses. */
 static uint64_t content_bytes(uint64_t size, uint32_t flags)
 {
 	return flags & KFD_IOC_ALLOC_MEM_FLAGS_AQL_QUEUE_MEM ? size / 2 : size;
 }
 
-static uint64_t offset_of(const struct object *o, uint32_t index)
+static uint64_t offset_of(const struct emu_object *o)
 {
 	if (o->flags & KFD_IOC_ALLOC_MEM_FLAGS_DOORBELL)
 		return OFFSET_DOORBELL | OFFSET_GPU(o->gpu_id);
 	if (o->flags & KFD_IOC_ALLOC_MEM_FLAGS_MMIO_REMAP)
 		return OFFSET_MMIO | OFFSET_GPU(o->gpu_id);
-	return (uint64_t)index << OFFSET_SHIFT;
+	return (uint64_t)(uint32_t)o->handle << OFFSET_SHIFT;
 }
 
 int emu_alloc(struct emu_machine *m, void *block)
@@ -93,15 +96,12 @@ int emu_alloc(struct emu_machine *m, void *block)
 	struct kfd_ioctl_alloc_memory_of_gpu_args *a = block;
 	struct emu_gpu *gpu = emu_gpu(m, a->gpu_id);
 	uint32_t kind = a->flags & KINDS;
-	struct object o = {.size = a->size, .gpu_id = a->gpu_id, .flags = a->flags};
-	int index, r;
+	struct emu_object o = {.size = a->size, .gpu_id = a->gpu_id, .flags = a->flags};
+	int r;
 
 	if (!gpu || !gpu->acquired || !a->size || a->size >= UINT64_C(1) << OFFSET_SHIFT || !kind ||
 	    kind & (kind - 1))
 		return -EINVAL;
-	index = take_row();
-	if (index < 0)
-		return index;
 	if (kind & CONTENT) {
 		o.piece = (struct bank_piece){.size = content_bytes(a->size, a->flags),
 					      .gpu = (uint32_t)(gpu - m->gpu),
@@ -110,30 +110,34 @@ int emu_alloc(struct emu_machine *m, void *block)
 		if (r < 0)
 			return r;
 	}
-	o.handle = (uint64_t)a->gpu_id << 32 | (uint32_t)index;
-	objects[index] = o;
+	r = emu_object_add(&o);
+	if (r < 0) {
+		bank_drop(m->bank, &o.piece);
+		return r;
+	}
 	a->handle = o.handle;
 	if (kind != KFD_IOC_ALLOC_MEM_FLAGS_USERPTR)
-		a->mmap_offset = offset_of(&o, (uint32_t)index);
+		a->mmap_offset = offset_of(&o);
 	return 0;
 }
 
 int emu_free(struct emu_machine *m, void *block)
 {
 	const struct kfd_ioctl_free_memory_of_gpu_args *a = block;
-	struct object *o = find(a->handle);
+	struct emu_object *o = emu_object(a->handle);
 
 	if (!o)
 		return -EINVAL;
 	if (o->mapped)
 		return -EBUSY;
 	bank_drop(m->bank, &o->piece);
-	*o = (struct object){.handle = 0};
+	*o = (struct emu_object){.handle = 0};
 	return 0;
 }
 
 /* Whether a GPU may have the object in its page tables. */
-static bool may_map(const struct emu_machine *m, const struct emu_gpu *gpu, const struct object *o)
+static bool may_map(const struct emu_machine *m, const struct emu_gpu *gpu,
+		    const struct emu_object *o)
 {
 	const struct topology_node *owner = topology_gpu(m->topology, o->gpu_id);
 
@@ -144,7 +148,7 @@ static bool may_map(const struct emu_machine *m, const struct emu_gpu *gpu, cons
 /* One after the other, as the kernel does: on an error those before are done, and said to be. */
 static int map_each(struct emu_machine *m, struct kfd_ioctl_map_memory_to_gpu_args *a, bool map)
 {
-	struct object *o = find(a->handle);
+	struct emu_object *o = emu_object(a->handle);
 
 	if (!o || !a->n_devices || a->n_success > a->n_devices)
 		return -EINVAL;
@@ -207,5 +211,5 @@ int emu_memory_at(const struct emu_machine *m, uint64_t mmap_offset, size_t len)
 	if (mmap_offset & ((UINT64_C(1) << OFFSET_SHIFT) - 1) || index >= nobjects ||
 	    !objects[index].handle || len > objects[index].piece.size)
 		return -EINVAL;
-	return bank_fd(m->bank, &objects[index].piece);
+	return bank_fd(m->bank, &objects[index].piece, O_RDWR | O_CLOEXEC);
 }

@@ -77,7 +77,7 @@ static int do_openat(int dirfd, const char *path, int flags, mode_t mode)
 		flags &= ~(O_CREAT | O_TRUNC);
 	fd = (int)syscall(SYS_openat, dirfd, real, flags, mode);
 	if (fd >= 0 && real != path && emu_minor_of(fd) >= 0)
-		emu_open();
+		emu_open(fd);
 	return fd;
 }
 

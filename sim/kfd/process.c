@@ -9,6 +9,7 @@
 #include "amd/topology_read.h"
 #include "sim/kfd/bank.h"
 #include "sim/kfd/emu.h"
+#include "sim/kfd/gem.h"
 
 /* Of the process that opened the device; a forked child that has not is no customer of it. */
 static struct {
@@ -49,7 +50,7 @@ static int read_machine(struct emu_machine *m)
  * The kernel knows a process by its address space and keeps what it has until that ends, whatever
  * happens to descriptors. A child that opens the device anew begins with nothing.
  */
-int emu_open(void)
+int emu_open(int fd)
 {
 	static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 	int r = 0;
@@ -60,6 +61,7 @@ int emu_open(void)
 		pthread_mutex_init(&process.mutex, NULL);
 		emu_memory_forget();
 		emu_events_forget();
+		emu_gem_forget();
 		for (uint32_t i = 0; i < process.machine.ngpus; i++)
 			process.machine.gpu[i].acquired = false;
 	}
@@ -67,8 +69,10 @@ int emu_open(void)
 		r = read_machine(&process.machine);
 	if (r == 0 && process.pid != getpid())
 		r = bank_open(emu_root(), &process.machine.bank);
-	if (r == 0)
+	if (r == 0) {
 		__atomic_store_n(&process.pid, getpid(), __ATOMIC_RELEASE);
+		emu_gem_opened(&process.machine, fd);
+	}
 	pthread_mutex_unlock(&opening);
 	return r;
 }

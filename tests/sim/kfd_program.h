@@ -8,8 +8,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdint.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "amd/abi/kfd.h"
 #include "amd/kfd_ioctl.h"
@@ -106,6 +111,51 @@ static inline void acquire_devices(void)
 
 		CHECK_EQ(call(_IOW('K', KFD_NR_ACQUIRE_VM, a), &a), 0);
 	}
+}
+
+/* A child with devices of its own, and a socket to it. */
+static inline pid_t start(void (*child_main)(int socket), int *ret_socket)
+{
+	int pair[2];
+	pid_t child;
+
+	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+	child = fork();
+	CHECK(child >= 0);
+	if (!child) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		close(pair[0]);
+		open_devices();
+		acquire_devices();
+		child_main(pair[1]);
+		_exit(0);
+	}
+	close(pair[1]);
+	*ret_socket = pair[0];
+	return child;
+}
+
+static inline void say(int socket)
+{
+	CHECK_EQ(write(socket, "", 1), 1);
+}
+
+static inline void hear(int socket)
+{
+	char byte;
+
+	CHECK_EQ(read(socket, &byte, 1), 1);
+}
+
+/* Ends when it says so, or by the signal. */
+static inline void end(pid_t child, int signal)
+{
+	int status;
+
+	if (signal)
+		CHECK_EQ(kill(child, signal), 0);
+	CHECK_EQ(waitpid(child, &status, 0), child);
+	CHECK_EQ(status, signal);
 }
 
 #endif

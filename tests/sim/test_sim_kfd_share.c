@@ -1,60 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The emulated KFD as several processes have it: memory that one takes is there for no other. */
 #include <signal.h>
-#include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "amd/abi/drm.h"
 #include "tests/sim/kfd_program.h"
-
-static pid_t start(void (*child_main)(int socket), int *ret_socket)
-{
-	int pair[2];
-	pid_t child;
-
-	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
-	child = fork();
-	CHECK(child >= 0);
-	if (!child) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		close(pair[0]);
-		open_devices();
-		acquire_devices();
-		child_main(pair[1]);
-		_exit(0);
-	}
-	close(pair[1]);
-	*ret_socket = pair[0];
-	return child;
-}
-
-static void say(int socket)
-{
-	CHECK_EQ(write(socket, "", 1), 1);
-}
-
-static void hear(int socket)
-{
-	char byte;
-
-	CHECK_EQ(read(socket, &byte, 1), 1);
-}
-
-/* Ends when it says so, or by the signal. */
-static void end(pid_t child, int signal)
-{
-	int status;
-
-	if (signal)
-		CHECK_EQ(kill(child, signal), 0);
-	CHECK_EQ(waitpid(child, &status, 0), child);
-	CHECK_EQ(status, signal);
-}
 
 static uint64_t vram_usage(int gpu)
 {

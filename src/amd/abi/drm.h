@@ -87,12 +87,35 @@ struct drm_prime_handle {
 #define AMDGPU_GEM_DOMAIN_GWS  0x10
 #define AMDGPU_GEM_DOMAIN_OA   0x20
 
-/* Of a union with the answer, a handle. */
 struct drm_amdgpu_gem_create_in {
 	uint64_t bo_size;
 	uint64_t alignment;
 	uint64_t domains;
 	uint64_t domain_flags;
+};
+
+struct drm_amdgpu_gem_create_out {
+	uint32_t handle;
+	uint32_t _pad;
+};
+
+union drm_amdgpu_gem_create {
+	struct drm_amdgpu_gem_create_in in;
+	struct drm_amdgpu_gem_create_out out;
+};
+
+struct drm_amdgpu_gem_mmap_in {
+	uint32_t handle;
+	uint32_t _pad;
+};
+
+struct drm_amdgpu_gem_mmap_out {
+	uint64_t addr_ptr; /* the offset at which mmap of the render node finds it */
+};
+
+union drm_amdgpu_gem_mmap {
+	struct drm_amdgpu_gem_mmap_in in;
+	struct drm_amdgpu_gem_mmap_out out;
 };
 
 #define AMDGPU_GEM_OP_GET_GEM_CREATE_INFO 0

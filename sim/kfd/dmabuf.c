@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Memory that leaves its process as a dma-buf: a descriptor of the content's file, whose inode
+ * tells which memory it is, whoever has it. The memory stays taken of its GPU as long as there is
+ * one, and is counted there once.
+ */
+#include <errno.h>
+#include <fcntl.h>
+
+#include "amd/abi/kfd.h"
+#include "sim/kfd/memory.h"
+
+#define VRAM_OR_GTT (KFD_IOC_ALLOC_MEM_FLAGS_VRAM | KFD_IOC_ALLOC_MEM_FLAGS_GTT)
+
+int emu_export_dmabuf(struct emu_machine *m, void *block)
+{
+	struct kfd_ioctl_export_dmabuf_args *a = block;
+	const struct emu_object *o = emu_object(a->handle);
+	int fd;
+
+	if (!o)
+		return -EINVAL;
+	if (!o->piece.key)
+		return o->flags & KFD_IOC_ALLOC_MEM_FLAGS_USERPTR ? -EPERM : -EINVAL;
+	fd = bank_fd(m->bank, &o->piece, O_RDWR | (int)(a->flags & O_CLOEXEC));
+	if (fd < 0)
+		return fd;
+	a->dmabuf_fd = (uint32_t)fd;
+	return 0;
+}
+
+/* There are never metadata. */
+int emu_get_dmabuf_info(struct emu_machine *m, void *block)
+{
+	struct kfd_ioctl_get_dmabuf_info_args *a = block;
+	struct bank_piece piece;
+	int r = bank_find(m->bank, (int)a->dmabuf_fd, &piece);
+
+	if (r < 0)
+		return r;
+	a->size = piece.size;
+	a->gpu_id = m->gpu[piece.gpu].gpu_id;
+	a->flags = piece.flags & (VRAM_OR_GTT | KFD_IOC_ALLOC_MEM_FLAGS_PUBLIC);
+	a->metadata_size = 0;
+	return 0;
+}
+
+/* On the GPU that has the memory: older kernels take no other's. */
+int emu_import_dmabuf(struct emu_machine *m, void *block)
+{
+	struct kfd_ioctl_import_dmabuf_args *a = block;
+	struct emu_gpu *gpu = emu_gpu(m, a->gpu_id);
+	struct emu_object o = {.gpu_id = a->gpu_id};
+	int r;
+
+	if (!gpu || !gpu->acquired)
+		return -EINVAL;
+	r = bank_hold(m->bank, (int)a->dmabuf_fd, &o.piece);
+	if (r < 0)
+		return r;
+	o.size = o.piece.size;
+	o.flags = (o.piece.flags & VRAM_OR_GTT) | KFD_IOC_ALLOC_MEM_FLAGS_WRITABLE |
+		  KFD_IOC_ALLOC_MEM_FLAGS_EXECUTABLE;
+	r = gpu == &m->gpu[o.piece.gpu] ? emu_object_add(&o) : -EINVAL;
+	if (r < 0) {
+		bank_drop(m->bank, &o.piece);
+		return r;
+	}
+	a->handle = o.handle;
+	return 0;
+}

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Buffers by the handles of render nodes. Handles are small numbers of an open file description:
+ * what one open() is given another may be given for other memory. A description is told by its
+ * file offset, which the emulator sets when it opens a render node: like the description's handles
+ * it is shared by whoever has it, over dup, fork and sockets. The handles themselves are known to
+ * the process that made them, and go with it: closing the last descriptor does not end them.
+ */
+#include "sim/kfd/gem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "amd/abi/drm.h"
+#include "amd/abi/kfd.h"
+#include "sim/kfd/bank.h"
+
+/* Beside those of memory that /dev/kfd gave. */
+#define OFFSET	     (UINT64_C(1) << 62)
+#define OFFSET_SHIFT 40
+#define PAGE	     UINT64_C(4096)
+
+struct buffer {
+	uint64_t file; /* which description it is of */
+	uint32_t handle;
+	struct bank_piece piece; /* none: the row is free */
+};
+
+static struct buffer *buffers;
+static uint32_t nbuffers;
+
+void emu_gem_forget(void)
+{
+	free(buffers);
+	buffers = NULL;
+	nbuffers = 0;
+}
+
+void emu_gem_opened(struct emu_machine *m, int fd)
+{
+	lseek(fd, (off_t)bank_unique(m->bank), SEEK_SET);
+}
+
+static uint64_t file_of(int fd)
+{
+	return (uint64_t)lseek(fd, 0, SEEK_CUR);
+}
+
+static struct buffer *find(uint64_t file, uint32_t handle)
+{
+	for (uint32_t i = 0; i < nbuffers; i++)
+		if (buffers[i].piece.key && buffers[i].file == file && buffers[i].handle == handle)
+			return &buffers[i];
+	return NULL;
+}
+
+static struct buffer *free_row(void)
+{
+	uint32_t i = 0, more = nbuffers ? 2 * nbuffers : 32;
+	struct buffer *grown;
+
+	while (i < nbuffers && buffers[i].piece.key)
+		i++;
+	if (i < nbuffers)
+		return &buffers[i];
+	grown = more < 1u << 21 ? realloc(buffers, more * sizeof(*buffers)) : NULL;
+	if (!grown)
+		return NULL;
+	memset(grown + nbuffers, 0, (more - nbuffers) * sizeof(*grown));
+	buffers = grown;
+	nbuffers = more;
+	return &buffers[i];
+}
+
+/* Takes over the piece, and answers the handle; or -ENOMEM. */
+static int add(uint64_t file, const struct bank_piece *piece)
+{
+	struct buffer *b = free_row();
+	uint32_t handle = 1;
+
+	if (!b)
+		return -ENOMEM;
+	while (find(file, handle))
+		handle++;
+	*b = (struct buffer){.file = file, .handle = handle, .piece = *piece};
+	return (int)handle;
+}
+
+static int create(struct emu_machine *m, const struct emu_gpu *gpu, int fd, void *block)
+{
+	union drm_amdgpu_gem_create *a = block;
+	bool vram = a->in.domains & AMDGPU_GEM_DOMAIN_VRAM;
+	struct bank_piece piece = {.size = (a->in.bo_size + PAGE - 1) & ~(PAGE - 1),
+				   .gpu = (uint32_t)(gpu - m->gpu),
+				   .flags = vram ? KFD_IOC_ALLOC_MEM_FLAGS_VRAM
+						 : KFD_IOC_ALLOC_MEM_FLAGS_GTT};
+	int r;
+
+	if (!piece.size || piece.size >> OFFSET_SHIFT ||
+	    !(a->in.domains & (AMDGPU_GEM_DOMAIN_VRAM | AMDGPU_GEM_DOMAIN_GTT)))
+		return -EINVAL;
+	r = bank_take(m->bank, gpu->vram_bytes, &piece);
+	if (r < 0)
+		return r;
+	r = add(file_of(fd), &piece);
+	if (r < 0) {
+		bank_drop(m->bank, &piece);
+		return r;
+	}
+	a->out = (struct drm_amdgpu_gem_create_out){.handle = (uint32_t)r};
+	return 0;
+}
+
+static int get_mmap(struct emu_machine *m, const struct emu_gpu *gpu, int fd, void *block)
+{
+	union drm_amdgpu_gem_mmap *a = block;
+	const struct buffer *b = find(file_of(fd), a->in.handle);
+
+	if (!b)
+		return -ENOENT;
+	a->out.addr_ptr = OFFSET | (uint64_t)(b - buffers) << OFFSET_SHIFT;
+	return 0;
+}
+
+static int close_handle(struct emu_machine *m, const struct emu_gpu *gpu, int fd, void *block)
+{
+	const struct drm_gem_close *a = block;
+	struct buffer *b = find(file_of(fd), a->handle);
+
+	if (!b)
+		return -EINVAL;
+	bank_drop(m->bank, &b->piece);
+	return 0;
+}
+
+static int handle_to_fd(struct emu_machine *m, const struct emu_gpu *gpu, int fd, void *block)
+{
+	struct drm_prime_handle *a = block;
+	const struct buffer *b = find(file_of(fd), a->handle);
+	int r;
+
+	if (a->flags & ~(uint32_t)(O_CLOEXEC | O_RDWR))
+		return -EINVAL;
+	if (!b)
+		return -ENOENT;
+	r = bank_fd(m->bank, &b->piece, (int)a->flags);
+	if (r < 0)
+		return r;
+	a->fd = r;
+	return 0;
+}
+
+/* A description that has the memory already answers the handle that it has. */
+static int fd_to_handle(struct emu_machine *m, const struct emu_gpu *gpu, int fd, void *block)
+{
+	struct drm_prime_handle *a = block;
+	uint64_t file = file_of(fd);
+	struct bank_piece piece;
+	int r = bank_hold(m->bank, a->fd, &piece);
+
+	if (r < 0)
+		return r;
+	for (uint32_t i = 0; i < nbuffers && r == 0; i++)
+		if (buffers[i].file == file && buffers[i].piece.key == piece.key)
+			r = (int)buffers[i].handle;
+	if (r > 0)
+		bank_drop(m->bank, &piece);
+	else if ((r = add(file, &piece)) < 0)
+		bank_drop(m->bank, &piece);
+	if (r < 0)
+		return r;
+	a->handle = (uint32_t)r;
+	return 0;
+}
+
+const struct emu_drm_row emu_gem_rows[] = {
+	{DRM_NR_GEM_CLOSE, sizeof(struct drm_gem_close), close_handle},
+	{DRM_NR_PRIME_HANDLE_TO_FD, sizeof(struct drm_prime_handle), handle_to_fd},
+	{DRM_NR_PRIME_FD_TO_HANDLE, sizeof(struct drm_prime_handle), fd_to_handle},
+	{DRM_NR_AMDGPU_GEM_CREATE, sizeof(union drm_amdgpu_gem_create), create},
+	{DRM_NR_AMDGPU_GEM_MMAP, sizeof(union drm_amdgpu_gem_mmap), get_mmap},
+	{0},
+};
+
+int emu_gem_at(const struct emu_machine *m, uint64_t mmap_offset, size_t len)
+{
+	uint64_t index = (mmap_offset & ~OFFSET) >> OFFSET_SHIFT;
+
+	if (!(mmap_offset & OFFSET) || mmap_offset & ((UINT64_C(1) << OFFSET_SHIFT) - 1) ||
+	    index >= nbuffers || len > buffers[index].piece.size)
+		return -EINVAL;
+	return bank_fd(m->bank, &buffers[index].piece, O_RDWR | O_CLOEXEC);
+}

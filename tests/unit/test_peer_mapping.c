@@ -154,6 +154,27 @@ static void test_progress(void)
 	CHECK_EQ(d.calls, MAPPING_INTERRUPTED_MOST + 1);
 }
 
+/* As often as it may before each device, which is more often than it may before one. */
+static int interrupt(void *context, const struct mapping_call *call, uint32_t *ret_done)
+{
+	uint32_t *calls = context;
+
+	if ((*calls)++ % MAPPING_INTERRUPTED_MOST)
+		return -EINTR;
+	*ret_done = call->done + 1;
+	return call->done + 1 == call->n ? 0 : -EINTR;
+}
+
+static void test_storm(void)
+{
+	uint64_t believed = 0;
+	uint32_t calls = 1;
+
+	CHECK_EQ(mapping_run(&believed, false, all, N, interrupt, &calls), 0);
+	CHECK_EQ(believed, 0xff);
+	CHECK_EQ(calls, N * MAPPING_INTERRUPTED_MOST + 1);
+}
+
 static int lie(void *context, const struct mapping_call *call, uint32_t *ret_done)
 {
 	const uint32_t *says = context;
@@ -214,6 +235,7 @@ int main(void)
 	test_fail_each();
 	test_undo_fails();
 	test_progress();
+	test_storm();
 	test_lies();
 	test_random();
 	return 0;

@@ -269,7 +269,10 @@ int amd_inspect(struct allot_peer *peer, int fd, struct peer_object *object)
 	object->device = device;
 	object->bytes = a.size;
 	object->kind =
-		a.flags & KFD_IOC_ALLOC_MEM_FLAGS_GTT ? ALLOT_PEER_SYSTEM : ALLOT_PEER_MEMORY;
+		a.flags & KFD_IOC_ALLOC_MEM_FLAGS_VRAM ? ALLOT_PEER_MEMORY : ALLOT_PEER_SYSTEM;
+	/* Other memory of a GPU can be mapped, and kills who looks. */
+	if (object->kind == ALLOT_PEER_SYSTEM || a.flags & KFD_IOC_ALLOC_MEM_FLAGS_PUBLIC)
+		object->flags = ALLOT_PEER_HOST;
 	return 0;
 }
 
@@ -286,8 +289,8 @@ int amd_import(struct allot_peer *peer, int fd, struct peer_object *object)
 				peer_name(peer, object->device).text, complain_words(r));
 	object->handle = a.handle;
 	/* What the CPU cannot see devices can, all the same. */
-	if (show_host(object, fd, 0) == 0)
-		object->flags |= ALLOT_PEER_HOST;
+	if (object->flags & ALLOT_PEER_HOST && show_host(object, fd, 0) < 0)
+		object->flags &= ~(uint32_t)ALLOT_PEER_HOST;
 	return 0;
 }
 

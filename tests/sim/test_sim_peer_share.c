@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Peer memory in two processes: a descriptor goes over a socket, and both see what the other
+ * writes. `test_sim_peer_share amd|nvidia`, by `allot sim` with two devices of 64 MiB or more; with
+ * `without` behind it where the driver cannot export.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "allot/peer.h"
+#include "tests/check.h"
+
+#define MIB  (UINT64_C(1) << 20)
+#define SIZE (32 * MIB)
+
+static struct allot_peer *peer;
+static enum allot_peer_vendor vendor;
+
+static uint64_t alloc(uint32_t device, enum allot_peer_kind kind, uint64_t bytes)
+{
+	struct allot_peer_request what = {
+		.kind = kind, .device = device, .bytes = bytes, .flags = ALLOT_PEER_HOST};
+	uint64_t address = 0;
+
+	CHECK_EQ(allot_peer_alloc(peer, &what, &address), 0);
+	return address;
+}
+
+static struct allot_peer_object find(uint64_t address)
+{
+	struct allot_peer_object object = {0};
+
+	CHECK_EQ(allot_peer_find(peer, address, &object), 0);
+	return object;
+}
+
+static void put(uint64_t address, const char *text)
+{
+	CHECK_EQ(allot_peer_write(peer, address, text, strlen(text) + 1), 0);
+}
+
+static bool has(uint64_t address, const char *text)
+{
+	char found[32] = "";
+
+	CHECK_EQ(allot_peer_read(peer, address, found, strlen(text) + 1), 0);
+	return !strcmp(found, text);
+}
+
+static void destroy(uint64_t address)
+{
+	CHECK_EQ(allot_peer_unmap(peer, address, ALLOT_PEER_ALL), 0);
+	CHECK_EQ(allot_peer_free(peer, address), 0);
+}
+
+/* A word, and a descriptor if there is one. */
+static void send_to(int to, uint64_t word, int fd)
+{
+	union {
+		struct cmsghdr header;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control = {.bytes = ""};
+	struct iovec data = {&word, sizeof(word)};
+	struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1};
+
+	if (fd >= 0) {
+		message.msg_control = control.bytes;
+		message.msg_controllen = sizeof(control.bytes);
+		control.header = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof(int)),
+						  .cmsg_level = SOL_SOCKET,
+						  .cmsg_type = SCM_RIGHTS};
+		memcpy(CMSG_DATA(&control.header), &fd, sizeof(fd));
+	}
+	CHECK_EQ(sendmsg(to, &message, 0), sizeof(word));
+}
+
+static uint64_t receive(int from, int *ret_fd)
+{
+	union {
+		struct cmsghdr header;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control = {.bytes = ""};
+	uint64_t word = 0;
+	struct iovec data = {&word, sizeof(word)};
+	struct msghdr message = {.msg_iov = &data,
+				 .msg_iovlen = 1,
+				 .msg_control = control.bytes,
+				 .msg_controllen = sizeof(control.bytes)};
+
+	CHECK_EQ(recvmsg(from, &message, MSG_CMSG_CLOEXEC), sizeof(word));
+	if (ret_fd) {
+		CHECK(message.msg_controllen >= CMSG_LEN(sizeof(int)));
+		memcpy(ret_fd, CMSG_DATA(&control.header), sizeof(*ret_fd));
+	}
+	return word;
+}
+
+/* It has the memory at the exporter's address, and keeps it when the exporter is gone. */
+static void run_importer(int from)
+{
+	uint64_t address, inode, at = 0, reachable;
+	struct allot_peer_object object;
+	int fd;
+
+	CHECK_EQ(allot_peer_open(vendor, &peer), 0);
+	address = receive(from, &fd);
+	inode = receive(from, NULL);
+	CHECK_EQ(allot_peer_import(peer, fd, 1, address, &at), 0);
+	CHECK_EQ(at, address);
+	CHECK_EQ(allot_peer_import(peer, fd, 1, address, &at), -EEXIST);
+	object = find(at);
+	CHECK(object.imported && object.device == 1 && object.bytes == SIZE);
+	CHECK_EQ(object.charged_bytes, 0);
+	CHECK_EQ(object.inode, inode);
+	CHECK(has(at + 5 * MIB, "exporter"));
+	CHECK_EQ(allot_peer_map(peer, at, ALLOT_PEER_ALL), 0);
+	CHECK_EQ(allot_peer_reachable(peer, 1, &reachable), 0);
+	CHECK_EQ(find(at).devices, reachable);
+	put(at + 7 * MIB, "importer");
+	send_to(from, 1, -1);
+
+	receive(from, NULL); /* the exporter has freed it */
+	CHECK(has(at + 5 * MIB, "exporter"));
+	put(at + 5 * MIB, "afterwards");
+	CHECK_EQ(allot_peer_import(peer, fd, 1, 0, &address), 0);
+	CHECK(has(address + 5 * MIB, "afterwards"));
+	CHECK_EQ(find(address).inode, inode);
+	CHECK_EQ(close(fd), 0);
+	destroy(address);
+	CHECK(has(at + 5 * MIB, "afterwards"));
+	destroy(at);
+	allot_peer_close(peer);
+}
+
+static void run_exporter(int to, pid_t child)
+{
+	uint64_t address = alloc(1, ALLOT_PEER_MEMORY, SIZE), offset = 7;
+	struct stat st;
+	int fd = -1, status;
+
+	CHECK_EQ(find(address).inode, 0);
+	put(address + 5 * MIB, "exporter");
+	CHECK_EQ(allot_peer_export(peer, address + SIZE - MIB, MIB + 1, &fd, &offset), -ERANGE);
+	CHECK_EQ(allot_peer_export(peer, 64, 1, &fd, &offset), -ENOENT);
+	CHECK(fd == -1 && offset == 7);
+	CHECK_EQ(allot_peer_export(peer, address + SIZE - MIB, MIB, &fd, &offset), 0);
+	CHECK_EQ(offset, SIZE - MIB);
+	CHECK(fcntl(fd, F_GETFD) & FD_CLOEXEC);
+	CHECK_EQ(fstat(fd, &st), 0);
+	CHECK_EQ(find(address).inode, st.st_ino);
+	CHECK_EQ(find(address).charged_bytes, SIZE);
+	send_to(to, address, fd);
+	send_to(to, st.st_ino, -1);
+	CHECK_EQ(close(fd), 0);
+	receive(to, NULL);
+	CHECK(has(address + 7 * MIB, "importer"));
+	destroy(address);
+	send_to(to, 1, -1);
+	CHECK_EQ(waitpid(child, &status, 0), child);
+	CHECK_EQ(status, 0);
+}
+
+/* What has no address gets one by being imported. */
+static void test_handle(void)
+{
+	uint64_t name = alloc(0, ALLOT_PEER_HANDLE, 4 * MIB), at, again, offset;
+	int fd;
+
+	CHECK_EQ(allot_peer_export(peer, name, 4 * MIB, &fd, &offset), 0);
+	CHECK_EQ(allot_peer_import(peer, fd, 0, 0, &at), 0);
+	CHECK_EQ(allot_peer_import(peer, fd, 0, 0, &again), 0);
+	CHECK_EQ(close(fd), 0);
+	CHECK(at != again && find(at).inode && find(at).inode == find(again).inode);
+	CHECK_EQ(find(at).inode, find(name).inode);
+	CHECK_EQ(find(name).charged_bytes, 4 * MIB);
+	put(at + MIB, "by a handle");
+	CHECK(has(again + MIB, "by a handle"));
+	CHECK_EQ(allot_peer_free(peer, name), 0);
+	CHECK(has(again + MIB, "by a handle"));
+	destroy(at);
+	destroy(again);
+
+	/* Nobody's CPU may look at what was not made for it. */
+	if (vendor == ALLOT_PEER_AMD) {
+		struct allot_peer_request what = {.kind = ALLOT_PEER_HANDLE, .bytes = 4 * MIB};
+
+		CHECK_EQ(allot_peer_alloc(peer, &what, &name), 0);
+		CHECK_EQ(allot_peer_export(peer, name, 1, &fd, &offset), 0);
+		CHECK_EQ(allot_peer_import(peer, fd, 0, 0, &at), 0);
+		CHECK_EQ(close(fd), 0);
+		CHECK_EQ(allot_peer_write(peer, at, "", 1), -EACCES);
+		destroy(at);
+		destroy(name);
+	}
+}
+
+static void test_wrong(void)
+{
+	int ends[2], fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+	uint64_t at = 5;
+
+	CHECK_EQ(pipe(ends), 0);
+	CHECK(allot_peer_import(peer, fd, 0, 0, &at) < 0);
+	CHECK(allot_peer_import(peer, ends[0], 0, 0, &at) < 0);
+	CHECK(allot_peer_import(peer, -1, 0, 0, &at) < 0);
+	CHECK(strstr(allot_peer_error(), "import"));
+	CHECK_EQ(at, 5);
+	close(ends[0]);
+	close(ends[1]);
+	close(fd);
+}
+
+static void test_without(void)
+{
+	uint64_t address, offset;
+	int fd;
+
+	CHECK_EQ(allot_peer_open(vendor, &peer), 0);
+	address = alloc(0, ALLOT_PEER_MEMORY, 2 * MIB);
+	CHECK_EQ(allot_peer_export(peer, address, MIB, &fd, &offset), -ENOTSUP);
+	CHECK(strstr(allot_peer_error(), "1.12"));
+	CHECK_EQ(find(address).inode, 0);
+	allot_peer_close(peer);
+}
+
+int main(int argc, char **argv)
+{
+	int ends[2];
+	pid_t child;
+
+	CHECK(argc > 1);
+	vendor = strcmp(argv[1], "nvidia") ? ALLOT_PEER_AMD : ALLOT_PEER_NVIDIA;
+	if (argc > 2) {
+		test_without();
+		return 0;
+	}
+	CHECK_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+	child = fork();
+	CHECK(child >= 0);
+	if (!child) {
+		close(ends[0]); /* so that it ends when the other does */
+		run_importer(ends[1]);
+		return 0;
+	}
+	close(ends[1]);
+	CHECK_EQ(allot_peer_open(vendor, &peer), 0);
+	run_exporter(ends[0], child);
+	test_handle();
+	test_wrong();
+	allot_peer_close(peer);
+	return 0;
+}

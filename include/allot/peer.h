@@ -184,15 +184,18 @@ int allot_peer_export(struct allot_peer *peer, uint64_t address, uint64_t bytes,
 		      uint64_t *ret_offset);
 
 /*
- * An object of the memory that a descriptor from allot_peer_export() stands for, all of it, at
- * `address` (0: any), to be mapped and freed like one of this process. `device` is whose memory it
- * is, on NVIDIA's, whose driver does not tell; KFD does, and it is not looked at. The descriptor
- * stays the caller's. It is charged to nobody but the process that allocated it.
+ * An object of the memory that a descriptor from allot_peer_export() stands for, all of it, to be
+ * mapped and freed like one of this process. The descriptor stays the caller's. The memory is
+ * charged to nobody but the handle that allocated it.
+ *
+ * Of `as`, address and alignment are as for allot_peer_alloc(). NVIDIA's driver does not tell of
+ * a descriptor what it is: device, bytes and flags are those of the object that was exported. KFD
+ * does tell: they are not looked at, and the CPU may look at it if it could before.
  *
  * -EINVAL: not a descriptor of such memory, or of a device that is not among these; -ENOTSUP: a
  * driver that cannot; -EEXIST, -ERANGE, -ENOMEM: of allot_peer_alloc().
  */
-int allot_peer_import(struct allot_peer *peer, int fd, uint32_t device, uint64_t address,
+int allot_peer_import(struct allot_peer *peer, int fd, const struct allot_peer_request *as,
 		      uint64_t *ret_address);
 
 /*
@@ -221,9 +224,10 @@ struct allot_peer_object {
 /*
  * The object that `address` is in. -ENOENT: none.
  *
- * Two objects are the same memory if, and only if, both have an inode and it is the same (with
- * st_dev in inode_device): that of the descriptor, wherever it went. Addresses and the driver's
- * handles differ from process to process.
+ * Two objects that have an inode are the same memory if, and only if, it is the same (with st_dev
+ * in inode_device): that of the descriptor, wherever it went. Addresses and the driver's handles
+ * differ from process to process. NVIDIA's descriptors are all of one device file, which tells
+ * nothing: 0.
  */
 int allot_peer_find(struct allot_peer *peer, uint64_t address,
 		    struct allot_peer_object *ret_object);

@@ -30,7 +30,8 @@ int amd_free(struct allot_peer *peer, struct peer_object *object);
 int amd_map(struct allot_peer *peer, struct peer_object *object, const struct mapping_call *call,
 	    uint32_t *ret_done);
 int amd_export(struct allot_peer *peer, struct peer_object *object, int *ret_fd);
-int amd_inspect(struct allot_peer *peer, int fd, struct peer_object *object);
+int amd_inspect(struct allot_peer *peer, int fd, const struct allot_peer_request *as,
+		struct peer_object *object);
 int amd_import(struct allot_peer *peer, int fd, struct peer_object *object);
 int amd_read(struct allot_peer *peer, struct peer_object *object, uint64_t offset, void *to,
 	     size_t bytes);

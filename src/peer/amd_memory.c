@@ -250,7 +250,8 @@ int amd_export(struct allot_peer *peer, struct peer_object *object, int *ret_fd)
 	return 0;
 }
 
-int amd_inspect(struct allot_peer *peer, int fd, struct peer_object *object)
+int amd_inspect(struct allot_peer *peer, int fd, const struct allot_peer_request *as,
+		struct peer_object *object)
 {
 	const struct amd_state *s = peer->state;
 	struct kfd_ioctl_get_dmabuf_info_args a = {.dmabuf_fd = (uint32_t)fd};

@@ -85,10 +85,12 @@ struct peer_backend {
 	int (*map)(struct allot_peer *peer, struct peer_object *object,
 		   const struct mapping_call *call, uint32_t *ret_done);
 
-	/* A descriptor of the whole object. What one stands for: bytes, kind, flags and device of
-	 * an object to be imported; then that, when it has its range. */
+	/* A descriptor of the whole object. What one stands for, by the driver or by the caller:
+	 * bytes, kind, flags and device of an object to be imported; and that, when it has its
+	 * range. */
 	int (*export_fd)(struct allot_peer *peer, struct peer_object *object, int *ret_fd);
-	int (*inspect)(struct allot_peer *peer, int fd, struct peer_object *object);
+	int (*inspect)(struct allot_peer *peer, int fd, const struct allot_peer_request *as,
+		       struct peer_object *object);
 	int (*import)(struct allot_peer *peer, int fd, struct peer_object *object);
 
 	/* Content, of an object that is for the host to look at. */

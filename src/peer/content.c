@@ -13,18 +13,23 @@
 /* What graphics drivers align their buffers to, which an imported one may be. */
 #define IMPORT_ALIGNMENT (UINT64_C(256) << 10)
 
-/* Handles are numbers of one process, or one file; what they stand for has one inode everywhere. */
-static int note_inode(struct peer_object *object, int fd)
+/*
+ * Handles are numbers of one process, or one file; what they stand for has one inode everywhere.
+ * That of a device file is the device's: it tells nothing.
+ */
+static int note_inode(struct peer_object *object, int fd, const char *what)
 {
 	struct stat st;
 	int r;
 
 	if (fstat(fd, &st) < 0) {
 		r = err_errno();
-		return complain(r, "the descriptor of an object: %s", complain_words(r));
+		return complain(r, "%s: descriptor %d: %s", what, fd, complain_words(r));
 	}
-	object->inode = st.st_ino;
-	object->inode_device = st.st_dev;
+	if (!S_ISCHR(st.st_mode)) {
+		object->inode = st.st_ino;
+		object->inode_device = st.st_dev;
+	}
 	return 0;
 }
 
@@ -67,7 +72,7 @@ static int export_locked(struct allot_peer *peer, uint64_t address, uint64_t byt
 				object->range.first);
 	r = peer->backend->export_fd(peer, object, &fd);
 	if (r == 0)
-		r = note_inode(object, fd);
+		r = note_inode(object, fd, "export");
 	if (r < 0)
 		return r;
 	*ret_fd = TAKE_FD(fd);
@@ -87,7 +92,7 @@ int allot_peer_export(struct allot_peer *peer, uint64_t address, uint64_t bytes,
 	return r;
 }
 
-static int import_locked(struct allot_peer *peer, int fd, uint32_t device, uint64_t address,
+static int import_locked(struct allot_peer *peer, int fd, const struct allot_peer_request *as,
 			 uint64_t *ret_address)
 {
 	CLEANUP_FREE struct peer_object *object = calloc(1, sizeof(*object));
@@ -97,16 +102,18 @@ static int import_locked(struct allot_peer *peer, int fd, uint32_t device, uint6
 	if (!object)
 		return complain(-ENOMEM, "import: out of memory");
 	object->imported = true;
-	object->device = device;
-	r = peer->backend->inspect(peer, fd, object);
+	r = peer->backend->inspect(peer, fd, as, object);
 	if (r == 0)
-		r = note_inode(object, fd);
+		r = note_inode(object, fd, "import");
 	if (r < 0)
 		return r;
-	alignment = space_alignment(object->bytes, peer->page);
-	if (alignment < IMPORT_ALIGNMENT)
-		alignment = IMPORT_ALIGNMENT;
-	r = peer_object_place(peer, object, address, address ? 0 : alignment);
+	alignment = as->alignment;
+	if (!as->address && !alignment) {
+		alignment = space_alignment(object->bytes, peer->page);
+		if (alignment < IMPORT_ALIGNMENT)
+			alignment = IMPORT_ALIGNMENT;
+	}
+	r = peer_object_place(peer, object, as->address, alignment);
 	if (r < 0)
 		return r;
 	r = peer->backend->import(peer, fd, object);
@@ -119,14 +126,14 @@ static int import_locked(struct allot_peer *peer, int fd, uint32_t device, uint6
 	return 0;
 }
 
-int allot_peer_import(struct allot_peer *peer, int fd, uint32_t device, uint64_t address,
+int allot_peer_import(struct allot_peer *peer, int fd, const struct allot_peer_request *as,
 		      uint64_t *ret_address)
 {
 	int r = peer_lock(peer);
 
 	if (r < 0)
 		return r;
-	r = import_locked(peer, fd, device, address, ret_address);
+	r = import_locked(peer, fd, as, ret_address);
 	peer_unlock(peer);
 	return r;
 }

@@ -12,7 +12,7 @@
 
 static const struct peer_backend *const backends[] = {
 	[ALLOT_PEER_AMD] = &peer_amd,
-	[ALLOT_PEER_NVIDIA] = NULL,
+	[ALLOT_PEER_NVIDIA] = &peer_nvidia,
 };
 static const char *const vendors[] = {[ALLOT_PEER_AMD] = "amd", [ALLOT_PEER_NVIDIA] = "nvidia"};
 
@@ -33,8 +33,6 @@ int allot_peer_open(enum allot_peer_vendor vendor, struct allot_peer **ret_peer)
 
 	if ((size_t)vendor >= sizeof(backends) / sizeof(backends[0]) || !ret_peer)
 		return complain(-EINVAL, "open: no vendor has the number %d", (int)vendor);
-	if (!backends[vendor])
-		return complain(-ENOENT, "open: %s devices are not supported yet", vendors[vendor]);
 	peer = calloc(1, sizeof(*peer));
 	if (!peer)
 		return complain(-ENOMEM, "open: out of memory");

@@ -40,6 +40,15 @@ static struct allot_peer_object find(uint64_t address)
 	return object;
 }
 
+/* At that address, or anywhere; 0 or -errno. */
+static int import(int fd, uint32_t device, uint64_t bytes, uint64_t address, uint64_t *ret_address)
+{
+	struct allot_peer_request as = {
+		.device = device, .bytes = bytes, .address = address, .flags = ALLOT_PEER_HOST};
+
+	return allot_peer_import(peer, fd, &as, ret_address);
+}
+
 static void put(uint64_t address, const char *text)
 {
 	CHECK_EQ(allot_peer_write(peer, address, text, strlen(text) + 1), 0);
@@ -111,9 +120,9 @@ static void run_importer(int from)
 	CHECK_EQ(allot_peer_open(vendor, &peer), 0);
 	address = receive(from, &fd);
 	inode = receive(from, NULL);
-	CHECK_EQ(allot_peer_import(peer, fd, 1, address, &at), 0);
+	CHECK_EQ(import(fd, 1, SIZE, address, &at), 0);
 	CHECK_EQ(at, address);
-	CHECK_EQ(allot_peer_import(peer, fd, 1, address, &at), -EEXIST);
+	CHECK_EQ(import(fd, 1, SIZE, address, &at), -EEXIST);
 	object = find(at);
 	CHECK(object.imported && object.device == 1 && object.bytes == SIZE);
 	CHECK_EQ(object.charged_bytes, 0);
@@ -128,7 +137,7 @@ static void run_importer(int from)
 	receive(from, NULL); /* the exporter has freed it */
 	CHECK(has(at + 5 * MIB, "exporter"));
 	put(at + 5 * MIB, "afterwards");
-	CHECK_EQ(allot_peer_import(peer, fd, 1, 0, &address), 0);
+	CHECK_EQ(import(fd, 1, SIZE, 0, &address), 0);
 	CHECK(has(address + 5 * MIB, "afterwards"));
 	CHECK_EQ(find(address).inode, inode);
 	CHECK_EQ(close(fd), 0);
@@ -173,8 +182,8 @@ static void test_handle(void)
 	int fd;
 
 	CHECK_EQ(allot_peer_export(peer, name, 4 * MIB, &fd, &offset), 0);
-	CHECK_EQ(allot_peer_import(peer, fd, 0, 0, &at), 0);
-	CHECK_EQ(allot_peer_import(peer, fd, 0, 0, &again), 0);
+	CHECK_EQ(import(fd, 0, 4 * MIB, 0, &at), 0);
+	CHECK_EQ(import(fd, 0, 4 * MIB, 0, &again), 0);
 	CHECK_EQ(close(fd), 0);
 	CHECK(at != again && find(at).inode && find(at).inode == find(again).inode);
 	CHECK_EQ(find(at).inode, find(name).inode);
@@ -192,7 +201,7 @@ static void test_handle(void)
 
 		CHECK_EQ(allot_peer_alloc(peer, &what, &name), 0);
 		CHECK_EQ(allot_peer_export(peer, name, 1, &fd, &offset), 0);
-		CHECK_EQ(allot_peer_import(peer, fd, 0, 0, &at), 0);
+		CHECK_EQ(import(fd, 0, 4 * MIB, 0, &at), 0);
 		CHECK_EQ(close(fd), 0);
 		CHECK_EQ(allot_peer_write(peer, at, "", 1), -EACCES);
 		destroy(at);
@@ -206,9 +215,9 @@ static void test_wrong(void)
 	uint64_t at = 5;
 
 	CHECK_EQ(pipe(ends), 0);
-	CHECK(allot_peer_import(peer, fd, 0, 0, &at) < 0);
-	CHECK(allot_peer_import(peer, ends[0], 0, 0, &at) < 0);
-	CHECK(allot_peer_import(peer, -1, 0, 0, &at) < 0);
+	CHECK(import(fd, 0, 4 * MIB, 0, &at) < 0);
+	CHECK(import(ends[0], 0, 4 * MIB, 0, &at) < 0);
+	CHECK(import(-1, 0, 4 * MIB, 0, &at) < 0);
 	CHECK(strstr(allot_peer_error(), "import"));
 	CHECK_EQ(at, 5);
 	close(ends[0]);

@@ -167,12 +167,33 @@ EMU_EXPORT int ioctl(int fd, unsigned long request, ...)
 	return -1;
 }
 
-/* Doorbells, the page of events and the registers of a GPU are memory that nobody looks at. */
+static void *map_memory(const struct emu_machine *m, void *addr, size_t len, int prot, int flags,
+			uint64_t offset)
+{
+	CLEANUP_CLOSE int memory = emu_memory_at(m, offset, len);
+
+	if (memory == -EINVAL)
+		memory = emu_gem_at(m, offset, len);
+	if (memory >= 0)
+		return (void *)syscall(SYS_mmap, addr, len, prot, flags, memory, 0);
+	errno = -memory;
+	return MAP_FAILED;
+}
+
+/* Beside doorbells there are the page of events and registers, at which nobody looks. */
+static void *map_device(struct emu_machine *m, void *addr, size_t len, int prot, int flags,
+			uint64_t offset)
+{
+	if (offset >> 62 == 3)
+		return emu_map_doorbells(m, offset, addr, len, flags & MAP_FIXED);
+	return (void *)syscall(SYS_mmap, addr, len, prot, flags | MAP_ANONYMOUS, -1, 0);
+}
+
 static void *do_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t offset)
 {
 	int minor = fd < 0 || flags & MAP_ANONYMOUS || !*emu_root() ? -1 : emu_minor_of(fd);
-	const struct emu_machine *m;
-	void *mapped = MAP_FAILED;
+	struct emu_machine *m;
+	void *mapped;
 
 	if (minor < 0)
 		return (void *)syscall(SYS_mmap, addr, len, prot, flags, fd, offset);
@@ -181,18 +202,10 @@ static void *do_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t 
 		errno = EBADF;
 		return MAP_FAILED;
 	}
-	if (minor) {
-		CLEANUP_CLOSE int memory = emu_memory_at(m, (uint64_t)offset, len);
-
-		if (memory == -EINVAL)
-			memory = emu_gem_at(m, (uint64_t)offset, len);
-		if (memory < 0)
-			errno = -memory;
-		else
-			mapped = (void *)syscall(SYS_mmap, addr, len, prot, flags, memory, 0);
-	} else {
-		mapped = (void *)syscall(SYS_mmap, addr, len, prot, flags | MAP_ANONYMOUS, -1, 0);
-	}
+	if (minor)
+		mapped = map_memory(m, addr, len, prot, flags, (uint64_t)offset);
+	else
+		mapped = map_device(m, addr, len, prot, flags, (uint64_t)offset);
 	emu_unlock();
 	return mapped;
 }

@@ -50,7 +50,7 @@ int emu_import_dmabuf(struct emu_machine *m, void *block)
 {
 	struct kfd_ioctl_import_dmabuf_args *a = block;
 	struct emu_gpu *gpu = emu_gpu(m, a->gpu_id);
-	struct emu_object o = {.gpu_id = a->gpu_id};
+	struct emu_object o = {.va = a->va_addr, .gpu_id = a->gpu_id};
 	int r;
 
 	if (!gpu || !gpu->acquired)

@@ -6,10 +6,16 @@
  *   paths.c    paths of the driver lead into the tree
  *   device.c   the tree's device files: what fstat, ioctl and mmap answer for them
  *   process.c  what the driver knows of this process, and the machine's GPUs
- *   kfd.c      ioctls of /dev/kfd: the block in and out, the row, the trace
+ *   kfd.c      ioctls of /dev/kfd: the block in and out, the row
+ *   trace.c    a line for each of them
  *   bank.c     memory of the GPUs, which all processes share
  *   memory.c   memory objects of this process, and on which GPUs they are mapped
+ *   vm.c       page tables of the GPUs, and their access to memory
  *   dmabuf.c   memory objects as descriptors, from process to process
+ *   queue.c    queues, as the kernel has them
+ *   engine.c   the thread that executes them
+ *   sdma.c     packets of copy queues
+ *   aql.c      packets of compute queues, as far as they need no shader
  *   event.c    events, and waiting for them
  *   drm.c      ioctls of render nodes, as far as libdrm asks
  *   gem.c      memory by the handles of render nodes
@@ -32,6 +38,7 @@
 #include <time.h>
 
 #include "sim/kfd/tree.h"
+#include "sim/kfd/vm.h"
 
 #define EMU_EXPORT __attribute__((visibility("default")))
 
@@ -43,6 +50,7 @@ struct emu_gpu {
 	uint32_t gpu_id, node, minor;
 	uint64_t vram_bytes;
 	bool acquired; /* ACQUIRE_VM was called */
+	struct vm vm;
 	const struct tree_model *model;
 	uint32_t device_id;
 };
@@ -85,6 +93,12 @@ int emu_minor_of(int fd);
 long emu_kfd_ioctl(unsigned long request, uint64_t arg);
 long emu_drm_ioctl(uint32_t minor, int fd, unsigned long request, uint64_t arg);
 
+/* trace.c: with NULL for a row that there is not, and for a block that cannot be read. */
+struct kfd_ioctl;
+struct emu_queue;
+void emu_trace(const struct kfd_ioctl *row, unsigned long request, const void *block, int r);
+void emu_trace_stop(const struct emu_queue *queue, bool fault, uint64_t address);
+
 /*
  * fail.c: 0, or the -errno with which an ioctl is to fail now that so much of it is done; and
  * whether the kernel that is emulated does not have it.
@@ -108,6 +122,17 @@ int emu_import_dmabuf(struct emu_machine *machine, void *block);
 /* A descriptor of the memory at this offset of a render node, the caller's to close; or -EINVAL. */
 int emu_memory_at(const struct emu_machine *machine, uint64_t mmap_offset, size_t len);
 
+/* queue.c: the same. */
+int emu_create_queue(struct emu_machine *machine, void *block);
+int emu_destroy_queue(struct emu_machine *machine, void *block);
+int emu_update_queue(struct emu_machine *machine, void *block);
+int emu_set_cu_mask(struct emu_machine *machine, void *block);
+void emu_queues_forget(void);
+
+/* The doorbells at this offset of the device, mapped as mmap does; MAP_FAILED and errno. */
+void *emu_map_doorbells(struct emu_machine *machine, uint64_t offset, void *at, size_t len,
+			bool fixed);
+
 /* event.c: the same. emu_wait_events() lets go of the lock while it waits. */
 int emu_create_event(struct emu_machine *machine, void *block);
 int emu_destroy_event(struct emu_machine *machine, void *block);
@@ -115,5 +140,10 @@ int emu_set_event(struct emu_machine *machine, void *block);
 int emu_reset_event(struct emu_machine *machine, void *block);
 int emu_wait_events(struct emu_machine *machine, void *block);
 void emu_events_forget(void);
+
+/* What queues have to say: by an event's id, or to all that wait for such. */
+void emu_raise_event(uint32_t id);
+void emu_raise_fault(uint32_t gpu_id, uint64_t address);
+void emu_raise_exception(uint32_t gpu_id);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Events of this process, and waiting for them. Nothing but the program itself signals one, for no
- * queue runs yet.
+ * Events of this process, and waiting for them. The program signals one itself, or a queue does;
+ * that a queue cannot go on is told to all events of that kind.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -9,7 +9,7 @@
 #include <time.h>
 
 #include "amd/abi/kfd.h"
-#include "sim/kfd/emu.h"
+#include "sim/kfd/queue.h"
 
 #define EVENTS_PAGE (UINT64_C(2) << 62) /* where mmap finds it */
 #define FOR_EVER    UINT32_MAX
@@ -18,6 +18,7 @@ struct event {
 	bool used, auto_reset, signaled;
 	uint32_t type;
 	uint32_t made; /* which of those that had this id it is */
+	struct kfd_event_data data;
 };
 
 static struct event events[KFD_SIGNAL_EVENT_LIMIT + 1]; /* by id, from 1 on */
@@ -95,11 +96,49 @@ int emu_reset_event(struct emu_machine *m, void *block)
 	return 0;
 }
 
+void emu_raise_event(uint32_t id)
+{
+	struct event *e = find(id);
+
+	if (!e || e->type != KFD_IOC_EVENT_SIGNAL)
+		return;
+	e->signaled = true;
+	pthread_cond_broadcast(&changed);
+}
+
+static void raise_all(uint32_t type, const struct kfd_event_data *data)
+{
+	for (uint32_t id = 1; id <= KFD_SIGNAL_EVENT_LIMIT; id++) {
+		if (!events[id].used || events[id].type != type)
+			continue;
+		events[id].data = *data;
+		events[id].signaled = true;
+	}
+	pthread_cond_broadcast(&changed);
+}
+
+void emu_raise_fault(uint32_t gpu_id, uint64_t address)
+{
+	struct kfd_event_data data = {.memory_exception_data = {.failure.NotPresent = 1,
+								.va = address & ~UINT64_C(4095),
+								.gpu_id = gpu_id}};
+
+	raise_all(KFD_IOC_EVENT_MEMORY, &data);
+}
+
+void emu_raise_exception(uint32_t gpu_id)
+{
+	struct kfd_event_data data = {.hw_exception_data = {.gpu_id = gpu_id}};
+
+	raise_all(KFD_IOC_EVENT_HW_EXCEPTION, &data);
+}
+
 struct waiter {
 	uint32_t n;
 	bool all;
 	struct {
 		uint32_t id, made;
+		bool came;
 	} of[KFD_SIGNAL_EVENT_LIMIT];
 };
 
@@ -126,7 +165,7 @@ static int read_waiter(const struct kfd_ioctl_wait_events_args *a, struct waiter
 }
 
 /* What there is to say to one who waits; TIMEOUT: nothing yet. Takes what resets itself. */
-static uint32_t look(const struct waiter *w)
+static uint32_t look(struct waiter *w)
 {
 	uint32_t signaled = 0;
 
@@ -142,6 +181,7 @@ static uint32_t look(const struct waiter *w)
 	for (uint32_t i = 0; i < w->n; i++) {
 		struct event *e = &events[w->of[i].id];
 
+		w->of[i].came = e->signaled;
 		if (e->auto_reset)
 			e->signaled = false;
 	}
@@ -171,6 +211,22 @@ static struct timespec in_ms(uint32_t ms)
 	return t;
 }
 
+/* Where it waited for what says more than that it happened. */
+static int tell(const struct kfd_ioctl_wait_events_args *a, const struct waiter *w)
+{
+	for (uint32_t i = 0; i < w->n; i++) {
+		const struct event *e = &events[w->of[i].id];
+
+		if (!w->of[i].came ||
+		    (e->type != KFD_IOC_EVENT_MEMORY && e->type != KFD_IOC_EVENT_HW_EXCEPTION))
+			continue;
+		if (emu_copy_out(a->events_ptr + i * sizeof(e->data), &e->data,
+				 offsetof(struct kfd_event_data, kfd_event_data_ext)) < 0)
+			return -EFAULT;
+	}
+	return 0;
+}
+
 int emu_wait_events(struct emu_machine *m, void *block)
 {
 	struct kfd_ioctl_wait_events_args *a = block;
@@ -180,6 +236,7 @@ int emu_wait_events(struct emu_machine *m, void *block)
 
 	if (r < 0)
 		return r;
+	emu_engine_look(); /* a program that waits has just rung a doorbell, often */
 	while ((a->wait_result = look(&w)) == KFD_IOC_WAIT_RESULT_TIMEOUT) {
 		if (a->timeout == FOR_EVER)
 			emu_wait(&changed, NULL);
@@ -188,5 +245,5 @@ int emu_wait_events(struct emu_machine *m, void *block)
 		else
 			emu_wait(&changed, &deadline);
 	}
-	return 0;
+	return a->wait_result == KFD_IOC_WAIT_RESULT_COMPLETE ? tell(a, &w) : 0;
 }

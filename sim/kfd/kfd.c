@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Ioctls of /dev/kfd. As in the kernel a block is copied in as far as the caller knows it, reads
- * zero beyond, and is copied back as far. What is not emulated (queues, SVM, CRIU) answers
+ * zero beyond, and is copied back as far. What is not emulated (SVM, CRIU) answers
  * ENOTTY, and stands in the trace.
  */
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "amd/abi/kfd.h"
 #include "amd/kfd_ioctl.h"
@@ -162,6 +157,10 @@ typedef int handler_fn(struct emu_machine *machine, void *block);
 
 static handler_fn *const handlers[256] = {
 	[KFD_NR_GET_VERSION] = get_version,
+	[KFD_NR_CREATE_QUEUE] = emu_create_queue,
+	[KFD_NR_DESTROY_QUEUE] = emu_destroy_queue,
+	[KFD_NR_UPDATE_QUEUE] = emu_update_queue,
+	[KFD_NR_SET_CU_MASK] = emu_set_cu_mask,
 	[KFD_NR_SET_MEMORY_POLICY] = set_memory_policy,
 	[KFD_NR_GET_CLOCK_COUNTERS] = get_clocks,
 	[KFD_NR_GET_PROCESS_APERTURES] = get_apertures,
@@ -185,79 +184,6 @@ static handler_fn *const handlers[256] = {
 	[KFD_NR_SET_XNACK_MODE] = set_xnack_mode,
 	[KFD_NR_AVAILABLE_MEMORY] = emu_available,
 };
-
-/* The ids that a mapping names, as far as they can be read. */
-static int describe_gpus(char *text, size_t size, const struct kfd_ioctl_map_memory_to_gpu_args *a)
-{
-	uint32_t ids[TREE_GPUS];
-	uint32_t count = a->n_devices < TREE_GPUS ? a->n_devices : TREE_GPUS;
-	int n = snprintf(text, size, " handle=%#llx done=%u/%u", (unsigned long long)a->handle,
-			 a->n_success, a->n_devices);
-
-	if (emu_copy_in(ids, a->device_ids_array_ptr, count * sizeof(ids[0])) < 0)
-		return n;
-	for (uint32_t i = 0; i < count && (size_t)n < size; i++)
-		n += snprintf(text + n, size - (size_t)n, "%s%u", i ? "," : " gpus=", ids[i]);
-	return n;
-}
-
-/* What a reader of the trace compares: on which GPU, how much, by which handle. */
-static int describe(char *text, size_t size, const struct kfd_ioctl *row, const void *block)
-{
-	const struct kfd_ioctl_alloc_memory_of_gpu_args *alloc = block;
-	const struct kfd_ioctl_map_memory_to_gpu_args *map = block;
-	const struct kfd_ioctl_acquire_vm_args *vm = block;
-	const struct kfd_ioctl_import_dmabuf_args *import = block;
-	const struct kfd_ioctl_get_dmabuf_info_args *info = block;
-
-	switch ((enum kfd_nr)row->nr) {
-	case KFD_NR_ACQUIRE_VM:
-		return snprintf(text, size, " gpu=%u", vm->gpu_id);
-	case KFD_NR_ALLOC_MEMORY_OF_GPU:
-		return snprintf(text, size, " gpu=%u size=%llu flags=%#x handle=%#llx",
-				alloc->gpu_id, (unsigned long long)alloc->size, alloc->flags,
-				(unsigned long long)alloc->handle);
-	case KFD_NR_MAP_MEMORY_TO_GPU:
-	case KFD_NR_UNMAP_MEMORY_FROM_GPU:
-		return describe_gpus(text, size, map);
-	case KFD_NR_IMPORT_DMABUF:
-		return snprintf(text, size, " gpu=%u handle=%#llx", import->gpu_id,
-				(unsigned long long)import->handle);
-	case KFD_NR_GET_DMABUF_INFO:
-		return snprintf(text, size, " gpu=%u size=%llu flags=%#x", info->gpu_id,
-				(unsigned long long)info->size, info->flags);
-	case KFD_NR_EXPORT_DMABUF: /* begins with the same */
-	case KFD_NR_FREE_MEMORY_OF_GPU:
-		return snprintf(text, size, " handle=%#llx", (unsigned long long)map->handle);
-	default:
-		return 0;
-	}
-}
-
-/* One line for each, written at once so that processes do not mix theirs. */
-static void trace(const struct kfd_ioctl *row, unsigned long request, const void *block, int r)
-{
-	const char *path = getenv("ALLOT_SIM_AMD_TRACE");
-	char text[640]; /* room for the ids of TREE_GPUS GPUs */
-	int n, fd;
-
-	if (!path || !*path)
-		return;
-	n = snprintf(text, sizeof(text), "%d %s", getpid(), row ? row->name : "?");
-	if (!row)
-		n += snprintf(text + n, sizeof(text) - (size_t)n, " request=%#lx", request);
-	else if (block)
-		n += describe(text + n, sizeof(text) - (size_t)n, row, block);
-	n += snprintf(text + n, sizeof(text) - (size_t)n, " = %s\n",
-		      r < 0 ? strerrorname_np(-r) : "0");
-	fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC,
-			  0666);
-	if (fd < 0)
-		return;
-	if (write(fd, text, (size_t)n) < 0)
-		n = 0; /* a trace that cannot be written is no reason to stop the program */
-	close(fd);
-}
 
 /* These fail, where they are to, for one of their GPUs. */
 static bool is_mapping(const struct kfd_ioctl *row)
@@ -298,6 +224,6 @@ long emu_kfd_ioctl(unsigned long request, uint64_t arg)
 		row && handlers[row->nr] && row->args_bytes <= sizeof(block) && !emu_lacks(row->nr);
 	int r = known ? call(row, request, arg, block) : -ENOTTY;
 
-	trace(row, request, known ? block : NULL, r);
+	emu_trace(row, request, known ? block : NULL, r);
 	return r;
 }

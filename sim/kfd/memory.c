@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Memory objects of this process. One with content holds a piece of the machine's memory, which is
- * mapped where the program maps the render node. Where it is mapped on GPUs is noted, one bit for
- * each.
+ * mapped where the program maps the render node. On which GPUs it is mapped is noted, one bit for
+ * each, and stands in their page tables.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,6 +24,8 @@
 #define OFFSET_MMIO	0
 #define OFFSET_GPU(id)	((uint64_t)((id)&0xffff) << 46)
 #define INDEX_MOST	((1u << 22) - 1)
+
+#define PAGE_UP(size) (((size) + 4095) & ~UINT64_C(4095))
 
 static struct emu_object *objects; /* by the lower half of the handle; the first is not used */
 static uint32_t nobjects;
@@ -96,12 +98,15 @@ int emu_alloc(struct emu_machine *m, void *block)
 	struct kfd_ioctl_alloc_memory_of_gpu_args *a = block;
 	struct emu_gpu *gpu = emu_gpu(m, a->gpu_id);
 	uint32_t kind = a->flags & KINDS;
-	struct emu_object o = {.size = a->size, .gpu_id = a->gpu_id, .flags = a->flags};
+	struct emu_object o = {
+		.va = a->va_addr, .size = a->size, .gpu_id = a->gpu_id, .flags = a->flags};
 	int r;
 
 	if (!gpu || !gpu->acquired || !a->size || a->size >= UINT64_C(1) << OFFSET_SHIFT || !kind ||
 	    kind & (kind - 1))
 		return -EINVAL;
+	if (kind == KFD_IOC_ALLOC_MEM_FLAGS_USERPTR)
+		o.users = a->mmap_offset;
 	if (kind & CONTENT) {
 		o.piece = (struct bank_piece){.size = content_bytes(a->size, a->flags),
 					      .gpu = (uint32_t)(gpu - m->gpu),
@@ -145,6 +150,29 @@ static bool may_map(const struct emu_machine *m, const struct emu_gpu *gpu,
 	       topology_can_reach(m->topology, gpu->node, owner->id);
 }
 
+/* Into the GPU's page tables; a ring that has twice the addresses twice. */
+static int map_one(struct emu_gpu *gpu, const struct emu_object *o)
+{
+	struct vm_range range = {.at = o->va,
+				 .size = o->piece.key ? o->piece.size : PAGE_UP(o->size),
+				 .memory = o->piece.key ? o->piece.content
+							: (char *)(uintptr_t)o->users,
+				 .writable = o->flags & KFD_IOC_ALLOC_MEM_FLAGS_WRITABLE,
+				 .users = !o->piece.key};
+	int r;
+
+	if (o->flags & NO_MEMORY)
+		return 0;
+	r = vm_add(&gpu->vm, &range);
+	if (r < 0 || range.size >= o->size)
+		return r;
+	range.at += range.size;
+	r = vm_add(&gpu->vm, &range);
+	if (r < 0)
+		vm_remove(&gpu->vm, o->va, range.size);
+	return r;
+}
+
 /* One after the other, as the kernel does: on an error those before are done, and said to be. */
 static int map_each(struct emu_machine *m, struct kfd_ioctl_map_memory_to_gpu_args *a, bool map)
 {
@@ -168,6 +196,13 @@ static int map_each(struct emu_machine *m, struct kfd_ioctl_map_memory_to_gpu_ar
 		if (!gpu || !gpu->acquired || (map && !may_map(m, gpu, o)))
 			return -EINVAL;
 		bit = UINT64_C(1) << (gpu - m->gpu);
+		if (map && !(o->mapped & bit)) {
+			r = map_one(gpu, o);
+			if (r < 0)
+				return r;
+		} else if (!map && o->mapped & bit && !(o->flags & NO_MEMORY)) {
+			vm_remove(&gpu->vm, o->va, o->size);
+		}
 		o->mapped = map ? o->mapped | bit : o->mapped & ~bit;
 		a->n_success = i + 1;
 	}

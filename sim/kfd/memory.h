@@ -10,7 +10,8 @@
 
 struct emu_object {
 	uint64_t handle; /* 0: free */
-	uint64_t size;	 /* of its addresses */
+	uint64_t va, size;
+	uint64_t users; /* USERPTR: where the program has the memory */
 	uint32_t gpu_id, flags;
 	uint64_t mapped;	 /* bit i: on the machine's i-th GPU */
 	struct bank_piece piece; /* none: it has no content of the machine's */

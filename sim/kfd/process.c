@@ -10,6 +10,7 @@
 #include "sim/kfd/bank.h"
 #include "sim/kfd/emu.h"
 #include "sim/kfd/gem.h"
+#include "sim/kfd/queue.h"
 
 /* Of the process that opened the device; a forked child that has not is no customer of it. */
 static struct {
@@ -62,8 +63,12 @@ int emu_open(int fd)
 		emu_memory_forget();
 		emu_events_forget();
 		emu_gem_forget();
-		for (uint32_t i = 0; i < process.machine.ngpus; i++)
+		emu_queues_forget();
+		emu_engine_forget();
+		for (uint32_t i = 0; i < process.machine.ngpus; i++) {
 			process.machine.gpu[i].acquired = false;
+			vm_forget(&process.machine.gpu[i].vm);
+		}
 	}
 	if (!process.machine.topology)
 		r = read_machine(&process.machine);

@@ -35,17 +35,29 @@ static inline int call(unsigned long request, void *arg)
 	return ioctl(kfd, request, arg) < 0 ? -errno : 0;
 }
 
-static inline int alloc_flags(int gpu, uint64_t size, uint32_t flags, uint64_t *ret_handle,
-			      uint64_t *ret_offset)
+/* For USERPTR `offset` goes in, else it comes back; NULL: nobody wants it. */
+static inline int alloc_at(int gpu, uint64_t va, uint64_t size, uint32_t flags,
+			   uint64_t *ret_handle, uint64_t *offset)
 {
-	struct kfd_ioctl_alloc_memory_of_gpu_args a = {
-		.va_addr = 1u << 30, .size = size, .gpu_id = ids[gpu], .flags = flags};
+	struct kfd_ioctl_alloc_memory_of_gpu_args a = {.va_addr = va,
+						       .size = size,
+						       .mmap_offset = offset ? *offset : 0,
+						       .gpu_id = ids[gpu],
+						       .flags = flags};
 	int r = call(KFD_IOWR(ALLOC_MEMORY_OF_GPU, a), &a);
 
 	*ret_handle = a.handle;
-	if (ret_offset)
-		*ret_offset = a.mmap_offset;
+	if (offset)
+		*offset = a.mmap_offset;
 	return r;
+}
+
+static inline int alloc_flags(int gpu, uint64_t size, uint32_t flags, uint64_t *ret_handle,
+			      uint64_t *ret_offset)
+{
+	if (ret_offset)
+		*ret_offset = 0;
+	return alloc_at(gpu, 1u << 30, size, flags, ret_handle, ret_offset);
 }
 
 static inline int alloc_vram(int gpu, uint64_t size, uint64_t *ret_handle)

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The thread that executes packets, and what becomes of a queue that cannot go on. */
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <time.h>
+
+#include "amd/abi/kfd.h"
+#include "sim/kfd/queue.h"
+
+/* Between two looks at the doorbells, when there was nothing to do at the last of them. */
+#define PAUSE_LEAST_NS 20000
+#define PAUSE_MOST_NS  1000000
+
+static bool running;
+static bool looked_for; /* somebody knows that there is something to do */
+static pthread_cond_t wake = PTHREAD_COND_INITIALIZER;
+
+void emu_engine_forget(void)
+{
+	running = looked_for = false;
+	pthread_cond_init(&wake, NULL);
+}
+
+void emu_engine_look(void)
+{
+	if (!running)
+		return;
+	looked_for = true;
+	pthread_cond_signal(&wake);
+}
+
+uint64_t emu_gpu_clock(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_BOOTTIME, &t);
+	return ((uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec) / 10;
+}
+
+/* The queue is off its hardware for good, and the program is told by an event. */
+static void stop(struct emu_queue *q, enum queue_step why, uint64_t address)
+{
+	q->stopped = true;
+	emu_trace_stop(q, why == QUEUE_FAULT, address);
+	if (why == QUEUE_FAULT)
+		emu_raise_fault(q->gpu->gpu_id, address);
+	else
+		emu_raise_exception(q->gpu->gpu_id);
+}
+
+static bool is_sdma(const struct emu_queue *q)
+{
+	return q->type != KFD_IOC_QUEUE_TYPE_COMPUTE && q->type != KFD_IOC_QUEUE_TYPE_COMPUTE_AQL;
+}
+
+/* One packet, or part of a large one. PM4 is not emulated: such a queue is there, and no more. */
+static bool step(struct emu_queue *q)
+{
+	struct queue_note note = {.event = 0};
+	enum queue_step r;
+
+	if (!emu_queue_is_active(q) || q->type == KFD_IOC_QUEUE_TYPE_COMPUTE)
+		return false;
+	r = is_sdma(q) ? sdma_step(q, &note) : aql_step(q, &note);
+	if (r == QUEUE_FAULT || r == QUEUE_ILLEGAL)
+		stop(q, r, note.fault);
+	else if (note.event)
+		emu_raise_event(note.event);
+	return r == QUEUE_WORKED;
+}
+
+static bool step_all(void)
+{
+	bool worked = false;
+	uint32_t n;
+	struct emu_queue *queues = emu_queues(&n);
+
+	for (uint32_t i = 0; i < n; i++)
+		worked |= step(&queues[i]);
+	return worked;
+}
+
+static void rest(long *pause_ns)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_nsec += *pause_ns;
+	if (until.tv_nsec >= 1000000000) {
+		until.tv_nsec -= 1000000000;
+		until.tv_sec++;
+	}
+	emu_wait(&wake, &until);
+	if (looked_for)
+		*pause_ns = PAUSE_LEAST_NS;
+	else if (*pause_ns < PAUSE_MOST_NS)
+		*pause_ns *= 2;
+	looked_for = false;
+}
+
+static void *run(void *unused)
+{
+	long pause_ns = PAUSE_LEAST_NS;
+
+	emu_lock();
+	for (;;) {
+		if (!step_all()) {
+			rest(&pause_ns);
+			continue;
+		}
+		pause_ns = PAUSE_LEAST_NS;
+		emu_unlock(); /* ioctls get their turn between packets */
+		sched_yield();
+		emu_lock();
+	}
+	return unused;
+}
+
+/* The program's signals are not for this thread. */
+int emu_engine_start(void)
+{
+	sigset_t all, before;
+	pthread_attr_t attr;
+	pthread_t thread;
+	int err;
+
+	if (running) {
+		emu_engine_look();
+		return 0;
+	}
+	pthread_attr_init(&attr);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	err = pthread_create(&thread, &attr, run, NULL);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	pthread_attr_destroy(&attr);
+	running = !err;
+	return err ? -ENOMEM : 0;
+}

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ioctls of queues: the kernel's part, which ends where the engine begins. */
+#include "sim/kfd/queue.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "amd/abi/kfd.h"
+
+#define QUEUES		1024 /* of a process */
+#define DOORBELL_BYTES	8
+#define PAGE_BYTES	(QUEUES * DOORBELL_BYTES) /* of a GPU's doorbells */
+#define OFFSET_DOORBELL (UINT64_C(3) << 62)
+#define OFFSET_GPU(id)	((uint64_t)((id)&0xffff) << 46)
+
+static struct emu_queue *queues; /* by id */
+static uint64_t *doorbells[TREE_GPUS];
+
+struct emu_queue *emu_queues(uint32_t *ret_n)
+{
+	*ret_n = queues ? QUEUES : 0;
+	return queues;
+}
+
+void emu_queues_forget(void)
+{
+	free(queues);
+	queues = NULL;
+	memset(doorbells, 0, sizeof(doorbells)); /* which fork did not hand on */
+}
+
+bool emu_queue_is_active(const struct emu_queue *q)
+{
+	return q->used && !q->stopped && q->ring && q->ring_bytes && q->percent;
+}
+
+static struct emu_queue *find(uint32_t id)
+{
+	return queues && id < QUEUES && queues[id].used ? &queues[id] : NULL;
+}
+
+/* Memory that the program maps, too; fork hands on neither its mapping nor this one. */
+static uint64_t *doorbells_of(const struct emu_machine *m, const struct emu_gpu *gpu)
+{
+	uint64_t **page = &doorbells[gpu - m->gpu];
+	void *map;
+
+	if (!*page) {
+		map = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+			   0);
+		if (map == MAP_FAILED)
+			return NULL;
+		madvise(map, PAGE_BYTES, MADV_DONTFORK);
+		*page = map;
+	}
+	return *page;
+}
+
+void *emu_map_doorbells(struct emu_machine *m, uint64_t offset, void *at, size_t len, bool fixed)
+{
+	for (uint32_t i = 0; i < m->ngpus; i++) {
+		uint64_t *page;
+
+		if (offset != (OFFSET_DOORBELL | OFFSET_GPU(m->gpu[i].gpu_id)))
+			continue;
+		page = len <= PAGE_BYTES ? doorbells_of(m, &m->gpu[i]) : NULL;
+		if (!page)
+			break;
+		/* From a size of 0: the same memory a second time. */
+		return mremap(page, 0, len, MREMAP_MAYMOVE | (fixed ? MREMAP_FIXED : 0), at);
+	}
+	errno = EINVAL;
+	return MAP_FAILED;
+}
+
+static bool is_type(uint32_t type)
+{
+	return type <= KFD_IOC_QUEUE_TYPE_SDMA_BY_ENG_ID;
+}
+
+/* As both the making and the changing of a queue have them. */
+static int check(uint64_t ring, uint64_t ring_bytes, uint32_t percent, uint32_t priority)
+{
+	if (percent > KFD_MAX_QUEUE_PERCENTAGE || priority > KFD_MAX_QUEUE_PRIORITY ||
+	    ring_bytes & (ring_bytes - 1))
+		return -EINVAL;
+	return ring >> 47 ? -EFAULT : 0;
+}
+
+static int free_id(void)
+{
+	int id = 0;
+
+	if (!queues)
+		queues = calloc(QUEUES, sizeof(*queues));
+	if (!queues)
+		return -ENOMEM;
+	while (id < QUEUES && queues[id].used)
+		id++;
+	return id < QUEUES ? id : -ENOSPC;
+}
+
+int emu_create_queue(struct emu_machine *m, void *block)
+{
+	struct kfd_ioctl_create_queue_args *a = block;
+	struct emu_gpu *gpu = emu_gpu(m, a->gpu_id);
+	uint32_t percent = a->queue_percentage & 0xff;
+	uint64_t *page;
+	int id, r;
+
+	if (!gpu || !gpu->acquired || !is_type(a->queue_type))
+		return -EINVAL;
+	r = check(a->ring_base_address, a->ring_size, percent, a->queue_priority);
+	if (r < 0)
+		return r;
+	page = doorbells_of(m, gpu);
+	id = free_id();
+	if (!page || id < 0)
+		return page ? id : -ENOMEM;
+	r = emu_engine_start();
+	if (r < 0)
+		return r;
+	/* AQL's doorbell is told the number of the last packet, the first of which is 0. */
+	page[id] = a->queue_type == KFD_IOC_QUEUE_TYPE_COMPUTE_AQL ? UINT64_MAX : 0;
+	queues[id] = (struct emu_queue){.used = true,
+					.id = (uint32_t)id,
+					.type = a->queue_type,
+					.percent = percent,
+					.priority = a->queue_priority,
+					.gpu = gpu,
+					.ring = a->ring_base_address,
+					.ring_bytes = a->ring_size,
+					.read_pointer = a->read_pointer_address,
+					.doorbell = &page[id]};
+	a->queue_id = (uint32_t)id;
+	a->doorbell_offset = OFFSET_DOORBELL | OFFSET_GPU(gpu->gpu_id) | (uint64_t)id * 8;
+	return 0;
+}
+
+int emu_destroy_queue(struct emu_machine *m, void *block)
+{
+	const struct kfd_ioctl_destroy_queue_args *a = block;
+	struct emu_queue *q = find(a->queue_id);
+
+	if (!q)
+		return -EINVAL;
+	q->used = false;
+	return 0;
+}
+
+int emu_update_queue(struct emu_machine *m, void *block)
+{
+	const struct kfd_ioctl_update_queue_args *a = block;
+	uint32_t percent = a->queue_percentage & 0xff;
+	struct emu_queue *q = find(a->queue_id);
+	int r = check(a->ring_base_address, a->ring_size, percent, a->queue_priority);
+
+	if (r < 0)
+		return r;
+	if (!q)
+		return -EFAULT;
+	q->ring = a->ring_base_address;
+	q->ring_bytes = a->ring_size;
+	q->percent = percent;
+	q->priority = a->queue_priority;
+	emu_engine_look();
+	return 0;
+}
+
+int emu_set_cu_mask(struct emu_machine *m, void *block)
+{
+	const struct kfd_ioctl_set_cu_mask_args *a = block;
+	struct emu_queue *q = find(a->queue_id);
+	uint32_t mask[QUEUE_MASK_WORDS] = {0};
+
+	if (!a->num_cu_mask || a->num_cu_mask % 32 || a->num_cu_mask > 32 * QUEUE_MASK_WORDS)
+		return -EINVAL;
+	if (emu_copy_in(mask, a->cu_mask_ptr, a->num_cu_mask / 8) < 0 || !q)
+		return -EFAULT;
+	memcpy(q->mask, mask, sizeof(mask));
+	q->mask_bits = a->num_cu_mask;
+	return 0;
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Queues of this process, and the engine that executes what programs put there. A program writes
+ * packets into a ring, and says how far in the queue's doorbell, which is memory. So somebody has
+ * to look: one thread, as long as there are queues, the less often the longer it finds nothing.
+ * What a queue's packets touch goes through the page tables of its GPU.
+ *
+ * A queue is active while it has a ring and a percentage other than 0, and no fault has stopped it;
+ * its packets are executed then, and only then. All under the lock of the machine.
+ */
+#ifndef ALLOT_SIM_KFD_QUEUE_H
+#define ALLOT_SIM_KFD_QUEUE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "sim/kfd/emu.h"
+
+#define QUEUE_MASK_WORDS 32
+
+struct emu_queue {
+	bool used, stopped;
+	uint32_t id, type, percent, priority;
+	struct emu_gpu *gpu;
+	uint64_t ring, ring_bytes;
+	uint64_t read_pointer; /* where the program looks how far the engine is */
+	const uint64_t *doorbell;
+	uint64_t read; /* bytes of SDMA's packets, or number of AQL's, that are executed */
+	uint64_t done; /* bytes of the packet that is being executed */
+	uint32_t mask[QUEUE_MASK_WORDS], mask_bits; /* of CUs; 0 bits: all */
+};
+
+/* What became of a queue's next packet. */
+enum queue_step {
+	QUEUE_IDLE,    /* there is none */
+	QUEUE_WAITS,   /* for memory to become what the packet says */
+	QUEUE_WORKED,  /* something is done */
+	QUEUE_FAULT,   /* an address that the GPU cannot reach */
+	QUEUE_ILLEGAL, /* not a packet, or none that can be executed here */
+};
+
+struct queue_note {
+	uint64_t fault; /* the address */
+	uint32_t event; /* to raise; 0: none */
+};
+
+/* Each executes the next packet of a queue, and notes what it is to be known for. */
+enum queue_step sdma_step(struct emu_queue *queue, struct queue_note *note);
+enum queue_step aql_step(struct emu_queue *queue, struct queue_note *note);
+
+/* The queues, of which some are not used. */
+struct emu_queue *emu_queues(uint32_t *ret_n);
+bool emu_queue_is_active(const struct emu_queue *queue);
+
+/* engine.c: there is something to do, perhaps; 0 or -ENOMEM. */
+int emu_engine_start(void);
+void emu_engine_look(void);
+void emu_engine_forget(void);
+
+/* The GPU's clock, which goes at 100 MHz. */
+uint64_t emu_gpu_clock(void);
+
+#endif

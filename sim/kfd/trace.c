@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The trace: a line for each ioctl of /dev/kfd, and for what queues cannot do. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "amd/abi/kfd.h"
+#include "amd/kfd_ioctl.h"
+#include "sim/kfd/queue.h"
+
+/* The ids that a mapping names, as far as they can be read. */
+static int describe_gpus(char *text, size_t size, const struct kfd_ioctl_map_memory_to_gpu_args *a)
+{
+	uint32_t ids[TREE_GPUS];
+	uint32_t count = a->n_devices < TREE_GPUS ? a->n_devices : TREE_GPUS;
+	int n = snprintf(text, size, " handle=%#llx done=%u/%u", (unsigned long long)a->handle,
+			 a->n_success, a->n_devices);
+
+	if (emu_copy_in(ids, a->device_ids_array_ptr, count * sizeof(ids[0])) < 0)
+		return n;
+	for (uint32_t i = 0; i < count && (size_t)n < size; i++)
+		n += snprintf(text + n, size - (size_t)n, "%s%u", i ? "," : " gpus=", ids[i]);
+	return n;
+}
+
+static int describe_queue(char *text, size_t size, const struct kfd_ioctl *row, const void *block)
+{
+	const struct kfd_ioctl_create_queue_args *create = block;
+	const struct kfd_ioctl_update_queue_args *update = block;
+	const struct kfd_ioctl_set_cu_mask_args *mask = block;
+	const struct kfd_ioctl_destroy_queue_args *destroy = block;
+
+	switch ((enum kfd_nr)row->nr) {
+	case KFD_NR_CREATE_QUEUE:
+		return snprintf(text, size, " gpu=%u type=%u percent=%u queue=%u", create->gpu_id,
+				create->queue_type, create->queue_percentage, create->queue_id);
+	case KFD_NR_UPDATE_QUEUE:
+		return snprintf(text, size, " queue=%u percent=%u", update->queue_id,
+				update->queue_percentage);
+	case KFD_NR_SET_CU_MASK:
+		return snprintf(text, size, " queue=%u bits=%u", mask->queue_id, mask->num_cu_mask);
+	case KFD_NR_DESTROY_QUEUE:
+		return snprintf(text, size, " queue=%u", destroy->queue_id);
+	default:
+		return 0;
+	}
+}
+
+/* What a reader of the trace compares: on which GPU, how much, by which handle. */
+static int describe(char *text, size_t size, const struct kfd_ioctl *row, const void *block)
+{
+	const struct kfd_ioctl_alloc_memory_of_gpu_args *alloc = block;
+	const struct kfd_ioctl_map_memory_to_gpu_args *map = block;
+	const struct kfd_ioctl_acquire_vm_args *vm = block;
+	const struct kfd_ioctl_import_dmabuf_args *import = block;
+	const struct kfd_ioctl_get_dmabuf_info_args *info = block;
+
+	switch ((enum kfd_nr)row->nr) {
+	case KFD_NR_ACQUIRE_VM:
+		return snprintf(text, size, " gpu=%u", vm->gpu_id);
+	case KFD_NR_ALLOC_MEMORY_OF_GPU:
+		return snprintf(text, size, " gpu=%u size=%llu flags=%#x handle=%#llx",
+				alloc->gpu_id, (unsigned long long)alloc->size, alloc->flags,
+				(unsigned long long)alloc->handle);
+	case KFD_NR_MAP_MEMORY_TO_GPU:
+	case KFD_NR_UNMAP_MEMORY_FROM_GPU:
+		return describe_gpus(text, size, map);
+	case KFD_NR_IMPORT_DMABUF:
+		return snprintf(text, size, " gpu=%u handle=%#llx", import->gpu_id,
+				(unsigned long long)import->handle);
+	case KFD_NR_GET_DMABUF_INFO:
+		return snprintf(text, size, " gpu=%u size=%llu flags=%#x", info->gpu_id,
+				(unsigned long long)info->size, info->flags);
+	case KFD_NR_EXPORT_DMABUF: /* begins with the same */
+	case KFD_NR_FREE_MEMORY_OF_GPU:
+		return snprintf(text, size, " handle=%#llx", (unsigned long long)map->handle);
+	default:
+		return describe_queue(text, size, row, block);
+	}
+}
+
+/* At once, so that processes do not mix theirs. */
+static void put(const char *path, const char *text, int n)
+{
+	int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC,
+			      0666);
+
+	if (fd < 0)
+		return;
+	if (write(fd, text, (size_t)n) < 0)
+		n = 0; /* a trace that cannot be written is no reason to stop the program */
+	close(fd);
+}
+
+void emu_trace(const struct kfd_ioctl *row, unsigned long request, const void *block, int r)
+{
+	const char *path = getenv("ALLOT_SIM_AMD_TRACE");
+	char text[640]; /* room for the ids of TREE_GPUS GPUs */
+	int n;
+
+	if (!path || !*path)
+		return;
+	n = snprintf(text, sizeof(text), "%d %s", getpid(), row ? row->name : "?");
+	if (!row)
+		n += snprintf(text + n, sizeof(text) - (size_t)n, " request=%#lx", request);
+	else if (block)
+		n += describe(text + n, sizeof(text) - (size_t)n, row, block);
+	n += snprintf(text + n, sizeof(text) - (size_t)n, " = %s\n",
+		      r < 0 ? strerrorname_np(-r) : "0");
+	put(path, text, n);
+}
+
+void emu_trace_stop(const struct emu_queue *q, bool fault, uint64_t address)
+{
+	const char *path = getenv("ALLOT_SIM_AMD_TRACE");
+	char text[128];
+	int n;
+
+	if (!path || !*path)
+		return;
+	n = snprintf(text, sizeof(text), "%d queue %u of gpu %u stopped: ", getpid(), q->id,
+		     q->gpu->gpu_id);
+	if (fault)
+		n += snprintf(text + n, sizeof(text) - (size_t)n, "nothing mapped at %#llx\n",
+			      (unsigned long long)address);
+	else
+		n += snprintf(text + n, sizeof(text) - (size_t)n,
+			      "a packet that is not emulated\n");
+	put(path, text, n);
+}

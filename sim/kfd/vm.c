@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sim/kfd/vm.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim/kfd/emu.h"
+
+#define PAGE	     UINT64_C(4096)
+#define BOUNCE_BYTES 65536
+
+/* The place of the first range that ends behind the address. */
+static uint32_t place(const struct vm *vm, uint64_t at)
+{
+	uint32_t low = 0, high = vm->n;
+
+	while (low < high) {
+		uint32_t middle = (low + high) / 2;
+
+		if (vm->ranges[middle].at + vm->ranges[middle].size <= at)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+static int grow(struct vm *vm)
+{
+	uint32_t room = vm->room ? 2 * vm->room : 64;
+	struct vm_range *grown;
+
+	if (vm->n < vm->room)
+		return 0;
+	grown = realloc(vm->ranges, room * sizeof(*grown));
+	if (!grown)
+		return -ENOMEM;
+	vm->ranges = grown;
+	vm->room = room;
+	return 0;
+}
+
+int vm_add(struct vm *vm, const struct vm_range *range)
+{
+	uint32_t i = place(vm, range->at);
+
+	if (!range->at || !range->size || (range->at | range->size) % PAGE ||
+	    range->at + range->size < range->at ||
+	    (i < vm->n && vm->ranges[i].at < range->at + range->size))
+		return -EINVAL;
+	if (grow(vm) < 0)
+		return -ENOMEM;
+	memmove(&vm->ranges[i + 1], &vm->ranges[i], (vm->n - i) * sizeof(*range));
+	vm->ranges[i] = *range;
+	vm->n++;
+	return 0;
+}
+
+void vm_remove(struct vm *vm, uint64_t at, uint64_t size)
+{
+	uint32_t i = place(vm, at), end = i;
+
+	while (end < vm->n && vm->ranges[end].at < at + size)
+		end++;
+	memmove(&vm->ranges[i], &vm->ranges[end], (vm->n - end) * sizeof(*vm->ranges));
+	vm->n -= end - i;
+}
+
+void vm_forget(struct vm *vm)
+{
+	free(vm->ranges);
+	*vm = (struct vm){.n = 0};
+}
+
+/* The memory at an address, and how much of at most `len` bytes is in one piece. */
+struct span {
+	char *memory;
+	uint64_t len;
+	bool users;
+};
+
+static int reach(const struct vm *vm, uint64_t at, uint64_t len, bool write, struct span *ret,
+		 uint64_t *ret_fault)
+{
+	uint32_t i = place(vm, at);
+	const struct vm_range *r = i < vm->n ? &vm->ranges[i] : NULL;
+	uint64_t rest;
+
+	if (!r || at < r->at || (write && !r->writable)) {
+		*ret_fault = at;
+		return -EFAULT;
+	}
+	rest = r->at + r->size - at;
+	*ret = (struct span){r->memory + (at - r->at), len < rest ? len : rest, r->users};
+	return 0;
+}
+
+/* Where the program has taken its own memory away the GPU finds none. */
+static int move(const struct span *to, const struct span *from, uint64_t len)
+{
+	char bounce[BOUNCE_BYTES];
+	uint64_t done = 0;
+
+	if (!to->users && !from->users) {
+		memmove(to->memory, from->memory, len);
+		return 0;
+	}
+	if (!to->users)
+		return emu_copy_in(to->memory, (uintptr_t)from->memory, len);
+	if (!from->users)
+		return emu_copy_out((uintptr_t)to->memory, from->memory, len);
+	while (done < len) {
+		uint64_t n = len - done < sizeof(bounce) ? len - done : sizeof(bounce);
+
+		if (emu_copy_in(bounce, (uintptr_t)from->memory + done, n) < 0 ||
+		    emu_copy_out((uintptr_t)to->memory + done, bounce, n) < 0)
+			return -EFAULT;
+		done += n;
+	}
+	return 0;
+}
+
+int vm_copy(const struct vm *vm, uint64_t to, uint64_t from, uint64_t len, uint64_t *ret_fault)
+{
+	while (len) {
+		struct span source, target;
+
+		if (reach(vm, from, len, false, &source, ret_fault) < 0 ||
+		    reach(vm, to, source.len, true, &target, ret_fault) < 0)
+			return -EFAULT;
+		if (move(&target, &source, target.len) < 0) {
+			*ret_fault = source.users ? from : to;
+			return -EFAULT;
+		}
+		to += target.len;
+		from += target.len;
+		len -= target.len;
+	}
+	return 0;
+}
+
+int vm_read(const struct vm *vm, void *to, uint64_t from, uint64_t len, uint64_t *ret_fault)
+{
+	struct span target = {.memory = to};
+
+	while (len) {
+		struct span source;
+
+		if (reach(vm, from, len, false, &source, ret_fault) < 0)
+			return -EFAULT;
+		if (move(&target, &source, source.len) < 0) {
+			*ret_fault = from;
+			return -EFAULT;
+		}
+		target.memory += source.len;
+		from += source.len;
+		len -= source.len;
+	}
+	return 0;
+}
+
+int vm_write(const struct vm *vm, uint64_t to, const void *from, uint64_t len, uint64_t *ret_fault)
+{
+	struct span source = {.memory = (char *)(uintptr_t)from};
+
+	while (len) {
+		struct span target;
+
+		if (reach(vm, to, len, true, &target, ret_fault) < 0)
+			return -EFAULT;
+		if (move(&target, &source, target.len) < 0) {
+			*ret_fault = to;
+			return -EFAULT;
+		}
+		source.memory += target.len;
+		to += target.len;
+		len -= target.len;
+	}
+	return 0;
+}
+
+int vm_word(const struct vm *vm, uint64_t at, uint32_t bytes, void **ret_word, uint64_t *ret_fault)
+{
+	struct span span;
+	uint64_t word;
+
+	*ret_fault = at;
+	if (at % bytes || reach(vm, at, bytes, true, &span, ret_fault) < 0 || span.len < bytes)
+		return -EFAULT;
+	/* That it is there now is not that it stays; but nobody frees what a GPU works on. */
+	if (span.users && emu_copy_in(&word, (uintptr_t)span.memory, bytes) < 0)
+		return -EFAULT;
+	*ret_word = span.memory;
+	return 0;
+}

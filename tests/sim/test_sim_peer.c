@@ -5,6 +5,7 @@
  * says which links there are instead: "none", or "all".
  */
 #include <errno.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -289,6 +290,38 @@ static void test_objects(void)
 	}
 }
 
+/* Its own objects, and one that all of them map and unmap. */
+static void *use(void *shared)
+{
+	for (uint32_t i = 0; i < 200; i++) {
+		uint64_t own = alloc(1, (1 + i % 4) * PAGE, ALLOT_PEER_HOST), word = i, back = 0;
+
+		CHECK_EQ(allot_peer_map(peer, own, ALLOT_PEER_ALL), 0);
+		CHECK_EQ(allot_peer_map(peer, *(uint64_t *)shared, i & 1 ? 2 : 3), 0);
+		CHECK_EQ(allot_peer_write(peer, own, &word, sizeof(word)), 0);
+		CHECK_EQ(allot_peer_read(peer, own, &back, sizeof(back)), 0);
+		CHECK_EQ(back, word);
+		CHECK_EQ(allot_peer_unmap(peer, *(uint64_t *)shared, i & 1 ? 1 : 2), 0);
+		CHECK_EQ(allot_peer_free(peer, own), -EBUSY);
+		CHECK_EQ(allot_peer_unmap(peer, own, ALLOT_PEER_ALL), 0);
+		CHECK_EQ(allot_peer_free(peer, own), 0);
+	}
+	return NULL;
+}
+
+static void test_threads(void)
+{
+	uint64_t shared = alloc(1, MIB, 0);
+	pthread_t threads[4];
+
+	for (int i = 0; i < 4; i++)
+		CHECK_EQ(pthread_create(&threads[i], NULL, use, &shared), 0);
+	for (int i = 0; i < 4; i++)
+		CHECK_EQ(pthread_join(threads[i], NULL), 0);
+	CHECK_EQ(allot_peer_unmap(peer, shared, ALLOT_PEER_ALL), 0);
+	CHECK_EQ(allot_peer_free(peer, shared), 0);
+}
+
 /* A child has nothing of its parent's but can open its own; the parent loses nothing by it. */
 static void test_fork(void)
 {
@@ -362,6 +395,7 @@ int main(int argc, char **argv)
 	test_kinds();
 	test_content();
 	test_objects();
+	test_threads();
 	test_fork();
 	test_close();
 	return 0;

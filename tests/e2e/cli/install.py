@@ -9,6 +9,32 @@ import subprocess
 import cli_lib
 
 
+PEER = r"""
+#include <allot/peer.h>
+#include <stdio.h>
+
+int main(void)
+{
+    struct allot_peer_request what = {.bytes = 64 << 20};
+    struct allot_peer_object object;
+    struct allot_peer *peer;
+    uint64_t at;
+
+    if (allot_peer_open(ALLOT_PEER_AMD, &peer) < 0 ||
+        allot_peer_alloc(peer, &what, &at) < 0 ||
+        allot_peer_map(peer, at, ALLOT_PEER_ALL) < 0 ||
+        allot_peer_find(peer, at, &object) < 0) {
+        puts(allot_peer_error());
+        return 0;
+    }
+    printf("%u devices, mapped to %#llx\n", (unsigned)allot_peer_device_count(peer),
+           (unsigned long long)object.devices);
+    allot_peer_close(peer);
+    return 0;
+}
+"""
+
+
 class Install(cli_lib.Case):
     def test_installed_tree(self):
         subprocess.run([os.path.join(os.environ["ALLOT_SOURCE"], "tools", "meson"), "install",
@@ -28,8 +54,25 @@ class Install(cli_lib.Case):
         self.assertIn("GPU 0: ", out)
         if shutil.which("scdoc"):
             pages = {os.path.basename(page) for page in glob.glob(f"{prefix}/share/man/man*/*")}
-            for page in ("allot.1", "allot-run.1", "liballot.7"):
+            for page in ("allot.1", "allot-run.1", "allot_peer.3", "liballot.7"):
                 self.assertTrue(any(p.startswith(page) for p in pages), pages)
+        if shutil.which("pkg-config"):
+            self.peer_memory(prefix)
+
+    def peer_memory(self, prefix):
+        """A program of somebody else's finds header and library by pkg-config."""
+        (found,) = glob.glob(f"{prefix}/**/allot-peer.pc", recursive=True)
+        flags = subprocess.run(["pkg-config", f"--define-variable=prefix={prefix}", "--cflags",
+                                "--libs", found], check=True, capture_output=True, text=True)
+        source, program = self.path("peer.c"), self.path("peer")
+        with open(source, "w", encoding="ascii") as file:
+            file.write(PEER)
+        subprocess.run([os.environ.get("CC", "cc"), "-std=c99", "-Wall", "-Wextra", "-pedantic",
+                        "-Werror", "-o", program, source, *flags.stdout.split()], check=True,
+                       timeout=100)
+        self.env["LD_LIBRARY_PATH"] = os.path.dirname(os.path.dirname(found))
+        out = self.ok("sim", "--amd", "3", "--memory", "1GiB", "--", program)
+        self.assertEqual(out, "3 devices, mapped to 0x7\n")
 
 
 if __name__ == "__main__":

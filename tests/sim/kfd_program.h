@@ -116,6 +116,7 @@ static inline void open_devices(void)
 	}
 }
 
+/* Gives the GPUs address spaces: in each process once. */
 static inline void acquire_devices(void)
 {
 	for (int i = 0; i < GPUS; i++) {
@@ -125,7 +126,7 @@ static inline void acquire_devices(void)
 	}
 }
 
-/* A child with devices of its own, and a socket to it. */
+/* A child, which has no devices yet, and a socket to it. */
 static inline pid_t start(void (*child_main)(int socket), int *ret_socket)
 {
 	int pair[2];
@@ -137,8 +138,6 @@ static inline pid_t start(void (*child_main)(int socket), int *ret_socket)
 	if (!child) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		close(pair[0]);
-		open_devices();
-		acquire_devices();
 		child_main(pair[1]);
 		_exit(0);
 	}

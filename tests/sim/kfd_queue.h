@@ -157,11 +157,8 @@ static inline bool wait_either(uint32_t one, uint32_t other, struct kfd_event_da
 	return events[1].memory_exception_data.gpu_id;
 }
 
-/*
- * Executes what was put, on a queue that is made for it if it faults. 0, or the page that the GPU
- * does not reach.
- */
-static inline uint64_t execute(int gpu, struct queue *q)
+/* Executes what was put. 0, or the page that the GPU does not reach, where the queue ends. */
+static inline uint64_t execute_once(int gpu, struct queue *q)
 {
 	static uint32_t fences;
 	struct kfd_event_data fault;
@@ -176,9 +173,19 @@ static inline uint64_t execute(int gpu, struct queue *q)
 	}
 	CHECK_EQ(fault.memory_exception_data.gpu_id, ids[gpu]);
 	CHECK(fault.memory_exception_data.failure.NotPresent);
-	CHECK_EQ(destroy_queue(q), 0);
-	make_queue(gpu, KFD_IOC_QUEUE_TYPE_SDMA, q);
 	return fault.memory_exception_data.va;
+}
+
+/* The same; after a fault there is a new queue. */
+static inline uint64_t execute(int gpu, struct queue *q)
+{
+	uint64_t fault = execute_once(gpu, q);
+
+	if (fault) {
+		CHECK_EQ(destroy_queue(q), 0);
+		make_queue(gpu, KFD_IOC_QUEUE_TYPE_SDMA, q);
+	}
+	return fault;
 }
 
 #endif

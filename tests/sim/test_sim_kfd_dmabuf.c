@@ -146,6 +146,8 @@ static void own_and_give(int socket)
 	char *here;
 	int fd;
 
+	open_devices();
+	acquire_devices();
 	CHECK_EQ(alloc_flags(0, 16 * MIB, VRAM, &handle, &offset), 0);
 	here = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_SHARED, render[0], (off_t)offset);
 	CHECK(here != MAP_FAILED);

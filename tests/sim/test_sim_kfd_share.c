@@ -23,6 +23,8 @@ static void take_40(int socket)
 {
 	uint64_t handle;
 
+	open_devices();
+	acquire_devices();
 	CHECK_EQ(alloc_vram(0, 30 * MIB, &handle), 0);
 	CHECK_EQ(alloc_vram(0, 10 * MIB, &handle), 0);
 	say(socket);
@@ -58,6 +60,8 @@ static void run_another(int socket)
 {
 	uint64_t handle;
 
+	open_devices();
+	acquire_devices();
 	CHECK_EQ(alloc_vram(0, 30 * MIB, &handle), 0);
 	say(socket);
 	hear(socket);
@@ -139,6 +143,8 @@ static void take_and_free(int turns)
 
 static void take_for_a_while(int socket)
 {
+	open_devices();
+	acquire_devices();
 	hear(socket);
 	take_and_free(TURNS);
 	say(socket);
@@ -147,6 +153,8 @@ static void take_for_a_while(int socket)
 
 static void take_until_killed(int socket)
 {
+	open_devices();
+	acquire_devices();
 	hear(socket);
 	take_and_free(INT32_MAX);
 }

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Peer memory: what one device has, written by another and by a second process, in one tenant whose
+quota has room for it once."""
+
+QUOTA = "2GiB"  # of both devices: the memory, a copy of it, and contexts
+LEAST = 300     # GB/s over NVLink, of about 396 on two H200
+
+
+def part(bench):
+    if len(bench.figures.devices) < 2:
+        bench.results.skip("peer", "two devices", "there is one")
+        return
+    with bench.start(bench.tenant(), QUOTA, [bench.program("peer")]) as child:
+        link = child.hear("link", 90)
+        bench.results.figure("peer", "link", link)
+        if not link["reaches"]:
+            bench.results.skip("peer", "memory of device 0", "device 1 does not reach it")
+            return
+        imported, exported = child.hear("imported", 90), child.hear("exported", 90)
+    bench.results.figure("peer", "exported", exported)
+    bench.results.check("peer", "written by device 1", exported["wrong"] == 0,
+                        f"{exported['wrong']} wrong bytes", "none")
+    bench.results.check("peer", "seen by a second process", imported["wrong"] == 0,
+                        f"{imported['wrong']} wrong bytes", "none")
+    bench.results.check("peer", "written by a second process", exported["wrong_of_importer"] == 0,
+                        f"{exported['wrong_of_importer']} wrong bytes", "none")
+    rate = exported["gb_per_s"]
+    if bench.sim or link["type"] != "NVLink":
+        bench.results.skip("peer", "read by device 1", f"{rate} GB/s; no NVLink")
+    else:
+        bench.results.check("peer", "read by device 1", rate >= LEAST, f"{rate} GB/s",
+                            f"at least {LEAST} GB/s")

@@ -48,6 +48,8 @@ static struct {
 	int (*acquire)(struct system_properties *properties);
 	int (*alloc)(uint32_t node, uint64_t size, uint32_t flags, void **ret);
 	int (*map)(void *memory, uint64_t size, uint64_t *ret_address);
+	int (*map_nodes)(void *memory, uint64_t size, uint64_t *ret_address, uint32_t flags,
+			 uint64_t n, const uint32_t *nodes);
 	int (*unmap)(void *memory);
 	int (*free)(void *memory, uint64_t size);
 	int (*query)(const void *memory, struct pointer_info *ret);
@@ -79,6 +81,7 @@ static inline void hsakmt_load(void)
 	hsakmt.acquire = hsakmt_symbol(library, "hsaKmtAcquireSystemProperties");
 	hsakmt.alloc = hsakmt_symbol(library, "hsaKmtAllocMemory");
 	hsakmt.map = hsakmt_symbol(library, "hsaKmtMapMemoryToGPU");
+	hsakmt.map_nodes = hsakmt_symbol(library, "hsaKmtMapMemoryToGPUNodes");
 	hsakmt.unmap = hsakmt_symbol(library, "hsaKmtUnmapMemoryToGPU");
 	hsakmt.free = hsakmt_symbol(library, "hsaKmtFreeMemory");
 	hsakmt.query = hsakmt_symbol(library, "hsaKmtQueryPointerInfo");

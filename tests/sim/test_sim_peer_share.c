@@ -8,13 +8,13 @@
 #include <fcntl.h>
 #include <stdbool.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "allot/peer.h"
 #include "tests/check.h"
+#include "tests/sim/message.h"
 
 #define MIB  (UINT64_C(1) << 20)
 #define SIZE (32 * MIB)
@@ -68,45 +68,20 @@ static void destroy(uint64_t address)
 	CHECK_EQ(allot_peer_free(peer, address), 0);
 }
 
-/* A word, and a descriptor if there is one. */
 static void send_to(int to, uint64_t word, int fd)
 {
-	union {
-		struct cmsghdr header;
-		char bytes[CMSG_SPACE(sizeof(int))];
-	} control = {.bytes = ""};
-	struct iovec data = {&word, sizeof(word)};
-	struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1};
-
-	if (fd >= 0) {
-		message.msg_control = control.bytes;
-		message.msg_controllen = sizeof(control.bytes);
-		control.header = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof(int)),
-						  .cmsg_level = SOL_SOCKET,
-						  .cmsg_type = SCM_RIGHTS};
-		memcpy(CMSG_DATA(&control.header), &fd, sizeof(fd));
-	}
-	CHECK_EQ(sendmsg(to, &message, 0), sizeof(word));
+	CHECK_EQ(message_send(to, &word, sizeof(word), fd), sizeof(word));
 }
 
 static uint64_t receive(int from, int *ret_fd)
 {
-	union {
-		struct cmsghdr header;
-		char bytes[CMSG_SPACE(sizeof(int))];
-	} control = {.bytes = ""};
 	uint64_t word = 0;
-	struct iovec data = {&word, sizeof(word)};
-	struct msghdr message = {.msg_iov = &data,
-				 .msg_iovlen = 1,
-				 .msg_control = control.bytes,
-				 .msg_controllen = sizeof(control.bytes)};
+	int fd;
 
-	CHECK_EQ(recvmsg(from, &message, MSG_CMSG_CLOEXEC), sizeof(word));
-	if (ret_fd) {
-		CHECK(message.msg_controllen >= CMSG_LEN(sizeof(int)));
-		memcpy(ret_fd, CMSG_DATA(&control.header), sizeof(*ret_fd));
-	}
+	CHECK_EQ(message_receive(from, &word, sizeof(word), &fd), sizeof(word));
+	CHECK_EQ(fd >= 0, ret_fd != NULL);
+	if (ret_fd)
+		*ret_fd = fd;
 	return word;
 }
 

@@ -13,6 +13,7 @@
  *   vm.c       page tables of the GPUs, and their access to memory
  *   dmabuf.c   memory objects as descriptors, from process to process
  *   queue.c    queues, as the kernel has them
+ *   roster.c   what queues there are in all processes, and how long each was active
  *   engine.c   the thread that executes them
  *   sdma.c     packets of copy queues
  *   aql.c      packets of compute queues, as far as they need no shader
@@ -96,8 +97,10 @@ long emu_drm_ioctl(uint32_t minor, int fd, unsigned long request, uint64_t arg);
 /* trace.c: with NULL for a row that there is not, and for a block that cannot be read. */
 struct kfd_ioctl;
 struct emu_queue;
+struct roster_times;
 void emu_trace(const struct kfd_ioctl *row, unsigned long request, const void *block, int r);
 void emu_trace_stop(const struct emu_queue *queue, bool fault, uint64_t address);
+void emu_trace_end(const struct emu_queue *queue, const struct roster_times *times);
 
 /*
  * fail.c: 0, or the -errno with which an ioctl is to fail now that so much of it is done; and

@@ -43,7 +43,7 @@ uint64_t emu_gpu_clock(void)
 /* The queue is off its hardware for good, and the program is told by an event. */
 static void stop(struct emu_queue *q, enum queue_step why, uint64_t address)
 {
-	q->stopped = true;
+	emu_queue_stop(q);
 	emu_trace_stop(q, why == QUEUE_FAULT, address);
 	if (why == QUEUE_FAULT)
 		emu_raise_fault(q->gpu->gpu_id, address);
@@ -53,7 +53,8 @@ static void stop(struct emu_queue *q, enum queue_step why, uint64_t address)
 
 static bool is_sdma(const struct emu_queue *q)
 {
-	return q->type != KFD_IOC_QUEUE_TYPE_COMPUTE && q->type != KFD_IOC_QUEUE_TYPE_COMPUTE_AQL;
+	return q->is.type != KFD_IOC_QUEUE_TYPE_COMPUTE &&
+	       q->is.type != KFD_IOC_QUEUE_TYPE_COMPUTE_AQL;
 }
 
 /* One packet, or part of a large one. PM4 is not emulated: such a queue is there, and no more. */
@@ -62,9 +63,10 @@ static bool step(struct emu_queue *q)
 	struct queue_note note = {.event = 0};
 	enum queue_step r;
 
-	if (!emu_queue_is_active(q) || q->type == KFD_IOC_QUEUE_TYPE_COMPUTE)
+	if (!q->used || !q->is.active || q->is.type == KFD_IOC_QUEUE_TYPE_COMPUTE)
 		return false;
 	r = is_sdma(q) ? sdma_step(q, &note) : aql_step(q, &note);
+	emu_queue_set_busy(q, r != QUEUE_IDLE);
 	if (r == QUEUE_FAULT || r == QUEUE_ILLEGAL)
 		stop(q, r, note.fault);
 	else if (note.event)

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "amd/abi/kfd.h"
 
@@ -16,6 +17,7 @@
 #define OFFSET_GPU(id)	((uint64_t)((id)&0xffff) << 46)
 
 static struct emu_queue *queues; /* by id */
+static struct roster *roster;	 /* from the first queue on */
 static uint64_t *doorbells[TREE_GPUS];
 
 struct emu_queue *emu_queues(uint32_t *ret_n)
@@ -28,12 +30,29 @@ void emu_queues_forget(void)
 {
 	free(queues);
 	queues = NULL;
+	roster = NULL;
 	memset(doorbells, 0, sizeof(doorbells)); /* which fork did not hand on */
 }
 
-bool emu_queue_is_active(const struct emu_queue *q)
+/* After any change: whether the queue is on its hardware follows from the rest. */
+static void tell(struct emu_queue *q)
 {
-	return q->used && !q->stopped && q->ring && q->ring_bytes && q->percent;
+	q->is.active = !q->stopped && q->ring && q->ring_bytes && q->is.percent;
+	roster_change(roster, q->number, &q->is);
+}
+
+void emu_queue_stop(struct emu_queue *q)
+{
+	q->stopped = true;
+	tell(q);
+}
+
+void emu_queue_set_busy(struct emu_queue *q, bool busy)
+{
+	if (q->is.busy == busy)
+		return;
+	q->is.busy = busy;
+	tell(q);
 }
 
 static struct emu_queue *find(uint32_t id)
@@ -102,38 +121,48 @@ static int free_id(void)
 	return id < QUEUES ? id : -ENOSPC;
 }
 
+/* Into the roster, not active yet. */
+static int enroll(struct emu_queue *q, uint32_t id)
+{
+	int r = roster ? 0 : roster_open(emu_root(), true, &roster);
+
+	q->is.id = id;
+	return r < 0 ? r : roster_add(roster, &q->is, &q->number);
+}
+
 int emu_create_queue(struct emu_machine *m, void *block)
 {
 	struct kfd_ioctl_create_queue_args *a = block;
 	struct emu_gpu *gpu = emu_gpu(m, a->gpu_id);
-	uint32_t percent = a->queue_percentage & 0xff;
+	struct emu_queue q = {.used = true,
+			      .is = {.pid = getpid(),
+				     .gpu_id = a->gpu_id,
+				     .type = a->queue_type,
+				     .percent = a->queue_percentage & 0xff,
+				     .priority = a->queue_priority},
+			      .gpu = gpu,
+			      .ring = a->ring_base_address,
+			      .ring_bytes = a->ring_size,
+			      .read_pointer = a->read_pointer_address};
 	uint64_t *page;
 	int id, r;
 
 	if (!gpu || !gpu->acquired || !is_type(a->queue_type))
 		return -EINVAL;
-	r = check(a->ring_base_address, a->ring_size, percent, a->queue_priority);
+	r = check(q.ring, q.ring_bytes, q.is.percent, q.is.priority);
 	if (r < 0)
 		return r;
 	page = doorbells_of(m, gpu);
-	id = free_id();
-	if (!page || id < 0)
-		return page ? id : -ENOMEM;
-	r = emu_engine_start();
-	if (r < 0)
+	id = page ? free_id() : -ENOMEM;
+	if (id < 0)
+		return id;
+	if ((r = emu_engine_start()) < 0 || (r = enroll(&q, (uint32_t)id)) < 0)
 		return r;
 	/* AQL's doorbell is told the number of the last packet, the first of which is 0. */
 	page[id] = a->queue_type == KFD_IOC_QUEUE_TYPE_COMPUTE_AQL ? UINT64_MAX : 0;
-	queues[id] = (struct emu_queue){.used = true,
-					.id = (uint32_t)id,
-					.type = a->queue_type,
-					.percent = percent,
-					.priority = a->queue_priority,
-					.gpu = gpu,
-					.ring = a->ring_base_address,
-					.ring_bytes = a->ring_size,
-					.read_pointer = a->read_pointer_address,
-					.doorbell = &page[id]};
+	q.doorbell = &page[id];
+	queues[id] = q;
+	tell(&queues[id]);
 	a->queue_id = (uint32_t)id;
 	a->doorbell_offset = OFFSET_DOORBELL | OFFSET_GPU(gpu->gpu_id) | (uint64_t)id * 8;
 	return 0;
@@ -144,8 +173,12 @@ int emu_destroy_queue(struct emu_machine *m, void *block)
 	const struct kfd_ioctl_destroy_queue_args *a = block;
 	struct emu_queue *q = find(a->queue_id);
 
+	struct roster_times times;
+
 	if (!q)
 		return -EINVAL;
+	roster_remove(roster, q->number, &times);
+	emu_trace_end(q, &times);
 	q->used = false;
 	return 0;
 }
@@ -163,8 +196,9 @@ int emu_update_queue(struct emu_machine *m, void *block)
 		return -EFAULT;
 	q->ring = a->ring_base_address;
 	q->ring_bytes = a->ring_size;
-	q->percent = percent;
-	q->priority = a->queue_priority;
+	q->is.percent = percent;
+	q->is.priority = a->queue_priority;
+	tell(q);
 	emu_engine_look();
 	return 0;
 }
@@ -173,13 +207,14 @@ int emu_set_cu_mask(struct emu_machine *m, void *block)
 {
 	const struct kfd_ioctl_set_cu_mask_args *a = block;
 	struct emu_queue *q = find(a->queue_id);
-	uint32_t mask[QUEUE_MASK_WORDS] = {0};
+	uint32_t mask[ROSTER_MASK_WORDS] = {0};
 
-	if (!a->num_cu_mask || a->num_cu_mask % 32 || a->num_cu_mask > 32 * QUEUE_MASK_WORDS)
+	if (!a->num_cu_mask || a->num_cu_mask % 32 || a->num_cu_mask > 32 * ROSTER_MASK_WORDS)
 		return -EINVAL;
 	if (emu_copy_in(mask, a->cu_mask_ptr, a->num_cu_mask / 8) < 0 || !q)
 		return -EFAULT;
-	memcpy(q->mask, mask, sizeof(mask));
-	q->mask_bits = a->num_cu_mask;
+	memcpy(q->is.mask, mask, sizeof(mask));
+	q->is.mask_bits = a->num_cu_mask;
+	tell(q);
 	return 0;
 }

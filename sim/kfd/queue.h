@@ -15,19 +15,18 @@
 #include <stdint.h>
 
 #include "sim/kfd/emu.h"
-
-#define QUEUE_MASK_WORDS 32
+#include "sim/kfd/roster.h"
 
 struct emu_queue {
 	bool used, stopped;
-	uint32_t id, type, percent, priority;
+	uint32_t number;	/* in the machine's roster, */
+	struct roster_queue is; /* which is told of each change */
 	struct emu_gpu *gpu;
 	uint64_t ring, ring_bytes;
 	uint64_t read_pointer; /* where the program looks how far the engine is */
 	const uint64_t *doorbell;
 	uint64_t read; /* bytes of SDMA's packets, or number of AQL's, that are executed */
 	uint64_t done; /* bytes of the packet that is being executed */
-	uint32_t mask[QUEUE_MASK_WORDS], mask_bits; /* of CUs; 0 bits: all */
 };
 
 /* What became of a queue's next packet. */
@@ -50,7 +49,10 @@ enum queue_step aql_step(struct emu_queue *queue, struct queue_note *note);
 
 /* The queues, of which some are not used. */
 struct emu_queue *emu_queues(uint32_t *ret_n);
-bool emu_queue_is_active(const struct emu_queue *queue);
+
+/* The engine's part of what a queue is. */
+void emu_queue_stop(struct emu_queue *queue);
+void emu_queue_set_busy(struct emu_queue *queue, bool busy);
 
 /* engine.c: there is something to do, perhaps; 0 or -ENOMEM. */
 int emu_engine_start(void);

@@ -121,7 +121,7 @@ void emu_trace_stop(const struct emu_queue *q, bool fault, uint64_t address)
 
 	if (!path || !*path)
 		return;
-	n = snprintf(text, sizeof(text), "%d queue %u of gpu %u stopped: ", getpid(), q->id,
+	n = snprintf(text, sizeof(text), "%d queue %u of gpu %u stopped: ", getpid(), q->is.id,
 		     q->gpu->gpu_id);
 	if (fault)
 		n += snprintf(text + n, sizeof(text) - (size_t)n, "nothing mapped at %#llx\n",
@@ -129,5 +129,22 @@ void emu_trace_stop(const struct emu_queue *q, bool fault, uint64_t address)
 	else
 		n += snprintf(text + n, sizeof(text) - (size_t)n,
 			      "a packet that is not emulated\n");
+	put(path, text, n);
+}
+
+void emu_trace_end(const struct emu_queue *q, const struct roster_times *times)
+{
+	const char *path = getenv("ALLOT_SIM_AMD_TRACE");
+	char text[256];
+	int n;
+
+	if (!path || !*path)
+		return;
+	n = snprintf(text, sizeof(text),
+		     "%d queue %u of gpu %u ended: type=%u life_ns=%llu active_ns=%llu "
+		     "busy_ns=%llu\n",
+		     getpid(), q->is.id, q->gpu->gpu_id, q->is.type,
+		     (unsigned long long)times->life_ns, (unsigned long long)times->active_ns,
+		     (unsigned long long)times->busy_ns);
 	put(path, text, n);
 }

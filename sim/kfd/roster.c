@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sim/kfd/roster.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "sim/mutex.h"
+#include "sim/shared.h"
+
+#define MAGIC	  UINT64_C(0x31534f52424d4153) /* "SAMBROS1" */
+#define PROCESSES 1024
+#define LOCK_BASE (INT64_C(1) << 40) /* a process's lock is at its number behind this */
+
+struct row {
+	uint64_t used;
+	uint32_t process;
+	uint32_t pad;
+	uint64_t begin_ns, since_ns; /* since when it is as it is */
+	uint64_t active_ns, busy_ns; /* until then */
+	struct roster_queue queue;
+};
+
+struct table {
+	uint64_t magic;
+	pthread_mutex_t lock;
+	uint64_t rows; /* ever used: scans end here */
+	struct row row[ROSTER_QUEUES];
+};
+
+struct roster {
+	struct table *table;
+	char path[PATH_MAX];
+	uint32_t process;
+};
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+static void lock(struct table *table)
+{
+	/* Who dies here leaves a row of its own half written, which is gone with it. */
+	if (sim_mutex_lock(&table->lock) == EOWNERDEAD)
+		pthread_mutex_consistent(&table->lock);
+}
+
+static void unlock(struct table *table)
+{
+	pthread_mutex_unlock(&table->lock);
+}
+
+static int init_table(void *map)
+{
+	struct table *table = map;
+
+	table->magic = MAGIC;
+	return sim_mutex_init(&table->lock);
+}
+
+/* A number that no living process has; what a dead one left under it goes. */
+static int join_as(struct table *table, int fd, uint32_t *ret_process)
+{
+	uint32_t process = 0;
+
+	while (process < PROCESSES && sim_byte_lock(fd, LOCK_BASE + process, F_WRLCK) < 0)
+		process++;
+	if (process == PROCESSES)
+		return -ENOSPC;
+	lock(table);
+	for (uint64_t i = 0; i < table->rows; i++)
+		if (table->row[i].process == process)
+			table->row[i].used = 0;
+	unlock(table);
+	*ret_process = process;
+	return 0;
+}
+
+int roster_open(const char *root, bool join, struct roster **ret)
+{
+	struct roster *r;
+	void *map = NULL;
+	int fd, err;
+
+	r = calloc(1, sizeof(*r));
+	if (!r)
+		return -ENOMEM;
+	snprintf(r->path, sizeof(r->path), "%.*s/queues", PATH_MAX - 16, root);
+	err = sim_shared_open(r->path, sizeof(*r->table), init_table, &map, &fd);
+	if (err < 0) {
+		free(r);
+		return err;
+	}
+	r->table = map;
+	if (r->table->magic != MAGIC)
+		err = -EPROTO;
+	else if (join)
+		err = join_as(r->table, fd, &r->process);
+	close(fd); /* the mapping keeps the lock */
+	if (err < 0) {
+		roster_close(r);
+		return err;
+	}
+	*ret = r;
+	return 0;
+}
+
+void roster_close(struct roster *r)
+{
+	if (!r)
+		return;
+	munmap(r->table, sizeof(*r->table));
+	free(r);
+}
+
+/* Which processes live, by their locks: the file is opened to look at them from outside. */
+static void find_living(const struct roster *r, bool ret_living[PROCESSES])
+{
+	int fd = open(r->path, O_RDWR | O_CLOEXEC);
+
+	for (uint32_t i = 0; i < PROCESSES; i++)
+		ret_living[i] = fd < 0;
+	for (uint64_t i = 0; fd >= 0 && i < r->table->rows; i++) {
+		const struct row *row = &r->table->row[i];
+
+		if (row->used && !ret_living[row->process])
+			ret_living[row->process] = sim_byte_locked(fd, LOCK_BASE + row->process);
+	}
+	if (fd >= 0)
+		close(fd);
+}
+
+static struct row *free_row(const struct roster *r)
+{
+	struct table *table = r->table;
+	bool living[PROCESSES];
+
+	for (uint64_t i = 0; i < table->rows; i++)
+		if (!table->row[i].used)
+			return &table->row[i];
+	if (table->rows < ROSTER_QUEUES)
+		return &table->row[table->rows++];
+	find_living(r, living);
+	for (uint64_t i = 0; i < table->rows; i++)
+		if (!living[table->row[i].process])
+			return &table->row[i];
+	return NULL;
+}
+
+int roster_add(struct roster *r, const struct roster_queue *queue, uint32_t *ret_number)
+{
+	uint64_t now = now_ns();
+	struct row *row;
+
+	lock(r->table);
+	row = free_row(r);
+	if (row) {
+		*row = (struct row){
+			.process = r->process, .begin_ns = now, .since_ns = now, .queue = *queue};
+		row->used = 1;
+		*ret_number = (uint32_t)(row - r->table->row);
+	}
+	unlock(r->table);
+	return row ? 0 : -ENOMEM;
+}
+
+static struct roster_times times_of(const struct row *row, uint64_t now)
+{
+	uint64_t last = now - row->since_ns;
+
+	return (struct roster_times){.life_ns = now - row->begin_ns,
+				     .active_ns = row->active_ns + (row->queue.active ? last : 0),
+				     .busy_ns = row->busy_ns +
+						(row->queue.active && row->queue.busy ? last : 0)};
+}
+
+void roster_change(struct roster *r, uint32_t number, const struct roster_queue *queue)
+{
+	struct row *row = &r->table->row[number];
+	struct roster_times times;
+	uint64_t now;
+
+	lock(r->table);
+	now = now_ns();
+	times = times_of(row, now);
+	row->active_ns = times.active_ns;
+	row->busy_ns = times.busy_ns;
+	row->since_ns = now;
+	row->queue = *queue;
+	unlock(r->table);
+}
+
+void roster_remove(struct roster *r, uint32_t number, struct roster_times *ret)
+{
+	struct row *row = &r->table->row[number];
+
+	lock(r->table);
+	*ret = times_of(row, now_ns());
+	row->used = 0;
+	unlock(r->table);
+}
+
+uint32_t roster_read(struct roster *r, uint32_t room, struct roster_queue *ret_queues,
+		     struct roster_times *ret_times)
+{
+	struct table *table = r->table;
+	bool living[PROCESSES];
+	uint32_t n = 0;
+	uint64_t now;
+
+	lock(table);
+	find_living(r, living);
+	now = now_ns();
+	for (uint64_t i = 0; i < table->rows; i++) {
+		const struct row *row = &table->row[i];
+
+		if (!row->used || !living[row->process])
+			continue;
+		if (n < room) {
+			ret_queues[n] = row->queue;
+			ret_times[n] = times_of(row, now);
+		}
+		n++;
+	}
+	unlock(table);
+	return n;
+}

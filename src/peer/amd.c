@@ -90,8 +90,8 @@ static int take_apertures(struct allot_peer *peer, struct amd_state *s)
 		.kfd_process_device_apertures_ptr = (uintptr_t)found,
 		.num_of_nodes = s->topology->node_count < TOPOLOGY_NODES ? s->topology->node_count
 									 : TOPOLOGY_NODES};
-	struct space_aperture all[1 + ALLOT_PEER_DEVICES] = {
-		{SPACE_PAGE_BYTES, SPACE_CANONICAL_LAST}};
+	struct aperture all[1 + ALLOT_PEER_DEVICES] = {
+		{ADDRESS_PAGE_BYTES, ADDRESS_CANONICAL_LAST}};
 	uint32_t n = 1;
 	int r = amd_ioctl(s->kfd, _IOWR('K', KFD_NR_GET_PROCESS_APERTURES_NEW, a), &a);
 
@@ -102,14 +102,14 @@ static int take_apertures(struct allot_peer *peer, struct amd_state *s)
 	for (uint32_t i = 0; i < a.num_of_nodes; i++)
 		for (uint32_t j = 0; j < peer->n; j++)
 			if (found[i].gpu_id == s->gpu[j].gpu_id && n <= peer->n)
-				all[n++] = (struct space_aperture){found[i].gpuvm_base,
-								   found[i].gpuvm_limit};
+				all[n++] = (struct aperture){found[i].gpuvm_base,
+							     found[i].gpuvm_limit};
 	if (n != 1 + peer->n)
 		return complain(-ENODEV,
 				"open: the driver tells apertures of %u GPUs, not of the "
 				"%u in its topology",
 				n - 1, peer->n);
-	r = space_common(all, n, &peer->aperture);
+	r = address_common(all, n, &peer->aperture);
 	return r < 0 ? complain(r, "open: the GPUs have no addresses in common") : 0;
 }
 
@@ -176,7 +176,7 @@ static int amd_open(struct allot_peer *peer)
 	    (r = take_apertures(peer, s)) < 0 || (r = acquire(peer, s)) < 0 ||
 	    (r = set_policy(peer, s)) < 0)
 		return r;
-	peer->page = SPACE_PAGE_BYTES;
+	peer->page = ADDRESS_PAGE_BYTES;
 	peer->state = TAKE_PTR(s);
 	for (uint32_t i = 0; i < peer->n; i++)
 		amd_registers_open(peer, i);

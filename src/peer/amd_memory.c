@@ -21,7 +21,7 @@
 #define ADDRESS_TRIES	  4096
 #define BYTES_OF_ALL_MOST (UINT64_C(1) << 46)
 
-#define PAGE SPACE_PAGE_BYTES
+#define PAGE ADDRESS_PAGE_BYTES
 
 /* Addresses that nothing else gets, and nobody can use yet. MAP_FAILED with errno. */
 static void *take(uint64_t at, uint64_t bytes, int flags)
@@ -55,7 +55,7 @@ static int take_at(struct peer_object *object, uint64_t address)
 static int take_anywhere(struct allot_peer *peer, struct peer_object *object, uint64_t alignment,
 			 uint64_t *ret_address)
 {
-	uint64_t room = object->bytes + 2 * SPACE_GUARD_BYTES + alignment, first, kept, end;
+	uint64_t room = object->bytes + 2 * ADDRESS_GUARD_BYTES + alignment, first, kept, end;
 	void *got;
 
 	if (object->bytes > BYTES_OF_ALL_MOST || alignment > BYTES_OF_ALL_MOST)
@@ -63,10 +63,10 @@ static int take_anywhere(struct allot_peer *peer, struct peer_object *object, ui
 	got = take(0, room, 0);
 	if (got == MAP_FAILED)
 		return -ENOMEM;
-	first = ((uintptr_t)got + SPACE_GUARD_BYTES + alignment - 1) & ~(alignment - 1);
-	kept = first - SPACE_GUARD_BYTES;
-	end = first + object->bytes + SPACE_GUARD_BYTES;
-	if (space_check(&peer->aperture, first, object->bytes, peer->page, alignment) < 0) {
+	first = ((uintptr_t)got + ADDRESS_GUARD_BYTES + alignment - 1) & ~(alignment - 1);
+	kept = first - ADDRESS_GUARD_BYTES;
+	end = first + object->bytes + ADDRESS_GUARD_BYTES;
+	if (address_check(&peer->aperture, first, object->bytes, peer->page, alignment) < 0) {
 		give_back((uintptr_t)got, room);
 		return -ERANGE;
 	}
@@ -86,8 +86,8 @@ static int take_within(struct allot_peer *peer, struct peer_object *object, uint
 
 	for (int i = 0; i < ADDRESS_TRIES; i++) {
 		uint64_t address;
-		int r = space_pick(&peer->objects, &peer->aperture, from, object->bytes, alignment,
-				   &address);
+		int r = address_pick(&peer->objects, &peer->aperture, from, object->bytes,
+				     alignment, &address);
 
 		if (r < 0)
 			return r;
@@ -122,7 +122,7 @@ int amd_reserve(struct allot_peer *peer, struct peer_object *object, uint64_t ad
 			return complain(r, "no addresses are left for %" PRIu64 " bytes",
 					object->bytes);
 	}
-	object->range = (struct tree_range){.first = address, .last = address + object->bytes - 1};
+	object->range = (struct range){.first = address, .last = address + object->bytes - 1};
 	return 0;
 }
 

@@ -15,13 +15,13 @@
 
 #include "allot/peer.h"
 #include "peer/mapping.h"
-#include "peer/space.h"
-#include "peer/tree.h"
+#include "peer/address.h"
+#include "peer/ranges.h"
 
 _Static_assert(ALLOT_PEER_DEVICES == MAPPING_DEVICES, "a set of devices is a word");
 
 struct peer_object {
-	struct tree_range range; /* its addresses, and its place in the tree */
+	struct range range; /* its addresses, and its place in the tree */
 	enum allot_peer_kind kind;
 	uint32_t flags;
 	uint32_t device;
@@ -47,11 +47,11 @@ struct allot_peer {
 	uint32_t n;
 	struct allot_peer_device device[ALLOT_PEER_DEVICES];
 	uint64_t reach[ALLOT_PEER_DEVICES]; /* of each: the devices whose memory it reaches */
-	struct space_aperture aperture;	    /* addresses that all of them and the CPU have */
+	struct aperture aperture;	    /* addresses that all of them and the CPU have */
 	uint64_t page;
 	bool devices_only; /* neither SYSTEM nor USER */
 
-	struct range_tree objects;
+	struct ranges objects;
 	uint64_t next_name; /* where to look for the next name of a HANDLE */
 };
 

@@ -109,7 +109,7 @@ static int import_locked(struct allot_peer *peer, int fd, const struct allot_pee
 		return r;
 	alignment = as->alignment;
 	if (!as->address && !alignment) {
-		alignment = space_alignment(object->bytes, peer->page);
+		alignment = address_alignment(object->bytes, peer->page);
 		if (alignment < IMPORT_ALIGNMENT)
 			alignment = IMPORT_ALIGNMENT;
 	}

@@ -125,7 +125,7 @@ static int nvidia_open(struct allot_peer *peer)
 	if (count > ALLOT_PEER_DEVICES)
 		return complain(-E2BIG, "open: more than %d GPUs", ALLOT_PEER_DEVICES);
 	peer->n = (uint32_t)count;
-	peer->page = SPACE_PAGE_BYTES;
+	peer->page = ADDRESS_PAGE_BYTES;
 	for (uint32_t i = 0; i < peer->n; i++) {
 		result = describe(peer, i);
 		if (result)
@@ -134,7 +134,7 @@ static int nvidia_open(struct allot_peer *peer)
 	result = find_reach(peer);
 	if (result)
 		return nvidia_complain(result, "open", "who reaches whom");
-	peer->aperture = (struct space_aperture){peer->page, SPACE_CANONICAL_LAST};
+	peer->aperture = (struct aperture){peer->page, ADDRESS_CANONICAL_LAST};
 	peer->devices_only = true;
 	peer->state = TAKE_PTR(s);
 	return 0;

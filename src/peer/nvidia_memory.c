@@ -31,8 +31,8 @@ int nvidia_reserve(struct allot_peer *peer, struct peer_object *object, uint64_t
 				"%" PRIu64 " bytes at %#" PRIx64 ": something is there already",
 				object->bytes, address);
 	}
-	object->range = (struct tree_range){.first = got + before,
-					    .last = got + before + object->bytes - 1};
+	object->range =
+		(struct range){.first = got + before, .last = got + before + object->bytes - 1};
 	return 0;
 }
 

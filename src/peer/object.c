@@ -11,7 +11,7 @@
 #define FLAGS (ALLOT_PEER_HOST | ALLOT_PEER_COARSE)
 
 /* Of an object, from its place in the tree; NULL of NULL. */
-static struct peer_object *object_of(struct tree_range *range)
+static struct peer_object *object_of(struct range *range)
 {
 	return range ? (struct peer_object *)((char *)range - offsetof(struct peer_object, range))
 		     : NULL;
@@ -19,7 +19,7 @@ static struct peer_object *object_of(struct tree_range *range)
 
 struct peer_object *peer_object_at(const struct allot_peer *peer, uint64_t address)
 {
-	struct tree_range *range = tree_at_or_after(&peer->objects, address);
+	struct range *range = ranges_at_or_after(&peer->objects, address);
 
 	return range && range->first <= address ? object_of(range) : NULL;
 }
@@ -56,14 +56,15 @@ static int find_named(const struct allot_peer *peer, uint64_t address,
 static int take_name(struct allot_peer *peer, struct peer_object *object)
 {
 	uint64_t name;
-	int r = space_pick(&peer->objects, &space_names, peer->next_name, object->bytes, peer->page,
-			   &name);
+	int r = address_pick(&peer->objects, &address_names, peer->next_name, object->bytes,
+			     peer->page, &name);
 
 	if (r < 0) /* from the beginning: some may have been freed */
-		r = space_pick(&peer->objects, &space_names, 0, object->bytes, peer->page, &name);
+		r = address_pick(&peer->objects, &address_names, 0, object->bytes, peer->page,
+				 &name);
 	if (r < 0)
 		return complain(r, "no name is left for %" PRIu64 " bytes", object->bytes);
-	object->range = (struct tree_range){.first = name, .last = name + object->bytes - 1};
+	object->range = (struct range){.first = name, .last = name + object->bytes - 1};
 	peer->next_name = object->range.last;
 	return 0;
 }
@@ -71,8 +72,8 @@ static int take_name(struct allot_peer *peer, struct peer_object *object)
 static int check_place(const struct allot_peer *peer, uint64_t address, uint64_t bytes,
 		       uint64_t alignment)
 {
-	const struct space_aperture *a = &peer->aperture;
-	int r = space_check(a, address, bytes, peer->page, alignment);
+	const struct aperture *a = &peer->aperture;
+	int r = address_check(a, address, bytes, peer->page, alignment);
 
 	if (r == -ERANGE)
 		return complain(r,
@@ -93,7 +94,7 @@ int peer_object_place(struct allot_peer *peer, struct peer_object *object, uint6
 	int r;
 
 	if (!alignment)
-		alignment = address ? peer->page : space_alignment(object->bytes, peer->page);
+		alignment = address ? peer->page : address_alignment(object->bytes, peer->page);
 	/* Where any address will do, the aperture's first stands for it: length and alignment. */
 	r = check_place(peer, address ? address : (peer->aperture.first | (alignment - 1)) + 1,
 			object->bytes, alignment);
@@ -103,12 +104,12 @@ int peer_object_place(struct allot_peer *peer, struct peer_object *object, uint6
 		r = take_name(peer, object);
 	else if (object->kind == ALLOT_PEER_USER)
 		object->range =
-			(struct tree_range){.first = address, .last = address + object->bytes - 1};
+			(struct range){.first = address, .last = address + object->bytes - 1};
 	else
 		r = peer->backend->reserve(peer, object, address, alignment);
 	if (r < 0)
 		return r;
-	r = tree_insert(&peer->objects, &object->range);
+	r = ranges_insert(&peer->objects, &object->range);
 	if (r == 0)
 		return 0;
 	peer->backend->release(peer, object);
@@ -118,7 +119,7 @@ int peer_object_place(struct allot_peer *peer, struct peer_object *object, uint6
 
 void peer_object_displace(struct allot_peer *peer, struct peer_object *object)
 {
-	tree_remove(&peer->objects, &object->range);
+	ranges_remove(&peer->objects, &object->range);
 	peer->backend->release(peer, object);
 }
 
@@ -344,15 +345,15 @@ int allot_peer_free(struct allot_peer *peer, uint64_t address)
 /* What the driver does not let go of stays until the process ends; here it is forgotten. */
 void peer_object_free_all(struct allot_peer *peer, bool forked)
 {
-	struct tree_range *range;
+	struct range *range;
 
-	while ((range = tree_at_or_after(&peer->objects, 0))) {
+	while ((range = ranges_at_or_after(&peer->objects, 0))) {
 		struct peer_object *object = object_of(range);
 
 		if (!forked && peer_remap(peer, object, true, object->devices) == 0 &&
 		    end(peer, object) == 0)
 			continue;
-		tree_remove(&peer->objects, range);
+		ranges_remove(&peer->objects, range);
 		free(object);
 	}
 }
@@ -396,9 +397,9 @@ int allot_peer_next(struct allot_peer *peer, uint64_t address, struct allot_peer
 
 	if (r < 0)
 		return r;
-	object = object_of(tree_at_or_after(&peer->objects, address));
+	object = object_of(ranges_at_or_after(&peer->objects, address));
 	if (object && object->range.first < address)
-		object = object_of(tree_at_or_after(&peer->objects, object->range.last + 1));
+		object = object_of(ranges_at_or_after(&peer->objects, object->range.last + 1));
 	if (object)
 		*ret_object = describe(object);
 	peer_unlock(peer);

@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "peer/tree.h"
+#include "peer/ranges.h"
 #include "tests/check.h"
 
 #define SPAN  512 /* addresses */
@@ -18,11 +18,11 @@ static uint32_t random_below(uint32_t n)
 	return (state >> 8) % n;
 }
 
-static struct tree_range ranges[SPAN]; /* by where they begin */
+static struct range ranges[SPAN]; /* by where they begin */
 static bool used[SPAN];
-static struct range_tree tree;
+static struct ranges tree;
 
-static struct tree_range *model_at_or_after(uint64_t address)
+static struct range *model_at_or_after(uint64_t address)
 {
 	for (uint32_t i = 0; i < SPAN; i++)
 		if (used[i] && ranges[i].last >= address)
@@ -38,7 +38,7 @@ static bool model_overlaps(uint64_t first, uint64_t last)
 	return false;
 }
 
-static uint32_t depth_of(const struct tree_range *range)
+static uint32_t depth_of(const struct range *range)
 {
 	uint32_t left, right;
 
@@ -57,58 +57,58 @@ static void test_random(void)
 		if (last >= SPAN)
 			last = SPAN - 1;
 		if (used[first]) {
-			tree_remove(&tree, &ranges[first]);
+			ranges_remove(&tree, &ranges[first]);
 			used[first] = false;
 		} else {
-			struct tree_range range = {.first = first, .last = last};
+			struct range range = {.first = first, .last = last};
 			bool overlaps = model_overlaps(first, last);
 
 			ranges[first] = range;
-			CHECK_EQ(tree_insert(&tree, &ranges[first]), overlaps ? -EEXIST : 0);
+			CHECK_EQ(ranges_insert(&tree, &ranges[first]), overlaps ? -EEXIST : 0);
 			used[first] = !overlaps;
 		}
 		at = random_below(SPAN + 8);
-		CHECK(tree_at_or_after(&tree, at) == model_at_or_after(at));
+		CHECK(ranges_at_or_after(&tree, at) == model_at_or_after(at));
 	}
 	for (uint32_t i = 0; i < SPAN; i++)
 		if (used[i])
-			tree_remove(&tree, &ranges[i]);
+			ranges_remove(&tree, &ranges[i]);
 	CHECK(!tree.root);
 }
 
 static void test_ends(void)
 {
-	struct tree_range low = {.first = 0, .last = 0}, backwards = {.first = 2, .last = 1};
-	struct tree_range high = {.first = UINT64_MAX, .last = UINT64_MAX};
-	struct tree_range all = {.first = 0, .last = UINT64_MAX};
+	struct range low = {.first = 0, .last = 0}, backwards = {.first = 2, .last = 1};
+	struct range high = {.first = UINT64_MAX, .last = UINT64_MAX};
+	struct range all = {.first = 0, .last = UINT64_MAX};
 
-	CHECK_EQ(tree_insert(&tree, &backwards), -EINVAL);
-	CHECK_EQ(tree_insert(&tree, &high), 0);
-	CHECK_EQ(tree_insert(&tree, &low), 0);
-	CHECK_EQ(tree_insert(&tree, &all), -EEXIST);
-	CHECK(tree_at_or_after(&tree, 0) == &low);
-	CHECK(tree_at_or_after(&tree, 1) == &high);
-	tree_remove(&tree, &low);
-	tree_remove(&tree, &high);
-	CHECK_EQ(tree_insert(&tree, &all), 0);
-	CHECK(tree_at_or_after(&tree, UINT64_MAX) == &all);
-	tree_remove(&tree, &all);
-	CHECK(!tree_at_or_after(&tree, 0));
+	CHECK_EQ(ranges_insert(&tree, &backwards), -EINVAL);
+	CHECK_EQ(ranges_insert(&tree, &high), 0);
+	CHECK_EQ(ranges_insert(&tree, &low), 0);
+	CHECK_EQ(ranges_insert(&tree, &all), -EEXIST);
+	CHECK(ranges_at_or_after(&tree, 0) == &low);
+	CHECK(ranges_at_or_after(&tree, 1) == &high);
+	ranges_remove(&tree, &low);
+	ranges_remove(&tree, &high);
+	CHECK_EQ(ranges_insert(&tree, &all), 0);
+	CHECK(ranges_at_or_after(&tree, UINT64_MAX) == &all);
+	ranges_remove(&tree, &all);
+	CHECK(!ranges_at_or_after(&tree, 0));
 }
 
 /* In order, as addresses are handed out, it must not become a list. */
 static void test_depth(void)
 {
-	static struct tree_range many[4096];
+	static struct range many[4096];
 
 	for (uint32_t i = 0; i < 4096; i++) {
 		many[i].first = (UINT64_C(0x7f0000000000)) + i * UINT64_C(0x200000);
 		many[i].last = many[i].first + 0xfff;
-		CHECK_EQ(tree_insert(&tree, &many[i]), 0);
+		CHECK_EQ(ranges_insert(&tree, &many[i]), 0);
 	}
 	CHECK(depth_of(tree.root) < 48);
 	for (uint32_t i = 0; i < 4096; i++)
-		tree_remove(&tree, &many[(i * 7) % 4096]);
+		ranges_remove(&tree, &many[(i * 7) % 4096]);
 	CHECK(!tree.root);
 }
 

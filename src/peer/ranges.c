@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "peer/tree.h"
+#include "peer/ranges.h"
 
 #include <errno.h>
 #include <stddef.h>
 
 /* Of two ranges the one with more of it is the upper. No two are the same: it can be undone. */
-static uint64_t height(const struct tree_range *range)
+static uint64_t height(const struct range *range)
 {
 	uint64_t x = range->first;
 
@@ -14,9 +14,9 @@ static uint64_t height(const struct tree_range *range)
 	return x ^ x >> 33;
 }
 
-struct tree_range *tree_at_or_after(const struct range_tree *tree, uint64_t address)
+struct range *ranges_at_or_after(const struct ranges *tree, uint64_t address)
 {
-	struct tree_range *found = NULL, *at = tree->root;
+	struct range *found = NULL, *at = tree->root;
 
 	while (at) {
 		if (at->last >= address) {
@@ -30,8 +30,8 @@ struct tree_range *tree_at_or_after(const struct range_tree *tree, uint64_t addr
 }
 
 /* What of `at` begins before `first`, and the rest. */
-static void split(struct tree_range *at, uint64_t first, struct tree_range **ret_before,
-		  struct tree_range **ret_rest)
+static void split(struct range *at, uint64_t first, struct range **ret_before,
+		  struct range **ret_rest)
 {
 	while (at) {
 		if (at->first < first) {
@@ -48,14 +48,14 @@ static void split(struct tree_range *at, uint64_t first, struct tree_range **ret
 	*ret_rest = NULL;
 }
 
-int tree_insert(struct range_tree *tree, struct tree_range *range)
+int ranges_insert(struct ranges *tree, struct range *range)
 {
-	const struct tree_range *next;
-	struct tree_range **at = &tree->root;
+	const struct range *next;
+	struct range **at = &tree->root;
 
 	if (range->last < range->first)
 		return -EINVAL;
-	next = tree_at_or_after(tree, range->first);
+	next = ranges_at_or_after(tree, range->first);
 	if (next && next->first <= range->last)
 		return -EEXIST;
 	while (*at && height(*at) > height(range))
@@ -65,9 +65,9 @@ int tree_insert(struct range_tree *tree, struct tree_range *range)
 	return 0;
 }
 
-void tree_remove(struct range_tree *tree, struct tree_range *range)
+void ranges_remove(struct ranges *tree, struct range *range)
 {
-	struct tree_range **at = &tree->root, *left = range->left, *right = range->right;
+	struct range **at = &tree->root, *left = range->left, *right = range->right;
 
 	while (*at != range)
 		at = (*at)->first < range->first ? &(*at)->right : &(*at)->left;

@@ -106,8 +106,7 @@ extern const struct peer_backend peer_amd, peer_nvidia;
 int peer_lock(struct allot_peer *peer);
 void peer_unlock(struct allot_peer *peer);
 
-/* object.c: that has the address, NULL: none; the same with words; and the end of all of them. */
-struct peer_object *peer_object_at(const struct allot_peer *peer, uint64_t address);
+/* object.c: that has the address; -ENOENT. And the end of all of them. */
 int peer_object_find(const struct allot_peer *peer, uint64_t address,
 		     struct peer_object **ret_object);
 void peer_object_free_all(struct allot_peer *peer, bool forked);

@@ -2,6 +2,7 @@
 /* Objects: where they are, which devices map them. */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/cleanup.h"
@@ -17,21 +18,14 @@ static struct peer_object *object_of(struct range *range)
 		     : NULL;
 }
 
-struct peer_object *peer_object_at(const struct allot_peer *peer, uint64_t address)
-{
-	struct range *range = ranges_at_or_after(&peer->objects, address);
-
-	return range && range->first <= address ? object_of(range) : NULL;
-}
-
 int peer_object_find(const struct allot_peer *peer, uint64_t address,
 		     struct peer_object **ret_object)
 {
-	struct peer_object *object = peer_object_at(peer, address);
+	struct range *range = ranges_at_or_after(&peer->objects, address);
 
-	if (!object)
+	if (!range || range->first > address)
 		return complain(-ENOENT, "no object is at %#" PRIx64, address);
-	*ret_object = object;
+	*ret_object = object_of(range);
 	return 0;
 }
 
@@ -39,10 +33,11 @@ int peer_object_find(const struct allot_peer *peer, uint64_t address,
 static int find_named(const struct allot_peer *peer, uint64_t address,
 		      struct peer_object **ret_object)
 {
-	struct peer_object *object = peer_object_at(peer, address);
+	struct peer_object *object = NULL;
+	int r = peer_object_find(peer, address, &object);
 
-	if (!object)
-		return complain(-ENOENT, "no object is at %#" PRIx64, address);
+	if (r < 0)
+		return r;
 	if (object->range.first != address)
 		return complain(-ENOENT,
 				"no object begins at %#" PRIx64 ", which is %" PRIu64
@@ -69,22 +64,27 @@ static int take_name(struct allot_peer *peer, struct peer_object *object)
 	return 0;
 }
 
+/* Where any address will do, one at the aperture's beginning is looked at in its place. */
 static int check_place(const struct allot_peer *peer, uint64_t address, uint64_t bytes,
 		       uint64_t alignment)
 {
 	const struct aperture *a = &peer->aperture;
-	int r = address_check(a, address, bytes, peer->page, alignment);
+	uint64_t any = (a->first | (alignment - 1)) + 1;
+	int r = address_check(a, address ? address : any, bytes, peer->page, alignment);
+	char at[32] = "";
 
+	if (address)
+		snprintf(at, sizeof(at), " at %#" PRIx64, address);
 	if (r == -ERANGE)
 		return complain(r,
-				"%" PRIu64 " bytes at %#" PRIx64 " are not within what all "
-				"devices can address, %#" PRIx64 " to %#" PRIx64,
-				bytes, address, a->first, a->last);
+				"%" PRIu64 " bytes%s are not within what all devices can "
+				"address, %#" PRIx64 " to %#" PRIx64,
+				bytes, at, a->first, a->last);
 	if (r < 0)
 		return complain(r,
-				"%" PRIu64 " bytes at %#" PRIx64 ", at a multiple of %" PRIu64
-				": not whole pages of %" PRIu64,
-				bytes, address, alignment, peer->page);
+				"%" PRIu64 " bytes%s, at a multiple of %" PRIu64
+				": not whole pages, which are of %" PRIu64 " bytes",
+				bytes, at, alignment, peer->page);
 	return 0;
 }
 
@@ -95,9 +95,7 @@ int peer_object_place(struct allot_peer *peer, struct peer_object *object, uint6
 
 	if (!alignment)
 		alignment = address ? peer->page : address_alignment(object->bytes, peer->page);
-	/* Where any address will do, the aperture's first stands for it: length and alignment. */
-	r = check_place(peer, address ? address : (peer->aperture.first | (alignment - 1)) + 1,
-			object->bytes, alignment);
+	r = check_place(peer, address, object->bytes, alignment);
 	if (r < 0)
 		return r;
 	if (object->kind == ALLOT_PEER_HANDLE)

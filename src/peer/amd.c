@@ -130,14 +130,15 @@ static int acquire(struct allot_peer *peer, struct amd_state *s)
 	return 0;
 }
 
-/* Coherent where memory does not say otherwise. GPUs of the ninth generation and later do not look
- * at it. */
+/*
+ * Coherent where memory does not say otherwise, and nowhere another policy: no bytes are no
+ * alternate aperture, while one has to begin and end at multiples of 64 KiB. GPUs of the ninth
+ * generation and later do not look at it.
+ */
 static int set_policy(struct allot_peer *peer, struct amd_state *s)
 {
 	for (uint32_t i = 0; i < peer->n; i++) {
 		struct kfd_ioctl_set_memory_policy_args a = {
-			.alternate_aperture_base = peer->aperture.first,
-			.alternate_aperture_size = peer->aperture.last - peer->aperture.first + 1,
 			.gpu_id = s->gpu[i].gpu_id,
 			.default_policy = KFD_IOC_CACHE_POLICY_COHERENT,
 			.alternate_policy = KFD_IOC_CACHE_POLICY_COHERENT};

@@ -83,7 +83,7 @@ void allot_peer_close(struct allot_peer *peer);
 
 /*
  * Words for this thread's last call that failed: what, on which object, why, what to do; "" when
- * none did. They stay until its next call that fails.
+ * none did. They stay until its next call.
  */
 const char *allot_peer_error(void);
 

@@ -229,14 +229,13 @@ int amd_map(struct allot_peer *peer, struct peer_object *object, const struct ma
 	amd_wait_us(call->wait_us);
 	r = amd_ioctl_once(s->kfd, request, &a);
 	*ret_done = a.n_success;
-	return r;
+	return r < 0 ? complain(r, "%s", complain_words(r)) : 0;
 }
 
 int amd_export(struct allot_peer *peer, struct peer_object *object, int *ret_fd)
 {
 	const struct amd_state *s = peer->state;
-	struct kfd_ioctl_export_dmabuf_args a = {.handle = object->handle,
-						 .flags = O_CLOEXEC | O_RDWR};
+	struct kfd_ioctl_export_dmabuf_args a = {.handle = object->handle, .flags = O_CLOEXEC};
 	int r = -ENOTSUP;
 
 	if (s->minor < MINOR_OF_EXPORT)

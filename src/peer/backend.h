@@ -81,7 +81,7 @@ struct peer_backend {
 	int (*alloc)(struct allot_peer *peer, struct peer_object *object);
 	int (*free)(struct allot_peer *peer, struct peer_object *object);
 
-	/* Asks once: see mapping_fn. */
+	/* Asks once: see mapping_fn. Words are why alone. */
 	int (*map)(struct allot_peer *peer, struct peer_object *object,
 		   const struct mapping_call *call, uint32_t *ret_done);
 
@@ -116,8 +116,7 @@ int peer_object_place(struct allot_peer *peer, struct peer_object *object, uint6
 		      uint64_t alignment);
 void peer_object_displace(struct allot_peer *peer, struct peer_object *object);
 
-/* object.c: maps an object to devices that do not map it, or the reverse; 0 or -errno without
- * words: see mapping_run(). */
+/* object.c: maps an object to devices that do not map it, or the reverse: see mapping_run(). */
 int peer_remap(struct allot_peer *peer, struct peer_object *object, bool unmap, uint64_t devices);
 
 /* object.c: the set of all. */

@@ -12,35 +12,39 @@
 #include "nvidia/nvml_link.h"
 #include "peer/complain.h"
 
-int nvidia_complain(CUresult result, const char *what, const char *on)
+int nvidia_errno(CUresult result)
 {
-	const char *name = NULL;
-	int r;
-
 	switch (result) {
+	case CUDA_SUCCESS:
+		return 0;
 	case CUDA_ERROR_OUT_OF_MEMORY:
-		r = -ENOMEM;
-		break;
+		return -ENOMEM;
 	case CUDA_ERROR_INVALID_VALUE:
 	case CUDA_ERROR_INVALID_DEVICE:
 	case CUDA_ERROR_INVALID_HANDLE:
-		r = -EINVAL;
-		break;
+		return -EINVAL;
 	case CUDA_ERROR_NO_DEVICE:
-		r = -ENODEV;
-		break;
+		return -ENODEV;
 	case CUDA_ERROR_NOT_SUPPORTED:
-		r = -ENOTSUP;
-		break;
+		return -ENOTSUP;
 	case CUDA_ERROR_NOT_PERMITTED:
-		r = -EPERM;
-		break;
+		return -EPERM;
 	default:
-		r = -EIO;
+		return -EIO;
 	}
+}
+
+const char *nvidia_words(CUresult result)
+{
+	const char *name = NULL;
+
 	cuda_real.cuGetErrorName(result, &name);
-	return complain(r, "%s: %s: %s (%d)", what, on, name ? name : "an error without a name",
-			(int)result);
+	return name ? name : "an error of the driver's without a name";
+}
+
+int nvidia_complain(CUresult result, const char *what, const char *on)
+{
+	return complain(nvidia_errno(result), "%s: %s: %s", what, on, nvidia_words(result));
 }
 
 /* Kept open: the driver does not like to be unloaded. */

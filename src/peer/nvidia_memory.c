@@ -130,9 +130,7 @@ int nvidia_map(struct allot_peer *peer, struct peer_object *object, const struct
 	}
 	if (without)
 		result = set_access(object, object->devices & ~without, without);
-	return result ? nvidia_complain(result, call->unmap ? "unmap" : "map",
-					peer_name(peer, object->device).text)
-		      : 0;
+	return result ? complain(nvidia_errno(result), "%s", nvidia_words(result)) : 0;
 }
 
 int nvidia_export(struct allot_peer *peer, struct peer_object *object, int *ret_fd)

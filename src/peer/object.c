@@ -235,6 +235,17 @@ static int check_devices(const struct allot_peer *peer, uint64_t devices)
 	return 0;
 }
 
+/* After a try of the driver's, whose words are there. */
+static int complain_mapping(const struct allot_peer *peer, const struct peer_object *object, int r,
+			    const char *what, const char *now)
+{
+	char why[128];
+
+	snprintf(why, sizeof(why), "%s", allot_peer_error());
+	return complain(r, "%s: the object at %#" PRIx64 " of %s: %s; %s", what,
+			object->range.first, peer_name(peer, object->device).text, why, now);
+}
+
 static int map_locked(struct allot_peer *peer, uint64_t address, uint64_t devices)
 {
 	struct peer_object *object = NULL;
@@ -258,11 +269,10 @@ static int map_locked(struct allot_peer *peer, uint64_t address, uint64_t device
 	before = object->devices;
 	r = peer_remap(peer, object, false, devices & ~before);
 	if (r < 0)
-		return complain(r, "map: the object at %#" PRIx64 " of %s: %s%s", address,
-				peer_name(peer, object->device).text, complain_words(r),
-				object->devices == before
-					? "; it is mapped as before"
-					: "; and taking back what was done failed");
+		return complain_mapping(peer, object, r, "map",
+					object->devices == before
+						? "it is mapped as before"
+						: "and taking back what was done failed");
 	return 0;
 }
 
@@ -289,13 +299,7 @@ static int unmap_locked(struct allot_peer *peer, uint64_t address, uint64_t devi
 	if (devices == ALLOT_PEER_ALL)
 		devices = object->devices;
 	r = peer_remap(peer, object, true, devices & object->devices);
-	if (r < 0)
-		return complain(r,
-				"unmap: the object at %#" PRIx64 " of %s: %s; devices %#" PRIx64
-				" still map it",
-				address, peer_name(peer, object->device).text, complain_words(r),
-				object->devices);
-	return 0;
+	return r < 0 ? complain_mapping(peer, object, r, "unmap", "the call may be repeated") : 0;
 }
 
 int allot_peer_unmap(struct allot_peer *peer, uint64_t address, uint64_t devices)

@@ -223,6 +223,8 @@ static void each_failure(uint32_t k, int err)
 	CHECK_EQ(make(&o, k % GPUS), 0);
 	set_failure(KFD_NR_MAP_MEMORY_TO_GPU, err, k, MOST);
 	CHECK_EQ(allot_peer_map(peer, o.address, ALLOT_PEER_ALL), -err);
+	CHECK(strstr(allot_peer_error(), strerror(err)));
+	CHECK(strstr(allot_peer_error(), "it is mapped as before"));
 	CHECK_EQ(devices_of(&o), 0);
 	set_failure(KFD_NR_MAP_MEMORY_TO_GPU, err, k, 1);
 	CHECK_EQ(allot_peer_map(peer, o.address, ALLOT_PEER_ALL), passes ? 0 : -err);

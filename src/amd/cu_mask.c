@@ -1,0 +1,400 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Units are a flow of least cost: from each tenant, as much as its share, through its part of each
+ * XCC, engine and array, to the array itself, which takes as much as it has. What may flow through
+ * a tenant's part is bounded, so that it is symmetric; what a tenant had there before costs less
+ * than anything new. One unit after the other takes the cheapest way that is left, which may push
+ * back what others sent before: such ways are the exchanges by which all stay symmetric, and the
+ * flow that results is the cheapest of all.
+ */
+#include "amd/cu_mask.h"
+
+#include <errno.h>
+#include <string.h>
+
+/*
+ * Costs, each more than all below it together can be: to have less in a part than its share rounded
+ * down; that two tenants have a unit; that a unit changes hands; that an array is filled more than
+ * others, so that what is left is symmetric, too.
+ */
+#define SHORT  (INT64_C(1) << 46)
+#define SHARED (INT64_C(1) << 33)
+#define MOVED  (INT64_C(1) << 20)
+#define FILLED 256
+
+#define UNSEEN INT64_MAX
+#define START  UINT32_MAX
+
+/* Where a way comes from: a tenant's part, or, from LEAVES on, an array. */
+#define LEAVES (UINT32_MAX / 2)
+
+struct table {
+	const struct cu_map *map;
+	struct cu_share *shares;
+	uint32_t n;
+	bool enough;		       /* for all, so that no unit has two owners */
+	uint32_t used[CU_LEAVES];      /* by all tenants */
+	struct cu_way leaf[CU_LEAVES]; /* how the search came to an array */
+	uint16_t owners[CU_MASK_BITS]; /* of a unit */
+};
+
+static uint32_t unit_mask(const struct cu_map *map, uint32_t unit)
+{
+	uint32_t bits = map->unit_bits == 2 ? 3 : 1;
+
+	return bits << (unit * map->unit_bits % 32);
+}
+
+static bool has(const struct cu_map *map, const struct cu_mask *mask, uint32_t unit)
+{
+	uint32_t bits = unit_mask(map, unit);
+
+	return map->leaf[unit] != CU_NOWHERE &&
+	       (mask->word[unit * map->unit_bits / 32] & bits) == bits;
+}
+
+static uint32_t units_in(const struct cu_map *map, uint32_t leaf)
+{
+	return map->part_units[cu_map_part(leaf, CU_LEVEL_ARRAY)];
+}
+
+/* The most that a tenant may have in a part, and the least that it should. */
+static void bound(const struct cu_map *map, struct cu_share *share)
+{
+	for (uint32_t part = 0; part < CU_PARTS; part++) {
+		uint32_t due = share->wanted * map->part_units[part];
+
+		share->least[part] = (uint16_t)(due / map->units);
+		share->most[part] = (uint16_t)((due + map->units - 1) / map->units);
+		/* A queue hangs that has none in an XCC. */
+		if (part < CU_XCCS && due && !share->least[part])
+			share->least[part] = 1;
+	}
+}
+
+/* What the unit costs that comes after `k` others in a part of a tenant. */
+static int64_t part_cost(const struct cu_share *share, uint32_t part, uint32_t k)
+{
+	const uint32_t leaves = cu_map_part(0, CU_LEVEL_ARRAY);
+
+	return (k < share->least[part] ? -SHORT : 0) +
+	       (part >= leaves && k < share->had[part - leaves] ? -MOVED : 0);
+}
+
+/* What the next unit costs that an array gives to anybody. */
+static int64_t leaf_cost(const struct table *t, uint32_t leaf)
+{
+	uint32_t units = units_in(t->map, leaf);
+
+	return t->used[leaf] >= units ? SHARED : (int64_t)t->used[leaf] * FILLED / units;
+}
+
+/* A cheaper way to `way`, if it is one. */
+static bool relax(struct cu_way *way, const struct cu_way *from, int64_t cost, uint32_t id)
+{
+	if (from->cost == UNSEEN || from->cost + cost >= way->cost)
+		return false;
+	*way = (struct cu_way){from->cost + cost, id};
+	return true;
+}
+
+/*
+ * Between a tenant's part and what it is a part of: one unit more of it, if it may have one, or one
+ * less, if it has any.
+ */
+static bool relax_part(const struct cu_share *share, uint32_t part, struct cu_way *whole,
+		       uint32_t whole_id, struct cu_way *piece, uint32_t piece_id)
+{
+	uint32_t k = share->part_units[part];
+	bool cheaper = false;
+
+	if (k < share->most[part])
+		cheaper = relax(piece, whole, part_cost(share, part, k), whole_id);
+	if (k)
+		cheaper |= relax(whole, piece, -part_cost(share, part, k - 1), piece_id);
+	return cheaper;
+}
+
+/* ways[0] is all of the tenant; then come its XCCs and engines, as parts are counted. */
+static bool relax_tenant(struct table *t, uint32_t tenant)
+{
+	struct cu_share *share = &t->shares[tenant];
+	uint32_t id = tenant * CU_WAYS;
+	bool cheaper = false;
+
+	for (uint32_t leaf = 0; leaf < CU_LEAVES; leaf++) {
+		uint32_t xcc = cu_map_part(leaf, CU_LEVEL_XCC);
+		uint32_t engine = cu_map_part(leaf, CU_LEVEL_ENGINE);
+
+		if (!units_in(t->map, leaf))
+			continue;
+		cheaper |= relax_part(share, xcc, &share->ways[0], id, &share->ways[1 + xcc],
+				      id + 1 + xcc);
+		cheaper |= relax_part(share, engine, &share->ways[1 + xcc], id + 1 + xcc,
+				      &share->ways[1 + engine], id + 1 + engine);
+		cheaper |= relax_part(share, cu_map_part(leaf, CU_LEVEL_ARRAY),
+				      &share->ways[1 + engine], id + 1 + engine, &t->leaf[leaf],
+				      LEAVES + leaf);
+	}
+	return cheaper;
+}
+
+/* Finds the cheapest way of one more unit to each array. No way gets cheaper by going round. */
+static void find_ways(struct table *t)
+{
+	bool cheaper = true;
+
+	for (uint32_t i = 0; i < t->n; i++) {
+		struct cu_share *share = &t->shares[i];
+
+		for (uint32_t w = 0; w < CU_WAYS; w++)
+			share->ways[w] = (struct cu_way){UNSEEN, START};
+		if (share->given < share->wanted)
+			share->ways[0].cost = 0;
+	}
+	for (uint32_t leaf = 0; leaf < CU_LEAVES; leaf++)
+		t->leaf[leaf] = (struct cu_way){UNSEEN, START};
+	while (cheaper) {
+		cheaper = false;
+		for (uint32_t i = 0; i < t->n; i++)
+			cheaper |= relax_tenant(t, i);
+	}
+}
+
+static struct cu_way *way_of(struct table *t, uint32_t id)
+{
+	return id >= LEAVES ? &t->leaf[id - LEAVES]
+			    : &t->shares[id / CU_WAYS].ways[id % CU_WAYS];
+}
+
+/* The part between two neighbours on a way, of which the way takes one more or one less. */
+static uint32_t part_between(uint32_t from, uint32_t to)
+{
+	uint32_t piece = from < to ? to : from;
+
+	return piece >= LEAVES ? cu_map_part(piece - LEAVES, CU_LEVEL_ARRAY) : piece % CU_WAYS - 1;
+}
+
+/* One unit goes the way to that array, from its end to its start. */
+static void go(struct table *t, uint32_t leaf)
+{
+	uint32_t to = LEAVES + leaf, from = way_of(t, to)->from;
+
+	t->used[leaf]++;
+	for (; from != START; to = from, from = way_of(t, to)->from) {
+		uint32_t tenant = (from < to ? from : to) / CU_WAYS;
+
+		t->shares[tenant].part_units[part_between(from, to)] += from < to ? 1 : -1;
+	}
+	t->shares[to / CU_WAYS].given++;
+}
+
+static bool is_open(const struct table *t, uint32_t leaf)
+{
+	return !t->enough || t->used[leaf] < units_in(t->map, leaf);
+}
+
+static bool give_one(struct table *t)
+{
+	uint32_t best = CU_LEAVES;
+
+	find_ways(t);
+	for (uint32_t leaf = 0; leaf < CU_LEAVES; leaf++)
+		if (t->leaf[leaf].cost != UNSEEN && is_open(t, leaf) &&
+		    (best == CU_LEAVES || t->leaf[leaf].cost + leaf_cost(t, leaf) <
+						  t->leaf[best].cost + leaf_cost(t, best)))
+			best = leaf;
+	if (best == CU_LEAVES)
+		return false;
+	go(t, best);
+	return true;
+}
+
+/*
+ * What a tenant has in each array at least is part of every answer, so it needs no search. The rest
+ * is the cheapest one by one.
+ */
+static bool give(struct table *t)
+{
+	for (uint32_t i = 0; i < t->n; i++)
+		for (uint32_t leaf = 0; leaf < CU_LEAVES; leaf++) {
+			struct cu_share *share = &t->shares[i];
+			uint16_t least = share->least[cu_map_part(leaf, CU_LEVEL_ARRAY)];
+
+			for (int level = 0; level < CU_LEVELS; level++)
+				share->part_units[cu_map_part(leaf, level)] += least;
+			t->used[leaf] += least;
+			share->given += least;
+		}
+	for (uint32_t i = 0; i < t->n; i++)
+		while (t->shares[i].given < t->shares[i].wanted)
+			if (!give_one(t))
+				return false;
+	return true;
+}
+
+/* One of the units of a new mask. */
+static void set(struct table *t, struct cu_share *share, uint32_t unit)
+{
+	share->mask.word[unit * t->map->unit_bits / 32] |= unit_mask(t->map, unit);
+	t->owners[unit]++;
+}
+
+/* Counts what tenants have, as far as it is units, and not another's while there is enough. */
+static void count(struct table *t)
+{
+	bool taken[CU_MASK_BITS] = {false};
+
+	for (uint32_t i = 0; i < t->n; i++) {
+		struct cu_share *share = &t->shares[i];
+		const struct cu_mask had = share->mask;
+
+		memset(&share->mask, 0, sizeof(share->mask));
+		memset(share->had, 0, sizeof(share->had));
+		memset(share->part_units, 0, sizeof(share->part_units));
+		share->given = 0;
+		for (uint32_t unit = 0; unit < t->map->slots; unit++) {
+			if (!has(t->map, &had, unit) || (t->enough && taken[unit]))
+				continue;
+			taken[unit] = true;
+			share->had[t->map->leaf[unit]]++;
+			share->mask.word[unit * t->map->unit_bits / 32] |= unit_mask(t->map, unit);
+		}
+	}
+}
+
+/* The masks: what they had as far as they are to have so much in an array, the lowest first ... */
+static void keep(struct table *t, struct cu_share *share)
+{
+	uint16_t kept[CU_LEAVES] = {0};
+	const struct cu_mask had = share->mask;
+
+	memset(&share->mask, 0, sizeof(share->mask));
+	for (uint32_t unit = 0; unit < t->map->slots; unit++) {
+		uint32_t leaf = t->map->leaf[unit];
+
+		if (!has(t->map, &had, unit) ||
+		    kept[leaf] >= share->part_units[cu_map_part(leaf, CU_LEVEL_ARRAY)])
+			continue;
+		kept[leaf]++;
+		set(t, share, unit);
+	}
+	memcpy(share->had, kept, sizeof(kept));
+}
+
+/* ... and then the lowest of what fewest others have. */
+static void fill(struct table *t, struct cu_share *share, uint32_t leaf)
+{
+	uint32_t k = share->part_units[cu_map_part(leaf, CU_LEVEL_ARRAY)];
+
+	for (; share->had[leaf] < k; share->had[leaf]++) {
+		uint32_t best = CU_MASK_BITS;
+
+		for (uint32_t unit = 0; unit < t->map->slots; unit++)
+			if (t->map->leaf[unit] == leaf && !has(t->map, &share->mask, unit) &&
+			    (best == CU_MASK_BITS || t->owners[unit] < t->owners[best]))
+				best = unit;
+		set(t, share, best);
+	}
+}
+
+/* What a mask gives at least is a unit in each XCC. */
+static int want(const struct cu_map *map, struct cu_share *share)
+{
+	uint32_t fits = map->units * share->permille / 1000;
+
+	if (!share->permille || share->permille > 1000)
+		return -EINVAL;
+	share->wanted = fits < map->xccs ? map->xccs : fits;
+	share->duty_permille = 1000;
+	if (fits < map->xccs) {
+		share->duty_permille = share->permille * map->units / map->xccs;
+		if (!share->duty_permille)
+			share->duty_permille = 1;
+	}
+	return 0;
+}
+
+static bool is_alone(const struct table *t, const struct cu_share *share)
+{
+	for (uint32_t unit = 0; unit < t->map->slots; unit++)
+		if (t->owners[unit] > 1 && has(t->map, &share->mask, unit))
+			return false;
+	return true;
+}
+
+int cu_mask_allot(const struct cu_map *map, struct cu_share *shares, uint32_t n)
+{
+	struct table t = {.map = map, .shares = shares, .n = n};
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		int r = want(map, &shares[i]);
+
+		if (r < 0)
+			return r;
+		sum += shares[i].wanted;
+	}
+	t.enough = sum <= map->units;
+	for (uint32_t i = 0; i < n; i++)
+		bound(map, &shares[i]);
+	count(&t);
+	if (!give(&t))
+		return -EINVAL;
+	for (uint32_t i = 0; i < n; i++)
+		keep(&t, &shares[i]);
+	for (uint32_t i = 0; i < n; i++) {
+		for (uint32_t leaf = 0; leaf < CU_LEAVES; leaf++)
+			fill(&t, &shares[i], leaf);
+		shares[i].cus = shares[i].wanted * map->unit_bits;
+	}
+	for (uint32_t i = 0; i < n; i++)
+		shares[i].alone = is_alone(&t, &shares[i]);
+	return 0;
+}
+
+uint32_t cu_mask_bits(const struct cu_map *map)
+{
+	return (map->slots * map->unit_bits + 31) / 32 * 32;
+}
+
+static bool pairs_are_whole(const uint32_t *words, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		if ((words[i] ^ words[i] >> 1) & 0x55555555)
+			return false;
+	return true;
+}
+
+/* Whether a mask has something in each XCC in which the other one has. */
+static bool in_each_xcc(const struct cu_map *map, const struct cu_mask *mask,
+			const struct cu_mask *other)
+{
+	bool needs[CU_XCCS] = {false}, is[CU_XCCS] = {false};
+
+	for (uint32_t unit = 0; unit < map->slots; unit++) {
+		if (map->leaf[unit] == CU_NOWHERE)
+			continue;
+		needs[cu_map_part(map->leaf[unit], CU_LEVEL_XCC)] |= has(map, other, unit);
+		is[cu_map_part(map->leaf[unit], CU_LEVEL_XCC)] |= has(map, mask, unit);
+	}
+	for (uint32_t x = 0; x < CU_XCCS; x++)
+		if (needs[x] && !is[x])
+			return false;
+	return true;
+}
+
+int cu_mask_narrow(const struct cu_map *map, const struct cu_mask *tenants, const uint32_t *words,
+		   uint32_t bits, struct cu_mask *ret)
+{
+	/* The kernel drops what is beyond its most. */
+	uint32_t n = bits < CU_MASK_BITS ? bits / 32 : CU_MASK_WORDS;
+	struct cu_mask both = {{0}};
+
+	if (!bits || bits % 32 || (map->unit_bits == 2 && !pairs_are_whole(words, n)))
+		return -EINVAL;
+	for (uint32_t i = 0; i < n; i++)
+		both.word[i] = tenants->word[i] & words[i];
+	*ret = in_each_xcc(map, &both, tenants) ? both : *tenants;
+	return 0;
+}

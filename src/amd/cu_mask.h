@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Shares of a GPU as CU masks, for all of its tenants at once. Pure: the masks that tenants have
+ * now go in, those that they are to have come out, so the masks themselves are all that has to be
+ * kept, and whatever they were, those that come out are right.
+ *
+ * - A mask has as many units as fit into the share and none more: 25 % of 110 are 27. Less than one
+ *   unit is lost. On parts with pairs of units (from GFX10 on) these are whole.
+ * - It is symmetric: in each XCC, shader engine and array a tenant has its share of that part, give
+ *   or take less than one unit. Work is handed to engines in turn, whatever units they have left,
+ *   and waits for the one with fewest.
+ * - No two tenants have a unit in common while all shares fit; where they do not, as few as can be.
+ * - It is stable: of all masks for which that holds, those where fewest units change hands.
+ *
+ * A mask gives at least one unit in each XCC, since a queue hangs that has none in one. A share
+ * below that is what a mask cannot express: it is given the least mask and a part of the time
+ * (`duty_permille`). Masks do not bind SDMA queues: these take the share as their part of the time.
+ */
+#ifndef ALLOT_AMD_CU_MASK_H
+#define ALLOT_AMD_CU_MASK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "amd/cu_map.h"
+
+/* As SET_CU_MASK takes it: bit i is bit i % 32 of word i / 32. */
+struct cu_mask {
+	uint32_t word[CU_MASK_WORDS];
+};
+
+/* How the allocator's search came to a part of a tenant, or to all of it. */
+struct cu_way {
+	int64_t cost;
+	uint32_t from;
+};
+#define CU_WAYS (1 + CU_XCCS + CU_XCCS * CU_ENGINES)
+
+struct cu_share {
+	uint32_t permille;   /* in: of the GPU, 1 to 1000; the sum may be more than 1000 */
+	struct cu_mask mask; /* in: what it has, zero for nothing; out: what it is to have */
+
+	/* Out. */
+	uint32_t cus;		/* that the mask has */
+	uint32_t duty_permille; /* of the time; 1000 where the mask is all that is needed */
+	bool alone;		/* no other tenant has any of these units */
+
+	/* The allocator's own. */
+	uint32_t wanted, given;
+	uint16_t had[CU_LEAVES], part_units[CU_PARTS], least[CU_PARTS], most[CU_PARTS];
+	struct cu_way ways[CU_WAYS];
+};
+
+/*
+ * Gives each of `n` tenants its mask; where all fit, the earlier one keeps what two of them have.
+ * 0; -EINVAL: a bad share. The time grows with units times tenants: some 20 ms for 12 tenants of
+ * 304 units in 32 engines, below 1 ms for those of 110 in 8.
+ */
+int cu_mask_allot(const struct cu_map *map, struct cu_share *shares, uint32_t n);
+
+/* What SET_CU_MASK wants as num_cu_mask. */
+uint32_t cu_mask_bits(const struct cu_map *map);
+
+/*
+ * The mask for a queue for which the program itself asks for one: units of both. Where that leaves
+ * an XCC without any, so that the queue would hang, the program's wish is passed over and it is the
+ * tenant's. -EINVAL for a mask that the kernel refuses: no bits, not whole words, halves of pairs.
+ */
+int cu_mask_narrow(const struct cu_map *map, const struct cu_mask *tenants, const uint32_t *words,
+		   uint32_t bits, struct cu_mask *ret);
+
+#endif

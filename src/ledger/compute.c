@@ -134,6 +134,20 @@ uint64_t compute_cover(struct compute *compute, uint64_t from_ns, uint64_t to_ns
 	return to_ns - from;
 }
 
+void compute_defer(struct compute *compute, uint64_t busy_ns)
+{
+	__atomic_fetch_add(&compute->deferred_ns, busy_ns, __ATOMIC_RELAXED);
+}
+
+uint64_t compute_take_deferred(struct compute *compute)
+{
+	uint64_t deferred = 0;
+
+	if (atomic_peek(&compute->deferred_ns))
+		deferred = __atomic_exchange_n(&compute->deferred_ns, 0, __ATOMIC_RELAXED);
+	return deferred < ABSURD_NS ? deferred : 0;
+}
+
 static uint64_t entry_of(uint64_t second, uint64_t busy_ns)
 {
 	return second << BUSY_BITS | (busy_ns / 1000 & BUSY_MASK);

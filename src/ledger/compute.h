@@ -31,7 +31,7 @@ struct compute {
 	uint64_t tick_ns;	  /* whoever moves it on steers the controller */
 	/* When launches were last held, to whenever that is expected to end: see compute_held. */
 	uint64_t held_from_ns, held_to_ns;
-	uint64_t pad0[1];
+	uint64_t deferred_ns;	  /* covered, but not owed for yet, see compute_defer */
 
 	uint64_t busy_ns;	  /* the device worked for this tenant; never falls */
 	uint64_t launches;	  /* of kernels */
@@ -96,6 +96,13 @@ unsigned int compute_active(struct ledger *ledger, int device, uint64_t now_ns);
  */
 uint64_t compute_cover(struct compute *compute, uint64_t from_ns, uint64_t to_ns,
 		       uint64_t *ret_from_ns);
+
+/*
+ * What was covered is to be owed for only when something on the device is done: by whoever bills
+ * that, in whichever process, or the account would find the device idle in between.
+ */
+void compute_defer(struct compute *compute, uint64_t busy_ns);
+uint64_t compute_take_deferred(struct compute *compute);
 
 /* Adds to busy_ns, and notes where a second began. */
 void compute_add_busy(struct compute *compute, uint64_t now_ns, uint64_t busy_ns);

@@ -37,12 +37,14 @@ static uint64_t cover(struct meter_device *md, uint64_t from_ns, uint64_t to_ns,
 	return busy;
 }
 
+/* Of work that is done. What was deferred came right before it. */
 static void bill(struct guest *guest, struct meter_device *md, uint64_t from_ns, uint64_t to_ns)
 {
-	uint64_t from, busy = cover(md, from_ns, to_ns, &from);
+	uint64_t from = to_ns, busy = cover(md, from_ns, to_ns, &from);
+	uint64_t deferred = compute_take_deferred(md->compute);
 
-	if (busy)
-		gate_bill(guest, md, from, to_ns);
+	if (busy || deferred)
+		gate_bill(guest, md, less(from, deferred), to_ns);
 }
 
 void meter_bill(struct guest *guest, struct meter_device *md, uint64_t from_ns, uint64_t to_ns)
@@ -83,22 +85,9 @@ static void cover_running(struct pass *pass, uint64_t now_ns)
 			since = compute_running_ns(pass->guest->ledger, md->device->ledger, to,
 						   NULL);
 		busy = cover(md, since < pass->running_ns ? since : pass->running_ns, to, &from);
-		if (busy && !md->deferred_ns)
-			md->deferred_from_ns = from;
-		md->deferred_ns += busy;
+		if (busy)
+			compute_defer(md->compute, busy);
 	}
-}
-
-/* As of when it was: as work of just now it would take the credit of the time since. */
-static void pay_deferred(struct pass *pass)
-{
-	struct meter_device *md = pass->md;
-
-	if (pass->last_ns && md->deferred_ns)
-		gate_bill(pass->guest, md, md->deferred_from_ns,
-			  md->deferred_from_ns + md->deferred_ns);
-	if (pass->last_ns)
-		md->deferred_ns = 0;
 }
 
 static void sort(struct span *span, int n)
@@ -363,7 +352,6 @@ void meter_collect(struct guest *guest, struct meter_device *md)
 		    !atomic_peek(&md->lane[i].parting))
 			look_at(&pass, &md->lane[i]);
 	capture_restore(mode);
-	pay_deferred(&pass);
 	bill_all(&pass);
 	cover_running(&pass, now);
 	lock_take(&md->lock);
@@ -381,7 +369,6 @@ static void bill_spans(struct guest *guest, struct meter_device *md, const struc
 
 	for (int i = 0; i < n; i++)
 		add(&pass, span[i].from_ns, span[i].to_ns, false);
-	pay_deferred(&pass);
 	bill_all(&pass);
 }
 

@@ -101,8 +101,6 @@ struct meter_device {
 	uint64_t counted_ns;	     /* what worked until then is in own_ns */
 	_Atomic bool running;	     /* said so, see compute_set_running */
 	struct span seen; /* work that was not done at the last look; the collector's */
-	/* Covered and not owed for yet, and since when; the collector's. */
-	uint64_t deferred_ns, deferred_from_ns;
 
 	_Atomic uint64_t end_ns;     /* when all that was launched is expected to be done */
 	_Atomic uint64_t doubt_ns;   /* see meter_knows: until a mark recorded after this is done */

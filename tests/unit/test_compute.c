@@ -40,6 +40,20 @@ static void check_cover(void)
 	CHECK_EQ(compute_cover(&compute, 50 * MS, 60 * MS, &from), 10 * MS);
 }
 
+/* Owed for once, by whoever comes first; a sum that nothing can have taken is damage. */
+static void check_defer(void)
+{
+	fresh();
+	CHECK_EQ(compute_take_deferred(&compute), 0);
+	compute_defer(&compute, 2 * MS);
+	compute_defer(&compute, 3 * MS);
+	CHECK_EQ(compute_take_deferred(&compute), 5 * MS);
+	CHECK_EQ(compute_take_deferred(&compute), 0);
+	compute.deferred_ns = UINT64_MAX;
+	CHECK_EQ(compute_take_deferred(&compute), 0);
+	CHECK_EQ(compute.deferred_ns, 0);
+}
+
 static void check_achieved(void)
 {
 	fresh();
@@ -280,6 +294,7 @@ static void check_active(void)
 int main(void)
 {
 	check_cover();
+	check_defer();
 	check_held();
 	check_racing_cover();
 	check_achieved();

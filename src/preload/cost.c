@@ -3,8 +3,11 @@
 
 /* Before anything was measured. */
 #define UNKNOWN_NS 1000000u
-/* Launches among others after which one is measured by itself again. */
-#define STALE_USES 256u
+/*
+ * Launches among others after which one is measured by itself again; of a program that launches
+ * nothing else each mark measures it, and comes sooner.
+ */
+#define STALE_USES 512u
 
 /*
  * A key has its place among WAYS, so that two that a program uses in turns do not drive each other
@@ -67,19 +70,37 @@ static uint32_t follow_least(uint32_t old, uint32_t ns)
 	return ns < most ? ns : saturate(most);
 }
 
-uint64_t cost_expect(struct costs *costs, uint64_t key, bool *ret_alone)
+static uint64_t expectation(const struct costs *costs, int i)
 {
-	int i = find(costs, key);
-
-	*ret_alone = i < 0 || ++costs->entry[i].uses > STALE_USES;
 	if (i >= 0)
 		return costs->entry[i].ns;
 	return costs->mean_ns ? costs->mean_ns : UNKNOWN_NS;
 }
 
-bool cost_known(const struct costs *costs, uint64_t key)
+uint64_t cost_expect(const struct costs *costs, uint64_t key, bool *ret_known)
 {
-	return find(costs, key) >= 0;
+	int i = find(costs, key);
+
+	*ret_known = i >= 0;
+	return expectation(costs, i);
+}
+
+/* Until what is measured is known, others may be launched: they are not measured, too. */
+static bool is_stale(struct cost *cost)
+{
+	if (++cost->uses <= STALE_USES)
+		return false;
+	cost->uses = 0;
+	return true;
+}
+
+uint64_t cost_use(struct costs *costs, uint64_t key, bool *ret_known, bool *ret_alone)
+{
+	int i = find(costs, key);
+
+	*ret_known = i >= 0;
+	*ret_alone = i < 0 || is_stale(&costs->entry[i]);
+	return expectation(costs, i);
 }
 
 void cost_learn(struct costs *costs, uint64_t key, uint32_t n, uint64_t ns, bool beside)

@@ -15,7 +15,7 @@
 struct cost {
 	uint64_t key;
 	uint32_t ns;   /* at most 4 s, which is as good as for ever */
-	uint32_t uses; /* since it was last measured on its own */
+	uint32_t uses; /* since it was last measured, or was to be, on its own */
 };
 
 struct costs {
@@ -36,13 +36,13 @@ static inline uint64_t cost_key(uint64_t function, uint64_t blocks)
 }
 
 /*
- * What a launch of `key` (not 0) is expected to take. *ret_alone: nobody knows, or has not looked
- * for a long time, so it should be measured by itself.
+ * What a launch of `key` (not 0) is expected to take, in ns. *ret_known: it was measured, and not
+ * only others were.
  */
-uint64_t cost_expect(struct costs *costs, uint64_t key, bool *ret_alone);
+uint64_t cost_expect(const struct costs *costs, uint64_t key, bool *ret_known);
 
-/* Whether a launch of `key` was measured by itself. */
-bool cost_known(const struct costs *costs, uint64_t key);
+/* The same of one that is launched now. *ret_alone: it should be measured by itself. */
+uint64_t cost_use(struct costs *costs, uint64_t key, bool *ret_known, bool *ret_alone);
 
 /*
  * `n` launches, all of `key` (0: of several), took `ns` together. `beside`: some of that may have

@@ -218,8 +218,7 @@ void meter_begin(struct guest *guest, struct unit *unit)
 		lock_take(&md->lock);
 		unit->lane = lane_find(md, context, key, &new);
 	}
-	unit->expected_ns = cost_expect(&md->costs, unit->key, &unit->alone);
-	unit->known = cost_known(&md->costs, unit->key);
+	unit->expected_ns = cost_use(&md->costs, unit->key, &unit->known, &unit->alone);
 	if (unit->lane < 0) {
 		lock_drop(&md->lock);
 		return;
@@ -397,22 +396,22 @@ uint64_t meter_expect(struct unit *unit)
 {
 	struct meter_device *md = unit->device;
 	uint64_t took;
-	bool alone;
+	bool known;
 
 	lock_take(&md->lock);
-	took = cost_expect(&md->costs, unit->key, &alone);
+	took = cost_expect(&md->costs, unit->key, &known);
 	lock_drop(&md->lock);
-	return alone ? 0 : took;
+	return known ? took : 0;
 }
 
 bool meter_fits(struct unit *unit)
 {
 	struct meter_device *md = unit->device;
 	uint64_t last = 0, own = unit->now_ns, took;
-	bool alone;
+	bool known;
 
 	lock_take(&md->lock);
-	took = cost_expect(&md->costs, unit->key, &alone);
+	took = cost_expect(&md->costs, unit->key, &known);
 	for (int i = 0; i < METER_LANES && md->lane[i].context; i++) {
 		const struct lane *lane = &md->lane[i];
 
@@ -422,7 +421,7 @@ bool meter_fits(struct unit *unit)
 			last = lane->end_ns;
 	}
 	lock_drop(&md->lock);
-	return !alone && own + took <= last + took / 16;
+	return known && own + took <= last + took / 16;
 }
 
 uint64_t meter_room(struct guest *guest, struct unit *unit, uint64_t bound_ns, bool spread)

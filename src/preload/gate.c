@@ -10,10 +10,9 @@
 #define MS UINT64_C(1000000)
 
 /*
- * How long a tenant works before it pauses. After each pause a program has to get ahead of the
- * device again, and ranks of each other: one of short launches, and ranks, pause half as often.
+ * After each pause a program has to get ahead of the device again, and ranks of each other: one of
+ * launches shorter than this, and ranks, pause half as often.
  */
-#define LONG_SLICE_NS (2 * CONTROLLER_SLICE_NS)
 #define SHORT_NS      (MS / 20)
 /* Less than what the deficit's slack makes up for. */
 #define MORE_NS	      (8 * MS)
@@ -145,7 +144,7 @@ static uint64_t choose_slice_ns(struct guest *guest, struct meter_device *md, ui
 {
 	return compute_beside(guest->ledger, md->device->ledger, now_ns) ||
 			       meter_mean_ns(md) < SHORT_NS ?
-		       LONG_SLICE_NS : CONTROLLER_SLICE_NS;
+		       CONTROLLER_LONG_SLICE_NS : CONTROLLER_SLICE_NS;
 }
 
 /* Of any device of the tenant, by its index in the ledger. */

@@ -50,18 +50,31 @@ static int64_t slice_credit_ns(const struct share_params *params, int64_t share)
 	return (int64_t)slice_ns * (1000 - share) / share;
 }
 
+/*
+ * The same for the longest slice, whatever is asked for: one process of a tenant may want others
+ * than the next, or at another time, and what was saved for a long one is not lost to a short one.
+ */
+static int64_t credit_max_ns(const struct share_params *params, int64_t share)
+{
+	struct share_params most = *params;
+
+	if (most.slice_ns < CONTROLLER_LONG_SLICE_NS)
+		most.slice_ns = CONTROLLER_LONG_SLICE_NS;
+	return slice_credit_ns(&most, share) + SLACK_NS;
+}
+
 static struct account unpack(uint64_t hot, const struct share_params *params, uint64_t now_ns)
 {
 	int64_t share = share_of(params), was = (int64_t)(hot & SHARE_MASK);
-	int64_t most = slice_credit_ns(params, share) + SLACK_NS;
+	int64_t most = credit_max_ns(params, share);
 	int64_t units = (int64_t)(((hot >> PAID_SHIFT) - now_ns / UNIT_NS) << PAID_SHIFT);
 	int64_t owed_ns = (units >> PAID_SHIFT) * UNIT_NS - (int64_t)(now_ns % UNIT_NS);
 
 	/* Fresh, or damaged. */
 	if (was < 1 || was > 1000 || owed_ns > 2 * DEBT_MAX_NS)
-		return (struct account){.owed_ns = -most};
+		return (struct account){.owed_ns = -slice_credit_ns(params, share) - SLACK_NS};
 	if (was != share) {
-		owed_ns = between(owed_ns, -slice_credit_ns(params, was) - SLACK_NS, DEBT_MAX_NS);
+		owed_ns = between(owed_ns, -credit_max_ns(params, was), DEBT_MAX_NS);
 		owed_ns = owed_ns * was / share;
 	}
 	/* Who has all of the device's time owes none of it. */

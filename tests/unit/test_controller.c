@@ -284,19 +284,44 @@ static void check_no_wind_up(void)
 	}
 }
 
-/* A tenant that has done nothing may work for a slice, and what a late wake-up costs, at once. */
+static int credit_of(uint64_t slice_ns, uint32_t share)
+{
+	return (int)((slice_ns * (1000 - share) + SLACK_NS * share) / 1000);
+}
+
+/*
+ * A tenant that has done nothing may work for a slice, and what a late wake-up costs, at once; for
+ * the longest that there is when it was idle.
+ */
 static void check_credit(void)
 {
 	for (size_t i = 0; i < 6; i++) {
 		struct model *m = fresh(&controller_deficit, shares[i], 1 * MS);
-		uint64_t credit = (SLICE_NS * (1000 - shares[i]) + SLACK_NS * shares[i]) / 1000;
 
-		check_near((int)m->controller->debt_ns(0, &m->params, m->now_ns), -(int)credit, 1);
+		check_near((int)m->controller->debt_ns(0, &m->params, m->now_ns),
+			   -credit_of(SLICE_NS, shares[i]), 1);
 		run(m, SECOND);
 		m->now_ns += 1000 * SECOND;
-		check_near((int)m->controller->debt_ns(m->hot, &m->params, m->now_ns), -(int)credit,
-			   1);
+		check_near((int)m->controller->debt_ns(m->hot, &m->params, m->now_ns),
+			   -credit_of(CONTROLLER_LONG_SLICE_NS, shares[i]), 1);
 	}
+}
+
+/* What was saved for a long slice is there after a look that is for a short one. */
+static void check_two_slices(void)
+{
+	struct model *m = fresh(&controller_deficit, 250, 1 * MS);
+	struct share_params wide = m->params;
+	uint64_t hot = 0, until;
+
+	wide.slice_ns = CONTROLLER_LONG_SLICE_NS;
+	hot = controller_deficit.bill(hot, &wide, m->now_ns, m->now_ns + 100 * MS);
+	until = controller_deficit.admit(hot, &wide, m->now_ns, 1, &hot);
+	CHECK(until);
+	hot = controller_deficit.bill(hot, &m->params, until - 1, until - 1);
+	CHECK(!controller_deficit.admit(hot, &wide, until, 1, &hot));
+	check_near((int)controller_deficit.debt_ns(hot, &wide, until),
+		   -(int)(CONTROLLER_LONG_SLICE_NS * 3 / 4), 1000);
 }
 
 /* It works for a slice and pauses, not for a kernel: each pause drains the device. */
@@ -398,7 +423,8 @@ static void check_random(void)
 			shake(m);
 			run(m, next_random(m) % (50 * MS));
 		}
-		room = (double)(SLICE_NS + SLACK_NS + BOUND_NS + BILL_NS) + 2 * longest;
+		room = (double)(CONTROLLER_LONG_SLICE_NS + SLACK_NS + BOUND_NS + BILL_NS) +
+		       2 * longest;
 		CHECK(m->over <= room);
 		m->idle = false;
 		m->try_ns = m->now_ns;
@@ -506,6 +532,7 @@ int main(void)
 	check_step();
 	check_no_wind_up();
 	check_credit();
+	check_two_slices();
 	check_slices();
 	check_all();
 	check_order();

@@ -10,8 +10,9 @@
 #define MS UINT64_C(1000000)
 
 /*
- * After each pause a program has to get ahead of the device again, and ranks of each other: one of
- * launches shorter than this, and ranks, pause half as often.
+ * After each pause a program has to get ahead of the device again, ranks of each other, and streams
+ * end one after the other: one of launches shorter than this, ranks and streams pause half as
+ * often.
  */
 #define SHORT_NS      (MS / 20)
 /* Less than what the deficit's slack makes up for. */
@@ -143,7 +144,7 @@ uint64_t gate_slice_ns(const struct gate *gate)
 static uint64_t choose_slice_ns(struct guest *guest, struct meter_device *md, uint64_t now_ns)
 {
 	return compute_beside(guest->ledger, md->device->ledger, now_ns) ||
-			       meter_mean_ns(md) < SHORT_NS ?
+			       meter_pauses_badly(md, SHORT_NS) ?
 		       CONTROLLER_LONG_SLICE_NS : CONTROLLER_SLICE_NS;
 }
 

@@ -38,6 +38,9 @@
 #define ACTIVE_NS	(METER_LOOK_NS + 2 * ACTIVE_EVERY_NS)
 #define COUNT_EVERY_NS	1000000
 
+/* Streams of which so much of their time is each one's own hardly overlap. */
+#define SPREAD_PERMILLE 750
+
 /* Instants that differ by less are the same to the arbiter. */
 #define NEAR_NS 50000
 
@@ -382,14 +385,15 @@ static bool may_spread(struct meter_device *md, const struct unit *unit)
 	return busy < most;
 }
 
-uint64_t meter_mean_ns(struct meter_device *md)
+bool meter_pauses_badly(struct meter_device *md, uint64_t short_ns)
 {
-	uint64_t mean;
+	bool brief, spread;
 
 	lock_take(&md->lock);
-	mean = md->costs.mean_ns;
+	brief = md->costs.mean_ns && md->costs.mean_ns < short_ns;
+	spread = md->overlap_permille < SPREAD_PERMILLE;
 	lock_drop(&md->lock);
-	return mean ? mean : UINT64_MAX;
+	return brief || spread;
 }
 
 uint64_t meter_expect(struct unit *unit)

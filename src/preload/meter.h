@@ -207,8 +207,8 @@ static inline bool meter_begun(const struct meter_device *md, uint64_t now_ns)
 	       now_ns > atomic_load(&md->started_ns) + METER_BEGIN_NS;
 }
 
-/* What launches took of late, about; UINT64_MAX: nothing was measured yet. */
-uint64_t meter_mean_ns(struct meter_device *md);
+/* Whether each pause costs much: launches take less than `short_ns`, or several streams work. */
+bool meter_pauses_badly(struct meter_device *md, uint64_t short_ns);
 
 /* What a launch is expected to take; 0: nobody knows. */
 uint64_t meter_expect(struct unit *unit);

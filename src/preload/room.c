@@ -2,19 +2,22 @@
 #include "preload/room.h"
 
 #include "base/futex.h"
+#include "share/between.h"
 
 #define MS UINT64_C(1000000)
 
 /*
  * Work in flight, by expected time: two kernels of 1 ms keep a device busy. More where nobody else
- * waits for the device, since a launch that finds no room waits until little is in flight, so that
- * it and those that follow need one wake-up together, which costs the processor 50 us and more.
+ * waits for the device, as far as it is paid for soon: a program that launches now faster, now
+ * slower than the device works keeps ahead of it, and a launch that finds no room waits until there
+ * is some for several, since a wake-up costs the processor 50 us and more.
  */
-#define INFLIGHT_NS (2 * MS)
-#define ALONE_NS    (4 * MS)
-#define REFILL_NS   MS
+#define INFLIGHT_NS	(2 * MS)
+#define ALONE_LEAST_NS	(4 * MS)
+#define ALONE_MOST_NS	(12 * MS)
+#define ALONE_PAUSE_NS	(36 * MS)
 /* What several processes have in flight together takes no longer than this to pay for. */
-#define PAUSE_NS    (16 * MS)
+#define PAUSE_NS	(16 * MS)
 /*
  * While a higher priority may come, so much, since the device works off all that is queued before
  * it turns to another context. What takes longer goes one launch at a time, the next when the end
@@ -32,24 +35,33 @@
 /* What takes less than was expected is seen so soon, where that may be. */
 #define GLANCE_NS   MS
 
-/*
- * The part of one process: all of a tenant together have no more in flight than is paid for soon,
- * or they would work and pause in rounds so many times as long.
- */
-static uint64_t part_ns(const struct gate *gate, const struct meter_device *md, uint64_t most_ns,
-			unsigned int n)
+/* What a share of the device pays for in so much time without work. */
+static int64_t paid_in_ns(int64_t share_permille, int64_t pause_ns)
 {
-	uint64_t asked = atomic_load(&gate->inflight_us) * UINT64_C(1000), all = INFLIGHT_NS;
-	uint64_t share = atomic_load(&gate->share_permille[md->device->ledger]);
+	int64_t rest = share_permille < 1000 ? 1000 - share_permille : 1;
+
+	return pause_ns * share_permille / rest;
+}
+
+/*
+ * The part of one of the tenant's processes: all together have no more in flight than is paid for
+ * soon, or they would work and pause in rounds so many times as long.
+ */
+static uint64_t part_ns(const struct gate *gate, const struct meter_device *md, bool contended,
+			unsigned int processes)
+{
+	int64_t n = processes;
+	uint64_t asked = atomic_load(&gate->inflight_us) * UINT64_C(1000);
+	int64_t share = atomic_load(&gate->share_permille[md->device->ledger]);
 
 	if (asked)
-		return asked > n ? asked / n : 1;
+		return asked > processes ? asked / processes : 1;
+	if (contended)
+		return INFLIGHT_NS / processes;
 	if (n == 1)
-		return most_ns;
-	if (most_ns == ALONE_NS && share < 1000)
-		all = PAUSE_NS * share / (1000 - share);
-	all = (all > INFLIGHT_NS ? all : INFLIGHT_NS) / n;
-	return all < most_ns ? all : most_ns;
+		return (uint64_t)between(paid_in_ns(share, ALONE_PAUSE_NS), ALONE_LEAST_NS,
+					 ALONE_MOST_NS);
+	return (uint64_t)between(paid_in_ns(share, PAUSE_NS) / n, INFLIGHT_NS / n, ALONE_LEAST_NS);
 }
 
 /* 0: unbounded. */
@@ -59,7 +71,7 @@ static uint64_t inflight_bound(struct guest *guest, const struct gate *gate,
 	bool contended = gate_turn_flags(gate, unit->now_ns) & POLICY_TURN_CONTENDED;
 	bool limited = gate_capped(gate, unit->device->device->ledger);
 	unsigned int n = meter_processes(guest, unit->device, unit->now_ns);
-	uint64_t most = contended ? INFLIGHT_NS : ALONE_NS;
+	uint64_t bound;
 
 	*ret_spread = true;
 	if (atomic_load(&guest->in_space) || (!contended && !limited))
@@ -69,14 +81,10 @@ static uint64_t inflight_bound(struct guest *guest, const struct gate *gate,
 		*ret_spread = false;
 		return 1;
 	}
-	if (limited && meter_pending_ns(unit->device) > gate_slice_ns(gate) + most - INFLIGHT_NS)
+	bound = part_ns(gate, unit->device, contended, n);
+	if (limited && meter_pending_ns(unit->device) > gate_slice_ns(gate) + bound)
 		return 1;
-	return part_ns(gate, unit->device, most, n);
-}
-
-static uint64_t refill_ns(uint64_t bound_ns)
-{
-	return bound_ns / 2 < REFILL_NS ? bound_ns / 2 : REFILL_NS;
+	return bound;
 }
 
 /* As room_wait, until nothing is in flight. */
@@ -127,7 +135,7 @@ bool room_wait(struct guest *guest, struct gate *gate, struct unit *unit, struct
 	}
 	for (;;) {
 		uint64_t bound = brief ? brief : inflight_bound(guest, gate, unit, &spread);
-		uint64_t most = full && !brief ? refill_ns(bound) : bound;
+		uint64_t most = full && !brief ? bound / 2 : bound;
 		uint64_t until = bound ? meter_room(guest, unit, most, spread) : 0, glance;
 
 		if (!until)

@@ -201,6 +201,13 @@ static void count(struct meter_device *md, struct lane *lane, const struct unit 
 	atomic_store_explicit(&md->end_ns, end, memory_order_relaxed);
 }
 
+static uint64_t *launches_of(const struct unit *unit)
+{
+	struct compute *compute = unit->device->compute;
+
+	return unit->graph ? &compute->graph_launches : &compute->launches;
+}
+
 void meter_begin(struct guest *guest, struct unit *unit)
 {
 	struct meter_device *md = unit->device;
@@ -213,6 +220,8 @@ void meter_begin(struct guest *guest, struct unit *unit)
 
 	unit->mark = -1;
 	unit->rare = gate_alone(guest, now) && !meter_has_peers(md);
+	/* Not when it is launched: a locked instruction waits until the driver's doorbell rang. */
+	__atomic_fetch_add(launches_of(unit), 1, __ATOMIC_RELAXED);
 	lock_take(&md->lock);
 	unit->lane = lane_find(md, context, key, &new);
 	if (new) {
@@ -307,11 +316,11 @@ void meter_end(struct guest *guest, struct unit *unit, bool ok)
 	struct meter_device *md = unit->device;
 	struct lane *lane = unit->lane < 0 ? NULL : &md->lane[unit->lane];
 
-	if (ok)
-		__atomic_fetch_add(unit->graph ? &md->compute->graph_launches :
-						 &md->compute->launches, 1, __ATOMIC_RELAXED);
-	else if (lane)
-		uncount(md, lane, unit);
+	if (!ok) {
+		__atomic_fetch_sub(launches_of(unit), 1, __ATOMIC_RELAXED);
+		if (lane)
+			uncount(md, lane, unit);
+	}
 	if (unit->mark >= 0)
 		mark_record(lane, unit->mark, ok);
 	else if (ok && (!lane || lane->mute))

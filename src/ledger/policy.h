@@ -116,7 +116,8 @@ struct policy_turn {
 	uint32_t entitled_permille; /* 1 to 1000 */
 	uint32_t seq;		    /* a futex: changes when open_until_ns does */
 	uint32_t pad0;
-	uint64_t reserved[4];
+	uint64_t open_from_ns;	    /* and not before: the last one's work is on the device */
+	uint64_t reserved[3];
 };
 
 /*

@@ -22,6 +22,9 @@
 /* Who waits or just worked counts as wanting the device for so long. */
 #define DEMAND_NS     (10 * MS)
 #define LINGER_NS     (MS / 5)
+/* A turn begins no longer after it is given, and for so long before that one stays awake. */
+#define EDGE_MOST_NS  MS
+#define LOOK_NS	      (MS / 5)
 /* An arbiter that did not say anything for so long is gone. */
 #define SILENCE_NS    (30 * MS)
 
@@ -344,6 +347,28 @@ void gate_nap(struct gate *gate, const void *word, uint32_t seen, uint64_t until
 	atomic_fetch_sub(&gate->waiting, 1);
 }
 
+/*
+ * The turn is there, but the last tenant's work is on the device for a moment more. Sleeping is too
+ * coarse for that, so one thread stays awake.
+ */
+static void wait_for_edge(struct gate *gate, struct unit *unit)
+{
+	static const uint32_t nothing;
+	uint64_t from = gate->turn ? atomic_acquire(&gate->turn->open_from_ns) : 0;
+	bool looks;
+
+	if (from <= unit->now_ns || from > unit->now_ns + EDGE_MOST_NS)
+		return;
+	looks = !atomic_exchange(&gate->looking, true);
+	if (!looks || from > unit->now_ns + LOOK_NS)
+		futex_wait_until(&nothing, 0, looks ? from - LOOK_NS : from);
+	while (looks && meter_now_ns() < from)
+		;
+	if (looks)
+		atomic_store(&gate->looking, false);
+	unit->now_ns = meter_now_ns();
+}
+
 static void wait_for_share(struct guest *guest, struct gate *gate, struct unit *unit,
 			   struct hold *hold)
 {
@@ -368,6 +393,7 @@ static void wait_for_share(struct guest *guest, struct gate *gate, struct unit *
 			return;
 		until = share_wait(guest, gate, unit, &turn);
 		if (!until) {
+			wait_for_edge(gate, unit);
 			let_pass(gate, unit->now_ns);
 			return;
 		}

@@ -30,6 +30,7 @@ struct gate {
 
 	_Atomic uint64_t pass_until_ns; /* launches need not ask for their share before */
 	_Atomic uint32_t waiting;	/* threads that are held, and collect when they wake up */
+	_Atomic bool looking;		/* one of them is awake for the beginning of the turn */
 
 	struct keeper keeper;
 };

@@ -28,6 +28,9 @@
 #define ARBITER_BYTES 4096
 #define LOCK_AT	      (INT64_C(1) << 40)
 
+/* How much sooner than others are let in behind one of their own priority. */
+#define BEHIND_NS UINT64_C(100000)
+
 /* Work that ranks do at once is billed one after the other, and so much apart. */
 #define APART_NS UINT64_C(100000000)
 
@@ -357,8 +360,8 @@ static void look(struct turns *turns, int i, uint64_t now_ns)
 	 * Who is let in at any time need only be let finish: others may queue up behind, unless it
 	 * would find them there when it goes on.
 	 */
-	if (state->priority > 0 && !state->returns && state->done_ns > arbiter_defaults.lead_ns)
-		state->done_ns -= arbiter_defaults.lead_ns;
+	if (state->priority > 0 && !state->returns && state->done_ns > BEHIND_NS)
+		state->done_ns -= BEHIND_NS;
 	state->busy_ns = count(member);
 	state->wants = demand > now_ns || state->done_ns > now_ns;
 	turns->busy |= state->wants;
@@ -375,6 +378,7 @@ static void tell(struct turns *turns, int i, uint64_t now_ns)
 					  (state->urged ? (uint32_t)POLICY_TURN_URGED : 0) |
 					  (state->first ? (uint32_t)POLICY_TURN_FIRST : 0));
 	atomic_poke(&turn->entitled_permille, state->entitled_permille);
+	atomic_release(&turn->open_from_ns, state->open_from_ns);
 	atomic_release(&turn->open_until_ns, until);
 	atomic_release(&turn->beat_ns, now_ns);
 	if (!opened)

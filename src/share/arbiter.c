@@ -16,7 +16,8 @@
 const struct arbiter_params arbiter_defaults = {
 	.slice_ns = 6000000,
 	.grace_ns = 150000,
-	.lead_ns = 300000,
+	.lead_ns = 500000,
+	.edge_ns = 30000,
 	.lease_ns = 20000000,
 };
 
@@ -461,6 +462,18 @@ static bool contended(const struct machine *m, const struct arbiter_tenant *t)
 	return false;
 }
 
+/* When the work of those before it is about done. */
+static uint64_t open_from_ns(const struct machine *m, const struct arbiter_tenant *t)
+{
+	uint64_t done_ns = 0;
+
+	for (int i = 0; i < m->n; i++)
+		if (competes(&m->tenant[i], t) && m->tenant[i].done_ns > done_ns)
+			done_ns = m->tenant[i].done_ns;
+	done_ns = earlier(done_ns, m->now_ns + m->params->lead_ns);
+	return done_ns > m->now_ns + m->params->edge_ns ? done_ns - m->params->edge_ns : 0;
+}
+
 static void answer(const struct machine *m, struct arbiter_tenant *t, const uint64_t sum[64])
 {
 	t->contended = contended(m, t);
@@ -468,9 +481,10 @@ static void answer(const struct machine *m, struct arbiter_tenant *t, const uint
 	t->first = first(m, t);
 	t->open = t->owner || t->first;
 	t->entitled_permille = t->id ? entitled_permille(t, sum) : 0;
-	t->open_until_ns = 0;
+	t->open_until_ns = t->open_from_ns = 0;
 	if (!t->open)
 		return;
+	t->open_from_ns = open_from_ns(m, t);
 	t->open_until_ns = m->now_ns + m->params->lease_ns;
 	if (rivalled(m, t, t->priority))
 		t->open_until_ns = earlier(t->open_until_ns, t->turn_from_ns + wall_ns(m));

@@ -25,14 +25,16 @@
 struct arbiter_params {
 	uint64_t slice_ns; /* shortest turn while others wait */
 	uint64_t grace_ns; /* an owner with nothing to do keeps its turn for so long */
-	uint64_t lead_ns;  /* the next may launch so long before the last work is expected done */
+	uint64_t lead_ns;  /* the next is let in so long before the last work is expected done ... */
+	uint64_t edge_ns;  /* ... and may launch so long before it */
 	uint64_t lease_ns; /* an answer holds for so long; step again before */
 };
 /*
- * For real devices: 6 ms, 150 us, 300 us, 20 ms. A device stands still for 140 us between two
- * contexts, less than 2 % of such a turn and what is in flight at its end. The lead is what two
- * wake-ups take, the arbiter's and the next one's; until its turn comes the device leaves the next
- * one's work in the queue.
+ * For real devices: 6 ms, 150 us, 500 us, 30 us, 20 ms. A device stands still for 140 us between
+ * two contexts, less than 2 % of such a turn and what is in flight at its end. The lead is what two
+ * wake-ups take, the arbiter's and the next one's, on a bad day. It does not launch at once, for
+ * the device turns to it in the middle of the last one's work, when that was at it for 2 ms, and
+ * back again for the rest.
  */
 extern const struct arbiter_params arbiter_defaults;
 
@@ -48,7 +50,8 @@ struct arbiter_tenant {
 
 	/* Out. */
 	bool open;		    /* it may launch ... */
-	uint64_t open_until_ns;	    /* ... until then, unless told otherwise before */
+	uint64_t open_until_ns;	    /* ... until then, unless told otherwise before ... */
+	uint64_t open_from_ns;	    /* ... and from then on; 0 at once */
 	bool contended;		    /* another wants a device of it, or did a moment ago */
 	bool urged;		    /* a higher priority may come: keep little in flight */
 	bool first;		    /* it is that higher priority, and alone in being so */

@@ -107,13 +107,17 @@ static void measure(struct world *w, int i)
 /* What must hold after every step. */
 static void check_step(const struct world *w)
 {
+	uint64_t most_ns = w->now_ns + arbiter_defaults.lead_ns;
+
 	for (int i = 0; i < w->n; i++) {
 		const struct arbiter_tenant *t = &w->tenant[i];
 
 		CHECK(!t->open || t->id);
 		CHECK(!t->open || t->open_until_ns > w->now_ns);
 		CHECK(!t->open || t->open_until_ns <= w->now_ns + arbiter_defaults.lease_ns);
-		CHECK(t->open || !t->open_until_ns);
+		CHECK(t->open || (!t->open_until_ns && !t->open_from_ns));
+		CHECK(!t->open_from_ns || t->open_from_ns > w->now_ns);
+		CHECK(t->open_from_ns <= most_ns);
 		CHECK(!t->id || (t->entitled_permille >= 1 && t->entitled_permille <= 1000));
 		for (int j = 0; j < w->n; j++) {
 			const struct arbiter_tenant *o = &w->tenant[j];
@@ -125,6 +129,11 @@ static void check_step(const struct world *w)
 			CHECK(!t->open || !o->wants || o->priority <= t->priority || o->outranked);
 			CHECK(!o->wants || t->contended);
 			CHECK(o->priority <= t->priority || t->urged);
+			/* And it launches no sooner than that is done, or about to be. */
+			CHECK(!t->open || o->priority != t->priority ||
+			      o->done_ns <= w->now_ns + arbiter_defaults.edge_ns ||
+			      t->open_from_ns + arbiter_defaults.edge_ns >=
+				      (o->done_ns < most_ns ? o->done_ns : most_ns));
 			/* A turn begins no sooner than the last one's work is about done. */
 			CHECK(!w->honest || !t->open || t->turn_from_ns < w->now_ns ||
 			      o->priority < t->priority ||

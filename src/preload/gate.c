@@ -6,15 +6,17 @@
 #include "base/futex.h"
 #include "preload/hook.h"
 #include "preload/room.h"
+#include "share/between.h"
 
 #define MS UINT64_C(1000000)
 
 /*
  * After each pause a program has to get ahead of the device again, ranks of each other, and streams
- * end one after the other: one of launches shorter than this, ranks and streams pause half as
- * often.
+ * end one after the other: one of launches shorter than this, ranks and streams pause less often,
+ * as long as no pause gets longer than that.
  */
 #define SHORT_NS      (MS / 20)
+#define PAUSE_MOST_NS (150 * MS)
 /* Less than what the deficit's slack makes up for. */
 #define MORE_NS	      (8 * MS)
 /* Who was let through need not ask again for so long, unless something is billed. */
@@ -144,11 +146,16 @@ uint64_t gate_slice_ns(const struct gate *gate)
 	return chosen ? chosen : CONTROLLER_SLICE_NS;
 }
 
-static uint64_t choose_slice_ns(struct guest *guest, struct meter_device *md, uint64_t now_ns)
+static uint64_t choose_slice_ns(struct guest *guest, const struct gate *gate,
+				struct meter_device *md, uint64_t now_ns)
 {
-	return compute_beside(guest->ledger, md->device->ledger, now_ns) ||
-			       meter_pauses_badly(md, SHORT_NS) ?
-		       CONTROLLER_LONG_SLICE_NS : CONTROLLER_SLICE_NS;
+	int64_t share = atomic_load(&gate->share_permille[md->device->ledger]);
+
+	if (!compute_beside(guest->ledger, md->device->ledger, now_ns) &&
+	    !meter_pauses_badly(md, SHORT_NS))
+		return CONTROLLER_SLICE_NS;
+	return (uint64_t)between(room_paid_in_ns(share, PAUSE_MOST_NS), CONTROLLER_SLICE_NS,
+				 CONTROLLER_LONG_SLICE_NS);
 }
 
 /* Of any device of the tenant, by its index in the ledger. */
@@ -386,7 +393,8 @@ static void wait_for_share(struct guest *guest, struct gate *gate, struct unit *
 			continue;
 		}
 		refresh(guest, gate);
-		atomic_store(&gate->slice_ns, choose_slice_ns(guest, unit->device, unit->now_ns));
+		atomic_store(&gate->slice_ns, choose_slice_ns(guest, gate, unit->device,
+							  unit->now_ns));
 		if (atomic_load(&gate->compute) == POLICY_COMPUTE_OFF ||
 		    (atomic_load(&gate->mode) == POLICY_MODE_SPACE &&
 		     atomic_load(&guest->in_space)))

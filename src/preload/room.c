@@ -35,14 +35,6 @@
 /* What takes less than was expected is seen so soon, where that may be. */
 #define GLANCE_NS   MS
 
-/* What a share of the device pays for in so much time without work. */
-static int64_t paid_in_ns(int64_t share_permille, int64_t pause_ns)
-{
-	int64_t rest = share_permille < 1000 ? 1000 - share_permille : 1;
-
-	return pause_ns * share_permille / rest;
-}
-
 /*
  * The part of one of the tenant's processes: all together have no more in flight than is paid for
  * soon, or they would work and pause in rounds so many times as long.
@@ -59,9 +51,10 @@ static uint64_t part_ns(const struct gate *gate, const struct meter_device *md, 
 	if (contended)
 		return INFLIGHT_NS / processes;
 	if (n == 1)
-		return (uint64_t)between(paid_in_ns(share, ALONE_PAUSE_NS), ALONE_LEAST_NS,
-					 ALONE_MOST_NS);
-	return (uint64_t)between(paid_in_ns(share, PAUSE_NS) / n, INFLIGHT_NS / n, ALONE_LEAST_NS);
+		return (uint64_t)between(room_paid_in_ns(share, ALONE_PAUSE_NS),
+					 ALONE_LEAST_NS, ALONE_MOST_NS);
+	return (uint64_t)between(room_paid_in_ns(share, PAUSE_NS) / n, INFLIGHT_NS / n,
+				 ALONE_LEAST_NS);
 }
 
 /* 0: unbounded. */

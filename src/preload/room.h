@@ -13,6 +13,14 @@ struct hold {
 	uint64_t give_up_ns; /* when it stops waiting for room; 0: it had room so far */
 };
 
+/* What a share of a device, in permille, pays for in so much time without work. */
+static inline int64_t room_paid_in_ns(int64_t share_permille, int64_t pause_ns)
+{
+	int64_t rest = share_permille < 1000 ? 1000 - share_permille : 1;
+
+	return pause_ns * share_permille / rest;
+}
+
 /*
  * Waits until a launch has room, or nobody believes any more that it will have. Answers whether it
  * waited, so that the share has to be asked for anew.

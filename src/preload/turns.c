@@ -28,8 +28,8 @@
 #define ARBITER_BYTES 4096
 #define LOCK_AT	      (INT64_C(1) << 40)
 
-/* How much sooner than others are let in behind one of their own priority. */
-#define BEHIND_NS UINT64_C(100000)
+/* So long before the work of a higher priority is done others may launch: what a wake-up takes. */
+#define BEHIND_NS UINT64_C(300000)
 
 /* Work that ranks do at once is billed one after the other, and so much apart. */
 #define APART_NS UINT64_C(100000000)

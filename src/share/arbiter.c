@@ -14,7 +14,7 @@
 #include <string.h>
 
 const struct arbiter_params arbiter_defaults = {
-	.slice_ns = 6000000,
+	.slice_ns = 8000000,
 	.grace_ns = 150000,
 	.lead_ns = 500000,
 	.edge_ns = 30000,

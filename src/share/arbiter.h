@@ -30,7 +30,7 @@ struct arbiter_params {
 	uint64_t lease_ns; /* an answer holds for so long; step again before */
 };
 /*
- * For real devices: 6 ms, 150 us, 500 us, 30 us, 20 ms. A device stands still for 140 us between
+ * For real devices: 8 ms, 150 us, 500 us, 30 us, 20 ms. A device stands still for 140 us between
  * two contexts, less than 2 % of such a turn and what is in flight at its end. The lead is what two
  * wake-ups take, the arbiter's and the next one's, on a bad day. It does not launch at once, for
  * the device turns to it in the middle of the last one's work, when that was at it for 2 ms, and

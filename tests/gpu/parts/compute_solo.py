@@ -21,13 +21,15 @@ SECOND_POINTS = 3.0
 SECOND_KERNEL_MS = 10  # no promise for single seconds of longer kernels
 NODES = 50
 KERNELS_MS = (0.05, 0.1, 1, 10, 100)
-# form: words for allot-load. A graph's kernels count one by one.
+# form: words for allot-load. A graph's kernels count one by one. Those of four streams are at work
+# at once, and small enough that each takes as long as alone: else the work done in a time would
+# depend on how many they are.
 FORMS = {
     "plain": (),
     "graph50": ("--form", "graph", "--nodes", NODES),
     "cooperative": ("--form", "cooperative"),
     "ex": ("--form", "ex"),
-    "streams4": ("--form", "streams"),
+    "streams4": ("--form", "streams", "--threads", 32),
     "processes4": ("--processes", 4),
     "sync": ("--form", "sync"),
 }

@@ -10,7 +10,7 @@ from harness import HERE, Child, Trouble
 from parts.compute_load import Bins, change, go, go_and_end, settle_s, sleep_until
 from parts.compute_solo import judge, plan, through
 
-MODES = ("matmul", "matmul-zeros", "train", "train-graph")
+MODES = ("matmul", "matmul-zeros", "train", "train-large", "train-graph")
 CAPS = (50, 25)
 POINTS = 1.0
 MEMORY = "32GiB"

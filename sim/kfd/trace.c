@@ -113,12 +113,18 @@ void emu_trace(const struct kfd_ioctl *row, unsigned long request, const void *b
 	put(path, text, n);
 }
 
+/* A person whose program runs kernels is to know why it waits for ever. */
 void emu_trace_stop(const struct emu_queue *q, bool fault, uint64_t address)
 {
 	const char *path = getenv("ALLOT_SIM_AMD_TRACE");
 	char text[128];
 	int n;
 
+	if (!fault)
+		fprintf(stderr,
+			"allot sim: queue %u of GPU %u stopped: it has a packet that is not "
+			"emulated; kernels never are\n",
+			q->is.id, q->gpu->gpu_id);
 	if (!path || !*path)
 		return;
 	n = snprintf(text, sizeof(text), "%d queue %u of gpu %u stopped: ", getpid(), q->is.id,

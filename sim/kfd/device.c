@@ -219,3 +219,9 @@ EMU_EXPORT void *mmap64(void *addr, size_t len, int prot, int flags, int fd, off
 {
 	return do_mmap(addr, len, prot, flags, fd, offset);
 }
+
+EMU_EXPORT int munmap(void *addr, size_t len)
+{
+	emu_svm_unmapped((uintptr_t)addr, len);
+	return (int)syscall(SYS_munmap, addr, len);
+}

@@ -11,6 +11,7 @@
  *   bank.c     memory of the GPUs, which all processes share
  *   memory.c   memory objects of this process, and on which GPUs they are mapped
  *   vm.c       page tables of the GPUs, and their access to memory
+ *   svm.c      memory of the program's own that GPUs share
  *   dmabuf.c   memory objects as descriptors, from process to process
  *   queue.c    queues, as the kernel has them
  *   roster.c   what queues there are in all processes, and how long each was active
@@ -71,7 +72,9 @@ const char *emu_path(const char *path, char buffer[static PATH_MAX]);
 /* process.c */
 int emu_open(int fd); /* a process opens a device: what it inherited over fork is gone */
 
-/* Locks, and gives the process's machine; NULL (not locked): this process did not open the device.
+/*
+ * Locks, and gives the process's machine. NULL: this process did not open the device, or this
+ * thread has the lock, as where the emulator itself calls what it stands in for.
  */
 struct emu_machine *emu_lock(void);
 void emu_unlock(void);
@@ -124,6 +127,14 @@ int emu_import_dmabuf(struct emu_machine *machine, void *block);
 
 /* A descriptor of the memory at this offset of a render node, the caller's to close; or -EINVAL. */
 int emu_memory_at(const struct emu_machine *machine, uint64_t mmap_offset, size_t len);
+
+/* svm.c: the same, with so many attributes at the block's end as were asked for, or may be. */
+#define EMU_SVM_ATTRIBUTES 256
+int emu_svm(struct emu_machine *machine, void *block);
+void emu_svm_forget(void);
+
+/* The program gives memory of its own back. Not under the lock. */
+void emu_svm_unmapped(uint64_t at, uint64_t size);
 
 /* queue.c: the same. */
 int emu_create_queue(struct emu_machine *machine, void *block);

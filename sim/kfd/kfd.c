@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Ioctls of /dev/kfd. As in the kernel a block is copied in as far as the caller knows it, reads
- * zero beyond, and is copied back as far. What is not emulated (SVM, CRIU) answers
- * ENOTTY, and stands in the trace.
+ * zero beyond, and is copied back as far. What is not emulated (CRIU, debugging)
+ * answers ENOTTY, and stands in the trace.
  */
 #include <errno.h>
 #include <string.h>
@@ -14,8 +14,11 @@
 /* EXPORT_DMABUF came with 1.12; debugging, which is not here, with 1.13. */
 #define EMULATED_MINOR 12
 
-/* Room for any block but those that have an array at their end. */
-#define BLOCK_BYTES sizeof(struct kfd_ioctl_get_process_apertures_args)
+/* Room for any block: the longest one has attributes at its end. */
+#define SVM_BYTES                                                                                  \
+	(sizeof(struct kfd_ioctl_svm_args) +                                                       \
+	 EMU_SVM_ATTRIBUTES * sizeof(struct kfd_ioctl_svm_attribute))
+#define BLOCK_BYTES SVM_BYTES
 
 /*
  * Where GPUs of generation 9 and later see their local memory and scratch, and the rest: all that
@@ -181,6 +184,7 @@ static handler_fn *const handlers[256] = {
 	[KFD_NR_GET_DMABUF_INFO] = emu_get_dmabuf_info,
 	[KFD_NR_IMPORT_DMABUF] = emu_import_dmabuf,
 	[KFD_NR_EXPORT_DMABUF] = emu_export_dmabuf,
+	[KFD_NR_SVM] = emu_svm,
 	[KFD_NR_SET_XNACK_MODE] = set_xnack_mode,
 	[KFD_NR_AVAILABLE_MEMORY] = emu_available,
 };
@@ -195,11 +199,12 @@ static int call(const struct kfd_ioctl *row, unsigned long request, uint64_t arg
 {
 	static uint64_t calls[256]; /* under the lock */
 	size_t bytes = _IOC_SIZE(request);
+	size_t most = row->nr == KFD_NR_SVM ? SVM_BYTES : row->args_bytes;
 	struct emu_machine *m;
 	int r;
 
-	if (bytes > row->args_bytes)
-		bytes = row->args_bytes;
+	if (bytes > most)
+		bytes = most;
 	r = emu_copy_in(block, arg, bytes);
 	if (r < 0)
 		return r;

@@ -59,6 +59,15 @@ static int add_links(const struct machine_options *o, struct tree *t, char *ret_
 	return 0;
 }
 
+/* The emulator's own variable: what the kernel does not have it does not show, either. */
+static bool lacks_svm(void)
+{
+	const char *names = getenv("ALLOT_SIM_AMD_WITHOUT");
+	const char *found = names ? strstr(names, "SVM") : NULL;
+
+	return found && (found == names || found[-1] == ',') && (!found[3] || found[3] == ',');
+}
+
 static int describe(const struct machine_options *o, struct tree *t, char *ret_what)
 {
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
@@ -70,6 +79,7 @@ static int describe(const struct machine_options *o, struct tree *t, char *ret_w
 	if (!t->model)
 		return complain(ret_what, -EINVAL, o->model, "not a model that is known here");
 	t->vram_bytes = o->memory_bytes;
+	t->no_svm = lacks_svm();
 	if (cpus > 0)
 		t->cpu_cores = (uint32_t)cpus;
 	if (!sysinfo(&info))

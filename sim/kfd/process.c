@@ -19,6 +19,8 @@ static struct {
 	struct emu_machine machine;
 } process = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
+static _Thread_local bool locked; /* by this thread */
+
 static int read_machine(struct emu_machine *m)
 {
 	struct topology_complaint complaint = {""};
@@ -60,7 +62,9 @@ int emu_open(int fd)
 	if (process.pid && process.pid != getpid()) {
 		/* Whoever held the lock is not in this process. */
 		pthread_mutex_init(&process.mutex, NULL);
+		locked = false;
 		emu_memory_forget();
+		emu_svm_forget();
 		emu_events_forget();
 		emu_gem_forget();
 		emu_queues_forget();
@@ -84,14 +88,16 @@ int emu_open(int fd)
 
 struct emu_machine *emu_lock(void)
 {
-	if (__atomic_load_n(&process.pid, __ATOMIC_ACQUIRE) != getpid())
+	if (locked || __atomic_load_n(&process.pid, __ATOMIC_ACQUIRE) != getpid())
 		return NULL;
 	pthread_mutex_lock(&process.mutex);
+	locked = true;
 	return &process.machine;
 }
 
 void emu_unlock(void)
 {
+	locked = false;
 	pthread_mutex_unlock(&process.mutex);
 }
 

@@ -57,6 +57,7 @@ static int describe(char *text, size_t size, const struct kfd_ioctl *row, const 
 	const struct kfd_ioctl_acquire_vm_args *vm = block;
 	const struct kfd_ioctl_import_dmabuf_args *import = block;
 	const struct kfd_ioctl_get_dmabuf_info_args *info = block;
+	const struct kfd_ioctl_svm_args *svm = block;
 
 	switch ((enum kfd_nr)row->nr) {
 	case KFD_NR_ACQUIRE_VM:
@@ -74,6 +75,9 @@ static int describe(char *text, size_t size, const struct kfd_ioctl *row, const 
 	case KFD_NR_GET_DMABUF_INFO:
 		return snprintf(text, size, " gpu=%u size=%llu flags=%#x", info->gpu_id,
 				(unsigned long long)info->size, info->flags);
+	case KFD_NR_SVM:
+		return snprintf(text, size, " size=%llu op=%u attributes=%u",
+				(unsigned long long)svm->size, svm->op, svm->nattr);
 	case KFD_NR_EXPORT_DMABUF: /* begins with the same */
 	case KFD_NR_FREE_MEMORY_OF_GPU:
 		return snprintf(text, size, " handle=%#llx", (unsigned long long)map->handle);

@@ -16,6 +16,9 @@
 #include "base/err.h"
 #include "base/fd.h"
 
+#define DOORBELLS_OF_64_BITS (2u << 12)
+#define CAPABILITY_SVM	     (1u << 27)
+
 /* clang-format off */
 static const struct tree_model models[] = {
 	{.gfx = "gfx90a", .name = "aldebaran", .gfx_version = 90010, .device_id = 0x7408,
@@ -193,6 +196,7 @@ static int write_properties(const struct tree *t, uint32_t id)
 	const struct tree_node *node = &t->node[id];
 	bool gpu = node->gpu_id;
 	const struct tree_model *m = gpu ? t->model : &none;
+	uint32_t capability = DOORBELLS_OF_64_BITS | (t->no_svm ? 0 : CAPABILITY_SVM);
 	char p2p[40] = "";
 
 	if (!t->no_p2p_lists)
@@ -213,7 +217,7 @@ static int write_properties(const struct tree *t, uint32_t id)
 		gpu ? 64 : 0, m->wave_lanes, m->arrays, m->arrays_per_engine, m->cus_per_array,
 		m->simds_per_cu, gpu ? 32 : 0, m->gfx_version, gpu ? 0x1002 : 0, m->device_id,
 		gpu ? id << 8 : 0, gpu ? 128 + id : 0, node->hive, gpu ? 2 : 0, gpu ? 8 : 0,
-		gpu ? 24 : 0, m->engine_mhz, gpu ? 68 : 0, gpu ? 2u << 12 : 0, gpu ? 9 : 0,
+		gpu ? 24 : 0, m->engine_mhz, gpu ? 68 : 0, gpu ? capability : 0, gpu ? 9 : 0,
 		gpu ? UINT64_C(0x1234567890abcd00) + id : 0, gpu ? m->xccs : 1);
 }
 

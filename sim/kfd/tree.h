@@ -48,6 +48,7 @@ struct tree_node {
 struct tree {
 	char root[128];
 	bool no_p2p_lists; /* as kernels before 6.0 */
+	bool no_svm;	   /* as kernels that were built without */
 	const struct tree_model *model;
 	uint64_t vram_bytes;
 	uint32_t cpu_cores;

@@ -62,6 +62,9 @@ static struct {
 	int (*amd_memory_pool_allocate)(struct handle pool, size_t size, uint32_t flags,
 					void **ret);
 	int (*amd_memory_pool_free)(void *memory);
+	int (*amd_memory_lock)(void *memory, size_t size, const struct handle *agents, int n,
+			       void **ret);
+	int (*amd_memory_unlock)(void *memory);
 	int (*amd_agents_allow_access)(uint32_t n, const struct handle *agents,
 				       const uint32_t *flags, const void *memory);
 	int (*amd_memory_async_copy)(void *to, struct handle to_agent, const void *from,
@@ -104,6 +107,8 @@ static void load(void)
 	LOAD(amd_memory_pool_get_info);
 	LOAD(amd_memory_pool_allocate);
 	LOAD(amd_memory_pool_free);
+	LOAD(amd_memory_lock);
+	LOAD(amd_memory_unlock);
 	LOAD(amd_agents_allow_access);
 	LOAD(amd_memory_async_copy);
 	LOAD(signal_create);
@@ -213,6 +218,25 @@ static void test_copies(void)
 	CHECK_EQ(hsa.amd_memory_pool_free(two), 0);
 }
 
+/* Memory of the program's own is the GPU's to read as long as it is locked. */
+static void test_locked_memory(void)
+{
+	char *in = malloc(SIZE), *one = allocate(1), *out = allocate(0);
+	void *locked;
+
+	CHECK(in);
+	for (uint64_t i = 0; i < SIZE; i++)
+		in[i] = (char)(i * 7 + i / 4096);
+	CHECK_EQ(hsa.amd_memory_lock(in, SIZE, agents + 1, 1, &locked), 0);
+	copy(one, 1, locked, 0);
+	copy(out, 0, one, 1);
+	CHECK(!memcmp(in, out, SIZE));
+	CHECK_EQ(hsa.amd_memory_unlock(in), 0);
+	free(in);
+	CHECK_EQ(hsa.amd_memory_pool_free(one), 0);
+	CHECK_EQ(hsa.amd_memory_pool_free(out), 0);
+}
+
 static void submit(struct queue *queue, uint16_t type, struct handle a, struct handle b,
 		   struct handle completion)
 {
@@ -261,6 +285,7 @@ int main(void)
 	CHECK_EQ(hsa.init(), 0);
 	find_machine();
 	test_copies();
+	test_locked_memory();
 	test_barriers();
 	CHECK_EQ(hsa.shut_down(), 0);
 	return 0;

@@ -109,6 +109,15 @@ class SimAmd(cli_lib.Case):
             self.assertRegex(file.read(),
                              r"MAP_MEMORY_TO_GPU handle=\w+ done=2/4 gpus=\S+ = EIO\n")
 
+    def test_kernel_without_svm(self):
+        """What a kernel does not have it does not show."""
+        shows = "grep -h '^capability ' /sys/class/kfd/kfd/topology/nodes/1/properties"
+        self.assertEqual(self.ok("sim", "--amd", "1", "--", "sh", "-c", shows),
+                         f"capability {2 << 12 | 1 << 27}\n")
+        self.env["ALLOT_SIM_AMD_WITHOUT"] = "EXPORT_DMABUF,SVM"
+        self.assertEqual(self.ok("sim", "--amd", "1", "--", "sh", "-c", shows),
+                         f"capability {2 << 12}\n")
+
     def test_topo(self):
         out = self.ok("sim", "--amd", "8", "--memory", "3GiB", "--", ALLOT, "topo")
         self.assertRegex(out, r"(?m)^amd8 +aldebaran gfx90a +3 GiB .* all others$")

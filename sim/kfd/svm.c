@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Shared virtual memory: the program's own memory, with attributes for ranges of it. It is mapped
+ * on the GPUs that are to access it, at the same address, and may be moved to one of them. The
+ * content stays where it is here: what moves is that it takes the GPU's memory. It does until it is
+ * moved elsewhere or the process ends, for who gives the memory back does not pass here.
+ *
+ * Page faults of GPUs (XNACK) are off: who has no access faults for good.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "amd/abi/kfd.h"
+#include "sim/kfd/bank.h"
+#include "sim/kfd/emu.h"
+
+#define PAGE	       UINT64_C(4096)
+#define NOWHERE	       UINT32_MAX /* of a location: undefined; 0 is the host */
+#define FLAGS	       3u	  /* to begin with: the host has access, and sees writes at once */
+#define FLAGS_ALL      0xffu
+#define GRANULARITY    9
+#define FLAG_NO_WRITES 8u /* GPUs only read */
+
+/* The same attributes for all of it. */
+struct svm_range {
+	uint64_t at, end;
+	uint32_t preferred, prefetch; /* GPU's id, 0 or NOWHERE */
+	uint32_t flags, granularity;
+	uint64_t access, in_place; /* bit i: of the machine's i-th GPU */
+	struct bank_piece piece;   /* what it takes of a GPU's memory, if it was moved there */
+};
+
+static const struct svm_range untouched = {
+	.preferred = NOWHERE, .prefetch = NOWHERE, .flags = FLAGS, .granularity = GRANULARITY};
+
+static struct svm_range *ranges; /* by address */
+static uint32_t nranges, room;
+
+void emu_svm_forget(void)
+{
+	free(ranges);
+	ranges = NULL;
+	nranges = room = 0;
+}
+
+/* The place of the first range that ends behind the address. */
+static uint32_t place(uint64_t at)
+{
+	uint32_t i = 0;
+
+	while (i < nranges && ranges[i].end <= at)
+		i++;
+	return i;
+}
+
+static int insert(uint32_t i, const struct svm_range *range)
+{
+	if (nranges == room) {
+		uint32_t more = room ? 2 * room : 32;
+		struct svm_range *grown = realloc(ranges, more * sizeof(*grown));
+
+		if (!grown)
+			return -ENOMEM;
+		ranges = grown;
+		room = more;
+	}
+	memmove(&ranges[i + 1], &ranges[i], (nranges - i) * sizeof(*range));
+	ranges[i] = *range;
+	nranges++;
+	return 0;
+}
+
+static void unmap(struct emu_machine *m, const struct svm_range *r)
+{
+	for (uint32_t i = 0; i < m->ngpus; i++)
+		if ((r->access | r->in_place) >> i & 1)
+			vm_remove(&m->gpu[i].vm, r->at, r->end - r->at);
+}
+
+/* On a GPU that has something else there the range is not: that was first. */
+static int map(struct emu_machine *m, struct svm_range *r)
+{
+	struct vm_range range = {.at = r->at,
+				 .size = r->end - r->at,
+				 .memory = (char *)(uintptr_t)r->at,
+				 .writable = !(r->flags & FLAG_NO_WRITES),
+				 .users = true};
+	int err = 0;
+
+	for (uint32_t i = 0; i < m->ngpus; i++) {
+		uint64_t bit = UINT64_C(1) << i;
+
+		if ((r->access | r->in_place) & bit && vm_add(&m->gpu[i].vm, &range) < 0) {
+			r->access &= ~bit;
+			r->in_place &= ~bit;
+			err = -EADDRINUSE;
+		}
+	}
+	return err;
+}
+
+/* Where no range is yet, one that nobody has asked anything of. */
+static int fill_gap(uint32_t i, uint64_t at, uint64_t end)
+{
+	struct svm_range fresh = untouched;
+
+	fresh.at = at;
+	fresh.end = end;
+	return insert(i, &fresh);
+}
+
+/* A range that lies across the address becomes two. Its memory is moved back for that. */
+static int split(struct emu_machine *m, uint64_t at)
+{
+	uint32_t i = place(at);
+	struct svm_range upper;
+	int r;
+
+	if (i == nranges || ranges[i].at >= at)
+		return 0;
+	unmap(m, &ranges[i]);
+	bank_drop(m->bank, &ranges[i].piece);
+	upper = ranges[i];
+	upper.at = at;
+	r = insert(i + 1, &upper);
+	if (r == 0)
+		ranges[i].end = at;
+	map(m, &ranges[i]);
+	if (r == 0)
+		map(m, &ranges[i + 1]);
+	return r;
+}
+
+void emu_svm_unmapped(uint64_t at, uint64_t size)
+{
+	struct emu_machine *m;
+	uint32_t first, end;
+
+	if (!__atomic_load_n(&nranges, __ATOMIC_RELAXED) || at % PAGE || !(m = emu_lock()))
+		return;
+	size = (size + PAGE - 1) & ~(PAGE - 1);
+	if (at + size > at && split(m, at) == 0 && split(m, at + size) == 0) {
+		first = end = place(at);
+		while (end < nranges && ranges[end].at < at + size) {
+			unmap(m, &ranges[end]);
+			bank_drop(m->bank, &ranges[end++].piece);
+		}
+		memmove(&ranges[first], &ranges[end], (nranges - end) * sizeof(*ranges));
+		nranges -= end - first;
+	}
+	emu_unlock();
+}
+
+/* Ranges from `at` to `end`, exactly; the first one's place. */
+static int cover(struct emu_machine *m, uint64_t at, uint64_t end, uint32_t *ret_first)
+{
+	int r;
+
+	if ((r = split(m, at)) < 0 || (r = split(m, end)) < 0)
+		return r;
+	*ret_first = place(at);
+	for (uint32_t i = *ret_first; r == 0 && at < end; i++) {
+		uint64_t next = i < nranges && ranges[i].at < end ? ranges[i].at : end;
+
+		if (at < next)
+			r = fill_gap(i, at, next);
+		if (r == 0)
+			at = ranges[i].end;
+	}
+	return r;
+}
+
+/* To the GPU that the range is to be at, or from where it was. */
+static int move(struct emu_machine *m, struct svm_range *r)
+{
+	const struct emu_gpu *gpu = r->prefetch == NOWHERE ? NULL : emu_gpu(m, r->prefetch);
+	struct bank_piece piece = {.size = r->end - r->at, .flags = KFD_IOC_ALLOC_MEM_FLAGS_VRAM};
+	int err;
+
+	if (r->prefetch == NOWHERE || (gpu && r->piece.key && &m->gpu[r->piece.gpu] == gpu))
+		return 0;
+	if (gpu) {
+		piece.gpu = (uint32_t)(gpu - m->gpu);
+		err = bank_take(m->bank, gpu->vram_bytes, &piece);
+		if (err < 0)
+			return err;
+	}
+	bank_drop(m->bank, &r->piece);
+	r->piece = piece;
+	return 0;
+}
+
+static int set(struct emu_machine *m, struct svm_range *r, const struct kfd_ioctl_svm_attribute *a)
+{
+	const struct emu_gpu *gpu = emu_gpu(m, a->value);
+	uint64_t bit = gpu ? UINT64_C(1) << (gpu - m->gpu) : 0;
+
+	switch ((enum kfd_ioctl_svm_attr_type)a->type) {
+	case KFD_IOCTL_SVM_ATTR_PREFERRED_LOC:
+		r->preferred = a->value;
+		return 0;
+	case KFD_IOCTL_SVM_ATTR_PREFETCH_LOC:
+		r->prefetch = a->value;
+		return move(m, r);
+	case KFD_IOCTL_SVM_ATTR_ACCESS:
+		r->access |= bit;
+		r->in_place &= ~bit;
+		return 0;
+	case KFD_IOCTL_SVM_ATTR_ACCESS_IN_PLACE:
+		r->access &= ~bit;
+		r->in_place |= bit;
+		return 0;
+	case KFD_IOCTL_SVM_ATTR_NO_ACCESS:
+		r->access &= ~bit;
+		r->in_place &= ~bit;
+		return 0;
+	case KFD_IOCTL_SVM_ATTR_SET_FLAGS:
+		r->flags |= a->value;
+		return 0;
+	case KFD_IOCTL_SVM_ATTR_CLR_FLAGS:
+		r->flags &= ~a->value;
+		return 0;
+	case KFD_IOCTL_SVM_ATTR_GRANULARITY:
+		r->granularity = a->value < 0x3f ? a->value : 0x3f;
+		return 0;
+	}
+	return -EINVAL;
+}
+
+static bool is_sensible(struct emu_machine *m, const struct kfd_ioctl_svm_attribute *a)
+{
+	switch ((enum kfd_ioctl_svm_attr_type)a->type) {
+	case KFD_IOCTL_SVM_ATTR_PREFERRED_LOC:
+	case KFD_IOCTL_SVM_ATTR_PREFETCH_LOC:
+		return !a->value || a->value == NOWHERE || emu_gpu(m, a->value);
+	case KFD_IOCTL_SVM_ATTR_ACCESS:
+	case KFD_IOCTL_SVM_ATTR_ACCESS_IN_PLACE:
+	case KFD_IOCTL_SVM_ATTR_NO_ACCESS:
+		return emu_gpu(m, a->value);
+	case KFD_IOCTL_SVM_ATTR_SET_FLAGS:
+	case KFD_IOCTL_SVM_ATTR_CLR_FLAGS:
+		return !(a->value & ~FLAGS_ALL);
+	case KFD_IOCTL_SVM_ATTR_GRANULARITY:
+		return true;
+	}
+	return false;
+}
+
+/* All of it is the program's: what is not mapped at all cannot be shared. */
+static bool is_there(uint64_t at, uint64_t end)
+{
+	return msync((void *)(uintptr_t)at, end - at, MS_ASYNC) == 0;
+}
+
+static int set_attributes(struct emu_machine *m, const struct kfd_ioctl_svm_args *a)
+{
+	uint64_t end = a->start_addr + a->size;
+	uint32_t first;
+	int r;
+
+	for (uint32_t j = 0; j < a->nattr; j++)
+		if (!is_sensible(m, &a->attrs[j]))
+			return -EINVAL;
+	if (!is_there(a->start_addr, end))
+		return -EFAULT;
+	r = cover(m, a->start_addr, end, &first);
+	for (uint32_t i = first; r == 0 && i < nranges && ranges[i].at < end; i++) {
+		unmap(m, &ranges[i]);
+		for (uint32_t j = 0; r == 0 && j < a->nattr; j++)
+			r = set(m, &ranges[i], &a->attrs[j]);
+		if (map(m, &ranges[i]) < 0 && r == 0)
+			r = -EADDRINUSE;
+	}
+	return r;
+}
+
+/* What all ranges have in common. */
+struct common {
+	struct svm_range all;
+	uint32_t flags_of_any;
+};
+
+static void merge(struct common *c, const struct svm_range *r)
+{
+	if (c->all.preferred != r->preferred)
+		c->all.preferred = NOWHERE;
+	if (c->all.prefetch != r->prefetch)
+		c->all.prefetch = NOWHERE;
+	if (c->all.granularity > r->granularity)
+		c->all.granularity = r->granularity;
+	c->all.access &= r->access;
+	c->all.in_place &= r->in_place;
+	c->all.flags &= r->flags;
+	c->flags_of_any |= r->flags;
+}
+
+/* Which access a GPU has stands in the attribute's type. */
+static void get(struct emu_machine *m, const struct common *c, struct kfd_ioctl_svm_attribute *a)
+{
+	const struct emu_gpu *gpu = emu_gpu(m, a->value);
+	uint64_t bit = gpu ? UINT64_C(1) << (gpu - m->gpu) : 0;
+
+	switch ((enum kfd_ioctl_svm_attr_type)a->type) {
+	case KFD_IOCTL_SVM_ATTR_PREFERRED_LOC:
+		a->value = c->all.preferred;
+		break;
+	case KFD_IOCTL_SVM_ATTR_PREFETCH_LOC:
+		a->value = c->all.prefetch;
+		break;
+	case KFD_IOCTL_SVM_ATTR_ACCESS:
+	case KFD_IOCTL_SVM_ATTR_ACCESS_IN_PLACE:
+	case KFD_IOCTL_SVM_ATTR_NO_ACCESS:
+		a->type = c->all.access & bit	  ? KFD_IOCTL_SVM_ATTR_ACCESS
+			  : c->all.in_place & bit ? KFD_IOCTL_SVM_ATTR_ACCESS_IN_PLACE
+						  : KFD_IOCTL_SVM_ATTR_NO_ACCESS;
+		break;
+	case KFD_IOCTL_SVM_ATTR_SET_FLAGS:
+		a->value = c->all.flags;
+		break;
+	case KFD_IOCTL_SVM_ATTR_CLR_FLAGS:
+		a->value = ~c->flags_of_any;
+		break;
+	case KFD_IOCTL_SVM_ATTR_GRANULARITY:
+		a->value = c->all.granularity;
+		break;
+	}
+}
+
+/* Memory that nobody has asked anything of is as it is to begin with. */
+static int get_attributes(struct emu_machine *m, struct kfd_ioctl_svm_args *a)
+{
+	uint64_t end = a->start_addr + a->size;
+	uint32_t first = place(a->start_addr);
+	struct common c = {.all = untouched, .flags_of_any = untouched.flags};
+
+	if (first < nranges && ranges[first].at < end)
+		c = (struct common){.all = ranges[first], .flags_of_any = ranges[first].flags};
+	for (uint32_t i = first; i < nranges && ranges[i].at < end; i++)
+		merge(&c, &ranges[i]);
+	for (uint32_t j = 0; j < a->nattr; j++)
+		if (!is_sensible(m, &a->attrs[j]))
+			return -EINVAL;
+	for (uint32_t j = 0; j < a->nattr; j++)
+		get(m, &c, &a->attrs[j]);
+	return 0;
+}
+
+int emu_svm(struct emu_machine *m, void *block)
+{
+	struct kfd_ioctl_svm_args *a = block;
+
+	if (!a->start_addr || !a->size || (a->start_addr | a->size) % PAGE ||
+	    a->nattr > EMU_SVM_ATTRIBUTES)
+		return -EINVAL;
+	if (a->start_addr >> 47 || a->size >> 47)
+		return -EFAULT;
+	switch ((enum kfd_ioctl_svm_op)a->op) {
+	case KFD_IOCTL_SVM_OP_SET_ATTR:
+		return set_attributes(m, a);
+	case KFD_IOCTL_SVM_OP_GET_ATTR:
+		return get_attributes(m, a);
+	}
+	return -EINVAL;
+}

@@ -32,7 +32,6 @@ struct table {
 	const struct cu_map *map;
 	struct cu_share *shares;
 	uint32_t n;
-	bool enough;		       /* for all, so that no unit has two owners */
 	uint32_t used[CU_LEAVES];      /* by all tenants */
 	struct cu_way leaf[CU_LEAVES]; /* how the search came to an array */
 	uint16_t owners[CU_MASK_BITS]; /* of a unit */
@@ -189,18 +188,13 @@ static void go(struct table *t, uint32_t leaf)
 	t->shares[to / CU_WAYS].given++;
 }
 
-static bool is_open(const struct table *t, uint32_t leaf)
-{
-	return !t->enough || t->used[leaf] < units_in(t->map, leaf);
-}
-
 static bool give_one(struct table *t)
 {
 	uint32_t best = CU_LEAVES;
 
 	find_ways(t);
 	for (uint32_t leaf = 0; leaf < CU_LEAVES; leaf++)
-		if (t->leaf[leaf].cost != UNSEEN && is_open(t, leaf) &&
+		if (t->leaf[leaf].cost != UNSEEN &&
 		    (best == CU_LEAVES || t->leaf[leaf].cost + leaf_cost(t, leaf) <
 						  t->leaf[best].cost + leaf_cost(t, best)))
 			best = leaf;
@@ -240,11 +234,9 @@ static void set(struct table *t, struct cu_share *share, uint32_t unit)
 	t->owners[unit]++;
 }
 
-/* Counts what tenants have, as far as it is units, and not another's while there is enough. */
+/* Counts what tenants have, as far as it is units. */
 static void count(struct table *t)
 {
-	bool taken[CU_MASK_BITS] = {false};
-
 	for (uint32_t i = 0; i < t->n; i++) {
 		struct cu_share *share = &t->shares[i];
 		const struct cu_mask had = share->mask;
@@ -254,17 +246,19 @@ static void count(struct table *t)
 		memset(share->part_units, 0, sizeof(share->part_units));
 		share->given = 0;
 		for (uint32_t unit = 0; unit < t->map->slots; unit++) {
-			if (!has(t->map, &had, unit) || (t->enough && taken[unit]))
+			if (!has(t->map, &had, unit))
 				continue;
-			taken[unit] = true;
 			share->had[t->map->leaf[unit]]++;
 			share->mask.word[unit * t->map->unit_bits / 32] |= unit_mask(t->map, unit);
 		}
 	}
 }
 
-/* The masks: what they had as far as they are to have so much in an array, the lowest first ... */
-static void keep(struct table *t, struct cu_share *share)
+/*
+ * The masks: what they had as far as they are to have so much in an array, the lowest first, and
+ * what an earlier one has as far as the array is not large enough for all ...
+ */
+static void keep(struct table *t, struct cu_share *share, uint32_t too_much[CU_LEAVES])
 {
 	uint16_t kept[CU_LEAVES] = {0};
 	const struct cu_mask had = share->mask;
@@ -273,9 +267,10 @@ static void keep(struct table *t, struct cu_share *share)
 	for (uint32_t unit = 0; unit < t->map->slots; unit++) {
 		uint32_t leaf = t->map->leaf[unit];
 
-		if (!has(t->map, &had, unit) ||
+		if (!has(t->map, &had, unit) || (t->owners[unit] && !too_much[leaf]) ||
 		    kept[leaf] >= share->part_units[cu_map_part(leaf, CU_LEVEL_ARRAY)])
 			continue;
+		too_much[leaf] -= t->owners[unit] > 0;
 		kept[leaf]++;
 		set(t, share, unit);
 	}
@@ -326,23 +321,23 @@ static bool is_alone(const struct table *t, const struct cu_share *share)
 int cu_mask_allot(const struct cu_map *map, struct cu_share *shares, uint32_t n)
 {
 	struct table t = {.map = map, .shares = shares, .n = n};
-	uint64_t sum = 0;
+	uint32_t too_much[CU_LEAVES] = {0};
 
 	for (uint32_t i = 0; i < n; i++) {
 		int r = want(map, &shares[i]);
 
 		if (r < 0)
 			return r;
-		sum += shares[i].wanted;
-	}
-	t.enough = sum <= map->units;
-	for (uint32_t i = 0; i < n; i++)
 		bound(map, &shares[i]);
+	}
 	count(&t);
 	if (!give(&t))
 		return -EINVAL;
+	for (uint32_t leaf = 0; leaf < CU_LEAVES; leaf++)
+		if (t.used[leaf] > units_in(map, leaf))
+			too_much[leaf] = t.used[leaf] - units_in(map, leaf);
 	for (uint32_t i = 0; i < n; i++)
-		keep(&t, &shares[i]);
+		keep(&t, &shares[i], too_much);
 	for (uint32_t i = 0; i < n; i++) {
 		for (uint32_t leaf = 0; leaf < CU_LEAVES; leaf++)
 			fill(&t, &shares[i], leaf);

@@ -9,7 +9,8 @@
  * - It is symmetric: in each XCC, shader engine and array a tenant has its share of that part, give
  *   or take less than one unit. Work is handed to engines in turn, whatever units they have left,
  *   and waits for the one with fewest.
- * - No two tenants have a unit in common while all shares fit; where they do not, as few as can be.
+ * - No two tenants have a unit in common while all shares fit, in each XCC, too; where they do not,
+ *   as few are shared as can be.
  * - It is stable: of all masks for which that holds, those where fewest units change hands.
  *
  * A mask gives at least one unit in each XCC, since a queue hangs that has none in one. A share
@@ -53,7 +54,7 @@ struct cu_share {
 };
 
 /*
- * Gives each of `n` tenants its mask; where all fit, the earlier one keeps what two of them have.
+ * Gives each of `n` tenants its mask. Of what two of them have, the earlier one keeps it.
  * 0; -EINVAL: a bad share. The time grows with units times tenants: some 20 ms for 12 tenants of
  * 304 units in 32 engines, below 1 ms for those of 110 in 8.
  */

@@ -142,6 +142,68 @@ static void test_xccs(void)
 	CHECK_EQ(alone(&map, 27).duty_permille, 1000);
 }
 
+/* Where shares do not fit, what two have is no more than what is too much. */
+static void test_too_much(void)
+{
+	struct cu_map map = map_of(&mi210);
+	struct cu_share shares[2] = {{.permille = 600}, {.permille = 600}};
+
+	for (int i = 0; i < 4; i++) {
+		CHECK_EQ(cu_mask_allot(&map, shares, 2), 0);
+		CHECK(shares[0].cus == 66 && shares[1].cus == 66);
+		CHECK(!shares[0].alone && !shares[1].alone);
+		CHECK_EQ(moved(&shares[0].mask, &shares[1].mask), 110 - 66);
+		if (i % 2) /* both have the same, or what they were given */
+			shares[1].mask = shares[0].mask;
+	}
+	shares[1].permille = 400;
+	CHECK_EQ(cu_mask_allot(&map, shares, 2), 0);
+	CHECK(shares[0].alone && shares[1].alone);
+}
+
+/* What nobody has is as symmetric as what they have, so that the next one finds what it needs. */
+static void test_rest(void)
+{
+	struct topology_node node = mi210;
+	struct cu_share shares[8] = {{0}};
+	struct cu_mask all = {{0}};
+	struct cu_geometry g;
+	struct cu_map map;
+	struct on on;
+
+	node.simds = 448; /* 14 in each of 8 engines */
+	g = geometry_of(&node);
+	map = map_of(&node);
+	for (int i = 0; i < 8; i++)
+		shares[i].permille = 85; /* 9.52 units: one engine gives two */
+	CHECK_EQ(cu_mask_allot(&map, shares, 8), 0);
+	for (int i = 0; i < 8 * CU_MASK_WORDS; i++)
+		all.word[i / 8] |= shares[i % 8].mask.word[i / 8];
+	on = kernel(&g, &all);
+	for (int e = 0; e < 8; e++)
+		CHECK_EQ(on.cus[0][e][0], 9);
+}
+
+/* An XCC that has hardly any is still one that a queue needs. */
+static void test_small_xcc(void)
+{
+	struct cu_geometry g = {.xccs = 3, .engines = 1, .arrays = 1,
+				.cus = {{{10}}, {{10}}, {{1}}}};
+	struct cu_share shares[2] = {{.permille = 150}, {.permille = 150}};
+	struct cu_map map;
+	struct on on;
+
+	CHECK_EQ(cu_map_init(&g, &map), 0);
+	CHECK(map.units == 15 && map.slots == 21); /* the rest of the larger ones has no bits */
+	shares[0].permille = shares[1].permille = 200;
+	CHECK_EQ(cu_mask_allot(&map, shares, 2), 0);
+	for (int i = 0; i < 2; i++) {
+		on = kernel(&g, &shares[i].mask);
+		CHECK(on.cus[0][0][0] == 1 && on.cus[1][0][0] == 1 && on.cus[2][0][0] == 1);
+		CHECK(!shares[i].alone);
+	}
+}
+
 static void test_impossible(void)
 {
 	struct topology_node node = navi21;
@@ -543,6 +605,9 @@ int main(void)
 	test_exact();
 	test_pairs();
 	test_xccs();
+	test_too_much();
+	test_rest();
+	test_small_xcc();
 	test_impossible();
 	test_refine();
 	test_narrow();

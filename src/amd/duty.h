@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A part of the time for queues that no CU mask binds, or not enough: they are taken off the
+ * hardware and put back. Pure: a controller of src/share says when the tenant may work, this says
+ * what that means for queues.
+ *
+ * A queue's percentage is a switch: the kernel runs it if it is above 0, and how much above makes
+ * no difference (QUEUE_IS_ACTIVE in its kfd_priv.h). With 0 the kernel saves what the queue was
+ * doing and takes it from the hardware; above, it goes on. UPDATE_QUEUE sets all of a queue's
+ * properties at once, so what the program wants them to be has to be known and is what the kernel is
+ * told, but for the percentage. A queue that the program itself has switched off stays off.
+ */
+#ifndef ALLOT_AMD_DUTY_H
+#define ALLOT_AMD_DUTY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "amd/abi/kfd.h"
+#include "share/controller.h"
+
+/*
+ * How long queues stay on the hardware at a time, in place of CONTROLLER_SLICE_NS: to switch one is
+ * an ioctl that waits until its waves are saved, and a tenant may have many.
+ */
+#define DUTY_SLICE_NS UINT64_C(20000000)
+
+/* It is looked again after so long at most, in case the share has changed; and at least. */
+#define DUTY_LOOK_NS  UINT64_C(50000000)
+#define DUTY_PAUSE_NS UINT64_C(1000000)
+
+struct duty_answer {
+	uint64_t hot;	  /* the controller's new word */
+	bool open;	  /* the tenant's queues are to be on */
+	uint64_t next_ns; /* ask again then, later than now */
+};
+
+/*
+ * `params->share_permille` is the part of the time. Since it was asked last the tenant's queues
+ * have worked on the GPU from `from_ns` to `to_ns`, the same for not at all; without a measurement
+ * it is as long as they were on with something to do, until the kernel had done what it was told.
+ * What is late is paid for by the next pause.
+ */
+struct duty_answer duty_step(const struct controller *controller, const struct share_params *params,
+			     uint64_t hot, uint64_t from_ns, uint64_t to_ns, uint64_t now_ns);
+
+/* What the kernel is to be told of a queue's percentage, also when the program makes one. */
+uint32_t duty_percentage(uint32_t wanted, bool open);
+
+struct duty_queue {
+	struct kfd_ioctl_update_queue_args wanted; /* by the program; its id, too */
+	uint32_t told;				   /* the percentage that the kernel has */
+};
+
+/*
+ * Whether the kernel has to be told something of a queue, and then what: *ret. When it has done it,
+ * `told` is to become ret->queue_percentage; before, one asks again.
+ */
+bool duty_queue_update(const struct duty_queue *queue, bool open,
+		       struct kfd_ioctl_update_queue_args *ret);
+
+#endif

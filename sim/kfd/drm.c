@@ -124,17 +124,42 @@ static int get_info(struct emu_machine *m, const struct emu_gpu *gpu, uint64_t a
 	return -EINVAL;
 }
 
-static int call(struct emu_machine *m, const struct emu_gpu *gpu, int fd, unsigned long request,
+static const struct row {
+	unsigned int nr;
+	size_t args_bytes;
+	emu_drm_fn *handle;
+} rows[] = {
+	{DRM_NR_GEM_CLOSE, sizeof(struct drm_gem_close), emu_gem_close},
+	{DRM_NR_PRIME_HANDLE_TO_FD, sizeof(struct drm_prime_handle), emu_prime_to_fd},
+	{DRM_NR_PRIME_FD_TO_HANDLE, sizeof(struct drm_prime_handle), emu_prime_to_handle},
+	{DRM_NR_GEM_CHANGE_HANDLE, sizeof(struct drm_gem_change_handle), emu_gem_change_handle},
+	{DRM_NR_AMDGPU_GEM_CREATE, sizeof(union drm_amdgpu_gem_create), emu_gem_create},
+	{DRM_NR_AMDGPU_GEM_MMAP, sizeof(union drm_amdgpu_gem_mmap), emu_gem_mmap},
+	{DRM_NR_AMDGPU_GEM_VA, sizeof(struct drm_amdgpu_gem_va), emu_gem_va},
+	{DRM_NR_AMDGPU_GEM_OP, sizeof(struct drm_amdgpu_gem_op), emu_gem_op},
+	{DRM_NR_AMDGPU_GEM_LIST_HANDLES, sizeof(struct drm_amdgpu_gem_list_handles), emu_gem_list},
+};
+
+#define BLOCK_BYTES 64
+
+static const struct row *find(unsigned int nr)
+{
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		if (rows[i].nr == nr)
+			return emu_drm_lacks(nr) ? NULL : &rows[i];
+	return NULL;
+}
+
+/* As with /dev/kfd, but that nothing is copied back where it fails. */
+static int call(struct emu_machine *m, struct emu_gpu *gpu, int fd, unsigned long request,
 		uint64_t arg)
 {
-	_Alignas(8) char block[EMU_DRM_BLOCK_BYTES] = {0};
-	const struct emu_drm_row *row = emu_gem_rows;
+	_Alignas(8) char block[BLOCK_BYTES] = {0};
+	const struct row *row = find(_IOC_NR(request));
 	size_t bytes = _IOC_SIZE(request);
 	int r;
 
-	while (row->handle && row->nr != _IOC_NR(request))
-		row++;
-	if (!row->handle)
+	if (!row)
 		return -EINVAL;
 	if (bytes > row->args_bytes)
 		bytes = row->args_bytes;
@@ -149,7 +174,7 @@ static int call(struct emu_machine *m, const struct emu_gpu *gpu, int fd, unsign
 long emu_drm_ioctl(uint32_t minor, int fd, unsigned long request, uint64_t arg)
 {
 	struct emu_machine *m = emu_lock();
-	const struct emu_gpu *gpu = m ? emu_gpu_of_minor(m, minor) : NULL;
+	struct emu_gpu *gpu = m ? emu_gpu_of_minor(m, minor) : NULL;
 	int r;
 
 	if (!m)

@@ -20,7 +20,8 @@
  *   aql.c      packets of compute queues, as far as they need no shader
  *   event.c    events, and waiting for them
  *   drm.c      ioctls of render nodes, as far as libdrm asks
- *   gem.c      memory by the handles of render nodes
+ *   gem.c      memory by the handles of render nodes; what there is of it (gem_info.c), and
+ *              where it is mapped (gem_va.c)
  *   fail.c     ioctls that are to fail, and those that the kernel has not
  *
  * A device file is a plain file in the tree, and a descriptor is told by the inode that it is of:
@@ -51,7 +52,8 @@
 struct emu_gpu {
 	uint32_t gpu_id, node, minor;
 	uint64_t vram_bytes;
-	bool acquired; /* ACQUIRE_VM was called */
+	bool acquired; /* ACQUIRE_VM was called, */
+	uint64_t file; /* with this open file (gem.h) */
 	struct vm vm;
 	const struct tree_model *model;
 	uint32_t device_id;
@@ -111,6 +113,7 @@ void emu_trace_end(const struct emu_queue *queue, const struct roster_times *tim
  */
 int emu_fail(unsigned int nr, uint64_t done);
 bool emu_lacks(unsigned int nr);
+bool emu_drm_lacks(unsigned int nr); /* of a render node's */
 
 /* memory.c: handlers of ioctls; all under the lock, with a block that reads zero at its end. */
 int emu_alloc(struct emu_machine *machine, void *block);

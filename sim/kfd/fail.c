@@ -2,7 +2,8 @@
 /*
  * Failures on request: ALLOT_SIM_AMD_FAIL=NAME:ERRNO[:AFTER], like MAP_MEMORY_TO_GPU:EIO:4. Mapping
  * and unmapping fail after that many GPUs of a call, other ioctls after that many calls. And
- * kernels that do not have everything: ALLOT_SIM_AMD_WITHOUT=NAME[,NAME...], like EXPORT_DMABUF.
+ * kernels that do not have everything: ALLOT_SIM_AMD_WITHOUT=NAME[,NAME...], like EXPORT_DMABUF or
+ * AMDGPU_GEM_LIST_HANDLES.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -10,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "amd/abi/drm.h"
 #include "amd/abi/kfd.h"
 #include "amd/kfd_ioctl.h"
 #include "base/parse.h"
@@ -23,7 +25,7 @@ static struct {
 	uint64_t after;
 } fail;
 
-static bool lacking[256];
+static bool lacking[256], drm_lacking[256];
 
 static int find_ioctl(const char *name)
 {
@@ -33,6 +35,22 @@ static int find_ioctl(const char *name)
 		if (row && !strcmp(row->name, name))
 			return nr;
 	}
+	return -1;
+}
+
+static int find_drm_ioctl(const char *name)
+{
+	static const struct {
+		const char *name;
+		int nr;
+	} rows[] = {
+#define DRM_ROW(name, decision) {#name, DRM_NR_##name},
+#include "amd/drm_ioctl.def"
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		if (!strcmp(rows[i].name, name))
+			return rows[i].nr;
 	return -1;
 }
 
@@ -81,12 +99,14 @@ static void read_lacking(void)
 		return;
 	snprintf(text, sizeof(text), "%s", asked);
 	while ((name = strsep(&rest, ","))) {
-		int nr = find_ioctl(name);
+		int nr = find_ioctl(name), drm = find_drm_ioctl(name);
 
-		if (nr < 0)
-			complain("ALLOT_SIM_AMD_WITHOUT", asked, "EXPORT_DMABUF");
-		else
+		if (nr >= 0)
 			lacking[nr] = true;
+		else if (drm >= 0)
+			drm_lacking[drm] = true;
+		else
+			complain("ALLOT_SIM_AMD_WITHOUT", asked, "EXPORT_DMABUF");
 	}
 }
 
@@ -110,4 +130,10 @@ bool emu_lacks(unsigned int nr)
 {
 	pthread_once(&once, read_once);
 	return lacking[nr & 0xff];
+}
+
+bool emu_drm_lacks(unsigned int nr)
+{
+	pthread_once(&once, read_once);
+	return drm_lacking[nr & 0xff];
 }

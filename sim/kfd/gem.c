@@ -23,13 +23,7 @@
 #define OFFSET_SHIFT 40
 #define PAGE	     UINT64_C(4096)
 
-struct buffer {
-	uint64_t file; /* which description it is of */
-	uint32_t handle;
-	struct bank_piece piece; /* none: the row is free */
-};
-
-static struct buffer *buffers;
+static struct emu_buffer *buffers;
 static uint32_t nbuffers;
 
 void emu_gem_forget(void)
@@ -37,6 +31,13 @@ void emu_gem_forget(void)
 	free(buffers);
 	buffers = NULL;
 	nbuffers = 0;
+	emu_gem_va_forget();
+}
+
+struct emu_buffer *emu_buffers(uint32_t *ret_n)
+{
+	*ret_n = nbuffers;
+	return buffers;
 }
 
 void emu_gem_opened(struct emu_machine *m, int fd)
@@ -44,12 +45,12 @@ void emu_gem_opened(struct emu_machine *m, int fd)
 	lseek(fd, (off_t)bank_unique(m->bank), SEEK_SET);
 }
 
-static uint64_t file_of(int fd)
+uint64_t emu_file_of(int fd)
 {
 	return (uint64_t)lseek(fd, 0, SEEK_CUR);
 }
 
-static struct buffer *find(uint64_t file, uint32_t handle)
+struct emu_buffer *emu_buffer(uint64_t file, uint32_t handle)
 {
 	for (uint32_t i = 0; i < nbuffers; i++)
 		if (buffers[i].piece.key && buffers[i].file == file && buffers[i].handle == handle)
@@ -57,10 +58,10 @@ static struct buffer *find(uint64_t file, uint32_t handle)
 	return NULL;
 }
 
-static struct buffer *free_row(void)
+static struct emu_buffer *free_row(void)
 {
 	uint32_t i = 0, more = nbuffers ? 2 * nbuffers : 32;
-	struct buffer *grown;
+	struct emu_buffer *grown;
 
 	while (i < nbuffers && buffers[i].piece.key)
 		i++;
@@ -76,48 +77,52 @@ static struct buffer *free_row(void)
 }
 
 /* Takes over the piece, and answers the handle; or -ENOMEM. */
-static int add(uint64_t file, const struct bank_piece *piece)
+static int add(const struct emu_buffer *buffer)
 {
-	struct buffer *b = free_row();
+	struct emu_buffer *b = free_row();
 	uint32_t handle = 1;
 
 	if (!b)
 		return -ENOMEM;
-	while (find(file, handle))
+	while (emu_buffer(buffer->file, handle))
 		handle++;
-	*b = (struct buffer){.file = file, .handle = handle, .piece = *piece};
+	*b = *buffer;
+	b->handle = handle;
 	return (int)handle;
 }
 
-static int create(struct emu_machine *m, const struct emu_gpu *gpu, int fd, void *block)
+int emu_gem_create(struct emu_machine *m, struct emu_gpu *gpu, int fd, void *block)
 {
 	union drm_amdgpu_gem_create *a = block;
 	bool vram = a->in.domains & AMDGPU_GEM_DOMAIN_VRAM;
-	struct bank_piece piece = {.size = (a->in.bo_size + PAGE - 1) & ~(PAGE - 1),
-				   .gpu = (uint32_t)(gpu - m->gpu),
-				   .flags = vram ? KFD_IOC_ALLOC_MEM_FLAGS_VRAM
-						 : KFD_IOC_ALLOC_MEM_FLAGS_GTT};
+	struct emu_buffer b = {.file = emu_file_of(fd),
+			       .alignment = a->in.alignment,
+			       .domain_flags = a->in.domain_flags,
+			       .piece = {.size = (a->in.bo_size + PAGE - 1) & ~(PAGE - 1),
+					 .gpu = (uint32_t)(gpu - m->gpu),
+					 .flags = vram ? KFD_IOC_ALLOC_MEM_FLAGS_VRAM
+						       : KFD_IOC_ALLOC_MEM_FLAGS_GTT}};
 	int r;
 
-	if (!piece.size || piece.size >> OFFSET_SHIFT ||
+	if (!b.piece.size || b.piece.size >> OFFSET_SHIFT ||
 	    !(a->in.domains & (AMDGPU_GEM_DOMAIN_VRAM | AMDGPU_GEM_DOMAIN_GTT)))
 		return -EINVAL;
-	r = bank_take(m->bank, gpu->vram_bytes, &piece);
+	r = bank_take(m->bank, gpu->vram_bytes, &b.piece);
 	if (r < 0)
 		return r;
-	r = add(file_of(fd), &piece);
+	r = add(&b);
 	if (r < 0) {
-		bank_drop(m->bank, &piece);
+		bank_drop(m->bank, &b.piece);
 		return r;
 	}
 	a->out = (struct drm_amdgpu_gem_create_out){.handle = (uint32_t)r};
 	return 0;
 }
 
-static int get_mmap(struct emu_machine *m, const struct emu_gpu *gpu, int fd, void *block)
+int emu_gem_mmap(struct emu_machine *m, struct emu_gpu *gpu, int fd, void *block)
 {
 	union drm_amdgpu_gem_mmap *a = block;
-	const struct buffer *b = find(file_of(fd), a->in.handle);
+	const struct emu_buffer *b = emu_buffer(emu_file_of(fd), a->in.handle);
 
 	if (!b)
 		return -ENOENT;
@@ -125,21 +130,22 @@ static int get_mmap(struct emu_machine *m, const struct emu_gpu *gpu, int fd, vo
 	return 0;
 }
 
-static int close_handle(struct emu_machine *m, const struct emu_gpu *gpu, int fd, void *block)
+int emu_gem_close(struct emu_machine *m, struct emu_gpu *gpu, int fd, void *block)
 {
 	const struct drm_gem_close *a = block;
-	struct buffer *b = find(file_of(fd), a->handle);
+	struct emu_buffer *b = emu_buffer(emu_file_of(fd), a->handle);
 
 	if (!b)
 		return -EINVAL;
+	emu_gem_unmap_all(m, b);
 	bank_drop(m->bank, &b->piece);
 	return 0;
 }
 
-static int handle_to_fd(struct emu_machine *m, const struct emu_gpu *gpu, int fd, void *block)
+int emu_prime_to_fd(struct emu_machine *m, struct emu_gpu *gpu, int fd, void *block)
 {
 	struct drm_prime_handle *a = block;
-	const struct buffer *b = find(file_of(fd), a->handle);
+	const struct emu_buffer *b = emu_buffer(emu_file_of(fd), a->handle);
 	int r;
 
 	if (a->flags & ~(uint32_t)(O_CLOEXEC | O_RDWR))
@@ -154,36 +160,26 @@ static int handle_to_fd(struct emu_machine *m, const struct emu_gpu *gpu, int fd
 }
 
 /* A description that has the memory already answers the handle that it has. */
-static int fd_to_handle(struct emu_machine *m, const struct emu_gpu *gpu, int fd, void *block)
+int emu_prime_to_handle(struct emu_machine *m, struct emu_gpu *gpu, int fd, void *block)
 {
 	struct drm_prime_handle *a = block;
-	uint64_t file = file_of(fd);
-	struct bank_piece piece;
-	int r = bank_hold(m->bank, a->fd, &piece);
+	struct emu_buffer b = {.file = emu_file_of(fd), .imported = true};
+	int r = bank_hold(m->bank, a->fd, &b.piece);
 
 	if (r < 0)
 		return r;
 	for (uint32_t i = 0; i < nbuffers && r == 0; i++)
-		if (buffers[i].file == file && buffers[i].piece.key == piece.key)
+		if (buffers[i].file == b.file && buffers[i].piece.key == b.piece.key)
 			r = (int)buffers[i].handle;
 	if (r > 0)
-		bank_drop(m->bank, &piece);
-	else if ((r = add(file, &piece)) < 0)
-		bank_drop(m->bank, &piece);
+		bank_drop(m->bank, &b.piece);
+	else if ((r = add(&b)) < 0)
+		bank_drop(m->bank, &b.piece);
 	if (r < 0)
 		return r;
 	a->handle = (uint32_t)r;
 	return 0;
 }
-
-const struct emu_drm_row emu_gem_rows[] = {
-	{DRM_NR_GEM_CLOSE, sizeof(struct drm_gem_close), close_handle},
-	{DRM_NR_PRIME_HANDLE_TO_FD, sizeof(struct drm_prime_handle), handle_to_fd},
-	{DRM_NR_PRIME_FD_TO_HANDLE, sizeof(struct drm_prime_handle), fd_to_handle},
-	{DRM_NR_AMDGPU_GEM_CREATE, sizeof(union drm_amdgpu_gem_create), create},
-	{DRM_NR_AMDGPU_GEM_MMAP, sizeof(union drm_amdgpu_gem_mmap), get_mmap},
-	{0},
-};
 
 int emu_gem_at(const struct emu_machine *m, uint64_t mmap_offset, size_t len)
 {

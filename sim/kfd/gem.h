@@ -6,19 +6,41 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "sim/kfd/bank.h"
 #include "sim/kfd/emu.h"
 
-/* An ioctl of a render node, which `fd` is a descriptor of; the block goes in and out. */
-typedef int emu_drm_fn(struct emu_machine *machine, const struct emu_gpu *gpu, int fd, void *block);
-
-struct emu_drm_row {
-	unsigned int nr;
-	size_t args_bytes;
-	emu_drm_fn *handle; /* NULL: the last row */
+/* Of an open file description; closed when it holds no piece of memory. */
+struct emu_buffer {
+	uint64_t file; /* which description it is of */
+	uint32_t handle;
+	bool imported;
+	uint64_t alignment, domain_flags; /* as it was asked for */
+	struct bank_piece piece;
 };
 
-#define EMU_DRM_BLOCK_BYTES 64
-extern const struct emu_drm_row emu_gem_rows[];
+/* Which description it is. */
+uint64_t emu_file_of(int fd);
+
+/* The one of that handle; NULL: there is none. */
+struct emu_buffer *emu_buffer(uint64_t file, uint32_t handle);
+
+/* All there are in this process, some of them closed. */
+struct emu_buffer *emu_buffers(uint32_t *ret_n);
+
+/* An ioctl of the render node that `fd` is a descriptor of; the block goes in and out. */
+typedef int emu_drm_fn(struct emu_machine *machine, struct emu_gpu *gpu, int fd, void *block);
+
+emu_drm_fn emu_gem_create, emu_gem_mmap, emu_gem_close, emu_prime_to_fd, emu_prime_to_handle;
+emu_drm_fn emu_gem_op, emu_gem_list, emu_gem_change_handle; /* gem_info.c */
+emu_drm_fn emu_gem_va;					    /* gem_va.c */
+
+/* A buffer is closed: it is mapped nowhere any more. */
+void emu_gem_unmap_all(struct emu_machine *machine, const struct emu_buffer *buffer);
+
+/* Where a buffer is mapped, at most `room`; how often it is. */
+struct drm_amdgpu_gem_vm_entry;
+uint32_t emu_gem_mappings(const struct emu_buffer *buffer, uint32_t room,
+			  struct drm_amdgpu_gem_vm_entry *ret);
 
 /* A render node has been opened. */
 void emu_gem_opened(struct emu_machine *machine, int fd);
@@ -27,5 +49,6 @@ void emu_gem_opened(struct emu_machine *machine, int fd);
 int emu_gem_at(const struct emu_machine *machine, uint64_t mmap_offset, size_t len);
 
 void emu_gem_forget(void); /* all of it, in a forked child */
+void emu_gem_va_forget(void);
 
 #endif

@@ -10,9 +10,14 @@
 #include "amd/abi/kfd.h"
 #include "amd/kfd_ioctl.h"
 #include "sim/kfd/emu.h"
+#include "sim/kfd/gem.h"
 
-/* EXPORT_DMABUF came with 1.12; debugging, which is not here, with 1.13. */
-#define EMULATED_MINOR 12
+/*
+ * With 1.15 came that GEM_VA maps where queues find it; debugging, of 1.13, is not here. Before
+ * EXPORT_DMABUF it was 1.11.
+ */
+#define EMULATED_MINOR	    15
+#define MINOR_BEFORE_EXPORT 11
 
 /* Room for any block: the longest one has attributes at its end. */
 #define SVM_BYTES                                                                                  \
@@ -34,7 +39,8 @@ static int get_version(struct emu_machine *m, void *block)
 {
 	*(struct kfd_ioctl_get_version_args *)block = (struct kfd_ioctl_get_version_args){
 		.major_version = KFD_IOCTL_MAJOR_VERSION,
-		.minor_version = EMULATED_MINOR - emu_lacks(KFD_NR_EXPORT_DMABUF)};
+		.minor_version =
+			emu_lacks(KFD_NR_EXPORT_DMABUF) ? MINOR_BEFORE_EXPORT : EMULATED_MINOR};
 	return 0;
 }
 
@@ -85,7 +91,10 @@ static int acquire_vm(struct emu_machine *m, void *block)
 
 	if (!gpu || emu_minor_of((int)a->drm_fd) != (int)gpu->minor)
 		return -EINVAL;
+	if (gpu->acquired && gpu->file != emu_file_of((int)a->drm_fd))
+		return -EBUSY;
 	gpu->acquired = true;
+	gpu->file = emu_file_of((int)a->drm_fd);
 	return 0;
 }
 
@@ -156,6 +165,15 @@ static int set_xnack_mode(struct emu_machine *m, void *block)
 	return 0;
 }
 
+/* A debugger would be told now that there is a program to look at. */
+static int enable_runtime(struct emu_machine *m, void *block)
+{
+	struct kfd_ioctl_runtime_enable_args *a = block;
+
+	a->capabilities_mask = 0;
+	return 0;
+}
+
 typedef int handler_fn(struct emu_machine *machine, void *block);
 
 static handler_fn *const handlers[256] = {
@@ -186,6 +204,7 @@ static handler_fn *const handlers[256] = {
 	[KFD_NR_EXPORT_DMABUF] = emu_export_dmabuf,
 	[KFD_NR_SVM] = emu_svm,
 	[KFD_NR_SET_XNACK_MODE] = set_xnack_mode,
+	[KFD_NR_RUNTIME_ENABLE] = enable_runtime,
 	[KFD_NR_AVAILABLE_MEMORY] = emu_available,
 };
 

@@ -53,7 +53,7 @@ static void test_requests(void)
 	uint64_t word = 0;
 
 	CHECK_EQ(call(_IOR('K', KFD_NR_GET_VERSION, version), &version), 0);
-	CHECK(version.major_version == 1 && version.minor_version == 12);
+	CHECK(version.major_version == 1 && version.minor_version == 15);
 	CHECK_EQ(call(_IOC(_IOC_READ, 'K', KFD_NR_GET_VERSION, 4), &word), 0);
 	CHECK_EQ(word, 1);
 	CHECK_EQ(call(_IOR('K', KFD_NR_GET_VERSION, version), NULL), -EFAULT);

@@ -118,13 +118,63 @@ union drm_amdgpu_gem_mmap {
 	struct drm_amdgpu_gem_mmap_out out;
 };
 
+#define AMDGPU_VA_OP_MAP   1
+#define AMDGPU_VA_OP_UNMAP 2
+
+#define AMDGPU_VM_PAGE_READABLE	  (1 << 1)
+#define AMDGPU_VM_PAGE_WRITEABLE  (1 << 2)
+#define AMDGPU_VM_PAGE_EXECUTABLE (1 << 3)
+
+struct drm_amdgpu_gem_va {
+	uint32_t handle;
+	uint32_t _pad;
+	uint32_t operation;
+	uint32_t flags;
+	uint64_t va_address;
+	uint64_t offset_in_bo;
+	uint64_t map_size;
+};
+
 #define AMDGPU_GEM_OP_GET_GEM_CREATE_INFO 0
 #define AMDGPU_GEM_OP_SET_PLACEMENT	  1
+#define AMDGPU_GEM_OP_GET_MAPPING_INFO	  2
 
 struct drm_amdgpu_gem_op {
 	uint32_t handle;
 	uint32_t op;
-	uint64_t value; /* SET_PLACEMENT: domains */
+	uint64_t value;	      /* SET_PLACEMENT: domains; else where the answer goes */
+	uint32_t num_entries; /* GET_MAPPING_INFO: how many fit, and how many there are */
+	uint32_t padding;
+};
+
+/* For GET_MAPPING_INFO. */
+struct drm_amdgpu_gem_vm_entry {
+	uint64_t addr;
+	uint64_t size;
+	uint64_t offset;
+	uint64_t flags;
+};
+
+#define AMDGPU_GEM_LIST_HANDLES_FLAG_IS_IMPORT (1 << 0)
+
+struct drm_amdgpu_gem_list_handles {
+	uint64_t entries;
+	uint32_t num_entries; /* how many fit, and how many there are */
+	uint32_t padding;
+};
+
+struct drm_amdgpu_gem_list_handles_entry {
+	uint32_t gem_handle;
+	uint32_t flags;
+	uint64_t size;
+	uint64_t preferred_domains;
+	uint64_t alloc_flags;
+	uint64_t alignment;
+};
+
+struct drm_gem_change_handle {
+	uint32_t handle;
+	uint32_t new_handle;
 };
 
 #define AMDGPU_INFO_ACCEL_WORKING  0x00

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What buffers of a render node there are and how they were made, and giving one another handle. */
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+
+#include "amd/abi/drm.h"
+#include "amd/abi/kfd.h"
+#include "sim/kfd/gem.h"
+
+static uint64_t domains_of(const struct emu_buffer *b)
+{
+	return b->piece.flags & KFD_IOC_ALLOC_MEM_FLAGS_VRAM ? AMDGPU_GEM_DOMAIN_VRAM
+							     : AMDGPU_GEM_DOMAIN_GTT;
+}
+
+static int tell_mappings(const struct emu_buffer *b, struct drm_amdgpu_gem_op *a)
+{
+	uint32_t n = emu_gem_mappings(b, 0, NULL), room = a->num_entries;
+	struct drm_amdgpu_gem_vm_entry *entries;
+	int r;
+
+	a->num_entries = n;
+	if (!n || n > room) /* ask again, with room */
+		return 0;
+	entries = calloc(n, sizeof(*entries));
+	if (!entries)
+		return -ENOMEM;
+	emu_gem_mappings(b, n, entries);
+	r = emu_copy_out(a->value, entries, n * sizeof(*entries));
+	free(entries);
+	return r;
+}
+
+/* Where memory lies does not change here. */
+int emu_gem_op(struct emu_machine *m, struct emu_gpu *gpu, int fd, void *block)
+{
+	struct drm_amdgpu_gem_op *a = block;
+	const struct emu_buffer *b = emu_buffer(emu_file_of(fd), a->handle);
+	struct drm_amdgpu_gem_create_in info;
+
+	if (!b)
+		return -ENOENT;
+	switch (a->op) {
+	case AMDGPU_GEM_OP_GET_GEM_CREATE_INFO:
+		info = (struct drm_amdgpu_gem_create_in){.bo_size = b->piece.size,
+							 .alignment = b->alignment,
+							 .domains = domains_of(b),
+							 .domain_flags = b->domain_flags};
+		return emu_copy_out(a->value, &info, sizeof(info));
+	case AMDGPU_GEM_OP_GET_MAPPING_INFO:
+		return tell_mappings(b, a);
+	}
+	return -EINVAL;
+}
+
+int emu_gem_list(struct emu_machine *m, struct emu_gpu *gpu, int fd, void *block)
+{
+	struct drm_amdgpu_gem_list_handles *a = block;
+	uint64_t file = emu_file_of(fd);
+	uint32_t n, there = 0, done = 0;
+	const struct emu_buffer *all = emu_buffers(&n);
+	int r = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		there += all[i].piece.key && all[i].file == file;
+	for (uint32_t i = 0; r == 0 && there <= a->num_entries && i < n; i++) {
+		struct drm_amdgpu_gem_list_handles_entry e;
+
+		if (!all[i].piece.key || all[i].file != file)
+			continue;
+		e = (struct drm_amdgpu_gem_list_handles_entry){
+			.gem_handle = all[i].handle,
+			.flags = all[i].imported ? AMDGPU_GEM_LIST_HANDLES_FLAG_IS_IMPORT : 0,
+			.size = all[i].piece.size,
+			.preferred_domains = domains_of(&all[i]),
+			.alloc_flags = all[i].domain_flags,
+			.alignment = all[i].alignment};
+		r = emu_copy_out(a->entries + sizeof(e) * done++, &e, sizeof(e));
+	}
+	a->num_entries = there;
+	return r;
+}
+
+int emu_gem_change_handle(struct emu_machine *m, struct emu_gpu *gpu, int fd, void *block)
+{
+	const struct drm_gem_change_handle *a = block;
+	uint64_t file = emu_file_of(fd);
+	struct emu_buffer *b = emu_buffer(file, a->handle);
+
+	if (!b)
+		return -ENOENT;
+	if (!a->new_handle || a->new_handle > INT_MAX)
+		return -EINVAL;
+	if (a->new_handle != a->handle && emu_buffer(file, a->new_handle))
+		return -ENOSPC;
+	b->handle = a->new_handle;
+	return 0;
+}

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Buffers of render nodes in the page tables that queues of /dev/kfd go through: those of the open
+ * file that ACQUIRE_VM was called with. Other files have page tables that nothing here uses.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "amd/abi/drm.h"
+#include "sim/kfd/gem.h"
+
+#define PAGE_FLAGS (AMDGPU_VM_PAGE_READABLE | AMDGPU_VM_PAGE_WRITEABLE | AMDGPU_VM_PAGE_EXECUTABLE)
+
+struct mapping {
+	uint64_t key; /* of the memory */
+	uint64_t file;
+	struct emu_gpu *gpu;
+	struct drm_amdgpu_gem_vm_entry is;
+};
+
+static struct mapping *mappings;
+static uint32_t nmappings, room;
+
+void emu_gem_va_forget(void)
+{
+	free(mappings);
+	mappings = NULL;
+	nmappings = room = 0;
+}
+
+static bool is_of(const struct mapping *map, const struct emu_buffer *b)
+{
+	return map->key == b->piece.key && map->file == b->file;
+}
+
+static int add(const struct mapping *map)
+{
+	if (nmappings == room) {
+		uint32_t more = room ? 2 * room : 32;
+		struct mapping *grown = realloc(mappings, more * sizeof(*grown));
+
+		if (!grown)
+			return -ENOMEM;
+		mappings = grown;
+		room = more;
+	}
+	mappings[nmappings++] = *map;
+	return 0;
+}
+
+static void drop(uint32_t i)
+{
+	vm_remove(&mappings[i].gpu->vm, mappings[i].is.addr, mappings[i].is.size);
+	mappings[i] = mappings[--nmappings];
+}
+
+void emu_gem_unmap_all(struct emu_machine *m, const struct emu_buffer *b)
+{
+	for (uint32_t i = nmappings; i-- > 0;)
+		if (is_of(&mappings[i], b))
+			drop(i);
+}
+
+uint32_t emu_gem_mappings(const struct emu_buffer *b, uint32_t fit,
+			  struct drm_amdgpu_gem_vm_entry *ret)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < nmappings; i++) {
+		if (!is_of(&mappings[i], b))
+			continue;
+		if (n < fit)
+			ret[n] = mappings[i].is;
+		n++;
+	}
+	return n;
+}
+
+static int map(struct emu_gpu *gpu, const struct emu_buffer *b, const struct drm_amdgpu_gem_va *a)
+{
+	struct mapping map = {.key = b->piece.key,
+			      .file = b->file,
+			      .gpu = gpu,
+			      .is = {a->va_address, a->map_size, a->offset_in_bo, a->flags}};
+	struct vm_range range = {.at = a->va_address,
+				 .size = a->map_size,
+				 .memory = b->piece.content + a->offset_in_bo,
+				 .writable = a->flags & AMDGPU_VM_PAGE_WRITEABLE};
+	int r;
+
+	if (a->flags & ~(uint32_t)PAGE_FLAGS || a->offset_in_bo % 4096 ||
+	    a->offset_in_bo > b->piece.size || a->map_size > b->piece.size - a->offset_in_bo)
+		return -EINVAL;
+	r = vm_add(&gpu->vm, &range);
+	if (r == 0 && (r = add(&map)) < 0)
+		vm_remove(&gpu->vm, range.at, range.size);
+	return r;
+}
+
+static int unmap(const struct emu_buffer *b, uint64_t at)
+{
+	for (uint32_t i = 0; i < nmappings; i++) {
+		if (!is_of(&mappings[i], b) || mappings[i].is.addr != at)
+			continue;
+		drop(i);
+		return 0;
+	}
+	return -ENOENT;
+}
+
+int emu_gem_va(struct emu_machine *m, struct emu_gpu *gpu, int fd, void *block)
+{
+	const struct drm_amdgpu_gem_va *a = block;
+	const struct emu_buffer *b = emu_buffer(emu_file_of(fd), a->handle);
+
+	if (!b)
+		return -ENOENT;
+	if (!gpu->acquired || gpu->file != b->file)
+		return -EINVAL;
+	if (a->operation == AMDGPU_VA_OP_MAP)
+		return map(gpu, b, a);
+	return a->operation == AMDGPU_VA_OP_UNMAP ? unmap(b, a->va_address) : -EINVAL;
+}

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Buffers of the emulated render nodes: where queues find them, and what is told of them. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "amd/abi/drm.h"
+#include "tests/sim/kfd_queue.h"
+
+#define AT     (UINT64_C(1) << 33)
+#define READ   AMDGPU_VM_PAGE_READABLE
+#define WRITE  AMDGPU_VM_PAGE_WRITEABLE
+#define MAP    AMDGPU_VA_OP_MAP
+#define UNMAP  AMDGPU_VA_OP_UNMAP
+#define NOBODY 4711 /* a handle that there is not */
+
+#define DRM_IOWR(name, type) _IOWR('d', DRM_NR_##name, type)
+
+/* 0 or -errno */
+static int drm(int file, unsigned long request, void *arg)
+{
+	return ioctl(file, request, arg) < 0 ? -errno : 0;
+}
+
+static uint32_t create(int file, uint64_t size, uint64_t domains)
+{
+	union drm_amdgpu_gem_create a = {
+		.in = {.bo_size = size, .alignment = 65536, .domains = domains, .domain_flags = 2}};
+
+	CHECK_EQ(drm(file, DRM_IOWR(AMDGPU_GEM_CREATE, a), &a), 0);
+	return a.out.handle;
+}
+
+static int close_handle(int file, uint32_t handle)
+{
+	struct drm_gem_close a = {.handle = handle};
+
+	return drm(file, _IOW('d', DRM_NR_GEM_CLOSE, a), &a);
+}
+
+static int va(int file, uint32_t handle, uint32_t operation, uint32_t flags, uint64_t at,
+	      uint64_t offset, uint64_t size)
+{
+	struct drm_amdgpu_gem_va a = {.handle = handle,
+				      .operation = operation,
+				      .flags = flags,
+				      .va_address = at,
+				      .offset_in_bo = offset,
+				      .map_size = size};
+
+	return drm(file, _IOW('d', DRM_NR_AMDGPU_GEM_VA, a), &a);
+}
+
+static int list(int file, uint32_t *n, struct drm_amdgpu_gem_list_handles_entry *entries)
+{
+	struct drm_amdgpu_gem_list_handles a = {(uintptr_t)entries, *n, 0};
+	int r = drm(file, DRM_IOWR(AMDGPU_GEM_LIST_HANDLES, a), &a);
+
+	*n = a.num_entries;
+	return r;
+}
+
+static uint32_t mappings(int file, uint32_t handle, uint32_t room,
+			 struct drm_amdgpu_gem_vm_entry *ret)
+{
+	struct drm_amdgpu_gem_op a = {.handle = handle,
+				      .op = AMDGPU_GEM_OP_GET_MAPPING_INFO,
+				      .value = (uintptr_t)ret,
+				      .num_entries = room};
+
+	CHECK_EQ(drm(file, DRM_IOWR(AMDGPU_GEM_OP, a), &a), 0);
+	return a.num_entries;
+}
+
+/* A part of a buffer, at an address of one GPU; of the file that has the queues' page tables. */
+static void test_addresses(void)
+{
+	uint32_t b = create(render[1], MIB, AMDGPU_GEM_DOMAIN_VRAM), elsewhere;
+	int other = open("/dev/dri/renderD130", O_RDWR | O_CLOEXEC);
+	struct drm_amdgpu_gem_vm_entry entries[2];
+	char *host = host_memory(4096);
+	uint64_t handle;
+	struct queue q;
+
+	make_queue(1, KFD_IOC_QUEUE_TYPE_SDMA, &q);
+	CHECK_EQ(va(render[1], NOBODY, MAP, READ, AT, 0, 4096), -ENOENT);
+	CHECK_EQ(va(render[1], b, 99, READ, AT, 0, 4096), -EINVAL);
+	CHECK_EQ(va(render[1], b, MAP, READ, AT + 1, 0, 4096), -EINVAL);
+	CHECK_EQ(va(render[1], b, MAP, READ, AT, MIB, 4096), -EINVAL);
+	CHECK_EQ(va(render[1], b, MAP, READ, AT, 4096, MIB), -EINVAL);
+	CHECK_EQ(va(render[1], b, MAP, READ | WRITE, AT, 8192, 4096), 0);
+	CHECK_EQ(va(render[1], b, MAP, READ, AT, 0, 4096), -EINVAL); /* taken */
+	CHECK_EQ(va(render[1], b, MAP, READ, AT + 8192, 0, MIB), 0);
+	CHECK_EQ(alloc_at(1, AT, MIB, VRAM, &handle, NULL), 0);
+	CHECK_EQ(map(handle, &ids[1], 1, &(uint32_t){0}), -EINVAL);
+	CHECK_EQ(free_memory(handle), 0);
+
+	strcpy(host, "content");
+	put_copy(&q, AT, (uintptr_t)host, 16);
+	put_copy(&q, (uintptr_t)host + 16, AT + 8192 + 8192, 16);
+	CHECK_EQ(execute(1, &q), 0);
+	CHECK(!strcmp(host + 16, "content"));
+	put_copy(&q, AT + 8192, (uintptr_t)host, 16); /* which is for reading */
+	CHECK_EQ(execute(1, &q), AT + 8192);
+
+	CHECK_EQ(mappings(render[1], b, 0, NULL), 2);
+	CHECK_EQ(mappings(render[1], b, 2, entries), 2);
+	CHECK(entries[0].addr == AT && entries[0].size == 4096 && entries[0].offset == 8192);
+	CHECK_EQ(entries[0].flags, READ | WRITE);
+	CHECK_EQ(va(render[1], b, UNMAP, 0, AT + 4096, 0, 4096), -ENOENT);
+	CHECK_EQ(va(render[1], b, UNMAP, 0, AT, 0, 4096), 0);
+	put_copy(&q, (uintptr_t)host, AT, 16);
+	CHECK_EQ(execute(1, &q), AT);
+	CHECK_EQ(close_handle(render[1], b), 0); /* with the other mapping */
+	put_copy(&q, (uintptr_t)host, AT + 8192, 16);
+	CHECK_EQ(execute(1, &q), AT + 8192);
+	CHECK_EQ(available(1), 64 * MIB);
+
+	elsewhere = create(other, MIB, AMDGPU_GEM_DOMAIN_GTT);
+	CHECK_EQ(va(other, elsewhere, MAP, READ, AT, 0, 4096), -EINVAL);
+	CHECK_EQ(close_handle(other, elsewhere), 0);
+	CHECK_EQ(destroy_queue(&q), 0);
+	close(other);
+}
+
+/* What a process has of a file, and how to make it again elsewhere. */
+static void test_lists(void)
+{
+	int file = open("/dev/dri/renderD131", O_RDWR | O_CLOEXEC);
+	uint32_t one = create(file, 2 * MIB, AMDGPU_GEM_DOMAIN_VRAM), n = 0;
+	struct drm_prime_handle prime = {.flags = O_CLOEXEC | O_RDWR};
+	struct drm_gem_change_handle change = {.handle = one, .new_handle = 77};
+	struct drm_amdgpu_gem_list_handles_entry e[4];
+	struct drm_amdgpu_gem_create_in info = {0};
+	struct drm_amdgpu_gem_op op = {.handle = 77, .value = (uintptr_t)&info};
+
+	prime.handle = create(render[2], MIB, AMDGPU_GEM_DOMAIN_GTT);
+	CHECK_EQ(drm(render[2], DRM_IOWR(PRIME_HANDLE_TO_FD, prime), &prime), 0);
+	CHECK_EQ(drm(file, DRM_IOWR(PRIME_FD_TO_HANDLE, prime), &prime), 0);
+	close(prime.fd);
+	CHECK_EQ(list(file, &n, NULL), 0);
+	CHECK_EQ(n, 2);
+	n = 4;
+	CHECK_EQ(list(file, &n, e), 0);
+	CHECK(n == 2 && e[0].gem_handle == one && !e[0].flags && e[0].size == 2 * MIB);
+	CHECK(e[0].preferred_domains == AMDGPU_GEM_DOMAIN_VRAM && e[0].alloc_flags == 2);
+	CHECK(e[0].alignment == 65536 && e[1].gem_handle == prime.handle);
+	CHECK(e[1].flags == AMDGPU_GEM_LIST_HANDLES_FLAG_IS_IMPORT && e[1].size == MIB);
+	n = 4;
+	CHECK_EQ(list(file, &n, (void *)8), -EFAULT);
+
+	CHECK_EQ(drm(file, DRM_IOWR(GEM_CHANGE_HANDLE, change), &change), 0);
+	CHECK_EQ(drm(file, DRM_IOWR(GEM_CHANGE_HANDLE, change), &change), -ENOENT);
+	change = (struct drm_gem_change_handle){77, prime.handle};
+	CHECK_EQ(drm(file, DRM_IOWR(GEM_CHANGE_HANDLE, change), &change), -ENOSPC);
+	CHECK_EQ(drm(file, DRM_IOWR(AMDGPU_GEM_OP, op), &op), 0);
+	CHECK(info.bo_size == 2 * MIB && info.domains == AMDGPU_GEM_DOMAIN_VRAM);
+	CHECK_EQ(close_handle(file, one), -EINVAL);
+	CHECK(close_handle(file, 77) == 0 && close_handle(file, prime.handle) == 0);
+	close(file);
+}
+
+static void test_older_kernel(const char *program)
+{
+	pid_t child = fork();
+
+	if (!child) {
+		setenv("ALLOT_SIM_AMD_WITHOUT", "AMDGPU_GEM_LIST_HANDLES,GEM_CHANGE_HANDLE", 1);
+		execl(program, program, "old", NULL);
+		_exit(1);
+	}
+	end(child, 0);
+}
+
+/* The file that has a GPU's page tables stays the same. */
+static void test_acquire(void)
+{
+	int other = open("/dev/dri/renderD129", O_RDWR | O_CLOEXEC), copy = dup(render[0]);
+	struct kfd_ioctl_acquire_vm_args a = {(uint32_t)other, ids[0]};
+
+	CHECK_EQ(call(_IOW('K', KFD_NR_ACQUIRE_VM, a), &a), -EBUSY);
+	a.drm_fd = (uint32_t)copy;
+	CHECK_EQ(call(_IOW('K', KFD_NR_ACQUIRE_VM, a), &a), 0);
+	close(other);
+	close(copy);
+}
+
+int main(int argc, char **argv)
+{
+	uint32_t n = 0;
+
+	open_devices();
+	acquire_devices();
+	if (argc > 1) {
+		CHECK_EQ(list(render[0], &n, NULL), -EINVAL);
+		CHECK_EQ(close_handle(render[0], create(render[0], 1, AMDGPU_GEM_DOMAIN_GTT)), 0);
+		return 0;
+	}
+	test_acquire();
+	test_addresses();
+	test_lists();
+	test_older_kernel(argv[0]);
+	return 0;
+}

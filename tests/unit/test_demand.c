@@ -116,17 +116,18 @@ static void test_give_and_import(void)
 
 #define ATTRS 4
 
-struct svm {
+union svm {
 	struct kfd_ioctl_svm_args args;
-	struct kfd_ioctl_svm_attribute attrs[ATTRS];
+	uint8_t bytes[sizeof(struct kfd_ioctl_svm_args) +
+		      ATTRS * sizeof(struct kfd_ioctl_svm_attribute)];
 };
 
 static struct demand svm(uint64_t size, uint32_t op, uint32_t nattr,
 			 const struct kfd_ioctl_svm_attribute attrs[ATTRS])
 {
-	struct svm block = {.args = {.start_addr = MIB(2), .size = size, .op = op, .nattr = nattr}};
+	union svm block = {.args = {.start_addr = MIB(2), .size = size, .op = op, .nattr = nattr}};
 
-	memcpy(block.attrs, attrs, sizeof(block.attrs));
+	memcpy(block.args.attrs, attrs, ATTRS * sizeof(attrs[0]));
 	return OF_KFD(KFD_NR_SVM, block);
 }
 
@@ -165,17 +166,17 @@ static void test_svm(void)
 
 static void test_svm_wild(void)
 {
-	struct svm block = {
-		.args = {.start_addr = UINT64_MAX - PAGE + 1, .size = MIB(1), .nattr = 1},
-		.attrs = {PREFETCH(GPU)},
-	};
+	const struct kfd_ioctl_svm_attribute attrs[ATTRS] = {PREFETCH(GPU)};
+	union svm block = {
+		.args = {.start_addr = UINT64_MAX - PAGE + 1, .size = MIB(1), .nattr = 1}};
 
+	memcpy(block.args.attrs, attrs, sizeof(attrs));
 	check_refused(OF_KFD(KFD_NR_SVM, block), -ENOMEM); /* past the last address */
 	check_refused(SET(UINT64_MAX, 1, PREFETCH(GPU)), -ENOMEM);
 	check_refused(SET(MIB(1), ATTRS + 1, ACCESS(GPU)), -EINVAL);
 	check_refused(SET(MIB(1), UINT32_MAX, PREFETCH(GPU)), -EINVAL);
 	check_refused(SET(MIB(1), 1, {KFD_IOCTL_SVM_ATTR_GRANULARITY + 1, GPU}), -EINVAL);
-	check_refused(svm(MIB(1), 2, 0, block.attrs), -EINVAL);
+	check_refused(svm(MIB(1), 2, 0, attrs), -EINVAL);
 	check_refused(demand_of_kfd(kfd(KFD_NR_SVM, sizeof(block)), &block, 8, PAGE), -EINVAL);
 }
 

@@ -125,15 +125,20 @@ static bool relax_tenant(struct table *t, uint32_t tenant)
 		uint32_t xcc = cu_map_part(leaf, CU_LEVEL_XCC);
 		uint32_t engine = cu_map_part(leaf, CU_LEVEL_ENGINE);
 
-		if (!units_in(t->map, leaf))
+		if (!t->map->part_units[xcc]) {
+			leaf += CU_ENGINES * CU_ARRAYS - 1;
 			continue;
-		cheaper |= relax_part(share, xcc, &share->ways[0], id, &share->ways[1 + xcc],
-				      id + 1 + xcc);
-		cheaper |= relax_part(share, engine, &share->ways[1 + xcc], id + 1 + xcc,
-				      &share->ways[1 + engine], id + 1 + engine);
-		cheaper |= relax_part(share, cu_map_part(leaf, CU_LEVEL_ARRAY),
-				      &share->ways[1 + engine], id + 1 + engine, &t->leaf[leaf],
-				      LEAVES + leaf);
+		}
+		if (leaf % (CU_ENGINES * CU_ARRAYS) == 0)
+			cheaper |= relax_part(share, xcc, &share->ways[0], id,
+					      &share->ways[1 + xcc], id + 1 + xcc);
+		if (leaf % CU_ARRAYS == 0)
+			cheaper |= relax_part(share, engine, &share->ways[1 + xcc], id + 1 + xcc,
+					      &share->ways[1 + engine], id + 1 + engine);
+		if (units_in(t->map, leaf))
+			cheaper |= relax_part(share, cu_map_part(leaf, CU_LEVEL_ARRAY),
+					      &share->ways[1 + engine], id + 1 + engine,
+					      &t->leaf[leaf], LEAVES + leaf);
 	}
 	return cheaper;
 }

@@ -55,7 +55,7 @@ struct cu_share {
 
 /*
  * Gives each of `n` tenants its mask. Of what two of them have, the earlier one keeps it.
- * 0; -EINVAL: a bad share. The time grows with units times tenants: some 20 ms for 12 tenants of
+ * 0; -EINVAL: a bad share. The time grows with units times tenants: some 30 ms for 12 tenants of
  * 304 units in 32 engines, below 1 ms for those of 110 in 8.
  */
 int cu_mask_allot(const struct cu_map *map, struct cu_share *shares, uint32_t n);

@@ -7,8 +7,8 @@
  * A queue's percentage is a switch: the kernel runs it if it is above 0, and how much above makes
  * no difference (QUEUE_IS_ACTIVE in its kfd_priv.h). With 0 the kernel saves what the queue was
  * doing and takes it from the hardware; above, it goes on. UPDATE_QUEUE sets all of a queue's
- * properties at once, so what the program wants them to be has to be known and is what the kernel is
- * told, but for the percentage. A queue that the program itself has switched off stays off.
+ * properties at once, so what the program wants them to be has to be known, and is what the kernel
+ * is told, but for the percentage. A queue that the program itself has switched off stays off.
  */
 #ifndef ALLOT_AMD_DUTY_H
 #define ALLOT_AMD_DUTY_H

@@ -146,7 +146,7 @@ static const struct row *find(unsigned int nr)
 {
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
 		if (rows[i].nr == nr)
-			return emu_drm_lacks(nr) ? NULL : &rows[i];
+			return emu_lacks(EMU_DRM(nr)) ? NULL : &rows[i];
 	return NULL;
 }
 
@@ -154,7 +154,8 @@ static const struct row *find(unsigned int nr)
 static int call(struct emu_machine *m, struct emu_gpu *gpu, int fd, unsigned long request,
 		uint64_t arg)
 {
-	_Alignas(8) char block[BLOCK_BYTES] = {0};
+	static uint64_t calls[256]; /* under the lock */
+	_Alignas(8) char block[BLOCK_BYTES] = {0}, asked[BLOCK_BYTES];
 	const struct row *row = find(_IOC_NR(request));
 	size_t bytes = _IOC_SIZE(request);
 	int r;
@@ -164,10 +165,14 @@ static int call(struct emu_machine *m, struct emu_gpu *gpu, int fd, unsigned lon
 	if (bytes > row->args_bytes)
 		bytes = row->args_bytes;
 	r = emu_copy_in(block, arg, bytes);
+	memcpy(asked, block, sizeof(asked));
+	if (r == 0)
+		r = emu_fail(EMU_DRM(row->nr), calls[row->nr]++);
 	if (r == 0)
 		r = row->handle(m, gpu, fd, block);
 	if (r == 0 && _IOC_DIR(request) & _IOC_READ)
 		r = emu_copy_out(arg, block, bytes);
+	emu_trace_drm(gpu, row->nr, asked, block, r);
 	return r;
 }
 

@@ -7,7 +7,7 @@
  *   device.c   the tree's device files: what fstat, ioctl and mmap answer for them
  *   process.c  what the driver knows of this process, and the machine's GPUs
  *   kfd.c      ioctls of /dev/kfd: the block in and out, the row
- *   trace.c    a line for each of them
+ *   trace.c    a line for each of them, and for those of render nodes that are about memory
  *   bank.c     memory of the GPUs, which all processes share
  *   memory.c   memory objects of this process, and on which GPUs they are mapped
  *   vm.c       page tables of the GPUs, and their access to memory
@@ -100,6 +100,8 @@ long emu_kfd_ioctl(unsigned long request, uint64_t arg);
 long emu_drm_ioctl(uint32_t minor, int fd, unsigned long request, uint64_t arg);
 
 /* trace.c: with NULL for a row that there is not, and for a block that cannot be read. */
+void emu_trace_drm(const struct emu_gpu *gpu, unsigned int nr, const void *asked, const void *block,
+		   int r);
 struct kfd_ioctl;
 struct emu_queue;
 struct roster_times;
@@ -109,11 +111,13 @@ void emu_trace_end(const struct emu_queue *queue, const struct roster_times *tim
 
 /*
  * fail.c: 0, or the -errno with which an ioctl is to fail now that so much of it is done; and
- * whether the kernel that is emulated does not have it.
+ * whether the kernel that is emulated does not have it. Of /dev/kfd by its number, of a render node
+ * by EMU_DRM() of that.
  */
-int emu_fail(unsigned int nr, uint64_t done);
-bool emu_lacks(unsigned int nr);
-bool emu_drm_lacks(unsigned int nr); /* of a render node's */
+#define EMU_DRM(nr) (0x100u | (nr))
+int emu_fail(unsigned int which, uint64_t done);
+bool emu_lacks(unsigned int which);
+const char *emu_drm_name(unsigned int nr);
 
 /* memory.c: handlers of ioctls; all under the lock, with a block that reads zero at its end. */
 int emu_alloc(struct emu_machine *machine, void *block);

@@ -25,7 +25,24 @@ static struct {
 	uint64_t after;
 } fail;
 
-static bool lacking[256], drm_lacking[256];
+static bool lacking[512];
+
+static const struct drm_name {
+	const char *name;
+	unsigned int nr;
+} drm_names[] = {
+#define DRM_ROW(name, decision) {#name, DRM_NR_##name},
+#include "amd/drm_ioctl.def"
+};
+#define DRM_NAMES (sizeof(drm_names) / sizeof(drm_names[0]))
+
+const char *emu_drm_name(unsigned int nr)
+{
+	for (size_t i = 0; i < DRM_NAMES; i++)
+		if (drm_names[i].nr == nr)
+			return drm_names[i].name;
+	return "?";
+}
 
 static int find_ioctl(const char *name)
 {
@@ -35,22 +52,9 @@ static int find_ioctl(const char *name)
 		if (row && !strcmp(row->name, name))
 			return nr;
 	}
-	return -1;
-}
-
-static int find_drm_ioctl(const char *name)
-{
-	static const struct {
-		const char *name;
-		int nr;
-	} rows[] = {
-#define DRM_ROW(name, decision) {#name, DRM_NR_##name},
-#include "amd/drm_ioctl.def"
-	};
-
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-		if (!strcmp(rows[i].name, name))
-			return rows[i].nr;
+	for (size_t i = 0; i < DRM_NAMES; i++)
+		if (!strcmp(drm_names[i].name, name))
+			return (int)EMU_DRM(drm_names[i].nr);
 	return -1;
 }
 
@@ -99,14 +103,12 @@ static void read_lacking(void)
 		return;
 	snprintf(text, sizeof(text), "%s", asked);
 	while ((name = strsep(&rest, ","))) {
-		int nr = find_ioctl(name), drm = find_drm_ioctl(name);
+		int nr = find_ioctl(name);
 
-		if (nr >= 0)
-			lacking[nr] = true;
-		else if (drm >= 0)
-			drm_lacking[drm] = true;
-		else
+		if (nr < 0)
 			complain("ALLOT_SIM_AMD_WITHOUT", asked, "EXPORT_DMABUF");
+		else
+			lacking[nr] = true;
 	}
 }
 
@@ -118,22 +120,16 @@ static void read_once(void)
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-int emu_fail(unsigned int nr, uint64_t done)
+int emu_fail(unsigned int which, uint64_t done)
 {
 	pthread_once(&once, read_once);
 	if (fail.nr < 0) /* a test that asks for what is not there must not go on without it */
 		return -EINVAL;
-	return fail.nr && (unsigned int)fail.nr == nr && done >= fail.after ? -fail.err : 0;
+	return fail.nr && (unsigned int)fail.nr == which && done >= fail.after ? -fail.err : 0;
 }
 
-bool emu_lacks(unsigned int nr)
+bool emu_lacks(unsigned int which)
 {
 	pthread_once(&once, read_once);
-	return lacking[nr & 0xff];
-}
-
-bool emu_drm_lacks(unsigned int nr)
-{
-	pthread_once(&once, read_once);
-	return drm_lacking[nr & 0xff];
+	return lacking[which & 0x1ff];
 }

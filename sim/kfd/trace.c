@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The trace: a line for each ioctl of /dev/kfd, and for what queues cannot do. */
+/* The trace: lines for ioctls, and for queues that stop or end. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "amd/abi/drm.h"
 #include "amd/abi/kfd.h"
 #include "amd/kfd_ioctl.h"
 #include "sim/kfd/queue.h"
@@ -112,6 +113,35 @@ void emu_trace(const struct kfd_ioctl *row, unsigned long request, const void *b
 		n += snprintf(text + n, sizeof(text) - (size_t)n, " request=%#lx", request);
 	else if (block)
 		n += describe(text + n, sizeof(text) - (size_t)n, row, block);
+	n += snprintf(text + n, sizeof(text) - (size_t)n, " = %s\n",
+		      r < 0 ? strerrorname_np(-r) : "0");
+	put(path, text, n);
+}
+
+/* A buffer goes by its number in one open file. Answers overwrite what was asked. */
+void emu_trace_drm(const struct emu_gpu *gpu, unsigned int nr, const void *asked, const void *block,
+		   int r)
+{
+	const char *path = getenv("ALLOT_SIM_AMD_TRACE");
+	const struct drm_amdgpu_gem_create_in *create = asked;
+	const struct drm_amdgpu_gem_va *va = asked;
+	uint32_t handle;
+	char text[256];
+	int n;
+
+	if (!path || !*path)
+		return;
+	memcpy(&handle, block, sizeof(handle)); /* what most blocks begin with */
+	n = snprintf(text, sizeof(text), "%d %s gpu=%u", getpid(), emu_drm_name(nr), gpu->gpu_id);
+	if (nr != DRM_NR_AMDGPU_GEM_MMAP && nr != DRM_NR_AMDGPU_GEM_LIST_HANDLES)
+		n += snprintf(text + n, sizeof(text) - (size_t)n, " handle=%u", handle);
+	if (nr == DRM_NR_AMDGPU_GEM_CREATE)
+		n += snprintf(text + n, sizeof(text) - (size_t)n, " size=%llu domains=%#llx",
+			      (unsigned long long)create->bo_size,
+			      (unsigned long long)create->domains);
+	if (nr == DRM_NR_AMDGPU_GEM_VA)
+		n += snprintf(text + n, sizeof(text) - (size_t)n, " op=%u size=%llu flags=%#x",
+			      va->operation, (unsigned long long)va->map_size, va->flags);
 	n += snprintf(text + n, sizeof(text) - (size_t)n, " = %s\n",
 		      r < 0 ? strerrorname_np(-r) : "0");
 	put(path, text, n);

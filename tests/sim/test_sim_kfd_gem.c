@@ -160,16 +160,27 @@ static void test_lists(void)
 	close(file);
 }
 
+/* A kernel that has not all of it, and in which one fails. */
 static void test_older_kernel(const char *program)
 {
 	pid_t child = fork();
 
 	if (!child) {
 		setenv("ALLOT_SIM_AMD_WITHOUT", "AMDGPU_GEM_LIST_HANDLES,GEM_CHANGE_HANDLE", 1);
+		setenv("ALLOT_SIM_AMD_FAIL", "GEM_CLOSE:EIO:1", 1);
 		execl(program, program, "old", NULL);
 		_exit(1);
 	}
 	end(child, 0);
+}
+
+static void be_on_older_kernel(void)
+{
+	uint32_t n = 0, handle = create(render[0], 1, AMDGPU_GEM_DOMAIN_GTT);
+
+	CHECK_EQ(list(render[0], &n, NULL), -EINVAL);
+	CHECK_EQ(close_handle(render[0], handle), 0);
+	CHECK_EQ(close_handle(render[0], handle), -EIO);
 }
 
 /* The file that has a GPU's page tables stays the same. */
@@ -187,13 +198,10 @@ static void test_acquire(void)
 
 int main(int argc, char **argv)
 {
-	uint32_t n = 0;
-
 	open_devices();
 	acquire_devices();
 	if (argc > 1) {
-		CHECK_EQ(list(render[0], &n, NULL), -EINVAL);
-		CHECK_EQ(close_handle(render[0], create(render[0], 1, AMDGPU_GEM_DOMAIN_GTT)), 0);
+		be_on_older_kernel();
 		return 0;
 	}
 	test_acquire();

@@ -85,13 +85,13 @@ static int map(struct emu_gpu *gpu, const struct emu_buffer *b, const struct drm
 			      .is = {a->va_address, a->map_size, a->offset_in_bo, a->flags}};
 	struct vm_range range = {.at = a->va_address,
 				 .size = a->map_size,
-				 .memory = b->piece.content + a->offset_in_bo,
 				 .writable = a->flags & AMDGPU_VM_PAGE_WRITEABLE};
 	int r;
 
 	if (a->flags & ~(uint32_t)PAGE_FLAGS || a->offset_in_bo % 4096 ||
 	    a->offset_in_bo > b->piece.size || a->map_size > b->piece.size - a->offset_in_bo)
 		return -EINVAL;
+	range.memory = b->piece.content + a->offset_in_bo;
 	r = vm_add(&gpu->vm, &range);
 	if (r == 0 && (r = add(&map)) < 0)
 		vm_remove(&gpu->vm, range.at, range.size);

@@ -78,10 +78,10 @@ int emu_object_add(struct emu_object *o)
 	return 0;
 }
 
-/* A queue's ring is there once and has twice the addresses. */
+/* Whole pages; a queue's ring is there once and has twice the addresses. */
 static uint64_t content_bytes(uint64_t size, uint32_t flags)
 {
-	return flags & KFD_IOC_ALLOC_MEM_FLAGS_AQL_QUEUE_MEM ? size / 2 : size;
+	return PAGE_UP(flags & KFD_IOC_ALLOC_MEM_FLAGS_AQL_QUEUE_MEM ? size / 2 : size);
 }
 
 static uint64_t offset_of(const struct emu_object *o)
@@ -105,8 +105,11 @@ int emu_alloc(struct emu_machine *m, void *block)
 	if (!gpu || !gpu->acquired || !a->size || a->size >= UINT64_C(1) << OFFSET_SHIFT || !kind ||
 	    kind & (kind - 1))
 		return -EINVAL;
-	if (kind == KFD_IOC_ALLOC_MEM_FLAGS_USERPTR)
+	if (kind == KFD_IOC_ALLOC_MEM_FLAGS_USERPTR) {
 		o.users = a->mmap_offset;
+		if (!o.users || o.users != PAGE_UP(o.users))
+			return -EINVAL;
+	}
 	if (kind & CONTENT) {
 		o.piece = (struct bank_piece){.size = content_bytes(a->size, a->flags),
 					      .gpu = (uint32_t)(gpu - m->gpu),

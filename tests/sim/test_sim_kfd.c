@@ -101,6 +101,13 @@ static void test_memory(void)
 	CHECK_EQ(available(0), 63 * MIB);
 	CHECK_EQ(free_memory(aql), 0);
 
+	CHECK_EQ(alloc_vram(0, 63 * MIB + 1, &one), 0); /* of which the last page is taken whole */
+	CHECK_EQ(available(0), MIB - 4096);
+	CHECK_EQ(free_memory(one), 0);
+	offset = 1;
+	CHECK_EQ(alloc_at(0, 1u << 30, MIB, KFD_IOC_ALLOC_MEM_FLAGS_USERPTR, &one, &offset),
+		 -EINVAL);
+
 	/* What is written stays, whoever maps it where. */
 	CHECK_EQ(alloc_flags(0, MIB, VRAM, &one, &offset), 0);
 	here = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_SHARED, render[0], (off_t)offset);

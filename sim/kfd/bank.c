@@ -51,29 +51,45 @@ static int init_region(void *map)
 	return sim_mutex_init(&region->lock);
 }
 
-int bank_open(const char *root, struct bank **ret)
+static int open_region(const char *root, struct bank *bank)
 {
-	static struct bank bank; /* one for each process: a forked child writes it anew */
 	char path[PATH_MAX];
 	void *map;
 	int fd, r;
 
-	if (snprintf(bank.dir, sizeof(bank.dir), "%s" DIR, root) >= (int)sizeof(bank.dir))
+	if (snprintf(bank->dir, sizeof(bank->dir), "%s" DIR, root) >= (int)sizeof(bank->dir))
 		return -ENAMETOOLONG;
-	if (mkdir(bank.dir, 0700) < 0 && errno != EEXIST)
+	if (mkdir(bank->dir, 0700) < 0 && errno != EEXIST)
 		return -errno;
-	snprintf(path, sizeof(path), "%s/table", bank.dir);
-	r = sim_shared_open(path, sizeof(*bank.region), init_region, &map, &fd);
+	snprintf(path, sizeof(path), "%s/table", bank->dir);
+	r = sim_shared_open(path, sizeof(*bank->region), init_region, &map, &fd);
 	if (r < 0)
 		return r;
 	close(fd);
-	bank.region = map;
-	if (bank.region->magic != MAGIC) {
-		munmap(map, sizeof(*bank.region));
+	bank->region = map;
+	if (bank->region->magic != MAGIC) {
+		munmap(map, sizeof(*bank->region));
 		return -EPROTO;
 	}
-	*ret = &bank;
 	return 0;
+}
+
+int bank_open(const char *root, struct bank **ret)
+{
+	static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
+	static struct bank bank; /* one for each process: a forked child writes it anew */
+	static pid_t opened;
+	int r = 0;
+
+	pthread_mutex_lock(&opening);
+	if (opened != getpid())
+		r = open_region(root, &bank);
+	if (r == 0) {
+		opened = getpid();
+		*ret = &bank;
+	}
+	pthread_mutex_unlock(&opening);
+	return r;
 }
 
 static void lock(struct region *region)

@@ -4,6 +4,7 @@
  * calls for /dev/kfd, the render nodes and the driver's sysfs from a written tree:
  *
  *   paths.c    paths of the driver lead into the tree
+ *   sysfs.c    files of the tree whose content changes
  *   device.c   the tree's device files: what fstat, ioctl and mmap answer for them
  *   process.c  what the driver knows of this process, and the machine's GPUs
  *   kfd.c      ioctls of /dev/kfd: the block in and out, the row
@@ -70,6 +71,9 @@ struct emu_machine {
 /* paths.c: the tree, "" where this process has none; -> the path to use, which may be `path`. */
 const char *emu_root(void);
 const char *emu_path(const char *path, char buffer[static PATH_MAX]);
+
+/* sysfs.c: a file of the tree is about to be looked at. */
+void emu_sysfs_refresh(const char *path);
 
 /* process.c */
 int emu_open(int fd); /* a process opens a device: what it inherited over fork is gone */

@@ -87,12 +87,53 @@ static int describe(const struct machine_options *o, struct tree *t, char *ret_w
 	return add_links(o, t, ret_what);
 }
 
+/* The folder of a device by another name, as the card or the render node that it is. */
+static int link_device(const struct tree *t, const char *name, uint32_t minor)
+{
+	char path[sizeof(t->root) + 64], target[64];
+
+	snprintf(path, sizeof(path), "%s/sys/class/drm/%s", t->root, name);
+	if (mkdir(path, 0755) < 0)
+		return err_errno();
+	snprintf(path, sizeof(path), "%s/sys/class/drm/%s/device", t->root, name);
+	snprintf(target, sizeof(target), "../../../dev/char/226:%u/device", minor);
+	return symlink(target, path) < 0 ? err_errno() : 0;
+}
+
+/* The folder of GPU `i`: its render node, and how much memory it has. */
+static int write_device(const struct tree *t, uint32_t i)
+{
+	static const char *const totals[] = {"vram_total", "vis_vram_total", "gtt_total"};
+	static const char *const used[] = {"vram_used", "vis_vram_used", "gtt_used"};
+	char name[128], text[32];
+	int r;
+
+	snprintf(name, sizeof(name), "/sys/dev/char/226:%u/device/drm/renderD%u/dev", 128 + i,
+		 128 + i);
+	r = tree_put(t, name, "");
+	snprintf(text, sizeof(text), "%llu\n", (unsigned long long)t->vram_bytes);
+	for (size_t j = 0; r == 0 && j < sizeof(totals) / sizeof(totals[0]); j++) {
+		snprintf(name, sizeof(name), "/sys/dev/char/226:%u/device/mem_info_%s", 128 + i,
+			 totals[j]);
+		r = tree_put(t, name, text);
+		snprintf(name, sizeof(name), "/sys/dev/char/226:%u/device/mem_info_%s", 128 + i,
+			 used[j]);
+		if (r == 0)
+			r = tree_put(t, name, "0\n");
+	}
+	snprintf(name, sizeof(name), "renderD%u", 128 + i);
+	if (r == 0)
+		r = link_device(t, name, 128 + i);
+	snprintf(name, sizeof(name), "card%u", i - 1);
+	return r < 0 ? r : link_device(t, name, 128 + i);
+}
+
 /* What programs look at beside the topology: that the module is there, and what a device is. */
 static int write_rest(const struct tree *t)
 {
 	static const char *const dirs[] = {"/sys/module/amdgpu/holders", "/sys/class",
-					   "/sys/class/kfd"};
-	char path[sizeof(t->root) + 64], name[128];
+					   "/sys/class/kfd", "/sys/class/drm"};
+	char path[sizeof(t->root) + 64];
 	int r;
 
 	if ((r = tree_put(t, "/dev/kfd", "")) < 0 ||
@@ -100,18 +141,14 @@ static int write_rest(const struct tree *t)
 	    (r = tree_put(t, "/sys/module/amdgpu/initstate", "live\n")) < 0 ||
 	    (r = tree_put(t, "/sys/module/amdgpu/refcnt", "0\n")) < 0)
 		return r;
-	for (uint32_t i = 1; i < t->n; i++) {
-		snprintf(name, sizeof(name), "/sys/dev/char/226:%u/device/drm/renderD%u/dev",
-			 128 + i, 128 + i);
-		r = tree_put(t, name, "");
-		if (r < 0)
-			return r;
-	}
 	for (size_t i = 0; i < sizeof(dirs) / sizeof(dirs[0]); i++) {
 		snprintf(path, sizeof(path), "%s%s", t->root, dirs[i]);
 		if (mkdir(path, 0755) < 0)
 			return err_errno();
 	}
+	for (uint32_t i = 1; i < t->n; i++)
+		if ((r = write_device(t, i)) < 0)
+			return r;
 	snprintf(path, sizeof(path), "%s/sys/class/kfd/kfd", t->root);
 	return symlink("../../devices/virtual/kfd/kfd", path) < 0 ? err_errno() : 0;
 }

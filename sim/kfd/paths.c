@@ -22,8 +22,9 @@
 #include "sim/kfd/emu.h"
 
 /* The machine's own devices are hidden with it. */
-static const char *const taken[] = {"/dev/kfd",	      "/dev/dri",      "/sys/devices/virtual/kfd",
-				    "/sys/class/kfd", "/proc/modules", "/sys/module/amdgpu"};
+static const char *const taken[] = {
+	"/dev/kfd",	  "/dev/dri",	   "/sys/devices/virtual/kfd", "/sys/class/kfd",
+	"/sys/class/drm", "/proc/modules", "/sys/module/amdgpu"};
 
 /* Of every DRM device, whose minor follows. */
 #define CHAR_DEVICES "/sys/dev/char/226:"
@@ -64,6 +65,7 @@ const char *emu_path(const char *path, char buffer[static PATH_MAX])
 		return path;
 	if (snprintf(buffer, PATH_MAX, "%s%s", emu_root(), path) >= PATH_MAX)
 		return path;
+	emu_sysfs_refresh(buffer);
 	return buffer;
 }
 

@@ -19,6 +19,28 @@ static uint64_t vram_usage(int gpu)
 	return bytes;
 }
 
+static uint64_t read_file(const char *path)
+{
+	unsigned long long value;
+	FILE *file = fopen(path, "re");
+
+	CHECK(file);
+	CHECK_EQ(fscanf(file, "%llu", &value), 1);
+	fclose(file);
+	return value;
+}
+
+/* The driver's files say the same as its ioctls, by whatever name. */
+static void check_files(uint64_t used)
+{
+	CHECK_EQ(read_file("/sys/class/drm/card0/device/mem_info_vram_total"), 64 * MIB);
+	CHECK_EQ(read_file("/sys/class/drm/card0/device/mem_info_vram_used"), used);
+	CHECK_EQ(read_file("/sys/class/drm/renderD129/device/mem_info_vis_vram_used"), used);
+	CHECK_EQ(read_file("/sys/dev/char/226:129/device/mem_info_vram_used"), used);
+	CHECK_EQ(read_file("/sys/class/drm/renderD129/device/mem_info_gtt_used"), 0);
+	CHECK_EQ(read_file("/sys/class/drm/card1/device/mem_info_vram_used"), 0);
+}
+
 static void take_40(int socket)
 {
 	uint64_t handle;
@@ -42,6 +64,7 @@ static void test_capacity(int signal)
 	CHECK_EQ(available(0), 24 * MIB);
 	CHECK_EQ(available(1), 64 * MIB);
 	CHECK_EQ(vram_usage(0), 40 * MIB);
+	check_files(40 * MIB);
 	CHECK_EQ(alloc_vram(0, 24 * MIB + 4096, &handle), -ENOMEM);
 	CHECK_EQ(alloc_vram(0, 24 * MIB, &handle), 0);
 	CHECK_EQ(alloc_vram(0, 4096, &rest), -ENOMEM);
@@ -188,6 +211,7 @@ static void test_crowd(void)
 
 int main(void)
 {
+	check_files(0); /* for who has opened no device, too */
 	open_devices();
 	acquire_devices();
 	test_capacity(0);

@@ -49,6 +49,17 @@ static int read_machine(struct emu_machine *m)
 	return 0;
 }
 
+static int open_bank(struct bank **ret)
+{
+	int r = bank_open(emu_root(), ret);
+
+	if (r < 0)
+		fprintf(stderr, "allot sim: cannot use the devices' memory in %s/memory: %s%s\n",
+			emu_root(), strerror(-r),
+			r == -EPROTO ? "; it is of another version: use another directory" : "");
+	return r;
+}
+
 /*
  * The kernel knows a process by its address space and keeps what it has until that ends, whatever
  * happens to descriptors. A child that opens the device anew begins with nothing.
@@ -77,7 +88,7 @@ int emu_open(int fd)
 	if (!process.machine.topology)
 		r = read_machine(&process.machine);
 	if (r == 0 && process.pid != getpid())
-		r = bank_open(emu_root(), &process.machine.bank);
+		r = open_bank(&process.machine.bank);
 	if (r == 0) {
 		__atomic_store_n(&process.pid, getpid(), __ATOMIC_RELEASE);
 		emu_gem_opened(&process.machine, fd);

@@ -27,6 +27,7 @@ struct emu_queue {
 	const uint64_t *doorbell;
 	uint64_t read; /* bytes of SDMA's packets, or number of AQL's, that are executed */
 	uint64_t done; /* bytes of the packet that is being executed */
+	uint64_t copied_bytes;
 };
 
 /* What became of a queue's next packet. */

@@ -7,9 +7,10 @@
 
 #include "sim/kfd/queue.h"
 
-#define WORDS_MOST  8
-#define SLICE_BYTES (UINT64_C(4) << 20) /* what is done of a packet before others get their turn   \
-					 */
+#define WORDS_MOST 8
+#define SLICE_BYTES                                                                                \
+	(UINT64_C(4) << 20) /* what is done of a packet before others get their turn               \
+			     */
 
 /* What an operation is to do with a packet. As in enum queue_step, but for QUEUE_IDLE. */
 typedef enum queue_step op_fn(struct emu_queue *queue, const uint32_t *words,
@@ -36,6 +37,7 @@ static enum queue_step copy(struct emu_queue *q, const uint32_t *words, struct q
 	if (vm_copy(&q->gpu->vm, address(words + 5) + q->done, address(words + 3) + q->done, n,
 		    &note->fault) < 0)
 		return QUEUE_FAULT;
+	q->copied_bytes += n;
 	q->done += n;
 	if (q->done == bytes)
 		q->done = 0;

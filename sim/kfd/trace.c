@@ -182,9 +182,9 @@ void emu_trace_end(const struct emu_queue *q, const struct roster_times *times)
 		return;
 	n = snprintf(text, sizeof(text),
 		     "%d queue %u of gpu %u ended: type=%u life_ns=%llu active_ns=%llu "
-		     "busy_ns=%llu\n",
+		     "busy_ns=%llu copied_bytes=%llu\n",
 		     getpid(), q->is.id, q->gpu->gpu_id, q->is.type,
 		     (unsigned long long)times->life_ns, (unsigned long long)times->active_ns,
-		     (unsigned long long)times->busy_ns);
+		     (unsigned long long)times->busy_ns, (unsigned long long)q->copied_bytes);
 	put(path, text, n);
 }

@@ -7,8 +7,10 @@
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "tests/check.h"
 
@@ -172,6 +174,8 @@ static void *allocate(int agent)
 	return memory;
 }
 
+static uint64_t copied_bytes; /* by this program's wish */
+
 static void copy(void *to, int to_agent, const void *from, int from_agent)
 {
 	struct handle done;
@@ -182,6 +186,7 @@ static void copy(void *to, int to_agent, const void *from, int from_agent)
 		 0);
 	CHECK_EQ(hsa.signal_wait_scacquire(done, CONDITION_LESS, 1, UINT64_MAX, WAIT_BLOCKED), 0);
 	CHECK_EQ(hsa.signal_destroy(done), 0);
+	copied_bytes += SIZE;
 }
 
 static double now_s(void)
@@ -279,14 +284,41 @@ static void test_barriers(void)
 	CHECK_EQ(hsa.signal_destroy(any), 0);
 }
 
+/* What the GPUs' engines copied, all of their queues together, as the trace has it. */
+static uint64_t engines_copied_bytes(const char *trace)
+{
+	FILE *file = fopen(trace, "re");
+	uint64_t sum = 0;
+	char line[512];
+
+	CHECK(file);
+	while (fgets(line, sizeof(line), file)) {
+		const char *found = strstr(line, " copied_bytes=");
+
+		if (found)
+			sum += strtoull(found + strlen(" copied_bytes="), NULL, 10);
+	}
+	fclose(file);
+	return sum;
+}
+
 int main(void)
 {
+	char trace[] = "/tmp/allot-hsa-XXXXXX";
+	int fd;
+
 	load();
+	fd = mkstemp(trace);
+	CHECK(fd >= 0);
+	setenv("ALLOT_SIM_AMD_TRACE", trace, 1);
 	CHECK_EQ(hsa.init(), 0);
 	find_machine();
 	test_copies();
 	test_locked_memory();
 	test_barriers();
 	CHECK_EQ(hsa.shut_down(), 0);
+	CHECK_EQ(engines_copied_bytes(trace), copied_bytes);
+	unlink(trace);
+	close(fd);
 	return 0;
 }

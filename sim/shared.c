@@ -24,6 +24,14 @@ bool sim_byte_locked(int fd, off_t at)
 	return fcntl(fd, F_OFD_GETLK, &lock) < 0 || lock.l_type != F_UNLCK;
 }
 
+int sim_seat_take(int fd, off_t at, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		if (sim_byte_lock(fd, at + i, F_WRLCK) == 0)
+			return (int)i;
+	return -ENOSPC;
+}
+
 static int create(const char *path, size_t bytes, sim_shared_init_fn *init)
 {
 	char tmp[PATH_MAX];

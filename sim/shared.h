@@ -11,6 +11,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 /* Fills a new file, which reads zero; 0 or -errno. */
@@ -27,6 +28,13 @@ int sim_shared_open(const char *path, size_t bytes, sim_shared_init_fn *init, vo
 
 /* F_WRLCK for one alone, F_RDLCK for any number: 0 or -errno; -EAGAIN where another has it. */
 int sim_byte_lock(int fd, off_t at, short type);
+
+/*
+ * A process's number in a shared file, from 0 to `n` - 1: of the first byte from `at` on that
+ * nobody has a lock on. What a dead process left under it is the caller's to forget. -ENOSPC: all
+ * are taken.
+ */
+int sim_seat_take(int fd, off_t at, uint32_t n);
 
 /* Whether another description has a lock there; unknown counts as yes. */
 bool sim_byte_locked(int fd, off_t at);

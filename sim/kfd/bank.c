@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "amd/abi/kfd.h"
+#include "sim/kfd/tree.h"
 #include "sim/mutex.h"
 #include "sim/shared.h"
 
@@ -22,12 +23,18 @@
 #define VRAM	KFD_IOC_ALLOC_MEM_FLAGS_VRAM
 #define HOLD_AT (INT64_C(1) << 60) /* far behind the content */
 
+/* Processes have a lock each at their number behind this, in the table. */
+#define PROCESSES  1024
+#define PROCESS_AT (INT64_C(1) << 40)
+
 /* Of a piece, for all processes. */
 struct row {
 	uint64_t key; /* 0: free */
 	uint64_t size;
 	uint64_t ino;
 	uint32_t gpu, flags;
+	uint32_t owner; /* the number of the process that took it and holds it; 0: ask the kernel */
+	uint32_t pad;
 };
 
 struct region {
@@ -35,11 +42,13 @@ struct region {
 	pthread_mutex_t lock;
 	uint64_t next_key;
 	uint64_t rows; /* ever used: scans end here */
+	uint64_t peak_bytes[TREE_GPUS];
 	struct row row[PIECES];
 };
 
 struct bank {
 	struct region *region;
+	uint32_t process; /* from 1 on; 0: it has no number, and its pieces cost more */
 	char dir[PATH_MAX - 32];
 };
 
@@ -49,6 +58,32 @@ static int init_region(void *map)
 
 	region->magic = MAGIC;
 	return sim_mutex_init(&region->lock);
+}
+
+static void lock(struct region *region)
+{
+	/* Each change is one store, so a dead owner leaves nothing half done. */
+	if (sim_mutex_lock(&region->lock) == EOWNERDEAD)
+		pthread_mutex_consistent(&region->lock);
+}
+
+static void unlock(struct region *region)
+{
+	pthread_mutex_unlock(&region->lock);
+}
+
+/* The kernel is asked from now on about what a dead process left under this one's number. */
+static void join(struct bank *bank, int fd)
+{
+	struct region *region = bank->region;
+	int seat = sim_seat_take(fd, PROCESS_AT + 1, PROCESSES - 1);
+
+	bank->process = seat < 0 ? 0 : (uint32_t)seat + 1;
+	lock(region);
+	for (uint64_t i = 0; bank->process && i < region->rows; i++)
+		if (region->row[i].owner == bank->process)
+			region->row[i].owner = 0;
+	unlock(region);
 }
 
 static int open_region(const char *root, struct bank *bank)
@@ -65,13 +100,15 @@ static int open_region(const char *root, struct bank *bank)
 	r = sim_shared_open(path, sizeof(*bank->region), init_region, &map, &fd);
 	if (r < 0)
 		return r;
-	close(fd);
 	bank->region = map;
 	if (bank->region->magic != MAGIC) {
 		munmap(map, sizeof(*bank->region));
-		return -EPROTO;
+		r = -EPROTO;
+	} else {
+		join(bank, fd);
 	}
-	return 0;
+	close(fd); /* the mapping keeps the lock */
+	return r;
 }
 
 int bank_open(const char *root, struct bank **ret)
@@ -90,18 +127,6 @@ int bank_open(const char *root, struct bank **ret)
 	}
 	pthread_mutex_unlock(&opening);
 	return r;
-}
-
-static void lock(struct region *region)
-{
-	/* Each change is one store, so a dead owner leaves nothing half done. */
-	if (sim_mutex_lock(&region->lock) == EOWNERDEAD)
-		pthread_mutex_consistent(&region->lock);
-}
-
-static void unlock(struct region *region)
-{
-	pthread_mutex_unlock(&region->lock);
 }
 
 static int open_content(const struct bank *bank, uint64_t key, int flags)
@@ -143,10 +168,36 @@ static void reap(const struct bank *bank, struct row *row)
 	row->key = 0;
 }
 
+/* Which processes live, as far as it was asked. */
+struct census {
+	int fd; /* of the table, not the description that this process has its own lock by */
+	bool known[PROCESSES], alive[PROCESSES];
+};
+
+static bool lives(struct census *census, uint32_t process)
+{
+	if (!census->known[process])
+		census->alive[process] =
+			census->fd < 0 || sim_byte_locked(census->fd, PROCESS_AT + process);
+	census->known[process] = true;
+	return census->alive[process];
+}
+
 static void reap_all(const struct bank *bank)
 {
-	for (uint64_t i = 0; i < bank->region->rows; i++)
-		reap(bank, &bank->region->row[i]);
+	struct census census = {.fd = -EBADF};
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s/table", bank->dir);
+	census.fd = open(path, O_RDWR | O_CLOEXEC);
+	for (uint64_t i = 0; i < bank->region->rows; i++) {
+		struct row *row = &bank->region->row[i];
+
+		if (row->key && (!row->owner || !lives(&census, row->owner)))
+			reap(bank, row);
+	}
+	if (census.fd >= 0)
+		close(census.fd);
 }
 
 static uint64_t used(const struct region *region, uint32_t gpu, uint32_t flag)
@@ -218,8 +269,11 @@ static int take(struct bank *bank, struct bank_piece *piece)
 	r = make_content(bank, key, piece->size, &piece->content, &ino);
 	if (r < 0)
 		return r;
-	*row = (struct row){
-		.size = piece->size, .ino = ino, .gpu = piece->gpu, .flags = piece->flags};
+	*row = (struct row){.size = piece->size,
+			    .ino = ino,
+			    .gpu = piece->gpu,
+			    .flags = piece->flags,
+			    .owner = bank->process};
 	__atomic_store_n(&row->key, key, __ATOMIC_RELEASE);
 	piece->key = key;
 	return 0;
@@ -229,6 +283,18 @@ static bool has_room(const struct region *region, const struct bank_piece *piece
 		     uint64_t vram_bytes)
 {
 	return !(piece->flags & VRAM) || piece->size <= vram_bytes - used(region, piece->gpu, VRAM);
+}
+
+static void note_peak(struct bank *bank, uint32_t gpu)
+{
+	uint64_t *peak = &bank->region->peak_bytes[gpu], now = used(bank->region, gpu, VRAM);
+
+	if (now > *peak) { /* unless the dead have a part in it */
+		reap_all(bank);
+		now = used(bank->region, gpu, VRAM);
+	}
+	if (now > *peak)
+		*peak = now;
 }
 
 int bank_take(struct bank *bank, uint64_t vram_bytes, struct bank_piece *piece)
@@ -241,6 +307,8 @@ int bank_take(struct bank *bank, uint64_t vram_bytes, struct bank_piece *piece)
 		reap_all(bank);
 	if (has_room(bank->region, piece, vram_bytes))
 		r = take(bank, piece);
+	if (r == 0)
+		note_peak(bank, piece->gpu);
 	unlock(bank->region);
 	return r;
 }
@@ -304,9 +372,13 @@ void bank_drop(struct bank *bank, struct bank_piece *piece)
 		return;
 	lock(region);
 	munmap(piece->content, piece->size);
-	for (uint64_t i = 0; i < region->rows; i++)
-		if (region->row[i].key == piece->key)
-			reap(bank, &region->row[i]);
+	for (uint64_t i = 0; i < region->rows; i++) {
+		if (region->row[i].key != piece->key)
+			continue;
+		if (region->row[i].owner == bank->process)
+			region->row[i].owner = 0;
+		reap(bank, &region->row[i]);
+	}
 	unlock(region);
 	*piece = (struct bank_piece){.key = 0};
 }
@@ -345,4 +417,22 @@ uint64_t bank_unique(struct bank *bank)
 	key = ++bank->region->next_key;
 	unlock(bank->region);
 	return key;
+}
+
+uint64_t bank_peak(struct bank *bank, uint32_t gpu)
+{
+	uint64_t peak;
+
+	lock(bank->region);
+	peak = bank->region->peak_bytes[gpu];
+	unlock(bank->region);
+	return peak;
+}
+
+void bank_reset_peak(struct bank *bank, uint32_t gpu)
+{
+	lock(bank->region);
+	reap_all(bank);
+	bank->region->peak_bytes[gpu] = used(bank->region, gpu, VRAM);
+	unlock(bank->region);
 }

@@ -6,6 +6,8 @@
  * descriptor by having that, even while it is on its way. So the kernel counts the holders, and
  * there is nothing to repair when one is killed.
  *
+ * - To ask the kernel for each piece costs. So a piece names the process that took it, as long as
+ *   that one holds it; a process is alive by a lock, too.
  * - Nothing is kept twice: what a GPU has given is the sum over its pieces.
  * - A piece is there from the store of its key on, and gone with the store of 0.
  *
@@ -53,5 +55,9 @@ uint64_t bank_unique(struct bank *bank);
 
 /* Bytes of a GPU that somebody holds: those with the flag. */
 uint64_t bank_used(struct bank *bank, uint32_t gpu, uint32_t flag);
+
+/* The most of its VRAM that a GPU had given at once, the dead not counted, since it was reset. */
+uint64_t bank_peak(struct bank *bank, uint32_t gpu);
+void bank_reset_peak(struct bank *bank, uint32_t gpu);
 
 #endif

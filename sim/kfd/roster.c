@@ -68,21 +68,19 @@ static int init_table(void *map)
 	return sim_mutex_init(&table->lock);
 }
 
-/* A number that no living process has; what a dead one left under it goes. */
+/* What a dead process left under the number goes. */
 static int join_as(struct table *table, int fd, uint32_t *ret_process)
 {
-	uint32_t process = 0;
+	int seat = sim_seat_take(fd, LOCK_BASE, PROCESSES);
 
-	while (process < PROCESSES && sim_byte_lock(fd, LOCK_BASE + process, F_WRLCK) < 0)
-		process++;
-	if (process == PROCESSES)
-		return -ENOSPC;
+	if (seat < 0)
+		return seat;
 	lock(table);
 	for (uint64_t i = 0; i < table->rows; i++)
-		if (table->row[i].process == process)
+		if (table->row[i].process == (uint32_t)seat)
 			table->row[i].used = 0;
 	unlock(table);
-	*ret_process = process;
+	*ret_process = (uint32_t)seat;
 	return 0;
 }
 

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The emulated KFD as several processes have it: memory that one takes is there for no other. */
+#include <limits.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "amd/abi/drm.h"
+#include "sim/kfd/bank.h"
 #include "tests/sim/kfd_program.h"
 
 static uint64_t vram_usage(int gpu)
@@ -188,7 +190,13 @@ static void test_crowd(void)
 	pid_t child[TAKERS];
 	int socket[TAKERS];
 	uint64_t handle;
+	struct bank *bank;
+	char root[PATH_MAX];
 
+	snprintf(root, sizeof(root), "%s/amd", getenv("ALLOT_SIM_DIR"));
+	CHECK_EQ(bank_open(root, &bank), 0);
+	bank_reset_peak(bank, 0);
+	CHECK_EQ(bank_peak(bank, 0), 0);
 	for (int i = 0; i < TAKERS; i++)
 		child[i] = start(i % 2 ? take_for_a_while : take_until_killed, &socket[i]);
 	for (int i = 0; i < TAKERS; i++)
@@ -205,7 +213,9 @@ static void test_crowd(void)
 	for (int i = 0; i < TAKERS; i++)
 		close(socket[i]);
 	CHECK_EQ(available(0), 64 * MIB);
+	CHECK(bank_peak(bank, 0) > 8 * MIB && bank_peak(bank, 0) <= 64 * MIB);
 	CHECK_EQ(alloc_vram(0, 64 * MIB, &handle), 0);
+	CHECK_EQ(bank_peak(bank, 0), 64 * MIB);
 	CHECK_EQ(free_memory(handle), 0);
 }
 

@@ -55,6 +55,24 @@ class Shares(compute_lib.Case):
 
         self.measure(len(forms), play, judge)
 
+    def test_streams_stay_abreast(self):
+        """A launch that is held keeps no other stream from working beside the rest."""
+        caps = (50, 90)
+
+        def play(machine):
+            for gpu, cap in enumerate(caps):
+                machine.load(*SECONDS, "--form", "streams", "--kernel-us", 10000,
+                             run=("--name", f"cap{cap}", "--gpu", gpu, "--compute", cap))
+            machine.start()
+            machine.finish()
+
+        def judge(machine, _):
+            wrong = [off(f"{cap} %", load.share / 4, cap / 100, POINTS)
+                     for cap, load in zip(caps, machine.loads)]
+            return "; ".join(filter(None, wrong))
+
+        self.measure(len(caps), play, judge)
+
     def test_four_processes_have_one_share(self):
         """
         Of devices that lose nothing by switching between them: held ones switch less often, so that

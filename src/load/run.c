@@ -13,7 +13,10 @@
 
 #include "load/record.h"
 
-/* What is in flight: enough that the device never waits, little enough that the end is soon. */
+/*
+ * What is in flight in each stream: enough that the device never waits, little enough that the end
+ * is soon.
+ */
 #define FLIGHT_US 20000.0
 #define DEPTH_MIN 4u
 #define DEPTH_MAX 512u
@@ -124,7 +127,8 @@ static void size_ring(struct load *load)
 	}
 	if (!load->options->depth) {
 		depth = FLIGHT_US / us;
-		depth = depth < DEPTH_MIN ? DEPTH_MIN : depth > DEPTH_MAX ? DEPTH_MAX : depth;
+		depth = (depth < DEPTH_MIN ? DEPTH_MIN : depth) * load->work.nstreams;
+		depth = depth > DEPTH_MAX ? DEPTH_MAX : depth;
 	}
 	load->batch = us < BATCH_US ? (unsigned int)(BATCH_US / us) : 1;
 	if (load->batch > (unsigned int)depth / 2)

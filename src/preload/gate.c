@@ -11,12 +11,14 @@
 #define MS UINT64_C(1000000)
 
 /*
- * After each pause a program has to get ahead of the device again, ranks of each other, and streams
- * end one after the other: one of launches shorter than this, ranks and streams pause less often,
- * as long as no pause gets longer than that.
+ * A pause costs two wake-ups, so none is shorter than this, which decides where shares are large.
+ * After each a program has to get ahead of the device again, ranks of each other, and streams end
+ * one after the other: one of launches shorter than this, ranks and streams pause less often, as
+ * long as no pause gets longer than that.
  */
-#define SHORT_NS      (MS / 20)
-#define PAUSE_MOST_NS (150 * MS)
+#define PAUSE_LEAST_NS (3 * MS)
+#define SHORT_NS       (MS / 20)
+#define PAUSE_MOST_NS  (150 * MS)
 /* Less than what the deficit's slack makes up for. */
 #define MORE_NS	      (8 * MS)
 /* Who was let through need not ask again for so long, unless something is billed. */
@@ -150,12 +152,11 @@ static uint64_t choose_slice_ns(struct guest *guest, const struct gate *gate,
 				struct meter_device *md, uint64_t now_ns)
 {
 	int64_t share = atomic_load(&gate->share_permille[md->device->ledger]);
+	bool badly = compute_beside(guest->ledger, md->device->ledger, now_ns) ||
+		     meter_pauses_badly(md, SHORT_NS);
 
-	if (!compute_beside(guest->ledger, md->device->ledger, now_ns) &&
-	    !meter_pauses_badly(md, SHORT_NS))
-		return CONTROLLER_SLICE_NS;
-	return (uint64_t)between(room_paid_in_ns(share, PAUSE_MOST_NS), CONTROLLER_SLICE_NS,
-				 CONTROLLER_LONG_SLICE_NS);
+	return (uint64_t)between(room_paid_in_ns(share, badly ? PAUSE_MOST_NS : PAUSE_LEAST_NS),
+				 CONTROLLER_SLICE_NS, CONTROLLER_LONG_SLICE_NS);
 }
 
 /* Of any device of the tenant, by its index in the ledger. */

@@ -18,7 +18,7 @@
 
 /* Slices where nobody says otherwise, see gate.c. */
 #define CONTROLLER_SLICE_NS	 UINT64_C(8000000)
-#define CONTROLLER_LONG_SLICE_NS (3 * CONTROLLER_SLICE_NS)
+#define CONTROLLER_LONG_SLICE_NS (4 * CONTROLLER_SLICE_NS)
 
 struct share_params {
 	uint32_t share_permille; /* 1 to 1000 of the device's time */

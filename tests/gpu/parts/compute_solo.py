@@ -39,6 +39,12 @@ FORMS = {
 FREE_DEPTH = 10
 HELD_DEPTH = 2
 
+# Launches of all processes that are so much work together are measured for as long as is promised,
+# and so many of them alone.
+LONG_S = 0.1
+LONG_LEAST_S = 10.0
+ALONE_UNITS = 10
+
 # A cap, when its phase begins, and the part of it that is measured. Seconds from the start.
 Phase = namedtuple("Phase", "cap at from_s to_s")
 
@@ -48,11 +54,12 @@ def plan(bench, caps, unit_ms=0.0, processes=1, alone_s=ALONE_S, least_s=0.0):
     then measures at least two rounds of all processes' launches and their pauses; of long launches
     whole seconds, so that as many of them are seen as of pauses."""
     phases, at, work_s = [], alone_s, processes * unit_ms / 1e3
+    least_s = max(least_s, LONG_LEAST_S if work_s >= LONG_S else 0)
     for i, cap in enumerate(caps):
         round_s = work_s / (cap / 100)
         settle = max(settle_s(bench), round_s * (HELD_DEPTH if i else FREE_DEPTH))
         measured = max(bench.compute_seconds, least_s, 2 * round_s)
-        if work_s >= 0.1:
+        if work_s >= LONG_S:
             measured = math.ceil(measured)
         begin = round(at + settle, 1)
         phases.append(Phase(cap, at, begin, round(begin + measured, 1)))
@@ -158,9 +165,14 @@ def shape(form, kernel_ms):
     return kernel_ms * (NODES if form == "graph50" else 1), 4 if form == "processes4" else 1
 
 
+def alone_until_s(form, kernel_ms):
+    unit_ms, processes = shape(form, kernel_ms)
+    return max(ALONE_S, ALONE_SETTLE_S + ALONE_UNITS * processes * unit_ms / 1e3)
+
+
 def phases_of(bench, form, kernel_ms, caps, least_s=0.0):
     unit_ms, processes = shape(form, kernel_ms)
-    return plan(bench, caps, unit_ms, processes, least_s=least_s)
+    return plan(bench, caps, unit_ms, processes, alone_until_s(form, kernel_ms), least_s)
 
 
 def solo_seconds(bench, form, kernel_ms, caps=CAPS):
@@ -179,7 +191,7 @@ def solo(bench, name, form, kernel_ms, caps=CAPS, controller=None, least_s=0.0):
         (said,) = go([child], total, processes, play)
     other = controller in ("bucket", "pid")
     rows = judge(bench, name, said, phases, billed, None if other else POINTS,
-                 work_ms=unit_ms * processes)
+                 (ALONE_SETTLE_S, alone_until_s(form, kernel_ms)), unit_ms * processes)
     if not other:
         bench.cap_errors += [abs(row["got"] - row["cap"]) for row in rows]
         judge_seconds(bench, name, rows, kernel_ms, unit_ms)

@@ -15,10 +15,10 @@
  *   svm.c      memory of the program's own that GPUs share
  *   dmabuf.c   memory objects as descriptors, from process to process
  *   queue.c    queues, as the kernel has them
- *   roster.c   what queues there are in all processes, and how long each was active
  *   engine.c   the thread that executes them
  *   sdma.c     packets of copy queues
  *   aql.c      packets of compute queues, as far as they need no shader
+ *   roster.c   what queues there are in all processes, and how long each was active
  *   event.c    events, and waiting for them
  *   drm.c      ioctls of render nodes, as far as libdrm asks
  *   gem.c      memory by the handles of render nodes; what there is of it (gem_info.c), and

@@ -157,7 +157,7 @@ static bool may_map(const struct emu_machine *m, const struct emu_gpu *gpu,
 static int map_one(struct emu_gpu *gpu, const struct emu_object *o)
 {
 	struct vm_range range = {.at = o->va,
-				 .size = o->piece.key ? o->piece.size : PAGE_UP(o->size),
+				 .size = content_bytes(o->size, o->flags),
 				 .memory = o->piece.key ? o->piece.content
 							: (char *)(uintptr_t)o->users,
 				 .writable = o->flags & KFD_IOC_ALLOC_MEM_FLAGS_WRITABLE,

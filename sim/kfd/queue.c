@@ -17,12 +17,13 @@
 #define OFFSET_GPU(id)	((uint64_t)((id)&0xffff) << 46)
 
 static struct emu_queue *queues; /* by id */
+static uint32_t nqueues;	 /* ever used: the engine looks no further */
 static struct roster *roster;	 /* from the first queue on */
 static uint64_t *doorbells[TREE_GPUS];
 
 struct emu_queue *emu_queues(uint32_t *ret_n)
 {
-	*ret_n = queues ? QUEUES : 0;
+	*ret_n = nqueues;
 	return queues;
 }
 
@@ -30,6 +31,7 @@ void emu_queues_forget(void)
 {
 	free(queues);
 	queues = NULL;
+	nqueues = 0;
 	roster = NULL;
 	memset(doorbells, 0, sizeof(doorbells)); /* which fork did not hand on */
 }
@@ -162,6 +164,8 @@ int emu_create_queue(struct emu_machine *m, void *block)
 	page[id] = a->queue_type == KFD_IOC_QUEUE_TYPE_COMPUTE_AQL ? UINT64_MAX : 0;
 	q.doorbell = &page[id];
 	queues[id] = q;
+	if ((uint32_t)id >= nqueues)
+		nqueues = (uint32_t)id + 1;
 	tell(&queues[id]);
 	a->queue_id = (uint32_t)id;
 	a->doorbell_offset = OFFSET_DOORBELL | OFFSET_GPU(gpu->gpu_id) | (uint64_t)id * 8;

@@ -69,6 +69,34 @@ static void test_copies(void)
 	CHECK_EQ(free_memory(two), 0);
 }
 
+/* A queue's ring may be there twice, one behind the other, wherever its memory is. */
+static void test_twice(void)
+{
+	uint32_t twice = WRITABLE | KFD_IOC_ALLOC_MEM_FLAGS_AQL_QUEUE_MEM;
+	char *own = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *host = host_memory(4096);
+	uint64_t vram = take(0, AT, 8192, twice), users, offset = (uintptr_t)own;
+	struct queue q;
+
+	CHECK(own != MAP_FAILED);
+	CHECK_EQ(alloc_at(0, AT + MIB, 16384, KFD_IOC_ALLOC_MEM_FLAGS_USERPTR | twice, &users,
+			  &offset),
+		 0);
+	CHECK(map_to(vram, 0) == 0 && map_to(users, 0) == 0);
+	CHECK_EQ(available(0), 64 * MIB - 4096);
+	make_queue(0, SDMA, &q);
+	put_fill(&q, AT + 4096, 0x01010101, 16);
+	put_copy(&q, (uintptr_t)host, AT, 16);
+	put_fill(&q, AT + MIB + 8192 + 32, 0x02020202, 16);
+	CHECK_EQ(execute(0, &q), 0);
+	CHECK(host[15] == 1 && own[32] == 2 && own[47] == 2 && !own[48]);
+	CHECK_EQ(unmap(vram, ids, 1), 0);
+	CHECK_EQ(unmap(users, ids, 1), 0);
+	put_fill(&q, AT + 4096, 1, 4);
+	CHECK_EQ(execute(0, &q), AT + 4096);
+	CHECK(free_memory(vram) == 0 && free_memory(users) == 0 && destroy_queue(&q) == 0);
+}
+
 /* A GPU reaches what is mapped on it, as long as it is, and writes what is writable. */
 static void test_faults(void)
 {
@@ -288,6 +316,7 @@ int main(void)
 	open_devices();
 	acquire_devices();
 	test_copies();
+	test_twice();
 	test_faults();
 	test_order();
 	test_percentage();

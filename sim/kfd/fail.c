@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Failures on request: ALLOT_SIM_AMD_FAIL=NAME:ERRNO[:AFTER], like MAP_MEMORY_TO_GPU:EIO:4. Mapping
- * and unmapping fail after that many GPUs of a call, other ioctls after that many calls. And
- * kernels that do not have everything: ALLOT_SIM_AMD_WITHOUT=NAME[,NAME...], like EXPORT_DMABUF or
+ * Failures on request: ALLOT_SIM_AMD_FAIL=NAME:ERRNO[:AFTER[:TIMES]], like MAP_MEMORY_TO_GPU:EIO:4.
+ * Mapping and unmapping fail after that many GPUs of a call, other ioctls after that many calls;
+ * for ever, or as often as is said, so that one can be seen to be tried again. And kernels that do
+ * not have everything: ALLOT_SIM_AMD_WITHOUT=NAME[,NAME...], like EXPORT_DMABUF or
  * AMDGPU_GEM_LIST_HANDLES.
  */
 #include <errno.h>
@@ -23,6 +24,7 @@ static struct {
 	int nr; /* 0: nothing fails; -1: nobody understands what is asked for */
 	int err;
 	uint64_t after;
+	uint64_t times; /* that it still fails */
 } fail;
 
 static bool lacking[512];
@@ -86,11 +88,13 @@ static void read_failure(void)
 	snprintf(text, sizeof(text), "%s", asked);
 	name = strsep(&rest, ":");
 	err = strsep(&rest, ":");
-	after = rest;
+	after = strsep(&rest, ":");
 	fail.nr = find_ioctl(name);
 	fail.err = err ? find_errno(err) : -1;
+	fail.times = UINT64_MAX;
 	if (fail.nr < 0 || fail.err < 0 ||
-	    (after && parse_u64(after, 0, UINT32_MAX, &fail.after) < 0))
+	    (after && parse_u64(after, 0, UINT32_MAX, &fail.after) < 0) ||
+	    (rest && parse_u64(rest, 1, UINT32_MAX, &fail.times) < 0))
 		complain("ALLOT_SIM_AMD_FAIL", asked, "MAP_MEMORY_TO_GPU:EIO:4");
 }
 
@@ -120,12 +124,16 @@ static void read_once(void)
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
+/* Under the lock of the machine. */
 int emu_fail(unsigned int which, uint64_t done)
 {
 	pthread_once(&once, read_once);
 	if (fail.nr < 0) /* a test that asks for what is not there must not go on without it */
 		return -EINVAL;
-	return fail.nr && (unsigned int)fail.nr == which && done >= fail.after ? -fail.err : 0;
+	if (!fail.nr || (unsigned int)fail.nr != which || done < fail.after || !fail.times)
+		return 0;
+	fail.times--;
+	return -fail.err;
 }
 
 bool emu_lacks(unsigned int which)

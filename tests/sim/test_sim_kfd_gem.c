@@ -167,7 +167,7 @@ static void test_older_kernel(const char *program)
 
 	if (!child) {
 		setenv("ALLOT_SIM_AMD_WITHOUT", "AMDGPU_GEM_LIST_HANDLES,GEM_CHANGE_HANDLE", 1);
-		setenv("ALLOT_SIM_AMD_FAIL", "GEM_CLOSE:EIO:1", 1);
+		setenv("ALLOT_SIM_AMD_FAIL", "GEM_CLOSE:EIO:1:2", 1);
 		execl(program, program, "old", NULL);
 		_exit(1);
 	}
@@ -181,6 +181,8 @@ static void be_on_older_kernel(void)
 	CHECK_EQ(list(render[0], &n, NULL), -EINVAL);
 	CHECK_EQ(close_handle(render[0], handle), 0);
 	CHECK_EQ(close_handle(render[0], handle), -EIO);
+	CHECK_EQ(close_handle(render[0], handle), -EIO);
+	CHECK_EQ(close_handle(render[0], handle), -EINVAL); /* no more; but it was closed */
 }
 
 /* The file that has a GPU's page tables stays the same. */

@@ -92,7 +92,9 @@ class SimAmd(cli_lib.Case):
     def test_failures(self):
         for failure, answer in (
                 ("GET_VERSION:ENOMEM", "ENOMEM"), ("GET_VERSION:EIO:0", "EIO"),
-                ("GET_VERSION:EIO:1", "0"), ("ACQUIRE_VM:EIO", "0"), ("", "0"),
+                ("GET_VERSION:EIO:1", "0"), ("GET_VERSION:EIO:0:1", "EIO"),
+                ("GET_VERSION:EIO:0:0", "EINVAL"), ("GET_VERSION:EIO:0:x", "EINVAL"),
+                ("ACQUIRE_VM:EIO", "0"), ("", "0"),
                 ("NO_SUCH:EIO", "EINVAL"), ("GET_VERSION", "EINVAL"),
                 ("GET_VERSION:EVERY", "EINVAL"), ("GET_VERSION:EIO:x", "EINVAL")):
             with self.subTest(failure=failure):

@@ -43,6 +43,7 @@ struct region {
 	uint64_t next_key;
 	uint64_t rows; /* ever used: scans end here */
 	uint64_t peak_bytes[TREE_GPUS];
+	int32_t pid[PROCESSES]; /* by number: the last one that had it */
 	struct row row[PIECES];
 };
 
@@ -83,6 +84,7 @@ static void join(struct bank *bank, int fd)
 	for (uint64_t i = 0; bank->process && i < region->rows; i++)
 		if (region->row[i].owner == bank->process)
 			region->row[i].owner = 0;
+	region->pid[bank->process] = getpid();
 	unlock(region);
 }
 
@@ -183,21 +185,33 @@ static bool lives(struct census *census, uint32_t process)
 	return census->alive[process];
 }
 
-static void reap_all(const struct bank *bank)
+static void begin_census(const struct bank *bank, struct census *ret)
 {
-	struct census census = {.fd = -EBADF};
 	char path[PATH_MAX];
 
+	*ret = (struct census){.fd = -EBADF};
 	snprintf(path, sizeof(path), "%s/table", bank->dir);
-	census.fd = open(path, O_RDWR | O_CLOEXEC);
+	ret->fd = open(path, O_RDWR | O_CLOEXEC);
+}
+
+static void end_census(const struct census *census)
+{
+	if (census->fd >= 0)
+		close(census->fd);
+}
+
+static void reap_all(const struct bank *bank)
+{
+	struct census census;
+
+	begin_census(bank, &census);
 	for (uint64_t i = 0; i < bank->region->rows; i++) {
 		struct row *row = &bank->region->row[i];
 
 		if (row->key && (!row->owner || !lives(&census, row->owner)))
 			reap(bank, row);
 	}
-	if (census.fd >= 0)
-		close(census.fd);
+	end_census(&census);
 }
 
 static uint64_t used(const struct region *region, uint32_t gpu, uint32_t flag)
@@ -417,6 +431,34 @@ uint64_t bank_unique(struct bank *bank)
 	key = ++bank->region->next_key;
 	unlock(bank->region);
 	return key;
+}
+
+int bank_used_by(struct bank *bank, pid_t pid, uint32_t gpu, uint64_t *ret_bytes)
+{
+	const struct region *region = bank->region;
+	struct census census;
+	uint64_t sum = 0;
+	int r = -ENOENT;
+
+	lock(bank->region);
+	begin_census(bank, &census);
+	for (uint32_t process = 1; process < PROCESSES; process++) {
+		if (region->pid[process] != pid || !lives(&census, process))
+			continue;
+		r = 0;
+		for (uint64_t i = 0; i < region->rows; i++) {
+			const struct row *row = &region->row[i];
+
+			if (row->key && row->owner == process && row->gpu == gpu &&
+			    row->flags & VRAM)
+				sum += row->size;
+		}
+	}
+	end_census(&census);
+	unlock(bank->region);
+	if (r == 0)
+		*ret_bytes = sum;
+	return r;
 }
 
 uint64_t bank_peak(struct bank *bank, uint32_t gpu)

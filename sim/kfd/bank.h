@@ -17,6 +17,7 @@
 #define ALLOT_SIM_KFD_BANK_H
 
 #include <stdint.h>
+#include <sys/types.h>
 
 struct bank;
 
@@ -55,6 +56,12 @@ uint64_t bank_unique(struct bank *bank);
 
 /* Bytes of a GPU that somebody holds: those with the flag. */
 uint64_t bank_used(struct bank *bank, uint32_t gpu, uint32_t flag);
+
+/*
+ * What a process took of a GPU's VRAM and holds: the kernel's figure for it, in which imported
+ * memory does not count. -ENOENT: there is no such process, or not any more.
+ */
+int bank_used_by(struct bank *bank, pid_t pid, uint32_t gpu, uint64_t *ret_bytes);
 
 /* The most of its VRAM that a GPU had given at once, the dead not counted, since it was reset. */
 uint64_t bank_peak(struct bank *bank, uint32_t gpu);

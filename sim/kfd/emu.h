@@ -75,6 +75,9 @@ const char *emu_path(const char *path, char buffer[static PATH_MAX]);
 /* sysfs.c: a file of the tree is about to be looked at. */
 void emu_sysfs_refresh(const char *path);
 
+/* This process has opened a device. */
+void emu_sysfs_enter(const struct emu_machine *machine);
+
 /* process.c */
 int emu_open(int fd); /* a process opens a device: what it inherited over fork is gone */
 

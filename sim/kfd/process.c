@@ -89,6 +89,8 @@ int emu_open(int fd)
 		r = read_machine(&process.machine);
 	if (r == 0 && process.pid != getpid())
 		r = open_bank(&process.machine.bank);
+	if (r == 0 && process.pid != getpid())
+		emu_sysfs_enter(&process.machine);
 	if (r == 0) {
 		__atomic_store_n(&process.pid, getpid(), __ATOMIC_RELEASE);
 		emu_gem_opened(&process.machine, fd);

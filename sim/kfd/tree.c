@@ -62,7 +62,7 @@ uint32_t tree_cpu(struct tree *t)
 uint32_t tree_gpu(struct tree *t, uint64_t hive)
 {
 	t->node[t->n] = (struct tree_node){
-		.gpu_id = 10000 + t->n * 111, .hive = hive, .heap = TOPOLOGY_HEAP_VRAM_VISIBLE};
+		.gpu_id = TREE_GPU_ID(t->n), .hive = hive, .heap = TOPOLOGY_HEAP_VRAM_VISIBLE};
 	return t->n++;
 }
 

@@ -17,6 +17,9 @@
 #define TREE_GPUS  (TREE_NODES - 1)
 #define TREE_VRAM  (UINT64_C(64) << 30)
 
+/* What ioctls call the GPU that is that node. */
+#define TREE_GPU_ID(node) (10000 + (node)*111)
+
 /* What the kernel says of a kind of GPU, as far as programs here ask. */
 struct tree_model {
 	const char *gfx; /* "gfx90a" */

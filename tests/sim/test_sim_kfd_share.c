@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The emulated KFD as several processes have it: memory that one takes is there for no other. */
+#include <dirent.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -55,6 +57,28 @@ static void take_40(int socket)
 	hear(socket);
 }
 
+/* The kernel's figure for a process; UINT64_MAX: it knows none. */
+static uint64_t process_vram(pid_t pid, int gpu)
+{
+	char path[80];
+
+	snprintf(path, sizeof(path), "/sys/class/kfd/kfd/proc/%d/vram_%u", pid, ids[gpu]);
+	return access(path, R_OK) < 0 ? UINT64_MAX : read_file(path);
+}
+
+static bool is_listed(pid_t pid)
+{
+	DIR *dir = opendir("/sys/devices/virtual/kfd/kfd/proc");
+	struct dirent *entry;
+	bool found = false;
+
+	CHECK(dir);
+	while ((entry = readdir(dir)))
+		found |= atoi(entry->d_name) == pid;
+	closedir(dir);
+	return found;
+}
+
 /* What one has is counted for all, until it ends, in whatever way. */
 static void test_capacity(int signal)
 {
@@ -67,17 +91,23 @@ static void test_capacity(int signal)
 	CHECK_EQ(available(1), 64 * MIB);
 	CHECK_EQ(vram_usage(0), 40 * MIB);
 	check_files(40 * MIB);
+	CHECK(process_vram(child, 0) == 40 * MIB && process_vram(child, 1) == 0);
+	CHECK_EQ(process_vram(getpid(), 0), 0);
+	CHECK(is_listed(child) && is_listed(getpid()));
 	CHECK_EQ(alloc_vram(0, 24 * MIB + 4096, &handle), -ENOMEM);
 	CHECK_EQ(alloc_vram(0, 24 * MIB, &handle), 0);
 	CHECK_EQ(alloc_vram(0, 4096, &rest), -ENOMEM);
 	if (!signal)
 		say(socket);
+	CHECK_EQ(process_vram(getpid(), 0), 24 * MIB);
 	end(child, signal);
 	CHECK_EQ(alloc_vram(0, 40 * MIB, &rest), 0); /* without having asked before */
 	CHECK_EQ(available(0), 0);
 	CHECK_EQ(free_memory(rest), 0);
 	CHECK_EQ(free_memory(handle), 0);
 	CHECK_EQ(available(0), 64 * MIB);
+	CHECK_EQ(process_vram(child, 0), UINT64_MAX);
+	CHECK(!is_listed(child) && is_listed(getpid()));
 	close(socket);
 }
 

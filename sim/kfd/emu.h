@@ -75,8 +75,10 @@ const char *emu_path(const char *path, char buffer[static PATH_MAX]);
 /* sysfs.c: a file of the tree is about to be looked at. */
 void emu_sysfs_refresh(const char *path);
 
-/* This process has opened a device. */
+/* This process has opened a device, made a queue, ended one. */
 void emu_sysfs_enter(const struct emu_machine *machine);
+void emu_sysfs_add_queue(uint32_t id, uint32_t gpu_id, uint64_t ring_bytes, uint32_t type);
+void emu_sysfs_remove_queue(uint32_t id);
 
 /* process.c */
 int emu_open(int fd); /* a process opens a device: what it inherited over fork is gone */

@@ -87,52 +87,88 @@ static int describe(const struct machine_options *o, struct tree *t, char *ret_w
 	return add_links(o, t, ret_what);
 }
 
-/* The folder of a device by another name, as the card or the render node that it is. */
-static int link_device(const struct tree *t, const char *name, uint32_t minor)
-{
-	char path[sizeof(t->root) + 64], target[64];
+#define BUS	"devices/pci0000:00"
+#define DEVICES "/sys/" BUS
 
-	snprintf(path, sizeof(path), "%s/sys/class/drm/%s", t->root, name);
-	if (mkdir(path, 0755) < 0)
-		return err_errno();
-	snprintf(path, sizeof(path), "%s/sys/class/drm/%s/device", t->root, name);
-	snprintf(target, sizeof(target), "../../../dev/char/226:%u/device", minor);
+/* The PCI address of GPU `i`, as the topology has it. */
+#define PCI_FORMAT "0000:%02x:00.0"
+
+static int put_symlink(const struct tree *t, const char *target, const char *name)
+{
+	char path[sizeof(t->root) + 128];
+
+	snprintf(path, sizeof(path), "%s%s", t->root, name);
 	return symlink(target, path) < 0 ? err_errno() : 0;
 }
 
-/* The folder of GPU `i`: its render node, and how much memory it has. */
+/* What DRM calls the device, card or render node: in its folder, and in sysfs by kind and number.
+ */
+static int write_name(const struct tree *t, uint32_t i, const char *name, uint32_t minor)
+{
+	char path[128], target[128];
+	int r;
+
+	snprintf(path, sizeof(path), DEVICES "/" PCI_FORMAT "/drm/%s/dev", i, name);
+	snprintf(target, sizeof(target), "226:%u\n", minor);
+	if ((r = tree_put(t, path, target)) < 0)
+		return r;
+	snprintf(path, sizeof(path), DEVICES "/" PCI_FORMAT "/drm/%s/device", i, name);
+	snprintf(target, sizeof(target), "../../../" PCI_FORMAT, i);
+	if ((r = put_symlink(t, target, path)) < 0)
+		return r;
+	snprintf(target, sizeof(target), "../../" BUS "/" PCI_FORMAT "/drm/%s", i, name);
+	snprintf(path, sizeof(path), "/sys/class/drm/%s", name);
+	if ((r = put_symlink(t, target, path)) < 0)
+		return r;
+	snprintf(path, sizeof(path), "/sys/dev/char/226:%u", minor);
+	return put_symlink(t, target, path);
+}
+
+/* The folder of GPU `i`: what it is, its names, and how much memory it has. */
 static int write_device(const struct tree *t, uint32_t i)
 {
-	static const char *const totals[] = {"vram_total", "vis_vram_total", "gtt_total"};
-	static const char *const used[] = {"vram_used", "vis_vram_used", "gtt_used"};
+	const struct {
+		const char *file;
+		unsigned long long value;
+		bool hex;
+	} files[] = {
+		{"vendor", 0x1002, true},
+		{"device", t->model->device_id, true},
+		{"mem_info_vram_total", t->vram_bytes, false},
+		{"mem_info_vis_vram_total", t->vram_bytes, false},
+		{"mem_info_gtt_total", t->vram_bytes, false},
+		{"mem_info_vram_used", 0, false},
+		{"mem_info_vis_vram_used", 0, false},
+		{"mem_info_gtt_used", 0, false},
+	};
 	char name[128], text[32];
 	int r;
 
-	snprintf(name, sizeof(name), "/sys/dev/char/226:%u/device/drm/renderD%u/dev", 128 + i,
-		 128 + i);
-	r = tree_put(t, name, "");
-	snprintf(text, sizeof(text), "%llu\n", (unsigned long long)t->vram_bytes);
-	for (size_t j = 0; r == 0 && j < sizeof(totals) / sizeof(totals[0]); j++) {
-		snprintf(name, sizeof(name), "/sys/dev/char/226:%u/device/mem_info_%s", 128 + i,
-			 totals[j]);
+	snprintf(name, sizeof(name), DEVICES "/" PCI_FORMAT "/vbios_version", i);
+	r = tree_put(t, name, "113-EMULATED-000\n");
+	for (size_t j = 0; r == 0 && j < sizeof(files) / sizeof(files[0]); j++) {
+		snprintf(name, sizeof(name), DEVICES "/" PCI_FORMAT "/%s", i, files[j].file);
+		snprintf(text, sizeof(text), files[j].hex ? "0x%04llx\n" : "%llu\n",
+			 files[j].value);
 		r = tree_put(t, name, text);
-		snprintf(name, sizeof(name), "/sys/dev/char/226:%u/device/mem_info_%s", 128 + i,
-			 used[j]);
-		if (r == 0)
-			r = tree_put(t, name, "0\n");
 	}
 	snprintf(name, sizeof(name), "renderD%u", 128 + i);
 	if (r == 0)
-		r = link_device(t, name, 128 + i);
+		r = write_name(t, i, name, 128 + i);
 	snprintf(name, sizeof(name), "card%u", i - 1);
-	return r < 0 ? r : link_device(t, name, 128 + i);
+	return r < 0 ? r : write_name(t, i, name, i - 1);
 }
 
 /* What programs look at beside the topology: that the module is there, and what a device is. */
 static int write_rest(const struct tree *t)
 {
-	static const char *const dirs[] = {"/sys/module/amdgpu/holders", "/sys/class",
-					   "/sys/class/kfd", "/sys/class/drm"};
+	static const char *const dirs[] = {"/sys/module/amdgpu/holders",
+					   "/sys/class",
+					   "/sys/class/kfd",
+					   "/sys/class/drm",
+					   "/sys/dev",
+					   "/sys/dev/char",
+					   "/sys/devices/virtual/kfd/kfd/proc"};
 	char path[sizeof(t->root) + 64];
 	int r;
 

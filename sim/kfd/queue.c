@@ -167,6 +167,7 @@ int emu_create_queue(struct emu_machine *m, void *block)
 	if ((uint32_t)id >= nqueues)
 		nqueues = (uint32_t)id + 1;
 	tell(&queues[id]);
+	emu_sysfs_add_queue((uint32_t)id, a->gpu_id, a->ring_size, a->queue_type);
 	a->queue_id = (uint32_t)id;
 	a->doorbell_offset = OFFSET_DOORBELL | OFFSET_GPU(gpu->gpu_id) | (uint64_t)id * 8;
 	return 0;
@@ -183,6 +184,7 @@ int emu_destroy_queue(struct emu_machine *m, void *block)
 		return -EINVAL;
 	roster_remove(roster, q->number, &times);
 	emu_trace_end(q, &times);
+	emu_sysfs_remove_queue(q->is.id);
 	q->used = false;
 	return 0;
 }

@@ -5,7 +5,9 @@
  */
 #include <dirent.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <limits.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,32 +74,73 @@ static void put(const char *path, uint64_t bytes)
 
 #define PROCESSES "/sys/devices/virtual/kfd/kfd/proc"
 
+/* A file or folder of this process's. */
+__attribute__((format(printf, 2, 3))) static void own_path(char ret[static PATH_MAX],
+							   const char *fmt, ...)
+{
+	va_list ap;
+	int n = snprintf(ret, PATH_MAX, "%.*s" PROCESSES "/%d", PATH_MAX - 128, emu_root(),
+			 getpid());
+
+	va_start(ap, fmt);
+	vsnprintf(ret + n, (size_t)(PATH_MAX - n), fmt, ap);
+	va_end(ap);
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+	return remove(path);
+}
+
+static void remove_folder(const char *path)
+{
+	nftw(path, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+/* No wave of a shader ever occupies a CU here, and nothing is evicted. */
 void emu_sysfs_enter(const struct emu_machine *m)
 {
-	const char *root = emu_root();
 	char path[PATH_MAX];
 
-	snprintf(path, sizeof(path), "%.*s" PROCESSES, PATH_MAX - 80, root);
+	own_path(path, "%s", "");
+	remove_folder(path); /* of another process, which had this number */
 	mkdir(path, 0755);
-	snprintf(path, sizeof(path), "%.*s" PROCESSES "/%d", PATH_MAX - 80, root, getpid());
+	own_path(path, "/queues");
 	mkdir(path, 0755);
+	own_path(path, "/pasid");
+	put(path, 0x8000 | ((uint32_t)getpid() & 0x7fff));
 	for (uint32_t i = 0; i < m->ngpus; i++) {
-		snprintf(path, sizeof(path), "%.*s" PROCESSES "/%d/vram_%u", PATH_MAX - 80, root,
-			 getpid(), m->gpu[i].gpu_id);
+		own_path(path, "/vram_%u", m->gpu[i].gpu_id);
+		put(path, 0);
+		own_path(path, "/stats_%u", m->gpu[i].gpu_id);
+		mkdir(path, 0755);
+		own_path(path, "/stats_%u/cu_occupancy", m->gpu[i].gpu_id);
+		put(path, 0);
+		own_path(path, "/stats_%u/evicted_ms", m->gpu[i].gpu_id);
 		put(path, 0);
 	}
 }
 
-static void remove_process(const char *path)
+void emu_sysfs_add_queue(uint32_t id, uint32_t gpu_id, uint64_t ring_bytes, uint32_t type)
 {
-	DIR *dir = opendir(path);
-	struct dirent *entry;
+	char path[PATH_MAX];
 
-	while (dir && (entry = readdir(dir)))
-		unlinkat(dirfd(dir), entry->d_name, 0);
-	if (dir)
-		closedir(dir);
-	rmdir(path);
+	own_path(path, "/queues/%u", id);
+	mkdir(path, 0755);
+	own_path(path, "/queues/%u/gpuid", id);
+	put(path, gpu_id);
+	own_path(path, "/queues/%u/size", id);
+	put(path, ring_bytes);
+	own_path(path, "/queues/%u/type", id);
+	put(path, type);
+}
+
+void emu_sysfs_remove_queue(uint32_t id)
+{
+	char path[PATH_MAX];
+
+	own_path(path, "/queues/%u", id);
+	remove_folder(path);
 }
 
 /* `at` is behind PROCESSES in the path: "/pid" or more. */
@@ -111,7 +154,7 @@ static void refresh_process(struct bank *bank, const char *path, const char *at)
 		return;
 	if (bank_used_by(bank, (pid_t)pid, 0, &bytes) < 0) {
 		snprintf(dir, sizeof(dir), "%.*s", (int)(end - path), path);
-		remove_process(dir);
+		remove_folder(dir);
 		return;
 	}
 	for (uint32_t i = 0; !strncmp(end, "/vram_", 6) && i < TREE_GPUS; i++)

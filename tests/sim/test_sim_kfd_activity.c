@@ -120,6 +120,34 @@ static void test_busy(void)
 	CHECK_EQ(destroy_queue(&q), 0);
 }
 
+static bool is_file(const char *file, uint32_t queue, unsigned int expected)
+{
+	char path[96];
+	unsigned int value;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/sys/class/kfd/kfd/proc/%d/queues/%u/%s", getpid(), queue,
+		 file);
+	f = fopen(path, "re");
+	if (!f)
+		return false;
+	CHECK_EQ(fscanf(f, "%u", &value), 1);
+	fclose(f);
+	return value == expected;
+}
+
+/* The driver's files have what the kernel tells of a queue. */
+static void test_files(void)
+{
+	struct queue q;
+
+	make_queue(1, KFD_IOC_QUEUE_TYPE_SDMA, &q);
+	CHECK(is_file("gpuid", q.id, ids[1]) && is_file("size", q.id, RING_BYTES));
+	CHECK(is_file("type", q.id, KFD_IOC_QUEUE_TYPE_SDMA));
+	CHECK_EQ(destroy_queue(&q), 0);
+	CHECK(!is_file("gpuid", q.id, ids[1]));
+}
+
 static void have_queues(int socket)
 {
 	uint32_t mask[4] = {0x07ffffff, 0, 0, 0x5};
@@ -179,6 +207,7 @@ int main(void)
 	acquire_devices();
 	test_duty_cycle();
 	test_busy();
+	test_files();
 	test_processes();
 	roster_close(roster);
 	return 0;

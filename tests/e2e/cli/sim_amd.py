@@ -2,6 +2,7 @@
 """allot sim --amd: unmodified ROCm programs on emulated devices, and what the options say."""
 
 import ctypes.util
+import json
 import os
 import re
 import shutil
@@ -16,6 +17,8 @@ needs_rocminfo = unittest.skipUnless(shutil.which("rocminfo"),
 HSAKMT = os.environ["ALLOT_HSAKMT"]  # a program with that library
 needs_hsakmt = unittest.skipUnless(ctypes.util.find_library("hsakmt"),
                                    "libhsakmt is not installed (Debian: libhsakmt1)")
+needs_rocm_smi = unittest.skipUnless(shutil.which("rocm-smi"),
+                                     "rocm-smi is not installed (Debian: rocm-smi)")
 
 
 def agents(out):
@@ -110,6 +113,14 @@ class SimAmd(cli_lib.Case):
         with open(self.env["ALLOT_SIM_AMD_TRACE"], encoding="ascii") as file:
             self.assertRegex(file.read(),
                              r"MAP_MEMORY_TO_GPU handle=\w+ done=2/4 gpus=\S+ = EIO\n")
+
+    @needs_rocm_smi
+    def test_rocm_smi(self):
+        out = self.ok("sim", "--amd", "2", "--memory", "3GiB", "--", "rocm-smi", "--showmeminfo",
+                      "vram", "--showbus", "--json")
+        self.assertEqual(json.loads(out.splitlines()[-1]), {
+            f"card{i}": {"VRAM Total Memory (B)": str(3 << 30), "VRAM Total Used Memory (B)": "0",
+                         "PCI Bus": f"0000:0{i + 1}:00.0"} for i in (0, 1)})
 
     def test_kernel_without_svm(self):
         """What a kernel does not have it does not show."""

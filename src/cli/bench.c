@@ -123,7 +123,7 @@ static int find_programs(struct bench_place *place)
 		return say_error("cannot find myself in /proc/self/exe: %s; is /proc mounted?",
 				 say_errno(errno));
 	place->self[n] = 0;
-	if (library_load(place->load) < 0)
+	if (library_program("allot-load", place->load) < 0)
 		return say_error("allot-load is not beside this allot; install both together");
 	if (getenv("ALLOT_TENANT_DIR") && *getenv("ALLOT_TENANT_DIR"))
 		return say_error(

@@ -58,12 +58,12 @@ int library_find(char ret[static PATH_MAX])
 	return 0;
 }
 
-int library_load(char ret[static PATH_MAX])
+int library_program(const char *name, char ret[static PATH_MAX])
 {
 	static const char *const places[] = {"../load", "../" ALLOT_LIBEXECDIR "/allot",
 					     "../libexec/allot", NULL};
 
-	return find(places, "allot-load", ret);
+	return find(places, name, ret);
 }
 
 int library_sim_dir(char ret[static PATH_MAX])

@@ -14,8 +14,8 @@
  */
 int library_find(char ret[static PATH_MAX]);
 
-/* The absolute path of allot-load, beside the binary. -ENOENT when there is none. */
-int library_load(char ret[static PATH_MAX]);
+/* The absolute path of allot-load or allot-links, beside the binary. -ENOENT when there is none. */
+int library_program(const char *name, char ret[static PATH_MAX]);
 
 /* The directory of the simulated libcuda.so.1: $ALLOT_SIM_LIBRARY_DIR, else beside the binary. */
 int library_sim_dir(char ret[static PATH_MAX]);

@@ -15,16 +15,26 @@
 /* As allot doctor ends where there is no device. */
 #define EXIT_NOTHING 1
 
+struct arguments {
+	bool json, measure;
+};
+
 static const struct argp_option options[] = {
 	{"json", 'j', NULL, 0, "print JSON, as docs/json.md describes it", 0},
+	{"measure", 'm', NULL, 0, "also measure how fast NVIDIA devices read from each other", 0},
 	{0},
 };
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
+	struct arguments *a = state->input;
+
 	switch (key) {
 	case 'j':
-		*(bool *)state->input = true;
+		a->json = true;
+		return 0;
+	case 'm':
+		a->measure = true;
 		return 0;
 	case ARGP_KEY_ARG:
 		argp_error(state, "\"%s\": all devices are shown; there is nothing to name", arg);
@@ -127,6 +137,15 @@ static void speed_cell(struct table *t, uint32_t mb_per_s)
 		table_cell(t, "%s", "");
 }
 
+/* Of a row for both directions the slower one. */
+static uint32_t measured(const struct topo *topo, size_t from, size_t to, bool both)
+{
+	uint32_t there = topo_link(topo, from, to)->measured_mb_per_s;
+	uint32_t back = topo_link(topo, to, from)->measured_mb_per_s;
+
+	return both && back < there ? back : there;
+}
+
 static void link_row(struct table *t, const struct topo *topo, size_t from, const char *arrow,
 		     size_t to)
 {
@@ -139,12 +158,14 @@ static void link_row(struct table *t, const struct topo *topo, size_t from, cons
 	number_cell(t, link->weight);
 	speed_cell(t, link->min_mb_per_s);
 	speed_cell(t, link->max_mb_per_s);
+	speed_cell(t, measured(topo, from, to, *arrow == '<'));
 }
 
 /* One row for both directions where they are alike. */
 static int print_links(const struct topo *topo)
 {
-	struct table *t = table_new("LINK|TYPE|>COUNT|THROUGH|>WEIGHT|>MIN GB/S|>MAX GB/S");
+	struct table *t = table_new("LINK|TYPE|>COUNT|THROUGH|>WEIGHT|>MIN GB/S|>MAX GB/S|"
+				    ">MEASURED GB/S");
 	unsigned int rows = 0;
 	int r = 0;
 
@@ -208,20 +229,22 @@ static int say_nothing(const struct topo *topo)
 int cmd_topo(int argc, char **argv)
 {
 	const char *nvidia, *amd;
-	bool json = false;
+	struct arguments arguments = {0};
 	struct topo topo;
 	int r = 0;
 
-	argp_parse(&argp, argc, argv, 0, NULL, &json);
+	argp_parse(&argp, argc, argv, 0, NULL, &arguments);
 	if (topo_read(&topo) < 0)
 		return say_error("out of memory");
+	if (arguments.measure && topo_measure(&topo) < 0)
+		r = EXIT_ALLOT;
 	nvidia = topo_nvidia_trouble(&topo);
 	amd = topo_amd_trouble(&topo);
-	if (json)
+	if (arguments.json)
 		topo_json(&topo, stdout);
 	else if (topo.n && (print_devices(&topo) < 0 || print_links(&topo) < 0))
 		r = say_error("out of memory for the table");
-	if (!json)
+	if (!arguments.json)
 		notes(&topo);
 	if (nvidia)
 		r = say_error("%s", nvidia);

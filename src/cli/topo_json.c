@@ -43,6 +43,7 @@ static void a_link(struct json *j, const struct topo *topo, size_t from, size_t 
 	json_known_u64(j, "weight", l->weight);
 	json_known_u64(j, "min_mb_per_s", l->min_mb_per_s);
 	json_known_u64(j, "max_mb_per_s", l->max_mb_per_s);
+	json_known_u64(j, "measured_mb_per_s", l->measured_mb_per_s);
 	json_close(j, '}');
 }
 

@@ -2,6 +2,7 @@
 #include "load/device.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -50,7 +51,8 @@ void load_must(CUresult result, const char *what)
 		return;
 	if (!cu.cuGetErrorName || cu.cuGetErrorName(result, &name) || !name)
 		name = "unknown error";
-	fprintf(stderr, "allot-load: %s: %s (%d)\n", what, name, (int)result);
+	fprintf(stderr, "%s: %s: %s (%d)\n", program_invocation_short_name, what, name,
+		(int)result);
 	exit(1);
 }
 
@@ -108,20 +110,26 @@ static double calibrate(const struct load_device *device)
 	return (double)(loops * 3) / (four - once);
 }
 
-void load_device_open(struct load_device *ret, int ordinal, unsigned int blocks,
-		      unsigned int threads, double loops_per_us)
+void load_driver(void)
 {
 	void *driver = dlopen("libcuda.so.1", RTLD_NOW);
-	CUcontext context;
-	CUdevice device;
-	int processors;
 
 	if (!driver) {
-		fprintf(stderr, "allot-load: %s\n", dlerror());
+		fprintf(stderr, "%s: %s\n", program_invocation_short_name, dlerror());
 		exit(1);
 	}
 	cuda_driver_bind(driver, dlsym);
 	MUST(cu.cuInit(0));
+}
+
+void load_device_open(struct load_device *ret, int ordinal, unsigned int blocks,
+		      unsigned int threads, double loops_per_us)
+{
+	CUcontext context;
+	CUdevice device;
+	int processors;
+
+	load_driver();
 	MUST(cu.cuDeviceGet(&device, ordinal));
 	MUST(cu.cuDevicePrimaryCtxRetain(&context, device));
 	MUST(cu.cuCtxSetCurrent(context));

@@ -23,6 +23,9 @@ struct load_device {
 void load_must(CUresult result, const char *what);
 #define MUST(call) load_must(call, #call)
 
+/* Opens and initialises the driver. */
+void load_driver(void);
+
 /*
  * Opens the driver, makes the device's context current and loads the kernel. `blocks` 0: one for
  * each multiprocessor. `loops_per_us` 0: measured, which wants the device for itself for about a

@@ -106,6 +106,23 @@ class Topo(cli_lib.Case):
         self.assertNotIn("REACHES", one)
         self.assertNotIn("LINK", one)
 
+    def test_measured(self):
+        out = self.simulated("--measure")
+        self.assertRegex(out, r"(?m)^LINK +TYPE +COUNT +MAX GB/S +MEASURED GB/S\n"
+                         r"nvidia0 <-> nvidia1 +NVLink +18 +478\.1 +[0-9]+\.[0-9]$")
+        links = json.loads(self.simulated("--measure", "--json", gpus=3))["links"]
+        self.assertEqual(len(links), 6)
+        for link in links:
+            self.assertGreater(link["measured_mb_per_s"], 0)
+        self.assertIsNone(json.loads(self.simulated("--json"))["links"][0]["measured_mb_per_s"])
+        self.assertNotIn("LINK", self.simulated("--measure", gpus=1))
+        # What has no room for the copies: the rest is shown, and it is said.
+        done = self.allot("sim", "--gpus", "2", "--memory", "600MiB", "--", ALLOT, "topo", "-m")
+        self.assertEqual(done.returncode, 125)
+        self.assertIn("allot-links: ", done.stderr)
+        self.assertIn("256 MiB free", done.stderr)
+        self.assertIn("nvidia0 <-> nvidia1", done.stdout)
+
     def test_json_is_as_documented(self):
         shapes = cli_lib.documented()
         self.tree(2, hive=1 << 63).write()
@@ -129,7 +146,8 @@ class Topo(cli_lib.Case):
         self.assertEqual(
             top["links"][2],
             {"from": "amd1", "to": "amd2", "type": "xGMI", "count": None, "path": None,
-             "weight": 15, "min_mb_per_s": 50000, "max_mb_per_s": 200000})
+             "weight": 15, "min_mb_per_s": 50000, "max_mb_per_s": 200000,
+             "measured_mb_per_s": None})
 
     def test_amd(self):
         self.without_driver()

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* By a program of its own: the driver would stay in this one. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cli/library.h"
+#include "cli/say.h"
+#include "cli/topo.h"
+
+#define PROGRAM "allot-links"
+#define LINE                                                                                       \
+	"{\"stage\": \"link\", \"from\": \"%47[^\"]\", \"to\": \"%47[^\"]\", "                     \
+	"\"mb_per_s\": %" SCNu32
+
+extern char **environ;
+
+static size_t device_of(const struct topo *topo, const char *id)
+{
+	size_t i = 0;
+
+	while (i < topo->n && strcmp(topo->device[i].id, id) != 0)
+		i++;
+	return i;
+}
+
+/* What is not such a line, or of a device that NVML did not show, is passed over. */
+static void take_line(struct topo *topo, const char *line)
+{
+	char from[48], to[48];
+	uint32_t mb_per_s;
+	size_t i, j;
+
+	if (sscanf(line, LINE, from, to, &mb_per_s) != 3)
+		return;
+	i = device_of(topo, from);
+	j = device_of(topo, to);
+	if (i < topo->n && j < topo->n && i != j)
+		topo->link[i * topo->n + j].measured_mb_per_s = mb_per_s;
+}
+
+/* Its output is ours to read; -errno. */
+static int start(const char *path, FILE **ret_from, pid_t *ret_pid)
+{
+	char program[] = PROGRAM, *words[] = {program, NULL};
+	posix_spawn_file_actions_t actions;
+	int ends[2], r;
+
+	if (pipe2(ends, O_CLOEXEC) < 0)
+		return -errno;
+	r = posix_spawn_file_actions_init(&actions);
+	if (!r) {
+		r = posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+		if (!r)
+			r = posix_spawn(ret_pid, path, &actions, NULL, words, environ);
+		posix_spawn_file_actions_destroy(&actions);
+	}
+	close(ends[1]);
+	*ret_from = r ? NULL : fdopen(ends[0], "r");
+	if (!*ret_from)
+		close(ends[0]);
+	return -r;
+}
+
+int topo_measure(struct topo *topo)
+{
+	char path[PATH_MAX], *line = NULL;
+	int status = 0, r;
+	FILE *from;
+	pid_t pid;
+	size_t size = 0;
+
+	if (library_program(PROGRAM, path) < 0)
+		return say_error(PROGRAM " is not beside this allot; install both together"), -1;
+	r = start(path, &from, &pid);
+	if (r < 0)
+		return say_error("cannot run \"%s\": %s", path, say_errno(-r)), -1;
+	while (from && getline(&line, &size, from) >= 0)
+		take_line(topo, line);
+	free(line);
+	if (from)
+		fclose(from);
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	if (!from || status)
+		return say_error("bandwidth could not be measured on all devices: " PROGRAM
+				 " failed; is there 256 MiB free on each?"),
+		       -1;
+	return 0;
+}

@@ -85,11 +85,13 @@ static int open_renders(struct allot_peer *peer, struct amd_state *s)
 /* What all GPUs can address, and the CPU: it lies in the lower half of the CPU's addresses. */
 static int take_apertures(struct allot_peer *peer, struct amd_state *s)
 {
+	const struct topology *t = s->topology;
+	/* The kernel counts GPUs that are hidden here, too, and tells what it has room for. */
+	uint32_t nodes = t->node_count + t->hidden + t->without_render_node;
 	struct kfd_process_device_apertures found[TOPOLOGY_NODES];
 	struct kfd_ioctl_get_process_apertures_new_args a = {
 		.kfd_process_device_apertures_ptr = (uintptr_t)found,
-		.num_of_nodes = s->topology->node_count < TOPOLOGY_NODES ? s->topology->node_count
-									 : TOPOLOGY_NODES};
+		.num_of_nodes = nodes < TOPOLOGY_NODES ? nodes : TOPOLOGY_NODES};
 	struct aperture all[1 + ALLOT_PEER_DEVICES] = {
 		{ADDRESS_PAGE_BYTES, ADDRESS_CANONICAL_LAST}};
 	uint32_t n = 1;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Peer memory on a driver that answers otherwise than the emulated KFD does: run by `allot sim
- * --amd 2 --memory 64MiB`. This program's ioctl() changes answers on their way; what fails leaves
+ * --amd 3 --memory 64MiB`. This program's ioctl() changes answers on their way; what fails leaves
  * nothing behind.
  */
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <string.h>
@@ -18,7 +19,7 @@
 #include "amd/kfd_ioctl.h"
 #include "tests/check.h"
 
-#define GPUS 2
+#define GPUS 3
 #define MIB  (UINT64_C(1) << 20)
 #define PAGE UINT64_C(4096)
 
@@ -64,6 +65,22 @@ __attribute__((visibility("default"))) int ioctl(int fd, unsigned long request, 
 		other.change(block);
 	}
 	return r;
+}
+
+/* The last of the GPUs is the only one that has a file here, or all of them have. */
+static bool only_last;
+
+__attribute__((visibility("default"))) int faccessat(int at, const char *path, int mode, int flags)
+{
+	static int (*real)(int, const char *, int, int);
+
+	if (only_last && strstr(path, "/renderD") && !strstr(path, "/renderD131")) {
+		errno = ENOENT;
+		return -1;
+	}
+	if (!real)
+		real = (int (*)(int, const char *, int, int))dlsym(RTLD_NEXT, "faccessat");
+	return real(at, path, mode, flags);
 }
 
 static void set_other(unsigned int nr, int err, void (*change)(void *block))
@@ -192,6 +209,24 @@ static void test_open(void)
 	}
 }
 
+/* The kernel has the others of this process, too, and tells of them first. */
+static void test_hidden(void)
+{
+	struct allot_peer_device d;
+	uint64_t at;
+
+	only_last = true;
+	CHECK_EQ(open_devices(), 0);
+	only_last = false;
+	CHECK_EQ(allot_peer_device_count(peer), 1);
+	CHECK_EQ(allot_peer_device(peer, 0, &d), 0);
+	CHECK_EQ(d.id, 1); /* as ROCm numbers them; the CPU is 0 */
+	CHECK_EQ(alloc(MIB, 0, &at), 0);
+	CHECK_EQ(allot_peer_map(peer, at, ALLOT_PEER_ALL), 0);
+	CHECK_EQ(allot_peer_write(peer, at, "x", 1), 0);
+	allot_peer_close(peer);
+}
+
 /* Without the registers through which writes are let through, everything else is as it was. */
 static void test_without_registers(void)
 {
@@ -293,6 +328,7 @@ static void test_halves(void)
 int main(void)
 {
 	test_open();
+	test_hidden();
 	test_without_registers();
 	test_narrow();
 	test_halves();

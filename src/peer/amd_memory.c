@@ -346,7 +346,7 @@ void amd_registers_open(struct allot_peer *peer, uint32_t device)
 	}
 	o->handle = a.handle;
 	if (show_host(o, s->kfd, a.mmap_offset) == 0 &&
-	    peer_remap(peer, o, false, peer_all(peer)) == 0)
+	    peer_remap(peer, o, false, peer_all(peer), NULL) == 0)
 		gpu->flush = (volatile uint32_t *)(void *)o->host;
 	else
 		amd_registers_close(peer, device);
@@ -358,7 +358,7 @@ void amd_registers_close(struct allot_peer *peer, uint32_t device)
 	struct peer_object *o = &gpu->registers;
 
 	gpu->flush = NULL;
-	if (o->handle && peer_remap(peer, o, true, o->devices) == 0 &&
+	if (o->handle && peer_remap(peer, o, true, o->devices, NULL) == 0 &&
 	    free_handle(peer, o->handle) == 0)
 		amd_release(peer, o);
 	o->handle = 0;

@@ -116,8 +116,15 @@ int peer_object_place(struct allot_peer *peer, struct peer_object *object, uint6
 		      uint64_t alignment);
 void peer_object_displace(struct allot_peer *peer, struct peer_object *object);
 
-/* object.c: maps an object to devices that do not map it, or the reverse: see mapping_run(). */
-int peer_remap(struct allot_peer *peer, struct peer_object *object, bool unmap, uint64_t devices);
+/* What a driver said of a mapping that failed; "" of one that did not. */
+struct peer_why {
+	char text[128];
+};
+
+/* object.c: maps an object to devices that do not map it, or the reverse: see mapping_run().
+ * *ret_why, which may be NULL, is always written: why that failed, not why undoing it did. */
+int peer_remap(struct allot_peer *peer, struct peer_object *object, bool unmap, uint64_t devices,
+	       struct peer_why *ret_why);
 
 /* object.c: the set of all. */
 uint64_t peer_all(const struct allot_peer *peer);

@@ -184,13 +184,18 @@ int allot_peer_alloc(struct allot_peer *peer, const struct allot_peer_request *w
 struct asking {
 	struct allot_peer *peer;
 	struct peer_object *object;
+	bool unmap;
+	struct peer_why why; /* the last time that this, not undoing it, failed */
 };
 
 static int ask(void *context, const struct mapping_call *call, uint32_t *ret_done)
 {
 	struct asking *a = context;
+	int r = a->peer->backend->map(a->peer, a->object, call, ret_done);
 
-	return a->peer->backend->map(a->peer, a->object, call, ret_done);
+	if (r < 0 && call->unmap == a->unmap)
+		snprintf(a->why.text, sizeof(a->why.text), "%s", allot_peer_error());
+	return r;
 }
 
 static bool has_owner(const struct peer_object *object)
@@ -199,14 +204,18 @@ static bool has_owner(const struct peer_object *object)
 }
 
 /* A device is the first of its own peers; memory of the machine has all devices by number. */
-int peer_remap(struct allot_peer *peer, struct peer_object *object, bool unmap, uint64_t devices)
+int peer_remap(struct allot_peer *peer, struct peer_object *object, bool unmap, uint64_t devices,
+	       struct peer_why *ret_why)
 {
-	struct asking context = {peer, object};
+	struct asking context = {.peer = peer, .object = object, .unmap = unmap};
 	uint32_t list[MAPPING_DEVICES];
 	uint32_t n =
 		mapping_list(devices, has_owner(object) ? object->device : MAPPING_DEVICES, list);
+	int r = mapping_run(&object->devices, unmap, list, n, ask, &context);
 
-	return mapping_run(&object->devices, unmap, list, n, ask, &context);
+	if (ret_why)
+		*ret_why = context.why;
+	return r;
 }
 
 uint64_t peer_all(const struct allot_peer *peer)
@@ -235,20 +244,17 @@ static int check_devices(const struct allot_peer *peer, uint64_t devices)
 	return 0;
 }
 
-/* After a try of the driver's, whose words are there. */
 static int complain_mapping(const struct allot_peer *peer, const struct peer_object *object, int r,
-			    const char *what, const char *now)
+			    const char *what, const struct peer_why *why, const char *now)
 {
-	char why[128];
-
-	snprintf(why, sizeof(why), "%s", allot_peer_error());
 	return complain(r, "%s: the object at %#" PRIx64 " of %s: %s; %s", what,
-			object->range.first, peer_name(peer, object->device).text, why, now);
+			object->range.first, peer_name(peer, object->device).text, why->text, now);
 }
 
 static int map_locked(struct allot_peer *peer, uint64_t address, uint64_t devices)
 {
 	struct peer_object *object = NULL;
+	struct peer_why why;
 	uint64_t before;
 	int r = find_named(peer, address, &object);
 
@@ -267,12 +273,13 @@ static int map_locked(struct allot_peer *peer, uint64_t address, uint64_t device
 	if (r < 0)
 		return r;
 	before = object->devices;
-	r = peer_remap(peer, object, false, devices & ~before);
+	r = peer_remap(peer, object, false, devices & ~before, &why);
 	if (r < 0)
-		return complain_mapping(peer, object, r, "map",
+		return complain_mapping(peer, object, r, "map", &why,
 					object->devices == before
 						? "it is mapped as before"
-						: "and taking back what was done failed");
+						: "some devices map it now, as undoing it failed, "
+						  "too; unmap it");
 	return 0;
 }
 
@@ -290,6 +297,7 @@ int allot_peer_map(struct allot_peer *peer, uint64_t address, uint64_t devices)
 static int unmap_locked(struct allot_peer *peer, uint64_t address, uint64_t devices)
 {
 	struct peer_object *object = NULL;
+	struct peer_why why;
 	int r = find_named(peer, address, &object);
 
 	if (r == 0)
@@ -298,8 +306,10 @@ static int unmap_locked(struct allot_peer *peer, uint64_t address, uint64_t devi
 		return r;
 	if (devices == ALLOT_PEER_ALL)
 		devices = object->devices;
-	r = peer_remap(peer, object, true, devices & object->devices);
-	return r < 0 ? complain_mapping(peer, object, r, "unmap", "the call may be repeated") : 0;
+	r = peer_remap(peer, object, true, devices & object->devices, &why);
+	if (r < 0)
+		return complain_mapping(peer, object, r, "unmap", &why, "the call may be repeated");
+	return 0;
 }
 
 int allot_peer_unmap(struct allot_peer *peer, uint64_t address, uint64_t devices)
@@ -352,7 +362,7 @@ void peer_object_free_all(struct allot_peer *peer, bool forked)
 	while ((range = ranges_at_or_after(&peer->objects, 0))) {
 		struct peer_object *object = object_of(range);
 
-		if (!forked && peer_remap(peer, object, true, object->devices) == 0 &&
+		if (!forked && peer_remap(peer, object, true, object->devices, NULL) == 0 &&
 		    end(peer, object) == 0)
 			continue;
 		ranges_remove(&peer->objects, range);

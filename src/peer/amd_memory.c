@@ -297,9 +297,6 @@ int amd_import(struct allot_peer *peer, int fd, struct peer_object *object)
 int amd_read(struct allot_peer *peer, struct peer_object *object, uint64_t offset, void *to,
 	     size_t bytes)
 {
-	if (!object->host)
-		return complain(-EACCES, "read: the object at %#" PRIx64 " has no address",
-				object->range.first);
 	memcpy(to, object->host + offset, bytes);
 	return 0;
 }
@@ -310,9 +307,6 @@ int amd_write(struct allot_peer *peer, struct peer_object *object, uint64_t offs
 	const struct amd_state *s = peer->state;
 	volatile uint32_t *flush = s->gpu[object->device].flush;
 
-	if (!object->host)
-		return complain(-EACCES, "write: the object at %#" PRIx64 " has no address",
-				object->range.first);
 	memcpy(object->host + offset, from, bytes);
 	/* On its way to the GPU's memory is a buffer that the GPU does not look into. */
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);

@@ -93,7 +93,7 @@ struct peer_backend {
 		       struct peer_object *object);
 	int (*import)(struct allot_peer *peer, int fd, struct peer_object *object);
 
-	/* Content, of an object that is for the host to look at. */
+	/* Content, of an object that has memory and an address, and ALLOT_PEER_HOST. */
 	int (*read)(struct allot_peer *peer, struct peer_object *object, uint64_t offset, void *to,
 		    size_t bytes);
 	int (*write)(struct allot_peer *peer, struct peer_object *object, uint64_t offset,

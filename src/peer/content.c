@@ -141,14 +141,27 @@ int allot_peer_import(struct allot_peer *peer, int fd, const struct allot_peer_r
 static int find_content(struct allot_peer *peer, uint64_t address, size_t bytes, const char *what,
 			struct peer_object **ret_object, uint64_t *ret_offset)
 {
-	int r = find_bytes(peer, address, bytes, what, ret_object, ret_offset);
+	struct peer_object *object = NULL;
+	int r = find_bytes(peer, address, bytes, what, &object, ret_offset);
 
-	if (r == 0 && !((*ret_object)->flags & ALLOT_PEER_HOST))
+	if (r < 0)
+		return r;
+	if (object->kind == ALLOT_PEER_ADDRESS)
+		return complain(-EACCES,
+				"%s: the object at %#" PRIx64 " is addresses without memory", what,
+				object->range.first);
+	if (object->kind == ALLOT_PEER_HANDLE)
+		return complain(-EACCES,
+				"%s: the object %#" PRIx64
+				" has no address; export it, and import that",
+				what, object->range.first);
+	if (!(object->flags & ALLOT_PEER_HOST))
 		return complain(-EACCES,
 				"%s: the object at %#" PRIx64
 				" is not for the CPU to look at; make it with ALLOT_PEER_HOST",
-				what, (*ret_object)->range.first);
-	return r;
+				what, object->range.first);
+	*ret_object = object;
+	return 0;
 }
 
 int allot_peer_read(struct allot_peer *peer, uint64_t address, void *to, size_t bytes)

@@ -196,9 +196,6 @@ static int copy(struct allot_peer *peer, struct peer_object *object, uint64_t of
 	CUresult result, back_result = CUDA_SUCCESS;
 	CUcontext context;
 
-	if (!has_address(object))
-		return complain(-EACCES, "the object at %#" PRIx64 " has no address",
-				object->range.first);
 	result = enter(peer, object->device);
 	if (result)
 		return nvidia_complain(result, "copy", peer_name(peer, object->device).text);

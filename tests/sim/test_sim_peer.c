@@ -227,15 +227,22 @@ static void test_kinds(void)
 	CHECK_EQ(munmap(pages, MIB), 0);
 
 	CHECK_EQ(alloc_as((struct allot_peer_request){.kind = ALLOT_PEER_ADDRESS,
-						      .bytes = UINT64_C(1) << 40},
+						      .bytes = UINT64_C(1) << 40,
+						      .flags = ALLOT_PEER_HOST},
 			  &a),
 		 0);
 	CHECK_EQ(allot_peer_map(peer, a, ALLOT_PEER_ALL), -EINVAL);
+	CHECK_EQ(allot_peer_read(peer, a, text, 1), -EACCES);
+	CHECK(said("without memory"));
 	CHECK_EQ(find(a).charged_bytes, 0);
 	CHECK_EQ(allot_peer_free(peer, a), 0);
 
-	CHECK_EQ(alloc_as((struct allot_peer_request){.kind = ALLOT_PEER_HANDLE, .bytes = MIB}, &a),
+	CHECK_EQ(alloc_as((struct allot_peer_request){.kind = ALLOT_PEER_HANDLE,
+						      .bytes = MIB,
+						      .flags = ALLOT_PEER_HOST},
+			  &a),
 		 0);
+	CHECK_EQ(allot_peer_write(peer, a, text, 1), -EACCES);
 	CHECK(a > UINT64_C(0x7fffffffffff));
 	CHECK_EQ(find(a).charged_bytes, MIB);
 	CHECK_EQ(allot_peer_map(peer, a, ALLOT_PEER_ALL), -EINVAL);

@@ -151,10 +151,13 @@ static void test_addresses(void)
 	CHECK_EQ(allot_peer_free(peer, at), 0);
 	CHECK_EQ(allot_peer_free(peer, b), 0);
 	CHECK_EQ(alloc_as((struct allot_peer_request){.kind = ALLOT_PEER_ADDRESS,
-						      .bytes = UINT64_C(1) << 36},
+						      .bytes = UINT64_C(1) << 36,
+						      .flags = ALLOT_PEER_HOST},
 			  &at),
 		 0);
 	CHECK_EQ(allot_peer_map(peer, at, ALLOT_PEER_ALL), -EINVAL);
+	CHECK_EQ(allot_peer_read(peer, at, &(char){0}, 1), -EACCES);
+	CHECK_EQ(allot_peer_write(peer, at, "", 1), -EACCES);
 	CHECK_EQ(allot_peer_free(peer, at), 0);
 }
 

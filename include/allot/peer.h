@@ -40,8 +40,11 @@ extern "C" {
 /* The most devices of a handle. */
 #define ALLOT_PEER_DEVICES 64
 
-/* In place of a set of devices: all that can reach the object, or all that map it. */
-#define ALLOT_PEER_ALL UINT64_C(0)
+/*
+ * In place of a set of devices: all that can reach the object, or all that map it. A set without
+ * any bit is just that: nothing is mapped, or unmapped.
+ */
+#define ALLOT_PEER_ALL UINT64_MAX
 
 enum allot_peer_vendor {
 	ALLOT_PEER_AMD = 0,

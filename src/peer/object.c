@@ -238,7 +238,7 @@ static int check_reach(const struct allot_peer *peer, const struct peer_object *
 
 static int check_devices(const struct allot_peer *peer, uint64_t devices)
 {
-	if (devices & ~peer_all(peer))
+	if (devices != ALLOT_PEER_ALL && devices & ~peer_all(peer))
 		return complain(-EINVAL, "no such devices: %#" PRIx64 "; there are %" PRIu32,
 				devices & ~peer_all(peer), peer->n);
 	return 0;

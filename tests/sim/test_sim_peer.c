@@ -290,6 +290,10 @@ static void test_objects(void)
 		CHECK_EQ(allot_peer_free(peer, at[i]), -EBUSY);
 		CHECK_EQ(allot_peer_map(peer, at[i], UINT64_C(1) << GPUS), -EINVAL);
 		CHECK_EQ(allot_peer_unmap(peer, at[i], UINT64_C(1) << GPUS), -EINVAL);
+		/* A set of none, which may be what is left of a larger, is not all. */
+		CHECK_EQ(allot_peer_map(peer, at[i], 0), 0);
+		CHECK_EQ(find(at[i]).devices, owner);
+		CHECK_EQ(allot_peer_unmap(peer, at[i], 0), 0);
 		CHECK_EQ(find(at[i]).devices, owner);
 		CHECK_EQ(allot_peer_unmap(peer, at[i], 7), 0);
 		CHECK_EQ(allot_peer_unmap(peer, at[i], 7), 0);

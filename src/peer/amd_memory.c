@@ -36,18 +36,20 @@ static void give_back(uint64_t at, uint64_t bytes)
 		munmap((void *)(uintptr_t)at, bytes);
 }
 
-static int take_at(struct peer_object *object, uint64_t address)
+/* With so much on both sides. */
+static int take_at(struct peer_object *object, uint64_t address, uint64_t guard_bytes)
 {
-	void *got = take(address, object->bytes, MAP_FIXED_NOREPLACE);
+	uint64_t at = address - guard_bytes, bytes = object->bytes + 2 * guard_bytes;
+	void *got = take(at, bytes, MAP_FIXED_NOREPLACE);
 
 	if (got == MAP_FAILED)
 		return err_errno();
-	if (got != (void *)(uintptr_t)address) { /* a kernel before 4.17 takes it for a wish */
-		give_back((uintptr_t)got, object->bytes);
+	if (got != (void *)(uintptr_t)at) { /* a kernel before 4.17 takes it for a wish */
+		give_back((uintptr_t)got, bytes);
 		return -EEXIST;
 	}
-	object->reserved = address;
-	object->reserved_bytes = object->bytes;
+	object->reserved = at;
+	object->reserved_bytes = bytes;
 	return 0;
 }
 
@@ -91,7 +93,7 @@ static int take_within(struct allot_peer *peer, struct peer_object *object, uint
 
 		if (r < 0)
 			return r;
-		r = take_at(object, address);
+		r = take_at(object, address, ADDRESS_GUARD_BYTES);
 		if (r == 0)
 			*ret_address = address;
 		if (r != -EEXIST && r != -EPERM) /* EPERM: below what a program may map */
@@ -109,7 +111,7 @@ int amd_reserve(struct allot_peer *peer, struct peer_object *object, uint64_t ad
 	int r;
 
 	if (address) {
-		r = take_at(object, address);
+		r = take_at(object, address, 0);
 		if (r < 0)
 			return complain(
 				r, "%" PRIu64 " bytes at %#" PRIx64 ": %s", object->bytes, address,

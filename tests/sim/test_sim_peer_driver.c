@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "allot/peer.h"
@@ -272,6 +273,18 @@ static void test_without_registers(void)
 	}
 }
 
+/* Whether nobody else in the process can have that page. */
+static bool is_taken(uint64_t address)
+{
+	void *got = mmap((void *)(uintptr_t)address, PAGE, PROT_NONE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+
+	if (got == MAP_FAILED)
+		return errno == EEXIST;
+	CHECK_EQ(munmap(got, PAGE), 0);
+	return false;
+}
+
 /* Where the kernel would not put it by itself: all within, none beside another, and all of it. */
 static void test_narrow(void)
 {
@@ -286,6 +299,7 @@ static void test_narrow(void)
 		CHECK(at[n] >= 64 * MIB && at[n] + what.bytes <= 256 * MIB);
 		CHECK_EQ(at[n] % (2 * MIB), 0);
 		CHECK(n == 0 || at[n] > at[n - 1] + what.bytes);
+		CHECK(is_taken(at[n] - PAGE) && is_taken(at[n] + what.bytes));
 		n++;
 		CHECK(n < 16);
 	}

@@ -23,8 +23,10 @@
  *
  * Functions answer 0 or -errno and write what they return only on success; allot_peer_error() then
  * has words. An answer that a function's list does not have is the kernel's or the driver's own.
- * Threads may use a handle at the same time; calls wait for each other. A forked child may do
- * nothing with its parent's handles but close them: the rest answers -EBADF, and it opens its own.
+ * Threads may use a handle at the same time; calls wait for each other, and none may be under way
+ * when it is closed. A forked child may ask its parent's handles for devices and links, and close
+ * them; the rest answers -EBADF. AMD's devices it can open for itself. NVIDIA's driver does not
+ * work in a child of a process that has used it before it execs: -ENOTSUP.
  */
 #ifndef ALLOT_PEER_H
 #define ALLOT_PEER_H
@@ -74,7 +76,7 @@ struct allot_peer; /* devices, the links between them, and this handle's objects
  * -ENOENT: no driver of that vendor here; -ENODEV: a driver, but no device that this process may
  * use; -EACCES, -EPERM: no permission; -EBUSY: another library opened AMD's devices in this process
  * before, and the driver lets a process have one owner of its address space; -E2BIG: more than
- * ALLOT_PEER_DEVICES; -ENOTSUP: a driver too old; -ENOMEM.
+ * ALLOT_PEER_DEVICES; -ENOTSUP: a driver too old, or NVIDIA's in a forked child; -ENOMEM.
  */
 int allot_peer_open(enum allot_peer_vendor vendor, struct allot_peer **ret_peer);
 
@@ -85,8 +87,8 @@ int allot_peer_open(enum allot_peer_vendor vendor, struct allot_peer **ret_peer)
 void allot_peer_close(struct allot_peer *peer);
 
 /*
- * Words for this thread's last call that failed: what, on which object, why, what to do; "" when
- * none did. They stay until its next call.
+ * Words for this thread's last call, if it failed: what, on which object, why, what to do; ""
+ * before any did. The library's, and as they are until the thread's next call.
  */
 const char *allot_peer_error(void);
 

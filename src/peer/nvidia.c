@@ -120,6 +120,10 @@ static int nvidia_open(struct allot_peer *peer)
 	if (!s)
 		return complain(-ENOMEM, "open: out of memory");
 	result = cuda_real.cuInit(0);
+	if (result == CUDA_ERROR_NOT_INITIALIZED)
+		return complain(-ENOTSUP,
+				"open: NVIDIA's driver was in use in the process that this one was "
+				"forked from, and does not work here; exec first, or fork earlier");
 	if (!result)
 		result = cuda_real.cuDeviceGetCount(&count);
 	if (result)

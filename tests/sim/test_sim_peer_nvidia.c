@@ -7,6 +7,8 @@
 #include <errno.h>
 #include <stdbool.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "allot/peer.h"
 #include "nvidia/abi/cuda.h"
@@ -161,6 +163,33 @@ static void test_addresses(void)
 	CHECK_EQ(allot_peer_free(peer, at), 0);
 }
 
+/* Unlike AMD's, the driver is of no use to a child; the parent loses nothing by it. */
+static void test_fork(void)
+{
+	uint64_t a = alloc(0, UNIT);
+	char text[8] = "";
+	pid_t child = fork();
+	int status;
+
+	CHECK(child >= 0);
+	if (!child) {
+		struct allot_peer *own = NULL;
+
+		CHECK_EQ(allot_peer_read(peer, a, text, 1), -EBADF);
+		CHECK_EQ(allot_peer_device_count(peer), GPUS);
+		allot_peer_close(peer);
+		CHECK_EQ(allot_peer_open(ALLOT_PEER_NVIDIA, &own), -ENOTSUP);
+		CHECK(!own && strstr(allot_peer_error(), "forked"));
+		_exit(0);
+	}
+	CHECK_EQ(waitpid(child, &status, 0), child);
+	CHECK_EQ(status, 0);
+	CHECK_EQ(allot_peer_write(peer, a, "parent", 7), 0);
+	CHECK_EQ(allot_peer_read(peer, a, text, 7), 0);
+	CHECK(!strcmp(text, "parent"));
+	CHECK_EQ(allot_peer_free(peer, a), 0);
+}
+
 int main(void)
 {
 	uint64_t a;
@@ -177,6 +206,7 @@ int main(void)
 	test_mapping();
 	test_content();
 	test_addresses();
+	test_fork();
 	/* What is left is given back. */
 	CHECK_EQ(allot_peer_map(peer, alloc(0, 48 * MIB), ALLOT_PEER_ALL), 0);
 	allot_peer_close(peer);

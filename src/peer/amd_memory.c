@@ -114,15 +114,16 @@ int amd_reserve(struct allot_peer *peer, struct peer_object *object, uint64_t ad
 		r = take_at(object, address, 0);
 		if (r < 0)
 			return complain(
-				r, "%" PRIu64 " bytes at %#" PRIx64 ": %s", object->bytes, address,
+				r, "%s: %" PRIu64 " bytes at %#" PRIx64 ": %s",
+				peer_object_call(object), object->bytes, address,
 				r == -EEXIST ? "something is there already" : complain_words(r));
 	} else {
 		r = take_anywhere(peer, object, alignment, &address);
 		if (r == -ERANGE)
 			r = take_within(peer, object, alignment, &address);
 		if (r < 0)
-			return complain(r, "no addresses are left for %" PRIu64 " bytes",
-					object->bytes);
+			return complain(r, "%s: no addresses are left for %" PRIu64 " bytes",
+					peer_object_call(object), object->bytes);
 	}
 	object->range = (struct range){.first = address, .last = address + object->bytes - 1};
 	return 0;

@@ -106,10 +106,13 @@ extern const struct peer_backend peer_amd, peer_nvidia;
 int peer_lock(struct allot_peer *peer);
 void peer_unlock(struct allot_peer *peer);
 
-/* object.c: that has the address; -ENOENT. And the end of all of them. */
-int peer_object_find(const struct allot_peer *peer, uint64_t address,
+/* object.c: that has the address; -ENOENT, with words for the call. And the end of all of them. */
+int peer_object_find(const struct allot_peer *peer, uint64_t address, const char *call,
 		     struct peer_object **ret_object);
 void peer_object_free_all(struct allot_peer *peer, bool forked);
+
+/* object.c: which call makes it, for words: "alloc" or "import". */
+const char *peer_object_call(const struct peer_object *object);
 
 /* object.c: addresses for an object, and its place among the others; the reverse. */
 int peer_object_place(struct allot_peer *peer, struct peer_object *object, uint64_t address,

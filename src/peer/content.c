@@ -39,7 +39,7 @@ static int find_bytes(const struct allot_peer *peer, uint64_t address, uint64_t 
 {
 	struct peer_object *object = NULL;
 	uint64_t offset;
-	int r = peer_object_find(peer, address, &object);
+	int r = peer_object_find(peer, address, what, &object);
 
 	if (r < 0)
 		return r;

@@ -22,14 +22,16 @@ int nvidia_reserve(struct allot_peer *peer, struct peer_object *object, uint64_t
 						       address ? 0 : alignment, address, 0);
 	if (result) {
 		object->reserved_bytes = 0;
-		return nvidia_complain(result, "no addresses", "the driver");
+		return complain(nvidia_errno(result), "%s: no addresses for %" PRIu64 " bytes: %s",
+				peer_object_call(object), object->bytes, nvidia_words(result));
 	}
 	object->reserved = got;
 	if (address && got != address) {
 		nvidia_release(peer, object);
 		return complain(-EEXIST,
-				"%" PRIu64 " bytes at %#" PRIx64 ": something is there already",
-				object->bytes, address);
+				"%s: %" PRIu64 " bytes at %#" PRIx64
+				": something is there already",
+				peer_object_call(object), object->bytes, address);
 	}
 	object->range =
 		(struct range){.first = got + before, .last = got + before + object->bytes - 1};

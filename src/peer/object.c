@@ -18,33 +18,38 @@ static struct peer_object *object_of(struct range *range)
 		     : NULL;
 }
 
-int peer_object_find(const struct allot_peer *peer, uint64_t address,
+int peer_object_find(const struct allot_peer *peer, uint64_t address, const char *call,
 		     struct peer_object **ret_object)
 {
 	struct range *range = ranges_at_or_after(&peer->objects, address);
 
 	if (!range || range->first > address)
-		return complain(-ENOENT, "no object is at %#" PRIx64, address);
+		return complain(-ENOENT, "%s: no object is at %#" PRIx64, call, address);
 	*ret_object = object_of(range);
 	return 0;
 }
 
 /* That begins there, which is how it is named. */
-static int find_named(const struct allot_peer *peer, uint64_t address,
+static int find_named(const struct allot_peer *peer, uint64_t address, const char *call,
 		      struct peer_object **ret_object)
 {
 	struct peer_object *object = NULL;
-	int r = peer_object_find(peer, address, &object);
+	int r = peer_object_find(peer, address, call, &object);
 
 	if (r < 0)
 		return r;
 	if (object->range.first != address)
 		return complain(-ENOENT,
-				"no object begins at %#" PRIx64 ", which is %" PRIu64
-				" bytes into the one at %#" PRIx64,
-				address, address - object->range.first, object->range.first);
+				"%s: no object begins at %#" PRIx64 ", which is %" PRIu64
+				" bytes into the one at %#" PRIx64 "; name that",
+				call, address, address - object->range.first, object->range.first);
 	*ret_object = object;
 	return 0;
+}
+
+const char *peer_object_call(const struct peer_object *object)
+{
+	return object->imported ? "import" : "alloc";
 }
 
 /* A name, from where no memory can be. */
@@ -58,33 +63,35 @@ static int take_name(struct allot_peer *peer, struct peer_object *object)
 		r = address_pick(&peer->objects, &address_names, 0, object->bytes, peer->page,
 				 &name);
 	if (r < 0)
-		return complain(r, "no name is left for %" PRIu64 " bytes", object->bytes);
+		return complain(r, "%s: no name is left for %" PRIu64 " bytes",
+				peer_object_call(object), object->bytes);
 	object->range = (struct range){.first = name, .last = name + object->bytes - 1};
 	peer->next_name = object->range.last;
 	return 0;
 }
 
 /* Where any address will do, one at the aperture's beginning is looked at in its place. */
-static int check_place(const struct allot_peer *peer, uint64_t address, uint64_t bytes,
-		       uint64_t alignment)
+static int check_place(const struct allot_peer *peer, const struct peer_object *object,
+		       uint64_t address, uint64_t alignment)
 {
 	const struct aperture *a = &peer->aperture;
 	uint64_t any = (a->first | (alignment - 1)) + 1;
-	int r = address_check(a, address ? address : any, bytes, peer->page, alignment);
+	int r = address_check(a, address ? address : any, object->bytes, peer->page, alignment);
 	char at[32] = "";
 
 	if (address)
 		snprintf(at, sizeof(at), " at %#" PRIx64, address);
 	if (r == -ERANGE)
 		return complain(r,
-				"%" PRIu64 " bytes%s are not within what all devices can "
+				"%s: %" PRIu64 " bytes%s are not within what all devices can "
 				"address, %#" PRIx64 " to %#" PRIx64,
-				bytes, at, a->first, a->last);
+				peer_object_call(object), object->bytes, at, a->first, a->last);
 	if (r < 0)
 		return complain(r,
-				"%" PRIu64 " bytes%s, at a multiple of %" PRIu64
-				": not whole pages, which are of %" PRIu64 " bytes",
-				bytes, at, alignment, peer->page);
+				"%s: %" PRIu64 " bytes%s, at a multiple of %" PRIu64
+				": length and address are to be whole pages, of %" PRIu64
+				" bytes, and the multiple a power of two of them",
+				peer_object_call(object), object->bytes, at, alignment, peer->page);
 	return 0;
 }
 
@@ -95,7 +102,7 @@ int peer_object_place(struct allot_peer *peer, struct peer_object *object, uint6
 
 	if (!alignment)
 		alignment = address ? peer->page : address_alignment(object->bytes, peer->page);
-	r = check_place(peer, address, object->bytes, alignment);
+	r = check_place(peer, object, address, alignment);
 	if (r < 0)
 		return r;
 	if (object->kind == ALLOT_PEER_HANDLE)
@@ -111,8 +118,8 @@ int peer_object_place(struct allot_peer *peer, struct peer_object *object, uint6
 	if (r == 0)
 		return 0;
 	peer->backend->release(peer, object);
-	return complain(r, "%" PRIu64 " bytes at %#" PRIx64 " overlap another object",
-			object->bytes, address);
+	return complain(r, "%s: %" PRIu64 " bytes at %#" PRIx64 " overlap another object",
+			peer_object_call(object), object->bytes, address);
 }
 
 void peer_object_displace(struct allot_peer *peer, struct peer_object *object)
@@ -236,11 +243,11 @@ static int check_reach(const struct allot_peer *peer, const struct peer_object *
 	return 0;
 }
 
-static int check_devices(const struct allot_peer *peer, uint64_t devices)
+static int check_devices(const struct allot_peer *peer, uint64_t devices, const char *call)
 {
 	if (devices != ALLOT_PEER_ALL && devices & ~peer_all(peer))
-		return complain(-EINVAL, "no such devices: %#" PRIx64 "; there are %" PRIu32,
-				devices & ~peer_all(peer), peer->n);
+		return complain(-EINVAL, "%s: no such devices: %#" PRIx64 "; there are %" PRIu32,
+				call, devices & ~peer_all(peer), peer->n);
 	return 0;
 }
 
@@ -256,10 +263,10 @@ static int map_locked(struct allot_peer *peer, uint64_t address, uint64_t device
 	struct peer_object *object = NULL;
 	struct peer_why why;
 	uint64_t before;
-	int r = find_named(peer, address, &object);
+	int r = find_named(peer, address, "map", &object);
 
 	if (r == 0)
-		r = check_devices(peer, devices);
+		r = check_devices(peer, devices, "map");
 	if (r < 0)
 		return r;
 	if (object->kind == ALLOT_PEER_ADDRESS || object->kind == ALLOT_PEER_HANDLE)
@@ -298,10 +305,10 @@ static int unmap_locked(struct allot_peer *peer, uint64_t address, uint64_t devi
 {
 	struct peer_object *object = NULL;
 	struct peer_why why;
-	int r = find_named(peer, address, &object);
+	int r = find_named(peer, address, "unmap", &object);
 
 	if (r == 0)
-		r = check_devices(peer, devices);
+		r = check_devices(peer, devices, "unmap");
 	if (r < 0)
 		return r;
 	if (devices == ALLOT_PEER_ALL)
@@ -342,7 +349,7 @@ int allot_peer_free(struct allot_peer *peer, uint64_t address)
 
 	if (r < 0)
 		return r;
-	r = find_named(peer, address, &object);
+	r = find_named(peer, address, "free", &object);
 	if (r == 0 && object->devices)
 		r = complain(-EBUSY,
 			     "free: devices %#" PRIx64 " map the object at %#" PRIx64
@@ -395,7 +402,7 @@ int allot_peer_find(struct allot_peer *peer, uint64_t address, struct allot_peer
 
 	if (r < 0)
 		return r;
-	r = peer_object_find(peer, address, &object);
+	r = peer_object_find(peer, address, "find", &object);
 	if (r == 0)
 		*ret_object = describe(object);
 	peer_unlock(peer);
@@ -415,5 +422,7 @@ int allot_peer_next(struct allot_peer *peer, uint64_t address, struct allot_peer
 	if (object)
 		*ret_object = describe(object);
 	peer_unlock(peer);
-	return object ? 0 : complain(-ENOENT, "no object is at %#" PRIx64 " or behind it", address);
+	if (object)
+		return 0;
+	return complain(-ENOENT, "next: no object is at %#" PRIx64 " or behind it", address);
 }

@@ -122,6 +122,7 @@ static void test_requests(void)
 	CHECK_EQ(alloc_as((struct allot_peer_request){.bytes = MIB, .flags = 4}, &a), -EINVAL);
 	CHECK_EQ(alloc_as((struct allot_peer_request){.bytes = MIB, .alignment = 3 * PAGE}, &a),
 		 -EINVAL);
+	CHECK(said("alloc: ") && said("power of two"));
 	CHECK_EQ(alloc_as((struct allot_peer_request){.bytes = MIB, .alignment = 16}, &a), -EINVAL);
 	CHECK_EQ(alloc_as((struct allot_peer_request){.bytes = MIB, .address = 1}, &a), -EINVAL);
 	CHECK_EQ(alloc_as((struct allot_peer_request){.bytes = 64 * MIB + PAGE}, &a), -ENOMEM);
@@ -161,6 +162,7 @@ static void test_addresses(void)
 	CHECK_EQ(alloc_as((struct allot_peer_request){.bytes = PAGE, .address = (uintptr_t)taken},
 			  &a),
 		 -EEXIST);
+	CHECK(said("alloc: "));
 	/* What was freed can be had again, at that address. */
 	there = big;
 	CHECK_EQ(allot_peer_free(peer, big), 0);
@@ -168,7 +170,9 @@ static void test_addresses(void)
 	CHECK_EQ(a, there);
 	CHECK_EQ(find(there + MIB - 1).address, there);
 	CHECK_EQ(allot_peer_free(peer, there + PAGE), -ENOENT);
+	CHECK(said("free: no object begins at"));
 	CHECK_EQ(allot_peer_map(peer, there + PAGE, 1), -ENOENT);
+	CHECK(said("map: no object begins at"));
 	CHECK_EQ(allot_peer_free(peer, there), 0);
 	CHECK_EQ(allot_peer_free(peer, there), -ENOENT);
 	CHECK_EQ(alloc_as((struct allot_peer_request){.bytes = PAGE, .alignment = 16 * MIB}, &a),
@@ -264,6 +268,7 @@ static void test_content(void)
 	CHECK_EQ(allot_peer_read(peer, hidden, text, 1), -EACCES);
 	CHECK_EQ(allot_peer_write(peer, hidden, text, 1), -EACCES);
 	CHECK_EQ(allot_peer_read(peer, 8, text, 1), -ENOENT);
+	CHECK(said("read: no object"));
 	CHECK_EQ(allot_peer_free(peer, a), 0);
 	CHECK_EQ(allot_peer_free(peer, hidden), 0);
 }
@@ -290,6 +295,7 @@ static void test_objects(void)
 		CHECK_EQ(allot_peer_free(peer, at[i]), -EBUSY);
 		CHECK_EQ(allot_peer_map(peer, at[i], UINT64_C(1) << GPUS), -EINVAL);
 		CHECK_EQ(allot_peer_unmap(peer, at[i], UINT64_C(1) << GPUS), -EINVAL);
+		CHECK(said("unmap: no such devices"));
 		/* A set of none, which may be what is left of a larger, is not all. */
 		CHECK_EQ(allot_peer_map(peer, at[i], 0), 0);
 		CHECK_EQ(find(at[i]).devices, owner);

@@ -98,6 +98,7 @@ static void run_importer(int from)
 	CHECK_EQ(import(fd, 1, SIZE, address, &at), 0);
 	CHECK_EQ(at, address);
 	CHECK_EQ(import(fd, 1, SIZE, address, &at), -EEXIST);
+	CHECK(strstr(allot_peer_error(), "import: "));
 	object = find(at);
 	CHECK(object.imported && object.device == 1 && object.bytes == SIZE);
 	CHECK_EQ(object.charged_bytes, 0);

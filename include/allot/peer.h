@@ -197,8 +197,8 @@ int allot_peer_export(struct allot_peer *peer, uint64_t address, uint64_t bytes,
  * a descriptor what it is: device, bytes and flags are those of the object that was exported. KFD
  * does tell: they are not looked at, and the CPU may look at it if it could before.
  *
- * -EINVAL: not a descriptor of such memory, or of a device that is not among these; -ENOTSUP: a
- * driver that cannot; -EEXIST, -ERANGE, -ENOMEM: of allot_peer_alloc().
+ * -EINVAL: not a descriptor of such memory, or of a device that is not among these, or no such
+ * flags; -ENOTSUP: a driver that cannot; -EEXIST, -ERANGE, -ENOMEM: of allot_peer_alloc().
  */
 int allot_peer_import(struct allot_peer *peer, int fd, const struct allot_peer_request *as,
 		      uint64_t *ret_address);
@@ -207,8 +207,12 @@ int allot_peer_import(struct allot_peer *peer, int fd, const struct allot_peer_r
  * Copies the content of an object, or into it; no device needs to map it. What devices write or
  * read meanwhile is for the caller to order.
  *
+ * NVIDIA's driver copies in the device's primary context. The first call makes that, if the program
+ * has none, which takes memory of the device and of the quota; the handle keeps it until it is
+ * closed.
+ *
  * -ENOENT: no object there; -ERANGE: beyond its end; -EACCES: it was made without ALLOT_PEER_HOST,
- * or has no content to look at.
+ * or has no memory or no address; -ENOMEM: no room for that context.
  */
 int allot_peer_read(struct allot_peer *peer, uint64_t address, void *to, size_t bytes);
 int allot_peer_write(struct allot_peer *peer, uint64_t address, const void *from, size_t bytes);

@@ -20,6 +20,9 @@
 
 _Static_assert(ALLOT_PEER_DEVICES == MAPPING_DEVICES, "a set of devices is a word");
 
+/* All that there are. */
+#define PEER_FLAGS ((uint32_t)(ALLOT_PEER_HOST | ALLOT_PEER_COARSE))
+
 struct peer_object {
 	struct range range; /* its addresses, and its place in the tree */
 	enum allot_peer_kind kind;

@@ -154,6 +154,9 @@ int nvidia_inspect(struct allot_peer *peer, int fd, const struct allot_peer_requ
 	if (as->device >= peer->n || !as->bytes)
 		return complain(-EINVAL, "import: whose memory the descriptor is, and how much, "
 					 "is not said; the driver does not tell");
+	if (as->flags & ~PEER_FLAGS)
+		return complain(-EINVAL, "import: no such flags: %#" PRIx32,
+				as->flags & ~PEER_FLAGS);
 	object->kind = ALLOT_PEER_MEMORY;
 	object->device = as->device;
 	object->bytes = as->bytes;

@@ -9,8 +9,6 @@
 #include "peer/backend.h"
 #include "peer/complain.h"
 
-#define FLAGS (ALLOT_PEER_HOST | ALLOT_PEER_COARSE)
-
 /* Of an object, from its place in the tree; NULL of NULL. */
 static struct peer_object *object_of(struct range *range)
 {
@@ -132,7 +130,7 @@ static int check_request(const struct allot_peer *peer, const struct allot_peer_
 {
 	bool addressed = what->kind != ALLOT_PEER_HANDLE;
 
-	if ((unsigned int)what->kind > ALLOT_PEER_HANDLE || what->flags & ~FLAGS)
+	if ((unsigned int)what->kind > ALLOT_PEER_HANDLE || what->flags & ~PEER_FLAGS)
 		return complain(-EINVAL, "alloc: no such kind (%u) or flags (%#x)",
 				(unsigned int)what->kind, what->flags);
 	if (what->device >= peer->n)

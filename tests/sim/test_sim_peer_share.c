@@ -187,6 +187,7 @@ static void test_handle(void)
 
 static void test_wrong(void)
 {
+	struct allot_peer_request as = {.bytes = 4 * MIB, .flags = 1u << 31};
 	int ends[2], fd = open("/dev/null", O_RDWR | O_CLOEXEC);
 	uint64_t at = 5;
 
@@ -195,6 +196,10 @@ static void test_wrong(void)
 	CHECK(import(ends[0], 0, 4 * MIB, 0, &at) < 0);
 	CHECK(import(-1, 0, 4 * MIB, 0, &at) < 0);
 	CHECK(strstr(allot_peer_error(), "import"));
+	if (vendor == ALLOT_PEER_NVIDIA) { /* the other driver tells which it has */
+		CHECK_EQ(allot_peer_import(peer, fd, &as, &at), -EINVAL);
+		CHECK(strstr(allot_peer_error(), "no such flags: 0x80000000"));
+	}
 	CHECK_EQ(at, 5);
 	close(ends[0]);
 	close(ends[1]);

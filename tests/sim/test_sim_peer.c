@@ -12,14 +12,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "allot/peer.h"
-#include "tests/check.h"
+#include "tests/sim/peer_program.h"
 
 #define GPUS 3
 #define MIB  (UINT64_C(1) << 20)
 #define PAGE UINT64_C(4096)
-
-static struct allot_peer *peer;
 
 static uint64_t alloc(uint32_t device, uint64_t bytes, uint32_t flags)
 {
@@ -29,14 +26,6 @@ static uint64_t alloc(uint32_t device, uint64_t bytes, uint32_t flags)
 	CHECK_EQ(allot_peer_alloc(peer, &what, &address), 0);
 	CHECK(address);
 	return address;
-}
-
-static struct allot_peer_object find(uint64_t address)
-{
-	struct allot_peer_object object = {0};
-
-	CHECK_EQ(allot_peer_find(peer, address, &object), 0);
-	return object;
 }
 
 static bool said(const char *what)
@@ -104,11 +93,6 @@ static void test_devices(void)
 	CHECK_EQ(allot_peer_link(peer, 2, 1, &link), -ENOLINK);
 	CHECK_EQ(allot_peer_link(peer, 1, 1, &link), -EINVAL);
 	CHECK_EQ(allot_peer_link(peer, 1, 9, &link), -EINVAL);
-}
-
-static int alloc_as(struct allot_peer_request what, uint64_t *ret)
-{
-	return allot_peer_alloc(peer, &what, ret);
 }
 
 static void test_requests(void)

@@ -4,21 +4,16 @@
  * --amd 3 --memory 64MiB`. This program's ioctl() changes answers on their way; what fails leaves
  * nothing behind.
  */
-#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "allot/peer.h"
-#include "amd/abi/kfd.h"
-#include "amd/kfd_ioctl.h"
-#include "tests/check.h"
+#include "tests/sim/peer_driver.h"
 
 #define GPUS 3
 #define MIB  (UINT64_C(1) << 20)
@@ -37,17 +32,6 @@ static struct {
 	int err; /* 0: mapping does not fail */
 	unsigned int times;
 } undo;
-
-static int kfd = -EBADF;
-
-static int real_ioctl(int fd, unsigned long request, void *block)
-{
-	static int (*real)(int, unsigned long, ...);
-
-	if (!real)
-		real = (int (*)(int, unsigned long, ...))dlsym(RTLD_NEXT, "ioctl");
-	return real(fd, request, block);
-}
 
 static int map_one_only(int fd, unsigned long request, struct kfd_ioctl_map_memory_to_gpu_args *a)
 {
@@ -118,7 +102,6 @@ static void set_other(unsigned int nr, int err, void (*change)(void *block))
 	other.calls = 0;
 }
 
-static struct allot_peer *peer;
 static uint32_t first_id;
 
 static int open_devices(void)
@@ -139,26 +122,6 @@ static int alloc(uint64_t bytes, uint64_t address, uint64_t *ret)
 		.bytes = bytes, .address = address, .flags = ALLOT_PEER_HOST};
 
 	return allot_peer_alloc(peer, &what, ret);
-}
-
-static uint64_t available(void)
-{
-	struct kfd_ioctl_get_available_memory_args a = {.gpu_id = first_id};
-
-	CHECK_EQ(real_ioctl(kfd, _IOWR('K', KFD_NR_AVAILABLE_MEMORY, a), &a), 0);
-	return a.available;
-}
-
-static unsigned int open_files(void)
-{
-	DIR *dir = opendir("/proc/self/fd");
-	unsigned int n = 0;
-
-	CHECK(dir);
-	while (readdir(dir))
-		n++;
-	closedir(dir);
-	return n;
 }
 
 static void change_version(void *block)
@@ -232,7 +195,7 @@ static void test_open(void)
 		CHECK(other.calls > 0 && other.calls < 10000); /* and not for ever */
 		other.nr = 0;
 		CHECK_EQ(open_files(), files);
-		CHECK_EQ(available(), 64 * MIB);
+		CHECK_EQ(available_bytes(first_id), 64 * MIB);
 	}
 }
 
@@ -269,7 +232,7 @@ static void test_without_registers(void)
 		CHECK_EQ(allot_peer_map(peer, at, ALLOT_PEER_ALL), 0);
 		CHECK_EQ(allot_peer_write(peer, at, "x", 1), 0);
 		allot_peer_close(peer);
-		CHECK_EQ(available(), 64 * MIB);
+		CHECK_EQ(available_bytes(first_id), 64 * MIB);
 	}
 }
 
@@ -339,7 +302,7 @@ static void test_halves(void)
 	set_other(KFD_NR_ALLOC_MEMORY_OF_GPU, 0, spoil_offset);
 	CHECK_EQ(alloc(MIB, at, &again), -EINVAL);
 	other.nr = 0;
-	CHECK_EQ(available(), 64 * MIB);
+	CHECK_EQ(available_bytes(first_id), 64 * MIB);
 	set_other(KFD_NR_ALLOC_MEMORY_OF_GPU, ENOSPC, NULL);
 	CHECK_EQ(alloc(MIB, at, &again), -ENOSPC);
 	other.nr = 0;
@@ -361,7 +324,7 @@ static void test_halves(void)
 	CHECK_EQ(allot_peer_import(peer, fd, &as, &again), 0);
 	CHECK_EQ(close(fd), 0);
 	CHECK_EQ(allot_peer_free(peer, at), 0);
-	CHECK_EQ(available(), 64 * MIB);
+	CHECK_EQ(available_bytes(first_id), 64 * MIB);
 	allot_peer_close(peer);
 }
 

@@ -10,22 +10,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "allot/peer.h"
 #include "nvidia/abi/cuda.h"
-#include "tests/check.h"
+#include "tests/sim/peer_program.h"
 
 #define GPUS 2
 #define MIB  (UINT64_C(1) << 20)
 #define UNIT (2 * MIB)
 
-static struct allot_peer *peer;
 static CUresult (*get_access)(unsigned long long *flags, const CUmemLocation *location,
 			      CUdeviceptr address);
-
-static int alloc_as(struct allot_peer_request what, uint64_t *ret)
-{
-	return allot_peer_alloc(peer, &what, ret);
-}
 
 static uint64_t alloc(uint32_t device, uint64_t bytes)
 {
@@ -37,14 +30,6 @@ static uint64_t alloc(uint32_t device, uint64_t bytes)
 			  &address),
 		 0);
 	return address;
-}
-
-static struct allot_peer_object find(uint64_t address)
-{
-	struct allot_peer_object object = {0};
-
-	CHECK_EQ(allot_peer_find(peer, address, &object), 0);
-	return object;
 }
 
 /* The simulated driver has one set of page tables: whether anybody may. */

@@ -12,14 +12,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "allot/peer.h"
-#include "tests/check.h"
 #include "tests/sim/message.h"
+#include "tests/sim/peer_program.h"
 
 #define MIB  (UINT64_C(1) << 20)
 #define SIZE (32 * MIB)
 
-static struct allot_peer *peer;
 static enum allot_peer_vendor vendor;
 
 static uint64_t alloc(uint32_t device, enum allot_peer_kind kind, uint64_t bytes)
@@ -30,14 +28,6 @@ static uint64_t alloc(uint32_t device, enum allot_peer_kind kind, uint64_t bytes
 
 	CHECK_EQ(allot_peer_alloc(peer, &what, &address), 0);
 	return address;
-}
-
-static struct allot_peer_object find(uint64_t address)
-{
-	struct allot_peer_object object = {0};
-
-	CHECK_EQ(allot_peer_find(peer, address, &object), 0);
-	return object;
 }
 
 /* At that address, or anywhere; 0 or -errno. */

@@ -11,20 +11,14 @@
  * after so much of a list is done. The emulator's own failures are another run, of each in a
  * process of its own.
  */
-#include <dirent.h>
-#include <dlfcn.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "allot/peer.h"
-#include "amd/abi/kfd.h"
-#include "amd/kfd_ioctl.h"
-#include "tests/check.h"
+#include "tests/sim/peer_driver.h"
 
 #define GPUS	8
 #define OBJECTS 12
@@ -43,17 +37,7 @@ static struct {
 	uint32_t at, times;
 } failure;
 
-static int kfd = -EBADF;
 static uint64_t last_handle;
-
-static int real_ioctl(int fd, unsigned long request, void *block)
-{
-	static int (*real)(int, unsigned long, ...);
-
-	if (!real)
-		real = (int (*)(int, unsigned long, ...))dlsym(RTLD_NEXT, "ioctl");
-	return real(fd, request, block);
-}
 
 static int fail_now(void)
 {
@@ -103,7 +87,6 @@ __attribute__((visibility("default"))) int ioctl(int fd, unsigned long request, 
 	return r;
 }
 
-static struct allot_peer *peer;
 static uint32_t ids[GPUS];
 static uint64_t reachable[GPUS];
 
@@ -123,10 +106,7 @@ static uint32_t random_below(uint32_t n)
 
 static uint64_t devices_of(const struct object *o)
 {
-	struct allot_peer_object found;
-
-	CHECK_EQ(allot_peer_find(peer, o->address, &found), 0);
-	return found.devices;
+	return find(o->address).devices;
 }
 
 /* Behind our side's back: one GPU at a time. */
@@ -312,18 +292,6 @@ static void random_step(void)
 		audit(o);
 }
 
-static unsigned int open_files(void)
-{
-	DIR *dir = opendir("/proc/self/fd");
-	unsigned int n = 0;
-
-	CHECK(dir);
-	while (readdir(dir))
-		n++;
-	closedir(dir);
-	return n;
-}
-
 static unsigned int mappings(void)
 {
 	FILE *maps = fopen("/proc/self/maps", "r");
@@ -339,12 +307,8 @@ static unsigned int mappings(void)
 
 static void check_all_free(void)
 {
-	for (uint32_t i = 0; i < GPUS; i++) {
-		struct kfd_ioctl_get_available_memory_args a = {.gpu_id = ids[i]};
-
-		CHECK_EQ(real_ioctl(kfd, _IOWR('K', KFD_NR_AVAILABLE_MEMORY, a), &a), 0);
-		CHECK_EQ(a.available, UINT64_C(64) << 20);
-	}
+	for (uint32_t i = 0; i < GPUS; i++)
+		CHECK_EQ(available_bytes(ids[i]), UINT64_C(64) << 20);
 }
 
 static void run_steps(bool all_linked)

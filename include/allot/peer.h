@@ -19,7 +19,7 @@
  * Devices are numbered from 0 on, as they were when the handle was opened, and a set of devices is
  * a word with a bit for each. Objects are named by their first address; addresses, offsets and
  * lengths are in bytes. All objects of a handle share one address space, and one has the same
- * address on every device that maps it.
+ * address on every device that maps it. Pointers are NULL only where that is said.
  *
  * Functions answer 0 or -errno and write what they return only on success; allot_peer_error() then
  * has words. An answer that a function's list does not have is the kernel's or the driver's own.
@@ -57,7 +57,8 @@ enum allot_peer_vendor {
 enum allot_peer_kind {
 	ALLOT_PEER_MEMORY = 0,	/* of a device (VRAM) */
 	ALLOT_PEER_SYSTEM = 1,	/* of the machine, for devices to use (GTT) */
-	ALLOT_PEER_USER = 2,	/* pages that the program has at that address already (userptr) */
+	ALLOT_PEER_USER = 2,	/* pages of the program's at that address, which it has to keep
+				 * until the object is freed (userptr) */
 	ALLOT_PEER_ADDRESS = 3, /* addresses without memory, which no device can map */
 	ALLOT_PEER_HANDLE = 4,	/* memory of a device without an address: only to be exported */
 };
@@ -75,8 +76,9 @@ struct allot_peer; /* devices, the links between them, and this handle's objects
  *
  * -ENOENT: no driver of that vendor here; -ENODEV: a driver, but no device that this process may
  * use; -EACCES, -EPERM: no permission; -EBUSY: another library opened AMD's devices in this process
- * before, and the driver lets a process have one owner of its address space; -E2BIG: more than
- * ALLOT_PEER_DEVICES; -ENOTSUP: a driver too old, or NVIDIA's in a forked child; -ENOMEM.
+ * before, and the driver lets a process have one owner of its address space; -EINVAL: no such
+ * vendor; -ERANGE: devices without addresses in common; -E2BIG: more than ALLOT_PEER_DEVICES;
+ * -ENOTSUP: a driver too old, or NVIDIA's in a forked child; -ENOMEM.
  */
 int allot_peer_open(enum allot_peer_vendor vendor, struct allot_peer **ret_peer);
 

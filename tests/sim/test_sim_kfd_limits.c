@@ -163,8 +163,17 @@ static bool disjoint(const struct roster_queue *a, const struct roster_queue *b)
 	return true;
 }
 
-/* 110 units: a quarter of them are 27, and half are 55, in every queue of the tenant. */
-static void test_masks(void)
+/* From GFX10 on units come in pairs. */
+static bool in_pairs(const struct roster_queue *is)
+{
+	for (int i = 0; i < ROSTER_MASK_WORDS; i++)
+		if ((is->mask[i] ^ is->mask[i] >> 1) & 0x55555555)
+			return false;
+	return true;
+}
+
+/* A quarter and then half of the units, beside 40 %, in every queue of a tenant. */
+static void test_masks(int quarter, int half, int other, bool pairs)
 {
 	struct cu_share share[TENANTS] = {{.permille = 250}, {.permille = 400}};
 	struct queue queue[TENANTS][2];
@@ -176,25 +185,36 @@ static void test_masks(void)
 		for (int j = 0; j < 2; j++)
 			make_queue(0, KFD_IOC_QUEUE_TYPE_COMPUTE_AQL, &queue[i][j]);
 	tell(&map, share, queue, is);
-	CHECK(bits_of(&is[0]) == 27 && bits_of(&is[1]) == 44 && disjoint(&is[0], &is[1]));
+	CHECK(bits_of(&is[0]) == quarter && bits_of(&is[1]) == other);
+	CHECK(disjoint(&is[0], &is[1]));
 	share[0].permille = 500; /* while they run */
 	tell(&map, share, queue, is);
-	CHECK(bits_of(&is[0]) == 55 && bits_of(&is[1]) == 44 && disjoint(&is[0], &is[1]));
+	CHECK(bits_of(&is[0]) == half && bits_of(&is[1]) == other);
+	CHECK(disjoint(&is[0], &is[1]));
+	CHECK(!pairs || (in_pairs(&is[0]) && in_pairs(&is[1])));
 	for (int i = 0; i < TENANTS; i++)
 		for (int j = 0; j < 2; j++)
 			CHECK_EQ(destroy_queue(&queue[i][j]), 0);
 }
 
-int main(void)
+/* With the model's name: its masks alone. */
+int main(int argc, char **argv)
 {
+	const char *model = argc > 1 ? argv[1] : "gfx90a";
 	char root[PATH_MAX];
 
 	snprintf(root, sizeof(root), "%s/amd", getenv("ALLOT_SIM_DIR"));
 	CHECK_EQ(roster_open(root, false, &roster), 0);
 	open_devices();
 	acquire_devices();
-	test_masks();
-	test_duty_cycle();
+	if (!strcmp(model, "gfx1030"))
+		test_masks(20, 40, 32, true); /* of 80 */
+	else if (!strcmp(model, "gfx942"))
+		test_masks(76, 152, 121, false); /* of 304 */
+	else
+		test_masks(27, 55, 44, false); /* of 110 */
+	if (argc == 1)
+		test_duty_cycle();
 	roster_close(roster);
 	return 0;
 }

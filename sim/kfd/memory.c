@@ -12,6 +12,7 @@
 #include "amd/abi/kfd.h"
 #include "amd/kfd_ioctl.h"
 #include "amd/topology.h"
+#include "base/cleanup.h"
 #include "sim/kfd/memory.h"
 
 #define CONTENT	  (KFD_IOC_ALLOC_MEM_FLAGS_VRAM | KFD_IOC_ALLOC_MEM_FLAGS_GTT)
@@ -24,6 +25,8 @@
 #define OFFSET_MMIO	0
 #define OFFSET_GPU(id)	((uint64_t)((id)&0xffff) << 46)
 #define INDEX_MOST	((1u << 22) - 1)
+
+#define IDS_MOST (1u << 20) /* that the kernel has memory for in one piece */
 
 #define PAGE_UP(size) (((size) + 4095) & ~UINT64_C(4095))
 
@@ -176,40 +179,61 @@ static int map_one(struct emu_gpu *gpu, const struct emu_object *o)
 	return r;
 }
 
+/* Of a GPU. */
+static int map_or_unmap(struct emu_machine *m, struct emu_object *o, uint32_t gpu_id, bool map)
+{
+	struct emu_gpu *gpu = emu_gpu(m, gpu_id);
+	uint64_t bit;
+	int r = 0;
+
+	if (!gpu || !gpu->acquired || (map && !may_map(m, gpu, o)))
+		return -EINVAL;
+	bit = UINT64_C(1) << (gpu - m->gpu);
+	if (map && !(o->mapped & bit))
+		r = map_one(gpu, o);
+	else if (!map && o->mapped & bit && !(o->flags & NO_MEMORY))
+		vm_remove(&gpu->vm, o->va, o->size);
+	if (r == 0)
+		o->mapped = map ? o->mapped | bit : o->mapped & ~bit;
+	return r;
+}
+
+/* All ids of the call, before anything is done with one; the caller frees them. */
+static int read_ids(const struct kfd_ioctl_map_memory_to_gpu_args *a, uint32_t **ret_ids)
+{
+	CLEANUP_FREE uint32_t *ids = NULL;
+
+	if (!a->n_devices || a->n_success > a->n_devices)
+		return -EINVAL;
+	if (a->n_devices > IDS_MOST)
+		return -ENOMEM;
+	ids = malloc(a->n_devices * sizeof(*ids));
+	if (!ids)
+		return -ENOMEM;
+	if (emu_copy_in(ids, a->device_ids_array_ptr, a->n_devices * sizeof(*ids)) < 0)
+		return -EFAULT;
+	*ret_ids = TAKE_PTR(ids);
+	return 0;
+}
+
 /* One after the other, as the kernel does: on an error those before are done, and said to be. */
 static int map_each(struct emu_machine *m, struct kfd_ioctl_map_memory_to_gpu_args *a, bool map)
 {
+	unsigned int nr = map ? KFD_NR_MAP_MEMORY_TO_GPU : KFD_NR_UNMAP_MEMORY_FROM_GPU;
 	struct emu_object *o = emu_object(a->handle);
+	CLEANUP_FREE uint32_t *ids = NULL;
+	int r = read_ids(a, &ids);
 
-	if (!o || !a->n_devices || a->n_success > a->n_devices)
-		return -EINVAL;
-	for (uint32_t i = a->n_success; i < a->n_devices; i++) {
-		struct emu_gpu *gpu;
-		uint32_t gpu_id;
-		uint64_t bit;
-		int r;
-
-		r = emu_fail(map ? KFD_NR_MAP_MEMORY_TO_GPU : KFD_NR_UNMAP_MEMORY_FROM_GPU, i);
-		if (r < 0)
-			return r;
-		if (emu_copy_in(&gpu_id, a->device_ids_array_ptr + (uint64_t)i * sizeof(gpu_id),
-				sizeof(gpu_id)) < 0)
-			return -EFAULT;
-		gpu = emu_gpu(m, gpu_id);
-		if (!gpu || !gpu->acquired || (map && !may_map(m, gpu, o)))
-			return -EINVAL;
-		bit = UINT64_C(1) << (gpu - m->gpu);
-		if (map && !(o->mapped & bit)) {
-			r = map_one(gpu, o);
-			if (r < 0)
-				return r;
-		} else if (!map && o->mapped & bit && !(o->flags & NO_MEMORY)) {
-			vm_remove(&gpu->vm, o->va, o->size);
-		}
-		o->mapped = map ? o->mapped | bit : o->mapped & ~bit;
-		a->n_success = i + 1;
+	if (r == 0 && !o)
+		r = -EINVAL;
+	for (uint32_t i = a->n_success; r == 0 && i < a->n_devices; i++) {
+		r = emu_fail(nr, i);
+		if (r == 0)
+			r = map_or_unmap(m, o, ids[i], map);
+		if (r == 0)
+			a->n_success = i + 1;
 	}
-	return 0;
+	return r;
 }
 
 int emu_map(struct emu_machine *m, void *block)

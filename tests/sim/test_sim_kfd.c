@@ -122,6 +122,18 @@ static void test_memory(void)
 	CHECK(mmap(NULL, MIB, PROT_READ, MAP_SHARED, render[0], (off_t)offset) == MAP_FAILED);
 }
 
+/* The last that there is before memory ends. */
+static const uint32_t *at_edge(uint32_t id)
+{
+	char *here = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint32_t *last = (uint32_t *)(here + 4096) - 1;
+
+	CHECK(here != MAP_FAILED);
+	CHECK_EQ(munmap(here + 4096, 4096), 0);
+	*last = id;
+	return last;
+}
+
 /* Who has a link to the owner maps; what failed is where n_success says. */
 static void test_mapping(void)
 {
@@ -154,6 +166,9 @@ static void test_mapping(void)
 	done = 0;
 	CHECK_EQ(map(h[2], (uint32_t *)8, 2, &done), -EFAULT);
 	CHECK_EQ(done, 0);
+	CHECK_EQ(map(h[2], at_edge(ids[1]), 2, &done), -EFAULT);
+	CHECK_EQ(done, 0);
+	CHECK_EQ(map(h[2], ids, UINT32_MAX, &done), -ENOMEM);
 	memcpy(wild, ids + 1, sizeof(wild));
 	CHECK_EQ(unmap(h[2], wild, 2), 0);
 	CHECK_EQ(free_memory(h[2]), 0);

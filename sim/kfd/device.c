@@ -167,13 +167,13 @@ EMU_EXPORT int ioctl(int fd, unsigned long request, ...)
 	return -1;
 }
 
-static void *map_memory(const struct emu_machine *m, void *addr, size_t len, int prot, int flags,
+static void *map_memory(struct emu_machine *m, void *addr, size_t len, int prot, int flags, int fd,
 			uint64_t offset)
 {
-	CLEANUP_CLOSE int memory = emu_memory_at(m, offset, len);
+	CLEANUP_CLOSE int memory = emu_memory_at(m, fd, offset, len);
 
 	if (memory == -EINVAL)
-		memory = emu_gem_at(m, offset, len);
+		memory = emu_gem_at(m, fd, offset, len);
 	if (memory >= 0)
 		return (void *)syscall(SYS_mmap, addr, len, prot, flags, memory, 0);
 	errno = -memory;
@@ -203,7 +203,7 @@ static void *do_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t 
 		return MAP_FAILED;
 	}
 	if (minor)
-		mapped = map_memory(m, addr, len, prot, flags, (uint64_t)offset);
+		mapped = map_memory(m, addr, len, prot, flags, fd, (uint64_t)offset);
 	else
 		mapped = map_device(m, addr, len, prot, flags, (uint64_t)offset);
 	emu_unlock();

@@ -141,8 +141,11 @@ int emu_export_dmabuf(struct emu_machine *machine, void *block);
 int emu_get_dmabuf_info(struct emu_machine *machine, void *block);
 int emu_import_dmabuf(struct emu_machine *machine, void *block);
 
-/* A descriptor of the memory at this offset of a render node, the caller's to close; or -EINVAL. */
-int emu_memory_at(const struct emu_machine *machine, uint64_t mmap_offset, size_t len);
+/*
+ * A descriptor of the memory at this offset of a render node, the caller's to close; -EINVAL, or
+ * -EACCES where `fd` is not of the open file that ACQUIRE_VM was called with.
+ */
+int emu_memory_at(struct emu_machine *machine, int fd, uint64_t mmap_offset, size_t len);
 
 /* svm.c: the same, with so many attributes at the block's end as were asked for, or may be. */
 #define EMU_SVM_ATTRIBUTES 256

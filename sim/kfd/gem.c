@@ -181,12 +181,14 @@ int emu_prime_to_handle(struct emu_machine *m, struct emu_gpu *gpu, int fd, void
 	return 0;
 }
 
-int emu_gem_at(const struct emu_machine *m, uint64_t mmap_offset, size_t len)
+int emu_gem_at(const struct emu_machine *m, int fd, uint64_t mmap_offset, size_t len)
 {
 	uint64_t index = (mmap_offset & ~OFFSET) >> OFFSET_SHIFT;
 
 	if (!(mmap_offset & OFFSET) || mmap_offset & ((UINT64_C(1) << OFFSET_SHIFT) - 1) ||
 	    index >= nbuffers || len > buffers[index].piece.size)
 		return -EINVAL;
+	if (buffers[index].file != emu_file_of(fd))
+		return -EACCES;
 	return bank_fd(m->bank, &buffers[index].piece, O_RDWR | O_CLOEXEC);
 }

@@ -45,8 +45,11 @@ uint32_t emu_gem_mappings(const struct emu_buffer *buffer, uint32_t room,
 /* A render node has been opened. */
 void emu_gem_opened(struct emu_machine *machine, int fd);
 
-/* A descriptor of the memory at this offset of a render node, the caller's to close; or -EINVAL. */
-int emu_gem_at(const struct emu_machine *machine, uint64_t mmap_offset, size_t len);
+/*
+ * A descriptor of the memory at this offset of a render node, the caller's to close; -EINVAL, or
+ * -EACCES where `fd` is not of the open file whose memory it is.
+ */
+int emu_gem_at(const struct emu_machine *machine, int fd, uint64_t mmap_offset, size_t len);
 
 void emu_gem_forget(void); /* all of it, in a forked child */
 void emu_gem_va_forget(void);

@@ -13,6 +13,7 @@
 #include "amd/kfd_ioctl.h"
 #include "amd/topology.h"
 #include "base/cleanup.h"
+#include "sim/kfd/gem.h"
 #include "sim/kfd/memory.h"
 
 #define CONTENT	  (KFD_IOC_ALLOC_MEM_FLAGS_VRAM | KFD_IOC_ALLOC_MEM_FLAGS_GTT)
@@ -266,12 +267,14 @@ int emu_available(struct emu_machine *m, void *block)
 	return 0;
 }
 
-int emu_memory_at(const struct emu_machine *m, uint64_t mmap_offset, size_t len)
+int emu_memory_at(struct emu_machine *m, int fd, uint64_t mmap_offset, size_t len)
 {
 	uint64_t index = mmap_offset >> OFFSET_SHIFT;
 
 	if (mmap_offset & ((UINT64_C(1) << OFFSET_SHIFT) - 1) || index >= nobjects ||
 	    !objects[index].handle || len > objects[index].piece.size)
 		return -EINVAL;
+	if (emu_gpu(m, objects[index].gpu_id)->file != emu_file_of(fd))
+		return -EACCES;
 	return bank_fd(m->bank, &objects[index].piece, O_RDWR | O_CLOEXEC);
 }

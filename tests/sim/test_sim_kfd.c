@@ -118,6 +118,8 @@ static void test_memory(void)
 	CHECK(here != MAP_FAILED && !strcmp(here + 4096, "content"));
 	CHECK_EQ(munmap(here, MIB), 0);
 	CHECK(mmap(NULL, 2 * MIB, PROT_READ, MAP_SHARED, render[0], (off_t)offset) == MAP_FAILED);
+	CHECK(mmap(NULL, MIB, PROT_READ, MAP_SHARED, render[1], (off_t)offset) == MAP_FAILED);
+	CHECK_EQ(errno, EACCES);
 	CHECK_EQ(free_memory(one), 0);
 	CHECK(mmap(NULL, MIB, PROT_READ, MAP_SHARED, render[0], (off_t)offset) == MAP_FAILED);
 }

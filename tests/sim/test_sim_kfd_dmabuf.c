@@ -250,13 +250,18 @@ static int create_buffer(int file, uint64_t size, uint64_t domain, uint32_t *ret
 	return r;
 }
 
-static void *map_buffer(int file, uint32_t handle, uint64_t size)
+/* By that file, and by no other. */
+static void *map_buffer(int file, int other, uint32_t handle, uint64_t size)
 {
 	union drm_amdgpu_gem_mmap a = {.in = {.handle = handle}};
 	void *here;
+	off_t at;
 
 	CHECK_EQ(drm(file, _IOWR('d', DRM_NR_AMDGPU_GEM_MMAP, a), &a), 0);
-	here = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, (off_t)a.out.addr_ptr);
+	at = (off_t)a.out.addr_ptr;
+	CHECK(mmap(NULL, size, PROT_READ, MAP_SHARED, other, at) == MAP_FAILED);
+	CHECK_EQ(errno, EACCES);
+	here = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, at);
 	CHECK(here != MAP_FAILED);
 	return here;
 }
@@ -313,7 +318,7 @@ static void test_buffers(void)
 	CHECK_EQ(create_buffer(render[2], 65 * MIB, AMDGPU_GEM_DOMAIN_GTT, &gtt), 0);
 	CHECK_EQ(create_buffer(render[2], MIB - 1, AMDGPU_GEM_DOMAIN_VRAM, &buffer), 0);
 	CHECK_EQ(available(2), 63 * MIB);
-	here = map_buffer(render[2], buffer, MIB);
+	here = map_buffer(render[2], render[1], buffer, MIB);
 	strcpy(here, "content");
 	CHECK_EQ(to_fd(render[2], buffer, O_CLOEXEC | O_RDWR, &fd), 0);
 	CHECK_EQ(get_info(fd, &info), 0);

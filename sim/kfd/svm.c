@@ -3,7 +3,8 @@
  * Shared virtual memory: the program's own memory, with attributes for ranges of it. It is mapped
  * on the GPUs that are to access it, at the same address, and may be moved to one of them. The
  * content stays where it is here: what moves is that it takes the GPU's memory. It does until it is
- * moved elsewhere or the process ends, for who gives the memory back does not pass here.
+ * moved elsewhere, given back by munmap, or the process ends; what libc gives back by itself, as in
+ * free(), does not pass here.
  *
  * Page faults of GPUs (XNACK) are off: who has no access faults for good.
  */
@@ -111,25 +112,48 @@ static int fill_gap(uint32_t i, uint64_t at, uint64_t end)
 	return insert(i, &fresh);
 }
 
-/* A range that lies across the address becomes two. Its memory is moved back for that. */
+/* What a range takes of a GPU that has room for it. */
+static int take(struct emu_machine *m, const struct emu_gpu *gpu, const struct svm_range *r,
+		struct bank_piece *ret)
+{
+	struct bank_piece piece = {.size = r->end - r->at,
+				   .gpu = (uint32_t)(gpu - m->gpu),
+				   .flags = KFD_IOC_ALLOC_MEM_FLAGS_VRAM};
+	int err = bank_take(m->bank, gpu->vram_bytes, &piece);
+
+	if (err == 0)
+		*ret = piece;
+	return err;
+}
+
+/*
+ * A range that lies across the address becomes two, each with its part of the memory: pieces cannot
+ * be cut, so it is given back and taken anew. Where another process was faster it is moved back.
+ */
 static int split(struct emu_machine *m, uint64_t at)
 {
-	uint32_t i = place(at);
+	uint32_t i = place(at), n = 1;
+	const struct emu_gpu *gpu;
 	struct svm_range upper;
 	int r;
 
 	if (i == nranges || ranges[i].at >= at)
 		return 0;
 	unmap(m, &ranges[i]);
+	gpu = ranges[i].piece.key ? &m->gpu[ranges[i].piece.gpu] : NULL;
 	bank_drop(m->bank, &ranges[i].piece);
 	upper = ranges[i];
 	upper.at = at;
 	r = insert(i + 1, &upper);
-	if (r == 0)
+	if (r == 0) {
 		ranges[i].end = at;
-	map(m, &ranges[i]);
-	if (r == 0)
-		map(m, &ranges[i + 1]);
+		n = 2;
+	}
+	for (uint32_t j = i; j < i + n; j++) {
+		if (gpu)
+			take(m, gpu, &ranges[j], &ranges[j].piece);
+		map(m, &ranges[j]);
+	}
 	return r;
 }
 
@@ -176,17 +200,15 @@ static int cover(struct emu_machine *m, uint64_t at, uint64_t end, uint32_t *ret
 static int move(struct emu_machine *m, struct svm_range *r)
 {
 	const struct emu_gpu *gpu = r->prefetch == NOWHERE ? NULL : emu_gpu(m, r->prefetch);
-	struct bank_piece piece = {.size = r->end - r->at, .flags = KFD_IOC_ALLOC_MEM_FLAGS_VRAM};
-	int err;
+	struct bank_piece piece = {.key = 0};
+	int err = 0;
 
 	if (r->prefetch == NOWHERE || (gpu && r->piece.key && &m->gpu[r->piece.gpu] == gpu))
 		return 0;
-	if (gpu) {
-		piece.gpu = (uint32_t)(gpu - m->gpu);
-		err = bank_take(m->bank, gpu->vram_bytes, &piece);
-		if (err < 0)
-			return err;
-	}
+	if (gpu)
+		err = take(m, gpu, r, &piece);
+	if (err < 0)
+		return err;
 	bank_drop(m->bank, &r->piece);
 	r->piece = piece;
 	return 0;

@@ -149,6 +149,9 @@ static void test_prefetch(void)
 	CHECK_EQ(available(1), 16 * MIB);
 	CHECK_EQ(alloc_vram(1, 32 * MIB, &handle), -ENOMEM);
 	CHECK_EQ(get(here, 48 * MIB, fetch, 0), ids[1]);
+	/* That something else is asked of a part of it moves nothing. */
+	CHECK_EQ(set(here + MIB, 4096, KFD_IOCTL_SVM_ATTR_SET_FLAGS, 4), 0);
+	CHECK_EQ(available(1), 16 * MIB);
 	CHECK(!strcmp(here, "content"));
 	CHECK_EQ(set(here, 48 * MIB, fetch, ids[0]), 0);
 	CHECK(available(0) == 16 * MIB && available(1) == 64 * MIB);
@@ -159,6 +162,8 @@ static void test_prefetch(void)
 	CHECK_EQ(set(here, 80 * MIB, fetch, 0), 0);
 	CHECK_EQ(available(2), 64 * MIB);
 	CHECK_EQ(set(here, 30 * MIB, fetch, ids[2]), 0);
+	CHECK_EQ(munmap(here + 10 * MIB, 10 * MIB), 0);
+	CHECK_EQ(available(2), 44 * MIB);
 	CHECK_EQ(munmap(here, 80 * MIB), 0);
 	CHECK_EQ(available(2), 64 * MIB);
 }

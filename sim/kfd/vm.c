@@ -2,8 +2,11 @@
 #include "sim/kfd/vm.h"
 
 #include <errno.h>
+#include <linux/futex.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "sim/kfd/emu.h"
 
@@ -180,16 +183,27 @@ int vm_write(const struct vm *vm, uint64_t to, const void *from, uint64_t len, u
 	return 0;
 }
 
+/*
+ * Whether the program may write there: a futex's operation that changes nothing finds out without
+ * dying of it, and loses no write of another thread's.
+ */
+static bool is_writable(char *word)
+{
+	uint32_t nobody = 0;
+
+	return syscall(SYS_futex, &nobody, FUTEX_WAKE_OP_PRIVATE, 0, (void *)0, word,
+		       FUTEX_OP(FUTEX_OP_OR, 0, FUTEX_OP_CMP_NE, 0)) >= 0;
+}
+
 int vm_word(const struct vm *vm, uint64_t at, uint32_t bytes, void **ret_word, uint64_t *ret_fault)
 {
 	struct span span;
-	uint64_t word;
 
 	*ret_fault = at;
 	if (at % bytes || reach(vm, at, bytes, true, &span, ret_fault) < 0 || span.len < bytes)
 		return -EFAULT;
 	/* That it is there now is not that it stays; but nobody frees what a GPU works on. */
-	if (span.users && emu_copy_in(&word, (uintptr_t)span.memory, bytes) < 0)
+	if (span.users && !is_writable(span.memory))
 		return -EFAULT;
 	*ret_word = span.memory;
 	return 0;

@@ -208,6 +208,27 @@ static void test_order(void)
 	CHECK(destroy_queue(&a) == 0 && destroy_queue(&b) == 0);
 }
 
+/* What the program itself may not write it does not die of when a queue does. */
+static void test_read_only(void)
+{
+	char *memory = host_memory(4096);
+	struct queue q;
+
+	make_queue(0, SDMA, &q);
+	memory[8] = 7;
+	CHECK_EQ(mprotect(memory, 4096, PROT_READ), 0);
+	put_fill(&q, (uintptr_t)memory, 1, 4);
+	CHECK_EQ(execute(0, &q), (uintptr_t)memory);
+	put_add(&q, memory + 8, 1);
+	CHECK_EQ(execute(0, &q), (uintptr_t)memory);
+	CHECK(!memory[0] && memory[8] == 7);
+	CHECK_EQ(mprotect(memory, 4096, PROT_READ | PROT_WRITE), 0);
+	put_add(&q, memory + 8, 1);
+	CHECK_EQ(execute(0, &q), 0);
+	CHECK_EQ(memory[8], 8);
+	CHECK_EQ(destroy_queue(&q), 0);
+}
+
 /* A percentage of 0 takes a queue off its hardware, until it gets another. */
 static void test_percentage(void)
 {
@@ -319,6 +340,7 @@ int main(void)
 	test_twice();
 	test_faults();
 	test_order();
+	test_read_only();
 	test_percentage();
 	test_nonsense();
 	test_arguments();

@@ -77,10 +77,11 @@ static void unlock(struct region *region)
 static void join(struct bank *bank, int fd)
 {
 	struct region *region = bank->region;
-	int seat = sim_seat_take(fd, PROCESS_AT + 1, PROCESSES - 1);
+	int seat;
 
+	lock(region); /* nobody is to take the dead one's pieces for this one's */
+	seat = sim_seat_take(fd, PROCESS_AT + 1, PROCESSES - 1);
 	bank->process = seat < 0 ? 0 : (uint32_t)seat + 1;
-	lock(region);
 	for (uint64_t i = 0; bank->process && i < region->rows; i++)
 		if (region->row[i].owner == bank->process)
 			region->row[i].owner = 0;

@@ -50,7 +50,10 @@ static uint64_t now_ns(void)
 
 static void lock(struct table *table)
 {
-	/* Who dies here leaves a row of its own half written, which is gone with it. */
+	/*
+	 * Who dies here leaves a row of its own half written, which is gone with it: a row is used
+	 * from the store of that on, when it says whose it is.
+	 */
 	if (sim_mutex_lock(&table->lock) == EOWNERDEAD)
 		pthread_mutex_consistent(&table->lock);
 }
@@ -68,18 +71,19 @@ static int init_table(void *map)
 	return sim_mutex_init(&table->lock);
 }
 
-/* What a dead process left under the number goes. */
+/* What a dead process left under the number goes, before others see that it lives again. */
 static int join_as(struct table *table, int fd, uint32_t *ret_process)
 {
-	int seat = sim_seat_take(fd, LOCK_BASE, PROCESSES);
+	int seat;
 
-	if (seat < 0)
-		return seat;
 	lock(table);
-	for (uint64_t i = 0; i < table->rows; i++)
+	seat = sim_seat_take(fd, LOCK_BASE, PROCESSES);
+	for (uint64_t i = 0; seat >= 0 && i < table->rows; i++)
 		if (table->row[i].process == (uint32_t)seat)
 			table->row[i].used = 0;
 	unlock(table);
+	if (seat < 0)
+		return seat;
 	*ret_process = (uint32_t)seat;
 	return 0;
 }
@@ -165,7 +169,7 @@ int roster_add(struct roster *r, const struct roster_queue *queue, uint32_t *ret
 	if (row) {
 		*row = (struct row){
 			.process = r->process, .begin_ns = now, .since_ns = now, .queue = *queue};
-		row->used = 1;
+		__atomic_store_n(&row->used, 1, __ATOMIC_RELEASE);
 		*ret_number = (uint32_t)(row - r->table->row);
 	}
 	unlock(r->table);

@@ -61,16 +61,23 @@ static int init_region(void *map)
 	return sim_mutex_init(&region->lock);
 }
 
-static void lock(struct region *region)
+static void reap_all(const struct bank *bank);
+
+/*
+ * Each change is one store, but that a piece goes: its file does, and then its row. A row whose
+ * owner died in between must not stay, for another file may get the inode that it names.
+ */
+static void lock(const struct bank *bank)
 {
-	/* Each change is one store, so a dead owner leaves nothing half done. */
-	if (sim_mutex_lock(&region->lock) == EOWNERDEAD)
-		pthread_mutex_consistent(&region->lock);
+	if (sim_mutex_lock(&bank->region->lock) != EOWNERDEAD)
+		return;
+	pthread_mutex_consistent(&bank->region->lock);
+	reap_all(bank);
 }
 
-static void unlock(struct region *region)
+static void unlock(const struct bank *bank)
 {
-	pthread_mutex_unlock(&region->lock);
+	pthread_mutex_unlock(&bank->region->lock);
 }
 
 /* The kernel is asked from now on about what a dead process left under this one's number. */
@@ -79,14 +86,14 @@ static void join(struct bank *bank, int fd)
 	struct region *region = bank->region;
 	int seat;
 
-	lock(region); /* nobody is to take the dead one's pieces for this one's */
+	lock(bank); /* nobody is to take the dead one's pieces for this one's */
 	seat = sim_seat_take(fd, PROCESS_AT + 1, PROCESSES - 1);
 	bank->process = seat < 0 ? 0 : (uint32_t)seat + 1;
 	for (uint64_t i = 0; bank->process && i < region->rows; i++)
 		if (region->row[i].owner == bank->process)
 			region->row[i].owner = 0;
 	region->pid[bank->process] = getpid();
-	unlock(region);
+	unlock(bank);
 }
 
 static int open_region(const char *root, struct bank *bank)
@@ -316,7 +323,7 @@ int bank_take(struct bank *bank, uint64_t vram_bytes, struct bank_piece *piece)
 {
 	int r = -ENOMEM;
 
-	lock(bank->region);
+	lock(bank);
 	/* Who is alive costs system calls for each piece, and matters to a refusal only. */
 	if (!has_room(bank->region, piece, vram_bytes) || bank->region->rows == PIECES)
 		reap_all(bank);
@@ -324,7 +331,7 @@ int bank_take(struct bank *bank, uint64_t vram_bytes, struct bank_piece *piece)
 		r = take(bank, piece);
 	if (r == 0)
 		note_peak(bank, piece->gpu);
-	unlock(bank->region);
+	unlock(bank);
 	return r;
 }
 
@@ -353,9 +360,9 @@ int bank_find(struct bank *bank, int fd, struct bank_piece *ret)
 {
 	int r;
 
-	lock(bank->region);
+	lock(bank);
 	r = find(bank, fd, ret);
-	unlock(bank->region);
+	unlock(bank);
 	return r;
 }
 
@@ -364,7 +371,7 @@ int bank_hold(struct bank *bank, int fd, struct bank_piece *ret)
 	struct bank_piece piece;
 	int content, r;
 
-	lock(bank->region);
+	lock(bank);
 	r = find(bank, fd, &piece);
 	if (r == 0) {
 		/* A description of one's own: that of `fd` is for reading alone, perhaps. */
@@ -373,7 +380,7 @@ int bank_hold(struct bank *bank, int fd, struct bank_piece *ret)
 		if (content >= 0)
 			close(content);
 	}
-	unlock(bank->region);
+	unlock(bank);
 	if (r == 0)
 		*ret = piece;
 	return r;
@@ -385,7 +392,7 @@ void bank_drop(struct bank *bank, struct bank_piece *piece)
 
 	if (!piece->key)
 		return;
-	lock(region);
+	lock(bank);
 	munmap(piece->content, piece->size);
 	for (uint64_t i = 0; i < region->rows; i++) {
 		if (region->row[i].key != piece->key)
@@ -394,7 +401,7 @@ void bank_drop(struct bank *bank, struct bank_piece *piece)
 			region->row[i].owner = 0;
 		reap(bank, &region->row[i]);
 	}
-	unlock(region);
+	unlock(bank);
 	*piece = (struct bank_piece){.key = 0};
 }
 
@@ -417,10 +424,10 @@ uint64_t bank_used(struct bank *bank, uint32_t gpu, uint32_t flag)
 {
 	uint64_t sum;
 
-	lock(bank->region);
+	lock(bank);
 	reap_all(bank);
 	sum = used(bank->region, gpu, flag);
-	unlock(bank->region);
+	unlock(bank);
 	return sum;
 }
 
@@ -428,9 +435,9 @@ uint64_t bank_unique(struct bank *bank)
 {
 	uint64_t key;
 
-	lock(bank->region);
+	lock(bank);
 	key = ++bank->region->next_key;
-	unlock(bank->region);
+	unlock(bank);
 	return key;
 }
 
@@ -441,7 +448,7 @@ int bank_used_by(struct bank *bank, pid_t pid, uint32_t gpu, uint64_t *ret_bytes
 	uint64_t sum = 0;
 	int r = -ENOENT;
 
-	lock(bank->region);
+	lock(bank);
 	begin_census(bank, &census);
 	for (uint32_t process = 1; process < PROCESSES; process++) {
 		if (region->pid[process] != pid || !lives(&census, process))
@@ -456,7 +463,7 @@ int bank_used_by(struct bank *bank, pid_t pid, uint32_t gpu, uint64_t *ret_bytes
 		}
 	}
 	end_census(&census);
-	unlock(bank->region);
+	unlock(bank);
 	if (r == 0)
 		*ret_bytes = sum;
 	return r;
@@ -466,16 +473,16 @@ uint64_t bank_peak(struct bank *bank, uint32_t gpu)
 {
 	uint64_t peak;
 
-	lock(bank->region);
+	lock(bank);
 	peak = bank->region->peak_bytes[gpu];
-	unlock(bank->region);
+	unlock(bank);
 	return peak;
 }
 
 void bank_reset_peak(struct bank *bank, uint32_t gpu)
 {
-	lock(bank->region);
+	lock(bank);
 	reap_all(bank);
 	bank->region->peak_bytes[gpu] = used(bank->region, gpu, VRAM);
-	unlock(bank->region);
+	unlock(bank);
 }

@@ -57,13 +57,19 @@ static bool is_sdma(const struct emu_queue *q)
 	       q->is.type != KFD_IOC_QUEUE_TYPE_COMPUTE_AQL;
 }
 
-/* One packet, or part of a large one. PM4 is not emulated: such a queue is there, and no more. */
+/* PM4 is not emulated: such a queue is there, and no more. */
+static bool is_executed(const struct emu_queue *q)
+{
+	return q->used && q->is.active && q->is.type != KFD_IOC_QUEUE_TYPE_COMPUTE;
+}
+
+/* One packet, or part of a large one. */
 static bool step(struct emu_queue *q)
 {
 	struct queue_note note = {.event = 0};
 	enum queue_step r;
 
-	if (!q->used || !q->is.active || q->is.type == KFD_IOC_QUEUE_TYPE_COMPUTE)
+	if (!is_executed(q))
 		return false;
 	r = is_sdma(q) ? sdma_step(q, &note) : aql_step(q, &note);
 	emu_queue_set_busy(q, r != QUEUE_IDLE);
@@ -85,6 +91,18 @@ static bool step_all(void)
 	return worked;
 }
 
+static bool has_doorbells(void)
+{
+	uint32_t n;
+	const struct emu_queue *queues = emu_queues(&n);
+
+	for (uint32_t i = 0; i < n; i++)
+		if (is_executed(&queues[i]))
+			return true;
+	return false;
+}
+
+/* Doorbells tell nobody that they are rung; all else that there may be to do is told. */
 static void rest(long *pause_ns)
 {
 	struct timespec until;
@@ -95,7 +113,7 @@ static void rest(long *pause_ns)
 		until.tv_nsec -= 1000000000;
 		until.tv_sec++;
 	}
-	emu_wait(&wake, &until);
+	emu_wait(&wake, has_doorbells() ? &until : NULL);
 	if (looked_for)
 		*pause_ns = PAUSE_LEAST_NS;
 	else if (*pause_ns < PAUSE_MOST_NS)

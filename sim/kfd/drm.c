@@ -164,7 +164,7 @@ static int call(struct emu_machine *m, struct emu_gpu *gpu, int fd, unsigned lon
 		return -EINVAL;
 	if (bytes > row->args_bytes)
 		bytes = row->args_bytes;
-	r = emu_copy_in(block, arg, bytes);
+	r = _IOC_DIR(request) & _IOC_WRITE ? emu_copy_in(block, arg, bytes) : 0;
 	memcpy(asked, block, sizeof(asked));
 	if (r == 0)
 		r = emu_fail(EMU_DRM(row->nr), calls[row->nr]++);

@@ -230,7 +230,8 @@ static struct demand of_op(const struct drm_amdgpu_gem_op *args)
 struct demand demand_of_drm(unsigned long request, const void *block, size_t copied,
 			    uint32_t page_bytes, uint32_t gpu_id)
 {
-	copied = bounded(request, block, copied);
+	/* DRM reads the block of a request alone that says so; KFD does not look at that. */
+	copied = _IOC_DIR(request) & _IOC_WRITE ? bounded(request, block, copied) : 0;
 	block = copied ? block : "";
 	if (drm_ioctl_decide(request) == KFD_REFUSE)
 		return refuse(-EINVAL);

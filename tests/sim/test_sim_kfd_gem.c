@@ -83,6 +83,8 @@ static void test_addresses(void)
 	struct queue q;
 
 	make_queue(1, KFD_IOC_QUEUE_TYPE_SDMA, &q);
+	/* A block that the request does not say to be read is zeros. */
+	CHECK_EQ(drm(render[1], _IOC(_IOC_NONE, 'd', DRM_NR_GEM_CLOSE, 8), &b), -EINVAL);
 	CHECK_EQ(va(render[1], NOBODY, MAP, READ, AT, 0, 4096), -ENOENT);
 	CHECK_EQ(va(render[1], b, 99, READ, AT, 0, 4096), -EINVAL);
 	CHECK_EQ(va(render[1], b, MAP, READ, AT + 1, 0, 4096), -EINVAL);

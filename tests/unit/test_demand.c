@@ -92,6 +92,27 @@ static void test_sizes(void)
 	check_refused(demand_of_kfd(kfd(nr, 0), &block, sizeof(block), PAGE), -EINVAL);
 }
 
+/* To DRM, which has zeros then; KFD reads it all the same. */
+static void test_direction(void)
+{
+	struct kfd_ioctl_alloc_memory_of_gpu_args args = {
+		.size = MIB(1), .gpu_id = GPU, .flags = KFD_IOC_ALLOC_MEM_FLAGS_VRAM};
+	struct drm_prime_handle prime = {.fd = 11};
+	struct drm_gem_close closing = {.handle = 5};
+	struct demand d;
+
+	check_take(demand_of_kfd(_IOC(_IOC_READ, AMDKFD_IOCTL_BASE, KFD_NR_ALLOC_MEMORY_OF_GPU,
+				      sizeof(args)),
+				 &args, sizeof(args), PAGE),
+		   DEMAND_VRAM, MIB(1));
+	d = demand_of_drm(_IOC(_IOC_READ, DRM_IOCTL_BASE, DRM_NR_PRIME_FD_TO_HANDLE, sizeof(prime)),
+			  &prime, sizeof(prime), PAGE, GPU);
+	CHECK(d.act == DEMAND_IMPORT && d.descriptor == 0);
+	d = demand_of_drm(_IOC(_IOC_NONE, DRM_IOCTL_BASE, DRM_NR_GEM_CLOSE, sizeof(closing)),
+			  &closing, sizeof(closing), PAGE, GPU);
+	CHECK(d.act == DEMAND_GIVE && d.object == 0);
+}
+
 static void test_give_and_import(void)
 {
 	struct kfd_ioctl_free_memory_of_gpu_args gone = {UINT64_C(0x123400000007)};
@@ -252,6 +273,7 @@ int main(void)
 {
 	test_alloc();
 	test_sizes();
+	test_direction();
 	test_give_and_import();
 	test_svm();
 	test_svm_wild();

@@ -150,7 +150,7 @@ static const struct row *find(unsigned int nr)
 	return NULL;
 }
 
-/* As with /dev/kfd, but that nothing is copied back where it fails. */
+/* As with /dev/kfd, but that the request says which way its block goes. */
 static int call(struct emu_machine *m, struct emu_gpu *gpu, int fd, unsigned long request,
 		uint64_t arg)
 {
@@ -164,14 +164,14 @@ static int call(struct emu_machine *m, struct emu_gpu *gpu, int fd, unsigned lon
 		return -EINVAL;
 	if (bytes > row->args_bytes)
 		bytes = row->args_bytes;
-	r = _IOC_DIR(request) & _IOC_WRITE ? emu_copy_in(block, arg, bytes) : 0;
+	if (_IOC_DIR(request) & _IOC_WRITE && emu_copy_in(block, arg, bytes) < 0)
+		return -EFAULT;
 	memcpy(asked, block, sizeof(asked));
-	if (r == 0)
-		r = emu_fail(EMU_DRM(row->nr), calls[row->nr]++);
+	r = emu_fail(EMU_DRM(row->nr), calls[row->nr]++);
 	if (r == 0)
 		r = row->handle(m, gpu, fd, block);
-	if (r == 0 && _IOC_DIR(request) & _IOC_READ)
-		r = emu_copy_out(arg, block, bytes);
+	if (_IOC_DIR(request) & _IOC_READ && emu_copy_out(arg, block, bytes) < 0)
+		r = -EFAULT;
 	emu_trace_drm(gpu, row->nr, asked, block, r);
 	return r;
 }

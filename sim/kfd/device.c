@@ -184,7 +184,7 @@ static void *map_memory(struct emu_machine *m, void *addr, size_t len, int prot,
 static void *map_device(struct emu_machine *m, void *addr, size_t len, int prot, int flags,
 			uint64_t offset)
 {
-	if (offset >> 62 == 3)
+	if ((offset & EMU_OFFSET_DOORBELL) == EMU_OFFSET_DOORBELL)
 		return emu_map_doorbells(m, offset, addr, len, flags & MAP_FIXED);
 	return (void *)syscall(SYS_mmap, addr, len, prot, flags | MAP_ANONYMOUS, -1, 0);
 }

@@ -50,6 +50,12 @@
 #define EMU_MAJOR_DRM 226
 #define EMU_MAJOR_KFD 235
 
+/* Offsets for mmap of a device, as the kernel lays them out: the kind, and the GPU by its id. */
+#define EMU_OFFSET_MMIO	    UINT64_C(0)
+#define EMU_OFFSET_EVENTS   (UINT64_C(2) << 62)
+#define EMU_OFFSET_DOORBELL (UINT64_C(3) << 62)
+#define EMU_OFFSET_GPU(id)  ((uint64_t)((id)&0xffff) << 46)
+
 struct emu_gpu {
 	uint32_t gpu_id, node, minor;
 	uint64_t vram_bytes;

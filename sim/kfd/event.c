@@ -11,8 +11,7 @@
 #include "amd/abi/kfd.h"
 #include "sim/kfd/queue.h"
 
-#define EVENTS_PAGE (UINT64_C(2) << 62) /* where mmap finds it */
-#define FOR_EVER    UINT32_MAX
+#define FOR_EVER UINT32_MAX
 
 struct event {
 	bool used, auto_reset, signaled;
@@ -49,7 +48,7 @@ int emu_create_event(struct emu_machine *m, void *block)
 				    .auto_reset = a->auto_reset,
 				    .type = a->event_type,
 				    .made = events[id].made + 1};
-	a->event_page_offset = EVENTS_PAGE;
+	a->event_page_offset = EMU_OFFSET_EVENTS;
 	a->event_id = id;
 	a->event_trigger_data = id;
 	a->event_slot_index = id - 1;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Ioctls of /dev/kfd. As in the kernel a block is copied in as far as the caller knows it, reads
- * zero beyond, and is copied back as far. What is not emulated (CRIU, debugging)
- * answers ENOTTY, and stands in the trace.
+ * zero beyond, and is copied back as far. What is not emulated (CRIU, debugging) answers ENOTTY,
+ * and stands in the trace.
  */
 #include <errno.h>
 #include <string.h>
@@ -11,6 +11,7 @@
 #include "amd/kfd_ioctl.h"
 #include "sim/kfd/emu.h"
 #include "sim/kfd/gem.h"
+#include "sim/kfd/queue.h"
 
 /*
  * With 1.15 came that GEM_VA maps where queues find it; debugging, of 1.13, is not here. Before
@@ -130,12 +131,12 @@ static uint64_t now_ns(clockid_t clock)
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-/* The GPU's clock goes at 100 MHz. The CPU's own is told for no GPU, too. */
+/* The CPU's clocks are told for no GPU, too. */
 static int get_clocks(struct emu_machine *m, void *block)
 {
 	struct kfd_ioctl_get_clock_counters_args *a = block;
 
-	a->gpu_clock_counter = emu_gpu(m, a->gpu_id) ? now_ns(CLOCK_BOOTTIME) / 10 : 0;
+	a->gpu_clock_counter = emu_gpu(m, a->gpu_id) ? emu_gpu_clock() : 0;
 	a->cpu_clock_counter = now_ns(CLOCK_MONOTONIC_RAW);
 	a->system_clock_counter = now_ns(CLOCK_BOOTTIME);
 	a->system_clock_freq = 1000000000;

@@ -20,12 +20,8 @@
 #define NO_MEMORY (KFD_IOC_ALLOC_MEM_FLAGS_DOORBELL | KFD_IOC_ALLOC_MEM_FLAGS_MMIO_REMAP)
 #define KINDS	  (CONTENT | KFD_IOC_ALLOC_MEM_FLAGS_USERPTR | NO_MEMORY)
 
-/* Offsets in the files, as the kernel lays them out. */
-#define OFFSET_SHIFT	40
-#define OFFSET_DOORBELL (UINT64_C(3) << 62)
-#define OFFSET_MMIO	0
-#define OFFSET_GPU(id)	((uint64_t)((id)&0xffff) << 46)
-#define INDEX_MOST	((1u << 22) - 1)
+#define OFFSET_SHIFT 40 /* of content in a render node: the handle's lower half is above */
+#define INDEX_MOST   ((1u << 22) - 1)
 
 #define IDS_MOST (1u << 20) /* that the kernel has memory for in one piece */
 
@@ -91,9 +87,9 @@ static uint64_t content_bytes(uint64_t size, uint32_t flags)
 static uint64_t offset_of(const struct emu_object *o)
 {
 	if (o->flags & KFD_IOC_ALLOC_MEM_FLAGS_DOORBELL)
-		return OFFSET_DOORBELL | OFFSET_GPU(o->gpu_id);
+		return EMU_OFFSET_DOORBELL | EMU_OFFSET_GPU(o->gpu_id);
 	if (o->flags & KFD_IOC_ALLOC_MEM_FLAGS_MMIO_REMAP)
-		return OFFSET_MMIO | OFFSET_GPU(o->gpu_id);
+		return EMU_OFFSET_MMIO | EMU_OFFSET_GPU(o->gpu_id);
 	return (uint64_t)(uint32_t)o->handle << OFFSET_SHIFT;
 }
 

@@ -10,11 +10,9 @@
 
 #include "amd/abi/kfd.h"
 
-#define QUEUES		1024 /* of a process */
-#define DOORBELL_BYTES	8
-#define PAGE_BYTES	(QUEUES * DOORBELL_BYTES) /* of a GPU's doorbells */
-#define OFFSET_DOORBELL (UINT64_C(3) << 62)
-#define OFFSET_GPU(id)	((uint64_t)((id)&0xffff) << 46)
+#define QUEUES	       1024 /* of a process */
+#define DOORBELL_BYTES 8
+#define PAGE_BYTES     (QUEUES * DOORBELL_BYTES) /* of a GPU's doorbells */
 
 static struct emu_queue *queues; /* by id */
 static uint32_t nqueues;	 /* ever used: the engine looks no further */
@@ -84,7 +82,7 @@ void *emu_map_doorbells(struct emu_machine *m, uint64_t offset, void *at, size_t
 	for (uint32_t i = 0; i < m->ngpus; i++) {
 		uint64_t *page;
 
-		if (offset != (OFFSET_DOORBELL | OFFSET_GPU(m->gpu[i].gpu_id)))
+		if (offset != (EMU_OFFSET_DOORBELL | EMU_OFFSET_GPU(m->gpu[i].gpu_id)))
 			continue;
 		page = len <= PAGE_BYTES ? doorbells_of(m, &m->gpu[i]) : NULL;
 		if (!page)
@@ -169,7 +167,8 @@ int emu_create_queue(struct emu_machine *m, void *block)
 	tell(&queues[id]);
 	emu_sysfs_add_queue((uint32_t)id, a->gpu_id, a->ring_size, a->queue_type);
 	a->queue_id = (uint32_t)id;
-	a->doorbell_offset = OFFSET_DOORBELL | OFFSET_GPU(gpu->gpu_id) | (uint64_t)id * 8;
+	a->doorbell_offset = EMU_OFFSET_DOORBELL | EMU_OFFSET_GPU(gpu->gpu_id) |
+			     (uint64_t)id * DOORBELL_BYTES;
 	return 0;
 }
 
@@ -177,7 +176,6 @@ int emu_destroy_queue(struct emu_machine *m, void *block)
 {
 	const struct kfd_ioctl_destroy_queue_args *a = block;
 	struct emu_queue *q = find(a->queue_id);
-
 	struct roster_times times;
 
 	if (!q)

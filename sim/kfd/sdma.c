@@ -8,9 +8,7 @@
 #include "sim/kfd/queue.h"
 
 #define WORDS_MOST 8
-#define SLICE_BYTES                                                                                \
-	(UINT64_C(4) << 20) /* what is done of a packet before others get their turn               \
-			     */
+#define SLICE_BYTES (UINT64_C(4) << 20) /* of a packet, before others get their turn */
 
 /* What an operation is to do with a packet. As in enum queue_step, but for QUEUE_IDLE. */
 typedef enum queue_step op_fn(struct emu_queue *queue, const uint32_t *words,

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -189,11 +188,6 @@ static int write_rest(const struct tree *t)
 	return symlink("../../devices/virtual/kfd/kfd", path) < 0 ? err_errno() : 0;
 }
 
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
-{
-	return remove(path);
-}
-
 int machine_write(const char *dir, const struct machine_options *o,
 		  char ret_what[MACHINE_WHAT_BYTES])
 {
@@ -218,7 +212,7 @@ int machine_write(const char *dir, const struct machine_options *o,
 		return 0;
 	if (r == 0)
 		r = err_errno();
-	nftw(t->root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	tree_remove_all(t->root);
 	if (r == -EEXIST || r == -ENOTEMPTY) /* another command was first */
 		return 0;
 	return complain(ret_what, r, dir, strerror(-r));

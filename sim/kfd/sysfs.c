@@ -5,7 +5,6 @@
  */
 #include <dirent.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -72,29 +71,20 @@ static void put(const char *path, uint64_t bytes)
 	close(fd);
 }
 
-#define PROCESSES "/sys/devices/virtual/kfd/kfd/proc"
+#define PROCESSES     "/kfd/kfd/proc" /* by either of its names */
+#define PROCESSES_DIR "/sys/devices/virtual" PROCESSES
 
 /* A file or folder of this process's. */
 __attribute__((format(printf, 2, 3))) static void own_path(char ret[static PATH_MAX],
 							   const char *fmt, ...)
 {
 	va_list ap;
-	int n = snprintf(ret, PATH_MAX, "%.*s" PROCESSES "/%d", PATH_MAX - 128, emu_root(),
+	int n = snprintf(ret, PATH_MAX, "%.*s" PROCESSES_DIR "/%d", PATH_MAX - 128, emu_root(),
 			 getpid());
 
 	va_start(ap, fmt);
 	vsnprintf(ret + n, (size_t)(PATH_MAX - n), fmt, ap);
 	va_end(ap);
-}
-
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
-{
-	return remove(path);
-}
-
-static void remove_folder(const char *path)
-{
-	nftw(path, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
 /* No wave of a shader ever occupies a CU here, and nothing is evicted. */
@@ -103,7 +93,7 @@ void emu_sysfs_enter(const struct emu_machine *m)
 	char path[PATH_MAX];
 
 	own_path(path, "%s", "");
-	remove_folder(path); /* of another process, which had this number */
+	tree_remove_all(path); /* of another process, which had this number */
 	mkdir(path, 0755);
 	own_path(path, "/queues");
 	mkdir(path, 0755);
@@ -140,7 +130,7 @@ void emu_sysfs_remove_queue(uint32_t id)
 	char path[PATH_MAX];
 
 	own_path(path, "/queues/%u", id);
-	remove_folder(path);
+	tree_remove_all(path);
 }
 
 /* `at` is behind PROCESSES in the path: "/pid" or more. */
@@ -154,7 +144,7 @@ static void refresh_process(struct bank *bank, const char *path, const char *at)
 		return;
 	if (bank_used_by(bank, (pid_t)pid, 0, &bytes) < 0) {
 		snprintf(dir, sizeof(dir), "%.*s", (int)(end - path), path);
-		remove_folder(dir);
+		tree_remove_all(dir);
 		return;
 	}
 	for (uint32_t i = 0; !strncmp(end, "/vram_", 6) && i < TREE_GPUS; i++)
@@ -181,14 +171,14 @@ static void refresh_processes(struct bank *bank, const char *path)
 
 void emu_sysfs_refresh(const char *path)
 {
-	const char *slash = strrchr(path, '/'), *processes = strstr(path, "/kfd/kfd/proc");
+	const char *slash = strrchr(path, '/'), *processes = strstr(path, PROCESSES);
 	const struct used *used = slash ? find(slash + 1) : NULL;
 	struct bank *bank;
 
 	if ((!used && !processes) || bank_open(emu_root(), &bank) < 0)
 		return;
 	if (processes) {
-		const char *at = processes + strlen("/kfd/kfd/proc");
+		const char *at = processes + strlen(PROCESSES);
 
 		if (*at == '/' && at[1])
 			refresh_process(bank, path, at);

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdarg.h>
@@ -123,6 +124,16 @@ int tree_put_bytes(const struct tree *t, const char *name, const void *bytes, si
 int tree_put(const struct tree *t, const char *name, const char *text)
 {
 	return tree_put_bytes(t, name, text, strlen(text));
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+	return remove(path);
+}
+
+int tree_remove_all(const char *path)
+{
+	return nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
 /* A file of a node. */

@@ -85,6 +85,9 @@ void tree_board(struct tree *t, uint32_t gpus, uint64_t hive);
 int tree_put_bytes(const struct tree *t, const char *name, const void *bytes, size_t len);
 int tree_put(const struct tree *t, const char *name, const char *text);
 
+/* Removes a path with all that is below it, as far as that can be: 0 or -1. */
+int tree_remove_all(const char *path);
+
 /* A node's files; all of them, and render nodes (plain files). */
 int tree_write_node(const struct tree *t, uint32_t id);
 int tree_write(const struct tree *t);

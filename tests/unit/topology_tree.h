@@ -6,7 +6,6 @@
 #ifndef ALLOT_TESTS_UNIT_TOPOLOGY_TREE_H
 #define ALLOT_TESTS_UNIT_TOPOLOGY_TREE_H
 
-#include <ftw.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -18,14 +17,6 @@
 #include "sim/kfd/tree.h"
 #include "tests/check.h"
 
-static int tree_remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
-{
-	(void)st;
-	(void)type;
-	(void)at;
-	return remove(path);
-}
-
 /* Everything below a path of the tree, and itself. */
 __attribute__((format(printf, 2, 3))) static void tree_remove(struct tree *t, const char *fmt, ...)
 {
@@ -36,7 +27,7 @@ __attribute__((format(printf, 2, 3))) static void tree_remove(struct tree *t, co
 	va_start(ap, fmt);
 	vsnprintf(path + n, sizeof(path) - (size_t)n, fmt, ap);
 	va_end(ap);
-	CHECK_EQ(nftw(path, tree_remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
+	CHECK_EQ(tree_remove_all(path), 0);
 }
 
 static void tree_begin(struct tree *t)

@@ -16,6 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "amd/abi/drm.h"
 #include "amd/abi/kfd.h"
 #include "amd/kfd_ioctl.h"
 #include "tests/check.h"
@@ -33,6 +34,19 @@ static uint32_t ids[GPUS];
 static inline int call(unsigned long request, void *arg)
 {
 	return ioctl(kfd, request, arg) < 0 ? -errno : 0;
+}
+
+/* The same, of a render node. */
+static inline int drm(int file, unsigned long request, void *arg)
+{
+	return ioctl(file, request, arg) < 0 ? -errno : 0;
+}
+
+static inline int close_handle(int file, uint32_t handle)
+{
+	struct drm_gem_close a = {.handle = handle};
+
+	return drm(file, _IOW('d', DRM_NR_GEM_CLOSE, a), &a);
 }
 
 /* For USERPTR `offset` goes in, else it comes back; NULL: nobody wants it. */
@@ -167,6 +181,26 @@ static inline void end(pid_t child, int signal)
 		CHECK_EQ(kill(child, signal), 0);
 	CHECK_EQ(waitpid(child, &status, 0), child);
 	CHECK_EQ(status, signal);
+}
+
+/*
+ * The program once more, which finds an argument then, on a kernel that lacks these ioctls and
+ * where some fail; NULL: none does.
+ */
+static inline void run_on_older_kernel(const char *program, const char *lacking,
+				       const char *failing)
+{
+	pid_t child = fork();
+
+	CHECK(child >= 0);
+	if (!child) {
+		setenv("ALLOT_SIM_AMD_WITHOUT", lacking, 1);
+		if (failing)
+			setenv("ALLOT_SIM_AMD_FAIL", failing, 1);
+		execl(program, program, "old", NULL);
+		_exit(1);
+	}
+	end(child, 0);
 }
 
 #endif

@@ -210,12 +210,6 @@ static void test_on_its_way(void)
 	CHECK_EQ(available(0), 64 * MIB);
 }
 
-/* 0 or -errno */
-static int drm(int file, unsigned long request, void *arg)
-{
-	return ioctl(file, request, arg) < 0 ? -errno : 0;
-}
-
 static int to_handle(int file, int fd, uint32_t *ret_handle)
 {
 	struct drm_prime_handle a = {.fd = fd};
@@ -232,13 +226,6 @@ static int to_fd(int file, uint32_t handle, uint32_t flags, int *ret_fd)
 
 	*ret_fd = a.fd;
 	return r;
-}
-
-static int close_handle(int file, uint32_t handle)
-{
-	struct drm_gem_close a = {.handle = handle};
-
-	return drm(file, _IOW('d', DRM_NR_GEM_CLOSE, a), &a);
 }
 
 static int create_buffer(int file, uint64_t size, uint64_t domain, uint32_t *ret_handle)
@@ -331,19 +318,7 @@ static void test_buffers(void)
 	CHECK_EQ(available(2), 63 * MIB); /* mapped twice, and a descriptor */
 }
 
-/* A kernel before version 1.12 of the interface. */
-static void test_older_kernel(const char *program)
-{
-	pid_t child = fork();
-
-	if (!child) {
-		setenv("ALLOT_SIM_AMD_WITHOUT", "EXPORT_DMABUF,SVM", 1);
-		execl(program, program, "old", NULL);
-		_exit(1);
-	}
-	end(child, 0);
-}
-
+/* Before version 1.12 of the interface. */
 static void be_on_older_kernel(void)
 {
 	struct kfd_ioctl_get_version_args version = {0};
@@ -370,6 +345,6 @@ int main(int argc, char **argv)
 	test_on_its_way();
 	test_handles();
 	test_buffers();
-	test_older_kernel(argv[0]);
+	run_on_older_kernel(argv[0], "EXPORT_DMABUF,SVM", NULL);
 	return 0;
 }

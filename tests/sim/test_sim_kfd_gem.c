@@ -16,12 +16,6 @@
 
 #define DRM_IOWR(name, type) _IOWR('d', DRM_NR_##name, type)
 
-/* 0 or -errno */
-static int drm(int file, unsigned long request, void *arg)
-{
-	return ioctl(file, request, arg) < 0 ? -errno : 0;
-}
-
 static uint32_t create(int file, uint64_t size, uint64_t domains)
 {
 	union drm_amdgpu_gem_create a = {
@@ -29,13 +23,6 @@ static uint32_t create(int file, uint64_t size, uint64_t domains)
 
 	CHECK_EQ(drm(file, DRM_IOWR(AMDGPU_GEM_CREATE, a), &a), 0);
 	return a.out.handle;
-}
-
-static int close_handle(int file, uint32_t handle)
-{
-	struct drm_gem_close a = {.handle = handle};
-
-	return drm(file, _IOW('d', DRM_NR_GEM_CLOSE, a), &a);
 }
 
 static int va(int file, uint32_t handle, uint32_t operation, uint32_t flags, uint64_t at,
@@ -163,20 +150,6 @@ static void test_lists(void)
 	close(file);
 }
 
-/* A kernel that has not all of it, and in which one fails. */
-static void test_older_kernel(const char *program)
-{
-	pid_t child = fork();
-
-	if (!child) {
-		setenv("ALLOT_SIM_AMD_WITHOUT", "AMDGPU_GEM_LIST_HANDLES,GEM_CHANGE_HANDLE", 1);
-		setenv("ALLOT_SIM_AMD_FAIL", "GEM_CLOSE:EIO:1:2", 1);
-		execl(program, program, "old", NULL);
-		_exit(1);
-	}
-	end(child, 0);
-}
-
 static void be_on_older_kernel(void)
 {
 	uint32_t n = 0, handle = create(render[0], 1, AMDGPU_GEM_DOMAIN_GTT);
@@ -212,6 +185,7 @@ int main(int argc, char **argv)
 	test_acquire();
 	test_addresses();
 	test_lists();
-	test_older_kernel(argv[0]);
+	run_on_older_kernel(argv[0], "AMDGPU_GEM_LIST_HANDLES,GEM_CHANGE_HANDLE",
+			    "GEM_CLOSE:EIO:1:2");
 	return 0;
 }

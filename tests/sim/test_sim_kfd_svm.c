@@ -188,19 +188,6 @@ static void test_process(void)
 	CHECK_EQ(available(0), 64 * MIB);
 }
 
-/* A kernel that was built without it. */
-static void test_other_kernel(const char *program)
-{
-	pid_t child = fork();
-
-	if (!child) {
-		setenv("ALLOT_SIM_AMD_WITHOUT", "SVM", 1);
-		execl(program, program, "without", NULL);
-		_exit(1);
-	}
-	end(child, 0);
-}
-
 int main(int argc, char **argv)
 {
 	open_devices();
@@ -214,6 +201,6 @@ int main(int argc, char **argv)
 	test_access();
 	test_prefetch();
 	test_process();
-	test_other_kernel(argv[0]);
+	run_on_older_kernel(argv[0], "SVM", NULL);
 	return 0;
 }

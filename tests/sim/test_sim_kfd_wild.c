@@ -82,7 +82,7 @@ static void mend(unsigned int nr, uint32_t *words)
 
 static void call_something(void)
 {
-	static const unsigned int drm[] = {
+	static const unsigned int of_drm[] = {
 		DRM_NR_VERSION,
 		DRM_NR_GEM_CLOSE,
 		DRM_NR_PRIME_HANDLE_TO_FD,
@@ -101,7 +101,7 @@ static void call_something(void)
 	fill(block, BLOCK_WORDS);
 	fill(scratch, 64);
 	if (draw(4) == 0) {
-		nr = drm[draw(sizeof(drm) / sizeof(drm[0]))];
+		nr = of_drm[draw(sizeof(of_drm) / sizeof(of_drm[0]))];
 		if (draw(2))
 			ioctl(render[draw(GPUS)], _IOC(_IOC_READ | _IOC_WRITE, 'd', nr, size),
 			      block);

@@ -87,7 +87,7 @@ void emu_sysfs_add_queue(uint32_t id, uint32_t gpu_id, uint64_t ring_bytes, uint
 void emu_sysfs_remove_queue(uint32_t id);
 
 /* process.c */
-int emu_open(int fd); /* a process opens a device: what it inherited over fork is gone */
+int emu_open(int fd); /* a process opens a device: what it inherited over fork is gone; 0, -errno */
 
 /*
  * Locks, and gives the process's machine. NULL: this process did not open the device, or this

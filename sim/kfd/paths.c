@@ -73,13 +73,18 @@ static int do_openat(int dirfd, const char *path, int flags, mode_t mode)
 {
 	char buffer[PATH_MAX];
 	const char *real = emu_path(path, buffer);
-	int fd;
+	int fd, r = 0;
 
 	if (real != path)
 		flags &= ~(O_CREAT | O_TRUNC);
 	fd = (int)syscall(SYS_openat, dirfd, real, flags, mode);
 	if (fd >= 0 && real != path && emu_minor_of(fd) >= 0)
-		emu_open(fd);
+		r = emu_open(fd);
+	if (r < 0) {
+		close(fd);
+		errno = -r;
+		return -1;
+	}
 	return fd;
 }
 

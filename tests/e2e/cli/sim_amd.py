@@ -166,6 +166,16 @@ class SimAmd(cli_lib.Case):
         directory = self.ok("sim", "--amd", "1", "--", "sh", "-c", "echo $ALLOT_SIM_DIR").strip()
         self.assertFalse(os.path.exists(directory))
 
+    def test_directory_of_another_version(self):
+        """No device is better than one without memory."""
+        spoil = ("cd $ALLOT_SIM_DIR/amd && mkdir memory && echo >memory/table && "
+                 "cat /dev/kfd /dev/dri/renderD129")
+        done = self.allot("sim", "--amd", "1", "--", "sh", "-c", spoil)
+        self.assertEqual(done.returncode, 1)
+        for line in ("of another version: use another directory", "cat: /dev/kfd: ",
+                     "cat: /dev/dri/renderD129: "):
+            self.assertIn(line, done.stderr)
+
     def test_bad_arguments(self):
         for args, says in (
                 (("--amd", "0"), ("--amd", '"0"', "from 1 to 32", "--amd 8")),

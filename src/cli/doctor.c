@@ -183,6 +183,7 @@ int cmd_doctor(int argc, char **argv)
 	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &a);
 	doctor_says(DOCTOR_OK, "allot " ALLOT_VERSION, NULL);
 	doctor_driver();
+	doctor_amd();
 	doctor_library();
 	doctor_kernel();
 	if (tenants_runtime(runtime) < 0)

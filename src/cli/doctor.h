@@ -11,6 +11,9 @@ void doctor_says(enum doctor_finding finding, const char *what, const char *todo
 /* The driver, its version, its devices and their files. */
 void doctor_driver(void);
 
+/* AMD's GPUs, which are not limited: what else could. Nothing where there are none. */
+void doctor_amd(void);
+
 /* liballot.so: found, and taken by this machine's dynamic linker. */
 void doctor_library(void);
 

@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <linux/magic.h>
@@ -19,6 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "amd/topology_read.h"
 #include "base/cleanup.h"
 #include "cli/devices.h"
 #include "cli/library.h"
@@ -123,6 +125,31 @@ void doctor_driver(void)
 	if (!simulated)
 		check_device_files(true);
 	check_cuda();
+}
+
+/* Where the kernel lets a cgroup limit device memory (Linux 6.14). */
+#define DMEM "/sys/fs/cgroup/dmem.capacity"
+
+void doctor_amd(void)
+{
+	CLEANUP_TOPOLOGY struct topology *amd = NULL;
+	struct topology_complaint complaint;
+	char what[sizeof(complaint.text) + 32];
+	int r = topology_read(NULL, &amd, &complaint);
+
+	if (r == -ENOENT || (!r && !amd->gpu_count))
+		return;
+	if (r < 0)
+		snprintf(what, sizeof(what), "AMD: %s", complaint.text);
+	else
+		snprintf(what, sizeof(what), "allot does not limit AMD GPUs yet: here %s %" PRIu32,
+			 amd->gpu_count == 1 ? "is" : "are", amd->gpu_count);
+	doctor_says(DOCTOR_WARN, what,
+		    access(DMEM, F_OK)
+			    ? "give a tenant GPUs of its own (ROCR_VISIBLE_DEVICES, or its "
+			      "container's devices); this kernel has no dmem cgroup controller"
+			    : "give a tenant GPUs of its own (ROCR_VISIBLE_DEVICES, or its "
+			      "container's devices), or its cgroup a dmem.max");
 }
 
 /* Has the dynamic linker preload it, as it will be; it complains on stderr and goes on. */

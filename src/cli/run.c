@@ -252,6 +252,10 @@ int cmd_run(int argc, char **argv)
 		enroll_undo(&e);
 		return say_error("cannot set the command's environment: %s", say_errno(errno));
 	}
+	if (!access("/dev/kfd", F_OK))
+		say_note("note: AMD GPUs are not limited yet: what \"%s\" uses of them does not "
+			 "count",
+			 a.command[0]);
 	if (a.verbose)
 		describe(&e, library);
 	r = launch_exec(a.command);

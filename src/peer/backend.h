@@ -43,7 +43,8 @@ struct allot_peer {
 	const struct peer_backend *backend;
 	enum allot_peer_vendor vendor;
 	void *state; /* the backend's */
-	pid_t pid;
+	pid_t pid;	/* of the process that opened it */
+	uint32_t forks; /* how often it and its parents had forked by then: see peer.c */
 	pthread_mutex_t
 		lock; /* of all below, and held over the driver's calls: state is its state */
 

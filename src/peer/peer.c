@@ -26,11 +26,33 @@ struct peer_name peer_name(const struct allot_peer *peer, uint32_t device)
 	return name;
 }
 
+/* How often the process and those that it comes from have forked since the first handle. */
+static _Atomic uint32_t forks;
+
+static void count_fork(void)
+{
+	forks++;
+}
+
+static void watch_forks(void)
+{
+	pthread_atfork(NULL, NULL, count_fork);
+}
+
+/* Numbers of processes come again, in namespaces at once; who clones without fork() is not counted:
+ * a process is the one that opened the handle if both say so. */
+static bool is_forked(const struct allot_peer *peer)
+{
+	return peer->forks != forks || peer->pid != getpid();
+}
+
 int allot_peer_open(enum allot_peer_vendor vendor, struct allot_peer **ret_peer)
 {
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	CLEANUP_FREE struct allot_peer *peer = NULL;
 	int r;
 
+	pthread_once(&once, watch_forks);
 	if ((size_t)vendor >= sizeof(backends) / sizeof(backends[0]) || !ret_peer)
 		return complain(-EINVAL, "open: no vendor has the number %d", (int)vendor);
 	peer = calloc(1, sizeof(*peer));
@@ -39,6 +61,7 @@ int allot_peer_open(enum allot_peer_vendor vendor, struct allot_peer **ret_peer)
 	peer->backend = backends[vendor];
 	peer->vendor = vendor;
 	peer->pid = getpid();
+	peer->forks = forks;
 	pthread_mutex_init(&peer->lock, NULL);
 	r = peer->backend->open(peer);
 	if (r < 0)
@@ -53,7 +76,7 @@ void allot_peer_close(struct allot_peer *peer)
 
 	if (!peer)
 		return;
-	forked = peer->pid != getpid();
+	forked = is_forked(peer);
 	peer_object_free_all(peer, forked);
 	peer->backend->close(peer, forked);
 	if (!forked) /* of a thread that is not here: nobody may touch it */
@@ -65,7 +88,7 @@ int peer_lock(struct allot_peer *peer)
 {
 	if (!peer)
 		return complain(-EBADF, "the handle is NULL");
-	if (peer->pid != getpid())
+	if (is_forked(peer))
 		return complain(-EBADF, "the handle is of the process that this one was forked "
 					"from; open another here");
 	pthread_mutex_lock(&peer->lock);

@@ -11,6 +11,8 @@
 #include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/sim/peer_driver.h"
@@ -92,6 +94,13 @@ __attribute__((visibility("default"))) int faccessat(int at, const char *path, i
 	if (!real)
 		real = (int (*)(int, const char *, int, int))dlsym(RTLD_NEXT, "faccessat");
 	return real(at, path, mode, flags);
+}
+
+static pid_t told_pid; /* 0: the true one */
+
+__attribute__((visibility("default"))) pid_t getpid(void)
+{
+	return told_pid ? told_pid : (pid_t)syscall(SYS_getpid);
 }
 
 static void set_other(unsigned int nr, int err, void (*change)(void *block))
@@ -354,6 +363,32 @@ static void test_undo(void)
 	allot_peer_close(peer);
 }
 
+/* A forked child whose number is that of the process that opened the handle, as numbers come again
+ * and are the same in many namespaces. */
+static void test_same_pid(void)
+{
+	struct allot_peer_object object;
+	pid_t opener = getpid(), child;
+	int status;
+	uint64_t at;
+
+	CHECK_EQ(open_devices(), 0);
+	CHECK_EQ(alloc(MIB, 0, &at), 0);
+	child = fork();
+	CHECK(child >= 0);
+	if (!child) {
+		told_pid = opener;
+		CHECK_EQ(allot_peer_find(peer, at, &object), -EBADF);
+		CHECK_EQ(allot_peer_free(peer, at), -EBADF);
+		allot_peer_close(peer);
+		_exit(0);
+	}
+	CHECK_EQ(waitpid(child, &status, 0), child);
+	CHECK_EQ(status, 0);
+	CHECK_EQ(allot_peer_free(peer, at), 0);
+	allot_peer_close(peer);
+}
+
 int main(void)
 {
 	test_open();
@@ -362,5 +397,6 @@ int main(void)
 	test_narrow();
 	test_halves();
 	test_undo();
+	test_same_pid();
 	return 0;
 }

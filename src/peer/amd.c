@@ -207,6 +207,7 @@ static int amd_link(const struct allot_peer *peer, uint32_t from, uint32_t to,
 }
 
 const struct peer_backend peer_amd = {
+	.name = "amd",
 	.open = amd_open,
 	.close = amd_close,
 	.link = amd_link,

@@ -41,7 +41,6 @@ struct peer_object {
 
 struct allot_peer {
 	const struct peer_backend *backend;
-	enum allot_peer_vendor vendor;
 	void *state; /* the backend's */
 	pid_t pid;	/* of the process that opened it */
 	uint32_t forks; /* how often it and its parents had forked by then: see peer.c */
@@ -53,7 +52,6 @@ struct allot_peer {
 	uint64_t reach[ALLOT_PEER_DEVICES]; /* of each: the devices whose memory it reaches */
 	struct aperture aperture;	    /* addresses that all of them and the CPU have */
 	uint64_t page;
-	bool devices_only; /* neither SYSTEM nor USER */
 
 	struct ranges objects;
 	uint64_t next_name; /* where to look for the next name of a HANDLE */
@@ -65,6 +63,9 @@ struct allot_peer {
  * pages.
  */
 struct peer_backend {
+	const char *name;  /* "amd", in front of a device's number */
+	bool devices_only; /* neither SYSTEM nor USER */
+
 	/* Fills the handle's devices, reach, aperture and page, and its own state. */
 	int (*open)(struct allot_peer *peer);
 	/* When there are no objects any more. In a forked child, where the driver's are the

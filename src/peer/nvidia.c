@@ -143,7 +143,6 @@ static int nvidia_open(struct allot_peer *peer)
 	if (result)
 		return nvidia_complain(result, "open", "who reaches whom");
 	peer->aperture = (struct aperture){peer->page, ADDRESS_CANONICAL_LAST};
-	peer->devices_only = true;
 	peer->state = TAKE_PTR(s);
 	return 0;
 }
@@ -202,6 +201,8 @@ static int nvidia_link(const struct allot_peer *peer, uint32_t from, uint32_t to
 }
 
 const struct peer_backend peer_nvidia = {
+	.name = "nvidia",
+	.devices_only = true,
 	.open = nvidia_open,
 	.close = nvidia_close,
 	.link = nvidia_link,

@@ -136,7 +136,7 @@ static int check_request(const struct allot_peer *peer, const struct allot_peer_
 	if (what->device >= peer->n)
 		return complain(-EINVAL, "alloc: there is no device %u; there are %u", what->device,
 				peer->n);
-	if (peer->devices_only &&
+	if (peer->backend->devices_only &&
 	    (what->kind == ALLOT_PEER_SYSTEM || what->kind == ALLOT_PEER_USER))
 		return complain(-ENOTSUP, "alloc: this driver has memory of devices only");
 	if (what->kind == ALLOT_PEER_USER && !what->address)

@@ -14,14 +14,13 @@ static const struct peer_backend *const backends[] = {
 	[ALLOT_PEER_AMD] = &peer_amd,
 	[ALLOT_PEER_NVIDIA] = &peer_nvidia,
 };
-static const char *const vendors[] = {[ALLOT_PEER_AMD] = "amd", [ALLOT_PEER_NVIDIA] = "nvidia"};
 
 struct peer_name peer_name(const struct allot_peer *peer, uint32_t device)
 {
 	const struct allot_peer_device *d = &peer->device[device];
 	struct peer_name name;
 
-	snprintf(name.text, sizeof(name.text), "%s%" PRIu32 " (%s)", vendors[peer->vendor], d->id,
+	snprintf(name.text, sizeof(name.text), "%s%" PRIu32 " (%s)", peer->backend->name, d->id,
 		 d->pci);
 	return name;
 }
@@ -59,7 +58,6 @@ int allot_peer_open(enum allot_peer_vendor vendor, struct allot_peer **ret_peer)
 	if (!peer)
 		return complain(-ENOMEM, "open: out of memory");
 	peer->backend = backends[vendor];
-	peer->vendor = vendor;
 	peer->pid = getpid();
 	peer->forks = forks;
 	pthread_mutex_init(&peer->lock, NULL);

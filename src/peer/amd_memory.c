@@ -113,10 +113,10 @@ int amd_reserve(struct allot_peer *peer, struct peer_object *object, uint64_t ad
 	if (address) {
 		r = take_at(object, address, 0);
 		if (r < 0)
-			return complain(
-				r, "%s: %" PRIu64 " bytes at %#" PRIx64 ": %s",
-				peer_object_call(object), object->bytes, address,
-				r == -EEXIST ? "something is there already" : complain_words(r));
+			return complain(r, "%s: %" PRIu64 " bytes at %#" PRIx64 ": %s",
+					peer_object_call(object), object->bytes, address,
+					r == -EEXIST ? "something is there already"
+						     : complain_words(r));
 	} else {
 		r = take_anywhere(peer, object, alignment, &address);
 		if (r == -ERANGE)

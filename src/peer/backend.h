@@ -41,11 +41,12 @@ struct peer_object {
 
 struct allot_peer {
 	const struct peer_backend *backend;
-	void *state; /* the backend's */
+	void *state;	/* the backend's */
 	pid_t pid;	/* of the process that opened it */
 	uint32_t forks; /* how often it and its parents had forked by then: see peer.c */
-	pthread_mutex_t
-		lock; /* of all below, and held over the driver's calls: state is its state */
+
+	/* Of all below, and held over the driver's calls: what is below is the driver's state. */
+	pthread_mutex_t lock;
 
 	uint32_t n;
 	struct allot_peer_device device[ALLOT_PEER_DEVICES];

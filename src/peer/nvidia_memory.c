@@ -29,8 +29,7 @@ int nvidia_reserve(struct allot_peer *peer, struct peer_object *object, uint64_t
 	if (address && got != address) {
 		nvidia_release(peer, object);
 		return complain(-EEXIST,
-				"%s: %" PRIu64 " bytes at %#" PRIx64
-				": something is there already",
+				"%s: %" PRIu64 " bytes at %#" PRIx64 ": something is there already",
 				peer_object_call(object), object->bytes, address);
 	}
 	object->range =

@@ -17,7 +17,7 @@
 #include "sim/mutex.h"
 #include "sim/shared.h"
 
-#define MAGIC	UINT64_C(0x314b4e4142414d41) /* "AMABANK1" */
+#define MAGIC	UINT64_C(0x324b4e4142414d41) /* "AMABANK2" */
 #define PIECES	65536
 #define DIR	"/memory"
 #define VRAM	KFD_IOC_ALLOC_MEM_FLAGS_VRAM
@@ -39,7 +39,7 @@ struct row {
 
 struct region {
 	uint64_t magic;
-	pthread_mutex_t lock;
+	pthread_mutex_t lock, files;
 	uint64_t next_key;
 	uint64_t rows; /* ever used: scans end here */
 	uint64_t peak_bytes[TREE_GPUS];
@@ -56,9 +56,10 @@ struct bank {
 static int init_region(void *map)
 {
 	struct region *region = map;
+	int r = sim_mutex_init(&region->lock);
 
 	region->magic = MAGIC;
-	return sim_mutex_init(&region->lock);
+	return r < 0 ? r : sim_mutex_init(&region->files);
 }
 
 static void reap_all(const struct bank *bank);
@@ -439,6 +440,18 @@ uint64_t bank_unique(struct bank *bank)
 	key = ++bank->region->next_key;
 	unlock(bank);
 	return key;
+}
+
+void bank_lock_files(struct bank *bank)
+{
+	/* Files are replaced whole, and written anew before the next look. */
+	if (sim_mutex_lock(&bank->region->files) == EOWNERDEAD)
+		pthread_mutex_consistent(&bank->region->files);
+}
+
+void bank_unlock_files(struct bank *bank)
+{
+	pthread_mutex_unlock(&bank->region->files);
 }
 
 int bank_used_by(struct bank *bank, pid_t pid, uint32_t gpu, uint64_t *ret_bytes)

@@ -58,6 +58,13 @@ uint64_t bank_unique(struct bank *bank);
 uint64_t bank_used(struct bank *bank, uint32_t gpu, uint32_t flag);
 
 /*
+ * Of all processes one at a time, for who puts into a file what it has just counted: a slow one
+ * would put it over what another counted later. Not to be taken twice.
+ */
+void bank_lock_files(struct bank *bank);
+void bank_unlock_files(struct bank *bank);
+
+/*
  * What a process took of a GPU's VRAM and holds: the kernel's figure for it, in which imported
  * memory does not count. -ENOENT: there is no such process, or not any more.
  */

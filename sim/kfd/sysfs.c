@@ -92,6 +92,7 @@ void emu_sysfs_enter(const struct emu_machine *m)
 {
 	char path[PATH_MAX];
 
+	bank_lock_files(m->bank);
 	own_path(path, "%s", "");
 	tree_remove_all(path); /* of another process, which had this number */
 	mkdir(path, 0755);
@@ -109,6 +110,7 @@ void emu_sysfs_enter(const struct emu_machine *m)
 		own_path(path, "/stats_%u/evicted_ms", m->gpu[i].gpu_id);
 		put(path, 0);
 	}
+	bank_unlock_files(m->bank);
 }
 
 void emu_sysfs_add_queue(uint32_t id, uint32_t gpu_id, uint64_t ring_bytes, uint32_t type)
@@ -177,6 +179,7 @@ void emu_sysfs_refresh(const char *path)
 
 	if ((!used && !processes) || bank_open(emu_root(), &bank) < 0)
 		return;
+	bank_lock_files(bank);
 	if (processes) {
 		const char *at = processes + strlen(PROCESSES);
 
@@ -190,4 +193,5 @@ void emu_sysfs_refresh(const char *path)
 		if (gpu >= 0 && gpu < TREE_GPUS)
 			put(path, bank_used(bank, (uint32_t)gpu, used->flag));
 	}
+	bank_unlock_files(bank);
 }

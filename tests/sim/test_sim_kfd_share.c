@@ -171,6 +171,41 @@ static void test_mapped_memory(void)
 	CHECK_EQ(available(0), 64 * MIB);
 }
 
+static void look_at_parent(int socket)
+{
+	open_devices();
+	say(socket);
+	for (;;) {
+		process_vram(getppid(), 0);
+		usleep(50);
+	}
+}
+
+#define LOOKERS 3
+
+/* A file tells what is so now, whoever else is about to look at it. */
+static void test_lookers(void)
+{
+	pid_t child[LOOKERS];
+	int socket[LOOKERS];
+	uint64_t handle;
+
+	for (int i = 0; i < LOOKERS; i++) {
+		child[i] = start(look_at_parent, &socket[i]);
+		hear(socket[i]);
+	}
+	for (int turn = 0; turn < 1000; turn++) {
+		CHECK_EQ(alloc_vram(0, MIB, &handle), 0);
+		CHECK_EQ(process_vram(getpid(), 0), MIB);
+		CHECK_EQ(free_memory(handle), 0);
+		CHECK_EQ(process_vram(getpid(), 0), 0);
+	}
+	for (int i = 0; i < LOOKERS; i++) {
+		end(child[i], SIGKILL);
+		close(socket[i]);
+	}
+}
+
 #define TAKERS 6
 #define TURNS  400
 
@@ -258,6 +293,7 @@ int main(void)
 	test_capacity(SIGKILL);
 	test_inheritance();
 	test_mapped_memory();
+	test_lookers();
 	test_crowd();
 	return 0;
 }

@@ -12,6 +12,7 @@
 
 #define QUEUES	       1024 /* of a process */
 #define DOORBELL_BYTES 8
+#define GFX10	       100000
 #define PAGE_BYTES     (QUEUES * DOORBELL_BYTES) /* of a GPU's doorbells */
 
 static struct emu_queue *queues; /* by id */
@@ -207,18 +208,31 @@ int emu_update_queue(struct emu_machine *m, void *block)
 	return 0;
 }
 
+/* From GFX10 on CUs come in pairs, of which a queue has both or none. */
+static bool has_half_pairs(const struct emu_gpu *gpu, const uint32_t mask[ROSTER_MASK_WORDS])
+{
+	for (int i = 0; i < ROSTER_MASK_WORDS; i++)
+		if ((mask[i] ^ mask[i] >> 1) & 0x55555555)
+			return gpu->model && gpu->model->gfx_version >= GFX10;
+	return false;
+}
+
 int emu_set_cu_mask(struct emu_machine *m, void *block)
 {
 	const struct kfd_ioctl_set_cu_mask_args *a = block;
 	struct emu_queue *q = find(a->queue_id);
-	uint32_t mask[ROSTER_MASK_WORDS] = {0};
+	uint32_t mask[ROSTER_MASK_WORDS] = {0}, bits = a->num_cu_mask;
 
-	if (!a->num_cu_mask || a->num_cu_mask % 32 || a->num_cu_mask > 32 * ROSTER_MASK_WORDS)
+	if (!bits || bits % 32)
 		return -EINVAL;
-	if (emu_copy_in(mask, a->cu_mask_ptr, a->num_cu_mask / 8) < 0 || !q)
+	if (bits > 32 * ROSTER_MASK_WORDS) /* what is beyond is dropped */
+		bits = 32 * ROSTER_MASK_WORDS;
+	if (emu_copy_in(mask, a->cu_mask_ptr, bits / 8) < 0 || !q)
 		return -EFAULT;
+	if (has_half_pairs(q->gpu, mask))
+		return -EINVAL;
 	memcpy(q->is.mask, mask, sizeof(mask));
-	q->is.mask_bits = a->num_cu_mask;
+	q->is.mask_bits = bits;
 	tell(q);
 	return 0;
 }

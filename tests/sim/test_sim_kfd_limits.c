@@ -155,6 +155,14 @@ static int bits_of(const struct roster_queue *is)
 	return n;
 }
 
+static int set_mask(const struct queue *q, uint32_t word)
+{
+	struct kfd_ioctl_set_cu_mask_args a = {
+		.queue_id = q->id, .num_cu_mask = 32, .cu_mask_ptr = (uintptr_t)&word};
+
+	return call(_IOW('K', KFD_NR_SET_CU_MASK, a), &a);
+}
+
 static bool disjoint(const struct roster_queue *a, const struct roster_queue *b)
 {
 	for (int i = 0; i < ROSTER_MASK_WORDS; i++)
@@ -192,6 +200,8 @@ static void test_masks(int quarter, int half, int other, bool pairs)
 	CHECK(bits_of(&is[0]) == half && bits_of(&is[1]) == other);
 	CHECK(disjoint(&is[0], &is[1]));
 	CHECK(!pairs || (in_pairs(&is[0]) && in_pairs(&is[1])));
+	CHECK_EQ(set_mask(&queue[0][0], 0x6), pairs ? -EINVAL : 0);
+	CHECK_EQ(set_mask(&queue[0][0], 0xc), 0);
 	for (int i = 0; i < TENANTS; i++)
 		for (int j = 0; j < 2; j++)
 			CHECK_EQ(destroy_queue(&queue[i][j]), 0);

@@ -143,44 +143,34 @@ int vm_copy(const struct vm *vm, uint64_t to, uint64_t from, uint64_t len, uint6
 	return 0;
 }
 
-int vm_read(const struct vm *vm, void *to, uint64_t from, uint64_t len, uint64_t *ret_fault)
+/* Between memory of the emulator's own and addresses of the GPU. */
+static int transfer(const struct vm *vm, char *ours, uint64_t at, uint64_t len, bool write,
+		    uint64_t *ret_fault)
 {
-	struct span target = {.memory = to};
-
 	while (len) {
-		struct span source;
+		struct span here = {.memory = ours}, there;
 
-		if (reach(vm, from, len, false, &source, ret_fault) < 0)
+		if (reach(vm, at, len, write, &there, ret_fault) < 0)
 			return -EFAULT;
-		if (move(&target, &source, source.len) < 0) {
-			*ret_fault = from;
+		if (move(write ? &there : &here, write ? &here : &there, there.len) < 0) {
+			*ret_fault = at;
 			return -EFAULT;
 		}
-		target.memory += source.len;
-		from += source.len;
-		len -= source.len;
+		ours += there.len;
+		at += there.len;
+		len -= there.len;
 	}
 	return 0;
 }
 
+int vm_read(const struct vm *vm, void *to, uint64_t from, uint64_t len, uint64_t *ret_fault)
+{
+	return transfer(vm, to, from, len, false, ret_fault);
+}
+
 int vm_write(const struct vm *vm, uint64_t to, const void *from, uint64_t len, uint64_t *ret_fault)
 {
-	struct span source = {.memory = (char *)(uintptr_t)from};
-
-	while (len) {
-		struct span target;
-
-		if (reach(vm, to, len, true, &target, ret_fault) < 0)
-			return -EFAULT;
-		if (move(&target, &source, target.len) < 0) {
-			*ret_fault = to;
-			return -EFAULT;
-		}
-		source.memory += target.len;
-		to += target.len;
-		len -= target.len;
-	}
-	return 0;
+	return transfer(vm, (char *)(uintptr_t)from, to, len, true, ret_fault);
 }
 
 /*

@@ -75,7 +75,7 @@ static struct drm_amdgpu_heap_info heap_info(const struct emu_gpu *gpu, uint64_t
 	return (struct drm_amdgpu_heap_info){.total_heap_size = gpu->vram_bytes,
 					     .usable_heap_size = gpu->vram_bytes,
 					     .heap_usage = used_bytes,
-					     .max_allocation = gpu->vram_bytes};
+					     .max_allocation = gpu->vram_bytes / 4 * 3};
 }
 
 static int answer(const struct drm_amdgpu_info *a, const void *info, size_t len)

@@ -272,6 +272,7 @@ static void test_drm(void)
 	CHECK_EQ(ioctl(render[0], request, &info), 0);
 	CHECK_EQ(memory.vram.total_heap_size, 64 * MIB);
 	CHECK_EQ(memory.vram.heap_usage, 3 * MIB);
+	CHECK_EQ(memory.vram.max_allocation, 48 * MIB);
 	CHECK_EQ(free_memory(handle), 0);
 	info.query = 0xffff;
 	CHECK(ioctl(render[0], request, &info) < 0 && errno == EINVAL);

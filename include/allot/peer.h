@@ -24,9 +24,9 @@
  * Functions answer 0 or -errno and write what they return only on success; allot_peer_error() then
  * has words. An answer that a function's list does not have is the kernel's or the driver's own.
  * Threads may use a handle at the same time; calls wait for each other, and none may be under way
- * when it is closed. A forked child may ask its parent's handles for devices and links, and close
- * them; the rest answers -EBADF. AMD's devices it can open for itself. NVIDIA's driver does not
- * work in a child of a process that has used it before it execs: -ENOTSUP.
+ * when it is closed. A forked child has none of its parent's objects, and may ask its handles for
+ * devices and links, and close them; the rest answers -EBADF. AMD's devices it can open for itself.
+ * NVIDIA's driver does not work in a child of a process that has used it before it execs: -ENOTSUP.
  */
 #ifndef ALLOT_PEER_H
 #define ALLOT_PEER_H

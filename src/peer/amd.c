@@ -88,10 +88,10 @@ static int take_apertures(struct allot_peer *peer, struct amd_state *s)
 	const struct topology *t = s->topology;
 	/* The kernel counts GPUs that are hidden here, too, and tells what it has room for. */
 	uint32_t nodes = t->node_count + t->hidden + t->without_render_node;
-	struct kfd_process_device_apertures found[TOPOLOGY_NODES];
+	struct kfd_process_device_apertures found[TOPOLOGY_NODES] = {0};
 	struct kfd_ioctl_get_process_apertures_new_args a = {
 		.kfd_process_device_apertures_ptr = (uintptr_t)found,
-		.num_of_nodes = nodes < TOPOLOGY_NODES ? nodes : TOPOLOGY_NODES};
+		.num_of_nodes = nodes};
 	struct aperture all[1 + ALLOT_PEER_DEVICES] = {
 		{ADDRESS_PAGE_BYTES, ADDRESS_CANONICAL_LAST}};
 	uint32_t n = 1;
@@ -99,7 +99,7 @@ static int take_apertures(struct allot_peer *peer, struct amd_state *s)
 
 	if (r < 0)
 		return complain(r, "open: the GPUs' apertures: %s", complain_words(r));
-	if (a.num_of_nodes > TOPOLOGY_NODES)
+	if (a.num_of_nodes > nodes)
 		return complain(-ERANGE, "open: the driver tells of more GPUs than it was asked");
 	for (uint32_t i = 0; i < a.num_of_nodes; i++)
 		for (uint32_t j = 0; j < peer->n; j++)

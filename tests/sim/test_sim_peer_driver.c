@@ -157,9 +157,10 @@ static void lose_aperture(void *block)
 	apertures(block)[1].gpu_id++;
 }
 
+/* One more than there are nodes, which are the GPUs and a CPU: so many were asked for. */
 static void exaggerate(void *block)
 {
-	((struct kfd_ioctl_get_process_apertures_new_args *)block)->num_of_nodes = 100000;
+	((struct kfd_ioctl_get_process_apertures_new_args *)block)->num_of_nodes = 1 + GPUS + 1;
 }
 
 /* Less than the kernel hands out, and not the same of both. */

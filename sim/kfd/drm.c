@@ -44,6 +44,23 @@ static int get_version(uint64_t arg)
 	return emu_copy_out(arg, &v, sizeof(v));
 }
 
+/*
+ * Which CUs work, by engine and array: in the last arrays one is missing, as far as there are fewer
+ * than there is room for. Engines 4 to 7 come behind the arrays of the first ones; of GPUs with more
+ * than one XCC the kernel tells the first one's alone, and here there is nothing.
+ */
+static void fill_cu_bitmap(const struct tree_model *m, uint32_t ret[4][4])
+{
+	uint32_t missing = m->arrays * m->cus_per_array - m->simds / m->simds_per_cu;
+
+	for (uint32_t i = 0; m->xccs == 1 && i < m->arrays; i++) {
+		uint32_t engine = i / m->arrays_per_engine, array = i % m->arrays_per_engine;
+		uint32_t cus = m->cus_per_array - (i >= m->arrays - missing);
+
+		ret[engine % 4][array + engine / 4] = (1u << cus) - 1;
+	}
+}
+
 static struct drm_amdgpu_info_device device_info(const struct emu_gpu *gpu)
 {
 	const struct tree_model *m = gpu->model;
@@ -65,6 +82,7 @@ static struct drm_amdgpu_info_device device_info(const struct emu_gpu *gpu)
 		info.num_shader_engines = m->arrays / m->arrays_per_engine;
 		info.num_shader_arrays_per_engine = m->arrays_per_engine;
 		info.cu_active_number = m->simds / m->simds_per_cu;
+		fill_cu_bitmap(m, info.cu_bitmap);
 		info.max_engine_clock = m->engine_mhz * UINT64_C(1000);
 	}
 	return info;

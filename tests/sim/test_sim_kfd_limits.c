@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <time.h>
 
+#include "amd/abi/drm.h"
 #include "amd/cu_mask.h"
 #include "amd/duty.h"
 #include "amd/topology_read.h"
@@ -115,14 +116,24 @@ static void test_duty_cycle(void)
 	CHECK_EQ(destroy_queue(&q), 0);
 }
 
+/* From sysfs, and where it has one XCC from what the render node says, too. */
 static void read_map(struct cu_map *ret)
 {
+	struct drm_amdgpu_info_device device = {0};
+	struct drm_amdgpu_info info = {.return_pointer = (uintptr_t)&device,
+				       .return_size = sizeof(device),
+				       .query = AMDGPU_INFO_DEV_INFO};
 	struct topology_complaint complaint;
+	const struct topology_node *node;
 	struct cu_geometry geometry;
 	struct topology *topology;
 
 	CHECK_EQ(topology_read(NULL, &topology, &complaint), 0);
-	CHECK_EQ(cu_geometry_of_node(topology_gpu(topology, ids[0]), &geometry), 0);
+	node = topology_gpu(topology, ids[0]);
+	CHECK_EQ(cu_geometry_of_node(node, &geometry), 0);
+	CHECK_EQ(drm(render[0], _IOW('d', DRM_NR_AMDGPU_INFO, info), &info), 0);
+	CHECK_EQ(cu_geometry_refine(&geometry, node, device.cu_bitmap),
+		 node->xccs == 1 ? 0 : -EINVAL);
 	CHECK_EQ(cu_map_init(&geometry, ret), 0);
 	topology_free(topology);
 }

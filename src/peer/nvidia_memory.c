@@ -8,6 +8,14 @@
 #include "peer/complain.h"
 #include "peer/nvidia.h"
 
+static int complain_object(CUresult result, const char *call, const struct allot_peer *peer,
+			   const struct peer_object *object)
+{
+	return complain(nvidia_errno(result), "%s: the object at %#" PRIx64 " of %s: %s", call,
+			object->range.first, peer_name(peer, object->device).text,
+			nvidia_words(result));
+}
+
 /* Addresses are chosen by the driver, or it has none there; the guard is addresses, too. */
 int nvidia_reserve(struct allot_peer *peer, struct peer_object *object, uint64_t address,
 		   uint64_t alignment)
@@ -85,7 +93,7 @@ int nvidia_free(struct allot_peer *peer, struct peer_object *object)
 	if (has_address(object))
 		result = cuda_real.cuMemUnmap(object->range.first, object->bytes);
 	if (result)
-		return nvidia_complain(result, "free", peer_name(peer, object->device).text);
+		return complain_object(result, "free", peer, object);
 	cuda_real.cuMemRelease(object->handle);
 	return 0;
 }
@@ -141,7 +149,7 @@ int nvidia_export(struct allot_peer *peer, struct peer_object *object, int *ret_
 		&fd, object->handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
 
 	if (result)
-		return nvidia_complain(result, "export", peer_name(peer, object->device).text);
+		return complain_object(result, "export", peer, object);
 	fcntl(fd, F_SETFD, FD_CLOEXEC);
 	*ret_fd = fd;
 	return 0;
@@ -191,29 +199,40 @@ static CUresult enter(struct allot_peer *peer, uint32_t device)
 	return result ? result : cuda_real.cuCtxPushCurrent_v2(s->context[device]);
 }
 
-/* The device itself copies its memory, which it need not map otherwise. */
-static int copy(struct allot_peer *peer, struct peer_object *object, uint64_t offset, void *to,
-		const void *from, size_t bytes)
+/* The device itself copies its memory, which it need not map otherwise: it does for that long, and
+ * stays among those that do if the driver does not take it back. */
+static CUresult copy_mapped(struct peer_object *object, uint64_t offset, void *to, const void *from,
+			    size_t bytes)
 {
 	uint64_t own = (UINT64_C(1) << object->device) & ~object->devices;
 	CUdeviceptr at = object->range.first + offset;
 	CUresult result, back_result = CUDA_SUCCESS;
-	CUcontext context;
 
-	result = enter(peer, object->device);
-	if (result)
-		return nvidia_complain(result, "copy", peer_name(peer, object->device).text);
-	if (own)
+	if (own) {
 		result = set_access(object, object->devices | own, 0);
-	if (!result)
-		result = to ? cuda_real.cuMemcpyDtoH_v2(to, at, bytes)
-			    : cuda_real.cuMemcpyHtoD_v2(at, from, bytes);
+		if (result)
+			return result;
+	}
+	result = to ? cuda_real.cuMemcpyDtoH_v2(to, at, bytes)
+		    : cuda_real.cuMemcpyHtoD_v2(at, from, bytes);
 	if (own)
 		back_result = set_access(object, object->devices, own);
-	cuda_real.cuCtxPopCurrent_v2(&context);
-	if (!result)
-		result = back_result;
-	return result ? nvidia_complain(result, "copy", peer_name(peer, object->device).text) : 0;
+	if (back_result)
+		object->devices |= own;
+	return result ? result : back_result;
+}
+
+static int copy(struct allot_peer *peer, struct peer_object *object, uint64_t offset, void *to,
+		const void *from, size_t bytes)
+{
+	CUresult result = enter(peer, object->device);
+	CUcontext context;
+
+	if (!result) {
+		result = copy_mapped(object, offset, to, from, bytes);
+		cuda_real.cuCtxPopCurrent_v2(&context);
+	}
+	return result ? complain_object(result, to ? "read" : "write", peer, object) : 0;
 }
 
 int nvidia_read(struct allot_peer *peer, struct peer_object *object, uint64_t offset, void *to,

@@ -211,8 +211,8 @@ int allot_peer_import(struct allot_peer *peer, int fd, const struct allot_peer_r
  *
  * NVIDIA's driver copies in the device's primary context. The first call makes that, if the program
  * has none, which takes memory of the device and of the quota; the handle keeps it until it is
- * closed. Meanwhile the device maps the object; should the driver not take that back, the call fails
- * and allot_peer_find() says so.
+ * closed. Meanwhile the device maps the object; should the driver not take that back, the call
+ * fails and allot_peer_find() says so.
  *
  * -ENOENT: no object there; -ERANGE: beyond its end; -EACCES: it was made without ALLOT_PEER_HOST,
  * or has no memory or no address; -ENOMEM: no room for that context.

@@ -90,8 +90,7 @@ static int take_apertures(struct allot_peer *peer, struct amd_state *s)
 	uint32_t nodes = t->node_count + t->hidden + t->without_render_node;
 	struct kfd_process_device_apertures found[TOPOLOGY_NODES] = {0};
 	struct kfd_ioctl_get_process_apertures_new_args a = {
-		.kfd_process_device_apertures_ptr = (uintptr_t)found,
-		.num_of_nodes = nodes};
+		.kfd_process_device_apertures_ptr = (uintptr_t)found, .num_of_nodes = nodes};
 	struct aperture all[1 + ALLOT_PEER_DEVICES] = {
 		{ADDRESS_PAGE_BYTES, ADDRESS_CANONICAL_LAST}};
 	uint32_t n = 1;

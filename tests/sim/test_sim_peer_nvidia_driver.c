@@ -28,8 +28,8 @@ static CUresult set_access(CUdeviceptr at, size_t bytes, const CUmemAccessDesc *
 	return real_set_access(at, bytes, desc, n);
 }
 
-static CUresult map(CUdeviceptr at, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
-		    unsigned long long flags)
+static CUresult map(CUdeviceptr at, size_t bytes, size_t offset,
+		    CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
 	if (failure.in && !--failure.in)
 		return failure.result;

@@ -32,10 +32,24 @@ int sim_seat_take(int fd, off_t at, uint32_t n)
 	return -ENOSPC;
 }
 
+static int fill(int fd, size_t bytes, sim_shared_init_fn *init)
+{
+	void *map;
+	int r;
+
+	if (ftruncate(fd, (off_t)bytes) < 0)
+		return -errno;
+	map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (map == MAP_FAILED)
+		return -errno;
+	r = init(map);
+	munmap(map, bytes);
+	return r;
+}
+
 static int create(const char *path, size_t bytes, sim_shared_init_fn *init)
 {
 	char tmp[PATH_MAX];
-	void *map;
 	int fd, r;
 
 	if ((size_t)snprintf(tmp, sizeof(tmp), "%s-XXXXXX", path) >= sizeof(tmp))
@@ -43,20 +57,9 @@ static int create(const char *path, size_t bytes, sim_shared_init_fn *init)
 	fd = mkostemp(tmp, O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
-	map = MAP_FAILED;
-	if (ftruncate(fd, (off_t)bytes))
-		goto fail_errno;
-	map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (map == MAP_FAILED)
-		goto fail_errno;
-	r = init(map);
-	if (r || !link(tmp, path) || errno == EEXIST)
-		goto out;
-fail_errno:
-	r = -errno;
-out:
-	if (map != MAP_FAILED)
-		munmap(map, bytes);
+	r = fill(fd, bytes, init);
+	if (r == 0 && link(tmp, path) < 0 && errno != EEXIST)
+		r = -errno;
 	unlink(tmp);
 	close(fd);
 	return r;

@@ -69,7 +69,10 @@ struct demand {
 struct demand demand_of_kfd(unsigned long request, const void *block, size_t copied,
 			    uint32_t page_bytes);
 
-/* Of a request to the render node of `gpu_id`. */
+/*
+ * Of a request to the render node of `gpu_id`. The block of one that does not say that it is to be
+ * read (_IOC_WRITE) is all zero, for DRM too.
+ */
 struct demand demand_of_drm(unsigned long request, const void *block, size_t copied,
 			    uint32_t page_bytes, uint32_t gpu_id);
 

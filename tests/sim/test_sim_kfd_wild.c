@@ -149,7 +149,7 @@ static void go_wild(int seed)
 				continue;
 			doorbells = map_doorbell(a.doorbell_offset);
 			*(uint64_t *)doorbells = draw(2) ? RING_BYTES : draw(2 * RING_BYTES);
-			munmap((void *)((uintptr_t)doorbells & ~8191ul), 8192);
+			CHECK_EQ(munmap(doorbells - a.doorbell_offset % 8192, 8192), 0);
 		}
 		call_something();
 	}

@@ -46,8 +46,8 @@ static int get_version(uint64_t arg)
 
 /*
  * Which CUs work, by engine and array: in the last arrays one is missing, as far as there are fewer
- * than there is room for. Engines 4 to 7 come behind the arrays of the first ones; of GPUs with more
- * than one XCC the kernel tells the first one's alone, and here there is nothing.
+ * than there is room for. Engines 4 to 7 come behind the arrays of the first ones; of GPUs with
+ * more than one XCC the kernel tells the first one's alone, and here there is nothing.
  */
 static void fill_cu_bitmap(const struct tree_model *m, uint32_t ret[4][4])
 {

@@ -131,7 +131,7 @@ bool room_wait(struct guest *guest, struct gate *gate, struct unit *unit, struct
 		uint64_t most = full && !brief ? bound / 2 : bound;
 		uint64_t until = bound ? meter_room(guest, unit, most, spread) : 0, glance;
 
-		/* Beside work of other streams it takes no time of its own, and they stay abreast. */
+		/* Beside work of other streams it takes no time, and they stay abreast. */
 		if (!until || (spread && !brief && meter_fits(unit)))
 			return waited;
 		if (!full) {

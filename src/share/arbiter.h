@@ -25,7 +25,7 @@
 struct arbiter_params {
 	uint64_t slice_ns; /* shortest turn while others wait */
 	uint64_t grace_ns; /* an owner with nothing to do keeps its turn for so long */
-	uint64_t lead_ns;  /* the next is let in so long before the last work is expected done ... */
+	uint64_t lead_ns;  /* the next is let in so long before the last work should be done ... */
 	uint64_t edge_ns;  /* ... and may launch so long before it */
 	uint64_t lease_ns; /* an answer holds for so long; step again before */
 };

@@ -103,6 +103,12 @@ void emu_wait(pthread_cond_t *cond, const struct timespec *deadline);
 struct emu_gpu *emu_gpu(struct emu_machine *machine, uint32_t gpu_id);
 struct emu_gpu *emu_gpu_of_minor(struct emu_machine *machine, uint32_t minor);
 
+/*
+ * An array with room for one more than the `n` it has, of `each` bytes: the same, or a larger copy
+ * of it. NULL: there is no memory, and it stays as it was.
+ */
+void *emu_room(void *array, uint32_t *room, uint32_t n, size_t each);
+
 /* Copies from and to an address that the program gave: -EFAULT where there is no memory. */
 int emu_copy_in(void *to, uint64_t from, size_t len);
 int emu_copy_out(uint64_t to, const void *from, size_t len);

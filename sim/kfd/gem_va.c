@@ -36,15 +36,11 @@ static bool is_of(const struct mapping *map, const struct emu_buffer *b)
 
 static int add(const struct mapping *map)
 {
-	if (nmappings == room) {
-		uint32_t more = room ? 2 * room : 32;
-		struct mapping *grown = realloc(mappings, more * sizeof(*grown));
+	struct mapping *grown = emu_room(mappings, &room, nmappings, sizeof(*grown));
 
-		if (!grown)
-			return -ENOMEM;
-		mappings = grown;
-		room = more;
-	}
+	if (!grown)
+		return -ENOMEM;
+	mappings = grown;
 	mappings[nmappings++] = *map;
 	return 0;
 }

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -155,6 +156,19 @@ static int copy(bool in, void *ours, uint64_t theirs, size_t len)
 		return 0;
 	}
 	return n == (ssize_t)len ? 0 : -EFAULT;
+}
+
+void *emu_room(void *array, uint32_t *room, uint32_t n, size_t each)
+{
+	uint32_t more = *room ? 2 * *room : 32;
+	void *grown;
+
+	if (n < *room)
+		return array;
+	grown = reallocarray(array, more, each);
+	if (grown)
+		*room = more;
+	return grown;
 }
 
 int emu_copy_in(void *to, uint64_t from, size_t len)

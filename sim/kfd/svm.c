@@ -58,15 +58,11 @@ static uint32_t place(uint64_t at)
 
 static int insert(uint32_t i, const struct svm_range *range)
 {
-	if (nranges == room) {
-		uint32_t more = room ? 2 * room : 32;
-		struct svm_range *grown = realloc(ranges, more * sizeof(*grown));
+	struct svm_range *grown = emu_room(ranges, &room, nranges, sizeof(*grown));
 
-		if (!grown)
-			return -ENOMEM;
-		ranges = grown;
-		room = more;
-	}
+	if (!grown)
+		return -ENOMEM;
+	ranges = grown;
 	memmove(&ranges[i + 1], &ranges[i], (nranges - i) * sizeof(*range));
 	ranges[i] = *range;
 	nranges++;

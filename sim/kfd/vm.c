@@ -29,31 +29,19 @@ static uint32_t place(const struct vm *vm, uint64_t at)
 	return low;
 }
 
-static int grow(struct vm *vm)
-{
-	uint32_t room = vm->room ? 2 * vm->room : 64;
-	struct vm_range *grown;
-
-	if (vm->n < vm->room)
-		return 0;
-	grown = realloc(vm->ranges, room * sizeof(*grown));
-	if (!grown)
-		return -ENOMEM;
-	vm->ranges = grown;
-	vm->room = room;
-	return 0;
-}
-
 int vm_add(struct vm *vm, const struct vm_range *range)
 {
 	uint32_t i = place(vm, range->at);
+	struct vm_range *grown;
 
 	if (!range->at || !range->size || (range->at | range->size) % PAGE ||
 	    range->at + range->size < range->at ||
 	    (i < vm->n && vm->ranges[i].at < range->at + range->size))
 		return -EINVAL;
-	if (grow(vm) < 0)
+	grown = emu_room(vm->ranges, &vm->room, vm->n, sizeof(*grown));
+	if (!grown)
 		return -ENOMEM;
+	vm->ranges = grown;
 	memmove(&vm->ranges[i + 1], &vm->ranges[i], (vm->n - i) * sizeof(*range));
 	vm->ranges[i] = *range;
 	vm->n++;

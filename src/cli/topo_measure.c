@@ -68,6 +68,16 @@ static int start(const char *path, FILE **ret_from, pid_t *ret_pid)
 	return -r;
 }
 
+static bool has_nvidia_links(const struct topo *topo)
+{
+	for (size_t i = 0; i < topo->n; i++)
+		for (size_t j = 0; j < topo->n; j++)
+			if (i != j && topo->device[i].vendor == TOPO_NVIDIA &&
+			    topo_link(topo, i, j)->reach)
+				return true;
+	return false;
+}
+
 int topo_measure(struct topo *topo)
 {
 	char path[PATH_MAX], *line = NULL;
@@ -76,6 +86,8 @@ int topo_measure(struct topo *topo)
 	pid_t pid;
 	size_t size = 0;
 
+	if (!has_nvidia_links(topo))
+		return 0;
 	if (library_program(PROGRAM, path) < 0)
 		return say_error(PROGRAM " is not beside this allot; install both together"), -1;
 	r = start(path, &from, &pid);

@@ -135,6 +135,9 @@ class SimAmd(cli_lib.Case):
         out = self.ok("sim", "--amd", "8", "--memory", "3GiB", "--", ALLOT, "topo")
         self.assertRegex(out, r"(?m)^amd8 +aldebaran gfx90a +3 GiB .* all others$")
         self.assertEqual(out.count("xGMI"), 28)
+        # Nothing of NVIDIA's is there to be measured.
+        self.assertEqual(out, self.ok("sim", "--amd", "8", "--memory", "3GiB", "--", ALLOT, "topo",
+                                      "--measure"))
         out = self.ok("sim", "--amd", "2", "--model", "gfx942", "--links", "pcie", "--", ALLOT,
                       "topo")
         self.assertIn(" 24 GiB ", out)

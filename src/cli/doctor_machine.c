@@ -139,11 +139,13 @@ void doctor_amd(void)
 
 	if (r == -ENOENT || (!r && !amd->gpu_count))
 		return;
-	if (r < 0)
+	if (r < 0) {
 		snprintf(what, sizeof(what), "AMD: %s", complaint.text);
-	else
-		snprintf(what, sizeof(what), "allot does not limit AMD GPUs yet: here %s %" PRIu32,
-			 amd->gpu_count == 1 ? "is" : "are", amd->gpu_count);
+		doctor_says(DOCTOR_WARN, what, NULL);
+		return;
+	}
+	snprintf(what, sizeof(what), "allot does not limit AMD GPUs yet: here %s %" PRIu32,
+		 amd->gpu_count == 1 ? "is" : "are", amd->gpu_count);
 	doctor_says(DOCTOR_WARN, what,
 		    access(DMEM, F_OK)
 			    ? "give a tenant GPUs of its own (ROCR_VISIBLE_DEVICES, or its "

@@ -43,11 +43,11 @@ static int64_t share_of(const struct share_params *params)
 }
 
 /* What a tenant must have saved to work for a slice without owing. */
-static int64_t slice_credit_ns(const struct share_params *params, int64_t share)
+static int64_t slice_credit_ns(uint64_t slice_ns, int64_t share)
 {
-	uint64_t slice_ns = params->slice_ns < SLICE_MAX_NS ? params->slice_ns : SLICE_MAX_NS;
+	int64_t most = slice_ns < SLICE_MAX_NS ? (int64_t)slice_ns : (int64_t)SLICE_MAX_NS;
 
-	return (int64_t)slice_ns * (1000 - share) / share;
+	return most * (1000 - share) / share;
 }
 
 /*
@@ -56,11 +56,12 @@ static int64_t slice_credit_ns(const struct share_params *params, int64_t share)
  */
 static int64_t credit_max_ns(const struct share_params *params, int64_t share)
 {
-	struct share_params most = *params;
+	uint64_t slice_ns = params->slice_ns;
 
-	if (most.slice_ns < CONTROLLER_LONG_SLICE_NS)
-		most.slice_ns = CONTROLLER_LONG_SLICE_NS;
-	return slice_credit_ns(&most, share) + SLACK_NS;
+	return slice_credit_ns(slice_ns > CONTROLLER_LONG_SLICE_NS ? slice_ns
+								   : CONTROLLER_LONG_SLICE_NS,
+			       share) +
+	       SLACK_NS;
 }
 
 static struct account unpack(uint64_t hot, const struct share_params *params, uint64_t now_ns)
@@ -72,7 +73,8 @@ static struct account unpack(uint64_t hot, const struct share_params *params, ui
 
 	/* Fresh, or damaged. */
 	if (was < 1 || was > 1000 || owed_ns > 2 * DEBT_MAX_NS)
-		return (struct account){.owed_ns = -slice_credit_ns(params, share) - SLACK_NS};
+		return (struct account){.owed_ns = -slice_credit_ns(params->slice_ns, share) -
+						   SLACK_NS};
 	if (was != share) {
 		owed_ns = between(owed_ns, -credit_max_ns(params, was), DEBT_MAX_NS);
 		owed_ns = owed_ns * was / share;
@@ -109,7 +111,7 @@ static uint64_t admit(uint64_t hot, const struct share_params *params, uint64_t 
 		      uint64_t blocks, uint64_t *ret_hot)
 {
 	struct account account = unpack(hot, params, now_ns);
-	int64_t slice_ns = slice_credit_ns(params, share_of(params));
+	int64_t slice_ns = slice_credit_ns(params->slice_ns, share_of(params));
 	bool held = account.owed_ns > 0 || (account.held && account.owed_ns > -slice_ns);
 
 	/* Time passes by itself: as long as nothing else changes, neither does the word. */

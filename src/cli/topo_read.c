@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "amd/identity.h"
 #include "cli/devices.h"
 #include "cli/topo.h"
 #include "cli/units.h"
@@ -83,7 +84,8 @@ static int read_amd(struct topo *t, const struct topology *amd)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < amd->node_count; i++) {
 		const struct topology_node *node = &amd->nodes[i];
-		char gfx[TOPOLOGY_GFX_BYTES];
+		char gfx[TOPOLOGY_GFX_BYTES], id[AMD_IDENTITY_BYTES];
+		uint8_t uuid[16];
 
 		if (!node->gpu_id)
 			continue;
@@ -94,10 +96,9 @@ static int read_amd(struct topo *t, const struct topology *amd)
 		snprintf(d->model, sizeof(d->model), "%s%s%s", node->name,
 			 *node->name && *gfx ? " " : "", gfx);
 		topology_pci_name(node, d->pci);
-		if (node->unique_id)
-			snprintf(d->id, sizeof(d->id), "GPU-%016" PRIx64, node->unique_id);
-		else
-			snprintf(d->id, sizeof(d->id), "%s", d->pci);
+		amd_identity(node, uuid);
+		amd_identity_text(uuid, id);
+		snprintf(d->id, sizeof(d->id), "%s", id);
 		d->memory_bytes = topology_vram_bytes(node);
 		d->gpu_id = node->gpu_id;
 		d->hive_id = node->hive_id;

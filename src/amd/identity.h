@@ -19,8 +19,9 @@ void amd_identity(const struct topology_node *node, uint8_t ret_uuid[16]);
 bool amd_identity_is(const uint8_t uuid[16]);
 
 /*
- * As people write it: "GPU-" and 16 hexadecimal digits, as in ROCm's tools and ROCR_VISIBLE_DEVICES,
- * or the PCI address of one without a unique id. "" for bytes that are no such name.
+ * As people write it: "GPU-" and 16 hexadecimal digits, as in ROCm's tools and
+ * ROCR_VISIBLE_DEVICES, or the PCI address of one without a unique id. "" for bytes that are no
+ * such name.
  */
 #define AMD_IDENTITY_BYTES 24
 void amd_identity_text(const uint8_t uuid[16], char ret_text[AMD_IDENTITY_BYTES]);

@@ -104,6 +104,13 @@ static const char *explain(int error)
 	}
 }
 
+#define LEDGER_SAYS "the ledger of tenant %.80s %s"
+
+void guest_explain(const struct guest *guest, int error, char *ret, size_t len)
+{
+	snprintf(ret, len, LEDGER_SAYS, guest->dir, explain(error));
+}
+
 /* Puts the drop-in limits into the form of a policy: what `allot ps` shows, and our own. */
 static int drop_in_policy(struct policy *policy, void *arg)
 {
@@ -216,7 +223,7 @@ static void configure(struct guest *guest)
 		r = object_table_new(&guest->objects);
 	if (r) {
 		guest->error = CUDA_ERROR_OPERATING_SYSTEM;
-		close_gpu(guest, "the ledger of tenant %.80s %s", guest->dir, explain(r));
+		close_gpu(guest, LEDGER_SAYS, guest->dir, explain(r));
 	}
 }
 
@@ -279,6 +286,34 @@ static CUresult enumerate(struct guest_device device[GUEST_DEVICES], int *ret_co
 	return CUDA_SUCCESS;
 }
 
+/* Whether this thread is to do it; if not, it is done. */
+static bool once_begin(struct guest_once *once)
+{
+	uint32_t state = 0;
+
+	if (atomic_compare_exchange_strong(&once->state, &state, 1))
+		return true;
+	while (atomic_load(&once->state) == 1)
+		syscall(SYS_futex, &once->state, FUTEX_WAIT_PRIVATE, 1, NULL, NULL, 0);
+	return false;
+}
+
+static void once_end(struct guest_once *once, int error)
+{
+	once->error = error;
+	atomic_store(&once->state, 2);
+	syscall(SYS_futex, &once->state, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
+}
+
+int guest_claim_slot(struct guest *guest, struct slot **ret)
+{
+	if (once_begin(&guest->own_slot))
+		once_end(&guest->own_slot, slot_claim(guest->ledger, &guest->claimed));
+	if (!guest->own_slot.error)
+		*ret = guest->claimed;
+	return guest->own_slot.error;
+}
+
 /* The thread that claims: everything below is files and memory, no driver. */
 static int claim(struct guest *guest, const struct guest_device *device, int count)
 {
@@ -298,7 +333,7 @@ static int claim(struct guest *guest, const struct guest_device *device, int cou
 		policy_update(guest->dir, drop_in_policy, guest); /* for who looks; ours counts */
 	}
 	if (!r)
-		r = slot_claim(guest->ledger, &slot);
+		r = guest_claim_slot(guest, &slot);
 	if (!r)
 		atomic_store_explicit(&guest->slot, slot, memory_order_release);
 	return r;
@@ -307,7 +342,6 @@ static int claim(struct guest *guest, const struct guest_device *device, int cou
 CUresult guest_attach(struct guest *guest)
 {
 	struct guest_device device[GUEST_DEVICES];
-	uint32_t state = 0;
 	int count = 0, r;
 	CUresult e;
 
@@ -322,19 +356,16 @@ CUresult guest_attach(struct guest *guest)
 	e = space_confirm(guest, count);
 	if (e)
 		return e;
-	if (atomic_compare_exchange_strong(&guest->claim, &state, 1)) {
+	if (once_begin(&guest->claim)) {
 		r = claim(guest, device, count);
 		if (r) {
 			guest->error = CUDA_ERROR_OPERATING_SYSTEM;
-			close_gpu(guest, "the ledger of tenant %.80s %s", guest->dir, explain(r));
+			close_gpu(guest, LEDGER_SAYS, guest->dir, explain(r));
 			guest_complain(guest->config.complaint);
 		}
-		atomic_store(&guest->claim, r ? 3 : 2);
-		syscall(SYS_futex, &guest->claim, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
+		once_end(&guest->claim, r);
 	}
-	while (atomic_load(&guest->claim) == 1)
-		syscall(SYS_futex, &guest->claim, FUTEX_WAIT_PRIVATE, 1, NULL, NULL, 0);
-	return atomic_load(&guest->claim) == 2 ? CUDA_SUCCESS : guest->error;
+	return guest->claim.error ? guest->error : CUDA_SUCCESS;
 }
 
 struct guest *guest_limited(CUresult *ret_error)
@@ -387,20 +418,27 @@ static uint64_t resolve(struct guest *guest, const uint8_t uuid[16], uint64_t to
 	return limit;
 }
 
-uint64_t guest_limit(struct guest *guest, struct guest_device *device)
+uint64_t guest_limit_cached(struct guest *guest, const uint8_t uuid[16], uint64_t total_bytes,
+			    _Atomic uint64_t *cached, _Atomic uint64_t *generation)
 {
 	uint64_t now = guest_generation(guest), limit;
 
-	if (atomic_load_explicit(&device->limit_generation, memory_order_acquire) == now)
-		return atomic_load_explicit(&device->limit, memory_order_relaxed);
+	if (atomic_load_explicit(generation, memory_order_acquire) == now)
+		return atomic_load_explicit(cached, memory_order_relaxed);
 	/* Of threads that refresh at once, the last to write has looked again after writing. */
 	do {
 		now = guest_generation(guest);
-		limit = resolve(guest, device->uuid, device->total_bytes);
-		atomic_store_explicit(&device->limit, limit, memory_order_relaxed);
-		atomic_store_explicit(&device->limit_generation, now, memory_order_release);
+		limit = resolve(guest, uuid, total_bytes);
+		atomic_store_explicit(cached, limit, memory_order_relaxed);
+		atomic_store_explicit(generation, now, memory_order_release);
 	} while (guest_generation(guest) != now);
 	return limit;
+}
+
+uint64_t guest_limit(struct guest *guest, struct guest_device *device)
+{
+	return guest_limit_cached(guest, device->uuid, device->total_bytes, &device->limit,
+				  &device->limit_generation);
 }
 
 /* Drop-in limits go by CUDA's numbers, which are known for certain once CUDA runs. */

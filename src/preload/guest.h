@@ -23,6 +23,7 @@
 
 #define GUEST_DEVICES POLICY_DEVICES
 
+struct amd;
 struct gate;
 struct object_table;
 
@@ -30,6 +31,12 @@ enum guest_mode {
 	GUEST_INERT,   /* nothing is limited: every hook passes its call on */
 	GUEST_LIMITED, /* policy and ledger are open */
 	GUEST_CLOSED,  /* limits were asked for and cannot be had: no GPU */
+};
+
+/* What one thread does and others wait for; zeroed, nobody has. */
+struct guest_once {
+	_Atomic uint32_t state; /* 0 not yet, 1 under way, 2 done; a futex */
+	int error;		/* what it came to, 0 or -errno */
 };
 
 /* A device as this process sees it through CUDA. */
@@ -74,7 +81,10 @@ struct guest {
 	struct ledger *ledger;
 	char dir[256]; /* the tenant's directory */
 
-	_Atomic uint32_t claim;	       /* 0 not yet, 1 under way, 2 done, 3 failed; a futex */
+	struct guest_once own_slot;    /* claimed by whichever vendor's part comes first */
+	struct slot *claimed;
+
+	struct guest_once claim;       /* of what CUDA needs */
 	_Atomic(struct slot *) slot;   /* set once CUDA is initialised */
 	int ndevices;
 	struct guest_device device[GUEST_DEVICES]; /* by CUDA ordinal */
@@ -87,6 +97,7 @@ struct guest {
 	_Atomic uint64_t imports;		   /* told apart where nothing else does */
 	const uint32_t *gate;			   /* the policy's, or our own; see gate.h */
 	_Atomic(struct gate *) compute;	   /* set by the first launch that is metered */
+	_Atomic(struct amd *) amd;	   /* set by the first call for AMD's GPUs */
 
 	_Atomic uint32_t space_permille; /* the part of the SMs that was asked for at cuInit */
 	_Atomic bool in_space;		 /* the driver runs under MPS, and said so: see space.c */
@@ -116,6 +127,12 @@ static inline struct guest *guest_get(void)
  */
 void guest_complain(const char *complaint);
 
+/* What -errno means of the tenant's ledger, as such a line says it. */
+void guest_explain(const struct guest *guest, int error, char *ret, size_t len);
+
+/* Claims the process's slot, once for all that need it. 0, or an error of slot_claim. */
+int guest_claim_slot(struct guest *guest, struct slot **ret);
+
 /*
  * After the driver's cuInit succeeded (or when a call shows that it did): learns the devices and
  * claims a slot. 0, or the error with which the program's GPU use is refused.
@@ -142,6 +159,10 @@ uint64_t guest_generation(const struct guest *guest);
 
 /* The tenant's limit on a device, now. 0 for a device that the tenant was not given. */
 uint64_t guest_limit(struct guest *guest, struct guest_device *device);
+
+/* The same by name, with the two words in which the answer is kept for a generation. */
+uint64_t guest_limit_cached(struct guest *guest, const uint8_t uuid[16], uint64_t total_bytes,
+			    _Atomic uint64_t *limit, _Atomic uint64_t *generation);
 
 /*
  * For NVML, which knows devices by UUID and may be used without CUDA. `total_bytes` is what the

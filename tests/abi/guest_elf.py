@@ -33,7 +33,7 @@ def hooked(lists):
     for path in lists:
         with open(path, encoding="utf-8") as text:
             source = re.sub(r"/\*.*?\*/", "", text.read(), flags=re.S)
-        names.update(re.findall(r"^(?:CUDA|NVML)_HOOK\(\s*(\w+)", source, flags=re.M))
+        names.update(re.findall(r"^(?:CUDA|NVML|LIBC)_HOOK\(\s*(\w+)", source, flags=re.M))
     return names
 
 

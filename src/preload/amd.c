@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/amd.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+#include "amd/identity.h"
+#include "amd/topology_read.h"
+
+#define KFD_PATH  "/dev/kfd"
+#define DRM_MAJOR 226
+
+/*
+ * The number of /dev/kfd, as stat says it, plus one; 0: not looked for yet. It stays what it is as
+ * long as the driver is loaded, and one that is loaded later is for programs that start later.
+ */
+static _Atomic uint64_t kfd_rdev;
+#define KFD_NOT_HERE UINT64_MAX
+
+static uint64_t find_kfd(void)
+{
+	uint64_t rdev = atomic_load_explicit(&kfd_rdev, memory_order_relaxed);
+	struct stat st;
+	int saved = errno;
+
+	if (__builtin_expect(rdev != 0, 1))
+		return rdev;
+	guest_depth++;
+	rdev = stat(KFD_PATH, &st) < 0 || !S_ISCHR(st.st_mode) ? KFD_NOT_HERE
+							       : (uint64_t)st.st_rdev + 1;
+	guest_depth--;
+	errno = saved;
+	atomic_store_explicit(&kfd_rdev, rdev, memory_order_relaxed);
+	return rdev;
+}
+
+int amd_file(int fd)
+{
+	uint64_t rdev = find_kfd();
+	int saved = errno, r;
+	struct stat st;
+
+	if (__builtin_expect(rdev == KFD_NOT_HERE, 1))
+		return AMD_FILE_NONE;
+	guest_depth++;
+	r = fstat(fd, &st);
+	guest_depth--;
+	errno = saved;
+	if (r < 0 || !S_ISCHR(st.st_mode))
+		return AMD_FILE_NONE;
+	if ((uint64_t)st.st_rdev + 1 == rdev)
+		return AMD_FILE_KFD;
+	return major(st.st_rdev) == DRM_MAJOR ? (int)minor(st.st_rdev) : AMD_FILE_NONE;
+}
+
+/* Which of the machine's devices the tenant has. */
+static int add_devices(struct guest *guest, struct amd *amd)
+{
+	struct policy policy = guest->policy;
+	int r = guest->policy_map ? policy_read(guest->policy_map, &policy) : 0;
+
+	for (uint32_t i = 0; !r && i < amd->topology->node_count; i++) {
+		const struct topology_node *node = &amd->topology->nodes[i];
+		struct amd_device *device = &amd->device[amd->ndevices];
+
+		if (!node->gpu_id)
+			continue;
+		if (amd->ndevices == GUEST_DEVICES)
+			return -E2BIG;
+		device->node = node;
+		device->total_bytes = topology_vram_bytes(node);
+		amd_identity(node, device->uuid);
+		device->ours = policy_find(&policy, device->uuid);
+		if (device->ours)
+			device->ledger =
+				ledger_device(guest->ledger, device->uuid, device->total_bytes);
+		if (device->ours && device->ledger < 0)
+			r = device->ledger;
+		amd->ndevices++;
+	}
+	return r;
+}
+
+static int attach(struct guest *guest, struct amd *amd)
+{
+	struct topology_complaint complaint;
+	int r;
+
+	guest_depth++;
+	r = topology_read(NULL, &amd->topology, &complaint);
+	guest_depth--;
+	if (r) {
+		snprintf(amd->complaint, sizeof(amd->complaint),
+			 "AMD's GPUs cannot be told apart: %.180s", complaint.text);
+	} else {
+		r = add_devices(guest, amd);
+		if (!r)
+			r = guest_claim_slot(guest, &amd->slot);
+		if (r)
+			guest_explain(guest, r, amd->complaint, sizeof(amd->complaint));
+	}
+	return r;
+}
+
+static void forget(struct amd *amd)
+{
+	topology_free(amd->topology);
+	munmap(amd, sizeof(*amd));
+}
+
+/* Threads that come here at the same time each make one, and one of these stays. */
+static struct amd *make(struct guest *guest)
+{
+	struct amd *amd, *expected = NULL;
+	int saved = errno;
+
+	amd = mmap(NULL, sizeof(*amd), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (amd == MAP_FAILED)
+		return NULL;
+	amd->error = attach(guest, amd);
+	if (!atomic_compare_exchange_strong(&guest->amd, &expected, amd)) {
+		forget(amd);
+		amd = expected;
+	} else if (amd->error) {
+		guest_complain(amd->complaint);
+	}
+	errno = saved;
+	return amd;
+}
+
+struct amd *amd_limited(struct guest **ret_guest, int *ret_error)
+{
+	struct guest *guest;
+	struct amd *amd;
+
+	*ret_error = 0;
+	if (guest_inside())
+		return NULL;
+	guest = guest_get();
+	if (guest->mode == GUEST_INERT)
+		return NULL;
+	if (guest->mode == GUEST_CLOSED) {
+		*ret_error = -ENODEV;
+		return NULL;
+	}
+	amd = atomic_load_explicit(&guest->amd, memory_order_acquire);
+	if (!amd)
+		amd = make(guest);
+	*ret_error = amd ? amd->error : -ENOMEM;
+	*ret_guest = guest;
+	return *ret_error ? NULL : amd;
+}
+
+struct amd_device *amd_device(struct amd *amd, uint32_t gpu_id)
+{
+	for (uint32_t i = 0; i < amd->ndevices; i++)
+		if (amd->device[i].node->gpu_id == gpu_id)
+			return &amd->device[i];
+	return NULL;
+}
+
+struct amd_device *amd_device_of_minor(struct amd *amd, int minor)
+{
+	for (uint32_t i = 0; i < amd->ndevices; i++)
+		if ((int)amd->device[i].node->render_minor == minor)
+			return &amd->device[i];
+	return NULL;
+}
+
+uint64_t amd_limit(struct guest *guest, struct amd_device *device)
+{
+	return guest_limit_cached(guest, device->uuid, device->total_bytes, &device->limit,
+				  &device->limit_generation);
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The guest's part for AMD's GPUs: what liballot knows of them in one process. Their driver is the
+ * kernel, so what is hooked are the C library's ways to it, and a call is ours by the file that its
+ * descriptor is of: /dev/kfd, or a GPU's render node.
+ */
+#ifndef ALLOT_PRELOAD_AMD_H
+#define ALLOT_PRELOAD_AMD_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "amd/topology.h"
+#include "preload/guest.h"
+
+struct amd_device {
+	const struct topology_node *node;
+	uint8_t uuid[16]; /* amd/identity.h */
+	uint64_t total_bytes;
+	bool ours;  /* the tenant has it; others are as if they were not there */
+	int ledger; /* index in the tenant's ledger, if ours */
+
+	_Atomic uint64_t limit; /* cached for limit_generation, see amd_limit */
+	_Atomic uint64_t limit_generation;
+};
+
+/* Does not change once it is published, but for what is atomic. */
+struct amd {
+	int error; /* why AMD's GPUs are refused to this process, -errno; 0 */
+	char complaint[220];
+	struct topology *topology; /* the machine's, with what the tenant does not have */
+	struct slot *slot;
+	uint32_t ndevices;
+	struct amd_device device[GUEST_DEVICES];
+};
+
+/* Which of the devices' files: no other file is of interest. */
+enum amd_file {
+	AMD_FILE_NONE = -1,
+	AMD_FILE_KFD = 0, /* else the minor of a DRM device, render node or not, of any vendor */
+};
+
+/*
+ * What a descriptor is of. One load on a machine without /dev/kfd, a call of fstat elsewhere. Keeps
+ * errno.
+ */
+int amd_file(int fd);
+
+/*
+ * The limited guest's part of a call for one of these files, made by the first that asks. NULL: the
+ * call is to be passed on, for nothing is limited or it is our own; or, with a negative errno in
+ * *ret_error, the GPU is refused.
+ */
+struct amd *amd_limited(struct guest **ret_guest, int *ret_error);
+
+/* By what ioctls call it, and by the minor of its render node. NULL: none that this library saw. */
+struct amd_device *amd_device(struct amd *amd, uint32_t gpu_id);
+struct amd_device *amd_device_of_minor(struct amd *amd, int minor);
+
+/* The tenant's limit on one of its devices, now. */
+uint64_t amd_limit(struct guest *guest, struct amd_device *device);
+
+#endif

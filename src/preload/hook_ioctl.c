@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ioctl: the way to AMD's driver. A call for any other file passes by; one for /dev/kfd or a render
+ * node is decided on by its number.
+ */
+#include <errno.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+#include "preload/amd_call.h"
+#include "preload/next.h"
+#include "preload/user.h"
+
+/* So that a handler may read any version's block whole. */
+#define SLACK_BYTES 128
+
+int amd_call_kernel(struct amd_call *call)
+{
+	int r = next_libc()->ioctl(call->fd, call->request, call->block);
+
+	return r < 0 ? -errno : r;
+}
+
+static int decided(struct amd_call *call, enum kfd_decision decision)
+{
+	switch (decision) {
+	case KFD_DEVICE:
+		return amd_device_call(call);
+	case KFD_COUNT:
+	case KFD_RELEASE:
+	case KFD_MAP:
+	case KFD_SHARE:
+	case KFD_MOVE:
+		return amd_memory_call(call);
+	case KFD_VIEW:
+		return amd_view_call(call);
+	case KFD_QUEUE:
+		return amd_queue_call(call);
+	case KFD_PASS:
+	case KFD_REFUSE:
+		break; /* without looking at the block */
+	}
+	return call->device ? -EINVAL : -ENOTTY;
+}
+
+/*
+ * The block back and forth. A call that only answers has a block too, so what cannot be read is
+ * refused for all. What the kernel left as it was is not written: it may be in read-only memory.
+ */
+static int with_block(struct amd_call *call, enum kfd_decision decision, uint64_t arg)
+{
+	_Alignas(16) uint8_t block[AMD_BLOCK_BYTES + SLACK_BYTES], before[AMD_BLOCK_BYTES];
+	int r;
+
+	call->bytes = _IOC_SIZE(call->request);
+	call->block = block;
+	if (user_read(block, arg, call->bytes))
+		return -EFAULT;
+	memcpy(before, block, call->bytes);
+	memset(block + call->bytes, 0, SLACK_BYTES);
+	r = decided(call, decision);
+	if (memcmp(before, block, call->bytes) && user_write(arg, block, call->bytes))
+		return -EFAULT;
+	return r;
+}
+
+/* A GPU that the tenant does not have, or that nobody sees: as if the file could not be opened. */
+static bool is_hidden(const struct amd_call *call, int file)
+{
+	return file != AMD_FILE_KFD && call->device && !call->device->ours;
+}
+
+static int amd_ioctl(int file, int fd, unsigned long request, void *arg)
+{
+	struct amd_call call = {.fd = fd, .request = request};
+	enum kfd_decision decision;
+	int error, r;
+
+	call.amd = amd_limited(&call.guest, &error);
+	if (call.amd && file != AMD_FILE_KFD)
+		call.device = amd_device_of_minor(call.amd, file);
+	/* Another vendor's DRM device, or nothing is limited. */
+	if (!error && (!call.amd || (file != AMD_FILE_KFD && !call.device)))
+		return next_libc()->ioctl(fd, request, arg);
+	if (error || is_hidden(&call, file)) {
+		errno = error ? -error : EACCES;
+		return -1;
+	}
+	decision = file == AMD_FILE_KFD ? kfd_ioctl_decide(request) : drm_ioctl_decide(request);
+	if (decision == KFD_PASS)
+		return next_libc()->ioctl(fd, request, arg);
+	r = decision == KFD_REFUSE ? decided(&call, decision)
+				   : with_block(&call, decision, (uintptr_t)arg);
+	if (r >= 0)
+		return r;
+	errno = -r;
+	return -1;
+}
+
+__attribute__((visibility("default"))) int ioctl(int fd, unsigned long request, ...)
+{
+	va_list ap;
+	void *arg;
+	int file;
+
+	va_start(ap, request);
+	arg = va_arg(ap, void *);
+	va_end(ap);
+	file = guest_inside() ? AMD_FILE_NONE : amd_file(fd);
+	if (__builtin_expect(file == AMD_FILE_NONE, 1))
+		return next_libc()->ioctl(fd, request, arg);
+	return amd_ioctl(file, fd, request, arg);
+}

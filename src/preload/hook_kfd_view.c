@@ -1,0 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/amd_call.h"
+
+int amd_view_call(struct amd_call *call)
+{
+	return amd_call_kernel(call);
+}

@@ -207,6 +207,7 @@ static void add_entry(struct frame *f, const struct entry *e, bool selected, int
 {
 	unsigned int live = tenants_live(e->tenant->view);
 	struct units_text quota = limits_words(&e->tenant->view->policy.device[0]);
+	struct units_text device = {""};
 	struct frame_line *line;
 	char right[128];
 
@@ -214,8 +215,11 @@ static void add_entry(struct frame *f, const struct entry *e, bool selected, int
 		quota = units_bytes(e->device->limit_bytes);
 	snprintf(right, sizeof(right), "%s of %s  %3d%%", units_bytes(used_of(e)).s, quota.s,
 		 e->permille / 10);
-	line = add(f, "%c %-16.63s %s  %u process%s", selected ? '>' : ' ', e->tenant->name,
-		   e->device ? units_uuid_short(e->device->uuid).s : "", live,
+	if (e->device)
+		device = units_uuid_short(e->device->uuid);
+	/* A short name makes room for an AMD device's long one. */
+	line = add(f, "%c %-*.63s %s  %u process%s", selected ? '>' : ' ',
+		   strlen(device.s) > 12 ? 8 : 16, e->tenant->name, device.s, live,
 		   live == 1 ? "" : "es");
 	if (refusals_of(e))
 		snprintf(line->text + strlen(line->text), sizeof(line->text) - strlen(line->text),
@@ -242,11 +246,25 @@ static void add_graph(struct frame *f, const struct entry *e, int height)
 	add(f, "%s", "");
 }
 
+/* So that columns stand below each other. */
+static int gpu_width(const struct tenant_view *v)
+{
+	int width = 12;
+
+	for (int d = 0; d < v->ndevices; d++) {
+		int len = (int)strlen(units_uuid_short(v->device[d].uuid).s);
+
+		width = len > width ? len : width;
+	}
+	return width;
+}
+
 static void add_processes(struct frame *f, const struct tenant_entry *t, int height)
 {
 	const struct tenant_view *v = t->view;
+	int width = gpu_width(v);
 
-	add(f, "  %9s %9s  %-12s  %9s  %9s  %s", "PID", "HOST PID", "GPU", "USED", "DRIVER",
+	add(f, "  %9s %9s  %-*s  %9s  %9s  %s", "PID", "HOST PID", width, "GPU", "USED", "DRIVER",
 	    "COMMAND")
 		->strong = true;
 	for (int p = 0; p < v->nprocesses; p++) {
@@ -262,8 +280,8 @@ static void add_processes(struct frame *f, const struct tenant_entry *t, int hei
 			/* The last line of the screen is for the keys. */
 			if (height && f->n >= height - 1)
 				return;
-			add(f, "  %9" PRIu32 " %9" PRIu32 "  %-12s  %9s  %9s  %s",
-			    process->info.pid, process->host_pid,
+			add(f, "  %9" PRIu32 " %9" PRIu32 "  %-*s  %9s  %9s  %s",
+			    process->info.pid, process->host_pid, width,
 			    units_uuid_short(v->device[d].uuid).s, units_bytes(use->used_bytes).s,
 			    use->driver_bytes ? units_bytes(use->driver_bytes).s : "-",
 			    process->info.command);

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "amd/identity.h"
 #include "nvidia/uuid.h"
 
 struct units_text units_bytes(uint64_t bytes)
@@ -70,8 +71,12 @@ struct units_text units_uuid(const uint8_t uuid[16])
 {
 	struct units_text t;
 
-	_Static_assert(sizeof(t.s) >= UUID_TEXT_SIZE, "a UUID fits");
-	uuid_format(uuid, t.s);
+	_Static_assert(sizeof(t.s) >= UUID_TEXT_SIZE && sizeof(t.s) >= AMD_IDENTITY_BYTES,
+		       "either vendor's name fits");
+	if (amd_identity_is(uuid))
+		amd_identity_text(uuid, t.s);
+	else
+		uuid_format(uuid, t.s);
 	return t;
 }
 
@@ -79,6 +84,7 @@ struct units_text units_uuid_short(const uint8_t uuid[16])
 {
 	struct units_text t = units_uuid(uuid);
 
-	t.s[12] = 0;
+	if (!amd_identity_is(uuid))
+		t.s[12] = 0;
 	return t;
 }

@@ -18,7 +18,11 @@ struct units_text units_permille(uint32_t permille);
 /* "0", "1.5 ms", "12.3 s", "35 min": three digits, cut, never rounded up. */
 struct units_text units_duration(uint64_t ns);
 
-/* "GPU-00112233-4455-6677-8899-aabbccddeeff", and its first group alone for tables. */
+/*
+ * A device by its name in policies and ledgers, as "GPU-00112233-4455-6677-8899-aabbccddeeff" or,
+ * of AMD's, "GPU-0123456789abcdef" or "0000:03:00.0". For tables the first group of a UUID will
+ * do; what AMD's have is short, and the beginnings of several are often alike.
+ */
 struct units_text units_uuid(const uint8_t uuid[16]);
 struct units_text units_uuid_short(const uint8_t uuid[16]);
 

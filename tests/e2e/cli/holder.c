@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cli_holder TENANT_DIR [UUID:CATEGORY:BYTES]...: a process of a tenant, without any GPU: claims a
+ * cli_holder TENANT_DIR [DEVICE:CATEGORY:BYTES]...: a process of a tenant, without any GPU: claims a
  * slot, holds these amounts in the ledger, says "held" and waits until its stdin is closed. With
  * "refuse" for a category it asks for that many bytes above a limit of 1, to be refused. Of
  * compute: "busy", a permille of each of the last 62 seconds; "owed" to the deficit controller,
@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "amd/identity.h"
 #include "ledger/compute.h"
 #include "ledger/ledger.h"
 #include "ledger/quota.h"
@@ -57,18 +58,19 @@ static int compute(struct compute *c, const char *category, uint64_t amount)
 
 static void hold(struct ledger *ledger, struct slot *slot, char *amount)
 {
-	char *category = strchr(amount, ':'), *number;
+	/* An AMD device's name may be a PCI address. */
+	char *number = strrchr(amount, ':'), *category;
 	uint8_t uuid[16];
 	uint64_t bytes;
 	int device;
 
-	CHECK(category);
-	*category++ = 0;
-	number = strchr(category, ':');
 	CHECK(number);
 	*number++ = 0;
+	category = strrchr(amount, ':');
+	CHECK(category);
+	*category++ = 0;
 	bytes = strtoull(number, NULL, 10);
-	CHECK_EQ(uuid_parse(amount, uuid), 0);
+	CHECK(!amd_identity_parse(amount, uuid) || !uuid_parse(amount, uuid));
 	device = ledger_device(ledger, uuid, 0);
 	CHECK(device >= 0);
 	if (!strcmp(category, "refuse")) {

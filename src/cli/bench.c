@@ -13,9 +13,9 @@
 #include "base/parse.h"
 #include "cli/bench_report.h"
 #include "cli/command.h"
-#include "cli/devices.h"
 #include "cli/library.h"
 #include "cli/say.h"
+#include "cli/selection.h"
 #include "cli/tenants.h"
 #include "cli/units.h"
 #include "share/controller.h"
@@ -95,21 +95,25 @@ static int choose_device(const struct args *a, char ret_words[static 128])
 {
 	static struct devices devices;
 	struct selection selection = {.n = 1};
-	struct nvml_device *d;
+	const struct device *d;
 
 	devices_read(&devices);
-	if (devices.error)
-		return say_error("%s", devices_error_words(devices.error));
-	if (!a->gpu && getenv("CUDA_VISIBLE_DEVICES"))
-		devices_visible(&devices, getenv("CUDA_VISIBLE_DEVICES"), &selection);
-	if (a->gpu && devices_select(&devices, a->gpu, &selection) < 0)
+	if (*devices.trouble)
+		return say_error("%s", devices.trouble);
+	if (!a->gpu)
+		selection_visible(&devices, &selection);
+	if (a->gpu && selection_parse(&devices, a->gpu, &selection) < 0)
 		return EXIT_ALLOT;
 	if (!selection.n || (a->gpu && selection.n > 1))
 		return say_error("--gpu \"%s\": one device is measured at a time; write it like "
 				 "--gpu 0",
 				 a->gpu ? a->gpu : "");
 	d = &devices.list[selection.index[0]];
-	snprintf(ret_words, 128, "GPU %u: %s, %s", d->index, d->name,
+	if (d->vendor != DEVICE_NVIDIA)
+		return say_error("GPU %u is of AMD, and only NVIDIA's can be measured yet; without "
+				 "one try \"allot sim -- allot bench\"",
+				 selection.index[0]);
+	snprintf(ret_words, 128, "GPU %u: %s, %s", selection.index[0], d->model,
 		 units_bytes(d->total_bytes).s);
 	return setenv("CUDA_VISIBLE_DEVICES", units_uuid(d->uuid).s, 1) < 0 ? say_error("no memory")
 									    : 0;

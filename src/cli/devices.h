@@ -1,48 +1,55 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The devices of this machine and which of them a command line means. Indices are those of
- * nvidia-smi (by PCI address); everything that leaves here goes by UUID.
+ * The devices of this machine: NVIDIA's as NVML counts them (by PCI address), then AMD's by their
+ * node. A place in this list is what people write as an index; everything that leaves the command
+ * goes by the name of 16 bytes that policies and ledgers have for a device.
  */
 #ifndef ALLOT_CLI_DEVICES_H
 #define ALLOT_CLI_DEVICES_H
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
+#include "amd/topology_read.h"
 #include "ledger/policy.h"
 #include "nvidia/nvml.h"
 
-struct devices {
-	int error; /* why there are none, -errno; 0 */
-	unsigned int n;
-	struct nvml_device list[POLICY_DEVICES];
+enum device_vendor { DEVICE_NVIDIA, DEVICE_AMD };
+
+struct device {
+	enum device_vendor vendor;
+	uint8_t uuid[16]; /* NVIDIA's UUID, or amd_identity(); units_uuid() has it in words */
+	char model[96];
+	char pci[32]; /* "0000:17:00.0" */
+	uint64_t total_bytes;
 };
 
+/* By NVML's index. Errors of nvidia/nvml.h. */
+int device_of_nvml(struct nvml *nvml, unsigned int index, struct device *ret);
+void device_of_node(const struct topology_node *node, struct device *ret);
+
+#define DEVICES_WORDS 640
+
+struct devices {
+	/* Of each vendor: 0, or why none of its devices is in the list, -errno. */
+	int nvidia_error, amd_error;
+	char trouble[DEVICES_WORDS]; /* why the list is of no use, and what to do; "": it is */
+	char amd_trouble[DEVICES_WORDS]; /* why AMD's devices are not in it, if they may be there */
+	unsigned int n;
+	struct device list[POLICY_DEVICES];
+};
+
+/* One vendor without a driver or a device is no trouble where the other has some. */
 void devices_read(struct devices *ret);
 
-/* "no NVIDIA driver here: ...", and what to do. */
-const char *devices_error_words(int err);
+/* Whether the driver is not there, or has no device, so that nothing is wrong. */
+bool devices_absent(int err);
 
-/* Some of the devices, in the caller's order. */
-struct selection {
-	unsigned int n;
-	unsigned int index[POLICY_DEVICES];
-};
+/* Where neither vendor has a device: what is missing of both, and what to do. */
+void devices_explain_none(int nvidia_error, int amd_error, char ret[static DEVICES_WORDS]);
 
-/*
- * What `--gpu` says: indices or UUIDs, separated by commas. 0, or a message that names the argument
- * and a negative value.
- */
-int devices_select(const struct devices *devices, const char *list, struct selection *ret);
-
-/*
- * The devices that CUDA_VISIBLE_DEVICES leaves, in its order; all when it is not set. It reads
- * as CUDA does: indices or beginnings of UUIDs, up to the first that names no device. -ENOTUNIQ
- * where its indices may not be nvidia-smi's (different models, without
- * CUDA_DEVICE_ORDER=PCI_BUS_ID).
- */
-int devices_visible(const struct devices *devices, const char *visible, struct selection *ret);
-
-bool selection_has(const struct selection *selection, unsigned int index);
+/* What else NVML answered, and what to do. */
+const char *devices_nvidia_words(int err);
 
 #endif

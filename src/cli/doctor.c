@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "cli/command.h"
-#include "cli/devices.h"
 #include "cli/doctor.h"
 #include "cli/program.h"
 #include "cli/say.h"
@@ -182,8 +181,7 @@ int cmd_doctor(int argc, char **argv)
 
 	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &a);
 	doctor_says(DOCTOR_OK, "allot " ALLOT_VERSION, NULL);
-	doctor_driver();
-	doctor_amd();
+	doctor_devices();
 	doctor_library();
 	doctor_kernel();
 	if (tenants_runtime(runtime) < 0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The findings of `allot doctor`, and the checks of the machine (doctor_machine.c). */
+/* The findings of `allot doctor`, and the checks of the machine (doctor_machine.c) and its GPUs. */
 #ifndef ALLOT_CLI_DOCTOR_H
 #define ALLOT_CLI_DOCTOR_H
 
@@ -8,11 +8,11 @@ enum doctor_finding { DOCTOR_OK, DOCTOR_WARN, DOCTOR_FAIL };
 /* `todo` is what to do about it, NULL for nothing. */
 void doctor_says(enum doctor_finding finding, const char *what, const char *todo);
 
-/* The driver, its version, its devices and their files. */
-void doctor_driver(void);
-
-/* AMD's GPUs, which are not limited: what else could. Nothing where there are none. */
-void doctor_amd(void);
+/*
+ * The devices of both vendors with what allot needs of their drivers: files, versions, libraries.
+ * That one vendor has none is nothing wrong where the other has some. (doctor_devices.c)
+ */
+void doctor_devices(void);
 
 /* liballot.so: found, and taken by this machine's dynamic linker. */
 void doctor_library(void);

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/doctor.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <linux/magic.h>
@@ -20,139 +18,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "amd/topology_read.h"
 #include "base/cleanup.h"
-#include "cli/devices.h"
 #include "cli/library.h"
 #include "cli/say.h"
 #include "cli/units.h"
 
-/* The first CUDA version whose driver has cuGetProcAddress. */
-#define CUDA_OLDEST 11030
 /* A tenant takes well under a MiB of the runtime directory. */
 #define ROOM_BYTES (16u << 20)
-
-static void check_device_file(const char *path, bool needed)
-{
-	char what[256];
-
-	if (!access(path, R_OK | W_OK))
-		return;
-	if (errno == ENOENT) {
-		snprintf(what, sizeof(what), "%s is missing", path);
-		if (needed)
-			doctor_says(
-				DOCTOR_FAIL, what,
-				"load the driver (modprobe nvidia; nvidia-modprobe -u -c 0), or "
-				"start the container with the GPU (--gpus)");
-		return;
-	}
-	snprintf(what, sizeof(what), "%s: %s", path, say_errno(errno));
-	doctor_says(DOCTOR_FAIL, what, "ask for read and write permission (often group video)");
-}
-
-static void check_device_files(bool needed)
-{
-	check_device_file("/dev/nvidiactl", needed);
-	check_device_file("/dev/nvidia-uvm", needed);
-	for (int i = 0; i < 64; i++) {
-		char path[32];
-
-		snprintf(path, sizeof(path), "/dev/nvidia%d", i);
-		check_device_file(path, false);
-	}
-}
-
-static void check_version(struct nvml *nvml)
-{
-	char version[80], what[160];
-	int cuda;
-
-	if (nvml_driver_version(nvml, version, &cuda) < 0) {
-		doctor_says(DOCTOR_WARN, "the driver does not say its version", NULL);
-		return;
-	}
-	snprintf(what, sizeof(what), "driver %s, for CUDA %d.%d", version, cuda / 1000,
-		 cuda % 1000 / 10);
-	if (cuda < CUDA_OLDEST)
-		doctor_says(DOCTOR_FAIL, what, "allot needs a driver for CUDA 11.3 or later");
-	else
-		doctor_says(DOCTOR_OK, what, NULL);
-}
-
-static void check_cuda(void)
-{
-	void *handle = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
-
-	if (!handle) {
-		doctor_says(DOCTOR_FAIL, "libcuda.so.1 is not found, though NVML is",
-			    "install the driver's CUDA part (Debian: libcuda1); in a container, "
-			    "NVIDIA_DRIVER_CAPABILITIES must include compute");
-		return;
-	}
-	if (!dlsym(handle, "cuGetProcAddress"))
-		doctor_says(DOCTOR_WARN, "libcuda.so.1 has no cuGetProcAddress",
-			    "update the driver: recent programs need it");
-	dlclose(handle);
-}
-
-void doctor_driver(void)
-{
-	bool simulated = getenv("ALLOT_SIM_DIR") != NULL;
-	static struct devices devices;
-	struct nvml *nvml = NULL;
-	char what[512];
-
-	devices_read(&devices);
-	if (devices.error) {
-		doctor_says(DOCTOR_FAIL, devices_error_words(devices.error), NULL);
-		if (devices.error != -ENOENT)
-			check_device_files(true);
-		return;
-	}
-	if (!nvml_open(NULL, &nvml)) {
-		check_version(nvml);
-		nvml_close(nvml);
-	}
-	for (unsigned int i = 0; i < devices.n; i++) {
-		const struct nvml_device *d = &devices.list[i];
-
-		snprintf(what, sizeof(what), "GPU %u: %s, %s, %s%s", i, d->name,
-			 units_bytes(d->total_bytes).s, units_uuid(d->uuid).s,
-			 simulated ? " (simulated)" : "");
-		doctor_says(DOCTOR_OK, what, NULL);
-	}
-	if (!simulated)
-		check_device_files(true);
-	check_cuda();
-}
-
-/* Where the kernel lets a cgroup limit device memory (Linux 6.14). */
-#define DMEM "/sys/fs/cgroup/dmem.capacity"
-
-void doctor_amd(void)
-{
-	CLEANUP_TOPOLOGY struct topology *amd = NULL;
-	struct topology_complaint complaint;
-	char what[sizeof(complaint.text) + 32];
-	int r = topology_read(NULL, &amd, &complaint);
-
-	if (r == -ENOENT || (!r && !amd->gpu_count))
-		return;
-	if (r < 0) {
-		snprintf(what, sizeof(what), "AMD: %s", complaint.text);
-		doctor_says(DOCTOR_WARN, what, NULL);
-		return;
-	}
-	snprintf(what, sizeof(what), "allot does not limit AMD GPUs yet: here %s %" PRIu32,
-		 amd->gpu_count == 1 ? "is" : "are", amd->gpu_count);
-	doctor_says(DOCTOR_WARN, what,
-		    access(DMEM, F_OK)
-			    ? "give a tenant GPUs of its own (ROCR_VISIBLE_DEVICES, or its "
-			      "container's devices); this kernel has no dmem cgroup controller"
-			    : "give a tenant GPUs of its own (ROCR_VISIBLE_DEVICES, or its "
-			      "container's devices), or its cgroup a dmem.max");
-}
 
 /* Has the dynamic linker preload it, as it will be; it complains on stderr and goes on. */
 static int try_preload(const char *library, char *ret, size_t size)

@@ -28,12 +28,14 @@ static void set_accounting(struct policy *p, enum enroll_accounting accounting)
 }
 
 /* A quota above the device is no error (one command line for several machines), but is said. */
-static void note_excess(const struct nvml_device *d, const struct policy_device *limit)
+static void note_excess(const struct devices *devices, unsigned int index,
+			const struct policy_device *limit)
 {
-	if (d->total_bytes && limit->limit_bytes > d->total_bytes)
+	uint64_t total = devices->list[index].total_bytes;
+
+	if (total && limit->limit_bytes > total)
 		say_note("note: --memory: %s is more than GPU %u has; its %s are the limit",
-			 units_bytes(limit->limit_bytes).s, d->index,
-			 units_bytes(d->total_bytes).s);
+			 units_bytes(limit->limit_bytes).s, index, units_bytes(total).s);
 }
 
 /* The devices that the options speak of, in their order; none: those of the policy as it is. */
@@ -50,13 +52,12 @@ static int choose_devices(const struct enroll_request *req, struct selection *re
 	/* Needs no driver to be asked. */
 	if (!several)
 		return 0;
-	if (req->devices->error) {
+	if (*req->devices->trouble) {
 		say_error("%s \"%s\": %s; one value for all devices needs no driver",
-			  limits_option(several), several->text,
-			  devices_error_words(req->devices->error));
-		return req->devices->error;
+			  limits_option(several), several->text, req->devices->trouble);
+		return -ENODEV;
 	}
-	r = devices_visible(req->devices, getenv("CUDA_VISIBLE_DEVICES"), ret);
+	r = selection_visible(req->devices, ret);
 	if (r < 0)
 		say_error("%s \"%s\": which device is which? CUDA_VISIBLE_DEVICES counts different "
 			  "models its own way; choose with --gpu",
@@ -64,20 +65,20 @@ static int choose_devices(const struct enroll_request *req, struct selection *re
 	return r;
 }
 
-static int not_given(const struct enroll_request *req, const struct nvml_device *d,
-		     const struct policy *old)
+static int not_given(const struct enroll_request *req, unsigned int index, const struct policy *old)
 {
 	say_error("--gpu: tenant \"%s\" does not have GPU %u (%s); give all its devices and limits "
 		  "anew with --gpu and --memory%s while it is not running",
-		  req->name, d->index, units_uuid(d->uuid).s,
+		  req->name, index, units_uuid(req->devices->list[index].uuid).s,
 		  old->compute == POLICY_COMPUTE_OFF ? "" : " and --compute");
 	return -ENODEV;
 }
 
 /* A device as it was, for the options to change; one that is new must get all limits by them. */
-static int start_device(const struct enroll_request *req, const struct nvml_device *d,
+static int start_device(const struct enroll_request *req, unsigned int index,
 			const struct policy *old, struct policy_device *ret)
 {
+	const struct device *d = &req->devices->list[index];
 	const struct policy_device *was = policy_find(old, d->uuid);
 	struct policy_device device = {.limit_permille = 1000};
 
@@ -85,7 +86,7 @@ static int start_device(const struct enroll_request *req, const struct nvml_devi
 		device = *was;
 	else if (!(req->options->said & TENANT_MEMORY) ||
 		 (old->compute != POLICY_COMPUTE_OFF && !(req->options->said & TENANT_COMPUTE)))
-		return not_given(req, d, old);
+		return not_given(req, index, old);
 	memcpy(device.uuid, d->uuid, sizeof(device.uuid));
 	device.total_bytes = d->total_bytes;
 	*ret = device;
@@ -108,13 +109,13 @@ static int new_policy(const struct enroll_request *req, const struct policy *old
 		memset(p.device, 0, sizeof(p.device));
 	}
 	for (unsigned int i = 0; r == 0 && i < sel.n; i++)
-		r = start_device(req, &req->devices->list[sel.index[i]], old, &p.device[i]);
+		r = start_device(req, sel.index[i], old, &p.device[i]);
 	if (r == 0)
 		r = tenant_options_apply(req->options, &p);
 	if (r < 0)
 		return r;
 	for (unsigned int i = 0; i < sel.n; i++)
-		note_excess(&req->devices->list[sel.index[i]], &p.device[i]);
+		note_excess(req->devices, sel.index[i], &p.device[i]);
 	*ret = p;
 	return 0;
 }
@@ -158,10 +159,10 @@ static bool same(const struct policy *a, const struct policy *b)
 static int check_gpus(const struct enroll_request *req, const struct policy *p)
 {
 	for (unsigned int i = 0; i < req->gpus->n; i++) {
-		const struct nvml_device *d = &req->devices->list[req->gpus->index[i]];
+		unsigned int index = req->gpus->index[i];
 
-		if (!policy_find(p, d->uuid))
-			return not_given(req, d, p);
+		if (!policy_find(p, req->devices->list[index].uuid))
+			return not_given(req, index, p);
 	}
 	return 0;
 }

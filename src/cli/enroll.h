@@ -6,7 +6,7 @@
 #include <limits.h>
 #include <stdbool.h>
 
-#include "cli/devices.h"
+#include "cli/selection.h"
 #include "cli/tenant_options.h"
 #include "ledger/policy.h"
 

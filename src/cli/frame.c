@@ -280,9 +280,9 @@ static void add_processes(struct frame *f, const struct tenant_entry *t, int hei
 			/* The last line of the screen is for the keys. */
 			if (height && f->n >= height - 1)
 				return;
-			add(f, "  %9" PRIu32 " %9" PRIu32 "  %-*s  %9s  %9s  %s",
-			    process->info.pid, process->host_pid, width,
-			    units_uuid_short(v->device[d].uuid).s, units_bytes(use->used_bytes).s,
+			add(f, "  %9" PRIu32 " %9" PRIu32 "  %-*s  %9s  %9s  %s", process->info.pid,
+			    process->host_pid, width, units_uuid_short(v->device[d].uuid).s,
+			    units_bytes(use->used_bytes).s,
 			    use->driver_bytes ? units_bytes(use->driver_bytes).s : "-",
 			    process->info.command);
 		}

@@ -13,20 +13,23 @@
 #include "cli/command.h"
 #include "cli/compute_words.h"
 #include "cli/device_limits.h"
-#include "cli/devices.h"
 #include "cli/enroll.h"
 #include "cli/launch.h"
 #include "cli/library.h"
 #include "cli/program.h"
 #include "cli/say.h"
+#include "cli/selection.h"
 #include "cli/space.h"
 #include "cli/tenant_options.h"
+#include "cli/visible.h"
 
 enum { KEY_ALLOW_ESCAPE = 256 };
 
 static const struct argp_option options[] = {
 	{"name", 'n', "NAME", 0, "tenant to make or to join (default: one for this run alone)", 0},
-	{"gpu", 'g', "LIST", 0, "devices, in this order: indices as nvidia-smi shows, or UUIDs", 0},
+	{"gpu", 'g', "LIST", 0,
+	 "devices, in this order: indices (NVIDIA's as nvidia-smi counts, then AMD's), or names",
+	 0},
 	{"accounting", 'a', "MODE", 0, "ledger (default) or driver", 0},
 	{"allow-escape", KEY_ALLOW_ESCAPE, NULL, 0,
 	 "run a command that allot cannot limit all the same", 0},
@@ -151,45 +154,8 @@ static int find_library(char library[static PATH_MAX])
 	return 0;
 }
 
-/* --gpu chooses among what the caller's CUDA_VISIBLE_DEVICES leaves. */
-static int check_visible(const struct args *a, const struct devices *d, const struct selection *sel)
-{
-	const char *visible = getenv("CUDA_VISIBLE_DEVICES");
-	struct selection allowed;
-
-	if (!visible || devices_visible(d, visible, &allowed) < 0)
-		return 0;
-	for (unsigned int i = 0; i < sel->n; i++)
-		if (!selection_has(&allowed, sel->index[i]))
-			return say_error(
-				"--gpu \"%s\": GPU %u is not among CUDA_VISIBLE_DEVICES=%s; "
-				"choose from those, or unset that variable",
-				a->gpu, sel->index[i], visible);
-	return 0;
-}
-
-/* The tenant's devices by UUID, in order, which CUDA and NVML number the same way. */
-static int set_visible(const struct args *a, const struct devices *d, const struct selection *sel,
-		       const struct policy *p)
-{
-	char value[POLICY_DEVICES * (sizeof(struct units_text) + 1)] = "";
-	unsigned int n = a->gpu ? sel->n : p->ndevices;
-
-	if (!a->gpu && ((p->flags & POLICY_ALL_DEVICES) || getenv("CUDA_VISIBLE_DEVICES")))
-		return 0;
-	for (unsigned int i = 0; i < n; i++) {
-		if (i)
-			strcat(value, ",");
-		strcat(value,
-		       units_uuid(a->gpu ? d->list[sel->index[i]].uuid : p->device[i].uuid).s);
-	}
-	return setenv("CUDA_VISIBLE_DEVICES", value, 1) < 0 ? -errno : 0;
-}
-
 static void describe(const struct enrolment *e, const char *library)
 {
-	const char *visible = getenv("CUDA_VISIBLE_DEVICES");
-
 	say_note("tenant %s (%s) in %s", e->name,
 		 e->joined	? "joined"
 		 : e->generated ? "for this run alone"
@@ -208,8 +174,7 @@ static void describe(const struct enrolment *e, const char *library)
 	say_note("  accounting: %s",
 		 e->policy.flags & POLICY_ACCOUNTING_DRIVER ? "driver" : "ledger");
 	space_describe(&e->policy);
-	say_note("  LD_PRELOAD=%s%s%s", library, visible ? " CUDA_VISIBLE_DEVICES=" : "",
-		 visible ? visible : "");
+	say_note("  LD_PRELOAD=%s%s", library, visible_words().s);
 }
 
 int cmd_run(int argc, char **argv)
@@ -233,7 +198,7 @@ int cmd_run(int argc, char **argv)
 	if (a.gpu || tenant_options_by_device(&a.tenant))
 		devices_read(&devices);
 	if (a.gpu &&
-	    (devices_select(&devices, a.gpu, &gpus) < 0 || check_visible(&a, &devices, &gpus)))
+	    (selection_parse(&devices, a.gpu, &gpus) < 0 || visible_check(a.gpu, &devices, &gpus)))
 		return EXIT_ALLOT;
 
 	req.name = a.name;
@@ -248,7 +213,7 @@ int cmd_run(int argc, char **argv)
 	}
 	if (setenv("ALLOT_TENANT_DIR", e.dir, 1) < 0 ||
 	    launch_prepend("LD_PRELOAD", library, ": ") < 0 ||
-	    set_visible(&a, &devices, &gpus, &e.policy) < 0) {
+	    visible_set(&devices, req.gpus, &e.policy) < 0) {
 		enroll_undo(&e);
 		return say_error("cannot set the command's environment: %s", say_errno(errno));
 	}

@@ -100,11 +100,10 @@ static int print_devices(const struct topo *topo)
 		const struct topo_device *d = &topo->device[i];
 
 		table_cell(t, "%s", d->name);
-		table_cell(t, "%s", d->model);
-		table_cell(t, "%s", units_bytes(d->memory_bytes).s);
-		table_cell(t, "%s", d->pci);
-		/* In a table the first group of a UUID will do, as in allot ps. */
-		table_cell(t, "%.*s", d->vendor == TOPO_NVIDIA ? 12 : 48, d->id);
+		table_cell(t, "%s", d->device.model);
+		table_cell(t, "%s", units_bytes(d->device.total_bytes).s);
+		table_cell(t, "%s", d->device.pci);
+		table_cell(t, "%s", units_uuid_short(d->device.uuid).s);
 		reaches_cell(t, topo, i);
 	}
 	r = table_print(t, stdout);
@@ -197,7 +196,7 @@ static int print_links(const struct topo *topo)
 /* What a table cannot show. */
 static void notes(const struct topo *topo)
 {
-	bool amd = topo->n && topo->device[topo->n - 1].vendor == TOPO_AMD;
+	bool amd = topo->n && topo->device[topo->n - 1].device.vendor == DEVICE_AMD;
 
 	if (amd)
 		printf("\nAMD: as the %s says it; allot has not been tried on a real AMD GPU "
@@ -217,12 +216,10 @@ static void notes(const struct topo *topo)
 /* Which of the two is missing is known; what somebody without a GPU can do is the same. */
 static int say_nothing(const struct topo *topo)
 {
-	say_error("no GPU here: the NVIDIA driver %s, the AMD driver %s; install one, or try "
-		  "\"allot sim\"",
-		  topo->nvidia_error == -ENOENT ? "is missing (no libnvidia-ml.so.1)"
-						: "finds no device",
-		  topo->amd_error == -ENOENT ? "is missing (no " TOPOLOGY_DIR ")"
-					     : "shows no device");
+	char words[DEVICES_WORDS];
+
+	devices_explain_none(topo->nvidia_error, topo->amd_error, words);
+	say_error("%s", words);
 	return EXIT_NOTHING;
 }
 

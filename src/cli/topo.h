@@ -9,19 +9,14 @@
 #include <stdio.h>
 
 #include "amd/topology_read.h"
+#include "cli/devices.h"
 
 #define TOPO_JSON_VERSION 1
 
-enum topo_vendor { TOPO_NVIDIA, TOPO_AMD };
-
 struct topo_device {
-	enum topo_vendor vendor;
-	uint32_t index; /* NVIDIA: as nvidia-smi counts; AMD: the node, as rocminfo counts */
-	char name[24];	/* "nvidia0", "amd1" */
-	char id[48];	/* UUID, or what AMD has in its place; the PCI address where it has none */
-	char model[96];
-	char pci[32]; /* "0000:17:00.0" */
-	uint64_t memory_bytes;
+	struct device device;
+	uint32_t index;	  /* NVIDIA: as nvidia-smi counts; AMD: the node, as rocminfo counts */
+	char name[24];	  /* "nvidia0", "amd1" */
 	uint32_t gpu_id;  /* AMD: what ioctls call it */
 	uint64_t hive_id; /* AMD: 0 where it is in none */
 };

@@ -3,6 +3,7 @@
 
 #include "cli/json.h"
 #include "cli/topo.h"
+#include "cli/units.h"
 
 static void device(struct json *j, const struct topo *topo, size_t at)
 {
@@ -12,12 +13,12 @@ static void device(struct json *j, const struct topo *topo, size_t at)
 
 	json_open(j, NULL, '{');
 	json_text(j, "name", d->name);
-	json_text(j, "vendor", vendors[d->vendor]);
+	json_text(j, "vendor", vendors[d->device.vendor]);
 	json_u64(j, "index", d->index);
-	json_text(j, "id", d->id);
-	json_text(j, "model", d->model);
-	json_text(j, "pci", d->pci);
-	json_u64(j, "memory_bytes", d->memory_bytes);
+	json_text(j, "id", units_uuid(d->device.uuid).s);
+	json_text(j, "model", d->device.model);
+	json_text(j, "pci", d->device.pci);
+	json_u64(j, "memory_bytes", d->device.total_bytes);
 	json_known_u64(j, "gpu_id", d->gpu_id);
 	/* 64 bits without meaning as a number: as text, so that no reader rounds it. */
 	snprintf(hive, sizeof(hive), "0x%016" PRIx64, d->hive_id);

@@ -13,6 +13,7 @@
 #include "cli/library.h"
 #include "cli/say.h"
 #include "cli/topo.h"
+#include "cli/units.h"
 
 #define PROGRAM "allot-links"
 #define LINE                                                                                       \
@@ -25,7 +26,7 @@ static size_t device_of(const struct topo *topo, const char *id)
 {
 	size_t i = 0;
 
-	while (i < topo->n && strcmp(topo->device[i].id, id) != 0)
+	while (i < topo->n && strcmp(units_uuid(topo->device[i].device.uuid).s, id) != 0)
 		i++;
 	return i;
 }
@@ -72,7 +73,7 @@ static bool has_nvidia_links(const struct topo *topo)
 {
 	for (size_t i = 0; i < topo->n; i++)
 		for (size_t j = 0; j < topo->n; j++)
-			if (i != j && topo->device[i].vendor == TOPO_NVIDIA &&
+			if (i != j && topo->device[i].device.vendor == DEVICE_NVIDIA &&
 			    topo_link(topo, i, j)->reach)
 				return true;
 	return false;

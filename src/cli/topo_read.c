@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "amd/identity.h"
 #include "cli/devices.h"
 #include "cli/topo.h"
-#include "cli/units.h"
 #include "nvidia/nvml_link.h"
 
 /* What a driver lists beyond that is not believed. */
@@ -27,18 +24,6 @@ static struct topo_device *add_devices(struct topo *t, size_t more)
 	return device;
 }
 
-/* NVML writes eight digits of domain, and capitals; the kernel's tools write four. */
-static void copy_pci(char ret[static 32], const char *pci)
-{
-	size_t i = 0;
-
-	if (!strncmp(pci, "0000", 4) && strchr(pci, ':') == pci + 8)
-		pci += 4;
-	for (; i < 31 && pci[i]; i++)
-		ret[i] = (char)tolower((unsigned char)pci[i]);
-	ret[i] = '\0';
-}
-
 static int read_nvidia(struct topo *t, struct nvml *nvml)
 {
 	struct topo_device *device;
@@ -54,19 +39,11 @@ static int read_nvidia(struct topo *t, struct nvml *nvml)
 	if (!device)
 		return -ENOMEM;
 	for (unsigned int i = 0; i < n; i++) {
-		struct topo_device *d = &device[i];
-		struct nvml_device seen;
-
-		r = nvml_device_get(nvml, i, &seen);
+		r = device_of_nvml(nvml, i, &device[i].device);
 		if (r < 0)
 			return r;
-		d->vendor = TOPO_NVIDIA;
-		d->index = i;
-		snprintf(d->name, sizeof(d->name), "nvidia%u", i);
-		snprintf(d->id, sizeof(d->id), "%s", units_uuid(seen.uuid).s);
-		snprintf(d->model, sizeof(d->model), "%s", seen.name);
-		copy_pci(d->pci, seen.pci);
-		d->memory_bytes = seen.total_bytes;
+		device[i].index = i;
+		snprintf(device[i].name, sizeof(device[i].name), "nvidia%u", i);
 		t->n++;
 	}
 	return 0;
@@ -84,28 +61,23 @@ static int read_amd(struct topo *t, const struct topology *amd)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < amd->node_count; i++) {
 		const struct topology_node *node = &amd->nodes[i];
-		char gfx[TOPOLOGY_GFX_BYTES], id[AMD_IDENTITY_BYTES];
-		uint8_t uuid[16];
 
 		if (!node->gpu_id)
 			continue;
-		topology_gfx_name(node, gfx);
-		d->vendor = TOPO_AMD;
+		device_of_node(node, &d->device);
 		d->index = node->id;
 		snprintf(d->name, sizeof(d->name), "amd%" PRIu32, node->id);
-		snprintf(d->model, sizeof(d->model), "%s%s%s", node->name,
-			 *node->name && *gfx ? " " : "", gfx);
-		topology_pci_name(node, d->pci);
-		amd_identity(node, uuid);
-		amd_identity_text(uuid, id);
-		snprintf(d->id, sizeof(d->id), "%s", id);
-		d->memory_bytes = topology_vram_bytes(node);
 		d->gpu_id = node->gpu_id;
 		d->hive_id = node->hive_id;
 		d++;
 		t->n++;
 	}
 	return 0;
+}
+
+static bool both_of(const struct topo *t, size_t i, size_t j, enum device_vendor vendor)
+{
+	return t->device[i].device.vendor == vendor && t->device[j].device.vendor == vendor;
 }
 
 static int link_nvidia(struct topo *t, struct nvml *nvml)
@@ -116,8 +88,7 @@ static int link_nvidia(struct topo *t, struct nvml *nvml)
 			struct nvml_link seen;
 			int r;
 
-			if (i == j || t->device[i].vendor != TOPO_NVIDIA ||
-			    t->device[j].vendor != TOPO_NVIDIA)
+			if (i == j || !both_of(t, i, j, DEVICE_NVIDIA))
 				continue;
 			r = nvml_link_get(nvml, t->device[i].index, t->device[j].index, &seen);
 			if (r < 0)
@@ -137,8 +108,7 @@ static void link_amd(struct topo *t, const struct topology *amd)
 		for (size_t j = 0; j < t->n; j++) {
 			const struct topology_link *seen;
 
-			if (i == j || t->device[i].vendor != TOPO_AMD ||
-			    t->device[j].vendor != TOPO_AMD)
+			if (i == j || !both_of(t, i, j, DEVICE_AMD))
 				continue;
 			seen = topology_link(amd, t->device[i].index, t->device[j].index);
 			if (!seen)
@@ -197,9 +167,9 @@ const struct topo_link *topo_link(const struct topo *topo, size_t from, size_t t
 
 const char *topo_nvidia_trouble(const struct topo *topo)
 {
-	if (!topo->nvidia_error || topo->nvidia_error == -ENOENT || topo->nvidia_error == -ENODEV)
+	if (!topo->nvidia_error || devices_absent(topo->nvidia_error))
 		return NULL;
-	return devices_error_words(topo->nvidia_error);
+	return devices_nvidia_words(topo->nvidia_error);
 }
 
 const char *topo_amd_trouble(const struct topo *topo)

@@ -1,13 +1,64 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the commands show of AMD devices."""
+"""The commands on emulated AMD devices, alone and beside simulated ones of NVIDIA."""
 
 import json
+import os
+import re
+import shutil
+import unittest
 
 import cli_lib
-from cli_lib import GIB, MIB
+from cli_lib import ALLOT, GIB, MIB
 
-A = "GPU-1234567890abcd01"
+A, B, C = (f"GPU-1234567890abcd0{i}" for i in (1, 2, 3))  # as the emulator names them
 BY_PLACE = "0000:c1:00.0"  # a GPU without a unique id
+
+
+def variables(out):
+    """Of a command's environment what chooses devices."""
+    return {name: value for name, _, value in (line.partition("=") for line in out.splitlines())
+            if name.endswith("_VISIBLE_DEVICES")}
+
+
+class Amd(cli_lib.Case):
+    def setUp(self):
+        super().setUp()
+        self.directory = self.path("devices")
+
+    def sim(self, *args, gpus=0, env=None):
+        nvidia = ("--gpus", str(gpus)) if gpus else ()
+        return self.allot("sim", "--amd", "3", "--memory", "64GiB", *nvidia, "--dir",
+                          self.directory, "--", ALLOT, *args, env=env)
+
+    def well(self, *args, **kwargs):
+        done = self.sim(*args, **kwargs)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done
+
+    def tenants(self):
+        return os.listdir(self.runtime) if os.path.exists(self.runtime) else []
+
+    def refused(self, *args, says=(), **kwargs):
+        before = self.tenants()
+        done = self.sim("run", *args, "--", "true", **kwargs)
+        self.assertEqual(done.returncode, 125, done.stderr)
+        for word in says:
+            self.assertIn(word, done.stderr)
+        self.assertEqual(self.tenants(), before, "a bad argument left a tenant")
+
+    def visible(self, *args, **kwargs):
+        return variables(self.well("run", *args, "--", "env", **kwargs).stdout)
+
+    def limits(self, *args, **kwargs):
+        """What run -v says of devices."""
+        lines = self.well("run", "-v", *args, "--", "true", **kwargs).stderr.splitlines()
+        return [line.removeprefix("allot run:   ") for line in lines
+                if re.match(r"allot run:   (GPU-|each)", line)]
+
+    def nvidia(self, gpus):
+        out = self.allot("sim", "--gpus", str(gpus), "--dir", self.directory, "--", ALLOT, "topo",
+                         "--json").stdout
+        return [device["id"] for device in json.loads(out)["devices"]]
 
 
 class Shown(cli_lib.Case):
@@ -50,6 +101,139 @@ class Shown(cli_lib.Case):
         self.assertIn("t each device: 2 GiB -> 256 MiB\n", out)
         for device, used in (A, "1 GiB"), (BY_PLACE, "512 MiB"):
             self.assertIn(f"  {device} uses {used}, above its new quota", out)
+
+
+class Chosen(Amd):
+    """--gpu, and one limit for each device."""
+
+    def test_names_and_indices(self):
+        for gpu in ("2,0", f"{C},{A}", f"2,{A.upper().replace('GPU', 'gpu')}"):
+            self.assertEqual(self.limits("--gpu", gpu, "--memory", "8GiB,25%"),
+                             [f"{C}: 8 GiB", f"{A}: 25%"])
+        self.assertEqual(self.limits("--memory", "1GiB,2GiB,50%"),
+                         [f"{A}: 1 GiB", f"{B}: 2 GiB", f"{C}: 50%"])
+        self.assertEqual(self.limits("--compute", "25", "--memory", "1GiB"),
+                         ["each device: 1 GiB, compute cap 25%"])
+        self.assertEqual(self.limits("--gpu", "1", "--compute", "12.5%"),
+                         [f"{B}: no limit, compute cap 12.5%"])
+        self.assertEqual(self.limits("--gpu", "1,2", "--compute", "25,50"),
+                         [f"{B}: no limit, compute cap 25%", f"{C}: no limit, compute cap 50%"])
+
+    def test_both_vendors(self):
+        """NVIDIA's come first, so that what nvidia-smi calls 0 is 0."""
+        (nvidia,) = self.nvidia(1)
+        self.assertEqual(self.limits("--gpu", "1,0", "--memory", "1GiB,2GiB", gpus=1),
+                         [f"{A}: 1 GiB", f"{nvidia}: 2 GiB"])
+        self.assertEqual(self.visible("--gpu", "1,0,2", gpus=1),
+                         {"CUDA_VISIBLE_DEVICES": nvidia, "ROCR_VISIBLE_DEVICES": f"{A},{B}",
+                          "HIP_VISIBLE_DEVICES": "0,1"})
+        self.assertEqual(self.visible("--gpu", "0", gpus=1), {"CUDA_VISIBLE_DEVICES": nvidia})
+        self.assertEqual(self.visible("--memory", "1GiB,2GiB,3GiB,4GiB", gpus=1,
+                                      env={"CUDA_VISIBLE_DEVICES": "0"}),
+                         {"CUDA_VISIBLE_DEVICES": "0", "ROCR_VISIBLE_DEVICES": f"{A},{B},{C}"})
+
+    def test_variables(self):
+        self.assertEqual(self.visible(), {})
+        self.assertEqual(self.visible("--memory", "1GiB"), {})
+        self.assertEqual(self.visible("--gpu", "2,0"), {"ROCR_VISIBLE_DEVICES": f"{C},{A}"})
+        # HIP counts by CUDA's variable, too: it is the program's own affair.
+        env = {"CUDA_VISIBLE_DEVICES": "1", "HIP_VISIBLE_DEVICES": "0"}
+        self.assertEqual(self.visible("--gpu", "2,0", env=env),
+                         {**env, "ROCR_VISIBLE_DEVICES": f"{C},{A}"})
+
+    def test_what_the_caller_was_left(self):
+        for left in ("2,0", f"{C},{A}", f" {C.lower()},0,9,1", f"{C[:-1]}3,0,{C},1"):
+            env = {"ROCR_VISIBLE_DEVICES": left}
+            self.assertEqual(self.limits("--memory", "1GiB,2GiB", env=env),
+                             [f"{C}: 1 GiB", f"{A}: 2 GiB"])
+            self.refused("--gpu", "1", env=env, says=("GPU 1", f"ROCR_VISIBLE_DEVICES={left}"))
+            self.assertEqual(self.visible("--gpu", "0", env=env), {"ROCR_VISIBLE_DEVICES": A})
+            self.assertEqual(self.visible("--memory", "1GiB,2GiB", env=env), env)
+        # A beginning that several have names none.
+        self.refused("--gpu", "0", env={"ROCR_VISIBLE_DEVICES": A[:-2]}, says=("GPU 0",))
+
+    def test_bad_gpu(self):
+        self.refused("--gpu", "3", says=('--gpu "3"', "0 to 2", "allot doctor"))
+        self.refused("--gpu", "GPU-1234567890abcd04", says=("GPU-1234567890abcd04", "has 3"))
+        self.refused("--gpu", BY_PLACE, says=(BY_PLACE, "has 3"))
+        self.refused("--gpu", f"1,{B}", says=("second time",))
+        for bad in ("GPU-1234", "GPU-", "c1:00.0", "amd1", f"{A}0", ""):
+            self.refused("--gpu", bad, says=("neither an index nor", f"--gpu {A}"))
+        self.refused("--gpu", "0", "--memory", "1G,2G", says=("2 values for 1 device",))
+
+    def test_more_than_there_is(self):
+        done = self.well("run", "--gpu", "1", "--memory", "65GiB", "--", "true")
+        self.assertIn("65 GiB is more than GPU 1 has; its 64 GiB are the limit", done.stderr)
+
+    def test_joining(self):
+        self.well("run", "--name", "t", "--gpu", "2,0", "--memory", "1G,2G", "--", "true")
+        self.assertEqual(self.visible("--name", "t", "--gpu", "0"), {"ROCR_VISIBLE_DEVICES": A})
+        self.assertIn(f'tenant "t" does not have GPU 1 ({B})',
+                      self.sim("run", "--name", "t", "--gpu", "1", "--", "true").stderr)
+        out = self.ok("set", "t", "--memory", "4GiB,50%")
+        self.assertEqual(out, f"t {C}: 1 GiB -> 4 GiB\nt {A}: 2 GiB -> 50%\n")
+        (tenant,) = json.loads(self.ok("ps", "--json"))["tenants"]
+        self.assertEqual([(d["uuid"], d["total_bytes"], d["quota_bytes"])
+                          for d in tenant["devices"]],
+                         [(C, 64 * GIB, 4 * GIB), (A, 64 * GIB, 32 * GIB)])
+
+    @unittest.skipUnless(shutil.which("rocminfo"), "rocminfo is not installed")
+    def test_rocminfo_agrees(self):
+        """Names, order, and the way ROCm reads its variable."""
+        def shown(*args, env=None):
+            done = self.allot("sim", "--amd", "3", "--dir", self.directory, "--", *args, env=env)
+            return re.findall(r"Uuid: +(GPU-\S+)", done.stdout)
+
+        self.assertEqual(shown("rocminfo"), [A, B, C])
+        self.assertEqual(shown(ALLOT, "run", "--gpu", "2,0,1", "--", "rocminfo"), [C, A, B])
+        for left in ("2,0", f"{C.lower()},9,0", f"{A[:-2]},1", f"1,{C},1,0",
+                     f" 2, {A}", "1 ,0", ""):
+            env = {"ROCR_VISIBLE_DEVICES": left}
+            seen = shown("rocminfo", env=env)
+            for index, name in enumerate((A, B, C)):
+                chosen = self.sim("run", "--gpu", str(index), "--", "true", env=env)
+                self.assertEqual(chosen.returncode, 0 if name in seen else 125, (left, name))
+
+
+class Doctor(Amd):
+    def test_devices(self):
+        done = self.well("doctor")
+        for index, name in enumerate((A, B, C)):
+            self.assertRegex(done.stdout, rf"(?m)^ok    GPU {index}: aldebaran gfx90a, 64 GiB, "
+                             rf"{name} \(simulated\)$")
+        self.assertNotIn("NVIDIA", done.stdout)
+        (nvidia,) = self.nvidia(1)
+        done = self.well("doctor", gpus=1)
+        self.assertRegex(done.stdout, f"(?m)^ok    GPU 0: .* {nvidia} ")
+        self.assertRegex(done.stdout, f"(?m)^ok    GPU 3: .* {C} ")
+
+    def test_what_is_wrong(self):
+        spoil = "chmod 0 /dev/kfd; exec {} doctor"
+        if os.geteuid() == 0:
+            spoil = "rm $ALLOT_SIM_DIR/amd/dev/kfd; exec {} doctor"
+        done = self.allot("sim", "--amd", "1", "--", "sh", "-c", spoil.format(ALLOT))
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stdout, r"(?m)^FAIL  /dev/kfd.*\n      \S")
+        spoil = "echo x >/sys/class/kfd/kfd/topology/generation_id; exec {} doctor"
+        done = self.allot("sim", "--amd", "1", "--", "sh", "-c", spoil.format(ALLOT))
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stdout, r"(?m)^FAIL  AMD: .*generation_id")
+        # Beside NVIDIA's devices it keeps nobody from those.
+        done = self.allot("sim", "--amd", "1", "--gpus", "1", "--", "sh", "-c",
+                          spoil.format(ALLOT))
+        self.assertEqual(done.returncode, 0)
+        self.assertRegex(done.stdout, r"(?m)^warn  AMD: .*generation_id")
+        self.assertRegex(done.stdout, r"(?m)^ok    GPU 0: ")
+        spoil = spoil.replace("exec {} doctor", "exec {} run --gpu {} -- true")
+        for gpu, status in ("0", 0), ("1", 125):
+            done = self.allot("sim", "--amd", "1", "--gpus", "1", "--", "sh", "-c",
+                              spoil.format(ALLOT, gpu))
+            self.assertEqual(done.returncode, status, done.stderr)
+            if status:
+                self.assertRegex(done.stderr, "there is no GPU 1 .* AMD: .*generation_id")
+
+    def test_bench(self):
+        self.assertIn("GPU 0 is of AMD", self.sim("bench").stderr)
 
 
 if __name__ == "__main__":

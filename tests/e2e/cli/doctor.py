@@ -33,7 +33,8 @@ class Doctor(cli_lib.Case):
             self.skipTest("this machine has a driver")
         done = self.allot("doctor")
         self.assertEqual(done.returncode, 1)
-        self.assertRegex(done.stdout, "(?m)^FAIL .*no NVIDIA driver.*allot sim")
+        self.assertRegex(done.stdout, "(?m)^FAIL .*no GPU here: the NVIDIA driver is missing .*"
+                         "the AMD driver is missing .*allot sim")
 
     def test_library(self):
         self.finds("FAIL", "liballot.so is not found", env={"ALLOT_LIBRARY": "/no/such"})

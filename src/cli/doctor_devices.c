@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <dlfcn.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "cli/devices.h"
+#include "cli/doctor.h"
+#include "cli/say.h"
+#include "cli/units.h"
+
+/* The first CUDA version whose driver has cuGetProcAddress. */
+#define CUDA_OLDEST 11030
+
+#define NVIDIA_MISSING                                                                             \
+	"load the driver (modprobe nvidia; nvidia-modprobe -u -c 0), or start the container "      \
+	"with the GPU (--gpus)"
+#define AMD_MISSING                                                                                \
+	"load the driver (modprobe amdgpu), or start the container with --device /dev/kfd "        \
+	"--device /dev/dri"
+
+/* `missing` is what to do where there is no such file; NULL where that is nothing wrong. */
+static void check_device_file(const char *path, const char *missing, const char *group)
+{
+	char what[256], todo[128];
+
+	if (!access(path, R_OK | W_OK))
+		return;
+	if (errno == ENOENT) {
+		snprintf(what, sizeof(what), "%s is missing", path);
+		if (missing)
+			doctor_says(DOCTOR_FAIL, what, missing);
+		return;
+	}
+	snprintf(what, sizeof(what), "%s: %s", path, say_errno(errno));
+	snprintf(todo, sizeof(todo), "ask for read and write permission (often group %s)", group);
+	doctor_says(DOCTOR_FAIL, what, todo);
+}
+
+static void check_nvidia_files(void)
+{
+	check_device_file("/dev/nvidiactl", NVIDIA_MISSING, "video");
+	check_device_file("/dev/nvidia-uvm", NVIDIA_MISSING, "video");
+	for (int i = 0; i < 64; i++) {
+		char path[32];
+
+		snprintf(path, sizeof(path), "/dev/nvidia%d", i);
+		check_device_file(path, NULL, "video");
+	}
+}
+
+static void check_version(void)
+{
+	char version[80], what[160];
+	struct nvml *nvml = NULL;
+	int cuda, r;
+
+	if (nvml_open(NULL, &nvml) < 0)
+		return;
+	r = nvml_driver_version(nvml, version, &cuda);
+	nvml_close(nvml);
+	if (r < 0) {
+		doctor_says(DOCTOR_WARN, "the driver does not say its version", NULL);
+		return;
+	}
+	snprintf(what, sizeof(what), "driver %s, for CUDA %d.%d", version, cuda / 1000,
+		 cuda % 1000 / 10);
+	if (cuda < CUDA_OLDEST)
+		doctor_says(DOCTOR_FAIL, what, "allot needs a driver for CUDA 11.3 or later");
+	else
+		doctor_says(DOCTOR_OK, what, NULL);
+}
+
+static void check_cuda(void)
+{
+	void *handle = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+
+	if (!handle) {
+		doctor_says(DOCTOR_FAIL, "libcuda.so.1 is not found, though NVML is",
+			    "install the driver's CUDA part (Debian: libcuda1); in a container, "
+			    "NVIDIA_DRIVER_CAPABILITIES must include compute");
+		return;
+	}
+	if (!dlsym(handle, "cuGetProcAddress"))
+		doctor_says(DOCTOR_WARN, "libcuda.so.1 has no cuGetProcAddress",
+			    "update the driver: recent programs need it");
+	dlclose(handle);
+}
+
+/* How many; their places are what --gpu takes. */
+static unsigned int list(const struct devices *devices, enum device_vendor vendor, bool simulated)
+{
+	unsigned int n = 0;
+	char what[512];
+
+	for (unsigned int i = 0; i < devices->n; i++) {
+		const struct device *d = &devices->list[i];
+
+		if (d->vendor != vendor)
+			continue;
+		snprintf(what, sizeof(what), "GPU %u: %s, %s, %s%s", i, d->model,
+			 units_bytes(d->total_bytes).s, units_uuid(d->uuid).s,
+			 simulated ? " (simulated)" : "");
+		doctor_says(DOCTOR_OK, what, NULL);
+		n++;
+	}
+	return n;
+}
+
+/* Where the kernel lets a cgroup limit device memory (Linux 6.14). */
+#define DMEM "/sys/fs/cgroup/dmem.capacity"
+
+static void check_amd_limits(unsigned int n)
+{
+	char what[128];
+
+	snprintf(what, sizeof(what), "allot does not limit AMD GPUs yet: here %s %u",
+		 n == 1 ? "is" : "are", n);
+	doctor_says(DOCTOR_WARN, what,
+		    access(DMEM, F_OK)
+			    ? "give a tenant GPUs of its own (ROCR_VISIBLE_DEVICES, or its "
+			      "container's devices); this kernel has no dmem cgroup controller"
+			    : "give a tenant GPUs of its own (ROCR_VISIBLE_DEVICES, or its "
+			      "container's devices), or its cgroup a dmem.max");
+}
+
+void doctor_devices(void)
+{
+	bool simulated = getenv("ALLOT_SIM_DIR") != NULL;
+	static struct devices devices;
+	unsigned int amd;
+
+	devices_read(&devices);
+	if (*devices.trouble)
+		doctor_says(DOCTOR_FAIL, devices.trouble, NULL);
+	else if (*devices.amd_trouble)
+		doctor_says(DOCTOR_WARN, devices.amd_trouble, NULL);
+	if (!devices.nvidia_error)
+		check_version();
+	if (list(&devices, DEVICE_NVIDIA, simulated))
+		check_cuda();
+	/* A library without a device is nothing wrong beside AMD's. */
+	if (!simulated && devices.nvidia_error != -ENOENT &&
+	    (!devices.nvidia_error || *devices.trouble))
+		check_nvidia_files();
+	amd = list(&devices, DEVICE_AMD, simulated);
+	if (!amd)
+		return;
+	check_device_file("/dev/kfd", AMD_MISSING, "render");
+	check_amd_limits(amd);
+}

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/selection.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "amd/identity.h"
+#include "base/parse.h"
+#include "cli/say.h"
+#include "cli/units.h"
+#include "nvidia/uuid.h"
+
+bool selection_has(const struct selection *selection, unsigned int index)
+{
+	for (unsigned int i = 0; i < selection->n; i++)
+		if (selection->index[i] == index)
+			return true;
+	return false;
+}
+
+/* NVIDIA's come first. */
+static unsigned int count_nvidia(const struct devices *d)
+{
+	unsigned int n = 0;
+
+	while (n < d->n && d->list[n].vendor == DEVICE_NVIDIA)
+		n++;
+	return n;
+}
+
+/* Some that stand together in the list, and that somebody numbers from 0. */
+struct range {
+	unsigned int first, end;
+};
+
+/* The device of the range that a word names, -ENODEV for none, -EINVAL for no name at all. */
+static int find(const struct devices *d, struct range range, const char *word)
+{
+	uint8_t uuid[16];
+	uint64_t index;
+
+	if (!parse_u64(word, 0, UINT32_MAX, &index))
+		return index < range.end - range.first ? (int)(range.first + index) : -ENODEV;
+	if (amd_identity_parse(word, uuid) < 0 && uuid_parse(word, uuid) < 0)
+		return -EINVAL;
+	for (unsigned int i = range.first; i < range.end; i++)
+		if (!memcmp(d->list[i].uuid, uuid, sizeof(uuid)))
+			return (int)i;
+	return -ENODEV;
+}
+
+static int explain(const struct devices *d, const char *list, const char *word, int r)
+{
+	if (r == -EINVAL)
+		say_error("--gpu \"%s\": \"%s\" is neither an index nor a device's name; write it "
+			  "like --gpu 0,1 or --gpu %s",
+			  list, word, units_uuid(d->list[0].uuid).s);
+	else if (*d->amd_trouble)
+		say_error("--gpu \"%s\": there is no GPU %s among the %u that allot sees; %s", list,
+			  word, d->n, d->amd_trouble);
+	else if (d->n == 1)
+		say_error("--gpu \"%s\": there is no GPU %s, this machine has one; write --gpu 0",
+			  list, word);
+	else
+		say_error("--gpu \"%s\": there is no GPU %s, this machine has %u; write indices "
+			  "from 0 to %u like --gpu 0,1 (\"allot doctor\" lists them)",
+			  list, word, d->n, d->n - 1);
+	return r;
+}
+
+int selection_parse(const struct devices *devices, const char *list, struct selection *ret)
+{
+	struct selection sel = {.n = 0};
+	char *copy, *rest, *word;
+	int r = 0;
+
+	if (*devices->trouble) {
+		say_error("--gpu \"%s\": %s", list, devices->trouble);
+		return -ENODEV;
+	}
+	copy = rest = strdup(list);
+	if (!copy) {
+		say_error("--gpu: out of memory");
+		return -ENOMEM;
+	}
+	while (r >= 0 && (word = strsep(&rest, ","))) {
+		r = find(devices, (struct range){0, devices->n}, word);
+		if (r < 0) {
+			explain(devices, list, word, r);
+		} else if (selection_has(&sel, (unsigned int)r)) {
+			say_error(
+				"--gpu \"%s\": \"%s\" names GPU %d a second time; name each once, "
+				"like --gpu 0,1",
+				list, word, r);
+			r = -EINVAL;
+		} else {
+			sel.index[sel.n++] = (unsigned int)r;
+		}
+	}
+	free(copy);
+	if (r < 0)
+		return r;
+	*ret = sel;
+	return 0;
+}
+
+static bool one_model(const struct devices *d, struct range range)
+{
+	for (unsigned int i = range.first; i < range.end; i++)
+		if (strcmp(d->list[i].model, d->list[range.first].model))
+			return false;
+	return true;
+}
+
+/* As find(), with the beginning of a name in place of the whole. */
+static int find_visible(const struct devices *d, struct range range, const char *word)
+{
+	int found = -ENODEV;
+
+	if (strncasecmp(word, "GPU-", 4))
+		return find(d, range, word);
+	for (unsigned int i = range.first; i < range.end; i++) {
+		if (strncasecmp(units_uuid(d->list[i].uuid).s, word, strlen(word)))
+			continue;
+		if (found >= 0)
+			return -ENOTUNIQ;
+		found = (int)i;
+	}
+	return found;
+}
+
+/* Adds those of the range that a variable leaves; -ENOTUNIQ for an index where none counts. */
+static int add_visible(const struct devices *d, struct range range, const char *variable,
+		       bool by_index, struct selection *sel)
+{
+	const char *text = getenv(variable);
+	char *copy, *rest, *word;
+	int r = 0;
+
+	if (!text) {
+		for (unsigned int i = range.first; i < range.end; i++)
+			sel->index[sel->n++] = i;
+		return 0;
+	}
+	copy = rest = strdup(text);
+	if (!copy)
+		return -ENOMEM;
+	while (r == 0 && (word = strsep(&rest, ","))) {
+		int found;
+
+		word += strspn(word, " ");
+		word[strcspn(word, " ")] = 0;
+		found = find_visible(d, range, word);
+		if (found >= 0 && word[0] >= '0' && word[0] <= '9' && !by_index)
+			r = -ENOTUNIQ;
+		else if (found < 0 || selection_has(sel, (unsigned int)found))
+			break;
+		else
+			sel->index[sel->n++] = (unsigned int)found;
+	}
+	free(copy);
+	return r;
+}
+
+int selection_visible(const struct devices *devices, struct selection *ret)
+{
+	const char *order = getenv("CUDA_DEVICE_ORDER");
+	struct range nvidia = {0, count_nvidia(devices)}, amd = {nvidia.end, devices->n};
+	bool by_pci = (order && !strcmp(order, "PCI_BUS_ID")) || one_model(devices, nvidia);
+	struct selection sel = {.n = 0};
+	int r = add_visible(devices, nvidia, "CUDA_VISIBLE_DEVICES", by_pci, &sel);
+
+	if (r == 0)
+		r = add_visible(devices, amd, "ROCR_VISIBLE_DEVICES", true, &sel);
+	if (r < 0)
+		return r;
+	*ret = sel;
+	return 0;
+}

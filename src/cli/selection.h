@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which of this machine's devices a command line or a variable means. */
+#ifndef ALLOT_CLI_SELECTION_H
+#define ALLOT_CLI_SELECTION_H
+
+#include <stdbool.h>
+
+#include "cli/devices.h"
+
+/* Some of the devices, in the caller's order. */
+struct selection {
+	unsigned int n;
+	unsigned int index[POLICY_DEVICES];
+};
+
+/*
+ * What `--gpu` says: indices, NVIDIA's UUIDs or AMD's names as amd/identity.h has them, separated
+ * by commas. 0, or a message that names the argument and a negative value.
+ */
+int selection_parse(const struct devices *devices, const char *list, struct selection *ret);
+
+/*
+ * The devices that CUDA_VISIBLE_DEVICES leaves of NVIDIA's, in its order, then those that
+ * ROCR_VISIBLE_DEVICES leaves of AMD's; all of a vendor's where its variable is not set. They read
+ * as CUDA and ROCm do: indices among the vendor's own or beginnings of names, up to the first that
+ * names no device. -ENOTUNIQ where CUDA's indices may not be NVML's (different models, without
+ * CUDA_DEVICE_ORDER=PCI_BUS_ID).
+ */
+int selection_visible(const struct devices *devices, struct selection *ret);
+
+bool selection_has(const struct selection *selection, unsigned int index);
+
+#endif

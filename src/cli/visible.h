@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The variables by which people choose among devices before allot does, and allot for a command. */
+#ifndef ALLOT_CLI_VISIBLE_H
+#define ALLOT_CLI_VISIBLE_H
+
+#include "cli/selection.h"
+
+/* 0 if what `--gpu` chose is among what the caller's variables leave; else a message. */
+int visible_check(const char *list, const struct devices *devices, const struct selection *gpus);
+
+/*
+ * Sets them for the command: to the devices that `--gpu` chose, or, where it was not given (NULL)
+ * and the policy names devices, to those if the caller did not set them. 0 or -ENOMEM.
+ */
+int visible_set(const struct devices *devices, const struct selection *gpus,
+		const struct policy *policy);
+
+/* " CUDA_VISIBLE_DEVICES=..." and the like, for those that are set. */
+struct visible_text {
+	char s[1024];
+};
+struct visible_text visible_words(void);
+
+#endif

@@ -68,6 +68,7 @@ static void device(struct json *j, const struct view_device *d)
 	categories(j, d->used);
 	json_u64(j, "pending_bytes", d->pending);
 	json_known_u64(j, "driver_bytes", d->driver_bytes);
+	json_u64(j, "host_bytes", d->host_bytes);
 	json_u64(j, "refusals", d->refusals);
 	compute(j, &d->compute);
 	json_bool(j, "damaged", d->absurd);
@@ -85,7 +86,8 @@ static void process(struct json *j, const struct tenant_view *view, const struct
 	for (int d = 0; d < view->ndevices; d++) {
 		const struct view_process_device *use = &p->device[d];
 
-		if (!use->used_bytes && !use->shared_bytes && !use->driver_bytes)
+		if (!use->used_bytes && !use->shared_bytes && !use->driver_bytes &&
+		    !use->host_bytes)
 			continue;
 		json_open(j, NULL, '{');
 		json_text(j, "uuid", units_uuid(view->device[d].uuid).s);
@@ -94,6 +96,7 @@ static void process(struct json *j, const struct tenant_view *view, const struct
 		json_u64(j, "pending_bytes", use->pending);
 		json_u64(j, "shared_bytes", use->shared_bytes);
 		json_known_u64(j, "driver_bytes", use->driver_bytes);
+		json_u64(j, "host_bytes", use->host_bytes);
 		json_close(j, '}');
 	}
 	json_close(j, ']');

@@ -85,7 +85,8 @@ struct ledger_info {
 	uint64_t running_ns;
 	uint64_t running_until_ns;
 	uint64_t active_until_ns; /* it launches, or waits to; see compute.h */
-	uint64_t reserved[3];
+	uint64_t host_bytes;	  /* the machine's memory that it has pinned for the device */
+	uint64_t reserved[2];
 };
 
 #define SHARED_HOLDER_WORDS (LEDGER_SLOTS / 64)

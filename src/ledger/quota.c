@@ -221,6 +221,18 @@ void quota_set_driver(struct slot *slot, int device, uint64_t bytes, uint64_t no
 	atomic_release(&info->driver_ns, now_ns);
 }
 
+void quota_host_add(struct slot *slot, int device, uint64_t bytes)
+{
+	if (device_ok(slot, device))
+		atomic_publish_add(&slot->ledger->map->info[device][slot->index].host_bytes, bytes);
+}
+
+void quota_host_sub(struct slot *slot, int device, uint64_t bytes)
+{
+	if (device_ok(slot, device))
+		atomic_sub_floor(&slot->ledger->map->info[device][slot->index].host_bytes, bytes);
+}
+
 uint64_t quota_used(struct ledger *ledger, int device)
 {
 	return ledger_ready(ledger, device) ? sum_all(ledger, device).total : 0;
@@ -279,6 +291,7 @@ int quota_process(struct ledger *ledger, int slot_index, int device, struct quot
 		copy.used[c] = atomic_check(&row->used[c]);
 	copy.driver_ns = atomic_acquire(&info->driver_ns);
 	copy.driver_bytes = atomic_peek(&info->driver_bytes);
+	copy.host_bytes = atomic_peek(&info->host_bytes);
 	*ret = copy;
 	return 0;
 }

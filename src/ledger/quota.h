@@ -84,6 +84,13 @@ void quota_count_refusal(struct slot *slot, int device);
 void quota_set_driver(struct slot *slot, int device, uint64_t bytes, uint64_t now_ns);
 
 /*
+ * The machine's own memory that this process has pinned for the device (AMD's GTT). It is no memory
+ * of the device, so no limit applies to it and no sum has it: it is there to be seen.
+ */
+void quota_host_add(struct slot *slot, int device, uint64_t bytes);
+void quota_host_sub(struct slot *slot, int device, uint64_t bytes);
+
+/*
  * Bytes that the tenant uses: all rows, dead ones not yet reclaimed included (no system call), or
  * live ones only (asks the kernel about each foreign slot that holds something). UINT64_MAX when
  * a row is absurd. 0 for a device that is not known.
@@ -100,6 +107,7 @@ struct quota_row {
 	uint64_t used[CAT_N];
 	uint64_t driver_bytes;
 	uint64_t driver_ns;
+	uint64_t host_bytes; /* beside all of these, see quota_host_add */
 };
 int quota_process(struct ledger *ledger, int slot_index, int device, struct quota_row *ret);
 

@@ -48,6 +48,7 @@ static void clear_rows(struct ledger *ledger, unsigned int index)
 			atomic_poke(&row->used[c], 0);
 		atomic_poke(&info->driver_bytes, 0);
 		atomic_poke(&info->driver_ns, 0);
+		atomic_poke(&info->host_bytes, 0);
 	}
 }
 

@@ -159,9 +159,11 @@ static void read_row(struct tenant_view *view, struct ledger *ledger, struct vie
 	}
 	own->driver_bytes = row.driver_bytes;
 	own->driver_ns = row.driver_ns;
+	own->host_bytes = row.host_bytes;
 	own->shared_bytes = shared_held(ledger, process->slot, view->device[d].index);
 	dev->used_bytes = saturating_add(dev->used_bytes, own->used_bytes);
 	dev->driver_bytes = saturating_add(dev->driver_bytes, own->driver_bytes);
+	dev->host_bytes = saturating_add(dev->host_bytes, own->host_bytes);
 }
 
 static int list_processes(struct tenant_view *view, struct ledger *ledger)

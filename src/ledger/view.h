@@ -36,6 +36,7 @@ struct view_device {
 	uint64_t used[CAT_N]; /* CAT_IMPORTED includes shared objects */
 	uint64_t pending;
 	uint64_t driver_bytes; /* sum of the live processes' last figures */
+	uint64_t host_bytes;   /* of the machine's memory, pinned for it; beside used_bytes */
 	uint64_t context_bytes;
 	uint64_t refusals;
 	struct view_compute compute;
@@ -49,6 +50,7 @@ struct view_process_device {
 	uint64_t shared_bytes; /* shared objects that it holds */
 	uint64_t driver_bytes;
 	uint64_t driver_ns;
+	uint64_t host_bytes;
 };
 
 struct view_process {

@@ -42,6 +42,15 @@ static void check_arithmetic(void)
 	CHECK_EQ(row.driver_ns, 12345);
 	quota_release(a, 0, CAT_DATA, 62 * MIB);
 	CHECK_EQ(quota_used(l, 0), 5 * MIB);
+	/* The host's memory is shown and counts nowhere. */
+	quota_host_add(a, 0, 90 * MIB);
+	quota_host_sub(a, 0, 20 * MIB);
+	CHECK_EQ(quota_used(l, 0), 5 * MIB);
+	CHECK_EQ(quota_process(l, slot_index(a), 0, &row), 0);
+	CHECK_EQ(row.host_bytes, 70 * MIB);
+	quota_host_sub(a, 0, 71 * MIB);
+	CHECK_EQ(quota_process(l, slot_index(a), 0, &row), 0);
+	CHECK_EQ(row.host_bytes, 0);
 	/* A lowered limit takes nothing away and admits nothing. */
 	CHECK_EQ(quota_reserve(a, 0, 1, 4 * MIB), -EDQUOT);
 	CHECK_EQ(quota_used_live(l, 0), 5 * MIB);

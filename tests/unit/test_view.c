@@ -33,6 +33,7 @@ static void check_figures(void)
 		struct slot *b = fixture_join(l->dir);
 
 		quota_charge(b, 0, CAT_DATA, 500 * MIB);
+		quota_host_add(b, 0, 50 * MIB);
 		kill(getpid(), SIGKILL);
 	}
 	fixture_wait(pid, SIGKILL);
@@ -40,6 +41,7 @@ static void check_figures(void)
 	quota_charge(a, 0, CAT_DATA, 8 * MIB);
 	quota_publish(a, 0, MIB);
 	quota_set_driver(a, 0, 530 * MIB, 77);
+	quota_host_add(a, 0, 3 * MIB);
 	quota_count_refusal(a, 0);
 
 	view = read_view(l->dir);
@@ -55,6 +57,7 @@ static void check_figures(void)
 	CHECK_EQ(view->device[0].used[CAT_IMPORTED], 16 * MIB);
 	CHECK_EQ(view->device[0].pending, MIB);
 	CHECK_EQ(view->device[0].driver_bytes, 530 * MIB);
+	CHECK_EQ(view->device[0].host_bytes, 3 * MIB);
 	CHECK_EQ(view->device[0].refusals, 1);
 	CHECK(!view->device[0].absurd);
 	CHECK_EQ(view->nprocesses, 2);

@@ -171,6 +171,13 @@ struct amd_device *amd_device_of_minor(struct amd *amd, int minor)
 	return NULL;
 }
 
+bool amd_is_ours(struct amd *amd, uint32_t gpu_id)
+{
+	const struct amd_device *device = amd_device(amd, gpu_id);
+
+	return device && device->ours;
+}
+
 uint64_t amd_limit(struct guest *guest, struct amd_device *device)
 {
 	return guest_limit_cached(guest, device->uuid, device->total_bytes, &device->limit,

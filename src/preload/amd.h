@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "amd/topology.h"
+#include "base/lock.h"
 #include "preload/guest.h"
 
 struct amd_device {
@@ -33,6 +34,9 @@ struct amd {
 	struct slot *slot;
 	uint32_t ndevices;
 	struct amd_device device[GUEST_DEVICES];
+
+	struct lock file_lock; /* see amd_files.c */
+	_Atomic uint64_t file_marks;
 };
 
 /* Which of the devices' files: no other file is of interest. */
@@ -57,6 +61,9 @@ struct amd *amd_limited(struct guest **ret_guest, int *ret_error);
 /* By what ioctls call it, and by the minor of its render node. NULL: none that this library saw. */
 struct amd_device *amd_device(struct amd *amd, uint32_t gpu_id);
 struct amd_device *amd_device_of_minor(struct amd *amd, int minor);
+
+/* Whether the tenant has the GPU; no other is named to the kernel. */
+bool amd_is_ours(struct amd *amd, uint32_t gpu_id);
 
 /* The tenant's limit on one of its devices, now. */
 uint64_t amd_limit(struct guest *guest, struct amd_device *device);

@@ -39,7 +39,7 @@ static bool is_listed(enum object_kind kind)
 /* Those that are made and freed most: each shard counts its own of them. */
 static bool is_frequent(enum object_kind kind)
 {
-	return kind == OBJECT_MEMORY || kind == OBJECT_GRANULE;
+	return kind == OBJECT_MEMORY || kind == OBJECT_GRANULE || kind == OBJECT_KFD;
 }
 
 static void *map(size_t bytes)

@@ -32,6 +32,8 @@ enum object_kind {
 	OBJECT_EXEC,	 /* key: executable graph that owns memory */
 	OBJECT_MODULE,	 /* key: module or library; bytes: a guess of its size */
 	OBJECT_CONTEXT,	 /* key: context that the program created */
+	OBJECT_KFD,	 /* key: handle of /dev/kfd; here and in the next, AMD's: hook_kfd_memory.c */
+	OBJECT_GEM,	 /* key: handle of a render node, see amd_files.h; refs: of that key */
 	OBJECT_KINDS,
 };
 
@@ -40,6 +42,7 @@ enum object_flags {
 	OBJECT_SMALL = 1 << 1,	  /* charged through the granules that it lies in */
 	OBJECT_UNSEEN = 1 << 2,	  /* not in the driver's per-process figure */
 	OBJECT_IMPORTED = 1 << 3, /* somebody else's memory; bytes 0 until its size is known */
+	OBJECT_HOST = 1 << 4,	  /* of the machine's memory, see quota_host_add */
 };
 
 struct object {
@@ -47,7 +50,7 @@ struct object {
 	uint8_t kind;	  /* enum object_kind */
 	uint8_t category; /* enum category that carries its charge */
 	uint16_t flags;
-	int16_t device;	  /* CUDA ordinal */
+	int16_t device;	  /* CUDA ordinal; AMD's: index in struct amd */
 	int16_t spare;
 	uint64_t bytes;	  /* charged */
 	uint64_t size;	  /* as the program asked for it */

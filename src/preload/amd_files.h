@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Open render nodes, told apart: a handle of theirs is a number of one open file description, and
+ * two that were opened apart may give the same number to different memory. A description is marked
+ * by its owner fields (F_SETOWN, F_SETSIG), which mean nothing without O_ASYNC and follow it over
+ * dup, fork and sockets: the first process that meets it writes its pid and a number there.
+ *
+ * When the last descriptor and mapping of one is gone, so is its memory, and no ioctl says so:
+ * amd_sweep finds out.
+ */
+#ifndef ALLOT_PRELOAD_AMD_FILES_H
+#define ALLOT_PRELOAD_AMD_FILES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "preload/amd.h"
+
+/*
+ * The key of a handle of this file. Files beyond 63 in one process have one mark together, so two
+ * objects may have one key: who charges has to count them (object.refs).
+ */
+uint64_t amd_files_key(struct amd *amd, int fd, uint32_t handle);
+
+/* Whether files may share the key. */
+bool amd_files_is_shared(uint64_t key);
+
+/* Which marks of this process there are, one bit each; those that a key may be of. */
+uint64_t amd_files_marks(struct amd *amd);
+bool amd_files_has_mark(uint64_t key, uint64_t marks);
+
+/*
+ * Which of `marks` no open descriptor has, so far as can be seen: none when /proc tells nothing, or
+ * while a render node is mapped, for a mapping keeps its file open.
+ */
+uint64_t amd_files_closed(uint64_t marks);
+
+/* They may be used again: when nothing is charged under their keys any more. */
+void amd_files_forget(struct amd *amd, uint64_t marks);
+
+#endif

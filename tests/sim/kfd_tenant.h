@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * For test programs in a tenant with emulated AMD GPUs: what the tenant's ledger says beside what
+ * the emulated machine counts. They run by `allot sim --amd 3 --memory 256MiB -- allot run --memory
+ * 64MiB --`, so that it is the quota that refuses.
+ */
+#ifndef ALLOT_TESTS_SIM_KFD_TENANT_H
+#define ALLOT_TESTS_SIM_KFD_TENANT_H
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "amd/identity.h"
+#include "amd/topology_read.h"
+#include "ledger/view.h"
+#include "tests/sim/kfd_program.h"
+
+#define QUOTA	(64 * MIB)
+#define MACHINE (256 * MIB)
+#define PAGE	UINT64_C(4096)
+
+static uint8_t uuids[GPUS][16];
+
+/* Of the GPUs in the order of their render nodes: after open_devices. */
+static inline void name_devices(void)
+{
+	struct topology_complaint complaint;
+	struct topology *t;
+	int n = 0;
+
+	CHECK_EQ(topology_read(NULL, &t, &complaint), 0);
+	for (uint32_t i = 0; i < t->node_count; i++) {
+		if (!t->nodes[i].gpu_id)
+			continue;
+		CHECK_EQ(t->nodes[i].gpu_id, ids[n]);
+		amd_identity(&t->nodes[i], uuids[n++]);
+	}
+	CHECK_EQ(n, GPUS);
+	topology_free(t);
+}
+
+/* What the ledger says of a GPU. */
+static inline struct view_device device_view(int gpu)
+{
+	struct tenant_view *view;
+	struct view_device found = {.index = -1};
+
+	CHECK_EQ(tenant_view_read(getenv("ALLOT_TENANT_DIR"), &view), 0);
+	for (int i = 0; i < view->ndevices; i++)
+		if (!memcmp(view->device[i].uuid, uuids[gpu], sizeof(uuids[gpu])))
+			found = view->device[i];
+	tenant_view_free(view);
+	return found;
+}
+
+/* Charged to the tenant, for its living processes. */
+static inline uint64_t charged(int gpu)
+{
+	return device_view(gpu).used_bytes;
+}
+
+/* All of the quota can be had, and no more. */
+static inline void check_all_free(int gpu)
+{
+	uint64_t handle;
+
+	CHECK_EQ(charged(gpu), 0);
+	CHECK_EQ(alloc_vram(gpu, QUOTA, &handle), 0);
+	CHECK_EQ(free_memory(handle), 0);
+	CHECK_EQ(alloc_vram(gpu, QUOTA + PAGE, &handle), -ENOMEM);
+}
+
+#endif

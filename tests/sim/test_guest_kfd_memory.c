@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Memory of emulated AMD GPUs in a tenant with a quota: what is refused, what is charged, and that
+ * all of it comes back.
+ */
+#include "tests/sim/kfd_tenant.h"
+
+#define GTT	KFD_IOC_ALLOC_MEM_FLAGS_GTT
+#define USERPTR KFD_IOC_ALLOC_MEM_FLAGS_USERPTR
+#define AQL	KFD_IOC_ALLOC_MEM_FLAGS_AQL_QUEUE_MEM
+
+#define DRM_IOWR(name, type) _IOWR('d', DRM_NR_##name, type)
+
+static void test_limit(void)
+{
+	uint64_t all, more;
+
+	CHECK_EQ(alloc_vram(0, QUOTA + PAGE, &more), -ENOMEM);
+	CHECK_EQ(alloc_vram(0, QUOTA, &all), 0);
+	CHECK_EQ(charged(0), QUOTA);
+	CHECK_EQ(alloc_vram(0, PAGE, &more), -ENOMEM);
+	CHECK_EQ(alloc_vram(0, 1, &more), -ENOMEM);
+	CHECK_EQ(alloc_vram(0, UINT64_MAX, &more), -ENOMEM);
+	CHECK_EQ(alloc_vram(1, PAGE, &more), 0); /* another GPU's */
+	CHECK_EQ(free_memory(more), 0);
+	CHECK_EQ(free_memory(all), 0);
+	CHECK_EQ(free_memory(all), -EINVAL);
+	CHECK(device_view(0).refusals >= 3);
+	check_all_free(0);
+}
+
+/* What is charged is what is taken, whatever the size says. */
+static void test_sizes(void)
+{
+	uint64_t handle, offset = (uintptr_t)aligned_alloc(PAGE, PAGE);
+
+	CHECK_EQ(alloc_vram(0, 5000, &handle), 0);
+	CHECK_EQ(charged(0), 2 * PAGE);
+	CHECK_EQ(free_memory(handle), 0);
+	CHECK_EQ(alloc_flags(0, 2 * QUOTA, VRAM | AQL, &handle, NULL), 0);
+	CHECK_EQ(charged(0), QUOTA);
+	CHECK_EQ(free_memory(handle), 0);
+	CHECK_EQ(alloc_flags(0, 2 * QUOTA, GTT, &handle, NULL), 0);
+	CHECK_EQ(charged(0), 0);
+	CHECK_EQ(device_view(0).host_bytes, 2 * QUOTA);
+	CHECK_EQ(free_memory(handle), 0);
+	CHECK_EQ(device_view(0).host_bytes, 0);
+	CHECK_EQ(alloc_at(0, 1u << 30, PAGE, USERPTR, &handle, &offset), 0);
+	CHECK_EQ(charged(0) + device_view(0).host_bytes, 0);
+	CHECK_EQ(free_memory(handle), 0);
+}
+
+/* What the kernel refuses is not charged, and stays what it was. */
+static void test_kernel_refuses(void)
+{
+	uint32_t done = 0, wrong[2] = {ids[0], 4711};
+	uint64_t handle;
+
+	CHECK_EQ(alloc_vram(0, 0, &handle), -EINVAL);
+	CHECK_EQ(alloc_flags(0, PAGE, 0, &handle, NULL), -EINVAL);
+	CHECK_EQ(charged(0), 0);
+	CHECK_EQ(alloc_vram(0, MIB, &handle), 0);
+	CHECK_EQ(map(handle, wrong, 2, &done), -EINVAL);
+	CHECK_EQ(done, 1);
+	CHECK_EQ(free_memory(handle), -EBUSY);
+	CHECK_EQ(charged(0), MIB);
+	CHECK_EQ(unmap(handle, wrong, 1), 0);
+	CHECK_EQ(map(handle, wrong, 0, &done), -EINVAL);
+	done = 2;
+	CHECK_EQ(map(handle, wrong, 1, &done), -EINVAL);
+	done = 0;
+	CHECK_EQ(map(handle, NULL, 1, &done), -EFAULT);
+	CHECK_EQ(map(handle, wrong, UINT32_MAX, &done), -ENOMEM);
+	CHECK_EQ(map(handle, wrong, 1u << 20, &done), -EFAULT);
+	CHECK_EQ(free_memory(handle), 0);
+	check_all_free(0);
+}
+
+static int create(int file, uint64_t size, uint64_t domains, uint32_t *ret_handle)
+{
+	union drm_amdgpu_gem_create a = {.in = {.bo_size = size, .domains = domains}};
+	int r = drm(file, DRM_IOWR(AMDGPU_GEM_CREATE, a), &a);
+
+	*ret_handle = a.out.handle;
+	return r;
+}
+
+static int open_again(int gpu)
+{
+	char path[32];
+	int fd;
+
+	snprintf(path, sizeof(path), "/dev/dri/renderD%d", 129 + gpu);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	CHECK(fd >= 0);
+	return fd;
+}
+
+/* Handles are numbers of one open file: two may have the same. */
+static void test_buffers(void)
+{
+	uint32_t one, other, host;
+	int file = open_again(0), copy = dup(file);
+	struct drm_gem_change_handle change = {.new_handle = 77};
+
+	CHECK_EQ(create(render[0], QUOTA + 1, AMDGPU_GEM_DOMAIN_VRAM, &one), -ENOMEM);
+	CHECK_EQ(create(render[0], MIB, AMDGPU_GEM_DOMAIN_VRAM, &one), 0);
+	CHECK_EQ(create(file, 2 * MIB, AMDGPU_GEM_DOMAIN_VRAM | AMDGPU_GEM_DOMAIN_GTT, &other), 0);
+	CHECK_EQ(one, other);
+	CHECK_EQ(create(file, 4 * MIB, AMDGPU_GEM_DOMAIN_GTT, &host), 0);
+	CHECK_EQ(charged(0), 3 * MIB);
+	CHECK_EQ(device_view(0).host_bytes, 4 * MIB);
+	change.handle = other;
+	CHECK_EQ(drm(copy, DRM_IOWR(GEM_CHANGE_HANDLE, change), &change), 0);
+	CHECK_EQ(close_handle(copy, other), -EINVAL);
+	CHECK_EQ(charged(0), 3 * MIB);
+	CHECK_EQ(close_handle(copy, 77), 0);
+	CHECK_EQ(charged(0), MIB);
+	CHECK_EQ(close_handle(copy, host), 0);
+	CHECK_EQ(close_handle(render[0], one), 0);
+	CHECK_EQ(device_view(0).host_bytes, 0);
+	close(copy);
+	close(file);
+	check_all_free(0);
+}
+
+/* The memory of a file that is closed is gone: found out when it is needed. */
+static void test_closed_file(void)
+{
+	int file = open_again(0), copy = dup(file);
+	uint32_t handle;
+	uint64_t memory;
+
+	CHECK_EQ(create(file, QUOTA, AMDGPU_GEM_DOMAIN_VRAM, &handle), 0);
+	close(file);
+	CHECK_EQ(alloc_vram(0, QUOTA, &memory), -ENOMEM); /* it is open elsewhere */
+	CHECK_EQ(charged(0), QUOTA);
+	close(copy);
+	CHECK_EQ(alloc_vram(0, QUOTA, &memory), 0);
+	CHECK_EQ(charged(0), QUOTA);
+	CHECK_EQ(free_memory(memory), 0);
+	check_all_free(0);
+}
+
+/* More files than can be told apart. */
+static void test_many_files(void)
+{
+	uint32_t handles[80];
+	int files[80];
+
+	for (int i = 0; i < 80; i++) {
+		files[i] = open_again(0);
+		CHECK_EQ(create(files[i], 10 * PAGE, AMDGPU_GEM_DOMAIN_VRAM, &handles[i]), 0);
+	}
+	CHECK_EQ(charged(0), 800 * PAGE);
+	for (int i = 0; i < 80; i++)
+		CHECK_EQ(close_handle(files[i], handles[i]), 0);
+	check_all_free(0);
+	for (int i = 0; i < 80; i++)
+		close(files[i]);
+}
+
+/* The kernel does not know a child, and neither does it have what its parent has. */
+static void test_fork(void)
+{
+	uint64_t handle, mine;
+	int status;
+	pid_t child;
+
+	CHECK_EQ(alloc_vram(0, MIB, &handle), 0);
+	child = fork();
+	if (!child) {
+		CHECK_EQ(alloc_vram(0, MIB, &mine), -EBADF);
+		CHECK_EQ(free_memory(handle), -EBADF);
+		CHECK_EQ(charged(0), MIB);
+		open_devices();
+		acquire_devices();
+		CHECK_EQ(alloc_vram(0, MIB, &mine), 0);
+		CHECK_EQ(charged(0), 2 * MIB);
+		_exit(0);
+	}
+	CHECK_EQ(waitpid(child, &status, 0), child);
+	CHECK_EQ(status, 0);
+	CHECK_EQ(charged(0), MIB);
+	CHECK_EQ(free_memory(handle), 0);
+	check_all_free(0);
+}
+
+int main(void)
+{
+	open_devices();
+	acquire_devices();
+	name_devices();
+	test_limit();
+	test_sizes();
+	test_kernel_refuses();
+	test_buffers();
+	test_closed_file();
+	test_many_files();
+	test_fork();
+	return 0;
+}

@@ -2,31 +2,88 @@
 #include "preload/next.h"
 
 #include <errno.h>
+#include <link.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
 
 #include "preload/lookup.h"
+#include "preload/lookup_elf.h"
 
 /* Threads that come here at the same time find, and store, the same. */
 static struct next next;
 static atomic_bool found;
 
-static void find(void)
+static const struct row {
+	const char *name;
+	size_t offset;
+} rows[] = {
+#define LIBC_HOOK(name, type, params) {#name, offsetof(struct next, name)},
+#include "preload/libc_api.def"
+};
+
+#define ROWS (sizeof(rows) / sizeof(rows[0]))
+
+static void **slot_of(const struct row *row)
+{
+	return (void **)((char *)&next + row->offset);
+}
+
+static bool is_libc(const struct link_map *m)
+{
+	const char *slash = strrchr(m->l_name, '/');
+
+	return !strcmp(slash ? slash + 1 : m->l_name, "libc.so.6");
+}
+
+/*
+ * In the list of loaded objects, from behind us to the C library: the order in which RTLD_NEXT
+ * looks, without the loader's lock and its memory. A program may open a file for the first time in
+ * a signal handler, in a forked child whose parent had a thread in dlopen, or while it sets up its
+ * own malloc. What the program was started with is never unloaded, so the list holds still as far
+ * as we go.
+ */
+static bool find_in_list(void)
+{
+	const struct link_map *m = _r_debug.r_map;
+
+	while (m && m->l_ld != _DYNAMIC)
+		m = m->l_next;
+	for (m = m ? m->l_next : NULL; m; m = m->l_next) {
+		for (size_t i = 0; i < ROWS; i++) {
+			void **slot = slot_of(&rows[i]), *p;
+
+			if (__atomic_load_n(slot, __ATOMIC_RELAXED))
+				continue;
+			p = lookup_elf_symbol(m->l_addr, m->l_ld, rows[i].name);
+			__atomic_store_n(slot, p, __ATOMIC_RELAXED);
+		}
+		if (is_libc(m))
+			return true;
+	}
+	return false;
+}
+
+/* Where we were opened late, or live in another namespace, and so are in front of nothing there. */
+static void find_by_lookup(void)
 {
 	struct lookup_libc libc = lookup_libc();
-	int saved = errno;
 
-#define LIBC_HOOK(name, type, params)                                                              \
-	__atomic_store_n(&next.name, (__typeof__(next.name))libc.dlsym(RTLD_NEXT, #name),          \
-			 __ATOMIC_RELAXED);
-#include "preload/libc_api.def"
-	errno = saved;
-	atomic_store_explicit(&found, true, memory_order_release);
+	for (size_t i = 0; i < ROWS; i++)
+		__atomic_store_n(slot_of(&rows[i]), libc.dlsym(RTLD_NEXT, rows[i].name),
+				 __ATOMIC_RELAXED);
 }
 
 const struct next *next_libc(void)
 {
-	if (__builtin_expect(!atomic_load_explicit(&found, memory_order_acquire), 0))
-		find();
+	if (__builtin_expect(!atomic_load_explicit(&found, memory_order_acquire), 0)) {
+		int saved = errno;
+
+		if (!find_in_list())
+			find_by_lookup();
+		errno = saved;
+		atomic_store_explicit(&found, true, memory_order_release);
+	}
 	return &next;
 }

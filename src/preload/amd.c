@@ -1,41 +1,47 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "preload/amd.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 
 #include "amd/identity.h"
 #include "amd/topology_read.h"
+#include "ledger/quota.h"
 
-#define KFD_PATH  "/dev/kfd"
-#define DRM_MAJOR 226
+#define KFD_PATH   "/dev/kfd"
+#define DRM_MAJOR  226
+#define RENDER_DRM "/sys/dev/char/226:%u/device/drm" /* names of the nodes of a device */
 
-/*
- * The number of /dev/kfd, as stat says it, plus one; 0: not looked for yet. It stays what it is as
- * long as the driver is loaded, and one that is loaded later is for programs that start later.
- */
-static _Atomic uint64_t kfd_rdev;
-#define KFD_NOT_HERE UINT64_MAX
+_Atomic uint64_t amd_kfd_rdev;
 
 static uint64_t find_kfd(void)
 {
-	uint64_t rdev = atomic_load_explicit(&kfd_rdev, memory_order_relaxed);
+	uint64_t rdev = atomic_load_explicit(&amd_kfd_rdev, memory_order_relaxed);
 	struct stat st;
 	int saved = errno;
 
 	if (__builtin_expect(rdev != 0, 1))
 		return rdev;
 	guest_depth++;
-	rdev = stat(KFD_PATH, &st) < 0 || !S_ISCHR(st.st_mode) ? KFD_NOT_HERE
-							       : (uint64_t)st.st_rdev + 1;
+	if (!stat(KFD_PATH, &st) && S_ISCHR(st.st_mode))
+		rdev = (uint64_t)st.st_rdev + 1;
+	else
+		rdev = access(TOPOLOGY_DIR, F_OK) ? AMD_KFD_NOT_HERE : AMD_KFD_NO_DEVICE;
 	guest_depth--;
 	errno = saved;
-	atomic_store_explicit(&kfd_rdev, rdev, memory_order_relaxed);
+	atomic_store_explicit(&amd_kfd_rdev, rdev, memory_order_relaxed);
 	return rdev;
+}
+
+bool amd_is_here(void)
+{
+	return find_kfd() != AMD_KFD_NOT_HERE;
 }
 
 int amd_file(int fd)
@@ -44,7 +50,7 @@ int amd_file(int fd)
 	int saved = errno, r;
 	struct stat st;
 
-	if (__builtin_expect(rdev == KFD_NOT_HERE, 1))
+	if (__builtin_expect(rdev == AMD_KFD_NOT_HERE, 1))
 		return AMD_FILE_NONE;
 	guest_depth++;
 	r = fstat(fd, &st);
@@ -55,6 +61,33 @@ int amd_file(int fd)
 	if ((uint64_t)st.st_rdev + 1 == rdev)
 		return AMD_FILE_KFD;
 	return major(st.st_rdev) == DRM_MAJOR ? (int)minor(st.st_rdev) : AMD_FILE_NONE;
+}
+
+/* By the one folder that names all nodes of a device. */
+static int find_card(uint32_t render_minor)
+{
+	char path[64];
+	struct dirent *entry;
+	int minor = -1;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), RENDER_DRM, render_minor);
+	dir = opendir(path);
+	while (dir && minor < 0 && (entry = readdir(dir)))
+		if (sscanf(entry->d_name, "card%d", &minor) != 1)
+			minor = -1;
+	if (dir)
+		closedir(dir);
+	return minor;
+}
+
+/* The kernel tells one bank for both where there is memory that the CPU does not reach. */
+static uint64_t find_visible(const struct topology_node *node, uint64_t total_bytes)
+{
+	for (uint32_t i = 0; i < node->bank_count; i++)
+		if (node->banks[i].heap == TOPOLOGY_HEAP_VRAM)
+			return UINT64_MAX;
+	return total_bytes;
 }
 
 /* Which of the machine's devices the tenant has. */
@@ -72,7 +105,9 @@ static int add_devices(struct guest *guest, struct amd *amd)
 		if (amd->ndevices == GUEST_DEVICES)
 			return -E2BIG;
 		device->node = node;
+		device->card_minor = find_card(node->render_minor);
 		device->total_bytes = topology_vram_bytes(node);
+		device->visible_bytes = find_visible(node, device->total_bytes);
 		amd_identity(node, device->uuid);
 		device->ours = policy_find(&policy, device->uuid);
 		if (device->ours)
@@ -92,7 +127,6 @@ static int attach(struct guest *guest, struct amd *amd)
 
 	guest_depth++;
 	r = topology_read(NULL, &amd->topology, &complaint);
-	guest_depth--;
 	if (r) {
 		snprintf(amd->complaint, sizeof(amd->complaint),
 			 "AMD's GPUs cannot be told apart: %.180s", complaint.text);
@@ -103,6 +137,7 @@ static int attach(struct guest *guest, struct amd *amd)
 		if (r)
 			guest_explain(guest, r, amd->complaint, sizeof(amd->complaint));
 	}
+	guest_depth--;
 	return r;
 }
 
@@ -166,7 +201,8 @@ struct amd_device *amd_device(struct amd *amd, uint32_t gpu_id)
 struct amd_device *amd_device_of_minor(struct amd *amd, int minor)
 {
 	for (uint32_t i = 0; i < amd->ndevices; i++)
-		if ((int)amd->device[i].node->render_minor == minor)
+		if ((int)amd->device[i].node->render_minor == minor ||
+		    amd->device[i].card_minor == minor)
 			return &amd->device[i];
 	return NULL;
 }
@@ -182,4 +218,12 @@ uint64_t amd_limit(struct guest *guest, struct amd_device *device)
 {
 	return guest_limit_cached(guest, device->uuid, device->total_bytes, &device->limit,
 				  &device->limit_generation);
+}
+
+struct kfd_view amd_view(struct guest *guest, struct amd_device *device)
+{
+	return (struct kfd_view){.limit_bytes = amd_limit(guest, device),
+				 .used_bytes = quota_used_live(guest->ledger, device->ledger),
+				 .device_bytes = device->total_bytes,
+				 .visible_bytes = device->visible_bytes};
 }

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "amd/kfd_view.h"
 #include "amd/topology.h"
 #include "base/lock.h"
 #include "preload/guest.h"
@@ -18,7 +19,9 @@
 struct amd_device {
 	const struct topology_node *node;
 	uint8_t uuid[16]; /* amd/identity.h */
+	int card_minor;	  /* of its primary node, which takes what the render node takes; -1: none */
 	uint64_t total_bytes;
+	uint64_t visible_bytes; /* of these, what the CPU reaches; UINT64_MAX: not known */
 	bool ours;  /* the tenant has it; others are as if they were not there */
 	int ledger; /* index in the tenant's ledger, if ours */
 
@@ -46,7 +49,25 @@ enum amd_file {
 };
 
 /*
- * What a descriptor is of. One load on a machine without /dev/kfd, a call of fstat elsewhere. Keeps
+ * The number of /dev/kfd, as stat says it, plus one, or one of these; 0: not looked for yet. It
+ * stays what it is as long as the driver is loaded, and one that is loaded later is for programs
+ * that start later.
+ */
+#define AMD_KFD_NOT_HERE  UINT64_MAX
+#define AMD_KFD_NO_DEVICE (UINT64_MAX - 1) /* a container may have render nodes and not /dev/kfd */
+extern _Atomic uint64_t amd_kfd_rdev;
+
+/* Whether there can be a file of AMD's driver. Keeps errno. */
+bool amd_is_here(void);
+
+/* Whether it was found that there can be none. */
+static inline bool amd_is_absent(void)
+{
+	return atomic_load_explicit(&amd_kfd_rdev, memory_order_relaxed) == AMD_KFD_NOT_HERE;
+}
+
+/*
+ * What a descriptor is of. One load on a machine without AMD's driver, a call of fstat elsewhere. Keeps
  * errno.
  */
 int amd_file(int fd);
@@ -58,7 +79,7 @@ int amd_file(int fd);
  */
 struct amd *amd_limited(struct guest **ret_guest, int *ret_error);
 
-/* By what ioctls call it, and by the minor of its render node. NULL: none that this library saw. */
+/* By what ioctls call it, and by the minor of one of its nodes. NULL: none that this library saw. */
 struct amd_device *amd_device(struct amd *amd, uint32_t gpu_id);
 struct amd_device *amd_device_of_minor(struct amd *amd, int minor);
 
@@ -67,5 +88,8 @@ bool amd_is_ours(struct amd *amd, uint32_t gpu_id);
 
 /* The tenant's limit on one of its devices, now. */
 uint64_t amd_limit(struct guest *guest, struct amd_device *device);
+
+/* What the tenant is to see of the memory of one of its devices, now. */
+struct kfd_view amd_view(struct guest *guest, struct amd_device *device);
 
 #endif

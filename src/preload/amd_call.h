@@ -20,7 +20,7 @@ struct amd_call {
 	struct amd *amd;
 	int fd;
 	unsigned long request;
-	struct amd_device *device; /* of a render node; NULL: it is for /dev/kfd */
+	struct amd_device *device; /* of a DRM node; NULL: it is for /dev/kfd */
 	size_t bytes;		   /* of the block: as the request says */
 	void *block;		   /* ours, aligned for any; zero beyond `bytes` for 128 more */
 };

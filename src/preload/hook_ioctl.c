@@ -107,7 +107,7 @@ __attribute__((visibility("default"))) int ioctl(int fd, unsigned long request, 
 	va_start(ap, request);
 	arg = va_arg(ap, void *);
 	va_end(ap);
-	file = guest_inside() ? AMD_FILE_NONE : amd_file(fd);
+	file = amd_is_absent() || guest_inside() ? AMD_FILE_NONE : amd_file(fd);
 	if (__builtin_expect(file == AMD_FILE_NONE, 1))
 		return next_libc()->ioctl(fd, request, arg);
 	return amd_ioctl(file, fd, request, arg);

@@ -67,8 +67,8 @@ static inline bool amd_is_absent(void)
 }
 
 /*
- * What a descriptor is of. One load on a machine without AMD's driver, a call of fstat elsewhere. Keeps
- * errno.
+ * What a descriptor is of. One load on a machine without AMD's driver, a call of fstat elsewhere.
+ * Keeps errno.
  */
 int amd_file(int fd);
 

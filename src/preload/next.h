@@ -6,6 +6,8 @@
 #ifndef ALLOT_PRELOAD_NEXT_H
 #define ALLOT_PRELOAD_NEXT_H
 
+#include <stdio.h>
+
 struct next {
 #define LIBC_HOOK(name, type, params) type(*name) params;
 #include "preload/libc_api.def"

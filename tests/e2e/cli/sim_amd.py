@@ -21,14 +21,22 @@ needs_rocm_smi = unittest.skipUnless(shutil.which("rocm-smi"),
                                      "rocm-smi is not installed (Debian: rocm-smi)")
 
 
+def gpus_of(out):
+    """What rocminfo says of each GPU."""
+    return [agent for agent in re.split(r"(?m)^Agent \d+ *$", out)[1:]
+            if re.search(r"Device Type: +GPU", agent)]
+
+
+def pools(out):
+    """[[KiB of each of its pools of memory]] of the GPUs that rocminfo shows."""
+    return [[int(size) for size in re.findall(r"Segment: +GLOBAL.*\n +Size: +(\d+)\(", gpu)]
+            for gpu in gpus_of(out)]
+
+
 def agents(out):
     """[(name, KiB of its first pool)] of the GPUs that rocminfo shows."""
-    found = []
-    for agent in re.split(r"(?m)^Agent \d+ *$", out)[1:]:
-        if re.search(r"Device Type: +GPU", agent):
-            found.append((re.search(r"Name: +(\S+)", agent)[1],
-                          int(re.search(r"(?m)^ +Size: +(\d+)\(", agent)[1])))
-    return found
+    return [(re.search(r"Name: +(\S+)", gpu)[1], sizes[0])
+            for gpu, sizes in zip(gpus_of(out), pools(out))]
 
 
 class SimAmd(cli_lib.Case):
@@ -68,8 +76,14 @@ class SimAmd(cli_lib.Case):
 
     @needs_rocminfo
     def test_rocminfo_in_a_tenant(self):
-        out = self.ok("sim", "--amd", "2", "--", ALLOT, "run", "--memory", "1GiB", "--", "rocminfo")
-        self.assertEqual(len(agents(out)), 2)
+        """Every pool of every GPU is as large as the quota."""
+        for gpus in (1, 2, 8):
+            out = self.ok("sim", "--amd", str(gpus), "--memory", "64GiB", "--",
+                          ALLOT, "run", "--memory", "64MiB", "--", "rocminfo")
+            self.assertEqual(pools(out), [[64 << 10] * 2] * gpus)
+        out = self.ok("sim", "--amd", "1", "--memory", "1GiB", "--",
+                      ALLOT, "run", "--memory", "64GiB", "--", "rocminfo")
+        self.assertEqual(agents(out), [("gfx90a", 1 << 20)])
 
     @needs_rocminfo
     def test_trace(self):

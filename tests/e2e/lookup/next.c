@@ -2,7 +2,7 @@
 /*
  * Prints what RTLD_NEXT answers to the program, to libraries preloaded before and after liballot
  * and to one that was opened: next.sh compares a run with liballot with one without. "hook" stands
- * for a hooked function, whoever owns it: liballot or, without it, the driver.
+ * for a hooked function, whoever owns it: liballot or, without it, the driver or the C library.
  * Arguments: the library to open, then the preloaded ones.
  */
 #include <dlfcn.h>
@@ -23,7 +23,8 @@ static void show(const char *who, const char *name, void *p)
 		printf("%s %s nothing %s\n", who, name, why && strstr(why, name) ? name : "silent");
 	else if (!strcmp(file, "liballot.so") ||
 		 (!strncmp(file, "libcuda.so", 10) && strcmp(name, "cuCtxGetDevice")) ||
-		 (!strncmp(file, "libc.so", 7) && !strncmp(name, "dl", 2)))
+		 (!strncmp(file, "libc.so", 7) &&
+		  (!strncmp(name, "dl", 2) || !strcmp(name, "open"))))
 		printf("%s %s hook %s\n", who, name, why ? why : "quiet");
 	else if (dladdr(p, &info))
 		printf("%s %s %s+%#lx %s\n", who, name, file,
@@ -38,8 +39,9 @@ int (*volatile linked)(unsigned int) = cuInit;
 int main(int argc, char **argv)
 {
 	static const char *const names[] = {
-		"malloc", "malloc", "free",   "open",   "dlopen",	"cuTest",  "dlsym",
-		"dlvsym", "cuInit", "cuInit", "cuMemAlloc_v2", "cuCtxGetDevice", "no_such_name"};
+		"malloc", "malloc", "free",   "read",   "open",		 "dlopen",	   "cuTest",
+		"dlsym",  "dlvsym", "cuInit", "cuInit", "cuMemAlloc_v2", "cuCtxGetDevice",
+		"no_such_name"};
 
 	CHECK(argc > 1);
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {

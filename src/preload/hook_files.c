@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * open and fopen: what AMD's driver tells in files, and the way to its devices. The kernel opens a
+ * file first, whichever; only then is there a look at which it was. So a path that cannot be read
+ * fails as ever, and the descriptor that the program gets is the one that it would have got.
+ */
+
+/* Both names of a function are defined here; with this one would stand for the other. */
+#undef _FILE_OFFSET_BITS
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "preload/amd.h"
+#include "preload/amd_open.h"
+#include "preload/next.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+static bool is_of_interest(const char *path)
+{
+	return __builtin_expect(!amd_is_absent(), 0) && !guest_inside() && amd_open_may_be(path);
+}
+
+/* The kernel opens files that it then refuses to read from; to refuse them here is as near. */
+static int opened(int fd, const char *path, int flags)
+{
+	int r;
+
+	if (fd < 0 || flags & O_PATH || !is_of_interest(path))
+		return fd;
+	r = amd_opened(fd, path);
+	if (r == 0)
+		return fd;
+	close(fd);
+	errno = r < 0 ? -r : EPERM;
+	return -1;
+}
+
+/* A mode follows the flags only where one is needed. */
+static mode_t mode_of(int flags, va_list ap)
+{
+	return flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE ? va_arg(ap, mode_t) : 0;
+}
+
+#define OPEN(name, params, args)                                                                   \
+	EXPORT int name params                                                                     \
+	{                                                                                          \
+		va_list ap;                                                                        \
+		mode_t mode;                                                                       \
+                                                                                                   \
+		va_start(ap, flags);                                                               \
+		mode = mode_of(flags, ap);                                                         \
+		va_end(ap);                                                                        \
+		return opened(next_libc()->name args, path, flags);                                \
+	}
+
+OPEN(open, (const char *path, int flags, ...), (path, flags, mode))
+OPEN(open64, (const char *path, int flags, ...), (path, flags, mode))
+OPEN(openat, (int dirfd, const char *path, int flags, ...), (dirfd, path, flags, mode))
+OPEN(openat64, (int dirfd, const char *path, int flags, ...), (dirfd, path, flags, mode))
+
+/* What the compiler makes of them where it checks arguments; they refuse what needs a mode. */
+#define OPEN_2(name, params, args)                                                                 \
+	EXPORT int name params;                                                                    \
+	EXPORT int name params                                                                     \
+	{                                                                                          \
+		return opened(next_libc()->name args, path, flags);                                \
+	}
+
+OPEN_2(__open_2, (const char *path, int flags), (path, flags))
+OPEN_2(__open64_2, (const char *path, int flags), (path, flags))
+OPEN_2(__openat_2, (int dirfd, const char *path, int flags), (dirfd, path, flags))
+OPEN_2(__openat64_2, (int dirfd, const char *path, int flags), (dirfd, path, flags))
+
+/* As the kernel answers who may not use the GPU: ROCm's library takes this for one to leave out. */
+static ssize_t refuse_read(void *cookie, char *text, size_t len)
+{
+	errno = EPERM;
+	return -1;
+}
+
+static FILE *opened_stream(FILE *stream, const char *path)
+{
+	int r;
+
+	if (!stream || !is_of_interest(path))
+		return stream;
+	r = amd_opened(fileno(stream), path);
+	if (r == 0)
+		return stream;
+	fclose(stream);
+	if (r == AMD_OPEN_UNREADABLE)
+		return fopencookie(NULL, "r", (cookie_io_functions_t){.read = refuse_read});
+	errno = -r;
+	return NULL;
+}
+
+EXPORT FILE *fopen(const char *path, const char *mode)
+{
+	return opened_stream(next_libc()->fopen(path, mode), path);
+}
+
+EXPORT FILE *fopen64(const char *path, const char *mode)
+{
+	return opened_stream(next_libc()->fopen64(path, mode), path);
+}

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "preload/amd_files.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -98,26 +99,12 @@ struct entry {
 	char name[];
 };
 
-static uint64_t mark_of(const char *name)
-{
-	char *end;
-	long fd = strtol(name, &end, 10);
-	uint64_t key;
-
-	if (*end || end == name || amd_file((int)fd) <= AMD_FILE_KFD)
-		return 0;
-	key = read_mark((int)fd);
-	return key >> PID_SHIFT == (uint64_t)getpid() ? UINT64_C(1) << (key >> MARK_SHIFT & MARKS)
-						      : 0;
-}
-
-/* The marks of all descriptors; false: cannot be told. */
-static bool list_open(uint64_t *ret_marks)
+/* All descriptors of the process; false: they cannot be told. */
+static bool each_descriptor(void (*look)(int fd, void *arg), void *arg)
 {
 	_Alignas(8) char buffer[2048];
-	uint64_t marks = 0;
-	long n;
 	int dir = open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	long n;
 
 	if (dir < 0)
 		return false;
@@ -125,21 +112,49 @@ static bool list_open(uint64_t *ret_marks)
 		const struct entry *e;
 
 		for (long at = 0; at < n; at += e->len) {
+			char *end;
+			long fd;
+
 			e = (const struct entry *)(buffer + at);
-			marks |= mark_of(e->name);
+			fd = strtol(e->name, &end, 10);
+			if (!*end && end != e->name)
+				look((int)fd, arg);
 		}
 	}
 	close(dir);
-	*ret_marks = marks;
 	return n == 0;
 }
 
-/* Whether any render node is mapped, which may be of a file that has no descriptor any more. */
-static bool is_mapped(void)
+static void look_for_mark(int fd, void *arg)
 {
-	static const char path[] = "/dev/dri/";
-	const size_t keep = sizeof(path) - 2;
-	char buffer[4096 + sizeof(path)];
+	uint64_t *marks = arg, key;
+
+	if (amd_file(fd) <= AMD_FILE_KFD)
+		return;
+	key = read_mark(fd);
+	if (key >> PID_SHIFT == (uint64_t)getpid())
+		*marks |= UINT64_C(1) << (key >> MARK_SHIFT & MARKS);
+}
+
+struct inode_look {
+	uint64_t inode;
+	bool found;
+};
+
+static void look_for_inode(int fd, void *arg)
+{
+	struct inode_look *look = arg;
+	struct stat st;
+
+	if (!fstat(fd, &st) && st.st_ino == look->inode)
+		look->found = true;
+}
+
+/* Whether the list of mappings has that text, of at most 32 characters; or cannot be read. */
+static bool is_mapped(const char *text)
+{
+	const size_t len = strlen(text), keep = len - 1;
+	char buffer[4096 + 32];
 	size_t have = 0;
 	bool found = false;
 	ssize_t n = 0;
@@ -147,7 +162,7 @@ static bool is_mapped(void)
 
 	while (maps >= 0 && !found && (n = read(maps, buffer + have, 4096)) > 0) {
 		have += (size_t)n;
-		found = memmem(buffer, have, path, sizeof(path) - 1);
+		found = memmem(buffer, have, text, len);
 		if (have > keep) { /* what may be the beginning of it */
 			memmove(buffer, buffer + have - keep, keep);
 			have = keep;
@@ -158,20 +173,38 @@ static bool is_mapped(void)
 	return found || maps < 0 || n < 0;
 }
 
+/* Twice: a descriptor may move, by dup and close, to where the first look has been. */
 uint64_t amd_files_closed(uint64_t marks)
 {
-	uint64_t now, then;
+	uint64_t open = 0;
 	int saved = errno;
 
-	/* Twice: a descriptor may move, by dup and close, to where the first look has been. */
 	guest_depth++;
-	if (!marks || !list_open(&now) || !(marks & ~now) || !list_open(&then))
-		marks = 0;
-	else
-		marks &= ~(now | then);
-	if (marks && is_mapped())
+	for (int i = 0; i < 2 && marks & ~open; i++)
+		if (!each_descriptor(look_for_mark, &open))
+			open = marks;
+	marks &= ~open;
+	if (marks && is_mapped("/dev/dri/"))
 		marks = 0;
 	guest_depth--;
 	errno = saved;
 	return marks;
+}
+
+bool amd_files_has_inode(uint64_t inode)
+{
+	struct inode_look look = {.inode = inode};
+	int saved = errno;
+	char column[32];
+
+	snprintf(column, sizeof(column), " %llu ", (unsigned long long)inode);
+	guest_depth++;
+	for (int i = 0; i < 2 && !look.found; i++)
+		if (!each_descriptor(look_for_inode, &look))
+			look.found = true;
+	if (!look.found)
+		look.found = is_mapped(column);
+	guest_depth--;
+	errno = saved;
+	return look.found;
 }

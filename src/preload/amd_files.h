@@ -35,6 +35,12 @@ bool amd_files_has_mark(uint64_t key, uint64_t marks);
  */
 uint64_t amd_files_closed(uint64_t marks);
 
+/*
+ * Whether this process has a file with that inode open or mapped: a dma-buf holds its memory. True
+ * also when /proc tells nothing. Others with the same inode number only make that a little late.
+ */
+bool amd_files_has_inode(uint64_t inode);
+
 /* They may be used again: when nothing is charged under their keys any more. */
 void amd_files_forget(struct amd *amd, uint64_t marks);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the files that meet calls about memory have in common (hook_kfd_memory.c and
- * hook_kfd_map.c): handles, and the objects of the guest's table that are charged for them.
+ * What the files that meet calls about memory have in common (hook_kfd_memory.c, hook_kfd_map.c,
+ * hook_kfd_share.c): handles, and the objects of the guest's table that are charged for them.
  */
 #ifndef ALLOT_PRELOAD_AMD_MEMORY_H
 #define ALLOT_PRELOAD_AMD_MEMORY_H
@@ -28,6 +28,7 @@ int amd_memory_put(struct amd_call *call, uint64_t handle, struct object *object
 /* Whether an object of the call's render node is of a GPU's own memory, and how much. */
 bool amd_memory_in_vram(struct amd_call *call, uint32_t handle, uint64_t *ret_bytes);
 
-int amd_memory_map(struct amd_call *call); /* MAP */
+int amd_memory_map(struct amd_call *call);   /* MAP */
+int amd_memory_share(struct amd_call *call); /* SHARE */
 
 #endif

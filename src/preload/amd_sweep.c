@@ -32,8 +32,20 @@ static void sweep_files(struct guest *guest, struct amd *amd)
 	lock_drop(&amd->file_lock);
 }
 
+void amd_sweep_dmabufs(struct guest *guest, struct amd *amd)
+{
+	struct object held[BATCH], gone;
+	int n = object_list(guest->objects, OBJECT_DMABUF, held, BATCH);
+
+	for (int i = 0; i < n; i++)
+		if (!amd_files_has_inode(held[i].key) &&
+		    object_take(guest->objects, OBJECT_DMABUF, held[i].key, &gone))
+			amd_charge_drop(guest, amd, &gone);
+}
+
 void amd_sweep(struct guest *guest, struct amd *amd, int fd)
 {
 	(void)fd;
 	sweep_files(guest, amd);
+	amd_sweep_dmabufs(guest, amd);
 }

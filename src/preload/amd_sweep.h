@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What this process is charged for and no longer has: an AMD GPU's memory also goes without an
- * ioctl, when a render node is closed. Found out before a refusal at the latest, and never sooner
- * than the memory is gone.
+ * ioctl, when a render node or a dma-buf is closed. Found out before a refusal at the latest, and
+ * never sooner than the memory is gone.
  */
 #ifndef ALLOT_PRELOAD_AMD_SWEEP_H
 #define ALLOT_PRELOAD_AMD_SWEEP_H
@@ -11,5 +11,8 @@
 
 /* Counts it off. `fd`: of one of AMD's files. Slow: for who is about to be refused. */
 void amd_sweep(struct guest *guest, struct amd *amd, int fd);
+
+/* The same for memory that only descriptors hold. Quick when there is none. */
+void amd_sweep_dmabufs(struct guest *guest, struct amd *amd);
 
 #endif

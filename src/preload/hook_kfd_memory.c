@@ -11,6 +11,7 @@
 #include "amd/abi/kfd.h"
 #include "preload/amd_files.h"
 #include "preload/amd_memory.h"
+#include "preload/amd_sweep.h"
 #include "preload/next.h"
 
 int amd_memory_ask(struct amd_call *call, unsigned long request, void *block)
@@ -134,6 +135,34 @@ static int create(struct amd_call *call, const struct demand *demand)
 	return take(call, call->device, demand, &args->out.handle, sizeof(args->out.handle));
 }
 
+static bool hand_over(struct object *dmabuf, void *arg)
+{
+	struct object *gone = arg;
+
+	if (!dmabuf->refs) {
+		*dmabuf = *gone;
+		gone->refs = 0;
+	}
+	return true;
+}
+
+/* The handle is gone. A dma-buf may be open still, and holds the memory: then it stays charged. */
+static void let_go(struct amd_call *call, const struct object *object)
+{
+	struct object dmabuf = *object;
+
+	dmabuf.kind = OBJECT_DMABUF;
+	dmabuf.key = object->peer;
+	dmabuf.refs = 1;
+	if (object->peer && amd_files_has_inode(object->peer))
+		object_change(call->guest->objects, OBJECT_DMABUF, dmabuf.key, true, hand_over,
+			      &dmabuf);
+	if (dmabuf.refs)
+		amd_charge_drop(call->guest, call->amd, object);
+	if (object->peer)
+		amd_sweep_dmabufs(call->guest, call->amd);
+}
+
 /*
  * The object leaves the table before the kernel is asked: it may give the handle to another thread
  * as soon as it has it back. Of two threads that free one handle one finds it.
@@ -152,13 +181,13 @@ static int give(struct amd_call *call, uint64_t handle)
 		object.refs = 1;
 		if (r >= 0 && object_change(objects, kind, key, false, take_from_key, &object) &&
 		    !object.refs)
-			amd_charge_drop(call->guest, call->amd, &object);
+			let_go(call, &object);
 		return r;
 	}
 	known = object_take(objects, kind, key, &object);
 	r = amd_call_kernel(call);
 	if (known && r >= 0)
-		amd_charge_drop(call->guest, call->amd, &object);
+		let_go(call, &object);
 	else if (known)
 		object_put(objects, &object); /* there was room for it just now */
 	return r;
@@ -268,6 +297,12 @@ static int of_kfd(struct amd_call *call, const struct demand *demand)
 	case KFD_NR_MAP_MEMORY_TO_GPU:
 	case KFD_NR_UNMAP_MEMORY_FROM_GPU:
 		return amd_memory_map(call);
+	case KFD_NR_GET_DMABUF_INFO:
+	case KFD_NR_IMPORT_DMABUF:
+	case KFD_NR_EXPORT_DMABUF:
+	case KFD_NR_IPC_IMPORT_HANDLE:
+	case KFD_NR_IPC_EXPORT_HANDLE:
+		return amd_memory_share(call);
 	}
 	return amd_call_kernel(call);
 }
@@ -283,6 +318,9 @@ static int of_drm(struct amd_call *call, const struct demand *demand)
 		return give(call, demand->object);
 	case DRM_NR_GEM_CHANGE_HANDLE:
 		return change_handle(call);
+	case DRM_NR_PRIME_HANDLE_TO_FD:
+	case DRM_NR_PRIME_FD_TO_HANDLE:
+		return amd_memory_share(call);
 	}
 	return amd_call_kernel(call);
 }

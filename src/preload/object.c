@@ -33,7 +33,7 @@ struct object_table {
 static bool is_listed(enum object_kind kind)
 {
 	return kind == OBJECT_POOL || kind == OBJECT_PARTING || kind == OBJECT_IPC ||
-	       kind == OBJECT_POINTER;
+	       kind == OBJECT_POINTER || kind == OBJECT_DMABUF;
 }
 
 /* Those that are made and freed most: each shard counts its own of them. */

@@ -34,6 +34,7 @@ enum object_kind {
 	OBJECT_CONTEXT,	 /* key: context that the program created */
 	OBJECT_KFD,	 /* key: handle of /dev/kfd; here and in the next, AMD's: hook_kfd_memory.c */
 	OBJECT_GEM,	 /* key: handle of a render node, see amd_files.h; refs: of that key */
+	OBJECT_DMABUF,	 /* key: inode of a descriptor that holds memory without a handle */
 	OBJECT_KINDS,
 };
 
@@ -55,7 +56,7 @@ struct object {
 	uint64_t bytes;	  /* charged */
 	uint64_t size;	  /* as the program asked for it */
 	uint64_t context; /* goes with it when it is destroyed; 0: outlives contexts */
-	uint64_t peer;	  /* see the kinds */
+	uint64_t peer;	  /* see the kinds; of AMD's: inode of its dma-buf, if it has one */
 	uint32_t refs;	  /* granule: allocations in it; handle: references */
 	uint32_t maps;	  /* handle: mappings; graph: epoch in which it was last backed */
 	struct shared_key shared;

@@ -83,7 +83,7 @@ static bool refs_add(struct object *share, void *arg)
 	return share->refs != 0;
 }
 
-static void enter(struct guest *guest, struct shared_key key, struct object *object)
+void share_enter(struct guest *guest, struct shared_key key, struct object *object)
 {
 	uint32_t one = 1;
 
@@ -101,9 +101,9 @@ void share_leave(struct guest *guest, const struct object *object)
 		return;
 	object_change(guest->objects, OBJECT_SHARE, object->shared.word[0], false, refs_add, &less);
 	if (!object_get(guest->objects, OBJECT_SHARE, object->shared.word[0], &share))
-		shared_drop(slot_of(guest), object->shared);
+		shared_drop(guest->claimed, object->shared);
 	else if (!(object->flags & OBJECT_IMPORTED)) /* we import it too, and our row lets go */
-		shared_uncover(slot_of(guest), object->shared);
+		shared_uncover(guest->claimed, object->shared);
 }
 
 void share_export(struct guest *guest, struct guest_device *device, struct shared_key key,
@@ -111,7 +111,7 @@ void share_export(struct guest *guest, struct guest_device *device, struct share
 {
 	if (!shared_add(slot_of(guest), key, device->ledger, bytes, CAT_IMPORTED, SHARED_COVERED,
 			charge_limit(guest, device)))
-		enter(guest, key, object);
+		share_enter(guest, key, object);
 }
 
 CUresult share_import(struct guest *guest, struct guest_device *device, struct shared_key key,
@@ -126,7 +126,7 @@ CUresult share_import(struct guest *guest, struct guest_device *device, struct s
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	if (!r || r == -EEXIST) {
-		enter(guest, key, object);
+		share_enter(guest, key, object);
 		return CUDA_SUCCESS;
 	}
 	/* No entry to be had: charged to this process alone. */

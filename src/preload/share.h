@@ -44,6 +44,9 @@ void share_export(struct guest *guest, struct guest_device *device, struct share
 CUresult share_import(struct guest *guest, struct guest_device *device, struct shared_key key,
 		      uint64_t bytes, struct object *object);
 
+/* An entry of the tenant's table that this process was added to has one object more. Marks it. */
+void share_enter(struct guest *guest, struct shared_key key, struct object *object);
+
 /*
  * Undoes either as far as the tenant's table goes: for objects that take back their charge
  * themselves. Another object of this process may still hold the same entry.

@@ -13,11 +13,11 @@
 #include "amd/identity.h"
 #include "amd/topology_read.h"
 #include "ledger/view.h"
+#include "sim/kfd/bank.h"
 #include "tests/sim/kfd_program.h"
 
-#define QUOTA	(64 * MIB)
-#define MACHINE (256 * MIB)
-#define PAGE	UINT64_C(4096)
+#define QUOTA (64 * MIB)
+#define PAGE  UINT64_C(4096)
 
 static uint8_t uuids[GPUS][16];
 
@@ -59,12 +59,30 @@ static inline uint64_t charged(int gpu)
 	return device_view(gpu).used_bytes;
 }
 
+/* What the machine counts, whatever the tenant is told. */
+static inline struct bank *machine(void)
+{
+	static struct bank *bank;
+	char root[256];
+
+	snprintf(root, sizeof(root), "%s/amd", getenv("ALLOT_SIM_DIR"));
+	if (!bank)
+		CHECK_EQ(bank_open(root, &bank), 0);
+	return bank;
+}
+
+static inline uint64_t taken(int gpu)
+{
+	return bank_used(machine(), (uint32_t)gpu, VRAM);
+}
+
 /* All of the quota can be had, and no more. */
 static inline void check_all_free(int gpu)
 {
 	uint64_t handle;
 
 	CHECK_EQ(charged(gpu), 0);
+	CHECK_EQ(taken(gpu), 0);
 	CHECK_EQ(alloc_vram(gpu, QUOTA, &handle), 0);
 	CHECK_EQ(free_memory(handle), 0);
 	CHECK_EQ(alloc_vram(gpu, QUOTA + PAGE, &handle), -ENOMEM);

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What can be seen of another process's thread, by /proc and the kernel's own copying: it is not
+ * stopped for it, and no descriptor of its is taken. A thread is named by its number in the
+ * caller's PID namespace. The caller makes sure, after it looked, that the number was not given to
+ * another thread meanwhile.
+ */
+#ifndef ALLOT_BASE_TARGET_H
+#define ALLOT_BASE_TARGET_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* The process that a thread is of; -ESRCH. */
+int target_process(pid_t thread, pid_t *ret_process);
+
+/*
+ * The device that a thread's descriptor is of; 0 for what is no character device. -EBADF: it is
+ * not open; -ESRCH: there is no such thread; -EACCES: it does not let itself be looked at.
+ */
+int target_device(pid_t thread, int fd, dev_t *ret_device);
+
+/* Copies memory of a thread's. -EFAULT: not all of it is there; -EPERM, -ESRCH. */
+int target_copy(pid_t thread, uint64_t from, void *to, size_t len);
+
+/*
+ * Whether a thread may be inside an ioctl with this request. False when it is certainly not: when
+ * it waits for something else, or is gone. Of one that has a processor nothing can be said.
+ */
+bool target_inside(pid_t thread, uint32_t request);
+
+#endif

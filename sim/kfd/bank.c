@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -82,7 +83,7 @@ static void unlock(const struct bank *bank)
 }
 
 /* The kernel is asked from now on about what a dead process left under this one's number. */
-static void join(struct bank *bank, int fd)
+static void join(struct bank *bank, int fd, pid_t pid)
 {
 	struct region *region = bank->region;
 	int seat;
@@ -93,11 +94,11 @@ static void join(struct bank *bank, int fd)
 	for (uint64_t i = 0; bank->process && i < region->rows; i++)
 		if (region->row[i].owner == bank->process)
 			region->row[i].owner = 0;
-	region->pid[bank->process] = getpid();
+	region->pid[bank->process] = pid;
 	unlock(bank);
 }
 
-static int open_region(const char *root, struct bank *bank)
+static int open_region(const char *root, struct bank *bank, pid_t pid)
 {
 	char path[PATH_MAX];
 	void *map;
@@ -116,7 +117,7 @@ static int open_region(const char *root, struct bank *bank)
 		munmap(map, sizeof(*bank->region));
 		r = -EPROTO;
 	} else {
-		join(bank, fd);
+		join(bank, fd, pid);
 	}
 	close(fd); /* the mapping keeps the lock */
 	return r;
@@ -131,13 +132,31 @@ int bank_open(const char *root, struct bank **ret)
 
 	pthread_mutex_lock(&opening);
 	if (opened != getpid())
-		r = open_region(root, &bank);
+		r = open_region(root, &bank, getpid());
 	if (r == 0) {
 		opened = getpid();
 		*ret = &bank;
 	}
 	pthread_mutex_unlock(&opening);
 	return r;
+}
+
+int bank_open_for(const char *root, pid_t pid, struct bank **ret)
+{
+	struct bank *bank = calloc(1, sizeof(*bank));
+	int r = bank ? open_region(root, bank, pid) : -ENOMEM;
+
+	if (r == 0)
+		*ret = bank;
+	else
+		free(bank);
+	return r;
+}
+
+void bank_close(struct bank *bank)
+{
+	munmap(bank->region, sizeof(*bank->region));
+	free(bank);
 }
 
 static int open_content(const struct bank *bank, uint64_t key, int flags)

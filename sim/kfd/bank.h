@@ -34,6 +34,13 @@ struct bank_piece {
 int bank_open(const char *root, struct bank **ret);
 
 /*
+ * The same bank for what another process has that asks through this one, under its number; and the
+ * end of that: its pieces are dropped before.
+ */
+int bank_open_for(const char *root, pid_t pid, struct bank **ret);
+void bank_close(struct bank *bank);
+
+/*
  * Takes a piece of that size, GPU and flags; the rest is answered. `vram_bytes` is what the GPU
  * has. -ENOMEM where it has no more, the dead not counted, or the machine.
  */

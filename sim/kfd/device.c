@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/seccomp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -154,6 +155,8 @@ EMU_EXPORT int ioctl(int fd, unsigned long request, ...)
 	va_start(ap, request);
 	arg = va_arg(ap, void *);
 	va_end(ap);
+	if (type == SECCOMP_IOC_MAGIC)
+		return emu_remote_ioctl(fd, request, arg);
 	if (type != AMDKFD_IOCTL_BASE && type != DRM_IOCTL_BASE)
 		return (int)syscall(SYS_ioctl, fd, request, arg);
 	minor = emu_minor_of(fd);

@@ -15,7 +15,7 @@
 int emu_export_dmabuf(struct emu_machine *m, void *block)
 {
 	struct kfd_ioctl_export_dmabuf_args *a = block;
-	const struct emu_object *o = emu_object(a->handle);
+	const struct emu_object *o = emu_object(m, a->handle);
 	int fd;
 
 	if (!o)
@@ -61,7 +61,7 @@ int emu_import_dmabuf(struct emu_machine *m, void *block)
 	o.size = o.piece.size;
 	o.flags = (o.piece.flags & VRAM_OR_GTT) | KFD_IOC_ALLOC_MEM_FLAGS_WRITABLE |
 		  KFD_IOC_ALLOC_MEM_FLAGS_EXECUTABLE;
-	r = gpu == &m->gpu[o.piece.gpu] ? emu_object_add(&o) : -EINVAL;
+	r = gpu == &m->gpu[o.piece.gpu] ? emu_object_add(m, &o) : -EINVAL;
 	if (r < 0) {
 		bank_drop(m->bank, &o.piece);
 		return r;

@@ -7,6 +7,7 @@
  *   sysfs.c    files of the tree whose content changes
  *   device.c   the tree's device files: what fstat, ioctl and mmap answer for them
  *   process.c  what the driver knows of this process, and the machine's GPUs
+ *   remote.c   what other processes, which have no emulator, ask of it by way of this one
  *   kfd.c      ioctls of /dev/kfd: the block in and out, the row
  *   trace.c    a line for each of them, and for those of render nodes that are about memory
  *   bank.c     memory of the GPUs, which all processes share
@@ -66,9 +67,11 @@ struct emu_gpu {
 	uint32_t device_id;
 };
 
-/* The machine does not change once it is read; the rest is guarded by emu_lock(). */
+/* A process's view. What there is does not change once it is read; the rest is the process's. */
 struct emu_machine {
 	struct bank *bank;
+	struct emu_object *objects; /* by the lower half of the handle; the first is not used */
+	uint32_t nobjects;
 	struct emu_gpu gpu[TREE_GPUS];
 	uint32_t ngpus;
 	const struct topology *topology;
@@ -81,12 +84,13 @@ const char *emu_path(const char *path, char buffer[static PATH_MAX]);
 /* sysfs.c: a file of the tree is about to be looked at. */
 void emu_sysfs_refresh(const char *path);
 
-/* This process has opened a device, made a queue, ended one. */
-void emu_sysfs_enter(const struct emu_machine *machine);
+/* A process has opened a device; this one has made a queue, ended one. */
+void emu_sysfs_enter(const struct emu_machine *machine, pid_t pid);
 void emu_sysfs_add_queue(uint32_t id, uint32_t gpu_id, uint64_t ring_bytes, uint32_t type);
 void emu_sysfs_remove_queue(uint32_t id);
 
-/* process.c */
+/* process.c: what there is, into a machine that is all zero; 0, -errno with a message. */
+int emu_read_machine(struct emu_machine *ret);
 int emu_open(int fd); /* a process opens a device: what it inherited over fork is gone; 0, -errno */
 
 /*
@@ -115,6 +119,13 @@ int emu_copy_out(uint64_t to, const void *from, size_t len);
 
 /* device.c: the minor of the render node that `fd` is of, 0: KFD, -1: neither. */
 int emu_minor_of(int fd);
+
+/*
+ * remote.c: an ioctl of a seccomp filter's listener; and the time to free what processes had that
+ * are gone.
+ */
+int emu_remote_ioctl(int fd, unsigned long request, void *arg);
+void emu_remote_reap(void);
 
 /* kfd.c, drm.c */
 long emu_kfd_ioctl(unsigned long request, uint64_t arg);
@@ -146,7 +157,7 @@ int emu_free(struct emu_machine *machine, void *block);
 int emu_map(struct emu_machine *machine, void *block);
 int emu_unmap(struct emu_machine *machine, void *block);
 int emu_available(struct emu_machine *machine, void *block);
-void emu_memory_forget(void); /* all of it, in a forked child */
+void emu_memory_forget(struct emu_machine *machine); /* all of it, in a forked child */
 
 /* dmabuf.c: the same. */
 int emu_export_dmabuf(struct emu_machine *machine, void *block);

@@ -27,54 +27,52 @@
 
 #define PAGE_UP(size) (((size) + 4095) & ~UINT64_C(4095))
 
-static struct emu_object *objects; /* by the lower half of the handle; the first is not used */
-static uint32_t nobjects;
-
-void emu_memory_forget(void)
+void emu_memory_forget(struct emu_machine *m)
 {
-	free(objects);
-	objects = NULL;
-	nobjects = 0;
+	free(m->objects);
+	m->objects = NULL;
+	m->nobjects = 0;
 }
 
-struct emu_object *emu_object(uint64_t handle)
+struct emu_object *emu_object(const struct emu_machine *m, uint64_t handle)
 {
 	uint32_t index = (uint32_t)handle;
 
-	return handle && index < nobjects && objects[index].handle == handle ? &objects[index]
-									     : NULL;
+	return handle && index < m->nobjects && m->objects[index].handle == handle
+		       ? &m->objects[index]
+		       : NULL;
 }
 
 /* A free row's index. */
-static int take_row(void)
+static int take_row(struct emu_machine *m)
 {
 	uint32_t i = 1, more;
 	struct emu_object *grown;
 
-	while (i < nobjects && objects[i].handle)
+	while (i < m->nobjects && m->objects[i].handle)
 		i++;
-	if (i < nobjects)
+	if (i < m->nobjects)
 		return (int)i;
-	more = nobjects ? 2 * nobjects : 64;
+	more = m->nobjects ? 2 * m->nobjects : 64;
 	if (more > INDEX_MOST)
 		return -ENOMEM;
-	grown = realloc(objects, more * sizeof(*objects));
+	grown = realloc(m->objects, more * sizeof(*grown));
 	if (!grown)
 		return -ENOMEM;
-	objects = grown;
-	memset(objects + nobjects, 0, (more - nobjects) * sizeof(*objects));
-	nobjects = more;
+	m->objects = grown;
+	memset(grown + m->nobjects, 0, (more - m->nobjects) * sizeof(*grown));
+	m->nobjects = more;
 	return (int)i;
 }
 
-int emu_object_add(struct emu_object *o)
+int emu_object_add(struct emu_machine *m, struct emu_object *o)
 {
-	int index = take_row();
+	int index = take_row(m);
 
 	if (index < 0)
 		return index;
 	o->handle = (uint64_t)o->gpu_id << 32 | (uint32_t)index;
-	objects[index] = *o;
+	m->objects[index] = *o;
 	return 0;
 }
 
@@ -118,7 +116,7 @@ int emu_alloc(struct emu_machine *m, void *block)
 		if (r < 0)
 			return r;
 	}
-	r = emu_object_add(&o);
+	r = emu_object_add(m, &o);
 	if (r < 0) {
 		bank_drop(m->bank, &o.piece);
 		return r;
@@ -132,7 +130,7 @@ int emu_alloc(struct emu_machine *m, void *block)
 int emu_free(struct emu_machine *m, void *block)
 {
 	const struct kfd_ioctl_free_memory_of_gpu_args *a = block;
-	struct emu_object *o = emu_object(a->handle);
+	struct emu_object *o = emu_object(m, a->handle);
 
 	if (!o)
 		return -EINVAL;
@@ -217,7 +215,7 @@ static int read_ids(const struct kfd_ioctl_map_memory_to_gpu_args *a, uint32_t *
 static int map_each(struct emu_machine *m, struct kfd_ioctl_map_memory_to_gpu_args *a, bool map)
 {
 	unsigned int nr = map ? KFD_NR_MAP_MEMORY_TO_GPU : KFD_NR_UNMAP_MEMORY_FROM_GPU;
-	struct emu_object *o = emu_object(a->handle);
+	struct emu_object *o = emu_object(m, a->handle);
 	CLEANUP_FREE uint32_t *ids = NULL;
 	int r = read_ids(a, &ids);
 
@@ -267,10 +265,10 @@ int emu_memory_at(struct emu_machine *m, int fd, uint64_t mmap_offset, size_t le
 {
 	uint64_t index = mmap_offset >> OFFSET_SHIFT;
 
-	if (mmap_offset & ((UINT64_C(1) << OFFSET_SHIFT) - 1) || index >= nobjects ||
-	    !objects[index].handle || len > objects[index].piece.size)
+	if (mmap_offset & ((UINT64_C(1) << OFFSET_SHIFT) - 1) || index >= m->nobjects ||
+	    !m->objects[index].handle || len > m->objects[index].piece.size)
 		return -EINVAL;
-	if (emu_gpu(m, objects[index].gpu_id)->file != emu_file_of(fd))
+	if (emu_gpu(m, m->objects[index].gpu_id)->file != emu_file_of(fd))
 		return -EACCES;
-	return bank_fd(m->bank, &objects[index].piece, O_RDWR | O_CLOEXEC);
+	return bank_fd(m->bank, &m->objects[index].piece, O_RDWR | O_CLOEXEC);
 }

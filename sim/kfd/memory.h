@@ -18,9 +18,9 @@ struct emu_object {
 };
 
 /* NULL: there is none. */
-struct emu_object *emu_object(uint64_t handle);
+struct emu_object *emu_object(const struct emu_machine *machine, uint64_t handle);
 
 /* Takes over the object's piece, and fills its handle; -ENOMEM. */
-int emu_object_add(struct emu_object *object);
+int emu_object_add(struct emu_machine *machine, struct emu_object *object);
 
 #endif

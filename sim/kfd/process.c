@@ -22,7 +22,7 @@ static struct {
 
 static _Thread_local bool locked; /* by this thread */
 
-static int read_machine(struct emu_machine *m)
+int emu_read_machine(struct emu_machine *m)
 {
 	struct topology_complaint complaint = {""};
 	struct topology *t;
@@ -75,7 +75,7 @@ int emu_open(int fd)
 		/* Whoever held the lock is not in this process. */
 		pthread_mutex_init(&process.mutex, NULL);
 		locked = false;
-		emu_memory_forget();
+		emu_memory_forget(&process.machine);
 		emu_svm_forget();
 		emu_events_forget();
 		emu_gem_forget();
@@ -87,11 +87,11 @@ int emu_open(int fd)
 		}
 	}
 	if (!process.machine.topology)
-		r = read_machine(&process.machine);
+		r = emu_read_machine(&process.machine);
 	if (r == 0 && process.pid != getpid())
 		r = open_bank(&process.machine.bank);
 	if (r == 0 && process.pid != getpid())
-		emu_sysfs_enter(&process.machine);
+		emu_sysfs_enter(&process.machine, getpid());
 	if (r == 0) {
 		__atomic_store_n(&process.pid, getpid(), __ATOMIC_RELEASE);
 		emu_gem_opened(&process.machine, fd);

@@ -74,13 +74,13 @@ static void put(const char *path, uint64_t bytes)
 #define PROCESSES     "/kfd/kfd/proc" /* by either of its names */
 #define PROCESSES_DIR "/sys/devices/virtual" PROCESSES
 
-/* A file or folder of this process's. */
-__attribute__((format(printf, 2, 3))) static void own_path(char ret[static PATH_MAX],
+/* A file or folder of a process's. */
+__attribute__((format(printf, 3, 4))) static void own_path(char ret[static PATH_MAX], pid_t pid,
 							   const char *fmt, ...)
 {
 	va_list ap;
 	int n = snprintf(ret, PATH_MAX, "%.*s" PROCESSES_DIR "/%d", PATH_MAX - 128, emu_root(),
-			 getpid());
+			 pid);
 
 	va_start(ap, fmt);
 	vsnprintf(ret + n, (size_t)(PATH_MAX - n), fmt, ap);
@@ -88,26 +88,26 @@ __attribute__((format(printf, 2, 3))) static void own_path(char ret[static PATH_
 }
 
 /* No wave of a shader ever occupies a CU here, and nothing is evicted. */
-void emu_sysfs_enter(const struct emu_machine *m)
+void emu_sysfs_enter(const struct emu_machine *m, pid_t pid)
 {
 	char path[PATH_MAX];
 
 	bank_lock_files(m->bank);
-	own_path(path, "%s", "");
+	own_path(path, pid, "%s", "");
 	tree_remove_all(path); /* of another process, which had this number */
 	mkdir(path, 0755);
-	own_path(path, "/queues");
+	own_path(path, pid, "/queues");
 	mkdir(path, 0755);
-	own_path(path, "/pasid");
-	put(path, 0x8000 | ((uint32_t)getpid() & 0x7fff));
+	own_path(path, pid, "/pasid");
+	put(path, 0x8000 | ((uint32_t)pid & 0x7fff));
 	for (uint32_t i = 0; i < m->ngpus; i++) {
-		own_path(path, "/vram_%u", m->gpu[i].gpu_id);
+		own_path(path, pid, "/vram_%u", m->gpu[i].gpu_id);
 		put(path, 0);
-		own_path(path, "/stats_%u", m->gpu[i].gpu_id);
+		own_path(path, pid, "/stats_%u", m->gpu[i].gpu_id);
 		mkdir(path, 0755);
-		own_path(path, "/stats_%u/cu_occupancy", m->gpu[i].gpu_id);
+		own_path(path, pid, "/stats_%u/cu_occupancy", m->gpu[i].gpu_id);
 		put(path, 0);
-		own_path(path, "/stats_%u/evicted_ms", m->gpu[i].gpu_id);
+		own_path(path, pid, "/stats_%u/evicted_ms", m->gpu[i].gpu_id);
 		put(path, 0);
 	}
 	bank_unlock_files(m->bank);
@@ -117,13 +117,13 @@ void emu_sysfs_add_queue(uint32_t id, uint32_t gpu_id, uint64_t ring_bytes, uint
 {
 	char path[PATH_MAX];
 
-	own_path(path, "/queues/%u", id);
+	own_path(path, getpid(), "/queues/%u", id);
 	mkdir(path, 0755);
-	own_path(path, "/queues/%u/gpuid", id);
+	own_path(path, getpid(), "/queues/%u/gpuid", id);
 	put(path, gpu_id);
-	own_path(path, "/queues/%u/size", id);
+	own_path(path, getpid(), "/queues/%u/size", id);
 	put(path, ring_bytes);
-	own_path(path, "/queues/%u/type", id);
+	own_path(path, getpid(), "/queues/%u/type", id);
 	put(path, type);
 }
 
@@ -131,7 +131,7 @@ void emu_sysfs_remove_queue(uint32_t id)
 {
 	char path[PATH_MAX];
 
-	own_path(path, "/queues/%u", id);
+	own_path(path, getpid(), "/queues/%u", id);
 	tree_remove_all(path);
 }
 
@@ -177,6 +177,8 @@ void emu_sysfs_refresh(const char *path)
 	const struct used *used = slash ? find(slash + 1) : NULL;
 	struct bank *bank;
 
+	if (processes)
+		emu_remote_reap();
 	if ((!used && !processes) || bank_open(emu_root(), &bank) < 0)
 		return;
 	bank_lock_files(bank);

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a guarded process is reckoned to have of one GPU. The guard lets the kernel do what it
+ * admitted and is not told how that went; the kernel's figure for the process tells later. Pure.
+ *
+ * A call that was admitted is under way until its thread is known to have left it. Meanwhile the
+ * figure may contain its memory already or not. So what counts is the larger of the figure and of
+ * what was settled before plus all that was admitted since: never less than what the process has
+ * or is about to get, and the same memory never twice. Once nothing is under way the figure alone
+ * counts, whatever the calls that were seen had said.
+ */
+#ifndef ALLOT_GUARD_ACCOUNT_H
+#define ALLOT_GUARD_ACCOUNT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct account {
+	uint64_t settled_bytes;	  /* the figure when nothing was under way */
+	uint64_t under_way_bytes; /* admitted, in calls that may not be over */
+	uint64_t over_bytes;	  /* in calls that are, but the figure was not read since */
+	uint64_t figure_bytes;	  /* the kernel's, when last read */
+	uint32_t calls;		  /* under way */
+};
+
+/* A call for so many bytes is admitted; and it never got to the kernel. */
+void account_begin(struct account *account, uint64_t bytes);
+void account_cancel(struct account *account, uint64_t bytes);
+
+/* Its thread has left it. */
+void account_end(struct account *account, uint64_t bytes);
+
+/*
+ * The figure, read after the calls that are over were. True: it has room for all that is under
+ * way, so nothing is any more.
+ */
+bool account_read(struct account *account, uint64_t figure_bytes);
+
+/* Whether another figure would tell more. */
+bool account_open(const struct account *account);
+
+uint64_t account_bytes(const struct account *account);
+
+#endif

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "guard/filter.h"
+
+#include <errno.h>
+#include <linux/audit.h>
+#include <linux/seccomp.h>
+#include <stdint.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "amd/abi/drm.h"
+#include "amd/abi/kfd.h"
+#include "amd/kfd_ioctl.h"
+#include "base/err.h"
+
+#if defined(__x86_64__)
+#define NATIVE AUDIT_ARCH_X86_64
+/* Set in the numbers of x32, whose architecture is the same. */
+#define FOREIGN_BIT 0x40000000u
+#elif defined(__aarch64__)
+#define NATIVE AUDIT_ARCH_AARCH64
+#else
+#error "which system calls does this processor have?"
+#endif
+
+/* From Linux 5.19 on: who waits for an answer is woken by fatal signals only, once it was heard. */
+#ifndef SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
+#define SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV (1UL << 5)
+#endif
+
+static const struct row {
+	uint8_t nr;
+	enum kfd_decision decision;
+} rows[] = {
+#define KFD_IOCTL(n, name, args, decision) {n, KFD_##decision},
+#define KFD_OTHER(n, name, decision)	   {n, KFD_##decision},
+#include "amd/kfd_ioctl.def"
+#define DRM_ROW(name, decision) {DRM_NR_##name, KFD_##decision},
+#include "amd/drm_ioctl.def"
+};
+
+/*
+ * The kernel's own figure is what holds for memory that is there, so how it is shared or mapped
+ * does not matter here. What was given back does: others of the tenant may have it at once.
+ */
+static bool is_asked(enum kfd_decision decision)
+{
+	return decision == KFD_COUNT || decision == KFD_RELEASE || decision == KFD_MOVE ||
+	       decision == KFD_REFUSE;
+}
+
+bool guard_filter_asks(unsigned int nr)
+{
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		if (rows[i].nr == nr && is_asked(rows[i].decision))
+			return true;
+	return false;
+}
+
+/* What the kernel answers for any file, before a driver sees it, and programs use all the time. */
+static const uint32_t for_any_file[] = {FIOCLEX, FIONCLEX, FIONBIO, FIOASYNC};
+
+#define LOAD(field)         \
+	((struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, field)))
+#define ANSWER(what) ((struct sock_filter)BPF_STMT(BPF_RET | BPF_K, what))
+
+/* Jumps to one instruction further down, and what stands in them until it is known which. */
+struct jumps {
+	uint8_t at[GUARD_FILTER_MOST];
+	size_t n;
+};
+#define PENDING UINT8_MAX
+
+static void jump(struct sock_filter *program, size_t *n, struct jumps *jumps,
+		 struct sock_filter test)
+{
+	jumps->at[jumps->n++] = (uint8_t)*n;
+	program[(*n)++] = test;
+}
+
+#define IF(test, value) \
+	((struct sock_filter)BPF_JUMP(BPF_JMP | (test) | BPF_K, value, PENDING, 0))
+#define UNLESS(test, value) \
+	((struct sock_filter)BPF_JUMP(BPF_JMP | (test) | BPF_K, value, 0, PENDING))
+
+static void land(struct sock_filter *program, size_t n, const struct jumps *jumps)
+{
+	for (size_t i = 0; i < jumps->n; i++) {
+		struct sock_filter *from = &program[jumps->at[i]];
+
+		*(from->jt == PENDING ? &from->jt : &from->jf) = (uint8_t)(n - jumps->at[i] - 1);
+	}
+}
+
+size_t guard_filter_build(struct sock_filter program[static GUARD_FILTER_MOST])
+{
+	struct jumps refuse = {.n = 0}, allow = {.n = 0}, ask = {.n = 0};
+	size_t n = 0;
+
+	program[n++] = LOAD(arch);
+	jump(program, &n, &refuse, UNLESS(BPF_JEQ, NATIVE));
+	program[n++] = LOAD(nr);
+#ifdef FOREIGN_BIT
+	jump(program, &n, &refuse, IF(BPF_JGE, FOREIGN_BIT));
+#endif
+	jump(program, &n, &allow, UNLESS(BPF_JEQ, SYS_ioctl));
+	program[n++] = LOAD(args[1]); /* the lower half: the kernel takes no more of a request */
+	for (size_t i = 0; i < sizeof(for_any_file) / sizeof(for_any_file[0]); i++)
+		jump(program, &n, &allow, IF(BPF_JEQ, for_any_file[i]));
+	program[n++] = (struct sock_filter)BPF_STMT(BPF_ALU | BPF_AND | BPF_K, _IOC_NRMASK);
+	for (unsigned int nr = 0; nr <= _IOC_NRMASK; nr++)
+		if (guard_filter_asks(nr))
+			jump(program, &n, &ask, IF(BPF_JEQ, nr));
+	land(program, n, &allow);
+	program[n++] = ANSWER(SECCOMP_RET_ALLOW);
+	land(program, n, &ask);
+	program[n++] = ANSWER(SECCOMP_RET_USER_NOTIF);
+	land(program, n, &refuse);
+	program[n++] = ANSWER(SECCOMP_RET_ERRNO | ENOSYS);
+	return n;
+}
+
+static int install(const struct sock_fprog *program, unsigned long flags)
+{
+	long fd = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER,
+			  SECCOMP_FILTER_FLAG_NEW_LISTENER | flags, program);
+
+	return fd < 0 ? err_errno() : (int)fd;
+}
+
+int guard_filter_install(void)
+{
+	struct sock_filter filter[GUARD_FILTER_MOST];
+	struct sock_fprog program = {.filter = filter};
+	int fd;
+
+	program.len = (unsigned short)guard_filter_build(filter);
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+		return err_errno();
+	fd = install(&program, SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV);
+	return fd == -EINVAL ? install(&program, 0) : fd;
+}

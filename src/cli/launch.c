@@ -99,10 +99,11 @@ static int supervise(pid_t child, const sigset_t *set)
 	}
 }
 
-int launch_supervised(char **argv, int *ret_status)
+int launch_supervised(char **argv, int (*enter)(void *arg), void *arg, int *ret_status)
 {
 	sigset_t set, old;
 	pid_t child;
+	int r;
 
 	fflush(stdout);
 	forwarded_signals(&set);
@@ -116,7 +117,8 @@ int launch_supervised(char **argv, int *ret_status)
 	if (!child) {
 		signal(SIGCHLD, chld);
 		sigprocmask(SIG_SETMASK, &old, NULL);
-		_exit(launch_exec(argv));
+		r = enter ? enter(arg) : 0;
+		_exit(r ? r : launch_exec(argv));
 	}
 	*ret_status = supervise(child, &set);
 	return 0;

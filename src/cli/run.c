@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * allot run: makes or joins a tenant, sets the environment and replaces itself by the command, so
- * that pid, signals, terminal and exit status are the command's own.
+ * that pid, signals, terminal and exit status are the command's own. With a guard it stays as the
+ * command's parent.
  */
 #include <argp.h>
 #include <errno.h>
@@ -14,6 +15,7 @@
 #include "cli/compute_words.h"
 #include "cli/device_limits.h"
 #include "cli/enroll.h"
+#include "cli/guarded.h"
 #include "cli/launch.h"
 #include "cli/library.h"
 #include "cli/program.h"
@@ -23,7 +25,7 @@
 #include "cli/tenant_options.h"
 #include "cli/visible.h"
 
-enum { KEY_ALLOW_ESCAPE = 256 };
+enum { KEY_ALLOW_ESCAPE = 256, KEY_GUARD };
 
 static const struct argp_option options[] = {
 	{"name", 'n', "NAME", 0, "tenant to make or to join (default: one for this run alone)", 0},
@@ -33,6 +35,9 @@ static const struct argp_option options[] = {
 	{"accounting", 'a', "MODE", 0, "ledger (default) or driver", 0},
 	{"allow-escape", KEY_ALLOW_ESCAPE, NULL, 0,
 	 "run a command that allot cannot limit all the same", 0},
+	{"guard", KEY_GUARD, NULL, 0,
+	 "on AMD GPUs, count what goes around the library, too: static programs, bare system calls",
+	 0},
 	{"verbose", 'v', NULL, 0, "say what is set up", 0},
 	{0},
 };
@@ -41,7 +46,7 @@ struct args {
 	const char *name, *gpu;
 	struct tenant_options tenant;
 	enum enroll_accounting accounting;
-	bool allow_escape, verbose;
+	bool allow_escape, guard, verbose;
 	char **command;
 };
 
@@ -74,6 +79,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_ALLOW_ESCAPE:
 		a->allow_escape = true;
+		return 0;
+	case KEY_GUARD:
+		a->guard = true;
 		return 0;
 	case ARGP_KEY_ARG:
 		/* The rest is the command's, options and all. */
@@ -112,6 +120,9 @@ static int check_command(const struct args *a)
 	if (r < 0)
 		return launch_cannot(a->command[0], r);
 	if (program.kind == PROGRAM_OK)
+		return 0;
+	/* The guard needs nothing preloaded; NVIDIA's devices it does not know. */
+	if (a->guard && program.kind != PROGRAM_MACHINE && access("/dev/nvidiactl", F_OK))
 		return 0;
 	if (a->allow_escape) {
 		say_note("warning: %s %s: it runs without a quota", program.path,
@@ -217,12 +228,14 @@ int cmd_run(int argc, char **argv)
 		enroll_undo(&e);
 		return say_error("cannot set the command's environment: %s", say_errno(errno));
 	}
-	if (!access("/dev/kfd", F_OK))
+	if (!a.guard && !access("/dev/kfd", F_OK))
 		say_note("note: AMD GPUs are not limited yet: what \"%s\" uses of them does not "
 			 "count",
 			 a.command[0]);
 	if (a.verbose)
 		describe(&e, library);
+	if (a.guard)
+		return guarded_launch(&e, a.command);
 	r = launch_exec(a.command);
 	enroll_undo(&e);
 	return r;

@@ -244,7 +244,7 @@ static int run_in(const char *dir, const char *libraries, const struct args *a,
 	if (setenv("ALLOT_SIM_DIR", dir, 1) < 0 || set_runtime_dir(dir) < 0 ||
 	    (wants_nvidia(a) && launch_prepend("LD_LIBRARY_PATH", libraries, ":;") < 0))
 		return say_error("cannot set the command's environment: %s", say_errno(errno));
-	return launch_supervised(a->command, ret_status);
+	return launch_supervised(a->command, NULL, NULL, ret_status);
 }
 
 int cmd_sim(int argc, char **argv)

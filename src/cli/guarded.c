@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/guarded.h"
+
+#include "cli/launch.h"
+#include "cli/say.h"
+#include "guard/guard.h"
+
+static int enter(void *guard)
+{
+	struct guard_complaint complaint;
+
+	return guard_enter(guard, &complaint) < 0 ? say_error("%s", complaint.text) : 0;
+}
+
+int guarded_launch(const struct enrolment *e, char **command)
+{
+	struct guard_complaint complaint;
+	struct guard *guard = NULL;
+	int r, status = 0;
+
+	if (guard_open(e->dir, &guard, &complaint) < 0 || guard_start(guard, &complaint) < 0) {
+		r = say_error("%s", complaint.text);
+		guard_close(guard);
+		enroll_undo(e);
+		return r;
+	}
+	r = launch_supervised(command, enter, guard, &status);
+	guard_close(guard);
+	if (r || e->generated)
+		enroll_undo(e);
+	return r ? r : launch_end_as(status);
+}

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The command with a guard beside it, in a process that stays until it ends. */
+#ifndef ALLOT_CLI_GUARDED_H
+#define ALLOT_CLI_GUARDED_H
+
+#include "cli/enroll.h"
+
+/*
+ * Runs the command in the tenant that this run has made or joined, and ends as it did; or answers
+ * allot's own exit status, and nothing was started. A tenant of this run alone is removed.
+ */
+int guarded_launch(const struct enrolment *enrolment, char **command);
+
+#endif

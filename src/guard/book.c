@@ -1,0 +1,474 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "guard/book.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "amd/identity.h"
+#include "base/cleanup.h"
+#include "base/target.h"
+#include "guard/account.h"
+#include "guard/figure.h"
+#include "ledger/ledger.h"
+#include "ledger/pidns.h"
+#include "ledger/policy.h"
+#include "ledger/quota.h"
+#include "ledger/slot.h"
+
+/* Admitted, and perhaps not over. */
+struct call {
+	pid_t thread;
+	uint32_t request;
+	uint32_t gpu; /* by its place in the book */
+	uint64_t bytes;
+};
+
+/* Of a process on a GPU: what it has, and what of it stands in the guard's row. */
+struct holding {
+	struct account account;
+	uint64_t charged_bytes;
+};
+
+struct book_process {
+	pid_t pid;
+	int pidfd;
+	bool gone;
+	struct call *calls;
+	uint32_t ncalls, room;
+	struct holding *holdings; /* by GPU */
+};
+
+struct gpu {
+	const struct topology_node *node;
+	uint8_t uuid[16];
+	uint64_t total_bytes;
+	uint64_t charged_bytes; /* the guard's row: the sum over processes */
+	int device;		/* in the ledger; -1: not needed yet */
+};
+
+struct book {
+	struct ledger *ledger;
+	struct slot *slot;
+	struct policy_map *map;
+	struct policy policy;
+	uint64_t generation; /* of the policy that was read */
+	uint64_t pidns;
+	struct gpu *gpus;
+	uint32_t ngpus;
+	struct book_process **processes;
+	uint32_t nprocesses, room;
+};
+
+DEFINE_CLEANUP(struct book, book_close)
+
+static void free_process(struct book_process *p)
+{
+	if (!p)
+		return;
+	if (p->pidfd >= 0)
+		close(p->pidfd);
+	free(p->calls);
+	free(p->holdings);
+	free(p);
+}
+
+void book_close(struct book *book)
+{
+	if (!book)
+		return;
+	for (uint32_t i = 0; i < book->nprocesses; i++)
+		free_process(book->processes[i]);
+	free(book->processes);
+	free(book->gpus);
+	ledger_close(book->ledger);
+	policy_close(book->map);
+	free(book);
+}
+
+static int list_gpus(struct book *book, const struct topology *topology)
+{
+	book->gpus = calloc(topology->gpu_count ? topology->gpu_count : 1, sizeof(*book->gpus));
+	if (!book->gpus)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < topology->node_count; i++) {
+		const struct topology_node *node = &topology->nodes[i];
+		struct gpu *gpu = &book->gpus[book->ngpus];
+
+		if (!node->gpu_id)
+			continue;
+		*gpu = (struct gpu){
+			.node = node, .total_bytes = topology_vram_bytes(node), .device = -1};
+		amd_identity(node, gpu->uuid);
+		book->ngpus++;
+	}
+	return 0;
+}
+
+int book_open(const char *dir, const struct topology *topology, struct book **ret)
+{
+	CLEANUP(cleanup_book_close) struct book *book = calloc(1, sizeof(*book));
+	int r;
+
+	if (!book)
+		return -ENOMEM;
+	book->pidns = pidns_self();
+	r = list_gpus(book, topology);
+	if (r == 0)
+		r = policy_open(dir, &book->map);
+	if (r == 0) {
+		book->generation = policy_generation(book->map);
+		r = policy_read(book->map, &book->policy);
+	}
+	if (r == 0)
+		r = ledger_open(dir, LEDGER_GUEST, &book->ledger);
+	if (r == 0)
+		r = slot_claim(book->ledger, &book->slot);
+	if (r < 0)
+		return r;
+	*ret = TAKE_PTR(book);
+	return 0;
+}
+
+static int find_gpu(const struct book *book, uint32_t gpu_id, uint32_t *ret_gpu)
+{
+	for (uint32_t i = 0; i < book->ngpus; i++)
+		if (book->gpus[i].node->gpu_id == gpu_id) {
+			*ret_gpu = i;
+			return 0;
+		}
+	return -ENODEV;
+}
+
+/* A policy that cannot be read any more lets nothing new in. */
+static int limit_of(struct book *book, const struct gpu *gpu, uint64_t *ret_bytes)
+{
+	uint64_t generation = policy_generation(book->map);
+	struct policy policy;
+	int r;
+
+	if (generation != book->generation) {
+		r = policy_read(book->map, &policy);
+		if (r < 0)
+			return r;
+		book->policy = policy;
+		book->generation = generation;
+	}
+	return policy_limit(&book->policy, gpu->uuid, gpu->total_bytes, ret_bytes);
+}
+
+static int device_of(struct book *book, struct gpu *gpu)
+{
+	if (gpu->device < 0)
+		gpu->device = ledger_device(book->ledger, gpu->uuid, gpu->total_bytes);
+	return gpu->device;
+}
+
+/* One that is gone may have left its number to another. */
+static struct book_process *find_process(const struct book *book, pid_t pid)
+{
+	for (uint32_t i = 0; i < book->nprocesses; i++)
+		if (book->processes[i]->pid == pid && !book->processes[i]->gone)
+			return book->processes[i];
+	return NULL;
+}
+
+bool book_knows(const struct book *book, pid_t pid)
+{
+	return find_process(book, pid);
+}
+
+static struct book_process *new_process(const struct book *book, pid_t pid)
+{
+	struct book_process *p = calloc(1, sizeof(*p));
+
+	if (!p)
+		return NULL;
+	p->pid = pid;
+	p->holdings = calloc(book->ngpus ? book->ngpus : 1, sizeof(*p->holdings));
+	p->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+	if (p->pidfd < 0 || !p->holdings) {
+		free_process(p);
+		return NULL;
+	}
+	return p;
+}
+
+struct book_process *book_process(struct book *book, pid_t pid)
+{
+	struct book_process *p = find_process(book, pid);
+
+	if (p)
+		return p;
+	if (book->nprocesses == book->room) {
+		uint32_t room = book->room ? 2 * book->room : 16;
+		void *grown = reallocarray(book->processes, room, sizeof(*book->processes));
+
+		if (!grown)
+			return NULL;
+		book->processes = grown;
+		book->room = room;
+	}
+	p = new_process(book, pid);
+	if (p)
+		book->processes[book->nprocesses++] = p;
+	return p;
+}
+
+/*
+ * What a process says of itself in the ledger, pending bytes too: its hooks publish before they
+ * ask the kernel and take back after it did. A slot is its own when it lives: a process has one
+ * number in a namespace.
+ */
+static uint64_t own_bytes(struct book *book, const struct book_process *p, int device)
+{
+	uint64_t sum = 0;
+
+	for (int i = 0; i < slot_count(book->ledger); i++) {
+		struct slot_info info;
+		struct quota_row row;
+
+		if (i == slot_index(book->slot) || slot_info(book->ledger, i, &info) < 0 ||
+		    info.pid != (uint32_t)p->pid || info.pidns != book->pidns ||
+		    quota_process(book->ledger, i, device, &row) < 0 ||
+		    !slot_alive(book->ledger, i))
+			continue;
+		sum += row.pending;
+		for (int c = 0; c < CAT_N; c++)
+			sum += row.used[c];
+	}
+	return sum;
+}
+
+/* What the guard has to answer for. */
+static uint64_t beyond_own(struct book *book, const struct book_process *p, uint32_t g)
+{
+	uint64_t bytes = account_bytes(&p->holdings[g].account), own;
+
+	if (!bytes || p->gone || device_of(book, &book->gpus[g]) < 0)
+		return bytes;
+	own = own_bytes(book, p, book->gpus[g].device);
+	return bytes > own ? bytes - own : 0;
+}
+
+/* Without asking: what is there is there. */
+static void charge(struct book *book, struct book_process *p, uint32_t g)
+{
+	uint64_t bytes = beyond_own(book, p, g);
+	struct holding *h = &p->holdings[g];
+	struct gpu *gpu = &book->gpus[g];
+
+	if (bytes == h->charged_bytes || device_of(book, gpu) < 0)
+		return;
+	gpu->charged_bytes += bytes - h->charged_bytes;
+	h->charged_bytes = bytes;
+	quota_set(book->slot, gpu->device, CAT_DATA, gpu->charged_bytes);
+}
+
+/* What goes beyond what the guard has for the process must fit. */
+static int admit(struct book *book, struct book_process *p, uint32_t g, bool last)
+{
+	uint64_t bytes = beyond_own(book, p, g), more, limit;
+	struct holding *h = &p->holdings[g];
+	struct gpu *gpu = &book->gpus[g];
+	int r = limit_of(book, gpu, &limit);
+
+	if (r < 0 || bytes <= h->charged_bytes)
+		return r;
+	if (device_of(book, gpu) < 0)
+		return gpu->device;
+	more = bytes - h->charged_bytes;
+	r = last ? quota_reserve_slow(book->slot, gpu->device, more, limit)
+		 : quota_reserve(book->slot, gpu->device, more, limit);
+	if (r < 0)
+		return r;
+	quota_commit(book->slot, gpu->device, more, CAT_DATA, more);
+	gpu->charged_bytes += more;
+	h->charged_bytes = bytes;
+	return 0;
+}
+
+static int add_call(struct book_process *p, const struct call *call)
+{
+	if (p->ncalls == p->room) {
+		uint32_t room = p->room ? 2 * p->room : 16;
+		void *grown = reallocarray(p->calls, room, sizeof(*p->calls));
+
+		if (!grown)
+			return -ENOMEM;
+		p->calls = grown;
+		p->room = room;
+	}
+	p->calls[p->ncalls++] = *call;
+	account_begin(&p->holdings[call->gpu].account, call->bytes);
+	return 0;
+}
+
+/* The last one takes its place, so that walks go from the end. */
+static void remove_call(struct book_process *p, uint32_t i)
+{
+	p->calls[i] = p->calls[--p->ncalls];
+}
+
+void book_cancel(struct book *book, struct book_process *p, pid_t thread)
+{
+	for (uint32_t i = p->ncalls; i-- > 0;) {
+		struct call call = p->calls[i];
+
+		if (call.thread != thread)
+			continue;
+		account_cancel(&p->holdings[call.gpu].account, call.bytes);
+		remove_call(p, i);
+		charge(book, p, call.gpu);
+	}
+}
+
+static void end_call(struct book_process *p, uint32_t i)
+{
+	account_end(&p->holdings[p->calls[i].gpu].account, p->calls[i].bytes);
+	remove_call(p, i);
+}
+
+/* A thread that asks anew has left what it was in. */
+static void end_calls(struct book_process *p, pid_t thread)
+{
+	for (uint32_t i = p->ncalls; i-- > 0;)
+		if (p->calls[i].thread == thread)
+			end_call(p, i);
+}
+
+static int try_parts(struct book *book, struct book_process *p, pid_t thread, uint32_t request,
+		     const struct demand *demand, bool last)
+{
+	int r = 0;
+
+	for (uint32_t i = 0; r == 0 && i < demand->count; i++) {
+		struct call call = {
+			.thread = thread, .request = request, .bytes = demand->parts[i].bytes};
+
+		if (demand->parts[i].memory != DEMAND_VRAM)
+			continue;
+		r = find_gpu(book, demand->parts[i].gpu_id, &call.gpu);
+		if (r == 0)
+			r = add_call(p, &call);
+		if (r == 0)
+			r = admit(book, p, call.gpu, last);
+	}
+	if (r < 0)
+		book_cancel(book, p, thread);
+	return r;
+}
+
+int book_take(struct book *book, struct book_process *p, pid_t thread, uint32_t request,
+	      const struct demand *demand)
+{
+	int r;
+
+	end_calls(p, thread);
+	r = try_parts(book, p, thread, request, demand, false);
+	if (r == -EDQUOT) {
+		/* What is believed may be more than there is. */
+		book_refresh(book);
+		r = try_parts(book, p, thread, request, demand, true);
+	}
+	return r == -ENODEV ? r : r < 0 ? -ENOMEM : 0;
+}
+
+bool book_counts_itself(struct book *book, struct book_process *p, uint32_t gpu_id)
+{
+	uint64_t figure, own;
+	uint32_t g;
+
+	if (find_gpu(book, gpu_id, &g) < 0 || device_of(book, &book->gpus[g]) < 0 ||
+	    figure_read(p->pid, gpu_id, &figure) < 0)
+		return false;
+	own = own_bytes(book, p, book->gpus[g].device);
+	return own && own >= figure;
+}
+
+static void forget_calls(struct book_process *p, uint32_t g)
+{
+	for (uint32_t i = p->ncalls; i-- > 0;)
+		if (p->calls[i].gpu == g)
+			remove_call(p, i);
+}
+
+/* Threads first, then the figure: what they left it contains. True: the process is gone. */
+static bool refresh_process(struct book *book, struct book_process *p)
+{
+	uint64_t bytes, left = 0;
+
+	for (uint32_t i = p->ncalls; i-- > 0;)
+		if (p->gone || !target_inside(p->calls[i].thread, p->calls[i].request))
+			end_call(p, i);
+	for (uint32_t g = 0; g < book->ngpus; g++) {
+		struct account *account = &p->holdings[g].account;
+
+		if (figure_read(p->pid, book->gpus[g].node->gpu_id, &bytes) == 0 &&
+		    account_read(account, bytes))
+			forget_calls(p, g);
+		charge(book, p, g);
+		left += account_bytes(account);
+	}
+	return p->gone && !left;
+}
+
+void book_refresh(struct book *book)
+{
+	for (uint32_t i = book->nprocesses; i-- > 0;) {
+		if (!refresh_process(book, book->processes[i]))
+			continue;
+		free_process(book->processes[i]);
+		book->processes[i] = book->processes[--book->nprocesses];
+	}
+}
+
+static bool is_open(const struct book *book, const struct book_process *p)
+{
+	if (p->gone)
+		return true;
+	for (uint32_t g = 0; g < book->ngpus; g++)
+		if (account_open(&p->holdings[g].account))
+			return true;
+	return false;
+}
+
+bool book_is_open(const struct book *book)
+{
+	for (uint32_t i = 0; i < book->nprocesses; i++)
+		if (is_open(book, book->processes[i]))
+			return true;
+	return false;
+}
+
+bool book_is_empty(const struct book *book)
+{
+	return !book->nprocesses;
+}
+
+nfds_t book_watch(const struct book *book, struct pollfd *ret, nfds_t room)
+{
+	nfds_t n = 0;
+
+	for (uint32_t i = 0; i < book->nprocesses && n < room; i++)
+		if (!book->processes[i]->gone)
+			ret[n++] =
+				(struct pollfd){.fd = book->processes[i]->pidfd, .events = POLLIN};
+	return n;
+}
+
+bool book_ended(struct book *book, const struct pollfd *polled, nfds_t n)
+{
+	bool any = false;
+
+	for (nfds_t i = 0; i < n; i++) {
+		for (uint32_t j = 0; polled[i].revents && j < book->nprocesses; j++) {
+			if (book->processes[j]->pidfd != polled[i].fd)
+				continue;
+			book->processes[j]->gone = any = true;
+		}
+	}
+	return any;
+}

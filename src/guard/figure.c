@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "guard/figure.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "base/fd.h"
+#include "base/parse.h"
+
+#define PROCESSES "/sys/class/kfd/kfd/proc"
+
+/* More cannot be; what is read is added up. */
+#define MOST_BYTES (UINT64_C(1) << 56)
+
+int figure_read(pid_t process, uint32_t gpu_id, uint64_t *ret_bytes)
+{
+	char path[96], text[32];
+	uint64_t bytes;
+	ssize_t n;
+	int r;
+
+	snprintf(path, sizeof(path), PROCESSES "/%d/vram_%" PRIu32, process, gpu_id);
+	n = fd_read_text(AT_FDCWD, path, text, sizeof(text));
+	if (n == -ENOENT || n == -ENODEV) { /* ENODEV: it ended while it was read */
+		*ret_bytes = 0;
+		return 0;
+	}
+	if (n < 0)
+		return (int)n;
+	text[strcspn(text, "\n")] = '\0';
+	r = parse_u64(text, 0, MOST_BYTES, &bytes);
+	if (r == 0)
+		*ret_bytes = bytes;
+	return r;
+}
+
+static bool is_shown(pid_t process)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), PROCESSES "/%d", process);
+	return access(path, F_OK) == 0;
+}
+
+/* Waits for a byte, opens the device, says how that went, and waits for the end of it. */
+static void probe_child(int socket)
+{
+	char byte;
+	int r;
+
+	if (read(socket, &byte, 1) != 1)
+		return;
+	r = open("/dev/kfd", O_RDWR | O_CLOEXEC) < 0 ? err_errno() : 0;
+	if (write(socket, &r, sizeof(r)) == sizeof(r))
+		(void)!read(socket, &byte, 1);
+}
+
+static int probe(pid_t child, int socket)
+{
+	int r;
+
+	if (is_shown(child)) /* another one, whose number elsewhere is this one's here */
+		return -ENOTSUP;
+	if (write(socket, "", 1) != 1 || read(socket, &r, sizeof(r)) != sizeof(r))
+		return -EIO;
+	if (r < 0)
+		return r == -ENOENT || r == -ENXIO ? -ENODEV : r;
+	return is_shown(child) ? 0 : -ENOTSUP;
+}
+
+int figure_probe(void)
+{
+	CLEANUP_CLOSE int ours = -EBADF;
+	int pair[2], r;
+	pid_t child;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
+		return err_errno();
+	ours = pair[0];
+	child = fork();
+	if (child == 0) {
+		close(pair[0]);
+		probe_child(pair[1]);
+		_exit(0);
+	}
+	r = child < 0 ? err_errno() : 0;
+	close(pair[1]);
+	if (r == 0)
+		r = probe(child, ours);
+	if (child > 0) {
+		kill(child, SIGKILL);
+		waitpid(child, NULL, 0);
+	}
+	return r;
+}

@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "guard/guard.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "amd/demand.h"
+#include "amd/topology_read.h"
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "base/target.h"
+#include "guard/book.h"
+#include "guard/figure.h"
+#include "guard/filter.h"
+#include "guard/listener.h"
+#include "guard/nodes.h"
+
+/* What `allot ps` and /proc call it. */
+#define NAME "allot-guard"
+
+/*
+ * How soon the kernel's figures are read anew: while something is under way from 2 ms on, each
+ * time after twice as long; otherwise what processes give back is noted in a tenth of a second.
+ */
+#define SOON_MS 2
+#define LATE_MS 100
+
+/* Ends that are waited for by poll(); of more processes it is noticed a little later. */
+#define WATCHED 1024
+
+#define BLOCK_BYTES (1u << _IOC_SIZEBITS) /* no request's block is longer */
+
+struct guard {
+	struct topology *topology;
+	struct nodes *nodes;
+	struct book *book;
+	pthread_t thread;
+	bool started;
+	int pair[2]; /* ours and the command's end of a socket */
+	int listener;
+	uint32_t page_bytes;
+	uint64_t due_ms; /* when figures are read next */
+	unsigned int wait_ms;
+	struct pollfd polled[2 + WATCHED];
+	_Alignas(8) char block[BLOCK_BYTES];
+};
+
+__attribute__((format(printf, 3, 4))) static int complain(struct guard_complaint *complaint, int r,
+							  const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(complaint->text, sizeof(complaint->text), fmt, ap);
+	va_end(ap);
+	return r;
+}
+
+static uint64_t now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+static int read_topology(struct guard *guard, struct guard_complaint *complaint)
+{
+	struct topology_complaint why = {""};
+	int r = topology_read(NULL, &guard->topology, &why);
+
+	if (r == -ENOENT)
+		return complain(complaint, r,
+				"--guard: there is no AMD GPU here for it to guard; leave it out");
+	if (r < 0)
+		return complain(complaint, r, "--guard: which AMD GPUs there are is not known: %s",
+				*why.text ? why.text : strerror(-r));
+	return 0;
+}
+
+static int probe_figures(struct guard_complaint *complaint)
+{
+	int r = figure_probe();
+
+	if (r == -ENOTSUP)
+		return complain(complaint, r,
+				"--guard: the kernel does not show what processes have of AMD GPUs "
+				"under the numbers that they have here "
+				"(/sys/class/kfd/kfd/proc/<pid>); run it in the host's PID "
+				"namespace");
+	if (r < 0)
+		return complain(complaint, r,
+				"--guard: cannot find out whether the kernel shows what processes "
+				"have of AMD GPUs: /dev/kfd: %s; may this user open it?",
+				strerror(-r));
+	return 0;
+}
+
+static int open_parts(struct guard *guard, const char *dir, struct guard_complaint *complaint)
+{
+	int r = read_topology(guard, complaint);
+
+	if (r == 0)
+		r = probe_figures(complaint);
+	if (r < 0)
+		return r;
+	r = nodes_open(guard->topology, &guard->nodes);
+	if (r < 0)
+		return complain(complaint, r, "--guard: /dev/kfd: %s", strerror(-r));
+	prctl(PR_SET_NAME, NAME);
+	r = book_open(dir, guard->topology, &guard->book);
+	if (r < 0)
+		return complain(complaint, r, "--guard: cannot use the tenant in %s: %s", dir,
+				strerror(-r));
+	return 0;
+}
+
+int guard_open(const char *dir, struct guard **ret, struct guard_complaint *complaint)
+{
+	struct guard *guard = calloc(1, sizeof(*guard));
+	int r;
+
+	if (!guard)
+		return complain(complaint, -ENOMEM, "--guard: %s", strerror(ENOMEM));
+	guard->listener = guard->pair[0] = guard->pair[1] = -EBADF;
+	guard->page_bytes = (uint32_t)sysconf(_SC_PAGESIZE);
+	r = open_parts(guard, dir, complaint);
+	if (r == 0 && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, guard->pair) < 0)
+		r = complain(complaint, err_errno(), "--guard: %s", strerror(errno));
+	if (r < 0)
+		guard_close(guard);
+	else
+		*ret = guard;
+	return r;
+}
+
+/* Figures may change any moment. */
+static void look_soon(struct guard *guard)
+{
+	uint64_t due_ms = now_ms() + SOON_MS;
+
+	guard->wait_ms = SOON_MS;
+	if (guard->due_ms > due_ms)
+		guard->due_ms = due_ms;
+}
+
+static void look(struct guard *guard)
+{
+	book_refresh(guard->book);
+	if (!book_is_open(guard->book))
+		guard->wait_ms = LATE_MS;
+	else if (guard->wait_ms < LATE_MS / 2)
+		guard->wait_ms *= 2;
+	guard->due_ms = now_ms() + guard->wait_ms;
+}
+
+/* About memory of `gpu_id`, or of any by /dev/kfd (0): 0 lets the kernel do it. */
+static int decide(struct guard *guard, const struct seccomp_notif *asked, uint32_t gpu_id,
+		  const struct demand *demand)
+{
+	struct book_process *process;
+	pid_t pid;
+	int r = target_process((pid_t)asked->pid, &pid);
+
+	if (r < 0)
+		return r;
+	if (demand->act == DEMAND_GIVE) {
+		if (book_knows(guard->book, pid))
+			look_soon(guard);
+		return 0;
+	}
+	process = book_process(guard->book, pid);
+	if (!process)
+		return -ENOMEM;
+	/* How large the object is its own file knows, and liballot.so. */
+	if (demand->act == DEMAND_PLACE)
+		return book_counts_itself(guard->book, process, gpu_id) ? 0 : -ENOMEM;
+	r = book_take(guard->book, process, (pid_t)asked->pid, (uint32_t)asked->data.args[1],
+		      demand);
+	look_soon(guard);
+	/* As for a GPU that is not there. */
+	return r == -ENODEV && !gpu_id ? -EINVAL : r;
+}
+
+/*
+ * The block is copied once, and judged as it was then. Another thread of the process may change it
+ * before the kernel reads it: see docs/threat-model.md.
+ */
+static int judge(struct guard *guard, const struct seccomp_notif *asked)
+{
+	uint32_t request = (uint32_t)asked->data.args[1];
+	size_t bytes = _IOC_SIZE(request);
+	struct demand demand;
+	uint32_t gpu_id;
+	dev_t device;
+	int r;
+
+	if (!asked->pid) /* of another PID namespace: it cannot be looked at */
+		return -EPERM;
+	r = target_device((pid_t)asked->pid, (int)asked->data.args[0], &device);
+	if (r < 0)
+		return r;
+	if (!nodes_find(guard->nodes, device, &gpu_id))
+		return 0;
+	r = target_copy((pid_t)asked->pid, asked->data.args[2], guard->block, bytes);
+	if (r < 0 || !listener_waits(guard->listener, asked))
+		return r < 0 ? r : -ESRCH;
+	if (gpu_id)
+		demand = demand_of_drm(request, guard->block, bytes, guard->page_bytes, gpu_id);
+	else
+		demand = demand_of_kfd(request, guard->block, bytes, guard->page_bytes);
+	if (demand.act == DEMAND_REFUSE)
+		return demand.error;
+	if (demand.act == DEMAND_NOTHING || demand.act == DEMAND_IMPORT)
+		return 0;
+	return decide(guard, asked, gpu_id, &demand);
+}
+
+static void serve(struct guard *guard)
+{
+	struct seccomp_notif asked;
+	int error;
+	pid_t pid;
+
+	if (listener_receive(guard->listener, &asked) < 0)
+		return;
+	error = judge(guard, &asked);
+	if (listener_answer(guard->listener, &asked, error) < 0 && !error &&
+	    target_process((pid_t)asked.pid, &pid) == 0 && book_knows(guard->book, pid))
+		book_cancel(guard->book, book_process(guard->book, pid), (pid_t)asked.pid);
+}
+
+/* How long poll() may take: for ever, where no process has anything. */
+static int timeout_ms(const struct guard *guard)
+{
+	uint64_t now = now_ms();
+
+	if (book_is_empty(guard->book))
+		return -1;
+	return guard->due_ms > now ? (int)(guard->due_ms - now) : 0;
+}
+
+/* False: it is to stop. */
+static bool wait_and_serve(struct guard *guard)
+{
+	struct pollfd *polled = guard->polled;
+	nfds_t watched = book_watch(guard->book, polled + 2, WATCHED);
+
+	polled[0] = (struct pollfd){.fd = guard->pair[0], .events = POLLIN};
+	polled[1] = (struct pollfd){.fd = guard->listener, .events = POLLIN};
+	if (poll(polled, 2 + watched, timeout_ms(guard)) < 0)
+		return true;
+	if (book_ended(guard->book, polled + 2, watched))
+		guard->due_ms = 0;
+	if (polled[1].revents & POLLIN)
+		serve(guard);
+	else if (polled[1].revents) { /* nobody is left who could ask */
+		close(guard->listener);
+		guard->listener = -EBADF;
+	}
+	if (!book_is_empty(guard->book) && now_ms() >= guard->due_ms)
+		look(guard);
+	return !polled[0].revents;
+}
+
+static void *run(void *arg)
+{
+	struct guard *guard = arg;
+
+	guard->listener = listener_take_over(guard->pair[0]);
+	if (guard->listener < 0)
+		return NULL;
+	listener_tune(guard->listener);
+	while (wait_and_serve(guard))
+		;
+	return NULL;
+}
+
+int guard_start(struct guard *guard, struct guard_complaint *complaint)
+{
+	sigset_t all, old;
+	int r;
+
+	/* Signals are for the thread that waits for the command. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	r = pthread_create(&guard->thread, NULL, run, guard);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (r)
+		return complain(complaint, -r, "--guard: cannot start a thread: %s", strerror(r));
+	guard->started = true;
+	return 0;
+}
+
+int guard_enter(struct guard *guard, struct guard_complaint *complaint)
+{
+	int listener, r;
+
+	close(guard->pair[0]);
+	listener = guard_filter_install();
+	if (listener == -EBUSY)
+		return complain(complaint, listener,
+				"--guard: this process is guarded already, or by another program's "
+				"seccomp filter with a listener, and there can be one only; run it "
+				"outside of that");
+	if (listener < 0)
+		return complain(complaint, listener,
+				"--guard: the kernel cannot do it (seccomp user notification: %s); "
+				"it needs Linux 5.5 or newer, and a container that lets seccomp "
+				"filters be made",
+				strerror(-listener));
+	r = listener_hand_over(guard->pair[1], listener);
+	close(listener);
+	if (r < 0)
+		return complain(complaint, r, "--guard: the supervisor did not answer: %s",
+				strerror(-r));
+	return 0;
+}
+
+void guard_close(struct guard *guard)
+{
+	if (!guard)
+		return;
+	if (guard->pair[1] >= 0)
+		close(guard->pair[1]); /* the thread's end of the socket says so */
+	if (guard->started)
+		pthread_join(guard->thread, NULL);
+	if (guard->listener >= 0)
+		close(guard->listener);
+	if (guard->pair[0] >= 0)
+		close(guard->pair[0]);
+	book_close(guard->book);
+	nodes_close(guard->nodes);
+	topology_free(guard->topology);
+	free(guard);
+}

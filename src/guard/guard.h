@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `allot run --guard`: a supervisor that is asked by the kernel about each ioctl that takes memory
+ * of an AMD GPU or gives it back, whoever makes it: a program with the library, one that is linked
+ * statically, a bare system call. It answers from a thread of `allot run`:
+ *
+ *	guard_open, guard_start		in the parent, before the command's process is made
+ *	guard_enter			in that process, before it becomes the command
+ *	guard_close			in the parent, after the command's end
+ *
+ *   filter.c   what the kernel asks about
+ *   listener.c questions and answers
+ *   nodes.c    which device files are AMD's
+ *   book.c     what each process has, and the tenant's ledger
+ *   account.c  how that is reckoned
+ *   figure.c   what the kernel says of it
+ *   guard.c    answers
+ *
+ * It fails closed: where it cannot be had nothing is started, and when it ends before the command's
+ * processes do, the kernel answers them ENOSYS.
+ */
+#ifndef ALLOT_GUARD_GUARD_H
+#define ALLOT_GUARD_GUARD_H
+
+struct guard;
+
+/* After an error: what failed, on what, why, and what to do. */
+struct guard_complaint {
+	char text[512];
+};
+
+/*
+ * For the tenant in `dir`: takes its slot in the ledger, reads which GPUs there are, and makes sure
+ * that the kernel tells what processes have of them. 0, or -errno with a complaint.
+ */
+int guard_open(const char *dir, struct guard **ret, struct guard_complaint *complaint);
+
+/* Begins to wait for the command's process. 0, or -errno with a complaint. */
+int guard_start(struct guard *guard, struct guard_complaint *complaint);
+
+/*
+ * In the command's process: from here on the guard is asked, also about what the process becomes
+ * and starts. 0, or -errno with a complaint: the process is to end then.
+ */
+int guard_enter(struct guard *guard, struct guard_complaint *complaint);
+
+/* Stops answering and gives the slot back. Takes NULL. */
+void guard_close(struct guard *guard);
+
+#endif

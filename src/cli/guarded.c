@@ -7,14 +7,14 @@
 
 static int enter(void *guard)
 {
-	struct guard_complaint complaint;
+	struct guard_complaint complaint = {""};
 
 	return guard_enter(guard, &complaint) < 0 ? say_error("%s", complaint.text) : 0;
 }
 
 int guarded_launch(const struct enrolment *e, char **command)
 {
-	struct guard_complaint complaint;
+	struct guard_complaint complaint = {""};
 	struct guard *guard = NULL;
 	int r, status = 0;
 

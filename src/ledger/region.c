@@ -75,6 +75,21 @@ int region_create(const char *dir, const char *name)
 	return TAKE_FD(fd);
 }
 
+int region_join(const char *dir, const char *name, uint64_t bytes)
+{
+	int fd = region_create(dir, name);
+
+	if (fd == -EEXIST)
+		fd = region_open(dir, name, O_RDWR, 0);
+	if (fd == -EPROTO)
+		return region_open(dir, name, O_RDWR, bytes);
+	if (fd >= 0 && ftruncate(fd, (off_t)bytes) < 0) {
+		close(fd);
+		return -ENOSPC;
+	}
+	return fd;
+}
+
 static struct flock range(short type, int64_t at, int64_t len)
 {
 	return (struct flock){

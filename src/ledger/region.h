@@ -19,6 +19,13 @@ int region_open(const char *dir, const char *name, int flags, uint64_t bytes);
 int region_create(const char *dir, const char *name);
 
 /*
+ * Opens <dir>/<name> for reading and writing, made with `bytes` zeroes by whoever comes first. One
+ * without a size is being made, or its maker was killed: whoever comes gives it its size.
+ * Descriptor or -errno; -ENOSPC.
+ */
+int region_join(const char *dir, const char *name, uint64_t bytes);
+
+/*
  * Open-file-description locks: they belong to the description, not to process or thread, and the
  * kernel drops them with its last reference. region_lock answers 0 or -EAGAIN at once.
  */

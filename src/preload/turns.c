@@ -78,22 +78,6 @@ struct turns {
 	struct arbiter_tenant state[ARBITER_TENANTS];
 };
 
-/* One without a size is being made, or its maker was killed: whoever comes gives it its size. */
-static int open_file(const char *runtime)
-{
-	int fd = region_create(runtime, ARBITER_FILE);
-
-	if (fd == -EEXIST)
-		fd = region_open(runtime, ARBITER_FILE, O_RDWR, 0);
-	if (fd == -EPROTO)
-		return region_open(runtime, ARBITER_FILE, O_RDWR, ARBITER_BYTES);
-	if (fd >= 0 && ftruncate(fd, ARBITER_BYTES) < 0) {
-		close(fd);
-		return -ENOSPC;
-	}
-	return fd;
-}
-
 static void *map_file(int fd)
 {
 	void *map = mmap(NULL, ARBITER_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -119,7 +103,7 @@ int turns_open(const char *tenant_dir, struct turns **ret)
 	if (turns == MAP_FAILED)
 		return -ENOMEM;
 	memcpy(turns->runtime, tenant_dir, (size_t)(slash - tenant_dir));
-	fd = open_file(turns->runtime);
+	fd = region_join(turns->runtime, ARBITER_FILE, ARBITER_BYTES);
 	turns->file = fd < 0 ? NULL : map_file(fd);
 	if (!turns->file) {
 		munmap(turns, sizeof(*turns));
@@ -137,7 +121,7 @@ bool turns_take(struct turns *turns)
 
 	if (turns->role)
 		return true;
-	fd = open_file(turns->runtime);
+	fd = region_join(turns->runtime, ARBITER_FILE, ARBITER_BYTES);
 	if (fd < 0 || region_lock(fd, LOCK_AT, 1))
 		return false;
 	turns->role = map_file(fd);

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "preload/keeper.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -10,6 +8,7 @@
 
 #include "base/futex.h"
 #include "preload/gate.h"
+#include "preload/thread.h"
 #include "preload/turns.h"
 
 #define MS	   UINT64_C(1000000)
@@ -187,22 +186,10 @@ static void stop(void)
 static void start(struct guest *guest, struct keeper *keeper)
 {
 	uint32_t expected = 0;
-	pthread_attr_t attr;
-	sigset_t all, old;
-	pthread_t thread;
-	int r;
 
 	if (!atomic_compare_exchange_strong(&keeper->started, &expected, 1))
 		return;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	/* With the usual stack: a small one may not hold the program's thread-local variables. */
-	pthread_attr_init(&attr);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	r = pthread_create(&thread, &attr, keep, guest);
-	pthread_attr_destroy(&attr);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (r)
+	if (thread_start(keep, guest))
 		atomic_store(&keeper->started, 2);
 	else
 		atexit(stop);

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Threads of ours in somebody else's process. */
+#ifndef ALLOT_PRELOAD_THREAD_H
+#define ALLOT_PRELOAD_THREAD_H
+
+/*
+ * Starts one in which all signals are blocked, and which nobody waits for. 0 or -errno: there may
+ * be no room for it, or it is forbidden.
+ */
+int thread_start(void *(*run)(void *), void *arg);
+
+#endif

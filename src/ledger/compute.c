@@ -119,19 +119,25 @@ unsigned int compute_active(struct ledger *ledger, int device, uint64_t now_ns)
 	return n ? n : 1;
 }
 
-uint64_t compute_cover(struct compute *compute, uint64_t from_ns, uint64_t to_ns,
-		       uint64_t *ret_from_ns)
+uint64_t compute_cover_since(uint64_t *covered_ns, uint64_t from_ns, uint64_t to_ns,
+			     uint64_t *ret_from_ns)
 {
 	uint64_t old, from;
 
 	do {
-		old = atomic_peek(&compute->covered_ns);
+		old = atomic_peek(covered_ns);
 		from = old > from_ns && old < to_ns + ABSURD_NS ? old : from_ns;
 		if (to_ns <= from)
 			return 0;
-	} while (!atomic_swap_if_u64(&compute->covered_ns, old, to_ns));
+	} while (!atomic_swap_if_u64(covered_ns, old, to_ns));
 	*ret_from_ns = from;
 	return to_ns - from;
+}
+
+uint64_t compute_cover(struct compute *compute, uint64_t from_ns, uint64_t to_ns,
+		       uint64_t *ret_from_ns)
+{
+	return compute_cover_since(&compute->covered_ns, from_ns, to_ns, ret_from_ns);
 }
 
 void compute_defer(struct compute *compute, uint64_t busy_ns)

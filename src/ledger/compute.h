@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "ledger/units.h"
 #include "share/controller.h"
 
 #define COMPUTE_SECONDS 64
@@ -47,7 +48,13 @@ struct compute {
 
 	/* busy_ns as each second began, see compute_achieved; an entry a second, 64 of them. */
 	uint64_t second[COMPUTE_SECONDS];
-	uint64_t reserved[40];
+
+	/* Of AMD's devices: see ledger/units.h for what may be read here. */
+	struct units units;
+	uint64_t units_sum;
+	/* As hot and covered_ns, of queues that a mask alone does not hold to the share. */
+	uint64_t masked_hot, masked_covered_ns;
+	uint64_t reserved[18];
 };
 
 /* The block of a device that ledger_device answered; NULL for another. Lives as the ledger does. */
@@ -96,6 +103,10 @@ unsigned int compute_active(struct ledger *ledger, int device, uint64_t now_ns);
  */
 uint64_t compute_cover(struct compute *compute, uint64_t from_ns, uint64_t to_ns,
 		       uint64_t *ret_from_ns);
+
+/* The same for another instant than that of the block. */
+uint64_t compute_cover_since(uint64_t *covered_ns, uint64_t from_ns, uint64_t to_ns,
+			     uint64_t *ret_from_ns);
 
 /*
  * What was covered is to be owed for only when something on the device is done: by whoever bills

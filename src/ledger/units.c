@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ledger/units.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fault.h"
+#include "ledger/compute.h"
+#include "ledger/ledger_priv.h"
+#include "ledger/slot.h"
+
+#define WORDS (sizeof(struct units) / sizeof(uint64_t))
+_Static_assert(sizeof(struct units) == 152, "layout");
+
+/* A writer takes some nanoseconds, and a torn one stays torn. */
+#define TRIES 3
+
+/* Below the generation of the slot's claim. */
+#define QUEUES_BITS 24
+#define QUEUES_MASK ((UINT64_C(1) << QUEUES_BITS) - 1)
+
+/* Never 0, so that zeroes are none. */
+static uint64_t sum_of(const uint64_t words[WORDS])
+{
+	uint64_t h = UINT64_C(14695981039346656037);
+
+	for (size_t i = 0; i < WORDS; i++)
+		h = (h ^ words[i] ^ words[i] >> 29) * UINT64_C(1099511628211);
+	return h | 1;
+}
+
+int units_read(const struct compute *compute, struct units *ret)
+{
+	const uint64_t *from = (const uint64_t *)&compute->units;
+	uint64_t words[WORDS];
+
+	for (int try = 0; try < TRIES; try++) {
+		uint64_t sum = atomic_acquire(&compute->units_sum);
+
+		for (size_t i = 0; i < WORDS; i++)
+			words[i] = atomic_peek(&from[i]);
+		if (sum && sum == sum_of(words)) {
+			memcpy(ret, words, sizeof(*ret));
+			return ret->made_ns ? 0 : -ENODATA;
+		}
+	}
+	return -ENODATA;
+}
+
+void units_write(struct compute *compute, const struct units *units)
+{
+	uint64_t *to = (uint64_t *)&compute->units, words[WORDS];
+
+	memcpy(words, units, sizeof(words));
+	/* Whoever sees one of the new words sees that the old sum does not hold any more. */
+	__atomic_store_n(&compute->units_sum, 0, __ATOMIC_SEQ_CST);
+	for (size_t i = 0; i < WORDS; i++) {
+		atomic_release(&to[i], words[i]);
+		if (i == WORDS / 2)
+			FAULT_POINT(UNITS_TORN);
+	}
+	atomic_release(&compute->units_sum, sum_of(words));
+	FAULT_POINT(UNITS_WRITTEN);
+}
+
+void units_set_queues(struct slot *slot, int device, uint32_t n)
+{
+	struct ledger *ledger = slot->ledger;
+
+	if (ledger_ready(ledger, device))
+		__atomic_store_n(&ledger->map->info[device][slot->index].queues,
+				 slot->generation << QUEUES_BITS | n, __ATOMIC_SEQ_CST);
+}
+
+/* What another process of that slot once had is of an earlier claim. */
+static bool has_queues(struct ledger *ledger, int device, unsigned int slot)
+{
+	uint64_t word = atomic_check(&ledger->map->info[device][slot].queues);
+	uint64_t state = atomic_acquire(&ledger->map->slots[slot].state);
+
+	return word & QUEUES_MASK && (state & 0xff) == SLOT_LIVE &&
+	       word >> QUEUES_BITS == state >> 8;
+}
+
+int units_wanted(struct ledger *ledger, const uint8_t uuid[16])
+{
+	struct ledger_device_info info;
+	int device = 0;
+
+	while (!ledger_device_info(ledger, device, &info) && memcmp(info.uuid, uuid, 16))
+		device++;
+	if (!ledger_knows(ledger, device))
+		return -ENODEV;
+	/* Its rows may be touched from here on. */
+	if (ledger_device(ledger, uuid, 0) != device)
+		return -ENODEV;
+	for (unsigned int i = 0; i < ledger_slot_high(ledger); i++)
+		if (has_queues(ledger, device, i) && slot_alive(ledger, (int)i))
+			return device;
+	return -ENODEV;
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which of an AMD GPU's compute units a tenant has, as its processes find it in the tenant's
+ * ledger, and which of them have queues there. The units are written for all tenants at once, by a
+ * process of any of them under a lock of the runtime directory (preload/allotment.h). They are
+ * whole or they are none: a writer that is killed leaves a sum that does not fit, and the next
+ * makes them anew.
+ */
+#ifndef ALLOT_LEDGER_UNITS_H
+#define ALLOT_LEDGER_UNITS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct compute;
+struct ledger;
+struct slot;
+
+#define UNITS_WORDS 32
+
+/* What was made at one time for all of a GPU's tenants has the same first two words. */
+struct units {
+	uint64_t made_ns; /* CLOCK_MONOTONIC, never 0 */
+	uint64_t of;	  /* stands for who the tenants were, and what each was to have */
+	uint32_t permille;
+	uint32_t duty_permille;	    /* of the time, see amd/cu_mask.h */
+	uint32_t word[UNITS_WORDS]; /* the mask; zero where none can express the share */
+};
+
+/* -ENODATA where there are none. Any bytes may stand in what is answered. */
+int units_read(const struct compute *compute, struct units *ret);
+
+/* By who holds the lock. */
+void units_write(struct compute *compute, const struct units *units);
+
+/* This process has so many queues on the device; a dead one has none. */
+void units_set_queues(struct slot *slot, int device, uint32_t n);
+
+/*
+ * The index of a device for which a living process of the tenant has queues; -ENODEV: none has, or
+ * it does not know the device. Of a ledger that was opened with LEDGER_GUEST.
+ */
+int units_wanted(struct ledger *ledger, const uint8_t uuid[16]);
+
+#endif

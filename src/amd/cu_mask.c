@@ -299,13 +299,20 @@ static void fill(struct table *t, struct cu_share *share, uint32_t leaf)
 }
 
 /* What a mask gives at least is a unit in each XCC. */
+static uint32_t wanted(const struct cu_map *map, uint32_t permille)
+{
+	uint32_t fits = map->units * permille / 1000;
+
+	return fits < map->xccs ? map->xccs : fits;
+}
+
 static int want(const struct cu_map *map, struct cu_share *share)
 {
 	uint32_t fits = map->units * share->permille / 1000;
 
 	if (!share->permille || share->permille > 1000)
 		return -EINVAL;
-	share->wanted = fits < map->xccs ? map->xccs : fits;
+	share->wanted = wanted(map, share->permille);
 	share->duty_permille = 1000;
 	if (fits < map->xccs) {
 		share->duty_permille = share->permille * map->units / map->xccs;
@@ -382,6 +389,26 @@ static bool in_each_xcc(const struct cu_map *map, const struct cu_mask *mask,
 		if (needs[x] && !is[x])
 			return false;
 	return true;
+}
+
+bool cu_mask_within(const struct cu_map *map, const struct cu_mask *mask, uint32_t permille)
+{
+	struct cu_mask units = {{0}}, all = {{0}};
+	uint32_t n = 0;
+
+	for (uint32_t unit = 0; unit < map->slots; unit++) {
+		uint32_t word = unit * map->unit_bits / 32;
+
+		if (map->leaf[unit] == CU_NOWHERE)
+			continue;
+		all.word[word] |= unit_mask(map, unit);
+		if (!has(map, mask, unit))
+			continue;
+		units.word[word] |= unit_mask(map, unit);
+		n++;
+	}
+	return !memcmp(&units, mask, sizeof(units)) && in_each_xcc(map, mask, &all) &&
+	       n <= wanted(map, permille);
 }
 
 int cu_mask_narrow(const struct cu_map *map, const struct cu_mask *tenants, const uint32_t *words,

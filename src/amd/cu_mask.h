@@ -60,6 +60,12 @@ struct cu_share {
  */
 int cu_mask_allot(const struct cu_map *map, struct cu_share *shares, uint32_t n);
 
+/*
+ * Whether a mask that somebody else wrote is one of that share: whole units that work, at least one
+ * in each XCC and no more than cu_mask_allot gives.
+ */
+bool cu_mask_within(const struct cu_map *map, const struct cu_mask *mask, uint32_t permille);
+
 /* What SET_CU_MASK wants as num_cu_mask. */
 uint32_t cu_mask_bits(const struct cu_map *map);
 

@@ -600,6 +600,34 @@ static void test_any_masks(void)
 	}
 }
 
+/* A mask that somebody else wrote is believed as far as it is one of that share. */
+static void test_within(void)
+{
+	struct cu_map map = map_of(&mi210), xccs = map_of(&mi300x), pairs = map_of(&navi21);
+	struct cu_share share = {.permille = 250}, least = {.permille = 1};
+	struct cu_mask mask;
+
+	CHECK_EQ(cu_mask_allot(&map, &share, 1), 0);
+	CHECK(cu_mask_within(&map, &share.mask, 250));
+	CHECK(cu_mask_within(&map, &share.mask, 900));
+	CHECK(!cu_mask_within(&map, &share.mask, 245)); /* one less would fit */
+	mask = share.mask;
+	mask.word[110 / 32] |= 1u << 110 % 32; /* there is no such unit */
+	CHECK(!cu_mask_within(&map, &mask, 1000));
+	memset(&mask, 0, sizeof(mask));
+	CHECK(!cu_mask_within(&map, &mask, 250));
+	CHECK_EQ(cu_mask_allot(&xccs, &least, 1), 0);
+	CHECK(cu_mask_within(&xccs, &least.mask, 1));
+	mask = least.mask;
+	mask.word[0] &= mask.word[0] - 1; /* none in one of the XCCs */
+	CHECK(!cu_mask_within(&xccs, &mask, 1000));
+	memset(&mask, 0, sizeof(mask));
+	mask.word[0] = 0x3;
+	CHECK(cu_mask_within(&pairs, &mask, 100));
+	mask.word[0] = 0x7; /* half a pair */
+	CHECK(!cu_mask_within(&pairs, &mask, 1000));
+}
+
 int main(void)
 {
 	test_exact();
@@ -611,6 +639,7 @@ int main(void)
 	test_impossible();
 	test_refine();
 	test_narrow();
+	test_within();
 	test_changes();
 	test_fewest_moves();
 	test_any_masks();

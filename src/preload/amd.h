@@ -16,6 +16,8 @@
 #include "base/lock.h"
 #include "preload/guest.h"
 
+struct queues;
+
 struct amd_device {
 	const struct topology_node *node;
 	uint8_t uuid[16]; /* amd/identity.h */
@@ -37,6 +39,7 @@ struct amd {
 	struct slot *slot;
 	uint32_t ndevices;
 	struct amd_device device[GUEST_DEVICES];
+	_Atomic(struct queues *) queues; /* from the first queue on, see preload/queues.h */
 
 	struct lock file_lock; /* see amd_files.c */
 	_Atomic uint64_t file_marks;

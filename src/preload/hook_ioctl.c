@@ -87,6 +87,8 @@ static int amd_ioctl(int file, int fd, unsigned long request, void *arg)
 		errno = error ? -error : EACCES;
 		return -1;
 	}
+	if (file == AMD_FILE_KFD)
+		amd_queue_look(&call);
 	decision = file == AMD_FILE_KFD ? kfd_ioctl_decide(request) : drm_ioctl_decide(request);
 	if (decision == KFD_PASS)
 		return next_libc()->ioctl(fd, request, arg);

@@ -59,6 +59,7 @@ static uint64_t gpu_copy(int gpu, const volatile void *to, const volatile void *
 		 0);
 	q.doorbell = resource.doorbell;
 	q.read = resource.read;
+	q.write = resource.write;
 	put_copy(&q, (uintptr_t)to, (uintptr_t)from, 16);
 	fault = execute_once(gpu, &q);
 	CHECK_EQ(hsakmt.destroy_queue(resource.id), 0);

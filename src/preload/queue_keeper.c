@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/queue_keeper.h"
+
+#include <sys/prctl.h>
+#include <time.h>
+
+#include "base/atomic.h"
+#include "base/futex.h"
+#include "ledger/compute.h"
+#include "preload/queue_hold.h"
+#include "preload/thread.h"
+#include "preload/user.h"
+
+/* Policies are looked at so often, and what could not be done is tried again. */
+#define LOOK_NS	 UINT64_C(20000000)
+#define RETRY_NS UINT64_C(2000000)
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+/*
+ * Whether there is something to do for one that is on the hardware. A copy engine says how far it
+ * is, the program how far it wrote, both in the program's memory; of a ring in which they are equal
+ * all is done. Of compute queues they tell what was begun, not what is done.
+ */
+static bool has_work(const struct queue *q)
+{
+	uint32_t read, written;
+
+	return q->kind != QUEUE_COPIES || user_read(&read, q->read_pointer, sizeof(read)) ||
+	       user_read(&written, q->write_pointer, sizeof(written)) || read != written;
+}
+
+static bool is_busy(struct queues *queues, int device, enum queue_kind kind)
+{
+	bool busy = false;
+
+	for (int i = 0; !busy && i < QUEUES; i++) {
+		struct queue *q = &queues->queue[i], is;
+
+		lock_take(&queues->lock);
+		busy = q->used && q->device == device && q->kind == kind && q->duty.told & 0xff;
+		if (busy)
+			is = *q;
+		lock_drop(&queues->lock);
+		busy = busy && has_work(&is);
+	}
+	return busy;
+}
+
+/* The tenant's processes have one account, and what they do at the same time counts once. */
+static struct duty_answer step(struct queues *queues, int device, enum queue_kind kind,
+			       uint64_t from_ns, uint64_t now)
+{
+	struct compute *compute = compute_of(queues->guest->ledger,
+					     queues->amd->device[device].ledger);
+	const struct share_params params = {
+		.share_permille = queues->device[device].hold.permille[kind],
+		.slice_ns = DUTY_SLICE_NS,
+	};
+	bool copies = kind == QUEUE_COPIES;
+	uint64_t *hot = copies ? &compute->hot : &compute->masked_hot;
+	uint64_t *covered = copies ? &compute->covered_ns : &compute->masked_covered_ns;
+	uint64_t begin = now, busy = compute_cover_since(covered, from_ns, now, &begin);
+	struct duty_answer answer;
+	uint64_t was;
+
+	do {
+		was = atomic_peek(hot);
+		answer = duty_step(&controller_deficit, &params, was, begin, begin + busy, now);
+	} while (answer.hot != was && !atomic_swap_if_u64(hot, was, answer.hot));
+	return answer;
+}
+
+/* Answers when to come again. */
+static uint64_t take_turns(struct queues *queues, int device, enum queue_kind kind, uint64_t now)
+{
+	struct queue_device *d = &queues->device[device];
+	struct queue_turn *turn = &d->turn[kind];
+	struct duty_answer answer = {.open = true, .next_ns = now + DUTY_LOOK_NS};
+	bool held = d->hold.limited && d->hold.permille[kind] < 1000;
+	uint64_t from_ns = now;
+
+	if (held && turn->looked_ns && now < turn->next_ns)
+		return turn->next_ns;
+	if (held) {
+		if (turn->looked_ns && !turn->closed && is_busy(queues, device, kind))
+			from_ns = turn->looked_ns;
+		answer = step(queues, device, kind, from_ns, now);
+	}
+	lock_take(&queues->lock);
+	turn->closed = !answer.open;
+	turn->looked_ns = held ? now : 0;
+	turn->next_ns = answer.next_ns;
+	lock_drop(&queues->lock);
+	return held ? turn->next_ns : UINT64_MAX;
+}
+
+/* Answers when to come again at the latest. */
+static uint64_t keep_device(struct queues *queues, int device, bool changed)
+{
+	uint64_t next = UINT64_MAX;
+
+	if ((changed || queue_hold_is_old(queues, device)) &&
+	    queue_hold_refresh(queues, device, false))
+		next = now_ns() + RETRY_NS;
+	for (int kind = 0; kind < QUEUE_KINDS; kind++) {
+		uint64_t at = take_turns(queues, device, kind, now_ns());
+
+		next = at < next ? at : next;
+	}
+	queues_tell(queues, device);
+	return next;
+}
+
+/* None is needed any more. Who adds a queue sees that, or is seen here. */
+static bool is_over(struct queues *queues)
+{
+	bool any = false;
+
+	lock_take(&queues->lock);
+	for (int i = 0; i < GUEST_DEVICES; i++)
+		any |= queues->device[i].n && queues->device[i].hold.limited;
+	queues->kept = any;
+	lock_drop(&queues->lock);
+	return !any;
+}
+
+static void *keep(void *arg)
+{
+	static const uint32_t nothing;
+	struct queues *queues = arg;
+	uint32_t heard = 0;
+	bool first = true;
+
+	prctl(PR_SET_NAME, "allot-keeper");
+	guest_depth++; /* what this thread calls is our own affair */
+	do {
+		uint32_t seen = queues->allotment ? allotment_changes(queues->allotment) : 0;
+		uint64_t next = now_ns() + LOOK_NS;
+
+		for (int i = 0; i < GUEST_DEVICES; i++) {
+			uint64_t at = UINT64_MAX;
+
+			if (queues->device[i].n)
+				at = keep_device(queues, i, first || seen != heard);
+			next = at < next ? at : next;
+		}
+		first = false;
+		heard = seen;
+		if (!queues->allotment) {
+			futex_wait_until(&nothing, 0, next);
+			continue;
+		}
+		allotment_look(queues->allotment, now_ns());
+		allotment_sleep(queues->allotment, seen, next);
+	} while (!is_over(queues));
+	return NULL;
+}
+
+int queue_keeper_need(struct queues *queues)
+{
+	bool kept;
+	int r;
+
+	lock_take(&queues->lock);
+	kept = queues->kept;
+	queues->kept = true;
+	lock_drop(&queues->lock);
+	if (kept)
+		return 0;
+	r = thread_start(keep, queues);
+	if (r) {
+		lock_take(&queues->lock);
+		queues->kept = false;
+		lock_drop(&queues->lock);
+	}
+	return r;
+}

@@ -47,8 +47,8 @@ struct amd {
 
 /* Which of the devices' files: no other file is of interest. */
 enum amd_file {
-	AMD_FILE_NONE = -1,
-	AMD_FILE_KFD = 0, /* else the minor of a DRM device, render node or not, of any vendor */
+	AMD_FILE_NONE = -2,
+	AMD_FILE_KFD = -1, /* else the minor of a DRM device, render node or not, of any vendor */
 };
 
 /*

@@ -26,12 +26,12 @@
 #include "sim/kfd/emu.h"
 #include "sim/kfd/gem.h"
 
-/* Inodes of the device files: 0 of the first is KFD's, the others' are those of render nodes. */
+/* Inodes of the device files: KFD's, and two DRM nodes of each GPU. */
 static struct {
 	dev_t dev;
-	ino_t ino[1 + TREE_GPUS];
-	int minor[1 + TREE_GPUS];
-	int n; /* 0: not looked for yet */
+	ino_t ino[1 + 2 * TREE_GPUS];
+	int minor[1 + 2 * TREE_GPUS]; /* or EMU_FILE_KFD */
+	int n;			      /* 0: not looked for yet */
 } files;
 
 static int stat_of(const char *path, struct stat *st)
@@ -39,28 +39,36 @@ static int stat_of(const char *path, struct stat *st)
 	return (int)syscall(SYS_newfstatat, AT_FDCWD, path, st, 0);
 }
 
-/* Several threads may do this at once: they write the same. */
-static bool find_files(void)
+__attribute__((format(printf, 3, 4))) static void find_file(int *n, int minor, const char *fmt, ...)
 {
 	char path[PATH_MAX];
 	struct stat st;
+	va_list ap;
+	int len = snprintf(path, sizeof(path), "%.*s", PATH_MAX - 32, emu_root());
+
+	va_start(ap, fmt);
+	vsnprintf(path + len, sizeof(path) - (size_t)len, fmt, ap);
+	va_end(ap);
+	if (stat_of(path, &st) < 0)
+		return;
+	files.dev = st.st_dev;
+	files.ino[*n] = st.st_ino;
+	files.minor[(*n)++] = minor;
+}
+
+/* Several threads may do this at once: they write the same. */
+static bool find_files(void)
+{
 	int n = 0;
 
 	if (__atomic_load_n(&files.n, __ATOMIC_ACQUIRE))
 		return true;
 	if (!*emu_root())
 		return false;
-	for (int i = 0; i <= TREE_GPUS; i++) {
-		if (i)
-			snprintf(path, sizeof(path), "%.*s/dev/dri/renderD%d", PATH_MAX - 32,
-				 emu_root(), 128 + i);
-		else
-			snprintf(path, sizeof(path), "%.*s/dev/kfd", PATH_MAX - 32, emu_root());
-		if (stat_of(path, &st) < 0)
-			continue;
-		files.dev = st.st_dev;
-		files.ino[n] = st.st_ino;
-		files.minor[n++] = i ? 128 + i : 0;
+	find_file(&n, EMU_FILE_KFD, "/dev/kfd");
+	for (int minor = 129; minor <= 128 + TREE_GPUS; minor++) {
+		find_file(&n, minor, "/dev/dri/renderD%d", minor);
+		find_file(&n, TREE_CARD(minor), "/dev/dri/card%d", TREE_CARD(minor));
 	}
 	__atomic_store_n(&files.n, n, __ATOMIC_RELEASE);
 	return n > 0;
@@ -69,18 +77,19 @@ static bool find_files(void)
 static int minor_of(const struct stat *st)
 {
 	if (!S_ISREG(st->st_mode) || !find_files() || st->st_dev != files.dev)
-		return -1;
+		return EMU_FILE_NONE;
 	for (int i = 0; i < files.n; i++)
 		if (files.ino[i] == st->st_ino)
 			return files.minor[i];
-	return -1;
+	return EMU_FILE_NONE;
 }
 
 int emu_minor_of(int fd)
 {
 	struct stat st;
 
-	return syscall(SYS_newfstatat, fd, "", &st, AT_EMPTY_PATH) < 0 ? -1 : minor_of(&st);
+	return syscall(SYS_newfstatat, fd, "", &st, AT_EMPTY_PATH) < 0 ? EMU_FILE_NONE
+								       : minor_of(&st);
 }
 
 static int do_stat(int dirfd, const char *path, struct stat *st, int flags)
@@ -91,9 +100,10 @@ static int do_stat(int dirfd, const char *path, struct stat *st, int flags)
 	if (syscall(SYS_newfstatat, dirfd, emu_path(path, buffer), st, flags) < 0)
 		return -1;
 	minor = minor_of(st);
-	if (minor >= 0) {
+	if (minor != EMU_FILE_NONE) {
 		st->st_mode = S_IFCHR | 0666;
-		st->st_rdev = minor ? makedev(EMU_MAJOR_DRM, minor) : makedev(EMU_MAJOR_KFD, 0);
+		st->st_rdev = minor == EMU_FILE_KFD ? makedev(EMU_MAJOR_KFD, 0)
+						    : makedev(EMU_MAJOR_DRM, minor);
 		st->st_size = 0;
 	}
 	return 0;
@@ -160,10 +170,10 @@ EMU_EXPORT int ioctl(int fd, unsigned long request, ...)
 	if (type != AMDKFD_IOCTL_BASE && type != DRM_IOCTL_BASE)
 		return (int)syscall(SYS_ioctl, fd, request, arg);
 	minor = emu_minor_of(fd);
-	if (minor < 0)
+	if (minor == EMU_FILE_NONE)
 		return (int)syscall(SYS_ioctl, fd, request, arg);
-	r = minor ? emu_drm_ioctl((uint32_t)minor, fd, request, (uintptr_t)arg)
-		  : emu_kfd_ioctl(request, (uintptr_t)arg);
+	r = minor == EMU_FILE_KFD ? emu_kfd_ioctl(request, (uintptr_t)arg)
+				  : emu_drm_ioctl(minor, fd, request, (uintptr_t)arg);
 	if (r >= 0)
 		return (int)r;
 	errno = (int)-r;
@@ -194,21 +204,22 @@ static void *map_device(struct emu_machine *m, void *addr, size_t len, int prot,
 
 static void *do_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t offset)
 {
-	int minor = fd < 0 || flags & MAP_ANONYMOUS || !*emu_root() ? -1 : emu_minor_of(fd);
+	bool is_device = fd >= 0 && !(flags & MAP_ANONYMOUS) && *emu_root();
+	int minor = is_device ? emu_minor_of(fd) : EMU_FILE_NONE;
 	struct emu_machine *m;
 	void *mapped;
 
-	if (minor < 0)
+	if (minor == EMU_FILE_NONE)
 		return (void *)syscall(SYS_mmap, addr, len, prot, flags, fd, offset);
 	m = emu_lock();
 	if (!m) {
 		errno = EBADF;
 		return MAP_FAILED;
 	}
-	if (minor)
-		mapped = map_memory(m, addr, len, prot, flags, fd, (uint64_t)offset);
-	else
+	if (minor == EMU_FILE_KFD)
 		mapped = map_device(m, addr, len, prot, flags, (uint64_t)offset);
+	else
+		mapped = map_memory(m, addr, len, prot, flags, fd, (uint64_t)offset);
 	emu_unlock();
 	return mapped;
 }

@@ -194,7 +194,7 @@ static int call(struct emu_machine *m, struct emu_gpu *gpu, int fd, unsigned lon
 	return r;
 }
 
-long emu_drm_ioctl(uint32_t minor, int fd, unsigned long request, uint64_t arg)
+long emu_drm_ioctl(int minor, int fd, unsigned long request, uint64_t arg)
 {
 	struct emu_machine *m = emu_lock();
 	struct emu_gpu *gpu = m ? emu_gpu_of_minor(m, minor) : NULL;

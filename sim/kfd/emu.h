@@ -103,9 +103,9 @@ void emu_unlock(void);
 /* Waits for `cond` under the lock, at most until `deadline` of the monotonic clock. */
 void emu_wait(pthread_cond_t *cond, const struct timespec *deadline);
 
-/* By id, or by render node. NULL: there is none. */
+/* By id, or by one of its DRM nodes. NULL: there is none. */
 struct emu_gpu *emu_gpu(struct emu_machine *machine, uint32_t gpu_id);
-struct emu_gpu *emu_gpu_of_minor(struct emu_machine *machine, uint32_t minor);
+struct emu_gpu *emu_gpu_of_minor(struct emu_machine *machine, int minor);
 
 /*
  * An array with room for one more than the `n` it has, of `each` bytes: the same, or a larger copy
@@ -117,7 +117,9 @@ void *emu_room(void *array, uint32_t *room, uint32_t n, size_t each);
 int emu_copy_in(void *to, uint64_t from, size_t len);
 int emu_copy_out(uint64_t to, const void *from, size_t len);
 
-/* device.c: the minor of the render node that `fd` is of, 0: KFD, -1: neither. */
+/* device.c: the minor of the DRM node that `fd` is of, or one of these. */
+#define EMU_FILE_NONE (-2)
+#define EMU_FILE_KFD  (-1)
 int emu_minor_of(int fd);
 
 /*
@@ -129,7 +131,7 @@ void emu_remote_reap(void);
 
 /* kfd.c, drm.c */
 long emu_kfd_ioctl(unsigned long request, uint64_t arg);
-long emu_drm_ioctl(uint32_t minor, int fd, unsigned long request, uint64_t arg);
+long emu_drm_ioctl(int minor, int fd, unsigned long request, uint64_t arg);
 
 /* trace.c: with NULL for a row that there is not, and for a block that cannot be read. */
 void emu_trace_drm(const struct emu_gpu *gpu, unsigned int nr, const void *asked, const void *block,

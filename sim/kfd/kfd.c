@@ -90,7 +90,7 @@ static int acquire_vm(struct emu_machine *m, void *block)
 	const struct kfd_ioctl_acquire_vm_args *a = block;
 	struct emu_gpu *gpu = emu_gpu(m, a->gpu_id);
 
-	if (!gpu || emu_minor_of((int)a->drm_fd) != (int)gpu->minor)
+	if (!gpu || emu_gpu_of_minor(m, emu_minor_of((int)a->drm_fd)) != gpu)
 		return -EINVAL;
 	if (gpu->acquired && gpu->file != emu_file_of((int)a->drm_fd))
 		return -EBUSY;

@@ -10,6 +10,7 @@
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
+#include "amd/topology_read.h"
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/fd.h"
@@ -120,7 +121,10 @@ static int write_name(const struct tree *t, uint32_t i, const char *name, uint32
 	if ((r = put_symlink(t, target, path)) < 0)
 		return r;
 	snprintf(path, sizeof(path), "/sys/dev/char/226:%u", minor);
-	return put_symlink(t, target, path);
+	if ((r = put_symlink(t, target, path)) < 0)
+		return r;
+	snprintf(path, sizeof(path), TOPOLOGY_DRI "/%s", name);
+	return tree_put(t, path, "");
 }
 
 /* The folder of GPU `i`: what it is, its names, and how much memory it has. */
@@ -154,8 +158,8 @@ static int write_device(const struct tree *t, uint32_t i)
 	snprintf(name, sizeof(name), "renderD%u", 128 + i);
 	if (r == 0)
 		r = write_name(t, i, name, 128 + i);
-	snprintf(name, sizeof(name), "card%u", i - 1);
-	return r < 0 ? r : write_name(t, i, name, i - 1);
+	snprintf(name, sizeof(name), "card%d", TREE_CARD(128 + i));
+	return r < 0 ? r : write_name(t, i, name, (uint32_t)TREE_CARD(128 + i));
 }
 
 /* What programs look at beside the topology: that the module is there, and what a device is. */

@@ -78,7 +78,7 @@ static int do_openat(int dirfd, const char *path, int flags, mode_t mode)
 	if (real != path)
 		flags &= ~(O_CREAT | O_TRUNC);
 	fd = (int)syscall(SYS_openat, dirfd, real, flags, mode);
-	if (fd >= 0 && real != path && emu_minor_of(fd) >= 0)
+	if (fd >= 0 && real != path && emu_minor_of(fd) != EMU_FILE_NONE)
 		r = emu_open(fd);
 	if (r < 0) {
 		close(fd);

@@ -131,10 +131,10 @@ struct emu_gpu *emu_gpu(struct emu_machine *m, uint32_t gpu_id)
 	return NULL;
 }
 
-struct emu_gpu *emu_gpu_of_minor(struct emu_machine *m, uint32_t minor)
+struct emu_gpu *emu_gpu_of_minor(struct emu_machine *m, int minor)
 {
 	for (uint32_t i = 0; i < m->ngpus; i++)
-		if (m->gpu[i].minor == minor)
+		if (minor == (int)m->gpu[i].minor || minor == TREE_CARD(m->gpu[i].minor))
 			return &m->gpu[i];
 	return NULL;
 }

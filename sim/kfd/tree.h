@@ -20,6 +20,9 @@
 /* What ioctls call the GPU that is that node. */
 #define TREE_GPU_ID(node) (10000 + (node)*111)
 
+/* The minor of a GPU's primary node, by that of its render node. */
+#define TREE_CARD(render_minor) ((int)(render_minor)-129)
+
 /* What the kernel says of a kind of GPU, as far as programs here ask. */
 struct tree_model {
 	const char *gfx; /* "gfx90a" */

@@ -60,8 +60,12 @@ static bool is_taken(const char *path)
 
 const char *emu_path(const char *path, char buffer[static PATH_MAX])
 {
-	/* A null pointer is the kernel's to refuse; libc's declarations promise there is none. */
-	if (!path || path[0] != '/' || !is_taken(path) || !*emu_root())
+	char first;
+
+	/* What cannot be read is the kernel's to refuse. */
+	if (emu_copy_in(&first, (uintptr_t)path, 1) < 0)
+		return path;
+	if (first != '/' || !is_taken(path) || !*emu_root())
 		return path;
 	if (snprintf(buffer, PATH_MAX, "%s%s", emu_root(), path) >= PATH_MAX)
 		return path;
@@ -116,6 +120,8 @@ OPEN(openat64, COMMA_FD, fd, O_LARGEFILE)
 /* What the compiler makes of open() where it checks arguments. */
 EMU_EXPORT int __open_2(const char *path, int flags);
 EMU_EXPORT int __open64_2(const char *path, int flags);
+EMU_EXPORT int __openat_2(int dirfd, const char *path, int flags);
+EMU_EXPORT int __openat64_2(int dirfd, const char *path, int flags);
 
 int __open_2(const char *path, int flags)
 {
@@ -125,6 +131,16 @@ int __open_2(const char *path, int flags)
 int __open64_2(const char *path, int flags)
 {
 	return do_openat(AT_FDCWD, path, flags | O_LARGEFILE, 0);
+}
+
+int __openat_2(int dirfd, const char *path, int flags)
+{
+	return do_openat(dirfd, path, flags, 0);
+}
+
+int __openat64_2(int dirfd, const char *path, int flags)
+{
+	return do_openat(dirfd, path, flags | O_LARGEFILE, 0);
 }
 
 /* The next library's function of that name, asked for once. */

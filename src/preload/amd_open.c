@@ -140,7 +140,9 @@ static int show(int fd, const struct kfd_view *view, const struct topology_node 
 				  bytes_before(node, (uint32_t)strtoul(strchr(file, '/') + 1, NULL,
 								       10)),
 				  shown, sizeof(shown), &len);
-	/* Not as the kernel writes it. */
+	if (r == -ENOENT) /* it tells another size */
+		return 0;
+	/* Not as the kernel writes it: nothing is shown. */
 	return r < 0 ? -EIO : exchange(fd, name, shown, len);
 }
 

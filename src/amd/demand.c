@@ -110,6 +110,7 @@ static struct demand of_places(const struct kfd_ioctl_svm_args *args, const stru
 	if (!pages(args->size, page_bytes, &bytes) || args->start_addr + bytes < args->start_addr)
 		return refuse(-ENOMEM);
 	demand.length = bytes;
+	demand.stays = places->prefetch == SVM_UNDEFINED;
 	for (int i = 0; i < DEMAND_PARTS; i++)
 		if (is_gpu(place[i]) && !(i && place[i] == place[0]))
 			demand.parts[demand.count++] = (struct demand_part){

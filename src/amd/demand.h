@@ -53,10 +53,12 @@ struct demand {
 	/*
 	 * GIVE and PLACE: a handle of /dev/kfd, or of the render node's file. With `by_address`,
 	 * for GIVE and TAKE, an address: the `length` bytes from there are where the parts say
-	 * afterwards, or in host memory, and what was charged for them before is free.
+	 * afterwards, or in host memory, and what was charged for them before is free. But if it
+	 * `stays`, it was said where they are to go, and not that they go: then it is both.
 	 */
 	uint64_t object;
 	bool by_address;
+	bool stays;
 	uint64_t length;
 	/* IMPORT: the dma-buf; -1: a handle between processes, of AMD's own driver. */
 	int32_t descriptor;

@@ -14,6 +14,7 @@
 #include "amd/kfd_view.h"
 #include "amd/topology.h"
 #include "base/lock.h"
+#include "preload/amd_ranges.h"
 #include "preload/guest.h"
 
 struct queues;
@@ -41,7 +42,8 @@ struct amd {
 	struct amd_device device[GUEST_DEVICES];
 	_Atomic(struct queues *) queues; /* from the first queue on, see preload/queues.h */
 
-	struct lock file_lock; /* see amd_files.c */
+	struct amd_ranges ranges; /* the program's own memory that is on GPUs: hook_kfd_svm.c */
+	struct lock file_lock;	  /* see amd_files.c */
 	_Atomic uint64_t file_marks;
 };
 

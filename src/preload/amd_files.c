@@ -136,6 +136,23 @@ static void look_for_mark(int fd, void *arg)
 		*marks |= UINT64_C(1) << (key >> MARK_SHIFT & MARKS);
 }
 
+static void look_for_kfd(int fd, void *arg)
+{
+	if (amd_file(fd) == AMD_FILE_KFD)
+		*(int *)arg = fd;
+}
+
+int amd_files_kfd(void)
+{
+	int found = -EBADF, saved = errno;
+
+	guest_depth++;
+	each_descriptor(look_for_kfd, &found);
+	guest_depth--;
+	errno = saved;
+	return found;
+}
+
 struct inode_look {
 	uint64_t inode;
 	bool found;

@@ -41,6 +41,9 @@ uint64_t amd_files_closed(uint64_t marks);
  */
 bool amd_files_has_inode(uint64_t inode);
 
+/* Any descriptor of /dev/kfd that this process has, or -EBADF. */
+int amd_files_kfd(void);
+
 /* They may be used again: when nothing is charged under their keys any more. */
 void amd_files_forget(struct amd *amd, uint64_t marks);
 

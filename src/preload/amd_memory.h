@@ -28,7 +28,17 @@ int amd_memory_put(struct amd_call *call, uint64_t handle, struct object *object
 /* Whether an object of the call's render node is of a GPU's own memory, and how much. */
 bool amd_memory_in_vram(struct amd_call *call, uint32_t handle, uint64_t *ret_bytes);
 
+/* SVM: takes memory of GPUs, or gives it back, by addresses. */
+struct demand;
+int amd_memory_svm(struct amd_call *call, const struct demand *demand);
+
 int amd_memory_map(struct amd_call *call);   /* MAP */
 int amd_memory_share(struct amd_call *call); /* SHARE */
+
+/*
+ * Counts off what of the charged addresses was unmapped or left its GPU: the kernel is asked by a
+ * descriptor of /dev/kfd, which `fd` may be. Slow.
+ */
+void amd_memory_sweep_svm(struct amd *amd, int fd);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include "preload/amd_charge.h"
 #include "preload/amd_files.h"
+#include "preload/amd_memory.h"
 
 #define BATCH 16
 
@@ -45,7 +46,7 @@ void amd_sweep_dmabufs(struct guest *guest, struct amd *amd)
 
 void amd_sweep(struct guest *guest, struct amd *amd, int fd)
 {
-	(void)fd;
 	sweep_files(guest, amd);
 	amd_sweep_dmabufs(guest, amd);
+	amd_memory_sweep_svm(amd, fd);
 }

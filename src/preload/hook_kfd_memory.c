@@ -303,6 +303,8 @@ static int of_kfd(struct amd_call *call, const struct demand *demand)
 	case KFD_NR_IPC_IMPORT_HANDLE:
 	case KFD_NR_IPC_EXPORT_HANDLE:
 		return amd_memory_share(call);
+	case KFD_NR_SVM:
+		return amd_memory_svm(call, demand);
 	}
 	return amd_call_kernel(call);
 }

@@ -165,7 +165,9 @@ static void test_svm(void)
 	struct demand d = SET(MIB(128), 2, ACCESS(GPU), PREFETCH(GPU));
 
 	check_take(d, DEMAND_VRAM, MIB(128));
-	CHECK(d.by_address && d.object == MIB(2) && d.length == MIB(128));
+	CHECK(d.by_address && !d.stays && d.object == MIB(2) && d.length == MIB(128));
+	CHECK(SET(MIB(128), 1, PREFERRED(GPU)).stays);
+	CHECK(!SET(MIB(128), 2, PREFERRED(GPU), PREFETCH(0)).stays);
 	check_take(SET(1, 1, PREFERRED(GPU)), DEMAND_VRAM, PAGE);
 	check_take(SET(MIB(1), 2, PREFERRED(GPU), PREFETCH(GPU)), DEMAND_VRAM, MIB(1));
 	check_take(SET(MIB(1), 2, PREFERRED(GPU), PREFETCH(0)), DEMAND_VRAM, MIB(1));

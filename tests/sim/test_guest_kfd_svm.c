@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A program's own memory on emulated AMD GPUs, in a tenant with a quota: charged where it is
+ * fetched to or may go, page for page, and free when it is unmapped.
+ */
+#include <sys/mman.h>
+
+#include "tests/sim/kfd_tenant.h"
+
+#define PREFERRED KFD_IOCTL_SVM_ATTR_PREFERRED_LOC
+#define PREFETCH  KFD_IOCTL_SVM_ATTR_PREFETCH_LOC
+#define NOWHERE	  UINT32_MAX
+
+struct svm {
+	struct kfd_ioctl_svm_args args;
+	struct kfd_ioctl_svm_attribute attrs[2];
+};
+
+static int set_both(char *at, uint64_t size, struct kfd_ioctl_svm_attribute one,
+		    struct kfd_ioctl_svm_attribute two)
+{
+	struct svm a = {{.start_addr = (uintptr_t)at, .size = size, .nattr = 2}, {one, two}};
+
+	return call(_IOC(_IOC_READ | _IOC_WRITE, 'K', KFD_NR_SVM, sizeof(a)), &a);
+}
+
+static int set(char *at, uint64_t size, uint32_t type, uint32_t value)
+{
+	struct kfd_ioctl_svm_attribute a = {type, value};
+
+	return set_both(at, size, a, a);
+}
+
+static char *memory_at(char *at, uint64_t size)
+{
+	char *here = mmap(at, size, PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS | (at ? MAP_FIXED : 0), -1, 0);
+
+	CHECK(here != MAP_FAILED);
+	return here;
+}
+
+static void test_limit(void)
+{
+	char *here = memory_at(NULL, 2 * QUOTA);
+
+	CHECK_EQ(set(here, 2 * QUOTA, PREFETCH, ids[0]), -ENOMEM);
+	CHECK_EQ(set(here, 2 * QUOTA, PREFERRED, ids[0]), -ENOMEM);
+	CHECK_EQ(charged(0), 0);
+	CHECK_EQ(taken(0), 0);
+	CHECK_EQ(set(here, QUOTA, PREFETCH, ids[0]), 0);
+	CHECK_EQ(charged(0), QUOTA);
+	CHECK_EQ(taken(0), QUOTA);
+	CHECK_EQ(set(here, QUOTA, PREFETCH, ids[0]), 0); /* it is there already */
+	CHECK_EQ(set(here + PAGE, QUOTA, PREFETCH, ids[0]), -ENOMEM);
+	CHECK_EQ(charged(0), QUOTA);
+	CHECK_EQ(set(here, QUOTA, PREFETCH, 0), 0);
+	CHECK_EQ(munmap(here, 2 * QUOTA), 0);
+	check_all_free(0);
+}
+
+/* Parts of ranges, from one GPU to another and back to the host. */
+static void test_parts(void)
+{
+	char *here = memory_at(NULL, 16 * MIB);
+
+	CHECK_EQ(set(here, 16 * MIB, PREFETCH, ids[0]), 0);
+	CHECK_EQ(set(here + 4 * MIB, 8 * MIB, PREFETCH, ids[1]), 0);
+	CHECK_EQ(charged(0), 8 * MIB);
+	CHECK_EQ(charged(1), 8 * MIB);
+	CHECK_EQ(set(here + 2 * MIB, 4 * MIB, PREFETCH, 0), 0);
+	CHECK_EQ(charged(0), 6 * MIB);
+	CHECK_EQ(charged(1), 6 * MIB);
+	CHECK_EQ(taken(0), 6 * MIB);
+	CHECK_EQ(taken(1), 6 * MIB);
+	/* Where the next GPU is only preferred it may be with either. */
+	CHECK_EQ(set(here, MIB, PREFERRED, ids[1]), 0);
+	CHECK_EQ(charged(0), 6 * MIB);
+	CHECK_EQ(charged(1), 7 * MIB);
+	CHECK_EQ(set_both(here, 16 * MIB, (struct kfd_ioctl_svm_attribute){PREFERRED, NOWHERE},
+			  (struct kfd_ioctl_svm_attribute){PREFETCH, 0}),
+		 0);
+	CHECK_EQ(munmap(here, 16 * MIB), 0);
+	check_all_free(0);
+	check_all_free(1);
+}
+
+/* What the kernel refuses is charged as before. */
+static void test_refused(void)
+{
+	char *here = memory_at(NULL, 2 * MIB);
+
+	CHECK_EQ(set(here, MIB, PREFETCH, ids[0]), 0);
+	CHECK_EQ(set(here + 1, MIB, PREFETCH, ids[1]), -EINVAL);
+	CHECK_EQ(set(here, MIB, PREFETCH, 4711), -EINVAL);
+	CHECK_EQ(set(here, 0, PREFETCH, ids[0]), -EINVAL);
+	CHECK_EQ(munmap(here + MIB, MIB), 0);
+	CHECK_EQ(set(here, 2 * MIB, PREFETCH, ids[1]), -EFAULT);
+	CHECK_EQ(charged(0), MIB);
+	CHECK_EQ(charged(1), 0);
+	CHECK_EQ(set(here, MIB, PREFETCH, 0), 0);
+	CHECK_EQ(munmap(here, MIB), 0);
+	check_all_free(0);
+}
+
+/* Found out when it is needed, also if there is other memory at its address by then. */
+static void test_unmapped(void)
+{
+	char *here = memory_at(NULL, QUOTA);
+	uint64_t handle;
+
+	CHECK_EQ(set(here, QUOTA, PREFETCH, ids[0]), 0);
+	CHECK_EQ(munmap(here + 8 * MIB, 16 * MIB), 0);
+	memory_at(here + 16 * MIB, MIB);
+	CHECK_EQ(charged(0), QUOTA);
+	CHECK_EQ(alloc_vram(0, 16 * MIB + PAGE, &handle), -ENOMEM);
+	CHECK_EQ(charged(0), QUOTA - 16 * MIB);
+	CHECK_EQ(alloc_vram(0, 16 * MIB, &handle), 0);
+	CHECK_EQ(free_memory(handle), 0);
+	CHECK_EQ(munmap(here, QUOTA), 0);
+	CHECK_EQ(alloc_vram(0, QUOTA, &handle), 0);
+	CHECK_EQ(free_memory(handle), 0);
+	check_all_free(0);
+}
+
+static void test_others(void)
+{
+	struct kfd_ioctl_set_xnack_mode_args xnack = {.xnack_enabled = 1};
+	struct kfd_ioctl_criu_args criu = {.op = KFD_CRIU_OP_RESTORE};
+
+	CHECK_EQ(call(KFD_IOWR(SET_XNACK_MODE, xnack), &xnack), -EPERM);
+	CHECK_EQ(call(KFD_IOWR(CRIU_OP, criu), &criu), -EACCES);
+}
+
+int main(void)
+{
+	open_devices();
+	acquire_devices();
+	name_devices();
+	test_limit();
+	test_parts();
+	test_refused();
+	test_unmapped();
+	test_others();
+	return 0;
+}

@@ -36,6 +36,7 @@ struct book_process {
 	pid_t pid;
 	int pidfd;
 	bool gone;
+	bool files; /* it takes memory by render nodes, too */
 	struct call *calls;
 	uint32_t ncalls, room;
 	struct holding *holdings; /* by GPU */
@@ -167,17 +168,12 @@ static int device_of(struct book *book, struct gpu *gpu)
 }
 
 /* One that is gone may have left its number to another. */
-static struct book_process *find_process(const struct book *book, pid_t pid)
+struct book_process *book_find(const struct book *book, pid_t pid)
 {
 	for (uint32_t i = 0; i < book->nprocesses; i++)
 		if (book->processes[i]->pid == pid && !book->processes[i]->gone)
 			return book->processes[i];
 	return NULL;
-}
-
-bool book_knows(const struct book *book, pid_t pid)
-{
-	return find_process(book, pid);
 }
 
 static struct book_process *new_process(const struct book *book, pid_t pid)
@@ -196,12 +192,14 @@ static struct book_process *new_process(const struct book *book, pid_t pid)
 	return p;
 }
 
-struct book_process *book_process(struct book *book, pid_t pid)
+struct book_process *book_process(struct book *book, pid_t pid, bool files)
 {
-	struct book_process *p = find_process(book, pid);
+	struct book_process *p = book_find(book, pid);
 
-	if (p)
+	if (p) {
+		p->files |= files;
 		return p;
+	}
 	if (book->nprocesses == book->room) {
 		uint32_t room = book->room ? 2 * book->room : 16;
 		void *grown = reallocarray(book->processes, room, sizeof(*book->processes));
@@ -212,8 +210,10 @@ struct book_process *book_process(struct book *book, pid_t pid)
 		book->room = room;
 	}
 	p = new_process(book, pid);
-	if (p)
+	if (p) {
+		p->files = files;
 		book->processes[book->nprocesses++] = p;
+	}
 	return p;
 }
 
@@ -331,8 +331,7 @@ static void end_call(struct book_process *p, uint32_t i)
 	remove_call(p, i);
 }
 
-/* A thread that asks anew has left what it was in. */
-static void end_calls(struct book_process *p, pid_t thread)
+void book_seen(struct book_process *p, pid_t thread)
 {
 	for (uint32_t i = p->ncalls; i-- > 0;)
 		if (p->calls[i].thread == thread)
@@ -366,7 +365,7 @@ int book_take(struct book *book, struct book_process *p, pid_t thread, uint32_t 
 {
 	int r;
 
-	end_calls(p, thread);
+	book_seen(p, thread);
 	r = try_parts(book, p, thread, request, demand, false);
 	if (r == -EDQUOT) {
 		/* What is believed may be more than there is. */
@@ -382,7 +381,7 @@ bool book_counts_itself(struct book *book, struct book_process *p, uint32_t gpu_
 	uint32_t g;
 
 	if (find_gpu(book, gpu_id, &g) < 0 || device_of(book, &book->gpus[g]) < 0 ||
-	    figure_read(p->pid, gpu_id, &figure) < 0)
+	    figure_read(p->pid, book->gpus[g].node, p->files, &figure) < 0)
 		return false;
 	own = own_bytes(book, p, book->gpus[g].device);
 	return own && own >= figure;
@@ -406,7 +405,7 @@ static bool refresh_process(struct book *book, struct book_process *p)
 	for (uint32_t g = 0; g < book->ngpus; g++) {
 		struct account *account = &p->holdings[g].account;
 
-		if (figure_read(p->pid, book->gpus[g].node->gpu_id, &bytes) == 0 &&
+		if (figure_read(p->pid, book->gpus[g].node, p->files, &bytes) == 0 &&
 		    account_read(account, bytes))
 			forget_calls(p, g);
 		charge(book, p, g);

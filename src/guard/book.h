@@ -27,11 +27,14 @@ struct book_process;
 int book_open(const char *dir, const struct topology *topology, struct book **ret);
 void book_close(struct book *book);
 
-/* The process, noted when it is new; NULL: no memory, or it is gone. */
-struct book_process *book_process(struct book *book, pid_t process);
+/*
+ * The process, noted when it is new; `files`: it takes memory by render nodes. NULL: no memory, or
+ * it is gone.
+ */
+struct book_process *book_process(struct book *book, pid_t process, bool files);
 
-/* Whether it is noted. */
-bool book_knows(const struct book *book, pid_t process);
+/* The same, if it is noted; else NULL. */
+struct book_process *book_find(const struct book *book, pid_t process);
 
 /*
  * Admits what a thread of the process demands with this request, or does not, all of it or
@@ -39,6 +42,9 @@ bool book_knows(const struct book *book, pid_t process);
  */
 int book_take(struct book *book, struct book_process *process, pid_t thread, uint32_t request,
 	      const struct demand *demand);
+
+/* The thread asks something else, so it has left what it was in. */
+void book_seen(struct book_process *process, pid_t thread);
 
 /* What was admitted last for the thread did not get to the kernel. */
 void book_cancel(struct book *book, struct book_process *process, pid_t thread);

@@ -16,13 +16,14 @@
 #include "base/err.h"
 #include "base/fd.h"
 #include "base/parse.h"
+#include "guard/fdinfo.h"
 
 #define PROCESSES "/sys/class/kfd/kfd/proc"
 
 /* More cannot be; what is read is added up. */
 #define MOST_BYTES (UINT64_C(1) << 56)
 
-int figure_read(pid_t process, uint32_t gpu_id, uint64_t *ret_bytes)
+static int read_kfd(pid_t process, uint32_t gpu_id, uint64_t *ret_bytes)
 {
 	char path[96], text[32];
 	uint64_t bytes;
@@ -41,6 +42,23 @@ int figure_read(pid_t process, uint32_t gpu_id, uint64_t *ret_bytes)
 	r = parse_u64(text, 0, MOST_BYTES, &bytes);
 	if (r == 0)
 		*ret_bytes = bytes;
+	return r;
+}
+
+int figure_read(pid_t process, const struct topology_node *gpu, bool files, uint64_t *ret_bytes)
+{
+	char pci[TOPOLOGY_PCI_BYTES];
+	uint64_t bytes = 0, of_files = 0;
+	int r = read_kfd(process, gpu->gpu_id, &bytes);
+
+	if (r == 0 && files) {
+		topology_pci_name(gpu, pci);
+		r = fdinfo_read(process, pci, &of_files);
+		if (r == -ENOENT || r == -ESRCH) /* it ended */
+			r = 0;
+	}
+	if (r == 0)
+		*ret_bytes = bytes > of_files ? bytes : of_files;
 	return r;
 }
 

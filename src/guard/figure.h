@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The kernel's own figure of what a process has of a GPU's memory: what KFD shows in sysfs for each
- * process that has opened it, under its number in the first PID namespace.
+ * process that has opened it, under its number in the first PID namespace; and for one that takes
+ * memory by render nodes at least what its open files have (fdinfo.h).
  */
 #ifndef ALLOT_GUARD_FIGURE_H
 #define ALLOT_GUARD_FIGURE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
-/* Bytes of the GPU's VRAM; 0 for a process that KFD does not know. -errno. */
-int figure_read(pid_t process, uint32_t gpu_id, uint64_t *ret_bytes);
+#include "amd/topology.h"
+
+/* Bytes of the GPU's VRAM, with or without files; 0 for a process that has none. -errno. */
+int figure_read(pid_t process, const struct topology_node *gpu, bool files, uint64_t *ret_bytes);
 
 /*
  * Whether the kernel shows figures, and under the numbers that processes have here: a child opens

@@ -47,6 +47,7 @@ struct guard {
 	struct topology *topology;
 	struct nodes *nodes;
 	struct book *book;
+	struct book_process *admitted; /* of the question that is being answered */
 	pthread_t thread;
 	bool started;
 	int pair[2]; /* ours and the command's end of a socket */
@@ -178,11 +179,14 @@ static int decide(struct guard *guard, const struct seccomp_notif *asked, uint32
 	if (r < 0)
 		return r;
 	if (demand->act == DEMAND_GIVE) {
-		if (book_knows(guard->book, pid))
+		process = book_find(guard->book, pid);
+		if (process) {
+			book_seen(process, (pid_t)asked->pid);
 			look_soon(guard);
+		}
 		return 0;
 	}
-	process = book_process(guard->book, pid);
+	process = book_process(guard->book, pid, gpu_id);
 	if (!process)
 		return -ENOMEM;
 	/* How large the object is its own file knows, and liballot.so. */
@@ -190,6 +194,8 @@ static int decide(struct guard *guard, const struct seccomp_notif *asked, uint32
 		return book_counts_itself(guard->book, process, gpu_id) ? 0 : -ENOMEM;
 	r = book_take(guard->book, process, (pid_t)asked->pid, (uint32_t)asked->data.args[1],
 		      demand);
+	if (r == 0)
+		guard->admitted = process;
 	look_soon(guard);
 	/* As for a GPU that is not there. */
 	return r == -ENODEV && !gpu_id ? -EINVAL : r;
@@ -233,14 +239,13 @@ static void serve(struct guard *guard)
 {
 	struct seccomp_notif asked;
 	int error;
-	pid_t pid;
 
 	if (listener_receive(guard->listener, &asked) < 0)
 		return;
+	guard->admitted = NULL;
 	error = judge(guard, &asked);
-	if (listener_answer(guard->listener, &asked, error) < 0 && !error &&
-	    target_process((pid_t)asked.pid, &pid) == 0 && book_knows(guard->book, pid))
-		book_cancel(guard->book, book_process(guard->book, pid), (pid_t)asked.pid);
+	if (listener_answer(guard->listener, &asked, error) < 0 && guard->admitted)
+		book_cancel(guard->book, guard->admitted, (pid_t)asked.pid);
 }
 
 /* How long poll() may take: for ever, where no process has anything. */

@@ -13,7 +13,7 @@
  *   nodes.c    which device files are AMD's
  *   book.c     what each process has, and the tenant's ledger
  *   account.c  how that is reckoned
- *   figure.c   what the kernel says of it
+ *   figure.c   what the kernel says of it, in sysfs and of open files (fdinfo.c)
  *   guard.c    answers
  *
  * It fails closed: where it cannot be had nothing is started, and when it ends before the command's

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "guard/fdinfo.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "base/fd.h"
+
+/* Open files that are told apart; of more one that is open twice counts twice. */
+#define CLIENTS 256
+
+/* What follows "<key>:" and blanks at a line's beginning; NULL. */
+static const char *value_of(const char *text, const char *key)
+{
+	size_t n = strlen(key);
+
+	while (text) {
+		if (!strncmp(text, key, n) && text[n] == ':')
+			return text + n + 1 + strspn(text + n + 1, " \t");
+		text = strchr(text, '\n');
+		text = text ? text + 1 : NULL;
+	}
+	return NULL;
+}
+
+/* "0", "4096", "12 KiB", "3 MiB" */
+static int bytes_of(const char *value, uint64_t *ret_bytes)
+{
+	static const struct {
+		const char *unit;
+		uint64_t bytes;
+	} units[] = {{"\n", 1}, {" KiB\n", 1 << 10}, {" MiB\n", 1 << 20}, {" GiB\n", 1 << 30}};
+	uint64_t n;
+	int end = 0;
+
+	if (!value || sscanf(value, "%" SCNu64 "%n", &n, &end) != 1 || n > UINT64_C(1) << 50)
+		return -ENODATA;
+	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
+		if (strncmp(value + end, units[i].unit, strlen(units[i].unit)) != 0)
+			continue;
+		if (n > (UINT64_C(1) << 56) / units[i].bytes)
+			return -ENODATA;
+		*ret_bytes = n * units[i].bytes;
+		return 0;
+	}
+	return -ENODATA;
+}
+
+int fdinfo_parse(const char *text, struct fdinfo *ret)
+{
+	const char *driver = value_of(text, "drm-driver"), *pci = value_of(text, "drm-pdev");
+	const char *client = value_of(text, "drm-client-id");
+	struct fdinfo info = {.pci = ""};
+	size_t n = pci ? strcspn(pci, "\n") : 0;
+	int r;
+
+	if (!driver || strncmp(driver, "amdgpu\n", 7) != 0 || !n || n >= sizeof(info.pci) ||
+	    !client || sscanf(client, "%" SCNu64, &info.client) != 1)
+		return -ENODATA;
+	memcpy(info.pci, pci, n);
+	/* What was made there, or with older kernels what of it is there now. */
+	r = bytes_of(value_of(text, "drm-total-vram"), &info.vram_bytes);
+	if (r < 0)
+		r = bytes_of(value_of(text, "drm-memory-vram"), &info.vram_bytes);
+	if (r == 0)
+		*ret = info;
+	return r;
+}
+
+static void close_dir(DIR **dir)
+{
+	if (*dir)
+		closedir(*dir);
+}
+
+struct sum {
+	uint64_t bytes;
+	uint64_t clients[CLIENTS];
+	uint32_t nclients;
+};
+
+static void add(struct sum *sum, const struct fdinfo *info)
+{
+	for (uint32_t i = 0; i < sum->nclients; i++)
+		if (sum->clients[i] == info->client)
+			return;
+	if (sum->nclients < CLIENTS)
+		sum->clients[sum->nclients++] = info->client;
+	sum->bytes += info->vram_bytes;
+}
+
+int fdinfo_read(pid_t process, const char *pci, uint64_t *ret_bytes)
+{
+	CLEANUP(close_dir) DIR *dir = NULL;
+	struct sum sum = {.bytes = 0};
+	char path[64], text[4096];
+	struct dirent *entry;
+	struct fdinfo info;
+
+	snprintf(path, sizeof(path), "/proc/%d/fdinfo", process);
+	dir = opendir(path);
+	if (!dir)
+		return err_errno();
+	while ((entry = readdir(dir)))
+		if (entry->d_name[0] != '.' &&
+		    fd_read_text(dirfd(dir), entry->d_name, text, sizeof(text)) > 0 &&
+		    fdinfo_parse(text, &info) == 0 && !strcmp(info.pci, pci))
+			add(&sum, &info);
+	*ret_bytes = sum.bytes;
+	return 0;
+}

@@ -106,6 +106,13 @@ void devices_read(struct devices *ret)
 	}
 }
 
+void devices_read_amd(struct devices *ret)
+{
+	memset(ret, 0, sizeof(*ret));
+	ret->nvidia_error = -ENOENT;
+	ret->amd_error = read_amd(ret);
+}
+
 bool devices_absent(int err)
 {
 	return err == -ENOENT || err == -ENODEV;

@@ -43,6 +43,9 @@ struct devices {
 /* One vendor without a driver or a device is no trouble where the other has some. */
 void devices_read(struct devices *ret);
 
+/* AMD's alone, without a word from NVML, whose start takes its time. */
+void devices_read_amd(struct devices *ret);
+
 /* Whether the driver is not there, or has no device, so that nothing is wrong. */
 bool devices_absent(int err);
 

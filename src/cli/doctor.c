@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "cli/command.h"
+#include "cli/dmem.h"
 #include "cli/doctor.h"
 #include "cli/program.h"
 #include "cli/say.h"
@@ -84,6 +85,12 @@ static int sweep_one(const char *name, const char *dir, void *runtime)
 	doctor_says(r < 0 ? DOCTOR_FAIL : DOCTOR_OK, what,
 		    r < 0 ? "remove its directory with rm -r" : NULL);
 	return 0;
+}
+
+static void sweep(char *runtime)
+{
+	tenant_list(runtime, sweep_one, runtime);
+	dmem_sweep(runtime, 0);
 }
 
 static void check_tenants(const struct tenants *tenants)
@@ -188,7 +195,7 @@ int cmd_doctor(int argc, char **argv)
 		return 1;
 	doctor_runtime_dir(runtime);
 	if (a.sweep)
-		tenant_list(runtime, sweep_one, runtime);
+		sweep(runtime);
 	if (!tenants_load(&tenants)) {
 		check_tenants(&tenants);
 		check_space(&tenants);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <dlfcn.h>
 #include <errno.h>
-#include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "cli/devices.h"
+#include "cli/dmem.h"
 #include "cli/doctor.h"
 #include "cli/say.h"
 #include "cli/units.h"
@@ -110,8 +110,38 @@ static unsigned int list(const struct devices *devices, enum device_vendor vendo
 	return n;
 }
 
-/* Where the kernel lets a cgroup limit device memory (Linux 6.14). */
-#define DMEM "/sys/fs/cgroup/dmem.capacity"
+#define AROUND                                                                                     \
+	"a program that calls the kernel around liballot.so (statically linked, by system calls "  \
+	"of its own) is not limited then: use allot run --guard, or give it GPUs of its own"
+
+/* The limit that holds whatever a program does. */
+static void check_dmem(const struct devices *devices)
+{
+	static struct dmem_trouble trouble;
+	char todo[512];
+	int r;
+
+	if (!dmem_offered()) {
+		doctor_says(DOCTOR_WARN,
+			    "the kernel limits no memory of AMD GPUs: it has no dmem cgroup "
+			    "controller (Linux 6.14 and later), or a container hides it",
+			    AROUND);
+		return;
+	}
+	r = dmem_check(devices, &trouble);
+	if (r == 0) {
+		doctor_says(DOCTOR_OK, "the kernel limits memory of AMD GPUs, too (dmem.max)",
+			    NULL);
+	} else if (r == -ENODEV) {
+		doctor_says(DOCTOR_WARN,
+			    "the kernel limits no memory of AMD GPUs: the driver does not tell its "
+			    "dmem cgroup controller of them",
+			    AROUND);
+	} else {
+		snprintf(todo, sizeof(todo), "%s; " AROUND, trouble.todo);
+		doctor_says(DOCTOR_WARN, trouble.what, todo);
+	}
+}
 
 static void check_amd_limits(unsigned int n)
 {
@@ -120,11 +150,8 @@ static void check_amd_limits(unsigned int n)
 	snprintf(what, sizeof(what), "allot does not limit AMD GPUs yet: here %s %u",
 		 n == 1 ? "is" : "are", n);
 	doctor_says(DOCTOR_WARN, what,
-		    access(DMEM, F_OK)
-			    ? "give a tenant GPUs of its own (ROCR_VISIBLE_DEVICES, or its "
-			      "container's devices); this kernel has no dmem cgroup controller"
-			    : "give a tenant GPUs of its own (ROCR_VISIBLE_DEVICES, or its "
-			      "container's devices), or its cgroup a dmem.max");
+		    "give a tenant GPUs of its own (ROCR_VISIBLE_DEVICES, or its container's "
+		    "devices)");
 }
 
 void doctor_devices(void)
@@ -150,5 +177,6 @@ void doctor_devices(void)
 	if (!amd)
 		return;
 	check_device_file("/dev/kfd", AMD_MISSING, "render");
+	check_dmem(&devices);
 	check_amd_limits(amd);
 }

@@ -12,7 +12,7 @@ static int enter(void *guard)
 	return guard_enter(guard, &complaint) < 0 ? say_error("%s", complaint.text) : 0;
 }
 
-int guarded_launch(const struct enrolment *e, char **command)
+int guarded_launch(const struct enrolment *e, const struct dmem_entry *cgroup, char **command)
 {
 	struct guard_complaint complaint = {""};
 	struct guard *guard = NULL;
@@ -21,11 +21,13 @@ int guarded_launch(const struct enrolment *e, char **command)
 	if (guard_open(e->dir, &guard, &complaint) < 0 || guard_start(guard, &complaint) < 0) {
 		r = say_error("%s", complaint.text);
 		guard_close(guard);
+		dmem_leave(cgroup);
 		enroll_undo(e);
 		return r;
 	}
 	r = launch_supervised(command, enter, guard, &status);
 	guard_close(guard);
+	dmem_leave(cgroup);
 	if (r || e->generated)
 		enroll_undo(e);
 	return r ? r : launch_end_as(status);

@@ -3,12 +3,15 @@
 #ifndef ALLOT_CLI_GUARDED_H
 #define ALLOT_CLI_GUARDED_H
 
+#include "cli/dmem.h"
 #include "cli/enroll.h"
 
 /*
  * Runs the command in the tenant that this run has made or joined, and ends as it did; or answers
- * allot's own exit status, and nothing was started. A tenant of this run alone is removed.
+ * allot's own exit status, and nothing was started. A tenant of this run alone is removed, and the
+ * cgroup that this process is in.
  */
-int guarded_launch(const struct enrolment *enrolment, char **command);
+int guarded_launch(const struct enrolment *enrolment, const struct dmem_entry *cgroup,
+		   char **command);
 
 #endif

@@ -14,6 +14,7 @@
 #include "cli/command.h"
 #include "cli/compute_words.h"
 #include "cli/device_limits.h"
+#include "cli/dmem.h"
 #include "cli/enroll.h"
 #include "cli/guarded.h"
 #include "cli/launch.h"
@@ -23,6 +24,7 @@
 #include "cli/selection.h"
 #include "cli/space.h"
 #include "cli/tenant_options.h"
+#include "cli/tenants.h"
 #include "cli/visible.h"
 
 enum { KEY_ALLOW_ESCAPE = 256, KEY_GUARD };
@@ -188,9 +190,28 @@ static void describe(const struct enrolment *e, const char *library)
 	say_note("  LD_PRELOAD=%s%s", library, visible_words().s);
 }
 
+/* Where it can; else the command runs all the same, and `allot doctor` says why it cannot. */
+static void limit_by_kernel(const struct enrolment *e, bool verbose, struct dmem_entry *cgroup)
+{
+	static struct dmem_trouble trouble;
+	static struct devices amd;
+	char runtime[PATH_MAX];
+	int r;
+
+	if (!dmem_offered() || tenants_runtime(runtime) < 0)
+		return;
+	devices_read_amd(&amd);
+	r = dmem_enter(runtime, e->name, &amd, cgroup, &trouble);
+	if (verbose && r == 0)
+		say_note("  dmem.max of cgroup %s", cgroup->cgroup);
+	else if (verbose && r != -ENODEV)
+		say_note("  no dmem.max: %s", trouble.what);
+}
+
 int cmd_run(int argc, char **argv)
 {
 	static struct devices devices;
+	static struct dmem_entry cgroup;
 	static struct enrolment e;
 	static struct args a;
 	struct enroll_request req = {.devices = &devices, .options = &a.tenant};
@@ -234,9 +255,11 @@ int cmd_run(int argc, char **argv)
 			 a.command[0]);
 	if (a.verbose)
 		describe(&e, library);
+	limit_by_kernel(&e, a.verbose, &cgroup);
 	if (a.guard)
-		return guarded_launch(&e, a.command);
+		return guarded_launch(&e, &cgroup, a.command);
 	r = launch_exec(a.command);
+	dmem_leave(&cgroup);
 	enroll_undo(&e);
 	return r;
 }

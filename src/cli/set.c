@@ -10,6 +10,7 @@
 #include "cli/command.h"
 #include "cli/compute_words.h"
 #include "cli/device_limits.h"
+#include "cli/dmem.h"
 #include "cli/say.h"
 #include "cli/space.h"
 #include "cli/tenant_options.h"
@@ -116,6 +117,26 @@ static void report_excess(const char *dir)
 	tenant_view_free(view);
 }
 
+/* What the kernel keeps to beside the library, where it does. */
+static void change_kernels(const char *runtime, const struct args *a, const struct policy *policy)
+{
+	static struct devices amd;
+	unsigned int kept = 0;
+	int r;
+
+	if (!(a->tenant.said & TENANT_MEMORY) || !dmem_offered())
+		return;
+	devices_read_amd(&amd);
+	r = dmem_apply(runtime, a->name, policy, &amd, &kept);
+	if (r < 0)
+		say_note("warning: the kernel keeps to the old quota of tenant \"%s\" (dmem.max): "
+			 "%s; the new one holds for programs that allot can limit",
+			 a->name, say_errno(r));
+	if (kept)
+		printf("  the kernel keeps to the old quota (dmem.max) as long as more than the "
+		       "new one is in use; say it again then\n");
+}
+
 static void report(const struct args *a, const struct change *c)
 {
 	for (unsigned int i = 0; i < c->after.ndevices; i++) {
@@ -166,6 +187,7 @@ int cmd_set(int argc, char **argv)
 				 r == -EBUSY ? "; another allot set is at work, try again" : "");
 	report(&a, &change);
 	report_excess(dir);
+	change_kernels(runtime, &a, &change.after);
 	if (change.live)
 		space_report(&change.before, &change.after);
 	return 0;

@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cli/dmem.h"
 #include "cli/figures.h"
 #include "cli/say.h"
 #include "cli/space.h"
@@ -134,6 +135,7 @@ void tenants_sweep(const char *runtime)
 {
 	tenant_list(runtime, sweep_one, (void *)runtime);
 	space_sweep(runtime);
+	dmem_sweep(runtime, TENANTS_GRACE_S);
 }
 
 static int load_one(const char *name, const char *dir, void *arg)

@@ -45,7 +45,7 @@ int tenants_mark_generated(const char *dir);
 
 /*
  * Removes abandoned tenants that no process uses and that are older than the grace, and what was
- * there for them alone.
+ * there for them alone; and cgroups of commands that are over.
  */
 #define TENANTS_GRACE_S 60
 void tenants_sweep(const char *runtime);

@@ -20,7 +20,7 @@ GIB = 1 << 30
 OWN = ("ALLOT_TENANT_DIR", "ALLOT_SIM_DIR", "ALLOT_SIM_GPUS", "ALLOT_SIM_MEMORY", "ALLOT_LIBRARY",
        "ALLOT_SIM_CONTEXT", "LD_PRELOAD", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES",
        "CUDA_DEVICE_ORDER", "XDG_RUNTIME_DIR", "ALLOT_AMD_ROOT", "ROCR_VISIBLE_DEVICES",
-       "HIP_VISIBLE_DEVICES")
+       "HIP_VISIBLE_DEVICES", "ALLOT_CGROUP_ROOT")
 DOCS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "docs", "json.md")
 SHM = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 UUID_A = "GPU-11111111-2222-3333-4444-555555555555"

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Cgroups (version 2) and their files. A cgroup is named by its path below the root of all: "" for
+ * that itself, else like "/user.slice/a.scope". ALLOT_CGROUP_ROOT is where they are, by default
+ * /sys/fs/cgroup.
+ */
+#ifndef ALLOT_CLI_CGROUP_H
+#define ALLOT_CLI_CGROUP_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+/* `file` as in "/cgroup.procs", or "" for the directory. 0 or -ENAMETOOLONG. */
+int cgroup_path(const char *cgroup, const char *file, char ret[static PATH_MAX]);
+
+/*
+ * The one that this process is in. -EXDEV where it is not below what is shown here as the root, and
+ * errors of reading.
+ */
+int cgroup_own(char ret[static PATH_MAX]);
+
+/* The text, cut at `len` - 1 bytes and terminated; 0 or -errno. */
+int cgroup_read(const char *cgroup, const char *file, char *buf, size_t len);
+
+/* In one write, as the kernel wants it. 0 or -errno. */
+int cgroup_write(const char *cgroup, const char *file, const char *text);
+
+/* Moves this process there. */
+int cgroup_enter(const char *cgroup);
+
+/* Whether another process is in it. */
+bool cgroup_has_others(const char *cgroup);
+
+/* Whether it passes a controller on to those below it. */
+bool cgroup_passes_on(const char *cgroup, const char *controller);
+
+/* Has it do so, or no longer. -EBUSY: processes are in it (never of the root); -errno. */
+int cgroup_pass_on(const char *cgroup, const char *controller, bool on);
+
+#endif

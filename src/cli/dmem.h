@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The kernel's own limit on AMD GPUs' memory: the dmem controller of cgroups (Linux 6.14 and
+ * later). It is a backstop: what a program takes in ways that liballot.so does not meet counts
+ * there, too.
+ *
+ * A command gets a cgroup below the one that allot itself is in, and nowhere else, so that whatever
+ * holds there goes on to hold. The kernel lets a cgroup pass a controller on to those below it only
+ * if no process is in it. So this needs a cgroup that allot is alone in, as in a scope or service
+ * of its own; elsewhere the command runs without.
+ *
+ * Nobody is left to remove the cgroup when the command ends. A note in the runtime directory, made
+ * before it, says where it is, and whoever runs allot next removes what is empty.
+ */
+#ifndef ALLOT_CLI_DMEM_H
+#define ALLOT_CLI_DMEM_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <time.h>
+
+#include "cli/devices.h"
+#include "ledger/policy.h"
+
+#define DMEM_WORDS (PATH_MAX + 320)
+
+/* Why there is no such limit, and what to do about it. */
+struct dmem_trouble {
+	char what[DMEM_WORDS];
+	const char *todo;
+};
+
+/* Whether the kernel has the controller, and shows it here. Cheap. */
+bool dmem_offered(void);
+
+/* Whether a command that is run from here would get its limit: as dmem_enter(), but for doing it.
+ */
+int dmem_check(const struct devices *devices, struct dmem_trouble *trouble);
+
+struct dmem_entry {
+	char own[PATH_MAX]; /* where allot was: "" or a path below the root of cgroups */
+	char cgroup[PATH_MAX];
+	char note[PATH_MAX];
+	bool passes_on; /* `own` does, on our behalf */
+};
+
+/*
+ * This process into a cgroup of its own that has the tenant's limits. 0; -ENODEV where there is no
+ * controller, or none of its regions is an AMD GPU's, so that nothing is wrong; else a negative
+ * value with `trouble`, and all is as it was.
+ */
+int dmem_enter(const char *runtime, const char *tenant, const struct devices *devices,
+	       struct dmem_entry *ret, struct dmem_trouble *trouble);
+
+/* Back out of it, unless others are in it, too; of one that is zeroed nothing. */
+void dmem_leave(const struct dmem_entry *entry);
+
+/*
+ * Gives the tenant's cgroups the policy's limits. 0, or -errno of the first that could not be
+ * changed; `ret_kept` counts limits that the kernel left higher because more is in use.
+ */
+int dmem_apply(const char *runtime, const char *tenant, const struct policy *policy,
+	       const struct devices *devices, unsigned int *ret_kept);
+
+/* Removes cgroups that nobody is in any more, of commands that began `grace_s` ago or earlier. */
+void dmem_sweep(const char *runtime, time_t grace_s);
+
+#endif

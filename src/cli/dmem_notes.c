@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/dmem_notes.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "cli/cgroup.h"
+
+static int directory(const char *runtime, char ret[static PATH_MAX])
+{
+	int n = snprintf(ret, PATH_MAX, "%s/.cgroups", runtime);
+
+	return n < 0 || n >= PATH_MAX ? -ENAMETOOLONG : 0;
+}
+
+static int read_note(int dirfd, const char *note, char ret[static PATH_MAX])
+{
+	ssize_t n = readlinkat(dirfd, note, ret, PATH_MAX - 1);
+
+	if (n < 0)
+		return err_errno();
+	ret[n] = '\0';
+	return 0;
+}
+
+void dmem_note_end(int dirfd, const char *note)
+{
+	char cgroup[PATH_MAX], path[PATH_MAX];
+
+	if (read_note(dirfd, note, cgroup) < 0 || cgroup_path(cgroup, "", path) < 0)
+		return;
+	if (!rmdir(path) || errno == ENOENT)
+		unlinkat(dirfd, note, 0);
+}
+
+/* Others remove the directory whenever it is empty, which it is until this succeeds. */
+int dmem_note(const char *runtime, const char *tenant, const char *cgroup,
+	      char ret_path[static PATH_MAX])
+{
+	char dir[PATH_MAX], path[PATH_MAX];
+	int n, r = directory(runtime, dir);
+
+	if (r < 0)
+		return r;
+	n = snprintf(path, sizeof(path), "%.*s/%s-%ld", PATH_MAX - 96, dir, tenant, (long)getpid());
+	if (n < 0 || (size_t)n >= sizeof(path))
+		return -ENAMETOOLONG;
+	for (int tries = 0; tries < 10; tries++) {
+		if (mkdir(dir, 0700) < 0 && errno != EEXIST)
+			return err_errno();
+		if (!symlink(cgroup, path)) {
+			strcpy(ret_path, path);
+			return 0;
+		}
+		r = err_errno();
+		if (r == -EEXIST) /* of a process that had this pid before */
+			dmem_note_end(AT_FDCWD, path);
+		else if (r != -ENOENT)
+			break;
+	}
+	return r;
+}
+
+static bool is_of(const char *note, const char *tenant)
+{
+	const char *pid = strrchr(note, '-');
+	size_t len = strlen(tenant);
+
+	return pid && (size_t)(pid - note) == len && !strncmp(note, tenant, len);
+}
+
+static DIR *open_notes(const char *runtime)
+{
+	char dir[PATH_MAX];
+
+	return directory(runtime, dir) < 0 ? NULL : opendir(dir);
+}
+
+void dmem_notes_each(const char *runtime, const char *tenant,
+		     void (*fn)(const char *cgroup, void *arg), void *arg)
+{
+	DIR *notes = open_notes(runtime);
+	char cgroup[PATH_MAX];
+	struct dirent *entry;
+
+	while (notes && (entry = readdir(notes)))
+		if (is_of(entry->d_name, tenant) && !read_note(dirfd(notes), entry->d_name, cgroup))
+			fn(cgroup, arg);
+	if (notes)
+		closedir(notes);
+}
+
+void dmem_notes_sweep(const char *runtime, time_t before)
+{
+	DIR *notes = open_notes(runtime);
+	struct dirent *entry;
+	char dir[PATH_MAX];
+	struct stat st;
+
+	while (notes && (entry = readdir(notes)))
+		if (!fstatat(dirfd(notes), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) &&
+		    S_ISLNK(st.st_mode) && st.st_mtime <= before)
+			dmem_note_end(dirfd(notes), entry->d_name);
+	if (!notes)
+		return;
+	closedir(notes);
+	if (!directory(runtime, dir))
+		rmdir(dir);
+}

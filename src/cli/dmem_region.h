@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Regions of device memory as the kernel's dmem controller names them, and what a policy allows of
+ * each. Pure.
+ */
+#ifndef ALLOT_CLI_DMEM_REGION_H
+#define ALLOT_CLI_DMEM_REGION_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cli/devices.h"
+#include "ledger/policy.h"
+
+#define DMEM_REGIONS	  128
+#define DMEM_REGION_BYTES 128 /* of a name */
+#define DMEM_NO_LIMIT	  UINT64_MAX
+
+struct dmem_region {
+	char name[DMEM_REGION_BYTES]; /* "drm/0000:c1:00.0/vram" */
+	uint64_t bytes;		      /* what a file of the controller says of it */
+};
+
+struct dmem_regions {
+	size_t n;
+	struct dmem_region list[DMEM_REGIONS];
+};
+
+/*
+ * A file of the controller: a region and a number, or "max", on each line. What is of another form
+ * is passed over, as are regions beyond those that there is room for.
+ */
+void dmem_regions_parse(const char *text, struct dmem_regions *ret);
+
+/* The region of that name, or NULL. */
+const struct dmem_region *dmem_regions_find(const struct dmem_regions *regions, const char *name);
+
+/*
+ * What the policy allows of a region: the sum over the AMD GPUs whose memory it is (the parts of a
+ * partitioned one have it together), DMEM_NO_LIMIT if one of these has no limit, 0 if the tenant
+ * has none of them. -ENOENT for a region that is no AMD GPU's memory; errors of policy_limit().
+ */
+int dmem_region_allowed(const struct dmem_region *region, const struct devices *devices,
+			const struct policy *policy, uint64_t *ret_bytes);
+
+#endif

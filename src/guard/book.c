@@ -37,6 +37,7 @@ struct book_process {
 	int pidfd;
 	bool gone;
 	bool files; /* it takes memory by render nodes, too */
+	bool seen;  /* it asked since its figures were read */
 	struct call *calls;
 	uint32_t ncalls, room;
 	struct holding *holdings; /* by GPU */
@@ -333,6 +334,7 @@ static void end_call(struct book_process *p, uint32_t i)
 
 void book_seen(struct book_process *p, pid_t thread)
 {
+	p->seen = true;
 	for (uint32_t i = p->ncalls; i-- > 0;)
 		if (p->calls[i].thread == thread)
 			end_call(p, i);
@@ -369,7 +371,7 @@ int book_take(struct book *book, struct book_process *p, pid_t thread, uint32_t 
 	r = try_parts(book, p, thread, request, demand, false);
 	if (r == -EDQUOT) {
 		/* What is believed may be more than there is. */
-		book_refresh(book);
+		book_refresh(book, true);
 		r = try_parts(book, p, thread, request, demand, true);
 	}
 	return r == -ENODEV ? r : r < 0 ? -ENOMEM : 0;
@@ -394,11 +396,22 @@ static void forget_calls(struct book_process *p, uint32_t g)
 			remove_call(p, i);
 }
 
+static bool is_open(const struct book *book, const struct book_process *p)
+{
+	if (p->gone)
+		return true;
+	for (uint32_t g = 0; g < book->ngpus; g++)
+		if (account_open(&p->holdings[g].account))
+			return true;
+	return false;
+}
+
 /* Threads first, then the figure: what they left it contains. True: the process is gone. */
 static bool refresh_process(struct book *book, struct book_process *p)
 {
 	uint64_t bytes, left = 0;
 
+	p->seen = false;
 	for (uint32_t i = p->ncalls; i-- > 0;)
 		if (p->gone || !target_inside(p->calls[i].thread, p->calls[i].request))
 			end_call(p, i);
@@ -414,24 +427,16 @@ static bool refresh_process(struct book *book, struct book_process *p)
 	return p->gone && !left;
 }
 
-void book_refresh(struct book *book)
+void book_refresh(struct book *book, bool all)
 {
 	for (uint32_t i = book->nprocesses; i-- > 0;) {
-		if (!refresh_process(book, book->processes[i]))
+		struct book_process *p = book->processes[i];
+
+		if ((!all && !p->seen && !is_open(book, p)) || !refresh_process(book, p))
 			continue;
-		free_process(book->processes[i]);
+		free_process(p);
 		book->processes[i] = book->processes[--book->nprocesses];
 	}
-}
-
-static bool is_open(const struct book *book, const struct book_process *p)
-{
-	if (p->gone)
-		return true;
-	for (uint32_t g = 0; g < book->ngpus; g++)
-		if (account_open(&p->holdings[g].account))
-			return true;
-	return false;
 }
 
 bool book_is_open(const struct book *book)

@@ -52,8 +52,11 @@ void book_cancel(struct book *book, struct book_process *process, pid_t thread);
 /* Whether the process counts in a slot of its own, and all that the kernel shows of it. */
 bool book_counts_itself(struct book *book, struct book_process *process, uint32_t gpu_id);
 
-/* Asks the kernel about all processes, and forgets those that are gone with all they had. */
-void book_refresh(struct book *book);
+/*
+ * Asks the kernel about the processes that something may have changed for, or about all; and
+ * forgets those that are gone with all that they had.
+ */
+void book_refresh(struct book *book, bool all);
 
 /* Whether figures may change soon (something is under way); whether there are processes at all. */
 bool book_is_open(const struct book *book);

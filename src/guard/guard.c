@@ -53,7 +53,8 @@ struct guard {
 	int pair[2]; /* ours and the command's end of a socket */
 	int listener;
 	uint32_t page_bytes;
-	uint64_t due_ms; /* when figures are read next */
+	uint64_t due_ms;     /* when figures are read next, */
+	uint64_t due_all_ms; /* and those of all processes */
 	unsigned int wait_ms;
 	struct pollfd polled[2 + WATCHED];
 	_Alignas(8) char block[BLOCK_BYTES];
@@ -160,12 +161,17 @@ static void look_soon(struct guard *guard)
 
 static void look(struct guard *guard)
 {
-	book_refresh(guard->book);
+	uint64_t now = now_ms();
+	bool all = now >= guard->due_all_ms;
+
+	book_refresh(guard->book, all);
+	if (all)
+		guard->due_all_ms = now + LATE_MS;
 	if (!book_is_open(guard->book))
 		guard->wait_ms = LATE_MS;
 	else if (guard->wait_ms < LATE_MS / 2)
 		guard->wait_ms *= 2;
-	guard->due_ms = now_ms() + guard->wait_ms;
+	guard->due_ms = now + guard->wait_ms;
 }
 
 /* About memory of `gpu_id`, or of any by /dev/kfd (0): 0 lets the kernel do it. */

@@ -132,8 +132,9 @@ static int check_command(const struct args *a)
 		return 0;
 	}
 	return say_error("\"%s\" would escape its quota: %s %s; use another build of it, or "
-			 "--allow-escape to run it without a quota",
-			 a->command[0], program.path, program_kind_words(program.kind));
+			 "%s--allow-escape to run it without a quota",
+			 a->command[0], program.path, program_kind_words(program.kind),
+			 access("/dev/kfd", F_OK) ? "" : "--guard for AMD GPUs alone, or ");
 }
 
 /* A tenant's process must not get a new quota beside the one that it has. */

@@ -99,7 +99,7 @@ int main(int argc, char **argv)
 {
 	int calls = argc > 1 ? atoi(argv[1]) : 100;
 
-	kfd = open_kfd();
+	kfd = open_device("kfd");
 	null = open("/dev/null", O_RDWR | O_CLOEXEC);
 	if (kfd < 0 || null < 0 || calls < 1)
 		return 1;

@@ -7,8 +7,10 @@
  *	flags GPU BYTES FLAGS	the same with other flags
  *	give HANDLE		FREE_MEMORY_OF_GPU
  *	loop N GPU BYTES	N times both; how often it got it
- *	node FD			from here on ioctls go to that descriptor's device
+ *	render N, card N	from here on ioctls go to that node; 0
  *	create BYTES		GEM_CREATE in VRAM
+ *	place			GEM_OP, an object goes to VRAM
+ *	svm GPU BYTES		SVM, memory is fetched to the GPU
  *	ioctl FD REQUEST	any, with a block that is all zero; fd -1: of the device
  *	xnack			SET_XNACK_MODE, on
  *	wild REQUEST ADDRESS	any of the device, with a block there
@@ -81,6 +83,34 @@ static long create(uint64_t bytes)
 		.in = {.bo_size = bytes, .domains = AMDGPU_GEM_DOMAIN_VRAM}};
 
 	return bare_ioctl(kfd, _IOWR('d', DRM_NR_AMDGPU_GEM_CREATE, a), &a);
+}
+
+static long use_node(const char *kind, unsigned int number)
+{
+	char name[32];
+
+	snprintf(name, sizeof(name), "dri/%s%u", kind, number);
+	kfd = open_device(name);
+	return kfd < 0 ? -errno : 0;
+}
+
+static long place(void)
+{
+	struct drm_amdgpu_gem_op a = {
+		.handle = 1, .op = AMDGPU_GEM_OP_SET_PLACEMENT, .value = AMDGPU_GEM_DOMAIN_VRAM};
+
+	return bare_ioctl(kfd, _IOWR('d', DRM_NR_AMDGPU_GEM_OP, a), &a);
+}
+
+static long fetch(uint32_t gpu_id, uint64_t bytes)
+{
+	struct {
+		struct kfd_ioctl_svm_args args;
+		struct kfd_ioctl_svm_attribute attr;
+	} a = {{.start_addr = 1 << 30, .size = bytes, .op = KFD_IOCTL_SVM_OP_SET_ATTR, .nattr = 1},
+	       {KFD_IOCTL_SVM_ATTR_PREFETCH_LOC, gpu_id}};
+
+	return bare_ioctl(kfd, _IOWR('K', KFD_NR_SVM, a), &a);
 }
 
 static long set_xnack(void)
@@ -173,7 +203,7 @@ static long go_on_in_child(void)
 			kill(getpid(), WTERMSIG(status));
 		_exit(WEXITSTATUS(status));
 	}
-	kfd = open_kfd();
+	kfd = open_device("kfd");
 	return getpid();
 }
 
@@ -207,10 +237,16 @@ static long obey(char *line, char **argv)
 		return give(a[0]);
 	if (!strcmp(word, "loop"))
 		return loop(a[0], (uint32_t)a[1], a[2]);
-	if (!strcmp(word, "node"))
-		return kfd = (int)a[0];
+	if (!strcmp(word, "render"))
+		return use_node("renderD", (unsigned int)a[0]);
+	if (!strcmp(word, "card"))
+		return use_node("card", (unsigned int)a[0]);
 	if (!strcmp(word, "create"))
 		return create(a[0]);
+	if (!strcmp(word, "place"))
+		return place();
+	if (!strcmp(word, "svm"))
+		return fetch((uint32_t)a[0], a[1]);
 	if (!strcmp(word, "xnack"))
 		return set_xnack();
 	if (!strcmp(word, "ioctl"))
@@ -236,7 +272,7 @@ int main(int argc, char **argv)
 
 
 	(void)argc;
-	kfd = open_kfd();
+	kfd = open_device("kfd");
 	printf("pid %d\n", getpid());
 	fflush(stdout);
 	setvbuf(stdin, NULL, _IONBF, 0); /* an exec loses nothing */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ioctl as a bare system call, past every library; and the emulated /dev/kfd by its real path. */
+/* ioctl as a bare system call, past every library; and emulated devices by their real paths. */
 #ifndef ALLOT_TESTS_E2E_GUARD_BARE_H
 #define ALLOT_TESTS_E2E_GUARD_BARE_H
 
@@ -31,12 +31,13 @@ static inline long bare_ioctl(long fd, unsigned long request, void *arg)
 #endif
 }
 
-static inline int open_kfd(void)
+/* "kfd", "dri/renderD129": a descriptor, or -1. */
+static inline int open_device(const char *name)
 {
 	const char *dir = getenv("ALLOT_SIM_DIR");
 	char path[4096];
 
-	snprintf(path, sizeof(path), "%s/amd/dev/kfd", dir ? dir : "");
+	snprintf(path, sizeof(path), "%s/amd/dev/%s", dir ? dir : "", name);
 	return open(path, O_RDWR | O_CLOEXEC);
 }
 

@@ -97,7 +97,7 @@ int main(void)
 	long first, second, third;
 
 	join();
-	kfd = open_kfd();
+	kfd = open_device("kfd");
 	first = take_counted(48 * MIB);
 	CHECK(first > 0);
 	CHECK_EQ(quota_used(ledger, device), 48 * MIB); /* once */

@@ -135,14 +135,44 @@ class Guard(cli_lib.Case):
 
     def test_render_node(self):
         """The emulator plays it no further: within the limit a plain file answers."""
-        bare = Bare(self.guarded("sh", "-c",
-                                 'exec 9<>"$ALLOT_SIM_DIR/amd/dev/dri/renderD129"; exec "$0"',
-                                 BARE))
-        self.assertEqual(bare("node", 9), 9)
+        bare = self.bare()
+        self.assertEqual(bare("render", 129), 0)
         self.assertEqual(bare("create", LIMIT), -errno.ENOTTY)
         self.assertEqual(bare("create", LIMIT + 1), -errno.ENOMEM)
         self.assertEqual(bare("create", LIMIT), -errno.ENOTTY)  # what failed is not kept
+        self.assertEqual(bare("place"), -errno.ENOMEM)  # who knows how large it is
         self.assertEqual(bare("ioctl", -1, 0xc0406456), -errno.EINVAL)  # USERQ
+
+    def test_card(self):
+        """A display node is the GPU's, too."""
+        bare = self.bare()
+        self.assertEqual(bare("card", 1), 0)
+        self.assertEqual(bare("create", LIMIT), -errno.ENOTTY)
+        self.assertEqual(bare("create", LIMIT + 1), -errno.ENOMEM)
+
+    def test_ranges(self):
+        bare = self.bare()
+        self.assertEqual(bare("svm", GPU, LIMIT), -errno.ENOTTY)  # not played, either
+        self.assertEqual(bare("svm", GPU, LIMIT + PAGE), -errno.ENOMEM)
+
+    def test_other_gpus(self):
+        """As for one that is not there."""
+        run = ("run", "--guard", "--name", "a", "--gpu", "0", "--memory", "64MiB")
+        bare = self.bare(run=run)
+        self.assertEqual(bare("take", OTHER, PAGE), -errno.EINVAL)
+        self.assertGreater(bare("take", GPU, PAGE), 0)
+        self.assertEqual(bare("render", 130), 0)
+        self.assertEqual(bare("create", PAGE), -errno.ENODEV)
+
+    def test_left_behind(self):
+        """What goes on after the command has no guard, and takes nothing."""
+        place = self.path("devices")
+        os.mkdir(place)
+        process = self.start(ALLOT, *SIM, "--dir", place, "--", ALLOT, *RUN, "--", "sh", "-c",
+                             'exec 3<&0; "$0" <&3 & exit 5', BARE)
+        bare = Bare(process)
+        self.assertEqual(process.wait(20), 5)
+        self.assertEqual(bare("take", GPU, PAGE), -errno.ENOSYS)
 
     @unittest.skipUnless(os.uname().machine == "x86_64", "no other numbering on this processor")
     def test_other_numbering(self):

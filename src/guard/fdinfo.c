@@ -3,9 +3,9 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -30,6 +30,16 @@ static const char *value_of(const char *text, const char *key)
 	return NULL;
 }
 
+/* Decimal, and where it ends; what is none ends where it begins. */
+static uint64_t number_at(const char *text, const char **ret_end)
+{
+	char *end = (char *)text;
+	uint64_t n = *text >= '0' && *text <= '9' ? strtoull(text, &end, 10) : 0;
+
+	*ret_end = end;
+	return n;
+}
+
 /* "0", "4096", "12 KiB", "3 MiB" */
 static int bytes_of(const char *value, uint64_t *ret_bytes)
 {
@@ -37,13 +47,16 @@ static int bytes_of(const char *value, uint64_t *ret_bytes)
 		const char *unit;
 		uint64_t bytes;
 	} units[] = {{"\n", 1}, {" KiB\n", 1 << 10}, {" MiB\n", 1 << 20}, {" GiB\n", 1 << 30}};
+	const char *end;
 	uint64_t n;
-	int end = 0;
 
-	if (!value || sscanf(value, "%" SCNu64 "%n", &n, &end) != 1 || n > UINT64_C(1) << 50)
+	if (!value)
+		return -ENODATA;
+	n = number_at(value, &end);
+	if (end == value)
 		return -ENODATA;
 	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
-		if (strncmp(value + end, units[i].unit, strlen(units[i].unit)) != 0)
+		if (strncmp(end, units[i].unit, strlen(units[i].unit)) != 0)
 			continue;
 		if (n > (UINT64_C(1) << 56) / units[i].bytes)
 			return -ENODATA;
@@ -56,13 +69,15 @@ static int bytes_of(const char *value, uint64_t *ret_bytes)
 int fdinfo_parse(const char *text, struct fdinfo *ret)
 {
 	const char *driver = value_of(text, "drm-driver"), *pci = value_of(text, "drm-pdev");
-	const char *client = value_of(text, "drm-client-id");
+	const char *client = value_of(text, "drm-client-id"), *end = client;
 	struct fdinfo info = {.pci = ""};
 	size_t n = pci ? strcspn(pci, "\n") : 0;
 	int r;
 
+	if (client)
+		info.client = number_at(client, &end);
 	if (!driver || strncmp(driver, "amdgpu\n", 7) != 0 || !n || n >= sizeof(info.pci) ||
-	    !client || sscanf(client, "%" SCNu64, &info.client) != 1)
+	    end == client)
 		return -ENODATA;
 	memcpy(info.pci, pci, n);
 	/* What was made there, or with older kernels what of it is there now. */

@@ -22,7 +22,7 @@
 #elif defined(__aarch64__)
 #define NATIVE AUDIT_ARCH_AARCH64
 #else
-#error "which system calls does this processor have?"
+#define NATIVE 0 /* nobody has looked at its system calls: none is let through */
 #endif
 
 /* From Linux 5.19 on: who waits for an answer is woken by fatal signals only, once it was heard. */

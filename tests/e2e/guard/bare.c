@@ -270,7 +270,6 @@ int main(int argc, char **argv)
 {
 	char line[256];
 
-
 	(void)argc;
 	kfd = open_device("kfd");
 	printf("pid %d\n", getpid());

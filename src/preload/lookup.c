@@ -10,6 +10,7 @@
 #include "preload/hooks.h"
 #include "preload/lookup_elf.h"
 #include "preload/lookup_internal.h"
+#include "preload/next.h"
 
 /* A driver library whose functions are hooked. */
 struct api {
@@ -282,21 +283,44 @@ static struct lookup_answer answer(const struct lookup_dlsym_args *args, const s
 	return (struct lookup_answer){.value = p};
 }
 
+/*
+ * A function of the C library that leads to AMD's driver. Along the search order our own stands
+ * where any preloaded library's would, and what is searched for behind us is meant to be behind us.
+ * Only who asks the C library itself would go past us.
+ */
+static bool find_in_libc(const struct lookup_dlsym_args *args, struct lookup_answer *ret_answer)
+{
+	void *hook, *real, *p;
+
+	if (args->handle == RTLD_NEXT || args->handle == RTLD_DEFAULT)
+		return false;
+	hook = next_hook(args->name, &real);
+	if (!hook)
+		return false;
+	p = ask(args, args->handle);
+	ret_answer->value = p && p == real ? hook : p;
+	ret_answer->jump = NULL;
+	return true;
+}
+
 struct lookup_answer lookup_dlsym(struct lookup_dlsym_args *args, void *caller)
 {
+	struct lookup_answer native = {.jump = (void *)lookup_libc().dlsym};
 	struct target t;
 
 	args->version = NULL;
-	if (!args->name || !find_target(args->name, &t))
-		return (struct lookup_answer){.jump = (void *)lookup_libc().dlsym};
+	if (!args->name || find_in_libc(args, &native) || !find_target(args->name, &t))
+		return native;
 	return answer(args, &t, caller);
 }
 
 struct lookup_answer lookup_dlvsym(struct lookup_dlsym_args *args, void *caller)
 {
+	struct lookup_answer native = {.jump = (void *)lookup_libc().dlvsym};
 	struct target t;
 
-	if (!args->name || !args->version || !find_target(args->name, &t))
-		return (struct lookup_answer){.jump = (void *)lookup_libc().dlvsym};
+	if (!args->name || !args->version || find_in_libc(args, &native) ||
+	    !find_target(args->name, &t))
+		return native;
 	return answer(args, &t, caller);
 }

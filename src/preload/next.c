@@ -1,12 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+
+/* open and open64 are two here. */
+#undef _FILE_OFFSET_BITS
+
 #include "preload/next.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <link.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/ioctl.h>
 
 #include "preload/lookup.h"
 #include "preload/lookup_elf.h"
@@ -15,11 +21,15 @@
 static struct next next;
 static atomic_bool found;
 
+#define LIBC_HOOK(name, type, params) type name params;
+#include "preload/libc_api.def"
+
 static const struct row {
 	const char *name;
 	size_t offset;
+	void *hook;
 } rows[] = {
-#define LIBC_HOOK(name, type, params) {#name, offsetof(struct next, name)},
+#define LIBC_HOOK(name, type, params) {#name, offsetof(struct next, name), (void *)name},
 #include "preload/libc_api.def"
 };
 
@@ -86,4 +96,16 @@ const struct next *next_libc(void)
 		atomic_store_explicit(&found, true, memory_order_release);
 	}
 	return &next;
+}
+
+void *next_hook(const char *name, void **ret_next)
+{
+	for (size_t i = 0; i < ROWS; i++) {
+		if (strcmp(rows[i].name, name))
+			continue;
+		next_libc();
+		*ret_next = __atomic_load_n(slot_of(&rows[i]), __ATOMIC_RELAXED);
+		return rows[i].hook;
+	}
+	return NULL;
 }

@@ -16,4 +16,7 @@ struct next {
 /* Looked up by the first call, of whichever. What no library has is NULL. Keeps errno. */
 const struct next *next_libc(void);
 
+/* Our own function of that name, and the one behind it in *ret_next; NULL: there is none. */
+void *next_hook(const char *name, void **ret_next);
+
 #endif

@@ -60,12 +60,8 @@ static bool is_taken(const char *path)
 
 const char *emu_path(const char *path, char buffer[static PATH_MAX])
 {
-	char first;
-
-	/* What cannot be read is the kernel's to refuse. */
-	if (emu_copy_in(&first, (uintptr_t)path, 1) < 0)
-		return path;
-	if (first != '/' || !is_taken(path) || !*emu_root())
+	/* A null pointer is the kernel's to refuse; libc's declarations promise there is none. */
+	if (!path || path[0] != '/' || !is_taken(path) || !*emu_root())
 		return path;
 	if (snprintf(buffer, PATH_MAX, "%s%s", emu_root(), path) >= PATH_MAX)
 		return path;
@@ -73,10 +69,18 @@ const char *emu_path(const char *path, char buffer[static PATH_MAX])
 	return buffer;
 }
 
+/* For an address that may be of nothing, which is the kernel's to refuse. */
+static const char *emu_any_path(const char *path, char buffer[static PATH_MAX])
+{
+	char first;
+
+	return emu_copy_in(&first, (uintptr_t)path, 1) < 0 ? path : emu_path(path, buffer);
+}
+
 static int do_openat(int dirfd, const char *path, int flags, mode_t mode)
 {
 	char buffer[PATH_MAX];
-	const char *real = emu_path(path, buffer);
+	const char *real = emu_any_path(path, buffer);
 	int fd, r = 0;
 
 	if (real != path)
@@ -156,14 +160,14 @@ EMU_EXPORT FILE *fopen(const char *path, const char *mode)
 {
 	char buffer[PATH_MAX];
 
-	return NEXT(fopen)(emu_path(path, buffer), mode);
+	return NEXT(fopen)(emu_any_path(path, buffer), mode);
 }
 
 EMU_EXPORT FILE *fopen64(const char *path, const char *mode)
 {
 	char buffer[PATH_MAX];
 
-	return NEXT(fopen64)(emu_path(path, buffer), mode);
+	return NEXT(fopen64)(emu_any_path(path, buffer), mode);
 }
 
 EMU_EXPORT DIR *opendir(const char *path)

@@ -136,10 +136,10 @@ static int show(int fd, const struct kfd_view *view, const struct topology_node 
 	else if (name == file)
 		r = kfd_view_node(view, text, len, shown, sizeof(shown), &len);
 	else
-		r = kfd_view_bank(view, text, len,
-				  bytes_before(node, (uint32_t)strtoul(strchr(file, '/') + 1, NULL,
-								       10)),
-				  shown, sizeof(shown), &len);
+		r = kfd_view_bank(
+			view, text, len,
+			bytes_before(node, (uint32_t)strtoul(strchr(file, '/') + 1, NULL, 10)),
+			shown, sizeof(shown), &len);
 	if (r == -ENOENT) /* it tells another size */
 		return 0;
 	/* Not as the kernel writes it: nothing is shown. */

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -25,6 +26,17 @@ static bool is_of_interest(const char *path)
 	return __builtin_expect(!amd_is_absent(), 0) && !guest_inside() && amd_open_may_be(path);
 }
 
+/* A thread that is to be cancelled here would leave a descriptor behind that nobody knows. */
+static int look(int fd, const char *path)
+{
+	int state, r;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+	r = amd_opened(fd, path);
+	pthread_setcancelstate(state, NULL);
+	return r;
+}
+
 /* The kernel opens files that it then refuses to read from; to refuse them here is as near. */
 static int opened(int fd, const char *path, int flags)
 {
@@ -32,7 +44,7 @@ static int opened(int fd, const char *path, int flags)
 
 	if (fd < 0 || flags & O_PATH || !is_of_interest(path))
 		return fd;
-	r = amd_opened(fd, path);
+	r = look(fd, path);
 	if (r == 0)
 		return fd;
 	close(fd);
@@ -89,7 +101,7 @@ static FILE *opened_stream(FILE *stream, const char *path)
 
 	if (!stream || !is_of_interest(path))
 		return stream;
-	r = amd_opened(fileno(stream), path);
+	r = look(fileno(stream), path);
 	if (r == 0)
 		return stream;
 	fclose(stream);

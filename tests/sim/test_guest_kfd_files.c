@@ -15,14 +15,14 @@
 #include "ledger/policy.h"
 #include "tests/sim/kfd_program.h"
 
-#define DEVICE	"268435456" /* bytes of a GPU */
-#define QUOTA	"67108864"  /* bytes of node 2's that the tenant has */
-#define NODES	"/sys/devices/virtual/kfd/kfd/topology/nodes"
-#define CLASS	"/sys/class/kfd/kfd/topology/nodes"
-#define BANK	"/mem_banks/0/properties"
-#define PLACE	"/sys/devices/pci0000:00/0000:02:00.0"
-#define HIDDEN	"/sys/devices/pci0000:00/0000:01:00.0"
-#define TEXT	8192
+#define DEVICE "268435456" /* bytes of a GPU */
+#define QUOTA  "67108864"  /* bytes of node 2's that the tenant has */
+#define NODES  "/sys/devices/virtual/kfd/kfd/topology/nodes"
+#define CLASS  "/sys/class/kfd/kfd/topology/nodes"
+#define BANK   "/mem_banks/0/properties"
+#define PLACE  "/sys/devices/pci0000:00/0000:02:00.0"
+#define HIDDEN "/sys/devices/pci0000:00/0000:01:00.0"
+#define TEXT   8192
 
 int __open_2(const char *path, int flags);
 int __open64_2(const char *path, int flags);
@@ -245,8 +245,12 @@ static void test_set(void)
 
 static void test_hidden(void)
 {
-	static const char *const files[] = {"/gpu_id", "/name", "/properties", BANK,
-					    "/caches/0/properties", "/io_links/0/properties"};
+	static const char *const files[] = {"/gpu_id",
+					    "/name",
+					    "/properties",
+					    BANK,
+					    "/caches/0/properties",
+					    "/io_links/0/properties"};
 	char path[128], text[8];
 	FILE *stream;
 

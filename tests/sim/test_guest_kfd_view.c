@@ -9,10 +9,10 @@
 
 #include "tests/sim/kfd_program.h"
 
-#define DEVICE	 (256 * MIB)
-#define PAGE	 4096
-#define NOWHERE	 UINT64_C(0x10)
-#define HIDDEN	 0
+#define DEVICE	  (256 * MIB)
+#define PAGE	  4096
+#define NOWHERE	  UINT64_C(0x10)
+#define HIDDEN	  0
 #define HIDDEN_ID 10111
 
 static const uint64_t quota[GPUS] = {0, 64 * MIB, 32 * MIB};
@@ -185,8 +185,8 @@ static void test_wild(void)
 	static const uint32_t queries[] = {AMDGPU_INFO_VRAM_USAGE, AMDGPU_INFO_VIS_VRAM_USAGE,
 					   AMDGPU_INFO_VRAM_GTT, AMDGPU_INFO_MEMORY,
 					   AMDGPU_INFO_DEV_INFO};
-	char *pages = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-			   0);
+	char *pages =
+		mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	uint64_t end = (uintptr_t)pages + PAGE, bytes = quota[1];
 
 	CHECK(pages != MAP_FAILED && !munmap(pages + PAGE, PAGE));
@@ -201,7 +201,8 @@ static void test_wild(void)
 	CHECK_EQ(query(render[1], AMDGPU_INFO_VRAM_GTT, end - 8, 8), 0);
 	CHECK(!memcmp(pages + PAGE - 8, &bytes, 8));
 	CHECK_EQ(query(render[1], 4711, end - 8, 8), -EINVAL);
-	/* Requests that claim other sizes, and another direction: of a short block the rest is 0. */
+	/* Requests that claim other sizes, and another direction: of a short block the rest is 0.
+	 */
 	for (unsigned int size = 0; size < 16384; size = size * 2 + 1) {
 		struct drm_amdgpu_info a[512] = {{.return_pointer = (uintptr_t)&bytes,
 						  .return_size = 8,

@@ -36,8 +36,7 @@ static int version(struct amd_call *call)
 	return r;
 }
 
-/* The apertures of the tenant's GPUs, in the kernel's order: the device cgroup leaves out so, too.
- */
+/* Of the tenant's GPUs, in the kernel's order: the device cgroup leaves out others so, too. */
 static int list_apertures(const struct amd_call *call,
 			  struct kfd_process_device_apertures ret[GUEST_DEVICES], uint32_t *ret_n)
 {

@@ -124,19 +124,18 @@ static int collect(const struct tenants *tenants, struct entry *entries)
 	return n;
 }
 
-/* The selection follows its tenant, wherever sorting puts it. */
+/* The selection follows its tenant, wherever sorting puts it; of its devices the first, at first. */
 static int select_entry(const struct entry *entries, int n, struct frame_state *state)
 {
-	int at = 0;
+	int at = -1;
 
 	for (int i = 0; i < n; i++) {
-		if (strcmp(entries[i].tenant->name, state->tenant))
-			continue;
-		at = i;
-		if (entries[i].device && !memcmp(entries[i].device->uuid, state->uuid, 16))
-			break;
+		bool same = entries[i].device && !memcmp(entries[i].device->uuid, state->uuid, 16);
+
+		if (!strcmp(entries[i].tenant->name, state->tenant) && (at < 0 || same))
+			at = i;
 	}
-	at += state->move;
+	at = (at < 0 ? 0 : at) + state->move;
 	state->move = 0;
 	at = at < 0 ? 0 : at >= n ? n - 1 : at;
 	snprintf(state->tenant, sizeof(state->tenant), "%s", entries[at].tenant->name);

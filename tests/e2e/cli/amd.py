@@ -88,13 +88,14 @@ class Shown(cli_lib.Case):
 
     def test_top(self):
         out = self.ok("top", "t")
-        self.assertRegex(out, rf"(?m)^> t +{BY_PLACE}  1 process +512 MiB of 2 GiB +25%$")
+        self.assertRegex(out, rf"(?m)^> t +{A}  1 process  1 refused +1 GiB of 2 GiB +50%$")
         heading, first, second = out.splitlines()[-3:]
         for row, device in (first, A), (second, BY_PLACE):
             self.assertEqual(row.index(device), heading.index("GPU"))
             self.assertEqual(row.index("/"), heading.index("COMMAND"), "columns are not aligned")
         out = self.ok("top")
         self.assertRegex(out, rf"(?m)^  t +{A}  1 process  1 refused +1 GiB of 2 GiB +50%$")
+        self.assertRegex(out, rf"(?m)^  t +{BY_PLACE}  1 process +512 MiB of 2 GiB +25%$")
 
     def test_set(self):
         out = self.ok("set", "t", "--memory", "256MiB")

@@ -143,22 +143,10 @@ static void check_dmem(const struct devices *devices)
 	}
 }
 
-static void check_amd_limits(unsigned int n)
-{
-	char what[128];
-
-	snprintf(what, sizeof(what), "allot does not limit AMD GPUs yet: here %s %u",
-		 n == 1 ? "is" : "are", n);
-	doctor_says(DOCTOR_WARN, what,
-		    "give a tenant GPUs of its own (ROCR_VISIBLE_DEVICES, or its container's "
-		    "devices)");
-}
-
 void doctor_devices(void)
 {
 	bool simulated = getenv("ALLOT_SIM_DIR") != NULL;
 	static struct devices devices;
-	unsigned int amd;
 
 	devices_read(&devices);
 	if (*devices.trouble)
@@ -173,10 +161,8 @@ void doctor_devices(void)
 	if (!simulated && devices.nvidia_error != -ENOENT &&
 	    (!devices.nvidia_error || *devices.trouble))
 		check_nvidia_files();
-	amd = list(&devices, DEVICE_AMD, simulated);
-	if (!amd)
-		return;
-	check_device_file("/dev/kfd", AMD_MISSING, "render");
-	check_dmem(&devices);
-	check_amd_limits(amd);
+	if (list(&devices, DEVICE_AMD, simulated)) {
+		check_device_file("/dev/kfd", AMD_MISSING, "render");
+		check_dmem(&devices);
+	}
 }

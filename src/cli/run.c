@@ -250,10 +250,6 @@ int cmd_run(int argc, char **argv)
 		enroll_undo(&e);
 		return say_error("cannot set the command's environment: %s", say_errno(errno));
 	}
-	if (!a.guard && !access("/dev/kfd", F_OK))
-		say_note("note: AMD GPUs are not limited yet: what \"%s\" uses of them does not "
-			 "count",
-			 a.command[0]);
 	if (a.verbose)
 		describe(&e, library);
 	limit_by_kernel(&e, a.verbose, &cgroup);

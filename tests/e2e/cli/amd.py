@@ -5,12 +5,14 @@ import json
 import os
 import re
 import shutil
+import sys
 import unittest
 
 import cli_lib
 from cli_lib import ALLOT, GIB, MIB
 
 A, B, C = (f"GPU-1234567890abcd0{i}" for i in (1, 2, 3))  # as the emulator names them
+KFD = os.path.join(os.path.dirname(os.path.abspath(__file__)), "kfd.py")
 BY_PLACE = "0000:c1:00.0"  # a GPU without a unique id
 
 
@@ -186,7 +188,8 @@ class Chosen(Amd):
             return re.findall(r"Uuid: +(GPU-\S+)", done.stdout)
 
         self.assertEqual(shown("rocminfo"), [A, B, C])
-        self.assertEqual(shown(ALLOT, "run", "--gpu", "2,0,1", "--", "rocminfo"), [C, A, B])
+        for gpu, names in ("2,0,1", [C, A, B]), ("2,0", [C, A]), ("1", [B]):
+            self.assertEqual(shown(ALLOT, "run", "--gpu", gpu, "--", "rocminfo"), names)
         for left in ("2,0", f"{C.lower()},9,0", f"{A[:-2]},1", f"1,{C},1,0",
                      f" 2, {A}", "1 ,0", ""):
             env = {"ROCR_VISIBLE_DEVICES": left}
@@ -196,6 +199,77 @@ class Chosen(Amd):
                 self.assertEqual(chosen.returncode, 0 if name in seen else 125, (left, name))
 
 
+class Limited(Amd):
+    """A program that takes memory, from its first to its last."""
+
+    def program(self, *args, gpus=3):
+        process = self.start(ALLOT, "sim", "--amd", "3", "--memory", "64GiB", "--dir",
+                             self.directory, "--", ALLOT, "run", *args, "--", sys.executable,
+                             KFD)
+        self.assertEqual(process.stdout.readline(), f"{gpus}\n")
+        return process
+
+    def take(self, process, gpu, size):
+        process.stdin.write(f"{gpu} {size}\n")
+        process.stdin.flush()
+        return process.stdout.readline().strip()
+
+    def finish(self, process):
+        process.stdin.close()
+        self.assertEqual(process.wait(20), 0)
+
+    def device(self, name):
+        (tenant,) = json.loads(self.ok("ps", "--json"))["tenants"]
+        (device,) = (d for d in tenant["devices"] if d["uuid"] == name)
+        return device
+
+    def test_quota(self):
+        process = self.program("--name", "t", "--memory", "64MiB")
+        self.assertEqual([self.take(process, 1, size) for size in (64 * MIB, 4096)],
+                         ["ok", "ENOMEM"])
+        self.assertEqual(self.take(process, 0, 64 * MIB), "ok", "each device has its own")
+        device = self.device(B)
+        self.assertEqual((device["total_bytes"], device["quota_bytes"], device["used_bytes"],
+                          device["used_by_category"]["data"]),
+                         (64 * GIB, 64 * MIB, 64 * MIB, 64 * MIB))
+        self.assertGreater(device["refusals"], 0)
+        out = self.ok("ps")
+        self.assertRegex(out, rf"(?m)^t +{B} +64 MiB +64 MiB +100% ")
+        self.assertRegex(out, rf"(?m)^t +\d+ +{B} +64 MiB .*kfd\.py$")
+        self.assertRegex(self.ok("top"), rf"(?m)^  t +{B} +1 process +1 refused +64 MiB of 64 MiB ")
+
+    def test_set(self):
+        process = self.program("--name", "t", "--memory", "64MiB")
+        self.assertEqual(self.take(process, 2, 65 * MIB), "ENOMEM")
+        self.assertEqual(self.device(C)["quota_bytes"], 64 * MIB)
+        self.ok("set", "t", "--memory", "0.1%")
+        self.assertEqual(self.device(C)["quota_bytes"], 64 * GIB // 1000)
+        self.assertEqual(self.take(process, 2, 65 * MIB), "ok")
+        self.ok("set", "t", "--memory", "32MiB")
+        self.assertEqual(self.take(process, 2, 4096), "ENOMEM")
+        self.assertEqual(self.take(process, 1, 32 * MIB), "ok")
+
+    def test_one_tenant_in_several_processes(self):
+        first = self.program("--name", "t", "--memory", "64MiB")
+        second = self.program("--name", "t")
+        self.assertEqual(self.take(first, 0, 48 * MIB), "ok")
+        self.assertEqual(self.take(second, 0, 17 * MIB), "ENOMEM")
+        self.assertEqual(self.take(second, 0, 16 * MIB), "ok")
+        other = self.program("--name", "u", "--memory", "64MiB")
+        self.assertEqual(self.take(other, 0, 64 * MIB), "ok")
+        self.finish(first)
+        self.assertEqual(self.take(second, 0, 48 * MIB), "ok")
+
+    def test_a_list(self):
+        process = self.program("--name", "t", "--gpu", "2,0", "--memory", "32MiB,64MiB", gpus=2)
+        self.assertEqual([self.take(process, 0, size) for size in (65 * MIB, 64 * MIB)],
+                         ["ENOMEM", "ok"])
+        self.assertEqual([self.take(process, 1, size) for size in (33 * MIB, 32 * MIB)],
+                         ["ENOMEM", "ok"])
+        self.assertEqual(self.device(C)["used_bytes"], 32 * MIB)
+        self.assertEqual(self.device(A)["used_bytes"], 64 * MIB)
+
+
 class Doctor(Amd):
     def test_devices(self):
         done = self.well("doctor")
@@ -203,6 +277,7 @@ class Doctor(Amd):
             self.assertRegex(done.stdout, rf"(?m)^ok    GPU {index}: aldebaran gfx90a, 64 GiB, "
                              rf"{name} \(simulated\)$")
         self.assertNotIn("NVIDIA", done.stdout)
+        self.assertNotIn("AMD", self.allot("sim", "--", ALLOT, "doctor").stdout)
         (nvidia,) = self.nvidia(1)
         done = self.well("doctor", gpus=1)
         self.assertRegex(done.stdout, f"(?m)^ok    GPU 0: .* {nvidia} ")

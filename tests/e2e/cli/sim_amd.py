@@ -185,16 +185,6 @@ class SimAmd(cli_lib.Case):
                      r"amd1 <-> amd2 +xGMI .*", r"amd2 -> amd3 +PCIe .*"):
             self.assertRegex(out, rf"(?m)^{line}$")
 
-    def test_no_limit_is_said(self):
-        """Nobody takes a quota for one that holds on devices of AMD."""
-        done = self.allot("sim", "--amd", "2", "--", ALLOT, "run", "--memory", "1GiB", "--", "true")
-        self.assertEqual(done.returncode, 0)
-        self.assertRegex(done.stderr, r'note: AMD GPUs are not limited yet: .*"true"')
-        done = self.allot("sim", "--amd", "2", "--", ALLOT, "doctor")
-        self.assertRegex(done.stdout, r"(?m)^warn  allot does not limit AMD GPUs yet: here are 2\n"
-                         r" +give a tenant GPUs of its own ")
-        self.assertNotIn("AMD", self.allot("sim", "--", ALLOT, "doctor").stdout)
-
     def test_vendors(self):
         """AMD's devices alone, unless NVIDIA's are asked for too."""
         script = "echo ${LD_LIBRARY_PATH:-none}"

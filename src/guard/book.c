@@ -219,28 +219,52 @@ struct book_process *book_process(struct book *book, pid_t pid, bool files)
 }
 
 /*
- * What a process says of itself in the ledger, pending bytes too: its hooks publish before they
- * ask the kernel and take back after it did. A slot is its own when it lives: a process has one
- * number in a namespace.
+ * The slots in which a process counts for itself, from `from` on: the next one, or -1. One is its
+ * own if it lives: a process has one number in a namespace.
+ */
+static int own_slot(struct book *book, const struct book_process *p, int from)
+{
+	for (int i = from; i < slot_count(book->ledger); i++) {
+		struct slot_info info;
+
+		if (i != slot_index(book->slot) && slot_info(book->ledger, i, &info) == 0 &&
+		    info.pid == (uint32_t)p->pid && info.pidns == book->pidns &&
+		    slot_alive(book->ledger, i))
+			return i;
+	}
+	return -1;
+}
+
+/*
+ * What it says there, pending bytes too: hooks publish before they ask the kernel, and take back
+ * after it did.
  */
 static uint64_t own_bytes(struct book *book, const struct book_process *p, int device)
 {
 	uint64_t sum = 0;
 
-	for (int i = 0; i < slot_count(book->ledger); i++) {
-		struct slot_info info;
+	for (int i = own_slot(book, p, 0); i >= 0; i = own_slot(book, p, i + 1)) {
 		struct quota_row row;
 
-		if (i == slot_index(book->slot) || slot_info(book->ledger, i, &info) < 0 ||
-		    info.pid != (uint32_t)p->pid || info.pidns != book->pidns ||
-		    quota_process(book->ledger, i, device, &row) < 0 ||
-		    !slot_alive(book->ledger, i))
+		if (quota_process(book->ledger, i, device, &row) < 0)
 			continue;
 		sum += row.pending;
 		for (int c = 0; c < CAT_N; c++)
 			sum += row.used[c];
 	}
 	return sum;
+}
+
+/*
+ * The kernel's figure. Files have imported memory, too, which is its owner's: they are asked of
+ * processes that nothing else is known of.
+ */
+static int read_figure(struct book *book, const struct book_process *p, uint32_t g,
+		       uint64_t *ret_bytes)
+{
+	bool files = p->files && !p->gone && own_slot(book, p, 0) < 0;
+
+	return figure_read(p->pid, book->gpus[g].node, files, ret_bytes);
 }
 
 /* What the guard has to answer for. */
@@ -383,7 +407,7 @@ bool book_counts_itself(struct book *book, struct book_process *p, uint32_t gpu_
 	uint32_t g;
 
 	if (find_gpu(book, gpu_id, &g) < 0 || device_of(book, &book->gpus[g]) < 0 ||
-	    figure_read(p->pid, book->gpus[g].node, p->files, &figure) < 0)
+	    read_figure(book, p, g, &figure) < 0)
 		return false;
 	own = own_bytes(book, p, book->gpus[g].device);
 	return own && own >= figure;
@@ -418,8 +442,7 @@ static bool refresh_process(struct book *book, struct book_process *p)
 	for (uint32_t g = 0; g < book->ngpus; g++) {
 		struct account *account = &p->holdings[g].account;
 
-		if (figure_read(p->pid, book->gpus[g].node, p->files, &bytes) == 0 &&
-		    account_read(account, bytes))
+		if (read_figure(book, p, g, &bytes) == 0 && account_read(account, bytes))
 			forget_calls(p, g);
 		charge(book, p, g);
 		left += account_bytes(account);

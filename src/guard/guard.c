@@ -195,9 +195,14 @@ static int decide(struct guard *guard, const struct seccomp_notif *asked, uint32
 	process = book_process(guard->book, pid, gpu_id);
 	if (!process)
 		return -ENOMEM;
-	/* How large the object is its own file knows, and liballot.so. */
+	/*
+	 * How large the object is, and what of the addresses is there already, is known to nobody
+	 * but the kernel and liballot.so, which has reserved what is new.
+	 */
 	if (demand->act == DEMAND_PLACE)
 		return book_counts_itself(guard->book, process, gpu_id) ? 0 : -ENOMEM;
+	if (demand->by_address && book_counts_itself(guard->book, process, demand->parts[0].gpu_id))
+		return 0;
 	r = book_take(guard->book, process, (pid_t)asked->pid, (uint32_t)asked->data.args[1],
 		      demand);
 	if (r == 0)

@@ -391,7 +391,6 @@ int book_take(struct book *book, struct book_process *p, pid_t thread, uint32_t 
 {
 	int r;
 
-	book_seen(p, thread);
 	r = try_parts(book, p, thread, request, demand, false);
 	if (r == -EDQUOT) {
 		/* What is believed may be more than there is. */
@@ -430,9 +429,13 @@ static bool is_open(const struct book *book, const struct book_process *p)
 	return false;
 }
 
-/* Threads first, then the figure: what they left it contains. True: the process is gone. */
+/*
+ * Threads first, then the figure: what they left it contains. True: there is nothing to be known of
+ * the process any more, and nobody is about to ask for it.
+ */
 static bool refresh_process(struct book *book, struct book_process *p)
 {
+	bool seen = p->seen;
 	uint64_t bytes, left = 0;
 
 	p->seen = false;
@@ -447,7 +450,7 @@ static bool refresh_process(struct book *book, struct book_process *p)
 		charge(book, p, g);
 		left += account_bytes(account);
 	}
-	return p->gone && !left;
+	return !left && !p->ncalls && (p->gone || !seen);
 }
 
 void book_refresh(struct book *book, bool all)

@@ -37,8 +37,8 @@ struct book_process *book_process(struct book *book, pid_t process, bool files);
 struct book_process *book_find(const struct book *book, pid_t process);
 
 /*
- * Admits what a thread of the process demands with this request, or does not, all of it or
- * nothing: 0; -ENOMEM above the limit; -ENODEV for a GPU that the tenant does not have.
+ * Admits what a thread of the process, which was just seen, demands with this request, or does not,
+ * all of it or nothing: 0; -ENOMEM above the limit; -ENODEV for a GPU that is not the tenant's.
  */
 int book_take(struct book *book, struct book_process *process, pid_t thread, uint32_t request,
 	      const struct demand *demand);
@@ -54,7 +54,7 @@ bool book_counts_itself(struct book *book, struct book_process *process, uint32_
 
 /*
  * Asks the kernel about the processes that something may have changed for, or about all; and
- * forgets those that are gone with all that they had.
+ * forgets those that have nothing, unless they have asked since the last time.
  */
 void book_refresh(struct book *book, bool all);
 

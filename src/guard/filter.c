@@ -62,8 +62,8 @@ bool guard_filter_asks(unsigned int nr)
 /* What the kernel answers for any file, before a driver sees it, and programs use all the time. */
 static const uint32_t for_any_file[] = {FIOCLEX, FIONCLEX, FIONBIO, FIOASYNC};
 
-#define LOAD(field)         \
-	((struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, field)))
+#define FIELD(field) offsetof(struct seccomp_data, field)
+#define LOAD(field)  ((struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, FIELD(field)))
 #define ANSWER(what) ((struct sock_filter)BPF_STMT(BPF_RET | BPF_K, what))
 
 /* Jumps to one instruction further down, and what stands in them until it is known which. */

@@ -195,6 +195,8 @@ static int decide(struct guard *guard, const struct seccomp_notif *asked, uint32
 	process = book_process(guard->book, pid, gpu_id);
 	if (!process)
 		return -ENOMEM;
+	book_seen(process, (pid_t)asked->pid);
+	look_soon(guard);
 	/*
 	 * How large the object is, and what of the addresses is there already, is known to nobody
 	 * but the kernel and liballot.so, which has reserved what is new.
@@ -207,7 +209,6 @@ static int decide(struct guard *guard, const struct seccomp_notif *asked, uint32
 		      demand);
 	if (r == 0)
 		guard->admitted = process;
-	look_soon(guard);
 	/* As for a GPU that is not there. */
 	return r == -ENODEV && !gpu_id ? -EINVAL : r;
 }

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "amd/identity.h"
+#include "amd/kfd_ioctl.h"
 #include "amd/topology_read.h"
 #include "ledger/quota.h"
 
@@ -44,6 +45,15 @@ bool amd_is_here(void)
 	return find_kfd() != AMD_KFD_NOT_HERE;
 }
 
+/* A descriptor of /dev/kfd, of which programs have one and keep it; 0: none seen. */
+static _Atomic int kfd_fd;
+
+bool amd_is_kfd_request(int fd, unsigned long request)
+{
+	return fd > 0 && fd == atomic_load_explicit(&kfd_fd, memory_order_relaxed) &&
+	       kfd_ioctl_find(request);
+}
+
 int amd_file(int fd)
 {
 	uint64_t rdev = find_kfd();
@@ -58,8 +68,10 @@ int amd_file(int fd)
 	errno = saved;
 	if (r < 0 || !S_ISCHR(st.st_mode))
 		return AMD_FILE_NONE;
-	if ((uint64_t)st.st_rdev + 1 == rdev)
+	if ((uint64_t)st.st_rdev + 1 == rdev) {
+		atomic_store_explicit(&kfd_fd, fd, memory_order_relaxed);
 		return AMD_FILE_KFD;
+	}
 	return major(st.st_rdev) == DRM_MAJOR ? (int)minor(st.st_rdev) : AMD_FILE_NONE;
 }
 
@@ -110,6 +122,7 @@ static int add_devices(struct guest *guest, struct amd *amd)
 		device->visible_bytes = find_visible(node, device->total_bytes);
 		amd_identity(node, device->uuid);
 		device->ours = policy_find(&policy, device->uuid);
+		amd->hides |= !device->ours;
 		if (device->ours)
 			device->ledger =
 				ledger_device(guest->ledger, device->uuid, device->total_bytes);

@@ -38,6 +38,7 @@ struct amd {
 	char complaint[220];
 	struct topology *topology; /* the machine's, with what the tenant does not have */
 	struct slot *slot;
+	bool hides; /* a GPU that the tenant does not have: else names of GPUs need no look */
 	uint32_t ndevices;
 	struct amd_device device[GUEST_DEVICES];
 	_Atomic(struct queues *) queues; /* from the first queue on, see preload/queues.h */
@@ -70,6 +71,14 @@ static inline bool amd_is_absent(void)
 {
 	return atomic_load_explicit(&amd_kfd_rdev, memory_order_relaxed) == AMD_KFD_NOT_HERE;
 }
+
+/*
+ * Whether a request may be taken as one to /dev/kfd without asking what its descriptor is of: it is
+ * one of the driver's, and the descriptor was of /dev/kfd when it was last asked about. If it was
+ * closed and is of something else by now, that is asked as it would be without us, and answers that
+ * it knows no such request.
+ */
+bool amd_is_kfd_request(int fd, unsigned long request);
 
 /*
  * What a descriptor is of. One load on a machine without AMD's driver, a call of fstat elsewhere.

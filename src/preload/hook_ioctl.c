@@ -17,8 +17,11 @@
 
 int amd_call_kernel(struct amd_call *call)
 {
-	int r = next_libc()->ioctl(call->fd, call->request, call->block);
+	int r;
 
+	guest_depth++; /* what stands in for a kernel may call what is hooked */
+	r = next_libc()->ioctl(call->fd, call->request, call->block);
+	guest_depth--;
 	return r < 0 ? -errno : r;
 }
 
@@ -48,12 +51,11 @@ static int decided(struct amd_call *call, enum kfd_decision decision)
  * The block back and forth. A call that only answers has a block too, so what cannot be read is
  * refused for all. What the kernel left as it was is not written: it may be in read-only memory.
  */
-static int with_block(struct amd_call *call, enum kfd_decision decision, uint64_t arg)
+static int with_block(struct amd_call *call, enum kfd_decision decision, uint64_t arg,
+		      uint8_t *block, uint8_t *before)
 {
-	_Alignas(16) uint8_t block[AMD_BLOCK_BYTES + SLACK_BYTES], before[AMD_BLOCK_BYTES];
 	int r;
 
-	call->bytes = _IOC_SIZE(call->request);
 	call->block = block;
 	if (user_read(block, arg, call->bytes))
 		return -EFAULT;
@@ -65,10 +67,36 @@ static int with_block(struct amd_call *call, enum kfd_decision decision, uint64_
 	return r;
 }
 
+/* All but SVM's are small, and a stack may be, or not in the cache so far down. */
+#define SMALL_BYTES 512
+
+__attribute__((noinline)) static int with_small(struct amd_call *call, enum kfd_decision decision,
+						uint64_t arg)
+{
+	_Alignas(16) uint8_t block[SMALL_BYTES + SLACK_BYTES], before[SMALL_BYTES];
+
+	return with_block(call, decision, arg, block, before);
+}
+
+__attribute__((noinline)) static int with_large(struct amd_call *call, enum kfd_decision decision,
+						uint64_t arg)
+{
+	_Alignas(16) uint8_t block[AMD_BLOCK_BYTES + SLACK_BYTES], before[AMD_BLOCK_BYTES];
+
+	return with_block(call, decision, arg, block, before);
+}
+
 /* A GPU that the tenant does not have, or that nobody sees: as if the file could not be opened. */
 static bool is_hidden(const struct amd_call *call, int file)
 {
 	return file != AMD_FILE_KFD && call->device && !call->device->ours;
+}
+
+/* Who has all of the machine's GPUs may name them all. */
+static bool passes(const struct amd *amd, enum kfd_decision decision)
+{
+	return decision == KFD_PASS ||
+	       (!amd->hides && (decision == KFD_MAP || decision == KFD_DEVICE));
 }
 
 static int amd_ioctl(int file, int fd, unsigned long request, void *arg)
@@ -90,10 +118,14 @@ static int amd_ioctl(int file, int fd, unsigned long request, void *arg)
 	if (file == AMD_FILE_KFD)
 		amd_queue_look(&call);
 	decision = file == AMD_FILE_KFD ? kfd_ioctl_decide(request) : drm_ioctl_decide(request);
-	if (decision == KFD_PASS)
+	if (passes(call.amd, decision))
 		return next_libc()->ioctl(fd, request, arg);
-	r = decision == KFD_REFUSE ? decided(&call, decision)
-				   : with_block(&call, decision, (uintptr_t)arg);
+	call.bytes = _IOC_SIZE(request);
+	if (decision == KFD_REFUSE)
+		r = decided(&call, decision);
+	else
+		r = call.bytes <= SMALL_BYTES ? with_small(&call, decision, (uintptr_t)arg)
+					      : with_large(&call, decision, (uintptr_t)arg);
 	if (r >= 0)
 		return r;
 	errno = -r;
@@ -109,7 +141,10 @@ __attribute__((visibility("default"))) int ioctl(int fd, unsigned long request, 
 	va_start(ap, request);
 	arg = va_arg(ap, void *);
 	va_end(ap);
-	file = amd_is_absent() || guest_inside() ? AMD_FILE_NONE : amd_file(fd);
+	if (amd_is_absent() || guest_inside())
+		file = AMD_FILE_NONE;
+	else
+		file = amd_is_kfd_request(fd, request) ? AMD_FILE_KFD : amd_file(fd);
 	if (__builtin_expect(file == AMD_FILE_NONE, 1))
 		return next_libc()->ioctl(fd, request, arg);
 	return amd_ioctl(file, fd, request, arg);

@@ -16,8 +16,11 @@
 
 int amd_memory_ask(struct amd_call *call, unsigned long request, void *block)
 {
-	int r = next_libc()->ioctl(call->fd, request, block);
+	int r;
 
+	guest_depth++;
+	r = next_libc()->ioctl(call->fd, request, block);
+	guest_depth--;
 	return r < 0 ? -errno : r;
 }
 
@@ -294,9 +297,6 @@ static int of_kfd(struct amd_call *call, const struct demand *demand)
 		return alloc(call, demand);
 	case KFD_NR_FREE_MEMORY_OF_GPU:
 		return give(call, demand->object);
-	case KFD_NR_MAP_MEMORY_TO_GPU:
-	case KFD_NR_UNMAP_MEMORY_FROM_GPU:
-		return amd_memory_map(call);
 	case KFD_NR_GET_DMABUF_INFO:
 	case KFD_NR_IMPORT_DMABUF:
 	case KFD_NR_EXPORT_DMABUF:
@@ -327,10 +327,22 @@ static int of_drm(struct amd_call *call, const struct demand *demand)
 	return amd_call_kernel(call);
 }
 
+/* Memory neither comes nor goes. */
+static bool kfd_maps(const struct amd_call *call)
+{
+	unsigned int nr = _IOC_NR(call->request);
+
+	return !call->device &&
+	       (nr == KFD_NR_MAP_MEMORY_TO_GPU || nr == KFD_NR_UNMAP_MEMORY_FROM_GPU);
+}
+
 int amd_memory_call(struct amd_call *call)
 {
-	struct demand demand = demand_of(call);
+	struct demand demand;
 
+	if (kfd_maps(call))
+		return amd_memory_map(call);
+	demand = demand_of(call);
 	if (demand.act == DEMAND_REFUSE)
 		return demand.error;
 	return call->device ? of_drm(call, &demand) : of_kfd(call, &demand);

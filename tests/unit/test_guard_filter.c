@@ -83,16 +83,16 @@ static void test_lists(void)
 {
 	CHECK_EQ(of_ioctl(_IOC(0, 'K', KFD_NR_ALLOC_MEMORY_OF_GPU, 40)), ASK);
 	CHECK_EQ(of_ioctl(_IOC(0, 'K', KFD_NR_FREE_MEMORY_OF_GPU, 8)), ASK);
-	CHECK_EQ(of_ioctl(_IOC(3, 'K', KFD_NR_SVM, 24)), ASK);
-	CHECK_EQ(of_ioctl(_IOC(3, 'K', KFD_NR_SET_XNACK_MODE, 4)), ASK);
-	CHECK_EQ(of_ioctl(_IOC(3, 'K', KFD_NR_CRIU_OP, 56)), ASK);
-	CHECK_EQ(of_ioctl(_IOC(3, 'K', KFD_NR_DBG_TRAP, 56)), ASK);
-	CHECK_EQ(of_ioctl(_IOC(3, 'd', DRM_NR_AMDGPU_GEM_CREATE, 32)), ASK);
+	CHECK_EQ(of_ioctl(_IOC(_IOC_READ | _IOC_WRITE, 'K', KFD_NR_SVM, 24)), ASK);
+	CHECK_EQ(of_ioctl(_IOC(_IOC_READ | _IOC_WRITE, 'K', KFD_NR_SET_XNACK_MODE, 4)), ASK);
+	CHECK_EQ(of_ioctl(_IOC(_IOC_READ | _IOC_WRITE, 'K', KFD_NR_CRIU_OP, 56)), ASK);
+	CHECK_EQ(of_ioctl(_IOC(_IOC_READ | _IOC_WRITE, 'K', KFD_NR_DBG_TRAP, 56)), ASK);
+	CHECK_EQ(of_ioctl(_IOC(_IOC_READ | _IOC_WRITE, 'd', DRM_NR_AMDGPU_GEM_CREATE, 32)), ASK);
 	CHECK_EQ(of_ioctl(_IOC(1, 'd', DRM_NR_GEM_CLOSE, 8)), ASK);
-	CHECK_EQ(of_ioctl(_IOC(3, 'd', DRM_NR_GEM_CHANGE_HANDLE, 8)), ASK);
-	CHECK_EQ(of_ioctl(_IOC(3, 'K', KFD_NR_WAIT_EVENTS, 24)), ALLOW);
-	CHECK_EQ(of_ioctl(_IOC(3, 'K', KFD_NR_MAP_MEMORY_TO_GPU, 24)), ALLOW);
-	CHECK_EQ(of_ioctl(_IOC(3, 'd', DRM_NR_AMDGPU_CS, 24)), ALLOW);
+	CHECK_EQ(of_ioctl(_IOC(_IOC_READ | _IOC_WRITE, 'd', DRM_NR_GEM_CHANGE_HANDLE, 8)), ASK);
+	CHECK_EQ(of_ioctl(_IOC(_IOC_READ | _IOC_WRITE, 'K', KFD_NR_WAIT_EVENTS, 24)), ALLOW);
+	CHECK_EQ(of_ioctl(_IOC(_IOC_READ | _IOC_WRITE, 'K', KFD_NR_MAP_MEMORY_TO_GPU, 24)), ALLOW);
+	CHECK_EQ(of_ioctl(_IOC(_IOC_READ | _IOC_WRITE, 'd', DRM_NR_AMDGPU_CS, 24)), ALLOW);
 }
 
 /* The drivers look at the number alone, and at the lower half of the request. */
@@ -100,9 +100,9 @@ static void test_number_alone(void)
 {
 	CHECK_EQ(of_ioctl(KFD_NR_ALLOC_MEMORY_OF_GPU), ASK);
 	CHECK_EQ(of_ioctl(_IOC(0, 'T', KFD_NR_ALLOC_MEMORY_OF_GPU, 0)), ASK);
-	CHECK_EQ(of_ioctl(_IOC(3, 'x', KFD_NR_SVM, 16000) | UINT64_C(7) << 32), ASK);
+	CHECK_EQ(of_ioctl(_IOC(_IOC_READ, 'x', KFD_NR_SVM, 16000) | UINT64_C(7) << 32), ASK);
 	for (unsigned int nr = 0; nr < 256; nr++)
-		for (unsigned int dir = 0; dir < 4; dir++)
+		for (uint32_t dir = 0; dir < 4; dir++)
 			CHECK_EQ(of_ioctl(_IOC(dir, 'Q', nr, 8)),
 				 guard_filter_asks(nr) ? ASK : ALLOW);
 }
@@ -122,7 +122,7 @@ static void test_any_file(void)
 
 static void test_other_calls(void)
 {
-	const uint64_t request = _IOC(3, 'K', KFD_NR_ALLOC_MEMORY_OF_GPU, 40);
+	const uint64_t request = _IOC(_IOC_READ | _IOC_WRITE, 'K', KFD_NR_ALLOC_MEMORY_OF_GPU, 40);
 
 	for (int nr = 0; nr < 1024; nr++)
 		CHECK_EQ(answer(NATIVE, nr, request), nr == SYS_ioctl ? ASK : ALLOW);

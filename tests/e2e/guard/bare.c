@@ -102,17 +102,6 @@ static long place(void)
 	return bare_ioctl(kfd, _IOWR('d', DRM_NR_AMDGPU_GEM_OP, a), &a);
 }
 
-static long fetch(uint32_t gpu_id, uint64_t bytes)
-{
-	struct {
-		struct kfd_ioctl_svm_args args;
-		struct kfd_ioctl_svm_attribute attr;
-	} a = {{.start_addr = 1 << 30, .size = bytes, .op = KFD_IOCTL_SVM_OP_SET_ATTR, .nattr = 1},
-	       {KFD_IOCTL_SVM_ATTR_PREFETCH_LOC, gpu_id}};
-
-	return bare_ioctl(kfd, _IOWR('K', KFD_NR_SVM, a), &a);
-}
-
 static long set_xnack(void)
 {
 	struct kfd_ioctl_set_xnack_mode_args a = {1};
@@ -246,7 +235,7 @@ static long obey(char *line, char **argv)
 	if (!strcmp(word, "place"))
 		return place();
 	if (!strcmp(word, "svm"))
-		return fetch((uint32_t)a[0], a[1]);
+		return bare_fetch(kfd, (uint32_t)a[0], a[1]);
 	if (!strcmp(word, "xnack"))
 		return set_xnack();
 	if (!strcmp(word, "ioctl"))

@@ -6,7 +6,11 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/syscall.h>
+
+#include "amd/abi/kfd.h"
+#include "amd/kfd_ioctl.h"
 
 /* 0 or more, or -errno. */
 static inline long bare_ioctl(long fd, unsigned long request, void *arg)
@@ -39,6 +43,21 @@ static inline int open_device(const char *name)
 
 	snprintf(path, sizeof(path), "%s/amd/dev/%s", dir ? dir : "", name);
 	return open(path, O_RDWR | O_CLOEXEC);
+}
+
+/* SVM: memory of the program's own is fetched to a GPU. */
+static inline long bare_fetch(int kfd, uint32_t gpu_id, uint64_t bytes)
+{
+	const struct kfd_ioctl_svm_args args = {.start_addr = 1 << 30,
+						.size = bytes,
+						.op = KFD_IOCTL_SVM_OP_SET_ATTR,
+						.nattr = 1};
+	const struct kfd_ioctl_svm_attribute attr = {KFD_IOCTL_SVM_ATTR_PREFETCH_LOC, gpu_id};
+	_Alignas(8) char block[sizeof(args) + sizeof(attr)];
+
+	memcpy(block, &args, sizeof(args));
+	memcpy(block + sizeof(args), &attr, sizeof(attr));
+	return bare_ioctl(kfd, _IOWR('K', KFD_NR_SVM, block), block);
 }
 
 #endif

@@ -360,6 +360,15 @@ int cu_mask_allot(const struct cu_map *map, struct cu_share *shares, uint32_t n)
 	return 0;
 }
 
+struct cu_mask cu_mask_all(const struct cu_map *map)
+{
+	struct cu_mask all = {{0}};
+
+	for (uint32_t unit = 0; unit < map->slots; unit++)
+		all.word[unit * map->unit_bits / 32] |= unit_mask(map, unit);
+	return all;
+}
+
 uint32_t cu_mask_bits(const struct cu_map *map)
 {
 	return (map->slots * map->unit_bits + 31) / 32 * 32;

@@ -66,6 +66,9 @@ int cu_mask_allot(const struct cu_map *map, struct cu_share *shares, uint32_t n)
  */
 bool cu_mask_within(const struct cu_map *map, const struct cu_mask *mask, uint32_t permille);
 
+/* That of a queue without a mask, which the kernel does not take a mask back for. */
+struct cu_mask cu_mask_all(const struct cu_map *map);
+
 /* What SET_CU_MASK wants as num_cu_mask. */
 uint32_t cu_mask_bits(const struct cu_map *map);
 

@@ -35,7 +35,8 @@ struct units_file {
 	uint32_t changes; /* a futex */
 	uint32_t pad0;
 	uint64_t looked_ns;
-	uint64_t present; /* stands for which tenants have queues on which GPUs */
+	/* Stands for which tenants had queues on which GPUs at the last look; 0: before it. */
+	uint64_t present;
 	uint8_t reserved[UNITS_BYTES - 24];
 };
 _Static_assert(sizeof(struct units_file) == UNITS_BYTES, "layout");
@@ -254,8 +255,11 @@ int allotment_make(struct allotment *a, const uint8_t uuid[16], const struct cu_
 	for (uint32_t i = 0; i < making->n; i++)
 		ledger_close(making->member[i].ledger);
 	munmap(making, sizeof(*making));
-	if (r > 0)
+	/* Who comes and goes between two looks is not seen by them: the next finds a change. */
+	if (r > 0) {
+		__atomic_store_n(&a->file->present, 0, __ATOMIC_SEQ_CST);
 		say_change(a->file);
+	}
 	return r < 0 ? r : 0;
 }
 
@@ -278,7 +282,7 @@ static int add_present(const char *name, const char *dir, void *arg)
 /* An instant ahead is damage, or of before the machine was started anew. */
 void allotment_look(struct allotment *a, uint64_t now)
 {
-	uint64_t looked = atomic_peek(&a->file->looked_ns), present = 0;
+	uint64_t looked = atomic_peek(&a->file->looked_ns), present = 1;
 
 	if (looked <= now && now - looked < LOOK_NS)
 		return;

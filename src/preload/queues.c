@@ -171,9 +171,7 @@ static bool mask_due(const struct queues *queues, const struct queue *q, struct 
 	} else if (q->own_bits) {
 		memcpy(ret->word, q->own, sizeof(ret->word));
 	} else {
-		memset(ret->word, 0xff, cu_mask_bits(&d->map) / 8);
-		memset((char *)ret->word + cu_mask_bits(&d->map) / 8, 0,
-		       sizeof(ret->word) - cu_mask_bits(&d->map) / 8);
+		*ret = cu_mask_all(&d->map);
 	}
 	return !q->masked || memcmp(ret, &q->mask, sizeof(*ret));
 }

@@ -6,6 +6,7 @@
 #ifndef ALLOT_TESTS_SIM_QUEUES_H
 #define ALLOT_TESTS_SIM_QUEUES_H
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <time.h>
@@ -13,12 +14,13 @@
 #include "amd/abi/kfd.h"
 #include "amd/identity.h"
 #include "amd/topology_read.h"
+#include "base/fd.h"
 #include "sim/kfd/roster.h"
 #include "tests/sim/queue_puppet.h"
 #include "tests/unit/tenant_fixture.h"
 
 #define MS	UINT64_C(1000000)
-#define WAIT_NS (5000 * MS) /* for what is promised within 100 ms, on any machine */
+#define WAIT_NS (1000 * MS) /* for what is promised within 100 ms, on any machine */
 
 #define AQL  KFD_IOC_QUEUE_TYPE_COMPUTE_AQL
 #define PM4  KFD_IOC_QUEUE_TYPE_COMPUTE
@@ -177,6 +179,38 @@ static inline bool disjoint(const struct puppet *p, uint32_t id, const struct pu
 		if (a.mask[i] & b.mask[i])
 			return false;
 	return true;
+}
+
+/* Entries of a directory of the process, in /proc. */
+static inline int count_in(const struct puppet *p, const char *what, const char *comm)
+{
+	char path[300], text[32];
+	struct dirent *entry;
+	DIR *dir;
+	int n = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", p->pid, what);
+	dir = opendir(path);
+	CHECK(dir);
+	while ((entry = readdir(dir))) {
+		snprintf(path, sizeof(path), "/proc/%d/%s/%.20s/comm", p->pid, what,
+			 entry->d_name);
+		n += entry->d_name[0] != '.' &&
+		     (!comm || (fd_read_text(AT_FDCWD, path, text, sizeof(text)) > 0 &&
+				!strncmp(text, comm, strlen(comm))));
+	}
+	closedir(dir);
+	return n;
+}
+
+static inline bool has_keeper(const struct puppet *p)
+{
+	return count_in(p, "task", "allot-keeper");
+}
+
+static inline int count_fds(const struct puppet *p)
+{
+	return count_in(p, "fd", NULL);
 }
 
 /* As `allot set` does it, which takes a process more. */

@@ -616,6 +616,8 @@ static void test_within(void)
 	CHECK(!cu_mask_within(&map, &mask, 1000));
 	memset(&mask, 0, sizeof(mask));
 	CHECK(!cu_mask_within(&map, &mask, 250));
+	mask = cu_mask_all(&pairs);
+	CHECK(cus_of(&mask) == 80 && cu_mask_within(&pairs, &mask, 1000));
 	CHECK_EQ(cu_mask_allot(&xccs, &least, 1), 0);
 	CHECK(cu_mask_within(&xccs, &least.mask, 1));
 	mask = least.mask;

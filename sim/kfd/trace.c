@@ -176,14 +176,16 @@ void emu_trace_end(const struct emu_queue *q, const struct roster_times *times)
 {
 	const char *path = getenv("ALLOT_SIM_AMD_TRACE");
 	char text[256];
-	int n;
+	int n, cus = 0;
 
 	if (!path || !*path)
 		return;
+	for (int i = 0; i < ROSTER_MASK_WORDS; i++)
+		cus += __builtin_popcount(q->is.mask[i]);
 	n = snprintf(text, sizeof(text),
-		     "%d queue %u of gpu %u ended: type=%u life_ns=%llu active_ns=%llu "
+		     "%d queue %u of gpu %u ended: type=%u cus=%d life_ns=%llu active_ns=%llu "
 		     "busy_ns=%llu copied_bytes=%llu\n",
-		     getpid(), q->is.id, q->gpu->gpu_id, q->is.type,
+		     getpid(), q->is.id, q->gpu->gpu_id, q->is.type, cus,
 		     (unsigned long long)times->life_ns, (unsigned long long)times->active_ns,
 		     (unsigned long long)times->busy_ns, (unsigned long long)q->copied_bytes);
 	put(path, text, n);

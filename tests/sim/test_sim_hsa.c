@@ -302,7 +302,27 @@ static uint64_t engines_copied_bytes(const char *trace)
 	return sum;
 }
 
-int main(void)
+/* How many units each compute queue had in the end, if it had a mask at all. */
+static void check_masks(const char *trace, const char *cus)
+{
+	FILE *file = fopen(trace, "re");
+	char line[512], end[64];
+	int n = 0;
+
+	CHECK(file);
+	snprintf(end, sizeof(end), " ended: type=2 cus=%s ", cus);
+	while (fgets(line, sizeof(line), file)) {
+		if (!strstr(line, " ended: type=2 "))
+			continue;
+		CHECK(strstr(line, end));
+		n++;
+	}
+	fclose(file);
+	CHECK(n > 0);
+}
+
+/* With the number of units that a mask leaves to compute queues. */
+int main(int argc, char **argv)
 {
 	char trace[] = "/tmp/allot-hsa-XXXXXX";
 	int fd;
@@ -318,6 +338,7 @@ int main(void)
 	test_barriers();
 	CHECK_EQ(hsa.shut_down(), 0);
 	CHECK_EQ(engines_copied_bytes(trace), copied_bytes);
+	check_masks(trace, argc > 1 ? argv[1] : "0");
 	unlink(trace);
 	close(fd);
 	return 0;

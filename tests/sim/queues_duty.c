@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Queues that no mask holds to their tenant's share are on the hardware for a part of the time, by
+ * the emulator's clock: several tenants at once, on GPUs of their own, while a program does what it
+ * can to be on it always.
+ */
+#include "tests/sim/queues.h"
+
+#define MEASURE_MS 10000
+#define POINTS	   3 /* of a hundred */
+#define PATIENCE   50 /* between calls, in ms */
+
+static struct roster_times times_of(const struct puppet *p, uint32_t id)
+{
+	struct roster_times times;
+	struct roster_queue is;
+
+	CHECK(roster_find(p, id, &is, &times));
+	return times;
+}
+
+/* A queue that is watched. */
+struct watched {
+	const char *what;
+	struct puppet *p;
+	uint32_t id;
+	uint32_t percent; /* that it is to be active */
+	uint32_t points;
+	struct roster_times before;
+};
+
+static void check_part(const struct watched *w)
+{
+	struct roster_times after = times_of(w->p, w->id);
+	uint64_t permille = 1000 * (after.active_ns - w->before.active_ns) /
+			    (after.life_ns - w->before.life_ns);
+
+	fprintf(stderr, "%s: active for %llu.%llu %% of the time, to be %u %%\n", w->what,
+		(unsigned long long)permille / 10, (unsigned long long)permille % 10, w->percent);
+	CHECK(permille + 10 * w->points >= 10 * w->percent &&
+	      permille <= 10 * (w->percent + w->points));
+}
+
+static uint32_t busy_copies(struct puppet *p, uint32_t gpu)
+{
+	uint32_t id = puppet_make(p, gpu, SDMA);
+
+	puppet(p, (struct queue_ask){.op = QUEUE_BUSY, .id = id});
+	return id;
+}
+
+int main(int argc, char **argv)
+{
+	struct puppet stubborn, one, two, idle, least;
+	struct watched watched[6];
+	int n = 0;
+
+	queues_begin(argv);
+	stubborn = puppet_start("stubborn", OPTIONS("--compute", "30"));
+	one = puppet_start("several", OPTIONS("--compute", "30"));
+	two = puppet_start("several", NULL);
+	idle = puppet_start("idle", OPTIONS("--compute", "30"));
+	least = puppet_start("least", OPTIONS("--compute", "0.5"));
+#define WATCH(...) watched[n++] = (struct watched){__VA_ARGS__}
+	WATCH("copies", &stubborn, busy_copies(&stubborn, 0), 30, POINTS);
+	WATCH("copies of one process", &one, busy_copies(&one, 1), 30, POINTS);
+	WATCH("copies of another", &two, busy_copies(&two, 1), 30, POINTS);
+	WATCH("nothing to copy", &idle, puppet_make(&idle, 2, SDMA), 100, 0);
+	/* 0.5 % of 110 units is 0.55 of one. */
+	WATCH("less than a unit", &least, puppet_make(&least, 2, AQL), 55, POINTS);
+	WATCH("compute beside copies", &stubborn, puppet_make(&stubborn, 0, AQL), 100, 0);
+	CHECK_EQ(bits(&least, watched[4].id), 1);
+	CHECK_EQ(bits(&stubborn, watched[5].id), 33);
+	for (int i = 0; i < n; i++)
+		watched[i].before = times_of(watched[i].p, watched[i].id);
+	for (int ms = 0; ms < MEASURE_MS; ms += PATIENCE) {
+		struct queue_ask on = {.op = QUEUE_UPDATE, .id = watched[0].id, .percent = 100};
+
+		usleep(PATIENCE * 1000);
+		CHECK_EQ(puppet_try(&stubborn, on).result, 0);
+	}
+	for (int i = 0; i < n; i++)
+		check_part(&watched[i]);
+
+	/* Who has no limit any more is not left off the hardware. */
+	tenant_set("stubborn", 0);
+	usleep(100000);
+	watched[0] = (struct watched){"copies without a limit", &stubborn, watched[0].id, 100, 0};
+	watched[0].before = times_of(&stubborn, watched[0].id);
+	usleep(200000);
+	check_part(&watched[0]);
+	puppet_end(&stubborn);
+	puppet_kill(&one);
+	puppet_end(&two);
+	puppet_end(&idle);
+	puppet_end(&least);
+	return 0;
+}

@@ -153,6 +153,7 @@ int kfd_view_mem_info(const struct kfd_view *view, const char *file, const char 
 		{"mem_info_vis_vram_total", true, visible(view)},
 		{"mem_info_vram_used", false, least(view->used_bytes, total(view))},
 		{"mem_info_vis_vram_used", false, least(view->used_bytes, visible(view))},
+		{"used_memory", false, least(view->used_bytes, total(view))},
 	};
 	struct text out = {.at = ret, .room = room};
 	uint64_t real;

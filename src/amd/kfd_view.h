@@ -47,7 +47,10 @@ int kfd_view_bank(const struct kfd_view *view, const char *text, size_t len, uin
 int kfd_view_node(const struct kfd_view *view, const char *text, size_t len, char *ret, size_t room,
 		  size_t *ret_len);
 
-/* A file in the device's folder by its name, mem_info_vram_total, ...; -ENOENT for any other. */
+/*
+ * A file in the device's folder by its name, mem_info_vram_total, ..., or used_memory in a bank's,
+ * which AMD's own driver has; -ENOENT for any other.
+ */
 int kfd_view_mem_info(const struct kfd_view *view, const char *file, const char *text, size_t len,
 		      char *ret, size_t room, size_t *ret_len);
 

@@ -23,6 +23,8 @@
 /* Wherever sysfs is mounted: a container's agent may have the machine's at a place of its own. */
 #define NODES "/devices/virtual/kfd/kfd/topology/nodes/"
 
+#define BANKS "mem_banks/"
+
 #define MEM_INFO "mem_info_"
 
 static bool begins(const char *text, const char *with)
@@ -56,7 +58,7 @@ bool amd_open_may_be(const char *path)
 	return *name >= '0' && *name <= '9' && begins(path, "/dev/char/");
 }
 
-/* A file that is in place of another, as the caller's errors. */
+/* A file of that text, which nobody can change. */
 static int open_text(const char *name, const char *text, size_t len)
 {
 	CLEANUP_CLOSE int fd = memfd_create(name, MFD_CLOEXEC | MFD_NOEXEC_SEAL);
@@ -84,26 +86,23 @@ static int exchange(int fd, const char *name, const char *text, size_t len)
 	return dup3(other, fd, flags & FD_CLOEXEC ? O_CLOEXEC : 0) < 0 ? err_errno() : 0;
 }
 
-/* From its beginning, without moving where the program reads. -EFBIG for more than the kernel's. */
-static int read_text(int fd, char text[TOPOLOGY_FILE_BYTES], size_t *ret_len)
+#define TEXT_BYTES (TOPOLOGY_FILE_BYTES + 1) /* one more than the kernel writes */
+
+/* From its beginning, without moving where the program reads. */
+static int read_text(int fd, char text[TEXT_BYTES], size_t *ret_len)
 {
-	char more[TOPOLOGY_FILE_BYTES + 1];
 	size_t len = 0;
+	ssize_t n;
 
-	while (len < sizeof(more)) {
-		ssize_t n = pread(fd, more + len, sizeof(more) - len, (off_t)len);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return err_errno();
-		if (n == 0)
-			break;
-		len += (size_t)n;
-	}
-	if (len > TOPOLOGY_FILE_BYTES)
-		return -EFBIG;
-	memcpy(text, more, len);
+	do {
+		n = pread(fd, text + len, TEXT_BYTES - len, (off_t)len);
+		if (n > 0)
+			len += (size_t)n;
+	} while ((n > 0 && len < TEXT_BYTES) || (n < 0 && errno == EINTR));
+	if (n < 0)
+		return err_errno();
+	if (len == TEXT_BYTES)
+		return -EIO;
 	*ret_len = len;
 	return 0;
 }
@@ -120,26 +119,27 @@ static uint64_t bytes_before(const struct topology_node *node, uint32_t bank)
 	return bytes;
 }
 
-/* The file's own text as the tenant is to see it; `in_node` as NULL: it is in a device's folder. */
+/* `file` from the folder on that it is in: of a node, or, with NULL for it, of a device. */
 static int show(int fd, const struct kfd_view *view, const struct topology_node *node,
 		const char *file)
 {
-	const char *name = strrchr(file, '/') ? strrchr(file, '/') + 1 : file;
-	char text[TOPOLOGY_FILE_BYTES], shown[KFD_VIEW_ROOM(TOPOLOGY_FILE_BYTES)];
+	const char *slash = strrchr(file, '/'), *name = slash ? slash + 1 : file;
+	char text[TEXT_BYTES], shown[KFD_VIEW_ROOM(TOPOLOGY_FILE_BYTES)];
 	size_t len = 0;
 	int r = read_text(fd, text, &len);
 
 	if (r < 0)
 		return r;
-	if (strcmp(name, "properties"))
+	if (strcmp(name, "properties")) {
 		r = kfd_view_mem_info(view, name, text, len, shown, sizeof(shown), &len);
-	else if (name == file)
+	} else if (!slash) {
 		r = kfd_view_node(view, text, len, shown, sizeof(shown), &len);
-	else
-		r = kfd_view_bank(
-			view, text, len,
-			bytes_before(node, (uint32_t)strtoul(strchr(file, '/') + 1, NULL, 10)),
-			shown, sizeof(shown), &len);
+	} else {
+		uint32_t bank = (uint32_t)strtoul(file + strlen(BANKS), NULL, 10);
+
+		r = kfd_view_bank(view, text, len, bytes_before(node, bank), shown, sizeof(shown),
+				  &len);
+	}
 	if (r == -ENOENT) /* it tells another size */
 		return 0;
 	/* Not as the kernel writes it: nothing is shown. */
@@ -161,7 +161,7 @@ static int open_in_node(int fd, struct guest *guest, struct amd *amd, uint32_t s
 			return 0;
 		if (!device || !device->ours)
 			break;
-		if (strcmp(file, "properties") && !begins(file, "mem_banks/"))
+		if (strcmp(file, "properties") && !begins(file, BANKS))
 			return 0;
 		view = amd_view(guest, device);
 		return show(fd, &view, node, file);

@@ -291,7 +291,7 @@ static void test_torn(void)
 	memset(large, '\n', TEXT - 1);
 	large[TEXT - 1] = '\0';
 	write_raw(NODES "/2" BANK, large);
-	CHECK(open(NODES "/2" BANK, O_RDONLY) < 0);
+	CHECK(open(NODES "/2" BANK, O_RDONLY) < 0 && errno == EIO);
 	write_raw(NODES "/2" BANK, own);
 	free(large);
 }

@@ -117,6 +117,7 @@ static void test_mem_info(void)
 	CHECK_SHOWN(mem_info(&over, "mem_info_vram_used", "5\n"), "67108864\n");
 	CHECK_SHOWN(mem_info(&seen, "mem_info_vis_vram_used", "5\n"), "268435456\n");
 	CHECK_SHOWN(mem_info(&seen, "mem_info_vis_vram_total", "268435456\n"), "268435456\n");
+	CHECK_SHOWN(mem_info(&small, "used_memory", "5\n"), "16777216\n");
 	CHECK_EQ(mem_info(&small, "mem_info_gtt_total", "5\n"), -ENOENT);
 	CHECK_EQ(mem_info(&small, "mem_info_vram_total", "5"), -ENODATA);
 	CHECK_EQ(mem_info(&small, "mem_info_vram_total", ""), -ENODATA);

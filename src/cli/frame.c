@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "amd/identity.h"
 #include "cli/compute_words.h"
 #include "cli/device_limits.h"
 #include "cli/graph.h"
@@ -61,9 +62,17 @@ static uint64_t refusals_of(const struct entry *e)
 	return e->device ? e->device->refusals : 0;
 }
 
+/* Measured, that is. */
 static bool has_compute(const struct entry *e)
 {
-	return e->device && policy_meters(&e->tenant->view->policy);
+	return e->device && policy_meters(&e->tenant->view->policy) &&
+	       !amd_identity_is(e->device->uuid);
+}
+
+/* Of an AMD GPU's, on which nobody measures. */
+static bool has_units(const struct entry *e)
+{
+	return e->device && e->device->compute.units;
 }
 
 /* Over a minute, so that the order holds still. */
@@ -124,7 +133,7 @@ static int collect(const struct tenants *tenants, struct entry *entries)
 	return n;
 }
 
-/* The selection follows its tenant, wherever sorting puts it; of its devices the first, at first. */
+/* The selection follows its tenant, wherever sorting puts it, and begins at its first device. */
 static int select_entry(const struct entry *entries, int n, struct frame_state *state)
 {
 	int at = -1;
@@ -201,6 +210,20 @@ static void add_compute(struct frame *f, const struct entry *e, bool selected, i
 	add_bar(f, permille, FRAME_CALM, bar_lines);
 }
 
+static void add_units(struct frame *f, const struct entry *e, bool selected, int width)
+{
+	const struct view_compute *compute = &e->device->compute;
+	struct frame_line *line;
+	char right[64];
+
+	line = add(f, "  %-16s %s", "compute", compute_how(&e->tenant->view->policy).s);
+	snprintf(right, sizeof(right), "%" PRIu32 " units, %s", compute->units,
+		 units_permille(compute->target_permille).s);
+	put_right(line, right, width);
+	line->strong = true;
+	line->selected = selected;
+}
+
 static void add_entry(struct frame *f, const struct entry *e, bool selected, int width,
 		      int bar_lines)
 {
@@ -229,6 +252,8 @@ static void add_entry(struct frame *f, const struct entry *e, bool selected, int
 	add_bar(f, e->permille, level_of(e->permille), bar_lines);
 	if (has_compute(e))
 		add_compute(f, e, selected, width, bar_lines);
+	if (has_units(e))
+		add_units(f, e, selected, width);
 }
 
 /* Where it leaves room for some processes. */
@@ -313,7 +338,7 @@ static int entry_height(const struct entry *e, int lines)
 {
 	int air = lines > 2;
 
-	return (lines - air) * (has_compute(e) ? 2 : 1) + air;
+	return (lines - air) * (has_compute(e) ? 2 : 1) + has_units(e) + air;
 }
 
 static bool fit(const struct entry *entries, int n, int lines, int height)

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/ps_compute.h"
 
+#include <inttypes.h>
 #include <stdbool.h>
 
+#include "amd/identity.h"
 #include "cli/compute_words.h"
 #include "cli/say.h"
 #include "cli/table.h"
@@ -36,6 +38,14 @@ static void tenant_cells(struct table *t, const struct tenant_entry *e, const ch
 				    : controller_by_id(policy->controller)->name);
 }
 
+static void units_cell(struct table *t, uint32_t units)
+{
+	if (units)
+		table_cell(t, "%" PRIu32, units);
+	else
+		table_cell(t, "%s", "");
+}
+
 /* Nothing was used yet, or nobody measures it. */
 static void unknown_cells(struct table *t)
 {
@@ -50,7 +60,9 @@ static void device_row(struct table *t, const struct tenant_entry *e, const stru
 
 	tenant_cells(t, e, units_uuid_short(d->uuid).s);
 	table_cell(t, "%s", units_permille(compute->target_permille).s);
-	if (!policy_meters(&e->view->policy)) {
+	units_cell(t, compute->units);
+	/* Units of its own are nobody else's, so nobody measures what is done on them. */
+	if (!policy_meters(&e->view->policy) || amd_identity_is(d->uuid)) {
 		unknown_cells(t);
 		return;
 	}
@@ -68,13 +80,14 @@ static void idle_row(struct table *t, const struct tenant_entry *e)
 
 	tenant_cells(t, e, "each");
 	table_cell(t, "%s", share ? units_permille(share).s : "-");
+	units_cell(t, 0);
 	unknown_cells(t);
 }
 
 int ps_compute(const struct tenants *tenants, FILE *out)
 {
 	struct table *t =
-		table_new("TENANT|GPU|COMPUTE|MODE|CONTROL|>TARGET|>1 S|>60 S|>HELD|>DEBT");
+		table_new("TENANT|GPU|COMPUTE|MODE|CONTROL|>TARGET|>CUS|>1 S|>60 S|>HELD|>DEBT");
 	bool any = false;
 	int r = 0;
 

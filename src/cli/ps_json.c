@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/ps_json.h"
 
+#include "amd/identity.h"
 #include "cli/compute_words.h"
 #include "cli/json.h"
 #include "cli/units.h"
@@ -41,13 +42,23 @@ static void policy(struct json *j, const struct policy *p)
 	json_close(j, ']');
 }
 
-static void compute(struct json *j, const struct view_compute *c)
+/* Time is not measured on an AMD GPU. */
+static void achieved(struct json *j, const char *key, uint32_t bp, bool amd)
+{
+	if (amd)
+		json_null(j, key);
+	else
+		json_u64(j, key, bp);
+}
+
+static void compute(struct json *j, const struct view_compute *c, bool amd)
 {
 	json_open(j, "compute", '{');
 	json_known_u64(j, "share_permille", c->share_permille);
 	json_known_u64(j, "target_permille", c->target_permille);
-	json_u64(j, "achieved_1s_bp", c->achieved_1s_bp);
-	json_u64(j, "achieved_60s_bp", c->achieved_60s_bp);
+	json_known_u64(j, "compute_units", c->units);
+	achieved(j, "achieved_1s_bp", c->achieved_1s_bp, amd);
+	achieved(j, "achieved_60s_bp", c->achieved_60s_bp, amd);
 	json_u64(j, "busy_ns", c->busy_ns);
 	json_u64(j, "launches", c->launches);
 	json_u64(j, "graph_launches", c->graph_launches);
@@ -70,7 +81,7 @@ static void device(struct json *j, const struct view_device *d)
 	json_known_u64(j, "driver_bytes", d->driver_bytes);
 	json_u64(j, "host_bytes", d->host_bytes);
 	json_u64(j, "refusals", d->refusals);
-	compute(j, &d->compute);
+	compute(j, &d->compute, amd_identity_is(d->uuid));
 	json_bool(j, "damaged", d->absurd);
 	json_close(j, '}');
 }

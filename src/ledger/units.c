@@ -83,6 +83,14 @@ static bool has_queues(struct ledger *ledger, int device, unsigned int slot)
 	       word >> QUEUES_BITS == state >> 8;
 }
 
+bool units_in_use(struct ledger *ledger, int device)
+{
+	for (unsigned int i = 0; i < ledger_slot_high(ledger); i++)
+		if (has_queues(ledger, device, i) && slot_alive(ledger, (int)i))
+			return true;
+	return false;
+}
+
 int units_wanted(struct ledger *ledger, const uint8_t uuid[16])
 {
 	struct ledger_device_info info;
@@ -95,8 +103,5 @@ int units_wanted(struct ledger *ledger, const uint8_t uuid[16])
 	/* Its rows may be touched from here on. */
 	if (ledger_device(ledger, uuid, 0) != device)
 		return -ENODEV;
-	for (unsigned int i = 0; i < ledger_slot_high(ledger); i++)
-		if (has_queues(ledger, device, i) && slot_alive(ledger, (int)i))
-			return device;
-	return -ENODEV;
+	return units_in_use(ledger, device) ? device : -ENODEV;
 }

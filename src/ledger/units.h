@@ -36,6 +36,9 @@ void units_write(struct compute *compute, const struct units *units);
 /* This process has so many queues on the device; a dead one has none. */
 void units_set_queues(struct slot *slot, int device, uint32_t n);
 
+/* Whether a living process of the tenant has queues on the device of that index. */
+bool units_in_use(struct ledger *ledger, int device);
+
 /*
  * The index of a device for which a living process of the tenant has queues; -ENODEV: none has, or
  * it does not know the device. Of a ledger that was opened with LEDGER_GUEST.

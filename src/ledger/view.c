@@ -100,6 +100,20 @@ static int64_t debt_of(const struct policy *policy, const struct compute *comput
 	return controller->debt_ns(atomic_peek(&compute->hot), &params, now_ns);
 }
 
+/* Of an AMD GPU: what was made for all tenants that have queues there. */
+static void read_units(struct ledger *ledger, const struct compute *compute, int device,
+		       struct view_compute *ret)
+{
+	struct units units;
+
+	if (!units_in_use(ledger, device) || units_read(compute, &units) || !units.permille ||
+	    units.permille > 1000)
+		return;
+	ret->target_permille = units.permille;
+	for (int i = 0; i < UNITS_WORDS; i++)
+		ret->units += (uint32_t)__builtin_popcount(units.word[i]);
+}
+
 static void read_compute(const struct policy *policy, const struct policy_turn *turn,
 			 struct ledger *ledger, struct view_device *dev)
 {
@@ -127,6 +141,8 @@ static void read_compute(const struct policy *policy, const struct policy_turn *
 	ret->throttles = atomic_peek(&compute->throttles);
 	ret->longest_ns = atomic_peek(&compute->longest_ns);
 	ret->debt_ns = debt_of(policy, compute, share, now);
+	if (policy->compute != POLICY_COMPUTE_OFF)
+		read_units(ledger, compute, dev->index, ret);
 }
 
 static uint64_t capped(struct view_device *dev, uint64_t bytes)

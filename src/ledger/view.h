@@ -21,6 +21,7 @@
 struct view_compute {
 	uint32_t share_permille;  /* asked for; 0 none, or compute is off */
 	uint32_t target_permille; /* what it may count on now; 0: off; in mode space, of the SMs */
+	uint32_t units;		  /* of an AMD GPU: that its queues have now; 0: all, or no queue */
 	uint32_t achieved_1s_bp, achieved_60s_bp;
 	uint32_t history_bp[VIEW_SECONDS]; /* the oldest first */
 	uint64_t busy_ns, launches, graph_launches, throttled_ns, throttles, longest_ns;

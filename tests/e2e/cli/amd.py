@@ -69,13 +69,16 @@ class Shown(cli_lib.Case):
     def setUp(self):
         super().setUp()
         self.ok("run", "--name", "t", "--memory", "2GiB", "--compute", "25", "--", "true")
-        self.hold("t", f"{A}:data:{GIB}", f"{A}:refuse:{GIB}", f"{BY_PLACE}:context:{512 * MIB}")
+        self.hold("t", f"{A}:data:{GIB}", f"{A}:refuse:{GIB}", f"{A}:units:40",
+                  f"{BY_PLACE}:context:{512 * MIB}")
 
     def test_ps(self):
         out = self.ok("ps")
         self.assertRegex(out, rf"(?m)^t +{A} +2 GiB +1 GiB +50% +1 +1 GiB$")
         self.assertRegex(out, rf"(?m)^t +{BY_PLACE} +2 GiB +512 MiB +25% +0 +512 MiB$")
-        self.assertRegex(out, rf"(?m)^t +{A} +cap +25% ")
+        self.assertRegex(out, rf"(?m)^TENANT +GPU +COMPUTE +TARGET +CUS +1 S +60 S +HELD$")
+        self.assertRegex(out, rf"(?m)^t +{A} +cap +25% +40 +- +- +-$")
+        self.assertRegex(out, rf"(?m)^t +{BY_PLACE} +cap +25% +- +- +-$")
         self.assertRegex(out, rf"(?m)^t +\d+ +{A} +1 GiB +\S+/cli_holder ")
         self.assertRegex(out, rf"(?m)^t +\d+ +{BY_PLACE} +512 MiB +\S+/cli_holder ")
 
@@ -84,6 +87,11 @@ class Shown(cli_lib.Case):
         (tenant,) = json.loads(self.ok("ps", "--json"))["tenants"]
         for device in tenant["devices"]:
             self.check_shape(device, "device", shapes)
+            self.check_shape(device["compute"], "device_compute", shapes)
+            self.assertIsNone(device["compute"]["achieved_1s_bp"])
+            self.assertIsNone(device["compute"]["achieved_60s_bp"])
+        self.assertEqual([device["compute"]["compute_units"] for device in tenant["devices"]],
+                         [40, None])
         self.assertEqual([(d["uuid"], d["used_bytes"], d["refusals"]) for d in tenant["devices"]],
                          [(A, GIB, 1), (BY_PLACE, 512 * MIB, 0)])
         self.assertEqual([d["uuid"] for d in tenant["processes"][0]["devices"]], [A, BY_PLACE])
@@ -98,6 +106,9 @@ class Shown(cli_lib.Case):
         out = self.ok("top")
         self.assertRegex(out, rf"(?m)^  t +{A}  1 process  1 refused +1 GiB of 2 GiB +50%$")
         self.assertRegex(out, rf"(?m)^  t +{BY_PLACE}  1 process +512 MiB of 2 GiB +25%$")
+        self.assertRegex(out, r"(?m)^  compute +cap +40 units, 25%$")
+        self.assertEqual(out.count("compute "), 1, "nothing is known of the other")
+        self.assertNotIn("60 s ago", self.ok("top", "t"))
 
     def test_set(self):
         out = self.ok("set", "t", "--memory", "256MiB")
@@ -209,8 +220,8 @@ class Limited(Amd):
         self.assertEqual(process.stdout.readline(), f"{gpus}\n")
         return process
 
-    def take(self, process, gpu, size):
-        process.stdin.write(f"{gpu} {size}\n")
+    def take(self, process, gpu, what):
+        process.stdin.write(f"{gpu} {what}\n")
         process.stdin.flush()
         return process.stdout.readline().strip()
 
@@ -259,6 +270,22 @@ class Limited(Amd):
         self.assertEqual(self.take(other, 0, 64 * MIB), "ok")
         self.finish(first)
         self.assertEqual(self.take(second, 0, 48 * MIB), "ok")
+
+    def test_units(self):
+        process = self.program("--name", "t", "--compute", "25")
+        self.assertRegex(self.ok("ps"), rf"(?m)^t +{B} +cap +25% +- +- +-$")
+        self.assertEqual(self.take(process, 1, "queue"), "ok")
+        self.assertEqual(self.device(B)["compute"]["compute_units"], 27)
+        self.assertEqual(self.device(B)["compute"]["target_permille"], 250)
+        self.assertRegex(self.ok("ps"), rf"(?m)^t +{B} +cap +25% +27 +- +- +-$")
+        self.ok("set", "t", "--compute", "50")
+        cli_lib.wait_for(lambda: self.device(B)["compute"]["compute_units"] == 55)
+        self.ok("set", "t", "--compute", "off")
+        self.assertIsNone(self.device(B)["compute"]["compute_units"])
+        self.ok("set", "t", "--weight", "2")
+        cli_lib.wait_for(lambda: self.device(B)["compute"]["compute_units"] == 110)
+        self.finish(process)
+        self.assertIsNone(self.device(B)["compute"]["compute_units"])
 
     def test_a_list(self):
         process = self.program("--name", "t", "--gpu", "2,0", "--memory", "32MiB,64MiB", gpus=2)

@@ -4,7 +4,7 @@
  * a slot, holds these amounts in the ledger, says "held" and waits until its stdin is closed. With
  * "refuse" for a category it asks for that many bytes above a limit of 1, to be refused. Of
  * compute: "busy", a permille of each of the last 62 seconds; "owed" to the deficit controller,
- * "held" and "longest", in nanoseconds; and "launches".
+ * "held" and "longest", in nanoseconds; "launches"; and of AMD GPUs "units".
  */
 #include <errno.h>
 #include <stdio.h>
@@ -56,6 +56,17 @@ static int compute(struct compute *c, const char *category, uint64_t amount)
 	return 1;
 }
 
+/* The first of an AMD GPU, by one queue. */
+static void give_units(struct ledger *ledger, struct slot *slot, int device, uint64_t n)
+{
+	struct units units = {.made_ns = 1, .permille = 250, .duty_permille = 1000};
+
+	for (uint64_t i = 0; i < n; i++)
+		units.word[i / 32] |= 1u << i % 32;
+	units_write(compute_of(ledger, device), &units);
+	units_set_queues(slot, device, 1);
+}
+
 static void hold(struct ledger *ledger, struct slot *slot, char *amount)
 {
 	/* An AMD device's name may be a PCI address. */
@@ -79,6 +90,10 @@ static void hold(struct ledger *ledger, struct slot *slot, char *amount)
 	}
 	if (compute(compute_of(ledger, device), category, bytes))
 		return;
+	if (!strcmp(category, "units")) {
+		give_units(ledger, slot, device, bytes);
+		return;
+	}
 	CHECK(category_named(category) >= 0);
 	CHECK_EQ(quota_reserve(slot, device, bytes, UINT64_MAX), 0);
 	quota_commit(slot, device, bytes, (enum category)category_named(category), bytes);

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program that takes memory of AMD GPUs as ROCm's library does, for tests of the command.
+"""A program that asks AMD's kernel driver as ROCm's library does, for tests of the command.
 
-Of each line on stdin, "GPU BYTES" with the GPU's place among those that it sees, it says "ok" or
-the name of the error; it ends with its input.
+It says how many GPUs it sees, and of each line on stdin "ok" or the name of the error: "GPU BYTES"
+takes memory of a GPU, by its place, and "GPU queue" makes a queue there. It ends with its input.
 """
 
+import ctypes
 import errno
 import fcntl
 import mmap
@@ -13,7 +14,8 @@ import struct
 import sys
 
 NODES = "/sys/devices/virtual/kfd/kfd/topology/nodes"
-ACQUIRE_VM, ALLOC_MEMORY = 0x40084b15, 0xc0284b16
+ACQUIRE_VM, ALLOC_MEMORY, CREATE_QUEUE = 0x40084b15, 0xc0284b16, 0xc0584b02
+AQL = 2
 VRAM, WRITABLE = 1 << 0, 1 << 31
 
 
@@ -33,25 +35,38 @@ def gpus():
     return found
 
 
+def make_queue(kfd, number):
+    """What it answers is the queue's memory, which has to stay."""
+    ring = mmap.mmap(-1, 2 * mmap.PAGESIZE)
+    at = ctypes.addressof(ctypes.c_char.from_buffer(ring))
+    fcntl.ioctl(kfd, CREATE_QUEUE, bytearray(struct.pack(
+        "=QQQQIIIIIIQQQII", at, at + mmap.PAGESIZE, at + mmap.PAGESIZE + 8, 0, mmap.PAGESIZE,
+        number, AQL, 100, 7, 0, 0, 0, 0, 0, 0)))
+    return ring
+
+
 def main():
     kfd = os.open("/dev/kfd", os.O_RDWR)
     devices = gpus()
-    held = []  # addresses and files, to the end
+    held = []  # to the end
     for number, node in devices:
         held.append(os.open(node, os.O_RDWR))
         fcntl.ioctl(kfd, ACQUIRE_VM, struct.pack("=II", held[-1], number))
     address = 1 << 40
     print(len(devices), flush=True)
     for line in sys.stdin:
-        gpu, size = map(int, line.split())
-        block = bytearray(struct.pack("=QQQQII", address, size, 0, 0, devices[gpu][0],
-                                      VRAM | WRITABLE))
+        gpu, what = line.split()
+        number = devices[int(gpu)][0]
         try:
-            fcntl.ioctl(kfd, ALLOC_MEMORY, block)
+            if what == "queue":
+                held.append(make_queue(kfd, number))
+            else:
+                fcntl.ioctl(kfd, ALLOC_MEMORY, bytearray(struct.pack(
+                    "=QQQQII", address, int(what), 0, 0, number, VRAM | WRITABLE)))
+                address += int(what) + mmap.PAGESIZE
             print("ok", flush=True)
         except OSError as e:
             print(errno.errorcode[e.errno], flush=True)
-        address += size + mmap.PAGESIZE
 
 
 main()

@@ -16,6 +16,7 @@
  *	wild REQUEST ADDRESS	any of the device, with a block there
  *	threads N GPU BYTES	N threads take at once; how many got it
  *	race N GPU BYTES	takes a page N times; another thread writes BYTES into the block
+ *	timer			a signal each millisecond from here on
  *	fork			goes on in a child; its pid
  *	exec			begins anew
  *	arch			how a 32-bit getpid() is answered (x86-64)
@@ -27,6 +28,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -180,6 +182,20 @@ static long take_in_race(unsigned int n, uint32_t gpu_id, uint64_t bytes)
 	return got;
 }
 
+static void nothing(int signal)
+{
+	(void)signal;
+}
+
+static long start_timer(void)
+{
+	struct sigaction action = {.sa_handler = nothing, .sa_flags = SA_RESTART};
+	struct itimerval each = {{0, 1000}, {0, 1000}};
+
+	sigaction(SIGALRM, &action, NULL);
+	return setitimer(ITIMER_REAL, &each, NULL);
+}
+
 /* The device has to be opened anew in a child; how the child ends, this one does. */
 static long go_on_in_child(void)
 {
@@ -246,6 +262,8 @@ static long obey(char *line, char **argv)
 		return take_in_threads((unsigned int)a[0], (uint32_t)a[1], a[2]);
 	if (!strcmp(word, "race"))
 		return take_in_race((unsigned int)a[0], (uint32_t)a[1], a[2]);
+	if (!strcmp(word, "timer"))
+		return start_timer();
 	if (!strcmp(word, "fork"))
 		return go_on_in_child();
 	if (!strcmp(word, "arch"))

@@ -7,6 +7,7 @@ import os
 import pty
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -184,6 +185,17 @@ class Guard(cli_lib.Case):
         self.assertEqual(self.used(), LIMIT)
         self.assertEqual(bare("threads", 32, OTHER, LIMIT // 8), 8)
         self.assertEqual(self.used(), 2 * LIMIT)
+
+    def test_signals_in_between(self):
+        bare = self.bare()
+        self.assertEqual(bare("timer"), 0)
+        self.assertEqual(bare("loop", 2000, GPU, LIMIT), 2000)
+        self.comes_to(0)
+
+    @unittest.skipUnless(shutil.which("rocminfo"), "rocminfo is not installed (Debian: rocminfo)")
+    def test_rocminfo(self):
+        bare = self.ok(*SIM, "--", ALLOT, "run", "--memory", "64MiB", "--", "rocminfo")
+        self.assertEqual(self.ok(*SIM, "--", ALLOT, *RUN, "--", "rocminfo"), bare)
 
     def test_fork_and_exec(self):
         bare = self.bare()

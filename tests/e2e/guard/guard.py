@@ -78,6 +78,7 @@ class Guard(cli_lib.Case):
         tenant = self.tenant()
         self.assertEqual(self.used(), LIMIT)
         self.assertEqual(len(tenant["processes"]), 1)
+        self.assertEqual(tenant["processes"][0]["name"], "allot-guard")
         self.assertIn("run --guard", tenant["processes"][0]["command"])
         self.assertEqual(sum(device["refusals"] for device in tenant["devices"]), 1)
         other = bare("take", OTHER, LIMIT)  # each device has its own limit

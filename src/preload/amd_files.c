@@ -219,8 +219,9 @@ bool amd_files_has_inode(uint64_t inode)
 	for (int i = 0; i < 2 && !look.found; i++)
 		if (!each_descriptor(look_for_inode, &look))
 			look.found = true;
+	/* Of a dma-buf, not of what else has that number in its line. */
 	if (!look.found)
-		look.found = is_mapped(column);
+		look.found = is_mapped("/dmabuf:") && is_mapped(column);
 	guest_depth--;
 	errno = saved;
 	return look.found;

@@ -4,7 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/devices.h"
+#include "amd/identity.h"
+#include "amd/topology_read.h"
+#include "guard/figure.h"
+#include "nvidia/nvml.h"
 
 /* Opened once, for as long as `allot top` runs: opening takes milliseconds. */
 static struct nvml *library(void)
@@ -63,17 +66,14 @@ static bool wanted(const struct tenants *tenants, const uint8_t uuid[16])
 	return false;
 }
 
-void figures_apply(struct tenants *tenants)
+static void apply_nvidia(struct tenants *tenants)
 {
 	struct nvml_process *list = NULL;
 	struct nvml_device device;
 	unsigned int count = 0;
-	bool live = false;
 	size_t n = 0;
 
-	for (size_t t = 0; t < tenants->n; t++)
-		live = live || (tenants->list[t].view && tenants_live(tenants->list[t].view));
-	if (!live || !library() || nvml_device_count(library(), &count))
+	if (!library() || nvml_device_count(library(), &count))
 		return;
 	for (unsigned int i = 0; i < count; i++) {
 		if (nvml_device_get(library(), i, &device) || !wanted(tenants, device.uuid) ||
@@ -88,4 +88,71 @@ void figures_apply(struct tenants *tenants)
 		}
 		free(list);
 	}
+}
+
+/* Read once, too. NULL: no AMD GPU. */
+static const struct topology *topology(void)
+{
+	static struct topology_complaint complaint;
+	static struct topology *amd;
+	static bool tried;
+
+	if (!tried && topology_read(NULL, &amd, &complaint))
+		amd = NULL;
+	tried = true;
+	return amd;
+}
+
+/* Of processes that are not seen from here, or are another user's, it is not known. */
+static void apply_kernels(struct tenant_view *view, int d, const struct topology_node *gpu)
+{
+	uint64_t bytes;
+
+	for (int p = 0; p < view->nprocesses; p++) {
+		struct view_process *process = &view->process[p];
+
+		if (!process->live || !process->host_pid ||
+		    figure_read((pid_t)process->host_pid, gpu, true, &bytes))
+			continue;
+		process->device[d].driver_bytes = bytes;
+		process->device[d].driver_ns = view->now_ns;
+		view->device[d].driver_bytes += bytes;
+	}
+}
+
+static void apply_amd(struct tenants *tenants)
+{
+	const struct topology *amd = topology();
+	uint8_t uuid[16];
+
+	for (uint32_t i = 0; amd && i < amd->node_count; i++) {
+		if (!amd->nodes[i].gpu_id)
+			continue;
+		amd_identity(&amd->nodes[i], uuid);
+		for (size_t t = 0; t < tenants->n; t++) {
+			struct tenant_view *view = tenants->list[t].view;
+
+			for (int d = 0; view && d < view->ndevices; d++)
+				if (!memcmp(view->device[d].uuid, uuid, 16))
+					apply_kernels(view, d, &amd->nodes[i]);
+		}
+	}
+}
+
+void figures_apply(struct tenants *tenants)
+{
+	bool nvidia = false, amd = false;
+
+	for (size_t t = 0; t < tenants->n; t++) {
+		const struct tenant_view *view = tenants->list[t].view;
+
+		for (int d = 0; view && tenants_live(view) && d < view->ndevices; d++) {
+			amd = amd || amd_identity_is(view->device[d].uuid);
+			nvidia = nvidia || !amd_identity_is(view->device[d].uuid);
+		}
+	}
+	if (nvidia)
+		apply_nvidia(tenants);
+	if (amd)
+		apply_amd(tenants);
 }

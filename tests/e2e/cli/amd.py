@@ -249,6 +249,18 @@ class Limited(Amd):
         self.assertRegex(out, rf"(?m)^t +\d+ +{B} +64 MiB .*kfd\.py$")
         self.assertRegex(self.ok("top"), rf"(?m)^  t +{B} +1 process +1 refused +64 MiB of 64 MiB ")
 
+    def test_the_kernels_figure(self):
+        """Beside the ledger's, where the kernel's files are seen."""
+        process = self.program("--name", "t", "--memory", "64MiB")
+        self.assertEqual(self.take(process, 1, 48 * MIB), "ok")
+        self.assertEqual(self.take(process, 0, 16 * MIB), "ok")
+        (tenant,) = json.loads(self.well("ps", "--json").stdout)["tenants"]
+        self.assertEqual({d["uuid"]: d["driver_bytes"] for d in tenant["devices"]},
+                         {A: 16 * MIB, B: 48 * MIB, C: None})
+        self.assertEqual({d["uuid"]: d["driver_bytes"] for d in tenant["processes"][0]["devices"]},
+                         {A: 16 * MIB, B: 48 * MIB})
+        self.assertIsNone(self.device(B)["driver_bytes"])
+
     def test_set(self):
         process = self.program("--name", "t", "--memory", "64MiB")
         self.assertEqual(self.take(process, 2, 65 * MIB), "ENOMEM")
@@ -280,11 +292,17 @@ class Limited(Amd):
         self.assertRegex(self.ok("ps"), rf"(?m)^t +{B} +cap +25% +27 +- +- +-$")
         self.ok("set", "t", "--compute", "50")
         cli_lib.wait_for(lambda: self.device(B)["compute"]["compute_units"] == 55)
-        self.ok("set", "t", "--compute", "off")
-        self.assertIsNone(self.device(B)["compute"]["compute_units"])
-        self.ok("set", "t", "--weight", "2")
+        self.ok("set", "t", "--policy", "share", "--weight", "2")
         cli_lib.wait_for(lambda: self.device(B)["compute"]["compute_units"] == 110)
+        self.assertEqual(self.device(B)["compute"]["target_permille"], 1000)
         self.finish(process)
+        self.assertIsNone(self.device(B)["compute"]["compute_units"])
+
+    def test_units_no_longer(self):
+        process = self.program("--name", "t", "--compute", "25")
+        self.assertEqual(self.take(process, 1, "queue"), "ok")
+        self.assertEqual(self.device(B)["compute"]["compute_units"], 27)
+        self.ok("set", "t", "--compute", "off")
         self.assertIsNone(self.device(B)["compute"]["compute_units"])
 
     def test_a_list(self):

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "amd/identity.h"
@@ -38,6 +39,7 @@ struct book_process {
 	bool gone;
 	bool files; /* it takes memory by render nodes, too */
 	bool seen;  /* it asked since its figures were read */
+	bool own;   /* it counted for itself when they were */
 	struct call *calls;
 	uint32_t ncalls, room;
 	struct holding *holdings; /* by GPU */
@@ -259,12 +261,14 @@ static uint64_t own_bytes(struct book *book, const struct book_process *p, int d
  * The kernel's figure. Files have imported memory, too, which is its owner's: they are asked of
  * processes that nothing else is known of.
  */
-static int read_figure(struct book *book, const struct book_process *p, uint32_t g,
+static int read_figure(const struct book *book, const struct book_process *p, uint32_t g,
 		       uint64_t *ret_bytes)
 {
-	bool files = p->files && !p->gone && own_slot(book, p, 0) < 0;
+	int r = figure_read(p->pid, book->gpus[g].node, p->files && !p->own, ret_bytes);
 
-	return figure_read(p->pid, book->gpus[g].node, files, ret_bytes);
+	if (r == -ENOENT)
+		*ret_bytes = 0;
+	return r == -ENOENT ? 0 : r;
 }
 
 /* What the guard has to answer for. */
@@ -439,6 +443,7 @@ static bool refresh_process(struct book *book, struct book_process *p)
 	uint64_t bytes, left = 0;
 
 	p->seen = false;
+	p->own = !p->gone && own_slot(book, p, 0) >= 0;
 	for (uint32_t i = p->ncalls; i-- > 0;)
 		if (p->gone || !target_inside(p->calls[i].thread, p->calls[i].request))
 			end_call(p, i);
@@ -453,6 +458,30 @@ static bool refresh_process(struct book *book, struct book_process *p)
 	return !left && !p->ncalls && (p->gone || !seen);
 }
 
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_BOOTTIME, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+/* The kernel's figures of those that have no row of their own, where people look for it. */
+static void note_figures(struct book *book)
+{
+	uint64_t now = now_ns();
+
+	for (uint32_t g = 0; g < book->ngpus; g++) {
+		uint64_t bytes = 0;
+
+		for (uint32_t i = 0; i < book->nprocesses; i++)
+			if (!book->processes[i]->own)
+				bytes += book->processes[i]->holdings[g].account.figure_bytes;
+		if (book->gpus[g].device >= 0)
+			quota_set_driver(book->slot, book->gpus[g].device, bytes, now);
+	}
+}
+
 void book_refresh(struct book *book, bool all)
 {
 	for (uint32_t i = book->nprocesses; i-- > 0;) {
@@ -463,6 +492,7 @@ void book_refresh(struct book *book, bool all)
 		free_process(p);
 		book->processes[i] = book->processes[--book->nprocesses];
 	}
+	note_figures(book);
 }
 
 bool book_is_open(const struct book *book)

@@ -32,12 +32,8 @@ static int read_kfd(pid_t process, uint32_t gpu_id, uint64_t *ret_bytes)
 
 	snprintf(path, sizeof(path), PROCESSES "/%d/vram_%" PRIu32, process, gpu_id);
 	n = fd_read_text(AT_FDCWD, path, text, sizeof(text));
-	if (n == -ENOENT || n == -ENODEV) { /* ENODEV: it ended while it was read */
-		*ret_bytes = 0;
-		return 0;
-	}
 	if (n < 0)
-		return (int)n;
+		return n == -ENODEV ? -ENOENT : (int)n; /* ENODEV: it ended while it was read */
 	text[strcspn(text, "\n")] = '\0';
 	r = parse_u64(text, 0, MOST_BYTES, &bytes);
 	if (r == 0)
@@ -49,17 +45,20 @@ int figure_read(pid_t process, const struct topology_node *gpu, bool files, uint
 {
 	char pci[TOPOLOGY_PCI_BYTES];
 	uint64_t bytes = 0, of_files = 0;
-	int r = read_kfd(process, gpu->gpu_id, &bytes);
+	int kfd = read_kfd(process, gpu->gpu_id, &bytes), r = 0;
 
-	if (r == 0 && files) {
+	if (kfd < 0 && kfd != -ENOENT)
+		return kfd;
+	if (files) {
 		topology_pci_name(gpu, pci);
 		r = fdinfo_read(process, pci, &of_files);
-		if (r == -ENOENT || r == -ESRCH) /* it ended */
-			r = 0;
 	}
-	if (r == 0)
-		*ret_bytes = bytes > of_files ? bytes : of_files;
-	return r;
+	if (r < 0 && r != -ENOENT && r != -ESRCH)
+		return r;
+	if (kfd < 0 && !of_files)
+		return -ENOENT;
+	*ret_bytes = bytes > of_files ? bytes : of_files;
+	return 0;
 }
 
 static bool is_shown(pid_t process)

@@ -13,7 +13,7 @@
 
 #include "amd/topology.h"
 
-/* Bytes of the GPU's VRAM, with or without files; 0 for a process that has none. -errno. */
+/* Bytes of the GPU's VRAM, with or without files. -ENOENT: none are told of the process; -errno. */
 int figure_read(pid_t process, const struct topology_node *gpu, bool files, uint64_t *ret_bytes);
 
 /*

@@ -81,6 +81,8 @@ class Guard(cli_lib.Case):
         self.assertEqual(tenant["processes"][0]["name"], "allot-guard")
         self.assertIn("run --guard", tenant["processes"][0]["command"])
         self.assertEqual(sum(device["refusals"] for device in tenant["devices"]), 1)
+        # It was asked for the refusal.
+        self.assertEqual(sum(device["driver_bytes"] for device in tenant["devices"]), LIMIT)
         other = bare("take", OTHER, LIMIT)  # each device has its own limit
         self.assertGreater(other, 0)
         self.assertEqual(self.used(), 2 * LIMIT)

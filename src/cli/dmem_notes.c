@@ -21,6 +21,7 @@ static int directory(const char *runtime, char ret[static PATH_MAX])
 	return n < 0 || n >= PATH_MAX ? -ENAMETOOLONG : 0;
 }
 
+/* Whoever wrote it, it leads to nothing but a cgroup that is called as ours are. */
 static int read_note(int dirfd, const char *note, char ret[static PATH_MAX])
 {
 	ssize_t n = readlinkat(dirfd, note, ret, PATH_MAX - 1);
@@ -28,6 +29,8 @@ static int read_note(int dirfd, const char *note, char ret[static PATH_MAX])
 	if (n < 0)
 		return err_errno();
 	ret[n] = '\0';
+	if (ret[0] != '/' || strstr(ret, "/../") || strncmp(strrchr(ret, '/'), "/allot-", 7))
+		return -EINVAL;
 	return 0;
 }
 

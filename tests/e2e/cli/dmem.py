@@ -264,6 +264,22 @@ class Later(Dmem):
         (left,) = self.below()
         self.assertEqual(self.limits(f"{OWN}/{left}"), [8 * GIB] * 2)
 
+    def test_notes_that_lead_elsewhere(self):
+        """Nobody is made to remove or to write what is not a command's cgroup."""
+        elsewhere = [self.path("allot-x"), self.root + "/allot-x", self.root + OWN + "/mine"]
+        for path in elsewhere:
+            os.mkdir(path)
+        self.ok("run", "--name", "t", "--", "true")
+        os.mkdir(os.path.join(self.runtime, ".cgroups"))
+        for pid, text in enumerate(("/../allot-x", f"{OWN}/../../allot-x", f"{OWN}/mine", "mine",
+                                    "/", "allot-x", "/allot-x/.."), 1):
+            os.symlink(text, os.path.join(self.runtime, ".cgroups", f"t-{pid}"))
+        self.age()
+        self.ok("ps")
+        self.well("set", "t", "--memory", "4GiB")
+        for path in elsewhere:
+            self.assertTrue(os.path.isdir(path), path)
+
     def test_removal_from_where_they_are_not_seen(self):
         self.well("run", "--name", "t", "--memory", "8GiB", "--", "true")
         self.age()

@@ -47,6 +47,26 @@ class Lists(unittest.TestCase):
     def test_kind_with_two_decisions(self):
         self.refused("CUDA_PASS(f, A)\nCUDA_HOOK(g, A, (void), ())\n")
 
+    def ioctls(self, text):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "x.def"
+            path.write_text(text, encoding="utf-8")
+            return api_coverage.ioctls_of(path, {"PASS": "", "VIEW": ""}, api_coverage.kfd_number)
+
+    def test_ioctls(self):
+        self.assertEqual(self.ioctls("/* KFD_OTHER(0x09, C, PASS) */\n"
+                                     "KFD_IOCTL(0x01, A, a_args, VIEW)\nKFD_OTHER(0x80, B, PASS)"),
+                         [(1, "A", "VIEW"), (0x80, "B", "PASS")])
+        self.assertEqual(api_coverage.drm_number(["AMDGPU_GEM_OP", "COUNT"])[0], 0x50)
+        self.assertEqual(api_coverage.drm_number(["GEM_CLOSE", "RELEASE"])[0], 0x09)
+
+    def test_wrong_ioctls(self):
+        for text in ("KFD_OTHER(0x01, A, MAYBE)",
+                     "KFD_OTHER(0x01, A, PASS)\nKFD_OTHER(0x01, B, PASS)",
+                     "KFD_OTHER(0x01, A, PASS)\nKFD_OTHER(0x02, A, PASS)"):
+            with self.assertRaises(SystemExit):
+                self.ioctls(text)
+
 
 if __name__ == "__main__":
     unittest.main()

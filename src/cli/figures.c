@@ -103,21 +103,29 @@ static const struct topology *topology(void)
 	return amd;
 }
 
-/* Of processes that are not seen from here, or are another user's, it is not known. */
+/*
+ * Of processes that are not seen from here, or are another user's, it is not known. A guard notes
+ * those of others, which is more than it has itself.
+ */
 static void apply_kernels(struct tenant_view *view, int d, const struct topology_node *gpu)
 {
-	uint64_t bytes;
+	uint64_t sum = 0, bytes;
 
 	for (int p = 0; p < view->nprocesses; p++) {
-		struct view_process *process = &view->process[p];
+		const struct view_process *process = &view->process[p];
+		struct view_process_device *use = &process->device[d];
 
-		if (!process->live || !process->host_pid ||
-		    figure_read((pid_t)process->host_pid, gpu, true, &bytes))
+		if (!process->live)
 			continue;
-		process->device[d].driver_bytes = bytes;
-		process->device[d].driver_ns = view->now_ns;
-		view->device[d].driver_bytes += bytes;
+		if (process->host_pid &&
+		    !figure_read((pid_t)process->host_pid, gpu, true, &bytes) &&
+		    bytes >= use->driver_bytes) {
+			use->driver_bytes = bytes;
+			use->driver_ns = view->now_ns;
+		}
+		sum += use->driver_bytes;
 	}
+	view->device[d].driver_bytes = sum;
 }
 
 static void apply_amd(struct tenants *tenants)

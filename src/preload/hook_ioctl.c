@@ -4,6 +4,7 @@
  * node is decided on by its number.
  */
 #include <errno.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -99,7 +100,7 @@ static bool passes(const struct amd *amd, enum kfd_decision decision)
 	       (!amd->hides && (decision == KFD_MAP || decision == KFD_DEVICE));
 }
 
-static int amd_ioctl(int file, int fd, unsigned long request, void *arg)
+static int decide_ioctl(int file, int fd, unsigned long request, void *arg)
 {
 	struct amd_call call = {.fd = fd, .request = request};
 	enum kfd_decision decision;
@@ -130,6 +131,20 @@ static int amd_ioctl(int file, int fd, unsigned long request, void *arg)
 		return r;
 	errno = -r;
 	return -1;
+}
+
+/*
+ * A thread is not cancelled in ioctl, and so not in what is done for it here: it would leave a
+ * descriptor behind, or a reservation.
+ */
+static int amd_ioctl(int file, int fd, unsigned long request, void *arg)
+{
+	int state, r;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+	r = decide_ioctl(file, fd, request, arg);
+	pthread_setcancelstate(state, NULL);
+	return r;
 }
 
 __attribute__((visibility("default"))) int ioctl(int fd, unsigned long request, ...)

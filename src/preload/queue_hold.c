@@ -37,12 +37,14 @@ static const struct cu_map *map_of(struct queues *queues, int device)
 	const struct topology_node *node = queues->amd->device[device].node;
 	struct cu_geometry geometry;
 	struct cu_map map;
+	bool known;
 	int r;
 
 	lock_take(&queues->lock);
 	r = d->map_error;
+	known = d->has_map || r;
 	lock_drop(&queues->lock);
-	if (d->has_map || r)
+	if (known)
 		return r ? NULL : &d->map;
 	r = cu_geometry_of_node(node, &geometry);
 	if (!r) {
@@ -156,17 +158,19 @@ int queue_hold_refresh(struct queues *queues, int device, bool wait)
 	r = find_hold(queues, device, map, wait, &hold);
 	guest_depth--;
 	if (r)
-		hold.generation = 0; /* of none: it is old */
+		hold.generation = 0;
 	lock_take(&queues->lock);
 	d->hold = hold;
 	lock_drop(&queues->lock);
 	return r;
 }
 
-bool queue_hold_is_old(const struct queues *queues, int device)
+bool queue_hold_is_old(struct queues *queues, int device)
 {
-	const struct queue_device *d = &queues->device[device];
+	uint64_t generation;
 
-	return __atomic_load_n(&d->hold.generation, __ATOMIC_RELAXED) !=
-	       guest_generation(queues->guest);
+	lock_take(&queues->lock);
+	generation = queues->device[device].hold.generation;
+	lock_drop(&queues->lock);
+	return generation != guest_generation(queues->guest);
 }

@@ -15,6 +15,6 @@
 int queue_hold_refresh(struct queues *queues, int device, bool wait);
 
 /* Whether the policy has changed since. */
-bool queue_hold_is_old(const struct queues *queues, int device);
+bool queue_hold_is_old(struct queues *queues, int device);
 
 #endif

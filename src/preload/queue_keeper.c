@@ -38,31 +38,28 @@ static bool has_work(const struct queue *q)
 
 static bool is_busy(struct queues *queues, int device, enum queue_kind kind)
 {
+	uint32_t high = queues_high(queues);
 	bool busy = false;
 
-	for (int i = 0; !busy && i < QUEUES; i++) {
-		struct queue *q = &queues->queue[i], is;
+	for (uint32_t i = 0; !busy && i < high; i++) {
+		struct queue is;
 
 		lock_take(&queues->lock);
-		busy = q->used && q->device == device && q->kind == kind && q->duty.told & 0xff;
-		if (busy)
-			is = *q;
+		is = queues->queue[i];
 		lock_drop(&queues->lock);
-		busy = busy && has_work(&is);
+		busy = is.used && is.device == device && is.kind == kind && is.duty.told & 0xff &&
+		       has_work(&is);
 	}
 	return busy;
 }
 
 /* The tenant's processes have one account, and what they do at the same time counts once. */
 static struct duty_answer step(struct queues *queues, int device, enum queue_kind kind,
-			       uint64_t from_ns, uint64_t now)
+			       uint32_t permille, uint64_t from_ns, uint64_t now)
 {
 	struct compute *compute = compute_of(queues->guest->ledger,
 					     queues->amd->device[device].ledger);
-	const struct share_params params = {
-		.share_permille = queues->device[device].hold.permille[kind],
-		.slice_ns = DUTY_SLICE_NS,
-	};
+	const struct share_params params = {.share_permille = permille, .slice_ns = DUTY_SLICE_NS};
 	bool copies = kind == QUEUE_COPIES;
 	uint64_t *hot = copies ? &compute->hot : &compute->masked_hot;
 	uint64_t *covered = copies ? &compute->covered_ns : &compute->masked_covered_ns;
@@ -77,28 +74,32 @@ static struct duty_answer step(struct queues *queues, int device, enum queue_kin
 	return answer;
 }
 
-/* Answers when to come again. */
+/* Answers when to come again: not at all, where all of the time is the tenant's. */
 static uint64_t take_turns(struct queues *queues, int device, enum queue_kind kind, uint64_t now)
 {
 	struct queue_device *d = &queues->device[device];
-	struct queue_turn *turn = &d->turn[kind];
-	struct duty_answer answer = {.open = true, .next_ns = now + DUTY_LOOK_NS};
-	bool held = d->hold.limited && d->hold.permille[kind] < 1000;
-	uint64_t from_ns = now;
+	struct queue_turn turn, next = {.next_ns = UINT64_MAX};
+	struct duty_answer answer;
+	uint32_t permille;
+	uint64_t from_ns;
 
-	if (held && turn->looked_ns && now < turn->next_ns)
-		return turn->next_ns;
-	if (held) {
-		if (turn->looked_ns && !turn->closed && is_busy(queues, device, kind))
-			from_ns = turn->looked_ns;
-		answer = step(queues, device, kind, from_ns, now);
+	lock_take(&queues->lock);
+	turn = d->turn[kind];
+	permille = d->hold.limited ? d->hold.permille[kind] : 1000;
+	lock_drop(&queues->lock);
+	if (permille < 1000) {
+		if (turn.looked_ns && now < turn.next_ns)
+			return turn.next_ns;
+		from_ns = turn.looked_ns && !turn.closed && is_busy(queues, device, kind)
+				  ? turn.looked_ns
+				  : now;
+		answer = step(queues, device, kind, permille, from_ns, now);
+		next = (struct queue_turn){!answer.open, now, answer.next_ns};
 	}
 	lock_take(&queues->lock);
-	turn->closed = !answer.open;
-	turn->looked_ns = held ? now : 0;
-	turn->next_ns = answer.next_ns;
+	d->turn[kind] = next;
 	lock_drop(&queues->lock);
-	return held ? turn->next_ns : UINT64_MAX;
+	return next.next_ns;
 }
 
 /* Answers when to come again at the latest. */
@@ -116,6 +117,16 @@ static uint64_t keep_device(struct queues *queues, int device, bool changed)
 	}
 	queues_tell(queues, device);
 	return next;
+}
+
+static bool has_queues(struct queues *queues, int device)
+{
+	bool any;
+
+	lock_take(&queues->lock);
+	any = queues->device[device].n;
+	lock_drop(&queues->lock);
+	return any;
 }
 
 /* None is needed any more. Who adds a queue sees that, or is seen here. */
@@ -144,10 +155,10 @@ static void *keep(void *arg)
 		uint32_t seen = queues->allotment ? allotment_changes(queues->allotment) : 0;
 		uint64_t next = now_ns() + LOOK_NS;
 
-		for (int i = 0; i < GUEST_DEVICES; i++) {
+		for (int i = 0; i < (int)queues->amd->ndevices; i++) {
 			uint64_t at = UINT64_MAX;
 
-			if (queues->device[i].n)
+			if (has_queues(queues, i))
 				at = keep_device(queues, i, first || seen != heard);
 			next = at < next ? at : next;
 		}

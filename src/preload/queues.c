@@ -101,6 +101,8 @@ uint64_t queues_add(struct queues *queues, const struct queue *queue, int fd)
 	q->claims = 1;
 	q->version = version = ++queues->versions;
 	queues->file = fd;
+	if (queue->duty.wanted.queue_id >= queues->high)
+		queues->high = queue->duty.wanted.queue_id + 1;
 	lock_drop(&queues->lock);
 	return version;
 }
@@ -249,10 +251,14 @@ int queues_settle(struct queues *queues, int fd, uint32_t id)
  * The device's file, for a moment: the program may close its own at any time, one that we kept it
  * might close too, and a forked child would keep it open. Never another file under that number.
  */
-static int borrow(const struct queues *queues)
+static int borrow(struct queues *queues)
 {
-	int fd = fcntl(queues->file, F_DUPFD_CLOEXEC, 3);
+	int fd;
 
+	lock_take(&queues->lock);
+	fd = queues->file;
+	lock_drop(&queues->lock);
+	fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
 	if (fd >= 0 && amd_file(fd) == AMD_FILE_KFD)
 		return fd;
 	if (fd >= 0)
@@ -284,12 +290,23 @@ static void leave(struct queues *queues, struct queue *q)
 	futex_wake_all(&q->telling);
 }
 
+uint32_t queues_high(struct queues *queues)
+{
+	uint32_t high;
+
+	lock_take(&queues->lock);
+	high = queues->high;
+	lock_drop(&queues->lock);
+	return high;
+}
+
 void queues_tell(struct queues *queues, int device)
 {
+	uint32_t high = queues_high(queues);
 	struct due due;
 	int fd = -EBADF;
 
-	for (int i = 0; i < QUEUES; i++) {
+	for (uint32_t i = 0; i < high; i++) {
 		struct queue *q = &queues->queue[i];
 
 		if (!take(queues, device, q, &due))

@@ -52,14 +52,15 @@ struct queue_hold {
 	bool masks;		/* express the share; else time does */
 	struct cu_mask mask;
 	uint32_t permille[QUEUE_KINDS]; /* of the time */
-	uint64_t generation;		/* of the policy that it follows */
+	uint64_t generation;		/* of the policy that it follows; 0: of none */
 };
 
+/* All under the lock of the queues. */
 struct queue_device {
 	uint32_t n; /* queues, and those that are about to be */
 	int map_error;
 	bool has_map;
-	struct cu_map map;
+	struct cu_map map; /* does not change any more then */
 	struct queue_hold hold;
 	struct queue_turn {
 		bool closed;
@@ -75,6 +76,7 @@ struct queues {
 	bool kept; /* the keeper runs */
 	int file;  /* a number under which the program had /dev/kfd */
 	uint32_t n;
+	uint32_t high; /* numbers at and above this were never used */
 	_Atomic uint64_t generation; /* of the policy, see queues_are_old */
 	uint64_t versions;
 	struct queue_device device[GUEST_DEVICES];
@@ -110,7 +112,7 @@ void queues_release(struct queues *queues, uint32_t id, uint64_t version);
 /* The kernel has destroyed it. */
 void queues_remove(struct queues *queues, uint32_t id, uint64_t version);
 
-/* Under the lock: what is so of a queue. */
+/* Whether a queue may be on the hardware now. Under the lock. */
 bool queues_open(const struct queues *queues, const struct queue *queue);
 
 /*
@@ -118,6 +120,9 @@ bool queues_open(const struct queues *queues, const struct queue *queue);
  * answered as -errno.
  */
 int queues_settle(struct queues *queues, int fd, uint32_t id);
+
+/* Numbers at and above this were never used. */
+uint32_t queues_high(struct queues *queues);
 
 /* The keeper's way: tells all of a device's queues that nobody has claimed. */
 void queues_tell(struct queues *queues, int device);

@@ -45,39 +45,102 @@ static void add(struct names *names, const char *name)
 	names->n++;
 }
 
+/* What is chosen, of either vendor: by `--gpu`, or what the policy names, in its order. */
+static const uint8_t *chosen(const struct devices *devices, const struct selection *gpus,
+			     const struct policy *policy, unsigned int i)
+{
+	if (gpus)
+		return i < gpus->n ? devices->list[gpus->index[i]].uuid : NULL;
+	return i < policy->ndevices ? policy->device[i].uuid : NULL;
+}
+
+/* The AMD devices that the command shall see, in order. */
+static void choose_amd(const struct devices *devices, const struct selection *gpus,
+		       const struct policy *policy, const struct devices *amd,
+		       struct selection *ret)
+{
+	struct selection left = {.n = 0};
+	const uint8_t *uuid;
+
+	ret->n = 0;
+	if (!gpus && getenv(ROCR)) {
+		selection_visible(amd, &left);
+		for (unsigned int i = 0; i < left.n; i++)
+			if (policy_find(policy, amd->list[left.index[i]].uuid))
+				ret->index[ret->n++] = left.index[i];
+		return;
+	}
+	for (unsigned int i = 0; (uuid = chosen(devices, gpus, policy, i)); i++)
+		for (unsigned int k = 0; k < amd->n; k++)
+			if (!memcmp(amd->list[k].uuid, uuid, sizeof(amd->list[k].uuid)))
+				ret->index[ret->n++] = k;
+}
+
 /*
- * By name, which CUDA, NVML and ROCm all understand alike. ROCm has none but the unique id: where a
- * GPU is without one its variable is left alone, and the order is the kernel's. HIP takes CUDA's
- * variable for its own where there is none for it, and would find nothing of AMD's in ours.
+ * ROCm knows a GPU by its unique id. One that has none it counts, among those that the library
+ * shows it: the tenant's.
  */
+static struct units_text name_for_rocm(const struct devices *amd, unsigned int index,
+				       const struct policy *policy)
+{
+	struct units_text name = units_uuid(amd->list[index].uuid);
+	unsigned int before = 0;
+
+	if (!strncmp(name.s, "GPU-", 4))
+		return name;
+	for (unsigned int i = 0; i < index; i++)
+		before += policy_find(policy, amd->list[i].uuid) != NULL;
+	snprintf(name.s, sizeof(name.s), "%u", before);
+	return name;
+}
+
+/*
+ * A caller's list is made anew even if it is not to change: it may count GPUs that the library
+ * hides. HIP takes CUDA's variable for its own where there is none for it, and would find nothing
+ * of AMD's in ours.
+ */
+static int set_amd(const struct devices *devices, const struct selection *gpus,
+		   const struct policy *policy, bool cuda_is_ours)
+{
+	struct names rocr = {0}, hip = {0};
+	static struct devices amd;
+	struct selection shown;
+
+	devices_read_amd(&amd);
+	if (!amd.n)
+		return 0;
+	choose_amd(devices, gpus, policy, &amd, &shown);
+	for (unsigned int i = 0; i < shown.n; i++) {
+		struct units_text index;
+
+		add(&rocr, name_for_rocm(&amd, shown.index[i], policy).s);
+		snprintf(index.s, sizeof(index.s), "%u", i);
+		add(&hip, index.s);
+	}
+	if ((shown.n || getenv(ROCR)) && setenv(ROCR, rocr.text, 1) < 0)
+		return -ENOMEM;
+	return shown.n && cuda_is_ours && setenv(HIP, hip.text, 0) < 0 ? -ENOMEM : 0;
+}
+
 int visible_set(const struct devices *devices, const struct selection *gpus,
 		const struct policy *policy)
 {
-	unsigned int n = gpus ? gpus->n : policy->ndevices;
-	struct names cuda = {0}, rocr = {0}, hip = {0};
-	bool nameless = false;
+	struct names cuda = {0};
+	const uint8_t *uuid;
+	bool ours, amd = false;
 
 	if (!gpus && (policy->flags & POLICY_ALL_DEVICES))
 		return 0;
-	for (unsigned int i = 0; i < n; i++) {
-		const uint8_t *uuid =
-			gpus ? devices->list[gpus->index[i]].uuid : policy->device[i].uuid;
-		struct units_text name = units_uuid(uuid), index;
-
-		if (!amd_identity_is(uuid)) {
-			add(&cuda, name.s);
-			continue;
-		}
-		nameless = nameless || strncmp(name.s, "GPU-", 4);
-		add(&rocr, name.s);
-		snprintf(index.s, sizeof(index.s), "%u", hip.n);
-		add(&hip, index.s);
+	for (unsigned int i = 0; (uuid = chosen(devices, gpus, policy, i)); i++) {
+		if (amd_identity_is(uuid))
+			amd = true;
+		else
+			add(&cuda, units_uuid(uuid).s);
 	}
-	if (cuda.n && (gpus || !getenv(CUDA))) {
-		if (setenv(CUDA, cuda.text, 1) < 0 || (hip.n && setenv(HIP, hip.text, 0) < 0))
-			return -ENOMEM;
-	}
-	return rocr.n && !nameless && setenv(ROCR, rocr.text, gpus != NULL) < 0 ? -ENOMEM : 0;
+	ours = cuda.n && (gpus || !getenv(CUDA));
+	if (ours && setenv(CUDA, cuda.text, 1) < 0)
+		return -ENOMEM;
+	return amd ? set_amd(devices, gpus, policy, ours) : 0;
 }
 
 struct visible_text visible_words(void)

@@ -162,7 +162,9 @@ class Chosen(Amd):
                              [f"{C}: 1 GiB", f"{A}: 2 GiB"])
             self.refused("--gpu", "1", env=env, says=("GPU 1", f"ROCR_VISIBLE_DEVICES={left}"))
             self.assertEqual(self.visible("--gpu", "0", env=env), {"ROCR_VISIBLE_DEVICES": A})
-            self.assertEqual(self.visible("--memory", "1GiB,2GiB", env=env), env)
+            # Not as they are: what they count is not all there to be counted.
+            self.assertEqual(self.visible("--memory", "1GiB,2GiB", env=env),
+                             {"ROCR_VISIBLE_DEVICES": f"{C},{A}"})
         # A beginning that several have names none.
         self.refused("--gpu", "0", env={"ROCR_VISIBLE_DEVICES": A[:-2]}, says=("GPU 0",))
 
@@ -186,10 +188,28 @@ class Chosen(Amd):
                       self.sim("run", "--name", "t", "--gpu", "1", "--", "true").stderr)
         out = self.ok("set", "t", "--memory", "4GiB,50%")
         self.assertEqual(out, f"t {C}: 1 GiB -> 4 GiB\nt {A}: 2 GiB -> 50%\n")
+        self.assertEqual(self.visible("--name", "t"), {"ROCR_VISIBLE_DEVICES": f"{C},{A}"})
+        for left, names in ("0,1,2", f"{A},{C}"), ("2", C), ("1", ""), ("", ""):
+            self.assertEqual(self.visible("--name", "t", env={"ROCR_VISIBLE_DEVICES": left}),
+                             {"ROCR_VISIBLE_DEVICES": names})
         (tenant,) = json.loads(self.ok("ps", "--json"))["tenants"]
         self.assertEqual([(d["uuid"], d["total_bytes"], d["quota_bytes"])
                           for d in tenant["devices"]],
                          [(C, 64 * GIB, 4 * GIB), (A, 64 * GIB, 32 * GIB)])
+
+    def test_without_unique_ids(self):
+        """They have their places for names, and ROCm counts those that it sees."""
+        script = ("sed -i 's/^unique_id .*/unique_id 0/' "
+                  "$ALLOT_SIM_DIR/amd/sys/devices/virtual/kfd/kfd/topology/nodes/*/properties; "
+                  f"{ALLOT} run -v --gpu 0000:03:00.0,0 --memory 1GiB,2GiB -- "
+                  "sh -c 'echo $ROCR_VISIBLE_DEVICES; rocminfo | grep BDFID'")
+        done = self.allot("sim", "--amd", "3", "--", "sh", "-c", script)
+        for line in ("0000:03:00.0: 1 GiB", "0000:01:00.0: 2 GiB"):
+            self.assertIn(f"allot run:   {line}\n", done.stderr)
+        lines = done.stdout.splitlines()
+        self.assertEqual(lines[0], "1,0")
+        if shutil.which("rocminfo"):
+            self.assertEqual([line.split()[1] for line in lines[1:]], ["0", "768", "256"])
 
     @unittest.skipUnless(shutil.which("rocminfo"), "rocminfo is not installed")
     def test_rocminfo_agrees(self):
@@ -201,6 +221,8 @@ class Chosen(Amd):
         self.assertEqual(shown("rocminfo"), [A, B, C])
         for gpu, names in ("2,0,1", [C, A, B]), ("2,0", [C, A]), ("1", [B]):
             self.assertEqual(shown(ALLOT, "run", "--gpu", gpu, "--", "rocminfo"), names)
+        self.assertEqual(shown(ALLOT, "run", "--memory", "1GiB,2GiB", "--", "rocminfo",
+                               env={"ROCR_VISIBLE_DEVICES": "2,0"}), [C, A])
         for left in ("2,0", f"{C.lower()},9,0", f"{A[:-2]},1", f"1,{C},1,0",
                      f" 2, {A}", "1 ,0", ""):
             env = {"ROCR_VISIBLE_DEVICES": left}

@@ -112,7 +112,8 @@ int main(void)
 	}
 	for (int i = 0; i < THREADS; i++)
 		CHECK_EQ(pthread_create(&churner[i].thread, NULL, churn, &churner[i]), 0);
-	for (int i = 0; now_ms() < since + RUN_MS; i++) {
+	/* The last one is not a share with which a thread would wait for ever. */
+	for (int i = 0; now_ms() < since + RUN_MS || i % 5; i++) {
 		uint32_t share = shares[i % 5];
 
 		CHECK_EQ(policy_update(getenv("ALLOT_TENANT_DIR"), set_share, &share), 0);

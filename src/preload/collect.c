@@ -191,7 +191,7 @@ static void pop(struct pass *pass, struct lane *lane, uint64_t done_ns)
 	if (done_ns && lane->done_ns && !mark->start && mark->launches && took) {
 		if (!spun) {
 			cost_learn(&md->costs, mark->key, mark->launches, took,
-				   meter_has_peers(md));
+				   mark->known ? expected : 0, meter_has_peers(md));
 			atomic_raise_u64(&md->compute->longest_ns, took / mark->launches);
 		}
 		if (mark->recorded_ns >= atomic_load(&md->doubt_ns))

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "preload/cost.h"
 
+#include "share/between.h"
+
 /* Before anything was measured. */
 #define UNKNOWN_NS 1000000u
 /*
@@ -14,6 +16,10 @@
  * out: each launch would be measured by itself, which costs ten times as much as the gate.
  */
 #define WAYS 4
+
+/* Further off than this it is something else. */
+#define MIXED_LEAST 250
+#define MIXED_MOST  1500
 
 static unsigned int hash(uint64_t key)
 {
@@ -72,8 +78,10 @@ static uint32_t follow_least(uint32_t old, uint32_t ns)
 
 static uint64_t expectation(const struct costs *costs, int i)
 {
+	uint32_t mixed = costs->mixed_permille ? costs->mixed_permille : 1000;
+
 	if (i >= 0)
-		return costs->entry[i].ns;
+		return (uint64_t)costs->entry[i].ns * mixed / 1000;
 	return costs->mean_ns ? costs->mean_ns : UNKNOWN_NS;
 }
 
@@ -103,7 +111,24 @@ uint64_t cost_use(struct costs *costs, uint64_t key, bool *ret_known, bool *ret_
 	return expectation(costs, i);
 }
 
-void cost_learn(struct costs *costs, uint64_t key, uint32_t n, uint64_t ns, bool beside)
+/*
+ * A brief launch that is measured by itself takes longer than among others: the device waits for it
+ * to arrive, and for the marks.
+ */
+static void learn_mixed(struct costs *costs, uint64_t ns, uint64_t expected_ns, bool beside)
+{
+	int64_t mixed = costs->mixed_permille ? costs->mixed_permille : 1000, off;
+
+	if (ns > expected_ns && beside)
+		return;
+	ns = ns < 2 * expected_ns ? ns : 2 * expected_ns;
+	off = (int64_t)(ns * 1000 / expected_ns) - 1000;
+	mixed += mixed * off / 1000 / 16;
+	costs->mixed_permille = (uint32_t)between(mixed, MIXED_LEAST, MIXED_MOST);
+}
+
+void cost_learn(struct costs *costs, uint64_t key, uint32_t n, uint64_t ns, uint64_t expected_ns,
+		bool beside)
 {
 	uint32_t (*learn)(uint32_t old, uint32_t ns) = beside ? follow_least : follow;
 	struct cost *cost = place(costs, key);
@@ -112,6 +137,8 @@ void cost_learn(struct costs *costs, uint64_t key, uint32_t n, uint64_t ns, bool
 	if (!n)
 		return;
 	costs->mean_ns = learn(costs->mean_ns, each);
+	if (!key && expected_ns)
+		learn_mixed(costs, ns, expected_ns, beside);
 	if (key)
 		*cost = (struct cost){
 			.key = key,

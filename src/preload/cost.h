@@ -21,6 +21,8 @@ struct cost {
 struct costs {
 	struct cost entry[COST_ENTRIES];
 	uint32_t mean_ns; /* 0: nothing was measured yet */
+	/* What launches of several keys take together, of what they take alone; 0: as much. */
+	uint32_t mixed_permille;
 };
 
 /*
@@ -45,9 +47,11 @@ uint64_t cost_expect(const struct costs *costs, uint64_t key, bool *ret_known);
 uint64_t cost_use(struct costs *costs, uint64_t key, bool *ret_known, bool *ret_alone);
 
 /*
- * `n` launches, all of `key` (0: of several), took `ns` together. `beside`: some of that may have
- * been the time of other processes, which have the device in between; so the least is believed.
+ * `n` launches, all of `key` (0: of several), took `ns` together, of which `expected_ns` were
+ * expected (0: not of all). `beside`: some of that may have been the time of other processes, which
+ * have the device in between; so the least is believed.
  */
-void cost_learn(struct costs *costs, uint64_t key, uint32_t n, uint64_t ns, bool beside);
+void cost_learn(struct costs *costs, uint64_t key, uint32_t n, uint64_t ns, uint64_t expected_ns,
+		bool beside);
 
 #endif

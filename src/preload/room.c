@@ -16,6 +16,9 @@
 #define ALONE_LEAST_NS	(4 * MS)
 #define ALONE_MOST_NS	(12 * MS)
 #define ALONE_PAUSE_NS	(36 * MS)
+/* Where so brief a pause pays for more, so much: there is more to do between two wake-ups. */
+#define LARGE_MOST_NS	(24 * MS)
+#define LARGE_PAUSE_NS	(8 * MS)
 /* What several processes have in flight together takes no longer than this to pay for. */
 #define PAUSE_NS	(16 * MS)
 /*
@@ -35,6 +38,15 @@
 /* What takes less than was expected is seen so soon, where that may be. */
 #define GLANCE_NS   MS
 
+static uint64_t alone_ns(int64_t share_permille)
+{
+	int64_t part = between(room_paid_in_ns(share_permille, ALONE_PAUSE_NS), ALONE_LEAST_NS,
+			       ALONE_MOST_NS);
+	int64_t large = between(room_paid_in_ns(share_permille, LARGE_PAUSE_NS), 0, LARGE_MOST_NS);
+
+	return (uint64_t)(large > part ? large : part);
+}
+
 /*
  * The part of one of the tenant's processes: all together have no more in flight than is paid for
  * soon, or they would work and pause in rounds so many times as long.
@@ -51,8 +63,7 @@ static uint64_t part_ns(const struct gate *gate, const struct meter_device *md, 
 	if (contended)
 		return INFLIGHT_NS / processes;
 	if (n == 1)
-		return (uint64_t)between(room_paid_in_ns(share, ALONE_PAUSE_NS),
-					 ALONE_LEAST_NS, ALONE_MOST_NS);
+		return alone_ns(share);
 	return (uint64_t)between(room_paid_in_ns(share, PAUSE_NS) / n, INFLIGHT_NS / n,
 				 ALONE_LEAST_NS);
 }

@@ -7,6 +7,7 @@
  * turns, and processes whose clocks differ would bill each other's time away.)
  */
 #include "preload/meter_priv.h"
+#include "preload/park.h"
 
 /* 24 bits of a second: a sixteenth of a microsecond. */
 #define REBASE_NS 1000000000u
@@ -30,6 +31,7 @@ static void destroy(const CUevent *event, uint32_t n)
 int clock_find(struct meter_device *md, CUcontext context)
 {
 	CUevent event[METER_EVENTS];
+	struct park_word park;
 	struct capture_mode mode;
 	uint32_t n = 0;
 	int i;
@@ -42,18 +44,21 @@ int clock_find(struct meter_device *md, CUcontext context)
 	mode = capture_relax();
 	while (n < METER_EVENTS && !DRIVER(cuEventCreate, (&event[n], CU_EVENT_DEFAULT)))
 		n++;
+	park = park_word_new();
 	lock_take(&md->lock);
 	i = find(md, context);
 	if (i < 0 && n && (i = find(md, NULL)) >= 0) {
 		struct clock *clock = &md->clock[i];
 
-		*clock = (struct clock){.context = context, .events = n};
+		*clock = (struct clock){.context = context, .park = park, .events = n};
 		for (uint32_t k = 0; k < n; k++)
 			clock->event[k] = event[k];
 		n = 0;
+		park = (struct park_word){0};
 	}
 	lock_drop(&md->lock);
 	destroy(event, n); /* another thread was first, or there is no room */
+	park_word_free(park);
 	capture_restore(mode);
 	return i;
 }

@@ -5,6 +5,7 @@
 #include "base/atomic.h"
 #include "preload/gate.h"
 #include "preload/meter_priv.h"
+#include "preload/park.h"
 
 /* How far back it is looked how much the device did at once, at least. */
 #define OVERLAP_NS UINT64_C(10000000)
@@ -201,7 +202,7 @@ static void pop(struct pass *pass, struct lane *lane, uint64_t done_ns)
 	lane->pending_ns = less(lane->pending_ns, expected);
 	lane->done_ns = done_ns;
 	if (done_ns)
-		lane->end_ns = done_ns + lane->pending_ns;
+		lane->end_ns = park_from(md, done_ns) + lane->pending_ns;
 	if (mark->start) {
 		atomic_fetch_sub(&md->starts, 1);
 		pass->begun_ns = done_ns > pass->begun_ns ? done_ns : pass->begun_ns;
@@ -304,8 +305,9 @@ static void expect(const struct pass *pass)
 	struct meter_device *md = pass->md;
 	uint64_t rest = meter_pending_ns(md), late = pass->late_ns, known = pass->late_expected_ns;
 	uint64_t last = pass->last_ns > pass->begun_ns ? pass->last_ns : pass->begun_ns;
-	uint64_t now = meter_now_ns();
+	uint64_t now = park_from(md, meter_now_ns());
 
+	last = last ? park_from(md, last) : 0;
 	if (late && meter_has_peers(md)) {
 		atomic_store(&md->end_ns, now + rest);
 	} else if (late) {
@@ -456,6 +458,7 @@ void meter_part(struct guest *guest, CUcontext context)
 
 		if (!md)
 			continue;
+		park_part(md, context, true);
 		meter_collect(guest, md); /* what is done by now is known exactly */
 		claim(md);
 		lock_take(&md->lock);
@@ -511,6 +514,8 @@ void meter_parted(struct guest *guest, CUcontext context, bool gone)
 			continue;
 		if (gone)
 			forget_all(guest, md, context);
+		else
+			park_part(md, context, false);
 		lock_take(&md->lock);
 		for (int i = 0; i < METER_LANES; i++)
 			if (md->lane[i].context == context && md->lane[i].parting)

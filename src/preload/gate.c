@@ -5,6 +5,7 @@
 
 #include "base/futex.h"
 #include "preload/hook.h"
+#include "preload/park.h"
 #include "preload/room.h"
 #include "share/between.h"
 
@@ -231,7 +232,9 @@ static uint64_t account(struct guest *guest, const struct gate *gate, int device
 		old = atomic_peek(&compute->hot);
 		until = controller->admit(old, &params, unit->now_ns, own ? unit->blocks : 0, &hot);
 	} while (hot != old && !atomic_swap_if_u64(&compute->hot, old, hot));
-	return until && own ? until + more_ns(controller, &params, unit->device) : until;
+	if (!until || !own || park_is_on(unit->device))
+		return until;
+	return until + more_ns(controller, &params, unit->device);
 }
 
 /* 0, or until when to wait for the share; *ret_turn: for the tenant's turn, not for its debts. */
@@ -377,9 +380,34 @@ static void wait_for_edge(struct gate *gate, struct unit *unit)
 	unit->now_ns = meter_now_ns();
 }
 
+/* Who pays nothing, here. */
+static bool is_free(struct guest *guest, const struct gate *gate)
+{
+	return atomic_load(&gate->compute) == POLICY_COMPUTE_OFF ||
+	       (atomic_load(&gate->mode) == POLICY_MODE_SPACE && atomic_load(&guest->in_space));
+}
+
+uint64_t gate_owes(struct guest *guest, struct meter_device *md, uint64_t now_ns, bool *ret_turn)
+{
+	const struct unit unit = {.device = md, .now_ns = now_ns};
+	struct gate *gate = gate_get(guest);
+	uint64_t until = 0;
+
+	*ret_turn = false;
+	refresh(guest, gate);
+	if (atomic_acquire(guest->gate) & POLICY_GATE_CLOSED)
+		return now_ns + METER_LOOK_NS;
+	if (!is_free(guest, gate))
+		until = share_wait(guest, gate, &unit, ret_turn);
+	if (*ret_turn)
+		want(guest, md, now_ns, DEMAND_NS);
+	return until;
+}
+
 static void wait_for_share(struct guest *guest, struct gate *gate, struct unit *unit,
 			   struct hold *hold)
 {
+	unit->ahead_ns = 0;
 	if (unit->now_ns < atomic_load_explicit(&gate->pass_until_ns, memory_order_relaxed))
 		return;
 	for (;;) {
@@ -396,18 +424,20 @@ static void wait_for_share(struct guest *guest, struct gate *gate, struct unit *
 		refresh(guest, gate);
 		atomic_store(&gate->slice_ns, choose_slice_ns(guest, gate, unit->device,
 							  unit->now_ns));
-		if (atomic_load(&gate->compute) == POLICY_COMPUTE_OFF ||
-		    (atomic_load(&gate->mode) == POLICY_MODE_SPACE &&
-		     atomic_load(&guest->in_space)))
+		if (is_free(guest, gate))
 			return;
 		until = share_wait(guest, gate, unit, &turn);
 		if (!until) {
+			if (park_is_on(unit->device))
+				park_open(unit->device);
 			wait_for_edge(gate, unit);
 			let_pass(gate, unit->now_ns);
 			return;
 		}
 		/* Beside work of other streams, paid for anyway, it takes no time of its own. */
-		if (!turn && meter_fits(unit))
+		if (!turn && !park_is_on(unit->device) && meter_fits(unit))
+			return;
+		if (!turn && park_launch(guest, unit, until))
 			return;
 		meter_active(guest, unit);
 		if (!hold->share_ns)
@@ -454,8 +484,10 @@ CUresult gate_enter(struct guest *guest, struct unit *unit)
 	while (room_wait(guest, gate, unit, &hold));
 	note(unit, &hold);
 	meter_active(guest, unit);
-	want(guest, unit->device, unit->now_ns, LINGER_NS);
-	settle(unit->device, unit->now_ns + LINGER_NS);
+	if (!unit->ahead_ns) { /* who pays a debt leaves the device to others */
+		want(guest, unit->device, unit->now_ns, LINGER_NS);
+		settle(unit->device, unit->now_ns + LINGER_NS);
+	}
 	meter_begin(guest, unit);
 	meter_publish(unit->device, unit->now_ns);
 	gate_wishes(guest, unit->device, unit->now_ns);

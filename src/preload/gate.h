@@ -83,6 +83,12 @@ bool gate_wishes(struct guest *guest, struct meter_device *md, uint64_t now_ns);
  */
 void gate_steer(struct guest *guest, uint64_t now_ns);
 
+/*
+ * 0 where work of the tenant may run on the device, or until when not; *ret_turn: others have their
+ * turn, and it is said that the tenant wants its own.
+ */
+uint64_t gate_owes(struct guest *guest, struct meter_device *md, uint64_t now_ns, bool *ret_turn);
+
 /* The controller in force, and how it is set for a device. */
 const struct controller *gate_controller(struct guest *guest, struct meter_device *md,
 					 struct share_params *ret_params);

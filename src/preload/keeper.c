@@ -8,6 +8,7 @@
 
 #include "base/futex.h"
 #include "preload/gate.h"
+#include "preload/park.h"
 #include "preload/thread.h"
 #include "preload/turns.h"
 
@@ -133,12 +134,13 @@ static void *keep(void *arg)
 	while (!atomic_load(&keeper->stop)) {
 		uint32_t seen = atomic_load(&keeper->bell);
 		uint32_t rung = turns ? turns_bell(turns) : 0;
-		uint64_t now, next, tick;
+		uint64_t now, next, tick, parked;
 		bool busy;
 
 		atomic_store(&keeper->working, 1);
 		if (atomic_load(&keeper->stop))
 			break;
+		parked = park_look(guest, meter_now_ns());
 		now = meter_now_ns();
 		busy = collect(guest, now, seen != heard, &tick);
 		heard = seen;
@@ -149,6 +151,8 @@ static void *keep(void *arg)
 		busy |= gate_alone(guest, now) && now < worked + LINGER_NS;
 		if (busy && next > now + tick)
 			next = now + tick;
+		next = parked < next ? parked : next;
+		atomic_store(&keeper->next_ns, next);
 		atomic_store(&keeper->asleep, !busy);
 		if (!busy && working(guest)) /* begun since: nobody would ring */
 			continue;
@@ -157,6 +161,7 @@ static void *keep(void *arg)
 		else
 			futex_wait_until(&keeper->bell, seen, next);
 		atomic_store(&keeper->asleep, 0);
+		atomic_store(&keeper->next_ns, 0);
 	}
 	atomic_store(&keeper->working, 0);
 	return NULL;
@@ -178,8 +183,10 @@ static void stop(void)
 	for (int i = 0; i < guest->ndevices; i++) {
 		struct meter_device *md = gate_device_made(guest, i);
 
-		if (md)
+		if (md) {
+			park_open(md);
 			meter_end_all(guest, md);
+		}
 	}
 }
 
@@ -211,6 +218,15 @@ void keeper_look(struct guest *guest)
 {
 	wake(&gate_get(guest)->keeper);
 	keeper_ring(guest); /* it may hold the role, and then sleeps on that bell */
+}
+
+/* Whoever finds it awake, or about to sleep, cannot know what it has seen. */
+void keeper_expect(struct guest *guest, uint64_t at_ns)
+{
+	uint64_t next = atomic_load(&gate_get(guest)->keeper.next_ns);
+
+	if (!next || next > at_ns)
+		keeper_look(guest);
 }
 
 void keeper_ring(struct guest *guest)

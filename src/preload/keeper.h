@@ -19,6 +19,7 @@ struct keeper {
 	_Atomic uint32_t started; /* 0 no, 1 yes, 2 could not */
 	_Atomic uint32_t bell;	  /* a futex */
 	_Atomic uint32_t asleep;  /* until rung */
+	_Atomic uint64_t next_ns; /* when it looks by itself; 0 while it is awake */
 	_Atomic uint32_t stop;	  /* the process exits ... */
 	_Atomic uint32_t working; /* ... and the keeper may be inside a call */
 	_Atomic(struct turns *) turns;
@@ -29,6 +30,9 @@ void keeper_work(struct guest *guest);
 
 /* Wakes it to look at once. */
 void keeper_look(struct guest *guest);
+
+/* There is something for it to do then, which it learns when it looks: wakes it if it would not. */
+void keeper_expect(struct guest *guest, uint64_t at_ns);
 
 /* The tenant, idle until now, wants a device: tells the arbiter, wherever it is. */
 void keeper_ring(struct guest *guest);

@@ -7,6 +7,7 @@
 #include "preload/gate.h"
 #include "preload/keeper.h"
 #include "preload/meter_priv.h"
+#include "preload/park.h"
 
 /*
  * A mark after so much work, or so long, or so many launches: a timing event costs the caller
@@ -20,6 +21,7 @@
 #define ALONE_WORK_NS  1000000
 #define ALONE_EVERY_NS 2000000
 #define ALONE_LAUNCHES 256
+#define SINGLE_WORK_NS 2000000 /* in one stream, the end of which is soon known anyway */
 /*
  * A program that keeps the device busy, so that the gate has to hold it, needs fewer: a mark and
  * what it takes to read it cost the processor 6 us where it slept in between. One of several of a
@@ -67,8 +69,7 @@ static bool lane_idle(const struct lane *lane)
 	return lane->head == lane->tail;
 }
 
-/* With the lock: the lane of a stream, a free one, or the one that was idle for longest. */
-static int lane_find(struct meter_device *md, CUcontext context, uint64_t key, bool *ret_new)
+int lane_find(struct meter_device *md, CUcontext context, uint64_t key, bool *ret_new)
 {
 	int best = -1;
 
@@ -98,8 +99,9 @@ void lane_forget(struct meter_device *md, struct lane *lane)
 }
 
 /* With the lock: a mark to be recorded for the loose launches, or -1. */
-static int mark_reserve(struct meter_device *md, struct lane *lane, uint64_t now_ns)
+static int mark_reserve(struct meter_device *md, struct lane *lane, const struct unit *unit)
 {
+	uint64_t now_ns = unit->now_ns;
 	struct mark *mark = &lane->mark[lane->tail % METER_MARKS];
 	CUevent event;
 
@@ -114,7 +116,7 @@ static int mark_reserve(struct meter_device *md, struct lane *lane, uint64_t now
 	mark->known = lane->loose.known;
 	mark->key = lane->loose.key;
 	mark->expected_ns = lane->loose.expected_ns;
-	mark->recorded_ns = now_ns;
+	mark->recorded_ns = now_ns - unit->ahead_ns;
 	atomic_store(&mark->state, MARK_RECORDING);
 	lane->loose.launches = 0;
 	lane->loose.expected_ns = 0;
@@ -178,6 +180,9 @@ static bool mark_due(const struct meter_device *md, const struct lane *lane, uin
 
 	if (steady && work < STEADY_WORK_NS)
 		return since > STEADY_NS;
+	if (rare && single)
+		return work >= SINGLE_WORK_NS || lane->loose.launches >= ALONE_LAUNCHES ||
+		       since > 2 * ALONE_EVERY_NS;
 	if (rare)
 		return work >= ALONE_WORK_NS || lane->loose.launches >= ALONE_LAUNCHES ||
 		       since > ALONE_EVERY_NS;
@@ -247,24 +252,27 @@ void meter_begin(struct guest *guest, struct unit *unit)
 		lane->mute = clock < 0;
 		lane->parting = 0;
 		lane->end_ns = lane->done_ns = lane->marked_ns = 0;
+		lane->parked = 0;
+		lane->deaf = false;
 	}
 	if (!atomic_load(&md->marks) && now > atomic_load(&md->end_ns) + METER_GAP_NS)
 		md->pending_ns = 0; /* what no mark covers is done, too */
-	fresh = now > lane->end_ns + METER_GAP_NS || lane->held != atomic_load(&md->held);
+	fresh = now > lane->end_ns + METER_GAP_NS || lane->held != atomic_load(&md->held) ||
+		unit->parks;
 	lane->used_ns = now;
 	lane->gap = lane->gap || fresh;
 	if (fresh && unit->asked_ns > atomic_load(&md->end_ns) + PAUSE_NS) {
-		atomic_store(&md->doubt_ns, now);
+		atomic_store(&md->doubt_ns, now - unit->ahead_ns);
 		unit->alone = true;
 	}
 	if (lane->mute)
 		meter_trust(md); /* it will never be measured */
 	lane->held = atomic_load(&md->held);
 	if (fresh || (unit->alone && lane->loose.launches))
-		before = mark_reserve(md, lane, now);
+		before = mark_reserve(md, lane, unit);
 	count(md, lane, unit);
 	if (unit->alone || unit->marked || mark_due(md, lane, now, unit->rare))
-		unit->mark = mark_reserve(md, lane, now);
+		unit->mark = mark_reserve(md, lane, unit);
 	if (before >= 0 || unit->mark >= 0) {
 		unit->first = !md->clock[lane->clock].used;
 		md->clock[lane->clock].used = true;
@@ -289,7 +297,7 @@ void meter_pause(struct unit *unit)
 	lock_take(&md->lock);
 	i = lane_find(md, unit->context, unit->lane_key, &new);
 	if (i >= 0 && !new && md->lane[i].loose.launches)
-		mark = mark_reserve(md, &md->lane[i], unit->now_ns);
+		mark = mark_reserve(md, &md->lane[i], unit);
 	lock_drop(&md->lock);
 	if (mark >= 0)
 		mark_record(&md->lane[i], mark, true);
@@ -365,6 +373,11 @@ void meter_publish(struct meter_device *md, uint64_t now_ns)
 	uint64_t due = now_ns + meter_pending_ns(md), said = atomic_peek(&md->published_ns);
 
 	end = end < due ? end : due;
+	if (park_is_on(md)) { /* what waits on the device does not work */
+		uint64_t before = atomic_load(&md->park.before_ns);
+
+		end = end < before ? end : before;
+	}
 	if (end < said + NEAR_NS && said < end + NEAR_NS && stands >= said &&
 	    stands <= now_ns + COMPUTE_AHEAD_NS)
 		return;

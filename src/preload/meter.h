@@ -56,6 +56,8 @@ struct lane {
 	int clock;
 	bool gap;	     /* a pause began that no mark could end */
 	bool mute;	     /* the driver takes no marks here: billed by what is expected */
+	bool deaf;	     /* ... and lets it wait for nothing */
+	uint32_t parked;     /* the last pause for whose end it waits, see park.h */
 	uint32_t parting;    /* calls that may end its context: nobody looks at its marks */
 	uint32_t head, tail; /* of the ring; the collector moves head */
 	struct mark mark[METER_MARKS];
@@ -72,9 +74,25 @@ struct lane {
 	} loose; /* launches behind the last mark */
 };
 
+/* A word that streams of a context wait for: here, and for the device. */
+struct park_word {
+	uint32_t *word; /* NULL: there is none */
+	CUdeviceptr at;
+};
+
+/* A pause that the device makes, see park.h. */
+struct park {
+	_Atomic uint32_t on;	    /* its number; 0: none is on */
+	_Atomic uint64_t until_ns;  /* it is over about then */
+	uint32_t last;		    /* numbers given */
+	_Atomic uint64_t before_ns; /* when what was launched before is expected to be done */
+};
+
 /* The device's clock as seen through one context's events, in CLOCK_MONOTONIC. */
 struct clock {
 	CUcontext context;
+	struct park_word park;
+	int parting; /* calls that may end the context */
 	CUevent base;
 	uint64_t base_ns;
 	bool used;	 /* by a first mark */
@@ -95,6 +113,7 @@ struct meter_device {
 	struct lane lane[METER_LANES];
 	struct clock clock[METER_CLOCKS];
 	struct costs costs;
+	struct park park;
 	uint64_t pending_ns;	   /* over all lanes */
 	uint32_t overlap_permille;   /* time in which any lane worked, of theirs added up */
 	uint64_t lane_ns, own_ns;    /* see learn_overlap */
@@ -132,6 +151,8 @@ struct unit {
 	int lane; /* -1: none was free */
 	int mark; /* to be recorded behind it; -1: none */
 	uint64_t asked_ns, now_ns, expected_ns; /* asked: when it came to the gate */
+	uint64_t ahead_ns; /* now is the end of a pause that is so long still, see park.h */
+	bool parks;  /* the pause of its stream begins with it */
 	bool known;  /* expected_ns was measured */
 	bool alone;  /* to be measured by itself */
 	bool marked; /* its end is to be known in any case */

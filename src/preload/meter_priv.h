@@ -29,6 +29,9 @@ static inline uint64_t less(uint64_t from, uint64_t what)
 	return from > what ? from - what : 0;
 }
 
+/* With the lock: the lane of a stream, a free one, or the one that was idle for longest. */
+int lane_find(struct meter_device *md, CUcontext context, uint64_t key, bool *ret_new);
+
 /* With the lock: what was launched there and no mark covers is no longer expected. */
 void lane_forget(struct meter_device *md, struct lane *lane);
 

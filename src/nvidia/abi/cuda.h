@@ -25,6 +25,7 @@
 #define CU_DEVICE_CPU ((CUdevice)-1)
 #define CU_DEVICE_INVALID ((CUdevice)-2)
 
+#define CU_MEMHOSTALLOC_DEVICEMAP 0x02
 #define CUDA_ARRAY3D_LAYERED 0x01
 #define CUDA_ARRAY3D_SURFACE_LDST 0x02
 #define CUDA_ARRAY3D_CUBEMAP 0x04
@@ -103,6 +104,14 @@ typedef enum CUctx_flags_enum {
 	CU_CTX_SYNC_MEMOPS = 128,
 	CU_CTX_FLAGS_MASK = 255,
 } CUctx_flags;
+
+typedef enum CUstreamWaitValue_flags_enum {
+	CU_STREAM_WAIT_VALUE_GEQ = 0,
+	CU_STREAM_WAIT_VALUE_EQ = 1,
+	CU_STREAM_WAIT_VALUE_AND = 2,
+	CU_STREAM_WAIT_VALUE_NOR = 3,
+	CU_STREAM_WAIT_VALUE_FLUSH = 1 << 30,
+} CUstreamWaitValue_flags;
 
 typedef enum CUstream_flags_enum {
 	CU_STREAM_DEFAULT = 0,

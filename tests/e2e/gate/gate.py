@@ -65,6 +65,13 @@ class Undisturbed(Case):
     def test_exit_by_a_thread(self):
         self.guest("ended by a thread", "--compute", "90", times=20)
 
+    def test_pause_of_the_device(self):
+        self.guest("ahead", "--compute", "10")
+        self.assertGreater(self.counted()["throttled_ns"], 10_000_000)
+
+    def test_end_in_a_pause_of_the_device(self):
+        self.guest("gone in a pause", "--compute", "10", times=5)
+
     def test_contexts_come_and_go(self):
         self.guest("contexts", "--compute", "90")
 

@@ -350,6 +350,61 @@ static void shorter(void)
 	printf("%lld\n", now_ms() - from);
 }
 
+/*
+ * Launches until the device itself pauses: something brief is not done long after its launch
+ * returned. The last one's event. A machine that is busy may pause the program, too.
+ */
+static CUevent until_paused(CUstream stream)
+{
+	CUevent done;
+
+	MUST(cuEventCreate(&done, CU_EVENT_DEFAULT));
+	for (int i = 0; i < 20000; i++) {
+		long long from = now_ms();
+
+		MUST(launch(100, stream));
+		MUST(cuEventRecord(done, stream));
+		while (cuEventQuery(done) == CUDA_ERROR_NOT_READY)
+			if (now_ms() > from + 10)
+				return done;
+	}
+	CHECK(!"paused by the device");
+	return done;
+}
+
+/* A program goes on launching in a pause. */
+static void ahead(void)
+{
+	CUevent done;
+	bool not_yet = false;
+
+	begin();
+	for (int i = 0; i < 20 && !not_yet; i++) {
+		done = until_paused(NULL);
+		for (int k = 0; k < 10; k++)
+			MUST(launch(100, NULL));
+		not_yet = cuEventQuery(done) == CUDA_ERROR_NOT_READY;
+	}
+	CHECK(not_yet);
+	MUST(cuEventSynchronize(done));
+	MUST(cuCtxSynchronize());
+}
+
+/* What a pause of the device must not keep waiting for ever: the end of a context, or of us. */
+static void gone_in_a_pause(void)
+{
+	CUcontext own;
+
+	begin();
+	for (int i = 0; i < 3; i++) {
+		MUST(cuCtxCreate(&own, 0, 0));
+		until_paused(NULL);
+		MUST(cuCtxDestroy(own));
+		MUST(cuCtxSetCurrent(context));
+		until_paused(NULL);
+	}
+}
+
 /* Its policy is destroyed before the first launch: it keeps to what it was begun with. */
 static void destroyed(void)
 {
@@ -710,6 +765,10 @@ int main(int argc, char **argv)
 		crossed();
 	else if (!strcmp(hazard, "shorter"))
 		shorter();
+	else if (!strcmp(hazard, "ahead"))
+		ahead();
+	else if (!strcmp(hazard, "gone in a pause"))
+		gone_in_a_pause();
 	else if (!strcmp(hazard, "destroyed"))
 		destroyed();
 	else if (!strcmp(hazard, "worked"))

@@ -6,8 +6,8 @@
  * without liballot, and by the program's, so that the machine is as fast for one as for the other.
  * See bench/run-kfd.
  */
-#include <dlfcn.h>
 #include <fcntl.h>
+#include <link.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +18,7 @@
 
 #include "amd/abi/kfd.h"
 #include "amd/kfd_ioctl.h"
+#include "preload/lookup_elf.h"
 
 #define BATCHES_MAX 10000
 #define CYCLES	    20 /* in a batch */
@@ -86,18 +87,16 @@ static void cycle(int batch)
 	lap(OTHER, batch, &then);
 }
 
-/* Of the library that stands in for the driver: behind liballot, if that is there. */
-static void find_bare(void)
+/* Of the library that stands in for the driver, behind liballot: dlsym would find liballot's. */
+static int find_bare(struct dl_phdr_info *info, size_t size, void *arg)
 {
-	char *preload = strdup(getenv("LD_PRELOAD") ? getenv("LD_PRELOAD") : ""), *name, *rest;
+	const ElfW(Dyn) *dynamic = lookup_elf_dynamic(info);
 
-	for (name = strtok_r(preload, ": ", &rest); name; name = strtok_r(NULL, ": ", &rest)) {
-		void *lib = strstr(name, "sim-kfd") ? dlopen(name, RTLD_NOW | RTLD_NOLOAD) : NULL;
-
-		if (lib)
-			*(void **)&ways[BARE] = dlsym(lib, "ioctl");
-	}
-	free(preload);
+	(void)size, (void)arg;
+	if (!strstr(info->dlpi_name, "sim-kfd") || !dynamic)
+		return 0;
+	*(void **)&ways[BARE] = lookup_elf_symbol(info->dlpi_addr, dynamic, "ioctl");
+	return 1;
 }
 
 static void open_device(void)
@@ -107,7 +106,7 @@ static void open_device(void)
 	struct kfd_ioctl_acquire_vm_args acquire;
 	int render = open("/dev/dri/renderD129", O_RDWR | O_CLOEXEC);
 
-	find_bare();
+	dl_iterate_phdr(find_bare, NULL);
 	kfd = open("/dev/kfd", O_RDWR | O_CLOEXEC);
 	if (!ways[BARE] || kfd < 0 || render < 0 || pipe(pipes)) {
 		perror("kfd: no emulated device: run under `allot sim --amd 1`");

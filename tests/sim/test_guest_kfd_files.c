@@ -20,6 +20,7 @@
 #define NODES  "/sys/devices/virtual/kfd/kfd/topology/nodes"
 #define CLASS  "/sys/class/kfd/kfd/topology/nodes"
 #define BANK   "/mem_banks/0/properties"
+#define BANK_1 "/mem_banks/1/properties"
 #define PLACE  "/sys/devices/pci0000:00/0000:02:00.0"
 #define HIDDEN "/sys/devices/pci0000:00/0000:01:00.0"
 #define TEXT   8192
@@ -59,7 +60,7 @@ static void write_raw(const char *path, const char *text)
 	long fd;
 
 	CHECK(snprintf(real, sizeof(real), "%s%s", root, path) < PATH_MAX);
-	fd = syscall(SYS_openat, AT_FDCWD, real, O_WRONLY | O_TRUNC | O_CLOEXEC);
+	fd = syscall(SYS_openat, AT_FDCWD, real, O_WRONLY | O_TRUNC | O_CREAT | O_CLOEXEC, 0644);
 	CHECK(fd >= 0);
 	CHECK_EQ(write((int)fd, text, strlen(text)), strlen(text));
 	close((int)fd);
@@ -448,16 +449,80 @@ static void inert(void)
 	CHECK(open("/dev/kfd", O_RDWR) >= 0 && open("/dev/dri/renderD129", O_RDWR) >= 0);
 }
 
+/* A GPU of whose memory the CPU reaches 32 MiB: these are the tenant's first, then others. */
+static void two_banks(void)
+{
+	char text[TEXT];
+
+	expected(NODES "/2/properties", "local_mem_size " DEVICE, "local_mem_size " QUOTA, text);
+	check_text(open(NODES "/2/properties", O_RDONLY), text);
+	raw(NODES "/2" BANK, text);
+	check_text(open(NODES "/2" BANK, O_RDONLY), text);
+	expected(NODES "/2" BANK_1, "size_in_bytes 234881024", "size_in_bytes 33554432", text);
+	check_text(open(NODES "/2" BANK_1, O_RDONLY), text);
+	check_text(open("/sys/class/drm/card1/device/mem_info_vram_total", O_RDONLY), QUOTA "\n");
+	check_text(open(NODES "/2/mem_banks/0/used_memory", O_RDONLY), "0\n");
+}
+
+static void test_two_banks(const char *program)
+{
+	char bank[TEXT], properties[TEXT], text[TEXT], path[PATH_MAX];
+
+	raw(NODES "/2" BANK, bank);
+	raw(NODES "/2/properties", properties);
+	expected(NODES "/2/properties", "mem_banks_count 1", "mem_banks_count 2", text);
+	write_raw(NODES "/2/properties", text);
+	expected(NODES "/2/properties", "local_mem_size 0", "local_mem_size " DEVICE, text);
+	write_raw(NODES "/2/properties", text);
+	expected(NODES "/2" BANK, "size_in_bytes " DEVICE, "size_in_bytes 33554432", text);
+	write_raw(NODES "/2" BANK, text);
+	CHECK(snprintf(path, sizeof(path), "%s" NODES "/2/mem_banks/1", root) < PATH_MAX);
+	CHECK(!mkdir(path, 0755));
+	write_raw(NODES "/2" BANK_1, "heap_type 2\nsize_in_bytes 234881024\nflags 0\nwidth 4096\n"
+				     "mem_clk_max 1600\n");
+	write_raw(NODES "/2/mem_banks/0/used_memory", "4096\n");
+	run_again(program, "banks", getenv("ALLOT_TENANT_DIR"));
+	write_raw(NODES "/2" BANK, bank);
+	write_raw(NODES "/2/properties", properties);
+}
+
+/* GPUs at one place on the bus are parts of one: its figures are the tenant's parts together. */
+static void one_place(void)
+{
+	check_text(open("/sys/class/drm/card1/device/mem_info_vram_total", O_RDONLY),
+		   "100663296\n");
+	check_text(open("/sys/class/drm/card1/device/mem_info_vram_used", O_RDONLY), "0\n");
+}
+
+static void test_one_place(const char *program)
+{
+	char properties[TEXT], text[TEXT];
+
+	raw(NODES "/3/properties", properties);
+	expected(NODES "/3/properties", "location_id 768", "location_id 512", text);
+	write_raw(NODES "/3/properties", text);
+	run_again(program, "place", getenv("ALLOT_TENANT_DIR"));
+	write_raw(NODES "/3/properties", properties);
+}
+
+static int second_run(const char *how)
+{
+	if (!strcmp(how, "closed"))
+		closed();
+	else if (!strcmp(how, "inert"))
+		inert();
+	else if (!strcmp(how, "banks"))
+		two_banks();
+	else
+		one_place();
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	find_root();
-	if (argc > 1) {
-		if (!strcmp(argv[1], "closed"))
-			closed();
-		else
-			inert();
-		return 0;
-	}
+	if (argc > 1)
+		return second_run(argv[1]);
 	test_threads();
 	test_every_way();
 	test_symlink();
@@ -470,6 +535,8 @@ int main(int argc, char **argv)
 	test_other_files();
 	run_again(argv[0], "closed", "/nowhere");
 	run_again(argv[0], "inert", NULL);
+	test_two_banks(argv[0]);
+	test_one_place(argv[0]);
 	test_descriptors();
 	return 0;
 }

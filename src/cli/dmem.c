@@ -59,7 +59,7 @@ bool dmem_offered(void)
 {
 	char path[PATH_MAX];
 
-	/* Simulated GPUs are nothing to the kernel, and one of its own may have the same address. */
+	/* The kernel knows no simulated GPU, and one of its own may have the same address. */
 	if (getenv("ALLOT_SIM_DIR") && !getenv("ALLOT_CGROUP_ROOT"))
 		return false;
 	return !cgroup_path("", CAPACITY, path) && !access(path, R_OK);

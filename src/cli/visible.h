@@ -10,8 +10,8 @@ int visible_check(const char *list, const struct devices *devices, const struct 
 
 /*
  * Sets them for the command: to the devices that `--gpu` chose, or, where it was not given (NULL)
- * and the policy names devices, to those that the caller's leave of these. By name, which CUDA, NVML
- * and ROCm all understand alike. 0 or -ENOMEM.
+ * and the policy names devices, to those that the caller's leave of these. By name, which CUDA,
+ * NVML and ROCm all understand alike. 0 or -ENOMEM.
  */
 int visible_set(const struct devices *devices, const struct selection *gpus,
 		const struct policy *policy);

@@ -40,7 +40,7 @@ struct queue {
 	uint32_t telling; /* a futex: the keeper's call is under way */
 	uint64_t version; /* of what has this number */
 	struct duty_queue duty;
-	uint64_t read_pointer, write_pointer; /* in the program's memory */
+	uint64_t read_pointer, write_pointer;  /* in the program's memory */
 	uint32_t own_bits, own[CU_MASK_WORDS]; /* the mask that the program asked for; 0: none */
 	bool masked;			       /* the kernel has: */
 	struct cu_mask mask;
@@ -48,8 +48,8 @@ struct queue {
 
 /* What the tenant's queues on a device are held to. */
 struct queue_hold {
-	bool limited;		/* if not, the rest means nothing */
-	bool masks;		/* express the share; else time does */
+	bool limited; /* if not, the rest means nothing */
+	bool masks;   /* express the share; else time does */
 	struct cu_mask mask;
 	uint32_t permille[QUEUE_KINDS]; /* of the time */
 	uint64_t generation;		/* of the policy that it follows; 0: of none */
@@ -76,7 +76,7 @@ struct queues {
 	bool kept; /* the keeper runs */
 	int file;  /* a number under which the program had /dev/kfd */
 	uint32_t n;
-	uint32_t high; /* numbers at and above this were never used */
+	uint32_t high;		     /* numbers at and above this were never used */
 	_Atomic uint64_t generation; /* of the policy, see queues_are_old */
 	uint64_t versions;
 	struct queue_device device[GUEST_DEVICES];

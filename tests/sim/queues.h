@@ -61,8 +61,7 @@ static inline struct puppet puppet_start(const char *name, const char *const opt
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		dup2(in[0], 0);
 		dup2(out[1], 1);
-		execv(name ? queues_allot : queues_puppet,
-		      (char **)(name ? argv : &argv[n - 1]));
+		execv(name ? queues_allot : queues_puppet, (char **)(name ? argv : &argv[n - 1]));
 		_exit(127);
 	}
 	close(in[0]);
@@ -193,8 +192,7 @@ static inline int count_in(const struct puppet *p, const char *what, const char 
 	dir = opendir(path);
 	CHECK(dir);
 	while ((entry = readdir(dir))) {
-		snprintf(path, sizeof(path), "/proc/%d/%s/%.20s/comm", p->pid, what,
-			 entry->d_name);
+		snprintf(path, sizeof(path), "/proc/%d/%s/%.20s/comm", p->pid, what, entry->d_name);
 		n += entry->d_name[0] != '.' &&
 		     (!comm || (fd_read_text(AT_FDCWD, path, text, sizeof(text)) > 0 &&
 				!strncmp(text, comm, strlen(comm))));

@@ -22,7 +22,7 @@ static const struct topology_node node = {.simds = 440, .simds_per_cu = 4, .arra
 					  .arrays_per_engine = 1, .xccs = 1, .gfx_version = 90010,
 					  .unique_id = 47};
 static uint8_t gpu[16]; /* its name */
-#define GPU 1 /* in the ledgers */
+#define GPU 1	       /* in the ledgers */
 static const char *const names[NAMES] = {"a", "b", "c"};
 static struct cu_map map;
 static char dirs[NAMES][PATH_MAX];
@@ -74,8 +74,8 @@ static void make_tenant(int i, uint32_t compute, uint32_t permille)
 	policy.compute = compute;
 	policy.weight = compute == POLICY_COMPUTE_SHARE;
 	policy.device[0].share_permille = compute == POLICY_COMPUTE_CAP ? permille : 0;
-	CHECK_EQ(tenant_create(fixture_runtime_dir(), names[i], &policy, dirs[i],
-			       sizeof(dirs[i])), 0);
+	CHECK_EQ(tenant_create(fixture_runtime_dir(), names[i], &policy, dirs[i], sizeof(dirs[i])),
+		 0);
 }
 
 static int set_share(struct policy *policy, void *arg)
@@ -222,8 +222,7 @@ static uint64_t now_ns(void)
 /* Who holds the lock and does nothing keeps nobody for ever. */
 static void test_stuck(void)
 {
-	CLEANUP_CLOSE int fd =
-		region_open(fixture_runtime_dir(), ".units", O_RDWR, 4096);
+	CLEANUP_CLOSE int fd = region_open(fixture_runtime_dir(), ".units", O_RDWR, 4096);
 
 	CHECK(fd >= 0);
 	CHECK_EQ(region_lock(fd, INT64_C(1) << 40, 1), 0);

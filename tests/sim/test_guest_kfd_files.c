@@ -505,6 +505,33 @@ static void test_one_place(const char *program)
 	write_raw(NODES "/3/properties", properties);
 }
 
+/* A container that was given render nodes alone. */
+static void no_kfd(void)
+{
+	struct drm_amdgpu_info_vram_gtt sizes = {0};
+	struct drm_amdgpu_info a = {.return_pointer = (uintptr_t)&sizes,
+				    .return_size = sizeof(sizes),
+				    .query = AMDGPU_INFO_VRAM_GTT};
+	int file = open("/dev/dri/renderD130", O_RDWR | O_CLOEXEC);
+
+	CHECK(open("/dev/kfd", O_RDWR) < 0 && errno == ENOENT);
+	CHECK(open("/dev/dri/renderD129", O_RDWR) < 0 && errno == EPERM);
+	CHECK(file >= 0);
+	CHECK_EQ(drm(file, _IOW('d', DRM_NR_AMDGPU_INFO, a), &a), 0);
+	CHECK_EQ(sizes.vram_size, 64 * MIB);
+}
+
+static void test_no_kfd(const char *program)
+{
+	char path[PATH_MAX], away[PATH_MAX];
+
+	CHECK(snprintf(path, sizeof(path), "%s/dev/kfd", root) < PATH_MAX);
+	CHECK(snprintf(away, sizeof(away), "%s/kfd", root) < PATH_MAX);
+	CHECK(!rename(path, away));
+	run_again(program, "no kfd", getenv("ALLOT_TENANT_DIR"));
+	CHECK(!rename(away, path));
+}
+
 static int second_run(const char *how)
 {
 	if (!strcmp(how, "closed"))
@@ -513,6 +540,8 @@ static int second_run(const char *how)
 		inert();
 	else if (!strcmp(how, "banks"))
 		two_banks();
+	else if (!strcmp(how, "no kfd"))
+		no_kfd();
 	else
 		one_place();
 	return 0;
@@ -537,6 +566,7 @@ int main(int argc, char **argv)
 	run_again(argv[0], "inert", NULL);
 	test_two_banks(argv[0]);
 	test_one_place(argv[0]);
+	test_no_kfd(argv[0]);
 	test_descriptors();
 	return 0;
 }

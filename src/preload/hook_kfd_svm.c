@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "amd/abi/kfd.h"
@@ -234,21 +235,22 @@ static void cut_unmapped(struct amd_ranges *ranges, struct amd_ranges *gone)
 /* Whether the kernel says of all of it that it is at a GPU or to go there. */
 static bool is_on_gpu(int kfd, uint64_t first, uint64_t end)
 {
-	struct {
-		struct kfd_ioctl_svm_args args;
-		struct kfd_ioctl_svm_attribute attrs[2];
-	} block = {{.start_addr = first,
-		    .size = end - first,
-		    .op = KFD_IOCTL_SVM_OP_GET_ATTR,
-		    .nattr = 2},
-		   {{KFD_IOCTL_SVM_ATTR_PREFERRED_LOC, 0}, {KFD_IOCTL_SVM_ATTR_PREFETCH_LOC, 0}}};
+	static const struct kfd_ioctl_svm_attribute asked[] = {
+		{KFD_IOCTL_SVM_ATTR_PREFERRED_LOC, 0}, {KFD_IOCTL_SVM_ATTR_PREFETCH_LOC, 0}};
+	_Alignas(8) char block[sizeof(struct kfd_ioctl_svm_args) + sizeof(asked)];
+	struct kfd_ioctl_svm_args *args = (void *)block;
 	bool there = false;
 
+	*args = (struct kfd_ioctl_svm_args){.start_addr = first,
+					    .size = end - first,
+					    .op = KFD_IOCTL_SVM_OP_GET_ATTR,
+					    .nattr = 2};
+	memcpy(args->attrs, asked, sizeof(asked));
 	if (next_libc()->ioctl(kfd, _IOC(_IOC_READ | _IOC_WRITE, 'K', KFD_NR_SVM, sizeof(block)),
-			       &block) < 0)
+			       block) < 0)
 		return errno != EINVAL && errno != EFAULT;
 	for (int i = 0; i < 2; i++)
-		there |= block.attrs[i].value && block.attrs[i].value != NOWHERE;
+		there |= args->attrs[i].value && args->attrs[i].value != NOWHERE;
 	return there;
 }
 

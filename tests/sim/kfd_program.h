@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -100,6 +101,20 @@ static inline int unmap(uint64_t handle, const uint32_t *gpus, uint32_t n)
 	struct kfd_ioctl_unmap_memory_from_gpu_args a = {handle, (uintptr_t)gpus, n, 0};
 
 	return call(KFD_IOWR(UNMAP_MEMORY_FROM_GPU, a), &a);
+}
+
+/* Sets attributes of the program's own memory. */
+static inline int svm_set(const void *at, uint64_t size, uint32_t n,
+			  const struct kfd_ioctl_svm_attribute *attributes)
+{
+	_Alignas(8) char block[256];
+	struct kfd_ioctl_svm_args *a = (void *)block;
+	size_t bytes = sizeof(*a) + n * sizeof(*attributes);
+
+	CHECK(bytes <= sizeof(block));
+	*a = (struct kfd_ioctl_svm_args){.start_addr = (uintptr_t)at, .size = size, .nattr = n};
+	memcpy(a->attrs, attributes, n * sizeof(*attributes));
+	return call(_IOC(_IOC_READ | _IOC_WRITE, 'K', KFD_NR_SVM, bytes), a);
 }
 
 static inline uint64_t available(int gpu)

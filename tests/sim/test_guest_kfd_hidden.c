@@ -47,8 +47,7 @@ static void test_named(void)
 	struct kfd_ioctl_get_clock_counters_args clocks = {.gpu_id = HIDDEN_ID};
 
 	REFUSED(SET_MEMORY_POLICY, kfd_ioctl_set_memory_policy_args, .gpu_id = HIDDEN_ID);
-	REFUSED(SET_SCRATCH_BACKING_VA, kfd_ioctl_set_scratch_backing_va_args,
-		.gpu_id = HIDDEN_ID);
+	REFUSED(SET_SCRATCH_BACKING_VA, kfd_ioctl_set_scratch_backing_va_args, .gpu_id = HIDDEN_ID);
 	REFUSED(GET_TILE_CONFIG, kfd_ioctl_get_tile_config_args, .gpu_id = HIDDEN_ID);
 	REFUSED(SET_TRAP_HANDLER, kfd_ioctl_set_trap_handler_args, .gpu_id = HIDDEN_ID);
 	REFUSED(ACQUIRE_VM, kfd_ioctl_acquire_vm_args, .drm_fd = (uint32_t)render[1],
@@ -90,22 +89,19 @@ static void test_map(void)
 	CHECK_EQ(free_memory(handle), 0);
 }
 
-static int set(char *at, uint32_t type, uint32_t value)
+static int set(const char *at, uint32_t type, uint32_t value)
 {
-	struct {
-		struct kfd_ioctl_svm_args args;
-		struct kfd_ioctl_svm_attribute attr;
-	} a = {{.start_addr = (uintptr_t)at, .size = MIB, .nattr = 1}, {type, value}};
+	struct kfd_ioctl_svm_attribute a = {type, value};
 
-	return call(_IOC(_IOC_READ | _IOC_WRITE, 'K', KFD_NR_SVM, sizeof(a)), &a);
+	return svm_set(at, MIB, 1, &a);
 }
 
 static void test_svm(void)
 {
 	char *here = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-	for (uint32_t type = KFD_IOCTL_SVM_ATTR_PREFERRED_LOC;
-	     type <= KFD_IOCTL_SVM_ATTR_NO_ACCESS; type++) {
+	for (uint32_t type = KFD_IOCTL_SVM_ATTR_PREFERRED_LOC; type <= KFD_IOCTL_SVM_ATTR_NO_ACCESS;
+	     type++) {
 		CHECK_EQ(set(here, type, HIDDEN_ID), -EINVAL);
 		CHECK_EQ(set(here, type, ids[1]), 0);
 	}

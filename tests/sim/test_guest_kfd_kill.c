@@ -23,15 +23,11 @@ static int export(uint64_t handle)
 	return (int)a.dmabuf_fd;
 }
 
-static void prefetch(char *at, uint64_t size, uint32_t gpu_id)
+static void prefetch(const char *at, uint64_t size, uint32_t gpu_id)
 {
-	struct {
-		struct kfd_ioctl_svm_args args;
-		struct kfd_ioctl_svm_attribute attr;
-	} a = {{.start_addr = (uintptr_t)at, .size = size, .nattr = 1},
-	       {KFD_IOCTL_SVM_ATTR_PREFETCH_LOC, gpu_id}};
+	struct kfd_ioctl_svm_attribute a = {KFD_IOCTL_SVM_ATTR_PREFETCH_LOC, gpu_id};
 
-	CHECK_EQ(call(_IOC(_IOC_READ | _IOC_WRITE, 'K', KFD_NR_SVM, sizeof(a)), &a), 0);
+	CHECK_EQ(svm_set(at, size, 1, &a), 0);
 }
 
 static uint32_t import(int fd, uint64_t *ret_handle)

@@ -11,24 +11,19 @@
 #define PREFETCH  KFD_IOCTL_SVM_ATTR_PREFETCH_LOC
 #define NOWHERE	  UINT32_MAX
 
-struct svm {
-	struct kfd_ioctl_svm_args args;
-	struct kfd_ioctl_svm_attribute attrs[2];
-};
-
 static int set_both(char *at, uint64_t size, struct kfd_ioctl_svm_attribute one,
 		    struct kfd_ioctl_svm_attribute two)
 {
-	struct svm a = {{.start_addr = (uintptr_t)at, .size = size, .nattr = 2}, {one, two}};
+	struct kfd_ioctl_svm_attribute both[] = {one, two};
 
-	return call(_IOC(_IOC_READ | _IOC_WRITE, 'K', KFD_NR_SVM, sizeof(a)), &a);
+	return svm_set(at, size, 2, both);
 }
 
 static int set(char *at, uint64_t size, uint32_t type, uint32_t value)
 {
 	struct kfd_ioctl_svm_attribute a = {type, value};
 
-	return set_both(at, size, a, a);
+	return svm_set(at, size, 1, &a);
 }
 
 static char *memory_at(char *at, uint64_t size)

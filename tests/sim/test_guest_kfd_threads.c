@@ -26,12 +26,8 @@ static uint32_t draw(uint64_t *state, uint32_t below)
 
 static void prefetch(uint64_t first, uint64_t size, uint32_t gpu_id)
 {
-	struct {
-		struct kfd_ioctl_svm_args args;
-		struct kfd_ioctl_svm_attribute attr;
-	} a = {{.start_addr = (uintptr_t)range + first, .size = size, .nattr = 1},
-	       {KFD_IOCTL_SVM_ATTR_PREFETCH_LOC, gpu_id}};
-	int r = call(_IOC(_IOC_READ | _IOC_WRITE, 'K', KFD_NR_SVM, sizeof(a)), &a);
+	struct kfd_ioctl_svm_attribute a = {KFD_IOCTL_SVM_ATTR_PREFETCH_LOC, gpu_id};
+	int r = svm_set(range + first, size, 1, &a);
 
 	CHECK(r == 0 || (r == -ENOMEM && gpu_id));
 }

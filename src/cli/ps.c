@@ -76,6 +76,7 @@ static void device_row(struct table *t, const struct tenant_entry *e, const stru
 	bytes_cell(t, d->driver_bytes);
 	table_cell(t, "%" PRIu64, d->refusals);
 	category_cells(t, d->used);
+	bytes_cell(t, d->host_bytes);
 	if (d->absurd || (d->limit_bytes && d->used_bytes > d->limit_bytes))
 		table_style(t, TABLE_ALERT);
 }
@@ -90,14 +91,14 @@ static void idle_row(struct table *t, const struct tenant_entry *e)
 	table_cell(t, "0%%");
 	table_cell(t, "%s", "");
 	table_cell(t, "0");
-	for (int c = 0; c < CAT_N; c++)
+	for (int c = 0; c <= CAT_N; c++) /* and the host's */
 		table_cell(t, "%s", "");
 }
 
 static int print_devices(const struct tenants *tenants)
 {
 	struct table *t = table_new("TENANT|GPU|>QUOTA|>USED|>|>DRIVER|>REFUSED|>CONTEXT|>MODULE|"
-				    ">DATA|>POOL|>ARRAY|>GRAPH|>IMPORTED");
+				    ">DATA|>POOL|>ARRAY|>GRAPH|>IMPORTED|>HOST");
 	int r;
 
 	if (!t)
@@ -132,6 +133,7 @@ static void process_row(struct table *t, const struct tenant_entry *e, const str
 	table_cell(t, "%s", use ? units_bytes(use->used_bytes).s : "0");
 	bytes_cell(t, use ? use->shared_bytes : 0);
 	bytes_cell(t, use ? use->driver_bytes : 0);
+	bytes_cell(t, use ? use->host_bytes : 0);
 	table_cell(t, "%s", *p->info.command ? p->info.command : p->info.comm);
 }
 
@@ -144,7 +146,8 @@ static void process_rows(struct table *t, const struct tenant_entry *e,
 	for (int d = 0; d < e->view->ndevices; d++) {
 		const struct view_process_device *use = &p->device[d];
 
-		if (!use->used_bytes && !use->shared_bytes && !use->driver_bytes)
+		if (!use->used_bytes && !use->shared_bytes && !use->driver_bytes &&
+		    !use->host_bytes)
 			continue;
 		process_row(t, e, p, &e->view->device[d], use);
 		any = true;
@@ -155,7 +158,7 @@ static void process_rows(struct table *t, const struct tenant_entry *e,
 
 static int print_processes(const struct tenants *tenants)
 {
-	struct table *t = table_new("TENANT|>PID|>HOST PID|GPU|>USED|>SHARED|>DRIVER|COMMAND");
+	struct table *t = table_new("TENANT|>PID|>HOST PID|GPU|>USED|>SHARED|>DRIVER|>HOST|COMMAND");
 	unsigned int n = 0;
 	int r = 0;
 

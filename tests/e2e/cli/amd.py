@@ -82,6 +82,17 @@ class Shown(cli_lib.Case):
         self.assertRegex(out, rf"(?m)^t +\d+ +{A} +1 GiB +\S+/cli_holder ")
         self.assertRegex(out, rf"(?m)^t +\d+ +{BY_PLACE} +512 MiB +\S+/cli_holder ")
 
+    def test_host_memory(self):
+        self.ok("run", "--name", "h", "--memory", "2GiB", "--", "true")
+        self.hold("h", f"{A}:host:{3 * GIB}")
+        out = self.ok("ps", "h")
+        self.assertRegex(out, rf"(?m)^TENANT +GPU +QUOTA +USED +REFUSED +HOST$")
+        self.assertRegex(out, rf"(?m)^h +{A} +2 GiB +0 +0% +0 +3 GiB$")
+        self.assertRegex(out, rf"(?m)^h +\d+ +{A} +0 +3 GiB +\S+/cli_holder ")
+        (tenant,) = json.loads(self.ok("ps", "--json", "h"))["tenants"]
+        self.assertEqual(tenant["devices"][0]["host_bytes"], 3 * GIB)
+        self.assertEqual(tenant["processes"][0]["devices"][0]["host_bytes"], 3 * GIB)
+
     def test_json(self):
         shapes = cli_lib.documented()
         (tenant,) = json.loads(self.ok("ps", "--json"))["tenants"]

@@ -2,9 +2,10 @@
 /*
  * cli_holder TENANT_DIR [DEVICE:CATEGORY:BYTES]...: a process of a tenant, without any GPU: claims
  * a slot, holds these amounts in the ledger, says "held" and waits until its stdin is closed. With
- * "refuse" for a category it asks for that many bytes above a limit of 1, to be refused. Of
- * compute: "busy", a permille of each of the last 62 seconds; "owed" to the deficit controller,
- * "held" and "longest", in nanoseconds; "launches"; and of AMD GPUs "units".
+ * "refuse" for a category it asks for that many bytes above a limit of 1, to be refused; "host" is
+ * the machine's memory, pinned for an AMD GPU. Of compute: "busy", a permille of each of the last 62
+ * seconds; "owed" to the deficit controller, "held" and "longest", in nanoseconds; "launches"; and of
+ * AMD GPUs "units".
  */
 #include <errno.h>
 #include <stdio.h>
@@ -84,6 +85,10 @@ static void hold(struct ledger *ledger, struct slot *slot, char *amount)
 	CHECK(!amd_identity_parse(amount, uuid) || !uuid_parse(amount, uuid));
 	device = ledger_device(ledger, uuid, 0);
 	CHECK(device >= 0);
+	if (!strcmp(category, "host")) {
+		quota_host_add(slot, device, bytes);
+		return;
+	}
 	if (!strcmp(category, "refuse")) {
 		CHECK_EQ(quota_reserve_slow(slot, device, bytes, 1), -EDQUOT);
 		return;

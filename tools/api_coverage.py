@@ -6,9 +6,10 @@
     tools/api_coverage.py --write    write docs/api-coverage.md
     tools/api_coverage.py --check    exit 1 when the committed document is stale
 
-A row of a list is one entry point, or one ioctl, with one decision. What is wrong with the lists (a name twice, a
-kind without a sentence, a kind hooked here and passed through there) or with the table of ways in
-(a proof that is no file) is an error, so that the document cannot promise what is not there.
+A row of a list is one entry point, or one ioctl, with one decision. What is wrong with the lists (a
+name twice, a kind without a sentence, a kind hooked here and passed through there) or with the
+table of ways in (a proof that is no file) is an error, so that the document cannot promise what is
+not there.
 """
 import difflib
 import re

@@ -22,7 +22,7 @@ struct queues;
 struct amd_device {
 	const struct topology_node *node;
 	uint8_t uuid[16]; /* amd/identity.h */
-	int card_minor;	  /* of its primary node, which takes what the render node takes; -1: none */
+	int card_minor;	  /* of its primary node, which takes what a render node takes; -1: none */
 	uint64_t total_bytes;
 	uint64_t visible_bytes; /* of these, what the CPU reaches; UINT64_MAX: not known */
 	bool ours;  /* the tenant has it; others are as if they were not there */
@@ -93,7 +93,7 @@ int amd_file(int fd);
  */
 struct amd *amd_limited(struct guest **ret_guest, int *ret_error);
 
-/* By what ioctls call it, and by the minor of one of its nodes. NULL: none that this library saw. */
+/* By what ioctls call it, and by the minor of one of its nodes. NULL: none that was seen here. */
 struct amd_device *amd_device(struct amd *amd, uint32_t gpu_id);
 struct amd_device *amd_device_of_minor(struct amd *amd, int minor);
 

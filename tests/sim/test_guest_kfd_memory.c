@@ -124,6 +124,33 @@ static void test_buffers(void)
 	check_all_free(0);
 }
 
+static int place(uint32_t handle)
+{
+	struct drm_amdgpu_gem_op a = {.handle = handle,
+				      .op = AMDGPU_GEM_OP_SET_PLACEMENT,
+				      .value = AMDGPU_GEM_DOMAIN_VRAM};
+
+	return drm(render[0], DRM_IOWR(AMDGPU_GEM_OP, a), &a);
+}
+
+/* Memory of the machine that is to go to the GPU has to fit there. (The emulator moves none.) */
+static void test_placement(void)
+{
+	uint32_t large, small;
+
+	CHECK_EQ(create(render[0], QUOTA + PAGE, AMDGPU_GEM_DOMAIN_GTT, &large), 0);
+	CHECK_EQ(create(render[0], QUOTA, AMDGPU_GEM_DOMAIN_GTT, &small), 0);
+	CHECK_EQ(place(large), -ENOMEM);
+	CHECK_EQ(place(small), -EINVAL);
+	CHECK_EQ(place(4711), -ENOENT);
+	CHECK_EQ(charged(0), 0);
+	CHECK_EQ(device_view(0).host_bytes, 2 * QUOTA + PAGE);
+	CHECK_EQ(close_handle(render[0], large), 0);
+	CHECK_EQ(close_handle(render[0], small), 0);
+	CHECK_EQ(device_view(0).host_bytes, 0);
+	check_all_free(0);
+}
+
 /* More files than can be told apart. */
 static void test_many_files(void)
 {
@@ -198,6 +225,7 @@ int main(void)
 	test_sizes();
 	test_kernel_refuses();
 	test_buffers();
+	test_placement();
 	test_many_files();
 	test_fork();
 	test_closed_file();

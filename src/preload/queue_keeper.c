@@ -12,8 +12,13 @@
 #include "preload/user.h"
 
 /* Policies are looked at so often, and what could not be done is tried again. */
-#define LOOK_NS	 UINT64_C(20000000)
-#define RETRY_NS UINT64_C(2000000)
+#define LOOK_NS	  UINT64_C(20000000)
+#define RETRY_NS  UINT64_C(2000000)
+/*
+ * For so long after the last queue: to a program that makes one for each copy each of them would
+ * else be the first, at which nobody has looked yet.
+ */
+#define LINGER_NS UINT64_C(200000000)
 
 static uint64_t now_ns(void)
 {
@@ -102,23 +107,6 @@ static uint64_t take_turns(struct queues *queues, int device, enum queue_kind ki
 	return next.next_ns;
 }
 
-/* Answers when to come again at the latest. */
-static uint64_t keep_device(struct queues *queues, int device, bool changed)
-{
-	uint64_t next = UINT64_MAX;
-
-	if ((changed || queue_hold_is_old(queues, device)) &&
-	    queue_hold_refresh(queues, device, false))
-		next = now_ns() + RETRY_NS;
-	for (int kind = 0; kind < QUEUE_KINDS; kind++) {
-		uint64_t at = take_turns(queues, device, kind, now_ns());
-
-		next = at < next ? at : next;
-	}
-	queues_tell(queues, device);
-	return next;
-}
-
 static bool has_queues(struct queues *queues, int device)
 {
 	bool any;
@@ -129,15 +117,48 @@ static bool has_queues(struct queues *queues, int device)
 	return any;
 }
 
-/* None is needed any more. Who adds a queue sees that, or is seen here. */
-static bool is_over(struct queues *queues)
+/* Answers when to come again at the latest. */
+static uint64_t keep_device(struct queues *queues, int device, bool changed)
 {
+	bool any = has_queues(queues, device);
+	uint64_t next = UINT64_MAX;
+
+	if (any && (changed || queue_hold_is_old(queues, device)) &&
+	    queue_hold_refresh(queues, device, false))
+		next = now_ns() + RETRY_NS;
+	for (int kind = 0; kind < QUEUE_KINDS; kind++) {
+		uint64_t at = take_turns(queues, device, kind, now_ns());
+
+		next = at < next ? at : next;
+	}
+	if (any)
+		queues_tell(queues, device);
+	return next;
+}
+
+/* What was before this thread nobody looked at. */
+static void begin(struct queues *queues)
+{
+	lock_take(&queues->lock);
+	for (int i = 0; i < GUEST_DEVICES; i++)
+		for (int kind = 0; kind < QUEUE_KINDS; kind++)
+			queues->device[i].turn[kind].looked_ns = 0;
+	lock_drop(&queues->lock);
+}
+
+/* None is needed any more. Who adds a queue sees that, or is seen here. */
+static bool is_over(struct queues *queues, uint64_t *needed_ns)
+{
+	uint64_t now = now_ns();
 	bool any = false;
 
 	lock_take(&queues->lock);
 	for (int i = 0; i < GUEST_DEVICES; i++)
 		any |= queues->device[i].n && queues->device[i].hold.limited;
-	queues->kept = any;
+	if (any)
+		*needed_ns = now;
+	queues->kept = now < *needed_ns + LINGER_NS;
+	any = queues->kept;
 	lock_drop(&queues->lock);
 	return !any;
 }
@@ -146,20 +167,20 @@ static void *keep(void *arg)
 {
 	static const uint32_t nothing;
 	struct queues *queues = arg;
+	uint64_t needed_ns = now_ns();
 	uint32_t heard = 0;
 	bool first = true;
 
 	prctl(PR_SET_NAME, "allot-keeper");
 	guest_depth++; /* what this thread calls is our own affair */
+	begin(queues);
 	do {
 		uint32_t seen = queues->allotment ? allotment_changes(queues->allotment) : 0;
 		uint64_t next = now_ns() + LOOK_NS;
 
 		for (int i = 0; i < (int)queues->amd->ndevices; i++) {
-			uint64_t at = UINT64_MAX;
+			uint64_t at = keep_device(queues, i, first || seen != heard);
 
-			if (has_queues(queues, i))
-				at = keep_device(queues, i, first || seen != heard);
 			next = at < next ? at : next;
 		}
 		first = false;
@@ -170,7 +191,7 @@ static void *keep(void *arg)
 		}
 		allotment_look(queues->allotment, now_ns());
 		allotment_sleep(queues->allotment, seen, next);
-	} while (!is_over(queues));
+	} while (!is_over(queues, &needed_ns));
 	return NULL;
 }
 

@@ -3,7 +3,7 @@
  * The thread of ours that keeps the queues of this process to the tenant's share: it sees that the
  * policy changes and that tenants come and go, tells the kernel the masks that follow from it, and
  * takes queues off the hardware and puts them back where no mask holds them. There is one while
- * the process has queues on a limited GPU, and none else.
+ * the process has queues on a limited GPU and for a moment after, and none else.
  */
 #ifndef ALLOT_PRELOAD_QUEUE_KEEPER_H
 #define ALLOT_PRELOAD_QUEUE_KEEPER_H

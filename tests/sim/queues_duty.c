@@ -8,7 +8,7 @@
 
 #define MEASURE_MS 10000
 #define POINTS	   3 /* of a hundred */
-#define PATIENCE   50 /* between calls, in ms */
+#define STEP_MS	   5
 
 static struct roster_times times_of(const struct puppet *p, uint32_t id)
 {
@@ -49,13 +49,50 @@ static uint32_t busy_copies(struct puppet *p, uint32_t gpu)
 	return id;
 }
 
+/* How long queues that are gone were on the hardware, as the trace has it. */
+static uint64_t active_ns_of(const char *trace)
+{
+	FILE *file = fopen(trace, "re");
+	uint64_t sum = 0;
+	char line[512];
+
+	CHECK(file);
+	while (fgets(line, sizeof(line), file)) {
+		const char *found = strstr(line, " active_ns=");
+
+		if (found)
+			sum += strtoull(found + strlen(" active_ns="), NULL, 10);
+	}
+	fclose(file);
+	return sum;
+}
+
+/* A queue for each copy: it is there for three steps of four. */
+static void copy_anew(struct puppet *p, int step, uint32_t *id)
+{
+	if (step % 4 == 0) {
+		*id = busy_copies(p, 1);
+	} else if (step % 4 == 3) {
+		puppet(p, (struct queue_ask){.op = QUEUE_IDLE, .id = *id});
+		puppet(p, (struct queue_ask){.op = QUEUE_DESTROY, .id = *id});
+	}
+}
+
 int main(int argc, char **argv)
 {
-	struct puppet stubborn, one, two, idle, least;
+	struct puppet stubborn, one, two, idle, least, fickle;
+	char trace[PATH_MAX];
 	struct watched watched[6];
+	uint32_t percent, id = 0;
+	uint64_t since;
 	int n = 0;
 
 	queues_begin(argv);
+	snprintf(trace, sizeof(trace), "%.4000s/trace", fixture_runtime_dir());
+	setenv("ALLOT_SIM_AMD_TRACE", trace, 1);
+	fickle = puppet_start("fickle", OPTIONS("--compute", "30"));
+	puppet_try(&fickle, (struct queue_ask){.op = QUEUE_DESTROY, .id = 999}); /* it is there */
+	unsetenv("ALLOT_SIM_AMD_TRACE");
 	stubborn = puppet_start("stubborn", OPTIONS("--compute", "30"));
 	one = puppet_start("several", OPTIONS("--compute", "30"));
 	two = puppet_start("several", NULL);
@@ -74,12 +111,17 @@ int main(int argc, char **argv)
 	CHECK_EQ(bits(&stubborn, watched[5].id), 33);
 	for (int i = 0; i < n; i++)
 		watched[i].before = times_of(watched[i].p, watched[i].id);
-	for (int ms = 0; ms < MEASURE_MS; ms += PATIENCE) {
+	since = now_ns();
+	for (int step = 0; now_ns() < since + MEASURE_MS * MS || step % 4; step++) {
 		struct queue_ask on = {.op = QUEUE_UPDATE, .id = watched[0].id, .percent = 100};
 
-		usleep(PATIENCE * 1000);
 		CHECK_EQ(puppet_try(&stubborn, on).result, 0);
+		copy_anew(&fickle, step, &id);
+		usleep(STEP_MS * 1000);
 	}
+	percent = (uint32_t)(100 * active_ns_of(trace) / (now_ns() - since));
+	fprintf(stderr, "a queue for each copy: active for %u %% of the time\n", percent);
+	CHECK(percent <= 30 + 2 * POINTS);
 	for (int i = 0; i < n; i++)
 		check_part(&watched[i]);
 
@@ -95,5 +137,6 @@ int main(int argc, char **argv)
 	puppet_end(&two);
 	puppet_end(&idle);
 	puppet_end(&least);
+	puppet_end(&fickle);
 	return 0;
 }

@@ -130,6 +130,8 @@ static int do_one(const struct queue_ask *ask, struct queue_told *told)
 	case QUEUE_FORK:
 		go_on_as_child();
 		return 0;
+	case QUEUE_NOTHING:
+		return 0;
 	case QUEUE_CLOSE:
 		return close_all();
 	case QUEUE_RAW:

@@ -17,6 +17,7 @@ enum queue_op {
 	QUEUE_IDLE,    /* and lets it end */
 	QUEUE_FORK,    /* goes on as a child of itself, which opens the devices anew */
 	QUEUE_CLOSE,   /* every descriptor but these two, and opens other files in their place */
+	QUEUE_NOTHING,
 	QUEUE_RAW,     /* ioctl `request` of /dev/kfd with `wild` as its block */
 };
 

@@ -43,7 +43,17 @@ static inline uint64_t now_ns(void)
 	return (uint64_t)t.tv_sec * 1000 * MS + (uint64_t)t.tv_nsec;
 }
 
-/* In a tenant of that name, by `allot run` with these options; without a name in none. */
+static inline struct queue_told puppet_try(struct puppet *p, struct queue_ask ask)
+{
+	struct queue_told told;
+
+	CHECK_EQ(write(p->to, &ask, sizeof(ask)), sizeof(ask));
+	CHECK_EQ(read(p->from, &told, sizeof(told)), sizeof(told));
+	p->pid = told.pid;
+	return told;
+}
+
+/* In a tenant of that name, by `allot run` with these options; without a name in none. It is there. */
 static inline struct puppet puppet_start(const char *name, const char *const options[])
 {
 	const char *argv[24] = {queues_allot, "run", "--name", name};
@@ -68,17 +78,8 @@ static inline struct puppet puppet_start(const char *name, const char *const opt
 	close(out[1]);
 	p.to = in[1];
 	p.from = out[0];
+	CHECK_EQ(puppet_try(&p, (struct queue_ask){.op = QUEUE_NOTHING}).result, 0);
 	return p;
-}
-
-static inline struct queue_told puppet_try(struct puppet *p, struct queue_ask ask)
-{
-	struct queue_told told;
-
-	CHECK_EQ(write(p->to, &ask, sizeof(ask)), sizeof(ask));
-	CHECK_EQ(read(p->from, &told, sizeof(told)), sizeof(told));
-	p->pid = told.pid;
-	return told;
 }
 
 /* As above, and it must succeed; the id of the queue, if there is a new one. */

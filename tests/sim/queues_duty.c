@@ -91,7 +91,6 @@ int main(int argc, char **argv)
 	snprintf(trace, sizeof(trace), "%.4000s/trace", fixture_runtime_dir());
 	setenv("ALLOT_SIM_AMD_TRACE", trace, 1);
 	fickle = puppet_start("fickle", OPTIONS("--compute", "30"));
-	puppet_try(&fickle, (struct queue_ask){.op = QUEUE_DESTROY, .id = 999}); /* it is there */
 	unsetenv("ALLOT_SIM_AMD_TRACE");
 	stubborn = puppet_start("stubborn", OPTIONS("--compute", "30"));
 	one = puppet_start("several", OPTIONS("--compute", "30"));

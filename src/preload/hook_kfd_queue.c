@@ -126,7 +126,10 @@ static int destroy(struct amd_call *call, struct queues *queues)
 	return r;
 }
 
-/* What the program wants is remembered as soon as the kernel has accepted it. */
+/*
+ * What the program wants is remembered as soon as the kernel has accepted it; not of a queue that
+ * has this number by now because another thread destroyed this one meanwhile.
+ */
 static int update(struct amd_call *call, struct queues *queues)
 {
 	struct kfd_ioctl_update_queue_args *a = call->block;
@@ -144,7 +147,9 @@ static int update(struct amd_call *call, struct queues *queues)
 	r = amd_call_kernel(call);
 	if (r >= 0) {
 		lock_take(&queues->lock);
-		q->duty = (struct duty_queue){.wanted = wanted, .told = a->queue_percentage};
+		if (q->version == version)
+			q->duty = (struct duty_queue){.wanted = wanted,
+						      .told = a->queue_percentage};
 		lock_drop(&queues->lock);
 		queues_settle(queues, call->fd, wanted.queue_id); /* else the keeper does */
 	}
@@ -154,17 +159,18 @@ static int update(struct amd_call *call, struct queues *queues)
 }
 
 /* Where it is not held to a mask the program's own is told as it is. */
-static int set_mask(struct amd_call *call, struct queues *queues, struct queue *q,
+static int set_mask(struct amd_call *call, struct queues *queues, uint32_t id, uint64_t version,
 		    const uint32_t *words, uint32_t bits)
 {
-	struct queue_device *d = &queues->device[q->device];
-	struct kfd_ioctl_set_cu_mask_args args = {.queue_id = q->duty.wanted.queue_id,
-						  .num_cu_mask = bits};
+	struct kfd_ioctl_set_cu_mask_args args = {.queue_id = id, .num_cu_mask = bits};
+	struct queue *q = &queues->queue[id];
+	const struct queue_device *d;
 	struct cu_mask mask = {{0}};
 	int r = 0;
 
 	memcpy(mask.word, words, sizeof(mask.word));
 	lock_take(&queues->lock);
+	d = &queues->device[q->device];
 	if (d->hold.limited && d->hold.masks) {
 		r = cu_mask_narrow(&d->map, &d->hold.mask, words, bits, &mask);
 		args.num_cu_mask = cu_mask_bits(&d->map);
@@ -176,12 +182,14 @@ static int set_mask(struct amd_call *call, struct queues *queues, struct queue *
 	if (r)
 		return r;
 	lock_take(&queues->lock);
-	q->own_bits = bits;
-	memcpy(q->own, words, sizeof(q->own));
-	q->masked = true;
-	q->mask = mask;
+	if (q->version == version) {
+		q->own_bits = bits;
+		memcpy(q->own, words, sizeof(q->own));
+		q->masked = true;
+		q->mask = mask;
+	}
 	lock_drop(&queues->lock);
-	return queues_settle(queues, call->fd, args.queue_id);
+	return queues_settle(queues, call->fd, id);
 }
 
 static int mask(struct amd_call *call, struct queues *queues)
@@ -199,7 +207,7 @@ static int mask(struct amd_call *call, struct queues *queues)
 		return -EFAULT;
 	if (!queues_claim(queues, a->queue_id, &version))
 		return -EFAULT; /* as the kernel says of one that is not there */
-	r = set_mask(call, queues, &queues->queue[a->queue_id], words, bits);
+	r = set_mask(call, queues, a->queue_id, version, words, bits);
 	queues_release(queues, a->queue_id, version);
 	return r;
 }

@@ -151,6 +151,46 @@ static void test_placement(void)
 	check_all_free(0);
 }
 
+static int alloc_by(int fd, uint64_t *ret_handle)
+{
+	struct kfd_ioctl_alloc_memory_of_gpu_args a = {
+		.va_addr = 1u << 30, .size = MIB, .gpu_id = ids[0], .flags = VRAM};
+	int r = ioctl(fd, KFD_IOWR(ALLOC_MEMORY_OF_GPU, a), &a) < 0 ? -errno : 0;
+
+	*ret_handle = a.handle;
+	return r;
+}
+
+/* A descriptor's number is of one file after the other. */
+static void test_descriptors(void)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC), fd = dup(kfd);
+	uint64_t handle, more;
+	uint32_t buffer;
+
+	CHECK_EQ(alloc_by(fd, &handle), 0);
+	CHECK_EQ(alloc_by(null, &more), -ENOTTY);
+	CHECK_EQ(dup2(null, fd), fd);
+	CHECK_EQ(alloc_by(fd, &more), -ENOTTY);
+	CHECK_EQ(charged(0), MIB);
+	CHECK_EQ(dup2(render[1], fd), fd);
+	CHECK(alloc_by(fd, &more) < 0);
+	CHECK_EQ(create(fd, MIB, AMDGPU_GEM_DOMAIN_VRAM, &buffer), 0);
+	CHECK_EQ(charged(0), MIB);
+	CHECK_EQ(charged(1), MIB);
+	CHECK_EQ(dup2(kfd, fd), fd);
+	CHECK_EQ(alloc_by(fd, &more), 0);
+	CHECK_EQ(charged(0), 2 * MIB);
+	CHECK_EQ(free_memory(more), 0);
+	CHECK_EQ(free_memory(handle), 0);
+	CHECK_EQ(close_handle(render[1], buffer), 0);
+	CHECK_EQ(close(fd), 0);
+	CHECK(alloc_by(fd, &more) == -EBADF);
+	close(null);
+	check_all_free(0);
+	check_all_free(1);
+}
+
 /* More files than can be told apart. */
 static void test_many_files(void)
 {
@@ -226,6 +266,7 @@ int main(void)
 	test_kernel_refuses();
 	test_buffers();
 	test_placement();
+	test_descriptors();
 	test_many_files();
 	test_fork();
 	test_closed_file();

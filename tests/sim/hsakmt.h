@@ -11,6 +11,8 @@
 #define NON_PAGED   (1u << 0)
 #define HOST_ACCESS (1u << 6)
 
+#define HSAKMT_NO_MEMORY 6
+
 struct pointer_info {
 	int32_t type;
 	uint32_t node;

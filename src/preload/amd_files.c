@@ -58,7 +58,8 @@ static uint64_t mark(struct amd *amd, int fd)
 	return found;
 }
 
-uint64_t amd_files_key(struct amd *amd, int fd, uint32_t handle)
+/* Under a mark of many files the device is in the key in place of the process. */
+uint64_t amd_files_key(struct amd *amd, int fd, int device, uint32_t handle)
 {
 	int saved = errno;
 	uint64_t found = read_mark(fd);
@@ -66,6 +67,8 @@ uint64_t amd_files_key(struct amd *amd, int fd, uint32_t handle)
 	if (!found)
 		found = mark(amd, fd);
 	errno = saved;
+	if (amd_files_is_shared(found))
+		found = (uint64_t)device << PID_SHIFT | (uint64_t)MARKS << MARK_SHIFT;
 	return found | handle;
 }
 

@@ -17,10 +17,11 @@
 #include "preload/amd.h"
 
 /*
- * The key of a handle of this file. Files beyond 63 in one process have one mark together, so two
- * objects may have one key: who charges has to count them (object.refs).
+ * The key of a handle of this file, which is of that device (by its place in struct amd). Files
+ * beyond 62 in one process have one mark together for each device, so two objects may have one key:
+ * who charges has to count them (object.refs).
  */
-uint64_t amd_files_key(struct amd *amd, int fd, uint32_t handle);
+uint64_t amd_files_key(struct amd *amd, int fd, int device, uint32_t handle);
 
 /* Whether files may share the key. */
 bool amd_files_is_shared(uint64_t key);

@@ -29,7 +29,6 @@ int amd_memory_put(struct amd_call *call, uint64_t handle, struct object *object
 bool amd_memory_in_vram(struct amd_call *call, uint32_t handle, uint64_t *ret_bytes);
 
 /* SVM: takes memory of GPUs, or gives it back, by addresses. */
-struct demand;
 int amd_memory_svm(struct amd_call *call, const struct demand *demand);
 
 int amd_memory_map(struct amd_call *call);   /* MAP */

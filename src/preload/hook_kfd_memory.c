@@ -31,7 +31,10 @@ enum object_kind amd_memory_kind(const struct amd_call *call)
 
 uint64_t amd_memory_key(struct amd_call *call, uint64_t handle)
 {
-	return call->device ? amd_files_key(call->amd, call->fd, (uint32_t)handle) : handle;
+	if (!call->device)
+		return handle;
+	return amd_files_key(call->amd, call->fd, (int)(call->device - call->amd->device),
+			     (uint32_t)handle);
 }
 
 void amd_memory_undo(struct amd_call *call, uint64_t handle)

@@ -13,6 +13,7 @@
 #include "amd/abi/drm.h"
 #include "amd/abi/kfd.h"
 #include "base/fault.h"
+#include "preload/amd_files.h"
 #include "preload/amd_memory.h"
 #include "preload/amd_sweep.h"
 #include "preload/share.h"
@@ -258,11 +259,14 @@ static int prime_import(struct amd_call *call)
 	struct object_table *objects = call->guest->objects;
 	struct identity what;
 	struct object object;
-	uint64_t bytes = 0;
+	uint64_t bytes = 0, key;
 	int r = amd_call_kernel(call);
 
-	if (r < 0 || identify(args->fd, &what) ||
-	    object_get(objects, OBJECT_GEM, amd_memory_key(call, args->handle), &object) ||
+	if (r < 0 || identify(args->fd, &what))
+		return r;
+	/* What another file has under the key says nothing of this one. */
+	key = amd_memory_key(call, args->handle);
+	if ((!amd_files_is_shared(key) && object_get(objects, OBJECT_GEM, key, &object)) ||
 	    (!amd_memory_in_vram(call, args->handle, &bytes) &&
 	     !shared_known(call->guest->ledger, what.key)))
 		return r;

@@ -191,22 +191,32 @@ static void test_descriptors(void)
 	check_all_free(1);
 }
 
-/* More files than can be told apart. */
+/* More files than can be told apart, of two GPUs. */
 static void test_many_files(void)
 {
-	uint32_t handles[80];
-	int files[80];
+	uint64_t kept[2];
+	uint32_t handles[160];
+	int files[160];
 
-	for (int i = 0; i < 80; i++) {
-		files[i] = open_again(0);
-		CHECK_EQ(create(files[i], 10 * PAGE, AMDGPU_GEM_DOMAIN_VRAM, &handles[i]), 0);
+	CHECK_EQ(alloc_vram(0, MIB, &kept[0]), 0);
+	CHECK_EQ(alloc_vram(1, MIB, &kept[1]), 0);
+	for (int i = 0; i < 160; i++) {
+		files[i] = open_again(i % 2);
+		CHECK_EQ(create(files[i], (1 + i % 2) * PAGE, AMDGPU_GEM_DOMAIN_VRAM, &handles[i]),
+			 0);
 	}
-	CHECK_EQ(charged(0), 800 * PAGE);
-	for (int i = 0; i < 80; i++)
+	CHECK_EQ(charged(0), MIB + 80 * PAGE);
+	CHECK_EQ(charged(1), MIB + 160 * PAGE);
+	for (int i = 0; i < 160; i++)
 		CHECK_EQ(close_handle(files[i], handles[i]), 0);
-	check_all_free(0);
-	for (int i = 0; i < 80; i++)
+	CHECK_EQ(charged(0), MIB);
+	CHECK_EQ(charged(1), MIB);
+	for (int i = 0; i < 160; i++)
 		close(files[i]);
+	CHECK_EQ(free_memory(kept[0]), 0);
+	CHECK_EQ(free_memory(kept[1]), 0);
+	check_all_free(0);
+	check_all_free(1);
 }
 
 /* The kernel does not know a child, and neither does it have what its parent has. */

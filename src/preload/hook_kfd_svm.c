@@ -99,16 +99,16 @@ static bool did_nothing(int error)
 	       error == -ENOTTY || error == -ENODEV || error == -ESRCH;
 }
 
-/* From now on the addresses are charged to `taken`, and as before where the memory `stays`. */
+/* From now on the addresses are charged to `taken`, and as before where the memory may be still. */
 static void charge(struct amd_call *call, const struct demand *demand, struct amd_ranges *had,
-		   uint64_t taken)
+		   uint64_t taken, bool stays)
 {
 	struct amd_range range = {demand->object, demand->object + demand->length, taken};
 	struct amd_ranges lost = {.count = 0};
 
 	amd_ranges_set(&call->amd->ranges, &range, &lost);
 	release_all(call->amd, &lost);
-	if (demand->stays) {
+	if (stays) {
 		struct amd_ranges replaced = {.count = 0};
 
 		for (uint32_t i = 0; i < had->count; i++) {
@@ -156,7 +156,7 @@ static int take(struct amd_call *call, const struct demand *demand)
 		amd_charge_commit(&shares[i].charge, CAT_DATA, demand->length - shares[i].had);
 		taken |= UINT64_C(1) << shares[i].device;
 	}
-	charge(call, demand, &had, taken);
+	charge(call, demand, &had, taken, demand->stays || r < 0);
 	return r;
 }
 

@@ -17,7 +17,7 @@
 #include "preload/lookup.h"
 #include "preload/lookup_elf.h"
 
-/* Threads that come here at the same time find, and store, the same. */
+/* Threads that come here at the same time find the same; each is stored once, and never again. */
 static struct next next;
 static atomic_bool found;
 
@@ -38,6 +38,19 @@ static const struct row {
 static void **slot_of(const struct row *row)
 {
 	return (void **)((char *)&next + row->offset);
+}
+
+static bool is_stored(const struct row *row)
+{
+	return __atomic_load_n(slot_of(row), __ATOMIC_ACQUIRE);
+}
+
+static void store(const struct row *row, void *p)
+{
+	void *none = NULL;
+
+	__atomic_compare_exchange_n(slot_of(row), &none, p, false, __ATOMIC_ACQ_REL,
+				    __ATOMIC_ACQUIRE);
 }
 
 static bool is_libc(const struct link_map *m)
@@ -61,14 +74,10 @@ static bool find_in_list(void)
 	while (m && m->l_ld != _DYNAMIC)
 		m = m->l_next;
 	for (m = m ? m->l_next : NULL; m; m = m->l_next) {
-		for (size_t i = 0; i < ROWS; i++) {
-			void **slot = slot_of(&rows[i]), *p;
-
-			if (__atomic_load_n(slot, __ATOMIC_RELAXED))
-				continue;
-			p = lookup_elf_symbol(m->l_addr, m->l_ld, rows[i].name);
-			__atomic_store_n(slot, p, __ATOMIC_RELAXED);
-		}
+		for (size_t i = 0; i < ROWS; i++)
+			if (!is_stored(&rows[i]))
+				store(&rows[i],
+				      lookup_elf_symbol(m->l_addr, m->l_ld, rows[i].name));
 		if (is_libc(m))
 			return true;
 	}
@@ -81,8 +90,7 @@ static void find_by_lookup(void)
 	struct lookup_libc libc = lookup_libc();
 
 	for (size_t i = 0; i < ROWS; i++)
-		__atomic_store_n(slot_of(&rows[i]), libc.dlsym(RTLD_NEXT, rows[i].name),
-				 __ATOMIC_RELAXED);
+		store(&rows[i], libc.dlsym(RTLD_NEXT, rows[i].name));
 }
 
 const struct next *next_libc(void)
@@ -104,7 +112,7 @@ void *next_hook(const char *name, void **ret_next)
 		if (strcmp(rows[i].name, name))
 			continue;
 		next_libc();
-		*ret_next = __atomic_load_n(slot_of(&rows[i]), __ATOMIC_RELAXED);
+		*ret_next = *slot_of(&rows[i]);
 		return rows[i].hook;
 	}
 	return NULL;

@@ -98,7 +98,9 @@ int ledger_map(struct ledger *ledger, int fd)
 
 	if (map == MAP_FAILED)
 		return err_errno();
-	ledger->map = map;
+	/* Again at the same place: threads that are in it need not notice. */
+	if (!ledger->map)
+		ledger->map = map;
 	/* A child that kept the mapping would keep our slot's lock alive. */
 	return madvise(map, sizeof(struct ledger_file), MADV_DONTFORK) < 0 ? err_errno() : 0;
 }

@@ -168,6 +168,7 @@ static void pop(struct pass *pass, struct lane *lane, uint64_t done_ns)
 	struct meter_device *md = pass->md;
 	struct mark *mark = &lane->mark[lane->head % METER_MARKS];
 	uint64_t expected = mark->expected_ns, took, spun = 0;
+	bool beside = atomic_load(&md->beside);
 
 	/* Not in this order: of another stream that had the same handle, or by a clock moved on. */
 	if (done_ns && done_ns < lane->done_ns)
@@ -189,10 +190,13 @@ static void pop(struct pass *pass, struct lane *lane, uint64_t done_ns)
 	if (mark->start && pass->peers && done_ns < mark->recorded_ns + BEGIN_NS)
 		add(pass, mark->recorded_ns, done_ns, false);
 	lock_take(&md->lock);
+	if (beside) /* waiting for other ranks says nothing of what launches take together */
+		md->costs.mixed_permille = 0;
 	if (done_ns && lane->done_ns && !mark->start && mark->launches && took) {
 		if (!spun) {
 			cost_learn(&md->costs, mark->key, mark->launches, took,
-				   mark->known ? expected : 0, meter_has_peers(md));
+				   mark->known && !beside ? expected : 0,
+				   meter_has_peers(md));
 			atomic_raise_u64(&md->compute->longest_ns, took / mark->launches);
 		}
 		if (mark->recorded_ns >= atomic_load(&md->doubt_ns))

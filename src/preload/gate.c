@@ -153,9 +153,10 @@ static uint64_t choose_slice_ns(struct guest *guest, const struct gate *gate,
 				struct meter_device *md, uint64_t now_ns)
 {
 	int64_t share = atomic_load(&gate->share_permille[md->device->ledger]);
-	bool badly = compute_beside(guest->ledger, md->device->ledger, now_ns) ||
-		     meter_pauses_badly(md, SHORT_NS);
+	bool beside = compute_beside(guest->ledger, md->device->ledger, now_ns);
+	bool badly = beside || meter_pauses_badly(md, SHORT_NS);
 
+	atomic_store_explicit(&md->beside, beside, memory_order_relaxed);
 	return (uint64_t)between(room_paid_in_ns(share, badly ? PAUSE_MOST_NS : PAUSE_LEAST_NS),
 				 CONTROLLER_SLICE_NS, CONTROLLER_LONG_SLICE_NS);
 }

@@ -180,7 +180,8 @@ static bool mark_due(const struct meter_device *md, const struct lane *lane, uin
 
 	if (steady && work < STEADY_WORK_NS)
 		return since > STEADY_NS;
-	if (rare && single)
+	/* Of ranks it is to be known when they began to wait for each other. */
+	if (rare && single && !atomic_load_explicit(&md->beside, memory_order_relaxed))
 		return work >= SINGLE_WORK_NS || lane->loose.launches >= ALONE_LAUNCHES ||
 		       since > 2 * ALONE_EVERY_NS;
 	if (rare)

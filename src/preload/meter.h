@@ -119,6 +119,7 @@ struct meter_device {
 	uint64_t lane_ns, own_ns;    /* see learn_overlap */
 	uint64_t counted_ns;	     /* what worked until then is in own_ns */
 	_Atomic bool running;	     /* said so, see compute_set_running */
+	_Atomic bool beside;	     /* another device works for the tenant, see compute_beside */
 	struct span seen; /* work that was not done at the last look; the collector's */
 
 	_Atomic uint64_t end_ns;     /* when all that was launched is expected to be done */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "preload/park.h"
 
+#include "ledger/quota.h"
 #include "preload/keeper.h"
 #include "preload/meter_priv.h"
 
@@ -40,6 +41,15 @@ void park_word_free(struct park_word word)
 		DRIVER(cuMemFreeHost, (word.word));
 }
 
+/* Whether the tenant uses another device, or is about to: nobody computes without memory. */
+static bool has_others(struct guest *guest, int device, uint64_t now_ns)
+{
+	for (int i = 0; ledger_knows(guest->ledger, i); i++)
+		if (i != device && quota_used(guest->ledger, i))
+			return true;
+	return compute_beside(guest->ledger, device, now_ns);
+}
+
 /*
  * Not for several processes or devices of a tenant, which pause together, nor beside others, to
  * whom what is queued would come as a surprise.
@@ -53,7 +63,7 @@ static bool may_park(struct guest *guest, const struct unit *unit, uint64_t unti
 	       atomic_load(&gate->controller) == CONTROLLER_DEFICIT &&
 	       atomic_load(&gate->keeper.started) == 1 && !atomic_load(&gate->keeper.stop) &&
 	       gate_alone(guest, unit->now_ns) && !meter_has_peers(md) &&
-	       !compute_beside(guest->ledger, md->device->ledger, unit->now_ns);
+	       !has_others(guest, md->device->ledger, unit->now_ns);
 }
 
 /* With the lock: the lane is the only one of late. Several drift apart if each launches ahead. */
@@ -83,11 +93,8 @@ static uint32_t pause_now(struct meter_device *md, const struct lane *lane, cons
 }
 
 /* It counts as if the launch were held. */
-static void count(struct meter_device *md, uint64_t now_ns, uint64_t until_ns)
+static void count(struct meter_device *md, uint64_t for_ns)
 {
-	uint64_t for_ns = until_ns - now_ns;
-
-	compute_hold(md->compute, now_ns, until_ns);
 	__atomic_fetch_add(&md->compute->throttled_ns, for_ns, __ATOMIC_RELAXED);
 	__atomic_fetch_add(&md->compute->throttles, 1, __ATOMIC_RELAXED);
 }
@@ -136,7 +143,7 @@ bool park_launch(struct guest *guest, struct unit *unit, uint64_t until_ns)
 	if (!pause)
 		return false;
 	if (begun)
-		count(md, unit->now_ns, until_ns);
+		count(md, until_ns - unit->now_ns);
 	if (!waits && !wait_in_stream(unit, lane, word.at, pause)) {
 		if (begun)
 			park_open(md);

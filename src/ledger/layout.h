@@ -166,7 +166,7 @@ struct policy_file {
 	uint32_t version;
 	uint32_t file_bytes;
 	uint32_t pad0[12];
-	uint64_t generation; /* own cache line: the word that guests poll */
+	uint64_t generation; /* own cache line: the word that guests poll; its low half a futex */
 	uint32_t gate;       /* enum policy_gate; a futex word */
 	uint32_t pad1[13];
 	struct policy_turn turn;
@@ -178,6 +178,7 @@ _Static_assert(sizeof(struct policy_device) == 64, "layout");
 _Static_assert(sizeof(struct policy) == 128 + 64 * POLICY_DEVICES, "layout");
 _Static_assert(sizeof(struct policy_copy) == 8192, "layout");
 _Static_assert(offsetof(struct policy_file, generation) == 64, "layout");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the low half comes first");
 _Static_assert(offsetof(struct policy_file, gate) == 72, "layout");
 _Static_assert(sizeof(struct policy_turn) == 64, "layout");
 _Static_assert(offsetof(struct policy_file, turn) == 128, "layout");

@@ -275,6 +275,13 @@ uint64_t policy_generation(const struct policy_map *map)
 	return atomic_acquire(&map->file->generation);
 }
 
+/* The word is what changes with every update; the gate may stay what it is. */
+void policy_wait(const struct policy_map *map, uint64_t generation)
+{
+	while (policy_generation(map) == generation)
+		futex_wait(&map->file->generation, (uint32_t)generation);
+}
+
 const uint32_t *policy_gate(const struct policy_map *map)
 {
 	return &map->file->gate;
@@ -346,6 +353,7 @@ int policy_update(const char *dir, int (*edit)(struct policy *policy, void *arg)
 	if (!metered(&policy))
 		atomic_clear_bits(&file->gate, (uint32_t)POLICY_GATE_METERED);
 	futex_wake_all(&file->gate);
+	futex_wake_all(&file->generation);
 	/* The mapping holds the description, too: do not leave the lock to its end. */
 	region_unlock(fd, LOCK_WRITER, 1);
 	return 0;

@@ -178,6 +178,12 @@ int policy_load_turn(const char *dir, struct policy_turn *ret);
 /* Differs after every update: a caller compares it to know that its cached limits still hold. */
 uint64_t policy_generation(const struct policy_map *map);
 
+/*
+ * Sleeps until the generation is not this one any more, however long that takes. A writer that is
+ * killed when it has just changed the policy may leave the waking to the next one.
+ */
+void policy_wait(const struct policy_map *map, uint64_t generation);
+
 /* The gate as a word that FUTEX_WAIT (not private) accepts. */
 const uint32_t *policy_gate(const struct policy_map *map);
 

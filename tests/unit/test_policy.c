@@ -237,6 +237,49 @@ static void check_readers(void)
 	policy_close(map);
 }
 
+/* Notes each generation that it was woken for, until it is told of the last. */
+struct waiter {
+	struct policy_map *map;
+	uint64_t last;
+	_Atomic uint64_t seen;
+};
+
+static void *wait_all_the_time(void *arg)
+{
+	struct waiter *waiter = arg;
+
+	while (waiter->seen != waiter->last) {
+		policy_wait(waiter->map, waiter->seen);
+		waiter->seen = policy_generation(waiter->map);
+	}
+	return NULL;
+}
+
+/* No update is slept through, be it one that leaves the gate as it is. */
+static void check_wait(void)
+{
+	char dir[PATH_MAX];
+	struct policy p = fixture_policy(MIB);
+	struct waiter waiter = {0};
+	pthread_t thread;
+
+	CHECK_EQ(tenant_create(fixture_runtime_dir(), "waiter", &p, dir, sizeof(dir)), 0);
+	CHECK_EQ(policy_open(dir, &waiter.map), 0);
+	waiter.seen = policy_generation(waiter.map);
+	waiter.last = waiter.seen + 2000;
+	CHECK_EQ(pthread_create(&thread, NULL, wait_all_the_time, &waiter), 0);
+	for (uint64_t i = waiter.seen + 1; i <= waiter.last; i++) {
+		uint64_t limit = i * MIB;
+
+		CHECK_EQ(policy_update(dir, set_limit, &limit), 0);
+		for (int tries = 0; waiter.seen != i && tries < 100000; tries++)
+			usleep(100);
+		CHECK_EQ(waiter.seen, i);
+	}
+	CHECK_EQ(pthread_join(thread, NULL), 0);
+	policy_close(waiter.map);
+}
+
 static void patch(const char *dir, size_t at, uint64_t value)
 {
 	char path[PATH_MAX + 8];
@@ -500,6 +543,7 @@ int main(void)
 	if (fixture_has_faults())
 		check_killed_writers();
 	check_readers();
+	check_wait();
 	check_damage();
 	check_gate();
 	check_shares();

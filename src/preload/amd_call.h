@@ -41,7 +41,4 @@ int amd_memory_call(struct amd_call *call); /* COUNT, RELEASE, MAP, SHARE, MOVE 
 int amd_view_call(struct amd_call *call);   /* VIEW */
 int amd_queue_call(struct amd_call *call);  /* QUEUE */
 
-/* Before any call for /dev/kfd: queues that were made without a limit may have one by now. */
-void amd_queue_look(struct amd_call *call);
-
 #endif

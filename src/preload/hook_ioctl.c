@@ -116,8 +116,6 @@ static int decide_ioctl(int file, int fd, unsigned long request, void *arg)
 		errno = error ? -error : EACCES;
 		return -1;
 	}
-	if (file == AMD_FILE_KFD)
-		amd_queue_look(&call);
 	decision = file == AMD_FILE_KFD ? kfd_ioctl_decide(request) : drm_ioctl_decide(request);
 	if (passes(call.amd, decision))
 		return next_libc()->ioctl(fd, request, arg);

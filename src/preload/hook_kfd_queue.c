@@ -47,7 +47,6 @@ static int adopt(struct amd_call *call, struct queues *queues, const struct queu
 {
 	uint32_t id = queue->duty.wanted.queue_id;
 	uint64_t version;
-	bool limited;
 	int r;
 
 	if (id >= QUEUES) {
@@ -57,10 +56,7 @@ static int adopt(struct amd_call *call, struct queues *queues, const struct queu
 	}
 	version = queues_add(queues, queue, call->fd);
 	r = queues_settle(queues, call->fd, id);
-	lock_take(&queues->lock);
-	limited = queues->device[queue->device].hold.limited;
-	lock_drop(&queues->lock);
-	if (!r && limited && queue_keeper_need(queues))
+	if (!r && queue_keeper_need(queues, queue->device))
 		r = -ENOMEM;
 	if (!r) {
 		queues_release(queues, id, version);
@@ -228,12 +224,4 @@ int amd_queue_call(struct amd_call *call)
 	default:
 		return mask(call, queues);
 	}
-}
-
-void amd_queue_look(struct amd_call *call)
-{
-	struct queues *queues = queues_made(call->amd);
-
-	if (__builtin_expect(queues != NULL, 0) && queues_are_old(queues))
-		queue_keeper_need(queues); /* without a thread they stay as they are */
 }

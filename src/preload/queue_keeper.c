@@ -7,6 +7,7 @@
 #include "base/atomic.h"
 #include "base/futex.h"
 #include "ledger/compute.h"
+#include "ledger/policy.h"
 #include "preload/queue_hold.h"
 #include "preload/thread.h"
 #include "preload/user.h"
@@ -146,10 +147,18 @@ static void begin(struct queues *queues)
 	lock_drop(&queues->lock);
 }
 
-/* None is needed any more. Who adds a queue sees that, or is seen here. */
-static bool is_over(struct queues *queues, uint64_t *needed_ns)
+/* What comes after a look. */
+enum after {
+	AFTER_LOOK,
+	AFTER_WATCH, /* nothing is limited, but there are queues and a policy that can change */
+	AFTER_END,
+};
+
+/* Who adds a queue sees what this answers, or is seen here. */
+static enum after after_look(struct queues *queues, uint64_t *needed_ns)
 {
 	uint64_t now = now_ns();
+	enum after after = AFTER_END;
 	bool any = false;
 
 	lock_take(&queues->lock);
@@ -158,23 +167,47 @@ static bool is_over(struct queues *queues, uint64_t *needed_ns)
 	if (any)
 		*needed_ns = now;
 	queues->kept = now < *needed_ns + LINGER_NS;
-	any = queues->kept;
+	if (queues->kept) {
+		after = AFTER_LOOK;
+	} else if (queues->n && queues->guest->policy_map && !queues->watched) {
+		after = AFTER_WATCH;
+		queues->watched = true;
+	}
 	lock_drop(&queues->lock);
-	return !any;
+	return after;
 }
 
-static void *keep(void *arg)
+/*
+ * Until there is another policy than the one that was looked at. True: the caller is the keeper
+ * again; false: there is one, which sees it too. The end of the last queue wakes nobody: a thread
+ * that sleeps costs less than waking it would, of a program that makes a queue for each copy.
+ */
+static bool watch(struct queues *queues, uint64_t generation)
+{
+	bool kept;
+
+	policy_wait(queues->guest->policy_map, generation);
+	lock_take(&queues->lock);
+	queues->watched = false;
+	kept = queues->kept;
+	queues->kept = true;
+	lock_drop(&queues->lock);
+	return !kept;
+}
+
+/* While anything is limited, and for a moment after. False: nobody is needed any more. */
+static bool keep_limited(struct queues *queues, uint64_t *ret_generation)
 {
 	static const uint32_t nothing;
-	struct queues *queues = arg;
+	struct policy_map *policy = queues->guest->policy_map;
 	uint64_t needed_ns = now_ns();
+	enum after after;
 	uint32_t heard = 0;
 	bool first = true;
 
-	prctl(PR_SET_NAME, "allot-keeper");
-	guest_depth++; /* what this thread calls is our own affair */
 	begin(queues);
 	do {
+		uint64_t generation = policy ? policy_generation(policy) : 0;
 		uint32_t seen = queues->allotment ? allotment_changes(queues->allotment) : 0;
 		uint64_t next = now_ns() + LOOK_NS;
 
@@ -185,26 +218,49 @@ static void *keep(void *arg)
 		}
 		first = false;
 		heard = seen;
-		if (!queues->allotment) {
+		if (queues->allotment) {
+			allotment_look(queues->allotment, now_ns());
+			allotment_sleep(queues->allotment, seen, next);
+		} else {
 			futex_wait_until(&nothing, 0, next);
-			continue;
 		}
-		allotment_look(queues->allotment, now_ns());
-		allotment_sleep(queues->allotment, seen, next);
-	} while (!is_over(queues, &needed_ns));
+		after = after_look(queues, &needed_ns);
+		*ret_generation = generation;
+	} while (after == AFTER_LOOK);
+	return after == AFTER_WATCH;
+}
+
+static void *keep(void *arg)
+{
+	struct queues *queues = arg;
+	uint64_t generation;
+
+	prctl(PR_SET_NAME, "allot-keeper");
+	guest_depth++; /* what this thread calls is our own affair */
+	while (keep_limited(queues, &generation) && watch(queues, generation))
+		;
 	return NULL;
 }
 
-int queue_keeper_need(struct queues *queues)
+/* Under the lock. */
+static bool is_needed(const struct queues *queues, int device)
 {
-	bool kept;
+	if (queues->kept)
+		return false;
+	return queues->device[device].hold.limited ||
+	       (queues->guest->policy_map && !queues->watched);
+}
+
+int queue_keeper_need(struct queues *queues, int device)
+{
+	bool needed;
 	int r;
 
 	lock_take(&queues->lock);
-	kept = queues->kept;
-	queues->kept = true;
+	needed = is_needed(queues, device);
+	queues->kept |= needed;
 	lock_drop(&queues->lock);
-	if (kept)
+	if (!needed)
 		return 0;
 	r = thread_start(keep, queues);
 	if (r) {

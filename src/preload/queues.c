@@ -56,20 +56,6 @@ static void count(struct queues *queues, int device, int more)
 	units_set_queues(queues->amd->slot, queues->amd->device[device].ledger, d->n);
 }
 
-bool queues_are_old(struct queues *queues)
-{
-	uint64_t now = guest_generation(queues->guest);
-	bool old;
-
-	if (atomic_load_explicit(&queues->generation, memory_order_relaxed) == now)
-		return false;
-	lock_take(&queues->lock);
-	old = queues->n && !queues->kept;
-	lock_drop(&queues->lock);
-	atomic_store_explicit(&queues->generation, now, memory_order_relaxed);
-	return old;
-}
-
 bool queues_expect(struct queues *queues, int device)
 {
 	bool first;

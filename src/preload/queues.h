@@ -73,11 +73,11 @@ struct queues {
 	struct amd *amd;
 	struct allotment *allotment; /* NULL: nobody else's units can be known */
 	struct lock lock;
-	bool kept; /* the keeper runs */
-	int file;  /* a number under which the program had /dev/kfd */
+	bool kept;    /* the keeper runs */
+	bool watched; /* a thread sleeps until the policy changes */
+	int file;     /* a number under which the program had /dev/kfd */
 	uint32_t n;
-	uint32_t high;		     /* numbers at and above this were never used */
-	_Atomic uint64_t generation; /* of the policy, see queues_are_old */
+	uint32_t high; /* numbers at and above this were never used */
 	uint64_t versions;
 	struct queue_device device[GUEST_DEVICES];
 	struct queue queue[QUEUES];
@@ -88,9 +88,6 @@ struct queues *queues_get(struct guest *guest, struct amd *amd);
 
 /* The same, if there are any. */
 struct queues *queues_made(struct amd *amd);
-
-/* Whether the policy has changed and nobody keeps the queues that there are: true once a change. */
-bool queues_are_old(struct queues *queues);
 
 /*
  * One more is about to be made, so that others know; or is not made after all. True: none of this

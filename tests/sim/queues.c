@@ -163,27 +163,109 @@ static void test_bad_masks(void)
 	puppet_end(&a);
 }
 
-/* A limit that comes when the queues are there already, and goes again. */
+/* How often the keeper, and who waits in its place, have gone to sleep; -1: there is none. */
+static long keeper_naps(const struct puppet *p)
+{
+	char path[300], text[4096];
+	struct dirent *entry;
+	long naps = -1;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", p->pid);
+	dir = opendir(path);
+	CHECK(dir);
+	while ((entry = readdir(dir))) {
+		const char *at;
+
+		snprintf(path, sizeof(path), "/proc/%d/task/%.20s/status", p->pid, entry->d_name);
+		if (fd_read_text(AT_FDCWD, path, text, sizeof(text)) <= 0 ||
+		    !strstr(text, "allot-keeper"))
+			continue;
+		at = strstr(text, "\nvoluntary_ctxt_switches:");
+		CHECK(at);
+		naps = (naps < 0 ? 0 : naps) + atol(at + strlen("\nvoluntary_ctxt_switches:"));
+	}
+	closedir(dir);
+	return naps;
+}
+
+/* Until there is a keeper that does not look at anything by itself. */
+static bool wait_asleep(const struct puppet *p)
+{
+	uint64_t since = now_ns();
+	long was, is = -1;
+
+	do {
+		was = is;
+		usleep(200000);
+		is = keeper_naps(p);
+	} while ((is < 0 || is != was) && now_ns() < since + 4 * WAIT_NS);
+	return is >= 0 && is == was;
+}
+
+static bool wait_awake(const struct puppet *p)
+{
+	long was = keeper_naps(p);
+	uint64_t since = now_ns();
+
+	while (keeper_naps(p) < was + 20 && now_ns() < since + 4 * WAIT_NS)
+		usleep(10000);
+	return keeper_naps(p) >= was + 20;
+}
+
+/* All of each GPU but of the second. */
+static int limit_second(struct policy *policy, void *arg)
+{
+	struct topology_complaint complaint;
+	struct topology *topology;
+	uint32_t gpus = 0;
+
+	CHECK_EQ(topology_read(NULL, &topology, &complaint), 0);
+	CHECK(policy->flags & POLICY_ALL_DEVICES && policy->ndevices == 1);
+	for (uint32_t i = 0; i < topology->node_count; i++)
+		if (topology->nodes[i].gpu_id && gpus++ == 1)
+			amd_identity(&topology->nodes[i], policy->device[1].uuid);
+	topology_free(topology);
+	policy->compute = POLICY_COMPUTE_CAP;
+	policy->ndevices = 2;
+	policy->device[1].limit_permille = 1000;
+	policy->device[1].share_permille = 250;
+	return 0;
+}
+
+/*
+ * A limit that comes when the queues are there already, and goes again; the program makes no call
+ * meanwhile.
+ */
 static void test_on_and_off(void)
 {
 	struct puppet a = puppet_start("later", OPTIONS("--memory", "32MiB"));
 	uint32_t id = puppet_make(&a, 0, AQL);
-	uint64_t since;
 
-	CHECK(!roster_get(&a, id).mask_bits && !has_keeper(&a));
+	CHECK(!roster_get(&a, id).mask_bits);
+	CHECK(wait_asleep(&a));
 	tenant_set("later", 250);
-	since = now_ns();
-	while (!roster_get(&a, id).mask_bits && now_ns() < since + WAIT_NS)
-		own_mask(&a, 999, 3, 32); /* any call at all */
 	wait_bits(&a, id, quarter);
 	tenant_set("later", 0);
 	wait_bits(&a, id, all);
-	CHECK(wait_keeper(&a, false));
+	CHECK(wait_asleep(&a));
+	tenant_set("later", 500);
+	wait_bits(&a, id, half);
+	tenant_set("later", 1000);
+	wait_bits(&a, id, all);
+	CHECK(wait_asleep(&a));
 	tenant_set("later", 250);
 	CHECK_EQ(bits(&a, puppet_make(&a, 0, AQL)), quarter);
 	wait_bits(&a, id, quarter);
-	tenant_set("later", 1000);
-	wait_bits(&a, id, all);
+	puppet_end(&a);
+
+	/* Who waits for one GPU to have a limit does not look after another that has one. */
+	a = puppet_start("part", OPTIONS("--memory", "32MiB"));
+	tenant_edit("part", limit_second, NULL);
+	puppet_make(&a, 0, AQL);
+	CHECK(wait_asleep(&a));
+	CHECK_EQ(bits(&a, puppet_make(&a, 1, AQL)), quarter);
+	CHECK(wait_awake(&a));
 	puppet_end(&a);
 }
 

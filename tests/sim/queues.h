@@ -223,12 +223,18 @@ static inline int set_share(struct policy *policy, void *arg)
 	return 0;
 }
 
-static inline void tenant_set(const char *name, uint32_t permille)
+static inline void tenant_edit(const char *name, int (*edit)(struct policy *policy, void *arg),
+			       void *arg)
 {
 	char dir[PATH_MAX];
 
 	CHECK_EQ(tenant_path(fixture_runtime_dir(), name, dir, sizeof(dir)), 0);
-	CHECK_EQ(policy_update(dir, set_share, &permille), 0);
+	CHECK_EQ(policy_update(dir, edit, arg), 0);
+}
+
+static inline void tenant_set(const char *name, uint32_t permille)
+{
+	tenant_edit(name, set_share, &permille);
 }
 
 static inline void queues_begin(char **argv)

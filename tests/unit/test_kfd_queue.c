@@ -21,6 +21,7 @@
 #define RUN_NS	(600 * MS)
 #define WAIT_NS (5000 * MS)
 #define THREADS 4
+#define ASLEEP_US 400000 /* by then nobody looks for any other reason */
 #define GPU_ID	4711
 
 _Thread_local unsigned int guest_depth;
@@ -157,7 +158,6 @@ static int call(unsigned int nr, void *block, size_t bytes)
 	int r;
 
 	memcpy(copy, block, bytes);
-	amd_queue_look(&c);
 	r = amd_queue_call(&c);
 	memcpy(block, copy, bytes);
 	return r;
@@ -305,6 +305,26 @@ static void test_after(void)
 	destroy(copies);
 }
 
+/* The first limit comes while the program does nothing, and so does the next after none. */
+static void test_late(void)
+{
+	uint32_t id;
+
+	share(0);
+	CHECK_EQ(create(KFD_IOC_QUEUE_TYPE_COMPUTE_AQL, 4096, &id), 0);
+	CHECK_EQ(cus(id), 0);
+	for (int i = 0; i < 2; i++) {
+		usleep(ASLEEP_US);
+		share(250);
+		wait_cus(id, 27);
+		share(500);
+		wait_cus(id, 55);
+		share(0);
+		wait_cus(id, 110);
+	}
+	destroy(id);
+}
+
 /* Without its mask there is no queue. */
 static void test_refused(void)
 {
@@ -356,5 +376,6 @@ int main(void)
 	test_refused();
 	test_churn();
 	test_after();
+	test_late();
 	return 0;
 }

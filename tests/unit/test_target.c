@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
@@ -21,7 +22,7 @@
 struct seen {
 	pid_t thread;
 	int null, file, closed, own; /* `own`: of that thread's table of descriptors alone */
-	const char *text, *edge;     /* the latter at the end of a page that nothing follows */
+	const char *text, *edge;     /* the latter ends where nothing can be read */
 };
 
 static int tell;
@@ -47,7 +48,8 @@ static void child(void)
 	char *pages = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	pthread_t thread;
 
-	munmap(pages + 4096, 4096);
+	/* Unreadable and not just free, or the next mapping may take its place. */
+	CHECK_EQ(mprotect(pages + 4096, 4096, PROT_NONE), 0);
 	seen.edge = pages + 4096 - sizeof(TEXT);
 	CHECK_EQ(pthread_create(&thread, NULL, be_looked_at, &seen), 0);
 	pthread_join(thread, NULL);
@@ -94,6 +96,8 @@ int main(void)
 	pid = fork();
 	CHECK(pid >= 0);
 	if (!pid) {
+		/* It holds the test's output open: left behind, it would keep a failure waiting. */
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		child();
 		return 1;
 	}

@@ -32,14 +32,15 @@ static uint64_t now_ns(void)
 /*
  * Whether there is something to do for one that is on the hardware. A copy engine says how far it
  * is, the program how far it wrote, both in the program's memory; of a ring in which they are equal
- * all is done. Of compute queues they tell what was begun, not what is done.
+ * all is done. Of compute queues they tell what was begun, not what is done. Where they cannot be
+ * read, for the queue is being destroyed or nothing of ours may read, it counts as work.
  */
 static bool has_work(const struct queue *q)
 {
 	uint32_t read, written;
 
-	return q->kind != QUEUE_COPIES || user_read(&read, q->read_pointer, sizeof(read)) ||
-	       user_read(&written, q->write_pointer, sizeof(written)) || read != written;
+	return q->kind != QUEUE_COPIES || user_peek(&read, q->read_pointer, sizeof(read)) ||
+	       user_peek(&written, q->write_pointer, sizeof(written)) || read != written;
 }
 
 static bool is_busy(struct queues *queues, int device, enum queue_kind kind)

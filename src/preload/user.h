@@ -9,8 +9,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* 0 or -EFAULT; then some of it may be copied. Keeps errno. */
+/*
+ * For the thread that passes the address. What another one unmaps at this moment may end the
+ * program, as it would end who copies there without us. 0 or -EFAULT; then some of it may be copied. Keeps errno. */
 int user_read(void *to, uint64_t from, size_t len);
 int user_write(uint64_t to, const void *from, size_t len);
+
+/*
+ * For threads of ours, beside which the program may free the memory as it likes: the kernel reads,
+ * nobody else. 0 or -EFAULT, also where the kernel does not do that for this process. Keeps errno.
+ */
+int user_peek(void *to, uint64_t from, size_t len);
 
 #endif

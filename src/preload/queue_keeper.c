@@ -178,6 +178,16 @@ static enum after after_look(struct queues *queues, uint64_t *needed_ns)
 	return after;
 }
 
+/* Who finds a keeper that is being made waits for it: there may be none. Under the lock. */
+static void wait_for_start(struct queues *queues)
+{
+	while (queues->starting) {
+		lock_drop(&queues->lock);
+		futex_wait(&queues->starting, 1);
+		lock_take(&queues->lock);
+	}
+}
+
 /*
  * Until there is another policy than the one that was looked at. True: the caller is the keeper
  * again; false: there is one, which sees it too. The end of the last queue wakes nobody: a thread
@@ -189,6 +199,7 @@ static bool watch(struct queues *queues, uint64_t generation)
 
 	policy_wait(queues->guest->policy_map, generation);
 	lock_take(&queues->lock);
+	wait_for_start(queues);
 	queues->watched = false;
 	kept = queues->kept;
 	queues->kept = true;
@@ -258,16 +269,21 @@ int queue_keeper_need(struct queues *queues, int device)
 	int r;
 
 	lock_take(&queues->lock);
+	wait_for_start(queues);
 	needed = is_needed(queues, device);
-	queues->kept |= needed;
+	if (needed) {
+		queues->kept = true;
+		queues->starting = 1;
+	}
 	lock_drop(&queues->lock);
 	if (!needed)
 		return 0;
 	r = thread_start(keep, queues);
-	if (r) {
-		lock_take(&queues->lock);
+	lock_take(&queues->lock);
+	if (r)
 		queues->kept = false;
-		lock_drop(&queues->lock);
-	}
+	queues->starting = 0;
+	lock_drop(&queues->lock);
+	futex_wake_all(&queues->starting);
 	return r;
 }

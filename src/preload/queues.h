@@ -73,8 +73,9 @@ struct queues {
 	struct amd *amd;
 	struct allotment *allotment; /* NULL: nobody else's units can be known */
 	struct lock lock;
-	bool kept;    /* the keeper runs */
-	bool watched; /* a thread sleeps until the policy changes */
+	bool kept;	   /* the keeper runs, or is about to: */
+	uint32_t starting; /* a futex: its thread is being made, which may fail */
+	bool watched;	   /* a thread sleeps until the policy changes */
 	int file;     /* a number under which the program had /dev/kfd */
 	uint32_t n;
 	uint32_t high; /* numbers at and above this were never used */

@@ -146,6 +146,24 @@ uint64_t guest_generation(const struct guest *g)
 	return policy_generation(g->policy_map) + 1;
 }
 
+/* The C library, which may have no thread to give, and finds out late. */
+static struct {
+	_Atomic bool refuses, inside;
+} library;
+
+int __real_thread_start(void *(*run)(void *), void *arg);
+int __wrap_thread_start(void *(*run)(void *), void *arg);
+
+int __wrap_thread_start(void *(*run)(void *), void *arg)
+{
+	if (!library.refuses)
+		return __real_thread_start(run, arg);
+	library.inside = true;
+	while (library.refuses)
+		usleep(100);
+	return -EAGAIN;
+}
+
 /* The program. */
 static int call(unsigned int nr, void *block, size_t bytes)
 {
@@ -341,6 +359,37 @@ static void test_refused(void)
 	destroy(id);
 }
 
+static void *create_one(void *arg)
+{
+	uint32_t id;
+
+	return (void *)(intptr_t)create(KFD_IOC_QUEUE_TYPE_COMPUTE_AQL, 4096, &id);
+}
+
+/* One thread gets no keeper, another relies on it meanwhile. */
+static void test_no_thread(void)
+{
+	pthread_t first, second;
+	void *r;
+
+	share(250);
+	library.refuses = true;
+	CHECK_EQ(pthread_create(&first, NULL, create_one, NULL), 0);
+	while (!library.inside)
+		usleep(100);
+	CHECK_EQ(pthread_create(&second, NULL, create_one, NULL), 0);
+	usleep(20000);
+	library.refuses = false;
+	CHECK_EQ(pthread_join(first, &r), 0);
+	CHECK_EQ((intptr_t)r, -ENOMEM);
+	CHECK_EQ(pthread_join(second, &r), 0);
+	CHECK_EQ((intptr_t)r, 0);
+	CHECK(!kernel.queue[0].used && kernel.queue[1].used);
+	share(500);
+	wait_cus(1, 55);
+	destroy(1);
+}
+
 /* Blocks without room for the answer, and GPUs that are not the tenant's. */
 static void test_blocks(void)
 {
@@ -373,6 +422,7 @@ int main(void)
 	amd.device[0].ledger = ledger_device(guest.ledger, amd.device[0].uuid, GIB);
 	CHECK(amd.device[0].ledger >= 0);
 	test_blocks();
+	test_no_thread();
 	test_refused();
 	test_churn();
 	test_after();

@@ -236,24 +236,28 @@ int queues_settle(struct queues *queues, int fd, uint32_t id)
 /*
  * The device's file, for a moment: the program may close its own at any time, one that we kept it
  * might close too, and a forked child would keep it open. Never another file under that number.
+ * Without a free descriptor the program's own has to do, so that no queue stays as it is.
  */
-static int borrow(struct queues *queues)
+static int borrow(struct queues *queues, bool *ret_ours)
 {
-	int fd;
+	int program, fd;
 
 	lock_take(&queues->lock);
-	fd = queues->file;
+	program = queues->file;
 	lock_drop(&queues->lock);
-	fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	*ret_ours = true;
+	fd = fcntl(program, F_DUPFD_CLOEXEC, 3);
 	if (fd >= 0 && amd_file(fd) == AMD_FILE_KFD)
 		return fd;
 	if (fd >= 0)
 		close(fd);
 	fd = fd_openat(AT_FDCWD, "/dev/kfd", O_RDWR, 0);
-	if (fd < 0 || amd_file(fd) == AMD_FILE_KFD)
+	if (fd >= 0 && amd_file(fd) == AMD_FILE_KFD)
 		return fd;
-	close(fd);
-	return -ENODEV;
+	if (fd >= 0)
+		close(fd);
+	*ret_ours = false;
+	return amd_file(program) == AMD_FILE_KFD ? program : -ENODEV;
 }
 
 /* The keeper's claim, if there is anything to be told. */
@@ -289,6 +293,7 @@ uint32_t queues_high(struct queues *queues)
 void queues_tell(struct queues *queues, int device)
 {
 	uint32_t high = queues_high(queues);
+	bool ours = false;
 	struct due due;
 	int fd = -EBADF;
 
@@ -298,13 +303,13 @@ void queues_tell(struct queues *queues, int device)
 		if (!take(queues, device, q, &due))
 			continue;
 		if (fd < 0)
-			fd = borrow(queues);
+			fd = borrow(queues, &ours);
 		if (fd >= 0)
 			tell_one(queues, q, fd, &due);
 		leave(queues, q);
 		if (fd < 0)
 			return; /* the next look tries again */
 	}
-	if (fd >= 0)
+	if (ours)
 		close(fd);
 }

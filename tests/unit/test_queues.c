@@ -5,10 +5,12 @@
  */
 #include "preload/queues.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 
 #include "amd/kfd_ioctl.h"
 #include "ledger/units.h"
@@ -303,6 +305,26 @@ static void test_file(void)
 	destroy(6);
 }
 
+/* A program that has used up its descriptors is held all the same, and its file stays open. */
+static void test_no_descriptor(void)
+{
+	uint64_t version = make(7, QUEUE_COMPUTES);
+	struct rlimit was, none;
+
+	CHECK_EQ(getrlimit(RLIMIT_NOFILE, &was), 0);
+	none = was;
+	none.rlim_cur = 3;
+	hold(250);
+	forget();
+	queues_release(queues, 7, version);
+	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+	queues_tell(queues, 0);
+	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &was), 0);
+	CHECK_EQ(kernel.masks, 1);
+	CHECK(fcntl(0, F_GETFD) >= 0);
+	destroy(7);
+}
+
 int main(void)
 {
 	struct cu_geometry geometry;
@@ -323,6 +345,7 @@ int main(void)
 	test_claims();
 	test_numbers();
 	test_file();
+	test_no_descriptor();
 	ledger_close(slot_ledger(amd.slot));
 	return 0;
 }

@@ -48,24 +48,37 @@ static int decided(struct amd_call *call, enum kfd_decision decision)
 	return call->device ? -EINVAL : -ENOTTY;
 }
 
+/* Which ways the caller's block goes: in DRM as the request says, in KFD as the kernel's does. */
+static unsigned int ways(const struct amd_call *call)
+{
+	return call->device ? _IOC_DIR(call->request) : _IOC_READ | _IOC_WRITE;
+}
+
 /*
- * The block back and forth. A call that only answers has a block too, so what cannot be read is
- * refused for all. What the kernel left as it was is not written: it may be in read-only memory.
+ * The block back and forth. A call of KFD's that only answers has a block too, so what cannot be
+ * read is refused for all. What the kernel left as it was is not written: it may be in read-only
+ * memory. DRM is always asked for its answer: a handle that it does not tell could not be charged.
  */
 static int with_block(struct amd_call *call, enum kfd_decision decision, uint64_t arg,
 		      uint8_t *block, uint8_t *before)
 {
+	const unsigned int way = ways(call);
 	int r;
 
 	call->block = block;
-	if (user_read(block, arg, call->bytes))
+	memset(block + call->bytes, 0, SLACK_BYTES);
+	if (!(way & _IOC_WRITE))
+		memset(block, 0, call->bytes);
+	else if (user_read(block, arg, call->bytes))
 		return -EFAULT;
 	memcpy(before, block, call->bytes);
-	memset(block + call->bytes, 0, SLACK_BYTES);
+	if (call->device)
+		call->request = _IOC(_IOC_READ | _IOC_WRITE, _IOC_TYPE(call->request),
+				     _IOC_NR(call->request), call->bytes);
 	r = decided(call, decision);
-	if (memcmp(before, block, call->bytes) && user_write(arg, block, call->bytes))
-		return -EFAULT;
-	return r;
+	if (!(way & _IOC_READ) || (way & _IOC_WRITE && !memcmp(before, block, call->bytes)))
+		return r;
+	return user_write(arg, block, call->bytes) ? -EFAULT : r;
 }
 
 /* All but SVM's are small, and a stack may be, or not in the cache so far down. */

@@ -177,12 +177,16 @@ static int dmabuf_info(struct amd_call *call)
 	return -EINVAL;
 }
 
+/* Without room for the kernel's answer nobody could tell what holds the memory from now on. */
 static int export_dmabuf(struct amd_call *call)
 {
 	const struct kfd_ioctl_export_dmabuf_args *args = call->block;
 	struct identity what;
-	int r = amd_call_kernel(call);
+	int r;
 
+	if (!AMD_CALL_HAS(call, kfd_ioctl_export_dmabuf_args, dmabuf_fd))
+		return -EINVAL;
+	r = amd_call_kernel(call);
 	if (r >= 0 && !identify((int)args->dmabuf_fd, &what))
 		exported(call, args->handle, &what);
 	return r;
@@ -284,6 +288,8 @@ int amd_memory_share(struct amd_call *call)
 {
 	unsigned int nr = _IOC_NR(call->request);
 
+	if (call->device && !AMD_CALL_HAS(call, drm_prime_handle, fd))
+		return -EINVAL; /* as above */
 	if (call->device)
 		return nr == DRM_NR_PRIME_HANDLE_TO_FD ? prime_export(call) : prime_import(call);
 	switch (nr) {

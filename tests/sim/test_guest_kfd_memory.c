@@ -124,6 +124,40 @@ static void test_buffers(void)
 	check_all_free(0);
 }
 
+/*
+ * Requests that say other ways for their blocks than libdrm's: the kernel goes by what they say,
+ * and what is charged is what there is, whether its handle is told or not.
+ */
+static void test_ways(void)
+{
+	union drm_amdgpu_gem_create a = {
+		.in = {.bo_size = 48 * MIB, .domains = AMDGPU_GEM_DOMAIN_VRAM}};
+	const union drm_amdgpu_gem_create asked = a;
+	struct drm_prime_handle prime = {.flags = O_CLOEXEC};
+	int file = open_again(0);
+
+	CHECK_EQ(drm(file, _IOW('d', DRM_NR_AMDGPU_GEM_CREATE, a), &a), 0);
+	CHECK(!memcmp(&a, &asked, sizeof(a)));
+	CHECK_EQ(drm(file, _IOW('d', DRM_NR_AMDGPU_GEM_CREATE, a), &a), -ENOMEM);
+	CHECK_EQ(drm(file, DRM_IOWR(AMDGPU_GEM_CREATE, a), &a), -ENOMEM);
+	CHECK(!memcmp(&a, &asked, sizeof(a)));
+	CHECK_EQ(charged(0), 48 * MIB);
+	CHECK_EQ(taken(0), 48 * MIB);
+	/* Without _IOC_WRITE the kernel is given zeroes: no bytes, and no handle. */
+	CHECK_EQ(drm(file, _IOR('d', DRM_NR_AMDGPU_GEM_CREATE, a), &a), -EINVAL);
+	CHECK(!a.in.bo_size && !a.in.domains);
+	CHECK_EQ(drm(file, _IO('d', DRM_NR_AMDGPU_GEM_CREATE), &a), -EINVAL);
+	prime.handle = 1;
+	CHECK_EQ(drm(file, _IOR('d', DRM_NR_GEM_CLOSE, uint64_t), &prime), -EINVAL);
+	prime.handle = 1;
+	/* No room for the descriptor: nobody could tell who holds the memory. */
+	CHECK_EQ(drm(file, _IOWR('d', DRM_NR_PRIME_HANDLE_TO_FD, uint64_t), &prime), -EINVAL);
+	CHECK_EQ(charged(0), 48 * MIB);
+	CHECK_EQ(close_handle(file, 1), 0);
+	close(file);
+	check_all_free(0);
+}
+
 static int place(uint32_t handle)
 {
 	struct drm_amdgpu_gem_op a = {.handle = handle,
@@ -275,6 +309,7 @@ int main(void)
 	test_sizes();
 	test_kernel_refuses();
 	test_buffers();
+	test_ways();
 	test_placement();
 	test_descriptors();
 	test_many_files();

@@ -2,6 +2,7 @@
 #include "guard/book.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -17,6 +18,7 @@
 #include "ledger/pidns.h"
 #include "ledger/policy.h"
 #include "ledger/quota.h"
+#include "ledger/shared.h"
 #include "ledger/slot.h"
 
 /* Admitted, and perhaps not over. */
@@ -257,18 +259,74 @@ static uint64_t own_bytes(struct book *book, const struct book_process *p, int d
 	return sum;
 }
 
-/*
- * The kernel's figure. Files have imported memory, too, which is its owner's: they are asked of
- * processes that nothing else is known of.
- */
-static int read_figure(const struct book *book, const struct book_process *p, uint32_t g,
-		       uint64_t *ret_bytes)
+/* What it has and another slot is charged for, or all of them together are. */
+static uint64_t joined_bytes(struct book *book, const struct book_process *p, uint32_t g)
 {
-	int r = figure_read(p->pid, book->gpus[g].node, p->files && !p->own, ret_bytes);
+	uint64_t sum = 0;
+
+	if (!p->own || device_of(book, &book->gpus[g]) < 0)
+		return 0;
+	for (int i = own_slot(book, p, 0); i >= 0; i = own_slot(book, p, i + 1))
+		sum += shared_joined(book->ledger, i, book->gpus[g].device);
+	return sum;
+}
+
+/*
+ * What its files have, less what it says that it imported: that is its owner's. It says so before
+ * it imports and until it gave back, so the larger of before and after covers what is on its way.
+ */
+static int read_files(struct book *book, const struct book_process *p, uint32_t g,
+		      uint64_t *ret_bytes)
+{
+	uint64_t bytes = 0, before = joined_bytes(book, p, g), after;
+	int r = figure_of_files(p->pid, book->gpus[g].node, &bytes);
+
+	if (r < 0 && r != -ENOENT)
+		return r;
+	after = joined_bytes(book, p, g);
+	after = after > before ? after : before;
+	*ret_bytes = bytes > after ? bytes - after : 0;
+	return 0;
+}
+
+/* It is gone for good, and its number another's already. */
+static bool has_successor(const struct book_process *p)
+{
+	char path[32];
+
+	if (!p->gone || !syscall(SYS_pidfd_send_signal, p->pidfd, 0, NULL, 0) || errno != ESRCH)
+		return false;
+	snprintf(path, sizeof(path), "/proc/%d", p->pid);
+	return access(path, F_OK) == 0;
+}
+
+static int read_kfd(const struct book *book, const struct book_process *p, uint32_t g,
+		    uint64_t *ret_bytes)
+{
+	int r = figure_of_kfd(p->pid, book->gpus[g].node, ret_bytes);
 
 	if (r == -ENOENT)
 		*ret_bytes = 0;
 	return r == -ENOENT ? 0 : r;
+}
+
+/*
+ * The kernel's: the larger of its figures, since one contains some of the other. Of a process that
+ * is gone it is read until it is nothing, since the kernel takes its time to give all back.
+ */
+static int read_figure(struct book *book, const struct book_process *p, uint32_t g,
+		       uint64_t *ret_bytes)
+{
+	uint64_t bytes, of_files = 0;
+	int r = read_kfd(book, p, g, &bytes);
+
+	if (r == 0 && p->files)
+		r = read_files(book, p, g, &of_files);
+	if (has_successor(p))
+		bytes = of_files = r = 0;
+	if (r == 0)
+		*ret_bytes = bytes > of_files ? bytes : of_files;
+	return r;
 }
 
 /* What the guard has to answer for. */
@@ -409,8 +467,9 @@ bool book_counts_itself(struct book *book, struct book_process *p, uint32_t gpu_
 	uint64_t figure, own;
 	uint32_t g;
 
+	/* What files have beside that is held against it by its account. */
 	if (find_gpu(book, gpu_id, &g) < 0 || device_of(book, &book->gpus[g]) < 0 ||
-	    read_figure(book, p, g, &figure) < 0)
+	    read_kfd(book, p, g, &figure) < 0)
 		return false;
 	own = own_bytes(book, p, book->gpus[g].device);
 	return own && own >= figure;

@@ -23,14 +23,14 @@
 /* More cannot be; what is read is added up. */
 #define MOST_BYTES (UINT64_C(1) << 56)
 
-static int read_kfd(pid_t process, uint32_t gpu_id, uint64_t *ret_bytes)
+int figure_of_kfd(pid_t process, const struct topology_node *gpu, uint64_t *ret_bytes)
 {
 	char path[96], text[32];
 	uint64_t bytes;
 	ssize_t n;
 	int r;
 
-	snprintf(path, sizeof(path), PROCESSES "/%d/vram_%" PRIu32, process, gpu_id);
+	snprintf(path, sizeof(path), PROCESSES "/%d/vram_%" PRIu32, process, gpu->gpu_id);
 	n = fd_read_text(AT_FDCWD, path, text, sizeof(text));
 	if (n < 0)
 		return n == -ENODEV ? -ENOENT : (int)n; /* ENODEV: it ended while it was read */
@@ -41,23 +41,30 @@ static int read_kfd(pid_t process, uint32_t gpu_id, uint64_t *ret_bytes)
 	return r;
 }
 
-int figure_read(pid_t process, const struct topology_node *gpu, bool files, uint64_t *ret_bytes)
+int figure_of_files(pid_t process, const struct topology_node *gpu, uint64_t *ret_bytes)
 {
 	char pci[TOPOLOGY_PCI_BYTES];
-	uint64_t bytes = 0, of_files = 0;
-	int kfd = read_kfd(process, gpu->gpu_id, &bytes), r = 0;
+	uint64_t bytes;
+	int r;
 
-	if (kfd < 0 && kfd != -ENOENT)
-		return kfd;
-	if (files) {
-		topology_pci_name(gpu, pci);
-		r = fdinfo_read(process, pci, &of_files);
-	}
-	if (r < 0 && r != -ENOENT && r != -ESRCH)
-		return r;
-	if (kfd < 0 && !of_files)
+	topology_pci_name(gpu, pci);
+	r = fdinfo_read(process, pci, &bytes);
+	if (r == -ESRCH || (r == 0 && !bytes))
 		return -ENOENT;
-	*ret_bytes = bytes > of_files ? bytes : of_files;
+	if (r == 0)
+		*ret_bytes = bytes;
+	return r;
+}
+
+int figure_read(pid_t process, const struct topology_node *gpu, uint64_t *ret_bytes)
+{
+	uint64_t of_kfd = 0, of_files = 0;
+	int kfd = figure_of_kfd(process, gpu, &of_kfd);
+	int files = kfd < 0 && kfd != -ENOENT ? kfd : figure_of_files(process, gpu, &of_files);
+
+	if (files < 0 && (files != -ENOENT || kfd < 0))
+		return files;
+	*ret_bytes = of_kfd > of_files ? of_kfd : of_files;
 	return 0;
 }
 

@@ -1,20 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kernel's own figure of what a process has of a GPU's memory: what KFD shows in sysfs for each
- * process that has opened it, under its number in the first PID namespace; and for one that takes
- * memory by render nodes at least what its open files have (fdinfo.h).
+ * The kernel's own figures of what a process has of a GPU's memory: what KFD shows in sysfs for
+ * each process that has opened it, under its number in the first PID namespace; and what its open
+ * files of render nodes have (fdinfo.h).
  */
 #ifndef ALLOT_GUARD_FIGURE_H
 #define ALLOT_GUARD_FIGURE_H
 
-#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 #include "amd/topology.h"
 
-/* Bytes of the GPU's VRAM, with or without files. -ENOENT: none are told of the process; -errno. */
-int figure_read(pid_t process, const struct topology_node *gpu, bool files, uint64_t *ret_bytes);
+/* Bytes of the GPU's VRAM by either. -ENOENT: none are told of the process; -errno. */
+int figure_of_kfd(pid_t process, const struct topology_node *gpu, uint64_t *ret_bytes);
+int figure_of_files(pid_t process, const struct topology_node *gpu, uint64_t *ret_bytes);
+
+/* The larger of both, since one contains some of the other; -ENOENT: there is neither. */
+int figure_read(pid_t process, const struct topology_node *gpu, uint64_t *ret_bytes);
 
 /*
  * Whether the kernel shows figures, and under the numbers that processes have here: a child opens

@@ -74,7 +74,7 @@ uint64_t shared_used(struct ledger *ledger, int device, bool live_only)
 	return shared_sum(ledger, device, live_only ? alive : NULL);
 }
 
-uint64_t shared_held(struct ledger *ledger, int slot_index, int device)
+static uint64_t held(struct ledger *ledger, int slot_index, int device, bool carried)
 {
 	unsigned int high = ledger_shared_high(ledger);
 	uint64_t sum = 0;
@@ -85,10 +85,22 @@ uint64_t shared_held(struct ledger *ledger, int slot_index, int device)
 		const struct ledger_shared *entry = &ledger->map->shared[i];
 
 		if (held_by(entry, (unsigned int)slot_index) &&
-		    atomic_peek(&entry->device) == (uint32_t)device)
+		    atomic_peek(&entry->device) == (uint32_t)device &&
+		    (carried || atomic_peek(&entry->owner) != (uint32_t)slot_index ||
+		     !is_covered(ledger, entry, NULL)))
 			sum = saturating_add(sum, atomic_peek(&entry->bytes));
 	}
 	return sum;
+}
+
+uint64_t shared_held(struct ledger *ledger, int slot_index, int device)
+{
+	return held(ledger, slot_index, device, true);
+}
+
+uint64_t shared_joined(struct ledger *ledger, int slot_index, int device)
+{
+	return held(ledger, slot_index, device, false);
 }
 
 void shared_forget(struct ledger *ledger, unsigned int index)

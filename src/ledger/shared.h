@@ -58,5 +58,7 @@ uint64_t shared_used(struct ledger *ledger, int device, bool live_only);
 
 /* Bytes of the objects that one process holds, whoever is charged for them. */
 uint64_t shared_held(struct ledger *ledger, int slot_index, int device);
+/* The same, but for those that its own row carries. */
+uint64_t shared_joined(struct ledger *ledger, int slot_index, int device);
 
 #endif

@@ -31,6 +31,9 @@ static void check_once(void)
 	CHECK_EQ(shared_held(l, slot_index(a), 0), 60 * MIB);
 	CHECK_EQ(shared_held(l, slot_index(b), 0), 60 * MIB);
 	CHECK_EQ(shared_held(l, -1, 0), 0);
+	CHECK_EQ(shared_joined(l, slot_index(b), 0), 60 * MIB);
+	CHECK_EQ(shared_joined(l, slot_index(b), 1), 0);
+	CHECK_EQ(shared_joined(l, -1, 0), 0);
 	CHECK_EQ(add(b, key_b, 41 * MIB), -EDQUOT);
 	CHECK_EQ(quota_used(l, 0), 60 * MIB);
 	CHECK_EQ(quota_reserve(b, 0, 41 * MIB, LIMIT), -EDQUOT);
@@ -83,6 +86,7 @@ static void check_uncovered(void)
 	CHECK(shared_covered(l, key_a));
 	shared_uncover(a, key_a);
 	CHECK(shared_known(l, key_a) && !shared_covered(l, key_a));
+	CHECK_EQ(shared_joined(l, slot_index(a), 0), 60 * MIB);
 	CHECK_EQ(quota_used(l, 0), 120 * MIB); /* twice until the row lets go */
 	quota_release(a, 0, CAT_DATA, 60 * MIB);
 	CHECK_EQ(shared_drop(b, key_a), 0);
@@ -107,6 +111,8 @@ static void check_covered(void)
 	CHECK_EQ(add(b, key_a, 60 * MIB), 0);
 	CHECK_EQ(quota_used(l, 0), 60 * MIB);
 	CHECK_EQ(quota_used_live(l, 0), 60 * MIB);
+	CHECK_EQ(shared_joined(l, slot_index(a), 0), 0);
+	CHECK_EQ(shared_joined(l, slot_index(b), 0), 60 * MIB);
 	CHECK_EQ(shared_drop(a, key_a), 0);
 	CHECK_EQ(quota_used(l, 0), 120 * MIB); /* twice, never not at all */
 	quota_release(a, 0, CAT_DATA, 60 * MIB);

@@ -3,6 +3,8 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -102,56 +104,84 @@ static uint64_t find_visible(const struct topology_node *node, uint64_t total_by
 	return total_bytes;
 }
 
-/* Which of the machine's devices the tenant has. */
-static int add_devices(struct guest *guest, struct amd *amd)
+/* What failed and why, as the one line that a person sees. */
+__attribute__((format(printf, 2, 3)))
+static void say(struct amd *amd, const char *fmt, ...)
 {
-	struct policy policy = guest->policy;
-	int r = guest->policy_map ? policy_read(guest->policy_map, &policy) : 0;
+	va_list ap;
 
-	for (uint32_t i = 0; !r && i < amd->topology->node_count; i++) {
-		const struct topology_node *node = &amd->topology->nodes[i];
-		struct amd_device *device = &amd->device[amd->ndevices];
+	va_start(ap, fmt);
+	vsnprintf(amd->complaint, sizeof(amd->complaint), fmt, ap);
+	va_end(ap);
+}
 
-		if (!node->gpu_id)
-			continue;
-		if (amd->ndevices == GUEST_DEVICES)
-			return -E2BIG;
-		device->node = node;
-		device->card_minor = find_card(node->render_minor);
-		device->total_bytes = topology_vram_bytes(node);
-		device->visible_bytes = find_visible(node, device->total_bytes);
-		amd_identity(node, device->uuid);
-		device->ours = policy_find(&policy, device->uuid);
-		amd->hides |= !device->ours;
-		if (device->ours)
-			device->ledger =
-				ledger_device(guest->ledger, device->uuid, device->total_bytes);
-		if (device->ours && device->ledger < 0)
-			r = device->ledger;
-		amd->ndevices++;
-	}
+static int read_policy(struct guest *guest, struct amd *amd, struct policy *ret)
+{
+	int r;
+
+	*ret = guest->policy;
+	r = guest->policy_map ? policy_read(guest->policy_map, ret) : 0;
+	if (r)
+		say(amd, "the policy of tenant %.80s %s", guest->dir,
+		    r == -EAGAIN ? "changes all the time; set its limits less often"
+				 : "is damaged; create the tenant again");
+	return r;
+}
+
+static int add_device(struct guest *guest, struct amd *amd, const struct policy *policy,
+		      const struct topology_node *node)
+{
+	struct amd_device *device = &amd->device[amd->ndevices];
+
+	device->node = node;
+	device->card_minor = find_card(node->render_minor);
+	device->total_bytes = topology_vram_bytes(node);
+	device->visible_bytes = find_visible(node, device->total_bytes);
+	amd_identity(node, device->uuid);
+	device->ours = policy_find(policy, device->uuid);
+	amd->hides |= !device->ours;
+	if (device->ours)
+		device->ledger = ledger_device(guest->ledger, device->uuid, device->total_bytes);
+	if (device->ours && device->ledger < 0)
+		return device->ledger;
+	amd->ndevices++;
+	return 0;
+}
+
+/* Which of the machine's devices the tenant has, and its place in the ledger. */
+static int add_devices(struct guest *guest, struct amd *amd, const struct policy *policy)
+{
+	int r = 0;
+
+	for (uint32_t i = 0; !r && i < amd->topology->node_count; i++)
+		if (amd->topology->nodes[i].gpu_id)
+			r = add_device(guest, amd, policy, &amd->topology->nodes[i]);
+	if (!r)
+		r = guest_claim_slot(guest, &amd->slot);
+	if (r)
+		guest_explain(guest, r, amd->complaint, sizeof(amd->complaint));
 	return r;
 }
 
 static int attach(struct guest *guest, struct amd *amd)
 {
 	struct topology_complaint complaint;
+	struct policy policy;
 	int r;
 
-	guest_depth++;
 	r = topology_read(NULL, &amd->topology, &complaint);
 	if (r) {
-		snprintf(amd->complaint, sizeof(amd->complaint),
-			 "AMD's GPUs cannot be told apart: %.180s", complaint.text);
-	} else {
-		r = add_devices(guest, amd);
-		if (!r)
-			r = guest_claim_slot(guest, &amd->slot);
-		if (r)
-			guest_explain(guest, r, amd->complaint, sizeof(amd->complaint));
+		say(amd, "AMD's GPUs cannot be told apart: %.180s", complaint.text);
+		return r;
 	}
-	guest_depth--;
-	return r;
+	if (amd->topology->gpu_count > GUEST_DEVICES) {
+		say(amd, "of AMD's GPUs there are %" PRIu32 " here, and a tenant's process knows "
+		    "%d at most; give its container the nodes in /dev/dri of fewer",
+		    amd->topology->gpu_count, GUEST_DEVICES);
+		return -E2BIG;
+	}
+	r = read_policy(guest, amd, &policy);
+	return r ? r : add_devices(guest, amd, &policy);
 }
 
 static void forget(struct amd *amd)
@@ -160,7 +190,25 @@ static void forget(struct amd *amd)
 	munmap(amd, sizeof(*amd));
 }
 
-/* Threads that come here at the same time each make one, and one of these stays. */
+/* Why it may be otherwise the next time. */
+static bool is_passing(int error)
+{
+	return error == -EAGAIN || error == -ENOMEM || error == -EMFILE || error == -ENFILE;
+}
+
+/* Once in a process, however often it tries. */
+static void complain(const struct amd *amd)
+{
+	static _Atomic bool said;
+
+	if (!atomic_exchange(&said, true))
+		guest_complain(amd->complaint);
+}
+
+/*
+ * Threads that come here at the same time each make one, and one of these stays. NULL: not now, but
+ * perhaps the next time.
+ */
 static struct amd *make(struct guest *guest)
 {
 	struct amd *amd, *expected = NULL;
@@ -169,12 +217,18 @@ static struct amd *make(struct guest *guest)
 	amd = mmap(NULL, sizeof(*amd), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (amd == MAP_FAILED)
 		return NULL;
+	guest_depth++;
 	amd->error = attach(guest, amd);
-	if (!atomic_compare_exchange_strong(&guest->amd, &expected, amd)) {
+	guest_depth--;
+	if (is_passing(amd->error)) {
+		complain(amd);
+		forget(amd);
+		amd = NULL;
+	} else if (!atomic_compare_exchange_strong(&guest->amd, &expected, amd)) {
 		forget(amd);
 		amd = expected;
 	} else if (amd->error) {
-		guest_complain(amd->complaint);
+		complain(amd);
 	}
 	errno = saved;
 	return amd;
@@ -198,7 +252,8 @@ struct amd *amd_limited(struct guest **ret_guest, int *ret_error)
 	amd = atomic_load_explicit(&guest->amd, memory_order_acquire);
 	if (!amd)
 		amd = make(guest);
-	*ret_error = amd ? amd->error : -ENOMEM;
+	/* Never what is wrong itself: ROCm's library repeats a call for ever that answers EAGAIN. */
+	*ret_error = amd && !amd->error ? 0 : -ENODEV;
 	*ret_guest = guest;
 	return *ret_error ? NULL : amd;
 }

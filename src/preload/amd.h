@@ -34,7 +34,7 @@ struct amd_device {
 
 /* Does not change once it is published, but for what is atomic. */
 struct amd {
-	int error; /* why AMD's GPUs are refused to this process, -errno; 0 */
+	int error; /* why AMD's GPUs are refused to this process for good, -errno; 0 */
 	char complaint[220];
 	struct topology *topology; /* the machine's, with what the tenant does not have */
 	struct slot *slot;
@@ -88,8 +88,8 @@ int amd_file(int fd);
 
 /*
  * The limited guest's part of a call for one of these files, made by the first that asks. NULL: the
- * call is to be passed on, for nothing is limited or it is our own; or, with a negative errno in
- * *ret_error, the GPU is refused.
+ * call is to be passed on, for nothing is limited or it is our own; or, with -ENODEV in *ret_error,
+ * the GPU is refused, for now or for good.
  */
 struct amd *amd_limited(struct guest **ret_guest, int *ret_error);
 

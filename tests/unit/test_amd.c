@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The guest's part for AMD's GPUs, before a kernel whose topology changes or has too many GPUs, and
+ * a policy that cannot be read: what the program is answered, and what a person is told.
+ */
+#include "preload/amd.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "amd/topology_read.h"
+#include "tests/unit/tenant_fixture.h"
+
+_Thread_local unsigned int guest_depth;
+
+static struct guest guest = {.mode = GUEST_LIMITED};
+static struct guest_page page = {&guest};
+_Atomic(struct guest_page *) guest_page = &page;
+
+static char told[256];
+static int claim_error;
+
+struct guest *guest_start(void)
+{
+	abort();
+}
+
+void guest_complain(const char *complaint)
+{
+	snprintf(told, sizeof(told), "%s", complaint);
+}
+
+void guest_explain(const struct guest *g, int error, char *ret, size_t len)
+{
+	snprintf(ret, len, "the ledger");
+}
+
+int guest_claim_slot(struct guest *g, struct slot **ret)
+{
+	return claim_error;
+}
+
+uint64_t guest_limit_cached(struct guest *g, const uint8_t uuid[16], uint64_t total_bytes,
+			    _Atomic uint64_t *limit, _Atomic uint64_t *generation)
+{
+	return 0;
+}
+
+/* The kernel. */
+static struct {
+	int error;
+	uint32_t gpus;
+} kernel;
+
+int topology_read(const char *root, struct topology **ret, struct topology_complaint *complaint)
+{
+	struct topology *t;
+
+	snprintf(complaint->text, sizeof(complaint->text), "it is not so");
+	if (kernel.error)
+		return kernel.error;
+	t = calloc(1, sizeof(*t));
+	CHECK(t);
+	t->nodes = calloc(kernel.gpus + 1, sizeof(*t->nodes));
+	CHECK(t->nodes);
+	t->node_count = kernel.gpus + 1; /* the first is a processor's */
+	t->gpu_count = kernel.gpus;
+	for (uint32_t i = 1; i <= kernel.gpus; i++)
+		t->nodes[i] = (struct topology_node){.gpu_id = 100 + i, .unique_id = i};
+	*ret = t;
+	return 0;
+}
+
+static bool is_refused(void)
+{
+	struct guest *g;
+	int error;
+	struct amd *amd = amd_limited(&g, &error);
+
+	CHECK(!amd == (error != 0));
+	CHECK(!error || error == -ENODEV);
+	return error;
+}
+
+/* Never EAGAIN, and not for ever. */
+static void test_passing(void)
+{
+	kernel.gpus = 2;
+	for (int i = 0; i < 2; i++) {
+		static const int errors[] = {-EAGAIN, -ENOMEM};
+
+		kernel.error = errors[i];
+		CHECK(is_refused());
+		CHECK(strstr(told, "told apart: it is not so"));
+		CHECK(!guest.amd);
+	}
+	kernel.error = 0;
+	CHECK(!is_refused());
+	CHECK(guest.amd && guest.amd->ndevices == 2);
+}
+
+/* What does not pass is kept. */
+static void test_error(int error, const char *says)
+{
+	guest.amd = NULL;
+	CHECK(is_refused());
+	CHECK(guest.amd && guest.amd->error == error);
+	CHECK(strstr(guest.amd->complaint, says));
+	CHECK(is_refused());
+}
+
+int main(void)
+{
+	const char *dir = fixture_tenant("amd");
+
+	snprintf(guest.dir, sizeof(guest.dir), "%.255s", dir);
+	CHECK_EQ(policy_open(dir, &guest.policy_map), 0);
+	guest.ledger = slot_ledger(fixture_join(dir));
+	test_passing();
+	kernel.gpus = GUEST_DEVICES + 1;
+	test_error(-E2BIG, "give its container");
+	kernel.gpus = 1;
+	claim_error = -EUSERS;
+	test_error(-EUSERS, "the ledger");
+	kernel.error = -EACCES;
+	test_error(-EACCES, "told apart: it is not so");
+	return 0;
+}

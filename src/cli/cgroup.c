@@ -49,6 +49,14 @@ int cgroup_own(char ret[static PATH_MAX])
 	return 0;
 }
 
+/* All others have a type. */
+bool cgroup_is_root(const char *cgroup)
+{
+	char path[PATH_MAX];
+
+	return !*cgroup && !cgroup_path(cgroup, "/cgroup.type", path) && access(path, F_OK) < 0;
+}
+
 int cgroup_read(const char *cgroup, const char *file, char *buf, size_t len)
 {
 	char path[PATH_MAX];

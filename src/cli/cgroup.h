@@ -20,6 +20,12 @@ int cgroup_path(const char *cgroup, const char *file, char ret[static PATH_MAX])
  */
 int cgroup_own(char ret[static PATH_MAX]);
 
+/*
+ * Whether it is the first of the machine, which may pass controllers on whoever is in it. What a
+ * container is shown as the root is not.
+ */
+bool cgroup_is_root(const char *cgroup);
+
 /* The text, cut at `len` - 1 bytes and terminated; 0 or -errno. */
 int cgroup_read(const char *cgroup, const char *file, char *buf, size_t len);
 

@@ -255,13 +255,16 @@ int dmem_enter(const char *runtime, const char *tenant, const struct devices *de
 	return 0;
 }
 
-/* The other way round: nobody can go back to a cgroup that passes a controller on. */
+/*
+ * The other way round: nobody can go back to a cgroup that passes a controller on, but to the root
+ * of all. That one goes on doing so, since others' limits may have come to rest on it.
+ */
 void dmem_leave(const struct dmem_entry *entry)
 {
 	/* What a command leaves behind keeps its limits. */
 	if (!*entry->note || cgroup_has_others(entry->cgroup))
 		return;
-	if (entry->passes_on)
+	if (entry->passes_on && !cgroup_is_root(entry->own))
 		cgroup_pass_on(entry->own, CONTROLLER, false);
 	cgroup_enter(entry->own);
 	dmem_note_end(AT_FDCWD, entry->note);
@@ -280,7 +283,7 @@ int dmem_check(const struct devices *devices, struct dmem_trouble *trouble)
 		return r;
 	if (access(path, W_OK | X_OK) < 0)
 		return explain_make(trouble, err_errno(), own);
-	if (*own && cgroup_has_others(own))
+	if (!cgroup_is_root(own) && cgroup_has_others(own))
 		return explain_pass_on(trouble, -EBUSY, own);
 	if (find_gap(own, at) && !cgroup_path(at, CONTROL, path) && access(path, W_OK) < 0)
 		return explain_pass_on(trouble, err_errno(), at);

@@ -47,7 +47,7 @@ struct dmem_entry {
 /*
  * This process into a cgroup of its own that has the tenant's limits. 0; -ENODEV where there is no
  * controller, or none of its regions is an AMD GPU's, so that nothing is wrong; else a negative
- * value with `trouble`, and all is as it was.
+ * value with `trouble`, and all is as it was, but that the root of all goes on passing it on.
  */
 int dmem_enter(const char *runtime, const char *tenant, const struct devices *devices,
 	       struct dmem_entry *ret, struct dmem_trouble *trouble);
@@ -62,7 +62,10 @@ void dmem_leave(const struct dmem_entry *entry);
 int dmem_apply(const char *runtime, const char *tenant, const struct policy *policy,
 	       const struct devices *devices, unsigned int *ret_kept);
 
-/* Removes cgroups that nobody is in any more, of commands that began `grace_s` ago or earlier. */
+/*
+ * Removes cgroups that nobody is in any more, of commands that began `grace_s` ago or earlier: one
+ * that is about to begin has noted its cgroup, and not made or entered it yet.
+ */
 void dmem_sweep(const char *runtime, time_t grace_s);
 
 #endif

@@ -90,7 +90,7 @@ static int sweep_one(const char *name, const char *dir, void *runtime)
 static void sweep(char *runtime)
 {
 	tenant_list(runtime, sweep_one, runtime);
-	dmem_sweep(runtime, 0);
+	dmem_sweep(runtime, TENANTS_GRACE_S);
 }
 
 static void check_tenants(const struct tenants *tenants)

@@ -88,6 +88,14 @@ static unsigned long long amount(const char *text, const char *region)
 	return 0;
 }
 
+/* The root that a container is shown is none: it has a type, as all have but the first. */
+static bool is_root(const char *dir)
+{
+	char text[TEXT];
+
+	return !*inside(dir) && !get(dir, "cgroup.type", text);
+}
+
 static bool passes_on(const char *dir)
 {
 	char text[TEXT];
@@ -158,7 +166,7 @@ static int move(const char *dir)
 {
 	char text[TEXT];
 
-	if (*inside(dir) && passes_on(dir))
+	if (!is_root(dir) && passes_on(dir))
 		return fail(EBUSY);
 	moving = (long)getpid();
 	nftw(getenv("ALLOT_CGROUP_ROOT"), forget, 16, FTW_PHYS);
@@ -191,7 +199,7 @@ static int control(const char *dir, const char *text)
 		return fail(EINVAL);
 	if (!has_controller(dir))
 		return fail(ENOENT);
-	if (*text == '+' && *inside(dir) && population(dir))
+	if (*text == '+' && !is_root(dir) && population(dir))
 		return fail(EBUSY);
 	put(dir, "cgroup.subtree_control", *text == '+' ? "dmem\n" : "");
 	changed = text;

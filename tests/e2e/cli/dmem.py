@@ -110,6 +110,25 @@ class Run(Dmem):
         (cgroup,) = (name for name in self.below("") if name.startswith("allot-t-"))
         self.assertEqual(self.limits("/" + cgroup), [GIB, GIB])
 
+    def test_back_out_of_the_root(self):
+        """Others that run below it have come to rely on what it passes on."""
+        self.put("", "self", "0::/\n")
+        self.put("", "dmem.capacity", f"{GPUS[0]} 0\n")
+        done = self.well("run", "-v", "--memory", "1GiB", "--", "true")
+        self.assertRegex(done.stderr, r"no dmem.max: cgroup \S+ gets no limits")
+        self.assertEqual(self.get("", "cgroup.subtree_control"), "dmem\n")
+        self.assertEqual((self.below(""), self.notes()), (["user.slice"], []))
+
+    def test_root_of_a_container(self):
+        """What is shown as the root is a cgroup like others: no processes beside what it has."""
+        self.put("", "self", "0::/\n")
+        self.put("", "cgroup.type", "domain\n")
+        self.put("", "cgroup.procs", f"{os.getpid()}\n")
+        done = self.well("run", "-v", "--memory", "1GiB", "--", "true")
+        self.assertIn("no dmem.max: other processes are in the cgroup of allot (/)", done.stderr)
+        self.put("", "cgroup.procs", f"{os.getpid()}\n")
+        self.assertRegex(self.well("doctor").stdout, "(?m)^warn  other processes are in the cgroup")
+
     def unlimited(self, *says):
         """The command runs, all is as it was, and doctor and -v say why."""
         before = self.get(OWN, "cgroup.procs")
@@ -240,6 +259,9 @@ class Later(Dmem):
         self.well("run", "--name", "t", "--memory", "8GiB", "--", "true")
         self.ok("ps")
         self.assertEqual(len(self.below()), 1)
+        self.well("doctor", "--sweep")
+        self.assertEqual(len(self.below()), 1)
+        self.age()
         self.well("doctor", "--sweep")
         self.assertEqual((self.below(), self.notes()), ([], []))
 

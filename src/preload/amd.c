@@ -3,39 +3,60 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "amd/abi/drm.h"
 #include "amd/identity.h"
 #include "amd/kfd_ioctl.h"
 #include "amd/topology_read.h"
+#include "base/fd.h"
 #include "ledger/quota.h"
+#include "preload/next.h"
 
 #define KFD_PATH   "/dev/kfd"
+#define KFD_NUMBER "/sys/class/kfd/kfd/dev" /* major:minor */
+#define DRM_CLASS  "/sys/class/drm"
 #define DRM_MAJOR  226
 #define RENDER_DRM "/sys/dev/char/226:%u/device/drm" /* names of the nodes of a device */
 
 _Atomic uint64_t amd_kfd_rdev;
 
+/* By what the driver says, for a container may have the node under any name; else by its usual. */
+static uint64_t look_for_kfd(void)
+{
+	unsigned int major, minor;
+	struct stat st;
+	char text[32];
+
+	if (fd_read_text(AT_FDCWD, KFD_NUMBER, text, sizeof(text)) >= 0 &&
+	    sscanf(text, "%u:%u", &major, &minor) == 2)
+		return (uint64_t)makedev(major, minor) + 1;
+	if (!stat(KFD_PATH, &st) && S_ISCHR(st.st_mode))
+		return (uint64_t)st.st_rdev + 1;
+	if (!access(TOPOLOGY_DIR, F_OK))
+		return AMD_KFD_NO_DEVICE;
+	return access(DRM_CLASS, F_OK) && !access(TOPOLOGY_DRI, F_OK) ? AMD_KFD_UNTOLD
+								      : AMD_KFD_NOT_HERE;
+}
+
 static uint64_t find_kfd(void)
 {
 	uint64_t rdev = atomic_load_explicit(&amd_kfd_rdev, memory_order_relaxed);
-	struct stat st;
 	int saved = errno;
 
 	if (__builtin_expect(rdev != 0, 1))
 		return rdev;
 	guest_depth++;
-	if (!stat(KFD_PATH, &st) && S_ISCHR(st.st_mode))
-		rdev = (uint64_t)st.st_rdev + 1;
-	else
-		rdev = access(TOPOLOGY_DIR, F_OK) ? AMD_KFD_NOT_HERE : AMD_KFD_NO_DEVICE;
+	rdev = look_for_kfd();
 	guest_depth--;
 	errno = saved;
 	atomic_store_explicit(&amd_kfd_rdev, rdev, memory_order_relaxed);
@@ -56,25 +77,44 @@ bool amd_is_kfd_request(int fd, unsigned long request)
 	       kfd_ioctl_find(request);
 }
 
-int amd_file(int fd)
+/* Whether a DRM node is of AMD's driver, by its own word; also where it says nothing. */
+static bool is_amdgpu(int fd)
 {
-	uint64_t rdev = find_kfd();
-	int saved = errno, r;
+	char name[8] = "";
+	struct drm_version version = {.name_len = sizeof(name), .name = (uintptr_t)name};
+
+	if (next_libc()->ioctl(fd, _IOWR(DRM_IOCTL_BASE, DRM_NR_VERSION, version), &version) < 0)
+		return true;
+	return version.name_len == strlen("amdgpu") && !memcmp(name, "amdgpu", strlen("amdgpu"));
+}
+
+static int file_of(int fd, uint64_t kfd)
+{
 	struct stat st;
 
-	if (__builtin_expect(rdev == AMD_KFD_NOT_HERE, 1))
+	if (fstat(fd, &st) < 0 || !S_ISCHR(st.st_mode))
 		return AMD_FILE_NONE;
-	guest_depth++;
-	r = fstat(fd, &st);
-	guest_depth--;
-	errno = saved;
-	if (r < 0 || !S_ISCHR(st.st_mode))
-		return AMD_FILE_NONE;
-	if ((uint64_t)st.st_rdev + 1 == rdev) {
+	if ((uint64_t)st.st_rdev + 1 == kfd) {
 		atomic_store_explicit(&kfd_fd, fd, memory_order_relaxed);
 		return AMD_FILE_KFD;
 	}
-	return major(st.st_rdev) == DRM_MAJOR ? (int)minor(st.st_rdev) : AMD_FILE_NONE;
+	if (major(st.st_rdev) != DRM_MAJOR || (kfd == AMD_KFD_UNTOLD && !is_amdgpu(fd)))
+		return AMD_FILE_NONE;
+	return (int)minor(st.st_rdev);
+}
+
+int amd_file(int fd)
+{
+	uint64_t kfd = find_kfd();
+	int saved = errno, file;
+
+	if (__builtin_expect(kfd == AMD_KFD_NOT_HERE, 1))
+		return AMD_FILE_NONE;
+	guest_depth++;
+	file = file_of(fd, kfd);
+	guest_depth--;
+	errno = saved;
+	return file;
 }
 
 /* By the one folder that names all nodes of a device. */

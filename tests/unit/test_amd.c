@@ -5,10 +5,12 @@
  */
 #include "preload/amd.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "amd/topology_read.h"
+#include "preload/next.h"
 #include "tests/unit/tenant_fixture.h"
 
 _Thread_local unsigned int guest_depth;
@@ -51,6 +53,46 @@ static struct {
 	int error;
 	uint32_t gpus;
 } kernel;
+
+/* What sysfs has; the rest is this machine's. */
+static struct {
+	const char *number;
+	bool kfd, drm, dri;
+} files;
+
+ssize_t __real_fd_read_text(int dirfd, const char *path, char *buf, size_t len);
+ssize_t __wrap_fd_read_text(int dirfd, const char *path, char *buf, size_t len);
+int __real_access(const char *path, int mode);
+int __wrap_access(const char *path, int mode);
+
+ssize_t __wrap_fd_read_text(int dirfd, const char *path, char *buf, size_t len)
+{
+	if (strcmp(path, "/sys/class/kfd/kfd/dev"))
+		return __real_fd_read_text(dirfd, path, buf, len);
+	return files.number ? snprintf(buf, len, "%s", files.number) : -ENOENT;
+}
+
+int __wrap_access(const char *path, int mode)
+{
+	bool is;
+
+	if (!strcmp(path, TOPOLOGY_DRI))
+		is = files.dri;
+	else if (!strcmp(path, TOPOLOGY_DIR))
+		is = files.kfd;
+	else if (!strcmp(path, "/sys/class/drm"))
+		is = files.drm;
+	else
+		return __real_access(path, mode);
+	errno = ENOENT;
+	return is ? 0 : -1;
+}
+
+/* Nothing of these tests asks a driver. */
+const struct next *next_libc(void)
+{
+	abort();
+}
 
 int topology_read(const char *root, struct topology **ret, struct topology_complaint *complaint)
 {
@@ -109,6 +151,44 @@ static void test_error(int error, const char *says)
 	CHECK(is_refused());
 }
 
+/* By its number, under whatever name. */
+static void test_name(void)
+{
+	int fd = open("/dev/null", O_RDWR), other = open("/dev/zero", O_RDWR);
+
+	CHECK(fd > 0 && other > 0);
+	files.number = "1:3\n";
+	amd_kfd_rdev = 0;
+	CHECK_EQ(amd_file(fd), AMD_FILE_KFD);
+	CHECK_EQ(amd_file(other), AMD_FILE_NONE);
+	CHECK_EQ(close(fd) | close(other), 0);
+}
+
+static uint64_t found(bool kfd, bool drm, bool dri)
+{
+	files.number = NULL;
+	files.kfd = kfd;
+	files.drm = drm;
+	files.dri = dri;
+	amd_kfd_rdev = 0;
+	amd_is_here();
+	return amd_kfd_rdev;
+}
+
+/* Without the node; that sysfs tells nothing does not mean that there is no driver. */
+static void test_hidden(void)
+{
+	struct stat st;
+
+	if (!stat("/dev/kfd", &st))
+		return;
+	CHECK(found(false, false, false) == AMD_KFD_NOT_HERE);
+	CHECK(found(false, true, true) == AMD_KFD_NOT_HERE);
+	CHECK(found(true, true, true) == AMD_KFD_NO_DEVICE);
+	CHECK(found(false, false, true) == AMD_KFD_UNTOLD);
+	CHECK(amd_is_here());
+}
+
 int main(void)
 {
 	const char *dir = fixture_tenant("amd");
@@ -116,6 +196,8 @@ int main(void)
 	snprintf(guest.dir, sizeof(guest.dir), "%.255s", dir);
 	CHECK_EQ(policy_open(dir, &guest.policy_map), 0);
 	guest.ledger = slot_ledger(fixture_join(dir));
+	test_name();
+	test_hidden();
 	test_passing();
 	kernel.gpus = GUEST_DEVICES + 1;
 	test_error(-E2BIG, "give its container");

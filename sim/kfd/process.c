@@ -147,8 +147,8 @@ static int copy(bool in, void *ours, uint64_t theirs, size_t len)
 
 	if (!len)
 		return 0;
-	n = in ? process_vm_readv(getpid(), &here, 1, &there, 1, 0)
-	       : process_vm_writev(getpid(), &here, 1, &there, 1, 0);
+	n = in ? process_vm_readv(gettid(), &here, 1, &there, 1, 0)
+	       : process_vm_writev(gettid(), &here, 1, &there, 1, 0);
 	if (n < 0 && (errno == EPERM || errno == ENOSYS)) { /* a container may forbid it */
 		if (!theirs)
 			return -EFAULT;

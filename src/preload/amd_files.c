@@ -102,11 +102,16 @@ struct entry {
 	char name[];
 };
 
-/* All descriptors of the process; false: they cannot be told. */
+/*
+ * All descriptors of the process; false: they cannot be told. By the thread's own folder: the
+ * process's is empty, without an error, once the main thread has ended. A list without even our own
+ * descriptor is none.
+ */
 static bool each_descriptor(void (*look)(int fd, void *arg), void *arg)
 {
 	_Alignas(8) char buffer[2048];
-	int dir = open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int dir = open("/proc/thread-self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	bool listed = false;
 	long n;
 
 	if (dir < 0)
@@ -120,12 +125,14 @@ static bool each_descriptor(void (*look)(int fd, void *arg), void *arg)
 
 			e = (const struct entry *)(buffer + at);
 			fd = strtol(e->name, &end, 10);
-			if (!*end && end != e->name)
-				look((int)fd, arg);
+			if (*end || end == e->name)
+				continue;
+			listed |= fd == dir;
+			look((int)fd, arg);
 		}
 	}
 	close(dir);
-	return n == 0;
+	return n == 0 && listed;
 }
 
 static void look_for_mark(int fd, void *arg)
@@ -170,7 +177,7 @@ static void look_for_inode(int fd, void *arg)
 		look->found = true;
 }
 
-/* Whether the list of mappings has that text, of at most 32 characters; or cannot be read. */
+/* Whether the list of mappings has that text, of at most 32 characters; or tells nothing. */
 static bool is_mapped(const char *text)
 {
 	const size_t len = strlen(text), keep = len - 1;
@@ -178,7 +185,7 @@ static bool is_mapped(const char *text)
 	size_t have = 0;
 	bool found = false;
 	ssize_t n = 0;
-	int maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+	int maps = open("/proc/thread-self/maps", O_RDONLY | O_CLOEXEC);
 
 	while (maps >= 0 && !found && (n = read(maps, buffer + have, 4096)) > 0) {
 		have += (size_t)n;
@@ -190,7 +197,7 @@ static bool is_mapped(const char *text)
 	}
 	if (maps >= 0)
 		close(maps);
-	return found || maps < 0 || n < 0;
+	return found || maps < 0 || n < 0 || !have;
 }
 
 /* Twice: a descriptor may move, by dup and close, to where the first look has been. */

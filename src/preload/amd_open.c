@@ -236,7 +236,7 @@ static int open_file(int fd, const char *path)
 	char link[40], real[1024];
 	ssize_t n;
 
-	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	snprintf(link, sizeof(link), "/proc/thread-self/fd/%d", fd);
 	n = readlink(link, real, sizeof(real) - 1);
 	if (n < 0) /* no /proc here: by what the program called it */
 		n = snprintf(real, sizeof(real), "%s", path);

@@ -221,14 +221,14 @@ static void cut_unmapped(struct amd_ranges *ranges, struct amd_ranges *gone)
 	int maps;
 
 	guest_depth++;
-	maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+	maps = open("/proc/thread-self/maps", O_RDONLY | O_CLOEXEC);
 	while (maps >= 0 && (n = read(maps, buffer, sizeof(buffer))) > 0)
 		for (ssize_t i = 0; i < n; i++)
 			next_char(&line, buffer[i], ranges, gone);
 	if (maps >= 0)
 		close(maps);
 	guest_depth--;
-	if (n == 0)
+	if (n == 0 && line.last_end) /* an empty list is none: we are in it */
 		cut(ranges, line.last_end, UINT64_MAX, gone);
 }
 

@@ -85,8 +85,9 @@ static int copy(void *ours, uint64_t theirs, size_t len, int in)
 		errno = saved;
 		return r;
 	}
-	n = in ? process_vm_readv(getpid(), &here, 1, &there, 1, 0)
-	       : process_vm_writev(getpid(), &here, 1, &there, 1, 0);
+	/* By the thread: the process has no memory by its own number once its main thread ended. */
+	n = in ? process_vm_readv(gettid(), &here, 1, &there, 1, 0)
+	       : process_vm_writev(gettid(), &here, 1, &there, 1, 0);
 	if (n != (ssize_t)len)
 		r = n < 0 && (errno == EPERM || errno == ENOSYS) ? copy_plain(ours, theirs, len, in)
 								 : -EFAULT;

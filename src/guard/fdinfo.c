@@ -111,23 +111,54 @@ static void add(struct sum *sum, const struct fdinfo *info)
 	sum->bytes += info->vram_bytes;
 }
 
-int fdinfo_read(pid_t process, const char *pci, uint64_t *ret_bytes)
+/* Adds what one thread lists. How many descriptors that are, or -errno. */
+static int add_listed(pid_t process, const char *thread, const char *pci, struct sum *sum)
 {
 	CLEANUP(close_dir) DIR *dir = NULL;
-	struct sum sum = {.bytes = 0};
 	char path[64], text[4096];
 	struct dirent *entry;
 	struct fdinfo info;
+	int n = 0;
 
-	snprintf(path, sizeof(path), "/proc/%d/fdinfo", process);
+	snprintf(path, sizeof(path), "/proc/%d/task/%.16s/fdinfo", process, thread);
 	dir = opendir(path);
 	if (!dir)
 		return err_errno();
-	while ((entry = readdir(dir)))
-		if (entry->d_name[0] != '.' &&
-		    fd_read_text(dirfd(dir), entry->d_name, text, sizeof(text)) > 0 &&
+	while ((entry = readdir(dir))) {
+		if (entry->d_name[0] == '.')
+			continue;
+		n++;
+		if (fd_read_text(dirfd(dir), entry->d_name, text, sizeof(text)) > 0 &&
 		    fdinfo_parse(text, &info) == 0 && !strcmp(info.pci, pci))
-			add(&sum, &info);
+			add(sum, &info);
+	}
+	return n;
+}
+
+/*
+ * By the first thread that lists any: they have them together, but of one that has ended, as the
+ * main thread may have long before its process, nothing is listed.
+ */
+int fdinfo_read(pid_t process, const char *pci, uint64_t *ret_bytes)
+{
+	CLEANUP(close_dir) DIR *threads = NULL;
+	struct sum sum = {.bytes = 0};
+	struct dirent *entry;
+	char path[64];
+	int n = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", process);
+	threads = opendir(path);
+	if (!threads)
+		return err_errno();
+	while (n == 0 && (entry = readdir(threads)))
+		if (entry->d_name[0] != '.') {
+			n = add_listed(process, entry->d_name, pci, &sum);
+			if (n == -ENOENT || n == -ESRCH) /* it has just ended */
+				n = 0;
+		}
+	if (n < 0)
+		return n;
 	*ret_bytes = sum.bytes;
 	return 0;
 }

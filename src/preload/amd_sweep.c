@@ -35,12 +35,11 @@ static void sweep_files(struct guest *guest, struct amd *amd)
 
 void amd_sweep_dmabufs(struct guest *guest, struct amd *amd)
 {
-	struct object held[BATCH], gone;
-	int n = object_list(guest->objects, OBJECT_DMABUF, held, BATCH);
+	struct object held = {.key = 0}, gone;
 
-	for (int i = 0; i < n; i++)
-		if (!amd_files_has_inode(held[i].key) &&
-		    object_take(guest->objects, OBJECT_DMABUF, held[i].key, &gone))
+	while (object_next(guest->objects, OBJECT_DMABUF, held.key, &held))
+		if (!amd_files_has_inode(held.key) &&
+		    object_take(guest->objects, OBJECT_DMABUF, held.key, &gone))
 			amd_charge_drop(guest, amd, &gone);
 }
 

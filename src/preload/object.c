@@ -299,6 +299,32 @@ int object_list(struct object_table *table, enum object_kind kind, struct object
 	return n;
 }
 
+bool object_next(struct object_table *table, enum object_kind kind, uint64_t key,
+		 struct object *ret)
+{
+	struct object next = {.kind = OBJECT_NONE};
+
+	if (!object_count(table, kind))
+		return false;
+	for (int s = is_listed(kind) ? SHARDS : 0; s <= SHARDS; s++) {
+		struct shard *shard = &table->shard[s];
+
+		lock_take(&shard->lock);
+		for (uint32_t i = 0; i < shard->capacity; i++) {
+			const struct object *o = &shard->slots[i];
+
+			if (o->kind == kind && o->key > key &&
+			    (next.kind == OBJECT_NONE || o->key < next.key))
+				next = *o;
+		}
+		lock_drop(&shard->lock);
+	}
+	if (next.kind == OBJECT_NONE)
+		return false;
+	*ret = next;
+	return true;
+}
+
 unsigned int object_count(struct object_table *table, enum object_kind kind)
 {
 	unsigned int n = atomic_peek(&table->kinds[kind]);

@@ -97,6 +97,13 @@ int object_sweep(struct object_table *table, bool (*match)(const struct object *
  */
 int object_list(struct object_table *table, enum object_kind kind, struct object *out, int max);
 
+/*
+ * The object of a kind with the smallest key above `key`: one after the other they are all seen,
+ * however many there are, with the table free in between. As slow as a list, for each.
+ */
+bool object_next(struct object_table *table, enum object_kind kind, uint64_t key,
+		 struct object *ret);
+
 /* How many objects of a kind there are; exact when nobody changes them. */
 unsigned int object_count(struct object_table *table, enum object_kind kind);
 

@@ -179,6 +179,30 @@ static void test_descriptor(void)
 	check_all_free(0);
 }
 
+/* However many there are, each is found to be gone. */
+static void test_many_descriptors(void)
+{
+	uint64_t handle, rest;
+	int fds[40];
+
+	for (int i = 0; i < 40; i++) {
+		CHECK_EQ(alloc_vram(0, MIB, &handle), 0);
+		fds[i] = export(handle);
+		CHECK_EQ(free_memory(handle), 0);
+	}
+	CHECK_EQ(charged(0), 40 * MIB);
+	for (int i = 0; i < 20; i++)
+		close(fds[i]);
+	CHECK_EQ(alloc_vram(0, 40 * MIB, &rest), 0);
+	CHECK_EQ(charged(0), 60 * MIB);
+	CHECK_EQ(free_memory(rest), 0);
+	for (int i = 20; i < 40; i++)
+		close(fds[i]);
+	CHECK_EQ(alloc_vram(0, QUOTA, &rest), 0);
+	CHECK_EQ(free_memory(rest), 0);
+	check_all_free(0);
+}
+
 /* As a process of no tenant: what it has is in nobody's quota. */
 static int outside(int socket)
 {
@@ -262,6 +286,7 @@ int main(int argc, char **argv)
 	test_three(true, SIGKILL);
 	test_own();
 	test_descriptor();
+	test_many_descriptors();
 	test_outside();
 	return 0;
 }

@@ -180,6 +180,16 @@ static void shrinks(void)
 	CHECK_EQ(object_put(t, &o), 0);
 	CHECK(object_take(t, OBJECT_POOL, UINT64_MAX, &o) && o.bytes == 8);
 	CHECK_EQ(object_list(t, OBJECT_POOL, out, 100), 1);
+	/* In the order of keys, whatever lies between them. */
+	o = (struct object){.key = (uint64_t)(N - 10) << 21};
+	for (uint64_t i = N - 9; i < N; i++) {
+		if (i % 3 == 0)
+			continue;
+		CHECK(object_next(t, OBJECT_MEMORY, o.key, &o));
+		CHECK_EQ(o.key, i << 21);
+	}
+	CHECK(!object_next(t, OBJECT_MEMORY, o.key, &o));
+	CHECK(!object_next(t, OBJECT_DMABUF, 0, &o));
 }
 
 /* Threads */

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "amd/kfd_ioctl.h"
 
-#include <stdbool.h>
-
 #include "amd/abi/drm.h"
 #include "amd/abi/kfd.h"
 
@@ -58,4 +56,9 @@ enum kfd_decision drm_ioctl_decide(unsigned long request)
 	if (_IOC_TYPE(request) != DRM_IOCTL_BASE || !decision)
 		return without_row(request);
 	return (enum kfd_decision)(decision - 1);
+}
+
+bool drm_ioctl_matters(unsigned long request)
+{
+	return drm_by_nr[_IOC_NR(request)] > KFD_PASS + 1;
 }

@@ -6,6 +6,7 @@
 #ifndef ALLOT_AMD_KFD_IOCTL_H
 #define ALLOT_AMD_KFD_IOCTL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -39,5 +40,11 @@ const struct kfd_ioctl *kfd_ioctl_find(unsigned long request);
  */
 enum kfd_decision kfd_ioctl_decide(unsigned long request);
 enum kfd_decision drm_ioctl_decide(unsigned long request);
+
+/*
+ * Whether the number is of a render node's ioctls that are not just passed on, whatever the type
+ * says: what it would do there if it came to one by mistake has to be decided on.
+ */
+bool drm_ioctl_matters(unsigned long request);
 
 #endif

@@ -74,7 +74,7 @@ static _Atomic int kfd_fd;
 bool amd_is_kfd_request(int fd, unsigned long request)
 {
 	return fd > 0 && fd == atomic_load_explicit(&kfd_fd, memory_order_relaxed) &&
-	       kfd_ioctl_find(request);
+	       kfd_ioctl_find(request) && !drm_ioctl_matters(request);
 }
 
 /* Whether a DRM node is of AMD's driver, by its own word; also where it says nothing. */

@@ -77,8 +77,9 @@ static inline bool amd_is_absent(void)
 /*
  * Whether a request may be taken as one to /dev/kfd without asking what its descriptor is of: it is
  * one of the driver's, and the descriptor was of /dev/kfd when it was last asked about. If it was
- * closed and is of something else by now, that is asked as it would be without us, and answers that
- * it knows no such request.
+ * closed and is of something else by now, that is asked as it would be without us. Most files
+ * answer that they know no such request; a render node goes by the number alone, so numbers that
+ * are decided on there are never taken so.
  */
 bool amd_is_kfd_request(int fd, unsigned long request);
 

@@ -88,12 +88,39 @@ static void test_arrays(void)
 	CHECK_EQ(free_memory(handle), 0);
 }
 
+/*
+ * A render node under the number that was the driver's, and a request of the driver's by whose
+ * number alone the kernel would close a handle there.
+ */
+static void test_other_file(void)
+{
+	union drm_amdgpu_gem_create a = {
+		.in = {.bo_size = MIB, .domains = AMDGPU_GEM_DOMAIN_VRAM}};
+	struct kfd_ioctl_get_version_args version;
+	struct drm_gem_close buffer;
+	int was = dup(kfd);
+
+	CHECK(was >= 0);
+	CHECK_EQ(drm(render[0], _IOWR('d', DRM_NR_AMDGPU_GEM_CREATE, a), &a), 0);
+	buffer = (struct drm_gem_close){.handle = a.out.handle};
+	CHECK_EQ(call(KFD_IOWR(GET_VERSION, version), &version), 0);
+	CHECK_EQ(dup2(render[0], kfd), kfd);
+	CHECK_EQ(call(_IOW('K', KFD_NR_DESTROY_EVENT, buffer), &buffer), -EINVAL);
+	CHECK_EQ(taken(0), MIB);
+	CHECK_EQ(charged(0), MIB);
+	CHECK_EQ(dup2(was, kfd), kfd);
+	CHECK_EQ(close_handle(render[0], a.out.handle), 0);
+	CHECK_EQ(charged(0), 0);
+	CHECK_EQ(close(was), 0);
+}
+
 static void child_edges(int socket)
 {
 	open_devices();
 	acquire_devices();
 	test_edges();
 	test_arrays();
+	test_other_file();
 	test_read_only();
 }
 

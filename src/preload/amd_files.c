@@ -58,20 +58,6 @@ static uint64_t mark(struct amd *amd, int fd)
 	return found;
 }
 
-/* Under a mark of many files the device is in the key in place of the process. */
-uint64_t amd_files_key(struct amd *amd, int fd, int device, uint32_t handle)
-{
-	int saved = errno;
-	uint64_t found = read_mark(fd);
-
-	if (!found)
-		found = mark(amd, fd);
-	errno = saved;
-	if (amd_files_is_shared(found))
-		found = (uint64_t)device << PID_SHIFT | (uint64_t)MARKS << MARK_SHIFT;
-	return found | handle;
-}
-
 bool amd_files_is_shared(uint64_t key)
 {
 	return (key >> MARK_SHIFT & MARKS) == MARKS;
@@ -144,6 +130,48 @@ static void look_for_mark(int fd, void *arg)
 	key = read_mark(fd);
 	if (key >> PID_SHIFT == (uint64_t)getpid())
 		*marks |= UINT64_C(1) << (key >> MARK_SHIFT & MARKS);
+}
+
+/*
+ * A file that was kept over exec has its mark still, of this pid, which the program that runs now
+ * does not know of. None of these is given again: found before the first is given or, of a file
+ * that nobody had open then, when it is met.
+ */
+static void find_marks(struct amd *amd)
+{
+	uint64_t marks = 0;
+
+	if (atomic_load(&amd->file_marks_found))
+		return;
+	guest_depth++;
+	each_descriptor(look_for_mark, &marks);
+	guest_depth--;
+	atomic_fetch_or(&amd->file_marks, marks);
+	atomic_store(&amd->file_marks_found, true);
+}
+
+static bool is_new(struct amd *amd, uint64_t found)
+{
+	return !(atomic_load(&amd->file_marks) >> (found >> MARK_SHIFT & MARKS) & 1) &&
+	       found >> PID_SHIFT == (uint64_t)getpid();
+}
+
+/* Under a mark of many files the device is in the key in place of the process. */
+uint64_t amd_files_key(struct amd *amd, int fd, int device, uint32_t handle)
+{
+	int saved = errno;
+	uint64_t found = read_mark(fd);
+
+	if (!found) {
+		find_marks(amd);
+		found = mark(amd, fd);
+	} else if (is_new(amd, found)) {
+		atomic_fetch_or(&amd->file_marks, UINT64_C(1) << (found >> MARK_SHIFT & MARKS));
+	}
+	errno = saved;
+	if (amd_files_is_shared(found))
+		found = (uint64_t)device << PID_SHIFT | (uint64_t)MARKS << MARK_SHIFT;
+	return found | handle;
 }
 
 static void look_for_kfd(int fd, void *arg)

@@ -300,8 +300,50 @@ static void test_closed_file(void)
 	CHECK_EQ(charged(0), 0);
 }
 
-int main(void)
+/* Two files, one of them from before exec: in either order their handles are told apart. */
+static int after_exec(int inherited, bool first)
 {
+	uint32_t one, other;
+	int fresh;
+
+	open_devices();
+	acquire_devices();
+	name_devices();
+	fresh = open_again(0);
+	CHECK_EQ(create(first ? inherited : fresh, MIB, AMDGPU_GEM_DOMAIN_VRAM, &one), 0);
+	CHECK_EQ(create(first ? fresh : inherited, MIB, AMDGPU_GEM_DOMAIN_VRAM, &other), 0);
+	CHECK_EQ(one, other);
+	CHECK_EQ(charged(0), 2 * MIB);
+	return 0;
+}
+
+static void test_exec(const char *program)
+{
+	for (int first = 0; first < 2; first++) {
+		pid_t child = fork();
+		char number[16];
+		uint32_t handle;
+		int file;
+
+		CHECK(child >= 0);
+		if (!child) {
+			open_devices();
+			acquire_devices();
+			file = open("/dev/dri/renderD129", O_RDWR);
+			CHECK_EQ(create(file, MIB, AMDGPU_GEM_DOMAIN_VRAM, &handle), 0);
+			snprintf(number, sizeof(number), "%d", file);
+			execl(program, program, number, first ? "first" : NULL, NULL);
+			_exit(1);
+		}
+		end(child, 0);
+	}
+	check_all_free(0);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc > 1)
+		return after_exec(atoi(argv[1]), argc > 2);
 	open_devices();
 	acquire_devices();
 	name_devices();
@@ -314,6 +356,7 @@ int main(void)
 	test_descriptors();
 	test_many_files();
 	test_fork();
+	test_exec(argv[0]);
 	test_closed_file();
 	return 0;
 }

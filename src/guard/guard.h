@@ -44,7 +44,10 @@ int guard_start(struct guard *guard, struct guard_complaint *complaint);
  */
 int guard_enter(struct guard *guard, struct guard_complaint *complaint);
 
-/* Stops answering and gives the slot back. Takes NULL. */
+/*
+ * Stops answering and gives the slot back. Takes NULL. A thread that a guarded program keeps
+ * waiting is left, with all it uses, to the end of this process, which is to come soon.
+ */
 void guard_close(struct guard *guard);
 
 #endif

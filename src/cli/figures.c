@@ -117,8 +117,7 @@ static void apply_kernels(struct tenant_view *view, int d, const struct topology
 
 		if (!process->live)
 			continue;
-		if (process->host_pid &&
-		    !figure_read((pid_t)process->host_pid, gpu, &bytes) &&
+		if (process->host_pid && !figure_read((pid_t)process->host_pid, gpu, &bytes) &&
 		    bytes >= use->driver_bytes) {
 			use->driver_bytes = bytes;
 			use->driver_ns = view->now_ns;

@@ -158,7 +158,8 @@ static void process_rows(struct table *t, const struct tenant_entry *e,
 
 static int print_processes(const struct tenants *tenants)
 {
-	struct table *t = table_new("TENANT|>PID|>HOST PID|GPU|>USED|>SHARED|>DRIVER|>HOST|COMMAND");
+	struct table *t = table_new("TENANT|>PID|>HOST PID|GPU|"
+				    ">USED|>SHARED|>DRIVER|>HOST|COMMAND");
 	unsigned int n = 0;
 	int r = 0;
 

@@ -53,7 +53,9 @@ static inline struct queue_told puppet_try(struct puppet *p, struct queue_ask as
 	return told;
 }
 
-/* In a tenant of that name, by `allot run` with these options; without a name in none. It is there. */
+/*
+ * In a tenant of that name, by `allot run` with these options; without a name in none. It is there.
+ */
 static inline struct puppet puppet_start(const char *name, const char *const options[])
 {
 	const char *argv[24] = {queues_allot, "run", "--name", name};

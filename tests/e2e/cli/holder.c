@@ -3,9 +3,9 @@
  * cli_holder TENANT_DIR [DEVICE:CATEGORY:BYTES]...: a process of a tenant, without any GPU: claims
  * a slot, holds these amounts in the ledger, says "held" and waits until its stdin is closed. With
  * "refuse" for a category it asks for that many bytes above a limit of 1, to be refused; "host" is
- * the machine's memory, pinned for an AMD GPU. Of compute: "busy", a permille of each of the last 62
- * seconds; "owed" to the deficit controller, "held" and "longest", in nanoseconds; "launches"; and of
- * AMD GPUs "units".
+ * the machine's memory, pinned for an AMD GPU. Of compute: "busy", a permille of each of the last
+ * 62 seconds; "owed" to the deficit controller, "held" and "longest", in nanoseconds; "launches";
+ * and of AMD GPUs "units".
  */
 #include <errno.h>
 #include <stdio.h>

@@ -46,6 +46,7 @@ struct amd {
 	struct amd_ranges ranges; /* the program's own memory that is on GPUs: hook_kfd_svm.c */
 	struct lock file_lock;	  /* see amd_files.c */
 	_Atomic uint64_t file_marks;
+	uint32_t file_given[64]; /* how often each mark was; under the lock */
 	_Atomic bool file_marks_found; /* those that are from before exec */
 };
 

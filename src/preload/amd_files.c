@@ -25,6 +25,13 @@ static uint64_t read_mark(int fd)
 	return (uint64_t)owner << PID_SHIFT | (uint64_t)number << MARK_SHIFT;
 }
 
+/* Under the lock. */
+static void give_number(struct amd *amd, uint64_t number)
+{
+	amd->file_given[number]++;
+	atomic_fetch_or(&amd->file_marks, UINT64_C(1) << number);
+}
+
 static int free_number(struct amd *amd)
 {
 	uint64_t taken = atomic_load(&amd->file_marks);
@@ -49,7 +56,7 @@ static uint64_t mark(struct amd *amd, int fd)
 	if (!found) {
 		number = free_number(amd);
 		if (!fcntl(fd, F_SETSIG, number) && !fcntl(fd, F_SETOWN, getpid()))
-			atomic_fetch_or(&amd->file_marks, UINT64_C(1) << number);
+			give_number(amd, (uint64_t)number);
 		else
 			number = MARKS;
 		found = (uint64_t)getpid() << PID_SHIFT | (uint64_t)number << MARK_SHIFT;
@@ -64,14 +71,26 @@ bool amd_files_is_shared(uint64_t key)
 }
 
 /* The mark that many files may have is left out: nobody can tell when the last is closed. */
-uint64_t amd_files_marks(struct amd *amd)
+void amd_files_marks(struct amd *amd, struct amd_marks *ret)
 {
-	return atomic_load(&amd->file_marks) & ~(UINT64_C(1) << MARKS);
+	ret->pid = getpid();
+	lock_take(&amd->file_lock);
+	ret->set = atomic_load(&amd->file_marks) & ~(UINT64_C(1) << MARKS);
+	memcpy(ret->given, amd->file_given, sizeof(ret->given));
+	lock_drop(&amd->file_lock);
 }
 
-bool amd_files_has_mark(uint64_t key, uint64_t marks)
+void amd_files_keep_same(const struct amd *amd, struct amd_marks *marks)
 {
-	return key >> PID_SHIFT == (uint64_t)getpid() && marks >> (key >> MARK_SHIFT & MARKS) & 1;
+	for (int i = 0; i < MARKS; i++)
+		if (amd->file_given[i] != marks->given[i])
+			marks->set &= ~(UINT64_C(1) << i);
+}
+
+bool amd_files_has_mark(uint64_t key, const struct amd_marks *marks)
+{
+	return key >> PID_SHIFT == (uint64_t)marks->pid &&
+	       marks->set >> (key >> MARK_SHIFT & MARKS) & 1;
 }
 
 void amd_files_forget(struct amd *amd, uint64_t marks)
@@ -166,7 +185,9 @@ uint64_t amd_files_key(struct amd *amd, int fd, int device, uint32_t handle)
 		find_marks(amd);
 		found = mark(amd, fd);
 	} else if (is_new(amd, found)) {
-		atomic_fetch_or(&amd->file_marks, UINT64_C(1) << (found >> MARK_SHIFT & MARKS));
+		lock_take(&amd->file_lock);
+		give_number(amd, found >> MARK_SHIFT & MARKS);
+		lock_drop(&amd->file_lock);
 	}
 	errno = saved;
 	if (amd_files_is_shared(found))

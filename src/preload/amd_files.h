@@ -13,6 +13,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "preload/amd.h"
 
@@ -26,9 +27,21 @@ uint64_t amd_files_key(struct amd *amd, int fd, int device, uint32_t handle);
 /* Whether files may share the key. */
 bool amd_files_is_shared(uint64_t key);
 
-/* Which marks of this process there are, one bit each; those that a key may be of. */
-uint64_t amd_files_marks(struct amd *amd);
-bool amd_files_has_mark(uint64_t key, uint64_t marks);
+/* Marks of this process, one bit each, and how often each was given: it is another file's then. */
+struct amd_marks {
+	pid_t pid; /* of this process */
+	uint64_t set;
+	uint32_t given[64];
+};
+
+/* Which there are now. */
+void amd_files_marks(struct amd *amd, struct amd_marks *ret);
+
+/* Leaves out what was given again since. Under amd->file_lock, for as long as it has to hold. */
+void amd_files_keep_same(const struct amd *amd, struct amd_marks *marks);
+
+/* Whether the key is of one of them. */
+bool amd_files_has_mark(uint64_t key, const struct amd_marks *marks);
 
 /*
  * Which of `marks` no open descriptor has, so far as can be seen: none when /proc tells nothing, or
@@ -45,7 +58,7 @@ bool amd_files_has_inode(uint64_t inode);
 /* Any descriptor of /dev/kfd that this process has, or -EBADF. */
 int amd_files_kfd(void);
 
-/* They may be used again: when nothing is charged under their keys any more. */
+/* They may be used again: under the lock, when nothing is charged under their keys any more. */
 void amd_files_forget(struct amd *amd, uint64_t marks);
 
 #endif

@@ -9,28 +9,33 @@
 
 static bool is_of_marks(const struct object *object, void *arg)
 {
-	return object->kind == OBJECT_GEM && amd_files_has_mark(object->key, *(uint64_t *)arg);
+	return object->kind == OBJECT_GEM && amd_files_has_mark(object->key, arg);
 }
 
 /*
- * One at a time, and only marks that were there before the look: a mark may be used again as soon
- * as it is forgotten, and what is charged under it then is another file's.
+ * The look goes without the lock. What is counted off under it is of marks that are still those of
+ * before the look: one that another thread has swept meanwhile may be another file's by now, and
+ * what is charged under it then, too.
  */
 static void sweep_files(struct guest *guest, struct amd *amd)
 {
 	struct object gone[BATCH];
-	uint64_t closed;
+	struct amd_marks closed;
 	int n;
 
-	lock_take(&amd->file_lock);
-	closed = amd_files_closed(amd_files_marks(amd));
+	amd_files_marks(amd, &closed);
+	closed.set = amd_files_closed(closed.set);
 	do {
-		n = closed ? object_sweep(guest->objects, is_of_marks, &closed, gone, BATCH) : 0;
+		lock_take(&amd->file_lock);
+		amd_files_keep_same(amd, &closed);
+		n = closed.set ? object_sweep(guest->objects, is_of_marks, &closed, gone, BATCH)
+			       : 0;
 		for (int i = 0; i < n; i++)
 			amd_charge_drop(guest, amd, &gone[i]);
+		if (n < BATCH)
+			amd_files_forget(amd, closed.set);
+		lock_drop(&amd->file_lock);
 	} while (n == BATCH);
-	amd_files_forget(amd, closed);
-	lock_drop(&amd->file_lock);
 }
 
 void amd_sweep_dmabufs(struct guest *guest, struct amd *amd)

@@ -2,10 +2,9 @@
 #include "preload/user.h"
 
 #include <errno.h>
-#include <stdatomic.h>
+#include <linux/futex.h>
 #include <stdbool.h>
 #include <string.h>
-#include <sys/auxv.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -15,52 +14,47 @@
 /* A copy of this much costs less than the call that copies between processes. */
 #define PLAIN_BYTES 256
 
-/* Where a caller of ours may have its block, above our own frames, which are of 40 KiB at most. */
-#define NEAR_BYTES (UINT64_C(64) << 10)
-/* The main thread's stack lies at least so far from all else. */
-#define MAIN_BYTES (UINT64_C(64) << 20)
-
 /*
- * Whether it lies on the stack that we run on, where most blocks do: there is memory from our frame
- * up to its top, so nothing has to be asked. The main thread's has what the kernel put at its top;
- * another's has the C library's own data of the thread there.
+ * Whether it lies in the page of our own frame, above it, where many blocks do: there is memory,
+ * whatever the stack is one of, and what is in the next page nobody knows.
  */
-static _Atomic uint64_t main_top;
-
 static bool is_on_stack(uint64_t at, size_t len)
 {
 	uint64_t here = (uintptr_t)__builtin_frame_address(0);
-	uint64_t top = atomic_load_explicit(&main_top, memory_order_relaxed);
+	uint64_t end = (here | (PAGE_BYTES - 1)) + 1;
 
-	if (!top) {
-		top = getauxval(AT_RANDOM);
-		atomic_store_explicit(&main_top, top, memory_order_relaxed);
-	}
-	if (at < here || len > NEAR_BYTES || at - here > NEAR_BYTES - len)
-		return false;
-	if (here > top || top - here > MAIN_BYTES)
-		top = (uintptr_t)__builtin_thread_pointer();
-	return at + len <= top;
+	return at >= here && at < end && len <= end - at;
 }
 
 /* Whether a byte can be read: a call that copies in from there and then finds its other wrong. */
-static int probe(uint64_t at)
+static bool can_read(uint64_t at)
 {
 	at &= ~(uint64_t)7;
-	return syscall(SYS_rt_sigprocmask, -1, at, NULL, 8) < 0 && errno == EFAULT ? -EFAULT : 0;
+	return syscall(SYS_rt_sigprocmask, -1, at, NULL, 8) >= 0 || errno != EFAULT;
+}
+
+/* Whether a byte can be written: a call that adds 0 there, in one step, and would wake nobody. */
+static bool can_write(uint64_t at)
+{
+	static uint32_t nobody;
+
+	at &= ~(uint64_t)3;
+	return syscall(SYS_futex, &nobody, FUTEX_WAKE_OP | FUTEX_PRIVATE_FLAG, 0, NULL, at,
+		       FUTEX_OP(FUTEX_OP_ADD, 0, FUTEX_OP_CMP_EQ, 0)) >= 0 ||
+	       errno != EFAULT;
 }
 
 /*
- * For little to read, and where a container forbids the calls below. What another thread unmaps at
- * this moment ends the program, as it would end who reads there without us.
+ * For little, and where a container forbids the calls below. What another thread unmaps at this
+ * moment ends the program, as it would end who copies there without us.
  */
 static int copy_plain(void *ours, uint64_t theirs, size_t len, int in)
 {
 	if (theirs + len < theirs)
 		return -EFAULT;
 	for (uint64_t at = theirs; at < theirs + len; at = (at | (PAGE_BYTES - 1)) + 1)
-		if (at < PAGE_BYTES || probe(at)) /* none to read from is no error there */
-			return -EFAULT;
+		if (at < PAGE_BYTES || !(in ? can_read(at) : can_write(at)))
+			return -EFAULT; /* to read from address 0 would be no error there */
 	if (in)
 		memcpy(ours, (const void *)(uintptr_t)theirs, len);
 	else
@@ -80,7 +74,7 @@ static int copy(void *ours, uint64_t theirs, size_t len, int in)
 		memcpy(in ? ours : there.iov_base, in ? there.iov_base : ours, len);
 		return 0;
 	}
-	if (in && len <= PLAIN_BYTES) {
+	if (len <= PLAIN_BYTES) {
 		r = copy_plain(ours, theirs, len, in);
 		errno = saved;
 		return r;

@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 
 #include "preload/amd_call.h"
 #include "preload/next.h"
@@ -81,7 +82,7 @@ static int with_block(struct amd_call *call, enum kfd_decision decision, uint64_
 	return user_write(arg, block, call->bytes) ? -EFAULT : r;
 }
 
-/* All but SVM's are small, and a stack may be, or not in the cache so far down. */
+/* All but some of SVM's are small; and a stack may be small, or not in the cache so far down. */
 #define SMALL_BYTES 512
 
 __attribute__((noinline)) static int with_small(struct amd_call *call, enum kfd_decision decision,
@@ -92,12 +93,18 @@ __attribute__((noinline)) static int with_small(struct amd_call *call, enum kfd_
 	return with_block(call, decision, arg, block, before);
 }
 
-__attribute__((noinline)) static int with_large(struct amd_call *call, enum kfd_decision decision,
-						uint64_t arg)
+static int with_large(struct amd_call *call, enum kfd_decision decision, uint64_t arg)
 {
-	_Alignas(16) uint8_t block[AMD_BLOCK_BYTES + SLACK_BYTES], before[AMD_BLOCK_BYTES];
+	size_t room = AMD_BLOCK_BYTES + SLACK_BYTES, bytes = room + AMD_BLOCK_BYTES;
+	uint8_t *block = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			      0);
+	int r;
 
-	return with_block(call, decision, arg, block, before);
+	if (block == MAP_FAILED)
+		return -ENOMEM;
+	r = with_block(call, decision, arg, block, block + room);
+	munmap(block, bytes);
+	return r;
 }
 
 /* A GPU that the tenant does not have, or that nobody sees: as if the file could not be opened. */

@@ -11,7 +11,9 @@
 
 /*
  * For the thread that passes the address. What another one unmaps at this moment may end the
- * program, as it would end who copies there without us. 0 or -EFAULT; then some of it may be copied. Keeps errno. */
+ * program, as it would end who copies there without us. 0 or -EFAULT; then some of it may be
+ * copied. Keeps errno.
+ */
 int user_read(void *to, uint64_t from, size_t len);
 int user_write(uint64_t to, const void *from, size_t len);
 

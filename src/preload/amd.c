@@ -20,7 +20,7 @@
 #include "amd/topology_read.h"
 #include "base/fd.h"
 #include "ledger/quota.h"
-#include "preload/next.h"
+#include "preload/amd_ask.h"
 
 #define KFD_PATH   "/dev/kfd"
 #define KFD_NUMBER "/sys/class/kfd/kfd/dev" /* major:minor */
@@ -83,7 +83,7 @@ static bool is_amdgpu(int fd)
 	char name[8] = "";
 	struct drm_version version = {.name_len = sizeof(name), .name = (uintptr_t)name};
 
-	if (next_libc()->ioctl(fd, _IOWR(DRM_IOCTL_BASE, DRM_NR_VERSION, version), &version) < 0)
+	if (amd_ask(fd, _IOWR(DRM_IOCTL_BASE, DRM_NR_VERSION, version), &version) < 0)
 		return true;
 	return version.name_len == strlen("amdgpu") && !memcmp(name, "amdgpu", strlen("amdgpu"));
 }

@@ -10,6 +10,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 
+#include "preload/amd_ask.h"
 #include "preload/amd_call.h"
 #include "preload/next.h"
 #include "preload/user.h"
@@ -19,12 +20,7 @@
 
 int amd_call_kernel(struct amd_call *call)
 {
-	int r;
-
-	guest_depth++; /* what stands in for a kernel may call what is hooked */
-	r = next_libc()->ioctl(call->fd, call->request, call->block);
-	guest_depth--;
-	return r < 0 ? -errno : r;
+	return amd_ask(call->fd, call->request, call->block);
 }
 
 static int decided(struct amd_call *call, enum kfd_decision decision)

@@ -9,19 +9,14 @@
 
 #include "amd/abi/drm.h"
 #include "amd/abi/kfd.h"
+#include "preload/amd_ask.h"
 #include "preload/amd_files.h"
 #include "preload/amd_memory.h"
 #include "preload/amd_sweep.h"
-#include "preload/next.h"
 
 int amd_memory_ask(struct amd_call *call, unsigned long request, void *block)
 {
-	int r;
-
-	guest_depth++;
-	r = next_libc()->ioctl(call->fd, request, block);
-	guest_depth--;
-	return r < 0 ? -errno : r;
+	return amd_ask(call->fd, request, block);
 }
 
 enum object_kind amd_memory_kind(const struct amd_call *call)

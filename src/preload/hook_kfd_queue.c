@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 
+#include "preload/amd_ask.h"
 #include "preload/amd_call.h"
 #include "preload/queue_hold.h"
 #include "preload/queue_keeper.h"
@@ -36,7 +37,7 @@ static int destroy_as(struct amd_call *call, uint32_t id)
 {
 	struct kfd_ioctl_destroy_queue_args a = {.queue_id = id};
 
-	return queues_ask(call->fd, _IOWR('K', KFD_NR_DESTROY_QUEUE, a), &a);
+	return amd_ask(call->fd, _IOWR('K', KFD_NR_DESTROY_QUEUE, a), &a);
 }
 
 /*
@@ -174,7 +175,7 @@ static int set_mask(struct amd_call *call, struct queues *queues, uint32_t id, u
 	lock_drop(&queues->lock);
 	args.cu_mask_ptr = (uintptr_t)mask.word;
 	if (!r)
-		r = queues_ask(call->fd, _IOW('K', KFD_NR_SET_CU_MASK, args), &args);
+		r = amd_ask(call->fd, _IOW('K', KFD_NR_SET_CU_MASK, args), &args);
 	if (r)
 		return r;
 	lock_take(&queues->lock);

@@ -11,9 +11,9 @@
 #include <unistd.h>
 
 #include "amd/abi/kfd.h"
+#include "preload/amd_ask.h"
 #include "preload/amd_files.h"
 #include "preload/amd_memory.h"
-#include "preload/next.h"
 
 #define NOWHERE UINT32_MAX
 
@@ -240,15 +240,16 @@ static bool is_on_gpu(int kfd, uint64_t first, uint64_t end)
 	_Alignas(8) char block[sizeof(struct kfd_ioctl_svm_args) + sizeof(asked)];
 	struct kfd_ioctl_svm_args *args = (void *)block;
 	bool there = false;
+	int r;
 
 	*args = (struct kfd_ioctl_svm_args){.start_addr = first,
 					    .size = end - first,
 					    .op = KFD_IOCTL_SVM_OP_GET_ATTR,
 					    .nattr = 2};
 	memcpy(args->attrs, asked, sizeof(asked));
-	if (next_libc()->ioctl(kfd, _IOC(_IOC_READ | _IOC_WRITE, 'K', KFD_NR_SVM, sizeof(block)),
-			       block) < 0)
-		return errno != EINVAL && errno != EFAULT;
+	r = amd_ask(kfd, _IOC(_IOC_READ | _IOC_WRITE, 'K', KFD_NR_SVM, sizeof(block)), block);
+	if (r < 0)
+		return r != -EINVAL && r != -EFAULT;
 	for (int i = 0; i < 2; i++)
 		there |= args->attrs[i].value && args->attrs[i].value != NOWHERE;
 	return there;

@@ -9,6 +9,7 @@
 #include <sys/ioctl.h>
 
 #include "amd/abi/drm.h"
+#include "preload/amd_ask.h"
 #include "preload/amd_call.h"
 #include "preload/user.h"
 
@@ -17,15 +18,6 @@
 	_IOWR(AMDKFD_IOCTL_BASE, KFD_NR_GET_PROCESS_APERTURES_NEW,                                 \
 	      struct kfd_ioctl_get_process_apertures_new_args)
 #define ASK_INFO _IOW(DRM_IOCTL_BASE, DRM_NR_AMDGPU_INFO, struct drm_amdgpu_info)
-
-static int ask(const struct amd_call *call, unsigned long request, void *block)
-{
-	struct amd_call other = *call;
-
-	other.request = request;
-	other.block = block;
-	return amd_call_kernel(&other);
-}
 
 static int version(struct amd_call *call)
 {
@@ -44,7 +36,7 @@ static int list_apertures(const struct amd_call *call,
 	struct kfd_ioctl_get_process_apertures_new_args args = {
 		.kfd_process_device_apertures_ptr = (uintptr_t)all, .num_of_nodes = GUEST_DEVICES};
 	uint32_t n = 0;
-	int r = ask(call, ASK_APERTURES, &args);
+	int r = amd_ask(call->fd, ASK_APERTURES, &args);
 
 	if (r < 0)
 		return r;
@@ -142,7 +134,7 @@ static int info(struct amd_call *call)
 		return amd_call_kernel(call);
 	whole.return_pointer = (uintptr_t)&answer;
 	whole.return_size = bytes;
-	r = ask(call, ASK_INFO, &whole);
+	r = amd_ask(call->fd, ASK_INFO, &whole);
 	if (r < 0)
 		return r;
 	view = amd_view(call->guest, call->device);

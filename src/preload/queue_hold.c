@@ -11,6 +11,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "ledger/compute.h"
+#include "preload/amd_ask.h"
 
 /* How units are missing from the GPU's parts sysfs does not say, but its render node does. */
 static void refine(const struct topology_node *node, struct cu_geometry *geometry)
@@ -26,7 +27,7 @@ static void refine(const struct topology_node *node, struct cu_geometry *geometr
 		return;
 	snprintf(path, sizeof(path), "/dev/dri/renderD%u", node->render_minor);
 	fd = fd_openat(AT_FDCWD, path, O_RDWR, 0);
-	if (fd >= 0 && !queues_ask(fd, _IOW('d', DRM_NR_AMDGPU_INFO, args), &args))
+	if (fd >= 0 && !amd_ask(fd, _IOW('d', DRM_NR_AMDGPU_INFO, args), &args))
 		cu_geometry_refine(geometry, node, info.cu_bitmap);
 }
 

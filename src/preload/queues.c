@@ -12,7 +12,7 @@
 #include "base/fd.h"
 #include "base/futex.h"
 #include "ledger/units.h"
-#include "preload/next.h"
+#include "preload/amd_ask.h"
 
 /* A program's own call may come between two looks at what the kernel is to be told. */
 #define TRIES 4
@@ -164,11 +164,6 @@ static bool mask_due(const struct queues *queues, const struct queue *q, struct 
 	return !q->masked || memcmp(ret, &q->mask, sizeof(*ret));
 }
 
-int queues_ask(int fd, unsigned long request, void *args)
-{
-	return next_libc()->ioctl(fd, request, args) < 0 ? -errno : 0;
-}
-
 /* What there is to be told, by a copy. */
 struct due {
 	bool mask, update;
@@ -197,7 +192,7 @@ static int tell_one(struct queues *queues, struct queue *q, int fd, struct due *
 	int r = 0;
 
 	if (due->mask)
-		r = queues_ask(fd, _IOW('K', KFD_NR_SET_CU_MASK, due->set), &due->set);
+		r = amd_ask(fd, _IOW('K', KFD_NR_SET_CU_MASK, due->set), &due->set);
 	if (!r && due->mask) {
 		lock_take(&queues->lock);
 		q->masked = true;
@@ -205,7 +200,7 @@ static int tell_one(struct queues *queues, struct queue *q, int fd, struct due *
 		lock_drop(&queues->lock);
 	}
 	if (!r && due->update)
-		r = queues_ask(fd, _IOW('K', KFD_NR_UPDATE_QUEUE, due->args), &due->args);
+		r = amd_ask(fd, _IOW('K', KFD_NR_UPDATE_QUEUE, due->args), &due->args);
 	if (!r && due->update) {
 		lock_take(&queues->lock);
 		q->duty.told = due->args.queue_percentage;

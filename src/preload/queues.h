@@ -125,7 +125,4 @@ uint32_t queues_high(struct queues *queues);
 /* The keeper's way: tells all of a device's queues that nobody has claimed. */
 void queues_tell(struct queues *queues, int device);
 
-/* An ioctl to /dev/kfd, 0 or -errno. */
-int queues_ask(int fd, unsigned long request, void *args);
-
 #endif

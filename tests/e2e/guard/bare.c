@@ -16,18 +16,22 @@
  *	wild REQUEST ADDRESS	any of the device, with a block there
  *	threads N GPU BYTES	N threads take at once; how many got it
  *	race N GPU BYTES	takes a page N times; another thread writes BYTES into the block
+ *	stall			a child asks, with a block that nobody will ever fill in; its pid
  *	timer			a signal each millisecond from here on
  *	fork			goes on in a child; its pid
  *	exec			begins anew
  *	arch			how a 32-bit getpid() is answered (x86-64)
  */
 #include <errno.h>
+#include <linux/userfaultfd.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -197,6 +201,38 @@ static long start_timer(void)
 }
 
 /* The device has to be opened anew in a child; how the child ends, this one does. */
+/* Memory whose faults are ours to serve, also the kernel's; NULL. */
+static void *unfilled(void)
+{
+	struct uffdio_api api = {.api = UFFD_API};
+	struct uffdio_register r = {.range.len = PAGE, .mode = UFFDIO_REGISTER_MODE_MISSING};
+	long fd = syscall(SYS_userfaultfd, O_CLOEXEC);
+	void *page = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	r.range.start = (uintptr_t)page;
+	if (fd < 0 || page == MAP_FAILED || ioctl((int)fd, UFFDIO_API, &api) < 0 ||
+	    ioctl((int)fd, UFFDIO_REGISTER, &r) < 0)
+		return NULL;
+	return page;
+}
+
+static long stall(void)
+{
+	pid_t child;
+
+	if (!unfilled())
+		return -EPERM;
+	child = fork();
+	if (child)
+		return child;
+	for (int fd = 0; fd < 3; fd++)
+		close(fd);
+	_exit(bare_ioctl(kfd,
+			 _IOWR('K', KFD_NR_ALLOC_MEMORY_OF_GPU,
+			       struct kfd_ioctl_alloc_memory_of_gpu_args),
+			 unfilled()) != -ENOSYS);
+}
+
 static long go_on_in_child(void)
 {
 	pid_t child = fork();
@@ -264,6 +300,8 @@ static long obey(char *line, char **argv)
 		return take_in_race((unsigned int)a[0], (uint32_t)a[1], a[2]);
 	if (!strcmp(word, "timer"))
 		return start_timer();
+	if (!strcmp(word, "stall"))
+		return stall();
 	if (!strcmp(word, "fork"))
 		return go_on_in_child();
 	if (!strcmp(word, "arch"))

@@ -284,6 +284,24 @@ class Guard(cli_lib.Case):
         wait_for(lambda: bare("take", GPU, PAGE) == -errno.ENOSYS)
         self.assertEqual(self.used(), 0)
 
+    def test_kept_waiting(self):
+        """By a process that is left behind: the command's end is the end all the same."""
+        def copies():
+            for task in os.listdir(f"/proc/{guard}/task"):
+                with open(f"/proc/{guard}/task/{task}/syscall", encoding="ascii") as file:
+                    if file.read().split()[0] in ("270", "310"):  # process_vm_readv
+                        return True
+            return False
+
+        bare = self.bare()
+        with open(f"/proc/{bare.pid}/status", encoding="ascii") as file:
+            guard = int(re.search(r"PPid:\t(\d+)", file.read())[1])
+        if bare("stall") < 0:
+            self.skipTest("no userfaultfd for faults of the kernel's")
+        wait_for(copies)
+        bare.process.stdin.close()
+        self.assertEqual(bare.process.wait(30), 0)  # in 2
+
     def test_transparent(self):
         """Exit status, signals, terminal: the command's own."""
         def run(*command):

@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/now.h"
 #include "cli/command.h"
 #include "cli/say.h"
 
@@ -39,10 +40,7 @@ bool bench_stopped(void)
 
 uint64_t bench_now_ns(void)
 {
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+	return now_monotonic_ns();
 }
 
 int bench_sleep_until(uint64_t ns)

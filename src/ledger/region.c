@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/fd.h"
+#include "base/now.h"
 #include "ledger/region.h"
 
 #define LOCK_WAIT_NS    UINT64_C(1000000000)
@@ -154,14 +155,6 @@ int region_keeps_locks(const char *dir, const char *name)
 	return r ? 0 : -ENOLCK;
 }
 
-static uint64_t clock_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
-}
-
 void region_nap(unsigned int *us, unsigned int max_us)
 {
 	struct timespec ts = { .tv_nsec = (long)*us * 1000 };
@@ -181,7 +174,7 @@ int region_lock_wait(int fd, int64_t at, int64_t len)
 	int r;
 
 	while ((r = region_lock(fd, at, len)) == -EAGAIN) {
-		uint64_t now = clock_ns();
+		uint64_t now = now_monotonic_ns();
 
 		if (!start)
 			start = now;

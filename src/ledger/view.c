@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "base/cleanup.h"
+#include "base/now.h"
 #include "ledger/ledger_priv.h"
 #include "ledger/pidns.h"
 #include "ledger/shared.h"
@@ -121,11 +122,8 @@ static void read_compute(const struct policy *policy, const struct policy_turn *
 	const struct policy_device *asked = policy_find(policy, dev->uuid);
 	uint32_t share = policy_share(policy, dev->uuid);
 	struct view_compute *ret = &dev->compute;
-	struct timespec ts = { 0 };
-	uint64_t now;
+	uint64_t now = now_monotonic_ns();
 
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	now = (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
 	if (policy->compute != POLICY_COMPUTE_OFF && asked)
 		ret->share_permille = asked->share_permille;
 	ret->target_permille = target_of(policy, turn, share, now);

@@ -6,15 +6,14 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/now.h"
+
 #define CANARY_NS      UINT64_C(2000000)
 #define CANARY_FREE_NS UINT64_C(1000000)
 
 uint64_t load_now_ns(void)
 {
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
+	return now_monotonic_ns();
 }
 
 void load_sleep_until(uint64_t ns)

@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "amd/cu_mask.h"
@@ -14,6 +13,7 @@
 #include "base/cleanup.h"
 #include "base/fault.h"
 #include "base/futex.h"
+#include "base/now.h"
 #include "ledger/compute.h"
 #include "ledger/ledger.h"
 #include "ledger/region.h"
@@ -70,14 +70,6 @@ static uint64_t mix(uint64_t h, const void *data, size_t len)
 	for (size_t i = 0; i < len; i++)
 		h = (h ^ p[i]) * UINT64_C(1099511628211);
 	return h ^ h >> 32;
-}
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
 static struct units_file *map_file(const char *runtime, int *ret_error)
@@ -195,7 +187,7 @@ static int divide(struct making *making, const struct cu_map *map)
 /* A kill between two of them leaves units that are not of one making, and the next begins anew. */
 static void write_all(const struct making *making, uint64_t of)
 {
-	struct units units = {.made_ns = now_ns(), .of = of};
+	struct units units = {.made_ns = now_monotonic_ns(), .of = of};
 
 	for (uint32_t i = 0; i < making->n; i++) {
 		const struct cu_share *share = &making->share[i];

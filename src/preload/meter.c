@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "preload/meter.h"
 
-#include <time.h>
-
 #include "base/atomic.h"
+#include "base/now.h"
 #include "preload/gate.h"
 #include "preload/keeper.h"
 #include "preload/meter_priv.h"
@@ -51,10 +50,7 @@ static _Thread_local char thread_key __attribute__((tls_model("initial-exec")));
 
 uint64_t meter_now_ns(void)
 {
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * UINT64_C(1000000000) + (uint64_t)ts.tv_nsec;
+	return now_monotonic_ns();
 }
 
 static CUstream stream_of(const struct unit *unit)

@@ -42,12 +42,12 @@ void park_word_free(struct park_word word)
 }
 
 /* Whether the tenant uses another device, or is about to: nobody computes without memory. */
-static bool has_others(struct guest *guest, int device, uint64_t now_ns)
+static bool has_others(struct guest *guest, const struct meter_device *md)
 {
 	for (int i = 0; ledger_knows(guest->ledger, i); i++)
-		if (i != device && quota_used(guest->ledger, i))
+		if (i != md->device->ledger && quota_used(guest->ledger, i))
 			return true;
-	return compute_beside(guest->ledger, device, now_ns);
+	return atomic_load(&md->beside);
 }
 
 /*
@@ -63,7 +63,7 @@ static bool may_park(struct guest *guest, const struct unit *unit, uint64_t unti
 	       atomic_load(&gate->controller) == CONTROLLER_DEFICIT &&
 	       atomic_load(&gate->keeper.started) == 1 && !atomic_load(&gate->keeper.stop) &&
 	       gate_alone(guest, unit->now_ns) && !meter_has_peers(md) &&
-	       !has_others(guest, md->device->ledger, unit->now_ns);
+	       !has_others(guest, md);
 }
 
 /* With the lock: the lane is the only one of late. Several drift apart if each launches ahead. */

@@ -2,10 +2,10 @@
 #include "preload/queue_keeper.h"
 
 #include <sys/prctl.h>
-#include <time.h>
 
 #include "base/atomic.h"
 #include "base/futex.h"
+#include "base/now.h"
 #include "ledger/compute.h"
 #include "ledger/policy.h"
 #include "preload/queue_hold.h"
@@ -20,14 +20,6 @@
  * else be the first, at which nobody has looked yet.
  */
 #define LINGER_NS UINT64_C(200000000)
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
 
 /*
  * Whether there is something to do for one that is on the hardware. A copy engine says how far it
@@ -127,9 +119,9 @@ static uint64_t keep_device(struct queues *queues, int device, bool changed)
 
 	if (any && (changed || queue_hold_is_old(queues, device)) &&
 	    queue_hold_refresh(queues, device, false))
-		next = now_ns() + RETRY_NS;
+		next = now_monotonic_ns() + RETRY_NS;
 	for (int kind = 0; kind < QUEUE_KINDS; kind++) {
-		uint64_t at = take_turns(queues, device, kind, now_ns());
+		uint64_t at = take_turns(queues, device, kind, now_monotonic_ns());
 
 		next = at < next ? at : next;
 	}
@@ -158,7 +150,7 @@ enum after {
 /* Who adds a queue sees what this answers, or is seen here. */
 static enum after after_look(struct queues *queues, uint64_t *needed_ns)
 {
-	uint64_t now = now_ns();
+	uint64_t now = now_monotonic_ns();
 	enum after after = AFTER_END;
 	bool any = false;
 
@@ -212,7 +204,7 @@ static bool keep_limited(struct queues *queues, uint64_t *ret_generation)
 {
 	static const uint32_t nothing;
 	struct policy_map *policy = queues->guest->policy_map;
-	uint64_t needed_ns = now_ns();
+	uint64_t needed_ns = now_monotonic_ns();
 	enum after after;
 	uint32_t heard = 0;
 	bool first = true;
@@ -221,7 +213,7 @@ static bool keep_limited(struct queues *queues, uint64_t *ret_generation)
 	do {
 		uint64_t generation = policy ? policy_generation(policy) : 0;
 		uint32_t seen = queues->allotment ? allotment_changes(queues->allotment) : 0;
-		uint64_t next = now_ns() + LOOK_NS;
+		uint64_t next = now_monotonic_ns() + LOOK_NS;
 
 		for (int i = 0; i < (int)queues->amd->ndevices; i++) {
 			uint64_t at = keep_device(queues, i, first || seen != heard);
@@ -231,7 +223,7 @@ static bool keep_limited(struct queues *queues, uint64_t *ret_generation)
 		first = false;
 		heard = seen;
 		if (queues->allotment) {
-			allotment_look(queues->allotment, now_ns());
+			allotment_look(queues->allotment, now_monotonic_ns());
 			allotment_sleep(queues->allotment, seen, next);
 		} else {
 			futex_wait_until(&nothing, 0, next);

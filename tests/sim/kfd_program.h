@@ -21,6 +21,7 @@
 #include "amd/abi/kfd.h"
 #include "amd/kfd_ioctl.h"
 #include "tests/check.h"
+#include "tests/sim/message.h"
 
 #define GPUS 3
 #define MIB  (UINT64_C(1) << 20)
@@ -216,6 +217,17 @@ static inline void run_on_older_kernel(const char *program, const char *lacking,
 		_exit(1);
 	}
 	end(child, 0);
+}
+
+/* A message of one byte, which there is to be: its descriptor. */
+static inline int receive_fd(int socket)
+{
+	char byte;
+	int fd;
+
+	CHECK_EQ(message_receive(socket, &byte, 1, &fd), 1);
+	CHECK(fd >= 0);
+	return fd;
 }
 
 #endif

@@ -4,7 +4,6 @@
  * first, and as long as anybody holds it.
  */
 #include "tests/sim/kfd_tenant.h"
-#include "tests/sim/message.h"
 
 #define SIZE (16 * MIB)
 
@@ -39,16 +38,6 @@ static int prime(int file, int fd, uint32_t *ret_handle)
 	return r;
 }
 
-static int receive(int socket)
-{
-	char byte;
-	int fd;
-
-	CHECK_EQ(message_receive(socket, &byte, 1, &fd), 1);
-	CHECK(fd >= 0);
-	return fd;
-}
-
 /* Allocates, exports, and frees when it is told to. */
 static void own(int socket)
 {
@@ -76,7 +65,7 @@ static void hold(int socket)
 
 	open_devices();
 	acquire_devices();
-	fd = receive(socket);
+	fd = receive_fd(socket);
 	CHECK_EQ(import(fd, &handle), 0);
 	CHECK_EQ(prime(render[0], fd, &buffer), 0);
 	CHECK_EQ(prime(render[0], fd, &buffer), 0);
@@ -105,7 +94,7 @@ static void test_three(bool owner_first, int owner_ends_by)
 	pid_t two_pid = start(hold, &two);
 	uint64_t rest;
 
-	fd = receive(owner);
+	fd = receive_fd(owner);
 	CHECK_EQ(charged(0), SIZE);
 	for (int i = 0; i < 2; i++) {
 		int socket = i ? two : one;
@@ -250,8 +239,8 @@ static void test_outside(void)
 	uint64_t handle;
 	uint32_t buffer;
 
-	small = receive(owner);
-	large = receive(owner);
+	small = receive_fd(owner);
+	large = receive_fd(owner);
 	CHECK_EQ(charged(0), 0);
 	CHECK_EQ(import(small, &handle), 0);
 	CHECK_EQ(charged(0), SIZE);

@@ -8,7 +8,6 @@
 
 #include "amd/abi/drm.h"
 #include "tests/sim/kfd_program.h"
-#include "tests/sim/message.h"
 
 static int export(uint64_t handle, uint32_t flags, int *ret_fd)
 {
@@ -130,16 +129,6 @@ static void give(int socket, int fd)
 	CHECK_EQ(close(fd), 0);
 }
 
-static int receive(int socket)
-{
-	char byte;
-	int fd;
-
-	CHECK_EQ(message_receive(socket, &byte, 1, &fd), 1);
-	CHECK(fd >= 0);
-	return fd;
-}
-
 static void own_and_give(int socket)
 {
 	uint64_t handle, offset;
@@ -169,7 +158,7 @@ static void test_processes(void)
 	pid_t child = start(own_and_give, &socket);
 	char *here;
 
-	fd = receive(socket);
+	fd = receive_fd(socket);
 	hear(socket);
 	CHECK_EQ(import(0, fd, &handle), 0);
 	here = map_fd(fd, MIB);
@@ -202,7 +191,7 @@ static void test_on_its_way(void)
 	end(child, SIGKILL);
 	CHECK_EQ(available(0), 48 * MIB);
 	CHECK_EQ(alloc_vram(0, 64 * MIB, &handle), -ENOMEM);
-	fd = receive(socket);
+	fd = receive_fd(socket);
 	close(socket);
 	CHECK_EQ(get_info(fd, &info), 0);
 	CHECK_EQ(info.size, 16 * MIB);

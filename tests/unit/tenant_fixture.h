@@ -116,4 +116,10 @@ static inline void fixture_wait(pid_t pid, int expected_status)
 	CHECK(status == expected_status);
 }
 
+static inline void fixture_kill(pid_t pid)
+{
+	kill(pid, SIGKILL);
+	fixture_wait(pid, SIGKILL);
+}
+
 #endif

@@ -115,12 +115,6 @@ static pid_t start(int i, const char *fault)
 	return pid;
 }
 
-static void end(pid_t pid)
-{
-	kill(pid, SIGKILL);
-	fixture_wait(pid, SIGKILL);
-}
-
 static void make(void)
 {
 	CHECK_EQ(allotment_make(allotment, gpu, &map, true), 0);
@@ -150,11 +144,11 @@ static void test_shares(void)
 	seen = allotment_changes(allotment);
 	make(); /* nothing changed */
 	CHECK_EQ(allotment_changes(allotment), seen);
-	end(a);
-	end(b);
+	fixture_kill(a);
+	fixture_kill(b);
 	make();
 	check_units(2, 110);
-	end(c);
+	fixture_kill(c);
 }
 
 /* Whoever is killed while it divides leaves what the next one makes right. */
@@ -177,9 +171,9 @@ static void test_kills(void)
 		c = start(2, NULL);
 		check_units(2, 38);
 		CHECK(disjoint(0, 2) && disjoint(1, 2) && disjoint(0, 1));
-		end(a);
-		end(b);
-		end(c);
+		fixture_kill(a);
+		fixture_kill(b);
+		fixture_kill(c);
 	}
 }
 
@@ -207,8 +201,8 @@ static void test_forged(void)
 	CHECK(disjoint(0, 1));
 	ledger_close(ledger);
 	CHECK_EQ(policy_update(dirs[0], set_share, &quarter), 0);
-	end(a);
-	end(b);
+	fixture_kill(a);
+	fixture_kill(b);
 }
 
 static uint64_t now_ns(void)
@@ -241,7 +235,7 @@ static void test_look(void)
 
 	allotment_look(allotment, later);
 	seen = allotment_changes(allotment);
-	end(c);
+	fixture_kill(c);
 	allotment_look(allotment, later + 1000000); /* too early */
 	CHECK_EQ(allotment_changes(allotment), seen);
 	allotment_look(allotment, later + 1000000000);

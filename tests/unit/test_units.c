@@ -69,12 +69,6 @@ static pid_t start(const char *dir, uint32_t n)
 	return pid;
 }
 
-static void end(pid_t pid)
-{
-	kill(pid, SIGKILL);
-	fixture_wait(pid, SIGKILL);
-}
-
 /* As long as one lives that has some; a later one in its slot has none of them. */
 static void test_wanted(void)
 {
@@ -85,16 +79,16 @@ static void test_wanted(void)
 	one = start(dir, 2);
 	CHECK_EQ(wanted(dir), 0);
 	none = start(dir, 0);
-	end(one);
+	fixture_kill(one);
 	CHECK_EQ(wanted(dir), -ENODEV);
-	end(none);
+	fixture_kill(none);
 	none = start(dir, 0);
 	CHECK_EQ(wanted(dir), -ENODEV);
 	one = start(dir, 1);
 	CHECK_EQ(wanted(dir), 0);
-	end(none);
+	fixture_kill(none);
 	CHECK_EQ(wanted(dir), 0);
-	end(one);
+	fixture_kill(one);
 }
 
 int main(void)

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch on two devices as a load: ddp.py SECONDS. Two ranks, a process and a device each, train
-one model whose gradients NCCL sums. Says the same words as torch_load.py; a bin has the steps that
-were done in it, a second."""
+"""PyTorch on two devices as a load: ddp.py MODEL SECONDS. Two ranks, a process and a device each,
+train one model whose gradients NCCL sums. Says the same words as torch_load.py; a bin has the steps
+that were done in it, a second."""
 import json
 import socket
 import subprocess
 import sys
 import time
+from collections import deque
 from datetime import timedelta
 
 import steps
@@ -15,7 +16,7 @@ import torch.distributed as dist
 
 RANKS = 2
 CHUNK_S = 0.02
-WIDTH, BATCH = 4096, 2048
+IN_FLIGHT = 4  # chunks: the host launches ahead of the device, as programs do
 
 
 def free_port():
@@ -24,14 +25,19 @@ def free_port():
         return s.getsockname()[1]
 
 
-def training(rank):
-    torch.manual_seed(rank)
+def parallel(model):
+    return torch.nn.parallel.DistributedDataParallel(model,
+                                                     device_ids=[torch.cuda.current_device()])
+
+
+def wide(width=4096, batch=8192):
+    """Nothing but large products: as much power as the device can draw."""
+    torch.manual_seed(dist.get_rank())
     layers = [module for _ in range(4)
-              for module in (torch.nn.Linear(WIDTH, WIDTH), torch.nn.ReLU())]
-    model = torch.nn.parallel.DistributedDataParallel(
-        torch.nn.Sequential(*layers).to(rank, torch.bfloat16), device_ids=[rank])
+              for module in (torch.nn.Linear(width, width), torch.nn.ReLU())]
+    model = parallel(torch.nn.Sequential(*layers).to("cuda", torch.bfloat16))
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    x = torch.randn(BATCH, WIDTH, device=rank, dtype=torch.bfloat16)
+    x = torch.randn(batch, width, device="cuda", dtype=torch.bfloat16)
 
     def step():
         optimizer.zero_grad(set_to_none=True)
@@ -39,6 +45,9 @@ def training(rank):
         optimizer.step()
 
     return step
+
+
+MODELS = {"transformer": lambda: steps.transformer(256, parallel), "wide": wide}
 
 
 def agree(value, group):
@@ -54,33 +63,32 @@ def hear_start(chunk):
 
 
 def work(step, rank, group, seconds):
-    """Chunks of steps, one in flight while the next is launched; rank 0 says when it is enough.
-    Answers when chunks were done, and steps of one."""
+    """Chunks of steps, some in flight; rank 0 says when it is enough. Answers when chunks were done,
+    and steps of one."""
     chunk = max(1, int(agree(CHUNK_S / steps.measure(step), group)))
     start = agree(hear_start(chunk) if rank == 0 else 0, group)
     time.sleep(max(0, start - time.monotonic()))
-    stamps, previous = [], None
+    stamps, events = [], deque()
     while agree(time.monotonic() < start + seconds, group):
         for _ in range(chunk):
             step()
-        event = torch.cuda.Event(blocking=True)
-        event.record()
-        if previous:
-            previous.synchronize()
+        events.append(torch.cuda.Event(blocking=True))
+        events[-1].record()
+        if len(events) == IN_FLIGHT:
+            events.popleft().synchronize()
             stamps.append(time.monotonic() - start)
-        previous = event
     torch.cuda.synchronize()
     return stamps, chunk
 
 
-def run(rank, port, seconds):
+def run(model, seconds, rank, port):
     torch.cuda.set_device(rank)
     limit = timedelta(seconds=60)
     dist.init_process_group("nccl", init_method=f"tcp://127.0.0.1:{port}", rank=rank,
                             world_size=RANKS, timeout=limit)
     group = dist.new_group(backend="gloo", timeout=limit)
     cpu = time.process_time()
-    stamps, chunk = work(training(rank), rank, group, seconds)
+    stamps, chunk = work(MODELS[model](), rank, group, seconds)
     if rank == 0:
         print(json.dumps({"stage": "load", "steps": chunk * len(stamps), "bin_ms": 100,
                           "cpu_seconds": time.process_time() - cpu,
@@ -90,14 +98,14 @@ def run(rank, port, seconds):
 
 def main():
     """This process is rank 0, and starts the other."""
-    seconds = sys.argv[1]
-    if len(sys.argv) > 2:
-        run(1, int(sys.argv[2]), float(seconds))
+    model, seconds = sys.argv[1:3]
+    if len(sys.argv) > 3:
+        run(model, float(seconds), 1, int(sys.argv[3]))
         return
     port = free_port()
-    with subprocess.Popen([sys.executable, __file__, seconds, str(port)],
+    with subprocess.Popen([sys.executable, __file__, model, seconds, str(port)],
                           stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL):
-        run(0, port, float(seconds))
+        run(model, float(seconds), 0, port)
 
 
 main()

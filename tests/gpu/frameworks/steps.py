@@ -19,6 +19,26 @@ def measure(step):
     return (time.monotonic() - began) / 20
 
 
+def transformer(batch, wrap=lambda model: model):
+    """A step of training of a small transformer on the current device. `wrap` is given the model."""
+    torch.manual_seed(0)
+    layer = torch.nn.TransformerEncoderLayer(512, 8, 2048, dropout=0.0, batch_first=True)
+    model = wrap(torch.nn.Sequential(
+        torch.nn.TransformerEncoder(layer, 4, enable_nested_tensor=False),
+        torch.nn.Linear(512, 512)).cuda())
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, capturable=True)
+    x, y = (torch.randn(batch, 256, 512, device="cuda") for _ in range(2))
+
+    def step():
+        optimizer.zero_grad(set_to_none=False)
+        with torch.autocast("cuda", dtype=torch.bfloat16, cache_enabled=False):
+            loss = torch.nn.functional.mse_loss(model(x), y)
+        loss.backward()
+        optimizer.step()
+
+    return step
+
+
 def spread(stamps, steps, seconds):
     """Steps a second in each tenth of a second. `stamps`: when each further `steps` of them were
     done, in seconds from the start: they were done all through the time since the stamp before."""

@@ -33,21 +33,7 @@ def training(batch=128):
     """The device takes 15 ms for a step of the smaller batch, and the host of some machines hardly
     less to launch it, so that it does not get ahead again after a pause. With the larger one the
     device is the slower side by far."""
-    torch.manual_seed(0)
-    layer = torch.nn.TransformerEncoderLayer(512, 8, 2048, dropout=0.0, batch_first=True)
-    model = torch.nn.Sequential(torch.nn.TransformerEncoder(layer, 4, enable_nested_tensor=False),
-                                torch.nn.Linear(512, 512)).cuda()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, capturable=True)
-    x, y = (torch.randn(batch, 256, 512, device="cuda") for _ in range(2))
-
-    def step():
-        optimizer.zero_grad(set_to_none=False)
-        with torch.autocast("cuda", dtype=torch.bfloat16, cache_enabled=False):
-            loss = torch.nn.functional.mse_loss(model(x), y)
-        loss.backward()
-        optimizer.step()
-
-    return step
+    return steps.transformer(batch)
 
 
 def captured():

@@ -52,13 +52,14 @@ def other_items(bench):
         **{f"torch {mode}": item(torch.caps_seconds, torch.caps, mode) for mode in torch.MODES},
         **{f"torch 100 % {mode}": item(torch.whole_seconds, torch.whole, mode)
            for mode in torch.WHOLE_MODES},
-        "torch two devices": item(torch.ddp_seconds, torch.ddp),
+        **{f"torch two devices {model}": item(torch.ddp_seconds, torch.ddp, model)
+           for model in torch.DDP_MODELS},
         "controllers": item(solo.controllers_seconds, solo.controllers),
     }
 
 
 # What two calls need not have: another machine, and what only compares.
-BY_NAME = ("torch two devices", "controllers")
+BY_NAME = ("torch two devices", "controllers")  # or what begins so
 # Beside other parts.
 QUICK = ("caps plain 1 ms", "weights 1 ms", "idle and back", "priority beside 1 ms", "processor")
 # For --compute-seconds 10, at which each cap is measured for as long as is promised.
@@ -73,7 +74,7 @@ def groups(bench):
     others = other_items(bench)
     few = dict(caps_items(bench, few=True))
     plain = {name: item for name, item in few.items() if "plain" in name}
-    rest = {name: item for name, item in others.items() if name not in BY_NAME}
+    rest = {name: item for name, item in others.items() if not name.startswith(BY_NAME)}
     whole = {**plain, **rest, **few}
     half, first, second = sum(item.seconds for item in whole.values()) / 2, {}, {}
     for name, item in whole.items():
@@ -116,7 +117,7 @@ def lacks(bench, name):
     """Why it cannot be measured here, or None."""
     if name.startswith("torch") and (bench.sim or not have("torch")):
         return "no torch here"
-    if name == "torch two devices" and len(bench.figures.devices) < 2:
+    if name.startswith("torch two devices") and len(bench.figures.devices) < 2:
         return "one device"
     return None
 

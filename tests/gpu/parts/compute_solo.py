@@ -67,11 +67,11 @@ def plan(bench, caps, unit_ms=0.0, processes=1, alone_s=ALONE_S, least_s=0.0):
     return phases
 
 
-def busy(bench, tenant):
+def busy(bench, tenant, device=0):
     """What the ledger says that the device worked for the tenant, in ns, and when it said so."""
     before = time.monotonic_ns()
-    device = bench.ps(tenant)
-    return (device or {}).get("compute", {}).get("busy_ns"), (before + time.monotonic_ns()) / 2
+    said = bench.ps(tenant, device)
+    return (said or {}).get("compute", {}).get("busy_ns"), (before + time.monotonic_ns()) / 2
 
 
 def read_billed(bench, tenant, phases, start, billed):

@@ -8,7 +8,7 @@ import time
 
 from harness import HERE, Child, Trouble
 from parts.compute_load import Bins, change, go, go_and_end, settle_s, sleep_until
-from parts.compute_solo import judge, plan, through
+from parts.compute_solo import busy, judge, plan, through
 
 MODES = ("matmul", "matmul-zeros", "train", "train-large", "train-graph")
 CAPS = (50, 25)
@@ -23,6 +23,7 @@ WHOLE_PERCENT = 0.5
 WHOLE_S = 3.0
 WHOLE_ORDER = ("native", "100 %", "100 %", "native", "native", "100 %")
 
+DDP_MODELS = ("transformer", "wide")
 DDP_CAP = 50
 DDP_POINTS = 3.0
 
@@ -134,38 +135,86 @@ def whole(bench, name, mode):
                         f"-{WHOLE_PERCENT:g} %", f"native runs are {apart:.2f} % apart")
 
 
-def ddp_words(seconds):
-    return [sys.executable, HERE / "frameworks/ddp.py", f"{seconds:g}"]
+def ddp_words(model, seconds):
+    return [sys.executable, HERE / "frameworks/ddp.py", model, f"{seconds:g}"]
 
 
-def ddp_seconds(bench):
-    return 2 * (2 * START_S + settle_s(bench) + max(LEAST_S, bench.compute_seconds)) + 4
+def ddp_spans(bench):
+    """Seconds from the start: when the limit is measured, and then --compute 100."""
+    held_s, whole_s = settle_s(bench), max(LEAST_S, bench.compute_seconds)
+    return (held_s, held_s + whole_s), (held_s + whole_s + 1, held_s + whole_s + 1 + WHOLE_S)
 
 
-def ddp(bench, name):
+def ddp_seconds(bench, _):
+    held, whole = ddp_spans(bench)
+    return 3 * 2 * START_S + 2 * held[1] + whole[1]
+
+
+class Ddp:
+    """A run without a tenant, or of one under a limit that is lifted after a while."""
+
+    def __init__(self, bench, model, seconds, tenant=None):
+        # Multicast over NVLink needs a fabric manager that not every host lends.
+        env, words = {"NCCL_NVLS_ENABLE": "0"}, ddp_words(model, seconds)
+        # Under the limit from its start: the ranks meet for the first time in it.
+        self.child = (Child(words, env={**os.environ, **env}) if tenant is None else
+                      bench.start(tenant, MEMORY, words, ("--compute", DDP_CAP), env))
+        self.clocks = [Clocks(device["uuid"]) for device in bench.figures.devices[:2]]
+        self.seconds = seconds
+
+    def go(self, play=lambda start: None):
+        def watched(start):
+            self.start = start
+            play(start)
+
+        try:
+            (said,) = go_and_end([self.child], self.seconds, watched)
+        finally:
+            for clocks in self.clocks:
+                clocks.close()
+        self.bins, self.cpu_seconds = Bins([said]), said["cpu_seconds"]
+
+    def over(self, from_s, to_s):
+        """Steps a second, and each device's clock."""
+        return self.bins.mean(from_s, to_s), [
+            clocks.over(self.start + from_s, self.start + to_s) for clocks in self.clocks]
+
+
+def ddp(bench, name, model):
     """Two ranks on two devices in one tenant, whose gradients meet in an all-reduce: a rank that is
-    held while the other spins in the collective must not hold it for ever."""
-    settle, measured = settle_s(bench), max(LEAST_S, bench.compute_seconds)
-    total = settle + measured
-    # Multicast over NVLink needs a fabric manager that not every host lends.
-    env = {"NCCL_NVLS_ENABLE": "0"}
-    (said,) = go_and_end([Child(ddp_words(total), env={**os.environ, **env})], total)
-    native = Bins([said]).mean(settle, total)
-    tenant, began = bench.tenant(), time.monotonic()
-    # Under the limit from its start: the ranks meet for the first time in it.
-    child = bench.start(tenant, MEMORY, ddp_words(total + 4), ("--compute", DDP_CAP), env)
+    held while the other spins in the collective must not hold it for ever. What it is a part of is
+    measured before and after it."""
+    (held, whole), tenant, billed = ddp_spans(bench), bench.tenant(), []
 
     def play(start):
-        sleep_until(start + total)
+        sleep_until(start + held[0])
+        first = [busy(bench, tenant, device) for device in (0, 1)]
+        sleep_until(start + held[1] - 0.2)
+        last = [busy(bench, tenant, device) for device in (0, 1)]
+        billed.extend(100 * (b - a) / (b_at - a_at) for (a, a_at), (b, b_at) in zip(first, last))
+        sleep_until(start + held[1])
         change(bench, tenant, "--compute", 100)
 
-    (said,) = go_and_end([child], total + 4, play)
-    bins = Bins([said])
-    got, free = bins.mean(settle, total), bins.mean(total + 1, total + 4)
-    bench.results.figure("compute", name, {"native": native, "got": got, "at 100 %": free,
-                                           "steps": said["steps"], "bins": bins.values,
-                                           "seconds": time.monotonic() - began})
-    part, whole_part = (100 * rate / native if native else 0 for rate in (got, free))
-    bench.results.check("compute", name, abs(part - DDP_CAP) <= DDP_POINTS,
-                        f"{part:.1f} % of native, {whole_part:.1f} % at 100 %",
-                        f"no deadlock, {DDP_CAP} ±{DDP_POINTS:g} %")
+    figure, rows = {}, {}
+    for word, seconds, of in (("before", held[1], None), ("limited", whole[1], tenant),
+                              ("after", held[1], None)):
+        one = Ddp(bench, model, seconds, of)
+        one.go(play if of else lambda start: None)
+        rows[word] = one.over(*held)
+        if of:
+            rows["at 100 %"] = one.over(*whole)
+        figure[word] = {"bins": one.bins.values, "cpu_seconds": one.cpu_seconds,
+                        "start_s": one.start,
+                        "clocks": [clocks.samples for clocks in one.clocks]}
+    native = statistics.fmean(rows[word][0] for word in ("before", "after"))
+    bench.results.figure("compute", name, {"rows": rows, "billed": billed, **figure})
+    got = 100 * rows["limited"][0] / native
+    apart = 100 * abs(rows["before"][0] - rows["after"][0]) / native
+    for word, (rate, clocks) in rows.items():
+        bench.results.note(f"{word}: {rate:.1f} steps/s, "
+                           + "; ".join(clock_words(clock) for clock in clocks))
+    bench.results.check(
+        "compute", name, abs(got - DDP_CAP) <= DDP_POINTS,
+        f"{got:.1f} % of native, {100 * rows['at 100 %'][0] / native:.1f} % at 100 %",
+        f"no deadlock, {DDP_CAP} ±{DDP_POINTS:g} %", "by the ledger "
+        + " ".join(f"{part:.1f}" for part in billed) + f"; native runs are {apart:.1f} % apart")

@@ -20,6 +20,8 @@
 #define PAUSE_LEAST_NS (3 * MS)
 #define SHORT_NS       (MS / 20)
 #define PAUSE_MOST_NS  (150 * MS)
+/* The driver's slices of several processes end early in each. */
+#define PAUSE_PEERS_NS (10 * MS)
 /* Less than what the deficit's slack makes up for. */
 #define MORE_NS	      (8 * MS)
 /* Who was let through need not ask again for so long, unless something is billed. */
@@ -149,16 +151,23 @@ uint64_t gate_slice_ns(const struct gate *gate)
 	return chosen ? chosen : CONTROLLER_SLICE_NS;
 }
 
+/* The least pause. */
+static int64_t pause_ns(struct meter_device *md, bool beside)
+{
+	if (beside || meter_pauses_badly(md, SHORT_NS))
+		return PAUSE_MOST_NS;
+	return meter_has_peers(md) ? PAUSE_PEERS_NS : PAUSE_LEAST_NS;
+}
+
 static uint64_t choose_slice_ns(struct guest *guest, const struct gate *gate,
 				struct meter_device *md, uint64_t now_ns)
 {
 	int64_t share = atomic_load(&gate->share_permille[md->device->ledger]);
 	bool beside = compute_beside(guest->ledger, md->device->ledger, now_ns);
-	bool badly = beside || meter_pauses_badly(md, SHORT_NS);
 
 	atomic_store_explicit(&md->beside, beside, memory_order_relaxed);
-	return (uint64_t)between(room_paid_in_ns(share, badly ? PAUSE_MOST_NS : PAUSE_LEAST_NS),
-				 CONTROLLER_SLICE_NS, CONTROLLER_LONG_SLICE_NS);
+	return (uint64_t)between(room_paid_in_ns(share, pause_ns(md, beside)), CONTROLLER_SLICE_NS,
+				 CONTROLLER_LONG_SLICE_NS);
 }
 
 /* Of any device of the tenant, by its index in the ledger. */

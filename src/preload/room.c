@@ -12,23 +12,28 @@
  * slower than the device works keeps ahead of it, and a launch that finds no room waits until there
  * is some for several, since a wake-up costs the processor 50 us and more.
  */
-#define INFLIGHT_NS	(2 * MS)
-#define ALONE_LEAST_NS	(4 * MS)
-#define ALONE_MOST_NS	(12 * MS)
-#define ALONE_PAUSE_NS	(36 * MS)
+#define INFLIGHT_NS    (2 * MS)
+#define ALONE_LEAST_NS (4 * MS)
+#define ALONE_MOST_NS  (12 * MS)
+#define ALONE_PAUSE_NS (36 * MS)
 /* Where so brief a pause pays for more, so much: there is more to do between two wake-ups. */
-#define LARGE_MOST_NS	(24 * MS)
-#define LARGE_PAUSE_NS	(8 * MS)
-/* What several processes have in flight together takes no longer than this to pay for. */
-#define PAUSE_NS	(16 * MS)
+#define LARGE_MOST_NS  (24 * MS)
+#define LARGE_PAUSE_NS (8 * MS)
+/*
+ * What several processes have in flight together takes no longer than this to pay for. The driver
+ * gives each 2 ms at a time, and turns to the next before that, at the tenant's cost, where nothing
+ * is left to do: of one that fills up again when half is done, that is not to be.
+ */
+#define PAUSE_NS     (16 * MS)
+#define PART_MOST_NS (8 * MS)
 /*
  * While a higher priority may come, so much, since the device works off all that is queued before
  * it turns to another context. What takes longer goes one launch at a time, the next when the end
  * of the last was seen: sleeping is too coarse for that, so we look out for it. Not a moment
  * sooner: it is while nothing is queued that the device turns to who waits.
  */
-#define URGED_NS    (MS * 7 / 20)
-#define LOOKOUT_NS  (MS / 8)
+#define URGED_NS   (MS * 7 / 20)
+#define LOOKOUT_NS (MS / 8)
 /*
  * A program may wait in one stream for what it is about to launch in another, so work in flight is
  * waited for beyond its expected end only so long.
@@ -36,7 +41,7 @@
 #define PATIENCE_NS (20 * MS)
 #define DOUBT_NS    (200 * MS) /* where nobody knows how long it takes */
 /* What takes less than was expected is seen so soon, where that may be. */
-#define GLANCE_NS   MS
+#define GLANCE_NS MS
 
 static uint64_t alone_ns(int64_t share_permille)
 {
@@ -65,7 +70,7 @@ static uint64_t part_ns(const struct gate *gate, const struct meter_device *md, 
 	if (n == 1)
 		return alone_ns(share);
 	return (uint64_t)between(room_paid_in_ns(share, PAUSE_NS) / n, INFLIGHT_NS / n,
-				 ALONE_LEAST_NS);
+				 PART_MOST_NS);
 }
 
 /* 0: unbounded. */
@@ -154,8 +159,8 @@ bool room_wait(struct guest *guest, struct gate *gate, struct unit *unit, struct
 		}
 		glance = meter_knows(unit->device) && bound > GLANCE_NS ? bound : GLANCE_NS;
 		if (!hold->give_up_ns)
-			hold->give_up_ns = until + (meter_knows(unit->device) ? PATIENCE_NS :
-										DOUBT_NS);
+			hold->give_up_ns =
+				until + (meter_knows(unit->device) ? PATIENCE_NS : DOUBT_NS);
 		if (unit->now_ns >= hold->give_up_ns) {
 			meter_trust(unit->device);
 			return waited;

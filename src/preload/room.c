@@ -40,6 +40,8 @@
  */
 #define PATIENCE_NS (20 * MS)
 #define DOUBT_NS    (200 * MS) /* where nobody knows how long it takes */
+/* A bound beside which nothing is in flight. */
+#define NOTHING_NS 1
 /* What takes less than was expected is seen so soon, where that may be. */
 #define GLANCE_NS MS
 
@@ -88,12 +90,21 @@ static uint64_t inflight_bound(struct guest *guest, const struct gate *gate,
 	/* What takes longer than a slice, or may, is paid for before more begins. */
 	if (!meter_knows(unit->device)) {
 		*ret_spread = false;
-		return 1;
+		return NOTHING_NS;
 	}
 	bound = part_ns(gate, unit->device, contended, n);
-	if (limited && meter_pending_ns(unit->device) > gate_slice_ns(gate) + bound)
-		return 1;
+	if (limited && n * meter_pending_ns(unit->device) > gate_slice_ns(gate) + n * bound)
+		return NOTHING_NS;
 	return bound;
+}
+
+/* Where processes take turns on the device, each one's work takes so many times as long. */
+static uint64_t patience_ns(struct guest *guest, const struct unit *unit)
+{
+	struct meter_device *md = unit->device;
+	unsigned int others = meter_processes(guest, md, unit->now_ns) - 1;
+
+	return (meter_knows(md) ? PATIENCE_NS : DOUBT_NS) + others * meter_pending_ns(md);
 }
 
 /* As room_wait, until nothing is in flight. */
@@ -131,6 +142,17 @@ static uint64_t brief_bound(struct unit *unit)
 	return took && took + LOOKOUT_NS <= URGED_NS ? URGED_NS - took : 0;
 }
 
+/* As meter_room. When a launch ends that has the device in turns is not known before it is seen. */
+static uint64_t look_again_ns(struct guest *guest, struct unit *unit, uint64_t bound, bool spread)
+{
+	struct meter_device *md = unit->device;
+	uint64_t until = meter_room(guest, unit, bound, spread);
+
+	if (!until && bound == NOTHING_NS && meter_has_peers(md) && atomic_load(&md->marks))
+		return unit->now_ns + GLANCE_NS;
+	return until;
+}
+
 bool room_wait(struct guest *guest, struct gate *gate, struct unit *unit, struct hold *hold)
 {
 	static const uint32_t nothing;
@@ -144,8 +166,8 @@ bool room_wait(struct guest *guest, struct gate *gate, struct unit *unit, struct
 	}
 	for (;;) {
 		uint64_t bound = brief ? brief : inflight_bound(guest, gate, unit, &spread);
-		uint64_t most = full && !brief ? bound / 2 : bound;
-		uint64_t until = bound ? meter_room(guest, unit, most, spread) : 0, glance;
+		uint64_t most = full && !brief && bound > NOTHING_NS ? bound / 2 : bound;
+		uint64_t until = bound ? look_again_ns(guest, unit, most, spread) : 0, glance;
 
 		/* Beside work of other streams it takes no time, and they stay abreast. */
 		if (!until || (spread && !brief && meter_fits(unit)))
@@ -159,8 +181,7 @@ bool room_wait(struct guest *guest, struct gate *gate, struct unit *unit, struct
 		}
 		glance = meter_knows(unit->device) && bound > GLANCE_NS ? bound : GLANCE_NS;
 		if (!hold->give_up_ns)
-			hold->give_up_ns =
-				until + (meter_knows(unit->device) ? PATIENCE_NS : DOUBT_NS);
+			hold->give_up_ns = until + patience_ns(guest, unit);
 		if (unit->now_ns >= hold->give_up_ns) {
 			meter_trust(unit->device);
 			return waited;
@@ -169,6 +190,7 @@ bool room_wait(struct guest *guest, struct gate *gate, struct unit *unit, struct
 			until = unit->now_ns + glance;
 		gate_nap(gate, &nothing, 0, until);
 		unit->now_ns = meter_now_ns();
+		meter_active(guest, unit);
 		meter_collect(guest, unit->device);
 		waited = true;
 	}

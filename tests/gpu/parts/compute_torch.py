@@ -203,9 +203,7 @@ def ddp(bench, name, model):
         rows[word] = one.over(*held)
         if of:
             rows["at 100 %"] = one.over(*whole)
-        figure[word] = {"bins": one.bins.values, "cpu_seconds": one.cpu_seconds,
-                        "start_s": one.start,
-                        "clocks": [clocks.samples for clocks in one.clocks]}
+        figure[word] = {"bins": one.bins.values, "cpu_seconds": one.cpu_seconds}
     native = statistics.fmean(rows[word][0] for word in ("before", "after"))
     bench.results.figure("compute", name, {"rows": rows, "billed": billed, **figure})
     got = 100 * rows["limited"][0] / native

@@ -3,7 +3,7 @@
 #
 #   make demo    bare machine to running demonstration        make check   every test
 #   make build   make install   make test (the quick part of check)
-#   make lint | asan | tsan | coverage | clang | fuzz [SECONDS=10 for each fuzzer]
+#   make lint | asan | tsan | coverage | clang | cross | fuzz [SECONDS=10 for each fuzzer]
 
 BUILD ?= build
 PREFIX ?= /usr/local
@@ -14,8 +14,8 @@ SHELL := /bin/bash
 SETUP_FLAGS ?=
 
 .DEFAULT_GOAL := build
-.PHONY: setup setup-check build demo test check lint asan tsan coverage clang fuzz install docs \
-	clean
+.PHONY: setup setup-check build demo test check lint asan tsan coverage cross clang fuzz install \
+	docs clean
 
 setup:
 	@tools/setup build
@@ -39,7 +39,7 @@ test: setup
 check: setup-check
 	@BUILD=$(BUILD) tools/check
 
-lint clang asan tsan coverage: setup-check
+lint clang asan tsan coverage cross: setup-check
 	@BUILD=$(BUILD) tools/check $@
 
 fuzz: setup-check

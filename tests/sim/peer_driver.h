@@ -6,13 +6,13 @@
 #ifndef ALLOT_TESTS_SIM_PEER_DRIVER_H
 #define ALLOT_TESTS_SIM_PEER_DRIVER_H
 
-#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <sys/ioctl.h>
 
 #include "amd/abi/kfd.h"
 #include "amd/kfd_ioctl.h"
+#include "tests/files.h"
 #include "tests/sim/peer_program.h"
 
 static int kfd = -EBADF; /* the library's, once that has used it */
@@ -32,18 +32,6 @@ static inline uint64_t available_bytes(uint32_t gpu_id)
 
 	CHECK_EQ(real_ioctl(kfd, _IOWR('K', KFD_NR_AVAILABLE_MEMORY, a), &a), 0);
 	return a.available;
-}
-
-static inline unsigned int open_files(void)
-{
-	DIR *dir = opendir("/proc/self/fd");
-	unsigned int n = 0;
-
-	CHECK(dir);
-	while (readdir(dir))
-		n++;
-	closedir(dir);
-	return n;
 }
 
 #endif

@@ -3,25 +3,13 @@
  * A process whose main thread has ended while others go on: /proc/<pid> tells nothing of its files
  * and mappings then, and what it holds stays charged to its tenant.
  */
-#include <dirent.h>
 #include <pthread.h>
 #include <sys/mman.h>
 
+#include "tests/files.h"
 #include "tests/sim/kfd_tenant.h"
 
 static pthread_t main_thread;
-
-static int count_files(void)
-{
-	DIR *dir = opendir("/proc/self/fd");
-	int n = 0;
-
-	while (dir && readdir(dir))
-		n++;
-	if (dir)
-		closedir(dir);
-	return n;
-}
 
 static void check_refused(void)
 {

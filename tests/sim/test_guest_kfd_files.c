@@ -4,7 +4,6 @@
  * function and path they are opened, sizes are the tenant's and all else is the driver's own, byte
  * for byte. Files of the third GPU cannot be read. What else a program opens stays as it is.
  */
-#include <dirent.h>
 #include <limits.h>
 #include <pthread.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 #include <sys/syscall.h>
 
 #include "ledger/policy.h"
+#include "tests/files.h"
 #include "tests/sim/kfd_program.h"
 
 #define DEVICE "268435456" /* bytes of a GPU */
@@ -295,18 +295,6 @@ static void test_torn(void)
 	CHECK(open(NODES "/2" BANK, O_RDONLY) < 0 && errno == EIO);
 	write_raw(NODES "/2" BANK, own);
 	free(large);
-}
-
-static int count_files(void)
-{
-	DIR *dir = opendir("/proc/self/fd");
-	int n = 0;
-
-	CHECK(dir);
-	while (readdir(dir))
-		n++;
-	closedir(dir);
-	return n;
 }
 
 /* The descriptor is the one that open would have given, with its flag; there is no other. */

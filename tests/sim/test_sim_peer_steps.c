@@ -313,11 +313,12 @@ static void check_all_free(void)
 
 static void run_steps(bool all_linked)
 {
-	unsigned int files, maps;
+	unsigned int maps;
+	int files;
 
 	begin();
 	allot_peer_close(peer);
-	files = open_files();
+	files = count_files();
 	maps = mappings();
 	begin();
 	for (uint32_t k = 0; all_linked && k <= GPUS; k++)
@@ -334,7 +335,7 @@ static void run_steps(bool all_linked)
 	}
 	allot_peer_close(peer);
 	check_all_free();
-	CHECK_EQ(open_files(), files);
+	CHECK_EQ(count_files(), files);
 	CHECK_EQ(mappings(), maps);
 }
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who counts as alive: the process that claimed the slot, exactly as long as it has it mapped. */
-#include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -8,19 +7,8 @@
 #include <sys/resource.h>
 
 #include "ledger/ledger_priv.h"
+#include "tests/files.h"
 #include "tests/unit/tenant_fixture.h"
-
-static int count_fds(void)
-{
-	DIR *dir = opendir("/proc/self/fd");
-	int n = 0;
-
-	CHECK(dir);
-	while (readdir(dir))
-		n++;
-	closedir(dir);
-	return n;
-}
 
 /* Two pipes: the child says that it got somewhere, and waits until it is let go. */
 struct pair {
@@ -66,7 +54,7 @@ static void check_claims(void)
 	struct slot *a, *b, *ignored;
 	struct slot_info info;
 	struct ledger *l;
-	int fds = count_fds();
+	int fds = count_files();
 	char dir[PATH_MAX];
 
 	snprintf(dir, sizeof(dir), "%s", fixture_tenant("claims"));
@@ -75,7 +63,7 @@ static void check_claims(void)
 	l = slot_ledger(a);
 	CHECK(slot_any_alive(dir));
 	b = fixture_join(l->dir);
-	CHECK_EQ(count_fds(), fds); /* nothing to leak */
+	CHECK_EQ(count_files(), fds); /* nothing to leak */
 	CHECK_EQ(slot_index(a), 0);
 	CHECK_EQ(slot_index(b), 1);
 	CHECK_EQ(slot_count(l), 2);
@@ -109,7 +97,7 @@ static void check_claims(void)
 	CHECK(slot_any_alive(dir)); /* b's */
 	ledger_close(slot_ledger(b));
 	CHECK(!slot_any_alive(dir));
-	CHECK_EQ(count_fds(), fds);
+	CHECK_EQ(count_files(), fds);
 }
 
 /* A child that outlives the claiming process does not keep its slot alive. */

@@ -21,22 +21,25 @@
 /* The kernel, which may refuse. */
 static bool forbidden;
 
+static ssize_t copy(long call, pid_t pid, const struct iovec *here, unsigned long n_here,
+		    const struct iovec *there, unsigned long n_there, unsigned long flags)
+{
+	if (!forbidden)
+		return syscall(call, pid, here, n_here, there, n_there, flags);
+	errno = EPERM;
+	return -1;
+}
+
 ssize_t process_vm_readv(pid_t pid, const struct iovec *here, unsigned long n_here,
 			 const struct iovec *there, unsigned long n_there, unsigned long flags)
 {
-	if (!forbidden)
-		return syscall(SYS_process_vm_readv, pid, here, n_here, there, n_there, flags);
-	errno = EPERM;
-	return -1;
+	return copy(SYS_process_vm_readv, pid, here, n_here, there, n_there, flags);
 }
 
 ssize_t process_vm_writev(pid_t pid, const struct iovec *here, unsigned long n_here,
 			  const struct iovec *there, unsigned long n_there, unsigned long flags)
 {
-	if (!forbidden)
-		return syscall(SYS_process_vm_writev, pid, here, n_here, there, n_there, flags);
-	errno = EPERM;
-	return -1;
+	return copy(SYS_process_vm_writev, pid, here, n_here, there, n_there, flags);
 }
 
 static char *page(int protection)

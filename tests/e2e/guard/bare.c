@@ -200,7 +200,6 @@ static long start_timer(void)
 	return setitimer(ITIMER_REAL, &each, NULL);
 }
 
-/* The device has to be opened anew in a child; how the child ends, this one does. */
 /* Memory whose faults are ours to serve, also the kernel's; NULL. */
 static void *unfilled(void)
 {
@@ -233,6 +232,7 @@ static long stall(void)
 			 unfilled()) != -ENOSYS);
 }
 
+/* The device has to be opened anew in a child; how the child ends, this one does. */
 static long go_on_in_child(void)
 {
 	pid_t child = fork();

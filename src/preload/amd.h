@@ -58,9 +58,8 @@ enum amd_file {
 
 /*
  * The number of /dev/kfd, as stat says it, plus one, or one of these; 0: not looked for yet. It is
- * asked of sysfs first: the node may have another name in a container. It
- * stays what it is as long as the driver is loaded, and one that is loaded later is for programs
- * that start later.
+ * asked of sysfs first: the node may have another name in a container. It stays what it is as long
+ * as the driver is loaded, and one that is loaded later is for programs that start later.
  */
 #define AMD_KFD_NOT_HERE  UINT64_MAX
 #define AMD_KFD_NO_DEVICE (UINT64_MAX - 1) /* a container may have render nodes and not /dev/kfd */

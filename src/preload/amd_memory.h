@@ -9,9 +9,6 @@
 #include "preload/amd_call.h"
 #include "preload/amd_charge.h"
 
-/* Asks the kernel something of our own, about the same file. 0 or more, or -errno. */
-int amd_memory_ask(struct amd_call *call, unsigned long request, void *block);
-
 /* Gives a handle back that the kernel has just given: it has no reason to refuse. */
 void amd_memory_undo(struct amd_call *call, uint64_t handle);
 

@@ -14,11 +14,6 @@
 #include "preload/amd_memory.h"
 #include "preload/amd_sweep.h"
 
-int amd_memory_ask(struct amd_call *call, unsigned long request, void *block)
-{
-	return amd_ask(call->fd, request, block);
-}
-
 enum object_kind amd_memory_kind(const struct amd_call *call)
 {
 	return call->device ? OBJECT_GEM : OBJECT_KFD;
@@ -38,9 +33,9 @@ void amd_memory_undo(struct amd_call *call, uint64_t handle)
 	struct drm_gem_close buffer = {.handle = (uint32_t)handle};
 
 	if (call->device)
-		amd_memory_ask(call, _IOW('d', DRM_NR_GEM_CLOSE, buffer), &buffer);
+		amd_ask(call->fd, _IOW('d', DRM_NR_GEM_CLOSE, buffer), &buffer);
 	else
-		amd_memory_ask(call, _IOW('K', KFD_NR_FREE_MEMORY_OF_GPU, memory), &memory);
+		amd_ask(call->fd, _IOW('K', KFD_NR_FREE_MEMORY_OF_GPU, memory), &memory);
 }
 
 /* What has one key of several files stays charged until all of it may be gone. */
@@ -201,7 +196,7 @@ static bool made_as(struct amd_call *call, uint32_t handle, struct drm_amdgpu_ge
 		.handle = handle, .op = AMDGPU_GEM_OP_GET_GEM_CREATE_INFO, .value = (uintptr_t)ret};
 
 	*ret = (struct drm_amdgpu_gem_create_in){0};
-	return amd_memory_ask(call, _IOWR('d', DRM_NR_AMDGPU_GEM_OP, op), &op) >= 0;
+	return amd_ask(call->fd, _IOWR('d', DRM_NR_AMDGPU_GEM_OP, op), &op) >= 0;
 }
 
 bool amd_memory_in_vram(struct amd_call *call, uint32_t handle, uint64_t *ret_bytes)

@@ -13,6 +13,7 @@
 #include "amd/abi/drm.h"
 #include "amd/abi/kfd.h"
 #include "base/fault.h"
+#include "preload/amd_ask.h"
 #include "preload/amd_files.h"
 #include "preload/amd_memory.h"
 #include "preload/amd_sweep.h"
@@ -153,7 +154,7 @@ static int import_dmabuf(struct amd_call *call)
 		return -EINVAL;
 	/* What the kernel does not know, or says nothing of, it does not import either. */
 	if (identify((int)args->dmabuf_fd, &what) ||
-	    amd_memory_ask(call, _IOWR('K', KFD_NR_GET_DMABUF_INFO, info), &info) < 0)
+	    amd_ask(call->fd, _IOWR('K', KFD_NR_GET_DMABUF_INFO, info), &info) < 0)
 		return amd_call_kernel(call);
 	owner = amd_device(call->amd, info.gpu_id);
 	if (!owner || !owner->ours)

@@ -2,6 +2,7 @@
 /* Copies and sets as the executor runs them: in steps, so that a slice can end between two. */
 #include <string.h>
 
+#include "base/now.h"
 #include "sim/cuda/engine.h"
 #include "sim/cuda/stream.h"
 #include "sim/cuda/work.h"
@@ -104,7 +105,7 @@ CUresult copy_check(const CUDA_MEMCPY3D *copy, bool now)
 CUresult copy_step(struct sim_op *op, uint64_t *ret_ns, bool *ret_last)
 {
 	const CUDA_MEMCPY3D *copy = &op->work.copy;
-	uint64_t from = engine_now_ns(), moved = 0;
+	uint64_t from = now_monotonic_ns(), moved = 0;
 	uint64_t total = (uint64_t)copy->WidthInBytes * copy->Height * copy->Depth;
 	struct side source, target;
 
@@ -130,7 +131,7 @@ CUresult copy_step(struct sim_op *op, uint64_t *ret_ns, bool *ret_last)
 		moved += bytes;
 	}
 	*ret_last = op->cursor == total;
-	*ret_ns = engine_now_ns() - from + LEAST_NS;
+	*ret_ns = now_monotonic_ns() - from + LEAST_NS;
 	return CUDA_SUCCESS;
 }
 
@@ -166,7 +167,7 @@ static void set_elements(unsigned char *at, unsigned int value, unsigned int byt
 CUresult set_step(struct sim_op *op, uint64_t *ret_ns, bool *ret_last)
 {
 	const CUDA_MEMSET_NODE_PARAMS *set = &op->work.set;
-	uint64_t from = engine_now_ns(), total = (uint64_t)set->width * set->height;
+	uint64_t from = now_monotonic_ns(), total = (uint64_t)set->width * set->height;
 	uint64_t budget = STEP_BYTES / set->elementSize;
 
 	*ret_last = true;
@@ -186,6 +187,6 @@ CUresult set_step(struct sim_op *op, uint64_t *ret_ns, bool *ret_last)
 		budget -= n;
 	}
 	*ret_last = op->cursor == total;
-	*ret_ns = engine_now_ns() - from + LEAST_NS;
+	*ret_ns = now_monotonic_ns() - from + LEAST_NS;
 	return CUDA_SUCCESS;
 }

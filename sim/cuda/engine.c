@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/now.h"
 #include "sim/cuda/stream.h"
 #include "sim/mutex.h"
 
@@ -24,14 +25,6 @@
 #define DEAD_AFTER_NS 3000000u
 /* ... and one that lives but does not get to it (stopped, starved) loses it then. */
 #define STALLED_AFTER_NS 20000000u
-
-uint64_t engine_now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
 
 static uint32_t setting_us(const char *name, uint32_t fallback)
 {
@@ -75,7 +68,7 @@ static void repair(struct sim_engine_shared *shared)
 	}
 	if (shared->owner && !atomic_load(&shared->seats[shared->owner - 1].taken)) {
 		shared->owner = 0;
-		shared->idle_from_ns = engine_now_ns();
+		shared->idle_from_ns = now_monotonic_ns();
 	}
 }
 
@@ -189,7 +182,7 @@ void engine_leave(struct engine_seat *seat)
 
 	lock(shared);
 	if (shared->owner == seat->index + 1)
-		hand_over(shared, engine_now_ns(), 0);
+		hand_over(shared, now_monotonic_ns(), 0);
 	shared->waiting -= seat->seat->waits;
 	seat_free(shared, seat->index);
 	unlock(shared);
@@ -239,7 +232,7 @@ static uint64_t idle_from(const struct sim_engine_shared *shared, uint32_t index
 void engine_turn(struct engine_seat *seat, uint64_t ready_ns, struct engine_turn *ret_turn)
 {
 	struct sim_engine_shared *shared = seat->shared;
-	uint64_t now = engine_now_ns();
+	uint64_t now = now_monotonic_ns();
 
 	lock(shared);
 	if (!shared->owner)

@@ -28,8 +28,6 @@ struct engine_turn {
 	uint64_t look_ns; /* not mine: look again at a ring, or then */
 };
 
-uint64_t engine_now_ns(void);
-
 /* 0, or -EAGAIN while all seats are taken. */
 int engine_sit(struct engine_seat *seat, unsigned int device);
 void engine_leave(struct engine_seat *seat);

@@ -9,6 +9,7 @@
  * The thread sleeps to absolute times. Only before the end of a last work, for which somebody is
  * likely to wait, does it spin for the last microseconds.
  */
+#include "base/now.h"
 #include "sim/cuda/exec.h"
 
 #include <signal.h>
@@ -217,7 +218,7 @@ static bool begin(struct sim_exec *exec, struct sim_op *op)
 			exec->polls = true;
 			return false;
 		}
-		when = later(when, engine_now_ns());
+		when = later(when, now_monotonic_ns());
 		break;
 	case WORK_WRITE_VALUE:
 		write_value(work);
@@ -276,7 +277,7 @@ static void *host_main(void *arg)
 					     (CUresult)atomic_load(&exec->error),
 					     op->work.callback.data);
 		pthread_mutex_lock(&exec->lock);
-		stream_pop(op->stream, engine_now_ns());
+		stream_pop(op->stream, now_monotonic_ns());
 		executor_ring(exec);
 	}
 	pthread_mutex_unlock(&exec->lock);
@@ -392,7 +393,7 @@ static void wait_until(struct sim_exec *exec, uint32_t heard, uint64_t until, ui
 	}
 	if (until > now + 2 * SPIN_NS)
 		engine_sleep(&exec->seat, heard, until - SPIN_NS);
-	while (engine_listen(&exec->seat) == heard && engine_now_ns() < until)
+	while (engine_listen(&exec->seat) == heard && now_monotonic_ns() < until)
 		relax();
 }
 
@@ -411,7 +412,7 @@ static void run_device(struct sim_exec *exec, uint32_t heard)
 		return;
 	}
 	exec->clock_ns = later(exec->clock_ns, turn.from_ns);
-	now = engine_now_ns();
+	now = now_monotonic_ns();
 	next = advance(exec, sooner(now, turn.to_ns));
 	if (!exec->active)
 		return;
@@ -419,7 +420,7 @@ static void run_device(struct sim_exec *exec, uint32_t heard)
 		engine_pass(&exec->seat, exec->clock_ns, true);
 		return;
 	}
-	now = engine_now_ns();
+	now = now_monotonic_ns();
 	wait_until(exec, heard, sooner(sooner(next, turn.to_ns), now + PUBLISH_NS), now);
 }
 
@@ -447,7 +448,7 @@ static void *executor_main(void *arg)
 		if (stop)
 			break;
 		engine_sleep(&exec->seat, heard,
-			     exec->polls ? engine_now_ns() + POLL_NS : UINT64_MAX);
+			     exec->polls ? now_monotonic_ns() + POLL_NS : UINT64_MAX);
 	}
 	return NULL;
 }

@@ -6,6 +6,7 @@
  */
 #include <stdlib.h>
 
+#include "base/now.h"
 #include "sim/cuda/event.h"
 #include "sim/cuda/graph.h"
 
@@ -35,7 +36,7 @@ static void line_drop(struct line *line)
 	for (struct sim_op *op = line->first, *next; op; op = next) {
 		next = op->next;
 		if (op->work.kind == WORK_MARK)
-			mark_set(op->work.mark, engine_now_ns());
+			mark_set(op->work.mark, now_monotonic_ns());
 		op_free(op);
 	}
 }

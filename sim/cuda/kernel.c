@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/now.h"
 #include "sim/cuda/engine.h"
 #include "sim/cuda/rows.h"
 #include "sim/cuda/stream.h"
@@ -171,9 +172,9 @@ CUresult kernel_step(struct sim_op *op, uint64_t *ret_ns, bool *ret_last)
 	case SIM_KERNEL_FILL:
 	case SIM_KERNEL_CHECK:
 		/* These do work, so the device is taken for as long as that took. */
-		from = engine_now_ns();
+		from = now_monotonic_ns();
 		error = fill_or_check(op, ret_last);
-		*ret_ns = engine_now_ns() - from + OTHER_NS;
+		*ret_ns = now_monotonic_ns() - from + OTHER_NS;
 		return error;
 	case SIM_KERNEL_MEET:
 		if (!op->work.launch.arg[0] || !op->work.launch.arg[1])

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Streams and a context's execution state: queues of works, and who may look at them. */
+#include "base/now.h"
 #include "sim/cuda/exec.h"
 
 #include <stdlib.h>
@@ -103,7 +104,7 @@ static bool push_locked(struct sim_stream *stream, struct sim_op *first, struct 
 {
 	struct sim_exec *exec = stream->exec;
 	bool was_empty = !stream->head;
-	uint64_t now = engine_now_ns();
+	uint64_t now = now_monotonic_ns();
 
 	for (struct sim_op *op = first; op; op = op->next) {
 		op->stream = stream;
@@ -156,7 +157,7 @@ static CUresult submit(struct sim_stream *stream, const struct sim_work *work)
 void work_drop(const struct sim_work *work)
 {
 	if (work->kind == WORK_MARK) /* whoever waits for it already must not wait for ever */
-		mark_set(work->mark, engine_now_ns());
+		mark_set(work->mark, now_monotonic_ns());
 	if (work->kind == WORK_MARK || work->kind == WORK_WAIT)
 		mark_unref(work->mark);
 }

@@ -8,9 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/now.h"
 #include "sim/mutex.h"
 #include "sim/shared.h"
 
@@ -39,14 +39,6 @@ struct roster {
 	char path[PATH_MAX];
 	uint32_t process;
 };
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
 
 static void lock(struct table *table)
 {
@@ -161,7 +153,7 @@ static struct row *free_row(const struct roster *r)
 
 int roster_add(struct roster *r, const struct roster_queue *queue, uint32_t *ret_number)
 {
-	uint64_t now = now_ns();
+	uint64_t now = now_monotonic_ns();
 	struct row *row;
 
 	lock(r->table);
@@ -193,7 +185,7 @@ void roster_change(struct roster *r, uint32_t number, const struct roster_queue 
 	uint64_t now;
 
 	lock(r->table);
-	now = now_ns();
+	now = now_monotonic_ns();
 	times = times_of(row, now);
 	row->active_ns = times.active_ns;
 	row->busy_ns = times.busy_ns;
@@ -207,7 +199,7 @@ void roster_remove(struct roster *r, uint32_t number, struct roster_times *ret)
 	struct row *row = &r->table->row[number];
 
 	lock(r->table);
-	*ret = times_of(row, now_ns());
+	*ret = times_of(row, now_monotonic_ns());
 	row->used = 0;
 	unlock(r->table);
 }
@@ -222,7 +214,7 @@ uint32_t roster_read(struct roster *r, uint32_t room, struct roster_queue *ret_q
 
 	lock(table);
 	find_living(r, living);
-	now = now_ns();
+	now = now_monotonic_ns();
 	for (uint64_t i = 0; i < table->rows; i++) {
 		const struct row *row = &table->row[i];
 

@@ -38,11 +38,6 @@ bool bench_stopped(void)
 	return stopped;
 }
 
-uint64_t bench_now_ns(void)
-{
-	return now_monotonic_ns();
-}
-
 int bench_sleep_until(uint64_t ns)
 {
 	struct timespec ts = {(time_t)(ns / 1000000000), (long)(ns % 1000000000)};

@@ -50,8 +50,6 @@ int bench_load_close(struct bench_load *load, struct bench_result *ret);
 
 /* Runs a command of allot to its end, its output unseen unless it fails. */
 int bench_call(const struct bench_words *words);
-
-uint64_t bench_now_ns(void);
 /* A negative value when the user wants to stop; see bench_stop_on_signals. */
 int bench_sleep_until(uint64_t ns);
 /* From now on the terminal's signals end what runs, and then, cleaned up, this program. */

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/now.h"
 #include "cli/bench_targets.h"
 #include "cli/say.h"
 #include "ledger/tenant.h"
@@ -83,13 +84,13 @@ static int run_one(struct bench_words *words, struct bench_result *ret)
 
 	if (open_load(&load, words) < 0)
 		return -1;
-	bench_load_go(&load, bench_now_ns() + LEAD_NS);
+	bench_load_go(&load, now_monotonic_ns() + LEAD_NS);
 	return bench_load_close(&load, ret);
 }
 
 static int go_both(struct bench_load load[2], uint64_t *ret_start_ns)
 {
-	*ret_start_ns = bench_now_ns() + LEAD_NS;
+	*ret_start_ns = now_monotonic_ns() + LEAD_NS;
 	return bench_load_go(&load[0], *ret_start_ns) < 0 ||
 			       bench_load_go(&load[1], *ret_start_ns) < 0
 		       ? -1
@@ -167,7 +168,7 @@ static void judge_phase(struct bench_caps *caps, unsigned int i)
 static int play_caps(const struct bench_place *place, const struct tenant *tenant,
 		     struct bench_load *load, const struct bench_caps *caps)
 {
-	uint64_t start_ns = bench_now_ns() + LEAD_NS;
+	uint64_t start_ns = now_monotonic_ns() + LEAD_NS;
 
 	if (bench_load_go(load, start_ns) < 0)
 		return -1;

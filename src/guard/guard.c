@@ -21,6 +21,7 @@
 #include "amd/topology_read.h"
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/now.h"
 #include "base/target.h"
 #include "guard/book.h"
 #include "guard/figure.h"
@@ -76,10 +77,7 @@ __attribute__((format(printf, 3, 4))) static int complain(struct guard_complaint
 
 static uint64_t now_ms(void)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+	return now_monotonic_ns() / 1000000;
 }
 
 static int read_topology(struct guard *guard, struct guard_complaint *complaint)

@@ -20,6 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/now.h"
 #include "load/record.h"
 #include "load/run.h"
 
@@ -168,7 +169,7 @@ static bool all_ready(const struct load_options *o, struct load_shared *shared)
 
 		if (!waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT) && ended.si_pid)
 			return false;
-		load_sleep_until(load_now_ns() + NS_PER_S / 1000);
+		load_sleep_until(now_monotonic_ns() + NS_PER_S / 1000);
 	}
 	return true;
 }
@@ -188,7 +189,7 @@ static void start(const struct load_options *o, struct load_shared *shared, cons
 			exit(1); /* nobody is there any more; the processes go with this one */
 		at_ns = strtoull(line, NULL, 10);
 	}
-	atomic_store(&shared->start_ns, at_ns ? at_ns : load_now_ns() + NS_PER_S / 50);
+	atomic_store(&shared->start_ns, at_ns ? at_ns : now_monotonic_ns() + NS_PER_S / 50);
 }
 
 int main(int argc, char **argv)

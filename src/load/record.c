@@ -11,11 +11,6 @@
 #define CANARY_NS      UINT64_C(2000000)
 #define CANARY_FREE_NS UINT64_C(1000000)
 
-uint64_t load_now_ns(void)
-{
-	return now_monotonic_ns();
-}
-
 void load_sleep_until(uint64_t ns)
 {
 	struct timespec ts = {(time_t)(ns / NS_PER_S), (long)(ns % NS_PER_S)};
@@ -143,7 +138,7 @@ static void *canary_run(void *arg)
 		uint64_t late;
 
 		load_sleep_until(due);
-		late = load_now_ns() - due;
+		late = now_monotonic_ns() - due;
 		if (late > CANARY_FREE_NS)
 			span.canary->late_ns += late - CANARY_FREE_NS;
 		if (late > span.canary->longest_ns)

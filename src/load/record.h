@@ -12,7 +12,6 @@
 #define HISTOGRAM_SUB	  128 /* to an octave: better than one percent */
 #define HISTOGRAM_ENTRIES (58 * HISTOGRAM_SUB)
 
-uint64_t load_now_ns(void); /* CLOCK_MONOTONIC */
 void load_sleep_until(uint64_t ns);
 
 /* Of durations. Zeroed it is empty. */

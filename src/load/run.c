@@ -11,6 +11,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/now.h"
 #include "load/record.h"
 
 /*
@@ -48,17 +49,17 @@ static double unit_us(const struct load *load)
 
 static void launch(struct load *load, unsigned int stream)
 {
-	uint64_t from_ns = load_now_ns();
+	uint64_t from_ns = now_monotonic_ns();
 	CUresult r = load_work_launch(&load->work, stream);
 
 	load_must(r, "launch");
 	if (from_ns >= load->record.window_ns)
-		histogram_add(&load->launch, load_now_ns() - from_ns);
+		histogram_add(&load->launch, now_monotonic_ns() - from_ns);
 }
 
 static void done(struct load *load, unsigned int launches)
 {
-	record_done(&load->record, load_now_ns(), launches * load->work.kernels,
+	record_done(&load->record, now_monotonic_ns(), launches * load->work.kernels,
 		    load->options->kernel_us);
 }
 
@@ -77,7 +78,7 @@ static void run_waiting(struct load *load)
 	uint64_t period_ns = (uint64_t)(load->options->period_ms * 1e6), now_ns;
 	uint64_t due_ns = load->record.from_ns;
 
-	while ((now_ns = load_now_ns()) < load->record.to_ns) {
+	while ((now_ns = now_monotonic_ns()) < load->record.to_ns) {
 		if (pause_if_due(load, now_ns))
 			continue;
 		if (load->work.form == LOAD_REQUEST) {
@@ -85,13 +86,13 @@ static void run_waiting(struct load *load)
 			while (due_ns < now_ns)
 				due_ns += period_ns;
 			load_sleep_until(due_ns);
-			now_ns = load_now_ns();
+			now_ns = now_monotonic_ns();
 		}
 		launch(load, 0);
 		MUST(cu.cuStreamSynchronize(load->work.stream[0]));
 		done(load, 1);
 		if (now_ns >= load->record.window_ns)
-			histogram_add(&load->latency, load_now_ns() - now_ns);
+			histogram_add(&load->latency, now_monotonic_ns() - now_ns);
 	}
 }
 
@@ -150,7 +151,7 @@ static void run_saturating(struct load *load)
 		fprintf(stderr, "allot-load: no thread: %s\n", strerror(errno));
 		exit(1);
 	}
-	for (unsigned int n = 0; (now_ns = load_now_ns()) < load->record.to_ns;) {
+	for (unsigned int n = 0; (now_ns = now_monotonic_ns()) < load->record.to_ns;) {
 		if (pause_if_due(load, now_ns))
 			continue;
 		take(&load->room);
@@ -175,7 +176,7 @@ static void run_lean(struct load *load)
 	unsigned int n = 0;
 	uint64_t now_ns;
 
-	while ((now_ns = load_now_ns()) < load->record.to_ns) {
+	while ((now_ns = now_monotonic_ns()) < load->record.to_ns) {
 		if (pause_if_due(load, now_ns))
 			continue;
 		for (unsigned int i = 0; i < load->batch; i++)
@@ -263,7 +264,7 @@ void load_run(const struct load_options *options, unsigned int process, struct l
 	open_load(load, options);
 	atomic_fetch_add(&shared->ready, 1);
 	while (!(start_ns = atomic_load(&shared->start_ns)))
-		load_sleep_until(load_now_ns() + NS_PER_S / 1000);
+		load_sleep_until(now_monotonic_ns() + NS_PER_S / 1000);
 	to_ns = start_ns + (uint64_t)(options->seconds * 1e9);
 	load->idle_from_ns = start_ns + (uint64_t)(options->idle_from * 1e9);
 	load->idle_to_ns = start_ns + (uint64_t)(options->idle_to * 1e9);

@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include "base/atomic.h"
+#include "base/now.h"
 #include "preload/gate.h"
 #include "preload/meter_priv.h"
 #include "preload/park.h"
@@ -223,7 +224,7 @@ static void pop(struct pass *pass, struct lane *lane, uint64_t done_ns)
 static void running(struct pass *pass, const struct lane *lane, const struct mark *mark)
 {
 	uint64_t since = lane->done_ns > mark->recorded_ns ? lane->done_ns : mark->recorded_ns;
-	uint64_t now = meter_now_ns(), took = now > since ? now - since : 0;
+	uint64_t now = now_monotonic_ns(), took = now > since ? now - since : 0;
 
 	if (mark->start || !lane->done_ns) {
 		/*
@@ -270,7 +271,7 @@ static void look_at(struct pass *pass, struct lane *lane)
 				running(pass, lane, mark);
 				break;
 			}
-			if (e || !clock_read(pass->md, clock, mark, meter_now_ns(), &done))
+			if (e || !clock_read(pass->md, clock, mark, now_monotonic_ns(), &done))
 				done = 0;
 		}
 		pop(pass, lane, done);
@@ -309,7 +310,7 @@ static void expect(const struct pass *pass)
 	struct meter_device *md = pass->md;
 	uint64_t rest = meter_pending_ns(md), late = pass->late_ns, known = pass->late_expected_ns;
 	uint64_t last = pass->last_ns > pass->begun_ns ? pass->last_ns : pass->begun_ns;
-	uint64_t now = park_from(md, meter_now_ns());
+	uint64_t now = park_from(md, now_monotonic_ns());
 
 	last = last ? park_from(md, last) : 0;
 	if (late && meter_has_peers(md)) {
@@ -343,7 +344,7 @@ void meter_collect(struct guest *guest, struct meter_device *md)
 	struct pass pass = {
 		.guest = guest,
 		.md = md,
-		.peers = meter_has_peers(md) && !gate_contended(guest, meter_now_ns()),
+		.peers = meter_has_peers(md) && !gate_contended(guest, now_monotonic_ns()),
 		.running_ns = UINT64_MAX,
 	};
 	struct capture_mode mode;
@@ -351,7 +352,7 @@ void meter_collect(struct guest *guest, struct meter_device *md)
 
 	if (!atomic_load(&md->marks) || atomic_exchange(&md->collecting, 1))
 		return;
-	now = meter_now_ns();
+	now = now_monotonic_ns();
 	mode = capture_relax();
 	for (int i = 0; i < METER_LANES && md->lane[i].context; i++)
 		if (md->lane[i].head != atomic_peek(&md->lane[i].tail) &&
@@ -365,7 +366,7 @@ void meter_collect(struct guest *guest, struct meter_device *md)
 	expect(&pass);
 	lock_drop(&md->lock);
 	say_running(&pass, now);
-	atomic_store(&md->collected_ns, meter_now_ns());
+	atomic_store(&md->collected_ns, now_monotonic_ns());
 	atomic_store(&md->collecting, 0);
 }
 
@@ -402,7 +403,7 @@ static uint64_t lane_since(const struct lane *lane)
 void meter_end_all(struct guest *guest, struct meter_device *md)
 {
 	struct span span[METER_LANES + 1];
-	uint64_t now = meter_now_ns();
+	uint64_t now = now_monotonic_ns();
 	int n = 0;
 
 	if (atomic_exchange(&md->collecting, 1))
@@ -493,7 +494,7 @@ static struct span forget(struct meter_device *md, struct lane *lane, uint64_t n
 static void forget_all(struct guest *guest, struct meter_device *md, CUcontext context)
 {
 	struct span span[METER_LANES];
-	uint64_t now = meter_now_ns();
+	uint64_t now = now_monotonic_ns();
 	int n = 0;
 
 	claim(md);

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include "base/futex.h"
+#include "base/now.h"
 #include "preload/hook.h"
 #include "preload/park.h"
 #include "preload/room.h"
@@ -383,11 +384,11 @@ static void wait_for_edge(struct gate *gate, struct unit *unit)
 	looks = !atomic_exchange(&gate->looking, true);
 	if (!looks || from > unit->now_ns + LOOK_NS)
 		futex_wait_until(&nothing, 0, looks ? from - LOOK_NS : from);
-	while (looks && meter_now_ns() < from)
+	while (looks && now_monotonic_ns() < from)
 		;
 	if (looks)
 		atomic_store(&gate->looking, false);
-	unit->now_ns = meter_now_ns();
+	unit->now_ns = now_monotonic_ns();
 }
 
 /* Who pays nothing, here. */
@@ -428,7 +429,7 @@ static void wait_for_share(struct guest *guest, struct gate *gate, struct unit *
 
 		if (seen & POLICY_GATE_CLOSED) {
 			futex_wait(guest->gate, seen);
-			unit->now_ns = meter_now_ns();
+			unit->now_ns = now_monotonic_ns();
 			continue;
 		}
 		refresh(guest, gate);
@@ -462,9 +463,9 @@ static void wait_for_share(struct guest *guest, struct gate *gate, struct unit *
 		} else {
 			gate_nap(gate, guest->gate, seen, until);
 			/* The keeper sleeps while nothing is in flight. */
-			gate_steer(guest, meter_now_ns());
+			gate_steer(guest, now_monotonic_ns());
 		}
-		unit->now_ns = meter_now_ns();
+		unit->now_ns = now_monotonic_ns();
 		hold->share_ns += unit->now_ns - from;
 		meter_collect(guest, unit->device);
 		meter_publish(unit->device, unit->now_ns);
@@ -487,7 +488,7 @@ CUresult gate_enter(struct guest *guest, struct unit *unit)
 		return e;
 	gate = gate_get(guest);
 	unit->key = cost_key(unit->key, unit->blocks);
-	unit->asked_ns = unit->now_ns = meter_now_ns();
+	unit->asked_ns = unit->now_ns = now_monotonic_ns();
 	/* While one was waited for, the other may have gone. */
 	do
 		wait_for_share(guest, gate, unit, &hold);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/futex.h"
+#include "base/now.h"
 #include "preload/gate.h"
 #include "preload/park.h"
 #include "preload/thread.h"
@@ -122,7 +123,7 @@ static void *keep(void *arg)
 	struct gate *gate = gate_get(guest);
 	struct keeper *keeper = &gate->keeper;
 	struct turns *turns = NULL;
-	uint64_t worked = meter_now_ns();
+	uint64_t worked = now_monotonic_ns();
 	uint32_t heard = 0;
 
 	/* Who looks at a program's threads is to know whose this one is. */
@@ -140,8 +141,8 @@ static void *keep(void *arg)
 		atomic_store(&keeper->working, 1);
 		if (atomic_load(&keeper->stop))
 			break;
-		parked = park_look(guest, meter_now_ns());
-		now = meter_now_ns();
+		parked = park_look(guest, now_monotonic_ns());
+		now = now_monotonic_ns();
 		busy = collect(guest, now, seen != heard, &tick);
 		heard = seen;
 		gate_steer(guest, now);

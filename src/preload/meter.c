@@ -48,11 +48,6 @@
 /* Each thread's own: its address names the thread. */
 static _Thread_local char thread_key __attribute__((tls_model("initial-exec")));
 
-uint64_t meter_now_ns(void)
-{
-	return now_monotonic_ns();
-}
-
 static CUstream stream_of(const struct unit *unit)
 {
 	if (unit->stream)

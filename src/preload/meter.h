@@ -161,8 +161,6 @@ struct unit {
 	bool first;  /* of its context: when its mark is seen done decides what time it is there */
 };
 
-uint64_t meter_now_ns(void);
-
 /*
  * For which device a launch is, and in which stream. The device is NULL while the stream captures,
  * and where there is no context: then the launch is not metered, and nothing else here is to be

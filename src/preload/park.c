@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "preload/park.h"
 
+#include "base/now.h"
 #include "ledger/quota.h"
 #include "preload/keeper.h"
 #include "preload/meter_priv.h"
@@ -187,7 +188,7 @@ static uint64_t look(struct guest *guest, struct meter_device *md, uint64_t now_
 	if (until > now_ns)
 		return until < now_ns + LOOK_NS ? until : now_ns + LOOK_NS;
 	meter_collect(guest, md);
-	until = gate_owes(guest, md, meter_now_ns(), &turn);
+	until = gate_owes(guest, md, now_monotonic_ns(), &turn);
 	if (!until) {
 		park_open(md);
 		return UINT64_MAX;

@@ -2,6 +2,7 @@
 #include "preload/room.h"
 
 #include "base/futex.h"
+#include "base/now.h"
 #include "share/between.h"
 
 #define MS UINT64_C(1000000)
@@ -128,7 +129,7 @@ static bool wait_alone(struct guest *guest, struct unit *unit, struct hold *hold
 			futex_wait_until(&nothing, 0, end - LOOKOUT_NS);
 		else if (now > end + LOOKOUT_NS)
 			futex_wait_until(&nothing, 0, now + LOOKOUT_NS / 2);
-		unit->now_ns = meter_now_ns();
+		unit->now_ns = now_monotonic_ns();
 		waited = true;
 	}
 	return waited;
@@ -148,7 +149,7 @@ static uint64_t look_again_ns(struct guest *guest, struct unit *unit, uint64_t b
 	struct meter_device *md = unit->device;
 	uint64_t until = meter_room(guest, unit, bound, spread);
 
-	if (!until && bound == NOTHING_NS && meter_has_peers(md) && atomic_load(&md->marks))
+	if (!until && bound <= NOTHING_NS && meter_has_peers(md) && atomic_load(&md->marks))
 		return unit->now_ns + GLANCE_NS;
 	return until;
 }
@@ -166,7 +167,7 @@ bool room_wait(struct guest *guest, struct gate *gate, struct unit *unit, struct
 	}
 	for (;;) {
 		uint64_t bound = brief ? brief : inflight_bound(guest, gate, unit, &spread);
-		uint64_t most = full && !brief && bound > NOTHING_NS ? bound / 2 : bound;
+		uint64_t most = full && !brief ? bound / 2 : bound;
 		uint64_t until = bound ? look_again_ns(guest, unit, most, spread) : 0, glance;
 
 		/* Beside work of other streams it takes no time, and they stay abreast. */
@@ -189,7 +190,7 @@ bool room_wait(struct guest *guest, struct gate *gate, struct unit *unit, struct
 		if (until > unit->now_ns + glance)
 			until = unit->now_ns + glance;
 		gate_nap(gate, &nothing, 0, until);
-		unit->now_ns = meter_now_ns();
+		unit->now_ns = now_monotonic_ns();
 		meter_active(guest, unit);
 		meter_collect(guest, unit->device);
 		waited = true;

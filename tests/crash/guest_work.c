@@ -2,22 +2,14 @@
 #include "tests/crash/guest_work.h"
 
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/now.h"
 #include "tests/check.h"
 
 #define KIB (UINT64_C(1) << 10)
 #define MIB (UINT64_C(1) << 20)
 #define OK(call) CHECK_EQ(call, CUDA_SUCCESS)
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
 
 static unsigned int pick(struct work *w, unsigned int n)
 {
@@ -234,10 +226,10 @@ static void toggle(struct work *w, struct work_block *b)
 
 void work_step(struct work *w)
 {
-	uint64_t start = now_ns(), ns;
+	uint64_t start = now_monotonic_ns(), ns;
 
 	toggle(w, &w->block[pick(w, WORK_BLOCKS)]);
-	ns = now_ns() - start;
+	ns = now_monotonic_ns() - start;
 	if (ns > w->longest_ns)
 		w->longest_ns = ns;
 	w->steps++;

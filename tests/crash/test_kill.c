@@ -9,9 +9,9 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <time.h>
 
 #include "base/fault.h"
+#include "base/now.h"
 #include "ledger/shared.h"
 #include "tests/unit/tenant_fixture.h"
 
@@ -48,14 +48,6 @@ struct world {
 static const struct shared_key shared_key = { { 47, 11 } };
 static char dir[PATH_MAX];
 
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
-}
-
 static void allocate(struct actor *a, uint64_t *block)
 {
 	uint64_t bytes = (uint64_t)(rand_r(&a->seed) % 12 + 1) * MIB;
@@ -83,7 +75,7 @@ static void release(struct actor *a, uint64_t *block)
 
 static void step(struct actor *a)
 {
-	uint64_t *block = &a->block[rand_r(&a->seed) % BLOCKS], start = now_ns(), ns;
+	uint64_t *block = &a->block[rand_r(&a->seed) % BLOCKS], start = now_monotonic_ns(), ns;
 
 	if (rand_r(&a->seed) % 16 != 0) {
 		if (*block)
@@ -97,7 +89,7 @@ static void step(struct actor *a)
 		a->shared = shared_add(a->slot, shared_key, 0, SHARED_BYTES, CAT_IMPORTED, 0,
 				       LIMIT) == 0;
 	}
-	ns = now_ns() - start;
+	ns = now_monotonic_ns() - start;
 	if (ns > a->longest_ns)
 		a->longest_ns = ns;
 	a->ops++;

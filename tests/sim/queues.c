@@ -21,9 +21,9 @@ static bool in_pairs(const struct puppet *p, uint32_t id)
 /* Until there is no such thing in the process any more, or there is one. */
 static bool wait_keeper(const struct puppet *p, bool wanted)
 {
-	uint64_t since = now_ns();
+	uint64_t since = now_monotonic_ns();
 
-	while (has_keeper(p) != wanted && now_ns() < since + WAIT_NS)
+	while (has_keeper(p) != wanted && now_monotonic_ns() < since + WAIT_NS)
 		usleep(500);
 	return has_keeper(p) == wanted;
 }
@@ -135,8 +135,8 @@ static void test_own_masks(void)
 	puppet(&a, every_other);
 	puppet_end(&b);
 	tenant_set("own", 1000 / 2);
-	since = now_ns();
-	while (bits(&a, id) <= few && now_ns() < since + WAIT_NS)
+	since = now_monotonic_ns();
+	while (bits(&a, id) <= few && now_monotonic_ns() < since + WAIT_NS)
 		usleep(500);
 	CHECK(bits(&a, id) > few && bits(&a, id) < half);
 	tenant_set("own", 0);
@@ -192,23 +192,23 @@ static long keeper_naps(const struct puppet *p)
 /* Until there is a keeper that does not look at anything by itself. */
 static bool wait_asleep(const struct puppet *p)
 {
-	uint64_t since = now_ns();
+	uint64_t since = now_monotonic_ns();
 	long was, is = -1;
 
 	do {
 		was = is;
 		usleep(200000);
 		is = keeper_naps(p);
-	} while ((is < 0 || is != was) && now_ns() < since + 4 * WAIT_NS);
+	} while ((is < 0 || is != was) && now_monotonic_ns() < since + 4 * WAIT_NS);
 	return is >= 0 && is == was;
 }
 
 static bool wait_awake(const struct puppet *p)
 {
 	long was = keeper_naps(p);
-	uint64_t since = now_ns();
+	uint64_t since = now_monotonic_ns();
 
-	while (keeper_naps(p) < was + 20 && now_ns() < since + 4 * WAIT_NS)
+	while (keeper_naps(p) < was + 20 && now_monotonic_ns() < since + 4 * WAIT_NS)
 		usleep(10000);
 	return keeper_naps(p) >= was + 20;
 }

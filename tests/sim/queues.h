@@ -9,12 +9,12 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <time.h>
 
 #include "amd/abi/kfd.h"
 #include "amd/identity.h"
 #include "amd/topology_read.h"
 #include "base/fd.h"
+#include "base/now.h"
 #include "sim/kfd/roster.h"
 #include "tests/sim/queue_puppet.h"
 #include "tests/unit/tenant_fixture.h"
@@ -34,14 +34,6 @@ struct puppet {
 	pid_t child;
 	int to, from;
 };
-
-static inline uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000 * MS + (uint64_t)t.tv_nsec;
-}
 
 static inline struct queue_told puppet_try(struct puppet *p, struct queue_ask ask)
 {
@@ -164,12 +156,12 @@ static inline int bits(const struct puppet *p, uint32_t id)
 /* Until a queue's mask has so many bits; answers how long that took, in ms. */
 static inline uint64_t wait_bits(const struct puppet *p, uint32_t id, int n)
 {
-	uint64_t since = now_ns();
+	uint64_t since = now_monotonic_ns();
 
-	while (bits(p, id) != n && now_ns() < since + WAIT_NS)
+	while (bits(p, id) != n && now_monotonic_ns() < since + WAIT_NS)
 		usleep(500);
 	CHECK_EQ(bits(p, id), n);
-	return (now_ns() - since) / MS;
+	return (now_monotonic_ns() - since) / MS;
 }
 
 static inline bool disjoint(const struct puppet *p, uint32_t id, const struct puppet *q,

@@ -4,8 +4,8 @@
  * all the time: what is put into a queue is done, and what the program asks is answered as ever.
  */
 #include <pthread.h>
-#include <time.h>
 
+#include "base/now.h"
 #include "ledger/policy.h"
 #include "tests/sim/kfd_queue.h"
 
@@ -18,10 +18,7 @@ static volatile bool stop;
 
 static uint64_t now_ms(void)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+	return now_monotonic_ns() / 1000000;
 }
 
 struct churner {

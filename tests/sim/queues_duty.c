@@ -110,15 +110,15 @@ int main(int argc, char **argv)
 	CHECK_EQ(bits(&stubborn, watched[5].id), 33);
 	for (int i = 0; i < n; i++)
 		watched[i].before = times_of(watched[i].p, watched[i].id);
-	since = now_ns();
-	for (int step = 0; now_ns() < since + MEASURE_MS * MS || step % 4; step++) {
+	since = now_monotonic_ns();
+	for (int step = 0; now_monotonic_ns() < since + MEASURE_MS * MS || step % 4; step++) {
 		struct queue_ask on = {.op = QUEUE_UPDATE, .id = watched[0].id, .percent = 100};
 
 		CHECK_EQ(puppet_try(&stubborn, on).result, 0);
 		copy_anew(&fickle, step, &id);
 		usleep(STEP_MS * 1000);
 	}
-	percent = (uint32_t)(100 * active_ns_of(trace) / (now_ns() - since));
+	percent = (uint32_t)(100 * active_ns_of(trace) / (now_monotonic_ns() - since));
 	fprintf(stderr, "a queue for each copy: active for %u %% of the time\n", percent);
 	CHECK(percent <= 30 + 2 * POINTS);
 	for (int i = 0; i < n; i++)

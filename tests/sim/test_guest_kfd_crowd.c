@@ -5,22 +5,14 @@
  * By ioctls; or with an argument by ROCm's library (libhsakmt), as it is installed.
  */
 #include <sched.h>
-#include <time.h>
 
+#include "base/now.h"
 #include "tests/sim/hsakmt.h"
 #include "tests/sim/kfd_tenant.h"
 
 #define CROWD  8
 #define ROUNDS 10000
 #define MOST   (12 * MIB) /* in one piece */
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
 
 static bool by_library;
 
@@ -101,7 +93,7 @@ static void gather(pid_t pids[CROWD], int sockets[CROWD])
 static void check_nothing_left(uint64_t since_ns)
 {
 	while (charged(0) || taken(0)) {
-		CHECK(now_ns() - since_ns < 1000000000);
+		CHECK(now_monotonic_ns() - since_ns < 1000000000);
 		usleep(1000);
 	}
 	/*
@@ -127,7 +119,7 @@ static void test_all(void)
 	gather(pids, sockets);
 	for (int i = 0; i < CROWD; i++)
 		hear(sockets[i]);
-	check_nothing_left(now_ns());
+	check_nothing_left(now_monotonic_ns());
 	for (int i = 0; i < CROWD; i++)
 		disperse(pids[i], sockets[i]);
 }
@@ -140,13 +132,13 @@ static void test_killed(void)
 
 	gather(pids, sockets);
 	for (int i = 0; i < CROWD; i += 2) {
-		usleep(20000 + (useconds_t)(now_ns() % 50000));
+		usleep(20000 + (useconds_t)(now_monotonic_ns() % 50000));
 		end(pids[i], SIGKILL);
-		killed_ns = now_ns();
+		killed_ns = now_monotonic_ns();
 	}
 	for (int i = 1; i < CROWD; i += 2) {
 		hear(sockets[i]);
-		killed_ns = now_ns();
+		killed_ns = now_monotonic_ns();
 	}
 	check_nothing_left(killed_ns);
 	for (int i = 0; i < CROWD; i++)

@@ -8,9 +8,9 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/now.h"
 #include "nvidia/nvml.h"
 #include "nvidia/nvml_link.h"
 #include "nvidia/uuid.h"
@@ -247,14 +247,6 @@ static void links(void)
 	CHECK_EQ(n, 16);
 }
 
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
-
 static void utilization(void)
 {
 	nvmlProcessUtilizationSample_t samples[72];
@@ -278,12 +270,13 @@ static void utilization(void)
 	/* Busy for long before and after now, so that no window boundary matters here. */
 	for (uint32_t i = 0; i < region->nrows; i++) {
 		struct sim_windows *w = &region->device[0].engine.windows[i];
-		uint64_t now = now_ns();
+		uint64_t now = now_monotonic_ns();
 
 		if (region->row[i].pid == a || region->row[i].pid == b)
 			sim_windows_add(w, now - 20 * SIM_WINDOW_EVERY_NS,
 					now - 15 * SIM_WINDOW_EVERY_NS);
-		for (uint64_t k = sim_window_at(now_ns()) - 1; k < sim_window_at(now_ns()) + 6; k++)
+		for (uint64_t k = sim_window_at(now_monotonic_ns()) - 1;
+		     k < sim_window_at(now_monotonic_ns()) + 6; k++)
 			if (region->row[i].pid == a)
 				sim_windows_add(w, k * SIM_WINDOW_EVERY_NS - SIM_WINDOW_NS / 4,
 						k * SIM_WINDOW_EVERY_NS);

@@ -5,21 +5,13 @@
  * begin and end a queue's time: there is nothing to be generous about.
  */
 #include <limits.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/now.h"
 #include "sim/kfd/roster.h"
 #include "tests/sim/kfd_queue.h"
 
 static struct roster *roster;
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
 
 /* The machine's only queue. */
 static struct roster_times look(struct roster_queue *ret)
@@ -39,13 +31,13 @@ struct bounds {
 static void begin(struct bounds *b, uint64_t before)
 {
 	b->at_most_from = before;
-	b->from = now_ns();
+	b->from = now_monotonic_ns();
 }
 
 static void finish(struct bounds *b, uint64_t before)
 {
 	b->least += before - b->from;
-	b->most += now_ns() - b->at_most_from;
+	b->most += now_monotonic_ns() - b->at_most_from;
 }
 
 /* On its hardware for 3 of 10 ms, as a share of its time would have it. */
@@ -58,23 +50,23 @@ static void test_duty_cycle(void)
 	uint64_t before;
 
 	CHECK_EQ(roster_read(roster, 0, NULL, NULL), 0);
-	before = now_ns();
+	before = now_monotonic_ns();
 	make_queue(1, KFD_IOC_QUEUE_TYPE_SDMA, &q);
 	begin(&active, before);
 	begin(&life, before);
 	for (int i = 0; i < 20; i++) {
 		usleep(3000);
-		before = now_ns();
+		before = now_monotonic_ns();
 		CHECK_EQ(update_queue(&q, 0), 0);
 		finish(&active, before);
 		look(&is);
 		CHECK(!is.active && !is.percent);
 		usleep(7000);
-		before = now_ns();
+		before = now_monotonic_ns();
 		CHECK_EQ(update_queue(&q, 100), 0);
 		begin(&active, before);
 	}
-	before = now_ns();
+	before = now_monotonic_ns();
 	times = look(&is);
 	finish(&active, before);
 	finish(&life, before);

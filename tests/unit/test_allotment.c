@@ -7,11 +7,11 @@
 
 #include <fcntl.h>
 #include <string.h>
-#include <time.h>
 
 #include "amd/cu_mask.h"
 #include "amd/identity.h"
 #include "base/cleanup.h"
+#include "base/now.h"
 #include "ledger/compute.h"
 #include "ledger/region.h"
 #include "tests/unit/tenant_fixture.h"
@@ -205,14 +205,6 @@ static void test_forged(void)
 	fixture_kill(b);
 }
 
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
-
 /* Who holds the lock and does nothing keeps nobody for ever. */
 static void test_stuck(void)
 {
@@ -230,7 +222,7 @@ static void test_stuck(void)
 static void test_look(void)
 {
 	pid_t c = start(2, NULL);
-	uint64_t later = now_ns();
+	uint64_t later = now_monotonic_ns();
 	uint32_t seen;
 
 	allotment_look(allotment, later);

@@ -7,11 +7,11 @@
 #include <stdarg.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <time.h>
 
 #include "amd/abi/kfd.h"
 #include "amd/cu_mask.h"
 #include "amd/identity.h"
+#include "base/now.h"
 #include "preload/amd_call.h"
 #include "preload/next.h"
 #include "preload/queues.h"
@@ -31,14 +31,6 @@ static struct topology_node node = {.gpu_id = GPU_ID, .simds = 440, .simds_per_c
 				    .unique_id = 47};
 static struct guest guest;
 static struct amd amd;
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000 * MS + (uint64_t)t.tv_nsec;
-}
 
 /* The kernel. */
 static struct {
@@ -254,11 +246,11 @@ static void test_churn(void)
 {
 	static const uint32_t shares[] = {300, 700, 0, 1, 500};
 	pthread_t threads[THREADS];
-	uint64_t until = now_ns() + RUN_NS;
+	uint64_t until = now_monotonic_ns() + RUN_NS;
 
 	for (uintptr_t i = 0; i < THREADS; i++)
 		CHECK_EQ(pthread_create(&threads[i], NULL, churn, (void *)(i + 1)), 0);
-	for (int i = 0; now_ns() < until; i++) {
+	for (int i = 0; now_monotonic_ns() < until; i++) {
 		share(shares[i % 5]);
 		usleep(2000);
 	}
@@ -293,9 +285,9 @@ static uint32_t percent(uint32_t id)
 
 static void wait_cus(uint32_t id, uint32_t n)
 {
-	uint64_t until = now_ns() + WAIT_NS;
+	uint64_t until = now_monotonic_ns() + WAIT_NS;
 
-	while (cus(id) != n && now_ns() < until)
+	while (cus(id) != n && now_monotonic_ns() < until)
 		usleep(500);
 	CHECK_EQ(cus(id), n);
 }
@@ -314,8 +306,8 @@ static void test_after(void)
 	wait_cus(computes, 55);
 	share(0);
 	wait_cus(computes, 110);
-	until = now_ns() + WAIT_NS;
-	while (percent(copies) != 100 && now_ns() < until)
+	until = now_monotonic_ns() + WAIT_NS;
+	while (percent(copies) != 100 && now_monotonic_ns() < until)
 		usleep(500);
 	CHECK_EQ(percent(copies), 100);
 	CHECK_EQ(percent(computes), 100);

@@ -3,8 +3,8 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <time.h>
 
+#include "base/now.h"
 #include "ledger/ledger_priv.h"
 #include "ledger/pidns.h"
 #include "ledger/shared.h"
@@ -141,20 +141,12 @@ static int set_policy(struct policy *policy, void *arg)
 	return 0;
 }
 
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
-}
-
 /* What the tenant may count on, by policy and by what the arbiter says. */
 static void check_target(void)
 {
 	const char *dir = fixture_tenant("target");
 	struct slot *slot = fixture_join(dir);
-	const uint64_t old = 1, now = now_ns(), ahead = UINT64_MAX / 2;
+	const uint64_t old = 1, now = now_monotonic_ns(), ahead = UINT64_MAX / 2;
 	const struct {
 		enum policy_compute compute;
 		uint32_t weight, share, entitled, flags;
@@ -196,14 +188,6 @@ static void check_target(void)
 	ledger_close(slot_ledger(slot));
 }
 
-static uint64_t clock_ns(void)
-{
-	struct timespec ts;
-
-	CHECK_EQ(clock_gettime(CLOCK_MONOTONIC, &ts), 0);
-	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
-}
-
 /* The counters; and bytes that no process of ours ever wrote there. */
 static void check_compute(void)
 {
@@ -213,7 +197,7 @@ static void check_compute(void)
 	struct compute *compute = compute_of(slot_ledger(slot), 0);
 	struct policy wanted = { .compute = POLICY_COMPUTE_CAP };
 	struct view_compute seen;
-	uint64_t now = clock_ns();
+	uint64_t now = now_monotonic_ns();
 
 	wanted.device[0].share_permille = 250;
 	CHECK_EQ(policy_update(dir, set_policy, &wanted), 0);

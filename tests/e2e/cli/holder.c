@@ -11,10 +11,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "amd/identity.h"
+#include "base/now.h"
 #include "ledger/compute.h"
 #include "ledger/ledger.h"
 #include "ledger/quota.h"
@@ -34,11 +34,8 @@ static int category_named(const char *name)
 static int compute(struct compute *c, const char *category, uint64_t amount)
 {
 	static const struct share_params params = {.share_permille = 250, .slice_ns = 4000000};
-	struct timespec ts;
-	uint64_t now;
+	uint64_t now = now_monotonic_ns();
 
-	CHECK_EQ(clock_gettime(CLOCK_MONOTONIC, &ts), 0);
-	now = (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
 	if (!strcmp(category, "busy")) {
 		for (uint64_t s = 62; s > 0; s--)
 			compute_add_busy(c, now - (s - 1) * 1000000000, amount * 1000000);

@@ -74,18 +74,24 @@ void compute_hold(struct compute *compute, uint64_t now_ns, uint64_t until_ns)
 	atomic_raise_u64(&compute->held_to_ns, until_ns);
 }
 
-bool compute_held(struct ledger *ledger, int device, uint64_t from_ns, uint64_t to_ns, bool let_go)
+uint64_t compute_held(struct ledger *ledger, int device, uint64_t from_ns, uint64_t to_ns,
+		      bool let_go)
 {
+	uint64_t most = 0;
+
 	for (int i = 0; ledger_knows(ledger, i); i++) {
 		const struct compute *compute = &ledger->map->compute[i];
 		uint64_t until = atomic_acquire(&compute->held_to_ns);
 		uint64_t from = atomic_acquire(&compute->held_from_ns);
 
-		if (i != device && from < to_ns && until > from_ns && from < until &&
-		    (!let_go || until <= to_ns))
-			return true;
+		if (i == device || (let_go && until > to_ns))
+			continue;
+		from = from > from_ns ? from : from_ns;
+		until = until < to_ns ? until : to_ns;
+		if (until > from && until - from > most)
+			most = until - from;
 	}
-	return false;
+	return most;
 }
 
 bool compute_beside(struct ledger *ledger, int device, uint64_t now_ns)

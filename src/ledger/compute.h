@@ -78,11 +78,12 @@ uint64_t compute_running_ns(struct ledger *ledger, int device, uint64_t now_ns,
 void compute_hold(struct compute *compute, uint64_t now_ns, uint64_t until_ns);
 
 /*
- * Whether launches for another device of the tenant were held at some time in between, and if
+ * For how long of the time in between launches for another device of the tenant were held, and if
  * `let_go` not any more at the end: work that waited for them is done after that. The ledger has
  * the last time of each device.
  */
-bool compute_held(struct ledger *ledger, int device, uint64_t from_ns, uint64_t to_ns, bool let_go);
+uint64_t compute_held(struct ledger *ledger, int device, uint64_t from_ns, uint64_t to_ns,
+		      bool let_go);
 
 /* Whether another device worked for the tenant of late: work here may wait for work there. */
 bool compute_beside(struct ledger *ledger, int device, uint64_t now_ns);

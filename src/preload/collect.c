@@ -150,17 +150,19 @@ static void add(struct pass *pass, uint64_t from_ns, uint64_t to_ns, bool waited
 /*
  * How much longer than expected it took, if that may be because it waited for launches that the
  * gate held on another device: a rank of a collective spins there until they are let go, and would
- * pay for our own pause.
+ * pay for our own pause. What is expected is a guess before it was measured: then only the time in
+ * which they were held is left out. Were that billed, too, another pause would pay for it, in which
+ * the other rank waits and is billed, and so on.
  */
 static uint64_t waited(const struct pass *pass, const struct mark *mark, uint64_t from_ns,
 		       uint64_t to_ns, bool done)
 {
-	uint64_t late = less(to_ns - from_ns, mark->expected_ns);
+	uint64_t late = less(to_ns - from_ns, mark->expected_ns), held;
 
-	if (late < METER_GAP_NS || !mark->known ||
-	    !compute_held(pass->guest->ledger, pass->md->device->ledger, from_ns, to_ns, done))
+	if (late < METER_GAP_NS)
 		return 0;
-	return late;
+	held = compute_held(pass->guest->ledger, pass->md->device->ledger, from_ns, to_ns, done);
+	return held && (mark->known || held > late) ? late : held;
 }
 
 /* The mark at the head is done with: `done_ns` is when, 0 when nobody knows. */

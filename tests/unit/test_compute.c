@@ -225,19 +225,20 @@ static void check_held(void)
 	CHECK_EQ(ledger_device(ledger, second_uuid, GIB), 1);
 	CHECK(!compute_held(ledger, 1, 0, UINT64_MAX, false));
 	compute_hold(c, t, t + 4 * MS);
-	CHECK(compute_held(ledger, 1, t + MS, t + 2 * MS, false));
+	CHECK_EQ(compute_held(ledger, 1, t + MS, t + 2 * MS, false), MS);
+	CHECK_EQ(compute_held(ledger, 1, t + 3 * MS, t + 5 * MS, false), MS);
 	CHECK(!compute_held(ledger, 0, t + MS, t + 2 * MS, false));
 	CHECK(!compute_held(ledger, 1, t - MS, t, false));
 	CHECK(!compute_held(ledger, 1, t + 4 * MS, t + 5 * MS, false));
-	CHECK(compute_held(ledger, 1, t - MS, t + 5 * MS, true));
+	CHECK_EQ(compute_held(ledger, 1, t - MS, t + 5 * MS, true), 4 * MS);
 	CHECK(!compute_held(ledger, 1, t - MS, t + 3 * MS, true));
 	/* Held again at once: what began in the first time waited, too. */
 	compute_hold(c, t + 4 * MS + MS / 4, t + 8 * MS);
-	CHECK(compute_held(ledger, 1, t, t + MS, false));
+	CHECK_EQ(compute_held(ledger, 1, t, t + MS, false), MS);
 	/* Held again later: only the last time is known. */
 	compute_hold(c, t + 10 * MS, t + 12 * MS);
 	CHECK(!compute_held(ledger, 1, t, t + 9 * MS, false));
-	CHECK(compute_held(ledger, 1, t, t + 11 * MS, false));
+	CHECK_EQ(compute_held(ledger, 1, t, t + 11 * MS, false), MS);
 	/* Damage ends with the next time. */
 	c->held_to_ns = UINT64_MAX;
 	compute_hold(c, t + 20 * MS, t + 21 * MS);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * collective_guest SECONDS [training]: two ranks, a process and a device each, that do about 2 ms
- * of kernels a step and meet in four collectives. As `training` does it these have a stream of
- * their own, beside the kernels that follow, and the host is hardly ahead. Prints how many steps
- * were done.
+ * collective_guest SECONDS [training [LATE_MS]]: two ranks, a process and a device each, that do
+ * about 2 ms of kernels a step and meet in four collectives. As `training` does it these have a
+ * stream of their own, beside the kernels that follow, and the host is hardly ahead. Rank 0 begins
+ * so much later. Prints how many steps were done.
  */
 #include <signal.h>
 #include <stdatomic.h>
@@ -109,7 +109,7 @@ static void begin(struct rank *r, int device)
 }
 
 /* Rank 0 says when it is enough, and a rank may be some steps ahead. */
-static _Noreturn void run(struct rank *r, int me, double seconds)
+static _Noreturn void run(struct rank *r, int me, double seconds, long late_ms)
 {
 	CUevent done[STEPS_AHEAD];
 	double until;
@@ -118,6 +118,8 @@ static _Noreturn void run(struct rank *r, int me, double seconds)
 	for (int i = 0; i < STEPS_AHEAD; i++)
 		MUST(cuEventCreate(&done[i], CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING));
 	until = now_s() + seconds;
+	if (!me)
+		nanosleep(&(struct timespec){.tv_nsec = late_ms * 1000000}, NULL);
 	for (uint64_t n = 0; me || now_s() < until; n++) {
 		MUST(cuEventSynchronize(done[n % STEPS_AHEAD]));
 		step(r);
@@ -134,6 +136,7 @@ int main(int argc, char **argv)
 				     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	pid_t pid[RANKS];
 	struct rank rank = {.shared = shared};
+	long late_ms = argc > 3 ? atol(argv[3]) : 0;
 	int status;
 
 	if (argc < 2 || shared == MAP_FAILED)
@@ -142,7 +145,7 @@ int main(int argc, char **argv)
 	for (int i = 0; i < RANKS; i++) {
 		pid[i] = fork();
 		if (!pid[i])
-			run(&rank, i, atof(argv[1]));
+			run(&rank, i, atof(argv[1]), late_ms);
 	}
 	wait(&status);
 	/* The other one waits for what this one will never launch. */

@@ -65,11 +65,16 @@ double histogram_us(const struct histogram *h, unsigned int permille)
 }
 
 bool record_open(struct record *ret, uint64_t from_ns, uint64_t window_ns, uint64_t to_ns,
-		 uint64_t bin_ns)
+		 uint64_t bin_ns, unsigned int abreast)
 {
-	*ret = (struct record){.from_ns = from_ns, .window_ns = window_ns, .to_ns = to_ns};
-	ret->bin_ns = bin_ns;
-	ret->last_ns = from_ns;
+	*ret = (struct record){
+		.from_ns = from_ns,
+		.window_ns = window_ns,
+		.to_ns = to_ns,
+		.bin_ns = bin_ns,
+		.abreast = abreast,
+		.last_ns = from_ns,
+	};
 	ret->nbins = (size_t)((to_ns - from_ns + bin_ns - 1) / bin_ns);
 	ret->bin_us = calloc(ret->nbins + 1, sizeof(*ret->bin_us));
 	return ret->bin_us;
@@ -94,7 +99,7 @@ static void spread(struct record *r, uint64_t from_ns, uint64_t to_ns, double us
 
 void record_done(struct record *r, uint64_t done_ns, unsigned int kernels, double kernel_us)
 {
-	uint64_t took_ns = (uint64_t)(kernels * kernel_us * 1e3);
+	uint64_t took_ns = (uint64_t)(kernels * kernel_us * 1e3 * r->abreast);
 	uint64_t from_ns = done_ns > took_ns ? done_ns - took_ns : 0;
 
 	if (from_ns < r->last_ns)

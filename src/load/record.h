@@ -26,6 +26,7 @@ double histogram_us(const struct histogram *h, unsigned int permille);
 /* Device time by bins from `from_ns`; figures of the window from `window_ns` to `to_ns`. */
 struct record {
 	uint64_t from_ns, window_ns, to_ns, bin_ns;
+	unsigned int abreast; /* processes that do such work at once */
 	size_t nbins;
 	double *bin_us;
 	uint64_t last_ns;					 /* when work was last done */
@@ -34,10 +35,11 @@ struct record {
 };
 /* false without memory. */
 bool record_open(struct record *ret, uint64_t from_ns, uint64_t window_ns, uint64_t to_ns,
-		 uint64_t bin_ns);
+		 uint64_t bin_ns, unsigned int abreast);
 /*
  * So many kernels, of so long each, were done at that instant. Their time is spread backwards, at
- * most to when others were done, so that a bin shows the device's work and not its ends.
+ * most to when others were done, so that a bin shows the device's work and not its ends: over as
+ * many times that of a kernel alone as there are processes, among which the device divides itself.
  */
 void record_done(struct record *r, uint64_t done_ns, unsigned int kernels, double kernel_us);
 /* Part of the window in which the device worked, by what was done between two completions. */

@@ -269,7 +269,7 @@ void load_run(const struct load_options *options, unsigned int process, struct l
 	load->idle_from_ns = start_ns + (uint64_t)(options->idle_from * 1e9);
 	load->idle_to_ns = start_ns + (uint64_t)(options->idle_to * 1e9);
 	if (!record_open(&load->record, start_ns, start_ns + (uint64_t)(options->warmup * 1e9),
-			 to_ns, options->bin_ms * UINT64_C(1000000)))
+			 to_ns, options->bin_ms * UINT64_C(1000000), options->processes))
 		exit(1);
 	if (options->canary)
 		canary_start(&load->canary, start_ns, to_ns);

@@ -48,7 +48,7 @@ static void test_bins_show_work_not_ends(void)
 	struct record r;
 
 	/* One kernel of 250 ms that ends at 300 ms: 50, 100 and 100 ms. */
-	CHECK(record_open(&r, 1000 * MS, 1000 * MS, 2000 * MS, 100 * MS));
+	CHECK(record_open(&r, 1000 * MS, 1000 * MS, 2000 * MS, 100 * MS, 1));
 	CHECK_EQ(r.nbins, 10);
 	record_done(&r, 1300 * MS, 1, 250e3);
 	CHECK(near(r.bin_us[0], 50e3, 1) && near(r.bin_us[1], 100e3, 1));
@@ -60,6 +60,15 @@ static void test_bins_show_work_not_ends(void)
 	record_done(&r, 2500 * MS, 1, 1e3);
 	CHECK_EQ(r.kernels, 2);
 	free(r.bin_us);
+
+	/* Four processes: one's kernel of 50 ms took 200 ms beside the others'. */
+	CHECK(record_open(&r, 0, 0, 2000 * MS, 100 * MS, 4));
+	record_done(&r, 500 * MS, 1, 50e3);
+	CHECK(near(r.bin_us[2], 0, 1) && near(r.bin_us[3], 25e3, 1) && near(r.bin_us[4], 25e3, 1));
+	/* The next one had no more than the time since. */
+	record_done(&r, 600 * MS, 1, 50e3);
+	CHECK(near(r.bin_us[4], 25e3, 1) && near(r.bin_us[5], 50e3, 1));
+	free(r.bin_us);
 }
 
 static void test_share(void)
@@ -67,7 +76,7 @@ static void test_share(void)
 	struct record r;
 
 	/* 10 ms each 40 ms, after a warm-up that is not counted. */
-	CHECK(record_open(&r, 0, 400 * MS, 2000 * MS, 100 * MS));
+	CHECK(record_open(&r, 0, 400 * MS, 2000 * MS, 100 * MS, 1));
 	for (uint64_t at = 40; at <= 2000; at += 40)
 		record_done(&r, at * MS, 1, 10e3);
 	CHECK(near(record_share(&r, 10e3), 0.25, 1e-9));
@@ -75,13 +84,13 @@ static void test_share(void)
 	free(r.bin_us);
 
 	/* One kernel in all: by the window. */
-	CHECK(record_open(&r, 0, 0, 2000 * MS, 100 * MS));
+	CHECK(record_open(&r, 0, 0, 2000 * MS, 100 * MS, 1));
 	record_done(&r, 500 * MS, 1, 100e3);
 	CHECK(near(record_share(&r, 100e3), 0.05, 1e-9));
 	free(r.bin_us);
 
 	/* A burst and then nothing is not the burst's rate. */
-	CHECK(record_open(&r, 0, 0, 2000 * MS, 100 * MS));
+	CHECK(record_open(&r, 0, 0, 2000 * MS, 100 * MS, 1));
 	for (uint64_t at = 1; at <= 100; at++)
 		record_done(&r, at * MS, 1, 1e3);
 	CHECK(near(record_share(&r, 1e3), 0.05, 1e-9));

@@ -105,6 +105,23 @@ bool compute_beside(struct ledger *ledger, int device, uint64_t now_ns)
 	return false;
 }
 
+int compute_take_place(struct compute *compute, uint64_t now_ns, uint64_t until_ns)
+{
+	for (int i = 0; i < COMPUTE_PLACES; i++) {
+		uint64_t old = atomic_peek(&compute->place_until_ns[i]);
+
+		if ((old <= now_ns || old > now_ns + COMPUTE_AHEAD_NS) &&
+		    atomic_swap_if_u64(&compute->place_until_ns[i], old, until_ns))
+			return i;
+	}
+	return -1;
+}
+
+void compute_give_place(struct compute *compute, int place, uint64_t until_ns)
+{
+	atomic_swap_if_u64(&compute->place_until_ns[place], until_ns, 0);
+}
+
 void compute_set_active(struct slot *slot, int device, uint64_t until_ns)
 {
 	if (ledger_ready(slot->ledger, device))

@@ -17,6 +17,7 @@
 #include "share/controller.h"
 
 #define COMPUTE_SECONDS 64
+#define COMPUTE_PLACES	2
 
 /* No instant until which somebody wants or works lies so far ahead, unless it is damaged. */
 #define COMPUTE_AHEAD_NS UINT64_C(600000000000)
@@ -54,11 +55,22 @@ struct compute {
 	uint64_t units_sum;
 	/* As hot and covered_ns, of queues that a mask alone does not hold to the share. */
 	uint64_t masked_hot, masked_covered_ns;
-	uint64_t reserved[18];
+	uint64_t place_until_ns[COMPUTE_PLACES]; /* see compute_take_place */
+	uint64_t reserved[18 - COMPUTE_PLACES];
 };
 
 /* The block of a device that ledger_device answered; NULL for another. Lives as the ledger does. */
 struct compute *compute_of(struct ledger *ledger, int device);
+
+/*
+ * Of launches that take so long that one of each process at once is paid for in one long pause, a
+ * few are let through at a time: those that have a place. Answers which, or -1 when others have all
+ * of them. Who dies with a place has it no longer than until then.
+ */
+int compute_take_place(struct compute *compute, uint64_t now_ns, uint64_t until_ns);
+
+/* A place that was taken until then, and may by now be another's. */
+void compute_give_place(struct compute *compute, int place, uint64_t until_ns);
 
 /*
  * This process works on the device, since then and probably until then, and has not billed it yet;

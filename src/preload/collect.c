@@ -7,6 +7,7 @@
 #include "preload/gate.h"
 #include "preload/meter_priv.h"
 #include "preload/park.h"
+#include "preload/place.h"
 
 /* How far back it is looked how much the device did at once, at least. */
 #define OVERLAP_NS UINT64_C(10000000)
@@ -368,6 +369,8 @@ void meter_collect(struct guest *guest, struct meter_device *md)
 	expect(&pass);
 	lock_drop(&md->lock);
 	say_running(&pass, now);
+	if (!atomic_load(&md->marks))
+		place_give(md);
 	atomic_store(&md->collected_ns, now_monotonic_ns());
 	atomic_store(&md->collecting, 0);
 }

@@ -88,6 +88,13 @@ struct park {
 	_Atomic uint64_t before_ns; /* when what was launched before is expected to be done */
 };
 
+/* The process's place among those whose long launches are let through, see place.h. */
+struct place {
+	bool taken, had; /* had: and others have not been let go first since */
+	int index;
+	uint64_t until_ns;
+};
+
 /* The device's clock as seen through one context's events, in CLOCK_MONOTONIC. */
 struct clock {
 	CUcontext context;
@@ -114,6 +121,7 @@ struct meter_device {
 	struct clock clock[METER_CLOCKS];
 	struct costs costs;
 	struct park park;
+	struct place place;
 	uint64_t pending_ns;	   /* over all lanes */
 	uint32_t overlap_permille;   /* time in which any lane worked, of theirs added up */
 	uint64_t lane_ns, own_ns;    /* see learn_overlap */

@@ -3,6 +3,7 @@
 
 #include "base/futex.h"
 #include "base/now.h"
+#include "preload/place.h"
 #include "share/between.h"
 
 #define MS UINT64_C(1000000)
@@ -27,6 +28,8 @@
  */
 #define PAUSE_NS     (16 * MS)
 #define PART_MOST_NS (8 * MS)
+/* Where a round of one launch of each process takes longer to pay for, fewer go at once. */
+#define ROUND_PAUSE_NS (100 * MS)
 /*
  * While a higher priority may come, so much, since the device works off all that is queued before
  * it turns to another context. What takes longer goes one launch at a time, the next when the end
@@ -154,9 +157,35 @@ static uint64_t look_again_ns(struct guest *guest, struct unit *unit, uint64_t b
 	return until;
 }
 
-bool room_wait(struct guest *guest, struct gate *gate, struct unit *unit, struct hold *hold)
+/* Whether there is a place for it, where long launches of several processes need one. */
+static bool has_place(struct guest *guest, const struct gate *gate, struct unit *unit)
+{
+	struct meter_device *md = unit->device;
+	uint64_t share = atomic_load(&gate->share_permille[md->device->ledger]), took;
+	unsigned int n = meter_processes(guest, md, unit->now_ns);
+
+	if (n <= COMPUTE_PLACES || !gate_capped(gate, md->device->ledger) ||
+	    atomic_load(&guest->in_space) || gate_contended(guest, unit->now_ns))
+		return true;
+	took = meter_expect(unit);
+	if (n * took * (1000 - share) <= ROUND_PAUSE_NS * share)
+		return true;
+	return place_take(md, unit->now_ns, unit->now_ns + COMPUTE_PLACES * took + PATIENCE_NS);
+}
+
+/* After which another look at what the device and others do is due. */
+static void nap(struct guest *guest, struct gate *gate, struct unit *unit, uint64_t until_ns)
 {
 	static const uint32_t nothing;
+
+	gate_nap(gate, &nothing, 0, until_ns);
+	unit->now_ns = now_monotonic_ns();
+	meter_active(guest, unit);
+	meter_collect(guest, unit->device);
+}
+
+bool room_wait(struct guest *guest, struct gate *gate, struct unit *unit, struct hold *hold)
+{
 	bool waited = false, full = false, spread = false;
 	uint64_t brief = 0;
 
@@ -171,8 +200,12 @@ bool room_wait(struct guest *guest, struct gate *gate, struct unit *unit, struct
 		uint64_t until = bound ? look_again_ns(guest, unit, most, spread) : 0, glance;
 
 		/* Beside work of other streams it takes no time, and they stay abreast. */
-		if (!until || (spread && !brief && meter_fits(unit)))
-			return waited;
+		if (!until || (spread && !brief && meter_fits(unit))) {
+			if (has_place(guest, gate, unit))
+				return waited;
+			nap(guest, gate, unit, unit->now_ns + GLANCE_NS);
+			return true;
+		}
 		if (!full) {
 			full = true;
 			if (gate_alone(guest, unit->now_ns) && !meter_has_peers(unit->device))
@@ -189,10 +222,7 @@ bool room_wait(struct guest *guest, struct gate *gate, struct unit *unit, struct
 		}
 		if (until > unit->now_ns + glance)
 			until = unit->now_ns + glance;
-		gate_nap(gate, &nothing, 0, until);
-		unit->now_ns = now_monotonic_ns();
-		meter_active(guest, unit);
-		meter_collect(guest, unit->device);
+		nap(guest, gate, unit, until);
 		waited = true;
 	}
 }

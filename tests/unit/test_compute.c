@@ -254,6 +254,30 @@ static void check_held(void)
 	ledger_close(ledger);
 }
 
+/* As many as there are, no longer than was said, and given back by who took it alone. */
+static void check_places(void)
+{
+	struct slot *slot = fixture_join(fixture_tenant("places"));
+	struct ledger *ledger = slot_ledger(slot);
+	struct compute *c = compute_of(ledger, 0);
+	uint64_t t = HOUR;
+
+	CHECK_EQ(compute_take_place(c, t, t + 10 * MS), 0);
+	CHECK_EQ(compute_take_place(c, t, t + 20 * MS), 1);
+	CHECK_EQ(compute_take_place(c, t + 9 * MS, t + 30 * MS), -1);
+	compute_give_place(c, 1, t + 20 * MS);
+	CHECK_EQ(compute_take_place(c, t + 9 * MS, t + 30 * MS), 1);
+	/* Its owner may be dead. */
+	CHECK_EQ(compute_take_place(c, t + 10 * MS, t + 40 * MS), 0);
+	/* Who had it until now gives back nothing of another's. */
+	compute_give_place(c, 0, t + 10 * MS);
+	CHECK_EQ(compute_take_place(c, t + 11 * MS, t + 50 * MS), -1);
+	/* Damage holds nobody. */
+	c->place_until_ns[0] = UINT64_MAX;
+	CHECK_EQ(compute_take_place(c, t + 11 * MS, t + 50 * MS), 0);
+	ledger_close(ledger);
+}
+
 /*
  * How many processes launch, or wait to: each says so for itself and until when, so none that was
  * killed counts for long.
@@ -297,6 +321,7 @@ int main(void)
 	check_cover();
 	check_defer();
 	check_held();
+	check_places();
 	check_racing_cover();
 	check_achieved();
 	check_history();

@@ -15,6 +15,9 @@
 /* For so long work that has not begun may be waiting for its turn among the tenant's processes. */
 #define BEGIN_NS UINT64_C(20000000)
 
+/* Later than this manifold says nothing of what comes behind: it waits for something. */
+#define LATE_MOST 8
+
 /* Work found done in one pass, by its end. */
 #define SPANS 64
 
@@ -151,16 +154,16 @@ static void add(struct pass *pass, uint64_t from_ns, uint64_t to_ns, bool waited
 /*
  * How much longer than expected it took, if that may be because it waited for launches that the
  * gate held on another device: a rank of a collective spins there until they are let go, and would
- * pay for our own pause. What is expected is a guess before it was measured: then only the time in
- * which they were held is left out. Were that billed, too, another pause would pay for it, in which
- * the other rank waits and is billed, and so on.
+ * pay for our own pause. What is expected is a guess before it was measured: then it has to be far
+ * later, and only the time in which they were held is left out. Were that billed, too, another
+ * pause would pay for it, in which the other rank waits and is billed, and so on.
  */
 static uint64_t waited(const struct pass *pass, const struct mark *mark, uint64_t from_ns,
 		       uint64_t to_ns, bool done)
 {
 	uint64_t late = less(to_ns - from_ns, mark->expected_ns), held;
 
-	if (late < METER_GAP_NS)
+	if (late < METER_GAP_NS || (!mark->known && late / LATE_MOST < mark->expected_ns))
 		return 0;
 	held = compute_held(pass->guest->ledger, pass->md->device->ledger, from_ns, to_ns, done);
 	return held && (mark->known || held > late) ? late : held;
@@ -298,9 +301,6 @@ static void learn_overlap(struct meter_device *md)
 	md->lane_ns /= 2;
 	md->own_ns /= 2;
 }
-
-/* Later than this manifold says nothing of what comes behind: it waits for something. */
-#define LATE_MOST 8
 
 /*
  * With the lock. Work that is late may be done any moment, or go on for long; the rest is expected

@@ -30,6 +30,7 @@ struct pass {
 	/* Some stream works on what is not done yet, since then, until then by what is expected. */
 	uint64_t running_ns, running_to_ns;
 	uint64_t late_ns, late_expected_ns; /* what took longest beyond what was expected of it */
+	uint32_t marks;			    /* done with */
 	int n;
 	struct span span[SPANS];
 };
@@ -223,7 +224,7 @@ static void pop(struct pass *pass, struct lane *lane, uint64_t done_ns)
 	atomic_store(&mark->state, MARK_FREE);
 	lane->head++;
 	lock_drop(&md->lock);
-	atomic_fetch_sub(&md->marks, 1);
+	pass->marks++;
 }
 
 /* The mark at the head is not done: the stream works on what is before it. */
@@ -363,6 +364,8 @@ void meter_collect(struct guest *guest, struct meter_device *md)
 			look_at(&pass, &md->lane[i]);
 	capture_restore(mode);
 	bill_all(&pass);
+	/* Not before: who finds nothing in flight looks at the account next. */
+	atomic_fetch_sub(&md->marks, pass.marks);
 	cover_running(&pass, now);
 	lock_take(&md->lock);
 	learn_overlap(md);

@@ -446,13 +446,14 @@ uint64_t meter_room(struct guest *guest, struct unit *unit, uint64_t bound_ns, b
 {
 	struct meter_device *md = unit->device;
 	uint64_t now = unit->now_ns, end = atomic_load(&md->end_ns);
+	uint64_t near = spread && bound_ns > METER_GAP_NS ? METER_GAP_NS : 0;
 	bool room;
 
 	/*
 	 * By all we know it is done. Is it? A program that launches as fast as the device works is
-	 * always near that, and need not be asked: it has little in flight.
+	 * always near that, and need not be asked: it may have more than that in flight.
 	 */
-	if (end + (spread ? METER_GAP_NS : 0) <= now && atomic_load(&md->marks)) {
+	if (end + near <= now && atomic_load(&md->marks)) {
 		meter_collect(guest, md);
 		end = atomic_load(&md->end_ns);
 		if (end <= now && atomic_load(&md->marks))

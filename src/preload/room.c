@@ -146,17 +146,6 @@ static uint64_t brief_bound(struct unit *unit)
 	return took && took + LOOKOUT_NS <= URGED_NS ? URGED_NS - took : 0;
 }
 
-/* As meter_room. When a launch ends that has the device in turns is not known before it is seen. */
-static uint64_t look_again_ns(struct guest *guest, struct unit *unit, uint64_t bound, bool spread)
-{
-	struct meter_device *md = unit->device;
-	uint64_t until = meter_room(guest, unit, bound, spread);
-
-	if (!until && bound <= NOTHING_NS && meter_has_peers(md) && atomic_load(&md->marks))
-		return unit->now_ns + GLANCE_NS;
-	return until;
-}
-
 /* Whether there is a place for it, where long launches of several processes need one. */
 static bool has_place(struct guest *guest, const struct gate *gate, struct unit *unit)
 {
@@ -197,7 +186,7 @@ bool room_wait(struct guest *guest, struct gate *gate, struct unit *unit, struct
 	for (;;) {
 		uint64_t bound = brief ? brief : inflight_bound(guest, gate, unit, &spread);
 		uint64_t most = full && !brief ? bound / 2 : bound;
-		uint64_t until = bound ? look_again_ns(guest, unit, most, spread) : 0, glance;
+		uint64_t until = bound ? meter_room(guest, unit, most, spread) : 0, glance;
 
 		/* Beside work of other streams it takes no time, and they stay abreast. */
 		if (!until || (spread && !brief && meter_fits(unit))) {

@@ -66,18 +66,18 @@ class Load:
         first, last = int(from_s / width + 0.999), int(to_s / width + 1e-6)
         return sum(sum(r["bins"][first:last]) for r in self.results) / (last - first)
 
-
-    def pauses(self, from_s, to_s):
-        """The lengths, in seconds, of runs of bins in which next to nothing was done."""
+    def stretches(self, from_s, to_s, busy):
+        """The lengths, in seconds, of runs of bins in which next to nothing was done; or `busy`:
+        something."""
         width = self.results[0]["bin_ms"] / 1e3
-        found, empty = [], 0
+        found, length = [], 0
         for i in range(int(from_s / width + 0.999), int(to_s / width + 1e-6)):
-            if sum(r["bins"][i] for r in self.results) < 0.02:
-                empty += 1
-            elif empty:
-                found.append(empty * width)
-                empty = 0
-        return found + [empty * width] if empty else found
+            if (sum(r["bins"][i] for r in self.results) >= 0.02) == busy:
+                length += 1
+            elif length:
+                found.append(length * width)
+                length = 0
+        return found + [length * width] if length else found
 
 
 class Machine:

@@ -134,7 +134,7 @@ class Shares(compute_lib.Case):
         def judge(machine, _):
             wrong = []
             for kernel_us, load in zip(most_s, machine.loads):
-                pauses = load.pauses(0.7, 3.7)
+                pauses = load.stretches(0.7, 3.7, busy=False)
                 wrong.append(off(f"{kernel_us} us", load.share, 0.1, POINTS))
                 longest = max(pauses, default=1)
                 if len(pauses) < least[kernel_us] or longest > most_s[kernel_us]:
@@ -143,6 +143,29 @@ class Shares(compute_lib.Case):
             return "; ".join(filter(None, wrong))
 
         self.measure(len(most_s), play, judge)
+
+    def test_long_kernels_one_by_one(self):
+        """None begins before the one before it was seen to end and is paid for: where it should end
+        says no more than how long others took."""
+        gpus, kernel_ms, seconds = 4, 25, 12
+
+        def play(machine):
+            for gpu in range(gpus):
+                machine.load("--seconds", seconds, "--warm-up", 1, "--bin-ms", 1, "--kernel-us",
+                             1000 * kernel_ms,
+                             run=("--name", f"long{gpu}", "--gpu", gpu, "--compute", 25))
+            machine.start()
+            machine.finish()
+
+        def judge(machine, _):
+            busy = [b for load in machine.loads for b in load.stretches(1, seconds, busy=True)]
+            longest = max(busy, default=0)
+            # Where nothing else runs there are 110 for each.
+            if len(busy) > gpus * 80 and longest < 1.5 * kernel_ms / 1e3:
+                return None
+            return f"{len(busy)} times, for up to {longest:.3f} s"
+
+        self.measure(gpus, play, judge)
 
     def test_long_kernels_beside_short_ones(self):
         """What one process does meanwhile hides nothing of another's long kernels."""

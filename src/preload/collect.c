@@ -370,10 +370,10 @@ void meter_collect(struct guest *guest, struct meter_device *md)
 	lock_take(&md->lock);
 	learn_overlap(md);
 	expect(&pass);
-	lock_drop(&md->lock);
-	say_running(&pass, now);
 	if (!atomic_load(&md->marks))
 		place_give(md);
+	lock_drop(&md->lock);
+	say_running(&pass, now);
 	atomic_store(&md->collected_ns, now_monotonic_ns());
 	atomic_store(&md->collecting, 0);
 }
@@ -490,7 +490,6 @@ static struct span forget(struct meter_device *md, struct lane *lane, uint64_t n
 
 	if (lane->head != lane->tail)
 		span = (struct span){.from_ns = lane_since(lane), .to_ns = now_ns};
-	atomic_fetch_sub(&md->marks, lane->tail - lane->head);
 	for (; lane->head != lane->tail; lane->head++)
 		if (lane->mark[lane->head % METER_MARKS].start)
 			atomic_fetch_sub(&md->starts, 1);
@@ -503,18 +502,25 @@ static void forget_all(struct guest *guest, struct meter_device *md, CUcontext c
 {
 	struct span span[METER_LANES];
 	uint64_t now = now_monotonic_ns();
+	uint32_t marks = 0;
 	int n = 0;
 
 	claim(md);
 	lock_take(&md->lock);
-	for (int i = 0; i < METER_LANES; i++)
-		if (md->lane[i].context == context && md->lane[i].key)
-			span[n++] = forget(md, &md->lane[i], now);
+	for (int i = 0; i < METER_LANES; i++) {
+		struct lane *lane = &md->lane[i];
+
+		if (lane->context != context || !lane->key)
+			continue;
+		marks += lane->tail - lane->head;
+		span[n++] = forget(md, lane, now);
+	}
 	for (int i = 0; i < METER_CLOCKS; i++)
 		if (md->clock[i].context == context)
 			md->clock[i] = (struct clock){.context = NULL};
 	lock_drop(&md->lock);
 	bill_spans(guest, md, span, n);
+	atomic_fetch_sub(&md->marks, marks); /* not before, as in meter_collect */
 	atomic_store(&md->collecting, 0);
 }
 

@@ -35,11 +35,9 @@ void place_give(struct meter_device *md)
 {
 	struct place *place = &md->place;
 
-	lock_take(&md->lock);
-	if (place->taken) {
-		compute_give_place(md->compute, place->index, place->until_ns);
-		place->taken = false;
-		place->had = true;
-	}
-	lock_drop(&md->lock);
+	if (!place->taken)
+		return;
+	compute_give_place(md->compute, place->index, place->until_ns);
+	place->taken = false;
+	place->had = true;
 }

@@ -12,7 +12,7 @@
 /* Whether this process has a place, by now, for no longer than until then. */
 bool place_take(struct meter_device *md, uint64_t now_ns, uint64_t until_ns);
 
-/* All that it launched was seen to be done. */
+/* With the device's lock: all that it launched was seen to be done. */
 void place_give(struct meter_device *md);
 
 #endif

@@ -150,14 +150,15 @@ static uint64_t brief_bound(struct unit *unit)
 static bool has_place(struct guest *guest, const struct gate *gate, struct unit *unit)
 {
 	struct meter_device *md = unit->device;
-	uint64_t share = atomic_load(&gate->share_permille[md->device->ledger]), took;
+	int64_t share = atomic_load(&gate->share_permille[md->device->ledger]);
 	unsigned int n = meter_processes(guest, md, unit->now_ns);
+	uint64_t took;
 
 	if (n <= COMPUTE_PLACES || !gate_capped(gate, md->device->ledger) ||
-	    atomic_load(&guest->in_space) || gate_contended(guest, unit->now_ns))
+	    gate_contended(guest, unit->now_ns))
 		return true;
 	took = meter_expect(unit);
-	if (n * took * (1000 - share) <= ROUND_PAUSE_NS * share)
+	if (n * took <= (uint64_t)room_paid_in_ns(share, ROUND_PAUSE_NS))
 		return true;
 	return place_take(md, unit->now_ns, unit->now_ns + COMPUTE_PLACES * took + PATIENCE_NS);
 }
@@ -190,7 +191,7 @@ bool room_wait(struct guest *guest, struct gate *gate, struct unit *unit, struct
 
 		/* Beside work of other streams it takes no time, and they stay abreast. */
 		if (!until || (spread && !brief && meter_fits(unit))) {
-			if (has_place(guest, gate, unit))
+			if (!bound || has_place(guest, gate, unit))
 				return waited;
 			nap(guest, gate, unit, unit->now_ns + GLANCE_NS);
 			return true;

@@ -12,11 +12,16 @@ class Tally(unittest.TestCase):
     def test_every_result_counts_once(self):
         results = ["OK", "EXPECTEDFAIL", "SKIP", "FAIL", "ERROR", "TIMEOUT", "UNEXPECTEDPASS",
                    "INTERRUPT"]
-        lines = ['{"name": "t", "result": "%s"}' % r for r in results]
-        self.assertEqual(tally.tally(lines), (2, 5, 1))
+        self.assertEqual(tally.tally([{"name": "t", "result": r} for r in results]), (2, 5, 1))
 
     def test_no_tests(self):
         self.assertEqual(tally.tally([]), (0, 0, 0))
+
+    def test_a_complaint_ends_with_the_last_that_was_said(self):
+        said = tally.complaint({"name": "t", "result": "FAIL", "stderr": "why\n",
+                                "stdout": "".join(f"{i}\n" for i in range(100))})
+        self.assertEqual((said[0], said[-1], len(said)),
+                         ("t: FAIL", "    why", 1 + tally.LAST_LINES))
 
 
 class Lists(unittest.TestCase):

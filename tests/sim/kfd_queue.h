@@ -13,8 +13,9 @@
 
 #include "tests/sim/kfd_program.h"
 
-#define RING_BYTES 4096
-#define WAIT_MS	   20000
+#define RING_BYTES	4096
+#define DOORBELLS_BYTES 8192 /* of a GPU */
+#define WAIT_MS		20000
 
 struct queue {
 	uint32_t id;
@@ -53,8 +54,8 @@ static inline void *host_memory(uint64_t size)
 
 static inline void *map_doorbell(uint64_t offset)
 {
-	uint64_t in_page = offset & 8191;
-	char *page = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, kfd,
+	uint64_t in_page = offset % DOORBELLS_BYTES;
+	char *page = mmap(NULL, DOORBELLS_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, kfd,
 			  (off_t)(offset - in_page));
 
 	CHECK(page != MAP_FAILED);

@@ -28,7 +28,8 @@ struct churner {
 	uint32_t turns;
 };
 
-static uint32_t make(const struct churner *c, char *memory, uint32_t type, struct queue *q)
+/* Answers what is mapped of the doorbells. */
+static void *make(char *memory, uint32_t type, struct queue *q)
 {
 	struct kfd_ioctl_create_queue_args a = {
 		.ring_size = RING_BYTES,
@@ -48,7 +49,7 @@ static uint32_t make(const struct churner *c, char *memory, uint32_t type, struc
 			    .read = (uint64_t *)(memory + RING_BYTES),
 			    .write = (uint64_t *)(memory + RING_BYTES + 8),
 			    .doorbell = map_doorbell(a.doorbell_offset)};
-	return a.queue_id;
+	return (char *)q->doorbell - a.doorbell_offset % DOORBELLS_BYTES;
 }
 
 static void let_it_say(struct churner *c, struct queue *q, uint32_t value)
@@ -70,16 +71,16 @@ static void *churn(void *arg)
 
 	for (; !stop; c->turns++) {
 		bool computes = c->turns % 3 == 2;
+		uint32_t type = computes ? KFD_IOC_QUEUE_TYPE_COMPUTE_AQL : KFD_IOC_QUEUE_TYPE_SDMA;
+		void *doorbells = make(c->rings[c->turns % RINGS], type, &q);
 
-		make(c, c->rings[c->turns % RINGS],
-		     computes ? KFD_IOC_QUEUE_TYPE_COMPUTE_AQL : KFD_IOC_QUEUE_TYPE_SDMA, &q);
 		if (!computes)
 			let_it_say(c, &q, 2 * c->turns + 1);
 		CHECK_EQ(update_queue(&q, c->turns % 100 + 1), 0);
 		if (!computes)
 			let_it_say(c, &q, 2 * c->turns + 2);
 		CHECK_EQ(destroy_queue(&q), 0);
-		munmap((void *)((uintptr_t)q.doorbell & ~(uintptr_t)8191), 8192);
+		CHECK_EQ(munmap(doorbells, DOORBELLS_BYTES), 0);
 	}
 	return NULL;
 }

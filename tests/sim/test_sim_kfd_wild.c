@@ -149,7 +149,9 @@ static void go_wild(int seed)
 				continue;
 			doorbells = map_doorbell(a.doorbell_offset);
 			*(uint64_t *)doorbells = draw(2) ? RING_BYTES : draw(2 * RING_BYTES);
-			CHECK_EQ(munmap(doorbells - a.doorbell_offset % 8192, 8192), 0);
+			CHECK_EQ(munmap(doorbells - a.doorbell_offset % DOORBELLS_BYTES,
+					DOORBELLS_BYTES),
+				 0);
 		}
 		call_something();
 	}

@@ -13,7 +13,7 @@
 /* Work goes on for so long after it was expected to be done, before nobody believes in it. */
 #define LATE_NS 5000000
 
-/* Held, let go for no longer than this and held again is held all the time. */
+/* When work was done is known no better than this. */
 #define MOMENT_NS 500000
 
 /* Nobody says that it is active for so long: the word is damaged. */
@@ -63,15 +63,35 @@ uint64_t compute_running_ns(struct ledger *ledger, int device, uint64_t now_ns,
 	return since;
 }
 
-void compute_hold(struct compute *compute, uint64_t now_ns, uint64_t until_ns)
+void compute_hold(struct compute *compute, uint64_t since_ns, uint64_t now_ns, uint64_t until_ns)
 {
-	uint64_t to = atomic_peek(&compute->held_to_ns);
+	uint64_t n = atomic_peek(&compute->held_n);
+	struct compute_time *held = &compute->held[n % COMPUTE_HELD];
+	uint64_t to = atomic_peek(&held->to_ns);
 
-	if (to + MOMENT_NS < now_ns || to > now_ns + COMPUTE_AHEAD_NS) {
-		atomic_release(&compute->held_from_ns, now_ns);
-		atomic_swap_if_u64(&compute->held_to_ns, to, until_ns);
+	if (to >= since_ns && to <= now_ns + COMPUTE_AHEAD_NS) {
+		atomic_raise_u64(&held->to_ns, until_ns);
+		return;
 	}
-	atomic_raise_u64(&compute->held_to_ns, until_ns);
+	/* One that ends before it begins is none, if this is as far as it gets. */
+	held = &compute->held[(n + 1) % COMPUTE_HELD];
+	atomic_release(&held->to_ns, 0);
+	atomic_release(&held->from_ns, since_ns);
+	atomic_release(&held->to_ns, until_ns);
+	atomic_swap_if_u64(&compute->held_n, n, n + 1);
+}
+
+static uint64_t overlap(const struct compute_time *held, uint64_t from_ns, uint64_t to_ns,
+			bool let_go)
+{
+	uint64_t to = atomic_acquire(&held->to_ns);
+	uint64_t from = atomic_acquire(&held->from_ns);
+
+	if (to > to_ns && to - to_ns > (let_go ? MOMENT_NS : COMPUTE_AHEAD_NS))
+		return 0;
+	from = from > from_ns ? from : from_ns;
+	to = to < to_ns ? to : to_ns;
+	return to > from ? to - from : 0;
 }
 
 uint64_t compute_held(struct ledger *ledger, int device, uint64_t from_ns, uint64_t to_ns,
@@ -81,17 +101,13 @@ uint64_t compute_held(struct ledger *ledger, int device, uint64_t from_ns, uint6
 
 	for (int i = 0; ledger_knows(ledger, i); i++) {
 		const struct compute *compute = &ledger->map->compute[i];
-		uint64_t until = atomic_acquire(&compute->held_to_ns);
-		uint64_t from = atomic_acquire(&compute->held_from_ns);
+		uint64_t sum = 0;
 
-		if (i == device || (let_go && until > to_ns))
-			continue;
-		from = from > from_ns ? from : from_ns;
-		until = until < to_ns ? until : to_ns;
-		if (until > from && until - from > most)
-			most = until - from;
+		for (int k = 0; i != device && k < COMPUTE_HELD; k++)
+			sum += overlap(&compute->held[k], from_ns, to_ns, let_go);
+		most = sum > most ? sum : most;
 	}
-	return most;
+	return most < to_ns - from_ns ? most : to_ns - from_ns;
 }
 
 bool compute_beside(struct ledger *ledger, int device, uint64_t now_ns)

@@ -18,6 +18,7 @@
 
 #define COMPUTE_SECONDS 64
 #define COMPUTE_PLACES	2
+#define COMPUTE_HELD	6
 
 /* No instant until which somebody wants or works lies so far ahead, unless it is damaged. */
 #define COMPUTE_AHEAD_NS UINT64_C(600000000000)
@@ -31,8 +32,8 @@ struct compute {
 	uint64_t demand_until_ns; /* somebody waits, or worked a moment ago */
 	uint64_t work_until_ns;	  /* when what was launched is expected to be done */
 	uint64_t tick_ns;	  /* whoever moves it on steers the controller */
-	/* When launches were last held, to whenever that is expected to end: see compute_held. */
-	uint64_t held_from_ns, held_to_ns;
+	uint64_t held_n;	  /* which of `held` is the last */
+	uint64_t pad0;
 	uint64_t deferred_ns;	  /* covered, but not owed for yet, see compute_defer */
 
 	uint64_t busy_ns;	  /* the device worked for this tenant; never falls */
@@ -56,7 +57,11 @@ struct compute {
 	/* As hot and covered_ns, of queues that a mask alone does not hold to the share. */
 	uint64_t masked_hot, masked_covered_ns;
 	uint64_t place_until_ns[COMPUTE_PLACES]; /* see compute_take_place */
-	uint64_t reserved[18 - COMPUTE_PLACES];
+	/* When launches were held, to whenever that ended or is expected to: see compute_held. */
+	struct compute_time {
+		uint64_t from_ns, to_ns;
+	} held[COMPUTE_HELD];
+	uint64_t reserved[4];
 };
 
 /* The block of a device that ledger_device answered; NULL for another. Lives as the ledger does. */
@@ -86,13 +91,16 @@ void compute_set_running(struct slot *slot, int device, uint64_t since_ns, uint6
 uint64_t compute_running_ns(struct ledger *ledger, int device, uint64_t now_ns,
 			    const struct slot *except);
 
-/* Launches for the device are held from now on, probably until then. */
-void compute_hold(struct compute *compute, uint64_t now_ns, uint64_t until_ns);
+/*
+ * A launch for the device is held, all the time since then, and probably goes on to be: until the
+ * last instant, which may be now.
+ */
+void compute_hold(struct compute *compute, uint64_t since_ns, uint64_t now_ns, uint64_t until_ns);
 
 /*
  * For how long of the time in between launches for another device of the tenant were held, and if
  * `let_go` not any more at the end: work that waited for them is done after that. The ledger has
- * the last time of each device.
+ * the last COMPUTE_HELD times of each device.
  */
 uint64_t compute_held(struct ledger *ledger, int device, uint64_t from_ns, uint64_t to_ns,
 		      bool let_go);

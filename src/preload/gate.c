@@ -424,7 +424,7 @@ static void wait_for_share(struct guest *guest, struct gate *gate, struct unit *
 	for (;;) {
 		uint32_t seen = atomic_acquire(guest->gate);
 		uint32_t turn_seen = gate->turn ? atomic_acquire(&gate->turn->seq) : 0;
-		uint64_t from = unit->now_ns, until;
+		uint64_t from = unit->now_ns, since = from - hold->share_ns, until;
 		bool turn;
 
 		if (seen & POLICY_GATE_CLOSED) {
@@ -455,7 +455,7 @@ static void wait_for_share(struct guest *guest, struct gate *gate, struct unit *
 			meter_pause(unit);
 		if (until > unit->now_ns + METER_LOOK_NS)
 			until = unit->now_ns + METER_LOOK_NS;
-		compute_hold(unit->device->compute, unit->now_ns, until);
+		compute_hold(unit->device->compute, since, from, until);
 		/* Who waits for its turn wants the device; who pays a debt leaves it to others. */
 		if (turn) {
 			want(guest, unit->device, unit->now_ns, DEMAND_NS);
@@ -466,6 +466,7 @@ static void wait_for_share(struct guest *guest, struct gate *gate, struct unit *
 			gate_steer(guest, now_monotonic_ns());
 		}
 		unit->now_ns = now_monotonic_ns();
+		compute_hold(unit->device->compute, since, unit->now_ns, unit->now_ns);
 		hold->share_ns += unit->now_ns - from;
 		meter_collect(guest, unit->device);
 		meter_publish(unit->device, unit->now_ns);

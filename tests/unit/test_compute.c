@@ -213,7 +213,7 @@ static void check_shared(void)
 	ledger_close(ledger);
 }
 
-/* Held on one device, the others' work may have waited for it; a moment of freedom is none. */
+/* While launches for one device are held, work on the others may wait for them. */
 static void check_held(void)
 {
 	static const uint8_t second_uuid[16] = "device-1 (uuid)";
@@ -224,7 +224,7 @@ static void check_held(void)
 
 	CHECK_EQ(ledger_device(ledger, second_uuid, GIB), 1);
 	CHECK(!compute_held(ledger, 1, 0, UINT64_MAX, false));
-	compute_hold(c, t, t + 4 * MS);
+	compute_hold(c, t, t, t + 4 * MS);
 	CHECK_EQ(compute_held(ledger, 1, t + MS, t + 2 * MS, false), MS);
 	CHECK_EQ(compute_held(ledger, 1, t + 3 * MS, t + 5 * MS, false), MS);
 	CHECK(!compute_held(ledger, 0, t + MS, t + 2 * MS, false));
@@ -232,19 +232,28 @@ static void check_held(void)
 	CHECK(!compute_held(ledger, 1, t + 4 * MS, t + 5 * MS, false));
 	CHECK_EQ(compute_held(ledger, 1, t - MS, t + 5 * MS, true), 4 * MS);
 	CHECK(!compute_held(ledger, 1, t - MS, t + 3 * MS, true));
-	/* Held again at once: what began in the first time waited, too. */
-	compute_hold(c, t + 4 * MS + MS / 4, t + 8 * MS);
-	CHECK_EQ(compute_held(ledger, 1, t, t + MS, false), MS);
-	/* Held again later: only the last time is known. */
-	compute_hold(c, t + 10 * MS, t + 12 * MS);
-	CHECK(!compute_held(ledger, 1, t, t + 9 * MS, false));
-	CHECK_EQ(compute_held(ledger, 1, t, t + 11 * MS, false), MS);
-	/* Damage ends with the next time. */
-	c->held_to_ns = UINT64_MAX;
-	compute_hold(c, t + 20 * MS, t + 21 * MS);
-	CHECK(!compute_held(ledger, 1, t + 22 * MS, t + 23 * MS, false));
+	/* Who is held looked late whether it still is: it was, all the time. */
+	compute_hold(c, t, t + 20 * MS, t + 30 * MS);
+	CHECK_EQ(compute_held(ledger, 1, t, t + 40 * MS, true), 30 * MS);
+	/* Let go for a moment: what waited for the launch was done then, and waits no more. */
+	t += 31 * MS;
+	compute_hold(c, t, t, t + 2 * MS);
+	CHECK_EQ(compute_held(ledger, 1, t - 31 * MS, t, true), 30 * MS);
+	CHECK_EQ(compute_held(ledger, 1, t - 31 * MS, t + MS, false), 31 * MS);
+	/* As many are known as there is room for. */
+	for (int i = 1; i <= COMPUTE_HELD; i++)
+		compute_hold(c, t + i * 10 * MS, t + i * 10 * MS, t + (i * 10 + 1) * MS);
+	CHECK_EQ(compute_held(ledger, 1, 0, t + SECOND, true), COMPUTE_HELD * MS);
+	/* Damage holds nothing, and ends. */
+	t += SECOND;
+	for (int i = 0; i < COMPUTE_HELD; i++)
+		c->held[i].to_ns = UINT64_MAX;
+	c->held_n = UINT64_MAX;
+	CHECK(!compute_held(ledger, 1, t, t + SECOND, false));
+	compute_hold(c, t, t, t + MS);
+	CHECK_EQ(compute_held(ledger, 1, t, t + SECOND, true), MS);
 
-	CHECK(!compute_beside(ledger, 1, t));
+	t = HOUR;
 	compute_cover(c, t, t + MS, &from);
 	CHECK(compute_beside(ledger, 1, t + 500 * MS));
 	CHECK(!compute_beside(ledger, 0, t + 500 * MS));

@@ -18,41 +18,37 @@ static uint64_t reserve_of(struct guest_device *device)
 	return attribute(device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
 }
 
-/* Granules charged, and above them a count of changes: who read before the last one fails. */
-#define CHARGED_BITS 32
-#define CHARGED_MASK ((UINT64_C(1) << CHARGED_BITS) - 1)
-
-/* As pools are followed: charged before it is recorded, taken back after. */
+/* As pools are followed, see settle in hook_pool.c. */
 void graph_settle(struct guest *guest, struct guest_device *device)
 {
+	uint64_t spare = 0; /* charged, but not recorded */
 	bool begun = false;
 
 	for (;;) {
-		uint64_t word = atomic_load(&device->graph_charged);
-		uint64_t old = (word & CHARGED_MASK) * GRANULE_BYTES;
+		uint64_t old = atomic_load(&device->graph_charged);
 		uint64_t now = round_up(reserve_of(device), GRANULE_BYTES);
-		uint64_t next = (word & ~CHARGED_MASK) + (UINT64_C(1) << CHARGED_BITS) +
-				now / GRANULE_BYTES;
-		bool done;
 
 		if (now == old)
 			break;
 		if (!begun)
 			charge_release_begin(device);
 		begun = true;
-		if (now > old)
-			charge_follow(guest, device, CAT_GRAPH, old, now);
-		done = atomic_compare_exchange_strong(&device->graph_charged, &word, next);
-		if (done != (now > old))
-			charge_follow(guest, device, CAT_GRAPH, done ? old : now, done ? now : old);
+		if (now > old + spare) {
+			charge_follow(guest, device, CAT_GRAPH, old + spare, now);
+			spare = now - old;
+		}
+		if (atomic_compare_exchange_strong(&device->graph_charged, &old, now))
+			spare = old + spare - now;
 	}
+	if (spare)
+		charge_follow(guest, device, CAT_GRAPH, spare, 0);
 	if (begun)
 		charge_release_end(guest, device, CAT_GRAPH, 0);
 }
 
 bool graph_has_memory(const struct guest_device *device)
 {
-	return atomic_load(&device->graph_charged) & CHARGED_MASK;
+	return atomic_load(&device->graph_charged) != 0;
 }
 
 void graph_trim(struct guest *guest, struct guest_device *device)

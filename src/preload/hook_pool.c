@@ -21,10 +21,8 @@ static uint64_t reserve_of(CUmemoryPool pool)
 	return attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
 }
 
-/* `refs` counts these changes, so that who read before the last one does not undo it. */
 struct follow {
 	uint64_t from, to;
-	uint32_t version;
 	bool done;
 };
 
@@ -32,26 +30,26 @@ static bool set_charged(struct object *pool, void *arg)
 {
 	struct follow *f = arg;
 
-	f->done = pool->bytes == f->from && pool->refs == f->version;
-	if (f->done) {
+	f->done = pool->bytes == f->from;
+	if (f->done)
 		pool->bytes = f->to;
-		pool->refs++;
-	}
 	return true;
 }
 
 /*
- * Charges what the pool reserves now, and answers it. More is charged before it is recorded, less
- * taken back after: whoever finds nothing left to do finds it in the ledger.
+ * Charges what the pool reserves now, and answers it. More is charged before it is recorded, so
+ * that whoever finds nothing left to do finds it in the ledger. What is recorded no more is taken
+ * back only when another look has shown that the pool has not grown again since the last one: who
+ * made it grow may have found it recorded still.
  */
 static uint64_t settle(struct guest *guest, CUmemoryPool pool)
 {
 	struct guest_device *device = NULL;
 	struct object object;
-	uint64_t now = 0;
+	uint64_t now = 0, spare = 0; /* charged, but not recorded */
 
 	while (object_get(guest->objects, OBJECT_POOL, KEY(pool), &object)) {
-		struct follow f = {.from = object.bytes, .version = object.refs};
+		struct follow f = {.from = object.bytes};
 
 		now = f.to = reserve_of(pool);
 		if (object.flags & OBJECT_IMPORTED || f.to == f.from)
@@ -62,14 +60,17 @@ static uint64_t settle(struct guest *guest, CUmemoryPool pool)
 				break; /* host memory */
 			charge_release_begin(device);
 		}
-		if (f.to > f.from)
-			charge_follow(guest, device, CAT_POOL, f.from, f.to);
+		if (f.to > f.from + spare) {
+			charge_follow(guest, device, CAT_POOL, f.from + spare, f.to);
+			spare = f.to - f.from;
+		}
 		object_change(guest->objects, OBJECT_POOL, KEY(pool), false, set_charged, &f);
 		pool_changed(guest);
-		if (f.done != (f.to > f.from))
-			charge_follow(guest, device, CAT_POOL, f.done ? f.from : f.to,
-				      f.done ? f.to : f.from);
+		if (f.done)
+			spare = f.from + spare - f.to;
 	}
+	if (spare)
+		charge_follow(guest, device, CAT_POOL, spare, 0);
 	if (device)
 		charge_release_end(guest, device, CAT_POOL, 0);
 	return now;

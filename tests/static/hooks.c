@@ -21,22 +21,6 @@
 #define LIMIT	 (256 * MIB)
 #define POOL_STEP (32 * MIB)
 
-/*
- * What the guest allocates once is reached from a page of its own mapping, where LeakSanitizer
- * does not look.
- */
-__attribute__((visibility("default"))) const char *__lsan_default_suppressions(void);
-const char *__lsan_default_suppressions(void)
-{
-	return "leak:guest_start\n";
-}
-
-__attribute__((visibility("default"))) const char *__lsan_default_options(void);
-const char *__lsan_default_options(void)
-{
-	return "print_suppressions=0";
-}
-
 static struct sim_truth *truth;
 static char tenant[PATH_MAX];
 

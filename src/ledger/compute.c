@@ -81,6 +81,13 @@ void compute_hold(struct compute *compute, uint64_t since_ns, uint64_t now_ns, u
 	atomic_swap_if_u64(&compute->held_n, n, n + 1);
 }
 
+void compute_hold_end(struct compute *compute, uint64_t now_ns)
+{
+	struct compute_time *held = &compute->held[atomic_peek(&compute->held_n) % COMPUTE_HELD];
+
+	atomic_swap_if_u64(&held->to_ns, atomic_peek(&held->to_ns), now_ns);
+}
+
 static uint64_t overlap(const struct compute_time *held, uint64_t from_ns, uint64_t to_ns,
 			bool let_go)
 {

@@ -91,11 +91,11 @@ void compute_set_running(struct slot *slot, int device, uint64_t since_ns, uint6
 uint64_t compute_running_ns(struct ledger *ledger, int device, uint64_t now_ns,
 			    const struct slot *except);
 
-/*
- * A launch for the device is held, all the time since then, and probably goes on to be: until the
- * last instant, which may be now.
- */
+/* A launch for the device is held, all the time since then, and probably until the last instant. */
 void compute_hold(struct compute *compute, uint64_t since_ns, uint64_t now_ns, uint64_t until_ns);
+
+/* It is awake: it was held until now, which may be sooner or later than that. */
+void compute_hold_end(struct compute *compute, uint64_t now_ns);
 
 /*
  * For how long of the time in between launches for another device of the tenant were held, and if

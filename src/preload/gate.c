@@ -466,7 +466,7 @@ static void wait_for_share(struct guest *guest, struct gate *gate, struct unit *
 			gate_steer(guest, now_monotonic_ns());
 		}
 		unit->now_ns = now_monotonic_ns();
-		compute_hold(unit->device->compute, since, unit->now_ns, unit->now_ns);
+		compute_hold_end(unit->device->compute, unit->now_ns);
 		hold->share_ns += unit->now_ns - from;
 		meter_collect(guest, unit->device);
 		meter_publish(unit->device, unit->now_ns);

@@ -235,6 +235,10 @@ static void check_held(void)
 	/* Who is held looked late whether it still is: it was, all the time. */
 	compute_hold(c, t, t + 20 * MS, t + 30 * MS);
 	CHECK_EQ(compute_held(ledger, 1, t, t + 40 * MS, true), 30 * MS);
+	/* Let go earlier than was expected. */
+	compute_hold_end(c, t + 29 * MS);
+	CHECK_EQ(compute_held(ledger, 1, t, t + 29 * MS, true), 29 * MS);
+	compute_hold_end(c, t + 30 * MS);
 	/* Let go for a moment: what waited for the launch was done then, and waits no more. */
 	t += 31 * MS;
 	compute_hold(c, t, t, t + 2 * MS);

@@ -83,9 +83,9 @@ void compute_hold(struct compute *compute, uint64_t since_ns, uint64_t now_ns, u
 
 void compute_hold_end(struct compute *compute, uint64_t now_ns)
 {
-	struct compute_time *held = &compute->held[atomic_peek(&compute->held_n) % COMPUTE_HELD];
+	uint64_t n = atomic_peek(&compute->held_n);
 
-	atomic_swap_if_u64(&held->to_ns, atomic_peek(&held->to_ns), now_ns);
+	atomic_release(&compute->held[n % COMPUTE_HELD].to_ns, now_ns);
 }
 
 static uint64_t overlap(const struct compute_time *held, uint64_t from_ns, uint64_t to_ns,

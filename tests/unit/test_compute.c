@@ -258,6 +258,7 @@ static void check_held(void)
 	CHECK_EQ(compute_held(ledger, 1, t, t + SECOND, true), MS);
 
 	t = HOUR;
+	CHECK(!compute_beside(ledger, 1, t));
 	compute_cover(c, t, t + MS, &from);
 	CHECK(compute_beside(ledger, 1, t + 500 * MS));
 	CHECK(!compute_beside(ledger, 0, t + 500 * MS));

@@ -12,9 +12,8 @@ import compute_lib
 GUEST = os.environ["COLLECTIVE_GUEST"]
 SECONDS = 3
 STEP_S = 1.88e-3  # of the device's time
-# Of one second at 25 % the other rank's wait costs four tenths: 60 steps and more are left. Ranks
-# that stand still do five at most.
-LATE_MS, LATE_STEPS = 100, 15
+# Of one second at 25 % the other rank's wait costs four tenths; half of what is left has to be done.
+LATE_MS, LATE_STEPS = 100, 40
 BURSTS = """
 import random, time
 while True:

@@ -21,6 +21,8 @@
 #define PAUSE_LEAST_NS (3 * MS)
 #define SHORT_NS       (MS / 20)
 #define PAUSE_MOST_NS  (150 * MS)
+/* Ranks lose twice as much in each: who was ahead waits for the others, too. */
+#define SLICE_RANKS_NS (2 * CONTROLLER_LONG_SLICE_NS)
 /* The driver's slices of several processes end early in each. */
 #define PAUSE_PEERS_NS (10 * MS)
 /* Less than what the deficit's slack makes up for. */
@@ -168,7 +170,7 @@ static uint64_t choose_slice_ns(struct guest *guest, const struct gate *gate,
 
 	atomic_store_explicit(&md->beside, beside, memory_order_relaxed);
 	return (uint64_t)between(room_paid_in_ns(share, pause_ns(md, beside)), CONTROLLER_SLICE_NS,
-				 CONTROLLER_LONG_SLICE_NS);
+				 beside ? SLICE_RANKS_NS : CONTROLLER_LONG_SLICE_NS);
 }
 
 /* Of any device of the tenant, by its index in the ledger. */

@@ -21,8 +21,10 @@
 #define PAUSE_LEAST_NS (3 * MS)
 #define SHORT_NS       (MS / 20)
 #define PAUSE_MOST_NS  (150 * MS)
-/* Ranks lose twice as much in each: who was ahead waits for the others, too. */
-#define SLICE_RANKS_NS (2 * CONTROLLER_LONG_SLICE_NS)
+/* A second that shows one slice more or less is off by no more than that: 1.6 points. */
+#define SLICE_OFF_NS (16 * (int64_t)MS)
+/* Ranks work so many times as long: they lose more in each pause. */
+#define SLICE_RANKS 2
 /* The driver's slices of several processes end early in each. */
 #define PAUSE_PEERS_NS (10 * MS)
 /* Less than what the deficit's slack makes up for. */
@@ -167,10 +169,12 @@ static uint64_t choose_slice_ns(struct guest *guest, const struct gate *gate,
 {
 	int64_t share = atomic_load(&gate->share_permille[md->device->ledger]);
 	bool beside = compute_beside(guest->ledger, md->device->ledger, now_ns);
+	int64_t most = between(SLICE_OFF_NS * 1000 / (share < 1000 ? 1000 - share : 1), 0,
+			       CONTROLLER_LONG_SLICE_NS);
 
 	atomic_store_explicit(&md->beside, beside, memory_order_relaxed);
 	return (uint64_t)between(room_paid_in_ns(share, pause_ns(md, beside)), CONTROLLER_SLICE_NS,
-				 beside ? SLICE_RANKS_NS : CONTROLLER_LONG_SLICE_NS);
+				 beside ? SLICE_RANKS * most : most);
 }
 
 /* Of any device of the tenant, by its index in the ledger. */

@@ -23,8 +23,6 @@
 #define PAUSE_MOST_NS  (150 * MS)
 /* A second that shows one slice more or less is off by no more than that: 1.6 points. */
 #define SLICE_OFF_NS (16 * (int64_t)MS)
-/* Ranks work so many times as long: they lose more in each pause. */
-#define SLICE_RANKS 2
 /* The driver's slices of several processes end early in each. */
 #define PAUSE_PEERS_NS (10 * MS)
 /* Less than what the deficit's slack makes up for. */
@@ -174,7 +172,7 @@ static uint64_t choose_slice_ns(struct guest *guest, const struct gate *gate,
 
 	atomic_store_explicit(&md->beside, beside, memory_order_relaxed);
 	return (uint64_t)between(room_paid_in_ns(share, pause_ns(md, beside)), CONTROLLER_SLICE_NS,
-				 beside ? SLICE_RANKS * most : most);
+				 most);
 }
 
 /* Of any device of the tenant, by its index in the ledger. */

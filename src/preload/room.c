@@ -22,6 +22,12 @@
 #define LARGE_MOST_NS  (24 * MS)
 #define LARGE_PAUSE_NS (8 * MS)
 /*
+ * Who found no room has some again when so much of it is done. Of ranks the one that has more in
+ * flight when they stop is ahead by as much afterwards, and waits for the others.
+ */
+#define REFILL_PART	  2
+#define REFILL_RANKS_PART 8
+/*
  * What several processes have in flight together takes no longer than this to pay for. The driver
  * gives each 2 ms at a time, and turns to the next before that, at the tenant's cost, where nothing
  * is left to do: of one that fills up again when half is done, that is not to be.
@@ -176,6 +182,7 @@ static void nap(struct guest *guest, struct gate *gate, struct unit *unit, uint6
 
 bool room_wait(struct guest *guest, struct gate *gate, struct unit *unit, struct hold *hold)
 {
+	uint64_t part = atomic_load(&unit->device->beside) ? REFILL_RANKS_PART : REFILL_PART;
 	bool waited = false, full = false, spread = false;
 	uint64_t brief = 0;
 
@@ -186,7 +193,7 @@ bool room_wait(struct guest *guest, struct gate *gate, struct unit *unit, struct
 	}
 	for (;;) {
 		uint64_t bound = brief ? brief : inflight_bound(guest, gate, unit, &spread);
-		uint64_t most = full && !brief ? bound / 2 : bound;
+		uint64_t most = full && !brief ? bound - bound / part : bound;
 		uint64_t until = bound ? meter_room(guest, unit, most, spread) : 0, glance;
 
 		/* Beside work of other streams it takes no time, and they stay abreast. */

@@ -16,13 +16,13 @@
  * A pause costs two wake-ups, so none is shorter than this, which decides where shares are large.
  * After each a program has to get ahead of the device again, ranks of each other, and streams end
  * one after the other: one of launches shorter than this, ranks and streams pause less often, as
- * long as no pause gets longer than that.
+ * long as no pause gets longer than that, nor takes more of the share than this, which is what a
+ * second is off by that shows one more or less: 1.6 points.
  */
 #define PAUSE_LEAST_NS (3 * MS)
 #define SHORT_NS       (MS / 20)
 #define PAUSE_MOST_NS  (150 * MS)
-/* A second that shows one slice more or less is off by no more than that: 1.6 points. */
-#define SLICE_OFF_NS (16 * (int64_t)MS)
+#define PAUSE_OFF_NS   (16 * MS)
 /* The driver's slices of several processes end early in each. */
 #define PAUSE_PEERS_NS (10 * MS)
 /* Less than what the deficit's slack makes up for. */
@@ -155,10 +155,12 @@ uint64_t gate_slice_ns(const struct gate *gate)
 }
 
 /* The least pause. */
-static int64_t pause_ns(struct meter_device *md, bool beside)
+static int64_t pause_ns(struct meter_device *md, int64_t share_permille, bool beside)
 {
+	uint64_t even = PAUSE_OFF_NS * 1000 / (uint64_t)(share_permille ? share_permille : 1);
+
 	if (beside || meter_pauses_badly(md, SHORT_NS))
-		return PAUSE_MOST_NS;
+		return (int64_t)(even < PAUSE_MOST_NS ? even : PAUSE_MOST_NS);
 	return meter_has_peers(md) ? PAUSE_PEERS_NS : PAUSE_LEAST_NS;
 }
 
@@ -167,12 +169,10 @@ static uint64_t choose_slice_ns(struct guest *guest, const struct gate *gate,
 {
 	int64_t share = atomic_load(&gate->share_permille[md->device->ledger]);
 	bool beside = compute_beside(guest->ledger, md->device->ledger, now_ns);
-	int64_t most = between(SLICE_OFF_NS * 1000 / (share < 1000 ? 1000 - share : 1), 0,
-			       CONTROLLER_LONG_SLICE_NS);
 
 	atomic_store_explicit(&md->beside, beside, memory_order_relaxed);
-	return (uint64_t)between(room_paid_in_ns(share, pause_ns(md, beside)), CONTROLLER_SLICE_NS,
-				 most);
+	return (uint64_t)between(room_paid_in_ns(share, pause_ns(md, share, beside)),
+				 CONTROLLER_SLICE_NS, CONTROLLER_LONG_SLICE_NS);
 }
 
 /* Of any device of the tenant, by its index in the ledger. */

@@ -180,9 +180,13 @@ static void nap(struct guest *guest, struct gate *gate, struct unit *unit, uint6
 	meter_collect(guest, unit->device);
 }
 
+static uint64_t refilled_ns(const struct meter_device *md, uint64_t bound_ns)
+{
+	return bound_ns - bound_ns / (atomic_load(&md->beside) ? REFILL_RANKS_PART : REFILL_PART);
+}
+
 bool room_wait(struct guest *guest, struct gate *gate, struct unit *unit, struct hold *hold)
 {
-	uint64_t part = atomic_load(&unit->device->beside) ? REFILL_RANKS_PART : REFILL_PART;
 	bool waited = false, full = false, spread = false;
 	uint64_t brief = 0;
 
@@ -193,7 +197,7 @@ bool room_wait(struct guest *guest, struct gate *gate, struct unit *unit, struct
 	}
 	for (;;) {
 		uint64_t bound = brief ? brief : inflight_bound(guest, gate, unit, &spread);
-		uint64_t most = full && !brief ? bound - bound / part : bound;
+		uint64_t most = full && !brief ? refilled_ns(unit->device, bound) : bound;
 		uint64_t until = bound ? meter_room(guest, unit, most, spread) : 0, glance;
 
 		/* Beside work of other streams it takes no time, and they stay abreast. */

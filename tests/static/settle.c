@@ -59,6 +59,11 @@ static void settle_graphs(void)
 	graph_settle(guest_get(), device);
 }
 
+static void settle_pools(void)
+{
+	pool_settle_all(guest_get());
+}
+
 /* An allocation that finds charged what the pool has leaves it at that. */
 static void nothing(void)
 {
@@ -81,11 +86,6 @@ static void check(void (*settle)(void), void (*other)(void))
 	settle();
 	CHECK_EQ(used(), 0);
 	charged = false;
-}
-
-static void settle_pools(void)
-{
-	pool_settle_all(guest_get());
 }
 
 int main(void)

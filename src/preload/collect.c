@@ -387,14 +387,6 @@ static void bill_spans(struct guest *guest, struct meter_device *md, const struc
 	bill_all(&pass);
 }
 
-/* What was launched on a lane behind its last mark, by what is expected of it; then billed. */
-static struct span loose_span(const struct lane *lane, uint64_t now_ns)
-{
-	uint64_t end = lane->end_ns < now_ns ? lane->end_ns : now_ns;
-
-	return (struct span){.from_ns = end - lane->loose.expected_ns, .to_ns = end};
-}
-
 /* Since when a lane works on what its marks do not show yet; it has some. */
 static uint64_t lane_since(const struct lane *lane)
 {
@@ -428,7 +420,7 @@ void meter_end_all(struct guest *guest, struct meter_device *md)
 				.to_ns = lane->end_ns < now ? lane->end_ns : now,
 			};
 		else if (lane->loose.launches)
-			span[n++] = loose_span(lane, now);
+			span[n++] = lane_loose(lane, now);
 	}
 	lock_drop(&md->lock);
 	bill_spans(guest, md, span, n);
@@ -449,7 +441,7 @@ void meter_settle(struct guest *guest, struct meter_device *md, uint64_t now_ns)
 		if (!lane->loose.launches || lane->head != lane->tail ||
 		    now_ns < lane->end_ns + METER_GAP_NS)
 			continue;
-		span[n++] = loose_span(lane, now_ns);
+		span[n++] = lane_loose(lane, now_ns);
 		lane_forget(md, lane);
 	}
 	lock_drop(&md->lock);
@@ -486,7 +478,7 @@ void meter_part(struct guest *guest, CUcontext context)
 /* With the lock: the events died with their context. The lane stays, as the key of nothing. */
 static struct span forget(struct meter_device *md, struct lane *lane, uint64_t now_ns)
 {
-	struct span span = loose_span(lane, now_ns);
+	struct span span = lane_loose(lane, now_ns);
 
 	if (lane->head != lane->tail)
 		span = (struct span){.from_ns = lane_since(lane), .to_ns = now_ns};

@@ -81,6 +81,13 @@ int lane_find(struct meter_device *md, CUcontext context, uint64_t key, bool *re
 	return best;
 }
 
+struct span lane_loose(const struct lane *lane, uint64_t now_ns)
+{
+	uint64_t end = lane->end_ns < now_ns ? lane->end_ns : now_ns;
+
+	return (struct span){.from_ns = end - lane->loose.expected_ns, .to_ns = end};
+}
+
 void lane_forget(struct meter_device *md, struct lane *lane)
 {
 	md->pending_ns = less(md->pending_ns, lane->pending_ns);
@@ -210,7 +217,7 @@ void meter_begin(struct guest *guest, struct unit *unit)
 	struct meter_device *md = unit->device;
 	CUcontext context = unit->context;
 	uint64_t now = unit->now_ns, key = unit->lane_key;
-	uint64_t rest_ns = 0, rest_end_ns = 0; /* of a stream that gives up its lane */
+	struct span rest = {0}; /* of a stream that gives up its lane */
 	struct lane *lane;
 	bool fresh, new;
 	int clock = -1, before = -1;
@@ -234,8 +241,7 @@ void meter_begin(struct guest *guest, struct unit *unit)
 	}
 	lane = &md->lane[unit->lane];
 	if (new) {
-		rest_ns = lane->loose.expected_ns;
-		rest_end_ns = lane->end_ns < now ? lane->end_ns : now;
+		rest = lane_loose(lane, now);
 		lane_forget(md, lane);
 		lane->context = context;
 		lane->key = key;
@@ -276,8 +282,8 @@ void meter_begin(struct guest *guest, struct unit *unit)
 				    now + unit->expected_ns);
 	if (before >= 0)
 		mark_record(lane, before, true);
-	if (rest_ns)
-		meter_bill(guest, md, rest_end_ns - rest_ns, rest_end_ns);
+	if (rest.to_ns > rest.from_ns)
+		meter_bill(guest, md, rest.from_ns, rest.to_ns);
 }
 
 void meter_pause(struct unit *unit)

@@ -32,7 +32,10 @@ static inline uint64_t less(uint64_t from, uint64_t what)
 /* With the lock: the lane of a stream, a free one, or the one that was idle for longest. */
 int lane_find(struct meter_device *md, CUcontext context, uint64_t key, bool *ret_new);
 
-/* With the lock: what was launched there and no mark covers is no longer expected. */
+/* With the lock: when what was launched there and no mark covers ran, by what is expected of it. */
+struct span lane_loose(const struct lane *lane, uint64_t now_ns);
+
+/* With the lock: that is no longer expected. */
 void lane_forget(struct meter_device *md, struct lane *lane);
 
 /* The clock of the current context, made if need be; -1: no room, or the driver refuses. */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "preload/room.h"
 
+#include <sched.h>
+
 #include "base/futex.h"
 #include "base/now.h"
 #include "preload/place.h"
@@ -138,6 +140,8 @@ static bool wait_alone(struct guest *guest, struct unit *unit, struct hold *hold
 			futex_wait_until(&nothing, 0, end - LOOKOUT_NS);
 		else if (now > end + LOOKOUT_NS)
 			futex_wait_until(&nothing, 0, now + LOOKOUT_NS / 2);
+		else
+			sched_yield(); /* the processor may be wanted, too */
 		unit->now_ns = now_monotonic_ns();
 		waited = true;
 	}

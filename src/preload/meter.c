@@ -205,6 +205,20 @@ static void count(struct meter_device *md, struct lane *lane, const struct unit 
 	atomic_store_explicit(&md->end_ns, end, memory_order_relaxed);
 }
 
+/*
+ * With the lock: whether work begins on an idle stream where no event is to be recorded. Ranks that
+ * NCCL has not connected yet pay for one that comes before the first launch of some functions (of
+ * cuBLAS or cuDNN, on an H200): their kernels are further apart from then on, for good. When such a
+ * launch was asked for is as good a beginning: its code is loaded first. Beside other processes'
+ * work it may begin much later.
+ */
+static bool begins_unmarked(const struct meter_device *md, const struct lane *lane,
+			    const struct unit *unit)
+{
+	return !unit->known && unit->rare && !unit->parks && !unit->ahead_ns && lane_idle(lane) &&
+	       lane->clock >= 0 && md->clock[lane->clock].used;
+}
+
 static uint64_t *launches_of(const struct unit *unit)
 {
 	struct compute *compute = unit->device->compute;
@@ -266,8 +280,15 @@ void meter_begin(struct guest *guest, struct unit *unit)
 	if (lane->mute)
 		meter_trust(md); /* it will never be measured */
 	lane->held = atomic_load(&md->held);
-	if (fresh || (unit->alone && lane->loose.launches))
+	if (fresh && begins_unmarked(md, lane, unit)) {
+		if (lane->loose.launches)
+			rest = lane_loose(lane, now);
+		lane_forget(md, lane);
+		lane->gap = false;
+		lane->done_ns = now;
+	} else if (fresh || (unit->alone && lane->loose.launches)) {
 		before = mark_reserve(md, lane, unit);
+	}
 	count(md, lane, unit);
 	if (unit->alone || unit->marked || mark_due(md, lane, now, unit->rare))
 		unit->mark = mark_reserve(md, lane, unit);

@@ -151,6 +151,12 @@ class Counted(Case):
         self.guest("in contexts", "--compute", "90")
         self.assertGreater(self.counted()["busy_ns"], 130e6)
 
+    def test_first_launches_after_pauses(self):
+        """60 ms of work, and 400 ms between one launch and the next."""
+        self.guest("first launches", "--compute", "90")
+        self.assertGreater(self.counted()["busy_ns"], 50e6)
+        self.assertLess(self.counted()["busy_ns"], 120e6)
+
     def test_many_streams_in_line(self):
         """100 ms of work, one short kernel in each of more streams than there are lanes."""
         self.guest("many streams", "--compute", "90")

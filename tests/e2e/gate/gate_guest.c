@@ -335,6 +335,20 @@ static void worked(void)
 	work();
 }
 
+/* Each is of so many blocks for the first time, and comes after a pause of the program's own. */
+static void first_launches(void)
+{
+	uint64_t us = 3000;
+	void *params[] = {&us};
+
+	begin();
+	for (unsigned int blocks = 1; blocks <= 20; blocks++) {
+		MUST(cuLaunchKernel(spin, blocks, 1, 1, 1, 1, 1, 0, NULL, params, NULL));
+		MUST(cuCtxSynchronize());
+		pause_ms(20);
+	}
+}
+
 /* A function that took long once and then does not: how long is it waited for? */
 static void shorter(void)
 {
@@ -765,6 +779,8 @@ int main(int argc, char **argv)
 		crossed();
 	else if (!strcmp(hazard, "shorter"))
 		shorter();
+	else if (!strcmp(hazard, "first launches"))
+		first_launches();
 	else if (!strcmp(hazard, "ahead"))
 		ahead();
 	else if (!strcmp(hazard, "gone in a pause"))

@@ -241,6 +241,12 @@ void meter_begin(struct guest *guest, struct unit *unit)
 	/* Not when it is launched: a locked instruction waits until the driver's doorbell rang. */
 	__atomic_fetch_add(launches_of(unit), 1, __ATOMIC_RELAXED);
 	lock_take(&md->lock);
+	unit->expected_ns = cost_use(&md->costs, unit->key, &unit->known, &unit->alone);
+	if (!unit->known && unit->rare) { /* see begins_unmarked: is its stream idle? */
+		lock_drop(&md->lock);
+		meter_collect(guest, md);
+		lock_take(&md->lock);
+	}
 	unit->lane = lane_find(md, context, key, &new);
 	if (new) {
 		lock_drop(&md->lock);
@@ -248,7 +254,6 @@ void meter_begin(struct guest *guest, struct unit *unit)
 		lock_take(&md->lock);
 		unit->lane = lane_find(md, context, key, &new);
 	}
-	unit->expected_ns = cost_use(&md->costs, unit->key, &unit->known, &unit->alone);
 	if (unit->lane < 0) {
 		lock_drop(&md->lock);
 		return;

@@ -77,7 +77,7 @@ void clock_give(struct clock *clock, CUevent event)
 /* What was read before was late, or early, by as much: what lies between two marks stays. */
 static void move(struct meter_device *md, struct clock *clock, int64_t by_ns)
 {
-	lock_take(&md->lock); /* who begins work sets done_ns, too */
+	lock_take(&md->lock); /* whoever takes over a lane sets its done_ns, too */
 	clock->base_ns += (uint64_t)by_ns;
 	for (int i = 0; i < METER_LANES && md->lane[i].context; i++)
 		if (md->lane[i].context == clock->context && md->lane[i].done_ns)

@@ -170,29 +170,34 @@ static uint64_t waited(const struct pass *pass, const struct mark *mark, uint64_
 	return held && (mark->known || held > late) ? late : held;
 }
 
+/* When work on what a mark covers began, if it did not begin with the mark; 0: nobody knows. */
+static uint64_t since_ns(const struct lane *lane, const struct mark *mark)
+{
+	return mark->began_ns ? mark->began_ns : lane->done_ns;
+}
+
 /* The mark at the head is done with: `done_ns` is when, 0 when nobody knows. */
 static void pop(struct pass *pass, struct lane *lane, uint64_t done_ns)
 {
 	struct meter_device *md = pass->md;
 	struct mark *mark = &lane->mark[lane->head % METER_MARKS];
-	uint64_t expected = mark->expected_ns, took, spun = 0;
+	uint64_t expected = mark->expected_ns, since = since_ns(lane, mark), took, spun = 0;
 	bool beside = atomic_load(&md->beside);
 
 	/* Not in this order: of another stream that had the same handle, or by a clock moved on. */
-	if (done_ns && done_ns < lane->done_ns)
-		done_ns = lane->done_ns;
-	took = done_ns - lane->done_ns;
+	if (done_ns && done_ns < since)
+		done_ns = since;
+	took = done_ns - since;
 	if (!done_ns) {
 		add(pass, mark->recorded_ns, mark->recorded_ns + expected, false);
-	} else if (!lane->done_ns) {
+	} else if (!since) {
 		add(pass, done_ns - expected, done_ns, false);
 	} else if (!mark->start) {
-		spun = waited(pass, mark, lane->done_ns, done_ns, true);
-		add(pass, lane->done_ns + spun, done_ns, spun);
+		spun = waited(pass, mark, since, done_ns, true);
+		add(pass, since + spun, done_ns, spun);
 	} else {
 		/* Launches that no mark followed: as long as expected, if there was time. */
-		add(pass, lane->done_ns, lane->done_ns + (took < expected ? took : expected),
-		    false);
+		add(pass, since, since + (took < expected ? took : expected), false);
 	}
 	/* Until then the device worked for a peer, or turned from its context to ours. */
 	if (mark->start && pass->peers && done_ns < mark->recorded_ns + BEGIN_NS)
@@ -200,11 +205,11 @@ static void pop(struct pass *pass, struct lane *lane, uint64_t done_ns)
 	lock_take(&md->lock);
 	if (beside) /* waiting for other ranks says nothing of what launches take together */
 		md->costs.mixed_permille = 0;
-	if (done_ns && lane->done_ns && !mark->start && mark->launches && took) {
+	/* By two clocks the briefest may take no time at all; unknown for ever is worse. */
+	if (done_ns && since && !mark->start && mark->launches && (took || mark->began_ns)) {
 		if (!spun) {
-			cost_learn(&md->costs, mark->key, mark->launches, took,
-				   mark->known && !beside ? expected : 0,
-				   meter_has_peers(md));
+			cost_learn(&md->costs, mark->key, mark->launches, took ? took : 1,
+				   mark->known && !beside ? expected : 0, meter_has_peers(md));
 			atomic_raise_u64(&md->compute->longest_ns, took / mark->launches);
 		}
 		if (mark->recorded_ns >= atomic_load(&md->doubt_ns))
@@ -230,10 +235,11 @@ static void pop(struct pass *pass, struct lane *lane, uint64_t done_ns)
 /* The mark at the head is not done: the stream works on what is before it. */
 static void running(struct pass *pass, const struct lane *lane, const struct mark *mark)
 {
-	uint64_t since = lane->done_ns > mark->recorded_ns ? lane->done_ns : mark->recorded_ns;
-	uint64_t now = now_monotonic_ns(), took = now > since ? now - since : 0;
+	uint64_t since = since_ns(lane, mark), now = now_monotonic_ns(), took;
 
-	if (mark->start || !lane->done_ns) {
+	took = less(now, since > mark->recorded_ns ? since : mark->recorded_ns);
+
+	if (mark->start || !since) {
 		/*
 		 * It may have begun since. A peer that bills before we know would hide that, so it
 		 * begins where we launched: the device worked for one of us from then on.
@@ -243,11 +249,11 @@ static void running(struct pass *pass, const struct lane *lane, const struct mar
 			pass->running_ns = mark->recorded_ns;
 		return;
 	}
-	if (!waited(pass, mark, lane->done_ns, now, false)) {
-		if (lane->done_ns < pass->running_ns)
-			pass->running_ns = lane->done_ns;
-		if (lane->done_ns + mark->expected_ns > pass->running_to_ns)
-			pass->running_to_ns = lane->done_ns + mark->expected_ns;
+	if (!waited(pass, mark, since, now, false)) {
+		if (since < pass->running_ns)
+			pass->running_ns = since;
+		if (since + mark->expected_ns > pass->running_to_ns)
+			pass->running_to_ns = since + mark->expected_ns;
 	}
 	if (took > mark->expected_ns + METER_GAP_NS &&
 	    took - mark->expected_ns > pass->late_ns - pass->late_expected_ns) {
@@ -391,8 +397,9 @@ static void bill_spans(struct guest *guest, struct meter_device *md, const struc
 static uint64_t lane_since(const struct lane *lane)
 {
 	const struct mark *mark = &lane->mark[lane->head % METER_MARKS];
+	uint64_t since = since_ns(lane, mark);
 
-	return mark->start || !lane->done_ns ? mark->recorded_ns : lane->done_ns;
+	return mark->start || !since ? mark->recorded_ns : since;
 }
 
 /*

@@ -110,6 +110,7 @@ static int mark_reserve(struct meter_device *md, struct lane *lane, const struct
 		return -1;
 	mark->event = event;
 	mark->start = lane->gap;
+	mark->began_ns = lane->began_ns;
 	mark->launches = lane->loose.launches;
 	mark->known = lane->loose.known;
 	mark->key = lane->loose.key;
@@ -123,6 +124,7 @@ static int mark_reserve(struct meter_device *md, struct lane *lane, const struct
 		atomic_fetch_add(&md->starts, 1);
 	}
 	lane->gap = false;
+	lane->began_ns = 0;
 	lane->marked_ns = now_ns;
 	atomic_fetch_add(&md->marks, 1);
 	return (int)(lane->tail++ % METER_MARKS);
@@ -268,7 +270,7 @@ void meter_begin(struct guest *guest, struct unit *unit)
 		lane->clock = clock;
 		lane->mute = clock < 0;
 		lane->parting = 0;
-		lane->end_ns = lane->done_ns = lane->marked_ns = 0;
+		lane->end_ns = lane->done_ns = lane->marked_ns = lane->began_ns = 0;
 		lane->parked = 0;
 		lane->deaf = false;
 	}
@@ -290,7 +292,7 @@ void meter_begin(struct guest *guest, struct unit *unit)
 			rest = lane_loose(lane, now);
 		lane_forget(md, lane);
 		lane->gap = false;
-		lane->done_ns = now;
+		lane->began_ns = now;
 	} else if (fresh || (unit->alone && lane->loose.launches)) {
 		before = mark_reserve(md, lane, unit);
 	}

@@ -3,8 +3,9 @@
  * The meter: how long a device really worked for this process. Events with timing, marks, are
  * recorded into the program's own streams, behind a few launches at a time; what lies between two
  * marks of a stream that did not run dry in between is work. A mark that begins work on an idle
- * stream keeps the pause before it out. When marks complete, the time between them is billed to the
- * tenant, whatever overlaps once (ledger/compute.h), and paid for by its controller.
+ * stream, or the processor's clock, keeps the pause before it out. When marks complete, the time
+ * between them is billed to the tenant, whatever overlaps once (ledger/compute.h), and paid for by
+ * its controller.
  *
  * A pause shorter than METER_GAP_NS is the tenant's own: nobody else could have used it. One that
  * the gate made is not.
@@ -45,6 +46,7 @@ struct mark {
 	uint64_t key;		/* ... all of this; 0: of several ... */
 	uint64_t expected_ns;	/* ... and expected to take so long */
 	uint64_t recorded_ns;	/* not done before */
+	uint64_t began_ns;	/* of a lane, then */
 	CUevent event;
 };
 
@@ -55,6 +57,7 @@ struct lane {
 	CUstream stream;
 	int clock;
 	bool gap;	     /* a pause began that no mark could end */
+	uint64_t began_ns;   /* a pause ended then, which no mark is to tell; 0: none did */
 	bool mute;	     /* the driver takes no marks here: billed by what is expected */
 	bool deaf;	     /* ... and lets it wait for nothing */
 	uint32_t parked;     /* the last pause for whose end it waits, see park.h */

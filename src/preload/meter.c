@@ -94,6 +94,7 @@ void lane_forget(struct meter_device *md, struct lane *lane)
 	lane->pending_ns = 0;
 	lane->loose.launches = 0;
 	lane->loose.expected_ns = 0;
+	lane->began_ns = 0;
 }
 
 /* With the lock: a mark to be recorded for the loose launches, or -1. */
@@ -270,7 +271,7 @@ void meter_begin(struct guest *guest, struct unit *unit)
 		lane->clock = clock;
 		lane->mute = clock < 0;
 		lane->parting = 0;
-		lane->end_ns = lane->done_ns = lane->marked_ns = lane->began_ns = 0;
+		lane->end_ns = lane->done_ns = lane->marked_ns = 0;
 		lane->parked = 0;
 		lane->deaf = false;
 	}

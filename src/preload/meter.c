@@ -229,12 +229,31 @@ static uint64_t *launches_of(const struct unit *unit)
 	return unit->graph ? &compute->graph_launches : &compute->launches;
 }
 
+/* With the lock: a stream takes the lane over. Answers what no mark will tell of the last one. */
+static struct span lane_hand_over(struct meter_device *md, struct lane *lane,
+				  const struct unit *unit, int clock)
+{
+	struct span rest = lane_loose(lane, unit->now_ns);
+
+	lane_forget(md, lane);
+	lane->context = unit->context;
+	lane->key = unit->lane_key;
+	lane->stream = unit->stream;
+	lane->clock = clock;
+	lane->mute = clock < 0;
+	lane->parting = 0;
+	lane->end_ns = lane->done_ns = lane->marked_ns = 0;
+	lane->parked = 0;
+	lane->deaf = false;
+	return rest;
+}
+
 void meter_begin(struct guest *guest, struct unit *unit)
 {
 	struct meter_device *md = unit->device;
 	CUcontext context = unit->context;
 	uint64_t now = unit->now_ns, key = unit->lane_key;
-	struct span rest = {0}; /* of a stream that gives up its lane */
+	struct span rest = {0}; /* what was launched in the lane and no mark will tell of */
 	struct lane *lane;
 	bool fresh, new;
 	int clock = -1, before = -1;
@@ -262,19 +281,8 @@ void meter_begin(struct guest *guest, struct unit *unit)
 		return;
 	}
 	lane = &md->lane[unit->lane];
-	if (new) {
-		rest = lane_loose(lane, now);
-		lane_forget(md, lane);
-		lane->context = context;
-		lane->key = key;
-		lane->stream = unit->stream;
-		lane->clock = clock;
-		lane->mute = clock < 0;
-		lane->parting = 0;
-		lane->end_ns = lane->done_ns = lane->marked_ns = 0;
-		lane->parked = 0;
-		lane->deaf = false;
-	}
+	if (new)
+		rest = lane_hand_over(md, lane, unit, clock);
 	if (!atomic_load(&md->marks) && now > atomic_load(&md->end_ns) + METER_GAP_NS)
 		md->pending_ns = 0; /* what no mark covers is done, too */
 	fresh = now > lane->end_ns + METER_GAP_NS || lane->held != atomic_load(&md->held) ||

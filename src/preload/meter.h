@@ -46,7 +46,7 @@ struct mark {
 	uint64_t key;		/* ... all of this; 0: of several ... */
 	uint64_t expected_ns;	/* ... and expected to take so long */
 	uint64_t recorded_ns;	/* not done before */
-	uint64_t began_ns;	/* of a lane, then */
+	uint64_t began_ns;	/* when work before it did, where no mark tells; else 0 */
 	CUevent event;
 };
 
@@ -57,7 +57,7 @@ struct lane {
 	CUstream stream;
 	int clock;
 	bool gap;	     /* a pause began that no mark could end */
-	uint64_t began_ns;   /* a pause ended then, which no mark is to tell; 0: none did */
+	uint64_t began_ns;   /* the next mark's */
 	bool mute;	     /* the driver takes no marks here: billed by what is expected */
 	bool deaf;	     /* ... and lets it wait for nothing */
 	uint32_t parked;     /* the last pause for whose end it waits, see park.h */

@@ -465,6 +465,7 @@ static void claim(struct meter_device *md)
 
 void meter_part(struct guest *guest, CUcontext context)
 {
+	gate_part(guest, context);
 	for (int d = 0; context && d < guest->ndevices; d++) {
 		struct meter_device *md = gate_device_made(guest, d);
 
@@ -525,6 +526,7 @@ static void forget_all(struct guest *guest, struct meter_device *md, CUcontext c
 
 void meter_parted(struct guest *guest, CUcontext context, bool gone)
 {
+	gate_part(guest, context); /* another thread may have launched in it meanwhile */
 	for (int d = 0; context && d < guest->ndevices; d++) {
 		struct meter_device *md = gate_device_made(guest, d);
 

@@ -27,7 +27,7 @@
 #define PAUSE_PEERS_NS (10 * MS)
 /* Less than what the deficit's slack makes up for. */
 #define MORE_NS	      (8 * MS)
-/* Who was let through need not ask again for so long, unless something is billed. */
+/* Where one launch was let through, others need not ask for so long, unless something is billed. */
 #define PASS_NS	      (MS / 20)
 /* Who waits or just worked counts as wanting the device for so long. */
 #define DEMAND_NS     (10 * MS)
@@ -66,13 +66,11 @@ struct meter_device *gate_device_made(struct guest *guest, int ordinal)
 	return gate ? atomic_load_explicit(&gate->device[ordinal], memory_order_acquire) : NULL;
 }
 
-struct meter_device *gate_device(struct guest *guest, struct guest_device *device)
+static struct meter_device *make_device(struct guest *guest, struct gate *gate,
+					struct guest_device *device)
 {
-	struct gate *gate = gate_make(guest);
 	struct meter_device *md, *expected = NULL;
 
-	if (!gate)
-		return NULL;
 	md = atomic_load_explicit(&gate->device[device->ordinal], memory_order_acquire);
 	if (md)
 		return md;
@@ -88,6 +86,39 @@ struct meter_device *gate_device(struct guest *guest, struct guest_device *devic
 		return md;
 	munmap(md, sizeof(*md));
 	return expected;
+}
+
+struct meter_device *gate_device(struct guest *guest, struct guest_device *device,
+				 CUcontext context)
+{
+	struct gate *gate = gate_make(guest);
+	struct meter_device *md = gate ? make_device(guest, gate, device) : NULL;
+
+	if (md)
+		atomic_store_explicit(&gate->context[device->ordinal], context,
+				      memory_order_release);
+	return md;
+}
+
+struct meter_device *gate_device_of(struct guest *guest, CUcontext context)
+{
+	struct gate *gate = gate_get(guest);
+
+	for (int i = 0; gate && i < guest->ndevices; i++)
+		if (atomic_load_explicit(&gate->context[i], memory_order_acquire) == context)
+			return gate_device_made(guest, i);
+	return NULL;
+}
+
+void gate_part(struct guest *guest, CUcontext context)
+{
+	struct gate *gate = gate_get(guest);
+
+	for (int i = 0; gate && i < guest->ndevices; i++) {
+		CUcontext expected = context;
+
+		atomic_compare_exchange_strong(&gate->context[i], &expected, NULL);
+	}
 }
 
 static void refresh_shares(struct guest *guest, struct gate *gate, const struct policy *policy)
@@ -209,7 +240,7 @@ void gate_bill(struct guest *guest, struct meter_device *md, uint64_t from_ns, u
 	const struct controller *controller = gate_controller(guest, md, &params);
 	uint64_t old, hot;
 
-	atomic_store_explicit(&gate_get(guest)->pass_until_ns, 0, memory_order_relaxed);
+	atomic_fetch_add(&gate_get(guest)->bills, 1);
 	do {
 		old = atomic_peek(&md->compute->hot);
 		hot = controller->bill(old, &params, from_ns, to_ns);
@@ -351,19 +382,42 @@ bool gate_contended(struct guest *guest, uint64_t now_ns)
 	return gate_turn_flags(gate_get(guest), now_ns) & POLICY_TURN_CONTENDED;
 }
 
-/* Tokens are taken by each launch, so controllers that count them are asked for each. */
-static void let_pass(struct gate *gate, uint64_t now_ns)
+/*
+ * The launch may go, and with it what comes in the next moment, as far as there is room: the driver
+ * pushes our code out of the processor's cache between two launches, so that to ask costs a brief
+ * one more than all the rest. Tokens are taken by each launch, so controllers that count them are
+ * asked for each; and so are tenants that give way to a higher priority, or have it.
+ */
+static void let_pass(struct gate *gate, const struct unit *unit, const struct hold *hold)
 {
 	const struct policy_turn *turn = gate->turn;
-	uint64_t until = now_ns + PASS_NS, open;
+	struct meter_device *md = unit->device;
+	uint64_t now = unit->now_ns, until = now + PASS_NS, open = until;
 
-	if (atomic_load(&gate->controller) != CONTROLLER_DEFICIT)
+	if (!hold->settled || !hold->room_ns ||
+	    atomic_load(&gate->controller) != CONTROLLER_DEFICIT ||
+	    gate_turn_flags(gate, now) & (POLICY_TURN_URGED | POLICY_TURN_FIRST))
 		return;
-	open = turn && !silent(turn, now_ns) ? atomic_peek(&turn->open_until_ns) : until;
-	if (gate_turn_flags(gate, now_ns) & POLICY_TURN_URGED)
-		return;
-	atomic_store_explicit(&gate->pass_until_ns, open < until ? open : until,
-			      memory_order_relaxed);
+	if (turn && !silent(turn, now))
+		open = atomic_peek(&turn->open_until_ns);
+	atomic_poke(&md->pass.rare, unit->rare);
+	atomic_poke(&md->pass.room_ns, hold->room_ns);
+	atomic_poke(&md->pass.bills, hold->bills);
+	atomic_poke(&md->pass.until_ns, open < until ? open : until);
+}
+
+/* Whether such a launch came just before, and there is room still. */
+static bool passes(const struct gate *gate, struct unit *unit)
+{
+	const struct meter_device *md = unit->device;
+
+	if (unit->now_ns >= atomic_peek(&md->pass.until_ns) ||
+	    atomic_load_explicit(&gate->bills, memory_order_relaxed) !=
+		    atomic_peek(&md->pass.bills) ||
+	    meter_end_ns(md) > unit->now_ns + atomic_peek(&md->pass.room_ns))
+		return false;
+	unit->rare = atomic_peek(&md->pass.rare);
+	return true;
 }
 
 void gate_nap(struct gate *gate, const void *word, uint32_t seen, uint64_t until_ns)
@@ -423,12 +477,12 @@ static void wait_for_share(struct guest *guest, struct gate *gate, struct unit *
 			   struct hold *hold)
 {
 	unit->ahead_ns = 0;
-	if (unit->now_ns < atomic_load_explicit(&gate->pass_until_ns, memory_order_relaxed))
-		return;
+	hold->settled = false;
 	for (;;) {
 		uint32_t seen = atomic_acquire(guest->gate);
 		uint32_t turn_seen = gate->turn ? atomic_acquire(&gate->turn->seq) : 0;
 		uint64_t from = unit->now_ns, since = from - hold->share_ns, until;
+		uint32_t bills = atomic_load(&gate->bills);
 		bool turn;
 
 		if (seen & POLICY_GATE_CLOSED) {
@@ -446,7 +500,8 @@ static void wait_for_share(struct guest *guest, struct gate *gate, struct unit *
 			if (park_is_on(unit->device))
 				park_open(unit->device);
 			wait_for_edge(gate, unit);
-			let_pass(gate, unit->now_ns);
+			hold->settled = true;
+			hold->bills = bills;
 			return;
 		}
 		/* Beside work of other streams, paid for anyway, it takes no time of its own. */
@@ -477,11 +532,30 @@ static void wait_for_share(struct guest *guest, struct gate *gate, struct unit *
 	}
 }
 
-CUresult gate_enter(struct guest *guest, struct unit *unit)
+/* For a launch that nobody let through before. */
+static void ask(struct guest *guest, struct gate *gate, struct unit *unit)
 {
 	struct hold hold = {0};
+
+	/* While one was waited for, the other may have gone. */
+	do
+		wait_for_share(guest, gate, unit, &hold);
+	while (room_wait(guest, gate, unit, &hold));
+	note(unit, &hold);
+	meter_active(guest, unit);
+	if (!unit->ahead_ns) { /* who pays a debt leaves the device to others */
+		want(guest, unit->device, unit->now_ns, LINGER_NS);
+		settle(unit->device, unit->now_ns + LINGER_NS);
+	}
+	unit->rare = gate_alone(guest, unit->now_ns) && !meter_has_peers(unit->device);
+	let_pass(gate, unit, &hold);
+}
+
+CUresult gate_enter(struct guest *guest, struct unit *unit)
+{
 	struct gate *gate;
 	uint32_t word;
+	bool asked;
 	CUresult e;
 
 	while ((word = atomic_acquire(guest->gate)) & POLICY_GATE_CLOSED)
@@ -494,18 +568,13 @@ CUresult gate_enter(struct guest *guest, struct unit *unit)
 	gate = gate_get(guest);
 	unit->key = cost_key(unit->key, unit->blocks);
 	unit->asked_ns = unit->now_ns = now_monotonic_ns();
-	/* While one was waited for, the other may have gone. */
-	do
-		wait_for_share(guest, gate, unit, &hold);
-	while (room_wait(guest, gate, unit, &hold));
-	note(unit, &hold);
-	meter_active(guest, unit);
-	if (!unit->ahead_ns) { /* who pays a debt leaves the device to others */
-		want(guest, unit->device, unit->now_ns, LINGER_NS);
-		settle(unit->device, unit->now_ns + LINGER_NS);
-	}
+	asked = !passes(gate, unit);
+	if (asked)
+		ask(guest, gate, unit);
 	meter_begin(guest, unit);
-	meter_publish(unit->device, unit->now_ns);
-	gate_wishes(guest, unit->device, unit->now_ns);
+	if (asked || meter_grew(unit->device)) {
+		meter_publish(unit->device, unit->now_ns);
+		gate_wishes(guest, unit->device, unit->now_ns);
+	}
 	return CUDA_SUCCESS;
 }

@@ -17,6 +17,7 @@
 /* What compute needs in this process: made by the first launch that is metered. */
 struct gate {
 	_Atomic(struct meter_device *) device[GUEST_DEVICES]; /* by ordinal, made when used */
+	_Atomic(CUcontext) context[GUEST_DEVICES];	      /* of the last launch there */
 	struct policy_map *map; /* drop-in use: the tenant's policy, for its turn alone */
 	const struct policy_turn *turn;
 
@@ -28,7 +29,7 @@ struct gate {
 	_Atomic uint32_t ndevices;
 	_Atomic uint64_t slice_ns; /* where the policy does not say; 0 before the first launch */
 
-	_Atomic uint64_t pass_until_ns; /* launches need not ask for their share before */
+	_Atomic uint32_t bills;		/* raised with each */
 	_Atomic uint32_t waiting;	/* threads that are held, and collect when they wake up */
 	_Atomic bool looking;		/* one of them is awake for the beginning of the turn */
 
@@ -60,9 +61,21 @@ static inline struct gate *gate_get(struct guest *guest)
 	return atomic_load_explicit(&guest->compute, memory_order_acquire);
 }
 
-/* The meter of a device; NULL when there is no memory for it, or, second, none was needed yet. */
-struct meter_device *gate_device(struct guest *guest, struct guest_device *device);
+/*
+ * The meter of a device, for a launch in that context of it; NULL when there is no memory for it,
+ * or, second, none was needed yet.
+ */
+struct meter_device *gate_device(struct guest *guest, struct guest_device *device,
+				 CUcontext context);
 struct meter_device *gate_device_made(struct guest *guest, int ordinal);
+
+/*
+ * The same of whatever device the context is on, without asking the driver: NULL when the last
+ * launch on that was in another context. A context that is about to end is said to gate_part, since
+ * another device's may get its handle.
+ */
+struct meter_device *gate_device_of(struct guest *guest, CUcontext context);
+void gate_part(struct guest *guest, CUcontext context);
 
 /* The device worked for the tenant: the controller's account. */
 void gate_bill(struct guest *guest, struct meter_device *md, uint64_t from_ns, uint64_t to_ns);

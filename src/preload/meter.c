@@ -42,9 +42,6 @@
 /* Streams of which so much of their time is each one's own hardly overlap. */
 #define SPREAD_PERMILLE 750
 
-/* Instants that differ by less are the same to the arbiter. */
-#define NEAR_NS 50000
-
 /* Each thread's own: its address names the thread. */
 static _Thread_local char thread_key __attribute__((tls_model("initial-exec")));
 
@@ -152,20 +149,25 @@ static void mark_record(struct lane *lane, int index, bool ok)
 CUresult meter_unit(struct guest *guest, struct unit *unit)
 {
 	CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
-	struct guest_device *device = guest_current_device(guest);
-	CUcontext context = NULL;
+	struct guest_device *device;
 
 	unit->stream = stream_of(unit);
 	unit->device = NULL;
+	unit->context = NULL;
 	/* An error: another stream captures, and this launch will fail. */
-	if (!device || DRIVER(cuCtxGetCurrent, (&context)) ||
+	if (DRIVER(cuCtxGetCurrent, (&unit->context)) || !unit->context ||
 	    DRIVER(cuStreamIsCapturing, (unit->stream, &capturing)) ||
 	    capturing != CU_STREAM_CAPTURE_STATUS_NONE)
 		return CUDA_SUCCESS;
-	unit->context = context;
 	unit->lane_key = unit->stream == CU_STREAM_PER_THREAD ? (uint64_t)(uintptr_t)&thread_key :
 								(uint64_t)(uintptr_t)unit->stream;
-	unit->device = gate_device(guest, device);
+	unit->device = gate_device_of(guest, unit->context);
+	if (unit->device)
+		return CUDA_SUCCESS;
+	device = guest_current_device(guest);
+	if (!device)
+		return CUDA_SUCCESS;
+	unit->device = gate_device(guest, device, unit->context);
 	return unit->device ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -259,7 +261,6 @@ void meter_begin(struct guest *guest, struct unit *unit)
 	int clock = -1, before = -1;
 
 	unit->mark = -1;
-	unit->rare = gate_alone(guest, now) && !meter_has_peers(md);
 	/* Not when it is launched: a locked instruction waits until the driver's doorbell rang. */
 	__atomic_fetch_add(launches_of(unit), 1, __ATOMIC_RELAXED);
 	lock_take(&md->lock);
@@ -413,7 +414,7 @@ void meter_publish(struct meter_device *md, uint64_t now_ns)
 
 		end = end < before ? end : before;
 	}
-	if (end < said + NEAR_NS && said < end + NEAR_NS && stands >= said &&
+	if (end < said + METER_NEAR_NS && said < end + METER_NEAR_NS && stands >= said &&
 	    stands <= now_ns + COMPUTE_AHEAD_NS)
 		return;
 	/* Lower than before only if nobody else's work lasts longer; or over what is damaged. */

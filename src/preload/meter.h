@@ -33,6 +33,8 @@
 #define METER_EVENTS 128
 
 #define METER_GAP_NS UINT64_C(100000)
+/* Instants that differ by less are the same to the arbiter. */
+#define METER_NEAR_NS UINT64_C(50000)
 /* Who is held at the gate looks so often at what changes without waking it. */
 #define METER_LOOK_NS UINT64_C(20000000)
 
@@ -147,6 +149,13 @@ struct meter_device {
 	uint64_t processes_ns;	     /* when they were counted */
 	uint32_t processes;	     /* of the tenant that work on the device or want to */
 	uint64_t published_ns; /* the work_until_ns that this process last wrote */
+	/* Launches go without asking, see let_pass in gate.c: */
+	struct {
+		uint64_t until_ns; /* until then, ... */
+		uint64_t room_ns;  /* ... beside so much in flight, ... */
+		uint32_t bills;	   /* ... unless more was billed ... */
+		bool rare;	   /* as the one that asked */
+	} pass;
 };
 
 /* A launch on its way. */
@@ -219,6 +228,18 @@ void meter_publish(struct meter_device *md, uint64_t now_ns);
  * device works no longer for it.
  */
 bool meter_fits(struct unit *unit);
+
+/* When all that was launched is expected to be done. */
+static inline uint64_t meter_end_ns(const struct meter_device *md)
+{
+	return atomic_load_explicit(&md->end_ns, memory_order_relaxed);
+}
+
+/* Whether that is later by now than was published, by more than the arbiter cares for. */
+static inline bool meter_grew(const struct meter_device *md)
+{
+	return meter_end_ns(md) >= atomic_peek(&md->published_ns) + METER_NEAR_NS;
+}
 
 /* Device time that work in flight is expected to take, all of it. */
 static inline uint64_t meter_pending_ns(const struct meter_device *md)

@@ -54,6 +54,7 @@
 #define DOUBT_NS    (200 * MS) /* where nobody knows how long it takes */
 /* A bound beside which nothing is in flight. */
 #define NOTHING_NS 1
+#define UNBOUNDED_NS (UINT64_MAX / 2)
 /* What takes less than was expected is seen so soon, where that may be. */
 #define GLANCE_NS MS
 
@@ -189,11 +190,22 @@ static uint64_t refilled_ns(const struct meter_device *md, uint64_t bound_ns)
 	return bound_ns - bound_ns / (atomic_load(&md->beside) ? REFILL_RANKS_PART : REFILL_PART);
 }
 
+/* What comes with the launch may take any time, so none where long ones need a place. */
+static uint64_t passing_ns(const struct unit *unit, uint64_t bound_ns, bool spread)
+{
+	if (!bound_ns)
+		return UNBOUNDED_NS;
+	if (!spread || atomic_peek(&unit->device->processes) > COMPUTE_PLACES)
+		return 0;
+	return bound_ns;
+}
+
 bool room_wait(struct guest *guest, struct gate *gate, struct unit *unit, struct hold *hold)
 {
 	bool waited = false, full = false, spread = false;
 	uint64_t brief = 0;
 
+	hold->room_ns = 0;
 	if (gate_turn_flags(gate, unit->now_ns) & POLICY_TURN_URGED) {
 		brief = brief_bound(unit);
 		if (!brief)
@@ -206,8 +218,10 @@ bool room_wait(struct guest *guest, struct gate *gate, struct unit *unit, struct
 
 		/* Beside work of other streams it takes no time, and they stay abreast. */
 		if (!until || (spread && !brief && meter_fits(unit))) {
-			if (!bound || has_place(guest, gate, unit))
+			if (!bound || has_place(guest, gate, unit)) {
+				hold->room_ns = passing_ns(unit, bound, spread && !brief);
 				return waited;
+			}
 			nap(guest, gate, unit, unit->now_ns + GLANCE_NS);
 			return true;
 		}

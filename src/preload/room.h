@@ -11,6 +11,9 @@
 struct hold {
 	uint64_t share_ns;   /* how long a launch was held for its tenant's share */
 	uint64_t give_up_ns; /* when it stops waiting for room; 0: it had room so far */
+	uint64_t room_ns;    /* beside how much others may go with it; 0: ask for each */
+	bool settled;	     /* nothing was owed, ... */
+	uint32_t bills;	     /* ... as of these */
 };
 
 /* What a share of a device, in permille, pays for in so much time without work. */

@@ -6,6 +6,10 @@
  *   ALLOT_SIM_MEMORY   memory of each (default 24GiB)
  *   ALLOT_SIM_CONTEXT  what a context takes (default 520MiB; 0 is allowed)
  *   ALLOT_SIM_NAME     the devices' name
+ *
+ * Each process reads for itself:
+ *
+ *   ALLOT_SIM_HANDLES  "reuse": a new context may have the handle of one that was destroyed
  */
 #ifndef ALLOT_SIM_CONFIG_H
 #define ALLOT_SIM_CONFIG_H

@@ -99,10 +99,34 @@ static CUresult start(struct sim_context *ctx)
 	return CUDA_SUCCESS;
 }
 
+/*
+ * Stale handles stay harmless, as no driver's do. With ALLOT_SIM_HANDLES=reuse a new context gets
+ * the place of one that was destroyed, as allocators have it.
+ */
+static struct sim_context *place(void)
+{
+	const char *handles = getenv("ALLOT_SIM_HANDLES");
+	struct sim_context **at = &all, *ctx;
+
+	if (!handles || strcmp(handles, "reuse"))
+		return calloc(1, sizeof(*ctx));
+	sim_lock();
+	while (*at && ((*at)->live || (*at)->kind != SIM_CONTEXT_EXPLICIT))
+		at = &(*at)->next;
+	ctx = *at;
+	if (ctx)
+		*at = ctx->next;
+	sim_unlock();
+	if (!ctx)
+		return calloc(1, sizeof(*ctx));
+	*ctx = (struct sim_context){0};
+	return ctx;
+}
+
 CUresult sim_context_make(struct sim_device *device, enum sim_context_kind kind, uint64_t bytes,
 			  unsigned int flags, struct sim_context **ret_ctx)
 {
-	struct sim_context *ctx = calloc(1, sizeof(*ctx));
+	struct sim_context *ctx = place();
 	CUresult r;
 
 	if (!ctx)

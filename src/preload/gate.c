@@ -569,6 +569,10 @@ CUresult gate_enter(struct guest *guest, struct unit *unit)
 	unit->key = cost_key(unit->key, unit->blocks);
 	unit->asked_ns = unit->now_ns = now_monotonic_ns();
 	asked = !passes(gate, unit);
+	if ((asked || atomic_load(&guest->captures)) && meter_captured(unit)) {
+		unit->device = NULL;
+		return CUDA_SUCCESS;
+	}
 	if (asked)
 		ask(guest, gate, unit);
 	meter_begin(guest, unit);

@@ -97,6 +97,7 @@ struct guest {
 	_Atomic uint64_t imports;		   /* told apart where nothing else does */
 	const uint32_t *gate;			   /* the policy's, or our own; see gate.h */
 	_Atomic(struct gate *) compute;	   /* set by the first launch that is metered */
+	_Atomic bool captures;		   /* a capture was begun, some time */
 	_Atomic(struct amd *) amd;	   /* set by the first call for AMD's GPUs */
 
 	_Atomic uint32_t space_permille; /* the part of the SMs that was asked for at cuInit */

@@ -299,3 +299,26 @@ CUresult hook_cuDeviceGraphMemTrim(CUdevice device)
 	}
 	return e;
 }
+
+/* From here on launches are asked for their stream. What ends a capture is not always seen. */
+#define CAPTURE(name, params, args)                                                                \
+	CUresult hook_##name params                                                                \
+	{                                                                                          \
+		GUEST_OR_PASS(name, args);                                                         \
+		atomic_store(&guest->captures, true);                                              \
+		return DRIVER(name, args);                                                         \
+	}
+
+#define TO_GRAPH(name)                                                                             \
+	CAPTURE(name,                                                                              \
+		(CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies,                \
+		 const CUgraphEdgeData *dependencyData, size_t numDependencies,                    \
+		 CUstreamCaptureMode mode),                                                        \
+		(hStream, hGraph, dependencies, dependencyData, numDependencies, mode))
+
+CAPTURE(cuStreamBeginCapture, (CUstream hStream), (hStream))
+CAPTURE(cuStreamBeginCapture_ptsz, (CUstream hStream), (hStream))
+CAPTURE(cuStreamBeginCapture_v2, (CUstream hStream, CUstreamCaptureMode mode), (hStream, mode))
+CAPTURE(cuStreamBeginCapture_v2_ptsz, (CUstream hStream, CUstreamCaptureMode mode), (hStream, mode))
+TO_GRAPH(cuStreamBeginCaptureToGraph)
+TO_GRAPH(cuStreamBeginCaptureToGraph_ptsz)

@@ -53,6 +53,7 @@
 #define HOOK_IPC(name, params, args)
 #define HOOK_EXTERNAL(name, params, args)
 #define HOOK_GRAPH(name, params, args)
+#define HOOK_CAPTURE(name, params, args)
 #define HOOK_QUERY(name, params, args)
 #define HOOK_SETTLE(name, params, args)
 #include "nvidia/cuda_api.def"

@@ -148,16 +148,12 @@ static void mark_record(struct lane *lane, int index, bool ok)
 
 CUresult meter_unit(struct guest *guest, struct unit *unit)
 {
-	CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
 	struct guest_device *device;
 
 	unit->stream = stream_of(unit);
 	unit->device = NULL;
 	unit->context = NULL;
-	/* An error: another stream captures, and this launch will fail. */
-	if (DRIVER(cuCtxGetCurrent, (&unit->context)) || !unit->context ||
-	    DRIVER(cuStreamIsCapturing, (unit->stream, &capturing)) ||
-	    capturing != CU_STREAM_CAPTURE_STATUS_NONE)
+	if (DRIVER(cuCtxGetCurrent, (&unit->context)) || !unit->context)
 		return CUDA_SUCCESS;
 	unit->lane_key = unit->stream == CU_STREAM_PER_THREAD ? (uint64_t)(uintptr_t)&thread_key :
 								(uint64_t)(uintptr_t)unit->stream;
@@ -169,6 +165,15 @@ CUresult meter_unit(struct guest *guest, struct unit *unit)
 		return CUDA_SUCCESS;
 	unit->device = gate_device(guest, device, unit->context);
 	return unit->device ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+bool meter_captured(const struct unit *unit)
+{
+	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+
+	/* An error: another stream captures, and this launch will fail. */
+	return DRIVER(cuStreamIsCapturing, (unit->stream, &status)) ||
+	       status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
 /* With the lock: whether the end of a launch that was counted is to be marked. */

@@ -182,11 +182,14 @@ struct unit {
 };
 
 /*
- * For which device a launch is, and in which stream. The device is NULL while the stream captures,
- * and where there is no context: then the launch is not metered, and nothing else here is to be
- * called for it. CUDA_ERROR_OUT_OF_MEMORY when there is no room to meter it.
+ * For which device a launch is, and in which stream. The device is NULL where there is no context:
+ * then the launch is not metered, and nothing else here is to be called for it.
+ * CUDA_ERROR_OUT_OF_MEMORY when there is no room to meter it.
  */
 CUresult meter_unit(struct guest *guest, struct unit *unit);
+
+/* Whether its stream captures: then it is not metered either. */
+bool meter_captured(const struct unit *unit);
 
 /* Before the launch, once it is allowed: finds its lane, marks the end of a pause. */
 void meter_begin(struct guest *guest, struct unit *unit);

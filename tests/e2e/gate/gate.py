@@ -30,12 +30,13 @@ class Case(unittest.TestCase):
             said += done.stdout
         return said
 
-    def counted(self):
+    def counted(self, devices=1):
         done = subprocess.run([ALLOT, "ps", "--json"], env=self.env, text=True, check=True,
                               capture_output=True, timeout=60, stdin=subprocess.DEVNULL)
         tenant, = json.loads(done.stdout)["tenants"]
-        device, = tenant["devices"]
-        return device["compute"]
+        self.assertEqual(len(tenant["devices"]), devices)
+        compute = [device["compute"] for device in tenant["devices"]]
+        return compute if devices > 1 else compute[0]
 
 
 class Undisturbed(Case):
@@ -135,11 +136,17 @@ class Counted(Case):
     def test_captured(self):
         """Launches into a capture are none; refused ones neither."""
         self.guest("captured", "--compute", "50")
-        self.assertEqual(self.counted()["launches"], 8)
+        self.assertEqual(self.counted()["launches"], 8 + 100)
+
+    def test_handles_of_contexts(self):
+        """One that ends leaves its handle to another device's."""
+        self.env.update(ALLOT_SIM_GPUS="2", ALLOT_SIM_HANDLES="reuse")
+        self.assertEqual(self.guest("handles", "--compute", "90"), "19\n")
+        self.assertEqual([device["launches"] for device in self.counted(2)], [30, 30])
 
     def test_exec(self):
         self.guest("executed", "--compute", "50")
-        self.assertEqual(self.counted()["launches"], 10 + 8)
+        self.assertEqual(self.counted()["launches"], 10 + 108)
 
     def test_a_context_released_by_others(self):
         """120 ms of work, and releases that end nothing."""

@@ -114,19 +114,22 @@ static void capture(void)
 	pthread_join(thread, NULL);
 }
 
-/* What is captured is no launch. */
+/* What is captured is no launch; what others launch meanwhile is. */
 static void captured(void)
 {
-	CUstream stream;
+	CUstream stream, other;
 	CUgraph graph;
 
 	begin();
 	MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	MUST(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
 	for (int i = 0; i < 7; i++)
 		MUST(launch(10, stream));
 	MUST(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
-	for (int i = 0; i < 100; i++)
+	for (int i = 0; i < 100; i++) {
 		MUST(launch(10, stream));
+		MUST(launch(10, other));
+	}
 	MUST(cuStreamEndCapture(stream, &graph));
 	CHECK(launch(10, (CUstream)stream) == CUDA_SUCCESS);
 	CHECK(cuLaunchKernel(spin, 0, 1, 1, 1, 1, 1, 0, stream, NULL, NULL) != CUDA_SUCCESS);
@@ -605,6 +608,25 @@ static void in_contexts(void)
 	}
 }
 
+/* Contexts of two devices in turns; prints how many had the handle of the one before. */
+static void handles(void)
+{
+	CUcontext own, last = NULL;
+	int same = 0;
+
+	begin();
+	for (int i = 0; i < 20; i++) {
+		MUST(cuCtxCreate(&own, 0, i % 2));
+		same += own == last;
+		last = own;
+		for (int k = 0; k < 3; k++)
+			MUST(launch(10, NULL));
+		MUST(cuCtxSynchronize());
+		MUST(cuCtxDestroy(own));
+	}
+	printf("%d\n", same);
+}
+
 /* As `streams`, with so little in each that none fills a mark. */
 static void many_streams(void)
 {
@@ -805,6 +827,8 @@ int main(int argc, char **argv)
 		once();
 	else if (!strcmp(hazard, "in contexts"))
 		in_contexts();
+	else if (!strcmp(hazard, "handles"))
+		handles();
 	else if (!strcmp(hazard, "many streams"))
 		many_streams();
 	else if (!strcmp(hazard, "renewed"))

@@ -368,7 +368,7 @@ CUresult guest_attach(struct guest *guest)
 	return guest->claim.error ? guest->error : CUDA_SUCCESS;
 }
 
-struct guest *guest_limited(CUresult *ret_error)
+struct guest *guest_ask_limited(CUresult *ret_error)
 {
 	struct guest *guest;
 

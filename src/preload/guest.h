@@ -140,12 +140,6 @@ int guest_claim_slot(struct guest *guest, struct slot **ret);
  */
 CUresult guest_attach(struct guest *guest);
 
-/*
- * The limited guest of this call, or NULL when the call is to be passed on as it is: nothing is
- * limited, or the driver itself is calling. *ret_error is set when the GPU is refused.
- */
-struct guest *guest_limited(CUresult *ret_error);
-
 /* A device by CUDA ordinal; NULL when there is no such device (the driver will say so). */
 static inline struct guest_device *guest_device(struct guest *guest, CUdevice ordinal)
 {
@@ -194,6 +188,23 @@ extern _Thread_local unsigned int guest_depth __attribute__((tls_model("initial-
 static inline bool guest_inside(void)
 {
 	return __builtin_expect(guest_depth != 0, 0);
+}
+
+/* As guest_limited, for whoever does not know yet. */
+struct guest *guest_ask_limited(CUresult *ret_error);
+
+/*
+ * The limited guest of this call, or NULL when the call is to be passed on as it is: nothing is
+ * limited, or the driver itself is calling. *ret_error is set when the GPU is refused.
+ */
+static inline struct guest *guest_limited(CUresult *ret_error)
+{
+	struct guest_page *page = atomic_load_explicit(&guest_page, memory_order_acquire);
+	struct guest *guest = atomic_load_explicit(&page->guest, memory_order_acquire);
+
+	if (__builtin_expect(guest && atomic_load_explicit(&guest->slot, memory_order_acquire), 1))
+		return guest_inside() ? NULL : guest; /* who has a slot has a driver, too */
+	return guest_ask_limited(ret_error);
 }
 
 /* DRIVER(cuMemAlloc_v2, (&p, n)): the driver's own function, marked as ours to call. */

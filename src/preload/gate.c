@@ -555,7 +555,6 @@ CUresult gate_enter(struct guest *guest, struct unit *unit)
 {
 	struct gate *gate;
 	uint32_t word;
-	bool asked;
 	CUresult e;
 
 	while ((word = atomic_acquire(guest->gate)) & POLICY_GATE_CLOSED)
@@ -568,15 +567,15 @@ CUresult gate_enter(struct guest *guest, struct unit *unit)
 	gate = gate_get(guest);
 	unit->key = cost_key(unit->key, unit->blocks);
 	unit->asked_ns = unit->now_ns = now_monotonic_ns();
-	asked = !passes(gate, unit);
-	if ((asked || atomic_load(&guest->captures)) && meter_captured(unit)) {
+	unit->asked = !passes(gate, unit);
+	if ((unit->asked || atomic_load(&guest->captures)) && meter_captured(unit)) {
 		unit->device = NULL;
 		return CUDA_SUCCESS;
 	}
-	if (asked)
+	if (unit->asked)
 		ask(guest, gate, unit);
 	meter_begin(guest, unit);
-	if (asked || meter_grew(unit->device)) {
+	if (unit->asked || meter_grew(unit->device)) {
 		meter_publish(unit->device, unit->now_ns);
 		gate_wishes(guest, unit->device, unit->now_ns);
 	}

@@ -51,7 +51,7 @@ CUresult gate_enter(struct guest *guest, struct unit *unit);
 /* After it did, or failed to. */
 static inline void gate_leave(struct guest *guest, struct unit *unit, CUresult e)
 {
-	if (unit->device)
+	if (unit->device && (e || !unit->quiet))
 		meter_end(guest, unit, !e);
 }
 

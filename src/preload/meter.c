@@ -318,6 +318,8 @@ void meter_begin(struct guest *guest, struct unit *unit)
 		unit->first = !md->clock[lane->clock].used;
 		md->clock[lane->clock].used = true;
 	}
+	/* Who was asked just before has woken the keeper, and collected if that was due. */
+	unit->quiet = !unit->asked && unit->mark < 0 && !lane->mute;
 	lock_drop(&md->lock);
 	if (!atomic_load_explicit(&md->running, memory_order_relaxed) &&
 	    !atomic_exchange(&md->running, true))

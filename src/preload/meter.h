@@ -178,6 +178,8 @@ struct unit {
 	bool alone;  /* to be measured by itself */
 	bool marked; /* its end is to be known in any case */
 	bool rare;   /* nobody else waits for the device, so few ends need be known */
+	bool asked;  /* no other let it through, see let_pass in gate.c */
+	bool quiet;  /* nothing is left to do when it was launched */
 	bool first;  /* of its context: when its mark is seen done decides what time it is there */
 };
 

@@ -29,7 +29,7 @@ struct gate {
 	_Atomic uint32_t ndevices;
 	_Atomic uint64_t slice_ns; /* where the policy does not say; 0 before the first launch */
 
-	_Atomic uint32_t bills;		/* raised with each */
+	_Atomic uint32_t bills;		/* raised with each: passes end, see let_pass */
 	_Atomic uint32_t waiting;	/* threads that are held, and collect when they wake up */
 	_Atomic bool looking;		/* one of them is awake for the beginning of the turn */
 

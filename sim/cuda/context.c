@@ -106,17 +106,17 @@ static CUresult start(struct sim_context *ctx)
 static struct sim_context *place(void)
 {
 	const char *handles = getenv("ALLOT_SIM_HANDLES");
-	struct sim_context **at = &all, *ctx;
+	struct sim_context **at = &all, *ctx = NULL;
 
-	if (!handles || strcmp(handles, "reuse"))
-		return calloc(1, sizeof(*ctx));
-	sim_lock();
-	while (*at && ((*at)->live || (*at)->kind != SIM_CONTEXT_EXPLICIT))
-		at = &(*at)->next;
-	ctx = *at;
-	if (ctx)
-		*at = ctx->next;
-	sim_unlock();
+	if (handles && !strcmp(handles, "reuse")) {
+		sim_lock();
+		while (*at && ((*at)->live || (*at)->kind != SIM_CONTEXT_EXPLICIT))
+			at = &(*at)->next;
+		ctx = *at;
+		if (ctx)
+			*at = ctx->next;
+		sim_unlock();
+	}
 	if (!ctx)
 		return calloc(1, sizeof(*ctx));
 	*ctx = (struct sim_context){0};

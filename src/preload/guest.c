@@ -383,8 +383,6 @@ struct guest *guest_ask_limited(CUresult *ret_error)
 	if (guest->mode == GUEST_INERT)
 		return NULL;
 	if (guest->mode == GUEST_LIMITED) {
-		if (atomic_load_explicit(&guest->slot, memory_order_acquire))
-			return guest;
 		*ret_error = guest_attach(guest);
 		return *ret_error ? NULL : guest;
 	}

@@ -114,10 +114,17 @@ extern _Atomic(struct guest_page *) guest_page;
 /* Makes the guest, or finds that another thread just did. Never NULL. */
 struct guest *guest_start(void);
 
-static inline struct guest *guest_get(void)
+/* NULL before it is made, and in a forked child. */
+static inline struct guest *guest_made(void)
 {
 	struct guest_page *page = atomic_load_explicit(&guest_page, memory_order_acquire);
-	struct guest *guest = atomic_load_explicit(&page->guest, memory_order_acquire);
+
+	return atomic_load_explicit(&page->guest, memory_order_acquire);
+}
+
+static inline struct guest *guest_get(void)
+{
+	struct guest *guest = guest_made();
 
 	return __builtin_expect(guest != NULL, 1) ? guest : guest_start();
 }
@@ -199,8 +206,7 @@ struct guest *guest_ask_limited(CUresult *ret_error);
  */
 static inline struct guest *guest_limited(CUresult *ret_error)
 {
-	struct guest_page *page = atomic_load_explicit(&guest_page, memory_order_acquire);
-	struct guest *guest = atomic_load_explicit(&page->guest, memory_order_acquire);
+	struct guest *guest = guest_made();
 
 	if (__builtin_expect(guest && atomic_load_explicit(&guest->slot, memory_order_acquire), 1))
 		return guest_inside() ? NULL : guest; /* who has a slot has a driver, too */

@@ -171,8 +171,7 @@ static void *keep(void *arg)
 /* The driver is about to shut down: from here on nobody calls it behind the program's back. */
 static void stop(void)
 {
-	struct guest_page *page = atomic_load(&guest_page);
-	struct guest *guest = atomic_load(&page->guest);
+	struct guest *guest = guest_made();
 	struct gate *gate = guest ? gate_get(guest) : NULL;
 
 	if (!gate || atomic_load(&gate->keeper.started) != 1)

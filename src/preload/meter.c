@@ -412,8 +412,8 @@ unsigned int meter_processes(struct guest *guest, struct meter_device *md, uint6
 void meter_publish(struct meter_device *md, uint64_t now_ns)
 {
 	uint64_t *word = &md->compute->work_until_ns, stands = atomic_peek(word);
-	uint64_t end = atomic_load_explicit(&md->end_ns, memory_order_relaxed);
-	uint64_t due = now_ns + meter_pending_ns(md), said = atomic_peek(&md->published_ns);
+	uint64_t end = meter_end_ns(md), due = now_ns + meter_pending_ns(md),
+		 said = atomic_peek(&md->published_ns);
 
 	end = end < due ? end : due;
 	if (park_is_on(md)) { /* what waits on the device does not work */

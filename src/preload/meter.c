@@ -52,48 +52,6 @@ static CUstream stream_of(const struct unit *unit)
 	return unit->per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
 }
 
-static bool lane_idle(const struct lane *lane)
-{
-	return lane->head == lane->tail;
-}
-
-int lane_find(struct meter_device *md, CUcontext context, uint64_t key, bool *ret_new)
-{
-	int best = -1;
-
-	*ret_new = false;
-	for (int i = 0; i < METER_LANES; i++) {
-		const struct lane *lane = &md->lane[i];
-
-		if (lane->context == context && lane->key == key)
-			return i;
-		if (!lane->context) {
-			best = i;
-			break; /* lanes are taken in order */
-		}
-		if (lane_idle(lane) && (best < 0 || lane->used_ns < md->lane[best].used_ns))
-			best = i;
-	}
-	*ret_new = best >= 0;
-	return best;
-}
-
-struct span lane_loose(const struct lane *lane, uint64_t now_ns)
-{
-	uint64_t end = lane->end_ns < now_ns ? lane->end_ns : now_ns;
-
-	return (struct span){.from_ns = end - lane->loose.expected_ns, .to_ns = end};
-}
-
-void lane_forget(struct meter_device *md, struct lane *lane)
-{
-	md->pending_ns = less(md->pending_ns, lane->pending_ns);
-	lane->pending_ns = 0;
-	lane->loose.launches = 0;
-	lane->loose.expected_ns = 0;
-	lane->began_ns = 0;
-}
-
 /* With the lock: a mark to be recorded for the loose launches, or -1. */
 static int mark_reserve(struct meter_device *md, struct lane *lane, const struct unit *unit)
 {
@@ -199,22 +157,6 @@ static bool mark_due(const struct meter_device *md, const struct lane *lane, uin
 	       since > MARK_EVERY_NS;
 }
 
-/* With the lock. */
-static void count(struct meter_device *md, struct lane *lane, const struct unit *unit)
-{
-	uint64_t now = unit->now_ns, end = atomic_load(&md->end_ns);
-
-	lane->loose.key = lane->loose.launches && lane->loose.key != unit->key ? 0 : unit->key;
-	lane->loose.known = (!lane->loose.launches || lane->loose.known) && unit->known;
-	lane->loose.launches++;
-	lane->loose.expected_ns += unit->expected_ns;
-	lane->end_ns = (lane->end_ns > now ? lane->end_ns : now) + unit->expected_ns;
-	lane->pending_ns += unit->expected_ns;
-	md->pending_ns += unit->expected_ns;
-	end = (end > now ? end : now) + unit->expected_ns * md->overlap_permille / 1000;
-	atomic_store_explicit(&md->end_ns, end, memory_order_relaxed);
-}
-
 /*
  * With the lock: whether work begins on an idle stream where no event is to be recorded. Ranks that
  * NCCL has not connected yet pay for one that comes before the first launch of some functions (of
@@ -293,7 +235,6 @@ void meter_begin(struct guest *guest, struct unit *unit)
 		md->pending_ns = 0; /* what no mark covers is done, too */
 	fresh = now > lane->end_ns + METER_GAP_NS || lane->held != atomic_load(&md->held) ||
 		unit->parks;
-	lane->used_ns = now;
 	lane->gap = lane->gap || fresh;
 	if (fresh && unit->asked_ns > atomic_load(&md->end_ns) + PAUSE_NS) {
 		atomic_store(&md->doubt_ns, now - unit->ahead_ns);
@@ -311,7 +252,15 @@ void meter_begin(struct guest *guest, struct unit *unit)
 	} else if (fresh || (unit->alone && lane->loose.launches)) {
 		before = mark_reserve(md, lane, unit);
 	}
-	count(md, lane, unit);
+	lane_count(md, lane,
+		   &(struct tally){
+			   .launches = 1,
+			   .known = unit->known,
+			   .key = unit->key,
+			   .expected_ns = unit->expected_ns,
+			   .first_ns = now,
+			   .last_ns = now,
+		   });
 	if (unit->alone || unit->marked || mark_due(md, lane, now, unit->rare))
 		unit->mark = mark_reserve(md, lane, unit);
 	if (before >= 0 || unit->mark >= 0) {

@@ -38,6 +38,24 @@ struct span lane_loose(const struct lane *lane, uint64_t now_ns);
 /* With the lock: that is no longer expected. */
 void lane_forget(struct meter_device *md, struct lane *lane);
 
+/* All that was recorded there was collected. */
+static inline bool lane_idle(const struct lane *lane)
+{
+	return lane->head == lane->tail;
+}
+
+/* Launches into one stream, one or more, from the first to the last. */
+struct tally {
+	uint32_t launches;
+	bool known;	      /* what is expected was measured, of each */
+	uint64_t key;	      /* of all; 0: of several */
+	uint64_t expected_ns; /* all of them */
+	uint64_t first_ns, last_ns;
+};
+
+/* With the lock: they are on their way, and no mark covers them yet. */
+void lane_count(struct meter_device *md, struct lane *lane, const struct tally *tally);
+
 /* The clock of the current context, made if need be; -1: no room, or the driver refuses. */
 int clock_find(struct meter_device *md, CUcontext context);
 

@@ -36,16 +36,16 @@ int clock_find(struct meter_device *md, CUcontext context)
 	uint32_t n = 0;
 	int i;
 
-	lock_take(&md->lock);
+	meter_lock(md);
 	i = find(md, context);
-	lock_drop(&md->lock);
+	meter_unlock(md);
 	if (i >= 0)
 		return i;
 	mode = capture_relax();
 	while (n < METER_EVENTS && !DRIVER(cuEventCreate, (&event[n], CU_EVENT_DEFAULT)))
 		n++;
 	park = park_word_new();
-	lock_take(&md->lock);
+	meter_lock(md);
 	i = find(md, context);
 	if (i < 0 && n && (i = find(md, NULL)) >= 0) {
 		struct clock *clock = &md->clock[i];
@@ -56,7 +56,7 @@ int clock_find(struct meter_device *md, CUcontext context)
 		n = 0;
 		park = (struct park_word){0};
 	}
-	lock_drop(&md->lock);
+	meter_unlock(md);
 	destroy(event, n); /* another thread was first, or there is no room */
 	park_word_free(park);
 	capture_restore(mode);
@@ -77,12 +77,12 @@ void clock_give(struct clock *clock, CUevent event)
 /* What was read before was late, or early, by as much: what lies between two marks stays. */
 static void move(struct meter_device *md, struct clock *clock, int64_t by_ns)
 {
-	lock_take(&md->lock); /* whoever takes over a lane sets its done_ns, too */
+	meter_lock(md); /* whoever takes over a lane sets its done_ns, too */
 	clock->base_ns += (uint64_t)by_ns;
 	for (int i = 0; i < METER_LANES && md->lane[i].context; i++)
 		if (md->lane[i].context == clock->context && md->lane[i].done_ns)
 			md->lane[i].done_ns += (uint64_t)by_ns;
-	lock_drop(&md->lock);
+	meter_unlock(md);
 }
 
 bool clock_read(struct meter_device *md, struct clock *clock, struct mark *mark, uint64_t now_ns,
@@ -111,9 +111,9 @@ bool clock_read(struct meter_device *md, struct clock *clock, struct mark *mark,
 		clock->base = mark->event;
 		clock->base_ns = *ret_ns + (old ? DRIFT_NS : 0);
 		mark->event = NULL; /* it stays the base's */
-		lock_take(&md->lock);
+		meter_lock(md);
 		clock_give(clock, old);
-		lock_drop(&md->lock);
+		meter_unlock(md);
 	}
 	return true;
 }

@@ -202,9 +202,9 @@ static void pop(struct pass *pass, struct lane *lane, uint64_t done_ns)
 	/* Until then the device worked for a peer, or turned from its context to ours. */
 	if (mark->start && pass->peers && done_ns < mark->recorded_ns + BEGIN_NS)
 		add(pass, mark->recorded_ns, done_ns, false);
-	lock_take(&md->lock);
+	meter_lock(md);
 	if (beside) /* waiting for other ranks says nothing of what launches take together */
-		md->costs.mixed_permille = 0;
+		atomic_poke(&md->costs.mixed_permille, 0);
 	/* By two clocks the briefest may take no time at all; unknown for ever is worse. */
 	if (done_ns && since && !mark->start && mark->launches && (took || mark->began_ns)) {
 		if (!spun) {
@@ -228,7 +228,7 @@ static void pop(struct pass *pass, struct lane *lane, uint64_t done_ns)
 	mark->event = NULL;
 	atomic_store(&mark->state, MARK_FREE);
 	lane->head++;
-	lock_drop(&md->lock);
+	meter_unlock(md);
 	pass->marks++;
 }
 
@@ -373,12 +373,12 @@ void meter_collect(struct guest *guest, struct meter_device *md)
 	/* Not before: who finds nothing in flight looks at the account next. */
 	atomic_fetch_sub(&md->marks, pass.marks);
 	cover_running(&pass, now);
-	lock_take(&md->lock);
+	meter_lock(md);
 	learn_overlap(md);
 	expect(&pass);
 	if (!atomic_load(&md->marks))
 		place_give(md);
-	lock_drop(&md->lock);
+	meter_unlock(md);
 	say_running(&pass, now);
 	atomic_store(&md->collected_ns, now_monotonic_ns());
 	atomic_store(&md->collecting, 0);
@@ -417,7 +417,7 @@ void meter_end_all(struct guest *guest, struct meter_device *md)
 		return;
 	span[n++] = md->seen;
 	md->seen = (struct span){0};
-	lock_take(&md->lock);
+	meter_lock(md);
 	for (int i = 0; i < METER_LANES && md->lane[i].context; i++) {
 		const struct lane *lane = &md->lane[i];
 
@@ -429,7 +429,7 @@ void meter_end_all(struct guest *guest, struct meter_device *md)
 		else if (lane->loose.launches)
 			span[n++] = lane_loose(lane, now);
 	}
-	lock_drop(&md->lock);
+	meter_unlock(md);
 	bill_spans(guest, md, span, n);
 	atomic_store(&md->collecting, 0);
 }
@@ -441,7 +441,7 @@ void meter_settle(struct guest *guest, struct meter_device *md, uint64_t now_ns)
 
 	if (atomic_exchange(&md->collecting, 1))
 		return;
-	lock_take(&md->lock);
+	meter_lock(md);
 	for (int i = 0; i < METER_LANES && md->lane[i].context; i++) {
 		struct lane *lane = &md->lane[i];
 
@@ -451,7 +451,7 @@ void meter_settle(struct guest *guest, struct meter_device *md, uint64_t now_ns)
 		span[n++] = lane_loose(lane, now_ns);
 		lane_forget(md, lane);
 	}
-	lock_drop(&md->lock);
+	meter_unlock(md);
 	bill_spans(guest, md, span, n);
 	atomic_store(&md->collecting, 0);
 }
@@ -474,11 +474,11 @@ void meter_part(struct guest *guest, CUcontext context)
 		park_part(md, context, true);
 		meter_collect(guest, md); /* what is done by now is known exactly */
 		claim(md);
-		lock_take(&md->lock);
+		meter_lock(md);
 		for (int i = 0; i < METER_LANES; i++)
 			if (md->lane[i].context == context)
 				md->lane[i].parting++;
-		lock_drop(&md->lock);
+		meter_unlock(md);
 		atomic_store(&md->collecting, 0);
 	}
 }
@@ -506,7 +506,7 @@ static void forget_all(struct guest *guest, struct meter_device *md, CUcontext c
 	int n = 0;
 
 	claim(md);
-	lock_take(&md->lock);
+	meter_lock(md);
 	for (int i = 0; i < METER_LANES; i++) {
 		struct lane *lane = &md->lane[i];
 
@@ -518,7 +518,7 @@ static void forget_all(struct guest *guest, struct meter_device *md, CUcontext c
 	for (int i = 0; i < METER_CLOCKS; i++)
 		if (md->clock[i].context == context)
 			md->clock[i] = (struct clock){.context = NULL};
-	lock_drop(&md->lock);
+	meter_unlock(md);
 	bill_spans(guest, md, span, n);
 	atomic_fetch_sub(&md->marks, marks); /* not before, as in meter_collect */
 	atomic_store(&md->collecting, 0);
@@ -536,10 +536,10 @@ void meter_parted(struct guest *guest, CUcontext context, bool gone)
 			forget_all(guest, md, context);
 		else
 			park_part(md, context, false);
-		lock_take(&md->lock);
+		meter_lock(md);
 		for (int i = 0; i < METER_LANES; i++)
 			if (md->lane[i].context == context && md->lane[i].parting)
 				md->lane[i].parting--;
-		lock_drop(&md->lock);
+		meter_unlock(md);
 	}
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "preload/cost.h"
 
+#include "base/atomic.h"
 #include "share/between.h"
 
 /* Before anything was measured. */
@@ -32,7 +33,7 @@ static int find(const struct costs *costs, uint64_t key)
 	unsigned int first = hash(key) & ~(WAYS - 1u);
 
 	for (unsigned int i = first; i < first + WAYS; i++)
-		if (costs->entry[i].key == key)
+		if (atomic_peek(&costs->entry[i].key) == key)
 			return (int)i;
 	return -1;
 }
@@ -78,11 +79,11 @@ static uint32_t follow_least(uint32_t old, uint32_t ns)
 
 static uint64_t expectation(const struct costs *costs, int i)
 {
-	uint32_t mixed = costs->mixed_permille ? costs->mixed_permille : 1000;
+	uint32_t mixed = atomic_peek(&costs->mixed_permille), mean = atomic_peek(&costs->mean_ns);
 
 	if (i >= 0)
-		return (uint64_t)costs->entry[i].ns * mixed / 1000;
-	return costs->mean_ns ? costs->mean_ns : UNKNOWN_NS;
+		return (uint64_t)atomic_peek(&costs->entry[i].ns) * (mixed ? mixed : 1000) / 1000;
+	return mean ? mean : UNKNOWN_NS;
 }
 
 uint64_t cost_expect(const struct costs *costs, uint64_t key, bool *ret_known)
@@ -96,10 +97,11 @@ uint64_t cost_expect(const struct costs *costs, uint64_t key, bool *ret_known)
 /* Until what is measured is known, others may be launched: they are not measured, too. */
 static bool is_stale(struct cost *cost)
 {
-	if (++cost->uses <= STALE_USES)
-		return false;
-	cost->uses = 0;
-	return true;
+	uint32_t uses = atomic_peek(&cost->uses);
+	bool stale = uses >= STALE_USES;
+
+	atomic_poke(&cost->uses, stale ? 0 : uses + 1);
+	return stale;
 }
 
 uint64_t cost_use(struct costs *costs, uint64_t key, bool *ret_known, bool *ret_alone)
@@ -124,7 +126,7 @@ static void learn_mixed(struct costs *costs, uint64_t ns, uint64_t expected_ns, 
 	ns = ns < 2 * expected_ns ? ns : 2 * expected_ns;
 	off = (int64_t)(ns * 1000 / expected_ns) - 1000;
 	mixed += mixed * off / 1000 / 16;
-	costs->mixed_permille = (uint32_t)between(mixed, MIXED_LEAST, MIXED_MOST);
+	atomic_poke(&costs->mixed_permille, (uint32_t)between(mixed, MIXED_LEAST, MIXED_MOST));
 }
 
 void cost_learn(struct costs *costs, uint64_t key, uint32_t n, uint64_t ns, uint64_t expected_ns,
@@ -136,12 +138,12 @@ void cost_learn(struct costs *costs, uint64_t key, uint32_t n, uint64_t ns, uint
 
 	if (!n)
 		return;
-	costs->mean_ns = learn(costs->mean_ns, each);
+	atomic_poke(&costs->mean_ns, learn(costs->mean_ns, each));
 	if (!key && expected_ns)
 		learn_mixed(costs, ns, expected_ns, beside);
-	if (key)
-		*cost = (struct cost){
-			.key = key,
-			.ns = cost->key == key ? learn(cost->ns, each) : each,
-		};
+	if (!key)
+		return;
+	atomic_poke(&cost->ns, cost->key == key ? learn(cost->ns, each) : each);
+	atomic_poke(&cost->uses, 0);
+	atomic_poke(&cost->key, key);
 }

@@ -2,7 +2,8 @@
 /*
  * How long what is launched takes, learned from measuring it: by function and its number of
  * blocks, or executable graph, and over all. Only a guess, to bound the work in flight by; what is
- * billed is measured. The caller holds the lock of the device whose costs these are.
+ * billed is measured. Who learns holds the lock of the device whose costs these are; to ask, nobody
+ * needs it: who asks while a key takes another's place may have the guess for that one.
  */
 #ifndef ALLOT_PRELOAD_COST_H
 #define ALLOT_PRELOAD_COST_H

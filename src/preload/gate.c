@@ -392,14 +392,14 @@ static void let_pass(struct gate *gate, const struct unit *unit, const struct ho
 {
 	const struct policy_turn *turn = gate->turn;
 	struct meter_device *md = unit->device;
-	uint64_t now = unit->now_ns, until = now + PASS_NS, open = until;
+	uint64_t now = unit->now_ns, open;
+	uint64_t until = now + PASS_NS;
 
 	if (!hold->settled || !hold->room_ns ||
 	    atomic_load(&gate->controller) != CONTROLLER_DEFICIT ||
 	    gate_turn_flags(gate, now) & (POLICY_TURN_URGED | POLICY_TURN_FIRST))
 		return;
-	if (turn && !silent(turn, now))
-		open = atomic_peek(&turn->open_until_ns);
+	open = turn && !silent(turn, now) ? atomic_peek(&turn->open_until_ns) : until;
 	atomic_poke(&md->pass.rare, unit->rare);
 	atomic_poke(&md->pass.room_ns, hold->room_ns);
 	atomic_poke(&md->pass.bills, hold->bills);
@@ -537,6 +537,7 @@ static void ask(struct guest *guest, struct gate *gate, struct unit *unit)
 {
 	struct hold hold = {0};
 
+	meter_catch_up(unit->device);
 	/* While one was waited for, the other may have gone. */
 	do
 		wait_for_share(guest, gate, unit, &hold);

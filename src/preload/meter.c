@@ -171,6 +171,20 @@ static bool begins_unmarked(const struct meter_device *md, const struct lane *la
 	       lane->clock >= 0 && md->clock[lane->clock].used;
 }
 
+/*
+ * With the lock: what may follow a launch without it, as far as there is room, and the arbiter does
+ * not care to know.
+ */
+static uint64_t burst_most_ns(const struct meter_device *md, const struct lane *lane,
+			      const struct unit *unit)
+{
+	uint64_t room = less(unit->now_ns + atomic_peek(&md->pass.room_ns), meter_end_ns(md));
+
+	if (lane->mute || unit->ahead_ns)
+		return 0;
+	return room < METER_NEAR_NS ? room : METER_NEAR_NS;
+}
+
 static uint64_t *launches_of(const struct unit *unit)
 {
 	struct compute *compute = unit->device->compute;
@@ -197,7 +211,8 @@ static struct span lane_hand_over(struct meter_device *md, struct lane *lane,
 	return rest;
 }
 
-void meter_begin(struct guest *guest, struct unit *unit)
+/* Of its own, so that what goes without it is short. */
+static __attribute__((noinline)) void begin(struct guest *guest, struct unit *unit)
 {
 	struct meter_device *md = unit->device;
 	CUcontext context = unit->context;
@@ -207,25 +222,21 @@ void meter_begin(struct guest *guest, struct unit *unit)
 	bool fresh, new;
 	int clock = -1, before = -1;
 
-	unit->mark = -1;
-	/* Not when it is launched: a locked instruction waits until the driver's doorbell rang. */
-	__atomic_fetch_add(launches_of(unit), 1, __ATOMIC_RELAXED);
-	lock_take(&md->lock);
-	unit->expected_ns = cost_use(&md->costs, unit->key, &unit->known, &unit->alone);
+	meter_lock(md);
 	if (!unit->known && unit->rare) { /* see begins_unmarked: is its stream idle? */
-		lock_drop(&md->lock);
+		meter_unlock(md);
 		meter_collect(guest, md);
-		lock_take(&md->lock);
+		meter_lock(md);
 	}
 	unit->lane = lane_find(md, context, key, &new);
 	if (new) {
-		lock_drop(&md->lock);
+		meter_unlock(md);
 		clock = clock_find(md, context);
-		lock_take(&md->lock);
+		meter_lock(md);
 		unit->lane = lane_find(md, context, key, &new);
 	}
 	if (unit->lane < 0) {
-		lock_drop(&md->lock);
+		meter_unlock(md);
 		return;
 	}
 	lane = &md->lane[unit->lane];
@@ -269,7 +280,8 @@ void meter_begin(struct guest *guest, struct unit *unit)
 	}
 	/* Who was asked just before has woken the keeper, and collected if that was due. */
 	unit->quiet = !unit->asked && unit->mark < 0 && !lane->mute;
-	lock_drop(&md->lock);
+	burst_begin(md, unit, burst_most_ns(md, lane, unit));
+	meter_unlock(md);
 	if (!atomic_load_explicit(&md->running, memory_order_relaxed) &&
 	    !atomic_exchange(&md->running, true))
 		compute_set_running(atomic_load(&guest->slot), md->device->ledger, now,
@@ -280,17 +292,36 @@ void meter_begin(struct guest *guest, struct unit *unit)
 		meter_bill(guest, md, rest.from_ns, rest.to_ns);
 }
 
+void meter_begin(struct guest *guest, struct unit *unit)
+{
+	struct meter_device *md = unit->device;
+
+	unit->mark = -1;
+	/* Not when it is launched: a locked instruction waits until the driver's doorbell rang. */
+	__atomic_fetch_add(launches_of(unit), 1, __ATOMIC_RELAXED);
+	unit->expected_ns = cost_use(&md->costs, unit->key, &unit->known, &unit->alone);
+	unit->quiet = !unit->asked && unit->known && !unit->alone && burst_join(md, unit);
+	if (!unit->quiet)
+		begin(guest, unit);
+}
+
+void meter_catch_up(struct meter_device *md)
+{
+	meter_lock(md);
+	meter_unlock(md);
+}
+
 void meter_pause(struct unit *unit)
 {
 	struct meter_device *md = unit->device;
 	int mark = -1, i;
 	bool new;
 
-	lock_take(&md->lock);
+	meter_lock(md);
 	i = lane_find(md, unit->context, unit->lane_key, &new);
 	if (i >= 0 && !new && md->lane[i].loose.launches)
 		mark = mark_reserve(md, &md->lane[i], unit);
-	lock_drop(&md->lock);
+	meter_unlock(md);
 	if (mark >= 0)
 		mark_record(&md->lane[i], mark, true);
 }
@@ -300,7 +331,7 @@ static void uncount(struct meter_device *md, struct lane *lane, const struct uni
 {
 	uint64_t expected = unit->expected_ns;
 
-	lock_take(&md->lock);
+	meter_lock(md);
 	if (unit->mark < 0 && lane->loose.launches) {
 		lane->loose.launches--;
 		lane->loose.expected_ns = less(lane->loose.expected_ns, expected);
@@ -308,7 +339,7 @@ static void uncount(struct meter_device *md, struct lane *lane, const struct uni
 		md->pending_ns = less(md->pending_ns, expected);
 	}
 	lane->end_ns = less(lane->end_ns, expected);
-	lock_drop(&md->lock);
+	meter_unlock(md);
 }
 
 void meter_end(struct guest *guest, struct unit *unit, bool ok)
@@ -403,10 +434,10 @@ bool meter_pauses_badly(struct meter_device *md, uint64_t short_ns)
 {
 	bool brief, spread;
 
-	lock_take(&md->lock);
+	meter_lock(md);
 	brief = md->costs.mean_ns && md->costs.mean_ns < short_ns;
 	spread = md->overlap_permille < SPREAD_PERMILLE;
-	lock_drop(&md->lock);
+	meter_unlock(md);
 	return brief || spread;
 }
 
@@ -416,9 +447,9 @@ uint64_t meter_expect(struct unit *unit)
 	uint64_t took;
 	bool known;
 
-	lock_take(&md->lock);
+	meter_lock(md);
 	took = cost_expect(&md->costs, unit->key, &known);
-	lock_drop(&md->lock);
+	meter_unlock(md);
 	return known ? took : 0;
 }
 
@@ -428,7 +459,7 @@ bool meter_fits(struct unit *unit)
 	uint64_t last = 0, own = unit->now_ns, took;
 	bool known;
 
-	lock_take(&md->lock);
+	meter_lock(md);
 	took = cost_expect(&md->costs, unit->key, &known);
 	for (int i = 0; i < METER_LANES && md->lane[i].context; i++) {
 		const struct lane *lane = &md->lane[i];
@@ -438,7 +469,7 @@ bool meter_fits(struct unit *unit)
 		else if (lane->end_ns > last)
 			last = lane->end_ns;
 	}
-	lock_drop(&md->lock);
+	meter_unlock(md);
 	return known && own + took <= last + took / 16;
 }
 
@@ -463,8 +494,8 @@ uint64_t meter_room(struct guest *guest, struct unit *unit, uint64_t bound_ns, b
 		return 0;
 	if (!spread)
 		return end - bound_ns;
-	lock_take(&md->lock);
+	meter_lock(md);
 	room = may_spread(md, unit);
-	lock_drop(&md->lock);
+	meter_unlock(md);
 	return room ? 0 : end - bound_ns;
 }

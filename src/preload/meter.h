@@ -100,6 +100,17 @@ struct place {
 	uint64_t until_ns;
 };
 
+/* Launches that are counted without the lock, see burst.h. */
+struct burst {
+	uint64_t word;	   /* what is left of it */
+	uint64_t given;	   /* what that was; 0: none is on */
+	CUcontext context; /* the stream's */
+	uint64_t lane_key;
+	int lane;
+	uint64_t key; /* of the launch that began it, and of all until another's came */
+	uint64_t first_ns, last_ns;
+};
+
 /* The device's clock as seen through one context's events, in CLOCK_MONOTONIC. */
 struct clock {
 	CUcontext context;
@@ -125,6 +136,7 @@ struct meter_device {
 	struct lane lane[METER_LANES];
 	struct clock clock[METER_CLOCKS];
 	struct costs costs;
+	struct burst burst;
 	struct park park;
 	struct place place;
 	uint64_t pending_ns;	   /* over all lanes */
@@ -192,6 +204,9 @@ CUresult meter_unit(struct guest *guest, struct unit *unit);
 
 /* Whether its stream captures: then it is not metered either. */
 bool meter_captured(const struct unit *unit);
+
+/* Counts what was let through: what is said of work in flight below is of all of it by now. */
+void meter_catch_up(struct meter_device *md);
 
 /* Before the launch, once it is allowed: finds its lane, marks the end of a pause. */
 void meter_begin(struct guest *guest, struct unit *unit);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What meter.c (recording), collect.c (billing) and clock.c share and nobody else sees. */
+/* What the files of the meter share, and park.c and place.c, which work on its streams. */
 #ifndef ALLOT_PRELOAD_METER_PRIV_H
 #define ALLOT_PRELOAD_METER_PRIV_H
 
-#include "preload/meter.h"
+#include "preload/burst.h"
 
 /* Calls that capturing threads forbid endanger no capture here: ours are about our events. */
 struct capture_mode {
@@ -27,6 +27,19 @@ static inline void capture_restore(struct capture_mode mode)
 static inline uint64_t less(uint64_t from, uint64_t what)
 {
 	return from > what ? from - what : 0;
+}
+
+/* Whoever has the lock finds all launches counted that were let through until then. */
+static inline void meter_lock(struct meter_device *md)
+{
+	lock_take(&md->lock);
+	if (md->burst.given)
+		burst_end(md);
+}
+
+static inline void meter_unlock(struct meter_device *md)
+{
+	lock_drop(&md->lock);
 }
 
 /* With the lock: the lane of a stream, a free one, or the one that was idle for longest. */

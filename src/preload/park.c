@@ -110,12 +110,12 @@ static bool wait_in_stream(struct unit *unit, struct lane *lane, CUdeviceptr at,
 	mode = capture_relax();
 	e = DRIVER(cuStreamWaitValue32_v2, (unit->stream, at, pause, CU_STREAM_WAIT_VALUE_GEQ));
 	capture_restore(mode);
-	lock_take(&unit->device->lock);
+	meter_lock(unit->device);
 	if (e)
 		lane->deaf = true;
 	else
 		lane->parked = pause;
-	lock_drop(&unit->device->lock);
+	meter_unlock(unit->device);
 	unit->parks = !e;
 	return !e;
 }
@@ -131,7 +131,7 @@ bool park_launch(struct guest *guest, struct unit *unit, uint64_t until_ns)
 
 	if (!park_is_on(md) && !may_park(guest, unit, until_ns))
 		return false;
-	lock_take(&md->lock);
+	meter_lock(md);
 	i = lane_find(md, unit->context, unit->lane_key, &new);
 	lane = i < 0 || new ? NULL : &md->lane[i];
 	if (lane && !lane->mute && !lane->deaf && !md->clock[lane->clock].parting)
@@ -140,7 +140,7 @@ bool park_launch(struct guest *guest, struct unit *unit, uint64_t until_ns)
 		pause = pause_now(md, lane, unit, until_ns, &begun);
 		waits = lane->parked == pause;
 	}
-	lock_drop(&md->lock);
+	meter_unlock(md);
 	if (!pause)
 		return false;
 	if (begun)
@@ -174,9 +174,9 @@ static void open(struct meter_device *md)
 
 void park_open(struct meter_device *md)
 {
-	lock_take(&md->lock);
+	meter_lock(md);
 	open(md);
-	lock_drop(&md->lock);
+	meter_unlock(md);
 }
 
 /* What was done before the pause may not be billed yet, and a limit may have changed. */
@@ -214,11 +214,11 @@ uint64_t park_look(struct guest *guest, uint64_t now_ns)
 
 void park_part(struct meter_device *md, CUcontext context, bool parts)
 {
-	lock_take(&md->lock);
+	meter_lock(md);
 	if (parts)
 		open(md);
 	for (int i = 0; i < METER_CLOCKS; i++)
 		if (md->clock[i].context == context)
 			md->clock[i].parting += parts ? 1 : -1;
-	lock_drop(&md->lock);
+	meter_unlock(md);
 }

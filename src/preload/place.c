@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "preload/place.h"
 
+#include "preload/meter_priv.h"
+
 /* With the lock. Who had one asks once in vain: all wake up at once, and others go first. */
 static bool take(struct meter_device *md, uint64_t now_ns, uint64_t until_ns)
 {
@@ -25,9 +27,9 @@ bool place_take(struct meter_device *md, uint64_t now_ns, uint64_t until_ns)
 {
 	bool taken;
 
-	lock_take(&md->lock);
+	meter_lock(md);
 	taken = take(md, now_ns, until_ns);
-	lock_drop(&md->lock);
+	meter_unlock(md);
 	return taken;
 }
 

@@ -6,6 +6,7 @@
  * (How soon it was done after it was recorded tells nothing where processes wait for each other's
  * turns, and processes whose clocks differ would bill each other's time away.)
  */
+#include "base/now.h"
 #include "preload/meter_priv.h"
 #include "preload/park.h"
 
@@ -85,25 +86,28 @@ static void move(struct meter_device *md, struct clock *clock, int64_t by_ns)
 	meter_unlock(md);
 }
 
-bool clock_read(struct meter_device *md, struct clock *clock, struct mark *mark, uint64_t now_ns,
-		uint64_t *ret_ns)
+CUresult clock_read(struct meter_device *md, struct clock *clock, struct mark *mark,
+		    uint64_t *ret_ns)
 {
 	float ms = 0;
 	int64_t since = 0;
-	uint64_t at;
+	uint64_t at, now;
+	CUresult e;
 
-	if (clock->base) {
-		if (DRIVER(cuEventElapsedTime, (&ms, clock->base, mark->event)))
-			return false;
+	e = clock->base ? DRIVER(cuEventElapsedTime, (&ms, clock->base, mark->event))
+			: DRIVER(cuEventQuery, (mark->event));
+	if (e)
+		return e;
+	now = now_monotonic_ns();
+	if (clock->base)
 		since = (int64_t)((double)ms * 1e6);
-	} else {
-		clock->base_ns = now_ns;
-	}
+	else
+		clock->base_ns = now;
 	at = clock->base_ns + (uint64_t)since;
 	if (at < mark->recorded_ns)
 		move(md, clock, (int64_t)(mark->recorded_ns - at));
-	else if (at > now_ns)
-		move(md, clock, -(int64_t)(at - now_ns));
+	else if (at > now)
+		move(md, clock, -(int64_t)(at - now));
 	*ret_ns = clock->base_ns + (uint64_t)since;
 	if (!clock->base || since > REBASE_NS) {
 		CUevent old = clock->base;
@@ -115,5 +119,5 @@ bool clock_read(struct meter_device *md, struct clock *clock, struct mark *mark,
 		clock_give(clock, old);
 		meter_unlock(md);
 	}
-	return true;
+	return CUDA_SUCCESS;
 }

@@ -274,18 +274,13 @@ static void look_at(struct pass *pass, struct lane *lane)
 		struct mark *mark = &lane->mark[lane->head % METER_MARKS];
 		uint32_t state = atomic_load_explicit(&mark->state, memory_order_acquire);
 		uint64_t done = 0;
-		CUresult e;
 
 		if (state == MARK_RECORDING)
 			break;
-		if (state == MARK_RECORDED) {
-			e = DRIVER(cuEventQuery, (mark->event));
-			if (e == CUDA_ERROR_NOT_READY) {
-				running(pass, lane, mark);
-				break;
-			}
-			if (e || !clock_read(pass->md, clock, mark, now_monotonic_ns(), &done))
-				done = 0;
+		if (state == MARK_RECORDED &&
+		    clock_read(pass->md, clock, mark, &done) == CUDA_ERROR_NOT_READY) {
+			running(pass, lane, mark);
+			break;
 		}
 		pop(pass, lane, done);
 	}

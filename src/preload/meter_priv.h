@@ -77,10 +77,11 @@ CUevent clock_take(struct clock *clock);
 void clock_give(struct clock *clock, CUevent event);
 
 /*
- * When a recorded mark was done, by CLOCK_MONOTONIC, not later than now. The
- * collector alone may ask, with the clock's context current. False: the driver does not tell.
+ * When a recorded mark was done, by CLOCK_MONOTONIC, not later than now. The collector alone may
+ * ask, with the clock's context current. CUDA_ERROR_NOT_READY: it is not; another error: the driver
+ * does not tell.
  */
-bool clock_read(struct meter_device *md, struct clock *clock, struct mark *mark, uint64_t now_ns,
-		uint64_t *ret_ns);
+CUresult clock_read(struct meter_device *md, struct clock *clock, struct mark *mark,
+		    uint64_t *ret_ns);
 
 #endif

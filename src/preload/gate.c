@@ -27,8 +27,12 @@
 #define PAUSE_PEERS_NS (10 * MS)
 /* Less than what the deficit's slack makes up for. */
 #define MORE_NS	      (8 * MS)
-/* Where one launch was let through, others need not ask for so long, unless something is billed. */
+/*
+ * Where one launch was let through, others need not ask for so long, unless something is billed;
+ * for longer where nobody else waits.
+ */
 #define PASS_NS	      (MS / 20)
+#define PASS_ALONE_NS (MS / 5)
 /* Who waits or just worked counts as wanting the device for so long. */
 #define DEMAND_NS     (10 * MS)
 #define LINGER_NS     (MS / 5)
@@ -393,7 +397,7 @@ static void let_pass(struct gate *gate, const struct unit *unit, const struct ho
 	const struct policy_turn *turn = gate->turn;
 	struct meter_device *md = unit->device;
 	uint64_t now = unit->now_ns, open;
-	uint64_t until = now + PASS_NS;
+	uint64_t until = now + (unit->rare ? PASS_ALONE_NS : PASS_NS);
 
 	if (!hold->settled || !hold->room_ns ||
 	    atomic_load(&gate->controller) != CONTROLLER_DEFICIT ||

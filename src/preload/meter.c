@@ -28,6 +28,8 @@
  */
 #define STEADY_WORK_NS 2000000
 #define STEADY_NS      10000000
+/* So much may be in flight uncounted where nobody else waits for the device; else METER_NEAR_NS. */
+#define BURST_ALONE_NS 200000
 /* Work that takes longer than expected is looked at again so much later. */
 #define LATE_NS 50000
 
@@ -178,11 +180,12 @@ static bool begins_unmarked(const struct meter_device *md, const struct lane *la
 static uint64_t burst_most_ns(const struct meter_device *md, const struct lane *lane,
 			      const struct unit *unit)
 {
+	uint64_t most = unit->rare ? BURST_ALONE_NS : METER_NEAR_NS;
 	uint64_t room = less(unit->now_ns + atomic_peek(&md->pass.room_ns), meter_end_ns(md));
 
 	if (lane->mute || unit->ahead_ns)
 		return 0;
-	return room < METER_NEAR_NS ? room : METER_NEAR_NS;
+	return room < most ? room : most;
 }
 
 static uint64_t *launches_of(const struct unit *unit)

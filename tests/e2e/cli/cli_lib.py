@@ -26,6 +26,11 @@ SHM = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 UUID_A = "GPU-11111111-2222-3333-4444-555555555555"
 UUID_B = "GPU-aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee"
 
+# A shell traps no signal that was ignored when it began, as under nohup.
+for sig in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+    if signal.getsignal(sig) is signal.SIG_IGN:
+        signal.signal(sig, signal.SIG_DFL)
+
 
 def documented():
     """{section: {key: type}} from the tables of docs/json.md."""

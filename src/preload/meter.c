@@ -214,7 +214,7 @@ static struct span lane_hand_over(struct meter_device *md, struct lane *lane,
 	return rest;
 }
 
-/* Of its own, so that what goes without it is short. */
+/* What takes the lock. Apart, so that the way of a launch without it is short. */
 static __attribute__((noinline)) void begin(struct guest *guest, struct unit *unit)
 {
 	struct meter_device *md = unit->device;

@@ -166,6 +166,12 @@ class Counted(Case):
         self.assertGreater(self.counted()["busy_ns"], 50e6)
         self.assertLess(self.counted()["busy_ns"], 120e6)
 
+    def test_bursts(self):
+        """40 ms of work, of launches that let each other through."""
+        self.guest("bursts", "--compute", "90")
+        self.assertEqual(self.counted()["launches"], 2000)
+        self.assertGreater(self.counted()["busy_ns"], 30e6)
+
     def test_many_streams_in_line(self):
         """100 ms of work, one short kernel in each of more streams than there are lanes."""
         self.guest("many streams", "--compute", "90")

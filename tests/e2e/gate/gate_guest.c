@@ -352,6 +352,18 @@ static void first_launches(void)
 	}
 }
 
+/* 40 ms of work, a few brief launches at a time, of which hardly any is measured by itself. */
+static void bursts(void)
+{
+	begin();
+	for (int i = 0; i < 200; i++) {
+		for (int k = 0; k < 10; k++)
+			MUST(launch(20, NULL));
+		MUST(cuCtxSynchronize());
+		pause_ms(1);
+	}
+}
+
 /* A function that took long once and then does not: how long is it waited for? */
 static void shorter(void)
 {
@@ -803,6 +815,8 @@ int main(int argc, char **argv)
 		shorter();
 	else if (!strcmp(hazard, "first launches"))
 		first_launches();
+	else if (!strcmp(hazard, "bursts"))
+		bursts();
 	else if (!strcmp(hazard, "ahead"))
 		ahead();
 	else if (!strcmp(hazard, "gone in a pause"))

@@ -3,11 +3,12 @@
 #include "preload/burst.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
 
-#include "tests/check.h"
 #include "preload/meter_priv.h"
+#include "tests/check.h"
 
 #define US	1000u
 #define STREAM	7

@@ -135,17 +135,40 @@ static void read_command(char *buf, size_t len)
 	memset(buf + n, 0, len - (size_t)n);
 }
 
+/* What describes a process, in words; the state, before them, says whose they are. */
+#define FIRST_WORD (offsetof(struct ledger_slot, pid) / sizeof(uint64_t))
+#define END_WORD   (offsetof(struct ledger_slot, reserved) / sizeof(uint64_t))
+
+/*
+ * Others read the slot at any time, and any word may be the one at which it changes hands under
+ * them. Release here and acquire there: who got a word of the next owner finds the state changed.
+ */
+static void write_words(struct ledger_slot *slot, const struct ledger_slot *from)
+{
+	const uint64_t *word = (const uint64_t *)from;
+
+	for (size_t i = FIRST_WORD; i < END_WORD; i++)
+		atomic_release((uint64_t *)slot + i, word[i]);
+}
+
+static void read_words(struct ledger_slot *to, const struct ledger_slot *slot)
+{
+	uint64_t *word = (uint64_t *)to;
+
+	for (size_t i = FIRST_WORD; i < END_WORD; i++)
+		word[i] = atomic_acquire((const uint64_t *)slot + i);
+}
+
 static void describe(struct ledger_slot *slot)
 {
+	struct ledger_slot own = {.pid = (uint32_t)getpid(), .pidns = pidns_self()};
 	struct timespec ts = { 0 };
 
-	slot->pid = (uint32_t)getpid();
-	slot->pidns = pidns_self();
 	clock_gettime(CLOCK_BOOTTIME, &ts);
-	slot->start_ns = (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
-	memset(slot->comm, 0, sizeof(slot->comm));
-	prctl(PR_GET_NAME, slot->comm);
-	read_command(slot->command, sizeof(slot->command));
+	own.start_ns = (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+	prctl(PR_GET_NAME, own.comm);
+	read_command(own.command, sizeof(own.command));
+	write_words(slot, &own);
 }
 
 static int lock_any(int fd)
@@ -286,15 +309,21 @@ static void copy_text(char *to, const char *from, size_t len)
 
 int slot_info(struct ledger *ledger, int index, struct slot_info *ret)
 {
-	struct ledger_slot copy;
+	const struct ledger_slot *slot;
 	struct slot_info info = { 0 };
+	struct ledger_slot copy;
+	uint64_t state;
 
 	if ((unsigned int)index >= LEDGER_SLOTS)
 		return -ENOENT;
-	copy = ledger->map->slots[index];
-	if ((copy.state & 0xff) != SLOT_LIVE)
+	slot = &ledger->map->slots[index];
+	state = atomic_acquire(&slot->state);
+	if ((state & 0xff) != SLOT_LIVE)
 		return -ENOENT;
-	info.generation = state_generation(copy.state);
+	read_words(&copy, slot);
+	if (atomic_peek(&slot->state) != state)
+		return -ENOENT;
+	info.generation = state_generation(state);
 	info.pid = copy.pid;
 	info.pidns = copy.pidns;
 	info.start_ns = copy.start_ns;

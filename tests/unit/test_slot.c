@@ -4,6 +4,8 @@
 #include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 
 #include "ledger/ledger_priv.h"
@@ -322,6 +324,71 @@ static void check_crowd(void)
 	pair_close(&p);
 }
 
+/*
+ * Who reads a slot while it changes hands: owners are numbered by their names. More readers than
+ * processors, so that some are stopped half-way.
+ */
+#define OWNERS	 1000
+#define WATCHERS 4
+
+static struct ledger *watched;
+static atomic_bool watching;
+
+static void *watch(void *arg)
+{
+	struct slot_info info, last = {0};
+
+	while (atomic_load(&watching)) {
+		if (slot_info(watched, 1, &info))
+			continue;
+		CHECK(info.generation >= last.generation);
+		if (info.generation == last.generation)
+			CHECK(!strcmp(info.comm, last.comm));
+		else
+			CHECK(atoi(info.comm) > atoi(last.comm));
+		last = info;
+	}
+	CHECK(last.generation > 0);
+	return NULL;
+}
+
+/* As after kill -9: the lock is gone, the slot says that it is live. */
+static void abandon(struct ledger *l)
+{
+	CHECK_EQ(munmap(l->map, sizeof(*l->map)), 0);
+	l->map = NULL;
+	l->slot.index = -1;
+	ledger_close(l);
+}
+
+static void check_watched(void)
+{
+	pthread_t thread[WATCHERS];
+
+	watched = slot_ledger(fixture_join(fixture_tenant("watched")));
+	atomic_store(&watching, true);
+	for (int i = 0; i < WATCHERS; i++)
+		CHECK_EQ(pthread_create(&thread[i], NULL, watch, NULL), 0);
+	for (int i = 1; i <= OWNERS; i++) {
+		char name[16];
+		struct ledger *l;
+
+		snprintf(name, sizeof(name), "%d", i);
+		CHECK_EQ(prctl(PR_SET_NAME, name), 0);
+		l = slot_ledger(fixture_join(watched->dir));
+		if (i % 2) {
+			ledger_close(l);
+		} else {
+			abandon(l);
+			CHECK_EQ(quota_reclaim(watched), 1);
+		}
+	}
+	atomic_store(&watching, false);
+	for (int i = 0; i < WATCHERS; i++)
+		CHECK_EQ(pthread_join(thread[i], NULL), 0);
+	ledger_close(watched);
+}
+
 int main(void)
 {
 	struct slot *slot;
@@ -339,5 +406,6 @@ int main(void)
 	check_child_joins(l);
 	ledger_close(l);
 	check_crowd();
+	check_watched();
 	return 0;
 }

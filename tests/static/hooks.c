@@ -45,10 +45,17 @@ static void *ask(void *arg)
 {
 	size_t free, total;
 	CUcontext context;
+	CUresult e;
 	void *p;
 
 	OK(cuInit(0));
-	OK(cuDevicePrimaryCtxRetain(&context, 0));
+	/* The other process may have taken all that there is. */
+	do {
+		e = cuDevicePrimaryCtxRetain(&context, 0);
+	} while (e == CUDA_ERROR_OUT_OF_MEMORY && atomic_load(&asking));
+	if (e == CUDA_ERROR_OUT_OF_MEMORY)
+		return NULL;
+	OK(e);
 	OK(cuCtxSetCurrent(context));
 	while (atomic_load(&asking)) {
 		OK(cuMemGetInfo_v2(&free, &total));

@@ -55,7 +55,8 @@ struct sim_use {
 enum sim_row_state { SIM_ROW_FREE, SIM_ROW_LIVE };
 
 struct sim_process_row {
-	_Alignas(64) uint32_t state;
+	/* Changes under the lock; the engine, who has its own, asks without. */
+	_Alignas(64) _Atomic uint32_t state;
 	int32_t pid;	       /* in its own namespace */
 	uint64_t pid_ns;       /* inode of that namespace */
 	uint64_t generation;   /* counts the row's users: (row, generation) names one process */

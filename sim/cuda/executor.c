@@ -300,7 +300,7 @@ static bool step(struct sim_exec *exec, struct sim_op *op)
 	if (last || op->work.kind == WORK_MARK || atomic_load(&exec->error))
 		return false;
 	if (op->work.kind == WORK_KERNEL)
-		error = kernel_step(op, &op->left_ns, &last);
+		error = kernel_step(op, exec->clock_ns, &op->left_ns, &last);
 	else if (op->work.kind == WORK_COPY)
 		error = copy_step(op, &op->left_ns, &last);
 	else

@@ -5,9 +5,10 @@
  *   sim_spin(u64 us)                           takes so many microseconds
  *   sim_fill(ptr, u64 words, u32 seed)         writes `words` 32-bit words made from the seed
  *   sim_check(ptr, u64 words, u32 seed, bad)   adds to the 32-bit count at `bad` how many differ
- *   sim_meet(count, u64 ranks)                 a rank of a collective: adds one to the 64-bit count,
- *                                              in the process's memory, which ranks share, and ends
- *                                              when all of its round did
+ *   sim_meet(count, u64 ranks)                 a rank of a collective: adds one to the 64-bit
+ *                                              count, in memory that the ranks' processes share,
+ *                                              and ends when all of its round did; the word after
+ *                                              the count says when the last one came
  *
  * Any other takes 5 us and does nothing; its parameters are not looked at.
  */
@@ -16,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/atomic.h"
 #include "base/now.h"
 #include "sim/cuda/engine.h"
 #include "sim/cuda/rows.h"
@@ -146,19 +148,28 @@ static CUresult fill_or_check(struct sim_op *op, bool *ret_last)
 	return CUDA_SUCCESS;
 }
 
-/* The cursor is the count at which the round is complete. */
-static void meet(struct sim_op *op, uint64_t *ret_ns, bool *ret_last)
+/*
+ * The cursor is the count at which the round is complete. An executor that had no processor for a
+ * while makes up for it at instants that are past, and would find then who only came since.
+ */
+static void meet(struct sim_op *op, uint64_t at_ns, uint64_t *ret_ns, bool *ret_last)
 {
-	_Atomic uint64_t *count = (_Atomic uint64_t *)(uintptr_t)op->work.launch.arg[0];
-	uint64_t ranks = op->work.launch.arg[1];
+	uint64_t *count = (uint64_t *)(uintptr_t)op->work.launch.arg[0], *came_ns = count + 1;
+	uint64_t ranks = op->work.launch.arg[1], last_ns;
 
-	if (!op->cursor)
-		op->cursor = atomic_fetch_add(count, 1) / ranks * ranks + ranks;
-	*ret_last = atomic_load(count) >= op->cursor;
-	*ret_ns = *ret_last ? OTHER_NS : MEET_NS;
+	if (!op->cursor) {
+		atomic_raise_u64(came_ns, at_ns);
+		op->cursor = atomic_publish_add(count, 1) / ranks * ranks + ranks;
+	}
+	*ret_ns = MEET_NS;
+	*ret_last = atomic_check(count) >= op->cursor;
+	if (!*ret_last)
+		return;
+	last_ns = atomic_peek(came_ns);
+	*ret_ns = OTHER_NS + (last_ns > at_ns ? last_ns - at_ns : 0);
 }
 
-CUresult kernel_step(struct sim_op *op, uint64_t *ret_ns, bool *ret_last)
+CUresult kernel_step(struct sim_op *op, uint64_t at_ns, uint64_t *ret_ns, bool *ret_last)
 {
 	uint64_t from;
 	CUresult error;
@@ -179,7 +190,7 @@ CUresult kernel_step(struct sim_op *op, uint64_t *ret_ns, bool *ret_last)
 	case SIM_KERNEL_MEET:
 		if (!op->work.launch.arg[0] || !op->work.launch.arg[1])
 			return CUDA_ERROR_ILLEGAL_ADDRESS;
-		meet(op, ret_ns, ret_last);
+		meet(op, at_ns, ret_ns, ret_last);
 		return CUDA_SUCCESS;
 	default:
 		*ret_ns = OTHER_NS;

@@ -138,9 +138,10 @@ struct sim_op {
 
 /*
  * The next step of a kernel, copy or set: does its part of the work and gives how long the device
- * is taken by it. *ret_last says that nothing follows. An error sticks to the context.
+ * is taken by it; at_ns is the device's time, which is never ahead of the clock. *ret_last says
+ * that nothing follows. An error sticks to the context.
  */
-CUresult kernel_step(struct sim_op *op, uint64_t *ret_ns, bool *ret_last);
+CUresult kernel_step(struct sim_op *op, uint64_t at_ns, uint64_t *ret_ns, bool *ret_last);
 CUresult copy_step(struct sim_op *op, uint64_t *ret_ns, bool *ret_last);
 CUresult set_step(struct sim_op *op, uint64_t *ret_ns, bool *ret_last);
 

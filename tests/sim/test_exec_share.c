@@ -104,6 +104,54 @@ static void test_stop(void)
 		end(pid[i]);
 }
 
+#define LATE_MS 50
+
+/* A rank, which stops half-way if told so. Answers how long it was in its collective, in ms. */
+static float meet(int device, bool stop)
+{
+	uint64_t count = (uintptr_t)&done[CHILDREN], ranks = 2;
+	CUevent from, to;
+	CUcontext ctx;
+	float ms;
+
+	OK(cuInit(0));
+	OK(cuDevicePrimaryCtxRetain(&ctx, device));
+	OK(cuCtxSetCurrent(ctx));
+	OK(cuEventCreate(&from, 0));
+	OK(cuEventCreate(&to, 0));
+	OK(cuEventRecord(from, NULL));
+	OK(exec_launch(exec_function("sim_meet"), NULL, (void *[]){&count, &ranks}));
+	OK(cuEventRecord(to, NULL));
+	while (stop && !atomic_load(&done[CHILDREN]))
+		usleep(100);
+	if (stop)
+		CHECK(!kill(getpid(), SIGSTOP));
+	OK(cuEventSynchronize(to));
+	OK(cuEventElapsedTime_v2(&ms, from, to));
+	return ms;
+}
+
+/* The processor was elsewhere, but the device waited for the other one as long as that took. */
+static void test_meet(void)
+{
+	pid_t first = fork(), last;
+	int status;
+
+	CHECK(first >= 0);
+	if (!first)
+		exit(meet(0, true) < LATE_MS - 0.1f);
+	CHECK(waitpid(first, &status, WUNTRACED) == first && WIFSTOPPED(status));
+	exec_sleep_ms(LATE_MS);
+	last = fork();
+	CHECK(last >= 0);
+	if (!last)
+		exit(meet(1, false) >= LATE_MS);
+	CHECK(waitpid(last, &status, 0) == last && !status);
+	CHECK(!kill(first, SIGCONT));
+	CHECK(waitpid(first, &status, 0) == first);
+	CHECK(!status);
+}
+
 /* After all that the device is idle, and this process has it to itself. */
 static void test_alone(void)
 {
@@ -171,11 +219,13 @@ int main(void)
 {
 	setenv("ALLOT_SIM_SLICE_US", "1000", 1);
 	setenv("ALLOT_SIM_SWITCH_US", "50", 1);
+	setenv("ALLOT_SIM_GPUS", "2", 1);
 	exec_init();
 	done = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	CHECK(done != MAP_FAILED);
 	test_kills();
 	test_stop();
+	test_meet();
 	test_alone();
 	test_two_contexts();
 	OK(cuDevicePrimaryCtxRelease_v2(0));

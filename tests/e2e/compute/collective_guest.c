@@ -26,7 +26,8 @@
 #define LAUNCH_US   25 /* of the host's own work before each, in training */
 
 struct shared {
-	_Atomic uint64_t met, ready, steps;
+	uint64_t met[2]; /* sim_meet's */
+	_Atomic uint64_t ready, steps;
 };
 
 static double now_s(void)
@@ -80,7 +81,7 @@ static void step(const struct rank *r)
 		work(r, 2, 150);
 		work(r, 4, 10);
 		wait_for(r->together, r->compute, r->ready);
-		launch(r->meet, r->together, (uint64_t)(uintptr_t)&r->shared->met, RANKS);
+		launch(r->meet, r->together, (uint64_t)(uintptr_t)r->shared->met, RANKS);
 	}
 	wait_for(r->compute, r->together, r->met);
 	work(r, COLLECTIVES, 30);

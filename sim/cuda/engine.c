@@ -80,9 +80,15 @@ static void lock(struct sim_engine_shared *shared)
 	}
 }
 
-static void unlock(struct sim_engine_shared *shared)
+/*
+ * Who is to look around (or NULL) is rung after that: a process that is stopped is so on its way
+ * out of the kernel, and with the lock held nobody else would get on.
+ */
+static void unlock(struct sim_engine_shared *shared, struct sim_engine_seat *ring)
 {
 	pthread_mutex_unlock(&shared->lock);
+	if (ring)
+		engine_ring(ring);
 }
 
 static uint64_t slice_ns(const struct sim_engine_shared *shared)
@@ -102,27 +108,24 @@ static void grant(struct sim_engine_shared *shared, uint32_t index, uint64_t fro
 	shared->slice_to_ns = from_ns + slice_ns(shared);
 }
 
-/* The next waiting seat after `index`, in turn; the dead are cleared on the way. -1 if none. */
-static int64_t next_waiting(struct sim_engine_shared *shared, uint32_t index)
+/* The next waiting seat after `index`, in turn; -1 if none. One that is dead misses its turn. */
+static int64_t next_waiting(const struct sim_engine_shared *shared, uint32_t index)
 {
 	for (uint32_t n = 1; shared->waiting && n <= shared->high; n++) {
 		uint32_t i = (index + n) % shared->high;
 
-		if (!shared->seats[i].waits)
-			continue;
-		if (seat_alive(shared, i))
+		if (shared->seats[i].waits)
 			return i;
-		shared->waiting--;
-		seat_free(shared, i);
 	}
 	return -1;
 }
 
 /*
  * The owner is at its end: who is next runs from from_ns on, or from when it became ready, and so
- * much later as the switch takes.
+ * much later as the switch takes. Answers who that is, to be rung.
  */
-static void hand_over(struct sim_engine_shared *shared, uint64_t from_ns, uint32_t switch_us)
+static struct sim_engine_seat *hand_over(struct sim_engine_shared *shared, uint64_t from_ns,
+					 uint32_t switch_us)
 {
 	int64_t next = next_waiting(shared, shared->owner - 1);
 
@@ -130,12 +133,12 @@ static void hand_over(struct sim_engine_shared *shared, uint64_t from_ns, uint32
 		shared->last = shared->owner;
 		shared->owner = 0;
 		shared->idle_from_ns = from_ns;
-		return;
+		return NULL;
 	}
 	if (shared->seats[next].ready_ns > from_ns)
 		from_ns = shared->seats[next].ready_ns;
 	grant(shared, (uint32_t)next, from_ns + switch_us * UINT64_C(1000));
-	engine_ring(&shared->seats[next]);
+	return &shared->seats[next];
 }
 
 int engine_sit(struct engine_seat *seat, unsigned int device)
@@ -172,27 +175,33 @@ int engine_sit(struct engine_seat *seat, unsigned int device)
 		err = 0;
 		break;
 	}
-	unlock(shared);
+	unlock(shared, NULL);
 	return err;
 }
 
 void engine_leave(struct engine_seat *seat)
 {
 	struct sim_engine_shared *shared = seat->shared;
+	struct sim_engine_seat *ring = NULL;
 
 	lock(shared);
 	if (shared->owner == seat->index + 1)
-		hand_over(shared, now_monotonic_ns(), 0);
+		ring = hand_over(shared, now_monotonic_ns(), 0);
 	shared->waiting -= seat->seat->waits;
 	seat_free(shared, seat->index);
-	unlock(shared);
+	unlock(shared, ring);
 	seat->seat = NULL;
 }
 
-/* Somebody else owns the device: wait in line, and see to it that the line moves. */
-static void wait_in_line(struct engine_seat *seat, uint64_t now, uint64_t ready_ns)
+/*
+ * Somebody else owns the device: wait in line, and see to it that the line moves. Answers who is to
+ * be rung.
+ */
+static struct sim_engine_seat *wait_in_line(struct engine_seat *seat, uint64_t now,
+					    uint64_t ready_ns)
 {
 	struct sim_engine_shared *shared = seat->shared;
+	struct sim_engine_seat *ring = NULL;
 	uint64_t slice = slice_ns(shared);
 
 	if (!shared->waiting) {
@@ -201,7 +210,7 @@ static void wait_in_line(struct engine_seat *seat, uint64_t now, uint64_t ready_
 
 		if (now >= from)
 			shared->slice_to_ns = from + ((now - from) / slice + 1) * slice;
-		engine_ring(&shared->seats[shared->owner - 1]);
+		ring = &shared->seats[shared->owner - 1];
 	}
 	if (!seat->seat->waits) {
 		seat->seat->ready_ns = ready_ns;
@@ -213,11 +222,12 @@ static void wait_in_line(struct engine_seat *seat, uint64_t now, uint64_t ready_
 		bool alive = seat_alive(shared, owner);
 
 		if (alive && now <= shared->slice_to_ns + STALLED_AFTER_NS)
-			return;
-		hand_over(shared, now, 0);
+			return ring;
+		ring = hand_over(shared, now, 0);
 		if (!alive)
 			seat_free(shared, owner);
 	}
+	return ring;
 }
 
 /* From when on a context has a device that nobody had at last. */
@@ -232,18 +242,19 @@ static uint64_t idle_from(const struct sim_engine_shared *shared, uint32_t index
 void engine_turn(struct engine_seat *seat, uint64_t ready_ns, struct engine_turn *ret_turn)
 {
 	struct sim_engine_shared *shared = seat->shared;
+	struct sim_engine_seat *ring = NULL;
 	uint64_t now = now_monotonic_ns();
 
 	lock(shared);
 	if (!shared->owner)
 		grant(shared, seat->index, idle_from(shared, seat->index, ready_ns));
 	else if (shared->owner != seat->index + 1)
-		wait_in_line(seat, now, ready_ns);
+		ring = wait_in_line(seat, now, ready_ns);
 	ret_turn->mine = shared->owner == seat->index + 1;
 	ret_turn->from_ns = shared->slice_from_ns;
 	ret_turn->to_ns = shared->waiting ? shared->slice_to_ns : UINT64_MAX;
 	ret_turn->look_ns = shared->slice_to_ns + DEAD_AFTER_NS;
-	unlock(shared);
+	unlock(shared, ring);
 	if (ret_turn->look_ns < now + 1000000)
 		ret_turn->look_ns = now + 1000000;
 }
@@ -251,17 +262,18 @@ void engine_turn(struct engine_seat *seat, uint64_t ready_ns, struct engine_turn
 void engine_pass(struct engine_seat *seat, uint64_t at_ns, bool more)
 {
 	struct sim_engine_shared *shared = seat->shared;
+	struct sim_engine_seat *ring = NULL;
 
 	lock(shared);
 	if (shared->owner == seat->index + 1) {
 		if (!more) {
-			hand_over(shared, at_ns, shared->dry_switch_us);
+			ring = hand_over(shared, at_ns, shared->dry_switch_us);
 		} else if (next_waiting(shared, seat->index) < 0) {
 			/* All who waited are gone: on without a switch. */
 			shared->slice_from_ns = at_ns;
 			shared->slice_to_ns = at_ns + slice_ns(shared);
 		} else {
-			hand_over(shared, at_ns, shared->switch_us);
+			ring = hand_over(shared, at_ns, shared->switch_us);
 			seat->seat->ready_ns = at_ns;
 			seat->seat->waits = 1;
 			shared->waiting++;
@@ -270,7 +282,7 @@ void engine_pass(struct engine_seat *seat, uint64_t at_ns, bool more)
 		seat->seat->waits = 0;
 		shared->waiting--;
 	}
-	unlock(shared);
+	unlock(shared, ring);
 }
 
 void engine_add_busy(struct engine_seat *seat, uint64_t from_ns, uint64_t to_ns)

@@ -43,20 +43,17 @@ static atomic_bool asking;
 
 static void *ask(void *arg)
 {
+	struct work w = {0};
 	size_t free, total;
-	CUcontext context;
-	CUresult e;
+	bool begun;
 	void *p;
 
-	OK(cuInit(0));
 	/* The other process may have taken all that there is. */
 	do {
-		e = cuDevicePrimaryCtxRetain(&context, 0);
-	} while (e == CUDA_ERROR_OUT_OF_MEMORY && atomic_load(&asking));
-	if (e == CUDA_ERROR_OUT_OF_MEMORY)
+		begun = work_begin(&w);
+	} while (!begun && atomic_load(&asking));
+	if (!begun)
 		return NULL;
-	OK(e);
-	OK(cuCtxSetCurrent(context));
 	while (atomic_load(&asking)) {
 		OK(cuMemGetInfo_v2(&free, &total));
 		CHECK_EQ(total, LIMIT);
@@ -67,6 +64,7 @@ static void *ask(void *arg)
 		CHECK(p);
 		usleep(1000);
 	}
+	OK(cuStreamDestroy_v2(w.stream));
 	OK(cuDevicePrimaryCtxRelease_v2(0));
 	return NULL;
 }

@@ -110,6 +110,7 @@ static void test_stop(void)
 static float meet(int device, bool stop)
 {
 	uint64_t count = (uintptr_t)&done[CHILDREN], ranks = 2;
+	CUfunction function;
 	CUevent from, to;
 	CUcontext ctx;
 	float ms;
@@ -117,10 +118,11 @@ static float meet(int device, bool stop)
 	OK(cuInit(0));
 	OK(cuDevicePrimaryCtxRetain(&ctx, device));
 	OK(cuCtxSetCurrent(ctx));
+	function = exec_function("sim_meet");
 	OK(cuEventCreate(&from, 0));
 	OK(cuEventCreate(&to, 0));
 	OK(cuEventRecord(from, NULL));
-	OK(exec_launch(exec_function("sim_meet"), NULL, (void *[]){&count, &ranks}));
+	OK(exec_launch(function, NULL, (void *[]){&count, &ranks}));
 	OK(cuEventRecord(to, NULL));
 	while (stop && !atomic_load(&done[CHILDREN]))
 		usleep(100);

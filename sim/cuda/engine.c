@@ -81,8 +81,8 @@ static void lock(struct sim_engine_shared *shared)
 }
 
 /*
- * Who is to look around (or NULL) is rung after that: a process that is stopped is so on its way
- * out of the kernel, and with the lock held nobody else would get on.
+ * Only then is a seat rung (NULL: none). A process stops on its way out of the kernel, so a call
+ * with the lock held would have it stop there, and nobody else would get on.
  */
 static void unlock(struct sim_engine_shared *shared, struct sim_engine_seat *ring)
 {

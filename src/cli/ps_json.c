@@ -66,6 +66,8 @@ static void compute(struct json *j, const struct view_compute *c, bool amd)
 	json_u64(j, "throttled_ns", c->throttled_ns);
 	json_i64(j, "debt_ns", c->debt_ns);
 	json_u64(j, "longest_ns", c->longest_ns);
+	json_u64(j, "unmeasured_ns", c->unmeasured_ns);
+	json_u64(j, "host_copy_bytes", c->host_copy_bytes);
 	json_close(j, '}');
 }
 

@@ -10,9 +10,6 @@
 /* No work lasts so long, and none was billed so far ahead: the word is damaged. */
 #define ABSURD_NS (3600 * SECOND_NS)
 
-/* Work goes on for so long after it was expected to be done, before nobody believes in it. */
-#define LATE_NS 5000000
-
 /* When work was done is known no better than this. */
 #define MOMENT_NS 500000
 
@@ -27,40 +24,6 @@
 struct compute *compute_of(struct ledger *ledger, int device)
 {
 	return (unsigned int)device < LEDGER_DEVICES ? &ledger->map->compute[device] : NULL;
-}
-
-/* The end first and last: a reader in between finds work that is over, or the old work. */
-void compute_set_running(struct slot *slot, int device, uint64_t since_ns, uint64_t until_ns)
-{
-	struct ledger_info *info;
-
-	if (!ledger_ready(slot->ledger, device))
-		return;
-	info = &slot->ledger->map->info[device][slot->index];
-	if (!since_ns)
-		atomic_release(&info->running_until_ns, 0);
-	atomic_release(&info->running_ns, since_ns);
-	atomic_release(&info->running_until_ns, until_ns);
-}
-
-uint64_t compute_running_ns(struct ledger *ledger, int device, uint64_t now_ns,
-			    const struct slot *except)
-{
-	uint64_t since = UINT64_MAX;
-
-	if (!ledger_ready(ledger, device))
-		return since;
-	for (unsigned int i = 0; i < ledger_slot_high(ledger); i++) {
-		const struct ledger_info *info = &ledger->map->info[device][i];
-		uint64_t until = atomic_acquire(&info->running_until_ns);
-		uint64_t from = atomic_acquire(&info->running_ns);
-
-		if (except && except->index == (int)i)
-			continue;
-		if (from && until + LATE_NS > now_ns && until < now_ns + ABSURD_NS && from < since)
-			since = from;
-	}
-	return since;
 }
 
 void compute_hold(struct compute *compute, uint64_t since_ns, uint64_t now_ns, uint64_t until_ns)
@@ -88,41 +51,33 @@ void compute_hold_end(struct compute *compute, uint64_t now_ns)
 	atomic_release(&compute->held[n % COMPUTE_HELD].to_ns, now_ns);
 }
 
-static uint64_t overlap(const struct compute_time *held, uint64_t from_ns, uint64_t to_ns,
-			bool let_go)
+static uint64_t overlap(const struct compute_time *held, uint64_t from_ns, uint64_t to_ns)
 {
 	uint64_t to = atomic_acquire(&held->to_ns);
 	uint64_t from = atomic_acquire(&held->from_ns);
 
-	if (to > to_ns && to - to_ns > (let_go ? MOMENT_NS : COMPUTE_AHEAD_NS))
+	if (to > to_ns + MOMENT_NS)
 		return 0;
 	from = from > from_ns ? from : from_ns;
 	to = to < to_ns ? to : to_ns;
 	return to > from ? to - from : 0;
 }
 
-uint64_t compute_held(struct ledger *ledger, int device, uint64_t from_ns, uint64_t to_ns,
-		      bool let_go)
+uint64_t compute_held(const struct compute *compute, uint64_t from_ns, uint64_t to_ns)
 {
-	uint64_t most = 0;
+	uint64_t sum = 0;
 
-	for (int i = 0; ledger_knows(ledger, i); i++) {
-		const struct compute *compute = &ledger->map->compute[i];
-		uint64_t sum = 0;
-
-		for (int k = 0; i != device && k < COMPUTE_HELD; k++)
-			sum += overlap(&compute->held[k], from_ns, to_ns, let_go);
-		most = sum > most ? sum : most;
-	}
-	return most < to_ns - from_ns ? most : to_ns - from_ns;
+	for (int k = 0; k < COMPUTE_HELD; k++)
+		sum += overlap(&compute->held[k], from_ns, to_ns);
+	return sum < to_ns - from_ns ? sum : to_ns - from_ns;
 }
 
 bool compute_beside(struct ledger *ledger, int device, uint64_t now_ns)
 {
 	for (int i = 0; ledger_knows(ledger, i); i++) {
-		uint64_t covered = atomic_peek(&ledger->map->compute[i].covered_ns);
+		uint64_t worked = atomic_peek(&ledger->map->compute[i].worked_ns);
 
-		if (i != device && covered + SECOND_NS > now_ns && covered < now_ns + ABSURD_NS)
+		if (i != device && worked + SECOND_NS > now_ns && worked < now_ns + ABSURD_NS)
 			return true;
 	}
 	return false;
@@ -165,8 +120,8 @@ unsigned int compute_active(struct ledger *ledger, int device, uint64_t now_ns)
 	return n ? n : 1;
 }
 
-uint64_t compute_cover_since(uint64_t *covered_ns, uint64_t from_ns, uint64_t to_ns,
-			     uint64_t *ret_from_ns)
+uint64_t compute_cover(uint64_t *covered_ns, uint64_t from_ns, uint64_t to_ns,
+		       uint64_t *ret_from_ns)
 {
 	uint64_t old, from;
 
@@ -178,26 +133,6 @@ uint64_t compute_cover_since(uint64_t *covered_ns, uint64_t from_ns, uint64_t to
 	} while (!atomic_swap_if_u64(covered_ns, old, to_ns));
 	*ret_from_ns = from;
 	return to_ns - from;
-}
-
-uint64_t compute_cover(struct compute *compute, uint64_t from_ns, uint64_t to_ns,
-		       uint64_t *ret_from_ns)
-{
-	return compute_cover_since(&compute->covered_ns, from_ns, to_ns, ret_from_ns);
-}
-
-void compute_defer(struct compute *compute, uint64_t busy_ns)
-{
-	__atomic_fetch_add(&compute->deferred_ns, busy_ns, __ATOMIC_RELAXED);
-}
-
-uint64_t compute_take_deferred(struct compute *compute)
-{
-	uint64_t deferred = 0;
-
-	if (atomic_peek(&compute->deferred_ns))
-		deferred = __atomic_exchange_n(&compute->deferred_ns, 0, __ATOMIC_RELAXED);
-	return deferred < ABSURD_NS ? deferred : 0;
 }
 
 static uint64_t entry_of(uint64_t second, uint64_t busy_ns)
@@ -223,6 +158,43 @@ void compute_add_busy(struct compute *compute, uint64_t now_ns, uint64_t busy_ns
 	if (!entry_is(old, second))
 		atomic_swap_if_u64(entry, old, entry_of(second, atomic_peek(&compute->busy_ns)));
 	__atomic_fetch_add(&compute->busy_ns, busy_ns, __ATOMIC_RELAXED);
+}
+
+/* Nobody reads the instant to the ns, and a damaged one is put right by the next bill. */
+static void worked(struct compute *compute, uint64_t to_ns)
+{
+	uint64_t old = atomic_peek(&compute->worked_ns);
+
+	if (old < to_ns || old > to_ns + ABSURD_NS)
+		atomic_poke(&compute->worked_ns, to_ns);
+}
+
+uint64_t compute_bill(struct ledger *ledger, int device, uint64_t from_ns, uint64_t to_ns)
+{
+	struct compute *compute = compute_of(ledger, device);
+	uint64_t busy;
+
+	if (!compute || !ledger_ready(ledger, device))
+		return 0;
+	busy = timeline_add(&ledger->map->timeline[device], from_ns, to_ns);
+	worked(compute, to_ns);
+	if (busy)
+		compute_add_busy(compute, to_ns, busy);
+	return busy;
+}
+
+uint64_t compute_bill_unmeasured(struct ledger *ledger, int device, uint64_t from_ns,
+				 uint64_t to_ns)
+{
+	uint64_t busy;
+
+	if (to_ns > from_ns + COMPUTE_UNMEASURED_NS)
+		to_ns = from_ns + COMPUTE_UNMEASURED_NS;
+	busy = compute_bill(ledger, device, from_ns, to_ns);
+	if (busy)
+		__atomic_fetch_add(&compute_of(ledger, device)->unmeasured_ns, busy,
+				   __ATOMIC_RELAXED);
+	return busy;
 }
 
 /* One busy time is before another, or the same; they wrap around. */

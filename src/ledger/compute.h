@@ -28,13 +28,12 @@ struct slot;
 
 struct compute {
 	uint64_t hot;		  /* the controller's word, see share/controller.h */
-	uint64_t covered_ns;	  /* the device's time is billed up to this instant */
+	uint64_t worked_ns;	  /* the latest instant at which the device worked for the tenant */
 	uint64_t demand_until_ns; /* somebody waits, or worked a moment ago */
 	uint64_t work_until_ns;	  /* when what was launched is expected to be done */
 	uint64_t tick_ns;	  /* whoever moves it on steers the controller */
 	uint64_t held_n;	  /* which of `held` is the last */
-	uint64_t pad0;
-	uint64_t deferred_ns;	  /* covered, but not owed for yet, see compute_defer */
+	uint64_t pad0[2];
 
 	uint64_t busy_ns;	  /* the device worked for this tenant; never falls */
 	uint64_t launches;	  /* of kernels */
@@ -42,7 +41,8 @@ struct compute {
 	uint64_t throttled_ns;	  /* added over threads that were held */
 	uint64_t throttles;	  /* times that a launch was held */
 	uint64_t longest_ns;	  /* longest unit of work seen: bounds how exact a share can be */
-	uint64_t pad1[2];
+	uint64_t unmeasured_ns;	  /* of busy_ns: what no measurement closed, see compute_bill */
+	uint64_t host_copy_bytes; /* copied to and from the host, which is not charged */
 
 	uint64_t cold[CONTROLLER_COLD]; /* the controller's, written by whoever steers */
 	uint64_t cold_owner;		/* 1 + the id of the controller that they are of */
@@ -77,20 +77,6 @@ int compute_take_place(struct compute *compute, uint64_t now_ns, uint64_t until_
 /* A place that was taken until then, and may by now be another's. */
 void compute_give_place(struct compute *compute, int place, uint64_t until_ns);
 
-/*
- * This process works on the device, since then and probably until then, and has not billed it yet;
- * (0, 0): it does not, or has. Who bills meanwhile begins there, or what is billed later would be
- * found covered. A process that dies says nothing any more once the second instant is over.
- */
-void compute_set_running(struct slot *slot, int device, uint64_t since_ns, uint64_t until_ns);
-
-/*
- * Since when any process of the tenant but that of `except` (NULL: none) works on the device
- * unbilled; UINT64_MAX when none does.
- */
-uint64_t compute_running_ns(struct ledger *ledger, int device, uint64_t now_ns,
-			    const struct slot *except);
-
 /* A launch for the device is held, all the time since then, and probably until the last instant. */
 void compute_hold(struct compute *compute, uint64_t since_ns, uint64_t now_ns, uint64_t until_ns);
 
@@ -98,12 +84,11 @@ void compute_hold(struct compute *compute, uint64_t since_ns, uint64_t now_ns, u
 void compute_hold_end(struct compute *compute, uint64_t now_ns);
 
 /*
- * For how long of the time in between launches for another device of the tenant were held, and if
- * `let_go` not any more at the end: work that waited for them is done after that. The ledger has
- * the last COMPUTE_HELD times of each device.
+ * For how long of the time in between launches for the device were held, and not any more at the
+ * end: work on another one that waited for them is done after that. The ledger has the last
+ * COMPUTE_HELD times of each device.
  */
-uint64_t compute_held(struct ledger *ledger, int device, uint64_t from_ns, uint64_t to_ns,
-		      bool let_go);
+uint64_t compute_held(const struct compute *compute, uint64_t from_ns, uint64_t to_ns);
 
 /* Whether another device worked for the tenant of late: work here may wait for work there. */
 bool compute_beside(struct ledger *ledger, int device, uint64_t now_ns);
@@ -119,22 +104,26 @@ void compute_set_active(struct slot *slot, int device, uint64_t until_ns);
 unsigned int compute_active(struct ledger *ledger, int device, uint64_t now_ns);
 
 /*
- * The device worked for the tenant from one instant to the other. Answers the part that was not
- * billed yet, and its beginning: work that overlaps, in other streams or processes, counts once.
+ * The device worked for the tenant from one instant to the other: puts it on the timeline of a
+ * device that has one (ledger_device), and what is new there into busy_ns. Answers how much that
+ * is: work that overlaps, in other streams or processes, counts once, in whatever order it is told.
  */
-uint64_t compute_cover(struct compute *compute, uint64_t from_ns, uint64_t to_ns,
-		       uint64_t *ret_from_ns);
-
-/* The same for another instant than that of the block. */
-uint64_t compute_cover_since(uint64_t *covered_ns, uint64_t from_ns, uint64_t to_ns,
-			     uint64_t *ret_from_ns);
+uint64_t compute_bill(struct ledger *ledger, int device, uint64_t from_ns, uint64_t to_ns);
 
 /*
- * What was covered is to be owed for only when something on the device is done: by whoever bills
- * that, in whichever process, or the account would find the device idle in between.
+ * Work whose end nobody measured, of at most so many ns. Answers what of that is billed, and is in
+ * unmeasured_ns, too: no more than COMPUTE_UNMEASURED_NS.
  */
-void compute_defer(struct compute *compute, uint64_t busy_ns);
-uint64_t compute_take_deferred(struct compute *compute);
+#define COMPUTE_UNMEASURED_NS UINT64_C(1000000)
+uint64_t compute_bill_unmeasured(struct ledger *ledger, int device, uint64_t from_ns,
+				 uint64_t to_ns);
+
+/*
+ * Where work has one account of its own, which is billed in order: the part that begins after
+ * *covered_ns, up to which time is billed. Answers 0, or its length and its beginning.
+ */
+uint64_t compute_cover(uint64_t *covered_ns, uint64_t from_ns, uint64_t to_ns,
+		       uint64_t *ret_from_ns);
 
 /* Adds to busy_ns, and notes where a second began. */
 void compute_add_busy(struct compute *compute, uint64_t now_ns, uint64_t busy_ns);

@@ -16,9 +16,10 @@
 #include "ledger/compute.h"
 #include "ledger/policy.h"
 #include "ledger/quota.h"
+#include "ledger/timeline.h"
 
 #define LEDGER_MAGIC   UINT64_C(0x31474c544f4c4c41) /* "ALLOTLG1" */
-#define LEDGER_VERSION 2u
+#define LEDGER_VERSION 3u
 #define LEDGER_SLOTS   1024
 #define LEDGER_DEVICES 64
 #define LEDGER_SHARED  1024
@@ -81,13 +82,10 @@ struct ledger_row {
 struct ledger_info {
 	uint64_t driver_bytes;
 	uint64_t driver_ns;
-	/* Work not billed yet: since when, and until when by what it expects. See compute.h. */
-	uint64_t running_ns;
-	uint64_t running_until_ns;
 	uint64_t active_until_ns; /* it launches, or waits to; see compute.h */
 	uint64_t host_bytes;	  /* the machine's memory that it has pinned for the device */
 	uint64_t queues;	  /* that it has, below the claim that they are of; see units.h */
-	uint64_t reserved[1];
+	uint64_t reserved[3];
 };
 
 #define SHARED_HOLDER_WORDS (LEDGER_SLOTS / 64)
@@ -107,7 +105,7 @@ struct ledger_shared {
 
 /*
  * Rows are [device][slot], so that the scan of an admission is contiguous. Everything up to
- * `rows` is allocated when the file is created, the rows of a device when its first process
+ * `rows` is allocated when the file is created, what is of one device when its first process
  * comes: until then they are a hole, and touching a hole on a full disk is SIGBUS.
  */
 struct ledger_file {
@@ -118,6 +116,7 @@ struct ledger_file {
 	struct compute compute[LEDGER_DEVICES];
 	struct ledger_row rows[LEDGER_DEVICES][LEDGER_SLOTS];
 	struct ledger_info info[LEDGER_DEVICES][LEDGER_SLOTS];
+	struct timeline timeline[LEDGER_DEVICES];
 };
 
 /* Locks are byte ranges far beyond the end of the file, where no data can be. */
@@ -143,7 +142,9 @@ _Static_assert(offsetof(struct compute, units) == 704, "layout");
 _Static_assert(offsetof(struct ledger_file, compute) == 466944, "layout");
 _Static_assert(offsetof(struct ledger_file, rows) == 532480, "layout");
 _Static_assert(offsetof(struct ledger_file, info) == 4726784, "layout");
-_Static_assert(sizeof(struct ledger_file) == 8921088, "layout");
+_Static_assert(sizeof(struct timeline) == 65536, "layout");
+_Static_assert(offsetof(struct ledger_file, timeline) == 8921088, "layout");
+_Static_assert(sizeof(struct ledger_file) == 13115392, "layout");
 _Static_assert(offsetof(struct ledger_file, rows) % 4096 == 0, "layout");
 _Static_assert(sizeof(((struct ledger_file *)0)->rows[0]) % 4096 == 0, "layout");
 

@@ -36,17 +36,22 @@ static int allocate(int fd, uint64_t at, uint64_t len)
 
 int ledger_allocate_rows(struct ledger *ledger, int fd, int device)
 {
-	size_t rows = sizeof(ledger->map->rows[0]), info = sizeof(ledger->map->info[0]);
+	const struct {
+		size_t at, bytes;
+	} part[] = {
+		{offsetof(struct ledger_file, rows), sizeof(ledger->map->rows[0])},
+		{offsetof(struct ledger_file, info), sizeof(ledger->map->info[0])},
+		{offsetof(struct ledger_file, timeline), sizeof(ledger->map->timeline[0])},
+	};
 	int r;
 
 	if (ledger_ready(ledger, device))
 		return 0;
-	r = allocate(fd, offsetof(struct ledger_file, rows) + (size_t)device * rows, rows);
-	if (r < 0)
-		return r;
-	r = allocate(fd, offsetof(struct ledger_file, info) + (size_t)device * info, info);
-	if (r < 0)
-		return r;
+	for (size_t i = 0; i < sizeof(part) / sizeof(part[0]); i++) {
+		r = allocate(fd, part[i].at + (size_t)device * part[i].bytes, part[i].bytes);
+		if (r < 0)
+			return r;
+	}
 	atomic_set_bits(&ledger->ready, UINT64_C(1) << device);
 	return 0;
 }

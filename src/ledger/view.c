@@ -138,6 +138,8 @@ static void read_compute(const struct policy *policy, const struct policy_turn *
 	ret->throttled_ns = atomic_peek(&compute->throttled_ns);
 	ret->throttles = atomic_peek(&compute->throttles);
 	ret->longest_ns = atomic_peek(&compute->longest_ns);
+	ret->unmeasured_ns = atomic_peek(&compute->unmeasured_ns);
+	ret->host_copy_bytes = atomic_peek(&compute->host_copy_bytes);
 	ret->debt_ns = debt_of(policy, compute, share, now);
 	if (policy->compute != POLICY_COMPUTE_OFF)
 		read_units(ledger, compute, dev->index, ret);

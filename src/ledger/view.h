@@ -25,6 +25,7 @@ struct view_compute {
 	uint32_t achieved_1s_bp, achieved_60s_bp;
 	uint32_t history_bp[VIEW_SECONDS]; /* the oldest first */
 	uint64_t busy_ns, launches, graph_launches, throttled_ns, throttles, longest_ns;
+	uint64_t unmeasured_ns, host_copy_bytes;
 	int64_t debt_ns; /* under a cap; negative: credit */
 };
 

@@ -24,7 +24,7 @@
 #define GUEST_DEVICES POLICY_DEVICES
 
 struct amd;
-struct gate;
+struct launch_state;
 struct object_table;
 
 enum guest_mode {
@@ -95,8 +95,8 @@ struct guest {
 	_Atomic uint64_t stamps;		   /* see share.h */
 	_Atomic uint32_t stamp_next;
 	_Atomic uint64_t imports;		   /* told apart where nothing else does */
-	const uint32_t *gate;			   /* the policy's, or our own; see gate.h */
-	_Atomic(struct gate *) compute;	   /* set by the first launch that is metered */
+	const uint32_t *gate;			   /* the policy's, or our own; see admission.h */
+	_Atomic(struct launch_state *) compute;	   /* set by the first launch that is metered */
 	_Atomic bool captures;		   /* a capture was begun, some time */
 	_Atomic(struct amd *) amd;	   /* set by the first call for AMD's GPUs */
 

@@ -4,7 +4,7 @@
  * saw on the device before is reserved, and the driver's figure decides once the limit is near.
  */
 #include "base/fault.h"
-#include "preload/gate.h"
+#include "guest/launch/waits.h"
 #include "preload/hook.h"
 #include "preload/lookup.h"
 #include "preload/memory.h"
@@ -177,9 +177,9 @@ static CUresult destroyed(struct guest *guest, CUcontext context, CUresult e,
 		bool ours = object_take(guest->objects, OBJECT_CONTEXT, KEY(ctx), &object);    \
 		CUresult e;                                                                    \
                                                                                                \
-		meter_part(guest, ctx);                                                        \
+		waits_context_leaves(guest, ctx);                                                        \
 		e = DRIVER(name, (ctx));                                                       \
-		meter_parted(guest, ctx, !e);                                                  \
+		waits_context_left(guest, ctx, !e);                                                  \
 		return destroyed(guest, ctx, e, &object, ours);                                \
 	}
 DESTROY(cuCtxDestroy)
@@ -203,10 +203,10 @@ CUresult hook_cuCtxDetach(CUcontext ctx)
 
 	if (object_get(guest->objects, OBJECT_CONTEXT, KEY(ctx), &object))
 		device = guest_device(guest, object.device);
-	meter_part(guest, ctx);
+	waits_context_leaves(guest, ctx);
 	e = DRIVER(cuCtxDetach, (ctx));
 	gone = !e && DRIVER(cuCtxGetApiVersion, (ctx, &version));
-	meter_parted(guest, ctx, gone);
+	waits_context_left(guest, ctx, gone);
 	if (gone && device &&
 	    object_take(guest->objects, OBJECT_CONTEXT, KEY(ctx), &object))
 		context_gone(guest, device, ctx);
@@ -277,9 +277,9 @@ static CUresult released(struct guest *guest, CUdevice dev, CUresult e)
 			guest_device(guest, dev) ? atomic_load(&guest->primary[dev]) : NULL;   \
 		CUresult e;                                                                    \
                                                                                                \
-		meter_part(guest, context);                                                    \
+		waits_context_leaves(guest, context);                                                    \
 		e = DRIVER(name, (dev));                                                       \
-		meter_parted(guest, context, context && !e && !active(dev));                   \
+		waits_context_left(guest, context, context && !e && !active(dev));                   \
 		return released(guest, dev, e);                                                \
 	}
 RELEASE(cuDevicePrimaryCtxRelease)
@@ -313,9 +313,9 @@ CUresult hook_cuGreenCtxDestroy(CUgreenCtx hCtx)
 
 	if (DRIVER(cuCtxFromGreenCtx, (&context, hCtx)))
 		context = NULL;
-	meter_part(guest, context);
+	waits_context_leaves(guest, context);
 	e = DRIVER(cuGreenCtxDestroy, (hCtx));
-	meter_parted(guest, context, !e);
+	waits_context_left(guest, context, !e);
 
 	for (int i = 0; !e && i < guest->ndevices; i++)
 		charge_stale(guest, &guest->device[i]);

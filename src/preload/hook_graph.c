@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <sys/mman.h>
 
-#include "preload/gate.h"
+#include "guest/launch/admission.h"
 #include "preload/graph.h"
 #include "preload/hook.h"
 
@@ -173,17 +173,18 @@ UPLOAD(cuGraphUpload_ptsz)
 	CUresult hook_##name(CUgraphExec hGraphExec, CUstream hStream)                  \
 	{                                                                               \
 		GUEST_OR_PASS(name, (hGraphExec, hStream));                             \
-		if (gate_open(guest))                                                   \
+		if (admission_is_open(guest))                                                   \
 			return run(guest, hGraphExec, hStream, cuda_real.name);         \
-		struct unit unit = {.stream = hStream, .per_thread = own, .graph = true, \
-				    .key = KEY(hGraphExec), .blocks = 1};               \
+		struct launch launch = {.stream = hStream, .per_thread = own,           \
+					.kind = LAUNCH_GRAPH, .key = KEY(hGraphExec),   \
+					.blocks = 1};                                   \
 		CUresult e;                                                             \
                                                                                         \
-		e = gate_enter(guest, &unit);                                           \
+		e = admission_enter(guest, &launch);                                           \
 		if (e)                                                                  \
 			return e;                                                       \
 		e = run(guest, hGraphExec, hStream, cuda_real.name);                    \
-		gate_leave(guest, &unit, e);                                            \
+		admission_leave(guest, &launch, e);                                            \
 		return e;                                                               \
 	}
 LAUNCH(cuGraphLaunch, false)

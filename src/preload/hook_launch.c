@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Work on its way to the device passes the gate. Graph launches do so in hook_graph.c. */
-#include "preload/gate.h"
+#include "guest/launch/admission.h"
 #include "preload/hook.h"
 
 #define LAUNCH(name, params, args)                    \
 	CUresult hook_##name params                   \
 	{                                             \
 		GUEST_OR_PASS(name, args);            \
-		if (gate_open(guest))                 \
+		if (admission_is_open(guest))                 \
 			return DRIVER(name, args);    \
-		struct unit unit = {UNIT_##name};     \
+		struct launch launch = {UNIT_##name}; \
 		CUresult e;                           \
                                                       \
-		e = gate_enter(guest, &unit);         \
+		e = admission_enter(guest, &launch);         \
 		if (e)                                \
 			return e;                     \
 		e = DRIVER(name, args);               \
-		gate_leave(guest, &unit, e);          \
+		admission_leave(guest, &launch, e);          \
 		return e;                             \
 	}
 
@@ -39,21 +39,7 @@
 	.key = KEY(launchParamsList ? launchParamsList->function : NULL), .blocks = numDevices
 
 /* The list says which: each row of this kind is such a hook. */
-#define CUDA_HOOK(name, kind, params, args) HOOK_##kind(name, params, args)
-#define HOOK_LAUNCH(name, params, args) LAUNCH(name, params, args)
-#define HOOK_LOOKUP(name, params, args)
-#define HOOK_INIT(name, params, args)
-#define HOOK_CONTEXT(name, params, args)
-#define HOOK_MODULE(name, params, args)
-#define HOOK_ALLOC(name, params, args)
-#define HOOK_FREE(name, params, args)
-#define HOOK_POOL(name, params, args)
-#define HOOK_VMM(name, params, args)
-#define HOOK_ARRAY(name, params, args)
-#define HOOK_IPC(name, params, args)
-#define HOOK_EXTERNAL(name, params, args)
-#define HOOK_GRAPH(name, params, args)
-#define HOOK_CAPTURE(name, params, args)
-#define HOOK_QUERY(name, params, args)
-#define HOOK_SETTLE(name, params, args)
+#include "preload/no_rows.h"
+#undef ROW_LAUNCH
+#define ROW_LAUNCH(name, params, args) LAUNCH(name, params, args)
 #include "nvidia/cuda_api.def"

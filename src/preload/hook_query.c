@@ -98,18 +98,3 @@ CUresult hook_cuDeviceTotalMem(unsigned int *bytes, CUdevice dev)
 		*bytes = clip(smaller(guest_limit(guest, device), device->total_bytes));
 	return e;
 }
-
-#define SETTLE(name, params, args)                                         \
-	CUresult hook_##name params                                        \
-	{                                                                  \
-		GUEST_OR_PASS(name, args);                                 \
-		CUresult e = DRIVER(name, args);                           \
-                                                                           \
-		settle(guest);                                             \
-		return e;                                                  \
-	}
-SETTLE(cuCtxSynchronize, (void), ())
-SETTLE(cuCtxSynchronize_v2, (CUcontext ctx), (ctx))
-SETTLE(cuEventSynchronize, (CUevent hEvent), (hEvent))
-SETTLE(cuStreamSynchronize, (CUstream hStream), (hStream))
-SETTLE(cuStreamSynchronize_ptsz, (CUstream hStream), (hStream))

@@ -61,8 +61,8 @@ static struct duty_answer step(struct queues *queues, int device, enum queue_kin
 	const struct share_params params = {.share_permille = permille, .slice_ns = DUTY_SLICE_NS};
 	bool copies = kind == QUEUE_COPIES;
 	uint64_t *hot = copies ? &compute->hot : &compute->masked_hot;
-	uint64_t *covered = copies ? &compute->covered_ns : &compute->masked_covered_ns;
-	uint64_t begin = now, busy = compute_cover_since(covered, from_ns, now, &begin);
+	uint64_t *covered = copies ? &compute->worked_ns : &compute->masked_covered_ns;
+	uint64_t begin = now, busy = compute_cover(covered, from_ns, now, &begin);
 	struct duty_answer answer;
 	uint64_t was;
 

@@ -24,34 +24,20 @@ static void check_cover(void)
 	uint64_t from = 0;
 
 	fresh();
-	CHECK_EQ(compute_cover(&compute, 10 * MS, 20 * MS, &from), 10 * MS);
+	CHECK_EQ(compute_cover(&compute.worked_ns, 10 * MS, 20 * MS, &from), 10 * MS);
 	CHECK_EQ(from, 10 * MS);
-	CHECK_EQ(compute_cover(&compute, 15 * MS, 25 * MS, &from), 5 * MS);
+	CHECK_EQ(compute_cover(&compute.worked_ns, 15 * MS, 25 * MS, &from), 5 * MS);
 	CHECK_EQ(from, 20 * MS);
-	CHECK_EQ(compute_cover(&compute, 12 * MS, 24 * MS, &from), 0);
-	CHECK_EQ(compute_cover(&compute, 40 * MS, 41 * MS, &from), MS);
+	CHECK_EQ(compute_cover(&compute.worked_ns, 12 * MS, 24 * MS, &from), 0);
+	CHECK_EQ(compute_cover(&compute.worked_ns, 40 * MS, 41 * MS, &from), MS);
 	CHECK_EQ(from, 40 * MS);
 	/* Long work, or whose beginning is not known, is not billed for what others were. */
-	CHECK_EQ(compute_cover(&compute, 0, 3 * HOUR, &from), 3 * HOUR - 41 * MS);
+	CHECK_EQ(compute_cover(&compute.worked_ns, 0, 3 * HOUR, &from), 3 * HOUR - 41 * MS);
 	CHECK_EQ(from, 41 * MS);
-	CHECK_EQ(compute_cover(&compute, 0, 3 * HOUR + MS, &from), MS);
+	CHECK_EQ(compute_cover(&compute.worked_ns, 0, 3 * HOUR + MS, &from), MS);
 	/* A mark that lies hours ahead is damage, and hides no work. */
-	compute.covered_ns = UINT64_MAX;
-	CHECK_EQ(compute_cover(&compute, 50 * MS, 60 * MS, &from), 10 * MS);
-}
-
-/* Owed for once, by whoever comes first; a sum that nothing can have taken is damage. */
-static void check_defer(void)
-{
-	fresh();
-	CHECK_EQ(compute_take_deferred(&compute), 0);
-	compute_defer(&compute, 2 * MS);
-	compute_defer(&compute, 3 * MS);
-	CHECK_EQ(compute_take_deferred(&compute), 5 * MS);
-	CHECK_EQ(compute_take_deferred(&compute), 0);
-	compute.deferred_ns = UINT64_MAX;
-	CHECK_EQ(compute_take_deferred(&compute), 0);
-	CHECK_EQ(compute.deferred_ns, 0);
+	compute.worked_ns = UINT64_MAX;
+	CHECK_EQ(compute_cover(&compute.worked_ns, 50 * MS, 60 * MS, &from), 10 * MS);
 }
 
 static void check_achieved(void)
@@ -197,19 +183,25 @@ static void check_shared(void)
 	pid = fixture_fork();
 	if (pid == 0) {
 		struct slot *own = fixture_join(dir);
-		uint64_t from;
 
-		compute_cover(compute_of(slot_ledger(own), 0), HOUR, HOUR + MS, &from);
-		compute_add_busy(compute_of(slot_ledger(own), 0), HOUR, MS);
+		CHECK_EQ(compute_bill(slot_ledger(own), 0, HOUR, HOUR + MS), MS);
 		raise(SIGKILL);
 	}
 	fixture_wait(pid, SIGKILL);
 	CHECK_EQ(c->busy_ns, MS);
-	CHECK_EQ(c->covered_ns, HOUR + MS);
+	CHECK_EQ(c->worked_ns, HOUR + MS);
 	CHECK_EQ(ledger_open(dir, LEDGER_READ, &look), 0);
 	CHECK_EQ(compute_of(look, 0)->busy_ns, MS);
 	CHECK_EQ(compute_achieved(compute_of(look, 0), HOUR + SECOND, 1), 10);
 	ledger_close(look);
+	/* What it billed is billed, and a device that nobody has has no timeline. */
+	CHECK(!compute_bill(ledger, 0, HOUR, HOUR + MS));
+	CHECK(!compute_bill(ledger, 63, HOUR, HOUR + MS) && !compute_bill(ledger, -1, 0, MS));
+	/* Of what nobody measured a little is billed, and shown. */
+	CHECK_EQ(compute_bill_unmeasured(ledger, 0, 2 * HOUR, 3 * HOUR), MS);
+	CHECK_EQ(compute_bill_unmeasured(ledger, 0, 2 * HOUR + 2 * MS, 2 * HOUR + 2 * MS + 7), 7);
+	CHECK_EQ(c->unmeasured_ns, MS + 7);
+	CHECK_EQ(c->busy_ns, 2 * MS + 7);
 	ledger_close(ledger);
 }
 
@@ -220,50 +212,47 @@ static void check_held(void)
 	struct slot *slot = fixture_join(fixture_tenant("held"));
 	struct ledger *ledger = slot_ledger(slot);
 	struct compute *c = compute_of(ledger, 0);
-	uint64_t t = HOUR, from;
+	uint64_t t = HOUR;
 
 	CHECK_EQ(ledger_device(ledger, second_uuid, GIB), 1);
-	CHECK(!compute_held(ledger, 1, 0, UINT64_MAX, false));
+	CHECK(!compute_held(c, 0, UINT64_MAX));
 	compute_hold(c, t, t, t + 4 * MS);
-	CHECK_EQ(compute_held(ledger, 1, t + MS, t + 2 * MS, false), MS);
-	CHECK_EQ(compute_held(ledger, 1, t + 3 * MS, t + 5 * MS, false), MS);
-	CHECK(!compute_held(ledger, 0, t + MS, t + 2 * MS, false));
-	CHECK(!compute_held(ledger, 1, t - MS, t, false));
-	CHECK(!compute_held(ledger, 1, t + 4 * MS, t + 5 * MS, false));
-	CHECK_EQ(compute_held(ledger, 1, t - MS, t + 5 * MS, true), 4 * MS);
-	CHECK(!compute_held(ledger, 1, t - MS, t + 3 * MS, true));
+	CHECK_EQ(compute_held(c, t + 3 * MS, t + 5 * MS), MS);
+	CHECK(!compute_held(c, t + 4 * MS, t + 5 * MS));
+	CHECK_EQ(compute_held(c, t - MS, t + 5 * MS), 4 * MS);
+	/* What is done before they are let go did not wait for them. */
+	CHECK(!compute_held(c, t - MS, t + 3 * MS));
 	/* Who is held looked late whether it still is: it was, all the time. */
 	compute_hold(c, t, t + 20 * MS, t + 30 * MS);
-	CHECK_EQ(compute_held(ledger, 1, t, t + 40 * MS, true), 30 * MS);
+	CHECK_EQ(compute_held(c, t, t + 40 * MS), 30 * MS);
 	/* Let go earlier than was expected. */
 	compute_hold_end(c, t + 29 * MS);
-	CHECK_EQ(compute_held(ledger, 1, t, t + 29 * MS, true), 29 * MS);
+	CHECK_EQ(compute_held(c, t, t + 29 * MS), 29 * MS);
 	compute_hold_end(c, t + 30 * MS);
 	/* Let go for a moment: what waited for the launch was done then, and waits no more. */
 	t += 31 * MS;
 	compute_hold(c, t, t, t + 2 * MS);
-	CHECK_EQ(compute_held(ledger, 1, t - 31 * MS, t, true), 30 * MS);
-	CHECK_EQ(compute_held(ledger, 1, t - 31 * MS, t + MS, false), 31 * MS);
+	CHECK_EQ(compute_held(c, t - 31 * MS, t), 30 * MS);
 	/* As many are known as there is room for. */
 	for (int i = 1; i <= COMPUTE_HELD; i++)
 		compute_hold(c, t + i * 10 * MS, t + i * 10 * MS, t + (i * 10 + 1) * MS);
-	CHECK_EQ(compute_held(ledger, 1, 0, t + SECOND, true), COMPUTE_HELD * MS);
+	CHECK_EQ(compute_held(c, 0, t + SECOND), COMPUTE_HELD * MS);
 	/* Damage holds nothing, and ends. */
 	t += SECOND;
 	for (int i = 0; i < COMPUTE_HELD; i++)
 		c->held[i].to_ns = UINT64_MAX;
 	c->held_n = UINT64_MAX;
-	CHECK(!compute_held(ledger, 1, t, t + SECOND, false));
+	CHECK(!compute_held(c, t, t + SECOND));
 	compute_hold(c, t, t, t + MS);
-	CHECK_EQ(compute_held(ledger, 1, t, t + SECOND, true), MS);
+	CHECK_EQ(compute_held(c, t, t + SECOND), MS);
 
 	t = HOUR;
 	CHECK(!compute_beside(ledger, 1, t));
-	compute_cover(c, t, t + MS, &from);
+	CHECK_EQ(compute_bill(ledger, 0, t, t + MS), MS);
 	CHECK(compute_beside(ledger, 1, t + 500 * MS));
 	CHECK(!compute_beside(ledger, 0, t + 500 * MS));
 	CHECK(!compute_beside(ledger, 1, t + 2 * SECOND));
-	c->covered_ns = UINT64_MAX;
+	c->worked_ns = UINT64_MAX;
 	CHECK(!compute_beside(ledger, 1, t));
 	ledger_close(ledger);
 }
@@ -333,7 +322,6 @@ static void check_active(void)
 int main(void)
 {
 	check_cover();
-	check_defer();
 	check_held();
 	check_places();
 	check_racing_cover();

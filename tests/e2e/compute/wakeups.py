@@ -19,8 +19,8 @@ def switches(pid):
         with open(f"/proc/{pid}/task/{tid}/status", encoding="utf-8") as status:
             says = dict(line.split(":", 1) for line in status if ":" in line)
         name = says["Name"].strip()
-        if name == "allot-keeper" or int(tid) == pid:
-            found["keeper" if name == "allot-keeper" else "launching"] = int(
+        if name == "allot-monitor" or int(tid) == pid:
+            found["keeper" if name == "allot-monitor" else "launching"] = int(
                 says["voluntary_ctxt_switches"])
     return found
 

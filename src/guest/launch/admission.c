@@ -1,0 +1,593 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "guest/launch/admission.h"
+
+#include <sched.h>
+
+#include "base/futex.h"
+#include "base/now.h"
+#include "guest/launch/state.h"
+#include "guest/launch/steer.h"
+#include "share/admission.h"
+#include "share/between.h"
+#include "share/tuning.h"
+
+/* One launch that asks. */
+struct asking {
+	struct guest *guest;
+	struct launch_state *state;
+	struct launch_device *device;
+	struct launch *launch;
+	uint64_t held_ns;     /* for its tenant's share or turn */
+	uint64_t patience_ns; /* see struct admission_inputs; 0: it had room so far */
+	uint64_t window_ns;   /* 0: unbounded */
+	uint32_t bills;	      /* when the account was looked at */
+	bool full;	      /* it found no room */
+	bool settled;	      /* nothing is owed */
+	bool stalled;
+	bool urged; /* a higher priority may come */
+};
+
+static const uint32_t nothing; /* to sleep on, until an instant */
+
+static int ledger_of(const struct launch_device *device)
+{
+	return device->meter.device->ledger;
+}
+
+/* --- What the arbiter is told -------------------------------------------------------------- */
+
+/* Alone, and free to go on: the arbiter need not hear at once that the tenant does. */
+static bool has_turn(const struct limits *limits, uint64_t now_ns)
+{
+	return limits->turn && !limits_not_our_turn(limits, now_ns) &&
+	       !policy_turn_silent(limits->turn, now_ns, TUNING_SILENCE_NS) &&
+	       limits_alone(limits, now_ns);
+}
+
+/* The arbiter looks at this, and wakes up when it was over and another may have the turn. */
+static void want(struct launch_device *device, uint64_t now_ns, uint64_t for_ns)
+{
+	struct guest *guest = device->meter.guest;
+	struct compute *compute = device->meter.compute;
+	uint64_t old = atomic_peek(&compute->demand_until_ns);
+
+	if (old > now_ns + for_ns / 2 && old < now_ns + 1000 * MS)
+		return;
+	if (old >= now_ns + 1000 * MS) /* nobody wants anything for so long: damage */
+		atomic_swap_if_u64(&compute->demand_until_ns, old, now_ns + for_ns);
+	else
+		atomic_raise_u64(&compute->demand_until_ns, now_ns + for_ns);
+	if (old < now_ns && atomic_peek(&compute->work_until_ns) < now_ns &&
+	    !has_turn(&state_get(guest)->limits, now_ns))
+		monitor_ring(guest);
+}
+
+/*
+ * Who waited and may go wants no more than who never waited: its work speaks for it from here on. A
+ * tenant that launches now and then would else keep the device for as long as a wait may last.
+ * Others of the tenant who still wait were woken by what let this one go, and want again.
+ */
+static void settle(struct launch_device *device, uint64_t until_ns)
+{
+	struct compute *compute = device->meter.compute;
+	uint64_t old = atomic_peek(&compute->demand_until_ns);
+
+	if (old > until_ns)
+		atomic_swap_if_u64(&compute->demand_until_ns, old, until_ns);
+}
+
+bool admission_wishes(struct launch_device *device, uint64_t now_ns)
+{
+	const struct limits *limits = &state_get(device->meter.guest)->limits;
+	const struct meter *meter = &device->meter;
+
+	if (!(limits_turn_flags(limits, now_ns) & POLICY_TURN_FIRST))
+		return false;
+	if (meter_has_begun(meter) ||
+	    now_ns > atomic_load(&meter->begin_ns) + TUNING_BEGIN_MOST_NS) {
+		settle(device, now_ns + (meter_works(meter) ? TUNING_LINGER_NS : 0));
+		return false;
+	}
+	want(device, now_ns, TUNING_DEMAND_NS);
+	return true;
+}
+
+/* Whether a launch that no event covers yet was expected to be done later, or just went. */
+static uint64_t ends_ns(const struct launch_device *device, uint64_t now_ns)
+{
+	uint64_t due = window_due_ns(&device->window);
+	uint64_t look = now_ns + TUNING_TICK_NS + TUNING_TICK_NS / 2;
+
+	if (stall_is_on(&device->stall)) { /* what waits on the device does not work */
+		uint64_t before = atomic_load(&device->stall.before_ns);
+
+		return due < before ? due : before;
+	}
+	return meter_works(&device->meter) && due < look ? look : due;
+}
+
+/*
+ * A device that goes to another tenant by expectation alone turns to it in the middle of this one's
+ * work, and both pay for both. And who waits for the end is rung when it is there: a look each tick
+ * would cost the device half a tick each time.
+ */
+void admission_publish(struct launch_device *device, uint64_t now_ns)
+{
+	struct guest *guest = device->meter.guest;
+	uint64_t *word = &device->meter.compute->work_until_ns, stands = atomic_peek(word);
+	uint64_t end = ends_ns(device, now_ns), said = atomic_load(&device->published_ns);
+
+	if (end < said + TUNING_NEAR_NS && said < end + TUNING_NEAR_NS && stands >= said &&
+	    stands <= now_ns + COMPUTE_AHEAD_NS)
+		return;
+	/* Lower than before only if nobody else's work lasts longer; or over what is damaged. */
+	if ((stands == said && end < said) || stands > now_ns + COMPUTE_AHEAD_NS)
+		atomic_swap_if_u64(word, stands, end);
+	else
+		atomic_raise_u64(word, end);
+	atomic_store(&device->published_ns, end);
+	if (end <= now_ns + TUNING_NEAR_NS && said > now_ns + TUNING_NEAR_NS &&
+	    limits_contended(&state_get(guest)->limits, now_ns) &&
+	    now_ns > atomic_load(&device->rung_ns) + TUNING_RING_NS) {
+		atomic_store(&device->rung_ns, now_ns);
+		monitor_ring(guest);
+	}
+}
+
+/* --- What is known when a launch asks ------------------------------------------------------ */
+
+/*
+ * What is in flight will be owed for, too, so who would wake up before that is paid sleeps on; no
+ * longer than is made up for if it takes less than was expected.
+ */
+static uint64_t more_ns(const struct asking *asking)
+{
+	uint32_t share = limits_share(&asking->state->limits, ledger_of(asking->device));
+	uint64_t more = window_pending_ns(asking->device) * 1000 / (share ? share : 1);
+
+	if (atomic_load(&asking->state->limits.controller) != CONTROLLER_DEFICIT)
+		return 0;
+	return more < TUNING_MORE_NS ? more : TUNING_MORE_NS;
+}
+
+static void choose_slice(struct asking *asking)
+{
+	struct launch_device *device = asking->device;
+	struct limits *limits = &asking->state->limits;
+	bool beside = compute_beside(asking->guest->ledger, ledger_of(device),
+				     asking->launch->now_ns);
+
+	atomic_store_explicit(&device->beside, beside, memory_order_relaxed);
+	atomic_store(&limits->slice_ns,
+		     admission_slice_ns(&(struct admission_pace){
+			     .share_permille = limits_share(limits, ledger_of(device)),
+			     .peers = state_has_peers(device),
+			     .uneven = beside || window_pauses_badly(device),
+		     }));
+}
+
+/* The tenant's part: its turn and its accounts. */
+static void look_at_share(struct asking *asking, struct admission_inputs *in)
+{
+	const struct limits *limits = &asking->state->limits;
+	struct launch_device *device = asking->device;
+	const struct launch *launch = asking->launch;
+	uint64_t own;
+
+	asking->bills = atomic_load(&asking->state->bills);
+	in->paid_ns = limits_paid_ns(limits, asking->guest->ledger, ledger_of(device),
+				     launch->now_ns, launch->blocks, &own);
+	if (own && own == in->paid_ns && !stall_is_on(&device->stall))
+		in->paid_ns += more_ns(asking);
+	in->turn = in->paid_ns || !limits_not_our_turn(limits, launch->now_ns);
+	if (!in->paid_ns && stall_is_on(&device->stall))
+		stall_end(device);
+	in->stalls = asking->stalled ||
+		     (stall_is_on(&device->stall) && device->stall.context == launch->context &&
+		      device->stall.stream == launch->stream);
+	in->may_stall = in->paid_ns && !in->stalls && !asking->held_ns &&
+			stall_may(asking->state, device, launch, in->paid_ns);
+}
+
+/* 0: unbounded. */
+static uint64_t window_of(struct asking *asking)
+{
+	const struct limits *limits = &asking->state->limits;
+	struct launch_device *device = asking->device;
+	bool contended = limits_contended(limits, asking->launch->now_ns);
+	bool capped = limits_capped(limits, ledger_of(device));
+	unsigned int n = state_processes(device, asking->launch->now_ns);
+	uint64_t window;
+
+	if (atomic_load(&asking->guest->in_space) || (!contended && !capped))
+		return 0;
+	window = admission_window_ns(&(struct admission_window){
+		.share_permille = limits_share(limits, ledger_of(device)),
+		.asked_ns = atomic_load(&limits->inflight_us) * US,
+		.contended = contended,
+		.processes = n,
+	});
+	/* What takes longer than a slice is paid for before more begins. */
+	if (capped && n * window_pending_ns(device) > limits_slice_ns(limits) + n * window)
+		return 1;
+	/*
+	 * While a higher priority may come: what is brief goes as far as it is worked off soon,
+	 * what is longer goes when nothing is before it.
+	 */
+	if (asking->urged) {
+		uint64_t took = asking->launch->known ? asking->launch->expected_ns : 0;
+
+		return took && took + TUNING_LOOKOUT_NS <= TUNING_URGED_NS
+			       ? TUNING_URGED_NS - took : 1;
+	}
+	return window;
+}
+
+/* Whether there is a place for it, where long launches of several processes need one. */
+static bool has_place(struct asking *asking)
+{
+	struct launch_device *device = asking->device;
+	const struct limits *limits = &asking->state->limits;
+	uint64_t now = asking->launch->now_ns, took = asking->launch->expected_ns;
+	unsigned int n = state_processes(device, now);
+	int64_t share = limits_share(limits, ledger_of(device));
+
+	if (n <= COMPUTE_PLACES || !limits_capped(limits, ledger_of(device)) ||
+	    limits_contended(limits, now) ||
+	    n * took <= (uint64_t)admission_paid_in_ns(share, TUNING_ROUND_PAUSE_NS))
+		return true;
+	return window_take_place(device, now, now + COMPUTE_PLACES * took + TUNING_PATIENCE_NS);
+}
+
+/*
+ * Work may wait for what the same program launches next, so nobody waits for ever for room. What
+ * takes far longer than expected would let one more launch go each time, so then it takes longer.
+ */
+static uint64_t patience_ns(const struct launch_device *device)
+{
+	return (uint64_t)between((int64_t)atomic_load(&device->window.late_ns), TUNING_PATIENCE_NS,
+				 TUNING_PATIENCE_MOST_NS);
+}
+
+/* The launch's part: room in flight. */
+static void look_at_room(struct asking *asking, struct admission_inputs *in)
+{
+	struct launch_device *device = asking->device;
+	uint64_t now = asking->launch->now_ns, window = window_of(asking), most = window;
+
+	asking->window_ns = window;
+	in->place = true;
+	in->glance_ns = window > TUNING_GLANCE_NS ? window : TUNING_GLANCE_NS;
+	if (!window)
+		return;
+	if (asking->full && !asking->urged && window > 1)
+		most -= window / (atomic_load(&device->beside) ? TUNING_REFILL_RANKS_PART
+							       : TUNING_REFILL_PART);
+	in->room_ns = window_room_ns(device, asking->launch, most, !asking->urged && window > 1);
+	if (!in->room_ns) {
+		in->place = has_place(asking);
+		return;
+	}
+	if (!asking->full) {
+		/* It waits until there is room for several: a wake-up costs more than they do. */
+		asking->full = true;
+		meter_close(&device->meter, asking->launch->context, asking->launch->stream,
+			    METER_MARK);
+		look_at_room(asking, in);
+		return;
+	}
+	in->beside = !asking->urged && window_fits(device, asking->launch);
+	if (!asking->patience_ns)
+		asking->patience_ns =
+			(in->room_ns > now ? in->room_ns : now) + patience_ns(device) +
+			(state_processes(device, now) - 1) * window_pending_ns(device);
+	in->patience_ns = asking->patience_ns;
+}
+
+/* --- Waiting ------------------------------------------------------------------------------- */
+
+static void nap(struct asking *asking, const void *word, uint32_t seen, uint64_t until_ns)
+{
+	atomic_fetch_add(&asking->state->waiting, 1);
+	futex_wait_until(word, seen, until_ns);
+	atomic_fetch_sub(&asking->state->waiting, 1);
+	asking->launch->now_ns = now_monotonic_ns();
+}
+
+/* After which another look at what the device and others do is due. */
+static void look_again(struct asking *asking)
+{
+	state_active(asking->device, asking->launch->now_ns);
+	meter_collect(&asking->device->meter);
+	admission_publish(asking->device, asking->launch->now_ns);
+}
+
+/*
+ * Where others may come first, a launch goes as soon as the last one ended, and not a moment
+ * sooner: it is while nothing is queued that the device turns to who waits. Sleeping is too coarse
+ * for that.
+ */
+static void look_out(struct asking *asking, uint64_t room_ns)
+{
+	uint64_t now = asking->launch->now_ns;
+
+	if (room_ns > now + TUNING_GLANCE_NS)
+		nap(asking, &nothing, 0, now + TUNING_GLANCE_NS - TUNING_LOOKOUT_NS);
+	else if (room_ns > now + TUNING_LOOKOUT_NS)
+		nap(asking, &nothing, 0, room_ns - TUNING_LOOKOUT_NS);
+	else if (atomic_load(&asking->device->window.late_ns) > TUNING_LOOKOUT_NS)
+		nap(asking, &nothing, 0, now + TUNING_LOOKOUT_NS / 2);
+	else
+		sched_yield(); /* the processor may be wanted, too */
+	asking->launch->now_ns = now_monotonic_ns();
+}
+
+static void wait_for_room(struct asking *asking, uint64_t until_ns)
+{
+	if (asking->urged)
+		look_out(asking, window_due_ns(&asking->device->window));
+	else
+		nap(asking, &nothing, 0, until_ns);
+	look_again(asking);
+}
+
+/* Held for the share: what was launched before ends here, and is owed for. */
+static void wait_for_share(struct asking *asking, const struct admission *decision, uint32_t seen,
+			   uint32_t turn_seen)
+{
+	struct launch_device *device = asking->device;
+	struct launch *launch = asking->launch;
+	struct limits *limits = &asking->state->limits;
+	uint64_t from = launch->now_ns;
+
+	if (!asking->held_ns)
+		meter_close(&device->meter, launch->context, launch->stream, METER_MARK);
+	compute_hold(device->meter.compute, from - asking->held_ns, from, decision->until_ns);
+	/* Who waits for its turn wants the device; who pays a debt leaves it to others. */
+	if (decision->verdict == ADMISSION_WAIT_TURN) {
+		want(device, from, TUNING_DEMAND_NS);
+		nap(asking, &limits->turn->seq, turn_seen, from + TUNING_DEMAND_NS / 2);
+	} else {
+		nap(asking, asking->guest->gate, seen, decision->until_ns);
+		/* The monitor sleeps while nothing is in flight. */
+		steer_all(asking->guest, now_monotonic_ns());
+	}
+	compute_hold_end(device->meter.compute, launch->now_ns);
+	asking->held_ns += launch->now_ns - from;
+	look_again(asking);
+}
+
+/*
+ * The turn is there, but the last tenant's work is on the device for a moment more. Sleeping is too
+ * coarse for that, so one thread stays awake.
+ */
+static void wait_for_edge(struct asking *asking)
+{
+	struct launch_state *state = asking->state;
+	uint64_t now = asking->launch->now_ns;
+	uint64_t from = state->limits.turn ? atomic_acquire(&state->limits.turn->open_from_ns) : 0;
+	bool awake;
+
+	if (from <= now || from > now + TUNING_EDGE_MOST_NS)
+		return;
+	awake = !atomic_exchange(&state->awake, true);
+	if (!awake || from > now + TUNING_EDGE_AWAKE_NS)
+		futex_wait_until(&nothing, 0, awake ? from - TUNING_EDGE_AWAKE_NS : from);
+	while (awake && now_monotonic_ns() < from)
+		;
+	if (awake)
+		atomic_store(&state->awake, false);
+	asking->launch->now_ns = now_monotonic_ns();
+}
+
+/* --- The way of a launch ------------------------------------------------------------------- */
+
+static void note_hold(const struct asking *asking)
+{
+	struct compute *compute = asking->device->meter.compute;
+
+	if (!asking->held_ns)
+		return;
+	__atomic_fetch_add(&compute->throttled_ns, asking->held_ns, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&compute->throttles, 1, __ATOMIC_RELAXED);
+}
+
+/* One look and what comes of it. True: the launch may go. */
+static bool step(struct asking *asking)
+{
+	struct limits *limits = &asking->state->limits;
+	struct launch *launch = asking->launch;
+	uint32_t seen = atomic_acquire(asking->guest->gate);
+	uint32_t turn_seen = limits->turn ? atomic_acquire(&limits->turn->seq) : 0;
+	struct admission_inputs in = {.look_ns = TUNING_LOOK_NS};
+	struct admission decision;
+
+	if (seen & POLICY_GATE_CLOSED) {
+		futex_wait(asking->guest->gate, seen);
+		launch->now_ns = now_monotonic_ns();
+		return false;
+	}
+	limits_refresh(limits, asking->guest);
+	choose_slice(asking);
+	if (limits_none(limits, asking->guest))
+		return true;
+	asking->urged = limits_turn_flags(limits, launch->now_ns) & POLICY_TURN_URGED;
+	in.now_ns = launch->now_ns;
+	look_at_share(asking, &in);
+	/* Beside work of other streams, paid for anyway, it takes no time of its own. */
+	in.beside = in.turn && in.paid_ns && !in.stalls && !stall_is_on(&asking->device->stall) &&
+		    window_fits(asking->device, launch);
+	if (in.turn && (!in.paid_ns || in.stalls || in.beside))
+		look_at_room(asking, &in);
+	decision = admission_decide(&in);
+	switch (decision.verdict) {
+	case ADMISSION_STALL:
+		if (stall_begin(asking->guest, asking->device, launch, decision.until_ns)) {
+			asking->stalled = true;
+			return false;
+		}
+		decision.verdict = ADMISSION_WAIT_DEBT;
+		/* fall through */
+	case ADMISSION_WAIT_DEBT:
+	case ADMISSION_WAIT_TURN:
+		wait_for_share(asking, &decision, seen, turn_seen);
+		return false;
+	case ADMISSION_WAIT_ROOM:
+		wait_for_room(asking, decision.until_ns);
+		return false;
+	case ADMISSION_GO:
+		break;
+	}
+	asking->settled = !in.paid_ns;
+	if (asking->settled)
+		wait_for_edge(asking);
+	return true;
+}
+
+/*
+ * What may follow without asking. Tokens are taken by each launch, so controllers that count them
+ * are asked for each; so are tenants that give way to a higher priority, or have it, and where long
+ * launches need a place.
+ */
+static void give_credit(const struct asking *asking)
+{
+	const struct limits *limits = &asking->state->limits;
+	uint64_t now = asking->launch->now_ns, until = UINT64_MAX;
+	uint64_t room = asking->window_ns ? asking->window_ns : 1000 * MS;
+
+	if (!asking->settled || asking->urged ||
+	    atomic_load(&limits->controller) != CONTROLLER_DEFICIT ||
+	    limits_turn_flags(limits, now) & POLICY_TURN_FIRST || room == 1 ||
+	    (asking->window_ns && atomic_load(&asking->device->processes) > COMPUTE_PLACES))
+		return;
+	if (limits->turn && !policy_turn_silent(limits->turn, now, TUNING_SILENCE_NS))
+		until = atomic_peek(&limits->turn->open_until_ns);
+	credit_give(asking->device, asking->launch, room, asking->bills, until);
+}
+
+/* For a launch that nobody let through before. */
+static void ask(struct guest *guest, struct launch_device *device, struct launch *launch)
+{
+	struct asking asking = {
+		.guest = guest,
+		.state = state_get(guest),
+		.device = device,
+		.launch = launch,
+	};
+	const struct limits *limits = &asking.state->limits;
+
+	while (!step(&asking))
+		;
+	note_hold(&asking);
+	state_active(device, launch->now_ns);
+	if (!asking.stalled) { /* who pays a debt leaves the device to others */
+		want(device, launch->now_ns, TUNING_LINGER_NS);
+		settle(device, launch->now_ns + TUNING_LINGER_NS);
+	}
+	launch->rival = !limits_alone(limits, launch->now_ns) || state_has_peers(device);
+	launch->held = asking.held_ns;
+	launch->watched = asking.urged;
+	give_credit(&asking);
+}
+
+static uint64_t *count_of(const struct launch *launch)
+{
+	struct compute *compute = launch->meter->compute;
+
+	return launch->kind == LAUNCH_GRAPH ? &compute->graph_launches : &compute->launches;
+}
+
+/* Not counted when it is back: a locked instruction waits until the driver's doorbell rang. */
+static void count(const struct launch *launch)
+{
+	if (launch->kind != LAUNCH_COPY)
+		__atomic_fetch_add(count_of(launch), 1, __ATOMIC_RELAXED);
+}
+
+static void expect(const struct launch_device *device, struct launch *launch)
+{
+	launch->expected_ns = cost_expect(&device->window.costs, launch->key);
+	launch->known = launch->expected_ns;
+	if (!launch->known)
+		launch->expected_ns = TUNING_UNKNOWN_NS;
+}
+
+CUresult admission_enter(struct guest *guest, struct launch *launch)
+{
+	struct launch_device *device;
+	struct launch_state *state;
+	uint32_t word;
+	bool lets;
+	CUresult e;
+
+	while ((word = atomic_acquire(guest->gate)) & POLICY_GATE_CLOSED)
+		futex_wait(guest->gate, word);
+	if (!(word & POLICY_GATE_METERED))
+		return CUDA_SUCCESS;
+	e = state_find(guest, &launch->context, &device);
+	if (e || !device)
+		return e;
+	launch->stream = launch_stream(launch->stream, launch->per_thread);
+	launch->stream_key = launch_stream_key(launch->stream);
+	launch->key = cost_key(launch->key, launch->blocks);
+	launch->now_ns = now_monotonic_ns();
+	state = state_get(guest);
+	lets = credit_lets(state, device, launch);
+	if ((!lets || atomic_load(&guest->captures)) && meter_is_captured(launch->stream))
+		return CUDA_SUCCESS;
+	launch->meter = &device->meter;
+	count(launch);
+	expect(device, launch);
+	if (lets && launch->known && credit_take(launch)) {
+		launch->credited = true;
+		return CUDA_SUCCESS;
+	}
+	if (!lets)
+		ask(guest, device, launch);
+	meter_begin(launch);
+	if (launch->in)
+		credit_open(device, launch);
+	if (!lets || window_due_ns(&device->window) >=
+			     atomic_load(&device->published_ns) + TUNING_NEAR_NS) {
+		admission_publish(device, launch->now_ns);
+		admission_wishes(device, launch->now_ns);
+	}
+	return CUDA_SUCCESS;
+}
+
+void admission_left(struct guest *guest, struct launch *launch, CUresult e)
+{
+	struct launch_device *device = launch_device_of(launch->meter);
+
+	if (e && launch->kind != LAUNCH_COPY)
+		__atomic_fetch_sub(count_of(launch), 1, __ATOMIC_RELAXED);
+	if (launch->credited)
+		return;
+	meter_end(launch, e);
+	monitor_work(guest);
+	if (launch->now_ns > atomic_load(&device->meter.collected_ns) +
+				     (launch->rival ? TUNING_END_RIVAL_NS : TUNING_END_NS)) {
+		meter_collect(&device->meter);
+		admission_publish(device, launch->now_ns);
+	}
+}
+
+uint64_t admission_owes(struct launch_device *device, uint64_t now_ns, bool *ret_turn)
+{
+	struct guest *guest = device->meter.guest;
+	struct launch_state *state = state_get(guest);
+	uint64_t until, own;
+
+	*ret_turn = false;
+	limits_refresh(&state->limits, guest);
+	if (atomic_acquire(guest->gate) & POLICY_GATE_CLOSED)
+		return now_ns + TUNING_LOOK_NS;
+	if (limits_none(&state->limits, guest))
+		return 0;
+	until = limits_paid_ns(&state->limits, guest->ledger, ledger_of(device), now_ns, 0, &own);
+	if (until || !limits_not_our_turn(&state->limits, now_ns))
+		return until;
+	*ret_turn = true;
+	want(device, now_ns, TUNING_DEMAND_NS);
+	return now_ns + TUNING_DEMAND_NS / 2;
+}

@@ -1,0 +1,404 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "guest/launch/arbiter_host.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/atomic.h"
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "base/futex.h"
+#include "ledger/compute.h"
+#include "ledger/ledger.h"
+#include "ledger/policy.h"
+#include "ledger/region.h"
+#include "ledger/slot.h"
+#include "ledger/tenant.h"
+#include "share/arbiter.h"
+
+/* No tenant can have this name. */
+#define ARBITER_FILE  ".arbiter"
+#define ARBITER_BYTES 4096
+#define LOCK_AT	      (INT64_C(1) << 40)
+
+/* So long before the work of a higher priority is done others may launch: what a wake-up takes. */
+#define BEHIND_NS UINT64_C(300000)
+
+/* Work that ranks do at once is billed one after the other, and so much apart. */
+#define APART_NS UINT64_C(100000000)
+
+/* Who of those that take part has died is asked for so often. */
+#define SCAN_NS UINT64_C(50000000)
+/*
+ * Who comes says so; all tenants, of which most may be long dead, are looked at only then, and now
+ * and then in case that was missed.
+ */
+#define LIST_NS UINT64_C(1000000000)
+
+struct arbiter_file {
+	uint32_t bell;	 /* a futex, rung by tenants */
+	uint32_t comers; /* so many processes have come */
+	uint32_t pad[14];
+	uint8_t reserved[ARBITER_BYTES - 64];
+};
+_Static_assert(sizeof(struct arbiter_file) == ARBITER_BYTES, "layout");
+
+/* A tenant as the arbiter holds it; the entry of the same number in `state` is its part of it. */
+struct member {
+	char name[POLICY_NAME_BYTES]; /* empty: free */
+	struct policy_map *policy;
+	struct policy_turn *turn;
+	struct ledger *ledger;
+	uint64_t id, generation;
+	bool seen, turns; /* in this scan; takes turns at all */
+	int ndevices;
+	struct compute *compute[POLICY_DEVICES];
+	uint64_t busy_ns[POLICY_DEVICES]; /* at the last look */
+	uint64_t used_ns[POLICY_DEVICES]; /* since it joined, see count */
+	uint8_t bit[POLICY_DEVICES]; /* of `uuid` */
+};
+
+struct arbiter_host {
+	char runtime[256];
+	struct arbiter_file *file; /* holds no lock */
+	void *role;		   /* the mapping that keeps the lock; NULL: not held */
+	uint64_t scanned_ns, listed_ns, ids;
+	uint32_t comers; /* when the tenants were listed */
+	bool busy;
+	int nuuids, n;
+	uint8_t uuid[64][16];
+	struct member member[ARBITER_TENANTS];
+	struct arbiter_tenant state[ARBITER_TENANTS];
+};
+
+static void *map_file(int fd)
+{
+	void *map = mmap(NULL, ARBITER_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+	if (map == MAP_FAILED)
+		return NULL;
+	if (madvise(map, ARBITER_BYTES, MADV_DONTFORK) == 0)
+		return map;
+	munmap(map, ARBITER_BYTES);
+	return NULL;
+}
+
+int arbiter_host_open(const char *tenant_dir, struct arbiter_host **ret)
+{
+	const char *slash = strrchr(tenant_dir, '/');
+	CLEANUP_CLOSE int fd = -EBADF;
+	struct arbiter_host *host;
+
+	if (!slash || slash == tenant_dir || slash - tenant_dir >= (long)sizeof(host->runtime))
+		return -EINVAL;
+	host = mmap(NULL, sizeof(*host), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+		     -1, 0);
+	if (host == MAP_FAILED)
+		return -ENOMEM;
+	memcpy(host->runtime, tenant_dir, (size_t)(slash - tenant_dir));
+	fd = region_join(host->runtime, ARBITER_FILE, ARBITER_BYTES);
+	host->file = fd < 0 ? NULL : map_file(fd);
+	if (!host->file) {
+		munmap(host, sizeof(*host));
+		return fd < 0 ? fd : -ENOMEM;
+	}
+	__atomic_fetch_add(&host->file->comers, 1, __ATOMIC_SEQ_CST);
+	*ret = host;
+	return 0;
+}
+
+/* As slots do: the mapping keeps the lock, and nothing inherits it. */
+bool arbiter_host_take(struct arbiter_host *host)
+{
+	CLEANUP_CLOSE int fd = -EBADF;
+
+	if (host->role)
+		return true;
+	fd = region_join(host->runtime, ARBITER_FILE, ARBITER_BYTES);
+	if (fd < 0 || region_lock(fd, LOCK_AT, 1))
+		return false;
+	host->role = map_file(fd);
+	host->scanned_ns = host->listed_ns = 0;
+	return host->role;
+}
+
+bool arbiter_host_held(const struct arbiter_host *host)
+{
+	return host->role;
+}
+
+bool arbiter_host_busy(const struct arbiter_host *host)
+{
+	return host->busy;
+}
+
+static void leave(struct arbiter_host *host, int i)
+{
+	struct member *member = &host->member[i];
+
+	policy_turn_close(member->turn);
+	policy_close(member->policy);
+	ledger_close(member->ledger);
+	memset(member, 0, sizeof(*member));
+	memset(&host->state[i], 0, sizeof(host->state[i]));
+}
+
+void arbiter_host_drop(struct arbiter_host *host)
+{
+	for (int i = 0; i < host->n; i++) {
+		if (!host->member[i].name[0])
+			continue;
+		atomic_release(&host->member[i].turn->beat_ns, 0);
+		leave(host, i);
+	}
+	if (host->role)
+		munmap(host->role, ARBITER_BYTES);
+	host->role = NULL;
+	host->n = 0;
+	host->nuuids = 0;
+}
+
+static int bit_of(struct arbiter_host *host, const uint8_t uuid[16])
+{
+	for (int i = 0; i < host->nuuids; i++)
+		if (!memcmp(host->uuid[i], uuid, 16))
+			return i;
+	if (host->nuuids == 64)
+		return 63; /* more devices than a machine has: they take turns together */
+	memcpy(host->uuid[host->nuuids], uuid, 16);
+	return host->nuuids++;
+}
+
+/* What its policy says, and the devices that its processes met so far. */
+static void describe(struct arbiter_host *host, int i)
+{
+	struct member *member = &host->member[i];
+	struct arbiter_tenant *state = &host->state[i];
+	static const int32_t level[POLICY_PRIORITIES] = {
+		[POLICY_PRIORITY_LOW] = -1,
+		[POLICY_PRIORITY_NORMAL] = 0,
+		[POLICY_PRIORITY_HIGH] = 1,
+	};
+	struct ledger_device_info info;
+	struct policy policy;
+
+	member->turns = false;
+	if (policy_read(member->policy, &policy))
+		return;
+	member->generation = policy_generation(member->policy);
+	member->turns = policy.compute != POLICY_COMPUTE_OFF && policy.mode == POLICY_MODE_TURNS;
+	member->ndevices = 0;
+	state->priority = level[policy.priority];
+	state->weight = 1;
+	state->devices = 0;
+	while (member->ndevices < POLICY_DEVICES &&
+	       !ledger_device_info(member->ledger, member->ndevices, &info)) {
+		int bit = bit_of(host, info.uuid);
+		uint32_t weight = policy_weight(&policy, info.uuid);
+
+		member->compute[member->ndevices] = compute_of(member->ledger, member->ndevices);
+		member->bit[member->ndevices++] = (uint8_t)bit;
+		state->weight = weight > state->weight ? weight : state->weight;
+	}
+}
+
+static int join(struct arbiter_host *host, const char *name, const char *dir)
+{
+	struct member *member;
+	int i = 0;
+
+	while (i < host->n && host->member[i].name[0])
+		i++;
+	if (i == ARBITER_TENANTS)
+		return -ENOSPC;
+	member = &host->member[i];
+	if (policy_open(dir, &member->policy) || ledger_open(dir, LEDGER_GUEST, &member->ledger) ||
+	    policy_turn_open(dir, &member->turn)) {
+		leave(host, i);
+		return 0;
+	}
+	strncpy(member->name, name, sizeof(member->name) - 1);
+	member->id = ++host->ids;
+	if (i == host->n)
+		host->n++;
+	return i;
+}
+
+/* Opening one takes long beside asking whether anybody is there. */
+static int look_at(const char *name, const char *dir, void *arg)
+{
+	struct arbiter_host *host = arg;
+	int i = 0;
+
+	if (!slot_any_alive(dir))
+		return 0;
+	while (i < host->n && strcmp(host->member[i].name, name))
+		i++;
+	if (i == host->n)
+		i = join(host, name, dir);
+	if (i >= 0 && i < host->n && !strcmp(host->member[i].name, name))
+		host->member[i].seen = true;
+	return 0;
+}
+
+static void look_for_members(struct arbiter_host *host)
+{
+	char dir[sizeof(host->runtime) + POLICY_NAME_BYTES + 1];
+
+	for (int i = 0; i < host->n; i++) {
+		struct member *member = &host->member[i];
+
+		snprintf(dir, sizeof(dir), "%s/%s", host->runtime, member->name);
+		member->seen = member->name[0] && slot_any_alive(dir);
+	}
+}
+
+static void look_for_all(struct arbiter_host *host, uint64_t now_ns)
+{
+	host->comers = atomic_peek(&host->file->comers);
+	host->listed_ns = now_ns;
+	for (int i = 0; i < host->n; i++)
+		host->member[i].seen = false;
+	tenant_list(host->runtime, look_at, host);
+}
+
+static void scan(struct arbiter_host *host, uint64_t now_ns)
+{
+	if (host->comers != atomic_peek(&host->file->comers) ||
+	    now_ns >= host->listed_ns + LIST_NS)
+		look_for_all(host, now_ns);
+	else if (now_ns >= host->scanned_ns + SCAN_NS)
+		look_for_members(host);
+	else
+		return;
+	host->scanned_ns = now_ns;
+	for (int i = 0; i < host->n; i++) {
+		if (!host->member[i].name[0])
+			continue;
+		if (host->member[i].seen)
+			describe(host, i);
+		else
+			leave(host, i);
+	}
+}
+
+/* An instant that a tenant wrote: none lies so far ahead unless it is damaged. */
+static uint64_t instant(const uint64_t *word, uint64_t now_ns)
+{
+	uint64_t at = atomic_peek(word);
+
+	return at > now_ns + COMPUTE_AHEAD_NS ? 0 : at;
+}
+
+/*
+ * What a tenant used, as if its devices were one: that of the busiest. One that lies behind is
+ * taken along, or work on it would count for nothing until it has caught up with all of the past.
+ */
+static uint64_t count(struct member *member)
+{
+	uint64_t most = 0;
+
+	for (int d = 0; d < member->ndevices; d++) {
+		uint64_t busy = atomic_peek(&member->compute[d]->busy_ns);
+
+		member->used_ns[d] += busy > member->busy_ns[d] ? busy - member->busy_ns[d] : 0;
+		member->busy_ns[d] = busy;
+		most = member->used_ns[d] > most ? member->used_ns[d] : most;
+	}
+	for (int d = 0; d < member->ndevices; d++)
+		if (member->used_ns[d] + APART_NS < most)
+			member->used_ns[d] = most - APART_NS;
+	return most;
+}
+
+static void look(struct arbiter_host *host, int i, uint64_t now_ns)
+{
+	struct member *member = &host->member[i];
+	struct arbiter_tenant *state = &host->state[i];
+	struct ledger_device_info info;
+	uint64_t demand = 0;
+
+	if (policy_generation(member->policy) != member->generation ||
+	    !ledger_device_info(member->ledger, member->ndevices, &info))
+		describe(host, i);
+	state->id = member->turns ? member->id : 0;
+	state->done_ns = state->devices = 0;
+	for (int d = 0; d < member->ndevices; d++) {
+		const struct compute *compute = member->compute[d];
+		uint64_t work = instant(&compute->work_until_ns, now_ns);
+		uint64_t want = instant(&compute->demand_until_ns, now_ns);
+
+		if (work || want || atomic_peek(&compute->busy_ns))
+			state->devices |= UINT64_C(1) << member->bit[d];
+		state->done_ns = work > state->done_ns ? work : state->done_ns;
+		demand = want > demand ? want : demand;
+	}
+	/*
+	 * Who is let in at any time need only be let finish: others may queue up behind, unless it
+	 * would find them there when it goes on.
+	 */
+	if (state->priority > 0 && !state->returns && state->done_ns > BEHIND_NS)
+		state->done_ns -= BEHIND_NS;
+	state->busy_ns = count(member);
+	state->wants = demand > now_ns || state->done_ns > now_ns;
+	host->busy |= state->wants;
+}
+
+static void tell(struct arbiter_host *host, int i, uint64_t now_ns)
+{
+	struct policy_turn *turn = host->member[i].turn;
+	const struct arbiter_tenant *state = &host->state[i];
+	uint64_t until = state->open ? state->open_until_ns : 0;
+	bool opened = until > now_ns && atomic_peek(&turn->open_until_ns) <= now_ns;
+
+	atomic_poke(&turn->flags, (state->contended ? (uint32_t)POLICY_TURN_CONTENDED : 0) |
+					  (state->urged ? (uint32_t)POLICY_TURN_URGED : 0) |
+					  (state->first ? (uint32_t)POLICY_TURN_FIRST : 0));
+	atomic_poke(&turn->entitled_permille, state->entitled_permille);
+	atomic_release(&turn->open_from_ns, state->open_from_ns);
+	atomic_release(&turn->open_until_ns, until);
+	atomic_release(&turn->beat_ns, now_ns);
+	if (!opened)
+		return;
+	__atomic_fetch_add(&turn->seq, 1, __ATOMIC_SEQ_CST);
+	futex_wake_all(&turn->seq);
+}
+
+uint64_t arbiter_host_step(struct arbiter_host *host, uint64_t now_ns)
+{
+	uint64_t next;
+
+	scan(host, now_ns);
+	host->busy = false;
+	for (int i = 0; i < host->n; i++)
+		if (host->member[i].name[0])
+			look(host, i, now_ns);
+	next = arbiter_step(&arbiter_defaults, host->state, host->n, now_ns);
+	for (int i = 0; i < host->n; i++)
+		if (host->member[i].name[0] && host->member[i].turns)
+			tell(host, i, now_ns);
+	return next;
+}
+
+void arbiter_host_ring(struct arbiter_host *host)
+{
+	__atomic_fetch_add(&host->file->bell, 1, __ATOMIC_SEQ_CST);
+	futex_wake_all(&host->file->bell);
+}
+
+uint32_t arbiter_host_bell(const struct arbiter_host *host)
+{
+	return __atomic_load_n(&host->file->bell, __ATOMIC_SEQ_CST);
+}
+
+void arbiter_host_sleep(struct arbiter_host *host, uint32_t seen, uint64_t until_ns)
+{
+	futex_wait_until(&host->file->bell, seen, until_ns);
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The arbiter's role on this machine: who holds a lock of <runtime>/.arbiter runs the state machine
+ * of share/arbiter.h over all tenants of the runtime directory, reads what they want and used from
+ * their ledgers, and writes whose turn it is into their policies. The kernel drops the lock when
+ * the holder dies; the next keeper that finds the beat silent takes it. Called by the keeper alone.
+ */
+#ifndef ALLOT_GUEST_LAUNCH_ARBITER_HOST_H
+#define ALLOT_GUEST_LAUNCH_ARBITER_HOST_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct arbiter_host;
+
+/* For a tenant's directory. Maps the runtime directory's file; -errno where that cannot be. */
+int arbiter_host_open(const char *tenant_dir, struct arbiter_host **ret);
+
+/* Tries to take the role; true when it is held. Never waits. */
+bool arbiter_host_take(struct arbiter_host *host);
+bool arbiter_host_held(const struct arbiter_host *host);
+
+/* Gives it up; who waits for a turn elects another. */
+void arbiter_host_drop(struct arbiter_host *host);
+
+/* One step of the role: answers when the next is due. */
+uint64_t arbiter_host_step(struct arbiter_host *host, uint64_t now_ns);
+
+/* Whether any tenant wanted a device in the last step. */
+bool arbiter_host_busy(const struct arbiter_host *host);
+
+/* Wakes whoever holds the role. Any thread. */
+void arbiter_host_ring(struct arbiter_host *host);
+
+/* Sleeps until rung after `seen` was read, or until then. */
+uint32_t arbiter_host_bell(const struct arbiter_host *host);
+void arbiter_host_sleep(struct arbiter_host *host, uint32_t seen, uint64_t until_ns);
+
+#endif

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Credit: a launch that asked and may go lets through what comes next, for a moment, as long as
+ * nothing more is billed and the window has room. The terms are the device's. What is launched
+ * into the same stream, of known cost, does not take the meter's lock either: it takes its part of
+ * the stream's credit, one word, and whoever has the lock next counts it.
+ */
+#ifndef ALLOT_GUEST_LAUNCH_CREDIT_H
+#define ALLOT_GUEST_LAUNCH_CREDIT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct launch;
+struct launch_device;
+struct launch_state;
+struct meter;
+struct stream;
+
+struct credit_terms {
+	_Atomic uint64_t until_ns; /* until then, ... */
+	_Atomic uint64_t room_ns;  /* ... with so much in flight, ... */
+	_Atomic uint32_t bills;	   /* ... unless more was billed ... */
+	_Atomic bool rival;	   /* ... as the one that asked */
+};
+
+/* The launch may go beside `room_ns` in flight, with nothing owed as of so many bills. */
+void credit_give(struct launch_device *device, const struct launch *launch, uint64_t room_ns,
+		 uint32_t bills, uint64_t until_ns);
+
+/* Whether one before it lets this launch through. */
+bool credit_lets(const struct launch_state *state, const struct launch_device *device,
+		 struct launch *launch);
+
+/* ... and whether the stream's credit has room for it: then it is counted. */
+bool credit_take(struct launch *launch);
+
+/* The launch was counted by the meter: what may follow it in its stream. */
+void credit_open(struct launch_device *device, const struct launch *launch);
+
+/* With the meter's lock: counts what took from the stream's credit, which ends. */
+void credit_count(struct meter *meter, struct stream *stream);
+
+#endif

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "guest/launch/monitor.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "base/futex.h"
+#include "base/now.h"
+#include "guest/launch/admission.h"
+#include "guest/launch/arbiter_host.h"
+#include "guest/launch/state.h"
+#include "guest/launch/steer.h"
+#include "preload/thread.h"
+#include "share/tuning.h"
+
+static void wake(struct monitor *monitor)
+{
+	atomic_fetch_add(&monitor->bell, 1);
+	futex_wake_all(&monitor->bell);
+}
+
+static uint64_t begin_tick(const struct meter *meter, uint64_t now)
+{
+	uint64_t tick = (now - atomic_load(&meter->begin_ns)) / TUNING_BEGIN_PART;
+
+	return tick > TUNING_BEGIN_NS && tick < TUNING_TICK_NS ? tick : TUNING_BEGIN_NS;
+}
+
+struct look {
+	bool busy;	  /* work is in flight */
+	uint64_t tick_ns; /* how soon to look again */
+};
+
+/*
+ * Sooner where nobody but the monitor looks (`rung`: it was called to). Threads that launch, or are
+ * held, collect for themselves.
+ */
+static struct look look_at_devices(struct guest *guest, uint64_t now, bool rung)
+{
+	struct launch_state *state = state_get(guest);
+	bool held = atomic_load(&state->waiting), left = rung;
+	bool alone = limits_alone(&state->limits, now);
+	struct look look = {false, 0};
+
+	for (int i = 0; i < guest->ndevices; i++) {
+		struct launch_device *device = state_device(guest, i);
+		struct meter *meter = &device->meter;
+
+		if (!device)
+			continue;
+		left |= !held && atomic_load(&meter->collected_ns) == device->monitor_ns;
+		if (left || !alone || now > atomic_load(&meter->collected_ns) + TUNING_RECENT_NS)
+			meter_collect(meter);
+		device->monitor_ns = atomic_load(&meter->collected_ns);
+		admission_publish(device, now);
+		if (admission_wishes(device, now))
+			look.tick_ns = begin_tick(meter, now);
+		look.busy |= meter_works(meter) ||
+			     window_due_ns(&device->window) + TUNING_GAP_NS > now;
+	}
+	if (look.tick_ns)
+		return look;
+	if (limits_contended(&state->limits, now))
+		look.tick_ns = TUNING_TICK_NS;
+	else
+		look.tick_ns = look.busy && (left || !alone) ? TUNING_TICK_ALONE_NS
+							     : TUNING_TICK_REST_NS;
+	return look;
+}
+
+/* The role, if it is ours or free. Answers when to look again. */
+static uint64_t arbitrate(struct guest *guest, struct arbiter_host *host, uint64_t now,
+			  uint64_t worked)
+{
+	const struct policy_turn *turn = state_get(guest)->limits.turn;
+	bool silent = !turn || policy_turn_silent(turn, now, TUNING_ELECT_NS);
+	uint64_t next;
+
+	if (!arbiter_host_held(host)) {
+		if (now >= worked + TUNING_ELECT_NS)
+			return UINT64_MAX;
+		if (!silent || !arbiter_host_take(host))
+			return now + TUNING_ELECT_NS / 2;
+	}
+	next = arbiter_host_step(host, now);
+	if (!arbiter_host_busy(host) || now <= worked + TUNING_ROLE_NS)
+		return next;
+	arbiter_host_drop(host);
+	return UINT64_MAX;
+}
+
+static bool any_works(struct guest *guest)
+{
+	for (int i = 0; i < guest->ndevices; i++) {
+		const struct launch_device *device = state_device(guest, i);
+
+		if (device && meter_works(&device->meter))
+			return true;
+	}
+	return false;
+}
+
+static void *watch(void *arg)
+{
+	struct guest *guest = arg;
+	struct launch_state *state = state_get(guest);
+	struct monitor *monitor = &state->monitor;
+	struct arbiter_host *host = NULL;
+	uint64_t worked = now_monotonic_ns();
+	uint32_t heard = 0;
+
+	/* Who looks at a program's threads is to know whose this one is. */
+	prctl(PR_SET_NAME, "allot-monitor");
+	/* Of this thread alone: the usual 50 us are a percent of a turn. */
+	prctl(PR_SET_TIMERSLACK, 1000);
+	if (!arbiter_host_open(guest->dir, &host))
+		atomic_store(&monitor->host, host);
+	while (!atomic_load(&monitor->stop)) {
+		uint32_t seen = atomic_load(&monitor->bell);
+		uint32_t rung = host ? arbiter_host_bell(host) : 0;
+		uint64_t now, next, stalled;
+		struct look look;
+
+		atomic_store(&monitor->working, 1);
+		if (atomic_load(&monitor->stop))
+			break;
+		stalled = stall_look(guest, now_monotonic_ns());
+		now = now_monotonic_ns();
+		look = look_at_devices(guest, now, seen != heard);
+		heard = seen;
+		steer_all(guest, now);
+		atomic_store(&monitor->working, 0);
+		worked = look.busy ? now : worked;
+		next = host ? arbitrate(guest, host, now, worked) : UINT64_MAX;
+		look.busy |= limits_alone(&state->limits, now) &&
+			     now < worked + TUNING_TICK_LINGER_NS;
+		if (look.busy && next > now + look.tick_ns)
+			next = now + look.tick_ns;
+		next = stalled < next ? stalled : next;
+		atomic_store(&monitor->next_ns, next);
+		atomic_store(&monitor->asleep, !look.busy);
+		if (!look.busy && any_works(guest)) /* begun since: nobody would ring */
+			continue;
+		if (host && arbiter_host_held(host))
+			arbiter_host_sleep(host, rung, next);
+		else
+			futex_wait_until(&monitor->bell, seen, next);
+		atomic_store(&monitor->asleep, 0);
+		atomic_store(&monitor->next_ns, 0);
+	}
+	atomic_store(&monitor->working, 0);
+	return NULL;
+}
+
+/* The driver is about to shut down: from here on nobody calls it behind the program's back. */
+static void stop(void)
+{
+	struct guest *guest = guest_made();
+	struct launch_state *state = guest ? state_get(guest) : NULL;
+
+	if (!state || atomic_load(&state->monitor.started) != 1)
+		return;
+	atomic_store(&state->monitor.stop, 1);
+	wake(&state->monitor);
+	for (int i = 0; i < 1000 && atomic_load(&state->monitor.working); i++)
+		usleep(100);
+	for (int i = 0; i < guest->ndevices; i++) {
+		struct launch_device *device = state_device(guest, i);
+
+		if (device) {
+			stall_end(device);
+			meter_end_all(&device->meter);
+		}
+	}
+}
+
+static void start(struct guest *guest, struct monitor *monitor)
+{
+	uint32_t expected = 0;
+
+	if (!atomic_compare_exchange_strong(&monitor->started, &expected, 1))
+		return;
+	if (thread_start(watch, guest))
+		atomic_store(&monitor->started, 2);
+	else
+		atexit(stop);
+}
+
+static void look_now(struct guest *guest)
+{
+	wake(&state_get(guest)->monitor);
+	monitor_ring(guest); /* it may hold the role, and then sleeps on that bell */
+}
+
+void monitor_work(struct guest *guest)
+{
+	struct monitor *monitor = &state_get(guest)->monitor;
+
+	if (__builtin_expect(!atomic_load_explicit(&monitor->started, memory_order_relaxed), 0))
+		start(guest, monitor);
+	/* After the event was counted: either the monitor sees that or we see it asleep. */
+	if (__builtin_expect(atomic_load(&monitor->asleep), 0) &&
+	    atomic_exchange(&monitor->asleep, 0))
+		look_now(guest);
+}
+
+/* Whoever finds it awake, or about to sleep, cannot know what it has seen. */
+void monitor_expect(struct guest *guest, uint64_t at_ns)
+{
+	uint64_t next = atomic_load(&state_get(guest)->monitor.next_ns);
+
+	if (!next || next > at_ns)
+		look_now(guest);
+}
+
+void monitor_ring(struct guest *guest)
+{
+	struct arbiter_host *host = atomic_load(&state_get(guest)->monitor.host);
+
+	if (host)
+		arbiter_host_ring(host);
+}

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "guest/launch/stall.h"
+
+#include "base/now.h"
+#include "guest/launch/admission.h"
+#include "guest/launch/state.h"
+#include "guest/meter/meter_priv.h"
+#include "ledger/quota.h"
+#include "share/tuning.h"
+
+/* The word of the current context, or none. */
+static void word_new(uint32_t **ret_word, CUdeviceptr *ret_at)
+{
+	void *p = NULL;
+
+	*ret_word = NULL;
+	if (!cuda_real_address(CUDA_FN_cuStreamWaitValue32_v2) ||
+	    DRIVER(cuMemHostAlloc, (&p, sizeof(**ret_word), CU_MEMHOSTALLOC_DEVICEMAP)))
+		return;
+	if (DRIVER(cuMemHostGetDevicePointer_v2, (ret_at, p, 0)) || !p) {
+		DRIVER(cuMemFreeHost, (p));
+		return;
+	}
+	*ret_word = p;
+	atomic_poke(*ret_word, 0);
+}
+
+/* Whether the tenant uses another device, or is about to: nobody computes without memory. */
+static bool has_others(struct guest *guest, const struct launch_device *device)
+{
+	int own = device->meter.device->ledger;
+
+	for (int i = 0; ledger_knows(guest->ledger, i); i++)
+		if (i != own && quota_used(guest->ledger, i))
+			return true;
+	return atomic_load(&device->beside);
+}
+
+/*
+ * Several streams drift apart if each launches ahead; several processes or devices of a tenant
+ * pause together; and to other tenants what is queued would come as a surprise.
+ */
+bool stall_may(const struct launch_state *state, struct launch_device *device,
+	       const struct launch *launch, uint64_t until_ns)
+{
+	const struct meter *meter = &device->meter;
+
+	if (until_ns <= launch->now_ns + TUNING_STALL_LEAST_NS ||
+	    atomic_load(&state->limits.controller) != CONTROLLER_DEFICIT ||
+	    !monitor_runs(&state->monitor) || !limits_alone(&state->limits, launch->now_ns) ||
+	    state_has_peers(device) ||
+	    atomic_peek(&device->window.costs.mean_ns) >= TUNING_STALL_LONG_NS)
+		return false;
+	for (uint32_t i = 0; i < atomic_peek(&meter->nstreams); i++) {
+		const struct stream *stream = &meter->stream[i];
+
+		if (atomic_peek(&stream->launched_ns) + TUNING_STALL_BESIDE_NS > launch->now_ns &&
+		    (stream->context != launch->context || stream->key != launch->stream_key))
+			return false;
+	}
+	return !has_others(meter->guest, device);
+}
+
+/* The context's word is made when it is first needed; a device has one, of one context. */
+static bool word_ready(struct launch_device *device, CUcontext context)
+{
+	struct stall *stall = &device->stall;
+	uint32_t *word = NULL;
+	CUdeviceptr at = 0;
+	bool ready;
+
+	meter_lock(&device->meter);
+	ready = stall->context;
+	meter_unlock(&device->meter);
+	if (!ready) {
+		struct capture_mode mode = capture_relax();
+
+		word_new(&word, &at);
+		meter_lock(&device->meter);
+		if (!stall->context) {
+			stall->context = context;
+			stall->word = word;
+			stall->at = at;
+			word = NULL;
+		}
+		meter_unlock(&device->meter);
+		if (word)
+			DRIVER(cuMemFreeHost, (word));
+		capture_restore(mode);
+	}
+	meter_lock(&device->meter);
+	ready = stall->context == context && stall->word && !stall->leaving;
+	meter_unlock(&device->meter);
+	return ready;
+}
+
+/* With the lock: the pause that is on, or one that begins. */
+static uint32_t pause_now(struct launch_device *device, uint64_t until_ns, bool *ret_begun)
+{
+	struct stall *stall = &device->stall;
+	uint32_t on = atomic_load(&stall->on);
+
+	*ret_begun = !on;
+	if (on)
+		return on;
+	stall->last += stall->last == UINT32_MAX ? 2 : 1; /* 0 is none */
+	stall->stream = NULL;
+	atomic_store(&stall->before_ns, window_due_ns(&device->window));
+	atomic_store(&stall->until_ns, until_ns);
+	atomic_store(&stall->on, stall->last);
+	return stall->last;
+}
+
+/* It counts as if the launch were held. */
+static void note(struct compute *compute, uint64_t for_ns)
+{
+	__atomic_fetch_add(&compute->throttled_ns, for_ns, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&compute->throttles, 1, __ATOMIC_RELAXED);
+}
+
+/* The wait behind what was launched before; what comes next begins anew when it is over. */
+static bool wait_in_stream(struct launch_device *device, const struct launch *launch,
+			   uint32_t pause)
+{
+	struct capture_mode mode;
+	CUresult e;
+
+	meter_close(&device->meter, launch->context, launch->stream, METER_SPLIT);
+	mode = capture_relax();
+	e = DRIVER(cuStreamWaitValue32_v2,
+		   (launch->stream, device->stall.at, pause, CU_STREAM_WAIT_VALUE_GEQ));
+	capture_restore(mode);
+	meter_lock(&device->meter);
+	if (e)
+		device->stall.word = NULL; /* not on this device, or not in this kind of stream */
+	else
+		device->stall.stream = launch->stream;
+	meter_unlock(&device->meter);
+	return !e;
+}
+
+bool stall_begin(struct guest *guest, struct launch_device *device, struct launch *launch,
+		 uint64_t until_ns)
+{
+	struct stall *stall = &device->stall;
+	bool begun = false, waits;
+	uint32_t pause;
+
+	if (!word_ready(device, launch->context))
+		return false;
+	meter_lock(&device->meter);
+	pause = pause_now(device, until_ns, &begun);
+	waits = stall->stream == launch->stream;
+	meter_unlock(&device->meter);
+	if (begun)
+		note(device->meter.compute, until_ns - launch->now_ns);
+	if (!waits && !wait_in_stream(device, launch, pause)) {
+		if (begun)
+			stall_end(device);
+		return false;
+	}
+	if (begun)
+		monitor_expect(guest, until_ns);
+	/* The monitor may have looked for the last time. */
+	if (!monitor_runs(&state_get(guest)->monitor))
+		stall_end(device);
+	return true;
+}
+
+/* With the lock. */
+static void write_word(struct stall *stall)
+{
+	uint32_t on = atomic_load(&stall->on);
+
+	if (on && stall->word)
+		atomic_release(stall->word, on);
+	atomic_store(&stall->on, 0);
+	stall->stream = NULL;
+}
+
+void stall_end(struct launch_device *device)
+{
+	meter_lock(&device->meter);
+	write_word(&device->stall);
+	meter_unlock(&device->meter);
+}
+
+/* What was done before the pause may not be billed yet, and a limit may have changed. */
+static uint64_t look(struct launch_device *device, uint64_t now_ns)
+{
+	uint64_t until = atomic_load(&device->stall.until_ns);
+	bool turn;
+
+	if (until > now_ns)
+		return until < now_ns + TUNING_LOOK_NS ? until : now_ns + TUNING_LOOK_NS;
+	meter_collect(&device->meter);
+	until = admission_owes(device, now_monotonic_ns(), &turn);
+	if (!until) {
+		stall_end(device);
+		return UINT64_MAX;
+	}
+	if (turn)
+		until = now_ns + TUNING_TICK_NS;
+	atomic_store(&device->stall.until_ns, until);
+	return until;
+}
+
+uint64_t stall_look(struct guest *guest, uint64_t now_ns)
+{
+	uint64_t next = UINT64_MAX;
+
+	for (int i = 0; i < guest->ndevices; i++) {
+		struct launch_device *device = state_device(guest, i);
+		uint64_t at = device && stall_is_on(&device->stall) ? look(device, now_ns)
+								    : UINT64_MAX;
+
+		next = at < next ? at : next;
+	}
+	return next;
+}
+
+void stall_context_leaves(struct launch_device *device, CUcontext context)
+{
+	meter_lock(&device->meter);
+	if (device->stall.context == context) {
+		write_word(&device->stall);
+		device->stall.leaving++;
+	}
+	meter_unlock(&device->meter);
+}
+
+void stall_context_left(struct launch_device *device, CUcontext context, bool gone)
+{
+	struct stall *stall = &device->stall;
+
+	meter_lock(&device->meter);
+	if (stall->context == context && stall->leaving) {
+		stall->leaving--;
+		if (gone) {
+			stall->context = NULL;
+			stall->word = NULL;
+		}
+	}
+	meter_unlock(&device->meter);
+}

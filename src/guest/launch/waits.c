@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "guest/launch/waits.h"
+
+#include "base/now.h"
+#include "guest/launch/admission.h"
+#include "guest/launch/state.h"
+
+/* The metered device of a context, and that context; NULL: nothing was launched there. */
+static struct launch_device *device_here(struct guest *guest, CUcontext *context)
+{
+	if (!state_get(guest))
+		return NULL;
+	if (!*context && (DRIVER(cuCtxGetCurrent, (context)) || !*context))
+		return NULL;
+	return state_of_context(guest, *context);
+}
+
+void waits_stream(struct guest *guest, CUstream stream, bool per_thread, enum meter_why why)
+{
+	CUcontext context = NULL;
+	struct launch_device *device = device_here(guest, &context);
+
+	if (!device)
+		return;
+	stream = launch_stream(stream, per_thread);
+	/* A call on a stream that captures is none, or an error that is not ours to make. */
+	if (atomic_load(&guest->captures) && meter_is_captured(stream))
+		return;
+	/* What is in the legacy stream comes behind all of the others. */
+	if (stream == CU_STREAM_LEGACY && why != METER_MARK)
+		meter_close_all(&device->meter, context);
+	meter_close(&device->meter, context, stream, why);
+}
+
+void waits_context(struct guest *guest, CUcontext context)
+{
+	struct launch_device *device = device_here(guest, &context);
+	CUcontext current = NULL;
+	bool pushed;
+
+	if (!device)
+		return;
+	DRIVER(cuCtxGetCurrent, (&current));
+	pushed = current != context && !DRIVER(cuCtxPushCurrent_v2, (context));
+	meter_close_all(&device->meter, context);
+	if (pushed)
+		DRIVER(cuCtxPopCurrent_v2, (&current));
+}
+
+void waits_over(struct guest *guest)
+{
+	CUcontext context = NULL;
+	struct launch_device *device = device_here(guest, &context);
+
+	if (!device || !meter_works(&device->meter))
+		return;
+	meter_collect(&device->meter);
+	admission_publish(device, now_monotonic_ns());
+}
+
+void waits_host_copy(struct guest *guest, uint64_t bytes)
+{
+	CUcontext context = NULL;
+	struct launch_device *device = device_here(guest, &context);
+
+	if (device)
+		__atomic_fetch_add(&device->meter.compute->host_copy_bytes, bytes,
+				   __ATOMIC_RELAXED);
+}
+
+void waits_stream_leaves(struct guest *guest, CUstream stream)
+{
+	CUcontext context = NULL;
+	struct launch_device *device = device_here(guest, &context);
+
+	if (device)
+		meter_stream_leaves(&device->meter, context, launch_stream(stream, false));
+}
+
+void waits_stream_left(struct guest *guest, CUstream stream, bool gone)
+{
+	CUcontext context = NULL;
+	struct launch_device *device = device_here(guest, &context);
+
+	if (device)
+		meter_stream_left(&device->meter, context, launch_stream(stream, false), gone);
+}
+
+void waits_context_leaves(struct guest *guest, CUcontext context)
+{
+	state_forget_context(guest, context);
+	for (int i = 0; context && i < guest->ndevices; i++) {
+		struct launch_device *device = state_device(guest, i);
+
+		if (!device)
+			continue;
+		stall_context_leaves(device, context);
+		meter_context_leaves(&device->meter, context);
+	}
+}
+
+void waits_context_left(struct guest *guest, CUcontext context, bool gone)
+{
+	state_forget_context(guest, context); /* another thread may have launched in it meanwhile */
+	for (int i = 0; context && i < guest->ndevices; i++) {
+		struct launch_device *device = state_device(guest, i);
+
+		if (!device)
+			continue;
+		meter_context_left(&device->meter, context, gone);
+		stall_context_left(device, context, gone);
+	}
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where the program waits, or has a stream wait: what the hooks of such calls tell the meter, so
+ * that work is measured to its end there. Nothing limited, each costs one load.
+ */
+#ifndef ALLOT_GUEST_LAUNCH_WAITS_H
+#define ALLOT_GUEST_LAUNCH_WAITS_H
+
+#include "guest/meter/meter.h"
+
+/* Before the driver's call: the program waits for a stream, or has it wait or copy. */
+void waits_stream(struct guest *guest, CUstream stream, bool per_thread, enum meter_why why);
+
+/* The same for all of a context; NULL: the current one. */
+void waits_context(struct guest *guest, CUcontext context);
+
+/* After a wait: what was waited for is done, and billed at once. */
+void waits_over(struct guest *guest);
+
+/* So many bytes go to or from the host. */
+void waits_host_copy(struct guest *guest, uint64_t bytes);
+
+/* Around the end of a stream, and around calls that may end a context (NULL: none). */
+void waits_stream_leaves(struct guest *guest, CUstream stream);
+void waits_stream_left(struct guest *guest, CUstream stream, bool gone);
+void waits_context_leaves(struct guest *guest, CUcontext context);
+void waits_context_left(struct guest *guest, CUcontext context, bool gone);
+
+#endif

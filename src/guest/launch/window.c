@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "guest/launch/window.h"
+
+#include "base/now.h"
+#include "guest/launch/state.h"
+#include "guest/meter/meter_priv.h"
+#include "share/between.h"
+#include "share/tuning.h"
+
+static uint64_t less(uint64_t from, uint64_t what)
+{
+	return from > what ? from - what : 0;
+}
+
+static uint64_t together(const struct window *window, uint64_t ns)
+{
+	return ns * atomic_load_explicit(&window->overlap_permille, memory_order_relaxed) / 1000;
+}
+
+static void set_due(struct window *window, uint64_t due_ns)
+{
+	atomic_store_explicit(&window->due_ns, due_ns, memory_order_relaxed);
+}
+
+void window_init(struct window *window)
+{
+	atomic_store(&window->overlap_permille, 1000);
+}
+
+/*
+ * When launches that take so long together end, if they came evenly: right behind each other and
+ * what was there before, or, where they were further apart than they take, behind the last.
+ */
+static uint64_t end_of(uint64_t due_ns, uint64_t first_ns, uint64_t last_ns, uint64_t took_ns,
+		       uint32_t n)
+{
+	uint64_t begin = due_ns > first_ns ? due_ns : first_ns, alone = last_ns + took_ns / n;
+
+	return begin + took_ns > alone ? begin + took_ns : alone;
+}
+
+void window_launched(struct meter *meter, struct stream *stream, const struct burst *burst,
+		     uint64_t first_ns, uint64_t last_ns)
+{
+	struct launch_device *device = launch_device_of(meter);
+	struct window *window = &device->window;
+	uint64_t ns = burst->expected_ns, due = window_due_ns(window);
+
+	/* What no event covers is done, too. */
+	if (!meter_works(meter) && first_ns > due + TUNING_GAP_NS)
+		meter->flying_ns = stream->flying_ns = ns;
+	first_ns = stall_end_ns(&device->stall, first_ns);
+	last_ns = stall_end_ns(&device->stall, last_ns);
+	stream->due_ns = end_of(stream->due_ns, first_ns, last_ns, ns, burst->launches);
+	set_due(window, end_of(due, first_ns, last_ns, together(window, ns), burst->launches));
+}
+
+void window_done(struct meter *meter, struct stream *stream, const struct burst *burst,
+		 uint64_t began_ns, uint64_t done_ns)
+{
+	struct launch_device *device = launch_device_of(meter);
+
+	stream->due_ns = stall_end_ns(&device->stall, done_ns) + stream->flying_ns;
+	if (!burst->launches)
+		return;
+	cost_learn(&device->window.costs, burst->key, burst->launches, done_ns - began_ns,
+		   atomic_load(&device->beside) || state_has_peers(device));
+	atomic_raise_u64(&meter->compute->longest_ns, (done_ns - began_ns) / burst->launches);
+}
+
+uint64_t window_spun(struct meter *meter, const struct burst *burst, uint64_t began_ns,
+		     uint64_t done_ns)
+{
+	struct launch_device *device = launch_device_of(meter);
+	const struct limits *limits = &state_get(meter->guest)->limits;
+	uint64_t late = less(done_ns - began_ns, burst->expected_ns), most = 0;
+	int own = meter->device->ledger;
+
+	if (late < TUNING_GAP_NS || !atomic_load(&device->beside))
+		return 0;
+	for (int i = 0; i < (int)atomic_load(&limits->ndevices); i++) {
+		uint64_t held;
+
+		if (i == own || limits_share(limits, i) != limits_share(limits, own))
+			continue;
+		held = compute_held(compute_of(meter->guest->ledger, i), began_ns, done_ns);
+		most = held > most ? held : most;
+	}
+	return most < late ? most : late;
+}
+
+/* How much the device does at once, over the last few launches. */
+static void learn_overlap(struct window *window, const struct meter_look *look)
+{
+	uint64_t enough = UINT64_C(16) * window->costs.mean_ns;
+	uint64_t permille;
+
+	window->streams_ns += look->streams_ns;
+	window->together_ns += look->together_ns;
+	if (!window->streams_ns)
+		return;
+	permille = window->together_ns * 1000 / window->streams_ns;
+	atomic_store_explicit(&window->overlap_permille,
+			      (uint32_t)between((int64_t)permille, 20, 1000), memory_order_relaxed);
+	if (window->streams_ns < (enough > TUNING_OVERLAP_NS ? enough : TUNING_OVERLAP_NS))
+		return;
+	window->streams_ns /= 2;
+	window->together_ns /= 2;
+}
+
+/*
+ * What works is done when it was expected to be; what is late may be done any moment, or go on for
+ * long. Where another process of the tenant may have the device it is all still to come.
+ */
+void window_looked(struct meter *meter, const struct meter_look *look)
+{
+	struct launch_device *device = launch_device_of(meter);
+	struct window *window = &device->window;
+	uint64_t now = stall_end_ns(&device->stall, look->now_ns), rest;
+
+	learn_overlap(window, look);
+	rest = together(window, meter->flying_ns);
+	atomic_store_explicit(&window->late_ns, less(look->late_ns, look->late_expected_ns),
+			      memory_order_relaxed);
+	if (look->late_ns && !state_has_peers(device)) {
+		uint64_t did = look->late_ns < look->late_expected_ns ? look->late_ns
+								      : look->late_expected_ns;
+
+		set_due(window, now + less(rest, did));
+	} else if (look->late_ns) {
+		set_due(window, now + rest);
+	} else if (look->done_ns) {
+		set_due(window, stall_end_ns(&device->stall, look->done_ns) + rest);
+	} else if (!meter_has_begun(meter) && window_due_ns(window) < now + rest) {
+		set_due(window, now + rest);
+	}
+	if (!meter_works(meter) && window->place.taken) {
+		compute_give_place(meter->compute, window->place.index, window->place.until_ns);
+		window->place.taken = false;
+		window->place.had = true;
+	}
+}
+
+uint64_t window_pending_ns(struct launch_device *device)
+{
+	return together(&device->window, atomic_peek(&device->meter.flying_ns));
+}
+
+uint64_t window_look_ns(const struct launch_device *device, uint64_t now_ns)
+{
+	uint64_t late = atomic_load(&device->window.late_ns) / TUNING_LATE_PART;
+
+	return now_ns + (uint64_t)between((int64_t)late, TUNING_LATE_LEAST_NS, TUNING_LATE_MOST_NS);
+}
+
+/* With the lock: whether the launch's own stream is idle, and few enough others are not. */
+static bool may_spread(struct launch_device *device, const struct launch *launch)
+{
+	unsigned int overlap = atomic_load(&device->window.overlap_permille);
+	unsigned int busy = 0, most = (1000 + overlap / 2) / overlap + 1;
+
+	for (uint32_t i = 0; i < device->meter.nstreams; i++) {
+		const struct stream *stream = &device->meter.stream[i];
+
+		if (!stream_has_events(stream) &&
+		    (!stream->flying_ns || stream->due_ns <= launch->now_ns))
+			continue;
+		if (stream->context == launch->context && stream->key == launch->stream_key)
+			return false;
+		busy++;
+	}
+	return busy < most;
+}
+
+/*
+ * By all we know it is done. Is it? A program that launches as fast as the device works is always
+ * near that, and need not be asked: it may have more than that in flight.
+ */
+uint64_t window_room_ns(struct launch_device *device, const struct launch *launch, uint64_t most_ns,
+			bool spread)
+{
+	struct meter *meter = &device->meter;
+	uint64_t now = stall_end_ns(&device->stall, launch->now_ns);
+	uint64_t near = spread && most_ns > TUNING_GAP_NS ? TUNING_GAP_NS : 0;
+	uint64_t due = window_due_ns(&device->window);
+	bool room;
+
+	if (due + near <= now && meter_works(meter)) {
+		meter_collect(meter);
+		due = window_due_ns(&device->window);
+		if (due <= now && meter_works(meter))
+			return window_look_ns(device, now);
+	}
+	if (due <= now + most_ns)
+		return 0;
+	if (!spread)
+		return due - most_ns;
+	meter_lock(meter);
+	room = may_spread(device, launch);
+	meter_unlock(meter);
+	return room ? 0 : due - most_ns;
+}
+
+bool window_fits(struct launch_device *device, const struct launch *launch)
+{
+	struct meter *meter = &device->meter;
+	uint64_t own = launch->now_ns, latest = 0;
+
+	meter_lock(meter);
+	for (uint32_t i = 0; i < meter->nstreams; i++) {
+		const struct stream *stream = &meter->stream[i];
+
+		if (!stream->flying_ns)
+			continue;
+		if (stream->context == launch->context && stream->key == launch->stream_key)
+			own = stream->due_ns > own ? stream->due_ns : own;
+		else if (stream->due_ns > latest)
+			latest = stream->due_ns;
+	}
+	meter_unlock(meter);
+	return launch->known && own + launch->expected_ns <= latest + launch->expected_ns / 16;
+}
+
+bool window_pauses_badly(const struct launch_device *device)
+{
+	uint64_t mean = atomic_peek(&device->window.costs.mean_ns);
+
+	return (mean && mean < TUNING_SHORT_NS) ||
+	       atomic_load(&device->window.overlap_permille) < TUNING_SPREAD_PERMILLE;
+}
+
+/* With the lock. Who had one asks once in vain: all wake up at once, and others go first. */
+static bool take(struct launch_device *device, uint64_t now_ns, uint64_t until_ns)
+{
+	struct window *window = &device->window;
+	int index;
+
+	if (window->place.taken && window->place.until_ns > now_ns)
+		return true;
+	window->place.taken = false;
+	if (window->place.had) {
+		window->place.had = false;
+		return false;
+	}
+	index = compute_take_place(device->meter.compute, now_ns, until_ns);
+	if (index < 0)
+		return false;
+	window->place.taken = true;
+	window->place.index = index;
+	window->place.until_ns = until_ns;
+	return true;
+}
+
+bool window_take_place(struct launch_device *device, uint64_t now_ns, uint64_t until_ns)
+{
+	bool taken;
+
+	meter_lock(&device->meter);
+	taken = take(device, now_ns, until_ns);
+	meter_unlock(&device->meter);
+	return taken;
+}

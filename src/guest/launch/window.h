@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The in-flight window: work that was launched and is not known to be done, by the time that it is
+ * expected to take. It is bounded, so that a decision takes effect soon. Expectations are learned
+ * from what was measured (share/cost.h); none of them enters a bill, but for one bound: see
+ * window_spun.
+ */
+#ifndef ALLOT_GUEST_LAUNCH_WINDOW_H
+#define ALLOT_GUEST_LAUNCH_WINDOW_H
+
+#include "guest/meter/meter.h"
+#include "share/cost.h"
+
+struct launch_device;
+
+struct window {
+	_Atomic uint64_t due_ns; /* when all in flight is expected to be done */
+	_Atomic uint64_t late_ns; /* for how long work is later than expected; 0: none is */
+	_Atomic uint32_t overlap_permille; /* time in which any stream worked, of theirs added up */
+	uint64_t streams_ns, together_ns;  /* see learn_overlap */
+	struct costs costs;
+	struct {
+		bool taken, had; /* had: and others have not been let go first since */
+		int index;
+		uint64_t until_ns;
+	} place;
+};
+
+void window_init(struct window *window);
+
+/* For struct meter_client. */
+void window_launched(struct meter *meter, struct stream *stream, const struct burst *burst,
+		     uint64_t first_ns, uint64_t last_ns);
+void window_done(struct meter *meter, struct stream *stream, const struct burst *burst,
+		 uint64_t began_ns, uint64_t done_ns);
+void window_looked(struct meter *meter, const struct meter_look *look);
+
+/*
+ * A collective's kernel spins on one device while the launch on another that it waits for is held:
+ * the tenant does not pay for its own pause. Only what it took longer than one like it was measured
+ * to take can be that: this is where an expectation bounds what a bill leaves out.
+ */
+uint64_t window_spun(struct meter *meter, const struct burst *burst, uint64_t began_ns,
+		     uint64_t done_ns);
+
+static inline uint64_t window_due_ns(const struct window *window)
+{
+	return atomic_load_explicit(&window->due_ns, memory_order_relaxed);
+}
+
+/* Device time that work in flight is expected to take, all of it. */
+uint64_t window_pending_ns(struct launch_device *device);
+
+/* When there may be room for a launch in a window of so much; 0: there is. */
+uint64_t window_room_ns(struct launch_device *device, const struct launch *launch, uint64_t most_ns,
+			bool spread);
+
+/*
+ * Whether a launch would be done by when others in flight, in other streams, are: then the device
+ * works no longer for it.
+ */
+bool window_fits(struct launch_device *device, const struct launch *launch);
+
+/* Whether each pause costs much: launches are short, or several streams work. */
+bool window_pauses_badly(const struct launch_device *device);
+
+/* When a stream that is seen to be late is worth another look. */
+uint64_t window_look_ns(const struct launch_device *device, uint64_t now_ns);
+
+/*
+ * Several processes of a tenant that each launch what takes long: one launch of each at once would
+ * be paid for in one pause so long that a second shows now more, now less than the share. So a few
+ * have a place at a time, in turns, for no longer than until then.
+ */
+bool window_take_place(struct launch_device *device, uint64_t now_ns, uint64_t until_ns);
+
+#endif

@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "guest/meter/meter.h"
+
+#include <sched.h>
+
+#include "base/now.h"
+#include "guest/meter/meter_priv.h"
+#include "share/tuning.h"
+
+_Thread_local char launch_thread __attribute__((tls_model("initial-exec")));
+
+/* Events to be recorded, in this order, once the lock is dropped. */
+struct records {
+	struct stream *stream;
+	int n, index[2];
+};
+
+bool meter_is_captured(CUstream stream)
+{
+	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+
+	/* An error: another stream captures, and what is launched here will fail. */
+	return DRIVER(cuStreamIsCapturing, (stream, &status)) ||
+	       status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+struct stream *meter_stream_of(struct meter *meter, CUcontext context, uint64_t key)
+{
+	int i = stream_find(meter->stream, meter->nstreams, context, key);
+
+	return i < 0 ? NULL : &meter->stream[i];
+}
+
+/*
+ * With the lock: the next event of a stream is to be recorded; -1: it cannot be. An end takes what
+ * is open with it.
+ */
+static int event_reserve(struct meter *meter, struct stream *stream, bool begin, uint64_t now_ns)
+{
+	struct timing_event *event = &stream->event[stream->tail % STREAM_EVENTS];
+	CUevent handle;
+
+	if (stream->clock < 0 || atomic_load(&stream->mute) ||
+	    stream->tail - stream->head >= STREAM_EVENTS)
+		return -1;
+	handle = clock_take(&meter->clock[stream->clock]);
+	if (!handle)
+		return -1;
+	event->event = handle;
+	event->begin = begin;
+	event->paused = false;
+	event->recorded_ns = now_ns;
+	event->loaded_ns = begin ? 0 : stream->loaded_ns;
+	event->burst = begin ? (struct burst){0} : stream->open;
+	atomic_store(&event->state, EVENT_RESERVED);
+	if (begin) {
+		atomic_store(&meter->begin_ns, now_ns);
+		atomic_fetch_add(&meter->begins, 1);
+		stream->again = false;
+	} else {
+		stream->open = (struct burst){0};
+		stream->loaded_ns = 0;
+		stream->ended_ns = now_ns;
+	}
+	atomic_fetch_add(&meter->pending, 1);
+	return (int)(stream->tail++ % STREAM_EVENTS);
+}
+
+static void event_record(struct stream *stream, int index, bool ok)
+{
+	struct timing_event *event = &stream->event[index];
+	CUresult e = CUDA_ERROR_UNKNOWN;
+
+	if (ok) {
+		struct capture_mode mode = capture_relax();
+
+		e = DRIVER(cuEventRecord, (event->event, stream->handle));
+		capture_restore(mode);
+		/* Some streams are not ours to measure: another device's, for one. */
+		if (e)
+			atomic_store(&stream->mute, true);
+	}
+	atomic_store_explicit(&event->state, e ? EVENT_FAILED : EVENT_RECORDED,
+			      memory_order_release);
+}
+
+static void record_all(const struct records *records)
+{
+	for (int i = 0; i < records->n; i++)
+		event_record(records->stream, records->index[i], true);
+}
+
+static void reserve(struct meter *meter, struct records *records, bool begin, uint64_t now_ns)
+{
+	int index = event_reserve(meter, records->stream, begin, now_ns);
+
+	if (index >= 0)
+		records->index[records->n++] = index;
+}
+
+/* With the lock: a new stream at a place that another had. Answers what that one left open. */
+static void stream_begin(struct stream *stream, const struct launch *launch, int clock)
+{
+	uint64_t serial = atomic_load(&stream->serial) + 1;
+	uint32_t head = stream->head;
+
+	*stream = (struct stream){
+		.context = launch->context,
+		.key = launch->stream_key,
+		.handle = launch->stream,
+		.clock = clock,
+		.head = head,
+		.tail = head,
+	};
+	atomic_store(&stream->serial, serial);
+}
+
+/* The clock of a stream's context has spare events, as far as the driver gives any. */
+static bool has_spares(const struct meter *meter, const struct stream *stream)
+{
+	return stream->clock < 0 || atomic_load(&stream->mute) ||
+	       meter->clock[stream->clock].spares >= 2;
+}
+
+/*
+ * The stream of a launch, with the lock, which is given up in between where events are made. NULL:
+ * all places are taken by streams that work.
+ */
+static struct stream *stream_enter(struct meter *meter, const struct launch *launch)
+{
+	struct stream *stream = meter_stream_of(meter, launch->context, launch->stream_key);
+	int clock, i;
+
+	if (stream && has_spares(meter, stream))
+		return stream;
+	meter_unlock(meter);
+	clock = clock_ready(meter, launch->context, launch->now_ns);
+	meter_lock(meter);
+	stream = meter_stream_of(meter, launch->context, launch->stream_key);
+	if (stream)
+		return stream;
+	i = stream_place(meter->stream, &meter->nstreams);
+	if (i < 0)
+		return NULL;
+	stream_begin(&meter->stream[i], launch, clock);
+	return &meter->stream[i];
+}
+
+static bool was_idle(const struct stream *stream, uint64_t now_ns)
+{
+	uint64_t last = stream->launched_ns > stream->since_ns ? stream->launched_ns
+							       : stream->since_ns;
+
+	return now_ns > last + TUNING_GAP_NS;
+}
+
+/*
+ * The stream may have been idle for a while before this launch, and what it did before is not
+ * closed: is all of that done? With the lock, which is given up in between. Answers whether the
+ * end of it was missed, for which nobody waited in a way that is seen.
+ */
+static bool missed_end(struct meter *meter, struct stream *stream, struct launch *launch,
+		       struct span *ret_lost)
+{
+	CUresult e;
+
+	if (stream_has_events(stream)) {
+		meter_unlock(meter);
+		meter_collect(meter);
+		meter_lock(meter);
+	}
+	if (!stream->open.launches || !was_idle(stream, launch->now_ns))
+		return false;
+	meter_unlock(meter);
+	e = DRIVER(cuStreamQuery, (launch->stream));
+	meter_lock(meter);
+	if (e == CUDA_ERROR_NOT_READY)
+		return false;
+	stream_count(meter, stream);
+	*ret_lost = (struct span){
+		.from_ns = stream->since_ns ? stream->since_ns : stream->launched_ns,
+		.to_ns = launch->now_ns,
+	};
+	stream_land(meter, stream, stream->open.expected_ns);
+	stream->open = (struct burst){0};
+	stream->watched = true;
+	return true;
+}
+
+/*
+ * With the lock: what is to be recorded before the launch. A function's first launch may have the
+ * driver load its code, which is no work of the device: so the work before it is closed, and what
+ * it begins itself begins when the driver's call returned. No event is recorded on an idle stream
+ * for that, where nobody else may have the device: of some functions of cuBLAS and cuDNN it made
+ * the kernels of ranks 0.9 us further apart from then on (h200x2-null-stream-2026-11-22.txt).
+ */
+static void before_launch(struct meter *meter, struct stream *stream, const struct launch *launch,
+			  struct records *records)
+{
+	bool idle = stream_is_closed(stream);
+	bool fresh = idle && (launch->held || was_idle(stream, launch->now_ns));
+
+	if (!launch->known && stream->open.launches)
+		reserve(meter, records, false, launch->now_ns);
+	if (stream->again || (fresh && (launch->known || launch->rival))) {
+		int index = event_reserve(meter, stream, true, launch->now_ns);
+
+		if (index >= 0) {
+			stream->event[index].paused = launch->held;
+			records->index[records->n++] = index;
+		}
+	} else if (fresh)
+		stream->since_ns = 0; /* its end says when it was loaded */
+}
+
+static bool end_is_due(const struct stream *stream, const struct launch *launch)
+{
+	uint64_t every = launch->rival ? TUNING_END_RIVAL_NS : TUNING_END_NS;
+
+	return launch->watched || stream->watched || !launch->known ||
+	       launch->now_ns > stream->ended_ns + every;
+}
+
+void meter_add(struct meter *meter, struct stream *stream, const struct burst *burst,
+	       uint64_t first_ns, uint64_t last_ns)
+{
+	burst_add(&stream->open, burst);
+	stream->flying_ns += burst->expected_ns;
+	meter->flying_ns += burst->expected_ns;
+	stream->launched_ns = last_ns;
+	meter->client->launched(meter, stream, burst, first_ns, last_ns);
+}
+
+void meter_begin(struct launch *launch)
+{
+	struct meter *meter = launch->meter;
+	struct records records = {NULL};
+	struct span lost = {0};
+	struct stream *stream;
+
+	meter_lock(meter);
+	launch->end = -1;
+	launch->in = stream = stream_enter(meter, launch);
+	if (!stream) {
+		meter_unlock(meter);
+		return;
+	}
+	stream_count(meter, stream);
+	records.stream = stream;
+	if (!stream_is_closed(stream) && (launch->held || was_idle(stream, launch->now_ns)))
+		missed_end(meter, stream, launch, &lost);
+	before_launch(meter, stream, launch, &records);
+	meter_add(meter, stream, &(struct burst){1, launch->key, launch->expected_ns},
+		  launch->now_ns, launch->now_ns);
+	if (end_is_due(stream, launch))
+		launch->end = event_reserve(meter, stream, false, launch->now_ns);
+	meter_unlock(meter);
+	if (lost.to_ns)
+		meter_bill_unmeasured(meter, lost.from_ns, lost.to_ns);
+	record_all(&records);
+}
+
+void meter_end(struct launch *launch, CUresult e)
+{
+	struct meter *meter = launch->meter;
+	struct stream *stream = launch->in;
+	uint64_t loaded = !e && !launch->known ? now_monotonic_ns() : 0;
+
+	if (!stream) {
+		if (!e)
+			meter_bill_unmeasured(meter, launch->now_ns, UINT64_MAX);
+		return;
+	}
+	if (launch->end >= 0) {
+		stream->event[launch->end].loaded_ns = loaded;
+		event_record(stream, launch->end, !e);
+		return;
+	}
+	if (!e && !loaded)
+		return;
+	meter_lock(meter);
+	stream->loaded_ns = loaded;
+	if (e && stream->open.launches) {
+		stream->open.launches--;
+		stream_land(meter, stream, launch->expected_ns);
+	}
+	meter_unlock(meter);
+}
+
+/* With the lock: the end of what is open in a stream that may be used. */
+static void close_stream(struct meter *meter, struct stream *stream, struct records *records,
+			 enum meter_why why)
+{
+	stream_count(meter, stream);
+	records->stream = stream;
+	records->n = 0;
+	if (why == METER_WAIT)
+		stream->watched = false;
+	if (stream->open.launches && !stream->leaving)
+		reserve(meter, records, false, now_monotonic_ns());
+	if (why == METER_SPLIT)
+		stream->again = true;
+}
+
+void meter_close(struct meter *meter, CUcontext context, CUstream handle, enum meter_why why)
+{
+	struct records records = {NULL};
+	struct stream *stream;
+
+	meter_lock(meter);
+	stream = meter_stream_of(meter, context, launch_stream_key(handle));
+	if (stream)
+		close_stream(meter, stream, &records, why);
+	meter_unlock(meter);
+	record_all(&records);
+}
+
+/* The handle of another thread's own stream means our own here. */
+static bool is_reachable(const struct stream *stream)
+{
+	return stream->handle != CU_STREAM_PER_THREAD ||
+	       stream->key == launch_stream_key(CU_STREAM_PER_THREAD);
+}
+
+void meter_close_all(struct meter *meter, CUcontext context)
+{
+	struct records records = {NULL};
+
+	for (uint32_t i = 0; i < atomic_peek(&meter->nstreams); i++) {
+		struct stream *stream = &meter->stream[i];
+		bool open;
+
+		meter_lock(meter);
+		stream_count(meter, stream);
+		open = stream->context == context && stream->key && is_reachable(stream) &&
+		       stream->open.launches && !stream->leaving;
+		meter_unlock(meter);
+		if (!open || meter_is_captured(stream->handle))
+			continue;
+		meter_lock(meter);
+		records.n = 0;
+		if (stream->context == context && stream->key)
+			close_stream(meter, stream, &records, METER_WAIT);
+		meter_unlock(meter);
+		record_all(&records);
+	}
+}
+
+/* Another thread that is about to record does so in a moment; one that was cancelled never does. */
+static void await_records(const struct stream *stream)
+{
+	int patience = 100000;
+
+	for (int i = 0; i < STREAM_EVENTS; i++)
+		while (atomic_load(&stream->event[i].state) == EVENT_RESERVED && patience--)
+			sched_yield();
+}
+
+void meter_stream_leaves(struct meter *meter, CUcontext context, CUstream handle)
+{
+	struct records records = {NULL};
+	struct stream *stream;
+
+	meter_lock(meter);
+	stream = meter_stream_of(meter, context, launch_stream_key(handle));
+	if (stream) {
+		close_stream(meter, stream, &records, METER_WAIT);
+		stream->leaving++;
+	}
+	meter_unlock(meter);
+	record_all(&records);
+	if (stream)
+		await_records(stream);
+}
+
+void meter_stream_left(struct meter *meter, CUcontext context, CUstream handle, bool gone)
+{
+	struct stream *stream;
+
+	meter_lock(meter);
+	stream = meter_stream_of(meter, context, launch_stream_key(handle));
+	if (stream && stream->leaving) {
+		stream->leaving--;
+		if (gone)
+			stream->key = 0;
+	}
+	meter_unlock(meter);
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The streams of one device that this process launched into, and the timing events in them:
+ *
+ *	begin  launch launch launch  end  launch launch  end
+ *	  |----------- work ---------|------- work ------|
+ *
+ * An end closes the interval since the event before it, and begins the next one. A begin event is
+ * recorded where the stream was idle, or waited for something else: the time before it is nobody's.
+ *
+ * All of this is under the meter's lock, but for what says otherwise.
+ */
+#ifndef ALLOT_GUEST_METER_STREAM_H
+#define ALLOT_GUEST_METER_STREAM_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "nvidia/cuda_api.h"
+
+#define STREAM_EVENTS 16 /* of a stream, not collected yet; a power of two */
+#define STREAMS	      1024
+/* More than these are kept only while they are in use: the search for one stays short. */
+#define STREAMS_KEPT 64
+
+enum event_state {
+	EVENT_FREE,
+	EVENT_RESERVED, /* somebody is about to record it */
+	EVENT_RECORDED,
+	EVENT_FAILED, /* the driver would not */
+};
+
+/* Launches into one stream, carried from when they were let go to when they were done. */
+struct burst {
+	uint32_t launches;
+	uint64_t key;	      /* of all of them; 0: of several */
+	uint64_t expected_ns; /* the launch side's, which is told of it at the end */
+};
+
+/* Launches that are let through without the lock, see launch/credit.h, which alone writes it. */
+struct stream_credit {
+	uint64_t word;	/* what is left of it */
+	uint64_t given; /* what that was; 0: none is on, and all launches are counted */
+	uint64_t key;	/* of the launch that it was given behind */
+	uint64_t first_ns, last_ns;
+};
+
+struct timing_event {
+	_Atomic uint32_t state; /* enum event_state */
+	bool begin;
+	bool paused; /* a beginning: the time before it was not the program's own pause */
+	CUevent event;
+	uint64_t recorded_ns; /* not done before */
+	uint64_t loaded_ns;   /* code was loaded until then: what this closes began no earlier */
+	struct burst burst;   /* what it closes */
+};
+
+struct stream {
+	CUcontext context; /* NULL: free */
+	uint64_t key;	   /* 0: gone; its events may still be looked at */
+	CUstream handle;
+	int clock;	     /* of its context; -1: there are no events to be had */
+	_Atomic bool mute;   /* the driver takes no events here */
+	bool again;	     /* something else stands before the next launch: it begins anew */
+	bool watched;	     /* a burst was closed by nobody: the end of each launch is measured */
+	uint32_t leaving;    /* calls under way that may end it, or its context */
+	uint32_t head, tail; /* of the ring; who collects moves the head */
+	struct timing_event event[STREAM_EVENTS];
+	struct burst open; /* launches behind the last event */
+	struct stream_credit credit;
+	uint64_t since_ns;	    /* when the last collected event was done; 0: not known */
+	uint64_t loaded_ns;	    /* for the next end */
+	uint64_t ended_ns;	    /* when the last end was recorded */
+	uint64_t launched_ns;
+	uint64_t flying_ns; /* expected, of all launches that are not known to be done */
+	uint64_t due_ns;    /* the launch side's: when that should be done */
+	_Atomic uint64_t serial; /* another for each stream that had this place */
+};
+
+static inline bool stream_has_events(const struct stream *stream)
+{
+	return stream->head != stream->tail;
+}
+
+static inline bool stream_is_closed(const struct stream *stream)
+{
+	return !stream_has_events(stream) && !stream->open.launches && !stream->credit.given;
+}
+
+/* The place of a stream, or -1. */
+int stream_find(const struct stream *streams, uint32_t n, CUcontext context, uint64_t key);
+
+/*
+ * A place for a stream that has none: one that is free or gone, a new one, or that of the closed
+ * stream that was used least recently. -1: all are in use.
+ */
+int stream_place(struct stream *streams, uint32_t *n);
+
+void burst_add(struct burst *burst, const struct burst *more);
+
+#endif

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ledger/timeline.h"
+
+#include "base/atomic.h"
+
+#define BITS_MASK ((UINT64_C(1) << TIMELINE_BITS) - 1)
+/* No work lasts so long: an instant is damaged, and so many words are not walked. */
+#define MOST_BITS ((uint64_t)TIMELINE_WORDS * TIMELINE_BITS)
+
+/* The first bit whose middle lies at the instant or after it. */
+static uint64_t bit_from(uint64_t ns)
+{
+	return (ns + TIMELINE_BIT_NS / 2 - 1) / TIMELINE_BIT_NS;
+}
+
+/* Sets bits of one word of the ring. Answers how many were not set. */
+static uint64_t set(struct timeline *timeline, uint64_t number, uint64_t bits)
+{
+	uint64_t *word = &timeline->word[number % TIMELINE_WORDS];
+	uint64_t turn = number / TIMELINE_WORDS & 0xffff, old, now;
+
+	do {
+		old = atomic_peek(word);
+		now = bits;
+		if (old >> TIMELINE_BITS == turn)
+			now |= old & BITS_MASK;
+		else if ((((old >> TIMELINE_BITS) - turn) & 0xffff) == 1)
+			return (uint64_t)__builtin_popcountll(bits); /* written over since */
+		now |= turn << TIMELINE_BITS;
+	} while (now != old && !atomic_swap_if_u64(word, old, now));
+	if (old >> TIMELINE_BITS != turn)
+		old = 0;
+	return (uint64_t)__builtin_popcountll(bits & ~old);
+}
+
+uint64_t timeline_add(struct timeline *timeline, uint64_t from_ns, uint64_t to_ns)
+{
+	uint64_t bit = bit_from(from_ns), end = bit_from(to_ns), all, fresh = 0;
+
+	if (to_ns <= from_ns)
+		return 0;
+	if (end <= bit)
+		return to_ns - from_ns;
+	all = end - bit;
+	if (all > MOST_BITS) {
+		fresh = all - MOST_BITS;
+		bit = end - MOST_BITS;
+	}
+	while (bit < end) {
+		uint64_t in_word = bit % TIMELINE_BITS, n = TIMELINE_BITS - in_word;
+
+		n = n < end - bit ? n : end - bit;
+		fresh += set(timeline, bit / TIMELINE_BITS, (((UINT64_C(1) << n) - 1) << in_word));
+		bit += n;
+	}
+	return fresh == all ? to_ns - from_ns
+			    : (uint64_t)((unsigned __int128)(to_ns - from_ns) * fresh / all);
+}

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Copies and memsets. On the device they take its time as kernels do: they pass the gate and are
+ * metered. To and from the host they are not charged, since the device computes beside them: what
+ * is before them ends there, what is behind them begins anew, and their bytes are counted.
+ */
+#include "guest/launch/admission.h"
+#include "guest/launch/waits.h"
+#include "preload/hook.h"
+
+/* As keys of what is launched: no function has such an address. */
+#define COPY_KEY 1
+#define SET_KEY	 2
+
+struct copy {
+	CUstream stream;
+	bool per_thread, async;
+	bool host; /* to or from it */
+	bool set;
+	uint64_t bytes;
+};
+
+static bool is_host(CUdeviceptr at)
+{
+	CUmemorytype type = CU_MEMORYTYPE_HOST;
+
+	/* An error: memory that the driver does not know. */
+	return DRIVER(cuPointerGetAttribute, (&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, at)) ||
+	       type == CU_MEMORYTYPE_HOST;
+}
+
+static bool is_host_side(CUmemorytype type, CUdeviceptr at)
+{
+	return type == CU_MEMORYTYPE_HOST || (type == CU_MEMORYTYPE_UNIFIED && is_host(at));
+}
+
+static bool is_host_2d(const CUDA_MEMCPY2D *copy)
+{
+	return copy && (is_host_side(copy->srcMemoryType, copy->srcDevice) ||
+			is_host_side(copy->dstMemoryType, copy->dstDevice));
+}
+
+static bool is_host_3d(const CUDA_MEMCPY3D *copy)
+{
+	return copy && (is_host_side(copy->srcMemoryType, copy->srcDevice) ||
+			is_host_side(copy->dstMemoryType, copy->dstDevice));
+}
+
+static uint64_t bytes_2d(const CUDA_MEMCPY2D *copy)
+{
+	return copy ? copy->WidthInBytes * copy->Height : 0;
+}
+
+static uint64_t bytes_3d(const CUDA_MEMCPY3D *copy)
+{
+	return copy ? copy->WidthInBytes * copy->Height * copy->Depth : 0;
+}
+
+static uint64_t bytes_3d_peer(const CUDA_MEMCPY3D_PEER *copy)
+{
+	return copy ? copy->WidthInBytes * copy->Height * copy->Depth : 0;
+}
+
+/* One that is not asynchronous waits for all that is before it in its context. */
+static void host_before(struct guest *guest, const struct copy *copy)
+{
+	if (!copy->async)
+		waits_context(guest, NULL);
+	waits_stream(guest, copy->stream, copy->per_thread, METER_SPLIT);
+	waits_host_copy(guest, copy->bytes);
+}
+
+static CUresult before(struct guest *guest, const struct copy *copy, struct launch *launch)
+{
+	*launch = (struct launch){
+		.stream = copy->stream,
+		.per_thread = copy->per_thread,
+		.kind = LAUNCH_COPY,
+		.key = copy->set ? SET_KEY : COPY_KEY,
+		.blocks = copy->bytes,
+	};
+	if (!copy->host)
+		return admission_enter(guest, launch);
+	host_before(guest, copy);
+	return CUDA_SUCCESS;
+}
+
+static void after(struct guest *guest, const struct copy *copy, struct launch *launch, CUresult e)
+{
+	admission_leave(guest, launch, e);
+	if (copy->host && !copy->async && !e)
+		waits_over(guest);
+}
+
+#define COPY(name, params, args)                           \
+	CUresult hook_##name params                        \
+	{                                                  \
+		GUEST_OR_PASS(name, args);                 \
+		if (admission_is_open(guest))              \
+			return DRIVER(name, args);         \
+		const struct copy copy = {HOW_##name};     \
+		struct launch launch;                      \
+		CUresult e = before(guest, &copy, &launch);\
+                                                           \
+		if (e)                                     \
+			return e;                          \
+		e = DRIVER(name, args);                    \
+		after(guest, &copy, &launch, e);           \
+		return e;                                  \
+	}
+
+#define HOW_cuMemcpy .host = is_host(dst) || is_host(src), .bytes = ByteCount
+#define HOW_cuMemcpy2DAsync_v2 .stream = hStream, .async = true, \
+	.host = is_host_2d(pCopy), .bytes = bytes_2d(pCopy)
+#define HOW_cuMemcpy2DAsync_v2_ptsz HOW_cuMemcpy2DAsync_v2, .per_thread = true
+#define HOW_cuMemcpy2DUnaligned_v2 .host = is_host_2d(pCopy), .bytes = bytes_2d(pCopy)
+#define HOW_cuMemcpy2DUnaligned_v2_ptds HOW_cuMemcpy2DUnaligned_v2, .per_thread = true
+#define HOW_cuMemcpy2D_v2 HOW_cuMemcpy2DUnaligned_v2
+#define HOW_cuMemcpy2D_v2_ptds HOW_cuMemcpy2D_v2, .per_thread = true
+#define HOW_cuMemcpy3DAsync_v2 .stream = hStream, .async = true, \
+	.host = is_host_3d(pCopy), .bytes = bytes_3d(pCopy)
+#define HOW_cuMemcpy3DAsync_v2_ptsz HOW_cuMemcpy3DAsync_v2, .per_thread = true
+#define HOW_cuMemcpy3DPeer .bytes = bytes_3d_peer(pCopy)
+#define HOW_cuMemcpy3DPeerAsync .stream = hStream, .async = true, .bytes = bytes_3d_peer(pCopy)
+#define HOW_cuMemcpy3DPeerAsync_ptsz HOW_cuMemcpy3DPeerAsync, .per_thread = true
+#define HOW_cuMemcpy3DPeer_ptds HOW_cuMemcpy3DPeer, .per_thread = true
+#define HOW_cuMemcpy3D_v2 .host = is_host_3d(pCopy), .bytes = bytes_3d(pCopy)
+#define HOW_cuMemcpy3D_v2_ptds HOW_cuMemcpy3D_v2, .per_thread = true
+#define HOW_cuMemcpyAsync .stream = hStream, .async = true, \
+	.host = is_host(dst) || is_host(src), .bytes = ByteCount
+#define HOW_cuMemcpyAsync_ptsz HOW_cuMemcpyAsync, .per_thread = true
+#define HOW_cuMemcpyAtoA .bytes = ByteCount
+#define HOW_cuMemcpyAtoA_v2 .bytes = ByteCount
+#define HOW_cuMemcpyAtoA_v2_ptds HOW_cuMemcpyAtoA_v2, .per_thread = true
+#define HOW_cuMemcpyAtoD_v2 .bytes = ByteCount
+#define HOW_cuMemcpyAtoD_v2_ptds HOW_cuMemcpyAtoD_v2, .per_thread = true
+#define HOW_cuMemcpyAtoH .host = true, .bytes = ByteCount
+#define HOW_cuMemcpyAtoHAsync .stream = hStream, .async = true, .host = true, .bytes = ByteCount
+#define HOW_cuMemcpyAtoHAsync_v2 HOW_cuMemcpyAtoHAsync
+#define HOW_cuMemcpyAtoHAsync_v2_ptsz HOW_cuMemcpyAtoHAsync_v2, .per_thread = true
+#define HOW_cuMemcpyAtoH_v2 HOW_cuMemcpyAtoH
+#define HOW_cuMemcpyAtoH_v2_ptds HOW_cuMemcpyAtoH_v2, .per_thread = true
+#define HOW_cuMemcpyDtoA_v2 .bytes = ByteCount
+#define HOW_cuMemcpyDtoA_v2_ptds HOW_cuMemcpyDtoA_v2, .per_thread = true
+#define HOW_cuMemcpyDtoDAsync_v2 .stream = hStream, .async = true, .bytes = ByteCount
+#define HOW_cuMemcpyDtoDAsync_v2_ptsz HOW_cuMemcpyDtoDAsync_v2, .per_thread = true
+#define HOW_cuMemcpyDtoD_v2 .bytes = ByteCount
+#define HOW_cuMemcpyDtoD_v2_ptds HOW_cuMemcpyDtoD_v2, .per_thread = true
+#define HOW_cuMemcpyDtoHAsync_v2 HOW_cuMemcpyAtoHAsync
+#define HOW_cuMemcpyDtoHAsync_v2_ptsz HOW_cuMemcpyDtoHAsync_v2, .per_thread = true
+#define HOW_cuMemcpyDtoH_v2 HOW_cuMemcpyAtoH
+#define HOW_cuMemcpyDtoH_v2_ptds HOW_cuMemcpyDtoH_v2, .per_thread = true
+#define HOW_cuMemcpyHtoA HOW_cuMemcpyAtoH
+#define HOW_cuMemcpyHtoAAsync HOW_cuMemcpyAtoHAsync
+#define HOW_cuMemcpyHtoAAsync_v2 HOW_cuMemcpyAtoHAsync
+#define HOW_cuMemcpyHtoAAsync_v2_ptsz HOW_cuMemcpyHtoAAsync_v2, .per_thread = true
+#define HOW_cuMemcpyHtoA_v2 HOW_cuMemcpyAtoH
+#define HOW_cuMemcpyHtoA_v2_ptds HOW_cuMemcpyHtoA_v2, .per_thread = true
+#define HOW_cuMemcpyHtoDAsync_v2 HOW_cuMemcpyAtoHAsync
+#define HOW_cuMemcpyHtoDAsync_v2_ptsz HOW_cuMemcpyHtoDAsync_v2, .per_thread = true
+#define HOW_cuMemcpyHtoD_v2 HOW_cuMemcpyAtoH
+#define HOW_cuMemcpyHtoD_v2_ptds HOW_cuMemcpyHtoD_v2, .per_thread = true
+#define HOW_cuMemcpyPeer .bytes = ByteCount
+#define HOW_cuMemcpyPeerAsync HOW_cuMemcpyDtoDAsync_v2
+#define HOW_cuMemcpyPeerAsync_ptsz HOW_cuMemcpyPeerAsync, .per_thread = true
+#define HOW_cuMemcpyPeer_ptds HOW_cuMemcpyPeer, .per_thread = true
+#define HOW_cuMemcpy_ptds HOW_cuMemcpy, .per_thread = true
+#define HOW_cuMemsetD16Async .stream = hStream, .async = true, .set = true, .bytes = N * 2
+#define HOW_cuMemsetD16Async_ptsz HOW_cuMemsetD16Async, .per_thread = true
+#define HOW_cuMemsetD16_v2 .set = true, .bytes = N * 2
+#define HOW_cuMemsetD16_v2_ptds HOW_cuMemsetD16_v2, .per_thread = true
+#define HOW_cuMemsetD2D16Async .stream = hStream, .async = true, .set = true, \
+	.bytes = Width * Height * 2
+#define HOW_cuMemsetD2D16Async_ptsz HOW_cuMemsetD2D16Async, .per_thread = true
+#define HOW_cuMemsetD2D16_v2 .set = true, .bytes = Width * Height * 2
+#define HOW_cuMemsetD2D16_v2_ptds HOW_cuMemsetD2D16_v2, .per_thread = true
+#define HOW_cuMemsetD2D32Async .stream = hStream, .async = true, .set = true, \
+	.bytes = Width * Height * 4
+#define HOW_cuMemsetD2D32Async_ptsz HOW_cuMemsetD2D32Async, .per_thread = true
+#define HOW_cuMemsetD2D32_v2 .set = true, .bytes = Width * Height * 4
+#define HOW_cuMemsetD2D32_v2_ptds HOW_cuMemsetD2D32_v2, .per_thread = true
+#define HOW_cuMemsetD2D8Async .stream = hStream, .async = true, .set = true, .bytes = Width * Height
+#define HOW_cuMemsetD2D8Async_ptsz HOW_cuMemsetD2D8Async, .per_thread = true
+#define HOW_cuMemsetD2D8_v2 .set = true, .bytes = Width * Height
+#define HOW_cuMemsetD2D8_v2_ptds HOW_cuMemsetD2D8_v2, .per_thread = true
+#define HOW_cuMemsetD32Async .stream = hStream, .async = true, .set = true, .bytes = N * 4
+#define HOW_cuMemsetD32Async_ptsz HOW_cuMemsetD32Async, .per_thread = true
+#define HOW_cuMemsetD32_v2 .set = true, .bytes = N * 4
+#define HOW_cuMemsetD32_v2_ptds HOW_cuMemsetD32_v2, .per_thread = true
+#define HOW_cuMemsetD8Async .stream = hStream, .async = true, .set = true, .bytes = N
+#define HOW_cuMemsetD8Async_ptsz HOW_cuMemsetD8Async, .per_thread = true
+#define HOW_cuMemsetD8_v2 .set = true, .bytes = N
+#define HOW_cuMemsetD8_v2_ptds HOW_cuMemsetD8_v2, .per_thread = true
+
+/* The list says which: each row of this kind is such a hook. */
+#include "preload/no_rows.h"
+#undef ROW_COPY
+#define ROW_COPY(name, params, args) COPY(name, params, args)
+#include "nvidia/cuda_api.def"

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where the program waits, and where it has a stream wait: work is measured to its end there. The
+ * driver gives unused pool memory back when a stream is synchronized, and so do we.
+ */
+#include "guest/launch/admission.h"
+#include "guest/launch/waits.h"
+#include "preload/hook.h"
+#include "preload/memory.h"
+#include "preload/pool.h"
+
+#define WAIT(name, params, args, before, after)                  \
+	CUresult hook_##name params                              \
+	{                                                        \
+		GUEST_OR_PASS(name, args);                       \
+		CUresult e;                                      \
+                                                                 \
+		if (!admission_is_open(guest))                   \
+			before;                                  \
+		e = DRIVER(name, args);                          \
+		if (!e)                                          \
+			after;                                   \
+		return e;                                        \
+	}
+
+#define STREAM(why, own) waits_stream(guest, hStream, own, why)
+
+static void synchronized(struct guest *guest)
+{
+	if (!admission_is_open(guest))
+		waits_over(guest);
+	memory_reap(guest);
+	pool_settle_all(guest);
+}
+
+static void answered(struct guest *guest)
+{
+	if (!admission_is_open(guest))
+		waits_over(guest);
+}
+
+WAIT(cuCtxSynchronize, (void), (), waits_context(guest, NULL), synchronized(guest))
+WAIT(cuCtxSynchronize_v2, (CUcontext ctx), (ctx), waits_context(guest, ctx), synchronized(guest))
+WAIT(cuStreamSynchronize, (CUstream hStream), (hStream), STREAM(METER_WAIT, false),
+     synchronized(guest))
+WAIT(cuStreamSynchronize_ptsz, (CUstream hStream), (hStream), STREAM(METER_WAIT, true),
+     synchronized(guest))
+WAIT(cuStreamQuery, (CUstream hStream), (hStream), STREAM(METER_WAIT, false), answered(guest))
+WAIT(cuStreamQuery_ptsz, (CUstream hStream), (hStream), STREAM(METER_WAIT, true), answered(guest))
+
+/* What is waited for by an event was closed when that was recorded. */
+WAIT(cuEventSynchronize, (CUevent hEvent), (hEvent), (void)0, synchronized(guest))
+WAIT(cuEventQuery, (CUevent hEvent), (hEvent), (void)0, answered(guest))
+
+#define RECORD(name, own)                                                                     \
+	WAIT(name, (CUevent hEvent, CUstream hStream), (hEvent, hStream), STREAM(METER_MARK, own), \
+	     (void)0)
+#define RECORD_WITH_FLAGS(name, own)                                                \
+	WAIT(name, (CUevent hEvent, CUstream hStream, unsigned int flags),          \
+	     (hEvent, hStream, flags), STREAM(METER_MARK, own), (void)0)
+RECORD(cuEventRecord, false)
+RECORD(cuEventRecord_ptsz, true)
+RECORD_WITH_FLAGS(cuEventRecordWithFlags, false)
+RECORD_WITH_FLAGS(cuEventRecordWithFlags_ptsz, true)
+
+/* An event that is done makes nothing wait. */
+static void waits_for_event(struct guest *guest, CUstream stream, bool own, CUevent event)
+{
+	if (DRIVER(cuEventQuery, (event)))
+		waits_stream(guest, stream, own, METER_SPLIT);
+}
+
+#define WAIT_EVENT(name, own)                                                                  \
+	WAIT(name, (CUstream hStream, CUevent hEvent, unsigned int Flags), (hStream, hEvent, Flags), \
+	     waits_for_event(guest, hStream, own, hEvent), (void)0)
+WAIT_EVENT(cuStreamWaitEvent, false)
+WAIT_EVENT(cuStreamWaitEvent_ptsz, true)
+
+#define HOST_FUNC(name, own)                                                           \
+	WAIT(name, (CUstream hStream, CUhostFn fn, void *userData), (hStream, fn, userData), \
+	     STREAM(METER_SPLIT, own), (void)0)
+HOST_FUNC(cuLaunchHostFunc, false)
+HOST_FUNC(cuLaunchHostFunc_ptsz, true)
+
+#define CALLBACK(name, own)                                                              \
+	WAIT(name, (CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags), \
+	     (hStream, callback, userData, flags), STREAM(METER_SPLIT, own), (void)0)
+CALLBACK(cuStreamAddCallback, false)
+CALLBACK(cuStreamAddCallback_ptsz, true)
+
+#define WAIT_VALUE(name, type, own)                                                    \
+	WAIT(name, (CUstream stream, CUdeviceptr addr, type value, unsigned int flags), \
+	     (stream, addr, value, flags), waits_stream(guest, stream, own, METER_SPLIT), (void)0)
+WAIT_VALUE(cuStreamWaitValue32_v2, cuuint32_t, false)
+WAIT_VALUE(cuStreamWaitValue32_v2_ptsz, cuuint32_t, true)
+WAIT_VALUE(cuStreamWaitValue64_v2, cuuint64_t, false)
+WAIT_VALUE(cuStreamWaitValue64_v2_ptsz, cuuint64_t, true)
+
+#define STREAM_END(name)                                                \
+	CUresult hook_##name(CUstream hStream)                          \
+	{                                                               \
+		GUEST_OR_PASS(name, (hStream));                         \
+		CUresult e;                                             \
+                                                                        \
+		waits_stream_leaves(guest, hStream);                    \
+		e = DRIVER(name, (hStream));                            \
+		waits_stream_left(guest, hStream, !e);                  \
+		return e;                                               \
+	}
+STREAM_END(cuStreamDestroy)
+STREAM_END(cuStreamDestroy_v2)

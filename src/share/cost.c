@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "share/cost.h"
+
+#include "base/atomic.h"
+
+/*
+ * A key has its place among WAYS, so that two that a program uses in turns do not drive each other
+ * out: each launch would be measured by itself, which costs ten times as much as to let it go.
+ */
+#define WAYS 4
+
+static unsigned int hash(uint64_t key)
+{
+	return (unsigned int)((key * UINT64_C(0x9e3779b97f4a7c15)) >> 53) & (COST_ENTRIES - 1);
+}
+
+/* -1: nothing was learned of it. */
+static int find(const struct costs *costs, uint64_t key)
+{
+	unsigned int first = hash(key) & ~(WAYS - 1u);
+
+	for (unsigned int i = first; i < first + WAYS; i++)
+		if (atomic_peek(&costs->entry[i].key) == key)
+			return (int)i;
+	return -1;
+}
+
+/* Its own, an empty one, or where all are taken any. */
+static struct cost *place(struct costs *costs, uint64_t key)
+{
+	unsigned int first = hash(key) & ~(WAYS - 1u);
+	int i = find(costs, key);
+
+	if (i >= 0)
+		return &costs->entry[i];
+	for (unsigned int k = first; k < first + WAYS; k++)
+		if (!costs->entry[k].key)
+			return &costs->entry[k];
+	return &costs->entry[hash(key)];
+}
+
+/* One way at once, the other by an eighth. */
+static uint64_t follow(uint64_t old, uint64_t ns, bool waits)
+{
+	if ((ns >= old) != waits)
+		return ns;
+	return ns >= old ? old + (ns - old < old ? ns - old : old) / 8 + 1 : old - (old - ns) / 8;
+}
+
+uint64_t cost_expect(const struct costs *costs, uint64_t key)
+{
+	int i = find(costs, key);
+
+	return i < 0 ? 0 : atomic_peek(&costs->entry[i].ns);
+}
+
+void cost_learn(struct costs *costs, uint64_t key, uint32_t n, uint64_t took_ns, bool waits)
+{
+	uint64_t each = n ? took_ns / n : 0;
+	struct cost *cost;
+
+	if (!n)
+		return;
+	each = each ? each : 1; /* by two clocks the briefest may take no time at all */
+	atomic_poke(&costs->mean_ns, costs->mean_ns - costs->mean_ns / 8 + each / 8 + 1);
+	if (!key)
+		return;
+	cost = place(costs, key);
+	atomic_poke(&cost->ns, cost->key == key ? follow(cost->ns, each, waits) : each);
+	atomic_poke(&cost->key, key);
+}

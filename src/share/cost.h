@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How long what is launched takes, learned from measuring it: by function and its number of
+ * blocks, or executable graph, and over all. Only to bound the work in flight by: no bill has it
+ * in it. Who learns holds a lock of its own; to ask, nobody needs it: who asks while a key takes
+ * another's place may have the answer for that one.
+ */
+#ifndef ALLOT_SHARE_COST_H
+#define ALLOT_SHARE_COST_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define COST_ENTRIES 2048 /* a power of two */
+
+struct cost {
+	uint64_t key;
+	uint64_t ns;
+};
+
+struct costs {
+	struct cost entry[COST_ENTRIES];
+	uint64_t mean_ns; /* 0: nothing was measured yet */
+};
+
+/*
+ * A function does more in more blocks: the key of its launches of about as many, which is within a
+ * third.
+ */
+static inline uint64_t cost_key(uint64_t function, uint64_t blocks)
+{
+	unsigned int high = 63 - (unsigned int)__builtin_clzll(blocks | 1);
+	uint64_t half = high ? blocks >> (high - 1) & 1 : 0;
+
+	return function ^ (uint64_t)(high * 2 + half) << 56;
+}
+
+/* What a launch of `key` (not 0) is expected to take; 0: none was measured. */
+uint64_t cost_expect(const struct costs *costs, uint64_t key);
+
+/*
+ * `n` launches, all of `key` (0: of several), took so long together. `waits`: they may have waited
+ * for something else meanwhile, so the least is believed; otherwise the most, since too much in
+ * flight is what does harm.
+ */
+void cost_learn(struct costs *costs, uint64_t key, uint32_t n, uint64_t took_ns, bool waits);
+
+#endif

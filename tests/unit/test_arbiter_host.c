@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The arbiter's role over real tenants: what stands in their ledgers decides what is written into
+ * their policies. Clocks are numbers here; the machine's state machine has a test of its own.
+ */
+#include "guest/launch/arbiter_host.h"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+
+#include "ledger/compute.h"
+#include "tests/unit/tenant_fixture.h"
+
+#define US     UINT64_C(1000)
+#define MS     (1000 * US)
+#define SECOND (1000 * MS)
+
+static const uint8_t uuid_other[16] = "device-1 (uuid)";
+
+struct tenant {
+	char dir[PATH_MAX];
+	struct ledger *ledger;
+	struct policy_map *policy;
+	const struct policy_turn *turn;
+	struct compute *compute[2];
+};
+
+static void join(struct tenant *t, const char *name, uint32_t weight, uint32_t priority)
+{
+	struct policy policy = fixture_policy(GIB);
+	struct slot *slot;
+
+	policy.compute = POLICY_COMPUTE_SHARE;
+	policy.weight = weight;
+	policy.priority = priority;
+	CHECK_EQ(tenant_create(fixture_runtime_dir(), name, &policy, t->dir, sizeof(t->dir)), 0);
+	slot = fixture_join(t->dir);
+	t->ledger = slot_ledger(slot);
+	CHECK_EQ(ledger_device(t->ledger, uuid_other, 24 * GIB), 1);
+	CHECK_EQ(policy_open(t->dir, &t->policy), 0);
+	t->turn = policy_turn(t->policy);
+	t->compute[0] = compute_of(t->ledger, 0);
+	t->compute[1] = compute_of(t->ledger, 1);
+}
+
+static void quit(struct tenant *t)
+{
+	policy_close(t->policy);
+	ledger_close(t->ledger);
+}
+
+static bool is_open(const struct tenant *t, uint64_t now_ns)
+{
+	return t->turn->open_until_ns > now_ns;
+}
+
+/* The role is one process's, and can be had again when that is gone. */
+static void check_role(const char *dir)
+{
+	struct arbiter_host *one, *other;
+
+	CHECK_EQ(arbiter_host_open(dir, &one), 0);
+	CHECK_EQ(arbiter_host_open(dir, &other), 0);
+	CHECK(!arbiter_host_held(one));
+	CHECK(arbiter_host_take(one) && arbiter_host_held(one) && arbiter_host_take(one));
+	CHECK(!arbiter_host_take(other) && !arbiter_host_held(other));
+	arbiter_host_drop(one);
+	CHECK(!arbiter_host_held(one));
+	CHECK(arbiter_host_take(other));
+	arbiter_host_drop(other);
+}
+
+/* Whoever made the file was killed before it had a size: the next one goes on. */
+static void check_half_made(void)
+{
+	char path[PATH_MAX + 16], dir[PATH_MAX];
+	struct arbiter_host *turns;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/.arbiter", fixture_runtime_dir());
+	snprintf(dir, sizeof(dir), "%s/a", fixture_runtime_dir());
+	fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
+	CHECK(fd >= 0);
+	close(fd);
+	CHECK_EQ(arbiter_host_open(dir, &turns), 0);
+	CHECK(arbiter_host_take(turns));
+	arbiter_host_drop(turns);
+}
+
+static void check_turns(void)
+{
+	uint64_t now = 100 * SECOND, next;
+	struct tenant a = {0}, b = {0};
+	struct arbiter_host *turns;
+
+	join(&a, "a", 1, POLICY_PRIORITY_NORMAL);
+	join(&b, "b", 3, POLICY_PRIORITY_NORMAL);
+	check_role(a.dir);
+	CHECK_EQ(arbiter_host_open(a.dir, &turns), 0);
+	CHECK(arbiter_host_take(turns));
+	arbiter_host_step(turns, now);
+	CHECK(is_open(&a, now) && is_open(&b, now)); /* neither has used a device */
+	CHECK(!arbiter_host_busy(turns));
+	CHECK_EQ(a.turn->beat_ns, now);
+	a.compute[0]->demand_until_ns = b.compute[0]->demand_until_ns = now + SECOND;
+	now += MS;
+	next = arbiter_host_step(turns, now);
+	CHECK(next > now && arbiter_host_busy(turns));
+	CHECK(is_open(&a, now) != is_open(&b, now));
+	CHECK(a.turn->flags == POLICY_TURN_CONTENDED && b.turn->flags == POLICY_TURN_CONTENDED);
+	CHECK_EQ(a.turn->entitled_permille, 250);
+	CHECK_EQ(b.turn->entitled_permille, 750);
+	/* Other devices: no rivals. */
+	b.compute[0]->demand_until_ns = 0;
+	b.compute[1]->demand_until_ns = now + SECOND;
+	now += MS;
+	arbiter_host_step(turns, now);
+	CHECK(is_open(&a, now) && is_open(&b, now));
+	/* Who dies is out of the way. */
+	b.compute[0]->demand_until_ns = now + SECOND;
+	for (int i = 0; i < 10; i++)
+		arbiter_host_step(turns, now += 2 * MS);
+	CHECK(is_open(&a, now) != is_open(&b, now));
+	quit(&b);
+	now += 60 * MS;
+	arbiter_host_step(turns, now);
+	CHECK(is_open(&a, now) && !a.turn->flags);
+	CHECK_EQ(a.turn->entitled_permille, 1000);
+	arbiter_host_drop(turns);
+	CHECK_EQ(a.turn->beat_ns, 0);
+	quit(&a);
+}
+
+/* Who comes is seen at once when it says so, as every process does, and soon in any case. */
+static void check_comers(void)
+{
+	uint64_t now = 500 * SECOND;
+	struct tenant first = {0}, said = {0}, silent = {0};
+	struct arbiter_host *turns, *own;
+
+	join(&first, "first", 1, POLICY_PRIORITY_NORMAL);
+	CHECK_EQ(arbiter_host_open(first.dir, &turns), 0);
+	CHECK(arbiter_host_take(turns));
+	arbiter_host_step(turns, now);
+	join(&said, "said", 1, POLICY_PRIORITY_NORMAL);
+	CHECK_EQ(arbiter_host_open(said.dir, &own), 0);
+	arbiter_host_step(turns, now += MS);
+	CHECK(is_open(&said, now));
+	join(&silent, "silent", 1, POLICY_PRIORITY_NORMAL);
+	arbiter_host_step(turns, now += MS);
+	CHECK(!is_open(&silent, now));
+	arbiter_host_step(turns, now += SECOND);
+	CHECK(is_open(&silent, now));
+	arbiter_host_drop(turns);
+	quit(&first);
+	quit(&said);
+	quit(&silent);
+}
+
+/* Page faults of twenty looks at all tenants. */
+static long faults_of_looks(struct arbiter_host *turns, uint64_t *now)
+{
+	struct rusage before, after;
+
+	getrusage(RUSAGE_SELF, &before);
+	for (int i = 0; i < 20; i++)
+		arbiter_host_step(turns, *now += 2 * SECOND);
+	getrusage(RUSAGE_SELF, &after);
+	return after.ru_minflt - before.ru_minflt;
+}
+
+/* Tenants that nobody lives in cost next to nothing: no file of theirs is mapped and read. */
+static void check_dead(void)
+{
+	uint64_t now = 600 * SECOND;
+	struct tenant alive = {0}, dead = {0};
+	struct arbiter_host *turns;
+	char name[16];
+	long without;
+
+	join(&alive, "alive", 1, POLICY_PRIORITY_NORMAL);
+	CHECK_EQ(arbiter_host_open(alive.dir, &turns), 0);
+	CHECK(arbiter_host_take(turns));
+	arbiter_host_step(turns, now);
+	without = faults_of_looks(turns, &now);
+	for (int i = 0; i < 20; i++) {
+		snprintf(name, sizeof(name), "dead%d", i);
+		join(&dead, name, 1, POLICY_PRIORITY_NORMAL);
+		quit(&dead);
+	}
+	arbiter_host_step(turns, now += 2 * SECOND);
+	CHECK(faults_of_looks(turns, &now) < without + 200);
+	CHECK(is_open(&alive, now));
+	arbiter_host_drop(turns);
+	quit(&alive);
+}
+
+/*
+ * Work counts on whichever device it is, also where another has done more in all: one with long
+ * kernels on its second device has as much of that as one with short ones.
+ */
+static void check_second_device(void)
+{
+	uint64_t now = 200 * SECOND, done = 0, of_long, of_short;
+	struct tenant longer = {0}, shorter = {0};
+	struct arbiter_host *turns;
+
+	join(&longer, "longer", 1, POLICY_PRIORITY_NORMAL);
+	join(&shorter, "shorter", 1, POLICY_PRIORITY_NORMAL);
+	longer.compute[0]->busy_ns = 1000 * SECOND;
+	CHECK_EQ(arbiter_host_open(longer.dir, &turns), 0);
+	CHECK(arbiter_host_take(turns));
+	longer.compute[1]->demand_until_ns = now + 10 * SECOND;
+	shorter.compute[1]->demand_until_ns = now + 10 * SECOND;
+	for (int i = 0; i < 2000; i++, now += MS) {
+		if (done && now >= done) {
+			longer.compute[1]->busy_ns += 20 * MS;
+			done = 0;
+		}
+		arbiter_host_step(turns, now);
+		if (is_open(&longer, now) && !done)
+			longer.compute[1]->work_until_ns = done = now + 20 * MS;
+		else if (is_open(&shorter, now) && !done)
+			shorter.compute[1]->busy_ns += MS;
+	}
+	of_long = longer.compute[1]->busy_ns;
+	of_short = shorter.compute[1]->busy_ns;
+	CHECK(of_long + of_short > 1800 * MS);
+	CHECK(of_long > 850 * MS && of_short > 850 * MS);
+	arbiter_host_drop(turns);
+	quit(&longer);
+	quit(&shorter);
+}
+
+/* Ranks that work at once, each billed when the other is not, are not charged twice. */
+static void check_ranks(void)
+{
+	uint64_t now = 400 * SECOND;
+	struct tenant ranks = {0}, single = {0};
+	struct arbiter_host *turns;
+
+	join(&ranks, "ranks", 1, POLICY_PRIORITY_NORMAL);
+	join(&single, "single", 1, POLICY_PRIORITY_NORMAL);
+	CHECK_EQ(arbiter_host_open(ranks.dir, &turns), 0);
+	CHECK(arbiter_host_take(turns));
+	for (int d = 0; d < 2; d++)
+		ranks.compute[d]->demand_until_ns = now + 10 * SECOND;
+	single.compute[0]->demand_until_ns = now + 10 * SECOND;
+	for (int i = 0, turn = 0; i < 2000; i++, now += MS) {
+		arbiter_host_step(turns, now);
+		CHECK(is_open(&ranks, now) != is_open(&single, now));
+		if (is_open(&ranks, now))
+			ranks.compute[turn++ % 2]->busy_ns += 2 * MS;
+		else
+			single.compute[0]->busy_ns += MS;
+	}
+	CHECK(ranks.compute[0]->busy_ns > 850 * MS && single.compute[0]->busy_ns > 850 * MS);
+	arbiter_host_drop(turns);
+	quit(&ranks);
+	quit(&single);
+}
+
+static void check_urged(void)
+{
+	uint64_t now = 300 * SECOND;
+	struct tenant low = {0}, high = {0};
+	struct arbiter_host *turns;
+
+	join(&low, "low", 1, POLICY_PRIORITY_LOW);
+	join(&high, "high", 1, POLICY_PRIORITY_HIGH);
+	CHECK_EQ(arbiter_host_open(low.dir, &turns), 0);
+	CHECK(arbiter_host_take(turns));
+	low.compute[0]->demand_until_ns = now + SECOND;
+	high.compute[0]->busy_ns = MS; /* it has used the device */
+	arbiter_host_step(turns, now);
+	CHECK(is_open(&low, now) && is_open(&high, now)); /* it need not ask */
+	CHECK_EQ(low.turn->flags, POLICY_TURN_URGED);
+	high.compute[0]->demand_until_ns = now + SECOND;
+	arbiter_host_step(turns, now += MS);
+	CHECK(is_open(&high, now) && !is_open(&low, now));
+	CHECK_EQ(high.turn->flags, POLICY_TURN_CONTENDED | POLICY_TURN_FIRST);
+	arbiter_host_drop(turns);
+	quit(&low);
+	quit(&high);
+}
+
+int main(void)
+{
+	check_half_made();
+	check_turns();
+	check_comers();
+	check_dead();
+	check_second_device();
+	check_ranks();
+	check_urged();
+	return 0;
+}

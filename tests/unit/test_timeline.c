@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The device's time is billed once, in whatever order its intervals are told. */
+#include "ledger/timeline.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/check.h"
+
+#define US UINT64_C(1000)
+#define MS (1000 * US)
+#define SECOND (1000 * MS)
+
+static struct timeline timeline;
+
+static void fresh(void)
+{
+	memset(&timeline, 0, sizeof(timeline));
+}
+
+static void about(uint64_t is, uint64_t should, uint64_t off)
+{
+	CHECK(is <= should + off && should <= is + off);
+}
+
+static void check_order(void)
+{
+	const uint64_t t = 1000 * SECOND;
+
+	/* Behind each other: exactly what they are, however brief. */
+	fresh();
+	for (uint64_t i = 0, sum = 0; i < 100000; i++) {
+		sum += timeline_add(&timeline, t + i * 3333, t + (i + 1) * 3333);
+		CHECK_EQ(sum, (i + 1) * 3333);
+	}
+	/* A long one that ends after the short ones beside it, and the other way around. */
+	fresh();
+	CHECK_EQ(timeline_add(&timeline, t + 10 * MS, t + 12 * MS), 2 * MS);
+	about(timeline_add(&timeline, t, t + 50 * MS), 48 * MS, 20 * US);
+	CHECK_EQ(timeline_add(&timeline, t + 20 * MS, t + 30 * MS), 0);
+	about(timeline_add(&timeline, t + 45 * MS, t + 55 * MS), 5 * MS, 20 * US);
+	CHECK_EQ(timeline_add(&timeline, t + 5 * MS, t + 5 * MS), 0);
+	CHECK_EQ(timeline_add(&timeline, t + 6 * MS, t + 5 * MS), 0);
+}
+
+/* Once around the ring, and more: nothing of before is taken for now. */
+static void check_ring(void)
+{
+	const uint64_t turn = TIMELINE_WORDS * TIMELINE_BITS * TIMELINE_BIT_NS;
+
+	fresh();
+	for (uint64_t i = 0; i < 5; i++) {
+		CHECK_EQ(timeline_add(&timeline, i * turn + MS, i * turn + 3 * MS), 2 * MS);
+		CHECK_EQ(timeline_add(&timeline, i * turn + MS, i * turn + 3 * MS), 0);
+	}
+	/* What is told so late that its place was written over is billed, and hides nothing. */
+	CHECK_EQ(timeline_add(&timeline, 3 * turn + MS, 3 * turn + 2 * MS), MS);
+	CHECK_EQ(timeline_add(&timeline, 4 * turn + MS, 4 * turn + 2 * MS), 0);
+	/* Longer than the ring: all of it, and it ends. */
+	fresh();
+	CHECK_EQ(timeline_add(&timeline, MS, MS + 3 * turn), 3 * turn);
+	fresh();
+	CHECK_EQ(timeline_add(&timeline, 0, UINT64_MAX / 2), UINT64_MAX / 2);
+}
+
+/* Whatever bytes stand there: never more than the interval, and it ends. */
+static void check_damage(void)
+{
+	unsigned char *bytes = (unsigned char *)&timeline;
+
+	srand(1);
+	for (size_t i = 0; i < sizeof(timeline); i++)
+		bytes[i] = (unsigned char)rand();
+	for (uint64_t t = SECOND; t < 2 * SECOND; t += MS)
+		CHECK(timeline_add(&timeline, t, t + MS) <= MS);
+}
+
+/* Against a plain list of what was billed, for intervals at random. */
+static void check_random(void)
+{
+	static unsigned char billed[200000]; /* a us each */
+	uint64_t sum = 0, should = 0;
+
+	fresh();
+	srand(7);
+	for (int i = 0; i < 300; i++) {
+		uint64_t from = (uint64_t)rand() % 190000, len = 1 + (uint64_t)rand() % 3000;
+
+		sum += timeline_add(&timeline, from * US, (from + len) * US);
+		for (uint64_t k = from; k < from + len && k < 200000; k++) {
+			should += !billed[k];
+			billed[k] = 1;
+		}
+	}
+	about(sum, should * US, should * US / 50);
+}
+
+int main(void)
+{
+	check_order();
+	check_ring();
+	check_damage();
+	check_random();
+	return 0;
+}

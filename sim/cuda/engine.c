@@ -96,6 +96,19 @@ static uint64_t slice_ns(const struct sim_engine_shared *shared)
 	return (uint64_t)shared->slice_us * 1000;
 }
 
+/* The device stands still for so long on its way from one seat to another. */
+static void count_switch(struct sim_engine_shared *shared, uint32_t from, uint32_t to, uint64_t ns)
+{
+	uint32_t before = atomic_load(&shared->seats[from].taken);
+	uint32_t after = atomic_load(&shared->seats[to].taken);
+
+	if (!after)
+		return;
+	sim_device_time_grow(&shared->time[after - 1].switch_ns, ns);
+	if (before == after)
+		sim_device_time_grow(&shared->time[after - 1].own_switch_ns, ns);
+}
+
 static void grant(struct sim_engine_shared *shared, uint32_t index, uint64_t from_ns)
 {
 	struct sim_engine_seat *seat = &shared->seats[index];
@@ -127,7 +140,8 @@ static int64_t next_waiting(const struct sim_engine_shared *shared, uint32_t ind
 static struct sim_engine_seat *hand_over(struct sim_engine_shared *shared, uint64_t from_ns,
 					 uint32_t switch_us)
 {
-	int64_t next = next_waiting(shared, shared->owner - 1);
+	uint32_t owner = shared->owner - 1;
+	int64_t next = next_waiting(shared, owner);
 
 	if (next < 0) {
 		shared->last = shared->owner;
@@ -137,6 +151,7 @@ static struct sim_engine_seat *hand_over(struct sim_engine_shared *shared, uint6
 	}
 	if (shared->seats[next].ready_ns > from_ns)
 		from_ns = shared->seats[next].ready_ns;
+	count_switch(shared, owner, (uint32_t)next, switch_us * UINT64_C(1000));
 	grant(shared, (uint32_t)next, from_ns + switch_us * UINT64_C(1000));
 	return &shared->seats[next];
 }
@@ -231,12 +246,15 @@ static struct sim_engine_seat *wait_in_line(struct engine_seat *seat, uint64_t n
 }
 
 /* From when on a context has a device that nobody had at last. */
-static uint64_t idle_from(const struct sim_engine_shared *shared, uint32_t index, uint64_t ready_ns)
+static uint64_t idle_from(struct sim_engine_shared *shared, uint32_t index, uint64_t ready_ns)
 {
 	uint64_t from_ns = ready_ns > shared->idle_from_ns ? ready_ns : shared->idle_from_ns;
-	bool other = shared->last && shared->last != index + 1;
+	uint64_t switch_ns = shared->dry_switch_us * UINT64_C(1000);
 
-	return from_ns + (other ? shared->dry_switch_us * UINT64_C(1000) : 0);
+	if (!shared->last || shared->last == index + 1)
+		return from_ns;
+	count_switch(shared, shared->last - 1, index, switch_ns);
+	return from_ns + switch_ns;
 }
 
 void engine_turn(struct engine_seat *seat, uint64_t ready_ns, struct engine_turn *ret_turn)
@@ -285,12 +303,13 @@ void engine_pass(struct engine_seat *seat, uint64_t at_ns, bool more)
 	unlock(shared, ring);
 }
 
-void engine_add_busy(struct engine_seat *seat, uint64_t from_ns, uint64_t to_ns)
+void engine_add_busy(struct engine_seat *seat, uint64_t from_ns, uint64_t to_ns, uint32_t kinds)
 {
-	uint64_t ns = to_ns - from_ns;
+	struct sim_engine_shared *shared = seat->shared;
+	uint32_t ran = atomic_exchange_explicit(&shared->ran, seat->row + 1, memory_order_relaxed);
 
-	atomic_fetch_add_explicit(&seat->shared->busy_ns, ns, memory_order_relaxed);
-	atomic_fetch_add_explicit(&seat->shared->row_busy_ns[seat->row], ns, memory_order_relaxed);
+	atomic_fetch_add_explicit(&shared->busy_ns, to_ns - from_ns, memory_order_relaxed);
+	sim_device_time_add(&shared->time[seat->row], from_ns, to_ns, kinds, ran == seat->row + 1);
 	sim_windows_add(&seat->shared->windows[seat->row], from_ns, to_ns);
 }
 

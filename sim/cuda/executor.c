@@ -19,7 +19,7 @@
 
 #define SPIN_NS 25000u	     /* a sleep overshoots by about as much */
 #define BATCH_NS 50000u	     /* with works lined up behind, look no more often than this */
-#define PUBLISH_NS 20000000u /* let busy time be seen at least so often */
+#define PUBLISH_NS 5000000u  /* let busy time be seen at least so often */
 #define POLL_NS 50000u	     /* for a value in memory */
 
 static __thread bool on_executor;
@@ -353,6 +353,25 @@ static uint64_t settle(struct sim_exec *exec, bool *ret_runs)
 	return next;
 }
 
+/* What the works that run now are to the truth: a bit for each kind. */
+static uint32_t kinds_running(const struct sim_exec *exec)
+{
+	uint32_t kinds = 0;
+
+	for (const struct sim_op *op = exec->active; op; op = op->running) {
+		if (op->state != OP_RUNNING)
+			continue;
+		if (op->work.kind == WORK_KERNEL)
+			kinds |= 1u << SIM_TIME_KERNEL;
+		else if (op->work.kind == WORK_SET)
+			kinds |= 1u << SIM_TIME_SET;
+		else if (op->work.kind == WORK_COPY)
+			kinds |= 1u << (copy_on_device(&op->work.copy) ? SIM_TIME_DEVICE_COPY :
+									 SIM_TIME_HOST_COPY);
+	}
+	return kinds;
+}
+
 /* Run the context's works on the device up to `to`. When something next happens. */
 static uint64_t advance(struct sim_exec *exec, uint64_t to)
 {
@@ -364,7 +383,7 @@ static uint64_t advance(struct sim_exec *exec, uint64_t to)
 		if (end <= exec->clock_ns || next == UINT64_MAX)
 			return next;
 		if (runs) {
-			engine_add_busy(&exec->seat, exec->clock_ns, end);
+			engine_add_busy(&exec->seat, exec->clock_ns, end, kinds_running(exec));
 			for (struct sim_op *op = exec->active; op; op = op->running)
 				if (op->state == OP_RUNNING)
 					op->left_ns -= end - exec->clock_ns;

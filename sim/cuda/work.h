@@ -145,6 +145,10 @@ CUresult kernel_step(struct sim_op *op, uint64_t at_ns, uint64_t *ret_ns, bool *
 CUresult copy_step(struct sim_op *op, uint64_t *ret_ns, bool *ret_last);
 CUresult set_step(struct sim_op *op, uint64_t *ret_ns, bool *ret_last);
 
+/* Does the host own this side of a copy? Does it own neither? */
+bool copy_side_is_host(CUmemorytype type, CUdeviceptr device);
+bool copy_on_device(const CUDA_MEMCPY3D *copy);
+
 /*
  * Is a copy or set well formed, and, with `now`, all that it names memory that may be touched?
  * What runs later, in a graph, may name memory that is not there yet.

@@ -3,12 +3,12 @@
 
 #include <errno.h>
 #include <linux/futex.h>
-#include <stdlib.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/now.h"
+#include "sim/cuda/settings.h"
 #include "sim/cuda/stream.h"
 #include "sim/mutex.h"
 
@@ -21,22 +21,11 @@
 #define SLICE_US 2000
 #define SWITCH_US 188
 #define DRY_SWITCH_US 138
+#define MOST_US 1000000u
 /* An owner that has not passed the device on this long after its slice may be dead ... */
 #define DEAD_AFTER_NS 3000000u
 /* ... and one that lives but does not get to it (stopped, starved) loses it then. */
 #define STALLED_AFTER_NS 20000000u
-
-static uint32_t setting_us(const char *name, uint32_t fallback)
-{
-	const char *text = getenv(name);
-	char *end;
-	unsigned long value;
-
-	if (!text || !*text)
-		return fallback;
-	value = strtoul(text, &end, 10);
-	return *end || value > 1000000 ? fallback : (uint32_t)value;
-}
 
 static bool seat_alive(struct sim_engine_shared *shared, uint32_t index)
 {
@@ -164,9 +153,10 @@ int engine_sit(struct engine_seat *seat, unsigned int device)
 
 	lock(shared);
 	if (!shared->slice_us) {
-		shared->switch_us = setting_us("ALLOT_SIM_SWITCH_US", SWITCH_US);
-		shared->dry_switch_us = setting_us("ALLOT_SIM_DRY_SWITCH_US", DRY_SWITCH_US);
-		shared->slice_us = setting_us("ALLOT_SIM_SLICE_US", SLICE_US);
+		shared->switch_us = sim_setting("ALLOT_SIM_SWITCH_US", MOST_US, SWITCH_US);
+		shared->dry_switch_us = sim_setting("ALLOT_SIM_DRY_SWITCH_US", MOST_US,
+						    DRY_SWITCH_US);
+		shared->slice_us = sim_setting("ALLOT_SIM_SLICE_US", MOST_US, SLICE_US);
 		if (!shared->slice_us)
 			shared->slice_us = SLICE_US;
 	}

@@ -11,6 +11,7 @@
  */
 #include "base/now.h"
 #include "sim/cuda/exec.h"
+#include "sim/cuda/settings.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -34,14 +35,32 @@ void executor_ring(struct sim_exec *exec)
 	engine_ring(exec->seat.seat);
 }
 
+/* What a thread waits for in a stream is no work of the driver's: it takes nothing. */
+static bool is_free(const struct sim_op *op)
+{
+	return op->work.kind == WORK_MARK && !op->work.recorded;
+}
+
+/* What the device has to do to record an event. */
+static uint64_t record_ns(const struct sim_op *op)
+{
+	return op->work.kind == WORK_MARK && !is_free(op) ? sim_settings()->event_device_ns : 0;
+}
+
+/* From when on the device knows of the work. */
+static uint64_t known_ns(const struct sim_op *op)
+{
+	return op->enqueued_ns + (is_free(op) ? 0 : sim_settings()->launch_ns);
+}
+
 /*
- * A mark behind work is made as that ends. One in an idle stream waits for the context's turn, as
- * the channel that would write it does.
+ * A mark behind work is made as that ends, or a little later where a record takes time. One in an
+ * idle stream waits for the context's turn, as the channel that would write it does.
  */
 static bool is_device_work(const struct sim_op *op)
 {
-	return op->work.kind <= WORK_SET ||
-	       (op->work.kind == WORK_MARK && op->enqueued_ns > op->stream->clock_ns);
+	return op->work.kind <= WORK_SET || record_ns(op) ||
+	       (op->work.kind == WORK_MARK && known_ns(op) > op->stream->clock_ns);
 }
 
 static uint64_t later(uint64_t a, uint64_t b)
@@ -198,7 +217,7 @@ static bool begin(struct sim_exec *exec, struct sim_op *op)
 	}
 	if (is_device_work(op)) {
 		op->state = OP_READY;
-		op->ready_ns = when;
+		op->ready_ns = later(when, known_ns(op));
 		op->running = exec->active;
 		exec->active = op;
 		return false;
@@ -297,14 +316,18 @@ static bool step(struct sim_exec *exec, struct sim_op *op)
 	CUresult error = CUDA_SUCCESS;
 	bool last = op->state == OP_RUNNING && op->cursor == UINT64_MAX;
 
-	if (last || op->work.kind == WORK_MARK || atomic_load(&exec->error))
+	if (last || (op->work.kind == WORK_MARK && !record_ns(op)) || atomic_load(&exec->error))
 		return false;
-	if (op->work.kind == WORK_KERNEL)
+	if (op->work.kind == WORK_MARK) {
+		op->left_ns = record_ns(op);
+		last = true;
+	} else if (op->work.kind == WORK_KERNEL) {
 		error = kernel_step(op, exec->clock_ns, &op->left_ns, &last);
-	else if (op->work.kind == WORK_COPY)
+	} else if (op->work.kind == WORK_COPY) {
 		error = copy_step(op, &op->left_ns, &last);
-	else
+	} else {
 		error = set_step(op, &op->left_ns, &last);
+	}
 	if (error) {
 		fault(exec, error);
 		return false;

@@ -98,7 +98,10 @@ struct sim_work {
 			void (*fn)(void *arg);
 			void *arg;
 		} call;
-		struct sim_mark *mark;	 /* one reference, owned */
+		struct {
+			struct sim_mark *mark; /* one reference, owned */
+			bool recorded;	       /* an event's, not one that a thread waits for */
+		};
 		struct sim_event *event; /* borrowed */
 		struct {
 			CUdeviceptr address;

@@ -124,6 +124,8 @@ void sim_truth_time(struct sim_truth *truth, pid_t pid, int device,
 			continue;
 		sum.busy_ns += atomic_load(&t->busy_ns);
 		sum.closed_ns += atomic_load(&t->closed_ns);
+		sum.closed_least_ns += atomic_load(&t->closed_least_ns);
+		sum.closed_most_ns += atomic_load(&t->closed_most_ns);
 		sum.kernel_ns += atomic_load(&t->kind_ns[SIM_TIME_KERNEL]);
 		sum.device_copy_ns += atomic_load(&t->kind_ns[SIM_TIME_DEVICE_COPY]);
 		sum.host_copy_ns += atomic_load(&t->kind_ns[SIM_TIME_HOST_COPY]);

@@ -36,6 +36,7 @@ int sim_truth_pids(struct sim_truth *truth, pid_t *pids, int max);
 struct sim_truth_time {
 	uint64_t busy_ns;   /* kernels, copies on the device, memsets: their intervals, united */
 	uint64_t closed_ns; /* and the gaps below 100 us in which nobody else had the device */
+	uint64_t closed_least_ns, closed_most_ns; /* the same with 50 and with 150 us */
 	uint64_t kernel_ns, device_copy_ns, host_copy_ns, set_ns;
 	uint64_t switch_ns;	/* the device stood still on its way to this process ... */
 	uint64_t own_switch_ns; /* ... from another context of its own */

@@ -3,7 +3,7 @@
  * truth: what each process had of each simulated device in ALLOT_SIM_DIR, as JSON on one line, for
  * tests that are no C programs. Processes that ended are there, too.
  *
- *   {"now_ns": N, "bin_ns": N, "processes": [{"pid": N, "devices": [{"device": N, "busy_ns": N,
+ *   {"now_ns": N, "bin_ns": N, "uuids": ["GPU-...", ...], "processes": [{"pid": N, "devices": [{"device": N, "busy_ns": N,
  *    "closed_ns": N, ..., "first_bin": N, "bins": [N, ...]}]}]}
  *
  * Bin k is from k * bin_ns on, by CLOCK_MONOTONIC; devices that a process did not use are left out.
@@ -17,6 +17,21 @@
 #include "sim/truth.h"
 
 #define PIDS 1024
+
+static void uuids(struct sim_truth *truth)
+{
+	printf("\"uuids\": [");
+	for (int i = 0; i < sim_truth_devices(truth); i++) {
+		uint8_t uuid[16];
+
+		sim_truth_uuid(truth, i, uuid);
+		printf("%s\"GPU-", i ? ", " : "");
+		for (int k = 0; k < 16; k++)
+			printf("%s%02x", k == 4 || k == 6 || k == 8 || k == 10 ? "-" : "", uuid[k]);
+		printf("\"");
+	}
+	printf("]");
+}
 
 static void bins(struct sim_truth *truth, pid_t pid, int device, uint64_t now_ns)
 {
@@ -47,6 +62,8 @@ static void process(struct sim_truth *truth, pid_t pid, uint64_t now_ns)
 #define FIGURE(name) printf("\"" #name "\": %" PRIu64 ", ", t.name)
 		FIGURE(busy_ns);
 		FIGURE(closed_ns);
+		FIGURE(closed_least_ns);
+		FIGURE(closed_most_ns);
 		FIGURE(kernel_ns);
 		FIGURE(device_copy_ns);
 		FIGURE(host_copy_ns);
@@ -72,8 +89,10 @@ int main(void)
 		return 1;
 	}
 	n = sim_truth_seen(truth, pids, PIDS);
-	printf("{\"now_ns\": %" PRIu64 ", \"bin_ns\": %" PRIu64 ", \"processes\": [", now_ns,
+	printf("{\"now_ns\": %" PRIu64 ", \"bin_ns\": %" PRIu64 ", ", now_ns,
 	       (uint64_t)SIM_TIME_BIN_NS);
+	uuids(truth);
+	printf(", \"processes\": [");
 	for (int i = 0; i < n; i++) {
 		printf("%s", i ? ", " : "");
 		process(truth, pids[i], now_ns);

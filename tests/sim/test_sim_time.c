@@ -33,6 +33,8 @@ static struct sim_truth_time since(void)
 	difference = (struct sim_truth_time){
 		.busy_ns = now.busy_ns - before.busy_ns,
 		.closed_ns = now.closed_ns - before.closed_ns,
+		.closed_least_ns = now.closed_least_ns - before.closed_least_ns,
+		.closed_most_ns = now.closed_most_ns - before.closed_most_ns,
 		.kernel_ns = now.kernel_ns - before.kernel_ns,
 		.device_copy_ns = now.device_copy_ns - before.device_copy_ns,
 		.host_copy_ns = now.host_copy_ns - before.host_copy_ns,
@@ -114,6 +116,8 @@ static void test_gaps(CUfunction function)
 	}
 	t = since();
 	CHECK_EQ(t.busy_ns, 41 * 200 * US);
+	CHECK(t.busy_ns <= t.closed_least_ns && t.closed_least_ns <= t.closed_ns);
+	CHECK(t.closed_ns <= t.closed_most_ns);
 	if (!doubtful)
 		CHECK((double)(t.closed_ns - t.busy_ns) > closed - 40e3 &&
 		      (double)(t.closed_ns - t.busy_ns) < closed + 40e3);

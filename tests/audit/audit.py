@@ -82,10 +82,16 @@ def scenario_of(seed):
 
 # ---- Fixed ones ----
 
+# As on an H200.
+DELAYS = {"ALLOT_SIM_LAUNCH_US": "5", "ALLOT_SIM_EVENT_NS": "1500",
+          "ALLOT_SIM_EVENT_DEVICE_NS": "1500"}
+
+
 def fixed(phase, cap=50, got=0.03, load_us=0):
     tenants = [tenant("a", "--compute", cap, cap=cap,
                       guests=[words(1, seconds=FIXED_SECONDS, phases=phase)])]
-    return Scenario(phase, tenants, got=got, env={"ALLOT_SIM_LOAD_US": str(load_us)})
+    return Scenario(phase, tenants, got=got,
+                    env={**DELAYS, "ALLOT_SIM_LOAD_US": str(load_us)})
 
 
 def rivals(phase, weights, names="ab"):
@@ -94,7 +100,7 @@ def rivals(phase, weights, names="ab"):
                       guests=[words(1, seconds=FIXED_SECONDS, phases=phase)])
                for name, weight in zip(names, weights)]
     parts = tuple(weight / sum(weights) for weight in weights)
-    return Scenario(f"{phase} of two", tenants, parts=parts,
+    return Scenario(f"{phase} of two", tenants, parts=parts, env=DELAYS,
                     parts_off=0.0125 if len(set(weights)) == 1 else 0.03)
 
 
@@ -110,7 +116,7 @@ def devices(*caps):
     tenants = [tenant("a", "--gpu", ",".join(map(str, range(n))),
                       "--compute", ",".join(map(str, caps)), cap=caps,
                       guests=[words(1, seconds=FIXED_SECONDS, phases="steady", devices=n)])]
-    return Scenario(f"shares of {caps}", tenants, gpus=n, got=0.02)
+    return Scenario(f"shares of {caps}", tenants, gpus=n, got=0.02, env=DELAYS)
 
 
 def drop_in():
@@ -120,7 +126,8 @@ def drop_in():
     env["LD_PRELOAD"] = os.path.abspath(os.environ.get("LIBALLOT", env["LD_PRELOAD"]))
     tenants = [Tenant(run=None, env=env, cap=(20, None),
                       guests=[words(1, seconds=FIXED_SECONDS, phases="steady", devices=2)])]
-    return Scenario("one device limited by another system's setting", tenants, gpus=2, got=0.02)
+    return Scenario("one device limited by another system's setting", tenants, gpus=2,
+                    got=0.02, env=DELAYS)
 
 
 FIXED = {

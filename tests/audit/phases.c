@@ -67,8 +67,9 @@ static void any_tail(struct guest *guest)
 	unsigned int brief = (unsigned int)guest_log(guest, 5, 200);
 	uint64_t brief_us = guest_log(guest, 2, 50), tail_us = guest_log(guest, 1000, 20000);
 	uint64_t host_us = draw_host_us(guest, 1000);
+	bool same = guest_coin(guest);
 
-	play_tail(guest, brief, brief_us, tail_us, host_us, guest_draw_wait(guest));
+	play_tail(guest, brief, brief_us, tail_us, host_us, same, guest_draw_wait(guest));
 }
 
 static void any_streams(struct guest *guest)
@@ -117,16 +118,18 @@ static void any_copies(struct guest *guest)
 
 static void any_host_functions(struct guest *guest)
 {
+	unsigned int launches = (unsigned int)guest_log(guest, 1, 20);
 	uint64_t us = guest_log(guest, 20, 1000), host_us = guest_log(guest, 50, 3000);
 
-	play_host_functions(guest, us, host_us, guest_draw_wait(guest));
+	play_host_functions(guest, launches, us, host_us, guest_draw_wait(guest));
 }
 
 static void any_event_waits(struct guest *guest)
 {
+	unsigned int launches = (unsigned int)guest_log(guest, 1, 20);
 	uint64_t us = guest_log(guest, 20, 1000), host_us = guest_log(guest, 50, 3000);
 
-	play_event_waits(guest, us, host_us, guest_draw_wait(guest));
+	play_event_waits(guest, launches, us, host_us, guest_draw_wait(guest));
 }
 
 /* A stream waits for a word that the program writes later. */
@@ -199,7 +202,7 @@ static void any_two_lengths(struct guest *guest)
 static void tokens(struct guest *guest)
 {
 	for (unsigned int i = 0; i < 5200; i++)
-		guest_launch(guest, guest->function[0], i % 13 + 1, guest->stream[1], 3 + i % 13);
+		guest_launch(guest, guest->function[0], i % 13 + 1, guest->stream[1], 2 + i % 3);
 	guest_wait(guest, WAIT_STREAM, guest->stream[1], NOBODY);
 	play_tokens(guest, 60, 3800, 150, true, WAIT_STREAM);
 }
@@ -221,7 +224,7 @@ static void alternating(struct guest *guest)
 
 static void tail(struct guest *guest)
 {
-	play_tail(guest, 20, 10, 3000, 0, WAIT_STREAM);
+	play_tail(guest, 20, 50, 3000, 0, true, WAIT_STREAM);
 }
 
 static void two_streams(struct guest *guest)
@@ -241,12 +244,12 @@ static void device_copies(struct guest *guest)
 
 static void host_functions(struct guest *guest)
 {
-	play_host_functions(guest, 100, 1000, WAIT_STREAM);
+	play_host_functions(guest, 4, 100, 3000, WAIT_STREAM);
 }
 
 static void event_waits(struct guest *guest)
 {
-	play_event_waits(guest, 100, 1000, WAIT_STREAM);
+	play_event_waits(guest, 4, 100, 3000, WAIT_STREAM);
 }
 
 static void lazy(struct guest *guest)

@@ -36,15 +36,16 @@ void play_two_lengths(struct guest *guest, uint64_t a_us, uint64_t b_us, uint64_
 }
 
 void play_tail(struct guest *guest, unsigned int brief, uint64_t brief_us, uint64_t tail_us,
-	       uint64_t host_us, enum guest_wait how)
+	       uint64_t host_us, bool same, enum guest_wait how)
 {
-	guest_say(guest, "%u of %llu us, then one of %llu us, %llu us of the host, waits by %s",
-		  brief, (unsigned long long)brief_us, (unsigned long long)tail_us,
+	guest_say(guest, "%u of %llu us, then one %s of %llu us, %llu us of the host, waits by %s",
+		  brief, (unsigned long long)brief_us, same ? "like them" : "of another function",
+		  (unsigned long long)tail_us,
 		  (unsigned long long)host_us, guest_wait_names[how]);
 	while (!guest_over(guest)) {
 		for (unsigned int i = 0; i < brief; i++)
 			guest_launch(guest, guest->function[0], 1, guest->stream[0], brief_us);
-		guest_launch(guest, guest->function[1], 1, guest->stream[0], tail_us);
+		guest_launch(guest, guest->function[same ? 0 : 1], 1, guest->stream[0], tail_us);
 		guest_wait(guest, how, guest->stream[0], 0);
 		guest_host(host_us);
 	}
@@ -134,38 +135,43 @@ static void CUDA_CB host_function(void *us)
 	guest_host((uint64_t)(uintptr_t)us);
 }
 
-void play_host_functions(struct guest *guest, uint64_t kernel_us, uint64_t host_us,
-			 enum guest_wait how)
+void play_host_functions(struct guest *guest, unsigned int launches, uint64_t us,
+			 uint64_t host_us, enum guest_wait how)
 {
 	CUstream stream = guest->stream[0];
 
-	guest_say(guest, "%llu us, a host function of %llu us, the same again, waits by %s",
-		  (unsigned long long)kernel_us, (unsigned long long)host_us,
+	guest_say(guest, "4 times %u of %llu us, with host functions of %llu us between, waits by %s",
+		  launches, (unsigned long long)us, (unsigned long long)host_us,
 		  guest_wait_names[how]);
 	while (!guest_over(guest)) {
-		for (int i = 0; i < 3; i++) {
-			guest_launch(guest, guest->function[0], 1, stream, kernel_us);
-			MUST(cuLaunchHostFunc(stream, host_function, (void *)(uintptr_t)host_us));
+		for (unsigned int i = 0; i < 4 * launches; i++) {
+			if (i && i % launches == 0)
+				MUST(cuLaunchHostFunc(stream, host_function,
+						      (void *)(uintptr_t)host_us));
+			guest_launch(guest, guest->function[0], 1, stream, us);
 		}
-		guest_launch(guest, guest->function[1], 1, stream, kernel_us);
 		guest_wait(guest, how, stream, 0);
 	}
 }
 
-void play_event_waits(struct guest *guest, uint64_t kernel_us, uint64_t host_us,
+void play_event_waits(struct guest *guest, unsigned int launches, uint64_t us, uint64_t host_us,
 		      enum guest_wait how)
 {
 	CUstream stream = guest->stream[0], other = guest->stream[1];
 
-	guest_say(guest, "%llu us, a wait for an event of %llu us later, %llu us, waits by %s",
-		  (unsigned long long)kernel_us, (unsigned long long)host_us,
-		  (unsigned long long)kernel_us, guest_wait_names[how]);
+	guest_say(guest, "4 times %u of %llu us, with waits for an event of %llu us later between, "
+		  "waits by %s", launches, (unsigned long long)us, (unsigned long long)host_us,
+		  guest_wait_names[how]);
 	while (!guest_over(guest)) {
-		guest_launch(guest, guest->function[0], 1, stream, kernel_us);
-		MUST(cuLaunchHostFunc(other, host_function, (void *)(uintptr_t)host_us));
-		MUST(cuEventRecord(guest->event[1], other));
-		MUST(cuStreamWaitEvent(stream, guest->event[1], 0));
-		guest_launch(guest, guest->function[0], 1, stream, kernel_us);
+		for (unsigned int i = 0; i < 4 * launches; i++) {
+			if (i && i % launches == 0) {
+				MUST(cuLaunchHostFunc(other, host_function,
+						      (void *)(uintptr_t)host_us));
+				MUST(cuEventRecord(guest->event[1], other));
+				MUST(cuStreamWaitEvent(stream, guest->event[1], 0));
+			}
+			guest_launch(guest, guest->function[0], 1, stream, us);
+		}
 		guest_wait(guest, how, stream, 0);
 	}
 }

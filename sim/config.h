@@ -10,6 +10,21 @@
  * Each process reads for itself:
  *
  *   ALLOT_SIM_HANDLES  "reuse": a new context may have the handle of one that was destroyed
+ *
+ * and what things take, as whole numbers; 0 where no default is named:
+ *
+ *   ALLOT_SIM_LOAD_US          a function's first launch in a context: the caller waits so long
+ *                              for its code, and the device is not told before
+ *   ALLOT_SIM_LAUNCH_US        from when a launch, copy or record was called until the device may
+ *                              begin it, which is hidden while there is work before it
+ *   ALLOT_SIM_EVENT_NS         processor time of the caller for each record of an event
+ *   ALLOT_SIM_EVENT_DEVICE_NS  time that the record takes in its stream
+ *
+ * The first process that uses a device decides for all of them:
+ *
+ *   ALLOT_SIM_SLICE_US         a context's turn while others wait (2000)
+ *   ALLOT_SIM_SWITCH_US        from one context to another in the middle of its work (188)
+ *   ALLOT_SIM_DRY_SWITCH_US    ... and from one that ran out of work (138)
  */
 #ifndef ALLOT_SIM_CONFIG_H
 #define ALLOT_SIM_CONFIG_H

@@ -16,6 +16,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "sim/device_time.h"
 #include "sim/mutex.h"
 #include "sim/window.h"
 
@@ -41,14 +42,14 @@ struct sim_engine_shared {
 	uint32_t waiting;	  /* how many seats wait; recounted after a death */
 	uint32_t last;		  /* 1 + the seat that owned it last, while it is idle */
 	uint32_t dry_switch_us;
-	uint32_t reserved;
+	_Atomic uint32_t ran; /* 1 + the row whose work the device ran last */
 	uint64_t slice_from_ns;	  /* CLOCK_MONOTONIC: the owner runs from here ... */
 	uint64_t slice_to_ns;	  /* ... to here when somebody waits */
 	uint64_t idle_from_ns;	  /* the last owner's work ended here */
 	_Atomic uint64_t busy_ns; /* of all contexts, dead ones included; never falls */
-	_Atomic uint64_t row_busy_ns[SIM_ENGINE_ROWS];
+	struct sim_device_time time[SIM_ENGINE_ROWS]; /* what each row had */
 	struct sim_engine_seat seats[SIM_ENGINE_SEATS];
-	struct sim_windows windows[SIM_ENGINE_ROWS]; /* when row_busy_ns grew, for NVML */
+	struct sim_windows windows[SIM_ENGINE_ROWS]; /* the same for NVML */
 };
 
 /* Once a device, when the region is made. 0 or -errno. */
@@ -60,14 +61,14 @@ static inline int sim_engine_shared_init(struct sim_engine_shared *shared)
 /* For the process that claims a row, on every device: the figures of the row's last process end. */
 static inline void sim_engine_row_reset(struct sim_engine_shared *shared, unsigned int row)
 {
-	atomic_store(&shared->row_busy_ns[row], 0);
+	sim_device_time_reset(&shared->time[row]);
 	sim_windows_reset(&shared->windows[row]);
 }
 
-/* For NVML: how long the process's contexts had something running on the device. */
-static inline uint64_t sim_engine_row_busy_ns(struct sim_engine_shared *shared, unsigned int row)
+static inline const struct sim_device_time *
+sim_engine_row_time(const struct sim_engine_shared *shared, unsigned int row)
 {
-	return atomic_load(&shared->row_busy_ns[row]);
+	return &shared->time[row];
 }
 
 static inline const struct sim_windows *

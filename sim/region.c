@@ -157,7 +157,10 @@ static void read_command(char *buf, size_t len)
 	buf[strcspn(buf, "\n")] = '\0';
 }
 
-/* Take a row through the descriptor that the region is mapped through. */
+/*
+ * Take a row through the descriptor that the region is mapped through: in turn, so that the device
+ * time of a process that ended can be read for a long time.
+ */
 static int claim_row(struct sim_region *region, int fd)
 {
 	struct timespec now;
@@ -167,10 +170,13 @@ static int claim_row(struct sim_region *region, int fd)
 	clock_gettime(CLOCK_BOOTTIME, &now);
 	sim_region_lock(region);
 	for (int pass = 0; pass < 2 && row < 0; pass++) {
-		for (int i = 0; i < SIM_MAX_PROCESSES && row < 0; i++)
+		for (uint32_t n = 0; n < SIM_MAX_PROCESSES && row < 0; n++) {
+			uint32_t i = (region->next_row + n) % SIM_MAX_PROCESSES;
+
 			if (region->row[i].state == SIM_ROW_FREE &&
 			    !sim_byte_lock(fd, LOCK_BASE + i, F_WRLCK))
-				row = i;
+				row = (int)i;
+		}
 		if (row < 0)
 			sim_region_reap(region);
 	}
@@ -184,6 +190,7 @@ static int claim_row(struct sim_region *region, int fd)
 			sim_engine_row_reset(&region->device[i].engine, (unsigned int)row);
 		r->start_ns = (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
 		read_command(r->command, sizeof(r->command));
+		region->next_row = ((uint32_t)row + 1) % SIM_MAX_PROCESSES;
 		if ((uint32_t)row >= region->nrows)
 			region->nrows = (uint32_t)row + 1;
 		r->state = SIM_ROW_LIVE;

@@ -94,6 +94,8 @@ struct sim_region {
 	pthread_mutex_t lock;
 	uint32_t nrows;	   /* rows ever used: scans end here */
 	uint32_t nobjects; /* likewise */
+	uint32_t next_row; /* where the next process looks for a free one first */
+	uint32_t reserved;
 	uint64_t next_key;
 	struct sim_device_row device[SIM_MAX_DEVICES];
 	struct sim_process_row row[SIM_MAX_PROCESSES];

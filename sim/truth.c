@@ -106,6 +106,62 @@ int sim_truth_pids(struct sim_truth *truth, pid_t *pids, int max)
 	return n;
 }
 
+static const struct sim_device_time *row_time(const struct sim_truth *truth, int device,
+					      uint32_t row)
+{
+	return sim_engine_row_time(&truth->region->device[device].engine, row);
+}
+
+void sim_truth_time(struct sim_truth *truth, pid_t pid, int device,
+		    struct sim_truth_time *ret_time)
+{
+	struct sim_truth_time sum = {0};
+
+	for (uint32_t i = 0; i < truth->region->nrows; i++) {
+		const struct sim_device_time *t = row_time(truth, device, i);
+
+		if (truth->region->row[i].pid != pid)
+			continue;
+		sum.busy_ns += atomic_load(&t->busy_ns);
+		sum.closed_ns += atomic_load(&t->closed_ns);
+		sum.closed_least_ns += atomic_load(&t->closed_least_ns);
+		sum.closed_most_ns += atomic_load(&t->closed_most_ns);
+		sum.kernel_ns += atomic_load(&t->kind_ns[SIM_TIME_KERNEL]);
+		sum.device_copy_ns += atomic_load(&t->kind_ns[SIM_TIME_DEVICE_COPY]);
+		sum.host_copy_ns += atomic_load(&t->kind_ns[SIM_TIME_HOST_COPY]);
+		sum.set_ns += atomic_load(&t->kind_ns[SIM_TIME_SET]);
+		sum.switch_ns += atomic_load(&t->switch_ns);
+		sum.own_switch_ns += atomic_load(&t->own_switch_ns);
+	}
+	*ret_time = sum;
+}
+
+uint64_t sim_truth_bin_ns(struct sim_truth *truth, pid_t pid, int device, uint64_t bin)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < truth->region->nrows; i++)
+		if (truth->region->row[i].pid == pid)
+			sum += sim_device_time_bin_ns(row_time(truth, device, i), bin);
+	return sum;
+}
+
+int sim_truth_seen(struct sim_truth *truth, pid_t *pids, int max)
+{
+	int n = 0;
+
+	for (uint32_t i = 0; i < truth->region->nrows && n < max; i++) {
+		pid_t pid = truth->region->row[i].pid;
+		bool known = !pid;
+
+		for (int k = 0; k < n; k++)
+			known |= pids[k] == pid;
+		if (!known)
+			pids[n++] = pid;
+	}
+	return n;
+}
+
 uint64_t sim_truth_peak(struct sim_truth *truth, int device)
 {
 	uint64_t peak;

@@ -28,6 +28,27 @@ uint64_t sim_truth_process(struct sim_truth *truth, pid_t pid, int device);
 /* The pids of live processes: at most `max`; how many were written. */
 int sim_truth_pids(struct sim_truth *truth, pid_t *pids, int max);
 
+/*
+ * Device time that a process had, as sim/device_time.h says; all zero for an unknown one. That of a
+ * process which ended, however it did, stays until a thousand others began. A process that called
+ * exec counts as one with what it was before.
+ */
+struct sim_truth_time {
+	uint64_t busy_ns;   /* kernels, copies on the device, memsets: their intervals, united */
+	uint64_t closed_ns; /* and the gaps below 100 us in which nobody else had the device */
+	uint64_t closed_least_ns, closed_most_ns; /* the same with 50 and with 150 us */
+	uint64_t kernel_ns, device_copy_ns, host_copy_ns, set_ns;
+	uint64_t switch_ns;	/* the device stood still on its way to this process ... */
+	uint64_t own_switch_ns; /* ... from another context of its own */
+};
+
+void sim_truth_time(struct sim_truth *truth, pid_t pid, int device,
+		    struct sim_truth_time *ret_time);
+/* closed_ns of one bin of SIM_TIME_BIN_NS by CLOCK_MONOTONIC; bins are kept for 25 s. */
+uint64_t sim_truth_bin_ns(struct sim_truth *truth, pid_t pid, int device, uint64_t bin);
+/* The pids of processes whose time is still there, living or not: at most `max`. */
+int sim_truth_seen(struct sim_truth *truth, pid_t *pids, int max);
+
 /* The most that was in use at once since the last reset. */
 uint64_t sim_truth_peak(struct sim_truth *truth, int device);
 void sim_truth_reset_peak(struct sim_truth *truth, int device);

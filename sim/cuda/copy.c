@@ -85,6 +85,18 @@ static struct side target_of(const CUDA_MEMCPY3D *copy, bool now)
 		       copy, now);
 }
 
+bool copy_side_is_host(CUmemorytype type, CUdeviceptr device)
+{
+	return type == CU_MEMORYTYPE_HOST ||
+	       (type == CU_MEMORYTYPE_UNIFIED && !sim_memory_is_device(device));
+}
+
+bool copy_on_device(const CUDA_MEMCPY3D *copy)
+{
+	return !copy_side_is_host(copy->srcMemoryType, copy->srcDevice) &&
+	       !copy_side_is_host(copy->dstMemoryType, copy->dstDevice);
+}
+
 static bool is_empty(const CUDA_MEMCPY3D *copy)
 {
 	return !copy->WidthInBytes || !copy->Height || !copy->Depth;

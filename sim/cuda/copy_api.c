@@ -49,16 +49,10 @@ static CUDA_MEMCPY3D row(struct end to, struct end from, size_t bytes)
 	};
 }
 
-/* Does the host own this end, and if so, can the device reach it at any time? */
-static bool is_host(CUmemorytype type, CUdeviceptr device)
-{
-	return type == CU_MEMORYTYPE_HOST ||
-	       (type == CU_MEMORYTYPE_UNIFIED && !sim_memory_is_device(device));
-}
-
+/* Does the host own this end, and can the device not reach it at any time? */
 static bool is_pageable(CUmemorytype type, const void *host, CUdeviceptr device)
 {
-	if (!is_host(type, device))
+	if (!copy_side_is_host(type, device))
 		return false;
 	return !sim_memory_valid(type == CU_MEMORYTYPE_HOST ? (CUdeviceptr)(uintptr_t)host : device,
 				 1);
@@ -109,8 +103,8 @@ static CUresult copy(const CUDA_MEMCPY3D *what, CUstream handle, bool async, boo
 	if (!op)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	if (!async) {
-		waits = is_host(what->srcMemoryType, what->srcDevice) ||
-			is_host(what->dstMemoryType, what->dstDevice);
+		waits = copy_side_is_host(what->srcMemoryType, what->srcDevice) ||
+			copy_side_is_host(what->dstMemoryType, what->dstDevice);
 	} else {
 		waits = is_pageable(what->dstMemoryType, what->dstHost, what->dstDevice);
 		if (is_pageable(what->srcMemoryType, what->srcHost, what->srcDevice))

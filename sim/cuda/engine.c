@@ -3,12 +3,12 @@
 
 #include <errno.h>
 #include <linux/futex.h>
-#include <stdlib.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/now.h"
+#include "sim/cuda/settings.h"
 #include "sim/cuda/stream.h"
 #include "sim/mutex.h"
 
@@ -21,22 +21,11 @@
 #define SLICE_US 2000
 #define SWITCH_US 188
 #define DRY_SWITCH_US 138
+#define MOST_US 1000000u
 /* An owner that has not passed the device on this long after its slice may be dead ... */
 #define DEAD_AFTER_NS 3000000u
 /* ... and one that lives but does not get to it (stopped, starved) loses it then. */
 #define STALLED_AFTER_NS 20000000u
-
-static uint32_t setting_us(const char *name, uint32_t fallback)
-{
-	const char *text = getenv(name);
-	char *end;
-	unsigned long value;
-
-	if (!text || !*text)
-		return fallback;
-	value = strtoul(text, &end, 10);
-	return *end || value > 1000000 ? fallback : (uint32_t)value;
-}
 
 static bool seat_alive(struct sim_engine_shared *shared, uint32_t index)
 {
@@ -96,6 +85,19 @@ static uint64_t slice_ns(const struct sim_engine_shared *shared)
 	return (uint64_t)shared->slice_us * 1000;
 }
 
+/* The device stands still for so long on its way from one seat to another. */
+static void count_switch(struct sim_engine_shared *shared, uint32_t from, uint32_t to, uint64_t ns)
+{
+	uint32_t before = atomic_load(&shared->seats[from].taken);
+	uint32_t after = atomic_load(&shared->seats[to].taken);
+
+	if (!after)
+		return;
+	sim_device_time_grow(&shared->time[after - 1].switch_ns, ns);
+	if (before == after)
+		sim_device_time_grow(&shared->time[after - 1].own_switch_ns, ns);
+}
+
 static void grant(struct sim_engine_shared *shared, uint32_t index, uint64_t from_ns)
 {
 	struct sim_engine_seat *seat = &shared->seats[index];
@@ -127,7 +129,8 @@ static int64_t next_waiting(const struct sim_engine_shared *shared, uint32_t ind
 static struct sim_engine_seat *hand_over(struct sim_engine_shared *shared, uint64_t from_ns,
 					 uint32_t switch_us)
 {
-	int64_t next = next_waiting(shared, shared->owner - 1);
+	uint32_t owner = shared->owner - 1;
+	int64_t next = next_waiting(shared, owner);
 
 	if (next < 0) {
 		shared->last = shared->owner;
@@ -137,6 +140,7 @@ static struct sim_engine_seat *hand_over(struct sim_engine_shared *shared, uint6
 	}
 	if (shared->seats[next].ready_ns > from_ns)
 		from_ns = shared->seats[next].ready_ns;
+	count_switch(shared, owner, (uint32_t)next, switch_us * UINT64_C(1000));
 	grant(shared, (uint32_t)next, from_ns + switch_us * UINT64_C(1000));
 	return &shared->seats[next];
 }
@@ -149,9 +153,10 @@ int engine_sit(struct engine_seat *seat, unsigned int device)
 
 	lock(shared);
 	if (!shared->slice_us) {
-		shared->switch_us = setting_us("ALLOT_SIM_SWITCH_US", SWITCH_US);
-		shared->dry_switch_us = setting_us("ALLOT_SIM_DRY_SWITCH_US", DRY_SWITCH_US);
-		shared->slice_us = setting_us("ALLOT_SIM_SLICE_US", SLICE_US);
+		shared->switch_us = sim_setting("ALLOT_SIM_SWITCH_US", MOST_US, SWITCH_US);
+		shared->dry_switch_us = sim_setting("ALLOT_SIM_DRY_SWITCH_US", MOST_US,
+						    DRY_SWITCH_US);
+		shared->slice_us = sim_setting("ALLOT_SIM_SLICE_US", MOST_US, SLICE_US);
 		if (!shared->slice_us)
 			shared->slice_us = SLICE_US;
 	}
@@ -231,12 +236,15 @@ static struct sim_engine_seat *wait_in_line(struct engine_seat *seat, uint64_t n
 }
 
 /* From when on a context has a device that nobody had at last. */
-static uint64_t idle_from(const struct sim_engine_shared *shared, uint32_t index, uint64_t ready_ns)
+static uint64_t idle_from(struct sim_engine_shared *shared, uint32_t index, uint64_t ready_ns)
 {
 	uint64_t from_ns = ready_ns > shared->idle_from_ns ? ready_ns : shared->idle_from_ns;
-	bool other = shared->last && shared->last != index + 1;
+	uint64_t switch_ns = shared->dry_switch_us * UINT64_C(1000);
 
-	return from_ns + (other ? shared->dry_switch_us * UINT64_C(1000) : 0);
+	if (!shared->last || shared->last == index + 1)
+		return from_ns;
+	count_switch(shared, shared->last - 1, index, switch_ns);
+	return from_ns + switch_ns;
 }
 
 void engine_turn(struct engine_seat *seat, uint64_t ready_ns, struct engine_turn *ret_turn)
@@ -285,12 +293,13 @@ void engine_pass(struct engine_seat *seat, uint64_t at_ns, bool more)
 	unlock(shared, ring);
 }
 
-void engine_add_busy(struct engine_seat *seat, uint64_t from_ns, uint64_t to_ns)
+void engine_add_busy(struct engine_seat *seat, uint64_t from_ns, uint64_t to_ns, uint32_t kinds)
 {
-	uint64_t ns = to_ns - from_ns;
+	struct sim_engine_shared *shared = seat->shared;
+	uint32_t ran = atomic_exchange_explicit(&shared->ran, seat->row + 1, memory_order_relaxed);
 
-	atomic_fetch_add_explicit(&seat->shared->busy_ns, ns, memory_order_relaxed);
-	atomic_fetch_add_explicit(&seat->shared->row_busy_ns[seat->row], ns, memory_order_relaxed);
+	atomic_fetch_add_explicit(&shared->busy_ns, to_ns - from_ns, memory_order_relaxed);
+	sim_device_time_add(&shared->time[seat->row], from_ns, to_ns, kinds, ran == seat->row + 1);
 	sim_windows_add(&seat->shared->windows[seat->row], from_ns, to_ns);
 }
 

@@ -39,8 +39,11 @@ void engine_turn(struct engine_seat *seat, uint64_t ready_ns, struct engine_turn
  * for its next turn. Who is not the owner and has no more work leaves the line.
  */
 void engine_pass(struct engine_seat *seat, uint64_t at_ns, bool more);
-/* The context's work kept the device busy from one instant to the other. */
-void engine_add_busy(struct engine_seat *seat, uint64_t from_ns, uint64_t to_ns);
+/*
+ * The context's works had the device from one instant to the other: a bit for each kind that ran
+ * (1 << enum sim_time_kind).
+ */
+void engine_add_busy(struct engine_seat *seat, uint64_t from_ns, uint64_t to_ns, uint32_t kinds);
 
 /*
  * Make the seat's executor look around (any thread), and sleep until a ring that came after

@@ -7,7 +7,9 @@
 
 #include <stdlib.h>
 
+#include "base/now.h"
 #include "sim/cuda/rows.h"
+#include "sim/cuda/settings.h"
 #include "sim/cuda/sim.h"
 
 #define EVENT_FLAGS (CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS)
@@ -95,9 +97,18 @@ CUresult CUDAAPI cuEventDestroy(CUevent hEvent)
 	return cuEventDestroy_v2(hEvent);
 }
 
+/* A record is a call of the driver's that writes commands: it keeps the processor. */
+static void take_processor(void)
+{
+	uint64_t ns = sim_settings()->event_ns, from = ns ? now_monotonic_ns() : 0;
+
+	while (ns && now_monotonic_ns() - from < ns)
+		;
+}
+
 static CUresult record(CUevent handle, CUstream stream_handle, unsigned int flags, bool per_thread)
 {
-	struct sim_work work = {.kind = WORK_MARK};
+	struct sim_work work = {.kind = WORK_MARK, .recorded = true};
 	struct sim_stream *stream;
 	struct sim_event *event;
 	CUresult error = event_lookup(handle, &event);
@@ -108,6 +119,7 @@ static CUresult record(CUevent handle, CUstream stream_handle, unsigned int flag
 		return error;
 	if (flags & ~1u)
 		return CUDA_ERROR_INVALID_VALUE;
+	take_processor();
 	if (event->exec != stream->exec)
 		return CUDA_ERROR_INVALID_HANDLE;
 	if (stream_is_capturing(stream)) {
@@ -262,13 +274,14 @@ CUresult CUDAAPI cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUeven
 static CUresult context_record(struct sim_context *ctx, CUevent handle)
 {
 	struct sim_exec *exec = sim_context_exec(ctx);
-	struct sim_work work = {.kind = WORK_MARK};
+	struct sim_work work = {.kind = WORK_MARK, .recorded = true};
 	struct sim_stream *stream;
 	struct sim_event *event;
 	CUresult error = event_lookup(handle, &event);
 
 	if (error)
 		return error;
+	take_processor();
 	pthread_mutex_lock(&exec->lock);
 	stream = stream_new(exec, CU_STREAM_NON_BLOCKING, 0, 0);
 	pthread_mutex_unlock(&exec->lock);

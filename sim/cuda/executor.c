@@ -11,6 +11,7 @@
  */
 #include "base/now.h"
 #include "sim/cuda/exec.h"
+#include "sim/cuda/settings.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -19,7 +20,7 @@
 
 #define SPIN_NS 25000u	     /* a sleep overshoots by about as much */
 #define BATCH_NS 50000u	     /* with works lined up behind, look no more often than this */
-#define PUBLISH_NS 20000000u /* let busy time be seen at least so often */
+#define PUBLISH_NS 5000000u  /* let busy time be seen at least so often */
 #define POLL_NS 50000u	     /* for a value in memory */
 
 static __thread bool on_executor;
@@ -34,14 +35,32 @@ void executor_ring(struct sim_exec *exec)
 	engine_ring(exec->seat.seat);
 }
 
+/* What a thread waits for in a stream is no work of the driver's: it takes nothing. */
+static bool is_free(const struct sim_op *op)
+{
+	return op->work.kind == WORK_MARK && !op->work.recorded;
+}
+
+/* What the device has to do to record an event. */
+static uint64_t record_ns(const struct sim_op *op)
+{
+	return op->work.kind == WORK_MARK && !is_free(op) ? sim_settings()->event_device_ns : 0;
+}
+
+/* From when on the device knows of the work. */
+static uint64_t known_ns(const struct sim_op *op)
+{
+	return op->enqueued_ns + (is_free(op) ? 0 : sim_settings()->launch_ns);
+}
+
 /*
- * A mark behind work is made as that ends. One in an idle stream waits for the context's turn, as
- * the channel that would write it does.
+ * A mark behind work is made as that ends, or a little later where a record takes time. One in an
+ * idle stream waits for the context's turn, as the channel that would write it does.
  */
 static bool is_device_work(const struct sim_op *op)
 {
-	return op->work.kind <= WORK_SET ||
-	       (op->work.kind == WORK_MARK && op->enqueued_ns > op->stream->clock_ns);
+	return op->work.kind <= WORK_SET || record_ns(op) ||
+	       (op->work.kind == WORK_MARK && known_ns(op) > op->stream->clock_ns);
 }
 
 static uint64_t later(uint64_t a, uint64_t b)
@@ -198,7 +217,7 @@ static bool begin(struct sim_exec *exec, struct sim_op *op)
 	}
 	if (is_device_work(op)) {
 		op->state = OP_READY;
-		op->ready_ns = when;
+		op->ready_ns = later(when, known_ns(op));
 		op->running = exec->active;
 		exec->active = op;
 		return false;
@@ -297,14 +316,18 @@ static bool step(struct sim_exec *exec, struct sim_op *op)
 	CUresult error = CUDA_SUCCESS;
 	bool last = op->state == OP_RUNNING && op->cursor == UINT64_MAX;
 
-	if (last || op->work.kind == WORK_MARK || atomic_load(&exec->error))
+	if (last || (op->work.kind == WORK_MARK && !record_ns(op)) || atomic_load(&exec->error))
 		return false;
-	if (op->work.kind == WORK_KERNEL)
+	if (op->work.kind == WORK_MARK) {
+		op->left_ns = record_ns(op);
+		last = true;
+	} else if (op->work.kind == WORK_KERNEL) {
 		error = kernel_step(op, exec->clock_ns, &op->left_ns, &last);
-	else if (op->work.kind == WORK_COPY)
+	} else if (op->work.kind == WORK_COPY) {
 		error = copy_step(op, &op->left_ns, &last);
-	else
+	} else {
 		error = set_step(op, &op->left_ns, &last);
+	}
 	if (error) {
 		fault(exec, error);
 		return false;
@@ -353,6 +376,25 @@ static uint64_t settle(struct sim_exec *exec, bool *ret_runs)
 	return next;
 }
 
+/* What the works that run now are to the truth: a bit for each kind. */
+static uint32_t kinds_running(const struct sim_exec *exec)
+{
+	uint32_t kinds = 0;
+
+	for (const struct sim_op *op = exec->active; op; op = op->running) {
+		if (op->state != OP_RUNNING)
+			continue;
+		if (op->work.kind == WORK_KERNEL)
+			kinds |= 1u << SIM_TIME_KERNEL;
+		else if (op->work.kind == WORK_SET)
+			kinds |= 1u << SIM_TIME_SET;
+		else if (op->work.kind == WORK_COPY)
+			kinds |= 1u << (copy_on_device(&op->work.copy) ? SIM_TIME_DEVICE_COPY :
+									 SIM_TIME_HOST_COPY);
+	}
+	return kinds;
+}
+
 /* Run the context's works on the device up to `to`. When something next happens. */
 static uint64_t advance(struct sim_exec *exec, uint64_t to)
 {
@@ -364,7 +406,7 @@ static uint64_t advance(struct sim_exec *exec, uint64_t to)
 		if (end <= exec->clock_ns || next == UINT64_MAX)
 			return next;
 		if (runs) {
-			engine_add_busy(&exec->seat, exec->clock_ns, end);
+			engine_add_busy(&exec->seat, exec->clock_ns, end, kinds_running(exec));
 			for (struct sim_op *op = exec->active; op; op = op->running)
 				if (op->state == OP_RUNNING)
 					op->left_ns -= end - exec->clock_ns;

@@ -4,9 +4,11 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "sim/cuda/api.h"
+#include "sim/cuda/settings.h"
 #include "sim/cuda/stream.h"
 
 static struct sim_module *all;
@@ -207,6 +209,19 @@ CUresult sim_function_find(const void *handle, struct sim_function **ret_functio
 	return r;
 }
 
+/* The caller waits for the code of a function that was never used. */
+static void load_code(struct sim_function *f)
+{
+	uint64_t load_ns = sim_settings()->load_ns;
+	const struct timespec wait = {
+		.tv_sec = (time_t)(load_ns / 1000000000),
+		.tv_nsec = (long)(load_ns % 1000000000),
+	};
+
+	if (load_ns && !atomic_exchange(&f->launched, true) && !sim_module_eager())
+		nanosleep(&wait, NULL);
+}
+
 CUresult sim_function_use(CUfunction function, const char **ret_name)
 {
 	struct sim_function *f;
@@ -215,6 +230,7 @@ CUresult sim_function_use(CUfunction function, const char **ret_name)
 	if (r)
 		return r;
 	*ret_name = f->name;
+	load_code(f);
 	if (f->module->loaded)
 		return CUDA_SUCCESS;
 	sim_lock();

@@ -8,6 +8,9 @@
 #ifndef ALLOT_SIM_CUDA_MODULE_H
 #define ALLOT_SIM_CUDA_MODULE_H
 
+#include <stdatomic.h>
+#include <stdbool.h>
+
 #include "sim/cuda/block.h"
 
 struct sim_library;
@@ -28,6 +31,7 @@ enum { SIM_FUNCTION_MAGIC = 0x66756e63, SIM_KERNEL_MAGIC = 0x6b65726e };
 struct sim_function {
 	uint32_t magic;
 	int max_dynamic_shared;
+	_Atomic bool launched; /* its code is there: ALLOT_SIM_LOAD_US is paid once */
 	struct sim_function *next;
 	char *name;
 	struct sim_module *module;   /* of a function */

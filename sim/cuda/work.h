@@ -98,7 +98,10 @@ struct sim_work {
 			void (*fn)(void *arg);
 			void *arg;
 		} call;
-		struct sim_mark *mark;	 /* one reference, owned */
+		struct {
+			struct sim_mark *mark; /* one reference, owned */
+			bool recorded;	       /* an event's, not one that a thread waits for */
+		};
 		struct sim_event *event; /* borrowed */
 		struct {
 			CUdeviceptr address;
@@ -144,6 +147,10 @@ struct sim_op {
 CUresult kernel_step(struct sim_op *op, uint64_t at_ns, uint64_t *ret_ns, bool *ret_last);
 CUresult copy_step(struct sim_op *op, uint64_t *ret_ns, bool *ret_last);
 CUresult set_step(struct sim_op *op, uint64_t *ret_ns, bool *ret_last);
+
+/* Does the host own this side of a copy? Does it own neither? */
+bool copy_side_is_host(CUmemorytype type, CUdeviceptr device);
+bool copy_on_device(const CUDA_MEMCPY3D *copy);
 
 /*
  * Is a copy or set well formed, and, with `now`, all that it names memory that may be touched?

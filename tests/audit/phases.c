@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/audit/phases.h"
+
+#define NOBODY 0
+
+static uint64_t draw_host_us(struct guest *guest, uint64_t most)
+{
+	return guest_coin(guest) ? 0 : guest_draw(guest, 0, most);
+}
+
+/* ---- Drawn ---- */
+
+static void any_eager(struct guest *guest)
+{
+	/* One draw a statement: which of two is first in one would be the compiler's choice. */
+	unsigned int functions = (unsigned int)guest_draw(guest, 1, GUEST_FUNCTIONS);
+	uint64_t us[GUEST_FUNCTIONS], most_us = guest_log(guest, 1, 300);
+	bool grids = guest_coin(guest);
+	uint64_t host_us = draw_host_us(guest, 1000), launches;
+	enum guest_wait how = guest_draw_wait(guest);
+
+	for (unsigned int i = 0; i < functions; i++)
+		us[i] = guest_log(guest, 1, most_us);
+	guest_say(guest, "%u %s of up to %llu us, %llu us of the host, waits by %s", functions,
+		  grids ? "grids" : "functions", (unsigned long long)most_us,
+		  (unsigned long long)host_us, guest_wait_names[how]);
+	while (!guest_over(guest)) {
+		launches = guest_log(guest, 50, 5000);
+		for (uint64_t i = 0; i < launches && (i % 16 || !guest_over(guest)); i++) {
+			unsigned int k = (unsigned int)guest_draw(guest, 0, functions - 1);
+
+			guest_launch(guest, guest->function[grids ? 0 : k], grids ? k + 1 : 1,
+				     guest->stream[0], us[k]);
+		}
+		guest_wait(guest, how, guest->stream[0], NOBODY);
+		guest_host(host_us);
+	}
+}
+
+static void any_tokens(struct guest *guest)
+{
+	unsigned int nodes = (unsigned int)guest_draw(guest, 1, 60);
+	uint64_t us = guest_log(guest, 200, 20000), host_us = draw_host_us(guest, 2000);
+	bool copy = guest_coin(guest);
+
+	play_tokens(guest, nodes, us, host_us, copy, guest_draw_wait(guest));
+}
+
+static void any_redrawn(struct guest *guest)
+{
+	uint64_t host_us = draw_host_us(guest, 300), us = 0, keep = guest_log(guest, 1, 20);
+	enum guest_wait how = guest_draw_wait(guest);
+
+	guest_say(guest, "one function, redrawn each %llu times, %llu us of the host, waits by %s",
+		  (unsigned long long)keep, (unsigned long long)host_us, guest_wait_names[how]);
+	for (uint64_t i = 0; !guest_over(guest); i++) {
+		if (i % keep == 0)
+			us = guest_log(guest, 5, 80000);
+		guest_launch(guest, guest->function[0], 1, guest->stream[0], us);
+		guest_wait(guest, how, guest->stream[0], NOBODY);
+		guest_host(host_us);
+	}
+}
+
+static void any_tail(struct guest *guest)
+{
+	unsigned int brief = (unsigned int)guest_log(guest, 5, 200);
+	uint64_t brief_us = guest_log(guest, 2, 50), tail_us = guest_log(guest, 1000, 20000);
+	uint64_t host_us = draw_host_us(guest, 1000);
+	bool same = guest_coin(guest);
+
+	play_tail(guest, brief, brief_us, tail_us, host_us, same, guest_draw_wait(guest));
+}
+
+static void any_streams(struct guest *guest)
+{
+	unsigned int n = (unsigned int)guest_log(guest, 1, GUEST_STREAMS);
+	unsigned int launches = (unsigned int)guest_log(guest, 1, 20);
+	uint64_t us = guest_log(guest, 5, 2000);
+	bool chained = guest_coin(guest), joined = guest_coin(guest);
+	enum guest_wait how = guest_draw_wait(guest);
+
+	guest_say(guest, "%u streams%s, %u of %llu us in each, waits by %s for %s", n,
+		  chained ? " that wait for each other" : "", launches, (unsigned long long)us,
+		  guest_wait_names[how], joined ? "all" : "the last, then all");
+	while (!guest_over(guest)) {
+		for (unsigned int i = 0; i < n; i++) {
+			if (chained && i)
+				MUST(cuStreamWaitEvent(guest->stream[i], guest->event[i - 1], 0));
+			for (unsigned int k = 0; k < launches; k++)
+				guest_launch(guest, guest->function[i], 1, guest->stream[i],
+					     us * (1 + (i + k) % 3));
+			MUST(cuEventRecord(guest->event[i], guest->stream[i]));
+		}
+		for (unsigned int i = 0; joined && i < n; i++)
+			MUST(cuStreamWaitEvent(guest->stream[0], guest->event[i], 0));
+		guest_wait(guest, how, guest->stream[joined ? 0 : n - 1], n - 1);
+		for (unsigned int i = 0; !joined && i < n; i++)
+			MUST(cuStreamSynchronize(guest->stream[i]));
+	}
+}
+
+static void any_beside(struct guest *guest)
+{
+	uint64_t long_us = guest_log(guest, 2000, 30000), brief_us = guest_log(guest, 5, 200);
+
+	play_beside(guest, long_us, brief_us, guest_draw_wait(guest));
+}
+
+static void any_copies(struct guest *guest)
+{
+	uint64_t us = guest_log(guest, 2, 500);
+	unsigned int copies = (unsigned int)guest_log(guest, 1, 10);
+	size_t bytes = guest_log(guest, 64, GUEST_COPY_BYTES >> 10) << 10;
+
+	play_copies(guest, us, copies, bytes, guest_draw_wait(guest));
+}
+
+static void any_host_functions(struct guest *guest)
+{
+	unsigned int launches = (unsigned int)guest_log(guest, 1, 20);
+	uint64_t us = guest_log(guest, 20, 1000), host_us = guest_log(guest, 50, 3000);
+
+	play_host_functions(guest, launches, us, host_us, guest_draw_wait(guest));
+}
+
+static void any_event_waits(struct guest *guest)
+{
+	unsigned int launches = (unsigned int)guest_log(guest, 1, 20);
+	uint64_t us = guest_log(guest, 20, 1000), host_us = guest_log(guest, 50, 3000);
+
+	play_event_waits(guest, launches, us, host_us, guest_draw_wait(guest));
+}
+
+/* A stream waits for a word that the program writes later. */
+static void any_word_waits(struct guest *guest)
+{
+	uint64_t us = guest_log(guest, 20, 1000), host_us = guest_log(guest, 50, 3000);
+	enum guest_wait how = guest_draw_wait(guest);
+	CUstream stream = guest->stream[0];
+	uint32_t round = *guest->gate;
+
+	guest_say(guest, "%llu us, a wait for a word of %llu us later, %llu us, waits by %s",
+		  (unsigned long long)us, (unsigned long long)host_us, (unsigned long long)us,
+		  guest_wait_names[how]);
+	while (!guest_over(guest)) {
+		guest_launch(guest, guest->function[0], 1, stream, us);
+		MUST(cuStreamWaitValue32_v2(stream, (CUdeviceptr)(uintptr_t)guest->gate, ++round,
+					    CU_STREAM_WAIT_VALUE_GEQ));
+		guest_launch(guest, guest->function[0], 1, stream, us);
+		guest_host(host_us);
+		__atomic_store_n(guest->gate, round, __ATOMIC_SEQ_CST);
+		guest_wait(guest, how, stream, NOBODY);
+	}
+}
+
+static void any_contexts(struct guest *guest)
+{
+	unsigned int n = (unsigned int)guest_draw(guest, 1, 6);
+	unsigned int last = (unsigned int)guest_draw(guest, 1, n);
+	unsigned int launches = (unsigned int)guest_log(guest, 1, 20);
+	uint64_t us = guest_log(guest, 20, 2000);
+
+	play_contexts(guest, n, last, launches, us, guest_coin(guest));
+}
+
+static void any_pauses(struct guest *guest)
+{
+	unsigned int launches = (unsigned int)guest_log(guest, 1, 50);
+	uint64_t us = guest_log(guest, 5, 500), pause_us = guest_log(guest, 200, 200000);
+	enum guest_wait how = guest_draw_wait(guest);
+
+	guest_say(guest, "%u of %llu us, waits by %s, then pauses of up to %llu us", launches,
+		  (unsigned long long)us, guest_wait_names[how], (unsigned long long)pause_us);
+	while (!guest_over(guest)) {
+		for (unsigned int i = 0; i < launches; i++)
+			guest_launch(guest, guest->function[0], 1, guest->stream[0], us);
+		guest_wait(guest, how, guest->stream[0], NOBODY);
+		guest_host(guest_log(guest, 100, pause_us));
+	}
+}
+
+static void any_lazy(struct guest *guest)
+{
+	unsigned int functions = (unsigned int)guest_draw(guest, 1, 20);
+	uint64_t us = guest_log(guest, 10, 300);
+
+	play_lazy(guest, functions, us, guest_draw_wait(guest));
+}
+
+static void any_two_lengths(struct guest *guest)
+{
+	uint64_t a_us = guest_log(guest, 50, 300), b_us = guest_log(guest, 2000, 10000);
+	uint64_t host_us = draw_host_us(guest, 500);
+
+	play_two_lengths(guest, a_us, b_us, host_us, guest_draw_wait(guest));
+}
+
+/* ---- Fixed: as in the issue that asked for this ---- */
+
+/* A language model: it warms up eagerly, then has one graph for each token. */
+static void tokens(struct guest *guest)
+{
+	for (unsigned int i = 0; i < 5200; i++)
+		guest_launch(guest, guest->function[0], i % 13 + 1, guest->stream[1], 2 + i % 3);
+	guest_wait(guest, WAIT_STREAM, guest->stream[1], NOBODY);
+	play_tokens(guest, 60, 3800, 150, true, WAIT_STREAM);
+}
+
+/* The same function with the same grid was brief before. */
+static void persistent(struct guest *guest)
+{
+	for (int i = 0; i < 50; i++) {
+		guest_launch(guest, guest->function[0], 1, guest->stream[0], 20);
+		guest_wait(guest, WAIT_STREAM, guest->stream[0], NOBODY);
+	}
+	play_two_lengths(guest, 50000, 50000, 150, WAIT_STREAM);
+}
+
+static void alternating(struct guest *guest)
+{
+	play_two_lengths(guest, 100, 5000, 0, WAIT_STREAM);
+}
+
+static void tail(struct guest *guest)
+{
+	play_tail(guest, 20, 50, 3000, 0, true, WAIT_STREAM);
+}
+
+static void two_streams(struct guest *guest)
+{
+	play_beside(guest, 10000, 50, WAIT_STREAM);
+}
+
+static void six_contexts(struct guest *guest)
+{
+	play_contexts(guest, 6, 2, 10, 500, false);
+}
+
+static void device_copies(struct guest *guest)
+{
+	play_copies(guest, 10, 8, 1 << 20, WAIT_STREAM);
+}
+
+static void host_functions(struct guest *guest)
+{
+	play_host_functions(guest, 4, 100, 3000, WAIT_STREAM);
+}
+
+static void event_waits(struct guest *guest)
+{
+	play_event_waits(guest, 4, 100, 3000, WAIT_STREAM);
+}
+
+static void lazy(struct guest *guest)
+{
+	play_lazy(guest, 20, 100, WAIT_STREAM);
+}
+
+static void polled(struct guest *guest)
+{
+	play_two_lengths(guest, 4000, 4000, 150, WAIT_MEMORY);
+}
+
+/* A program that always has work, and nothing else. */
+static void steady(struct guest *guest)
+{
+	guest_say(guest, "kernels of 1000 us, 20 at a time");
+	while (!guest_over(guest)) {
+		for (int i = 0; i < 20; i++)
+			guest_launch(guest, guest->function[0], 1, guest->stream[0], 1000);
+		guest_wait(guest, WAIT_STREAM, guest->stream[0], NOBODY);
+	}
+}
+
+const struct phase phases[] = {
+	{"any-eager", any_eager, true},
+	{"any-tokens", any_tokens, true},
+	{"any-redrawn", any_redrawn, true},
+	{"any-tail", any_tail, true},
+	{"any-streams", any_streams, true},
+	{"any-beside", any_beside, true},
+	{"any-copies", any_copies, true},
+	{"any-host-functions", any_host_functions, true},
+	{"any-event-waits", any_event_waits, true},
+	{"any-word-waits", any_word_waits, true},
+	{"any-contexts", any_contexts, true},
+	{"any-pauses", any_pauses, true},
+	{"any-lazy", any_lazy, true},
+	{"any-two-lengths", any_two_lengths, true},
+	{"tokens", tokens, false},
+	{"persistent", persistent, false},
+	{"alternating", alternating, false},
+	{"tail", tail, false},
+	{"two-streams", two_streams, false},
+	{"six-contexts", six_contexts, false},
+	{"device-copies", device_copies, false},
+	{"host-functions", host_functions, false},
+	{"event-waits", event_waits, false},
+	{"lazy", lazy, false},
+	{"polled", polled, false},
+	{"steady", steady, false},
+	{NULL, NULL, false},
+};

@@ -144,6 +144,8 @@ FIXED = {
     "lazy": lambda: fixed("lazy", got=None, load_us=50),
     "unlimited-neighbour": unlimited_neighbour,
     "polled": lambda: fixed("polled"),
+    "polled-kernel": lambda: fixed("polled-kernel"),
+    "sparse": lambda: fixed("sparse", got=None),
     "rivals": lambda: rivals("tokens", (1, 1)),
     "rivals-swapped": lambda: rivals("tokens", (1, 1), "ba"),
     "rivals-3-1": lambda: rivals("tokens", (3, 1)),
@@ -174,7 +176,7 @@ def judge(make, title, again, verbose):
             return True
         print(f"{title}: WRONG\n{describe(audit.scenario)}")
         print("\n".join(f"  wrong: {what}" for what in audit.wrong))
-        if not audit.late:
+        if audit.far or not audit.late:
             print(f"  again: {again}", flush=True)
             return False
         print(f"  a sleeper was late by {audit.late}: the processor was elsewhere", flush=True)

@@ -131,6 +131,7 @@ def drop_in():
 
 
 FIXED = {
+    "steady": lambda: fixed("steady"),
     "tokens": lambda: fixed("tokens"),
     "tokens-25": lambda: fixed("tokens", cap=25),
     "persistent": lambda: fixed("persistent", got=0.05),
@@ -138,7 +139,7 @@ FIXED = {
     "tail": lambda: fixed("tail"),
     "two-streams": lambda: fixed("two-streams"),
     "six-contexts": lambda: fixed("six-contexts", got=0.06),
-    "device-copies": lambda: fixed("device-copies"),
+    "device-copies": lambda: fixed("device-copies", got=0.05),
     "host-functions": lambda: fixed("host-functions", got=None),
     "event-waits": lambda: fixed("event-waits", got=None),
     "lazy": lambda: fixed("lazy", got=None, load_us=50),

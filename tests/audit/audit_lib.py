@@ -32,6 +32,10 @@ BESIDE_MOST, BESIDE_NS = 2.3, 2_400_000
 # What a tenant may have above its cap in any window of so long, and all of them of the wall.
 POINTS, WINDOW_S, WALL_PART = 0.02, 2, 0.03
 EQUAL_PART = 0.05
+# What a program that always has work has of a device without a cap: its own waits take a little.
+WHOLE = 0.95
+# No scenario takes a quarter of this.
+TOO_LONG_S = 45
 # After a phase, until its figures are looked at: longer than anybody's next look at what was done.
 SETTLE_S = 0.06
 # A thread that does nothing but sleep was late by this part of the time, or once by so much: the
@@ -193,13 +197,24 @@ class Audit:
     def run(self):
         machine = Machine(self.scenario.gpus)
         canary = Canary()
+        watchdog = threading.Timer(TOO_LONG_S, self.end_all, (machine,))
+        watchdog.start()
         try:
             self.play(machine)
+        except AssertionError as error:
+            self.note(str(error), True, far=True)
         finally:
+            watchdog.cancel()
             canary.end()
             machine.close()
         self.late = canary.words()
         return self
+
+    def end_all(self, machine):
+        """A program that hangs is as wrong as a bill: its end is seen by who reads from it."""
+        self.note(f"not done after {TOO_LONG_S} s", True, far=True)
+        for guest in machine.loads:
+            guest.process.terminate()
 
     def play(self, machine):
         scenario = self.scenario
@@ -372,7 +387,7 @@ class Audit:
             cap = tenant.cap_of(device)
             bins = end.bins(self.pids(t), device, begin_ns, end_ns)
             had = sum(bins) / (len(bins) * end.bin_ns)
-            least = (cap / 100 if cap is not None else 1) - self.scenario.got
+            least = cap / 100 - self.scenario.got if cap is not None else WHOLE
             most = (cap / 100 if cap is not None else 1) + POINTS
             self.note(f"{name}, device {device}: {had:.1%} with "
                       f"{'no cap' if cap is None else f'a cap of {cap} %'}, "

@@ -239,7 +239,7 @@ static void six_contexts(struct guest *guest)
 
 static void device_copies(struct guest *guest)
 {
-	play_copies(guest, 10, 8, 1 << 20, WAIT_STREAM);
+	play_copies(guest, 10, 8, 4 << 20, WAIT_STREAM);
 }
 
 static void host_functions(struct guest *guest)

@@ -130,17 +130,18 @@ static void *play(void *arg)
 
 static void tell(const struct phase *phase, const struct options *o, uint64_t from_ns)
 {
-	uint64_t bursts = 0, open = 0, longest_us = 0;
+	uint64_t bursts = 0, open = 0, open_streams = 0, longest_us = 0;
 
 	for (uint64_t i = 0; i < o->devices; i++) {
 		bursts += guest[i].bursts;
 		open += guest[i].open;
+		open_streams += guest[i].open_streams;
 		if (longest_us < guest[i].longest_us)
 			longest_us = guest[i].longest_us;
 	}
 	printf("{\"phase\": \"%s\", \"detail\": \"%s\", \"bursts\": %" PRIu64 ", \"open\": %" PRIu64
-	       ", \"longest_us\": %" PRIu64 ", \"from_ns\": %" PRIu64 ", \"to_ns\": %" PRIu64 "}\n",
-	       phase->name, guest[0].detail, bursts, open, longest_us, from_ns, guest_now_ns());
+	       ", \"open_streams\": %" PRIu64 ", \"longest_us\": %" PRIu64 ", \"from_ns\": %" PRIu64 ", \"to_ns\": %" PRIu64 "}\n",
+	       phase->name, guest[0].detail, bursts, open, open_streams, longest_us, from_ns, guest_now_ns());
 	fflush(stdout);
 }
 

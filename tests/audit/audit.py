@@ -131,6 +131,7 @@ def drop_in():
 
 
 FIXED = {
+    "steady": lambda: fixed("steady"),
     "tokens": lambda: fixed("tokens"),
     "tokens-25": lambda: fixed("tokens", cap=25),
     "persistent": lambda: fixed("persistent", got=0.05),
@@ -138,12 +139,14 @@ FIXED = {
     "tail": lambda: fixed("tail"),
     "two-streams": lambda: fixed("two-streams"),
     "six-contexts": lambda: fixed("six-contexts", got=0.06),
-    "device-copies": lambda: fixed("device-copies"),
+    "device-copies": lambda: fixed("device-copies", got=0.05),
     "host-functions": lambda: fixed("host-functions", got=None),
     "event-waits": lambda: fixed("event-waits", got=None),
     "lazy": lambda: fixed("lazy", got=None, load_us=50),
     "unlimited-neighbour": unlimited_neighbour,
     "polled": lambda: fixed("polled"),
+    "polled-kernel": lambda: fixed("polled-kernel"),
+    "sparse": lambda: fixed("sparse", got=None),
     "rivals": lambda: rivals("tokens", (1, 1)),
     "rivals-swapped": lambda: rivals("tokens", (1, 1), "ba"),
     "rivals-3-1": lambda: rivals("tokens", (3, 1)),
@@ -174,7 +177,7 @@ def judge(make, title, again, verbose):
             return True
         print(f"{title}: WRONG\n{describe(audit.scenario)}")
         print("\n".join(f"  wrong: {what}" for what in audit.wrong))
-        if not audit.late:
+        if audit.far or not audit.late:
             print(f"  again: {again}", flush=True)
             return False
         print(f"  a sleeper was late by {audit.late}: the processor was elsewhere", flush=True)

@@ -16,7 +16,7 @@ const char *const guest_wait_names[WAITS] = {
 	[WAIT_STREAM] = "stream",	    [WAIT_CONTEXT] = "context",
 	[WAIT_EVENT] = "event",		    [WAIT_EVENT_QUERY] = "event query",
 	[WAIT_STREAM_QUERY] = "stream query", [WAIT_COPY] = "copy",
-	[WAIT_MEMORY] = "memory",
+	[WAIT_MEMORY] = "memory",	    [WAIT_KERNEL] = "a kernel's memory",
 };
 
 uint64_t guest_now_ns(void)
@@ -45,6 +45,16 @@ CUfunction guest_function(void)
 	return function;
 }
 
+static CUfunction fill_function(void)
+{
+	CUfunction function;
+	CUmodule module;
+
+	MUST(cuModuleLoadData(&module, "allot-sim-module\n"));
+	MUST(cuModuleGetFunction(&function, module, "sim_fill"));
+	return function;
+}
+
 void guest_init(struct guest *guest, int device)
 {
 	void *words;
@@ -53,6 +63,7 @@ void guest_init(struct guest *guest, int device)
 	MUST(cuCtxCreate_v2(&guest->ctx, 0, device));
 	for (int i = 0; i < GUEST_FUNCTIONS; i++)
 		guest->function[i] = guest_function();
+	guest->fill = fill_function();
 	for (int i = 0; i < GUEST_STREAMS; i++) {
 		MUST(cuStreamCreate(&guest->stream[i], CU_STREAM_NON_BLOCKING));
 		MUST(cuEventCreate(&guest->event[i], CU_EVENT_DISABLE_TIMING));
@@ -80,7 +91,7 @@ void guest_begin(struct guest *guest, uint64_t seed, uint64_t until_ns)
 	guest->random = seed;
 	next(guest);
 	guest->until_ns = until_ns;
-	guest->bursts = guest->open = guest->longest_us = 0;
+	guest->bursts = guest->open = guest->open_streams = guest->longest_us = 0;
 	guest->detail[0] = '\0';
 }
 
@@ -168,6 +179,19 @@ static void poll_memory(struct guest *guest, CUstream stream)
 		guest_host(POLL_US);
 }
 
+static void poll_kernel(struct guest *guest, CUstream stream)
+{
+	_Atomic uint32_t *word = (_Atomic uint32_t *)guest->word + 32;
+	uint32_t before = atomic_load(word), seed = ++guest->written;
+	CUdeviceptr ptr = (CUdeviceptr)(uintptr_t)word;
+	uint64_t words = 1;
+
+	MUST(cuLaunchKernel(guest->fill, 1, 1, 1, 1, 1, 1, 0, stream,
+			    (void *[]){&ptr, &words, &seed}, NULL));
+	while (atomic_load(word) == before)
+		guest_host(POLL_US);
+}
+
 static void poll_event(struct guest *guest, CUstream stream)
 {
 	CUresult said;
@@ -203,10 +227,12 @@ static void wait_copy(struct guest *guest, CUstream stream)
 
 void guest_wait(struct guest *guest, enum guest_wait how, CUstream stream, unsigned int others)
 {
+	bool open = others;
+
 	switch (how) {
 	case WAIT_CONTEXT:
 		MUST(cuCtxSynchronize());
-		others = 0;
+		open = false;
 		break;
 	case WAIT_EVENT:
 		wait_event(guest, stream);
@@ -222,12 +248,17 @@ void guest_wait(struct guest *guest, enum guest_wait how, CUstream stream, unsig
 		break;
 	case WAIT_MEMORY:
 		poll_memory(guest, stream);
-		guest->open++;
+		open = true;
+		break;
+	case WAIT_KERNEL:
+		poll_kernel(guest, stream);
+		open = true;
 		break;
 	default:
 		MUST(cuStreamSynchronize(stream));
 		break;
 	}
-	guest->bursts += 1 + others;
-	guest->open += others;
+	guest->bursts++;
+	guest->open += open;
+	guest->open_streams += open ? 1 + others : 0;
 }

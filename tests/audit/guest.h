@@ -6,7 +6,7 @@
  * A burst is the work between two moments at which the program has nothing on the device. One that
  * ends in a call by which the program learns that the work is done (a synchronisation, a query that
  * says so, a copy to the host) can be measured to its end. One that does not is `open`: whoever
- * meters has to find out by itself. So is what other streams did when one alone was waited for.
+ * meters has to find out by itself. So is one of several streams of which one alone was waited for.
  */
 #ifndef ALLOT_TESTS_AUDIT_GUEST_H
 #define ALLOT_TESTS_AUDIT_GUEST_H
@@ -28,7 +28,8 @@ enum guest_wait {
 	WAIT_EVENT_QUERY,
 	WAIT_STREAM_QUERY,
 	WAIT_COPY,   /* to the host */
-	WAIT_MEMORY, /* that the device writes: no call at all */
+	WAIT_MEMORY, /* that the stream writes: no call says so */
+	WAIT_KERNEL, /* memory that a kernel writes: no call that could be about an end */
 	WAITS,
 };
 
@@ -36,14 +37,16 @@ struct guest {
 	int device;
 	CUcontext ctx;
 	CUfunction function[GUEST_FUNCTIONS]; /* the same code under as many handles */
+	CUfunction fill;
 	CUstream stream[GUEST_STREAMS];
 	CUevent event[GUEST_STREAMS]; /* without timing */
 	CUdeviceptr a, b;	      /* GUEST_COPY_BYTES each */
-	uint32_t *word, *gate;	      /* pinned: the device writes one, waits for the other */
+	uint32_t *word, *gate;	      /* pinned: the device writes these, waits for the gate */
 	uint32_t written;
 	uint64_t random;
 	uint64_t until_ns;
 	uint64_t bursts, open, longest_us;
+	uint64_t open_streams; /* of all open bursts, each stream that had work in one */
 	char detail[256];
 };
 

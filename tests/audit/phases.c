@@ -239,7 +239,7 @@ static void six_contexts(struct guest *guest)
 
 static void device_copies(struct guest *guest)
 {
-	play_copies(guest, 10, 8, 1 << 20, WAIT_STREAM);
+	play_copies(guest, 10, 8, 4 << 20, WAIT_STREAM);
 }
 
 static void host_functions(struct guest *guest)
@@ -260,6 +260,26 @@ static void lazy(struct guest *guest)
 static void polled(struct guest *guest)
 {
 	play_two_lengths(guest, 4000, 4000, 150, WAIT_MEMORY);
+}
+
+/* The same, but what is polled is written by a kernel. */
+static void polled_kernel(struct guest *guest)
+{
+	play_two_lengths(guest, 4000, 4000, 150, WAIT_KERNEL);
+}
+
+/* The host is slower than the device, and waits for nothing: a kernel now and then. */
+static void sparse(struct guest *guest)
+{
+	guest_say(guest, "50 of 100 us, each 400 us, then a wait");
+	while (!guest_over(guest)) {
+		for (int i = 0; i < 50; i++) {
+			guest_launch(guest, guest->function[i % 5], 1, guest->stream[0], 100);
+			guest_host(400);
+			guest->bursts++;
+		}
+		guest_wait(guest, WAIT_STREAM, guest->stream[0], NOBODY);
+	}
 }
 
 /* A program that always has work, and nothing else. */
@@ -299,6 +319,8 @@ const struct phase phases[] = {
 	{"event-waits", event_waits, false},
 	{"lazy", lazy, false},
 	{"polled", polled, false},
+	{"polled-kernel", polled_kernel, false},
+	{"sparse", sparse, false},
 	{"steady", steady, false},
 	{NULL, NULL, false},
 };

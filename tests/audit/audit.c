@@ -6,9 +6,9 @@
  * compared with what the simulated devices know. Phases are drawn from the seed, or named; each
  * has an equal part of the time. With --devices N each device has a thread that does the same.
  *
- * A line of JSON for each phase says what it was, how many bursts it had, and which of them nothing
- * closed (guest.h). With --steps it says {"ready": PID} first, and goes on to the next phase when it
- * has read a line, so that all that was done can be looked at in between.
+ * A line of JSON for each phase says what it was, how many bursts it had, and how many of them
+ * nothing closed (guest.h). With --steps it says {"ready": PID} first, and goes on to the next phase
+ * when it has read a line, so that all that was done can be looked at in between.
  */
 #include <inttypes.h>
 #include <pthread.h>
@@ -139,9 +139,11 @@ static void tell(const struct phase *phase, const struct options *o, uint64_t fr
 		if (longest_us < guest[i].longest_us)
 			longest_us = guest[i].longest_us;
 	}
-	printf("{\"phase\": \"%s\", \"detail\": \"%s\", \"bursts\": %" PRIu64 ", \"open\": %" PRIu64
-	       ", \"open_streams\": %" PRIu64 ", \"longest_us\": %" PRIu64 ", \"from_ns\": %" PRIu64 ", \"to_ns\": %" PRIu64 "}\n",
-	       phase->name, guest[0].detail, bursts, open, open_streams, longest_us, from_ns, guest_now_ns());
+	printf("{\"phase\": \"%s\", \"detail\": \"%s\", ", phase->name, guest[0].detail);
+	printf("\"bursts\": %" PRIu64 ", \"open\": %" PRIu64 ", \"open_streams\": %" PRIu64 ", ",
+	       bursts, open, open_streams);
+	printf("\"longest_us\": %" PRIu64 ", \"from_ns\": %" PRIu64 ", \"to_ns\": %" PRIu64 "}\n",
+	       longest_us, from_ns, guest_now_ns());
 	fflush(stdout);
 }
 

@@ -24,8 +24,8 @@ AUDIT, TRUTH = os.environ["AUDIT"], os.environ["AUDIT_TRUTH"]
 MS = 1_000_000
 # A bill may be off by this part of the truth, or with rivals by that ...
 PART, RIVALS_PART = 0.03, 0.05
-# ... and for each burst that nothing closed, each that was, and each look at the figures. A stream's
-# next burst is closed after one that was not, so of brief ones half is the most that can be missed.
+# ... and for each burst that nothing closed, each that was, and each look at the figures. After one
+# that was not closed a stream's next one is, so of brief ones half is the most that can be missed.
 OPEN_NS, OPEN_PART, CLOSED_NS, LOOK_NS = MS, 0.5, 20_000, 2 * MS
 # Beside a program without a limit two contexts share each measured interval, and switch.
 BESIDE_MOST, BESIDE_NS = 2.3, 2_400_000
@@ -315,7 +315,7 @@ class Audit:
             bill, truth = billed("busy_ns"), true("closed_ns")
             slack = (LOOK_NS + min(OPEN_NS * open_bursts, OPEN_PART * truth) +
                      CLOSED_NS * (bursts - open_bursts))
-            # While the device goes from one of the tenant's contexts to another, it is the tenant's.
+            # On its way from one of the tenant's contexts to another the device is the tenant's.
             switch = true("switch_ns" if len(tenant.guests) > 1 else "own_switch_ns")
             least = true("closed_least_ns") * (1 - part) - slack
             most = (true("closed_most_ns") + switch) * (1 + part) + slack

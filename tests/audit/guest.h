@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the audit's phases are made of: one device's context, launches of known length, ways to wait,
- * and numbers from a seed. One thread uses a guest.
+ * What the audit's phases are made of: one device's context, launches of known length, ways to
+ * wait, and numbers from a seed. One thread uses a guest.
  *
  * A burst is the work between two moments at which the program has nothing on the device. One that
  * ends in a call by which the program learns that the work is done (a synchronisation, a query that

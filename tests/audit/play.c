@@ -25,7 +25,7 @@ void play_tokens(struct guest *guest, unsigned int nodes, uint64_t us, uint64_t 
 void play_two_lengths(struct guest *guest, uint64_t a_us, uint64_t b_us, uint64_t host_us,
 		      enum guest_wait how)
 {
-	guest_say(guest, "one function, %llu and %llu us by turns, %llu us of the host, waits by %s",
+	guest_say(guest, "one function, %llu and %llu us by turns, %llu us of the host, by %s",
 		  (unsigned long long)a_us, (unsigned long long)b_us, (unsigned long long)host_us,
 		  guest_wait_names[how]);
 	for (int i = 0; !guest_over(guest); i++) {
@@ -140,7 +140,7 @@ void play_host_functions(struct guest *guest, unsigned int launches, uint64_t us
 {
 	CUstream stream = guest->stream[0];
 
-	guest_say(guest, "4 times %u of %llu us, with host functions of %llu us between, waits by %s",
+	guest_say(guest, "4 times %u of %llu us, host functions of %llu us between, waits by %s",
 		  launches, (unsigned long long)us, (unsigned long long)host_us,
 		  guest_wait_names[how]);
 	while (!guest_over(guest)) {

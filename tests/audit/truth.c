@@ -3,8 +3,8 @@
  * truth: what each process had of each simulated device in ALLOT_SIM_DIR, as JSON on one line, for
  * tests that are no C programs. Processes that ended are there, too.
  *
- *   {"now_ns": N, "bin_ns": N, "uuids": ["GPU-...", ...], "processes": [{"pid": N, "devices": [{"device": N, "busy_ns": N,
- *    "closed_ns": N, ..., "first_bin": N, "bins": [N, ...]}]}]}
+ *   {"now_ns": N, "bin_ns": N, "uuids": ["GPU-...", ...], "processes": [{"pid": N, "devices": [
+ *    {"device": N, "busy_ns": N, "closed_ns": N, ..., "first_bin": N, "bins": [N, ...]}]}]}
  *
  * Bin k is from k * bin_ns on, by CLOCK_MONOTONIC; devices that a process did not use are left out.
  */

@@ -36,6 +36,12 @@ const struct arbiter_params arbiter_defaults = {
  */
 #define RECENT_NS UINT64_C(100000000)
 
+/* A pause that is longer says nothing of the next one. */
+#define GAP_MOST_NS UINT64_C(10000000)
+
+/* No device stands still for longer because its owner comes first. */
+#define HOLD_MOST_NS UINT64_C(1000000)
+
 /* Not worth a wake-up of its own. */
 #define STEP_MIN_NS UINT64_C(20000)
 
@@ -128,16 +134,19 @@ static void forget(struct arbiter_tenant *t)
 	t->virtual_ns = t->ahead_ns = 0;
 	t->turn_from_ns = t->turn_busy_ns = t->left_ns = 0;
 	t->idle_since_ns = 1;
-	t->idle = true;
+	t->billed_ns = t->gap_ns = 0;
+	t->idle = t->away = true;
 	t->owner = t->leaving = t->outranked = false;
 }
 
-static void account(struct arbiter_tenant *t)
+static void account(const struct machine *m, struct arbiter_tenant *t)
 {
 	uint64_t busy_ns = t->busy_ns > t->last_busy_ns ? t->busy_ns - t->last_busy_ns : 0,
 		 ahead_ns;
 
 	t->last_busy_ns = t->busy_ns;
+	if (busy_ns)
+		t->billed_ns = m->now_ns;
 	busy_ns = busy_ns < OWED_MAX_NS ? busy_ns : OWED_MAX_NS;
 	t->turn_busy_ns += busy_ns;
 	ahead_ns = busy_ns < t->ahead_ns ? busy_ns : t->ahead_ns;
@@ -145,7 +154,11 @@ static void account(struct arbiter_tenant *t)
 	charge(t, busy_ns - ahead_ns);
 }
 
-/* Who comes back has what it owed, but starts no earlier than those that stayed. */
+/*
+ * Who comes back after a real pause has what it owed, but starts no earlier than those that stayed.
+ * A pause of less than a slice, or one in which its work was still billed, forgives nothing: who
+ * waits for each of its bursts would else lose its place each time.
+ */
 static void come_back(const struct machine *m, struct arbiter_tenant *t)
 {
 	uint64_t least = UINT64_MAX;
@@ -153,7 +166,7 @@ static void come_back(const struct machine *m, struct arbiter_tenant *t)
 	for (int i = 0; i < m->n; i++) {
 		const struct arbiter_tenant *other = &m->tenant[i];
 
-		if (competes(other, t) && !other->idle && other->virtual_ns < least)
+		if (competes(other, t) && !other->away && other->virtual_ns < least)
 			least = other->virtual_ns;
 	}
 	if (least != UINT64_MAX && t->virtual_ns < least)
@@ -199,6 +212,34 @@ static int line_up(const struct machine *m, struct arbiter_tenant *line[ARBITER_
 	return n;
 }
 
+/* Somebody who waits for a device of it comes first by now. */
+static bool should_yield(const struct machine *m, const struct arbiter_tenant *t)
+{
+	for (int i = 0; i < m->n; i++) {
+		const struct arbiter_tenant *other = &m->tenant[i];
+
+		if (shares(other, t) && other->wants &&
+		    (other->priority != t->priority ||
+		     expected_virtual(m, other) <= expected_virtual(m, t)))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * How long an owner with nothing to do keeps its turn. Who is known to come back later than is
+ * worth to wait for keeps it for nothing, unless it comes first all the same: one that waits for
+ * each of its bursts would else have as many as a neighbour, whatever their weights.
+ */
+static uint64_t grace_ns(const struct machine *m, const struct arbiter_tenant *t)
+{
+	if (t->gap_ns <= m->params->grace_ns)
+		return m->params->grace_ns;
+	if (should_yield(m, t) || 2 * t->gap_ns > HOLD_MOST_NS)
+		return 0;
+	return 2 * t->gap_ns;
+}
+
 /*
  * A higher priority wants a device of this tenant and keeps it from running; unless that one is
  * kept from running itself.
@@ -217,40 +258,54 @@ static void rank(const struct machine *m)
 	}
 }
 
-/* A pause may have been taken to begin when its work was about done, see turns.c. */
+/* A pause may have been taken to begin when its work was about done, see arbiter_host.c. */
 static void resume(const struct machine *m, struct arbiter_tenant *t)
 {
-	uint64_t brief_ns = m->params->lead_ns + m->params->grace_ns;
+	uint64_t brief_ns = m->params->lead_ns + m->params->grace_ns, gap_ns;
 
-	if (t->idle_since_ns)
-		t->returns = m->now_ns - t->idle_since_ns < brief_ns;
+	if (t->idle_since_ns) {
+		gap_ns = m->now_ns - t->idle_since_ns;
+		t->returns = gap_ns < brief_ns;
+		gap_ns = gap_ns < GAP_MOST_NS ? gap_ns : GAP_MOST_NS;
+		t->gap_ns = t->gap_ns ? (3 * t->gap_ns + gap_ns) / 4 : gap_ns;
+	}
 	t->idle_since_ns = 0;
+}
+
+
+/* It had a real pause: so long that its place is gone. */
+static bool is_away(const struct machine *m, const struct arbiter_tenant *t)
+{
+	uint64_t since = t->idle_since_ns > t->billed_ns ? t->idle_since_ns : t->billed_ns;
+
+	return t->idle_since_ns && m->now_ns - since >= m->params->slice_ns;
 }
 
 static void look(const struct machine *m)
 {
-	bool idle[ARBITER_TENANTS];
+	bool away[ARBITER_TENANTS];
 
 	for (int i = 0; i < m->n; i++) {
 		struct arbiter_tenant *t = &m->tenant[i];
 
 		if (t->id != t->known_id)
 			forget(t);
-		account(t);
+		account(m, t);
 		if (t->wants)
 			resume(m, t);
 		else if (!t->idle_since_ns)
 			t->idle_since_ns = m->now_ns;
-		idle[i] = t->idle_since_ns && m->now_ns - t->idle_since_ns >= m->params->grace_ns;
+		t->idle = t->idle_since_ns && m->now_ns - t->idle_since_ns >= grace_ns(m, t);
+		away[i] = is_away(m, t);
 	}
 	for (int i = 0; i < m->n; i++)
-		if (m->tenant[i].idle && !idle[i])
+		if (m->tenant[i].away && !away[i])
 			come_back(m, &m->tenant[i]);
 	for (int i = 0; i < m->n; i++) {
 		struct arbiter_tenant *t = &m->tenant[i];
 
-		t->idle = idle[i];
-		if (t->idle)
+		t->away = away[i];
+		if (t->away)
 			t->ahead_ns = 0;
 		if (t->leaving && (!t->wants || t->done_ns <= m->now_ns + m->params->lead_ns ||
 				   m->now_ns - t->left_ns >= LEAVING_MAX_NS)) {
@@ -270,7 +325,7 @@ static uint64_t group_of(const struct machine *m, const struct arbiter_tenant *t
 		for (int i = 0; i < m->n; i++) {
 			const struct arbiter_tenant *other = &m->tenant[i];
 
-			if (other->id && !other->idle && !other->outranked &&
+			if (other->id && !other->away && !other->outranked &&
 			    other->priority == t->priority && (other->devices & mask))
 				mask |= other->devices;
 		}
@@ -281,7 +336,7 @@ static uint64_t group_of(const struct machine *m, const struct arbiter_tenant *t
 static bool owes_somebody(const struct machine *m, const struct arbiter_tenant *t)
 {
 	for (int i = 0; i < m->n; i++)
-		if (competes(&m->tenant[i], t) && !m->tenant[i].idle)
+		if (competes(&m->tenant[i], t) && !m->tenant[i].away)
 			return true;
 	return false;
 }
@@ -295,13 +350,13 @@ static void rebase(const struct machine *m)
 		const struct arbiter_tenant *t = &m->tenant[i];
 		uint64_t mask, least = t->virtual_ns;
 
-		if (!t->id || t->idle || t->outranked || done[i])
+		if (!t->id || t->away || t->outranked || done[i])
 			continue;
 		mask = group_of(m, t);
 		for (int j = i; j < m->n; j++) {
 			const struct arbiter_tenant *other = &m->tenant[j];
 
-			if (!other->id || other->idle || other->outranked ||
+			if (!other->id || other->away || other->outranked ||
 			    other->priority != t->priority || !(other->devices & mask))
 				continue;
 			done[j] = true;
@@ -317,7 +372,7 @@ static void rebase(const struct machine *m)
 		}
 	}
 	for (int i = 0; i < m->n; i++)
-		if (m->tenant[i].idle && !owes_somebody(m, &m->tenant[i]))
+		if (m->tenant[i].away && !owes_somebody(m, &m->tenant[i]))
 			m->tenant[i].virtual_ns = 0;
 }
 
@@ -501,7 +556,7 @@ static uint64_t next_ns(const struct machine *m, const struct arbiter_tenant *t)
 		return next;
 	/* Nobody tells when it goes idle: look when what it has in flight may be done. */
 	if (t->idle_since_ns)
-		next = earlier(next, t->idle_since_ns + m->params->grace_ns);
+		next = earlier(next, t->idle_since_ns + grace_ns(m, t));
 	else
 		next = earlier(next, t->done_ns > m->now_ns ? t->done_ns
 							    : m->now_ns + m->params->grace_ns);

@@ -61,7 +61,9 @@ struct arbiter_tenant {
 	/* The arbiter's own; all zero in the beginning. */
 	uint64_t known_id, last_busy_ns, virtual_ns, ahead_ns, turn_from_ns, turn_busy_ns, left_ns;
 	uint64_t idle_since_ns; /* 0: it wants */
-	bool owner, leaving, idle, outranked;
+	uint64_t billed_ns;	/* when more of its work was last measured */
+	uint64_t gap_ns;	/* how long its pauses are, about */
+	bool owner, leaving, idle, away, outranked;
 };
 
 /*

@@ -38,8 +38,9 @@
 #define TUNING_LINGER_NS (MS / 5)
 /* Instants that differ by less are the same to the arbiter: it wakes up for nothing sooner. */
 #define TUNING_NEAR_NS (50 * US)
-/* Who is held looks so often at what changes without waking it. */
-#define TUNING_LOOK_NS (20 * MS)
+/* Who is held looks so often at what changes without waking it; at what it has in flight so often. */
+#define TUNING_LOOK_NS	      (20 * MS)
+#define TUNING_GLANCE_HELD_NS (MS / 5)
 /* An arbiter that says nothing for so long is gone: to a tenant, and to who would replace it. */
 #define TUNING_SILENCE_NS (30 * MS)
 #define TUNING_ELECT_NS	  (25 * MS)

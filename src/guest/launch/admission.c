@@ -92,12 +92,17 @@ bool admission_wishes(struct launch_device *device, uint64_t now_ns)
 	return true;
 }
 
-/* Whether a launch that no event covers yet was expected to be done later, or just went. */
+/*
+ * Until when work lasts, as far as anybody knows: at least until somebody looks again. A thread
+ * that is held looks when the end is expected, the monitor each tick.
+ */
 static uint64_t ends_ns(const struct launch_device *device, uint64_t now_ns)
 {
+	bool waits = atomic_load(&state_get(device->meter.guest)->waiting);
 	uint64_t due = window_due_ns(&device->window);
-	uint64_t look = now_ns + TUNING_TICK_NS + TUNING_TICK_NS / 2;
+	uint64_t look = now_ns + (waits ? TUNING_GLANCE_HELD_NS : TUNING_TICK_NS);
 
+	look += (look - now_ns) / 2;
 	if (stall_is_on(&device->stall)) { /* what waits on the device does not work */
 		uint64_t before = atomic_load(&device->stall.before_ns);
 
@@ -272,7 +277,7 @@ static void look_at_room(struct asking *asking, struct admission_inputs *in)
 		/* It waits until there is room for several: a wake-up costs more than they do. */
 		asking->full = true;
 		meter_close(&device->meter, asking->launch->context, asking->launch->stream,
-			    METER_MARK);
+			    METER_HOLD);
 		look_at_room(asking, in);
 		return;
 	}
@@ -331,6 +336,20 @@ static void wait_for_room(struct asking *asking, uint64_t until_ns)
 	look_again(asking);
 }
 
+/*
+ * Others wait for the end of what is in flight as this one does for theirs, so it looks when that
+ * is expected.
+ */
+static uint64_t turn_look_ns(const struct launch_device *device, uint64_t now_ns)
+{
+	uint64_t due = window_due_ns(&device->window);
+
+	if (!meter_works(&device->meter))
+		return now_ns + TUNING_DEMAND_NS / 2;
+	return now_ns + (uint64_t)between((int64_t)(due - now_ns), TUNING_LATE_LEAST_NS,
+					  TUNING_GLANCE_HELD_NS);
+}
+
 /* Held for the share: what was launched before ends here, and is owed for. */
 static void wait_for_share(struct asking *asking, const struct admission *decision, uint32_t seen,
 			   uint32_t turn_seen)
@@ -341,12 +360,12 @@ static void wait_for_share(struct asking *asking, const struct admission *decisi
 	uint64_t from = launch->now_ns;
 
 	if (!asking->held_ns)
-		meter_close(&device->meter, launch->context, launch->stream, METER_MARK);
+		meter_close(&device->meter, launch->context, launch->stream, METER_HOLD);
 	compute_hold(device->meter.compute, from - asking->held_ns, from, decision->until_ns);
 	/* Who waits for its turn wants the device; who pays a debt leaves it to others. */
 	if (decision->verdict == ADMISSION_WAIT_TURN) {
 		want(device, from, TUNING_DEMAND_NS);
-		nap(asking, &limits->turn->seq, turn_seen, from + TUNING_DEMAND_NS / 2);
+		nap(asking, &limits->turn->seq, turn_seen, turn_look_ns(device, from));
 	} else {
 		nap(asking, asking->guest->gate, seen, decision->until_ns);
 		/* The monitor sleeps while nothing is in flight. */
@@ -370,6 +389,9 @@ static void wait_for_edge(struct asking *asking)
 
 	if (from <= now || from > now + TUNING_EDGE_MOST_NS)
 		return;
+	if (!asking->held_ns)
+		meter_close(&asking->device->meter, asking->launch->context, asking->launch->stream,
+			    METER_HOLD);
 	awake = !atomic_exchange(&state->awake, true);
 	if (!awake || from > now + TUNING_EDGE_AWAKE_NS)
 		futex_wait_until(&nothing, 0, awake ? from - TUNING_EDGE_AWAKE_NS : from);
@@ -378,6 +400,7 @@ static void wait_for_edge(struct asking *asking)
 	if (awake)
 		atomic_store(&state->awake, false);
 	asking->launch->now_ns = now_monotonic_ns();
+	asking->held_ns += asking->launch->now_ns - now;
 }
 
 /* --- The way of a launch ------------------------------------------------------------------- */

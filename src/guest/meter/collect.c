@@ -82,10 +82,15 @@ static void add(struct pass *pass, uint64_t from_ns, uint64_t to_ns)
 	pass->span[pass->n++] = (struct span){from_ns, to_ns};
 }
 
-/* When what an end closes began; 0: nobody knows. */
+/*
+ * When what an end closes began; 0: nobody knows. Loading code is a pause of the program's own, of
+ * which a short one is billed as any.
+ */
 static uint64_t began_ns(const struct stream *stream, const struct timing_event *event)
 {
-	return event->loaded_ns > stream->since_ns ? event->loaded_ns : stream->since_ns;
+	uint64_t since = stream->since_ns, loaded = event->loaded_ns;
+
+	return loaded && (!since || loaded > since + TUNING_GAP_NS) ? loaded : since;
 }
 
 /*

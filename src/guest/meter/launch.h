@@ -41,7 +41,8 @@ struct launch {
 
 	/* The meter's, from meter_begin to meter_end. */
 	struct stream *in;
-	int end; /* the timing event behind it; -1: none */
+	int end;    /* the timing event behind it; -1: none */
+	bool fresh; /* its stream was idle: what that closes begins with it */
 };
 
 /* A stream's name in its context. A thread's own goes by the thread: the handle is one for all. */

@@ -2,12 +2,18 @@
 #include "guest/meter/meter.h"
 
 #include <sched.h>
+#include <time.h>
 
 #include "base/now.h"
 #include "guest/meter/meter_priv.h"
 #include "share/tuning.h"
 
 _Thread_local char launch_thread __attribute__((tls_model("initial-exec")));
+
+/* A launch may need three events, and the wait behind it another. */
+#define SPARES 4
+/* So often a launch waits for room in its stream's ring; work may wait for it, too. */
+#define ROOM_TRIES 400
 
 /* Events to be recorded, in this order, once the lock is dropped. */
 struct records {
@@ -40,8 +46,7 @@ static int event_reserve(struct meter *meter, struct stream *stream, bool begin,
 	struct timing_event *event = &stream->event[stream->tail % STREAM_EVENTS];
 	CUevent handle;
 
-	if (stream->clock < 0 || atomic_load(&stream->mute) ||
-	    stream->tail - stream->head >= STREAM_EVENTS)
+	if (stream->clock < 0 || atomic_load(&stream->mute) || !stream_room(stream))
 		return -1;
 	handle = clock_take(&meter->clock[stream->clock]);
 	if (!handle)
@@ -119,7 +124,7 @@ static void stream_begin(struct stream *stream, const struct launch *launch, int
 static bool has_spares(const struct meter *meter, const struct stream *stream)
 {
 	return stream->clock < 0 || atomic_load(&stream->mute) ||
-	       meter->clock[stream->clock].spares >= 2;
+	       meter->clock[stream->clock].spares >= SPARES;
 }
 
 /*
@@ -155,12 +160,20 @@ static bool was_idle(const struct stream *stream, uint64_t now_ns)
 }
 
 /*
- * The stream may have been idle for a while before this launch, and what it did before is not
- * closed: is all of that done? With the lock, which is given up in between. Answers whether the
- * end of it was missed, for which nobody waited in a way that is seen.
+ * Work whose end was missed: launches came behind each other until the last of them, and of what
+ * was after it nobody knows.
  */
-static bool missed_end(struct meter *meter, struct stream *stream, struct launch *launch,
-		       struct span *ret_lost)
+struct missed {
+	struct span known, lost;
+};
+
+/*
+ * The stream may have been idle for a while before this launch, and what it did before is not
+ * closed: is all of that done? Then its end was missed, for which nobody waited in a way that is
+ * seen. With the lock, which is given up in between.
+ */
+static void miss_end(struct meter *meter, struct stream *stream, const struct launch *launch,
+		     struct missed *ret)
 {
 	CUresult e;
 
@@ -170,21 +183,19 @@ static bool missed_end(struct meter *meter, struct stream *stream, struct launch
 		meter_lock(meter);
 	}
 	if (!stream->open.launches || !was_idle(stream, launch->now_ns))
-		return false;
+		return;
 	meter_unlock(meter);
 	e = DRIVER(cuStreamQuery, (launch->stream));
 	meter_lock(meter);
-	if (e == CUDA_ERROR_NOT_READY)
-		return false;
+	if (e == CUDA_ERROR_NOT_READY || !stream->open.launches)
+		return;
 	stream_count(meter, stream);
-	*ret_lost = (struct span){
-		.from_ns = stream->since_ns ? stream->since_ns : stream->launched_ns,
-		.to_ns = launch->now_ns,
-	};
+	ret->lost = (struct span){stream->launched_ns, launch->now_ns};
+	ret->known = (struct span){stream->since_ns ? stream->since_ns : stream->launched_ns,
+				   stream->launched_ns};
 	stream_land(meter, stream, stream->open.expected_ns);
 	stream->open = (struct burst){0};
 	stream->watched = true;
-	return true;
 }
 
 /*
@@ -194,12 +205,13 @@ static bool missed_end(struct meter *meter, struct stream *stream, struct launch
  * for that, where nobody else may have the device: of some functions of cuBLAS and cuDNN it made
  * the kernels of ranks 0.9 us further apart from then on (h200x2-null-stream-2026-11-22.txt).
  */
-static void before_launch(struct meter *meter, struct stream *stream, const struct launch *launch,
+static void before_launch(struct meter *meter, struct stream *stream, struct launch *launch,
 			  struct records *records)
 {
 	bool idle = stream_is_closed(stream);
 	bool fresh = idle && (launch->held || was_idle(stream, launch->now_ns));
 
+	launch->fresh = idle || !launch->known;
 	if (!launch->known && stream->open.launches)
 		reserve(meter, records, false, launch->now_ns);
 	if (stream->again || (fresh && (launch->known || launch->rival))) {
@@ -213,12 +225,36 @@ static void before_launch(struct meter *meter, struct stream *stream, const stru
 		stream->since_ns = 0; /* its end says when it was loaded */
 }
 
+/* What is recorded behind many launches leaves room in the ring for where the program waits. */
 static bool end_is_due(const struct stream *stream, const struct launch *launch)
 {
 	uint64_t every = launch->rival ? TUNING_END_RIVAL_NS : TUNING_END_NS;
+	uint32_t room = stream_room(stream);
 
-	return launch->watched || stream->watched || !launch->known ||
-	       launch->now_ns > stream->ended_ns + every;
+	if (launch->watched || stream->watched || !launch->known)
+		return room > STREAM_EVENTS / 2;
+	return launch->now_ns > stream->ended_ns + every && room > STREAM_EVENTS / 4;
+}
+
+/*
+ * With the lock, which is given up in between: where each launch has an event the ring fills, and
+ * no launch goes on without one. By then there is work for a while.
+ */
+static void make_room(struct meter *meter, const struct launch *launch)
+{
+	for (int i = 0; i < ROOM_TRIES; i++) {
+		const struct stream *stream =
+			meter_stream_of(meter, launch->context, launch->stream_key);
+		bool wait = stream && i && stream->watched;
+
+		if (!stream || stream_room(stream) > STREAM_EVENTS / 2 || (i && !wait))
+			return;
+		meter_unlock(meter);
+		if (wait)
+			nanosleep(&(struct timespec){.tv_nsec = TUNING_LATE_LEAST_NS}, NULL);
+		meter_collect(meter);
+		meter_lock(meter);
+	}
 }
 
 void meter_add(struct meter *meter, struct stream *stream, const struct burst *burst,
@@ -235,11 +271,12 @@ void meter_begin(struct launch *launch)
 {
 	struct meter *meter = launch->meter;
 	struct records records = {NULL};
-	struct span lost = {0};
+	struct missed missed = {{0}, {0}};
 	struct stream *stream;
 
 	meter_lock(meter);
 	launch->end = -1;
+	make_room(meter, launch);
 	launch->in = stream = stream_enter(meter, launch);
 	if (!stream) {
 		meter_unlock(meter);
@@ -248,15 +285,17 @@ void meter_begin(struct launch *launch)
 	stream_count(meter, stream);
 	records.stream = stream;
 	if (!stream_is_closed(stream) && (launch->held || was_idle(stream, launch->now_ns)))
-		missed_end(meter, stream, launch, &lost);
+		miss_end(meter, stream, launch, &missed);
 	before_launch(meter, stream, launch, &records);
 	meter_add(meter, stream, &(struct burst){1, launch->key, launch->expected_ns},
 		  launch->now_ns, launch->now_ns);
 	if (end_is_due(stream, launch))
 		launch->end = event_reserve(meter, stream, false, launch->now_ns);
 	meter_unlock(meter);
-	if (lost.to_ns)
-		meter_bill_unmeasured(meter, lost.from_ns, lost.to_ns);
+	if (missed.lost.to_ns) {
+		meter_bill(meter, missed.known.from_ns, missed.known.to_ns);
+		meter_bill_unmeasured(meter, missed.lost.from_ns, missed.lost.to_ns);
+	}
 	record_all(&records);
 }
 
@@ -264,7 +303,7 @@ void meter_end(struct launch *launch, CUresult e)
 {
 	struct meter *meter = launch->meter;
 	struct stream *stream = launch->in;
-	uint64_t loaded = !e && !launch->known ? now_monotonic_ns() : 0;
+	uint64_t loaded = !e && launch->fresh ? now_monotonic_ns() : 0;
 
 	if (!stream) {
 		if (!e)
@@ -276,7 +315,7 @@ void meter_end(struct launch *launch, CUresult e)
 		event_record(stream, launch->end, !e);
 		return;
 	}
-	if (!e && !loaded)
+	if (!e && loaded < launch->now_ns + TUNING_GAP_NS)
 		return;
 	meter_lock(meter);
 	stream->loaded_ns = loaded;
@@ -294,7 +333,7 @@ static void close_stream(struct meter *meter, struct stream *stream, struct reco
 	stream_count(meter, stream);
 	records->stream = stream;
 	records->n = 0;
-	if (why == METER_WAIT)
+	if (why == METER_WAIT || why == METER_MARK)
 		stream->watched = false;
 	if (stream->open.launches && !stream->leaving)
 		reserve(meter, records, false, now_monotonic_ns());

@@ -107,7 +107,8 @@ void meter_end(struct launch *launch, CUresult e);
 /* Why what is open in a stream is closed. */
 enum meter_why {
 	METER_WAIT,  /* the program waits for it, or asks */
-	METER_MARK,  /* the program will wait for what comes next, or the launch is held */
+	METER_MARK,  /* the program records an event, to wait for that */
+	METER_HOLD,  /* a launch is held */
 	METER_SPLIT, /* the device may wait here, or do what is not charged: what follows begins anew */
 };
 void meter_close(struct meter *meter, CUcontext context, CUstream stream, enum meter_why why);

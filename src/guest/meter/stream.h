@@ -19,7 +19,7 @@
 
 #include "nvidia/cuda_api.h"
 
-#define STREAM_EVENTS 16 /* of a stream, not collected yet; a power of two */
+#define STREAM_EVENTS 32 /* of a stream, not collected yet; a power of two */
 #define STREAMS	      1024
 /* More than these are kept only while they are in use: the search for one stays short. */
 #define STREAMS_KEPT 64
@@ -81,6 +81,12 @@ struct stream {
 static inline bool stream_has_events(const struct stream *stream)
 {
 	return stream->head != stream->tail;
+}
+
+/* How many events more there is room for. */
+static inline uint32_t stream_room(const struct stream *stream)
+{
+	return STREAM_EVENTS - (stream->tail - stream->head);
 }
 
 static inline bool stream_is_closed(const struct stream *stream)

@@ -158,6 +158,7 @@ class Results:
 
     def __init__(self, out):
         self.out, self.checks, self.figures, self.skips, self.facts = out, [], {}, [], {}
+        self.tables = {}
 
     def check(self, part, name, ok, value, target, remark=None):
         self.checks.append({"part": part, "name": name, "ok": bool(ok), "value": value,
@@ -178,6 +179,23 @@ class Results:
         self.skips.append({"part": part, "name": name, "why": why})
         print(f"  skip {name:<44} {why}", flush=True)
         self.save()
+
+    def table(self, part, head, rows):
+        """A part's figures at a glance, which the run prints once more at its end."""
+        if rows:
+            self.tables[part] = (head, rows)
+            self.figure(part, "table", [head, *rows])
+            self.print_table(part)
+
+    def print_table(self, part):
+        head, rows = self.tables[part]
+        lines = [[str(cell) for cell in row] for row in (head, *rows)]
+        widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
+        print(f"\n-- {part}")
+        for line in lines:
+            print("  ".join([line[0].ljust(widths[0]),
+                             *(cell.rjust(width) for cell, width in zip(line[1:], widths[1:]))]))
+        print(flush=True)
 
     def save(self):
         if not self.out:

@@ -8,12 +8,16 @@ import json
 import os
 import statistics
 import subprocess
+import sys
 import time
 
-from harness import GIB, ROOT, Trouble, run
+from harness import GIB, ROOT, Trouble, have, run
 
 PAIRS = 15
 START_MS = 2.0
+SHARE_START_MS = 5.0
+TORCH_PAIRS = 7
+SYNC_NS = 2000
 MANY = 100
 MANY_RATIO = 1.05
 WORDS = {"launch": "a launch", "launch, limited": "a launch, limited",
@@ -158,6 +162,96 @@ def start(bench):
               median(w - n for w, n in zip(found[side], native)), noise, START_MS)
 
 
+def synchronization(bench):
+    """A launch of no length and a wait for it, in each of the ways to wait, between processes: what
+    a share that never holds adds. A wait is where what was launched is measured."""
+    rounds = 3 if bench.quick else 9
+    sides = {"bare": dict(os.environ),
+             "share": preload(bench, new_tenant(bench, "16GiB", ("--policy", "share",
+                                                                 "--weight", "1"))),
+             "cap 90": preload(bench, new_tenant(bench, "16GiB", ("--compute", "90")))}
+    found = {side: {} for side in sides}
+    for turn in range(rounds):
+        for side in (sides if turn % 2 == 0 else reversed(sides)):
+            status, out, err = run([bench.program("sync"), 200], 60, env=sides[side])
+            if status:
+                raise Trouble(f"sync: {status} {out[-200:]} {err[-300:]}")
+            for way, took in json.loads(out).items():
+                if way != "stage":
+                    found[side].setdefault(way, []).append(took)
+    bench.results.figure("overheads", "synchronization, ns", found)
+    for way, bare in found["bare"].items():
+        for side in ("share", "cap 90"):
+            compare(bench, f"launch and wait by {way}, {side}", bare, found[side][way], SYNC_NS)
+
+
+TORCH_START = """
+import time
+began = time.perf_counter()
+import torch
+mid = time.perf_counter()
+torch.zeros(1).cuda()
+torch.cuda.synchronize()
+print(mid - began, time.perf_counter() - mid)
+"""
+
+
+def share_start(bench):
+    """A program that makes a context and ends, by allot run under a share; and Python that imports
+    PyTorch and puts one figure on the device, of which the part from the import on is judged, too:
+    importing takes seconds, and never the same."""
+    tenants = {"share": new_tenant(bench, "16GiB", ("--compute", "50")),
+               "memory": new_tenant(bench, "16GiB")}
+
+    def context_start(side):
+        words = [bench.program("start")]
+        return timed(words if side == "bare" else bench.command(tenants[side], "16GiB", words),
+                     dict(os.environ))
+
+    starts(bench, "context, share", 3 if bench.quick else PAIRS, context_start, tenants)
+    if not have("torch"):
+        bench.results.skip("overheads", "process start, torch", "no torch here")
+        return
+    command, inside = [sys.executable, "-c", TORCH_START], {}
+
+    def torch_start(side):
+        words = command if side == "bare" else bench.command(tenants[side], "16GiB", command)
+        began = time.perf_counter()
+        status, out, err = run(words, 120)
+        whole = (time.perf_counter() - began) * 1e3
+        if status:
+            raise Trouble(f"torch: {status} {err[-300:]}")
+        inside.setdefault(side, []).append(1e3 * float(out.split()[-1]))
+        return whole
+
+    torch_start("bare")
+    inside.clear()
+    starts(bench, "torch, share", 3 if bench.quick else TORCH_PAIRS, torch_start,
+           {"share": tenants["share"]})
+    judge_start(bench, "torch from the import on, share", inside["bare"], inside["share"])
+
+
+def starts(bench, name, pairs, once, tenants):
+    """In turns, the first of each pair by turns."""
+    found = {side: [] for side in ("bare", *tenants)}
+    once("bare")
+    for turn in range(pairs):
+        for side in (found if turn % 2 == 0 else reversed(found)):
+            found[side].append(once(side))
+    bench.results.figure("overheads", f"process start, {name}, ms", found)
+    for side in tenants:
+        judge_start(bench, name if side == "share" else f"{name.split(',')[0]}, {side}",
+                    found["bare"], found[side])
+
+
+def judge_start(bench, name, bare, limited):
+    """Noise: how far the median of so many differences may be off, by how far they are apart."""
+    apart = [abs(b - a) for a, b in zip(bare, bare[1:])]
+    noise = 2 * 1.05 * median(apart) / len(bare) ** 0.5
+    judge(bench, f"process start, {name}", "ms", median(bare),
+          median(w - b for w, b in zip(limited, bare)), noise, SHARE_START_MS)
+
+
 def idle(bench):
     """A process that never uses the GPU, which pays for loading the library alone."""
     rounds = 10 if bench.quick else 40
@@ -213,15 +307,20 @@ def many(bench):
 
 
 STEPS = {"hook alone": hooks, "in one process": within, "pairs of processes": between,
-         "process start": start, "process start, no GPU used": idle, "many at once": many}
+         "process start": start, "process start, no GPU used": idle, "many at once": many,
+         "synchronization": synchronization, "share start": share_start}
 
 
+# What takes a minute, most of it for importing.
+BY_NAME = ("share start",)
 # Without a GPU the others would measure the simulator.
 SIM_STEPS = ("hook alone", "process start, no GPU used")
 
 
 def part(bench):
     for name in bench.chosen("overheads", STEPS):
+        if name in BY_NAME and not bench.words.get("overheads"):
+            continue
         if bench.sim and name not in SIM_STEPS:
             bench.results.skip("overheads", name, "needs a real driver")
             continue

@@ -89,6 +89,7 @@ struct guest {
 	int ndevices;
 	struct guest_device device[GUEST_DEVICES]; /* by CUDA ordinal */
 
+	struct guest_once nvml[GUEST_DEVICES]; /* by index in the ledger, see own_nvml.h */
 	struct object_table *objects;
 	_Atomic uint64_t pools;	       /* changes of pools, see pool.h */
 	_Atomic(CUcontext) primary[GUEST_DEVICES]; /* by ordinal, while active */

@@ -161,6 +161,7 @@ static int measure_caps(struct bench_place *place, const struct args *a,
 	static const double kernels_us[] = {100, 1000, 10000};
 	static const double targets[BENCH_PHASES] = {0.1, 0.25, 0.5, 0.75, 0.9};
 	bool compare = a->controller && !strcmp(a->controller, "all");
+	struct bench_result alone;
 
 	for (unsigned int i = 0; i < CONTROLLERS; i++) {
 		for (unsigned int k = 0; controllers[i] && k < 3; k++) {
@@ -177,8 +178,10 @@ static int measure_caps(struct bench_place *place, const struct args *a,
 			for (unsigned int p = 0; p < BENCH_PHASES; p++)
 				caps->phase[p].target = targets[p];
 			note_step(caps->controller, caps->phase_s * BENCH_PHASES);
-			if (bench_alone(place, kernels_us[k], &caps->alone) < 0 ||
-			    bench_measure_caps(place, caps) < 0)
+			if (bench_trial_alone(place, "plain", kernels_us[k], &alone) < 0)
+				return -1;
+			caps->alone = alone.share;
+			if (bench_measure_caps(place, caps) < 0)
 				return -1;
 			report->ncaps++;
 			if (compare && k == 1)
@@ -194,9 +197,9 @@ static int measure(struct bench_place *place, const struct args *a,
 		   const bool controllers[static CONTROLLERS], struct bench_report *report)
 {
 	unsigned int only = a->only ? a->only : ALL;
-	double alone;
+	struct bench_result alone;
 
-	if (bench_alone(place, 1000, &alone) < 0)
+	if (bench_trial_alone(place, "plain", 1000, &alone) < 0)
 		return -1;
 	if ((only & CAPS) && measure_caps(place, a, controllers, report) < 0)
 		return -1;

@@ -135,17 +135,9 @@ void bench_print_controllers(const struct bench_report *report)
 	finish_table(t);
 }
 
-/* The first's part of what one has alone, by the weights; 0 where the driver decides. */
-static double part_of_first(const struct bench_pair *p)
-{
-	unsigned int sum = p->weight[0] + p->weight[1];
-
-	return sum ? (double)p->weight[0] / sum : 0;
-}
-
 static bool pair_kept(const struct bench_pair *p)
 {
-	double part = part_of_first(p);
+	double part = bench_pair_part(p);
 
 	return fabs(p->share[0] - part) * 100 <= BENCH_WEIGHT_POINTS &&
 	       fabs(p->share[1] - (1 - part)) * 100 <= BENCH_WEIGHT_POINTS &&
@@ -163,7 +155,7 @@ void bench_print_pairs(const struct bench_report *report)
 			"|KERNEL|>FIRST|>SECOND|>TOGETHER|PROMISED|");
 	for (int i = 0; i < BENCH_PAIRS; i++) {
 		const struct bench_pair *p = &report->pair[i];
-		double part = part_of_first(p) * 100;
+		double part = bench_pair_part(p) * 100;
 
 		table_cell(t, "%s", p->name);
 		table_cell(t, "%s", kernel_words(p->kernel_us, kernel));
@@ -407,7 +399,7 @@ static void draw_pairs(struct svg *svg, const struct bench_pair *pair)
 	};
 
 	for (int i = 0; i < BENCH_WEIGHTS; i++) {
-		part[0][i] = part_of_first(&pair[1 + i]);
+		part[0][i] = bench_pair_part(&pair[1 + i]);
 		part[1][i] = 1 - part[0][i];
 	}
 	for (int i = 0; i < 2; i++)

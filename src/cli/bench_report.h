@@ -3,6 +3,7 @@
 #ifndef ALLOT_CLI_BENCH_REPORT_H
 #define ALLOT_CLI_BENCH_REPORT_H
 
+#include "cli/bench_pairs.h"
 #include "cli/bench_steps.h"
 
 #define BENCH_CAPS_MAX 12

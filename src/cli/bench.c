@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/parse.h"
+#include "cli/bench_files.h"
 #include "cli/bench_report.h"
 #include "cli/command.h"
 #include "cli/library.h"

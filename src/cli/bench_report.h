@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `allot bench` found: tables for people, JSON, and a picture. */
+/* What `allot bench` found, and tables of it for people. */
 #ifndef ALLOT_CLI_BENCH_REPORT_H
 #define ALLOT_CLI_BENCH_REPORT_H
 
@@ -25,8 +25,9 @@ void bench_print_launches(const struct bench_report *report);
 /* The controllers side by side; nothing where there is one alone. */
 void bench_print_controllers(const struct bench_report *report);
 
-/* 0, or < 0 after a message. */
-int bench_write_json(const struct bench_report *report, const char *path);
-int bench_write_svg(const struct bench_report *report, const char *path);
+/* How many there are. */
+unsigned int bench_report_controllers(const struct bench_report *report);
+/* A kernel's length in words: 0.1 ms, 1 ms, 10 ms. */
+const char *bench_report_kernel(double us, char buf[static 16]);
 
 #endif

@@ -54,6 +54,44 @@ static void write_pair(struct json *j, const struct bench_pair *p)
 	json_close(j, '}');
 }
 
+/* `cap` 0: none. */
+static void write_token(struct json *j, double cap, double share, const struct bench_result *result)
+{
+	char name[32] = "alone";
+
+	if (cap > 0)
+		snprintf(name, sizeof(name), "cap %g", cap * 100);
+	json_open(j, NULL, '{');
+	json_text(j, "name", name);
+	if (cap > 0)
+		json_number(j, "cap", cap);
+	else
+		json_null(j, "cap");
+	json_number(j, "share", share);
+	json_number(j, "p50_us", result->latency_p50_us);
+	json_number(j, "p99_us", result->latency_p99_us);
+	json_number(j, "cpu_seconds", result->cpu_seconds);
+	json_number(j, "bin_seconds", result->bin_s);
+	write_bins(j, "bins", result);
+	json_close(j, '}');
+}
+
+static void write_tokens(struct json *j, const struct bench_report *report)
+{
+	const struct bench_tokens *tokens = &report->tokens;
+
+	json_open(j, "tokens", '[');
+	if (report->has_tokens)
+		write_token(j, 0, 1, &tokens->alone);
+	for (int i = 0; report->has_tokens && i < BENCH_TOKEN_CAPS; i++)
+		write_token(j, tokens->cap[i].target, tokens->cap[i].share, &tokens->cap[i].result);
+	json_close(j, ']');
+	json_open(j, "token_pairs", '[');
+	for (int i = 0; report->has_tokens && i < BENCH_TOKEN_PAIRS; i++)
+		write_pair(j, &tokens->pair[i]);
+	json_close(j, ']');
+}
+
 static void write_all(struct json *j, const struct bench_report *report)
 {
 	json_open(j, NULL, '{');
@@ -67,6 +105,7 @@ static void write_all(struct json *j, const struct bench_report *report)
 	for (int i = 0; report->has_pairs && i < BENCH_PAIRS; i++)
 		write_pair(j, &report->pair[i]);
 	json_close(j, ']');
+	write_tokens(j, report);
 	json_open(j, "requests", '[');
 	for (int i = 0; report->has_requests && i < BENCH_REQUESTS; i++) {
 		const struct bench_request *q = &report->request[i];
@@ -151,35 +190,64 @@ static unsigned int draw_caps(struct svg *svg, const struct bench_caps *caps, un
 	return used;
 }
 
-static void draw_pairs(struct svg *svg, const struct bench_pair *pair)
+/* Two tenants, whose pairs by weight were measured one after the other. */
+static void draw_pairs(struct svg *svg, const struct bench_pair *pair, unsigned int n,
+		       const char *title)
 {
-	double seconds = pair[1].result[0].nbins * pair[1].result[0].bin_s;
-	double part[2][BENCH_WEIGHTS], step_s = seconds / BENCH_WEIGHTS;
+	double seconds = pair->result[0].nbins * pair->result[0].bin_s, step_s = seconds / n;
+	double part[2][BENCH_WEIGHTS];
 	struct svg_line lines[4] = {
-		{"target", part[0], BENCH_WEIGHTS, step_s, SVG_TARGET, true},
-		{NULL, part[1], BENCH_WEIGHTS, step_s, SVG_TARGET, true},
+		{"target", part[0], n, step_s, SVG_TARGET, true},
+		{NULL, part[1], n, step_s, SVG_TARGET, true},
 	};
 
-	for (int i = 0; i < BENCH_WEIGHTS; i++) {
-		part[0][i] = bench_pair_part(&pair[1 + i]);
+	for (unsigned int i = 0; i < n; i++) {
+		part[0][i] = bench_pair_part(&pair[i]);
 		part[1][i] = 1 - part[0][i];
 	}
 	for (int i = 0; i < 2; i++)
 		lines[2 + i] = (struct svg_line){
 			.label = i ? "second" : "first",
-			.value = pair[1].result[i].bin,
-			.n = pair[1].result[i].nbins,
-			.step_s = pair[1].result[i].bin_s,
+			.value = pair->result[i].bin,
+			.n = pair->result[i].nbins,
+			.step_s = pair->result[i].bin_s,
 			.colour = i,
 		};
-	svg_panel(svg, "two tenants that always want the device: weights 1:1, 1:3, 1:9", seconds,
-		  lines, 4);
+	svg_panel(svg, title, seconds, lines, 4);
+}
+
+/* All caps in one panel, though each was a run of its own. */
+static void draw_tokens(struct svg *svg, const struct bench_tokens *tokens)
+{
+	double seconds = tokens->cap[0].result.nbins * tokens->cap[0].result.bin_s;
+	struct svg_line lines[2 * BENCH_TOKEN_CAPS];
+	char labels[BENCH_TOKEN_CAPS][16];
+
+	for (int i = 0; i < BENCH_TOKEN_CAPS; i++) {
+		const struct bench_token_cap *cap = &tokens->cap[i];
+
+		snprintf(labels[i], sizeof(labels[i]), "%g %%", cap->target * 100);
+		lines[i] = (struct svg_line){
+			i ? NULL : "target", &cap->target, 1, seconds, SVG_TARGET, true};
+		lines[BENCH_TOKEN_CAPS + i] = (struct svg_line){
+			.label = labels[i],
+			.value = cap->result.bin,
+			.n = cap->result.nbins,
+			.step_s = cap->result.bin_s,
+			.colour = i,
+		};
+	}
+	svg_panel(svg, "a token loop alone, under one cap after the other", seconds, lines,
+		  2 * BENCH_TOKEN_CAPS);
+	draw_pairs(svg, &tokens->pair[1], BENCH_TOKEN_PAIRS - 1,
+		   "two token loops: weights 1:1, 1:3");
 }
 
 int bench_write_svg(const struct bench_report *report, const char *path)
 {
 	FILE *out = open_output("--svg", path);
-	unsigned int panels = report->has_pairs + bench_report_controllers(report);
+	unsigned int panels =
+		bench_report_controllers(report) + report->has_pairs + 2 * report->has_tokens;
 	char title[256];
 	struct svg svg;
 
@@ -190,7 +258,10 @@ int bench_write_svg(const struct bench_report *report, const char *path)
 	for (unsigned int i = 0; i < report->ncaps;)
 		i += draw_caps(&svg, &report->caps[i], report->ncaps - i);
 	if (report->has_pairs)
-		draw_pairs(&svg, report->pair);
+		draw_pairs(&svg, &report->pair[1], BENCH_WEIGHTS,
+			   "two tenants that always want the device: weights 1:1, 1:3, 1:9");
+	if (report->has_tokens)
+		draw_tokens(&svg, &report->tokens);
 	svg_end(&svg);
 	return close_output("--svg", path, out);
 }

@@ -42,12 +42,17 @@ static void verdict_cell(struct table *t, bool kept)
 	table_cell(t, "%s", kept ? "" : "missed");
 }
 
+static bool is_off(double share, double target, double points)
+{
+	return fabs(share - target) * 100 > points;
+}
+
 static bool caps_kept(const struct bench_caps *c)
 {
 	bool kept = c->worst_error * 100 <= BENCH_SECOND_POINTS;
 
 	for (unsigned int p = 0; p < c->nphases; p++)
-		kept &= fabs(c->phase[p].share - c->phase[p].target) * 100 <= BENCH_CAP_POINTS;
+		kept &= !is_off(c->phase[p].share, c->phase[p].target, BENCH_CAP_POINTS);
 	return kept;
 }
 
@@ -135,8 +140,8 @@ static bool pair_kept(const struct bench_pair *p)
 {
 	double part = bench_pair_part(p);
 
-	return fabs(p->share[0] - part) * 100 <= BENCH_WEIGHT_POINTS &&
-	       fabs(p->share[1] - (1 - part)) * 100 <= BENCH_WEIGHT_POINTS &&
+	return !is_off(p->share[0], part, BENCH_WEIGHT_POINTS) &&
+	       !is_off(p->share[1], 1 - part, BENCH_WEIGHT_POINTS) &&
 	       (p->share[0] + p->share[1]) * 100 >= BENCH_TOGETHER_PERCENT;
 }
 
@@ -165,6 +170,65 @@ void bench_print_pairs(const struct bench_report *report)
 			table_cell(t, "%s", "");
 		verdict_cell(t, part <= 0 || pair_kept(p));
 	}
+	finish_table(t);
+}
+
+/* How long the tokens of one by itself take. */
+static void token_times(struct table *t, const struct bench_result *result)
+{
+	table_cell(t, "%.2f ms", result->latency_p50_us / 1e3);
+	table_cell(t, "%.2f ms", result->latency_p99_us / 1e3);
+}
+
+static void token_pair(struct table *t, const struct bench_pair *p)
+{
+	double part = bench_pair_part(p) * 100;
+
+	table_cell(t, "%s", p->name);
+	if (part > 0)
+		table_cell(t, "%g + %g", part, 100 - part);
+	else
+		table_cell(t, "%s", "");
+	table_cell(t, "%.1f + %.1f", p->share[0] * 100, p->share[1] * 100);
+	table_cell(t, "%.1f", (p->share[0] + p->share[1]) * 100);
+	table_cell(t, "%s", "");
+	table_cell(t, "%s", "");
+	if (part > 0)
+		table_cell(t, "within %g, %g together", BENCH_WEIGHT_POINTS, BENCH_TOGETHER_PERCENT);
+	else
+		table_cell(t, "%s", "");
+	verdict_cell(t, part <= 0 || pair_kept(p));
+}
+
+void bench_print_tokens(const struct bench_report *report)
+{
+	const struct bench_tokens *tokens = &report->tokens;
+	struct table *t;
+
+	if (!report->has_tokens)
+		return;
+	t = begin_table("A token loop, brief kernels first, then a graph of 4 ms, a copy and a wait "
+			"for each token:\npercent of what one has alone, and how long a token takes",
+			"|>ASKED|>GOT|>TOGETHER|>HALF WITHIN|>99 % WITHIN|PROMISED|");
+	table_cell(t, "alone");
+	for (int i = 0; i < 3; i++)
+		table_cell(t, "%s", "");
+	token_times(t, &tokens->alone);
+	table_cell(t, "%s", "");
+	verdict_cell(t, true);
+	for (int i = 0; i < BENCH_TOKEN_CAPS; i++) {
+		const struct bench_token_cap *c = &tokens->cap[i];
+
+		table_cell(t, "alone, --compute %g", c->target * 100);
+		table_cell(t, "%g", c->target * 100);
+		table_cell(t, "%.1f", c->share * 100);
+		table_cell(t, "%s", "");
+		token_times(t, &c->result);
+		table_cell(t, "within %g", BENCH_CAP_POINTS);
+		verdict_cell(t, !is_off(c->share, c->target, BENCH_CAP_POINTS));
+	}
+	for (int i = 0; i < BENCH_TOKEN_PAIRS; i++)
+		token_pair(t, &tokens->pair[i]);
 	finish_table(t);
 }
 

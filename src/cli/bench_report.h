@@ -5,6 +5,7 @@
 
 #include "cli/bench_pairs.h"
 #include "cli/bench_steps.h"
+#include "cli/bench_tokens.h"
 
 #define BENCH_CAPS_MAX 12
 
@@ -12,14 +13,16 @@ struct bench_report {
 	char device[128];
 	unsigned int ncaps; /* of each controller together, one after the other */
 	struct bench_caps caps[BENCH_CAPS_MAX];
-	bool has_pairs, has_requests, has_launches;
+	bool has_pairs, has_tokens, has_requests, has_launches;
 	struct bench_pair pair[BENCH_PAIRS];
+	struct bench_tokens tokens;
 	struct bench_request request[BENCH_REQUESTS];
 	struct bench_launch launch[BENCH_LAUNCHES];
 };
 
 void bench_print_caps(const struct bench_report *report);
 void bench_print_pairs(const struct bench_report *report);
+void bench_print_tokens(const struct bench_report *report);
 void bench_print_requests(const struct bench_report *report);
 void bench_print_launches(const struct bench_report *report);
 /* The controllers side by side; nothing where there is one alone. */

@@ -9,7 +9,10 @@
  *
  * Each process reads for itself:
  *
- *   ALLOT_SIM_HANDLES  "reuse": a new context may have the handle of one that was destroyed
+ *   ALLOT_SIM_HANDLES       "reuse": a new context may have the handle of one that was destroyed
+ *   ALLOT_SIM_NVML_INIT_MS  how long nvmlInit takes (default: no time)
+ *   ALLOT_SIM_NVML_STARTS   a file that gets two lines for each nvmlInit, "begins" and "done", with
+ *                           the numbers of the process and the thread
  *
  * and what things take, as whole numbers; 0 where no default is named:
  *

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * allot bench: how exact shares are on this device, in under two minutes. It does what a user
+ * allot bench: how exact shares are on this device, in two minutes. It does what a user
  * would: runs a program with `allot run`, changes limits with `allot set`, and has the program say
  * what it got.
  */
@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/parse.h"
+#include "cli/bench_files.h"
 #include "cli/bench_report.h"
 #include "cli/command.h"
 #include "cli/library.h"
@@ -23,18 +24,24 @@
 #define PHASE_S	      2.0
 #define PHASE_QUICK_S 1.2
 #define PHASE_LONG_S  4.0 /* where controllers are compared that need seconds to settle */
+#define TOKENS_S       2.5 /* under each cap */
+#define TOKENS_QUICK_S 1.5
 
-enum section { CAPS = 1, PAIRS = 2, REQUESTS = 4, LAUNCHES = 8, ALL = 15 };
+enum section { CAPS = 1, PAIRS = 2, TOKENS = 4, REQUESTS = 8, LAUNCHES = 16, ALL = 31 };
+#define SECTIONS_IN_WORDS "caps, pairs, tokens, requests or launches"
 
 static const struct {
 	const char *name;
 	enum section section;
-} sections[] = {{"caps", CAPS}, {"pairs", PAIRS}, {"requests", REQUESTS}, {"launches", LAUNCHES}};
+} sections[] = {
+	{"caps", CAPS},		{"pairs", PAIRS},	{"tokens", TOKENS},
+	{"requests", REQUESTS}, {"launches", LAUNCHES},
+};
 
 static const struct argp_option options[] = {
 	{"gpu", 'g', "GPU", 0, "the device: an index as nvidia-smi shows it, or a UUID", 0},
 	{"controller", 'c', "NAME", 0, "deficit (default), bucket, pid, or all of them", 0},
-	{"only", 'o', "SECTION", 0, "caps, pairs, requests or launches; may be given again", 0},
+	{"only", 'o', "SECTION", 0, SECTIONS_IN_WORDS "; may be given again", 0},
 	{"quick", 'q', NULL, 0, "shorter and less exact", 0},
 	{"json", 'j', "FILE", 0, "also write the figures there", 0},
 	{"svg", 's', "FILE", 0, "also draw shares over time there", 0},
@@ -52,7 +59,7 @@ static unsigned int section_of(const char *name)
 	for (size_t i = 0; i < sizeof(sections) / sizeof(sections[0]); i++)
 		if (!strcmp(name, sections[i].name))
 			return sections[i].section;
-	exit(say_error("--only \"%s\": write caps, pairs, requests or launches", name));
+	exit(say_error("--only \"%s\": write " SECTIONS_IN_WORDS, name));
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -161,6 +168,7 @@ static int measure_caps(struct bench_place *place, const struct args *a,
 	static const double kernels_us[] = {100, 1000, 10000};
 	static const double targets[BENCH_PHASES] = {0.1, 0.25, 0.5, 0.75, 0.9};
 	bool compare = a->controller && !strcmp(a->controller, "all");
+	struct bench_result alone;
 
 	for (unsigned int i = 0; i < CONTROLLERS; i++) {
 		for (unsigned int k = 0; controllers[i] && k < 3; k++) {
@@ -177,8 +185,10 @@ static int measure_caps(struct bench_place *place, const struct args *a,
 			for (unsigned int p = 0; p < BENCH_PHASES; p++)
 				caps->phase[p].target = targets[p];
 			note_step(caps->controller, caps->phase_s * BENCH_PHASES);
-			if (bench_alone(place, kernels_us[k], &caps->alone) < 0 ||
-			    bench_measure_caps(place, caps) < 0)
+			if (bench_trial_alone(place, "plain", kernels_us[k], &alone) < 0)
+				return -1;
+			caps->alone = alone.share;
+			if (bench_measure_caps(place, caps) < 0)
 				return -1;
 			report->ncaps++;
 			if (compare && k == 1)
@@ -194,9 +204,9 @@ static int measure(struct bench_place *place, const struct args *a,
 		   const bool controllers[static CONTROLLERS], struct bench_report *report)
 {
 	unsigned int only = a->only ? a->only : ALL;
-	double alone;
+	struct bench_result alone;
 
-	if (bench_alone(place, 1000, &alone) < 0)
+	if (bench_trial_alone(place, "plain", 1000, &alone) < 0)
 		return -1;
 	if ((only & CAPS) && measure_caps(place, a, controllers, report) < 0)
 		return -1;
@@ -206,6 +216,15 @@ static int measure(struct bench_place *place, const struct args *a,
 			return -1;
 		report->has_pairs = true;
 		bench_print_pairs(report);
+	}
+	if (only & TOKENS) {
+		double seconds = a->quick ? TOKENS_QUICK_S : TOKENS_S;
+
+		note_step("token loops", 3 * seconds + 14);
+		if (bench_measure_tokens(place, seconds, &report->tokens) < 0)
+			return -1;
+		report->has_tokens = true;
+		bench_print_tokens(report);
 	}
 	if (only & REQUESTS) {
 		note_step("requests", 12);

@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/bench_report.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/bench_svg.h"
 #include "cli/bench_targets.h"
-#include "cli/json.h"
 #include "cli/say.h"
 #include "cli/table.h"
 
@@ -31,8 +28,7 @@ static struct table *begin_table(const char *title, const char *headings)
 	return t;
 }
 
-/* 0.1 ms, 1 ms, 10 ms */
-static const char *kernel_words(double us, char buf[static 16])
+const char *bench_report_kernel(double us, char buf[static 16])
 {
 	snprintf(buf, 16, "%g ms", us / 1e3);
 	return buf;
@@ -46,16 +42,21 @@ static void verdict_cell(struct table *t, bool kept)
 	table_cell(t, "%s", kept ? "" : "missed");
 }
 
+static bool is_off(double share, double target, double points)
+{
+	return fabs(share - target) * 100 > points;
+}
+
 static bool caps_kept(const struct bench_caps *c)
 {
 	bool kept = c->worst_error * 100 <= BENCH_SECOND_POINTS;
 
 	for (unsigned int p = 0; p < c->nphases; p++)
-		kept &= fabs(c->phase[p].share - c->phase[p].target) * 100 <= BENCH_CAP_POINTS;
+		kept &= !is_off(c->phase[p].share, c->phase[p].target, BENCH_CAP_POINTS);
 	return kept;
 }
 
-static unsigned int count_controllers(const struct bench_report *report)
+unsigned int bench_report_controllers(const struct bench_report *report)
 {
 	unsigned int n = 0;
 
@@ -85,7 +86,7 @@ void bench_print_caps(const struct bench_report *report)
 		const struct bench_caps *c = &report->caps[i];
 
 		table_cell(t, "%s", c->controller);
-		table_cell(t, "%s", kernel_words(c->kernel_us, kernel));
+		table_cell(t, "%s", bench_report_kernel(c->kernel_us, kernel));
 		for (unsigned int p = 0; p < c->nphases; p++)
 			table_cell(t, "%.1f", c->phase[p].share * 100);
 		table_cell(t, "%.1f", c->mean_error * 100);
@@ -99,7 +100,7 @@ void bench_print_caps(const struct bench_report *report)
 		late |= c->late;
 	}
 	finish_table(t);
-	if (count_controllers(report) == 1)
+	if (bench_report_controllers(report) == 1)
 		printf("off by %.1f points on average, %.1f in the worst second; promised: %.1f, "
 		       "%.1f "
 		       "at most and %.1f\n",
@@ -113,7 +114,7 @@ void bench_print_controllers(const struct bench_report *report)
 {
 	struct table *t;
 
-	if (count_controllers(report) < 2)
+	if (bench_report_controllers(report) < 2)
 		return;
 	t = begin_table("The controllers side by side",
 			"CONTROLLER|>MEAN OFF|>WORST SECOND|>THROUGHPUT KEPT");
@@ -135,20 +136,12 @@ void bench_print_controllers(const struct bench_report *report)
 	finish_table(t);
 }
 
-/* The first's part of what one has alone, by the weights; 0 where the driver decides. */
-static double part_of_first(const struct bench_pair *p)
-{
-	unsigned int sum = p->weight[0] + p->weight[1];
-
-	return sum ? (double)p->weight[0] / sum : 0;
-}
-
 static bool pair_kept(const struct bench_pair *p)
 {
-	double part = part_of_first(p);
+	double part = bench_pair_part(p);
 
-	return fabs(p->share[0] - part) * 100 <= BENCH_WEIGHT_POINTS &&
-	       fabs(p->share[1] - (1 - part)) * 100 <= BENCH_WEIGHT_POINTS &&
+	return !is_off(p->share[0], part, BENCH_WEIGHT_POINTS) &&
+	       !is_off(p->share[1], 1 - part, BENCH_WEIGHT_POINTS) &&
 	       (p->share[0] + p->share[1]) * 100 >= BENCH_TOGETHER_PERCENT;
 }
 
@@ -163,10 +156,10 @@ void bench_print_pairs(const struct bench_report *report)
 			"|KERNEL|>FIRST|>SECOND|>TOGETHER|PROMISED|");
 	for (int i = 0; i < BENCH_PAIRS; i++) {
 		const struct bench_pair *p = &report->pair[i];
-		double part = part_of_first(p) * 100;
+		double part = bench_pair_part(p) * 100;
 
 		table_cell(t, "%s", p->name);
-		table_cell(t, "%s", kernel_words(p->kernel_us, kernel));
+		table_cell(t, "%s", bench_report_kernel(p->kernel_us, kernel));
 		table_cell(t, "%.1f", p->share[0] * 100);
 		table_cell(t, "%.1f", p->share[1] * 100);
 		table_cell(t, "%.1f", (p->share[0] + p->share[1]) * 100);
@@ -177,6 +170,65 @@ void bench_print_pairs(const struct bench_report *report)
 			table_cell(t, "%s", "");
 		verdict_cell(t, part <= 0 || pair_kept(p));
 	}
+	finish_table(t);
+}
+
+/* How long the tokens of one by itself take. */
+static void token_times(struct table *t, const struct bench_result *result)
+{
+	table_cell(t, "%.2f ms", result->latency_p50_us / 1e3);
+	table_cell(t, "%.2f ms", result->latency_p99_us / 1e3);
+}
+
+static void token_pair(struct table *t, const struct bench_pair *p)
+{
+	double part = bench_pair_part(p) * 100;
+
+	table_cell(t, "%s", p->name);
+	if (part > 0)
+		table_cell(t, "%g + %g", part, 100 - part);
+	else
+		table_cell(t, "%s", "");
+	table_cell(t, "%.1f + %.1f", p->share[0] * 100, p->share[1] * 100);
+	table_cell(t, "%.1f", (p->share[0] + p->share[1]) * 100);
+	table_cell(t, "%s", "");
+	table_cell(t, "%s", "");
+	if (part > 0)
+		table_cell(t, "within %g, %g together", BENCH_WEIGHT_POINTS, BENCH_TOGETHER_PERCENT);
+	else
+		table_cell(t, "%s", "");
+	verdict_cell(t, part <= 0 || pair_kept(p));
+}
+
+void bench_print_tokens(const struct bench_report *report)
+{
+	const struct bench_tokens *tokens = &report->tokens;
+	struct table *t;
+
+	if (!report->has_tokens)
+		return;
+	t = begin_table("A token loop, brief kernels first, then a graph of 4 ms, a copy and a wait "
+			"for each token:\npercent of what one has alone, and how long a token takes",
+			"|>ASKED|>GOT|>TOGETHER|>HALF WITHIN|>99 % WITHIN|PROMISED|");
+	table_cell(t, "alone");
+	for (int i = 0; i < 3; i++)
+		table_cell(t, "%s", "");
+	token_times(t, &tokens->alone);
+	table_cell(t, "%s", "");
+	verdict_cell(t, true);
+	for (int i = 0; i < BENCH_TOKEN_CAPS; i++) {
+		const struct bench_token_cap *c = &tokens->cap[i];
+
+		table_cell(t, "alone, --compute %g", c->target * 100);
+		table_cell(t, "%g", c->target * 100);
+		table_cell(t, "%.1f", c->share * 100);
+		table_cell(t, "%s", "");
+		token_times(t, &c->result);
+		table_cell(t, "within %g", BENCH_CAP_POINTS);
+		verdict_cell(t, !is_off(c->share, c->target, BENCH_CAP_POINTS));
+	}
+	for (int i = 0; i < BENCH_TOKEN_PAIRS; i++)
+		token_pair(t, &tokens->pair[i]);
 	finish_table(t);
 }
 
@@ -252,191 +304,4 @@ void bench_print_launches(const struct bench_report *report)
 		verdict_cell(t, l->compute <= 0 || l->processor * 100 < BENCH_PROCESSOR_PERCENT);
 	}
 	finish_table(t);
-}
-
-static void write_bins(struct json *j, const char *key, const struct bench_result *result)
-{
-	json_open(j, key, '[');
-	for (unsigned int i = 0; i < result->nbins; i++)
-		json_number(j, NULL, result->bin[i]);
-	json_close(j, ']');
-}
-
-static void write_caps(struct json *j, const struct bench_caps *c)
-{
-	json_open(j, NULL, '{');
-	json_text(j, "controller", c->controller);
-	json_number(j, "kernel_us", c->kernel_us);
-	json_number(j, "alone", c->alone);
-	json_number(j, "mean_error", c->mean_error);
-	json_number(j, "worst_second_error", c->worst_error);
-	json_number(j, "throughput_kept", c->kept);
-	json_bool(j, "doubtful", c->late);
-	json_number(j, "cpu_seconds", c->result.cpu_seconds);
-	json_number(j, "seconds_each", c->phase_s);
-	json_open(j, "caps", '[');
-	for (unsigned int i = 0; i < c->nphases; i++) {
-		json_open(j, NULL, '{');
-		json_number(j, "target", c->phase[i].target);
-		json_number(j, "share", c->phase[i].share);
-		json_number(j, "worst_second", c->phase[i].worst);
-		json_close(j, '}');
-	}
-	json_close(j, ']');
-	json_number(j, "bin_seconds", c->result.bin_s);
-	write_bins(j, "bins", &c->result);
-	json_close(j, '}');
-}
-
-static void write_pair(struct json *j, const struct bench_pair *p)
-{
-	json_open(j, NULL, '{');
-	json_text(j, "name", p->name);
-	json_u64(j, "first_weight", p->weight[0]);
-	json_u64(j, "second_weight", p->weight[1]);
-	json_number(j, "kernel_us", p->kernel_us);
-	json_number(j, "first_share", p->share[0]);
-	json_number(j, "second_share", p->share[1]);
-	json_close(j, '}');
-}
-
-static void write_all(struct json *j, const struct bench_report *report)
-{
-	json_open(j, NULL, '{');
-	json_text(j, "allot", ALLOT_VERSION);
-	json_text(j, "device", report->device);
-	json_open(j, "solo", '[');
-	for (unsigned int i = 0; i < report->ncaps; i++)
-		write_caps(j, &report->caps[i]);
-	json_close(j, ']');
-	json_open(j, "pairs", '[');
-	for (int i = 0; report->has_pairs && i < BENCH_PAIRS; i++)
-		write_pair(j, &report->pair[i]);
-	json_close(j, ']');
-	json_open(j, "requests", '[');
-	for (int i = 0; report->has_requests && i < BENCH_REQUESTS; i++) {
-		const struct bench_request *q = &report->request[i];
-
-		json_open(j, NULL, '{');
-		json_text(j, "name", q->name);
-		json_number(j, "p50_us", q->p50_us);
-		json_number(j, "p99_us", q->p99_us);
-		if (q->neighbour_us > 0)
-			json_number(j, "neighbour_share", q->neighbour);
-		else
-			json_null(j, "neighbour_share");
-		json_close(j, '}');
-	}
-	json_close(j, ']');
-	json_open(j, "launches", '[');
-	for (int i = 0; report->has_launches && i < BENCH_LAUNCHES; i++) {
-		json_open(j, NULL, '{');
-		json_text(j, "name", report->launch[i].name);
-		json_number(j, "p50_us", report->launch[i].p50_us);
-		json_number(j, "p99_us", report->launch[i].p99_us);
-		json_number(j, "processor", report->launch[i].processor);
-		json_close(j, '}');
-	}
-	json_close(j, ']');
-	json_close(j, '}');
-}
-
-static FILE *open_output(const char *option, const char *path)
-{
-	FILE *out = fopen(path, "we");
-
-	if (!out)
-		say_error("%s \"%s\": %s; the tables above are complete", option, path,
-			  say_errno(errno));
-	return out;
-}
-
-static int close_output(const char *option, const char *path, FILE *out)
-{
-	bool bad = ferror(out);
-
-	if (fclose(out) || bad)
-		return say_error("%s \"%s\": cannot write it: %s", option, path, say_errno(errno)),
-		       -1;
-	return 0;
-}
-
-int bench_write_json(const struct bench_report *report, const char *path)
-{
-	struct json j = {.out = open_output("--json", path)};
-
-	if (!j.out)
-		return -1;
-	write_all(&j, report);
-	return close_output("--json", path, j.out);
-}
-
-/* All kernel lengths of one controller in one panel; answers how many entries that were. */
-static unsigned int draw_caps(struct svg *svg, const struct bench_caps *caps, unsigned int n)
-{
-	static const char *const words = "alone, cap changed while it runs: controller";
-	double target[BENCH_PHASES];
-	struct svg_line lines[1 + BENCH_CAPS_MAX];
-	char labels[BENCH_CAPS_MAX][16], title[96];
-	unsigned int used = 0;
-
-	for (unsigned int i = 0; i < caps->nphases; i++)
-		target[i] = caps->phase[i].target;
-	for (; used < n && caps[used].controller == caps->controller; used++)
-		lines[used] = (struct svg_line){
-			.label = kernel_words(caps[used].kernel_us, labels[used]),
-			.value = caps[used].result.bin,
-			.n = caps[used].result.nbins,
-			.step_s = caps[used].result.bin_s,
-			.colour = (int)used,
-		};
-	lines[used] =
-		(struct svg_line){"target", target, caps->nphases, caps->phase_s, SVG_TARGET, true};
-	snprintf(title, sizeof(title), "%s %s", words, caps->controller);
-	svg_panel(svg, title, caps->phase_s * caps->nphases, lines, used + 1);
-	return used;
-}
-
-static void draw_pairs(struct svg *svg, const struct bench_pair *pair)
-{
-	double seconds = pair[1].result[0].nbins * pair[1].result[0].bin_s;
-	double part[2][BENCH_WEIGHTS], step_s = seconds / BENCH_WEIGHTS;
-	struct svg_line lines[4] = {
-		{"target", part[0], BENCH_WEIGHTS, step_s, SVG_TARGET, true},
-		{NULL, part[1], BENCH_WEIGHTS, step_s, SVG_TARGET, true},
-	};
-
-	for (int i = 0; i < BENCH_WEIGHTS; i++) {
-		part[0][i] = part_of_first(&pair[1 + i]);
-		part[1][i] = 1 - part[0][i];
-	}
-	for (int i = 0; i < 2; i++)
-		lines[2 + i] = (struct svg_line){
-			.label = i ? "second" : "first",
-			.value = pair[1].result[i].bin,
-			.n = pair[1].result[i].nbins,
-			.step_s = pair[1].result[i].bin_s,
-			.colour = i,
-		};
-	svg_panel(svg, "two tenants that always want the device: weights 1:1, 1:3, 1:9", seconds,
-		  lines, 4);
-}
-
-int bench_write_svg(const struct bench_report *report, const char *path)
-{
-	FILE *out = open_output("--svg", path);
-	unsigned int panels = report->has_pairs + count_controllers(report);
-	char title[256];
-	struct svg svg;
-
-	if (!out)
-		return -1;
-	snprintf(title, sizeof(title), "Share of the device's time: %s", report->device);
-	svg_begin(&svg, out, title, panels);
-	for (unsigned int i = 0; i < report->ncaps;)
-		i += draw_caps(&svg, &report->caps[i], report->ncaps - i);
-	if (report->has_pairs)
-		draw_pairs(&svg, report->pair);
-	svg_end(&svg);
-	return close_output("--svg", path, out);
 }

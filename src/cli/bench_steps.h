@@ -3,19 +3,11 @@
 #ifndef ALLOT_CLI_BENCH_STEPS_H
 #define ALLOT_CLI_BENCH_STEPS_H
 
-#include <limits.h>
 #include <stdbool.h>
 
-#include "cli/bench_load.h"
+#include "cli/bench_trial.h"
 
 #define BENCH_PHASES 5
-
-/* Where things are, and what the device was found to do. */
-struct bench_place {
-	char runtime[PATH_MAX], self[PATH_MAX], load[PATH_MAX];
-	double loops_per_us; /* 0 until a load has measured it */
-	unsigned int tenants;
-};
 
 /* A tenant alone on the device, whose cap changes while it runs. */
 struct bench_caps {
@@ -30,15 +22,6 @@ struct bench_caps {
 	struct bench_result result;
 	double mean_error, worst_error, kept; /* parts; kept: of the target, where less was had */
 	bool late;			      /* the processor was elsewhere for long */
-};
-
-/* Two that always want the device. */
-struct bench_pair {
-	const char *name;
-	unsigned int weight[2]; /* 0: no tenants, the driver decides */
-	double kernel_us;
-	double share[2];	       /* of what one has alone */
-	struct bench_result result[2]; /* of the whole run; with the first of its pairs alone */
 };
 
 /* A request each 10 ms. */
@@ -57,17 +40,8 @@ struct bench_launch {
 	double processor; /* what the program takes of one, while it keeps the device busy */
 };
 
-/* Sets place->loops_per_us at its first call. */
-int bench_alone(struct bench_place *place, double kernel_us, double *ret_share);
 /* controller, kernel_us, phase_s, alone and the phases' targets are given. */
 int bench_measure_caps(struct bench_place *place, struct bench_caps *caps);
-/*
- * The driver's own answer, then, changed while they run, weights of 1:1, 1:3 and 1:9, with kernels
- * of 1 ms; and the weights again with kernels of 0.1 ms.
- */
-#define BENCH_WEIGHTS 3
-#define BENCH_PAIRS   (1 + 2 * BENCH_WEIGHTS)
-int bench_measure_pairs(struct bench_place *place, struct bench_pair ret[BENCH_PAIRS]);
 #define BENCH_REQUESTS 5
 int bench_measure_requests(struct bench_place *place, struct bench_request ret[BENCH_REQUESTS]);
 #define BENCH_LAUNCHES 4

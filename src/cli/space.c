@@ -129,7 +129,9 @@ int space_enter(const struct policy *policy)
 		return r;
 	if (policy_part(policy, &permille) < 0 || setenv(MPS_PIPE, daemon.pipe, 1) < 0 ||
 	    setenv(MPS_LOG, daemon.log, 1) < 0 ||
-	    setenv(MPS_PART, mps_part_text(permille).s, 1) < 0)
+	    setenv(MPS_PART, mps_part_text(permille).s, 1) < 0 ||
+	    setenv(MPS_PRIORITY,
+		   policy_yields(policy) ? MPS_PRIORITY_BELOW : MPS_PRIORITY_NORMAL, 1) < 0)
 		return say_error("--mode space: cannot set the command's environment: %s",
 				 say_errno(errno));
 	return 0;
@@ -158,17 +160,37 @@ bool space_sweep(const char *runtime)
 	return !mps_daemon_at(runtime, &daemon) && mps_daemon_end(&daemon, needed, runtime) > 0;
 }
 
-void space_report(const struct policy *before, const struct policy *after)
+static void report_part(const struct policy *before, const struct policy *after)
 {
 	uint32_t was, is;
 
-	if (after->mode != POLICY_MODE_SPACE || policy_part(before, &was) < 0 ||
-	    policy_part(after, &is) < 0 || was == is)
+	if (policy_part(before, &was) < 0 || policy_part(after, &is) < 0 || was == is)
 		return;
 	printf("  programs that run keep %s of the SMs; those that allot run starts get %s\n",
 	       units_permille(was).s, units_permille(is).s);
 	if (is < was)
 		printf("  what the running ones start asks for the old part, and gets no GPU\n");
+}
+
+static void report_priority(const struct policy *before, const struct policy *after)
+{
+	bool yields = policy_yields(after);
+
+	if (policy_yields(before) == yields)
+		return;
+	printf("  programs that run %s to high priority; those that allot run starts %s\n",
+	       yields ? "do not yield" : "yield", yields ? "do" : "do not");
+	if (yields)
+		printf("  what the running ones start asks for the old priority, and gets no "
+		       "GPU\n");
+}
+
+void space_report(const struct policy *before, const struct policy *after)
+{
+	if (after->mode != POLICY_MODE_SPACE)
+		return;
+	report_part(before, after);
+	report_priority(before, after);
 }
 
 int space_daemon(const char *runtime)
@@ -186,6 +208,6 @@ int space_daemon(const char *runtime)
 void space_describe(const struct policy *policy)
 {
 	if (policy->mode == POLICY_MODE_SPACE)
-		say_note("  in space: " MPS_PART "=%s " MPS_PIPE "=%s", getenv(MPS_PART),
-			 getenv(MPS_PIPE));
+		say_note("  in space: " MPS_PART "=%s " MPS_PRIORITY "=%s " MPS_PIPE "=%s",
+			 getenv(MPS_PART), getenv(MPS_PRIORITY), getenv(MPS_PIPE));
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Mode space on the command's side: a tenant's programs are clients of the runtime directory's MPS
- * daemon and are told their part of the SMs by their environment. The guest checks all of it again.
+ * daemon and are told their part of the SMs, and their priority, by their environment. The guest
+ * checks all of it again.
  */
 #ifndef ALLOT_CLI_SPACE_H
 #define ALLOT_CLI_SPACE_H
@@ -25,7 +26,7 @@ int space_check_part(const struct policy *policy);
  */
 int space_enter(const struct policy *policy);
 
-/* For `allot set` on a running tenant: what a new part means for whom, on stdout. */
+/* For `allot set` on a running tenant: what a new part or priority means for whom, on stdout. */
 void space_report(const struct policy *before, const struct policy *after);
 
 /* The daemon, as `allot doctor` asks after it: 0, or errors of mps_daemon_ask. */

@@ -464,6 +464,11 @@ int policy_part(const struct policy *policy, uint32_t *ret_permille)
 	return 0;
 }
 
+bool policy_yields(const struct policy *policy)
+{
+	return policy->priority != POLICY_PRIORITY_HIGH;
+}
+
 uint32_t policy_weight(const struct policy *policy, const uint8_t uuid[16])
 {
 	const struct policy_device *dev = policy_find(policy, uuid);

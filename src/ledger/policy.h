@@ -159,6 +159,12 @@ uint32_t policy_share(const struct policy *policy, const uint8_t uuid[16]);
 int policy_part(const struct policy *policy, uint32_t *ret_permille);
 
 /*
+ * MPS knows two priorities. High is its normal one, and all others yield to that, so that a tenant
+ * of high priority goes before those that said nothing, as it does in turns. Pure.
+ */
+bool policy_yields(const struct policy *policy);
+
+/*
  * Maps <dir>/policy read-only; keeps no descriptor; not inherited by fork. -ENOENT, -ELOOP,
  * -EPERM (foreign, or accessible to others), -EPROTO (other version or size, or damaged).
  */

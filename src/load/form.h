@@ -3,6 +3,8 @@
 #ifndef ALLOT_LOAD_FORM_H
 #define ALLOT_LOAD_FORM_H
 
+#include <stdbool.h>
+
 #include "load/device.h"
 
 #define LOAD_STREAMS 16
@@ -15,6 +17,7 @@ enum load_form {
 	LOAD_STREAMS4,	  /* plain, in four streams in turn */
 	LOAD_SYNC,	  /* plain, and wait for each */
 	LOAD_REQUEST,	  /* one at an instant, its latency noted */
+	LOAD_TOKEN,	  /* brief kernels first; then a graph, a copy to the host, and wait */
 	LOAD_FORMS,
 };
 extern const char *const load_form_names[LOAD_FORMS];
@@ -27,13 +30,23 @@ struct load_work {
 	unsigned int nstreams;
 	CUstream stream[LOAD_STREAMS];
 	CUgraphExec graph;
+	CUdeviceptr token;
 };
 
-/* Ready to launch kernels of so long a run; `nodes` are those of a graph. Ends like load_must. */
+/*
+ * Ready to launch kernels of so long a run; `nodes` are those of a graph, `eager` the brief kernels
+ * that come before the tokens. Ends like load_must.
+ */
 void load_work_open(struct load_work *ret, const struct load_device *device, enum load_form form,
-		    double kernel_us, unsigned int nodes);
+		    double kernel_us, unsigned int nodes, unsigned int eager);
+
+/* Whether a launch is a graph of many kernels. */
+bool load_work_is_graph(enum load_form form);
 
 /* Launches one unit into one of the streams. */
 CUresult load_work_launch(const struct load_work *work, unsigned int stream);
+
+/* Waits until all that was launched is done, as the form does: LOAD_TOKEN copies a token before. */
+CUresult load_work_wait(const struct load_work *work);
 
 #endif

@@ -5,8 +5,8 @@
  *
  * Prints {"stage": "ready", "pids": [...]} when all of its processes could start, then one line of
  * JSON for each at its end. "share" is the part of the time for which the device worked for the
- * process, "bins" the same for each tenth of a second, or
- * --bin-ms, from the start on.
+ * process, "bins" the same for each tenth of a second, or --bin-ms, from the start on. Where each
+ * launch is waited for, "latency_us" is how long that took; of a token, its copy included.
  */
 #include <argp.h>
 #include <errno.h>
@@ -27,13 +27,15 @@
 #define PROCESSES_MAX 64
 
 static const struct argp_option argp_options[] = {
-	{"form", 'f', "FORM", 0, "plain, ex, cooperative, graph, streams, sync or request", 0},
+	{"form", 'f', "FORM", 0,
+	 "plain, ex, cooperative, graph, streams, sync, request or token (default plain)", 0},
 	{"kernel-us", 'k', "US", 0, "how long a kernel takes (default 1000)", 0},
 	{"seconds", 's', "S", 0, "how long it runs (default 3)", 0},
 	{"warm-up", 'w', "S", 0, "of these, before figures are taken (default 0.5)", 0},
 	{"processes", 'p', "N", 0, "so many at once (default 1)", 0},
 	{"period-ms", 'e', "MS", 0, "a request each so many ms (default 10)", 0},
 	{"nodes", 'n', "N", 0, "kernels in a graph (default 50)", 0},
+	{"eager", 'E', "N", 0, "brief kernels before the first token (default 5200)", 0},
 	{"depth", 'd', "N", 0, "launches in flight (default: about 20 ms of work)", 0},
 	{"idle", 'i', "FROM:TO", 0, "launch nothing between these seconds", 0},
 	{"loops-per-us", 'l', "X", 0,
@@ -95,6 +97,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case 'n':
 		o->nodes = (unsigned int)number(state, arg, 1, 10000);
+		return 0;
+	case 'E':
+		o->eager = (unsigned int)number(state, arg, 0, 1e6);
 		return 0;
 	case 'd':
 		o->depth = (unsigned int)number(state, arg, 1, 512);
@@ -201,6 +206,7 @@ int main(int argc, char **argv)
 		.period_ms = 10,
 		.threads = 128,
 		.nodes = 50,
+		.eager = 5200,
 		.bin_ms = 100,
 		.processes = 1,
 	};
@@ -210,7 +216,7 @@ int main(int argc, char **argv)
 	int status, failed = 0;
 
 	argp_parse(&argp, argc, argv, 0, NULL, &o);
-	if (o.lean && (o.form == LOAD_STREAMS4 || o.form == LOAD_SYNC || o.form == LOAD_REQUEST)) {
+	if (o.lean && (o.form == LOAD_STREAMS4 || load_waits(o.form))) {
 		fprintf(stderr,
 			"allot-load: --lean is for one stream that nobody waits for: not for "
 			"--form %s\n",

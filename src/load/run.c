@@ -72,6 +72,11 @@ static bool pause_if_due(struct load *load, uint64_t now_ns)
 	return true;
 }
 
+bool load_waits(enum load_form form)
+{
+	return form == LOAD_SYNC || form == LOAD_REQUEST || form == LOAD_TOKEN;
+}
+
 /* One at a time: as fast as it goes, or one each period. */
 static void run_waiting(struct load *load)
 {
@@ -89,7 +94,7 @@ static void run_waiting(struct load *load)
 			now_ns = now_monotonic_ns();
 		}
 		launch(load, 0);
-		MUST(cu.cuStreamSynchronize(load->work.stream[0]));
+		MUST(load_work_wait(&load->work));
 		done(load, 1);
 		if (now_ns >= load->record.window_ns)
 			histogram_add(&load->latency, now_monotonic_ns() - now_ns);
@@ -193,14 +198,14 @@ static void open_load(struct load *load, const struct load_options *o)
 {
 	load->options = o;
 	load_device_open(&load->device, (int)o->device, o->blocks, o->threads, o->loops_per_us);
-	load_work_open(&load->work, &load->device, o->form, o->kernel_us, o->nodes);
+	load_work_open(&load->work, &load->device, o->form, o->kernel_us, o->nodes, o->eager);
 	size_ring(load);
 	for (unsigned int i = 0; i < load->ring; i++)
 		MUST(cu.cuEventCreate(&load->event[i],
 				      CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC));
 	/* The first launch loads the kernel. */
 	MUST(load_work_launch(&load->work, 0));
-	MUST(cu.cuStreamSynchronize(load->work.stream[0]));
+	MUST(load_work_wait(&load->work));
 }
 
 static double cpu_seconds(void)
@@ -239,6 +244,9 @@ static void print(const struct load *load, unsigned int process, double cpu)
 		process, (int)getpid(), load_form_names[o->form], o->kernel_us,
 		load->device.loops_per_us, (unsigned long long)r->from_ns, o->seconds, o->warmup,
 		(unsigned long long)r->kernels, record_share(r, o->kernel_us), cpu);
+	if (load_work_is_graph(o->form))
+		fprintf(out, ", \"graphs\": %llu",
+			(unsigned long long)(r->kernels / load->work.kernels));
 	print_histogram(out, "launch_us", &load->launch);
 	if (load->latency.n)
 		print_histogram(out, "latency_us", &load->latency);
@@ -275,7 +283,7 @@ void load_run(const struct load_options *options, unsigned int process, struct l
 		canary_start(&load->canary, start_ns, to_ns);
 	load_sleep_until(start_ns);
 	cpu = cpu_seconds();
-	if (options->form == LOAD_SYNC || options->form == LOAD_REQUEST)
+	if (load_waits(options->form))
 		run_waiting(load);
 	else if (options->lean)
 		run_lean(load);

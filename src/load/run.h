@@ -12,10 +12,13 @@ struct load_options {
 	enum load_form form;
 	double kernel_us, seconds, warmup, period_ms, loops_per_us;
 	double idle_from, idle_to; /* seconds from the start; nothing is launched in between */
-	unsigned int device, blocks, threads, nodes, depth, processes, bin_ms;
+	unsigned int device, blocks, threads, nodes, eager, depth, processes, bin_ms;
 	bool canary, wait;
 	bool lean; /* of the forms that do not wait: no thread and few events of its own */
 };
+
+/* Whether the form has one launch in flight at a time. */
+bool load_waits(enum load_form form);
 
 /* What parent and processes share, in memory that fork keeps. */
 struct load_shared {

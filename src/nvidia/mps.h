@@ -14,6 +14,10 @@
 #define MPS_PART "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 /* With it the part is read again for each context, and may be another one. */
 #define MPS_PART_BY_CONTEXT "CUDA_MPS_ENABLE_PER_CTX_DEVICE_MULTIPROCESSOR_PARTITIONING"
+/* Whose work comes first; without it what the daemon takes for its default, which is normal. */
+#define MPS_PRIORITY	    "CUDA_MPS_CLIENT_PRIORITY"
+#define MPS_PRIORITY_NORMAL "0"
+#define MPS_PRIORITY_BELOW  "1"
 
 /* A socket's path has an end. This leaves room for the longest name that the daemon ever used. */
 #define MPS_PIPE_MAX (sizeof(((struct sockaddr_un *)0)->sun_path) - sizeof("/control_privileged"))

@@ -89,6 +89,7 @@ struct guest {
 	int ndevices;
 	struct guest_device device[GUEST_DEVICES]; /* by CUDA ordinal */
 
+	struct guest_once nvml[GUEST_DEVICES]; /* by index in the ledger, see own_nvml.h */
 	struct object_table *objects;
 	_Atomic uint64_t pools;	       /* changes of pools, see pool.h */
 	_Atomic(CUcontext) primary[GUEST_DEVICES]; /* by ordinal, while active */
@@ -101,6 +102,7 @@ struct guest {
 	_Atomic(struct amd *) amd;	   /* set by the first call for AMD's GPUs */
 
 	_Atomic uint32_t space_permille; /* the part of the SMs that was asked for at cuInit */
+	_Atomic bool space_yields;	 /* and the priority: that of work which yields */
 	_Atomic bool in_space;		 /* the driver runs under MPS, and said so: see space.c */
 	_Atomic bool space_refused;	 /* that it does not was said */
 };

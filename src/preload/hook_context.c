@@ -28,6 +28,7 @@ CUresult hook_cuInit(unsigned int Flags)
 		e = space_expect(guest);
 		if (e)
 			return e;
+		truth_expect_any(guest);
 	}
 	e = DRIVER(cuInit, (Flags));
 	return e ? e : guest_attach(guest);
@@ -53,6 +54,7 @@ static CUresult context_begin(struct guest *guest, struct guest_device *device,
 
 	if (e)
 		return e;
+	truth_expect(guest, device);
 	/* Nobody knows yet: as much as is usual, or, where the quota has less, what it has. */
 	if (!guess && charge_try(guest, device, TRUTH_CONTEXT_BYTES, charge))
 		return CUDA_SUCCESS;

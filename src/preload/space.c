@@ -61,9 +61,26 @@ static CUresult check_asked(struct guest *guest, uint32_t most, uint32_t *ret_pe
 	return CUDA_SUCCESS;
 }
 
+/* A tenant of high priority may yield; another may not do without. */
+static CUresult check_priority(struct guest *guest, bool yields, bool *ret_yields)
+{
+	const char *asked = getenv(MPS_PRIORITY);
+
+	if (yields && !asked)
+		return refuse(guest, MPS_PRIORITY " is gone from the environment; "
+				     "start the program with `allot run`");
+	if (yields && strcmp(asked, MPS_PRIORITY_BELOW))
+		return refuse(guest, MPS_PRIORITY "=%.20s is not 1, with which the tenant yields "
+				     "to high priority; start the program anew with `allot run`",
+			      asked);
+	*ret_yields = asked && !strcmp(asked, MPS_PRIORITY_BELOW);
+	return CUDA_SUCCESS;
+}
+
 static CUresult check_part(struct guest *guest, const struct policy *policy)
 {
 	uint32_t part, asked;
+	bool yields;
 	CUresult e;
 
 	if (policy_part(policy, &part))
@@ -73,8 +90,12 @@ static CUresult check_part(struct guest *guest, const struct policy *policy)
 			      policy->name);
 	e = check_asked(guest, part, &asked);
 	if (!e)
-		atomic_store(&guest->space_permille, asked);
-	return e;
+		e = check_priority(guest, policy_yields(policy), &yields);
+	if (e)
+		return e;
+	atomic_store(&guest->space_permille, asked);
+	atomic_store(&guest->space_yields, yields);
+	return CUDA_SUCCESS;
 }
 
 static CUresult check_daemon(struct guest *guest)
@@ -128,8 +149,11 @@ CUresult space_confirm(struct guest *guest, int count)
 CUresult space_context(struct guest *guest)
 {
 	uint32_t asked;
+	bool yields;
+	CUresult e;
 
 	if (!atomic_load(&guest->in_space))
 		return CUDA_SUCCESS;
-	return check_asked(guest, atomic_load(&guest->space_permille), &asked);
+	e = check_asked(guest, atomic_load(&guest->space_permille), &asked);
+	return e ? e : check_priority(guest, atomic_load(&guest->space_yields), &yields);
 }

@@ -10,8 +10,8 @@
 
 /*
  * Before the driver's cuInit: a daemon listens, and the environment asks for no more than the
- * tenant's part. CUDA_SUCCESS too where the tenant's mode is not space; else
- * CUDA_ERROR_MPS_CONNECTION_FAILED, with a line on stderr the first time.
+ * tenant's part, and for no higher priority. CUDA_SUCCESS too where the tenant's mode is not space;
+ * else CUDA_ERROR_MPS_CONNECTION_FAILED, with a line on stderr the first time.
  */
 CUresult space_expect(struct guest *guest);
 

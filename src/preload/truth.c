@@ -10,13 +10,11 @@
 #include "base/fault.h"
 #include "ledger/quota.h"
 #include "ledger/shared.h"
-#include "nvidia/nvml_api.h"
-#include "nvidia/uuid.h"
 #include "preload/charge.h"
 #include "preload/graph.h"
-#include "preload/lookup.h"
 #include "preload/memory.h"
 #include "preload/object.h"
+#include "preload/own_nvml.h"
 #include "preload/pool.h"
 
 #define MIB (UINT64_C(1) << 20)
@@ -27,14 +25,6 @@
 #define PROCESSES 2048
 #define SLOTS 1024 /* slot_count answers no more */
 
-/*
- * Our own table and our own initialisation: the program may shut its NVML down. Bound once; threads
- * that do so together store the same addresses. The pid tells a forked child that it must
- * initialise anew.
- */
-static struct nvml_library nvml;
-static _Atomic pid_t ready; /* pid that initialised it, or -1: there is none */
-
 static uint64_t clock_ns(clockid_t clock)
 {
 	struct timespec t;
@@ -43,37 +33,13 @@ static uint64_t clock_ns(clockid_t clock)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* By index in the ledger: a look must not cost a search by UUID. */
-static _Atomic(nvmlDevice_t) handles[GUEST_DEVICES];
-
-static bool open_nvml(void)
+static nvmlReturn_t list(const struct nvml_library *nvml, nvmlDevice_t device, unsigned int *n,
+			 nvmlProcessInfo_v2_t *out)
 {
-	pid_t pid = getpid(), known = atomic_load_explicit(&ready, memory_order_acquire);
-	void *handle;
-
-	if (known == pid)
-		return true;
-	if (known == -1)
-		return false;
-	handle = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
-	if (handle)
-		nvml_library_bind(&nvml, handle, lookup_libc().dlsym);
-	if (!handle || nvml.nvmlInit_v2() != NVML_SUCCESS) {
-		atomic_store(&ready, -1);
-		return false;
-	}
-	for (int i = 0; i < GUEST_DEVICES; i++)
-		atomic_store_explicit(&handles[i], NULL, memory_order_relaxed);
-	atomic_store_explicit(&ready, pid, memory_order_release);
-	return true;
-}
-
-static nvmlReturn_t list(nvmlDevice_t device, unsigned int *n, nvmlProcessInfo_v2_t *out)
-{
-	nvmlReturn_t r = nvml.nvmlDeviceGetComputeRunningProcesses_v3(device, n, out);
+	nvmlReturn_t r = nvml->nvmlDeviceGetComputeRunningProcesses_v3(device, n, out);
 
 	if (r == NVML_ERROR_FUNCTION_NOT_FOUND)
-		r = nvml.nvmlDeviceGetComputeRunningProcesses_v2(device, n, out);
+		r = nvml->nvmlDeviceGetComputeRunningProcesses_v2(device, n, out);
 	return r;
 }
 
@@ -100,32 +66,18 @@ static void look_free(struct look *look)
 	munmap(look, sizeof(*look));
 }
 
-static nvmlReturn_t handle_of(const uint8_t uuid[16], int ledger_device, nvmlDevice_t *ret)
-{
-	char text[UUID_TEXT_SIZE];
-	nvmlReturn_t r;
-
-	*ret = atomic_load_explicit(&handles[ledger_device], memory_order_relaxed);
-	if (*ret)
-		return NVML_SUCCESS;
-	uuid_format(uuid, text);
-	r = nvml.nvmlDeviceGetHandleByUUID(text, ret);
-	if (r == NVML_SUCCESS)
-		atomic_store_explicit(&handles[ledger_device], *ret, memory_order_relaxed);
-	return r;
-}
-
 /* The driver's figures of all processes on a device. 0 or -errno. */
-static int look_at(struct look *look, const uint8_t uuid[16], int ledger_device)
+static int look_at(struct guest *guest, struct look *look, const uint8_t uuid[16],
+		   int ledger_device)
 {
 	unsigned int n = PROCESSES;
 	nvmlDevice_t device;
-	nvmlReturn_t r;
+	const struct nvml_library *nvml = own_nvml_get(guest, uuid, ledger_device, &device);
+	nvmlReturn_t r = NVML_ERROR_UNINITIALIZED;
 
 	guest_depth++;
-	r = open_nvml() ? handle_of(uuid, ledger_device, &device) : NVML_ERROR_UNINITIALIZED;
-	if (r == NVML_SUCCESS)
-		r = list(device, &n, look->process);
+	if (nvml)
+		r = list(nvml, device, &n, look->process);
 	guest_depth--;
 	look->n = n < PROCESSES ? (int)n : PROCESSES;
 	return r == NVML_SUCCESS ? 0 : -EIO;
@@ -189,23 +141,85 @@ void truth_begin(struct guest_device *device)
 	atomic_store(&device->context_ns, clock_ns(CLOCK_MONOTONIC_COARSE));
 }
 
+/*
+ * Who is nearer to the limit than that looks before it takes more: a context or a large library
+ * fits in between, twice. New code may also need a deeper stack, which the driver backs for every
+ * thread of the device when it is launched.
+ */
+static uint64_t margin_of(struct guest *guest, uint64_t limit, bool stale)
+{
+	uint64_t peers = (uint64_t)slot_count(guest->ledger) * PEER_BYTES;
+
+	return limit / 8 + (stale ? 5 : 1) * 1024 * MIB + peers;
+}
+
+/* Does another process of the tenant live, or did until a moment ago? */
+static bool has_others(struct guest *guest)
+{
+	struct slot *slot = atomic_load(&guest->slot);
+	int own = slot ? slot_index(slot) : -1;
+	struct slot_info info;
+
+	for (int i = 0; i < slot_count(guest->ledger); i++)
+		if (i != own && !slot_info(guest->ledger, i, &info))
+			return true;
+	return false;
+}
+
 bool truth_due(struct guest *guest, struct guest_device *device, uint64_t bytes, uint64_t limit)
 {
 	uint64_t used = quota_used(guest->ledger, device->ledger);
 	uint64_t now = clock_ns(CLOCK_MONOTONIC_COARSE), last = atomic_load(&device->reconciled_ns);
-	uint64_t peers = (uint64_t)slot_count(guest->ledger) * PEER_BYTES;
-	bool stale = atomic_load(&device->stale);
-	/*
-	 * Far enough: a context or a large library fits in between, twice. New code may also need a
-	 * deeper stack, which the driver backs for every thread of the device when it is launched.
-	 */
-	uint64_t margin = limit / 8 + (stale ? 5 : 1) * 1024 * MIB + peers;
+	bool stale = atomic_load(&device->stale), due;
+	uint64_t margin = margin_of(guest, limit, stale);
 
-	if (used + bytes + margin > limit)
+	if (used + bytes + margin > limit) {
+		/* Of a process without a context the driver knows nothing, only of others. */
+		if (!atomic_load(&device->contexts) && !has_others(guest))
+			return false;
 		return stale || now > last + LOOK_NS;
+	}
 	if (last < atomic_load(&device->context_ns))
 		last = atomic_load(&device->context_ns);
-	return last && now > last + GLANCE_NS;
+	due = last && now > last + GLANCE_NS;
+	if (!due && used + bytes + 2 * margin <= limit)
+		return false;
+	/* Nothing hangs on a look from so far off: nobody waits for NVML. */
+	if (!own_nvml_settled(guest, device->ledger)) {
+		own_nvml_begin(guest, device->ledger);
+		return false;
+	}
+	return due;
+}
+
+/* Will what comes with a context be near the limit? Its code comes next. */
+static bool soon(struct guest *guest, int ledger_device, uint64_t limit)
+{
+	uint64_t used = quota_used(guest->ledger, ledger_device);
+
+	return limit && used + TRUTH_CONTEXT_BYTES + 2 * margin_of(guest, limit, true) > limit;
+}
+
+void truth_expect(struct guest *guest, struct guest_device *device)
+{
+	if (soon(guest, device->ledger, guest_limit(guest, device)))
+		own_nvml_begin(guest, device->ledger);
+}
+
+void truth_expect_any(struct guest *guest)
+{
+	if (!has_others(guest))
+		return;
+	for (int i = 0; i < GUEST_DEVICES; i++) {
+		_Atomic uint64_t limit = 0, generation = 0;
+		struct ledger_device_info info;
+
+		if (ledger_device_info(guest->ledger, i, &info))
+			return;
+		if (soon(guest, i, guest_limit_cached(guest, info.uuid, info.total_bytes, &limit,
+						      &generation)))
+			own_nvml_begin(guest, i);
+	}
 }
 
 void truth_look(struct guest *guest, struct guest_device *device)
@@ -352,7 +366,7 @@ bool truth_reconcile(struct guest *guest, struct guest_device *device)
 				   device->ledger, &row))
 			look->allocated = allocated(device, &row) + row.pending;
 		look->calls = atomic_load(&device->calls);
-		done = look_at(look, device->uuid, device->ledger) ||
+		done = look_at(guest, look, device->uuid, device->ledger) ||
 		       reconcile(guest, device, look, try == 3);
 		if (done)
 			atomic_store(&device->peers_bytes,
@@ -382,7 +396,7 @@ void truth_await_dead(struct guest *guest, struct guest_device *device)
 		if (!look && !(look = look_new()))
 			return;
 		while (clock_ns(CLOCK_MONOTONIC) < until &&
-		       !look_at(look, device->uuid, device->ledger) &&
+		       !look_at(guest, look, device->uuid, device->ledger) &&
 		       !figure_of(look, info.pid, &figure) && figure)
 			nanosleep(&(struct timespec){.tv_nsec = DEATH_NAP_NS}, NULL);
 	}
@@ -406,7 +420,7 @@ int truth_tenant(struct guest *guest, const uint8_t uuid[16], int ledger_device,
 	bool missing = present(guest, ledger_device);
 	struct look *look = look_new();
 	uint64_t sum = 0;
-	int r = look ? look_at(look, uuid, ledger_device) : -ENOMEM;
+	int r = look ? look_at(guest, look, uuid, ledger_device) : -ENOMEM;
 
 	for (int i = 0; !r && i < slot_count(guest->ledger); i++) {
 		struct slot_info info;
@@ -468,7 +482,7 @@ static bool listed(struct guest *guest, const uint8_t uuid[16], int ledger_devic
 	struct look *look = look_new();
 	bool any = false;
 
-	if (look && !look_at(look, uuid, ledger_device))
+	if (look && !look_at(guest, look, uuid, ledger_device))
 		for (int i = 0; i < look->n && !any; i++)
 			any = is_ours(guest, look->process[i].pid);
 	if (look)
@@ -488,21 +502,22 @@ int truth_utilisation(struct guest *guest, const uint8_t uuid[16], int ledger_de
 	unsigned long long since_us = (clock_ns(CLOCK_REALTIME) - RECENT_NS) / 1000;
 	nvmlProcessUtilizationSample_t sample[SAMPLES];
 	unsigned int n = SAMPLES;
+	nvmlReturn_t r = NVML_SUCCESS;
 	nvmlUtilization_t rates;
 	nvmlDevice_t device;
+	const struct nvml_library *nvml = own_nvml_get(guest, uuid, ledger_device, &device);
 	int percent = -1;
-	nvmlReturn_t r;
 
+	if (!nvml)
+		return -EIO;
 	guest_depth++;
-	r = open_nvml() ? handle_of(uuid, ledger_device, &device) : NVML_ERROR_UNINITIALIZED;
-	if (r == NVML_SUCCESS &&
-	    nvml.nvmlDeviceGetProcessUtilization(device, sample, &n, since_us) == NVML_SUCCESS)
+	if (nvml->nvmlDeviceGetProcessUtilization(device, sample, &n, since_us) == NVML_SUCCESS)
 		percent = tenant_percent(guest, sample, n < SAMPLES ? n : SAMPLES);
 	/* Who did nothing in that time has no sample. */
-	if (r == NVML_SUCCESS && percent < 0 && listed(guest, uuid, ledger_device))
+	if (percent < 0 && listed(guest, uuid, ledger_device))
 		percent = 0;
-	if (r == NVML_SUCCESS && percent < 0) {
-		r = nvml.nvmlDeviceGetUtilizationRates(device, &rates);
+	if (percent < 0) {
+		r = nvml->nvmlDeviceGetUtilizationRates(device, &rates);
 		percent = (int)rates.gpu;
 	}
 	guest_depth--;

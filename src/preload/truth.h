@@ -5,8 +5,9 @@
  * size that anybody tells beforehand, so theirs is what is left of that figure when everything
  * that was charged by size is taken off.
  *
- * NVML is opened the first time that its answer matters, not at start: it costs about 13 ms. The
- * figure itself costs about 11 us and is immediate.
+ * NVML is opened when its answer is first needed, not at start: it costs about 13 ms. Where that is
+ * to be expected a thread of its own opens it meanwhile (own_nvml.h). The figure itself costs about
+ * 11 us and is immediate.
  */
 #ifndef ALLOT_PRELOAD_TRUTH_H
 #define ALLOT_PRELOAD_TRUTH_H
@@ -23,8 +24,21 @@
 void truth_begin(struct guest_device *device);
 
 /*
+ * Before the driver makes a context there: has NVML opened meanwhile if the limit is so near that
+ * the context will be looked at as soon as it is there. Waits for nothing.
+ */
+void truth_expect(struct guest *guest, struct guest_device *device);
+
+/*
+ * The same before the driver is initialised, for a process that is not the tenant's only one: what
+ * the others hold is looked at before the first context is admitted.
+ */
+void truth_expect_any(struct guest *guest);
+
+/*
  * Is it time to look? Often when an admission of `bytes` comes close to the limit, so that what the
- * driver took for itself matters; else once a second. Cheap while the answer is no.
+ * driver took for itself matters; else once a second, from when NVML is open. Cheap while the
+ * answer is no.
  */
 bool truth_due(struct guest *guest, struct guest_device *device, uint64_t bytes, uint64_t limit);
 

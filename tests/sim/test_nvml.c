@@ -56,6 +56,35 @@ static void end(pid_t pid)
 	CHECK(waitpid(pid, NULL, 0) == pid);
 }
 
+/* Who opens the library, and that it is given the time, can be asked for. */
+static void starts(void)
+{
+	char path[sizeof(dir) + 16];
+	long pid, tid;
+	uint64_t began;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/starts", dir);
+	setenv("ALLOT_SIM_NVML_STARTS", path, 1);
+	setenv("ALLOT_SIM_NVML_INIT_MS", "20", 1);
+	began = now_monotonic_ns();
+	CHECK_EQ(nvmlInit_v2(), NVML_SUCCESS);
+	CHECK(now_monotonic_ns() - began >= 20000000);
+	CHECK_EQ(nvmlShutdown(), NVML_SUCCESS);
+	unsetenv("ALLOT_SIM_NVML_STARTS");
+	unsetenv("ALLOT_SIM_NVML_INIT_MS");
+	CHECK_EQ(nvmlInit_v2(), NVML_SUCCESS);
+	CHECK_EQ(nvmlShutdown(), NVML_SUCCESS);
+	f = fopen(path, "r");
+	CHECK(f);
+	CHECK_EQ(fscanf(f, "begins %ld %ld\n", &pid, &tid), 2);
+	CHECK_EQ(pid, getpid());
+	CHECK_EQ(tid, getpid()); /* the first thread's number is the process's */
+	CHECK_EQ(fscanf(f, "done %ld %ld\n", &pid, &tid), 2);
+	CHECK_EQ(fgetc(f), EOF);
+	fclose(f);
+}
+
 static void before_init(void)
 {
 	nvmlDevice_t dev = NULL;
@@ -388,6 +417,7 @@ int main(int argc, char **argv)
 	setenv("ALLOT_SIM_GPUS", "2", 1);
 	setenv("ALLOT_SIM_MEMORY", "1GiB", 1);
 	setenv("ALLOT_SIM_NAME", "a simulated board", 1);
+	starts();
 	before_init();
 	CHECK_EQ(nvmlInit_v2(), 0);
 	find();

@@ -122,6 +122,17 @@ static void check_part(void)
 	CHECK_EQ(policy_part(&p, &permille), -ENODATA);
 }
 
+static void check_yields(void)
+{
+	struct policy p = fixture_policy(GIB);
+
+	CHECK(policy_yields(&p));
+	p.priority = POLICY_PRIORITY_LOW;
+	CHECK(policy_yields(&p));
+	p.priority = POLICY_PRIORITY_HIGH;
+	CHECK(!policy_yields(&p));
+}
+
 static void check_update(void)
 {
 	const char *dir = fixture_tenant("update");
@@ -539,6 +550,7 @@ int main(void)
 	check_nonsense();
 	check_limits();
 	check_part();
+	check_yields();
 	check_update();
 	if (fixture_has_faults())
 		check_killed_writers();

@@ -6,6 +6,7 @@
  *   cuda                    load the driver and initialise it
  *   alloc ORDINAL BYTES     device memory on a CUDA device
  *   spin US                 a kernel on the last of these devices, to its end
+ *   info                    what cuMemGetInfo says: free and total
  *   show                    what NVML says, as JSON
  */
 #include <dlfcn.h>
@@ -68,6 +69,14 @@ static void spin(uint64_t us)
 	CHECK_EQ(cuda->cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL),
 		 CUDA_SUCCESS);
 	printf("%d\n", cuda->cuCtxSynchronize());
+}
+
+static void info(void)
+{
+	size_t room, total;
+
+	CHECK_EQ(cuda->cuMemGetInfo_v2(&room, &total), CUDA_SUCCESS);
+	printf("%zu %zu\n", room, total);
 }
 
 static unsigned long long wall_us(void)
@@ -144,6 +153,8 @@ int main(void)
 			load_cuda();
 		else if (!strcmp(line, "show\n"))
 			show();
+		else if (!strcmp(line, "info\n"))
+			info();
 		else if (sscanf(line, "alloc %d %llu", &ordinal, &bytes) == 2)
 			alloc(ordinal, bytes);
 		else if (sscanf(line, "spin %llu", &bytes) == 1)

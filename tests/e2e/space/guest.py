@@ -82,20 +82,48 @@ class Guest(space_lib.Case):
         done = self.guest("env", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=10")
         self.assertEqual(done.stdout.splitlines(), ["init 0", "init 0", "alloc 0"])
 
+    def test_changed_priority(self):
+        """Nobody goes before the others but who was given that; to yield is anybody's right."""
+        for change, says in (("CUDA_MPS_CLIENT_PRIORITY=0", "=0 is not 1"),
+                             ("CUDA_MPS_CLIENT_PRIORITY=", "= is not 1"),
+                             ("CUDA_MPS_CLIENT_PRIORITY=2", "=2 is not 1"),
+                             ("--unset=CUDA_MPS_CLIENT_PRIORITY", "CLIENT_PRIORITY is gone")):
+            self.refused(self.guest("env", change), says)
+        self.ok("set", "a", "--priority", "high")
+        for change in ("CUDA_MPS_CLIENT_PRIORITY=1", "--unset=CUDA_MPS_CLIENT_PRIORITY", "A=B"):
+            out = self.ok("run", "--name", "a", "--", "env", change, GUEST, "init", "alloc", "1")
+            self.assertEqual(out.splitlines(), ["init 0", "alloc 0"])
+
+    def test_what_is_started_after_a_change(self):
+        """A running program's children ask for what it was given."""
+        process = self.start(ALLOT, "run", "--name", "a", "--mode", "space", "--compute", "25",
+                             "--priority", "high", "--", "sh", "-c",
+                             f'"{GUEST}" init; read x; "{GUEST}" init; read x; exec "{GUEST}" init')
+        self.assertEqual(process.stdout.readline(), "init 0\n")
+        for priority, said in (("normal", REFUSED), ("high", "init 0")):
+            self.ok("set", "a", "--priority", priority)
+            process.stdin.write("\n")
+            process.stdin.flush()
+            self.assertEqual(process.stdout.readline().strip(), said)
+        self.assertEqual(process.wait(20), 0)
+
     def test_environment_changed_by_the_program(self):
         """Between cuInit and the first context, in case the driver should read it again."""
         program = """
 import ctypes, sys
 libc, cuda, context = ctypes.CDLL(None), ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
 assert cuda.cuInit(0) == 0
-libc.setenv(b"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", sys.argv[1].encode(), 1)
+libc.setenv(sys.argv[1].encode(), sys.argv[2].encode(), 1)
 print(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0))
 """
-        done = self.space(sys.executable, "-c", program, "20")
-        self.assertEqual(done.stdout, "0\n")
-        done = self.space(sys.executable, "-c", program, "50")
-        self.assertEqual(done.stdout, f"{MPS_CONNECTION_FAILED}\n")
-        self.assertIn("=50 is more than", done.stderr)
+        part, priority = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_MPS_CLIENT_PRIORITY"
+        for name, value in ((part, "20"), (priority, "1")):
+            done = self.space(sys.executable, "-c", program, name, value)
+            self.assertEqual(done.stdout, "0\n")
+        for name, value, says in ((part, "50", "=50 is more than"), (priority, "0", "is not 1")):
+            done = self.space(sys.executable, "-c", program, name, value)
+            self.assertEqual(done.stdout, f"{MPS_CONNECTION_FAILED}\n")
+            self.assertIn(says, done.stderr)
 
     def test_driver_without_mps(self):
         """A daemon that the driver does not get on with is as good as none."""

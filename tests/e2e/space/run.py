@@ -20,11 +20,26 @@ class Start(space_lib.Case):
         self.assertEqual(env["CUDA_MPS_PIPE_DIRECTORY"], self.pipe)
         self.assertEqual(env["CUDA_MPS_LOG_DIRECTORY"], self.log)
         self.assertEqual(env["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"], "25")
+        self.assertEqual(env["CUDA_MPS_CLIENT_PRIORITY"], "1")
         env = self.environment(name="b", compute="12.5")
         self.assertEqual(env["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"], "12.5")
         self.assertEqual(self.starts(), 1)
         for path in (self.root, self.pipe, self.log):
             self.assertEqual(os.stat(path).st_mode & 0o777, 0o700)
+
+    def test_priority(self):
+        """MPS has two: high goes before all others, whatever the caller has in its environment."""
+        for level, asked in (("high", "0"), ("normal", "1"), ("low", "1")):
+            for before in ("0", "1"):
+                out = self.ok("run", "--name", level, "--mode", "space", "--compute", "90",
+                              "--priority", level, "--", "env",
+                              env={"CUDA_MPS_CLIENT_PRIORITY": before})
+                self.assertIn(f"CUDA_MPS_CLIENT_PRIORITY={asked}\n", out)
+        self.assertIn("CUDA_MPS_CLIENT_PRIORITY=0\n", self.ok("run", "--name", "high", "--", "env"))
+        self.assertNotIn("CUDA_MPS", self.ok("run", "--compute", "25", "--priority", "high", "--",
+                                             "env"))
+        done = self.allot("run", "--verbose", "--name", "high", "--", "true")
+        self.assertIn("CUDA_MPS_CLIENT_PRIORITY=0", done.stderr)
 
     def test_the_tenant_remembers(self):
         """Who joins need not say it again, and the tenant that shares in turns is not changed."""
@@ -41,7 +56,8 @@ class Start(space_lib.Case):
                                   pass_fds=(file.fileno(),), check=False, timeout=60,
                                   env={**self.env, "CUDA_VISIBLE_DEVICES": "0",
                                        "LD_PRELOAD": "libm.so.6",
-                                       "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "5", "SECRET": "x"})
+                                       "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "5",
+                                       "CUDA_MPS_CLIENT_PRIORITY": "1", "SECRET": "x"})
         self.assertEqual(done.returncode, 0)
         names = {line.split("=")[0] for line in self.noted("environment")}
         self.assertLessEqual(names, {"PATH", "LD_LIBRARY_PATH", "CUDA_MPS_PIPE_DIRECTORY",
@@ -173,6 +189,24 @@ class Set(space_lib.Case):
         self.assertNotIn("no GPU", said)
         self.assertIn("no GPU", self.ok("set", "a", "--compute", "20"))
         self.assertNotIn("programs", self.ok("set", "a", "--memory", "1GiB"))
+
+    def test_priority(self):
+        """What runs keeps its priority; what it starts must not have a higher one than the new."""
+        self.space("true")
+        self.assertNotIn("programs", self.ok("set", "a", "--priority", "high"))
+        self.assertIn("CUDA_MPS_CLIENT_PRIORITY=0\n", self.ok("run", "--name", "a", "--", "env"))
+        self.ok("set", "a", "--priority", "normal")
+        self.hold("a")
+        self.assertNotIn("programs", self.ok("set", "a", "--priority", "low"))
+        said = self.ok("set", "a", "--priority", "high")
+        self.assertIn("programs that run yield to high priority; those that allot run starts do "
+                      "not", said)
+        self.assertNotIn("no GPU", said)
+        self.assertIn("CUDA_MPS_CLIENT_PRIORITY=0\n", self.ok("run", "--name", "a", "--", "env"))
+        said = self.ok("set", "a", "--priority", "normal")
+        self.assertIn("programs that run do not yield", said)
+        self.assertIn("no GPU", said)
+        self.assertIn("CUDA_MPS_CLIENT_PRIORITY=1\n", self.ok("run", "--name", "a", "--", "env"))
 
 
 if __name__ == "__main__":

@@ -21,7 +21,8 @@ PROGRAMS = ("nvidia-cuda-mps-control", "nvidia-cuda-mps-server")
 class Case(cli_lib.Case):
     def setUp(self):
         super().setUp()
-        for name in ("PIPE_DIRECTORY", "LOG_DIRECTORY", "ACTIVE_THREAD_PERCENTAGE"):
+        for name in ("PIPE_DIRECTORY", "LOG_DIRECTORY", "ACTIVE_THREAD_PERCENTAGE",
+                     "CLIENT_PRIORITY"):
             self.env.pop(f"CUDA_MPS_{name}", None)
         self.env.update({"ALLOT_SIM_DIR": self.path("devices"), "ALLOT_SIM_GPUS": "2",
                          "ALLOT_SIM_CONTEXT": "2MiB",

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/bench_pairs.h"
+
+#define PAIR_S	  3.0 /* by one weight */
+#define WITHOUT_S 2.0
+
+double bench_pair_part(const struct bench_pair *pair)
+{
+	unsigned int sum = pair->weight[0] + pair->weight[1];
+
+	return sum ? (double)pair->weight[0] / sum : 0;
+}
+
+int bench_pair_without(struct bench_place *place, double alone, struct bench_pair *pair)
+{
+	struct bench_words words[2] = {{0}, {0}};
+	struct bench_load load[2];
+	uint64_t start_ns;
+
+	for (int i = 0; i < 2; i++)
+		bench_trial_load(place, &words[i], pair->form, pair->kernel_us, WITHOUT_S,
+				 BENCH_SETTLE_S);
+	if (bench_trial_open_both(load, words) < 0)
+		return -1;
+	bench_trial_go_both(load, &start_ns);
+	if (bench_trial_close_both(load, pair->result) < 0)
+		return -1;
+	for (int i = 0; i < 2; i++)
+		pair->share[i] = pair->result[i].share / alone;
+	return 0;
+}
+
+static int play(const struct bench_place *place, const struct bench_tenant *second,
+		struct bench_load load[2], const struct bench_pair *pair, unsigned int n)
+{
+	uint64_t start_ns;
+	int r = bench_trial_go_both(load, &start_ns);
+
+	for (unsigned int i = 1; !r && i < n; i++) {
+		r = bench_sleep_until(start_ns + (uint64_t)(i * PAIR_S * 1e9));
+		if (!r)
+			r = bench_trial_set(place, second, "--weight", pair[i].weight[1]);
+	}
+	return r;
+}
+
+int bench_pair_by_weight(struct bench_place *place, double alone, struct bench_pair *pair,
+			 unsigned int n)
+{
+	struct bench_words words[2] = {{0}, {0}};
+	struct bench_tenant tenant[2] = {{""}, {""}};
+	struct bench_load load[2];
+	int r;
+
+	for (int i = 0; i < 2; i++) {
+		bench_trial_tenant(place, &words[i], &tenant[i]);
+		bench_words_add(&words[i], "--policy");
+		bench_words_add(&words[i], "share");
+		bench_trial_option(&words[i], "--weight", pair[0].weight[i]);
+		bench_trial_load(place, &words[i], pair[0].form, pair[0].kernel_us, n * PAIR_S,
+				 BENCH_SETTLE_S);
+	}
+	r = bench_trial_open_both(load, words);
+	if (!r) {
+		r = play(place, &tenant[1], load, pair, n);
+		r = bench_trial_close_both(load, pair[0].result) < 0 ? -1 : r;
+	}
+	for (int i = 0; i < 2; i++) {
+		bench_trial_forget(place, &tenant[i]);
+		for (unsigned int k = 0; !r && k < n; k++)
+			pair[k].share[i] = bench_result_share(&pair[0].result[i],
+							      k * PAIR_S + BENCH_SETTLE_S,
+							      (k + 1) * PAIR_S) /
+					   alone;
+	}
+	return r;
+}
+
+int bench_measure_pairs(struct bench_place *place, struct bench_pair ret[BENCH_PAIRS])
+{
+	static const struct bench_pair weights[BENCH_WEIGHTS] = {
+		{.name = "weights 1:1", .form = "plain", .weight = {1, 1}},
+		{.name = "weights 1:3", .form = "plain", .weight = {1, 3}},
+		{.name = "weights 1:9", .form = "plain", .weight = {1, 9}},
+	};
+	static const double kernels_us[] = {1000, 100};
+	struct bench_result alone;
+
+	ret[0] = (struct bench_pair){
+		.name = "no tenants", .form = "plain", .kernel_us = kernels_us[0]};
+	for (int k = 0; k < 2; k++) {
+		struct bench_pair *first = &ret[1 + k * BENCH_WEIGHTS];
+
+		for (int i = 0; i < BENCH_WEIGHTS; i++) {
+			first[i] = weights[i];
+			first[i].kernel_us = kernels_us[k];
+		}
+		if (bench_trial_alone(place, "plain", kernels_us[k], &alone) < 0 ||
+		    (!k && bench_pair_without(place, alone.share, &ret[0]) < 0) ||
+		    bench_pair_by_weight(place, alone.share, first, BENCH_WEIGHTS) < 0)
+			return -1;
+	}
+	return 0;
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Two loads at once, of which each always wants the device: what each gets, by their weights. */
+#ifndef ALLOT_CLI_BENCH_PAIRS_H
+#define ALLOT_CLI_BENCH_PAIRS_H
+
+#include "cli/bench_trial.h"
+
+struct bench_pair {
+	const char *name, *form; /* the load's, see allot-load */
+	unsigned int weight[2];	 /* 0: no tenants, the driver decides */
+	double kernel_us;
+	double share[2];	       /* of what one has alone */
+	struct bench_result result[2]; /* of the whole run; with the first of its pairs alone */
+};
+
+/* The first's part of what one has alone, by the weights; 0 where the driver decides. */
+double bench_pair_part(const struct bench_pair *pair);
+
+/* Name, form and kernel_us are given; `alone` is the share that one has by itself. */
+int bench_pair_without(struct bench_place *place, double alone, struct bench_pair *pair);
+/* Weights, too: two tenants, of which the second gets one of `n` weights after the other. */
+int bench_pair_by_weight(struct bench_place *place, double alone, struct bench_pair *pair,
+			 unsigned int n);
+
+/*
+ * The driver's own answer, then, changed while they run, weights of 1:1, 1:3 and 1:9, with kernels
+ * of 1 ms; and the weights again with kernels of 0.1 ms. 0, or < 0 after a message.
+ */
+#define BENCH_WEIGHTS 3
+#define BENCH_PAIRS   (1 + 2 * BENCH_WEIGHTS)
+int bench_measure_pairs(struct bench_place *place, struct bench_pair ret[BENCH_PAIRS]);
+
+#endif

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/bench_tokens.h"
+
+#define FORM	  "token"
+#define KERNEL_US (BENCH_TOKEN_US / 50) /* as many kernels as allot-load puts into a graph */
+
+static int measure_cap(struct bench_place *place, double seconds, double alone,
+		       struct bench_token_cap *cap)
+{
+	struct bench_words words = {0};
+	struct bench_tenant tenant;
+	int r;
+
+	bench_trial_tenant(place, &words, &tenant);
+	bench_trial_option(&words, "--compute", cap->target * 100);
+	bench_words_add(&words, "--policy");
+	bench_words_add(&words, "cap");
+	bench_trial_load(place, &words, FORM, KERNEL_US, seconds, BENCH_SETTLE_S);
+	r = bench_trial_one(&words, &cap->result);
+	bench_trial_forget(place, &tenant);
+	cap->share = cap->result.share / alone;
+	return r;
+}
+
+int bench_measure_tokens(struct bench_place *place, double seconds, struct bench_tokens *ret)
+{
+	static const double caps[BENCH_TOKEN_CAPS] = {0.25, 0.5, 0.75};
+	static const struct bench_pair pairs[BENCH_TOKEN_PAIRS] = {
+		{.name = "no tenants", .form = FORM, .kernel_us = KERNEL_US},
+		{.name = "weights 1:1", .form = FORM, .kernel_us = KERNEL_US, .weight = {1, 1}},
+		{.name = "weights 1:3", .form = FORM, .kernel_us = KERNEL_US, .weight = {1, 3}},
+	};
+
+	if (bench_trial_alone(place, FORM, KERNEL_US, &ret->alone) < 0)
+		return -1;
+	for (int i = 0; i < BENCH_TOKEN_CAPS; i++) {
+		ret->cap[i].target = caps[i];
+		if (measure_cap(place, seconds, ret->alone.share, &ret->cap[i]) < 0)
+			return -1;
+	}
+	for (int i = 0; i < BENCH_TOKEN_PAIRS; i++)
+		ret->pair[i] = pairs[i];
+	return bench_pair_without(place, ret->alone.share, &ret->pair[0]) < 0 ||
+			       bench_pair_by_weight(place, ret->alone.share, &ret->pair[1],
+						    BENCH_TOKEN_PAIRS - 1) < 0
+		       ? -1
+		       : 0;
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A program that people share a GPU for: a token loop, in which thousands of brief kernels come
+ * first, and then for each token a graph, a small copy to the host and a wait. Nothing that is
+ * learned of the brief kernels says how long the graph takes.
+ */
+#ifndef ALLOT_CLI_BENCH_TOKENS_H
+#define ALLOT_CLI_BENCH_TOKENS_H
+
+#include "cli/bench_pairs.h"
+
+#define BENCH_TOKEN_US	  4000.0 /* of the device's time */
+#define BENCH_TOKEN_CAPS  3
+#define BENCH_TOKEN_PAIRS 3 /* without tenants, and by weights of 1:1 and 1:3 */
+
+struct bench_tokens {
+	struct bench_result alone;
+	/* A process of its own for each: what came first is part of the question. */
+	struct bench_token_cap {
+		double target, share; /* of what one has alone */
+		struct bench_result result;
+	} cap[BENCH_TOKEN_CAPS];
+	struct bench_pair pair[BENCH_TOKEN_PAIRS];
+};
+
+/* Each cap for so long. 0, or < 0 after a message. */
+int bench_measure_tokens(struct bench_place *place, double seconds, struct bench_tokens *ret);
+
+#endif

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/own_nvml.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "base/futex.h"
+#include "base/now.h"
+#include "nvidia/uuid.h"
+#include "preload/lookup.h"
+#include "preload/thread.h"
+
+/*
+ * A thread that opens NVML is waited for as long, and then there is no figure, this once. Longer
+ * than that takes where a hundred programs start at once: the time is for one that never ends.
+ */
+#define WAIT_NS UINT64_C(10000000000)
+
+enum { NOT_YET, UNDER_WAY, SETTLED }; /* guest_once.state */
+
+/*
+ * Threads that load, open or ask for a device at once do the same and store the same, so none of
+ * this has a lock.
+ */
+static struct nvml_library nvml;
+static _Atomic int loaded;  /* 1, or -1: there is none */
+static _Atomic pid_t ready; /* pid that initialised it, or -1: it does not work */
+static _Atomic bool ending; /* the process ends: no thread is started any more */
+
+/* By index in the ledger: a look must not cost a search by UUID. */
+static _Atomic(nvmlDevice_t) handles[GUEST_DEVICES];
+
+static bool load(void)
+{
+	int known = atomic_load_explicit(&loaded, memory_order_acquire);
+	void *handle;
+
+	if (known)
+		return known > 0;
+	handle = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+	if (handle)
+		nvml_library_bind(&nvml, handle, lookup_libc().dlsym);
+	atomic_store_explicit(&loaded, handle ? 1 : -1, memory_order_release);
+	return handle;
+}
+
+/* The pid tells a forked child that it must initialise anew. */
+static bool initialise(void)
+{
+	pid_t pid = getpid(), known = atomic_load_explicit(&ready, memory_order_acquire);
+
+	if (known == pid)
+		return true;
+	if (known == -1)
+		return false;
+	if (!load() || nvml.nvmlInit_v2() != NVML_SUCCESS) {
+		atomic_store(&ready, -1);
+		return false;
+	}
+	for (int i = 0; i < GUEST_DEVICES; i++)
+		atomic_store_explicit(&handles[i], NULL, memory_order_relaxed);
+	atomic_store_explicit(&ready, pid, memory_order_release);
+	return true;
+}
+
+static bool find_device(const uint8_t uuid[16], int ledger_device, nvmlDevice_t *ret)
+{
+	nvmlDevice_t device =
+		atomic_load_explicit(&handles[ledger_device], memory_order_relaxed);
+	char text[UUID_TEXT_SIZE];
+
+	if (!device) {
+		uuid_format(uuid, text);
+		if (nvml.nvmlDeviceGetHandleByUUID(text, &device) != NVML_SUCCESS)
+			return false;
+		atomic_store_explicit(&handles[ledger_device], device, memory_order_relaxed);
+	}
+	*ret = device;
+	return true;
+}
+
+static void settle(struct guest_once *once)
+{
+	atomic_store(&once->state, SETTLED);
+	futex_wake_all(&once->state);
+}
+
+/* False: still under way. */
+static bool wait_until(struct guest_once *once, uint64_t until_ns)
+{
+	while (atomic_load(&once->state) == UNDER_WAY) {
+		if (now_monotonic_ns() >= until_ns)
+			return false;
+		futex_wait_until(&once->state, UNDER_WAY, until_ns);
+	}
+	return true;
+}
+
+/* With the library loaded. */
+static void open_device(struct guest_once *once)
+{
+	struct guest *guest = guest_made();
+	struct ledger_device_info info;
+	int device = (int)(once - guest->nvml);
+	nvmlDevice_t handle;
+
+	guest_depth++;
+	if (!ledger_device_info(guest->ledger, device, &info) && initialise())
+		find_device(info.uuid, device, &handle); /* whoever asks for it finds it now */
+	guest_depth--;
+	settle(once);
+}
+
+static void *run(void *arg)
+{
+	prctl(PR_SET_NAME, "allot-nvml"); /* whose it is, for who looks at a program's threads */
+	open_device(arg);
+	return NULL;
+}
+
+/* NVML's library may not be taken down under our thread. */
+static void at_exit(void)
+{
+	struct guest *guest = guest_made();
+	uint64_t until_ns = now_monotonic_ns() + WAIT_NS;
+
+	atomic_store(&ending, true);
+	for (int i = 0; guest && i < GUEST_DEVICES; i++)
+		wait_until(&guest->nvml[i], until_ns);
+}
+
+static void expect_exit(void)
+{
+	static _Atomic bool expected; /* also in a forked child, which inherits what atexit knows */
+
+	if (!atomic_exchange(&expected, true))
+		atexit(at_exit);
+}
+
+void own_nvml_begin(struct guest *guest, int ledger_device)
+{
+	struct guest_once *once = &guest->nvml[ledger_device];
+	uint32_t state = NOT_YET;
+	bool there;
+
+	if (atomic_load(&once->state) != NOT_YET || atomic_load(&ending) ||
+	    !atomic_compare_exchange_strong(&once->state, &state, UNDER_WAY))
+		return;
+	expect_exit();
+	guest_depth++;
+	there = load();
+	guest_depth--;
+	if (!there)
+		settle(once);
+	else if (thread_start(run, once))
+		open_device(once);
+}
+
+bool own_nvml_settled(struct guest *guest, int ledger_device)
+{
+	return atomic_load_explicit(&guest->nvml[ledger_device].state, memory_order_relaxed) ==
+	       SETTLED;
+}
+
+const struct nvml_library *own_nvml_get(struct guest *guest, const uint8_t uuid[16],
+					int ledger_device, nvmlDevice_t *ret_device)
+{
+	struct guest_once *once = &guest->nvml[ledger_device];
+	uint32_t state = NOT_YET;
+	bool found;
+
+	/* Not for ever: should NVML want the loader's lock, a constructor of the program has it. */
+	if (!wait_until(once, now_monotonic_ns() + WAIT_NS))
+		return NULL;
+	guest_depth++;
+	found = initialise() && find_device(uuid, ledger_device, ret_device);
+	guest_depth--;
+	atomic_compare_exchange_strong(&once->state, &state, SETTLED);
+	return found ? &nvml : NULL;
+}

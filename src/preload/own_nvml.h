@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The guest's own NVML, for truth.c: a table and an initialisation beside the program's, which may
+ * shut its own down.
+ *
+ * NVML takes about 6 ms to open, and each device another 6 ms when it is first asked for. So a
+ * thread of ours opens both while the program goes on, as soon as a look is to be expected; who
+ * needs a figure before that is done waits for the rest.
+ *
+ *	program's thread    cuCtxCreate ── the driver makes the context ──► the first look
+ *	ours                own_nvml_begin ── NVML, device ──► ends
+ *
+ * The library itself is loaded by the program's thread, in less than a millisecond: a program that
+ * makes its context in a constructor holds the loader's lock, and would wait for a thread that
+ * needs it.
+ */
+#ifndef ALLOT_PRELOAD_OWN_NVML_H
+#define ALLOT_PRELOAD_OWN_NVML_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "nvidia/nvml_api.h"
+#include "preload/guest.h"
+
+/*
+ * Opens NVML and a device of the tenant's ledger behind the program's back, unless that was begun
+ * or done. Waits for nothing; but where no thread can be made the caller's does it, now.
+ */
+void own_nvml_begin(struct guest *guest, int ledger_device);
+
+/* Whether own_nvml_get would answer at once. */
+bool own_nvml_settled(struct guest *guest, int ledger_device);
+
+/*
+ * The library, and a device of it. Waits for a thread that opens them, or opens them itself. NULL:
+ * there is none, it does not know the device, or it was not open after ten seconds.
+ */
+const struct nvml_library *own_nvml_get(struct guest *guest, const uint8_t uuid[16],
+					int ledger_device, nvmlDevice_t *ret_device);
+
+#endif

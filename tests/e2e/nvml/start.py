@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NVML takes longer to open than all else that the library does at the start of a process: it is
+opened by a thread of the library's own, and only where a figure is needed."""
+
+import os
+import time
+
+from cli_lib import ALLOT, GIB, MIB, Case, main, wait_for
+from view import Probe
+
+CONTEXT = 520 * MIB
+GUESS = 512 * MIB  # is charged for a context that nobody looked at
+SHARE = ("--compute", "50")
+LOAD_EARLY = "import ctypes, sys; ctypes.CDLL(sys.argv[1])"
+
+
+class Start(Case):
+    def setUp(self):
+        super().setUp()
+        self.env.update({"ALLOT_SIM_DIR": self.path("sim"), "ALLOT_SIM_MEMORY": str(24 * GIB),
+                         "ALLOT_SIM_CONTEXT": str(CONTEXT),
+                         "ALLOT_SIM_NVML_STARTS": self.path("starts"),
+                         "LD_LIBRARY_PATH": os.environ["ALLOT_SIM_LIBS"]})
+        os.mkdir(self.env["ALLOT_SIM_DIR"])
+
+    def tenant(self, *args):
+        return Probe(self.start(ALLOT, "run", *args, *SHARE, "--", os.environ["ALLOT_PROBE"]))
+
+    def begun(self, *args):
+        """A program that has all that most programs have, and asked for no figure."""
+        return self.tenant(*args).tell("cuda", f"alloc 0 {MIB}", "spin 1000")
+
+    def opened(self, probe, what="begins"):
+        """By which threads of the process NVML was opened."""
+        try:
+            with open(self.path("starts"), encoding="ascii") as file:
+                lines = [line.split() for line in file]
+        except FileNotFoundError:
+            return []
+        return [int(tid) for word, pid, tid in lines if (word, pid) == (what, probe.pid)]
+
+    def by_another(self, probe):
+        """It was opened once, and by none of the program's own threads: the probe has one."""
+        (thread,) = self.opened(probe)
+        self.assertNotEqual(thread, int(probe.pid))
+
+    def loaded(self, probe):
+        with open(f"/proc/{probe.pid}/maps", encoding="utf-8") as maps:
+            return "libnvidia-ml" in maps.read()
+
+    def test_not_without_need(self):
+        probe = self.begun("--memory", "16GiB")
+        self.assertEqual((self.opened(probe), self.loaded(probe)), ([], False))
+        free, total = map(int, probe.ask("info").split())
+        self.assertEqual((len(self.opened(probe)), total), (1, 16 * GIB))
+        self.assertLessEqual(free, total - CONTEXT - MIB)
+        self.assertGreater(free, total - CONTEXT - 8 * MIB)
+
+    def test_where_the_limit_is_near(self):
+        self.by_another(self.begun("--memory", "1GiB"))
+
+    def test_beside_others_of_the_tenant(self):
+        first = self.begun("--name", "a", "--memory", "4GiB")
+        second = self.begun("--name", "a")
+        self.by_another(first)
+        self.by_another(second)
+
+    def test_where_the_limit_comes_near(self):
+        """Ahead of the need, so that nobody has to wait for it then."""
+        probe = self.begun("--memory", "20GiB")
+        probe.tell(*[f"alloc 0 {GIB}"] * 2)
+        self.assertEqual(self.opened(probe), [])
+        probe.tell(*[f"alloc 0 {GIB}"] * 6)
+        wait_for(lambda: self.opened(probe))
+        self.by_another(probe)
+
+    def test_a_second_later(self):
+        """The look that is due each second waits for it, and the program does not."""
+        self.env["ALLOT_SIM_NVML_INIT_MS"] = "2000"
+        probe = self.begun("--memory", "16GiB")
+        time.sleep(1.2)
+        probe.tell(f"alloc 0 {MIB}", f"alloc 0 {MIB}", f"alloc 0 {MIB}")
+        wait_for(lambda: self.opened(probe))
+        self.assertEqual(self.opened(probe, "done"), [])
+        self.by_another(probe)
+        wait_for(lambda: self.opened(probe, "done"))
+        probe.tell(f"alloc 0 {MIB}")
+        self.assertEqual(len(self.opened(probe)), 1)
+
+    def test_the_quota_holds(self):
+        """What the context took more than was guessed is known before more is admitted."""
+        self.env["ALLOT_SIM_NVML_INIT_MS"] = "300"
+        probe = self.tenant("--memory", "1GiB").tell("cuda")
+        self.assertEqual(probe.ask(f"alloc 0 {GIB - GUESS}"), "2")
+        self.assertEqual(probe.ask(f"alloc 0 {GIB - CONTEXT + 2 * MIB}"), "2")
+        self.assertEqual(probe.ask(f"alloc 0 {GIB - CONTEXT}"), "0")
+        self.assertEqual(probe.ask("alloc 0 1"), "2")
+
+    def test_exit_meanwhile(self):
+        """The process ends when it is open, since its library goes with the process."""
+        self.env["ALLOT_SIM_NVML_INIT_MS"] = "2000"
+        probe = self.begun("--memory", "16GiB")
+        time.sleep(1.2)
+        probe.tell(f"alloc 0 {MIB}")
+        wait_for(lambda: self.opened(probe))
+        self.assertEqual(self.opened(probe, "done"), [])
+        probe.process.stdin.close()
+        self.assertEqual(probe.process.wait(30), 0)
+        self.assertEqual(len(self.opened(probe, "done")), 1)
+
+    def test_in_a_constructor(self):
+        """Whoever loads a library holds a lock that the thread of ours must not need."""
+        self.env["ALLOT_SIM_NVML_INIT_MS"] = "100"
+        out = self.ok("run", "--memory", "1GiB", *SHARE, "--", "python3", "-c", LOAD_EARLY,
+                      os.environ["ALLOT_EARLY"])
+        self.assertEqual(int(out), GIB - CONTEXT)
+
+
+if __name__ == "__main__":
+    main()

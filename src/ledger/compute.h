@@ -30,10 +30,11 @@ struct compute {
 	uint64_t hot;		  /* the controller's word, see share/controller.h */
 	uint64_t worked_ns;	  /* the latest instant at which the device worked for the tenant */
 	uint64_t demand_until_ns; /* somebody waits, or worked a moment ago */
-	uint64_t work_until_ns;	  /* when what was launched is expected to be done */
+	uint64_t work_until_ns;	  /* until then there is work, as far as was measured: it may go on */
 	uint64_t tick_ns;	  /* whoever moves it on steers the controller */
 	uint64_t held_n;	  /* which of `held` is the last */
-	uint64_t pad0[2];
+	uint64_t due_ns;	  /* when what was launched is expected to be done */
+	uint64_t burst_ns;	  /* how long it works between two waits of its own; 0: not known */
 
 	uint64_t busy_ns;	  /* the device worked for this tenant; never falls */
 	uint64_t launches;	  /* of kernels */

@@ -7,6 +7,7 @@
 #include "guest/launch/admission.h"
 #include "guest/launch/waits.h"
 #include "preload/hook.h"
+#include "share/tuning.h"
 
 /* As keys of what is launched: no function has such an address. */
 #define COPY_KEY 1
@@ -61,12 +62,20 @@ static uint64_t bytes_3d_peer(const CUDA_MEMCPY3D_PEER *copy)
 	return copy ? copy->WidthInBytes * copy->Height * copy->Depth : 0;
 }
 
-/* One that is not asynchronous waits for all that is before it in its context. */
+/*
+ * One that is not asynchronous waits for all that is before it in its context. One that takes no
+ * longer than a gap between launches is such a gap: an event before and behind it takes longer.
+ */
 static void host_before(struct guest *guest, const struct copy *copy)
 {
+	bool brief = copy->bytes < TUNING_COPY_BYTES;
+
 	if (!copy->async)
 		waits_context(guest, NULL);
-	waits_stream(guest, copy->stream, copy->per_thread, METER_SPLIT);
+	else
+		waits_stream(guest, copy->stream, copy->per_thread, METER_MARK);
+	if (!brief)
+		waits_stream(guest, copy->stream, copy->per_thread, METER_SPLIT);
 	waits_host_copy(guest, copy->bytes);
 }
 
@@ -88,8 +97,8 @@ static CUresult before(struct guest *guest, const struct copy *copy, struct laun
 static void after(struct guest *guest, const struct copy *copy, struct launch *launch, CUresult e)
 {
 	admission_leave(guest, launch, e);
-	if (copy->host && !copy->async && !e)
-		waits_over(guest);
+	if (copy->host && !copy->async && !e && !admission_is_open(guest))
+		waits_over(guest, copy->stream, copy->per_thread);
 }
 
 #define COPY(name, params, args)                           \

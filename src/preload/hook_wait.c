@@ -25,31 +25,44 @@
 
 #define STREAM(why, own) waits_stream(guest, hStream, own, why)
 
-static void synchronized(struct guest *guest)
+static void settle(struct guest *guest)
 {
-	if (!admission_is_open(guest))
-		waits_over(guest);
 	memory_reap(guest);
 	pool_settle_all(guest);
+}
+
+static void synchronized(struct guest *guest, CUstream stream, bool own)
+{
+	if (!admission_is_open(guest))
+		waits_over(guest, stream, own);
+	settle(guest);
 }
 
 static void answered(struct guest *guest)
 {
 	if (!admission_is_open(guest))
-		waits_over(guest);
+		waits_answered(guest);
 }
 
-WAIT(cuCtxSynchronize, (void), (), waits_context(guest, NULL), synchronized(guest))
-WAIT(cuCtxSynchronize_v2, (CUcontext ctx), (ctx), waits_context(guest, ctx), synchronized(guest))
+static void synchronized_event(struct guest *guest)
+{
+	answered(guest);
+	settle(guest);
+}
+
+WAIT(cuCtxSynchronize, (void), (), waits_context(guest, NULL),
+     synchronized(guest, NULL, false))
+WAIT(cuCtxSynchronize_v2, (CUcontext ctx), (ctx), waits_context(guest, ctx),
+     synchronized_event(guest))
 WAIT(cuStreamSynchronize, (CUstream hStream), (hStream), STREAM(METER_WAIT, false),
-     synchronized(guest))
+     synchronized(guest, hStream, false))
 WAIT(cuStreamSynchronize_ptsz, (CUstream hStream), (hStream), STREAM(METER_WAIT, true),
-     synchronized(guest))
+     synchronized(guest, hStream, true))
 WAIT(cuStreamQuery, (CUstream hStream), (hStream), STREAM(METER_WAIT, false), answered(guest))
 WAIT(cuStreamQuery_ptsz, (CUstream hStream), (hStream), STREAM(METER_WAIT, true), answered(guest))
 
 /* What is waited for by an event was closed when that was recorded. */
-WAIT(cuEventSynchronize, (CUevent hEvent), (hEvent), (void)0, synchronized(guest))
+WAIT(cuEventSynchronize, (CUevent hEvent), (hEvent), (void)0, synchronized_event(guest))
 WAIT(cuEventQuery, (CUevent hEvent), (hEvent), (void)0, answered(guest))
 
 #define RECORD(name, own)                                                                     \

@@ -14,7 +14,9 @@
 #include <string.h>
 
 const struct arbiter_params arbiter_defaults = {
-	.slice_ns = 8000000,
+	.slice_ns = 10000000,
+	.brief_ns = 1000000,
+	.brief_slice_ns = 4000000,
 	.grace_ns = 150000,
 	.lead_ns = 500000,
 	.edge_ns = 30000,
@@ -75,9 +77,32 @@ static bool rivalled(const struct machine *m, const struct arbiter_tenant *t, in
 	return false;
 }
 
-static uint64_t wall_ns(const struct machine *m)
+static bool is_brief(const struct machine *m, const struct arbiter_tenant *t)
 {
-	return m->params->slice_ns + m->params->slice_ns / 2;
+	return t->burst_ns && t->burst_ns < m->params->brief_ns;
+}
+
+/* How long this tenant's turn is, by what it used: it follows how long the bursts of all are. */
+static uint64_t slice_ns(const struct machine *m, const struct arbiter_tenant *t)
+{
+	if (!is_brief(m, t))
+		return m->params->slice_ns;
+	for (int i = 0; i < m->n; i++)
+		if (shares(&m->tenant[i], t) && m->tenant[i].wants && !is_brief(m, &m->tenant[i]))
+			return m->params->slice_ns;
+	return m->params->brief_slice_ns;
+}
+
+/* ... and by the clock. */
+static uint64_t wall_ns(const struct machine *m, const struct arbiter_tenant *t)
+{
+	return slice_ns(m, t) + slice_ns(m, t) / 2;
+}
+
+/* What it used of its turn, with what is in flight: that is the turn's, too. */
+static uint64_t used_ns(const struct machine *m, const struct arbiter_tenant *t)
+{
+	return t->turn_busy_ns + (t->wants && t->done_ns > m->now_ns ? t->done_ns - m->now_ns : 0);
 }
 
 static uint64_t virtual_of(const struct arbiter_tenant *t, uint64_t busy_ns)
@@ -103,11 +128,11 @@ static void charge(struct arbiter_tenant *t, uint64_t busy_ns)
  */
 static void charge_ahead(const struct machine *m, struct arbiter_tenant *t)
 {
-	uint64_t most = wall_ns(m) * AHEAD_TURNS, ahead_ns;
+	uint64_t most = wall_ns(m, t) * AHEAD_TURNS, ahead_ns;
 
-	if (t->turn_busy_ns >= m->params->slice_ns)
+	if (t->turn_busy_ns >= slice_ns(m, t))
 		return;
-	ahead_ns = wall_ns(m) - t->turn_busy_ns;
+	ahead_ns = wall_ns(m, t) - t->turn_busy_ns;
 	charge(t, ahead_ns);
 	if (t->ahead_ns < most)
 		t->ahead_ns = t->ahead_ns + ahead_ns < most ? t->ahead_ns + ahead_ns : most;
@@ -121,7 +146,7 @@ static void charge_leaving(const struct machine *m, struct arbiter_tenant *t)
 {
 	uint64_t held_ns = m->now_ns - t->left_ns;
 
-	if (held_ns < wall_ns(m) || held_ns < t->turn_busy_ns)
+	if (held_ns < wall_ns(m, t) || held_ns < t->turn_busy_ns)
 		return;
 	charge(t, held_ns - t->turn_busy_ns);
 	t->ahead_ns += held_ns - t->turn_busy_ns;
@@ -386,7 +411,7 @@ static void end_turn(const struct machine *m, struct arbiter_tenant *t)
 
 static void begin_turn(const struct machine *m, struct arbiter_tenant *t)
 {
-	uint64_t most = wall_ns(m) * AHEAD_TURNS;
+	uint64_t most = wall_ns(m, t) * AHEAD_TURNS;
 
 	/* What was not measured by now never will be, and pays for nothing else. */
 	if (t->done_ns <= m->now_ns && t->ahead_ns > most)
@@ -401,15 +426,16 @@ static void end_turns(const struct machine *m)
 {
 	for (int i = 0; i < m->n; i++) {
 		struct arbiter_tenant *t = &m->tenant[i];
-		bool late = m->now_ns - t->turn_from_ns >= wall_ns(m);
+		bool late = m->now_ns - t->turn_from_ns >= wall_ns(m, t);
 
 		if (!t->owner)
 			continue;
 		if (t->outranked || (t->idle && rivalled(m, t, INT32_MIN))) {
 			end_turn(m, t);
-		} else if ((late || t->turn_busy_ns >= m->params->slice_ns) &&
+		} else if ((late || used_ns(m, t) >= slice_ns(m, t)) &&
 			   rivalled(m, t, t->priority)) {
-			charge_ahead(m, t);
+			if (late)
+				charge_ahead(m, t);
 			end_turn(m, t);
 		}
 	}
@@ -542,7 +568,14 @@ static void answer(const struct machine *m, struct arbiter_tenant *t, const uint
 	t->open_from_ns = open_from_ns(m, t);
 	t->open_until_ns = m->now_ns + m->params->lease_ns;
 	if (rivalled(m, t, t->priority))
-		t->open_until_ns = earlier(t->open_until_ns, t->turn_from_ns + wall_ns(m));
+		t->open_until_ns = earlier(t->open_until_ns, t->turn_from_ns + wall_ns(m, t));
+}
+
+static uint64_t left_ns(const struct machine *m, const struct arbiter_tenant *t)
+{
+	uint64_t used = used_ns(m, t), slice = slice_ns(m, t);
+
+	return used < slice ? slice - used : 0;
 }
 
 /* When something about this tenant can change by itself. */
@@ -561,9 +594,9 @@ static uint64_t next_ns(const struct machine *m, const struct arbiter_tenant *t)
 		next = earlier(next, t->done_ns > m->now_ns ? t->done_ns
 							    : m->now_ns + m->params->grace_ns);
 	if (rivalled(m, t, t->priority)) {
-		next = earlier(next, t->turn_from_ns + wall_ns(m));
+		next = earlier(next, t->turn_from_ns + wall_ns(m, t));
 		/* No sooner: a device works no faster than the clock goes. */
-		next = earlier(next, m->now_ns + m->params->slice_ns - t->turn_busy_ns);
+		next = earlier(next, m->now_ns + left_ns(m, t));
 	}
 	return next;
 }

@@ -23,15 +23,18 @@
 #define ARBITER_TENANTS 256
 
 struct arbiter_params {
-	uint64_t slice_ns; /* shortest turn while others wait */
+	uint64_t slice_ns; /* how long a turn is while others wait */
+	uint64_t brief_ns; /* ... where all who share the device work for less at a time, ... */
+	uint64_t brief_slice_ns; /* ... so long */
 	uint64_t grace_ns; /* an owner with nothing to do keeps its turn for so long */
 	uint64_t lead_ns;  /* the next is let in so long before the last work should be done ... */
 	uint64_t edge_ns;  /* ... and may launch so long before it */
 	uint64_t lease_ns; /* an answer holds for so long; step again before */
 };
 /*
- * For real devices: 8 ms, 150 us, 500 us, 30 us, 20 ms. A device stands still for 140 us between
- * two contexts, less than 2 % of such a turn and what is in flight at its end. The lead is what two
+ * For real devices: 10 ms, or 4 ms where nobody works for more than 1 ms at a time; 150 us, 500 us,
+ * 30 us, 20 ms. A device stands still for 140 us between two contexts, less than 2 % of such a turn,
+ * and who waits for each brief answer would else wait for two turns of others. The lead is what two
  * wake-ups take, the arbiter's and the next one's, on a bad day. It does not launch at once, for
  * the device turns to it in the middle of the last one's work, when that was at it for 2 ms, and
  * back again for the rest.
@@ -47,6 +50,7 @@ struct arbiter_tenant {
 	bool wants;	  /* it waits, or has work that is not done */
 	uint64_t busy_ns; /* measured so far, as if its devices were one: the busiest */
 	uint64_t done_ns; /* when what it launched is expected to be done; 0 nothing */
+	uint64_t burst_ns; /* how long it works between two waits of its own; 0 not known */
 
 	/* Out. */
 	bool open;		    /* it may launch ... */

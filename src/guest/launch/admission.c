@@ -92,51 +92,94 @@ bool admission_wishes(struct launch_device *device, uint64_t now_ns)
 	return true;
 }
 
-/*
- * Until when work lasts, as far as anybody knows: at least until somebody looks again. A thread
- * that is held looks when the end is expected, the monitor each tick.
- */
-static uint64_t ends_ns(const struct launch_device *device, uint64_t now_ns)
+/* Writes an instant that others of the tenant write, too. *said is what this process last wrote. */
+static void tell(uint64_t *word, _Atomic uint64_t *said, uint64_t at_ns, uint64_t now_ns)
 {
-	bool waits = atomic_load(&state_get(device->meter.guest)->waiting);
-	uint64_t due = window_due_ns(&device->window);
-	uint64_t look = now_ns + (waits ? TUNING_GLANCE_HELD_NS : TUNING_TICK_NS);
+	uint64_t stands = atomic_peek(word), before = atomic_load(said);
 
-	look += (look - now_ns) / 2;
-	if (stall_is_on(&device->stall)) { /* what waits on the device does not work */
-		uint64_t before = atomic_load(&device->stall.before_ns);
-
-		return due < before ? due : before;
-	}
-	return meter_works(&device->meter) && due < look ? look : due;
+	if (at_ns < before + TUNING_NEAR_NS && before < at_ns + TUNING_NEAR_NS &&
+	    stands >= before && stands <= now_ns + COMPUTE_AHEAD_NS)
+		return;
+	/* Lower than before only if nobody else's work lasts longer; or over what is damaged. */
+	if ((stands == before && at_ns < before) || stands > now_ns + COMPUTE_AHEAD_NS)
+		atomic_swap_if_u64(word, stands, at_ns);
+	else
+		atomic_raise_u64(word, at_ns);
+	atomic_store(said, at_ns);
 }
 
 /*
- * A device that goes to another tenant by expectation alone turns to it in the middle of this one's
- * work, and both pay for both. And who waits for the end is rung when it is there: a look each tick
- * would cost the device half a tick each time.
+ * Until when there is work, whatever is expected: at least until somebody looks again. A thread
+ * that is held looks when the end is expected, the monitor each tick.
  */
+static uint64_t works_until_ns(const struct launch_device *device, uint64_t now_ns)
+{
+	bool waits = atomic_load(&state_get(device->meter.guest)->waiting);
+	uint64_t look = waits ? TUNING_GLANCE_HELD_NS : TUNING_TICK_NS;
+
+	return meter_works(&device->meter) ? now_ns + look + look / 2 : now_ns;
+}
+
+/* A program that never waits works for longer and longer; one that does says so when it waited. */
+static void note_burst(struct launch_device *device, uint64_t now_ns, bool over)
+{
+	uint64_t *burst = &device->meter.compute->burst_ns;
+	uint64_t from = atomic_load(&device->burst_from_ns), took = now_ns - from;
+
+	if (!from || now_ns < from)
+		return;
+	if (took > atomic_peek(burst))
+		atomic_poke(burst, took);
+	else if (over)
+		atomic_poke(burst, atomic_peek(burst) - (atomic_peek(burst) - took) / 8);
+	if (over)
+		atomic_store(&device->burst_from_ns, 0);
+}
+
 void admission_publish(struct launch_device *device, uint64_t now_ns)
 {
 	struct guest *guest = device->meter.guest;
-	uint64_t *word = &device->meter.compute->work_until_ns, stands = atomic_peek(word);
-	uint64_t end = ends_ns(device, now_ns), said = atomic_load(&device->published_ns);
+	struct compute *compute = device->meter.compute;
+	uint64_t due = window_due_ns(&device->window), until = works_until_ns(device, now_ns);
+	bool worked = atomic_load(&device->said_until_ns) > now_ns + TUNING_NEAR_NS;
 
-	if (end < said + TUNING_NEAR_NS && said < end + TUNING_NEAR_NS && stands >= said &&
-	    stands <= now_ns + COMPUTE_AHEAD_NS)
-		return;
-	/* Lower than before only if nobody else's work lasts longer; or over what is damaged. */
-	if ((stands == said && end < said) || stands > now_ns + COMPUTE_AHEAD_NS)
-		atomic_swap_if_u64(word, stands, end);
-	else
-		atomic_raise_u64(word, end);
-	atomic_store(&device->published_ns, end);
-	if (end <= now_ns + TUNING_NEAR_NS && said > now_ns + TUNING_NEAR_NS &&
-	    limits_contended(&state_get(guest)->limits, now_ns) &&
+	if (stall_is_on(&device->stall)) { /* what waits on the device does not work */
+		uint64_t before = atomic_load(&device->stall.before_ns);
+
+		due = due < before ? due : before;
+		until = until < due ? until : due;
+	}
+	tell(&compute->due_ns, &device->said_due_ns, due, now_ns);
+	tell(&compute->work_until_ns, &device->said_until_ns, until, now_ns);
+	note_burst(device, now_ns, until <= now_ns);
+	/* Who waits for the end hears of it at once: a tick each time would cost the device. */
+	if (worked && until <= now_ns && limits_contended(&state_get(guest)->limits, now_ns) &&
 	    now_ns > atomic_load(&device->rung_ns) + TUNING_RING_NS) {
 		atomic_store(&device->rung_ns, now_ns);
 		monitor_ring(guest);
 	}
+}
+
+/*
+ * Beside others: says that there is work, and then looks once more whose turn it is. The arbiter
+ * closes a tenant, and then looks once more whether it works, before it lets another in: of the
+ * two, one sees the other.
+ */
+static bool claim_turn(struct asking *asking)
+{
+	struct launch_device *device = asking->device;
+	struct compute *compute = device->meter.compute;
+	uint64_t now = asking->launch->now_ns, until = now + TUNING_TICK_NS + TUNING_TICK_NS / 2;
+	uint64_t old = atomic_peek(&compute->work_until_ns);
+
+	if (!limits_contended(&asking->state->limits, now))
+		return true;
+	atomic_raise_u64(&compute->work_until_ns, until);
+	atomic_store(&device->said_until_ns, until);
+	/* A pause is over: the arbiter, which may wait for that, hears of it. */
+	if (old < now && atomic_peek(&compute->demand_until_ns) < now)
+		monitor_ring(asking->guest);
+	return !limits_not_our_turn(&asking->state->limits, asking->launch->now_ns);
 }
 
 /* --- What is known when a launch asks ------------------------------------------------------ */
@@ -464,7 +507,7 @@ static bool step(struct asking *asking)
 	asking->settled = !in.paid_ns;
 	if (asking->settled)
 		wait_for_edge(asking);
-	return true;
+	return claim_turn(asking);
 }
 
 /*
@@ -567,11 +610,13 @@ CUresult admission_enter(struct guest *guest, struct launch *launch)
 	}
 	if (!lets)
 		ask(guest, device, launch);
+	if (!atomic_load_explicit(&device->burst_from_ns, memory_order_relaxed))
+		atomic_store(&device->burst_from_ns, launch->now_ns);
 	meter_begin(launch);
 	if (launch->in)
 		credit_open(device, launch);
 	if (!lets || window_due_ns(&device->window) >=
-			     atomic_load(&device->published_ns) + TUNING_NEAR_NS) {
+			     atomic_load(&device->said_due_ns) + TUNING_NEAR_NS) {
 		admission_publish(device, launch->now_ns);
 		admission_wishes(device, launch->now_ns);
 	}

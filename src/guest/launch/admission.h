@@ -52,8 +52,8 @@ uint64_t admission_owes(struct launch_device *device, uint64_t now_ns, bool *ret
 bool admission_wishes(struct launch_device *device, uint64_t now_ns);
 
 /*
- * Tells the arbiter until when this process's work lasts: at least to the next look at it while any
- * of it is not done, and to now when all of it is.
+ * Tells the arbiter until when there is work of this process, which is at least to the next look at
+ * it while any of it is not done, and when it should be done.
  */
 void admission_publish(struct launch_device *device, uint64_t now_ns);
 

@@ -31,6 +31,12 @@
 /* So long before the work of a higher priority is done others may launch: what a wake-up takes. */
 #define BEHIND_NS UINT64_C(300000)
 
+/* Work that is later than expected is looked at again so soon, or when its owner rings. */
+#define LATE_NS UINT64_C(1000000)
+/* Nobody waits longer for a tenant that was closed, and a turn that waits is looked at so soon. */
+#define MISSED_MOST_NS UINT64_C(1000000000)
+#define WITHHELD_NS    UINT64_C(100000)
+
 /* Work that ranks do at once is billed one after the other, and so much apart. */
 #define APART_NS UINT64_C(100000000)
 
@@ -72,6 +78,7 @@ struct arbiter_host {
 	uint64_t scanned_ns, listed_ns, ids;
 	uint32_t comers; /* when the tenants were listed */
 	bool busy;
+	bool withheld; /* a turn that began is not told yet, see is_taken */
 	int nuuids, n;
 	uint8_t uuid[64][16];
 	struct member member[ARBITER_TENANTS];
@@ -318,6 +325,15 @@ static uint64_t count(struct member *member)
 	return most;
 }
 
+/* What is later than expected goes on: nobody is let in before it was seen to end. */
+static uint64_t done_ns(const struct compute *compute, uint64_t now_ns)
+{
+	uint64_t due = instant(&compute->due_ns, now_ns);
+	uint64_t work = instant(&compute->work_until_ns, now_ns);
+
+	return due > now_ns || work <= now_ns ? due : now_ns + LATE_NS;
+}
+
 static void look(struct arbiter_host *host, int i, uint64_t now_ns)
 {
 	struct member *member = &host->member[i];
@@ -329,16 +345,19 @@ static void look(struct arbiter_host *host, int i, uint64_t now_ns)
 	    !ledger_device_info(member->ledger, member->ndevices, &info))
 		describe(host, i);
 	state->id = member->turns ? member->id : 0;
-	state->done_ns = state->devices = 0;
+	state->done_ns = state->devices = state->burst_ns = 0;
 	for (int d = 0; d < member->ndevices; d++) {
 		const struct compute *compute = member->compute[d];
 		uint64_t work = instant(&compute->work_until_ns, now_ns);
 		uint64_t want = instant(&compute->demand_until_ns, now_ns);
+		uint64_t done = done_ns(compute, now_ns), burst = atomic_peek(&compute->burst_ns);
 
 		if (work || want || atomic_peek(&compute->busy_ns))
 			state->devices |= UINT64_C(1) << member->bit[d];
-		state->done_ns = work > state->done_ns ? work : state->done_ns;
+		state->done_ns = done > state->done_ns ? done : state->done_ns;
+		state->burst_ns = burst > state->burst_ns ? burst : state->burst_ns;
 		demand = want > demand ? want : demand;
+		demand = work > demand ? work : demand;
 	}
 	/*
 	 * Who is let in at any time need only be let finish: others may queue up behind, unless it
@@ -351,12 +370,42 @@ static void look(struct arbiter_host *host, int i, uint64_t now_ns)
 	host->busy |= state->wants;
 }
 
+/*
+ * A tenant that was just closed may have launched while that was decided: then it says so by now,
+ * and its neighbour waits for that work as for any. (See claim_turn in admission.c.)
+ */
+static bool is_taken(const struct arbiter_host *host, int i, uint64_t now_ns)
+{
+	const struct arbiter_tenant *state = &host->state[i];
+
+	for (int k = 0; k < host->n; k++) {
+		const struct arbiter_tenant *other = &host->state[k];
+		const struct member *member = &host->member[k];
+
+		if (k == i || !other->id || other->open || other->priority != state->priority ||
+		    !(other->devices & state->devices) ||
+		    now_ns > other->left_ns + MISSED_MOST_NS)
+			continue;
+		for (int d = 0; d < member->ndevices; d++)
+			if (done_ns(member->compute[d], now_ns) >
+			    now_ns + arbiter_defaults.lead_ns)
+				return true;
+	}
+	return false;
+}
+
 static void tell(struct arbiter_host *host, int i, uint64_t now_ns)
 {
 	struct policy_turn *turn = host->member[i].turn;
 	const struct arbiter_tenant *state = &host->state[i];
 	uint64_t until = state->open ? state->open_until_ns : 0;
 	bool opened = until > now_ns && atomic_peek(&turn->open_until_ns) <= now_ns;
+
+	if (opened && !state->first && is_taken(host, i, now_ns)) {
+		host->withheld = true;
+		opened = false;
+		until = 0;
+	}
 
 	atomic_poke(&turn->flags, (state->contended ? (uint32_t)POLICY_TURN_CONTENDED : 0) |
 					  (state->urged ? (uint32_t)POLICY_TURN_URGED : 0) |
@@ -381,10 +430,16 @@ uint64_t arbiter_host_step(struct arbiter_host *host, uint64_t now_ns)
 		if (host->member[i].name[0])
 			look(host, i, now_ns);
 	next = arbiter_step(&arbiter_defaults, host->state, host->n, now_ns);
-	for (int i = 0; i < host->n; i++)
-		if (host->member[i].name[0] && host->member[i].turns)
-			tell(host, i, now_ns);
-	return next;
+	/* Closed first, so that who launches all the same is seen before another is let in. */
+	host->withheld = false;
+	for (int open = 0; open < 2; open++) {
+		for (int i = 0; i < host->n; i++)
+			if (host->member[i].name[0] && host->member[i].turns &&
+			    host->state[i].open == open)
+				tell(host, i, now_ns);
+		__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	}
+	return host->withheld && next > now_ns + WITHHELD_NS ? now_ns + WITHHELD_NS : next;
 }
 
 void arbiter_host_ring(struct arbiter_host *host)

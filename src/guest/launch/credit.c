@@ -130,6 +130,7 @@ void credit_count(struct meter *meter, struct stream *stream)
 		return;
 	burst = (struct burst){
 		.launches = (uint32_t)(LAUNCHES_AT(given) - LAUNCHES_AT(left)),
+		.known = true,
 		.key = left & MIXED ? 0 : credit->key,
 		.expected_ns = (given & NS_MASK) - (left & NS_MASK),
 	};

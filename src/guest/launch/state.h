@@ -18,14 +18,14 @@ struct launch_device {
 	struct window window;
 	struct stall stall;
 	struct credit_terms credit;
-	_Atomic uint64_t published_ns; /* the work_until_ns that this process last wrote */
+	_Atomic uint64_t said_until_ns; /* the work_until_ns that this process last wrote */
+	_Atomic uint64_t said_due_ns;	/* ... and the due_ns */
+	_Atomic uint64_t burst_from_ns; /* since when it works without a wait; 0: it does not */
 	_Atomic uint64_t active_ns;    /* until then it said that it launches */
 	_Atomic uint64_t counted_ns;   /* when the processes that do were counted */
 	_Atomic uint32_t processes;
 	_Atomic bool beside; /* another device works for the tenant, see compute_beside */
-	_Atomic bool idle;   /* it was told to the arbiter that nothing is left to do */
 	_Atomic uint64_t rung_ns;
-	bool looked;	     /* since the monitor's last look, by another thread */
 	uint64_t monitor_ns; /* collected_ns as the monitor left it */
 };
 

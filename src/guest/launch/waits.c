@@ -47,15 +47,34 @@ void waits_context(struct guest *guest, CUcontext context)
 		DRIVER(cuCtxPopCurrent_v2, (&current));
 }
 
-void waits_over(struct guest *guest)
+static void look(struct launch_device *device, uint64_t now_ns)
+{
+	if (meter_works(&device->meter))
+		meter_collect(&device->meter);
+	admission_publish(device, now_ns);
+}
+
+void waits_over(struct guest *guest, CUstream stream, bool per_thread)
+{
+	CUcontext context = NULL;
+	struct launch_device *device = device_here(guest, &context);
+	uint64_t now;
+
+	if (!device)
+		return;
+	stream = launch_stream(stream, per_thread);
+	now = now_monotonic_ns();
+	meter_waited(&device->meter, context, stream == CU_STREAM_LEGACY ? NULL : stream, now);
+	look(device, now);
+}
+
+void waits_answered(struct guest *guest)
 {
 	CUcontext context = NULL;
 	struct launch_device *device = device_here(guest, &context);
 
-	if (!device || !meter_works(&device->meter))
-		return;
-	meter_collect(&device->meter);
-	admission_publish(device, now_monotonic_ns());
+	if (device && meter_works(&device->meter))
+		look(device, now_monotonic_ns());
 }
 
 void waits_host_copy(struct guest *guest, uint64_t bytes)

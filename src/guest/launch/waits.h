@@ -14,8 +14,10 @@ void waits_stream(struct guest *guest, CUstream stream, bool per_thread, enum me
 /* The same for all of a context; NULL: the current one. */
 void waits_context(struct guest *guest, CUcontext context);
 
-/* After a wait: what was waited for is done, and billed at once. */
-void waits_over(struct guest *guest);
+/* After a wait for a stream, or for all of the context (CU_STREAM_LEGACY, too): it is done. */
+void waits_over(struct guest *guest, CUstream stream, bool per_thread);
+/* After the program asked whether something is, and it is. */
+void waits_answered(struct guest *guest);
 
 /* So many bytes go to or from the host. */
 void waits_host_copy(struct guest *guest, uint64_t bytes);

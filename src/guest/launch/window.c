@@ -86,7 +86,8 @@ uint64_t window_spun(struct meter *meter, const struct burst *burst, uint64_t be
 		held = compute_held(compute_of(meter->guest->ledger, i), began_ns, done_ns);
 		most = held > most ? held : most;
 	}
-	return most < late ? most : late;
+	/* A rank that was let go late, or whose thread woke up late, is waited for that long, too. */
+	return most && burst->known ? late : most < late ? most : late;
 }
 
 /* How much the device does at once, over the last few launches. */

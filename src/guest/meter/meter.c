@@ -151,17 +151,20 @@ static struct stream *stream_enter(struct meter *meter, const struct launch *lau
 	return &meter->stream[i];
 }
 
+static uint64_t later(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
 static bool was_idle(const struct stream *stream, uint64_t now_ns)
 {
-	uint64_t last = stream->launched_ns > stream->since_ns ? stream->launched_ns
-							       : stream->since_ns;
-
-	return now_ns > last + TUNING_GAP_NS;
+	return now_ns > later(later(stream->launched_ns, stream->since_ns), stream->waited_ns) +
+				TUNING_GAP_NS;
 }
 
 /*
- * Work whose end was missed: launches came behind each other until the last of them, and of what
- * was after it nobody knows.
+ * Work whose end was missed: launches came behind each other until the last of them, or the program
+ * waited for that. Of what was after it nobody knows.
  */
 struct missed {
 	struct span known, lost;
@@ -175,6 +178,7 @@ struct missed {
 static void miss_end(struct meter *meter, struct stream *stream, const struct launch *launch,
 		     struct missed *ret)
 {
+	uint64_t known;
 	CUresult e;
 
 	if (stream_has_events(stream)) {
@@ -190,12 +194,15 @@ static void miss_end(struct meter *meter, struct stream *stream, const struct la
 	if (e == CUDA_ERROR_NOT_READY || !stream->open.launches)
 		return;
 	stream_count(meter, stream);
-	ret->lost = (struct span){stream->launched_ns, launch->now_ns};
-	ret->known = (struct span){stream->since_ns ? stream->since_ns : stream->launched_ns,
-				   stream->launched_ns};
+	known = stream->waited_ns > stream->launched_ns ? stream->waited_ns : stream->launched_ns;
+	ret->known = (struct span){stream->since_ns ? stream->since_ns : stream->launched_ns, known};
+	if (known == stream->launched_ns) {
+		ret->lost = (struct span){known, launch->now_ns};
+		stream->watched = true;
+	}
 	stream_land(meter, stream, stream->open.expected_ns);
 	stream->open = (struct burst){0};
-	stream->watched = true;
+	stream->since_ns = known;
 }
 
 /*
@@ -287,15 +294,15 @@ void meter_begin(struct launch *launch)
 	if (!stream_is_closed(stream) && (launch->held || was_idle(stream, launch->now_ns)))
 		miss_end(meter, stream, launch, &missed);
 	before_launch(meter, stream, launch, &records);
-	meter_add(meter, stream, &(struct burst){1, launch->key, launch->expected_ns},
+	meter_add(meter, stream, &(struct burst){1, launch->known, launch->key, launch->expected_ns},
 		  launch->now_ns, launch->now_ns);
 	if (end_is_due(stream, launch))
 		launch->end = event_reserve(meter, stream, false, launch->now_ns);
 	meter_unlock(meter);
-	if (missed.lost.to_ns) {
+	if (missed.known.to_ns > missed.known.from_ns)
 		meter_bill(meter, missed.known.from_ns, missed.known.to_ns);
+	if (missed.lost.to_ns)
 		meter_bill_unmeasured(meter, missed.lost.from_ns, missed.lost.to_ns);
-	}
 	record_all(&records);
 }
 
@@ -330,13 +337,23 @@ void meter_end(struct launch *launch, CUresult e)
 static void close_stream(struct meter *meter, struct stream *stream, struct records *records,
 			 enum meter_why why)
 {
+	static const uint64_t skip[] = {
+		[METER_WAIT] = TUNING_WAIT_SKIP_NS,
+		[METER_MARK] = TUNING_MARK_SKIP_NS,
+		[METER_HOLD] = 0,
+		[METER_SPLIT] = 0,
+	};
+	uint64_t now;
+
 	stream_count(meter, stream);
 	records->stream = stream;
 	records->n = 0;
+	now = now_monotonic_ns();
 	if (why == METER_WAIT || why == METER_MARK)
 		stream->watched = false;
-	if (stream->open.launches && !stream->leaving)
-		reserve(meter, records, false, now_monotonic_ns());
+	if (stream->open.launches && !stream->leaving &&
+	    (stream_has_events(stream) || now > stream->ended_ns + skip[why]))
+		reserve(meter, records, false, now);
 	if (why == METER_SPLIT)
 		stream->again = true;
 }
@@ -352,6 +369,29 @@ void meter_close(struct meter *meter, CUcontext context, CUstream handle, enum m
 		close_stream(meter, stream, &records, why);
 	meter_unlock(meter);
 	record_all(&records);
+}
+
+void meter_waited(struct meter *meter, CUcontext context, CUstream handle, uint64_t now_ns)
+{
+	const struct meter_look look = {.now_ns = now_ns, .done_ns = now_ns};
+	uint64_t key = launch_stream_key(handle);
+	bool any = false;
+
+	meter_lock(meter);
+	for (uint32_t i = 0; i < meter->nstreams; i++) {
+		struct stream *stream = &meter->stream[i];
+
+		if (stream->context != context || !stream->key || (handle && stream->key != key) ||
+		    !stream->open.launches || stream_has_events(stream))
+			continue;
+		stream->waited_ns = now_ns;
+		stream_land(meter, stream, stream->open.expected_ns);
+		stream->open.expected_ns = 0;
+		any = true;
+	}
+	if (any)
+		meter->client->looked(meter, &look);
+	meter_unlock(meter);
 }
 
 /* The handle of another thread's own stream means our own here. */
@@ -403,7 +443,7 @@ void meter_stream_leaves(struct meter *meter, CUcontext context, CUstream handle
 	meter_lock(meter);
 	stream = meter_stream_of(meter, context, launch_stream_key(handle));
 	if (stream) {
-		close_stream(meter, stream, &records, METER_WAIT);
+		close_stream(meter, stream, &records, METER_HOLD);
 		stream->leaving++;
 	}
 	meter_unlock(meter);

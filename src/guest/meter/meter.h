@@ -114,6 +114,11 @@ enum meter_why {
 void meter_close(struct meter *meter, CUcontext context, CUstream stream, enum meter_why why);
 /* The program waits for all of a context. */
 void meter_close_all(struct meter *meter, CUcontext context);
+/*
+ * It waited for a stream, or for all of a context (NULL), and what was open there is done by now:
+ * where waits follow each other soon that is the end that is measured.
+ */
+void meter_waited(struct meter *meter, CUcontext context, CUstream stream, uint64_t now_ns);
 
 /* Around the end of a stream. */
 void meter_stream_leaves(struct meter *meter, CUcontext context, CUstream stream);

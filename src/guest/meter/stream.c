@@ -31,6 +31,7 @@ int stream_place(struct stream *streams, uint32_t *n)
 void burst_add(struct burst *burst, const struct burst *more)
 {
 	burst->key = !burst->launches || burst->key == more->key ? more->key : 0;
+	burst->known = (!burst->launches || burst->known) && more->known;
 	burst->launches += more->launches;
 	burst->expected_ns += more->expected_ns;
 }

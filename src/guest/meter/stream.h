@@ -34,6 +34,7 @@ enum event_state {
 /* Launches into one stream, carried from when they were let go to when they were done. */
 struct burst {
 	uint32_t launches;
+	bool known;	      /* what is expected of each was measured */
 	uint64_t key;	      /* of all of them; 0: of several */
 	uint64_t expected_ns; /* the launch side's, which is told of it at the end */
 };
@@ -73,6 +74,7 @@ struct stream {
 	uint64_t loaded_ns;	    /* for the next end */
 	uint64_t ended_ns;	    /* when the last end was recorded */
 	uint64_t launched_ns;
+	uint64_t waited_ns; /* the program waited for all of it, which was over then */
 	uint64_t flying_ns; /* expected, of all launches that are not known to be done */
 	uint64_t due_ns;    /* the launch side's: when that should be done */
 	_Atomic uint64_t serial; /* another for each stream that had this place */

@@ -22,6 +22,7 @@
 
 #define SIM_ENGINE_ROWS 1024 /* at least as many as the region has rows for processes */
 #define SIM_ENGINE_SEATS 2048
+#define SIM_ENGINE_ACCOUNTS 2048 /* as many as the region has */
 
 /* One context that has, or had, work. A cache line, as its owner sleeps on it. */
 struct sim_engine_seat {
@@ -30,7 +31,8 @@ struct sim_engine_seat {
 	_Atomic uint32_t asleep; /* a ring has to wake it */
 	uint32_t waits;		 /* has work and is not the owner */
 	uint64_t ready_ns;	 /* since when, while it waits */
-	uint64_t reserved[5];
+	uint32_t account;	 /* of its process */
+	uint32_t reserved[9];
 };
 
 struct sim_engine_shared {
@@ -42,14 +44,14 @@ struct sim_engine_shared {
 	uint32_t waiting;	  /* how many seats wait; recounted after a death */
 	uint32_t last;		  /* 1 + the seat that owned it last, while it is idle */
 	uint32_t dry_switch_us;
-	_Atomic uint32_t ran; /* 1 + the row whose work the device ran last */
+	_Atomic uint32_t ran; /* 1 + the account whose work the device ran last */
 	uint64_t slice_from_ns;	  /* CLOCK_MONOTONIC: the owner runs from here ... */
 	uint64_t slice_to_ns;	  /* ... to here when somebody waits */
 	uint64_t idle_from_ns;	  /* the last owner's work ended here */
 	_Atomic uint64_t busy_ns; /* of all contexts, dead ones included; never falls */
-	struct sim_device_time time[SIM_ENGINE_ROWS]; /* what each row had */
+	struct sim_device_time time[SIM_ENGINE_ACCOUNTS]; /* what each process had */
 	struct sim_engine_seat seats[SIM_ENGINE_SEATS];
-	struct sim_windows windows[SIM_ENGINE_ROWS]; /* the same for NVML */
+	struct sim_windows windows[SIM_ENGINE_ROWS]; /* when a row worked, for NVML */
 };
 
 /* Once a device, when the region is made. 0 or -errno. */
@@ -58,17 +60,18 @@ static inline int sim_engine_shared_init(struct sim_engine_shared *shared)
 	return sim_mutex_init(&shared->lock);
 }
 
-/* For the process that claims a row, on every device: the figures of the row's last process end. */
-static inline void sim_engine_row_reset(struct sim_engine_shared *shared, unsigned int row)
+/* For the process that claims them, on every device: the figures of whoever had them before end. */
+static inline void sim_engine_row_reset(struct sim_engine_shared *shared, unsigned int row,
+					unsigned int account)
 {
-	sim_device_time_reset(&shared->time[row]);
+	sim_device_time_reset(&shared->time[account]);
 	sim_windows_reset(&shared->windows[row]);
 }
 
 static inline const struct sim_device_time *
-sim_engine_row_time(const struct sim_engine_shared *shared, unsigned int row)
+sim_engine_time(const struct sim_engine_shared *shared, unsigned int account)
 {
-	return &shared->time[row];
+	return &shared->time[account];
 }
 
 static inline const struct sim_windows *

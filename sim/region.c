@@ -157,10 +157,23 @@ static void read_command(char *buf, size_t len)
 	buf[strcspn(buf, "\n")] = '\0';
 }
 
-/*
- * Take a row through the descriptor that the region is mapped through: in turn, so that the device
- * time of a process that ended can be read for a long time.
- */
+/* There are more accounts than rows, so one is free. */
+static uint32_t claim_account(struct sim_region *region, uint32_t row)
+{
+	uint32_t i = region->next_account;
+
+	while (region->account[i].pid &&
+	       region->row[region->account[i].row].state == SIM_ROW_LIVE &&
+	       region->row[region->account[i].row].account == i)
+		i = (i + 1) % SIM_MAX_ACCOUNTS;
+	region->account[i] = (struct sim_account){.pid = getpid(), .row = row};
+	region->next_account = (i + 1) % SIM_MAX_ACCOUNTS;
+	if (i >= region->naccounts)
+		region->naccounts = i + 1;
+	return i;
+}
+
+/* Take a row through the descriptor that the region is mapped through. */
 static int claim_row(struct sim_region *region, int fd)
 {
 	struct timespec now;
@@ -170,13 +183,10 @@ static int claim_row(struct sim_region *region, int fd)
 	clock_gettime(CLOCK_BOOTTIME, &now);
 	sim_region_lock(region);
 	for (int pass = 0; pass < 2 && row < 0; pass++) {
-		for (uint32_t n = 0; n < SIM_MAX_PROCESSES && row < 0; n++) {
-			uint32_t i = (region->next_row + n) % SIM_MAX_PROCESSES;
-
+		for (int i = 0; i < SIM_MAX_PROCESSES && row < 0; i++)
 			if (region->row[i].state == SIM_ROW_FREE &&
 			    !sim_byte_lock(fd, LOCK_BASE + i, F_WRLCK))
-				row = (int)i;
-		}
+				row = i;
 		if (row < 0)
 			sim_region_reap(region);
 	}
@@ -186,11 +196,12 @@ static int claim_row(struct sim_region *region, int fd)
 		r->pid = getpid();
 		r->pid_ns = stat("/proc/self/ns/pid", &ns) ? 0 : ns.st_ino;
 		r->generation++;
+		r->account = claim_account(region, (uint32_t)row);
 		for (uint32_t i = 0; i < region->ndevices; i++)
-			sim_engine_row_reset(&region->device[i].engine, (unsigned int)row);
+			sim_engine_row_reset(&region->device[i].engine, (unsigned int)row,
+					     r->account);
 		r->start_ns = (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
 		read_command(r->command, sizeof(r->command));
-		region->next_row = ((uint32_t)row + 1) % SIM_MAX_PROCESSES;
 		if ((uint32_t)row >= region->nrows)
 			region->nrows = (uint32_t)row + 1;
 		r->state = SIM_ROW_LIVE;

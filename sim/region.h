@@ -27,11 +27,13 @@
 #define SIM_MAX_DEVICES 16
 #define SIM_MAX_PROCESSES 1024
 #define SIM_MAX_OBJECTS 8192
+#define SIM_MAX_ACCOUNTS 2048 /* twice as many as processes at once */
 #define SIM_NAME_MAX 64
 /* Far behind the contents, so that no read or write ever meets the lock. */
 #define SIM_EXPORT_LOCK (1ll << 60)
 
 _Static_assert(SIM_ENGINE_ROWS >= SIM_MAX_PROCESSES, "the engine must know every row");
+_Static_assert(SIM_ENGINE_ACCOUNTS == SIM_MAX_ACCOUNTS, "and every account");
 
 struct sim_device_row {
 	uint8_t uuid[16];
@@ -60,9 +62,19 @@ struct sim_process_row {
 	int32_t pid;	       /* in its own namespace */
 	uint64_t pid_ns;       /* inode of that namespace */
 	uint64_t generation;   /* counts the row's users: (row, generation) names one process */
+	uint32_t account;
 	uint64_t start_ns;     /* CLOCK_BOOTTIME at its cuInit */
 	char command[32];
 	struct sim_use use[SIM_MAX_DEVICES];
+};
+
+/*
+ * Where a process's device time stands. A row is soon another's, so accounts are claimed in turn:
+ * what one that ended had can be read until a thousand others began.
+ */
+struct sim_account {
+	int32_t pid;  /* 0: never used */
+	uint32_t row; /* in use while that row lives and names this account */
 };
 
 /*
@@ -94,12 +106,13 @@ struct sim_region {
 	pthread_mutex_t lock;
 	uint32_t nrows;	   /* rows ever used: scans end here */
 	uint32_t nobjects; /* likewise */
-	uint32_t next_row; /* where the next process looks for a free one first */
-	uint32_t reserved;
+	uint32_t naccounts; /* likewise */
+	uint32_t next_account;
 	uint64_t next_key;
 	struct sim_device_row device[SIM_MAX_DEVICES];
 	struct sim_process_row row[SIM_MAX_PROCESSES];
 	struct sim_object object[SIM_MAX_OBJECTS];
+	struct sim_account account[SIM_MAX_ACCOUNTS];
 };
 
 /*

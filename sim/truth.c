@@ -106,10 +106,10 @@ int sim_truth_pids(struct sim_truth *truth, pid_t *pids, int max)
 	return n;
 }
 
-static const struct sim_device_time *row_time(const struct sim_truth *truth, int device,
-					      uint32_t row)
+static const struct sim_device_time *time_of(const struct sim_truth *truth, int device,
+					     uint32_t account)
 {
-	return sim_engine_row_time(&truth->region->device[device].engine, row);
+	return sim_engine_time(&truth->region->device[device].engine, account);
 }
 
 void sim_truth_time(struct sim_truth *truth, pid_t pid, int device,
@@ -117,10 +117,10 @@ void sim_truth_time(struct sim_truth *truth, pid_t pid, int device,
 {
 	struct sim_truth_time sum = {0};
 
-	for (uint32_t i = 0; i < truth->region->nrows; i++) {
-		const struct sim_device_time *t = row_time(truth, device, i);
+	for (uint32_t i = 0; i < truth->region->naccounts; i++) {
+		const struct sim_device_time *t = time_of(truth, device, i);
 
-		if (truth->region->row[i].pid != pid)
+		if (truth->region->account[i].pid != pid)
 			continue;
 		sum.busy_ns += atomic_load(&t->busy_ns);
 		sum.closed_ns += atomic_load(&t->closed_ns);
@@ -140,9 +140,9 @@ uint64_t sim_truth_bin_ns(struct sim_truth *truth, pid_t pid, int device, uint64
 {
 	uint64_t sum = 0;
 
-	for (uint32_t i = 0; i < truth->region->nrows; i++)
-		if (truth->region->row[i].pid == pid)
-			sum += sim_device_time_bin_ns(row_time(truth, device, i), bin);
+	for (uint32_t i = 0; i < truth->region->naccounts; i++)
+		if (truth->region->account[i].pid == pid)
+			sum += sim_device_time_bin_ns(time_of(truth, device, i), bin);
 	return sum;
 }
 
@@ -150,8 +150,8 @@ int sim_truth_seen(struct sim_truth *truth, pid_t *pids, int max)
 {
 	int n = 0;
 
-	for (uint32_t i = 0; i < truth->region->nrows && n < max; i++) {
-		pid_t pid = truth->region->row[i].pid;
+	for (uint32_t i = 0; i < truth->region->naccounts && n < max; i++) {
+		pid_t pid = truth->region->account[i].pid;
 		bool known = !pid;
 
 		for (int k = 0; k < n; k++)

@@ -88,14 +88,11 @@ static uint64_t slice_ns(const struct sim_engine_shared *shared)
 /* The device stands still for so long on its way from one seat to another. */
 static void count_switch(struct sim_engine_shared *shared, uint32_t from, uint32_t to, uint64_t ns)
 {
-	uint32_t before = atomic_load(&shared->seats[from].taken);
-	uint32_t after = atomic_load(&shared->seats[to].taken);
+	uint32_t before = shared->seats[from].account, after = shared->seats[to].account;
 
-	if (!after)
-		return;
-	sim_device_time_grow(&shared->time[after - 1].switch_ns, ns);
+	sim_device_time_grow(&shared->time[after].switch_ns, ns);
 	if (before == after)
-		sim_device_time_grow(&shared->time[after - 1].own_switch_ns, ns);
+		sim_device_time_grow(&shared->time[after].own_switch_ns, ns);
 }
 
 static void grant(struct sim_engine_shared *shared, uint32_t index, uint64_t from_ns)
@@ -169,6 +166,7 @@ int engine_sit(struct engine_seat *seat, unsigned int device)
 		if (atomic_load(&shared->seats[i].taken))
 			continue;
 		shared->seats[i].waits = 0;
+		shared->seats[i].account = sim_region_account();
 		atomic_store(&shared->seats[i].asleep, 0);
 		atomic_store(&shared->seats[i].taken, row + 1);
 		if (shared->high <= i)
@@ -296,10 +294,11 @@ void engine_pass(struct engine_seat *seat, uint64_t at_ns, bool more)
 void engine_add_busy(struct engine_seat *seat, uint64_t from_ns, uint64_t to_ns, uint32_t kinds)
 {
 	struct sim_engine_shared *shared = seat->shared;
-	uint32_t ran = atomic_exchange_explicit(&shared->ran, seat->row + 1, memory_order_relaxed);
+	uint32_t account = seat->seat->account;
+	uint32_t ran = atomic_exchange_explicit(&shared->ran, account + 1, memory_order_relaxed);
 
 	atomic_fetch_add_explicit(&shared->busy_ns, to_ns - from_ns, memory_order_relaxed);
-	sim_device_time_add(&shared->time[seat->row], from_ns, to_ns, kinds, ran == seat->row + 1);
+	sim_device_time_add(&shared->time[account], from_ns, to_ns, kinds, ran == account + 1);
 	sim_windows_add(&seat->shared->windows[seat->row], from_ns, to_ns);
 }
 

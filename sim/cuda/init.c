@@ -220,6 +220,11 @@ unsigned int sim_region_row(void)
 	return (unsigned int)sim.row;
 }
 
+unsigned int sim_region_account(void)
+{
+	return sim.region->row[sim.row].account;
+}
+
 bool sim_region_row_alive(unsigned int row)
 {
 	return sim_row_alive(sim.region, (int)row);

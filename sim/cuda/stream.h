@@ -77,6 +77,7 @@ CUresult sim_green_context_lookup(CUgreenCtx handle, struct sim_context **ret_ct
 /* The device's part of the region, the own row in it, and whether another row's process lives. */
 struct sim_engine_shared *sim_region_engine(unsigned int device);
 unsigned int sim_region_row(void);
+unsigned int sim_region_account(void);
 bool sim_region_row_alive(unsigned int row);
 
 /*

@@ -44,6 +44,13 @@ static void answered(struct guest *guest)
 		waits_answered(guest);
 }
 
+static void synchronized_context(struct guest *guest, CUcontext context)
+{
+	if (!admission_is_open(guest))
+		waits_context_over(guest, context);
+	settle(guest);
+}
+
 static void synchronized_event(struct guest *guest)
 {
 	answered(guest);
@@ -51,9 +58,9 @@ static void synchronized_event(struct guest *guest)
 }
 
 WAIT(cuCtxSynchronize, (void), (), waits_context(guest, NULL),
-     synchronized(guest, NULL, false))
+     synchronized_context(guest, NULL))
 WAIT(cuCtxSynchronize_v2, (CUcontext ctx), (ctx), waits_context(guest, ctx),
-     synchronized_event(guest))
+     synchronized_context(guest, ctx))
 WAIT(cuStreamSynchronize, (CUstream hStream), (hStream), STREAM(METER_WAIT, false),
      synchronized(guest, hStream, false))
 WAIT(cuStreamSynchronize_ptsz, (CUstream hStream), (hStream), STREAM(METER_WAIT, true),

@@ -129,6 +129,8 @@
 #define TUNING_LATE_MOST_NS  MS
 /* What takes less than was expected is seen so soon. */
 #define TUNING_GLANCE_NS MS
+/* Nobody wakes up later than this who was let go, on a machine that is not out of processors. */
+#define TUNING_WAKE_MOST_NS (10 * MS)
 /* How much the device does at once is learned over so much work. */
 #define TUNING_OVERLAP_NS (10 * MS)
 

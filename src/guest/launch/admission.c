@@ -403,7 +403,7 @@ static void wait_for_share(struct asking *asking, const struct admission *decisi
 	uint64_t from = launch->now_ns;
 
 	if (!asking->held_ns)
-		meter_close(&device->meter, launch->context, launch->stream, METER_HOLD);
+		meter_close_all(&device->meter, launch->context, METER_HOLD);
 	compute_hold(device->meter.compute, from - asking->held_ns, from, decision->until_ns);
 	/* Who waits for its turn wants the device; who pays a debt leaves it to others. */
 	if (decision->verdict == ADMISSION_WAIT_TURN) {

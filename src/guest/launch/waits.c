@@ -28,7 +28,7 @@ void waits_stream(struct guest *guest, CUstream stream, bool per_thread, enum me
 		return;
 	/* What is in the legacy stream comes behind all of the others. */
 	if (stream == CU_STREAM_LEGACY && why != METER_MARK)
-		meter_close_all(&device->meter, context);
+		meter_close_all(&device->meter, context, METER_WAIT);
 	meter_close(&device->meter, context, stream, why);
 }
 
@@ -42,7 +42,7 @@ void waits_context(struct guest *guest, CUcontext context)
 		return;
 	DRIVER(cuCtxGetCurrent, (&current));
 	pushed = current != context && !DRIVER(cuCtxPushCurrent_v2, (context));
-	meter_close_all(&device->meter, context);
+	meter_close_all(&device->meter, context, METER_WAIT);
 	if (pushed)
 		DRIVER(cuCtxPopCurrent_v2, (&current));
 }
@@ -54,18 +54,26 @@ static void look(struct launch_device *device, uint64_t now_ns)
 	admission_publish(device, now_ns);
 }
 
-void waits_over(struct guest *guest, CUstream stream, bool per_thread)
+static void over(struct guest *guest, CUcontext context, CUstream stream, bool all)
 {
-	CUcontext context = NULL;
 	struct launch_device *device = device_here(guest, &context);
 	uint64_t now;
 
 	if (!device)
 		return;
-	stream = launch_stream(stream, per_thread);
 	now = now_monotonic_ns();
-	meter_waited(&device->meter, context, stream == CU_STREAM_LEGACY ? NULL : stream, now);
+	meter_waited(&device->meter, context, stream, all, now);
 	look(device, now);
+}
+
+void waits_over(struct guest *guest, CUstream stream, bool per_thread)
+{
+	over(guest, NULL, launch_stream(stream, per_thread), false);
+}
+
+void waits_context_over(struct guest *guest, CUcontext context)
+{
+	over(guest, context, NULL, true);
 }
 
 void waits_answered(struct guest *guest)

@@ -14,8 +14,9 @@ void waits_stream(struct guest *guest, CUstream stream, bool per_thread, enum me
 /* The same for all of a context; NULL: the current one. */
 void waits_context(struct guest *guest, CUcontext context);
 
-/* After a wait for a stream, or for all of the context (CU_STREAM_LEGACY, too): it is done. */
+/* After a wait for a stream, or for all of a context (NULL: the current one): it is done. */
 void waits_over(struct guest *guest, CUstream stream, bool per_thread);
+void waits_context_over(struct guest *guest, CUcontext context);
 /* After the program asked whether something is, and it is. */
 void waits_answered(struct guest *guest);
 

@@ -73,21 +73,23 @@ uint64_t window_spun(struct meter *meter, const struct burst *burst, uint64_t be
 {
 	struct launch_device *device = launch_device_of(meter);
 	const struct limits *limits = &state_get(meter->guest)->limits;
-	uint64_t late = less(done_ns - began_ns, burst->expected_ns), most = 0;
+	uint64_t late = less(done_ns - began_ns, burst->expected_ns), held = 0;
 	int own = meter->device->ledger;
 
-	if (late < TUNING_GAP_NS || !atomic_load(&device->beside))
+	if (!atomic_load(&device->beside))
 		return 0;
 	for (int i = 0; i < (int)atomic_load(&limits->ndevices); i++) {
-		uint64_t held;
+		uint64_t here;
 
 		if (i == own || limits_share(limits, i) != limits_share(limits, own))
 			continue;
-		held = compute_held(compute_of(meter->guest->ledger, i), began_ns, done_ns);
-		most = held > most ? held : most;
+		here = compute_held(compute_of(meter->guest->ledger, i), began_ns, done_ns);
+		held = here > held ? here : held;
 	}
-	/* A rank that was let go late, or whose thread woke up late, is waited for that long, too. */
-	return most && burst->known ? late : most < late ? most : late;
+	/* A rank that was let go, and whose thread woke up late, is waited for that long, too. */
+	if (held && burst->known && late > held)
+		return late < held + TUNING_WAKE_MOST_NS ? late : held + TUNING_WAKE_MOST_NS;
+	return held;
 }
 
 /* How much the device does at once, over the last few launches. */

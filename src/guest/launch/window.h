@@ -2,8 +2,8 @@
 /*
  * The in-flight window: work that was launched and is not known to be done, by the time that it is
  * expected to take. It is bounded, so that a decision takes effect soon. Expectations are learned
- * from what was measured (share/cost.h); none of them enters a bill, but for one bound: see
- * window_spun.
+ * from what was measured (share/cost.h); none of them enters a bill; see
+ * window_spun for what is left out of one.
  */
 #ifndef ALLOT_GUEST_LAUNCH_WINDOW_H
 #define ALLOT_GUEST_LAUNCH_WINDOW_H
@@ -37,8 +37,9 @@ void window_looked(struct meter *meter, const struct meter_look *look);
 
 /*
  * A collective's kernel spins on one device while the launch on another that it waits for is held:
- * the tenant does not pay for its own pause. Only what it took longer than one like it was measured
- * to take can be that: this is where an expectation bounds what a bill leaves out.
+ * the tenant does not pay for its own pause. What is done before the other was let go did not wait
+ * for it. Here alone an expectation has to do with a bill: it bounds what is left out for a thread
+ * that was let go and woke up late.
  */
 uint64_t window_spun(struct meter *meter, const struct burst *burst, uint64_t began_ns,
 		     uint64_t done_ns);

@@ -98,10 +98,10 @@ static uint64_t began_ns(const struct stream *stream, const struct timing_event 
  * waited for us; 0: it could not be measured.
  */
 static uint64_t bill_end(struct pass *pass, const struct stream *stream,
-			 const struct timing_event *event, uint64_t done_ns)
+			 struct timing_event *event, uint64_t done_ns)
 {
 	struct meter *meter = pass->meter;
-	uint64_t began = began_ns(stream, event);
+	uint64_t began = began_ns(stream, event), spun = 0;
 
 	if (!event->burst.launches || !began || !done_ns) {
 		if (event->burst.launches)
@@ -109,9 +109,11 @@ static uint64_t bill_end(struct pass *pass, const struct stream *stream,
 		return 0;
 	}
 	if (done_ns > began)
-		began += meter->client->spun(meter, &event->burst, began, done_ns);
-	add(pass, began, done_ns);
-	return began;
+		spun = meter->client->spun(meter, &event->burst, began, done_ns);
+	if (spun) /* how long it took says nothing of the next one */
+		event->burst.launches = 0;
+	add(pass, began + spun, done_ns);
+	return began + spun;
 }
 
 /* The event at the head of the ring is done with, at an instant; 0: nobody knows when. */
@@ -264,7 +266,7 @@ static void claim(struct meter *meter)
 
 void meter_context_leaves(struct meter *meter, CUcontext context)
 {
-	meter_close_all(meter, context);
+	meter_close_all(meter, context, METER_HOLD);
 	meter_collect(meter); /* what is done by now is known exactly */
 	claim(meter);
 	meter_lock(meter);

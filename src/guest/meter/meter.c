@@ -171,38 +171,51 @@ struct missed {
 };
 
 /*
- * The stream may have been idle for a while before this launch, and what it did before is not
- * closed: is all of that done? Then its end was missed, for which nobody waited in a way that is
- * seen. With the lock, which is given up in between.
+ * The stream may have been idle for a while before `now_ns`, and what it did before is not closed:
+ * is all of that done? Then its end was missed. With the lock, which is given up in between.
  */
-static void miss_end(struct meter *meter, struct stream *stream, const struct launch *launch,
-		     struct missed *ret)
+static struct missed miss_end(struct meter *meter, struct stream *stream, uint64_t now_ns)
 {
+	struct missed missed = {{0}, {0}};
 	uint64_t known;
 	CUresult e;
 
+	stream_count(meter, stream);
+	if (stream_is_closed(stream) || !was_idle(stream, now_ns))
+		return missed;
 	if (stream_has_events(stream)) {
 		meter_unlock(meter);
 		meter_collect(meter);
 		meter_lock(meter);
 	}
-	if (!stream->open.launches || !was_idle(stream, launch->now_ns))
-		return;
+	if (!stream->open.launches || stream->leaving || !was_idle(stream, now_ns))
+		return missed;
 	meter_unlock(meter);
-	e = DRIVER(cuStreamQuery, (launch->stream));
+	e = DRIVER(cuStreamQuery, (stream->handle));
 	meter_lock(meter);
-	if (e == CUDA_ERROR_NOT_READY || !stream->open.launches)
-		return;
 	stream_count(meter, stream);
-	known = stream->waited_ns > stream->launched_ns ? stream->waited_ns : stream->launched_ns;
-	ret->known = (struct span){stream->since_ns ? stream->since_ns : stream->launched_ns, known};
+	if (e == CUDA_ERROR_NOT_READY || !stream->open.launches || !was_idle(stream, now_ns))
+		return missed;
+	known = later(stream->launched_ns, stream->waited_ns);
+	missed.known = (struct span){
+		stream->since_ns ? stream->since_ns : stream->launched_ns, known};
+	/* Nobody waited for it in a way that is seen. */
 	if (known == stream->launched_ns) {
-		ret->lost = (struct span){known, launch->now_ns};
+		missed.lost = (struct span){known, now_ns};
 		stream->watched = true;
 	}
 	stream_land(meter, stream, stream->open.expected_ns);
 	stream->open = (struct burst){0};
 	stream->since_ns = known;
+	return missed;
+}
+
+static void bill_missed(struct meter *meter, const struct missed *missed)
+{
+	if (missed->known.to_ns > missed->known.from_ns)
+		meter_bill(meter, missed->known.from_ns, missed->known.to_ns);
+	if (missed->lost.to_ns)
+		meter_bill_unmeasured(meter, missed->lost.from_ns, missed->lost.to_ns);
 }
 
 /*
@@ -278,7 +291,7 @@ void meter_begin(struct launch *launch)
 {
 	struct meter *meter = launch->meter;
 	struct records records = {NULL};
-	struct missed missed = {{0}, {0}};
+	struct missed missed;
 	struct stream *stream;
 
 	meter_lock(meter);
@@ -289,20 +302,15 @@ void meter_begin(struct launch *launch)
 		meter_unlock(meter);
 		return;
 	}
-	stream_count(meter, stream);
 	records.stream = stream;
-	if (!stream_is_closed(stream) && (launch->held || was_idle(stream, launch->now_ns)))
-		miss_end(meter, stream, launch, &missed);
+	missed = miss_end(meter, stream, launch->now_ns);
 	before_launch(meter, stream, launch, &records);
 	meter_add(meter, stream, &(struct burst){1, launch->known, launch->key, launch->expected_ns},
 		  launch->now_ns, launch->now_ns);
 	if (end_is_due(stream, launch))
 		launch->end = event_reserve(meter, stream, false, launch->now_ns);
 	meter_unlock(meter);
-	if (missed.known.to_ns > missed.known.from_ns)
-		meter_bill(meter, missed.known.from_ns, missed.known.to_ns);
-	if (missed.lost.to_ns)
-		meter_bill_unmeasured(meter, missed.lost.from_ns, missed.lost.to_ns);
+	bill_missed(meter, &missed);
 	record_all(&records);
 }
 
@@ -333,9 +341,8 @@ void meter_end(struct launch *launch, CUresult e)
 	meter_unlock(meter);
 }
 
-/* With the lock: the end of what is open in a stream that may be used. */
-static void close_stream(struct meter *meter, struct stream *stream, struct records *records,
-			 enum meter_why why)
+/* The end of what is open in a stream, unless that was over long ago. Takes the lock. */
+static void close_stream(struct meter *meter, struct stream *stream, enum meter_why why)
 {
 	static const uint64_t skip[] = {
 		[METER_WAIT] = TUNING_WAIT_SKIP_NS,
@@ -343,35 +350,44 @@ static void close_stream(struct meter *meter, struct stream *stream, struct reco
 		[METER_HOLD] = 0,
 		[METER_SPLIT] = 0,
 	};
-	uint64_t now;
+	struct records records = {.stream = stream};
+	uint64_t now = now_monotonic_ns();
+	struct missed missed;
 
-	stream_count(meter, stream);
-	records->stream = stream;
-	records->n = 0;
-	now = now_monotonic_ns();
+	meter_lock(meter);
+	missed = miss_end(meter, stream, now);
 	if (why == METER_WAIT || why == METER_MARK)
 		stream->watched = false;
 	if (stream->open.launches && !stream->leaving &&
 	    (stream_has_events(stream) || now > stream->ended_ns + skip[why]))
-		reserve(meter, records, false, now);
+		reserve(meter, &records, false, now);
 	if (why == METER_SPLIT)
 		stream->again = true;
+	meter_unlock(meter);
+	bill_missed(meter, &missed);
+	record_all(&records);
 }
 
-void meter_close(struct meter *meter, CUcontext context, CUstream handle, enum meter_why why)
+static struct stream *stream_of(struct meter *meter, CUcontext context, CUstream handle)
 {
-	struct records records = {NULL};
 	struct stream *stream;
 
 	meter_lock(meter);
 	stream = meter_stream_of(meter, context, launch_stream_key(handle));
-	if (stream)
-		close_stream(meter, stream, &records, why);
 	meter_unlock(meter);
-	record_all(&records);
+	return stream;
 }
 
-void meter_waited(struct meter *meter, CUcontext context, CUstream handle, uint64_t now_ns)
+void meter_close(struct meter *meter, CUcontext context, CUstream handle, enum meter_why why)
+{
+	struct stream *stream = stream_of(meter, context, handle);
+
+	if (stream)
+		close_stream(meter, stream, why);
+}
+
+void meter_waited(struct meter *meter, CUcontext context, CUstream handle, bool all,
+		  uint64_t now_ns)
 {
 	const struct meter_look look = {.now_ns = now_ns, .done_ns = now_ns};
 	uint64_t key = launch_stream_key(handle);
@@ -381,7 +397,7 @@ void meter_waited(struct meter *meter, CUcontext context, CUstream handle, uint6
 	for (uint32_t i = 0; i < meter->nstreams; i++) {
 		struct stream *stream = &meter->stream[i];
 
-		if (stream->context != context || !stream->key || (handle && stream->key != key) ||
+		if (stream->context != context || !stream->key || (!all && stream->key != key) ||
 		    !stream->open.launches || stream_has_events(stream))
 			continue;
 		stream->waited_ns = now_ns;
@@ -401,10 +417,8 @@ static bool is_reachable(const struct stream *stream)
 	       stream->key == launch_stream_key(CU_STREAM_PER_THREAD);
 }
 
-void meter_close_all(struct meter *meter, CUcontext context)
+void meter_close_all(struct meter *meter, CUcontext context, enum meter_why why)
 {
-	struct records records = {NULL};
-
 	for (uint32_t i = 0; i < atomic_peek(&meter->nstreams); i++) {
 		struct stream *stream = &meter->stream[i];
 		bool open;
@@ -414,14 +428,8 @@ void meter_close_all(struct meter *meter, CUcontext context)
 		open = stream->context == context && stream->key && is_reachable(stream) &&
 		       stream->open.launches && !stream->leaving;
 		meter_unlock(meter);
-		if (!open || meter_is_captured(stream->handle))
-			continue;
-		meter_lock(meter);
-		records.n = 0;
-		if (stream->context == context && stream->key)
-			close_stream(meter, stream, &records, METER_WAIT);
-		meter_unlock(meter);
-		record_all(&records);
+		if (open && !meter_is_captured(stream->handle))
+			close_stream(meter, stream, why);
 	}
 }
 
@@ -437,19 +445,15 @@ static void await_records(const struct stream *stream)
 
 void meter_stream_leaves(struct meter *meter, CUcontext context, CUstream handle)
 {
-	struct records records = {NULL};
-	struct stream *stream;
+	struct stream *stream = stream_of(meter, context, handle);
 
+	if (!stream)
+		return;
+	close_stream(meter, stream, METER_HOLD);
 	meter_lock(meter);
-	stream = meter_stream_of(meter, context, launch_stream_key(handle));
-	if (stream) {
-		close_stream(meter, stream, &records, METER_HOLD);
-		stream->leaving++;
-	}
+	stream->leaving++;
 	meter_unlock(meter);
-	record_all(&records);
-	if (stream)
-		await_records(stream);
+	await_records(stream);
 }
 
 void meter_stream_left(struct meter *meter, CUcontext context, CUstream handle, bool gone)

@@ -112,13 +112,14 @@ enum meter_why {
 	METER_SPLIT, /* the device may wait here, or do what is not charged: what follows begins anew */
 };
 void meter_close(struct meter *meter, CUcontext context, CUstream stream, enum meter_why why);
-/* The program waits for all of a context. */
-void meter_close_all(struct meter *meter, CUcontext context);
+/* The same for all of a context. */
+void meter_close_all(struct meter *meter, CUcontext context, enum meter_why why);
 /*
- * It waited for a stream, or for all of a context (NULL), and what was open there is done by now:
- * where waits follow each other soon that is the end that is measured.
+ * It waited for a stream, or for all of a context, and what was open there is done by now: where
+ * waits follow each other soon that is the end that is measured.
  */
-void meter_waited(struct meter *meter, CUcontext context, CUstream stream, uint64_t now_ns);
+void meter_waited(struct meter *meter, CUcontext context, CUstream stream, bool all,
+		  uint64_t now_ns);
 
 /* Around the end of a stream. */
 void meter_stream_leaves(struct meter *meter, CUcontext context, CUstream stream);

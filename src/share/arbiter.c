@@ -14,7 +14,7 @@
 #include <string.h>
 
 const struct arbiter_params arbiter_defaults = {
-	.slice_ns = 10000000,
+	.slice_ns = 12000000,
 	.brief_ns = 1000000,
 	.brief_slice_ns = 4000000,
 	.grace_ns = 150000,
@@ -413,6 +413,8 @@ static void begin_turn(const struct machine *m, struct arbiter_tenant *t)
 {
 	uint64_t most = wall_ns(m, t) * AHEAD_TURNS;
 
+	if (t->leaving)
+		charge_leaving(m, t);
 	/* What was not measured by now never will be, and pays for nothing else. */
 	if (t->done_ns <= m->now_ns && t->ahead_ns > most)
 		t->ahead_ns = most;

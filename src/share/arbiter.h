@@ -32,7 +32,7 @@ struct arbiter_params {
 	uint64_t lease_ns; /* an answer holds for so long; step again before */
 };
 /*
- * For real devices: 10 ms, or 4 ms where nobody works for more than 1 ms at a time; 150 us, 500 us,
+ * For real devices: 12 ms, or 4 ms where nobody works for more than 1 ms at a time; 150 us, 500 us,
  * 30 us, 20 ms. A device stands still for 140 us between two contexts, less than 2 % of such a turn,
  * and who waits for each brief answer would else wait for two turns of others. The lead is what two
  * wake-ups take, the arbiter's and the next one's, on a bad day. It does not launch at once, for

@@ -64,17 +64,14 @@ static uint64_t bytes_3d_peer(const CUDA_MEMCPY3D_PEER *copy)
 
 /*
  * One that is not asynchronous waits for all that is before it in its context. One that takes no
- * longer than a gap between launches is such a gap: an event before it takes 10 us (H200), longer
- * than many of them.
+ * longer than a gap between launches is such a gap.
  */
 static void host_before(struct guest *guest, const struct copy *copy)
 {
-	bool brief = copy->bytes < TUNING_COPY_BYTES;
-
 	if (!copy->async)
 		waits_context(guest, NULL);
-	if (!brief)
-		waits_stream(guest, copy->stream, copy->per_thread, METER_SPLIT);
+	waits_stream(guest, copy->stream, copy->per_thread,
+		     copy->bytes < TUNING_COPY_BYTES ? METER_COPY : METER_SPLIT);
 	waits_host_copy(guest, copy->bytes);
 }
 
@@ -96,8 +93,8 @@ static CUresult before(struct guest *guest, const struct copy *copy, struct laun
 static void after(struct guest *guest, const struct copy *copy, struct launch *launch, CUresult e)
 {
 	admission_leave(guest, launch, e);
-	if (copy->host && !copy->async && !e && !admission_is_open(guest))
-		waits_over(guest, copy->stream, copy->per_thread);
+	if (copy->host && !e && !admission_is_open(guest))
+		waits_copied(guest, copy->stream, copy->per_thread, !copy->async);
 }
 
 #define COPY(name, params, args)                           \

@@ -424,6 +424,20 @@ static void begin_turn(const struct machine *m, struct arbiter_tenant *t)
 	t->turn_busy_ns = 0;
 }
 
+/* Somebody who waits is behind by more than a turn: it had pauses, in which others had theirs. */
+static bool is_overdue(const struct machine *m, const struct arbiter_tenant *t)
+{
+	for (int i = 0; i < m->n; i++) {
+		const struct arbiter_tenant *other = &m->tenant[i];
+
+		if (competes(other, t) && other->wants && !other->outranked &&
+		    expected_virtual(m, other) + virtual_of(t, slice_ns(m, t)) <
+			    expected_virtual(m, t))
+			return true;
+	}
+	return false;
+}
+
 static void end_turns(const struct machine *m)
 {
 	for (int i = 0; i < m->n; i++) {
@@ -432,7 +446,7 @@ static void end_turns(const struct machine *m)
 
 		if (!t->owner)
 			continue;
-		if (t->outranked || (t->idle && rivalled(m, t, INT32_MIN))) {
+		if (t->outranked || is_overdue(m, t) || (t->idle && rivalled(m, t, INT32_MIN))) {
 			end_turn(m, t);
 		} else if ((late || used_ns(m, t) >= slice_ns(m, t)) &&
 			   rivalled(m, t, t->priority)) {

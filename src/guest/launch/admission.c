@@ -179,7 +179,10 @@ static bool claim_turn(struct asking *asking)
 	/* A pause is over: the arbiter, which may wait for that, hears of it. */
 	if (old < now && atomic_peek(&compute->demand_until_ns) < now)
 		monitor_ring(asking->guest);
-	return !limits_not_our_turn(&asking->state->limits, asking->launch->now_ns);
+	if (!limits_not_our_turn(&asking->state->limits, now))
+		return true;
+	admission_publish(device, now); /* it does not launch, after all */
+	return false;
 }
 
 /* --- What is known when a launch asks ------------------------------------------------------ */

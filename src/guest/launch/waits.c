@@ -27,7 +27,7 @@ void waits_stream(struct guest *guest, CUstream stream, bool per_thread, enum me
 	if (atomic_load(&guest->captures) && meter_is_captured(stream))
 		return;
 	/* What is in the legacy stream comes behind all of the others. */
-	if (stream == CU_STREAM_LEGACY && why != METER_MARK)
+	if (stream == CU_STREAM_LEGACY && why == METER_WAIT)
 		meter_close_all(&device->meter, context, METER_WAIT);
 	meter_close(&device->meter, context, stream, why);
 }
@@ -69,6 +69,15 @@ static void over(struct guest *guest, CUcontext context, CUstream stream, bool a
 void waits_over(struct guest *guest, CUstream stream, bool per_thread)
 {
 	over(guest, NULL, launch_stream(stream, per_thread), false);
+}
+
+void waits_copied(struct guest *guest, CUstream stream, bool per_thread, bool waited)
+{
+	stream = launch_stream(stream, per_thread);
+	if (!state_get(guest) || (atomic_load(&guest->captures) && meter_is_captured(stream)))
+		return;
+	if (waited || !DRIVER(cuStreamQuery, (stream)))
+		over(guest, NULL, stream, false);
 }
 
 void waits_context_over(struct guest *guest, CUcontext context)

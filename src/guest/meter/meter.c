@@ -348,6 +348,7 @@ static void close_stream(struct meter *meter, struct stream *stream, enum meter_
 		[METER_WAIT] = TUNING_WAIT_SKIP_NS,
 		[METER_MARK] = TUNING_MARK_SKIP_NS,
 		[METER_HOLD] = 0,
+		[METER_COPY] = TUNING_COPY_SKIP_NS,
 		[METER_SPLIT] = 0,
 	};
 	struct records records = {.stream = stream};

@@ -109,6 +109,7 @@ enum meter_why {
 	METER_WAIT,  /* the program waits for it, or asks */
 	METER_MARK,  /* the program records an event, to wait for that */
 	METER_HOLD,  /* a launch is held */
+	METER_COPY,  /* a brief copy to or from the host follows */
 	METER_SPLIT, /* the device may wait here, or do what is not charged: what follows begins anew */
 };
 void meter_close(struct meter *meter, CUcontext context, CUstream stream, enum meter_why why);

@@ -59,12 +59,15 @@ void window_done(struct meter *meter, struct stream *stream, const struct burst 
 		 uint64_t began_ns, uint64_t done_ns)
 {
 	struct launch_device *device = launch_device_of(meter);
+	const struct limits *limits = &state_get(meter->guest)->limits;
+	/* Others of the tenant, or one who goes before it, may have had the device in between. */
+	bool waits = atomic_load(&device->beside) || state_has_peers(device) ||
+		     limits_turn_flags(limits, done_ns) & POLICY_TURN_URGED;
 
 	stream->due_ns = stall_end_ns(&device->stall, done_ns) + stream->flying_ns;
 	if (!burst->launches)
 		return;
-	cost_learn(&device->window.costs, burst->key, burst->launches, done_ns - began_ns,
-		   atomic_load(&device->beside) || state_has_peers(device));
+	cost_learn(&device->window.costs, burst->key, burst->launches, done_ns - began_ns, waits);
 	atomic_raise_u64(&meter->compute->longest_ns, (done_ns - began_ns) / burst->launches);
 }
 

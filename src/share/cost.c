@@ -9,6 +9,9 @@
  */
 #define WAYS 4
 
+/* Launches among others after which one is measured by itself again. */
+#define STALE_USES 512
+
 static unsigned int hash(uint64_t key)
 {
 	return (unsigned int)((key * UINT64_C(0x9e3779b97f4a7c15)) >> 53) & (COST_ENTRIES - 1);
@@ -54,6 +57,21 @@ uint64_t cost_expect(const struct costs *costs, uint64_t key)
 	return i < 0 ? 0 : atomic_peek(&costs->entry[i].ns);
 }
 
+/* Until what is measured is known others may be launched: they are not measured, too. */
+uint64_t cost_use(struct costs *costs, uint64_t key, bool *ret_alone)
+{
+	int i = find(costs, key);
+	struct cost *cost;
+
+	*ret_alone = i < 0;
+	if (i < 0)
+		return 0;
+	cost = &costs->entry[i];
+	*ret_alone = atomic_peek(&cost->uses) >= STALE_USES;
+	atomic_poke(&cost->uses, *ret_alone ? 0 : cost->uses + 1);
+	return atomic_peek(&cost->ns);
+}
+
 void cost_learn(struct costs *costs, uint64_t key, uint32_t n, uint64_t took_ns, bool waits)
 {
 	uint64_t each = n ? took_ns / n : 0;
@@ -67,5 +85,14 @@ void cost_learn(struct costs *costs, uint64_t key, uint32_t n, uint64_t took_ns,
 		return;
 	cost = place(costs, key);
 	atomic_poke(&cost->ns, cost->key == key ? follow(cost->ns, each, waits) : each);
+	atomic_poke(&cost->uses, 0);
 	atomic_poke(&cost->key, key);
+}
+
+void cost_bound(struct costs *costs, uint64_t key, uint64_t most_ns)
+{
+	int i = find(costs, key);
+
+	if (i >= 0 && costs->entry[i].ns > most_ns)
+		atomic_poke(&costs->entry[i].ns, most_ns ? most_ns : 1);
 }

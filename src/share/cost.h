@@ -16,6 +16,7 @@
 struct cost {
 	uint64_t key;
 	uint64_t ns;
+	uint64_t uses; /* since it was last measured, or was to be, by itself */
 };
 
 struct costs {
@@ -39,10 +40,19 @@ static inline uint64_t cost_key(uint64_t function, uint64_t blocks)
 uint64_t cost_expect(const struct costs *costs, uint64_t key);
 
 /*
+ * The same of one that is launched now. *ret_alone: it should be measured by itself, since none
+ * was, or not for many launches: among others it tells nothing.
+ */
+uint64_t cost_use(struct costs *costs, uint64_t key, bool *ret_alone);
+
+/*
  * `n` launches, all of `key` (0: of several), took so long together. `waits`: they may have waited
  * for something else meanwhile, so the least is believed; otherwise the most, since too much in
  * flight is what does harm.
  */
 void cost_learn(struct costs *costs, uint64_t key, uint32_t n, uint64_t took_ns, bool waits);
+
+/* A launch of `key` was among others that took so long together: it took no longer itself. */
+void cost_bound(struct costs *costs, uint64_t key, uint64_t most_ns);
 
 #endif

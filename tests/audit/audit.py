@@ -141,7 +141,8 @@ FIXED = {
     "tail": lambda: fixed("tail"),
     "two-streams": lambda: fixed("two-streams"),
     "six-contexts": lambda: fixed("six-contexts", got=0.06),
-    "device-copies": lambda: fixed("device-copies", got=0.05),
+    # The simulator copies bytes for real: what it gets is the processor's affair.
+    "device-copies": lambda: fixed("device-copies", got=None),
     "host-functions": lambda: fixed("host-functions", got=None),
     "event-waits": lambda: fixed("event-waits", got=None),
     "lazy": lambda: fixed("lazy", got=None, load_us=400),

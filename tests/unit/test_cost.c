@@ -25,6 +25,12 @@ static void check_learn(void)
 	CHECK_EQ(cost_expect(&costs, 7), 8000 * US);
 	cost_learn(&costs, 7, 0, 5, false);
 	CHECK_EQ(cost_expect(&costs, 7), 8000 * US);
+	cost_bound(&costs, 7, 9000 * US);
+	CHECK_EQ(cost_expect(&costs, 7), 8000 * US);
+	cost_bound(&costs, 7, 900 * US);
+	CHECK_EQ(cost_expect(&costs, 7), 900 * US);
+	cost_bound(&costs, 8, 1);
+	CHECK(!cost_expect(&costs, 8));
 	/* The briefest is known all the same. */
 	cost_learn(&costs, 9, 1, 0, false);
 	CHECK_EQ(cost_expect(&costs, 9), 1);
@@ -39,6 +45,25 @@ static void check_waits(void)
 	CHECK(cost_expect(&costs, 7) <= 1130 * US);
 	cost_learn(&costs, 7, 1, 900 * US, true);
 	CHECK_EQ(cost_expect(&costs, 7), 900 * US);
+}
+
+/*
+ * Who is launched again and again is measured now and then: once, though its measure may be known
+ * only many launches later.
+ */
+static void check_stale(void)
+{
+	int measured = 0;
+	bool alone;
+
+	costs = (struct costs){0};
+	CHECK(!cost_use(&costs, 7, &alone) && alone);
+	cost_learn(&costs, 7, 1, 100 * US, false);
+	for (int i = 0; i < 10000; i++) {
+		CHECK_EQ(cost_use(&costs, 7, &alone), 100 * US);
+		measured += alone;
+	}
+	CHECK(measured >= 10 && measured <= 50);
 }
 
 /* A mean of the last few, from wherever it comes. */
@@ -79,6 +104,7 @@ int main(void)
 {
 	check_learn();
 	check_waits();
+	check_stale();
 	check_mean();
 	check_many();
 	check_keys();

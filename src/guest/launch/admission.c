@@ -573,9 +573,9 @@ static void count(const struct launch *launch)
 		__atomic_fetch_add(count_of(launch), 1, __ATOMIC_RELAXED);
 }
 
-static void expect(const struct launch_device *device, struct launch *launch)
+static void expect(struct launch_device *device, struct launch *launch)
 {
-	launch->expected_ns = cost_expect(&device->window.costs, launch->key);
+	launch->expected_ns = cost_use(&device->window.costs, launch->key, &launch->alone);
 	launch->known = launch->expected_ns;
 	if (!launch->known)
 		launch->expected_ns = TUNING_UNKNOWN_NS;
@@ -607,7 +607,7 @@ CUresult admission_enter(struct guest *guest, struct launch *launch)
 	launch->meter = &device->meter;
 	count(launch);
 	expect(device, launch);
-	if (lets && launch->known && credit_take(launch)) {
+	if (lets && !launch->alone && credit_take(launch)) {
 		launch->credited = true;
 		return CUDA_SUCCESS;
 	}

@@ -68,6 +68,8 @@ void window_done(struct meter *meter, struct stream *stream, const struct burst 
 	if (!burst->launches)
 		return;
 	cost_learn(&device->window.costs, burst->key, burst->launches, done_ns - began_ns, waits);
+	if (!burst->key)
+		cost_bound(&device->window.costs, burst->longest.key, done_ns - began_ns);
 	atomic_raise_u64(&meter->compute->longest_ns, (done_ns - began_ns) / burst->launches);
 }
 

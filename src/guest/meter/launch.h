@@ -34,6 +34,7 @@ struct launch {
 	/* By who lets it go. */
 	uint64_t expected_ns; /* the meter carries it back, and reads it never */
 	bool known;	      /* one like it was measured: its code is loaded */
+	bool alone;	      /* it is to be measured by itself */
 	bool rival;	      /* others may have the device meanwhile */
 	bool held;	      /* it was held: the time before it is nobody's */
 	bool watched;	      /* its end is to be known as soon as it is there */

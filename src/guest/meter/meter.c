@@ -232,7 +232,7 @@ static void before_launch(struct meter *meter, struct stream *stream, struct lau
 	bool fresh = idle && (launch->held || was_idle(stream, launch->now_ns));
 
 	launch->fresh = idle || !launch->known;
-	if (!launch->known && stream->open.launches)
+	if (launch->alone && stream->open.launches)
 		reserve(meter, records, false, launch->now_ns);
 	if (stream->again || (fresh && (launch->known || launch->rival))) {
 		int index = event_reserve(meter, stream, true, launch->now_ns);
@@ -251,7 +251,7 @@ static bool end_is_due(const struct stream *stream, const struct launch *launch)
 	uint64_t every = launch->rival ? TUNING_END_RIVAL_NS : TUNING_END_NS;
 	uint32_t room = stream_room(stream);
 
-	if (launch->watched || stream->watched || !launch->known)
+	if (launch->watched || stream->watched || launch->alone)
 		return room > STREAM_EVENTS / 2;
 	return launch->now_ns > stream->ended_ns + every && room > STREAM_EVENTS / 4;
 }
@@ -305,7 +305,14 @@ void meter_begin(struct launch *launch)
 	records.stream = stream;
 	missed = miss_end(meter, stream, launch->now_ns);
 	before_launch(meter, stream, launch, &records);
-	meter_add(meter, stream, &(struct burst){1, launch->known, launch->key, launch->expected_ns},
+	meter_add(meter, stream,
+		  &(struct burst){
+			  .launches = 1,
+			  .known = launch->known,
+			  .key = launch->key,
+			  .expected_ns = launch->expected_ns,
+			  .longest = {launch->key, launch->expected_ns},
+		  },
 		  launch->now_ns, launch->now_ns);
 	if (end_is_due(stream, launch))
 		launch->end = event_reserve(meter, stream, false, launch->now_ns);

@@ -32,6 +32,8 @@ void burst_add(struct burst *burst, const struct burst *more)
 {
 	burst->key = !burst->launches || burst->key == more->key ? more->key : 0;
 	burst->known = (!burst->launches || burst->known) && more->known;
+	if (!burst->launches || more->longest.expected_ns > burst->longest.expected_ns)
+		burst->longest = more->longest;
 	burst->launches += more->launches;
 	burst->expected_ns += more->expected_ns;
 }

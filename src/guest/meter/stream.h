@@ -37,6 +37,9 @@ struct burst {
 	bool known;	      /* what is expected of each was measured */
 	uint64_t key;	      /* of all of them; 0: of several */
 	uint64_t expected_ns; /* the launch side's, which is told of it at the end */
+	struct {
+		uint64_t key, expected_ns;
+	} longest; /* of the launches, by what is expected of it */
 };
 
 /* Launches that are let through without the lock, see launch/credit.h, which alone writes it. */

@@ -491,12 +491,13 @@ static bool step(struct asking *asking)
 	decision = admission_decide(&in);
 	switch (decision.verdict) {
 	case ADMISSION_STALL:
-		if (stall_begin(asking->guest, asking->device, launch, decision.until_ns)) {
-			asking->stalled = true;
+		asking->stalled = stall_begin(asking->guest, asking->device, launch,
+					      decision.until_ns);
+		if (asking->stalled)
 			return false;
-		}
-		decision.verdict = ADMISSION_WAIT_DEBT;
-		/* fall through */
+		decision = (struct admission){ADMISSION_WAIT_DEBT, in.now_ns + in.look_ns};
+		wait_for_share(asking, &decision, seen, turn_seen);
+		return false;
 	case ADMISSION_WAIT_DEBT:
 	case ADMISSION_WAIT_TURN:
 		wait_for_share(asking, &decision, seen, turn_seen);

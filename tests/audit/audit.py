@@ -170,7 +170,10 @@ def describe(scenario):
 
 
 def judge(make, title, again, verbose):
-    """True, False, or None where the processor was elsewhere each time."""
+    """True, False, or None where the processor was elsewhere each time. What is wrong on time is
+    wrong when it is so twice: a thread of two processors' worth of simulated devices can lose its
+    own for a moment that no sleeper sees."""
+    on_time = 0
     for _ in range(ATTEMPTS):
         audit = Audit(make()).run()
         if verbose:
@@ -180,9 +183,13 @@ def judge(make, title, again, verbose):
             return True
         print(f"{title}: WRONG\n{describe(audit.scenario)}")
         print("\n".join(f"  wrong: {what}" for what in audit.wrong))
-        if audit.far or not audit.late:
+        on_time += audit.far or not audit.late
+        if on_time == 2:
             print(f"  again: {again}", flush=True)
             return False
+        if not audit.late:
+            print("  once more", flush=True)
+            continue
         print(f"  a sleeper was late by {audit.late}: the processor was elsewhere", flush=True)
     return None
 

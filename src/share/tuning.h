@@ -136,6 +136,12 @@
 /* How much the device does at once is learned over so much work. */
 #define TUNING_OVERLAP_NS (10 * MS)
 
+/*
+ * Who takes far longer than expected more often than this is not handed over from before its end is
+ * seen: both would be billed for what they then have at once. A hand-over takes 100 us more so.
+ */
+#define TUNING_SURPRISES_PERMILLE 100
+
 /* --- Turns --------------------------------------------------------------------------------- */
 
 /* A turn begins no longer after it is given; its beginning is awaited awake for so long. */

@@ -55,6 +55,14 @@ void window_launched(struct meter *meter, struct stream *stream, const struct bu
 	set_due(window, end_of(due, first_ns, last_ns, together(window, ns), burst->launches));
 }
 
+static void note_surprise(struct window *window, const struct burst *burst, uint64_t took_ns)
+{
+	uint32_t old = atomic_load(&window->surprises_permille);
+	bool late = took_ns > burst->expected_ns + burst->expected_ns / 4 + TUNING_GAP_NS;
+
+	atomic_store(&window->surprises_permille, old - old / 8 + (late ? 125 : 0));
+}
+
 void window_done(struct meter *meter, struct stream *stream, const struct burst *burst,
 		 uint64_t began_ns, uint64_t done_ns)
 {
@@ -67,6 +75,7 @@ void window_done(struct meter *meter, struct stream *stream, const struct burst 
 	stream->due_ns = stall_end_ns(&device->stall, done_ns) + stream->flying_ns;
 	if (!burst->launches)
 		return;
+	note_surprise(&device->window, burst, done_ns - began_ns);
 	cost_learn(&device->window.costs, burst->key, burst->launches, done_ns - began_ns, waits);
 	if (!burst->key)
 		cost_bound(&device->window.costs, burst->longest.key, done_ns - began_ns);

@@ -218,9 +218,9 @@ void meter_collect(struct meter *meter)
 	bill_all(&pass);
 	/* Not before: who finds nothing in flight looks at the account next. */
 	atomic_fetch_sub(&meter->pending, pass.events);
-	meter->seen = pass.running_ns == UINT64_MAX
-			      ? (struct span){0}
-			      : (struct span){pass.running_ns, pass.look.now_ns};
+	meter->seen = (struct span){0};
+	if (pass.running_ns != UINT64_MAX)
+		meter->seen = (struct span){pass.running_ns, pass.look.now_ns};
 	meter_lock(meter);
 	meter->client->looked(meter, &pass.look);
 	meter_unlock(meter);

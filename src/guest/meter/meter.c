@@ -56,13 +56,14 @@ static int event_reserve(struct meter *meter, struct stream *stream, bool begin,
 	event->paused = false;
 	event->recorded_ns = now_ns;
 	event->loaded_ns = begin ? 0 : stream->loaded_ns;
-	event->burst = begin ? (struct burst){0} : stream->open;
+	event->burst = (struct burst){0};
 	atomic_store(&event->state, EVENT_RESERVED);
 	if (begin) {
 		atomic_store(&meter->begin_ns, now_ns);
 		atomic_fetch_add(&meter->begins, 1);
 		stream->again = false;
 	} else {
+		event->burst = stream->open;
 		stream->open = (struct burst){0};
 		stream->loaded_ns = 0;
 		stream->ended_ns = now_ns;

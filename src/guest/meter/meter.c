@@ -104,7 +104,7 @@ static void reserve(struct meter *meter, struct records *records, bool begin, ui
 		records->index[records->n++] = index;
 }
 
-/* With the lock: a new stream at a place that another had. Answers what that one left open. */
+/* With the lock: a new stream at a place that another had. */
 static void stream_begin(struct stream *stream, const struct launch *launch, int clock)
 {
 	uint64_t serial = atomic_load(&stream->serial) + 1;

@@ -80,7 +80,7 @@ static CUresult check_priority(struct guest *guest, bool yields, bool *ret_yield
 static CUresult check_part(struct guest *guest, const struct policy *policy)
 {
 	uint32_t part, asked;
-	bool yields;
+	bool yields = false;
 	CUresult e;
 
 	if (policy_part(policy, &part))

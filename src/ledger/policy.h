@@ -115,7 +115,7 @@ struct policy_turn {
 	uint32_t flags;		    /* enum policy_turn_flags */
 	uint32_t entitled_permille; /* 1 to 1000 */
 	uint32_t seq;		    /* a futex: changes when open_until_ns does */
-	uint32_t pad0;
+	uint32_t urgent_us;	    /* a higher priority works so long at a time; 0 not known */
 	uint64_t open_from_ns;	    /* and not before: the last one's work is on the device */
 	uint64_t reserved[3];
 };

@@ -159,7 +159,7 @@ static void forget(struct arbiter_tenant *t)
 	t->virtual_ns = t->ahead_ns = 0;
 	t->turn_from_ns = t->turn_busy_ns = t->left_ns = 0;
 	t->idle_since_ns = 1;
-	t->billed_ns = t->gap_ns = 0;
+	t->billed_ns = t->gap_ns = t->came_ns = t->stay_ns = 0;
 	t->idle = t->away = true;
 	t->owner = t->leaving = t->outranked = false;
 }
@@ -283,6 +283,11 @@ static void rank(const struct machine *m)
 	}
 }
 
+static uint64_t follow(uint64_t mean_ns, uint64_t ns)
+{
+	return mean_ns ? (3 * mean_ns + ns) / 4 : ns;
+}
+
 /* A pause may have been taken to begin when its work was about done, see arbiter_host.c. */
 static void resume(const struct machine *m, struct arbiter_tenant *t)
 {
@@ -292,7 +297,12 @@ static void resume(const struct machine *m, struct arbiter_tenant *t)
 		gap_ns = m->now_ns - t->idle_since_ns;
 		t->returns = gap_ns < brief_ns;
 		gap_ns = gap_ns < GAP_MOST_NS ? gap_ns : GAP_MOST_NS;
-		t->gap_ns = t->gap_ns ? (3 * t->gap_ns + gap_ns) / 4 : gap_ns;
+		t->gap_ns = follow(t->gap_ns, gap_ns);
+		if (!t->returns) {
+			if (t->came_ns)
+				t->stay_ns = follow(t->stay_ns, t->idle_since_ns - t->came_ns);
+			t->came_ns = m->now_ns;
+		}
 	}
 	t->idle_since_ns = 0;
 }
@@ -521,12 +531,25 @@ static uint32_t entitled_permille(const struct arbiter_tenant *t, const uint64_t
 	return permille ? (uint32_t)permille : 1;
 }
 
-static bool urged(const struct machine *m, const struct arbiter_tenant *t)
+static uint64_t earlier(uint64_t a, uint64_t b)
 {
-	for (int i = 0; i < m->n; i++)
-		if (shares(&m->tenant[i], t) && m->tenant[i].priority > t->priority)
-			return true;
-	return false;
+	return a < b ? a : b;
+}
+
+static void urge(const struct machine *m, struct arbiter_tenant *t)
+{
+	t->urged = false;
+	t->urgent_ns = UINT64_MAX;
+	for (int i = 0; i < m->n; i++) {
+		const struct arbiter_tenant *other = &m->tenant[i];
+
+		if (!shares(other, t) || other->priority <= t->priority)
+			continue;
+		t->urged = true;
+		t->urgent_ns = earlier(t->urgent_ns, other->stay_ns);
+	}
+	if (!t->urged)
+		t->urgent_ns = 0;
 }
 
 /* Above all that share a device with it, and there are some: it has nobody to wait for. */
@@ -542,11 +565,6 @@ static bool first(const struct machine *m, const struct arbiter_tenant *t)
 		any = true;
 	}
 	return any;
-}
-
-static uint64_t earlier(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
 }
 
 static bool contended(const struct machine *m, const struct arbiter_tenant *t)
@@ -574,7 +592,7 @@ static uint64_t open_from_ns(const struct machine *m, const struct arbiter_tenan
 static void answer(const struct machine *m, struct arbiter_tenant *t, const uint64_t sum[64])
 {
 	t->contended = contended(m, t);
-	t->urged = urged(m, t);
+	urge(m, t);
 	t->first = first(m, t);
 	t->open = t->owner || t->first;
 	t->entitled_permille = t->id ? entitled_permille(t, sum) : 0;

@@ -58,6 +58,7 @@ struct arbiter_tenant {
 	uint64_t open_from_ns;	    /* ... and from then on; 0 at once */
 	bool contended;		    /* another wants a device of it, or did a moment ago */
 	bool urged;		    /* a higher priority may come: keep little in flight */
+	uint64_t urgent_ns;	    /* the briefest of those works so long at a time; 0 not known */
 	bool first;		    /* it is that higher priority, and alone in being so */
 	bool returns;		    /* it wanted to go on at once after its last pause */
 	uint32_t entitled_permille; /* of each device, by weight, while those want it that do now */
@@ -67,6 +68,8 @@ struct arbiter_tenant {
 	uint64_t idle_since_ns; /* 0: it wants */
 	uint64_t billed_ns;	/* when more of its work was last measured */
 	uint64_t gap_ns;	/* how long its pauses are, about */
+	uint64_t came_ns;	/* it works since then, with pauses after which it went on at once */
+	uint64_t stay_ns;	/* how long it then does, about; 0 not known */
 	bool owner, leaving, idle, away, outranked;
 };
 

@@ -342,6 +342,33 @@ static void check_priority(void)
 	CHECK_EQ(used[low], 0);
 }
 
+/*
+ * Who is urged is told how long the one above works at a time, with brief pauses in it: four times
+ * 2 ms, and what it then has in flight.
+ */
+static void check_stay(void)
+{
+	struct world *w = fresh();
+	int low = add(w, 1, 1, 1 * MS), high = add(w, 1, 1, 1 * MS);
+
+	w->tenant[high].priority = 1;
+	w->job[high].on = false;
+	run(w, 20 * MS);
+	CHECK(w->tenant[low].urged);
+	CHECK_EQ(w->tenant[low].urgent_ns, 0);
+	for (int i = 0; i < 20; i++) {
+		for (int k = 0; k < 4; k++) {
+			w->job[high].on = true;
+			run(w, 2 * MS);
+			w->job[high].on = false;
+			run(w, arbiter_defaults.lead_ns / 2);
+		}
+		run(w, 10 * MS);
+	}
+	CHECK(w->tenant[low].urgent_ns > 8 * MS && w->tenant[low].urgent_ns < 13 * MS);
+	CHECK_EQ(w->tenant[high].urgent_ns, 0);
+}
+
 /* Who pauses for less than a wake-up's time is known to, until it pauses for longer. */
 static void check_returns(void)
 {
@@ -597,6 +624,7 @@ int main(void)
 	check_recent();
 	check_return();
 	check_priority();
+	check_stay();
 	check_priority_bursts();
 	check_returns();
 	check_dead_owner();

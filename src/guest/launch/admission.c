@@ -253,7 +253,10 @@ static uint64_t window_of(struct asking *asking)
 	unsigned int n = state_processes(device, asking->launch->now_ns);
 	uint64_t window;
 
-	if (atomic_load(&asking->guest->in_space) || (!contended && !capped))
+	/* Nobody waits for who goes before all others. */
+	if (limits_turn_flags(limits, asking->launch->now_ns) & POLICY_TURN_FIRST)
+		contended = false;
+	if (atomic_load(&asking->guest->in_space) || (!asking->urged && !contended && !capped))
 		return 0;
 	window = admission_window_ns(&(struct admission_window){
 		.share_permille = limits_share(limits, ledger_of(device)),
@@ -270,9 +273,9 @@ static uint64_t window_of(struct asking *asking)
 	 */
 	if (asking->urged) {
 		uint64_t took = asking->launch->known ? asking->launch->expected_ns : 0;
+		uint64_t most = limits_urged_ns(limits);
 
-		return took && took + TUNING_LOOKOUT_NS <= TUNING_URGED_NS
-			       ? TUNING_URGED_NS - took : 1;
+		return took && took + TUNING_LOOKOUT_NS <= most ? most - took : 1;
 	}
 	return window;
 }
@@ -519,8 +522,7 @@ static bool step(struct asking *asking)
 
 /*
  * What may follow without asking. Tokens are taken by each launch, so controllers that count them
- * are asked for each; so are tenants that give way to a higher priority, or have it, and where long
- * launches need a place.
+ * are asked for each; so is what goes one at a time, and where long launches need a place.
  */
 static void give_credit(const struct asking *asking)
 {
@@ -528,9 +530,8 @@ static void give_credit(const struct asking *asking)
 	uint64_t now = asking->launch->now_ns, until = UINT64_MAX;
 	uint64_t room = asking->window_ns ? asking->window_ns : 1000 * MS;
 
-	if (!asking->settled || asking->urged ||
-	    atomic_load(&limits->controller) != CONTROLLER_DEFICIT ||
-	    limits_turn_flags(limits, now) & POLICY_TURN_FIRST || room == 1 ||
+	if (!asking->settled || atomic_load(&limits->controller) != CONTROLLER_DEFICIT ||
+	    room == 1 ||
 	    (asking->window_ns && atomic_load(&asking->device->processes) > COMPUTE_PLACES))
 		return;
 	if (limits->turn && !policy_turn_silent(limits->turn, now, TUNING_SILENCE_NS))
@@ -559,7 +560,7 @@ static void ask(struct guest *guest, struct launch_device *device, struct launch
 	}
 	launch->rival = !limits_alone(limits, launch->now_ns) || state_has_peers(device);
 	launch->held = asking.held_ns;
-	launch->watched = asking.urged;
+	launch->watched = asking.window_ns == 1;
 	give_credit(&asking);
 }
 

@@ -410,6 +410,8 @@ static void tell(struct arbiter_host *host, int i, uint64_t now_ns)
 	atomic_poke(&turn->flags, (state->contended ? (uint32_t)POLICY_TURN_CONTENDED : 0) |
 					  (state->urged ? (uint32_t)POLICY_TURN_URGED : 0) |
 					  (state->first ? (uint32_t)POLICY_TURN_FIRST : 0));
+	atomic_poke(&turn->urgent_us,
+		    state->urgent_ns / 1000 < UINT32_MAX ? (uint32_t)(state->urgent_ns / 1000) : 0);
 	atomic_poke(&turn->entitled_permille, state->entitled_permille);
 	atomic_release(&turn->open_from_ns, state->open_from_ns);
 	atomic_release(&turn->open_until_ns, until);

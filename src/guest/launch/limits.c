@@ -3,6 +3,7 @@
 
 #include "base/atomic.h"
 #include "ledger/compute.h"
+#include "share/between.h"
 #include "share/tuning.h"
 
 void limits_open(struct limits *limits, struct guest *guest)
@@ -156,6 +157,13 @@ uint64_t limits_paid_ns(const struct limits *limits, struct ledger *ledger, int 
 uint32_t limits_turn_flags(const struct limits *limits, uint64_t now_ns)
 {
 	return is_silent(limits, now_ns) ? 0 : atomic_peek(&limits->turn->flags);
+}
+
+uint64_t limits_urged_ns(const struct limits *limits)
+{
+	uint64_t part = atomic_peek(&limits->turn->urgent_us) * US / TUNING_URGED_PART;
+
+	return (uint64_t)between((int64_t)part, TUNING_URGED_NS, TUNING_URGED_MOST_NS);
 }
 
 bool limits_not_our_turn(const struct limits *limits, uint64_t now_ns)

@@ -69,6 +69,9 @@ uint64_t limits_paid_ns(const struct limits *limits, struct ledger *ledger, int 
 /* What the arbiter says of the tenant: enum policy_turn_flags; none when it says nothing. */
 uint32_t limits_turn_flags(const struct limits *limits, uint64_t now_ns);
 
+/* How much may be in flight while a higher priority may come. */
+uint64_t limits_urged_ns(const struct limits *limits);
+
 /* The arbiter gives turns, and it is another's. */
 bool limits_not_our_turn(const struct limits *limits, uint64_t now_ns);
 

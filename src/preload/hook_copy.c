@@ -68,10 +68,11 @@ static uint64_t bytes_3d_peer(const CUDA_MEMCPY3D_PEER *copy)
  */
 static void host_before(struct guest *guest, const struct copy *copy)
 {
+	bool brief = copy->bytes < TUNING_COPY_BYTES;
+
 	if (!copy->async)
-		waits_context(guest, NULL);
-	waits_stream(guest, copy->stream, copy->per_thread,
-		     copy->bytes < TUNING_COPY_BYTES ? METER_COPY : METER_SPLIT);
+		waits_context(guest, NULL, brief ? METER_COPY : METER_WAIT);
+	waits_stream(guest, copy->stream, copy->per_thread, brief ? METER_COPY : METER_SPLIT);
 	waits_host_copy(guest, copy->bytes);
 }
 

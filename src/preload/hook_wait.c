@@ -57,9 +57,9 @@ static void synchronized_event(struct guest *guest)
 	settle(guest);
 }
 
-WAIT(cuCtxSynchronize, (void), (), waits_context(guest, NULL),
+WAIT(cuCtxSynchronize, (void), (), waits_context(guest, NULL, METER_WAIT),
      synchronized_context(guest, NULL))
-WAIT(cuCtxSynchronize_v2, (CUcontext ctx), (ctx), waits_context(guest, ctx),
+WAIT(cuCtxSynchronize_v2, (CUcontext ctx), (ctx), waits_context(guest, ctx, METER_WAIT),
      synchronized_context(guest, ctx))
 WAIT(cuStreamSynchronize, (CUstream hStream), (hStream), STREAM(METER_WAIT, false),
      synchronized(guest, hStream, false))

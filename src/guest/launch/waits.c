@@ -28,11 +28,11 @@ void waits_stream(struct guest *guest, CUstream stream, bool per_thread, enum me
 		return;
 	/* What is in the legacy stream comes behind all of the others. */
 	if (stream == CU_STREAM_LEGACY && why == METER_WAIT)
-		meter_close_all(&device->meter, context, METER_WAIT);
+		meter_close_all(&device->meter, context, why);
 	meter_close(&device->meter, context, stream, why);
 }
 
-void waits_context(struct guest *guest, CUcontext context)
+void waits_context(struct guest *guest, CUcontext context, enum meter_why why)
 {
 	struct launch_device *device = device_here(guest, &context);
 	CUcontext current = NULL;
@@ -42,7 +42,7 @@ void waits_context(struct guest *guest, CUcontext context)
 		return;
 	DRIVER(cuCtxGetCurrent, (&current));
 	pushed = current != context && !DRIVER(cuCtxPushCurrent_v2, (context));
-	meter_close_all(&device->meter, context, METER_WAIT);
+	meter_close_all(&device->meter, context, why);
 	if (pushed)
 		DRIVER(cuCtxPopCurrent_v2, (&current));
 }

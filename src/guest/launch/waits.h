@@ -12,7 +12,7 @@
 void waits_stream(struct guest *guest, CUstream stream, bool per_thread, enum meter_why why);
 
 /* The same for all of a context; NULL: the current one. */
-void waits_context(struct guest *guest, CUcontext context);
+void waits_context(struct guest *guest, CUcontext context, enum meter_why why);
 
 /* After a wait for a stream, or for all of a context (NULL: the current one): it is done. */
 void waits_over(struct guest *guest, CUstream stream, bool per_thread);

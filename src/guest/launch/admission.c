@@ -5,8 +5,13 @@
 
 #include "base/futex.h"
 #include "base/now.h"
-#include "guest/launch/state.h"
+#include "guest/launch/attach.h"
+#include "guest/launch/credit.h"
+#include "guest/launch/demand.h"
+#include "guest/launch/monitor.h"
+#include "guest/launch/stall.h"
 #include "guest/launch/steer.h"
+#include "guest/launch/window.h"
 #include "share/admission.h"
 #include "share/between.h"
 #include "share/tuning.h"
@@ -32,160 +37,6 @@ static const uint32_t nothing; /* to sleep on, until an instant */
 static int ledger_of(const struct launch_device *device)
 {
 	return device->meter.device->ledger;
-}
-
-/* --- What the arbiter is told -------------------------------------------------------------- */
-
-/* Alone, and free to go on: the arbiter need not hear at once that the tenant does. */
-static bool has_turn(const struct limits *limits, uint64_t now_ns)
-{
-	return limits->turn && !limits_not_our_turn(limits, now_ns) &&
-	       !policy_turn_silent(limits->turn, now_ns, TUNING_SILENCE_NS) &&
-	       limits_alone(limits, now_ns);
-}
-
-/* The arbiter looks at this, and wakes up when it was over and another may have the turn. */
-static void want(struct launch_device *device, uint64_t now_ns, uint64_t for_ns)
-{
-	struct guest *guest = device->meter.guest;
-	struct compute *compute = device->meter.compute;
-	uint64_t old = atomic_peek(&compute->demand_until_ns);
-
-	if (old > now_ns + for_ns / 2 && old < now_ns + 1000 * MS)
-		return;
-	if (old >= now_ns + 1000 * MS) /* nobody wants anything for so long: damage */
-		atomic_swap_if_u64(&compute->demand_until_ns, old, now_ns + for_ns);
-	else
-		atomic_raise_u64(&compute->demand_until_ns, now_ns + for_ns);
-	if (old < now_ns && atomic_peek(&compute->work_until_ns) < now_ns &&
-	    !has_turn(&state_get(guest)->limits, now_ns))
-		monitor_ring(guest);
-}
-
-/*
- * Who waited and may go wants no more than who never waited: its work speaks for it from here on. A
- * tenant that launches now and then would else keep the device for as long as a wait may last.
- * Others of the tenant who still wait were woken by what let this one go, and want again.
- */
-static void settle(struct launch_device *device, uint64_t until_ns)
-{
-	struct compute *compute = device->meter.compute;
-	uint64_t old = atomic_peek(&compute->demand_until_ns);
-
-	if (old > until_ns)
-		atomic_swap_if_u64(&compute->demand_until_ns, old, until_ns);
-}
-
-bool admission_wishes(struct launch_device *device, uint64_t now_ns)
-{
-	const struct limits *limits = &state_get(device->meter.guest)->limits;
-	const struct meter *meter = &device->meter;
-
-	if (!(limits_turn_flags(limits, now_ns) & POLICY_TURN_FIRST))
-		return false;
-	if (meter_has_begun(meter) ||
-	    now_ns > atomic_load(&meter->begin_ns) + TUNING_BEGIN_MOST_NS) {
-		settle(device, now_ns + (meter_works(meter) ? TUNING_LINGER_NS : 0));
-		return false;
-	}
-	want(device, now_ns, TUNING_DEMAND_NS);
-	return true;
-}
-
-/* Writes an instant that others of the tenant write, too. *said is what this process last wrote. */
-static void tell(uint64_t *word, _Atomic uint64_t *said, uint64_t at_ns, uint64_t now_ns)
-{
-	uint64_t stands = atomic_peek(word), before = atomic_load(said);
-
-	if (at_ns < before + TUNING_NEAR_NS && before < at_ns + TUNING_NEAR_NS &&
-	    stands >= before && stands <= now_ns + COMPUTE_AHEAD_NS)
-		return;
-	/* Lower than before only if nobody else's work lasts longer; or over what is damaged. */
-	if ((stands == before && at_ns < before) || stands > now_ns + COMPUTE_AHEAD_NS)
-		atomic_swap_if_u64(word, stands, at_ns);
-	else
-		atomic_raise_u64(word, at_ns);
-	atomic_store(said, at_ns);
-}
-
-/*
- * Until when there is work, whatever is expected: at least until somebody looks again. A thread
- * that is held looks when the end is expected, the monitor each tick.
- */
-static uint64_t works_until_ns(const struct launch_device *device, uint64_t now_ns)
-{
-	bool waits = atomic_load(&state_get(device->meter.guest)->waiting);
-	uint64_t look = waits ? TUNING_GLANCE_HELD_NS : TUNING_TICK_NS;
-
-	return meter_works(&device->meter) ? now_ns + look + look / 2 : now_ns;
-}
-
-/* A program that never waits works for longer and longer; one that does says so when it waited. */
-static void note_burst(struct launch_device *device, uint64_t now_ns, bool over)
-{
-	uint64_t *burst = &device->meter.compute->burst_ns;
-	uint64_t from = atomic_load(&device->burst_from_ns), took = now_ns - from;
-
-	if (!from || now_ns < from)
-		return;
-	if (took > atomic_peek(burst))
-		atomic_poke(burst, took);
-	else if (over)
-		atomic_poke(burst, atomic_peek(burst) - (atomic_peek(burst) - took) / 8);
-	if (over)
-		atomic_store(&device->burst_from_ns, 0);
-}
-
-void admission_publish(struct launch_device *device, uint64_t now_ns)
-{
-	struct guest *guest = device->meter.guest;
-	struct compute *compute = device->meter.compute;
-	uint64_t due = window_due_ns(&device->window), until = works_until_ns(device, now_ns);
-	bool worked = atomic_load(&device->said_until_ns) > now_ns + TUNING_NEAR_NS;
-
-	if (stall_is_on(&device->stall)) { /* what waits on the device does not work */
-		uint64_t before = atomic_load(&device->stall.before_ns);
-
-		due = due < before ? due : before;
-		until = until < due ? until : due;
-	}
-	/* Of whom nobody can say when it ends others wait for the end itself. */
-	if (atomic_load(&device->window.surprises_permille) > TUNING_SURPRISES_PERMILLE)
-		due = due < now_ns ? due : now_ns;
-	tell(&compute->due_ns, &device->said_due_ns, due, now_ns);
-	tell(&compute->work_until_ns, &device->said_until_ns, until, now_ns);
-	note_burst(device, now_ns, until <= now_ns);
-	/* Who waits for the end hears of it at once: a tick each time would cost the device. */
-	if (worked && until <= now_ns && limits_contended(&state_get(guest)->limits, now_ns) &&
-	    now_ns > atomic_load(&device->rung_ns) + TUNING_RING_NS) {
-		atomic_store(&device->rung_ns, now_ns);
-		monitor_ring(guest);
-	}
-}
-
-/*
- * Beside others: says that there is work, and then looks once more whose turn it is. The arbiter
- * closes a tenant, and then looks once more whether it works, before it lets another in: of the
- * two, one sees the other.
- */
-static bool claim_turn(struct asking *asking)
-{
-	struct launch_device *device = asking->device;
-	struct compute *compute = device->meter.compute;
-	uint64_t now = asking->launch->now_ns, until = now + TUNING_TICK_NS + TUNING_TICK_NS / 2;
-	uint64_t old = atomic_peek(&compute->work_until_ns);
-
-	if (!limits_contended(&asking->state->limits, now))
-		return true;
-	atomic_raise_u64(&compute->work_until_ns, until);
-	atomic_store(&device->said_until_ns, until);
-	/* A pause is over: the arbiter, which may wait for that, hears of it. */
-	if (old < now && atomic_peek(&compute->demand_until_ns) < now)
-		monitor_ring(asking->guest);
-	if (!limits_not_our_turn(&asking->state->limits, now))
-		return true;
-	admission_publish(device, now); /* it does not launch, after all */
-	return false;
 }
 
 /* --- What is known when a launch asks ------------------------------------------------------ */
@@ -356,7 +207,7 @@ static void look_again(struct asking *asking)
 {
 	state_active(asking->device, asking->launch->now_ns);
 	meter_collect(&asking->device->meter);
-	admission_publish(asking->device, asking->launch->now_ns);
+	demand_publish(asking->device, asking->launch->now_ns);
 }
 
 /*
@@ -416,7 +267,7 @@ static void wait_for_share(struct asking *asking, const struct admission *decisi
 	compute_hold(device->meter.compute, from - asking->held_ns, from, decision->until_ns);
 	/* Who waits for its turn wants the device; who pays a debt leaves it to others. */
 	if (decision->verdict == ADMISSION_WAIT_TURN) {
-		want(device, from, TUNING_DEMAND_NS);
+		demand_want(device, from, TUNING_DEMAND_NS);
 		nap(asking, &limits->turn->seq, turn_seen, turn_look_ns(device, from));
 	} else {
 		nap(asking, asking->guest->gate, seen, decision->until_ns);
@@ -517,7 +368,7 @@ static bool step(struct asking *asking)
 	asking->settled = !in.paid_ns;
 	if (asking->settled)
 		wait_for_edge(asking);
-	return claim_turn(asking);
+	return demand_claim(asking->device, asking->launch->now_ns);
 }
 
 /*
@@ -555,8 +406,8 @@ static void ask(struct guest *guest, struct launch_device *device, struct launch
 	note_hold(&asking);
 	state_active(device, launch->now_ns);
 	if (!asking.stalled) { /* who pays a debt leaves the device to others */
-		want(device, launch->now_ns, TUNING_LINGER_NS);
-		settle(device, launch->now_ns + TUNING_LINGER_NS);
+		demand_want(device, launch->now_ns, TUNING_LINGER_NS);
+		demand_settle(device, launch->now_ns + TUNING_LINGER_NS);
 	}
 	launch->rival = !limits_alone(limits, launch->now_ns) || state_has_peers(device);
 	launch->held = asking.held_ns;
@@ -598,7 +449,7 @@ CUresult admission_enter(struct guest *guest, struct launch *launch)
 		futex_wait(guest->gate, word);
 	if (!(word & POLICY_GATE_METERED))
 		return CUDA_SUCCESS;
-	e = state_find(guest, &launch->context, &device);
+	e = attach_device(guest, &launch->context, &device);
 	if (e || !device)
 		return e;
 	launch->stream = launch_stream(launch->stream, launch->per_thread);
@@ -625,8 +476,8 @@ CUresult admission_enter(struct guest *guest, struct launch *launch)
 		credit_open(device, launch);
 	if (!lets || window_due_ns(&device->window) >=
 			     atomic_load(&device->said_due_ns) + TUNING_NEAR_NS) {
-		admission_publish(device, launch->now_ns);
-		admission_wishes(device, launch->now_ns);
+		demand_publish(device, launch->now_ns);
+		demand_wishes(device, launch->now_ns);
 	}
 	return CUDA_SUCCESS;
 }
@@ -644,26 +495,7 @@ void admission_left(struct guest *guest, struct launch *launch, CUresult e)
 	if (launch->now_ns > atomic_load(&device->meter.collected_ns) +
 				     (launch->rival ? TUNING_END_RIVAL_NS : TUNING_END_NS)) {
 		meter_collect(&device->meter);
-		admission_publish(device, launch->now_ns);
+		demand_publish(device, launch->now_ns);
 	}
 }
 
-uint64_t admission_owes(struct launch_device *device, uint64_t now_ns, bool *ret_turn)
-{
-	struct guest *guest = device->meter.guest;
-	struct launch_state *state = state_get(guest);
-	uint64_t until, own;
-
-	*ret_turn = false;
-	limits_refresh(&state->limits, guest);
-	if (atomic_acquire(guest->gate) & POLICY_GATE_CLOSED)
-		return now_ns + TUNING_LOOK_NS;
-	if (limits_none(&state->limits, guest))
-		return 0;
-	until = limits_paid_ns(&state->limits, guest->ledger, ledger_of(device), now_ns, 0, &own);
-	if (until || !limits_not_our_turn(&state->limits, now_ns))
-		return until;
-	*ret_turn = true;
-	want(device, now_ns, TUNING_DEMAND_NS);
-	return now_ns + TUNING_DEMAND_NS / 2;
-}

@@ -15,9 +15,6 @@
 #include "guest/meter/launch.h"
 #include "preload/guest.h"
 
-struct launch_device;
-struct launch_state;
-
 /* Nothing is limited: the launch is none of our business. */
 static inline bool admission_is_open(const struct guest *guest)
 {
@@ -38,23 +35,5 @@ static inline void admission_leave(struct guest *guest, struct launch *launch, C
 	if (launch->meter && (e || !launch->credited))
 		admission_left(guest, launch, e);
 }
-
-/*
- * 0 where work of the tenant may run on the device, or until when not; *ret_turn: others have their
- * turn, and it is said that the tenant wants its own.
- */
-uint64_t admission_owes(struct launch_device *device, uint64_t now_ns, bool *ret_turn);
-
-/*
- * For the monitor of a tenant that goes before all others: it wants the device until its work has
- * begun, which nobody else can tell. True while it has not.
- */
-bool admission_wishes(struct launch_device *device, uint64_t now_ns);
-
-/*
- * Tells the arbiter until when there is work of this process, which is at least to the next look at
- * it while any of it is not done, and when it should be done.
- */
-void admission_publish(struct launch_device *device, uint64_t now_ns);
 
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "guest/launch/credit.h"
 
-#include "guest/launch/state.h"
 #include "guest/meter/meter_priv.h"
 #include "share/tuning.h"
 

@@ -8,21 +8,7 @@
 #ifndef ALLOT_GUEST_LAUNCH_CREDIT_H
 #define ALLOT_GUEST_LAUNCH_CREDIT_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
-struct launch;
-struct launch_device;
-struct launch_state;
-struct meter;
-struct stream;
-
-struct credit_terms {
-	_Atomic uint64_t until_ns; /* until then, ... */
-	_Atomic uint64_t room_ns;  /* ... with so much in flight, ... */
-	_Atomic uint32_t bills;	   /* ... unless more was billed ... */
-	_Atomic bool rival;	   /* ... as the one that asked */
-};
+#include "guest/launch/state.h"
 
 /* The launch may go beside `room_ns` in flight, with nothing owed as of so many bills. */
 void credit_give(struct launch_device *device, const struct launch *launch, uint64_t room_ns,

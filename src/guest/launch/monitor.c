@@ -8,18 +8,13 @@
 
 #include "base/futex.h"
 #include "base/now.h"
-#include "guest/launch/admission.h"
 #include "guest/launch/arbiter_host.h"
-#include "guest/launch/state.h"
+#include "guest/launch/bell.h"
+#include "guest/launch/demand.h"
+#include "guest/launch/stall.h"
 #include "guest/launch/steer.h"
 #include "preload/thread.h"
 #include "share/tuning.h"
-
-static void wake(struct monitor *monitor)
-{
-	atomic_fetch_add(&monitor->bell, 1);
-	futex_wake_all(&monitor->bell);
-}
 
 static uint64_t begin_tick(const struct meter *meter, uint64_t now)
 {
@@ -54,8 +49,8 @@ static struct look look_at_devices(struct guest *guest, uint64_t now, bool rung)
 		if (left || !alone || now > atomic_load(&meter->collected_ns) + TUNING_RECENT_NS)
 			meter_collect(meter);
 		device->monitor_ns = atomic_load(&meter->collected_ns);
-		admission_publish(device, now);
-		if (admission_wishes(device, now))
+		demand_publish(device, now);
+		if (demand_wishes(device, now))
 			look.tick_ns = begin_tick(meter, now);
 		look.busy |= meter_works(meter) ||
 			     window_due_ns(&device->window) + TUNING_GAP_NS > now;
@@ -68,6 +63,41 @@ static struct look look_at_devices(struct guest *guest, uint64_t now, bool rung)
 		look.tick_ns = look.busy && (left || !alone) ? TUNING_TICK_ALONE_NS
 							     : TUNING_TICK_REST_NS;
 	return look;
+}
+
+/* What was done before the pause may not be billed yet, and a limit may have changed. */
+static uint64_t end_stall(struct launch_device *device, uint64_t now_ns)
+{
+	uint64_t until = atomic_load(&device->stall.until_ns);
+	bool turn;
+
+	if (until > now_ns)
+		return until < now_ns + TUNING_LOOK_NS ? until : now_ns + TUNING_LOOK_NS;
+	meter_collect(&device->meter);
+	until = demand_owes(device, now_monotonic_ns(), &turn);
+	if (!until) {
+		stall_end(device);
+		return UINT64_MAX;
+	}
+	if (turn)
+		until = now_ns + TUNING_TICK_NS;
+	atomic_store(&device->stall.until_ns, until);
+	return until;
+}
+
+/* Ends the stalls that are over. Answers when to look again; UINT64_MAX. */
+static uint64_t end_stalls(struct guest *guest, uint64_t now_ns)
+{
+	uint64_t next = UINT64_MAX;
+
+	for (int i = 0; i < guest->ndevices; i++) {
+		struct launch_device *device = state_device(guest, i);
+		uint64_t at = device && stall_is_on(&device->stall) ? end_stall(device, now_ns)
+								    : UINT64_MAX;
+
+		next = at < next ? at : next;
+	}
+	return next;
 }
 
 /* The role, if it is ours or free. Answers when to look again. */
@@ -126,7 +156,7 @@ static void *watch(void *arg)
 		atomic_store(&monitor->working, 1);
 		if (atomic_load(&monitor->stop))
 			break;
-		stalled = stall_look(guest, now_monotonic_ns());
+		stalled = end_stalls(guest, now_monotonic_ns());
 		now = now_monotonic_ns();
 		look = look_at_devices(guest, now, seen != heard);
 		heard = seen;
@@ -163,7 +193,7 @@ static void stop(void)
 	if (!state || atomic_load(&state->monitor.started) != 1)
 		return;
 	atomic_store(&state->monitor.stop, 1);
-	wake(&state->monitor);
+	bell_wake(&state->monitor);
 	for (int i = 0; i < 1000 && atomic_load(&state->monitor.working); i++)
 		usleep(100);
 	for (int i = 0; i < guest->ndevices; i++) {
@@ -188,12 +218,6 @@ static void start(struct guest *guest, struct monitor *monitor)
 		atexit(stop);
 }
 
-static void look_now(struct guest *guest)
-{
-	wake(&state_get(guest)->monitor);
-	monitor_ring(guest); /* it may hold the role, and then sleeps on that bell */
-}
-
 void monitor_work(struct guest *guest)
 {
 	struct monitor *monitor = &state_get(guest)->monitor;
@@ -203,22 +227,5 @@ void monitor_work(struct guest *guest)
 	/* After the event was counted: either the monitor sees that or we see it asleep. */
 	if (__builtin_expect(atomic_load(&monitor->asleep), 0) &&
 	    atomic_exchange(&monitor->asleep, 0))
-		look_now(guest);
-}
-
-/* Whoever finds it awake, or about to sleep, cannot know what it has seen. */
-void monitor_expect(struct guest *guest, uint64_t at_ns)
-{
-	uint64_t next = atomic_load(&state_get(guest)->monitor.next_ns);
-
-	if (!next || next > at_ns)
-		look_now(guest);
-}
-
-void monitor_ring(struct guest *guest)
-{
-	struct arbiter_host *host = atomic_load(&state_get(guest)->monitor.host);
-
-	if (host)
-		arbiter_host_ring(host);
+		bell_look(guest);
 }

@@ -2,8 +2,7 @@
 #include "guest/launch/stall.h"
 
 #include "base/now.h"
-#include "guest/launch/admission.h"
-#include "guest/launch/state.h"
+#include "guest/launch/bell.h"
 #include "guest/meter/meter_priv.h"
 #include "ledger/quota.h"
 #include "share/tuning.h"
@@ -160,7 +159,7 @@ bool stall_begin(struct guest *guest, struct launch_device *device, struct launc
 		return false;
 	}
 	if (begun)
-		monitor_expect(guest, until_ns);
+		bell_expect(guest, until_ns);
 	/* The monitor may have looked for the last time. */
 	if (!monitor_runs(&state_get(guest)->monitor))
 		stall_end(device);
@@ -183,40 +182,6 @@ void stall_end(struct launch_device *device)
 	meter_lock(&device->meter);
 	write_word(&device->stall);
 	meter_unlock(&device->meter);
-}
-
-/* What was done before the pause may not be billed yet, and a limit may have changed. */
-static uint64_t look(struct launch_device *device, uint64_t now_ns)
-{
-	uint64_t until = atomic_load(&device->stall.until_ns);
-	bool turn;
-
-	if (until > now_ns)
-		return until < now_ns + TUNING_LOOK_NS ? until : now_ns + TUNING_LOOK_NS;
-	meter_collect(&device->meter);
-	until = admission_owes(device, now_monotonic_ns(), &turn);
-	if (!until) {
-		stall_end(device);
-		return UINT64_MAX;
-	}
-	if (turn)
-		until = now_ns + TUNING_TICK_NS;
-	atomic_store(&device->stall.until_ns, until);
-	return until;
-}
-
-uint64_t stall_look(struct guest *guest, uint64_t now_ns)
-{
-	uint64_t next = UINT64_MAX;
-
-	for (int i = 0; i < guest->ndevices; i++) {
-		struct launch_device *device = state_device(guest, i);
-		uint64_t at = device && stall_is_on(&device->stall) ? look(device, now_ns)
-								    : UINT64_MAX;
-
-		next = at < next ? at : next;
-	}
-	return next;
 }
 
 void stall_context_leaves(struct launch_device *device, CUcontext context)

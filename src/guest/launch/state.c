@@ -1,68 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "guest/launch/state.h"
 
-#include <sys/mman.h>
-
 #include "share/tuning.h"
-
-static void billed(struct meter *meter, uint64_t from_ns, uint64_t to_ns)
-{
-	struct launch_state *state = state_get(meter->guest);
-
-	atomic_fetch_add(&state->bills, 1);
-	limits_bill(&state->limits, meter->guest->ledger, meter->device->ledger, from_ns, to_ns);
-}
-
-static const struct meter_client client = {
-	.billed = billed,
-	.launched = window_launched,
-	.done = window_done,
-	.spun = window_spun,
-	.looked = window_looked,
-	.count = credit_count,
-};
-
-static struct launch_state *state_make(struct guest *guest)
-{
-	struct launch_state *state = state_get(guest), *expected = NULL;
-
-	if (state)
-		return state;
-	state = mmap(NULL, sizeof(*state), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-		     0);
-	if (state == MAP_FAILED)
-		return NULL;
-	limits_open(&state->limits, guest);
-	if (atomic_compare_exchange_strong(&guest->compute, &expected, state))
-		return state;
-	limits_close(&state->limits);
-	munmap(state, sizeof(*state));
-	return expected;
-}
-
-static struct launch_device *device_make(struct guest *guest, struct launch_state *state,
-					 struct guest_device *device)
-{
-	struct launch_device *made = state_device(guest, device->ordinal), *expected = NULL;
-
-	if (made)
-		return made;
-	made = mmap(NULL, sizeof(*made), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-		    0);
-	if (made == MAP_FAILED)
-		return NULL;
-	made->meter.guest = guest;
-	made->meter.device = device;
-	made->meter.client = &client;
-	made->meter.compute = compute_of(guest->ledger, device->ledger);
-	window_init(&made->window);
-	atomic_store(&state->limits.blocks[device->ledger], device->stack_threads / 256);
-	if (made->meter.compute &&
-	    atomic_compare_exchange_strong(&state->device[device->ordinal], &expected, made))
-		return made;
-	munmap(made, sizeof(*made));
-	return expected;
-}
 
 struct launch_device *state_of_context(struct guest *guest, CUcontext context)
 {
@@ -72,29 +11,6 @@ struct launch_device *state_of_context(struct guest *guest, CUcontext context)
 		if (atomic_load_explicit(&state->context[i], memory_order_acquire) == context)
 			return state_device(guest, i);
 	return NULL;
-}
-
-CUresult state_find(struct guest *guest, CUcontext *ret_context, struct launch_device **ret)
-{
-	struct guest_device *device;
-	struct launch_state *state;
-
-	*ret = NULL;
-	if (DRIVER(cuCtxGetCurrent, (ret_context)) || !*ret_context)
-		return CUDA_SUCCESS;
-	*ret = state_of_context(guest, *ret_context);
-	if (*ret)
-		return CUDA_SUCCESS;
-	device = guest_current_device(guest);
-	if (!device)
-		return CUDA_SUCCESS;
-	state = state_make(guest);
-	*ret = state ? device_make(guest, state, device) : NULL;
-	if (!*ret)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	atomic_store_explicit(&state->context[device->ordinal], *ret_context,
-			      memory_order_release);
-	return CUDA_SUCCESS;
 }
 
 void state_forget_context(struct guest *guest, CUcontext context)

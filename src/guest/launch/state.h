@@ -6,12 +6,60 @@
 #ifndef ALLOT_GUEST_LAUNCH_STATE_H
 #define ALLOT_GUEST_LAUNCH_STATE_H
 
-#include "guest/launch/credit.h"
 #include "guest/launch/limits.h"
-#include "guest/launch/monitor.h"
-#include "guest/launch/stall.h"
-#include "guest/launch/window.h"
 #include "guest/meter/meter.h"
+#include "share/cost.h"
+
+struct arbiter_host;
+
+/* Work in flight: window.h. */
+struct window {
+	_Atomic uint64_t due_ns; /* when all in flight is expected to be done */
+	_Atomic uint32_t surprises_permille; /* how often work took far longer than expected, of late */
+	_Atomic uint64_t late_ns; /* for how long work is later than expected; 0: none is */
+	_Atomic uint32_t overlap_permille; /* time in which any stream worked, of theirs added up */
+	uint64_t streams_ns, together_ns;  /* see learn_overlap */
+	struct costs costs;
+	struct {
+		bool taken, had; /* had: and others have not been let go first since */
+		int index;
+		uint64_t until_ns;
+	} place;
+};
+
+/* The pause that the device makes: stall.h. */
+struct stall {
+	_Atomic uint32_t on;	   /* the number of the pause that is on; 0: none */
+	_Atomic uint64_t until_ns; /* it is over about then */
+	_Atomic uint64_t before_ns; /* when what was launched before is expected to be done */
+
+	/* With the meter's lock: */
+	uint32_t last;	   /* numbers given */
+	CUcontext context; /* of the word; NULL: there is none */
+	uint32_t *word;	   /* NULL: the driver gives none there */
+	CUdeviceptr at;
+	uint32_t leaving; /* calls under way that may end the context */
+	CUstream stream;  /* the one that waits for the pause that is on */
+};
+
+/* What a launch that asked lets through: credit.h. */
+struct credit_terms {
+	_Atomic uint64_t until_ns; /* until then, ... */
+	_Atomic uint64_t room_ns;  /* ... with so much in flight, ... */
+	_Atomic uint32_t bills;	   /* ... unless more was billed ... */
+	_Atomic bool rival;	   /* ... as the one that asked */
+};
+
+/* The monitor thread, and what wakes it: monitor.h, bell.h. */
+struct monitor {
+	_Atomic uint32_t started; /* 0 no, 1 yes, 2 could not */
+	_Atomic uint32_t bell;	  /* a futex */
+	_Atomic uint32_t asleep;  /* until rung */
+	_Atomic uint64_t next_ns; /* when it looks by itself; 0 while it is awake */
+	_Atomic uint32_t stop;	  /* the process exits ... */
+	_Atomic uint32_t working; /* ... and the monitor may be inside a call */
+	_Atomic(struct arbiter_host *) host;
+};
 
 struct launch_device {
 	struct meter meter;
@@ -58,13 +106,30 @@ static inline struct launch_device *launch_device_of(struct meter *meter)
 	return (struct launch_device *)meter;
 }
 
-/*
- * The device of the current context, made if need be. CUDA_SUCCESS and NULL: there is no context,
- * or it is on no device of the tenant; CUDA_ERROR_OUT_OF_MEMORY: it cannot be metered.
- */
-CUresult state_find(struct guest *guest, CUcontext *ret_context, struct launch_device **ret);
+static inline uint64_t window_due_ns(const struct window *window)
+{
+	return atomic_load_explicit(&window->due_ns, memory_order_relaxed);
+}
 
-/* The same where one was made, without asking which device a context is on; else NULL. */
+static inline bool stall_is_on(const struct stall *stall)
+{
+	return atomic_load_explicit(&stall->on, memory_order_relaxed);
+}
+
+/* No work begins on the device before this instant at least: that one, or the end of the pause. */
+static inline uint64_t stall_end_ns(const struct stall *stall, uint64_t at_ns)
+{
+	uint64_t until = stall_is_on(stall) ? atomic_load(&stall->until_ns) : 0;
+
+	return at_ns > until ? at_ns : until;
+}
+
+static inline bool monitor_runs(const struct monitor *monitor)
+{
+	return atomic_load(&monitor->started) == 1 && !atomic_load(&monitor->stop);
+}
+
+/* The device of a context where one was made; else NULL. */
 struct launch_device *state_of_context(struct guest *guest, CUcontext context);
 
 /* A context may end: another device's may get its handle. */

@@ -2,8 +2,8 @@
 #include "guest/launch/waits.h"
 
 #include "base/now.h"
-#include "guest/launch/admission.h"
-#include "guest/launch/state.h"
+#include "guest/launch/demand.h"
+#include "guest/launch/stall.h"
 
 /* The metered device of a context, and that context; NULL: nothing was launched there. */
 static struct launch_device *device_here(struct guest *guest, CUcontext *context)
@@ -51,7 +51,7 @@ static void look(struct launch_device *device, uint64_t now_ns)
 {
 	if (meter_works(&device->meter))
 		meter_collect(&device->meter);
-	admission_publish(device, now_ns);
+	demand_publish(device, now_ns);
 }
 
 static void over(struct guest *guest, CUcontext context, CUstream stream, bool all)

@@ -2,7 +2,6 @@
 #include "guest/launch/window.h"
 
 #include "base/now.h"
-#include "guest/launch/state.h"
 #include "guest/meter/meter_priv.h"
 #include "share/between.h"
 #include "share/tuning.h"

@@ -8,24 +8,7 @@
 #ifndef ALLOT_GUEST_LAUNCH_WINDOW_H
 #define ALLOT_GUEST_LAUNCH_WINDOW_H
 
-#include "guest/meter/meter.h"
-#include "share/cost.h"
-
-struct launch_device;
-
-struct window {
-	_Atomic uint64_t due_ns; /* when all in flight is expected to be done */
-	_Atomic uint32_t surprises_permille; /* how often work took far longer than expected, of late */
-	_Atomic uint64_t late_ns; /* for how long work is later than expected; 0: none is */
-	_Atomic uint32_t overlap_permille; /* time in which any stream worked, of theirs added up */
-	uint64_t streams_ns, together_ns;  /* see learn_overlap */
-	struct costs costs;
-	struct {
-		bool taken, had; /* had: and others have not been let go first since */
-		int index;
-		uint64_t until_ns;
-	} place;
-};
+#include "guest/launch/state.h"
 
 void window_init(struct window *window);
 
@@ -44,11 +27,6 @@ void window_looked(struct meter *meter, const struct meter_look *look);
  */
 uint64_t window_spun(struct meter *meter, const struct burst *burst, uint64_t began_ns,
 		     uint64_t done_ns);
-
-static inline uint64_t window_due_ns(const struct window *window)
-{
-	return atomic_load_explicit(&window->due_ns, memory_order_relaxed);
-}
 
 /* Device time that work in flight is expected to take, all of it. */
 uint64_t window_pending_ns(struct launch_device *device);

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "guest/launch/bell.h"
+
+#include "base/futex.h"
+#include "guest/launch/arbiter_host.h"
+
+void bell_wake(struct monitor *monitor)
+{
+	atomic_fetch_add(&monitor->bell, 1);
+	futex_wake_all(&monitor->bell);
+}
+
+void bell_ring(struct guest *guest)
+{
+	struct arbiter_host *host = atomic_load(&state_get(guest)->monitor.host);
+
+	if (host)
+		arbiter_host_ring(host);
+}
+
+void bell_look(struct guest *guest)
+{
+	bell_wake(&state_get(guest)->monitor);
+	bell_ring(guest); /* it may hold the role, and then sleeps on that bell */
+}
+
+/* Whoever finds it awake, or about to sleep, cannot know what it has seen. */
+void bell_expect(struct guest *guest, uint64_t at_ns)
+{
+	uint64_t next = atomic_load(&state_get(guest)->monitor.next_ns);
+
+	if (!next || next > at_ns)
+		bell_look(guest);
+}

@@ -3,9 +3,11 @@
  * The guest's own NVML, for truth.c: a table and an initialisation beside the program's, which may
  * shut its own down.
  *
- * NVML takes about 6 ms to open, and each device another 6 ms when it is first asked for. So a
- * thread of ours opens both while the program goes on, as soon as a look is to be expected; who
- * needs a figure before that is done waits for the rest.
+ * NVML takes about 8 ms to open, and each device another 6 ms when it is first asked for (an H200).
+ * So a thread of ours opens both while the program goes on, as soon as a look is certain; who needs
+ * a figure before that is done waits for the rest. Not sooner: the kernel's driver does one thing
+ * at a time, and a cuInit beside it takes those 8 ms longer. Only the making of a context, 100 ms of
+ * which little is the kernel's, takes no more than 1 or 2 ms longer.
  *
  *	program's thread    cuCtxCreate ── the driver makes the context ──► the first look
  *	ours                own_nvml_begin ── NVML, device ──► ends

@@ -153,7 +153,7 @@ static uint64_t margin_of(struct guest *guest, uint64_t limit, bool stale)
 	return limit / 8 + (stale ? 5 : 1) * 1024 * MIB + peers;
 }
 
-/* Does another process of the tenant live, or did until a moment ago? */
+/* Does another process of the tenant live? Of one that is dead the driver has nothing to tell. */
 static bool has_others(struct guest *guest)
 {
 	struct slot *slot = atomic_load(&guest->slot);
@@ -161,7 +161,8 @@ static bool has_others(struct guest *guest)
 	struct slot_info info;
 
 	for (int i = 0; i < slot_count(guest->ledger); i++)
-		if (i != own && !slot_info(guest->ledger, i, &info))
+		if (i != own && !slot_info(guest->ledger, i, &info) &&
+		    slot_alive(guest->ledger, i))
 			return true;
 	return false;
 }
@@ -182,27 +183,26 @@ bool truth_due(struct guest *guest, struct guest_device *device, uint64_t bytes,
 	if (last < atomic_load(&device->context_ns))
 		last = atomic_load(&device->context_ns);
 	due = last && now > last + GLANCE_NS;
-	if (!due && used + bytes + 2 * margin <= limit)
-		return false;
 	/* Nothing hangs on a look from so far off: nobody waits for NVML. */
-	if (!own_nvml_settled(guest, device->ledger)) {
+	if (due && !own_nvml_settled(guest, device->ledger)) {
 		own_nvml_begin(guest, device->ledger);
 		return false;
 	}
 	return due;
 }
 
-/* Will what comes with a context be near the limit? Its code comes next. */
-static bool soon(struct guest *guest, int ledger_device, uint64_t limit)
+/* Will a context be near the limit? */
+static bool soon(struct guest *guest, int ledger_device, uint64_t limit, bool stale)
 {
 	uint64_t used = quota_used(guest->ledger, ledger_device);
 
-	return limit && used + TRUTH_CONTEXT_BYTES + 2 * margin_of(guest, limit, true) > limit;
+	return limit && used + TRUTH_CONTEXT_BYTES + margin_of(guest, limit, stale) > limit;
 }
 
+/* Its code comes next. */
 void truth_expect(struct guest *guest, struct guest_device *device)
 {
-	if (soon(guest, device->ledger, guest_limit(guest, device)))
+	if (soon(guest, device->ledger, guest_limit(guest, device), true))
 		own_nvml_begin(guest, device->ledger);
 }
 
@@ -216,8 +216,11 @@ void truth_expect_any(struct guest *guest)
 
 		if (ledger_device_info(guest->ledger, i, &info))
 			return;
+		/* Until then this process takes the rows for empty: they may not be on disk. */
+		if (ledger_device(guest->ledger, info.uuid, 0) != i)
+			continue;
 		if (soon(guest, i, guest_limit_cached(guest, info.uuid, info.total_bytes, &limit,
-						      &generation)))
+						      &generation), false))
 			own_nvml_begin(guest, i);
 	}
 }

@@ -5,7 +5,7 @@
  * size that anybody tells beforehand, so theirs is what is left of that figure when everything
  * that was charged by size is taken off.
  *
- * NVML is opened when its answer is first needed, not at start: it costs about 13 ms. Where that is
+ * NVML is opened when its answer is first needed, not at start: it costs about 15 ms. Where that is
  * to be expected a thread of its own opens it meanwhile (own_nvml.h). The figure itself costs about
  * 11 us and is immediate.
  */
@@ -25,13 +25,13 @@ void truth_begin(struct guest_device *device);
 
 /*
  * Before the driver makes a context there: has NVML opened meanwhile if the limit is so near that
- * the context will be looked at as soon as it is there. Waits for nothing.
+ * the context, or its code, will be looked at as soon as it is there. Waits for nothing.
  */
 void truth_expect(struct guest *guest, struct guest_device *device);
 
 /*
- * The same before the driver is initialised, for a process that is not the tenant's only one: what
- * the others hold is looked at before the first context is admitted.
+ * The same before the driver is initialised, for a process that is not the tenant's only one, where
+ * what the others hold is looked at before the first context is admitted.
  */
 void truth_expect_any(struct guest *guest);
 

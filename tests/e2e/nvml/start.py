@@ -65,14 +65,32 @@ class Start(Case):
         self.by_another(first)
         self.by_another(second)
 
+    def test_a_smaller_quota(self):
+        """Whose context and code are still far from the limit."""
+        probe = self.begun("--memory", "8GiB")
+        self.assertEqual((self.opened(probe), self.loaded(probe)), ([], False))
+
+    def test_after_others_of_the_tenant(self):
+        """Of those that live the driver is asked ahead of cuInit, of those that died it is not."""
+        first = self.begun("--name", "a", "--memory", "2GiB")
+        second = self.tenant("--name", "a").tell("cuda")
+        wait_for(lambda: self.opened(second))
+        self.by_another(second)
+        for probe in first, second:
+            probe.process.kill()
+            probe.process.wait()
+        third = self.tenant("--name", "a").tell("cuda")
+        self.assertEqual(self.opened(third), [])
+        third.tell(f"alloc 0 {MIB}")
+        self.by_another(third)
+
     def test_where_the_limit_comes_near(self):
-        """Ahead of the need, so that nobody has to wait for it then."""
+        """Who comes there in the first second opens it, and nobody before."""
         probe = self.begun("--memory", "20GiB")
-        probe.tell(*[f"alloc 0 {GIB}"] * 2)
+        probe.tell(*[f"alloc 0 {GIB}"] * 8)
         self.assertEqual(self.opened(probe), [])
         probe.tell(*[f"alloc 0 {GIB}"] * 6)
-        wait_for(lambda: self.opened(probe))
-        self.by_another(probe)
+        self.assertEqual(self.opened(probe), [int(probe.pid)])
 
     def test_a_second_later(self):
         """The look that is due each second waits for it, and the program does not."""

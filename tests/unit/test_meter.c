@@ -772,6 +772,26 @@ static void check_refused_launch(void)
 	CHECK_NEAR(busy_ns(), 500 * US);
 	CHECK_EQ(seen.done, 2);
 	end();
+	/* Nor is one that was to be measured by itself, */
+	begin();
+	launch(S1, 250 * US);
+	launch_how(S1, 250 * US, (struct how){.watched = true, .error = CUDA_ERROR_INVALID_HANDLE});
+	finish(S1);
+	CHECK_NEAR(busy_ns(), 250 * US);
+	CHECK_EQ(unmeasured_ns(), 0);
+	CHECK_EQ(seen.done, 1);
+	end();
+	/* and what was open before it is not lost. */
+	launch(S1, 250 * US);
+	launch_how(S1, 250 * US, (struct how){.watched = true, .error = CUDA_ERROR_INVALID_HANDLE});
+	launch(S1, 250 * US);
+	CHECK_EQ(meter.flying_ns, 500 * US);
+	fake_pass(100 * US);
+	close_it(S1, METER_WAIT);
+	finish(S1);
+	CHECK_NEAR(busy_ns(), 750 * US);
+	CHECK_EQ(unmeasured_ns(), 0);
+	end();
 }
 
 /* --- Ends of streams, contexts and processes ----------------------------------------------- */

@@ -140,7 +140,8 @@ static void pop(struct pass *pass, struct stream *stream, uint64_t done_ns)
 		stream_land(meter, stream, event->burst.expected_ns);
 	if (began && done_ns > began)
 		meter->client->done(meter, stream, &event->burst, began, done_ns);
-	stream->since_ns = done_ns;
+	if (done_ns || event->begin || event->burst.launches)
+		stream->since_ns = done_ns; /* a cancelled end says nothing */
 	if (!clock_give(&meter->clock[stream->clock], event->event))
 		spent = event->event;
 	event->event = NULL;

@@ -322,6 +322,24 @@ void meter_begin(struct launch *launch)
 	record_all(&records);
 }
 
+/*
+ * With the lock: the driver refused a launch whose end is reserved. That end closes nothing, and
+ * what was to be closed with the launch is open again.
+ */
+static void reopen(struct stream *stream, const struct launch *launch)
+{
+	struct timing_event *event = &stream->event[launch->end];
+	struct burst rest = event->burst;
+
+	rest.launches--;
+	rest.expected_ns -= launch->expected_ns;
+	if (rest.launches) {
+		burst_add(&stream->open, &rest);
+		stream->loaded_ns = later(stream->loaded_ns, event->loaded_ns);
+	}
+	event->burst = (struct burst){0};
+}
+
 void meter_end(struct launch *launch, CUresult e)
 {
 	struct meter *meter = launch->meter;
@@ -333,9 +351,17 @@ void meter_end(struct launch *launch, CUresult e)
 			meter_bill_unmeasured(meter, launch->now_ns, UINT64_MAX);
 		return;
 	}
+	if (launch->end >= 0 && e) {
+		meter_lock(meter);
+		reopen(stream, launch);
+		stream_land(meter, stream, launch->expected_ns);
+		meter_unlock(meter);
+		event_record(stream, launch->end, false);
+		return;
+	}
 	if (launch->end >= 0) {
 		stream->event[launch->end].loaded_ns = loaded;
-		event_record(stream, launch->end, !e);
+		event_record(stream, launch->end, true);
 		return;
 	}
 	if (!e && loaded < launch->now_ns + TUNING_GAP_NS)

@@ -571,13 +571,32 @@ static void check_ring_full(void)
 {
 	uint64_t took = fill_ring();
 
-	/* The next end closes it, where there is room again while it works. */
+	/* The next end closes it, where there is room again while it works, */
 	fake_pass(took / 2);
 	meter_collect(&meter);
 	close_it(S1, METER_WAIT);
 	finish(S1);
 	CHECK_CLOSE(busy_ns(), took, 150 * US);
 	CHECK_EQ(unmeasured_ns(), 0);
+	end();
+	/* or the wait itself says when it was done. */
+	took = fill_ring();
+	fake_pass(fake_done_ns(S1) - fake.now_ns);
+	meter_waited(&meter, fake.context, S1, false, fake.now_ns);
+	meter_collect(&meter);
+	fake_pass(20 * MS);
+	launch(S1, 250 * US);
+	CHECK_CLOSE(busy_ns(), took, 150 * US);
+	CHECK_EQ(unmeasured_ns(), 0);
+	finish(S1);
+	end();
+	/* What nobody waited for is bounded, and it was not over before what was measured. */
+	took = fill_ring();
+	finish(S1);
+	fake_pass(20 * MS);
+	launch(S1, 250 * US);
+	CHECK_EQ(unmeasured_ns(), MS);
+	finish(S1);
 	end();
 }
 

@@ -200,8 +200,9 @@ static struct missed miss_end(struct meter *meter, struct stream *stream, uint64
 	known = later(stream->launched_ns, stream->waited_ns);
 	missed.known = (struct span){
 		stream->since_ns ? stream->since_ns : stream->launched_ns, known};
-	/* Nobody waited for it in a way that is seen. */
+	/* Nobody waited for it in a way that is seen; what is before it may have ended later. */
 	if (known == stream->launched_ns) {
+		known = later(known, stream->since_ns);
 		missed.lost = (struct span){known, now_ns};
 		stream->watched = true;
 	}
@@ -421,6 +422,12 @@ void meter_close(struct meter *meter, CUcontext context, CUstream handle, enum m
 		close_stream(meter, stream, why);
 }
 
+/* What is open came later than the program's wait, or there was no room for the end of it. */
+static bool ends_with_event(const struct stream *stream)
+{
+	return stream_has_events(stream) && stream_room(stream);
+}
+
 void meter_waited(struct meter *meter, CUcontext context, CUstream handle, bool all,
 		  uint64_t now_ns)
 {
@@ -433,7 +440,7 @@ void meter_waited(struct meter *meter, CUcontext context, CUstream handle, bool 
 		struct stream *stream = &meter->stream[i];
 
 		if (stream->context != context || !stream->key || (!all && stream->key != key) ||
-		    !stream->open.launches || stream_has_events(stream))
+		    !stream->open.launches || ends_with_event(stream))
 			continue;
 		stream->waited_ns = now_ns;
 		stream_land(meter, stream, stream->open.expected_ns);

@@ -907,6 +907,21 @@ static void check_context_leaves_open(void)
 	meter_context_left(&meter, fake.context, true);
 	CHECK_NEAR(busy_ns(), MS);
 	end();
+	/* Of what had not begun by then nobody knows how much was work, and how much a wait. */
+	begin();
+	launch(S1, 250 * US);
+	close_it(S1, METER_SPLIT);
+	fake_launch(S1, 20 * MS);
+	launch(S1, 250 * US);
+	finish(S2);
+	fake_pass(250 * US);
+	meter_context_leaves(&meter, fake.context);
+	CHECK(!meter_has_begun(&meter));
+	fake_context_end(fake.context);
+	meter_context_left(&meter, fake.context, true);
+	CHECK_EQ(unmeasured_ns(), MS);
+	CHECK_NEAR(busy_ns(), MS + 250 * US);
+	end();
 	/* One of others is not touched by it. */
 	begin();
 	launch(S1, MS);

@@ -13,6 +13,7 @@ struct pass {
 	struct meter *meter;
 	struct meter_look look;
 	uint64_t running_ns; /* since when anything works that is not done */
+	uint64_t lost_ns;    /* since when something may have worked whose beginning is not known */
 	uint32_t events;     /* done with */
 	int n;
 	struct span span[SPANS];
@@ -280,7 +281,8 @@ void meter_context_leaves(struct meter *meter, CUcontext context)
 
 /*
  * With the lock: the events died with their context. Who ended it waited for what was in it, so
- * the device worked until then at the latest. Answers how many events there were.
+ * the device worked until then at the latest; of what had not begun when it was last looked at
+ * nobody knows since when. Answers how many events there were.
  */
 static uint32_t forget(struct pass *pass, struct stream *stream)
 {
@@ -288,7 +290,9 @@ static uint32_t forget(struct pass *pass, struct stream *stream)
 	const struct timing_event *event = &stream->event[stream->head % STREAM_EVENTS];
 
 	stream_count(pass->meter, stream);
-	if (events && began_ns(stream, event) && pass->n < SPANS)
+	if (events && event->begin)
+		pass->lost_ns = event->recorded_ns;
+	else if (events && began_ns(stream, event) && pass->n < SPANS)
 		pass->span[pass->n++] =
 			(struct span){began_ns(stream, event), pass->look.now_ns};
 	for (; stream->head != stream->tail; stream->head++)
@@ -298,6 +302,14 @@ static uint32_t forget(struct pass *pass, struct stream *stream)
 	stream->open = (struct burst){0};
 	stream->key = 0;
 	return events;
+}
+
+/* Work that had not begun when it was last looked at was late rather than early. */
+static void bill_lost(const struct pass *pass)
+{
+	uint64_t now = pass->look.now_ns, from = now - COMPUTE_UNMEASURED_NS;
+
+	meter_bill_unmeasured(pass->meter, from > pass->lost_ns ? from : pass->lost_ns, now);
 }
 
 static void forget_all(struct meter *meter, CUcontext context)
@@ -316,6 +328,8 @@ static void forget_all(struct meter *meter, CUcontext context)
 			meter->clock[i] = (struct clock){.context = NULL};
 	meter_unlock(meter);
 	bill_all(&pass);
+	if (pass.lost_ns)
+		bill_lost(&pass);
 	atomic_fetch_sub(&meter->pending, events); /* not before, as in meter_collect */
 	atomic_store(&meter->collecting, 0);
 }

@@ -4,6 +4,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "guest/launch/attach.h"
+#include "preload/truth.h"
 #include "tests/unit/tenant_fixture.h"
 
 #define EVENTS 16384
@@ -340,6 +342,25 @@ void fake_open(bool stream_waits)
 
 /* --- The guest ----------------------------------------------------------------------------- */
 
+struct guest_device *guest_current_device(struct guest *guest)
+{
+	return fake.context ? &guest->device[0] : NULL;
+}
+
+uint64_t guest_generation(const struct guest *guest)
+{
+	return policy_generation(guest->policy_map) + 1;
+}
+
+/* Of modules that a test links with what it tests, and that nothing here calls. */
+static struct guest_page page;
+_Atomic(struct guest_page *) guest_page = &page;
+
+int truth_utilisation(struct guest *guest, const uint8_t uuid[16], int ledger_device)
+{
+	return -1;
+}
+
 void fake_guest(struct guest *guest, uint32_t share_permille)
 {
 	static const uint8_t other[16] = "device-1 (uuid)";
@@ -361,6 +382,32 @@ void fake_guest(struct guest *guest, uint32_t share_permille)
 	guest->ndevices = 1;
 	memcpy(guest->device[0].uuid, fixture_uuid, sizeof(fixture_uuid));
 	atomic_store(&guest->slot, slot);
+}
+
+struct policy_turn *fake_guest_turn(const struct guest *guest)
+{
+	static struct policy_turn *turn;
+
+	if (!turn)
+		CHECK_EQ(policy_turn_open(guest->dir, &turn), 0);
+	return turn;
+}
+
+struct launch_device *fake_launch_device(struct guest *guest)
+{
+	static struct launch_device *device, *fresh;
+	CUcontext context;
+
+	if (device) {
+		memcpy(device, fresh, sizeof(*device));
+		return device;
+	}
+	CHECK_EQ(attach_device(guest, &context, &device), CUDA_SUCCESS);
+	limits_refresh(&state_get(guest)->limits, guest);
+	fresh = malloc(sizeof(*fresh));
+	CHECK(device && fresh);
+	memcpy(fresh, device, sizeof(*fresh));
+	return device;
 }
 
 void fake_guest_holds(struct guest *guest, int device, bool holds)

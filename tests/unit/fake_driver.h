@@ -86,11 +86,21 @@ unsigned int fake_count(enum fake_what what, CUstream stream, unsigned int since
 
 /*
  * A tenant with two devices of which each has the same share (permille), a slot in its ledger, and
- * the first device for CUDA; its compute is capped and metered.
+ * the first device for CUDA; its compute is capped and metered. One in a process.
  */
 void fake_guest(struct guest *guest, uint32_t share_permille);
 
 /* It holds memory on a device, by its index in the ledger. */
 void fake_guest_holds(struct guest *guest, int device, bool holds);
+
+/* What the arbiter says, to be written: nothing until beat_ns is young. */
+struct policy_turn *fake_guest_turn(const struct guest *guest);
+
+/*
+ * The launch side's state of the first device, as the first launch makes it. Later calls answer the
+ * same, with nothing launched and nothing learned.
+ */
+struct launch_device;
+struct launch_device *fake_launch_device(struct guest *guest);
 
 #endif

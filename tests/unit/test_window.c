@@ -1,0 +1,468 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The in-flight window: what is expected of work in flight, from what was launched, found done and
+ * found late. Most cases tell it by hand; where it asks the device, that is a fake one.
+ */
+#include "guest/launch/state.h"
+#include "guest/launch/window.h"
+#include "ledger/compute.h"
+#include "share/tuning.h"
+#include "tests/unit/fake_driver.h"
+
+#define S1  FAKE_STREAM(1)
+#define KEY 4711
+
+static struct guest guest;
+static struct launch_device *device;
+static struct window *window;
+static struct meter *meter;
+static uint64_t now; /* of this case */
+
+static struct stream *stream_at(int i)
+{
+	return &meter->stream[i];
+}
+
+/* Nothing is in flight; `streams` of them were used before. */
+static void begin(uint32_t streams)
+{
+	fake_pass(10000 * MS);
+	now = fake.now_ns;
+	device = fake_launch_device(&guest);
+	window = &device->window;
+	meter = &device->meter;
+	meter->nstreams = streams;
+	for (uint32_t i = 0; i < streams; i++) {
+		stream_at((int)i)->context = fake.context;
+		stream_at((int)i)->key = (uint64_t)(uintptr_t)FAKE_STREAM(i);
+	}
+}
+
+static struct launch launch_at(CUstream stream, uint64_t at_ns, uint64_t expected_ns)
+{
+	return (struct launch){
+		.stream = stream,
+		.meter = meter,
+		.key = KEY,
+		.context = fake.context,
+		.stream_key = launch_stream_key(stream),
+		.now_ns = at_ns,
+		.expected_ns = expected_ns,
+		.known = true,
+	};
+}
+
+/* --- When all in flight is due ------------------------------------------------------------- */
+
+static void told(int stream, uint32_t launches, uint64_t ns, uint64_t first_ns, uint64_t last_ns)
+{
+	const struct burst burst = {.launches = launches, .expected_ns = ns};
+
+	window_launched(meter, stream_at(stream), &burst, first_ns, last_ns);
+}
+
+static void check_due(void)
+{
+	begin(2);
+	told(0, 1, MS, now, now);
+	CHECK_EQ(window_due_ns(window), now + MS);
+	/* Right behind each other, */
+	told(0, 1, MS, now + 100 * US, now + 100 * US);
+	CHECK_EQ(window_due_ns(window), now + 2 * MS);
+	CHECK_EQ(stream_at(0)->due_ns, now + 2 * MS);
+	/* in another stream too, as far as is known; */
+	told(1, 1, MS, now + 200 * US, now + 200 * US);
+	CHECK_EQ(window_due_ns(window), now + 3 * MS);
+	CHECK_EQ(stream_at(1)->due_ns, now + 1200 * US);
+	/* and apart. */
+	told(0, 1, MS, now + 10 * MS, now + 10 * MS);
+	CHECK_EQ(window_due_ns(window), now + 11 * MS);
+	/* Several, closer than they take, and further. */
+	begin(1);
+	told(0, 10, MS, now, now + 500 * US);
+	CHECK_EQ(window_due_ns(window), now + MS);
+	begin(1);
+	told(0, 10, MS, now, now + 9 * MS);
+	CHECK_EQ(window_due_ns(window), now + 9 * MS + 100 * US);
+	/* Of what streams do at once a part. */
+	begin(1);
+	atomic_store(&window->overlap_permille, 500);
+	told(0, 1, MS, now, now);
+	CHECK_EQ(window_due_ns(window), now + 500 * US);
+	CHECK_EQ(stream_at(0)->due_ns, now + MS);
+	/* Behind a pause nothing begins before that is over. */
+	begin(1);
+	atomic_store(&device->stall.on, 1);
+	atomic_store(&device->stall.until_ns, now + 5 * MS);
+	told(0, 10, MS, now, now);
+	CHECK_EQ(window_due_ns(window), now + 6 * MS);
+}
+
+/* What no event covers is done, too, when it is due and nothing is seen to work. */
+static void check_flying(void)
+{
+	begin(1);
+	meter->flying_ns = stream_at(0)->flying_ns = 7 * MS;
+	told(0, 1, MS, now, now);
+	CHECK_EQ(meter->flying_ns, MS);
+	CHECK_EQ(stream_at(0)->flying_ns, MS);
+	CHECK_EQ(window_pending_ns(device), MS);
+	meter->flying_ns = 7 * MS;
+	told(0, 1, MS, now + MS + TUNING_GAP_NS, now + MS + TUNING_GAP_NS);
+	CHECK_EQ(meter->flying_ns, 7 * MS); /* not long enough ago */
+	atomic_store(&meter->pending, 1);
+	told(0, 1, MS, now + 100 * MS, now + 100 * MS);
+	CHECK_EQ(meter->flying_ns, 7 * MS);
+	atomic_store(&window->overlap_permille, 500);
+	CHECK_EQ(window_pending_ns(device), 3500 * US);
+}
+
+static void look(struct meter_look what)
+{
+	what.now_ns = now;
+	window_looked(meter, &what);
+}
+
+static void check_looked(void)
+{
+	begin(1);
+	meter->flying_ns = 3 * MS;
+	/* It works, and is not late yet: so much of it is over. */
+	look((struct meter_look){.late_ns = MS, .late_expected_ns = 2 * MS});
+	CHECK_EQ(window_due_ns(window), now + 2 * MS);
+	CHECK_EQ(atomic_load(&window->late_ns), 0);
+	/* It is late: it may be done any moment, and the rest is to come. */
+	look((struct meter_look){.late_ns = 5 * MS, .late_expected_ns = 2 * MS});
+	CHECK_EQ(window_due_ns(window), now + MS);
+	CHECK_EQ(atomic_load(&window->late_ns), 3 * MS);
+	/* Another process may have had the device. */
+	atomic_store(&device->processes, 2);
+	look((struct meter_look){.late_ns = 5 * MS, .late_expected_ns = 2 * MS});
+	CHECK_EQ(window_due_ns(window), now + 3 * MS);
+	atomic_store(&device->processes, 1);
+	/* Something was done, and what comes next works since then. */
+	look((struct meter_look){.done_ns = now - MS});
+	CHECK_EQ(window_due_ns(window), now + 2 * MS);
+	CHECK_EQ(atomic_load(&window->late_ns), 0);
+	/* Nothing new at all says nothing; that nothing has begun says that all is to come. */
+	look((struct meter_look){.now_ns = now});
+	CHECK_EQ(window_due_ns(window), now + 2 * MS);
+	atomic_store(&meter->begins, 1);
+	look((struct meter_look){.now_ns = now});
+	CHECK_EQ(window_due_ns(window), now + 3 * MS);
+	atomic_store(&window->due_ns, now + 50 * MS);
+	look((struct meter_look){.now_ns = now});
+	CHECK_EQ(window_due_ns(window), now + 50 * MS);
+}
+
+/* --- Room ---------------------------------------------------------------------------------- */
+
+static void check_room(void)
+{
+	struct launch launch;
+
+	begin(1);
+	launch = launch_at(S1, now, MS);
+	CHECK_EQ(window_room_ns(device, &launch, 2 * MS, false), 0);
+	atomic_store(&window->due_ns, now + 2 * MS);
+	CHECK_EQ(window_room_ns(device, &launch, 2 * MS, false), 0);
+	atomic_store(&window->due_ns, now + 2 * MS + 1);
+	CHECK_EQ(window_room_ns(device, &launch, 2 * MS, false), now + 1);
+	atomic_store(&window->due_ns, now + 7 * MS);
+	CHECK_EQ(window_room_ns(device, &launch, 2 * MS, false), now + 5 * MS);
+	/* Behind a pause there is as much room as there will be then. */
+	atomic_store(&device->stall.on, 1);
+	atomic_store(&device->stall.until_ns, now + 5 * MS);
+	CHECK_EQ(window_room_ns(device, &launch, 2 * MS, false), 0);
+}
+
+/* By all that is known it is done: then the device is asked. */
+static void check_room_asks(void)
+{
+	struct launch launch, next;
+
+	begin(0);
+	launch = launch_at(S1, now, 100 * US);
+	meter_begin(&launch);
+	fake_launch(S1, 5 * MS);
+	meter_end(&launch, CUDA_SUCCESS);
+	CHECK_EQ(window_due_ns(window), now + 100 * US);
+	fake_pass(4 * MS);
+	next = launch_at(S1, fake.now_ns, 100 * US);
+	CHECK_EQ(window_room_ns(device, &next, 1, false),
+		 fake.now_ns + 3900 * US / TUNING_LATE_PART);
+	CHECK_EQ(atomic_load(&window->late_ns), 3900 * US);
+	fake_pass(MS);
+	next.now_ns = fake.now_ns;
+	CHECK_EQ(window_room_ns(device, &next, 1, false), 0);
+	CHECK(!meter_works(meter));
+	CHECK_EQ(atomic_load(&window->late_ns), 0);
+	/* Who is a little ahead of the device need not ask, where more may be in flight. */
+	begin(0);
+	launch = launch_at(S1, now, 100 * US);
+	meter_begin(&launch);
+	fake_launch(S1, 150 * US);
+	meter_end(&launch, CUDA_SUCCESS);
+	fake_pass(199 * US);
+	next = launch_at(S1, fake.now_ns, 100 * US);
+	CHECK_EQ(window_room_ns(device, &next, 2 * MS, true), 0);
+	CHECK(meter_works(meter));
+	CHECK_EQ(window_room_ns(device, &next, 2 * MS, false), 0);
+	CHECK(!meter_works(meter));
+}
+
+/* Beside few enough streams that work, one that is idle takes more. */
+static void check_spread(void)
+{
+	struct launch launch;
+
+	begin(4);
+	atomic_store(&window->due_ns, now + 7 * MS);
+	launch = launch_at(S1, now, MS);
+	CHECK_EQ(window_room_ns(device, &launch, 2 * MS, true), 0);
+	stream_at(2)->flying_ns = 7 * MS;
+	stream_at(2)->due_ns = now + 7 * MS;
+	CHECK_EQ(window_room_ns(device, &launch, 2 * MS, true), 0);
+	CHECK_EQ(window_room_ns(device, &launch, 2 * MS, false), now + 5 * MS);
+	stream_at(3)->flying_ns = MS;
+	stream_at(3)->due_ns = now; /* it is done by now */
+	CHECK_EQ(window_room_ns(device, &launch, 2 * MS, true), 0);
+	stream_at(3)->due_ns = now + 1;
+	CHECK_EQ(window_room_ns(device, &launch, 2 * MS, true), now + 5 * MS);
+	/* More, where they do more at once. */
+	atomic_store(&window->overlap_permille, 400);
+	CHECK_EQ(window_room_ns(device, &launch, 2 * MS, true), 0);
+	stream_at(1)->flying_ns = MS; /* its own */
+	stream_at(1)->due_ns = now + MS;
+	CHECK_EQ(window_room_ns(device, &launch, 2 * MS, true), now + 5 * MS);
+}
+
+static void check_fits(void)
+{
+	struct launch launch;
+
+	begin(3);
+	launch = launch_at(S1, now, MS);
+	CHECK(!window_fits(device, &launch));
+	stream_at(2)->flying_ns = MS;
+	stream_at(2)->due_ns = now + MS;
+	CHECK(window_fits(device, &launch));
+	launch.known = false;
+	CHECK(!window_fits(device, &launch));
+	launch.known = true;
+	launch.expected_ns = 1060 * US; /* but for a sixteenth */
+	CHECK(window_fits(device, &launch));
+	launch.expected_ns = 1070 * US;
+	CHECK(!window_fits(device, &launch));
+	launch.expected_ns = MS;
+	stream_at(1)->flying_ns = MS; /* before it in its own stream */
+	stream_at(1)->due_ns = now + 100 * US;
+	CHECK(!window_fits(device, &launch));
+	stream_at(1)->flying_ns = 0;
+	CHECK(window_fits(device, &launch));
+	stream_at(2)->flying_ns = 0;
+	CHECK(!window_fits(device, &launch));
+}
+
+/* --- What is learned ----------------------------------------------------------------------- */
+
+static void overlap(uint64_t streams_ns, uint64_t together_ns, uint32_t expected_permille)
+{
+	look((struct meter_look){.streams_ns = streams_ns, .together_ns = together_ns});
+	CHECK_EQ(atomic_load(&window->overlap_permille), expected_permille);
+}
+
+static void check_overlap(void)
+{
+	begin(1);
+	overlap(0, 0, 1000);
+	overlap(2 * MS, MS, 500);
+	for (int i = 0; i < 4; i++)
+		overlap(2 * MS, MS, 500);
+	/* What was longer ago counts half. */
+	overlap(5 * MS, 5 * MS, 750);
+	for (int i = 0; i < 20; i++)
+		look((struct meter_look){.streams_ns = TUNING_OVERLAP_NS, .together_ns = 1});
+	CHECK_EQ(atomic_load(&window->overlap_permille), 20);
+	CHECK(window_pauses_badly(device));
+	for (int i = 0; i < 20; i++)
+		look((struct meter_look){.streams_ns = TUNING_OVERLAP_NS,
+					 .together_ns = TUNING_OVERLAP_NS});
+	CHECK(atomic_load(&window->overlap_permille) >= 999);
+	CHECK(!window_pauses_badly(device));
+	/* Of long launches more is looked at: each of them is one. */
+	begin(1);
+	window->costs.mean_ns = 10 * MS;
+	for (int i = 0; i < 5; i++)
+		overlap(2 * MS, MS, 500);
+	overlap(10 * MS, 10 * MS, 750);
+	window->costs.mean_ns = TUNING_SHORT_NS;
+	CHECK(!window_pauses_badly(device));
+	window->costs.mean_ns = TUNING_SHORT_NS - 1;
+	CHECK(window_pauses_badly(device));
+}
+
+static void done(uint64_t expected_ns, uint64_t took_ns)
+{
+	const struct burst burst = {.launches = 1, .key = KEY, .expected_ns = expected_ns};
+
+	window_done(meter, stream_at(0), &burst, now, now + took_ns);
+}
+
+static void check_surprises(void)
+{
+	const uint64_t most = MS + MS / 4 + TUNING_GAP_NS;
+
+	begin(1);
+	done(MS, MS);
+	done(MS, most);
+	CHECK_EQ(atomic_load(&window->surprises_permille), 0);
+	done(MS, most + 1);
+	CHECK_EQ(atomic_load(&window->surprises_permille), 125);
+	done(MS, MS);
+	CHECK_EQ(atomic_load(&window->surprises_permille), 110);
+	for (int i = 0; i < 100; i++)
+		done(MS, 10 * MS);
+	CHECK(atomic_load(&window->surprises_permille) > 990);
+	CHECK(atomic_load(&window->surprises_permille) <= 1007);
+	for (int i = 0; i < 100; i++)
+		done(MS, MS);
+	CHECK(atomic_load(&window->surprises_permille) < 10);
+}
+
+static void check_done(void)
+{
+	struct burst burst = {.launches = 4, .key = KEY, .expected_ns = 4 * MS};
+
+	begin(1);
+	meter->compute->longest_ns = 0;
+	stream_at(0)->flying_ns = 3 * MS;
+	window_done(meter, stream_at(0), &burst, now, now + 8 * MS);
+	CHECK_EQ(stream_at(0)->due_ns, now + 11 * MS);
+	CHECK_EQ(cost_expect(&window->costs, KEY), 2 * MS);
+	CHECK_EQ(meter->compute->longest_ns, 2 * MS);
+	/* The most is believed at once, */
+	window_done(meter, stream_at(0), &burst, now, now + 4 * MS);
+	CHECK_EQ(cost_expect(&window->costs, KEY), 2 * MS - MS / 8);
+	CHECK_EQ(meter->compute->longest_ns, 2 * MS);
+	/* and the least where others may have had the device meanwhile. */
+	atomic_store(&device->processes, 2);
+	window_done(meter, stream_at(0), &burst, now, now + 4 * MS);
+	CHECK_EQ(cost_expect(&window->costs, KEY), MS);
+	atomic_store(&device->processes, 1);
+	atomic_store(&device->beside, true);
+	window_done(meter, stream_at(0), &burst, now, now + 2 * MS);
+	CHECK_EQ(cost_expect(&window->costs, KEY), 500 * US);
+	atomic_store(&device->beside, false);
+	fake_guest_turn(&guest)->beat_ns = now + 4 * MS;
+	fake_guest_turn(&guest)->flags = POLICY_TURN_URGED;
+	window_done(meter, stream_at(0), &burst, now, now + 4 * US);
+	CHECK_EQ(cost_expect(&window->costs, KEY), US);
+	fake_guest_turn(&guest)->beat_ns = 0;
+	/* Of several different ones the longest took no longer than all together. */
+	burst = (struct burst){.launches = 4, .expected_ns = 4 * MS, .longest = {KEY, US}};
+	window_done(meter, stream_at(0), &burst, now, now + 500);
+	CHECK_EQ(cost_expect(&window->costs, KEY), 500);
+}
+
+/* What a launch waited for launches on another device that we held. */
+static uint64_t spun(uint64_t expected_ns, bool known, uint64_t took_ns)
+{
+	const struct burst burst = {.launches = 1, .known = known, .expected_ns = expected_ns};
+
+	return window_spun(meter, &burst, now, now + took_ns);
+}
+
+static void check_spun(void)
+{
+	struct limits *limits;
+	struct compute *other;
+
+	begin(1);
+	limits = &state_get(&guest)->limits;
+	other = compute_of(guest.ledger, 1);
+	CHECK_EQ(atomic_load(&limits->ndevices), 2);
+	compute_hold(other, now + 2 * MS, now + 2 * MS, now + 8 * MS);
+	compute_hold_end(other, now + 8 * MS);
+	CHECK_EQ(spun(5 * MS, true, 20 * MS), 0); /* no other device works for it */
+	atomic_store(&device->beside, true);
+	/* All of the 6 ms, and what a thread that was let go may have been late. */
+	CHECK_EQ(spun(5 * MS, true, 11 * MS), 6 * MS);
+	CHECK_EQ(spun(5 * MS, true, 13 * MS), 8 * MS);
+	CHECK_EQ(spun(5 * MS, true, 90 * MS), 6 * MS + TUNING_WAKE_MOST_NS);
+	/* Where it is not known how long it takes nobody can say that it was late. */
+	CHECK_EQ(spun(5 * MS, false, 13 * MS), 6 * MS);
+	/* What took no longer than expected waited all the same: a bill can only become smaller. */
+	CHECK_EQ(spun(9 * MS, true, 11 * MS), 6 * MS);
+	CHECK_EQ(spun(50 * MS, true, 11 * MS), 6 * MS);
+	/* What was done before the other was let go did not wait for it. */
+	CHECK_EQ(spun(5 * MS, true, 5 * MS), 0);
+	/* A device with another share keeps its own account. */
+	atomic_store(&limits->share_permille[1], 400);
+	CHECK_EQ(spun(5 * MS, true, 11 * MS), 0);
+	atomic_store(&limits->share_permille[1], atomic_load(&limits->share_permille[0]));
+	CHECK_EQ(spun(5 * MS, true, 11 * MS), 6 * MS);
+}
+
+/* --- Looks and places ---------------------------------------------------------------------- */
+
+static void check_look_ns(void)
+{
+	begin(1);
+	CHECK_EQ(window_look_ns(device, now), now + TUNING_LATE_LEAST_NS);
+	atomic_store(&window->late_ns, 8 * MS);
+	CHECK_EQ(window_look_ns(device, now), now + 8 * MS / TUNING_LATE_PART);
+	atomic_store(&window->late_ns, 1000 * MS);
+	CHECK_EQ(window_look_ns(device, now), now + TUNING_LATE_MOST_NS);
+}
+
+static void check_places(void)
+{
+	uint64_t until, other;
+
+	begin(1);
+	until = now + 10 * MS;
+	CHECK(window_take_place(device, now, until));
+	CHECK(window_take_place(device, now + MS, until + MS)); /* it has one */
+	CHECK_EQ(window->place.until_ns, until);
+	/* Others have what is left, and no more. */
+	other = now + 20 * MS;
+	CHECK_EQ(compute_take_place(meter->compute, now, other), 1);
+	CHECK_EQ(compute_take_place(meter->compute, now, other), -1);
+	/* Done with: who had one asks once in vain, so that others go first. */
+	look((struct meter_look){.now_ns = now});
+	CHECK(!window->place.taken);
+	CHECK(!window_take_place(device, now, until));
+	CHECK_EQ(compute_take_place(meter->compute, now, until + 1), 0);
+	CHECK(!window_take_place(device, now, until));
+	CHECK(window_take_place(device, until + 1, until + MS));
+	/* While it works it keeps it, */
+	atomic_store(&meter->pending, 1);
+	look((struct meter_look){.now_ns = now});
+	CHECK(window->place.taken);
+	/* until then. */
+	CHECK(window_take_place(device, until + 2 * MS, until + 3 * MS));
+	CHECK_EQ(window->place.until_ns, until + 3 * MS);
+	compute_give_place(meter->compute, 0, until + 3 * MS);
+	compute_give_place(meter->compute, 1, other);
+}
+
+int main(void)
+{
+	fake_guest(&guest, 500);
+	fake_open(true);
+	check_due();
+	check_flying();
+	check_looked();
+	check_room();
+	check_room_asks();
+	check_spread();
+	check_fits();
+	check_overlap();
+	check_surprises();
+	check_done();
+	check_spun();
+	check_look_ns();
+	check_places();
+	return 0;
+}

@@ -433,6 +433,16 @@ static void check_no_wait(void)
 	CHECK_EQ(fake_count(FAKE_WAIT, NULL, 0), 0);
 }
 
+/* It is held then, and that is counted when it is over. */
+static void check_no_wait_counts(void)
+{
+	begin();
+	fake.wait_error = CUDA_ERROR_NOT_SUPPORTED;
+	CHECK(!begin_in(S1));
+	CHECK_EQ(compute->throttles, 0);
+	CHECK_EQ(compute->throttled_ns, 0);
+}
+
 static void check_capture(void)
 {
 	begin();
@@ -479,6 +489,7 @@ int main(void)
 	check_context();
 	check_no_word();
 	check_no_wait();
+	check_no_wait_counts();
 	check_capture();
 	return 0;
 }

@@ -151,15 +151,15 @@ bool stall_begin(struct guest *guest, struct launch_device *device, struct launc
 	pause = pause_now(device, until_ns, &begun);
 	waits = stall->stream == launch->stream;
 	meter_unlock(&device->meter);
-	if (begun)
-		note(device->meter.compute, until_ns - launch->now_ns);
 	if (!waits && !wait_in_stream(device, launch, pause)) {
 		if (begun)
 			stall_end(device);
 		return false;
 	}
-	if (begun)
+	if (begun) {
+		note(device->meter.compute, until_ns - launch->now_ns);
 		bell_expect(guest, until_ns);
+	}
 	/* The monitor may have looked for the last time. */
 	if (!monitor_runs(&state_get(guest)->monitor))
 		stall_end(device);

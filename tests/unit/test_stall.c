@@ -443,6 +443,17 @@ static void check_no_wait_counts(void)
 	CHECK_EQ(compute->throttled_ns, 0);
 }
 
+/* Another stream waits already, and not for ever. */
+static void check_no_wait_beside(void)
+{
+	begin();
+	CHECK(begin_in(S1));
+	fake.wait_error = CUDA_ERROR_NOT_SUPPORTED;
+	CHECK(!begin_in(S2));
+	stall_end(device);
+	CHECK_EQ(word(), 1);
+}
+
 static void check_capture(void)
 {
 	begin();
@@ -490,6 +501,7 @@ int main(void)
 	check_no_word();
 	check_no_wait();
 	check_no_wait_counts();
+	check_no_wait_beside();
 	check_capture();
 	return 0;
 }

@@ -61,36 +61,43 @@ bool stall_may(const struct launch_state *state, struct launch_device *device,
 }
 
 /* The context's word is made when it is first needed; a device has one, of one context. */
-static bool word_ready(struct launch_device *device, CUcontext context)
+static void word_make(struct launch_device *device, CUcontext context)
 {
 	struct stall *stall = &device->stall;
+	struct capture_mode mode;
 	uint32_t *word = NULL;
 	CUdeviceptr at = 0;
-	bool ready;
+	bool made;
 
 	meter_lock(&device->meter);
-	ready = stall->context;
+	made = stall->context;
 	meter_unlock(&device->meter);
-	if (!ready) {
-		struct capture_mode mode = capture_relax();
-
-		word_new(&word, &at);
-		meter_lock(&device->meter);
-		if (!stall->context) {
-			stall->context = context;
-			stall->word = word;
-			stall->at = at;
-			word = NULL;
-		}
-		meter_unlock(&device->meter);
-		if (word)
-			DRIVER(cuMemFreeHost, (word));
-		capture_restore(mode);
+	if (made)
+		return;
+	mode = capture_relax();
+	word_new(&word, &at);
+	meter_lock(&device->meter);
+	if (!stall->context) {
+		stall->context = context;
+		stall->word = word;
+		stall->at = at;
+		word = NULL;
 	}
-	meter_lock(&device->meter);
-	ready = stall->context == context && stall->word && !stall->leaving;
 	meter_unlock(&device->meter);
-	return ready;
+	if (word)
+		DRIVER(cuMemFreeHost, (word));
+	capture_restore(mode);
+}
+
+/* With the lock: whoever waits for it goes on. */
+static void write_word(struct stall *stall)
+{
+	uint32_t on = atomic_load(&stall->on);
+
+	if (on && stall->word)
+		atomic_release(stall->word, on);
+	atomic_store(&stall->on, 0);
+	stall->stream = NULL;
 }
 
 /* With the lock: the pause that is on, or one that begins. */
@@ -130,10 +137,12 @@ static bool wait_in_stream(struct launch_device *device, const struct launch *la
 		   (launch->stream, device->stall.at, pause, CU_STREAM_WAIT_VALUE_GEQ));
 	capture_restore(mode);
 	meter_lock(&device->meter);
-	if (e)
-		device->stall.word = NULL; /* not on this device, or not in this kind of stream */
-	else
+	if (e) { /* not on this device, or not in this kind of stream: others may wait already */
+		write_word(&device->stall);
+		device->stall.word = NULL;
+	} else {
 		device->stall.stream = launch->stream;
+	}
 	meter_unlock(&device->meter);
 	return !e;
 }
@@ -142,20 +151,18 @@ bool stall_begin(struct guest *guest, struct launch_device *device, struct launc
 		 uint64_t until_ns)
 {
 	struct stall *stall = &device->stall;
-	bool begun = false, waits;
-	uint32_t pause;
+	bool begun = false, waits, may;
+	uint32_t pause = 0;
 
-	if (!word_ready(device, launch->context))
-		return false;
+	word_make(device, launch->context);
 	meter_lock(&device->meter);
-	pause = pause_now(device, until_ns, &begun);
+	may = stall->context == launch->context && stall->word && !stall->leaving;
+	if (may)
+		pause = pause_now(device, until_ns, &begun);
 	waits = stall->stream == launch->stream;
 	meter_unlock(&device->meter);
-	if (!waits && !wait_in_stream(device, launch, pause)) {
-		if (begun)
-			stall_end(device);
+	if (!may || (!waits && !wait_in_stream(device, launch, pause)))
 		return false;
-	}
 	if (begun) {
 		note(device->meter.compute, until_ns - launch->now_ns);
 		bell_expect(guest, until_ns);
@@ -164,17 +171,6 @@ bool stall_begin(struct guest *guest, struct launch_device *device, struct launc
 	if (!monitor_runs(&state_get(guest)->monitor))
 		stall_end(device);
 	return true;
-}
-
-/* With the lock. */
-static void write_word(struct stall *stall)
-{
-	uint32_t on = atomic_load(&stall->on);
-
-	if (on && stall->word)
-		atomic_release(stall->word, on);
-	atomic_store(&stall->on, 0);
-	stall->stream = NULL;
 }
 
 void stall_end(struct launch_device *device)

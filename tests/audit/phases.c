@@ -80,24 +80,7 @@ static void any_streams(struct guest *guest)
 	bool chained = guest_coin(guest), joined = guest_coin(guest);
 	enum guest_wait how = guest_draw_wait(guest);
 
-	guest_say(guest, "%u streams%s, %u of %llu us in each, waits by %s for %s", n,
-		  chained ? " that wait for each other" : "", launches, (unsigned long long)us,
-		  guest_wait_names[how], joined ? "all" : "the last, then all");
-	while (!guest_over(guest)) {
-		for (unsigned int i = 0; i < n; i++) {
-			if (chained && i)
-				MUST(cuStreamWaitEvent(guest->stream[i], guest->event[i - 1], 0));
-			for (unsigned int k = 0; k < launches; k++)
-				guest_launch(guest, guest->function[i], 1, guest->stream[i],
-					     us * (1 + (i + k) % 3));
-			MUST(cuEventRecord(guest->event[i], guest->stream[i]));
-		}
-		for (unsigned int i = 0; joined && i < n; i++)
-			MUST(cuStreamWaitEvent(guest->stream[0], guest->event[i], 0));
-		guest_wait(guest, how, guest->stream[joined ? 0 : n - 1], n - 1);
-		for (unsigned int i = 0; !joined && i < n; i++)
-			MUST(cuStreamSynchronize(guest->stream[i]));
-	}
+	play_streams(guest, &(struct streams){n, launches, us, chained, joined, how});
 }
 
 static void any_beside(struct guest *guest)
@@ -227,6 +210,11 @@ static void tail(struct guest *guest)
 	play_tail(guest, 20, 50, 3000, 0, true, WAIT_STREAM);
 }
 
+static void ten_streams(struct guest *guest)
+{
+	play_streams(guest, &(struct streams){10, 6, 9, false, true, WAIT_COPY});
+}
+
 static void two_streams(struct guest *guest)
 {
 	play_beside(guest, 10000, 50, WAIT_STREAM);
@@ -313,6 +301,7 @@ const struct phase phases[] = {
 	{"alternating", alternating, false},
 	{"tail", tail, false},
 	{"two-streams", two_streams, false},
+	{"ten-streams", ten_streams, false},
 	{"six-contexts", six_contexts, false},
 	{"device-copies", device_copies, false},
 	{"host-functions", host_functions, false},

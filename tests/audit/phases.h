@@ -25,6 +25,14 @@ void play_two_lengths(struct guest *guest, uint64_t a_us, uint64_t b_us, uint64_
 /* `same`: the last one is of the same function and size as those before. */
 void play_tail(struct guest *guest, unsigned int brief, uint64_t brief_us, uint64_t tail_us,
 	       uint64_t host_us, bool same, enum guest_wait how);
+/* Streams that wait for each other or not, and are waited for together or one by one. */
+struct streams {
+	unsigned int n, launches;
+	uint64_t us; /* of the briefest launch; others take twice and three times as long */
+	bool chained, joined;
+	enum guest_wait how;
+};
+void play_streams(struct guest *guest, const struct streams *s);
 void play_beside(struct guest *guest, uint64_t long_us, uint64_t brief_us, enum guest_wait how);
 /* Contexts beyond `last` work a little at first and then no more; all at once or one by one. */
 void play_contexts(struct guest *guest, unsigned int n, unsigned int last, unsigned int launches,

@@ -68,6 +68,29 @@ void play_beside(struct guest *guest, uint64_t long_us, uint64_t brief_us, enum 
 	}
 }
 
+void play_streams(struct guest *guest, const struct streams *s)
+{
+	guest_say(guest, "%u streams%s, %u of %llu us in each, waits by %s for %s", s->n,
+		  s->chained ? " that wait for each other" : "", s->launches,
+		  (unsigned long long)s->us, guest_wait_names[s->how],
+		  s->joined ? "all" : "the last, then all");
+	while (!guest_over(guest)) {
+		for (unsigned int i = 0; i < s->n; i++) {
+			if (s->chained && i)
+				MUST(cuStreamWaitEvent(guest->stream[i], guest->event[i - 1], 0));
+			for (unsigned int k = 0; k < s->launches; k++)
+				guest_launch(guest, guest->function[i], 1, guest->stream[i],
+					     s->us * (1 + (i + k) % 3));
+			MUST(cuEventRecord(guest->event[i], guest->stream[i]));
+		}
+		for (unsigned int i = 0; s->joined && i < s->n; i++)
+			MUST(cuStreamWaitEvent(guest->stream[0], guest->event[i], 0));
+		guest_wait(guest, s->how, guest->stream[s->joined ? 0 : s->n - 1], s->n - 1);
+		for (unsigned int i = 0; !s->joined && i < s->n; i++)
+			MUST(cuStreamSynchronize(guest->stream[i]));
+	}
+}
+
 struct own_context {
 	CUcontext ctx;
 	CUfunction function;

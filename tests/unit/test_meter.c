@@ -220,15 +220,15 @@ static void check_burst(void)
 }
 
 /* A pause between two launches, of so long; billed or not. */
-static uint64_t pause_bill_ns(uint64_t pause_ns, bool held)
+static uint64_t pause_bill_ns(CUstream next, uint64_t pause_ns, bool held)
 {
 	begin();
 	launch(S1, 250 * US);
 	finish(S1);
 	fake_pass(pause_ns);
-	launch_how(S1, 250 * US, (struct how){.held = held});
-	close_it(S1, METER_WAIT);
-	finish(S1);
+	launch_how(next, 250 * US, (struct how){.held = held});
+	close_it(next, METER_WAIT);
+	finish(next);
 	CHECK_EQ(unmeasured_ns(), 0);
 	end();
 	return busy_ns() - 500 * US;
@@ -236,13 +236,17 @@ static uint64_t pause_bill_ns(uint64_t pause_ns, bool held)
 
 static void check_pauses(void)
 {
-	CHECK_NEAR(pause_bill_ns(0, false), 0);
-	CHECK_NEAR(pause_bill_ns(50 * US, false), 50 * US);
-	CHECK_NEAR(pause_bill_ns(99 * US, false), 99 * US);
-	CHECK_NEAR(pause_bill_ns(101 * US, false), 0);
-	CHECK_NEAR(pause_bill_ns(10 * MS, false), 0);
-	/* One that we made is nobody's, however short. */
-	CHECK_NEAR(pause_bill_ns(50 * US, true), 0);
+	static const CUstream streams[] = {S1, S2}; /* it is the device's, whichever comes next */
+
+	for (int i = 0; i < 2; i++) {
+		CHECK_NEAR(pause_bill_ns(streams[i], 0, false), 0);
+		CHECK_NEAR(pause_bill_ns(streams[i], 50 * US, false), 50 * US);
+		CHECK_NEAR(pause_bill_ns(streams[i], 99 * US, false), 99 * US);
+		CHECK_NEAR(pause_bill_ns(streams[i], 101 * US, false), 0);
+		CHECK_NEAR(pause_bill_ns(streams[i], 10 * MS, false), 0);
+		/* One that we made is nobody's, however short. */
+		CHECK_NEAR(pause_bill_ns(streams[i], 50 * US, true), 0);
+	}
 }
 
 /* Behind a wait of the stream work begins anew, and that wait is not billed. */

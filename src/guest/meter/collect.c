@@ -19,12 +19,16 @@ struct pass {
 	struct span span[SPANS];
 };
 
-void meter_bill(struct meter *meter, uint64_t from_ns, uint64_t to_ns)
+void meter_bill(struct meter *meter, const struct span *span)
 {
-	uint64_t busy = compute_bill(meter->guest->ledger, meter->device->ledger, from_ns, to_ns);
+	uint64_t from = span->from_ns, last = atomic_peek(&meter->billed_ns), busy;
 
+	if (!span->apart && from > last && from < last + TUNING_GAP_NS)
+		from = last;
+	atomic_raise_u64(&meter->billed_ns, span->to_ns);
+	busy = compute_bill(meter->guest->ledger, meter->device->ledger, from, span->to_ns);
 	if (busy)
-		meter->client->billed(meter, to_ns - busy, to_ns);
+		meter->client->billed(meter, span->to_ns - busy, span->to_ns);
 }
 
 void meter_bill_unmeasured(struct meter *meter, uint64_t from_ns, uint64_t to_ns)
@@ -63,24 +67,24 @@ static void bill_all(struct pass *pass)
 		pass->look.streams_ns += span->to_ns - span->from_ns;
 		if (span->from_ns > together.to_ns) {
 			pass->look.together_ns += together.to_ns - together.from_ns;
-			meter_bill(pass->meter, together.from_ns, together.to_ns);
+			meter_bill(pass->meter, &together);
 			together = *span;
 		} else if (span->to_ns > together.to_ns) {
 			together.to_ns = span->to_ns;
 		}
 	}
 	pass->look.together_ns += together.to_ns - together.from_ns;
-	meter_bill(pass->meter, together.from_ns, together.to_ns);
+	meter_bill(pass->meter, &together);
 	pass->n = 0;
 }
 
-static void add(struct pass *pass, uint64_t from_ns, uint64_t to_ns)
+static void add(struct pass *pass, const struct span *span)
 {
-	if (to_ns <= from_ns)
+	if (span->to_ns <= span->from_ns)
 		return;
 	if (pass->n == SPANS)
 		bill_all(pass);
-	pass->span[pass->n++] = (struct span){from_ns, to_ns};
+	pass->span[pass->n++] = *span;
 }
 
 /*
@@ -113,7 +117,7 @@ static uint64_t bill_end(struct pass *pass, const struct stream *stream,
 		spun = meter->client->spun(meter, &event->burst, began, done_ns);
 	if (spun) /* how long it took says nothing of the next one */
 		event->burst.launches = 0;
-	add(pass, began + spun, done_ns);
+	add(pass, &(struct span){began + spun, done_ns, spun || stream->apart});
 	return began + spun;
 }
 
@@ -130,8 +134,6 @@ static void pop(struct pass *pass, struct stream *stream, uint64_t done_ns)
 		done_ns = since;
 	if (!event->begin)
 		began = bill_end(pass, stream, event, done_ns);
-	else if (!event->paused && since && done_ns < since + TUNING_GAP_NS)
-		add(pass, since, done_ns); /* the program's own pause */
 	if (done_ns > pass->look.done_ns)
 		pass->look.done_ns = done_ns;
 	meter_lock(meter);
@@ -141,8 +143,10 @@ static void pop(struct pass *pass, struct stream *stream, uint64_t done_ns)
 		stream_land(meter, stream, event->burst.expected_ns);
 	if (began && done_ns > began)
 		meter->client->done(meter, stream, &event->burst, began, done_ns);
-	if (done_ns || event->begin || event->burst.launches)
-		stream->since_ns = done_ns; /* a cancelled end says nothing */
+	if (done_ns || event->begin || event->burst.launches) { /* a cancelled end says nothing */
+		stream->since_ns = done_ns;
+		stream->apart = event->paused;
+	}
 	if (!clock_give(&meter->clock[stream->clock], event->event))
 		spent = event->event;
 	event->event = NULL;
@@ -252,7 +256,7 @@ void meter_end_all(struct meter *meter)
 	}
 	meter_unlock(meter);
 	if (seen.to_ns)
-		meter_bill(meter, seen.from_ns, seen.to_ns);
+		meter_bill(meter, &seen);
 	latest = latest > seen.to_ns ? latest : seen.to_ns;
 	if (latest)
 		meter_bill_unmeasured(meter, latest, now);

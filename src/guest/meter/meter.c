@@ -198,24 +198,25 @@ static struct missed miss_end(struct meter *meter, struct stream *stream, uint64
 	if (e == CUDA_ERROR_NOT_READY || !stream->open.launches || !was_idle(stream, now_ns))
 		return missed;
 	known = later(stream->launched_ns, stream->waited_ns);
-	missed.known = (struct span){
-		stream->since_ns ? stream->since_ns : stream->launched_ns, known};
+	missed.known = (struct span){stream->since_ns ? stream->since_ns : stream->launched_ns,
+				     known, stream->apart};
 	/* Nobody waited for it in a way that is seen; what is before it may have ended later. */
 	if (known == stream->launched_ns) {
 		known = later(known, stream->since_ns);
-		missed.lost = (struct span){known, now_ns};
+		missed.lost = (struct span){known, now_ns, false};
 		stream->watched = true;
 	}
 	stream_land(meter, stream, stream->open.expected_ns);
 	stream->open = (struct burst){0};
 	stream->since_ns = known;
+	stream->apart = false;
 	return missed;
 }
 
 static void bill_missed(struct meter *meter, const struct missed *missed)
 {
 	if (missed->known.to_ns > missed->known.from_ns)
-		meter_bill(meter, missed->known.from_ns, missed->known.to_ns);
+		meter_bill(meter, &missed->known);
 	if (missed->lost.to_ns)
 		meter_bill_unmeasured(meter, missed->lost.from_ns, missed->lost.to_ns);
 }

@@ -35,6 +35,7 @@
 
 struct span {
 	uint64_t from_ns, to_ns;
+	bool apart; /* the time before it was not the program's own */
 };
 
 /* What a collection found, for who expects things. */
@@ -88,6 +89,7 @@ struct meter {
 	_Atomic uint64_t begin_ns;    /* ... then */
 	_Atomic uint32_t collecting;  /* one thread does */
 	_Atomic uint64_t collected_ns;
+	uint64_t billed_ns; /* to when, at the latest */
 };
 
 /* Whether its stream captures: then it is not metered. */

@@ -50,10 +50,10 @@ static inline void stream_land(struct meter *meter, struct stream *stream, uint6
 }
 
 /*
- * The process's work from one instant to the other, and work whose end nobody measured. Any
- * thread, without the lock.
+ * The process's work, with a brief pause before it, in which nothing worked in any stream; and work
+ * whose end nobody measured. Any thread, without the lock.
  */
-void meter_bill(struct meter *meter, uint64_t from_ns, uint64_t to_ns);
+void meter_bill(struct meter *meter, const struct span *span);
 void meter_bill_unmeasured(struct meter *meter, uint64_t from_ns, uint64_t to_ns);
 
 #endif

@@ -74,6 +74,7 @@ struct stream {
 	struct burst open; /* launches behind the last event */
 	struct stream_credit credit;
 	uint64_t since_ns;	    /* when the last collected event was done; 0: not known */
+	bool apart;		    /* it was a beginning, see struct timing_event */
 	uint64_t loaded_ns;	    /* for the next end */
 	uint64_t ended_ns;	    /* when the last end was recorded */
 	uint64_t launched_ns;

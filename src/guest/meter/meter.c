@@ -393,7 +393,8 @@ static void close_stream(struct meter *meter, struct stream *stream, enum meter_
 
 	meter_lock(meter);
 	missed = miss_end(meter, stream, now);
-	if (why == METER_WAIT || why == METER_MARK)
+	/* Who waits long after the last launch, or end, may find it done the next time, too. */
+	if ((why == METER_WAIT || why == METER_MARK) && !was_idle(stream, now))
 		stream->watched = false;
 	if (stream->open.launches && !stream->leaving &&
 	    (stream_has_events(stream) || now > stream->ended_ns + skip[why]))

@@ -141,10 +141,11 @@
 #define TUNING_OVERLAP_NS (10 * MS)
 
 /*
- * Who takes far longer than expected more often than this is not handed over from before its end is
- * seen: both would be billed for what they then have at once. A hand-over takes 100 us more so.
+ * Who did not take about as long as expected so often in a row is not handed over from before its
+ * end is seen: both would be billed for what they then have at once. A hand-over takes 100 us more
+ * so.
  */
-#define TUNING_SURPRISES_PERMILLE 100
+#define TUNING_FORESEEN 256
 
 /* --- Turns --------------------------------------------------------------------------------- */
 

@@ -365,10 +365,10 @@ class Audit:
                       bills > most)
 
     def check_contest(self, before, now):
-        """Remember what tenants of one weight had while they left nothing of the device."""
+        """What tenants of one weight, that do the same, had while they left nothing of the device."""
         tenants = self.scenario.tenants
-        if not self.scenario.rivals or any(t.weight != tenants[0].weight or not t.weight
-                                           for t in tenants):
+        if not self.scenario.rivals or any(t.weight != tenants[0].weight or not t.weight or
+                                           t.guests != tenants[0].guests for t in tenants):
             return
         had = [now.true(self.pids(t), 0, "closed_ns") - before.true(self.pids(t), 0, "closed_ns")
                for t in range(len(tenants))]

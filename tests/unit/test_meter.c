@@ -249,6 +249,41 @@ static void check_pauses(void)
 	}
 }
 
+/*
+ * Where a launch is held others may have the device: an event in a stream that is done would come
+ * when they had it. What was open there is over by now.
+ */
+static void check_hold(void)
+{
+	begin();
+	launch(S1, 20 * US);
+	finish(S1);
+	launch(S1, 20 * US);
+	fake_pass(50 * US);
+	CHECK_EQ(records(S1), 2);
+	close_it(S1, METER_HOLD);
+	CHECK_EQ(records(S1), 2);
+	CHECK_NEAR(busy_ns(), 70 * US);
+	fake_pass(5 * MS);
+	launch_how(S1, 20 * US, (struct how){.held = true});
+	close_it(S1, METER_WAIT);
+	finish(S1);
+	CHECK_NEAR(busy_ns(), 90 * US);
+	CHECK_EQ(unmeasured_ns(), 0);
+	end();
+	/* One that works has its end behind that. */
+	begin();
+	launch(S1, 20 * US);
+	finish(S1);
+	launch(S1, 80 * US);
+	fake_pass(50 * US);
+	close_it(S1, METER_HOLD);
+	CHECK_EQ(records(S1), 3);
+	finish(S1);
+	CHECK_NEAR(busy_ns(), 100 * US);
+	end();
+}
+
 /* Behind a wait of the stream work begins anew, and that wait is not billed. */
 static void check_split(void)
 {
@@ -631,7 +666,7 @@ static void check_streams(void)
 	CHECK(stream_of(FAKE_STREAM(1)) == &meter.stream[2]);
 	close_it(FAKE_STREAM(0), METER_WAIT);
 	finish(FAKE_STREAM(0));
-	CHECK_CLOSE(busy_ns(), STREAMS_KEPT * 10 * US + 100 * MS, 10 * US);
+	CHECK_CLOSE(busy_ns(), (STREAMS_KEPT + 1) * 10 * US + 100 * MS, 10 * US); /* and a pause */
 	CHECK_EQ(unmeasured_ns(), 0);
 	end();
 }
@@ -1034,6 +1069,7 @@ int main(void)
 	fake_open(true);
 	check_burst();
 	check_pauses();
+	check_hold();
 	check_split();
 	check_overlap();
 	check_spun();

@@ -309,25 +309,21 @@ static void done(uint64_t expected_ns, uint64_t took_ns)
 	window_done(meter, stream_at(0), &burst, now, now + took_ns);
 }
 
-static void check_surprises(void)
+/* How many in a row took about as long as expected, or less. */
+static void check_foreseen(void)
 {
 	const uint64_t most = MS + MS / 4 + TUNING_GAP_NS;
 
 	begin(1);
 	done(MS, MS);
 	done(MS, most);
-	CHECK_EQ(atomic_load(&window->surprises_permille), 0);
+	done(MS, US);
+	CHECK_EQ(atomic_load(&window->foreseen), 3);
 	done(MS, most + 1);
-	CHECK_EQ(atomic_load(&window->surprises_permille), 125);
-	done(MS, MS);
-	CHECK_EQ(atomic_load(&window->surprises_permille), 110);
-	for (int i = 0; i < 100; i++)
-		done(MS, 10 * MS);
-	CHECK(atomic_load(&window->surprises_permille) > 990);
-	CHECK(atomic_load(&window->surprises_permille) <= 1007);
-	for (int i = 0; i < 100; i++)
+	CHECK_EQ(atomic_load(&window->foreseen), 0);
+	for (int i = 0; i < 2 * TUNING_FORESEEN; i++)
 		done(MS, MS);
-	CHECK(atomic_load(&window->surprises_permille) < 10);
+	CHECK_EQ(atomic_load(&window->foreseen), TUNING_FORESEEN);
 }
 
 static void check_done(void)
@@ -459,7 +455,7 @@ int main(void)
 	check_spread();
 	check_fits();
 	check_overlap();
-	check_surprises();
+	check_foreseen();
 	check_done();
 	check_spun();
 	check_look_ns();

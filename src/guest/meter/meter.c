@@ -173,31 +173,38 @@ struct missed {
 
 /*
  * The stream may have been idle for a while before `now_ns`, and what it did before is not closed:
- * is all of that done? Then its end was missed. With the lock, which is given up in between.
+ * is all of that done? Then its end was missed. `held`: however short the while is, since others
+ * may have the device by now, and an event would be there when it is this context's again. With the
+ * lock, which is given up in between.
  */
-static struct missed miss_end(struct meter *meter, struct stream *stream, uint64_t now_ns)
+static struct missed miss_end(struct meter *meter, struct stream *stream, uint64_t now_ns,
+			      bool held)
 {
 	struct missed missed = {{0}, {0}};
-	uint64_t known;
+	uint64_t known, launched;
 	CUresult e;
 
 	stream_count(meter, stream);
-	if (stream_is_closed(stream) || !was_idle(stream, now_ns))
+	if (stream_is_closed(stream) || (!held && !was_idle(stream, now_ns)))
 		return missed;
 	if (stream_has_events(stream)) {
 		meter_unlock(meter);
 		meter_collect(meter);
 		meter_lock(meter);
 	}
-	if (!stream->open.launches || stream->leaving || !was_idle(stream, now_ns))
+	if (!stream->open.launches || stream->leaving || (!held && !was_idle(stream, now_ns)))
 		return missed;
+	launched = stream->launched_ns;
 	meter_unlock(meter);
 	e = DRIVER(cuStreamQuery, (stream->handle));
 	meter_lock(meter);
 	stream_count(meter, stream);
-	if (e == CUDA_ERROR_NOT_READY || !stream->open.launches || !was_idle(stream, now_ns))
+	if (e == CUDA_ERROR_NOT_READY || !stream->open.launches ||
+	    stream->launched_ns != launched)
 		return missed;
 	known = later(stream->launched_ns, stream->waited_ns);
+	if (!was_idle(stream, now_ns))
+		known = later(known, now_ns);
 	missed.known = (struct span){stream->since_ns ? stream->since_ns : stream->launched_ns,
 				     known, stream->apart};
 	/* Nobody waited for it in a way that is seen; what is before it may have ended later. */
@@ -306,7 +313,7 @@ void meter_begin(struct launch *launch)
 		return;
 	}
 	records.stream = stream;
-	missed = miss_end(meter, stream, launch->now_ns);
+	missed = miss_end(meter, stream, launch->now_ns, false);
 	before_launch(meter, stream, launch, &records);
 	meter_add(meter, stream,
 		  &(struct burst){
@@ -392,7 +399,7 @@ static void close_stream(struct meter *meter, struct stream *stream, enum meter_
 	struct missed missed;
 
 	meter_lock(meter);
-	missed = miss_end(meter, stream, now);
+	missed = miss_end(meter, stream, now, why == METER_HOLD);
 	/* Who waits long after the last launch, or end, may find it done the next time, too. */
 	if ((why == METER_WAIT || why == METER_MARK) && !was_idle(stream, now))
 		stream->watched = false;

@@ -47,7 +47,7 @@ struct compute {
 
 	uint64_t cold[CONTROLLER_COLD]; /* the controller's, written by whoever steers */
 	uint64_t cold_owner;		/* 1 + the id of the controller that they are of */
-	uint64_t pad2;
+	uint64_t unforeseen_until_ns;	/* work took far longer than expected: due_ns says little */
 
 	/* busy_ns as each second began, see compute_achieved; an entry a second, 64 of them. */
 	uint64_t second[COMPUTE_SECONDS];

@@ -141,11 +141,12 @@
 #define TUNING_OVERLAP_NS (10 * MS)
 
 /*
- * Who did not take about as long as expected so often in a row is not handed over from before its
- * end is seen: both would be billed for what they then have at once. A hand-over takes 100 us more
- * so.
+ * Whose work took so much longer than twice what was expected is not handed over from before its
+ * end is seen, for so long: both would be billed for what they then have at once. A hand-over takes
+ * 100 us more so (H200).
  */
-#define TUNING_FORESEEN 256
+#define TUNING_UNFORESEEN_NS	 MS
+#define TUNING_UNFORESEEN_FOR_NS (1000 * MS)
 
 /* --- Turns --------------------------------------------------------------------------------- */
 

@@ -309,21 +309,20 @@ static void done(uint64_t expected_ns, uint64_t took_ns)
 	window_done(meter, stream_at(0), &burst, now, now + took_ns);
 }
 
-/* How many in a row took about as long as expected, or less. */
-static void check_foreseen(void)
+/* What takes far longer than expected may do so again, for a while. */
+static void check_unforeseen(void)
 {
-	const uint64_t most = MS + MS / 4 + TUNING_GAP_NS;
+	const uint64_t *until = &meter->compute->unforeseen_until_ns;
+	const uint64_t most = 2 * MS + TUNING_UNFORESEEN_NS;
 
 	begin(1);
-	done(MS, MS);
-	done(MS, most);
 	done(MS, US);
-	CHECK_EQ(atomic_load(&window->foreseen), 3);
+	done(MS, most);
+	CHECK(*until < now);
 	done(MS, most + 1);
-	CHECK_EQ(atomic_load(&window->foreseen), 0);
-	for (int i = 0; i < 2 * TUNING_FORESEEN; i++)
-		done(MS, MS);
-	CHECK_EQ(atomic_load(&window->foreseen), TUNING_FORESEEN);
+	CHECK_EQ(*until, now + most + 1 + TUNING_UNFORESEEN_FOR_NS);
+	done(MS, MS);
+	CHECK_EQ(*until, now + most + 1 + TUNING_UNFORESEEN_FOR_NS);
 }
 
 static void check_done(void)
@@ -455,7 +454,7 @@ int main(void)
 	check_spread();
 	check_fits();
 	check_overlap();
-	check_foreseen();
+	check_unforeseen();
 	check_done();
 	check_spun();
 	check_look_ns();

@@ -325,13 +325,16 @@ static uint64_t count(struct member *member)
 	return most;
 }
 
-/* What is later than expected goes on: nobody is let in before it was seen to end. */
+/* What is later than expected, or may be, goes on: nobody is let in before it was seen to end. */
 static uint64_t done_ns(const struct compute *compute, uint64_t now_ns)
 {
 	uint64_t due = instant(&compute->due_ns, now_ns);
 	uint64_t work = instant(&compute->work_until_ns, now_ns);
+	bool unforeseen = instant(&compute->unforeseen_until_ns, now_ns) > now_ns;
 
-	return due > now_ns || work <= now_ns ? due : now_ns + LATE_NS;
+	if (work > now_ns && (unforeseen || due <= now_ns))
+		return due > now_ns + LATE_NS ? due : now_ns + LATE_NS;
+	return due;
 }
 
 static void look(struct arbiter_host *host, int i, uint64_t now_ns)

@@ -117,9 +117,6 @@ void demand_publish(struct launch_device *device, uint64_t now_ns)
 		due = due < before ? due : before;
 		until = until < due ? until : due;
 	}
-	/* Of whom nobody can say when it ends others wait for the end itself. */
-	if (atomic_load(&device->window.foreseen) < TUNING_FORESEEN)
-		due = due < now_ns ? due : now_ns;
 	tell(&compute->due_ns, &device->said_due_ns, due, now_ns);
 	tell(&compute->work_until_ns, &device->said_until_ns, until, now_ns);
 	note_burst(device, now_ns, until <= now_ns);

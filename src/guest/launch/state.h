@@ -15,7 +15,6 @@ struct arbiter_host;
 /* Work in flight: window.h. */
 struct window {
 	_Atomic uint64_t due_ns; /* when all in flight is expected to be done */
-	_Atomic uint32_t foreseen; /* bursts since one took far longer than expected */
 	_Atomic uint64_t late_ns; /* for how long work is later than expected; 0: none is */
 	_Atomic uint32_t overlap_permille; /* time in which any stream worked, of theirs added up */
 	uint64_t streams_ns, together_ns;  /* see learn_overlap */

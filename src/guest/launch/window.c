@@ -54,12 +54,12 @@ void window_launched(struct meter *meter, struct stream *stream, const struct bu
 	set_due(window, end_of(due, first_ns, last_ns, together(window, ns), burst->launches));
 }
 
-static void note_foreseen(struct window *window, const struct burst *burst, uint64_t took_ns)
+/* Its neighbours do without their lead for a while. */
+static void note_unforeseen(struct compute *compute, const struct burst *burst, uint64_t took_ns,
+			    uint64_t done_ns)
 {
-	bool late = took_ns > burst->expected_ns + burst->expected_ns / 4 + TUNING_GAP_NS;
-	uint32_t before = atomic_load(&window->foreseen);
-
-	atomic_store(&window->foreseen, late ? 0 : before + (before < TUNING_FORESEEN));
+	if (took_ns > 2 * burst->expected_ns + TUNING_UNFORESEEN_NS)
+		atomic_raise_u64(&compute->unforeseen_until_ns, done_ns + TUNING_UNFORESEEN_FOR_NS);
 }
 
 void window_done(struct meter *meter, struct stream *stream, const struct burst *burst,
@@ -74,7 +74,7 @@ void window_done(struct meter *meter, struct stream *stream, const struct burst 
 	stream->due_ns = stall_end_ns(&device->stall, done_ns) + stream->flying_ns;
 	if (!burst->launches)
 		return;
-	note_foreseen(&device->window, burst, done_ns - began_ns);
+	note_unforeseen(meter->compute, burst, done_ns - began_ns, done_ns);
 	cost_learn(&device->window.costs, burst->key, burst->launches, done_ns - began_ns, waits);
 	if (!burst->key)
 		cost_bound(&device->window.costs, burst->longest.key, done_ns - began_ns);

@@ -5,6 +5,7 @@ import unittest
 from pathlib import Path
 
 import api_coverage
+import includes
 import tally
 
 
@@ -71,6 +72,34 @@ class Lists(unittest.TestCase):
                      "KFD_OTHER(0x01, A, PASS)\nKFD_OTHER(0x02, A, PASS)"):
             with self.assertRaises(SystemExit):
                 self.ioctls(text)
+
+
+class Includes(unittest.TestCase):
+    def wrong(self, **files):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, to in files.items():
+                room, stem = name.split("_", 1)
+                path = Path(folder) / "guest" / room / stem.replace("__", ".")
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text("".join(f'#include "guest/{other}.h"\n' for other in to),
+                                encoding="utf-8")
+            return includes.wrong(Path(folder))
+
+    def test_a_module_is_its_two_files_and_what_it_keeps_to_itself(self):
+        self.assertEqual(self.wrong(meter_a__c=["meter/a_priv"], meter_a_priv__h=["meter/a"],
+                                    launch_b__c=["launch/b", "meter/a"]), [])
+
+    def test_a_circle(self):
+        said = self.wrong(meter_a__c=["meter/b"], meter_b__h=["meter/c"], meter_c__c=["meter/a"])
+        self.assertEqual(said, ["in a circle: guest/meter/a -> guest/meter/b -> guest/meter/c -> "
+                                "guest/meter/a"])
+
+    def test_a_room_above(self):
+        said = self.wrong(meter_a__c=["launch/b"], launch_b__h=[])
+        self.assertEqual(said, ["guest/meter/a includes guest/launch/b, which stands above it"])
+
+    def test_nothing(self):
+        self.assertTrue(self.wrong())
 
 
 if __name__ == "__main__":

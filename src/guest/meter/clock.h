@@ -12,7 +12,6 @@
 
 #include "nvidia/cuda_api.h"
 
-struct meter;
 struct timing_event;
 
 #define CLOCKS	     64 /* contexts of one device */
@@ -28,21 +27,24 @@ struct clock {
 };
 
 /*
- * The clock of the current context, made if need be, with spare events. -1: the driver refuses, or
- * all clocks are of contexts that work. Takes the meter's lock.
+ * What instant the device's clock shows: an event in a stream of our own, waited for. The one that
+ * was found soonest is the base; NULL where the driver refuses.
  */
-int clock_ready(struct meter *meter, CUcontext context, uint64_t now_ns);
+CUevent clock_calibrate(uint64_t *ret_base_ns);
 
 /* With the lock: a spare event, or NULL; and back. False: there is no room, it is to be destroyed. */
 CUevent clock_take(struct clock *clock);
 bool clock_give(struct clock *clock, CUevent event);
 
+void clock_destroy(const CUevent *event, uint32_t n);
+
 /*
- * When a recorded event was done, by CLOCK_MONOTONIC, not later than now. Only who collects may
+ * When a recorded event was done, by CLOCK_MONOTONIC, not later than now. One thread at a time may
  * ask, with the clock's context current. CUDA_ERROR_NOT_READY: it is not; another error: the driver
- * does not tell. An event that becomes the base is taken out of the timing event.
+ * does not tell. An event that becomes the base is taken out of the timing event. What was read
+ * before was early, by so much, or late.
  */
-CUresult clock_read(struct meter *meter, struct clock *clock, struct timing_event *event,
-		    uint64_t *ret_ns);
+CUresult clock_read(struct clock *clock, struct timing_event *event, uint64_t *ret_ns,
+		    int64_t *ret_early_ns);
 
 #endif

@@ -192,7 +192,7 @@ static void look_at(struct pass *pass, struct stream *stream)
 		if (state == EVENT_RESERVED)
 			break;
 		if (state == EVENT_RECORDED &&
-		    clock_read(pass->meter, clock, event, &done) == CUDA_ERROR_NOT_READY) {
+		    meter_clock_read(pass->meter, clock, event, &done) == CUDA_ERROR_NOT_READY) {
 			note_running(pass, stream, event);
 			break;
 		}

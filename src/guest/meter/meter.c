@@ -140,7 +140,7 @@ static struct stream *stream_enter(struct meter *meter, const struct launch *lau
 	if (stream && has_spares(meter, stream))
 		return stream;
 	meter_unlock(meter);
-	clock = clock_ready(meter, launch->context, launch->now_ns);
+	clock = meter_clock_ready(meter, launch->context, launch->now_ns);
 	meter_lock(meter);
 	stream = meter_stream_of(meter, launch->context, launch->stream_key);
 	if (stream)

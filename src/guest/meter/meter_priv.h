@@ -3,25 +3,8 @@
 #ifndef ALLOT_GUEST_METER_METER_PRIV_H
 #define ALLOT_GUEST_METER_METER_PRIV_H
 
+#include "guest/meter/capture.h"
 #include "guest/meter/meter.h"
-
-/* Calls that capturing threads forbid endanger no capture here: ours are about our events. */
-struct capture_mode {
-	CUstreamCaptureMode saved;
-};
-
-static inline struct capture_mode capture_relax(void)
-{
-	struct capture_mode mode = {CU_STREAM_CAPTURE_MODE_RELAXED};
-
-	DRIVER(cuThreadExchangeStreamCaptureMode, (&mode.saved));
-	return mode;
-}
-
-static inline void capture_restore(struct capture_mode mode)
-{
-	DRIVER(cuThreadExchangeStreamCaptureMode, (&mode.saved));
-}
 
 static inline void meter_lock(struct meter *meter)
 {
@@ -48,6 +31,16 @@ static inline void stream_land(struct meter *meter, struct stream *stream, uint6
 	stream->flying_ns -= of_stream;
 	meter->flying_ns -= meter->flying_ns < of_stream ? meter->flying_ns : of_stream;
 }
+
+/*
+ * The clock of the current context, made if need be, with spare events. -1: the driver refuses, or
+ * all clocks are of contexts that work. Takes the lock.
+ */
+int meter_clock_ready(struct meter *meter, CUcontext context, uint64_t now_ns);
+
+/* clock_read for who collects, with the clock's context current. */
+CUresult meter_clock_read(struct meter *meter, struct clock *clock, struct timing_event *event,
+			  uint64_t *ret_ns);
 
 /*
  * The process's work, with a brief pause before it, in which nothing worked in any stream; and work

@@ -111,10 +111,25 @@ CALLBACK(cuStreamAddCallback_ptsz, true)
 #define WAIT_VALUE(name, type, own)                                                    \
 	WAIT(name, (CUstream stream, CUdeviceptr addr, type value, unsigned int flags), \
 	     (stream, addr, value, flags), waits_stream(guest, stream, own, METER_SPLIT), (void)0)
+WAIT_VALUE(cuStreamWaitValue32, cuuint32_t, false)
+WAIT_VALUE(cuStreamWaitValue32_ptsz, cuuint32_t, true)
 WAIT_VALUE(cuStreamWaitValue32_v2, cuuint32_t, false)
 WAIT_VALUE(cuStreamWaitValue32_v2_ptsz, cuuint32_t, true)
+WAIT_VALUE(cuStreamWaitValue64, cuuint64_t, false)
+WAIT_VALUE(cuStreamWaitValue64_ptsz, cuuint64_t, true)
 WAIT_VALUE(cuStreamWaitValue64_v2, cuuint64_t, false)
 WAIT_VALUE(cuStreamWaitValue64_v2_ptsz, cuuint64_t, true)
+
+/* One of them may be a wait. */
+#define BATCH_MEM_OP(name, own)                                                                  \
+	WAIT(name, (CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray,   \
+		    unsigned int flags),                                                         \
+	     (stream, count, paramArray, flags), waits_stream(guest, stream, own, METER_SPLIT),  \
+	     (void)0)
+BATCH_MEM_OP(cuStreamBatchMemOp, false)
+BATCH_MEM_OP(cuStreamBatchMemOp_ptsz, true)
+BATCH_MEM_OP(cuStreamBatchMemOp_v2, false)
+BATCH_MEM_OP(cuStreamBatchMemOp_v2_ptsz, true)
 
 #define STREAM_END(name)                                                \
 	CUresult hook_##name(CUstream hStream)                          \

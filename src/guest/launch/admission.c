@@ -318,6 +318,24 @@ static void note_hold(const struct asking *asking)
 	__atomic_fetch_add(&compute->throttles, 1, __ATOMIC_RELAXED);
 }
 
+/* What is known of it now. */
+static struct admission_inputs look(struct asking *asking)
+{
+	struct admission_inputs in = {
+		.now_ns = asking->launch->now_ns,
+		.look_ns = TUNING_LOOK_NS,
+	};
+
+	asking->urged = limits_turn_flags(&asking->state->limits, in.now_ns) & POLICY_TURN_URGED;
+	look_at_share(asking, &in);
+	/* Beside work of other streams, paid for anyway, it takes no time of its own. */
+	in.beside = in.turn && in.paid_ns && !in.stalls && !stall_is_on(&asking->device->stall) &&
+		    window_fits(asking->device, asking->launch);
+	if (in.turn && (!in.paid_ns || in.stalls || in.beside))
+		look_at_room(asking, &in);
+	return in;
+}
+
 /* One look and what comes of it. True: the launch may go. */
 static bool step(struct asking *asking)
 {
@@ -325,7 +343,7 @@ static bool step(struct asking *asking)
 	struct launch *launch = asking->launch;
 	uint32_t seen = atomic_acquire(asking->guest->gate);
 	uint32_t turn_seen = limits->turn ? atomic_acquire(&limits->turn->seq) : 0;
-	struct admission_inputs in = {.look_ns = TUNING_LOOK_NS};
+	struct admission_inputs in;
 	struct admission decision;
 
 	if (seen & POLICY_GATE_CLOSED) {
@@ -337,38 +355,26 @@ static bool step(struct asking *asking)
 	choose_slice(asking);
 	if (limits_none(limits, asking->guest))
 		return true;
-	asking->urged = limits_turn_flags(limits, launch->now_ns) & POLICY_TURN_URGED;
-	in.now_ns = launch->now_ns;
-	look_at_share(asking, &in);
-	/* Beside work of other streams, paid for anyway, it takes no time of its own. */
-	in.beside = in.turn && in.paid_ns && !in.stalls && !stall_is_on(&asking->device->stall) &&
-		    window_fits(asking->device, launch);
-	if (in.turn && (!in.paid_ns || in.stalls || in.beside))
-		look_at_room(asking, &in);
+	in = look(asking);
 	decision = admission_decide(&in);
-	switch (decision.verdict) {
-	case ADMISSION_STALL:
+	if (decision.verdict == ADMISSION_STALL) {
 		asking->stalled = stall_begin(asking->guest, asking->device, launch,
 					      decision.until_ns);
 		if (asking->stalled)
 			return false;
 		decision = (struct admission){ADMISSION_WAIT_DEBT, in.now_ns + in.look_ns};
-		wait_for_share(asking, &decision, seen, turn_seen);
-		return false;
-	case ADMISSION_WAIT_DEBT:
-	case ADMISSION_WAIT_TURN:
-		wait_for_share(asking, &decision, seen, turn_seen);
-		return false;
-	case ADMISSION_WAIT_ROOM:
-		wait_for_room(asking, decision.until_ns);
-		return false;
-	case ADMISSION_GO:
-		break;
 	}
-	asking->settled = !in.paid_ns;
-	if (asking->settled)
-		wait_for_edge(asking);
-	return demand_claim(asking->device, asking->launch->now_ns);
+	if (decision.verdict == ADMISSION_GO) {
+		asking->settled = !in.paid_ns;
+		if (asking->settled)
+			wait_for_edge(asking);
+		return demand_claim(asking->device, launch->now_ns);
+	}
+	if (decision.verdict == ADMISSION_WAIT_ROOM)
+		wait_for_room(asking, decision.until_ns);
+	else
+		wait_for_share(asking, &decision, seen, turn_seen);
+	return false;
 }
 
 /*

@@ -132,13 +132,32 @@ static bool any_works(struct guest *guest)
 	return false;
 }
 
+/* What is to be done now. Answers whether work is in flight, and when to look again. */
+static bool look_once(struct guest *guest, struct arbiter_host *host, bool rung,
+		      uint64_t *worked_ns, uint64_t *ret_next_ns)
+{
+	struct launch_state *state = state_get(guest);
+	uint64_t stalled = end_stalls(guest, now_monotonic_ns()), now = now_monotonic_ns();
+	struct look look = look_at_devices(guest, now, rung);
+	uint64_t next;
+
+	steer_all(guest, now);
+	atomic_store(&state->monitor.working, 0);
+	*worked_ns = look.busy ? now : *worked_ns;
+	next = host ? arbitrate(guest, host, now, *worked_ns) : UINT64_MAX;
+	look.busy |= limits_alone(&state->limits, now) && now < *worked_ns + TUNING_TICK_LINGER_NS;
+	if (look.busy && next > now + look.tick_ns)
+		next = now + look.tick_ns;
+	*ret_next_ns = stalled < next ? stalled : next;
+	return look.busy;
+}
+
 static void *watch(void *arg)
 {
 	struct guest *guest = arg;
-	struct launch_state *state = state_get(guest);
-	struct monitor *monitor = &state->monitor;
+	struct monitor *monitor = &state_get(guest)->monitor;
 	struct arbiter_host *host = NULL;
-	uint64_t worked = now_monotonic_ns();
+	uint64_t worked = now_monotonic_ns(), next;
 	uint32_t heard = 0;
 
 	/* Who looks at a program's threads is to know whose this one is. */
@@ -150,28 +169,16 @@ static void *watch(void *arg)
 	while (!atomic_load(&monitor->stop)) {
 		uint32_t seen = atomic_load(&monitor->bell);
 		uint32_t rung = host ? arbiter_host_bell(host) : 0;
-		uint64_t now, next, stalled;
-		struct look look;
+		bool busy;
 
 		atomic_store(&monitor->working, 1);
 		if (atomic_load(&monitor->stop))
 			break;
-		stalled = end_stalls(guest, now_monotonic_ns());
-		now = now_monotonic_ns();
-		look = look_at_devices(guest, now, seen != heard);
+		busy = look_once(guest, host, seen != heard, &worked, &next);
 		heard = seen;
-		steer_all(guest, now);
-		atomic_store(&monitor->working, 0);
-		worked = look.busy ? now : worked;
-		next = host ? arbitrate(guest, host, now, worked) : UINT64_MAX;
-		look.busy |= limits_alone(&state->limits, now) &&
-			     now < worked + TUNING_TICK_LINGER_NS;
-		if (look.busy && next > now + look.tick_ns)
-			next = now + look.tick_ns;
-		next = stalled < next ? stalled : next;
 		atomic_store(&monitor->next_ns, next);
-		atomic_store(&monitor->asleep, !look.busy);
-		if (!look.busy && any_works(guest)) /* begun since: nobody would ring */
+		atomic_store(&monitor->asleep, !busy);
+		if (!busy && any_works(guest)) /* begun since: nobody would ring */
 			continue;
 		if (host && arbiter_host_held(host))
 			arbiter_host_sleep(host, rung, next);

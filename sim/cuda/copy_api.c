@@ -122,6 +122,33 @@ static CUresult copy_row(struct end to, struct end from, size_t bytes, CUstream 
 	return copy(&what, handle, async, per_thread);
 }
 
+/* One after the other: what the attributes say of order and place makes no difference here. */
+static CUresult copy_batch(const CUdeviceptr *dsts, const CUdeviceptr *srcs, const size_t *sizes,
+			   size_t count, size_t *ret_failed, CUstream handle, bool per_thread)
+{
+	if (!dsts || !srcs || !sizes || !count)
+		return CUDA_ERROR_INVALID_VALUE;
+	for (size_t i = 0; i < count; i++) {
+		CUresult error = copy_row(AT_ANY(dsts[i]), AT_ANY(srcs[i]), sizes[i], handle, true,
+					  per_thread);
+
+		if (error && ret_failed)
+			*ret_failed = i;
+		if (error)
+			return error;
+	}
+	return CUDA_SUCCESS;
+}
+
+ROWS(cuMemcpyBatchAsync, _ptsz, copy_batch,
+     (CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs,
+      size_t *attrsIdxs, size_t numAttrs, size_t *failIdx, CUstream hStream),
+     dsts, srcs, sizes, count, failIdx, hStream)
+ROWS(cuMemcpyBatchAsync_v2, _ptsz, copy_batch,
+     (CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs,
+      size_t *attrsIdxs, size_t numAttrs, CUstream hStream),
+     dsts, srcs, sizes, count, NULL, hStream)
+
 #define SYNC(name, to, from, bytes, params) \
 	ROWS(name, _ptds, copy_row, params, to, from, bytes, NULL, false)
 #define ASYNC(name, to, from, bytes, params) \

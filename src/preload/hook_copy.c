@@ -62,6 +62,47 @@ static uint64_t bytes_3d_peer(const CUDA_MEMCPY3D_PEER *copy)
 	return copy ? copy->WidthInBytes * copy->Height * copy->Depth : 0;
 }
 
+/* A batch is to or from the host if all of it is. */
+static bool is_host_batch(const CUdeviceptr *dsts, const CUdeviceptr *srcs, size_t count)
+{
+	for (size_t i = 0; dsts && srcs && i < count; i++)
+		if (!is_host(dsts[i]) && !is_host(srcs[i]))
+			return false;
+	return true;
+}
+
+static uint64_t bytes_batch(const size_t *sizes, size_t count)
+{
+	uint64_t bytes = 0;
+
+	for (size_t i = 0; sizes && i < count; i++)
+		bytes += sizes[i];
+	return bytes;
+}
+
+static bool is_host_operand(const CUmemcpy3DOperand *operand)
+{
+	return operand->type == CU_MEMCPY_OPERAND_TYPE_POINTER && is_host(operand->op.ptr.ptr);
+}
+
+static bool is_host_batch_3d(const CUDA_MEMCPY3D_BATCH_OP *ops, size_t count)
+{
+	for (size_t i = 0; ops && i < count; i++)
+		if (!is_host_operand(&ops[i].src) && !is_host_operand(&ops[i].dst))
+			return false;
+	return true;
+}
+
+/* Of arrays these are elements: which size they have does not matter here. */
+static uint64_t bytes_batch_3d(const CUDA_MEMCPY3D_BATCH_OP *ops, size_t count)
+{
+	uint64_t bytes = 0;
+
+	for (size_t i = 0; ops && i < count; i++)
+		bytes += ops[i].extent.width * ops[i].extent.height * ops[i].extent.depth;
+	return bytes;
+}
+
 /*
  * One that is not asynchronous waits for all that is before it in its context. One that takes no
  * longer than a gap between launches is such a gap.
@@ -126,6 +167,11 @@ static void after(struct guest *guest, const struct copy *copy, struct launch *l
 #define HOW_cuMemcpy3DAsync_v2 .stream = hStream, .async = true, \
 	.host = is_host_3d(pCopy), .bytes = bytes_3d(pCopy)
 #define HOW_cuMemcpy3DAsync_v2_ptsz HOW_cuMemcpy3DAsync_v2, .per_thread = true
+#define HOW_cuMemcpy3DBatchAsync .stream = hStream, .async = true, \
+	.host = is_host_batch_3d(opList, numOps), .bytes = bytes_batch_3d(opList, numOps)
+#define HOW_cuMemcpy3DBatchAsync_ptsz HOW_cuMemcpy3DBatchAsync, .per_thread = true
+#define HOW_cuMemcpy3DBatchAsync_v2 HOW_cuMemcpy3DBatchAsync
+#define HOW_cuMemcpy3DBatchAsync_v2_ptsz HOW_cuMemcpy3DBatchAsync, .per_thread = true
 #define HOW_cuMemcpy3DPeer .bytes = bytes_3d_peer(pCopy)
 #define HOW_cuMemcpy3DPeerAsync .stream = hStream, .async = true, .bytes = bytes_3d_peer(pCopy)
 #define HOW_cuMemcpy3DPeerAsync_ptsz HOW_cuMemcpy3DPeerAsync, .per_thread = true
@@ -146,6 +192,11 @@ static void after(struct guest *guest, const struct copy *copy, struct launch *l
 #define HOW_cuMemcpyAtoHAsync_v2_ptsz HOW_cuMemcpyAtoHAsync_v2, .per_thread = true
 #define HOW_cuMemcpyAtoH_v2 HOW_cuMemcpyAtoH
 #define HOW_cuMemcpyAtoH_v2_ptds HOW_cuMemcpyAtoH_v2, .per_thread = true
+#define HOW_cuMemcpyBatchAsync .stream = hStream, .async = true, \
+	.host = is_host_batch(dsts, srcs, count), .bytes = bytes_batch(sizes, count)
+#define HOW_cuMemcpyBatchAsync_ptsz HOW_cuMemcpyBatchAsync, .per_thread = true
+#define HOW_cuMemcpyBatchAsync_v2 HOW_cuMemcpyBatchAsync
+#define HOW_cuMemcpyBatchAsync_v2_ptsz HOW_cuMemcpyBatchAsync, .per_thread = true
 #define HOW_cuMemcpyDtoA_v2 .bytes = ByteCount
 #define HOW_cuMemcpyDtoA_v2_ptds HOW_cuMemcpyDtoA_v2, .per_thread = true
 #define HOW_cuMemcpyDtoDAsync_v2 .stream = hStream, .async = true, .bytes = ByteCount

@@ -230,6 +230,11 @@ static void device_copies(struct guest *guest)
 	play_copies(guest, 10, 8, 4 << 20, WAIT_STREAM);
 }
 
+static void batches(struct guest *guest)
+{
+	play_batches(guest, 16, 4 << 20, WAIT_STREAM);
+}
+
 static void host_functions(struct guest *guest)
 {
 	play_host_functions(guest, 4, 100, 3000, WAIT_STREAM);
@@ -304,6 +309,7 @@ const struct phase phases[] = {
 	{"ten-streams", ten_streams, false},
 	{"six-contexts", six_contexts, false},
 	{"device-copies", device_copies, false},
+	{"batches", batches, false},
 	{"host-functions", host_functions, false},
 	{"event-waits", event_waits, false},
 	{"lazy", lazy, false},

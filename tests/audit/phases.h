@@ -25,6 +25,7 @@ void play_two_lengths(struct guest *guest, uint64_t a_us, uint64_t b_us, uint64_
 /* `same`: the last one is of the same function and size as those before. */
 void play_tail(struct guest *guest, unsigned int brief, uint64_t brief_us, uint64_t tail_us,
 	       uint64_t host_us, bool same, enum guest_wait how);
+void play_batches(struct guest *guest, unsigned int copies, size_t bytes, enum guest_wait how);
 /* Streams that wait for each other or not, and are waited for together or one by one. */
 struct streams {
 	unsigned int n, launches;

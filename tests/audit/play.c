@@ -158,6 +158,25 @@ static void CUDA_CB host_function(void *us)
 	guest_host((uint64_t)(uintptr_t)us);
 }
 
+void play_batches(struct guest *guest, unsigned int copies, size_t bytes, enum guest_wait how)
+{
+	CUdeviceptr from[64], to[64];
+	size_t sizes[64];
+
+	guest_say(guest, "batches of %u copies of %zu KiB, waits by %s", copies, bytes >> 10,
+		  guest_wait_names[how]);
+	for (unsigned int i = 0; i < copies; i++) {
+		from[i] = guest->a;
+		to[i] = guest->b;
+		sizes[i] = bytes;
+	}
+	while (!guest_over(guest)) {
+		MUST(cuMemcpyBatchAsync_v2(to, from, sizes, copies, NULL, NULL, 0,
+					   guest->stream[0]));
+		guest_wait(guest, how, guest->stream[0], 0);
+	}
+}
+
 void play_host_functions(struct guest *guest, unsigned int launches, uint64_t us,
 			 uint64_t host_us, enum guest_wait how)
 {

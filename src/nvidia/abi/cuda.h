@@ -1312,6 +1312,73 @@ typedef struct CUmemLocation_st {
 
 typedef CUmemLocation_v1 CUmemLocation;
 
+typedef enum CUmemcpySrcAccessOrder_enum {
+	CU_MEMCPY_SRC_ACCESS_ORDER_INVALID = 0,
+	CU_MEMCPY_SRC_ACCESS_ORDER_STREAM = 1,
+	CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL = 2,
+	CU_MEMCPY_SRC_ACCESS_ORDER_ANY = 3,
+	CU_MEMCPY_SRC_ACCESS_ORDER_MAX = 0x7fffffff,
+} CUmemcpySrcAccessOrder;
+
+typedef struct CUmemcpyAttributes_st {
+	CUmemcpySrcAccessOrder srcAccessOrder;
+	CUmemLocation srcLocHint;
+	CUmemLocation dstLocHint;
+	unsigned int flags;
+} CUmemcpyAttributes_v1;
+
+typedef CUmemcpyAttributes_v1 CUmemcpyAttributes;
+
+typedef enum CUmemcpy3DOperandType_enum {
+	CU_MEMCPY_OPERAND_TYPE_POINTER = 1,
+	CU_MEMCPY_OPERAND_TYPE_ARRAY = 2,
+	CU_MEMCPY_OPERAND_TYPE_MAX = 0x7fffffff,
+} CUmemcpy3DOperandType;
+
+typedef struct CUoffset3D_st {
+	size_t x;
+	size_t y;
+	size_t z;
+} CUoffset3D_v1;
+
+typedef CUoffset3D_v1 CUoffset3D;
+
+typedef struct CUextent3D_st {
+	size_t width;
+	size_t height;
+	size_t depth;
+} CUextent3D_v1;
+
+typedef CUextent3D_v1 CUextent3D;
+
+typedef struct CUmemcpy3DOperand_st {
+	CUmemcpy3DOperandType type;
+	union {
+		struct {
+			CUdeviceptr ptr;
+			size_t rowLength;
+			size_t layerHeight;
+			CUmemLocation locHint;
+		} ptr;
+		struct {
+			CUarray array;
+			CUoffset3D offset;
+		} array;
+	} op;
+} CUmemcpy3DOperand_v1;
+
+typedef CUmemcpy3DOperand_v1 CUmemcpy3DOperand;
+
+typedef struct CUDA_MEMCPY3D_BATCH_OP_st {
+	CUmemcpy3DOperand src;
+	CUmemcpy3DOperand dst;
+	CUextent3D extent;
+	CUmemcpySrcAccessOrder srcAccessOrder;
+	unsigned int flags;
+} CUDA_MEMCPY3D_BATCH_OP_v1;
+
+typedef CUDA_MEMCPY3D_BATCH_OP_v1 CUDA_MEMCPY3D_BATCH_OP;
+
 typedef enum CUmemAllocationCompType_enum {
 	CU_MEM_ALLOCATION_COMP_NONE = 0,
 	CU_MEM_ALLOCATION_COMP_GENERIC = 1,

@@ -141,9 +141,9 @@
 #define TUNING_OVERLAP_NS (10 * MS)
 
 /*
- * Whose work took so much longer than twice what was expected is not handed over from before its
- * end is seen, for so long: both would be billed for what they then have at once. A hand-over takes
- * 100 us more so (H200).
+ * Whose work took so much longer than twice what was expected, or is launched for the first time,
+ * is not handed over from before its end is seen, for so long: both would be billed for what they
+ * then have at once. A hand-over takes 100 us more so (H200).
  */
 #define TUNING_UNFORESEEN_NS	 MS
 #define TUNING_UNFORESEEN_FOR_NS (1000 * MS)

@@ -439,8 +439,10 @@ static void expect(struct launch_device *device, struct launch *launch)
 {
 	launch->expected_ns = cost_use(&device->window.costs, launch->key, &launch->alone);
 	launch->known = launch->expected_ns;
-	if (!launch->known)
-		launch->expected_ns = TUNING_UNKNOWN_NS;
+	if (launch->known)
+		return;
+	launch->expected_ns = TUNING_UNKNOWN_NS;
+	window_unforeseen(device, launch->now_ns);
 }
 
 CUresult admission_enter(struct guest *guest, struct launch *launch)

@@ -54,12 +54,10 @@ void window_launched(struct meter *meter, struct stream *stream, const struct bu
 	set_due(window, end_of(due, first_ns, last_ns, together(window, ns), burst->launches));
 }
 
-/* Its neighbours do without their lead for a while. */
-static void note_unforeseen(struct compute *compute, const struct burst *burst, uint64_t took_ns,
-			    uint64_t done_ns)
+void window_unforeseen(struct launch_device *device, uint64_t now_ns)
 {
-	if (took_ns > 2 * burst->expected_ns + TUNING_UNFORESEEN_NS)
-		atomic_raise_u64(&compute->unforeseen_until_ns, done_ns + TUNING_UNFORESEEN_FOR_NS);
+	atomic_raise_u64(&device->meter.compute->unforeseen_until_ns,
+			 now_ns + TUNING_UNFORESEEN_FOR_NS);
 }
 
 void window_done(struct meter *meter, struct stream *stream, const struct burst *burst,
@@ -74,7 +72,8 @@ void window_done(struct meter *meter, struct stream *stream, const struct burst 
 	stream->due_ns = stall_end_ns(&device->stall, done_ns) + stream->flying_ns;
 	if (!burst->launches)
 		return;
-	note_unforeseen(meter->compute, burst, done_ns - began_ns, done_ns);
+	if (done_ns - began_ns > 2 * burst->expected_ns + TUNING_UNFORESEEN_NS)
+		window_unforeseen(device, done_ns);
 	cost_learn(&device->window.costs, burst->key, burst->launches, done_ns - began_ns, waits);
 	if (!burst->key)
 		cost_bound(&device->window.costs, burst->longest.key, done_ns - began_ns);

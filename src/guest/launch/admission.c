@@ -471,6 +471,7 @@ CUresult admission_enter(struct guest *guest, struct launch *launch)
 	launch->meter = &device->meter;
 	count(launch);
 	expect(device, launch);
+	lets = lets && credit_fits(device, launch);
 	if (lets && !launch->alone && credit_take(launch)) {
 		launch->credited = true;
 		return CUDA_SUCCESS;

@@ -55,6 +55,12 @@ bool credit_lets(const struct launch_state *state, const struct launch_device *d
 	return true;
 }
 
+bool credit_fits(const struct launch_device *device, const struct launch *launch)
+{
+	return launch->expected_ns <=
+	       atomic_load_explicit(&device->credit.room_ns, memory_order_relaxed);
+}
+
 bool credit_take(struct launch *launch)
 {
 	struct stream_credit *credit;

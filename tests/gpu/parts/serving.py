@@ -100,16 +100,19 @@ class Serving:
             for load in self.loads:
                 said = alone(pair.serve, self.seconds, SETTLE_S, **self.requests(kind, load))
                 self.alone[kind, load] = said
-                self.add("alone", kind, load, said, None)
+                self.add("alone", kind, load, said, None, None)
 
-    def add(self, mode, kind, load, said, train):
-        """A row; how it compares."""
+    def add(self, mode, kind, load, said, idle, train):
+        """A row; how it compares. `idle`: the same requests while the training does nothing, since
+        one process is slower than the next, whatever is beside it."""
         base = self.alone[kind, load]
         row = {"n": said["n"], "p50_us": said["p50_us"], "p99_us": said["p99_us"],
+               "idle_p99_us": idle and idle["p99_us"],
                "max_us": said["max_us"], "times": said["p99_us"] / base["p99_us"],
                "training": None if train is None else 100 * train["rate"] / self.training}
         self.found.setdefault(mode, {})[f"{kind} {load}"] = row
         self.table.append((mode, kind, f"{load} %", row["n"], ms(row["p50_us"]), ms(row["p99_us"]),
+                           "" if idle is None else ms(idle["p99_us"]),
                            f"{row['times']:.2f}",
                            "" if train is None else f"{row['training']:.1f}"))
         self.bench.results.figure("serving", mode, self.found[mode])
@@ -118,9 +121,10 @@ class Serving:
         pair.ready()
         for kind in KINDS:
             for load in self.loads:
+                idle = alone(pair.serve, self.seconds, SETTLE_S, **self.requests(kind, load))
                 said, train = together([(pair.serve, None, self.requests(kind, load)),
                                         (pair.train, None, {})], self.seconds, SETTLE_S)
-                self.add(mode, kind, load, said, train)
+                self.add(mode, kind, load, said, idle, train)
 
     def judge(self):
         """At the middle load, in the better of our two modes."""
@@ -181,5 +185,5 @@ def part(bench):
     finally:
         run([bench.allot, "doctor", "--sweep"], 60)
         serving.judge()
-        results.table("serving", ("mode", "requests", "load", "n", "p50 ms", "p99 ms", "of alone",
-                                  "training %"), serving.table)
+        results.table("serving", ("mode", "requests", "load", "n", "p50 ms", "p99 ms", "idle p99",
+                                  "of alone", "training %"), serving.table)

@@ -178,7 +178,7 @@ void ledger_close(struct ledger *ledger)
 {
 	if (!ledger)
 		return;
-	if (ledger->slot.index >= 0)
+	if (ledger_own_slot(ledger) >= 0)
 		slot_done(&ledger->slot);
 	if (ledger->map)
 		munmap(ledger->map, sizeof(struct ledger_file));

@@ -52,6 +52,12 @@ static inline bool ledger_ready(const struct ledger *ledger, int device)
 /* Puts the rows of a device on disk. 0 or -ENOSPC and the like. */
 int ledger_allocate_rows(struct ledger *ledger, int fd, int device);
 
+/* The process's own slot; -1: not claimed, while another of its threads may be about to. */
+static inline int ledger_own_slot(const struct ledger *ledger)
+{
+	return atomic_peek(&ledger->slot.index);
+}
+
 /* Both marks, as far as this library's tables go. */
 static inline unsigned int ledger_slot_high(const struct ledger *ledger)
 {

@@ -67,11 +67,12 @@ static inline struct sum sum_all(struct ledger *ledger, int device)
 {
 	const struct ledger_row *rows = ledger->map->rows[device];
 	unsigned int high = ledger_slot_high(ledger);
+	int own = ledger_own_slot(ledger);
 	struct sum sum = { 0 };
 
 	/* A forged mark must at least not hide our own row. */
-	if ((int)high <= ledger->slot.index)
-		high = (unsigned int)ledger->slot.index + 1;
+	if ((int)high <= own)
+		high = (unsigned int)own + 1;
 	for (unsigned int i = 0; i < high; i++)
 		add_row(&sum, &rows[i]);
 	if (ledger_shared_high(ledger))
@@ -260,7 +261,7 @@ uint64_t quota_used_live(struct ledger *ledger, int device)
 		if (!one.total && !ledger_shared_high(ledger))
 			continue;
 		/* Opening the file costs more than all else here; alone, nobody is asked about. */
-		if (!asked && (int)i != ledger->slot.index) {
+		if (!asked && (int)i != ledger_own_slot(ledger)) {
 			fd = ledger_fd(ledger, &close_fd);
 			asked = true;
 		}

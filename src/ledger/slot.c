@@ -107,7 +107,7 @@ int slot_reclaim_dead(struct ledger *ledger, int fd)
 	int n = 0;
 
 	for (unsigned int i = 0; i < high; i++) {
-		if ((int)i == ledger->slot.index || !needs_scrub(ledger, i))
+		if ((int)i == ledger_own_slot(ledger) || !needs_scrub(ledger, i))
 			continue;
 		if (region_lock(fd, LEDGER_LOCK_SLOTS + i, 1) < 0)
 			continue;
@@ -218,7 +218,7 @@ int slot_claim(struct ledger *ledger, struct slot **ret)
 	bool close_fd;
 	int index, r;
 
-	if (ledger->mode != LEDGER_GUEST || ledger->slot.index >= 0)
+	if (ledger->mode != LEDGER_GUEST || ledger_own_slot(ledger) >= 0)
 		return -EINVAL;
 	fd = ledger_fd(ledger, &close_fd);
 	if (fd < 0)
@@ -240,8 +240,8 @@ int slot_claim(struct ledger *ledger, struct slot **ret)
 	FAULT_POINT(SLOT_DESCRIBED);
 	atomic_release(&shared->state, make_state(generation, SLOT_LIVE));
 	FAULT_POINT(SLOT_CLAIMED);
-	ledger->slot.index = index;
 	ledger->slot.generation = generation;
+	atomic_poke(&ledger->slot.index, index);
 	*ret = &ledger->slot;
 	return 0;
 }
@@ -250,7 +250,7 @@ int slot_claim(struct ledger *ledger, struct slot **ret)
 void slot_done(struct slot *slot)
 {
 	slot_scrub(slot->ledger, (unsigned int)slot->index);
-	slot->index = -1;
+	atomic_poke(&slot->index, -1);
 }
 
 struct ledger *slot_ledger(const struct slot *slot)
@@ -265,7 +265,8 @@ int slot_index(const struct slot *slot)
 
 bool slot_alive_fd(struct ledger *ledger, int fd, int index)
 {
-	return index == ledger->slot.index || region_locked(fd, LEDGER_LOCK_SLOTS + index, 1) != 0;
+	return index == ledger_own_slot(ledger) ||
+	       region_locked(fd, LEDGER_LOCK_SLOTS + index, 1) != 0;
 }
 
 bool slot_alive(struct ledger *ledger, int index)

@@ -84,6 +84,7 @@ struct guest {
 	struct guest_once own_slot;    /* claimed by whichever vendor's part comes first */
 	struct slot *claimed;
 
+	struct guest_once ahead;       /* of cuInit: what others of the tenant hold */
 	struct guest_once claim;       /* of what CUDA needs */
 	_Atomic(struct slot *) slot;   /* set once CUDA is initialised */
 	int ndevices;
@@ -139,6 +140,12 @@ void guest_complain(const char *complaint);
 
 /* What -errno means of the tenant's ledger, as such a line says it. */
 void guest_explain(const struct guest *guest, int error, char *ret, size_t len);
+
+/*
+ * Before the driver's cuInit: what is to be known ahead of it. Once, and nobody claims the slot
+ * meanwhile, which maps the ledger anew.
+ */
+void guest_look_ahead(struct guest *guest);
 
 /* Claims the process's slot, once for all that need it. 0, or an error of slot_claim. */
 int guest_claim_slot(struct guest *guest, struct slot **ret);

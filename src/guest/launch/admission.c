@@ -99,14 +99,13 @@ static uint64_t window_of(struct asking *asking)
 {
 	const struct limits *limits = &asking->state->limits;
 	struct launch_device *device = asking->device;
-	bool contended = limits_contended(limits, asking->launch->now_ns);
+	uint32_t flags = limits_turn_flags(limits, asking->launch->now_ns);
+	/* Nobody waits for who goes before all others. */
+	bool contended = flags & POLICY_TURN_CONTENDED && !(flags & POLICY_TURN_FIRST);
 	bool capped = limits_capped(limits, ledger_of(device));
 	unsigned int n = state_processes(device, asking->launch->now_ns);
 	uint64_t window;
 
-	/* Nobody waits for who goes before all others. */
-	if (limits_turn_flags(limits, asking->launch->now_ns) & POLICY_TURN_FIRST)
-		contended = false;
 	if (atomic_load(&asking->guest->in_space) || (!asking->urged && !contended && !capped))
 		return 0;
 	window = admission_window_ns(&(struct admission_window){

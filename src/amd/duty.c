@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "amd/duty.h"
 
-#include "share/between.h"
+#include "sched/between.h"
 
 /* Above them is the XCC that a queue of packets is for. */
 #define PERCENT 0xffu

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A part of the time for queues that no CU mask binds, or not enough: they are taken off the
- * hardware and put back. Pure: a controller of src/share says when the tenant may work, this says
+ * hardware and put back. Pure: a controller of src/sched says when the tenant may work, this says
  * what that means for queues.
  *
  * A queue's percentage is a switch: the kernel runs it if it is above 0, and how much above makes
@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 #include "amd/abi/kfd.h"
-#include "share/controller.h"
+#include "sched/controller.h"
 
 /*
  * How long queues stay on the hardware at a time, in place of CONTROLLER_SLICE_NS: to switch one is

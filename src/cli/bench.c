@@ -19,7 +19,7 @@
 #include "cli/selection.h"
 #include "cli/tenants.h"
 #include "cli/units.h"
-#include "share/controller.h"
+#include "sched/controller.h"
 
 #define PHASE_S	      2.0
 #define PHASE_QUICK_S 1.2

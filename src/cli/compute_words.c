@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "cli/units.h"
-#include "share/controller.h"
+#include "sched/controller.h"
 
 const char *const compute_policies[POLICY_COMPUTES] = {
 	[POLICY_COMPUTE_OFF] = "off",

@@ -9,7 +9,7 @@
 #include "cli/say.h"
 #include "cli/table.h"
 #include "cli/units.h"
-#include "share/controller.h"
+#include "sched/controller.h"
 
 #define SECOND_NS UINT64_C(1000000000)
 /* No kernel lasts so long: the figure is damaged. */

@@ -5,7 +5,7 @@
 #include "cli/compute_words.h"
 #include "cli/json.h"
 #include "cli/units.h"
-#include "share/controller.h"
+#include "sched/controller.h"
 
 static void categories(struct json *j, const uint64_t used[static CAT_N])
 {

@@ -11,7 +11,7 @@
 
 #include "cli/device_limits.h"
 #include "ledger/policy.h"
-#include "share/controller.h"
+#include "sched/controller.h"
 
 enum tenant_option {
 	TENANT_MEMORY = 1 << 0,

@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 #include "ledger/units.h"
-#include "share/controller.h"
+#include "sched/controller.h"
 
 #define COMPUTE_SECONDS 64
 #define COMPUTE_PLACES	2
@@ -27,7 +27,7 @@ struct ledger;
 struct slot;
 
 struct compute {
-	uint64_t hot;		  /* the controller's word, see share/controller.h */
+	uint64_t hot;		  /* the controller's word, see sched/controller.h */
 	uint64_t worked_ns;	  /* the latest instant at which the device worked for the tenant */
 	uint64_t demand_until_ns; /* somebody waits, or worked a moment ago */
 	uint64_t work_until_ns;	  /* until then there is work, as far as was measured: it may go on */

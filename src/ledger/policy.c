@@ -16,7 +16,7 @@
 #include "ledger/layout.h"
 #include "ledger/policy.h"
 #include "ledger/region.h"
-#include "share/controller.h"
+#include "sched/controller.h"
 
 #define POLICY_FILE "policy"
 

@@ -68,7 +68,7 @@ struct policy {
 	char name[POLICY_NAME_BYTES];
 	uint32_t compute;     /* enum policy_compute; the rest of compute is for it alone */
 	uint32_t mode;	      /* enum policy_mode */
-	uint32_t controller;  /* enum controller_id, see share/controller.h */
+	uint32_t controller;  /* enum controller_id, see sched/controller.h */
 	uint32_t priority;    /* enum policy_priority */
 	uint32_t weight;      /* 1 to POLICY_WEIGHT_MAX; 0: by share_permille */
 	uint32_t inflight_us; /* work in flight, by estimated time; 0: the default */

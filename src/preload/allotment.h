@@ -16,7 +16,7 @@
 
 #include "amd/cu_map.h"
 #include "ledger/policy.h"
-#include "share/parts.h"
+#include "sched/parts.h"
 
 struct allotment;
 

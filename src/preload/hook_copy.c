@@ -7,7 +7,7 @@
 #include "guest/launch/admission.h"
 #include "guest/launch/waits.h"
 #include "preload/hook.h"
-#include "share/tuning.h"
+#include "sched/tuning.h"
 
 /* As keys of what is launched: no function has such an address. */
 #define COPY_KEY 1

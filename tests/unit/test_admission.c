@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who may go, by numbers alone. */
-#include "share/admission.h"
+#include "sched/admission.h"
 
-#include "share/controller.h"
-#include "share/tuning.h"
+#include "sched/controller.h"
+#include "sched/tuning.h"
 #include "tests/check.h"
 
 static const struct admission_inputs free_to_go = {

@@ -3,7 +3,7 @@
  * The arbiter, driven by a model of devices and tenants: work is done in the order in which it was
  * launched, is measured some time after it ended, and a tenant has little in flight.
  */
-#include "share/arbiter.h"
+#include "sched/arbiter.h"
 
 #include <stddef.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  * Controllers, driven by a model: a device does kernels one after the other, they are measured some
  * time after they ended, little is in flight, and who was held wakes up late. No clock is read.
  */
-#include "share/controller.h"
+#include "sched/controller.h"
 
 #include <errno.h>
 #include <stdbool.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What launches are expected to take, learned from what they took. */
-#include "share/cost.h"
+#include "sched/cost.h"
 
 #include "tests/check.h"
 

@@ -5,7 +5,7 @@
  */
 #include "guest/launch/credit.h"
 
-#include "share/tuning.h"
+#include "sched/tuning.h"
 #include "tests/unit/fake_driver.h"
 
 #define S1  FAKE_STREAM(1)

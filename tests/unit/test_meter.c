@@ -10,7 +10,7 @@
 
 #include "ledger/compute.h"
 #include "ledger/timeline.h"
-#include "share/tuning.h"
+#include "sched/tuning.h"
 #include "tests/unit/fake_driver.h"
 
 /* What an event's float of milliseconds rounds to, and the bill of a few of them. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What part of a device tenants have that work at the same time. */
-#include "share/parts.h"
+#include "sched/parts.h"
 
 #include "tests/check.h"
 

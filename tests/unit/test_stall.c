@@ -15,7 +15,7 @@
 
 #include "guest/launch/monitor.h"
 #include "ledger/compute.h"
-#include "share/tuning.h"
+#include "sched/tuning.h"
 #include "tests/unit/fake_driver.h"
 
 #define S1    FAKE_STREAM(1)

@@ -6,7 +6,7 @@
 #include "guest/launch/state.h"
 #include "guest/launch/window.h"
 #include "ledger/compute.h"
-#include "share/tuning.h"
+#include "sched/tuning.h"
 #include "tests/unit/fake_driver.h"
 
 #define S1  FAKE_STREAM(1)

@@ -12,9 +12,9 @@
 #include "guest/launch/stall.h"
 #include "guest/launch/steer.h"
 #include "guest/launch/window.h"
-#include "share/admission.h"
-#include "share/between.h"
-#include "share/tuning.h"
+#include "sched/admission.h"
+#include "sched/between.h"
+#include "sched/tuning.h"
 
 /* One launch that asks. */
 struct asking {

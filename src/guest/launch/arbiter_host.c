@@ -21,7 +21,7 @@
 #include "ledger/region.h"
 #include "ledger/slot.h"
 #include "ledger/tenant.h"
-#include "share/arbiter.h"
+#include "sched/arbiter.h"
 
 /* No tenant can have this name. */
 #define ARBITER_FILE  ".arbiter"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The arbiter's role on this machine: who holds a lock of <runtime>/.arbiter runs the state machine
- * of share/arbiter.h over all tenants of the runtime directory, reads what they want and used from
+ * of sched/arbiter.h over all tenants of the runtime directory, reads what they want and used from
  * their ledgers, and writes whose turn it is into their policies. The kernel drops the lock when
  * the holder dies; the next keeper that finds the beat silent takes it. Called by the keeper alone.
  */

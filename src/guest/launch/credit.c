@@ -2,7 +2,7 @@
 #include "guest/launch/credit.h"
 
 #include "guest/meter/meter_priv.h"
-#include "share/tuning.h"
+#include "sched/tuning.h"
 
 /*
  * The word: the ns and the launches that are left, whether launches of another key came, and the

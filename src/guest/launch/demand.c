@@ -2,7 +2,7 @@
 #include "guest/launch/demand.h"
 
 #include "guest/launch/bell.h"
-#include "share/tuning.h"
+#include "sched/tuning.h"
 
 /* Alone, and free to go on: the arbiter need not hear at once that the tenant does. */
 static bool has_turn(const struct limits *limits, uint64_t now_ns)

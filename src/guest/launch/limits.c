@@ -3,8 +3,8 @@
 
 #include "base/atomic.h"
 #include "ledger/compute.h"
-#include "share/between.h"
-#include "share/tuning.h"
+#include "sched/between.h"
+#include "sched/tuning.h"
 
 void limits_open(struct limits *limits, struct guest *guest)
 {

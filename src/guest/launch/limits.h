@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "preload/guest.h"
-#include "share/controller.h"
+#include "sched/controller.h"
 
 struct limits {
 	struct policy_map *map; /* drop-in use: the tenant's policy, for its turn alone */

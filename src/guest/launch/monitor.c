@@ -14,7 +14,7 @@
 #include "guest/launch/stall.h"
 #include "guest/launch/steer.h"
 #include "preload/thread.h"
-#include "share/tuning.h"
+#include "sched/tuning.h"
 
 static uint64_t begin_tick(const struct meter *meter, uint64_t now)
 {

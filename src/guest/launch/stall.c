@@ -5,7 +5,7 @@
 #include "guest/launch/bell.h"
 #include "guest/meter/meter_priv.h"
 #include "ledger/quota.h"
-#include "share/tuning.h"
+#include "sched/tuning.h"
 
 /* The word of the current context, or none. */
 static void word_new(uint32_t **ret_word, CUdeviceptr *ret_at)

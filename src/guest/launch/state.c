@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "guest/launch/state.h"
 
-#include "share/tuning.h"
+#include "sched/tuning.h"
 
 struct launch_device *state_of_context(struct guest *guest, CUcontext context)
 {

@@ -8,7 +8,7 @@
 
 #include "guest/launch/limits.h"
 #include "guest/meter/meter.h"
-#include "share/cost.h"
+#include "sched/cost.h"
 
 struct arbiter_host;
 

@@ -3,8 +3,8 @@
 
 #include "base/now.h"
 #include "guest/meter/meter_priv.h"
-#include "share/between.h"
-#include "share/tuning.h"
+#include "sched/between.h"
+#include "sched/tuning.h"
 
 static uint64_t less(uint64_t from, uint64_t what)
 {

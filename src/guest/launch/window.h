@@ -2,7 +2,7 @@
 /*
  * The in-flight window: work that was launched and is not known to be done, by the time that it is
  * expected to take. It is bounded, so that a decision takes effect soon. Expectations are learned
- * from what was measured (share/cost.h); none of them enters a bill; see
+ * from what was measured (sched/cost.h); none of them enters a bill; see
  * window_spun for what is left out of one.
  */
 #ifndef ALLOT_GUEST_LAUNCH_WINDOW_H

@@ -4,7 +4,7 @@
 
 #include "base/now.h"
 #include "guest/meter/meter_priv.h"
-#include "share/tuning.h"
+#include "sched/tuning.h"
 
 /* Intervals found in one pass, before they are billed. */
 #define SPANS 64

@@ -6,7 +6,7 @@
 
 #include "base/now.h"
 #include "guest/meter/meter_priv.h"
-#include "share/tuning.h"
+#include "sched/tuning.h"
 
 _Thread_local char launch_thread __attribute__((tls_model("initial-exec")));
 

@@ -9,8 +9,8 @@
  *	bucket	tokens are grid blocks; how many a tick brings follows NVML utilisation
  *	pid	the time between launches follows NVML utilisation
  */
-#ifndef ALLOT_SHARE_CONTROLLER_H
-#define ALLOT_SHARE_CONTROLLER_H
+#ifndef ALLOT_SCHED_CONTROLLER_H
+#define ALLOT_SCHED_CONTROLLER_H
 
 #include <stdint.h>
 

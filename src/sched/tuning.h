@@ -3,8 +3,8 @@
  * Every duration and bound of the meter and of the launch side, once: what it is, why it is so, and
  * where it was measured. "H200" is driver 580.159 under CUDA 13.0; files are in bench/results.
  */
-#ifndef ALLOT_SHARE_TUNING_H
-#define ALLOT_SHARE_TUNING_H
+#ifndef ALLOT_SCHED_TUNING_H
+#define ALLOT_SCHED_TUNING_H
 
 #include <stdint.h>
 

@@ -5,8 +5,8 @@
  * in it. Who learns holds a lock of its own; to ask, nobody needs it: who asks while a key takes
  * another's place may have the answer for that one.
  */
-#ifndef ALLOT_SHARE_COST_H
-#define ALLOT_SHARE_COST_H
+#ifndef ALLOT_SCHED_COST_H
+#define ALLOT_SCHED_COST_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A number brought within bounds. */
-#ifndef ALLOT_SHARE_BETWEEN_H
-#define ALLOT_SHARE_BETWEEN_H
+#ifndef ALLOT_SCHED_BETWEEN_H
+#define ALLOT_SCHED_BETWEEN_H
 
 #include <stdint.h>
 

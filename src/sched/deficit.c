@@ -9,8 +9,8 @@
  * The word carries the share that it was reckoned with, so that a change of the share applies to
  * debts, too: who sees another share in it converts it on the way.
  */
-#include "share/between.h"
-#include "share/controller.h"
+#include "sched/between.h"
+#include "sched/controller.h"
 
 #include <stdbool.h>
 

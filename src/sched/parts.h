@@ -3,8 +3,8 @@
  * What part of a device each of its tenants has where they work at the same time, each on its own
  * part. Pure.
  */
-#ifndef ALLOT_SHARE_PARTS_H
-#define ALLOT_SHARE_PARTS_H
+#ifndef ALLOT_SCHED_PARTS_H
+#define ALLOT_SCHED_PARTS_H
 
 #include <stdint.h>
 

@@ -9,7 +9,7 @@
  * would wait for ever between neighbours whose turns never end together. The price is a device
  * that now and then waits for another.
  */
-#include "share/arbiter.h"
+#include "sched/arbiter.h"
 
 #include <string.h>
 

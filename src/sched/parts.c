@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "share/parts.h"
+#include "sched/parts.h"
 
-#include "share/between.h"
+#include "sched/between.h"
 
 void parts_divide(struct part *parts, uint32_t n)
 {

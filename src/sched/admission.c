@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "share/admission.h"
+#include "sched/admission.h"
 
-#include "share/between.h"
-#include "share/controller.h"
-#include "share/tuning.h"
+#include "sched/between.h"
+#include "sched/controller.h"
+#include "sched/tuning.h"
 
 static uint64_t sooner(uint64_t a, uint64_t b)
 {

@@ -3,8 +3,8 @@
  * Who may go: what a launch has to wait for, from numbers alone. No clock, no I/O; who asks looks
  * at the accounts, the arbiter's word and the work in flight, and sleeps as it is told.
  */
-#ifndef ALLOT_SHARE_ADMISSION_H
-#define ALLOT_SHARE_ADMISSION_H
+#ifndef ALLOT_SCHED_ADMISSION_H
+#define ALLOT_SCHED_ADMISSION_H
 
 #include <stdbool.h>
 #include <stdint.h>

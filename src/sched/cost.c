@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "share/cost.h"
+#include "sched/cost.h"
 
 #include "base/atomic.h"
 

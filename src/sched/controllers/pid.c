@@ -7,8 +7,8 @@
  * The distance that a share needs is a multiple of the kernel's length, and those differ by orders
  * of magnitude: each change is a part of the distance.
  */
-#include "share/between.h"
-#include "share/controller.h"
+#include "sched/between.h"
+#include "sched/controller.h"
 
 #define TICK_NS UINT64_C(200000000)
 

@@ -7,7 +7,7 @@
  * Kernels differ by orders of magnitude in the time that a block takes, so what a tick brings is
  * changed by a part of itself. Blind for the time of a sample, it overshoots when the load changes.
  */
-#include "share/controller.h"
+#include "sched/controller.h"
 
 #define TICK_NS UINT64_C(120000000)
 #define WAIT_NS UINT64_C(10000000)

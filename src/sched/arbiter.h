@@ -14,8 +14,8 @@
  * launches and says that it wants, which closes them. A device that nobody wants stays open to one
  * of those that have it, so a tenant that is alone never waits for a turn.
  */
-#ifndef ALLOT_SHARE_ARBITER_H
-#define ALLOT_SHARE_ARBITER_H
+#ifndef ALLOT_SCHED_ARBITER_H
+#define ALLOT_SCHED_ARBITER_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "share/controller.h"
+#include "sched/controller.h"
 
 #include <errno.h>
 #include <stddef.h>

@@ -206,7 +206,7 @@ static int make_locked(struct allotment *a, struct making *making, const struct 
 	int r;
 
 	tenant_list(a->runtime, add_member, making);
-	parts_divide(making->part, making->n);
+	weights_divide(making->part, making->n);
 	of = mix(making->names, &making->n, sizeof(making->n));
 	for (uint32_t i = 0; i < making->n; i++)
 		of = mix(of, &making->part[i].permille, sizeof(making->part[i].permille));

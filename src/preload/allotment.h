@@ -16,7 +16,7 @@
 
 #include "amd/cu_map.h"
 #include "ledger/policy.h"
-#include "sched/parts.h"
+#include "sched/weights.h"
 
 struct allotment;
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "sched/parts.h"
+#include "sched/weights.h"
 
 #include "sched/between.h"
 
-void parts_divide(struct part *parts, uint32_t n)
+void weights_divide(struct part *parts, uint32_t n)
 {
 	uint64_t all = 0, sharing = 0, capped = 0, left;
 

@@ -3,8 +3,8 @@
  * What part of a device each of its tenants has where they work at the same time, each on its own
  * part. Pure.
  */
-#ifndef ALLOT_SCHED_PARTS_H
-#define ALLOT_SCHED_PARTS_H
+#ifndef ALLOT_SCHED_WEIGHTS_H
+#define ALLOT_SCHED_WEIGHTS_H
 
 #include <stdint.h>
 
@@ -18,6 +18,6 @@ struct part {
  * Who has a cap has that, whatever others want. The others divide by weight what caps leave, and
  * each has at least its weight's part among all; so the sum is above 1000 where caps leave less.
  */
-void parts_divide(struct part *parts, uint32_t n);
+void weights_divide(struct part *parts, uint32_t n);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What part of a device tenants have that work at the same time. */
-#include "sched/parts.h"
+#include "sched/weights.h"
 
 #include "tests/check.h"
 
@@ -9,7 +9,7 @@
 
 static void check(struct part *parts, uint32_t n, const uint32_t *wanted)
 {
-	parts_divide(parts, n);
+	weights_divide(parts, n);
 	for (uint32_t i = 0; i < n; i++)
 		CHECK_EQ(parts[i].permille, wanted[i]);
 }
@@ -38,6 +38,6 @@ int main(void)
 	CHECK_PARTS(beside, 250, 250, 500);
 	CHECK_PARTS(squeezed, 900, 500);
 	CHECK_PARTS(least, 1, 999);
-	parts_divide(NULL, 0);
+	weights_divide(NULL, 0);
 	return 0;
 }

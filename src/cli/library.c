@@ -60,7 +60,7 @@ int library_find(char ret[static PATH_MAX])
 
 int library_program(const char *name, char ret[static PATH_MAX])
 {
-	static const char *const places[] = {"../load", "../" ALLOT_LIBEXECDIR "/allot",
+	static const char *const places[] = {"../tools", "../" ALLOT_LIBEXECDIR "/allot",
 					     "../libexec/allot", NULL};
 
 	return find(places, name, ret);

@@ -3,8 +3,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "load/record.h"
 #include "tests/check.h"
+#include "tools/record.h"
 
 #define MS UINT64_C(1000000)
 

@@ -10,7 +10,7 @@ import sys
 import space_lib
 from space_lib import ALLOT, GUEST, MPS_CONNECTION_FAILED
 
-LOAD = os.path.join(space_lib.BUILD, "src", "load", "allot-load")
+LOAD = os.environ["ALLOT_LOAD"]
 SMS = """
 import ctypes
 cuda, sms, mps = ctypes.CDLL("libcuda.so.1"), ctypes.c_int(), ctypes.c_int()

@@ -21,8 +21,8 @@
 #include <unistd.h>
 
 #include "base/now.h"
-#include "load/device.h"
-#include "load/record.h"
+#include "tools/device.h"
+#include "tools/record.h"
 
 #define HOST_US	   150
 #define COPY_BYTES ((size_t)256 << 20)

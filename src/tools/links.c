@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "load/device.h"
 #include "nvidia/uuid.h"
+#include "tools/device.h"
 
 #define DEVICES 64
 #define BYTES	((size_t)256 << 20)

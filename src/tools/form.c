@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "load/form.h"
+#include "tools/form.h"
 
 #include <stddef.h>
 

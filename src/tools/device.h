@@ -4,8 +4,8 @@
  * counts loops instead of looking at a clock: while another program has the device it makes no
  * progress, so kernels done are device time had.
  */
-#ifndef ALLOT_LOAD_DEVICE_H
-#define ALLOT_LOAD_DEVICE_H
+#ifndef ALLOT_TOOLS_DEVICE_H
+#define ALLOT_TOOLS_DEVICE_H
 
 #include <stdint.h>
 

@@ -21,8 +21,8 @@
 #include <unistd.h>
 
 #include "base/now.h"
-#include "load/record.h"
-#include "load/run.h"
+#include "tools/record.h"
+#include "tools/run.h"
 
 #define PROCESSES_MAX 64
 

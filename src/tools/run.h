@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One process of the load, from opening the device to its line of results. */
-#ifndef ALLOT_LOAD_RUN_H
-#define ALLOT_LOAD_RUN_H
+#ifndef ALLOT_TOOLS_RUN_H
+#define ALLOT_TOOLS_RUN_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "load/form.h"
+#include "tools/form.h"
 
 struct load_options {
 	enum load_form form;

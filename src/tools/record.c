@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "load/record.h"
+#include "tools/record.h"
 
 #include <errno.h>
 #include <pthread.h>

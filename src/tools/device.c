@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "load/device.h"
+#include "tools/device.h"
 
 #include <dlfcn.h>
 #include <errno.h>

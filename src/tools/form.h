@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The ways in which programs hand kernels to the driver. */
-#ifndef ALLOT_LOAD_FORM_H
-#define ALLOT_LOAD_FORM_H
+#ifndef ALLOT_TOOLS_FORM_H
+#define ALLOT_TOOLS_FORM_H
 
 #include <stdbool.h>
 
-#include "load/device.h"
+#include "tools/device.h"
 
 #define LOAD_STREAMS 16
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "load/run.h"
+#include "tools/run.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/now.h"
-#include "load/record.h"
+#include "tools/record.h"
 
 /*
  * What is in flight in each stream: enough that the device never waits, little enough that the end

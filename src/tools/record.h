@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a load notes of itself: durations, device time by short bins of it, late wake-ups. */
-#ifndef ALLOT_LOAD_RECORD_H
-#define ALLOT_LOAD_RECORD_H
+#ifndef ALLOT_TOOLS_RECORD_H
+#define ALLOT_TOOLS_RECORD_H
 
 #include <stdbool.h>
 #include <stddef.h>

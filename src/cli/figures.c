@@ -6,7 +6,7 @@
 
 #include "amd/identity.h"
 #include "amd/topology_read.h"
-#include "guard/figure.h"
+#include "guard/kernel_usage.h"
 #include "nvidia/nvml.h"
 
 /* Opened once, for as long as `allot top` runs: opening takes milliseconds. */
@@ -117,7 +117,8 @@ static void apply_kernels(struct tenant_view *view, int d, const struct topology
 
 		if (!process->live)
 			continue;
-		if (process->host_pid && !figure_read((pid_t)process->host_pid, gpu, &bytes) &&
+		if (process->host_pid &&
+		    !kernel_usage_read((pid_t)process->host_pid, gpu, &bytes) &&
 		    bytes >= use->driver_bytes) {
 			use->driver_bytes = bytes;
 			use->driver_ns = view->now_ns;

@@ -23,11 +23,11 @@
 #include "base/err.h"
 #include "base/now.h"
 #include "base/target.h"
-#include "guard/book.h"
-#include "guard/figure.h"
+#include "guard/device_files.h"
 #include "guard/filter.h"
+#include "guard/kernel_usage.h"
 #include "guard/listener.h"
-#include "guard/nodes.h"
+#include "guard/usage_table.h"
 
 /* What `allot ps` and /proc call it. */
 #define NAME "allot-guard"
@@ -49,9 +49,9 @@
 
 struct guard {
 	struct topology *topology;
-	struct nodes *nodes;
-	struct book *book;
-	struct book_process *admitted; /* of the question that is being answered */
+	struct device_files *device_files;
+	struct usage_table *table;
+	struct usage_table_process *admitted; /* of the question that is being answered */
 	pthread_t thread;
 	bool started;
 	int pair[2]; /* ours and the command's end of a socket */
@@ -96,7 +96,7 @@ static int read_topology(struct guard *guard, struct guard_complaint *complaint)
 
 static int probe_figures(struct guard_complaint *complaint)
 {
-	int r = figure_probe();
+	int r = kernel_usage_probe();
 
 	if (r == -ENOTSUP)
 		return complain(complaint, r,
@@ -120,11 +120,11 @@ static int open_parts(struct guard *guard, const char *dir, struct guard_complai
 		r = probe_figures(complaint);
 	if (r < 0)
 		return r;
-	r = nodes_open(guard->topology, &guard->nodes);
+	r = device_files_open(guard->topology, &guard->device_files);
 	if (r < 0)
 		return complain(complaint, r, "--guard: /dev/kfd: %s", strerror(-r));
 	prctl(PR_SET_NAME, NAME);
-	r = book_open(dir, guard->topology, &guard->book);
+	r = usage_table_open(dir, guard->topology, &guard->table);
 	if (r < 0)
 		return complain(complaint, r, "--guard: cannot use the tenant in %s: %s", dir,
 				strerror(-r));
@@ -165,10 +165,10 @@ static void look(struct guard *guard)
 	uint64_t now = now_ms();
 	bool all = now >= guard->due_all_ms;
 
-	book_refresh(guard->book, all);
+	usage_table_refresh(guard->table, all);
 	if (all)
 		guard->due_all_ms = now + LATE_MS;
-	if (!book_is_open(guard->book))
+	if (!usage_table_is_open(guard->table))
 		guard->wait_ms = LATE_MS;
 	else if (guard->wait_ms < LATE_MS / 2)
 		guard->wait_ms *= 2;
@@ -179,35 +179,36 @@ static void look(struct guard *guard)
 static int decide(struct guard *guard, const struct seccomp_notif *asked, uint32_t gpu_id,
 		  const struct demand *demand)
 {
-	struct book_process *process;
+	struct usage_table_process *process;
 	pid_t pid;
 	int r = target_process((pid_t)asked->pid, &pid);
 
 	if (r < 0)
 		return r;
 	if (demand->act == DEMAND_GIVE) {
-		process = book_find(guard->book, pid);
+		process = usage_table_find(guard->table, pid);
 		if (process) {
-			book_seen(process, (pid_t)asked->pid);
+			usage_table_seen(process, (pid_t)asked->pid);
 			look_soon(guard);
 		}
 		return 0;
 	}
-	process = book_process(guard->book, pid, gpu_id);
+	process = usage_table_process(guard->table, pid, gpu_id);
 	if (!process)
 		return -ENOMEM;
-	book_seen(process, (pid_t)asked->pid);
+	usage_table_seen(process, (pid_t)asked->pid);
 	look_soon(guard);
 	/*
 	 * How large the object is, and what of the addresses is there already, is known to nobody
 	 * but the kernel and liballot.so, which has reserved what is new.
 	 */
 	if (demand->act == DEMAND_PLACE)
-		return book_counts_itself(guard->book, process, gpu_id) ? 0 : -ENOMEM;
-	if (demand->by_address && book_counts_itself(guard->book, process, demand->parts[0].gpu_id))
+		return usage_table_counts_itself(guard->table, process, gpu_id) ? 0 : -ENOMEM;
+	if (demand->by_address &&
+	    usage_table_counts_itself(guard->table, process, demand->parts[0].gpu_id))
 		return 0;
-	r = book_take(guard->book, process, (pid_t)asked->pid, (uint32_t)asked->data.args[1],
-		      demand);
+	r = usage_table_take(guard->table, process, (pid_t)asked->pid,
+			     (uint32_t)asked->data.args[1], demand);
 	if (r == 0)
 		guard->admitted = process;
 	/* As for a GPU that is not there. */
@@ -232,7 +233,7 @@ static int judge(struct guard *guard, const struct seccomp_notif *asked)
 	r = target_device((pid_t)asked->pid, (int)asked->data.args[0], &device);
 	if (r < 0)
 		return r;
-	if (!nodes_find(guard->nodes, device, &gpu_id))
+	if (!device_files_find(guard->device_files, device, &gpu_id))
 		return 0;
 	r = target_copy((pid_t)asked->pid, asked->data.args[2], guard->block, bytes);
 	if (r < 0 || !listener_waits(guard->listener, asked))
@@ -258,7 +259,7 @@ static void serve(struct guard *guard)
 	guard->admitted = NULL;
 	error = judge(guard, &asked);
 	if (listener_answer(guard->listener, &asked, error) < 0 && guard->admitted)
-		book_cancel(guard->book, guard->admitted, (pid_t)asked.pid);
+		usage_table_cancel(guard->table, guard->admitted, (pid_t)asked.pid);
 }
 
 /* How long poll() may take: for ever, where no process has anything. */
@@ -266,7 +267,7 @@ static int timeout_ms(const struct guard *guard)
 {
 	uint64_t now = now_ms();
 
-	if (book_is_empty(guard->book))
+	if (usage_table_is_empty(guard->table))
 		return -1;
 	return guard->due_ms > now ? (int)(guard->due_ms - now) : 0;
 }
@@ -275,13 +276,13 @@ static int timeout_ms(const struct guard *guard)
 static bool wait_and_serve(struct guard *guard)
 {
 	struct pollfd *polled = guard->polled;
-	nfds_t watched = book_watch(guard->book, polled + 2, WATCHED);
+	nfds_t watched = usage_table_watch(guard->table, polled + 2, WATCHED);
 
 	polled[0] = (struct pollfd){.fd = guard->pair[0], .events = POLLIN};
 	polled[1] = (struct pollfd){.fd = guard->listener, .events = POLLIN};
 	if (poll(polled, 2 + watched, timeout_ms(guard)) < 0)
 		return true;
-	if (book_ended(guard->book, polled + 2, watched))
+	if (usage_table_ended(guard->table, polled + 2, watched))
 		guard->due_ms = 0;
 	if (polled[1].revents & POLLIN)
 		serve(guard);
@@ -289,7 +290,7 @@ static bool wait_and_serve(struct guard *guard)
 		close(guard->listener);
 		guard->listener = -EBADF;
 	}
-	if (!book_is_empty(guard->book) && now_ms() >= guard->due_ms)
+	if (!usage_table_is_empty(guard->table) && now_ms() >= guard->due_ms)
 		look(guard);
 	return !polled[0].revents;
 }
@@ -370,8 +371,8 @@ void guard_close(struct guard *guard)
 		close(guard->listener);
 	if (guard->pair[0] >= 0)
 		close(guard->pair[0]);
-	book_close(guard->book);
-	nodes_close(guard->nodes);
+	usage_table_close(guard->table);
+	device_files_close(guard->device_files);
 	topology_free(guard->topology);
 	free(guard);
 }

@@ -8,13 +8,13 @@
  *	guard_enter			in that process, before it becomes the command
  *	guard_close			in the parent, after the command's end
  *
- *   filter.c   what the kernel asks about
- *   listener.c questions and answers
- *   nodes.c    which device files are AMD's
- *   book.c     what each process has, and the tenant's ledger
- *   account.c  how that is reckoned
- *   figure.c   what the kernel says of it, in sysfs and of open files (fdinfo.c)
- *   guard.c    answers
+ *   filter.c       what the kernel asks about
+ *   listener.c     questions and answers
+ *   device_files.c which device files are AMD's
+ *   usage_table.c  what each process has, and the tenant's ledger
+ *   account.c      how that is reckoned
+ *   kernel_usage.c what the kernel says of it, in sysfs and of open files (fdinfo.c)
+ *   guard.c        answers
  *
  * It fails closed: where it cannot be had nothing is started, and when it ends before the command's
  * processes do, the kernel answers them ENOSYS.

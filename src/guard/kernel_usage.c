@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "guard/figure.h"
+#include "guard/kernel_usage.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +23,7 @@
 /* More cannot be; what is read is added up. */
 #define MOST_BYTES (UINT64_C(1) << 56)
 
-int figure_of_kfd(pid_t process, const struct topology_node *gpu, uint64_t *ret_bytes)
+int kernel_usage_of_kfd(pid_t process, const struct topology_node *gpu, uint64_t *ret_bytes)
 {
 	char path[96], text[32];
 	uint64_t bytes;
@@ -41,7 +41,7 @@ int figure_of_kfd(pid_t process, const struct topology_node *gpu, uint64_t *ret_
 	return r;
 }
 
-int figure_of_files(pid_t process, const struct topology_node *gpu, uint64_t *ret_bytes)
+int kernel_usage_of_files(pid_t process, const struct topology_node *gpu, uint64_t *ret_bytes)
 {
 	char pci[TOPOLOGY_PCI_BYTES];
 	uint64_t bytes;
@@ -56,11 +56,12 @@ int figure_of_files(pid_t process, const struct topology_node *gpu, uint64_t *re
 	return r;
 }
 
-int figure_read(pid_t process, const struct topology_node *gpu, uint64_t *ret_bytes)
+int kernel_usage_read(pid_t process, const struct topology_node *gpu, uint64_t *ret_bytes)
 {
 	uint64_t of_kfd = 0, of_files = 0;
-	int kfd = figure_of_kfd(process, gpu, &of_kfd);
-	int files = kfd < 0 && kfd != -ENOENT ? kfd : figure_of_files(process, gpu, &of_files);
+	int kfd = kernel_usage_of_kfd(process, gpu, &of_kfd);
+	int files =
+		kfd < 0 && kfd != -ENOENT ? kfd : kernel_usage_of_files(process, gpu, &of_files);
 
 	if (files < 0 && (files != -ENOENT || kfd < 0))
 		return files;
@@ -102,7 +103,7 @@ static int probe(pid_t child, int socket)
 	return is_shown(child) ? 0 : -ENOTSUP;
 }
 
-int figure_probe(void)
+int kernel_usage_probe(void)
 {
 	CLEANUP_CLOSE int ours = -EBADF;
 	int pair[2], r;

@@ -4,8 +4,8 @@
  * each process that has opened it, under its number in the first PID namespace; and what its open
  * files of render nodes have (fdinfo.h).
  */
-#ifndef ALLOT_GUARD_FIGURE_H
-#define ALLOT_GUARD_FIGURE_H
+#ifndef ALLOT_GUARD_KERNEL_USAGE_H
+#define ALLOT_GUARD_KERNEL_USAGE_H
 
 #include <stdint.h>
 #include <sys/types.h>
@@ -13,17 +13,17 @@
 #include "amd/topology.h"
 
 /* Bytes of the GPU's VRAM by either. -ENOENT: none are told of the process; -errno. */
-int figure_of_kfd(pid_t process, const struct topology_node *gpu, uint64_t *ret_bytes);
-int figure_of_files(pid_t process, const struct topology_node *gpu, uint64_t *ret_bytes);
+int kernel_usage_of_kfd(pid_t process, const struct topology_node *gpu, uint64_t *ret_bytes);
+int kernel_usage_of_files(pid_t process, const struct topology_node *gpu, uint64_t *ret_bytes);
 
 /* The larger of both, since one contains some of the other; -ENOENT: there is neither. */
-int figure_read(pid_t process, const struct topology_node *gpu, uint64_t *ret_bytes);
+int kernel_usage_read(pid_t process, const struct topology_node *gpu, uint64_t *ret_bytes);
 
 /*
  * Whether the kernel shows figures, and under the numbers that processes have here: a child opens
  * the device and must be there then. 0; -ENODEV: /dev/kfd cannot be opened; -ENOTSUP: the child is
  * not shown, as in a container with a PID namespace of its own; -errno.
  */
-int figure_probe(void);
+int kernel_usage_probe(void);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "guard/nodes.h"
+#include "guard/device_files.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -14,31 +14,31 @@
 #define DRM_MAJOR    226
 #define FIRST_RENDER 128
 
-struct nodes {
+struct device_files {
 	const struct topology *topology;
 	dev_t kfd;
 };
 
-int nodes_open(const struct topology *topology, struct nodes **ret)
+int device_files_open(const struct topology *topology, struct device_files **ret)
 {
-	struct nodes *nodes;
+	struct device_files *files;
 	struct stat st;
 
 	if (stat("/dev/kfd", &st) < 0)
 		return err_errno();
 	if (!S_ISCHR(st.st_mode))
 		return -ENODEV;
-	nodes = malloc(sizeof(*nodes));
-	if (!nodes)
+	files = malloc(sizeof(*files));
+	if (!files)
 		return -ENOMEM;
-	*nodes = (struct nodes){.topology = topology, .kfd = st.st_rdev};
-	*ret = nodes;
+	*files = (struct device_files){.topology = topology, .kfd = st.st_rdev};
+	*ret = files;
 	return 0;
 }
 
-void nodes_close(struct nodes *nodes)
+void device_files_close(struct device_files *files)
 {
-	free(nodes);
+	free(files);
 }
 
 /* "0000:c1:00.0", of the bus that a display node's device is on; "" for none. */
@@ -63,11 +63,11 @@ static bool is_card_of(const struct topology_node *node, const char *pci)
 	return *pci && !strcmp(place, pci);
 }
 
-bool nodes_find(const struct nodes *nodes, dev_t device, uint32_t *ret_gpu_id)
+bool device_files_find(const struct device_files *files, dev_t device, uint32_t *ret_gpu_id)
 {
 	char pci[TOPOLOGY_PCI_BYTES] = "";
 
-	if (device && device == nodes->kfd) {
+	if (device && device == files->kfd) {
 		*ret_gpu_id = 0;
 		return true;
 	}
@@ -75,8 +75,8 @@ bool nodes_find(const struct nodes *nodes, dev_t device, uint32_t *ret_gpu_id)
 		return false;
 	if (minor(device) < FIRST_RENDER)
 		place_of(minor(device), pci);
-	for (uint32_t i = 0; i < nodes->topology->node_count; i++) {
-		const struct topology_node *node = &nodes->topology->nodes[i];
+	for (uint32_t i = 0; i < files->topology->node_count; i++) {
+		const struct topology_node *node = &files->topology->nodes[i];
 
 		if (!node->gpu_id ||
 		    (node->render_minor != minor(device) && !is_card_of(node, pci)))

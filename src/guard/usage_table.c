@@ -1,0 +1,597 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "guard/usage_table.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "amd/identity.h"
+#include "base/cleanup.h"
+#include "base/target.h"
+#include "guard/account.h"
+#include "guard/kernel_usage.h"
+#include "ledger/ledger.h"
+#include "ledger/pidns.h"
+#include "ledger/policy.h"
+#include "ledger/quota.h"
+#include "ledger/shared.h"
+#include "ledger/slot.h"
+
+/* Admitted, and perhaps not over. */
+struct call {
+	pid_t thread;
+	uint32_t request;
+	uint32_t gpu; /* by its place in the table */
+	uint64_t bytes;
+};
+
+/* Of a process on a GPU: what it has, and what of it stands in the guard's row. */
+struct holding {
+	struct account account;
+	uint64_t charged_bytes;
+};
+
+struct usage_table_process {
+	pid_t pid;
+	int pidfd;
+	bool gone;
+	bool files; /* it takes memory by render nodes, too */
+	bool seen;  /* it asked since its figures were read */
+	bool own;   /* it counted for itself when they were */
+	struct call *calls;
+	uint32_t ncalls, room;
+	struct holding *holdings; /* by GPU */
+};
+
+struct gpu {
+	const struct topology_node *node;
+	uint8_t uuid[16];
+	uint64_t total_bytes;
+	uint64_t charged_bytes; /* the guard's row: the sum over processes */
+	int device;		/* in the ledger; -1: not needed yet */
+};
+
+struct usage_table {
+	struct ledger *ledger;
+	struct slot *slot;
+	struct policy_map *map;
+	struct policy policy;
+	uint64_t generation; /* of the policy that was read */
+	uint64_t pidns;
+	struct gpu *gpus;
+	uint32_t ngpus;
+	struct usage_table_process **processes;
+	uint32_t nprocesses, room;
+};
+
+DEFINE_CLEANUP(struct usage_table, usage_table_close)
+
+static void free_process(struct usage_table_process *p)
+{
+	if (!p)
+		return;
+	if (p->pidfd >= 0)
+		close(p->pidfd);
+	free(p->calls);
+	free(p->holdings);
+	free(p);
+}
+
+void usage_table_close(struct usage_table *table)
+{
+	if (!table)
+		return;
+	for (uint32_t i = 0; i < table->nprocesses; i++)
+		free_process(table->processes[i]);
+	free(table->processes);
+	free(table->gpus);
+	ledger_close(table->ledger);
+	policy_close(table->map);
+	free(table);
+}
+
+static int list_gpus(struct usage_table *table, const struct topology *topology)
+{
+	table->gpus = calloc(topology->gpu_count ? topology->gpu_count : 1, sizeof(*table->gpus));
+	if (!table->gpus)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < topology->node_count; i++) {
+		const struct topology_node *node = &topology->nodes[i];
+		struct gpu *gpu = &table->gpus[table->ngpus];
+
+		if (!node->gpu_id)
+			continue;
+		*gpu = (struct gpu){
+			.node = node, .total_bytes = topology_vram_bytes(node), .device = -1};
+		amd_identity(node, gpu->uuid);
+		table->ngpus++;
+	}
+	return 0;
+}
+
+int usage_table_open(const char *dir, const struct topology *topology, struct usage_table **ret)
+{
+	CLEANUP(cleanup_usage_table_close) struct usage_table *table = calloc(1, sizeof(*table));
+	int r;
+
+	if (!table)
+		return -ENOMEM;
+	table->pidns = pidns_self();
+	r = list_gpus(table, topology);
+	if (r == 0)
+		r = policy_open(dir, &table->map);
+	if (r == 0) {
+		table->generation = policy_generation(table->map);
+		r = policy_read(table->map, &table->policy);
+	}
+	if (r == 0)
+		r = ledger_open(dir, LEDGER_GUEST, &table->ledger);
+	if (r == 0)
+		r = slot_claim(table->ledger, &table->slot);
+	if (r < 0)
+		return r;
+	*ret = TAKE_PTR(table);
+	return 0;
+}
+
+static int find_gpu(const struct usage_table *table, uint32_t gpu_id, uint32_t *ret_gpu)
+{
+	for (uint32_t i = 0; i < table->ngpus; i++)
+		if (table->gpus[i].node->gpu_id == gpu_id) {
+			*ret_gpu = i;
+			return 0;
+		}
+	return -ENODEV;
+}
+
+/* A policy that cannot be read any more lets nothing new in. */
+static int limit_of(struct usage_table *table, const struct gpu *gpu, uint64_t *ret_bytes)
+{
+	uint64_t generation = policy_generation(table->map);
+	struct policy policy;
+	int r;
+
+	if (generation != table->generation) {
+		r = policy_read(table->map, &policy);
+		if (r < 0)
+			return r;
+		table->policy = policy;
+		table->generation = generation;
+	}
+	return policy_limit(&table->policy, gpu->uuid, gpu->total_bytes, ret_bytes);
+}
+
+static int device_of(struct usage_table *table, struct gpu *gpu)
+{
+	if (gpu->device < 0)
+		gpu->device = ledger_device(table->ledger, gpu->uuid, gpu->total_bytes);
+	return gpu->device;
+}
+
+/* One that is gone may have left its number to another. */
+struct usage_table_process *usage_table_find(const struct usage_table *table, pid_t pid)
+{
+	for (uint32_t i = 0; i < table->nprocesses; i++)
+		if (table->processes[i]->pid == pid && !table->processes[i]->gone)
+			return table->processes[i];
+	return NULL;
+}
+
+static struct usage_table_process *new_process(const struct usage_table *table, pid_t pid)
+{
+	struct usage_table_process *p = calloc(1, sizeof(*p));
+
+	if (!p)
+		return NULL;
+	p->pid = pid;
+	p->holdings = calloc(table->ngpus ? table->ngpus : 1, sizeof(*p->holdings));
+	p->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+	if (p->pidfd < 0 || !p->holdings) {
+		free_process(p);
+		return NULL;
+	}
+	return p;
+}
+
+struct usage_table_process *usage_table_process(struct usage_table *table, pid_t pid, bool files)
+{
+	struct usage_table_process *p = usage_table_find(table, pid);
+
+	if (p) {
+		p->files |= files;
+		return p;
+	}
+	if (table->nprocesses == table->room) {
+		uint32_t room = table->room ? 2 * table->room : 16;
+		void *grown = reallocarray(table->processes, room, sizeof(*table->processes));
+
+		if (!grown)
+			return NULL;
+		table->processes = grown;
+		table->room = room;
+	}
+	p = new_process(table, pid);
+	if (p) {
+		p->files = files;
+		table->processes[table->nprocesses++] = p;
+	}
+	return p;
+}
+
+/*
+ * The slots in which a process counts for itself, from `from` on: the next one, or -1. One is its
+ * own if it lives: a process has one number in a namespace.
+ */
+static int own_slot(struct usage_table *table, const struct usage_table_process *p, int from)
+{
+	for (int i = from; i < slot_count(table->ledger); i++) {
+		struct slot_info info;
+
+		if (i != slot_index(table->slot) && slot_info(table->ledger, i, &info) == 0 &&
+		    info.pid == (uint32_t)p->pid && info.pidns == table->pidns &&
+		    slot_alive(table->ledger, i))
+			return i;
+	}
+	return -1;
+}
+
+/*
+ * What it says there, pending bytes too: hooks publish before they ask the kernel, and take back
+ * after it did.
+ */
+static uint64_t own_bytes(struct usage_table *table, const struct usage_table_process *p,
+			  int device)
+{
+	uint64_t sum = 0;
+
+	for (int i = own_slot(table, p, 0); i >= 0; i = own_slot(table, p, i + 1)) {
+		struct quota_row row;
+
+		if (quota_process(table->ledger, i, device, &row) < 0)
+			continue;
+		sum += row.pending;
+		for (int c = 0; c < CAT_N; c++)
+			sum += row.used[c];
+	}
+	return sum;
+}
+
+/* What it has and another slot is charged for, or all of them together are. */
+static uint64_t joined_bytes(struct usage_table *table, const struct usage_table_process *p,
+			     uint32_t g)
+{
+	uint64_t sum = 0;
+
+	if (!p->own || device_of(table, &table->gpus[g]) < 0)
+		return 0;
+	for (int i = own_slot(table, p, 0); i >= 0; i = own_slot(table, p, i + 1))
+		sum += shared_joined(table->ledger, i, table->gpus[g].device);
+	return sum;
+}
+
+/*
+ * What its files have, less what it says that it imported: that is its owner's. It says so before
+ * it imports and until it gave back, so the larger of before and after covers what is on its way.
+ */
+static int read_files(struct usage_table *table, const struct usage_table_process *p, uint32_t g,
+		      uint64_t *ret_bytes)
+{
+	uint64_t bytes = 0, before = joined_bytes(table, p, g), after;
+	int r = kernel_usage_of_files(p->pid, table->gpus[g].node, &bytes);
+
+	if (r < 0 && r != -ENOENT)
+		return r;
+	after = joined_bytes(table, p, g);
+	after = after > before ? after : before;
+	*ret_bytes = bytes > after ? bytes - after : 0;
+	return 0;
+}
+
+/* It is gone for good, and its number another's already. */
+static bool has_successor(const struct usage_table_process *p)
+{
+	char path[32];
+
+	if (!p->gone || !syscall(SYS_pidfd_send_signal, p->pidfd, 0, NULL, 0) || errno != ESRCH)
+		return false;
+	snprintf(path, sizeof(path), "/proc/%d", p->pid);
+	return access(path, F_OK) == 0;
+}
+
+static int read_kfd(const struct usage_table *table, const struct usage_table_process *p,
+		    uint32_t g, uint64_t *ret_bytes)
+{
+	int r = kernel_usage_of_kfd(p->pid, table->gpus[g].node, ret_bytes);
+
+	if (r == -ENOENT)
+		*ret_bytes = 0;
+	return r == -ENOENT ? 0 : r;
+}
+
+/*
+ * The kernel's: the larger of its figures, since one contains some of the other. Of a process that
+ * is gone it is read until it is nothing, since the kernel takes its time to give all back.
+ */
+static int read_figure(struct usage_table *table, const struct usage_table_process *p, uint32_t g,
+		       uint64_t *ret_bytes)
+{
+	uint64_t bytes, of_files = 0;
+	int r = read_kfd(table, p, g, &bytes);
+
+	if (r == 0 && p->files)
+		r = read_files(table, p, g, &of_files);
+	if (has_successor(p))
+		bytes = of_files = r = 0;
+	if (r == 0)
+		*ret_bytes = bytes > of_files ? bytes : of_files;
+	return r;
+}
+
+/* What the guard has to answer for. */
+static uint64_t beyond_own(struct usage_table *table, const struct usage_table_process *p,
+			   uint32_t g)
+{
+	uint64_t bytes = account_bytes(&p->holdings[g].account), own;
+
+	if (!bytes || p->gone || device_of(table, &table->gpus[g]) < 0)
+		return bytes;
+	own = own_bytes(table, p, table->gpus[g].device);
+	return bytes > own ? bytes - own : 0;
+}
+
+/* Without asking: what is there is there. */
+static void charge(struct usage_table *table, struct usage_table_process *p, uint32_t g)
+{
+	uint64_t bytes = beyond_own(table, p, g);
+	struct holding *h = &p->holdings[g];
+	struct gpu *gpu = &table->gpus[g];
+
+	if (bytes == h->charged_bytes || device_of(table, gpu) < 0)
+		return;
+	gpu->charged_bytes += bytes - h->charged_bytes;
+	h->charged_bytes = bytes;
+	quota_set(table->slot, gpu->device, CAT_DATA, gpu->charged_bytes);
+}
+
+/* What goes beyond what the guard has for the process must fit. */
+static int admit(struct usage_table *table, struct usage_table_process *p, uint32_t g, bool last)
+{
+	uint64_t bytes = beyond_own(table, p, g), more, limit;
+	struct holding *h = &p->holdings[g];
+	struct gpu *gpu = &table->gpus[g];
+	int r = limit_of(table, gpu, &limit);
+
+	if (r < 0 || bytes <= h->charged_bytes)
+		return r;
+	if (device_of(table, gpu) < 0)
+		return gpu->device;
+	more = bytes - h->charged_bytes;
+	r = last ? quota_reserve_slow(table->slot, gpu->device, more, limit)
+		 : quota_reserve(table->slot, gpu->device, more, limit);
+	if (r < 0)
+		return r;
+	quota_commit(table->slot, gpu->device, more, CAT_DATA, more);
+	gpu->charged_bytes += more;
+	h->charged_bytes = bytes;
+	return 0;
+}
+
+static int add_call(struct usage_table_process *p, const struct call *call)
+{
+	if (p->ncalls == p->room) {
+		uint32_t room = p->room ? 2 * p->room : 16;
+		void *grown = reallocarray(p->calls, room, sizeof(*p->calls));
+
+		if (!grown)
+			return -ENOMEM;
+		p->calls = grown;
+		p->room = room;
+	}
+	p->calls[p->ncalls++] = *call;
+	account_begin(&p->holdings[call->gpu].account, call->bytes);
+	return 0;
+}
+
+/* The last one takes its place, so that walks go from the end. */
+static void remove_call(struct usage_table_process *p, uint32_t i)
+{
+	p->calls[i] = p->calls[--p->ncalls];
+}
+
+void usage_table_cancel(struct usage_table *table, struct usage_table_process *p, pid_t thread)
+{
+	for (uint32_t i = p->ncalls; i-- > 0;) {
+		struct call call = p->calls[i];
+
+		if (call.thread != thread)
+			continue;
+		account_cancel(&p->holdings[call.gpu].account, call.bytes);
+		remove_call(p, i);
+		charge(table, p, call.gpu);
+	}
+}
+
+static void end_call(struct usage_table_process *p, uint32_t i)
+{
+	account_end(&p->holdings[p->calls[i].gpu].account, p->calls[i].bytes);
+	remove_call(p, i);
+}
+
+void usage_table_seen(struct usage_table_process *p, pid_t thread)
+{
+	p->seen = true;
+	for (uint32_t i = p->ncalls; i-- > 0;)
+		if (p->calls[i].thread == thread)
+			end_call(p, i);
+}
+
+static int try_parts(struct usage_table *table, struct usage_table_process *p, pid_t thread,
+		     uint32_t request, const struct demand *demand, bool last)
+{
+	int r = 0;
+
+	for (uint32_t i = 0; r == 0 && i < demand->count; i++) {
+		struct call call = {
+			.thread = thread, .request = request, .bytes = demand->parts[i].bytes};
+
+		if (demand->parts[i].memory != DEMAND_VRAM)
+			continue;
+		r = find_gpu(table, demand->parts[i].gpu_id, &call.gpu);
+		if (r == 0)
+			r = add_call(p, &call);
+		if (r == 0)
+			r = admit(table, p, call.gpu, last);
+	}
+	if (r < 0)
+		usage_table_cancel(table, p, thread);
+	return r;
+}
+
+int usage_table_take(struct usage_table *table, struct usage_table_process *p, pid_t thread,
+		     uint32_t request, const struct demand *demand)
+{
+	int r;
+
+	r = try_parts(table, p, thread, request, demand, false);
+	if (r == -EDQUOT) {
+		/* What is believed may be more than there is. */
+		usage_table_refresh(table, true);
+		r = try_parts(table, p, thread, request, demand, true);
+	}
+	return r == -ENODEV ? r : r < 0 ? -ENOMEM : 0;
+}
+
+bool usage_table_counts_itself(struct usage_table *table, struct usage_table_process *p,
+			       uint32_t gpu_id)
+{
+	uint64_t figure, own;
+	uint32_t g;
+
+	/* What files have beside that is held against it by its account. */
+	if (find_gpu(table, gpu_id, &g) < 0 || device_of(table, &table->gpus[g]) < 0 ||
+	    read_kfd(table, p, g, &figure) < 0)
+		return false;
+	own = own_bytes(table, p, table->gpus[g].device);
+	return own && own >= figure;
+}
+
+static void forget_calls(struct usage_table_process *p, uint32_t g)
+{
+	for (uint32_t i = p->ncalls; i-- > 0;)
+		if (p->calls[i].gpu == g)
+			remove_call(p, i);
+}
+
+static bool is_open(const struct usage_table *table, const struct usage_table_process *p)
+{
+	if (p->gone)
+		return true;
+	for (uint32_t g = 0; g < table->ngpus; g++)
+		if (account_open(&p->holdings[g].account))
+			return true;
+	return false;
+}
+
+/*
+ * Threads first, then the figure: what they left it contains. True: there is nothing to be known of
+ * the process any more, and nobody is about to ask for it.
+ */
+static bool refresh_process(struct usage_table *table, struct usage_table_process *p)
+{
+	bool seen = p->seen;
+	uint64_t bytes, left = 0;
+
+	p->seen = false;
+	p->own = !p->gone && own_slot(table, p, 0) >= 0;
+	for (uint32_t i = p->ncalls; i-- > 0;)
+		if (p->gone || !target_inside(p->calls[i].thread, p->calls[i].request))
+			end_call(p, i);
+	for (uint32_t g = 0; g < table->ngpus; g++) {
+		struct account *account = &p->holdings[g].account;
+
+		if (read_figure(table, p, g, &bytes) == 0 && account_read(account, bytes))
+			forget_calls(p, g);
+		charge(table, p, g);
+		left += account_bytes(account);
+	}
+	return !left && !p->ncalls && (p->gone || !seen);
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_BOOTTIME, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+/* The kernel's figures of those that have no row of their own, where people look for it. */
+static void note_figures(struct usage_table *table)
+{
+	uint64_t now = now_ns();
+
+	for (uint32_t g = 0; g < table->ngpus; g++) {
+		uint64_t bytes = 0;
+
+		for (uint32_t i = 0; i < table->nprocesses; i++)
+			if (!table->processes[i]->own)
+				bytes += table->processes[i]->holdings[g].account.figure_bytes;
+		if (table->gpus[g].device >= 0)
+			quota_set_driver(table->slot, table->gpus[g].device, bytes, now);
+	}
+}
+
+void usage_table_refresh(struct usage_table *table, bool all)
+{
+	for (uint32_t i = table->nprocesses; i-- > 0;) {
+		struct usage_table_process *p = table->processes[i];
+
+		if ((!all && !p->seen && !is_open(table, p)) || !refresh_process(table, p))
+			continue;
+		free_process(p);
+		table->processes[i] = table->processes[--table->nprocesses];
+	}
+	note_figures(table);
+}
+
+bool usage_table_is_open(const struct usage_table *table)
+{
+	for (uint32_t i = 0; i < table->nprocesses; i++)
+		if (is_open(table, table->processes[i]))
+			return true;
+	return false;
+}
+
+bool usage_table_is_empty(const struct usage_table *table)
+{
+	return !table->nprocesses;
+}
+
+nfds_t usage_table_watch(const struct usage_table *table, struct pollfd *ret, nfds_t room)
+{
+	nfds_t n = 0;
+
+	for (uint32_t i = 0; i < table->nprocesses && n < room; i++)
+		if (!table->processes[i]->gone)
+			ret[n++] =
+				(struct pollfd){.fd = table->processes[i]->pidfd, .events = POLLIN};
+	return n;
+}
+
+bool usage_table_ended(struct usage_table *table, const struct pollfd *polled, nfds_t n)
+{
+	bool any = false;
+
+	for (nfds_t i = 0; i < n; i++) {
+		for (uint32_t j = 0; polled[i].revents && j < table->nprocesses; j++) {
+			if (table->processes[j]->pidfd != polled[i].fd)
+				continue;
+			table->processes[j]->gone = any = true;
+		}
+	}
+	return any;
+}

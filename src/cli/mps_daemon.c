@@ -18,7 +18,7 @@
 #include "base/fd.h"
 #include "cli/program.h"
 #include "cli/text.h"
-#include "ledger/region.h"
+#include "ledger/shared_file.h"
 #include "nvidia/mps.h"
 
 #define CONTROL "nvidia-cuda-mps-control"
@@ -153,7 +153,7 @@ static int wait_limited(pid_t child, double limit_s)
 			waitpid(child, &status, 0);
 			return -ETIMEDOUT;
 		}
-		region_nap(&us, 20000);
+		shared_file_nap(&us, 20000);
 	}
 	return WIFEXITED(status) && !WEXITSTATUS(status) ? 0 : -EPROTO;
 }
@@ -200,7 +200,7 @@ static int ask(struct mps_daemon *daemon, const char *words)
 	int r;
 
 	while ((r = control(daemon, NULL, words)) == -EPROTO && now_s() < end)
-		region_nap(&us, 200000);
+		shared_file_nap(&us, 200000);
 	return r;
 }
 
@@ -240,14 +240,14 @@ long mps_daemon_failed_server(struct mps_daemon *daemon, double limit_s)
 	long server;
 
 	while ((server = failed_server(daemon)) && now_s() < until)
-		region_nap(&us, 400000);
+		shared_file_nap(&us, 400000);
 	return server;
 }
 
 /* The lock that one who starts or ends the daemon holds: a descriptor or -errno. */
 static int lock(const struct mps_daemon *daemon, int how)
 {
-	CLEANUP_CLOSE int dir = region_open_dir(daemon->root);
+	CLEANUP_CLOSE int dir = shared_file_open_dir(daemon->root);
 	CLEANUP_CLOSE int fd = -EBADF;
 
 	if (dir < 0)
@@ -264,7 +264,7 @@ static int make_dir(const char *path)
 
 	if (mkdir(path, 0700) < 0 && errno != EEXIST)
 		return err_errno();
-	fd = region_open_dir(path);
+	fd = shared_file_open_dir(path);
 	return fd < 0 ? fd : 0;
 }
 
@@ -282,7 +282,7 @@ static int begin(struct mps_daemon *daemon)
 	while (mps_probe(daemon->pipe)) {
 		if (now_s() > end)
 			return r ? r : -EPROTO;
-		region_nap(&us, 50000);
+		shared_file_nap(&us, 50000);
 	}
 	return mps_daemon_ask(daemon);
 }

@@ -12,7 +12,7 @@
 #include "base/fault.h"
 #include "base/fd.h"
 #include "ledger/ledger_priv.h"
-#include "ledger/region.h"
+#include "ledger/shared_file.h"
 #include "ledger/slot.h"
 
 /* What is allocated at once; the rest is per device. */
@@ -75,7 +75,7 @@ int ledger_create(const char *dir)
 	CLEANUP_CLOSE int fd = -EBADF;
 	int r;
 
-	fd = region_create(dir, LEDGER_FILE);
+	fd = shared_file_create(dir, LEDGER_FILE);
 	if (fd < 0)
 		return fd;
 	if (ftruncate(fd, sizeof(struct ledger_file)) < 0)
@@ -154,8 +154,8 @@ int ledger_open(const char *dir, enum ledger_mode mode, struct ledger **ret)
 	ledger->mode = mode;
 	ledger->slot = (struct slot){ .ledger = ledger, .index = -1 };
 	ledger->fd = -EBADF;
-	fd = region_open(dir, LEDGER_FILE, mode == LEDGER_GUEST ? O_RDWR : O_RDONLY,
-			 sizeof(struct ledger_file));
+	fd = shared_file_open(dir, LEDGER_FILE, mode == LEDGER_GUEST ? O_RDWR : O_RDONLY,
+			      sizeof(struct ledger_file));
 	if (fd < 0)
 		return fd;
 	if (fstat(fd, &st) < 0)
@@ -248,7 +248,7 @@ int ledger_fd(struct ledger *ledger, bool *ret_close)
 		*ret_close = false;
 		return ledger->fd;
 	}
-	fd = region_open(ledger->dir, LEDGER_FILE, O_RDWR, sizeof(struct ledger_file));
+	fd = shared_file_open(ledger->dir, LEDGER_FILE, O_RDWR, sizeof(struct ledger_file));
 	if (fd < 0)
 		return fd == -ENOENT ? -ESTALE : fd;
 	if (fstat(fd, &st) < 0)

@@ -15,7 +15,7 @@
 #include "base/parse.h"
 #include "ledger/layout.h"
 #include "ledger/policy.h"
-#include "ledger/region.h"
+#include "ledger/shared_file.h"
 #include "sched/controller.h"
 
 #define POLICY_FILE "policy"
@@ -120,7 +120,7 @@ int policy_create(const char *dir, const struct policy *policy)
 	file->copy[0].generation = file->generation;
 	file->copy[0].policy = *policy;
 	file->copy[0].checksum = checksum(file->generation, policy);
-	fd = region_create(dir, POLICY_FILE);
+	fd = shared_file_create(dir, POLICY_FILE);
 	if (fd < 0)
 		return fd;
 	r = fd_pwrite_all(fd, file, sizeof(*file), 0);
@@ -209,7 +209,7 @@ int policy_open(const char *dir, struct policy_map **ret)
 	map = calloc(1, sizeof(*map));
 	if (!map)
 		return -ENOMEM;
-	fd = region_open(dir, POLICY_FILE, O_RDONLY, sizeof(struct policy_file));
+	fd = shared_file_open(dir, POLICY_FILE, O_RDONLY, sizeof(struct policy_file));
 	if (fd < 0)
 		return fd;
 	r = map_file(fd, PROT_READ, &map->file);
@@ -244,7 +244,7 @@ int policy_load(const char *dir, struct policy *ret)
 	file = malloc(sizeof(*file));
 	if (!file)
 		return -ENOMEM;
-	fd = region_open(dir, POLICY_FILE, O_RDONLY, sizeof(*file));
+	fd = shared_file_open(dir, POLICY_FILE, O_RDONLY, sizeof(*file));
 	if (fd < 0)
 		return fd;
 	/* A flip in the middle of a read looks like damage once, not every time. */
@@ -261,7 +261,7 @@ int policy_load_turn(const char *dir, struct policy_turn *ret)
 	CLEANUP_CLOSE int fd = -EBADF;
 	struct policy_turn turn;
 
-	fd = region_open(dir, POLICY_FILE, O_RDONLY, sizeof(struct policy_file));
+	fd = shared_file_open(dir, POLICY_FILE, O_RDONLY, sizeof(struct policy_file));
 	if (fd < 0)
 		return fd;
 	if (fd_pread_all(fd, &turn, sizeof(turn), offsetof(struct policy_file, turn)) < 0)
@@ -293,10 +293,10 @@ static int open_locked(const char *dir, struct policy_file **ret_file, int *ret_
 	CLEANUP_CLOSE int fd = -EBADF;
 	int r;
 
-	fd = region_open(dir, POLICY_FILE, O_RDWR, sizeof(struct policy_file));
+	fd = shared_file_open(dir, POLICY_FILE, O_RDWR, sizeof(struct policy_file));
 	if (fd < 0)
 		return fd;
-	r = region_lock_wait(fd, LOCK_WRITER, 1);
+	r = shared_file_lock_wait(fd, LOCK_WRITER, 1);
 	if (r < 0)
 		return r == -ETIMEDOUT ? -EBUSY : r;
 	r = map_file(fd, PROT_READ | PROT_WRITE, ret_file);
@@ -355,7 +355,7 @@ int policy_update(const char *dir, int (*edit)(struct policy *policy, void *arg)
 	futex_wake_all(&file->gate);
 	futex_wake_all(&file->generation);
 	/* The mapping holds the description, too: do not leave the lock to its end. */
-	region_unlock(fd, LOCK_WRITER, 1);
+	shared_file_unlock(fd, LOCK_WRITER, 1);
 	return 0;
 }
 
@@ -372,7 +372,7 @@ int policy_set_closed(const char *dir, bool closed)
 		atomic_set_bits(&file->gate, (uint32_t)POLICY_GATE_CLOSED);
 	else
 		atomic_clear_bits(&file->gate, (uint32_t)POLICY_GATE_CLOSED);
-	region_unlock(fd, LOCK_WRITER, 1);
+	shared_file_unlock(fd, LOCK_WRITER, 1);
 	futex_wake_all(&file->gate);
 	return 0;
 }
@@ -395,7 +395,7 @@ int policy_turn_open(const char *dir, struct policy_turn **ret)
 	struct policy_file *file;
 	int r;
 
-	fd = region_open(dir, POLICY_FILE, O_RDWR, sizeof(struct policy_file));
+	fd = shared_file_open(dir, POLICY_FILE, O_RDWR, sizeof(struct policy_file));
 	if (fd < 0)
 		return fd;
 	r = map_file(fd, PROT_READ | PROT_WRITE, &file);

@@ -5,7 +5,7 @@
 #include "base/fault.h"
 #include "ledger/ledger_priv.h"
 #include "ledger/quota.h"
-#include "ledger/region.h"
+#include "ledger/shared_file.h"
 #include "ledger/slot.h"
 
 /* How long the second try waits for peers that are between publishing and deciding. */
@@ -128,7 +128,7 @@ int quota_settle(struct slot *slot, int device, uint64_t bytes, uint64_t limit)
 		if (round == SETTLE_ROUNDS || sum.pending <= bytes ||
 		    sum.total - (sum.pending - bytes) > limit)
 			break;
-		region_nap(&us, SETTLE_NAP_MAX_US);
+		shared_file_nap(&us, SETTLE_NAP_MAX_US);
 	}
 	atomic_sub_floor(pending, bytes);
 	return -EDQUOT;
@@ -308,7 +308,7 @@ int quota_lock(struct ledger *ledger)
 		return fd;
 	if (!close_fd)
 		return -EINVAL;
-	r = region_lock_wait(fd, LEDGER_LOCK_QUOTA, 1);
+	r = shared_file_lock_wait(fd, LEDGER_LOCK_QUOTA, 1);
 	if (r < 0) {
 		close(fd);
 		return r;
@@ -319,7 +319,7 @@ int quota_lock(struct ledger *ledger)
 /* Explicitly: a child that another thread forked meanwhile may share the description. */
 void quota_unlock(int token)
 {
-	region_unlock(token, LEDGER_LOCK_QUOTA, 1);
+	shared_file_unlock(token, LEDGER_LOCK_QUOTA, 1);
 	close(token);
 }
 

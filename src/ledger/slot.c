@@ -13,7 +13,7 @@
 #include "base/fd.h"
 #include "ledger/ledger_priv.h"
 #include "ledger/pidns.h"
-#include "ledger/region.h"
+#include "ledger/shared_file.h"
 #include "ledger/slot.h"
 
 static uint64_t make_state(uint64_t generation, enum slot_state state)
@@ -109,13 +109,13 @@ int slot_reclaim_dead(struct ledger *ledger, int fd)
 	for (unsigned int i = 0; i < high; i++) {
 		if ((int)i == ledger_own_slot(ledger) || !needs_scrub(ledger, i))
 			continue;
-		if (region_lock(fd, LEDGER_LOCK_SLOTS + i, 1) < 0)
+		if (shared_file_lock(fd, LEDGER_LOCK_SLOTS + i, 1) < 0)
 			continue;
 		if (allocate_known_rows(ledger, fd) == 0) {
 			slot_scrub(ledger, i);
 			n++;
 		}
-		region_unlock(fd, LEDGER_LOCK_SLOTS + i, 1);
+		shared_file_unlock(fd, LEDGER_LOCK_SLOTS + i, 1);
 	}
 	return n;
 }
@@ -176,7 +176,7 @@ static int lock_any(int fd)
 	struct stat st;
 
 	for (int i = 0; i < LEDGER_SLOTS; i++) {
-		int r = region_lock(fd, LEDGER_LOCK_SLOTS + i, 1);
+		int r = shared_file_lock(fd, LEDGER_LOCK_SLOTS + i, 1);
 
 		if (r == -EAGAIN)
 			continue;
@@ -230,7 +230,7 @@ int slot_claim(struct ledger *ledger, struct slot **ret)
 	r = take_over(ledger, fd, (unsigned int)index);
 	if (r < 0) {
 		/* The mapping may hold the description by now. */
-		region_unlock(fd, LEDGER_LOCK_SLOTS + index, 1);
+		shared_file_unlock(fd, LEDGER_LOCK_SLOTS + index, 1);
 		return r;
 	}
 	shared = &ledger->map->slots[index];
@@ -266,7 +266,7 @@ int slot_index(const struct slot *slot)
 bool slot_alive_fd(struct ledger *ledger, int fd, int index)
 {
 	return index == ledger_own_slot(ledger) ||
-	       region_locked(fd, LEDGER_LOCK_SLOTS + index, 1) != 0;
+	       shared_file_locked(fd, LEDGER_LOCK_SLOTS + index, 1) != 0;
 }
 
 bool slot_alive(struct ledger *ledger, int index)
@@ -287,11 +287,12 @@ bool slot_alive(struct ledger *ledger, int index)
 
 bool slot_any_alive(const char *dir)
 {
-	CLEANUP_CLOSE int fd = region_open(dir, LEDGER_FILE, O_RDONLY, sizeof(struct ledger_file));
+	CLEANUP_CLOSE int fd =
+		shared_file_open(dir, LEDGER_FILE, O_RDONLY, sizeof(struct ledger_file));
 
 	if (fd < 0)
 		return fd == -EMFILE || fd == -ENFILE;
-	return region_locked(fd, LEDGER_LOCK_SLOTS, LEDGER_SLOTS) != 0;
+	return shared_file_locked(fd, LEDGER_LOCK_SLOTS, LEDGER_SLOTS) != 0;
 }
 
 int slot_count(struct ledger *ledger)

@@ -24,14 +24,14 @@
 #include "base/fd.h"
 #include "ledger/layout.h"
 #include "ledger/ledger.h"
-#include "ledger/region.h"
+#include "ledger/shared_file.h"
 #include "ledger/tenant.h"
 
 #define HIDDEN_PREFIX ".tmp-"
 
 /*
  * /run is a tmpfs on a host, but part of the overlay in most containers, and an overlay does not
- * keep a lock with a mapping (region_keeps_locks).
+ * keep a lock with a mapping (shared_file_keeps_locks).
  */
 static const char *root_dir(void)
 {
@@ -151,10 +151,10 @@ static int lock_all_slots(const char *dir)
 	CLEANUP_CLOSE int fd = -EBADF;
 	int r;
 
-	fd = region_open(dir, "ledger", O_RDWR, sizeof(struct ledger_file));
+	fd = shared_file_open(dir, "ledger", O_RDWR, sizeof(struct ledger_file));
 	if (fd < 0)
 		return fd == -EPROTO || fd == -ELOOP || fd == -EPERM ? -ENOENT : fd;
-	r = region_lock(fd, LEDGER_LOCK_SLOTS, LEDGER_SLOTS);
+	r = shared_file_lock(fd, LEDGER_LOCK_SLOTS, LEDGER_SLOTS);
 	if (r < 0)
 		return r == -EAGAIN ? -EBUSY : r;
 	return TAKE_FD(fd);
@@ -211,7 +211,7 @@ static int build(const char *runtime, const struct policy *policy, const char *p
 	if (r == 0)
 		r = ledger_create(hidden);
 	if (r == 0)
-		r = region_keeps_locks(hidden, "ledger");
+		r = shared_file_keeps_locks(hidden, "ledger");
 	FAULT_POINT(TENANT_BUILT);
 	/* Fails on a directory with something in it, as every tenant's has. */
 	if (r == 0 && rename(hidden, path) < 0)
@@ -236,7 +236,7 @@ int tenant_create(const char *runtime, const char *name, const struct policy *po
 	r = make_dir(runtime);
 	if (r < 0 && r != -EEXIST)
 		return r;
-	dirfd = region_open_dir(runtime);
+	dirfd = shared_file_open_dir(runtime);
 	if (dirfd < 0)
 		return dirfd;
 	if (faccessat(dirfd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0)

@@ -16,7 +16,7 @@
 #include "base/now.h"
 #include "ledger/compute.h"
 #include "ledger/ledger.h"
-#include "ledger/region.h"
+#include "ledger/shared_file.h"
 #include "ledger/slot.h"
 #include "ledger/tenant.h"
 
@@ -74,7 +74,7 @@ static uint64_t mix(uint64_t h, const void *data, size_t len)
 
 static struct units_file *map_file(const char *runtime, int *ret_error)
 {
-	CLEANUP_CLOSE int fd = region_join(runtime, UNITS_FILE, UNITS_BYTES);
+	CLEANUP_CLOSE int fd = shared_file_join(runtime, UNITS_FILE, UNITS_BYTES);
 	void *map;
 
 	*ret_error = fd < 0 ? fd : -ENOMEM;
@@ -228,7 +228,7 @@ static void say_change(struct units_file *file)
 
 int allotment_make(struct allotment *a, const uint8_t uuid[16], const struct cu_map *map, bool wait)
 {
-	CLEANUP_CLOSE int fd = region_open(a->runtime, UNITS_FILE, O_RDWR, UNITS_BYTES);
+	CLEANUP_CLOSE int fd = shared_file_open(a->runtime, UNITS_FILE, O_RDWR, UNITS_BYTES);
 	struct making *making;
 	int r;
 
@@ -239,10 +239,10 @@ int allotment_make(struct allotment *a, const uint8_t uuid[16], const struct cu_
 	if (making == MAP_FAILED)
 		return -ENOMEM;
 	making->uuid = uuid;
-	r = wait ? region_lock_wait(fd, LOCK_AT, 1) : region_lock(fd, LOCK_AT, 1);
+	r = wait ? shared_file_lock_wait(fd, LOCK_AT, 1) : shared_file_lock(fd, LOCK_AT, 1);
 	if (!r) {
 		r = make_locked(a, making, map);
-		region_unlock(fd, LOCK_AT, 1);
+		shared_file_unlock(fd, LOCK_AT, 1);
 	}
 	for (uint32_t i = 0; i < making->n; i++)
 		ledger_close(making->member[i].ledger);

@@ -13,7 +13,7 @@
 #include "base/cleanup.h"
 #include "base/now.h"
 #include "ledger/compute.h"
-#include "ledger/region.h"
+#include "ledger/shared_file.h"
 #include "tests/unit/tenant_fixture.h"
 
 #define NAMES 3
@@ -208,13 +208,13 @@ static void test_forged(void)
 /* Who holds the lock and does nothing keeps nobody for ever. */
 static void test_stuck(void)
 {
-	CLEANUP_CLOSE int fd = region_open(fixture_runtime_dir(), ".units", O_RDWR, 4096);
+	CLEANUP_CLOSE int fd = shared_file_open(fixture_runtime_dir(), ".units", O_RDWR, 4096);
 
 	CHECK(fd >= 0);
-	CHECK_EQ(region_lock(fd, INT64_C(1) << 40, 1), 0);
+	CHECK_EQ(shared_file_lock(fd, INT64_C(1) << 40, 1), 0);
 	CHECK_EQ(allotment_make(allotment, gpu, &map, false), -EAGAIN);
 	CHECK_EQ(allotment_make(allotment, gpu, &map, true), -ETIMEDOUT);
-	region_unlock(fd, INT64_C(1) << 40, 1);
+	shared_file_unlock(fd, INT64_C(1) << 40, 1);
 	make();
 }
 

@@ -18,7 +18,7 @@
 #include "ledger/compute.h"
 #include "ledger/ledger.h"
 #include "ledger/policy.h"
-#include "ledger/region.h"
+#include "ledger/shared_file.h"
 #include "ledger/slot.h"
 #include "ledger/tenant.h"
 #include "sched/arbiter.h"
@@ -110,7 +110,7 @@ int arbiter_host_open(const char *tenant_dir, struct arbiter_host **ret)
 	if (host == MAP_FAILED)
 		return -ENOMEM;
 	memcpy(host->runtime, tenant_dir, (size_t)(slash - tenant_dir));
-	fd = region_join(host->runtime, ARBITER_FILE, ARBITER_BYTES);
+	fd = shared_file_join(host->runtime, ARBITER_FILE, ARBITER_BYTES);
 	host->file = fd < 0 ? NULL : map_file(fd);
 	if (!host->file) {
 		munmap(host, sizeof(*host));
@@ -128,8 +128,8 @@ bool arbiter_host_take(struct arbiter_host *host)
 
 	if (host->role)
 		return true;
-	fd = region_join(host->runtime, ARBITER_FILE, ARBITER_BYTES);
-	if (fd < 0 || region_lock(fd, LOCK_AT, 1))
+	fd = shared_file_join(host->runtime, ARBITER_FILE, ARBITER_BYTES);
+	if (fd < 0 || shared_file_lock(fd, LOCK_AT, 1))
 		return false;
 	host->role = map_file(fd);
 	host->scanned_ns = host->listed_ns = 0;

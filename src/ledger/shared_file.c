@@ -11,7 +11,7 @@
 #include "base/err.h"
 #include "base/fd.h"
 #include "base/now.h"
-#include "ledger/region.h"
+#include "ledger/shared_file.h"
 
 #define LOCK_WAIT_NS    UINT64_C(1000000000)
 #define LOCK_PROBE      (INT64_C(1) << 42) /* a byte that nobody else locks */
@@ -23,7 +23,7 @@ static bool owner_ok(const struct stat *st)
 	return st->st_uid == geteuid() || st->st_uid == 0;
 }
 
-int region_open_dir(const char *path)
+int shared_file_open_dir(const char *path)
 {
 	CLEANUP_CLOSE int fd = -EBADF;
 	struct stat st;
@@ -38,13 +38,13 @@ int region_open_dir(const char *path)
 	return TAKE_FD(fd);
 }
 
-int region_open(const char *dir, const char *name, int flags, uint64_t bytes)
+int shared_file_open(const char *dir, const char *name, int flags, uint64_t bytes)
 {
 	CLEANUP_CLOSE int dirfd = -EBADF;
 	CLEANUP_CLOSE int fd = -EBADF;
 	struct stat st;
 
-	dirfd = region_open_dir(dir);
+	dirfd = shared_file_open_dir(dir);
 	if (dirfd < 0)
 		return dirfd;
 	/* O_NONBLOCK: somebody may have put a fifo there. */
@@ -60,12 +60,12 @@ int region_open(const char *dir, const char *name, int flags, uint64_t bytes)
 	return TAKE_FD(fd);
 }
 
-int region_create(const char *dir, const char *name)
+int shared_file_create(const char *dir, const char *name)
 {
 	CLEANUP_CLOSE int dirfd = -EBADF;
 	CLEANUP_CLOSE int fd = -EBADF;
 
-	dirfd = region_open_dir(dir);
+	dirfd = shared_file_open_dir(dir);
 	if (dirfd < 0)
 		return dirfd;
 	fd = fd_openat(dirfd, name, O_RDWR | O_CREAT | O_EXCL, 0600);
@@ -76,14 +76,14 @@ int region_create(const char *dir, const char *name)
 	return TAKE_FD(fd);
 }
 
-int region_join(const char *dir, const char *name, uint64_t bytes)
+int shared_file_join(const char *dir, const char *name, uint64_t bytes)
 {
-	int fd = region_create(dir, name);
+	int fd = shared_file_create(dir, name);
 
 	if (fd == -EEXIST)
-		fd = region_open(dir, name, O_RDWR, 0);
+		fd = shared_file_open(dir, name, O_RDWR, 0);
 	if (fd == -EPROTO)
-		return region_open(dir, name, O_RDWR, bytes);
+		return shared_file_open(dir, name, O_RDWR, bytes);
 	if (fd >= 0 && ftruncate(fd, (off_t)bytes) < 0) {
 		close(fd);
 		return -ENOSPC;
@@ -98,7 +98,7 @@ static struct flock range(short type, int64_t at, int64_t len)
 	};
 }
 
-int region_lock(int fd, int64_t at, int64_t len)
+int shared_file_lock(int fd, int64_t at, int64_t len)
 {
 	struct flock lock = range(F_WRLCK, at, len);
 
@@ -107,7 +107,7 @@ int region_lock(int fd, int64_t at, int64_t len)
 	return errno == EACCES ? -EAGAIN : err_errno();
 }
 
-void region_unlock(int fd, int64_t at, int64_t len)
+void shared_file_unlock(int fd, int64_t at, int64_t len)
 {
 	struct flock lock = range(F_UNLCK, at, len);
 	int saved = errno;
@@ -116,7 +116,7 @@ void region_unlock(int fd, int64_t at, int64_t len)
 	errno = saved;
 }
 
-int region_locked(int fd, int64_t at, int64_t len)
+int shared_file_locked(int fd, int64_t at, int64_t len)
 {
 	struct flock lock = range(F_WRLCK, at, len);
 
@@ -125,9 +125,9 @@ int region_locked(int fd, int64_t at, int64_t len)
 	return lock.l_type != F_UNLCK;
 }
 
-int region_keeps_locks(const char *dir, const char *name)
+int shared_file_keeps_locks(const char *dir, const char *name)
 {
-	CLEANUP_CLOSE int dirfd = region_open_dir(dir);
+	CLEANUP_CLOSE int dirfd = shared_file_open_dir(dir);
 	CLEANUP_CLOSE int owner = -EBADF;
 	CLEANUP_CLOSE int other = -EBADF;
 	void *map;
@@ -141,21 +141,21 @@ int region_keeps_locks(const char *dir, const char *name)
 	other = fd_openat(dirfd, name, O_RDWR, 0);
 	if (other < 0)
 		return other;
-	r = region_lock(owner, LOCK_PROBE, 1);
+	r = shared_file_lock(owner, LOCK_PROBE, 1);
 	if (r < 0)
 		return r;
 	map = mmap(NULL, 1, PROT_READ, MAP_SHARED, owner, 0);
 	if (map == MAP_FAILED)
 		return err_errno();
 	close(TAKE_FD(owner));
-	r = region_locked(other, LOCK_PROBE, 1);
+	r = shared_file_locked(other, LOCK_PROBE, 1);
 	munmap(map, 1);
 	if (r < 0)
 		return r;
 	return r ? 0 : -ENOLCK;
 }
 
-void region_nap(unsigned int *us, unsigned int max_us)
+void shared_file_nap(unsigned int *us, unsigned int max_us)
 {
 	struct timespec ts = { .tv_nsec = (long)*us * 1000 };
 
@@ -167,20 +167,20 @@ void region_nap(unsigned int *us, unsigned int max_us)
  * Polled, because F_OFD_SETLKW can be ended early by a signal only, and the guest takes none. A
  * holder that is stopped (SIGSTOP, debugger) must not stop the tenant.
  */
-int region_lock_wait(int fd, int64_t at, int64_t len)
+int shared_file_lock_wait(int fd, int64_t at, int64_t len)
 {
 	unsigned int us = LOCK_NAP_MIN_US;
 	uint64_t start = 0;
 	int r;
 
-	while ((r = region_lock(fd, at, len)) == -EAGAIN) {
+	while ((r = shared_file_lock(fd, at, len)) == -EAGAIN) {
 		uint64_t now = now_monotonic_ns();
 
 		if (!start)
 			start = now;
 		else if (now - start > LOCK_WAIT_NS)
 			return -ETIMEDOUT;
-		region_nap(&us, LOCK_NAP_MAX_US);
+		shared_file_nap(&us, LOCK_NAP_MAX_US);
 	}
 	return r;
 }

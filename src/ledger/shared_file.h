@@ -1,48 +1,48 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The files of a tenant's directory: opened with suspicion, locked by byte ranges. */
-#ifndef ALLOT_LEDGER_REGION_H
-#define ALLOT_LEDGER_REGION_H
+#ifndef ALLOT_LEDGER_SHARED_FILE_H
+#define ALLOT_LEDGER_SHARED_FILE_H
 
 #include <stdint.h>
 #include <sys/types.h>
 
 /* A directory that is ours or root's and not writable by others. Descriptor or -errno. */
-int region_open_dir(const char *path);
+int shared_file_open_dir(const char *path);
 
 /*
  * Opens <dir>/<name>. -ELOOP for a symbolic link, -EPERM for what is not a regular file, is not
  * ours or root's, or is open to others; -EPROTO when the size is not `bytes`. Descriptor or -errno.
  */
-int region_open(const char *dir, const char *name, int flags, uint64_t bytes);
+int shared_file_open(const char *dir, const char *name, int flags, uint64_t bytes);
 
 /* Creates <dir>/<name>, 0600 whatever the umask, empty. -EEXIST. Descriptor or -errno. */
-int region_create(const char *dir, const char *name);
+int shared_file_create(const char *dir, const char *name);
 
 /*
  * Opens <dir>/<name> for reading and writing, made with `bytes` zeroes by whoever comes first. One
  * without a size is being made, or its maker was killed: whoever comes gives it its size.
  * Descriptor or -errno; -ENOSPC.
  */
-int region_join(const char *dir, const char *name, uint64_t bytes);
+int shared_file_join(const char *dir, const char *name, uint64_t bytes);
 
 /*
  * Open-file-description locks: they belong to the description, not to process or thread, and the
- * kernel drops them with its last reference. region_lock answers 0 or -EAGAIN at once.
+ * kernel drops them with its last reference. shared_file_lock answers 0 or -EAGAIN at once.
  */
-int region_lock(int fd, int64_t at, int64_t len);
-void region_unlock(int fd, int64_t at, int64_t len);
+int shared_file_lock(int fd, int64_t at, int64_t len);
+void shared_file_unlock(int fd, int64_t at, int64_t len);
 /* 1 when another description holds it, 0 when none does, or -errno. Needs no write access. */
-int region_locked(int fd, int64_t at, int64_t len);
+int shared_file_locked(int fd, int64_t at, int64_t len);
 /*
  * 0 if a mapping of <dir>/<name> keeps a lock that was taken through its descriptor after that is
  * closed, as everything here relies on. -ENOLCK where it does not: overlayfs maps another file than
  * the one that is locked. Must not be asked by who holds a lock of the file.
  */
-int region_keeps_locks(const char *dir, const char *name);
+int shared_file_keeps_locks(const char *dir, const char *name);
 /* Polls, from 20 us to 1 ms apart, for about a second. -ETIMEDOUT. */
-int region_lock_wait(int fd, int64_t at, int64_t len);
+int shared_file_lock_wait(int fd, int64_t at, int64_t len);
 
 /* Sleeps for *us microseconds and doubles *us up to `max_us`. Cut short by signals. */
-void region_nap(unsigned int *us, unsigned int max_us);
+void shared_file_nap(unsigned int *us, unsigned int max_us);
 
 #endif

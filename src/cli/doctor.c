@@ -106,7 +106,7 @@ static void check_tenants(const struct tenants *tenants)
 				 tenants_error_words(e->error));
 			doctor_says(DOCTOR_FAIL, what,
 				    "end its processes, then remove its directory with rm -r");
-		} else if (tenants_live(e->view)) {
+		} else if (tenants_live(e->snapshot)) {
 			live++;
 		} else if (stale++ < 3) {
 			snprintf(names + strlen(names), sizeof(names) - strlen(names), "%s%.32s",
@@ -134,10 +134,10 @@ static void check_space(const struct tenants *tenants)
 	for (size_t i = 0; i < tenants->n; i++) {
 		const struct tenant_entry *e = &tenants->list[i];
 
-		if (e->error || e->view->policy.mode != POLICY_MODE_SPACE)
+		if (e->error || e->snapshot->policy.mode != POLICY_MODE_SPACE)
 			continue;
 		n++;
-		live += tenants_live(e->view) != 0;
+		live += tenants_live(e->snapshot) != 0;
 	}
 	if (space_sweep(tenants->runtime))
 		doctor_says(DOCTOR_OK, "MPS daemon without tenants in mode space: told to quit",

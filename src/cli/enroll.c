@@ -13,8 +13,8 @@
 #include "cli/say.h"
 #include "cli/space.h"
 #include "cli/tenants.h"
+#include "ledger/snapshot.h"
 #include "ledger/tenant.h"
-#include "ledger/view.h"
 
 /* The library keeps 255 bytes for a tenant's directory, so that it need not allocate. */
 #define RUNTIME_MAX (255 - POLICY_NAME_BYTES)
@@ -197,10 +197,10 @@ static int replace(struct policy *policy, void *arg)
 
 static int join(const struct enroll_request *req, struct enrolment *e)
 {
-	struct tenant_view *view = NULL;
+	struct snapshot *snapshot = NULL;
 	struct policy want;
 	unsigned int live;
-	int r = tenant_view_read(e->dir, &view);
+	int r = snapshot_read(e->dir, &snapshot);
 
 	if (r < 0) {
 		say_error("tenant \"%s\" (%s) cannot be used: %s; take another --name, or end its "
@@ -208,10 +208,10 @@ static int join(const struct enroll_request *req, struct enrolment *e)
 			  req->name, e->dir, tenants_error_words(r));
 		return r;
 	}
-	e->policy = view->policy;
+	e->policy = snapshot->policy;
 	e->joined = true;
-	live = tenants_live(view);
-	tenant_view_free(view);
+	live = tenants_live(snapshot);
+	snapshot_free(snapshot);
 	r = wanted_policy(req, &e->policy, &want);
 	if (r == 0)
 		r = check_mode(&want);

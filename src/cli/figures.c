@@ -29,21 +29,21 @@ static const struct nvml_process *find(const struct nvml_process *list, size_t n
 	return NULL;
 }
 
-static void apply(struct tenant_view *view, int d, const struct nvml_process *list, size_t n)
+static void apply(struct snapshot *snapshot, int d, const struct nvml_process *list, size_t n)
 {
-	struct view_device *device = &view->device[d];
-	bool is_use = view->policy.flags & POLICY_ACCOUNTING_DRIVER;
+	struct snapshot_device *device = &snapshot->device[d];
+	bool is_use = snapshot->policy.flags & POLICY_ACCOUNTING_DRIVER;
 	uint64_t sum = 0;
 
-	for (int p = 0; p < view->nprocesses; p++) {
-		struct view_process_device *use = &view->process[p].device[d];
-		const struct nvml_process *now = find(list, n, view->process[p].host_pid);
+	for (int p = 0; p < snapshot->nprocesses; p++) {
+		struct snapshot_process_device *use = &snapshot->process[p].device[d];
+		const struct nvml_process *now = find(list, n, snapshot->process[p].host_pid);
 
-		if (!view->process[p].live)
+		if (!snapshot->process[p].live)
 			continue;
 		if (now) {
 			use->driver_bytes = now->used_bytes;
-			use->driver_ns = view->now_ns;
+			use->driver_ns = snapshot->now_ns;
 		}
 		if (is_use)
 			use->used_bytes = use->driver_bytes + use->pending;
@@ -57,10 +57,10 @@ static void apply(struct tenant_view *view, int d, const struct nvml_process *li
 static bool wanted(const struct tenants *tenants, const uint8_t uuid[16])
 {
 	for (size_t t = 0; t < tenants->n; t++) {
-		const struct tenant_view *view = tenants->list[t].view;
+		const struct snapshot *snapshot = tenants->list[t].snapshot;
 
-		for (int d = 0; view && tenants_live(view) && d < view->ndevices; d++)
-			if (!memcmp(view->device[d].uuid, uuid, 16))
+		for (int d = 0; snapshot && tenants_live(snapshot) && d < snapshot->ndevices; d++)
+			if (!memcmp(snapshot->device[d].uuid, uuid, 16))
 				return true;
 	}
 	return false;
@@ -80,11 +80,11 @@ static void apply_nvidia(struct tenants *tenants)
 		    nvml_device_processes(library(), i, &list, &n))
 			continue;
 		for (size_t t = 0; t < tenants->n; t++) {
-			struct tenant_view *view = tenants->list[t].view;
+			struct snapshot *snapshot = tenants->list[t].snapshot;
 
-			for (int d = 0; view && d < view->ndevices; d++)
-				if (!memcmp(view->device[d].uuid, device.uuid, 16))
-					apply(view, d, list, n);
+			for (int d = 0; snapshot && d < snapshot->ndevices; d++)
+				if (!memcmp(snapshot->device[d].uuid, device.uuid, 16))
+					apply(snapshot, d, list, n);
 		}
 		free(list);
 	}
@@ -107,13 +107,13 @@ static const struct topology *topology(void)
  * Of processes that are not seen from here, or are another user's, it is not known. A guard notes
  * those of others, which is more than it has itself.
  */
-static void apply_kernels(struct tenant_view *view, int d, const struct topology_node *gpu)
+static void apply_kernels(struct snapshot *snapshot, int d, const struct topology_node *gpu)
 {
 	uint64_t sum = 0, bytes;
 
-	for (int p = 0; p < view->nprocesses; p++) {
-		const struct view_process *process = &view->process[p];
-		struct view_process_device *use = &process->device[d];
+	for (int p = 0; p < snapshot->nprocesses; p++) {
+		const struct snapshot_process *process = &snapshot->process[p];
+		struct snapshot_process_device *use = &process->device[d];
 
 		if (!process->live)
 			continue;
@@ -121,11 +121,11 @@ static void apply_kernels(struct tenant_view *view, int d, const struct topology
 		    !kernel_usage_read((pid_t)process->host_pid, gpu, &bytes) &&
 		    bytes >= use->driver_bytes) {
 			use->driver_bytes = bytes;
-			use->driver_ns = view->now_ns;
+			use->driver_ns = snapshot->now_ns;
 		}
 		sum += use->driver_bytes;
 	}
-	view->device[d].driver_bytes = sum;
+	snapshot->device[d].driver_bytes = sum;
 }
 
 static void apply_amd(struct tenants *tenants)
@@ -138,11 +138,11 @@ static void apply_amd(struct tenants *tenants)
 			continue;
 		amd_identity(&amd->nodes[i], uuid);
 		for (size_t t = 0; t < tenants->n; t++) {
-			struct tenant_view *view = tenants->list[t].view;
+			struct snapshot *snapshot = tenants->list[t].snapshot;
 
-			for (int d = 0; view && d < view->ndevices; d++)
-				if (!memcmp(view->device[d].uuid, uuid, 16))
-					apply_kernels(view, d, &amd->nodes[i]);
+			for (int d = 0; snapshot && d < snapshot->ndevices; d++)
+				if (!memcmp(snapshot->device[d].uuid, uuid, 16))
+					apply_kernels(snapshot, d, &amd->nodes[i]);
 		}
 	}
 }
@@ -152,11 +152,11 @@ void figures_apply(struct tenants *tenants)
 	bool nvidia = false, amd = false;
 
 	for (size_t t = 0; t < tenants->n; t++) {
-		const struct tenant_view *view = tenants->list[t].view;
+		const struct snapshot *snapshot = tenants->list[t].snapshot;
 
-		for (int d = 0; view && tenants_live(view) && d < view->ndevices; d++) {
-			amd = amd || amd_identity_is(view->device[d].uuid);
-			nvidia = nvidia || !amd_identity_is(view->device[d].uuid);
+		for (int d = 0; snapshot && tenants_live(snapshot) && d < snapshot->ndevices; d++) {
+			amd = amd || amd_identity_is(snapshot->device[d].uuid);
+			nvidia = nvidia || !amd_identity_is(snapshot->device[d].uuid);
 		}
 	}
 	if (nvidia)

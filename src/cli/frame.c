@@ -19,7 +19,7 @@
 /* One tenant on one device. */
 struct entry {
 	const struct tenant_entry *tenant;
-	const struct view_device *device; /* NULL: it used none yet */
+	const struct snapshot_device *device; /* NULL: it used none yet */
 	int permille;
 };
 
@@ -65,7 +65,7 @@ static uint64_t refusals_of(const struct entry *e)
 /* Measured, that is. */
 static bool has_compute(const struct entry *e)
 {
-	return e->device && policy_meters(&e->tenant->view->policy) &&
+	return e->device && policy_meters(&e->tenant->snapshot->policy) &&
 	       !amd_identity_is(e->device->uuid);
 }
 
@@ -117,13 +117,13 @@ static int collect(const struct tenants *tenants, struct entry *entries)
 
 		if (t->error)
 			continue;
-		for (int d = 0; d < (t->view->ndevices ? t->view->ndevices : 1); d++) {
+		for (int d = 0; d < (t->snapshot->ndevices ? t->snapshot->ndevices : 1); d++) {
 			struct entry e = {.tenant = t};
 
 			if (n == MAX_ENTRIES)
 				return n;
-			if (t->view->ndevices) {
-				e.device = &t->view->device[d];
+			if (t->snapshot->ndevices) {
+				e.device = &t->snapshot->device[d];
 				e.permille =
 					permille_of(e.device->used_bytes, e.device->limit_bytes);
 			}
@@ -180,7 +180,7 @@ static void add_bar(struct frame *f, int permille, enum frame_level level, int b
 /* A tenant in mode space has its part of the SMs, and may be busy there all the time. */
 static uint32_t time_target_of(const struct entry *e)
 {
-	return e->tenant->view->policy.mode == POLICY_MODE_SPACE
+	return e->tenant->snapshot->policy.mode == POLICY_MODE_SPACE
 		       ? 1000
 		       : e->device->compute.target_permille;
 }
@@ -189,13 +189,13 @@ static uint32_t time_target_of(const struct entry *e)
 static void add_compute(struct frame *f, const struct entry *e, bool selected, int width,
 			int bar_lines)
 {
-	const struct view_compute *compute = &e->device->compute;
+	const struct snapshot_compute *compute = &e->device->compute;
 	int permille = permille_of(compute->achieved_1s_bp, time_target_of(e) * 10);
 	struct frame_line *line;
 	char right[128];
 
-	line = add(f, "  %-16s %s", "compute", compute_how(&e->tenant->view->policy).s);
-	if (e->tenant->view->policy.mode == POLICY_MODE_SPACE)
+	line = add(f, "  %-16s %s", "compute", compute_how(&e->tenant->snapshot->policy).s);
+	if (e->tenant->snapshot->policy.mode == POLICY_MODE_SPACE)
 		snprintf(line->text + strlen(line->text), sizeof(line->text) - strlen(line->text),
 			 ", %s of the SMs", units_permille(compute->target_permille).s);
 	if (compute->debt_ns > 0)
@@ -212,11 +212,11 @@ static void add_compute(struct frame *f, const struct entry *e, bool selected, i
 
 static void add_units(struct frame *f, const struct entry *e, bool selected, int width)
 {
-	const struct view_compute *compute = &e->device->compute;
+	const struct snapshot_compute *compute = &e->device->compute;
 	struct frame_line *line;
 	char right[64];
 
-	line = add(f, "  %-16s %s", "compute", compute_how(&e->tenant->view->policy).s);
+	line = add(f, "  %-16s %s", "compute", compute_how(&e->tenant->snapshot->policy).s);
 	snprintf(right, sizeof(right), "%" PRIu32 " units, %s", compute->units,
 		 units_permille(compute->target_permille).s);
 	put_right(line, right, width);
@@ -227,8 +227,8 @@ static void add_units(struct frame *f, const struct entry *e, bool selected, int
 static void add_entry(struct frame *f, const struct entry *e, bool selected, int width,
 		      int bar_lines)
 {
-	unsigned int live = tenants_live(e->tenant->view);
-	struct units_text quota = limits_words(&e->tenant->view->policy.device[0]);
+	unsigned int live = tenants_live(e->tenant->snapshot);
+	struct units_text quota = limits_words(&e->tenant->snapshot->policy.device[0]);
 	struct units_text device = {""};
 	struct frame_line *line;
 	char right[128];
@@ -271,7 +271,7 @@ static void add_graph(struct frame *f, const struct entry *e, int height)
 }
 
 /* So that columns stand below each other. */
-static int gpu_width(const struct tenant_view *v)
+static int gpu_width(const struct snapshot *v)
 {
 	int width = 12;
 
@@ -285,19 +285,19 @@ static int gpu_width(const struct tenant_view *v)
 
 static void add_processes(struct frame *f, const struct tenant_entry *t, int height)
 {
-	const struct tenant_view *v = t->view;
+	const struct snapshot *v = t->snapshot;
 	int width = gpu_width(v);
 
 	add(f, "  %9s %9s  %-*s  %9s  %9s  %s", "PID", "HOST PID", width, "GPU", "USED", "DRIVER",
 	    "COMMAND")
 		->strong = true;
 	for (int p = 0; p < v->nprocesses; p++) {
-		const struct view_process *process = &v->process[p];
+		const struct snapshot_process *process = &v->process[p];
 
 		if (!process->live)
 			continue;
 		for (int d = 0; d < v->ndevices; d++) {
-			const struct view_process_device *use = &process->device[d];
+			const struct snapshot_process_device *use = &process->device[d];
 
 			if (!use->used_bytes && !use->driver_bytes && v->ndevices > 1)
 				continue;
@@ -323,7 +323,7 @@ static void add_title(struct frame *f, const struct tenants *tenants,
 		if (tenants->list[i].error)
 			unreadable++;
 		else
-			live += tenants_live(tenants->list[i].view);
+			live += tenants_live(tenants->list[i].snapshot);
 	}
 	add(f, "allot: %zu tenant%s, %u process%s, by %s", tenants->n, tenants->n == 1 ? "" : "s",
 	    live, live == 1 ? "" : "es", sorts[state->sort])

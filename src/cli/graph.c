@@ -12,7 +12,7 @@ static uint32_t scale_of(const uint32_t *history_bp, uint32_t target_permille)
 	static const uint32_t scales[] = {500, 1000, 2500, 5000};
 	uint32_t most = 0;
 
-	for (int i = 0; i < VIEW_SECONDS; i++)
+	for (int i = 0; i < SNAPSHOT_SECONDS; i++)
 		if (history_bp[i] > most)
 			most = history_bp[i];
 	/* A second that is a little above the target is cut rather than change the scale. */
@@ -25,7 +25,8 @@ static uint32_t scale_of(const uint32_t *history_bp, uint32_t target_permille)
 	return 10000;
 }
 
-struct graph graph_draw(const uint32_t history_bp[static VIEW_SECONDS], uint32_t target_permille)
+struct graph graph_draw(const uint32_t history_bp[static SNAPSHOT_SECONDS],
+			uint32_t target_permille)
 {
 	uint32_t scale = scale_of(history_bp, target_permille), step = scale / BARS;
 	struct graph g;
@@ -36,7 +37,7 @@ struct graph graph_draw(const uint32_t history_bp[static VIEW_SECONDS], uint32_t
 		char *at = g.row[i];
 
 		at += sprintf(at, "%6u%%|", high / 100);
-		for (int s = 0; s < VIEW_SECONDS; s++)
+		for (int s = 0; s < SNAPSHOT_SECONDS; s++)
 			*at++ = history_bp[s] + step / 4 >= high	? '#'
 				: history_bp[s] > low + step / 4	? ':'
 				: target > low && target <= high	? '-'
@@ -44,8 +45,8 @@ struct graph graph_draw(const uint32_t history_bp[static VIEW_SECONDS], uint32_t
 		*at = 0;
 	}
 	sprintf(g.row[BARS], "%7s+", "");
-	memset(g.row[BARS] + 8, '-', VIEW_SECONDS);
+	memset(g.row[BARS] + 8, '-', SNAPSHOT_SECONDS);
 	g.row[BARS][GRAPH_WIDTH] = 0;
-	sprintf(g.row[BARS + 1], "%8s%-*s%s", "", VIEW_SECONDS - 3, "60 s ago", "now");
+	sprintf(g.row[BARS + 1], "%8s%-*s%s", "", SNAPSHOT_SECONDS - 3, "60 s ago", "now");
 	return g;
 }

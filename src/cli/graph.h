@@ -5,10 +5,10 @@
 
 #include <stdint.h>
 
-#include "ledger/view.h"
+#include "ledger/snapshot.h"
 
 #define GRAPH_ROWS  7 /* five of bars, the axis and its words */
-#define GRAPH_WIDTH (8 + VIEW_SECONDS)
+#define GRAPH_WIDTH (8 + SNAPSHOT_SECONDS)
 
 struct graph {
 	char row[GRAPH_ROWS][GRAPH_WIDTH + 1];
@@ -18,6 +18,7 @@ struct graph {
  * `history_bp` is in hundredths of a percent, the oldest second first. The scale follows the larger
  * of what was had and the target, which is a dashed line behind the bars.
  */
-struct graph graph_draw(const uint32_t history_bp[static VIEW_SECONDS], uint32_t target_permille);
+struct graph graph_draw(const uint32_t history_bp[static SNAPSHOT_SECONDS],
+			uint32_t target_permille);
 
 #endif

@@ -62,7 +62,8 @@ static void category_cells(struct table *t, const uint64_t used[static CAT_N])
 		bytes_cell(t, used[c]);
 }
 
-static void device_row(struct table *t, const struct tenant_entry *e, const struct view_device *d)
+static void device_row(struct table *t, const struct tenant_entry *e,
+		       const struct snapshot_device *d)
 {
 	table_cell(t, "%s", e->name);
 	table_cell(t, "%s", units_uuid_short(d->uuid).s);
@@ -86,7 +87,7 @@ static void idle_row(struct table *t, const struct tenant_entry *e)
 {
 	table_cell(t, "%s", e->name);
 	table_cell(t, "each");
-	table_cell(t, "%s", limits_words(&e->view->policy.device[0]).s);
+	table_cell(t, "%s", limits_words(&e->snapshot->policy.device[0]).s);
 	table_cell(t, "0");
 	table_cell(t, "0%%");
 	table_cell(t, "%s", "");
@@ -108,9 +109,9 @@ static int print_devices(const struct tenants *tenants)
 
 		if (e->error)
 			continue;
-		for (int d = 0; d < e->view->ndevices; d++)
-			device_row(t, e, &e->view->device[d]);
-		if (!e->view->ndevices)
+		for (int d = 0; d < e->snapshot->ndevices; d++)
+			device_row(t, e, &e->snapshot->device[d]);
+		if (!e->snapshot->ndevices)
 			idle_row(t, e);
 	}
 	r = table_print(t, stdout);
@@ -118,8 +119,9 @@ static int print_devices(const struct tenants *tenants)
 	return r;
 }
 
-static void process_row(struct table *t, const struct tenant_entry *e, const struct view_process *p,
-			const struct view_device *device, const struct view_process_device *use)
+static void process_row(struct table *t, const struct tenant_entry *e,
+			const struct snapshot_process *p, const struct snapshot_device *device,
+			const struct snapshot_process_device *use)
 {
 	table_cell(t, "%s", e->name);
 	table_cell(t, "%" PRIu32, p->info.pid);
@@ -139,17 +141,17 @@ static void process_row(struct table *t, const struct tenant_entry *e, const str
 
 /* A process appears once for each device that it uses, and once with none if it uses none. */
 static void process_rows(struct table *t, const struct tenant_entry *e,
-			 const struct view_process *p)
+			 const struct snapshot_process *p)
 {
 	bool any = false;
 
-	for (int d = 0; d < e->view->ndevices; d++) {
-		const struct view_process_device *use = &p->device[d];
+	for (int d = 0; d < e->snapshot->ndevices; d++) {
+		const struct snapshot_process_device *use = &p->device[d];
 
 		if (!use->used_bytes && !use->shared_bytes && !use->driver_bytes &&
 		    !use->host_bytes)
 			continue;
-		process_row(t, e, p, &e->view->device[d], use);
+		process_row(t, e, p, &e->snapshot->device[d], use);
 		any = true;
 	}
 	if (!any)
@@ -168,10 +170,10 @@ static int print_processes(const struct tenants *tenants)
 	for (size_t i = 0; i < tenants->n; i++) {
 		const struct tenant_entry *e = &tenants->list[i];
 
-		for (int p = 0; !e->error && p < e->view->nprocesses; p++) {
-			if (!e->view->process[p].live)
+		for (int p = 0; !e->error && p < e->snapshot->nprocesses; p++) {
+			if (!e->snapshot->process[p].live)
 				continue;
-			process_rows(t, e, &e->view->process[p]);
+			process_rows(t, e, &e->snapshot->process[p]);
 			n++;
 		}
 	}
@@ -195,11 +197,11 @@ static void notes(const struct tenants *tenants)
 			continue;
 		}
 		ps_compute_notes(e);
-		for (int d = 0; d < e->view->ndevices; d++)
-			if (e->view->device[d].absurd)
+		for (int d = 0; d < e->snapshot->ndevices; d++)
+			if (e->snapshot->device[d].absurd)
 				say_note("tenant \"%s\" on %s: its ledger holds an impossible "
 					 "figure, so it counts as full; end its processes",
-					 e->name, units_uuid(e->view->device[d].uuid).s);
+					 e->name, units_uuid(e->snapshot->device[d].uuid).s);
 	}
 }
 
@@ -225,7 +227,7 @@ static int keep_named(struct tenants *tenants, const struct args *a)
 		if (wanted)
 			tenants->list[n++] = tenants->list[i];
 		else
-			tenant_view_free(tenants->list[i].view);
+			snapshot_free(tenants->list[i].snapshot);
 	}
 	tenants->n = n;
 	return 0;

@@ -17,7 +17,7 @@
 
 static bool shares(const struct tenant_entry *e)
 {
-	return !e->error && e->view->policy.compute != POLICY_COMPUTE_OFF;
+	return !e->error && e->snapshot->policy.compute != POLICY_COMPUTE_OFF;
 }
 
 static void bp_cell(struct table *t, uint32_t bp)
@@ -27,7 +27,7 @@ static void bp_cell(struct table *t, uint32_t bp)
 
 static void tenant_cells(struct table *t, const struct tenant_entry *e, const char *device)
 {
-	const struct policy *policy = &e->view->policy;
+	const struct policy *policy = &e->snapshot->policy;
 
 	table_cell(t, "%s", e->name);
 	table_cell(t, "%s", device);
@@ -54,15 +54,16 @@ static void unknown_cells(struct table *t)
 	table_cell(t, "%s", "");
 }
 
-static void device_row(struct table *t, const struct tenant_entry *e, const struct view_device *d)
+static void device_row(struct table *t, const struct tenant_entry *e,
+		       const struct snapshot_device *d)
 {
-	const struct view_compute *compute = &d->compute;
+	const struct snapshot_compute *compute = &d->compute;
 
 	tenant_cells(t, e, units_uuid_short(d->uuid).s);
 	table_cell(t, "%s", units_permille(compute->target_permille).s);
 	units_cell(t, compute->units);
 	/* Units of its own are nobody else's, so nobody measures what is done on them. */
-	if (!policy_meters(&e->view->policy) || amd_identity_is(d->uuid)) {
+	if (!policy_meters(&e->snapshot->policy) || amd_identity_is(d->uuid)) {
 		unknown_cells(t);
 		return;
 	}
@@ -76,7 +77,7 @@ static void device_row(struct table *t, const struct tenant_entry *e, const stru
 /* A tenant that used no device yet. */
 static void idle_row(struct table *t, const struct tenant_entry *e)
 {
-	uint32_t share = e->view->policy.device[0].share_permille;
+	uint32_t share = e->snapshot->policy.device[0].share_permille;
 
 	tenant_cells(t, e, "each");
 	table_cell(t, "%s", share ? units_permille(share).s : "-");
@@ -99,9 +100,9 @@ int ps_compute(const struct tenants *tenants, FILE *out)
 		if (!shares(e))
 			continue;
 		any = true;
-		for (int d = 0; d < e->view->ndevices; d++)
-			device_row(t, e, &e->view->device[d]);
-		if (!e->view->ndevices)
+		for (int d = 0; d < e->snapshot->ndevices; d++)
+			device_row(t, e, &e->snapshot->device[d]);
+		if (!e->snapshot->ndevices)
 			idle_row(t, e);
 	}
 	if (any) {
@@ -115,10 +116,10 @@ int ps_compute(const struct tenants *tenants, FILE *out)
 /* After a unit of work a tenant pauses until it has paid for it, which is a window of its own. */
 void ps_compute_notes(const struct tenant_entry *e)
 {
-	if (!shares(e) || e->view->policy.mode == POLICY_MODE_SPACE)
+	if (!shares(e) || e->snapshot->policy.mode == POLICY_MODE_SPACE)
 		return;
-	for (int d = 0; d < e->view->ndevices; d++) {
-		const struct view_device *dev = &e->view->device[d];
+	for (int d = 0; d < e->snapshot->ndevices; d++) {
+		const struct snapshot_device *dev = &e->snapshot->device[d];
 		uint64_t target = dev->compute.target_permille, longest = dev->compute.longest_ns;
 
 		if (!target || target == 1000 || longest > ABSURD_NS ||

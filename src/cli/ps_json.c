@@ -51,7 +51,7 @@ static void achieved(struct json *j, const char *key, uint32_t bp, bool amd)
 		json_u64(j, key, bp);
 }
 
-static void compute(struct json *j, const struct view_compute *c, bool amd)
+static void compute(struct json *j, const struct snapshot_compute *c, bool amd)
 {
 	json_open(j, "compute", '{');
 	json_known_u64(j, "share_permille", c->share_permille);
@@ -71,7 +71,7 @@ static void compute(struct json *j, const struct view_compute *c, bool amd)
 	json_close(j, '}');
 }
 
-static void device(struct json *j, const struct view_device *d)
+static void device(struct json *j, const struct snapshot_device *d)
 {
 	json_open(j, NULL, '{');
 	json_text(j, "uuid", units_uuid(d->uuid).s);
@@ -88,7 +88,8 @@ static void device(struct json *j, const struct view_device *d)
 	json_close(j, '}');
 }
 
-static void process(struct json *j, const struct tenant_view *view, const struct view_process *p)
+static void process(struct json *j, const struct snapshot *snapshot,
+		    const struct snapshot_process *p)
 {
 	json_open(j, NULL, '{');
 	json_u64(j, "pid", p->info.pid);
@@ -96,14 +97,14 @@ static void process(struct json *j, const struct tenant_view *view, const struct
 	json_text(j, "name", p->info.comm);
 	json_text(j, "command", p->info.command);
 	json_open(j, "devices", '[');
-	for (int d = 0; d < view->ndevices; d++) {
-		const struct view_process_device *use = &p->device[d];
+	for (int d = 0; d < snapshot->ndevices; d++) {
+		const struct snapshot_process_device *use = &p->device[d];
 
 		if (!use->used_bytes && !use->shared_bytes && !use->driver_bytes &&
 		    !use->host_bytes)
 			continue;
 		json_open(j, NULL, '{');
-		json_text(j, "uuid", units_uuid(view->device[d].uuid).s);
+		json_text(j, "uuid", units_uuid(snapshot->device[d].uuid).s);
 		json_u64(j, "used_bytes", use->used_bytes);
 		categories(j, use->used);
 		json_u64(j, "pending_bytes", use->pending);
@@ -116,7 +117,7 @@ static void process(struct json *j, const struct tenant_view *view, const struct
 	json_close(j, '}');
 }
 
-static void view(struct json *j, const struct tenant_view *v)
+static void snapshot(struct json *j, const struct snapshot *v)
 {
 	policy(j, &v->policy);
 	json_open(j, "devices", '[');
@@ -146,8 +147,8 @@ void ps_json(const struct tenants *tenants, FILE *out)
 		json_text(&j, "directory", e->dir);
 		json_bool(&j, "generated", e->generated);
 		json_text(&j, "error", e->error ? tenants_error_words(e->error) : NULL);
-		if (e->view)
-			view(&j, e->view);
+		if (e->snapshot)
+			snapshot(&j, e->snapshot);
 		json_close(&j, '}');
 	}
 	json_close(&j, ']');

@@ -74,13 +74,13 @@ static int refuse_mode(const struct change *c, enum policy_mode mode)
 
 static unsigned int count_live(const char *dir)
 {
-	struct tenant_view *view;
+	struct snapshot *snapshot;
 	unsigned int n;
 
-	if (tenant_view_read(dir, &view) < 0)
+	if (snapshot_read(dir, &snapshot) < 0)
 		return 0;
-	n = tenants_live(view);
-	tenant_view_free(view);
+	n = tenants_live(snapshot);
+	snapshot_free(snapshot);
 	return n;
 }
 
@@ -101,12 +101,12 @@ static int edit(struct policy *policy, void *arg)
 /* Which of the tenant's devices use more than they now may. */
 static void report_excess(const char *dir)
 {
-	struct tenant_view *view;
+	struct snapshot *snapshot;
 
-	if (tenant_view_read(dir, &view) < 0)
+	if (snapshot_read(dir, &snapshot) < 0)
 		return;
-	for (int i = 0; i < view->ndevices; i++) {
-		const struct view_device *d = &view->device[i];
+	for (int i = 0; i < snapshot->ndevices; i++) {
+		const struct snapshot_device *d = &snapshot->device[i];
 
 		if (d->limit_bytes && d->used_bytes > d->limit_bytes)
 			printf("  %s uses %s, above its new quota: nothing is taken away, new "
@@ -114,7 +114,7 @@ static void report_excess(const char *dir)
 			       units_uuid(d->uuid).s, units_bytes(d->used_bytes).s,
 			       units_bytes(d->limit_bytes).s);
 	}
-	tenant_view_free(view);
+	snapshot_free(snapshot);
 }
 
 /* What the kernel keeps to beside the library, where it does. */

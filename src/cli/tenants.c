@@ -106,26 +106,26 @@ static bool begun_by_the_dead(const struct note *note)
 	return kill((pid_t)note->pid, 0) < 0 && errno == ESRCH;
 }
 
-unsigned int tenants_live(const struct tenant_view *view)
+unsigned int tenants_live(const struct snapshot *snapshot)
 {
 	unsigned int n = 0;
 
-	for (int i = 0; i < view->nprocesses; i++)
-		n += view->process[i].live;
+	for (int i = 0; i < snapshot->nprocesses; i++)
+		n += snapshot->process[i].live;
 	return n;
 }
 
 static int sweep_one(const char *name, const char *dir, void *runtime)
 {
-	struct tenant_view *view = NULL;
+	struct snapshot *snapshot = NULL;
 	struct note note;
 	bool used;
 
 	if (read_note(dir, &note) < 0 || note.age_s < TENANTS_GRACE_S || !begun_by_the_dead(&note))
 		return 0;
 	/* What cannot be read may be another version's, and in use. */
-	used = tenant_view_read(dir, &view) < 0 || tenants_live(view);
-	tenant_view_free(view);
+	used = snapshot_read(dir, &snapshot) < 0 || tenants_live(snapshot);
+	snapshot_free(snapshot);
 	if (!used)
 		tenant_remove(runtime, name);
 	return 0;
@@ -154,11 +154,11 @@ static int load_one(const char *name, const char *dir, void *arg)
 	snprintf(e->dir, sizeof(e->dir), "%s", dir);
 	e->generated = !read_note(dir, &note);
 	e->abandoned = e->generated && begun_by_the_dead(&note);
-	e->error = tenant_view_read(dir, &e->view);
+	e->error = snapshot_read(dir, &e->snapshot);
 	if (e->error == -ENOENT && access(dir, F_OK) < 0)
 		return 0; /* removed meanwhile */
-	if (!e->error && e->abandoned && !tenants_live(e->view)) {
-		tenant_view_free(e->view);
+	if (!e->error && e->abandoned && !tenants_live(e->snapshot)) {
+		snapshot_free(e->snapshot);
 		return 0;
 	}
 	t->n++;
@@ -186,7 +186,7 @@ int tenants_load(struct tenants *ret)
 void tenants_free(struct tenants *tenants)
 {
 	for (size_t i = 0; i < tenants->n; i++)
-		tenant_view_free(tenants->list[i].view);
+		snapshot_free(tenants->list[i].snapshot);
 	free(tenants->list);
 	tenants->list = NULL;
 	tenants->n = 0;

@@ -11,15 +11,15 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "ledger/view.h"
+#include "ledger/snapshot.h"
 
 struct tenant_entry {
 	char name[POLICY_NAME_BYTES];
 	char dir[PATH_MAX];
 	bool generated;		  /* `allot run` chose the name */
 	bool abandoned;		  /* generated, and the process that began it is gone */
-	int error;		  /* why there is no view, -errno */
-	struct tenant_view *view; /* NULL on error */
+	int error;		  /* why there is no snapshot, -errno */
+	struct snapshot *snapshot; /* NULL on error */
 };
 
 struct tenants {
@@ -38,7 +38,7 @@ int tenants_runtime(char ret[static PATH_MAX]);
 int tenants_load(struct tenants *ret);
 void tenants_free(struct tenants *tenants);
 
-unsigned int tenants_live(const struct tenant_view *view);
+unsigned int tenants_live(const struct snapshot *snapshot);
 
 /* Notes in a tenant's directory that this process began it and that its name was generated. */
 int tenants_mark_generated(const char *dir);

@@ -8,7 +8,7 @@
 #include "ledger/quota.h"
 #include "ledger/shared.h"
 #include "ledger/slot.h"
-#include "ledger/view.h"
+#include "ledger/snapshot.h"
 #include "tests/fuzz/tenant.h"
 
 #define RECORD 11
@@ -78,29 +78,29 @@ static void join(void)
 	ledger_close(ledger);
 }
 
-static void look_at_compute(const struct view_compute *compute)
+static void look_at_compute(const struct snapshot_compute *compute)
 {
 	MUST(compute->target_permille <= 1000);
 	MUST(compute->achieved_1s_bp <= 10000 && compute->achieved_60s_bp <= 10000);
-	for (int i = 0; i < VIEW_SECONDS; i++)
+	for (int i = 0; i < SNAPSHOT_SECONDS; i++)
 		MUST(compute->history_bp[i] <= 10000);
 }
 
 static void look(void)
 {
-	struct tenant_view *view = NULL;
+	struct snapshot *snapshot = NULL;
 
-	if (tenant_view_read(tenant_dir, &view) < 0)
+	if (snapshot_read(tenant_dir, &snapshot) < 0)
 		return;
-	for (int d = 0; d < view->ndevices; d++)
-		look_at_compute(&view->device[d].compute);
-	for (int p = 0; p < view->nprocesses; p++) {
-		const struct slot_info *info = &view->process[p].info;
+	for (int d = 0; d < snapshot->ndevices; d++)
+		look_at_compute(&snapshot->device[d].compute);
+	for (int p = 0; p < snapshot->nprocesses; p++) {
+		const struct slot_info *info = &snapshot->process[p].info;
 
 		MUST(memchr(info->comm, 0, sizeof(info->comm)));
 		MUST(memchr(info->command, 0, sizeof(info->command)));
 	}
-	tenant_view_free(view);
+	snapshot_free(snapshot);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -19,8 +19,8 @@
 #include <unistd.h>
 
 #include "families_note.h"
+#include "ledger/snapshot.h"
 #include "ledger/tenant.h"
-#include "ledger/view.h"
 #include "sim/truth.h"
 #include "tests/check.h"
 
@@ -142,21 +142,21 @@ static inline void tenant_set(struct tenant *t, uint64_t quota)
 }
 
 /* The tenant's use of a device as people see it; `row` gets it by category. */
-static inline uint64_t tenant_used(const struct tenant *t, int device, struct view_device *row)
+static inline uint64_t tenant_used(const struct tenant *t, int device, struct snapshot_device *row)
 {
-	struct tenant_view *view;
+	struct snapshot *snapshot;
 	uint8_t uuid[16];
 	uint64_t used = 0;
 
 	memset(row, 0, sizeof(*row));
 	sim_truth_uuid(truth, device, uuid);
-	CHECK_EQ(tenant_view_read(t->dir, &view), 0);
-	for (int i = 0; i < view->ndevices; i++)
-		if (!memcmp(view->device[i].uuid, uuid, 16)) {
-			*row = view->device[i];
+	CHECK_EQ(snapshot_read(t->dir, &snapshot), 0);
+	for (int i = 0; i < snapshot->ndevices; i++)
+		if (!memcmp(snapshot->device[i].uuid, uuid, 16)) {
+			*row = snapshot->device[i];
 			used = row->used_bytes;
 		}
-	tenant_view_free(view);
+	snapshot_free(snapshot);
 	return used;
 }
 
@@ -187,7 +187,7 @@ static inline void program_start(struct program *p, struct tenant *t, const char
 
 static inline void complain(const struct program *p, const struct note *n, const char *what)
 {
-	struct view_device row;
+	struct snapshot_device row;
 
 	fprintf(stderr, "%s: at \"%s\" (%c): %s\n", p->label, n->text, n->what, what);
 	for (int i = 0; i < sim_truth_devices(truth); i++) {
@@ -211,7 +211,7 @@ static inline const char *judge(struct program *p, const struct note *n)
 {
 	const struct tenant *t = p->tenant;
 	uint64_t used, peak, ledger, quota = t->quota[n->device];
-	struct view_device row;
+	struct snapshot_device row;
 
 	used = sim_truth_used(truth, n->device);
 	peak = sim_truth_peak(truth, n->device);
@@ -283,7 +283,7 @@ static inline int program_finish(struct program *p)
 /* Nobody runs any more: nothing may be held, by either count. */
 static inline bool host_clean(const struct tenant *t, const char *label)
 {
-	struct view_device row;
+	struct snapshot_device row;
 
 	for (int i = 0; i < sim_truth_devices(truth); i++) {
 		uint64_t ledger = tenant_used(t, i, &row), used = sim_truth_used(truth, i);

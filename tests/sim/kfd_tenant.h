@@ -12,7 +12,7 @@
 
 #include "amd/identity.h"
 #include "amd/topology_read.h"
-#include "ledger/view.h"
+#include "ledger/snapshot.h"
 #include "sim/kfd/bank.h"
 #include "tests/sim/kfd_program.h"
 
@@ -40,16 +40,16 @@ static inline void name_devices(void)
 }
 
 /* What the ledger says of a GPU. */
-static inline struct view_device device_view(int gpu)
+static inline struct snapshot_device device_view(int gpu)
 {
-	struct tenant_view *view;
-	struct view_device found = {.index = -1};
+	struct snapshot *snapshot;
+	struct snapshot_device found = {.index = -1};
 
-	CHECK_EQ(tenant_view_read(getenv("ALLOT_TENANT_DIR"), &view), 0);
-	for (int i = 0; i < view->ndevices; i++)
-		if (!memcmp(view->device[i].uuid, uuids[gpu], sizeof(uuids[gpu])))
-			found = view->device[i];
-	tenant_view_free(view);
+	CHECK_EQ(snapshot_read(getenv("ALLOT_TENANT_DIR"), &snapshot), 0);
+	for (int i = 0; i < snapshot->ndevices; i++)
+		if (!memcmp(snapshot->device[i].uuid, uuids[gpu], sizeof(uuids[gpu])))
+			found = snapshot->device[i];
+	snapshot_free(snapshot);
 	return found;
 }
 

@@ -79,7 +79,7 @@ static inline void puppet_kill(struct program *p)
 /* What the tenant is charged for on a device, what the simulator gave. */
 static inline uint64_t charged(const struct tenant *t, int device)
 {
-	struct view_device row;
+	struct snapshot_device row;
 
 	return tenant_used(t, device, &row);
 }

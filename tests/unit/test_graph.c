@@ -6,7 +6,7 @@
 
 #include "tests/check.h"
 
-static uint32_t history[VIEW_SECONDS];
+static uint32_t history[SNAPSHOT_SECONDS];
 
 static struct graph draw(uint32_t target_permille)
 {
@@ -19,7 +19,7 @@ static struct graph draw(uint32_t target_permille)
 
 static void all(uint32_t bp)
 {
-	for (int i = 0; i < VIEW_SECONDS; i++)
+	for (int i = 0; i < SNAPSHOT_SECONDS; i++)
 		history[i] = bp;
 }
 
@@ -41,15 +41,15 @@ static void check_bars(void)
 	g = draw(250);
 	CHECK(!strncmp(g.row[0], "    25%|", 8));
 	CHECK(!strncmp(g.row[4], "     5%|", 8));
-	CHECK_EQ(count(g.row[0], '-'), VIEW_SECONDS); /* the target */
-	CHECK_EQ(count(g.row[1], ' '), VIEW_SECONDS);
+	CHECK_EQ(count(g.row[0], '-'), SNAPSHOT_SECONDS); /* the target */
+	CHECK_EQ(count(g.row[1], ' '), SNAPSHOT_SECONDS);
 	CHECK(strstr(g.row[6], "60 s ago") && strstr(g.row[6], "now"));
 	/* A little less and a little more than the target are the target. */
 	for (uint32_t bp = 2480; bp <= 2550; bp += 70) {
 		all(bp);
 		g = draw(250);
 		CHECK(!strncmp(g.row[0], "    25%|", 8));
-		CHECK_EQ(count(g.row[0], '#'), VIEW_SECONDS);
+		CHECK_EQ(count(g.row[0], '#'), SNAPSHOT_SECONDS);
 	}
 	history[59] = 1200;
 	history[0] = 0;
@@ -69,13 +69,13 @@ static void check_scale(void)
 	all(10000);
 	g = draw(250);
 	CHECK(!strncmp(g.row[0], "   100%|", 8));
-	CHECK_EQ(count(g.row[0], '#'), VIEW_SECONDS);
+	CHECK_EQ(count(g.row[0], '#'), SNAPSHOT_SECONDS);
 	all(0);
 	g = draw(1000);
 	CHECK(!strncmp(g.row[0], "   100%|", 8));
 	g = draw(1);
 	CHECK(!strncmp(g.row[0], "     5%|", 8));
-	CHECK_EQ(count(g.row[4], '-'), VIEW_SECONDS);
+	CHECK_EQ(count(g.row[4], '-'), SNAPSHOT_SECONDS);
 	all(UINT32_MAX);
 	draw(UINT32_MAX);
 }

@@ -4,8 +4,8 @@
  * read(2), never by mapping, so a truncated or forged file gives an error or odd figures, not a
  * signal.
  */
-#ifndef ALLOT_LEDGER_VIEW_H
-#define ALLOT_LEDGER_VIEW_H
+#ifndef ALLOT_LEDGER_SNAPSHOT_H
+#define ALLOT_LEDGER_SNAPSHOT_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -15,21 +15,21 @@
 #include "ledger/quota.h"
 #include "ledger/slot.h"
 
-#define VIEW_SECONDS 60
+#define SNAPSHOT_SECONDS 60
 
 /* Parts of the device's time, where not in permille, in hundredths of a percent ("bp"). */
-struct view_compute {
+struct snapshot_compute {
 	uint32_t share_permille;  /* asked for; 0 none, or compute is off */
 	uint32_t target_permille; /* what it may count on now; 0: off; in mode space, of the SMs */
 	uint32_t units;		  /* of an AMD GPU: that its queues have now; 0: all, or no queue */
 	uint32_t achieved_1s_bp, achieved_60s_bp;
-	uint32_t history_bp[VIEW_SECONDS]; /* the oldest first */
+	uint32_t history_bp[SNAPSHOT_SECONDS]; /* the oldest first */
 	uint64_t busy_ns, launches, graph_launches, throttled_ns, throttles, longest_ns;
 	uint64_t unmeasured_ns, host_copy_bytes;
 	int64_t debt_ns; /* under a cap; negative: credit */
 };
 
-struct view_device {
+struct snapshot_device {
 	int index; /* in the ledger, -1: only the policy knows it */
 	uint8_t uuid[16];
 	uint64_t total_bytes; /* 0 unknown */
@@ -41,11 +41,11 @@ struct view_device {
 	uint64_t host_bytes;   /* of the machine's memory, pinned for it; beside used_bytes */
 	uint64_t context_bytes;
 	uint64_t refusals;
-	struct view_compute compute;
+	struct snapshot_compute compute;
 	bool absurd; /* a row holds an impossible figure: counted as full */
 };
 
-struct view_process_device {
+struct snapshot_process_device {
 	uint64_t used_bytes; /* its own row; shared objects are the tenant's */
 	uint64_t used[CAT_N];
 	uint64_t pending;
@@ -55,25 +55,25 @@ struct view_process_device {
 	uint64_t host_bytes;
 };
 
-struct view_process {
+struct snapshot_process {
 	int slot;
 	bool live; /* false: dead, not yet reclaimed; counted nowhere */
 	struct slot_info info;
 	uint32_t host_pid; /* in the reader's namespace, 0 when it cannot be seen from there */
-	struct view_process_device *device; /* [ndevices], in the order of tenant_view.device */
+	struct snapshot_process_device *device; /* [ndevices], in the order of snapshot.device */
 };
 
-struct tenant_view {
+struct snapshot {
 	struct policy policy;
 	uint64_t now_ns; /* CLOCK_BOOTTIME of the snapshot */
 	int ndevices;
-	struct view_device *device;
+	struct snapshot_device *device;
 	int nprocesses;
-	struct view_process *process;
+	struct snapshot_process *process;
 };
 
 /* Errors of policy_open, policy_read and ledger_open; -ENOMEM. */
-int tenant_view_read(const char *dir, struct tenant_view **ret);
-void tenant_view_free(struct tenant_view *view);
+int snapshot_read(const char *dir, struct snapshot **ret);
+void snapshot_free(struct snapshot *snapshot);
 
 #endif

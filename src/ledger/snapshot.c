@@ -9,29 +9,29 @@
 #include "ledger/ledger_priv.h"
 #include "ledger/pidns.h"
 #include "ledger/shared.h"
-#include "ledger/view.h"
+#include "ledger/snapshot.h"
 
 DEFINE_CLEANUP(struct ledger, ledger_close)
-DEFINE_CLEANUP(struct tenant_view, tenant_view_free)
+DEFINE_CLEANUP(struct snapshot, snapshot_free)
 
-static struct view_device *device_by_uuid(struct tenant_view *view, const uint8_t uuid[16])
+static struct snapshot_device *device_by_uuid(struct snapshot *snapshot, const uint8_t uuid[16])
 {
-	for (int i = 0; i < view->ndevices; i++)
-		if (!memcmp(view->device[i].uuid, uuid, 16))
-			return &view->device[i];
+	for (int i = 0; i < snapshot->ndevices; i++)
+		if (!memcmp(snapshot->device[i].uuid, uuid, 16))
+			return &snapshot->device[i];
 	return NULL;
 }
 
 /* The policy's devices in its order, then those that only the ledger knows. */
-static int list_devices(struct tenant_view *view, struct ledger *ledger)
+static int list_devices(struct snapshot *snapshot, struct ledger *ledger)
 {
-	const struct policy *policy = &view->policy;
+	const struct policy *policy = &snapshot->policy;
 
-	view->device = calloc(POLICY_DEVICES + LEDGER_DEVICES, sizeof(*view->device));
-	if (!view->device)
+	snapshot->device = calloc(POLICY_DEVICES + LEDGER_DEVICES, sizeof(*snapshot->device));
+	if (!snapshot->device)
 		return -ENOMEM;
 	for (uint32_t i = policy->flags & POLICY_ALL_DEVICES ? 1 : 0; i < policy->ndevices; i++) {
-		struct view_device *dev = &view->device[view->ndevices++];
+		struct snapshot_device *dev = &snapshot->device[snapshot->ndevices++];
 
 		memcpy(dev->uuid, policy->device[i].uuid, 16);
 		dev->index = -1;
@@ -39,16 +39,16 @@ static int list_devices(struct tenant_view *view, struct ledger *ledger)
 	}
 	for (int i = 0; i < LEDGER_DEVICES; i++) {
 		struct ledger_device_info info;
-		struct view_device *dev;
+		struct snapshot_device *dev;
 
 		if (ledger_device_info(ledger, i, &info) < 0)
 			continue;
-		dev = device_by_uuid(view, info.uuid);
+		dev = device_by_uuid(snapshot, info.uuid);
 		/* A forged table may name a device twice; processes use the first. */
 		if (dev && dev->index >= 0)
 			continue;
 		if (!dev)
-			dev = &view->device[view->ndevices++];
+			dev = &snapshot->device[snapshot->ndevices++];
 		memcpy(dev->uuid, info.uuid, 16);
 		dev->index = i;
 		if (info.total_bytes)
@@ -56,8 +56,8 @@ static int list_devices(struct tenant_view *view, struct ledger *ledger)
 		dev->context_bytes = info.context_bytes;
 		dev->refusals = info.refusals;
 	}
-	for (int i = 0; i < view->ndevices; i++) {
-		struct view_device *dev = &view->device[i];
+	for (int i = 0; i < snapshot->ndevices; i++) {
+		struct snapshot_device *dev = &snapshot->device[i];
 
 		policy_limit(policy, dev->uuid, dev->total_bytes, &dev->limit_bytes);
 	}
@@ -103,7 +103,7 @@ static int64_t debt_of(const struct policy *policy, const struct compute *comput
 
 /* Of an AMD GPU: what was made for all tenants that have queues there. */
 static void read_units(struct ledger *ledger, const struct compute *compute, int device,
-		       struct view_compute *ret)
+		       struct snapshot_compute *ret)
 {
 	struct units units;
 
@@ -116,12 +116,12 @@ static void read_units(struct ledger *ledger, const struct compute *compute, int
 }
 
 static void read_compute(const struct policy *policy, const struct policy_turn *turn,
-			 struct ledger *ledger, struct view_device *dev)
+			 struct ledger *ledger, struct snapshot_device *dev)
 {
 	const struct compute *compute = dev->index < 0 ? NULL : compute_of(ledger, dev->index);
 	const struct policy_device *asked = policy_find(policy, dev->uuid);
 	uint32_t share = policy_share(policy, dev->uuid);
-	struct view_compute *ret = &dev->compute;
+	struct snapshot_compute *ret = &dev->compute;
 	uint64_t now = now_monotonic_ns();
 
 	if (policy->compute != POLICY_COMPUTE_OFF && asked)
@@ -130,8 +130,8 @@ static void read_compute(const struct policy *policy, const struct policy_turn *
 	if (!compute)
 		return;
 	ret->achieved_1s_bp = compute_achieved(compute, now, 1);
-	ret->achieved_60s_bp = compute_achieved(compute, now, VIEW_SECONDS);
-	compute_history(compute, now, VIEW_SECONDS, ret->history_bp);
+	ret->achieved_60s_bp = compute_achieved(compute, now, SNAPSHOT_SECONDS);
+	compute_history(compute, now, SNAPSHOT_SECONDS, ret->history_bp);
 	ret->busy_ns = atomic_peek(&compute->busy_ns);
 	ret->launches = atomic_peek(&compute->launches);
 	ret->graph_launches = atomic_peek(&compute->graph_launches);
@@ -145,19 +145,19 @@ static void read_compute(const struct policy *policy, const struct policy_turn *
 		read_units(ledger, compute, dev->index, ret);
 }
 
-static uint64_t capped(struct view_device *dev, uint64_t bytes)
+static uint64_t capped(struct snapshot_device *dev, uint64_t bytes)
 {
 	if (bytes >= QUOTA_ABSURD_BYTES)
 		dev->absurd = true;
 	return bytes;
 }
 
-static void read_row(struct tenant_view *view, struct ledger *ledger, struct view_process *process,
-		     int d)
+static void read_row(struct snapshot *snapshot, struct ledger *ledger,
+		     struct snapshot_process *process, int d)
 {
-	struct view_device *dev = &view->device[d];
-	struct view_process_device *own = &process->device[d];
-	struct view_device ignored = { 0 };
+	struct snapshot_device *dev = &snapshot->device[d];
+	struct snapshot_process_device *own = &process->device[d];
+	struct snapshot_device ignored = {0};
 	struct quota_row row;
 
 	if (quota_process(ledger, process->slot, dev->index, &row) < 0)
@@ -176,46 +176,46 @@ static void read_row(struct tenant_view *view, struct ledger *ledger, struct vie
 	own->driver_bytes = row.driver_bytes;
 	own->driver_ns = row.driver_ns;
 	own->host_bytes = row.host_bytes;
-	own->shared_bytes = shared_held(ledger, process->slot, view->device[d].index);
+	own->shared_bytes = shared_held(ledger, process->slot, snapshot->device[d].index);
 	dev->used_bytes = saturating_add(dev->used_bytes, own->used_bytes);
 	dev->driver_bytes = saturating_add(dev->driver_bytes, own->driver_bytes);
 	dev->host_bytes = saturating_add(dev->host_bytes, own->host_bytes);
 }
 
-static int list_processes(struct tenant_view *view, struct ledger *ledger)
+static int list_processes(struct snapshot *snapshot, struct ledger *ledger)
 {
-	int nslots = slot_count(ledger), ndevices = view->ndevices;
-	struct view_process_device *cells;
+	int nslots = slot_count(ledger), ndevices = snapshot->ndevices;
+	struct snapshot_process_device *cells;
 
-	view->process = calloc((size_t)nslots + 1, sizeof(*view->process));
-	if (!view->process)
+	snapshot->process = calloc((size_t)nslots + 1, sizeof(*snapshot->process));
+	if (!snapshot->process)
 		return -ENOMEM;
 	for (int i = 0; i < nslots; i++) {
-		struct view_process *process = &view->process[view->nprocesses];
+		struct snapshot_process *process = &snapshot->process[snapshot->nprocesses];
 
 		if (slot_info(ledger, i, &process->info) < 0)
 			continue;
 		process->slot = i;
 		process->live = slot_alive(ledger, i);
-		view->nprocesses++;
+		snapshot->nprocesses++;
 	}
 	/* One block for all, freed by way of the first process. */
-	cells = calloc((size_t)view->nprocesses * (size_t)ndevices + 1, sizeof(*cells));
+	cells = calloc((size_t)snapshot->nprocesses * (size_t)ndevices + 1, sizeof(*cells));
 	if (!cells)
 		return -ENOMEM;
-	view->process[0].device = cells;
-	for (int p = 0; p < view->nprocesses; p++) {
-		view->process[p].device = cells + (size_t)p * (size_t)ndevices;
+	snapshot->process[0].device = cells;
+	for (int p = 0; p < snapshot->nprocesses; p++) {
+		snapshot->process[p].device = cells + (size_t)p * (size_t)ndevices;
 		for (int d = 0; d < ndevices; d++)
-			read_row(view, ledger, &view->process[p], d);
+			read_row(snapshot, ledger, &snapshot->process[p], d);
 	}
 	return 0;
 }
 
-static void add_shared(struct tenant_view *view, struct ledger *ledger)
+static void add_shared(struct snapshot *snapshot, struct ledger *ledger)
 {
-	for (int d = 0; d < view->ndevices; d++) {
-		struct view_device *dev = &view->device[d];
+	for (int d = 0; d < snapshot->ndevices; d++) {
+		struct snapshot_device *dev = &snapshot->device[d];
 		uint64_t bytes = dev->index < 0 ? 0 : shared_used(ledger, dev->index, true);
 
 		dev->used[CAT_IMPORTED] = saturating_add(dev->used[CAT_IMPORTED], bytes);
@@ -223,42 +223,42 @@ static void add_shared(struct tenant_view *view, struct ledger *ledger)
 	}
 }
 
-static int find_host_pids(struct tenant_view *view)
+static int find_host_pids(struct snapshot *snapshot)
 {
 	CLEANUP_FREE struct pidns_query *queries = NULL;
 	size_t n = 0;
 
-	queries = calloc((size_t)view->nprocesses + 1, sizeof(*queries));
+	queries = calloc((size_t)snapshot->nprocesses + 1, sizeof(*queries));
 	if (!queries)
 		return -ENOMEM;
-	for (int i = 0; i < view->nprocesses; i++)
-		if (view->process[i].live)
+	for (int i = 0; i < snapshot->nprocesses; i++)
+		if (snapshot->process[i].live)
 			queries[n++] = (struct pidns_query){
-				.pidns = view->process[i].info.pidns,
-				.pid = view->process[i].info.pid,
+				.pidns = snapshot->process[i].info.pidns,
+				.pid = snapshot->process[i].info.pid,
 			};
 	pidns_translate(queries, n);
 	n = 0;
-	for (int i = 0; i < view->nprocesses; i++)
-		if (view->process[i].live)
-			view->process[i].host_pid = queries[n++].host_pid;
+	for (int i = 0; i < snapshot->nprocesses; i++)
+		if (snapshot->process[i].live)
+			snapshot->process[i].host_pid = queries[n++].host_pid;
 	return 0;
 }
 
-int tenant_view_read(const char *dir, struct tenant_view **ret)
+int snapshot_read(const char *dir, struct snapshot **ret)
 {
-	CLEANUP(cleanup_tenant_view_free) struct tenant_view *view = NULL;
+	CLEANUP(cleanup_snapshot_free) struct snapshot *snapshot = NULL;
 	CLEANUP(cleanup_ledger_close) struct ledger *ledger = NULL;
 	struct policy_turn turn;
 	struct timespec ts = { 0 };
 	int r;
 
-	view = calloc(1, sizeof(*view));
-	if (!view)
+	snapshot = calloc(1, sizeof(*snapshot));
+	if (!snapshot)
 		return -ENOMEM;
 	clock_gettime(CLOCK_BOOTTIME, &ts);
-	view->now_ns = (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
-	r = policy_load(dir, &view->policy);
+	snapshot->now_ns = (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+	r = policy_load(dir, &snapshot->policy);
 	if (r < 0)
 		return r;
 	r = policy_load_turn(dir, &turn);
@@ -267,29 +267,29 @@ int tenant_view_read(const char *dir, struct tenant_view **ret)
 	r = ledger_open(dir, LEDGER_READ, &ledger);
 	if (r < 0)
 		return r;
-	r = list_devices(view, ledger);
+	r = list_devices(snapshot, ledger);
 	if (r < 0)
 		return r;
-	for (int i = 0; i < view->ndevices; i++)
-		read_compute(&view->policy, &turn, ledger, &view->device[i]);
-	r = list_processes(view, ledger);
+	for (int i = 0; i < snapshot->ndevices; i++)
+		read_compute(&snapshot->policy, &turn, ledger, &snapshot->device[i]);
+	r = list_processes(snapshot, ledger);
 	if (r < 0)
 		return r;
-	add_shared(view, ledger);
-	r = find_host_pids(view);
+	add_shared(snapshot, ledger);
+	r = find_host_pids(snapshot);
 	if (r < 0)
 		return r;
-	*ret = TAKE_PTR(view);
+	*ret = TAKE_PTR(snapshot);
 	return 0;
 }
 
-void tenant_view_free(struct tenant_view *view)
+void snapshot_free(struct snapshot *snapshot)
 {
-	if (!view)
+	if (!snapshot)
 		return;
-	if (view->process)
-		free(view->process[0].device);
-	free(view->process);
-	free(view->device);
-	free(view);
+	if (snapshot->process)
+		free(snapshot->process[0].device);
+	free(snapshot->process);
+	free(snapshot->device);
+	free(snapshot);
 }

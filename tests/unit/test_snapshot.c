@@ -8,22 +8,22 @@
 #include "ledger/ledger_priv.h"
 #include "ledger/pidns.h"
 #include "ledger/shared.h"
-#include "ledger/view.h"
+#include "ledger/snapshot.h"
 #include "tests/unit/tenant_fixture.h"
 
-static struct tenant_view *read_view(const char *dir)
+static struct snapshot *read_snapshot(const char *dir)
 {
-	struct tenant_view *view;
+	struct snapshot *snapshot;
 
-	CHECK_EQ(tenant_view_read(dir, &view), 0);
-	return view;
+	CHECK_EQ(snapshot_read(dir, &snapshot), 0);
+	return snapshot;
 }
 
 static void check_figures(void)
 {
 	struct slot *a = fixture_join(fixture_tenant("figures"));
 	struct ledger *l = slot_ledger(a);
-	struct tenant_view *view;
+	struct snapshot *snapshot;
 	pid_t pid;
 
 	CHECK_EQ(shared_add(a, (struct shared_key){ { 1, 1 } }, 0, 16 * MIB, CAT_IMPORTED, 0, GIB),
@@ -44,54 +44,54 @@ static void check_figures(void)
 	quota_host_add(a, 0, 3 * MIB);
 	quota_count_refusal(a, 0);
 
-	view = read_view(l->dir);
-	CHECK(!strcmp(view->policy.name, "test"));
-	CHECK_EQ(view->ndevices, 1);
-	CHECK(!memcmp(view->device[0].uuid, fixture_uuid, 16));
-	CHECK_EQ(view->device[0].index, 0);
-	CHECK_EQ(view->device[0].total_bytes, 24 * GIB);
-	CHECK_EQ(view->device[0].limit_bytes, GIB);
-	CHECK_EQ(view->device[0].used_bytes, 545 * MIB);
-	CHECK_EQ(view->device[0].used[CAT_CONTEXT], 520 * MIB);
-	CHECK_EQ(view->device[0].used[CAT_DATA], 8 * MIB);
-	CHECK_EQ(view->device[0].used[CAT_IMPORTED], 16 * MIB);
-	CHECK_EQ(view->device[0].pending, MIB);
-	CHECK_EQ(view->device[0].driver_bytes, 530 * MIB);
-	CHECK_EQ(view->device[0].host_bytes, 3 * MIB);
-	CHECK_EQ(view->device[0].refusals, 1);
-	CHECK(!view->device[0].absurd);
-	CHECK_EQ(view->nprocesses, 2);
-	CHECK(view->process[0].live);
-	CHECK_EQ(view->process[0].info.pid, getpid());
-	CHECK_EQ(view->process[0].host_pid, getpid());
-	CHECK_EQ(view->process[0].device[0].used_bytes, 529 * MIB);
-	CHECK_EQ(view->process[0].device[0].shared_bytes, 16 * MIB);
-	CHECK_EQ(view->process[0].device[0].driver_ns, 77);
+	snapshot = read_snapshot(l->dir);
+	CHECK(!strcmp(snapshot->policy.name, "test"));
+	CHECK_EQ(snapshot->ndevices, 1);
+	CHECK(!memcmp(snapshot->device[0].uuid, fixture_uuid, 16));
+	CHECK_EQ(snapshot->device[0].index, 0);
+	CHECK_EQ(snapshot->device[0].total_bytes, 24 * GIB);
+	CHECK_EQ(snapshot->device[0].limit_bytes, GIB);
+	CHECK_EQ(snapshot->device[0].used_bytes, 545 * MIB);
+	CHECK_EQ(snapshot->device[0].used[CAT_CONTEXT], 520 * MIB);
+	CHECK_EQ(snapshot->device[0].used[CAT_DATA], 8 * MIB);
+	CHECK_EQ(snapshot->device[0].used[CAT_IMPORTED], 16 * MIB);
+	CHECK_EQ(snapshot->device[0].pending, MIB);
+	CHECK_EQ(snapshot->device[0].driver_bytes, 530 * MIB);
+	CHECK_EQ(snapshot->device[0].host_bytes, 3 * MIB);
+	CHECK_EQ(snapshot->device[0].refusals, 1);
+	CHECK(!snapshot->device[0].absurd);
+	CHECK_EQ(snapshot->nprocesses, 2);
+	CHECK(snapshot->process[0].live);
+	CHECK_EQ(snapshot->process[0].info.pid, getpid());
+	CHECK_EQ(snapshot->process[0].host_pid, getpid());
+	CHECK_EQ(snapshot->process[0].device[0].used_bytes, 529 * MIB);
+	CHECK_EQ(snapshot->process[0].device[0].shared_bytes, 16 * MIB);
+	CHECK_EQ(snapshot->process[0].device[0].driver_ns, 77);
 	/* The dead one is shown as such and counted nowhere. */
-	CHECK(!view->process[1].live);
-	CHECK_EQ(view->process[1].host_pid, 0);
-	CHECK_EQ(view->process[1].device[0].used_bytes, 500 * MIB);
-	tenant_view_free(view);
+	CHECK(!snapshot->process[1].live);
+	CHECK_EQ(snapshot->process[1].host_pid, 0);
+	CHECK_EQ(snapshot->process[1].device[0].used_bytes, 500 * MIB);
+	snapshot_free(snapshot);
 
 	CHECK_EQ(quota_reclaim(l), 1);
-	view = read_view(l->dir);
-	CHECK_EQ(view->nprocesses, 1);
-	tenant_view_free(view);
+	snapshot = read_snapshot(l->dir);
+	CHECK_EQ(snapshot->nprocesses, 1);
+	snapshot_free(snapshot);
 
 	l->map->rows[0][0].used[CAT_POOL] = UINT64_MAX;
-	view = read_view(l->dir);
-	CHECK(view->device[0].absurd);
-	CHECK(view->device[0].used_bytes == UINT64_MAX);
-	tenant_view_free(view);
+	snapshot = read_snapshot(l->dir);
+	CHECK(snapshot->device[0].absurd);
+	CHECK(snapshot->device[0].used_bytes == UINT64_MAX);
+	snapshot_free(snapshot);
 	ledger_close(l);
-	tenant_view_free(NULL);
+	snapshot_free(NULL);
 }
 
 /* Devices of the policy come first, in its order, used or not; then others that were used. */
 static void check_devices(void)
 {
 	struct policy policy = { .ndevices = 2, .name = "devices" };
-	struct tenant_view *view;
+	struct snapshot *snapshot;
 	struct slot *slot;
 	char dir[PATH_MAX];
 
@@ -101,32 +101,32 @@ static void check_devices(void)
 	memcpy(policy.device[1].uuid, fixture_uuid, 16);
 	policy.device[1].limit_permille = 250;
 	CHECK_EQ(tenant_create(fixture_runtime_dir(), "devices", &policy, dir, sizeof(dir)), 0);
-	view = read_view(dir);
-	CHECK_EQ(view->ndevices, 2);
-	CHECK_EQ(view->nprocesses, 0);
-	CHECK_EQ(view->device[0].index, -1);
-	CHECK_EQ(view->device[0].limit_bytes, 40 * GIB);
-	CHECK_EQ(view->device[1].limit_bytes, 0); /* of what, nobody has said yet */
-	tenant_view_free(view);
+	snapshot = read_snapshot(dir);
+	CHECK_EQ(snapshot->ndevices, 2);
+	CHECK_EQ(snapshot->nprocesses, 0);
+	CHECK_EQ(snapshot->device[0].index, -1);
+	CHECK_EQ(snapshot->device[0].limit_bytes, 40 * GIB);
+	CHECK_EQ(snapshot->device[1].limit_bytes, 0); /* of what, nobody has said yet */
+	snapshot_free(snapshot);
 	slot = fixture_join(dir);
 	CHECK_EQ(ledger_device(slot_ledger(slot), (const uint8_t *)"another device!", GIB), 1);
-	view = read_view(dir);
-	CHECK_EQ(view->ndevices, 3);
-	CHECK_EQ(view->device[1].index, 0);
-	CHECK_EQ(view->device[1].limit_bytes, 6 * GIB);
-	CHECK_EQ(view->device[2].index, 1);
-	CHECK_EQ(view->device[2].limit_bytes, 0); /* not the tenant's */
-	tenant_view_free(view);
+	snapshot = read_snapshot(dir);
+	CHECK_EQ(snapshot->ndevices, 3);
+	CHECK_EQ(snapshot->device[1].index, 0);
+	CHECK_EQ(snapshot->device[1].limit_bytes, 6 * GIB);
+	CHECK_EQ(snapshot->device[2].index, 1);
+	CHECK_EQ(snapshot->device[2].limit_bytes, 0); /* not the tenant's */
+	snapshot_free(snapshot);
 	ledger_close(slot_ledger(slot));
 }
 
-static struct view_compute compute_of_view(const char *dir)
+static struct snapshot_compute compute_of_snapshot(const char *dir)
 {
-	struct tenant_view *view = read_view(dir);
-	struct view_compute compute = view->device[0].compute;
+	struct snapshot *snapshot = read_snapshot(dir);
+	struct snapshot_compute compute = snapshot->device[0].compute;
 
-	CHECK_EQ(view->ndevices, 1);
-	tenant_view_free(view);
+	CHECK_EQ(snapshot->ndevices, 1);
+	snapshot_free(snapshot);
 	return compute;
 }
 
@@ -173,14 +173,14 @@ static void check_target(void)
 	CHECK_EQ(policy_turn_open(dir, &turn), 0);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct policy wanted = { .compute = cases[i].compute, .weight = cases[i].weight };
-		struct view_compute compute;
+		struct snapshot_compute compute;
 
 		wanted.device[0].share_permille = cases[i].share;
 		CHECK_EQ(policy_update(dir, set_policy, &wanted), 0);
 		turn->entitled_permille = cases[i].entitled;
 		turn->flags = cases[i].flags;
 		turn->beat_ns = cases[i].beat_ns;
-		compute = compute_of_view(dir);
+		compute = compute_of_snapshot(dir);
 		CHECK_EQ(compute.target_permille, cases[i].target);
 		CHECK_EQ(compute.share_permille, cases[i].compute ? cases[i].share : 0);
 	}
@@ -196,7 +196,7 @@ static void check_compute(void)
 	struct slot *slot = fixture_join(dir);
 	struct compute *compute = compute_of(slot_ledger(slot), 0);
 	struct policy wanted = { .compute = POLICY_COMPUTE_CAP };
-	struct view_compute seen;
+	struct snapshot_compute seen;
 	uint64_t now = now_monotonic_ns();
 
 	wanted.device[0].share_permille = 250;
@@ -215,7 +215,7 @@ static void check_compute(void)
 	for (int i = 1; i < 10; i++)
 		compute->hot = controller_deficit.bill(compute->hot, &params, now,
 						       now + 1000000000);
-	seen = compute_of_view(dir);
+	seen = compute_of_snapshot(dir);
 	CHECK_EQ(seen.busy_ns, 15001000000);
 	CHECK_EQ(seen.launches, 7);
 	CHECK_EQ(seen.graph_launches, 2);
@@ -227,18 +227,18 @@ static void check_compute(void)
 	CHECK(seen.debt_ns > 2500000000 && seen.debt_ns <= 10000000000);
 	wanted.compute = POLICY_COMPUTE_SHARE;
 	CHECK_EQ(policy_update(dir, set_policy, &wanted), 0);
-	CHECK_EQ(compute_of_view(dir).debt_ns, 0);
+	CHECK_EQ(compute_of_snapshot(dir).debt_ns, 0);
 
 	wanted.compute = POLICY_COMPUTE_CAP;
 	wanted.mode = POLICY_MODE_SPACE;
 	CHECK_EQ(policy_update(dir, set_policy, &wanted), 0);
-	CHECK_EQ(compute_of_view(dir).debt_ns, 0);
+	CHECK_EQ(compute_of_snapshot(dir).debt_ns, 0);
 	wanted.mode = POLICY_MODE_TURNS;
 	CHECK_EQ(policy_update(dir, set_policy, &wanted), 0);
 	memset(compute, 0xff, sizeof(*compute));
-	seen = compute_of_view(dir);
+	seen = compute_of_snapshot(dir);
 	CHECK(seen.achieved_1s_bp <= 10000 && seen.achieved_60s_bp <= 10000);
-	for (int i = 0; i < VIEW_SECONDS; i++)
+	for (int i = 0; i < SNAPSHOT_SECONDS; i++)
 		CHECK(seen.history_bp[i] <= 10000);
 	ledger_close(slot_ledger(slot));
 }
@@ -247,7 +247,7 @@ static void check_compute(void)
 static void check_namespace(void)
 {
 	const char *dir = fixture_tenant("namespace");
-	struct tenant_view *view;
+	struct snapshot *snapshot;
 	int said[2];
 	pid_t pid;
 	char c;
@@ -266,18 +266,19 @@ static void check_namespace(void)
 		pause();
 	}
 	CHECK_EQ(read(said[0], &c, 1), 1);
-	view = read_view(dir);
-	CHECK_EQ(view->nprocesses, 1);
-	CHECK(view->process[0].live); /* liveness asks no namespace */
-	CHECK_EQ(view->process[0].info.pid, 1);
-	CHECK(view->process[0].info.pidns != 0 && view->process[0].info.pidns != pidns_self());
-	CHECK_EQ(view->process[0].host_pid, pid);
-	tenant_view_free(view);
+	snapshot = read_snapshot(dir);
+	CHECK_EQ(snapshot->nprocesses, 1);
+	CHECK(snapshot->process[0].live); /* liveness asks no namespace */
+	CHECK_EQ(snapshot->process[0].info.pid, 1);
+	CHECK(snapshot->process[0].info.pidns != 0 &&
+	      snapshot->process[0].info.pidns != pidns_self());
+	CHECK_EQ(snapshot->process[0].host_pid, pid);
+	snapshot_free(snapshot);
 	CHECK_EQ(kill(pid, SIGKILL), 0);
 	fixture_wait(pid, SIGKILL);
-	view = read_view(dir);
-	CHECK(!view->process[0].live);
-	tenant_view_free(view);
+	snapshot = read_snapshot(dir);
+	CHECK(!snapshot->process[0].live);
+	snapshot_free(snapshot);
 	close(said[0]);
 	close(said[1]);
 }
@@ -285,15 +286,15 @@ static void check_namespace(void)
 static void check_errors(void)
 {
 	const char *dir = fixture_tenant("errors");
-	struct tenant_view *view = NULL;
+	struct snapshot *snapshot = NULL;
 	char path[PATH_MAX + 8];
 
 	snprintf(path, sizeof(path), "%s/ledger", dir);
 	CHECK_EQ(truncate(path, 100), 0);
-	CHECK_EQ(tenant_view_read(dir, &view), -EPROTO);
+	CHECK_EQ(snapshot_read(dir, &snapshot), -EPROTO);
 	CHECK_EQ(unlink(path), 0);
-	CHECK_EQ(tenant_view_read(dir, &view), -ENOENT);
-	CHECK(!view);
+	CHECK_EQ(snapshot_read(dir, &snapshot), -ENOENT);
+	CHECK(!snapshot);
 }
 
 int main(void)

@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "ledger/units.h"
+#include "ledger/cu_grant.h"
 #include "sched/controller.h"
 
 #define COMPUTE_SECONDS 64
@@ -52,9 +52,9 @@ struct compute {
 	/* busy_ns as each second began, see compute_achieved; an entry a second, 64 of them. */
 	uint64_t second[COMPUTE_SECONDS];
 
-	/* Of AMD's devices: see ledger/units.h for what may be read here. */
-	struct units units;
-	uint64_t units_sum;
+	/* Of AMD's devices: see ledger/cu_grant.h for what may be read here. */
+	struct cu_grant cu_grant;
+	uint64_t cu_grant_sum;
 	/* As hot and covered_ns, of queues that a mask alone does not hold to the share. */
 	uint64_t masked_hot, masked_covered_ns;
 	uint64_t place_until_ns[COMPUTE_PLACES]; /* see compute_take_place */

@@ -84,7 +84,7 @@ struct ledger_info {
 	uint64_t driver_ns;
 	uint64_t active_until_ns; /* it launches, or waits to; see compute.h */
 	uint64_t host_bytes;	  /* the machine's memory that it has pinned for the device */
-	uint64_t queues;	  /* that it has, below the claim that they are of; see units.h */
+	uint64_t queues; /* that it has, below the claim that they are of; see cu_grant.h */
 	uint64_t reserved[3];
 };
 
@@ -138,7 +138,7 @@ _Static_assert(offsetof(struct ledger_file, shared) == 270336, "layout");
 _Static_assert(sizeof(struct compute) == 1024, "layout");
 _Static_assert(offsetof(struct compute, busy_ns) == 64, "layout");
 _Static_assert(offsetof(struct compute, second) == 192, "layout");
-_Static_assert(offsetof(struct compute, units) == 704, "layout");
+_Static_assert(offsetof(struct compute, cu_grant) == 704, "layout");
 _Static_assert(offsetof(struct ledger_file, compute) == 466944, "layout");
 _Static_assert(offsetof(struct ledger_file, rows) == 532480, "layout");
 _Static_assert(offsetof(struct ledger_file, info) == 4726784, "layout");

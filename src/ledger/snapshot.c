@@ -105,14 +105,14 @@ static int64_t debt_of(const struct policy *policy, const struct compute *comput
 static void read_units(struct ledger *ledger, const struct compute *compute, int device,
 		       struct snapshot_compute *ret)
 {
-	struct units units;
+	struct cu_grant grant;
 
-	if (!units_in_use(ledger, device) || units_read(compute, &units) || !units.permille ||
-	    units.permille > 1000)
+	if (!cu_grant_in_use(ledger, device) || cu_grant_read(compute, &grant) || !grant.permille ||
+	    grant.permille > 1000)
 		return;
-	ret->target_permille = units.permille;
-	for (int i = 0; i < UNITS_WORDS; i++)
-		ret->units += (uint32_t)__builtin_popcount(units.word[i]);
+	ret->target_permille = grant.permille;
+	for (int i = 0; i < CU_GRANT_WORDS; i++)
+		ret->units += (uint32_t)__builtin_popcount(grant.word[i]);
 }
 
 static void read_compute(const struct policy *policy, const struct policy_turn *turn,

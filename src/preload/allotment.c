@@ -50,7 +50,7 @@ struct member {
 	struct ledger *ledger;
 	struct compute *compute;
 	bool had; /* something that is whole: */
-	struct units units;
+	struct cu_grant grant;
 };
 
 /* One making: of its own memory, since there may be many tenants. */
@@ -141,14 +141,14 @@ static int add_member(const char *name, const char *dir, void *arg)
 	if (making->n == TENANTS || !slot_any_alive(dir) ||
 	    ledger_open(dir, LEDGER_GUEST, &member->ledger))
 		return 0;
-	device = units_wanted(member->ledger, making->uuid);
+	device = cu_grant_wanted(member->ledger, making->uuid);
 	if (device < 0 || policy_load(dir, &policy) ||
 	    !allotment_part(&policy, making->uuid, &making->part[making->n])) {
 		ledger_close(member->ledger);
 		return 0;
 	}
 	member->compute = compute_of(member->ledger, device);
-	member->had = !units_read(member->compute, &member->units);
+	member->had = !cu_grant_read(member->compute, &member->grant);
 	making->names = mix(making->names, name, strlen(name) + 1);
 	making->n++;
 	return 0;
@@ -158,10 +158,10 @@ static int add_member(const char *name, const char *dir, void *arg)
 static bool is_made(const struct making *making, uint64_t of)
 {
 	for (uint32_t i = 0; i < making->n; i++) {
-		const struct units *units = &making->member[i].units;
+		const struct cu_grant *grant = &making->member[i].grant;
 
-		if (!making->member[i].had || units->of != of ||
-		    units->made_ns != making->member[0].units.made_ns)
+		if (!making->member[i].had || grant->of != of ||
+		    grant->made_ns != making->member[0].grant.made_ns)
 			return false;
 	}
 	return true;
@@ -176,7 +176,7 @@ static int divide(struct making *making, const struct cu_map *map)
 
 		share->permille = share->duty_permille = making->part[i].permille;
 		if (map && making->member[i].had)
-			memcpy(share->mask.word, making->member[i].units.word,
+			memcpy(share->mask.word, making->member[i].grant.word,
 			       sizeof(share->mask.word));
 	}
 	if (map)
@@ -187,15 +187,15 @@ static int divide(struct making *making, const struct cu_map *map)
 /* A kill between two of them leaves units that are not of one making, and the next begins anew. */
 static void write_all(const struct making *making, uint64_t of)
 {
-	struct units units = {.made_ns = now_monotonic_ns(), .of = of};
+	struct cu_grant grant = {.made_ns = now_monotonic_ns(), .of = of};
 
 	for (uint32_t i = 0; i < making->n; i++) {
 		const struct cu_share *share = &making->share[i];
 
-		units.permille = share->permille;
-		units.duty_permille = share->duty_permille;
-		memcpy(units.word, share->mask.word, sizeof(units.word));
-		units_write(making->member[i].compute, &units);
+		grant.permille = share->permille;
+		grant.duty_permille = share->duty_permille;
+		memcpy(grant.word, share->mask.word, sizeof(grant.word));
+		cu_grant_write(making->member[i].compute, &grant);
 	}
 }
 
@@ -265,7 +265,7 @@ static int add_present(const char *name, const char *dir, void *arg)
 	if (!slot_any_alive(dir) || ledger_open(dir, LEDGER_GUEST, &ledger))
 		return 0;
 	for (int d = 0; !ledger_device_info(ledger, d, &info); d++)
-		if (amd_identity_is(info.uuid) && units_wanted(ledger, info.uuid) >= 0)
+		if (amd_identity_is(info.uuid) && cu_grant_wanted(ledger, info.uuid) >= 0)
 			*present += mix(tenant, info.uuid, sizeof(info.uuid));
 	ledger_close(ledger);
 	return 0;

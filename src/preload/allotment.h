@@ -4,7 +4,7 @@
  * directory at once, under a lock of <runtime>/.units that the kernel drops with its holder, by
  * whoever finds that something changed: a tenant comes or goes, or its limits do. There is no role
  * to be held, since nothing has to be done while nothing changes. What a tenant is to have is
- * written into its ledger (ledger/units.h), and its processes tell the kernel.
+ * written into its ledger (ledger/cu_grant.h), and its processes tell the kernel.
  *
  * A tenant's own part is what its policy says, and nobody else's figures make it more.
  */

@@ -84,19 +84,19 @@ static bool take_units(const struct queues *queues, int device, const struct cu_
 {
 	int ledger = queues->amd->device[device].ledger;
 	struct cu_mask mask;
-	struct units units;
+	struct cu_grant grant;
 
-	if (units_read(compute_of(queues->guest->ledger, ledger), &units) || !units.permille ||
-	    units.permille > 1000 || !units.duty_permille || units.duty_permille > 1000)
+	if (cu_grant_read(compute_of(queues->guest->ledger, ledger), &grant) || !grant.permille ||
+	    grant.permille > 1000 || !grant.duty_permille || grant.duty_permille > 1000)
 		return false;
-	if (part->cap_permille && units.permille > part->cap_permille)
+	if (part->cap_permille && grant.permille > part->cap_permille)
 		return false;
-	memcpy(mask.word, units.word, sizeof(mask.word));
-	if (map && !cu_mask_within(map, &mask, units.permille))
+	memcpy(mask.word, grant.word, sizeof(mask.word));
+	if (map && !cu_mask_within(map, &mask, grant.permille))
 		return false;
 	hold->mask = mask;
-	hold->permille[QUEUE_COPIES] = units.permille;
-	hold->permille[QUEUE_COMPUTES] = map ? units.duty_permille : units.permille;
+	hold->permille[QUEUE_COPIES] = grant.permille;
+	hold->permille[QUEUE_COMPUTES] = map ? grant.duty_permille : grant.permille;
 	return true;
 }
 

@@ -11,7 +11,7 @@
 #include "amd/kfd_ioctl.h"
 #include "base/fd.h"
 #include "base/futex.h"
-#include "ledger/units.h"
+#include "ledger/cu_grant.h"
 #include "preload/amd_ask.h"
 
 /* A program's own call may come between two looks at what the kernel is to be told. */
@@ -53,7 +53,7 @@ static void count(struct queues *queues, int device, int more)
 
 	d->n += more;
 	queues->n += more;
-	units_set_queues(queues->amd->slot, queues->amd->device[device].ledger, d->n);
+	cu_grant_set_queues(queues->amd->slot, queues->amd->device[device].ledger, d->n);
 }
 
 bool queues_expect(struct queues *queues, int device)

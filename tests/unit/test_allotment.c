@@ -29,39 +29,39 @@ static char dirs[NAMES][PATH_MAX];
 static struct allotment *allotment;
 
 /* Its own mask, or zeroes. */
-static struct units units_of(int i)
+static struct cu_grant grant_of(int i)
 {
-	struct units units = {0};
+	struct cu_grant grant = {0};
 	struct ledger *ledger;
 
 	CHECK_EQ(ledger_open(dirs[i], LEDGER_GUEST, &ledger), 0);
-	if (units_read(compute_of(ledger, GPU), &units))
-		memset(&units, 0, sizeof(units));
+	if (cu_grant_read(compute_of(ledger, GPU), &grant))
+		memset(&grant, 0, sizeof(grant));
 	ledger_close(ledger);
-	return units;
+	return grant;
 }
 
-static uint32_t cus_of(const struct units *units)
+static uint32_t cus_of(const struct cu_grant *grant)
 {
 	uint32_t n = 0;
 
-	for (int i = 0; i < UNITS_WORDS; i++)
-		n += (uint32_t)__builtin_popcount(units->word[i]);
+	for (int i = 0; i < CU_GRANT_WORDS; i++)
+		n += (uint32_t)__builtin_popcount(grant->word[i]);
 	return n;
 }
 
 static void check_units(int i, uint32_t cus)
 {
-	struct units units = units_of(i);
+	struct cu_grant grant = grant_of(i);
 
-	CHECK_EQ(cus_of(&units), cus);
+	CHECK_EQ(cus_of(&grant), cus);
 }
 
 static bool disjoint(int i, int j)
 {
-	struct units a = units_of(i), b = units_of(j);
+	struct cu_grant a = grant_of(i), b = grant_of(j);
 
-	for (int w = 0; w < UNITS_WORDS; w++)
+	for (int w = 0; w < CU_GRANT_WORDS; w++)
 		if (a.word[w] & b.word[w])
 			return false;
 	return true;
@@ -99,7 +99,7 @@ static pid_t start(int i, const char *fault)
 		CHECK_EQ(allotment_open(dirs[i], &own), 0);
 		slot = fixture_join(dirs[i]);
 		CHECK_EQ(ledger_device(slot_ledger(slot), gpu, GIB), GPU);
-		units_set_queues(slot, GPU, 1);
+		cu_grant_set_queues(slot, GPU, 1);
 		CHECK_EQ(fault_arm(fault), 0);
 		CHECK_EQ(allotment_make(own, gpu, &map, true), 0);
 		CHECK_EQ(write(said[1], "", 1), 1);
@@ -183,18 +183,18 @@ static void test_forged(void)
 	pid_t a = start(0, NULL), b = start(1, NULL);
 	struct ledger *ledger;
 	struct compute *compute;
-	struct units units;
+	struct cu_grant grant;
 	uint32_t quarter = 250;
 
 	CHECK_EQ(ledger_open(dirs[1], LEDGER_GUEST, &ledger), 0);
 	compute = compute_of(ledger, GPU);
-	memset(&units, 0xff, sizeof(units));
-	units_write(compute, &units);
+	memset(&grant, 0xff, sizeof(grant));
+	cu_grant_write(compute, &grant);
 	make();
 	check_units(0, 27);
 	check_units(1, 44);
 	CHECK(disjoint(0, 1));
-	memset(&compute->units, 0x5a, sizeof(compute->units));
+	memset(&compute->cu_grant, 0x5a, sizeof(compute->cu_grant));
 	make();
 	check_units(0, 27);
 	check_units(1, 44);

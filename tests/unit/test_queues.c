@@ -13,7 +13,7 @@
 #include <sys/resource.h>
 
 #include "amd/kfd_ioctl.h"
-#include "ledger/units.h"
+#include "ledger/cu_grant.h"
 #include "preload/next.h"
 #include "tests/unit/tenant_fixture.h"
 
@@ -114,7 +114,7 @@ static int wanted(void)
 	int r;
 
 	CHECK_EQ(ledger_open(dir, LEDGER_GUEST, &ledger), 0);
-	r = units_wanted(ledger, fixture_uuid);
+	r = cu_grant_wanted(ledger, fixture_uuid);
 	ledger_close(ledger);
 	return r;
 }

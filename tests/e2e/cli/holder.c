@@ -57,12 +57,12 @@ static int compute(struct compute *c, const char *category, uint64_t amount)
 /* The first of an AMD GPU, by one queue. */
 static void give_units(struct ledger *ledger, struct slot *slot, int device, uint64_t n)
 {
-	struct units units = {.made_ns = 1, .permille = 250, .duty_permille = 1000};
+	struct cu_grant grant = {.made_ns = 1, .permille = 250, .duty_permille = 1000};
 
 	for (uint64_t i = 0; i < n; i++)
-		units.word[i / 32] |= 1u << i % 32;
-	units_write(compute_of(ledger, device), &units);
-	units_set_queues(slot, device, 1);
+		grant.word[i / 32] |= 1u << i % 32;
+	cu_grant_write(compute_of(ledger, device), &grant);
+	cu_grant_set_queues(slot, device, 1);
 }
 
 static void hold(struct ledger *ledger, struct slot *slot, char *amount)

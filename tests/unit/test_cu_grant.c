@@ -1,41 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Units of a GPU in a tenant's ledger: whole or none; and who of its processes has queues. */
-#include "ledger/units.h"
+#include "ledger/cu_grant.h"
 
 #include <string.h>
 
 #include "ledger/compute.h"
 #include "tests/unit/tenant_fixture.h"
 
-static struct units some(uint64_t seed)
+static struct cu_grant some(uint64_t seed)
 {
-	struct units units = {.made_ns = seed, .of = seed * 3, .permille = 250};
+	struct cu_grant grant = {.made_ns = seed, .of = seed * 3, .permille = 250};
 
-	for (int i = 0; i < UNITS_WORDS; i++)
-		units.word[i] = (uint32_t)(seed * (uint64_t)(i + 1));
-	return units;
+	for (int i = 0; i < CU_GRANT_WORDS; i++)
+		grant.word[i] = (uint32_t)(seed * (uint64_t)(i + 1));
+	return grant;
 }
 
 /* What stands there after any kill is what was, what was to be, or nothing. */
 static void test_whole(void)
 {
 	static struct compute compute;
-	struct units one = some(1001), two = some(70007), is;
+	struct cu_grant one = some(1001), two = some(70007), is;
 
-	CHECK_EQ(units_read(&compute, &is), -ENODATA);
-	units_write(&compute, &one);
-	CHECK_EQ(units_read(&compute, &is), 0);
+	CHECK_EQ(cu_grant_read(&compute, &is), -ENODATA);
+	cu_grant_write(&compute, &one);
+	CHECK_EQ(cu_grant_read(&compute, &is), 0);
 	CHECK(!memcmp(&is, &one, sizeof(is)));
-	units_write(&compute, &two);
-	CHECK_EQ(units_read(&compute, &is), 0);
+	cu_grant_write(&compute, &two);
+	CHECK_EQ(cu_grant_read(&compute, &is), 0);
 	CHECK(!memcmp(&is, &two, sizeof(is)));
 	for (size_t i = 0; i < sizeof(one) / 8; i++) {
-		units_write(&compute, &one);
-		memcpy(&compute.units, &two, i * 8);
-		CHECK_EQ(units_read(&compute, &is), i ? -ENODATA : 0);
+		cu_grant_write(&compute, &one);
+		memcpy(&compute.cu_grant, &two, i * 8);
+		CHECK_EQ(cu_grant_read(&compute, &is), i ? -ENODATA : 0);
 	}
 	memset(&compute, 0xff, sizeof(compute));
-	CHECK_EQ(units_read(&compute, &is), -ENODATA);
+	CHECK_EQ(cu_grant_read(&compute, &is), -ENODATA);
 }
 
 static int wanted(const char *dir)
@@ -44,7 +44,7 @@ static int wanted(const char *dir)
 	int r;
 
 	CHECK_EQ(ledger_open(dir, LEDGER_GUEST, &ledger), 0);
-	r = units_wanted(ledger, fixture_uuid);
+	r = cu_grant_wanted(ledger, fixture_uuid);
 	ledger_close(ledger);
 	return r;
 }
@@ -58,7 +58,7 @@ static pid_t start(const char *dir, uint32_t n)
 	CHECK_EQ(pipe(said), 0);
 	pid = fixture_fork();
 	if (!pid) {
-		units_set_queues(fixture_join(dir), 0, n);
+		cu_grant_set_queues(fixture_join(dir), 0, n);
 		CHECK_EQ(write(said[1], "", 1), 1);
 		for (;;)
 			pause();

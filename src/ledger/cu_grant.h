@@ -6,8 +6,8 @@
  * whole or they are none: a writer that is killed leaves a sum that does not fit, and the next
  * makes them anew.
  */
-#ifndef ALLOT_LEDGER_UNITS_H
-#define ALLOT_LEDGER_UNITS_H
+#ifndef ALLOT_LEDGER_CU_GRANT_H
+#define ALLOT_LEDGER_CU_GRANT_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,33 +16,33 @@ struct compute;
 struct ledger;
 struct slot;
 
-#define UNITS_WORDS 32
+#define CU_GRANT_WORDS 32
 
 /* What was made at one time for all of a GPU's tenants has the same first two words. */
-struct units {
+struct cu_grant {
 	uint64_t made_ns; /* CLOCK_MONOTONIC, never 0 */
 	uint64_t of;	  /* stands for who the tenants were, and what each was to have */
 	uint32_t permille;
 	uint32_t duty_permille;	    /* of the time, see amd/cu_mask.h */
-	uint32_t word[UNITS_WORDS]; /* the mask; zero where none can express the share */
+	uint32_t word[CU_GRANT_WORDS]; /* the mask; zero where none can express the share */
 };
 
 /* -ENODATA where there are none. Any bytes may stand in what is answered. */
-int units_read(const struct compute *compute, struct units *ret);
+int cu_grant_read(const struct compute *compute, struct cu_grant *ret);
 
 /* By who holds the lock. */
-void units_write(struct compute *compute, const struct units *units);
+void cu_grant_write(struct compute *compute, const struct cu_grant *grant);
 
 /* This process has so many queues on the device; a dead one has none. */
-void units_set_queues(struct slot *slot, int device, uint32_t n);
+void cu_grant_set_queues(struct slot *slot, int device, uint32_t n);
 
 /* Whether a living process of the tenant has queues on the device of that index. */
-bool units_in_use(struct ledger *ledger, int device);
+bool cu_grant_in_use(struct ledger *ledger, int device);
 
 /*
  * The index of a device for which a living process of the tenant has queues; -ENODEV: none has, or
  * it does not know the device. Of a ledger that was opened with LEDGER_GUEST.
  */
-int units_wanted(struct ledger *ledger, const uint8_t uuid[16]);
+int cu_grant_wanted(struct ledger *ledger, const uint8_t uuid[16]);
 
 #endif

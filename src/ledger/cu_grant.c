@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "ledger/units.h"
+#include "ledger/cu_grant.h"
 
 #include <errno.h>
 #include <string.h>
@@ -10,8 +10,8 @@
 #include "ledger/ledger_priv.h"
 #include "ledger/slot.h"
 
-#define WORDS (sizeof(struct units) / sizeof(uint64_t))
-_Static_assert(sizeof(struct units) == 152, "layout");
+#define WORDS (sizeof(struct cu_grant) / sizeof(uint64_t))
+_Static_assert(sizeof(struct cu_grant) == 152, "layout");
 
 /* A writer takes some nanoseconds, and a torn one stays torn. */
 #define TRIES 3
@@ -30,13 +30,13 @@ static uint64_t sum_of(const uint64_t words[WORDS])
 	return h | 1;
 }
 
-int units_read(const struct compute *compute, struct units *ret)
+int cu_grant_read(const struct compute *compute, struct cu_grant *ret)
 {
-	const uint64_t *from = (const uint64_t *)&compute->units;
+	const uint64_t *from = (const uint64_t *)&compute->cu_grant;
 	uint64_t words[WORDS];
 
 	for (int try = 0; try < TRIES; try++) {
-		uint64_t sum = atomic_acquire(&compute->units_sum);
+		uint64_t sum = atomic_acquire(&compute->cu_grant_sum);
 
 		for (size_t i = 0; i < WORDS; i++)
 			words[i] = atomic_peek(&from[i]);
@@ -48,23 +48,23 @@ int units_read(const struct compute *compute, struct units *ret)
 	return -ENODATA;
 }
 
-void units_write(struct compute *compute, const struct units *units)
+void cu_grant_write(struct compute *compute, const struct cu_grant *grant)
 {
-	uint64_t *to = (uint64_t *)&compute->units, words[WORDS];
+	uint64_t *to = (uint64_t *)&compute->cu_grant, words[WORDS];
 
-	memcpy(words, units, sizeof(words));
+	memcpy(words, grant, sizeof(words));
 	/* Whoever sees one of the new words sees that the old sum does not hold any more. */
-	__atomic_store_n(&compute->units_sum, 0, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&compute->cu_grant_sum, 0, __ATOMIC_SEQ_CST);
 	for (size_t i = 0; i < WORDS; i++) {
 		atomic_release(&to[i], words[i]);
 		if (i == WORDS / 2)
 			FAULT_POINT(UNITS_TORN);
 	}
-	atomic_release(&compute->units_sum, sum_of(words));
+	atomic_release(&compute->cu_grant_sum, sum_of(words));
 	FAULT_POINT(UNITS_WRITTEN);
 }
 
-void units_set_queues(struct slot *slot, int device, uint32_t n)
+void cu_grant_set_queues(struct slot *slot, int device, uint32_t n)
 {
 	struct ledger *ledger = slot->ledger;
 
@@ -83,7 +83,7 @@ static bool has_queues(struct ledger *ledger, int device, unsigned int slot)
 	       word >> QUEUES_BITS == state >> 8;
 }
 
-bool units_in_use(struct ledger *ledger, int device)
+bool cu_grant_in_use(struct ledger *ledger, int device)
 {
 	for (unsigned int i = 0; i < ledger_slot_high(ledger); i++)
 		if (has_queues(ledger, device, i) && slot_alive(ledger, (int)i))
@@ -91,7 +91,7 @@ bool units_in_use(struct ledger *ledger, int device)
 	return false;
 }
 
-int units_wanted(struct ledger *ledger, const uint8_t uuid[16])
+int cu_grant_wanted(struct ledger *ledger, const uint8_t uuid[16])
 {
 	struct ledger_device_info info;
 	int device = 0;
@@ -103,5 +103,5 @@ int units_wanted(struct ledger *ledger, const uint8_t uuid[16])
 	/* Its rows may be touched from here on. */
 	if (ledger_device(ledger, uuid, 0) != device)
 		return -ENODEV;
-	return units_in_use(ledger, device) ? device : -ENODEV;
+	return cu_grant_in_use(ledger, device) ? device : -ENODEV;
 }

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/fault.h"
-#include "ledger/compute.h"
+#include "ledger/device_time.h"
 #include "ledger/ledger_priv.h"
 #include "ledger/slot.h"
 
@@ -30,13 +30,13 @@ static uint64_t sum_of(const uint64_t words[WORDS])
 	return h | 1;
 }
 
-int cu_grant_read(const struct compute *compute, struct cu_grant *ret)
+int cu_grant_read(const struct device_time *time, struct cu_grant *ret)
 {
-	const uint64_t *from = (const uint64_t *)&compute->cu_grant;
+	const uint64_t *from = (const uint64_t *)&time->cu_grant;
 	uint64_t words[WORDS];
 
 	for (int try = 0; try < TRIES; try++) {
-		uint64_t sum = atomic_acquire(&compute->cu_grant_sum);
+		uint64_t sum = atomic_acquire(&time->cu_grant_sum);
 
 		for (size_t i = 0; i < WORDS; i++)
 			words[i] = atomic_peek(&from[i]);
@@ -48,19 +48,19 @@ int cu_grant_read(const struct compute *compute, struct cu_grant *ret)
 	return -ENODATA;
 }
 
-void cu_grant_write(struct compute *compute, const struct cu_grant *grant)
+void cu_grant_write(struct device_time *time, const struct cu_grant *grant)
 {
-	uint64_t *to = (uint64_t *)&compute->cu_grant, words[WORDS];
+	uint64_t *to = (uint64_t *)&time->cu_grant, words[WORDS];
 
 	memcpy(words, grant, sizeof(words));
 	/* Whoever sees one of the new words sees that the old sum does not hold any more. */
-	__atomic_store_n(&compute->cu_grant_sum, 0, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&time->cu_grant_sum, 0, __ATOMIC_SEQ_CST);
 	for (size_t i = 0; i < WORDS; i++) {
 		atomic_release(&to[i], words[i]);
 		if (i == WORDS / 2)
 			FAULT_POINT(UNITS_TORN);
 	}
-	atomic_release(&compute->cu_grant_sum, sum_of(words));
+	atomic_release(&time->cu_grant_sum, sum_of(words));
 	FAULT_POINT(UNITS_WRITTEN);
 }
 

@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct compute;
+struct device_time;
 struct ledger;
 struct slot;
 
@@ -28,10 +28,10 @@ struct cu_grant {
 };
 
 /* -ENODATA where there are none. Any bytes may stand in what is answered. */
-int cu_grant_read(const struct compute *compute, struct cu_grant *ret);
+int cu_grant_read(const struct device_time *time, struct cu_grant *ret);
 
 /* By who holds the lock. */
-void cu_grant_write(struct compute *compute, const struct cu_grant *grant);
+void cu_grant_write(struct device_time *time, const struct cu_grant *grant);
 
 /* This process has so many queues on the device; a dead one has none. */
 void cu_grant_set_queues(struct slot *slot, int device, uint32_t n);

@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "ledger/compute.h"
+#include "ledger/device_time.h"
 #include "ledger/policy.h"
 #include "ledger/quota.h"
 #include "ledger/timeline.h"
@@ -82,7 +82,7 @@ struct ledger_row {
 struct ledger_info {
 	uint64_t driver_bytes;
 	uint64_t driver_ns;
-	uint64_t active_until_ns; /* it launches, or waits to; see compute.h */
+	uint64_t active_until_ns; /* it launches, or waits to; see device_time.h */
 	uint64_t host_bytes;	  /* the machine's memory that it has pinned for the device */
 	uint64_t queues; /* that it has, below the claim that they are of; see cu_grant.h */
 	uint64_t reserved[3];
@@ -113,7 +113,7 @@ struct ledger_file {
 	struct ledger_device devices[LEDGER_DEVICES];
 	struct ledger_slot slots[LEDGER_SLOTS];
 	struct ledger_shared shared[LEDGER_SHARED];
-	struct compute compute[LEDGER_DEVICES];
+	struct device_time device_time[LEDGER_DEVICES];
 	struct ledger_row rows[LEDGER_DEVICES][LEDGER_SLOTS];
 	struct ledger_info info[LEDGER_DEVICES][LEDGER_SLOTS];
 	struct timeline timeline[LEDGER_DEVICES];
@@ -135,11 +135,11 @@ _Static_assert(offsetof(struct ledger_shared, holders) == 64, "layout");
 _Static_assert(offsetof(struct ledger_file, devices) == 4096, "layout");
 _Static_assert(offsetof(struct ledger_file, slots) == 8192, "layout");
 _Static_assert(offsetof(struct ledger_file, shared) == 270336, "layout");
-_Static_assert(sizeof(struct compute) == 1024, "layout");
-_Static_assert(offsetof(struct compute, busy_ns) == 64, "layout");
-_Static_assert(offsetof(struct compute, second) == 192, "layout");
-_Static_assert(offsetof(struct compute, cu_grant) == 704, "layout");
-_Static_assert(offsetof(struct ledger_file, compute) == 466944, "layout");
+_Static_assert(sizeof(struct device_time) == 1024, "layout");
+_Static_assert(offsetof(struct device_time, busy_ns) == 64, "layout");
+_Static_assert(offsetof(struct device_time, second) == 192, "layout");
+_Static_assert(offsetof(struct device_time, cu_grant) == 704, "layout");
+_Static_assert(offsetof(struct ledger_file, device_time) == 466944, "layout");
 _Static_assert(offsetof(struct ledger_file, rows) == 532480, "layout");
 _Static_assert(offsetof(struct ledger_file, info) == 4726784, "layout");
 _Static_assert(sizeof(struct timeline) == 65536, "layout");

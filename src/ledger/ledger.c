@@ -213,7 +213,7 @@ static int read_used(struct ledger *ledger)
 	for (int d = 0; r == 0 && d < LEDGER_DEVICES; d++) {
 		if (!map->devices[d].uuid_hi)
 			continue;
-		r = read_part(ledger, &map->compute[d], sizeof(map->compute[d]));
+		r = read_part(ledger, &map->device_time[d], sizeof(map->device_time[d]));
 		if (r == 0)
 			r = read_part(ledger, map->rows[d], high * sizeof(map->rows[0][0]));
 		if (r == 0)

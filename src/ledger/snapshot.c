@@ -84,7 +84,7 @@ static uint32_t target_of(const struct policy *policy, const struct policy_turn 
 	return told && now && turn->entitled_permille < share ? turn->entitled_permille : share;
 }
 
-static int64_t debt_of(const struct policy *policy, const struct compute *compute, uint32_t share,
+static int64_t debt_of(const struct policy *policy, const struct device_time *time, uint32_t share,
 		       uint64_t now_ns)
 {
 	const struct controller *controller = controller_by_id(policy->controller);
@@ -98,16 +98,16 @@ static int64_t debt_of(const struct policy *policy, const struct compute *comput
 	if (policy->compute != POLICY_COMPUTE_CAP || policy->mode == POLICY_MODE_SPACE ||
 	    share == 1000)
 		return 0;
-	return controller->debt_ns(atomic_peek(&compute->hot), &params, now_ns);
+	return controller->debt_ns(atomic_peek(&time->hot), &params, now_ns);
 }
 
 /* Of an AMD GPU: what was made for all tenants that have queues there. */
-static void read_units(struct ledger *ledger, const struct compute *compute, int device,
+static void read_units(struct ledger *ledger, const struct device_time *time, int device,
 		       struct snapshot_compute *ret)
 {
 	struct cu_grant grant;
 
-	if (!cu_grant_in_use(ledger, device) || cu_grant_read(compute, &grant) || !grant.permille ||
+	if (!cu_grant_in_use(ledger, device) || cu_grant_read(time, &grant) || !grant.permille ||
 	    grant.permille > 1000)
 		return;
 	ret->target_permille = grant.permille;
@@ -118,7 +118,7 @@ static void read_units(struct ledger *ledger, const struct compute *compute, int
 static void read_compute(const struct policy *policy, const struct policy_turn *turn,
 			 struct ledger *ledger, struct snapshot_device *dev)
 {
-	const struct compute *compute = dev->index < 0 ? NULL : compute_of(ledger, dev->index);
+	const struct device_time *time = dev->index < 0 ? NULL : device_time_of(ledger, dev->index);
 	const struct policy_device *asked = policy_find(policy, dev->uuid);
 	uint32_t share = policy_share(policy, dev->uuid);
 	struct snapshot_compute *ret = &dev->compute;
@@ -127,22 +127,22 @@ static void read_compute(const struct policy *policy, const struct policy_turn *
 	if (policy->compute != POLICY_COMPUTE_OFF && asked)
 		ret->share_permille = asked->share_permille;
 	ret->target_permille = target_of(policy, turn, share, now);
-	if (!compute)
+	if (!time)
 		return;
-	ret->achieved_1s_bp = compute_achieved(compute, now, 1);
-	ret->achieved_60s_bp = compute_achieved(compute, now, SNAPSHOT_SECONDS);
-	compute_history(compute, now, SNAPSHOT_SECONDS, ret->history_bp);
-	ret->busy_ns = atomic_peek(&compute->busy_ns);
-	ret->launches = atomic_peek(&compute->launches);
-	ret->graph_launches = atomic_peek(&compute->graph_launches);
-	ret->throttled_ns = atomic_peek(&compute->throttled_ns);
-	ret->throttles = atomic_peek(&compute->throttles);
-	ret->longest_ns = atomic_peek(&compute->longest_ns);
-	ret->unmeasured_ns = atomic_peek(&compute->unmeasured_ns);
-	ret->host_copy_bytes = atomic_peek(&compute->host_copy_bytes);
-	ret->debt_ns = debt_of(policy, compute, share, now);
+	ret->achieved_1s_bp = device_time_achieved(time, now, 1);
+	ret->achieved_60s_bp = device_time_achieved(time, now, SNAPSHOT_SECONDS);
+	device_time_history(time, now, SNAPSHOT_SECONDS, ret->history_bp);
+	ret->busy_ns = atomic_peek(&time->busy_ns);
+	ret->launches = atomic_peek(&time->launches);
+	ret->graph_launches = atomic_peek(&time->graph_launches);
+	ret->throttled_ns = atomic_peek(&time->throttled_ns);
+	ret->throttles = atomic_peek(&time->throttles);
+	ret->longest_ns = atomic_peek(&time->longest_ns);
+	ret->unmeasured_ns = atomic_peek(&time->unmeasured_ns);
+	ret->host_copy_bytes = atomic_peek(&time->host_copy_bytes);
+	ret->debt_ns = debt_of(policy, time, share, now);
 	if (policy->compute != POLICY_COMPUTE_OFF)
-		read_units(ledger, compute, dev->index, ret);
+		read_units(ledger, time, dev->index, ret);
 }
 
 static uint64_t capped(struct snapshot_device *dev, uint64_t bytes)

@@ -14,7 +14,7 @@
 #include "base/fault.h"
 #include "base/futex.h"
 #include "base/now.h"
-#include "ledger/compute.h"
+#include "ledger/device_time.h"
 #include "ledger/ledger.h"
 #include "ledger/shared_file.h"
 #include "ledger/slot.h"
@@ -48,7 +48,7 @@ struct allotment {
 
 struct member {
 	struct ledger *ledger;
-	struct compute *compute;
+	struct device_time *time;
 	bool had; /* something that is whole: */
 	struct cu_grant grant;
 };
@@ -147,8 +147,8 @@ static int add_member(const char *name, const char *dir, void *arg)
 		ledger_close(member->ledger);
 		return 0;
 	}
-	member->compute = compute_of(member->ledger, device);
-	member->had = !cu_grant_read(member->compute, &member->grant);
+	member->time = device_time_of(member->ledger, device);
+	member->had = !cu_grant_read(member->time, &member->grant);
 	making->names = mix(making->names, name, strlen(name) + 1);
 	making->n++;
 	return 0;
@@ -195,7 +195,7 @@ static void write_all(const struct making *making, uint64_t of)
 		grant.permille = share->permille;
 		grant.duty_permille = share->duty_permille;
 		memcpy(grant.word, share->mask.word, sizeof(grant.word));
-		cu_grant_write(making->member[i].compute, &grant);
+		cu_grant_write(making->member[i].time, &grant);
 	}
 }
 

@@ -10,7 +10,7 @@
 #include "amd/abi/drm.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
-#include "ledger/compute.h"
+#include "ledger/device_time.h"
 #include "preload/amd_ask.h"
 
 /* How units are missing from the GPU's parts sysfs does not say, but its render node does. */
@@ -86,8 +86,9 @@ static bool take_units(const struct queues *queues, int device, const struct cu_
 	struct cu_mask mask;
 	struct cu_grant grant;
 
-	if (cu_grant_read(compute_of(queues->guest->ledger, ledger), &grant) || !grant.permille ||
-	    grant.permille > 1000 || !grant.duty_permille || grant.duty_permille > 1000)
+	if (cu_grant_read(device_time_of(queues->guest->ledger, ledger), &grant) ||
+	    !grant.permille || grant.permille > 1000 || !grant.duty_permille ||
+	    grant.duty_permille > 1000)
 		return false;
 	if (part->cap_permille && grant.permille > part->cap_permille)
 		return false;

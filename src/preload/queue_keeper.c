@@ -6,7 +6,7 @@
 #include "base/atomic.h"
 #include "base/futex.h"
 #include "base/now.h"
-#include "ledger/compute.h"
+#include "ledger/device_time.h"
 #include "ledger/policy.h"
 #include "preload/queue_hold.h"
 #include "preload/thread.h"
@@ -56,13 +56,13 @@ static bool is_busy(struct queues *queues, int device, enum queue_kind kind)
 static struct duty_answer step(struct queues *queues, int device, enum queue_kind kind,
 			       uint32_t permille, uint64_t from_ns, uint64_t now)
 {
-	struct compute *compute = compute_of(queues->guest->ledger,
-					     queues->amd->device[device].ledger);
+	struct device_time *time =
+		device_time_of(queues->guest->ledger, queues->amd->device[device].ledger);
 	const struct share_params params = {.share_permille = permille, .slice_ns = DUTY_SLICE_NS};
 	bool copies = kind == QUEUE_COPIES;
-	uint64_t *hot = copies ? &compute->hot : &compute->masked_hot;
-	uint64_t *covered = copies ? &compute->worked_ns : &compute->masked_covered_ns;
-	uint64_t begin = now, busy = compute_cover(covered, from_ns, now, &begin);
+	uint64_t *hot = copies ? &time->hot : &time->masked_hot;
+	uint64_t *covered = copies ? &time->worked_ns : &time->masked_covered_ns;
+	uint64_t begin = now, busy = device_time_cover(covered, from_ns, now, &begin);
 	struct duty_answer answer;
 	uint64_t was;
 

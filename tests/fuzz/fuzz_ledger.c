@@ -26,7 +26,7 @@ static void forge(int fd, const uint8_t *data, size_t size)
 		{offsetof(struct ledger_file, shared), sizeof(struct ledger_shared) * 4 / 8},
 		{offsetof(struct ledger_file, rows), sizeof(struct ledger_row) * 4 / 8},
 		{offsetof(struct ledger_file, info), sizeof(struct ledger_info) * 4 / 8},
-		{offsetof(struct ledger_file, compute), sizeof(struct compute) / 8},
+		{offsetof(struct ledger_file, device_time), sizeof(struct device_time) / 8},
 	};
 	const size_t parts = sizeof(part) / sizeof(part[0]);
 

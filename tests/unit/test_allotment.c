@@ -12,7 +12,7 @@
 #include "amd/identity.h"
 #include "base/cleanup.h"
 #include "base/now.h"
-#include "ledger/compute.h"
+#include "ledger/device_time.h"
 #include "ledger/shared_file.h"
 #include "tests/unit/tenant_fixture.h"
 
@@ -35,7 +35,7 @@ static struct cu_grant grant_of(int i)
 	struct ledger *ledger;
 
 	CHECK_EQ(ledger_open(dirs[i], LEDGER_GUEST, &ledger), 0);
-	if (cu_grant_read(compute_of(ledger, GPU), &grant))
+	if (cu_grant_read(device_time_of(ledger, GPU), &grant))
 		memset(&grant, 0, sizeof(grant));
 	ledger_close(ledger);
 	return grant;
@@ -182,19 +182,19 @@ static void test_forged(void)
 {
 	pid_t a = start(0, NULL), b = start(1, NULL);
 	struct ledger *ledger;
-	struct compute *compute;
+	struct device_time *time;
 	struct cu_grant grant;
 	uint32_t quarter = 250;
 
 	CHECK_EQ(ledger_open(dirs[1], LEDGER_GUEST, &ledger), 0);
-	compute = compute_of(ledger, GPU);
+	time = device_time_of(ledger, GPU);
 	memset(&grant, 0xff, sizeof(grant));
-	cu_grant_write(compute, &grant);
+	cu_grant_write(time, &grant);
 	make();
 	check_units(0, 27);
 	check_units(1, 44);
 	CHECK(disjoint(0, 1));
-	memset(&compute->cu_grant, 0x5a, sizeof(compute->cu_grant));
+	memset(&time->cu_grant, 0x5a, sizeof(time->cu_grant));
 	make();
 	check_units(0, 27);
 	check_units(1, 44);

@@ -8,7 +8,7 @@
 #include <fcntl.h>
 #include <sys/resource.h>
 
-#include "ledger/compute.h"
+#include "ledger/device_time.h"
 #include "tests/unit/tenant_fixture.h"
 
 #define US     UINT64_C(1000)
@@ -22,7 +22,7 @@ struct tenant {
 	struct ledger *ledger;
 	struct policy_map *policy;
 	const struct policy_turn *turn;
-	struct compute *compute[2];
+	struct device_time *time[2];
 };
 
 static void join(struct tenant *t, const char *name, uint32_t weight, uint32_t priority)
@@ -39,8 +39,8 @@ static void join(struct tenant *t, const char *name, uint32_t weight, uint32_t p
 	CHECK_EQ(ledger_device(t->ledger, uuid_other, 24 * GIB), 1);
 	CHECK_EQ(policy_open(t->dir, &t->policy), 0);
 	t->turn = policy_turn(t->policy);
-	t->compute[0] = compute_of(t->ledger, 0);
-	t->compute[1] = compute_of(t->ledger, 1);
+	t->time[0] = device_time_of(t->ledger, 0);
+	t->time[1] = device_time_of(t->ledger, 1);
 }
 
 static void quit(struct tenant *t)
@@ -102,7 +102,7 @@ static void check_turns(void)
 	CHECK(is_open(&a, now) && is_open(&b, now)); /* neither has used a device */
 	CHECK(!arbiter_host_busy(turns));
 	CHECK_EQ(a.turn->beat_ns, now);
-	a.compute[0]->demand_until_ns = b.compute[0]->demand_until_ns = now + SECOND;
+	a.time[0]->demand_until_ns = b.time[0]->demand_until_ns = now + SECOND;
 	now += MS;
 	next = arbiter_host_step(turns, now);
 	CHECK(next > now && arbiter_host_busy(turns));
@@ -111,13 +111,13 @@ static void check_turns(void)
 	CHECK_EQ(a.turn->entitled_permille, 250);
 	CHECK_EQ(b.turn->entitled_permille, 750);
 	/* Other devices: no rivals. */
-	b.compute[0]->demand_until_ns = 0;
-	b.compute[1]->demand_until_ns = now + SECOND;
+	b.time[0]->demand_until_ns = 0;
+	b.time[1]->demand_until_ns = now + SECOND;
 	now += MS;
 	arbiter_host_step(turns, now);
 	CHECK(is_open(&a, now) && is_open(&b, now));
 	/* Who dies is out of the way. */
-	b.compute[0]->demand_until_ns = now + SECOND;
+	b.time[0]->demand_until_ns = now + SECOND;
 	for (int i = 0; i < 10; i++)
 		arbiter_host_step(turns, now += 2 * MS);
 	CHECK(is_open(&a, now) != is_open(&b, now));
@@ -207,24 +207,24 @@ static void check_second_device(void)
 
 	join(&longer, "longer", 1, POLICY_PRIORITY_NORMAL);
 	join(&shorter, "shorter", 1, POLICY_PRIORITY_NORMAL);
-	longer.compute[0]->busy_ns = 1000 * SECOND;
+	longer.time[0]->busy_ns = 1000 * SECOND;
 	CHECK_EQ(arbiter_host_open(longer.dir, &turns), 0);
 	CHECK(arbiter_host_take(turns));
-	longer.compute[1]->demand_until_ns = now + 10 * SECOND;
-	shorter.compute[1]->demand_until_ns = now + 10 * SECOND;
+	longer.time[1]->demand_until_ns = now + 10 * SECOND;
+	shorter.time[1]->demand_until_ns = now + 10 * SECOND;
 	for (int i = 0; i < 2000; i++, now += MS) {
 		if (done && now >= done) {
-			longer.compute[1]->busy_ns += 20 * MS;
+			longer.time[1]->busy_ns += 20 * MS;
 			done = 0;
 		}
 		arbiter_host_step(turns, now);
 		if (is_open(&longer, now) && !done)
-			longer.compute[1]->work_until_ns = done = now + 20 * MS;
+			longer.time[1]->work_until_ns = done = now + 20 * MS;
 		else if (is_open(&shorter, now) && !done)
-			shorter.compute[1]->busy_ns += MS;
+			shorter.time[1]->busy_ns += MS;
 	}
-	of_long = longer.compute[1]->busy_ns;
-	of_short = shorter.compute[1]->busy_ns;
+	of_long = longer.time[1]->busy_ns;
+	of_short = shorter.time[1]->busy_ns;
 	CHECK(of_long + of_short > 1800 * MS);
 	CHECK(of_long > 850 * MS && of_short > 850 * MS);
 	arbiter_host_drop(turns);
@@ -244,17 +244,17 @@ static void check_ranks(void)
 	CHECK_EQ(arbiter_host_open(ranks.dir, &turns), 0);
 	CHECK(arbiter_host_take(turns));
 	for (int d = 0; d < 2; d++)
-		ranks.compute[d]->demand_until_ns = now + 10 * SECOND;
-	single.compute[0]->demand_until_ns = now + 10 * SECOND;
+		ranks.time[d]->demand_until_ns = now + 10 * SECOND;
+	single.time[0]->demand_until_ns = now + 10 * SECOND;
 	for (int i = 0, turn = 0; i < 2000; i++, now += MS) {
 		arbiter_host_step(turns, now);
 		CHECK(is_open(&ranks, now) != is_open(&single, now));
 		if (is_open(&ranks, now))
-			ranks.compute[turn++ % 2]->busy_ns += 2 * MS;
+			ranks.time[turn++ % 2]->busy_ns += 2 * MS;
 		else
-			single.compute[0]->busy_ns += MS;
+			single.time[0]->busy_ns += MS;
 	}
-	CHECK(ranks.compute[0]->busy_ns > 850 * MS && single.compute[0]->busy_ns > 850 * MS);
+	CHECK(ranks.time[0]->busy_ns > 850 * MS && single.time[0]->busy_ns > 850 * MS);
 	arbiter_host_drop(turns);
 	quit(&ranks);
 	quit(&single);
@@ -270,12 +270,12 @@ static void check_urged(void)
 	join(&high, "high", 1, POLICY_PRIORITY_HIGH);
 	CHECK_EQ(arbiter_host_open(low.dir, &turns), 0);
 	CHECK(arbiter_host_take(turns));
-	low.compute[0]->demand_until_ns = now + SECOND;
-	high.compute[0]->busy_ns = MS; /* it has used the device */
+	low.time[0]->demand_until_ns = now + SECOND;
+	high.time[0]->busy_ns = MS; /* it has used the device */
 	arbiter_host_step(turns, now);
 	CHECK(is_open(&low, now) && is_open(&high, now)); /* it need not ask */
 	CHECK_EQ(low.turn->flags, POLICY_TURN_URGED);
-	high.compute[0]->demand_until_ns = now + SECOND;
+	high.time[0]->demand_until_ns = now + SECOND;
 	arbiter_host_step(turns, now += MS);
 	CHECK(is_open(&high, now) && !is_open(&low, now));
 	CHECK_EQ(high.turn->flags, POLICY_TURN_CONTENDED | POLICY_TURN_FIRST);

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "ledger/compute.h"
+#include "ledger/device_time.h"
 #include "tests/unit/tenant_fixture.h"
 
 static struct cu_grant some(uint64_t seed)
@@ -19,23 +19,23 @@ static struct cu_grant some(uint64_t seed)
 /* What stands there after any kill is what was, what was to be, or nothing. */
 static void test_whole(void)
 {
-	static struct compute compute;
+	static struct device_time block;
 	struct cu_grant one = some(1001), two = some(70007), is;
 
-	CHECK_EQ(cu_grant_read(&compute, &is), -ENODATA);
-	cu_grant_write(&compute, &one);
-	CHECK_EQ(cu_grant_read(&compute, &is), 0);
+	CHECK_EQ(cu_grant_read(&block, &is), -ENODATA);
+	cu_grant_write(&block, &one);
+	CHECK_EQ(cu_grant_read(&block, &is), 0);
 	CHECK(!memcmp(&is, &one, sizeof(is)));
-	cu_grant_write(&compute, &two);
-	CHECK_EQ(cu_grant_read(&compute, &is), 0);
+	cu_grant_write(&block, &two);
+	CHECK_EQ(cu_grant_read(&block, &is), 0);
 	CHECK(!memcmp(&is, &two, sizeof(is)));
 	for (size_t i = 0; i < sizeof(one) / 8; i++) {
-		cu_grant_write(&compute, &one);
-		memcpy(&compute.cu_grant, &two, i * 8);
-		CHECK_EQ(cu_grant_read(&compute, &is), i ? -ENODATA : 0);
+		cu_grant_write(&block, &one);
+		memcpy(&block.cu_grant, &two, i * 8);
+		CHECK_EQ(cu_grant_read(&block, &is), i ? -ENODATA : 0);
 	}
-	memset(&compute, 0xff, sizeof(compute));
-	CHECK_EQ(cu_grant_read(&compute, &is), -ENODATA);
+	memset(&block, 0xff, sizeof(block));
+	CHECK_EQ(cu_grant_read(&block, &is), -ENODATA);
 }
 
 static int wanted(const char *dir)

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-#include "ledger/compute.h"
+#include "ledger/device_time.h"
 #include "ledger/timeline.h"
 #include "sched/tuning.h"
 #include "tests/unit/fake_driver.h"
@@ -94,12 +94,12 @@ static struct {
 
 static uint64_t busy_ns(void)
 {
-	return meter.compute->busy_ns - before.busy_ns;
+	return meter.time->busy_ns - before.busy_ns;
 }
 
 static uint64_t unmeasured_ns(void)
 {
-	return meter.compute->unmeasured_ns - before.unmeasured_ns;
+	return meter.time->unmeasured_ns - before.unmeasured_ns;
 }
 
 /* Events in a stream; NULL: in any. */
@@ -119,9 +119,9 @@ static void begin(void)
 	meter.guest = &guest;
 	meter.device = &guest.device[0];
 	meter.client = &client;
-	meter.compute = compute_of(guest.ledger, 0);
-	before.busy_ns = meter.compute->busy_ns;
-	before.unmeasured_ns = meter.compute->unmeasured_ns;
+	meter.time = device_time_of(guest.ledger, 0);
+	before.busy_ns = meter.time->busy_ns;
+	before.unmeasured_ns = meter.time->unmeasured_ns;
 	before.logged = 0;
 }
 

@@ -194,7 +194,7 @@ static void check_compute(void)
 	static const struct share_params params = { .share_permille = 250, .slice_ns = 4000000 };
 	const char *dir = fixture_tenant("compute");
 	struct slot *slot = fixture_join(dir);
-	struct compute *compute = compute_of(slot_ledger(slot), 0);
+	struct device_time *time = device_time_of(slot_ledger(slot), 0);
 	struct policy wanted = { .compute = POLICY_COMPUTE_CAP };
 	struct snapshot_compute seen;
 	uint64_t now = now_monotonic_ns();
@@ -203,18 +203,17 @@ static void check_compute(void)
 	CHECK_EQ(policy_update(dir, set_policy, &wanted), 0);
 	/* A quarter of each of the last 60 seconds, and some of the present one. */
 	for (uint64_t s = 60; s > 0; s--)
-		compute_add_busy(compute, now - s * 1000000000, 250000000);
-	compute_add_busy(compute, now, 1000000);
-	compute->launches = 7;
-	compute->graph_launches = 2;
-	compute->throttles = 3;
-	compute->throttled_ns = 5000;
-	compute->longest_ns = 900000000;
+		device_time_add_busy(time, now - s * 1000000000, 250000000);
+	device_time_add_busy(time, now, 1000000);
+	time->launches = 7;
+	time->graph_launches = 2;
+	time->throttles = 3;
+	time->throttled_ns = 5000;
+	time->longest_ns = 900000000;
 	/* Ten seconds of work, and half a minute for this test. */
-	compute->hot = controller_deficit.bill(0, &params, now, now + 1000000000);
+	time->hot = controller_deficit.bill(0, &params, now, now + 1000000000);
 	for (int i = 1; i < 10; i++)
-		compute->hot = controller_deficit.bill(compute->hot, &params, now,
-						       now + 1000000000);
+		time->hot = controller_deficit.bill(time->hot, &params, now, now + 1000000000);
 	seen = compute_of_snapshot(dir);
 	CHECK_EQ(seen.busy_ns, 15001000000);
 	CHECK_EQ(seen.launches, 7);
@@ -235,7 +234,7 @@ static void check_compute(void)
 	CHECK_EQ(compute_of_snapshot(dir).debt_ns, 0);
 	wanted.mode = POLICY_MODE_TURNS;
 	CHECK_EQ(policy_update(dir, set_policy, &wanted), 0);
-	memset(compute, 0xff, sizeof(*compute));
+	memset(time, 0xff, sizeof(*time));
 	seen = compute_of_snapshot(dir);
 	CHECK(seen.achieved_1s_bp <= 10000 && seen.achieved_60s_bp <= 10000);
 	for (int i = 0; i < SNAPSHOT_SECONDS; i++)

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "guest/launch/monitor.h"
-#include "ledger/compute.h"
+#include "ledger/device_time.h"
 #include "sched/tuning.h"
 #include "tests/unit/fake_driver.h"
 
@@ -27,7 +27,7 @@ static struct guest guest;
 static struct launch_device *device;
 static struct launch_state *state;
 static struct stall *stall;
-static struct compute *compute;
+static struct device_time *block;
 
 /* Nothing was launched, nobody owes anything, and a monitor is believed to run. */
 static void begin(void)
@@ -36,8 +36,8 @@ static void begin(void)
 	device = fake_launch_device(&guest);
 	stall = &device->stall;
 	state = state_get(&guest);
-	compute = device->meter.compute;
-	compute->hot = compute->throttles = compute->throttled_ns = 0;
+	block = device->meter.time;
+	block->hot = block->throttles = block->throttled_ns = 0;
 	atomic_store(&state->monitor.started, 1);
 	atomic_store(&state->monitor.stop, 0);
 	fake_guest_turn(&guest)->beat_ns = 0;
@@ -187,8 +187,8 @@ static void check_begin(void)
 	CHECK_EQ(stall_end_ns(stall, fake.now_ns), fake.now_ns + PAUSE);
 	CHECK_EQ(stall_end_ns(stall, fake.now_ns + 2 * PAUSE), fake.now_ns + 2 * PAUSE);
 	/* It counts as if the launch were held, once, and who ends it is told. */
-	CHECK_EQ(compute->throttles, 1);
-	CHECK_EQ(compute->throttled_ns, PAUSE);
+	CHECK_EQ(block->throttles, 1);
+	CHECK_EQ(block->throttled_ns, PAUSE);
 	CHECK(atomic_load(&state->monitor.bell) != bell);
 	fake_launch(S1, PAUSE); /* the stream waits */
 	go(S1);
@@ -202,7 +202,7 @@ static void check_begin(void)
 	CHECK(begin_in(S2));
 	CHECK_EQ(fake_count(FAKE_WAIT, S2, was), 1);
 	CHECK_EQ(fake.log[fake.logged - 1].value, 1);
-	CHECK_EQ(compute->throttles, 1);
+	CHECK_EQ(block->throttles, 1);
 	CHECK_EQ(fake.hosts, 1);
 	/* Its end lets both go; the next pause has a number of its own. */
 	stall_end(device);
@@ -212,7 +212,7 @@ static void check_begin(void)
 	CHECK(begin_in(S2));
 	CHECK_EQ(fake.log[fake.logged - 1].value, 2);
 	CHECK_EQ(word(), 1);
-	CHECK_EQ(compute->throttles, 2);
+	CHECK_EQ(block->throttles, 2);
 	stall_end(device);
 	CHECK_EQ(word(), 2);
 	CHECK_EQ(fake.hosts, 1);
@@ -418,7 +418,7 @@ static void check_no_word(void)
 	fake.pointer_error = CUDA_ERROR_INVALID_VALUE;
 	CHECK(!begin_in(S1));
 	CHECK_EQ(fake.hosts, 0);
-	CHECK_EQ(compute->throttles, 0);
+	CHECK_EQ(block->throttles, 0);
 	CHECK_EQ(fake.logged, 0);
 }
 
@@ -439,8 +439,8 @@ static void check_no_wait_counts(void)
 	begin();
 	fake.wait_error = CUDA_ERROR_NOT_SUPPORTED;
 	CHECK(!begin_in(S1));
-	CHECK_EQ(compute->throttles, 0);
-	CHECK_EQ(compute->throttled_ns, 0);
+	CHECK_EQ(block->throttles, 0);
+	CHECK_EQ(block->throttled_ns, 0);
 }
 
 /* Another stream waits already, and not for ever. */

@@ -5,7 +5,7 @@
  */
 #include "guest/launch/state.h"
 #include "guest/launch/window.h"
-#include "ledger/compute.h"
+#include "ledger/device_time.h"
 #include "sched/tuning.h"
 #include "tests/unit/fake_driver.h"
 
@@ -312,7 +312,7 @@ static void done(uint64_t expected_ns, uint64_t took_ns)
 /* What takes far longer than expected may do so again, for a while. */
 static void check_unforeseen(void)
 {
-	const uint64_t *until = &meter->compute->unforeseen_until_ns;
+	const uint64_t *until = &meter->time->unforeseen_until_ns;
 	const uint64_t most = 2 * MS + TUNING_UNFORESEEN_NS;
 
 	begin(1);
@@ -330,16 +330,16 @@ static void check_done(void)
 	struct burst burst = {.launches = 4, .key = KEY, .expected_ns = 4 * MS};
 
 	begin(1);
-	meter->compute->longest_ns = 0;
+	meter->time->longest_ns = 0;
 	stream_at(0)->flying_ns = 3 * MS;
 	window_done(meter, stream_at(0), &burst, now, now + 8 * MS);
 	CHECK_EQ(stream_at(0)->due_ns, now + 11 * MS);
 	CHECK_EQ(cost_expect(&window->costs, KEY), 2 * MS);
-	CHECK_EQ(meter->compute->longest_ns, 2 * MS);
+	CHECK_EQ(meter->time->longest_ns, 2 * MS);
 	/* The most is believed at once, */
 	window_done(meter, stream_at(0), &burst, now, now + 4 * MS);
 	CHECK_EQ(cost_expect(&window->costs, KEY), 2 * MS - MS / 8);
-	CHECK_EQ(meter->compute->longest_ns, 2 * MS);
+	CHECK_EQ(meter->time->longest_ns, 2 * MS);
 	/* and the least where others may have had the device meanwhile. */
 	atomic_store(&device->processes, 2);
 	window_done(meter, stream_at(0), &burst, now, now + 4 * MS);
@@ -371,14 +371,14 @@ static uint64_t spun(uint64_t expected_ns, bool known, uint64_t took_ns)
 static void check_spun(void)
 {
 	struct limits *limits;
-	struct compute *other;
+	struct device_time *other;
 
 	begin(1);
 	limits = &state_get(&guest)->limits;
-	other = compute_of(guest.ledger, 1);
+	other = device_time_of(guest.ledger, 1);
 	CHECK_EQ(atomic_load(&limits->ndevices), 2);
-	compute_hold(other, now + 2 * MS, now + 2 * MS, now + 8 * MS);
-	compute_hold_end(other, now + 8 * MS);
+	device_time_hold(other, now + 2 * MS, now + 2 * MS, now + 8 * MS);
+	device_time_hold_end(other, now + 8 * MS);
 	CHECK_EQ(spun(5 * MS, true, 20 * MS), 0); /* no other device works for it */
 	atomic_store(&device->beside, true);
 	/* All of the 6 ms, and what a thread that was let go may have been late. */
@@ -422,13 +422,13 @@ static void check_places(void)
 	CHECK_EQ(window->place.until_ns, until);
 	/* Others have what is left, and no more. */
 	other = now + 20 * MS;
-	CHECK_EQ(compute_take_place(meter->compute, now, other), 1);
-	CHECK_EQ(compute_take_place(meter->compute, now, other), -1);
+	CHECK_EQ(device_time_take_place(meter->time, now, other), 1);
+	CHECK_EQ(device_time_take_place(meter->time, now, other), -1);
 	/* Done with: who had one asks once in vain, so that others go first. */
 	look((struct meter_look){.now_ns = now});
 	CHECK(!window->place.taken);
 	CHECK(!window_take_place(device, now, until));
-	CHECK_EQ(compute_take_place(meter->compute, now, until + 1), 0);
+	CHECK_EQ(device_time_take_place(meter->time, now, until + 1), 0);
 	CHECK(!window_take_place(device, now, until));
 	CHECK(window_take_place(device, until + 1, until + MS));
 	/* While it works it keeps it, */
@@ -438,8 +438,8 @@ static void check_places(void)
 	/* until then. */
 	CHECK(window_take_place(device, until + 2 * MS, until + 3 * MS));
 	CHECK_EQ(window->place.until_ns, until + 3 * MS);
-	compute_give_place(meter->compute, 0, until + 3 * MS);
-	compute_give_place(meter->compute, 1, other);
+	device_time_give_place(meter->time, 0, until + 3 * MS);
+	device_time_give_place(meter->time, 1, other);
 }
 
 int main(void)

@@ -59,8 +59,8 @@ static void choose_slice(struct asking *asking)
 {
 	struct launch_device *device = asking->device;
 	struct limits *limits = &asking->state->limits;
-	bool beside = compute_beside(asking->guest->ledger, ledger_of(device),
-				     asking->launch->now_ns);
+	bool beside = device_time_beside(asking->guest->ledger, ledger_of(device),
+					 asking->launch->now_ns);
 
 	atomic_store_explicit(&device->beside, beside, memory_order_relaxed);
 	atomic_store(&limits->slice_ns,
@@ -139,11 +139,11 @@ static bool has_place(struct asking *asking)
 	unsigned int n = state_processes(device, now);
 	int64_t share = limits_share(limits, ledger_of(device));
 
-	if (n <= COMPUTE_PLACES || !limits_capped(limits, ledger_of(device)) ||
+	if (n <= DEVICE_TIME_PLACES || !limits_capped(limits, ledger_of(device)) ||
 	    limits_contended(limits, now) ||
 	    n * took <= (uint64_t)admission_paid_in_ns(share, TUNING_ROUND_PAUSE_NS))
 		return true;
-	return window_take_place(device, now, now + COMPUTE_PLACES * took + TUNING_PATIENCE_NS);
+	return window_take_place(device, now, now + DEVICE_TIME_PLACES * took + TUNING_PATIENCE_NS);
 }
 
 /*
@@ -263,7 +263,7 @@ static void wait_for_share(struct asking *asking, const struct admission *decisi
 
 	if (!asking->held_ns)
 		meter_close_all(&device->meter, launch->context, METER_HOLD);
-	compute_hold(device->meter.compute, from - asking->held_ns, from, decision->until_ns);
+	device_time_hold(device->meter.time, from - asking->held_ns, from, decision->until_ns);
 	/* Who waits for its turn wants the device; who pays a debt leaves it to others. */
 	if (decision->verdict == ADMISSION_WAIT_TURN) {
 		demand_want(device, from, TUNING_DEMAND_NS);
@@ -273,7 +273,7 @@ static void wait_for_share(struct asking *asking, const struct admission *decisi
 		/* The monitor sleeps while nothing is in flight. */
 		steer_all(asking->guest, now_monotonic_ns());
 	}
-	compute_hold_end(device->meter.compute, launch->now_ns);
+	device_time_hold_end(device->meter.time, launch->now_ns);
 	asking->held_ns += launch->now_ns - from;
 	look_again(asking);
 }
@@ -309,12 +309,12 @@ static void wait_for_edge(struct asking *asking)
 
 static void note_hold(const struct asking *asking)
 {
-	struct compute *compute = asking->device->meter.compute;
+	struct device_time *time = asking->device->meter.time;
 
 	if (!asking->held_ns)
 		return;
-	__atomic_fetch_add(&compute->throttled_ns, asking->held_ns, __ATOMIC_RELAXED);
-	__atomic_fetch_add(&compute->throttles, 1, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&time->throttled_ns, asking->held_ns, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&time->throttles, 1, __ATOMIC_RELAXED);
 }
 
 /* What is known of it now. */
@@ -388,7 +388,7 @@ static void give_credit(const struct asking *asking)
 
 	if (!asking->settled || atomic_load(&limits->controller) != CONTROLLER_DEFICIT ||
 	    room == 1 ||
-	    (asking->window_ns && atomic_load(&asking->device->processes) > COMPUTE_PLACES))
+	    (asking->window_ns && atomic_load(&asking->device->processes) > DEVICE_TIME_PLACES))
 		return;
 	if (limits->turn && !policy_turn_silent(limits->turn, now, TUNING_SILENCE_NS))
 		until = atomic_peek(&limits->turn->open_until_ns);
@@ -422,9 +422,9 @@ static void ask(struct guest *guest, struct launch_device *device, struct launch
 
 static uint64_t *count_of(const struct launch *launch)
 {
-	struct compute *compute = launch->meter->compute;
+	struct device_time *time = launch->meter->time;
 
-	return launch->kind == LAUNCH_GRAPH ? &compute->graph_launches : &compute->launches;
+	return launch->kind == LAUNCH_GRAPH ? &time->graph_launches : &time->launches;
 }
 
 /* Not counted when it is back: a locked instruction waits until the driver's doorbell rang. */

@@ -15,7 +15,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/futex.h"
-#include "ledger/compute.h"
+#include "ledger/device_time.h"
 #include "ledger/ledger.h"
 #include "ledger/policy.h"
 #include "ledger/shared_file.h"
@@ -65,7 +65,7 @@ struct member {
 	uint64_t id, generation;
 	bool seen, turns; /* in this scan; takes turns at all */
 	int ndevices;
-	struct compute *compute[POLICY_DEVICES];
+	struct device_time *time[POLICY_DEVICES];
 	uint64_t busy_ns[POLICY_DEVICES]; /* at the last look */
 	uint64_t used_ns[POLICY_DEVICES]; /* since it joined, see count */
 	uint8_t bit[POLICY_DEVICES]; /* of `uuid` */
@@ -210,7 +210,7 @@ static void describe(struct arbiter_host *host, int i)
 		int bit = bit_of(host, info.uuid);
 		uint32_t weight = policy_weight(&policy, info.uuid);
 
-		member->compute[member->ndevices] = compute_of(member->ledger, member->ndevices);
+		member->time[member->ndevices] = device_time_of(member->ledger, member->ndevices);
 		member->bit[member->ndevices++] = (uint8_t)bit;
 		state->weight = weight > state->weight ? weight : state->weight;
 	}
@@ -301,7 +301,7 @@ static uint64_t instant(const uint64_t *word, uint64_t now_ns)
 {
 	uint64_t at = atomic_peek(word);
 
-	return at > now_ns + COMPUTE_AHEAD_NS ? 0 : at;
+	return at > now_ns + DEVICE_TIME_AHEAD_NS ? 0 : at;
 }
 
 /*
@@ -313,7 +313,7 @@ static uint64_t count(struct member *member)
 	uint64_t most = 0;
 
 	for (int d = 0; d < member->ndevices; d++) {
-		uint64_t busy = atomic_peek(&member->compute[d]->busy_ns);
+		uint64_t busy = atomic_peek(&member->time[d]->busy_ns);
 
 		member->used_ns[d] += busy > member->busy_ns[d] ? busy - member->busy_ns[d] : 0;
 		member->busy_ns[d] = busy;
@@ -326,11 +326,11 @@ static uint64_t count(struct member *member)
 }
 
 /* What is later than expected, or may be, goes on: nobody is let in before it was seen to end. */
-static uint64_t done_ns(const struct compute *compute, uint64_t now_ns)
+static uint64_t done_ns(const struct device_time *time, uint64_t now_ns)
 {
-	uint64_t due = instant(&compute->due_ns, now_ns);
-	uint64_t work = instant(&compute->work_until_ns, now_ns);
-	bool unforeseen = instant(&compute->unforeseen_until_ns, now_ns) > now_ns;
+	uint64_t due = instant(&time->due_ns, now_ns);
+	uint64_t work = instant(&time->work_until_ns, now_ns);
+	bool unforeseen = instant(&time->unforeseen_until_ns, now_ns) > now_ns;
 
 	if (work > now_ns && (unforeseen || due <= now_ns))
 		return due > now_ns + LATE_NS ? due : now_ns + LATE_NS;
@@ -350,12 +350,12 @@ static void look(struct arbiter_host *host, int i, uint64_t now_ns)
 	state->id = member->turns ? member->id : 0;
 	state->done_ns = state->devices = state->burst_ns = 0;
 	for (int d = 0; d < member->ndevices; d++) {
-		const struct compute *compute = member->compute[d];
-		uint64_t work = instant(&compute->work_until_ns, now_ns);
-		uint64_t want = instant(&compute->demand_until_ns, now_ns);
-		uint64_t done = done_ns(compute, now_ns), burst = atomic_peek(&compute->burst_ns);
+		const struct device_time *time = member->time[d];
+		uint64_t work = instant(&time->work_until_ns, now_ns);
+		uint64_t want = instant(&time->demand_until_ns, now_ns);
+		uint64_t done = done_ns(time, now_ns), burst = atomic_peek(&time->burst_ns);
 
-		if (work || want || atomic_peek(&compute->busy_ns))
+		if (work || want || atomic_peek(&time->busy_ns))
 			state->devices |= UINT64_C(1) << member->bit[d];
 		state->done_ns = done > state->done_ns ? done : state->done_ns;
 		state->burst_ns = burst > state->burst_ns ? burst : state->burst_ns;
@@ -390,8 +390,7 @@ static bool is_taken(const struct arbiter_host *host, int i, uint64_t now_ns)
 		    now_ns > other->left_ns + MISSED_MOST_NS)
 			continue;
 		for (int d = 0; d < member->ndevices; d++)
-			if (done_ns(member->compute[d], now_ns) >
-			    now_ns + arbiter_defaults.lead_ns)
+			if (done_ns(member->time[d], now_ns) > now_ns + arbiter_defaults.lead_ns)
 				return true;
 	}
 	return false;

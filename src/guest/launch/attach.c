@@ -55,10 +55,10 @@ static struct launch_device *device_make(struct guest *guest, struct launch_stat
 	made->meter.guest = guest;
 	made->meter.device = device;
 	made->meter.client = &client;
-	made->meter.compute = compute_of(guest->ledger, device->ledger);
+	made->meter.time = device_time_of(guest->ledger, device->ledger);
 	window_init(&made->window);
 	atomic_store(&state->limits.blocks[device->ledger], device->stack_threads / 256);
-	if (made->meter.compute &&
+	if (made->meter.time &&
 	    atomic_compare_exchange_strong(&state->device[device->ordinal], &expected, made))
 		return made;
 	munmap(made, sizeof(*made));

@@ -16,16 +16,16 @@ static bool has_turn(const struct limits *limits, uint64_t now_ns)
 void demand_want(struct launch_device *device, uint64_t now_ns, uint64_t for_ns)
 {
 	struct guest *guest = device->meter.guest;
-	struct compute *compute = device->meter.compute;
-	uint64_t old = atomic_peek(&compute->demand_until_ns);
+	struct device_time *time = device->meter.time;
+	uint64_t old = atomic_peek(&time->demand_until_ns);
 
 	if (old > now_ns + for_ns / 2 && old < now_ns + 1000 * MS)
 		return;
 	if (old >= now_ns + 1000 * MS) /* nobody wants anything for so long: damage */
-		atomic_swap_if_u64(&compute->demand_until_ns, old, now_ns + for_ns);
+		atomic_swap_if_u64(&time->demand_until_ns, old, now_ns + for_ns);
 	else
-		atomic_raise_u64(&compute->demand_until_ns, now_ns + for_ns);
-	if (old < now_ns && atomic_peek(&compute->work_until_ns) < now_ns &&
+		atomic_raise_u64(&time->demand_until_ns, now_ns + for_ns);
+	if (old < now_ns && atomic_peek(&time->work_until_ns) < now_ns &&
 	    !has_turn(&state_get(guest)->limits, now_ns))
 		bell_ring(guest);
 }
@@ -37,11 +37,11 @@ void demand_want(struct launch_device *device, uint64_t now_ns, uint64_t for_ns)
  */
 void demand_settle(struct launch_device *device, uint64_t until_ns)
 {
-	struct compute *compute = device->meter.compute;
-	uint64_t old = atomic_peek(&compute->demand_until_ns);
+	struct device_time *time = device->meter.time;
+	uint64_t old = atomic_peek(&time->demand_until_ns);
 
 	if (old > until_ns)
-		atomic_swap_if_u64(&compute->demand_until_ns, old, until_ns);
+		atomic_swap_if_u64(&time->demand_until_ns, old, until_ns);
 }
 
 bool demand_wishes(struct launch_device *device, uint64_t now_ns)
@@ -66,10 +66,10 @@ static void tell(uint64_t *word, _Atomic uint64_t *said, uint64_t at_ns, uint64_
 	uint64_t stands = atomic_peek(word), before = atomic_load(said);
 
 	if (at_ns < before + TUNING_NEAR_NS && before < at_ns + TUNING_NEAR_NS &&
-	    stands >= before && stands <= now_ns + COMPUTE_AHEAD_NS)
+	    stands >= before && stands <= now_ns + DEVICE_TIME_AHEAD_NS)
 		return;
 	/* Lower than before only if nobody else's work lasts longer; or over what is damaged. */
-	if ((stands == before && at_ns < before) || stands > now_ns + COMPUTE_AHEAD_NS)
+	if ((stands == before && at_ns < before) || stands > now_ns + DEVICE_TIME_AHEAD_NS)
 		atomic_swap_if_u64(word, stands, at_ns);
 	else
 		atomic_raise_u64(word, at_ns);
@@ -91,7 +91,7 @@ static uint64_t works_until_ns(const struct launch_device *device, uint64_t now_
 /* A program that never waits works for longer and longer; one that does says so when it waited. */
 static void note_burst(struct launch_device *device, uint64_t now_ns, bool over)
 {
-	uint64_t *burst = &device->meter.compute->burst_ns;
+	uint64_t *burst = &device->meter.time->burst_ns;
 	uint64_t from = atomic_load(&device->burst_from_ns), took = now_ns - from;
 
 	if (!from || now_ns < from)
@@ -107,7 +107,7 @@ static void note_burst(struct launch_device *device, uint64_t now_ns, bool over)
 void demand_publish(struct launch_device *device, uint64_t now_ns)
 {
 	struct guest *guest = device->meter.guest;
-	struct compute *compute = device->meter.compute;
+	struct device_time *time = device->meter.time;
 	uint64_t due = window_due_ns(&device->window), until = works_until_ns(device, now_ns);
 	bool worked = atomic_load(&device->said_until_ns) > now_ns + TUNING_NEAR_NS;
 
@@ -117,8 +117,8 @@ void demand_publish(struct launch_device *device, uint64_t now_ns)
 		due = due < before ? due : before;
 		until = until < due ? until : due;
 	}
-	tell(&compute->due_ns, &device->said_due_ns, due, now_ns);
-	tell(&compute->work_until_ns, &device->said_until_ns, until, now_ns);
+	tell(&time->due_ns, &device->said_due_ns, due, now_ns);
+	tell(&time->work_until_ns, &device->said_until_ns, until, now_ns);
 	note_burst(device, now_ns, until <= now_ns);
 	/* Who waits for the end hears of it at once: a tick each time would cost the device. */
 	if (worked && until <= now_ns && limits_contended(&state_get(guest)->limits, now_ns) &&
@@ -137,16 +137,16 @@ bool demand_claim(struct launch_device *device, uint64_t now_ns)
 {
 	struct guest *guest = device->meter.guest;
 	const struct limits *limits = &state_get(guest)->limits;
-	struct compute *compute = device->meter.compute;
+	struct device_time *time = device->meter.time;
 	uint64_t until = now_ns + TUNING_TICK_NS + TUNING_TICK_NS / 2;
-	uint64_t old = atomic_peek(&compute->work_until_ns);
+	uint64_t old = atomic_peek(&time->work_until_ns);
 
 	if (!limits_contended(limits, now_ns))
 		return true;
-	atomic_raise_u64(&compute->work_until_ns, until);
+	atomic_raise_u64(&time->work_until_ns, until);
 	atomic_store(&device->said_until_ns, until);
 	/* A pause is over: the arbiter, which may wait for that, hears of it. */
-	if (old < now_ns && atomic_peek(&compute->demand_until_ns) < now_ns)
+	if (old < now_ns && atomic_peek(&time->demand_until_ns) < now_ns)
 		bell_ring(guest);
 	if (!limits_not_our_turn(limits, now_ns))
 		return true;

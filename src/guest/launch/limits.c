@@ -2,7 +2,7 @@
 #include "guest/launch/limits.h"
 
 #include "base/atomic.h"
-#include "ledger/compute.h"
+#include "ledger/device_time.h"
 #include "sched/between.h"
 #include "sched/tuning.h"
 
@@ -99,29 +99,29 @@ const struct controller *limits_controller(const struct limits *limits, int devi
 void limits_bill(const struct limits *limits, struct ledger *ledger, int device, uint64_t from_ns,
 		 uint64_t to_ns)
 {
-	struct compute *compute = compute_of(ledger, device);
+	struct device_time *time = device_time_of(ledger, device);
 	struct share_params params;
 	const struct controller *controller = limits_controller(limits, device, &params);
 	uint64_t old, hot;
 
 	do {
-		old = atomic_peek(&compute->hot);
+		old = atomic_peek(&time->hot);
 		hot = controller->bill(old, &params, from_ns, to_ns);
-	} while (hot != old && !atomic_swap_if_u64(&compute->hot, old, hot));
+	} while (hot != old && !atomic_swap_if_u64(&time->hot, old, hot));
 }
 
 static uint64_t paid_ns(const struct limits *limits, struct ledger *ledger, int device,
 			uint64_t now_ns, uint64_t blocks)
 {
-	struct compute *compute = compute_of(ledger, device);
+	struct device_time *time = device_time_of(ledger, device);
 	struct share_params params;
 	const struct controller *controller = limits_controller(limits, device, &params);
 	uint64_t old, hot, until;
 
 	do {
-		old = atomic_peek(&compute->hot);
+		old = atomic_peek(&time->hot);
 		until = controller->admit(old, &params, now_ns, blocks, &hot);
-	} while (hot != old && !atomic_swap_if_u64(&compute->hot, old, hot));
+	} while (hot != old && !atomic_swap_if_u64(&time->hot, old, hot));
 	return until;
 }
 

@@ -118,10 +118,10 @@ static uint32_t pause_now(struct launch_device *device, uint64_t until_ns, bool 
 }
 
 /* It counts as if the launch were held. */
-static void note(struct compute *compute, uint64_t for_ns)
+static void note(struct device_time *time, uint64_t for_ns)
 {
-	__atomic_fetch_add(&compute->throttled_ns, for_ns, __ATOMIC_RELAXED);
-	__atomic_fetch_add(&compute->throttles, 1, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&time->throttled_ns, for_ns, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&time->throttles, 1, __ATOMIC_RELAXED);
 }
 
 /* The wait behind what was launched before; what comes next begins anew when it is over. */
@@ -164,7 +164,7 @@ bool stall_begin(struct guest *guest, struct launch_device *device, struct launc
 	if (!may || (!waits && !wait_in_stream(device, launch, pause)))
 		return false;
 	if (begun) {
-		note(device->meter.compute, until_ns - launch->now_ns);
+		note(device->meter.time, until_ns - launch->now_ns);
 		bell_expect(guest, until_ns);
 	}
 	/* The monitor may have looked for the last time. */

@@ -29,8 +29,8 @@ unsigned int state_processes(struct launch_device *device, uint64_t now_ns)
 	const struct meter *meter = &device->meter;
 
 	if (now_ns >= atomic_load(&device->counted_ns) + TUNING_COUNT_NS) {
-		atomic_store(&device->processes, compute_active(meter->guest->ledger,
-								meter->device->ledger, now_ns));
+		atomic_store(&device->processes, device_time_active(meter->guest->ledger,
+								    meter->device->ledger, now_ns));
 		atomic_store(&device->counted_ns, now_ns);
 	}
 	return atomic_load(&device->processes);
@@ -44,5 +44,5 @@ void state_active(struct launch_device *device, uint64_t now_ns)
 	if (until < atomic_load(&device->active_ns) + TUNING_ACTIVE_EVERY_NS)
 		return;
 	atomic_store(&device->active_ns, until);
-	compute_set_active(atomic_load(&meter->guest->slot), meter->device->ledger, until);
+	device_time_set_active(atomic_load(&meter->guest->slot), meter->device->ledger, until);
 }

@@ -71,7 +71,7 @@ struct launch_device {
 	_Atomic uint64_t active_ns;    /* until then it said that it launches */
 	_Atomic uint64_t counted_ns;   /* when the processes that do were counted */
 	_Atomic uint32_t processes;
-	_Atomic bool beside; /* another device works for the tenant, see compute_beside */
+	_Atomic bool beside; /* another device works for the tenant, see device_time_beside */
 	_Atomic uint64_t rung_ns;
 	uint64_t monitor_ns; /* collected_ns as the monitor left it */
 };

@@ -7,42 +7,42 @@
 #include "preload/truth.h"
 
 /* What another controller left says nothing to this one: tokens are no distance. */
-static void take_over(struct compute *compute, const struct controller *controller)
+static void take_over(struct device_time *time, const struct controller *controller)
 {
 	uint64_t owner = (uint64_t)controller->id + 1;
 
-	if (atomic_peek(&compute->cold_owner) == owner)
+	if (atomic_peek(&time->cold_owner) == owner)
 		return;
-	memset(compute->cold, 0, sizeof(compute->cold));
-	atomic_poke(&compute->hot, 0);
-	atomic_poke(&compute->cold_owner, owner);
+	memset(time->cold, 0, sizeof(time->cold));
+	atomic_poke(&time->hot, 0);
+	atomic_poke(&time->cold_owner, owner);
 }
 
 static void steer(struct launch_state *state, struct launch_device *device, uint64_t now_ns)
 {
 	struct guest *guest = device->meter.guest;
-	struct compute *compute = device->meter.compute;
+	struct device_time *time = device->meter.time;
 	int ledger = device->meter.device->ledger, percent;
 	struct share_params params;
 	const struct controller *controller = limits_controller(&state->limits, ledger, &params);
-	uint64_t due = atomic_peek(&compute->tick_ns), old, hot;
+	uint64_t due = atomic_peek(&time->tick_ns), old, hot;
 
 	if (!controller->tick_ns)
 		return;
 	/* Who moves it on is who steers; an instant far ahead is damage. */
 	if (due > now_ns && due - now_ns < 10 * controller->tick_ns)
 		return;
-	if (!atomic_swap_if_u64(&compute->tick_ns, due, now_ns + controller->tick_ns))
+	if (!atomic_swap_if_u64(&time->tick_ns, due, now_ns + controller->tick_ns))
 		return;
 	percent = truth_utilisation(guest, device->meter.device->uuid, ledger);
 	if (percent < 0)
 		return;
-	take_over(compute, controller);
-	controller->steer(compute->cold, &params, now_ns, (unsigned int)percent);
+	take_over(time, controller);
+	controller->steer(time->cold, &params, now_ns, (unsigned int)percent);
 	do {
-		old = atomic_peek(&compute->hot);
-		hot = controller->refill(old, compute->cold, &params, now_ns);
-	} while (hot != old && !atomic_swap_if_u64(&compute->hot, old, hot));
+		old = atomic_peek(&time->hot);
+		hot = controller->refill(old, time->cold, &params, now_ns);
+	} while (hot != old && !atomic_swap_if_u64(&time->hot, old, hot));
 }
 
 void steer_all(struct guest *guest, uint64_t now_ns)

@@ -100,8 +100,7 @@ void waits_host_copy(struct guest *guest, uint64_t bytes)
 	struct launch_device *device = device_here(guest, &context);
 
 	if (device)
-		__atomic_fetch_add(&device->meter.compute->host_copy_bytes, bytes,
-				   __ATOMIC_RELAXED);
+		__atomic_fetch_add(&device->meter.time->host_copy_bytes, bytes, __ATOMIC_RELAXED);
 }
 
 void waits_stream_leaves(struct guest *guest, CUstream stream)

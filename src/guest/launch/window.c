@@ -56,7 +56,7 @@ void window_launched(struct meter *meter, struct stream *stream, const struct bu
 
 void window_unforeseen(struct launch_device *device, uint64_t now_ns)
 {
-	atomic_raise_u64(&device->meter.compute->unforeseen_until_ns,
+	atomic_raise_u64(&device->meter.time->unforeseen_until_ns,
 			 now_ns + TUNING_UNFORESEEN_FOR_NS);
 }
 
@@ -77,7 +77,7 @@ void window_done(struct meter *meter, struct stream *stream, const struct burst 
 	cost_learn(&device->window.costs, burst->key, burst->launches, done_ns - began_ns, waits);
 	if (!burst->key)
 		cost_bound(&device->window.costs, burst->longest.key, done_ns - began_ns);
-	atomic_raise_u64(&meter->compute->longest_ns, (done_ns - began_ns) / burst->launches);
+	atomic_raise_u64(&meter->time->longest_ns, (done_ns - began_ns) / burst->launches);
 }
 
 uint64_t window_spun(struct meter *meter, const struct burst *burst, uint64_t began_ns,
@@ -95,7 +95,7 @@ uint64_t window_spun(struct meter *meter, const struct burst *burst, uint64_t be
 
 		if (i == own || limits_share(limits, i) != limits_share(limits, own))
 			continue;
-		here = compute_held(compute_of(meter->guest->ledger, i), began_ns, done_ns);
+		here = device_time_held(device_time_of(meter->guest->ledger, i), began_ns, done_ns);
 		held = here > held ? here : held;
 	}
 	/* A rank that was let go, and whose thread woke up late, is waited for that long, too. */
@@ -150,7 +150,7 @@ void window_looked(struct meter *meter, const struct meter_look *look)
 		set_due(window, now + rest);
 	}
 	if (!meter_works(meter) && window->place.taken) {
-		compute_give_place(meter->compute, window->place.index, window->place.until_ns);
+		device_time_give_place(meter->time, window->place.index, window->place.until_ns);
 		window->place.taken = false;
 		window->place.had = true;
 	}
@@ -257,7 +257,7 @@ static bool take(struct launch_device *device, uint64_t now_ns, uint64_t until_n
 		window->place.had = false;
 		return false;
 	}
-	index = compute_take_place(device->meter.compute, now_ns, until_ns);
+	index = device_time_take_place(device->meter.time, now_ns, until_ns);
 	if (index < 0)
 		return false;
 	window->place.taken = true;

@@ -26,15 +26,15 @@ void meter_bill(struct meter *meter, const struct span *span)
 	if (!span->apart && from > last && from < last + TUNING_GAP_NS)
 		from = last;
 	atomic_raise_u64(&meter->billed_ns, span->to_ns);
-	busy = compute_bill(meter->guest->ledger, meter->device->ledger, from, span->to_ns);
+	busy = device_time_bill(meter->guest->ledger, meter->device->ledger, from, span->to_ns);
 	if (busy)
 		meter->client->billed(meter, span->to_ns - busy, span->to_ns);
 }
 
 void meter_bill_unmeasured(struct meter *meter, uint64_t from_ns, uint64_t to_ns)
 {
-	uint64_t busy = compute_bill_unmeasured(meter->guest->ledger, meter->device->ledger, from_ns,
-						to_ns);
+	uint64_t busy = device_time_bill_unmeasured(meter->guest->ledger, meter->device->ledger,
+						    from_ns, to_ns);
 
 	if (busy)
 		meter->client->billed(meter, from_ns, from_ns + busy);
@@ -311,7 +311,7 @@ static uint32_t forget(struct pass *pass, struct stream *stream)
 /* Work that had not begun when it was last looked at was late rather than early. */
 static void bill_lost(const struct pass *pass)
 {
-	uint64_t now = pass->look.now_ns, from = now - COMPUTE_UNMEASURED_NS;
+	uint64_t now = pass->look.now_ns, from = now - DEVICE_TIME_UNMEASURED_NS;
 
 	meter_bill_unmeasured(pass->meter, from > pass->lost_ns ? from : pass->lost_ns, now);
 }

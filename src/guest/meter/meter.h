@@ -11,8 +11,8 @@
  *	- where the launch side holds a launch (meter_close).
  *
  * What a program leaves open all the same, because it waits in a way that nobody sees, is billed
- * for at most COMPUTE_UNMEASURED_NS, counted apart, and from then on the end of each launch in that
- * stream is measured, until the program waits for it in a way that is seen.
+ * for at most DEVICE_TIME_UNMEASURED_NS, counted apart, and from then on the end of each launch in
+ * that stream is measured, until the program waits for it in a way that is seen.
  *
  * Only threads of the program record, into streams that they just used, and never while a stream
  * captures. Any thread collects; one at a time, the others go on. No lock is held over a call of
@@ -30,7 +30,7 @@
 #include "guest/meter/clock.h"
 #include "guest/meter/launch.h"
 #include "guest/meter/stream.h"
-#include "ledger/compute.h"
+#include "ledger/device_time.h"
 #include "preload/guest.h"
 
 struct span {
@@ -74,7 +74,7 @@ struct meter_client {
 struct meter {
 	struct guest *guest;
 	struct guest_device *device;
-	struct compute *compute;
+	struct device_time *time;
 	const struct meter_client *client;
 
 	struct lock lock; /* of what follows */

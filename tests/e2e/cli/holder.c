@@ -15,7 +15,7 @@
 
 #include "amd/identity.h"
 #include "base/now.h"
-#include "ledger/compute.h"
+#include "ledger/device_time.h"
 #include "ledger/ledger.h"
 #include "ledger/quota.h"
 #include "ledger/slot.h"
@@ -31,14 +31,14 @@ static int category_named(const char *name)
 }
 
 /* Whether the category was one of compute's. */
-static int compute(struct compute *c, const char *category, uint64_t amount)
+static int compute(struct device_time *c, const char *category, uint64_t amount)
 {
 	static const struct share_params params = {.share_permille = 250, .slice_ns = 4000000};
 	uint64_t now = now_monotonic_ns();
 
 	if (!strcmp(category, "busy")) {
 		for (uint64_t s = 62; s > 0; s--)
-			compute_add_busy(c, now - (s - 1) * 1000000000, amount * 1000000);
+			device_time_add_busy(c, now - (s - 1) * 1000000000, amount * 1000000);
 	} else if (!strcmp(category, "owed")) {
 		c->hot = controller_deficit.bill(c->hot, &params, now, now + amount);
 	} else if (!strcmp(category, "held")) {
@@ -61,7 +61,7 @@ static void give_units(struct ledger *ledger, struct slot *slot, int device, uin
 
 	for (uint64_t i = 0; i < n; i++)
 		grant.word[i / 32] |= 1u << i % 32;
-	cu_grant_write(compute_of(ledger, device), &grant);
+	cu_grant_write(device_time_of(ledger, device), &grant);
 	cu_grant_set_queues(slot, device, 1);
 }
 
@@ -90,7 +90,7 @@ static void hold(struct ledger *ledger, struct slot *slot, char *amount)
 		CHECK_EQ(quota_reserve_slow(slot, device, bytes, 1), -EDQUOT);
 		return;
 	}
-	if (compute(compute_of(ledger, device), category, bytes))
+	if (compute(device_time_of(ledger, device), category, bytes))
 		return;
 	if (!strcmp(category, "units")) {
 		give_units(ledger, slot, device, bytes);

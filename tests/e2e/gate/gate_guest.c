@@ -535,16 +535,16 @@ static void before_the_boot(void)
 	struct ledger_file *ledger = map_own("ledger", sizeof(*ledger));
 	uint64_t then = ((uint64_t)now_ms() + 3600000) * 1000000;
 
-	policy->turn.beat_ns = ledger->compute[0].work_until_ns = then;
+	policy->turn.beat_ns = ledger->device_time[0].work_until_ns = then;
 	begin();
 	for (int i = 0; i < 20; i++)
 		MUST(launch(200, NULL));
 	MUST(cuCtxSynchronize());
 	/* Nor does its work last until then. */
-	for (int i = 0; i < 1000 && __atomic_load_n(&ledger->compute[0].work_until_ns,
+	for (int i = 0; i < 1000 && __atomic_load_n(&ledger->device_time[0].work_until_ns,
 						    __ATOMIC_RELAXED) == then; i++)
 		pause_ms(5);
-	CHECK(ledger->compute[0].work_until_ns < then);
+	CHECK(ledger->device_time[0].work_until_ns < then);
 }
 
 static uint64_t next_random(void)
@@ -562,7 +562,7 @@ static void damaged(void)
 {
 	struct policy_file *policy = map_own("policy", sizeof(*policy));
 	struct ledger_file *ledger = map_own("ledger", sizeof(*ledger));
-	uint64_t *turn = (uint64_t *)&policy->turn, *compute = (uint64_t *)&ledger->compute[0];
+	uint64_t *turn = (uint64_t *)&policy->turn, *compute = (uint64_t *)&ledger->device_time[0];
 	long long longest = 0;
 
 	begin();
@@ -572,7 +572,7 @@ static void damaged(void)
 
 		/* Any instant, or one within the hour; but debts are instants, too. */
 		turn[next_random() % (sizeof(policy->turn) / 8)] = word;
-		compute[next_random() % (sizeof(ledger->compute[0]) / 8)] = word;
+		compute[next_random() % (sizeof(ledger->device_time[0]) / 8)] = word;
 		compute[1 + next_random() % 4] = (uint64_t)from * 1000000 + word % 3600000000000;
 		turn[next_random() % 2] = (uint64_t)from * 1000000 + word % 3600000000000;
 		MUST(launch(200, NULL));

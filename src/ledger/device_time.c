@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "ledger/compute.h"
+#include "ledger/device_time.h"
 
 #include <stdbool.h>
 
@@ -21,37 +21,38 @@
 #define BUSY_MASK ((UINT64_C(1) << BUSY_BITS) - 1)
 #define SECOND_MASK (UINT64_MAX >> BUSY_BITS)
 
-struct compute *compute_of(struct ledger *ledger, int device)
+struct device_time *device_time_of(struct ledger *ledger, int device)
 {
-	return (unsigned int)device < LEDGER_DEVICES ? &ledger->map->compute[device] : NULL;
+	return (unsigned int)device < LEDGER_DEVICES ? &ledger->map->device_time[device] : NULL;
 }
 
-void compute_hold(struct compute *compute, uint64_t since_ns, uint64_t now_ns, uint64_t until_ns)
+void device_time_hold(struct device_time *time, uint64_t since_ns, uint64_t now_ns,
+		      uint64_t until_ns)
 {
-	uint64_t n = atomic_peek(&compute->held_n);
-	struct compute_time *held = &compute->held[n % COMPUTE_HELD];
+	uint64_t n = atomic_peek(&time->held_n);
+	struct device_time_span *held = &time->held[n % DEVICE_TIME_HELD];
 	uint64_t to = atomic_peek(&held->to_ns);
 
-	if (to >= since_ns && to <= now_ns + COMPUTE_AHEAD_NS) {
+	if (to >= since_ns && to <= now_ns + DEVICE_TIME_AHEAD_NS) {
 		atomic_raise_u64(&held->to_ns, until_ns);
 		return;
 	}
 	/* One that ends before it begins is none, if this is as far as it gets. */
-	held = &compute->held[(n + 1) % COMPUTE_HELD];
+	held = &time->held[(n + 1) % DEVICE_TIME_HELD];
 	atomic_release(&held->to_ns, 0);
 	atomic_release(&held->from_ns, since_ns);
 	atomic_release(&held->to_ns, until_ns);
-	atomic_swap_if_u64(&compute->held_n, n, n + 1);
+	atomic_swap_if_u64(&time->held_n, n, n + 1);
 }
 
-void compute_hold_end(struct compute *compute, uint64_t now_ns)
+void device_time_hold_end(struct device_time *time, uint64_t now_ns)
 {
-	uint64_t n = atomic_peek(&compute->held_n);
+	uint64_t n = atomic_peek(&time->held_n);
 
-	atomic_release(&compute->held[n % COMPUTE_HELD].to_ns, now_ns);
+	atomic_release(&time->held[n % DEVICE_TIME_HELD].to_ns, now_ns);
 }
 
-static uint64_t overlap(const struct compute_time *held, uint64_t from_ns, uint64_t to_ns)
+static uint64_t overlap(const struct device_time_span *held, uint64_t from_ns, uint64_t to_ns)
 {
 	uint64_t to = atomic_acquire(&held->to_ns);
 	uint64_t from = atomic_acquire(&held->from_ns);
@@ -63,19 +64,19 @@ static uint64_t overlap(const struct compute_time *held, uint64_t from_ns, uint6
 	return to > from ? to - from : 0;
 }
 
-uint64_t compute_held(const struct compute *compute, uint64_t from_ns, uint64_t to_ns)
+uint64_t device_time_held(const struct device_time *time, uint64_t from_ns, uint64_t to_ns)
 {
 	uint64_t sum = 0;
 
-	for (int k = 0; k < COMPUTE_HELD; k++)
-		sum += overlap(&compute->held[k], from_ns, to_ns);
+	for (int k = 0; k < DEVICE_TIME_HELD; k++)
+		sum += overlap(&time->held[k], from_ns, to_ns);
 	return sum < to_ns - from_ns ? sum : to_ns - from_ns;
 }
 
-bool compute_beside(struct ledger *ledger, int device, uint64_t now_ns)
+bool device_time_beside(struct ledger *ledger, int device, uint64_t now_ns)
 {
 	for (int i = 0; ledger_knows(ledger, i); i++) {
-		uint64_t worked = atomic_peek(&ledger->map->compute[i].worked_ns);
+		uint64_t worked = atomic_peek(&ledger->map->device_time[i].worked_ns);
 
 		if (i != device && worked + SECOND_NS > now_ns && worked < now_ns + ABSURD_NS)
 			return true;
@@ -83,31 +84,31 @@ bool compute_beside(struct ledger *ledger, int device, uint64_t now_ns)
 	return false;
 }
 
-int compute_take_place(struct compute *compute, uint64_t now_ns, uint64_t until_ns)
+int device_time_take_place(struct device_time *time, uint64_t now_ns, uint64_t until_ns)
 {
-	for (int i = 0; i < COMPUTE_PLACES; i++) {
-		uint64_t old = atomic_peek(&compute->place_until_ns[i]);
+	for (int i = 0; i < DEVICE_TIME_PLACES; i++) {
+		uint64_t old = atomic_peek(&time->place_until_ns[i]);
 
-		if ((old <= now_ns || old > now_ns + COMPUTE_AHEAD_NS) &&
-		    atomic_swap_if_u64(&compute->place_until_ns[i], old, until_ns))
+		if ((old <= now_ns || old > now_ns + DEVICE_TIME_AHEAD_NS) &&
+		    atomic_swap_if_u64(&time->place_until_ns[i], old, until_ns))
 			return i;
 	}
 	return -1;
 }
 
-void compute_give_place(struct compute *compute, int place, uint64_t until_ns)
+void device_time_give_place(struct device_time *time, int place, uint64_t until_ns)
 {
-	atomic_swap_if_u64(&compute->place_until_ns[place], until_ns, 0);
+	atomic_swap_if_u64(&time->place_until_ns[place], until_ns, 0);
 }
 
-void compute_set_active(struct slot *slot, int device, uint64_t until_ns)
+void device_time_set_active(struct slot *slot, int device, uint64_t until_ns)
 {
 	if (ledger_ready(slot->ledger, device))
 		atomic_poke(&slot->ledger->map->info[device][slot->index].active_until_ns,
 			    until_ns);
 }
 
-unsigned int compute_active(struct ledger *ledger, int device, uint64_t now_ns)
+unsigned int device_time_active(struct ledger *ledger, int device, uint64_t now_ns)
 {
 	unsigned int n = 0;
 
@@ -120,8 +121,8 @@ unsigned int compute_active(struct ledger *ledger, int device, uint64_t now_ns)
 	return n ? n : 1;
 }
 
-uint64_t compute_cover(uint64_t *covered_ns, uint64_t from_ns, uint64_t to_ns,
-		       uint64_t *ret_from_ns)
+uint64_t device_time_cover(uint64_t *covered_ns, uint64_t from_ns, uint64_t to_ns,
+			   uint64_t *ret_from_ns)
 {
 	uint64_t old, from;
 
@@ -149,50 +150,50 @@ static bool entry_is(uint64_t entry, uint64_t second)
  * An entry is made by the first who bills in its second, so a second without one is a second in
  * which nothing was billed.
  */
-void compute_add_busy(struct compute *compute, uint64_t now_ns, uint64_t busy_ns)
+void device_time_add_busy(struct device_time *time, uint64_t now_ns, uint64_t busy_ns)
 {
 	uint64_t second = now_ns / SECOND_NS;
-	uint64_t *entry = &compute->second[second % COMPUTE_SECONDS];
+	uint64_t *entry = &time->second[second % DEVICE_TIME_SECONDS];
 	uint64_t old = atomic_peek(entry);
 
 	if (!entry_is(old, second))
-		atomic_swap_if_u64(entry, old, entry_of(second, atomic_peek(&compute->busy_ns)));
-	__atomic_fetch_add(&compute->busy_ns, busy_ns, __ATOMIC_RELAXED);
+		atomic_swap_if_u64(entry, old, entry_of(second, atomic_peek(&time->busy_ns)));
+	__atomic_fetch_add(&time->busy_ns, busy_ns, __ATOMIC_RELAXED);
 }
 
 /* Nobody reads the instant to the ns, and a damaged one is put right by the next bill. */
-static void worked(struct compute *compute, uint64_t to_ns)
+static void worked(struct device_time *time, uint64_t to_ns)
 {
-	uint64_t old = atomic_peek(&compute->worked_ns);
+	uint64_t old = atomic_peek(&time->worked_ns);
 
 	if (old < to_ns || old > to_ns + ABSURD_NS)
-		atomic_poke(&compute->worked_ns, to_ns);
+		atomic_poke(&time->worked_ns, to_ns);
 }
 
-uint64_t compute_bill(struct ledger *ledger, int device, uint64_t from_ns, uint64_t to_ns)
+uint64_t device_time_bill(struct ledger *ledger, int device, uint64_t from_ns, uint64_t to_ns)
 {
-	struct compute *compute = compute_of(ledger, device);
+	struct device_time *time = device_time_of(ledger, device);
 	uint64_t busy;
 
-	if (!compute || !ledger_ready(ledger, device))
+	if (!time || !ledger_ready(ledger, device))
 		return 0;
 	busy = timeline_add(&ledger->map->timeline[device], from_ns, to_ns);
-	worked(compute, to_ns);
+	worked(time, to_ns);
 	if (busy)
-		compute_add_busy(compute, to_ns, busy);
+		device_time_add_busy(time, to_ns, busy);
 	return busy;
 }
 
-uint64_t compute_bill_unmeasured(struct ledger *ledger, int device, uint64_t from_ns,
-				 uint64_t to_ns)
+uint64_t device_time_bill_unmeasured(struct ledger *ledger, int device, uint64_t from_ns,
+				     uint64_t to_ns)
 {
 	uint64_t busy;
 
-	if (to_ns > from_ns + COMPUTE_UNMEASURED_NS)
-		to_ns = from_ns + COMPUTE_UNMEASURED_NS;
-	busy = compute_bill(ledger, device, from_ns, to_ns);
+	if (to_ns > from_ns + DEVICE_TIME_UNMEASURED_NS)
+		to_ns = from_ns + DEVICE_TIME_UNMEASURED_NS;
+	busy = device_time_bill(ledger, device, from_ns, to_ns);
 	if (busy)
-		__atomic_fetch_add(&compute_of(ledger, device)->unmeasured_ns, busy,
+		__atomic_fetch_add(&device_time_of(ledger, device)->unmeasured_ns, busy,
 				   __ATOMIC_RELAXED);
 	return busy;
 }
@@ -208,14 +209,14 @@ static bool is_earlier(uint64_t us, uint64_t than_us)
  * in which nothing was billed it is that of the next one. It never falls: an entry that is higher
  * than a later one was made late, for work of a second that was over.
  */
-static void busy_at(const struct compute *compute, uint64_t now_ns, unsigned int n,
-		    uint64_t ret_us[static COMPUTE_SECONDS])
+static void busy_at(const struct device_time *time, uint64_t now_ns, unsigned int n,
+		    uint64_t ret_us[static DEVICE_TIME_SECONDS])
 {
 	uint64_t second = now_ns / SECOND_NS, us;
 
-	us = atomic_peek(&compute->busy_ns) / 1000 & BUSY_MASK;
+	us = atomic_peek(&time->busy_ns) / 1000 & BUSY_MASK;
 	for (unsigned int i = 0; i <= n; i++, second--) {
-		uint64_t entry = atomic_peek(&compute->second[second % COMPUTE_SECONDS]);
+		uint64_t entry = atomic_peek(&time->second[second % DEVICE_TIME_SECONDS]);
 
 		if (i <= now_ns / SECOND_NS && entry_is(entry, second) &&
 		    is_earlier(entry & BUSY_MASK, us))
@@ -224,25 +225,25 @@ static void busy_at(const struct compute *compute, uint64_t now_ns, unsigned int
 	}
 }
 
-uint32_t compute_achieved(const struct compute *compute, uint64_t now_ns, unsigned int seconds)
+uint32_t device_time_achieved(const struct device_time *time, uint64_t now_ns, unsigned int seconds)
 {
-	uint64_t us[COMPUTE_SECONDS], share;
+	uint64_t us[DEVICE_TIME_SECONDS], share;
 
-	if (!seconds || seconds > COMPUTE_SECONDS - 2)
+	if (!seconds || seconds > DEVICE_TIME_SECONDS - 2)
 		return 0;
-	busy_at(compute, now_ns, seconds, us);
+	busy_at(time, now_ns, seconds, us);
 	share = ((us[0] - us[seconds]) & BUSY_MASK) / (seconds * 100);
 	return share > 10000 ? 10000 : (uint32_t)share;
 }
 
-void compute_history(const struct compute *compute, uint64_t now_ns, unsigned int seconds,
-		     uint32_t *ret)
+void device_time_history(const struct device_time *time, uint64_t now_ns, unsigned int seconds,
+			 uint32_t *ret)
 {
-	uint64_t us[COMPUTE_SECONDS], over = 0, part;
+	uint64_t us[DEVICE_TIME_SECONDS], over = 0, part;
 
-	if (seconds > COMPUTE_SECONDS - 2)
+	if (seconds > DEVICE_TIME_SECONDS - 2)
 		return;
-	busy_at(compute, now_ns, seconds, us);
+	busy_at(time, now_ns, seconds, us);
 	for (unsigned int i = 0; i < seconds; i++) {
 		part = over + ((us[i] - us[i + 1]) & BUSY_MASK) / 100;
 		ret[seconds - 1 - i] = part > 10000 ? 10000 : (uint32_t)part;

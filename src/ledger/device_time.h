@@ -7,8 +7,8 @@
  *
  * Instants are CLOCK_MONOTONIC, which all processes of a machine share.
  */
-#ifndef ALLOT_LEDGER_COMPUTE_H
-#define ALLOT_LEDGER_COMPUTE_H
+#ifndef ALLOT_LEDGER_DEVICE_TIME_H
+#define ALLOT_LEDGER_DEVICE_TIME_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,17 +16,17 @@
 #include "ledger/cu_grant.h"
 #include "sched/controller.h"
 
-#define COMPUTE_SECONDS 64
-#define COMPUTE_PLACES	2
-#define COMPUTE_HELD	6
+#define DEVICE_TIME_SECONDS 64
+#define DEVICE_TIME_PLACES  2
+#define DEVICE_TIME_HELD    6
 
 /* No instant until which somebody wants or works lies so far ahead, unless it is damaged. */
-#define COMPUTE_AHEAD_NS UINT64_C(600000000000)
+#define DEVICE_TIME_AHEAD_NS UINT64_C(600000000000)
 
 struct ledger;
 struct slot;
 
-struct compute {
+struct device_time {
 	uint64_t hot;		  /* the controller's word, see sched/controller.h */
 	uint64_t worked_ns;	  /* the latest instant at which the device worked for the tenant */
 	uint64_t demand_until_ns; /* somebody waits, or worked a moment ago */
@@ -42,104 +42,106 @@ struct compute {
 	uint64_t throttled_ns;	  /* added over threads that were held */
 	uint64_t throttles;	  /* times that a launch was held */
 	uint64_t longest_ns;	  /* longest unit of work seen: bounds how exact a share can be */
-	uint64_t unmeasured_ns;	  /* of busy_ns: what no measurement closed, see compute_bill */
+	uint64_t unmeasured_ns;	  /* of busy_ns: what no measurement closed, see device_time_bill */
 	uint64_t host_copy_bytes; /* copied to and from the host, which is not charged */
 
 	uint64_t cold[CONTROLLER_COLD]; /* the controller's, written by whoever steers */
 	uint64_t cold_owner;		/* 1 + the id of the controller that they are of */
 	uint64_t unforeseen_until_ns;	/* work took far longer than expected: due_ns says little */
 
-	/* busy_ns as each second began, see compute_achieved; an entry a second, 64 of them. */
-	uint64_t second[COMPUTE_SECONDS];
+	/* busy_ns as each second began, see device_time_achieved; an entry a second, 64 of them. */
+	uint64_t second[DEVICE_TIME_SECONDS];
 
 	/* Of AMD's devices: see ledger/cu_grant.h for what may be read here. */
 	struct cu_grant cu_grant;
 	uint64_t cu_grant_sum;
 	/* As hot and covered_ns, of queues that a mask alone does not hold to the share. */
 	uint64_t masked_hot, masked_covered_ns;
-	uint64_t place_until_ns[COMPUTE_PLACES]; /* see compute_take_place */
-	/* When launches were held, to whenever that ended or is expected to: see compute_held. */
-	struct compute_time {
+	uint64_t place_until_ns[DEVICE_TIME_PLACES]; /* see device_time_take_place */
+	/* When launches were held, to when that ended or is expected to: see device_time_held. */
+	struct device_time_span {
 		uint64_t from_ns, to_ns;
-	} held[COMPUTE_HELD];
+	} held[DEVICE_TIME_HELD];
 	uint64_t reserved[4];
 };
 
 /* The block of a device that ledger_device answered; NULL for another. Lives as the ledger does. */
-struct compute *compute_of(struct ledger *ledger, int device);
+struct device_time *device_time_of(struct ledger *ledger, int device);
 
 /*
  * Of launches that take so long that one of each process at once is paid for in one long pause, a
  * few are let through at a time: those that have a place. Answers which, or -1 when others have all
  * of them. Who dies with a place has it no longer than until then.
  */
-int compute_take_place(struct compute *compute, uint64_t now_ns, uint64_t until_ns);
+int device_time_take_place(struct device_time *time, uint64_t now_ns, uint64_t until_ns);
 
 /* A place that was taken until then, and may by now be another's. */
-void compute_give_place(struct compute *compute, int place, uint64_t until_ns);
+void device_time_give_place(struct device_time *time, int place, uint64_t until_ns);
 
 /* A launch for the device is held, all the time since then, and probably until the last instant. */
-void compute_hold(struct compute *compute, uint64_t since_ns, uint64_t now_ns, uint64_t until_ns);
+void device_time_hold(struct device_time *time, uint64_t since_ns, uint64_t now_ns,
+		      uint64_t until_ns);
 
 /* It is awake: it was held until now, which may be sooner or later than that. */
-void compute_hold_end(struct compute *compute, uint64_t now_ns);
+void device_time_hold_end(struct device_time *time, uint64_t now_ns);
 
 /*
  * For how long of the time in between launches for the device were held, and not any more at the
  * end: work on another one that waited for them is done after that. The ledger has the last
- * COMPUTE_HELD times of each device.
+ * DEVICE_TIME_HELD times of each device.
  */
-uint64_t compute_held(const struct compute *compute, uint64_t from_ns, uint64_t to_ns);
+uint64_t device_time_held(const struct device_time *time, uint64_t from_ns, uint64_t to_ns);
 
 /* Whether another device worked for the tenant of late: work here may wait for work there. */
-bool compute_beside(struct ledger *ledger, int device, uint64_t now_ns);
+bool device_time_beside(struct ledger *ledger, int device, uint64_t now_ns);
 
 /*
  * This process launches on the device or waits to, and counts as one that does for so long, some
  * milliseconds. Said again while that is so; a process that dies is not counted any more when the
  * instant is over.
  */
-void compute_set_active(struct slot *slot, int device, uint64_t until_ns);
+void device_time_set_active(struct slot *slot, int device, uint64_t until_ns);
 
 /* How many processes of the tenant do, at least 1. */
-unsigned int compute_active(struct ledger *ledger, int device, uint64_t now_ns);
+unsigned int device_time_active(struct ledger *ledger, int device, uint64_t now_ns);
 
 /*
  * The device worked for the tenant from one instant to the other: puts it on the timeline of a
  * device that has one (ledger_device), and what is new there into busy_ns. Answers how much that
  * is: work that overlaps, in other streams or processes, counts once, in whatever order it is told.
  */
-uint64_t compute_bill(struct ledger *ledger, int device, uint64_t from_ns, uint64_t to_ns);
+uint64_t device_time_bill(struct ledger *ledger, int device, uint64_t from_ns, uint64_t to_ns);
 
 /*
  * Work whose end nobody measured, of at most so many ns. Answers what of that is billed, and is in
- * unmeasured_ns, too: no more than COMPUTE_UNMEASURED_NS.
+ * unmeasured_ns, too: no more than DEVICE_TIME_UNMEASURED_NS.
  */
-#define COMPUTE_UNMEASURED_NS UINT64_C(1000000)
-uint64_t compute_bill_unmeasured(struct ledger *ledger, int device, uint64_t from_ns,
-				 uint64_t to_ns);
+#define DEVICE_TIME_UNMEASURED_NS UINT64_C(1000000)
+uint64_t device_time_bill_unmeasured(struct ledger *ledger, int device, uint64_t from_ns,
+				     uint64_t to_ns);
 
 /*
  * Where work has one account of its own, which is billed in order: the part that begins after
  * *covered_ns, up to which time is billed. Answers 0, or its length and its beginning.
  */
-uint64_t compute_cover(uint64_t *covered_ns, uint64_t from_ns, uint64_t to_ns,
-		       uint64_t *ret_from_ns);
+uint64_t device_time_cover(uint64_t *covered_ns, uint64_t from_ns, uint64_t to_ns,
+			   uint64_t *ret_from_ns);
 
 /* Adds to busy_ns, and notes where a second began. */
-void compute_add_busy(struct compute *compute, uint64_t now_ns, uint64_t busy_ns);
+void device_time_add_busy(struct device_time *time, uint64_t now_ns, uint64_t busy_ns);
 
 /*
  * The part of the device's time, in hundredths of a percent, that the tenant had over the last
  * `seconds` whole seconds (1 to 60). Pure; any bytes may stand in the block: at most 10000.
  */
-uint32_t compute_achieved(const struct compute *compute, uint64_t now_ns, unsigned int seconds);
+uint32_t device_time_achieved(const struct device_time *time, uint64_t now_ns,
+			      unsigned int seconds);
 
 /*
  * The same for each of them by itself, the oldest first. Work is billed when it is done: what does
  * not fit into the second in which it was counts for those before. Pure, likewise.
  */
-void compute_history(const struct compute *compute, uint64_t now_ns, unsigned int seconds,
-		     uint32_t *ret);
+void device_time_history(const struct device_time *time, uint64_t now_ns, unsigned int seconds,
+			 uint32_t *ret);
 
 #endif

@@ -17,6 +17,7 @@
 #include "ledger/policy.h"
 #include "ledger/quota.h"
 #include "ledger/timeline.h"
+#include "ledger/turn.h"
 
 #define LEDGER_MAGIC   UINT64_C(0x31474c544f4c4c41) /* "ALLOTLG1" */
 #define LEDGER_VERSION 3u
@@ -170,7 +171,7 @@ struct policy_file {
 	uint64_t generation; /* own cache line: the word that guests poll; its low half a futex */
 	uint32_t gate;       /* enum policy_gate; a futex word */
 	uint32_t pad1[13];
-	struct policy_turn turn;
+	struct turn turn;
 	uint8_t reserved[4096 - 192];
 	struct policy_copy copy[2];
 };
@@ -181,7 +182,7 @@ _Static_assert(sizeof(struct policy_copy) == 8192, "layout");
 _Static_assert(offsetof(struct policy_file, generation) == 64, "layout");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the low half comes first");
 _Static_assert(offsetof(struct policy_file, gate) == 72, "layout");
-_Static_assert(sizeof(struct policy_turn) == 64, "layout");
+_Static_assert(sizeof(struct turn) == 64, "layout");
 _Static_assert(offsetof(struct policy_file, turn) == 128, "layout");
 _Static_assert(offsetof(struct policy_file, copy) == 4096, "layout");
 _Static_assert(sizeof(struct policy_file) == 4096 + 2 * 8192, "layout");

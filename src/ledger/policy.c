@@ -13,12 +13,10 @@
 #include "base/fd.h"
 #include "base/futex.h"
 #include "base/parse.h"
-#include "ledger/layout.h"
 #include "ledger/policy.h"
+#include "ledger/policy_priv.h"
 #include "ledger/shared_file.h"
 #include "sched/controller.h"
-
-#define POLICY_FILE "policy"
 
 /* Where the writers' lock lies: beyond the end. */
 #define LOCK_WRITER (INT64_C(1) << 40)
@@ -26,13 +24,9 @@
 /* A reader needs a second try only while a writer flips twice during one copy. */
 #define READ_TRIES 64
 
-struct policy_map {
-	struct policy_file *file;
-};
-
 DEFINE_CLEANUP(struct policy_map, policy_close)
 
-static void unmap_file(struct policy_file **file)
+void policy_unmap_file(struct policy_file **file)
 {
 	if (*file)
 		munmap(*file, sizeof(**file));
@@ -137,7 +131,7 @@ static bool header_ok(const struct policy_file *file)
 	       file->file_bytes == sizeof(*file);
 }
 
-static int map_file(int fd, int prot, struct policy_file **ret)
+int policy_map_file(int fd, int prot, struct policy_file **ret)
 {
 	struct policy_file *file;
 
@@ -212,7 +206,7 @@ int policy_open(const char *dir, struct policy_map **ret)
 	fd = shared_file_open(dir, POLICY_FILE, O_RDONLY, sizeof(struct policy_file));
 	if (fd < 0)
 		return fd;
-	r = map_file(fd, PROT_READ, &map->file);
+	r = policy_map_file(fd, PROT_READ, &map->file);
 	if (r < 0)
 		return r;
 	r = read_file(map->file, &policy);
@@ -226,7 +220,7 @@ void policy_close(struct policy_map *map)
 {
 	if (!map)
 		return;
-	unmap_file(&map->file);
+	policy_unmap_file(&map->file);
 	free(map);
 }
 
@@ -254,20 +248,6 @@ int policy_load(const char *dir, struct policy *ret)
 		r = read_file(file, ret);
 	}
 	return r < 0 ? -EPROTO : 0;
-}
-
-int policy_load_turn(const char *dir, struct policy_turn *ret)
-{
-	CLEANUP_CLOSE int fd = -EBADF;
-	struct policy_turn turn;
-
-	fd = shared_file_open(dir, POLICY_FILE, O_RDONLY, sizeof(struct policy_file));
-	if (fd < 0)
-		return fd;
-	if (fd_pread_all(fd, &turn, sizeof(turn), offsetof(struct policy_file, turn)) < 0)
-		return -EPROTO;
-	*ret = turn;
-	return 0;
 }
 
 uint64_t policy_generation(const struct policy_map *map)
@@ -299,7 +279,7 @@ static int open_locked(const char *dir, struct policy_file **ret_file, int *ret_
 	r = shared_file_lock_wait(fd, LOCK_WRITER, 1);
 	if (r < 0)
 		return r == -ETIMEDOUT ? -EBUSY : r;
-	r = map_file(fd, PROT_READ | PROT_WRITE, ret_file);
+	r = policy_map_file(fd, PROT_READ | PROT_WRITE, ret_file);
 	if (r < 0)
 		return r;
 	*ret_fd = TAKE_FD(fd);
@@ -330,7 +310,7 @@ static void flip(struct policy_file *file, const struct policy *policy)
 
 int policy_update(const char *dir, int (*edit)(struct policy *policy, void *arg), void *arg)
 {
-	CLEANUP(unmap_file) struct policy_file *file = NULL;
+	CLEANUP(policy_unmap_file) struct policy_file *file = NULL;
 	CLEANUP_CLOSE int fd = -EBADF;
 	struct policy policy;
 	int r;
@@ -361,7 +341,7 @@ int policy_update(const char *dir, int (*edit)(struct policy *policy, void *arg)
 
 int policy_set_closed(const char *dir, bool closed)
 {
-	CLEANUP(unmap_file) struct policy_file *file = NULL;
+	CLEANUP(policy_unmap_file) struct policy_file *file = NULL;
 	CLEANUP_CLOSE int fd = -EBADF;
 	int r;
 
@@ -375,44 +355,6 @@ int policy_set_closed(const char *dir, bool closed)
 	shared_file_unlock(fd, LOCK_WRITER, 1);
 	futex_wake_all(&file->gate);
 	return 0;
-}
-
-const struct policy_turn *policy_turn(const struct policy_map *map)
-{
-	return &map->file->turn;
-}
-
-bool policy_turn_silent(const struct policy_turn *turn, uint64_t now_ns, uint64_t for_ns)
-{
-	uint64_t beat_ns = atomic_acquire(&turn->beat_ns);
-
-	return beat_ns > now_ns ? beat_ns - now_ns > for_ns : now_ns - beat_ns > for_ns;
-}
-
-int policy_turn_open(const char *dir, struct policy_turn **ret)
-{
-	CLEANUP_CLOSE int fd = -EBADF;
-	struct policy_file *file;
-	int r;
-
-	fd = shared_file_open(dir, POLICY_FILE, O_RDWR, sizeof(struct policy_file));
-	if (fd < 0)
-		return fd;
-	r = map_file(fd, PROT_READ | PROT_WRITE, &file);
-	if (r < 0)
-		return r;
-	*ret = &file->turn;
-	return 0;
-}
-
-void policy_turn_close(struct policy_turn *turn)
-{
-	struct policy_file *file;
-
-	if (!turn)
-		return;
-	file = (struct policy_file *)((char *)turn - offsetof(struct policy_file, turn));
-	unmap_file(&file);
 }
 
 const struct policy_device *policy_find(const struct policy *policy, const uint8_t uuid[16])

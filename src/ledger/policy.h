@@ -98,44 +98,6 @@ int policy_update(const char *dir, int (*edit)(struct policy *policy, void *arg)
 /* Opens or closes the gate for all processes of the tenant, and wakes those that wait. */
 int policy_set_closed(const char *dir, bool closed);
 
-/*
- * Whose turn it is, as the arbiter last wrote it: each word stands for itself. A tenant obeys while
- * beat_ns is young; when it grows old nobody arbitrates, and the tenant keeps to entitled_permille
- * of each device as if that were its cap. Instants are CLOCK_MONOTONIC.
- */
-enum policy_turn_flags {
-	POLICY_TURN_CONTENDED = 1 << 0, /* others want a device of it, or did just now */
-	POLICY_TURN_URGED = 1 << 1,	/* a higher priority may come: keep little in flight */
-	POLICY_TURN_FIRST = 1 << 2,	/* all others are urged by it */
-};
-
-struct policy_turn {
-	uint64_t beat_ns;	    /* when the arbiter last looked; 0 never */
-	uint64_t open_until_ns;	    /* launches may start until then */
-	uint32_t flags;		    /* enum policy_turn_flags */
-	uint32_t entitled_permille; /* 1 to 1000 */
-	uint32_t seq;		    /* a futex: changes when open_until_ns does */
-	uint32_t urgent_us;	    /* a higher priority works so long at a time; 0 not known */
-	uint64_t open_from_ns;	    /* and not before: the last one's work is on the device */
-	uint64_t reserved[3];
-};
-
-/*
- * Whether nobody arbitrated in the last `for_ns`. An instant that lies ahead is damage, or of
- * before the machine was started anew. Pure.
- */
-bool policy_turn_silent(const struct policy_turn *turn, uint64_t now_ns, uint64_t for_ns);
-
-/* The turn as the tenant's processes see it: to be read only, word by word. */
-const struct policy_turn *policy_turn(const struct policy_map *map);
-
-/*
- * For the arbiter alone: the same, to be written. Keeps no descriptor; not inherited by fork.
- * Errors of policy_open, and -EACCES.
- */
-int policy_turn_open(const char *dir, struct policy_turn **ret);
-void policy_turn_close(struct policy_turn *turn);
-
 /* What the policy says of a device: its own entry or that for all, else NULL. Pure. */
 const struct policy_device *policy_find(const struct policy *policy, const uint8_t uuid[16]);
 
@@ -175,11 +137,10 @@ void policy_close(struct policy_map *map);
 int policy_read(struct policy_map *map, struct policy *ret);
 
 /*
- * For somebody who looks once: the same, and whose turn it is, read from <dir>/policy without
- * mapping it, so that a file which is cut short meanwhile is an error (-EPROTO) and no signal.
+ * For somebody who looks once: the same, read from <dir>/policy without mapping it, so that a file
+ * which is cut short meanwhile is an error (-EPROTO) and no signal.
  */
 int policy_load(const char *dir, struct policy *ret);
-int policy_load_turn(const char *dir, struct policy_turn *ret);
 
 /* Differs after every update: a caller compares it to know that its cached limits still hold. */
 uint64_t policy_generation(const struct policy_map *map);

@@ -10,6 +10,7 @@
 #include "ledger/pidns.h"
 #include "ledger/shared.h"
 #include "ledger/snapshot.h"
+#include "ledger/turn.h"
 
 DEFINE_CLEANUP(struct ledger, ledger_close)
 DEFINE_CLEANUP(struct snapshot, snapshot_free)
@@ -67,12 +68,11 @@ static int list_devices(struct snapshot *snapshot, struct ledger *ledger)
 /* A turn that was not looked at for so long is nobody's. */
 #define TURN_OLD_NS UINT64_C(1000000000)
 
-static uint32_t target_of(const struct policy *policy, const struct policy_turn *turn,
-			  uint32_t share, uint64_t now_ns)
+static uint32_t target_of(const struct policy *policy, const struct turn *turn, uint32_t share,
+			  uint64_t now_ns)
 {
 	bool told = turn->entitled_permille >= 1 && turn->entitled_permille <= 1000;
-	bool now = !policy_turn_silent(turn, now_ns, TURN_OLD_NS) &&
-		   (turn->flags & POLICY_TURN_CONTENDED);
+	bool now = !turn_silent(turn, now_ns, TURN_OLD_NS) && (turn->flags & TURN_CONTENDED);
 
 	if (policy->compute == POLICY_COMPUTE_OFF)
 		return 0;
@@ -115,7 +115,7 @@ static void read_units(struct ledger *ledger, const struct device_time *time, in
 		ret->units += (uint32_t)__builtin_popcount(grant.word[i]);
 }
 
-static void read_compute(const struct policy *policy, const struct policy_turn *turn,
+static void read_compute(const struct policy *policy, const struct turn *turn,
 			 struct ledger *ledger, struct snapshot_device *dev)
 {
 	const struct device_time *time = dev->index < 0 ? NULL : device_time_of(ledger, dev->index);
@@ -249,7 +249,7 @@ int snapshot_read(const char *dir, struct snapshot **ret)
 {
 	CLEANUP(cleanup_snapshot_free) struct snapshot *snapshot = NULL;
 	CLEANUP(cleanup_ledger_close) struct ledger *ledger = NULL;
-	struct policy_turn turn;
+	struct turn turn;
 	struct timespec ts = { 0 };
 	int r;
 
@@ -261,7 +261,7 @@ int snapshot_read(const char *dir, struct snapshot **ret)
 	r = policy_load(dir, &snapshot->policy);
 	if (r < 0)
 		return r;
-	r = policy_load_turn(dir, &turn);
+	r = turn_load(dir, &turn);
 	if (r < 0)
 		return r;
 	r = ledger_open(dir, LEDGER_READ, &ledger);

@@ -384,12 +384,12 @@ void fake_guest(struct guest *guest, uint32_t share_permille)
 	atomic_store(&guest->slot, slot);
 }
 
-struct policy_turn *fake_guest_turn(const struct guest *guest)
+struct turn *fake_guest_turn(const struct guest *guest)
 {
-	static struct policy_turn *turn;
+	static struct turn *turn;
 
 	if (!turn)
-		CHECK_EQ(policy_turn_open(guest->dir, &turn), 0);
+		CHECK_EQ(turn_open(guest->dir, &turn), 0);
 	return turn;
 }
 

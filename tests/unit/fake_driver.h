@@ -18,6 +18,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "ledger/turn.h"
 #include "preload/guest.h"
 #include "tests/check.h"
 
@@ -94,7 +95,7 @@ void fake_guest(struct guest *guest, uint32_t share_permille);
 void fake_guest_holds(struct guest *guest, int device, bool holds);
 
 /* What the arbiter says, to be written: nothing until beat_ns is young. */
-struct policy_turn *fake_guest_turn(const struct guest *guest);
+struct turn *fake_guest_turn(const struct guest *guest);
 
 /*
  * The launch side's state of the first device, as the first launch makes it. Later calls answer the

@@ -9,6 +9,7 @@
 #include <sys/resource.h>
 
 #include "ledger/device_time.h"
+#include "ledger/turn.h"
 #include "tests/unit/tenant_fixture.h"
 
 #define US     UINT64_C(1000)
@@ -21,7 +22,7 @@ struct tenant {
 	char dir[PATH_MAX];
 	struct ledger *ledger;
 	struct policy_map *policy;
-	const struct policy_turn *turn;
+	const struct turn *turn;
 	struct device_time *time[2];
 };
 
@@ -38,7 +39,7 @@ static void join(struct tenant *t, const char *name, uint32_t weight, uint32_t p
 	t->ledger = slot_ledger(slot);
 	CHECK_EQ(ledger_device(t->ledger, uuid_other, 24 * GIB), 1);
 	CHECK_EQ(policy_open(t->dir, &t->policy), 0);
-	t->turn = policy_turn(t->policy);
+	t->turn = turn_of(t->policy);
 	t->time[0] = device_time_of(t->ledger, 0);
 	t->time[1] = device_time_of(t->ledger, 1);
 }
@@ -107,7 +108,7 @@ static void check_turns(void)
 	next = arbiter_host_step(turns, now);
 	CHECK(next > now && arbiter_host_busy(turns));
 	CHECK(is_open(&a, now) != is_open(&b, now));
-	CHECK(a.turn->flags == POLICY_TURN_CONTENDED && b.turn->flags == POLICY_TURN_CONTENDED);
+	CHECK(a.turn->flags == TURN_CONTENDED && b.turn->flags == TURN_CONTENDED);
 	CHECK_EQ(a.turn->entitled_permille, 250);
 	CHECK_EQ(b.turn->entitled_permille, 750);
 	/* Other devices: no rivals. */
@@ -274,11 +275,11 @@ static void check_urged(void)
 	high.time[0]->busy_ns = MS; /* it has used the device */
 	arbiter_host_step(turns, now);
 	CHECK(is_open(&low, now) && is_open(&high, now)); /* it need not ask */
-	CHECK_EQ(low.turn->flags, POLICY_TURN_URGED);
+	CHECK_EQ(low.turn->flags, TURN_URGED);
 	high.time[0]->demand_until_ns = now + SECOND;
 	arbiter_host_step(turns, now += MS);
 	CHECK(is_open(&high, now) && !is_open(&low, now));
-	CHECK_EQ(high.turn->flags, POLICY_TURN_CONTENDED | POLICY_TURN_FIRST);
+	CHECK_EQ(high.turn->flags, TURN_CONTENDED | TURN_FIRST);
 	arbiter_host_drop(turns);
 	quit(&low);
 	quit(&high);

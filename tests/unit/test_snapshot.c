@@ -9,6 +9,7 @@
 #include "ledger/pidns.h"
 #include "ledger/shared.h"
 #include "ledger/snapshot.h"
+#include "ledger/turn.h"
 #include "tests/unit/tenant_fixture.h"
 
 static struct snapshot *read_snapshot(const char *dir)
@@ -153,24 +154,24 @@ static void check_target(void)
 		uint64_t beat_ns;
 		uint32_t target;
 	} cases[] = {
-		{ POLICY_COMPUTE_OFF, 2, 250, 500, POLICY_TURN_CONTENDED, now, 0 },
+		{ POLICY_COMPUTE_OFF, 2, 250, 500, TURN_CONTENDED, now, 0 },
 		{ POLICY_COMPUTE_CAP, 0, 250, 0, 0, 0, 250 },
 		{ POLICY_COMPUTE_CAP, 0, 0, 0, 0, 0, 1000 },
-		{ POLICY_COMPUTE_CAP, 0, 250, 100, POLICY_TURN_CONTENDED, now, 100 },
-		{ POLICY_COMPUTE_CAP, 0, 250, 500, POLICY_TURN_CONTENDED, now, 250 },
+		{ POLICY_COMPUTE_CAP, 0, 250, 100, TURN_CONTENDED, now, 100 },
+		{ POLICY_COMPUTE_CAP, 0, 250, 500, TURN_CONTENDED, now, 250 },
 		{ POLICY_COMPUTE_CAP, 0, 250, 100, 0, now, 250 },
-		{ POLICY_COMPUTE_CAP, 0, 250, 100, POLICY_TURN_CONTENDED, old, 250 },
-		{ POLICY_COMPUTE_CAP, 0, 250, 100, POLICY_TURN_CONTENDED, ahead, 250 },
-		{ POLICY_COMPUTE_CAP, 0, 250, 0, POLICY_TURN_CONTENDED, now, 250 },
+		{ POLICY_COMPUTE_CAP, 0, 250, 100, TURN_CONTENDED, old, 250 },
+		{ POLICY_COMPUTE_CAP, 0, 250, 100, TURN_CONTENDED, ahead, 250 },
+		{ POLICY_COMPUTE_CAP, 0, 250, 0, TURN_CONTENDED, now, 250 },
 		{ POLICY_COMPUTE_SHARE, 0, 250, 0, 0, 0, 250 },
 		{ POLICY_COMPUTE_SHARE, 2, 0, 0, 0, 0, 1000 },
 		{ POLICY_COMPUTE_SHARE, 2, 0, 400, 0, old, 400 },
 		{ POLICY_COMPUTE_SHARE, 2, 0, 1001, 0, now, 1000 },
 		{ POLICY_COMPUTE_SHARE, 0, 250, UINT32_MAX, 0, now, 250 },
 	};
-	struct policy_turn *turn;
+	struct turn *turn;
 
-	CHECK_EQ(policy_turn_open(dir, &turn), 0);
+	CHECK_EQ(turn_open(dir, &turn), 0);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct policy wanted = { .compute = cases[i].compute, .weight = cases[i].weight };
 		struct snapshot_compute compute;
@@ -184,7 +185,7 @@ static void check_target(void)
 		CHECK_EQ(compute.target_permille, cases[i].target);
 		CHECK_EQ(compute.share_permille, cases[i].compute ? cases[i].share : 0);
 	}
-	policy_turn_close(turn);
+	turn_close(turn);
 	ledger_close(slot_ledger(slot));
 }
 

@@ -15,6 +15,7 @@
 
 #include "guest/launch/monitor.h"
 #include "ledger/device_time.h"
+#include "ledger/turn.h"
 #include "sched/tuning.h"
 #include "tests/unit/fake_driver.h"
 
@@ -111,7 +112,7 @@ static void check_may(void)
 	atomic_store(&state->monitor.stop, 0);
 	/* no other tenant wants the device, */
 	fake_guest_turn(&guest)->beat_ns = fake.now_ns;
-	fake_guest_turn(&guest)->flags = POLICY_TURN_CONTENDED;
+	fake_guest_turn(&guest)->flags = TURN_CONTENDED;
 	CHECK(!may());
 	fake_guest_turn(&guest)->flags = 0;
 	CHECK(may());

@@ -6,6 +6,7 @@
 #include "guest/launch/state.h"
 #include "guest/launch/window.h"
 #include "ledger/device_time.h"
+#include "ledger/turn.h"
 #include "sched/tuning.h"
 #include "tests/unit/fake_driver.h"
 
@@ -350,7 +351,7 @@ static void check_done(void)
 	CHECK_EQ(cost_expect(&window->costs, KEY), 500 * US);
 	atomic_store(&device->beside, false);
 	fake_guest_turn(&guest)->beat_ns = now + 4 * MS;
-	fake_guest_turn(&guest)->flags = POLICY_TURN_URGED;
+	fake_guest_turn(&guest)->flags = TURN_URGED;
 	window_done(meter, stream_at(0), &burst, now, now + 4 * US);
 	CHECK_EQ(cost_expect(&window->costs, KEY), US);
 	fake_guest_turn(&guest)->beat_ns = 0;

@@ -101,7 +101,7 @@ static uint64_t window_of(struct asking *asking)
 	struct launch_device *device = asking->device;
 	uint32_t flags = limits_turn_flags(limits, asking->launch->now_ns);
 	/* Nobody waits for who goes before all others. */
-	bool contended = flags & POLICY_TURN_CONTENDED && !(flags & POLICY_TURN_FIRST);
+	bool contended = flags & TURN_CONTENDED && !(flags & TURN_FIRST);
 	bool capped = limits_capped(limits, ledger_of(device));
 	unsigned int n = state_processes(device, asking->launch->now_ns);
 	uint64_t window;
@@ -325,7 +325,7 @@ static struct admission_inputs look(struct asking *asking)
 		.look_ns = TUNING_LOOK_NS,
 	};
 
-	asking->urged = limits_turn_flags(&asking->state->limits, in.now_ns) & POLICY_TURN_URGED;
+	asking->urged = limits_turn_flags(&asking->state->limits, in.now_ns) & TURN_URGED;
 	look_at_share(asking, &in);
 	/* Beside work of other streams, paid for anyway, it takes no time of its own. */
 	in.beside = in.turn && in.paid_ns && !in.stalls && !stall_is_on(&asking->device->stall) &&
@@ -390,7 +390,7 @@ static void give_credit(const struct asking *asking)
 	    room == 1 ||
 	    (asking->window_ns && atomic_load(&asking->device->processes) > DEVICE_TIME_PLACES))
 		return;
-	if (limits->turn && !policy_turn_silent(limits->turn, now, TUNING_SILENCE_NS))
+	if (limits->turn && !turn_silent(limits->turn, now, TUNING_SILENCE_NS))
 		until = atomic_peek(&limits->turn->open_until_ns);
 	credit_give(asking->device, asking->launch, room, asking->bills, until);
 }

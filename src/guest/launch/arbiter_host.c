@@ -21,6 +21,7 @@
 #include "ledger/shared_file.h"
 #include "ledger/slot.h"
 #include "ledger/tenant.h"
+#include "ledger/turn.h"
 #include "sched/arbiter.h"
 
 /* No tenant can have this name. */
@@ -60,7 +61,7 @@ _Static_assert(sizeof(struct arbiter_file) == ARBITER_BYTES, "layout");
 struct member {
 	char name[POLICY_NAME_BYTES]; /* empty: free */
 	struct policy_map *policy;
-	struct policy_turn *turn;
+	struct turn *turn;
 	struct ledger *ledger;
 	uint64_t id, generation;
 	bool seen, turns; /* in this scan; takes turns at all */
@@ -150,7 +151,7 @@ static void leave(struct arbiter_host *host, int i)
 {
 	struct member *member = &host->member[i];
 
-	policy_turn_close(member->turn);
+	turn_close(member->turn);
 	policy_close(member->policy);
 	ledger_close(member->ledger);
 	memset(member, 0, sizeof(*member));
@@ -227,7 +228,7 @@ static int join(struct arbiter_host *host, const char *name, const char *dir)
 		return -ENOSPC;
 	member = &host->member[i];
 	if (policy_open(dir, &member->policy) || ledger_open(dir, LEDGER_GUEST, &member->ledger) ||
-	    policy_turn_open(dir, &member->turn)) {
+	    turn_open(dir, &member->turn)) {
 		leave(host, i);
 		return 0;
 	}
@@ -398,7 +399,7 @@ static bool is_taken(const struct arbiter_host *host, int i, uint64_t now_ns)
 
 static void tell(struct arbiter_host *host, int i, uint64_t now_ns)
 {
-	struct policy_turn *turn = host->member[i].turn;
+	struct turn *turn = host->member[i].turn;
 	const struct arbiter_tenant *state = &host->state[i];
 	uint64_t until = state->open ? state->open_until_ns : 0;
 	bool opened = until > now_ns && atomic_peek(&turn->open_until_ns) <= now_ns;
@@ -409,9 +410,9 @@ static void tell(struct arbiter_host *host, int i, uint64_t now_ns)
 		until = 0;
 	}
 
-	atomic_poke(&turn->flags, (state->contended ? (uint32_t)POLICY_TURN_CONTENDED : 0) |
-					  (state->urged ? (uint32_t)POLICY_TURN_URGED : 0) |
-					  (state->first ? (uint32_t)POLICY_TURN_FIRST : 0));
+	atomic_poke(&turn->flags, (state->contended ? (uint32_t)TURN_CONTENDED : 0) |
+					  (state->urged ? (uint32_t)TURN_URGED : 0) |
+					  (state->first ? (uint32_t)TURN_FIRST : 0));
 	atomic_poke(&turn->urgent_us,
 		    state->urgent_ns / 1000 < UINT32_MAX ? (uint32_t)(state->urgent_ns / 1000) : 0);
 	atomic_poke(&turn->entitled_permille, state->entitled_permille);

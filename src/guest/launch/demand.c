@@ -8,7 +8,7 @@
 static bool has_turn(const struct limits *limits, uint64_t now_ns)
 {
 	return limits->turn && !limits_not_our_turn(limits, now_ns) &&
-	       !policy_turn_silent(limits->turn, now_ns, TUNING_SILENCE_NS) &&
+	       !turn_silent(limits->turn, now_ns, TUNING_SILENCE_NS) &&
 	       limits_alone(limits, now_ns);
 }
 
@@ -49,7 +49,7 @@ bool demand_wishes(struct launch_device *device, uint64_t now_ns)
 	const struct limits *limits = &state_get(device->meter.guest)->limits;
 	const struct meter *meter = &device->meter;
 
-	if (!(limits_turn_flags(limits, now_ns) & POLICY_TURN_FIRST))
+	if (!(limits_turn_flags(limits, now_ns) & TURN_FIRST))
 		return false;
 	if (meter_has_begun(meter) ||
 	    now_ns > atomic_load(&meter->begin_ns) + TUNING_BEGIN_MOST_NS) {

@@ -11,7 +11,7 @@ void limits_open(struct limits *limits, struct guest *guest)
 	if (!guest->policy_map)
 		policy_open(guest->dir, &limits->map);
 	if (guest->policy_map || limits->map)
-		limits->turn = policy_turn(guest->policy_map ? guest->policy_map : limits->map);
+		limits->turn = turn_of(guest->policy_map ? guest->policy_map : limits->map);
 }
 
 void limits_close(struct limits *limits)
@@ -127,7 +127,7 @@ static uint64_t paid_ns(const struct limits *limits, struct ledger *ledger, int 
 
 static bool is_silent(const struct limits *limits, uint64_t now_ns)
 {
-	return !limits->turn || policy_turn_silent(limits->turn, now_ns, TUNING_SILENCE_NS);
+	return !limits->turn || turn_silent(limits->turn, now_ns, TUNING_SILENCE_NS);
 }
 
 uint64_t limits_paid_ns(const struct limits *limits, struct ledger *ledger, int device,
@@ -135,7 +135,7 @@ uint64_t limits_paid_ns(const struct limits *limits, struct ledger *ledger, int 
 {
 	/* The arbiter died while others wanted the device: each keeps to the part it had. */
 	bool orphan = limits->turn && is_silent(limits, now_ns) &&
-		      atomic_peek(&limits->turn->flags) & POLICY_TURN_CONTENDED;
+		      atomic_peek(&limits->turn->flags) & TURN_CONTENDED;
 	uint64_t latest = 0;
 
 	*ret_own_ns = 0;

@@ -9,12 +9,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "ledger/turn.h"
 #include "preload/guest.h"
 #include "sched/controller.h"
 
 struct limits {
 	struct policy_map *map; /* drop-in use: the tenant's policy, for its turn alone */
-	const struct policy_turn *turn;
+	const struct turn *turn;
 
 	/* The policy, as of `generation`. */
 	_Atomic uint64_t generation;
@@ -66,7 +67,7 @@ void limits_bill(const struct limits *limits, struct ledger *ledger, int device,
 uint64_t limits_paid_ns(const struct limits *limits, struct ledger *ledger, int device,
 			uint64_t now_ns, uint64_t blocks, uint64_t *ret_own_ns);
 
-/* What the arbiter says of the tenant: enum policy_turn_flags; none when it says nothing. */
+/* What the arbiter says of the tenant: enum turn_flags; none when it says nothing. */
 uint32_t limits_turn_flags(const struct limits *limits, uint64_t now_ns);
 
 /* How much may be in flight while a higher priority may come. */
@@ -78,7 +79,7 @@ bool limits_not_our_turn(const struct limits *limits, uint64_t now_ns);
 /* Another tenant wants a device of this one. */
 static inline bool limits_contended(const struct limits *limits, uint64_t now_ns)
 {
-	return limits_turn_flags(limits, now_ns) & POLICY_TURN_CONTENDED;
+	return limits_turn_flags(limits, now_ns) & TURN_CONTENDED;
 }
 
 /* Nobody does who wanted one of late, and nobody else's priority matters to this tenant. */

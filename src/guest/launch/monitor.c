@@ -104,8 +104,8 @@ static uint64_t end_stalls(struct guest *guest, uint64_t now_ns)
 static uint64_t arbitrate(struct guest *guest, struct arbiter_host *host, uint64_t now,
 			  uint64_t worked)
 {
-	const struct policy_turn *turn = state_get(guest)->limits.turn;
-	bool silent = !turn || policy_turn_silent(turn, now, TUNING_ELECT_NS);
+	const struct turn *turn = state_get(guest)->limits.turn;
+	bool silent = !turn || turn_silent(turn, now, TUNING_ELECT_NS);
 	uint64_t next;
 
 	if (!arbiter_host_held(host)) {

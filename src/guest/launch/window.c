@@ -67,7 +67,7 @@ void window_done(struct meter *meter, struct stream *stream, const struct burst 
 	const struct limits *limits = &state_get(meter->guest)->limits;
 	/* Others of the tenant, or one who goes before it, may have had the device in between. */
 	bool waits = atomic_load(&device->beside) || state_has_peers(device) ||
-		     limits_turn_flags(limits, done_ns) & POLICY_TURN_URGED;
+		     limits_turn_flags(limits, done_ns) & TURN_URGED;
 
 	stream->due_ns = stall_end_ns(&device->stall, done_ns) + stream->flying_ns;
 	if (!burst->launches)

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ledger/turn.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <sys/mman.h>
+
+#include "base/atomic.h"
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "base/fd.h"
+#include "ledger/policy_priv.h"
+#include "ledger/shared_file.h"
+
+const struct turn *turn_of(const struct policy_map *map)
+{
+	return &map->file->turn;
+}
+
+bool turn_silent(const struct turn *turn, uint64_t now_ns, uint64_t for_ns)
+{
+	uint64_t beat_ns = atomic_acquire(&turn->beat_ns);
+
+	return beat_ns > now_ns ? beat_ns - now_ns > for_ns : now_ns - beat_ns > for_ns;
+}
+
+int turn_open(const char *dir, struct turn **ret)
+{
+	CLEANUP_CLOSE int fd = -EBADF;
+	struct policy_file *file;
+	int r;
+
+	fd = shared_file_open(dir, POLICY_FILE, O_RDWR, sizeof(struct policy_file));
+	if (fd < 0)
+		return fd;
+	r = policy_map_file(fd, PROT_READ | PROT_WRITE, &file);
+	if (r < 0)
+		return r;
+	*ret = &file->turn;
+	return 0;
+}
+
+void turn_close(struct turn *turn)
+{
+	struct policy_file *file;
+
+	if (!turn)
+		return;
+	file = (struct policy_file *)((char *)turn - offsetof(struct policy_file, turn));
+	policy_unmap_file(&file);
+}
+
+int turn_load(const char *dir, struct turn *ret)
+{
+	CLEANUP_CLOSE int fd = -EBADF;
+	struct turn turn;
+
+	fd = shared_file_open(dir, POLICY_FILE, O_RDONLY, sizeof(struct policy_file));
+	if (fd < 0)
+		return fd;
+	if (fd_pread_all(fd, &turn, sizeof(turn), offsetof(struct policy_file, turn)) < 0)
+		return -EPROTO;
+	*ret = turn;
+	return 0;
+}

@@ -18,7 +18,7 @@
 
 #include "amd/abi/kfd.h"
 #include "amd/kfd_ioctl.h"
-#include "preload/lookup_elf.h"
+#include "guest/core/lookup_elf.h"
 
 #define BATCHES_MAX 10000
 #define CYCLES	    20 /* in a batch */

@@ -18,8 +18,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "guest/core/lookup_elf.h"
 #include "nvidia/cuda_api.h"
-#include "preload/lookup_elf.h"
 
 #define PAIRS_MAX 2000
 #define SIDES	  3 /* driver, as found, driver again: the last pair is the noise */

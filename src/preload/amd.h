@@ -14,8 +14,8 @@
 #include "amd/kfd_view.h"
 #include "amd/topology.h"
 #include "base/lock.h"
+#include "guest/core/guest.h"
 #include "preload/amd_ranges.h"
-#include "preload/guest.h"
 
 struct queues;
 

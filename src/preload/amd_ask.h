@@ -5,8 +5,8 @@
 
 #include <errno.h>
 
-#include "preload/guest.h"
-#include "preload/next.h"
+#include "guest/core/guest.h"
+#include "guest/core/next.h"
 
 /* As our own call: what stands in for a kernel may call what is hooked. 0 or more, or -errno. */
 static inline int amd_ask(int fd, unsigned long request, void *block)

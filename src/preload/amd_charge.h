@@ -14,8 +14,8 @@
 #include <stdint.h>
 
 #include "amd/demand.h"
+#include "guest/core/object.h"
 #include "preload/amd.h"
-#include "preload/object.h"
 
 /* Bytes asked for and not yet committed. */
 struct amd_charge {

@@ -10,9 +10,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "guest/core/guest.h"
+#include "guest/core/object.h"
 #include "ledger/quota.h"
-#include "preload/guest.h"
-#include "preload/object.h"
 
 /* What the driver takes device memory by, and gives it out in, on every GPU since 2010. */
 #define GRANULE_BYTES (UINT64_C(2) << 20)

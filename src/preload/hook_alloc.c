@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cuMemAlloc and its like, and every free that may meet their memory. */
-#include "preload/hook.h"
+#include "guest/core/hook.h"
 #include "preload/memory.h"
 #include "preload/pool.h"
 

@@ -4,7 +4,7 @@
  * made with deferred mapping, which takes nothing (about 5 us). Small arrays share granules; since
  * they have no address, they are charged by their sum.
  */
-#include "preload/hook.h"
+#include "guest/core/hook.h"
 #include "preload/memory.h"
 #include "preload/vmm.h"
 

@@ -4,12 +4,12 @@
  * saw on the device before is reserved, and the driver's figure decides once the limit is near.
  */
 #include "base/fault.h"
+#include "guest/core/hook.h"
+#include "guest/core/space.h"
 #include "guest/launch/waits.h"
-#include "preload/hook.h"
 #include "preload/lookup.h"
 #include "preload/memory.h"
 #include "preload/pool.h"
-#include "preload/space.h"
 #include "preload/truth.h"
 
 CUresult hook_cuInit(unsigned int Flags)

@@ -4,9 +4,9 @@
  * metered. To and from the host they are not charged, since the device computes beside them: what
  * is before them ends there, what is behind them begins anew, and their bytes are counted.
  */
+#include "guest/core/hook.h"
 #include "guest/launch/admission.h"
 #include "guest/launch/waits.h"
-#include "preload/hook.h"
 #include "sched/tuning.h"
 
 /* As keys of what is launched: no function has such an address. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <sys/mman.h>
 
+#include "guest/core/hook.h"
 #include "guest/launch/admission.h"
 #include "preload/graph.h"
-#include "preload/hook.h"
 
 static uint64_t attribute(struct guest_device *device, CUgraphMem_attribute which)
 {

@@ -10,9 +10,9 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 
+#include "guest/core/next.h"
 #include "preload/amd_ask.h"
 #include "preload/amd_call.h"
-#include "preload/next.h"
 #include "preload/user.h"
 
 /* So that a handler may read any version's block whole. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory of another process, by legacy IPC handles, and memory of another API. */
-#include "preload/hook.h"
+#include "guest/core/hook.h"
 #include "preload/memory.h"
 #include "preload/share.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Work on its way to the device passes the gate. Graph launches do so in hook_graph.c. */
+#include "guest/core/hook.h"
 #include "guest/launch/admission.h"
-#include "preload/hook.h"
 
 #define LAUNCH(name, params, args)                    \
 	CUresult hook_##name params                   \

@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#include "preload/hooks.h"
+#include "guest/core/hooks.h"
 #include "preload/lookup.h"
 
 /*

@@ -5,7 +5,8 @@
  * guess (a neighbour may be allocating just then), and the driver's figure for this process puts it
  * right when the limit comes near. Where a load by itself breaks the quota, it is undone.
  */
-#include "preload/hook.h"
+#include "guest/core/hook.h"
+#include "preload/charge.h"
 
 /* More than this, in one load, is a neighbour's rather than ours until the figure says so. */
 #define GUESS_MAX_BYTES (UINT64_C(1) << 30)

@@ -3,8 +3,8 @@
 #ifndef ALLOT_PRELOAD_HOOK_NVML_H
 #define ALLOT_PRELOAD_HOOK_NVML_H
 
-#include "preload/guest.h"
-#include "preload/hooks.h"
+#include "guest/core/guest.h"
+#include "guest/core/hooks.h"
 
 /* The library's own function; what it calls inside is not the program's call. */
 #define NVML_REAL(name, args)                \

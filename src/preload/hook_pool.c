@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
-#include "preload/hook.h"
+#include "guest/core/hook.h"
 #include "preload/memory.h"
 #include "preload/pool.h"
 #include "preload/share.h"

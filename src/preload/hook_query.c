@@ -4,8 +4,8 @@
  * what it can still have (never more than the device has free). And the calls at which the driver
  * gives unused pool memory back.
  */
+#include "guest/core/hook.h"
 #include "preload/graph.h"
-#include "preload/hook.h"
 #include "preload/memory.h"
 #include "preload/pool.h"
 #include "preload/truth.h"

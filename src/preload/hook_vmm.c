@@ -5,7 +5,7 @@
  * frees it.
  */
 #include "base/fault.h"
-#include "preload/hook.h"
+#include "guest/core/hook.h"
 #include "preload/share.h"
 #include "preload/vmm.h"
 

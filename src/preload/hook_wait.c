@@ -3,9 +3,9 @@
  * Where the program waits, and where it has a stream wait: work is measured to its end there. The
  * driver gives unused pool memory back when a stream is synchronized, and so do we.
  */
+#include "guest/core/hook.h"
 #include "guest/launch/admission.h"
 #include "guest/launch/waits.h"
-#include "preload/hook.h"
 #include "preload/memory.h"
 #include "preload/pool.h"
 

@@ -7,10 +7,11 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "preload/hooks.h"
-#include "preload/lookup_elf.h"
+#include "guest/core/hooks.h"
+#include "guest/core/lookup_elf.h"
+#include "guest/core/lookup_libc.h"
+#include "guest/core/next.h"
 #include "preload/lookup_internal.h"
-#include "preload/next.h"
 
 /* A driver library whose functions are hooked. */
 struct api {

@@ -8,18 +8,7 @@
 #ifndef ALLOT_PRELOAD_LOOKUP_H
 #define ALLOT_PRELOAD_LOOKUP_H
 
-#include <dlfcn.h>
 #include <stdbool.h>
-
-/* The C library's own functions. liballot calls these: the plain names are its exports. */
-struct lookup_libc {
-	void *(*dlsym)(void *handle, const char *name);
-	void *(*dlvsym)(void *handle, const char *name, const char *version);
-	void *(*dlmopen)(Lmid_t space, const char *file, int mode);
-	void *(*dlopen)(const char *file, int mode);
-};
-
-struct lookup_libc lookup_libc(void);
 
 /*
  * Is the driver (NVML) in this process? The first true answer fills cuda_real (nvml_real) and

@@ -17,6 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "guest/core/lookup_libc.h"
 #include "preload/lookup.h"
 #include "preload/lookup_internal.h"
 

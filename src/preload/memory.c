@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "preload/memory.h"
 
-#include "preload/hook.h"
+#include "guest/core/hook.h"
 #include "preload/share.h"
 #include "preload/vmm.h"
 

@@ -6,10 +6,10 @@
 #include "base/atomic.h"
 #include "base/futex.h"
 #include "base/now.h"
+#include "guest/core/thread.h"
 #include "ledger/device_time.h"
 #include "ledger/policy.h"
 #include "preload/queue_hold.h"
-#include "preload/thread.h"
 #include "preload/user.h"
 
 /* Policies are looked at so often, and what could not be done is tried again. */

@@ -8,13 +8,13 @@
 #include <unistd.h>
 
 #include "base/fault.h"
+#include "guest/core/object.h"
+#include "guest/core/own_nvml.h"
 #include "ledger/quota.h"
 #include "ledger/shared.h"
 #include "preload/charge.h"
 #include "preload/graph.h"
 #include "preload/memory.h"
-#include "preload/object.h"
-#include "preload/own_nvml.h"
 #include "preload/pool.h"
 
 #define MIB (UINT64_C(1) << 20)

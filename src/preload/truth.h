@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "preload/guest.h"
+#include "guest/core/guest.h"
 
 /* Charged for a context until the driver was asked (an H200 takes 518 MiB). */
 #define TRUTH_CONTEXT_BYTES (UINT64_C(512) << 20)

@@ -2,7 +2,7 @@
 #ifndef ALLOT_PRELOAD_VMM_H
 #define ALLOT_PRELOAD_VMM_H
 
-#include "preload/guest.h"
+#include "guest/core/guest.h"
 
 /* After a sparse array was destroyed: handles that backed its parts are mapped there no more. */
 void vmm_forget_array(struct guest *guest, uint64_t array);

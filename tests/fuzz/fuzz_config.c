@@ -2,7 +2,7 @@
 /* The text of a vgpu.config. */
 #include <string.h>
 
-#include "preload/config.h"
+#include "guest/core/config.h"
 #include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -2,7 +2,7 @@
 /* Limits in the environment as other systems give them: lines of the input are its variables. */
 #include <string.h>
 
-#include "preload/config.h"
+#include "guest/core/config.h"
 #include "tests/fuzz/fuzz.h"
 
 #define MOST_LINES 16

@@ -5,8 +5,8 @@
  * finds as much charged as there is, and takes its own reservation back. At no time thereafter may
  * less be charged than there is, or another process has it, too.
  */
+#include "guest/core/hook.h"
 #include "preload/graph.h"
-#include "preload/hook.h"
 #include "preload/pool.h"
 #include "sim/cuda/api.h"
 #include "sim/truth.h"

@@ -18,8 +18,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "guest/core/guest.h"
 #include "ledger/turn.h"
-#include "preload/guest.h"
 #include "tests/check.h"
 
 #define FAKE_STREAMS 2048

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "amd/topology_read.h"
-#include "preload/next.h"
+#include "guest/core/next.h"
 #include "tests/unit/tenant_fixture.h"
 
 _Thread_local unsigned int guest_depth;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Limits as other systems give them: what is accepted, and that anything else is an error. */
-#include "preload/config.h"
+#include "guest/core/config.h"
 
 #include <errno.h>
 #include <string.h>

@@ -12,8 +12,8 @@
 #include "amd/cu_mask.h"
 #include "amd/identity.h"
 #include "base/now.h"
+#include "guest/core/next.h"
 #include "preload/amd_call.h"
-#include "preload/next.h"
 #include "preload/queues.h"
 #include "tests/unit/tenant_fixture.h"
 

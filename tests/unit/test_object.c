@@ -3,7 +3,7 @@
  * The object table: random operations against a plain model, keys that collide, sweeping, growth,
  * and threads that each own their keys while others make the arrays move.
  */
-#include "preload/object.h"
+#include "guest/core/object.h"
 
 #include <pthread.h>
 #include <string.h>

@@ -13,8 +13,8 @@
 #include <sys/resource.h>
 
 #include "amd/kfd_ioctl.h"
+#include "guest/core/next.h"
 #include "ledger/cu_grant.h"
-#include "preload/next.h"
 #include "tests/unit/tenant_fixture.h"
 
 _Thread_local unsigned int guest_depth;

@@ -12,8 +12,8 @@
 #define ALLOT_GUEST_LAUNCH_ADMISSION_H
 
 #include "base/atomic.h"
+#include "guest/core/guest.h"
 #include "guest/meter/launch.h"
-#include "preload/guest.h"
 
 /* Nothing is limited: the launch is none of our business. */
 static inline bool admission_is_open(const struct guest *guest)

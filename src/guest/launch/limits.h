@@ -9,8 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "guest/core/guest.h"
 #include "ledger/turn.h"
-#include "preload/guest.h"
 #include "sched/controller.h"
 
 struct limits {

@@ -8,12 +8,12 @@
 
 #include "base/futex.h"
 #include "base/now.h"
+#include "guest/core/thread.h"
 #include "guest/launch/arbiter_host.h"
 #include "guest/launch/bell.h"
 #include "guest/launch/demand.h"
 #include "guest/launch/stall.h"
 #include "guest/launch/steer.h"
-#include "preload/thread.h"
 #include "sched/tuning.h"
 
 static uint64_t begin_tick(const struct meter *meter, uint64_t now)

@@ -3,8 +3,8 @@
 #ifndef ALLOT_GUEST_METER_CAPTURE_H
 #define ALLOT_GUEST_METER_CAPTURE_H
 
+#include "guest/core/guest.h"
 #include "nvidia/cuda_api.h"
-#include "preload/guest.h"
 
 /* Calls that capturing threads forbid endanger no capture here: ours are about our events. */
 struct capture_mode {

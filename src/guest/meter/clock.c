@@ -8,8 +8,8 @@
 #include "guest/meter/clock.h"
 
 #include "base/now.h"
+#include "guest/core/guest.h"
 #include "guest/meter/stream.h"
-#include "preload/guest.h"
 
 /* 24 bits of a second: a sixteenth of a microsecond. */
 #define REBASE_NS 1000000000

@@ -27,11 +27,11 @@
 
 #include "base/atomic.h"
 #include "base/lock.h"
+#include "guest/core/guest.h"
 #include "guest/meter/clock.h"
 #include "guest/meter/launch.h"
 #include "guest/meter/stream.h"
 #include "ledger/device_time.h"
-#include "preload/guest.h"
 
 struct span {
 	uint64_t from_ns, to_ns;

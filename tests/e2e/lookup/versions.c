@@ -11,9 +11,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "guest/core/lookup_elf.h"
 #include "nvidia/cuda_api.h"
 #include "owner.h"
-#include "preload/lookup_elf.h"
 #include "tests/check.h"
 
 static const int versions[] = {0,     8000,  9000,  10000, 10010, 10020, 11000, 11010, 11020, 11030,

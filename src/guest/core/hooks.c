@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "preload/hooks.h"
+#include "guest/core/hooks.h"
 
 void *const hook_cuda[CUDA_FN_N] = {
 #define CUDA_HOOK(name, kind, params, args) [CUDA_FN_##name] = (void *)hook_##name,

@@ -7,8 +7,8 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "preload/lookup.h"
-#include "preload/lookup_elf.h"
+#include "guest/core/lookup_elf.h"
+#include "guest/core/lookup_libc.h"
 
 /*
  * The C library's functions, found once. Threads that come here at the same time find the same

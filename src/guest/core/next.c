@@ -3,7 +3,7 @@
 /* open and open64 are two here. */
 #undef _FILE_OFFSET_BITS
 
-#include "preload/next.h"
+#include "guest/core/next.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,15 +14,15 @@
 #include <string.h>
 #include <sys/ioctl.h>
 
-#include "preload/lookup.h"
-#include "preload/lookup_elf.h"
+#include "guest/core/lookup_elf.h"
+#include "guest/core/lookup_libc.h"
 
 /* Threads that come here at the same time find the same; each is stored once, and never again. */
 static struct next next;
 static atomic_bool found;
 
 #define LIBC_HOOK(name, type, params) type name params;
-#include "preload/libc_api.def"
+#include "guest/core/libc_api.def"
 
 static const struct row {
 	const char *name;
@@ -30,7 +30,7 @@ static const struct row {
 	void *hook;
 } rows[] = {
 #define LIBC_HOOK(name, type, params) {#name, offsetof(struct next, name), (void *)name},
-#include "preload/libc_api.def"
+#include "guest/core/libc_api.def"
 };
 
 #define ROWS (sizeof(rows) / sizeof(rows[0]))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "preload/space.h"
+#include "guest/core/space.h"
 
 #include <stdarg.h>
 #include <stdio.h>

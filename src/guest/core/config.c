@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "preload/config.h"
+#include "guest/core/config.h"
 
 #include <errno.h>
 #include <stdarg.h>

@@ -3,10 +3,10 @@
  * Mode space: the tenant's part of the SMs is kept by the driver, under MPS. A driver that finds no
  * MPS daemon gives the program the whole device and says nothing, so that is for us to refuse.
  */
-#ifndef ALLOT_PRELOAD_SPACE_H
-#define ALLOT_PRELOAD_SPACE_H
+#ifndef ALLOT_GUEST_CORE_SPACE_H
+#define ALLOT_GUEST_CORE_SPACE_H
 
-#include "preload/guest.h"
+#include "guest/core/guest.h"
 
 /*
  * Before the driver's cuInit: a daemon listens, and the environment asks for no more than the

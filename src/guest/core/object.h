@@ -4,8 +4,8 @@
  * to object, O(1). It knows objects and not just sizes, because what is suspended, moved or shared
  * later is an object. The table locks for a few instructions and never calls the driver.
  */
-#ifndef ALLOT_PRELOAD_OBJECT_H
-#define ALLOT_PRELOAD_OBJECT_H
+#ifndef ALLOT_GUEST_CORE_OBJECT_H
+#define ALLOT_GUEST_CORE_OBJECT_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "preload/guest.h"
+#include "guest/core/guest.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,11 +14,11 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "guest/core/object.h"
+#include "guest/core/space.h"
 #include "ledger/quota.h"
 #include "ledger/tenant.h"
 #include "preload/lookup.h"
-#include "preload/object.h"
-#include "preload/space.h"
 #include "preload/truth.h"
 
 _Thread_local unsigned int guest_depth __attribute__((tls_model("initial-exec")));

@@ -3,14 +3,14 @@
  * The functions behind our own of libc_api.def: the next library's of that name, which is the C
  * library or another one that stands in front of it.
  */
-#ifndef ALLOT_PRELOAD_NEXT_H
-#define ALLOT_PRELOAD_NEXT_H
+#ifndef ALLOT_GUEST_CORE_NEXT_H
+#define ALLOT_GUEST_CORE_NEXT_H
 
 #include <stdio.h>
 
 struct next {
 #define LIBC_HOOK(name, type, params) type(*name) params;
-#include "preload/libc_api.def"
+#include "guest/core/libc_api.def"
 };
 
 /* Looked up by the first call, of whichever. What no library has is NULL. Keeps errno. */

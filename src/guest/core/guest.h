@@ -7,19 +7,19 @@
  * child finds NULL there, whichever way it was forked, and starts afresh with a slot of its own;
  * what it inherited is never touched again. No fork handler, hence nothing that can block a fork.
  */
-#ifndef ALLOT_PRELOAD_GUEST_H
-#define ALLOT_PRELOAD_GUEST_H
+#ifndef ALLOT_GUEST_CORE_GUEST_H
+#define ALLOT_GUEST_CORE_GUEST_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "guest/core/config.h"
 #include "ledger/ledger.h"
 #include "ledger/policy.h"
 #include "ledger/slot.h"
 #include "nvidia/cuda_api.h"
-#include "preload/config.h"
 
 #define GUEST_DEVICES POLICY_DEVICES
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "preload/own_nvml.h"
+#include "guest/core/own_nvml.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -8,9 +8,9 @@
 
 #include "base/futex.h"
 #include "base/now.h"
+#include "guest/core/lookup_libc.h"
+#include "guest/core/thread.h"
 #include "nvidia/uuid.h"
-#include "preload/lookup.h"
-#include "preload/thread.h"
 
 /*
  * A thread that opens NVML is waited for as long, and then there is no figure, this once. Longer

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "preload/object.h"
+#include "guest/core/object.h"
 
 #include <errno.h>
 #include <string.h>

@@ -3,10 +3,10 @@
  * A declaration for every hooked row of the lists. The ELF symbol is the ABI name, the C name is
  * hook_<name>: vendor headers make macros of some ABI names, and a hook that calls "cuMemAlloc_v2"
  * by mistake would come back to itself. A hook whose prototype is not the row's does not compile;
- * a row without a hook does not link (hook_table.c takes the address of each).
+ * a row without a hook does not link (hooks.c takes the address of each).
  */
-#ifndef ALLOT_PRELOAD_HOOKS_H
-#define ALLOT_PRELOAD_HOOKS_H
+#ifndef ALLOT_GUEST_CORE_HOOKS_H
+#define ALLOT_GUEST_CORE_HOOKS_H
 
 #include "nvidia/cuda_api.h"
 #include "nvidia/nvml_api.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "preload/thread.h"
+#include "guest/core/thread.h"
 
 #include <pthread.h>
 #include <signal.h>

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What every hook begins with. */
-#ifndef ALLOT_PRELOAD_HOOK_H
-#define ALLOT_PRELOAD_HOOK_H
+#ifndef ALLOT_GUEST_CORE_HOOK_H
+#define ALLOT_GUEST_CORE_HOOK_H
 
-#include "preload/charge.h"
-#include "preload/guest.h"
-#include "preload/hooks.h"
-#include "preload/object.h"
+#include "guest/core/guest.h"
+#include "guest/core/hooks.h"
+#include "guest/core/object.h"
 
 /*
  * Declares `guest`, the limited guest of this call; or leaves the hook with the driver's own answer

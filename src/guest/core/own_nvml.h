@@ -16,14 +16,14 @@
  * makes its context in a constructor holds the loader's lock, and would wait for a thread that
  * needs it.
  */
-#ifndef ALLOT_PRELOAD_OWN_NVML_H
-#define ALLOT_PRELOAD_OWN_NVML_H
+#ifndef ALLOT_GUEST_CORE_OWN_NVML_H
+#define ALLOT_GUEST_CORE_OWN_NVML_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "guest/core/guest.h"
 #include "nvidia/nvml_api.h"
-#include "preload/guest.h"
 
 /*
  * Opens NVML and a device of the tenant's ledger behind the program's back, unless that was begun

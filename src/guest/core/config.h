@@ -5,8 +5,8 @@
  * CUDA_DEVICE_MEMORY_SHARED_CACHE, and /etc/xpu/vgpu.config. Pure: text in, numbers out. A
  * malformed value is an error, never "no limit".
  */
-#ifndef ALLOT_PRELOAD_CONFIG_H
-#define ALLOT_PRELOAD_CONFIG_H
+#ifndef ALLOT_GUEST_CORE_CONFIG_H
+#define ALLOT_GUEST_CORE_CONFIG_H
 
 #include <stdbool.h>
 #include <stddef.h>

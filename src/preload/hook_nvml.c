@@ -5,8 +5,8 @@
  */
 #include "preload/hook_nvml.h"
 
+#include "guest/interpose/lookup.h"
 #include "nvidia/uuid.h"
-#include "preload/lookup.h"
 
 enum nvml_way nvml_call(nvmlDevice_t device, struct nvml_call *ret_call, nvmlReturn_t *ret_error)
 {

@@ -5,8 +5,8 @@
  */
 #include <string.h>
 
+#include "guest/interpose/lookup.h"
 #include "preload/hook_nvml.h"
-#include "preload/lookup.h"
 #include "tests/check.h"
 
 #define GIB (1ull << 30)

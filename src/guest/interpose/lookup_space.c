@@ -18,8 +18,8 @@
 #include <unistd.h>
 
 #include "guest/core/lookup_libc.h"
-#include "preload/lookup.h"
-#include "preload/lookup_internal.h"
+#include "guest/interpose/lookup.h"
+#include "guest/interpose/lookup_internal.h"
 
 /* glibc has 16 namespaces, the base one included. */
 #define SPACES 16

@@ -39,7 +39,7 @@
 	.key = KEY(launchParamsList ? launchParamsList->function : NULL), .blocks = numDevices
 
 /* The list says which: each row of this kind is such a hook. */
-#include "preload/no_rows.h"
+#include "guest/interpose/no_rows.h"
 #undef ROW_LAUNCH
 #define ROW_LAUNCH(name, params, args) LAUNCH(name, params, args)
 #include "nvidia/cuda_api.def"

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "guest/core/hooks.h"
-#include "preload/lookup.h"
+#include "guest/interpose/lookup.h"
 
 /*
  * Row of an address: open addressing, filled on first use with values that depend only on the

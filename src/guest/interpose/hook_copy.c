@@ -250,7 +250,7 @@ static void after(struct guest *guest, const struct copy *copy, struct launch *l
 #define HOW_cuMemsetD8_v2_ptds HOW_cuMemsetD8_v2, .per_thread = true
 
 /* The list says which: each row of this kind is such a hook. */
-#include "preload/no_rows.h"
+#include "guest/interpose/no_rows.h"
 #undef ROW_COPY
 #define ROW_COPY(name, params, args) COPY(name, params, args)
 #include "nvidia/cuda_api.def"

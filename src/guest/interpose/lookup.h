@@ -5,8 +5,8 @@
  * The answer is compared by address, never guessed from the name, so versions, flags and unknown
  * names stay the driver's own business. Nothing here runs before it is called.
  */
-#ifndef ALLOT_PRELOAD_LOOKUP_H
-#define ALLOT_PRELOAD_LOOKUP_H
+#ifndef ALLOT_GUEST_INTERPOSE_LOOKUP_H
+#define ALLOT_GUEST_INTERPOSE_LOOKUP_H
 
 #include <stdbool.h>
 

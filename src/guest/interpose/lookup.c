@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "preload/lookup.h"
+#include "guest/interpose/lookup.h"
 
 #include <link.h>
 #include <stdatomic.h>
@@ -11,7 +11,7 @@
 #include "guest/core/lookup_elf.h"
 #include "guest/core/lookup_libc.h"
 #include "guest/core/next.h"
-#include "preload/lookup_internal.h"
+#include "guest/interpose/lookup_internal.h"
 
 /* A driver library whose functions are hooked. */
 struct api {

@@ -5,8 +5,8 @@
  * RTLD_NEXT and the caller's RUNPATH are about. The C half either answers, or names the function to
  * jump to with the caller's own frame.
  */
-#ifndef ALLOT_PRELOAD_LOOKUP_INTERNAL_H
-#define ALLOT_PRELOAD_LOOKUP_INTERNAL_H
+#ifndef ALLOT_GUEST_INTERPOSE_LOOKUP_INTERNAL_H
+#define ALLOT_GUEST_INTERPOSE_LOOKUP_INTERNAL_H
 
 #include <dlfcn.h>
 #include <stdbool.h>

@@ -4,8 +4,8 @@
 #include <errno.h>
 
 #include "base/fault.h"
+#include "guest/memory/share.h"
 #include "preload/amd_sweep.h"
-#include "preload/share.h"
 
 /* A figure beside the ledger's sums, to which no limit applies: there is nothing to reserve. */
 static bool is_host(const struct amd_charge *charge)

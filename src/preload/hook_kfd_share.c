@@ -13,11 +13,11 @@
 #include "amd/abi/drm.h"
 #include "amd/abi/kfd.h"
 #include "base/fault.h"
+#include "guest/memory/share.h"
 #include "preload/amd_ask.h"
 #include "preload/amd_files.h"
 #include "preload/amd_memory.h"
 #include "preload/amd_sweep.h"
-#include "preload/share.h"
 
 /* What is shared: its name in the tenant's table and, of a dma-buf, its inode. */
 struct identity {

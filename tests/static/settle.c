@@ -6,8 +6,8 @@
  * less be charged than there is, or another process has it, too.
  */
 #include "guest/core/hook.h"
-#include "preload/graph.h"
-#include "preload/pool.h"
+#include "guest/memory/graph.h"
+#include "guest/memory/pool.h"
 #include "sim/cuda/api.h"
 #include "sim/truth.h"
 #include "tests/unit/tenant_fixture.h"

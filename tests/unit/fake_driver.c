@@ -5,7 +5,7 @@
 #include <time.h>
 
 #include "guest/launch/attach.h"
-#include "preload/truth.h"
+#include "guest/memory/truth.h"
 #include "tests/unit/tenant_fixture.h"
 
 #define EVENTS 16384

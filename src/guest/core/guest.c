@@ -17,9 +17,9 @@
 #include "guest/core/object.h"
 #include "guest/core/space.h"
 #include "guest/interpose/lookup.h"
+#include "guest/memory/truth.h"
 #include "ledger/quota.h"
 #include "ledger/tenant.h"
-#include "preload/truth.h"
 
 _Thread_local unsigned int guest_depth __attribute__((tls_model("initial-exec")));
 

@@ -8,9 +8,9 @@
 #include "guest/core/space.h"
 #include "guest/interpose/lookup.h"
 #include "guest/launch/waits.h"
-#include "preload/memory.h"
-#include "preload/pool.h"
-#include "preload/truth.h"
+#include "guest/memory/memory.h"
+#include "guest/memory/pool.h"
+#include "guest/memory/truth.h"
 
 CUresult hook_cuInit(unsigned int Flags)
 {

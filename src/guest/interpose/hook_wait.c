@@ -6,8 +6,8 @@
 #include "guest/core/hook.h"
 #include "guest/launch/admission.h"
 #include "guest/launch/waits.h"
-#include "preload/memory.h"
-#include "preload/pool.h"
+#include "guest/memory/memory.h"
+#include "guest/memory/pool.h"
 
 #define WAIT(name, params, args, before, after)                  \
 	CUresult hook_##name params                              \

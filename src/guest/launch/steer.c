@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "guest/launch/state.h"
-#include "preload/truth.h"
+#include "guest/memory/truth.h"
 
 /* What another controller left says nothing to this one: tokens are no distance. */
 static void take_over(struct device_time *time, const struct controller *controller)

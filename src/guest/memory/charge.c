@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "preload/charge.h"
+#include "guest/memory/charge.h"
 
 #include <errno.h>
 
 #include "base/fault.h"
-#include "preload/graph.h"
-#include "preload/memory.h"
-#include "preload/pool.h"
-#include "preload/truth.h"
+#include "guest/memory/graph.h"
+#include "guest/memory/memory.h"
+#include "guest/memory/pool.h"
+#include "guest/memory/truth.h"
 
 static struct slot *slot_of(struct guest *guest)
 {

@@ -6,8 +6,8 @@
  */
 #include "base/fault.h"
 #include "guest/core/hook.h"
-#include "preload/share.h"
-#include "preload/vmm.h"
+#include "guest/memory/share.h"
+#include "guest/memory/vmm.h"
 
 /* Takes `refs` references and `maps` mappings off or puts them on; copies the object out. */
 struct count {

@@ -3,10 +3,10 @@
  * Stream-ordered pools. What a pool costs is what it reserves, whoever uses it: the driver keeps
  * that figure (18 ns to read), and each pool's object remembers how much of it is charged.
  */
-#ifndef ALLOT_PRELOAD_POOL_H
-#define ALLOT_PRELOAD_POOL_H
+#ifndef ALLOT_GUEST_MEMORY_POOL_H
+#define ALLOT_GUEST_MEMORY_POOL_H
 
-#include "preload/charge.h"
+#include "guest/memory/charge.h"
 
 /*
  * Called after every change of what an allocation may remember of a pool: which one is current,

@@ -5,8 +5,8 @@
  * they have no address, they are charged by their sum.
  */
 #include "guest/core/hook.h"
-#include "preload/memory.h"
-#include "preload/vmm.h"
+#include "guest/memory/memory.h"
+#include "guest/memory/vmm.h"
 
 /* Without deferred mapping (drivers before 11.6): by the elements, with room for tiling. */
 static uint64_t estimate(const CUDA_ARRAY3D_DESCRIPTOR *d)

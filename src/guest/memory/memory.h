@@ -5,10 +5,10 @@
  * of its own; smaller ones share granules, so they are charged by the granules that their addresses
  * lie in.
  */
-#ifndef ALLOT_PRELOAD_MEMORY_H
-#define ALLOT_PRELOAD_MEMORY_H
+#ifndef ALLOT_GUEST_MEMORY_MEMORY_H
+#define ALLOT_GUEST_MEMORY_MEMORY_H
 
-#include "preload/charge.h"
+#include "guest/memory/charge.h"
 
 /* The most that an allocation of `bytes` can take. */
 static inline uint64_t memory_need(uint64_t bytes)

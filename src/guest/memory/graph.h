@@ -4,10 +4,10 @@
  * uploaded or first launched, keeps that memory for the next launch, and releases it when it is
  * trimmed; it tells how much there is per device.
  */
-#ifndef ALLOT_PRELOAD_GRAPH_H
-#define ALLOT_PRELOAD_GRAPH_H
+#ifndef ALLOT_GUEST_MEMORY_GRAPH_H
+#define ALLOT_GUEST_MEMORY_GRAPH_H
 
-#include "preload/charge.h"
+#include "guest/memory/charge.h"
 
 /* Charges what graphs hold on a device now. */
 void graph_settle(struct guest *guest, struct guest_device *device);

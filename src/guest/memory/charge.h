@@ -4,8 +4,8 @@
  * Hooks know what their call takes from the device; this knows how the tenant is asked for it, what
  * can be given back before a refusal, and that a refusal is CUDA_ERROR_OUT_OF_MEMORY.
  */
-#ifndef ALLOT_PRELOAD_CHARGE_H
-#define ALLOT_PRELOAD_CHARGE_H
+#ifndef ALLOT_GUEST_MEMORY_CHARGE_H
+#define ALLOT_GUEST_MEMORY_CHARGE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -2,9 +2,9 @@
 #include <string.h>
 
 #include "guest/core/hook.h"
-#include "preload/memory.h"
-#include "preload/pool.h"
-#include "preload/share.h"
+#include "guest/memory/memory.h"
+#include "guest/memory/pool.h"
+#include "guest/memory/share.h"
 
 #define POOLS 64
 

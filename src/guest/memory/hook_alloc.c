@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cuMemAlloc and its like, and every free that may meet their memory. */
 #include "guest/core/hook.h"
-#include "preload/memory.h"
-#include "preload/pool.h"
+#include "guest/memory/memory.h"
+#include "guest/memory/pool.h"
 
 CUresult hook_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 {
@@ -100,7 +100,7 @@ CUresult hook_cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int
 	return memory_commit(&charge, e, *dptr, bytesize, OBJECT_UNSEEN);
 }
 
-/* A pool's memory is no object of ours: its reserve is followed, see pool.c. */
+/* A pool's memory is no object of ours: its reserve is followed, see hook_pool.c. */
 CUresult hook_cuMemFree_v2(CUdeviceptr dptr)
 {
 	GUEST_OR_PASS(cuMemFree_v2, (dptr));

@@ -9,8 +9,8 @@
  * to be expected a thread of its own opens it meanwhile (own_nvml.h). The figure itself costs about
  * 11 us and is immediate.
  */
-#ifndef ALLOT_PRELOAD_TRUTH_H
-#define ALLOT_PRELOAD_TRUTH_H
+#ifndef ALLOT_GUEST_MEMORY_TRUTH_H
+#define ALLOT_GUEST_MEMORY_TRUTH_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory of another process, by legacy IPC handles, and memory of another API. */
 #include "guest/core/hook.h"
-#include "preload/memory.h"
-#include "preload/share.h"
+#include "guest/memory/memory.h"
+#include "guest/memory/share.h"
 
 CUresult hook_cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
 {

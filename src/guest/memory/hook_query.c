@@ -5,10 +5,10 @@
  * gives unused pool memory back.
  */
 #include "guest/core/hook.h"
-#include "preload/graph.h"
-#include "preload/memory.h"
-#include "preload/pool.h"
-#include "preload/truth.h"
+#include "guest/memory/graph.h"
+#include "guest/memory/memory.h"
+#include "guest/memory/pool.h"
+#include "guest/memory/truth.h"
 
 struct figures {
 	uint64_t total, free;

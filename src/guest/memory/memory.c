@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "preload/memory.h"
+#include "guest/memory/memory.h"
 
 #include "guest/core/hook.h"
-#include "preload/share.h"
-#include "preload/vmm.h"
+#include "guest/memory/share.h"
+#include "guest/memory/vmm.h"
 
 #define BATCH 32
 

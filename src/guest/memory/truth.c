@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "preload/truth.h"
+#include "guest/memory/truth.h"
 
 #include <errno.h>
 #include <string.h>
@@ -10,12 +10,12 @@
 #include "base/fault.h"
 #include "guest/core/object.h"
 #include "guest/core/own_nvml.h"
+#include "guest/memory/charge.h"
+#include "guest/memory/graph.h"
+#include "guest/memory/memory.h"
+#include "guest/memory/pool.h"
 #include "ledger/quota.h"
 #include "ledger/shared.h"
-#include "preload/charge.h"
-#include "preload/graph.h"
-#include "preload/memory.h"
-#include "preload/pool.h"
 
 #define MIB (UINT64_C(1) << 20)
 #define LOOK_NS UINT64_C(5000000) /* at most every 5 ms while near the limit */

@@ -6,7 +6,7 @@
  * right when the limit comes near. Where a load by itself breaks the quota, it is undone.
  */
 #include "guest/core/hook.h"
-#include "preload/charge.h"
+#include "guest/memory/charge.h"
 
 /* More than this, in one load, is a neighbour's rather than ours until the figure says so. */
 #define GUESS_MAX_BYTES (UINT64_C(1) << 30)

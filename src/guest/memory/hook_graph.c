@@ -3,7 +3,7 @@
 
 #include "guest/core/hook.h"
 #include "guest/launch/admission.h"
-#include "preload/graph.h"
+#include "guest/memory/graph.h"
 
 static uint64_t attribute(struct guest_device *device, CUgraphMem_attribute which)
 {

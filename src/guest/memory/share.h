@@ -3,12 +3,12 @@
  * Memory that several processes hold, charged once a tenant. An object gets a key that exporter
  * and importer both can compute, and an entry under it in the tenant's table (ledger/shared.h).
  */
-#ifndef ALLOT_PRELOAD_SHARE_H
-#define ALLOT_PRELOAD_SHARE_H
+#ifndef ALLOT_GUEST_MEMORY_SHARE_H
+#define ALLOT_GUEST_MEMORY_SHARE_H
 
 #include <stddef.h>
 
-#include "preload/charge.h"
+#include "guest/memory/charge.h"
 
 /* A key from the bytes that the driver gave the exporter and the importer alike. */
 struct shared_key share_key(const void *data, size_t len);

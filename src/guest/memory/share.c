@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "preload/share.h"
+#include "guest/memory/share.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef ALLOT_PRELOAD_VMM_H
-#define ALLOT_PRELOAD_VMM_H
+#ifndef ALLOT_GUEST_MEMORY_VMM_H
+#define ALLOT_GUEST_MEMORY_VMM_H
 
 #include "guest/core/guest.h"
 

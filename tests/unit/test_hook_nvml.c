@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "guest/interpose/lookup.h"
-#include "preload/hook_nvml.h"
+#include "guest/nvml/hook.h"
 #include "tests/check.h"
 
 #define GIB (1ull << 30)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the NVML hooks share: whom they answer for, and about which device. */
-#ifndef ALLOT_PRELOAD_HOOK_NVML_H
-#define ALLOT_PRELOAD_HOOK_NVML_H
+#ifndef ALLOT_GUEST_NVML_HOOK_H
+#define ALLOT_GUEST_NVML_HOOK_H
 
 #include "guest/core/guest.h"
 #include "guest/core/hooks.h"

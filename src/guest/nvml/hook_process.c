@@ -4,7 +4,7 @@
  * what is charged to them. The other lists are the library's own, less what is not the tenant's:
  * their count in an INSUFFICIENT_SIZE answer stays the library's, as it is only room to ask for.
  */
-#include "preload/hook_nvml.h"
+#include "guest/nvml/hook.h"
 
 void nvml_tenant_get(const struct nvml_call *call, struct nvml_tenant *ret_tenant)
 {

@@ -3,7 +3,7 @@
  * NVML as the tenant sees it: the memory figures. What the device has is cut to the quota, and the
  * three figures always add up. A device that the tenant was not given has no memory.
  */
-#include "preload/hook_nvml.h"
+#include "guest/nvml/hook.h"
 
 #include "guest/interpose/lookup.h"
 #include "nvidia/uuid.h"

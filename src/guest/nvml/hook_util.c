@@ -2,7 +2,7 @@
 /*
  * NVML as the tenant sees it: utilisation. The library's samples a process, the tenant's only.
  */
-#include "preload/hook_nvml.h"
+#include "guest/nvml/hook.h"
 
 #include <stdlib.h>
 #include <time.h>

@@ -2,7 +2,7 @@
 /*
  * Which of an AMD GPU's compute units a tenant has, as its processes find it in the tenant's
  * ledger, and which of them have queues there. The units are written for all tenants at once, by a
- * process of any of them under a lock of the runtime directory (preload/allotment.h). They are
+ * process of any of them under a lock of the runtime directory (guest/amd/queue/allotment.h). They are
  * whole or they are none: a writer that is killed leaves a sum that does not fit, and the next
  * makes them anew.
  */

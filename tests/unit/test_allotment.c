@@ -3,7 +3,7 @@
  * Units of a GPU among tenants: whoever comes, goes, changes its limits or is killed while it
  * divides them, those that live have their shares, and none has what another has.
  */
-#include "preload/allotment.h"
+#include "guest/amd/queue/allotment.h"
 
 #include <fcntl.h>
 #include <string.h>

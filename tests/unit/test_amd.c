@@ -3,7 +3,7 @@
  * The guest's part for AMD's GPUs, before a kernel whose topology changes or has too many GPUs, and
  * a policy that cannot be read: what the program is answered, and what a person is told.
  */
-#include "preload/amd.h"
+#include "guest/amd/amd.h"
 
 #include <fcntl.h>
 #include <stdlib.h>

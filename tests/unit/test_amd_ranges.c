@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ranges of addresses against a table of every byte. */
-#include "preload/amd_ranges.h"
+#include "guest/amd/ranges.h"
 
 #include <string.h>
 

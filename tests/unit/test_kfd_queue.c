@@ -12,9 +12,9 @@
 #include "amd/cu_mask.h"
 #include "amd/identity.h"
 #include "base/now.h"
+#include "guest/amd/call.h"
+#include "guest/amd/queue/queues.h"
 #include "guest/core/next.h"
-#include "preload/amd_call.h"
-#include "preload/queues.h"
 #include "tests/unit/tenant_fixture.h"
 
 #define MS	UINT64_C(1000000)

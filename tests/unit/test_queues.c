@@ -3,7 +3,7 @@
  * The table of a process's queues, before a kernel that notes what it is told, answers errors when
  * it is to, and takes its time.
  */
-#include "preload/queues.h"
+#include "guest/amd/queue/queues.h"
 
 #include <fcntl.h>
 #include <pthread.h>

@@ -3,7 +3,7 @@
  * Memory of the program by its address, where the kernel copies between processes and where a
  * container forbids that.
  */
-#include "preload/user.h"
+#include "guest/amd/user.h"
 
 #include <errno.h>
 #include <stdbool.h>

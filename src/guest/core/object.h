@@ -32,8 +32,8 @@ enum object_kind {
 	OBJECT_EXEC,	 /* key: executable graph that owns memory */
 	OBJECT_MODULE,	 /* key: module or library; bytes: a guess of its size */
 	OBJECT_CONTEXT,	 /* key: context that the program created */
-	OBJECT_KFD,	 /* key: handle of /dev/kfd; this and the next two: see hook_kfd_memory.c */
-	OBJECT_GEM,	 /* key: handle of a render node, see amd_files.h; refs: of that key */
+	OBJECT_KFD,	 /* key: handle of /dev/kfd; this and the next two: see amd/memory/hook_memory.c */
+	OBJECT_GEM,	 /* key: handle of a render node, see amd/files.h; refs: of that key */
 	OBJECT_DMABUF,	 /* key: inode of a descriptor that holds memory without a handle */
 	OBJECT_KINDS,
 };

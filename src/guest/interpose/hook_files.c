@@ -15,9 +15,9 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "guest/amd/amd.h"
+#include "guest/amd/open.h"
 #include "guest/core/next.h"
-#include "preload/amd.h"
-#include "preload/amd_open.h"
 
 #define EXPORT __attribute__((visibility("default")))
 

@@ -10,10 +10,10 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 
+#include "guest/amd/ask.h"
+#include "guest/amd/call.h"
+#include "guest/amd/user.h"
 #include "guest/core/next.h"
-#include "preload/amd_ask.h"
-#include "preload/amd_call.h"
-#include "preload/user.h"
 
 /* So that a handler may read any version's block whole. */
 #define SLACK_BYTES 128

@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "guest/amd/amd.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "amd/abi/drm.h"
+#include "amd/identity.h"
+#include "amd/kfd_ioctl.h"
+#include "amd/topology_read.h"
+#include "base/fd.h"
+#include "guest/amd/ask.h"
+#include "ledger/quota.h"
+
+#define KFD_PATH   "/dev/kfd"
+#define KFD_NUMBER "/sys/class/kfd/kfd/dev" /* major:minor */
+#define DRM_CLASS  "/sys/class/drm"
+#define DRM_MAJOR  226
+#define RENDER_DRM "/sys/dev/char/226:%u/device/drm" /* names of the nodes of a device */
+
+_Atomic uint64_t amd_kfd_rdev;
+
+/* By what the driver says, for a container may have the node under any name; else by its usual. */
+static uint64_t look_for_kfd(void)
+{
+	unsigned int major, minor;
+	struct stat st;
+	char text[32];
+
+	if (fd_read_text(AT_FDCWD, KFD_NUMBER, text, sizeof(text)) >= 0 &&
+	    sscanf(text, "%u:%u", &major, &minor) == 2)
+		return (uint64_t)makedev(major, minor) + 1;
+	if (!stat(KFD_PATH, &st) && S_ISCHR(st.st_mode))
+		return (uint64_t)st.st_rdev + 1;
+	if (!access(TOPOLOGY_DIR, F_OK))
+		return AMD_KFD_NO_DEVICE;
+	return access(DRM_CLASS, F_OK) && !access(TOPOLOGY_DRI, F_OK) ? AMD_KFD_UNTOLD
+								      : AMD_KFD_NOT_HERE;
+}
+
+static uint64_t find_kfd(void)
+{
+	uint64_t rdev = atomic_load_explicit(&amd_kfd_rdev, memory_order_relaxed);
+	int saved = errno;
+
+	if (__builtin_expect(rdev != 0, 1))
+		return rdev;
+	guest_depth++;
+	rdev = look_for_kfd();
+	guest_depth--;
+	errno = saved;
+	atomic_store_explicit(&amd_kfd_rdev, rdev, memory_order_relaxed);
+	return rdev;
+}
+
+bool amd_is_here(void)
+{
+	return find_kfd() != AMD_KFD_NOT_HERE;
+}
+
+/* A descriptor of /dev/kfd, of which programs have one and keep it; 0: none seen. */
+static _Atomic int kfd_fd;
+
+bool amd_is_kfd_request(int fd, unsigned long request)
+{
+	return fd > 0 && fd == atomic_load_explicit(&kfd_fd, memory_order_relaxed) &&
+	       kfd_ioctl_find(request) && !drm_ioctl_matters(request);
+}
+
+/* Whether a DRM node is of AMD's driver, by its own word; also where it says nothing. */
+static bool is_amdgpu(int fd)
+{
+	char name[8] = "";
+	struct drm_version version = {.name_len = sizeof(name), .name = (uintptr_t)name};
+
+	if (amd_ask(fd, _IOWR(DRM_IOCTL_BASE, DRM_NR_VERSION, version), &version) < 0)
+		return true;
+	return version.name_len == strlen("amdgpu") && !memcmp(name, "amdgpu", strlen("amdgpu"));
+}
+
+static int file_of(int fd, uint64_t kfd)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) < 0 || !S_ISCHR(st.st_mode))
+		return AMD_FILE_NONE;
+	if ((uint64_t)st.st_rdev + 1 == kfd) {
+		atomic_store_explicit(&kfd_fd, fd, memory_order_relaxed);
+		return AMD_FILE_KFD;
+	}
+	if (major(st.st_rdev) != DRM_MAJOR || (kfd == AMD_KFD_UNTOLD && !is_amdgpu(fd)))
+		return AMD_FILE_NONE;
+	return (int)minor(st.st_rdev);
+}
+
+int amd_file(int fd)
+{
+	uint64_t kfd = find_kfd();
+	int saved = errno, file;
+
+	if (__builtin_expect(kfd == AMD_KFD_NOT_HERE, 1))
+		return AMD_FILE_NONE;
+	guest_depth++;
+	file = file_of(fd, kfd);
+	guest_depth--;
+	errno = saved;
+	return file;
+}
+
+/* By the one folder that names all nodes of a device. */
+static int find_card(uint32_t render_minor)
+{
+	char path[64];
+	struct dirent *entry;
+	int minor = -1;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), RENDER_DRM, render_minor);
+	dir = opendir(path);
+	while (dir && minor < 0 && (entry = readdir(dir)))
+		if (sscanf(entry->d_name, "card%d", &minor) != 1)
+			minor = -1;
+	if (dir)
+		closedir(dir);
+	return minor;
+}
+
+/* The kernel tells one bank for both where there is memory that the CPU does not reach. */
+static uint64_t find_visible(const struct topology_node *node, uint64_t total_bytes)
+{
+	for (uint32_t i = 0; i < node->bank_count; i++)
+		if (node->banks[i].heap == TOPOLOGY_HEAP_VRAM)
+			return UINT64_MAX;
+	return total_bytes;
+}
+
+/* What failed and why, as the one line that a person sees. */
+__attribute__((format(printf, 2, 3)))
+static void say(struct amd *amd, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(amd->complaint, sizeof(amd->complaint), fmt, ap);
+	va_end(ap);
+}
+
+static int read_policy(struct guest *guest, struct amd *amd, struct policy *ret)
+{
+	int r;
+
+	*ret = guest->policy;
+	r = guest->policy_map ? policy_read(guest->policy_map, ret) : 0;
+	if (r)
+		say(amd, "the policy of tenant %.80s %s", guest->dir,
+		    r == -EAGAIN ? "changes all the time; set its limits less often"
+				 : "is damaged; create the tenant again");
+	return r;
+}
+
+static int add_device(struct guest *guest, struct amd *amd, const struct policy *policy,
+		      const struct topology_node *node)
+{
+	struct amd_device *device = &amd->device[amd->ndevices];
+
+	device->node = node;
+	device->card_minor = find_card(node->render_minor);
+	device->total_bytes = topology_vram_bytes(node);
+	device->visible_bytes = find_visible(node, device->total_bytes);
+	amd_identity(node, device->uuid);
+	device->ours = policy_find(policy, device->uuid);
+	amd->hides |= !device->ours;
+	if (device->ours)
+		device->ledger = ledger_device(guest->ledger, device->uuid, device->total_bytes);
+	if (device->ours && device->ledger < 0)
+		return device->ledger;
+	amd->ndevices++;
+	return 0;
+}
+
+/* Which of the machine's devices the tenant has, and its place in the ledger. */
+static int add_devices(struct guest *guest, struct amd *amd, const struct policy *policy)
+{
+	int r = 0;
+
+	for (uint32_t i = 0; !r && i < amd->topology->node_count; i++)
+		if (amd->topology->nodes[i].gpu_id)
+			r = add_device(guest, amd, policy, &amd->topology->nodes[i]);
+	if (!r)
+		r = guest_claim_slot(guest, &amd->slot);
+	if (r)
+		guest_explain(guest, r, amd->complaint, sizeof(amd->complaint));
+	return r;
+}
+
+static int attach(struct guest *guest, struct amd *amd)
+{
+	struct topology_complaint complaint;
+	struct policy policy;
+	int r;
+
+	r = topology_read(NULL, &amd->topology, &complaint);
+	if (r) {
+		say(amd, "AMD's GPUs cannot be told apart: %.180s", complaint.text);
+		return r;
+	}
+	if (amd->topology->gpu_count > GUEST_DEVICES) {
+		say(amd, "of AMD's GPUs there are %" PRIu32 " here, and a tenant's process knows "
+		    "%d at most; give its container the nodes in /dev/dri of fewer",
+		    amd->topology->gpu_count, GUEST_DEVICES);
+		return -E2BIG;
+	}
+	r = read_policy(guest, amd, &policy);
+	return r ? r : add_devices(guest, amd, &policy);
+}
+
+static void forget(struct amd *amd)
+{
+	topology_free(amd->topology);
+	munmap(amd, sizeof(*amd));
+}
+
+/* Why it may be otherwise the next time. */
+static bool is_passing(int error)
+{
+	return error == -EAGAIN || error == -ENOMEM || error == -EMFILE || error == -ENFILE;
+}
+
+/* Once in a process, however often it tries. */
+static void complain(const struct amd *amd)
+{
+	static _Atomic bool said;
+
+	if (!atomic_exchange(&said, true))
+		guest_complain(amd->complaint);
+}
+
+/*
+ * Threads that come here at the same time each make one, and one of these stays. NULL: not now, but
+ * perhaps the next time.
+ */
+static struct amd *make(struct guest *guest)
+{
+	struct amd *amd, *expected = NULL;
+	int saved = errno;
+
+	amd = mmap(NULL, sizeof(*amd), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (amd == MAP_FAILED)
+		return NULL;
+	guest_depth++;
+	amd->error = attach(guest, amd);
+	guest_depth--;
+	if (is_passing(amd->error)) {
+		complain(amd);
+		forget(amd);
+		amd = NULL;
+	} else if (!atomic_compare_exchange_strong(&guest->amd, &expected, amd)) {
+		forget(amd);
+		amd = expected;
+	} else if (amd->error) {
+		complain(amd);
+	}
+	errno = saved;
+	return amd;
+}
+
+struct amd *amd_limited(struct guest **ret_guest, int *ret_error)
+{
+	struct guest *guest;
+	struct amd *amd;
+
+	*ret_error = 0;
+	if (guest_inside())
+		return NULL;
+	guest = guest_get();
+	if (guest->mode == GUEST_INERT)
+		return NULL;
+	if (guest->mode == GUEST_CLOSED) {
+		*ret_error = -ENODEV;
+		return NULL;
+	}
+	amd = atomic_load_explicit(&guest->amd, memory_order_acquire);
+	if (!amd)
+		amd = make(guest);
+	/* Never what is wrong itself: ROCm's library repeats a call for ever that answers EAGAIN. */
+	*ret_error = amd && !amd->error ? 0 : -ENODEV;
+	*ret_guest = guest;
+	return *ret_error ? NULL : amd;
+}
+
+struct amd_device *amd_device(struct amd *amd, uint32_t gpu_id)
+{
+	for (uint32_t i = 0; i < amd->ndevices; i++)
+		if (amd->device[i].node->gpu_id == gpu_id)
+			return &amd->device[i];
+	return NULL;
+}
+
+struct amd_device *amd_device_of_minor(struct amd *amd, int minor)
+{
+	for (uint32_t i = 0; i < amd->ndevices; i++)
+		if ((int)amd->device[i].node->render_minor == minor ||
+		    amd->device[i].card_minor == minor)
+			return &amd->device[i];
+	return NULL;
+}
+
+bool amd_is_ours(struct amd *amd, uint32_t gpu_id)
+{
+	const struct amd_device *device = amd_device(amd, gpu_id);
+
+	return device && device->ours;
+}
+
+uint64_t amd_limit(struct guest *guest, struct amd_device *device)
+{
+	return guest_limit_cached(guest, device->uuid, device->total_bytes, &device->limit,
+				  &device->limit_generation);
+}
+
+struct kfd_view amd_view(struct guest *guest, struct amd_device *device)
+{
+	return (struct kfd_view){.limit_bytes = amd_limit(guest, device),
+				 .used_bytes = quota_used_live(guest->ledger, device->ledger),
+				 .device_bytes = device->total_bytes,
+				 .visible_bytes = device->visible_bytes};
+}

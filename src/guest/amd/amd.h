@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The guest's part for AMD's GPUs: what liballot knows of them in one process. Their driver is the
+ * kernel, so what is hooked are the C library's ways to it, and a call is ours by the file that its
+ * descriptor is of: /dev/kfd, or a GPU's render node.
+ */
+#ifndef ALLOT_GUEST_AMD_AMD_H
+#define ALLOT_GUEST_AMD_AMD_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "amd/kfd_view.h"
+#include "amd/topology.h"
+#include "base/lock.h"
+#include "guest/amd/ranges.h"
+#include "guest/core/guest.h"
+
+struct queues;
+
+struct amd_device {
+	const struct topology_node *node;
+	uint8_t uuid[16]; /* amd/identity.h */
+	int card_minor;	  /* of its primary node, which takes what a render node takes; -1: none */
+	uint64_t total_bytes;
+	uint64_t visible_bytes; /* of these, what the CPU reaches; UINT64_MAX: not known */
+	bool ours;  /* the tenant has it; others are as if they were not there */
+	int ledger; /* index in the tenant's ledger, if ours */
+
+	_Atomic uint64_t limit; /* cached for limit_generation, see amd_limit */
+	_Atomic uint64_t limit_generation;
+};
+
+/* Does not change once it is published, but for what is atomic. */
+struct amd {
+	int error; /* why AMD's GPUs are refused to this process for good, -errno; 0 */
+	char complaint[220];
+	struct topology *topology; /* the machine's, with what the tenant does not have */
+	struct slot *slot;
+	bool hides; /* a GPU that the tenant does not have: else names of GPUs need no look */
+	uint32_t ndevices;
+	struct amd_device device[GUEST_DEVICES];
+	_Atomic(struct queues *) queues; /* from the first queue on, see guest/amd/queue/queues.h */
+
+	struct amd_ranges ranges; /* the program's own memory that is on GPUs: memory/hook_svm.c */
+	struct lock file_lock;	  /* see files.c */
+	_Atomic uint64_t file_marks;
+	uint32_t file_given[64]; /* how often each mark was; under the lock */
+	_Atomic bool file_marks_found; /* those that are from before exec */
+};
+
+/* Which of the devices' files: no other file is of interest. */
+enum amd_file {
+	AMD_FILE_NONE = -2,
+	AMD_FILE_KFD = -1, /* else the minor of a DRM device, render node or not, of any vendor */
+};
+
+/*
+ * The number of /dev/kfd, as stat says it, plus one, or one of these; 0: not looked for yet. It is
+ * asked of sysfs first: the node may have another name in a container. It stays what it is as long
+ * as the driver is loaded, and one that is loaded later is for programs that start later.
+ */
+#define AMD_KFD_NOT_HERE  UINT64_MAX
+#define AMD_KFD_NO_DEVICE (UINT64_MAX - 1) /* a container may have render nodes and not /dev/kfd */
+#define AMD_KFD_UNTOLD	  (UINT64_MAX - 2) /* sysfs is hidden, so each render node is asked */
+extern _Atomic uint64_t amd_kfd_rdev;
+
+/* Whether there can be a file of AMD's driver. Keeps errno. */
+bool amd_is_here(void);
+
+/* Whether it was found that there can be none. */
+static inline bool amd_is_absent(void)
+{
+	return atomic_load_explicit(&amd_kfd_rdev, memory_order_relaxed) == AMD_KFD_NOT_HERE;
+}
+
+/*
+ * Whether a request may be taken as one to /dev/kfd without asking what its descriptor is of: it is
+ * one of the driver's, and the descriptor was of /dev/kfd when it was last asked about. If it was
+ * closed and is of something else by now, that is asked as it would be without us. Most files
+ * answer that they know no such request; a render node goes by the number alone, so numbers that
+ * are decided on there are never taken so.
+ */
+bool amd_is_kfd_request(int fd, unsigned long request);
+
+/*
+ * What a descriptor is of. One load on a machine without AMD's driver, a call of fstat elsewhere.
+ * Keeps errno.
+ */
+int amd_file(int fd);
+
+/*
+ * The limited guest's part of a call for one of these files, made by the first that asks. NULL: the
+ * call is to be passed on, for nothing is limited or it is our own; or, with -ENODEV in *ret_error,
+ * the GPU is refused, for now or for good.
+ */
+struct amd *amd_limited(struct guest **ret_guest, int *ret_error);
+
+/* By what ioctls call it, and by the minor of one of its nodes. NULL: none that was seen here. */
+struct amd_device *amd_device(struct amd *amd, uint32_t gpu_id);
+struct amd_device *amd_device_of_minor(struct amd *amd, int minor);
+
+/* Whether the tenant has the GPU; no other is named to the kernel. */
+bool amd_is_ours(struct amd *amd, uint32_t gpu_id);
+
+/* The tenant's limit on one of its devices, now. */
+uint64_t amd_limit(struct guest *guest, struct amd_device *device);
+
+/* What the tenant is to see of the memory of one of its devices, now. */
+struct kfd_view amd_view(struct guest *guest, struct amd_device *device);
+
+#endif

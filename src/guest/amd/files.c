@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "guest/amd/files.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* A signal's number, of which 0 is none: the last is for all that find no other. */
+#define MARKS	   63
+#define MARK_SHIFT 32
+#define PID_SHIFT  38 /* above: a pid has at most 22 bits */
+
+/* 0: not marked; or the mark and its process's pid, as they stand in a key. */
+static uint64_t read_mark(int fd)
+{
+	int owner = fcntl(fd, F_GETOWN), number = fcntl(fd, F_GETSIG);
+
+	if (owner <= 0 || number <= 0 || number > MARKS)
+		return 0;
+	return (uint64_t)owner << PID_SHIFT | (uint64_t)number << MARK_SHIFT;
+}
+
+/* Under the lock. */
+static void give_number(struct amd *amd, uint64_t number)
+{
+	amd->file_given[number]++;
+	atomic_fetch_or(&amd->file_marks, UINT64_C(1) << number);
+}
+
+static int free_number(struct amd *amd)
+{
+	uint64_t taken = atomic_load(&amd->file_marks);
+
+	for (int i = 1; i < MARKS; i++)
+		if (!(taken >> i & 1))
+			return i;
+	return MARKS;
+}
+
+/*
+ * The lock is for who marks and who forgets: of two threads that meet a file at once one would
+ * else write over the other's mark. What is called meanwhile waits for nobody.
+ */
+static uint64_t mark(struct amd *amd, int fd)
+{
+	uint64_t found;
+	int number;
+
+	lock_take(&amd->file_lock);
+	found = read_mark(fd);
+	if (!found) {
+		number = free_number(amd);
+		if (!fcntl(fd, F_SETSIG, number) && !fcntl(fd, F_SETOWN, getpid()))
+			give_number(amd, (uint64_t)number);
+		else
+			number = MARKS;
+		found = (uint64_t)getpid() << PID_SHIFT | (uint64_t)number << MARK_SHIFT;
+	}
+	lock_drop(&amd->file_lock);
+	return found;
+}
+
+bool amd_files_is_shared(uint64_t key)
+{
+	return (key >> MARK_SHIFT & MARKS) == MARKS;
+}
+
+/* The mark that many files may have is left out: nobody can tell when the last is closed. */
+void amd_files_marks(struct amd *amd, struct amd_marks *ret)
+{
+	ret->pid = getpid();
+	lock_take(&amd->file_lock);
+	ret->set = atomic_load(&amd->file_marks) & ~(UINT64_C(1) << MARKS);
+	memcpy(ret->given, amd->file_given, sizeof(ret->given));
+	lock_drop(&amd->file_lock);
+}
+
+void amd_files_keep_same(const struct amd *amd, struct amd_marks *marks)
+{
+	for (int i = 0; i < MARKS; i++)
+		if (amd->file_given[i] != marks->given[i])
+			marks->set &= ~(UINT64_C(1) << i);
+}
+
+bool amd_files_has_mark(uint64_t key, const struct amd_marks *marks)
+{
+	return key >> PID_SHIFT == (uint64_t)marks->pid &&
+	       marks->set >> (key >> MARK_SHIFT & MARKS) & 1;
+}
+
+void amd_files_forget(struct amd *amd, uint64_t marks)
+{
+	atomic_fetch_and(&amd->file_marks, ~marks);
+}
+
+/* What the kernel writes; by hand, for readdir() takes memory of the program's. */
+struct entry {
+	uint64_t ino;
+	int64_t off;
+	uint16_t len;
+	uint8_t type;
+	char name[];
+};
+
+/*
+ * All descriptors of the process; false: they cannot be told. By the thread's own folder: the
+ * process's is empty, without an error, once the main thread has ended. A list without even our own
+ * descriptor is none.
+ */
+static bool each_descriptor(void (*look)(int fd, void *arg), void *arg)
+{
+	_Alignas(8) char buffer[2048];
+	int dir = open("/proc/thread-self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	bool listed = false;
+	long n;
+
+	if (dir < 0)
+		return false;
+	while ((n = syscall(SYS_getdents64, dir, buffer, sizeof(buffer))) > 0) {
+		const struct entry *e;
+
+		for (long at = 0; at < n; at += e->len) {
+			char *end;
+			long fd;
+
+			e = (const struct entry *)(buffer + at);
+			fd = strtol(e->name, &end, 10);
+			if (*end || end == e->name)
+				continue;
+			listed |= fd == dir;
+			look((int)fd, arg);
+		}
+	}
+	close(dir);
+	return n == 0 && listed;
+}
+
+static void look_for_mark(int fd, void *arg)
+{
+	uint64_t *marks = arg, key;
+
+	if (amd_file(fd) <= AMD_FILE_KFD)
+		return;
+	key = read_mark(fd);
+	if (key >> PID_SHIFT == (uint64_t)getpid())
+		*marks |= UINT64_C(1) << (key >> MARK_SHIFT & MARKS);
+}
+
+/*
+ * A file that was kept over exec has its mark still, of this pid, which the program that runs now
+ * does not know of. None of these is given again: found before the first is given or, of a file
+ * that nobody had open then, when it is met.
+ */
+static void find_marks(struct amd *amd)
+{
+	uint64_t marks = 0;
+
+	if (atomic_load(&amd->file_marks_found))
+		return;
+	guest_depth++;
+	each_descriptor(look_for_mark, &marks);
+	guest_depth--;
+	atomic_fetch_or(&amd->file_marks, marks);
+	atomic_store(&amd->file_marks_found, true);
+}
+
+static bool is_new(struct amd *amd, uint64_t found)
+{
+	return !(atomic_load(&amd->file_marks) >> (found >> MARK_SHIFT & MARKS) & 1) &&
+	       found >> PID_SHIFT == (uint64_t)getpid();
+}
+
+/* Under a mark of many files the device is in the key in place of the process. */
+uint64_t amd_files_key(struct amd *amd, int fd, int device, uint32_t handle)
+{
+	int saved = errno;
+	uint64_t found = read_mark(fd);
+
+	if (!found) {
+		find_marks(amd);
+		found = mark(amd, fd);
+	} else if (is_new(amd, found)) {
+		lock_take(&amd->file_lock);
+		give_number(amd, found >> MARK_SHIFT & MARKS);
+		lock_drop(&amd->file_lock);
+	}
+	errno = saved;
+	if (amd_files_is_shared(found))
+		found = (uint64_t)device << PID_SHIFT | (uint64_t)MARKS << MARK_SHIFT;
+	return found | handle;
+}
+
+static void look_for_kfd(int fd, void *arg)
+{
+	if (amd_file(fd) == AMD_FILE_KFD)
+		*(int *)arg = fd;
+}
+
+int amd_files_kfd(void)
+{
+	int found = -EBADF, saved = errno;
+
+	guest_depth++;
+	each_descriptor(look_for_kfd, &found);
+	guest_depth--;
+	errno = saved;
+	return found;
+}
+
+struct inode_look {
+	uint64_t inode;
+	bool found;
+};
+
+static void look_for_inode(int fd, void *arg)
+{
+	struct inode_look *look = arg;
+	struct stat st;
+
+	if (!fstat(fd, &st) && st.st_ino == look->inode)
+		look->found = true;
+}
+
+/* Whether the list of mappings has that text, of at most 32 characters; or tells nothing. */
+static bool is_mapped(const char *text)
+{
+	const size_t len = strlen(text), keep = len - 1;
+	char buffer[4096 + 32];
+	size_t have = 0;
+	bool found = false;
+	ssize_t n = 0;
+	int maps = open("/proc/thread-self/maps", O_RDONLY | O_CLOEXEC);
+
+	while (maps >= 0 && !found && (n = read(maps, buffer + have, 4096)) > 0) {
+		have += (size_t)n;
+		found = memmem(buffer, have, text, len);
+		if (have > keep) { /* what may be the beginning of it */
+			memmove(buffer, buffer + have - keep, keep);
+			have = keep;
+		}
+	}
+	if (maps >= 0)
+		close(maps);
+	return found || maps < 0 || n < 0 || !have;
+}
+
+/* Twice: a descriptor may move, by dup and close, to where the first look has been. */
+uint64_t amd_files_closed(uint64_t marks)
+{
+	uint64_t open = 0;
+	int saved = errno;
+
+	guest_depth++;
+	for (int i = 0; i < 2 && marks & ~open; i++)
+		if (!each_descriptor(look_for_mark, &open))
+			open = marks;
+	marks &= ~open;
+	if (marks && is_mapped("/dev/dri/"))
+		marks = 0;
+	guest_depth--;
+	errno = saved;
+	return marks;
+}
+
+bool amd_files_has_inode(uint64_t inode)
+{
+	struct inode_look look = {.inode = inode};
+	int saved = errno;
+	char column[32];
+
+	snprintf(column, sizeof(column), " %llu ", (unsigned long long)inode);
+	guest_depth++;
+	for (int i = 0; i < 2 && !look.found; i++)
+		if (!each_descriptor(look_for_inode, &look))
+			look.found = true;
+	/* Of a dma-buf, not of what else has that number in its line. */
+	if (!look.found)
+		look.found = is_mapped("/dmabuf:") && is_mapped(column);
+	guest_depth--;
+	errno = saved;
+	return look.found;
+}

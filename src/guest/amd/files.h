@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Open render nodes, told apart: a handle of theirs is a number of one open file description, and
+ * two that were opened apart may give the same number to different memory. A description is marked
+ * by its owner fields (F_SETOWN, F_SETSIG), which mean nothing without O_ASYNC and follow it over
+ * dup, fork and sockets: the first process that meets it writes its pid and a number there.
+ *
+ * When the last descriptor and mapping of one is gone, so is its memory, and no ioctl says so:
+ * amd_sweep finds out.
+ */
+#ifndef ALLOT_GUEST_AMD_FILES_H
+#define ALLOT_GUEST_AMD_FILES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "guest/amd/amd.h"
+
+/*
+ * The key of a handle of this file, which is of that device (by its place in struct amd). Files
+ * beyond 62 in one process have one mark together for each device, so two objects may have one key:
+ * who charges has to count them (object.refs).
+ */
+uint64_t amd_files_key(struct amd *amd, int fd, int device, uint32_t handle);
+
+/* Whether files may share the key. */
+bool amd_files_is_shared(uint64_t key);
+
+/* Marks of this process, one bit each, and how often each was given: it is another file's then. */
+struct amd_marks {
+	pid_t pid; /* of this process */
+	uint64_t set;
+	uint32_t given[64];
+};
+
+/* Which there are now. */
+void amd_files_marks(struct amd *amd, struct amd_marks *ret);
+
+/* Leaves out what was given again since. Under amd->file_lock, for as long as it has to hold. */
+void amd_files_keep_same(const struct amd *amd, struct amd_marks *marks);
+
+/* Whether the key is of one of them. */
+bool amd_files_has_mark(uint64_t key, const struct amd_marks *marks);
+
+/*
+ * Which of `marks` no open descriptor has, so far as can be seen: none when /proc tells nothing, or
+ * while a render node is mapped, for a mapping keeps its file open.
+ */
+uint64_t amd_files_closed(uint64_t marks);
+
+/*
+ * Whether this process has a file with that inode open or mapped: a dma-buf holds its memory. True
+ * also when /proc tells nothing. Others with the same inode number only make that a little late.
+ */
+bool amd_files_has_inode(uint64_t inode);
+
+/* Any descriptor of /dev/kfd that this process has, or -EBADF. */
+int amd_files_kfd(void);
+
+/* They may be used again: under the lock, when nothing is charged under their keys any more. */
+void amd_files_forget(struct amd *amd, uint64_t marks);
+
+#endif

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The one seam that every ioctl passes which takes memory of an AMD GPU: reserve, let the kernel do
+ * it, then commit or cancel. What it takes is known beforehand (amd/demand.h), and the kernel
+ * takes just that.
+ *
+ * The tenant's limit is one on the GPU's own memory. The machine's memory that is pinned for a GPU
+ * (GTT) is host memory, as pinned memory is on NVIDIA's side: what limits it is the memory cgroup.
+ * The ledger has it as a figure of its own, so that it is seen.
+ */
+#ifndef ALLOT_GUEST_AMD_MEMORY_CHARGE_H
+#define ALLOT_GUEST_AMD_MEMORY_CHARGE_H
+
+#include <stdint.h>
+
+#include "amd/demand.h"
+#include "guest/amd/amd.h"
+#include "guest/core/object.h"
+
+/* Bytes asked for and not yet committed. */
+struct amd_charge {
+	struct amd *amd;
+	struct amd_device *device;
+	enum demand_memory memory;
+	uint64_t reserved;
+};
+
+/*
+ * 0, or -ENOMEM when the tenant's quota does not allow it, after what this process no longer has
+ * was counted off. `fd`: of one of AMD's files. End every success with a commit or a cancel.
+ */
+int amd_charge_reserve(struct guest *guest, struct amd *amd, struct amd_device *device, int fd,
+		       enum demand_memory memory, uint64_t bytes, struct amd_charge *ret);
+
+/* The kernel did it. `actual` bytes stay charged, at most what was reserved. */
+void amd_charge_commit(const struct amd_charge *charge, enum category category, uint64_t actual);
+/* The kernel refused. */
+void amd_charge_cancel(const struct amd_charge *charge);
+
+/* After the kernel took it back, never before. */
+void amd_charge_release(struct amd *amd, struct amd_device *device, enum demand_memory memory,
+			enum category category, uint64_t bytes);
+
+/* The same for an object that is in the table no more: it leaves what it shares, too. */
+void amd_charge_drop(struct guest *guest, struct amd *amd, const struct object *object);
+
+#endif

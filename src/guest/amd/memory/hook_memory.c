@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Calls that take memory of GPUs or give it back. What was charged for a handle is an object of the
+ * guest's table: of /dev/kfd, whose handles are the process's, or of an open render node.
+ */
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "amd/abi/drm.h"
+#include "amd/abi/kfd.h"
+#include "guest/amd/ask.h"
+#include "guest/amd/files.h"
+#include "guest/amd/memory/memory.h"
+#include "guest/amd/memory/sweep.h"
+
+enum object_kind amd_memory_kind(const struct amd_call *call)
+{
+	return call->device ? OBJECT_GEM : OBJECT_KFD;
+}
+
+uint64_t amd_memory_key(struct amd_call *call, uint64_t handle)
+{
+	if (!call->device)
+		return handle;
+	return amd_files_key(call->amd, call->fd, (int)(call->device - call->amd->device),
+			     (uint32_t)handle);
+}
+
+void amd_memory_undo(struct amd_call *call, uint64_t handle)
+{
+	struct kfd_ioctl_free_memory_of_gpu_args memory = {handle};
+	struct drm_gem_close buffer = {.handle = (uint32_t)handle};
+
+	if (call->device)
+		amd_ask(call->fd, _IOW('d', DRM_NR_GEM_CLOSE, buffer), &buffer);
+	else
+		amd_ask(call->fd, _IOW('K', KFD_NR_FREE_MEMORY_OF_GPU, memory), &memory);
+}
+
+/* What has one key of several files stays charged until all of it may be gone. */
+static bool add_to_key(struct object *object, void *arg)
+{
+	const struct object *more = arg;
+	uint32_t refs = object->refs;
+	uint64_t bytes = object->bytes;
+
+	if (!refs || !((object->flags ^ more->flags) & OBJECT_HOST)) {
+		*object = *more;
+		object->bytes += bytes;
+	}
+	object->refs = refs + 1;
+	return true;
+}
+
+static bool take_from_key(struct object *object, void *arg)
+{
+	object->refs--;
+	*(struct object *)arg = *object;
+	return object->refs;
+}
+
+int amd_memory_put(struct amd_call *call, uint64_t handle, struct object *object)
+{
+	struct object_table *objects = call->guest->objects;
+	struct object before;
+
+	object->kind = (uint8_t)amd_memory_kind(call);
+	object->key = amd_memory_key(call, handle);
+	object->refs = 1;
+	if (call->device && amd_files_is_shared(object->key)) {
+		object_change(objects, OBJECT_GEM, object->key, true, add_to_key, object);
+		return object_get(objects, OBJECT_GEM, object->key, &before) ? 0 : -ENOMEM;
+	}
+	/* A handle that went by a way that was not seen: the kernel would not give it twice. */
+	if (object_take(objects, object->kind, object->key, &before))
+		amd_charge_drop(call->guest, call->amd, &before);
+	return object_put(objects, object);
+}
+
+/* Asks the kernel for what `demand` says, on a GPU of the tenant; `handle` is where it answers. */
+static int take(struct amd_call *call, struct amd_device *device, const struct demand *demand,
+		const void *handle, size_t handle_bytes)
+{
+	const struct demand_part *part = &demand->parts[0];
+	struct object object = {.category = CAT_DATA,
+				.device = (int16_t)(device - call->amd->device),
+				.flags = part->memory == DEMAND_GTT ? OBJECT_HOST : 0,
+				.bytes = part->bytes};
+	struct amd_charge charge;
+	uint64_t given = 0;
+	int r;
+
+	r = amd_charge_reserve(call->guest, call->amd, device, call->fd, part->memory, part->bytes,
+			       &charge);
+	if (r)
+		return r;
+	r = amd_call_kernel(call);
+	if (r >= 0) {
+		memcpy(&given, handle, handle_bytes);
+		if (amd_memory_put(call, given, &object)) {
+			amd_memory_undo(call, given);
+			r = -ENOMEM;
+		}
+	}
+	if (r < 0)
+		amd_charge_cancel(&charge);
+	else
+		amd_charge_commit(&charge, CAT_DATA, part->bytes);
+	return r;
+}
+
+static int alloc(struct amd_call *call, const struct demand *demand)
+{
+	struct kfd_ioctl_alloc_memory_of_gpu_args *args = call->block;
+	struct amd_device *device = amd_device(call->amd, args->gpu_id);
+
+	if (!device || !device->ours)
+		return -EINVAL;
+	if (demand->act != DEMAND_TAKE)
+		return amd_call_kernel(call);
+	return take(call, device, demand, &args->handle, sizeof(args->handle));
+}
+
+static int create(struct amd_call *call, const struct demand *demand)
+{
+	union drm_amdgpu_gem_create *args = call->block;
+
+	if (demand->act != DEMAND_TAKE)
+		return amd_call_kernel(call);
+	return take(call, call->device, demand, &args->out.handle, sizeof(args->out.handle));
+}
+
+static bool hand_over(struct object *dmabuf, void *arg)
+{
+	struct object *gone = arg;
+
+	if (!dmabuf->refs) {
+		*dmabuf = *gone;
+		gone->refs = 0;
+	}
+	return true;
+}
+
+/* The handle is gone. A dma-buf may be open still, and holds the memory: then it stays charged. */
+static void let_go(struct amd_call *call, const struct object *object)
+{
+	struct object dmabuf = *object;
+
+	dmabuf.kind = OBJECT_DMABUF;
+	dmabuf.key = object->peer;
+	dmabuf.refs = 1;
+	if (object->peer && amd_files_has_inode(object->peer))
+		object_change(call->guest->objects, OBJECT_DMABUF, dmabuf.key, true, hand_over,
+			      &dmabuf);
+	if (dmabuf.refs)
+		amd_charge_drop(call->guest, call->amd, object);
+	if (object->peer)
+		amd_sweep_dmabufs(call->guest, call->amd);
+}
+
+/*
+ * The object leaves the table before the kernel is asked: it may give the handle to another thread
+ * as soon as it has it back. Of two threads that free one handle one finds it.
+ */
+static int give(struct amd_call *call, uint64_t handle)
+{
+	enum object_kind kind = amd_memory_kind(call);
+	struct object_table *objects = call->guest->objects;
+	uint64_t key = amd_memory_key(call, handle);
+	struct object object;
+	bool known;
+	int r;
+
+	if (call->device && amd_files_is_shared(key)) {
+		r = amd_call_kernel(call);
+		object.refs = 1;
+		if (r >= 0 && object_change(objects, kind, key, false, take_from_key, &object) &&
+		    !object.refs)
+			let_go(call, &object);
+		return r;
+	}
+	known = object_take(objects, kind, key, &object);
+	r = amd_call_kernel(call);
+	if (known && r >= 0)
+		let_go(call, &object);
+	else if (known)
+		object_put(objects, &object); /* there was room for it just now */
+	return r;
+}
+
+/* How an object of a render node was made; false: not told. */
+static bool made_as(struct amd_call *call, uint32_t handle, struct drm_amdgpu_gem_create_in *ret)
+{
+	struct drm_amdgpu_gem_op op = {
+		.handle = handle, .op = AMDGPU_GEM_OP_GET_GEM_CREATE_INFO, .value = (uintptr_t)ret};
+
+	*ret = (struct drm_amdgpu_gem_create_in){0};
+	return amd_ask(call->fd, _IOWR('d', DRM_NR_AMDGPU_GEM_OP, op), &op) >= 0;
+}
+
+bool amd_memory_in_vram(struct amd_call *call, uint32_t handle, uint64_t *ret_bytes)
+{
+	struct drm_amdgpu_gem_create_in made;
+
+	if (!made_as(call, handle, &made) || !(made.domains & AMDGPU_GEM_DOMAIN_VRAM))
+		return false;
+	*ret_bytes = made.bo_size;
+	return true;
+}
+
+/* Now of the device's memory, whatever it was of before. */
+static bool move_to_device(struct object *object, void *arg)
+{
+	struct object *was = arg;
+
+	*was = *object;
+	if (object->flags & OBJECT_HOST)
+		object->flags &= (uint16_t)~OBJECT_HOST;
+	return true;
+}
+
+/*
+ * An object of the machine's memory may go to the GPU's from now on. One that is not charged (made
+ * by another process, or of the program's own pages) is the kernel's to refuse or somebody else's.
+ */
+static int place(struct amd_call *call, const struct demand *demand)
+{
+	uint64_t key = amd_memory_key(call, demand->object);
+	struct object object = {.flags = 0};
+	struct amd_charge charge;
+	int r;
+
+	if (!object_get(call->guest->objects, OBJECT_GEM, key, &object) ||
+	    !(object.flags & OBJECT_HOST))
+		return amd_call_kernel(call);
+	r = amd_charge_reserve(call->guest, call->amd, call->device, call->fd, DEMAND_VRAM,
+			       object.bytes, &charge);
+	if (r)
+		return r;
+	r = amd_call_kernel(call);
+	if (r < 0 ||
+	    !object_change(call->guest->objects, OBJECT_GEM, key, false, move_to_device, &object) ||
+	    !(object.flags & OBJECT_HOST)) {
+		amd_charge_cancel(&charge);
+		return r;
+	}
+	amd_charge_commit(&charge, CAT_DATA, object.bytes);
+	amd_charge_release(call->amd, call->device, DEMAND_GTT, CAT_DATA, object.bytes);
+	return r;
+}
+
+/* An object gets another handle. It is charged under the new one before it has it. */
+static int change_handle(struct amd_call *call)
+{
+	const struct drm_gem_change_handle *args = call->block;
+	struct object_table *objects = call->guest->objects;
+	uint64_t from = amd_memory_key(call, args->handle);
+	uint64_t to = amd_memory_key(call, args->new_handle);
+	struct object object, other;
+	int r;
+
+	if (from == to || amd_files_is_shared(from) ||
+	    object_get(objects, OBJECT_GEM, to, &other) ||
+	    !object_take(objects, OBJECT_GEM, from, &object))
+		return amd_call_kernel(call);
+	object.key = to;
+	r = object_put(objects, &object) ? -ENOMEM : amd_call_kernel(call);
+	if (r < 0) {
+		object_take(objects, OBJECT_GEM, to, &object);
+		object.key = from;
+		object_put(objects, &object);
+	}
+	return r;
+}
+
+static struct demand demand_of(const struct amd_call *call)
+{
+	uint32_t page_bytes = (uint32_t)sysconf(_SC_PAGESIZE);
+
+	return call->device ? demand_of_drm(call->request, call->block, call->bytes, page_bytes,
+					    call->device->node->gpu_id)
+			    : demand_of_kfd(call->request, call->block, call->bytes, page_bytes);
+}
+
+static int of_kfd(struct amd_call *call, const struct demand *demand)
+{
+	switch (_IOC_NR(call->request)) {
+	case KFD_NR_ALLOC_MEMORY_OF_GPU:
+		return alloc(call, demand);
+	case KFD_NR_FREE_MEMORY_OF_GPU:
+		return give(call, demand->object);
+	case KFD_NR_GET_DMABUF_INFO:
+	case KFD_NR_IMPORT_DMABUF:
+	case KFD_NR_EXPORT_DMABUF:
+	case KFD_NR_IPC_IMPORT_HANDLE:
+	case KFD_NR_IPC_EXPORT_HANDLE:
+		return amd_memory_share(call);
+	case KFD_NR_SVM:
+		return amd_memory_svm(call, demand);
+	}
+	return amd_call_kernel(call);
+}
+
+static int of_drm(struct amd_call *call, const struct demand *demand)
+{
+	switch (_IOC_NR(call->request)) {
+	case DRM_NR_AMDGPU_GEM_CREATE:
+		return create(call, demand);
+	case DRM_NR_AMDGPU_GEM_OP:
+		return demand->act == DEMAND_PLACE ? place(call, demand) : amd_call_kernel(call);
+	case DRM_NR_GEM_CLOSE:
+		return give(call, demand->object);
+	case DRM_NR_GEM_CHANGE_HANDLE:
+		return change_handle(call);
+	case DRM_NR_PRIME_HANDLE_TO_FD:
+	case DRM_NR_PRIME_FD_TO_HANDLE:
+		return amd_memory_share(call);
+	}
+	return amd_call_kernel(call);
+}
+
+/* Memory neither comes nor goes. */
+static bool kfd_maps(const struct amd_call *call)
+{
+	unsigned int nr = _IOC_NR(call->request);
+
+	return !call->device &&
+	       (nr == KFD_NR_MAP_MEMORY_TO_GPU || nr == KFD_NR_UNMAP_MEMORY_FROM_GPU);
+}
+
+int amd_memory_call(struct amd_call *call)
+{
+	struct demand demand;
+
+	if (kfd_maps(call))
+		return amd_memory_map(call);
+	demand = demand_of(call);
+	if (demand.act == DEMAND_REFUSE)
+		return demand.error;
+	return call->device ? of_drm(call, &demand) : of_kfd(call, &demand);
+}

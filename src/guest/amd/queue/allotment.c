@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "guest/amd/queue/allotment.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "amd/cu_mask.h"
+#include "amd/identity.h"
+#include "base/atomic.h"
+#include "base/cleanup.h"
+#include "base/fault.h"
+#include "base/futex.h"
+#include "base/now.h"
+#include "ledger/device_time.h"
+#include "ledger/ledger.h"
+#include "ledger/shared_file.h"
+#include "ledger/slot.h"
+#include "ledger/tenant.h"
+
+/* No tenant can have this name. */
+#define UNITS_FILE  ".units"
+#define UNITS_BYTES 4096
+#define LOCK_AT	    (INT64_C(1) << 40)
+
+/* Who has died is asked for so often. */
+#define LOOK_NS UINT64_C(40000000)
+
+/* Of one GPU. More have the masks that they had, or the least. */
+#define TENANTS 256
+
+struct units_file {
+	uint32_t changes; /* a futex */
+	uint32_t pad0;
+	uint64_t looked_ns;
+	/* Stands for which tenants had queues on which GPUs at the last look; 0: before it. */
+	uint64_t present;
+	uint8_t reserved[UNITS_BYTES - 24];
+};
+_Static_assert(sizeof(struct units_file) == UNITS_BYTES, "layout");
+
+struct allotment {
+	struct units_file *file; /* holds no lock */
+	char runtime[256];
+};
+
+struct member {
+	struct ledger *ledger;
+	struct device_time *time;
+	bool had; /* something that is whole: */
+	struct cu_grant grant;
+};
+
+/* One making: of its own memory, since there may be many tenants. */
+struct making {
+	const uint8_t *uuid;
+	uint32_t n;
+	uint64_t names;
+	struct member member[TENANTS];
+	struct part part[TENANTS];
+	struct cu_share share[TENANTS];
+};
+
+static uint64_t mix(uint64_t h, const void *data, size_t len)
+{
+	const unsigned char *p = data;
+
+	for (size_t i = 0; i < len; i++)
+		h = (h ^ p[i]) * UINT64_C(1099511628211);
+	return h ^ h >> 32;
+}
+
+static struct units_file *map_file(const char *runtime, int *ret_error)
+{
+	CLEANUP_CLOSE int fd = shared_file_join(runtime, UNITS_FILE, UNITS_BYTES);
+	void *map;
+
+	*ret_error = fd < 0 ? fd : -ENOMEM;
+	if (fd < 0)
+		return NULL;
+	map = mmap(NULL, UNITS_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (map == MAP_FAILED)
+		return NULL;
+	madvise(map, UNITS_BYTES, MADV_DONTFORK);
+	return map;
+}
+
+int allotment_open(const char *tenant_dir, struct allotment **ret)
+{
+	const char *slash = strrchr(tenant_dir, '/');
+	struct allotment *a;
+	int r;
+
+	if (!slash || slash == tenant_dir || slash - tenant_dir >= (long)sizeof(a->runtime))
+		return -EINVAL;
+	a = mmap(NULL, sizeof(*a), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (a == MAP_FAILED)
+		return -ENOMEM;
+	memcpy(a->runtime, tenant_dir, (size_t)(slash - tenant_dir));
+	a->file = map_file(a->runtime, &r);
+	if (!a->file) {
+		munmap(a, sizeof(*a));
+		return r;
+	}
+	*ret = a;
+	return 0;
+}
+
+void allotment_close(struct allotment *a)
+{
+	if (!a)
+		return;
+	munmap(a->file, UNITS_BYTES);
+	munmap(a, sizeof(*a));
+}
+
+bool allotment_part(const struct policy *policy, const uint8_t uuid[16], struct part *ret)
+{
+	uint32_t share = policy_share(policy, uuid);
+
+	if (policy->compute == POLICY_COMPUTE_OFF ||
+	    (policy->compute == POLICY_COMPUTE_CAP && share == 1000))
+		return false;
+	*ret = (struct part){
+		.cap_permille = policy->compute == POLICY_COMPUTE_CAP ? share : 0,
+		.weight = policy_weight(policy, uuid),
+	};
+	return true;
+}
+
+/* A tenant that is alive, has queues on the GPU and a limit. */
+static int add_member(const char *name, const char *dir, void *arg)
+{
+	struct making *making = arg;
+	struct member *member = &making->member[making->n];
+	struct policy policy;
+	int device = -ENODEV;
+
+	if (making->n == TENANTS || !slot_any_alive(dir) ||
+	    ledger_open(dir, LEDGER_GUEST, &member->ledger))
+		return 0;
+	device = cu_grant_wanted(member->ledger, making->uuid);
+	if (device < 0 || policy_load(dir, &policy) ||
+	    !allotment_part(&policy, making->uuid, &making->part[making->n])) {
+		ledger_close(member->ledger);
+		return 0;
+	}
+	member->time = device_time_of(member->ledger, device);
+	member->had = !cu_grant_read(member->time, &member->grant);
+	making->names = mix(making->names, name, strlen(name) + 1);
+	making->n++;
+	return 0;
+}
+
+/* Whether all have what was made at one time, for these tenants and parts. */
+static bool is_made(const struct making *making, uint64_t of)
+{
+	for (uint32_t i = 0; i < making->n; i++) {
+		const struct cu_grant *grant = &making->member[i].grant;
+
+		if (!making->member[i].had || grant->of != of ||
+		    grant->made_ns != making->member[0].grant.made_ns)
+			return false;
+	}
+	return true;
+}
+
+static int divide(struct making *making, const struct cu_map *map)
+{
+	int r = 0;
+
+	for (uint32_t i = 0; i < making->n; i++) {
+		struct cu_share *share = &making->share[i];
+
+		share->permille = share->duty_permille = making->part[i].permille;
+		if (map && making->member[i].had)
+			memcpy(share->mask.word, making->member[i].grant.word,
+			       sizeof(share->mask.word));
+	}
+	if (map)
+		r = cu_mask_allot(map, making->share, making->n);
+	return r;
+}
+
+/* A kill between two of them leaves units that are not of one making, and the next begins anew. */
+static void write_all(const struct making *making, uint64_t of)
+{
+	struct cu_grant grant = {.made_ns = now_monotonic_ns(), .of = of};
+
+	for (uint32_t i = 0; i < making->n; i++) {
+		const struct cu_share *share = &making->share[i];
+
+		grant.permille = share->permille;
+		grant.duty_permille = share->duty_permille;
+		memcpy(grant.word, share->mask.word, sizeof(grant.word));
+		cu_grant_write(making->member[i].time, &grant);
+	}
+}
+
+/* 1: something was changed. */
+static int make_locked(struct allotment *a, struct making *making, const struct cu_map *map)
+{
+	uint64_t of;
+	int r;
+
+	tenant_list(a->runtime, add_member, making);
+	weights_divide(making->part, making->n);
+	of = mix(making->names, &making->n, sizeof(making->n));
+	for (uint32_t i = 0; i < making->n; i++)
+		of = mix(of, &making->part[i].permille, sizeof(making->part[i].permille));
+	if (is_made(making, of))
+		return 0;
+	FAULT_POINT(UNITS_LOCKED);
+	r = divide(making, map);
+	if (r < 0)
+		return r;
+	write_all(making, of);
+	return 1;
+}
+
+static void say_change(struct units_file *file)
+{
+	__atomic_fetch_add(&file->changes, 1, __ATOMIC_SEQ_CST);
+	futex_wake_all(&file->changes);
+}
+
+int allotment_make(struct allotment *a, const uint8_t uuid[16], const struct cu_map *map, bool wait)
+{
+	CLEANUP_CLOSE int fd = shared_file_open(a->runtime, UNITS_FILE, O_RDWR, UNITS_BYTES);
+	struct making *making;
+	int r;
+
+	if (fd < 0)
+		return fd;
+	making = mmap(NULL, sizeof(*making), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+		      -1, 0);
+	if (making == MAP_FAILED)
+		return -ENOMEM;
+	making->uuid = uuid;
+	r = wait ? shared_file_lock_wait(fd, LOCK_AT, 1) : shared_file_lock(fd, LOCK_AT, 1);
+	if (!r) {
+		r = make_locked(a, making, map);
+		shared_file_unlock(fd, LOCK_AT, 1);
+	}
+	for (uint32_t i = 0; i < making->n; i++)
+		ledger_close(making->member[i].ledger);
+	munmap(making, sizeof(*making));
+	/* Who comes and goes between two looks is not seen by them: the next finds a change. */
+	if (r > 0) {
+		__atomic_store_n(&a->file->present, 0, __ATOMIC_SEQ_CST);
+		say_change(a->file);
+	}
+	return r < 0 ? r : 0;
+}
+
+/* Adds up what stands for each GPU that a living process of the tenant has queues on. */
+static int add_present(const char *name, const char *dir, void *arg)
+{
+	uint64_t *present = arg, tenant = mix(1, name, strlen(name));
+	struct ledger_device_info info;
+	struct ledger *ledger;
+
+	if (!slot_any_alive(dir) || ledger_open(dir, LEDGER_GUEST, &ledger))
+		return 0;
+	for (int d = 0; !ledger_device_info(ledger, d, &info); d++)
+		if (amd_identity_is(info.uuid) && cu_grant_wanted(ledger, info.uuid) >= 0)
+			*present += mix(tenant, info.uuid, sizeof(info.uuid));
+	ledger_close(ledger);
+	return 0;
+}
+
+/* An instant ahead is damage, or of before the machine was started anew. */
+void allotment_look(struct allotment *a, uint64_t now)
+{
+	uint64_t looked = atomic_peek(&a->file->looked_ns), present = 1;
+
+	if (looked <= now && now - looked < LOOK_NS)
+		return;
+	if (!atomic_swap_if_u64(&a->file->looked_ns, looked, now))
+		return;
+	tenant_list(a->runtime, add_present, &present);
+	if (__atomic_exchange_n(&a->file->present, present, __ATOMIC_SEQ_CST) != present)
+		say_change(a->file);
+}
+
+uint32_t allotment_changes(const struct allotment *a)
+{
+	return __atomic_load_n(&a->file->changes, __ATOMIC_SEQ_CST);
+}
+
+void allotment_sleep(const struct allotment *a, uint32_t seen, uint64_t until_ns)
+{
+	futex_wait_until(&a->file->changes, seen, until_ns);
+}

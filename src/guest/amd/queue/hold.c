@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "guest/amd/queue/hold.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "amd/abi/drm.h"
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "guest/amd/ask.h"
+#include "ledger/device_time.h"
+
+/* How units are missing from the GPU's parts sysfs does not say, but its render node does. */
+static void refine(const struct topology_node *node, struct cu_geometry *geometry)
+{
+	struct drm_amdgpu_info_device info = {0};
+	struct drm_amdgpu_info args = {.return_pointer = (uintptr_t)&info,
+				       .return_size = sizeof(info),
+				       .query = AMDGPU_INFO_DEV_INFO};
+	CLEANUP_CLOSE int fd = -EBADF;
+	char path[40];
+
+	if (node->xccs != 1)
+		return;
+	snprintf(path, sizeof(path), "/dev/dri/renderD%u", node->render_minor);
+	fd = fd_openat(AT_FDCWD, path, O_RDWR, 0);
+	if (fd >= 0 && !amd_ask(fd, _IOW('d', DRM_NR_AMDGPU_INFO, args), &args))
+		cu_geometry_refine(geometry, node, info.cu_bitmap);
+}
+
+/* Once a device; threads that do it at the same time come to the same. NULL: no mask is of use. */
+static const struct cu_map *map_of(struct queues *queues, int device)
+{
+	struct queue_device *d = &queues->device[device];
+	const struct topology_node *node = queues->amd->device[device].node;
+	struct cu_geometry geometry;
+	struct cu_map map;
+	bool known;
+	int r;
+
+	lock_take(&queues->lock);
+	r = d->map_error;
+	known = d->has_map || r;
+	lock_drop(&queues->lock);
+	if (known)
+		return r ? NULL : &d->map;
+	r = cu_geometry_of_node(node, &geometry);
+	if (!r) {
+		refine(node, &geometry);
+		r = cu_map_init(&geometry, &map);
+	}
+	lock_take(&queues->lock);
+	if (!r && !d->has_map) {
+		d->map = map;
+		d->has_map = true;
+	}
+	d->map_error = r;
+	lock_drop(&queues->lock);
+	return r ? NULL : &d->map;
+}
+
+/* 0: no limit; 1: *ret; -errno: nobody knows. */
+static int part_of(struct queues *queues, int device, struct part *ret)
+{
+	const struct guest *guest = queues->guest;
+	struct policy policy;
+	int r;
+
+	if (guest->policy_map) {
+		r = policy_read(guest->policy_map, &policy);
+		if (r < 0)
+			return r;
+	}
+	return allotment_part(guest->policy_map ? &policy : &guest->policy,
+			      queues->amd->device[device].uuid, ret);
+}
+
+/* What was made for all tenants, if it may be believed. */
+static bool take_units(const struct queues *queues, int device, const struct cu_map *map,
+		       const struct part *part, struct queue_hold *hold)
+{
+	int ledger = queues->amd->device[device].ledger;
+	struct cu_mask mask;
+	struct cu_grant grant;
+
+	if (cu_grant_read(device_time_of(queues->guest->ledger, ledger), &grant) ||
+	    !grant.permille || grant.permille > 1000 || !grant.duty_permille ||
+	    grant.duty_permille > 1000)
+		return false;
+	if (part->cap_permille && grant.permille > part->cap_permille)
+		return false;
+	memcpy(mask.word, grant.word, sizeof(mask.word));
+	if (map && !cu_mask_within(map, &mask, grant.permille))
+		return false;
+	hold->mask = mask;
+	hold->permille[QUEUE_COPIES] = grant.permille;
+	hold->permille[QUEUE_COMPUTES] = map ? grant.duty_permille : grant.permille;
+	return true;
+}
+
+/* As if there were no other tenants: near what it had. */
+static void take_alone(const struct cu_map *map, uint32_t permille, struct queue_hold *hold)
+{
+	struct cu_share share = {.permille = permille, .mask = hold->mask};
+
+	hold->permille[QUEUE_COPIES] = hold->permille[QUEUE_COMPUTES] = permille;
+	if (!map)
+		return;
+	cu_mask_allot(map, &share, 1);
+	hold->mask = share.mask;
+	hold->permille[QUEUE_COMPUTES] = share.duty_permille;
+}
+
+static int find_hold(struct queues *queues, int device, const struct cu_map *map, bool wait,
+		     struct queue_hold *hold)
+{
+	const uint8_t *uuid = queues->amd->device[device].uuid;
+	struct part part;
+	int r = part_of(queues, device, &part);
+
+	hold->limited = r != 0;
+	hold->masks = map != NULL;
+	if (!r)
+		return 0;
+	if (r < 0) { /* no more than the least of anything */
+		take_alone(map, 1, hold);
+		return r;
+	}
+	/* Its own share it has in any case, where that is not what others leave. */
+	if (!queues->allotment) {
+		uint32_t weight = part.weight < 1000 ? part.weight : 1000;
+
+		take_alone(map, part.cap_permille ? part.cap_permille : weight, hold);
+		return 0;
+	}
+	r = allotment_make(queues->allotment, uuid, map, wait);
+	if (!take_units(queues, device, map, &part, hold)) {
+		take_alone(map, 1, hold);
+		r = r ? r : -EAGAIN;
+	}
+	return r;
+}
+
+int queue_hold_refresh(struct queues *queues, int device, bool wait)
+{
+	struct queue_device *d = &queues->device[device];
+	const struct cu_map *map;
+	struct queue_hold hold;
+	int r;
+
+	lock_take(&queues->lock);
+	hold = d->hold;
+	lock_drop(&queues->lock);
+	guest_depth++;
+	hold.generation = guest_generation(queues->guest);
+	map = map_of(queues, device);
+	r = find_hold(queues, device, map, wait, &hold);
+	guest_depth--;
+	if (r)
+		hold.generation = 0;
+	lock_take(&queues->lock);
+	d->hold = hold;
+	lock_drop(&queues->lock);
+	return r;
+}
+
+bool queue_hold_is_old(struct queues *queues, int device)
+{
+	uint64_t generation;
+
+	lock_take(&queues->lock);
+	generation = queues->device[device].hold.generation;
+	lock_drop(&queues->lock);
+	return generation != guest_generation(queues->guest);
+}

@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "guest/amd/queue/keeper.h"
+
+#include <sys/prctl.h>
+
+#include "base/atomic.h"
+#include "base/futex.h"
+#include "base/now.h"
+#include "guest/amd/queue/hold.h"
+#include "guest/amd/user.h"
+#include "guest/core/thread.h"
+#include "ledger/device_time.h"
+#include "ledger/policy.h"
+
+/* Policies are looked at so often, and what could not be done is tried again. */
+#define LOOK_NS	  UINT64_C(20000000)
+#define RETRY_NS  UINT64_C(2000000)
+/*
+ * For so long after the last queue: to a program that makes one for each copy each of them would
+ * else be the first, at which nobody has looked yet.
+ */
+#define LINGER_NS UINT64_C(200000000)
+
+/*
+ * Whether there is something to do for one that is on the hardware. A copy engine says how far it
+ * is, the program how far it wrote, both in the program's memory; of a ring in which they are equal
+ * all is done. Of compute queues they tell what was begun, not what is done. Where they cannot be
+ * read, for the queue is being destroyed or nothing of ours may read, it counts as work.
+ */
+static bool has_work(const struct queue *q)
+{
+	uint32_t read, written;
+
+	return q->kind != QUEUE_COPIES || user_peek(&read, q->read_pointer, sizeof(read)) ||
+	       user_peek(&written, q->write_pointer, sizeof(written)) || read != written;
+}
+
+static bool is_busy(struct queues *queues, int device, enum queue_kind kind)
+{
+	uint32_t high = queues_high(queues);
+	bool busy = false;
+
+	for (uint32_t i = 0; !busy && i < high; i++) {
+		struct queue is;
+
+		lock_take(&queues->lock);
+		is = queues->queue[i];
+		lock_drop(&queues->lock);
+		busy = is.used && is.device == device && is.kind == kind && is.duty.told & 0xff &&
+		       has_work(&is);
+	}
+	return busy;
+}
+
+/* The tenant's processes have one account, and what they do at the same time counts once. */
+static struct duty_answer step(struct queues *queues, int device, enum queue_kind kind,
+			       uint32_t permille, uint64_t from_ns, uint64_t now)
+{
+	struct device_time *time =
+		device_time_of(queues->guest->ledger, queues->amd->device[device].ledger);
+	const struct share_params params = {.share_permille = permille, .slice_ns = DUTY_SLICE_NS};
+	bool copies = kind == QUEUE_COPIES;
+	uint64_t *hot = copies ? &time->hot : &time->masked_hot;
+	uint64_t *covered = copies ? &time->worked_ns : &time->masked_covered_ns;
+	uint64_t begin = now, busy = device_time_cover(covered, from_ns, now, &begin);
+	struct duty_answer answer;
+	uint64_t was;
+
+	do {
+		was = atomic_peek(hot);
+		answer = duty_step(&controller_deficit, &params, was, begin, begin + busy, now);
+	} while (answer.hot != was && !atomic_swap_if_u64(hot, was, answer.hot));
+	return answer;
+}
+
+/* Answers when to come again: not at all, where all of the time is the tenant's. */
+static uint64_t take_turns(struct queues *queues, int device, enum queue_kind kind, uint64_t now)
+{
+	struct queue_device *d = &queues->device[device];
+	struct queue_turn turn, next = {.next_ns = UINT64_MAX};
+	struct duty_answer answer;
+	uint32_t permille;
+	uint64_t from_ns;
+
+	lock_take(&queues->lock);
+	turn = d->turn[kind];
+	permille = d->hold.limited ? d->hold.permille[kind] : 1000;
+	lock_drop(&queues->lock);
+	if (permille < 1000) {
+		if (turn.looked_ns && now < turn.next_ns)
+			return turn.next_ns;
+		from_ns = turn.looked_ns && !turn.closed && is_busy(queues, device, kind)
+				  ? turn.looked_ns
+				  : now;
+		answer = step(queues, device, kind, permille, from_ns, now);
+		next = (struct queue_turn){!answer.open, now, answer.next_ns};
+	}
+	lock_take(&queues->lock);
+	d->turn[kind] = next;
+	lock_drop(&queues->lock);
+	return next.next_ns;
+}
+
+static bool has_queues(struct queues *queues, int device)
+{
+	bool any;
+
+	lock_take(&queues->lock);
+	any = queues->device[device].n;
+	lock_drop(&queues->lock);
+	return any;
+}
+
+/* Answers when to come again at the latest. */
+static uint64_t keep_device(struct queues *queues, int device, bool changed)
+{
+	bool any = has_queues(queues, device);
+	uint64_t next = UINT64_MAX;
+
+	if (any && (changed || queue_hold_is_old(queues, device)) &&
+	    queue_hold_refresh(queues, device, false))
+		next = now_monotonic_ns() + RETRY_NS;
+	for (int kind = 0; kind < QUEUE_KINDS; kind++) {
+		uint64_t at = take_turns(queues, device, kind, now_monotonic_ns());
+
+		next = at < next ? at : next;
+	}
+	if (any)
+		queues_tell(queues, device);
+	return next;
+}
+
+/* What was before this thread nobody looked at. */
+static void begin(struct queues *queues)
+{
+	lock_take(&queues->lock);
+	for (int i = 0; i < GUEST_DEVICES; i++)
+		for (int kind = 0; kind < QUEUE_KINDS; kind++)
+			queues->device[i].turn[kind].looked_ns = 0;
+	lock_drop(&queues->lock);
+}
+
+/* What comes after a look. */
+enum after {
+	AFTER_LOOK,
+	AFTER_WATCH, /* nothing is limited, but there are queues and a policy that can change */
+	AFTER_END,
+};
+
+/* Who adds a queue sees what this answers, or is seen here. */
+static enum after after_look(struct queues *queues, uint64_t *needed_ns)
+{
+	uint64_t now = now_monotonic_ns();
+	enum after after = AFTER_END;
+	bool any = false;
+
+	lock_take(&queues->lock);
+	for (int i = 0; i < GUEST_DEVICES; i++)
+		any |= queues->device[i].n && queues->device[i].hold.limited;
+	if (any)
+		*needed_ns = now;
+	queues->kept = now < *needed_ns + LINGER_NS;
+	if (queues->kept) {
+		after = AFTER_LOOK;
+	} else if (queues->n && queues->guest->policy_map && !queues->watched) {
+		after = AFTER_WATCH;
+		queues->watched = true;
+	}
+	lock_drop(&queues->lock);
+	return after;
+}
+
+/* Who finds a keeper that is being made waits for it: there may be none. Under the lock. */
+static void wait_for_start(struct queues *queues)
+{
+	while (queues->starting) {
+		lock_drop(&queues->lock);
+		futex_wait(&queues->starting, 1);
+		lock_take(&queues->lock);
+	}
+}
+
+/*
+ * Until there is another policy than the one that was looked at. True: the caller is the keeper
+ * again; false: there is one, which sees it too. The end of the last queue wakes nobody: a thread
+ * that sleeps costs less than waking it would, of a program that makes a queue for each copy.
+ */
+static bool watch(struct queues *queues, uint64_t generation)
+{
+	bool kept;
+
+	policy_wait(queues->guest->policy_map, generation);
+	lock_take(&queues->lock);
+	wait_for_start(queues);
+	queues->watched = false;
+	kept = queues->kept;
+	queues->kept = true;
+	lock_drop(&queues->lock);
+	return !kept;
+}
+
+/* While anything is limited, and for a moment after. False: nobody is needed any more. */
+static bool keep_limited(struct queues *queues, uint64_t *ret_generation)
+{
+	static const uint32_t nothing;
+	struct policy_map *policy = queues->guest->policy_map;
+	uint64_t needed_ns = now_monotonic_ns();
+	enum after after;
+	uint32_t heard = 0;
+	bool first = true;
+
+	begin(queues);
+	do {
+		uint64_t generation = policy ? policy_generation(policy) : 0;
+		uint32_t seen = queues->allotment ? allotment_changes(queues->allotment) : 0;
+		uint64_t next = now_monotonic_ns() + LOOK_NS;
+
+		for (int i = 0; i < (int)queues->amd->ndevices; i++) {
+			uint64_t at = keep_device(queues, i, first || seen != heard);
+
+			next = at < next ? at : next;
+		}
+		first = false;
+		heard = seen;
+		if (queues->allotment) {
+			allotment_look(queues->allotment, now_monotonic_ns());
+			allotment_sleep(queues->allotment, seen, next);
+		} else {
+			futex_wait_until(&nothing, 0, next);
+		}
+		after = after_look(queues, &needed_ns);
+		*ret_generation = generation;
+	} while (after == AFTER_LOOK);
+	return after == AFTER_WATCH;
+}
+
+static void *keep(void *arg)
+{
+	struct queues *queues = arg;
+	uint64_t generation;
+
+	prctl(PR_SET_NAME, "allot-keeper");
+	guest_depth++; /* what this thread calls is our own affair */
+	while (keep_limited(queues, &generation) && watch(queues, generation))
+		;
+	return NULL;
+}
+
+/* Under the lock. */
+static bool is_needed(const struct queues *queues, int device)
+{
+	if (queues->kept)
+		return false;
+	return queues->device[device].hold.limited ||
+	       (queues->guest->policy_map && !queues->watched);
+}
+
+int queue_keeper_need(struct queues *queues, int device)
+{
+	bool needed;
+	int r;
+
+	lock_take(&queues->lock);
+	wait_for_start(queues);
+	needed = is_needed(queues, device);
+	if (needed) {
+		queues->kept = true;
+		queues->starting = 1;
+	}
+	lock_drop(&queues->lock);
+	if (!needed)
+		return 0;
+	r = thread_start(keep, queues);
+	lock_take(&queues->lock);
+	if (r)
+		queues->kept = false;
+	queues->starting = 0;
+	lock_drop(&queues->lock);
+	futex_wake_all(&queues->starting);
+	return r;
+}

@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "guest/amd/queue/queues.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "amd/kfd_ioctl.h"
+#include "base/fd.h"
+#include "base/futex.h"
+#include "guest/amd/ask.h"
+#include "ledger/cu_grant.h"
+
+/* A program's own call may come between two looks at what the kernel is to be told. */
+#define TRIES 4
+
+struct queues *queues_made(struct amd *amd)
+{
+	return atomic_load_explicit(&amd->queues, memory_order_acquire);
+}
+
+struct queues *queues_get(struct guest *guest, struct amd *amd)
+{
+	struct queues *queues = queues_made(amd), *expected = NULL;
+
+	if (queues)
+		return queues;
+	queues = mmap(NULL, sizeof(*queues), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+		      -1, 0);
+	if (queues == MAP_FAILED)
+		return NULL;
+	queues->guest = guest;
+	queues->amd = amd;
+	guest_depth++;
+	if (allotment_open(guest->dir, &queues->allotment))
+		queues->allotment = NULL;
+	guest_depth--;
+	if (!atomic_compare_exchange_strong(&amd->queues, &expected, queues)) {
+		allotment_close(queues->allotment);
+		munmap(queues, sizeof(*queues));
+		queues = expected;
+	}
+	return queues;
+}
+
+/* In the ledger by whoever changed the number last: under the lock, for it is two stores. */
+static void count(struct queues *queues, int device, int more)
+{
+	struct queue_device *d = &queues->device[device];
+
+	d->n += more;
+	queues->n += more;
+	cu_grant_set_queues(queues->amd->slot, queues->amd->device[device].ledger, d->n);
+}
+
+bool queues_expect(struct queues *queues, int device)
+{
+	bool first;
+
+	lock_take(&queues->lock);
+	count(queues, device, 1);
+	first = queues->device[device].n == 1 || !queues->kept;
+	lock_drop(&queues->lock);
+	return first;
+}
+
+void queues_expect_no_more(struct queues *queues, int device)
+{
+	lock_take(&queues->lock);
+	count(queues, device, -1);
+	lock_drop(&queues->lock);
+}
+
+uint64_t queues_add(struct queues *queues, const struct queue *queue, int fd)
+{
+	struct queue *q = &queues->queue[queue->duty.wanted.queue_id];
+	uint64_t version;
+
+	lock_take(&queues->lock);
+	if (q->used) /* whoever destroyed it did not come to say so yet */
+		count(queues, q->device, -1);
+	*q = *queue;
+	q->used = true;
+	q->claims = 1;
+	q->version = version = ++queues->versions;
+	queues->file = fd;
+	if (queue->duty.wanted.queue_id >= queues->high)
+		queues->high = queue->duty.wanted.queue_id + 1;
+	lock_drop(&queues->lock);
+	return version;
+}
+
+bool queues_claim(struct queues *queues, uint32_t id, uint64_t *ret_version)
+{
+	struct queue *q;
+	bool used;
+
+	if (id >= QUEUES)
+		return false;
+	q = &queues->queue[id];
+	lock_take(&queues->lock);
+	used = q->used;
+	q->claims += used;
+	*ret_version = q->version;
+	while (used && q->telling) {
+		lock_drop(&queues->lock);
+		futex_wait(&q->telling, 1);
+		lock_take(&queues->lock);
+	}
+	lock_drop(&queues->lock);
+	return used;
+}
+
+void queues_release(struct queues *queues, uint32_t id, uint64_t version)
+{
+	struct queue *q = &queues->queue[id];
+
+	lock_take(&queues->lock);
+	if (q->version == version && q->claims)
+		q->claims--;
+	lock_drop(&queues->lock);
+}
+
+void queues_remove(struct queues *queues, uint32_t id, uint64_t version)
+{
+	struct queue *q = &queues->queue[id];
+
+	lock_take(&queues->lock);
+	if (q->used && q->version == version) {
+		q->used = false;
+		count(queues, q->device, -1);
+	}
+	lock_drop(&queues->lock);
+}
+
+bool queues_open(const struct queues *queues, const struct queue *q)
+{
+	const struct queue_device *d = &queues->device[q->device];
+
+	return !d->hold.limited || !d->turn[q->kind].closed;
+}
+
+/* The mask that a queue is to have; false: none, or it has it. */
+static bool mask_due(const struct queues *queues, const struct queue *q, struct cu_mask *ret)
+{
+	const struct queue_device *d = &queues->device[q->device];
+
+	if (q->kind != QUEUE_COMPUTES || !d->has_map)
+		return false;
+	if (d->hold.limited && d->hold.masks) {
+		*ret = d->hold.mask;
+		if (q->own_bits)
+			cu_mask_narrow(&d->map, &d->hold.mask, q->own, q->own_bits, ret);
+	} else if (!q->masked) {
+		return false;
+	} else if (q->own_bits) {
+		memcpy(ret->word, q->own, sizeof(ret->word));
+	} else {
+		*ret = cu_mask_all(&d->map);
+	}
+	return !q->masked || memcmp(ret, &q->mask, sizeof(*ret));
+}
+
+/* What there is to be told, by a copy. */
+struct due {
+	bool mask, update;
+	struct kfd_ioctl_set_cu_mask_args set;
+	struct cu_mask units;
+	struct kfd_ioctl_update_queue_args args;
+};
+
+static bool is_due(const struct queues *queues, const struct queue *q, struct due *ret)
+{
+	const struct queue_device *d = &queues->device[q->device];
+
+	ret->mask = mask_due(queues, q, &ret->units);
+	if (ret->mask)
+		ret->set = (struct kfd_ioctl_set_cu_mask_args){
+			.queue_id = q->duty.wanted.queue_id,
+			.num_cu_mask = cu_mask_bits(&d->map),
+			.cu_mask_ptr = (uintptr_t)ret->units.word};
+	ret->update = duty_queue_update(&q->duty, queues_open(queues, q), &ret->args);
+	return ret->mask || ret->update;
+}
+
+/* The mask first: a queue that is put back on the hardware is bound by then. */
+static int tell_one(struct queues *queues, struct queue *q, int fd, struct due *due)
+{
+	int r = 0;
+
+	if (due->mask)
+		r = amd_ask(fd, _IOW('K', KFD_NR_SET_CU_MASK, due->set), &due->set);
+	if (!r && due->mask) {
+		lock_take(&queues->lock);
+		q->masked = true;
+		q->mask = due->units;
+		lock_drop(&queues->lock);
+	}
+	if (!r && due->update)
+		r = amd_ask(fd, _IOW('K', KFD_NR_UPDATE_QUEUE, due->args), &due->args);
+	if (!r && due->update) {
+		lock_take(&queues->lock);
+		q->duty.told = due->args.queue_percentage;
+		lock_drop(&queues->lock);
+	}
+	return r;
+}
+
+int queues_settle(struct queues *queues, int fd, uint32_t id)
+{
+	struct queue *q = &queues->queue[id];
+	struct due due;
+	int r = 0;
+
+	for (int i = 0; !r && i < TRIES; i++) {
+		bool is;
+
+		lock_take(&queues->lock);
+		is = is_due(queues, q, &due);
+		lock_drop(&queues->lock);
+		if (!is)
+			break;
+		r = tell_one(queues, q, fd, &due);
+	}
+	return r;
+}
+
+/*
+ * The device's file, for a moment: the program may close its own at any time, one that we kept it
+ * might close too, and a forked child would keep it open. Never another file under that number.
+ * Without a free descriptor the program's own has to do, so that no queue stays as it is.
+ */
+static int borrow(struct queues *queues, bool *ret_ours)
+{
+	int program, fd;
+
+	lock_take(&queues->lock);
+	program = queues->file;
+	lock_drop(&queues->lock);
+	*ret_ours = true;
+	fd = fcntl(program, F_DUPFD_CLOEXEC, 3);
+	if (fd >= 0 && amd_file(fd) == AMD_FILE_KFD)
+		return fd;
+	if (fd >= 0)
+		close(fd);
+	fd = fd_openat(AT_FDCWD, "/dev/kfd", O_RDWR, 0);
+	if (fd >= 0 && amd_file(fd) == AMD_FILE_KFD)
+		return fd;
+	if (fd >= 0)
+		close(fd);
+	*ret_ours = false;
+	return amd_file(program) == AMD_FILE_KFD ? program : -ENODEV;
+}
+
+/* The keeper's claim, if there is anything to be told. */
+static bool take(struct queues *queues, int device, struct queue *q, struct due *due)
+{
+	bool is;
+
+	lock_take(&queues->lock);
+	is = q->used && q->device == device && !q->claims && is_due(queues, q, due);
+	q->telling = is;
+	lock_drop(&queues->lock);
+	return is;
+}
+
+static void leave(struct queues *queues, struct queue *q)
+{
+	lock_take(&queues->lock);
+	q->telling = 0;
+	lock_drop(&queues->lock);
+	futex_wake_all(&q->telling);
+}
+
+uint32_t queues_high(struct queues *queues)
+{
+	uint32_t high;
+
+	lock_take(&queues->lock);
+	high = queues->high;
+	lock_drop(&queues->lock);
+	return high;
+}
+
+void queues_tell(struct queues *queues, int device)
+{
+	uint32_t high = queues_high(queues);
+	bool ours = false;
+	struct due due;
+	int fd = -EBADF;
+
+	for (uint32_t i = 0; i < high; i++) {
+		struct queue *q = &queues->queue[i];
+
+		if (!take(queues, device, q, &due))
+			continue;
+		if (fd < 0)
+			fd = borrow(queues, &ours);
+		if (fd >= 0)
+			tell_one(queues, q, fd, &due);
+		leave(queues, q);
+		if (fd < 0)
+			return; /* the next look tries again */
+	}
+	if (ours)
+		close(fd);
+}

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "guest/amd/ranges.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define ROOM_FIRST 128
+
+static size_t bytes_of(uint32_t room)
+{
+	return room * sizeof(struct amd_range);
+}
+
+/*
+ * Room for so many more than there are. The lock is the caller's: it is free while the bigger array
+ * is mapped, so who calls this looks again. False: -ENOMEM.
+ */
+static bool grow(struct amd_ranges *ranges, uint32_t more)
+{
+	uint32_t room = ranges->room ? ranges->room : ROOM_FIRST, old_room;
+	struct amd_range *bigger, *old;
+
+	while (room < ranges->count + more)
+		room *= 2;
+	lock_drop(&ranges->lock);
+	bigger = mmap(NULL, bytes_of(room), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+		      0);
+	lock_take(&ranges->lock);
+	if (bigger == MAP_FAILED)
+		return false;
+	old = bigger;
+	old_room = room;
+	if (ranges->room < room) {
+		old = ranges->at;
+		old_room = ranges->room;
+		if (ranges->count)
+			memcpy(bigger, old, bytes_of(ranges->count));
+		ranges->at = bigger;
+		ranges->room = room;
+	}
+	if (old_room) {
+		lock_drop(&ranges->lock);
+		munmap(old, bytes_of(old_room));
+		lock_take(&ranges->lock);
+	}
+	return true;
+}
+
+/* The place of the first that ends behind the address. */
+static uint32_t place(const struct amd_ranges *ranges, uint64_t address)
+{
+	uint32_t low = 0, high = ranges->count;
+
+	while (low < high) {
+		uint32_t middle = low + (high - low) / 2;
+
+		if (ranges->at[middle].end <= address)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/* Makes room for `n` in the stead of `old` from the i-th on. */
+static void move(struct amd_ranges *ranges, uint32_t i, uint32_t old, uint32_t n)
+{
+	memmove(&ranges->at[i + n], &ranges->at[i + old], bytes_of(ranges->count - i - old));
+	ranges->count = ranges->count - old + n;
+}
+
+/* The one that lies across the address becomes two. */
+static void split(struct amd_ranges *ranges, uint64_t address)
+{
+	uint32_t i = place(ranges, address);
+
+	if (i == ranges->count || ranges->at[i].first >= address)
+		return;
+	move(ranges, i, 1, 2);
+	ranges->at[i + 1] = ranges->at[i];
+	ranges->at[i].end = ranges->at[i + 1].first = address;
+}
+
+/* Takes the lock with room in both; -ENOMEM: it is free again. */
+static int lock_with_room(struct amd_ranges *ranges, const struct amd_range *range,
+			  struct amd_ranges *out)
+{
+	lock_take(&ranges->lock);
+	for (;;) {
+		uint32_t n = place(ranges, range->end - 1) + 1 - place(ranges, range->first);
+		bool ok;
+
+		/* Both ends may cut one in two. */
+		if (ranges->count + 3 > ranges->room) {
+			ok = grow(ranges, 3);
+		} else if (out && out->count + n > out->room) {
+			lock_drop(&ranges->lock);
+			lock_take(&out->lock);
+			ok = grow(out, n);
+			lock_drop(&out->lock);
+			lock_take(&ranges->lock);
+		} else {
+			return 0;
+		}
+		if (!ok) {
+			lock_drop(&ranges->lock);
+			return -ENOMEM;
+		}
+	}
+}
+
+int amd_ranges_set(struct amd_ranges *ranges, const struct amd_range *range,
+		   struct amd_ranges *ret_out)
+{
+	uint32_t first, n;
+
+	if (range->first >= range->end)
+		return 0;
+	if (lock_with_room(ranges, range, ret_out))
+		return -ENOMEM;
+	split(ranges, range->first);
+	split(ranges, range->end);
+	first = place(ranges, range->first);
+	n = place(ranges, range->end - 1) - first;
+	if (first + n < ranges->count && ranges->at[first + n].first < range->end)
+		n++;
+	if (ret_out && n) {
+		memcpy(ret_out->at + ret_out->count, ranges->at + first, bytes_of(n));
+		ret_out->count += n;
+	}
+	move(ranges, first, n, range->devices != 0);
+	if (range->devices)
+		ranges->at[first] = *range;
+	lock_drop(&ranges->lock);
+	return 0;
+}
+
+uint64_t amd_ranges_bytes(const struct amd_ranges *ranges, int device)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < ranges->count; i++)
+		if (ranges->at[i].devices >> device & 1)
+			bytes += ranges->at[i].end - ranges->at[i].first;
+	return bytes;
+}
+
+void amd_ranges_free(struct amd_ranges *ranges)
+{
+	if (ranges->room)
+		munmap(ranges->at, bytes_of(ranges->room));
+	*ranges = (struct amd_ranges){.count = 0};
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Addresses of the program's own memory that is charged to GPUs (SVM): ranges that do not overlap,
+ * in their order, each with the GPUs that it is charged to. Memory from mmap alone.
+ */
+#ifndef ALLOT_GUEST_AMD_RANGES_H
+#define ALLOT_GUEST_AMD_RANGES_H
+
+#include <stdint.h>
+
+#include "base/lock.h"
+
+struct amd_range {
+	uint64_t first, end; /* the byte behind it */
+	uint64_t devices;    /* one bit for each, by its place in struct amd; never 0 */
+};
+
+/* All zero is an empty one. */
+struct amd_ranges {
+	struct lock lock;
+	uint32_t count, room;
+	struct amd_range *at;
+};
+
+/*
+ * Takes out what lies in `range`, cut at its ends, and appends it to `ret_out` in its order; then
+ * puts `range` there, unless its `devices` are 0. -ENOMEM: nothing was done.
+ *
+ * `ret_out` is the caller's own and nobody else looks at it: NULL to forget what was there.
+ */
+int amd_ranges_set(struct amd_ranges *ranges, const struct amd_range *range,
+		   struct amd_ranges *ret_out);
+
+/* How many bytes of all these are charged to a device. */
+uint64_t amd_ranges_bytes(const struct amd_ranges *ranges, int device);
+
+void amd_ranges_free(struct amd_ranges *ranges);
+
+#endif

@@ -39,7 +39,7 @@ static int find(const char *const places[], const char *file, char ret[static PA
 
 int library_find(char ret[static PATH_MAX])
 {
-	static const char *const places[] = {"../preload", "../" ALLOT_LIBDIR, "../lib", NULL};
+	static const char *const places[] = {"../guest", "../" ALLOT_LIBDIR, "../lib", NULL};
 	const char *chosen = getenv("ALLOT_LIBRARY");
 	char path[PATH_MAX];
 	int r = 0;

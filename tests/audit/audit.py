@@ -120,10 +120,8 @@ def devices(*caps):
 
 
 def drop_in():
-    env = {"LD_PRELOAD": os.path.join(os.path.dirname(audit_lib.ALLOT), "..", "preload",
-                                      "liballot.so"),
-           "CUDA_DEVICE_SM_LIMIT_0": "20", "GPU_CORE_UTILIZATION_POLICY": "FORCE"}
-    env["LD_PRELOAD"] = os.path.abspath(os.environ.get("LIBALLOT", env["LD_PRELOAD"]))
+    env = {"LD_PRELOAD": os.environ["LIBALLOT"], "CUDA_DEVICE_SM_LIMIT_0": "20",
+           "GPU_CORE_UTILIZATION_POLICY": "FORCE"}
     tenants = [Tenant(run=None, env=env, cap=(20, None),
                       guests=[words(1, seconds=FIXED_SECONDS, phases="steady", devices=2)])]
     return Scenario("one device limited by another system's setting", tenants, gpus=2,

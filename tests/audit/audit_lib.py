@@ -15,6 +15,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.environ.get("BUILD", os.path.join(HERE, "..", "..", "build"))
 # For who runs this by hand; meson says where they are.
 for name, path in (("ALLOT", "src/cli/allot"), ("ALLOT_LOAD", "src/tools/allot-load"),
+                   ("LIBALLOT", "src/guest/liballot.so"),
                    ("AUDIT", "tests/audit/audit"), ("AUDIT_TRUTH", "tests/audit/audit-truth")):
     os.environ.setdefault(name, os.path.abspath(os.path.join(BUILD, path)))
 sys.path.insert(0, os.path.join(HERE, "..", "e2e", "compute"))

@@ -222,7 +222,8 @@ class Bench:
         for part, words in args.only or ():
             self.words.setdefault(part, []).extend(words)
         self.allot = build / "src/cli/allot"
-        self.library = build / "src/preload/liballot.so"
+        self.load = build / "src/tools/allot-load"
+        self.library = build / "src/guest/liballot.so"
         # In memory, as /run is.
         shm = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
         self.tmp = Path(tempfile.mkdtemp(prefix="allot-gpu-", dir=shm))

@@ -44,7 +44,7 @@ class Case(cli_lib.Case):
         self.ok("run", "--name", "a", "--memory", f"{LIMIT}MiB", "--", "/bin/true")
         self.tenant = os.path.join(self.runtime, "a")
         self.guest_env = {"ALLOT_TENANT_DIR": self.tenant,
-                          "LD_PRELOAD": os.path.join(BUILD, "src", "preload", "liballot.so")}
+                          "LD_PRELOAD": os.environ["LIBALLOT"]}
 
     def guest(self, words, status=0, prefix=(), env=None):
         """Runs the words to their end: the results by line, and what was said on stderr."""

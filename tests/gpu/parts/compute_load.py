@@ -14,7 +14,7 @@ SHARE = ("--policy", "share", "--weight", 1)
 
 
 def spin(bench, words, us=1000, seconds=5.0, warm=0.5, canary=True):
-    command = [bench.build / "src/tools/allot-load", "--wait", "--kernel-us", us,
+    command = [bench.load, "--wait", "--kernel-us", us,
                "--seconds", f"{seconds:g}", "--warm-up", f"{warm:g}", *words]
     if canary:
         command += ["--canary"]

@@ -54,7 +54,7 @@ def sms(bench):
 
 def load(bench, words, tenant=None):
     """One that is ready; of a kernel's speed it has measured what it was not told."""
-    command = [bench.build / "src/tools/allot-load", "--threads", THREADS, "--wait", "--seconds",
+    command = [bench.load, "--threads", THREADS, "--wait", "--seconds",
                SECONDS, "--warm-up", 1, *words]
     child = (Child(command) if tenant is None
              else bench.start(bench.tenant(), "8GiB", command, options(tenant)))

@@ -7,9 +7,9 @@
 #include <unistd.h>
 
 #include "cli/devices.h"
-#include "cli/dmem.h"
 #include "cli/doctor.h"
 #include "cli/say.h"
+#include "cli/tenant/dmem.h"
 #include "cli/units.h"
 
 /* The first CUDA version whose driver has cuGetProcAddress. */

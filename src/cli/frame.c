@@ -8,9 +8,9 @@
 #include <string.h>
 
 #include "amd/identity.h"
-#include "cli/compute_words.h"
 #include "cli/device_limits.h"
 #include "cli/graph.h"
+#include "cli/tenant/compute_words.h"
 #include "cli/text.h"
 #include "cli/units.h"
 

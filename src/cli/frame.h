@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "cli/tenants.h"
+#include "cli/tenant/tenants.h"
 
 #define FRAME_LINES 512
 

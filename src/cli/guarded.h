@@ -3,8 +3,8 @@
 #ifndef ALLOT_CLI_GUARDED_H
 #define ALLOT_CLI_GUARDED_H
 
-#include "cli/dmem.h"
-#include "cli/enroll.h"
+#include "cli/tenant/dmem.h"
+#include "cli/tenant/enroll.h"
 
 /*
  * Runs the command in the tenant that this run has made or joined, and ends as it did; or answers

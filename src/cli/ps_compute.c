@@ -5,9 +5,9 @@
 #include <stdbool.h>
 
 #include "amd/identity.h"
-#include "cli/compute_words.h"
 #include "cli/say.h"
 #include "cli/table.h"
+#include "cli/tenant/compute_words.h"
 #include "cli/units.h"
 #include "sched/controller.h"
 

@@ -2,8 +2,8 @@
 #include "cli/ps_json.h"
 
 #include "amd/identity.h"
-#include "cli/compute_words.h"
 #include "cli/json.h"
+#include "cli/tenant/compute_words.h"
 #include "cli/units.h"
 #include "sched/controller.h"
 

@@ -11,7 +11,7 @@
 
 #include "cli/command.h"
 #include "cli/say.h"
-#include "cli/tenants.h"
+#include "cli/tenant/tenants.h"
 
 #define REFRESH_MS 1000
 

@@ -10,7 +10,7 @@
 #include "cli/command.h"
 #include "cli/mps_daemon.h"
 #include "cli/say.h"
-#include "cli/tenants.h"
+#include "cli/tenant/tenants.h"
 #include "cli/units.h"
 #include "ledger/tenant.h"
 #include "nvidia/mps.h"

@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "cli/dmem_region.h"
+#include "cli/tenant/dmem_region.h"
 #include "tests/fuzz/fuzz.h"
 
 #define LIMIT UINT64_C(1000)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the dmem controller's files say, and what a policy makes of it. */
-#include "cli/dmem_region.h"
+#include "cli/tenant/dmem_region.h"
 
 #include <errno.h>
 #include <string.h>

@@ -17,7 +17,7 @@
 #include "cli/library.h"
 #include "cli/say.h"
 #include "cli/selection.h"
-#include "cli/tenants.h"
+#include "cli/tenant/tenants.h"
 #include "cli/units.h"
 #include "sched/controller.h"
 

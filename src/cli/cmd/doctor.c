@@ -11,12 +11,12 @@
 #include <unistd.h>
 
 #include "cli/command.h"
-#include "cli/dmem.h"
 #include "cli/doctor.h"
 #include "cli/program.h"
 #include "cli/say.h"
 #include "cli/space.h"
-#include "cli/tenants.h"
+#include "cli/tenant/dmem.h"
+#include "cli/tenant/tenants.h"
 #include "cli/units.h"
 #include "ledger/tenant.h"
 

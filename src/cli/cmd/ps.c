@@ -12,7 +12,7 @@
 #include "cli/ps_json.h"
 #include "cli/say.h"
 #include "cli/table.h"
-#include "cli/tenants.h"
+#include "cli/tenant/tenants.h"
 #include "cli/units.h"
 
 static const struct argp_option options[] = {

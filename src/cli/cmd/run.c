@@ -12,10 +12,7 @@
 #include <unistd.h>
 
 #include "cli/command.h"
-#include "cli/compute_words.h"
 #include "cli/device_limits.h"
-#include "cli/dmem.h"
-#include "cli/enroll.h"
 #include "cli/guarded.h"
 #include "cli/launch.h"
 #include "cli/library.h"
@@ -23,8 +20,11 @@
 #include "cli/say.h"
 #include "cli/selection.h"
 #include "cli/space.h"
-#include "cli/tenant_options.h"
-#include "cli/tenants.h"
+#include "cli/tenant/compute_words.h"
+#include "cli/tenant/dmem.h"
+#include "cli/tenant/enroll.h"
+#include "cli/tenant/options.h"
+#include "cli/tenant/tenants.h"
 #include "cli/visible.h"
 
 enum { KEY_ALLOW_ESCAPE = 256, KEY_GUARD };

@@ -8,13 +8,13 @@
 #include <unistd.h>
 
 #include "cli/command.h"
-#include "cli/compute_words.h"
 #include "cli/device_limits.h"
-#include "cli/dmem.h"
 #include "cli/say.h"
 #include "cli/space.h"
-#include "cli/tenant_options.h"
-#include "cli/tenants.h"
+#include "cli/tenant/compute_words.h"
+#include "cli/tenant/dmem.h"
+#include "cli/tenant/options.h"
+#include "cli/tenant/tenants.h"
 #include "cli/units.h"
 #include "ledger/tenant.h"
 

@@ -10,7 +10,7 @@
 #include "cli/frame.h"
 #include "cli/say.h"
 #include "cli/screen.h"
-#include "cli/tenants.h"
+#include "cli/tenant/tenants.h"
 
 #define PLAIN_WIDTH 79
 

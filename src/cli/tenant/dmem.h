@@ -12,8 +12,8 @@
  * Nobody is left to remove the cgroup when the command ends. A note in the runtime directory, made
  * before it, says where it is, and whoever runs allot next removes what is empty.
  */
-#ifndef ALLOT_CLI_DMEM_H
-#define ALLOT_CLI_DMEM_H
+#ifndef ALLOT_CLI_TENANT_DMEM_H
+#define ALLOT_CLI_TENANT_DMEM_H
 
 #include <limits.h>
 #include <stdbool.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/dmem_notes.h"
+#include "cli/tenant/dmem_notes.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -12,7 +12,7 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
-#include "cli/cgroup.h"
+#include "cli/tenant/cgroup.h"
 
 static int directory(const char *runtime, char ret[static PATH_MAX])
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/tenants.h"
+#include "cli/tenant/tenants.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,10 +12,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cli/dmem.h"
-#include "cli/figures.h"
 #include "cli/say.h"
 #include "cli/space.h"
+#include "cli/tenant/dmem.h"
+#include "cli/tenant/figures.h"
 #include "ledger/pidns.h"
 #include "ledger/tenant.h"
 

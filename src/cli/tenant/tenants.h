@@ -4,8 +4,8 @@
  * name of their own: `allot run` replaces itself by the command, so nobody is left to remove such a
  * tenant. It notes who began it, and whoever runs allot next removes what is abandoned.
  */
-#ifndef ALLOT_CLI_TENANTS_H
-#define ALLOT_CLI_TENANTS_H
+#ifndef ALLOT_CLI_TENANT_TENANTS_H
+#define ALLOT_CLI_TENANT_TENANTS_H
 
 #include <limits.h>
 #include <stdbool.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/figures.h"
+#include "cli/tenant/figures.h"
 
 #include <stdlib.h>
 #include <string.h>

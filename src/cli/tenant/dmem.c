@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/dmem.h"
+#include "cli/tenant/dmem.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,10 +13,10 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
-#include "cli/cgroup.h"
-#include "cli/dmem_notes.h"
-#include "cli/dmem_region.h"
 #include "cli/say.h"
+#include "cli/tenant/cgroup.h"
+#include "cli/tenant/dmem_notes.h"
+#include "cli/tenant/dmem_region.h"
 #include "ledger/tenant.h"
 
 #define CONTROLLER "dmem"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/tenant_options.h"
+#include "cli/tenant/options.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -8,9 +8,9 @@
 
 #include "base/parse.h"
 #include "cli/command.h"
-#include "cli/compute_words.h"
 #include "cli/say.h"
 #include "cli/space.h"
+#include "cli/tenant/compute_words.h"
 
 /* Longer than any device is busy with what one program has in flight. */
 #define INFLIGHT_MAX_US 1000000

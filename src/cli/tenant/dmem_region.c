@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/dmem_region.h"
+#include "cli/tenant/dmem_region.h"
 
 #include <errno.h>
 #include <stdbool.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/cgroup.h"
+#include "cli/tenant/cgroup.h"
 
 #include <errno.h>
 #include <fcntl.h>

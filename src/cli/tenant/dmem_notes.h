@@ -4,8 +4,8 @@
  * called <tenant>-<pid>, that leads nowhere and has the cgroup for its text. A link is made whole
  * or not at all.
  */
-#ifndef ALLOT_CLI_DMEM_NOTES_H
-#define ALLOT_CLI_DMEM_NOTES_H
+#ifndef ALLOT_CLI_TENANT_DMEM_NOTES_H
+#define ALLOT_CLI_TENANT_DMEM_NOTES_H
 
 #include <limits.h>
 #include <time.h>

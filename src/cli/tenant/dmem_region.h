@@ -3,8 +3,8 @@
  * Regions of device memory as the kernel's dmem controller names them, and what a policy allows of
  * each. Pure.
  */
-#ifndef ALLOT_CLI_DMEM_REGION_H
-#define ALLOT_CLI_DMEM_REGION_H
+#ifndef ALLOT_CLI_TENANT_DMEM_REGION_H
+#define ALLOT_CLI_TENANT_DMEM_REGION_H
 
 #include <stddef.h>
 #include <stdint.h>

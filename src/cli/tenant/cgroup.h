@@ -4,8 +4,8 @@
  * that itself, else like "/user.slice/a.scope". ALLOT_CGROUP_ROOT is where they are, by default
  * /sys/fs/cgroup.
  */
-#ifndef ALLOT_CLI_CGROUP_H
-#define ALLOT_CLI_CGROUP_H
+#ifndef ALLOT_CLI_TENANT_CGROUP_H
+#define ALLOT_CLI_TENANT_CGROUP_H
 
 #include <limits.h>
 #include <stdbool.h>

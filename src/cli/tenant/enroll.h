@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `allot run`'s tenant: made, joined, or given a new policy while nobody uses it. */
-#ifndef ALLOT_CLI_ENROLL_H
-#define ALLOT_CLI_ENROLL_H
+#ifndef ALLOT_CLI_TENANT_ENROLL_H
+#define ALLOT_CLI_TENANT_ENROLL_H
 
 #include <limits.h>
 #include <stdbool.h>
 
 #include "cli/selection.h"
-#include "cli/tenant_options.h"
+#include "cli/tenant/options.h"
 #include "ledger/policy.h"
 
 enum enroll_accounting {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/compute_words.h"
+#include "cli/tenant/compute_words.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/enroll.h"
+#include "cli/tenant/enroll.h"
 
 #include <errno.h>
 #include <stdint.h>
@@ -9,10 +9,10 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include "cli/compute_words.h"
 #include "cli/say.h"
 #include "cli/space.h"
-#include "cli/tenants.h"
+#include "cli/tenant/compute_words.h"
+#include "cli/tenant/tenants.h"
 #include "ledger/snapshot.h"
 #include "ledger/tenant.h"
 

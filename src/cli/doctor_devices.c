@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "cli/devices.h"
+#include "cli/device/devices.h"
 #include "cli/doctor.h"
 #include "cli/say.h"
 #include "cli/tenant/dmem.h"

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "amd/identity.h"
-#include "cli/device_limits.h"
+#include "cli/device/limits.h"
 #include "cli/graph.h"
 #include "cli/tenant/compute_words.h"
 #include "cli/text.h"

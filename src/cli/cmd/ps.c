@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "cli/command.h"
-#include "cli/device_limits.h"
+#include "cli/device/limits.h"
 #include "cli/ps_compute.h"
 #include "cli/ps_json.h"
 #include "cli/say.h"

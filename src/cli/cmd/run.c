@@ -12,20 +12,20 @@
 #include <unistd.h>
 
 #include "cli/command.h"
-#include "cli/device_limits.h"
+#include "cli/device/limits.h"
+#include "cli/device/selection.h"
+#include "cli/device/visible.h"
 #include "cli/guarded.h"
 #include "cli/launch.h"
 #include "cli/library.h"
 #include "cli/program.h"
 #include "cli/say.h"
-#include "cli/selection.h"
 #include "cli/space.h"
 #include "cli/tenant/compute_words.h"
 #include "cli/tenant/dmem.h"
 #include "cli/tenant/enroll.h"
 #include "cli/tenant/options.h"
 #include "cli/tenant/tenants.h"
-#include "cli/visible.h"
 
 enum { KEY_ALLOW_ESCAPE = 256, KEY_GUARD };
 

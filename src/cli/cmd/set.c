@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "cli/command.h"
-#include "cli/device_limits.h"
+#include "cli/device/limits.h"
 #include "cli/say.h"
 #include "cli/space.h"
 #include "cli/tenant/compute_words.h"

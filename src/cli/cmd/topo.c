@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* allot topo: devices, the links between them, and who reaches whom. */
-#include "cli/topo.h"
+#include "cli/device/topo.h"
 
 #include <argp.h>
 #include <errno.h>

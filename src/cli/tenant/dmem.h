@@ -19,7 +19,7 @@
 #include <stdbool.h>
 #include <time.h>
 
-#include "cli/devices.h"
+#include "cli/device/devices.h"
 #include "ledger/policy.h"
 
 #define DMEM_WORDS (PATH_MAX + 320)

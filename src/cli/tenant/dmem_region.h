@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "cli/devices.h"
+#include "cli/device/devices.h"
 #include "ledger/policy.h"
 
 #define DMEM_REGIONS	  128

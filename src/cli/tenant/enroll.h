@@ -6,7 +6,7 @@
 #include <limits.h>
 #include <stdbool.h>
 
-#include "cli/selection.h"
+#include "cli/device/selection.h"
 #include "cli/tenant/options.h"
 #include "ledger/policy.h"
 

@@ -9,7 +9,7 @@
 #include <argp.h>
 #include <stdbool.h>
 
-#include "cli/device_limits.h"
+#include "cli/device/limits.h"
 #include "ledger/policy.h"
 #include "sched/controller.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <inttypes.h>
 
+#include "cli/device/topo.h"
 #include "cli/json.h"
-#include "cli/topo.h"
 #include "cli/units.h"
 
 static void device(struct json *j, const struct topo *topo, size_t at)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which of this machine's devices a command line or a variable means. */
-#ifndef ALLOT_CLI_SELECTION_H
-#define ALLOT_CLI_SELECTION_H
+#ifndef ALLOT_CLI_DEVICE_SELECTION_H
+#define ALLOT_CLI_DEVICE_SELECTION_H
 
 #include <stdbool.h>
 
-#include "cli/devices.h"
+#include "cli/device/devices.h"
 
 /* Some of the devices, in the caller's order. */
 struct selection {

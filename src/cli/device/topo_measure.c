@@ -10,9 +10,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "cli/device/topo.h"
 #include "cli/library.h"
 #include "cli/say.h"
-#include "cli/topo.h"
 #include "cli/units.h"
 
 #define PROGRAM "allot-links"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The devices of this machine, of either vendor, and how they reach each other's memory. */
-#ifndef ALLOT_CLI_TOPO_H
-#define ALLOT_CLI_TOPO_H
+#ifndef ALLOT_CLI_DEVICE_TOPO_H
+#define ALLOT_CLI_DEVICE_TOPO_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 #include "amd/topology_read.h"
-#include "cli/devices.h"
+#include "cli/device/devices.h"
 
 #define TOPO_JSON_VERSION 1
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/visible.h"
+#include "cli/device/visible.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/devices.h"
-#include "cli/topo.h"
+#include "cli/device/devices.h"
+#include "cli/device/topo.h"
 #include "nvidia/nvml_link.h"
 
 /* What a driver lists beyond that is not believed. */

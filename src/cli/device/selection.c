@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/selection.h"
+#include "cli/device/selection.h"
 
 #include <errno.h>
 #include <stdlib.h>

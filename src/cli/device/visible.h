@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The variables by which people choose among devices before allot does, and allot for a command. */
-#ifndef ALLOT_CLI_VISIBLE_H
-#define ALLOT_CLI_VISIBLE_H
+#ifndef ALLOT_CLI_DEVICE_VISIBLE_H
+#define ALLOT_CLI_DEVICE_VISIBLE_H
 
-#include "cli/selection.h"
+#include "cli/device/selection.h"
 
 /* 0 if what `--gpu` chose is among what the caller's variables leave; else a message. */
 int visible_check(const char *list, const struct devices *devices, const struct selection *gpus);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/device_limits.h"
+#include "cli/device/limits.h"
 
 #include <errno.h>
 #include <stdbool.h>

@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "cli/library.h"
+#include "cli/exec/library.h"
 #include "cli/say.h"
 #include "cli/units.h"
 

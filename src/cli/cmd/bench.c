@@ -15,7 +15,7 @@
 #include "cli/bench_report.h"
 #include "cli/command.h"
 #include "cli/device/selection.h"
-#include "cli/library.h"
+#include "cli/exec/library.h"
 #include "cli/say.h"
 #include "cli/tenant/tenants.h"
 #include "cli/units.h"

@@ -12,9 +12,9 @@
 
 #include "cli/command.h"
 #include "cli/doctor.h"
-#include "cli/program.h"
+#include "cli/exec/program.h"
+#include "cli/exec/space.h"
 #include "cli/say.h"
-#include "cli/space.h"
 #include "cli/tenant/dmem.h"
 #include "cli/tenant/tenants.h"
 #include "cli/units.h"

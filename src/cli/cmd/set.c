@@ -9,8 +9,8 @@
 
 #include "cli/command.h"
 #include "cli/device/limits.h"
+#include "cli/exec/space.h"
 #include "cli/say.h"
-#include "cli/space.h"
 #include "cli/tenant/compute_words.h"
 #include "cli/tenant/dmem.h"
 #include "cli/tenant/options.h"

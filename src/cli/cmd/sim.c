@@ -15,8 +15,8 @@
 
 #include "base/parse.h"
 #include "cli/command.h"
-#include "cli/launch.h"
-#include "cli/library.h"
+#include "cli/exec/launch.h"
+#include "cli/exec/library.h"
 #include "cli/say.h"
 #include "ledger/tenant.h"
 #include "sim/kfd/machine.h"

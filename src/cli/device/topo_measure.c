@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "cli/device/topo.h"
-#include "cli/library.h"
+#include "cli/exec/library.h"
 #include "cli/say.h"
 #include "cli/units.h"
 

@@ -9,8 +9,8 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "cli/exec/space.h"
 #include "cli/say.h"
-#include "cli/space.h"
 #include "cli/tenant/compute_words.h"
 #include "cli/tenant/tenants.h"
 #include "ledger/snapshot.h"

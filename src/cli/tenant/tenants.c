@@ -12,8 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cli/exec/space.h"
 #include "cli/say.h"
-#include "cli/space.h"
 #include "cli/tenant/dmem.h"
 #include "cli/tenant/figures.h"
 #include "ledger/pidns.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The command with a guard beside it, in a process that stays until it ends. */
-#ifndef ALLOT_CLI_GUARDED_H
-#define ALLOT_CLI_GUARDED_H
+#ifndef ALLOT_CLI_EXEC_GUARDED_H
+#define ALLOT_CLI_EXEC_GUARDED_H
 
 #include "cli/tenant/dmem.h"
 #include "cli/tenant/enroll.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/mps_daemon.h"
+#include "cli/exec/mps_daemon.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -16,7 +16,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/fd.h"
-#include "cli/program.h"
+#include "cli/exec/program.h"
 #include "cli/text.h"
 #include "ledger/shared_file.h"
 #include "nvidia/mps.h"

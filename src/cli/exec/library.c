@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/library.h"
+#include "cli/exec/library.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -3,8 +3,8 @@
  * What a command is, as far as preloading goes: a program that the dynamic linker will not give
  * liballot.so to would run without a quota. Looks at files only.
  */
-#ifndef ALLOT_CLI_PROGRAM_H
-#define ALLOT_CLI_PROGRAM_H
+#ifndef ALLOT_CLI_EXEC_PROGRAM_H
+#define ALLOT_CLI_EXEC_PROGRAM_H
 
 #include <limits.h>
 

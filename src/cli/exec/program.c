@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/program.h"
+#include "cli/exec/program.h"
 
 #include <elf.h>
 #include <errno.h>

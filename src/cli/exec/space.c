@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/space.h"
+#include "cli/exec/space.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "cli/command.h"
-#include "cli/mps_daemon.h"
+#include "cli/exec/mps_daemon.h"
 #include "cli/say.h"
 #include "cli/tenant/tenants.h"
 #include "cli/units.h"

@@ -3,8 +3,8 @@
  * Where this installation's files are, seen from the allot binary: in a build tree or installed
  * under any prefix.
  */
-#ifndef ALLOT_CLI_LIBRARY_H
-#define ALLOT_CLI_LIBRARY_H
+#ifndef ALLOT_CLI_EXEC_LIBRARY_H
+#define ALLOT_CLI_EXEC_LIBRARY_H
 
 #include <limits.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/launch.h"
+#include "cli/exec/launch.h"
 
 #include <errno.h>
 #include <signal.h>

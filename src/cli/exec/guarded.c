@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/guarded.h"
+#include "cli/exec/guarded.h"
 
-#include "cli/launch.h"
+#include "cli/exec/launch.h"
 #include "cli/say.h"
 #include "guard/guard.h"
 

@@ -4,8 +4,8 @@
  * daemon and are told their part of the SMs, and their priority, by their environment. The guest
  * checks all of it again.
  */
-#ifndef ALLOT_CLI_SPACE_H
-#define ALLOT_CLI_SPACE_H
+#ifndef ALLOT_CLI_EXEC_SPACE_H
+#define ALLOT_CLI_EXEC_SPACE_H
 
 #include <stdbool.h>
 

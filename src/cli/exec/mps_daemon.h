@@ -3,8 +3,8 @@
  * The MPS control daemon of a runtime directory: one for all of its tenants in mode space, in a
  * folder that no tenant can be called. Asked and told by NVIDIA's own program, as a person would.
  */
-#ifndef ALLOT_CLI_MPS_DAEMON_H
-#define ALLOT_CLI_MPS_DAEMON_H
+#ifndef ALLOT_CLI_EXEC_MPS_DAEMON_H
+#define ALLOT_CLI_EXEC_MPS_DAEMON_H
 
 #include <limits.h>
 #include <stdbool.h>

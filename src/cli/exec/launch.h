@@ -3,8 +3,8 @@
  * From allot to the command: the environment, the exec in place, and, where something must be
  * cleaned up afterwards, a parent that is as transparent as a parent can be.
  */
-#ifndef ALLOT_CLI_LAUNCH_H
-#define ALLOT_CLI_LAUNCH_H
+#ifndef ALLOT_CLI_EXEC_LAUNCH_H
+#define ALLOT_CLI_EXEC_LAUNCH_H
 
 /*
  * Puts `item` in front of the list in the variable (LD_PRELOAD, LD_LIBRARY_PATH), once: an item

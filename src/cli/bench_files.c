@@ -5,8 +5,8 @@
 #include <stdio.h>
 
 #include "cli/bench_svg.h"
-#include "cli/json.h"
-#include "cli/say.h"
+#include "cli/out/json.h"
+#include "cli/out/say.h"
 
 static void write_bins(struct json *j, const char *key, const struct bench_result *result)
 {

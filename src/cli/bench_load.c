@@ -14,7 +14,7 @@
 
 #include "base/now.h"
 #include "cli/command.h"
-#include "cli/say.h"
+#include "cli/out/say.h"
 
 static volatile sig_atomic_t stopped;
 

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "cli/bench_targets.h"
-#include "cli/say.h"
-#include "cli/table.h"
+#include "cli/out/say.h"
+#include "cli/out/table.h"
 
 static void finish_table(struct table *t)
 {

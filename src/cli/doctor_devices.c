@@ -8,9 +8,9 @@
 
 #include "cli/device/devices.h"
 #include "cli/doctor.h"
-#include "cli/say.h"
+#include "cli/out/say.h"
+#include "cli/out/units.h"
 #include "cli/tenant/dmem.h"
-#include "cli/units.h"
 
 /* The first CUDA version whose driver has cuGetProcAddress. */
 #define CUDA_OLDEST 11030

@@ -20,8 +20,8 @@
 
 #include "base/cleanup.h"
 #include "cli/exec/library.h"
-#include "cli/say.h"
-#include "cli/units.h"
+#include "cli/out/say.h"
+#include "cli/out/units.h"
 
 /* A tenant takes well under a MiB of the runtime directory. */
 #define ROOM_BYTES (16u << 20)

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "cli/command.h"
-#include "cli/say.h"
+#include "cli/out/say.h"
 
 static const struct {
 	const char *name;

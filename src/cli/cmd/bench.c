@@ -16,9 +16,9 @@
 #include "cli/command.h"
 #include "cli/device/selection.h"
 #include "cli/exec/library.h"
-#include "cli/say.h"
+#include "cli/out/say.h"
+#include "cli/out/units.h"
 #include "cli/tenant/tenants.h"
-#include "cli/units.h"
 #include "sched/controller.h"
 
 #define PHASE_S	      2.0

@@ -14,10 +14,10 @@
 #include "cli/doctor.h"
 #include "cli/exec/program.h"
 #include "cli/exec/space.h"
-#include "cli/say.h"
+#include "cli/out/say.h"
+#include "cli/out/units.h"
 #include "cli/tenant/dmem.h"
 #include "cli/tenant/tenants.h"
-#include "cli/units.h"
 #include "ledger/tenant.h"
 
 static const struct argp_option options[] = {

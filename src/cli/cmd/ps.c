@@ -8,12 +8,12 @@
 
 #include "cli/command.h"
 #include "cli/device/limits.h"
-#include "cli/ps_compute.h"
-#include "cli/ps_json.h"
-#include "cli/say.h"
-#include "cli/table.h"
+#include "cli/out/ps_compute.h"
+#include "cli/out/ps_json.h"
+#include "cli/out/say.h"
+#include "cli/out/table.h"
+#include "cli/out/units.h"
 #include "cli/tenant/tenants.h"
-#include "cli/units.h"
 
 static const struct argp_option options[] = {
 	{"json", 'j', NULL, 0, "print JSON, as docs/json.md describes it", 0},

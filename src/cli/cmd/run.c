@@ -20,7 +20,7 @@
 #include "cli/exec/library.h"
 #include "cli/exec/program.h"
 #include "cli/exec/space.h"
-#include "cli/say.h"
+#include "cli/out/say.h"
 #include "cli/tenant/compute_words.h"
 #include "cli/tenant/dmem.h"
 #include "cli/tenant/enroll.h"

@@ -10,12 +10,12 @@
 #include "cli/command.h"
 #include "cli/device/limits.h"
 #include "cli/exec/space.h"
-#include "cli/say.h"
+#include "cli/out/say.h"
+#include "cli/out/units.h"
 #include "cli/tenant/compute_words.h"
 #include "cli/tenant/dmem.h"
 #include "cli/tenant/options.h"
 #include "cli/tenant/tenants.h"
-#include "cli/units.h"
 #include "ledger/tenant.h"
 
 struct args {

@@ -17,7 +17,7 @@
 #include "cli/command.h"
 #include "cli/exec/launch.h"
 #include "cli/exec/library.h"
-#include "cli/say.h"
+#include "cli/out/say.h"
 #include "ledger/tenant.h"
 #include "sim/kfd/machine.h"
 #include "sim/kfd/tree.h"

@@ -7,9 +7,9 @@
 #include <unistd.h>
 
 #include "cli/command.h"
-#include "cli/frame.h"
-#include "cli/say.h"
-#include "cli/screen.h"
+#include "cli/out/frame.h"
+#include "cli/out/say.h"
+#include "cli/out/screen.h"
 #include "cli/tenant/tenants.h"
 
 #define PLAIN_WIDTH 79

@@ -8,9 +8,9 @@
 #include <string.h>
 
 #include "cli/command.h"
-#include "cli/say.h"
-#include "cli/table.h"
-#include "cli/units.h"
+#include "cli/out/say.h"
+#include "cli/out/table.h"
+#include "cli/out/units.h"
 
 /* As allot doctor ends where there is no device. */
 #define EXIT_NOTHING 1

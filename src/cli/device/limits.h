@@ -4,7 +4,7 @@
 #define ALLOT_CLI_DEVICE_LIMITS_H
 
 #include "base/parse.h"
-#include "cli/units.h"
+#include "cli/out/units.h"
 #include "ledger/policy.h"
 
 /* What is limited, by which option and in which words. */

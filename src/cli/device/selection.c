@@ -8,8 +8,8 @@
 
 #include "amd/identity.h"
 #include "base/parse.h"
-#include "cli/say.h"
-#include "cli/units.h"
+#include "cli/out/say.h"
+#include "cli/out/units.h"
 #include "nvidia/uuid.h"
 
 bool selection_has(const struct selection *selection, unsigned int index)

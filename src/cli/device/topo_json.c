@@ -2,8 +2,8 @@
 #include <inttypes.h>
 
 #include "cli/device/topo.h"
-#include "cli/json.h"
-#include "cli/units.h"
+#include "cli/out/json.h"
+#include "cli/out/units.h"
 
 static void device(struct json *j, const struct topo *topo, size_t at)
 {

@@ -12,8 +12,8 @@
 
 #include "cli/device/topo.h"
 #include "cli/exec/library.h"
-#include "cli/say.h"
-#include "cli/units.h"
+#include "cli/out/say.h"
+#include "cli/out/units.h"
 
 #define PROGRAM "allot-links"
 #define LINE                                                                                       \

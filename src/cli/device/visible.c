@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "amd/identity.h"
-#include "cli/say.h"
-#include "cli/units.h"
+#include "cli/out/say.h"
+#include "cli/out/units.h"
 
 #define CUDA "CUDA_VISIBLE_DEVICES"
 #define ROCR "ROCR_VISIBLE_DEVICES"

@@ -2,7 +2,7 @@
 #include "cli/exec/guarded.h"
 
 #include "cli/exec/launch.h"
-#include "cli/say.h"
+#include "cli/out/say.h"
 #include "guard/guard.h"
 
 static int enter(void *guard)

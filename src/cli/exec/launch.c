@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "cli/command.h"
-#include "cli/say.h"
+#include "cli/out/say.h"
 
 int launch_prepend(const char *variable, const char *item, const char *separators)
 {

@@ -17,7 +17,7 @@
 #include "base/err.h"
 #include "base/fd.h"
 #include "cli/exec/program.h"
-#include "cli/text.h"
+#include "cli/out/text.h"
 #include "ledger/shared_file.h"
 #include "nvidia/mps.h"
 

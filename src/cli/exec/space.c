@@ -9,9 +9,9 @@
 
 #include "cli/command.h"
 #include "cli/exec/mps_daemon.h"
-#include "cli/say.h"
+#include "cli/out/say.h"
+#include "cli/out/units.h"
 #include "cli/tenant/tenants.h"
-#include "cli/units.h"
 #include "ledger/tenant.h"
 #include "nvidia/mps.h"
 

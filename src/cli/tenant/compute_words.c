@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/units.h"
+#include "cli/out/units.h"
 #include "sched/controller.h"
 
 const char *const compute_policies[POLICY_COMPUTES] = {

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "cli/exec/space.h"
-#include "cli/say.h"
+#include "cli/out/say.h"
 #include "cli/tenant/compute_words.h"
 #include "cli/tenant/tenants.h"
 #include "ledger/snapshot.h"

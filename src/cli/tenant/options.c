@@ -9,7 +9,7 @@
 #include "base/parse.h"
 #include "cli/command.h"
 #include "cli/exec/space.h"
-#include "cli/say.h"
+#include "cli/out/say.h"
 #include "cli/tenant/compute_words.h"
 
 /* Longer than any device is busy with what one program has in flight. */

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "cli/exec/space.h"
-#include "cli/say.h"
+#include "cli/out/say.h"
 #include "cli/tenant/dmem.h"
 #include "cli/tenant/figures.h"
 #include "ledger/pidns.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/screen.h"
+#include "cli/out/screen.h"
 
-#include "cli/say.h"
+#include "cli/out/say.h"
 
 bool screen_usable(void)
 {

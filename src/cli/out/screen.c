@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/screen.h"
+#include "cli/out/screen.h"
 
 #include <curses.h>
 #include <locale.h>
@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "cli/command.h"
-#include "cli/say.h"
+#include "cli/out/say.h"
 #include "cli/tenant/tenants.h"
 
 #define REFRESH_MS 1000

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/graph.h"
+#include "cli/out/graph.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A small graph of what a tenant had of a device's time, in text of a fixed size. Pure. */
-#ifndef ALLOT_CLI_GRAPH_H
-#define ALLOT_CLI_GRAPH_H
+#ifndef ALLOT_CLI_OUT_GRAPH_H
+#define ALLOT_CLI_OUT_GRAPH_H
 
 #include <stdint.h>
 

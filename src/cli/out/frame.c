@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/frame.h"
+#include "cli/out/frame.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -9,10 +9,10 @@
 
 #include "amd/identity.h"
 #include "cli/device/limits.h"
-#include "cli/graph.h"
+#include "cli/out/graph.h"
+#include "cli/out/text.h"
+#include "cli/out/units.h"
 #include "cli/tenant/compute_words.h"
-#include "cli/text.h"
-#include "cli/units.h"
 
 #define MAX_ENTRIES 1024
 

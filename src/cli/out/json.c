@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/json.h"
+#include "cli/out/json.h"
 
 #include <inttypes.h>
 #include <stddef.h>
 
-#include "cli/text.h"
+#include "cli/out/text.h"
 
 static void put_string(FILE *out, const char *s)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The live view of `allot top` on a terminal; screen_none.c stands in where ncurses is missing. */
-#ifndef ALLOT_CLI_SCREEN_H
-#define ALLOT_CLI_SCREEN_H
+#ifndef ALLOT_CLI_OUT_SCREEN_H
+#define ALLOT_CLI_OUT_SCREEN_H
 
 #include <stdbool.h>
 
-#include "cli/frame.h"
+#include "cli/out/frame.h"
 
 /* Whether this build and this terminal (TERM) can show it. */
 bool screen_usable(void);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/say.h"
+#include "cli/out/say.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -3,8 +3,8 @@
  * What allot tells people on stderr: one line that says what failed, on which object, why, and
  * what to do. Everything below the commands returns -errno and stays silent.
  */
-#ifndef ALLOT_CLI_SAY_H
-#define ALLOT_CLI_SAY_H
+#ifndef ALLOT_CLI_OUT_SAY_H
+#define ALLOT_CLI_OUT_SAY_H
 
 /* The prefix of every line: "allot", or "allot run". The string must outlive the program. */
 void say_as(const char *name);

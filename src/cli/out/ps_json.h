@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `allot ps --json`: the format is documented in docs/json.md, and stable. */
-#ifndef ALLOT_CLI_PS_JSON_H
-#define ALLOT_CLI_PS_JSON_H
+#ifndef ALLOT_CLI_OUT_PS_JSON_H
+#define ALLOT_CLI_OUT_PS_JSON_H
 
 #include <stdio.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The part of `allot ps` that is about compute. */
-#ifndef ALLOT_CLI_PS_COMPUTE_H
-#define ALLOT_CLI_PS_COMPUTE_H
+#ifndef ALLOT_CLI_OUT_PS_COMPUTE_H
+#define ALLOT_CLI_OUT_PS_COMPUTE_H
 
 #include <stdio.h>
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/ps_json.h"
+#include "cli/out/ps_json.h"
 
 #include "amd/identity.h"
-#include "cli/json.h"
+#include "cli/out/json.h"
+#include "cli/out/units.h"
 #include "cli/tenant/compute_words.h"
-#include "cli/units.h"
 #include "sched/controller.h"
 
 static void categories(struct json *j, const uint64_t used[static CAT_N])

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Aligned tables of text. */
-#ifndef ALLOT_CLI_TABLE_H
-#define ALLOT_CLI_TABLE_H
+#ifndef ALLOT_CLI_OUT_TABLE_H
+#define ALLOT_CLI_OUT_TABLE_H
 
 #include <stdio.h>
 

@@ -3,8 +3,8 @@
  * What `allot top` shows, as lines of text and bars: the same for a terminal and for a pipe. Pure:
  * tenants and a state in, lines out.
  */
-#ifndef ALLOT_CLI_FRAME_H
-#define ALLOT_CLI_FRAME_H
+#ifndef ALLOT_CLI_OUT_FRAME_H
+#define ALLOT_CLI_OUT_FRAME_H
 
 #include <stdbool.h>
 #include <stdint.h>

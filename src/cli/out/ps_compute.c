@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/ps_compute.h"
+#include "cli/out/ps_compute.h"
 
 #include <inttypes.h>
 #include <stdbool.h>
 
 #include "amd/identity.h"
-#include "cli/say.h"
-#include "cli/table.h"
+#include "cli/out/say.h"
+#include "cli/out/table.h"
+#include "cli/out/units.h"
 #include "cli/tenant/compute_words.h"
-#include "cli/units.h"
 #include "sched/controller.h"
 
 #define SECOND_NS UINT64_C(1000000000)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/table.h"
+#include "cli/out/table.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/text.h"
+#include "cli/out/text.h"
 
 struct row {
 	char *cell[TABLE_COLUMNS];

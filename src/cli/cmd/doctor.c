@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "cli/command.h"
-#include "cli/doctor.h"
+#include "cli/doctor/doctor.h"
 #include "cli/exec/program.h"
 #include "cli/exec/space.h"
 #include "cli/out/say.h"

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "cli/device/devices.h"
-#include "cli/doctor.h"
+#include "cli/doctor/doctor.h"
 #include "cli/out/say.h"
 #include "cli/out/units.h"
 #include "cli/tenant/dmem.h"

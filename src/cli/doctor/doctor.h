@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The findings of `allot doctor`, and the checks of the machine (doctor_machine.c) and its GPUs. */
-#ifndef ALLOT_CLI_DOCTOR_H
-#define ALLOT_CLI_DOCTOR_H
+/* The findings of `allot doctor`, and the checks of the machine (machine.c) and its GPUs. */
+#ifndef ALLOT_CLI_DOCTOR_DOCTOR_H
+#define ALLOT_CLI_DOCTOR_DOCTOR_H
 
 enum doctor_finding { DOCTOR_OK, DOCTOR_WARN, DOCTOR_FAIL };
 
@@ -10,7 +10,7 @@ void doctor_says(enum doctor_finding finding, const char *what, const char *todo
 
 /*
  * The devices of both vendors with what allot needs of their drivers: files, versions, libraries.
- * That one vendor has none is nothing wrong where the other has some. (doctor_devices.c)
+ * That one vendor has none is nothing wrong where the other has some. (devices.c)
  */
 void doctor_devices(void);
 

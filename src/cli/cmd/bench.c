@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "base/parse.h"
-#include "cli/bench_files.h"
-#include "cli/bench_report.h"
+#include "cli/bench/files.h"
+#include "cli/bench/report.h"
 #include "cli/command.h"
 #include "cli/device/selection.h"
 #include "cli/exec/library.h"

@@ -8,7 +8,7 @@
 
 #include <limits.h>
 
-#include "cli/bench_load.h"
+#include "cli/bench/load.h"
 
 #define BENCH_LEAD_NS  UINT64_C(50000000) /* from all being ready to the start */
 #define BENCH_SETTLE_S 0.5		  /* of a phase are not looked at */

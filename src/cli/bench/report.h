@@ -3,9 +3,9 @@
 #ifndef ALLOT_CLI_BENCH_REPORT_H
 #define ALLOT_CLI_BENCH_REPORT_H
 
-#include "cli/bench_pairs.h"
-#include "cli/bench_steps.h"
-#include "cli/bench_tokens.h"
+#include "cli/bench/pairs.h"
+#include "cli/bench/steps.h"
+#include "cli/bench/tokens.h"
 
 #define BENCH_CAPS_MAX 12
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/bench_report.h"
+#include "cli/bench/report.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/bench_targets.h"
+#include "cli/bench/targets.h"
 #include "cli/out/say.h"
 #include "cli/out/table.h"
 

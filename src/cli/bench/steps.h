@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include "cli/bench_trial.h"
+#include "cli/bench/trial.h"
 
 #define BENCH_PHASES 5
 

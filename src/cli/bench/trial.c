@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/bench_trial.h"
+#include "cli/bench/trial.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/bench_load.h"
+#include "cli/bench/load.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/bench_pairs.h"
+#include "cli/bench/pairs.h"
 
 #define PAIR_S	  3.0 /* by one weight */
 #define WITHOUT_S 2.0

@@ -3,7 +3,7 @@
 #ifndef ALLOT_CLI_BENCH_FILES_H
 #define ALLOT_CLI_BENCH_FILES_H
 
-#include "cli/bench_report.h"
+#include "cli/bench/report.h"
 
 int bench_write_json(const struct bench_report *report, const char *path);
 int bench_write_svg(const struct bench_report *report, const char *path);

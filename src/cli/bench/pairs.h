@@ -3,7 +3,7 @@
 #ifndef ALLOT_CLI_BENCH_PAIRS_H
 #define ALLOT_CLI_BENCH_PAIRS_H
 
-#include "cli/bench_trial.h"
+#include "cli/bench/trial.h"
 
 struct bench_pair {
 	const char *name, *form; /* the load's, see allot-load */

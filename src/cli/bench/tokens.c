@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/bench_tokens.h"
+#include "cli/bench/tokens.h"
 
 #define FORM	  "token"
 #define KERNEL_US (BENCH_TOKEN_US / 50) /* as many kernels as allot-load puts into a graph */

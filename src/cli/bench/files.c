@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/bench_files.h"
+#include "cli/bench/files.h"
 
 #include <errno.h>
 #include <stdio.h>
 
-#include "cli/bench_svg.h"
+#include "cli/bench/svg.h"
 #include "cli/out/json.h"
 #include "cli/out/say.h"
 

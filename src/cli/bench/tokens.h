@@ -7,7 +7,7 @@
 #ifndef ALLOT_CLI_BENCH_TOKENS_H
 #define ALLOT_CLI_BENCH_TOKENS_H
 
-#include "cli/bench_pairs.h"
+#include "cli/bench/pairs.h"
 
 #define BENCH_TOKEN_US	  4000.0 /* of the device's time */
 #define BENCH_TOKEN_CAPS  3

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/bench_steps.h"
+#include "cli/bench/steps.h"
 
 #include <math.h>
 
 #include "base/now.h"
-#include "cli/bench_targets.h"
+#include "cli/bench/targets.h"
 
 #define LATE_PART    0.02 /* beyond it a measurement is called doubtful */
 #define REQUEST_S    2.5

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/bench_svg.h"
+#include "cli/bench/svg.h"
 
 #include <math.h>
 

@@ -75,31 +75,77 @@ class Lists(unittest.TestCase):
 
 
 class Includes(unittest.TestCase):
-    def wrong(self, **files):
-        with tempfile.TemporaryDirectory() as folder:
-            for name, to in files.items():
-                room, stem = name.split("_", 1)
-                path = Path(folder) / "guest" / room / stem.replace("__", ".")
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text("".join(f'#include "guest/{other}.h"\n' for other in to),
-                                encoding="utf-8")
-            return includes.wrong(Path(folder))
+    def wrong(self, files, known=None):
+        """files: {"room/name.c": modules, below guest, that it includes}"""
+        text = {f"guest/{name}": "".join(f'#include "guest/{other}.h"\n' for other in to)
+                for name, to in files.items()}
+        return includes.wrong(text, {f"guest/{a}": [f"guest/{b}" for b in to]
+                                     for a, to in (known or {}).items()})
 
     def test_a_module_is_its_two_files_and_what_it_keeps_to_itself(self):
-        self.assertEqual(self.wrong(meter_a__c=["meter/a_priv"], meter_a_priv__h=["meter/a"],
-                                    launch_b__c=["launch/b", "meter/a"]), [])
+        self.assertEqual(self.wrong({
+            "meter/a.c": ["meter/a_priv"], "meter/a.h": [], "meter/a_priv.h": ["meter/a"],
+            "launch/b.c": ["launch/b", "meter/a"], "launch/b.h": []}), [])
+
+    CIRCLE = {"meter/a.h": [], "meter/b.h": ["meter/c"], "meter/c.h": [],
+              "meter/a.c": ["meter/b"], "meter/c.c": ["meter/a"]}
 
     def test_a_circle(self):
-        said = self.wrong(meter_a__c=["meter/b"], meter_b__h=["meter/c"], meter_c__c=["meter/a"])
-        self.assertEqual(said, ["in a circle: guest/meter/a -> guest/meter/b -> guest/meter/c -> "
-                                "guest/meter/a"])
+        said = self.wrong(self.CIRCLE)
+        self.assertEqual(said, [
+            f"guest/meter/{a} includes guest/meter/{b}, which includes it, by others or itself"
+            for a, b in ("ab", "bc", "ca")])
+
+    def test_hooks_that_a_header_tells_of_are_its_module(self):
+        self.assertEqual(len(self.wrong({"memory/pool.h": ["memory/charge"], "memory/charge.h": [],
+                                         "memory/charge.c": ["memory/pool"]})), 2)
+        self.assertEqual(len(self.wrong({"memory/pool.h": [], "memory/charge.h": [],
+                                         "memory/charge.c": ["memory/pool"],
+                                         "memory/hook_pool.c": ["memory/charge"]})), 2)
 
     def test_a_room_above(self):
-        said = self.wrong(meter_a__c=["launch/b"], launch_b__h=[])
-        self.assertEqual(said, ["guest/meter/a includes guest/launch/b, which stands above it"])
+        said = self.wrong({"meter/a.c": ["launch/b"], "launch/b.h": []})
+        self.assertEqual(said,
+                         ["guest/meter/a includes guest/launch/b, which guest/meter may not use"])
+
+    def test_a_hook_is_above_all_other_rooms_of_the_guest(self):
+        to = {"launch/b.h": [], "nvml/c.h": []}
+        self.assertEqual(self.wrong({"interpose/hook_a.c": ["launch/b", "nvml/c"], **to}), [])
+        self.assertEqual(len(self.wrong({"interpose/a.c": ["launch/b", "nvml/c"], **to})), 2)
+        self.assertEqual(len(self.wrong({"memory/hook_a.c": ["launch/b", "nvml/c"], **to})), 2)
+
+    def test_what_is_known_passes_until_it_is_right(self):
+        known = {"meter/a": ["meter/b"], "meter/b": ["meter/c"], "meter/c": ["meter/a"]}
+        self.assertEqual(self.wrong(self.CIRCLE, known), [])
+        self.assertEqual(len(self.wrong({**self.CIRCLE, "meter/d.h": ["meter/a"],
+                                         "meter/b.c": ["meter/d"]}, known)), 2)
+        said = self.wrong({**self.CIRCLE, "meter/c.c": []}, known)
+        self.assertEqual(said, [
+            f"guest/meter/{a} -> guest/meter/{b} is wrong no more: take it out of KNOWN"
+            for a, b in ("ab", "bc", "ca")])
+
+    def test_a_folder_that_is_no_room(self):
+        self.assertEqual(self.wrong({"attic/a.c": []}), ["guest/attic/a.c: in none of the rooms"])
 
     def test_nothing(self):
-        self.assertTrue(self.wrong())
+        self.assertTrue(self.wrong({}))
+
+    def tree(self, text, *paths):
+        with tempfile.TemporaryDirectory() as folder:
+            for path in (Path(folder) / path for path in paths):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.touch()
+            (Path(folder) / "CONTRIBUTING.md").write_text(text, encoding="utf-8")
+            return includes.tree_wrong(Path(folder))
+
+    def test_a_line_a_folder(self):
+        text = "    src/a/    one\n    src/a/b/  two\n    sim/  three\n"
+        self.assertEqual(self.tree(text, "src/a/x.c", "src/a/b/y.def", "sim/z.c"), [])
+        self.assertEqual(self.tree(text, "src/a/b/y.h", "src/c/z.c"),
+                         ["CONTRIBUTING.md has no line for src/c/",
+                          "CONTRIBUTING.md names sim/, which is no folder"])
+        self.assertEqual(self.tree(text + "    src/a/  again\n", "src/a/b/y.h", "sim/z.c"),
+                         ["CONTRIBUTING.md names src/a/ twice"])
 
 
 if __name__ == "__main__":

@@ -146,6 +146,7 @@ FIXED = {
     "host-functions": lambda: fixed("host-functions", got=None),
     "event-waits": lambda: fixed("event-waits", got=None),
     "lazy": lambda: fixed("lazy", got=None, load_us=400),
+    "lazy-polled": lambda: fixed("lazy-polled", got=None, load_us=500),
     "unlimited-neighbour": unlimited_neighbour,
     "polled": lambda: fixed("polled"),
     "polled-kernel": lambda: fixed("polled-kernel"),

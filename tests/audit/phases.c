@@ -250,6 +250,12 @@ static void lazy(struct guest *guest)
 	play_lazy(guest, 20, 100, WAIT_STREAM);
 }
 
+/* Its events are found long after they are done: nothing says soon that the clock is off. */
+static void lazy_polled(struct guest *guest)
+{
+	play_lazy(guest, 3, 34, WAIT_MEMORY);
+}
+
 static void polled(struct guest *guest)
 {
 	play_two_lengths(guest, 4000, 4000, 150, WAIT_MEMORY);
@@ -313,6 +319,7 @@ const struct phase phases[] = {
 	{"host-functions", host_functions, false},
 	{"event-waits", event_waits, false},
 	{"lazy", lazy, false},
+	{"lazy-polled", lazy_polled, false},
 	{"polled", polled, false},
 	{"polled-kernel", polled_kernel, false},
 	{"sparse", sparse, false},

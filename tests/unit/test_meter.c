@@ -1016,21 +1016,44 @@ static void check_clock(void)
 	end();
 }
 
-/* After a day a float of milliseconds would tell nothing: the base moves on. */
-static void check_rebase(void)
+/*
+ * After a day a float of milliseconds would tell nothing: the base moves on. `drift_ns`: by how much
+ * the clocks may differ from then on.
+ */
+static void check_rebase(bool own, uint64_t drift_ns)
 {
 	begin();
+	launch(S1, 230 * US);
+	close_it(S1, METER_WAIT);
+	finish(S1);
+	fake.stream_error = own ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 	for (int i = 0; i < 40; i++) {
-		uint64_t was = busy_ns();
+		uint64_t was;
 
+		fake_pass(UINT64_C(86400) * 1000 * MS / 40 + 37 * US);
+		was = busy_ns();
 		launch(S1, 230 * US);
 		close_it(S1, METER_WAIT);
 		finish(S1);
-		/* What the clocks may have drifted apart meanwhile is on it, too. */
-		CHECK_CLOSE(busy_ns() - was, 230 * US, 30 * US + NEAR_NS);
-		fake_pass(UINT64_C(86400) * 1000 * MS / 40 + 37 * US);
+		CHECK_CLOSE(busy_ns() - was, 230 * US, drift_ns + NEAR_NS);
 	}
 	CHECK_EQ(unmeasured_ns(), 0);
+	end();
+}
+
+/* Code that is loaded ends by our clock, and what follows by the device's, which is looked at late. */
+static void check_late(void)
+{
+	begin();
+	for (int i = 0; i < 100; i++) {
+		uint64_t was = busy_ns();
+
+		launch_how(S1, 40 * US,
+			   (struct how){.unknown = true, .watched = true, .load_ns = 500 * US});
+		fake_pass(300 * MS);
+		meter_collect(&meter);
+		CHECK_NEAR(busy_ns() - was, 40 * US);
+	}
 	end();
 }
 
@@ -1094,7 +1117,9 @@ int main(void)
 	check_context_leaves_open();
 	check_end_all();
 	check_clock();
-	check_rebase();
+	check_rebase(true, 0);
+	check_rebase(false, 30 * US);
+	check_late();
 	check_capture();
 	return 0;
 }

@@ -3,7 +3,8 @@
  * What instant the base was is as late as can be, but no event that is found done was done after
  * now: the one that was found soonest decides. (How soon it was done after it was recorded tells
  * nothing where processes wait for each other's turns, and processes whose clocks differ would bill
- * each other's time away.)
+ * each other's time away.) The events of a program may all be found late, so a new base is an event
+ * of our own, unless the device is another's.
  */
 #include "guest/meter/clock.h"
 
@@ -15,6 +16,8 @@
 #define REBASE_NS 1000000000
 /* How far two clocks may drift apart in that time. */
 #define DRIFT_NS 30000
+/* Longer than that an event of our own takes only behind somebody else's work. */
+#define SOON_NS 50000
 
 void clock_destroy(const CUevent *event, uint32_t n)
 {
@@ -22,7 +25,20 @@ void clock_destroy(const CUevent *event, uint32_t n)
 		DRIVER(cuEventDestroy_v2, (event[i]));
 }
 
-CUevent clock_calibrate(uint64_t *ret_base_ns)
+/* Whether the event is done, now or, if it has to be, whenever that is. */
+static bool is_done(CUevent event, uint64_t from_ns, bool wait)
+{
+	CUresult e;
+
+	if (wait)
+		return !DRIVER(cuEventSynchronize, (event));
+	do
+		e = DRIVER(cuEventQuery, (event));
+	while (e == CUDA_ERROR_NOT_READY && now_monotonic_ns() < from_ns + SOON_NS);
+	return !e;
+}
+
+CUevent clock_calibrate(bool wait, uint64_t *ret_base_ns)
 {
 	uint64_t best = UINT64_MAX;
 	CUevent base = NULL, event;
@@ -32,8 +48,7 @@ CUevent clock_calibrate(uint64_t *ret_base_ns)
 		return NULL;
 	for (int i = 0; i < 3 && !DRIVER(cuEventCreate, (&event, CU_EVENT_DEFAULT)); i++) {
 		uint64_t from = now_monotonic_ns(), to;
-		bool ok = !DRIVER(cuEventRecord, (event, stream)) &&
-			  !DRIVER(cuEventSynchronize, (event));
+		bool ok = !DRIVER(cuEventRecord, (event, stream)) && is_done(event, from, wait);
 
 		to = now_monotonic_ns();
 		if (ok && to - from < best) {
@@ -46,6 +61,8 @@ CUevent clock_calibrate(uint64_t *ret_base_ns)
 		}
 		if (event)
 			clock_destroy(&event, 1);
+		if (!ok)
+			break;
 	}
 	DRIVER(cuStreamDestroy_v2, (stream));
 	return base;
@@ -65,40 +82,64 @@ bool clock_give(struct clock *clock, CUevent event)
 	return room;
 }
 
+/* How long after the base an event was done. */
+static CUresult since_base(const struct clock *clock, CUevent event, int64_t *ret_ns)
+{
+	float ms;
+	CUresult e = DRIVER(cuEventElapsedTime, (&ms, clock->base, event));
+
+	if (!e)
+		*ret_ns = (int64_t)((double)ms * 1e6);
+	return e;
+}
+
+/* Another base: one of our own, or else the event itself. Answers when the event was done by it. */
+static uint64_t rebase(struct clock *clock, struct timing_event *event, uint64_t done_ns)
+{
+	CUevent old = clock->base;
+	struct clock own = {.base = old ? clock_calibrate(false, &own.base_ns) : NULL};
+	int64_t since;
+
+	if (own.base && !since_base(&own, event->event, &since)) {
+		done_ns = own.base_ns + (uint64_t)since;
+	} else {
+		if (own.base)
+			clock_destroy(&own.base, 1);
+		own.base = event->event;
+		own.base_ns = done_ns + (old ? DRIFT_NS : 0);
+		event->event = NULL; /* it stays the base's */
+	}
+	if (old)
+		clock_destroy(&old, 1);
+	clock->base = own.base;
+	clock->base_ns = own.base_ns;
+	return done_ns;
+}
+
 /* Asked first: to ask for the time of an event that is not done is an error to some tools. */
 CUresult clock_read(struct clock *clock, struct timing_event *event, uint64_t *ret_ns,
 		    int64_t *ret_early_ns)
 {
 	CUresult e = DRIVER(cuEventQuery, (event->event));
 	int64_t since = 0;
-	uint64_t at, now;
-	float ms = 0;
+	uint64_t at, done, now;
 
 	if (!e && clock->base)
-		e = DRIVER(cuEventElapsedTime, (&ms, clock->base, event->event));
+		e = since_base(clock, event->event, &since);
 	if (e)
 		return e;
 	now = now_monotonic_ns();
-	if (clock->base)
-		since = (int64_t)((double)ms * 1e6);
-	else
+	if (!clock->base)
 		clock->base_ns = now;
-	at = clock->base_ns + (uint64_t)since;
-	*ret_early_ns = 0;
+	at = done = clock->base_ns + (uint64_t)since;
 	if (at < event->recorded_ns)
-		*ret_early_ns = (int64_t)(event->recorded_ns - at);
+		done = event->recorded_ns;
 	else if (at > now)
-		*ret_early_ns = -(int64_t)(at - now);
-	clock->base_ns += (uint64_t)*ret_early_ns;
-	*ret_ns = clock->base_ns + (uint64_t)since;
-	if (!clock->base || since > REBASE_NS) {
-		CUevent old = clock->base;
-
-		clock->base = event->event;
-		clock->base_ns = *ret_ns + (old ? DRIFT_NS : 0);
-		event->event = NULL; /* it stays the base's */
-		if (old)
-			clock_destroy(&old, 1);
-	}
+		done = now;
+	clock->base_ns += done - at;
+	if (!clock->base || since > REBASE_NS)
+		done = rebase(clock, event, done);
+	*ret_ns = done;
+	*ret_early_ns = (int64_t)(done - at);
 	return CUDA_SUCCESS;
 }

@@ -27,10 +27,11 @@ struct clock {
 };
 
 /*
- * What instant the device's clock shows: an event in a stream of our own, waited for. The one that
- * was found soonest is the base; NULL where the driver refuses.
+ * What instant the device's clock shows: an event in a stream of our own. The one that was found
+ * soonest is the base; NULL where the driver refuses, or, unless it is to `wait` for the device,
+ * where that is another's.
  */
-CUevent clock_calibrate(uint64_t *ret_base_ns);
+CUevent clock_calibrate(bool wait, uint64_t *ret_base_ns);
 
 /* With the lock: a spare event, or NULL; and back. False: there is no room, it is to be destroyed. */
 CUevent clock_take(struct clock *clock);

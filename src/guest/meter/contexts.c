@@ -57,7 +57,7 @@ int meter_clock_ready(struct meter *meter, CUcontext context, uint64_t now_ns)
 	i = find(meter, context);
 	meter_unlock(meter);
 	if (i < 0 && n)
-		base = clock_calibrate(&base_ns);
+		base = clock_calibrate(true, &base_ns);
 	meter_lock(meter);
 	i = find(meter, context);
 	if (i < 0 && n) {

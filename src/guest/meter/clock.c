@@ -12,8 +12,10 @@
 #include "guest/core/guest.h"
 #include "guest/meter/stream.h"
 
-/* 24 bits of a second: a sixteenth of a microsecond. */
-#define REBASE_NS 1000000000
+/* 24 bits of a second: a sixteenth of a microsecond. Where the device is another's it may wait. */
+#define REBASE_NS      1000000000
+#define REBASE_MOST_NS 10000000000
+#define RETRY_NS       100000000
 /* How far two clocks may drift apart in that time. */
 #define DRIFT_NS 30000
 /* Longer than that an event of our own takes only behind somebody else's work. */
@@ -100,6 +102,8 @@ static uint64_t rebase(struct clock *clock, struct timing_event *event, uint64_t
 	struct clock own = {.base = old ? clock_calibrate(false, &own.base_ns) : NULL};
 	int64_t since;
 
+	if (old && !own.base && done_ns < clock->base_ns + REBASE_MOST_NS)
+		return done_ns;
 	if (own.base && !since_base(&own, event->event, &since)) {
 		done_ns = own.base_ns + (uint64_t)since;
 	} else {
@@ -137,8 +141,10 @@ CUresult clock_read(struct clock *clock, struct timing_event *event, uint64_t *r
 	else if (at > now)
 		done = now;
 	clock->base_ns += done - at;
-	if (!clock->base || since > REBASE_NS)
+	if (!clock->base || (since > REBASE_NS && now > clock->tried_ns + RETRY_NS)) {
+		clock->tried_ns = now;
 		done = rebase(clock, event, done);
+	}
 	*ret_ns = done;
 	*ret_early_ns = (int64_t)(done - at);
 	return CUDA_SUCCESS;

@@ -21,6 +21,7 @@ struct clock {
 	CUcontext context; /* NULL: free */
 	CUevent base;
 	uint64_t base_ns;
+	uint64_t tried_ns; /* when another base was looked for */
 	uint64_t used_ns;
 	uint32_t spares;
 	CUevent spare[CLOCK_EVENTS];

@@ -388,6 +388,65 @@ static void check_skip(void)
 	CHECK(is_closed(METER_SPLIT, 11 * US));
 }
 
+/* An end that is known because the program waited is one, too. */
+static void check_skip_waited(void)
+{
+	begin();
+	launch(S1, 10 * US);
+	finish(S1);
+	for (int i = 0; i < 10; i++) {
+		launch(S1, 10 * US);
+		close_it(S1, METER_WAIT);
+		fake_pass(30 * US);
+		meter_waited(&meter, fake.context, S1, false, fake.now_ns);
+	}
+	CHECK_EQ(records(S1), 2);
+	fake_pass(MS);
+	launch(S1, 10 * US);
+	finish(S1);
+	CHECK_NEAR(busy_ns(), 320 * US);
+	CHECK_EQ(unmeasured_ns(), 0);
+	end();
+}
+
+/* Something is open in the stream: its first launch had an end. */
+static void leave_open(CUstream stream)
+{
+	launch(stream, 10 * US);
+	finish(stream);
+	launch(stream, 250 * US);
+	CHECK_EQ(records(stream), 2);
+}
+
+/* A thread that is held ends all that is open, in its context and in others. */
+static void check_hold_all(void)
+{
+	begin();
+	leave_open(S1);
+	leave_open(S2);
+	fake.context = FAKE_CONTEXT(1);
+	leave_open(FAKE_STREAM(3));
+	meter_hold(&meter, fake.context);
+	CHECK_EQ(fake.context, FAKE_CONTEXT(1));
+	CHECK_EQ(records(NULL), 9);
+	fake_pass(10 * MS);
+	meter_collect(&meter);
+	CHECK_EQ(unmeasured_ns(), 0);
+	end();
+	/* Somebody who looks at other contexts' events has them. */
+	begin();
+	leave_open(S1);
+	fake.context = FAKE_CONTEXT(1);
+	atomic_store(&meter.collecting, 1);
+	meter_hold(&meter, fake.context);
+	CHECK_EQ(records(S1), 2);
+	atomic_store(&meter.collecting, 0);
+	meter_hold(&meter, fake.context);
+	CHECK_EQ(records(S1), 3);
+	finish(S1);
+	end();
+}
+
 /* The wait itself then tells when the work was done. */
 static void check_waited(void)
 {
@@ -454,13 +513,17 @@ static void check_unmeasured(void)
 	finish(S1);
 	CHECK_EQ(unmeasured_ns(), MS);
 	CHECK_NEAR(busy_ns(), 2 * MS + 250 * US);
-	/* until the program waits in a way that is. */
-	launch(S1, 250 * US);
-	close_it(S1, METER_WAIT);
+	/* until the program waited several times in a way that is. */
+	for (unsigned int i = 0; i < 8; i++) {
+		CHECK(stream_of(S1)->watched);
+		launch(S1, 250 * US);
+		CHECK_EQ(records(S1), 8 + i);
+		close_it(S1, METER_WAIT);
+		finish(S1);
+	}
 	CHECK(!stream_of(S1)->watched);
-	finish(S1);
 	launch(S1, 250 * US);
-	CHECK_EQ(records(S1), 8);
+	CHECK_EQ(records(S1), 15);
 	fake_pass(100 * US);
 	close_it(S1, METER_WAIT);
 	finish(S1);
@@ -1097,6 +1160,8 @@ int main(void)
 	check_overlap();
 	check_spun();
 	check_skip();
+	check_skip_waited();
+	check_hold_all();
 	check_waited();
 	check_unmeasured();
 	check_ends();

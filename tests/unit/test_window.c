@@ -361,6 +361,20 @@ static void check_done(void)
 	CHECK_EQ(cost_expect(&window->costs, KEY), 500);
 }
 
+/* One that is to be the only one in flight goes a moment early, if that moment is known. */
+static void check_early(void)
+{
+	struct launch launch;
+
+	begin(1);
+	launch.now_ns = now;
+	CHECK_EQ(window_early_ns(device, &launch), TUNING_EARLY_NS);
+	window_unforeseen(device, now);
+	CHECK_EQ(window_early_ns(device, &launch), 1);
+	launch.now_ns += TUNING_UNFORESEEN_FOR_NS + 1;
+	CHECK_EQ(window_early_ns(device, &launch), TUNING_EARLY_NS);
+}
+
 /* What a launch waited for launches on another device that we held. */
 static uint64_t spun(uint64_t expected_ns, bool known, uint64_t took_ns)
 {
@@ -454,6 +468,7 @@ int main(void)
 	check_room_asks();
 	check_spread();
 	check_fits();
+	check_early();
 	check_overlap();
 	check_unforeseen();
 	check_done();

@@ -18,16 +18,28 @@ struct copy {
 	bool per_thread, async;
 	bool host; /* to or from it */
 	bool set;
+	CUdeviceptr to; /* where to, if that may be pageable memory of the host */
 	uint64_t bytes;
 };
 
+static CUresult type_of(CUdeviceptr at, CUmemorytype *ret)
+{
+	return DRIVER(cuPointerGetAttribute, (ret, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, at));
+}
+
+/* Memory that the driver does not know. */
+static bool is_pageable(CUdeviceptr at)
+{
+	CUmemorytype type;
+
+	return type_of(at, &type);
+}
+
 static bool is_host(CUdeviceptr at)
 {
-	CUmemorytype type = CU_MEMORYTYPE_HOST;
+	CUmemorytype type;
 
-	/* An error: memory that the driver does not know. */
-	return DRIVER(cuPointerGetAttribute, (&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, at)) ||
-	       type == CU_MEMORYTYPE_HOST;
+	return type_of(at, &type) || type == CU_MEMORYTYPE_HOST;
 }
 
 static bool is_host_side(CUmemorytype type, CUdeviceptr at)
@@ -46,6 +58,12 @@ static bool is_host_3d(const CUDA_MEMCPY3D *copy)
 	return copy && (is_host_side(copy->srcMemoryType, copy->srcDevice) ||
 			is_host_side(copy->dstMemoryType, copy->dstDevice));
 }
+
+#define TO_HOST(copy)                                                            \
+	(!(copy)                                      ? 0                        \
+	 : (copy)->dstMemoryType == CU_MEMORYTYPE_HOST ? (CUdeviceptr)(copy)->dstHost \
+	 : (copy)->dstMemoryType == CU_MEMORYTYPE_UNIFIED ? (copy)->dstDevice    \
+						       : 0)
 
 static uint64_t bytes_2d(const CUDA_MEMCPY2D *copy)
 {
@@ -132,11 +150,17 @@ static CUresult before(struct guest *guest, const struct copy *copy, struct laun
 	return CUDA_SUCCESS;
 }
 
+/* Whatever its name is, the driver is done with one to pageable memory when it returns. */
+static bool is_done(const struct copy *copy)
+{
+	return !copy->async || (copy->to && is_pageable(copy->to));
+}
+
 static void after(struct guest *guest, const struct copy *copy, struct launch *launch, CUresult e)
 {
 	admission_leave(guest, launch, e);
-	if (copy->host && !e && !admission_is_open(guest))
-		waits_copied(guest, copy->stream, copy->per_thread, !copy->async);
+	if (copy->host && !e && !admission_is_open(guest) && is_done(copy))
+		waits_copied(guest, copy->stream, copy->per_thread);
 }
 
 #define COPY(name, params, args)                           \
@@ -158,14 +182,14 @@ static void after(struct guest *guest, const struct copy *copy, struct launch *l
 
 #define HOW_cuMemcpy .host = is_host(dst) || is_host(src), .bytes = ByteCount
 #define HOW_cuMemcpy2DAsync_v2 .stream = hStream, .async = true, \
-	.host = is_host_2d(pCopy), .bytes = bytes_2d(pCopy)
+	.host = is_host_2d(pCopy), .to = TO_HOST(pCopy), .bytes = bytes_2d(pCopy)
 #define HOW_cuMemcpy2DAsync_v2_ptsz HOW_cuMemcpy2DAsync_v2, .per_thread = true
 #define HOW_cuMemcpy2DUnaligned_v2 .host = is_host_2d(pCopy), .bytes = bytes_2d(pCopy)
 #define HOW_cuMemcpy2DUnaligned_v2_ptds HOW_cuMemcpy2DUnaligned_v2, .per_thread = true
 #define HOW_cuMemcpy2D_v2 HOW_cuMemcpy2DUnaligned_v2
 #define HOW_cuMemcpy2D_v2_ptds HOW_cuMemcpy2D_v2, .per_thread = true
 #define HOW_cuMemcpy3DAsync_v2 .stream = hStream, .async = true, \
-	.host = is_host_3d(pCopy), .bytes = bytes_3d(pCopy)
+	.host = is_host_3d(pCopy), .to = TO_HOST(pCopy), .bytes = bytes_3d(pCopy)
 #define HOW_cuMemcpy3DAsync_v2_ptsz HOW_cuMemcpy3DAsync_v2, .per_thread = true
 #define HOW_cuMemcpy3DBatchAsync .stream = hStream, .async = true, \
 	.host = is_host_batch_3d(opList, numOps), .bytes = bytes_batch_3d(opList, numOps)
@@ -179,7 +203,7 @@ static void after(struct guest *guest, const struct copy *copy, struct launch *l
 #define HOW_cuMemcpy3D_v2 .host = is_host_3d(pCopy), .bytes = bytes_3d(pCopy)
 #define HOW_cuMemcpy3D_v2_ptds HOW_cuMemcpy3D_v2, .per_thread = true
 #define HOW_cuMemcpyAsync .stream = hStream, .async = true, \
-	.host = is_host(dst) || is_host(src), .bytes = ByteCount
+	.host = is_host(dst) || is_host(src), .to = dst, .bytes = ByteCount
 #define HOW_cuMemcpyAsync_ptsz HOW_cuMemcpyAsync, .per_thread = true
 #define HOW_cuMemcpyAtoA .bytes = ByteCount
 #define HOW_cuMemcpyAtoA_v2 .bytes = ByteCount
@@ -187,7 +211,8 @@ static void after(struct guest *guest, const struct copy *copy, struct launch *l
 #define HOW_cuMemcpyAtoD_v2 .bytes = ByteCount
 #define HOW_cuMemcpyAtoD_v2_ptds HOW_cuMemcpyAtoD_v2, .per_thread = true
 #define HOW_cuMemcpyAtoH .host = true, .bytes = ByteCount
-#define HOW_cuMemcpyAtoHAsync .stream = hStream, .async = true, .host = true, .bytes = ByteCount
+#define HOW_cuMemcpyAtoHAsync .stream = hStream, .async = true, .host = true, \
+	.to = (CUdeviceptr)(uintptr_t)dstHost, .bytes = ByteCount
 #define HOW_cuMemcpyAtoHAsync_v2 HOW_cuMemcpyAtoHAsync
 #define HOW_cuMemcpyAtoHAsync_v2_ptsz HOW_cuMemcpyAtoHAsync_v2, .per_thread = true
 #define HOW_cuMemcpyAtoH_v2 HOW_cuMemcpyAtoH
@@ -208,12 +233,12 @@ static void after(struct guest *guest, const struct copy *copy, struct launch *l
 #define HOW_cuMemcpyDtoH_v2 HOW_cuMemcpyAtoH
 #define HOW_cuMemcpyDtoH_v2_ptds HOW_cuMemcpyDtoH_v2, .per_thread = true
 #define HOW_cuMemcpyHtoA HOW_cuMemcpyAtoH
-#define HOW_cuMemcpyHtoAAsync HOW_cuMemcpyAtoHAsync
-#define HOW_cuMemcpyHtoAAsync_v2 HOW_cuMemcpyAtoHAsync
+#define HOW_cuMemcpyHtoAAsync .stream = hStream, .async = true, .host = true, .bytes = ByteCount
+#define HOW_cuMemcpyHtoAAsync_v2 HOW_cuMemcpyHtoAAsync
 #define HOW_cuMemcpyHtoAAsync_v2_ptsz HOW_cuMemcpyHtoAAsync_v2, .per_thread = true
 #define HOW_cuMemcpyHtoA_v2 HOW_cuMemcpyAtoH
 #define HOW_cuMemcpyHtoA_v2_ptds HOW_cuMemcpyHtoA_v2, .per_thread = true
-#define HOW_cuMemcpyHtoDAsync_v2 HOW_cuMemcpyAtoHAsync
+#define HOW_cuMemcpyHtoDAsync_v2 HOW_cuMemcpyHtoAAsync
 #define HOW_cuMemcpyHtoDAsync_v2_ptsz HOW_cuMemcpyHtoDAsync_v2, .per_thread = true
 #define HOW_cuMemcpyHtoD_v2 HOW_cuMemcpyAtoH
 #define HOW_cuMemcpyHtoD_v2_ptds HOW_cuMemcpyHtoD_v2, .per_thread = true

@@ -27,6 +27,7 @@ struct asking {
 	uint64_t window_ns;   /* 0: unbounded */
 	uint32_t bills;	      /* when the account was looked at */
 	bool full;	      /* it found no room */
+	bool closed;	      /* what is open ended where it was held */
 	bool settled;	      /* nothing is owed */
 	bool stalled;
 	bool urged; /* a higher priority may come */
@@ -94,6 +95,12 @@ static void look_at_share(struct asking *asking, struct admission_inputs *in)
 			stall_may(asking->state, device, launch, in->paid_ns);
 }
 
+/* In flight there is to be one launch at a time, or the next one a moment early. */
+static bool goes_singly(uint64_t window_ns)
+{
+	return window_ns && window_ns <= TUNING_EARLY_NS;
+}
+
 /* 0: unbounded. */
 static uint64_t window_of(struct asking *asking)
 {
@@ -119,13 +126,14 @@ static uint64_t window_of(struct asking *asking)
 		return 1;
 	/*
 	 * While a higher priority may come: what is brief goes as far as it is worked off soon,
-	 * what is longer goes when nothing is before it.
+	 * what is longer goes when what is before it is about to end.
 	 */
 	if (asking->urged) {
 		uint64_t took = asking->launch->known ? asking->launch->expected_ns : 0;
 		uint64_t most = limits_urged_ns(limits);
 
-		return took && took + TUNING_LOOKOUT_NS <= most ? most - took : 1;
+		return took && took + TUNING_LOOKOUT_NS <= most ? most - took
+								: window_early_ns(device, asking->launch);
 	}
 	return window;
 }
@@ -156,6 +164,17 @@ static uint64_t patience_ns(const struct launch_device *device)
 				 TUNING_PATIENCE_MOST_NS);
 }
 
+/*
+ * A thread that is held neither waits for what it launched nor launches more: what is open ends
+ * here, in whichever stream and context, and nobody need guess later when that was.
+ */
+static void close_open(struct asking *asking)
+{
+	if (!asking->closed)
+		meter_hold(&asking->device->meter, asking->launch->context);
+	asking->closed = true;
+}
+
 /* The launch's part: room in flight. */
 static void look_at_room(struct asking *asking, struct admission_inputs *in)
 {
@@ -167,10 +186,11 @@ static void look_at_room(struct asking *asking, struct admission_inputs *in)
 	in->glance_ns = window > TUNING_GLANCE_NS ? window : TUNING_GLANCE_NS;
 	if (!window)
 		return;
-	if (asking->full && !asking->urged && window > 1)
+	if (asking->full && !asking->urged && !goes_singly(window))
 		most -= window / (atomic_load(&device->beside) ? TUNING_REFILL_RANKS_PART
 							       : TUNING_REFILL_PART);
-	in->room_ns = window_room_ns(device, asking->launch, most, !asking->urged && window > 1);
+	in->room_ns = window_room_ns(device, asking->launch, most, 
+				     !asking->urged && !goes_singly(window));
 	if (!in->room_ns) {
 		in->place = has_place(asking);
 		return;
@@ -178,8 +198,7 @@ static void look_at_room(struct asking *asking, struct admission_inputs *in)
 	if (!asking->full) {
 		/* It waits until there is room for several: a wake-up costs more than they do. */
 		asking->full = true;
-		meter_close(&device->meter, asking->launch->context, asking->launch->stream,
-			    METER_HOLD);
+		close_open(asking);
 		look_at_room(asking, in);
 		return;
 	}
@@ -210,9 +229,9 @@ static void look_again(struct asking *asking)
 }
 
 /*
- * Where others may come first, a launch goes as soon as the last one ended, and not a moment
- * sooner: it is while nothing is queued that the device turns to who waits. Sleeping is too coarse
- * for that.
+ * Where others may come first, a launch goes when the last one ends, and no sooner than it takes
+ * the device to begin: it is while nothing is queued that the device turns to who waits. Sleeping
+ * is too coarse for that.
  */
 static void look_out(struct asking *asking, uint64_t room_ns)
 {
@@ -252,7 +271,7 @@ static uint64_t turn_look_ns(const struct launch_device *device, uint64_t now_ns
 					  TUNING_GLANCE_HELD_NS);
 }
 
-/* Held for the share: what was launched before ends here, and is owed for. */
+/* Held for the share. */
 static void wait_for_share(struct asking *asking, const struct admission *decision, uint32_t seen,
 			   uint32_t turn_seen)
 {
@@ -261,8 +280,7 @@ static void wait_for_share(struct asking *asking, const struct admission *decisi
 	struct limits *limits = &asking->state->limits;
 	uint64_t from = launch->now_ns;
 
-	if (!asking->held_ns)
-		meter_close_all(&device->meter, launch->context, METER_HOLD);
+	close_open(asking);
 	device_time_hold(device->meter.time, from - asking->held_ns, from, decision->until_ns);
 	/* Who waits for its turn wants the device; who pays a debt leaves it to others. */
 	if (decision->verdict == ADMISSION_WAIT_TURN) {
@@ -291,9 +309,7 @@ static void wait_for_edge(struct asking *asking)
 
 	if (from <= now || from > now + TUNING_EDGE_MOST_NS)
 		return;
-	if (!asking->held_ns)
-		meter_close(&asking->device->meter, asking->launch->context, asking->launch->stream,
-			    METER_HOLD);
+	close_open(asking);
 	awake = !atomic_exchange(&state->awake, true);
 	if (!awake || from > now + TUNING_EDGE_AWAKE_NS)
 		futex_wait_until(&nothing, 0, awake ? from - TUNING_EDGE_AWAKE_NS : from);
@@ -387,7 +403,7 @@ static void give_credit(const struct asking *asking)
 	uint64_t room = asking->window_ns ? asking->window_ns : 1000 * MS;
 
 	if (!asking->settled || atomic_load(&limits->controller) != CONTROLLER_DEFICIT ||
-	    room == 1 ||
+	    goes_singly(room) ||
 	    (asking->window_ns && atomic_load(&asking->device->processes) > DEVICE_TIME_PLACES))
 		return;
 	if (limits->turn && !turn_silent(limits->turn, now, TUNING_SILENCE_NS))
@@ -416,7 +432,7 @@ static void ask(struct guest *guest, struct launch_device *device, struct launch
 	}
 	launch->rival = !limits_alone(limits, launch->now_ns) || state_has_peers(device);
 	launch->held = asking.held_ns;
-	launch->watched = asking.window_ns == 1;
+	launch->watched = goes_singly(asking.window_ns);
 	give_credit(&asking);
 }
 

@@ -71,12 +71,10 @@ void waits_over(struct guest *guest, CUstream stream, bool per_thread)
 	over(guest, NULL, launch_stream(stream, per_thread), false);
 }
 
-void waits_copied(struct guest *guest, CUstream stream, bool per_thread, bool waited)
+void waits_copied(struct guest *guest, CUstream stream, bool per_thread)
 {
 	stream = launch_stream(stream, per_thread);
-	if (!state_get(guest) || (atomic_load(&guest->captures) && meter_is_captured(stream)))
-		return;
-	if (waited || !DRIVER(cuStreamQuery, (stream)))
+	if (state_get(guest) && !(atomic_load(&guest->captures) && meter_is_captured(stream)))
 		over(guest, NULL, stream, false);
 }
 

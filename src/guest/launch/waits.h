@@ -17,11 +17,8 @@ void waits_context(struct guest *guest, CUcontext context, enum meter_why why);
 /* After a wait for a stream, or for all of a context (NULL: the current one): it is done. */
 void waits_over(struct guest *guest, CUstream stream, bool per_thread);
 void waits_context_over(struct guest *guest, CUcontext context);
-/*
- * After a copy to or from the host, which `waited` by its name. One of pageable memory does so,
- * whatever its name is: then its stream is done.
- */
-void waits_copied(struct guest *guest, CUstream stream, bool per_thread, bool waited);
+/* After a copy to or from the host that was done when the driver returned. */
+void waits_copied(struct guest *guest, CUstream stream, bool per_thread);
 /* After the program asked whether something is, and it is. */
 void waits_answered(struct guest *guest);
 

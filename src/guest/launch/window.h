@@ -38,6 +38,9 @@ uint64_t window_pending_ns(struct launch_device *device);
 uint64_t window_room_ns(struct launch_device *device, const struct launch *launch, uint64_t most_ns,
 			bool spread);
 
+/* How long before the end of all others a launch may go that is to be the only one; 1: behind it. */
+uint64_t window_early_ns(const struct launch_device *device, const struct launch *launch);
+
 /*
  * Whether a launch would be done by when others in flight, in other streams, are: then the device
  * works no longer for it.

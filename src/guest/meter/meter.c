@@ -12,6 +12,8 @@ _Thread_local char launch_thread __attribute__((tls_model("initial-exec")));
 
 /* A launch may need three events, and the wait behind it another. */
 #define SPARES 4
+/* Who waits for several streams, one after the other, finds now this one done, now that one. */
+#define WATCHED_WAITS 8
 /* So often a launch waits for room in its stream's ring; work may wait for it, too. */
 #define ROOM_TRIES 400
 
@@ -211,7 +213,7 @@ static struct missed miss_end(struct meter *meter, struct stream *stream, uint64
 	if (known == stream->launched_ns) {
 		known = later(known, stream->since_ns);
 		missed.lost = (struct span){known, now_ns, false};
-		stream->watched = true;
+		stream->watched = WATCHED_WAITS;
 	}
 	stream_land(meter, stream, stream->open.expected_ns);
 	stream->open = (struct burst){0};
@@ -384,7 +386,10 @@ void meter_end(struct launch *launch, CUresult e)
 	meter_unlock(meter);
 }
 
-/* The end of what is open in a stream, unless that was over long ago. Takes the lock. */
+/*
+ * The end of what is open in a stream, unless that was over long ago, or an end of it is known from
+ * just before, by an event or because the program waited. Takes the lock.
+ */
 static void close_stream(struct meter *meter, struct stream *stream, enum meter_why why)
 {
 	static const uint64_t skip[] = {
@@ -401,10 +406,11 @@ static void close_stream(struct meter *meter, struct stream *stream, enum meter_
 	meter_lock(meter);
 	missed = miss_end(meter, stream, now, why == METER_HOLD);
 	/* Who waits long after the last launch, or end, may find it done the next time, too. */
-	if ((why == METER_WAIT || why == METER_MARK) && !was_idle(stream, now))
-		stream->watched = false;
+	if ((why == METER_WAIT || why == METER_MARK) && !was_idle(stream, now) && stream->watched)
+		stream->watched--;
 	if (stream->open.launches && !stream->leaving &&
-	    (stream_has_events(stream) || now > stream->ended_ns + skip[why]))
+	    (stream_has_events(stream) ||
+	     now > later(stream->ended_ns, stream->waited_ns) + skip[why]))
 		reserve(meter, &records, false, now);
 	if (why == METER_SPLIT)
 		stream->again = true;
@@ -468,20 +474,46 @@ static bool is_reachable(const struct stream *stream)
 	       stream->key == launch_stream_key(CU_STREAM_PER_THREAD);
 }
 
+/* Whether something is open in a stream, and may be closed. Its context; NULL. Takes the lock. */
+static CUcontext open_context(struct meter *meter, struct stream *stream)
+{
+	CUcontext context = NULL;
+
+	meter_lock(meter);
+	stream_count(meter, stream);
+	if (stream->key && is_reachable(stream) && stream->open.launches && !stream->leaving)
+		context = stream->context;
+	meter_unlock(meter);
+	return context;
+}
+
 void meter_close_all(struct meter *meter, CUcontext context, enum meter_why why)
 {
 	for (uint32_t i = 0; i < atomic_peek(&meter->nstreams); i++) {
 		struct stream *stream = &meter->stream[i];
-		bool open;
 
-		meter_lock(meter);
-		stream_count(meter, stream);
-		open = stream->context == context && stream->key && is_reachable(stream) &&
-		       stream->open.launches && !stream->leaving;
-		meter_unlock(meter);
-		if (open && !meter_is_captured(stream->handle))
+		if (open_context(meter, stream) == context && !meter_is_captured(stream->handle))
 			close_stream(meter, stream, why);
 	}
+}
+
+void meter_hold(struct meter *meter, CUcontext context)
+{
+	meter_close_all(meter, context, METER_HOLD);
+	/* Who collects has the contexts: none of them goes meanwhile (meter_context_leaves). */
+	if (atomic_exchange(&meter->collecting, 1))
+		return;
+	for (uint32_t i = 0; i < atomic_peek(&meter->nstreams); i++) {
+		struct stream *stream = &meter->stream[i];
+		CUcontext other = open_context(meter, stream);
+
+		if (!other || other == context || DRIVER(cuCtxPushCurrent_v2, (other)))
+			continue;
+		if (!meter_is_captured(stream->handle))
+			close_stream(meter, stream, METER_HOLD);
+		DRIVER(cuCtxPopCurrent_v2, (&other));
+	}
+	atomic_store(&meter->collecting, 0);
 }
 
 /* Another thread that is about to record does so in a moment; one that was cancelled never does. */

@@ -8,11 +8,11 @@
  *	  from the host, or has a stream wait for something else (meter_close);
  *	- behind the first launch that is TUNING_END_NS after the last end in its stream, so that
  *	  a stream which nobody waits for is measured, too;
- *	- where the launch side holds a launch (meter_close).
+ *	- where the launch side holds a launch, in all streams (meter_hold).
  *
  * What a program leaves open all the same, because it waits in a way that nobody sees, is billed
  * for at most DEVICE_TIME_UNMEASURED_NS, counted apart, and from then on the end of each launch in
- * that stream is measured, until the program waits for it in a way that is seen.
+ * that stream is measured, until the program waited for it several times in a way that is seen.
  *
  * Only threads of the program record, into streams that they just used, and never while a stream
  * captures. Any thread collects; one at a time, the others go on. No lock is held over a call of
@@ -117,6 +117,11 @@ enum meter_why {
 void meter_close(struct meter *meter, CUcontext context, CUstream stream, enum meter_why why);
 /* The same for all of a context. */
 void meter_close_all(struct meter *meter, CUcontext context, enum meter_why why);
+/*
+ * The same because a launch in this context is held, for whatever is open: in other contexts, too,
+ * unless somebody just looks at their events.
+ */
+void meter_hold(struct meter *meter, CUcontext context);
 /*
  * It waited for a stream, or for all of a context, and what was open there is done by now: where
  * waits follow each other soon that is the end that is measured.

@@ -67,7 +67,11 @@ struct stream {
 	int clock;	     /* of its context; -1: there are no events to be had */
 	_Atomic bool mute;   /* the driver takes no events here */
 	bool again;	     /* something else stands before the next launch: it begins anew */
-	bool watched;	     /* a burst was closed by nobody: the end of each launch is measured */
+	/*
+	 * A burst was closed by nobody: the end of each launch is measured, until the program
+	 * waited in time so often.
+	 */
+	uint32_t watched;
 	uint32_t leaving;    /* calls under way that may end it, or its context */
 	uint32_t head, tail; /* of the ring; who collects moves the head */
 	struct timing_event event[STREAM_EVENTS];

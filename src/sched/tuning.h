@@ -119,9 +119,9 @@
  * program whose processor is its limit lives on what it has launched ahead (a training step on an
  * H200: 80 % of its speed with 350 us in flight, 86 % with 700 to 1500, 91 % with 5 ms).
  */
-#define TUNING_URGED_NS	     (350 * US)
+#define TUNING_URGED_NS	     (300 * US)
 #define TUNING_URGED_MOST_NS (1400 * US)
-#define TUNING_URGED_PART    8
+#define TUNING_URGED_PART    5
 #define TUNING_LOOKOUT_NS (125 * US)
 /*
  * Launched so long before the end of the last one, it begins right behind: a kernel of 1 ms has

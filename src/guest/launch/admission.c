@@ -35,7 +35,7 @@ struct asking {
 
 static const uint32_t nothing; /* to sleep on, until an instant */
 
-static int ledger_of(const struct launch_device *device)
+static int admission_ledger_of(const struct launch_device *device)
 {
 	return device->meter.device->ledger;
 }
@@ -46,9 +46,9 @@ static int ledger_of(const struct launch_device *device)
  * What is in flight will be owed for, too, so who would wake up before that is paid sleeps on; no
  * longer than is made up for if it takes less than was expected.
  */
-static uint64_t more_ns(const struct asking *asking)
+static uint64_t admission_more_ns(const struct asking *asking)
 {
-	uint32_t share = limits_share(&asking->state->limits, ledger_of(asking->device));
+	uint32_t share = limits_share(&asking->state->limits, admission_ledger_of(asking->device));
 	uint64_t more = window_pending_ns(asking->device) * 1000 / (share ? share : 1);
 
 	if (atomic_load(&asking->state->limits.controller) != CONTROLLER_DEFICIT)
@@ -56,24 +56,24 @@ static uint64_t more_ns(const struct asking *asking)
 	return more < TUNING_MORE_NS ? more : TUNING_MORE_NS;
 }
 
-static void choose_slice(struct asking *asking)
+static void admission_choose_slice(struct asking *asking)
 {
 	struct launch_device *device = asking->device;
 	struct limits *limits = &asking->state->limits;
-	bool beside = device_time_beside(asking->guest->ledger, ledger_of(device),
+	bool beside = device_time_beside(asking->guest->ledger, admission_ledger_of(device),
 					 asking->launch->now_ns);
 
 	atomic_store_explicit(&device->beside, beside, memory_order_relaxed);
 	atomic_store(&limits->slice_ns,
 		     admission_slice_ns(&(struct admission_pace){
-			     .share_permille = limits_share(limits, ledger_of(device)),
+			     .share_permille = limits_share(limits, admission_ledger_of(device)),
 			     .peers = state_has_peers(device),
 			     .uneven = beside || window_pauses_badly(device),
 		     }));
 }
 
 /* The tenant's part: its turn and its accounts. */
-static void look_at_share(struct asking *asking, struct admission_inputs *in)
+static void admission_look_at_share(struct asking *asking, struct admission_inputs *in)
 {
 	const struct limits *limits = &asking->state->limits;
 	struct launch_device *device = asking->device;
@@ -81,10 +81,10 @@ static void look_at_share(struct asking *asking, struct admission_inputs *in)
 	uint64_t own;
 
 	asking->bills = atomic_load(&asking->state->bills);
-	in->paid_ns = limits_paid_ns(limits, asking->guest->ledger, ledger_of(device),
+	in->paid_ns = limits_paid_ns(limits, asking->guest->ledger, admission_ledger_of(device),
 				     launch->now_ns, launch->blocks, &own);
 	if (own && own == in->paid_ns && !stall_is_on(&device->stall))
-		in->paid_ns += more_ns(asking);
+		in->paid_ns += admission_more_ns(asking);
 	in->turn = in->paid_ns || !limits_not_our_turn(limits, launch->now_ns);
 	if (!in->paid_ns && stall_is_on(&device->stall))
 		stall_end(device);
@@ -96,27 +96,27 @@ static void look_at_share(struct asking *asking, struct admission_inputs *in)
 }
 
 /* In flight there is to be one launch at a time, or the next one a moment early. */
-static bool goes_singly(uint64_t window_ns)
+static bool admission_goes_singly(uint64_t window_ns)
 {
 	return window_ns && window_ns <= TUNING_EARLY_NS;
 }
 
 /* 0: unbounded. */
-static uint64_t window_of(struct asking *asking)
+static uint64_t admission_window_of(struct asking *asking)
 {
 	const struct limits *limits = &asking->state->limits;
 	struct launch_device *device = asking->device;
 	uint32_t flags = limits_turn_flags(limits, asking->launch->now_ns);
 	/* Nobody waits for who goes before all others. */
 	bool contended = flags & TURN_CONTENDED && !(flags & TURN_FIRST);
-	bool capped = limits_capped(limits, ledger_of(device));
+	bool capped = limits_capped(limits, admission_ledger_of(device));
 	unsigned int n = state_processes(device, asking->launch->now_ns);
 	uint64_t window;
 
 	if (atomic_load(&asking->guest->in_space) || (!asking->urged && !contended && !capped))
 		return 0;
 	window = admission_window_ns(&(struct admission_window){
-		.share_permille = limits_share(limits, ledger_of(device)),
+		.share_permille = limits_share(limits, admission_ledger_of(device)),
 		.asked_ns = atomic_load(&limits->inflight_us) * US,
 		.contended = contended,
 		.processes = n,
@@ -139,15 +139,15 @@ static uint64_t window_of(struct asking *asking)
 }
 
 /* Whether there is a place for it, where long launches of several processes need one. */
-static bool has_place(struct asking *asking)
+static bool admission_has_place(struct asking *asking)
 {
 	struct launch_device *device = asking->device;
 	const struct limits *limits = &asking->state->limits;
 	uint64_t now = asking->launch->now_ns, took = asking->launch->expected_ns;
 	unsigned int n = state_processes(device, now);
-	int64_t share = limits_share(limits, ledger_of(device));
+	int64_t share = limits_share(limits, admission_ledger_of(device));
 
-	if (n <= DEVICE_TIME_PLACES || !limits_capped(limits, ledger_of(device)) ||
+	if (n <= DEVICE_TIME_PLACES || !limits_capped(limits, admission_ledger_of(device)) ||
 	    limits_contended(limits, now) ||
 	    n * took <= (uint64_t)admission_paid_in_ns(share, TUNING_ROUND_PAUSE_NS))
 		return true;
@@ -158,7 +158,7 @@ static bool has_place(struct asking *asking)
  * Work may wait for what the same program launches next, so nobody waits for ever for room. What
  * takes far longer than expected would let one more launch go each time, so then it takes longer.
  */
-static uint64_t patience_ns(const struct launch_device *device)
+static uint64_t admission_patience_ns(const struct launch_device *device)
 {
 	return (uint64_t)between((int64_t)atomic_load(&device->window.late_ns), TUNING_PATIENCE_NS,
 				 TUNING_PATIENCE_MOST_NS);
@@ -168,7 +168,7 @@ static uint64_t patience_ns(const struct launch_device *device)
  * A thread that is held neither waits for what it launched nor launches more: what is open ends
  * here, in whichever stream and context, and nobody need guess later when that was.
  */
-static void close_open(struct asking *asking)
+static void admission_close_open(struct asking *asking)
 {
 	if (!asking->closed)
 		meter_hold(&asking->device->meter, asking->launch->context);
@@ -176,43 +176,43 @@ static void close_open(struct asking *asking)
 }
 
 /* The launch's part: room in flight. */
-static void look_at_room(struct asking *asking, struct admission_inputs *in)
+static void admission_look_at_room(struct asking *asking, struct admission_inputs *in)
 {
 	struct launch_device *device = asking->device;
-	uint64_t now = asking->launch->now_ns, window = window_of(asking), most = window;
+	uint64_t now = asking->launch->now_ns, window = admission_window_of(asking), most = window;
 
 	asking->window_ns = window;
 	in->place = true;
 	in->glance_ns = window > TUNING_GLANCE_NS ? window : TUNING_GLANCE_NS;
 	if (!window)
 		return;
-	if (asking->full && !asking->urged && !goes_singly(window))
+	if (asking->full && !asking->urged && !admission_goes_singly(window))
 		most -= window / (atomic_load(&device->beside) ? TUNING_REFILL_RANKS_PART
 							       : TUNING_REFILL_PART);
-	in->room_ns = window_room_ns(device, asking->launch, most, 
-				     !asking->urged && !goes_singly(window));
+	in->room_ns = window_room_ns(device, asking->launch, most,
+				     !asking->urged && !admission_goes_singly(window));
 	if (!in->room_ns) {
-		in->place = has_place(asking);
+		in->place = admission_has_place(asking);
 		return;
 	}
 	if (!asking->full) {
 		/* It waits until there is room for several: a wake-up costs more than they do. */
 		asking->full = true;
-		close_open(asking);
-		look_at_room(asking, in);
+		admission_close_open(asking);
+		admission_look_at_room(asking, in);
 		return;
 	}
 	in->beside = !asking->urged && window_fits(device, asking->launch);
 	if (!asking->patience_ns)
 		asking->patience_ns =
-			(in->room_ns > now ? in->room_ns : now) + patience_ns(device) +
+			(in->room_ns > now ? in->room_ns : now) + admission_patience_ns(device) +
 			(state_processes(device, now) - 1) * window_pending_ns(device);
 	in->patience_ns = asking->patience_ns;
 }
 
 /* --- Waiting ------------------------------------------------------------------------------- */
 
-static void nap(struct asking *asking, const void *word, uint32_t seen, uint64_t until_ns)
+static void admission_nap(struct asking *asking, const void *word, uint32_t seen, uint64_t until_ns)
 {
 	atomic_fetch_add(&asking->state->waiting, 1);
 	futex_wait_until(word, seen, until_ns);
@@ -221,7 +221,7 @@ static void nap(struct asking *asking, const void *word, uint32_t seen, uint64_t
 }
 
 /* After which another look at what the device and others do is due. */
-static void look_again(struct asking *asking)
+static void admission_look_again(struct asking *asking)
 {
 	state_active(asking->device, asking->launch->now_ns);
 	meter_collect(&asking->device->meter);
@@ -233,35 +233,35 @@ static void look_again(struct asking *asking)
  * the device to begin: it is while nothing is queued that the device turns to who waits. Sleeping
  * is too coarse for that.
  */
-static void look_out(struct asking *asking, uint64_t room_ns)
+static void admission_look_out(struct asking *asking, uint64_t room_ns)
 {
 	uint64_t now = asking->launch->now_ns;
 
 	if (room_ns > now + TUNING_GLANCE_NS)
-		nap(asking, &nothing, 0, now + TUNING_GLANCE_NS - TUNING_LOOKOUT_NS);
+		admission_nap(asking, &nothing, 0, now + TUNING_GLANCE_NS - TUNING_LOOKOUT_NS);
 	else if (room_ns > now + TUNING_LOOKOUT_NS)
-		nap(asking, &nothing, 0, room_ns - TUNING_LOOKOUT_NS);
+		admission_nap(asking, &nothing, 0, room_ns - TUNING_LOOKOUT_NS);
 	else if (atomic_load(&asking->device->window.late_ns) > TUNING_LOOKOUT_NS)
-		nap(asking, &nothing, 0, now + TUNING_LOOKOUT_NS / 2);
+		admission_nap(asking, &nothing, 0, now + TUNING_LOOKOUT_NS / 2);
 	else
 		sched_yield(); /* the processor may be wanted, too */
 	asking->launch->now_ns = now_monotonic_ns();
 }
 
-static void wait_for_room(struct asking *asking, uint64_t until_ns)
+static void admission_wait_for_room(struct asking *asking, uint64_t until_ns)
 {
 	if (asking->urged)
-		look_out(asking, window_due_ns(&asking->device->window));
+		admission_look_out(asking, window_due_ns(&asking->device->window));
 	else
-		nap(asking, &nothing, 0, until_ns);
-	look_again(asking);
+		admission_nap(asking, &nothing, 0, until_ns);
+	admission_look_again(asking);
 }
 
 /*
  * Others wait for the end of what is in flight as this one does for theirs, so it looks when that
  * is expected.
  */
-static uint64_t turn_look_ns(const struct launch_device *device, uint64_t now_ns)
+static uint64_t admission_turn_look_ns(const struct launch_device *device, uint64_t now_ns)
 {
 	uint64_t due = window_due_ns(&device->window);
 
@@ -272,35 +272,36 @@ static uint64_t turn_look_ns(const struct launch_device *device, uint64_t now_ns
 }
 
 /* Held for the share. */
-static void wait_for_share(struct asking *asking, const struct admission *decision, uint32_t seen,
-			   uint32_t turn_seen)
+static void admission_wait_for_share(struct asking *asking, const struct admission *decision,
+				     uint32_t seen, uint32_t turn_seen)
 {
 	struct launch_device *device = asking->device;
 	struct launch *launch = asking->launch;
 	struct limits *limits = &asking->state->limits;
 	uint64_t from = launch->now_ns;
 
-	close_open(asking);
+	admission_close_open(asking);
 	device_time_hold(device->meter.time, from - asking->held_ns, from, decision->until_ns);
 	/* Who waits for its turn wants the device; who pays a debt leaves it to others. */
 	if (decision->verdict == ADMISSION_WAIT_TURN) {
 		demand_want(device, from, TUNING_DEMAND_NS);
-		nap(asking, &limits->turn->seq, turn_seen, turn_look_ns(device, from));
+		admission_nap(asking, &limits->turn->seq, turn_seen,
+			      admission_turn_look_ns(device, from));
 	} else {
-		nap(asking, asking->guest->gate, seen, decision->until_ns);
+		admission_nap(asking, asking->guest->gate, seen, decision->until_ns);
 		/* The monitor sleeps while nothing is in flight. */
 		steer_all(asking->guest, now_monotonic_ns());
 	}
 	device_time_hold_end(device->meter.time, launch->now_ns);
 	asking->held_ns += launch->now_ns - from;
-	look_again(asking);
+	admission_look_again(asking);
 }
 
 /*
  * The turn is there, but the last tenant's work is on the device for a moment more. Sleeping is too
  * coarse for that, so one thread stays awake.
  */
-static void wait_for_edge(struct asking *asking)
+static void admission_wait_for_edge(struct asking *asking)
 {
 	struct launch_state *state = asking->state;
 	uint64_t now = asking->launch->now_ns;
@@ -309,7 +310,7 @@ static void wait_for_edge(struct asking *asking)
 
 	if (from <= now || from > now + TUNING_EDGE_MOST_NS)
 		return;
-	close_open(asking);
+	admission_close_open(asking);
 	awake = !atomic_exchange(&state->awake, true);
 	if (!awake || from > now + TUNING_EDGE_AWAKE_NS)
 		futex_wait_until(&nothing, 0, awake ? from - TUNING_EDGE_AWAKE_NS : from);
@@ -323,7 +324,7 @@ static void wait_for_edge(struct asking *asking)
 
 /* --- The way of a launch ------------------------------------------------------------------- */
 
-static void note_hold(const struct asking *asking)
+static void admission_note_hold(const struct asking *asking)
 {
 	struct device_time *time = asking->device->meter.time;
 
@@ -334,7 +335,7 @@ static void note_hold(const struct asking *asking)
 }
 
 /* What is known of it now. */
-static struct admission_inputs look(struct asking *asking)
+static struct admission_inputs admission_look(struct asking *asking)
 {
 	struct admission_inputs in = {
 		.now_ns = asking->launch->now_ns,
@@ -342,17 +343,17 @@ static struct admission_inputs look(struct asking *asking)
 	};
 
 	asking->urged = limits_turn_flags(&asking->state->limits, in.now_ns) & TURN_URGED;
-	look_at_share(asking, &in);
+	admission_look_at_share(asking, &in);
 	/* Beside work of other streams, paid for anyway, it takes no time of its own. */
 	in.beside = in.turn && in.paid_ns && !in.stalls && !stall_is_on(&asking->device->stall) &&
 		    window_fits(asking->device, asking->launch);
 	if (in.turn && (!in.paid_ns || in.stalls || in.beside))
-		look_at_room(asking, &in);
+		admission_look_at_room(asking, &in);
 	return in;
 }
 
 /* One look and what comes of it. True: the launch may go. */
-static bool step(struct asking *asking)
+static bool admission_step(struct asking *asking)
 {
 	struct limits *limits = &asking->state->limits;
 	struct launch *launch = asking->launch;
@@ -367,10 +368,10 @@ static bool step(struct asking *asking)
 		return false;
 	}
 	limits_refresh(limits, asking->guest);
-	choose_slice(asking);
+	admission_choose_slice(asking);
 	if (limits_none(limits, asking->guest))
 		return true;
-	in = look(asking);
+	in = admission_look(asking);
 	decision = admission_decide(&in);
 	if (decision.verdict == ADMISSION_STALL) {
 		asking->stalled = stall_begin(asking->guest, asking->device, launch,
@@ -382,13 +383,13 @@ static bool step(struct asking *asking)
 	if (decision.verdict == ADMISSION_GO) {
 		asking->settled = !in.paid_ns;
 		if (asking->settled)
-			wait_for_edge(asking);
+			admission_wait_for_edge(asking);
 		return demand_claim(asking->device, launch->now_ns);
 	}
 	if (decision.verdict == ADMISSION_WAIT_ROOM)
-		wait_for_room(asking, decision.until_ns);
+		admission_wait_for_room(asking, decision.until_ns);
 	else
-		wait_for_share(asking, &decision, seen, turn_seen);
+		admission_wait_for_share(asking, &decision, seen, turn_seen);
 	return false;
 }
 
@@ -396,14 +397,14 @@ static bool step(struct asking *asking)
  * What may follow without asking. Tokens are taken by each launch, so controllers that count them
  * are asked for each; so is what goes one at a time, and where long launches need a place.
  */
-static void give_credit(const struct asking *asking)
+static void admission_give_credit(const struct asking *asking)
 {
 	const struct limits *limits = &asking->state->limits;
 	uint64_t now = asking->launch->now_ns, until = UINT64_MAX;
 	uint64_t room = asking->window_ns ? asking->window_ns : 1000 * MS;
 
 	if (!asking->settled || atomic_load(&limits->controller) != CONTROLLER_DEFICIT ||
-	    goes_singly(room) ||
+	    admission_goes_singly(room) ||
 	    (asking->window_ns && atomic_load(&asking->device->processes) > DEVICE_TIME_PLACES))
 		return;
 	if (limits->turn && !turn_silent(limits->turn, now, TUNING_SILENCE_NS))
@@ -412,7 +413,7 @@ static void give_credit(const struct asking *asking)
 }
 
 /* For a launch that nobody let through before. */
-static void ask(struct guest *guest, struct launch_device *device, struct launch *launch)
+static void admission_ask(struct guest *guest, struct launch_device *device, struct launch *launch)
 {
 	struct asking asking = {
 		.guest = guest,
@@ -422,9 +423,9 @@ static void ask(struct guest *guest, struct launch_device *device, struct launch
 	};
 	const struct limits *limits = &asking.state->limits;
 
-	while (!step(&asking))
+	while (!admission_step(&asking))
 		;
-	note_hold(&asking);
+	admission_note_hold(&asking);
 	state_active(device, launch->now_ns);
 	if (!asking.stalled) { /* who pays a debt leaves the device to others */
 		demand_want(device, launch->now_ns, TUNING_LINGER_NS);
@@ -432,11 +433,11 @@ static void ask(struct guest *guest, struct launch_device *device, struct launch
 	}
 	launch->rival = !limits_alone(limits, launch->now_ns) || state_has_peers(device);
 	launch->held = asking.held_ns;
-	launch->watched = goes_singly(asking.window_ns);
-	give_credit(&asking);
+	launch->watched = admission_goes_singly(asking.window_ns);
+	admission_give_credit(&asking);
 }
 
-static uint64_t *count_of(const struct launch *launch)
+static uint64_t *admission_counter(const struct launch *launch)
 {
 	struct device_time *time = launch->meter->time;
 
@@ -444,13 +445,13 @@ static uint64_t *count_of(const struct launch *launch)
 }
 
 /* Not counted when it is back: a locked instruction waits until the driver's doorbell rang. */
-static void count(const struct launch *launch)
+static void admission_count(const struct launch *launch)
 {
 	if (launch->kind != LAUNCH_COPY)
-		__atomic_fetch_add(count_of(launch), 1, __ATOMIC_RELAXED);
+		__atomic_fetch_add(admission_counter(launch), 1, __ATOMIC_RELAXED);
 }
 
-static void expect(struct launch_device *device, struct launch *launch)
+static void admission_expect(struct launch_device *device, struct launch *launch)
 {
 	launch->expected_ns = cost_use(&device->window.costs, launch->key, &launch->alone);
 	launch->known = launch->expected_ns;
@@ -484,15 +485,15 @@ CUresult admission_enter(struct guest *guest, struct launch *launch)
 	if ((!lets || atomic_load(&guest->captures)) && meter_is_captured(launch->stream))
 		return CUDA_SUCCESS;
 	launch->meter = &device->meter;
-	count(launch);
-	expect(device, launch);
+	admission_count(launch);
+	admission_expect(device, launch);
 	lets = lets && credit_fits(device, launch);
 	if (lets && !launch->alone && credit_take(launch)) {
 		launch->credited = true;
 		return CUDA_SUCCESS;
 	}
 	if (!lets)
-		ask(guest, device, launch);
+		admission_ask(guest, device, launch);
 	if (!atomic_load_explicit(&device->burst_from_ns, memory_order_relaxed))
 		atomic_store(&device->burst_from_ns, launch->now_ns);
 	meter_begin(launch);
@@ -511,7 +512,7 @@ void admission_left(struct guest *guest, struct launch *launch, CUresult e)
 	struct launch_device *device = launch_device_of(launch->meter);
 
 	if (e && launch->kind != LAUNCH_COPY)
-		__atomic_fetch_sub(count_of(launch), 1, __ATOMIC_RELAXED);
+		__atomic_fetch_sub(admission_counter(launch), 1, __ATOMIC_RELAXED);
 	if (launch->credited)
 		return;
 	meter_end(launch, e);

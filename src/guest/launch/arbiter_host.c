@@ -86,7 +86,7 @@ struct arbiter_host {
 	struct arbiter_tenant state[ARBITER_TENANTS];
 };
 
-static void *map_file(int fd)
+static void *arbiter_host_map_file(int fd)
 {
 	void *map = mmap(NULL, ARBITER_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 
@@ -112,7 +112,7 @@ int arbiter_host_open(const char *tenant_dir, struct arbiter_host **ret)
 		return -ENOMEM;
 	memcpy(host->runtime, tenant_dir, (size_t)(slash - tenant_dir));
 	fd = shared_file_join(host->runtime, ARBITER_FILE, ARBITER_BYTES);
-	host->file = fd < 0 ? NULL : map_file(fd);
+	host->file = fd < 0 ? NULL : arbiter_host_map_file(fd);
 	if (!host->file) {
 		munmap(host, sizeof(*host));
 		return fd < 0 ? fd : -ENOMEM;
@@ -132,7 +132,7 @@ bool arbiter_host_take(struct arbiter_host *host)
 	fd = shared_file_join(host->runtime, ARBITER_FILE, ARBITER_BYTES);
 	if (fd < 0 || shared_file_lock(fd, LOCK_AT, 1))
 		return false;
-	host->role = map_file(fd);
+	host->role = arbiter_host_map_file(fd);
 	host->scanned_ns = host->listed_ns = 0;
 	return host->role;
 }
@@ -147,7 +147,7 @@ bool arbiter_host_busy(const struct arbiter_host *host)
 	return host->busy;
 }
 
-static void leave(struct arbiter_host *host, int i)
+static void arbiter_host_member_leave(struct arbiter_host *host, int i)
 {
 	struct member *member = &host->member[i];
 
@@ -164,7 +164,7 @@ void arbiter_host_drop(struct arbiter_host *host)
 		if (!host->member[i].name[0])
 			continue;
 		atomic_release(&host->member[i].turn->beat_ns, 0);
-		leave(host, i);
+		arbiter_host_member_leave(host, i);
 	}
 	if (host->role)
 		munmap(host->role, ARBITER_BYTES);
@@ -173,7 +173,7 @@ void arbiter_host_drop(struct arbiter_host *host)
 	host->nuuids = 0;
 }
 
-static int bit_of(struct arbiter_host *host, const uint8_t uuid[16])
+static int arbiter_host_bit_of(struct arbiter_host *host, const uint8_t uuid[16])
 {
 	for (int i = 0; i < host->nuuids; i++)
 		if (!memcmp(host->uuid[i], uuid, 16))
@@ -185,7 +185,7 @@ static int bit_of(struct arbiter_host *host, const uint8_t uuid[16])
 }
 
 /* What its policy says, and the devices that its processes met so far. */
-static void describe(struct arbiter_host *host, int i)
+static void arbiter_host_describe_member(struct arbiter_host *host, int i)
 {
 	struct member *member = &host->member[i];
 	struct arbiter_tenant *state = &host->state[i];
@@ -208,7 +208,7 @@ static void describe(struct arbiter_host *host, int i)
 	state->devices = 0;
 	while (member->ndevices < POLICY_DEVICES &&
 	       !ledger_device_info(member->ledger, member->ndevices, &info)) {
-		int bit = bit_of(host, info.uuid);
+		int bit = arbiter_host_bit_of(host, info.uuid);
 		uint32_t weight = policy_weight(&policy, info.uuid);
 
 		member->time[member->ndevices] = device_time_of(member->ledger, member->ndevices);
@@ -217,7 +217,7 @@ static void describe(struct arbiter_host *host, int i)
 	}
 }
 
-static int join(struct arbiter_host *host, const char *name, const char *dir)
+static int arbiter_host_member_join(struct arbiter_host *host, const char *name, const char *dir)
 {
 	struct member *member;
 	int i = 0;
@@ -229,7 +229,7 @@ static int join(struct arbiter_host *host, const char *name, const char *dir)
 	member = &host->member[i];
 	if (policy_open(dir, &member->policy) || ledger_open(dir, LEDGER_GUEST, &member->ledger) ||
 	    turn_open(dir, &member->turn)) {
-		leave(host, i);
+		arbiter_host_member_leave(host, i);
 		return 0;
 	}
 	strncpy(member->name, name, sizeof(member->name) - 1);
@@ -240,7 +240,7 @@ static int join(struct arbiter_host *host, const char *name, const char *dir)
 }
 
 /* Opening one takes long beside asking whether anybody is there. */
-static int look_at(const char *name, const char *dir, void *arg)
+static int arbiter_host_look_at_member(const char *name, const char *dir, void *arg)
 {
 	struct arbiter_host *host = arg;
 	int i = 0;
@@ -250,13 +250,13 @@ static int look_at(const char *name, const char *dir, void *arg)
 	while (i < host->n && strcmp(host->member[i].name, name))
 		i++;
 	if (i == host->n)
-		i = join(host, name, dir);
+		i = arbiter_host_member_join(host, name, dir);
 	if (i >= 0 && i < host->n && !strcmp(host->member[i].name, name))
 		host->member[i].seen = true;
 	return 0;
 }
 
-static void look_for_members(struct arbiter_host *host)
+static void arbiter_host_look_for_members(struct arbiter_host *host)
 {
 	char dir[sizeof(host->runtime) + POLICY_NAME_BYTES + 1];
 
@@ -268,22 +268,22 @@ static void look_for_members(struct arbiter_host *host)
 	}
 }
 
-static void look_for_all(struct arbiter_host *host, uint64_t now_ns)
+static void arbiter_host_look_for_all(struct arbiter_host *host, uint64_t now_ns)
 {
 	host->comers = atomic_peek(&host->file->comers);
 	host->listed_ns = now_ns;
 	for (int i = 0; i < host->n; i++)
 		host->member[i].seen = false;
-	tenant_list(host->runtime, look_at, host);
+	tenant_list(host->runtime, arbiter_host_look_at_member, host);
 }
 
-static void scan(struct arbiter_host *host, uint64_t now_ns)
+static void arbiter_host_scan(struct arbiter_host *host, uint64_t now_ns)
 {
 	if (host->comers != atomic_peek(&host->file->comers) ||
 	    now_ns >= host->listed_ns + LIST_NS)
-		look_for_all(host, now_ns);
+		arbiter_host_look_for_all(host, now_ns);
 	else if (now_ns >= host->scanned_ns + SCAN_NS)
-		look_for_members(host);
+		arbiter_host_look_for_members(host);
 	else
 		return;
 	host->scanned_ns = now_ns;
@@ -291,14 +291,14 @@ static void scan(struct arbiter_host *host, uint64_t now_ns)
 		if (!host->member[i].name[0])
 			continue;
 		if (host->member[i].seen)
-			describe(host, i);
+			arbiter_host_describe_member(host, i);
 		else
-			leave(host, i);
+			arbiter_host_member_leave(host, i);
 	}
 }
 
 /* An instant that a tenant wrote: none lies so far ahead unless it is damaged. */
-static uint64_t instant(const uint64_t *word, uint64_t now_ns)
+static uint64_t arbiter_host_instant(const uint64_t *word, uint64_t now_ns)
 {
 	uint64_t at = atomic_peek(word);
 
@@ -309,7 +309,7 @@ static uint64_t instant(const uint64_t *word, uint64_t now_ns)
  * What a tenant used, as if its devices were one: that of the busiest. One that lies behind is
  * taken along, or work on it would count for nothing until it has caught up with all of the past.
  */
-static uint64_t count(struct member *member)
+static uint64_t arbiter_host_count(struct member *member)
 {
 	uint64_t most = 0;
 
@@ -327,18 +327,18 @@ static uint64_t count(struct member *member)
 }
 
 /* What is later than expected, or may be, goes on: nobody is let in before it was seen to end. */
-static uint64_t done_ns(const struct device_time *time, uint64_t now_ns)
+static uint64_t arbiter_host_done_ns(const struct device_time *time, uint64_t now_ns)
 {
-	uint64_t due = instant(&time->due_ns, now_ns);
-	uint64_t work = instant(&time->work_until_ns, now_ns);
-	bool unforeseen = instant(&time->unforeseen_until_ns, now_ns) > now_ns;
+	uint64_t due = arbiter_host_instant(&time->due_ns, now_ns);
+	uint64_t work = arbiter_host_instant(&time->work_until_ns, now_ns);
+	bool unforeseen = arbiter_host_instant(&time->unforeseen_until_ns, now_ns) > now_ns;
 
 	if (work > now_ns && (unforeseen || due <= now_ns))
 		return due > now_ns + LATE_NS ? due : now_ns + LATE_NS;
 	return due;
 }
 
-static void look(struct arbiter_host *host, int i, uint64_t now_ns)
+static void arbiter_host_look(struct arbiter_host *host, int i, uint64_t now_ns)
 {
 	struct member *member = &host->member[i];
 	struct arbiter_tenant *state = &host->state[i];
@@ -347,14 +347,15 @@ static void look(struct arbiter_host *host, int i, uint64_t now_ns)
 
 	if (policy_generation(member->policy) != member->generation ||
 	    !ledger_device_info(member->ledger, member->ndevices, &info))
-		describe(host, i);
+		arbiter_host_describe_member(host, i);
 	state->id = member->turns ? member->id : 0;
 	state->done_ns = state->devices = state->burst_ns = 0;
 	for (int d = 0; d < member->ndevices; d++) {
 		const struct device_time *time = member->time[d];
-		uint64_t work = instant(&time->work_until_ns, now_ns);
-		uint64_t want = instant(&time->demand_until_ns, now_ns);
-		uint64_t done = done_ns(time, now_ns), burst = atomic_peek(&time->burst_ns);
+		uint64_t work = arbiter_host_instant(&time->work_until_ns, now_ns);
+		uint64_t want = arbiter_host_instant(&time->demand_until_ns, now_ns);
+		uint64_t done = arbiter_host_done_ns(time, now_ns),
+			 burst = atomic_peek(&time->burst_ns);
 
 		if (work || want || atomic_peek(&time->busy_ns))
 			state->devices |= UINT64_C(1) << member->bit[d];
@@ -369,7 +370,7 @@ static void look(struct arbiter_host *host, int i, uint64_t now_ns)
 	 */
 	if (state->priority > 0 && !state->returns && state->done_ns > BEHIND_NS)
 		state->done_ns -= BEHIND_NS;
-	state->busy_ns = count(member);
+	state->busy_ns = arbiter_host_count(member);
 	state->wants = demand > now_ns || state->done_ns > now_ns;
 	host->busy |= state->wants;
 }
@@ -378,7 +379,7 @@ static void look(struct arbiter_host *host, int i, uint64_t now_ns)
  * A tenant that was just closed may have launched while that was decided: then it says so by now,
  * and its neighbour waits for that work as for any. (See claim_turn in admission.c.)
  */
-static bool is_taken(const struct arbiter_host *host, int i, uint64_t now_ns)
+static bool arbiter_host_is_taken(const struct arbiter_host *host, int i, uint64_t now_ns)
 {
 	const struct arbiter_tenant *state = &host->state[i];
 
@@ -391,20 +392,21 @@ static bool is_taken(const struct arbiter_host *host, int i, uint64_t now_ns)
 		    now_ns > other->left_ns + MISSED_MOST_NS)
 			continue;
 		for (int d = 0; d < member->ndevices; d++)
-			if (done_ns(member->time[d], now_ns) > now_ns + arbiter_defaults.lead_ns)
+			if (arbiter_host_done_ns(member->time[d], now_ns) >
+			    now_ns + arbiter_defaults.lead_ns)
 				return true;
 	}
 	return false;
 }
 
-static void tell(struct arbiter_host *host, int i, uint64_t now_ns)
+static void arbiter_host_tell(struct arbiter_host *host, int i, uint64_t now_ns)
 {
 	struct turn *turn = host->member[i].turn;
 	const struct arbiter_tenant *state = &host->state[i];
 	uint64_t until = state->open ? state->open_until_ns : 0;
 	bool opened = until > now_ns && atomic_peek(&turn->open_until_ns) <= now_ns;
 
-	if (opened && !state->first && is_taken(host, i, now_ns)) {
+	if (opened && !state->first && arbiter_host_is_taken(host, i, now_ns)) {
 		host->withheld = true;
 		opened = false;
 		until = 0;
@@ -429,11 +431,11 @@ uint64_t arbiter_host_step(struct arbiter_host *host, uint64_t now_ns)
 {
 	uint64_t next;
 
-	scan(host, now_ns);
+	arbiter_host_scan(host, now_ns);
 	host->busy = false;
 	for (int i = 0; i < host->n; i++)
 		if (host->member[i].name[0])
-			look(host, i, now_ns);
+			arbiter_host_look(host, i, now_ns);
 	next = arbiter_step(&arbiter_defaults, host->state, host->n, now_ns);
 	/* Closed first, so that who launches all the same is seen before another is let in. */
 	host->withheld = false;
@@ -441,7 +443,7 @@ uint64_t arbiter_host_step(struct arbiter_host *host, uint64_t now_ns)
 		for (int i = 0; i < host->n; i++)
 			if (host->member[i].name[0] && host->member[i].turns &&
 			    host->state[i].open == open)
-				tell(host, i, now_ns);
+				arbiter_host_tell(host, i, now_ns);
 		__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	}
 	return host->withheld && next > now_ns + WITHHELD_NS ? now_ns + WITHHELD_NS : next;

@@ -6,7 +6,7 @@
 #include "guest/launch/credit.h"
 #include "guest/launch/window.h"
 
-static void billed(struct meter *meter, uint64_t from_ns, uint64_t to_ns)
+static void attach_billed(struct meter *meter, uint64_t from_ns, uint64_t to_ns)
 {
 	struct launch_state *state = state_get(meter->guest);
 
@@ -15,7 +15,7 @@ static void billed(struct meter *meter, uint64_t from_ns, uint64_t to_ns)
 }
 
 static const struct meter_client client = {
-	.billed = billed,
+	.billed = attach_billed,
 	.launched = window_launched,
 	.done = window_done,
 	.spun = window_spun,
@@ -23,7 +23,7 @@ static const struct meter_client client = {
 	.count = credit_count,
 };
 
-static struct launch_state *state_make(struct guest *guest)
+static struct launch_state *attach_state(struct guest *guest)
 {
 	struct launch_state *state = state_get(guest), *expected = NULL;
 
@@ -41,8 +41,8 @@ static struct launch_state *state_make(struct guest *guest)
 	return expected;
 }
 
-static struct launch_device *device_make(struct guest *guest, struct launch_state *state,
-					 struct guest_device *device)
+static struct launch_device *attach_device_state(struct guest *guest, struct launch_state *state,
+						 struct guest_device *device)
 {
 	struct launch_device *made = state_device(guest, device->ordinal), *expected = NULL;
 
@@ -79,8 +79,8 @@ CUresult attach_device(struct guest *guest, CUcontext *ret_context, struct launc
 	device = guest_current_device(guest);
 	if (!device)
 		return CUDA_SUCCESS;
-	state = state_make(guest);
-	*ret = state ? device_make(guest, state, device) : NULL;
+	state = attach_state(guest);
+	*ret = state ? attach_device_state(guest, state, device) : NULL;
 	if (!*ret)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	atomic_store_explicit(&state->context[device->ordinal], *ret_context,

@@ -83,7 +83,7 @@ bool credit_take(struct launch *launch)
 	return true;
 }
 
-static uint64_t numbered(uint64_t word)
+static uint64_t credit_numbered(uint64_t word)
 {
 	return word & ~(NUMBER - 1);
 }
@@ -116,7 +116,7 @@ void credit_open(struct launch_device *device, const struct launch *launch)
 		credit->first_ns = launch->now_ns;
 		atomic_poke(&credit->last_ns, launch->now_ns);
 		atomic_poke(&credit->key, launch->key);
-		credit->given = numbered(atomic_peek(&credit->word)) | LAUNCHES * LAUNCH |
+		credit->given = credit_numbered(atomic_peek(&credit->word)) | LAUNCHES * LAUNCH |
 				(room < NS_MASK ? room : NS_MASK);
 		atomic_release(&credit->word, credit->given);
 	}
@@ -126,7 +126,7 @@ void credit_open(struct launch_device *device, const struct launch *launch)
 void credit_count(struct meter *meter, struct stream *stream)
 {
 	struct stream_credit *credit = &stream->credit;
-	uint64_t given = credit->given, next = numbered(given) + NUMBER, left;
+	uint64_t given = credit->given, next = credit_numbered(given) + NUMBER, left;
 	struct burst burst;
 
 	left = __atomic_exchange_n(&credit->word, next, __ATOMIC_ACQ_REL);

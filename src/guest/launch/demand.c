@@ -5,7 +5,7 @@
 #include "sched/tuning.h"
 
 /* Alone, and free to go on: the arbiter need not hear at once that the tenant does. */
-static bool has_turn(const struct limits *limits, uint64_t now_ns)
+static bool demand_has_turn(const struct limits *limits, uint64_t now_ns)
 {
 	return limits->turn && !limits_not_our_turn(limits, now_ns) &&
 	       !turn_silent(limits->turn, now_ns, TUNING_SILENCE_NS) &&
@@ -26,7 +26,7 @@ void demand_want(struct launch_device *device, uint64_t now_ns, uint64_t for_ns)
 	else
 		atomic_raise_u64(&time->demand_until_ns, now_ns + for_ns);
 	if (old < now_ns && atomic_peek(&time->work_until_ns) < now_ns &&
-	    !has_turn(&state_get(guest)->limits, now_ns))
+	    !demand_has_turn(&state_get(guest)->limits, now_ns))
 		bell_ring(guest);
 }
 
@@ -61,7 +61,7 @@ bool demand_wishes(struct launch_device *device, uint64_t now_ns)
 }
 
 /* Writes an instant that others of the tenant write, too. *said is what this process last wrote. */
-static void tell(uint64_t *word, _Atomic uint64_t *said, uint64_t at_ns, uint64_t now_ns)
+static void demand_tell(uint64_t *word, _Atomic uint64_t *said, uint64_t at_ns, uint64_t now_ns)
 {
 	uint64_t stands = atomic_peek(word), before = atomic_load(said);
 
@@ -80,7 +80,7 @@ static void tell(uint64_t *word, _Atomic uint64_t *said, uint64_t at_ns, uint64_
  * Until when there is work, whatever is expected: at least until somebody looks again. A thread
  * that is held looks when the end is expected, the monitor each tick.
  */
-static uint64_t works_until_ns(const struct launch_device *device, uint64_t now_ns)
+static uint64_t demand_works_until_ns(const struct launch_device *device, uint64_t now_ns)
 {
 	bool waits = atomic_load(&state_get(device->meter.guest)->waiting);
 	uint64_t look = waits ? TUNING_GLANCE_HELD_NS : TUNING_TICK_NS;
@@ -89,7 +89,7 @@ static uint64_t works_until_ns(const struct launch_device *device, uint64_t now_
 }
 
 /* A program that never waits works for longer and longer; one that does says so when it waited. */
-static void note_burst(struct launch_device *device, uint64_t now_ns, bool over)
+static void demand_note_burst(struct launch_device *device, uint64_t now_ns, bool over)
 {
 	uint64_t *burst = &device->meter.time->burst_ns;
 	uint64_t from = atomic_load(&device->burst_from_ns), took = now_ns - from;
@@ -108,7 +108,8 @@ void demand_publish(struct launch_device *device, uint64_t now_ns)
 {
 	struct guest *guest = device->meter.guest;
 	struct device_time *time = device->meter.time;
-	uint64_t due = window_due_ns(&device->window), until = works_until_ns(device, now_ns);
+	uint64_t due = window_due_ns(&device->window),
+		 until = demand_works_until_ns(device, now_ns);
 	bool worked = atomic_load(&device->said_until_ns) > now_ns + TUNING_NEAR_NS;
 
 	if (stall_is_on(&device->stall)) { /* what waits on the device does not work */
@@ -117,9 +118,9 @@ void demand_publish(struct launch_device *device, uint64_t now_ns)
 		due = due < before ? due : before;
 		until = until < due ? until : due;
 	}
-	tell(&time->due_ns, &device->said_due_ns, due, now_ns);
-	tell(&time->work_until_ns, &device->said_until_ns, until, now_ns);
-	note_burst(device, now_ns, until <= now_ns);
+	demand_tell(&time->due_ns, &device->said_due_ns, due, now_ns);
+	demand_tell(&time->work_until_ns, &device->said_until_ns, until, now_ns);
+	demand_note_burst(device, now_ns, until <= now_ns);
 	/* Who waits for the end hears of it at once: a tick each time would cost the device. */
 	if (worked && until <= now_ns && limits_contended(&state_get(guest)->limits, now_ns) &&
 	    now_ns > atomic_load(&device->rung_ns) + TUNING_RING_NS) {

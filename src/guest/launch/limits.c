@@ -19,7 +19,7 @@ void limits_close(struct limits *limits)
 	policy_close(limits->map);
 }
 
-static void take(struct limits *limits, struct guest *guest, const struct policy *policy)
+static void limits_take(struct limits *limits, struct guest *guest, const struct policy *policy)
 {
 	struct ledger_device_info info;
 	int n = 0;
@@ -35,7 +35,7 @@ static void take(struct limits *limits, struct guest *guest, const struct policy
 }
 
 /* As of now, and of all devices that the tenant has by now. */
-static bool is_fresh(const struct limits *limits, struct guest *guest, uint64_t generation)
+static bool limits_is_fresh(const struct limits *limits, struct guest *guest, uint64_t generation)
 {
 	return atomic_load_explicit(&limits->generation, memory_order_acquire) == generation &&
 	       !ledger_knows(guest->ledger, (int)atomic_load(&limits->ndevices));
@@ -47,7 +47,7 @@ void limits_refresh(struct limits *limits, struct guest *guest)
 	uint64_t now = guest_generation(guest);
 	struct policy policy;
 
-	while (!is_fresh(limits, guest, now)) {
+	while (!limits_is_fresh(limits, guest, now)) {
 		if (!guest->policy_map) {
 			policy = guest->policy;
 		} else if (policy_read(guest->policy_map, &policy)) {
@@ -56,7 +56,7 @@ void limits_refresh(struct limits *limits, struct guest *guest)
 				return;
 			policy = guest->policy;
 		}
-		take(limits, guest, &policy);
+		limits_take(limits, guest, &policy);
 		atomic_store_explicit(&limits->generation, now, memory_order_release);
 		now = guest_generation(guest);
 	}
@@ -110,8 +110,8 @@ void limits_bill(const struct limits *limits, struct ledger *ledger, int device,
 	} while (hot != old && !atomic_swap_if_u64(&time->hot, old, hot));
 }
 
-static uint64_t paid_ns(const struct limits *limits, struct ledger *ledger, int device,
-			uint64_t now_ns, uint64_t blocks)
+static uint64_t limits_account_paid_ns(const struct limits *limits, struct ledger *ledger,
+				       int device, uint64_t now_ns, uint64_t blocks)
 {
 	struct device_time *time = device_time_of(ledger, device);
 	struct share_params params;
@@ -125,7 +125,7 @@ static uint64_t paid_ns(const struct limits *limits, struct ledger *ledger, int 
 	return until;
 }
 
-static bool is_silent(const struct limits *limits, uint64_t now_ns)
+static bool limits_is_silent(const struct limits *limits, uint64_t now_ns)
 {
 	return !limits->turn || turn_silent(limits->turn, now_ns, TUNING_SILENCE_NS);
 }
@@ -134,7 +134,7 @@ uint64_t limits_paid_ns(const struct limits *limits, struct ledger *ledger, int 
 			uint64_t now_ns, uint64_t blocks, uint64_t *ret_own_ns)
 {
 	/* The arbiter died while others wanted the device: each keeps to the part it had. */
-	bool orphan = limits->turn && is_silent(limits, now_ns) &&
+	bool orphan = limits->turn && limits_is_silent(limits, now_ns) &&
 		      atomic_peek(&limits->turn->flags) & TURN_CONTENDED;
 	uint64_t latest = 0;
 
@@ -146,7 +146,7 @@ uint64_t limits_paid_ns(const struct limits *limits, struct ledger *ledger, int 
 		if (limits_share(limits, i) != limits_share(limits, device) ||
 		    !(orphan || limits_capped(limits, i)))
 			continue;
-		at = paid_ns(limits, ledger, i, now_ns, own ? blocks : 0);
+		at = limits_account_paid_ns(limits, ledger, i, now_ns, own ? blocks : 0);
 		latest = at > latest ? at : latest;
 		if (own)
 			*ret_own_ns = at;
@@ -156,7 +156,7 @@ uint64_t limits_paid_ns(const struct limits *limits, struct ledger *ledger, int 
 
 uint32_t limits_turn_flags(const struct limits *limits, uint64_t now_ns)
 {
-	return is_silent(limits, now_ns) ? 0 : atomic_peek(&limits->turn->flags);
+	return limits_is_silent(limits, now_ns) ? 0 : atomic_peek(&limits->turn->flags);
 }
 
 uint64_t limits_urged_ns(const struct limits *limits)
@@ -168,6 +168,6 @@ uint64_t limits_urged_ns(const struct limits *limits)
 
 bool limits_not_our_turn(const struct limits *limits, uint64_t now_ns)
 {
-	return !is_silent(limits, now_ns) &&
+	return !limits_is_silent(limits, now_ns) &&
 	       atomic_acquire(&limits->turn->open_until_ns) <= now_ns;
 }

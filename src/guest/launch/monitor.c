@@ -16,7 +16,7 @@
 #include "guest/launch/steer.h"
 #include "sched/tuning.h"
 
-static uint64_t begin_tick(const struct meter *meter, uint64_t now)
+static uint64_t monitor_begin_tick(const struct meter *meter, uint64_t now)
 {
 	uint64_t tick = (now - atomic_load(&meter->begin_ns)) / TUNING_BEGIN_PART;
 
@@ -32,7 +32,7 @@ struct look {
  * Sooner where nobody but the monitor looks (`rung`: it was called to). Threads that launch, or are
  * held, collect for themselves.
  */
-static struct look look_at_devices(struct guest *guest, uint64_t now, bool rung)
+static struct look monitor_look_at_devices(struct guest *guest, uint64_t now, bool rung)
 {
 	struct launch_state *state = state_get(guest);
 	bool held = atomic_load(&state->waiting), left = rung;
@@ -51,7 +51,7 @@ static struct look look_at_devices(struct guest *guest, uint64_t now, bool rung)
 		device->monitor_ns = atomic_load(&meter->collected_ns);
 		demand_publish(device, now);
 		if (demand_wishes(device, now))
-			look.tick_ns = begin_tick(meter, now);
+			look.tick_ns = monitor_begin_tick(meter, now);
 		look.busy |= meter_works(meter) ||
 			     window_due_ns(&device->window) + TUNING_GAP_NS > now;
 	}
@@ -66,7 +66,7 @@ static struct look look_at_devices(struct guest *guest, uint64_t now, bool rung)
 }
 
 /* What was done before the pause may not be billed yet, and a limit may have changed. */
-static uint64_t end_stall(struct launch_device *device, uint64_t now_ns)
+static uint64_t monitor_end_stall(struct launch_device *device, uint64_t now_ns)
 {
 	uint64_t until = atomic_load(&device->stall.until_ns);
 	bool turn;
@@ -86,14 +86,15 @@ static uint64_t end_stall(struct launch_device *device, uint64_t now_ns)
 }
 
 /* Ends the stalls that are over. Answers when to look again; UINT64_MAX. */
-static uint64_t end_stalls(struct guest *guest, uint64_t now_ns)
+static uint64_t monitor_end_stalls(struct guest *guest, uint64_t now_ns)
 {
 	uint64_t next = UINT64_MAX;
 
 	for (int i = 0; i < guest->ndevices; i++) {
 		struct launch_device *device = state_device(guest, i);
-		uint64_t at = device && stall_is_on(&device->stall) ? end_stall(device, now_ns)
-								    : UINT64_MAX;
+		uint64_t at = device && stall_is_on(&device->stall)
+				      ? monitor_end_stall(device, now_ns)
+				      : UINT64_MAX;
 
 		next = at < next ? at : next;
 	}
@@ -101,8 +102,8 @@ static uint64_t end_stalls(struct guest *guest, uint64_t now_ns)
 }
 
 /* The role, if it is ours or free. Answers when to look again. */
-static uint64_t arbitrate(struct guest *guest, struct arbiter_host *host, uint64_t now,
-			  uint64_t worked)
+static uint64_t monitor_arbitrate(struct guest *guest, struct arbiter_host *host, uint64_t now,
+				  uint64_t worked)
 {
 	const struct turn *turn = state_get(guest)->limits.turn;
 	bool silent = !turn || turn_silent(turn, now, TUNING_ELECT_NS);
@@ -121,7 +122,7 @@ static uint64_t arbitrate(struct guest *guest, struct arbiter_host *host, uint64
 	return UINT64_MAX;
 }
 
-static bool any_works(struct guest *guest)
+static bool monitor_any_works(struct guest *guest)
 {
 	for (int i = 0; i < guest->ndevices; i++) {
 		const struct launch_device *device = state_device(guest, i);
@@ -133,18 +134,18 @@ static bool any_works(struct guest *guest)
 }
 
 /* What is to be done now. Answers whether work is in flight, and when to look again. */
-static bool look_once(struct guest *guest, struct arbiter_host *host, bool rung,
-		      uint64_t *worked_ns, uint64_t *ret_next_ns)
+static bool monitor_look_once(struct guest *guest, struct arbiter_host *host, bool rung,
+			      uint64_t *worked_ns, uint64_t *ret_next_ns)
 {
 	struct launch_state *state = state_get(guest);
-	uint64_t stalled = end_stalls(guest, now_monotonic_ns()), now = now_monotonic_ns();
-	struct look look = look_at_devices(guest, now, rung);
+	uint64_t stalled = monitor_end_stalls(guest, now_monotonic_ns()), now = now_monotonic_ns();
+	struct look look = monitor_look_at_devices(guest, now, rung);
 	uint64_t next;
 
 	steer_all(guest, now);
 	atomic_store(&state->monitor.working, 0);
 	*worked_ns = look.busy ? now : *worked_ns;
-	next = host ? arbitrate(guest, host, now, *worked_ns) : UINT64_MAX;
+	next = host ? monitor_arbitrate(guest, host, now, *worked_ns) : UINT64_MAX;
 	look.busy |= limits_alone(&state->limits, now) && now < *worked_ns + TUNING_TICK_LINGER_NS;
 	if (look.busy && next > now + look.tick_ns)
 		next = now + look.tick_ns;
@@ -152,7 +153,7 @@ static bool look_once(struct guest *guest, struct arbiter_host *host, bool rung,
 	return look.busy;
 }
 
-static void *watch(void *arg)
+static void *monitor_watch(void *arg)
 {
 	struct guest *guest = arg;
 	struct monitor *monitor = &state_get(guest)->monitor;
@@ -174,11 +175,11 @@ static void *watch(void *arg)
 		atomic_store(&monitor->working, 1);
 		if (atomic_load(&monitor->stop))
 			break;
-		busy = look_once(guest, host, seen != heard, &worked, &next);
+		busy = monitor_look_once(guest, host, seen != heard, &worked, &next);
 		heard = seen;
 		atomic_store(&monitor->next_ns, next);
 		atomic_store(&monitor->asleep, !busy);
-		if (!busy && any_works(guest)) /* begun since: nobody would ring */
+		if (!busy && monitor_any_works(guest)) /* begun since: nobody would ring */
 			continue;
 		if (host && arbiter_host_held(host))
 			arbiter_host_sleep(host, rung, next);
@@ -192,7 +193,7 @@ static void *watch(void *arg)
 }
 
 /* The driver is about to shut down: from here on nobody calls it behind the program's back. */
-static void stop(void)
+static void monitor_stop(void)
 {
 	struct guest *guest = guest_made();
 	struct launch_state *state = guest ? state_get(guest) : NULL;
@@ -213,16 +214,16 @@ static void stop(void)
 	}
 }
 
-static void start(struct guest *guest, struct monitor *monitor)
+static void monitor_start(struct guest *guest, struct monitor *monitor)
 {
 	uint32_t expected = 0;
 
 	if (!atomic_compare_exchange_strong(&monitor->started, &expected, 1))
 		return;
-	if (thread_start(watch, guest))
+	if (thread_start(monitor_watch, guest))
 		atomic_store(&monitor->started, 2);
 	else
-		atexit(stop);
+		atexit(monitor_stop);
 }
 
 void monitor_work(struct guest *guest)
@@ -230,7 +231,7 @@ void monitor_work(struct guest *guest)
 	struct monitor *monitor = &state_get(guest)->monitor;
 
 	if (__builtin_expect(!atomic_load_explicit(&monitor->started, memory_order_relaxed), 0))
-		start(guest, monitor);
+		monitor_start(guest, monitor);
 	/* After the event was counted: either the monitor sees that or we see it asleep. */
 	if (__builtin_expect(atomic_load(&monitor->asleep), 0) &&
 	    atomic_exchange(&monitor->asleep, 0))

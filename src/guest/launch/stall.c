@@ -8,7 +8,7 @@
 #include "sched/tuning.h"
 
 /* The word of the current context, or none. */
-static void word_new(uint32_t **ret_word, CUdeviceptr *ret_at)
+static void stall_word_new(uint32_t **ret_word, CUdeviceptr *ret_at)
 {
 	void *p = NULL;
 
@@ -25,7 +25,7 @@ static void word_new(uint32_t **ret_word, CUdeviceptr *ret_at)
 }
 
 /* Whether the tenant uses another device, or is about to: nobody computes without memory. */
-static bool has_others(struct guest *guest, const struct launch_device *device)
+static bool stall_has_others(struct guest *guest, const struct launch_device *device)
 {
 	int own = device->meter.device->ledger;
 
@@ -57,11 +57,11 @@ bool stall_may(const struct launch_state *state, struct launch_device *device,
 		    (stream->context != launch->context || stream->key != launch->stream_key))
 			return false;
 	}
-	return !has_others(meter->guest, device);
+	return !stall_has_others(meter->guest, device);
 }
 
 /* The context's word is made when it is first needed; a device has one, of one context. */
-static void word_make(struct launch_device *device, CUcontext context)
+static void stall_word_make(struct launch_device *device, CUcontext context)
 {
 	struct stall *stall = &device->stall;
 	struct capture_mode mode;
@@ -75,7 +75,7 @@ static void word_make(struct launch_device *device, CUcontext context)
 	if (made)
 		return;
 	mode = capture_relax();
-	word_new(&word, &at);
+	stall_word_new(&word, &at);
 	meter_lock(&device->meter);
 	if (!stall->context) {
 		stall->context = context;
@@ -90,7 +90,7 @@ static void word_make(struct launch_device *device, CUcontext context)
 }
 
 /* With the lock: whoever waits for it goes on. */
-static void write_word(struct stall *stall)
+static void stall_write_word(struct stall *stall)
 {
 	uint32_t on = atomic_load(&stall->on);
 
@@ -101,7 +101,7 @@ static void write_word(struct stall *stall)
 }
 
 /* With the lock: the pause that is on, or one that begins. */
-static uint32_t pause_now(struct launch_device *device, uint64_t until_ns, bool *ret_begun)
+static uint32_t stall_pause_now(struct launch_device *device, uint64_t until_ns, bool *ret_begun)
 {
 	struct stall *stall = &device->stall;
 	uint32_t on = atomic_load(&stall->on);
@@ -118,15 +118,15 @@ static uint32_t pause_now(struct launch_device *device, uint64_t until_ns, bool 
 }
 
 /* It counts as if the launch were held. */
-static void note(struct device_time *time, uint64_t for_ns)
+static void stall_note(struct device_time *time, uint64_t for_ns)
 {
 	__atomic_fetch_add(&time->throttled_ns, for_ns, __ATOMIC_RELAXED);
 	__atomic_fetch_add(&time->throttles, 1, __ATOMIC_RELAXED);
 }
 
 /* The wait behind what was launched before; what comes next begins anew when it is over. */
-static bool wait_in_stream(struct launch_device *device, const struct launch *launch,
-			   uint32_t pause)
+static bool stall_wait_in_stream(struct launch_device *device, const struct launch *launch,
+				 uint32_t pause)
 {
 	struct capture_mode mode;
 	CUresult e;
@@ -138,7 +138,7 @@ static bool wait_in_stream(struct launch_device *device, const struct launch *la
 	capture_restore(mode);
 	meter_lock(&device->meter);
 	if (e) { /* not on this device, or not in this kind of stream: others may wait already */
-		write_word(&device->stall);
+		stall_write_word(&device->stall);
 		device->stall.word = NULL;
 	} else {
 		device->stall.stream = launch->stream;
@@ -154,17 +154,17 @@ bool stall_begin(struct guest *guest, struct launch_device *device, struct launc
 	bool begun = false, waits, may;
 	uint32_t pause = 0;
 
-	word_make(device, launch->context);
+	stall_word_make(device, launch->context);
 	meter_lock(&device->meter);
 	may = stall->context == launch->context && stall->word && !stall->leaving;
 	if (may)
-		pause = pause_now(device, until_ns, &begun);
+		pause = stall_pause_now(device, until_ns, &begun);
 	waits = stall->stream == launch->stream;
 	meter_unlock(&device->meter);
-	if (!may || (!waits && !wait_in_stream(device, launch, pause)))
+	if (!may || (!waits && !stall_wait_in_stream(device, launch, pause)))
 		return false;
 	if (begun) {
-		note(device->meter.time, until_ns - launch->now_ns);
+		stall_note(device->meter.time, until_ns - launch->now_ns);
 		bell_expect(guest, until_ns);
 	}
 	/* The monitor may have looked for the last time. */
@@ -176,7 +176,7 @@ bool stall_begin(struct guest *guest, struct launch_device *device, struct launc
 void stall_end(struct launch_device *device)
 {
 	meter_lock(&device->meter);
-	write_word(&device->stall);
+	stall_write_word(&device->stall);
 	meter_unlock(&device->meter);
 }
 
@@ -184,7 +184,7 @@ void stall_context_leaves(struct launch_device *device, CUcontext context)
 {
 	meter_lock(&device->meter);
 	if (device->stall.context == context) {
-		write_word(&device->stall);
+		stall_write_word(&device->stall);
 		device->stall.leaving++;
 	}
 	meter_unlock(&device->meter);

@@ -7,7 +7,7 @@
 #include "guest/memory/truth.h"
 
 /* What another controller left says nothing to this one: tokens are no distance. */
-static void take_over(struct device_time *time, const struct controller *controller)
+static void steer_take_over(struct device_time *time, const struct controller *controller)
 {
 	uint64_t owner = (uint64_t)controller->id + 1;
 
@@ -18,7 +18,7 @@ static void take_over(struct device_time *time, const struct controller *control
 	atomic_poke(&time->cold_owner, owner);
 }
 
-static void steer(struct launch_state *state, struct launch_device *device, uint64_t now_ns)
+static void steer_device(struct launch_state *state, struct launch_device *device, uint64_t now_ns)
 {
 	struct guest *guest = device->meter.guest;
 	struct device_time *time = device->meter.time;
@@ -37,7 +37,7 @@ static void steer(struct launch_state *state, struct launch_device *device, uint
 	percent = truth_utilisation(guest, device->meter.device->uuid, ledger);
 	if (percent < 0)
 		return;
-	take_over(time, controller);
+	steer_take_over(time, controller);
 	controller->steer(time->cold, &params, now_ns, (unsigned int)percent);
 	do {
 		old = atomic_peek(&time->hot);
@@ -51,6 +51,6 @@ void steer_all(struct guest *guest, uint64_t now_ns)
 		struct launch_device *device = state_device(guest, i);
 
 		if (device)
-			steer(state_get(guest), device, now_ns);
+			steer_device(state_get(guest), device, now_ns);
 	}
 }

@@ -6,7 +6,7 @@
 #include "guest/launch/stall.h"
 
 /* The metered device of a context, and that context; NULL: nothing was launched there. */
-static struct launch_device *device_here(struct guest *guest, CUcontext *context)
+static struct launch_device *waits_device(struct guest *guest, CUcontext *context)
 {
 	if (!state_get(guest))
 		return NULL;
@@ -18,7 +18,7 @@ static struct launch_device *device_here(struct guest *guest, CUcontext *context
 void waits_stream(struct guest *guest, CUstream stream, bool per_thread, enum meter_why why)
 {
 	CUcontext context = NULL;
-	struct launch_device *device = device_here(guest, &context);
+	struct launch_device *device = waits_device(guest, &context);
 
 	if (!device)
 		return;
@@ -34,7 +34,7 @@ void waits_stream(struct guest *guest, CUstream stream, bool per_thread, enum me
 
 void waits_context(struct guest *guest, CUcontext context, enum meter_why why)
 {
-	struct launch_device *device = device_here(guest, &context);
+	struct launch_device *device = waits_device(guest, &context);
 	CUcontext current = NULL;
 	bool pushed;
 
@@ -47,55 +47,55 @@ void waits_context(struct guest *guest, CUcontext context, enum meter_why why)
 		DRIVER(cuCtxPopCurrent_v2, (&current));
 }
 
-static void look(struct launch_device *device, uint64_t now_ns)
+static void waits_look(struct launch_device *device, uint64_t now_ns)
 {
 	if (meter_works(&device->meter))
 		meter_collect(&device->meter);
 	demand_publish(device, now_ns);
 }
 
-static void over(struct guest *guest, CUcontext context, CUstream stream, bool all)
+static void waits_done(struct guest *guest, CUcontext context, CUstream stream, bool all)
 {
-	struct launch_device *device = device_here(guest, &context);
+	struct launch_device *device = waits_device(guest, &context);
 	uint64_t now;
 
 	if (!device)
 		return;
 	now = now_monotonic_ns();
 	meter_waited(&device->meter, context, stream, all, now);
-	look(device, now);
+	waits_look(device, now);
 }
 
 void waits_over(struct guest *guest, CUstream stream, bool per_thread)
 {
-	over(guest, NULL, launch_stream(stream, per_thread), false);
+	waits_done(guest, NULL, launch_stream(stream, per_thread), false);
 }
 
 void waits_copied(struct guest *guest, CUstream stream, bool per_thread)
 {
 	stream = launch_stream(stream, per_thread);
 	if (state_get(guest) && !(atomic_load(&guest->captures) && meter_is_captured(stream)))
-		over(guest, NULL, stream, false);
+		waits_done(guest, NULL, stream, false);
 }
 
 void waits_context_over(struct guest *guest, CUcontext context)
 {
-	over(guest, context, NULL, true);
+	waits_done(guest, context, NULL, true);
 }
 
 void waits_answered(struct guest *guest)
 {
 	CUcontext context = NULL;
-	struct launch_device *device = device_here(guest, &context);
+	struct launch_device *device = waits_device(guest, &context);
 
 	if (device && meter_works(&device->meter))
-		look(device, now_monotonic_ns());
+		waits_look(device, now_monotonic_ns());
 }
 
 void waits_host_copy(struct guest *guest, uint64_t bytes)
 {
 	CUcontext context = NULL;
-	struct launch_device *device = device_here(guest, &context);
+	struct launch_device *device = waits_device(guest, &context);
 
 	if (device)
 		__atomic_fetch_add(&device->meter.time->host_copy_bytes, bytes, __ATOMIC_RELAXED);
@@ -104,7 +104,7 @@ void waits_host_copy(struct guest *guest, uint64_t bytes)
 void waits_stream_leaves(struct guest *guest, CUstream stream)
 {
 	CUcontext context = NULL;
-	struct launch_device *device = device_here(guest, &context);
+	struct launch_device *device = waits_device(guest, &context);
 
 	if (device)
 		meter_stream_leaves(&device->meter, context, launch_stream(stream, false));
@@ -113,7 +113,7 @@ void waits_stream_leaves(struct guest *guest, CUstream stream)
 void waits_stream_left(struct guest *guest, CUstream stream, bool gone)
 {
 	CUcontext context = NULL;
-	struct launch_device *device = device_here(guest, &context);
+	struct launch_device *device = waits_device(guest, &context);
 
 	if (device)
 		meter_stream_left(&device->meter, context, launch_stream(stream, false), gone);

@@ -6,17 +6,17 @@
 #include "sched/between.h"
 #include "sched/tuning.h"
 
-static uint64_t less(uint64_t from, uint64_t what)
+static uint64_t window_less(uint64_t from, uint64_t what)
 {
 	return from > what ? from - what : 0;
 }
 
-static uint64_t together(const struct window *window, uint64_t ns)
+static uint64_t window_together(const struct window *window, uint64_t ns)
 {
 	return ns * atomic_load_explicit(&window->overlap_permille, memory_order_relaxed) / 1000;
 }
 
-static void set_due(struct window *window, uint64_t due_ns)
+static void window_set_due(struct window *window, uint64_t due_ns)
 {
 	atomic_store_explicit(&window->due_ns, due_ns, memory_order_relaxed);
 }
@@ -30,8 +30,8 @@ void window_init(struct window *window)
  * When launches that take so long together end, if they came evenly: right behind each other and
  * what was there before, or, where they were further apart than they take, behind the last.
  */
-static uint64_t end_of(uint64_t due_ns, uint64_t first_ns, uint64_t last_ns, uint64_t took_ns,
-		       uint32_t n)
+static uint64_t window_end_of(uint64_t due_ns, uint64_t first_ns, uint64_t last_ns,
+			      uint64_t took_ns, uint32_t n)
 {
 	uint64_t begin = due_ns > first_ns ? due_ns : first_ns, alone = last_ns + took_ns / n;
 
@@ -50,8 +50,9 @@ void window_launched(struct meter *meter, struct stream *stream, const struct bu
 		meter->flying_ns = stream->flying_ns = ns;
 	first_ns = stall_end_ns(&device->stall, first_ns);
 	last_ns = stall_end_ns(&device->stall, last_ns);
-	stream->due_ns = end_of(stream->due_ns, first_ns, last_ns, ns, burst->launches);
-	set_due(window, end_of(due, first_ns, last_ns, together(window, ns), burst->launches));
+	stream->due_ns = window_end_of(stream->due_ns, first_ns, last_ns, ns, burst->launches);
+	window_set_due(window, window_end_of(due, first_ns, last_ns, window_together(window, ns),
+					     burst->launches));
 }
 
 void window_unforeseen(struct launch_device *device, uint64_t now_ns)
@@ -85,7 +86,7 @@ uint64_t window_spun(struct meter *meter, const struct burst *burst, uint64_t be
 {
 	struct launch_device *device = launch_device_of(meter);
 	const struct limits *limits = &state_get(meter->guest)->limits;
-	uint64_t late = less(done_ns - began_ns, burst->expected_ns), held = 0;
+	uint64_t late = window_less(done_ns - began_ns, burst->expected_ns), held = 0;
 	int own = meter->device->ledger;
 
 	if (!atomic_load(&device->beside))
@@ -105,7 +106,7 @@ uint64_t window_spun(struct meter *meter, const struct burst *burst, uint64_t be
 }
 
 /* How much the device does at once, over the last few launches. */
-static void learn_overlap(struct window *window, const struct meter_look *look)
+static void window_learn_overlap(struct window *window, const struct meter_look *look)
 {
 	uint64_t enough = UINT64_C(16) * window->costs.mean_ns;
 	uint64_t permille;
@@ -133,21 +134,21 @@ void window_looked(struct meter *meter, const struct meter_look *look)
 	struct window *window = &device->window;
 	uint64_t now = stall_end_ns(&device->stall, look->now_ns), rest;
 
-	learn_overlap(window, look);
-	rest = together(window, meter->flying_ns);
-	atomic_store_explicit(&window->late_ns, less(look->late_ns, look->late_expected_ns),
+	window_learn_overlap(window, look);
+	rest = window_together(window, meter->flying_ns);
+	atomic_store_explicit(&window->late_ns, window_less(look->late_ns, look->late_expected_ns),
 			      memory_order_relaxed);
 	if (look->late_ns && !state_has_peers(device)) {
 		uint64_t did = look->late_ns < look->late_expected_ns ? look->late_ns
 								      : look->late_expected_ns;
 
-		set_due(window, now + less(rest, did));
+		window_set_due(window, now + window_less(rest, did));
 	} else if (look->late_ns) {
-		set_due(window, now + rest);
+		window_set_due(window, now + rest);
 	} else if (look->done_ns) {
-		set_due(window, stall_end_ns(&device->stall, look->done_ns) + rest);
+		window_set_due(window, stall_end_ns(&device->stall, look->done_ns) + rest);
 	} else if (!meter_has_begun(meter) && window_due_ns(window) < now + rest) {
-		set_due(window, now + rest);
+		window_set_due(window, now + rest);
 	}
 	if (!meter_works(meter) && window->place.taken) {
 		device_time_give_place(meter->time, window->place.index, window->place.until_ns);
@@ -158,7 +159,7 @@ void window_looked(struct meter *meter, const struct meter_look *look)
 
 uint64_t window_pending_ns(struct launch_device *device)
 {
-	return together(&device->window, atomic_peek(&device->meter.flying_ns));
+	return window_together(&device->window, atomic_peek(&device->meter.flying_ns));
 }
 
 uint64_t window_look_ns(const struct launch_device *device, uint64_t now_ns)
@@ -169,7 +170,7 @@ uint64_t window_look_ns(const struct launch_device *device, uint64_t now_ns)
 }
 
 /* With the lock: whether the launch's own stream is idle, and few enough others are not. */
-static bool may_spread(struct launch_device *device, const struct launch *launch)
+static bool window_may_spread(struct launch_device *device, const struct launch *launch)
 {
 	unsigned int overlap = atomic_load(&device->window.overlap_permille);
 	unsigned int busy = 0, most = (1000 + overlap / 2) / overlap + 1;
@@ -211,7 +212,7 @@ uint64_t window_room_ns(struct launch_device *device, const struct launch *launc
 	if (!spread)
 		return due - most_ns;
 	meter_lock(meter);
-	room = may_spread(device, launch);
+	room = window_may_spread(device, launch);
 	meter_unlock(meter);
 	return room ? 0 : due - most_ns;
 }
@@ -253,7 +254,7 @@ bool window_pauses_badly(const struct launch_device *device)
 }
 
 /* With the lock. Who had one asks once in vain: all wake up at once, and others go first. */
-static bool take(struct launch_device *device, uint64_t now_ns, uint64_t until_ns)
+static bool window_take(struct launch_device *device, uint64_t now_ns, uint64_t until_ns)
 {
 	struct window *window = &device->window;
 	int index;
@@ -279,7 +280,7 @@ bool window_take_place(struct launch_device *device, uint64_t now_ns, uint64_t u
 	bool taken;
 
 	meter_lock(&device->meter);
-	taken = take(device, now_ns, until_ns);
+	taken = window_take(device, now_ns, until_ns);
 	meter_unlock(&device->meter);
 	return taken;
 }

@@ -28,7 +28,7 @@ void clock_destroy(const CUevent *event, uint32_t n)
 }
 
 /* Whether the event is done, now or, if it has to be, whenever that is. */
-static bool is_done(CUevent event, uint64_t from_ns, bool wait)
+static bool clock_is_done(CUevent event, uint64_t from_ns, bool wait)
 {
 	CUresult e;
 
@@ -50,7 +50,8 @@ CUevent clock_calibrate(bool wait, uint64_t *ret_base_ns)
 		return NULL;
 	for (int i = 0; i < 3 && !DRIVER(cuEventCreate, (&event, CU_EVENT_DEFAULT)); i++) {
 		uint64_t from = now_monotonic_ns(), to;
-		bool ok = !DRIVER(cuEventRecord, (event, stream)) && is_done(event, from, wait);
+		bool ok =
+			!DRIVER(cuEventRecord, (event, stream)) && clock_is_done(event, from, wait);
 
 		to = now_monotonic_ns();
 		if (ok && to - from < best) {
@@ -85,7 +86,7 @@ bool clock_give(struct clock *clock, CUevent event)
 }
 
 /* How long after the base an event was done. */
-static CUresult since_base(const struct clock *clock, CUevent event, int64_t *ret_ns)
+static CUresult clock_since_base(const struct clock *clock, CUevent event, int64_t *ret_ns)
 {
 	float ms;
 	CUresult e = DRIVER(cuEventElapsedTime, (&ms, clock->base, event));
@@ -96,7 +97,7 @@ static CUresult since_base(const struct clock *clock, CUevent event, int64_t *re
 }
 
 /* Another base: one of our own, or else the event itself. Answers when the event was done by it. */
-static uint64_t rebase(struct clock *clock, struct timing_event *event, uint64_t done_ns)
+static uint64_t clock_rebase(struct clock *clock, struct timing_event *event, uint64_t done_ns)
 {
 	CUevent old = clock->base;
 	struct clock own = {.base = old ? clock_calibrate(false, &own.base_ns) : NULL};
@@ -104,7 +105,7 @@ static uint64_t rebase(struct clock *clock, struct timing_event *event, uint64_t
 
 	if (old && !own.base && done_ns < clock->base_ns + REBASE_MOST_NS)
 		return done_ns;
-	if (own.base && !since_base(&own, event->event, &since)) {
+	if (own.base && !clock_since_base(&own, event->event, &since)) {
 		done_ns = own.base_ns + (uint64_t)since;
 	} else {
 		if (own.base)
@@ -129,7 +130,7 @@ CUresult clock_read(struct clock *clock, struct timing_event *event, uint64_t *r
 	uint64_t at, done, now;
 
 	if (!e && clock->base)
-		e = since_base(clock, event->event, &since);
+		e = clock_since_base(clock, event->event, &since);
 	if (e)
 		return e;
 	now = now_monotonic_ns();
@@ -143,7 +144,7 @@ CUresult clock_read(struct clock *clock, struct timing_event *event, uint64_t *r
 	clock->base_ns += done - at;
 	if (!clock->base || (since > REBASE_NS && now > clock->tried_ns + RETRY_NS)) {
 		clock->tried_ns = now;
-		done = rebase(clock, event, done);
+		done = clock_rebase(clock, event, done);
 	}
 	*ret_ns = done;
 	*ret_early_ns = (int64_t)(done - at);

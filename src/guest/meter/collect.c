@@ -40,7 +40,7 @@ void meter_bill_unmeasured(struct meter *meter, uint64_t from_ns, uint64_t to_ns
 		meter->client->billed(meter, from_ns, from_ns + busy);
 }
 
-static void sort(struct span *span, int n)
+static void collect_sort(struct span *span, int n)
 {
 	for (int i = 1; i < n; i++) {
 		struct span one = span[i];
@@ -53,13 +53,13 @@ static void sort(struct span *span, int n)
 }
 
 /* What streams did at once counts once: exactly here, and over passes by the ledger's timeline. */
-static void bill_all(struct pass *pass)
+static void collect_bill_all(struct pass *pass)
 {
 	struct span together;
 
 	if (!pass->n)
 		return;
-	sort(pass->span, pass->n);
+	collect_sort(pass->span, pass->n);
 	together = pass->span[0];
 	for (int i = 0; i < pass->n; i++) {
 		const struct span *span = &pass->span[i];
@@ -78,12 +78,12 @@ static void bill_all(struct pass *pass)
 	pass->n = 0;
 }
 
-static void add(struct pass *pass, const struct span *span)
+static void collect_add(struct pass *pass, const struct span *span)
 {
 	if (span->to_ns <= span->from_ns)
 		return;
 	if (pass->n == SPANS)
-		bill_all(pass);
+		collect_bill_all(pass);
 	pass->span[pass->n++] = *span;
 }
 
@@ -91,7 +91,7 @@ static void add(struct pass *pass, const struct span *span)
  * When what an end closes began; 0: nobody knows. Loading code is a pause of the program's own, of
  * which a short one is billed as any.
  */
-static uint64_t began_ns(const struct stream *stream, const struct timing_event *event)
+static uint64_t collect_began_ns(const struct stream *stream, const struct timing_event *event)
 {
 	uint64_t since = stream->since_ns, loaded = event->loaded_ns;
 
@@ -102,11 +102,11 @@ static uint64_t began_ns(const struct stream *stream, const struct timing_event 
  * What an end closes was done at an instant; 0: nobody knows. Answers when it began, less what it
  * waited for us; 0: it could not be measured.
  */
-static uint64_t bill_end(struct pass *pass, const struct stream *stream,
-			 struct timing_event *event, uint64_t done_ns)
+static uint64_t collect_bill_end(struct pass *pass, const struct stream *stream,
+				 struct timing_event *event, uint64_t done_ns)
 {
 	struct meter *meter = pass->meter;
-	uint64_t began = began_ns(stream, event), spun = 0;
+	uint64_t began = collect_began_ns(stream, event), spun = 0;
 
 	if (!event->burst.launches || !began || !done_ns) {
 		if (event->burst.launches)
@@ -117,12 +117,12 @@ static uint64_t bill_end(struct pass *pass, const struct stream *stream,
 		spun = meter->client->spun(meter, &event->burst, began, done_ns);
 	if (spun) /* how long it took says nothing of the next one */
 		event->burst.launches = 0;
-	add(pass, &(struct span){began + spun, done_ns, spun || stream->apart});
+	collect_add(pass, &(struct span){began + spun, done_ns, spun || stream->apart});
 	return began + spun;
 }
 
 /* The event at the head of the ring is done with, at an instant; 0: nobody knows when. */
-static void pop(struct pass *pass, struct stream *stream, uint64_t done_ns)
+static void collect_pop(struct pass *pass, struct stream *stream, uint64_t done_ns)
 {
 	struct meter *meter = pass->meter;
 	struct timing_event *event = &stream->event[stream->head % STREAM_EVENTS];
@@ -133,7 +133,7 @@ static void pop(struct pass *pass, struct stream *stream, uint64_t done_ns)
 	if (done_ns && done_ns < since)
 		done_ns = since;
 	if (!event->begin)
-		began = bill_end(pass, stream, event, done_ns);
+		began = collect_bill_end(pass, stream, event, done_ns);
 	if (done_ns > pass->look.done_ns)
 		pass->look.done_ns = done_ns;
 	meter_lock(meter);
@@ -159,10 +159,10 @@ static void pop(struct pass *pass, struct stream *stream, uint64_t done_ns)
 }
 
 /* The event at the head is not done: the stream works on what is before it, or waits to begin. */
-static void note_running(struct pass *pass, const struct stream *stream,
-			 const struct timing_event *event)
+static void collect_note_running(struct pass *pass, const struct stream *stream,
+				 const struct timing_event *event)
 {
-	uint64_t began = began_ns(stream, event), expected = event->burst.expected_ns, late;
+	uint64_t began = collect_began_ns(stream, event), expected = event->burst.expected_ns, late;
 
 	if (event->begin || !began || began >= pass->look.now_ns)
 		return;
@@ -176,7 +176,7 @@ static void note_running(struct pass *pass, const struct stream *stream,
 	}
 }
 
-static void look_at(struct pass *pass, struct stream *stream)
+static void collect_stream(struct pass *pass, struct stream *stream)
 {
 	struct clock *clock = &pass->meter->clock[stream->clock];
 	CUcontext current = NULL;
@@ -193,10 +193,10 @@ static void look_at(struct pass *pass, struct stream *stream)
 			break;
 		if (state == EVENT_RECORDED &&
 		    meter_clock_read(pass->meter, clock, event, &done) == CUDA_ERROR_NOT_READY) {
-			note_running(pass, stream, event);
+			collect_note_running(pass, stream, event);
 			break;
 		}
-		pop(pass, stream, done);
+		collect_pop(pass, stream, done);
 	}
 	if (pushed)
 		DRIVER(cuCtxPopCurrent_v2, (&current));
@@ -218,10 +218,10 @@ void meter_collect(struct meter *meter)
 
 		if (stream->head != atomic_peek(&stream->tail) && stream->clock >= 0 &&
 		    !atomic_peek(&stream->leaving))
-			look_at(&pass, stream);
+			collect_stream(&pass, stream);
 	}
 	capture_restore(mode);
-	bill_all(&pass);
+	collect_bill_all(&pass);
 	/* Not before: who finds nothing in flight looks at the account next. */
 	atomic_fetch_sub(&meter->pending, pass.events);
 	meter->seen = (struct span){0};
@@ -264,7 +264,7 @@ void meter_end_all(struct meter *meter)
 }
 
 /* Whoever collects is inside a query for a moment. */
-static void claim(struct meter *meter)
+static void collect_claim(struct meter *meter)
 {
 	while (atomic_exchange(&meter->collecting, 1))
 		nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
@@ -274,7 +274,7 @@ void meter_context_leaves(struct meter *meter, CUcontext context)
 {
 	meter_close_all(meter, context, METER_HOLD);
 	meter_collect(meter); /* what is done by now is known exactly */
-	claim(meter);
+	collect_claim(meter);
 	meter_lock(meter);
 	for (uint32_t i = 0; i < meter->nstreams; i++)
 		if (meter->stream[i].context == context)
@@ -288,7 +288,7 @@ void meter_context_leaves(struct meter *meter, CUcontext context)
  * the device worked until then at the latest; of what had not begun when it was last looked at
  * nobody knows since when. Answers how many events there were.
  */
-static uint32_t forget(struct pass *pass, struct stream *stream)
+static uint32_t collect_forget_stream(struct pass *pass, struct stream *stream)
 {
 	uint32_t events = stream->tail - stream->head;
 	const struct timing_event *event = &stream->event[stream->head % STREAM_EVENTS];
@@ -296,9 +296,9 @@ static uint32_t forget(struct pass *pass, struct stream *stream)
 	stream_count(pass->meter, stream);
 	if (events && event->begin)
 		pass->lost_ns = event->recorded_ns;
-	else if (events && began_ns(stream, event) && pass->n < SPANS)
+	else if (events && collect_began_ns(stream, event) && pass->n < SPANS)
 		pass->span[pass->n++] =
-			(struct span){began_ns(stream, event), pass->look.now_ns};
+			(struct span){collect_began_ns(stream, event), pass->look.now_ns};
 	for (; stream->head != stream->tail; stream->head++)
 		if (stream->event[stream->head % STREAM_EVENTS].begin)
 			atomic_fetch_sub(&pass->meter->begins, 1);
@@ -309,31 +309,31 @@ static uint32_t forget(struct pass *pass, struct stream *stream)
 }
 
 /* Work that had not begun when it was last looked at was late rather than early. */
-static void bill_lost(const struct pass *pass)
+static void collect_bill_lost(const struct pass *pass)
 {
 	uint64_t now = pass->look.now_ns, from = now - DEVICE_TIME_UNMEASURED_NS;
 
 	meter_bill_unmeasured(pass->meter, from > pass->lost_ns ? from : pass->lost_ns, now);
 }
 
-static void forget_all(struct meter *meter, CUcontext context)
+static void collect_forget_context(struct meter *meter, CUcontext context)
 {
 	struct pass pass = {.meter = meter};
 	uint32_t events = 0;
 
-	claim(meter);
+	collect_claim(meter);
 	pass.look.now_ns = now_monotonic_ns();
 	meter_lock(meter);
 	for (uint32_t i = 0; i < meter->nstreams; i++)
 		if (meter->stream[i].context == context)
-			events += forget(&pass, &meter->stream[i]);
+			events += collect_forget_stream(&pass, &meter->stream[i]);
 	for (int i = 0; i < CLOCKS; i++)
 		if (meter->clock[i].context == context)
 			meter->clock[i] = (struct clock){.context = NULL};
 	meter_unlock(meter);
-	bill_all(&pass);
+	collect_bill_all(&pass);
 	if (pass.lost_ns)
-		bill_lost(&pass);
+		collect_bill_lost(&pass);
 	atomic_fetch_sub(&meter->pending, events); /* not before, as in meter_collect */
 	atomic_store(&meter->collecting, 0);
 }
@@ -341,7 +341,7 @@ static void forget_all(struct meter *meter, CUcontext context)
 void meter_context_left(struct meter *meter, CUcontext context, bool gone)
 {
 	if (gone)
-		forget_all(meter, context);
+		collect_forget_context(meter, context);
 	meter_lock(meter);
 	for (uint32_t i = 0; i < meter->nstreams; i++)
 		if (meter->stream[i].context == context && meter->stream[i].leaving)

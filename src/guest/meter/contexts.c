@@ -5,7 +5,7 @@
 /* Events made at once where there is none left. */
 #define REFILL 8
 
-static int find(const struct meter *meter, CUcontext context)
+static int contexts_find(const struct meter *meter, CUcontext context)
 {
 	for (int i = 0; i < CLOCKS; i++)
 		if (meter->clock[i].context == context)
@@ -13,7 +13,7 @@ static int find(const struct meter *meter, CUcontext context)
 	return -1;
 }
 
-static bool is_used(const struct meter *meter, int clock)
+static bool contexts_is_used(const struct meter *meter, int clock)
 {
 	for (uint32_t i = 0; i < meter->nstreams; i++)
 		if (meter->stream[i].clock == clock && meter->stream[i].key &&
@@ -23,12 +23,12 @@ static bool is_used(const struct meter *meter, int clock)
 }
 
 /* With the lock: the least recently used whose streams are closed gives up its place. */
-static int evict(struct meter *meter, struct clock *ret_old)
+static int contexts_evict(struct meter *meter, struct clock *ret_old)
 {
 	int oldest = -1;
 
 	for (int i = 0; i < CLOCKS; i++)
-		if (!is_used(meter, i) &&
+		if (!contexts_is_used(meter, i) &&
 		    (oldest < 0 || meter->clock[i].used_ns < meter->clock[oldest].used_ns))
 			oldest = i;
 	if (oldest < 0)
@@ -54,16 +54,16 @@ int meter_clock_ready(struct meter *meter, CUcontext context, uint64_t now_ns)
 	while (n < REFILL && !DRIVER(cuEventCreate, (&event[n], CU_EVENT_DEFAULT)))
 		n++;
 	meter_lock(meter);
-	i = find(meter, context);
+	i = contexts_find(meter, context);
 	meter_unlock(meter);
 	if (i < 0 && n)
 		base = clock_calibrate(true, &base_ns);
 	meter_lock(meter);
-	i = find(meter, context);
+	i = contexts_find(meter, context);
 	if (i < 0 && n) {
-		i = find(meter, NULL);
+		i = contexts_find(meter, NULL);
 		if (i < 0)
-			i = evict(meter, &old);
+			i = contexts_evict(meter, &old);
 		if (i >= 0) {
 			meter->clock[i] = (struct clock){
 				.context = context, .base = base, .base_ns = base_ns};
@@ -87,7 +87,7 @@ int meter_clock_ready(struct meter *meter, CUcontext context, uint64_t now_ns)
 }
 
 /* What was read before was late, or early, by as much: what lies between two events stays. */
-static void move(struct meter *meter, const struct clock *clock, int64_t by_ns)
+static void contexts_move(struct meter *meter, const struct clock *clock, int64_t by_ns)
 {
 	meter_lock(meter);
 	for (uint32_t i = 0; i < meter->nstreams; i++)
@@ -103,6 +103,6 @@ CUresult meter_clock_read(struct meter *meter, struct clock *clock, struct timin
 	CUresult e = clock_read(clock, event, ret_ns, &early);
 
 	if (early)
-		move(meter, clock, early);
+		contexts_move(meter, clock, early);
 	return e;
 }

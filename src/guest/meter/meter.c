@@ -43,7 +43,8 @@ struct stream *meter_stream_of(struct meter *meter, CUcontext context, uint64_t 
  * With the lock: the next event of a stream is to be recorded; -1: it cannot be. An end takes what
  * is open with it.
  */
-static int event_reserve(struct meter *meter, struct stream *stream, bool begin, uint64_t now_ns)
+static int meter_reserve_event(struct meter *meter, struct stream *stream, bool begin,
+			       uint64_t now_ns)
 {
 	struct timing_event *event = &stream->event[stream->tail % STREAM_EVENTS];
 	CUevent handle;
@@ -74,7 +75,7 @@ static int event_reserve(struct meter *meter, struct stream *stream, bool begin,
 	return (int)(stream->tail++ % STREAM_EVENTS);
 }
 
-static void event_record(struct stream *stream, int index, bool ok)
+static void meter_record(struct stream *stream, int index, bool ok)
 {
 	struct timing_event *event = &stream->event[index];
 	CUresult e = CUDA_ERROR_UNKNOWN;
@@ -92,22 +93,22 @@ static void event_record(struct stream *stream, int index, bool ok)
 			      memory_order_release);
 }
 
-static void record_all(const struct records *records)
+static void meter_record_all(const struct records *records)
 {
 	for (int i = 0; i < records->n; i++)
-		event_record(records->stream, records->index[i], true);
+		meter_record(records->stream, records->index[i], true);
 }
 
-static void reserve(struct meter *meter, struct records *records, bool begin, uint64_t now_ns)
+static void meter_reserve(struct meter *meter, struct records *records, bool begin, uint64_t now_ns)
 {
-	int index = event_reserve(meter, records->stream, begin, now_ns);
+	int index = meter_reserve_event(meter, records->stream, begin, now_ns);
 
 	if (index >= 0)
 		records->index[records->n++] = index;
 }
 
 /* With the lock: a new stream at a place that another had. */
-static void stream_begin(struct stream *stream, const struct launch *launch, int clock)
+static void meter_stream_begin(struct stream *stream, const struct launch *launch, int clock)
 {
 	uint64_t serial = atomic_load(&stream->serial) + 1;
 	uint32_t head = stream->head;
@@ -124,7 +125,7 @@ static void stream_begin(struct stream *stream, const struct launch *launch, int
 }
 
 /* The clock of a stream's context has spare events, as far as the driver gives any. */
-static bool has_spares(const struct meter *meter, const struct stream *stream)
+static bool meter_has_spares(const struct meter *meter, const struct stream *stream)
 {
 	return stream->clock < 0 || atomic_load(&stream->mute) ||
 	       meter->clock[stream->clock].spares >= SPARES;
@@ -134,12 +135,12 @@ static bool has_spares(const struct meter *meter, const struct stream *stream)
  * The stream of a launch, with the lock, which is given up in between where events are made. NULL:
  * all places are taken by streams that work.
  */
-static struct stream *stream_enter(struct meter *meter, const struct launch *launch)
+static struct stream *meter_stream_enter(struct meter *meter, const struct launch *launch)
 {
 	struct stream *stream = meter_stream_of(meter, launch->context, launch->stream_key);
 	int clock, i;
 
-	if (stream && has_spares(meter, stream))
+	if (stream && meter_has_spares(meter, stream))
 		return stream;
 	meter_unlock(meter);
 	clock = meter_clock_ready(meter, launch->context, launch->now_ns);
@@ -150,19 +151,20 @@ static struct stream *stream_enter(struct meter *meter, const struct launch *lau
 	i = stream_place(meter->stream, &meter->nstreams);
 	if (i < 0)
 		return NULL;
-	stream_begin(&meter->stream[i], launch, clock);
+	meter_stream_begin(&meter->stream[i], launch, clock);
 	return &meter->stream[i];
 }
 
-static uint64_t later(uint64_t a, uint64_t b)
+static uint64_t meter_later(uint64_t a, uint64_t b)
 {
 	return a > b ? a : b;
 }
 
-static bool was_idle(const struct stream *stream, uint64_t now_ns)
+static bool meter_was_idle(const struct stream *stream, uint64_t now_ns)
 {
-	return now_ns > later(later(stream->launched_ns, stream->since_ns), stream->waited_ns) +
-				TUNING_GAP_NS;
+	return now_ns >
+	       meter_later(meter_later(stream->launched_ns, stream->since_ns), stream->waited_ns) +
+		       TUNING_GAP_NS;
 }
 
 /*
@@ -179,22 +181,22 @@ struct missed {
  * may have the device by now, and an event would be there when it is this context's again. With the
  * lock, which is given up in between.
  */
-static struct missed miss_end(struct meter *meter, struct stream *stream, uint64_t now_ns,
-			      bool held)
+static struct missed meter_miss_end(struct meter *meter, struct stream *stream, uint64_t now_ns,
+				    bool held)
 {
 	struct missed missed = {{0}, {0}};
 	uint64_t known, launched;
 	CUresult e;
 
 	stream_count(meter, stream);
-	if (stream_is_closed(stream) || (!held && !was_idle(stream, now_ns)))
+	if (stream_is_closed(stream) || (!held && !meter_was_idle(stream, now_ns)))
 		return missed;
 	if (stream_has_events(stream)) {
 		meter_unlock(meter);
 		meter_collect(meter);
 		meter_lock(meter);
 	}
-	if (!stream->open.launches || stream->leaving || (!held && !was_idle(stream, now_ns)))
+	if (!stream->open.launches || stream->leaving || (!held && !meter_was_idle(stream, now_ns)))
 		return missed;
 	launched = stream->launched_ns;
 	meter_unlock(meter);
@@ -204,14 +206,14 @@ static struct missed miss_end(struct meter *meter, struct stream *stream, uint64
 	if (e == CUDA_ERROR_NOT_READY || !stream->open.launches ||
 	    stream->launched_ns != launched)
 		return missed;
-	known = later(stream->launched_ns, stream->waited_ns);
-	if (!was_idle(stream, now_ns))
-		known = later(known, now_ns);
+	known = meter_later(stream->launched_ns, stream->waited_ns);
+	if (!meter_was_idle(stream, now_ns))
+		known = meter_later(known, now_ns);
 	missed.known = (struct span){stream->since_ns ? stream->since_ns : stream->launched_ns,
 				     known, stream->apart};
 	/* Nobody waited for it in a way that is seen; what is before it may have ended later. */
 	if (known == stream->launched_ns) {
-		known = later(known, stream->since_ns);
+		known = meter_later(known, stream->since_ns);
 		missed.lost = (struct span){known, now_ns, false};
 		stream->watched = WATCHED_WAITS;
 	}
@@ -222,7 +224,7 @@ static struct missed miss_end(struct meter *meter, struct stream *stream, uint64
 	return missed;
 }
 
-static void bill_missed(struct meter *meter, const struct missed *missed)
+static void meter_bill_missed(struct meter *meter, const struct missed *missed)
 {
 	if (missed->known.to_ns > missed->known.from_ns)
 		meter_bill(meter, &missed->known);
@@ -237,17 +239,17 @@ static void bill_missed(struct meter *meter, const struct missed *missed)
  * for that, where nobody else may have the device: of some functions of cuBLAS and cuDNN it made
  * the kernels of ranks 0.9 us further apart from then on (h200x2-null-stream-2026-11-22.txt).
  */
-static void before_launch(struct meter *meter, struct stream *stream, struct launch *launch,
-			  struct records *records)
+static void meter_before_launch(struct meter *meter, struct stream *stream, struct launch *launch,
+				struct records *records)
 {
 	bool idle = stream_is_closed(stream);
-	bool fresh = idle && (launch->held || was_idle(stream, launch->now_ns));
+	bool fresh = idle && (launch->held || meter_was_idle(stream, launch->now_ns));
 
 	launch->fresh = idle || !launch->known;
 	if (launch->alone && stream->open.launches)
-		reserve(meter, records, false, launch->now_ns);
+		meter_reserve(meter, records, false, launch->now_ns);
 	if (stream->again || (fresh && (launch->known || launch->rival))) {
-		int index = event_reserve(meter, stream, true, launch->now_ns);
+		int index = meter_reserve_event(meter, stream, true, launch->now_ns);
 
 		if (index >= 0) {
 			stream->event[index].paused = launch->held;
@@ -258,7 +260,7 @@ static void before_launch(struct meter *meter, struct stream *stream, struct lau
 }
 
 /* What is recorded behind many launches leaves room in the ring for where the program waits. */
-static bool end_is_due(const struct stream *stream, const struct launch *launch)
+static bool meter_end_is_due(const struct stream *stream, const struct launch *launch)
 {
 	uint64_t every = launch->rival ? TUNING_END_RIVAL_NS : TUNING_END_NS;
 	uint32_t room = stream_room(stream);
@@ -272,7 +274,7 @@ static bool end_is_due(const struct stream *stream, const struct launch *launch)
  * With the lock, which is given up in between: where each launch has an event the ring fills, and
  * no launch goes on without one. By then there is work for a while.
  */
-static void make_room(struct meter *meter, const struct launch *launch)
+static void meter_make_room(struct meter *meter, const struct launch *launch)
 {
 	for (int i = 0; i < ROOM_TRIES; i++) {
 		const struct stream *stream =
@@ -308,15 +310,15 @@ void meter_begin(struct launch *launch)
 
 	meter_lock(meter);
 	launch->end = -1;
-	make_room(meter, launch);
-	launch->in = stream = stream_enter(meter, launch);
+	meter_make_room(meter, launch);
+	launch->in = stream = meter_stream_enter(meter, launch);
 	if (!stream) {
 		meter_unlock(meter);
 		return;
 	}
 	records.stream = stream;
-	missed = miss_end(meter, stream, launch->now_ns, false);
-	before_launch(meter, stream, launch, &records);
+	missed = meter_miss_end(meter, stream, launch->now_ns, false);
+	meter_before_launch(meter, stream, launch, &records);
 	meter_add(meter, stream,
 		  &(struct burst){
 			  .launches = 1,
@@ -326,18 +328,18 @@ void meter_begin(struct launch *launch)
 			  .longest = {launch->key, launch->expected_ns},
 		  },
 		  launch->now_ns, launch->now_ns);
-	if (end_is_due(stream, launch))
-		launch->end = event_reserve(meter, stream, false, launch->now_ns);
+	if (meter_end_is_due(stream, launch))
+		launch->end = meter_reserve_event(meter, stream, false, launch->now_ns);
 	meter_unlock(meter);
-	bill_missed(meter, &missed);
-	record_all(&records);
+	meter_bill_missed(meter, &missed);
+	meter_record_all(&records);
 }
 
 /*
  * With the lock: the driver refused a launch whose end is reserved. That end closes nothing, and
  * what was to be closed with the launch is open again.
  */
-static void reopen(struct stream *stream, const struct launch *launch)
+static void meter_reopen(struct stream *stream, const struct launch *launch)
 {
 	struct timing_event *event = &stream->event[launch->end];
 	struct burst rest = event->burst;
@@ -346,7 +348,7 @@ static void reopen(struct stream *stream, const struct launch *launch)
 	rest.expected_ns -= launch->expected_ns;
 	if (rest.launches) {
 		burst_add(&stream->open, &rest);
-		stream->loaded_ns = later(stream->loaded_ns, event->loaded_ns);
+		stream->loaded_ns = meter_later(stream->loaded_ns, event->loaded_ns);
 	}
 	event->burst = (struct burst){0};
 }
@@ -364,15 +366,15 @@ void meter_end(struct launch *launch, CUresult e)
 	}
 	if (launch->end >= 0 && e) {
 		meter_lock(meter);
-		reopen(stream, launch);
+		meter_reopen(stream, launch);
 		stream_land(meter, stream, launch->expected_ns);
 		meter_unlock(meter);
-		event_record(stream, launch->end, false);
+		meter_record(stream, launch->end, false);
 		return;
 	}
 	if (launch->end >= 0) {
 		stream->event[launch->end].loaded_ns = loaded;
-		event_record(stream, launch->end, true);
+		meter_record(stream, launch->end, true);
 		return;
 	}
 	if (!e && loaded < launch->now_ns + TUNING_GAP_NS)
@@ -390,7 +392,7 @@ void meter_end(struct launch *launch, CUresult e)
  * The end of what is open in a stream, unless that was over long ago, or an end of it is known from
  * just before, by an event or because the program waited. Takes the lock.
  */
-static void close_stream(struct meter *meter, struct stream *stream, enum meter_why why)
+static void meter_close_stream(struct meter *meter, struct stream *stream, enum meter_why why)
 {
 	static const uint64_t skip[] = {
 		[METER_WAIT] = TUNING_WAIT_SKIP_NS,
@@ -404,22 +406,23 @@ static void close_stream(struct meter *meter, struct stream *stream, enum meter_
 	struct missed missed;
 
 	meter_lock(meter);
-	missed = miss_end(meter, stream, now, why == METER_HOLD);
+	missed = meter_miss_end(meter, stream, now, why == METER_HOLD);
 	/* Who waits long after the last launch, or end, may find it done the next time, too. */
-	if ((why == METER_WAIT || why == METER_MARK) && !was_idle(stream, now) && stream->watched)
+	if ((why == METER_WAIT || why == METER_MARK) && !meter_was_idle(stream, now) &&
+	    stream->watched)
 		stream->watched--;
 	if (stream->open.launches && !stream->leaving &&
 	    (stream_has_events(stream) ||
-	     now > later(stream->ended_ns, stream->waited_ns) + skip[why]))
-		reserve(meter, &records, false, now);
+	     now > meter_later(stream->ended_ns, stream->waited_ns) + skip[why]))
+		meter_reserve(meter, &records, false, now);
 	if (why == METER_SPLIT)
 		stream->again = true;
 	meter_unlock(meter);
-	bill_missed(meter, &missed);
-	record_all(&records);
+	meter_bill_missed(meter, &missed);
+	meter_record_all(&records);
 }
 
-static struct stream *stream_of(struct meter *meter, CUcontext context, CUstream handle)
+static struct stream *meter_find_stream(struct meter *meter, CUcontext context, CUstream handle)
 {
 	struct stream *stream;
 
@@ -431,14 +434,14 @@ static struct stream *stream_of(struct meter *meter, CUcontext context, CUstream
 
 void meter_close(struct meter *meter, CUcontext context, CUstream handle, enum meter_why why)
 {
-	struct stream *stream = stream_of(meter, context, handle);
+	struct stream *stream = meter_find_stream(meter, context, handle);
 
 	if (stream)
-		close_stream(meter, stream, why);
+		meter_close_stream(meter, stream, why);
 }
 
 /* What is open came later than the program's wait, or there was no room for the end of it. */
-static bool ends_with_event(const struct stream *stream)
+static bool meter_ends_with_event(const struct stream *stream)
 {
 	return stream_has_events(stream) && stream_room(stream);
 }
@@ -455,7 +458,7 @@ void meter_waited(struct meter *meter, CUcontext context, CUstream handle, bool 
 		struct stream *stream = &meter->stream[i];
 
 		if (stream->context != context || !stream->key || (!all && stream->key != key) ||
-		    !stream->open.launches || ends_with_event(stream))
+		    !stream->open.launches || meter_ends_with_event(stream))
 			continue;
 		stream->waited_ns = now_ns;
 		stream_land(meter, stream, stream->open.expected_ns);
@@ -468,20 +471,20 @@ void meter_waited(struct meter *meter, CUcontext context, CUstream handle, bool 
 }
 
 /* The handle of another thread's own stream means our own here. */
-static bool is_reachable(const struct stream *stream)
+static bool meter_is_reachable(const struct stream *stream)
 {
 	return stream->handle != CU_STREAM_PER_THREAD ||
 	       stream->key == launch_stream_key(CU_STREAM_PER_THREAD);
 }
 
 /* Whether something is open in a stream, and may be closed. Its context; NULL. Takes the lock. */
-static CUcontext open_context(struct meter *meter, struct stream *stream)
+static CUcontext meter_open_context(struct meter *meter, struct stream *stream)
 {
 	CUcontext context = NULL;
 
 	meter_lock(meter);
 	stream_count(meter, stream);
-	if (stream->key && is_reachable(stream) && stream->open.launches && !stream->leaving)
+	if (stream->key && meter_is_reachable(stream) && stream->open.launches && !stream->leaving)
 		context = stream->context;
 	meter_unlock(meter);
 	return context;
@@ -492,8 +495,9 @@ void meter_close_all(struct meter *meter, CUcontext context, enum meter_why why)
 	for (uint32_t i = 0; i < atomic_peek(&meter->nstreams); i++) {
 		struct stream *stream = &meter->stream[i];
 
-		if (open_context(meter, stream) == context && !meter_is_captured(stream->handle))
-			close_stream(meter, stream, why);
+		if (meter_open_context(meter, stream) == context &&
+		    !meter_is_captured(stream->handle))
+			meter_close_stream(meter, stream, why);
 	}
 }
 
@@ -505,19 +509,19 @@ void meter_hold(struct meter *meter, CUcontext context)
 		return;
 	for (uint32_t i = 0; i < atomic_peek(&meter->nstreams); i++) {
 		struct stream *stream = &meter->stream[i];
-		CUcontext other = open_context(meter, stream);
+		CUcontext other = meter_open_context(meter, stream);
 
 		if (!other || other == context || DRIVER(cuCtxPushCurrent_v2, (other)))
 			continue;
 		if (!meter_is_captured(stream->handle))
-			close_stream(meter, stream, METER_HOLD);
+			meter_close_stream(meter, stream, METER_HOLD);
 		DRIVER(cuCtxPopCurrent_v2, (&other));
 	}
 	atomic_store(&meter->collecting, 0);
 }
 
 /* Another thread that is about to record does so in a moment; one that was cancelled never does. */
-static void await_records(const struct stream *stream)
+static void meter_await_records(const struct stream *stream)
 {
 	int patience = 100000;
 
@@ -528,15 +532,15 @@ static void await_records(const struct stream *stream)
 
 void meter_stream_leaves(struct meter *meter, CUcontext context, CUstream handle)
 {
-	struct stream *stream = stream_of(meter, context, handle);
+	struct stream *stream = meter_find_stream(meter, context, handle);
 
 	if (!stream)
 		return;
-	close_stream(meter, stream, METER_HOLD);
+	meter_close_stream(meter, stream, METER_HOLD);
 	meter_lock(meter);
 	stream->leaving++;
 	meter_unlock(meter);
-	await_records(stream);
+	meter_await_records(stream);
 }
 
 void meter_stream_left(struct meter *meter, CUcontext context, CUstream handle, bool gone)

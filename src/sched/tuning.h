@@ -35,7 +35,7 @@
 #define TUNING_MARK_SKIP_NS (20 * US)
 /* An event right before a copy to the host costs that 10 us (H200), so there it is more. */
 #define TUNING_COPY_SKIP_NS (200 * US)
-/* What is copied to or from the host in less than a gap is one: at 1.8 GB/s, the slowest (H200). */
+/* A copy to or from the host that takes less than a gap is one: at 1.8 GB/s, the slowest (H200). */
 #define TUNING_COPY_BYTES UINT64_C(131072)
 
 /* --- Who launches -------------------------------------------------------------------------- */
@@ -45,18 +45,18 @@
 #define TUNING_ACTIVE_EVERY_NS (5 * MS)
 /* How many do is counted so often. */
 #define TUNING_COUNT_NS MS
-/* Who waits for its turn wants the device for so long; who just launched for less. */
+/* A tenant that waits for its turn wants the device for so long, one that just launched for less. */
 #define TUNING_DEMAND_NS (10 * MS)
 #define TUNING_LINGER_NS (MS / 5)
 /* Instants that differ by less are the same to the arbiter: it wakes up for nothing sooner. */
 #define TUNING_NEAR_NS (50 * US)
-/* Who is held looks so often at what changes without waking it; at what it has in flight so often. */
+/* A held thread looks so often at limits, which wake nobody, and at its work in flight. */
 #define TUNING_LOOK_NS	      (20 * MS)
 #define TUNING_GLANCE_HELD_NS (MS / 5)
-/* An arbiter that says nothing for so long is gone: to a tenant, and to who would replace it. */
+/* An arbiter that is silent for so long is gone: to a tenant, and to one that would replace it. */
 #define TUNING_SILENCE_NS (30 * MS)
 #define TUNING_ELECT_NS	  (25 * MS)
-/* Who holds the arbiter's role keeps it for others, with nothing to do itself, for so long. */
+/* A process without work of its own keeps the arbiter's role for others for so long. */
 #define TUNING_ROLE_NS (1000 * MS)
 /* The arbiter is told at most so often that a tenant has nothing left to do. */
 #define TUNING_RING_NS (MS / 2)
@@ -86,7 +86,7 @@
 #define TUNING_SHORT_NS	      (50 * US)
 /* Streams of which so much of their time is each one's own hardly overlap. */
 #define TUNING_SPREAD_PERMILLE 750
-/* Who would wake up before work in flight is paid for sleeps on, for no longer than this. */
+/* A thread that would wake up before work in flight is paid for sleeps on, no longer than this. */
 #define TUNING_MORE_NS (8 * MS)
 
 /* --- The in-flight window ------------------------------------------------------------------ */
@@ -125,7 +125,7 @@
 #define TUNING_LOOKOUT_NS (125 * US)
 /*
  * Launched so long before the end of the last one, it begins right behind: a kernel of 1 ms has
- * 1 % more of the device, and who comes first waits no longer at the 99th percentile (H200).
+ * 1 % more of the device, and requests that go first take no longer at the 99th percentile (H200).
  */
 #define TUNING_EARLY_NS (10 * US)
 /*
@@ -134,13 +134,13 @@
  */
 #define TUNING_PATIENCE_NS	(20 * MS)
 #define TUNING_PATIENCE_MOST_NS (200 * MS)
-/* What is late is looked at again after a part of what it took, within these. */
+/* Late work is looked at again after a part of the time that it took so far, within these. */
 #define TUNING_LATE_PART     16
 #define TUNING_LATE_LEAST_NS (50 * US)
 #define TUNING_LATE_MOST_NS  MS
-/* What takes less than was expected is seen so soon. */
+/* Work that takes less than was expected is seen to be done so soon. */
 #define TUNING_GLANCE_NS MS
-/* Nobody wakes up later than this who was let go, on a machine that is not out of processors. */
+/* A thread that is let go wakes up so soon, unless the machine is out of processors. */
 #define TUNING_WAKE_MOST_NS (10 * MS)
 /* How much the device does at once is learned over so much work. */
 #define TUNING_OVERLAP_NS (10 * MS)

@@ -43,8 +43,8 @@ static int admission_ledger_of(const struct launch_device *device)
 /* --- What is known when a launch asks ------------------------------------------------------ */
 
 /*
- * What is in flight will be owed for, too, so who would wake up before that is paid sleeps on; no
- * longer than is made up for if it takes less than was expected.
+ * Work in flight will be owed for, too. A thread that would wake up before that is paid sleeps on,
+ * but no longer than the share makes up for if the work takes less than was expected.
  */
 static uint64_t admission_more_ns(const struct asking *asking)
 {
@@ -121,12 +121,12 @@ static uint64_t admission_window_of(struct asking *asking)
 		.contended = contended,
 		.processes = n,
 	});
-	/* What takes longer than a slice is paid for before more begins. */
+	/* Work that takes longer than a slice is paid for before more begins. */
 	if (capped && n * window_pending_ns(device) > limits_slice_ns(limits) + n * window)
 		return 1;
 	/*
-	 * While a higher priority may come: what is brief goes as far as it is worked off soon,
-	 * what is longer goes when what is before it is about to end.
+	 * While a higher priority may come, brief launches go as far as the device works them off
+	 * soon; a longer one goes when the work before it is about to end.
 	 */
 	if (asking->urged) {
 		uint64_t took = asking->launch->known ? asking->launch->expected_ns : 0;
@@ -229,9 +229,9 @@ static void admission_look_again(struct asking *asking)
 }
 
 /*
- * Where others may come first, a launch goes when the last one ends, and no sooner than it takes
- * the device to begin: it is while nothing is queued that the device turns to who waits. Sleeping
- * is too coarse for that.
+ * The device turns to another tenant only while nothing of this one is queued. So where others may
+ * come first, a launch goes when the last one ends, earlier by what the device takes to begin.
+ * Sleeping is too coarse for that.
  */
 static void admission_look_out(struct asking *asking, uint64_t room_ns)
 {
@@ -282,7 +282,7 @@ static void admission_wait_for_share(struct asking *asking, const struct admissi
 
 	admission_close_open(asking);
 	device_time_hold(device->meter.time, from - asking->held_ns, from, decision->until_ns);
-	/* Who waits for its turn wants the device; who pays a debt leaves it to others. */
+	/* A tenant that waits for its turn wants the device; one with a debt leaves it to others. */
 	if (decision->verdict == ADMISSION_WAIT_TURN) {
 		demand_want(device, from, TUNING_DEMAND_NS);
 		admission_nap(asking, &limits->turn->seq, turn_seen,
@@ -334,7 +334,7 @@ static void admission_note_hold(const struct asking *asking)
 	__atomic_fetch_add(&time->throttles, 1, __ATOMIC_RELAXED);
 }
 
-/* What is known of it now. */
+/* All that decides about the launch, as of now. */
 static struct admission_inputs admission_look(struct asking *asking)
 {
 	struct admission_inputs in = {
@@ -427,7 +427,7 @@ static void admission_ask(struct guest *guest, struct launch_device *device, str
 		;
 	admission_note_hold(&asking);
 	state_active(device, launch->now_ns);
-	if (!asking.stalled) { /* who pays a debt leaves the device to others */
+	if (!asking.stalled) { /* with a debt the tenant leaves the device to others */
 		demand_want(device, launch->now_ns, TUNING_LINGER_NS);
 		demand_settle(device, launch->now_ns + TUNING_LINGER_NS);
 	}

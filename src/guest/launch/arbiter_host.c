@@ -44,8 +44,8 @@
 /* Who of those that take part has died is asked for so often. */
 #define SCAN_NS UINT64_C(50000000)
 /*
- * Who comes says so; all tenants, of which most may be long dead, are looked at only then, and now
- * and then in case that was missed.
+ * A tenant that comes says so, and then all tenants are looked at, of which most may be long dead;
+ * and once in this time, in case that was missed.
  */
 #define LIST_NS UINT64_C(1000000000)
 
@@ -326,7 +326,7 @@ static uint64_t arbiter_host_count(struct member *member)
 	return most;
 }
 
-/* What is later than expected, or may be, goes on: nobody is let in before it was seen to end. */
+/* Work that is late, or of unknown length, goes on: nobody is let in before its end is seen. */
 static uint64_t arbiter_host_done_ns(const struct device_time *time, uint64_t now_ns)
 {
 	uint64_t due = arbiter_host_instant(&time->due_ns, now_ns);
@@ -365,8 +365,8 @@ static void arbiter_host_look(struct arbiter_host *host, int i, uint64_t now_ns)
 		demand = work > demand ? work : demand;
 	}
 	/*
-	 * Who is let in at any time need only be let finish: others may queue up behind, unless it
-	 * would find them there when it goes on.
+	 * A tenant that goes first needs only time to finish: others may queue up behind it, unless
+	 * it would find them there when it goes on.
 	 */
 	if (state->priority > 0 && !state->returns && state->done_ns > BEHIND_NS)
 		state->done_ns -= BEHIND_NS;
@@ -437,7 +437,7 @@ uint64_t arbiter_host_step(struct arbiter_host *host, uint64_t now_ns)
 		if (host->member[i].name[0])
 			arbiter_host_look(host, i, now_ns);
 	next = arbiter_step(&arbiter_defaults, host->state, host->n, now_ns);
-	/* Closed first, so that who launches all the same is seen before another is let in. */
+	/* Close first: a tenant that launches all the same is seen before another is let in. */
 	host->withheld = false;
 	for (int open = 0; open < 2; open++) {
 		for (int i = 0; i < host->n; i++)

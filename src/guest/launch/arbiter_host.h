@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The arbiter's role on this machine: who holds a lock of <runtime>/.arbiter runs the state machine
- * of sched/arbiter.h over all tenants of the runtime directory, reads what they want and used from
- * their ledgers, and writes whose turn it is into their policies. The kernel drops the lock when
- * the holder dies; the next keeper that finds the beat silent takes it. Called by the keeper alone.
+ * The arbiter's role on this machine. The process that holds a lock of <runtime>/.arbiter has it:
+ * its monitor thread runs the state machine of sched/arbiter.h over all tenants of the runtime
+ * directory, reads what they want and used from their ledgers, and writes whose turn it is into
+ * their policies. The kernel drops the lock when that process dies; the next monitor thread that
+ * finds the arbiter silent takes it. For the monitor thread alone.
  */
 #ifndef ALLOT_GUEST_LAUNCH_ARBITER_HOST_H
 #define ALLOT_GUEST_LAUNCH_ARBITER_HOST_H
@@ -20,7 +21,7 @@ int arbiter_host_open(const char *tenant_dir, struct arbiter_host **ret);
 bool arbiter_host_take(struct arbiter_host *host);
 bool arbiter_host_held(const struct arbiter_host *host);
 
-/* Gives it up; who waits for a turn elects another. */
+/* Gives the role up; tenants that wait for a turn elect another. */
 void arbiter_host_drop(struct arbiter_host *host);
 
 /* One step of the role: answers when the next is due. */

@@ -18,7 +18,7 @@ void credit_give(struct launch_device *device, const struct launch *launch, uint
 bool credit_lets(const struct launch_state *state, const struct launch_device *device,
 		 struct launch *launch);
 
-/* What takes longer than there is room for asks for itself: it may have to go alone. */
+/* A launch that takes longer than there is room for asks for itself: it may have to go alone. */
 bool credit_fits(const struct launch_device *device, const struct launch *launch);
 
 /* ... and whether the stream's credit has room for it: then it is counted. */

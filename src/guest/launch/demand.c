@@ -121,7 +121,7 @@ void demand_publish(struct launch_device *device, uint64_t now_ns)
 	demand_tell(&time->due_ns, &device->said_due_ns, due, now_ns);
 	demand_tell(&time->work_until_ns, &device->said_until_ns, until, now_ns);
 	demand_note_burst(device, now_ns, until <= now_ns);
-	/* Who waits for the end hears of it at once: a tick each time would cost the device. */
+	/* Ring: a rival that waits for the end would see it a tick later, and the device be idle. */
 	if (worked && until <= now_ns && limits_contended(&state_get(guest)->limits, now_ns) &&
 	    now_ns > atomic_load(&device->rung_ns) + TUNING_RING_NS) {
 		atomic_store(&device->rung_ns, now_ns);

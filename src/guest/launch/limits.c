@@ -51,7 +51,7 @@ void limits_refresh(struct limits *limits, struct guest *guest)
 		if (!guest->policy_map) {
 			policy = guest->policy;
 		} else if (policy_read(guest->policy_map, &policy)) {
-			/* What was last read stays in force, or what the process began with. */
+			/* The policy that was last read, or began with, stays in force. */
 			if (atomic_load(&limits->generation))
 				return;
 			policy = guest->policy;

@@ -65,7 +65,7 @@ static struct look monitor_look_at_devices(struct guest *guest, uint64_t now, bo
 	return look;
 }
 
-/* What was done before the pause may not be billed yet, and a limit may have changed. */
+/* Work from before the pause may not be billed yet, and a limit may have changed. */
 static uint64_t monitor_end_stall(struct launch_device *device, uint64_t now_ns)
 {
 	uint64_t until = atomic_load(&device->stall.until_ns);
@@ -161,7 +161,7 @@ static void *monitor_watch(void *arg)
 	uint64_t worked = now_monotonic_ns(), next;
 	uint32_t heard = 0;
 
-	/* Who looks at a program's threads is to know whose this one is. */
+	/* For people who look at a program's threads. */
 	prctl(PR_SET_NAME, "allot-monitor");
 	/* Of this thread alone: the usual 50 us are a percent of a turn. */
 	prctl(PR_SET_TIMERSLACK, 1000);

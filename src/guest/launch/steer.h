@@ -7,7 +7,7 @@
 
 struct guest;
 
-/* Called by the monitor thread, and by who waits; does nothing for controllers that follow none. */
+/* For the monitor and for threads that are held. Controllers that follow no figure do nothing. */
 void steer_all(struct guest *guest, uint64_t now_ns);
 
 #endif

@@ -26,7 +26,7 @@ void waits_stream(struct guest *guest, CUstream stream, bool per_thread, enum me
 	/* A call on a stream that captures is none, or an error that is not ours to make. */
 	if (atomic_load(&guest->captures) && meter_is_captured(stream))
 		return;
-	/* What is in the legacy stream comes behind all of the others. */
+	/* A wait for the legacy stream is one for all streams before it. */
 	if (stream == CU_STREAM_LEGACY && why == METER_WAIT)
 		meter_close_all(&device->meter, context, why);
 	meter_close(&device->meter, context, stream, why);

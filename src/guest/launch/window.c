@@ -45,7 +45,7 @@ void window_launched(struct meter *meter, struct stream *stream, const struct bu
 	struct window *window = &device->window;
 	uint64_t ns = burst->expected_ns, due = window_due_ns(window);
 
-	/* What no event covers is done, too. */
+	/* Launches that no event covers are done, too. */
 	if (!meter_works(meter) && first_ns > due + TUNING_GAP_NS)
 		meter->flying_ns = stream->flying_ns = ns;
 	first_ns = stall_end_ns(&device->stall, first_ns);
@@ -253,7 +253,10 @@ bool window_pauses_badly(const struct launch_device *device)
 	       atomic_load(&device->window.overlap_permille) < TUNING_SPREAD_PERMILLE;
 }
 
-/* With the lock. Who had one asks once in vain: all wake up at once, and others go first. */
+/*
+ * With the lock. After it had a place a process asks once in vain: all of them wake up at once, and
+ * the others go first.
+ */
 static bool window_take(struct launch_device *device, uint64_t now_ns, uint64_t until_ns)
 {
 	struct window *window = &device->window;

@@ -28,7 +28,7 @@ void window_looked(struct meter *meter, const struct meter_look *look);
 uint64_t window_spun(struct meter *meter, const struct burst *burst, uint64_t began_ns,
 		     uint64_t done_ns);
 
-/* What takes how long is not known, or was not: its neighbours do without their lead for a while. */
+/* A launch took unforeseen long, or may: for a while neighbours are let in at its seen end only. */
 void window_unforeseen(struct launch_device *device, uint64_t now_ns);
 
 /* Device time that work in flight is expected to take, all of it. */

@@ -222,7 +222,7 @@ void meter_collect(struct meter *meter)
 	}
 	capture_restore(mode);
 	collect_bill_all(&pass);
-	/* Not before: who finds nothing in flight looks at the account next. */
+	/* Not before the bill: a thread that finds nothing in flight looks at the account next. */
 	atomic_fetch_sub(&meter->pending, pass.events);
 	meter->seen = (struct span){0};
 	if (pass.running_ns != UINT64_MAX)

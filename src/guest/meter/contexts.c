@@ -86,7 +86,7 @@ int meter_clock_ready(struct meter *meter, CUcontext context, uint64_t now_ns)
 	return i;
 }
 
-/* What was read before was late, or early, by as much: what lies between two events stays. */
+/* Instants that were read before were late, or early, by as much; differences of them stay. */
 static void contexts_move(struct meter *meter, const struct clock *clock, int64_t by_ns)
 {
 	meter_lock(meter);

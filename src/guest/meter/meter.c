@@ -12,7 +12,10 @@ _Thread_local char launch_thread __attribute__((tls_model("initial-exec")));
 
 /* A launch may need three events, and the wait behind it another. */
 #define SPARES 4
-/* Who waits for several streams, one after the other, finds now this one done, now that one. */
+/*
+ * A program that waits for several streams, one after the other, finds now this stream done, now
+ * that one: a single wait in time says little.
+ */
 #define WATCHED_WAITS 8
 /* So often a launch waits for room in its stream's ring; work may wait for it, too. */
 #define ROOM_TRIES 400
@@ -259,7 +262,7 @@ static void meter_before_launch(struct meter *meter, struct stream *stream, stru
 		stream->since_ns = 0; /* its end says when it was loaded */
 }
 
-/* What is recorded behind many launches leaves room in the ring for where the program waits. */
+/* Ends of this kind leave room in the ring for the end that is recorded where the program waits. */
 static bool meter_end_is_due(const struct stream *stream, const struct launch *launch)
 {
 	uint64_t every = launch->rival ? TUNING_END_RIVAL_NS : TUNING_END_NS;
@@ -407,7 +410,7 @@ static void meter_close_stream(struct meter *meter, struct stream *stream, enum 
 
 	meter_lock(meter);
 	missed = meter_miss_end(meter, stream, now, why == METER_HOLD);
-	/* Who waits long after the last launch, or end, may find it done the next time, too. */
+	/* The program waited in time. If it waits late, it may do so the next time, too. */
 	if ((why == METER_WAIT || why == METER_MARK) && !meter_was_idle(stream, now) &&
 	    stream->watched)
 		stream->watched--;
@@ -440,7 +443,7 @@ void meter_close(struct meter *meter, CUcontext context, CUstream handle, enum m
 		meter_close_stream(meter, stream, why);
 }
 
-/* What is open came later than the program's wait, or there was no room for the end of it. */
+/* The stream's work ends with an event: open launches came later, or found no room for theirs. */
 static bool meter_ends_with_event(const struct stream *stream)
 {
 	return stream_has_events(stream) && stream_room(stream);
@@ -504,7 +507,7 @@ void meter_close_all(struct meter *meter, CUcontext context, enum meter_why why)
 void meter_hold(struct meter *meter, CUcontext context)
 {
 	meter_close_all(meter, context, METER_HOLD);
-	/* Who collects has the contexts: none of them goes meanwhile (meter_context_leaves). */
+	/* Whoever collects keeps the contexts: none of them ends meanwhile (meter_context_leaves). */
 	if (atomic_exchange(&meter->collecting, 1))
 		return;
 	for (uint32_t i = 0; i < atomic_peek(&meter->nstreams); i++) {

@@ -82,7 +82,7 @@ struct meter {
 	struct stream stream[STREAMS];
 	struct clock clock[CLOCKS];
 	uint64_t flying_ns;    /* over all streams */
-	struct span seen;      /* work that was not done at the last look; who collects writes it */
+	struct span seen;      /* work not done at the last look; the collecting thread's */
 
 	_Atomic uint32_t pending;     /* events to be collected */
 	_Atomic uint32_t begins;      /* of these, that begin work; the last was recorded ... */

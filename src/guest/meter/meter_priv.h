@@ -38,7 +38,7 @@ static inline void stream_land(struct meter *meter, struct stream *stream, uint6
  */
 int meter_clock_ready(struct meter *meter, CUcontext context, uint64_t now_ns);
 
-/* clock_read for who collects, with the clock's context current. */
+/* clock_read for the collecting thread, with the clock's context current. */
 CUresult meter_clock_read(struct meter *meter, struct clock *clock, struct timing_event *event,
 			  uint64_t *ret_ns);
 

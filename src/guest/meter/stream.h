@@ -73,7 +73,7 @@ struct stream {
 	 */
 	uint32_t watched;
 	uint32_t leaving;    /* calls under way that may end it, or its context */
-	uint32_t head, tail; /* of the ring; who collects moves the head */
+	uint32_t head, tail; /* of the ring; the collecting thread moves the head */
 	struct timing_event event[STREAM_EVENTS];
 	struct burst open; /* launches behind the last event */
 	struct stream_credit credit;

@@ -8,6 +8,8 @@
 
 #include <string.h>
 
+#include "guest/meter/collect.h"
+#include "guest/meter/leave.h"
 #include "ledger/device_time.h"
 #include "ledger/timeline.h"
 #include "sched/tuning.h"
@@ -181,7 +183,7 @@ static struct stream *stream_of(CUstream stream)
 static void finish(CUstream stream)
 {
 	fake_pass(fake_done_ns(stream) - fake.now_ns);
-	meter_collect(&meter);
+	collect_done(&meter);
 }
 
 static void close_it(CUstream stream, enum meter_why why)
@@ -205,7 +207,7 @@ static void check_burst(void)
 	fake_pass(500 * US);
 	close_it(S1, METER_WAIT);
 	CHECK_EQ(records(S1), 3);
-	meter_collect(&meter);
+	collect_done(&meter);
 	CHECK_NEAR(busy_ns(), 250 * US);
 	CHECK(meter_works(&meter) && meter_has_begun(&meter));
 	CHECK_EQ(seen.look.late_ns, 250 * US);
@@ -322,7 +324,7 @@ static void check_overlap(void)
 	launch(S1, MS);
 	launch(S2, 500 * US);
 	fake_pass(MS);
-	meter_collect(&meter);
+	collect_done(&meter);
 	CHECK_NEAR(busy_ns(), MS);
 	CHECK_NEAR(seen.look.streams_ns, 1500 * US);
 	CHECK_NEAR(seen.look.together_ns, MS);
@@ -332,10 +334,10 @@ static void check_overlap(void)
 	launch(S1, MS);
 	launch(S2, 500 * US);
 	fake_pass(500 * US);
-	meter_collect(&meter);
+	collect_done(&meter);
 	CHECK_NEAR(busy_ns(), 500 * US);
 	fake_pass(500 * US);
-	meter_collect(&meter);
+	collect_done(&meter);
 	CHECK_NEAR(busy_ns(), MS);
 	end();
 	/* One after the other they cost both. */
@@ -344,7 +346,7 @@ static void check_overlap(void)
 	fake_pass(600 * US);
 	launch(S2, 500 * US);
 	fake_pass(500 * US);
-	meter_collect(&meter);
+	collect_done(&meter);
 	CHECK_NEAR(busy_ns(), MS);
 	CHECK_NEAR(seen.look.together_ns, MS);
 	end();
@@ -430,7 +432,7 @@ static void check_hold_all(void)
 	CHECK_EQ(fake.context, FAKE_CONTEXT(1));
 	CHECK_EQ(records(NULL), 9);
 	fake_pass(10 * MS);
-	meter_collect(&meter);
+	collect_done(&meter);
 	CHECK_EQ(unmeasured_ns(), 0);
 	end();
 	/* Somebody who looks at other contexts' events has them. */
@@ -675,7 +677,7 @@ static void check_ring_full(void)
 
 	/* The next end closes it, where there is room again while it works, */
 	fake_pass(took / 2);
-	meter_collect(&meter);
+	collect_done(&meter);
 	close_it(S1, METER_WAIT);
 	finish(S1);
 	CHECK_CLOSE(busy_ns(), took, 150 * US);
@@ -685,7 +687,7 @@ static void check_ring_full(void)
 	took = fill_ring();
 	fake_pass(fake_done_ns(S1) - fake.now_ns);
 	meter_waited(&meter, fake.context, S1, false, fake.now_ns);
-	meter_collect(&meter);
+	collect_done(&meter);
 	fake_pass(20 * MS);
 	launch(S1, 250 * US);
 	CHECK_CLOSE(busy_ns(), took, 150 * US);
@@ -711,7 +713,7 @@ static void check_streams(void)
 	for (int i = 0; i < STREAMS_KEPT; i++) {
 		launch(FAKE_STREAM(i), 10 * US);
 		fake_pass(i ? 10 * US : 20 * US); /* one after the other */
-		meter_collect(&meter);
+		collect_done(&meter);
 	}
 	CHECK_EQ(meter.nstreams, STREAMS_KEPT);
 	launch(FAKE_STREAM(0), 100 * MS); /* works, and the next one was used before it */
@@ -795,7 +797,7 @@ static void check_contexts(void)
 	}
 	CHECK_EQ(records(FAKE_STREAM(CLOCKS)), 0);
 	fake_pass(50 * MS);
-	meter_collect(&meter);
+	collect_done(&meter);
 	CHECK_EQ(unmeasured_ns(), 0);
 	fake_pass(50 * MS);
 	launch(FAKE_STREAM(CLOCKS), 250 * US);
@@ -838,7 +840,7 @@ static void check_refused_record(void)
 	fake.record_error = CUDA_ERROR_INVALID_HANDLE;
 	launch(S1, 250 * US);
 	fake_pass(20 * MS);
-	meter_collect(&meter);
+	collect_done(&meter);
 	CHECK_EQ(unmeasured_ns(), MS);
 	CHECK_EQ(busy_ns(), MS);
 	end();
@@ -858,7 +860,7 @@ static void check_refused_read(void)
 	launch(S1, 250 * US);
 	fake.elapsed_error = CUDA_ERROR_INVALID_HANDLE;
 	fake_pass(20 * MS);
-	meter_collect(&meter);
+	collect_done(&meter);
 	CHECK_EQ(unmeasured_ns(), MS);
 	end();
 	/* The next burst of the stream is closed. */
@@ -873,7 +875,7 @@ static void check_refused_read(void)
 	launch(S1, 250 * US);
 	fake.query_error = CUDA_ERROR_INVALID_HANDLE;
 	fake_pass(20 * MS);
-	meter_collect(&meter);
+	collect_done(&meter);
 	CHECK_EQ(unmeasured_ns(), MS);
 	end();
 }
@@ -922,14 +924,14 @@ static void check_stream_leaves(void)
 	begin();
 	launch(S1, 250 * US);
 	launch(S1, 250 * US);
-	meter_stream_leaves(&meter, fake.context, S1);
+	leave_stream_before(&meter, fake.context, S1);
 	CHECK_EQ(records(S1), 3);
 	fake_pass(MS);
-	meter_collect(&meter); /* nobody looks meanwhile */
+	collect_done(&meter); /* nobody looks meanwhile */
 	CHECK_EQ(busy_ns(), 0);
-	meter_stream_left(&meter, fake.context, S1, true);
+	leave_stream_after(&meter, fake.context, S1, true);
 	CHECK(!stream_of(S1));
-	meter_collect(&meter);
+	collect_done(&meter);
 	CHECK_NEAR(busy_ns(), 500 * US);
 	CHECK_EQ(unmeasured_ns(), 0);
 	end();
@@ -973,14 +975,14 @@ static void check_context_leaves(bool gone)
 	fake_pass(300 * US);
 	launch(S1, MS);
 	launch(S2, 250 * US);
-	meter_context_leaves(&meter, fake.context);
+	leave_context_before(&meter, fake.context);
 	CHECK_EQ(records(S1), 3);
 	fake_pass(MS);
-	meter_collect(&meter); /* nobody looks meanwhile */
+	collect_done(&meter); /* nobody looks meanwhile */
 	CHECK_EQ(busy_ns(), 0);
 	if (gone)
 		fake_context_end(fake.context);
-	meter_context_left(&meter, fake.context, gone);
+	leave_context_after(&meter, fake.context, gone);
 	if (!gone)
 		finish(S1);
 	CHECK_NEAR(busy_ns(), 2 * MS);
@@ -1002,11 +1004,11 @@ static void check_context_leaves_open(void)
 	begin();
 	launch(S1, MS);
 	fake_pass(20 * MS);
-	meter_context_leaves(&meter, fake.context);
+	leave_context_before(&meter, fake.context);
 	CHECK_NEAR(busy_ns(), MS);
 	fake_pass(20 * MS);
 	fake_context_end(fake.context);
-	meter_context_left(&meter, fake.context, true);
+	leave_context_after(&meter, fake.context, true);
 	CHECK_NEAR(busy_ns(), MS);
 	end();
 	/* Of what had not begun by then nobody knows how much was work, and how much a wait. */
@@ -1017,10 +1019,10 @@ static void check_context_leaves_open(void)
 	launch(S1, 250 * US);
 	finish(S2);
 	fake_pass(250 * US);
-	meter_context_leaves(&meter, fake.context);
+	leave_context_before(&meter, fake.context);
 	CHECK(!meter_has_begun(&meter));
 	fake_context_end(fake.context);
-	meter_context_left(&meter, fake.context, true);
+	leave_context_after(&meter, fake.context, true);
 	CHECK_EQ(unmeasured_ns(), MS);
 	CHECK_NEAR(busy_ns(), MS + 250 * US);
 	end();
@@ -1029,11 +1031,11 @@ static void check_context_leaves_open(void)
 	launch(S1, MS);
 	fake.context = FAKE_CONTEXT(1);
 	launch(S2, MS);
-	meter_context_leaves(&meter, FAKE_CONTEXT(1));
+	leave_context_before(&meter, FAKE_CONTEXT(1));
 	fake_context_end(FAKE_CONTEXT(1));
-	meter_context_left(&meter, FAKE_CONTEXT(1), true);
+	leave_context_after(&meter, FAKE_CONTEXT(1), true);
 	fake.context = NULL; /* who collects makes the event's own current */
-	meter_collect(&meter);
+	collect_done(&meter);
 	CHECK(!fake.context);
 	CHECK_NEAR(busy_ns(), MS);
 	end();
@@ -1045,10 +1047,10 @@ static void check_end_all(void)
 	begin();
 	launch(S1, 100 * MS);
 	fake_pass(2 * MS);
-	meter_collect(&meter);
+	collect_done(&meter);
 	CHECK_EQ(busy_ns(), 0);
 	fake_pass(5 * MS);
-	meter_end_all(&meter);
+	leave_process(&meter);
 	CHECK_NEAR(busy_ns(), 3 * MS);
 	CHECK_EQ(unmeasured_ns(), MS);
 	/* Nothing is in flight: nothing is billed. */
@@ -1056,7 +1058,7 @@ static void check_end_all(void)
 	launch(S1, 250 * US);
 	finish(S1);
 	fake_pass(5 * MS);
-	meter_end_all(&meter);
+	leave_process(&meter);
 	CHECK_NEAR(busy_ns(), 250 * US);
 	CHECK_EQ(unmeasured_ns(), 0);
 }
@@ -1114,7 +1116,7 @@ static void check_late(void)
 		launch_how(S1, 40 * US,
 			   (struct how){.unknown = true, .watched = true, .load_ns = 500 * US});
 		fake_pass(300 * MS);
-		meter_collect(&meter);
+		collect_done(&meter);
 		CHECK_NEAR(busy_ns() - was, 40 * US);
 	}
 	end();

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "guest/launch/monitor.h"
+#include "guest/meter/meter.h"
 #include "ledger/device_time.h"
 #include "ledger/turn.h"
 #include "sched/tuning.h"

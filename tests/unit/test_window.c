@@ -5,6 +5,7 @@
  */
 #include "guest/launch/state.h"
 #include "guest/launch/window.h"
+#include "guest/meter/meter.h"
 #include "ledger/device_time.h"
 #include "ledger/turn.h"
 #include "sched/tuning.h"

@@ -12,6 +12,8 @@
 #include "guest/launch/stall.h"
 #include "guest/launch/steer.h"
 #include "guest/launch/window.h"
+#include "guest/meter/collect.h"
+#include "guest/meter/meter.h"
 #include "sched/admission.h"
 #include "sched/between.h"
 #include "sched/tuning.h"
@@ -224,7 +226,7 @@ static void admission_nap(struct asking *asking, const void *word, uint32_t seen
 static void admission_look_again(struct asking *asking)
 {
 	state_active(asking->device, asking->launch->now_ns);
-	meter_collect(&asking->device->meter);
+	collect_done(&asking->device->meter);
 	demand_publish(asking->device, asking->launch->now_ns);
 }
 
@@ -519,7 +521,7 @@ void admission_left(struct guest *guest, struct launch *launch, CUresult e)
 	monitor_work(guest);
 	if (launch->now_ns > atomic_load(&device->meter.collected_ns) +
 				     (launch->rival ? TUNING_END_RIVAL_NS : TUNING_END_NS)) {
-		meter_collect(&device->meter);
+		collect_done(&device->meter);
 		demand_publish(device, launch->now_ns);
 	}
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "guest/launch/credit.h"
 
-#include "guest/meter/meter_priv.h"
+#include "guest/meter/meter.h"
 #include "sched/tuning.h"
 
 /*

@@ -14,6 +14,8 @@
 #include "guest/launch/demand.h"
 #include "guest/launch/stall.h"
 #include "guest/launch/steer.h"
+#include "guest/meter/collect.h"
+#include "guest/meter/leave.h"
 #include "sched/tuning.h"
 
 static uint64_t monitor_begin_tick(const struct meter *meter, uint64_t now)
@@ -47,7 +49,7 @@ static struct look monitor_look_at_devices(struct guest *guest, uint64_t now, bo
 			continue;
 		left |= !held && atomic_load(&meter->collected_ns) == device->monitor_ns;
 		if (left || !alone || now > atomic_load(&meter->collected_ns) + TUNING_RECENT_NS)
-			meter_collect(meter);
+			collect_done(meter);
 		device->monitor_ns = atomic_load(&meter->collected_ns);
 		demand_publish(device, now);
 		if (demand_wishes(device, now))
@@ -73,7 +75,7 @@ static uint64_t monitor_end_stall(struct launch_device *device, uint64_t now_ns)
 
 	if (until > now_ns)
 		return until < now_ns + TUNING_LOOK_NS ? until : now_ns + TUNING_LOOK_NS;
-	meter_collect(&device->meter);
+	collect_done(&device->meter);
 	until = demand_owes(device, now_monotonic_ns(), &turn);
 	if (!until) {
 		stall_end(device);
@@ -209,7 +211,7 @@ static void monitor_stop(void)
 
 		if (device) {
 			stall_end(device);
-			meter_end_all(&device->meter);
+			leave_process(&device->meter);
 		}
 	}
 }

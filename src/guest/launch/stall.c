@@ -3,7 +3,8 @@
 
 #include "base/now.h"
 #include "guest/launch/bell.h"
-#include "guest/meter/meter_priv.h"
+#include "guest/meter/capture.h"
+#include "guest/meter/meter.h"
 #include "ledger/quota.h"
 #include "sched/tuning.h"
 

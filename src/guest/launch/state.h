@@ -7,7 +7,7 @@
 #define ALLOT_GUEST_LAUNCH_STATE_H
 
 #include "guest/launch/limits.h"
-#include "guest/meter/meter.h"
+#include "guest/meter/state.h"
 #include "sched/cost.h"
 
 struct arbiter_host;

@@ -4,6 +4,8 @@
 #include "base/now.h"
 #include "guest/launch/demand.h"
 #include "guest/launch/stall.h"
+#include "guest/meter/collect.h"
+#include "guest/meter/leave.h"
 
 /* The metered device of a context, and that context; NULL: nothing was launched there. */
 static struct launch_device *waits_device(struct guest *guest, CUcontext *context)
@@ -50,7 +52,7 @@ void waits_context(struct guest *guest, CUcontext context, enum meter_why why)
 static void waits_look(struct launch_device *device, uint64_t now_ns)
 {
 	if (meter_works(&device->meter))
-		meter_collect(&device->meter);
+		collect_done(&device->meter);
 	demand_publish(device, now_ns);
 }
 
@@ -107,7 +109,7 @@ void waits_stream_leaves(struct guest *guest, CUstream stream)
 	struct launch_device *device = waits_device(guest, &context);
 
 	if (device)
-		meter_stream_leaves(&device->meter, context, launch_stream(stream, false));
+		leave_stream_before(&device->meter, context, launch_stream(stream, false));
 }
 
 void waits_stream_left(struct guest *guest, CUstream stream, bool gone)
@@ -116,7 +118,7 @@ void waits_stream_left(struct guest *guest, CUstream stream, bool gone)
 	struct launch_device *device = waits_device(guest, &context);
 
 	if (device)
-		meter_stream_left(&device->meter, context, launch_stream(stream, false), gone);
+		leave_stream_after(&device->meter, context, launch_stream(stream, false), gone);
 }
 
 void waits_context_leaves(struct guest *guest, CUcontext context)
@@ -128,7 +130,7 @@ void waits_context_leaves(struct guest *guest, CUcontext context)
 		if (!device)
 			continue;
 		stall_context_leaves(device, context);
-		meter_context_leaves(&device->meter, context);
+		leave_context_before(&device->meter, context);
 	}
 }
 
@@ -140,7 +142,7 @@ void waits_context_left(struct guest *guest, CUcontext context, bool gone)
 
 		if (!device)
 			continue;
-		meter_context_left(&device->meter, context, gone);
+		leave_context_after(&device->meter, context, gone);
 		stall_context_left(device, context, gone);
 	}
 }

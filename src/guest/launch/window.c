@@ -2,7 +2,7 @@
 #include "guest/launch/window.h"
 
 #include "base/now.h"
-#include "guest/meter/meter_priv.h"
+#include "guest/meter/collect.h"
 #include "sched/between.h"
 #include "sched/tuning.h"
 
@@ -202,7 +202,7 @@ uint64_t window_room_ns(struct launch_device *device, const struct launch *launc
 	bool room;
 
 	if (due + near <= now && meter_works(meter)) {
-		meter_collect(meter);
+		collect_done(meter);
 		due = window_due_ns(&device->window);
 		if (due <= now && meter_works(meter))
 			return window_look_ns(device, now);

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The half of the meter that looks which events are done, and bills what lies between them. */
-#include <time.h>
+#include "guest/meter/collect.h"
 
 #include "base/now.h"
-#include "guest/meter/meter_priv.h"
-#include "sched/tuning.h"
+#include "guest/meter/capture.h"
+#include "guest/meter/contexts.h"
 
 /* Intervals found in one pass, before they are billed. */
 #define SPANS 64
@@ -13,13 +12,12 @@ struct pass {
 	struct meter *meter;
 	struct meter_look look;
 	uint64_t running_ns; /* since when anything works that is not done */
-	uint64_t lost_ns;    /* since when something may have worked whose beginning is not known */
 	uint32_t events;     /* done with */
 	int n;
 	struct span span[SPANS];
 };
 
-void meter_bill(struct meter *meter, const struct span *span)
+void collect_bill(struct meter *meter, const struct span *span)
 {
 	uint64_t from = span->from_ns, last = atomic_peek(&meter->billed_ns), busy;
 
@@ -31,7 +29,7 @@ void meter_bill(struct meter *meter, const struct span *span)
 		meter->client->billed(meter, span->to_ns - busy, span->to_ns);
 }
 
-void meter_bill_unmeasured(struct meter *meter, uint64_t from_ns, uint64_t to_ns)
+void collect_bill_unmeasured(struct meter *meter, uint64_t from_ns, uint64_t to_ns)
 {
 	uint64_t busy = device_time_bill_unmeasured(meter->guest->ledger, meter->device->ledger,
 						    from_ns, to_ns);
@@ -67,14 +65,14 @@ static void collect_bill_all(struct pass *pass)
 		pass->look.streams_ns += span->to_ns - span->from_ns;
 		if (span->from_ns > together.to_ns) {
 			pass->look.together_ns += together.to_ns - together.from_ns;
-			meter_bill(pass->meter, &together);
+			collect_bill(pass->meter, &together);
 			together = *span;
 		} else if (span->to_ns > together.to_ns) {
 			together.to_ns = span->to_ns;
 		}
 	}
 	pass->look.together_ns += together.to_ns - together.from_ns;
-	meter_bill(pass->meter, &together);
+	collect_bill(pass->meter, &together);
 	pass->n = 0;
 }
 
@@ -88,17 +86,6 @@ static void collect_add(struct pass *pass, const struct span *span)
 }
 
 /*
- * When what an end closes began; 0: nobody knows. Loading code is a pause of the program's own, of
- * which a short one is billed as any.
- */
-static uint64_t collect_began_ns(const struct stream *stream, const struct timing_event *event)
-{
-	uint64_t since = stream->since_ns, loaded = event->loaded_ns;
-
-	return loaded && (!since || loaded > since + TUNING_GAP_NS) ? loaded : since;
-}
-
-/*
  * What an end closes was done at an instant; 0: nobody knows. Answers when it began, less what it
  * waited for us; 0: it could not be measured.
  */
@@ -106,11 +93,11 @@ static uint64_t collect_bill_end(struct pass *pass, const struct stream *stream,
 				 struct timing_event *event, uint64_t done_ns)
 {
 	struct meter *meter = pass->meter;
-	uint64_t began = collect_began_ns(stream, event), spun = 0;
+	uint64_t began = meter_began_ns(stream, event), spun = 0;
 
 	if (!event->burst.launches || !began || !done_ns) {
 		if (event->burst.launches)
-			meter_bill_unmeasured(meter, event->recorded_ns, pass->look.now_ns);
+			collect_bill_unmeasured(meter, event->recorded_ns, pass->look.now_ns);
 		return 0;
 	}
 	if (done_ns > began)
@@ -162,7 +149,7 @@ static void collect_pop(struct pass *pass, struct stream *stream, uint64_t done_
 static void collect_note_running(struct pass *pass, const struct stream *stream,
 				 const struct timing_event *event)
 {
-	uint64_t began = collect_began_ns(stream, event), expected = event->burst.expected_ns, late;
+	uint64_t began = meter_began_ns(stream, event), expected = event->burst.expected_ns, late;
 
 	if (event->begin || !began || began >= pass->look.now_ns)
 		return;
@@ -192,7 +179,7 @@ static void collect_stream(struct pass *pass, struct stream *stream)
 		if (state == EVENT_RESERVED)
 			break;
 		if (state == EVENT_RECORDED &&
-		    meter_clock_read(pass->meter, clock, event, &done) == CUDA_ERROR_NOT_READY) {
+		    contexts_read(pass->meter, clock, event, &done) == CUDA_ERROR_NOT_READY) {
 			collect_note_running(pass, stream, event);
 			break;
 		}
@@ -202,7 +189,7 @@ static void collect_stream(struct pass *pass, struct stream *stream)
 		DRIVER(cuCtxPopCurrent_v2, (&current));
 }
 
-void meter_collect(struct meter *meter)
+void collect_done(struct meter *meter)
 {
 	struct pass pass = {.meter = meter, .running_ns = UINT64_MAX};
 	struct capture_mode mode;
@@ -232,119 +219,4 @@ void meter_collect(struct meter *meter)
 	meter_unlock(meter);
 	atomic_store(&meter->collected_ns, now_monotonic_ns());
 	atomic_store(&meter->collecting, 0);
-}
-
-/*
- * No call of the driver here: the program's exit may have shut it down. What was seen to work goes
- * on the bill up to when it was seen, and the rest, of which nobody knows, counts as not measured.
- */
-void meter_end_all(struct meter *meter)
-{
-	uint64_t now = now_monotonic_ns(), latest = 0;
-	struct span seen;
-
-	if (atomic_exchange(&meter->collecting, 1))
-		return;
-	seen = meter->seen;
-	meter->seen = (struct span){0};
-	meter_lock(meter);
-	for (uint32_t i = 0; i < meter->nstreams; i++) {
-		const struct stream *stream = &meter->stream[i];
-
-		if (!stream_is_closed(stream) && stream->launched_ns > latest)
-			latest = stream->launched_ns;
-	}
-	meter_unlock(meter);
-	if (seen.to_ns)
-		meter_bill(meter, &seen);
-	latest = latest > seen.to_ns ? latest : seen.to_ns;
-	if (latest)
-		meter_bill_unmeasured(meter, latest, now);
-	atomic_store(&meter->collecting, 0);
-}
-
-/* Whoever collects is inside a query for a moment. */
-static void collect_claim(struct meter *meter)
-{
-	while (atomic_exchange(&meter->collecting, 1))
-		nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
-}
-
-void meter_context_leaves(struct meter *meter, CUcontext context)
-{
-	meter_close_all(meter, context, METER_HOLD);
-	meter_collect(meter); /* what is done by now is known exactly */
-	collect_claim(meter);
-	meter_lock(meter);
-	for (uint32_t i = 0; i < meter->nstreams; i++)
-		if (meter->stream[i].context == context)
-			meter->stream[i].leaving++;
-	meter_unlock(meter);
-	atomic_store(&meter->collecting, 0);
-}
-
-/*
- * With the lock: the events died with their context. Who ended it waited for what was in it, so
- * the device worked until then at the latest; of what had not begun when it was last looked at
- * nobody knows since when. Answers how many events there were.
- */
-static uint32_t collect_forget_stream(struct pass *pass, struct stream *stream)
-{
-	uint32_t events = stream->tail - stream->head;
-	const struct timing_event *event = &stream->event[stream->head % STREAM_EVENTS];
-
-	stream_count(pass->meter, stream);
-	if (events && event->begin)
-		pass->lost_ns = event->recorded_ns;
-	else if (events && collect_began_ns(stream, event) && pass->n < SPANS)
-		pass->span[pass->n++] =
-			(struct span){collect_began_ns(stream, event), pass->look.now_ns};
-	for (; stream->head != stream->tail; stream->head++)
-		if (stream->event[stream->head % STREAM_EVENTS].begin)
-			atomic_fetch_sub(&pass->meter->begins, 1);
-	stream_land(pass->meter, stream, stream->flying_ns);
-	stream->open = (struct burst){0};
-	stream->key = 0;
-	return events;
-}
-
-/* Work that had not begun when it was last looked at was late rather than early. */
-static void collect_bill_lost(const struct pass *pass)
-{
-	uint64_t now = pass->look.now_ns, from = now - DEVICE_TIME_UNMEASURED_NS;
-
-	meter_bill_unmeasured(pass->meter, from > pass->lost_ns ? from : pass->lost_ns, now);
-}
-
-static void collect_forget_context(struct meter *meter, CUcontext context)
-{
-	struct pass pass = {.meter = meter};
-	uint32_t events = 0;
-
-	collect_claim(meter);
-	pass.look.now_ns = now_monotonic_ns();
-	meter_lock(meter);
-	for (uint32_t i = 0; i < meter->nstreams; i++)
-		if (meter->stream[i].context == context)
-			events += collect_forget_stream(&pass, &meter->stream[i]);
-	for (int i = 0; i < CLOCKS; i++)
-		if (meter->clock[i].context == context)
-			meter->clock[i] = (struct clock){.context = NULL};
-	meter_unlock(meter);
-	collect_bill_all(&pass);
-	if (pass.lost_ns)
-		collect_bill_lost(&pass);
-	atomic_fetch_sub(&meter->pending, events); /* not before, as in meter_collect */
-	atomic_store(&meter->collecting, 0);
-}
-
-void meter_context_left(struct meter *meter, CUcontext context, bool gone)
-{
-	if (gone)
-		collect_forget_context(meter, context);
-	meter_lock(meter);
-	for (uint32_t i = 0; i < meter->nstreams; i++)
-		if (meter->stream[i].context == context && meter->stream[i].leaving)
-			meter->stream[i].leaving--;
-	meter_unlock(meter);
 }

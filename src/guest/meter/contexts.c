@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which contexts have a clock. */
-#include "guest/meter/meter_priv.h"
+#include "guest/meter/contexts.h"
+
+#include "guest/meter/capture.h"
 
 /* Events made at once where there is none left. */
 #define REFILL 8
@@ -41,7 +42,7 @@ static int contexts_evict(struct meter *meter, struct clock *ret_old)
 	return oldest;
 }
 
-int meter_clock_ready(struct meter *meter, CUcontext context, uint64_t now_ns)
+int contexts_clock(struct meter *meter, CUcontext context, uint64_t now_ns)
 {
 	struct clock old = {.context = NULL};
 	CUevent event[REFILL], base = NULL;
@@ -96,8 +97,8 @@ static void contexts_move(struct meter *meter, const struct clock *clock, int64_
 	meter_unlock(meter);
 }
 
-CUresult meter_clock_read(struct meter *meter, struct clock *clock, struct timing_event *event,
-			  uint64_t *ret_ns)
+CUresult contexts_read(struct meter *meter, struct clock *clock, struct timing_event *event,
+		       uint64_t *ret_ns)
 {
 	int64_t early = 0;
 	CUresult e = clock_read(clock, event, ret_ns, &early);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "guest/meter/meter.h"
 
-#include <sched.h>
 #include <time.h>
 
 #include "base/now.h"
-#include "guest/meter/meter_priv.h"
-#include "sched/tuning.h"
+#include "guest/meter/capture.h"
+#include "guest/meter/collect.h"
+#include "guest/meter/contexts.h"
 
 _Thread_local char launch_thread __attribute__((tls_model("initial-exec")));
 
@@ -146,7 +146,7 @@ static struct stream *meter_stream_enter(struct meter *meter, const struct launc
 	if (stream && meter_has_spares(meter, stream))
 		return stream;
 	meter_unlock(meter);
-	clock = meter_clock_ready(meter, launch->context, launch->now_ns);
+	clock = contexts_clock(meter, launch->context, launch->now_ns);
 	meter_lock(meter);
 	stream = meter_stream_of(meter, launch->context, launch->stream_key);
 	if (stream)
@@ -196,7 +196,7 @@ static struct missed meter_miss_end(struct meter *meter, struct stream *stream, 
 		return missed;
 	if (stream_has_events(stream)) {
 		meter_unlock(meter);
-		meter_collect(meter);
+		collect_done(meter);
 		meter_lock(meter);
 	}
 	if (!stream->open.launches || stream->leaving || (!held && !meter_was_idle(stream, now_ns)))
@@ -230,9 +230,9 @@ static struct missed meter_miss_end(struct meter *meter, struct stream *stream, 
 static void meter_bill_missed(struct meter *meter, const struct missed *missed)
 {
 	if (missed->known.to_ns > missed->known.from_ns)
-		meter_bill(meter, &missed->known);
+		collect_bill(meter, &missed->known);
 	if (missed->lost.to_ns)
-		meter_bill_unmeasured(meter, missed->lost.from_ns, missed->lost.to_ns);
+		collect_bill_unmeasured(meter, missed->lost.from_ns, missed->lost.to_ns);
 }
 
 /*
@@ -289,7 +289,7 @@ static void meter_make_room(struct meter *meter, const struct launch *launch)
 		meter_unlock(meter);
 		if (wait)
 			nanosleep(&(struct timespec){.tv_nsec = TUNING_LATE_LEAST_NS}, NULL);
-		meter_collect(meter);
+		collect_done(meter);
 		meter_lock(meter);
 	}
 }
@@ -364,7 +364,7 @@ void meter_end(struct launch *launch, CUresult e)
 
 	if (!stream) {
 		if (!e)
-			meter_bill_unmeasured(meter, launch->now_ns, UINT64_MAX);
+			collect_bill_unmeasured(meter, launch->now_ns, UINT64_MAX);
 		return;
 	}
 	if (launch->end >= 0 && e) {
@@ -507,7 +507,7 @@ void meter_close_all(struct meter *meter, CUcontext context, enum meter_why why)
 void meter_hold(struct meter *meter, CUcontext context)
 {
 	meter_close_all(meter, context, METER_HOLD);
-	/* Whoever collects keeps the contexts: none of them ends meanwhile (meter_context_leaves). */
+	/* Whoever collects keeps the contexts: none of them ends meanwhile (leave_context_before). */
 	if (atomic_exchange(&meter->collecting, 1))
 		return;
 	for (uint32_t i = 0; i < atomic_peek(&meter->nstreams); i++) {
@@ -521,41 +521,4 @@ void meter_hold(struct meter *meter, CUcontext context)
 		DRIVER(cuCtxPopCurrent_v2, (&other));
 	}
 	atomic_store(&meter->collecting, 0);
-}
-
-/* Another thread that is about to record does so in a moment; one that was cancelled never does. */
-static void meter_await_records(const struct stream *stream)
-{
-	int patience = 100000;
-
-	for (int i = 0; i < STREAM_EVENTS; i++)
-		while (atomic_load(&stream->event[i].state) == EVENT_RESERVED && patience--)
-			sched_yield();
-}
-
-void meter_stream_leaves(struct meter *meter, CUcontext context, CUstream handle)
-{
-	struct stream *stream = meter_find_stream(meter, context, handle);
-
-	if (!stream)
-		return;
-	meter_close_stream(meter, stream, METER_HOLD);
-	meter_lock(meter);
-	stream->leaving++;
-	meter_unlock(meter);
-	meter_await_records(stream);
-}
-
-void meter_stream_left(struct meter *meter, CUcontext context, CUstream handle, bool gone)
-{
-	struct stream *stream;
-
-	meter_lock(meter);
-	stream = meter_stream_of(meter, context, launch_stream_key(handle));
-	if (stream && stream->leaving) {
-		stream->leaving--;
-		if (gone)
-			stream->key = 0;
-	}
-	meter_unlock(meter);
 }

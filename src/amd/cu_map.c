@@ -58,7 +58,7 @@ int cu_geometry_of_node(const struct topology_node *node, struct cu_geometry *re
 	    cus % (g.xccs * step) || cus > node->arrays * CU_PER_ARRAY)
 		return -EINVAL;
 	left = cus / step;
-	for (uint32_t round = 0; left; round++)
+	while (left)
 		for (uint32_t a = 0; a < g.arrays; a++)
 			for (uint32_t e = 0; e < g.engines; e++)
 				for (uint32_t x = 0; x < g.xccs && left; x++) {

@@ -139,9 +139,10 @@ int bench_load_open(struct bench_load *ret, const struct bench_words *words)
 	if (ret->pid < 0 || !ret->to || !ret->from)
 		return -1;
 	line = read_line(ret->from);
-	free(line);
-	if (line)
+	if (line) {
+		free(line);
 		return 0;
+	}
 	bench_load_close(ret, NULL);
 	if (!stopped)
 		say_error("a load could not start (see above); \"allot doctor\" says what is wrong "

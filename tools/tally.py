@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Counts of a meson test run, and what failed in it: tally.py testlog.json prints "passed failed
-skipped" on a line, and then the name of each test that failed, with the end of what it said."""
+skipped" on a line, then the name of each test that failed, with the end of what it said. tally.py
+--skipped testlog.json prints the name of each that was skipped, and why."""
 import json
 import sys
 
@@ -22,9 +23,21 @@ def complaint(test):
             *(f"    {line}" for line in said.splitlines()[-LAST_LINES:])]
 
 
+def reason(test):
+    """What a test that skipped itself said last."""
+    said = (test.get("stdout", "") + test.get("stderr", "")).split("\n")
+    return next((line.strip() for line in reversed(said) if line.strip()), "it does not say why")
+
+
 def main():
-    with open(sys.argv[1], encoding="utf-8") as log:
+    skipped = sys.argv[1] == "--skipped"
+    with open(sys.argv[-1], encoding="utf-8") as log:
         tests = [json.loads(line) for line in log]
+    if skipped:
+        for test in tests:
+            if test["result"] in SKIPPED:
+                print(f"{test['name']}: {reason(test)}")
+        return
     print(*tally(tests))
     for test in tests:
         if test["result"] not in PASSED | SKIPPED:

@@ -24,6 +24,10 @@ class Tally(unittest.TestCase):
         self.assertEqual((said[0], said[-1], len(said)),
                          ("t: FAIL", "    why", 1 + tally.LAST_LINES))
 
+    def test_a_test_that_was_skipped_says_why(self):
+        self.assertEqual(tally.reason({"stdout": "a\nno GPU here\n\n"}), "no GPU here")
+        self.assertEqual(tally.reason({}), "it does not say why")
+
 
 class Lists(unittest.TestCase):
     def rows(self, text, kinds):

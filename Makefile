@@ -4,6 +4,7 @@
 #   make demo    bare machine to running demonstration        make check   every test
 #   make build   make install   make test (the quick part of check)
 #   make lint | asan | tsan | coverage | clang | cross | fuzz [SECONDS=10 for each fuzzer]
+#   make check-distros: the same in bare trees of Debian 12, 13 and unstable
 
 BUILD ?= build
 PREFIX ?= /usr/local
@@ -14,8 +15,8 @@ SHELL := /bin/bash
 SETUP_FLAGS ?=
 
 .DEFAULT_GOAL := build
-.PHONY: setup setup-check build demo test check lint asan tsan coverage cross clang fuzz install \
-	docs clean
+.PHONY: setup setup-check build demo test check check-distros lint asan tsan coverage cross \
+	clang fuzz install docs clean
 
 setup:
 	@tools/setup build
@@ -38,6 +39,9 @@ test: setup
 
 check: setup-check
 	@BUILD=$(BUILD) tools/check
+
+check-distros:
+	@tools/distros
 
 lint clang asan tsan coverage cross: setup-check
 	@BUILD=$(BUILD) tools/check $@

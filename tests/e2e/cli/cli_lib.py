@@ -2,6 +2,7 @@
 """What the tests of the allot command share: a runtime directory of their own, and running it."""
 
 import os
+import pty
 import re
 import shutil
 import signal
@@ -30,6 +31,14 @@ UUID_B = "GPU-aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee"
 for sig in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
     if signal.getsignal(sig) is signal.SIG_IGN:
         signal.signal(sig, signal.SIG_DFL)
+
+
+def fork_on_terminal():
+    """pty.fork(); skips the test where there are no terminals, as in a bare chroot."""
+    try:
+        return pty.fork()
+    except OSError as error:
+        raise unittest.SkipTest(f"no terminal to be had: {error}") from error
 
 
 def documented():

@@ -2,7 +2,6 @@
 """allot sim: statuses, signals, the devices' directory; allot run inside it chooses devices."""
 
 import os
-import pty
 import re
 import signal
 import subprocess
@@ -38,7 +37,7 @@ class Sim(cli_lib.Case):
 
     def test_terminal(self):
         """Control-C reaches the command, which decides; the directory goes all the same."""
-        pid, fd = pty.fork()
+        pid, fd = cli_lib.fork_on_terminal()
         if not pid:
             script = "trap 'exit 9' INT; echo up $ALLOT_SIM_DIR; while :; do sleep 0.05; done"
             os.execve(ALLOT, [ALLOT, "sim", "--", "sh", "-c", script], self.env)

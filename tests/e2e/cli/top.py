@@ -3,7 +3,6 @@
 
 import fcntl
 import os
-import pty
 import re
 import select
 import signal
@@ -19,7 +18,7 @@ class Screen:
     """allot top on a pty, and what it drew, without the escape sequences."""
 
     def __init__(self, case, *args, size=(24, 80)):
-        self.pid, self.fd = pty.fork()
+        self.pid, self.fd = cli_lib.fork_on_terminal()
         if not self.pid:
             env = {**case.env, "TERM": "xterm"}
             os.execve(ALLOT, [ALLOT, "top", *args], env)

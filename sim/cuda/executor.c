@@ -10,6 +10,7 @@
  * likely to wait, does it spin for the last microseconds.
  */
 #include "base/now.h"
+#include "base/number.h"
 #include "sim/cuda/exec.h"
 #include "sim/cuda/settings.h"
 
@@ -63,16 +64,6 @@ static bool is_device_work(const struct sim_op *op)
 	       (op->work.kind == WORK_MARK && known_ns(op) > op->stream->clock_ns);
 }
 
-static uint64_t later(uint64_t a, uint64_t b)
-{
-	return a > b ? a : b;
-}
-
-static uint64_t sooner(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
 static bool is_blocking(const struct sim_stream *stream)
 {
 	return !(stream->flags & CU_STREAM_NON_BLOCKING);
@@ -92,7 +83,7 @@ static bool behind_barrier(const struct sim_op *op, uint64_t *when)
 			return false;
 		if (exec->legacy->head && exec->legacy->head->stamp < op->stamp)
 			return true;
-		*when = later(*when, exec->legacy->clock_ns);
+		*when = max_u64(*when, exec->legacy->clock_ns);
 		return false;
 	}
 	for (struct sim_stream *s = exec->streams; s; s = s->next) {
@@ -100,7 +91,7 @@ static bool behind_barrier(const struct sim_op *op, uint64_t *when)
 			continue;
 		if (s->head && s->head->stamp < op->stamp)
 			return true;
-		*when = later(*when, s->clock_ns);
+		*when = max_u64(*when, s->clock_ns);
 	}
 	return false;
 }
@@ -207,7 +198,7 @@ static bool survives_fault(const struct sim_op *op)
 static bool begin(struct sim_exec *exec, struct sim_op *op)
 {
 	struct sim_work *work = &op->work;
-	uint64_t when = later(op->stream->clock_ns, op->enqueued_ns);
+	uint64_t when = max_u64(op->stream->clock_ns, op->enqueued_ns);
 
 	if (behind_barrier(op, &when))
 		return false;
@@ -217,7 +208,7 @@ static bool begin(struct sim_exec *exec, struct sim_op *op)
 	}
 	if (is_device_work(op)) {
 		op->state = OP_READY;
-		op->ready_ns = later(when, known_ns(op));
+		op->ready_ns = max_u64(when, known_ns(op));
 		op->running = exec->active;
 		exec->active = op;
 		return false;
@@ -230,14 +221,14 @@ static bool begin(struct sim_exec *exec, struct sim_op *op)
 	case WORK_WAIT:
 		if (mark_watch(work->mark, exec))
 			return false;
-		when = later(when, work->mark->ns);
+		when = max_u64(when, work->mark->ns);
 		break;
 	case WORK_READ_VALUE:
 		if (!value_arrived(work)) {
 			exec->polls = true;
 			return false;
 		}
-		when = later(when, now_monotonic_ns());
+		when = max_u64(when, now_monotonic_ns());
 		break;
 	case WORK_WRITE_VALUE:
 		write_value(work);
@@ -364,9 +355,9 @@ static uint64_t settle(struct sim_exec *exec, bool *ret_runs)
 			}
 			if (op->state == OP_RUNNING) {
 				*ret_runs = true;
-				next = sooner(next, exec->clock_ns + op->left_ns);
+				next = min_u64(next, exec->clock_ns + op->left_ns);
 			} else {
-				next = sooner(next, op->ready_ns);
+				next = min_u64(next, op->ready_ns);
 			}
 			link = &op->running;
 		}
@@ -401,7 +392,7 @@ static uint64_t advance(struct sim_exec *exec, uint64_t to)
 	for (;;) {
 		bool runs;
 		uint64_t next = settle(exec, &runs);
-		uint64_t end = sooner(next, to);
+		uint64_t end = min_u64(next, to);
 
 		if (end <= exec->clock_ns || next == UINT64_MAX)
 			return next;
@@ -430,7 +421,7 @@ static void wait_until(struct sim_exec *exec, uint32_t heard, uint64_t until, ui
 	pending = exec->pending;
 	pthread_mutex_unlock(&exec->lock);
 	if (pending > 4) {
-		engine_sleep(&exec->seat, heard, later(until, now + BATCH_NS));
+		engine_sleep(&exec->seat, heard, max_u64(until, now + BATCH_NS));
 		return;
 	}
 	if (until > now + 2 * SPIN_NS)
@@ -446,16 +437,16 @@ static void run_device(struct sim_exec *exec, uint32_t heard)
 	uint64_t ready = UINT64_MAX, next, now;
 
 	for (struct sim_op *op = exec->active; op; op = op->running)
-		ready = sooner(ready, op->state == OP_READY ? op->ready_ns : exec->clock_ns);
-	engine_turn(&exec->seat, later(ready, exec->clock_ns), &turn);
+		ready = min_u64(ready, op->state == OP_READY ? op->ready_ns : exec->clock_ns);
+	engine_turn(&exec->seat, max_u64(ready, exec->clock_ns), &turn);
 	exec->asked = true;
 	if (!turn.mine) {
 		engine_sleep(&exec->seat, heard, turn.look_ns);
 		return;
 	}
-	exec->clock_ns = later(exec->clock_ns, turn.from_ns);
+	exec->clock_ns = max_u64(exec->clock_ns, turn.from_ns);
 	now = now_monotonic_ns();
-	next = advance(exec, sooner(now, turn.to_ns));
+	next = advance(exec, min_u64(now, turn.to_ns));
 	if (!exec->active)
 		return;
 	if (exec->clock_ns >= turn.to_ns) {
@@ -463,7 +454,7 @@ static void run_device(struct sim_exec *exec, uint32_t heard)
 		return;
 	}
 	now = now_monotonic_ns();
-	wait_until(exec, heard, sooner(sooner(next, turn.to_ns), now + PUBLISH_NS), now);
+	wait_until(exec, heard, min_u64(min_u64(next, turn.to_ns), now + PUBLISH_NS), now);
 }
 
 static void *executor_main(void *arg)

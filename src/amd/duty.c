@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "amd/duty.h"
 
-#include "sched/between.h"
+#include "base/number.h"
 
 /* Above them is the XCC that a queue of packets is for. */
 #define PERCENT 0xffu
@@ -13,7 +13,7 @@ static int64_t lasts_ns(const struct controller *controller, const struct share_
 	int64_t credit_ns = -controller->debt_ns(hot, params, now_ns);
 	int64_t others = 1000 - (int64_t)params->share_permille;
 
-	return between(credit_ns, 0, (int64_t)DUTY_LOOK_NS) * 1000 / (others < 1 ? 1 : others);
+	return clamp_i64(credit_ns, 0, (int64_t)DUTY_LOOK_NS) * 1000 / (others < 1 ? 1 : others);
 }
 
 struct duty_answer duty_step(const struct controller *controller, const struct share_params *params,
@@ -29,8 +29,8 @@ struct duty_answer duty_step(const struct controller *controller, const struct s
 	answer.open = !wait_ns;
 	next_ns = answer.open ? lasts_ns(controller, params, answer.hot, now_ns)
 			      : (int64_t)(wait_ns - now_ns);
-	answer.next_ns = now_ns + (uint64_t)between(next_ns, (int64_t)DUTY_PAUSE_NS,
-						    (int64_t)DUTY_LOOK_NS);
+	answer.next_ns = now_ns + (uint64_t)clamp_i64(next_ns, (int64_t)DUTY_PAUSE_NS,
+						      (int64_t)DUTY_LOOK_NS);
 	return answer;
 }
 

@@ -8,21 +8,17 @@
 #include <string.h>
 
 #include "amd/topology_parse.h"
+#include "base/number.h"
 #include "base/parse.h"
-
-static uint64_t least(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
 
 static uint64_t total(const struct kfd_view *view)
 {
-	return least(view->limit_bytes, view->device_bytes);
+	return min_u64(view->limit_bytes, view->device_bytes);
 }
 
 static uint64_t visible(const struct kfd_view *view)
 {
-	return least(total(view), view->visible_bytes);
+	return min_u64(total(view), view->visible_bytes);
 }
 
 struct text {
@@ -116,7 +112,7 @@ static int finish(const struct text *out, int r, size_t *ret_len)
 int kfd_view_bank(const struct kfd_view *view, const char *text, size_t len, uint64_t before_bytes,
 		  char *ret, size_t room, size_t *ret_len)
 {
-	uint64_t left = view->limit_bytes - least(before_bytes, view->limit_bytes);
+	uint64_t left = view->limit_bytes - min_u64(before_bytes, view->limit_bytes);
 	struct text out = {.at = ret, .room = room};
 	struct topology_bank bank = {0};
 	char what[TOPOLOGY_WHAT_BYTES];
@@ -151,9 +147,9 @@ int kfd_view_mem_info(const struct kfd_view *view, const char *file, const char 
 	} files[] = {
 		{"mem_info_vram_total", true, total(view)},
 		{"mem_info_vis_vram_total", true, visible(view)},
-		{"mem_info_vram_used", false, least(view->used_bytes, total(view))},
-		{"mem_info_vis_vram_used", false, least(view->used_bytes, visible(view))},
-		{"used_memory", false, least(view->used_bytes, total(view))},
+		{"mem_info_vram_used", false, min_u64(view->used_bytes, total(view))},
+		{"mem_info_vis_vram_used", false, min_u64(view->used_bytes, visible(view))},
+		{"used_memory", false, min_u64(view->used_bytes, total(view))},
 	};
 	struct text out = {.at = ret, .room = room};
 	uint64_t real;
@@ -178,9 +174,9 @@ int kfd_view_mem_info(const struct kfd_view *view, const char *file, const char 
 void kfd_view_available(const struct kfd_view *view,
 			struct kfd_ioctl_get_available_memory_args *args)
 {
-	uint64_t used = least(view->used_bytes, total(view));
+	uint64_t used = min_u64(view->used_bytes, total(view));
 
-	args->available = least(args->available, total(view) - used);
+	args->available = min_u64(args->available, total(view) - used);
 }
 
 void kfd_view_version(struct kfd_ioctl_get_version_args *args)
@@ -192,11 +188,11 @@ void kfd_view_version(struct kfd_ioctl_get_version_args *args)
 
 static void view_heap(const struct kfd_view *view, uint64_t most, struct drm_amdgpu_heap_info *heap)
 {
-	heap->total_heap_size = least(heap->total_heap_size, most);
-	heap->usable_heap_size = least(heap->usable_heap_size, heap->total_heap_size);
-	heap->heap_usage = least(view->used_bytes, heap->total_heap_size);
+	heap->total_heap_size = min_u64(heap->total_heap_size, most);
+	heap->usable_heap_size = min_u64(heap->usable_heap_size, heap->total_heap_size);
+	heap->heap_usage = min_u64(view->used_bytes, heap->total_heap_size);
 	/* The kernel's own rule. */
-	heap->max_allocation = least(heap->max_allocation, heap->usable_heap_size / 4 * 3);
+	heap->max_allocation = min_u64(heap->max_allocation, heap->usable_heap_size / 4 * 3);
 }
 
 /* An answer of which `bytes` are there, all zero beyond. */
@@ -210,21 +206,21 @@ void kfd_view_info(const struct kfd_view *view, uint32_t query, void *answer, si
 {
 	union answer a = {0};
 
-	bytes = least(bytes, sizeof(a));
+	bytes = min_u64(bytes, sizeof(a));
 	if (!bytes)
 		return;
 	memcpy(&a, answer, bytes);
 	switch (query) {
 	case AMDGPU_INFO_VRAM_USAGE:
-		a.usage = least(view->used_bytes, total(view));
+		a.usage = min_u64(view->used_bytes, total(view));
 		break;
 	case AMDGPU_INFO_VIS_VRAM_USAGE:
-		a.usage = least(view->used_bytes, visible(view));
+		a.usage = min_u64(view->used_bytes, visible(view));
 		break;
 	case AMDGPU_INFO_VRAM_GTT:
-		a.sizes.vram_size = least(a.sizes.vram_size, total(view));
+		a.sizes.vram_size = min_u64(a.sizes.vram_size, total(view));
 		a.sizes.vram_cpu_accessible_size =
-			least(a.sizes.vram_cpu_accessible_size, visible(view));
+			min_u64(a.sizes.vram_cpu_accessible_size, visible(view));
 		break;
 	case AMDGPU_INFO_MEMORY:
 		view_heap(view, total(view), &a.memory.vram);

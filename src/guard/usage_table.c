@@ -11,6 +11,7 @@
 
 #include "amd/identity.h"
 #include "base/cleanup.h"
+#include "base/number.h"
 #include "base/target.h"
 #include "guard/account.h"
 #include "guard/kernel_usage.h"
@@ -286,8 +287,8 @@ static int read_files(struct usage_table *table, const struct usage_table_proces
 	if (r < 0 && r != -ENOENT)
 		return r;
 	after = joined_bytes(table, p, g);
-	after = after > before ? after : before;
-	*ret_bytes = bytes > after ? bytes - after : 0;
+	after = max_u64(after, before);
+	*ret_bytes = sat_sub_u64(bytes, after);
 	return 0;
 }
 
@@ -327,7 +328,7 @@ static int read_figure(struct usage_table *table, const struct usage_table_proce
 	if (has_successor(p))
 		bytes = of_files = r = 0;
 	if (r == 0)
-		*ret_bytes = bytes > of_files ? bytes : of_files;
+		*ret_bytes = max_u64(bytes, of_files);
 	return r;
 }
 
@@ -340,7 +341,7 @@ static uint64_t beyond_own(struct usage_table *table, const struct usage_table_p
 	if (!bytes || p->gone || device_of(table, &table->gpus[g]) < 0)
 		return bytes;
 	own = own_bytes(table, p, table->gpus[g].device);
-	return bytes > own ? bytes - own : 0;
+	return sat_sub_u64(bytes, own);
 }
 
 /* Without asking: what is there is there. */

@@ -4,6 +4,7 @@
 #include <stdbool.h>
 
 #include "base/atomic.h"
+#include "base/number.h"
 #include "ledger/ledger_priv.h"
 
 #define SECOND_NS UINT64_C(1000000000)
@@ -59,9 +60,7 @@ static uint64_t overlap(const struct device_time_span *held, uint64_t from_ns, u
 
 	if (to > to_ns + MOMENT_NS)
 		return 0;
-	from = from > from_ns ? from : from_ns;
-	to = to < to_ns ? to : to_ns;
-	return to > from ? to - from : 0;
+	return sat_sub_u64(min_u64(to, to_ns), max_u64(from, from_ns));
 }
 
 uint64_t device_time_held(const struct device_time *time, uint64_t from_ns, uint64_t to_ns)

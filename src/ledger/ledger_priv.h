@@ -73,13 +73,6 @@ static inline unsigned int ledger_shared_high(const struct ledger *ledger)
 	return high < LEDGER_SHARED ? high : LEDGER_SHARED;
 }
 
-static inline uint64_t saturating_add(uint64_t a, uint64_t b)
-{
-	uint64_t sum;
-
-	return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
-}
-
 /* With the slot's lock held through `fd`: clears everything its last owner left. */
 void slot_scrub(struct ledger *ledger, unsigned int index);
 /* Scrubs every slot whose lock can be had. Answers how many needed it. */

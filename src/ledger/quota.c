@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "base/fault.h"
+#include "base/number.h"
 #include "ledger/ledger_priv.h"
 #include "ledger/quota.h"
 #include "ledger/shared_file.h"
@@ -58,8 +59,8 @@ static inline void add_row(struct sum *sum, const struct ledger_row *row)
 		sum->total = UINT64_MAX;
 		return;
 	}
-	sum->total = saturating_add(sum->total, total);
-	sum->pending = saturating_add(sum->pending, pending);
+	sum->total = sat_add_u64(sum->total, total);
+	sum->pending = sat_add_u64(sum->pending, pending);
 }
 
 /* Rows before shared objects: bytes only ever move from a row to an object (shared.c). */
@@ -76,7 +77,7 @@ static inline struct sum sum_all(struct ledger *ledger, int device)
 	for (unsigned int i = 0; i < high; i++)
 		add_row(&sum, &rows[i]);
 	if (ledger_shared_high(ledger))
-		sum.total = saturating_add(sum.total, shared_sum(ledger, device, NULL));
+		sum.total = sat_add_u64(sum.total, shared_sum(ledger, device, NULL));
 	return sum;
 }
 
@@ -268,12 +269,12 @@ uint64_t quota_used_live(struct ledger *ledger, int device)
 		if (fd >= 0 && !slot_alive_fd(ledger, fd, (int)i))
 			continue;
 		alive[i / 64] |= UINT64_C(1) << (i % 64);
-		sum.total = saturating_add(sum.total, one.total);
+		sum.total = sat_add_u64(sum.total, one.total);
 	}
 	if (close_fd)
 		close(fd);
 	if (ledger_shared_high(ledger))
-		sum.total = saturating_add(sum.total, shared_sum(ledger, device, alive));
+		sum.total = sat_add_u64(sum.total, shared_sum(ledger, device, alive));
 	return sum.total;
 }
 

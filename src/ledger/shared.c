@@ -6,6 +6,7 @@
 #include <errno.h>
 
 #include "base/fault.h"
+#include "base/number.h"
 #include "ledger/ledger_priv.h"
 #include "ledger/shared.h"
 #include "ledger/slot.h"
@@ -59,7 +60,7 @@ uint64_t shared_sum(struct ledger *ledger, int device, const uint64_t *alive)
 		    is_covered(ledger, entry, alive))
 			continue;
 		bytes = atomic_peek(&entry->bytes);
-		sum = bytes < QUOTA_ABSURD_BYTES ? saturating_add(sum, bytes) : UINT64_MAX;
+		sum = bytes < QUOTA_ABSURD_BYTES ? sat_add_u64(sum, bytes) : UINT64_MAX;
 	}
 	return sum;
 }
@@ -88,7 +89,7 @@ static uint64_t held(struct ledger *ledger, int slot_index, int device, bool car
 		    atomic_peek(&entry->device) == (uint32_t)device &&
 		    (carried || atomic_peek(&entry->owner) != (uint32_t)slot_index ||
 		     !is_covered(ledger, entry, NULL)))
-			sum = saturating_add(sum, atomic_peek(&entry->bytes));
+			sum = sat_add_u64(sum, atomic_peek(&entry->bytes));
 	}
 	return sum;
 }

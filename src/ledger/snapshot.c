@@ -6,6 +6,7 @@
 
 #include "base/cleanup.h"
 #include "base/now.h"
+#include "base/number.h"
 #include "ledger/ledger_priv.h"
 #include "ledger/pidns.h"
 #include "ledger/shared.h"
@@ -167,19 +168,19 @@ static void read_row(struct snapshot *snapshot, struct ledger *ledger,
 		dev = &ignored;
 	own->pending = capped(dev, row.pending);
 	own->used_bytes = own->pending;
-	dev->pending = saturating_add(dev->pending, own->pending);
+	dev->pending = sat_add_u64(dev->pending, own->pending);
 	for (int c = 0; c < CAT_N; c++) {
 		own->used[c] = capped(dev, row.used[c]);
-		own->used_bytes = saturating_add(own->used_bytes, own->used[c]);
-		dev->used[c] = saturating_add(dev->used[c], own->used[c]);
+		own->used_bytes = sat_add_u64(own->used_bytes, own->used[c]);
+		dev->used[c] = sat_add_u64(dev->used[c], own->used[c]);
 	}
 	own->driver_bytes = row.driver_bytes;
 	own->driver_ns = row.driver_ns;
 	own->host_bytes = row.host_bytes;
 	own->shared_bytes = shared_held(ledger, process->slot, snapshot->device[d].index);
-	dev->used_bytes = saturating_add(dev->used_bytes, own->used_bytes);
-	dev->driver_bytes = saturating_add(dev->driver_bytes, own->driver_bytes);
-	dev->host_bytes = saturating_add(dev->host_bytes, own->host_bytes);
+	dev->used_bytes = sat_add_u64(dev->used_bytes, own->used_bytes);
+	dev->driver_bytes = sat_add_u64(dev->driver_bytes, own->driver_bytes);
+	dev->host_bytes = sat_add_u64(dev->host_bytes, own->host_bytes);
 }
 
 static int list_processes(struct snapshot *snapshot, struct ledger *ledger)
@@ -218,8 +219,8 @@ static void add_shared(struct snapshot *snapshot, struct ledger *ledger)
 		struct snapshot_device *dev = &snapshot->device[d];
 		uint64_t bytes = dev->index < 0 ? 0 : shared_used(ledger, dev->index, true);
 
-		dev->used[CAT_IMPORTED] = saturating_add(dev->used[CAT_IMPORTED], bytes);
-		dev->used_bytes = saturating_add(dev->used_bytes, capped(dev, bytes));
+		dev->used[CAT_IMPORTED] = sat_add_u64(dev->used[CAT_IMPORTED], bytes);
+		dev->used_bytes = sat_add_u64(dev->used_bytes, capped(dev, bytes));
 	}
 }
 

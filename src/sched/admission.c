@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sched/admission.h"
 
-#include "sched/between.h"
+#include "base/number.h"
 #include "sched/controller.h"
 #include "sched/tuning.h"
-
-static uint64_t sooner(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
 
 static struct admission answer(enum admission_verdict verdict, uint64_t until_ns)
 {
@@ -26,10 +21,11 @@ struct admission admission_decide(const struct admission_inputs *in)
 	if (in->paid_ns && !in->stalls && !in->beside) {
 		if (in->may_stall)
 			return answer(ADMISSION_STALL, in->paid_ns);
-		return answer(ADMISSION_WAIT_DEBT, sooner(in->paid_ns, in->now_ns + in->look_ns));
+		return answer(ADMISSION_WAIT_DEBT, min_u64(in->paid_ns, in->now_ns + in->look_ns));
 	}
 	if (in->room_ns && !in->beside && in->now_ns < in->patience_ns)
-		return answer(ADMISSION_WAIT_ROOM, sooner(in->room_ns, in->now_ns + in->glance_ns));
+		return answer(ADMISSION_WAIT_ROOM,
+			      min_u64(in->room_ns, in->now_ns + in->glance_ns));
 	if (!in->place)
 		return answer(ADMISSION_WAIT_ROOM, in->now_ns + in->glance_ns);
 	return answer(ADMISSION_GO, 0);
@@ -48,22 +44,22 @@ static int64_t pause_ns(const struct admission_pace *pace)
 		       (uint64_t)(pace->share_permille ? pace->share_permille : 1);
 
 	if (pace->uneven)
-		return between(even, 0, TUNING_PAUSE_MOST_NS);
+		return clamp_i64(even, 0, TUNING_PAUSE_MOST_NS);
 	return pace->peers ? TUNING_PAUSE_PEERS_NS : TUNING_PAUSE_NS;
 }
 
 uint64_t admission_slice_ns(const struct admission_pace *pace)
 {
-	return (uint64_t)between(admission_paid_in_ns(pace->share_permille, pause_ns(pace)),
-				 CONTROLLER_SLICE_NS, CONTROLLER_LONG_SLICE_NS);
+	return (uint64_t)clamp_i64(admission_paid_in_ns(pace->share_permille, pause_ns(pace)),
+				   CONTROLLER_SLICE_NS, CONTROLLER_LONG_SLICE_NS);
 }
 
 static uint64_t alone_ns(int64_t share)
 {
-	int64_t part = between(admission_paid_in_ns(share, TUNING_WINDOW_ALONE_PAUSE_NS),
-			       TUNING_WINDOW_ALONE_LEAST_NS, TUNING_WINDOW_ALONE_MOST_NS);
-	int64_t large = between(admission_paid_in_ns(share, TUNING_WINDOW_LARGE_PAUSE_NS), 0,
-				TUNING_WINDOW_LARGE_MOST_NS);
+	int64_t part = clamp_i64(admission_paid_in_ns(share, TUNING_WINDOW_ALONE_PAUSE_NS),
+				 TUNING_WINDOW_ALONE_LEAST_NS, TUNING_WINDOW_ALONE_MOST_NS);
+	int64_t large = clamp_i64(admission_paid_in_ns(share, TUNING_WINDOW_LARGE_PAUSE_NS), 0,
+				  TUNING_WINDOW_LARGE_MOST_NS);
 
 	return (uint64_t)(large > part ? large : part);
 }
@@ -83,6 +79,6 @@ uint64_t admission_window_ns(const struct admission_window *window)
 		return TUNING_WINDOW_NS / window->processes;
 	if (n == 1)
 		return alone_ns(share);
-	return (uint64_t)between(admission_paid_in_ns(share, TUNING_WINDOW_PEERS_PAUSE_NS) / n,
-				 TUNING_WINDOW_NS / n, TUNING_WINDOW_PEERS_MOST_NS);
+	return (uint64_t)clamp_i64(admission_paid_in_ns(share, TUNING_WINDOW_PEERS_PAUSE_NS) / n,
+				   TUNING_WINDOW_NS / n, TUNING_WINDOW_PEERS_MOST_NS);
 }

@@ -13,6 +13,8 @@
 
 #include <string.h>
 
+#include "base/number.h"
+
 const struct arbiter_params arbiter_defaults = {
 	.slice_ns = 12000000,
 	.brief_ns = 1000000,
@@ -102,14 +104,14 @@ static uint64_t wall_ns(const struct machine *m, const struct arbiter_tenant *t)
 /* What it used of its turn, with what is in flight: that is the turn's, too. */
 static uint64_t used_ns(const struct machine *m, const struct arbiter_tenant *t)
 {
-	return t->turn_busy_ns + (t->wants && t->done_ns > m->now_ns ? t->done_ns - m->now_ns : 0);
+	return t->turn_busy_ns + (t->wants ? sat_sub_u64(t->done_ns, m->now_ns) : 0);
 }
 
 static uint64_t virtual_of(const struct arbiter_tenant *t, uint64_t busy_ns)
 {
 	uint64_t weight = t->weight ? t->weight : 1;
 
-	return (busy_ns < OWED_MAX_NS ? busy_ns : OWED_MAX_NS) * VIRTUAL_SCALE / weight;
+	return min_u64(busy_ns, OWED_MAX_NS) * VIRTUAL_SCALE / weight;
 }
 
 static void charge(struct arbiter_tenant *t, uint64_t busy_ns)
@@ -166,15 +168,15 @@ static void forget(struct arbiter_tenant *t)
 
 static void account(const struct machine *m, struct arbiter_tenant *t)
 {
-	uint64_t busy_ns = t->busy_ns > t->last_busy_ns ? t->busy_ns - t->last_busy_ns : 0,
+	uint64_t busy_ns = sat_sub_u64(t->busy_ns, t->last_busy_ns),
 		 ahead_ns;
 
 	t->last_busy_ns = t->busy_ns;
 	if (busy_ns)
 		t->billed_ns = m->now_ns;
-	busy_ns = busy_ns < OWED_MAX_NS ? busy_ns : OWED_MAX_NS;
+	busy_ns = min_u64(busy_ns, OWED_MAX_NS);
 	t->turn_busy_ns += busy_ns;
-	ahead_ns = busy_ns < t->ahead_ns ? busy_ns : t->ahead_ns;
+	ahead_ns = min_u64(busy_ns, t->ahead_ns);
 	t->ahead_ns -= ahead_ns;
 	charge(t, busy_ns - ahead_ns);
 }
@@ -296,7 +298,7 @@ static void resume(const struct machine *m, struct arbiter_tenant *t)
 	if (t->idle_since_ns) {
 		gap_ns = m->now_ns - t->idle_since_ns;
 		t->returns = gap_ns < brief_ns;
-		gap_ns = gap_ns < GAP_MOST_NS ? gap_ns : GAP_MOST_NS;
+		gap_ns = min_u64(gap_ns, GAP_MOST_NS);
 		t->gap_ns = follow(t->gap_ns, gap_ns);
 		if (!t->returns) {
 			if (t->came_ns)
@@ -306,7 +308,6 @@ static void resume(const struct machine *m, struct arbiter_tenant *t)
 	}
 	t->idle_since_ns = 0;
 }
-
 
 /* It had a real pause: so long that its place is gone. */
 static bool is_away(const struct machine *m, const struct arbiter_tenant *t)
@@ -531,11 +532,6 @@ static uint32_t entitled_permille(const struct arbiter_tenant *t, const uint64_t
 	return permille ? (uint32_t)permille : 1;
 }
 
-static uint64_t earlier(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
 static void urge(const struct machine *m, struct arbiter_tenant *t)
 {
 	t->urged = false;
@@ -546,7 +542,7 @@ static void urge(const struct machine *m, struct arbiter_tenant *t)
 		if (!shares(other, t) || other->priority <= t->priority)
 			continue;
 		t->urged = true;
-		t->urgent_ns = earlier(t->urgent_ns, other->stay_ns);
+		t->urgent_ns = min_u64(t->urgent_ns, other->stay_ns);
 	}
 	if (!t->urged)
 		t->urgent_ns = 0;
@@ -585,7 +581,7 @@ static uint64_t open_from_ns(const struct machine *m, const struct arbiter_tenan
 	for (int i = 0; i < m->n; i++)
 		if (competes(&m->tenant[i], t) && m->tenant[i].done_ns > done_ns)
 			done_ns = m->tenant[i].done_ns;
-	done_ns = earlier(done_ns, m->now_ns + m->params->lead_ns);
+	done_ns = min_u64(done_ns, m->now_ns + m->params->lead_ns);
 	return done_ns > m->now_ns + m->params->edge_ns ? done_ns - m->params->edge_ns : 0;
 }
 
@@ -602,7 +598,7 @@ static void answer(const struct machine *m, struct arbiter_tenant *t, const uint
 	t->open_from_ns = open_from_ns(m, t);
 	t->open_until_ns = m->now_ns + m->params->lease_ns;
 	if (rivalled(m, t, t->priority))
-		t->open_until_ns = earlier(t->open_until_ns, t->turn_from_ns + wall_ns(m, t));
+		t->open_until_ns = min_u64(t->open_until_ns, t->turn_from_ns + wall_ns(m, t));
 }
 
 static uint64_t left_ns(const struct machine *m, const struct arbiter_tenant *t)
@@ -618,19 +614,19 @@ static uint64_t next_ns(const struct machine *m, const struct arbiter_tenant *t)
 	uint64_t next = UINT64_MAX;
 
 	if (t->leaving)
-		next = earlier(t->done_ns - m->params->lead_ns, t->left_ns + LEAVING_MAX_NS);
+		next = min_u64(t->done_ns - m->params->lead_ns, t->left_ns + LEAVING_MAX_NS);
 	if (!t->owner || !rivalled(m, t, INT32_MIN))
 		return next;
 	/* Nobody tells when it goes idle: look when what it has in flight may be done. */
 	if (t->idle_since_ns)
-		next = earlier(next, t->idle_since_ns + grace_ns(m, t));
+		next = min_u64(next, t->idle_since_ns + grace_ns(m, t));
 	else
-		next = earlier(next, t->done_ns > m->now_ns ? t->done_ns
+		next = min_u64(next, t->done_ns > m->now_ns ? t->done_ns
 							    : m->now_ns + m->params->grace_ns);
 	if (rivalled(m, t, t->priority)) {
-		next = earlier(next, t->turn_from_ns + wall_ns(m, t));
+		next = min_u64(next, t->turn_from_ns + wall_ns(m, t));
 		/* No sooner: a device works no faster than the clock goes. */
-		next = earlier(next, m->now_ns + left_ns(m, t));
+		next = min_u64(next, m->now_ns + left_ns(m, t));
 	}
 	return next;
 }
@@ -654,7 +650,7 @@ uint64_t arbiter_step(const struct arbiter_params *params, struct arbiter_tenant
 	add_weights(&m, sum);
 	for (int i = 0; i < m.n; i++) {
 		answer(&m, &tenant[i], sum);
-		next = earlier(next, next_ns(&m, &tenant[i]));
+		next = min_u64(next, next_ns(&m, &tenant[i]));
 	}
 	return next > now_ns + STEP_MIN_NS ? next : now_ns + STEP_MIN_NS;
 }

@@ -9,10 +9,11 @@
  * The word carries the share that it was reckoned with, so that a change of the share applies to
  * debts, too: who sees another share in it converts it on the way.
  */
-#include "sched/between.h"
 #include "sched/controller.h"
 
 #include <stdbool.h>
+
+#include "base/number.h"
 
 /*
  * 53 bits of instant, in units of 8 ns, which wrap around every two years; an instant is the one
@@ -37,9 +38,7 @@ struct account {
 
 static int64_t share_of(const struct share_params *params)
 {
-	int64_t share = params->share_permille;
-
-	return share < 1 ? 1 : share > 1000 ? 1000 : share;
+	return clamp_i64(params->share_permille, 1, 1000);
 }
 
 /* What a tenant must have saved to work for a slice without owing. */
@@ -76,12 +75,12 @@ static struct account unpack(uint64_t hot, const struct share_params *params, ui
 		return (struct account){.owed_ns = -slice_credit_ns(params->slice_ns, share) -
 						   SLACK_NS};
 	if (was != share) {
-		owed_ns = between(owed_ns, -credit_max_ns(params, was), DEBT_MAX_NS);
+		owed_ns = clamp_i64(owed_ns, -credit_max_ns(params, was), DEBT_MAX_NS);
 		owed_ns = owed_ns * was / share;
 	}
 	/* Who has all of the device's time owes none of it. */
 	return (struct account){
-		.owed_ns = between(owed_ns, -most, share == 1000 ? 0 : DEBT_MAX_NS),
+		.owed_ns = clamp_i64(owed_ns, -most, share == 1000 ? 0 : DEBT_MAX_NS),
 		.held = share < 1000 && hot & HELD,
 	};
 }
@@ -97,7 +96,7 @@ static uint64_t bill(uint64_t hot, const struct share_params *params, uint64_t f
 		     uint64_t to_ns)
 {
 	struct account account = unpack(hot, params, from_ns);
-	uint64_t busy_ns = to_ns > from_ns ? to_ns - from_ns : 0;
+	uint64_t busy_ns = sat_sub_u64(to_ns, from_ns);
 
 	if (busy_ns > (uint64_t)DEBT_MAX_NS)
 		busy_ns = (uint64_t)DEBT_MAX_NS;

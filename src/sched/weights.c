@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sched/weights.h"
 
-#include "sched/between.h"
+#include "base/number.h"
 
 void weights_divide(struct part *parts, uint32_t n)
 {
@@ -23,7 +23,7 @@ void weights_divide(struct part *parts, uint32_t n)
 		}
 		among_all = UINT64_C(1000) * part->weight / all;
 		of_left = left * part->weight / sharing;
-		part->permille = (uint32_t)between(
+		part->permille = (uint32_t)clamp_i64(
 			(int64_t)(among_all > of_left ? among_all : of_left), 1, 1000);
 	}
 }

@@ -9,6 +9,7 @@
 #include <sys/ioctl.h>
 
 #include "amd/abi/drm.h"
+#include "base/number.h"
 #include "guest/amd/ask.h"
 #include "guest/amd/call.h"
 #include "guest/amd/user.h"
@@ -50,11 +51,6 @@ static int list_apertures(const struct amd_call *call,
 	return r;
 }
 
-static uint32_t least(uint32_t a, uint32_t b)
-{
-	return a < b ? a : b;
-}
-
 static int apertures(struct amd_call *call)
 {
 	struct kfd_ioctl_get_process_apertures_args *args = call->block;
@@ -64,7 +60,7 @@ static int apertures(struct amd_call *call)
 
 	if (r < 0)
 		return r;
-	args->num_of_nodes = least(n, NUM_OF_SUPPORTED_GPUS);
+	args->num_of_nodes = min_u64(n, NUM_OF_SUPPORTED_GPUS);
 	memset(args->process_apertures, 0, sizeof(args->process_apertures));
 	memcpy(args->process_apertures, ours, args->num_of_nodes * sizeof(ours[0]));
 	return r;
@@ -81,7 +77,7 @@ static int apertures_new(struct amd_call *call)
 	if (r < 0)
 		return r;
 	if (args->num_of_nodes) {
-		n = least(n, args->num_of_nodes);
+		n = min_u64(n, args->num_of_nodes);
 		if (user_write(args->kfd_process_device_apertures_ptr, ours, n * sizeof(ours[0])))
 			r = -EFAULT;
 	}
@@ -139,8 +135,9 @@ static int info(struct amd_call *call)
 		return r;
 	view = amd_view(call->guest, call->device);
 	kfd_view_info(&view, args->query, &answer, bytes);
-	return user_write(args->return_pointer, &answer, least(bytes, args->return_size)) ? -EFAULT
-											  : r;
+	return user_write(args->return_pointer, &answer, min_u64(bytes, args->return_size))
+		       ? -EFAULT
+		       : r;
 }
 
 int amd_view_call(struct amd_call *call)

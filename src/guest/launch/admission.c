@@ -5,6 +5,7 @@
 
 #include "base/futex.h"
 #include "base/now.h"
+#include "base/number.h"
 #include "guest/launch/attach.h"
 #include "guest/launch/credit.h"
 #include "guest/launch/demand.h"
@@ -15,7 +16,6 @@
 #include "guest/meter/collect.h"
 #include "guest/meter/meter.h"
 #include "sched/admission.h"
-#include "sched/between.h"
 #include "sched/tuning.h"
 
 /* One launch that asks. */
@@ -162,8 +162,8 @@ static bool admission_has_place(struct asking *asking)
  */
 static uint64_t admission_patience_ns(const struct launch_device *device)
 {
-	return (uint64_t)between((int64_t)atomic_load(&device->window.late_ns), TUNING_PATIENCE_NS,
-				 TUNING_PATIENCE_MOST_NS);
+	return (uint64_t)clamp_i64((int64_t)atomic_load(&device->window.late_ns),
+				   TUNING_PATIENCE_NS, TUNING_PATIENCE_MOST_NS);
 }
 
 /*
@@ -269,8 +269,8 @@ static uint64_t admission_turn_look_ns(const struct launch_device *device, uint6
 
 	if (!meter_works(&device->meter))
 		return now_ns + TUNING_DEMAND_NS / 2;
-	return now_ns + (uint64_t)between((int64_t)(due - now_ns), TUNING_LATE_LEAST_NS,
-					  TUNING_GLANCE_HELD_NS);
+	return now_ns + (uint64_t)clamp_i64((int64_t)(due - now_ns), TUNING_LATE_LEAST_NS,
+					    TUNING_GLANCE_HELD_NS);
 }
 
 /* Held for the share. */

@@ -2,8 +2,8 @@
 #include "guest/launch/limits.h"
 
 #include "base/atomic.h"
+#include "base/number.h"
 #include "ledger/device_time.h"
-#include "sched/between.h"
 #include "sched/tuning.h"
 
 void limits_open(struct limits *limits, struct guest *guest)
@@ -163,7 +163,7 @@ uint64_t limits_urged_ns(const struct limits *limits)
 {
 	uint64_t part = atomic_peek(&limits->turn->urgent_us) * US / TUNING_URGED_PART;
 
-	return (uint64_t)between((int64_t)part, TUNING_URGED_NS, TUNING_URGED_MOST_NS);
+	return (uint64_t)clamp_i64((int64_t)part, TUNING_URGED_NS, TUNING_URGED_MOST_NS);
 }
 
 bool limits_not_our_turn(const struct limits *limits, uint64_t now_ns)

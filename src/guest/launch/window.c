@@ -2,14 +2,9 @@
 #include "guest/launch/window.h"
 
 #include "base/now.h"
+#include "base/number.h"
 #include "guest/meter/collect.h"
-#include "sched/between.h"
 #include "sched/tuning.h"
-
-static uint64_t window_less(uint64_t from, uint64_t what)
-{
-	return from > what ? from - what : 0;
-}
 
 static uint64_t window_together(const struct window *window, uint64_t ns)
 {
@@ -86,7 +81,7 @@ uint64_t window_spun(struct meter *meter, const struct burst *burst, uint64_t be
 {
 	struct launch_device *device = launch_device_of(meter);
 	const struct limits *limits = &state_get(meter->guest)->limits;
-	uint64_t late = window_less(done_ns - began_ns, burst->expected_ns), held = 0;
+	uint64_t late = sat_sub_u64(done_ns - began_ns, burst->expected_ns), held = 0;
 	int own = meter->device->ledger;
 
 	if (!atomic_load(&device->beside))
@@ -117,7 +112,8 @@ static void window_learn_overlap(struct window *window, const struct meter_look 
 		return;
 	permille = window->together_ns * 1000 / window->streams_ns;
 	atomic_store_explicit(&window->overlap_permille,
-			      (uint32_t)between((int64_t)permille, 20, 1000), memory_order_relaxed);
+			      (uint32_t)clamp_i64((int64_t)permille, 20, 1000),
+			      memory_order_relaxed);
 	if (window->streams_ns < (enough > TUNING_OVERLAP_NS ? enough : TUNING_OVERLAP_NS))
 		return;
 	window->streams_ns /= 2;
@@ -136,13 +132,13 @@ void window_looked(struct meter *meter, const struct meter_look *look)
 
 	window_learn_overlap(window, look);
 	rest = window_together(window, meter->flying_ns);
-	atomic_store_explicit(&window->late_ns, window_less(look->late_ns, look->late_expected_ns),
+	atomic_store_explicit(&window->late_ns, sat_sub_u64(look->late_ns, look->late_expected_ns),
 			      memory_order_relaxed);
 	if (look->late_ns && !state_has_peers(device)) {
 		uint64_t did = look->late_ns < look->late_expected_ns ? look->late_ns
 								      : look->late_expected_ns;
 
-		window_set_due(window, now + window_less(rest, did));
+		window_set_due(window, now + sat_sub_u64(rest, did));
 	} else if (look->late_ns) {
 		window_set_due(window, now + rest);
 	} else if (look->done_ns) {
@@ -166,7 +162,8 @@ uint64_t window_look_ns(const struct launch_device *device, uint64_t now_ns)
 {
 	uint64_t late = atomic_load(&device->window.late_ns) / TUNING_LATE_PART;
 
-	return now_ns + (uint64_t)between((int64_t)late, TUNING_LATE_LEAST_NS, TUNING_LATE_MOST_NS);
+	return now_ns +
+	       (uint64_t)clamp_i64((int64_t)late, TUNING_LATE_LEAST_NS, TUNING_LATE_MOST_NS);
 }
 
 /* With the lock: whether the launch's own stream is idle, and few enough others are not. */

@@ -5,6 +5,7 @@
  * gives unused pool memory back.
  */
 #include "guest/core/hook.h"
+#include "base/number.h"
 #include "guest/memory/graph.h"
 #include "guest/memory/memory.h"
 #include "guest/memory/pool.h"
@@ -13,11 +14,6 @@
 struct figures {
 	uint64_t total, free;
 };
-
-static uint64_t smaller(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
 
 /* What streams have freed by now, and what the driver then takes back from pools. */
 static void settle(struct guest *guest)
@@ -29,15 +25,15 @@ static void settle(struct guest *guest)
 static struct figures figures(struct guest *guest, struct guest_device *device,
 			      struct figures physical)
 {
-	uint64_t limit = smaller(guest_limit(guest, device), physical.total), room, used;
+	uint64_t limit = min_u64(guest_limit(guest, device), physical.total), room, used;
 
 	settle(guest);
 	if (graph_has_memory(device))
 		graph_settle(guest, device);
 	truth_look(guest, device);
 	used = truth_tenant_used(guest, device->uuid, device->ledger);
-	room = smaller(charge_limit(guest, device), physical.total);
-	return (struct figures){limit, smaller(used < room ? room - used : 0, physical.free)};
+	room = min_u64(charge_limit(guest, device), physical.total);
+	return (struct figures){limit, min_u64(used < room ? room - used : 0, physical.free)};
 }
 
 CUresult hook_cuMemGetInfo_v2(size_t *free, size_t *total)
@@ -84,7 +80,7 @@ CUresult hook_cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
 	CUresult e = DRIVER(cuDeviceTotalMem_v2, (bytes, dev));
 
 	if (!e && device)
-		*bytes = smaller(guest_limit(guest, device), *bytes);
+		*bytes = min_u64(guest_limit(guest, device), *bytes);
 	return e;
 }
 
@@ -95,6 +91,6 @@ CUresult hook_cuDeviceTotalMem(unsigned int *bytes, CUdevice dev)
 	CUresult e = DRIVER(cuDeviceTotalMem, (bytes, dev));
 
 	if (!e && device)
-		*bytes = clip(smaller(guest_limit(guest, device), device->total_bytes));
+		*bytes = clip(min_u64(guest_limit(guest, device), device->total_bytes));
 	return e;
 }

@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "base/now.h"
+#include "base/number.h"
 #include "guest/meter/capture.h"
 #include "guest/meter/collect.h"
 #include "guest/meter/contexts.h"
@@ -158,16 +159,10 @@ static struct stream *meter_stream_enter(struct meter *meter, const struct launc
 	return &meter->stream[i];
 }
 
-static uint64_t meter_later(uint64_t a, uint64_t b)
-{
-	return a > b ? a : b;
-}
-
 static bool meter_was_idle(const struct stream *stream, uint64_t now_ns)
 {
-	return now_ns >
-	       meter_later(meter_later(stream->launched_ns, stream->since_ns), stream->waited_ns) +
-		       TUNING_GAP_NS;
+	return now_ns > max_u64(max_u64(stream->launched_ns, stream->since_ns), stream->waited_ns) +
+				TUNING_GAP_NS;
 }
 
 /*
@@ -209,14 +204,14 @@ static struct missed meter_miss_end(struct meter *meter, struct stream *stream, 
 	if (e == CUDA_ERROR_NOT_READY || !stream->open.launches ||
 	    stream->launched_ns != launched)
 		return missed;
-	known = meter_later(stream->launched_ns, stream->waited_ns);
+	known = max_u64(stream->launched_ns, stream->waited_ns);
 	if (!meter_was_idle(stream, now_ns))
-		known = meter_later(known, now_ns);
+		known = max_u64(known, now_ns);
 	missed.known = (struct span){stream->since_ns ? stream->since_ns : stream->launched_ns,
 				     known, stream->apart};
 	/* Nobody waited for it in a way that is seen; what is before it may have ended later. */
 	if (known == stream->launched_ns) {
-		known = meter_later(known, stream->since_ns);
+		known = max_u64(known, stream->since_ns);
 		missed.lost = (struct span){known, now_ns, false};
 		stream->watched = WATCHED_WAITS;
 	}
@@ -351,7 +346,7 @@ static void meter_reopen(struct stream *stream, const struct launch *launch)
 	rest.expected_ns -= launch->expected_ns;
 	if (rest.launches) {
 		burst_add(&stream->open, &rest);
-		stream->loaded_ns = meter_later(stream->loaded_ns, event->loaded_ns);
+		stream->loaded_ns = max_u64(stream->loaded_ns, event->loaded_ns);
 	}
 	event->burst = (struct burst){0};
 }
@@ -416,7 +411,7 @@ static void meter_close_stream(struct meter *meter, struct stream *stream, enum 
 		stream->watched--;
 	if (stream->open.launches && !stream->leaving &&
 	    (stream_has_events(stream) ||
-	     now > meter_later(stream->ended_ns, stream->waited_ns) + skip[why]))
+	     now > max_u64(stream->ended_ns, stream->waited_ns) + skip[why]))
 		meter_reserve(meter, &records, false, now);
 	if (why == METER_SPLIT)
 		stream->again = true;

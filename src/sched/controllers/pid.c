@@ -7,8 +7,9 @@
  * The distance that a share needs is a multiple of the kernel's length, and those differ by orders
  * of magnitude: each change is a part of the distance.
  */
-#include "sched/between.h"
 #include "sched/controller.h"
+
+#include "base/number.h"
 
 #define TICK_NS UINT64_C(200000000)
 
@@ -49,7 +50,7 @@ static uint64_t admit(uint64_t hot, const struct share_params *params, uint64_t 
 	if (params->share_permille >= 1000 || !distance)
 		return 0;
 	/* A launch waits for one distance at most; the word may be of another one, or damaged. */
-	wait = between(wait >> DISTANCE_BITS, 0, distance);
+	wait = clamp_i64(wait >> DISTANCE_BITS, 0, distance);
 	if (wait)
 		return (now + (uint64_t)wait) * UNIT_NS;
 	*ret_hot = (now + (uint64_t)distance) << DISTANCE_BITS | (uint64_t)distance;
@@ -61,16 +62,16 @@ static void steer(uint64_t cold[CONTROLLER_COLD], const struct share_params *par
 {
 	int64_t got = utilisation_percent < 100 ? utilisation_percent * 10 : 1000;
 	int64_t asked = params->share_permille < 1000 ? params->share_permille : 1000;
-	int64_t error = got - asked, last = between((int64_t)cold[COLD_ERROR], -1000, 1000);
-	int64_t before = between((int64_t)cold[COLD_ERROR_BEFORE], -1000, 1000);
-	int64_t distance = between((int64_t)cold[COLD_DISTANCE_NS], 0, DISTANCE_MAX_NS);
+	int64_t error = got - asked, last = clamp_i64((int64_t)cold[COLD_ERROR], -1000, 1000);
+	int64_t before = clamp_i64((int64_t)cold[COLD_ERROR_BEFORE], -1000, 1000);
+	int64_t distance = clamp_i64((int64_t)cold[COLD_DISTANCE_NS], 0, DISTANCE_MAX_NS);
 	int64_t change = GAIN_PROPORTIONAL * (error - last) + GAIN_INTEGRAL * error +
 			 GAIN_DERIVATIVE * (error - 2 * last + before);
 
 	if (!cold[COLD_STARTED])
 		distance = DISTANCE_FRESH_NS;
 	distance += (distance + DISTANCE_STEP_NS) * change / 1000000;
-	cold[COLD_DISTANCE_NS] = (uint64_t)between(distance, 0, DISTANCE_MAX_NS);
+	cold[COLD_DISTANCE_NS] = (uint64_t)clamp_i64(distance, 0, DISTANCE_MAX_NS);
 	cold[COLD_ERROR_BEFORE] = (uint64_t)last;
 	cold[COLD_ERROR] = (uint64_t)error;
 	cold[COLD_STARTED] = 1;
@@ -79,7 +80,7 @@ static void steer(uint64_t cold[CONTROLLER_COLD], const struct share_params *par
 static uint64_t refill(uint64_t hot, const uint64_t cold[CONTROLLER_COLD],
 		       const struct share_params *params, uint64_t now_ns)
 {
-	int64_t distance = between((int64_t)cold[COLD_DISTANCE_NS], 0, DISTANCE_MAX_NS);
+	int64_t distance = clamp_i64((int64_t)cold[COLD_DISTANCE_NS], 0, DISTANCE_MAX_NS);
 
 	return (hot & ~DISTANCE_MASK) | (uint64_t)(distance / UNIT_NS);
 }

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/fault.h"
+#include "base/hash.h"
 #include "ledger/device_time.h"
 #include "ledger/ledger_priv.h"
 #include "ledger/slot.h"
@@ -23,10 +24,10 @@ _Static_assert(sizeof(struct cu_grant) == 152, "layout");
 /* Never 0, so that zeroes are none. */
 static uint64_t sum_of(const uint64_t words[WORDS])
 {
-	uint64_t h = UINT64_C(14695981039346656037);
+	uint64_t h = HASH_SEED;
 
 	for (size_t i = 0; i < WORDS; i++)
-		h = (h ^ words[i] ^ words[i] >> 29) * UINT64_C(1099511628211);
+		h = hash_word(h, words[i] ^ words[i] >> 29);
 	return h | 1;
 }
 

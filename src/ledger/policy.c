@@ -12,6 +12,7 @@
 #include "base/fault.h"
 #include "base/fd.h"
 #include "base/futex.h"
+#include "base/hash.h"
 #include "base/parse.h"
 #include "ledger/policy.h"
 #include "ledger/policy_priv.h"
@@ -32,17 +33,16 @@ void policy_unmap_file(struct policy_file **file)
 		munmap(*file, sizeof(**file));
 }
 
-/* FNV-1a over words: finds damage, not malice. */
+/* Over words: finds damage, not malice. */
 static uint64_t checksum(uint64_t generation, const struct policy *policy)
 {
-	uint64_t hash = UINT64_C(0xcbf29ce484222325), word;
+	uint64_t hash = hash_word(HASH_SEED, generation), word;
 	const char *at = (const char *)policy;
 
 	_Static_assert(sizeof(*policy) % sizeof(word) == 0, "whole words");
-	hash = (hash ^ generation) * UINT64_C(0x100000001b3);
 	for (size_t i = 0; i < sizeof(*policy); i += sizeof(word)) {
 		memcpy(&word, at + i, sizeof(word));
-		hash = (hash ^ word) * UINT64_C(0x100000001b3);
+		hash = hash_word(hash, word);
 		hash ^= hash >> 29;
 	}
 	return hash;

@@ -4,6 +4,8 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "base/hash.h"
+
 const struct cuda_row cuda_rows[CUDA_FN_N] = {
 #define CUDA_HOOK(name, kind, params, args) {#name, CUDA_KIND_##kind, CUDA_DECISION_HOOK},
 #define CUDA_CALL(name, kind, params, args) {#name, CUDA_KIND_##kind, CUDA_DECISION_CALL},
@@ -32,19 +34,15 @@ _Static_assert(BUCKETS >= 2 * CUDA_FN_N, "the name table must stay sparse");
 static _Atomic short buckets[BUCKETS]; /* row + 1; 0 is empty */
 static atomic_bool filled;
 
-static unsigned int hash(const char *s)
+static unsigned int bucket_of(const char *name)
 {
-	unsigned int h = 2166136261u; /* FNV-1a */
-
-	for (; *s; s++)
-		h = (h ^ (unsigned char)*s) * 16777619u;
-	return h;
+	return (unsigned int)(hash_string(HASH_SEED, name) % BUCKETS);
 }
 
 static void fill(void)
 {
 	for (int i = 0; i < CUDA_FN_N; i++) {
-		unsigned int b = hash(cuda_rows[i].name) % BUCKETS;
+		unsigned int b = bucket_of(cuda_rows[i].name);
 		short v;
 
 		while ((v = atomic_load_explicit(&buckets[b], memory_order_relaxed)) && v != i + 1)
@@ -59,7 +57,7 @@ int cuda_find(const char *name)
 {
 	if (!atomic_load_explicit(&filled, memory_order_acquire))
 		fill();
-	for (unsigned int b = hash(name) % BUCKETS;; b = (b + 1) % BUCKETS) {
+	for (unsigned int b = bucket_of(name);; b = (b + 1) % BUCKETS) {
 		int v = atomic_load_explicit(&buckets[b], memory_order_relaxed);
 
 		if (!v)

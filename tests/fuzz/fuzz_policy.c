@@ -4,6 +4,7 @@
  * value), each also tried with the copy's checksum put right, so that the checks behind it are
  * reached; the last byte may cut the file short.
  */
+#include "base/hash.h"
 #include "ledger/layout.h"
 #include "tests/fuzz/tenant.h"
 
@@ -38,11 +39,11 @@ static void read_it(void)
 /* As policy.c computes it: it finds damage, and keeps nobody out. */
 static uint64_t checksum(uint64_t generation, const struct policy *policy)
 {
-	uint64_t hash = (UINT64_C(0xcbf29ce484222325) ^ generation) * UINT64_C(0x100000001b3), word;
+	uint64_t hash = hash_word(HASH_SEED, generation), word;
 
 	for (size_t i = 0; i < sizeof(*policy); i += sizeof(word)) {
 		memcpy(&word, (const char *)policy + i, sizeof(word));
-		hash = (hash ^ word) * UINT64_C(0x100000001b3);
+		hash = hash_word(hash, word);
 		hash ^= hash >> 29;
 	}
 	return hash;

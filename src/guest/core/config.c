@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
+
 #define MEMORY_LIMIT "CUDA_DEVICE_MEMORY_LIMIT"
 #define COMPUTE_LIMIT "CUDA_DEVICE_SM_LIMIT"
 #define COMPUTE_POLICY "GPU_CORE_UTILIZATION_POLICY"
@@ -32,12 +34,10 @@ static bool given(struct size_spec spec)
 /* Files are named by path elsewhere; a tenant is named by a word. Equal paths, equal words. */
 static void name_tenant(char name[POLICY_NAME_BYTES], const char *path)
 {
-	uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a */
+	uint64_t hash = hash_string(HASH_SEED, path);
 	const char *base = strrchr(path, '/');
 	size_t n = 0;
 
-	for (const char *p = path; *p; p++)
-		hash = (hash ^ (unsigned char)*p) * UINT64_C(1099511628211);
 	n = (size_t)snprintf(name, POLICY_NAME_BYTES, "%016llx-", (unsigned long long)hash);
 	for (const char *p = base ? base + 1 : path; *p && n < POLICY_NAME_BYTES - 1; p++, n++) {
 		bool plain = (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') ||

@@ -5,18 +5,19 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-static uint64_t hash(const unsigned char *p, size_t len, uint64_t h)
+#include "base/hash.h"
+
+static uint64_t mix(uint64_t h, const void *data, size_t len)
 {
-	for (size_t i = 0; i < len; i++)
-		h = (h ^ p[i]) * UINT64_C(1099511628211); /* FNV-1a */
+	h = hash_bytes(h, data, len);
 	h = (h ^ h >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
 	return (h ^ h >> 31) | 1; /* never the empty key */
 }
 
 struct shared_key share_key(const void *data, size_t len)
 {
-	return (struct shared_key){{hash(data, len, UINT64_C(14695981039346656037)),
-				    hash(data, len, UINT64_C(0x9e3779b97f4a7c15))}};
+	return (struct shared_key){{mix(HASH_SEED, data, len),
+				    mix(UINT64_C(0x9e3779b97f4a7c15), data, len)}};
 }
 
 static bool key_of(pid_t owner, int number, struct shared_key *ret)

@@ -13,6 +13,7 @@
 #include "base/cleanup.h"
 #include "base/fault.h"
 #include "base/futex.h"
+#include "base/hash.h"
 #include "base/now.h"
 #include "ledger/device_time.h"
 #include "ledger/ledger.h"
@@ -65,10 +66,7 @@ struct making {
 
 static uint64_t mix(uint64_t h, const void *data, size_t len)
 {
-	const unsigned char *p = data;
-
-	for (size_t i = 0; i < len; i++)
-		h = (h ^ p[i]) * UINT64_C(1099511628211);
+	h = hash_bytes(h, data, len);
 	return h ^ h >> 32;
 }
 

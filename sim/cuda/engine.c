@@ -261,8 +261,8 @@ void engine_turn(struct engine_seat *seat, uint64_t ready_ns, struct engine_turn
 	ret_turn->to_ns = shared->waiting ? shared->slice_to_ns : UINT64_MAX;
 	ret_turn->look_ns = shared->slice_to_ns + DEAD_AFTER_NS;
 	unlock(shared, ring);
-	if (ret_turn->look_ns < now + 1000000)
-		ret_turn->look_ns = now + 1000000;
+	if (ret_turn->look_ns < now + NS_PER_MS)
+		ret_turn->look_ns = now + NS_PER_MS;
 }
 
 void engine_pass(struct engine_seat *seat, uint64_t at_ns, bool more)

@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/now.h"
 #include "sim/cuda/api.h"
 #include "sim/cuda/settings.h"
 #include "sim/cuda/stream.h"
@@ -214,8 +215,8 @@ static void load_code(struct sim_function *f)
 {
 	uint64_t load_ns = sim_settings()->load_ns;
 	const struct timespec wait = {
-		.tv_sec = (time_t)(load_ns / 1000000000),
-		.tv_nsec = (long)(load_ns % 1000000000),
+		.tv_sec = (time_t)(load_ns / NS_PER_S),
+		.tv_nsec = (long)(load_ns % NS_PER_S),
 	};
 
 	if (load_ns && !atomic_exchange(&f->launched, true) && !sim_module_eager())

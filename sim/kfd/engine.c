@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "amd/abi/kfd.h"
+#include "base/now.h"
 #include "sim/kfd/queue.h"
 
 /* Between two looks at the doorbells, when there was nothing to do at the last of them. */
@@ -34,10 +35,7 @@ void emu_engine_look(void)
 
 uint64_t emu_gpu_clock(void)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_BOOTTIME, &t);
-	return ((uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec) / 10;
+	return now_boot_ns() / 10;
 }
 
 /* The queue is off its hardware for good, and the program is told by an event. */

@@ -9,6 +9,7 @@
 
 #include "amd/abi/kfd.h"
 #include "amd/kfd_ioctl.h"
+#include "base/now.h"
 #include "sim/kfd/emu.h"
 #include "sim/kfd/gem.h"
 #include "sim/kfd/queue.h"
@@ -123,14 +124,6 @@ static int set_trap_handler(struct emu_machine *m, void *block)
 	return accept(m, block, offsetof(struct kfd_ioctl_set_trap_handler_args, gpu_id));
 }
 
-static uint64_t now_ns(clockid_t clock)
-{
-	struct timespec t;
-
-	clock_gettime(clock, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
-
 /* The CPU's clocks are told for no GPU, too. */
 static int get_clocks(struct emu_machine *m, void *block)
 {
@@ -138,8 +131,8 @@ static int get_clocks(struct emu_machine *m, void *block)
 
 	a->gpu_clock_counter = emu_gpu(m, a->gpu_id) ? emu_gpu_clock() : 0;
 	a->cpu_clock_counter = now_ns(CLOCK_MONOTONIC_RAW);
-	a->system_clock_counter = now_ns(CLOCK_BOOTTIME);
-	a->system_clock_freq = 1000000000;
+	a->system_clock_counter = now_boot_ns();
+	a->system_clock_freq = NS_PER_S;
 	return 0;
 }
 

@@ -7,26 +7,19 @@
 #include <pthread.h>
 #include <time.h>
 
+#include "base/now.h"
 #include "sim/nvml/entry.h"
 #include "sim/window.h"
 
 /* The real library refuses smaller buffers, however few processes there are. */
 #define LEAST_ROOM 72
 
-static uint64_t clock_ns(clockid_t clock)
-{
-	struct timespec ts;
-
-	clock_gettime(clock, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
-
 /* Samples carry wall time; one offset for the process's life keeps a sample's time the same. */
 static uint64_t wall_offset_ns;
 
 static void measure_offset(void)
 {
-	wall_offset_ns = clock_ns(CLOCK_REALTIME) - clock_ns(CLOCK_MONOTONIC);
+	wall_offset_ns = now_ns(CLOCK_REALTIME) - now_monotonic_ns();
 }
 
 static uint64_t window_time_us(uint64_t window)
@@ -62,7 +55,7 @@ static uint64_t busy_of(struct sim_region *region, int device, uint32_t row, uin
 
 nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *utilization)
 {
-	uint64_t window = sim_window_at(clock_ns(CLOCK_MONOTONIC)), busy = 0;
+	uint64_t window = sim_window_at(now_monotonic_ns()), busy = 0;
 	struct sim_region *region;
 	int i;
 	nvmlReturn_t r = sim_nvml_device(device, &region, &i);
@@ -109,7 +102,7 @@ static bool sample(struct sim_region *region, int device, uint32_t row, uint64_t
 static unsigned int collect(struct sim_region *region, int device, uint64_t seen_us,
 			    nvmlProcessUtilizationInfo_v1_t out[SIM_MAX_PROCESSES])
 {
-	uint64_t last = sim_window_at(clock_ns(CLOCK_MONOTONIC));
+	uint64_t last = sim_window_at(now_monotonic_ns());
 	uint64_t first = window_after(seen_us, last);
 	unsigned int n = 0;
 

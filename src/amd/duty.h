@@ -17,17 +17,18 @@
 #include <stdint.h>
 
 #include "amd/abi/kfd.h"
+#include "base/now.h"
 #include "sched/controller.h"
 
 /*
  * How long queues stay on the hardware at a time, in place of CONTROLLER_SLICE_NS: to switch one is
  * an ioctl that waits until its waves are saved, and a tenant may have many.
  */
-#define DUTY_SLICE_NS UINT64_C(20000000)
+#define DUTY_SLICE_NS (20 * NS_PER_MS)
 
 /* It is looked again after so long at most, in case the share has changed; and at least. */
-#define DUTY_LOOK_NS  UINT64_C(50000000)
-#define DUTY_PAUSE_NS UINT64_C(1000000)
+#define DUTY_LOOK_NS  (50 * NS_PER_MS)
+#define DUTY_PAUSE_NS NS_PER_MS
 
 struct duty_answer {
 	uint64_t hot;	  /* the controller's new word */

@@ -1,18 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The time, in ns. */
+/* Time in ns: how long things are, and what a clock shows. */
 #ifndef ALLOT_BASE_NOW_H
 #define ALLOT_BASE_NOW_H
 
 #include <stdint.h>
 #include <time.h>
 
-/* By CLOCK_MONOTONIC, which all processes of a machine share. */
-static inline uint64_t now_monotonic_ns(void)
+#define NS_PER_US UINT64_C(1000)
+#define NS_PER_MS UINT64_C(1000000)
+#define NS_PER_S  UINT64_C(1000000000)
+
+static inline uint64_t now_ns(clockid_t clock)
 {
 	struct timespec ts;
 
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * UINT64_C(1000000000) + (uint64_t)ts.tv_nsec;
+	clock_gettime(clock, &ts);
+	return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
+}
+
+/* All processes of a machine share both clocks. The second goes on while the machine sleeps. */
+static inline uint64_t now_monotonic_ns(void)
+{
+	return now_ns(CLOCK_MONOTONIC);
+}
+
+static inline uint64_t now_boot_ns(void)
+{
+	return now_ns(CLOCK_BOOTTIME);
 }
 
 #endif

@@ -77,7 +77,7 @@ __attribute__((format(printf, 3, 4))) static int complain(struct guard_complaint
 
 static uint64_t now_ms(void)
 {
-	return now_monotonic_ns() / 1000000;
+	return now_monotonic_ns() / NS_PER_MS;
 }
 
 static int read_topology(struct guard *guard, struct guard_complaint *complaint)

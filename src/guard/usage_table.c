@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "amd/identity.h"
 #include "base/cleanup.h"
+#include "base/now.h"
 #include "base/number.h"
 #include "base/target.h"
 #include "guard/account.h"
@@ -522,18 +522,10 @@ static bool refresh_process(struct usage_table *table, struct usage_table_proces
 	return !left && !p->ncalls && (p->gone || !seen);
 }
 
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_BOOTTIME, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
-
 /* The kernel's figures of those that have no row of their own, where people look for it. */
 static void note_figures(struct usage_table *table)
 {
-	uint64_t now = now_ns();
+	uint64_t now = now_boot_ns();
 
 	for (uint32_t g = 0; g < table->ngpus; g++) {
 		uint64_t bytes = 0;

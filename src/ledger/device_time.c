@@ -4,18 +4,18 @@
 #include <stdbool.h>
 
 #include "base/atomic.h"
+#include "base/now.h"
 #include "base/number.h"
 #include "ledger/ledger_priv.h"
 
-#define SECOND_NS UINT64_C(1000000000)
 /* No work lasts so long, and none was billed so far ahead: the word is damaged. */
-#define ABSURD_NS (3600 * SECOND_NS)
+#define ABSURD_NS (3600 * NS_PER_S)
 
 /* When work was done is known no better than this. */
-#define MOMENT_NS 500000
+#define MOMENT_NS (500 * NS_PER_US)
 
 /* Nobody says that it is active for so long: the word is damaged. */
-#define ACTIVE_MAX_NS SECOND_NS
+#define ACTIVE_MAX_NS NS_PER_S
 
 /* An entry: which second, cut to 24 bits, above busy microseconds, cut to 40. */
 #define BUSY_BITS 40
@@ -77,7 +77,7 @@ bool device_time_beside(struct ledger *ledger, int device, uint64_t now_ns)
 	for (int i = 0; ledger_knows(ledger, i); i++) {
 		uint64_t worked = atomic_peek(&ledger->map->device_time[i].worked_ns);
 
-		if (i != device && worked + SECOND_NS > now_ns && worked < now_ns + ABSURD_NS)
+		if (i != device && worked + NS_PER_S > now_ns && worked < now_ns + ABSURD_NS)
 			return true;
 	}
 	return false;
@@ -151,7 +151,7 @@ static bool entry_is(uint64_t entry, uint64_t second)
  */
 void device_time_add_busy(struct device_time *time, uint64_t now_ns, uint64_t busy_ns)
 {
-	uint64_t second = now_ns / SECOND_NS;
+	uint64_t second = now_ns / NS_PER_S;
 	uint64_t *entry = &time->second[second % DEVICE_TIME_SECONDS];
 	uint64_t old = atomic_peek(entry);
 
@@ -211,13 +211,13 @@ static bool is_earlier(uint64_t us, uint64_t than_us)
 static void busy_at(const struct device_time *time, uint64_t now_ns, unsigned int n,
 		    uint64_t ret_us[static DEVICE_TIME_SECONDS])
 {
-	uint64_t second = now_ns / SECOND_NS, us;
+	uint64_t second = now_ns / NS_PER_S, us;
 
 	us = atomic_peek(&time->busy_ns) / 1000 & BUSY_MASK;
 	for (unsigned int i = 0; i <= n; i++, second--) {
 		uint64_t entry = atomic_peek(&time->second[second % DEVICE_TIME_SECONDS]);
 
-		if (i <= now_ns / SECOND_NS && entry_is(entry, second) &&
+		if (i <= now_ns / NS_PER_S && entry_is(entry, second) &&
 		    is_earlier(entry & BUSY_MASK, us))
 			us = entry & BUSY_MASK;
 		ret_us[i] = us;

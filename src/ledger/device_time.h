@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/now.h"
 #include "ledger/cu_grant.h"
 #include "sched/controller.h"
 
@@ -21,7 +22,7 @@
 #define DEVICE_TIME_HELD    6
 
 /* No instant until which somebody wants or works lies so far ahead, unless it is damaged. */
-#define DEVICE_TIME_AHEAD_NS UINT64_C(600000000000)
+#define DEVICE_TIME_AHEAD_NS (600 * NS_PER_S)
 
 struct ledger;
 struct slot;
@@ -30,7 +31,7 @@ struct device_time {
 	uint64_t hot;		  /* the controller's word, see sched/controller.h */
 	uint64_t worked_ns;	  /* the latest instant at which the device worked for the tenant */
 	uint64_t demand_until_ns; /* somebody waits, or worked a moment ago */
-	uint64_t work_until_ns;	  /* until then there is work, as far as was measured: it may go on */
+	uint64_t work_until_ns;	  /* until then there is work, as far as was measured, or longer */
 	uint64_t tick_ns;	  /* whoever moves it on steers the controller */
 	uint64_t held_n;	  /* which of `held` is the last */
 	uint64_t due_ns;	  /* when what was launched is expected to be done */
@@ -116,7 +117,7 @@ uint64_t device_time_bill(struct ledger *ledger, int device, uint64_t from_ns, u
  * Work whose end nobody measured, of at most so many ns. Answers what of that is billed, and is in
  * unmeasured_ns, too: no more than DEVICE_TIME_UNMEASURED_NS.
  */
-#define DEVICE_TIME_UNMEASURED_NS UINT64_C(1000000)
+#define DEVICE_TIME_UNMEASURED_NS NS_PER_MS
 uint64_t device_time_bill_unmeasured(struct ledger *ledger, int device, uint64_t from_ns,
 				     uint64_t to_ns);
 

@@ -13,7 +13,7 @@
 #include "base/now.h"
 #include "ledger/shared_file.h"
 
-#define LOCK_WAIT_NS    UINT64_C(1000000000)
+#define LOCK_WAIT_NS	NS_PER_S
 #define LOCK_PROBE      (INT64_C(1) << 42) /* a byte that nobody else locks */
 #define LOCK_NAP_MIN_US 20
 #define LOCK_NAP_MAX_US 1000

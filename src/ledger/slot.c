@@ -11,6 +11,7 @@
 #include "base/err.h"
 #include "base/fault.h"
 #include "base/fd.h"
+#include "base/now.h"
 #include "ledger/ledger_priv.h"
 #include "ledger/pidns.h"
 #include "ledger/shared_file.h"
@@ -161,11 +162,9 @@ static void read_words(struct ledger_slot *to, const struct ledger_slot *slot)
 
 static void describe(struct ledger_slot *slot)
 {
-	struct ledger_slot own = {.pid = (uint32_t)getpid(), .pidns = pidns_self()};
-	struct timespec ts = { 0 };
+	struct ledger_slot own = {.pid = (uint32_t)getpid(), .pidns = pidns_self(),
+				  .start_ns = now_boot_ns()};
 
-	clock_gettime(CLOCK_BOOTTIME, &ts);
-	own.start_ns = (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
 	prctl(PR_GET_NAME, own.comm);
 	read_command(own.command, sizeof(own.command));
 	write_words(slot, &own);

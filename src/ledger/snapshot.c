@@ -67,7 +67,7 @@ static int list_devices(struct snapshot *snapshot, struct ledger *ledger)
 }
 
 /* A turn that was not looked at for so long is nobody's. */
-#define TURN_OLD_NS UINT64_C(1000000000)
+#define TURN_OLD_NS NS_PER_S
 
 static uint32_t target_of(const struct policy *policy, const struct turn *turn, uint32_t share,
 			  uint64_t now_ns)
@@ -251,14 +251,12 @@ int snapshot_read(const char *dir, struct snapshot **ret)
 	CLEANUP(cleanup_snapshot_free) struct snapshot *snapshot = NULL;
 	CLEANUP(cleanup_ledger_close) struct ledger *ledger = NULL;
 	struct turn turn;
-	struct timespec ts = { 0 };
 	int r;
 
 	snapshot = calloc(1, sizeof(*snapshot));
 	if (!snapshot)
 		return -ENOMEM;
-	clock_gettime(CLOCK_BOOTTIME, &ts);
-	snapshot->now_ns = (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+	snapshot->now_ns = now_boot_ns();
 	r = policy_load(dir, &snapshot->policy);
 	if (r < 0)
 		return r;

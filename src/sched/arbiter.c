@@ -13,6 +13,7 @@
 
 #include <string.h>
 
+#include "base/now.h"
 #include "base/number.h"
 
 const struct arbiter_params arbiter_defaults = {
@@ -29,25 +30,25 @@ const struct arbiter_params arbiter_defaults = {
 #define VIRTUAL_SCALE 65536
 
 /* Most that a tenant owes: a kernel of 100 s, or a damaged counter. */
-#define OWED_MAX_NS (UINT64_C(100) * 1000000000)
+#define OWED_MAX_NS (100 * NS_PER_S)
 
 /* Nobody waits longer for the work of a turn that is over, whatever its owner says of it. */
-#define LEAVING_MAX_NS UINT64_C(1000000000)
+#define LEAVING_MAX_NS NS_PER_S
 
 /*
  * One that wanted a device so short a time ago, and pays a debt or computes something else, will
  * want it again, and should not find the work of a neighbour that was alone meanwhile before it.
  */
-#define RECENT_NS UINT64_C(100000000)
+#define RECENT_NS (100 * NS_PER_MS)
 
 /* A pause that is longer says nothing of the next one. */
-#define GAP_MOST_NS UINT64_C(10000000)
+#define GAP_MOST_NS (10 * NS_PER_MS)
 
 /* No device stands still for longer because its owner comes first. */
-#define HOLD_MOST_NS UINT64_C(1000000)
+#define HOLD_MOST_NS NS_PER_MS
 
 /* Not worth a wake-up of its own. */
-#define STEP_MIN_NS UINT64_C(20000)
+#define STEP_MIN_NS (20 * NS_PER_US)
 
 /* Turns that were charged before they were measured; see charge_ahead. */
 #define AHEAD_TURNS 4

@@ -14,10 +14,12 @@
 
 #include <stdint.h>
 
+#include "base/now.h"
+
 #define CONTROLLER_COLD 6
 
 /* Slices where nobody says otherwise, see gate.c. */
-#define CONTROLLER_SLICE_NS	 UINT64_C(8000000)
+#define CONTROLLER_SLICE_NS	 (8 * NS_PER_MS)
 #define CONTROLLER_LONG_SLICE_NS (4 * CONTROLLER_SLICE_NS)
 
 struct share_params {

@@ -13,6 +13,7 @@
 
 #include <stdbool.h>
 
+#include "base/now.h"
 #include "base/number.h"
 
 /*
@@ -25,10 +26,10 @@
 #define SHARE_MASK (HELD - 1)
 
 /* Credit beyond a slice's: what a late wake-up loses is made up for afterwards. */
-#define SLACK_NS INT64_C(10000000)
+#define SLACK_NS ((int64_t)(10 * NS_PER_MS))
 /* No debt is paid for longer: a share of 1 % and a kernel of 10 s, or damage. */
-#define DEBT_MAX_NS  (INT64_C(1000) * 1000000000)
-#define SLICE_MAX_NS UINT64_C(1000000000)
+#define DEBT_MAX_NS  ((int64_t)(1000 * NS_PER_S))
+#define SLICE_MAX_NS NS_PER_S
 
 /* In time that has to pass: device time divided by the share. */
 struct account {

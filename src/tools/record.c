@@ -8,8 +8,8 @@
 
 #include "base/now.h"
 
-#define CANARY_NS      UINT64_C(2000000)
-#define CANARY_FREE_NS UINT64_C(1000000)
+#define CANARY_NS      (2 * NS_PER_MS)
+#define CANARY_FREE_NS NS_PER_MS
 
 void load_sleep_until(uint64_t ns)
 {

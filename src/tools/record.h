@@ -8,7 +8,6 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define NS_PER_S	  UINT64_C(1000000000)
 #define HISTOGRAM_SUB	  128 /* to an octave: better than one percent */
 #define HISTOGRAM_ENTRIES (58 * HISTOGRAM_SUB)
 

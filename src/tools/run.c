@@ -253,7 +253,8 @@ static void print(const struct load *load, unsigned int process, double cpu)
 	if (o->canary)
 		fprintf(out, ", \"late_ms\": %.1f, \"latest_ms\": %.1f",
 			(double)load->canary.late_ns / 1e6, (double)load->canary.longest_ns / 1e6);
-	fprintf(out, ", \"bin_ms\": %llu, \"bins\": [", (unsigned long long)(r->bin_ns / 1000000));
+	fprintf(out, ", \"bin_ms\": %llu, \"bins\": [",
+		(unsigned long long)(r->bin_ns / NS_PER_MS));
 	for (size_t i = 0; i < r->nbins; i++)
 		fprintf(out, "%s%.4g", i ? "," : "", r->bin_us[i] * 1e3 / (double)r->bin_ns);
 	fputs("]}\n", out);
@@ -277,7 +278,7 @@ void load_run(const struct load_options *options, unsigned int process, struct l
 	load->idle_from_ns = start_ns + (uint64_t)(options->idle_from * 1e9);
 	load->idle_to_ns = start_ns + (uint64_t)(options->idle_to * 1e9);
 	if (!record_open(&load->record, start_ns, start_ns + (uint64_t)(options->warmup * 1e9),
-			 to_ns, options->bin_ms * UINT64_C(1000000), options->processes))
+			 to_ns, options->bin_ms * NS_PER_MS, options->processes))
 		exit(1);
 	if (options->canary)
 		canary_start(&load->canary, start_ns, to_ns);

@@ -19,7 +19,7 @@
 #include "tests/sim/queue_puppet.h"
 #include "tests/unit/tenant_fixture.h"
 
-#define MS	UINT64_C(1000000)
+#define MS NS_PER_MS
 #define WAIT_NS (1000 * MS) /* for what is promised within 100 ms, on any machine */
 
 #define AQL  KFD_IOC_QUEUE_TYPE_COMPUTE_AQL

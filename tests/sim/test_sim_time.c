@@ -2,11 +2,12 @@
 /* What the simulator knows of device time: by process, by kind, living and dead. */
 #include <time.h>
 
+#include "base/now.h"
 #include "sim/device_time.h"
 #include "tests/sim/sim_test.h"
 
-#define US UINT64_C(1000)
-#define MS (1000 * US)
+#define US NS_PER_US
+#define MS NS_PER_MS
 
 static CUfunction spin_function(void)
 {

@@ -2,9 +2,13 @@
 /* Who may go, by numbers alone. */
 #include "sched/admission.h"
 
+#include "base/now.h"
 #include "sched/controller.h"
 #include "sched/tuning.h"
 #include "tests/check.h"
+
+#define US NS_PER_US
+#define MS NS_PER_MS
 
 static const struct admission_inputs free_to_go = {
 	.now_ns = 1000 * MS, .turn = true, .place = true,

@@ -8,10 +8,11 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "base/now.h"
 #include "tests/check.h"
 
-#define US     UINT64_C(1000)
-#define MS     (1000 * US)
+#define US NS_PER_US
+#define MS NS_PER_MS
 #define SECOND (1000 * MS)
 
 #define TICK_NS	  (10 * US)

@@ -8,12 +8,13 @@
 #include <fcntl.h>
 #include <sys/resource.h>
 
+#include "base/now.h"
 #include "ledger/device_time.h"
 #include "ledger/turn.h"
 #include "tests/unit/tenant_fixture.h"
 
-#define US     UINT64_C(1000)
-#define MS     (1000 * US)
+#define US NS_PER_US
+#define MS NS_PER_MS
 #define SECOND (1000 * MS)
 
 static const uint8_t uuid_other[16] = "device-1 (uuid)";

@@ -2,9 +2,10 @@
 /* What launches are expected to take, learned from what they took. */
 #include "sched/cost.h"
 
+#include "base/now.h"
 #include "tests/check.h"
 
-#define US UINT64_C(1000)
+#define US NS_PER_US
 
 static struct costs costs;
 

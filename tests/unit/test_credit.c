@@ -5,8 +5,12 @@
  */
 #include "guest/launch/credit.h"
 
+#include "base/now.h"
 #include "sched/tuning.h"
 #include "tests/unit/fake_driver.h"
+
+#define US NS_PER_US
+#define MS NS_PER_MS
 
 #define S1  FAKE_STREAM(1)
 #define S2  FAKE_STREAM(2)

@@ -5,10 +5,11 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "base/now.h"
 #include "tests/unit/tenant_fixture.h"
 
 #define SECOND UINT64_C(1000000000)
-#define MS     UINT64_C(1000000)
+#define MS NS_PER_MS
 #define HOUR   (3600 * SECOND)
 
 static struct device_time block;

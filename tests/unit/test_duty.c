@@ -6,10 +6,11 @@
 #include <string.h>
 
 #include "amd/duty.h"
+#include "base/now.h"
 #include "tests/check.h"
 
-#define US     UINT64_C(1000)
-#define MS     (1000 * US)
+#define US NS_PER_US
+#define MS NS_PER_MS
 #define SECOND (1000 * MS)
 
 #define SWITCH_NS (2 * MS) /* to switch a queue, at most */

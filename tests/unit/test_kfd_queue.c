@@ -17,7 +17,7 @@
 #include "guest/core/next.h"
 #include "tests/unit/tenant_fixture.h"
 
-#define MS	UINT64_C(1000000)
+#define MS NS_PER_MS
 #define RUN_NS	(600 * MS)
 #define WAIT_NS (5000 * MS)
 #define THREADS 4

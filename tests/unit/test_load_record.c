@@ -3,10 +3,11 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/now.h"
 #include "tests/check.h"
 #include "tools/record.h"
 
-#define MS UINT64_C(1000000)
+#define MS NS_PER_MS
 
 static bool near(double a, double b, double by)
 {

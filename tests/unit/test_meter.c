@@ -8,12 +8,16 @@
 
 #include <string.h>
 
+#include "base/now.h"
 #include "guest/meter/collect.h"
 #include "guest/meter/leave.h"
 #include "ledger/device_time.h"
 #include "ledger/timeline.h"
 #include "sched/tuning.h"
 #include "tests/unit/fake_driver.h"
+
+#define US NS_PER_US
+#define MS NS_PER_MS
 
 /* What an event's float of milliseconds rounds to, and the bill of a few of them. */
 #define NEAR_NS 300

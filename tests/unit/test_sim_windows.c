@@ -2,9 +2,10 @@
 /* Busy time falls into the windows that it overlaps: 1/6 s before each multiple of 200 ms. */
 #include "sim/window.h"
 
+#include "base/now.h"
 #include "tests/check.h"
 
-#define MS 1000000ull
+#define MS NS_PER_MS
 
 static uint64_t busy(const struct sim_windows *w, uint64_t window)
 {

@@ -13,12 +13,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/now.h"
 #include "guest/launch/monitor.h"
 #include "guest/meter/meter.h"
 #include "ledger/device_time.h"
 #include "ledger/turn.h"
 #include "sched/tuning.h"
 #include "tests/unit/fake_driver.h"
+
+#define US NS_PER_US
+#define MS NS_PER_MS
 
 #define S1    FAKE_STREAM(1)
 #define S2    FAKE_STREAM(2)

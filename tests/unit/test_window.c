@@ -3,6 +3,7 @@
  * The in-flight window: what is expected of work in flight, from what was launched, found done and
  * found late. Most cases tell it by hand; where it asks the device, that is a fake one.
  */
+#include "base/now.h"
 #include "guest/launch/state.h"
 #include "guest/launch/window.h"
 #include "guest/meter/meter.h"
@@ -10,6 +11,9 @@
 #include "ledger/turn.h"
 #include "sched/tuning.h"
 #include "tests/unit/fake_driver.h"
+
+#define US NS_PER_US
+#define MS NS_PER_MS
 
 #define S1  FAKE_STREAM(1)
 #define KEY 4711

@@ -40,7 +40,7 @@ bool bench_stopped(void)
 
 int bench_sleep_until(uint64_t ns)
 {
-	struct timespec ts = {(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
+	struct timespec ts = {(time_t)(ns / NS_PER_S), (long)(ns % NS_PER_S)};
 
 	while (!stopped && clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL) == EINTR)
 		;

@@ -16,6 +16,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/fd.h"
+#include "base/now.h"
 #include "cli/exec/program.h"
 #include "cli/out/text.h"
 #include "ledger/shared_file.h"
@@ -134,10 +135,7 @@ static _Noreturn void become_control(const struct mps_daemon *daemon, char *opti
 
 static double now_s(void)
 {
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
+	return (double)now_monotonic_ns() / (double)NS_PER_S;
 }
 
 /* 0, -ETIMEDOUT (it is killed) or -EPROTO for an end that is not 0. */

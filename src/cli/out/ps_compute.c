@@ -5,15 +5,15 @@
 #include <stdbool.h>
 
 #include "amd/identity.h"
+#include "base/now.h"
 #include "cli/out/say.h"
 #include "cli/out/table.h"
 #include "cli/out/units.h"
 #include "cli/tenant/compute_words.h"
 #include "sched/controller.h"
 
-#define SECOND_NS UINT64_C(1000000000)
 /* No kernel lasts so long: the figure is damaged. */
-#define ABSURD_NS (3600 * SECOND_NS)
+#define ABSURD_NS (3600 * NS_PER_S)
 
 static bool shares(const struct tenant_entry *e)
 {
@@ -123,7 +123,7 @@ void ps_compute_notes(const struct tenant_entry *e)
 		uint64_t target = dev->compute.target_permille, longest = dev->compute.longest_ns;
 
 		if (!target || target == 1000 || longest > ABSURD_NS ||
-		    longest * 1000 / target <= SECOND_NS)
+		    longest * 1000 / target <= NS_PER_S)
 			continue;
 		say_note("tenant \"%s\" on %s: its longest unit of work took %s, so %s is exact "
 			 "over %s and more, not in each second",

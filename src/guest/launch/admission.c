@@ -119,7 +119,7 @@ static uint64_t admission_window_of(struct asking *asking)
 		return 0;
 	window = admission_window_ns(&(struct admission_window){
 		.share_permille = limits_share(limits, admission_ledger_of(device)),
-		.asked_ns = atomic_load(&limits->inflight_us) * US,
+		.asked_ns = atomic_load(&limits->inflight_us) * NS_PER_US,
 		.contended = contended,
 		.processes = n,
 	});
@@ -403,7 +403,7 @@ static void admission_give_credit(const struct asking *asking)
 {
 	const struct limits *limits = &asking->state->limits;
 	uint64_t now = asking->launch->now_ns, until = UINT64_MAX;
-	uint64_t room = asking->window_ns ? asking->window_ns : 1000 * MS;
+	uint64_t room = asking->window_ns ? asking->window_ns : 1000 * NS_PER_MS;
 
 	if (!asking->settled || atomic_load(&limits->controller) != CONTROLLER_DEFICIT ||
 	    admission_goes_singly(room) ||

@@ -15,6 +15,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/futex.h"
+#include "base/now.h"
 #include "ledger/device_time.h"
 #include "ledger/ledger.h"
 #include "ledger/policy.h"
@@ -33,9 +34,9 @@
 #define BEHIND_NS UINT64_C(300000)
 
 /* Work that is later than expected is looked at again so soon, or when its owner rings. */
-#define LATE_NS UINT64_C(1000000)
+#define LATE_NS NS_PER_MS
 /* Nobody waits longer for a tenant that was closed, and a turn that waits is looked at so soon. */
-#define MISSED_MOST_NS UINT64_C(1000000000)
+#define MISSED_MOST_NS NS_PER_S
 #define WITHHELD_NS    UINT64_C(100000)
 
 /* Work that ranks do at once is billed one after the other, and so much apart. */
@@ -47,7 +48,7 @@
  * A tenant that comes says so, and then all tenants are looked at, of which most may be long dead;
  * and once in this time, in case that was missed.
  */
-#define LIST_NS UINT64_C(1000000000)
+#define LIST_NS NS_PER_S
 
 struct arbiter_file {
 	uint32_t bell;	 /* a futex, rung by tenants */

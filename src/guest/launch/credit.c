@@ -17,7 +17,7 @@
 #define NUMBER		  (UINT64_C(1) << 27)
 
 /* So much may be in flight uncounted; where others wait no more than the arbiter cares for. */
-#define MOST_ALONE_NS (200 * US)
+#define MOST_ALONE_NS (200 * NS_PER_US)
 
 /* The stream that a thread used last: no lock is needed to find it again. */
 static _Thread_local struct {

@@ -19,9 +19,9 @@ void demand_want(struct launch_device *device, uint64_t now_ns, uint64_t for_ns)
 	struct device_time *time = device->meter.time;
 	uint64_t old = atomic_peek(&time->demand_until_ns);
 
-	if (old > now_ns + for_ns / 2 && old < now_ns + 1000 * MS)
+	if (old > now_ns + for_ns / 2 && old < now_ns + 1000 * NS_PER_MS)
 		return;
-	if (old >= now_ns + 1000 * MS) /* nobody wants anything for so long: damage */
+	if (old >= now_ns + 1000 * NS_PER_MS) /* nobody wants anything for so long: damage */
 		atomic_swap_if_u64(&time->demand_until_ns, old, now_ns + for_ns);
 	else
 		atomic_raise_u64(&time->demand_until_ns, now_ns + for_ns);

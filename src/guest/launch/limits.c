@@ -70,7 +70,7 @@ bool limits_none(const struct limits *limits, const struct guest *guest)
 
 uint64_t limits_slice_ns(const struct limits *limits)
 {
-	uint64_t asked = atomic_load(&limits->slice_us) * US, chosen;
+	uint64_t asked = atomic_load(&limits->slice_us) * NS_PER_US, chosen;
 
 	if (asked)
 		return asked;
@@ -161,7 +161,7 @@ uint32_t limits_turn_flags(const struct limits *limits, uint64_t now_ns)
 
 uint64_t limits_urged_ns(const struct limits *limits)
 {
-	uint64_t part = atomic_peek(&limits->turn->urgent_us) * US / TUNING_URGED_PART;
+	uint64_t part = atomic_peek(&limits->turn->urgent_us) * NS_PER_US / TUNING_URGED_PART;
 
 	return (uint64_t)clamp_i64((int64_t)part, TUNING_URGED_NS, TUNING_URGED_MOST_NS);
 }

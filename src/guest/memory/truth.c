@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/fault.h"
+#include "base/now.h"
 #include "guest/core/object.h"
 #include "guest/core/own_nvml.h"
 #include "guest/memory/charge.h"
@@ -18,20 +19,12 @@
 #include "ledger/shared.h"
 
 #define MIB (UINT64_C(1) << 20)
-#define LOOK_NS UINT64_C(5000000) /* at most every 5 ms while near the limit */
-#define GLANCE_NS UINT64_C(1000000000) /* and every second in any case */
+#define LOOK_NS (5 * NS_PER_MS) /* at most every 5 ms while near the limit */
+#define GLANCE_NS NS_PER_S /* and every second in any case */
 /* What another process of the tenant may hold unseen; only how early we look depends on it. */
 #define PEER_BYTES (256 * MIB)
 #define PROCESSES 2048
 #define SLOTS 1024 /* slot_count answers no more */
-
-static uint64_t clock_ns(clockid_t clock)
-{
-	struct timespec t;
-
-	clock_gettime(clock, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 static nvmlReturn_t list(const struct nvml_library *nvml, nvmlDevice_t device, unsigned int *n,
 			 nvmlProcessInfo_v2_t *out)
@@ -138,7 +131,7 @@ static uint64_t hidden_by_peers(struct guest *guest, int ledger_device, const st
 
 void truth_begin(struct guest_device *device)
 {
-	atomic_store(&device->context_ns, clock_ns(CLOCK_MONOTONIC_COARSE));
+	atomic_store(&device->context_ns, now_ns(CLOCK_MONOTONIC_COARSE));
 }
 
 /*
@@ -170,7 +163,7 @@ static bool has_others(struct guest *guest)
 bool truth_due(struct guest *guest, struct guest_device *device, uint64_t bytes, uint64_t limit)
 {
 	uint64_t used = quota_used(guest->ledger, device->ledger);
-	uint64_t now = clock_ns(CLOCK_MONOTONIC_COARSE), last = atomic_load(&device->reconciled_ns);
+	uint64_t now = now_ns(CLOCK_MONOTONIC_COARSE), last = atomic_load(&device->reconciled_ns);
 	bool stale = atomic_load(&device->stale), due;
 	uint64_t margin = margin_of(guest, limit, stale);
 
@@ -227,7 +220,7 @@ void truth_expect_any(struct guest *guest)
 
 void truth_look(struct guest *guest, struct guest_device *device)
 {
-	uint64_t now = clock_ns(CLOCK_MONOTONIC_COARSE);
+	uint64_t now = now_ns(CLOCK_MONOTONIC_COARSE);
 
 	if (!(guest->policy.flags & POLICY_ACCOUNTING_DRIVER) &&
 	    (atomic_load(&device->stale) || atomic_load(&device->unsure) ||
@@ -316,7 +309,7 @@ static bool reconcile(struct guest *guest, struct guest_device *device, struct l
 	    quota_process(guest->ledger, slot_index(slot), device->ledger, &row))
 		return true;
 	known = allocated(device, &row);
-	quota_set_driver(slot, device->ledger, figure, clock_ns(CLOCK_BOOTTIME));
+	quota_set_driver(slot, device->ledger, figure, now_boot_ns());
 	/*
 	 * What went between two looks, or may have gone, must not be found missing from the
 	 * contexts.
@@ -360,7 +353,7 @@ bool truth_reconcile(struct guest *guest, struct guest_device *device)
 
 	/* Whether the driver then answers or not; but it knows nobody who has no context. */
 	if (atomic_load(&device->contexts) > 0)
-		atomic_store(&device->reconciled_ns, clock_ns(CLOCK_MONOTONIC_COARSE));
+		atomic_store(&device->reconciled_ns, now_ns(CLOCK_MONOTONIC_COARSE));
 	catch_up(guest, device);
 	for (int try = 0; !done && try < 4; try++) {
 		for (int i = 0; i < slot_count(guest->ledger); i++)
@@ -382,11 +375,11 @@ bool truth_reconcile(struct guest *guest, struct guest_device *device)
 }
 
 #define DEATH_NAP_NS 1000000
-#define DEATH_WAIT_NS UINT64_C(1000000000) /* for all of them together */
+#define DEATH_WAIT_NS NS_PER_S /* for all of them together */
 
 void truth_await_dead(struct guest *guest, struct guest_device *device)
 {
-	uint64_t until = clock_ns(CLOCK_MONOTONIC) + DEATH_WAIT_NS;
+	uint64_t until = now_monotonic_ns() + DEATH_WAIT_NS;
 	struct look *look = NULL;
 
 	for (int i = 0; i < slot_count(guest->ledger); i++) {
@@ -398,7 +391,7 @@ void truth_await_dead(struct guest *guest, struct guest_device *device)
 			continue;
 		if (!look && !(look = look_new()))
 			return;
-		while (clock_ns(CLOCK_MONOTONIC) < until &&
+		while (now_monotonic_ns() < until &&
 		       !look_at(guest, look, device->uuid, device->ledger) &&
 		       !figure_of(look, info.pid, &figure) && figure)
 			nanosleep(&(struct timespec){.tv_nsec = DEATH_NAP_NS}, NULL);
@@ -437,7 +430,7 @@ int truth_tenant(struct guest *guest, const uint8_t uuid[16], int ledger_device,
 			continue;
 		missing = false;
 		/* For who looks at us. */
-		quota_set_driver(slot, ledger_device, figure, clock_ns(CLOCK_BOOTTIME));
+		quota_set_driver(slot, ledger_device, figure, now_boot_ns());
 	}
 	if (look)
 		look_free(look);
@@ -502,7 +495,7 @@ static bool listed(struct guest *guest, const uint8_t uuid[16], int ledger_devic
 
 int truth_utilisation(struct guest *guest, const uint8_t uuid[16], int ledger_device)
 {
-	unsigned long long since_us = (clock_ns(CLOCK_REALTIME) - RECENT_NS) / 1000;
+	unsigned long long since_us = (now_ns(CLOCK_REALTIME) - RECENT_NS) / 1000;
 	nvmlProcessUtilizationSample_t sample[SAMPLES];
 	unsigned int n = SAMPLES;
 	nvmlReturn_t r = NVML_SUCCESS;

@@ -2,6 +2,7 @@
 /*
  * NVML as the tenant sees it: utilisation. The library's samples a process, the tenant's only.
  */
+#include "base/now.h"
 #include "guest/nvml/hook.h"
 
 #include <stdlib.h>
@@ -16,10 +17,7 @@
 
 static uint64_t wall_us(void)
 {
-	struct timespec ts;
-
-	clock_gettime(CLOCK_REALTIME, &ts);
-	return (uint64_t)ts.tv_sec * 1000000u + (uint64_t)ts.tv_nsec / 1000u;
+	return now_ns(CLOCK_REALTIME) / NS_PER_US;
 }
 
 /* Recent samples of all processes, for free(); none is NULL. */

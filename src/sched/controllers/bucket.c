@@ -7,10 +7,11 @@
  * Kernels differ by orders of magnitude in the time that a block takes, so what a tick brings is
  * changed by a part of itself. Blind for the time of a sample, it overshoots when the load changes.
  */
+#include "base/now.h"
 #include "sched/controller.h"
 
-#define TICK_NS UINT64_C(120000000)
-#define WAIT_NS UINT64_C(10000000)
+#define TICK_NS (120 * NS_PER_MS)
+#define WAIT_NS (10 * NS_PER_MS)
 
 /* Parts of a token, so that a long kernel of few blocks can be paid for over many ticks. */
 #define PARTS 256
@@ -20,8 +21,8 @@
 #define BLOCKS_MAX     (UINT64_C(1) << 20)
 
 /* No block is shorter than this, which bounds what a tick can need; a fresh bucket assumes so. */
-#define SHORTEST_NS UINT64_C(1000)
-#define FRESH_NS    UINT64_C(10000000)
+#define SHORTEST_NS NS_PER_US
+#define FRESH_NS    (10 * NS_PER_MS)
 
 /* A debt is paid off within so many ticks, two minutes, whatever it was. */
 #define DEBT_TICKS 1024

@@ -9,9 +9,10 @@
  */
 #include "sched/controller.h"
 
+#include "base/now.h"
 #include "base/number.h"
 
-#define TICK_NS UINT64_C(200000000)
+#define TICK_NS (200 * NS_PER_MS)
 
 /*
  * 40 bits of instant and 24 of distance, in microseconds. The instant wraps around after days, and
@@ -20,7 +21,7 @@
 #define UNIT_NS		 1000
 #define DISTANCE_BITS	 24
 #define DISTANCE_MASK	 ((UINT64_C(1) << DISTANCE_BITS) - 1)
-#define DISTANCE_MAX_NS	 (INT64_C(16) * 1000000000)
+#define DISTANCE_MAX_NS	 ((int64_t)(16 * NS_PER_S))
 /* Changes are a part of the distance and this, or 0 would stay 0. */
 #define DISTANCE_STEP_NS 50000
 

@@ -27,7 +27,7 @@
 #define LOCK_AT	    (INT64_C(1) << 40)
 
 /* Who has died is asked for so often. */
-#define LOOK_NS UINT64_C(40000000)
+#define LOOK_NS (40 * NS_PER_MS)
 
 /* Of one GPU. More have the masks that they had, or the least. */
 #define TENANTS 256

@@ -13,13 +13,13 @@
 #include "ledger/policy.h"
 
 /* Policies are looked at so often, and what could not be done is tried again. */
-#define LOOK_NS	  UINT64_C(20000000)
-#define RETRY_NS  UINT64_C(2000000)
+#define LOOK_NS	  (20 * NS_PER_MS)
+#define RETRY_NS  (2 * NS_PER_MS)
 /*
  * For so long after the last queue: to a program that makes one for each copy each of them would
  * else be the first, at which nobody has looked yet.
  */
-#define LINGER_NS UINT64_C(200000000)
+#define LINGER_NS (200 * NS_PER_MS)
 
 /*
  * Whether there is something to do for one that is on the hardware. A copy engine says how far it

@@ -7,8 +7,8 @@
 
 #include "base/fault.h"
 #include "base/hash.h"
-#include "ledger/device_time.h"
-#include "ledger/ledger_priv.h"
+#include "ledger/ledger.h"
+#include "ledger/map.h"
 #include "ledger/slot.h"
 
 #define WORDS (sizeof(struct cu_grant) / sizeof(uint64_t))
@@ -69,7 +69,7 @@ void cu_grant_set_queues(struct slot *slot, int device, uint32_t n)
 {
 	struct ledger *ledger = slot->ledger;
 
-	if (ledger_ready(ledger, device))
+	if (map_ready(ledger, device))
 		__atomic_store_n(&ledger->map->info[device][slot->index].queues,
 				 slot->generation << QUEUES_BITS | n, __ATOMIC_SEQ_CST);
 }
@@ -86,7 +86,7 @@ static bool has_queues(struct ledger *ledger, int device, unsigned int slot)
 
 bool cu_grant_in_use(struct ledger *ledger, int device)
 {
-	for (unsigned int i = 0; i < ledger_slot_high(ledger); i++)
+	for (unsigned int i = 0; i < map_slot_high(ledger); i++)
 		if (has_queues(ledger, device, i) && slot_alive(ledger, (int)i))
 			return true;
 	return false;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Which of an AMD GPU's compute units a tenant has, as its processes find it in the tenant's
- * ledger, and which of them have queues there. The units are written for all tenants at once, by a
- * process of any of them under a lock of the runtime directory (guest/amd/queue/allotment.h). They are
+ * ledger, and which of its processes have queues there. A process of any tenant writes the units of
+ * all tenants at once, under a lock of the runtime directory (guest/amd/queue/allotment.h). They are
  * whole or they are none: a writer that is killed leaves a sum that does not fit, and the next
  * makes them anew.
  */
@@ -12,20 +12,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct device_time;
+#include "ledger/records.h"
+
 struct ledger;
 struct slot;
-
-#define CU_GRANT_WORDS 32
-
-/* What was made at one time for all of a GPU's tenants has the same first two words. */
-struct cu_grant {
-	uint64_t made_ns; /* CLOCK_MONOTONIC, never 0 */
-	uint64_t of;	  /* stands for who the tenants were, and what each was to have */
-	uint32_t permille;
-	uint32_t duty_permille;	    /* of the time, see amd/cu_mask.h */
-	uint32_t word[CU_GRANT_WORDS]; /* the mask; zero where none can express the share */
-};
 
 /* -ENODATA where there are none. Any bytes may stand in what is answered. */
 int cu_grant_read(const struct device_time *time, struct cu_grant *ret);

@@ -6,7 +6,8 @@
 #include "base/atomic.h"
 #include "base/now.h"
 #include "base/number.h"
-#include "ledger/ledger_priv.h"
+#include "ledger/ledger.h"
+#include "ledger/map.h"
 
 /* No work lasts so long, and none was billed so far ahead: the word is damaged. */
 #define ABSURD_NS (3600 * NS_PER_S)
@@ -102,7 +103,7 @@ void device_time_give_place(struct device_time *time, int place, uint64_t until_
 
 void device_time_set_active(struct slot *slot, int device, uint64_t until_ns)
 {
-	if (ledger_ready(slot->ledger, device))
+	if (map_ready(slot->ledger, device))
 		atomic_poke(&slot->ledger->map->info[device][slot->index].active_until_ns,
 			    until_ns);
 }
@@ -111,8 +112,7 @@ unsigned int device_time_active(struct ledger *ledger, int device, uint64_t now_
 {
 	unsigned int n = 0;
 
-	for (unsigned int i = 0; ledger_ready(ledger, device) && i < ledger_slot_high(ledger);
-	     i++) {
+	for (unsigned int i = 0; map_ready(ledger, device) && i < map_slot_high(ledger); i++) {
 		uint64_t until = atomic_peek(&ledger->map->info[device][i].active_until_ns);
 
 		n += until > now_ns && until < now_ns + ACTIVE_MAX_NS;
@@ -174,7 +174,7 @@ uint64_t device_time_bill(struct ledger *ledger, int device, uint64_t from_ns, u
 	struct device_time *time = device_time_of(ledger, device);
 	uint64_t busy;
 
-	if (!time || !ledger_ready(ledger, device))
+	if (!time || !map_ready(ledger, device))
 		return 0;
 	busy = timeline_add(&ledger->map->timeline[device], from_ns, to_ns);
 	worked(time, to_ns);

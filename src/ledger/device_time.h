@@ -14,57 +14,13 @@
 #include <stdint.h>
 
 #include "base/now.h"
-#include "ledger/cu_grant.h"
-#include "sched/controller.h"
-
-#define DEVICE_TIME_SECONDS 64
-#define DEVICE_TIME_PLACES  2
-#define DEVICE_TIME_HELD    6
+#include "ledger/records.h"
 
 /* No instant until which somebody wants or works lies so far ahead, unless it is damaged. */
 #define DEVICE_TIME_AHEAD_NS (600 * NS_PER_S)
 
 struct ledger;
 struct slot;
-
-struct device_time {
-	uint64_t hot;		  /* the controller's word, see sched/controller.h */
-	uint64_t worked_ns;	  /* the latest instant at which the device worked for the tenant */
-	uint64_t demand_until_ns; /* somebody waits, or worked a moment ago */
-	uint64_t work_until_ns;	  /* until then there is work, as far as was measured, or longer */
-	uint64_t tick_ns;	  /* whoever moves it on steers the controller */
-	uint64_t held_n;	  /* which of `held` is the last */
-	uint64_t due_ns;	  /* when what was launched is expected to be done */
-	uint64_t burst_ns;	  /* how long it works between two waits of its own; 0: not known */
-
-	uint64_t busy_ns;	  /* the device worked for this tenant; never falls */
-	uint64_t launches;	  /* of kernels */
-	uint64_t graph_launches;
-	uint64_t throttled_ns;	  /* added over threads that were held */
-	uint64_t throttles;	  /* times that a launch was held */
-	uint64_t longest_ns;	  /* longest unit of work seen: bounds how exact a share can be */
-	uint64_t unmeasured_ns;	  /* of busy_ns: what no measurement closed, see device_time_bill */
-	uint64_t host_copy_bytes; /* copied to and from the host, which is not charged */
-
-	uint64_t cold[CONTROLLER_COLD]; /* the controller's, written by whoever steers */
-	uint64_t cold_owner;		/* 1 + the id of the controller that they are of */
-	uint64_t unforeseen_until_ns;	/* work took far longer than expected: due_ns says little */
-
-	/* busy_ns as each second began, see device_time_achieved; an entry a second, 64 of them. */
-	uint64_t second[DEVICE_TIME_SECONDS];
-
-	/* Of AMD's devices: see ledger/cu_grant.h for what may be read here. */
-	struct cu_grant cu_grant;
-	uint64_t cu_grant_sum;
-	/* As hot and covered_ns, of queues that a mask alone does not hold to the share. */
-	uint64_t masked_hot, masked_covered_ns;
-	uint64_t place_until_ns[DEVICE_TIME_PLACES]; /* see device_time_take_place */
-	/* When launches were held, to when that ended or is expected to: see device_time_held. */
-	struct device_time_span {
-		uint64_t from_ns, to_ns;
-	} held[DEVICE_TIME_HELD];
-	uint64_t reserved[4];
-};
 
 /* The block of a device that ledger_device answered; NULL for another. Lives as the ledger does. */
 struct device_time *device_time_of(struct ledger *ledger, int device);

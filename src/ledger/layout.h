@@ -13,11 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "ledger/device_time.h"
-#include "ledger/policy.h"
-#include "ledger/quota.h"
+#include "ledger/records.h"
 #include "ledger/timeline.h"
-#include "ledger/turn.h"
 
 #define LEDGER_MAGIC   UINT64_C(0x31474c544f4c4c41) /* "ALLOTLG1" */
 #define LEDGER_VERSION 3u

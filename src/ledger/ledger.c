@@ -11,50 +11,15 @@
 #include "base/err.h"
 #include "base/fault.h"
 #include "base/fd.h"
-#include "ledger/ledger_priv.h"
+#include "ledger/ledger.h"
+#include "ledger/map.h"
 #include "ledger/shared_file.h"
-#include "ledger/slot.h"
+#include "ledger/slot_priv.h"
 
 /* What is allocated at once; the rest is per device. */
 #define FIXED_BYTES offsetof(struct ledger_file, rows)
 
 DEFINE_CLEANUP(struct ledger, ledger_close)
-
-/*
- * Disk space for a range: after this, touching it cannot raise SIGBUS for want of space. (On
- * tmpfs even reading a hole through a mapping allocates.) Idempotent, keeps content.
- */
-static int allocate(int fd, uint64_t at, uint64_t len)
-{
-	int r;
-
-	do {
-		r = fallocate(fd, 0, (off_t)at, (off_t)len);
-	} while (r < 0 && errno == EINTR);
-	return r < 0 ? err_errno() : 0;
-}
-
-int ledger_allocate_rows(struct ledger *ledger, int fd, int device)
-{
-	const struct {
-		size_t at, bytes;
-	} part[] = {
-		{offsetof(struct ledger_file, rows), sizeof(ledger->map->rows[0])},
-		{offsetof(struct ledger_file, info), sizeof(ledger->map->info[0])},
-		{offsetof(struct ledger_file, timeline), sizeof(ledger->map->timeline[0])},
-	};
-	int r;
-
-	if (ledger_ready(ledger, device))
-		return 0;
-	for (size_t i = 0; i < sizeof(part) / sizeof(part[0]); i++) {
-		r = allocate(fd, part[i].at + (size_t)device * part[i].bytes, part[i].bytes);
-		if (r < 0)
-			return r;
-	}
-	atomic_set_bits(&ledger->ready, UINT64_C(1) << device);
-	return 0;
-}
 
 static struct ledger_header expected_header(void)
 {
@@ -80,7 +45,7 @@ int ledger_create(const char *dir)
 		return fd;
 	if (ftruncate(fd, sizeof(struct ledger_file)) < 0)
 		return err_errno();
-	r = allocate(fd, 0, FIXED_BYTES);
+	r = map_allocate(fd, 0, FIXED_BYTES);
 	if (r < 0)
 		return r;
 	/* Last, so that an unfinished file has no magic. */
@@ -96,20 +61,6 @@ static int check_header(const struct ledger_header *header)
 	return 0;
 }
 
-int ledger_map(struct ledger *ledger, int fd)
-{
-	void *map = mmap(ledger->map, sizeof(struct ledger_file), PROT_READ | PROT_WRITE,
-			 ledger->map ? MAP_SHARED | MAP_FIXED : MAP_SHARED, fd, 0);
-
-	if (map == MAP_FAILED)
-		return err_errno();
-	/* Again at the same place: threads that are in it need not notice. */
-	if (!ledger->map)
-		ledger->map = map;
-	/* A child that kept the mapping would keep our slot's lock alive. */
-	return madvise(map, sizeof(struct ledger_file), MADV_DONTFORK) < 0 ? err_errno() : 0;
-}
-
 /* Guests. The pages that are read before any device is known must exist, forged file or not. */
 static int map_shared(struct ledger *ledger, int fd)
 {
@@ -122,10 +73,10 @@ static int map_shared(struct ledger *ledger, int fd)
 	r = check_header(&header);
 	if (r < 0)
 		return r;
-	r = allocate(fd, 0, FIXED_BYTES);
+	r = map_allocate(fd, 0, FIXED_BYTES);
 	if (r < 0)
 		return r;
-	return ledger_map(ledger, fd);
+	return map_file(ledger, fd);
 }
 
 static int map_private(struct ledger *ledger)
@@ -151,7 +102,7 @@ int ledger_open(const char *dir, enum ledger_mode mode, struct ledger **ret)
 	if (!ledger)
 		return -ENOMEM;
 	memcpy(ledger->dir, dir, len);
-	ledger->mode = mode;
+	ledger->is_copy = mode == LEDGER_READ;
 	ledger->slot = (struct slot){ .ledger = ledger, .index = -1 };
 	ledger->fd = -EBADF;
 	fd = shared_file_open(dir, LEDGER_FILE, mode == LEDGER_GUEST ? O_RDWR : O_RDONLY,
@@ -178,7 +129,7 @@ void ledger_close(struct ledger *ledger)
 {
 	if (!ledger)
 		return;
-	if (ledger_own_slot(ledger) >= 0)
+	if (map_own_slot(ledger) >= 0)
 		slot_done(&ledger->slot);
 	if (ledger->map)
 		munmap(ledger->map, sizeof(struct ledger_file));
@@ -202,14 +153,14 @@ static int read_part(struct ledger *ledger, const void *part, size_t bytes)
 static int read_used(struct ledger *ledger)
 {
 	struct ledger_file *map = ledger->map;
-	size_t high = ledger_slot_high(ledger);
+	size_t high = map_slot_high(ledger);
 	uint64_t ready = 0;
 	int r;
 
 	r = read_part(ledger, map->slots, high * sizeof(map->slots[0]));
 	if (r == 0)
 		r = read_part(ledger, map->shared,
-			      ledger_shared_high(ledger) * sizeof(map->shared[0]));
+			      map_shared_high(ledger) * sizeof(map->shared[0]));
 	for (int d = 0; r == 0 && d < LEDGER_DEVICES; d++) {
 		if (!map->devices[d].uuid_hi)
 			continue;
@@ -230,33 +181,13 @@ int ledger_refresh(struct ledger *ledger)
 	struct ledger_file *map = ledger->map;
 	int r;
 
-	if (ledger->mode != LEDGER_READ)
+	if (!ledger->is_copy)
 		return -EINVAL;
 	r = read_part(ledger, map, offsetof(struct ledger_file, slots));
 	if (r < 0)
 		return r;
 	r = check_header(&map->header);
 	return r < 0 ? r : read_used(ledger);
-}
-
-int ledger_fd(struct ledger *ledger, bool *ret_close)
-{
-	CLEANUP_CLOSE int fd = -EBADF;
-	struct stat st;
-
-	if (ledger->fd >= 0) {
-		*ret_close = false;
-		return ledger->fd;
-	}
-	fd = shared_file_open(ledger->dir, LEDGER_FILE, O_RDWR, sizeof(struct ledger_file));
-	if (fd < 0)
-		return fd == -ENOENT ? -ESTALE : fd;
-	if (fstat(fd, &st) < 0)
-		return err_errno();
-	if (st.st_dev != ledger->dev || st.st_ino != ledger->ino)
-		return -ESTALE;
-	*ret_close = true;
-	return TAKE_FD(fd);
 }
 
 /*
@@ -293,16 +224,16 @@ int ledger_device(struct ledger *ledger, const uint8_t uuid[16], uint64_t total_
 	memcpy(&hi, uuid + 8, 8);
 	if (!lo || !hi)
 		return -EINVAL;
-	if (ledger->mode == LEDGER_READ)
+	if (ledger->is_copy)
 		return find_device(ledger, lo, hi, false);
 	d = find_device(ledger, lo, hi, true);
 	if (d < 0)
 		return d;
-	if (!ledger_ready(ledger, d)) {
-		fd = ledger_fd(ledger, &close_fd);
+	if (!map_ready(ledger, d)) {
+		fd = map_fd(ledger, &close_fd);
 		if (fd < 0)
 			return fd;
-		r = ledger_allocate_rows(ledger, fd, d);
+		r = map_allocate_rows(ledger, fd, d);
 		if (close_fd)
 			close(fd);
 		if (r < 0)

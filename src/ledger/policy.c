@@ -15,7 +15,7 @@
 #include "base/hash.h"
 #include "base/parse.h"
 #include "ledger/policy.h"
-#include "ledger/policy_priv.h"
+#include "ledger/policy_file.h"
 #include "ledger/shared_file.h"
 #include "sched/controller.h"
 
@@ -26,12 +26,6 @@
 #define READ_TRIES 64
 
 DEFINE_CLEANUP(struct policy_map, policy_close)
-
-void policy_unmap_file(struct policy_file **file)
-{
-	if (*file)
-		munmap(*file, sizeof(**file));
-}
 
 /* Over words: finds damage, not malice. */
 static uint64_t checksum(uint64_t generation, const struct policy *policy)
@@ -125,27 +119,6 @@ int policy_create(const char *dir, const struct policy *policy)
 	return fd_pwrite_all(fd, &file->magic, sizeof(file->magic), 0);
 }
 
-static bool header_ok(const struct policy_file *file)
-{
-	return file->magic == POLICY_MAGIC && file->version == POLICY_VERSION &&
-	       file->file_bytes == sizeof(*file);
-}
-
-int policy_map_file(int fd, int prot, struct policy_file **ret)
-{
-	struct policy_file *file;
-
-	file = mmap(NULL, sizeof(*file), prot, MAP_SHARED, fd, 0);
-	if (file == MAP_FAILED)
-		return err_errno();
-	if (madvise(file, sizeof(*file), MADV_DONTFORK) < 0 || !header_ok(file)) {
-		munmap(file, sizeof(*file));
-		return -EPROTO;
-	}
-	*ret = file;
-	return 0;
-}
-
 /*
  * Word by word and in order: the other side may be writing. Who sees one word of a new copy also
  * sees that its generation was taken away before, and what comes after the copy is looked at later.
@@ -206,7 +179,7 @@ int policy_open(const char *dir, struct policy_map **ret)
 	fd = shared_file_open(dir, POLICY_FILE, O_RDONLY, sizeof(struct policy_file));
 	if (fd < 0)
 		return fd;
-	r = policy_map_file(fd, PROT_READ, &map->file);
+	r = policy_file_map(fd, PROT_READ, &map->file);
 	if (r < 0)
 		return r;
 	r = read_file(map->file, &policy);
@@ -220,7 +193,7 @@ void policy_close(struct policy_map *map)
 {
 	if (!map)
 		return;
-	policy_unmap_file(&map->file);
+	policy_file_unmap(&map->file);
 	free(map);
 }
 
@@ -243,7 +216,7 @@ int policy_load(const char *dir, struct policy *ret)
 		return fd;
 	/* A flip in the middle of a read looks like damage once, not every time. */
 	for (int i = 0; i < READ_TRIES && r < 0; i++) {
-		if (fd_pread_all(fd, file, sizeof(*file), 0) < 0 || !header_ok(file))
+		if (fd_pread_all(fd, file, sizeof(*file), 0) < 0 || !policy_file_ok(file))
 			return -EPROTO;
 		r = read_file(file, ret);
 	}
@@ -279,7 +252,7 @@ static int open_locked(const char *dir, struct policy_file **ret_file, int *ret_
 	r = shared_file_lock_wait(fd, LOCK_WRITER, 1);
 	if (r < 0)
 		return r == -ETIMEDOUT ? -EBUSY : r;
-	r = policy_map_file(fd, PROT_READ | PROT_WRITE, ret_file);
+	r = policy_file_map(fd, PROT_READ | PROT_WRITE, ret_file);
 	if (r < 0)
 		return r;
 	*ret_fd = TAKE_FD(fd);
@@ -310,7 +283,7 @@ static void flip(struct policy_file *file, const struct policy *policy)
 
 int policy_update(const char *dir, int (*edit)(struct policy *policy, void *arg), void *arg)
 {
-	CLEANUP(policy_unmap_file) struct policy_file *file = NULL;
+	CLEANUP(policy_file_unmap) struct policy_file *file = NULL;
 	CLEANUP_CLOSE int fd = -EBADF;
 	struct policy policy;
 	int r;
@@ -341,7 +314,7 @@ int policy_update(const char *dir, int (*edit)(struct policy *policy, void *arg)
 
 int policy_set_closed(const char *dir, bool closed)
 {
-	CLEANUP(policy_unmap_file) struct policy_file *file = NULL;
+	CLEANUP(policy_file_unmap) struct policy_file *file = NULL;
 	CLEANUP_CLOSE int fd = -EBADF;
 	int r;
 

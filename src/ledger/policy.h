@@ -9,73 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define POLICY_DEVICES    64
-#define POLICY_NAME_BYTES 64
-
-enum policy_flags {
-	/* Admission trusts the driver's figure plus what is in flight; no totals are kept. */
-	POLICY_ACCOUNTING_DRIVER = 1 << 0,
-	/* device[0] is for every device that the policy does not name; its uuid is ignored. */
-	POLICY_ALL_DEVICES = 1 << 1,
-};
-#define POLICY_FLAGS_KNOWN (POLICY_ACCOUNTING_DRIVER | POLICY_ALL_DEVICES)
-
-/* What a launch has to look at; none of it: it passes. Bits of the gate word. */
-enum policy_gate {
-	POLICY_GATE_OPEN = 0,
-	POLICY_GATE_CLOSED = 1 << 0,  /* nothing may start */
-	POLICY_GATE_METERED = 1 << 1, /* see policy_meters */
-};
-
-enum policy_compute {
-	POLICY_COMPUTE_OFF,   /* not limited, not measured, takes no turns */
-	POLICY_COMPUTE_CAP,   /* never more than its share, even alone */
-	POLICY_COMPUTE_SHARE, /* at least its part while others want the rest, else all */
-	POLICY_COMPUTES,
-};
-
-/* How tenants on one device get along. */
-enum policy_mode {
-	POLICY_MODE_TURNS, /* one after the other */
-	POLICY_MODE_SPACE, /* at once, each on its part of the SMs, under MPS */
-	POLICY_MODES,
-};
-
-enum policy_priority {
-	POLICY_PRIORITY_NORMAL,
-	POLICY_PRIORITY_LOW,
-	POLICY_PRIORITY_HIGH,
-	POLICY_PRIORITIES,
-};
-
-/* Most that --weight may say, and what one weight is as a share when the two meet. */
-#define POLICY_WEIGHT_MAX      1000
-#define POLICY_WEIGHT_PERMILLE 100
-
-/* Exactly one of limit_bytes and limit_permille is non-zero; "no limit" is 1000 permille. */
-struct policy_device {
-	uint8_t uuid[16];
-	uint64_t limit_bytes;
-	uint64_t total_bytes;    /* of the device, 0 where not known to who wrote the policy */
-	uint32_t limit_permille; /* of the device's total */
-	uint32_t share_permille; /* of the device's time; 0 for none asked */
-	uint8_t reserved[24];
-};
-
-struct policy {
-	uint32_t ndevices; /* at least 1 */
-	uint32_t flags;    /* enum policy_flags */
-	char name[POLICY_NAME_BYTES];
-	uint32_t compute;     /* enum policy_compute; the rest of compute is for it alone */
-	uint32_t mode;	      /* enum policy_mode */
-	uint32_t controller;  /* enum controller_id, see sched/controller.h */
-	uint32_t priority;    /* enum policy_priority */
-	uint32_t weight;      /* 1 to POLICY_WEIGHT_MAX; 0: by share_permille */
-	uint32_t inflight_us; /* work in flight, by estimated time; 0: the default */
-	uint32_t slice_us;    /* see share_params; 0: the default */
-	uint8_t reserved[28];
-	struct policy_device device[POLICY_DEVICES];
-};
+#include "ledger/records.h"
 
 struct policy_map;
 

@@ -4,10 +4,10 @@
 
 #include "base/fault.h"
 #include "base/number.h"
-#include "ledger/ledger_priv.h"
-#include "ledger/quota.h"
+#include "ledger/holders.h"
+#include "ledger/quota_priv.h"
 #include "ledger/shared_file.h"
-#include "ledger/slot.h"
+#include "ledger/slot_priv.h"
 
 /* How long the second try waits for peers that are between publishing and deciding. */
 #define SETTLE_NAP_MIN_US 20
@@ -37,7 +37,7 @@ static struct ledger_row *row_of(struct slot *slot, int device)
 
 static bool device_ok(struct slot *slot, int device)
 {
-	return slot->index >= 0 && ledger_ready(slot->ledger, device);
+	return slot->index >= 0 && map_ready(slot->ledger, device);
 }
 
 /*
@@ -67,8 +67,8 @@ static inline void add_row(struct sum *sum, const struct ledger_row *row)
 static inline struct sum sum_all(struct ledger *ledger, int device)
 {
 	const struct ledger_row *rows = ledger->map->rows[device];
-	unsigned int high = ledger_slot_high(ledger);
-	int own = ledger_own_slot(ledger);
+	unsigned int high = map_slot_high(ledger);
+	int own = map_own_slot(ledger);
 	struct sum sum = { 0 };
 
 	/* A forged mark must at least not hide our own row. */
@@ -76,8 +76,8 @@ static inline struct sum sum_all(struct ledger *ledger, int device)
 		high = (unsigned int)own + 1;
 	for (unsigned int i = 0; i < high; i++)
 		add_row(&sum, &rows[i]);
-	if (ledger_shared_high(ledger))
-		sum.total = sat_add_u64(sum.total, shared_sum(ledger, device, NULL));
+	if (map_shared_high(ledger))
+		sum.total = sat_add_u64(sum.total, holders_sum(ledger, device, NULL));
 	return sum;
 }
 
@@ -237,33 +237,33 @@ void quota_host_sub(struct slot *slot, int device, uint64_t bytes)
 
 uint64_t quota_used(struct ledger *ledger, int device)
 {
-	return ledger_ready(ledger, device) ? sum_all(ledger, device).total : 0;
+	return map_ready(ledger, device) ? sum_all(ledger, device).total : 0;
 }
 
 uint64_t quota_pending(struct ledger *ledger, int device)
 {
-	return ledger_ready(ledger, device) ? sum_all(ledger, device).pending : 0;
+	return map_ready(ledger, device) ? sum_all(ledger, device).pending : 0;
 }
 
 uint64_t quota_used_live(struct ledger *ledger, int device)
 {
 	uint64_t alive[SHARED_HOLDER_WORDS] = { 0 };
-	unsigned int high = ledger_slot_high(ledger);
+	unsigned int high = map_slot_high(ledger);
 	bool close_fd = false, asked = false;
 	struct sum sum = { 0 };
 	int fd = -EBADF;
 
-	if (!ledger_ready(ledger, device))
+	if (!map_ready(ledger, device))
 		return 0;
 	for (unsigned int i = 0; i < high; i++) {
 		struct sum one = { 0 };
 
 		add_row(&one, &ledger->map->rows[device][i]);
-		if (!one.total && !ledger_shared_high(ledger))
+		if (!one.total && !map_shared_high(ledger))
 			continue;
 		/* Opening the file costs more than all else here; alone, nobody is asked about. */
-		if (!asked && (int)i != ledger_own_slot(ledger)) {
-			fd = ledger_fd(ledger, &close_fd);
+		if (!asked && (int)i != map_own_slot(ledger)) {
+			fd = map_fd(ledger, &close_fd);
 			asked = true;
 		}
 		if (fd >= 0 && !slot_alive_fd(ledger, fd, (int)i))
@@ -273,8 +273,8 @@ uint64_t quota_used_live(struct ledger *ledger, int device)
 	}
 	if (close_fd)
 		close(fd);
-	if (ledger_shared_high(ledger))
-		sum.total = sat_add_u64(sum.total, shared_sum(ledger, device, alive));
+	if (map_shared_high(ledger))
+		sum.total = sat_add_u64(sum.total, holders_sum(ledger, device, alive));
 	return sum.total;
 }
 
@@ -284,7 +284,7 @@ int quota_process(struct ledger *ledger, int slot_index, int device, struct quot
 	const struct ledger_info *info;
 	struct quota_row copy;
 
-	if ((unsigned int)slot_index >= LEDGER_SLOTS || !ledger_ready(ledger, device))
+	if ((unsigned int)slot_index >= LEDGER_SLOTS || !map_ready(ledger, device))
 		return -EINVAL;
 	row = &ledger->map->rows[device][slot_index];
 	info = &ledger->map->info[device][slot_index];
@@ -304,7 +304,7 @@ int quota_lock(struct ledger *ledger)
 	bool close_fd = false;
 	int fd, r;
 
-	fd = ledger_fd(ledger, &close_fd);
+	fd = map_fd(ledger, &close_fd);
 	if (fd < 0)
 		return fd;
 	if (!close_fd)
@@ -329,9 +329,9 @@ int quota_reclaim(struct ledger *ledger)
 	bool close_fd = false;
 	int fd, n;
 
-	if (ledger->mode != LEDGER_GUEST)
+	if (ledger->is_copy)
 		return -EINVAL;
-	fd = ledger_fd(ledger, &close_fd);
+	fd = map_fd(ledger, &close_fd);
 	if (fd < 0)
 		return fd;
 	n = slot_reclaim_dead(ledger, fd);

@@ -21,22 +21,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum category {
-	CAT_CONTEXT,
-	CAT_MODULE,
-	CAT_DATA,
-	CAT_POOL,
-	CAT_ARRAY,
-	CAT_GRAPH,
-	CAT_IMPORTED,
-	CAT_N,
-};
+#include "ledger/records.h"
 
 /* "context", "module" and so on: as `allot ps` shows them. */
 const char *category_name(enum category category);
 
-/* No device has this much; a word above it is damage, and its tenant counts as full. */
-#define QUOTA_ABSURD_BYTES (UINT64_C(1) << 60)
 /* Most that one reservation may ask for: 2^12 threads may do so at once without a wrap. */
 #define QUOTA_RESERVE_MAX (UINT64_C(1) << 48)
 

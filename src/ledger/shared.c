@@ -7,63 +7,10 @@
 
 #include "base/fault.h"
 #include "base/number.h"
-#include "ledger/ledger_priv.h"
+#include "ledger/holders.h"
+#include "ledger/quota_priv.h"
 #include "ledger/shared.h"
-#include "ledger/slot.h"
-
-static bool held_by(const struct ledger_shared *entry, unsigned int index)
-{
-	return atomic_check(&entry->holders[index / 64]) >> (index % 64) & 1;
-}
-
-/* `alive` masks the holders; NULL is everybody. `except` is left out, -1 nobody. */
-static bool held_by_any(const struct ledger_shared *entry, const uint64_t *alive, int except)
-{
-	for (int w = 0; w < SHARED_HOLDER_WORDS; w++) {
-		uint64_t word = atomic_check(&entry->holders[w]);
-
-		if (alive)
-			word &= alive[w];
-		if (except / 64 == w && except >= 0)
-			word &= ~(UINT64_C(1) << (except % 64));
-		if (word)
-			return true;
-	}
-	return false;
-}
-
-/* The owner's row still carries the bytes: it lives (or is not reclaimed yet) and holds. */
-static bool is_covered(struct ledger *ledger, const struct ledger_shared *entry,
-		       const uint64_t *alive)
-{
-	uint32_t owner = atomic_peek(&entry->owner);
-
-	if (!(atomic_check(&entry->flags) & SHARED_COVERED) || owner >= LEDGER_SLOTS)
-		return false;
-	if (alive && !(alive[owner / 64] >> (owner % 64) & 1))
-		return false;
-	return atomic_check(&ledger->map->slots[owner].state) >> 8 ==
-	       atomic_peek(&entry->owner_generation);
-}
-
-uint64_t shared_sum(struct ledger *ledger, int device, const uint64_t *alive)
-{
-	unsigned int high = ledger_shared_high(ledger);
-	uint64_t sum = 0;
-
-	for (unsigned int i = 0; i < high; i++) {
-		const struct ledger_shared *entry = &ledger->map->shared[i];
-		uint64_t bytes;
-
-		if (!held_by_any(entry, alive, -1) ||
-		    atomic_peek(&entry->device) != (uint32_t)device ||
-		    is_covered(ledger, entry, alive))
-			continue;
-		bytes = atomic_peek(&entry->bytes);
-		sum = bytes < QUOTA_ABSURD_BYTES ? sat_add_u64(sum, bytes) : UINT64_MAX;
-	}
-	return sum;
-}
+#include "ledger/slot_priv.h"
 
 uint64_t shared_used(struct ledger *ledger, int device, bool live_only)
 {
@@ -72,12 +19,12 @@ uint64_t shared_used(struct ledger *ledger, int device, bool live_only)
 	for (int i = 0; live_only && i < slot_count(ledger); i++)
 		if (slot_alive(ledger, i))
 			alive[i / 64] |= UINT64_C(1) << (i % 64);
-	return shared_sum(ledger, device, live_only ? alive : NULL);
+	return holders_sum(ledger, device, live_only ? alive : NULL);
 }
 
 static uint64_t held(struct ledger *ledger, int slot_index, int device, bool carried)
 {
-	unsigned int high = ledger_shared_high(ledger);
+	unsigned int high = map_shared_high(ledger);
 	uint64_t sum = 0;
 
 	if ((unsigned int)slot_index >= LEDGER_SLOTS)
@@ -85,10 +32,10 @@ static uint64_t held(struct ledger *ledger, int slot_index, int device, bool car
 	for (unsigned int i = 0; i < high; i++) {
 		const struct ledger_shared *entry = &ledger->map->shared[i];
 
-		if (held_by(entry, (unsigned int)slot_index) &&
+		if (holders_has(entry, (unsigned int)slot_index) &&
 		    atomic_peek(&entry->device) == (uint32_t)device &&
 		    (carried || atomic_peek(&entry->owner) != (uint32_t)slot_index ||
-		     !is_covered(ledger, entry, NULL)))
+		     !holders_covered(ledger, entry, NULL)))
 			sum = sat_add_u64(sum, atomic_peek(&entry->bytes));
 	}
 	return sum;
@@ -104,27 +51,15 @@ uint64_t shared_joined(struct ledger *ledger, int slot_index, int device)
 	return held(ledger, slot_index, device, false);
 }
 
-void shared_forget(struct ledger *ledger, unsigned int index)
-{
-	unsigned int high = ledger_shared_high(ledger);
-
-	for (unsigned int i = 0; i < high; i++) {
-		struct ledger_shared *entry = &ledger->map->shared[i];
-
-		if (held_by(entry, index))
-			atomic_clear_bits(&entry->holders[index / 64], UINT64_C(1) << (index % 64));
-	}
-}
-
 static struct ledger_shared *find(struct ledger *ledger, struct shared_key key)
 {
-	unsigned int high = ledger_shared_high(ledger);
+	unsigned int high = map_shared_high(ledger);
 
 	for (unsigned int i = 0; i < high; i++) {
 		struct ledger_shared *entry = &ledger->map->shared[i];
 
 		if (atomic_peek(&entry->key[0]) == key.word[0] &&
-		    atomic_peek(&entry->key[1]) == key.word[1] && held_by_any(entry, NULL, -1))
+		    atomic_peek(&entry->key[1]) == key.word[1] && holders_any(entry, NULL, -1))
 			return entry;
 	}
 	return NULL;
@@ -132,12 +67,12 @@ static struct ledger_shared *find(struct ledger *ledger, struct shared_key key)
 
 static struct ledger_shared *find_free(struct ledger *ledger)
 {
-	unsigned int high = ledger_shared_high(ledger);
+	unsigned int high = map_shared_high(ledger);
 
 	for (uint32_t i = 0; i < LEDGER_SHARED; i++) {
 		struct ledger_shared *entry = &ledger->map->shared[i];
 
-		if (i < high && held_by_any(entry, NULL, -1))
+		if (i < high && holders_any(entry, NULL, -1))
 			continue;
 		/* Nobody was ever here: holders above the mark are forged, and not to count. */
 		for (int w = 0; i >= high && w < SHARED_HOLDER_WORDS; w++)
@@ -196,11 +131,11 @@ static int add_locked(struct slot *slot, struct shared_key key, int device, uint
 	int r;
 
 	if (entry) {
-		if (held_by(entry, (unsigned int)slot->index))
+		if (holders_has(entry, (unsigned int)slot->index))
 			return -EEXIST;
 		hold(slot, entry);
 		/* The last other holder may have left just before: then this is a new object. */
-		if (held_by_any(entry, NULL, slot->index))
+		if (holders_any(entry, NULL, slot->index))
 			return 0;
 		unhold(slot, entry);
 	}
@@ -220,8 +155,7 @@ int shared_add(struct slot *slot, struct shared_key key, int device, uint64_t by
 {
 	int token, r;
 
-	if (slot->index < 0 || !ledger_ready(slot->ledger, device) ||
-	    (unsigned int)category >= CAT_N)
+	if (slot->index < 0 || !map_ready(slot->ledger, device) || (unsigned int)category >= CAT_N)
 		return -EINVAL;
 	if (bytes > QUOTA_RESERVE_MAX)
 		return -EDQUOT;
@@ -259,18 +193,18 @@ bool shared_covered(struct ledger *ledger, struct shared_key key)
 {
 	const struct ledger_shared *entry = find(ledger, key);
 
-	return entry && is_covered(ledger, entry, NULL);
+	return entry && holders_covered(ledger, entry, NULL);
 }
 
 int shared_drop(struct slot *slot, struct shared_key key)
 {
 	struct ledger *ledger = slot->ledger;
-	unsigned int high = ledger_shared_high(ledger);
+	unsigned int high = map_shared_high(ledger);
 
 	for (unsigned int i = 0; i < high && slot->index >= 0; i++) {
 		struct ledger_shared *entry = &ledger->map->shared[i];
 
-		if (!held_by(entry, (unsigned int)slot->index) ||
+		if (!holders_has(entry, (unsigned int)slot->index) ||
 		    atomic_peek(&entry->key[0]) != key.word[0] ||
 		    atomic_peek(&entry->key[1]) != key.word[1])
 			continue;

@@ -14,11 +14,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "ledger/quota.h"
+#include "ledger/records.h"
 
-enum shared_flags {
-	SHARED_COVERED = 1 << 0, /* the caller's own row carries the bytes as long as it holds */
-};
+struct ledger;
+struct slot;
 
 struct shared_key {
 	uint64_t word[2];

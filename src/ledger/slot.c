@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <ctype.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -12,10 +10,10 @@
 #include "base/fault.h"
 #include "base/fd.h"
 #include "base/now.h"
-#include "ledger/ledger_priv.h"
+#include "ledger/holders.h"
 #include "ledger/pidns.h"
 #include "ledger/shared_file.h"
-#include "ledger/slot.h"
+#include "ledger/slot_priv.h"
 
 static uint64_t make_state(uint64_t generation, enum slot_state state)
 {
@@ -42,7 +40,7 @@ static void clear_rows(struct ledger *ledger, unsigned int index)
 		struct ledger_row *row = &ledger->map->rows[d][index];
 		struct ledger_info *info = &ledger->map->info[d][index];
 
-		if (!ledger_ready(ledger, d))
+		if (!map_ready(ledger, d))
 			continue;
 		atomic_poke(&row->pending, 0);
 		for (int c = 0; c < CAT_N; c++)
@@ -67,7 +65,7 @@ void slot_scrub(struct ledger *ledger, unsigned int index)
 	FAULT_POINT(SLOT_BUMPED);
 	clear_rows(ledger, index);
 	FAULT_POINT(SLOT_ROWS_CLEARED);
-	shared_forget(ledger, index);
+	holders_forget(ledger, index);
 	atomic_release(&slot->state, make_state(generation, SLOT_FREE));
 	FAULT_POINT(SLOT_SCRUBBED);
 }
@@ -78,7 +76,7 @@ static bool needs_scrub(struct ledger *ledger, unsigned int index)
 	if ((atomic_acquire(&ledger->map->slots[index].state) & 0xff) != SLOT_FREE)
 		return true;
 	for (int d = 0; d < LEDGER_DEVICES; d++)
-		if (ledger_ready(ledger, d) && !row_is_zero(&ledger->map->rows[d][index]))
+		if (map_ready(ledger, d) && !row_is_zero(&ledger->map->rows[d][index]))
 			return true;
 	return false;
 }
@@ -95,7 +93,7 @@ static int allocate_known_rows(struct ledger *ledger, int fd)
 
 		if (!atomic_acquire(&ledger->map->devices[d].uuid_hi))
 			continue;
-		r = ledger_allocate_rows(ledger, fd, d);
+		r = map_allocate_rows(ledger, fd, d);
 		if (r < 0 && r != -ENOSPC && r != -EDQUOT)
 			return r;
 	}
@@ -104,11 +102,11 @@ static int allocate_known_rows(struct ledger *ledger, int fd)
 
 int slot_reclaim_dead(struct ledger *ledger, int fd)
 {
-	unsigned int high = ledger_slot_high(ledger);
+	unsigned int high = map_slot_high(ledger);
 	int n = 0;
 
 	for (unsigned int i = 0; i < high; i++) {
-		if ((int)i == ledger_own_slot(ledger) || !needs_scrub(ledger, i))
+		if ((int)i == map_own_slot(ledger) || !needs_scrub(ledger, i))
 			continue;
 		if (shared_file_lock(fd, LEDGER_LOCK_SLOTS + i, 1) < 0)
 			continue;
@@ -200,7 +198,7 @@ static int take_over(struct ledger *ledger, int fd, unsigned int index)
 	r = allocate_known_rows(ledger, fd);
 	if (r < 0)
 		return r;
-	r = ledger_map(ledger, fd);
+	r = map_file(ledger, fd);
 	if (r < 0)
 		return r;
 	/* Before anything is published in the slot: who scans later must come as far as this. */
@@ -217,9 +215,9 @@ int slot_claim(struct ledger *ledger, struct slot **ret)
 	bool close_fd;
 	int index, r;
 
-	if (ledger->mode != LEDGER_GUEST || ledger_own_slot(ledger) >= 0)
+	if (ledger->is_copy || map_own_slot(ledger) >= 0)
 		return -EINVAL;
-	fd = ledger_fd(ledger, &close_fd);
+	fd = map_fd(ledger, &close_fd);
 	if (fd < 0)
 		return fd;
 	index = lock_any(fd);
@@ -264,7 +262,7 @@ int slot_index(const struct slot *slot)
 
 bool slot_alive_fd(struct ledger *ledger, int fd, int index)
 {
-	return index == ledger_own_slot(ledger) ||
+	return index == map_own_slot(ledger) ||
 	       shared_file_locked(fd, LEDGER_LOCK_SLOTS + index, 1) != 0;
 }
 
@@ -275,7 +273,7 @@ bool slot_alive(struct ledger *ledger, int index)
 
 	if ((unsigned int)index >= LEDGER_SLOTS)
 		return false;
-	fd = ledger_fd(ledger, &close_fd);
+	fd = map_fd(ledger, &close_fd);
 	if (fd < 0)
 		return true;
 	alive = slot_alive_fd(ledger, fd, index);
@@ -296,7 +294,7 @@ bool slot_any_alive(const char *dir)
 
 int slot_count(struct ledger *ledger)
 {
-	return (int)ledger_slot_high(ledger);
+	return (int)map_slot_high(ledger);
 }
 
 static void copy_text(char *to, const char *from, size_t len)

@@ -4,10 +4,14 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/atomic.h"
 #include "base/cleanup.h"
 #include "base/now.h"
 #include "base/number.h"
-#include "ledger/ledger_priv.h"
+#include "ledger/cu_grant.h"
+#include "ledger/device_time.h"
+#include "ledger/layout.h"
+#include "ledger/ledger.h"
 #include "ledger/pidns.h"
 #include "ledger/shared.h"
 #include "ledger/snapshot.h"

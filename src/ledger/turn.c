@@ -10,7 +10,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/fd.h"
-#include "ledger/policy_priv.h"
+#include "ledger/policy_file.h"
 #include "ledger/shared_file.h"
 
 const struct turn *turn_of(const struct policy_map *map)
@@ -34,7 +34,7 @@ int turn_open(const char *dir, struct turn **ret)
 	fd = shared_file_open(dir, POLICY_FILE, O_RDWR, sizeof(struct policy_file));
 	if (fd < 0)
 		return fd;
-	r = policy_map_file(fd, PROT_READ | PROT_WRITE, &file);
+	r = policy_file_map(fd, PROT_READ | PROT_WRITE, &file);
 	if (r < 0)
 		return r;
 	*ret = &file->turn;
@@ -48,7 +48,7 @@ void turn_close(struct turn *turn)
 	if (!turn)
 		return;
 	file = (struct policy_file *)((char *)turn - offsetof(struct policy_file, turn));
-	policy_unmap_file(&file);
+	policy_file_unmap(&file);
 }
 
 int turn_load(const char *dir, struct turn *ret)

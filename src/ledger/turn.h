@@ -10,24 +10,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "ledger/records.h"
+
 struct policy_map;
-
-enum turn_flags {
-	TURN_CONTENDED = 1 << 0, /* others want a device of it, or did just now */
-	TURN_URGED = 1 << 1,	 /* a higher priority may come: keep little in flight */
-	TURN_FIRST = 1 << 2,	 /* all others are urged by it */
-};
-
-struct turn {
-	uint64_t beat_ns;	    /* when the arbiter last looked; 0 never */
-	uint64_t open_until_ns;	    /* launches may start until then */
-	uint32_t flags;		    /* enum turn_flags */
-	uint32_t entitled_permille; /* 1 to 1000 */
-	uint32_t seq;		    /* a futex: changes when open_until_ns does */
-	uint32_t urgent_us;	    /* a higher priority works so long at a time; 0 not known */
-	uint64_t open_from_ns;	    /* and not before: the last one's work is on the device */
-	uint64_t reserved[3];
-};
 
 /*
  * Whether nobody arbitrated in the last `for_ns`. An instant that lies ahead is damage, or of

@@ -12,6 +12,7 @@
 #include "amd/identity.h"
 #include "base/cleanup.h"
 #include "base/now.h"
+#include "ledger/cu_grant.h"
 #include "ledger/device_time.h"
 #include "ledger/shared_file.h"
 #include "tests/unit/tenant_fixture.h"

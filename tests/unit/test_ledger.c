@@ -6,7 +6,7 @@
 #include <sys/mount.h>
 
 #include "base/fault.h"
-#include "ledger/ledger_priv.h"
+#include "ledger/map.h"
 #include "tests/unit/tenant_fixture.h"
 
 static char *path_in(const char *dir, const char *name)

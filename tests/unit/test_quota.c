@@ -2,7 +2,7 @@
 #include <pthread.h>
 #include <signal.h>
 
-#include "ledger/ledger_priv.h"
+#include "ledger/map.h"
 #include "tests/unit/tenant_fixture.h"
 
 #define LIMIT (100 * MIB)

@@ -3,7 +3,7 @@
 #include <signal.h>
 
 #include "base/fault.h"
-#include "ledger/ledger_priv.h"
+#include "ledger/map.h"
 #include "ledger/shared.h"
 #include "tests/unit/tenant_fixture.h"
 

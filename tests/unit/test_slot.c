@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
-#include "ledger/ledger_priv.h"
+#include "ledger/map.h"
 #include "tests/files.h"
 #include "tests/unit/tenant_fixture.h"
 

@@ -5,7 +5,8 @@
 #include <sys/syscall.h>
 
 #include "base/now.h"
-#include "ledger/ledger_priv.h"
+#include "ledger/device_time.h"
+#include "ledger/map.h"
 #include "ledger/pidns.h"
 #include "ledger/shared.h"
 #include "ledger/snapshot.h"

@@ -15,6 +15,7 @@
 
 #include "amd/identity.h"
 #include "base/now.h"
+#include "ledger/cu_grant.h"
 #include "ledger/device_time.h"
 #include "ledger/ledger.h"
 #include "ledger/quota.h"

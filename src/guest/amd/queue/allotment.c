@@ -15,6 +15,7 @@
 #include "base/futex.h"
 #include "base/hash.h"
 #include "base/now.h"
+#include "ledger/cu_grant.h"
 #include "ledger/device_time.h"
 #include "ledger/ledger.h"
 #include "ledger/shared_file.h"

@@ -11,6 +11,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "guest/amd/ask.h"
+#include "ledger/cu_grant.h"
 #include "ledger/device_time.h"
 
 /* How units are missing from the GPU's parts sysfs does not say, but its render node does. */

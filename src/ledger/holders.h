@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Who holds the shared objects of a ledger, as everything below shared.c asks: admission adds up
+ * what they are charged with, and a slot that is cleared holds none any more. No lock.
+ */
+#ifndef ALLOT_LEDGER_HOLDERS_H
+#define ALLOT_LEDGER_HOLDERS_H
+
+#include "ledger/map.h"
+
+bool holders_has(const struct ledger_shared *entry, unsigned int index);
+
+/* `alive` masks the holders; NULL is everybody. `except` is left out, -1 nobody. */
+bool holders_any(const struct ledger_shared *entry, const uint64_t *alive, int except);
+
+/* The owner's row still carries the bytes: it lives (or is not reclaimed yet) and holds. */
+bool holders_covered(struct ledger *ledger, const struct ledger_shared *entry,
+		     const uint64_t *alive);
+
+/* The part of shared_used that an admission adds up; `alive` NULL counts every holder. */
+uint64_t holders_sum(struct ledger *ledger, int device, const uint64_t *alive);
+
+/* Clears a holder's bit wherever it is set. */
+void holders_forget(struct ledger *ledger, unsigned int index);
+
+#endif

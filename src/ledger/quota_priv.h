@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the table of shared objects asks of admission. */
+#ifndef ALLOT_LEDGER_QUOTA_PRIV_H
+#define ALLOT_LEDGER_QUOTA_PRIV_H
+
+#include "ledger/quota.h"
+
+/* The second try, with the tenant's lock held or not: publish, check, wait for peers to settle. */
+int quota_settle(struct slot *slot, int device, uint64_t bytes, uint64_t limit);
+
+#endif

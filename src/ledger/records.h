@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Records of a tenant's two files that more than src/ledger reads: data alone. The header of each
+ * one's module says who writes it and how it is read; layout.h says where in the files it stands.
+ */
+#ifndef ALLOT_LEDGER_RECORDS_H
+#define ALLOT_LEDGER_RECORDS_H
+
+#include <stdint.h>
+
+#include "sched/controller.h"
+
+/* --- What a process holds: quota.h, shared.h ------------------------------------------------ */
+
+enum category {
+	CAT_CONTEXT,
+	CAT_MODULE,
+	CAT_DATA,
+	CAT_POOL,
+	CAT_ARRAY,
+	CAT_GRAPH,
+	CAT_IMPORTED,
+	CAT_N,
+};
+
+/* No device has this much; a word above it is damage, and its tenant counts as full. */
+#define QUOTA_ABSURD_BYTES (UINT64_C(1) << 60)
+
+enum shared_flags {
+	SHARED_COVERED = 1 << 0, /* the caller's own row carries the bytes as long as it holds */
+};
+
+/* --- What the tenant may use: policy.h ------------------------------------------------------ */
+
+#define POLICY_DEVICES    64
+#define POLICY_NAME_BYTES 64
+
+enum policy_flags {
+	/* Admission trusts the driver's figure plus what is in flight; no totals are kept. */
+	POLICY_ACCOUNTING_DRIVER = 1 << 0,
+	/* device[0] is for every device that the policy does not name; its uuid is ignored. */
+	POLICY_ALL_DEVICES = 1 << 1,
+};
+#define POLICY_FLAGS_KNOWN (POLICY_ACCOUNTING_DRIVER | POLICY_ALL_DEVICES)
+
+/* What a launch has to look at; none of it: it passes. Bits of the gate word. */
+enum policy_gate {
+	POLICY_GATE_OPEN = 0,
+	POLICY_GATE_CLOSED = 1 << 0,  /* nothing may start */
+	POLICY_GATE_METERED = 1 << 1, /* see policy_meters */
+};
+
+enum policy_compute {
+	POLICY_COMPUTE_OFF,   /* not limited, not measured, takes no turns */
+	POLICY_COMPUTE_CAP,   /* never more than its share, even alone */
+	POLICY_COMPUTE_SHARE, /* at least its part while others want the rest, else all */
+	POLICY_COMPUTES,
+};
+
+/* How tenants on one device get along. */
+enum policy_mode {
+	POLICY_MODE_TURNS, /* one after the other */
+	POLICY_MODE_SPACE, /* at once, each on its part of the SMs, under MPS */
+	POLICY_MODES,
+};
+
+enum policy_priority {
+	POLICY_PRIORITY_NORMAL,
+	POLICY_PRIORITY_LOW,
+	POLICY_PRIORITY_HIGH,
+	POLICY_PRIORITIES,
+};
+
+/* Most that --weight may say, and what one weight is as a share when the two meet. */
+#define POLICY_WEIGHT_MAX      1000
+#define POLICY_WEIGHT_PERMILLE 100
+
+/* Exactly one of limit_bytes and limit_permille is non-zero; "no limit" is 1000 permille. */
+struct policy_device {
+	uint8_t uuid[16];
+	uint64_t limit_bytes;
+	uint64_t total_bytes;    /* of the device, 0 where not known to who wrote the policy */
+	uint32_t limit_permille; /* of the device's total */
+	uint32_t share_permille; /* of the device's time; 0 for none asked */
+	uint8_t reserved[24];
+};
+
+struct policy {
+	uint32_t ndevices; /* at least 1 */
+	uint32_t flags;    /* enum policy_flags */
+	char name[POLICY_NAME_BYTES];
+	uint32_t compute;     /* enum policy_compute; the rest of compute is for it alone */
+	uint32_t mode;	      /* enum policy_mode */
+	uint32_t controller;  /* enum controller_id, see sched/controller.h */
+	uint32_t priority;    /* enum policy_priority */
+	uint32_t weight;      /* 1 to POLICY_WEIGHT_MAX; 0: by share_permille */
+	uint32_t inflight_us; /* work in flight, by estimated time; 0: the default */
+	uint32_t slice_us;    /* see share_params; 0: the default */
+	uint8_t reserved[28];
+	struct policy_device device[POLICY_DEVICES];
+};
+
+/* --- Whose turn it is: turn.h --------------------------------------------------------------- */
+
+enum turn_flags {
+	TURN_CONTENDED = 1 << 0, /* others want a device of it, or did just now */
+	TURN_URGED = 1 << 1,	 /* a higher priority may come: keep little in flight */
+	TURN_FIRST = 1 << 2,	 /* all others are urged by it */
+};
+
+struct turn {
+	uint64_t beat_ns;	    /* when the arbiter last looked; 0 never */
+	uint64_t open_until_ns;	    /* launches may start until then */
+	uint32_t flags;		    /* enum turn_flags */
+	uint32_t entitled_permille; /* 1 to 1000 */
+	uint32_t seq;		    /* a futex: changes when open_until_ns does */
+	uint32_t urgent_us;	    /* a higher priority works so long at a time; 0 not known */
+	uint64_t open_from_ns;	    /* and not before: the last one's work is on the device */
+	uint64_t reserved[3];
+};
+
+/* --- Compute units of AMD's devices: cu_grant.h --------------------------------------------- */
+
+#define CU_GRANT_WORDS 32
+
+/* What was made at one time for all of a GPU's tenants has the same first two words. */
+struct cu_grant {
+	uint64_t made_ns; /* CLOCK_MONOTONIC, never 0 */
+	uint64_t of;	  /* stands for who the tenants were, and what each was to have */
+	uint32_t permille;
+	uint32_t duty_permille;	    /* of the time, see amd/cu_mask.h */
+	uint32_t word[CU_GRANT_WORDS]; /* the mask; zero where none can express the share */
+};
+
+/* --- What it used of a device's time: device_time.h ----------------------------------------- */
+
+#define DEVICE_TIME_SECONDS 64
+#define DEVICE_TIME_PLACES  2
+#define DEVICE_TIME_HELD    6
+
+struct device_time {
+	uint64_t hot;		  /* the controller's word, see sched/controller.h */
+	uint64_t worked_ns;	  /* the latest instant at which the device worked for the tenant */
+	uint64_t demand_until_ns; /* somebody waits, or worked a moment ago */
+	uint64_t work_until_ns;	  /* until then there is work, as far as was measured, or longer */
+	uint64_t tick_ns;	  /* whoever moves it on steers the controller */
+	uint64_t held_n;	  /* which of `held` is the last */
+	uint64_t due_ns;	  /* when what was launched is expected to be done */
+	uint64_t burst_ns;	  /* how long it works between two waits of its own; 0: not known */
+
+	uint64_t busy_ns;	  /* the device worked for this tenant; never falls */
+	uint64_t launches;	  /* of kernels */
+	uint64_t graph_launches;
+	uint64_t throttled_ns;	  /* added over threads that were held */
+	uint64_t throttles;	  /* times that a launch was held */
+	uint64_t longest_ns;	  /* longest unit of work seen: bounds how exact a share can be */
+	uint64_t unmeasured_ns;	  /* of busy_ns: what no measurement closed, see device_time_bill */
+	uint64_t host_copy_bytes; /* copied to and from the host, which is not charged */
+
+	uint64_t cold[CONTROLLER_COLD]; /* the controller's, written by whoever steers */
+	uint64_t cold_owner;		/* 1 + the id of the controller that they are of */
+	uint64_t unforeseen_until_ns;	/* work took far longer than expected: due_ns says little */
+
+	/* busy_ns as each second began, see device_time_achieved; an entry a second, 64 of them. */
+	uint64_t second[DEVICE_TIME_SECONDS];
+
+	/* Of AMD's devices: see ledger/cu_grant.h for what may be read here. */
+	struct cu_grant cu_grant;
+	uint64_t cu_grant_sum;
+	/* As hot and covered_ns, of queues that a mask alone does not hold to the share. */
+	uint64_t masked_hot, masked_covered_ns;
+	uint64_t place_until_ns[DEVICE_TIME_PLACES]; /* see device_time_take_place */
+	/* When launches were held, to when that ended or is expected to: see device_time_held. */
+	struct device_time_span {
+		uint64_t from_ns, to_ns;
+	} held[DEVICE_TIME_HELD];
+	uint64_t reserved[4];
+};
+
+#endif

@@ -43,7 +43,7 @@ struct amd {
 	struct amd_device device[GUEST_DEVICES];
 	_Atomic(struct queues *) queues; /* from the first queue on, see guest/amd/queue/queues.h */
 
-	struct amd_ranges ranges; /* the program's own memory that is on GPUs: memory/hook_svm.c */
+	struct amd_ranges ranges; /* the program's own memory that is on GPUs: memory/svm.h */
 	struct lock file_lock;	  /* see files.c */
 	_Atomic uint64_t file_marks;
 	uint32_t file_given[64]; /* how often each mark was; under the lock */

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The one seam that every ioctl passes which takes memory of an AMD GPU: reserve, let the kernel do
- * it, then commit or cancel. What it takes is known beforehand (amd/demand.h), and the kernel
- * takes just that.
+ * What ends a reservation of memory of an AMD GPU (reserve.h), and what takes back a charge.
  *
  * The tenant's limit is one on the GPU's own memory. The machine's memory that is pinned for a GPU
  * (GTT) is host memory, as pinned memory is on NVIDIA's side: what limits it is the memory cgroup.
@@ -25,12 +23,11 @@ struct amd_charge {
 	uint64_t reserved;
 };
 
-/*
- * 0, or -ENOMEM when the tenant's quota does not allow it, after what this process no longer has
- * was counted off. `fd`: of one of AMD's files. End every success with a commit or a cancel.
- */
-int amd_charge_reserve(struct guest *guest, struct amd *amd, struct amd_device *device, int fd,
-		       enum demand_memory memory, uint64_t bytes, struct amd_charge *ret);
+/* A figure beside the ledger's sums, to which no limit applies: there is nothing to reserve. */
+static inline bool amd_charge_is_host(const struct amd_charge *charge)
+{
+	return charge->memory == DEMAND_GTT;
+}
 
 /* The kernel did it. `actual` bytes stay charged, at most what was reserved. */
 void amd_charge_commit(const struct amd_charge *charge, enum category category, uint64_t actual);

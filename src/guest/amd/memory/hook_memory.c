@@ -91,8 +91,8 @@ static int take(struct amd_call *call, struct amd_device *device, const struct d
 	uint64_t given = 0;
 	int r;
 
-	r = amd_charge_reserve(call->guest, call->amd, device, call->fd, part->memory, part->bytes,
-			       &charge);
+	r = amd_reserve(call->guest, call->amd, device, call->fd, part->memory, part->bytes,
+			&charge);
 	if (r)
 		return r;
 	r = amd_call_kernel(call);
@@ -234,8 +234,8 @@ static int place(struct amd_call *call, const struct demand *demand)
 	if (!object_get(call->guest->objects, OBJECT_GEM, key, &object) ||
 	    !(object.flags & OBJECT_HOST))
 		return amd_call_kernel(call);
-	r = amd_charge_reserve(call->guest, call->amd, call->device, call->fd, DEMAND_VRAM,
-			       object.bytes, &charge);
+	r = amd_reserve(call->guest, call->amd, call->device, call->fd, DEMAND_VRAM, object.bytes,
+			&charge);
 	if (r)
 		return r;
 	r = amd_call_kernel(call);

@@ -118,8 +118,7 @@ static int join(struct amd_call *call, struct amd_device *device, const struct i
 		object->peer = what->inode;
 		return 0;
 	}
-	r = amd_charge_reserve(call->guest, call->amd, device, call->fd, DEMAND_VRAM, bytes,
-			       &charge);
+	r = amd_reserve(call->guest, call->amd, device, call->fd, DEMAND_VRAM, bytes, &charge);
 	if (!r) {
 		amd_charge_commit(&charge, CAT_IMPORTED, bytes);
 		object->bytes = bytes;

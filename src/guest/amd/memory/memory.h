@@ -7,7 +7,7 @@
 #define ALLOT_GUEST_AMD_MEMORY_MEMORY_H
 
 #include "guest/amd/call.h"
-#include "guest/amd/memory/charge.h"
+#include "guest/amd/memory/reserve.h"
 
 /* Gives a handle back that the kernel has just given: it has no reason to refuse. */
 void amd_memory_undo(struct amd_call *call, uint64_t handle);
@@ -30,11 +30,5 @@ int amd_memory_svm(struct amd_call *call, const struct demand *demand);
 
 int amd_memory_map(struct amd_call *call);   /* MAP */
 int amd_memory_share(struct amd_call *call); /* SHARE */
-
-/*
- * Counts off what of the charged addresses was unmapped or left its GPU: the kernel is asked by a
- * descriptor of /dev/kfd, which `fd` may be. Slow.
- */
-void amd_memory_sweep_svm(struct amd *amd, int fd);
 
 #endif

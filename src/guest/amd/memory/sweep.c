@@ -3,7 +3,7 @@
 
 #include "guest/amd/files.h"
 #include "guest/amd/memory/charge.h"
-#include "guest/amd/memory/memory.h"
+#include "guest/amd/memory/svm.h"
 
 #define BATCH 16
 
@@ -52,5 +52,5 @@ void amd_sweep(struct guest *guest, struct amd *amd, int fd)
 {
 	sweep_files(guest, amd);
 	amd_sweep_dmabufs(guest, amd);
-	amd_memory_sweep_svm(amd, fd);
+	amd_svm_sweep(amd, fd);
 }

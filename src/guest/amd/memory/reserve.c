@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "guest/amd/memory/reserve.h"
+
+#include <errno.h>
+
+#include "base/fault.h"
+#include "guest/amd/memory/sweep.h"
+
+static int reserve_vram(struct guest *guest, const struct amd_charge *charge, int fd)
+{
+	struct slot *slot = charge->amd->slot;
+	struct amd_device *device = charge->device;
+	uint64_t bytes = charge->reserved;
+	int r = quota_reserve(slot, device->ledger, bytes, amd_limit(guest, device));
+
+	if (r != -EDQUOT)
+		return r;
+	amd_sweep(guest, charge->amd, fd);
+	return quota_reserve_slow(slot, device->ledger, bytes, amd_limit(guest, device));
+}
+
+int amd_reserve(struct guest *guest, struct amd *amd, struct amd_device *device, int fd,
+		enum demand_memory memory, uint64_t bytes, struct amd_charge *ret)
+{
+	struct amd_charge charge = {amd, device, memory, bytes};
+
+	/* Whatever the ledger cannot do: ROCm's library repeats other errors, some for ever. */
+	if (!amd_charge_is_host(&charge) && reserve_vram(guest, &charge, fd))
+		return -ENOMEM;
+	FAULT_POINT(GUEST_RESERVED);
+	*ret = charge;
+	return 0;
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The one seam that every ioctl passes which takes memory of an AMD GPU: reserve, let the kernel do
+ * it, then commit or cancel (charge.h). What it takes is known beforehand (amd/demand.h), and the
+ * kernel takes just that.
+ */
+#ifndef ALLOT_GUEST_AMD_MEMORY_RESERVE_H
+#define ALLOT_GUEST_AMD_MEMORY_RESERVE_H
+
+#include "guest/amd/memory/charge.h"
+
+/*
+ * 0, or -ENOMEM when the tenant's quota does not allow it, after what this process no longer has
+ * was counted off. `fd`: of one of AMD's files. End every success with a commit or a cancel.
+ */
+int amd_reserve(struct guest *guest, struct amd *amd, struct amd_device *device, int fd,
+		enum demand_memory memory, uint64_t bytes, struct amd_charge *ret);
+
+#endif

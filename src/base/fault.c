@@ -21,8 +21,8 @@ const char *fault_name(enum fault_point point)
 
 #ifdef ALLOT_FAULT_POINTS
 
-int fault_state = -1;
-static uint64_t passages_left;
+_Atomic int fault_state = -1;
+static _Atomic uint64_t passages_left;
 
 int fault_arm(const char *spec)
 {
@@ -31,7 +31,7 @@ int fault_arm(const char *spec)
 	size_t len;
 
 	if (!spec || !*spec) {
-		atomic_release(&fault_state, 0);
+		atomic_store_explicit(&fault_state, 0, memory_order_release);
 		return 0;
 	}
 	colon = strchr(spec, ':');
@@ -41,8 +41,9 @@ int fault_arm(const char *spec)
 	for (int i = 0; i < FAULT_POINT_N; i++) {
 		if (strlen(names[i]) != len || strncmp(names[i], spec, len) != 0)
 			continue;
-		atomic_poke(&passages_left, count);
-		atomic_release(&fault_state, i + 1);
+		atomic_store_explicit(&passages_left, count, memory_order_relaxed);
+		/* Pairs with the acquire in fault_pass: it sees how many passages are left. */
+		atomic_store_explicit(&fault_state, i + 1, memory_order_release);
 		return 0;
 	}
 	return -EINVAL;
@@ -50,17 +51,17 @@ int fault_arm(const char *spec)
 
 void fault_pass(enum fault_point point)
 {
-	int state = atomic_acquire(&fault_state);
+	int state = atomic_load_explicit(&fault_state, memory_order_acquire);
 
 	if (state < 0) {
 		/* A name this build does not know is another part's business: nothing is armed. */
 		if (fault_arm(getenv("ALLOT_FAULT")) < 0)
 			fault_arm(NULL);
-		state = atomic_acquire(&fault_state);
+		state = atomic_load_explicit(&fault_state, memory_order_acquire);
 	}
 	if (state != (int)point + 1)
 		return;
-	if (__atomic_sub_fetch(&passages_left, 1, __ATOMIC_RELAXED) == 0)
+	if (atomic_fetch_sub_explicit(&passages_left, 1, memory_order_relaxed) == 1)
 		kill(getpid(), SIGKILL);
 }
 

@@ -8,7 +8,7 @@
 #ifndef ALLOT_BASE_FAULT_H
 #define ALLOT_BASE_FAULT_H
 
-#include "base/atomic.h"
+#include <stdatomic.h>
 
 /* The one list. A name says what has just been done when the process dies. */
 #define FAULT_POINTS(X)                                                             \
@@ -64,15 +64,16 @@ enum fault_point {
 #ifdef ALLOT_FAULT_POINTS
 
 /* -1 environment not read yet, 0 nothing armed, else 1 + the armed point. */
-extern int fault_state;
+extern _Atomic int fault_state;
 
 void fault_pass(enum fault_point point);
 
 #define FAULT_POINT(name)                                               \
 	do {                                                            \
-		if (__builtin_expect(atomic_peek(&fault_state) != 0, 0)) \
+		if (__builtin_expect(FAULT_STATE() != 0, 0))            \
 			fault_pass(FAULT_##name);                       \
 	} while (0)
+#define FAULT_STATE() atomic_load_explicit(&fault_state, memory_order_relaxed)
 
 #else
 #define FAULT_POINT(name) \

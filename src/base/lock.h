@@ -8,6 +8,7 @@
 #define ALLOT_BASE_LOCK_H
 
 #include <linux/futex.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/syscall.h>
@@ -15,23 +16,23 @@
 
 /* 0 free, 1 held, 2 held and somebody may be waiting. */
 struct lock {
-	uint32_t word;
+	_Atomic uint32_t word;
 };
 
 static inline void lock_take(struct lock *lock)
 {
 	uint32_t seen = 0;
 
-	if (__atomic_compare_exchange_n(&lock->word, &seen, 1, false, __ATOMIC_ACQUIRE,
-					__ATOMIC_RELAXED))
+	if (atomic_compare_exchange_strong_explicit(&lock->word, &seen, 1, memory_order_acquire,
+						    memory_order_relaxed))
 		return;
-	while (__atomic_exchange_n(&lock->word, 2, __ATOMIC_ACQUIRE))
+	while (atomic_exchange_explicit(&lock->word, 2, memory_order_acquire))
 		syscall(SYS_futex, &lock->word, FUTEX_WAIT_PRIVATE, 2, NULL, NULL, 0);
 }
 
 static inline void lock_drop(struct lock *lock)
 {
-	if (__atomic_exchange_n(&lock->word, 0, __ATOMIC_RELEASE) == 2)
+	if (atomic_exchange_explicit(&lock->word, 0, memory_order_release) == 2)
 		syscall(SYS_futex, &lock->word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
 

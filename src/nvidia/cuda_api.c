@@ -81,7 +81,7 @@ static void bind_one(void *member, void *address)
 {
 	void *target = address ? address : (void *)absent;
 
-	__atomic_store_n((void **)member, target, __ATOMIC_RELAXED);
+	atomic_store_explicit((_Atomic(void *) *)member, target, memory_order_relaxed);
 }
 
 void cuda_driver_bind(void *handle, void *(*sym)(void *handle, const char *name))

@@ -47,7 +47,7 @@ static void bind_one(void *member, void *address, void *otherwise)
 {
 	void *target = address ? address : otherwise;
 
-	__atomic_store_n((void **)member, target, __ATOMIC_RELAXED);
+	atomic_store_explicit((_Atomic(void *) *)member, target, memory_order_relaxed);
 }
 
 void nvml_library_bind(struct nvml_library *library, void *handle,

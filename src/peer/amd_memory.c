@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -312,7 +313,7 @@ int amd_write(struct allot_peer *peer, struct peer_object *object, uint64_t offs
 
 	memcpy(object->host + offset, from, bytes);
 	/* On its way to the GPU's memory is a buffer that the GPU does not look into. */
-	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	atomic_thread_fence(memory_order_seq_cst);
 	if (flush && object->kind == ALLOT_PEER_MEMORY)
 		*flush = 1;
 	return 0;

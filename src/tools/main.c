@@ -11,7 +11,6 @@
 #include <argp.h>
 #include <errno.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/atomic.h"
 #include "base/now.h"
 #include "tools/record.h"
 #include "tools/run.h"
@@ -169,7 +169,7 @@ static void begin(const struct load_options *o, struct load_shared *shared, pid_
 /* false when one ended before it was ready. */
 static bool all_ready(const struct load_options *o, struct load_shared *shared)
 {
-	while (atomic_load(&shared->ready) < o->processes) {
+	while (atomic_check(&shared->ready) < o->processes) {
 		siginfo_t ended = {.si_pid = 0};
 
 		if (!waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT) && ended.si_pid)
@@ -194,7 +194,7 @@ static void start(const struct load_options *o, struct load_shared *shared, cons
 			exit(1); /* nobody is there any more; the processes go with this one */
 		at_ns = strtoull(line, NULL, 10);
 	}
-	atomic_store(&shared->start_ns, at_ns ? at_ns : now_monotonic_ns() + NS_PER_S / 50);
+	atomic_release(&shared->start_ns, at_ns ? at_ns : now_monotonic_ns() + NS_PER_S / 50);
 }
 
 int main(int argc, char **argv)

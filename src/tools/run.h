@@ -22,8 +22,8 @@ bool load_waits(enum load_form form);
 
 /* What parent and processes share, in memory that fork keeps. */
 struct load_shared {
-	_Atomic uint32_t ready;	   /* processes that could start now */
-	_Atomic uint64_t start_ns; /* 0: wait */
+	uint32_t ready;	   /* processes that could start now */
+	uint64_t start_ns; /* 0: wait */
 };
 
 /* Opens everything, says that it is ready, runs from start_ns on, prints the results and ends. */

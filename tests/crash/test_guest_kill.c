@@ -14,6 +14,7 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
+#include "base/atomic.h"
 #include "base/fault.h"
 #include "sim/truth.h"
 #include "tests/crash/guest_work.h"

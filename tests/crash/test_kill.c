@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
+#include "base/atomic.h"
 #include "base/fault.h"
 #include "base/now.h"
 #include "ledger/shared.h"

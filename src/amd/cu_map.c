@@ -20,7 +20,7 @@ uint32_t cu_map_part(uint32_t leaf, enum cu_level level)
 	}
 }
 
-static uint32_t leaf_of(uint32_t xcc, uint32_t engine, uint32_t array)
+static uint32_t cu_map_leaf_of(uint32_t xcc, uint32_t engine, uint32_t array)
 {
 	return (xcc * CU_ENGINES + engine) * CU_ARRAYS + array;
 }
@@ -31,7 +31,7 @@ static uint32_t leaf_of(uint32_t xcc, uint32_t engine, uint32_t array)
 		for (uint32_t a = 0; a < (g)->arrays; a++) \
 			for (uint32_t e = 0; e < (g)->engines; e++)
 
-static bool is_geometry(const struct cu_geometry *g)
+static bool cu_map_fits(const struct cu_geometry *g)
 {
 	if (!g->xccs || g->xccs > CU_XCCS || !g->engines || g->engines > CU_ENGINES || !g->arrays ||
 	    g->arrays > CU_ARRAYS)
@@ -54,7 +54,7 @@ int cu_geometry_of_node(const struct topology_node *node, struct cu_geometry *re
 	};
 	uint32_t step = g.pairs ? 2 : 1, left;
 
-	if (!is_geometry(&g) || !cus || node->arrays != g.xccs * g.engines * g.arrays ||
+	if (!cu_map_fits(&g) || !cus || node->arrays != g.xccs * g.engines * g.arrays ||
 	    cus % (g.xccs * step) || cus > node->arrays * CU_PER_ARRAY)
 		return -EINVAL;
 	left = cus / step;
@@ -65,7 +65,7 @@ int cu_geometry_of_node(const struct topology_node *node, struct cu_geometry *re
 					g.cus[x][e][a] += step;
 					left--;
 				}
-	if (!is_geometry(&g))
+	if (!cu_map_fits(&g))
 		return -EINVAL;
 	*ret = g;
 	return 0;
@@ -78,20 +78,20 @@ int cu_geometry_refine(struct cu_geometry *geometry, const struct topology_node 
 	struct cu_geometry g = *geometry;
 	uint32_t was = 0, is = 0;
 
-	if (!is_geometry(&g) || g.xccs != 1 || (g.engines > 4 && g.arrays > beside))
+	if (!cu_map_fits(&g) || g.xccs != 1 || (g.engines > 4 && g.arrays > beside))
 		return -EINVAL;
 	FOR_EACH_ARRAY(&g, x, e, a) {
 		was += g.cus[x][e][a];
 		g.cus[x][e][a] = __builtin_popcount(cu_bitmap[e % 4][a + e / 4 * beside]);
 		is += g.cus[x][e][a];
 	}
-	if (was != is || !is_geometry(&g))
+	if (was != is || !cu_map_fits(&g))
 		return -EINVAL;
 	*geometry = g;
 	return 0;
 }
 
-static void place(struct cu_map *map, uint32_t unit, uint32_t leaf)
+static void cu_map_place_array(struct cu_map *map, uint32_t unit, uint32_t leaf)
 {
 	map->leaf[unit] = (uint8_t)leaf;
 	map->units++;
@@ -105,7 +105,7 @@ int cu_map_init(const struct cu_geometry *g, struct cu_map *ret)
 	uint32_t next[CU_XCCS], bits = 0;
 
 	_Static_assert(CU_LEAVES <= CU_NOWHERE, "an array's number is a byte");
-	if (!is_geometry(g))
+	if (!cu_map_fits(g))
 		return -EINVAL;
 	FOR_EACH_ARRAY(g, x, e, a)
 		bits += g->cus[x][e][a];
@@ -119,11 +119,11 @@ int cu_map_init(const struct cu_geometry *g, struct cu_map *ret)
 	for (uint32_t cu = 0; cu < CU_PER_ARRAY; cu += map.unit_bits)
 		FOR_EACH_ARRAY(g, x, e, a)
 			if (g->cus[x][e][a] > cu && next[x] < map.slots) {
-				place(&map, next[x], leaf_of(x, e, a));
+				cu_map_place_array(&map, next[x], cu_map_leaf_of(x, e, a));
 				next[x] += g->xccs;
 			}
 	for (uint32_t x = 0; x < CU_XCCS; x++)
-		map.xccs += map.part_units[cu_map_part(leaf_of(x, 0, 0), CU_LEVEL_XCC)] > 0;
+		map.xccs += map.part_units[cu_map_part(cu_map_leaf_of(x, 0, 0), CU_LEVEL_XCC)] > 0;
 	if (map.xccs < g->xccs) /* a queue with any mask hangs */
 		return -ENOTSUP;
 	*ret = map;

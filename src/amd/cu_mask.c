@@ -37,28 +37,28 @@ struct table {
 	uint16_t owners[CU_MASK_BITS]; /* of a unit */
 };
 
-static uint32_t unit_mask(const struct cu_map *map, uint32_t unit)
+static uint32_t cu_mask_of_unit(const struct cu_map *map, uint32_t unit)
 {
 	uint32_t bits = map->unit_bits == 2 ? 3 : 1;
 
 	return bits << (unit * map->unit_bits % 32);
 }
 
-static bool has(const struct cu_map *map, const struct cu_mask *mask, uint32_t unit)
+static bool cu_mask_has(const struct cu_map *map, const struct cu_mask *mask, uint32_t unit)
 {
-	uint32_t bits = unit_mask(map, unit);
+	uint32_t bits = cu_mask_of_unit(map, unit);
 
 	return map->leaf[unit] != CU_NOWHERE &&
 	       (mask->word[unit * map->unit_bits / 32] & bits) == bits;
 }
 
-static uint32_t units_in(const struct cu_map *map, uint32_t leaf)
+static uint32_t cu_mask_count_units(const struct cu_map *map, uint32_t leaf)
 {
 	return map->part_units[cu_map_part(leaf, CU_LEVEL_ARRAY)];
 }
 
 /* The most that a tenant may have in a part, and the least that it should. */
-static void bound(const struct cu_map *map, struct cu_share *share)
+static void cu_mask_bound_cost(const struct cu_map *map, struct cu_share *share)
 {
 	for (uint32_t part = 0; part < CU_PARTS; part++) {
 		uint32_t due = share->wanted * map->part_units[part];
@@ -72,7 +72,7 @@ static void bound(const struct cu_map *map, struct cu_share *share)
 }
 
 /* What the unit costs that comes after `k` others in a part of a tenant. */
-static int64_t part_cost(const struct cu_share *share, uint32_t part, uint32_t k)
+static int64_t cu_mask_part_cost(const struct cu_share *share, uint32_t part, uint32_t k)
 {
 	const uint32_t leaves = cu_map_part(0, CU_LEVEL_ARRAY);
 
@@ -81,15 +81,16 @@ static int64_t part_cost(const struct cu_share *share, uint32_t part, uint32_t k
 }
 
 /* What the next unit costs that an array gives to anybody. */
-static int64_t leaf_cost(const struct table *t, uint32_t leaf)
+static int64_t cu_mask_leaf_cost(const struct table *t, uint32_t leaf)
 {
-	uint32_t units = units_in(t->map, leaf);
+	uint32_t units = cu_mask_count_units(t->map, leaf);
 
 	return t->used[leaf] >= units ? SHARED : (int64_t)t->used[leaf] * FILLED / units;
 }
 
 /* A cheaper way to `way`, if it is one. */
-static bool relax(struct cu_way *way, const struct cu_way *from, int64_t cost, uint32_t id)
+static bool cu_mask_relax_all(struct cu_way *way, const struct cu_way *from, int64_t cost,
+			      uint32_t id)
 {
 	if (from->cost == UNSEEN || from->cost + cost >= way->cost)
 		return false;
@@ -101,21 +102,23 @@ static bool relax(struct cu_way *way, const struct cu_way *from, int64_t cost, u
  * Between a tenant's part and what it is a part of: one unit more of it, if it may have one, or one
  * less, if it has any.
  */
-static bool relax_part(const struct cu_share *share, uint32_t part, struct cu_way *whole,
-		       uint32_t whole_id, struct cu_way *piece, uint32_t piece_id)
+static bool cu_mask_relax_part(const struct cu_share *share, uint32_t part, struct cu_way *whole,
+			       uint32_t whole_id, struct cu_way *piece, uint32_t piece_id)
 {
 	uint32_t k = share->part_units[part];
 	bool cheaper = false;
 
 	if (k < share->most[part])
-		cheaper = relax(piece, whole, part_cost(share, part, k), whole_id);
+		cheaper = cu_mask_relax_all(piece, whole, cu_mask_part_cost(share, part, k),
+					    whole_id);
 	if (k)
-		cheaper |= relax(whole, piece, -part_cost(share, part, k - 1), piece_id);
+		cheaper |= cu_mask_relax_all(whole, piece, -cu_mask_part_cost(share, part, k - 1),
+					     piece_id);
 	return cheaper;
 }
 
 /* ways[0] is all of the tenant; then come its XCCs and engines, as parts are counted. */
-static bool relax_tenant(struct table *t, uint32_t tenant)
+static bool cu_mask_relax_tenant(struct table *t, uint32_t tenant)
 {
 	struct cu_share *share = &t->shares[tenant];
 	uint32_t id = tenant * CU_WAYS;
@@ -130,21 +133,22 @@ static bool relax_tenant(struct table *t, uint32_t tenant)
 			continue;
 		}
 		if (leaf % (CU_ENGINES * CU_ARRAYS) == 0)
-			cheaper |= relax_part(share, xcc, &share->ways[0], id,
-					      &share->ways[1 + xcc], id + 1 + xcc);
+			cheaper |= cu_mask_relax_part(share, xcc, &share->ways[0], id,
+						      &share->ways[1 + xcc], id + 1 + xcc);
 		if (leaf % CU_ARRAYS == 0)
-			cheaper |= relax_part(share, engine, &share->ways[1 + xcc], id + 1 + xcc,
-					      &share->ways[1 + engine], id + 1 + engine);
-		if (units_in(t->map, leaf))
-			cheaper |= relax_part(share, cu_map_part(leaf, CU_LEVEL_ARRAY),
-					      &share->ways[1 + engine], id + 1 + engine,
-					      &t->leaf[leaf], LEAVES + leaf);
+			cheaper |= cu_mask_relax_part(share, engine, &share->ways[1 + xcc],
+						      id + 1 + xcc, &share->ways[1 + engine],
+						      id + 1 + engine);
+		if (cu_mask_count_units(t->map, leaf))
+			cheaper |= cu_mask_relax_part(share, cu_map_part(leaf, CU_LEVEL_ARRAY),
+						      &share->ways[1 + engine], id + 1 + engine,
+						      &t->leaf[leaf], LEAVES + leaf);
 	}
 	return cheaper;
 }
 
 /* Finds the cheapest way of one more unit to each array. No way gets cheaper by going round. */
-static void find_ways(struct table *t)
+static void cu_mask_find_ways(struct table *t)
 {
 	bool cheaper = true;
 
@@ -161,18 +165,18 @@ static void find_ways(struct table *t)
 	while (cheaper) {
 		cheaper = false;
 		for (uint32_t i = 0; i < t->n; i++)
-			cheaper |= relax_tenant(t, i);
+			cheaper |= cu_mask_relax_tenant(t, i);
 	}
 }
 
-static struct cu_way *way_of(struct table *t, uint32_t id)
+static struct cu_way *cu_mask_way_of(struct table *t, uint32_t id)
 {
 	return id >= LEAVES ? &t->leaf[id - LEAVES]
 			    : &t->shares[id / CU_WAYS].ways[id % CU_WAYS];
 }
 
 /* The part between two neighbours on a way, of which the way takes one more or one less. */
-static uint32_t part_between(uint32_t from, uint32_t to)
+static uint32_t cu_mask_part_between(uint32_t from, uint32_t to)
 {
 	uint32_t piece = from < to ? to : from;
 
@@ -180,32 +184,32 @@ static uint32_t part_between(uint32_t from, uint32_t to)
 }
 
 /* One unit goes the way to that array, from its end to its start. */
-static void go(struct table *t, uint32_t leaf)
+static void cu_mask_go_way(struct table *t, uint32_t leaf)
 {
-	uint32_t to = LEAVES + leaf, from = way_of(t, to)->from;
+	uint32_t to = LEAVES + leaf, from = cu_mask_way_of(t, to)->from;
 
 	t->used[leaf]++;
-	for (; from != START; to = from, from = way_of(t, to)->from) {
+	for (; from != START; to = from, from = cu_mask_way_of(t, to)->from) {
 		uint32_t tenant = (from < to ? from : to) / CU_WAYS;
 
-		t->shares[tenant].part_units[part_between(from, to)] += from < to ? 1 : -1;
+		t->shares[tenant].part_units[cu_mask_part_between(from, to)] += from < to ? 1 : -1;
 	}
 	t->shares[to / CU_WAYS].given++;
 }
 
-static bool give_one(struct table *t)
+static bool cu_mask_give_unit(struct table *t)
 {
 	uint32_t best = CU_LEAVES;
 
-	find_ways(t);
+	cu_mask_find_ways(t);
 	for (uint32_t leaf = 0; leaf < CU_LEAVES; leaf++)
 		if (t->leaf[leaf].cost != UNSEEN &&
-		    (best == CU_LEAVES || t->leaf[leaf].cost + leaf_cost(t, leaf) <
-						  t->leaf[best].cost + leaf_cost(t, best)))
+		    (best == CU_LEAVES || t->leaf[leaf].cost + cu_mask_leaf_cost(t, leaf) <
+						  t->leaf[best].cost + cu_mask_leaf_cost(t, best)))
 			best = leaf;
 	if (best == CU_LEAVES)
 		return false;
-	go(t, best);
+	cu_mask_go_way(t, best);
 	return true;
 }
 
@@ -213,7 +217,7 @@ static bool give_one(struct table *t)
  * What a tenant has in each array at least is part of every answer, so it needs no search. The rest
  * is the cheapest one by one.
  */
-static bool give(struct table *t)
+static bool cu_mask_give_units(struct table *t)
 {
 	for (uint32_t i = 0; i < t->n; i++)
 		for (uint32_t leaf = 0; leaf < CU_LEAVES; leaf++) {
@@ -227,20 +231,20 @@ static bool give(struct table *t)
 		}
 	for (uint32_t i = 0; i < t->n; i++)
 		while (t->shares[i].given < t->shares[i].wanted)
-			if (!give_one(t))
+			if (!cu_mask_give_unit(t))
 				return false;
 	return true;
 }
 
 /* One of the units of a new mask. */
-static void set(struct table *t, struct cu_share *share, uint32_t unit)
+static void cu_mask_set_bit(struct table *t, struct cu_share *share, uint32_t unit)
 {
-	share->mask.word[unit * t->map->unit_bits / 32] |= unit_mask(t->map, unit);
+	share->mask.word[unit * t->map->unit_bits / 32] |= cu_mask_of_unit(t->map, unit);
 	t->owners[unit]++;
 }
 
 /* Counts what tenants have, as far as it is units. */
-static void count(struct table *t)
+static void cu_mask_count_all(struct table *t)
 {
 	for (uint32_t i = 0; i < t->n; i++) {
 		struct cu_share *share = &t->shares[i];
@@ -251,10 +255,11 @@ static void count(struct table *t)
 		memset(share->part_units, 0, sizeof(share->part_units));
 		share->given = 0;
 		for (uint32_t unit = 0; unit < t->map->slots; unit++) {
-			if (!has(t->map, &had, unit))
+			if (!cu_mask_has(t->map, &had, unit))
 				continue;
 			share->had[t->map->leaf[unit]]++;
-			share->mask.word[unit * t->map->unit_bits / 32] |= unit_mask(t->map, unit);
+			share->mask.word[unit * t->map->unit_bits / 32] |=
+				cu_mask_of_unit(t->map, unit);
 		}
 	}
 }
@@ -263,7 +268,8 @@ static void count(struct table *t)
  * The masks: what they had as far as they are to have so much in an array, the lowest first, and
  * what an earlier one has as far as the array is not large enough for all ...
  */
-static void keep(struct table *t, struct cu_share *share, uint32_t too_much[CU_LEAVES])
+static void cu_mask_keep_units(struct table *t, struct cu_share *share,
+			       uint32_t too_much[CU_LEAVES])
 {
 	uint16_t kept[CU_LEAVES] = {0};
 	const struct cu_mask had = share->mask;
@@ -272,18 +278,18 @@ static void keep(struct table *t, struct cu_share *share, uint32_t too_much[CU_L
 	for (uint32_t unit = 0; unit < t->map->slots; unit++) {
 		uint32_t leaf = t->map->leaf[unit];
 
-		if (!has(t->map, &had, unit) || (t->owners[unit] && !too_much[leaf]) ||
+		if (!cu_mask_has(t->map, &had, unit) || (t->owners[unit] && !too_much[leaf]) ||
 		    kept[leaf] >= share->part_units[cu_map_part(leaf, CU_LEVEL_ARRAY)])
 			continue;
 		too_much[leaf] -= t->owners[unit] > 0;
 		kept[leaf]++;
-		set(t, share, unit);
+		cu_mask_set_bit(t, share, unit);
 	}
 	memcpy(share->had, kept, sizeof(kept));
 }
 
 /* ... and then the lowest of what fewest others have. */
-static void fill(struct table *t, struct cu_share *share, uint32_t leaf)
+static void cu_mask_fill_xcc(struct table *t, struct cu_share *share, uint32_t leaf)
 {
 	uint32_t k = share->part_units[cu_map_part(leaf, CU_LEVEL_ARRAY)];
 
@@ -291,28 +297,29 @@ static void fill(struct table *t, struct cu_share *share, uint32_t leaf)
 		uint32_t best = CU_MASK_BITS;
 
 		for (uint32_t unit = 0; unit < t->map->slots; unit++)
-			if (t->map->leaf[unit] == leaf && !has(t->map, &share->mask, unit) &&
+			if (t->map->leaf[unit] == leaf &&
+			    !cu_mask_has(t->map, &share->mask, unit) &&
 			    (best == CU_MASK_BITS || t->owners[unit] < t->owners[best]))
 				best = unit;
-		set(t, share, best);
+		cu_mask_set_bit(t, share, best);
 	}
 }
 
 /* What a mask gives at least is a unit in each XCC. */
-static uint32_t wanted(const struct cu_map *map, uint32_t permille)
+static uint32_t cu_mask_wanted_units(const struct cu_map *map, uint32_t permille)
 {
 	uint32_t fits = map->units * permille / 1000;
 
 	return fits < map->xccs ? map->xccs : fits;
 }
 
-static int want(const struct cu_map *map, struct cu_share *share)
+static int cu_mask_want_units(const struct cu_map *map, struct cu_share *share)
 {
 	uint32_t fits = map->units * share->permille / 1000;
 
 	if (!share->permille || share->permille > 1000)
 		return -EINVAL;
-	share->wanted = wanted(map, share->permille);
+	share->wanted = cu_mask_wanted_units(map, share->permille);
 	share->duty_permille = 1000;
 	if (fits < map->xccs) {
 		share->duty_permille = share->permille * map->units / map->xccs;
@@ -322,10 +329,10 @@ static int want(const struct cu_map *map, struct cu_share *share)
 	return 0;
 }
 
-static bool is_alone(const struct table *t, const struct cu_share *share)
+static bool cu_mask_is_alone(const struct table *t, const struct cu_share *share)
 {
 	for (uint32_t unit = 0; unit < t->map->slots; unit++)
-		if (t->owners[unit] > 1 && has(t->map, &share->mask, unit))
+		if (t->owners[unit] > 1 && cu_mask_has(t->map, &share->mask, unit))
 			return false;
 	return true;
 }
@@ -336,27 +343,27 @@ int cu_mask_allot(const struct cu_map *map, struct cu_share *shares, uint32_t n)
 	uint32_t too_much[CU_LEAVES] = {0};
 
 	for (uint32_t i = 0; i < n; i++) {
-		int r = want(map, &shares[i]);
+		int r = cu_mask_want_units(map, &shares[i]);
 
 		if (r < 0)
 			return r;
-		bound(map, &shares[i]);
+		cu_mask_bound_cost(map, &shares[i]);
 	}
-	count(&t);
-	if (!give(&t))
+	cu_mask_count_all(&t);
+	if (!cu_mask_give_units(&t))
 		return -EINVAL;
 	for (uint32_t leaf = 0; leaf < CU_LEAVES; leaf++)
-		if (t.used[leaf] > units_in(map, leaf))
-			too_much[leaf] = t.used[leaf] - units_in(map, leaf);
+		if (t.used[leaf] > cu_mask_count_units(map, leaf))
+			too_much[leaf] = t.used[leaf] - cu_mask_count_units(map, leaf);
 	for (uint32_t i = 0; i < n; i++)
-		keep(&t, &shares[i], too_much);
+		cu_mask_keep_units(&t, &shares[i], too_much);
 	for (uint32_t i = 0; i < n; i++) {
 		for (uint32_t leaf = 0; leaf < CU_LEAVES; leaf++)
-			fill(&t, &shares[i], leaf);
+			cu_mask_fill_xcc(&t, &shares[i], leaf);
 		shares[i].cus = shares[i].wanted * map->unit_bits;
 	}
 	for (uint32_t i = 0; i < n; i++)
-		shares[i].alone = is_alone(&t, &shares[i]);
+		shares[i].alone = cu_mask_is_alone(&t, &shares[i]);
 	return 0;
 }
 
@@ -365,7 +372,7 @@ struct cu_mask cu_mask_all(const struct cu_map *map)
 	struct cu_mask all = {{0}};
 
 	for (uint32_t unit = 0; unit < map->slots; unit++)
-		all.word[unit * map->unit_bits / 32] |= unit_mask(map, unit);
+		all.word[unit * map->unit_bits / 32] |= cu_mask_of_unit(map, unit);
 	return all;
 }
 
@@ -374,7 +381,7 @@ uint32_t cu_mask_bits(const struct cu_map *map)
 	return (map->slots * map->unit_bits + 31) / 32 * 32;
 }
 
-static bool pairs_are_whole(const uint32_t *words, uint32_t n)
+static bool cu_mask_pairs_are_whole(const uint32_t *words, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++)
 		if ((words[i] ^ words[i] >> 1) & 0x55555555)
@@ -383,16 +390,16 @@ static bool pairs_are_whole(const uint32_t *words, uint32_t n)
 }
 
 /* Whether a mask has something in each XCC in which the other one has. */
-static bool in_each_xcc(const struct cu_map *map, const struct cu_mask *mask,
-			const struct cu_mask *other)
+static bool cu_mask_in_each_xcc(const struct cu_map *map, const struct cu_mask *mask,
+				const struct cu_mask *other)
 {
 	bool needs[CU_XCCS] = {false}, is[CU_XCCS] = {false};
 
 	for (uint32_t unit = 0; unit < map->slots; unit++) {
 		if (map->leaf[unit] == CU_NOWHERE)
 			continue;
-		needs[cu_map_part(map->leaf[unit], CU_LEVEL_XCC)] |= has(map, other, unit);
-		is[cu_map_part(map->leaf[unit], CU_LEVEL_XCC)] |= has(map, mask, unit);
+		needs[cu_map_part(map->leaf[unit], CU_LEVEL_XCC)] |= cu_mask_has(map, other, unit);
+		is[cu_map_part(map->leaf[unit], CU_LEVEL_XCC)] |= cu_mask_has(map, mask, unit);
 	}
 	for (uint32_t x = 0; x < CU_XCCS; x++)
 		if (needs[x] && !is[x])
@@ -410,14 +417,14 @@ bool cu_mask_within(const struct cu_map *map, const struct cu_mask *mask, uint32
 
 		if (map->leaf[unit] == CU_NOWHERE)
 			continue;
-		all.word[word] |= unit_mask(map, unit);
-		if (!has(map, mask, unit))
+		all.word[word] |= cu_mask_of_unit(map, unit);
+		if (!cu_mask_has(map, mask, unit))
 			continue;
-		units.word[word] |= unit_mask(map, unit);
+		units.word[word] |= cu_mask_of_unit(map, unit);
 		n++;
 	}
-	return !memcmp(&units, mask, sizeof(units)) && in_each_xcc(map, mask, &all) &&
-	       n <= wanted(map, permille);
+	return !memcmp(&units, mask, sizeof(units)) && cu_mask_in_each_xcc(map, mask, &all) &&
+	       n <= cu_mask_wanted_units(map, permille);
 }
 
 int cu_mask_narrow(const struct cu_map *map, const struct cu_mask *tenants, const uint32_t *words,
@@ -427,10 +434,10 @@ int cu_mask_narrow(const struct cu_map *map, const struct cu_mask *tenants, cons
 	uint32_t n = bits < CU_MASK_BITS ? bits / 32 : CU_MASK_WORDS;
 	struct cu_mask both = {{0}};
 
-	if (!bits || bits % 32 || (map->unit_bits == 2 && !pairs_are_whole(words, n)))
+	if (!bits || bits % 32 || (map->unit_bits == 2 && !cu_mask_pairs_are_whole(words, n)))
 		return -EINVAL;
 	for (uint32_t i = 0; i < n; i++)
 		both.word[i] = tenants->word[i] & words[i];
-	*ret = in_each_xcc(map, &both, tenants) ? both : *tenants;
+	*ret = cu_mask_in_each_xcc(map, &both, tenants) ? both : *tenants;
 	return 0;
 }

@@ -11,28 +11,28 @@
 /* SVM's word for "nowhere in particular". */
 #define SVM_UNDEFINED UINT32_MAX
 
-static struct demand refuse(int error)
+static struct demand demand_refuse(int error)
 {
 	return (struct demand){.act = DEMAND_REFUSE, .error = error, .descriptor = -1};
 }
 
-static struct demand only(enum demand_act act, uint64_t object)
+static struct demand demand_only_act(enum demand_act act, uint64_t object)
 {
 	return (struct demand){.act = act, .object = object, .descriptor = -1};
 }
 
-static struct demand nothing(void)
+static struct demand demand_nothing(void)
 {
-	return only(DEMAND_NOTHING, 0);
+	return demand_only_act(DEMAND_NOTHING, 0);
 }
 
-static struct demand import(int32_t descriptor)
+static struct demand demand_of_import(int32_t descriptor)
 {
 	return (struct demand){.act = DEMAND_IMPORT, .descriptor = descriptor};
 }
 
 /* The kernel rounds up to pages; false for more than there can be. */
-static bool pages(uint64_t bytes, uint32_t page_bytes, uint64_t *ret_bytes)
+static bool demand_to_pages(uint64_t bytes, uint32_t page_bytes, uint64_t *ret_bytes)
 {
 	if (bytes > DEMAND_MOST_BYTES)
 		return false;
@@ -40,31 +40,32 @@ static bool pages(uint64_t bytes, uint32_t page_bytes, uint64_t *ret_bytes)
 	return true;
 }
 
-static struct demand take(enum demand_memory memory, uint32_t gpu_id, uint64_t bytes,
-			  uint32_t page_bytes)
+static struct demand demand_take_part(enum demand_memory memory, uint32_t gpu_id, uint64_t bytes,
+				      uint32_t page_bytes)
 {
 	struct demand demand = {.act = DEMAND_TAKE, .count = 1, .descriptor = -1};
 
 	demand.parts[0] = (struct demand_part){.gpu_id = gpu_id, .memory = memory};
-	return pages(bytes, page_bytes, &demand.parts[0].bytes) ? demand : refuse(-ENOMEM);
+	return demand_to_pages(bytes, page_bytes, &demand.parts[0].bytes) ? demand
+									  : demand_refuse(-ENOMEM);
 }
 
 /* The first flag that the kernel finds, in its order, says what kind it is. */
-static struct demand of_alloc(const struct kfd_ioctl_alloc_memory_of_gpu_args *args,
-			      uint32_t page_bytes)
+static struct demand demand_of_alloc(const struct kfd_ioctl_alloc_memory_of_gpu_args *args,
+				     uint32_t page_bytes)
 {
 	/* Its addresses lie over the same memory twice, so that a ring needs no wrap-around. */
 	uint64_t bytes = args->flags & KFD_IOC_ALLOC_MEM_FLAGS_AQL_QUEUE_MEM ? args->size >> 1
 									      : args->size;
 
 	if (args->flags & KFD_IOC_ALLOC_MEM_FLAGS_VRAM)
-		return take(DEMAND_VRAM, args->gpu_id, bytes, page_bytes);
+		return demand_take_part(DEMAND_VRAM, args->gpu_id, bytes, page_bytes);
 	if (args->flags & KFD_IOC_ALLOC_MEM_FLAGS_GTT)
-		return take(DEMAND_GTT, args->gpu_id, bytes, page_bytes);
+		return demand_take_part(DEMAND_GTT, args->gpu_id, bytes, page_bytes);
 	if (args->flags & (KFD_IOC_ALLOC_MEM_FLAGS_USERPTR | KFD_IOC_ALLOC_MEM_FLAGS_DOORBELL |
 			   KFD_IOC_ALLOC_MEM_FLAGS_MMIO_REMAP))
-		return nothing();
-	return refuse(-EINVAL);
+		return demand_nothing();
+	return demand_refuse(-EINVAL);
 }
 
 /* Where a range is to be, as far as a request says so. */
@@ -73,7 +74,7 @@ struct places {
 };
 
 /* Attributes apply in their order: of one type the last counts. */
-static int find_places(const char *attrs, uint32_t count, struct places *ret)
+static int demand_find_places(const char *attrs, uint32_t count, struct places *ret)
 {
 	for (uint32_t i = 0; i < count; i++) {
 		struct kfd_ioctl_svm_attribute attr;
@@ -90,7 +91,7 @@ static int find_places(const char *attrs, uint32_t count, struct places *ret)
 	return 0;
 }
 
-static bool is_gpu(uint32_t place)
+static bool demand_is_gpu(uint32_t place)
 {
 	return place && place != SVM_UNDEFINED;
 }
@@ -100,19 +101,20 @@ static bool is_gpu(uint32_t place)
  * more, so it is charged as if it had. Both to one GPU is once; to two GPUs each is charged, since
  * the memory may be with either.
  */
-static struct demand of_places(const struct kfd_ioctl_svm_args *args, const struct places *places,
-			       uint32_t page_bytes)
+static struct demand demand_of_places(const struct kfd_ioctl_svm_args *args,
+				      const struct places *places, uint32_t page_bytes)
 {
 	struct demand demand = {.object = args->start_addr, .by_address = true, .descriptor = -1};
 	const uint32_t place[DEMAND_PARTS] = {places->prefetch, places->preferred};
 	uint64_t bytes;
 
-	if (!pages(args->size, page_bytes, &bytes) || args->start_addr + bytes < args->start_addr)
-		return refuse(-ENOMEM);
+	if (!demand_to_pages(args->size, page_bytes, &bytes) ||
+	    args->start_addr + bytes < args->start_addr)
+		return demand_refuse(-ENOMEM);
 	demand.length = bytes;
 	demand.stays = places->prefetch == SVM_UNDEFINED;
 	for (int i = 0; i < DEMAND_PARTS; i++)
-		if (is_gpu(place[i]) && !(i && place[i] == place[0]))
+		if (demand_is_gpu(place[i]) && !(i && place[i] == place[0]))
 			demand.parts[demand.count++] = (struct demand_part){
 				.gpu_id = place[i], .memory = DEMAND_VRAM, .bytes = bytes};
 	if (demand.count)
@@ -120,7 +122,7 @@ static struct demand of_places(const struct kfd_ioctl_svm_args *args, const stru
 	else if (places->prefetch == 0)
 		demand.act = DEMAND_GIVE;
 	else
-		return nothing();
+		return demand_nothing();
 	return demand;
 }
 
@@ -128,7 +130,7 @@ static struct demand of_places(const struct kfd_ioctl_svm_args *args, const stru
  * The kernel reads as many attributes as the block says, whether the request has room for them or
  * not: those beyond it are not known here, so such a block does not reach it.
  */
-static struct demand of_svm(const void *block, size_t copied, uint32_t page_bytes)
+static struct demand demand_of_svm(const void *block, size_t copied, uint32_t page_bytes)
 {
 	const size_t head = offsetof(struct kfd_ioctl_svm_args, attrs);
 	struct places places = {SVM_UNDEFINED, SVM_UNDEFINED};
@@ -136,19 +138,19 @@ static struct demand of_svm(const void *block, size_t copied, uint32_t page_byte
 
 	memcpy(&args, block, copied < head ? copied : head);
 	if (args.op == KFD_IOCTL_SVM_OP_GET_ATTR && !args.nattr)
-		return nothing();
+		return demand_nothing();
 	if (copied < head || args.nattr > (copied - head) / sizeof(args.attrs[0]) ||
 	    args.op > KFD_IOCTL_SVM_OP_GET_ATTR)
-		return refuse(-EINVAL);
+		return demand_refuse(-EINVAL);
 	if (args.op == KFD_IOCTL_SVM_OP_GET_ATTR)
-		return nothing();
-	if (find_places((const char *)block + head, args.nattr, &places) < 0)
-		return refuse(-EINVAL);
-	return of_places(&args, &places, page_bytes);
+		return demand_nothing();
+	if (demand_find_places((const char *)block + head, args.nattr, &places) < 0)
+		return demand_refuse(-EINVAL);
+	return demand_of_places(&args, &places, page_bytes);
 }
 
 /* What a request's block is at most, so that a length that lies does no harm. */
-static size_t bounded(unsigned long request, const void *block, size_t copied)
+static size_t demand_bound_copy(unsigned long request, const void *block, size_t copied)
 {
 	size_t most = _IOC_SIZE(request);
 
@@ -165,94 +167,94 @@ struct demand demand_of_kfd(unsigned long request, const void *block, size_t cop
 {
 	const struct kfd_ioctl *row = kfd_ioctl_find(request);
 
-	copied = bounded(request, block, copied);
+	copied = demand_bound_copy(request, block, copied);
 	block = copied ? block : "";
 	if (kfd_ioctl_decide(request) == KFD_REFUSE)
-		return refuse(-ENOTTY);
+		return demand_refuse(-ENOTTY);
 	switch (row ? row->nr : 0) {
 	case KFD_NR_ALLOC_MEMORY_OF_GPU: {
 		BLOCK(kfd_ioctl_alloc_memory_of_gpu_args, args);
-		return of_alloc(&args, page_bytes);
+		return demand_of_alloc(&args, page_bytes);
 	}
 	case KFD_NR_FREE_MEMORY_OF_GPU: {
 		BLOCK(kfd_ioctl_free_memory_of_gpu_args, args);
-		return only(DEMAND_GIVE, args.handle);
+		return demand_only_act(DEMAND_GIVE, args.handle);
 	}
 	case KFD_NR_IMPORT_DMABUF: {
 		BLOCK(kfd_ioctl_import_dmabuf_args, args);
-		return import((int32_t)args.dmabuf_fd);
+		return demand_of_import((int32_t)args.dmabuf_fd);
 	}
 	case KFD_NR_IPC_IMPORT_HANDLE:
-		return import(-1);
+		return demand_of_import(-1);
 	case KFD_NR_SVM:
-		return of_svm(block, copied, page_bytes);
+		return demand_of_svm(block, copied, page_bytes);
 	case KFD_NR_SET_XNACK_MODE: {
 		/*
 		 * With it on, what a GPU touches moves to that GPU, and no ioctl says so. Refused
 		 * as on GPUs that cannot do it, which programs have to expect.
 		 */
 		BLOCK(kfd_ioctl_set_xnack_mode_args, args);
-		return args.xnack_enabled > 0 ? refuse(-EPERM) : nothing();
+		return args.xnack_enabled > 0 ? demand_refuse(-EPERM) : demand_nothing();
 	}
 	case KFD_NR_CRIU_OP: {
 		/* Its memory stands in arrays that are not looked at yet. */
 		BLOCK(kfd_ioctl_criu_args, args);
-		return args.op == KFD_CRIU_OP_RESTORE ? refuse(-EACCES) : nothing();
+		return args.op == KFD_CRIU_OP_RESTORE ? demand_refuse(-EACCES) : demand_nothing();
 	}
 	}
-	return nothing(); /* scratch, too: its memory is allocated and then pointed to */
+	return demand_nothing(); /* scratch, too: its memory is allocated and then pointed to */
 }
 
 /* What lies on the chip is not memory; a place that is not known here may be, and is counted. */
-static struct demand of_create(const struct drm_amdgpu_gem_create_in *args, uint32_t page_bytes,
-			       uint32_t gpu_id)
+static struct demand demand_of_create(const struct drm_amdgpu_gem_create_in *args,
+				      uint32_t page_bytes, uint32_t gpu_id)
 {
 	const uint64_t elsewhere = AMDGPU_GEM_DOMAIN_CPU | AMDGPU_GEM_DOMAIN_GDS |
 				   AMDGPU_GEM_DOMAIN_GWS | AMDGPU_GEM_DOMAIN_OA;
 
 	if (args->domains & ~(elsewhere | AMDGPU_GEM_DOMAIN_GTT))
-		return take(DEMAND_VRAM, gpu_id, args->bo_size, page_bytes);
+		return demand_take_part(DEMAND_VRAM, gpu_id, args->bo_size, page_bytes);
 	if (args->domains & AMDGPU_GEM_DOMAIN_GTT)
-		return take(DEMAND_GTT, gpu_id, args->bo_size, page_bytes);
-	return nothing();
+		return demand_take_part(DEMAND_GTT, gpu_id, args->bo_size, page_bytes);
+	return demand_nothing();
 }
 
 /*
  * To device memory an object's size is charged before. From there it is not given back: the kernel
  * moves it when it likes to.
  */
-static struct demand of_op(const struct drm_amdgpu_gem_op *args)
+static struct demand demand_of_op(const struct drm_amdgpu_gem_op *args)
 {
 	if (args->op != AMDGPU_GEM_OP_SET_PLACEMENT || !(args->value & AMDGPU_GEM_DOMAIN_VRAM))
-		return nothing();
-	return only(DEMAND_PLACE, args->handle);
+		return demand_nothing();
+	return demand_only_act(DEMAND_PLACE, args->handle);
 }
 
 struct demand demand_of_drm(unsigned long request, const void *block, size_t copied,
 			    uint32_t page_bytes, uint32_t gpu_id)
 {
 	/* DRM reads the block of a request alone that says so; KFD does not look at that. */
-	copied = _IOC_DIR(request) & _IOC_WRITE ? bounded(request, block, copied) : 0;
+	copied = _IOC_DIR(request) & _IOC_WRITE ? demand_bound_copy(request, block, copied) : 0;
 	block = copied ? block : "";
 	if (drm_ioctl_decide(request) == KFD_REFUSE)
-		return refuse(-EINVAL);
+		return demand_refuse(-EINVAL);
 	switch (_IOC_TYPE(request) == DRM_IOCTL_BASE ? _IOC_NR(request) : 0) {
 	case DRM_NR_AMDGPU_GEM_CREATE: {
 		BLOCK(drm_amdgpu_gem_create_in, args);
-		return of_create(&args, page_bytes, gpu_id);
+		return demand_of_create(&args, page_bytes, gpu_id);
 	}
 	case DRM_NR_AMDGPU_GEM_OP: {
 		BLOCK(drm_amdgpu_gem_op, args);
-		return of_op(&args);
+		return demand_of_op(&args);
 	}
 	case DRM_NR_GEM_CLOSE: {
 		BLOCK(drm_gem_close, args);
-		return only(DEMAND_GIVE, args.handle);
+		return demand_only_act(DEMAND_GIVE, args.handle);
 	}
 	case DRM_NR_PRIME_FD_TO_HANDLE: {
 		BLOCK(drm_prime_handle, args);
-		return import(args.fd);
+		return demand_of_import(args.fd);
 	}
 	}
-	return nothing();
+	return demand_nothing();
 }

@@ -7,8 +7,8 @@
 #define PERCENT 0xffu
 
 /* How long a tenant that works all the time may go on: what it uses is paid back meanwhile. */
-static int64_t lasts_ns(const struct controller *controller, const struct share_params *params,
-			uint64_t hot, uint64_t now_ns)
+static int64_t duty_lasts_ns(const struct controller *controller, const struct share_params *params,
+			     uint64_t hot, uint64_t now_ns)
 {
 	int64_t credit_ns = -controller->debt_ns(hot, params, now_ns);
 	int64_t others = 1000 - (int64_t)params->share_permille;
@@ -27,7 +27,7 @@ struct duty_answer duty_step(const struct controller *controller, const struct s
 		hot = controller->bill(hot, params, from_ns, to_ns);
 	wait_ns = controller->admit(hot, params, now_ns, 0, &answer.hot);
 	answer.open = !wait_ns;
-	next_ns = answer.open ? lasts_ns(controller, params, answer.hot, now_ns)
+	next_ns = answer.open ? duty_lasts_ns(controller, params, answer.hot, now_ns)
 			      : (int64_t)(wait_ns - now_ns);
 	answer.next_ns = now_ns + (uint64_t)clamp_i64(next_ns, (int64_t)DUTY_PAUSE_NS,
 						      (int64_t)DUTY_LOOK_NS);

@@ -13,14 +13,14 @@ static const char by_place[8] = {'A', 'M', 'D', ' ', 'p', 'c', 'i', ' '};
 /* So that the half is not zero, wherever the GPU is. */
 #define PLACE (UINT64_C(1) << 63)
 
-static void put(uint8_t uuid[16], const char half[8], uint64_t value)
+static void amd_identity_put_bits(uint8_t uuid[16], const char half[8], uint64_t value)
 {
 	memcpy(uuid, half, 8);
 	for (int i = 0; i < 8; i++)
 		uuid[8 + i] = (uint8_t)(value >> (56 - 8 * i));
 }
 
-static uint64_t value_of(const uint8_t uuid[16])
+static uint64_t amd_identity_get_bits(const uint8_t uuid[16])
 {
 	uint64_t value = 0;
 
@@ -32,10 +32,11 @@ static uint64_t value_of(const uint8_t uuid[16])
 void amd_identity(const struct topology_node *node, uint8_t ret_uuid[16])
 {
 	if (node->unique_id)
-		put(ret_uuid, by_id, node->unique_id);
+		amd_identity_put_bits(ret_uuid, by_id, node->unique_id);
 	else
-		put(ret_uuid, by_place,
-		    PLACE | (uint64_t)node->domain << 16 | (node->location & 0xffff));
+		amd_identity_put_bits(ret_uuid, by_place,
+				      PLACE | (uint64_t)node->domain << 16 |
+					      (node->location & 0xffff));
 }
 
 bool amd_identity_is(const uint8_t uuid[16])
@@ -45,7 +46,7 @@ bool amd_identity_is(const uint8_t uuid[16])
 
 void amd_identity_text(const uint8_t uuid[16], char ret_text[AMD_IDENTITY_BYTES])
 {
-	uint64_t value = value_of(uuid);
+	uint64_t value = amd_identity_get_bits(uuid);
 	struct topology_node node = {.domain = (uint32_t)(value >> 16),
 				     .location = (uint32_t)(value & 0xffff)};
 
@@ -56,7 +57,7 @@ void amd_identity_text(const uint8_t uuid[16], char ret_text[AMD_IDENTITY_BYTES]
 		topology_pci_name(&node, ret_text);
 }
 
-static int digit(char c)
+static int amd_identity_digit(char c)
 {
 	if (c >= '0' && c <= '9')
 		return c - '0';
@@ -65,12 +66,12 @@ static int digit(char c)
 }
 
 /* Exactly `n` hexadecimal digits, then `after`. */
-static int hex(const char **text, int n, char after, uint64_t *ret)
+static int amd_identity_hex(const char **text, int n, char after, uint64_t *ret)
 {
 	uint64_t value = 0;
 
 	for (int i = 0; i < n; i++) {
-		int d = digit((*text)[i]);
+		int d = amd_identity_digit((*text)[i]);
 
 		if (d < 0)
 			return -EINVAL;
@@ -83,7 +84,7 @@ static int hex(const char **text, int n, char after, uint64_t *ret)
 	return 0;
 }
 
-static int parse_place(const char *text, uint8_t ret_uuid[16])
+static int amd_identity_parse_place(const char *text, uint8_t ret_uuid[16])
 {
 	uint64_t domain, bus, device, function;
 	const char *colon = strchr(text, ':');
@@ -91,12 +92,14 @@ static int parse_place(const char *text, uint8_t ret_uuid[16])
 	/* Four digits or more: some machines have more than 65,536 domains. */
 	if (!colon || colon - text < 4 || colon - text > 8)
 		return -EINVAL;
-	if (hex(&text, (int)(colon - text), ':', &domain) || hex(&text, 2, ':', &bus) ||
-	    hex(&text, 2, '.', &device) || hex(&text, 1, '\0', &function))
+	if (amd_identity_hex(&text, (int)(colon - text), ':', &domain) ||
+	    amd_identity_hex(&text, 2, ':', &bus) || amd_identity_hex(&text, 2, '.', &device) ||
+	    amd_identity_hex(&text, 1, '\0', &function))
 		return -EINVAL;
 	if (device > 31 || function > 7)
 		return -EINVAL;
-	put(ret_uuid, by_place, PLACE | domain << 16 | bus << 8 | device << 3 | function);
+	amd_identity_put_bits(ret_uuid, by_place,
+			      PLACE | domain << 16 | bus << 8 | device << 3 | function);
 	return 0;
 }
 
@@ -106,10 +109,10 @@ int amd_identity_parse(const char *text, uint8_t ret_uuid[16])
 
 	if ((text[0] | 0x20) != 'g' || (text[1] | 0x20) != 'p' || (text[2] | 0x20) != 'u' ||
 	    text[3] != '-')
-		return parse_place(text, ret_uuid);
+		return amd_identity_parse_place(text, ret_uuid);
 	text += 4;
-	if (hex(&text, 16, '\0', &id) || !id)
+	if (amd_identity_hex(&text, 16, '\0', &id) || !id)
 		return -EINVAL;
-	put(ret_uuid, by_id, id);
+	amd_identity_put_bits(ret_uuid, by_id, id);
 	return 0;
 }

@@ -25,7 +25,7 @@ const struct kfd_ioctl *kfd_ioctl_find(unsigned long request)
 }
 
 /* Of a character device: the kernel passes no others by its driver. */
-static bool is_for_any_file(unsigned long request)
+static bool kfd_ioctl_is_for_any_file(unsigned long request)
 {
 	switch ((uint32_t)request) { /* the kernel takes no more of it */
 	case FIOCLEX:
@@ -37,16 +37,16 @@ static bool is_for_any_file(unsigned long request)
 	return false;
 }
 
-static enum kfd_decision without_row(unsigned long request)
+static enum kfd_decision kfd_ioctl_decide_unlisted(unsigned long request)
 {
-	return is_for_any_file(request) ? KFD_PASS : KFD_REFUSE;
+	return kfd_ioctl_is_for_any_file(request) ? KFD_PASS : KFD_REFUSE;
 }
 
 enum kfd_decision kfd_ioctl_decide(unsigned long request)
 {
 	const struct kfd_ioctl *row = kfd_ioctl_find(request);
 
-	return row ? row->decision : without_row(request);
+	return row ? row->decision : kfd_ioctl_decide_unlisted(request);
 }
 
 enum kfd_decision drm_ioctl_decide(unsigned long request)
@@ -54,7 +54,7 @@ enum kfd_decision drm_ioctl_decide(unsigned long request)
 	uint8_t decision = drm_by_nr[_IOC_NR(request)];
 
 	if (_IOC_TYPE(request) != DRM_IOCTL_BASE || !decision)
-		return without_row(request);
+		return kfd_ioctl_decide_unlisted(request);
 	return (enum kfd_decision)(decision - 1);
 }
 

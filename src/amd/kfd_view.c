@@ -11,14 +11,14 @@
 #include "base/number.h"
 #include "base/parse.h"
 
-static uint64_t total(const struct kfd_view *view)
+static uint64_t kfd_view_total(const struct kfd_view *view)
 {
 	return min_u64(view->limit_bytes, view->device_bytes);
 }
 
-static uint64_t visible(const struct kfd_view *view)
+static uint64_t kfd_view_visible(const struct kfd_view *view)
 {
-	return min_u64(total(view), view->visible_bytes);
+	return min_u64(kfd_view_total(view), view->visible_bytes);
 }
 
 struct text {
@@ -26,7 +26,7 @@ struct text {
 	size_t room, len;
 };
 
-static int put(struct text *out, const char *bytes, size_t len)
+static int kfd_view_put(struct text *out, const char *bytes, size_t len)
 {
 	if (len > out->room - out->len)
 		return -ENOSPC;
@@ -35,14 +35,15 @@ static int put(struct text *out, const char *bytes, size_t len)
 	return 0;
 }
 
-static int put_number(struct text *out, uint64_t number)
+static int kfd_view_put_number(struct text *out, uint64_t number)
 {
 	char digits[24];
 
-	return put(out, digits, (size_t)snprintf(digits, sizeof(digits), "%" PRIu64, number));
+	return kfd_view_put(out, digits,
+			    (size_t)snprintf(digits, sizeof(digits), "%" PRIu64, number));
 }
 
-static int parse_number(const char *text, size_t len, uint64_t *ret)
+static int kfd_view_parse_number(const char *text, size_t len, uint64_t *ret)
 {
 	char digits[24];
 
@@ -56,43 +57,43 @@ static int parse_number(const char *text, size_t len, uint64_t *ret)
 }
 
 /* A number as it is, or `most`. */
-static int put_at_most(struct text *out, const char *text, size_t len, uint64_t most)
+static int kfd_view_put_at_most(struct text *out, const char *text, size_t len, uint64_t most)
 {
 	uint64_t number;
-	int r = parse_number(text, len, &number);
+	int r = kfd_view_parse_number(text, len, &number);
 
 	if (r < 0)
 		return r;
-	return number > most ? put_number(out, most) : put(out, text, len);
+	return number > most ? kfd_view_put_number(out, most) : kfd_view_put(out, text, len);
 }
 
 /* One line, with its end; *seen counts those of the name. */
-static int put_line(struct text *out, const char *line, size_t len, const char *name, uint64_t most,
-		    int *seen)
+static int kfd_view_put_line(struct text *out, const char *line, size_t len, const char *name,
+			     uint64_t most, int *seen)
 {
 	size_t n = strlen(name);
 	int r;
 
 	if (len <= n || memcmp(line, name, n) || line[n] != ' ')
-		return put(out, line, len);
+		return kfd_view_put(out, line, len);
 	if ((*seen)++)
 		return -EINVAL;
-	r = put(out, line, n + 1);
+	r = kfd_view_put(out, line, n + 1);
 	if (r == 0)
-		r = put_at_most(out, line + n + 1, len - n - 2, most);
-	return r < 0 ? r : put(out, "\n", 1);
+		r = kfd_view_put_at_most(out, line + n + 1, len - n - 2, most);
+	return r < 0 ? r : kfd_view_put(out, "\n", 1);
 }
 
 /* All lines, but the number of that name is at most `most`. */
-static int put_lines(struct text *out, const char *text, size_t len, const char *name,
-		     uint64_t most)
+static int kfd_view_put_lines(struct text *out, const char *text, size_t len, const char *name,
+			      uint64_t most)
 {
 	int seen = 0;
 
 	while (len) {
 		const char *end = memchr(text, '\n', len);
 		size_t n = end ? (size_t)(end - text) + 1 : 0;
-		int r = n ? put_line(out, text, n, name, most, &seen) : -ENODATA;
+		int r = n ? kfd_view_put_line(out, text, n, name, most, &seen) : -ENODATA;
 
 		if (r < 0)
 			return r;
@@ -102,7 +103,7 @@ static int put_lines(struct text *out, const char *text, size_t len, const char 
 	return seen ? 0 : -ENODATA;
 }
 
-static int finish(const struct text *out, int r, size_t *ret_len)
+static int kfd_view_finish(const struct text *out, int r, size_t *ret_len)
 {
 	if (r == 0)
 		*ret_len = out->len;
@@ -122,19 +123,20 @@ int kfd_view_bank(const struct kfd_view *view, const char *text, size_t len, uin
 		return r;
 	if (bank.heap != TOPOLOGY_HEAP_VRAM_VISIBLE && bank.heap != TOPOLOGY_HEAP_VRAM)
 		left = UINT64_MAX;
-	return finish(&out, put_lines(&out, text, len, "size_in_bytes", left), ret_len);
+	return kfd_view_finish(&out, kfd_view_put_lines(&out, text, len, "size_in_bytes", left),
+			       ret_len);
 }
 
 int kfd_view_node(const struct kfd_view *view, const char *text, size_t len, char *ret, size_t room,
 		  size_t *ret_len)
 {
 	struct text out = {.at = ret, .room = room};
-	int r = put_lines(&out, text, len, "local_mem_size", view->limit_bytes);
+	int r = kfd_view_put_lines(&out, text, len, "local_mem_size", view->limit_bytes);
 
 	/* Not every kernel tells it here. */
 	if (r == -ENODATA && len && text[len - 1] == '\n')
 		r = 0;
-	return finish(&out, r, ret_len);
+	return kfd_view_finish(&out, r, ret_len);
 }
 
 int kfd_view_mem_info(const struct kfd_view *view, const char *file, const char *text, size_t len,
@@ -145,11 +147,12 @@ int kfd_view_mem_info(const struct kfd_view *view, const char *file, const char 
 		bool is_total;
 		uint64_t bytes;
 	} files[] = {
-		{"mem_info_vram_total", true, total(view)},
-		{"mem_info_vis_vram_total", true, visible(view)},
-		{"mem_info_vram_used", false, min_u64(view->used_bytes, total(view))},
-		{"mem_info_vis_vram_used", false, min_u64(view->used_bytes, visible(view))},
-		{"used_memory", false, min_u64(view->used_bytes, total(view))},
+		{"mem_info_vram_total", true, kfd_view_total(view)},
+		{"mem_info_vis_vram_total", true, kfd_view_visible(view)},
+		{"mem_info_vram_used", false, min_u64(view->used_bytes, kfd_view_total(view))},
+		{"mem_info_vis_vram_used", false,
+		 min_u64(view->used_bytes, kfd_view_visible(view))},
+		{"used_memory", false, min_u64(view->used_bytes, kfd_view_total(view))},
 	};
 	struct text out = {.at = ret, .room = room};
 	uint64_t real;
@@ -162,21 +165,21 @@ int kfd_view_mem_info(const struct kfd_view *view, const char *file, const char 
 		return -ENOENT;
 	if (!len || text[len - 1] != '\n')
 		return -ENODATA;
-	r = parse_number(text, len - 1, &real);
+	r = kfd_view_parse_number(text, len - 1, &real);
 	if (r == 0)
-		r = files[i].is_total ? put_at_most(&out, text, len - 1, files[i].bytes)
-				      : put_number(&out, files[i].bytes);
+		r = files[i].is_total ? kfd_view_put_at_most(&out, text, len - 1, files[i].bytes)
+				      : kfd_view_put_number(&out, files[i].bytes);
 	if (r == 0)
-		r = put(&out, "\n", 1);
-	return finish(&out, r, ret_len);
+		r = kfd_view_put(&out, "\n", 1);
+	return kfd_view_finish(&out, r, ret_len);
 }
 
 void kfd_view_available(const struct kfd_view *view,
 			struct kfd_ioctl_get_available_memory_args *args)
 {
-	uint64_t used = min_u64(view->used_bytes, total(view));
+	uint64_t used = min_u64(view->used_bytes, kfd_view_total(view));
 
-	args->available = min_u64(args->available, total(view) - used);
+	args->available = min_u64(args->available, kfd_view_total(view) - used);
 }
 
 void kfd_view_version(struct kfd_ioctl_get_version_args *args)
@@ -186,7 +189,8 @@ void kfd_view_version(struct kfd_ioctl_get_version_args *args)
 		args->minor_version = KFD_IOCTL_MINOR_VERSION;
 }
 
-static void view_heap(const struct kfd_view *view, uint64_t most, struct drm_amdgpu_heap_info *heap)
+static void kfd_view_heap(const struct kfd_view *view, uint64_t most,
+			  struct drm_amdgpu_heap_info *heap)
 {
 	heap->total_heap_size = min_u64(heap->total_heap_size, most);
 	heap->usable_heap_size = min_u64(heap->usable_heap_size, heap->total_heap_size);
@@ -212,19 +216,19 @@ void kfd_view_info(const struct kfd_view *view, uint32_t query, void *answer, si
 	memcpy(&a, answer, bytes);
 	switch (query) {
 	case AMDGPU_INFO_VRAM_USAGE:
-		a.usage = min_u64(view->used_bytes, total(view));
+		a.usage = min_u64(view->used_bytes, kfd_view_total(view));
 		break;
 	case AMDGPU_INFO_VIS_VRAM_USAGE:
-		a.usage = min_u64(view->used_bytes, visible(view));
+		a.usage = min_u64(view->used_bytes, kfd_view_visible(view));
 		break;
 	case AMDGPU_INFO_VRAM_GTT:
-		a.sizes.vram_size = min_u64(a.sizes.vram_size, total(view));
+		a.sizes.vram_size = min_u64(a.sizes.vram_size, kfd_view_total(view));
 		a.sizes.vram_cpu_accessible_size =
-			min_u64(a.sizes.vram_cpu_accessible_size, visible(view));
+			min_u64(a.sizes.vram_cpu_accessible_size, kfd_view_visible(view));
 		break;
 	case AMDGPU_INFO_MEMORY:
-		view_heap(view, total(view), &a.memory.vram);
-		view_heap(view, visible(view), &a.memory.cpu_accessible_vram);
+		kfd_view_heap(view, kfd_view_total(view), &a.memory.vram);
+		kfd_view_heap(view, kfd_view_visible(view), &a.memory.cpu_accessible_vram);
 		break;
 	default:
 		return;

@@ -119,7 +119,7 @@ struct shown {
 	char s[36];
 };
 
-static struct shown show(struct piece piece)
+static struct shown topology_parse_show_text(struct piece piece)
 {
 	struct shown shown;
 	size_t n = piece.len < 32 ? piece.len : 32;
@@ -141,7 +141,7 @@ complain(int r, char ret_what[TOPOLOGY_WHAT_BYTES], const char *fmt, ...)
 	return r;
 }
 
-static int parse_value(struct piece piece, uint64_t most, uint64_t *ret)
+static int topology_parse_value(struct piece piece, uint64_t most, uint64_t *ret)
 {
 	char digits[24];
 
@@ -153,7 +153,7 @@ static int parse_value(struct piece piece, uint64_t most, uint64_t *ret)
 }
 
 /* The next line without its end; false after the last. */
-static bool next_line(struct piece *rest, struct piece *ret)
+static bool topology_parse_next_line(struct piece *rest, struct piece *ret)
 {
 	const char *end = rest->len ? memchr(rest->at, '\n', rest->len) : NULL;
 
@@ -165,7 +165,8 @@ static bool next_line(struct piece *rest, struct piece *ret)
 	return true;
 }
 
-static const struct field *find(const struct field *fields, size_t n, struct piece name)
+static const struct field *topology_parse_find_field(const struct field *fields, size_t n,
+						     struct piece name)
 {
 	for (size_t i = 0; i < n; i++)
 		if (strlen(fields[i].name) == name.len &&
@@ -175,7 +176,7 @@ static const struct field *find(const struct field *fields, size_t n, struct pie
 }
 
 /* memcpy: what is written to is a member of a struct that only the offset names. */
-static void store(void *out, const struct field *field, uint64_t value)
+static void topology_parse_store(void *out, const struct field *field, uint64_t value)
 {
 	uint32_t narrow = (uint32_t)value;
 
@@ -185,8 +186,9 @@ static void store(void *out, const struct field *field, uint64_t value)
 		memcpy((char *)out + field->offset, &narrow, sizeof(narrow));
 }
 
-static int parse_line(const struct field *fields, size_t n, struct piece line, unsigned int number,
-		      uint64_t *seen, void *out, char ret_what[TOPOLOGY_WHAT_BYTES])
+static int topology_parse_line(const struct field *fields, size_t n, struct piece line,
+			       unsigned int number, uint64_t *seen, void *out,
+			       char ret_what[TOPOLOGY_WHAT_BYTES])
 {
 	const char *space = line.len ? memchr(line.at, ' ', line.len) : NULL;
 	struct piece name = {line.at, space ? (size_t)(space - line.at) : line.len};
@@ -197,11 +199,11 @@ static int parse_line(const struct field *fields, size_t n, struct piece line, u
 
 	if (name.len > NAME_MOST)
 		return complain(-EINVAL, ret_what, "line %u: a name of more than %d bytes: \"%s\"",
-				number, NAME_MOST, show(name).s);
+				number, NAME_MOST, topology_parse_show_text(name).s);
 	if (!space || !name.len)
 		return complain(-EINVAL, ret_what, "line %u: not a name and a value: \"%s\"",
-				number, show(line).s);
-	field = find(fields, n, name);
+				number, topology_parse_show_text(line).s);
+	field = topology_parse_find_field(fields, n, name);
 	if (!field)
 		return 0;
 	bit = UINT64_C(1) << (field - fields);
@@ -210,20 +212,20 @@ static int parse_line(const struct field *fields, size_t n, struct piece line, u
 				field->name);
 	*seen |= bit;
 	value = (struct piece){space + 1, line.len - name.len - 1};
-	r = parse_value(value, field->most, &v);
+	r = topology_parse_value(value, field->most, &v);
 	if (r == -ERANGE)
 		return complain(r, ret_what, "line %u: %s is out of range: \"%s\"", number,
-				field->name, show(value).s);
+				field->name, topology_parse_show_text(value).s);
 	if (r < 0)
 		return complain(r, ret_what, "line %u: %s is no number: \"%s\"", number,
-				field->name, show(value).s);
-	store(out, field, v);
+				field->name, topology_parse_show_text(value).s);
+	topology_parse_store(out, field, v);
 	return 0;
 }
 
 /* The caller passes a copy: what was set before an error is thrown away. */
-static int parse_fields(const struct field *fields, size_t n, const char *text, size_t len,
-			void *out, char ret_what[TOPOLOGY_WHAT_BYTES])
+static int topology_parse_fields(const struct field *fields, size_t n, const char *text, size_t len,
+				 void *out, char ret_what[TOPOLOGY_WHAT_BYTES])
 {
 	struct piece rest = {text, len}, line;
 	unsigned int number = 1;
@@ -231,21 +233,21 @@ static int parse_fields(const struct field *fields, size_t n, const char *text, 
 
 	if (len && memchr(text, '\0', len))
 		return complain(-EINVAL, ret_what, "a zero byte in it");
-	for (; next_line(&rest, &line); number++) {
-		int r = parse_line(fields, n, line, number, &seen, out, ret_what);
+	for (; topology_parse_next_line(&rest, &line); number++) {
+		int r = topology_parse_line(fields, n, line, number, &seen, out, ret_what);
 
 		if (r < 0)
 			return r;
 	}
 	if (rest.len)
 		return complain(-ENODATA, ret_what, "line %u has no end: \"%s\"", number,
-				show(rest).s);
+				topology_parse_show_text(rest).s);
 	for (size_t i = 0; i < n; i++) {
 		if (seen & UINT64_C(1) << i)
 			continue;
 		if (fields[i].required)
 			return complain(-ENODATA, ret_what, "%s is missing", fields[i].name);
-		store(out, &fields[i], fields[i].otherwise);
+		topology_parse_store(out, &fields[i], fields[i].otherwise);
 	}
 	return 0;
 }
@@ -258,7 +260,7 @@ static int parse_fields(const struct field *fields, size_t n, const char *text, 
 		     char ret_what[TOPOLOGY_WHAT_BYTES])                        \
 	{                                                                       \
 		struct type out = *ret;                                         \
-		int r = parse_fields(fields, COUNT(fields), text, len, &out, ret_what); \
+		int r = topology_parse_fields(fields, COUNT(fields), text, len, &out, ret_what); \
                                                                                 \
 		if (r == 0)                                                     \
 			*ret = out;                                             \
@@ -279,13 +281,15 @@ int topology_parse_number(const char *text, size_t len, uint32_t most, uint32_t 
 
 	if (len && memchr(text, '\0', len))
 		return complain(-EINVAL, ret_what, "a zero byte in it");
-	if (!next_line(&rest, &line))
+	if (!topology_parse_next_line(&rest, &line))
 		return complain(-ENODATA, ret_what, len ? "its line has no end" : "it is empty");
-	r = rest.len ? -EINVAL : parse_value(line, most, &value);
+	r = rest.len ? -EINVAL : topology_parse_value(line, most, &value);
 	if (r == -ERANGE)
-		return complain(r, ret_what, "out of range: \"%s\"", show(line).s);
+		return complain(r, ret_what, "out of range: \"%s\"",
+				topology_parse_show_text(line).s);
 	if (r < 0)
-		return complain(r, ret_what, "not one number: \"%s\"", show(line).s);
+		return complain(r, ret_what, "not one number: \"%s\"",
+				topology_parse_show_text(line).s);
 	*ret = (uint32_t)value;
 	return 0;
 }

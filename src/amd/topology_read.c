@@ -32,7 +32,7 @@ struct reading {
 	uint32_t map[TOPOLOGY_NODES]; /* by sysfs's number: ours, or NOT_SHOWN */
 };
 
-static int complain(struct reading *rd, int r, const char *what)
+static int topology_read_complain(struct reading *rd, int r, const char *what)
 {
 	snprintf(rd->complaint->text, sizeof(rd->complaint->text), "%.360s: %s", rd->path, what);
 	return r;
@@ -44,54 +44,54 @@ __attribute__((format(printf, 2, 3))) static int set_path(struct reading *rd, co
 	va_list ap;
 
 	if (n < 0 || (size_t)n >= sizeof(rd->path))
-		return complain(rd, -ENAMETOOLONG, "the path is too long");
+		return topology_read_complain(rd, -ENAMETOOLONG, "the path is too long");
 	va_start(ap, fmt);
 	m = vsnprintf(rd->path + n, sizeof(rd->path) - (size_t)n, fmt, ap);
 	va_end(ap);
 	if (m < 0 || (size_t)m >= sizeof(rd->path) - (size_t)n)
-		return complain(rd, -ENAMETOOLONG, "the path is too long");
+		return topology_read_complain(rd, -ENAMETOOLONG, "the path is too long");
 	return 0;
 }
 
 /* The file at rd->path. */
-static int read_file(struct reading *rd)
+static int topology_read_file(struct reading *rd)
 {
 	ssize_t n = fd_read_text(AT_FDCWD, rd->path, rd->text, sizeof(rd->text));
 
 	if (n < 0)
-		return complain(rd, (int)n, strerror((int)-n));
+		return topology_read_complain(rd, (int)n, strerror((int)-n));
 	if (n > TOPOLOGY_FILE_BYTES)
-		return complain(rd, -EFBIG, "it is longer than a page");
+		return topology_read_complain(rd, -EFBIG, "it is longer than a page");
 	rd->len = (size_t)n;
 	return 0;
 }
 
 /* The kernel's answer where the device cgroup forbids; permission bits, where a tree has them. */
-static bool is_forbidden(int r)
+static bool topology_read_is_forbidden(int r)
 {
 	return r == -EPERM || r == -EACCES;
 }
 
-static int read_number(struct reading *rd, uint32_t *ret)
+static int topology_read_number(struct reading *rd, uint32_t *ret)
 {
 	char what[TOPOLOGY_WHAT_BYTES];
-	int r = read_file(rd);
+	int r = topology_read_file(rd);
 
 	if (r < 0)
 		return r;
 	r = topology_parse_number(rd->text, rd->len, UINT32_MAX, ret, what);
-	return r < 0 ? complain(rd, r, what) : 0;
+	return r < 0 ? topology_read_complain(rd, r, what) : 0;
 }
 
-static int read_generation(struct reading *rd, uint32_t *ret)
+static int topology_read_generation(struct reading *rd, uint32_t *ret)
 {
 	int r = set_path(rd, TOPOLOGY_DIR "/generation_id");
 
-	return r < 0 ? r : read_number(rd, ret);
+	return r < 0 ? r : topology_read_number(rd, ret);
 }
 
 /* Nodes are directories 0 to n-1; where one is missing, reading it tells. */
-static int count_nodes(struct reading *rd)
+static int topology_read_count_nodes(struct reading *rd)
 {
 	int r = set_path(rd, TOPOLOGY_DIR "/nodes");
 	struct dirent *entry;
@@ -103,13 +103,13 @@ static int count_nodes(struct reading *rd)
 	dir = opendir(rd->path);
 	if (!dir) {
 		r = err_errno();
-		return complain(rd, r, strerror(-r));
+		return topology_read_complain(rd, r, strerror(-r));
 	}
 	while (n <= TOPOLOGY_NODES && (entry = readdir(dir)))
 		n += entry->d_name[0] != '.';
 	closedir(dir);
 	if (n > TOPOLOGY_NODES)
-		return complain(rd, -ERANGE, "more nodes in it than are believed");
+		return topology_read_complain(rd, -ERANGE, "more nodes in it than are believed");
 	rd->sysfs_nodes = n;
 	return 0;
 }
@@ -118,12 +118,13 @@ static int count_nodes(struct reading *rd)
  * Asked, not opened as ROCm does: opening wakes a GPU that sleeps. The kernel gives the same
  * answer, the device cgroup's included.
  */
-static int check_render_node(struct reading *rd, uint32_t minor, bool *ret_there)
+static int topology_read_check_render_node(struct reading *rd, uint32_t minor, bool *ret_there)
 {
 	int r;
 
 	if (minor < RENDER_FIRST || minor > RENDER_LAST)
-		return complain(rd, -ERANGE, "drm_render_minor is not that of a render node");
+		return topology_read_complain(rd, -ERANGE,
+					      "drm_render_minor is not that of a render node");
 	r = set_path(rd, TOPOLOGY_DRI "/renderD%" PRIu32, minor);
 	if (r < 0)
 		return r;
@@ -131,20 +132,21 @@ static int check_render_node(struct reading *rd, uint32_t minor, bool *ret_there
 	if (*ret_there || errno == ENOENT || errno == EPERM)
 		return 0;
 	if (errno == EACCES)
-		return complain(rd, -EACCES,
-				"no permission; ask for the group that it belongs to (often "
-				"render)");
+		return topology_read_complain(
+			rd, -EACCES,
+			"no permission; ask for the group that it belongs to (often "
+			"render)");
 	r = err_errno();
-	return complain(rd, r, strerror(-r));
+	return topology_read_complain(rd, r, strerror(-r));
 }
 
-static int read_name(struct reading *rd, struct topology_node *node)
+static int topology_read_name(struct reading *rd, struct topology_node *node)
 {
 	int r = set_path(rd, TOPOLOGY_DIR "/nodes/%" PRIu32 "/name", node->sysfs_id);
 
 	if (r < 0)
 		return r;
-	r = read_file(rd);
+	r = topology_read_file(rd);
 	if (r < 0)
 		return r == -ENOENT ? 0 : r; /* a name is for people */
 	rd->text[strcspn(rd->text, "\n")] = '\0';
@@ -153,8 +155,8 @@ static int read_name(struct reading *rd, struct topology_node *node)
 }
 
 /* A node's own files. 0 with ret_shown false for one that this process is not to see. */
-static int read_node(struct reading *rd, struct topology *t, struct topology_node *node,
-		     bool *ret_shown)
+static int topology_read_node(struct reading *rd, struct topology *t, struct topology_node *node,
+			      bool *ret_shown)
 {
 	char what[TOPOLOGY_WHAT_BYTES];
 	int r = set_path(rd, TOPOLOGY_DIR "/nodes/%" PRIu32 "/gpu_id", node->sysfs_id);
@@ -162,14 +164,14 @@ static int read_node(struct reading *rd, struct topology *t, struct topology_nod
 	*ret_shown = false;
 	if (r < 0)
 		return r;
-	r = read_number(rd, &node->gpu_id);
+	r = topology_read_number(rd, &node->gpu_id);
 	if (r == 0) {
 		r = set_path(rd, TOPOLOGY_DIR "/nodes/%" PRIu32 "/properties", node->sysfs_id);
 		if (r < 0)
 			return r;
-		r = read_file(rd);
+		r = topology_read_file(rd);
 	}
-	if (is_forbidden(r)) {
+	if (topology_read_is_forbidden(r)) {
 		t->hidden++;
 		return 0;
 	}
@@ -177,22 +179,23 @@ static int read_node(struct reading *rd, struct topology *t, struct topology_nod
 		return r;
 	r = topology_parse_node(rd->text, rd->len, node, what);
 	if (r < 0)
-		return complain(rd, r, what);
+		return topology_read_complain(rd, r, what);
 	if (node->gpu_id && topology_gpu(t, node->gpu_id))
-		return complain(rd, -EINVAL, "its gpu_id is that of another node, too");
+		return topology_read_complain(rd, -EINVAL,
+					      "its gpu_id is that of another node, too");
 	*ret_shown = true;
 	if (node->gpu_id) {
-		r = check_render_node(rd, node->render_minor, ret_shown);
+		r = topology_read_check_render_node(rd, node->render_minor, ret_shown);
 		if (r < 0)
 			return r;
 		t->without_render_node += !*ret_shown;
 	}
-	return *ret_shown ? read_name(rd, node) : 0;
+	return *ret_shown ? topology_read_name(rd, node) : 0;
 }
 
-static int read_nodes(struct reading *rd, struct topology *t)
+static int topology_read_nodes(struct reading *rd, struct topology *t)
 {
-	int r = count_nodes(rd);
+	int r = topology_read_count_nodes(rd);
 
 	if (r < 0)
 		return r;
@@ -203,7 +206,7 @@ static int read_nodes(struct reading *rd, struct topology *t)
 		struct topology_node node = {.id = t->node_count, .sysfs_id = i};
 		bool shown;
 
-		r = read_node(rd, t, &node, &shown);
+		r = topology_read_node(rd, t, &node, &shown);
 		if (r < 0)
 			return r;
 		rd->map[i] = shown ? node.id : NOT_SHOWN;
@@ -215,16 +218,16 @@ static int read_nodes(struct reading *rd, struct topology *t)
 	return 0;
 }
 
-static int set_part(struct reading *rd, const struct topology_node *node, const char *parts,
-		    uint32_t index)
+static int topology_read_set_part(struct reading *rd, const struct topology_node *node,
+				  const char *parts, uint32_t index)
 {
 	int r = set_path(rd, TOPOLOGY_DIR "/nodes/%" PRIu32 "/%s/%" PRIu32 "/properties",
 			 node->sysfs_id, parts, index);
 
-	return r < 0 ? r : read_file(rd);
+	return r < 0 ? r : topology_read_file(rd);
 }
 
-static int read_banks(struct reading *rd, struct topology_node *node)
+static int topology_read_banks(struct reading *rd, struct topology_node *node)
 {
 	char what[TOPOLOGY_WHAT_BYTES];
 
@@ -232,18 +235,18 @@ static int read_banks(struct reading *rd, struct topology_node *node)
 	if (!node->banks)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < node->bank_count; i++) {
-		int r = set_part(rd, node, "mem_banks", i);
+		int r = topology_read_set_part(rd, node, "mem_banks", i);
 
 		if (r < 0)
 			return r;
 		r = topology_parse_bank(rd->text, rd->len, &node->banks[i], what);
 		if (r < 0)
-			return complain(rd, r, what);
+			return topology_read_complain(rd, r, what);
 	}
 	return 0;
 }
 
-static int read_caches(struct reading *rd, struct topology_node *node)
+static int topology_read_caches(struct reading *rd, struct topology_node *node)
 {
 	char what[TOPOLOGY_WHAT_BYTES];
 
@@ -251,36 +254,37 @@ static int read_caches(struct reading *rd, struct topology_node *node)
 	if (!node->caches)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < node->cache_count; i++) {
-		int r = set_part(rd, node, "caches", i);
+		int r = topology_read_set_part(rd, node, "caches", i);
 
 		if (r < 0)
 			return r;
 		r = topology_parse_cache(rd->text, rd->len, &node->caches[i], what);
 		if (r < 0)
-			return complain(rd, r, what);
+			return topology_read_complain(rd, r, what);
 	}
 	return 0;
 }
 
 /* A link of the node to one that is shown is added to it. */
-static int read_link(struct reading *rd, struct topology_node *node, const char *parts,
-		     uint32_t index)
+static int topology_read_link(struct reading *rd, struct topology_node *node, const char *parts,
+			      uint32_t index)
 {
 	struct topology_link link = {0};
 	char what[TOPOLOGY_WHAT_BYTES];
-	int r = set_part(rd, node, parts, index);
+	int r = topology_read_set_part(rd, node, parts, index);
 
-	if (is_forbidden(r))
+	if (topology_read_is_forbidden(r))
 		return 0; /* a link to a GPU that is hidden */
 	if (r < 0)
 		return r;
 	r = topology_parse_link(rd->text, rd->len, &link, what);
 	if (r < 0)
-		return complain(rd, r, what);
+		return topology_read_complain(rd, r, what);
 	if (link.from != node->sysfs_id)
-		return complain(rd, -EINVAL, "node_from is not the node that the link is of");
+		return topology_read_complain(rd, -EINVAL,
+					      "node_from is not the node that the link is of");
 	if (link.to >= rd->sysfs_nodes)
-		return complain(rd, -ERANGE, "node_to is no node");
+		return topology_read_complain(rd, -ERANGE, "node_to is no node");
 	if (rd->map[link.to] == NOT_SHOWN)
 		return 0;
 	link.from = node->id;
@@ -289,7 +293,7 @@ static int read_link(struct reading *rd, struct topology_node *node, const char 
 	return 0;
 }
 
-static int read_links(struct reading *rd, struct topology_node *node)
+static int topology_read_links(struct reading *rd, struct topology_node *node)
 {
 	uint32_t p2p = node->p2p_link_count == TOPOLOGY_ABSENT ? 0 : node->p2p_link_count;
 
@@ -297,13 +301,13 @@ static int read_links(struct reading *rd, struct topology_node *node)
 	if (!node->links)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < node->io_link_count; i++) {
-		int r = read_link(rd, node, "io_links", i);
+		int r = topology_read_link(rd, node, "io_links", i);
 
 		if (r < 0)
 			return r;
 	}
 	for (uint32_t i = 0; i < p2p; i++) {
-		int r = read_link(rd, node, "p2p_links", i);
+		int r = topology_read_link(rd, node, "p2p_links", i);
 
 		if (r < 0)
 			return r;
@@ -311,16 +315,17 @@ static int read_links(struct reading *rd, struct topology_node *node)
 	return 0;
 }
 
-static int read_tree(struct reading *rd, struct topology *t)
+static int topology_read_tree(struct reading *rd, struct topology *t)
 {
 	bool p2p_listed = false;
-	int r = read_nodes(rd, t);
+	int r = topology_read_nodes(rd, t);
 
 	for (uint32_t i = 0; r == 0 && i < t->node_count; i++) {
 		struct topology_node *node = &t->nodes[i];
 
-		if ((r = read_banks(rd, node)) < 0 || (r = read_caches(rd, node)) < 0 ||
-		    (r = read_links(rd, node)) < 0)
+		if ((r = topology_read_banks(rd, node)) < 0 ||
+		    (r = topology_read_caches(rd, node)) < 0 ||
+		    (r = topology_read_links(rd, node)) < 0)
 			break;
 		p2p_listed |= node->p2p_link_count != TOPOLOGY_ABSENT;
 	}
@@ -330,7 +335,7 @@ static int read_tree(struct reading *rd, struct topology *t)
 }
 
 /* 1: the tree changed meanwhile, and what was read of it, errors included, means nothing. */
-static int try_once(struct reading *rd, struct topology **ret)
+static int topology_read_try_once(struct reading *rd, struct topology **ret)
 {
 	CLEANUP_TOPOLOGY struct topology *t = calloc(1, sizeof(*t));
 	struct topology_complaint found;
@@ -339,12 +344,12 @@ static int try_once(struct reading *rd, struct topology **ret)
 
 	if (!t)
 		return -ENOMEM;
-	r = read_generation(rd, &t->generation);
+	r = topology_read_generation(rd, &t->generation);
 	if (r < 0)
 		return r;
-	r = read_tree(rd, t);
+	r = topology_read_tree(rd, t);
 	found = *rd->complaint;
-	r2 = read_generation(rd, &after);
+	r2 = topology_read_generation(rd, &after);
 	if (r2 < 0)
 		return r2;
 	if (after != t->generation)
@@ -369,8 +374,9 @@ int topology_read(const char *root, struct topology **ret_topology,
 	rd->root = root ? root : "";
 	rd->complaint = complaint;
 	for (int i = 0; r == 1 && i < TOPOLOGY_TRIES; i++)
-		r = try_once(rd, ret_topology);
+		r = topology_read_try_once(rd, ret_topology);
 	if (r == 1)
-		return complain(rd, -EAGAIN, "it changed whenever the topology was read");
+		return topology_read_complain(rd, -EAGAIN,
+					      "it changed whenever the topology was read");
 	return r;
 }

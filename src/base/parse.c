@@ -23,20 +23,20 @@ static const struct {
 };
 
 /* isdigit() of the C locale, without asking the host program's. */
-static bool is_digit(char c)
+static bool parse_is_digit(char c)
 {
 	return c >= '0' && c <= '9';
 }
 
-static const char *skip_digits(const char *s)
+static const char *parse_skip_digits(const char *s)
 {
-	while (is_digit(*s))
+	while (parse_is_digit(*s))
 		s++;
 	return s;
 }
 
 /* [from, to) are digits; stops at `max` + 1 so that the caller can tell "too large". */
-static uint64_t digits_value(const char *from, const char *to, uint64_t max)
+static uint64_t parse_digits(const char *from, const char *to, uint64_t max)
 {
 	uint64_t value = 0;
 
@@ -52,7 +52,7 @@ static uint64_t digits_value(const char *from, const char *to, uint64_t max)
  * floor(0.<digits> * unit), exactly, for any number of digits: dividing from the last digit up,
  * where floor((floor(x) + n) / 10) = floor((x + n) / 10) for a whole n. unit is at most 2^40.
  */
-static uint64_t fraction_of(const char *from, const char *to, uint64_t unit)
+static uint64_t parse_fraction(const char *from, const char *to, uint64_t unit)
 {
 	uint64_t value = 0;
 
@@ -66,16 +66,16 @@ struct number {
 	const char *whole, *whole_end, *frac, *frac_end;
 };
 
-static int split_number(const char *s, struct number *ret)
+static int parse_split_number(const char *s, struct number *ret)
 {
-	struct number n = { s, skip_digits(s) };
+	struct number n = { s, parse_skip_digits(s) };
 
 	n.frac = n.frac_end = n.whole_end;
 	if (n.whole_end == s)
 		return -EINVAL;
 	if (*n.whole_end == '.') {
 		n.frac = n.whole_end + 1;
-		n.frac_end = skip_digits(n.frac);
+		n.frac_end = parse_skip_digits(n.frac);
 		if (n.frac_end == n.frac)
 			return -EINVAL;
 	}
@@ -84,16 +84,16 @@ static int split_number(const char *s, struct number *ret)
 }
 
 /* floor(number * unit), or more than `max` / unit * unit when it is too large to tell. */
-static uint64_t number_times(const struct number *n, uint64_t unit, uint64_t max)
+static uint64_t parse_times(const struct number *n, uint64_t unit, uint64_t max)
 {
-	uint64_t whole = digits_value(n->whole, n->whole_end, max / unit);
+	uint64_t whole = parse_digits(n->whole, n->whole_end, max / unit);
 
-	return whole * unit + fraction_of(n->frac, n->frac_end, unit);
+	return whole * unit + parse_fraction(n->frac, n->frac_end, unit);
 }
 
-static int permille_value(const struct number *n, uint32_t *ret)
+static int parse_permille_value(const struct number *n, uint32_t *ret)
 {
-	uint64_t value = digits_value(n->whole, n->whole_end, 1000) * 10;
+	uint64_t value = parse_digits(n->whole, n->whole_end, 1000) * 10;
 	const char *at;
 
 	if (n->frac < n->frac_end) {
@@ -115,12 +115,12 @@ int parse_size_spec(const char *s, struct size_spec *ret)
 	struct size_spec spec = { 0 };
 	uint64_t unit = 0;
 	struct number n;
-	int r = split_number(s, &n);
+	int r = parse_split_number(s, &n);
 
 	if (r < 0)
 		return r;
 	if (!strcmp(n.frac_end, "%")) {
-		r = permille_value(&n, &spec.permille);
+		r = parse_permille_value(&n, &spec.permille);
 		if (r < 0)
 			return r;
 		*ret = spec;
@@ -134,7 +134,7 @@ int parse_size_spec(const char *s, struct size_spec *ret)
 	if (!unit)
 		return -EINVAL;
 	/* At most 2^60 + 2^41: no wrap. */
-	spec.bytes = number_times(&n, unit, SIZE_MAX_BYTES);
+	spec.bytes = parse_times(&n, unit, SIZE_MAX_BYTES);
 	if (spec.bytes > SIZE_MAX_BYTES)
 		return -ERANGE;
 	if (spec.bytes == 0)
@@ -146,13 +146,13 @@ int parse_size_spec(const char *s, struct size_spec *ret)
 int parse_permille(const char *s, uint32_t *ret)
 {
 	struct number n;
-	int r = split_number(s, &n);
+	int r = parse_split_number(s, &n);
 
 	if (r < 0)
 		return r;
 	if (*n.frac_end && strcmp(n.frac_end, "%"))
 		return -EINVAL;
-	return permille_value(&n, ret);
+	return parse_permille_value(&n, ret);
 }
 
 int parse_duration_us(const char *s, uint64_t max_us, uint64_t *ret)
@@ -163,7 +163,7 @@ int parse_duration_us(const char *s, uint64_t max_us, uint64_t *ret)
 	} units[] = { { "us", 1 }, { "ms", 1000 }, { "s", 1000000 } };
 	uint64_t unit = 0, value;
 	struct number n;
-	int r = split_number(s, &n);
+	int r = parse_split_number(s, &n);
 
 	if (r < 0)
 		return r;
@@ -172,7 +172,7 @@ int parse_duration_us(const char *s, uint64_t max_us, uint64_t *ret)
 			unit = units[i].us;
 	if (!unit)
 		return -EINVAL;
-	value = number_times(&n, unit, max_us);
+	value = parse_times(&n, unit, max_us);
 	if (value > max_us)
 		return -ERANGE;
 	if (!value)
@@ -208,7 +208,7 @@ int parse_size(const char *s, uint64_t device_bytes, uint64_t *ret_bytes)
 
 int parse_u64(const char *s, uint64_t min, uint64_t max, uint64_t *ret)
 {
-	const char *end = skip_digits(s);
+	const char *end = parse_skip_digits(s);
 	uint64_t value = 0;
 
 	if (end == s || *end != '\0')

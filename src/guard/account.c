@@ -19,7 +19,7 @@ void account_end(struct account *a, uint64_t bytes)
 	a->over_bytes += bytes;
 }
 
-static uint64_t promised(const struct account *a)
+static uint64_t account_promised_bytes(const struct account *a)
 {
 	return a->settled_bytes + a->over_bytes + a->under_way_bytes;
 }
@@ -27,7 +27,7 @@ static uint64_t promised(const struct account *a)
 bool account_read(struct account *a, uint64_t figure_bytes)
 {
 	a->figure_bytes = figure_bytes;
-	if (!a->calls || figure_bytes >= promised(a)) {
+	if (!a->calls || figure_bytes >= account_promised_bytes(a)) {
 		*a = (struct account){.settled_bytes = figure_bytes, .figure_bytes = figure_bytes};
 		return true;
 	}
@@ -46,5 +46,6 @@ bool account_open(const struct account *a)
 
 uint64_t account_bytes(const struct account *a)
 {
-	return promised(a) > a->figure_bytes ? promised(a) : a->figure_bytes;
+	return account_promised_bytes(a) > a->figure_bytes ? account_promised_bytes(a)
+							   : a->figure_bytes;
 }

@@ -42,7 +42,7 @@ void device_files_close(struct device_files *files)
 }
 
 /* "0000:c1:00.0", of the bus that a display node's device is on; "" for none. */
-static void place_of(unsigned int card, char ret_pci[TOPOLOGY_PCI_BYTES])
+static void device_files_key(unsigned int card, char ret_pci[TOPOLOGY_PCI_BYTES])
 {
 	char path[64], link[256];
 	const char *name;
@@ -55,7 +55,7 @@ static void place_of(unsigned int card, char ret_pci[TOPOLOGY_PCI_BYTES])
 	snprintf(ret_pci, TOPOLOGY_PCI_BYTES, "%s", name ? name + 1 : "");
 }
 
-static bool is_card_of(const struct topology_node *node, const char *pci)
+static bool device_files_is_card_of(const struct topology_node *node, const char *pci)
 {
 	char place[TOPOLOGY_PCI_BYTES];
 
@@ -74,12 +74,12 @@ bool device_files_find(const struct device_files *files, dev_t device, uint32_t 
 	if (major(device) != DRM_MAJOR)
 		return false;
 	if (minor(device) < FIRST_RENDER)
-		place_of(minor(device), pci);
+		device_files_key(minor(device), pci);
 	for (uint32_t i = 0; i < files->topology->node_count; i++) {
 		const struct topology_node *node = &files->topology->nodes[i];
 
 		if (!node->gpu_id ||
-		    (node->render_minor != minor(device) && !is_card_of(node, pci)))
+		    (node->render_minor != minor(device) && !device_files_is_card_of(node, pci)))
 			continue;
 		*ret_gpu_id = node->gpu_id;
 		return true;

@@ -17,7 +17,7 @@
 #define CLIENTS 256
 
 /* What follows "<key>:" and blanks at a line's beginning; NULL. */
-static const char *value_of(const char *text, const char *key)
+static const char *fdinfo_value_of(const char *text, const char *key)
 {
 	size_t n = strlen(key);
 
@@ -31,7 +31,7 @@ static const char *value_of(const char *text, const char *key)
 }
 
 /* Decimal, and where it ends; what is none ends where it begins. */
-static uint64_t number_at(const char *text, const char **ret_end)
+static uint64_t fdinfo_number_at(const char *text, const char **ret_end)
 {
 	char *end = (char *)text;
 	uint64_t n = *text >= '0' && *text <= '9' ? strtoull(text, &end, 10) : 0;
@@ -41,7 +41,7 @@ static uint64_t number_at(const char *text, const char **ret_end)
 }
 
 /* "0", "4096", "12 KiB", "3 MiB" */
-static int bytes_of(const char *value, uint64_t *ret_bytes)
+static int fdinfo_bytes_of(const char *value, uint64_t *ret_bytes)
 {
 	static const struct {
 		const char *unit;
@@ -52,7 +52,7 @@ static int bytes_of(const char *value, uint64_t *ret_bytes)
 
 	if (!value)
 		return -ENODATA;
-	n = number_at(value, &end);
+	n = fdinfo_number_at(value, &end);
 	if (end == value)
 		return -ENODATA;
 	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
@@ -68,28 +68,29 @@ static int bytes_of(const char *value, uint64_t *ret_bytes)
 
 int fdinfo_parse(const char *text, struct fdinfo *ret)
 {
-	const char *driver = value_of(text, "drm-driver"), *pci = value_of(text, "drm-pdev");
-	const char *client = value_of(text, "drm-client-id"), *end = client;
+	const char *driver = fdinfo_value_of(text, "drm-driver"),
+		   *pci = fdinfo_value_of(text, "drm-pdev");
+	const char *client = fdinfo_value_of(text, "drm-client-id"), *end = client;
 	struct fdinfo info = {.pci = ""};
 	size_t n = pci ? strcspn(pci, "\n") : 0;
 	int r;
 
 	if (client)
-		info.client = number_at(client, &end);
+		info.client = fdinfo_number_at(client, &end);
 	if (!driver || strncmp(driver, "amdgpu\n", 7) != 0 || !n || n >= sizeof(info.pci) ||
 	    end == client)
 		return -ENODATA;
 	memcpy(info.pci, pci, n);
 	/* What was made there, or with older kernels what of it is there now. */
-	r = bytes_of(value_of(text, "drm-total-vram"), &info.vram_bytes);
+	r = fdinfo_bytes_of(fdinfo_value_of(text, "drm-total-vram"), &info.vram_bytes);
 	if (r < 0)
-		r = bytes_of(value_of(text, "drm-memory-vram"), &info.vram_bytes);
+		r = fdinfo_bytes_of(fdinfo_value_of(text, "drm-memory-vram"), &info.vram_bytes);
 	if (r == 0)
 		*ret = info;
 	return r;
 }
 
-static void close_dir(DIR **dir)
+static void fdinfo_close_dir(DIR **dir)
 {
 	if (*dir)
 		closedir(*dir);
@@ -101,7 +102,7 @@ struct sum {
 	uint32_t nclients;
 };
 
-static void add(struct sum *sum, const struct fdinfo *info)
+static void fdinfo_add_file(struct sum *sum, const struct fdinfo *info)
 {
 	for (uint32_t i = 0; i < sum->nclients; i++)
 		if (sum->clients[i] == info->client)
@@ -112,9 +113,9 @@ static void add(struct sum *sum, const struct fdinfo *info)
 }
 
 /* Adds what one thread lists. How many descriptors that are, or -errno. */
-static int add_listed(pid_t process, const char *thread, const char *pci, struct sum *sum)
+static int fdinfo_add_listed(pid_t process, const char *thread, const char *pci, struct sum *sum)
 {
-	CLEANUP(close_dir) DIR *dir = NULL;
+	CLEANUP(fdinfo_close_dir) DIR *dir = NULL;
 	char path[64], text[4096];
 	struct dirent *entry;
 	struct fdinfo info;
@@ -130,7 +131,7 @@ static int add_listed(pid_t process, const char *thread, const char *pci, struct
 		n++;
 		if (fd_read_text(dirfd(dir), entry->d_name, text, sizeof(text)) > 0 &&
 		    fdinfo_parse(text, &info) == 0 && !strcmp(info.pci, pci))
-			add(sum, &info);
+			fdinfo_add_file(sum, &info);
 	}
 	return n;
 }
@@ -141,7 +142,7 @@ static int add_listed(pid_t process, const char *thread, const char *pci, struct
  */
 int fdinfo_read(pid_t process, const char *pci, uint64_t *ret_bytes)
 {
-	CLEANUP(close_dir) DIR *threads = NULL;
+	CLEANUP(fdinfo_close_dir) DIR *threads = NULL;
 	struct sum sum = {.bytes = 0};
 	struct dirent *entry;
 	char path[64];
@@ -153,7 +154,7 @@ int fdinfo_read(pid_t process, const char *pci, uint64_t *ret_bytes)
 		return err_errno();
 	while (n == 0 && (entry = readdir(threads)))
 		if (entry->d_name[0] != '.') {
-			n = add_listed(process, entry->d_name, pci, &sum);
+			n = fdinfo_add_listed(process, entry->d_name, pci, &sum);
 			if (n == -ENOENT || n == -ESRCH) /* it has just ended */
 				n = 0;
 		}

@@ -45,7 +45,7 @@ static const struct row {
  * The kernel's own figure is what holds for memory that is there, so how it is shared or mapped
  * does not matter here. What was given back does: others of the tenant may have it at once.
  */
-static bool is_asked(enum kfd_decision decision)
+static bool filter_is_asked(enum kfd_decision decision)
 {
 	return decision == KFD_COUNT || decision == KFD_RELEASE || decision == KFD_MOVE ||
 	       decision == KFD_REFUSE;
@@ -54,7 +54,7 @@ static bool is_asked(enum kfd_decision decision)
 bool guard_filter_asks(unsigned int nr)
 {
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-		if (rows[i].nr == nr && is_asked(rows[i].decision))
+		if (rows[i].nr == nr && filter_is_asked(rows[i].decision))
 			return true;
 	return false;
 }
@@ -73,8 +73,8 @@ struct jumps {
 };
 #define PENDING UINT8_MAX
 
-static void jump(struct sock_filter *program, size_t *n, struct jumps *jumps,
-		 struct sock_filter test)
+static void filter_jump(struct sock_filter *program, size_t *n, struct jumps *jumps,
+			struct sock_filter test)
 {
 	jumps->at[jumps->n++] = (uint8_t)*n;
 	program[(*n)++] = test;
@@ -85,7 +85,7 @@ static void jump(struct sock_filter *program, size_t *n, struct jumps *jumps,
 #define UNLESS(test, value) \
 	((struct sock_filter)BPF_JUMP(BPF_JMP | (test) | BPF_K, value, 0, PENDING))
 
-static void land(struct sock_filter *program, size_t n, const struct jumps *jumps)
+static void filter_land(struct sock_filter *program, size_t n, const struct jumps *jumps)
 {
 	for (size_t i = 0; i < jumps->n; i++) {
 		struct sock_filter *from = &program[jumps->at[i]];
@@ -100,29 +100,29 @@ size_t guard_filter_build(struct sock_filter program[static GUARD_FILTER_MOST])
 	size_t n = 0;
 
 	program[n++] = LOAD(arch);
-	jump(program, &n, &refuse, UNLESS(BPF_JEQ, NATIVE));
+	filter_jump(program, &n, &refuse, UNLESS(BPF_JEQ, NATIVE));
 	program[n++] = LOAD(nr);
 #ifdef FOREIGN_BIT
-	jump(program, &n, &refuse, IF(BPF_JGE, FOREIGN_BIT));
+	filter_jump(program, &n, &refuse, IF(BPF_JGE, FOREIGN_BIT));
 #endif
-	jump(program, &n, &allow, UNLESS(BPF_JEQ, SYS_ioctl));
+	filter_jump(program, &n, &allow, UNLESS(BPF_JEQ, SYS_ioctl));
 	program[n++] = LOAD(args[1]); /* the lower half: the kernel takes no more of a request */
 	for (size_t i = 0; i < sizeof(for_any_file) / sizeof(for_any_file[0]); i++)
-		jump(program, &n, &allow, IF(BPF_JEQ, for_any_file[i]));
+		filter_jump(program, &n, &allow, IF(BPF_JEQ, for_any_file[i]));
 	program[n++] = (struct sock_filter)BPF_STMT(BPF_ALU | BPF_AND | BPF_K, _IOC_NRMASK);
 	for (unsigned int nr = 0; nr <= _IOC_NRMASK; nr++)
 		if (guard_filter_asks(nr))
-			jump(program, &n, &ask, IF(BPF_JEQ, nr));
-	land(program, n, &allow);
+			filter_jump(program, &n, &ask, IF(BPF_JEQ, nr));
+	filter_land(program, n, &allow);
 	program[n++] = ANSWER(SECCOMP_RET_ALLOW);
-	land(program, n, &ask);
+	filter_land(program, n, &ask);
 	program[n++] = ANSWER(SECCOMP_RET_USER_NOTIF);
-	land(program, n, &refuse);
+	filter_land(program, n, &refuse);
 	program[n++] = ANSWER(SECCOMP_RET_ERRNO | ENOSYS);
 	return n;
 }
 
-static int install(const struct sock_fprog *program, unsigned long flags)
+static int filter_install_program(const struct sock_fprog *program, unsigned long flags)
 {
 	long fd = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER,
 			  SECCOMP_FILTER_FLAG_NEW_LISTENER | flags, program);
@@ -139,6 +139,6 @@ int guard_filter_install(void)
 	program.len = (unsigned short)guard_filter_build(filter);
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 		return err_errno();
-	fd = install(&program, SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV);
-	return fd == -EINVAL ? install(&program, 0) : fd;
+	fd = filter_install_program(&program, SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV);
+	return fd == -EINVAL ? filter_install_program(&program, 0) : fd;
 }

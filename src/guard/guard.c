@@ -75,12 +75,12 @@ __attribute__((format(printf, 3, 4))) static int complain(struct guard_complaint
 	return r;
 }
 
-static uint64_t now_ms(void)
+static uint64_t guard_now_ms(void)
 {
 	return now_monotonic_ns() / NS_PER_MS;
 }
 
-static int read_topology(struct guard *guard, struct guard_complaint *complaint)
+static int guard_read_topology(struct guard *guard, struct guard_complaint *complaint)
 {
 	struct topology_complaint why = {""};
 	int r = topology_read(NULL, &guard->topology, &why);
@@ -94,7 +94,7 @@ static int read_topology(struct guard *guard, struct guard_complaint *complaint)
 	return 0;
 }
 
-static int probe_figures(struct guard_complaint *complaint)
+static int guard_probe_figures(struct guard_complaint *complaint)
 {
 	int r = kernel_usage_probe();
 
@@ -112,12 +112,12 @@ static int probe_figures(struct guard_complaint *complaint)
 	return 0;
 }
 
-static int open_parts(struct guard *guard, const char *dir, struct guard_complaint *complaint)
+static int guard_open_parts(struct guard *guard, const char *dir, struct guard_complaint *complaint)
 {
-	int r = read_topology(guard, complaint);
+	int r = guard_read_topology(guard, complaint);
 
 	if (r == 0)
-		r = probe_figures(complaint);
+		r = guard_probe_figures(complaint);
 	if (r < 0)
 		return r;
 	r = device_files_open(guard->topology, &guard->device_files);
@@ -140,7 +140,7 @@ int guard_open(const char *dir, struct guard **ret, struct guard_complaint *comp
 		return complain(complaint, -ENOMEM, "--guard: %s", strerror(ENOMEM));
 	guard->listener = guard->pair[0] = guard->pair[1] = -EBADF;
 	guard->page_bytes = (uint32_t)sysconf(_SC_PAGESIZE);
-	r = open_parts(guard, dir, complaint);
+	r = guard_open_parts(guard, dir, complaint);
 	if (r == 0 && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, guard->pair) < 0)
 		r = complain(complaint, err_errno(), "--guard: %s", strerror(errno));
 	if (r < 0)
@@ -151,18 +151,18 @@ int guard_open(const char *dir, struct guard **ret, struct guard_complaint *comp
 }
 
 /* Figures may change any moment. */
-static void look_soon(struct guard *guard)
+static void guard_look_soon(struct guard *guard)
 {
-	uint64_t due_ms = now_ms() + SOON_MS;
+	uint64_t due_ms = guard_now_ms() + SOON_MS;
 
 	guard->wait_ms = SOON_MS;
 	if (guard->due_ms > due_ms)
 		guard->due_ms = due_ms;
 }
 
-static void look(struct guard *guard)
+static void guard_look_again(struct guard *guard)
 {
-	uint64_t now = now_ms();
+	uint64_t now = guard_now_ms();
 	bool all = now >= guard->due_all_ms;
 
 	usage_table_refresh(guard->table, all);
@@ -176,8 +176,8 @@ static void look(struct guard *guard)
 }
 
 /* About memory of `gpu_id`, or of any by /dev/kfd (0): 0 lets the kernel do it. */
-static int decide(struct guard *guard, const struct seccomp_notif *asked, uint32_t gpu_id,
-		  const struct demand *demand)
+static int guard_decide(struct guard *guard, const struct seccomp_notif *asked, uint32_t gpu_id,
+			const struct demand *demand)
 {
 	struct usage_table_process *process;
 	pid_t pid;
@@ -189,7 +189,7 @@ static int decide(struct guard *guard, const struct seccomp_notif *asked, uint32
 		process = usage_table_find(guard->table, pid);
 		if (process) {
 			usage_table_seen(process, (pid_t)asked->pid);
-			look_soon(guard);
+			guard_look_soon(guard);
 		}
 		return 0;
 	}
@@ -197,7 +197,7 @@ static int decide(struct guard *guard, const struct seccomp_notif *asked, uint32
 	if (!process)
 		return -ENOMEM;
 	usage_table_seen(process, (pid_t)asked->pid);
-	look_soon(guard);
+	guard_look_soon(guard);
 	/*
 	 * How large the object is, and what of the addresses is there already, is known to nobody
 	 * but the kernel and liballot.so, which has reserved what is new.
@@ -219,7 +219,7 @@ static int decide(struct guard *guard, const struct seccomp_notif *asked, uint32
  * The block is copied once, and judged as it was then. Another thread of the process may change it
  * before the kernel reads it: see docs/threat-model.md.
  */
-static int judge(struct guard *guard, const struct seccomp_notif *asked)
+static int guard_judge_call(struct guard *guard, const struct seccomp_notif *asked)
 {
 	uint32_t request = (uint32_t)asked->data.args[1];
 	size_t bytes = _IOC_SIZE(request);
@@ -246,10 +246,10 @@ static int judge(struct guard *guard, const struct seccomp_notif *asked)
 		return demand.error;
 	if (demand.act == DEMAND_NOTHING || demand.act == DEMAND_IMPORT)
 		return 0;
-	return decide(guard, asked, gpu_id, &demand);
+	return guard_decide(guard, asked, gpu_id, &demand);
 }
 
-static void serve(struct guard *guard)
+static void guard_serve_call(struct guard *guard)
 {
 	struct seccomp_notif asked;
 	int error;
@@ -257,15 +257,15 @@ static void serve(struct guard *guard)
 	if (listener_receive(guard->listener, &asked) < 0)
 		return;
 	guard->admitted = NULL;
-	error = judge(guard, &asked);
+	error = guard_judge_call(guard, &asked);
 	if (listener_answer(guard->listener, &asked, error) < 0 && guard->admitted)
 		usage_table_cancel(guard->table, guard->admitted, (pid_t)asked.pid);
 }
 
 /* How long poll() may take: for ever, where no process has anything. */
-static int timeout_ms(const struct guard *guard)
+static int guard_timeout_ms(const struct guard *guard)
 {
-	uint64_t now = now_ms();
+	uint64_t now = guard_now_ms();
 
 	if (usage_table_is_empty(guard->table))
 		return -1;
@@ -273,29 +273,29 @@ static int timeout_ms(const struct guard *guard)
 }
 
 /* False: it is to stop. */
-static bool wait_and_serve(struct guard *guard)
+static bool guard_wait_and_serve(struct guard *guard)
 {
 	struct pollfd *polled = guard->polled;
 	nfds_t watched = usage_table_watch(guard->table, polled + 2, WATCHED);
 
 	polled[0] = (struct pollfd){.fd = guard->pair[0], .events = POLLIN};
 	polled[1] = (struct pollfd){.fd = guard->listener, .events = POLLIN};
-	if (poll(polled, 2 + watched, timeout_ms(guard)) < 0)
+	if (poll(polled, 2 + watched, guard_timeout_ms(guard)) < 0)
 		return true;
 	if (usage_table_ended(guard->table, polled + 2, watched))
 		guard->due_ms = 0;
 	if (polled[1].revents & POLLIN)
-		serve(guard);
+		guard_serve_call(guard);
 	else if (polled[1].revents) { /* nobody is left who could ask */
 		close(guard->listener);
 		guard->listener = -EBADF;
 	}
-	if (!usage_table_is_empty(guard->table) && now_ms() >= guard->due_ms)
-		look(guard);
+	if (!usage_table_is_empty(guard->table) && guard_now_ms() >= guard->due_ms)
+		guard_look_again(guard);
 	return !polled[0].revents;
 }
 
-static void *run(void *arg)
+static void *guard_run(void *arg)
 {
 	struct guard *guard = arg;
 
@@ -303,7 +303,7 @@ static void *run(void *arg)
 	if (guard->listener < 0)
 		return NULL;
 	listener_tune(guard->listener);
-	while (wait_and_serve(guard))
+	while (guard_wait_and_serve(guard))
 		;
 	return NULL;
 }
@@ -316,7 +316,7 @@ int guard_start(struct guard *guard, struct guard_complaint *complaint)
 	/* Signals are for the thread that waits for the command. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	r = pthread_create(&guard->thread, NULL, run, guard);
+	r = pthread_create(&guard->thread, NULL, guard_run, guard);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (r)
 		return complain(complaint, -r, "--guard: cannot start a thread: %s", strerror(r));
@@ -350,7 +350,7 @@ int guard_enter(struct guard *guard, struct guard_complaint *complaint)
 }
 
 /* False: it is still in there, since what it was asked to copy makes it wait. */
-static bool has_ended(const struct guard *guard)
+static bool guard_has_ended(const struct guard *guard)
 {
 	struct timespec until;
 
@@ -365,7 +365,7 @@ void guard_close(struct guard *guard)
 		return;
 	if (guard->pair[1] >= 0)
 		close(guard->pair[1]); /* the thread's end of the socket says so */
-	if (guard->started && !has_ended(guard))
+	if (guard->started && !guard_has_ended(guard))
 		return;
 	if (guard->listener >= 0)
 		close(guard->listener);

@@ -69,7 +69,7 @@ int kernel_usage_read(pid_t process, const struct topology_node *gpu, uint64_t *
 	return 0;
 }
 
-static bool is_shown(pid_t process)
+static bool kernel_usage_is_shown(pid_t process)
 {
 	char path[64];
 
@@ -78,7 +78,7 @@ static bool is_shown(pid_t process)
 }
 
 /* Waits for a byte, opens the device, says how that went, and waits for the end of it. */
-static void probe_child(int socket)
+static void kernel_usage_probe_child(int socket)
 {
 	char byte;
 	int r;
@@ -90,17 +90,18 @@ static void probe_child(int socket)
 		(void)!read(socket, &byte, 1);
 }
 
-static int probe(pid_t child, int socket)
+static int kernel_usage_fork_probe(pid_t child, int socket)
 {
 	int r;
 
-	if (is_shown(child)) /* another one, whose number elsewhere is this one's here */
+	if (kernel_usage_is_shown(
+		    child)) /* another one, whose number elsewhere is this one's here */
 		return -ENOTSUP;
 	if (write(socket, "", 1) != 1 || read(socket, &r, sizeof(r)) != sizeof(r))
 		return -EIO;
 	if (r < 0)
 		return r == -ENOENT || r == -ENXIO ? -ENODEV : r;
-	return is_shown(child) ? 0 : -ENOTSUP;
+	return kernel_usage_is_shown(child) ? 0 : -ENOTSUP;
 }
 
 int kernel_usage_probe(void)
@@ -115,13 +116,13 @@ int kernel_usage_probe(void)
 	child = fork();
 	if (child == 0) {
 		close(pair[0]);
-		probe_child(pair[1]);
+		kernel_usage_probe_child(pair[1]);
 		_exit(0);
 	}
 	r = child < 0 ? err_errno() : 0;
 	close(pair[1]);
 	if (r == 0)
-		r = probe(child, ours);
+		r = kernel_usage_fork_probe(child, ours);
 	if (child > 0) {
 		kill(child, SIGKILL);
 		waitpid(child, NULL, 0);

@@ -71,7 +71,7 @@ struct usage_table {
 
 DEFINE_CLEANUP(struct usage_table, usage_table_close)
 
-static void free_process(struct usage_table_process *p)
+static void usage_table_free_process(struct usage_table_process *p)
 {
 	if (!p)
 		return;
@@ -87,7 +87,7 @@ void usage_table_close(struct usage_table *table)
 	if (!table)
 		return;
 	for (uint32_t i = 0; i < table->nprocesses; i++)
-		free_process(table->processes[i]);
+		usage_table_free_process(table->processes[i]);
 	free(table->processes);
 	free(table->gpus);
 	ledger_close(table->ledger);
@@ -95,7 +95,7 @@ void usage_table_close(struct usage_table *table)
 	free(table);
 }
 
-static int list_gpus(struct usage_table *table, const struct topology *topology)
+static int usage_table_list_gpus(struct usage_table *table, const struct topology *topology)
 {
 	table->gpus = calloc(topology->gpu_count ? topology->gpu_count : 1, sizeof(*table->gpus));
 	if (!table->gpus)
@@ -122,7 +122,7 @@ int usage_table_open(const char *dir, const struct topology *topology, struct us
 	if (!table)
 		return -ENOMEM;
 	table->pidns = pidns_self();
-	r = list_gpus(table, topology);
+	r = usage_table_list_gpus(table, topology);
 	if (r == 0)
 		r = policy_open(dir, &table->map);
 	if (r == 0) {
@@ -139,7 +139,7 @@ int usage_table_open(const char *dir, const struct topology *topology, struct us
 	return 0;
 }
 
-static int find_gpu(const struct usage_table *table, uint32_t gpu_id, uint32_t *ret_gpu)
+static int usage_table_find_gpu(const struct usage_table *table, uint32_t gpu_id, uint32_t *ret_gpu)
 {
 	for (uint32_t i = 0; i < table->ngpus; i++)
 		if (table->gpus[i].node->gpu_id == gpu_id) {
@@ -150,7 +150,8 @@ static int find_gpu(const struct usage_table *table, uint32_t gpu_id, uint32_t *
 }
 
 /* A policy that cannot be read any more lets nothing new in. */
-static int limit_of(struct usage_table *table, const struct gpu *gpu, uint64_t *ret_bytes)
+static int usage_table_limit_of(struct usage_table *table, const struct gpu *gpu,
+				uint64_t *ret_bytes)
 {
 	uint64_t generation = policy_generation(table->map);
 	struct policy policy;
@@ -166,7 +167,7 @@ static int limit_of(struct usage_table *table, const struct gpu *gpu, uint64_t *
 	return policy_limit(&table->policy, gpu->uuid, gpu->total_bytes, ret_bytes);
 }
 
-static int device_of(struct usage_table *table, struct gpu *gpu)
+static int usage_table_device_of(struct usage_table *table, struct gpu *gpu)
 {
 	if (gpu->device < 0)
 		gpu->device = ledger_device(table->ledger, gpu->uuid, gpu->total_bytes);
@@ -182,7 +183,8 @@ struct usage_table_process *usage_table_find(const struct usage_table *table, pi
 	return NULL;
 }
 
-static struct usage_table_process *new_process(const struct usage_table *table, pid_t pid)
+static struct usage_table_process *usage_table_new_process(const struct usage_table *table,
+							   pid_t pid)
 {
 	struct usage_table_process *p = calloc(1, sizeof(*p));
 
@@ -192,7 +194,7 @@ static struct usage_table_process *new_process(const struct usage_table *table, 
 	p->holdings = calloc(table->ngpus ? table->ngpus : 1, sizeof(*p->holdings));
 	p->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
 	if (p->pidfd < 0 || !p->holdings) {
-		free_process(p);
+		usage_table_free_process(p);
 		return NULL;
 	}
 	return p;
@@ -215,7 +217,7 @@ struct usage_table_process *usage_table_process(struct usage_table *table, pid_t
 		table->processes = grown;
 		table->room = room;
 	}
-	p = new_process(table, pid);
+	p = usage_table_new_process(table, pid);
 	if (p) {
 		p->files = files;
 		table->processes[table->nprocesses++] = p;
@@ -227,7 +229,8 @@ struct usage_table_process *usage_table_process(struct usage_table *table, pid_t
  * The slots in which a process counts for itself, from `from` on: the next one, or -1. One is its
  * own if it lives: a process has one number in a namespace.
  */
-static int own_slot(struct usage_table *table, const struct usage_table_process *p, int from)
+static int usage_table_own_slot(struct usage_table *table, const struct usage_table_process *p,
+				int from)
 {
 	for (int i = from; i < slot_count(table->ledger); i++) {
 		struct slot_info info;
@@ -244,12 +247,13 @@ static int own_slot(struct usage_table *table, const struct usage_table_process 
  * What it says there, pending bytes too: hooks publish before they ask the kernel, and take back
  * after it did.
  */
-static uint64_t own_bytes(struct usage_table *table, const struct usage_table_process *p,
-			  int device)
+static uint64_t usage_table_own_bytes(struct usage_table *table,
+				      const struct usage_table_process *p, int device)
 {
 	uint64_t sum = 0;
 
-	for (int i = own_slot(table, p, 0); i >= 0; i = own_slot(table, p, i + 1)) {
+	for (int i = usage_table_own_slot(table, p, 0); i >= 0;
+	     i = usage_table_own_slot(table, p, i + 1)) {
 		struct quota_row row;
 
 		if (quota_process(table->ledger, i, device, &row) < 0)
@@ -262,14 +266,15 @@ static uint64_t own_bytes(struct usage_table *table, const struct usage_table_pr
 }
 
 /* What it has and another slot is charged for, or all of them together are. */
-static uint64_t joined_bytes(struct usage_table *table, const struct usage_table_process *p,
-			     uint32_t g)
+static uint64_t usage_table_joined_bytes(struct usage_table *table,
+					 const struct usage_table_process *p, uint32_t g)
 {
 	uint64_t sum = 0;
 
-	if (!p->own || device_of(table, &table->gpus[g]) < 0)
+	if (!p->own || usage_table_device_of(table, &table->gpus[g]) < 0)
 		return 0;
-	for (int i = own_slot(table, p, 0); i >= 0; i = own_slot(table, p, i + 1))
+	for (int i = usage_table_own_slot(table, p, 0); i >= 0;
+	     i = usage_table_own_slot(table, p, i + 1))
 		sum += shared_joined(table->ledger, i, table->gpus[g].device);
 	return sum;
 }
@@ -278,22 +283,22 @@ static uint64_t joined_bytes(struct usage_table *table, const struct usage_table
  * What its files have, less what it says that it imported: that is its owner's. It says so before
  * it imports and until it gave back, so the larger of before and after covers what is on its way.
  */
-static int read_files(struct usage_table *table, const struct usage_table_process *p, uint32_t g,
-		      uint64_t *ret_bytes)
+static int usage_table_read_files(struct usage_table *table, const struct usage_table_process *p,
+				  uint32_t g, uint64_t *ret_bytes)
 {
-	uint64_t bytes = 0, before = joined_bytes(table, p, g), after;
+	uint64_t bytes = 0, before = usage_table_joined_bytes(table, p, g), after;
 	int r = kernel_usage_of_files(p->pid, table->gpus[g].node, &bytes);
 
 	if (r < 0 && r != -ENOENT)
 		return r;
-	after = joined_bytes(table, p, g);
+	after = usage_table_joined_bytes(table, p, g);
 	after = max_u64(after, before);
 	*ret_bytes = sat_sub_u64(bytes, after);
 	return 0;
 }
 
 /* It is gone for good, and its number another's already. */
-static bool has_successor(const struct usage_table_process *p)
+static bool usage_table_has_successor(const struct usage_table_process *p)
 {
 	char path[32];
 
@@ -303,8 +308,9 @@ static bool has_successor(const struct usage_table_process *p)
 	return access(path, F_OK) == 0;
 }
 
-static int read_kfd(const struct usage_table *table, const struct usage_table_process *p,
-		    uint32_t g, uint64_t *ret_bytes)
+static int usage_table_read_kfd(const struct usage_table *table,
+				const struct usage_table_process *p, uint32_t g,
+				uint64_t *ret_bytes)
 {
 	int r = kernel_usage_of_kfd(p->pid, table->gpus[g].node, ret_bytes);
 
@@ -317,15 +323,15 @@ static int read_kfd(const struct usage_table *table, const struct usage_table_pr
  * The kernel's: the larger of its figures, since one contains some of the other. Of a process that
  * is gone it is read until it is nothing, since the kernel takes its time to give all back.
  */
-static int read_figure(struct usage_table *table, const struct usage_table_process *p, uint32_t g,
-		       uint64_t *ret_bytes)
+static int usage_table_read_figure(struct usage_table *table, const struct usage_table_process *p,
+				   uint32_t g, uint64_t *ret_bytes)
 {
 	uint64_t bytes, of_files = 0;
-	int r = read_kfd(table, p, g, &bytes);
+	int r = usage_table_read_kfd(table, p, g, &bytes);
 
 	if (r == 0 && p->files)
-		r = read_files(table, p, g, &of_files);
-	if (has_successor(p))
+		r = usage_table_read_files(table, p, g, &of_files);
+	if (usage_table_has_successor(p))
 		bytes = of_files = r = 0;
 	if (r == 0)
 		*ret_bytes = max_u64(bytes, of_files);
@@ -333,25 +339,25 @@ static int read_figure(struct usage_table *table, const struct usage_table_proce
 }
 
 /* What the guard has to answer for. */
-static uint64_t beyond_own(struct usage_table *table, const struct usage_table_process *p,
-			   uint32_t g)
+static uint64_t usage_table_beyond_own(struct usage_table *table,
+				       const struct usage_table_process *p, uint32_t g)
 {
 	uint64_t bytes = account_bytes(&p->holdings[g].account), own;
 
-	if (!bytes || p->gone || device_of(table, &table->gpus[g]) < 0)
+	if (!bytes || p->gone || usage_table_device_of(table, &table->gpus[g]) < 0)
 		return bytes;
-	own = own_bytes(table, p, table->gpus[g].device);
+	own = usage_table_own_bytes(table, p, table->gpus[g].device);
 	return sat_sub_u64(bytes, own);
 }
 
 /* Without asking: what is there is there. */
-static void charge(struct usage_table *table, struct usage_table_process *p, uint32_t g)
+static void usage_table_charge(struct usage_table *table, struct usage_table_process *p, uint32_t g)
 {
-	uint64_t bytes = beyond_own(table, p, g);
+	uint64_t bytes = usage_table_beyond_own(table, p, g);
 	struct holding *h = &p->holdings[g];
 	struct gpu *gpu = &table->gpus[g];
 
-	if (bytes == h->charged_bytes || device_of(table, gpu) < 0)
+	if (bytes == h->charged_bytes || usage_table_device_of(table, gpu) < 0)
 		return;
 	gpu->charged_bytes += bytes - h->charged_bytes;
 	h->charged_bytes = bytes;
@@ -359,16 +365,17 @@ static void charge(struct usage_table *table, struct usage_table_process *p, uin
 }
 
 /* What goes beyond what the guard has for the process must fit. */
-static int admit(struct usage_table *table, struct usage_table_process *p, uint32_t g, bool last)
+static int usage_table_admit(struct usage_table *table, struct usage_table_process *p, uint32_t g,
+			     bool last)
 {
-	uint64_t bytes = beyond_own(table, p, g), more, limit;
+	uint64_t bytes = usage_table_beyond_own(table, p, g), more, limit;
 	struct holding *h = &p->holdings[g];
 	struct gpu *gpu = &table->gpus[g];
-	int r = limit_of(table, gpu, &limit);
+	int r = usage_table_limit_of(table, gpu, &limit);
 
 	if (r < 0 || bytes <= h->charged_bytes)
 		return r;
-	if (device_of(table, gpu) < 0)
+	if (usage_table_device_of(table, gpu) < 0)
 		return gpu->device;
 	more = bytes - h->charged_bytes;
 	r = last ? quota_reserve_slow(table->slot, gpu->device, more, limit)
@@ -381,7 +388,7 @@ static int admit(struct usage_table *table, struct usage_table_process *p, uint3
 	return 0;
 }
 
-static int add_call(struct usage_table_process *p, const struct call *call)
+static int usage_table_add_call(struct usage_table_process *p, const struct call *call)
 {
 	if (p->ncalls == p->room) {
 		uint32_t room = p->room ? 2 * p->room : 16;
@@ -398,7 +405,7 @@ static int add_call(struct usage_table_process *p, const struct call *call)
 }
 
 /* The last one takes its place, so that walks go from the end. */
-static void remove_call(struct usage_table_process *p, uint32_t i)
+static void usage_table_remove_call(struct usage_table_process *p, uint32_t i)
 {
 	p->calls[i] = p->calls[--p->ncalls];
 }
@@ -411,15 +418,15 @@ void usage_table_cancel(struct usage_table *table, struct usage_table_process *p
 		if (call.thread != thread)
 			continue;
 		account_cancel(&p->holdings[call.gpu].account, call.bytes);
-		remove_call(p, i);
-		charge(table, p, call.gpu);
+		usage_table_remove_call(p, i);
+		usage_table_charge(table, p, call.gpu);
 	}
 }
 
-static void end_call(struct usage_table_process *p, uint32_t i)
+static void usage_table_end_call(struct usage_table_process *p, uint32_t i)
 {
 	account_end(&p->holdings[p->calls[i].gpu].account, p->calls[i].bytes);
-	remove_call(p, i);
+	usage_table_remove_call(p, i);
 }
 
 void usage_table_seen(struct usage_table_process *p, pid_t thread)
@@ -427,11 +434,12 @@ void usage_table_seen(struct usage_table_process *p, pid_t thread)
 	p->seen = true;
 	for (uint32_t i = p->ncalls; i-- > 0;)
 		if (p->calls[i].thread == thread)
-			end_call(p, i);
+			usage_table_end_call(p, i);
 }
 
-static int try_parts(struct usage_table *table, struct usage_table_process *p, pid_t thread,
-		     uint32_t request, const struct demand *demand, bool last)
+static int usage_table_try_parts(struct usage_table *table, struct usage_table_process *p,
+				 pid_t thread, uint32_t request, const struct demand *demand,
+				 bool last)
 {
 	int r = 0;
 
@@ -441,11 +449,11 @@ static int try_parts(struct usage_table *table, struct usage_table_process *p, p
 
 		if (demand->parts[i].memory != DEMAND_VRAM)
 			continue;
-		r = find_gpu(table, demand->parts[i].gpu_id, &call.gpu);
+		r = usage_table_find_gpu(table, demand->parts[i].gpu_id, &call.gpu);
 		if (r == 0)
-			r = add_call(p, &call);
+			r = usage_table_add_call(p, &call);
 		if (r == 0)
-			r = admit(table, p, call.gpu, last);
+			r = usage_table_admit(table, p, call.gpu, last);
 	}
 	if (r < 0)
 		usage_table_cancel(table, p, thread);
@@ -457,11 +465,11 @@ int usage_table_take(struct usage_table *table, struct usage_table_process *p, p
 {
 	int r;
 
-	r = try_parts(table, p, thread, request, demand, false);
+	r = usage_table_try_parts(table, p, thread, request, demand, false);
 	if (r == -EDQUOT) {
 		/* What is believed may be more than there is. */
 		usage_table_refresh(table, true);
-		r = try_parts(table, p, thread, request, demand, true);
+		r = usage_table_try_parts(table, p, thread, request, demand, true);
 	}
 	return r == -ENODEV ? r : r < 0 ? -ENOMEM : 0;
 }
@@ -473,21 +481,23 @@ bool usage_table_counts_itself(struct usage_table *table, struct usage_table_pro
 	uint32_t g;
 
 	/* What files have beside that is held against it by its account. */
-	if (find_gpu(table, gpu_id, &g) < 0 || device_of(table, &table->gpus[g]) < 0 ||
-	    read_kfd(table, p, g, &figure) < 0)
+	if (usage_table_find_gpu(table, gpu_id, &g) < 0 ||
+	    usage_table_device_of(table, &table->gpus[g]) < 0 ||
+	    usage_table_read_kfd(table, p, g, &figure) < 0)
 		return false;
-	own = own_bytes(table, p, table->gpus[g].device);
+	own = usage_table_own_bytes(table, p, table->gpus[g].device);
 	return own && own >= figure;
 }
 
-static void forget_calls(struct usage_table_process *p, uint32_t g)
+static void usage_table_forget_calls(struct usage_table_process *p, uint32_t g)
 {
 	for (uint32_t i = p->ncalls; i-- > 0;)
 		if (p->calls[i].gpu == g)
-			remove_call(p, i);
+			usage_table_remove_call(p, i);
 }
 
-static bool is_open(const struct usage_table *table, const struct usage_table_process *p)
+static bool usage_table_has_open(const struct usage_table *table,
+				 const struct usage_table_process *p)
 {
 	if (p->gone)
 		return true;
@@ -501,29 +511,30 @@ static bool is_open(const struct usage_table *table, const struct usage_table_pr
  * Threads first, then the figure: what they left it contains. True: there is nothing to be known of
  * the process any more, and nobody is about to ask for it.
  */
-static bool refresh_process(struct usage_table *table, struct usage_table_process *p)
+static bool usage_table_refresh_process(struct usage_table *table, struct usage_table_process *p)
 {
 	bool seen = p->seen;
 	uint64_t bytes, left = 0;
 
 	p->seen = false;
-	p->own = !p->gone && own_slot(table, p, 0) >= 0;
+	p->own = !p->gone && usage_table_own_slot(table, p, 0) >= 0;
 	for (uint32_t i = p->ncalls; i-- > 0;)
 		if (p->gone || !target_inside(p->calls[i].thread, p->calls[i].request))
-			end_call(p, i);
+			usage_table_end_call(p, i);
 	for (uint32_t g = 0; g < table->ngpus; g++) {
 		struct account *account = &p->holdings[g].account;
 
-		if (read_figure(table, p, g, &bytes) == 0 && account_read(account, bytes))
-			forget_calls(p, g);
-		charge(table, p, g);
+		if (usage_table_read_figure(table, p, g, &bytes) == 0 &&
+		    account_read(account, bytes))
+			usage_table_forget_calls(p, g);
+		usage_table_charge(table, p, g);
 		left += account_bytes(account);
 	}
 	return !left && !p->ncalls && (p->gone || !seen);
 }
 
 /* The kernel's figures of those that have no row of their own, where people look for it. */
-static void note_figures(struct usage_table *table)
+static void usage_table_note_figures(struct usage_table *table)
 {
 	uint64_t now = now_boot_ns();
 
@@ -543,18 +554,19 @@ void usage_table_refresh(struct usage_table *table, bool all)
 	for (uint32_t i = table->nprocesses; i-- > 0;) {
 		struct usage_table_process *p = table->processes[i];
 
-		if ((!all && !p->seen && !is_open(table, p)) || !refresh_process(table, p))
+		if ((!all && !p->seen && !usage_table_has_open(table, p)) ||
+		    !usage_table_refresh_process(table, p))
 			continue;
-		free_process(p);
+		usage_table_free_process(p);
 		table->processes[i] = table->processes[--table->nprocesses];
 	}
-	note_figures(table);
+	usage_table_note_figures(table);
 }
 
 bool usage_table_is_open(const struct usage_table *table)
 {
 	for (uint32_t i = 0; i < table->nprocesses; i++)
-		if (is_open(table, table->processes[i]))
+		if (usage_table_has_open(table, table->processes[i]))
 			return true;
 	return false;
 }

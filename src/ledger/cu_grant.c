@@ -22,7 +22,7 @@ _Static_assert(sizeof(struct cu_grant) == 152, "layout");
 #define QUEUES_MASK ((UINT64_C(1) << QUEUES_BITS) - 1)
 
 /* Never 0, so that zeroes are none. */
-static uint64_t sum_of(const uint64_t words[WORDS])
+static uint64_t cu_grant_sum_of(const uint64_t words[WORDS])
 {
 	uint64_t h = HASH_SEED;
 
@@ -41,7 +41,7 @@ int cu_grant_read(const struct device_time *time, struct cu_grant *ret)
 
 		for (size_t i = 0; i < WORDS; i++)
 			words[i] = atomic_peek(&from[i]);
-		if (sum && sum == sum_of(words)) {
+		if (sum && sum == cu_grant_sum_of(words)) {
 			memcpy(ret, words, sizeof(*ret));
 			return ret->made_ns ? 0 : -ENODATA;
 		}
@@ -61,7 +61,7 @@ void cu_grant_write(struct device_time *time, const struct cu_grant *grant)
 		if (i == WORDS / 2)
 			FAULT_POINT(UNITS_TORN);
 	}
-	atomic_release(&time->cu_grant_sum, sum_of(words));
+	atomic_release(&time->cu_grant_sum, cu_grant_sum_of(words));
 	FAULT_POINT(UNITS_WRITTEN);
 }
 
@@ -75,7 +75,7 @@ void cu_grant_set_queues(struct slot *slot, int device, uint32_t n)
 }
 
 /* What another process of that slot once had is of an earlier claim. */
-static bool has_queues(struct ledger *ledger, int device, unsigned int slot)
+static bool cu_grant_has_queues(struct ledger *ledger, int device, unsigned int slot)
 {
 	uint64_t word = atomic_check(&ledger->map->info[device][slot].queues);
 	uint64_t state = atomic_acquire(&ledger->map->slots[slot].state);
@@ -87,7 +87,7 @@ static bool has_queues(struct ledger *ledger, int device, unsigned int slot)
 bool cu_grant_in_use(struct ledger *ledger, int device)
 {
 	for (unsigned int i = 0; i < map_slot_high(ledger); i++)
-		if (has_queues(ledger, device, i) && slot_alive(ledger, (int)i))
+		if (cu_grant_has_queues(ledger, device, i) && slot_alive(ledger, (int)i))
 			return true;
 	return false;
 }

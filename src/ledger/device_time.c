@@ -54,7 +54,8 @@ void device_time_hold_end(struct device_time *time, uint64_t now_ns)
 	atomic_release(&time->held[n % DEVICE_TIME_HELD].to_ns, now_ns);
 }
 
-static uint64_t overlap(const struct device_time_span *held, uint64_t from_ns, uint64_t to_ns)
+static uint64_t device_time_overlap(const struct device_time_span *held, uint64_t from_ns,
+				    uint64_t to_ns)
 {
 	uint64_t to = atomic_acquire(&held->to_ns);
 	uint64_t from = atomic_acquire(&held->from_ns);
@@ -69,7 +70,7 @@ uint64_t device_time_held(const struct device_time *time, uint64_t from_ns, uint
 	uint64_t sum = 0;
 
 	for (int k = 0; k < DEVICE_TIME_HELD; k++)
-		sum += overlap(&time->held[k], from_ns, to_ns);
+		sum += device_time_overlap(&time->held[k], from_ns, to_ns);
 	return sum < to_ns - from_ns ? sum : to_ns - from_ns;
 }
 
@@ -135,12 +136,12 @@ uint64_t device_time_cover(uint64_t *covered_ns, uint64_t from_ns, uint64_t to_n
 	return to_ns - from;
 }
 
-static uint64_t entry_of(uint64_t second, uint64_t busy_ns)
+static uint64_t device_time_entry_of(uint64_t second, uint64_t busy_ns)
 {
 	return second << BUSY_BITS | (busy_ns / 1000 & BUSY_MASK);
 }
 
-static bool entry_is(uint64_t entry, uint64_t second)
+static bool device_time_entry_is(uint64_t entry, uint64_t second)
 {
 	return entry && entry >> BUSY_BITS == (second & SECOND_MASK);
 }
@@ -155,13 +156,14 @@ void device_time_add_busy(struct device_time *time, uint64_t now_ns, uint64_t bu
 	uint64_t *entry = &time->second[second % DEVICE_TIME_SECONDS];
 	uint64_t old = atomic_peek(entry);
 
-	if (!entry_is(old, second))
-		atomic_swap_if_u64(entry, old, entry_of(second, atomic_peek(&time->busy_ns)));
+	if (!device_time_entry_is(old, second))
+		atomic_swap_if_u64(entry, old,
+				   device_time_entry_of(second, atomic_peek(&time->busy_ns)));
 	__atomic_fetch_add(&time->busy_ns, busy_ns, __ATOMIC_RELAXED);
 }
 
 /* Nobody reads the instant to the ns, and a damaged one is put right by the next bill. */
-static void worked(struct device_time *time, uint64_t to_ns)
+static void device_time_note_worked(struct device_time *time, uint64_t to_ns)
 {
 	uint64_t old = atomic_peek(&time->worked_ns);
 
@@ -177,7 +179,7 @@ uint64_t device_time_bill(struct ledger *ledger, int device, uint64_t from_ns, u
 	if (!time || !map_ready(ledger, device))
 		return 0;
 	busy = timeline_add(&ledger->map->timeline[device], from_ns, to_ns);
-	worked(time, to_ns);
+	device_time_note_worked(time, to_ns);
 	if (busy)
 		device_time_add_busy(time, to_ns, busy);
 	return busy;
@@ -198,7 +200,7 @@ uint64_t device_time_bill_unmeasured(struct ledger *ledger, int device, uint64_t
 }
 
 /* One busy time is before another, or the same; they wrap around. */
-static bool is_earlier(uint64_t us, uint64_t than_us)
+static bool device_time_is_earlier(uint64_t us, uint64_t than_us)
 {
 	return ((than_us - us) & BUSY_MASK) <= BUSY_MASK / 2;
 }
@@ -208,8 +210,8 @@ static bool is_earlier(uint64_t us, uint64_t than_us)
  * in which nothing was billed it is that of the next one. It never falls: an entry that is higher
  * than a later one was made late, for work of a second that was over.
  */
-static void busy_at(const struct device_time *time, uint64_t now_ns, unsigned int n,
-		    uint64_t ret_us[static DEVICE_TIME_SECONDS])
+static void device_time_busy_at(const struct device_time *time, uint64_t now_ns, unsigned int n,
+				uint64_t ret_us[static DEVICE_TIME_SECONDS])
 {
 	uint64_t second = now_ns / NS_PER_S, us;
 
@@ -217,8 +219,8 @@ static void busy_at(const struct device_time *time, uint64_t now_ns, unsigned in
 	for (unsigned int i = 0; i <= n; i++, second--) {
 		uint64_t entry = atomic_peek(&time->second[second % DEVICE_TIME_SECONDS]);
 
-		if (i <= now_ns / NS_PER_S && entry_is(entry, second) &&
-		    is_earlier(entry & BUSY_MASK, us))
+		if (i <= now_ns / NS_PER_S && device_time_entry_is(entry, second) &&
+		    device_time_is_earlier(entry & BUSY_MASK, us))
 			us = entry & BUSY_MASK;
 		ret_us[i] = us;
 	}
@@ -230,7 +232,7 @@ uint32_t device_time_achieved(const struct device_time *time, uint64_t now_ns, u
 
 	if (!seconds || seconds > DEVICE_TIME_SECONDS - 2)
 		return 0;
-	busy_at(time, now_ns, seconds, us);
+	device_time_busy_at(time, now_ns, seconds, us);
 	share = ((us[0] - us[seconds]) & BUSY_MASK) / (seconds * 100);
 	return share > 10000 ? 10000 : (uint32_t)share;
 }
@@ -242,7 +244,7 @@ void device_time_history(const struct device_time *time, uint64_t now_ns, unsign
 
 	if (seconds > DEVICE_TIME_SECONDS - 2)
 		return;
-	busy_at(time, now_ns, seconds, us);
+	device_time_busy_at(time, now_ns, seconds, us);
 	for (unsigned int i = 0; i < seconds; i++) {
 		part = over + ((us[i] - us[i + 1]) & BUSY_MASK) / 100;
 		ret[seconds - 1 - i] = part > 10000 ? 10000 : (uint32_t)part;

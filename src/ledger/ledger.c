@@ -21,7 +21,7 @@
 
 DEFINE_CLEANUP(struct ledger, ledger_close)
 
-static struct ledger_header expected_header(void)
+static struct ledger_header ledger_expected_header(void)
 {
 	return (struct ledger_header){
 		.magic = LEDGER_MAGIC,
@@ -36,7 +36,7 @@ static struct ledger_header expected_header(void)
 
 int ledger_create(const char *dir)
 {
-	struct ledger_header header = expected_header();
+	struct ledger_header header = ledger_expected_header();
 	CLEANUP_CLOSE int fd = -EBADF;
 	int r;
 
@@ -52,9 +52,9 @@ int ledger_create(const char *dir)
 	return fd_pwrite_all(fd, &header, offsetof(struct ledger_header, slot_high), 0);
 }
 
-static int check_header(const struct ledger_header *header)
+static int ledger_check_header(const struct ledger_header *header)
 {
-	struct ledger_header expected = expected_header();
+	struct ledger_header expected = ledger_expected_header();
 
 	if (memcmp(header, &expected, offsetof(struct ledger_header, slot_high)) != 0)
 		return -EPROTO;
@@ -62,7 +62,7 @@ static int check_header(const struct ledger_header *header)
 }
 
 /* Guests. The pages that are read before any device is known must exist, forged file or not. */
-static int map_shared(struct ledger *ledger, int fd)
+static int ledger_map_shared(struct ledger *ledger, int fd)
 {
 	struct ledger_header header;
 	int r;
@@ -70,7 +70,7 @@ static int map_shared(struct ledger *ledger, int fd)
 	r = fd_pread_all(fd, &header, sizeof(header), 0);
 	if (r < 0)
 		return r;
-	r = check_header(&header);
+	r = ledger_check_header(&header);
 	if (r < 0)
 		return r;
 	r = map_allocate(fd, 0, FIXED_BYTES);
@@ -79,7 +79,7 @@ static int map_shared(struct ledger *ledger, int fd)
 	return map_file(ledger, fd);
 }
 
-static int map_private(struct ledger *ledger)
+static int ledger_map_private(struct ledger *ledger)
 {
 	void *map = mmap(NULL, sizeof(struct ledger_file), PROT_READ | PROT_WRITE,
 			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -114,10 +114,10 @@ int ledger_open(const char *dir, enum ledger_mode mode, struct ledger **ret)
 	ledger->dev = st.st_dev;
 	ledger->ino = st.st_ino;
 	if (mode == LEDGER_GUEST) {
-		r = map_shared(ledger, fd);
+		r = ledger_map_shared(ledger, fd);
 	} else {
 		ledger->fd = TAKE_FD(fd);
-		r = map_private(ledger);
+		r = ledger_map_private(ledger);
 	}
 	if (r < 0)
 		return r;
@@ -139,7 +139,7 @@ void ledger_close(struct ledger *ledger)
 }
 
 /* A part of the file, to its place in the copy. */
-static int read_part(struct ledger *ledger, const void *part, size_t bytes)
+static int ledger_read_part(struct ledger *ledger, const void *part, size_t bytes)
 {
 	size_t at = (size_t)((const char *)part - (const char *)ledger->map);
 
@@ -150,25 +150,25 @@ static int read_part(struct ledger *ledger, const void *part, size_t bytes)
  * No more than somebody was ever in, of the 13 MB: `allot run` reads a tenant before each start.
  * What lies beyond the marks stays as zero as it was when it was mapped.
  */
-static int read_used(struct ledger *ledger)
+static int ledger_read_used(struct ledger *ledger)
 {
 	struct ledger_file *map = ledger->map;
 	size_t high = map_slot_high(ledger);
 	uint64_t ready = 0;
 	int r;
 
-	r = read_part(ledger, map->slots, high * sizeof(map->slots[0]));
+	r = ledger_read_part(ledger, map->slots, high * sizeof(map->slots[0]));
 	if (r == 0)
-		r = read_part(ledger, map->shared,
-			      map_shared_high(ledger) * sizeof(map->shared[0]));
+		r = ledger_read_part(ledger, map->shared,
+				     map_shared_high(ledger) * sizeof(map->shared[0]));
 	for (int d = 0; r == 0 && d < LEDGER_DEVICES; d++) {
 		if (!map->devices[d].uuid_hi)
 			continue;
-		r = read_part(ledger, &map->device_time[d], sizeof(map->device_time[d]));
+		r = ledger_read_part(ledger, &map->device_time[d], sizeof(map->device_time[d]));
 		if (r == 0)
-			r = read_part(ledger, map->rows[d], high * sizeof(map->rows[0][0]));
+			r = ledger_read_part(ledger, map->rows[d], high * sizeof(map->rows[0][0]));
 		if (r == 0)
-			r = read_part(ledger, map->info[d], high * sizeof(map->info[0][0]));
+			r = ledger_read_part(ledger, map->info[d], high * sizeof(map->info[0][0]));
 		ready |= UINT64_C(1) << d;
 	}
 	if (r == 0)
@@ -183,11 +183,11 @@ int ledger_refresh(struct ledger *ledger)
 
 	if (!ledger->is_copy)
 		return -EINVAL;
-	r = read_part(ledger, map, offsetof(struct ledger_file, slots));
+	r = ledger_read_part(ledger, map, offsetof(struct ledger_file, slots));
 	if (r < 0)
 		return r;
-	r = check_header(&map->header);
-	return r < 0 ? r : read_used(ledger);
+	r = ledger_check_header(&map->header);
+	return r < 0 ? r : ledger_read_used(ledger);
 }
 
 /*
@@ -196,7 +196,7 @@ int ledger_refresh(struct ledger *ledger)
  * Killed between the halves, an entry is completed here by whoever has the same lo, and else
  * skipped.
  */
-static int find_device(struct ledger *ledger, uint64_t lo, uint64_t hi, bool add)
+static int ledger_find_device(struct ledger *ledger, uint64_t lo, uint64_t hi, bool add)
 {
 	for (int d = 0; d < LEDGER_DEVICES; d++) {
 		struct ledger_device *dev = &ledger->map->devices[d];
@@ -225,8 +225,8 @@ int ledger_device(struct ledger *ledger, const uint8_t uuid[16], uint64_t total_
 	if (!lo || !hi)
 		return -EINVAL;
 	if (ledger->is_copy)
-		return find_device(ledger, lo, hi, false);
-	d = find_device(ledger, lo, hi, true);
+		return ledger_find_device(ledger, lo, hi, false);
+	d = ledger_find_device(ledger, lo, hi, true);
 	if (d < 0)
 		return d;
 	if (!map_ready(ledger, d)) {
@@ -245,7 +245,8 @@ int ledger_device(struct ledger *ledger, const uint8_t uuid[16], uint64_t total_
 }
 
 /* An entry counts once both halves of its name are there; NULL until then. */
-static struct ledger_device *entry(struct ledger *ledger, int device, uint64_t ret_uuid[static 2])
+static struct ledger_device *ledger_entry(struct ledger *ledger, int device,
+					  uint64_t ret_uuid[static 2])
 {
 	struct ledger_device *dev;
 
@@ -261,7 +262,7 @@ bool ledger_knows(struct ledger *ledger, int device)
 {
 	uint64_t uuid[2];
 
-	return entry(ledger, device, uuid);
+	return ledger_entry(ledger, device, uuid);
 }
 
 int ledger_device_info(struct ledger *ledger, int device, struct ledger_device_info *ret)
@@ -270,7 +271,7 @@ int ledger_device_info(struct ledger *ledger, int device, struct ledger_device_i
 	struct ledger_device *dev;
 	uint64_t uuid[2];
 
-	dev = entry(ledger, device, uuid);
+	dev = ledger_entry(ledger, device, uuid);
 	if (!dev)
 		return -ENODEV;
 	memcpy(info.uuid, uuid, sizeof(info.uuid));

@@ -13,7 +13,7 @@
 #include "base/parse.h"
 #include "ledger/pidns.h"
 
-static void close_dir(DIR **dir)
+static void pidns_close_dir(DIR **dir)
 {
 	if (*dir)
 		closedir(*dir);
@@ -27,7 +27,7 @@ uint64_t pidns_self(void)
 }
 
 /* Last word of the NSpid line: the pid in the innermost namespace; 0 where there is none. */
-static uint32_t innermost_pid(int proc, uint32_t host_pid)
+static uint32_t pidns_innermost_pid(int proc, uint32_t host_pid)
 {
 	char path[64], text[4096], *line, *end, *word;
 	uint64_t pid;
@@ -51,7 +51,7 @@ static uint32_t innermost_pid(int proc, uint32_t host_pid)
 
 void pidns_translate(struct pidns_query *queries, size_t n)
 {
-	CLEANUP(close_dir) DIR *dir = NULL;
+	CLEANUP(pidns_close_dir) DIR *dir = NULL;
 	uint64_t self = pidns_self();
 	size_t open = 0;
 	struct dirent *entry;
@@ -81,7 +81,7 @@ void pidns_translate(struct pidns_query *queries, size_t n)
 			if (queries[i].host_pid || queries[i].pidns != st.st_ino)
 				continue;
 			if (!inner)
-				inner = innermost_pid(dirfd(dir), (uint32_t)host_pid);
+				inner = pidns_innermost_pid(dirfd(dir), (uint32_t)host_pid);
 			if (!inner || inner != queries[i].pid)
 				continue;
 			queries[i].host_pid = (uint32_t)host_pid;

@@ -28,7 +28,7 @@
 DEFINE_CLEANUP(struct policy_map, policy_close)
 
 /* Over words: finds damage, not malice. */
-static uint64_t checksum(uint64_t generation, const struct policy *policy)
+static uint64_t policy_checksum(uint64_t generation, const struct policy *policy)
 {
 	uint64_t hash = hash_word(HASH_SEED, generation), word;
 	const char *at = (const char *)policy;
@@ -42,7 +42,7 @@ static uint64_t checksum(uint64_t generation, const struct policy *policy)
 	return hash;
 }
 
-static bool compute_ok(const struct policy *policy)
+static bool policy_compute_ok(const struct policy *policy)
 {
 	return policy->compute < POLICY_COMPUTES && policy->mode < POLICY_MODES &&
 	       policy->controller < CONTROLLERS && policy->priority < POLICY_PRIORITIES &&
@@ -55,7 +55,7 @@ int policy_check(const struct policy *policy)
 		return -EINVAL;
 	if (policy->flags & ~(uint32_t)POLICY_FLAGS_KNOWN)
 		return -EINVAL;
-	if (!compute_ok(policy))
+	if (!policy_compute_ok(policy))
 		return -EINVAL;
 	if (!memchr(policy->name, '\0', sizeof(policy->name)))
 		return -EINVAL;
@@ -84,7 +84,7 @@ bool policy_meters(const struct policy *policy)
 	       (policy->compute == POLICY_COMPUTE_CAP && limited);
 }
 
-static uint32_t metered(const struct policy *policy)
+static uint32_t policy_metered(const struct policy *policy)
 {
 	return policy_meters(policy) ? POLICY_GATE_METERED : 0;
 }
@@ -104,10 +104,10 @@ int policy_create(const char *dir, const struct policy *policy)
 	file->version = POLICY_VERSION;
 	file->file_bytes = sizeof(*file);
 	file->generation = 2; /* even: copy 0 */
-	file->gate = metered(policy);
+	file->gate = policy_metered(policy);
 	file->copy[0].generation = file->generation;
 	file->copy[0].policy = *policy;
-	file->copy[0].checksum = checksum(file->generation, policy);
+	file->copy[0].checksum = policy_checksum(file->generation, policy);
 	fd = shared_file_create(dir, POLICY_FILE);
 	if (fd < 0)
 		return fd;
@@ -123,7 +123,7 @@ int policy_create(const char *dir, const struct policy *policy)
  * Word by word and in order: the other side may be writing. Who sees one word of a new copy also
  * sees that its generation was taken away before, and what comes after the copy is looked at later.
  */
-static void copy_in(struct policy *to, const struct policy *from)
+static void policy_copy_in(struct policy *to, const struct policy *from)
 {
 	uint64_t word;
 
@@ -133,7 +133,7 @@ static void copy_in(struct policy *to, const struct policy *from)
 	}
 }
 
-static void copy_out(struct policy *to, const struct policy *from, size_t begin, size_t end)
+static void policy_copy_out(struct policy *to, const struct policy *from, size_t begin, size_t end)
 {
 	uint64_t word;
 
@@ -143,7 +143,7 @@ static void copy_out(struct policy *to, const struct policy *from, size_t begin,
 	}
 }
 
-static int read_file(const struct policy_file *file, struct policy *ret)
+static int policy_read_file(const struct policy_file *file, struct policy *ret)
 {
 	struct policy policy;
 
@@ -153,8 +153,8 @@ static int read_file(const struct policy_file *file, struct policy *ret)
 		uint64_t own = atomic_acquire(&copy->generation);
 		uint64_t sum = atomic_acquire(&copy->checksum);
 
-		copy_in(&policy, &copy->policy);
-		if (own == generation && sum == checksum(generation, &policy)) {
+		policy_copy_in(&policy, &copy->policy);
+		if (own == generation && sum == policy_checksum(generation, &policy)) {
 			if (policy_check(&policy) < 0)
 				return -EBADMSG;
 			*ret = policy;
@@ -182,7 +182,7 @@ int policy_open(const char *dir, struct policy_map **ret)
 	r = policy_file_map(fd, PROT_READ, &map->file);
 	if (r < 0)
 		return r;
-	r = read_file(map->file, &policy);
+	r = policy_read_file(map->file, &policy);
 	if (r < 0 && r != -EAGAIN)
 		return -EPROTO;
 	*ret = TAKE_PTR(map);
@@ -199,7 +199,7 @@ void policy_close(struct policy_map *map)
 
 int policy_read(struct policy_map *map, struct policy *ret)
 {
-	return read_file(map->file, ret);
+	return policy_read_file(map->file, ret);
 }
 
 int policy_load(const char *dir, struct policy *ret)
@@ -218,7 +218,7 @@ int policy_load(const char *dir, struct policy *ret)
 	for (int i = 0; i < READ_TRIES && r < 0; i++) {
 		if (fd_pread_all(fd, file, sizeof(*file), 0) < 0 || !policy_file_ok(file))
 			return -EPROTO;
-		r = read_file(file, ret);
+		r = policy_read_file(file, ret);
 	}
 	return r < 0 ? -EPROTO : 0;
 }
@@ -241,7 +241,7 @@ const uint32_t *policy_gate(const struct policy_map *map)
 }
 
 /* For writing, with the writers' lock, which goes with the descriptor. */
-static int open_locked(const char *dir, struct policy_file **ret_file, int *ret_fd)
+static int policy_open_locked(const char *dir, struct policy_file **ret_file, int *ret_fd)
 {
 	CLEANUP_CLOSE int fd = -EBADF;
 	int r;
@@ -263,7 +263,7 @@ static int open_locked(const char *dir, struct policy_file **ret_file, int *ret_
  * The idle copy may be torn by a writer that was killed; it is simply written again. Only the
  * store of the generation, which is also the index, makes it count.
  */
-static void flip(struct policy_file *file, const struct policy *policy)
+static void policy_flip(struct policy_file *file, const struct policy *policy)
 {
 	uint64_t generation = atomic_peek(&file->generation) + 1;
 	struct policy_copy *copy = &file->copy[generation & 1];
@@ -271,10 +271,10 @@ static void flip(struct policy_file *file, const struct policy *policy)
 
 	/* A reader that still copies this one must find that it is neither old nor new. */
 	atomic_poke(&copy->generation, 0);
-	copy_out(&copy->policy, policy, 0, half);
+	policy_copy_out(&copy->policy, policy, 0, half);
 	FAULT_POINT(POLICY_HALF_WRITTEN);
-	copy_out(&copy->policy, policy, half, sizeof(*policy));
-	atomic_release(&copy->checksum, checksum(generation, policy));
+	policy_copy_out(&copy->policy, policy, half, sizeof(*policy));
+	atomic_release(&copy->checksum, policy_checksum(generation, policy));
 	atomic_release(&copy->generation, generation);
 	FAULT_POINT(POLICY_WRITTEN);
 	atomic_release(&file->generation, generation);
@@ -288,10 +288,10 @@ int policy_update(const char *dir, int (*edit)(struct policy *policy, void *arg)
 	struct policy policy;
 	int r;
 
-	r = open_locked(dir, &file, &fd);
+	r = policy_open_locked(dir, &file, &fd);
 	if (r < 0)
 		return r;
-	r = read_file(file, &policy);
+	r = policy_read_file(file, &policy);
 	if (r < 0)
 		return r;
 	r = edit(&policy, arg);
@@ -301,9 +301,9 @@ int policy_update(const char *dir, int (*edit)(struct policy *policy, void *arg)
 	if (r < 0)
 		return r;
 	/* Killed in between, the gate is one that looks at a policy which has nothing to say. */
-	atomic_set_bits(&file->gate, metered(&policy));
-	flip(file, &policy);
-	if (!metered(&policy))
+	atomic_set_bits(&file->gate, policy_metered(&policy));
+	policy_flip(file, &policy);
+	if (!policy_metered(&policy))
 		atomic_clear_bits(&file->gate, (uint32_t)POLICY_GATE_METERED);
 	futex_wake_all(&file->gate);
 	futex_wake_all(&file->generation);
@@ -318,7 +318,7 @@ int policy_set_closed(const char *dir, bool closed)
 	CLEANUP_CLOSE int fd = -EBADF;
 	int r;
 
-	r = open_locked(dir, &file, &fd);
+	r = policy_open_locked(dir, &file, &fd);
 	if (r < 0)
 		return r;
 	if (closed)

@@ -30,12 +30,12 @@ struct sum {
 	uint64_t pending;
 };
 
-static struct ledger_row *row_of(struct slot *slot, int device)
+static struct ledger_row *quota_row_of(struct slot *slot, int device)
 {
 	return &slot->ledger->map->rows[device][slot->index];
 }
 
-static bool device_ok(struct slot *slot, int device)
+static bool quota_device_ok(struct slot *slot, int device)
 {
 	return slot->index >= 0 && map_ready(slot->ledger, device);
 }
@@ -44,7 +44,7 @@ static bool device_ok(struct slot *slot, int device)
  * Pending first, then the categories: quota_commit adds to the category before it lowers pending,
  * so bytes on their way are seen once or twice, never not at all.
  */
-static inline void add_row(struct sum *sum, const struct ledger_row *row)
+static inline void quota_add_row(struct sum *sum, const struct ledger_row *row)
 {
 	uint64_t pending = atomic_check(&row->pending);
 	uint64_t total = pending, any = pending;
@@ -64,7 +64,7 @@ static inline void add_row(struct sum *sum, const struct ledger_row *row)
 }
 
 /* Rows before shared objects: bytes only ever move from a row to an object (shared.c). */
-static inline struct sum sum_all(struct ledger *ledger, int device)
+static inline struct sum quota_sum_all(struct ledger *ledger, int device)
 {
 	const struct ledger_row *rows = ledger->map->rows[device];
 	unsigned int high = map_slot_high(ledger);
@@ -75,14 +75,14 @@ static inline struct sum sum_all(struct ledger *ledger, int device)
 	if ((int)high <= own)
 		high = (unsigned int)own + 1;
 	for (unsigned int i = 0; i < high; i++)
-		add_row(&sum, &rows[i]);
+		quota_add_row(&sum, &rows[i]);
 	if (map_shared_high(ledger))
 		sum.total = sat_add_u64(sum.total, holders_sum(ledger, device, NULL));
 	return sum;
 }
 
 /* So that an absurd sum, which saturates, is above every limit. */
-static uint64_t sane_limit(uint64_t limit)
+static uint64_t quota_sane_limit(uint64_t limit)
 {
 	return limit < QUOTA_ABSURD_BYTES ? limit : QUOTA_ABSURD_BYTES;
 }
@@ -91,15 +91,15 @@ int quota_reserve(struct slot *slot, int device, uint64_t bytes, uint64_t limit)
 {
 	uint64_t *pending;
 
-	if (!device_ok(slot, device))
+	if (!quota_device_ok(slot, device))
 		return -EINVAL;
-	limit = sane_limit(limit);
+	limit = quota_sane_limit(limit);
 	if (bytes > limit || bytes > QUOTA_RESERVE_MAX)
 		return -EDQUOT;
-	pending = &row_of(slot, device)->pending;
+	pending = &quota_row_of(slot, device)->pending;
 	atomic_publish_add(pending, bytes);
 	FAULT_POINT(RESERVE_PUBLISHED);
-	if (sum_all(slot->ledger, device).total <= limit) {
+	if (quota_sum_all(slot->ledger, device).total <= limit) {
 		FAULT_POINT(RESERVE_ADMITTED);
 		return 0;
 	}
@@ -115,14 +115,14 @@ int quota_reserve(struct slot *slot, int device, uint64_t bytes, uint64_t limit)
  */
 int quota_settle(struct slot *slot, int device, uint64_t bytes, uint64_t limit)
 {
-	uint64_t *pending = &row_of(slot, device)->pending;
+	uint64_t *pending = &quota_row_of(slot, device)->pending;
 	unsigned int us = SETTLE_NAP_MIN_US;
 
-	limit = sane_limit(limit);
+	limit = quota_sane_limit(limit);
 	atomic_publish_add(pending, bytes);
 	FAULT_POINT(SLOW_PUBLISHED);
 	for (int round = 0;; round++) {
-		struct sum sum = sum_all(slot->ledger, device);
+		struct sum sum = quota_sum_all(slot->ledger, device);
 
 		if (sum.total <= limit)
 			return 0;
@@ -139,7 +139,7 @@ int quota_reserve_slow(struct slot *slot, int device, uint64_t bytes, uint64_t l
 {
 	int r, token;
 
-	if (!device_ok(slot, device))
+	if (!quota_device_ok(slot, device))
 		return -EINVAL;
 	r = -EDQUOT;
 	if (bytes <= limit && bytes <= QUOTA_RESERVE_MAX) {
@@ -163,9 +163,9 @@ void quota_commit(struct slot *slot, int device, uint64_t reserved, enum categor
 {
 	struct ledger_row *row;
 
-	if (!device_ok(slot, device) || (unsigned int)category >= CAT_N)
+	if (!quota_device_ok(slot, device) || (unsigned int)category >= CAT_N)
 		return;
-	row = row_of(slot, device);
+	row = quota_row_of(slot, device);
 	atomic_publish_add(&row->used[category], actual);
 	FAULT_POINT(COMMIT_ADDED);
 	atomic_sub_floor(&row->pending, reserved);
@@ -174,41 +174,41 @@ void quota_commit(struct slot *slot, int device, uint64_t reserved, enum categor
 
 void quota_cancel(struct slot *slot, int device, uint64_t reserved)
 {
-	if (!device_ok(slot, device))
+	if (!quota_device_ok(slot, device))
 		return;
-	atomic_sub_floor(&row_of(slot, device)->pending, reserved);
+	atomic_sub_floor(&quota_row_of(slot, device)->pending, reserved);
 	FAULT_POINT(CANCELLED);
 }
 
 void quota_release(struct slot *slot, int device, enum category category, uint64_t bytes)
 {
-	if (!device_ok(slot, device) || (unsigned int)category >= CAT_N)
+	if (!quota_device_ok(slot, device) || (unsigned int)category >= CAT_N)
 		return;
-	atomic_sub_floor(&row_of(slot, device)->used[category], bytes);
+	atomic_sub_floor(&quota_row_of(slot, device)->used[category], bytes);
 	FAULT_POINT(RELEASED);
 }
 
 void quota_charge(struct slot *slot, int device, enum category category, uint64_t bytes)
 {
-	if (device_ok(slot, device) && (unsigned int)category < CAT_N)
-		atomic_publish_add(&row_of(slot, device)->used[category], bytes);
+	if (quota_device_ok(slot, device) && (unsigned int)category < CAT_N)
+		atomic_publish_add(&quota_row_of(slot, device)->used[category], bytes);
 }
 
 void quota_set(struct slot *slot, int device, enum category category, uint64_t bytes)
 {
-	if (device_ok(slot, device) && (unsigned int)category < CAT_N)
-		atomic_release(&row_of(slot, device)->used[category], bytes);
+	if (quota_device_ok(slot, device) && (unsigned int)category < CAT_N)
+		atomic_release(&quota_row_of(slot, device)->used[category], bytes);
 }
 
 void quota_publish(struct slot *slot, int device, uint64_t bytes)
 {
-	if (device_ok(slot, device))
-		atomic_publish_add(&row_of(slot, device)->pending, bytes);
+	if (quota_device_ok(slot, device))
+		atomic_publish_add(&quota_row_of(slot, device)->pending, bytes);
 }
 
 void quota_count_refusal(struct slot *slot, int device)
 {
-	if (device_ok(slot, device))
+	if (quota_device_ok(slot, device))
 		atomic_publish_add(&slot->ledger->map->devices[device].refusals, 1);
 }
 
@@ -216,7 +216,7 @@ void quota_set_driver(struct slot *slot, int device, uint64_t bytes, uint64_t no
 {
 	struct ledger_info *info;
 
-	if (!device_ok(slot, device))
+	if (!quota_device_ok(slot, device))
 		return;
 	info = &slot->ledger->map->info[device][slot->index];
 	atomic_poke(&info->driver_bytes, bytes);
@@ -225,24 +225,24 @@ void quota_set_driver(struct slot *slot, int device, uint64_t bytes, uint64_t no
 
 void quota_host_add(struct slot *slot, int device, uint64_t bytes)
 {
-	if (device_ok(slot, device))
+	if (quota_device_ok(slot, device))
 		atomic_publish_add(&slot->ledger->map->info[device][slot->index].host_bytes, bytes);
 }
 
 void quota_host_sub(struct slot *slot, int device, uint64_t bytes)
 {
-	if (device_ok(slot, device))
+	if (quota_device_ok(slot, device))
 		atomic_sub_floor(&slot->ledger->map->info[device][slot->index].host_bytes, bytes);
 }
 
 uint64_t quota_used(struct ledger *ledger, int device)
 {
-	return map_ready(ledger, device) ? sum_all(ledger, device).total : 0;
+	return map_ready(ledger, device) ? quota_sum_all(ledger, device).total : 0;
 }
 
 uint64_t quota_pending(struct ledger *ledger, int device)
 {
-	return map_ready(ledger, device) ? sum_all(ledger, device).pending : 0;
+	return map_ready(ledger, device) ? quota_sum_all(ledger, device).pending : 0;
 }
 
 uint64_t quota_used_live(struct ledger *ledger, int device)
@@ -258,7 +258,7 @@ uint64_t quota_used_live(struct ledger *ledger, int device)
 	for (unsigned int i = 0; i < high; i++) {
 		struct sum one = { 0 };
 
-		add_row(&one, &ledger->map->rows[device][i]);
+		quota_add_row(&one, &ledger->map->rows[device][i]);
 		if (!one.total && !map_shared_high(ledger))
 			continue;
 		/* Opening the file costs more than all else here; alone, nobody is asked about. */

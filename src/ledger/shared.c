@@ -22,7 +22,7 @@ uint64_t shared_used(struct ledger *ledger, int device, bool live_only)
 	return holders_sum(ledger, device, live_only ? alive : NULL);
 }
 
-static uint64_t held(struct ledger *ledger, int slot_index, int device, bool carried)
+static uint64_t shared_sum_held(struct ledger *ledger, int slot_index, int device, bool carried)
 {
 	unsigned int high = map_shared_high(ledger);
 	uint64_t sum = 0;
@@ -43,15 +43,15 @@ static uint64_t held(struct ledger *ledger, int slot_index, int device, bool car
 
 uint64_t shared_held(struct ledger *ledger, int slot_index, int device)
 {
-	return held(ledger, slot_index, device, true);
+	return shared_sum_held(ledger, slot_index, device, true);
 }
 
 uint64_t shared_joined(struct ledger *ledger, int slot_index, int device)
 {
-	return held(ledger, slot_index, device, false);
+	return shared_sum_held(ledger, slot_index, device, false);
 }
 
-static struct ledger_shared *find(struct ledger *ledger, struct shared_key key)
+static struct ledger_shared *shared_find(struct ledger *ledger, struct shared_key key)
 {
 	unsigned int high = map_shared_high(ledger);
 
@@ -65,7 +65,7 @@ static struct ledger_shared *find(struct ledger *ledger, struct shared_key key)
 	return NULL;
 }
 
-static struct ledger_shared *find_free(struct ledger *ledger)
+static struct ledger_shared *shared_find_free(struct ledger *ledger)
 {
 	unsigned int high = map_shared_high(ledger);
 
@@ -84,7 +84,7 @@ static struct ledger_shared *find_free(struct ledger *ledger)
 	return NULL;
 }
 
-static void hold(struct slot *slot, struct ledger_shared *entry)
+static void shared_hold(struct slot *slot, struct ledger_shared *entry)
 {
 	unsigned int index = (unsigned int)slot->index;
 
@@ -92,17 +92,17 @@ static void hold(struct slot *slot, struct ledger_shared *entry)
 	FAULT_POINT(SHARED_HELD);
 }
 
-static void unhold(struct slot *slot, struct ledger_shared *entry)
+static void shared_let_go(struct slot *slot, struct ledger_shared *entry)
 {
 	unsigned int index = (unsigned int)slot->index;
 
 	atomic_clear_bits(&entry->holders[index / 64], UINT64_C(1) << (index % 64));
 }
 
-static int add_new(struct slot *slot, struct shared_key key, int device, uint64_t bytes,
-		   enum category category, unsigned int flags)
+static int shared_add_new(struct slot *slot, struct shared_key key, int device, uint64_t bytes,
+			  enum category category, unsigned int flags)
 {
-	struct ledger_shared *entry = find_free(slot->ledger);
+	struct ledger_shared *entry = shared_find_free(slot->ledger);
 
 	if (!entry)
 		return -ENOSPC;
@@ -116,7 +116,7 @@ static int add_new(struct slot *slot, struct shared_key key, int device, uint64_
 	atomic_poke(&entry->owner, (uint32_t)slot->index);
 	atomic_poke(&entry->owner_generation, slot->generation);
 	FAULT_POINT(SHARED_FILLED);
-	hold(slot, entry);
+	shared_hold(slot, entry);
 	return 0;
 }
 
@@ -124,28 +124,28 @@ static int add_new(struct slot *slot, struct shared_key key, int device, uint64_
  * The bytes are pending from before the entry is looked at until it holds them, so they are
  * counted once or twice throughout, and a kill leaves them in a slot that is dead.
  */
-static int add_locked(struct slot *slot, struct shared_key key, int device, uint64_t bytes,
-		      enum category category, unsigned int flags, uint64_t limit)
+static int shared_add_locked(struct slot *slot, struct shared_key key, int device, uint64_t bytes,
+			     enum category category, unsigned int flags, uint64_t limit)
 {
-	struct ledger_shared *entry = find(slot->ledger, key);
+	struct ledger_shared *entry = shared_find(slot->ledger, key);
 	int r;
 
 	if (entry) {
 		if (holders_has(entry, (unsigned int)slot->index))
 			return -EEXIST;
-		hold(slot, entry);
+		shared_hold(slot, entry);
 		/* The last other holder may have left just before: then this is a new object. */
 		if (holders_any(entry, NULL, slot->index))
 			return 0;
-		unhold(slot, entry);
+		shared_let_go(slot, entry);
 	}
 	if (flags & SHARED_COVERED)
-		return add_new(slot, key, device, bytes, category, flags);
+		return shared_add_new(slot, key, device, bytes, category, flags);
 	r = quota_settle(slot, device, bytes, limit);
 	if (r < 0)
 		return r;
 	FAULT_POINT(SHARED_PUBLISHED);
-	r = add_new(slot, key, device, bytes, category, flags);
+	r = shared_add_new(slot, key, device, bytes, category, flags);
 	quota_cancel(slot, device, bytes);
 	return r;
 }
@@ -163,13 +163,13 @@ int shared_add(struct slot *slot, struct shared_key key, int device, uint64_t by
 	if (token < 0)
 		return token;
 	slot_reclaim_dead(slot->ledger, token);
-	r = add_locked(slot, key, device, bytes, category, flags, limit);
+	r = shared_add_locked(slot, key, device, bytes, category, flags, limit);
 	quota_unlock(token);
 	FAULT_POINT(SHARED_ADDED);
 	return r;
 }
 
-static void uncover(struct slot *slot, struct ledger_shared *entry)
+static void shared_uncover_entry(struct slot *slot, struct ledger_shared *entry)
 {
 	if (atomic_peek(&entry->owner) == (uint32_t)slot->index &&
 	    atomic_peek(&entry->owner_generation) == slot->generation)
@@ -178,20 +178,20 @@ static void uncover(struct slot *slot, struct ledger_shared *entry)
 
 void shared_uncover(struct slot *slot, struct shared_key key)
 {
-	struct ledger_shared *entry = find(slot->ledger, key);
+	struct ledger_shared *entry = shared_find(slot->ledger, key);
 
 	if (entry && slot->index >= 0)
-		uncover(slot, entry);
+		shared_uncover_entry(slot, entry);
 }
 
 bool shared_known(struct ledger *ledger, struct shared_key key)
 {
-	return find(ledger, key);
+	return shared_find(ledger, key);
 }
 
 bool shared_covered(struct ledger *ledger, struct shared_key key)
 {
-	const struct ledger_shared *entry = find(ledger, key);
+	const struct ledger_shared *entry = shared_find(ledger, key);
 
 	return entry && holders_covered(ledger, entry, NULL);
 }
@@ -208,9 +208,9 @@ int shared_drop(struct slot *slot, struct shared_key key)
 		    atomic_peek(&entry->key[0]) != key.word[0] ||
 		    atomic_peek(&entry->key[1]) != key.word[1])
 			continue;
-		uncover(slot, entry);
+		shared_uncover_entry(slot, entry);
 		FAULT_POINT(SHARED_UNCOVERED);
-		unhold(slot, entry);
+		shared_let_go(slot, entry);
 		FAULT_POINT(SHARED_DROPPED);
 		return 0;
 	}

@@ -18,7 +18,7 @@
 #define LOCK_NAP_MIN_US 20
 #define LOCK_NAP_MAX_US 1000
 
-static bool owner_ok(const struct stat *st)
+static bool shared_file_owner_ok(const struct stat *st)
 {
 	return st->st_uid == geteuid() || st->st_uid == 0;
 }
@@ -33,7 +33,7 @@ int shared_file_open_dir(const char *path)
 		return fd;
 	if (fstat(fd, &st) < 0)
 		return err_errno();
-	if (!owner_ok(&st) || (st.st_mode & (S_IWGRP | S_IWOTH)))
+	if (!shared_file_owner_ok(&st) || (st.st_mode & (S_IWGRP | S_IWOTH)))
 		return -EPERM;
 	return TAKE_FD(fd);
 }
@@ -53,7 +53,8 @@ int shared_file_open(const char *dir, const char *name, int flags, uint64_t byte
 		return fd;
 	if (fstat(fd, &st) < 0)
 		return err_errno();
-	if (!S_ISREG(st.st_mode) || !owner_ok(&st) || (st.st_mode & (S_IRWXG | S_IRWXO)))
+	if (!S_ISREG(st.st_mode) || !shared_file_owner_ok(&st) ||
+	    (st.st_mode & (S_IRWXG | S_IRWXO)))
 		return -EPERM;
 	if (st.st_size < 0 || (uint64_t)st.st_size != bytes)
 		return -EPROTO;
@@ -91,7 +92,7 @@ int shared_file_join(const char *dir, const char *name, uint64_t bytes)
 	return fd;
 }
 
-static struct flock range(short type, int64_t at, int64_t len)
+static struct flock shared_file_range(short type, int64_t at, int64_t len)
 {
 	return (struct flock){
 		.l_type = type, .l_whence = SEEK_SET, .l_start = at, .l_len = len,
@@ -100,7 +101,7 @@ static struct flock range(short type, int64_t at, int64_t len)
 
 int shared_file_lock(int fd, int64_t at, int64_t len)
 {
-	struct flock lock = range(F_WRLCK, at, len);
+	struct flock lock = shared_file_range(F_WRLCK, at, len);
 
 	if (fcntl(fd, F_OFD_SETLK, &lock) == 0)
 		return 0;
@@ -109,7 +110,7 @@ int shared_file_lock(int fd, int64_t at, int64_t len)
 
 void shared_file_unlock(int fd, int64_t at, int64_t len)
 {
-	struct flock lock = range(F_UNLCK, at, len);
+	struct flock lock = shared_file_range(F_UNLCK, at, len);
 	int saved = errno;
 
 	fcntl(fd, F_OFD_SETLK, &lock);
@@ -118,7 +119,7 @@ void shared_file_unlock(int fd, int64_t at, int64_t len)
 
 int shared_file_locked(int fd, int64_t at, int64_t len)
 {
-	struct flock lock = range(F_WRLCK, at, len);
+	struct flock lock = shared_file_range(F_WRLCK, at, len);
 
 	if (fcntl(fd, F_OFD_GETLK, &lock) < 0)
 		return err_errno();

@@ -15,17 +15,17 @@
 #include "ledger/shared_file.h"
 #include "ledger/slot_priv.h"
 
-static uint64_t make_state(uint64_t generation, enum slot_state state)
+static uint64_t slot_make_state(uint64_t generation, enum slot_state state)
 {
 	return generation << 8 | state;
 }
 
-static uint64_t state_generation(uint64_t state)
+static uint64_t slot_state_generation(uint64_t state)
 {
 	return state >> 8;
 }
 
-static bool row_is_zero(const struct ledger_row *row)
+static bool slot_row_is_zero(const struct ledger_row *row)
 {
 	uint64_t any = atomic_peek(&row->pending);
 
@@ -34,7 +34,7 @@ static bool row_is_zero(const struct ledger_row *row)
 	return !any;
 }
 
-static void clear_rows(struct ledger *ledger, unsigned int index)
+static void slot_clear_rows(struct ledger *ledger, unsigned int index)
 {
 	for (int d = 0; d < LEDGER_DEVICES; d++) {
 		struct ledger_row *row = &ledger->map->rows[d][index];
@@ -59,24 +59,25 @@ static void clear_rows(struct ledger *ledger, unsigned int index)
 void slot_scrub(struct ledger *ledger, unsigned int index)
 {
 	struct ledger_slot *slot = &ledger->map->slots[index];
-	uint64_t generation = state_generation(atomic_peek(&slot->state)) + 1;
+	uint64_t generation = slot_state_generation(atomic_peek(&slot->state)) + 1;
 
-	__atomic_store_n(&slot->state, make_state(generation, SLOT_SCRUBBING), __ATOMIC_SEQ_CST);
+	__atomic_store_n(&slot->state, slot_make_state(generation, SLOT_SCRUBBING),
+			 __ATOMIC_SEQ_CST);
 	FAULT_POINT(SLOT_BUMPED);
-	clear_rows(ledger, index);
+	slot_clear_rows(ledger, index);
 	FAULT_POINT(SLOT_ROWS_CLEARED);
 	holders_forget(ledger, index);
-	atomic_release(&slot->state, make_state(generation, SLOT_FREE));
+	atomic_release(&slot->state, slot_make_state(generation, SLOT_FREE));
 	FAULT_POINT(SLOT_SCRUBBED);
 }
 
 /* A free slot with bytes in it was forged; it is cleared like a dead one. */
-static bool needs_scrub(struct ledger *ledger, unsigned int index)
+static bool slot_needs_scrub(struct ledger *ledger, unsigned int index)
 {
 	if ((atomic_acquire(&ledger->map->slots[index].state) & 0xff) != SLOT_FREE)
 		return true;
 	for (int d = 0; d < LEDGER_DEVICES; d++)
-		if (map_ready(ledger, d) && !row_is_zero(&ledger->map->rows[d][index]))
+		if (map_ready(ledger, d) && !slot_row_is_zero(&ledger->map->rows[d][index]))
 			return true;
 	return false;
 }
@@ -86,7 +87,7 @@ static bool needs_scrub(struct ledger *ledger, unsigned int index)
  * slot's lock was taken: what its dead owner used was in the table by then. Rows for which there
  * is no space have never been there, so nobody wrote them.
  */
-static int allocate_known_rows(struct ledger *ledger, int fd)
+static int slot_allocate_known_rows(struct ledger *ledger, int fd)
 {
 	for (int d = 0; d < LEDGER_DEVICES; d++) {
 		int r;
@@ -106,11 +107,11 @@ int slot_reclaim_dead(struct ledger *ledger, int fd)
 	int n = 0;
 
 	for (unsigned int i = 0; i < high; i++) {
-		if ((int)i == map_own_slot(ledger) || !needs_scrub(ledger, i))
+		if ((int)i == map_own_slot(ledger) || !slot_needs_scrub(ledger, i))
 			continue;
 		if (shared_file_lock(fd, LEDGER_LOCK_SLOTS + i, 1) < 0)
 			continue;
-		if (allocate_known_rows(ledger, fd) == 0) {
+		if (slot_allocate_known_rows(ledger, fd) == 0) {
 			slot_scrub(ledger, i);
 			n++;
 		}
@@ -120,7 +121,7 @@ int slot_reclaim_dead(struct ledger *ledger, int fd)
 }
 
 /* Arguments joined by spaces; what /proc does not tell stays empty. */
-static void read_command(char *buf, size_t len)
+static void slot_read_command(char *buf, size_t len)
 {
 	ssize_t n = fd_read_text(AT_FDCWD, "/proc/self/cmdline", buf, len);
 
@@ -142,7 +143,7 @@ static void read_command(char *buf, size_t len)
  * Others read the slot at any time, and any word may be the one at which it changes hands under
  * them. Release here and acquire there: who got a word of the next owner finds the state changed.
  */
-static void write_words(struct ledger_slot *slot, const struct ledger_slot *from)
+static void slot_write_words(struct ledger_slot *slot, const struct ledger_slot *from)
 {
 	const uint64_t *word = (const uint64_t *)from;
 
@@ -150,7 +151,7 @@ static void write_words(struct ledger_slot *slot, const struct ledger_slot *from
 		atomic_release((uint64_t *)slot + i, word[i]);
 }
 
-static void read_words(struct ledger_slot *to, const struct ledger_slot *slot)
+static void slot_read_words(struct ledger_slot *to, const struct ledger_slot *slot)
 {
 	uint64_t *word = (uint64_t *)to;
 
@@ -158,17 +159,17 @@ static void read_words(struct ledger_slot *to, const struct ledger_slot *slot)
 		word[i] = atomic_acquire((const uint64_t *)slot + i);
 }
 
-static void describe(struct ledger_slot *slot)
+static void slot_describe(struct ledger_slot *slot)
 {
 	struct ledger_slot own = {.pid = (uint32_t)getpid(), .pidns = pidns_self(),
 				  .start_ns = now_boot_ns()};
 
 	prctl(PR_GET_NAME, own.comm);
-	read_command(own.command, sizeof(own.command));
-	write_words(slot, &own);
+	slot_read_command(own.command, sizeof(own.command));
+	slot_write_words(slot, &own);
 }
 
-static int lock_any(int fd)
+static int slot_lock_any(int fd)
 {
 	struct stat st;
 
@@ -191,11 +192,11 @@ static int lock_any(int fd)
  * With the slot's lock held: its rows exist, nothing of its last owner is left, and the mapping is
  * through this description, so that the lock lives as long as the mapping.
  */
-static int take_over(struct ledger *ledger, int fd, unsigned int index)
+static int slot_take_over(struct ledger *ledger, int fd, unsigned int index)
 {
 	int r;
 
-	r = allocate_known_rows(ledger, fd);
+	r = slot_allocate_known_rows(ledger, fd);
 	if (r < 0)
 		return r;
 	r = map_file(ledger, fd);
@@ -220,22 +221,22 @@ int slot_claim(struct ledger *ledger, struct slot **ret)
 	fd = map_fd(ledger, &close_fd);
 	if (fd < 0)
 		return fd;
-	index = lock_any(fd);
+	index = slot_lock_any(fd);
 	if (index < 0)
 		return index;
 	FAULT_POINT(SLOT_LOCKED);
-	r = take_over(ledger, fd, (unsigned int)index);
+	r = slot_take_over(ledger, fd, (unsigned int)index);
 	if (r < 0) {
 		/* The mapping may hold the description by now. */
 		shared_file_unlock(fd, LEDGER_LOCK_SLOTS + index, 1);
 		return r;
 	}
 	shared = &ledger->map->slots[index];
-	generation = state_generation(atomic_peek(&shared->state));
-	atomic_release(&shared->state, make_state(generation, SLOT_SCRUBBING));
-	describe(shared);
+	generation = slot_state_generation(atomic_peek(&shared->state));
+	atomic_release(&shared->state, slot_make_state(generation, SLOT_SCRUBBING));
+	slot_describe(shared);
 	FAULT_POINT(SLOT_DESCRIBED);
-	atomic_release(&shared->state, make_state(generation, SLOT_LIVE));
+	atomic_release(&shared->state, slot_make_state(generation, SLOT_LIVE));
 	FAULT_POINT(SLOT_CLAIMED);
 	ledger->slot.generation = generation;
 	atomic_poke(&ledger->slot.index, index);
@@ -297,7 +298,7 @@ int slot_count(struct ledger *ledger)
 	return (int)map_slot_high(ledger);
 }
 
-static void copy_text(char *to, const char *from, size_t len)
+static void slot_copy_text(char *to, const char *from, size_t len)
 {
 	size_t i;
 
@@ -319,15 +320,15 @@ int slot_info(struct ledger *ledger, int index, struct slot_info *ret)
 	state = atomic_acquire(&slot->state);
 	if ((state & 0xff) != SLOT_LIVE)
 		return -ENOENT;
-	read_words(&copy, slot);
+	slot_read_words(&copy, slot);
 	if (atomic_peek(&slot->state) != state)
 		return -ENOENT;
-	info.generation = state_generation(state);
+	info.generation = slot_state_generation(state);
 	info.pid = copy.pid;
 	info.pidns = copy.pidns;
 	info.start_ns = copy.start_ns;
-	copy_text(info.comm, copy.comm, sizeof(info.comm));
-	copy_text(info.command, copy.command, sizeof(info.command));
+	slot_copy_text(info.comm, copy.comm, sizeof(info.comm));
+	slot_copy_text(info.command, copy.command, sizeof(info.command));
 	*ret = info;
 	return 0;
 }

@@ -20,7 +20,8 @@
 DEFINE_CLEANUP(struct ledger, ledger_close)
 DEFINE_CLEANUP(struct snapshot, snapshot_free)
 
-static struct snapshot_device *device_by_uuid(struct snapshot *snapshot, const uint8_t uuid[16])
+static struct snapshot_device *snapshot_device_by_uuid(struct snapshot *snapshot,
+						       const uint8_t uuid[16])
 {
 	for (int i = 0; i < snapshot->ndevices; i++)
 		if (!memcmp(snapshot->device[i].uuid, uuid, 16))
@@ -29,7 +30,7 @@ static struct snapshot_device *device_by_uuid(struct snapshot *snapshot, const u
 }
 
 /* The policy's devices in its order, then those that only the ledger knows. */
-static int list_devices(struct snapshot *snapshot, struct ledger *ledger)
+static int snapshot_list_devices(struct snapshot *snapshot, struct ledger *ledger)
 {
 	const struct policy *policy = &snapshot->policy;
 
@@ -49,7 +50,7 @@ static int list_devices(struct snapshot *snapshot, struct ledger *ledger)
 
 		if (ledger_device_info(ledger, i, &info) < 0)
 			continue;
-		dev = device_by_uuid(snapshot, info.uuid);
+		dev = snapshot_device_by_uuid(snapshot, info.uuid);
 		/* A forged table may name a device twice; processes use the first. */
 		if (dev && dev->index >= 0)
 			continue;
@@ -73,8 +74,8 @@ static int list_devices(struct snapshot *snapshot, struct ledger *ledger)
 /* A turn that was not looked at for so long is nobody's. */
 #define TURN_OLD_NS NS_PER_S
 
-static uint32_t target_of(const struct policy *policy, const struct turn *turn, uint32_t share,
-			  uint64_t now_ns)
+static uint32_t snapshot_target_of(const struct policy *policy, const struct turn *turn,
+				   uint32_t share, uint64_t now_ns)
 {
 	bool told = turn->entitled_permille >= 1 && turn->entitled_permille <= 1000;
 	bool now = !turn_silent(turn, now_ns, TURN_OLD_NS) && (turn->flags & TURN_CONTENDED);
@@ -89,8 +90,8 @@ static uint32_t target_of(const struct policy *policy, const struct turn *turn, 
 	return told && now && turn->entitled_permille < share ? turn->entitled_permille : share;
 }
 
-static int64_t debt_of(const struct policy *policy, const struct device_time *time, uint32_t share,
-		       uint64_t now_ns)
+static int64_t snapshot_debt_of(const struct policy *policy, const struct device_time *time,
+				uint32_t share, uint64_t now_ns)
 {
 	const struct controller *controller = controller_by_id(policy->controller);
 	struct share_params params = {
@@ -107,8 +108,8 @@ static int64_t debt_of(const struct policy *policy, const struct device_time *ti
 }
 
 /* Of an AMD GPU: what was made for all tenants that have queues there. */
-static void read_units(struct ledger *ledger, const struct device_time *time, int device,
-		       struct snapshot_compute *ret)
+static void snapshot_read_units(struct ledger *ledger, const struct device_time *time, int device,
+				struct snapshot_compute *ret)
 {
 	struct cu_grant grant;
 
@@ -120,8 +121,8 @@ static void read_units(struct ledger *ledger, const struct device_time *time, in
 		ret->units += (uint32_t)__builtin_popcount(grant.word[i]);
 }
 
-static void read_compute(const struct policy *policy, const struct turn *turn,
-			 struct ledger *ledger, struct snapshot_device *dev)
+static void snapshot_read_compute(const struct policy *policy, const struct turn *turn,
+				  struct ledger *ledger, struct snapshot_device *dev)
 {
 	const struct device_time *time = dev->index < 0 ? NULL : device_time_of(ledger, dev->index);
 	const struct policy_device *asked = policy_find(policy, dev->uuid);
@@ -131,7 +132,7 @@ static void read_compute(const struct policy *policy, const struct turn *turn,
 
 	if (policy->compute != POLICY_COMPUTE_OFF && asked)
 		ret->share_permille = asked->share_permille;
-	ret->target_permille = target_of(policy, turn, share, now);
+	ret->target_permille = snapshot_target_of(policy, turn, share, now);
 	if (!time)
 		return;
 	ret->achieved_1s_bp = device_time_achieved(time, now, 1);
@@ -145,20 +146,20 @@ static void read_compute(const struct policy *policy, const struct turn *turn,
 	ret->longest_ns = atomic_peek(&time->longest_ns);
 	ret->unmeasured_ns = atomic_peek(&time->unmeasured_ns);
 	ret->host_copy_bytes = atomic_peek(&time->host_copy_bytes);
-	ret->debt_ns = debt_of(policy, time, share, now);
+	ret->debt_ns = snapshot_debt_of(policy, time, share, now);
 	if (policy->compute != POLICY_COMPUTE_OFF)
-		read_units(ledger, time, dev->index, ret);
+		snapshot_read_units(ledger, time, dev->index, ret);
 }
 
-static uint64_t capped(struct snapshot_device *dev, uint64_t bytes)
+static uint64_t snapshot_capped(struct snapshot_device *dev, uint64_t bytes)
 {
 	if (bytes >= QUOTA_ABSURD_BYTES)
 		dev->absurd = true;
 	return bytes;
 }
 
-static void read_row(struct snapshot *snapshot, struct ledger *ledger,
-		     struct snapshot_process *process, int d)
+static void snapshot_read_row(struct snapshot *snapshot, struct ledger *ledger,
+			      struct snapshot_process *process, int d)
 {
 	struct snapshot_device *dev = &snapshot->device[d];
 	struct snapshot_process_device *own = &process->device[d];
@@ -170,11 +171,11 @@ static void read_row(struct snapshot *snapshot, struct ledger *ledger,
 	/* The dead count nowhere, whatever their rows say. */
 	if (!process->live)
 		dev = &ignored;
-	own->pending = capped(dev, row.pending);
+	own->pending = snapshot_capped(dev, row.pending);
 	own->used_bytes = own->pending;
 	dev->pending = sat_add_u64(dev->pending, own->pending);
 	for (int c = 0; c < CAT_N; c++) {
-		own->used[c] = capped(dev, row.used[c]);
+		own->used[c] = snapshot_capped(dev, row.used[c]);
 		own->used_bytes = sat_add_u64(own->used_bytes, own->used[c]);
 		dev->used[c] = sat_add_u64(dev->used[c], own->used[c]);
 	}
@@ -187,7 +188,7 @@ static void read_row(struct snapshot *snapshot, struct ledger *ledger,
 	dev->host_bytes = sat_add_u64(dev->host_bytes, own->host_bytes);
 }
 
-static int list_processes(struct snapshot *snapshot, struct ledger *ledger)
+static int snapshot_list_processes(struct snapshot *snapshot, struct ledger *ledger)
 {
 	int nslots = slot_count(ledger), ndevices = snapshot->ndevices;
 	struct snapshot_process_device *cells;
@@ -212,23 +213,23 @@ static int list_processes(struct snapshot *snapshot, struct ledger *ledger)
 	for (int p = 0; p < snapshot->nprocesses; p++) {
 		snapshot->process[p].device = cells + (size_t)p * (size_t)ndevices;
 		for (int d = 0; d < ndevices; d++)
-			read_row(snapshot, ledger, &snapshot->process[p], d);
+			snapshot_read_row(snapshot, ledger, &snapshot->process[p], d);
 	}
 	return 0;
 }
 
-static void add_shared(struct snapshot *snapshot, struct ledger *ledger)
+static void snapshot_add_shared(struct snapshot *snapshot, struct ledger *ledger)
 {
 	for (int d = 0; d < snapshot->ndevices; d++) {
 		struct snapshot_device *dev = &snapshot->device[d];
 		uint64_t bytes = dev->index < 0 ? 0 : shared_used(ledger, dev->index, true);
 
 		dev->used[CAT_IMPORTED] = sat_add_u64(dev->used[CAT_IMPORTED], bytes);
-		dev->used_bytes = sat_add_u64(dev->used_bytes, capped(dev, bytes));
+		dev->used_bytes = sat_add_u64(dev->used_bytes, snapshot_capped(dev, bytes));
 	}
 }
 
-static int find_host_pids(struct snapshot *snapshot)
+static int snapshot_find_host_pids(struct snapshot *snapshot)
 {
 	CLEANUP_FREE struct pidns_query *queries = NULL;
 	size_t n = 0;
@@ -270,16 +271,16 @@ int snapshot_read(const char *dir, struct snapshot **ret)
 	r = ledger_open(dir, LEDGER_READ, &ledger);
 	if (r < 0)
 		return r;
-	r = list_devices(snapshot, ledger);
+	r = snapshot_list_devices(snapshot, ledger);
 	if (r < 0)
 		return r;
 	for (int i = 0; i < snapshot->ndevices; i++)
-		read_compute(&snapshot->policy, &turn, ledger, &snapshot->device[i]);
-	r = list_processes(snapshot, ledger);
+		snapshot_read_compute(&snapshot->policy, &turn, ledger, &snapshot->device[i]);
+	r = snapshot_list_processes(snapshot, ledger);
 	if (r < 0)
 		return r;
-	add_shared(snapshot, ledger);
-	r = find_host_pids(snapshot);
+	snapshot_add_shared(snapshot, ledger);
+	r = snapshot_find_host_pids(snapshot);
 	if (r < 0)
 		return r;
 	*ret = TAKE_PTR(snapshot);

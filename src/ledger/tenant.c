@@ -33,7 +33,7 @@
  * /run is a tmpfs on a host, but part of the overlay in most containers, and an overlay does not
  * keep a lock with a mapping (shared_file_keeps_locks).
  */
-static const char *root_dir(void)
+static const char *tenant_root_dir(void)
 {
 	struct statfs fs;
 
@@ -50,7 +50,7 @@ int tenant_runtime_dir(char *buf, size_t len)
 
 	if (!dir || !*dir) {
 		if (geteuid() == 0) {
-			dir = root_dir();
+			dir = tenant_root_dir();
 		} else {
 			dir = getenv("XDG_RUNTIME_DIR");
 			tail = "/allot";
@@ -64,7 +64,7 @@ int tenant_runtime_dir(char *buf, size_t len)
 	return n < 0 || (size_t)n >= len ? -ENAMETOOLONG : 0;
 }
 
-static bool name_char(char c)
+static bool tenant_name_char(char c)
 {
 	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
 }
@@ -73,10 +73,10 @@ bool tenant_name_valid(const char *name)
 {
 	size_t i;
 
-	if (!name_char(name[0]))
+	if (!tenant_name_char(name[0]))
 		return false;
 	for (i = 1; i < POLICY_NAME_BYTES && name[i]; i++)
-		if (!name_char(name[i]) && !strchr("._-", name[i]))
+		if (!tenant_name_char(name[i]) && !strchr("._-", name[i]))
 			return false;
 	return i < POLICY_NAME_BYTES;
 }
@@ -92,14 +92,14 @@ int tenant_path(const char *runtime, const char *name, char *buf, size_t len)
 }
 
 /* 0700 whatever the umask. 0, or -EEXIST and so on. */
-static int make_dir(const char *path)
+static int tenant_make_dir(const char *path)
 {
 	if (mkdir(path, 0700) < 0)
 		return err_errno();
 	return chmod(path, 0700) < 0 ? err_errno() : 0;
 }
 
-static int hidden_path(const char *runtime, char *buf, size_t len)
+static int tenant_hidden_path(const char *runtime, char *buf, size_t len)
 {
 	uint64_t random;
 	int n;
@@ -114,7 +114,7 @@ static int hidden_path(const char *runtime, char *buf, size_t len)
  * A directory's own lock. Descriptor, -EWOULDBLOCK when somebody works in it, -ENOENT when it is
  * no longer of that name (who had the lock before us has renamed or removed it), or -errno.
  */
-static int lock_dir(const char *path)
+static int tenant_lock_dir(const char *path)
 {
 	CLEANUP_CLOSE int fd = -EBADF;
 	struct stat locked, named;
@@ -131,7 +131,7 @@ static int lock_dir(const char *path)
 	return TAKE_FD(fd);
 }
 
-static int delete_dir(int dirfd, const char *path)
+static int tenant_delete_dir(int dirfd, const char *path)
 {
 	/* "owner" is the command's note of who began a tenant. */
 	static const char *const files[] = { "ledger", "policy", "owner" };
@@ -146,7 +146,7 @@ static int delete_dir(int dirfd, const char *path)
  * All slots at once: proves that no process of the tenant lives, and keeps others from joining
  * while the descriptor is open. -ENOENT where there is no (sound) ledger: nobody can be in it.
  */
-static int lock_all_slots(const char *dir)
+static int tenant_lock_all_slots(const char *dir)
 {
 	CLEANUP_CLOSE int fd = -EBADF;
 	int r;
@@ -161,27 +161,27 @@ static int lock_all_slots(const char *dir)
 }
 
 /* What a killed builder or remover left, if nobody works in it. */
-static void sweep_one(const char *path)
+static void tenant_sweep_one(const char *path)
 {
-	CLEANUP_CLOSE int dirfd = lock_dir(path);
+	CLEANUP_CLOSE int dirfd = tenant_lock_dir(path);
 	CLEANUP_CLOSE int slots = -EBADF;
 
 	if (dirfd < 0)
 		return;
-	slots = lock_all_slots(path);
+	slots = tenant_lock_all_slots(path);
 	if (slots >= 0 || slots == -ENOENT)
-		delete_dir(dirfd, path);
+		tenant_delete_dir(dirfd, path);
 }
 
-static void close_dir(DIR **dir)
+static void tenant_close_dir(DIR **dir)
 {
 	if (*dir)
 		closedir(*dir);
 }
 
-static void sweep(const char *runtime)
+static void tenant_sweep_hidden(const char *runtime)
 {
-	CLEANUP(close_dir) DIR *dir = opendir(runtime);
+	CLEANUP(tenant_close_dir) DIR *dir = opendir(runtime);
 	struct dirent *entry;
 	char path[PATH_MAX];
 
@@ -189,22 +189,22 @@ static void sweep(const char *runtime)
 		if (!strncmp(entry->d_name, HIDDEN_PREFIX, strlen(HIDDEN_PREFIX)) &&
 		    snprintf(path, sizeof(path), "%s/%s", runtime, entry->d_name) <
 			    (int)sizeof(path))
-			sweep_one(path);
+			tenant_sweep_one(path);
 }
 
-static int build(const char *runtime, const struct policy *policy, const char *path)
+static int tenant_build(const char *runtime, const struct policy *policy, const char *path)
 {
 	CLEANUP_CLOSE int dirfd = -EBADF;
 	char hidden[PATH_MAX];
 	int r;
 
-	r = hidden_path(runtime, hidden, sizeof(hidden));
+	r = tenant_hidden_path(runtime, hidden, sizeof(hidden));
 	if (r < 0)
 		return r;
-	r = make_dir(hidden);
+	r = tenant_make_dir(hidden);
 	if (r < 0)
 		return r;
-	dirfd = lock_dir(hidden);
+	dirfd = tenant_lock_dir(hidden);
 	if (dirfd < 0)
 		return dirfd == -EWOULDBLOCK ? -EAGAIN : dirfd;
 	r = policy_create(hidden, policy);
@@ -217,7 +217,7 @@ static int build(const char *runtime, const struct policy *policy, const char *p
 	if (r == 0 && rename(hidden, path) < 0)
 		r = errno == ENOTEMPTY ? -EEXIST : err_errno();
 	if (r < 0)
-		delete_dir(dirfd, hidden);
+		tenant_delete_dir(dirfd, hidden);
 	return r;
 }
 
@@ -233,7 +233,7 @@ int tenant_create(const char *runtime, const char *name, const struct policy *po
 	r = policy_check(policy);
 	if (r < 0)
 		return r;
-	r = make_dir(runtime);
+	r = tenant_make_dir(runtime);
 	if (r < 0 && r != -EEXIST)
 		return r;
 	dirfd = shared_file_open_dir(runtime);
@@ -241,9 +241,9 @@ int tenant_create(const char *runtime, const char *name, const struct policy *po
 		return dirfd;
 	if (faccessat(dirfd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
 		return -EEXIST;
-	sweep(runtime);
+	tenant_sweep_hidden(runtime);
 	for (int tries = 0; tries < 10; tries++) {
-		r = build(runtime, policy, buf);
+		r = tenant_build(runtime, policy, buf);
 		/* Until it is locked a sweeper may take a new directory for a dead builder's. */
 		if (r != -EAGAIN && r != -ENOENT)
 			break;
@@ -251,7 +251,7 @@ int tenant_create(const char *runtime, const char *name, const struct policy *po
 	return r;
 }
 
-static int wanted(const struct dirent *entry)
+static int tenant_is_wanted(const struct dirent *entry)
 {
 	return tenant_name_valid(entry->d_name);
 }
@@ -264,7 +264,7 @@ int tenant_list(const char *runtime, int (*fn)(const char *name, const char *dir
 	struct stat st;
 	int n, r = 0;
 
-	n = scandir(runtime, &names, wanted, alphasort);
+	n = scandir(runtime, &names, tenant_is_wanted, alphasort);
 	if (n < 0)
 		return errno == ENOENT ? 0 : err_errno();
 	for (int i = 0; i < n; i++) {
@@ -287,17 +287,17 @@ int tenant_remove(const char *runtime, const char *name)
 	r = tenant_path(runtime, name, path, sizeof(path));
 	if (r < 0)
 		return r;
-	dirfd = lock_dir(path);
+	dirfd = tenant_lock_dir(path);
 	if (dirfd < 0)
 		return dirfd == -EWOULDBLOCK ? -EBUSY : dirfd;
-	slots = lock_all_slots(path);
+	slots = tenant_lock_all_slots(path);
 	if (slots < 0 && slots != -ENOENT)
 		return slots;
-	r = hidden_path(runtime, hidden, sizeof(hidden));
+	r = tenant_hidden_path(runtime, hidden, sizeof(hidden));
 	if (r < 0)
 		return r;
 	if (rename(path, hidden) < 0)
 		return err_errno();
 	FAULT_POINT(TENANT_HIDDEN);
-	return delete_dir(dirfd, hidden);
+	return tenant_delete_dir(dirfd, hidden);
 }

@@ -8,13 +8,13 @@
 #define MOST_BITS ((uint64_t)TIMELINE_WORDS * TIMELINE_BITS)
 
 /* The first bit whose middle lies at the instant or after it. */
-static uint64_t bit_from(uint64_t ns)
+static uint64_t timeline_bit_from(uint64_t ns)
 {
 	return (ns + TIMELINE_BIT_NS / 2 - 1) / TIMELINE_BIT_NS;
 }
 
 /* Sets bits of one word of the ring. Answers how many were not set. */
-static uint64_t set(struct timeline *timeline, uint64_t number, uint64_t bits)
+static uint64_t timeline_set_bits(struct timeline *timeline, uint64_t number, uint64_t bits)
 {
 	uint64_t *word = &timeline->word[number % TIMELINE_WORDS];
 	uint64_t turn = number / TIMELINE_WORDS & 0xffff, old, now;
@@ -35,7 +35,7 @@ static uint64_t set(struct timeline *timeline, uint64_t number, uint64_t bits)
 
 uint64_t timeline_add(struct timeline *timeline, uint64_t from_ns, uint64_t to_ns)
 {
-	uint64_t bit = bit_from(from_ns), end = bit_from(to_ns), all, fresh = 0;
+	uint64_t bit = timeline_bit_from(from_ns), end = timeline_bit_from(to_ns), all, fresh = 0;
 
 	if (to_ns <= from_ns)
 		return 0;
@@ -50,7 +50,8 @@ uint64_t timeline_add(struct timeline *timeline, uint64_t from_ns, uint64_t to_n
 		uint64_t in_word = bit % TIMELINE_BITS, n = TIMELINE_BITS - in_word;
 
 		n = n < end - bit ? n : end - bit;
-		fresh += set(timeline, bit / TIMELINE_BITS, (((UINT64_C(1) << n) - 1) << in_word));
+		fresh += timeline_set_bits(timeline, bit / TIMELINE_BITS,
+					   (((UINT64_C(1) << n) - 1) << in_word));
 		bit += n;
 	}
 	return fresh == all ? to_ns - from_ns

@@ -34,15 +34,15 @@ _Static_assert(BUCKETS >= 2 * CUDA_FN_N, "the name table must stay sparse");
 static _Atomic short buckets[BUCKETS]; /* row + 1; 0 is empty */
 static atomic_bool filled;
 
-static unsigned int bucket_of(const char *name)
+static unsigned int cuda_bucket_of(const char *name)
 {
 	return (unsigned int)(hash_string(HASH_SEED, name) % BUCKETS);
 }
 
-static void fill(void)
+static void cuda_fill_buckets(void)
 {
 	for (int i = 0; i < CUDA_FN_N; i++) {
-		unsigned int b = bucket_of(cuda_rows[i].name);
+		unsigned int b = cuda_bucket_of(cuda_rows[i].name);
 		short v;
 
 		while ((v = atomic_load_explicit(&buckets[b], memory_order_relaxed)) && v != i + 1)
@@ -56,8 +56,8 @@ static void fill(void)
 int cuda_find(const char *name)
 {
 	if (!atomic_load_explicit(&filled, memory_order_acquire))
-		fill();
-	for (unsigned int b = bucket_of(name);; b = (b + 1) % BUCKETS) {
+		cuda_fill_buckets();
+	for (unsigned int b = cuda_bucket_of(name);; b = (b + 1) % BUCKETS) {
 		int v = atomic_load_explicit(&buckets[b], memory_order_relaxed);
 
 		if (!v)
@@ -71,15 +71,15 @@ struct cuda_driver cuda_real;
 static _Atomic(void *) addresses[CUDA_FN_N];
 static atomic_bool bound;
 
-static CUresult absent(void)
+static CUresult cuda_absent(void)
 {
 	return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 /* Function and data pointers have one representation on every platform that CUDA runs on. */
-static void bind_one(void *member, void *address)
+static void cuda_bind_one(void *member, void *address)
 {
-	void *target = address ? address : (void *)absent;
+	void *target = address ? address : (void *)cuda_absent;
 
 	atomic_store_explicit((_Atomic(void *) *)member, target, memory_order_relaxed);
 }
@@ -91,8 +91,10 @@ void cuda_driver_bind(void *handle, void *(*sym)(void *handle, const char *name)
 	for (int i = 0; i < CUDA_FN_N; i++)
 		atomic_store_explicit(&addresses[i], sym(handle, cuda_rows[i].name),
 				      memory_order_relaxed);
-#define CUDA_HOOK(name, kind, params, args) bind_one(&cuda_real.name, addresses[CUDA_FN_##name]);
-#define CUDA_CALL(name, kind, params, args) bind_one(&cuda_real.name, addresses[CUDA_FN_##name]);
+#define CUDA_HOOK(name, kind, params, args) \
+	cuda_bind_one(&cuda_real.name, addresses[CUDA_FN_##name]);
+#define CUDA_CALL(name, kind, params, args) \
+	cuda_bind_one(&cuda_real.name, addresses[CUDA_FN_##name]);
 #include "nvidia/cuda_api.def"
 	atomic_store_explicit(&bound, true, memory_order_release);
 }

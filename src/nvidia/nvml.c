@@ -76,7 +76,7 @@ int nvml_device_count(struct nvml *nvml, unsigned int *ret_count)
 	return r;
 }
 
-static int get_memory(struct nvml *nvml, nvmlDevice_t dev, struct nvml_device *d)
+static int nvml_get_memory(struct nvml *nvml, nvmlDevice_t dev, struct nvml_device *d)
 {
 	nvmlMemory_v2_t v2 = {.version = nvmlMemory_v2};
 	nvmlMemory_t v1;
@@ -108,7 +108,7 @@ int nvml_device_get(struct nvml *nvml, unsigned int index, struct nvml_device *r
 	    (r = nvml_errno(nvml->lib.nvmlDeviceGetUUID(dev, text, sizeof(text)))) < 0 ||
 	    (r = nvml_errno(nvml->lib.nvmlDeviceGetName(dev, d.name, sizeof(d.name)))) < 0 ||
 	    (r = nvml_errno(nvml->lib.nvmlDeviceGetPciInfo_v3(dev, &pci))) < 0 ||
-	    (r = get_memory(nvml, dev, &d)) < 0)
+	    (r = nvml_get_memory(nvml, dev, &d)) < 0)
 		return r;
 	if (uuid_parse(text, d.uuid) < 0)
 		return -EIO;
@@ -124,8 +124,8 @@ typedef nvmlReturn_t (*list_fn)(nvmlDevice_t device, unsigned int *count, nvmlPr
  * The library says how many there are, and there may be more by the time it is asked for them:
  * ask with room to spare, and again while the room is too small.
  */
-static int get_list(list_fn list, nvmlDevice_t dev, nvmlProcessInfo_t **ret_infos,
-		    size_t *ret_count)
+static int nvml_get_list(list_fn list, nvmlDevice_t dev, nvmlProcessInfo_t **ret_infos,
+			 size_t *ret_count)
 {
 	nvmlProcessInfo_t *infos = NULL;
 	unsigned int room = 64;
@@ -157,8 +157,8 @@ static int get_list(list_fn list, nvmlDevice_t dev, nvmlProcessInfo_t **ret_info
 }
 
 /* A process that computes and draws is in more than one list, with the same figure: keep one. */
-static size_t add_unique(struct nvml_process *all, size_t n, const nvmlProcessInfo_t *infos,
-			 size_t more)
+static size_t nvml_add_unique(struct nvml_process *all, size_t n, const nvmlProcessInfo_t *infos,
+			      size_t more)
 {
 	for (size_t i = 0; i < more; i++) {
 		uint64_t bytes = infos[i].usedGpuMemory;
@@ -194,7 +194,7 @@ int nvml_device_processes(struct nvml *nvml, unsigned int index,
 		struct nvml_process *more;
 		size_t count = 0;
 
-		r = get_list(lists[i], dev, &infos, &count);
+		r = nvml_get_list(lists[i], dev, &infos, &count);
 		if (r == -ENOTSUP && i > 0)
 			continue; /* devices without graphics or MPS have no such list */
 		if (r < 0)
@@ -206,7 +206,7 @@ int nvml_device_processes(struct nvml *nvml, unsigned int index,
 			goto fail;
 		}
 		all = more;
-		n = add_unique(all, n, infos, count);
+		n = nvml_add_unique(all, n, infos, count);
 		free(infos);
 	}
 	*ret_processes = all;

@@ -31,19 +31,19 @@ int nvml_find(const char *name)
 	return -1;
 }
 
-static nvmlReturn_t absent(void)
+static nvmlReturn_t nvml_absent(void)
 {
 	return NVML_ERROR_FUNCTION_NOT_FOUND;
 }
 
-static const char *absent_text(nvmlReturn_t result)
+static const char *nvml_absent_text(nvmlReturn_t result)
 {
 	(void)result;
 	return "unknown error";
 }
 
 /* Function and data pointers have one representation on every platform that NVML runs on. */
-static void bind_one(void *member, void *address, void *otherwise)
+static void nvml_bind_one(void *member, void *address, void *otherwise)
 {
 	void *target = address ? address : otherwise;
 
@@ -54,11 +54,11 @@ void nvml_library_bind(struct nvml_library *library, void *handle,
 		       void *(*sym)(void *handle, const char *name))
 {
 #define NVML_HOOK(name, kind, params, args) \
-	bind_one(&library->name, sym(handle, #name), (void *)absent);
+	nvml_bind_one(&library->name, sym(handle, #name), (void *)nvml_absent);
 #define NVML_CALL(name, kind, params, args) \
-	bind_one(&library->name, sym(handle, #name), (void *)absent);
+	nvml_bind_one(&library->name, sym(handle, #name), (void *)nvml_absent);
 #define NVML_TEXT(name, kind, params, args) \
-	bind_one(&library->name, sym(handle, #name), (void *)absent_text);
+	nvml_bind_one(&library->name, sym(handle, #name), (void *)nvml_absent_text);
 #include "nvidia/nvml_api.def"
 }
 

@@ -9,7 +9,8 @@
 /* More than any device has; a device ends the walk before. */
 #define LINKS_MOST 64
 
-static bool p2p(struct nvml *nvml, nvmlDevice_t from, nvmlDevice_t to, nvmlGpuP2PCapsIndex_t what)
+static bool nvml_link_p2p(struct nvml *nvml, nvmlDevice_t from, nvmlDevice_t to,
+			  nvmlGpuP2PCapsIndex_t what)
 {
 	nvmlGpuP2PStatus_t status = NVML_P2P_STATUS_UNKNOWN;
 
@@ -23,7 +24,7 @@ struct ends {
 	unsigned int link;
 };
 
-static struct ends count_links(struct nvml *nvml, nvmlDevice_t dev, const char *bus_id)
+static struct ends nvml_link_count(struct nvml *nvml, nvmlDevice_t dev, const char *bus_id)
 {
 	struct ends ends = {0};
 
@@ -50,7 +51,7 @@ static struct ends count_links(struct nvml *nvml, nvmlDevice_t dev, const char *
 	return ends;
 }
 
-static uint32_t link_speed(struct nvml *nvml, nvmlDevice_t dev, unsigned int link)
+static uint32_t nvml_link_speed(struct nvml *nvml, nvmlDevice_t dev, unsigned int link)
 {
 	nvmlFieldValue_t value[2] = {
 		{.fieldId = NVML_FI_DEV_NVLINK_GET_SPEED, .scopeId = link},
@@ -66,8 +67,8 @@ static uint32_t link_speed(struct nvml *nvml, nvmlDevice_t dev, unsigned int lin
 	return 0;
 }
 
-static int get_nvlinks(struct nvml *nvml, nvmlDevice_t from, nvmlDevice_t to,
-		       struct nvml_link *link)
+static int nvml_link_get_nvlinks(struct nvml *nvml, nvmlDevice_t from, nvmlDevice_t to,
+				 struct nvml_link *link)
 {
 	nvmlPciInfo_t from_pci, to_pci;
 	struct ends here, there;
@@ -77,17 +78,18 @@ static int get_nvlinks(struct nvml *nvml, nvmlDevice_t from, nvmlDevice_t to,
 	if ((r = nvml_errno(nvml->lib.nvmlDeviceGetPciInfo_v3(from, &from_pci))) < 0 ||
 	    (r = nvml_errno(nvml->lib.nvmlDeviceGetPciInfo_v3(to, &to_pci))) < 0)
 		return r;
-	here = count_links(nvml, from, to_pci.busId);
-	there = count_links(nvml, to, from_pci.busId);
+	here = nvml_link_count(nvml, from, to_pci.busId);
+	there = nvml_link_count(nvml, to, from_pci.busId);
 	link->nvlinks = here.there;
 	link->nvlinks += here.switches < there.switches ? here.switches : there.switches;
-	speed = link->nvlinks ? (uint64_t)link->nvlinks * link_speed(nvml, from, here.link) : 0;
+	speed = link->nvlinks ? (uint64_t)link->nvlinks * nvml_link_speed(nvml, from, here.link)
+			      : 0;
 	link->mb_per_s = speed <= UINT32_MAX ? (uint32_t)speed : 0;
 	return 0;
 }
 
 /* Of a lane, by generation: 2.5, 5, 8, 16, 32 and 64 GT/s less the encoding. */
-static uint32_t pcie_speed(struct nvml *nvml, nvmlDevice_t dev)
+static uint32_t nvml_link_pcie_speed(struct nvml *nvml, nvmlDevice_t dev)
 {
 	static const uint32_t lane_mb_per_s[] = {0, 250, 500, 985, 1969, 3938, 7563};
 	unsigned int generation = 0, width = 0;
@@ -99,7 +101,7 @@ static uint32_t pcie_speed(struct nvml *nvml, nvmlDevice_t dev)
 	return lane_mb_per_s[generation] * width;
 }
 
-static const char *path_between(struct nvml *nvml, nvmlDevice_t from, nvmlDevice_t to)
+static const char *nvml_link_path_between(struct nvml *nvml, nvmlDevice_t from, nvmlDevice_t to)
 {
 	nvmlGpuTopologyLevel_t level;
 
@@ -132,16 +134,16 @@ int nvml_link_get(struct nvml *nvml, unsigned int from_index, unsigned int to_in
 	if ((r = nvml_errno(nvml->lib.nvmlDeviceGetHandleByIndex_v2(from_index, &from))) < 0 ||
 	    (r = nvml_errno(nvml->lib.nvmlDeviceGetHandleByIndex_v2(to_index, &to))) < 0)
 		return r;
-	link.reach = p2p(nvml, from, to, NVML_P2P_CAPS_INDEX_READ) &&
-		     p2p(nvml, from, to, NVML_P2P_CAPS_INDEX_WRITE);
-	link.nvlink = p2p(nvml, from, to, NVML_P2P_CAPS_INDEX_NVLINK);
-	link.path = path_between(nvml, from, to);
+	link.reach = nvml_link_p2p(nvml, from, to, NVML_P2P_CAPS_INDEX_READ) &&
+		     nvml_link_p2p(nvml, from, to, NVML_P2P_CAPS_INDEX_WRITE);
+	link.nvlink = nvml_link_p2p(nvml, from, to, NVML_P2P_CAPS_INDEX_NVLINK);
+	link.path = nvml_link_path_between(nvml, from, to);
 	if (link.nvlink) {
-		r = get_nvlinks(nvml, from, to, &link);
+		r = nvml_link_get_nvlinks(nvml, from, to, &link);
 		if (r < 0)
 			return r;
 	} else {
-		uint32_t a = pcie_speed(nvml, from), b = pcie_speed(nvml, to);
+		uint32_t a = nvml_link_pcie_speed(nvml, from), b = nvml_link_pcie_speed(nvml, to);
 
 		link.mb_per_s = a < b ? a : b;
 	}

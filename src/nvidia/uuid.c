@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
-static int nibble(char c)
+static int uuid_nibble(char c)
 {
 	if (c >= '0' && c <= '9')
 		return c - '0';
@@ -16,7 +16,7 @@ static int nibble(char c)
 }
 
 /* Whether a hyphen stands before byte i. */
-static int hyphen_before(int i)
+static int uuid_hyphen_before(int i)
 {
 	return i == 4 || i == 6 || i == 8 || i == 10;
 }
@@ -30,10 +30,10 @@ int uuid_parse(const char *text, uint8_t ret_uuid[16])
 	for (int i = 0; i < 16; i++) {
 		int high, low;
 
-		if (hyphen_before(i) && *text++ != '-')
+		if (uuid_hyphen_before(i) && *text++ != '-')
 			return -EINVAL;
 		/* The terminator is no digit, so neither read passes it. */
-		if ((high = nibble(text[0])) < 0 || (low = nibble(text[1])) < 0)
+		if ((high = uuid_nibble(text[0])) < 0 || (low = uuid_nibble(text[1])) < 0)
 			return -EINVAL;
 		uuid[i] = (uint8_t)(high << 4 | low);
 		text += 2;
@@ -52,7 +52,7 @@ void uuid_format(const uint8_t uuid[16], char ret_text[UUID_TEXT_SIZE])
 	memcpy(p, "GPU-", 4);
 	p += 4;
 	for (int i = 0; i < 16; i++) {
-		if (hyphen_before(i))
+		if (uuid_hyphen_before(i))
 			*p++ = '-';
 		*p++ = digits[uuid[i] >> 4];
 		*p++ = digits[uuid[i] & 15];

@@ -30,7 +30,7 @@ uint64_t address_alignment(uint64_t bytes, uint64_t page)
 	return alignment;
 }
 
-static bool is_power_of_two(uint64_t x)
+static bool address_is_power_of_two(uint64_t x)
 {
 	return x && !(x & (x - 1));
 }
@@ -38,7 +38,7 @@ static bool is_power_of_two(uint64_t x)
 int address_check(const struct aperture *aperture, uint64_t address, uint64_t bytes, uint64_t page,
 		  uint64_t alignment)
 {
-	if (!bytes || bytes % page || !is_power_of_two(alignment) || alignment < page ||
+	if (!bytes || bytes % page || !address_is_power_of_two(alignment) || alignment < page ||
 	    address & (alignment - 1))
 		return -EINVAL;
 	if (address < aperture->first || address > aperture->last ||
@@ -48,7 +48,7 @@ int address_check(const struct aperture *aperture, uint64_t address, uint64_t by
 }
 
 /* Also 0 where there is no such multiple. */
-static uint64_t align_up(uint64_t address, uint64_t alignment)
+static uint64_t address_align_up(uint64_t address, uint64_t alignment)
 {
 	return (address + alignment - 1) & ~(alignment - 1);
 }
@@ -60,7 +60,7 @@ int address_pick(const struct ranges *tree, const struct aperture *aperture, uin
 
 	for (;;) {
 		const struct range *taken;
-		uint64_t address = align_up(at, alignment);
+		uint64_t address = address_align_up(at, alignment);
 
 		if (address < at || address > aperture->last ||
 		    bytes - 1 > aperture->last - address)

@@ -16,7 +16,7 @@
 #include "peer/amd_files.h"
 #include "peer/complain.h"
 
-static int open_kfd(struct amd_state *s)
+static int amd_open_kfd(struct amd_state *s)
 {
 	struct kfd_ioctl_get_version_args version = {0};
 	int r;
@@ -39,7 +39,7 @@ static int open_kfd(struct amd_state *s)
 }
 
 /* Nodes that are GPUs, and who reaches whom. */
-static int take_devices(struct allot_peer *peer, struct amd_state *s)
+static int amd_take_devices(struct allot_peer *peer, struct amd_state *s)
 {
 	const struct topology *t = s->topology;
 
@@ -68,7 +68,7 @@ static int take_devices(struct allot_peer *peer, struct amd_state *s)
 	return peer->n ? 0 : complain(-ENODEV, "open: no GPU that this process may use");
 }
 
-static int open_renders(struct allot_peer *peer, struct amd_state *s)
+static int amd_open_renders(struct allot_peer *peer, struct amd_state *s)
 {
 	for (uint32_t i = 0; i < peer->n; i++) {
 		int fd = amd_file_render(s->gpu[i].node->render_minor);
@@ -83,7 +83,7 @@ static int open_renders(struct allot_peer *peer, struct amd_state *s)
 }
 
 /* What all GPUs can address, and the CPU: it lies in the lower half of the CPU's addresses. */
-static int take_apertures(struct allot_peer *peer, struct amd_state *s)
+static int amd_take_apertures(struct allot_peer *peer, struct amd_state *s)
 {
 	const struct topology *t = s->topology;
 	/* The kernel counts GPUs that are hidden here, too, and tells what it has room for. */
@@ -114,7 +114,7 @@ static int take_apertures(struct allot_peer *peer, struct amd_state *s)
 	return r < 0 ? complain(r, "open: the GPUs have no addresses in common") : 0;
 }
 
-static int acquire(struct allot_peer *peer, struct amd_state *s)
+static int amd_acquire_vm(struct allot_peer *peer, struct amd_state *s)
 {
 	for (uint32_t i = 0; i < peer->n; i++) {
 		struct kfd_ioctl_acquire_vm_args a = {.drm_fd = (uint32_t)s->gpu[i].render,
@@ -136,7 +136,7 @@ static int acquire(struct allot_peer *peer, struct amd_state *s)
  * alternate aperture, while one has to begin and end at multiples of 64 KiB. GPUs of the ninth
  * generation and later do not look at it.
  */
-static int set_policy(struct allot_peer *peer, struct amd_state *s)
+static int amd_set_policy(struct allot_peer *peer, struct amd_state *s)
 {
 	for (uint32_t i = 0; i < peer->n; i++) {
 		struct kfd_ioctl_set_memory_policy_args a = {
@@ -152,31 +152,31 @@ static int set_policy(struct allot_peer *peer, struct amd_state *s)
 	return 0;
 }
 
-static void free_state(struct amd_state *s)
+static void amd_free_state(struct amd_state *s)
 {
 	if (s)
 		topology_free(s->topology);
 	free(s);
 }
-DEFINE_CLEANUP(struct amd_state, free_state)
+DEFINE_CLEANUP(struct amd_state, amd_free_state)
 
 static int amd_open(struct allot_peer *peer)
 {
-	CLEANUP(cleanup_free_state) struct amd_state *s = calloc(1, sizeof(*s));
+	CLEANUP(cleanup_amd_free_state) struct amd_state *s = calloc(1, sizeof(*s));
 	struct topology_complaint why;
 	int r;
 
 	if (!s)
 		return complain(-ENOMEM, "open: out of memory");
-	r = open_kfd(s);
+	r = amd_open_kfd(s);
 	if (r < 0)
 		return r;
 	r = topology_read(NULL, &s->topology, &why);
 	if (r < 0)
 		return complain(r, "open: %s", why.text);
-	if ((r = take_devices(peer, s)) < 0 || (r = open_renders(peer, s)) < 0 ||
-	    (r = take_apertures(peer, s)) < 0 || (r = acquire(peer, s)) < 0 ||
-	    (r = set_policy(peer, s)) < 0)
+	if ((r = amd_take_devices(peer, s)) < 0 || (r = amd_open_renders(peer, s)) < 0 ||
+	    (r = amd_take_apertures(peer, s)) < 0 || (r = amd_acquire_vm(peer, s)) < 0 ||
+	    (r = amd_set_policy(peer, s)) < 0)
 		return r;
 	peer->page = ADDRESS_PAGE_BYTES;
 	peer->state = TAKE_PTR(s);
@@ -189,7 +189,7 @@ static void amd_close(struct allot_peer *peer, bool forked)
 {
 	for (uint32_t i = 0; !forked && i < peer->n; i++)
 		amd_registers_close(peer, i);
-	free_state(peer->state);
+	amd_free_state(peer->state);
 }
 
 static int amd_link(const struct allot_peer *peer, uint32_t from, uint32_t to,

@@ -27,7 +27,7 @@ static struct {
 } files = {.lock = PTHREAD_MUTEX_INITIALIZER, .once = PTHREAD_ONCE_INIT};
 
 /* The only thread there is; who held the lock may be none. */
-static void forget(void)
+static void amd_files_drop(void)
 {
 	for (uint32_t i = 0; i < files.n; i++)
 		close(files.file[i].fd);
@@ -35,12 +35,12 @@ static void forget(void)
 	pthread_mutex_init(&files.lock, NULL);
 }
 
-static void watch_forks(void)
+static void amd_files_watch_forks(void)
 {
-	pthread_atfork(NULL, NULL, forget);
+	pthread_atfork(NULL, NULL, amd_files_drop);
 }
 
-static int open_locked(uint32_t minor)
+static int amd_files_open_locked(uint32_t minor)
 {
 	char path[32];
 	uint32_t i = 0;
@@ -69,9 +69,9 @@ int amd_file_render(uint32_t minor)
 {
 	int r;
 
-	pthread_once(&files.once, watch_forks);
+	pthread_once(&files.once, amd_files_watch_forks);
 	pthread_mutex_lock(&files.lock);
-	r = open_locked(minor);
+	r = amd_files_open_locked(minor);
 	pthread_mutex_unlock(&files.lock);
 	return r;
 }

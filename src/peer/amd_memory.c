@@ -25,28 +25,28 @@
 #define PAGE ADDRESS_PAGE_BYTES
 
 /* Addresses that nothing else gets, and nobody can use yet. MAP_FAILED with errno. */
-static void *take(uint64_t at, uint64_t bytes, int flags)
+static void *amd_memory_take_range(uint64_t at, uint64_t bytes, int flags)
 {
 	return mmap((void *)(uintptr_t)at, bytes, PROT_NONE,
 		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0);
 }
 
-static void give_back(uint64_t at, uint64_t bytes)
+static void amd_memory_give_back(uint64_t at, uint64_t bytes)
 {
 	if (bytes)
 		munmap((void *)(uintptr_t)at, bytes);
 }
 
 /* With so much on both sides. */
-static int take_at(struct peer_object *object, uint64_t address, uint64_t guard_bytes)
+static int amd_memory_take_at(struct peer_object *object, uint64_t address, uint64_t guard_bytes)
 {
 	uint64_t at = address - guard_bytes, bytes = object->bytes + 2 * guard_bytes;
-	void *got = take(at, bytes, MAP_FIXED_NOREPLACE);
+	void *got = amd_memory_take_range(at, bytes, MAP_FIXED_NOREPLACE);
 
 	if (got == MAP_FAILED)
 		return err_errno();
 	if (got != (void *)(uintptr_t)at) { /* a kernel before 4.17 takes it for a wish */
-		give_back((uintptr_t)got, bytes);
+		amd_memory_give_back((uintptr_t)got, bytes);
 		return -EEXIST;
 	}
 	object->reserved = at;
@@ -55,26 +55,26 @@ static int take_at(struct peer_object *object, uint64_t address, uint64_t guard_
 }
 
 /* Wherever the kernel has room for it and a guard on both sides. */
-static int take_anywhere(struct allot_peer *peer, struct peer_object *object, uint64_t alignment,
-			 uint64_t *ret_address)
+static int amd_memory_take_anywhere(struct allot_peer *peer, struct peer_object *object,
+				    uint64_t alignment, uint64_t *ret_address)
 {
 	uint64_t room = object->bytes + 2 * ADDRESS_GUARD_BYTES + alignment, first, kept, end;
 	void *got;
 
 	if (object->bytes > BYTES_OF_ALL_MOST || alignment > BYTES_OF_ALL_MOST)
 		return -ENOMEM;
-	got = take(0, room, 0);
+	got = amd_memory_take_range(0, room, 0);
 	if (got == MAP_FAILED)
 		return -ENOMEM;
 	first = ((uintptr_t)got + ADDRESS_GUARD_BYTES + alignment - 1) & ~(alignment - 1);
 	kept = first - ADDRESS_GUARD_BYTES;
 	end = first + object->bytes + ADDRESS_GUARD_BYTES;
 	if (address_check(&peer->aperture, first, object->bytes, peer->page, alignment) < 0) {
-		give_back((uintptr_t)got, room);
+		amd_memory_give_back((uintptr_t)got, room);
 		return -ERANGE;
 	}
-	give_back((uintptr_t)got, kept - (uintptr_t)got);
-	give_back(end, (uintptr_t)got + room - end);
+	amd_memory_give_back((uintptr_t)got, kept - (uintptr_t)got);
+	amd_memory_give_back(end, (uintptr_t)got + room - end);
 	object->reserved = kept;
 	object->reserved_bytes = end - kept;
 	*ret_address = first;
@@ -82,8 +82,8 @@ static int take_anywhere(struct allot_peer *peer, struct peer_object *object, ui
 }
 
 /* The GPUs reach less than the kernel hands out: from the lowest address on, past what is there. */
-static int take_within(struct allot_peer *peer, struct peer_object *object, uint64_t alignment,
-		       uint64_t *ret_address)
+static int amd_memory_take_within(struct allot_peer *peer, struct peer_object *object,
+				  uint64_t alignment, uint64_t *ret_address)
 {
 	uint64_t from = peer->aperture.first, step = alignment;
 
@@ -94,7 +94,7 @@ static int take_within(struct allot_peer *peer, struct peer_object *object, uint
 
 		if (r < 0)
 			return r;
-		r = take_at(object, address, ADDRESS_GUARD_BYTES);
+		r = amd_memory_take_at(object, address, ADDRESS_GUARD_BYTES);
 		if (r == 0)
 			*ret_address = address;
 		if (r != -EEXIST && r != -EPERM) /* EPERM: below what a program may map */
@@ -112,16 +112,16 @@ int amd_reserve(struct allot_peer *peer, struct peer_object *object, uint64_t ad
 	int r;
 
 	if (address) {
-		r = take_at(object, address, 0);
+		r = amd_memory_take_at(object, address, 0);
 		if (r < 0)
 			return complain(r, "%s: %" PRIu64 " bytes at %#" PRIx64 ": %s",
 					peer_object_call(object), object->bytes, address,
 					r == -EEXIST ? "something is there already"
 						     : complain_words(r));
 	} else {
-		r = take_anywhere(peer, object, alignment, &address);
+		r = amd_memory_take_anywhere(peer, object, alignment, &address);
 		if (r == -ERANGE)
-			r = take_within(peer, object, alignment, &address);
+			r = amd_memory_take_within(peer, object, alignment, &address);
 		if (r < 0)
 			return complain(r, "%s: no addresses are left for %" PRIu64 " bytes",
 					peer_object_call(object), object->bytes);
@@ -132,10 +132,10 @@ int amd_reserve(struct allot_peer *peer, struct peer_object *object, uint64_t ad
 
 void amd_release(struct allot_peer *peer, struct peer_object *object)
 {
-	give_back(object->reserved, object->reserved_bytes);
+	amd_memory_give_back(object->reserved, object->reserved_bytes);
 }
 
-static uint32_t flags_of(const struct peer_object *object)
+static uint32_t amd_memory_flags_of(const struct peer_object *object)
 {
 	uint32_t flags = KFD_IOC_ALLOC_MEM_FLAGS_NO_SUBSTITUTE |
 			 KFD_IOC_ALLOC_MEM_FLAGS_EXECUTABLE | KFD_IOC_ALLOC_MEM_FLAGS_WRITABLE;
@@ -152,7 +152,7 @@ static uint32_t flags_of(const struct peer_object *object)
 }
 
 /* Where devices see it, too. A forked child would share it with its parent: it gets none. */
-static int show_host(struct peer_object *object, int fd, uint64_t offset)
+static int amd_memory_show_host(struct peer_object *object, int fd, uint64_t offset)
 {
 	void *at = (void *)(uintptr_t)object->range.first;
 
@@ -160,7 +160,8 @@ static int show_host(struct peer_object *object, int fd, uint64_t offset)
 		 (off_t)offset) == MAP_FAILED) {
 		int r = err_errno();
 
-		take(object->range.first, object->bytes, MAP_FIXED_NOREPLACE); /* it may be gone */
+		amd_memory_take_range(object->range.first, object->bytes,
+				      MAP_FIXED_NOREPLACE); /* it may be gone */
 		return r;
 	}
 	madvise(at, object->bytes, MADV_DONTFORK);
@@ -168,7 +169,7 @@ static int show_host(struct peer_object *object, int fd, uint64_t offset)
 	return 0;
 }
 
-static int free_handle(struct allot_peer *peer, uint64_t handle)
+static int amd_memory_free_handle(struct allot_peer *peer, uint64_t handle)
 {
 	const struct amd_state *s = peer->state;
 	struct kfd_ioctl_free_memory_of_gpu_args a = {.handle = handle};
@@ -186,7 +187,7 @@ int amd_alloc(struct allot_peer *peer, struct peer_object *object)
 		.size = object->bytes,
 		.mmap_offset = object->kind == ALLOT_PEER_USER ? object->range.first : 0,
 		.gpu_id = gpu->gpu_id,
-		.flags = flags_of(object)};
+		.flags = amd_memory_flags_of(object)};
 	int r = amd_ioctl(s->kfd, KFD_IOWR(ALLOC_MEMORY_OF_GPU, a), &a);
 
 	if (r < 0)
@@ -196,9 +197,9 @@ int amd_alloc(struct allot_peer *peer, struct peer_object *object)
 	if (object->kind == ALLOT_PEER_USER)
 		object->host = (char *)(uintptr_t)object->range.first;
 	else if (addressed && object->flags & ALLOT_PEER_HOST)
-		r = show_host(object, gpu->render, a.mmap_offset);
+		r = amd_memory_show_host(object, gpu->render, a.mmap_offset);
 	if (r < 0) {
-		free_handle(peer, a.handle);
+		amd_memory_free_handle(peer, a.handle);
 		return complain(r, "alloc: %s does not show the CPU its memory: %s",
 				peer_name(peer, object->device).text, complain_words(r));
 	}
@@ -207,7 +208,7 @@ int amd_alloc(struct allot_peer *peer, struct peer_object *object)
 
 int amd_free(struct allot_peer *peer, struct peer_object *object)
 {
-	int r = free_handle(peer, object->handle);
+	int r = amd_memory_free_handle(peer, object->handle);
 
 	return r < 0 ? complain(r, "free: the object at %#" PRIx64 ": %s", object->range.first,
 				complain_words(r))
@@ -293,7 +294,7 @@ int amd_import(struct allot_peer *peer, int fd, struct peer_object *object)
 				peer_name(peer, object->device).text, complain_words(r));
 	object->handle = a.handle;
 	/* What the CPU cannot see devices can, all the same. */
-	if (object->flags & ALLOT_PEER_HOST && show_host(object, fd, 0) < 0)
+	if (object->flags & ALLOT_PEER_HOST && amd_memory_show_host(object, fd, 0) < 0)
 		object->flags &= ~(uint32_t)ALLOT_PEER_HOST;
 	return 0;
 }
@@ -343,7 +344,7 @@ void amd_registers_open(struct allot_peer *peer, uint32_t device)
 		return;
 	}
 	o->handle = a.handle;
-	if (show_host(o, s->kfd, a.mmap_offset) == 0 &&
+	if (amd_memory_show_host(o, s->kfd, a.mmap_offset) == 0 &&
 	    peer_remap(peer, o, false, peer_all(peer), NULL) == 0)
 		gpu->flush = (volatile uint32_t *)(void *)o->host;
 	else
@@ -357,7 +358,7 @@ void amd_registers_close(struct allot_peer *peer, uint32_t device)
 
 	gpu->flush = NULL;
 	if (o->handle && peer_remap(peer, o, true, o->devices, NULL) == 0 &&
-	    free_handle(peer, o->handle) == 0)
+	    amd_memory_free_handle(peer, o->handle) == 0)
 		amd_release(peer, o);
 	o->handle = 0;
 }

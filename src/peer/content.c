@@ -17,7 +17,7 @@
  * Handles are numbers of one process, or one file; what they stand for has one inode everywhere.
  * That of a device file is the device's: it tells nothing.
  */
-static int note_inode(struct peer_object *object, int fd, const char *what)
+static int content_note_inode(struct peer_object *object, int fd, const char *what)
 {
 	struct stat st;
 	int r;
@@ -34,8 +34,9 @@ static int note_inode(struct peer_object *object, int fd, const char *what)
 }
 
 /* The object that has all of these bytes, and how far into it they begin. */
-static int find_bytes(const struct allot_peer *peer, uint64_t address, uint64_t bytes,
-		      const char *what, struct peer_object **ret_object, uint64_t *ret_offset)
+static int content_find_bytes(const struct allot_peer *peer, uint64_t address, uint64_t bytes,
+			      const char *what, struct peer_object **ret_object,
+			      uint64_t *ret_offset)
 {
 	struct peer_object *object = NULL;
 	uint64_t offset;
@@ -55,13 +56,13 @@ static int find_bytes(const struct allot_peer *peer, uint64_t address, uint64_t 
 	return 0;
 }
 
-static int export_locked(struct allot_peer *peer, uint64_t address, uint64_t bytes, int *ret_fd,
-			 uint64_t *ret_offset)
+static int content_export_locked(struct allot_peer *peer, uint64_t address, uint64_t bytes,
+				 int *ret_fd, uint64_t *ret_offset)
 {
 	CLEANUP_CLOSE int fd = -EBADF;
 	struct peer_object *object = NULL;
 	uint64_t offset;
-	int r = find_bytes(peer, address, bytes, "export", &object, &offset);
+	int r = content_find_bytes(peer, address, bytes, "export", &object, &offset);
 
 	if (r < 0)
 		return r;
@@ -72,7 +73,7 @@ static int export_locked(struct allot_peer *peer, uint64_t address, uint64_t byt
 				object->range.first);
 	r = peer->backend->export_fd(peer, object, &fd);
 	if (r == 0)
-		r = note_inode(object, fd, "export");
+		r = content_note_inode(object, fd, "export");
 	if (r < 0)
 		return r;
 	*ret_fd = TAKE_FD(fd);
@@ -87,13 +88,13 @@ int allot_peer_export(struct allot_peer *peer, uint64_t address, uint64_t bytes,
 
 	if (r < 0)
 		return r;
-	r = export_locked(peer, address, bytes, ret_fd, ret_offset);
+	r = content_export_locked(peer, address, bytes, ret_fd, ret_offset);
 	peer_unlock(peer);
 	return r;
 }
 
-static int import_locked(struct allot_peer *peer, int fd, const struct allot_peer_request *as,
-			 uint64_t *ret_address)
+static int content_import_locked(struct allot_peer *peer, int fd,
+				 const struct allot_peer_request *as, uint64_t *ret_address)
 {
 	CLEANUP_FREE struct peer_object *object = calloc(1, sizeof(*object));
 	uint64_t alignment;
@@ -104,7 +105,7 @@ static int import_locked(struct allot_peer *peer, int fd, const struct allot_pee
 	object->imported = true;
 	r = peer->backend->inspect(peer, fd, as, object);
 	if (r == 0)
-		r = note_inode(object, fd, "import");
+		r = content_note_inode(object, fd, "import");
 	if (r < 0)
 		return r;
 	alignment = as->alignment;
@@ -133,16 +134,16 @@ int allot_peer_import(struct allot_peer *peer, int fd, const struct allot_peer_r
 
 	if (r < 0)
 		return r;
-	r = import_locked(peer, fd, as, ret_address);
+	r = content_import_locked(peer, fd, as, ret_address);
 	peer_unlock(peer);
 	return r;
 }
 
-static int find_content(struct allot_peer *peer, uint64_t address, size_t bytes, const char *what,
+static int content_find(struct allot_peer *peer, uint64_t address, size_t bytes, const char *what,
 			struct peer_object **ret_object, uint64_t *ret_offset)
 {
 	struct peer_object *object = NULL;
-	int r = find_bytes(peer, address, bytes, what, &object, ret_offset);
+	int r = content_find_bytes(peer, address, bytes, what, &object, ret_offset);
 
 	if (r < 0)
 		return r;
@@ -172,7 +173,7 @@ int allot_peer_read(struct allot_peer *peer, uint64_t address, void *to, size_t 
 
 	if (r < 0)
 		return r;
-	r = find_content(peer, address, bytes, "read", &object, &offset);
+	r = content_find(peer, address, bytes, "read", &object, &offset);
 	if (r == 0 && bytes)
 		r = peer->backend->read(peer, object, offset, to, bytes);
 	peer_unlock(peer);
@@ -187,7 +188,7 @@ int allot_peer_write(struct allot_peer *peer, uint64_t address, const void *from
 
 	if (r < 0)
 		return r;
-	r = find_content(peer, address, bytes, "write", &object, &offset);
+	r = content_find(peer, address, bytes, "write", &object, &offset);
 	if (r == 0 && bytes)
 		r = peer->backend->write(peer, object, offset, from, bytes);
 	peer_unlock(peer);

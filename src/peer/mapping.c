@@ -16,7 +16,7 @@ uint32_t mapping_list(uint64_t set, uint32_t first, uint32_t ret_list[MAPPING_DE
 }
 
 /* What the driver says is done is noted; it cannot be less than before, or more than all. */
-static uint32_t note(uint64_t *devices, const struct mapping_call *call, uint32_t done)
+static uint32_t mapping_note_done(uint64_t *devices, const struct mapping_call *call, uint32_t done)
 {
 	if (done > call->n)
 		done = call->n;
@@ -29,7 +29,8 @@ static uint32_t note(uint64_t *devices, const struct mapping_call *call, uint32_
 }
 
 /* Until all is done, or an error that trying again does not help. */
-static int go(uint64_t *devices, struct mapping_call *at, mapping_fn *call, void *context)
+static int mapping_go_over(uint64_t *devices, struct mapping_call *at, mapping_fn *call,
+			   void *context)
 {
 	uint32_t interrupted = 0, again = 0;
 
@@ -37,7 +38,7 @@ static int go(uint64_t *devices, struct mapping_call *at, mapping_fn *call, void
 		uint32_t before = at->done, done = before;
 		int r = call(context, at, &done);
 
-		at->done = note(devices, at, r == 0 ? at->n : done);
+		at->done = mapping_note_done(devices, at, r == 0 ? at->n : done);
 		if (at->done > before)
 			interrupted = again = at->wait_us = 0;
 		if (r == -EINTR && interrupted++ < MAPPING_INTERRUPTED_MOST)
@@ -54,12 +55,12 @@ int mapping_run(uint64_t *devices, bool unmap, const uint32_t *list, uint32_t n,
 		void *context)
 {
 	struct mapping_call at = {.unmap = unmap, .devices = list, .n = n};
-	int r = n ? go(devices, &at, call, context) : 0;
+	int r = n ? mapping_go_over(devices, &at, call, context) : 0;
 
 	if (r < 0 && !unmap && at.done) {
 		struct mapping_call undo = {.unmap = true, .devices = list, .n = at.done};
 
-		go(devices, &undo, call, context);
+		mapping_go_over(devices, &undo, call, context);
 	}
 	return r;
 }

@@ -48,7 +48,7 @@ int nvidia_complain(CUresult result, const char *what, const char *on)
 }
 
 /* Kept open: the driver does not like to be unloaded. */
-static int bind_driver(void)
+static int nvidia_bind_driver(void)
 {
 	void *library;
 
@@ -69,7 +69,7 @@ CUmemAllocationProp nvidia_prop(uint32_t device)
 		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = (int)device}};
 }
 
-static CUresult describe(struct allot_peer *peer, uint32_t i)
+static CUresult nvidia_describe(struct allot_peer *peer, uint32_t i)
 {
 	struct allot_peer_device *d = &peer->device[i];
 	CUmemAllocationProp prop = nvidia_prop(i);
@@ -91,7 +91,7 @@ static CUresult describe(struct allot_peer *peer, uint32_t i)
 	return CUDA_SUCCESS;
 }
 
-static CUresult find_reach(struct allot_peer *peer)
+static CUresult nvidia_find_reach(struct allot_peer *peer)
 {
 	for (uint32_t i = 0; i < peer->n; i++)
 		for (uint32_t j = 0; j < peer->n; j++) {
@@ -112,7 +112,7 @@ static CUresult find_reach(struct allot_peer *peer)
 static int nvidia_open(struct allot_peer *peer)
 {
 	CLEANUP_FREE struct nvidia_state *s = calloc(1, sizeof(*s));
-	int r = bind_driver(), count = 0;
+	int r = nvidia_bind_driver(), count = 0;
 	CUresult result;
 
 	if (r < 0)
@@ -135,11 +135,11 @@ static int nvidia_open(struct allot_peer *peer)
 	peer->n = (uint32_t)count;
 	peer->page = ADDRESS_PAGE_BYTES;
 	for (uint32_t i = 0; i < peer->n; i++) {
-		result = describe(peer, i);
+		result = nvidia_describe(peer, i);
 		if (result)
 			return nvidia_complain(result, "open", peer_name(peer, i).text);
 	}
-	result = find_reach(peer);
+	result = nvidia_find_reach(peer);
 	if (result)
 		return nvidia_complain(result, "open", "who reaches whom");
 	peer->aperture = (struct aperture){peer->page, ADDRESS_CANONICAL_LAST};
@@ -159,7 +159,7 @@ static void nvidia_close(struct allot_peer *peer, bool forked)
 
 /* CUDA and NVML number devices differently; the PCI address is the same, but for the domain's
  * length. */
-static int nvml_index(struct nvml *nvml, const char *pci, unsigned int *ret)
+static int nvidia_nvml_index(struct nvml *nvml, const char *pci, unsigned int *ret)
 {
 	unsigned int n = 0;
 	int r = nvml_device_count(nvml, &n);
@@ -189,8 +189,8 @@ static int nvidia_link(const struct allot_peer *peer, uint32_t from, uint32_t to
 
 	if (nvml_open(NULL, &nvml) < 0)
 		return 0;
-	if (nvml_index(nvml, peer->device[from].pci, &a) == 0 &&
-	    nvml_index(nvml, peer->device[to].pci, &b) == 0 &&
+	if (nvidia_nvml_index(nvml, peer->device[from].pci, &a) == 0 &&
+	    nvidia_nvml_index(nvml, peer->device[to].pci, &b) == 0 &&
 	    nvml_link_get(nvml, a, b, &link) == 0) {
 		snprintf(ret_link->type, sizeof(ret_link->type), "%s",
 			 link.nvlink ? "NVLink" : "PCIe");

@@ -8,8 +8,8 @@
 #include "peer/complain.h"
 #include "peer/nvidia.h"
 
-static int complain_object(CUresult result, const char *call, const struct allot_peer *peer,
-			   const struct peer_object *object)
+static int nvidia_memory_complain(CUresult result, const char *call, const struct allot_peer *peer,
+				  const struct peer_object *object)
 {
 	return complain(nvidia_errno(result), "%s: the object at %#" PRIx64 " of %s: %s", call,
 			object->range.first, peer_name(peer, object->device).text,
@@ -52,17 +52,17 @@ void nvidia_release(struct allot_peer *peer, struct peer_object *object)
 	object->reserved_bytes = 0;
 }
 
-static bool has_address(const struct peer_object *object)
+static bool nvidia_memory_has_address(const struct peer_object *object)
 {
 	return object->kind != ALLOT_PEER_HANDLE;
 }
 
 /* A handle's memory to the object's addresses; the handle goes where that fails. */
-static CUresult back(struct peer_object *object, CUmemGenericAllocationHandle handle)
+static CUresult nvidia_memory_back(struct peer_object *object, CUmemGenericAllocationHandle handle)
 {
 	CUresult result = CUDA_SUCCESS;
 
-	if (has_address(object))
+	if (nvidia_memory_has_address(object))
 		result = cuda_real.cuMemMap(object->range.first, object->bytes, 0, handle, 0);
 	if (result)
 		cuda_real.cuMemRelease(handle);
@@ -79,7 +79,7 @@ int nvidia_alloc(struct allot_peer *peer, struct peer_object *object)
 	char what[64];
 
 	if (!result)
-		result = back(object, handle);
+		result = nvidia_memory_back(object, handle);
 	if (!result)
 		return 0;
 	snprintf(what, sizeof(what), "alloc: %" PRIu64 " bytes", object->bytes);
@@ -90,15 +90,15 @@ int nvidia_free(struct allot_peer *peer, struct peer_object *object)
 {
 	CUresult result = CUDA_SUCCESS;
 
-	if (has_address(object))
+	if (nvidia_memory_has_address(object))
 		result = cuda_real.cuMemUnmap(object->range.first, object->bytes);
 	if (result)
-		return complain_object(result, "free", peer, object);
+		return nvidia_memory_complain(result, "free", peer, object);
 	cuda_real.cuMemRelease(object->handle);
 	return 0;
 }
 
-static CUmemAccessDesc access_of(uint32_t device, bool may)
+static CUmemAccessDesc nvidia_memory_access_of(uint32_t device, bool may)
 {
 	return (CUmemAccessDesc){
 		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = (int)device},
@@ -107,14 +107,15 @@ static CUmemAccessDesc access_of(uint32_t device, bool may)
 
 /* In one call, so that it is said of all devices at once which may and which, of `without`, may not
  * any more. */
-static CUresult set_access(const struct peer_object *object, uint64_t devices, uint64_t without)
+static CUresult nvidia_memory_set_access(const struct peer_object *object, uint64_t devices,
+					 uint64_t without)
 {
 	CUmemAccessDesc desc[ALLOT_PEER_DEVICES];
 	size_t n = 0;
 
 	for (uint32_t i = 0; i < ALLOT_PEER_DEVICES; i++)
 		if ((devices | without) >> i & 1)
-			desc[n++] = access_of(i, devices >> i & 1);
+			desc[n++] = nvidia_memory_access_of(i, devices >> i & 1);
 	return n ? cuda_real.cuMemSetAccess(object->range.first, object->bytes, desc, n)
 		 : CUDA_SUCCESS;
 }
@@ -132,13 +133,13 @@ int nvidia_map(struct allot_peer *peer, struct peer_object *object, const struct
 			without |= UINT64_C(1) << call->devices[i];
 			continue;
 		}
-		result = set_access(object, UINT64_C(1) << call->devices[i], 0);
+		result = nvidia_memory_set_access(object, UINT64_C(1) << call->devices[i], 0);
 		if (result)
 			break;
 		*ret_done = i + 1;
 	}
 	if (without)
-		result = set_access(object, object->devices & ~without, without);
+		result = nvidia_memory_set_access(object, object->devices & ~without, without);
 	return result ? complain(nvidia_errno(result), "%s", nvidia_words(result)) : 0;
 }
 
@@ -149,7 +150,7 @@ int nvidia_export(struct allot_peer *peer, struct peer_object *object, int *ret_
 		&fd, object->handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
 
 	if (result)
-		return complain_object(result, "export", peer, object);
+		return nvidia_memory_complain(result, "export", peer, object);
 	fcntl(fd, F_SETFD, FD_CLOEXEC);
 	*ret_fd = fd;
 	return 0;
@@ -181,7 +182,7 @@ int nvidia_import(struct allot_peer *peer, int fd, struct peer_object *object)
 		result = cuda_real.cuMemImportFromShareableHandle(
 			&handle, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
 	if (!result)
-		result = back(object, handle);
+		result = nvidia_memory_back(object, handle);
 	if (!result)
 		return 0;
 	snprintf(what, sizeof(what), "import: descriptor %d", fd);
@@ -189,7 +190,7 @@ int nvidia_import(struct allot_peer *peer, int fd, struct peer_object *object)
 }
 
 /* The device's primary context, which is there once it was needed. */
-static CUresult enter(struct allot_peer *peer, uint32_t device)
+static CUresult nvidia_memory_enter(struct allot_peer *peer, uint32_t device)
 {
 	struct nvidia_state *s = peer->state;
 	CUresult result = CUDA_SUCCESS;
@@ -201,48 +202,48 @@ static CUresult enter(struct allot_peer *peer, uint32_t device)
 
 /* The device itself copies its memory, which it need not map otherwise: it does for that long, and
  * stays among those that do if the driver does not take it back. */
-static CUresult copy_mapped(struct peer_object *object, uint64_t offset, void *to, const void *from,
-			    size_t bytes)
+static CUresult nvidia_memory_copy_mapped(struct peer_object *object, uint64_t offset, void *to,
+					  const void *from, size_t bytes)
 {
 	uint64_t own = (UINT64_C(1) << object->device) & ~object->devices;
 	CUdeviceptr at = object->range.first + offset;
 	CUresult result, back_result = CUDA_SUCCESS;
 
 	if (own) {
-		result = set_access(object, object->devices | own, 0);
+		result = nvidia_memory_set_access(object, object->devices | own, 0);
 		if (result)
 			return result;
 	}
 	result = to ? cuda_real.cuMemcpyDtoH_v2(to, at, bytes)
 		    : cuda_real.cuMemcpyHtoD_v2(at, from, bytes);
 	if (own)
-		back_result = set_access(object, object->devices, own);
+		back_result = nvidia_memory_set_access(object, object->devices, own);
 	if (back_result)
 		object->devices |= own;
 	return result ? result : back_result;
 }
 
-static int copy(struct allot_peer *peer, struct peer_object *object, uint64_t offset, void *to,
-		const void *from, size_t bytes)
+static int nvidia_memory_copy(struct allot_peer *peer, struct peer_object *object, uint64_t offset,
+			      void *to, const void *from, size_t bytes)
 {
-	CUresult result = enter(peer, object->device);
+	CUresult result = nvidia_memory_enter(peer, object->device);
 	CUcontext context;
 
 	if (!result) {
-		result = copy_mapped(object, offset, to, from, bytes);
+		result = nvidia_memory_copy_mapped(object, offset, to, from, bytes);
 		cuda_real.cuCtxPopCurrent_v2(&context);
 	}
-	return result ? complain_object(result, to ? "read" : "write", peer, object) : 0;
+	return result ? nvidia_memory_complain(result, to ? "read" : "write", peer, object) : 0;
 }
 
 int nvidia_read(struct allot_peer *peer, struct peer_object *object, uint64_t offset, void *to,
 		size_t bytes)
 {
-	return copy(peer, object, offset, to, NULL, bytes);
+	return nvidia_memory_copy(peer, object, offset, to, NULL, bytes);
 }
 
 int nvidia_write(struct allot_peer *peer, struct peer_object *object, uint64_t offset,
 		 const void *from, size_t bytes)
 {
-	return copy(peer, object, offset, NULL, from, bytes);
+	return nvidia_memory_copy(peer, object, offset, NULL, from, bytes);
 }

@@ -28,8 +28,8 @@ int peer_object_find(const struct allot_peer *peer, uint64_t address, const char
 }
 
 /* That begins there, which is how it is named. */
-static int find_named(const struct allot_peer *peer, uint64_t address, const char *call,
-		      struct peer_object **ret_object)
+static int peer_object_find_named(const struct allot_peer *peer, uint64_t address, const char *call,
+				  struct peer_object **ret_object)
 {
 	struct peer_object *object = NULL;
 	int r = peer_object_find(peer, address, call, &object);
@@ -51,7 +51,7 @@ const char *peer_object_call(const struct peer_object *object)
 }
 
 /* A name, from where no memory can be. */
-static int take_name(struct allot_peer *peer, struct peer_object *object)
+static int peer_object_take_name(struct allot_peer *peer, struct peer_object *object)
 {
 	uint64_t name;
 	int r = address_pick(&peer->objects, &address_names, peer->next_name, object->bytes,
@@ -69,8 +69,8 @@ static int take_name(struct allot_peer *peer, struct peer_object *object)
 }
 
 /* Where any address will do, one at the aperture's beginning is looked at in its place. */
-static int check_place(const struct allot_peer *peer, const struct peer_object *object,
-		       uint64_t address, uint64_t alignment)
+static int peer_object_check_place(const struct allot_peer *peer, const struct peer_object *object,
+				   uint64_t address, uint64_t alignment)
 {
 	const struct aperture *a = &peer->aperture;
 	uint64_t any = (a->first | (alignment - 1)) + 1;
@@ -100,11 +100,11 @@ int peer_object_place(struct allot_peer *peer, struct peer_object *object, uint6
 
 	if (!alignment)
 		alignment = address ? peer->page : address_alignment(object->bytes, peer->page);
-	r = check_place(peer, object, address, alignment);
+	r = peer_object_check_place(peer, object, address, alignment);
 	if (r < 0)
 		return r;
 	if (object->kind == ALLOT_PEER_HANDLE)
-		r = take_name(peer, object);
+		r = peer_object_take_name(peer, object);
 	else if (object->kind == ALLOT_PEER_USER)
 		object->range =
 			(struct range){.first = address, .last = address + object->bytes - 1};
@@ -126,7 +126,8 @@ void peer_object_displace(struct allot_peer *peer, struct peer_object *object)
 	peer->backend->release(peer, object);
 }
 
-static int check_request(const struct allot_peer *peer, const struct allot_peer_request *what)
+static int peer_object_check_request(const struct allot_peer *peer,
+				     const struct allot_peer_request *what)
 {
 	bool addressed = what->kind != ALLOT_PEER_HANDLE;
 
@@ -146,11 +147,11 @@ static int check_request(const struct allot_peer *peer, const struct allot_peer_
 	return 0;
 }
 
-static int alloc_locked(struct allot_peer *peer, const struct allot_peer_request *what,
-			uint64_t *ret_address)
+static int peer_object_alloc_locked(struct allot_peer *peer, const struct allot_peer_request *what,
+				    uint64_t *ret_address)
 {
 	CLEANUP_FREE struct peer_object *object = calloc(1, sizeof(*object));
-	int r = check_request(peer, what);
+	int r = peer_object_check_request(peer, what);
 
 	if (r < 0)
 		return r;
@@ -181,7 +182,7 @@ int allot_peer_alloc(struct allot_peer *peer, const struct allot_peer_request *w
 
 	if (r < 0)
 		return r;
-	r = alloc_locked(peer, what, ret_address);
+	r = peer_object_alloc_locked(peer, what, ret_address);
 	peer_unlock(peer);
 	return r;
 }
@@ -193,7 +194,7 @@ struct asking {
 	struct peer_why why; /* the last time that this, not undoing it, failed */
 };
 
-static int ask(void *context, const struct mapping_call *call, uint32_t *ret_done)
+static int peer_object_ask(void *context, const struct mapping_call *call, uint32_t *ret_done)
 {
 	struct asking *a = context;
 	int r = a->peer->backend->map(a->peer, a->object, call, ret_done);
@@ -203,7 +204,7 @@ static int ask(void *context, const struct mapping_call *call, uint32_t *ret_don
 	return r;
 }
 
-static bool has_owner(const struct peer_object *object)
+static bool peer_object_has_owner(const struct peer_object *object)
 {
 	return object->kind == ALLOT_PEER_MEMORY;
 }
@@ -214,9 +215,9 @@ int peer_remap(struct allot_peer *peer, struct peer_object *object, bool unmap, 
 {
 	struct asking context = {.peer = peer, .object = object, .unmap = unmap};
 	uint32_t list[MAPPING_DEVICES];
-	uint32_t n =
-		mapping_list(devices, has_owner(object) ? object->device : MAPPING_DEVICES, list);
-	int r = mapping_run(&object->devices, unmap, list, n, ask, &context);
+	uint32_t n = mapping_list(
+		devices, peer_object_has_owner(object) ? object->device : MAPPING_DEVICES, list);
+	int r = mapping_run(&object->devices, unmap, list, n, peer_object_ask, &context);
 
 	if (ret_why)
 		*ret_why = context.why;
@@ -228,10 +229,10 @@ uint64_t peer_all(const struct allot_peer *peer)
 	return peer->n == ALLOT_PEER_DEVICES ? UINT64_MAX : (UINT64_C(1) << peer->n) - 1;
 }
 
-static int check_reach(const struct allot_peer *peer, const struct peer_object *object,
-		       uint64_t devices)
+static int peer_object_check_reach(const struct allot_peer *peer, const struct peer_object *object,
+				   uint64_t devices)
 {
-	for (uint32_t i = 0; has_owner(object) && i < peer->n; i++)
+	for (uint32_t i = 0; peer_object_has_owner(object) && i < peer->n; i++)
 		if (devices >> i & 1 && !(peer->reach[i] >> object->device & 1))
 			return complain(-ENOLINK,
 					"map: %s has no link to %s, whose memory is at %#" PRIx64
@@ -241,7 +242,8 @@ static int check_reach(const struct allot_peer *peer, const struct peer_object *
 	return 0;
 }
 
-static int check_devices(const struct allot_peer *peer, uint64_t devices, const char *call)
+static int peer_object_check_devices(const struct allot_peer *peer, uint64_t devices,
+				     const char *call)
 {
 	if (devices != ALLOT_PEER_ALL && devices & ~peer_all(peer))
 		return complain(-EINVAL, "%s: no such devices: %#" PRIx64 "; there are %" PRIu32,
@@ -249,42 +251,44 @@ static int check_devices(const struct allot_peer *peer, uint64_t devices, const 
 	return 0;
 }
 
-static int complain_mapping(const struct allot_peer *peer, const struct peer_object *object, int r,
-			    const char *what, const struct peer_why *why, const char *now)
+static int peer_object_complain_mapping(const struct allot_peer *peer,
+					const struct peer_object *object, int r, const char *what,
+					const struct peer_why *why, const char *now)
 {
 	return complain(r, "%s: the object at %#" PRIx64 " of %s: %s; %s", what,
 			object->range.first, peer_name(peer, object->device).text, why->text, now);
 }
 
-static int map_locked(struct allot_peer *peer, uint64_t address, uint64_t devices)
+static int peer_object_map_locked(struct allot_peer *peer, uint64_t address, uint64_t devices)
 {
 	struct peer_object *object = NULL;
 	struct peer_why why;
 	uint64_t before;
-	int r = find_named(peer, address, "map", &object);
+	int r = peer_object_find_named(peer, address, "map", &object);
 
 	if (r == 0)
-		r = check_devices(peer, devices, "map");
+		r = peer_object_check_devices(peer, devices, "map");
 	if (r < 0)
 		return r;
 	if (object->kind == ALLOT_PEER_ADDRESS || object->kind == ALLOT_PEER_HANDLE)
 		return complain(-EINVAL, "map: the object at %#" PRIx64 " has no %s", address,
 				object->kind == ALLOT_PEER_HANDLE ? "address" : "memory");
-	if (devices == ALLOT_PEER_ALL && has_owner(object))
+	if (devices == ALLOT_PEER_ALL && peer_object_has_owner(object))
 		allot_peer_reachable(peer, object->device, &devices);
 	else if (devices == ALLOT_PEER_ALL)
 		devices = peer_all(peer);
-	r = check_reach(peer, object, devices);
+	r = peer_object_check_reach(peer, object, devices);
 	if (r < 0)
 		return r;
 	before = object->devices;
 	r = peer_remap(peer, object, false, devices & ~before, &why);
 	if (r < 0)
-		return complain_mapping(peer, object, r, "map", &why,
-					object->devices == before
-						? "it is mapped as before"
-						: "some devices map it now, as undoing it failed, "
-						  "too; unmap it");
+		return peer_object_complain_mapping(
+			peer, object, r, "map", &why,
+			object->devices == before
+				? "it is mapped as before"
+				: "some devices map it now, as undoing it failed, "
+				  "too; unmap it");
 	return 0;
 }
 
@@ -294,26 +298,27 @@ int allot_peer_map(struct allot_peer *peer, uint64_t address, uint64_t devices)
 
 	if (r < 0)
 		return r;
-	r = map_locked(peer, address, devices);
+	r = peer_object_map_locked(peer, address, devices);
 	peer_unlock(peer);
 	return r;
 }
 
-static int unmap_locked(struct allot_peer *peer, uint64_t address, uint64_t devices)
+static int peer_object_unmap_locked(struct allot_peer *peer, uint64_t address, uint64_t devices)
 {
 	struct peer_object *object = NULL;
 	struct peer_why why;
-	int r = find_named(peer, address, "unmap", &object);
+	int r = peer_object_find_named(peer, address, "unmap", &object);
 
 	if (r == 0)
-		r = check_devices(peer, devices, "unmap");
+		r = peer_object_check_devices(peer, devices, "unmap");
 	if (r < 0)
 		return r;
 	if (devices == ALLOT_PEER_ALL)
 		devices = object->devices;
 	r = peer_remap(peer, object, true, devices & object->devices, &why);
 	if (r < 0)
-		return complain_mapping(peer, object, r, "unmap", &why, "the call may be repeated");
+		return peer_object_complain_mapping(peer, object, r, "unmap", &why,
+						    "the call may be repeated");
 	return 0;
 }
 
@@ -323,13 +328,13 @@ int allot_peer_unmap(struct allot_peer *peer, uint64_t address, uint64_t devices
 
 	if (r < 0)
 		return r;
-	r = unmap_locked(peer, address, devices);
+	r = peer_object_unmap_locked(peer, address, devices);
 	peer_unlock(peer);
 	return r;
 }
 
 /* One that nobody maps. */
-static int end(struct allot_peer *peer, struct peer_object *object)
+static int peer_object_end(struct allot_peer *peer, struct peer_object *object)
 {
 	int r = object->kind == ALLOT_PEER_ADDRESS ? 0 : peer->backend->free(peer, object);
 
@@ -347,14 +352,14 @@ int allot_peer_free(struct allot_peer *peer, uint64_t address)
 
 	if (r < 0)
 		return r;
-	r = find_named(peer, address, "free", &object);
+	r = peer_object_find_named(peer, address, "free", &object);
 	if (r == 0 && object->devices)
 		r = complain(-EBUSY,
 			     "free: devices %#" PRIx64 " map the object at %#" PRIx64
 			     "; unmap it first",
 			     object->devices, address);
 	else if (r == 0)
-		r = end(peer, object);
+		r = peer_object_end(peer, object);
 	peer_unlock(peer);
 	return r;
 }
@@ -368,14 +373,14 @@ void peer_object_free_all(struct allot_peer *peer, bool forked)
 		struct peer_object *object = object_of(range);
 
 		if (!forked && peer_remap(peer, object, true, object->devices, NULL) == 0 &&
-		    end(peer, object) == 0)
+		    peer_object_end(peer, object) == 0)
 			continue;
 		ranges_remove(&peer->objects, range);
 		free(object);
 	}
 }
 
-static struct allot_peer_object describe(const struct peer_object *o)
+static struct allot_peer_object peer_object_describe(const struct peer_object *o)
 {
 	bool charged = o->kind == ALLOT_PEER_MEMORY || o->kind == ALLOT_PEER_HANDLE;
 
@@ -402,7 +407,7 @@ int allot_peer_find(struct allot_peer *peer, uint64_t address, struct allot_peer
 		return r;
 	r = peer_object_find(peer, address, "find", &object);
 	if (r == 0)
-		*ret_object = describe(object);
+		*ret_object = peer_object_describe(object);
 	peer_unlock(peer);
 	return r;
 }
@@ -418,7 +423,7 @@ int allot_peer_next(struct allot_peer *peer, uint64_t address, struct allot_peer
 	if (object && object->range.first < address)
 		object = object_of(ranges_at_or_after(&peer->objects, object->range.last + 1));
 	if (object)
-		*ret_object = describe(object);
+		*ret_object = peer_object_describe(object);
 	peer_unlock(peer);
 	if (object)
 		return 0;

@@ -28,19 +28,19 @@ struct peer_name peer_name(const struct allot_peer *peer, uint32_t device)
 /* How often the process and those that it comes from have forked since the first handle. */
 static _Atomic uint32_t forks;
 
-static void count_fork(void)
+static void peer_count_fork(void)
 {
 	forks++;
 }
 
-static void watch_forks(void)
+static void peer_watch_forks(void)
 {
-	pthread_atfork(NULL, NULL, count_fork);
+	pthread_atfork(NULL, NULL, peer_count_fork);
 }
 
 /* Numbers of processes come again, in namespaces at once; who clones without fork() is not counted:
  * a process is the one that opened the handle if both say so. */
-static bool is_forked(const struct allot_peer *peer)
+static bool peer_is_forked(const struct allot_peer *peer)
 {
 	return peer->forks != forks || peer->pid != getpid();
 }
@@ -51,7 +51,7 @@ int allot_peer_open(enum allot_peer_vendor vendor, struct allot_peer **ret_peer)
 	CLEANUP_FREE struct allot_peer *peer = NULL;
 	int r;
 
-	pthread_once(&once, watch_forks);
+	pthread_once(&once, peer_watch_forks);
 	if ((size_t)vendor >= sizeof(backends) / sizeof(backends[0]) || !ret_peer)
 		return complain(-EINVAL, "open: no vendor has the number %d", (int)vendor);
 	peer = calloc(1, sizeof(*peer));
@@ -74,7 +74,7 @@ void allot_peer_close(struct allot_peer *peer)
 
 	if (!peer)
 		return;
-	forked = is_forked(peer);
+	forked = peer_is_forked(peer);
 	peer_object_free_all(peer, forked);
 	peer->backend->close(peer, forked);
 	if (!forked) /* of a thread that is not here: nobody may touch it */
@@ -86,7 +86,7 @@ int peer_lock(struct allot_peer *peer)
 {
 	if (!peer)
 		return complain(-EBADF, "the handle is NULL");
-	if (is_forked(peer))
+	if (peer_is_forked(peer))
 		return complain(-EBADF, "the handle is of the process that this one was forked "
 					"from; open another here");
 	pthread_mutex_lock(&peer->lock);
@@ -104,7 +104,7 @@ uint32_t allot_peer_device_count(const struct allot_peer *peer)
 	return peer ? peer->n : 0;
 }
 
-static int check_device(const struct allot_peer *peer, uint32_t device)
+static int peer_check_device(const struct allot_peer *peer, uint32_t device)
 {
 	uint32_t n = allot_peer_device_count(peer);
 
@@ -116,7 +116,7 @@ static int check_device(const struct allot_peer *peer, uint32_t device)
 int allot_peer_device(const struct allot_peer *peer, uint32_t device,
 		      struct allot_peer_device *ret_device)
 {
-	int r = check_device(peer, device);
+	int r = peer_check_device(peer, device);
 
 	if (r == 0)
 		*ret_device = peer->device[device];
@@ -126,7 +126,7 @@ int allot_peer_device(const struct allot_peer *peer, uint32_t device,
 int allot_peer_reachable(const struct allot_peer *peer, uint32_t owner, uint64_t *ret_devices)
 {
 	uint64_t devices = 0;
-	int r = check_device(peer, owner);
+	int r = peer_check_device(peer, owner);
 
 	if (r < 0)
 		return r;
@@ -140,10 +140,10 @@ int allot_peer_link(const struct allot_peer *peer, uint32_t from, uint32_t to,
 		    struct allot_peer_link *ret_link)
 {
 	struct allot_peer_link link = {0};
-	int r = check_device(peer, from);
+	int r = peer_check_device(peer, from);
 
 	if (r == 0)
-		r = check_device(peer, to);
+		r = peer_check_device(peer, to);
 	if (r < 0)
 		return r;
 	if (from == to)

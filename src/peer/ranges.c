@@ -5,7 +5,7 @@
 #include <stddef.h>
 
 /* Of two ranges the one with more of it is the upper. No two are the same: it can be undone. */
-static uint64_t height(const struct range *range)
+static uint64_t ranges_height(const struct range *range)
 {
 	uint64_t x = range->first;
 
@@ -30,8 +30,8 @@ struct range *ranges_at_or_after(const struct ranges *tree, uint64_t address)
 }
 
 /* What of `at` begins before `first`, and the rest. */
-static void split(struct range *at, uint64_t first, struct range **ret_before,
-		  struct range **ret_rest)
+static void ranges_split(struct range *at, uint64_t first, struct range **ret_before,
+			 struct range **ret_rest)
 {
 	while (at) {
 		if (at->first < first) {
@@ -58,9 +58,9 @@ int ranges_insert(struct ranges *tree, struct range *range)
 	next = ranges_at_or_after(tree, range->first);
 	if (next && next->first <= range->last)
 		return -EEXIST;
-	while (*at && height(*at) > height(range))
+	while (*at && ranges_height(*at) > ranges_height(range))
 		at = (*at)->first < range->first ? &(*at)->right : &(*at)->left;
-	split(*at, range->first, &range->left, &range->right);
+	ranges_split(*at, range->first, &range->left, &range->right);
 	*at = range;
 	return 0;
 }
@@ -73,7 +73,7 @@ void ranges_remove(struct ranges *tree, struct range *range)
 		at = (*at)->first < range->first ? &(*at)->right : &(*at)->left;
 	/* Its two halves in its place. */
 	while (left && right) {
-		if (height(left) > height(right)) {
+		if (ranges_height(left) > ranges_height(right)) {
 			*at = left;
 			at = &left->right;
 			left = left->right;

@@ -5,7 +5,7 @@
 #include "sched/controller.h"
 #include "sched/tuning.h"
 
-static struct admission answer(enum admission_verdict verdict, uint64_t until_ns)
+static struct admission admission_answer(enum admission_verdict verdict, uint64_t until_ns)
 {
 	return (struct admission){verdict, until_ns};
 }
@@ -17,18 +17,19 @@ static struct admission answer(enum admission_verdict verdict, uint64_t until_ns
 struct admission admission_decide(const struct admission_inputs *in)
 {
 	if (!in->turn)
-		return answer(ADMISSION_WAIT_TURN, in->now_ns + in->look_ns);
+		return admission_answer(ADMISSION_WAIT_TURN, in->now_ns + in->look_ns);
 	if (in->paid_ns && !in->stalls && !in->beside) {
 		if (in->may_stall)
-			return answer(ADMISSION_STALL, in->paid_ns);
-		return answer(ADMISSION_WAIT_DEBT, min_u64(in->paid_ns, in->now_ns + in->look_ns));
+			return admission_answer(ADMISSION_STALL, in->paid_ns);
+		return admission_answer(ADMISSION_WAIT_DEBT,
+					min_u64(in->paid_ns, in->now_ns + in->look_ns));
 	}
 	if (in->room_ns && !in->beside && in->now_ns < in->patience_ns)
-		return answer(ADMISSION_WAIT_ROOM,
-			      min_u64(in->room_ns, in->now_ns + in->glance_ns));
+		return admission_answer(ADMISSION_WAIT_ROOM,
+					min_u64(in->room_ns, in->now_ns + in->glance_ns));
 	if (!in->place)
-		return answer(ADMISSION_WAIT_ROOM, in->now_ns + in->glance_ns);
-	return answer(ADMISSION_GO, 0);
+		return admission_answer(ADMISSION_WAIT_ROOM, in->now_ns + in->glance_ns);
+	return admission_answer(ADMISSION_GO, 0);
 }
 
 int64_t admission_paid_in_ns(int64_t share_permille, int64_t pause_ns)
@@ -38,7 +39,7 @@ int64_t admission_paid_in_ns(int64_t share_permille, int64_t pause_ns)
 	return pause_ns * share_permille / rest;
 }
 
-static int64_t pause_ns(const struct admission_pace *pace)
+static int64_t admission_pause_ns(const struct admission_pace *pace)
 {
 	int64_t even = TUNING_PAUSE_EVEN_NS * 1000 /
 		       (uint64_t)(pace->share_permille ? pace->share_permille : 1);
@@ -50,11 +51,12 @@ static int64_t pause_ns(const struct admission_pace *pace)
 
 uint64_t admission_slice_ns(const struct admission_pace *pace)
 {
-	return (uint64_t)clamp_i64(admission_paid_in_ns(pace->share_permille, pause_ns(pace)),
-				   CONTROLLER_SLICE_NS, CONTROLLER_LONG_SLICE_NS);
+	return (uint64_t)clamp_i64(
+		admission_paid_in_ns(pace->share_permille, admission_pause_ns(pace)),
+		CONTROLLER_SLICE_NS, CONTROLLER_LONG_SLICE_NS);
 }
 
-static uint64_t alone_ns(int64_t share)
+static uint64_t admission_alone_ns(int64_t share)
 {
 	int64_t part = clamp_i64(admission_paid_in_ns(share, TUNING_WINDOW_ALONE_PAUSE_NS),
 				 TUNING_WINDOW_ALONE_LEAST_NS, TUNING_WINDOW_ALONE_MOST_NS);
@@ -78,7 +80,7 @@ uint64_t admission_window_ns(const struct admission_window *window)
 	if (window->contended)
 		return TUNING_WINDOW_NS / window->processes;
 	if (n == 1)
-		return alone_ns(share);
+		return admission_alone_ns(share);
 	return (uint64_t)clamp_i64(admission_paid_in_ns(share, TUNING_WINDOW_PEERS_PAUSE_NS) / n,
 				   TUNING_WINDOW_NS / n, TUNING_WINDOW_PEERS_MOST_NS);
 }

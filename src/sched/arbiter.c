@@ -50,7 +50,7 @@ const struct arbiter_params arbiter_defaults = {
 /* Not worth a wake-up of its own. */
 #define STEP_MIN_NS (20 * NS_PER_US)
 
-/* Turns that were charged before they were measured; see charge_ahead. */
+/* Turns that were charged before they were measured; see arbiter_charge_ahead. */
 #define AHEAD_TURNS 4
 
 struct machine {
@@ -60,66 +60,68 @@ struct machine {
 	uint64_t now_ns;
 };
 
-static bool shares(const struct arbiter_tenant *a, const struct arbiter_tenant *b)
+static bool arbiter_takes_part(const struct arbiter_tenant *a, const struct arbiter_tenant *b)
 {
 	return a != b && a->id && b->id && (a->devices & b->devices);
 }
 
-static bool competes(const struct arbiter_tenant *a, const struct arbiter_tenant *b)
+static bool arbiter_competes(const struct arbiter_tenant *a, const struct arbiter_tenant *b)
 {
-	return shares(a, b) && a->priority == b->priority;
+	return arbiter_takes_part(a, b) && a->priority == b->priority;
 }
 
 /* Another that wants a device of this one, and is of at least that priority. */
-static bool rivalled(const struct machine *m, const struct arbiter_tenant *t, int32_t priority)
+static bool arbiter_is_rivalled(const struct machine *m, const struct arbiter_tenant *t,
+				int32_t priority)
 {
 	for (int i = 0; i < m->n; i++)
-		if (shares(&m->tenant[i], t) && m->tenant[i].wants &&
+		if (arbiter_takes_part(&m->tenant[i], t) && m->tenant[i].wants &&
 		    m->tenant[i].priority >= priority)
 			return true;
 	return false;
 }
 
-static bool is_brief(const struct machine *m, const struct arbiter_tenant *t)
+static bool arbiter_is_brief(const struct machine *m, const struct arbiter_tenant *t)
 {
 	return t->burst_ns && t->burst_ns < m->params->brief_ns;
 }
 
 /* How long this tenant's turn is, by what it used: it follows how long the bursts of all are. */
-static uint64_t slice_ns(const struct machine *m, const struct arbiter_tenant *t)
+static uint64_t arbiter_slice_ns(const struct machine *m, const struct arbiter_tenant *t)
 {
-	if (!is_brief(m, t))
+	if (!arbiter_is_brief(m, t))
 		return m->params->slice_ns;
 	for (int i = 0; i < m->n; i++)
-		if (shares(&m->tenant[i], t) && m->tenant[i].wants && !is_brief(m, &m->tenant[i]))
+		if (arbiter_takes_part(&m->tenant[i], t) && m->tenant[i].wants &&
+		    !arbiter_is_brief(m, &m->tenant[i]))
 			return m->params->slice_ns;
 	return m->params->brief_slice_ns;
 }
 
 /* ... and by the clock. */
-static uint64_t wall_ns(const struct machine *m, const struct arbiter_tenant *t)
+static uint64_t arbiter_wall_ns(const struct machine *m, const struct arbiter_tenant *t)
 {
-	return slice_ns(m, t) + slice_ns(m, t) / 2;
+	return arbiter_slice_ns(m, t) + arbiter_slice_ns(m, t) / 2;
 }
 
 /* What it used of its turn, with what is in flight: that is the turn's, too. */
-static uint64_t used_ns(const struct machine *m, const struct arbiter_tenant *t)
+static uint64_t arbiter_used_ns(const struct machine *m, const struct arbiter_tenant *t)
 {
 	return t->turn_busy_ns + (t->wants ? sat_sub_u64(t->done_ns, m->now_ns) : 0);
 }
 
-static uint64_t virtual_of(const struct arbiter_tenant *t, uint64_t busy_ns)
+static uint64_t arbiter_virtual_of(const struct arbiter_tenant *t, uint64_t busy_ns)
 {
 	uint64_t weight = t->weight ? t->weight : 1;
 
 	return min_u64(busy_ns, OWED_MAX_NS) * VIRTUAL_SCALE / weight;
 }
 
-static void charge(struct arbiter_tenant *t, uint64_t busy_ns)
+static void arbiter_charge(struct arbiter_tenant *t, uint64_t busy_ns)
 {
-	uint64_t most = virtual_of(t, OWED_MAX_NS);
+	uint64_t most = arbiter_virtual_of(t, OWED_MAX_NS);
 
-	t->virtual_ns += virtual_of(t, busy_ns);
+	t->virtual_ns += arbiter_virtual_of(t, busy_ns);
 	if (t->virtual_ns > most)
 		t->virtual_ns = most;
 }
@@ -129,14 +131,14 @@ static void charge(struct arbiter_tenant *t, uint64_t busy_ns)
  * holds the device and does nothing would never lose its place. What is measured late is not
  * charged twice.
  */
-static void charge_ahead(const struct machine *m, struct arbiter_tenant *t)
+static void arbiter_charge_ahead(const struct machine *m, struct arbiter_tenant *t)
 {
-	uint64_t most = wall_ns(m, t) * AHEAD_TURNS, ahead_ns;
+	uint64_t most = arbiter_wall_ns(m, t) * AHEAD_TURNS, ahead_ns;
 
-	if (t->turn_busy_ns >= slice_ns(m, t))
+	if (t->turn_busy_ns >= arbiter_slice_ns(m, t))
 		return;
-	ahead_ns = wall_ns(m, t) - t->turn_busy_ns;
-	charge(t, ahead_ns);
+	ahead_ns = arbiter_wall_ns(m, t) - t->turn_busy_ns;
+	arbiter_charge(t, ahead_ns);
 	if (t->ahead_ns < most)
 		t->ahead_ns = t->ahead_ns + ahead_ns < most ? t->ahead_ns + ahead_ns : most;
 }
@@ -145,17 +147,17 @@ static void charge_ahead(const struct machine *m, struct arbiter_tenant *t)
  * Likewise the time for which others waited for work of a turn that was over, or one could say of
  * its work what it likes. Work of that length is measured in the end, and then not charged again.
  */
-static void charge_leaving(const struct machine *m, struct arbiter_tenant *t)
+static void arbiter_charge_leaving(const struct machine *m, struct arbiter_tenant *t)
 {
 	uint64_t held_ns = m->now_ns - t->left_ns;
 
-	if (held_ns < wall_ns(m, t) || held_ns < t->turn_busy_ns)
+	if (held_ns < arbiter_wall_ns(m, t) || held_ns < t->turn_busy_ns)
 		return;
-	charge(t, held_ns - t->turn_busy_ns);
+	arbiter_charge(t, held_ns - t->turn_busy_ns);
 	t->ahead_ns += held_ns - t->turn_busy_ns;
 }
 
-static void forget(struct arbiter_tenant *t)
+static void arbiter_forget(struct arbiter_tenant *t)
 {
 	t->known_id = t->id;
 	t->last_busy_ns = t->busy_ns;
@@ -167,7 +169,7 @@ static void forget(struct arbiter_tenant *t)
 	t->owner = t->leaving = t->outranked = false;
 }
 
-static void account(const struct machine *m, struct arbiter_tenant *t)
+static void arbiter_account(const struct machine *m, struct arbiter_tenant *t)
 {
 	uint64_t busy_ns = sat_sub_u64(t->busy_ns, t->last_busy_ns),
 		 ahead_ns;
@@ -179,7 +181,7 @@ static void account(const struct machine *m, struct arbiter_tenant *t)
 	t->turn_busy_ns += busy_ns;
 	ahead_ns = min_u64(busy_ns, t->ahead_ns);
 	t->ahead_ns -= ahead_ns;
-	charge(t, busy_ns - ahead_ns);
+	arbiter_charge(t, busy_ns - ahead_ns);
 }
 
 /*
@@ -187,14 +189,14 @@ static void account(const struct machine *m, struct arbiter_tenant *t)
  * A pause of less than a slice, or one in which its work was still billed, forgives nothing: who
  * waits for each of its bursts would else lose its place each time.
  */
-static void come_back(const struct machine *m, struct arbiter_tenant *t)
+static void arbiter_come_back(const struct machine *m, struct arbiter_tenant *t)
 {
 	uint64_t least = UINT64_MAX;
 
 	for (int i = 0; i < m->n; i++) {
 		const struct arbiter_tenant *other = &m->tenant[i];
 
-		if (competes(other, t) && !other->away && other->virtual_ns < least)
+		if (arbiter_competes(other, t) && !other->away && other->virtual_ns < least)
 			least = other->virtual_ns;
 	}
 	if (least != UINT64_MAX && t->virtual_ns < least)
@@ -202,17 +204,17 @@ static void come_back(const struct machine *m, struct arbiter_tenant *t)
 }
 
 /* With what is launched and not measured yet, or a turn would be followed by one too many. */
-static uint64_t expected_virtual(const struct machine *m, const struct arbiter_tenant *t)
+static uint64_t arbiter_expected_virtual(const struct machine *m, const struct arbiter_tenant *t)
 {
 	bool in_flight = t->wants && t->done_ns > m->now_ns;
 
-	return t->virtual_ns + (in_flight ? virtual_of(t, t->done_ns - m->now_ns) : 0);
+	return t->virtual_ns + (in_flight ? arbiter_virtual_of(t, t->done_ns - m->now_ns) : 0);
 }
 
-static bool before(const struct machine *m, const struct arbiter_tenant *a,
-		   const struct arbiter_tenant *b)
+static bool arbiter_goes_before(const struct machine *m, const struct arbiter_tenant *a,
+				const struct arbiter_tenant *b)
 {
-	uint64_t of_a = expected_virtual(m, a), of_b = expected_virtual(m, b);
+	uint64_t of_a = arbiter_expected_virtual(m, a), of_b = arbiter_expected_virtual(m, b);
 
 	if (a->wants != b->wants)
 		return a->wants;
@@ -223,7 +225,7 @@ static bool before(const struct machine *m, const struct arbiter_tenant *a,
 	return a->turn_from_ns < b->turn_from_ns;
 }
 
-static int line_up(const struct machine *m, struct arbiter_tenant *line[ARBITER_TENANTS])
+static int arbiter_line_up(const struct machine *m, struct arbiter_tenant *line[ARBITER_TENANTS])
 {
 	int n = 0;
 
@@ -232,7 +234,7 @@ static int line_up(const struct machine *m, struct arbiter_tenant *line[ARBITER_
 
 		if (!m->tenant[i].id)
 			continue;
-		for (; at > 0 && before(m, &m->tenant[i], line[at - 1]); at--)
+		for (; at > 0 && arbiter_goes_before(m, &m->tenant[i], line[at - 1]); at--)
 			line[at] = line[at - 1];
 		line[at] = &m->tenant[i];
 		n++;
@@ -241,14 +243,14 @@ static int line_up(const struct machine *m, struct arbiter_tenant *line[ARBITER_
 }
 
 /* Somebody who waits for a device of it comes first by now. */
-static bool should_yield(const struct machine *m, const struct arbiter_tenant *t)
+static bool arbiter_should_yield(const struct machine *m, const struct arbiter_tenant *t)
 {
 	for (int i = 0; i < m->n; i++) {
 		const struct arbiter_tenant *other = &m->tenant[i];
 
-		if (shares(other, t) && other->wants &&
+		if (arbiter_takes_part(other, t) && other->wants &&
 		    (other->priority != t->priority ||
-		     expected_virtual(m, other) <= expected_virtual(m, t)))
+		     arbiter_expected_virtual(m, other) <= arbiter_expected_virtual(m, t)))
 			return true;
 	}
 	return false;
@@ -259,11 +261,11 @@ static bool should_yield(const struct machine *m, const struct arbiter_tenant *t
  * worth to wait for keeps it for nothing, unless it comes first all the same: one that waits for
  * each of its bursts would else have as many as a neighbour, whatever their weights.
  */
-static uint64_t grace_ns(const struct machine *m, const struct arbiter_tenant *t)
+static uint64_t arbiter_grace_ns(const struct machine *m, const struct arbiter_tenant *t)
 {
 	if (t->gap_ns <= m->params->grace_ns)
 		return m->params->grace_ns;
-	if (should_yield(m, t) || 2 * t->gap_ns > HOLD_MOST_NS)
+	if (arbiter_should_yield(m, t) || 2 * t->gap_ns > HOLD_MOST_NS)
 		return 0;
 	return 2 * t->gap_ns;
 }
@@ -272,27 +274,27 @@ static uint64_t grace_ns(const struct machine *m, const struct arbiter_tenant *t
  * A higher priority wants a device of this tenant and keeps it from running; unless that one is
  * kept from running itself.
  */
-static void rank(const struct machine *m)
+static void arbiter_rank(const struct machine *m)
 {
 	struct arbiter_tenant *line[ARBITER_TENANTS];
-	int n = line_up(m, line);
+	int n = arbiter_line_up(m, line);
 
 	for (int i = 0; i < n; i++) {
 		line[i]->outranked = false;
 		for (int j = 0; j < i && !line[i]->outranked; j++)
-			line[i]->outranked = shares(line[j], line[i]) && line[j]->wants &&
-					     line[j]->priority > line[i]->priority &&
-					     !line[j]->outranked;
+			line[i]->outranked =
+				arbiter_takes_part(line[j], line[i]) && line[j]->wants &&
+				line[j]->priority > line[i]->priority && !line[j]->outranked;
 	}
 }
 
-static uint64_t follow(uint64_t mean_ns, uint64_t ns)
+static uint64_t arbiter_follow_up(uint64_t mean_ns, uint64_t ns)
 {
 	return mean_ns ? (3 * mean_ns + ns) / 4 : ns;
 }
 
 /* A pause may have been taken to begin when its work was about done, see arbiter_host.c. */
-static void resume(const struct machine *m, struct arbiter_tenant *t)
+static void arbiter_resume(const struct machine *m, struct arbiter_tenant *t)
 {
 	uint64_t brief_ns = m->params->lead_ns + m->params->grace_ns, gap_ns;
 
@@ -300,10 +302,11 @@ static void resume(const struct machine *m, struct arbiter_tenant *t)
 		gap_ns = m->now_ns - t->idle_since_ns;
 		t->returns = gap_ns < brief_ns;
 		gap_ns = min_u64(gap_ns, GAP_MOST_NS);
-		t->gap_ns = follow(t->gap_ns, gap_ns);
+		t->gap_ns = arbiter_follow_up(t->gap_ns, gap_ns);
 		if (!t->returns) {
 			if (t->came_ns)
-				t->stay_ns = follow(t->stay_ns, t->idle_since_ns - t->came_ns);
+				t->stay_ns = arbiter_follow_up(t->stay_ns,
+							       t->idle_since_ns - t->came_ns);
 			t->came_ns = m->now_ns;
 		}
 	}
@@ -311,14 +314,14 @@ static void resume(const struct machine *m, struct arbiter_tenant *t)
 }
 
 /* It had a real pause: so long that its place is gone. */
-static bool is_away(const struct machine *m, const struct arbiter_tenant *t)
+static bool arbiter_is_away(const struct machine *m, const struct arbiter_tenant *t)
 {
 	uint64_t since = t->idle_since_ns > t->billed_ns ? t->idle_since_ns : t->billed_ns;
 
 	return t->idle_since_ns && m->now_ns - since >= m->params->slice_ns;
 }
 
-static void look(const struct machine *m)
+static void arbiter_look(const struct machine *m)
 {
 	bool away[ARBITER_TENANTS];
 
@@ -326,18 +329,19 @@ static void look(const struct machine *m)
 		struct arbiter_tenant *t = &m->tenant[i];
 
 		if (t->id != t->known_id)
-			forget(t);
-		account(m, t);
+			arbiter_forget(t);
+		arbiter_account(m, t);
 		if (t->wants)
-			resume(m, t);
+			arbiter_resume(m, t);
 		else if (!t->idle_since_ns)
 			t->idle_since_ns = m->now_ns;
-		t->idle = t->idle_since_ns && m->now_ns - t->idle_since_ns >= grace_ns(m, t);
-		away[i] = is_away(m, t);
+		t->idle =
+			t->idle_since_ns && m->now_ns - t->idle_since_ns >= arbiter_grace_ns(m, t);
+		away[i] = arbiter_is_away(m, t);
 	}
 	for (int i = 0; i < m->n; i++)
 		if (m->tenant[i].away && !away[i])
-			come_back(m, &m->tenant[i]);
+			arbiter_come_back(m, &m->tenant[i]);
 	for (int i = 0; i < m->n; i++) {
 		struct arbiter_tenant *t = &m->tenant[i];
 
@@ -346,14 +350,14 @@ static void look(const struct machine *m)
 			t->ahead_ns = 0;
 		if (t->leaving && (!t->wants || t->done_ns <= m->now_ns + m->params->lead_ns ||
 				   m->now_ns - t->left_ns >= LEAVING_MAX_NS)) {
-			charge_leaving(m, t);
+			arbiter_charge_leaving(m, t);
 			t->leaving = false;
 		}
 	}
 }
 
 /* In the group that competes for the devices of `mask`; the mask grows until it has all of it. */
-static uint64_t group_of(const struct machine *m, const struct arbiter_tenant *t)
+static uint64_t arbiter_group_of(const struct machine *m, const struct arbiter_tenant *t)
 {
 	uint64_t mask = t->devices, before;
 
@@ -370,16 +374,16 @@ static uint64_t group_of(const struct machine *m, const struct arbiter_tenant *t
 	return mask;
 }
 
-static bool owes_somebody(const struct machine *m, const struct arbiter_tenant *t)
+static bool arbiter_owes_somebody(const struct machine *m, const struct arbiter_tenant *t)
 {
 	for (int i = 0; i < m->n; i++)
-		if (competes(&m->tenant[i], t) && !m->tenant[i].away)
+		if (arbiter_competes(&m->tenant[i], t) && !m->tenant[i].away)
 			return true;
 	return false;
 }
 
 /* Takes from each lead what the whole group has. Who is idle sees its debt fall with the rest. */
-static void rebase(const struct machine *m)
+static void arbiter_rebase(const struct machine *m)
 {
 	bool done[ARBITER_TENANTS] = {false};
 
@@ -389,7 +393,7 @@ static void rebase(const struct machine *m)
 
 		if (!t->id || t->away || t->outranked || done[i])
 			continue;
-		mask = group_of(m, t);
+		mask = arbiter_group_of(m, t);
 		for (int j = i; j < m->n; j++) {
 			const struct arbiter_tenant *other = &m->tenant[j];
 
@@ -409,11 +413,11 @@ static void rebase(const struct machine *m)
 		}
 	}
 	for (int i = 0; i < m->n; i++)
-		if (m->tenant[i].away && !owes_somebody(m, &m->tenant[i]))
+		if (m->tenant[i].away && !arbiter_owes_somebody(m, &m->tenant[i]))
 			m->tenant[i].virtual_ns = 0;
 }
 
-static void end_turn(const struct machine *m, struct arbiter_tenant *t)
+static void arbiter_end_turn(const struct machine *m, struct arbiter_tenant *t)
 {
 	t->owner = false;
 	t->leaving = t->wants && t->done_ns > m->now_ns + m->params->lead_ns;
@@ -421,12 +425,12 @@ static void end_turn(const struct machine *m, struct arbiter_tenant *t)
 	t->turn_busy_ns = 0; /* from here on: measured since */
 }
 
-static void begin_turn(const struct machine *m, struct arbiter_tenant *t)
+static void arbiter_begin_turn(const struct machine *m, struct arbiter_tenant *t)
 {
-	uint64_t most = wall_ns(m, t) * AHEAD_TURNS;
+	uint64_t most = arbiter_wall_ns(m, t) * AHEAD_TURNS;
 
 	if (t->leaving)
-		charge_leaving(m, t);
+		arbiter_charge_leaving(m, t);
 	/* What was not measured by now never will be, and pays for nothing else. */
 	if (t->done_ns <= m->now_ns && t->ahead_ns > most)
 		t->ahead_ns = most;
@@ -437,76 +441,78 @@ static void begin_turn(const struct machine *m, struct arbiter_tenant *t)
 }
 
 /* Somebody who waits is behind by more than a turn: it had pauses, in which others had theirs. */
-static bool is_overdue(const struct machine *m, const struct arbiter_tenant *t)
+static bool arbiter_is_overdue(const struct machine *m, const struct arbiter_tenant *t)
 {
 	for (int i = 0; i < m->n; i++) {
 		const struct arbiter_tenant *other = &m->tenant[i];
 
-		if (competes(other, t) && other->wants && !other->outranked &&
-		    expected_virtual(m, other) + virtual_of(t, slice_ns(m, t)) <
-			    expected_virtual(m, t))
+		if (arbiter_competes(other, t) && other->wants && !other->outranked &&
+		    arbiter_expected_virtual(m, other) +
+				    arbiter_virtual_of(t, arbiter_slice_ns(m, t)) <
+			    arbiter_expected_virtual(m, t))
 			return true;
 	}
 	return false;
 }
 
-static void end_turns(const struct machine *m)
+static void arbiter_end_turns(const struct machine *m)
 {
 	for (int i = 0; i < m->n; i++) {
 		struct arbiter_tenant *t = &m->tenant[i];
-		bool late = m->now_ns - t->turn_from_ns >= wall_ns(m, t);
+		bool late = m->now_ns - t->turn_from_ns >= arbiter_wall_ns(m, t);
 
 		if (!t->owner)
 			continue;
-		if (t->outranked || is_overdue(m, t) || (t->idle && rivalled(m, t, INT32_MIN))) {
-			end_turn(m, t);
-		} else if ((late || used_ns(m, t) >= slice_ns(m, t)) &&
-			   rivalled(m, t, t->priority)) {
+		if (t->outranked || arbiter_is_overdue(m, t) ||
+		    (t->idle && arbiter_is_rivalled(m, t, INT32_MIN))) {
+			arbiter_end_turn(m, t);
+		} else if ((late || arbiter_used_ns(m, t) >= arbiter_slice_ns(m, t)) &&
+			   arbiter_is_rivalled(m, t, t->priority)) {
 			if (late)
-				charge_ahead(m, t);
-			end_turn(m, t);
+				arbiter_charge_ahead(m, t);
+			arbiter_end_turn(m, t);
 		}
 	}
 }
 
 /* Work of an earlier turn is still on a device of this tenant, and it has to wait for it. */
-static bool drains(const struct machine *m, const struct arbiter_tenant *t)
+static bool arbiter_drains(const struct machine *m, const struct arbiter_tenant *t)
 {
 	for (int i = 0; i < m->n; i++)
-		if (shares(&m->tenant[i], t) && m->tenant[i].leaving &&
+		if (arbiter_takes_part(&m->tenant[i], t) && m->tenant[i].leaving &&
 		    m->tenant[i].priority >= t->priority)
 			return true;
 	return false;
 }
 
 /* Those whose turn goes on, then, in line, those for whom there is room. */
-static void begin_turns(const struct machine *m)
+static void arbiter_begin_turns(const struct machine *m)
 {
 	struct arbiter_tenant *line[ARBITER_TENANTS];
 	uint64_t taken = 0;
-	int n = line_up(m, line);
+	int n = arbiter_line_up(m, line);
 
 	for (int i = 0; i < n; i++) {
 		if (!line[i]->owner)
 			continue;
 		/* Devices may have been given to a tenant in the middle of its turn. */
 		if (line[i]->devices & taken)
-			end_turn(m, line[i]);
+			arbiter_end_turn(m, line[i]);
 		else
 			taken |= line[i]->devices;
 	}
 	for (int i = 0; i < n; i++) {
 		if (line[i]->owner)
 			continue;
-		if (!(line[i]->devices & taken) && !drains(m, line[i]))
-			begin_turn(m, line[i]);
+		if (!(line[i]->devices & taken) && !arbiter_drains(m, line[i]))
+			arbiter_begin_turn(m, line[i]);
 		if (line[i]->owner || (line[i]->wants && !line[i]->outranked))
 			taken |= line[i]->devices;
 	}
 }
 
 /* Weights that want a device, for each device. */
-static void add_weights(const struct machine *m, uint64_t sum[64])
+static void arbiter_add_weights(const struct machine *m, uint64_t sum[64])
 {
 	memset(sum, 0, 64 * sizeof(*sum));
 	for (int i = 0; i < m->n; i++) {
@@ -519,7 +525,7 @@ static void add_weights(const struct machine *m, uint64_t sum[64])
 }
 
 /* On the device where that is least. */
-static uint32_t entitled_permille(const struct arbiter_tenant *t, const uint64_t sum[64])
+static uint32_t arbiter_entitled_permille(const struct arbiter_tenant *t, const uint64_t sum[64])
 {
 	uint64_t weight = t->weight ? t->weight : 1, most = weight, permille;
 
@@ -533,14 +539,14 @@ static uint32_t entitled_permille(const struct arbiter_tenant *t, const uint64_t
 	return permille ? (uint32_t)permille : 1;
 }
 
-static void urge(const struct machine *m, struct arbiter_tenant *t)
+static void arbiter_urge(const struct machine *m, struct arbiter_tenant *t)
 {
 	t->urged = false;
 	t->urgent_ns = UINT64_MAX;
 	for (int i = 0; i < m->n; i++) {
 		const struct arbiter_tenant *other = &m->tenant[i];
 
-		if (!shares(other, t) || other->priority <= t->priority)
+		if (!arbiter_takes_part(other, t) || other->priority <= t->priority)
 			continue;
 		t->urged = true;
 		t->urgent_ns = min_u64(t->urgent_ns, other->stay_ns);
@@ -550,12 +556,12 @@ static void urge(const struct machine *m, struct arbiter_tenant *t)
 }
 
 /* Above all that share a device with it, and there are some: it has nobody to wait for. */
-static bool first(const struct machine *m, const struct arbiter_tenant *t)
+static bool arbiter_is_first(const struct machine *m, const struct arbiter_tenant *t)
 {
 	bool any = false;
 
 	for (int i = 0; i < m->n; i++) {
-		if (!shares(&m->tenant[i], t))
+		if (!arbiter_takes_part(&m->tenant[i], t))
 			continue;
 		if (m->tenant[i].priority >= t->priority)
 			return false;
@@ -564,10 +570,10 @@ static bool first(const struct machine *m, const struct arbiter_tenant *t)
 	return any;
 }
 
-static bool contended(const struct machine *m, const struct arbiter_tenant *t)
+static bool arbiter_is_contended(const struct machine *m, const struct arbiter_tenant *t)
 {
 	for (int i = 0; i < m->n; i++)
-		if (shares(&m->tenant[i], t) &&
+		if (arbiter_takes_part(&m->tenant[i], t) &&
 		    (!m->tenant[i].idle_since_ns ||
 		     m->now_ns - m->tenant[i].idle_since_ns < RECENT_NS))
 			return true;
@@ -575,59 +581,61 @@ static bool contended(const struct machine *m, const struct arbiter_tenant *t)
 }
 
 /* When the work of those before it is about done. */
-static uint64_t open_from_ns(const struct machine *m, const struct arbiter_tenant *t)
+static uint64_t arbiter_open_from_ns(const struct machine *m, const struct arbiter_tenant *t)
 {
 	uint64_t done_ns = 0;
 
 	for (int i = 0; i < m->n; i++)
-		if (competes(&m->tenant[i], t) && m->tenant[i].done_ns > done_ns)
+		if (arbiter_competes(&m->tenant[i], t) && m->tenant[i].done_ns > done_ns)
 			done_ns = m->tenant[i].done_ns;
 	done_ns = min_u64(done_ns, m->now_ns + m->params->lead_ns);
 	return done_ns > m->now_ns + m->params->edge_ns ? done_ns - m->params->edge_ns : 0;
 }
 
-static void answer(const struct machine *m, struct arbiter_tenant *t, const uint64_t sum[64])
+static void arbiter_answer(const struct machine *m, struct arbiter_tenant *t,
+			   const uint64_t sum[64])
 {
-	t->contended = contended(m, t);
-	urge(m, t);
-	t->first = first(m, t);
+	t->contended = arbiter_is_contended(m, t);
+	arbiter_urge(m, t);
+	t->first = arbiter_is_first(m, t);
 	t->open = t->owner || t->first;
-	t->entitled_permille = t->id ? entitled_permille(t, sum) : 0;
+	t->entitled_permille = t->id ? arbiter_entitled_permille(t, sum) : 0;
 	t->open_until_ns = t->open_from_ns = 0;
 	if (!t->open)
 		return;
-	t->open_from_ns = open_from_ns(m, t);
+	t->open_from_ns = arbiter_open_from_ns(m, t);
 	t->open_until_ns = m->now_ns + m->params->lease_ns;
-	if (rivalled(m, t, t->priority))
-		t->open_until_ns = min_u64(t->open_until_ns, t->turn_from_ns + wall_ns(m, t));
+	if (arbiter_is_rivalled(m, t, t->priority))
+		t->open_until_ns =
+			min_u64(t->open_until_ns, t->turn_from_ns + arbiter_wall_ns(m, t));
 }
 
-static uint64_t left_ns(const struct machine *m, const struct arbiter_tenant *t)
+static uint64_t arbiter_left_ns(const struct machine *m, const struct arbiter_tenant *t)
 {
-	uint64_t used = used_ns(m, t), slice = slice_ns(m, t);
+	uint64_t used = arbiter_used_ns(m, t), slice = arbiter_slice_ns(m, t);
 
 	return used < slice ? slice - used : 0;
 }
 
 /* When something about this tenant can change by itself. */
-static uint64_t next_ns(const struct machine *m, const struct arbiter_tenant *t)
+static uint64_t arbiter_next_ns(const struct machine *m, const struct arbiter_tenant *t)
 {
 	uint64_t next = UINT64_MAX;
 
 	if (t->leaving)
 		next = min_u64(t->done_ns - m->params->lead_ns, t->left_ns + LEAVING_MAX_NS);
-	if (!t->owner || !rivalled(m, t, INT32_MIN))
+	if (!t->owner || !arbiter_is_rivalled(m, t, INT32_MIN))
 		return next;
 	/* Nobody tells when it goes idle: look when what it has in flight may be done. */
 	if (t->idle_since_ns)
-		next = min_u64(next, t->idle_since_ns + grace_ns(m, t));
+		next = min_u64(next, t->idle_since_ns + arbiter_grace_ns(m, t));
 	else
 		next = min_u64(next, t->done_ns > m->now_ns ? t->done_ns
 							    : m->now_ns + m->params->grace_ns);
-	if (rivalled(m, t, t->priority)) {
-		next = min_u64(next, t->turn_from_ns + wall_ns(m, t));
+	if (arbiter_is_rivalled(m, t, t->priority)) {
+		next = min_u64(next, t->turn_from_ns + arbiter_wall_ns(m, t));
 		/* No sooner: a device works no faster than the clock goes. */
-		next = min_u64(next, m->now_ns + left_ns(m, t));
+		next = min_u64(next, m->now_ns + arbiter_left_ns(m, t));
 	}
 	return next;
 }
@@ -643,15 +651,15 @@ uint64_t arbiter_step(const struct arbiter_params *params, struct arbiter_tenant
 	};
 	uint64_t sum[64], next = now_ns + params->lease_ns / 2;
 
-	look(&m);
-	rank(&m);
-	rebase(&m);
-	end_turns(&m);
-	begin_turns(&m);
-	add_weights(&m, sum);
+	arbiter_look(&m);
+	arbiter_rank(&m);
+	arbiter_rebase(&m);
+	arbiter_end_turns(&m);
+	arbiter_begin_turns(&m);
+	arbiter_add_weights(&m, sum);
 	for (int i = 0; i < m.n; i++) {
-		answer(&m, &tenant[i], sum);
-		next = min_u64(next, next_ns(&m, &tenant[i]));
+		arbiter_answer(&m, &tenant[i], sum);
+		next = min_u64(next, arbiter_next_ns(&m, &tenant[i]));
 	}
 	return next > now_ns + STEP_MIN_NS ? next : now_ns + STEP_MIN_NS;
 }

@@ -12,15 +12,15 @@
 /* Launches among others after which one is measured by itself again. */
 #define STALE_USES 512
 
-static unsigned int hash(uint64_t key)
+static unsigned int cost_hash(uint64_t key)
 {
 	return (unsigned int)((key * UINT64_C(0x9e3779b97f4a7c15)) >> 53) & (COST_ENTRIES - 1);
 }
 
 /* -1: nothing was learned of it. */
-static int find(const struct costs *costs, uint64_t key)
+static int cost_find(const struct costs *costs, uint64_t key)
 {
-	unsigned int first = hash(key) & ~(WAYS - 1u);
+	unsigned int first = cost_hash(key) & ~(WAYS - 1u);
 
 	for (unsigned int i = first; i < first + WAYS; i++)
 		if (atomic_peek(&costs->entry[i].key) == key)
@@ -29,21 +29,21 @@ static int find(const struct costs *costs, uint64_t key)
 }
 
 /* Its own, an empty one, or where all are taken any. */
-static struct cost *place(struct costs *costs, uint64_t key)
+static struct cost *cost_place(struct costs *costs, uint64_t key)
 {
-	unsigned int first = hash(key) & ~(WAYS - 1u);
-	int i = find(costs, key);
+	unsigned int first = cost_hash(key) & ~(WAYS - 1u);
+	int i = cost_find(costs, key);
 
 	if (i >= 0)
 		return &costs->entry[i];
 	for (unsigned int k = first; k < first + WAYS; k++)
 		if (!costs->entry[k].key)
 			return &costs->entry[k];
-	return &costs->entry[hash(key)];
+	return &costs->entry[cost_hash(key)];
 }
 
 /* One way at once, the other by an eighth. */
-static uint64_t follow(uint64_t old, uint64_t ns, bool waits)
+static uint64_t cost_follow(uint64_t old, uint64_t ns, bool waits)
 {
 	if ((ns >= old) != waits)
 		return ns;
@@ -52,7 +52,7 @@ static uint64_t follow(uint64_t old, uint64_t ns, bool waits)
 
 uint64_t cost_expect(const struct costs *costs, uint64_t key)
 {
-	int i = find(costs, key);
+	int i = cost_find(costs, key);
 
 	return i < 0 ? 0 : atomic_peek(&costs->entry[i].ns);
 }
@@ -60,7 +60,7 @@ uint64_t cost_expect(const struct costs *costs, uint64_t key)
 /* Until what is measured is known others may be launched: they are not measured, too. */
 uint64_t cost_use(struct costs *costs, uint64_t key, bool *ret_alone)
 {
-	int i = find(costs, key);
+	int i = cost_find(costs, key);
 	struct cost *cost;
 
 	*ret_alone = i < 0;
@@ -83,15 +83,15 @@ void cost_learn(struct costs *costs, uint64_t key, uint32_t n, uint64_t took_ns,
 	atomic_poke(&costs->mean_ns, costs->mean_ns - costs->mean_ns / 8 + each / 8 + 1);
 	if (!key)
 		return;
-	cost = place(costs, key);
-	atomic_poke(&cost->ns, cost->key == key ? follow(cost->ns, each, waits) : each);
+	cost = cost_place(costs, key);
+	atomic_poke(&cost->ns, cost->key == key ? cost_follow(cost->ns, each, waits) : each);
 	atomic_poke(&cost->uses, 0);
 	atomic_poke(&cost->key, key);
 }
 
 void cost_bound(struct costs *costs, uint64_t key, uint64_t most_ns)
 {
-	int i = find(costs, key);
+	int i = cost_find(costs, key);
 
 	if (i >= 0 && costs->entry[i].ns > most_ns)
 		atomic_poke(&costs->entry[i].ns, most_ns ? most_ns : 1);

@@ -37,13 +37,13 @@ struct account {
 	bool held;
 };
 
-static int64_t share_of(const struct share_params *params)
+static int64_t deficit_share_of(const struct share_params *params)
 {
 	return clamp_i64(params->share_permille, 1, 1000);
 }
 
 /* What a tenant must have saved to work for a slice without owing. */
-static int64_t slice_credit_ns(uint64_t slice_ns, int64_t share)
+static int64_t deficit_slice_credit_ns(uint64_t slice_ns, int64_t share)
 {
 	int64_t most = slice_ns < SLICE_MAX_NS ? (int64_t)slice_ns : (int64_t)SLICE_MAX_NS;
 
@@ -54,29 +54,30 @@ static int64_t slice_credit_ns(uint64_t slice_ns, int64_t share)
  * The same for the longest slice, whatever is asked for: one process of a tenant may want others
  * than the next, or at another time, and what was saved for a long one is not lost to a short one.
  */
-static int64_t credit_max_ns(const struct share_params *params, int64_t share)
+static int64_t deficit_credit_max_ns(const struct share_params *params, int64_t share)
 {
 	uint64_t slice_ns = params->slice_ns;
 
-	return slice_credit_ns(slice_ns > CONTROLLER_LONG_SLICE_NS ? slice_ns
-								   : CONTROLLER_LONG_SLICE_NS,
-			       share) +
+	return deficit_slice_credit_ns(
+		       slice_ns > CONTROLLER_LONG_SLICE_NS ? slice_ns : CONTROLLER_LONG_SLICE_NS,
+		       share) +
 	       SLACK_NS;
 }
 
-static struct account unpack(uint64_t hot, const struct share_params *params, uint64_t now_ns)
+static struct account deficit_unpack(uint64_t hot, const struct share_params *params,
+				     uint64_t now_ns)
 {
-	int64_t share = share_of(params), was = (int64_t)(hot & SHARE_MASK);
-	int64_t most = credit_max_ns(params, share);
+	int64_t share = deficit_share_of(params), was = (int64_t)(hot & SHARE_MASK);
+	int64_t most = deficit_credit_max_ns(params, share);
 	int64_t units = (int64_t)(((hot >> PAID_SHIFT) - now_ns / UNIT_NS) << PAID_SHIFT);
 	int64_t owed_ns = (units >> PAID_SHIFT) * UNIT_NS - (int64_t)(now_ns % UNIT_NS);
 
 	/* Fresh, or damaged. */
 	if (was < 1 || was > 1000 || owed_ns > 2 * DEBT_MAX_NS)
-		return (struct account){.owed_ns = -slice_credit_ns(params->slice_ns, share) -
-						   SLACK_NS};
+		return (struct account){
+			.owed_ns = -deficit_slice_credit_ns(params->slice_ns, share) - SLACK_NS};
 	if (was != share) {
-		owed_ns = clamp_i64(owed_ns, -credit_max_ns(params, was), DEBT_MAX_NS);
+		owed_ns = clamp_i64(owed_ns, -deficit_credit_max_ns(params, was), DEBT_MAX_NS);
 		owed_ns = owed_ns * was / share;
 	}
 	/* Who has all of the device's time owes none of it. */
@@ -86,52 +87,53 @@ static struct account unpack(uint64_t hot, const struct share_params *params, ui
 	};
 }
 
-static uint64_t pack(struct account account, const struct share_params *params, uint64_t now_ns)
+static uint64_t deficit_pack(struct account account, const struct share_params *params,
+			     uint64_t now_ns)
 {
 	uint64_t paid = (now_ns + (uint64_t)account.owed_ns) / UNIT_NS;
 
-	return paid << PAID_SHIFT | (account.held ? HELD : 0) | (uint64_t)share_of(params);
+	return paid << PAID_SHIFT | (account.held ? HELD : 0) | (uint64_t)deficit_share_of(params);
 }
 
-static uint64_t bill(uint64_t hot, const struct share_params *params, uint64_t from_ns,
-		     uint64_t to_ns)
+static uint64_t deficit_bill(uint64_t hot, const struct share_params *params, uint64_t from_ns,
+			     uint64_t to_ns)
 {
-	struct account account = unpack(hot, params, from_ns);
+	struct account account = deficit_unpack(hot, params, from_ns);
 	uint64_t busy_ns = sat_sub_u64(to_ns, from_ns);
 
 	if (busy_ns > (uint64_t)DEBT_MAX_NS)
 		busy_ns = (uint64_t)DEBT_MAX_NS;
-	account.owed_ns += (int64_t)busy_ns * 1000 / share_of(params);
+	account.owed_ns += (int64_t)busy_ns * 1000 / deficit_share_of(params);
 	if (account.owed_ns > DEBT_MAX_NS)
 		account.owed_ns = DEBT_MAX_NS;
-	return pack(account, params, from_ns);
+	return deficit_pack(account, params, from_ns);
 }
 
-static uint64_t admit(uint64_t hot, const struct share_params *params, uint64_t now_ns,
-		      uint64_t blocks, uint64_t *ret_hot)
+static uint64_t deficit_admit(uint64_t hot, const struct share_params *params, uint64_t now_ns,
+			      uint64_t blocks, uint64_t *ret_hot)
 {
-	struct account account = unpack(hot, params, now_ns);
-	int64_t slice_ns = slice_credit_ns(params->slice_ns, share_of(params));
+	struct account account = deficit_unpack(hot, params, now_ns);
+	int64_t slice_ns = deficit_slice_credit_ns(params->slice_ns, deficit_share_of(params));
 	bool held = account.owed_ns > 0 || (account.held && account.owed_ns > -slice_ns);
 
 	/* Time passes by itself: as long as nothing else changes, neither does the word. */
-	if (held != account.held || (hot & SHARE_MASK) != (uint64_t)share_of(params)) {
+	if (held != account.held || (hot & SHARE_MASK) != (uint64_t)deficit_share_of(params)) {
 		account.held = held;
-		hot = pack(account, params, now_ns);
+		hot = deficit_pack(account, params, now_ns);
 	}
 	*ret_hot = hot;
 	return held ? now_ns + (uint64_t)(account.owed_ns + slice_ns) : 0;
 }
 
-static int64_t debt_ns(uint64_t hot, const struct share_params *params, uint64_t now_ns)
+static int64_t deficit_debt_ns(uint64_t hot, const struct share_params *params, uint64_t now_ns)
 {
-	return unpack(hot, params, now_ns).owed_ns * share_of(params) / 1000;
+	return deficit_unpack(hot, params, now_ns).owed_ns * deficit_share_of(params) / 1000;
 }
 
 const struct controller controller_deficit = {
 	.id = CONTROLLER_DEFICIT,
 	.name = "deficit",
-	.bill = bill,
-	.admit = admit,
-	.debt_ns = debt_ns,
+	.bill = deficit_bill,
+	.admit = deficit_admit,
+	.debt_ns = deficit_debt_ns,
 };

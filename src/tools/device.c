@@ -56,7 +56,7 @@ void load_must(CUresult result, const char *what)
 	exit(1);
 }
 
-static CUresult load_kernel(CUfunction *ret)
+static CUresult device_load_kernel(CUfunction *ret)
 {
 	CUresult r = CUDA_ERROR_INVALID_IMAGE;
 	char text[1024];
@@ -69,7 +69,8 @@ static CUresult load_kernel(CUfunction *ret)
 	return r ? r : cu.cuModuleGetFunction(ret, module, SPIN);
 }
 
-static double spin_us(const struct load_device *device, uint64_t loops, CUevent from, CUevent to)
+static double device_spin_us(const struct load_device *device, uint64_t loops, CUevent from,
+			     CUevent to)
 {
 	void *params[] = {&loops};
 	float ms;
@@ -87,7 +88,7 @@ static double spin_us(const struct load_device *device, uint64_t loops, CUevent 
  * The difference of a long and a short run, so that what a launch costs drops out; the fastest of
  * several, since whatever disturbs makes it slower.
  */
-static double calibrate(const struct load_device *device)
+static double device_calibrate(const struct load_device *device)
 {
 	double us, warm = 0, once = 0, four = 0;
 	uint64_t loops = 64;
@@ -95,14 +96,14 @@ static double calibrate(const struct load_device *device)
 
 	MUST(cu.cuEventCreate(&from, CU_EVENT_DEFAULT));
 	MUST(cu.cuEventCreate(&to, CU_EVENT_DEFAULT));
-	for (; (us = spin_us(device, loops, from, to)) < LEAST_WORK_US; loops *= 2)
+	for (; (us = device_spin_us(device, loops, from, to)) < LEAST_WORK_US; loops *= 2)
 		warm += us;
 	while (warm < WARM_US)
-		warm += spin_us(device, loops * 4, from, to);
+		warm += device_spin_us(device, loops * 4, from, to);
 	for (int i = 0; i < CALIBRATIONS; i++) {
-		us = spin_us(device, loops, from, to);
+		us = device_spin_us(device, loops, from, to);
 		once = i && once < us ? once : us;
-		us = spin_us(device, loops * 4, from, to);
+		us = device_spin_us(device, loops * 4, from, to);
 		four = i && four < us ? four : us;
 	}
 	MUST(cu.cuEventDestroy_v2(from));
@@ -135,10 +136,10 @@ void load_device_open(struct load_device *ret, int ordinal, unsigned int blocks,
 	MUST(cu.cuCtxSetCurrent(context));
 	MUST(cu.cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
 				     device));
-	MUST(load_kernel(&ret->spin));
+	MUST(device_load_kernel(&ret->spin));
 	ret->blocks = blocks ? blocks : (unsigned int)processors;
 	ret->threads = threads;
-	ret->loops_per_us = loops_per_us > 0 ? loops_per_us : calibrate(ret);
+	ret->loops_per_us = loops_per_us > 0 ? loops_per_us : device_calibrate(ret);
 }
 
 uint64_t load_device_loops(const struct load_device *device, double us)

@@ -9,7 +9,7 @@ const char *const load_form_names[LOAD_FORMS] = {
 
 #define TOKEN_BYTES 128 /* what a token is to the host: a number for each of 16 sequences */
 
-static CUresult launch_kernel(const struct load_work *work, CUstream stream)
+static CUresult form_launch_kernel(const struct load_work *work, CUstream stream)
 {
 	const struct load_device *d = work->device;
 	uint64_t loops = work->loops;
@@ -37,13 +37,13 @@ static CUresult launch_kernel(const struct load_work *work, CUstream stream)
 }
 
 /* Captured rather than put together, as frameworks do it. */
-static void open_graph(struct load_work *work)
+static void form_open_graph(struct load_work *work)
 {
 	CUgraph graph;
 
 	MUST(cu.cuStreamBeginCapture_v2(work->stream[0], CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
 	for (unsigned int i = 0; i < work->kernels; i++)
-		MUST(launch_kernel(work, work->stream[0]));
+		MUST(form_launch_kernel(work, work->stream[0]));
 	MUST(cu.cuStreamEndCapture(work->stream[0], &graph));
 	MUST(cu.cuGraphInstantiateWithFlags(&work->graph, graph, 0));
 	MUST(cu.cuGraphDestroy(graph));
@@ -54,7 +54,7 @@ static void open_graph(struct load_work *work)
  * lengths as a layer has, most of which take less than their launch. None is wider than the device,
  * so that one takes as long in any grid.
  */
-static void run_eager(const struct load_work *work, unsigned int kernels)
+static void form_run_eager(const struct load_work *work, unsigned int kernels)
 {
 	static const double lengths_us[] = {1, 1, 2, 2, 3, 3, 4, 5, 6, 8, 10, 15, 25};
 	const unsigned int kinds = sizeof(lengths_us) / sizeof(lengths_us[0]);
@@ -90,17 +90,17 @@ void load_work_open(struct load_work *ret, const struct load_device *device, enu
 		MUST(cu.cuStreamCreate(&ret->stream[i], CU_STREAM_NON_BLOCKING));
 	if (form == LOAD_TOKEN) {
 		MUST(cu.cuMemAlloc_v2(&ret->token, TOKEN_BYTES));
-		run_eager(ret, eager);
+		form_run_eager(ret, eager);
 	}
 	if (load_work_is_graph(form))
-		open_graph(ret);
+		form_open_graph(ret);
 }
 
 CUresult load_work_launch(const struct load_work *work, unsigned int stream)
 {
 	if (load_work_is_graph(work->form))
 		return cu.cuGraphLaunch(work->graph, work->stream[stream]);
-	return launch_kernel(work, work->stream[stream]);
+	return form_launch_kernel(work, work->stream[stream]);
 }
 
 CUresult load_work_wait(const struct load_work *work)

@@ -21,7 +21,7 @@ struct end {
 	char uuid[UUID_TEXT_SIZE];
 };
 
-static void open_end(struct end *ret, CUdevice device)
+static void links_open_end(struct end *ret, CUdevice device)
 {
 	CUuuid uuid;
 
@@ -32,24 +32,24 @@ static void open_end(struct end *ret, CUdevice device)
 	MUST(cu.cuMemAlloc_v2(&ret->memory, BYTES));
 }
 
-static void copy(const struct end *reader, const struct end *owner)
+static void links_copy(const struct end *reader, const struct end *owner)
 {
 	MUST(cu.cuMemcpyPeerAsync(reader->memory, reader->context, owner->memory, owner->context,
 				  BYTES, NULL));
 }
 
 /* In ms, by the reader's own clock. */
-static float read_all(const struct end *reader, const struct end *owner)
+static float links_read_all(const struct end *reader, const struct end *owner)
 {
 	CUevent begin, end;
 	float ms;
 
 	MUST(cu.cuEventCreate(&begin, CU_EVENT_DEFAULT));
 	MUST(cu.cuEventCreate(&end, CU_EVENT_DEFAULT));
-	copy(reader, owner);
+	links_copy(reader, owner);
 	MUST(cu.cuEventRecord(begin, NULL));
 	for (int i = 0; i < TIMES; i++)
-		copy(reader, owner);
+		links_copy(reader, owner);
 	MUST(cu.cuEventRecord(end, NULL));
 	MUST(cu.cuEventSynchronize(end));
 	MUST(cu.cuEventElapsedTime(&ms, begin, end));
@@ -58,7 +58,7 @@ static float read_all(const struct end *reader, const struct end *owner)
 	return ms;
 }
 
-static void measure(const struct end *reader, const struct end *owner)
+static void links_measure(const struct end *reader, const struct end *owner)
 {
 	CUresult enabled;
 	float ms;
@@ -67,7 +67,7 @@ static void measure(const struct end *reader, const struct end *owner)
 	enabled = cu.cuCtxEnablePeerAccess(owner->context, 0);
 	if (enabled != CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED)
 		load_must(enabled, "cuCtxEnablePeerAccess");
-	ms = read_all(reader, owner);
+	ms = links_read_all(reader, owner);
 	if (ms > 0)
 		printf("{\"stage\": \"link\", \"from\": \"%s\", \"to\": \"%s\", \"mb_per_s\": "
 		       "%.0f}\n",
@@ -84,14 +84,14 @@ int main(void)
 	MUST(cu.cuDeviceGetCount(&n));
 	n = n < DEVICES ? n : DEVICES;
 	for (int i = 0; i < n; i++)
-		open_end(&end[i], i);
+		links_open_end(&end[i], i);
 	for (int i = 0; i < n; i++)
 		for (int j = 0; j < n; j++) {
 			if (i == j)
 				continue;
 			MUST(cu.cuDeviceCanAccessPeer(&reaches, i, j));
 			if (reaches)
-				measure(&end[i], &end[j]);
+				links_measure(&end[i], &end[j]);
 		}
 	return 0;
 }

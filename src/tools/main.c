@@ -52,7 +52,7 @@ static const struct argp_option argp_options[] = {
 	{0},
 };
 
-static double number(struct argp_state *state, const char *text, double low, double high)
+static double main_number(struct argp_state *state, const char *text, double low, double high)
 {
 	char *end;
 	double value = strtod(text, &end);
@@ -62,7 +62,7 @@ static double number(struct argp_state *state, const char *text, double low, dou
 	return value;
 }
 
-static enum load_form form_of(struct argp_state *state, const char *name)
+static enum load_form main_form_of(struct argp_state *state, const char *name)
 {
 	for (unsigned int i = 0; i < LOAD_FORMS; i++)
 		if (!strcmp(name, load_form_names[i]))
@@ -71,61 +71,61 @@ static enum load_form form_of(struct argp_state *state, const char *name)
 	return LOAD_FORMS;
 }
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static error_t main_parse(int key, char *arg, struct argp_state *state)
 {
 	struct load_options *o = state->input;
 	char *colon;
 
 	switch (key) {
 	case 'f':
-		o->form = form_of(state, arg);
+		o->form = main_form_of(state, arg);
 		return 0;
 	case 'k':
-		o->kernel_us = number(state, arg, 1, 1e7);
+		o->kernel_us = main_number(state, arg, 1, 1e7);
 		return 0;
 	case 's':
-		o->seconds = number(state, arg, 0.1, 3600);
+		o->seconds = main_number(state, arg, 0.1, 3600);
 		return 0;
 	case 'w':
-		o->warmup = number(state, arg, 0, 3600);
+		o->warmup = main_number(state, arg, 0, 3600);
 		return 0;
 	case 'p':
-		o->processes = (unsigned int)number(state, arg, 1, PROCESSES_MAX);
+		o->processes = (unsigned int)main_number(state, arg, 1, PROCESSES_MAX);
 		return 0;
 	case 'e':
-		o->period_ms = number(state, arg, 0.1, 1e6);
+		o->period_ms = main_number(state, arg, 0.1, 1e6);
 		return 0;
 	case 'n':
-		o->nodes = (unsigned int)number(state, arg, 1, 10000);
+		o->nodes = (unsigned int)main_number(state, arg, 1, 10000);
 		return 0;
 	case 'E':
-		o->eager = (unsigned int)number(state, arg, 0, 1e6);
+		o->eager = (unsigned int)main_number(state, arg, 0, 1e6);
 		return 0;
 	case 'd':
-		o->depth = (unsigned int)number(state, arg, 1, 512);
+		o->depth = (unsigned int)main_number(state, arg, 1, 512);
 		return 0;
 	case 'i':
 		colon = strchr(arg, ':');
 		if (!colon)
 			argp_error(state, "\"%s\": write it like 1:2.5", arg);
 		*colon = 0;
-		o->idle_from = number(state, arg, 0, 3600);
-		o->idle_to = number(state, colon + 1, o->idle_from, 3600);
+		o->idle_from = main_number(state, arg, 0, 3600);
+		o->idle_to = main_number(state, colon + 1, o->idle_from, 3600);
 		return 0;
 	case 'l':
-		o->loops_per_us = number(state, arg, 1e-6, 1e6);
+		o->loops_per_us = main_number(state, arg, 1e-6, 1e6);
 		return 0;
 	case 'g':
-		o->device = (unsigned int)number(state, arg, 0, 63);
+		o->device = (unsigned int)main_number(state, arg, 0, 63);
 		return 0;
 	case 'b':
-		o->blocks = (unsigned int)number(state, arg, 1, 65535);
+		o->blocks = (unsigned int)main_number(state, arg, 1, 65535);
 		return 0;
 	case 't':
-		o->threads = (unsigned int)number(state, arg, 1, 1024);
+		o->threads = (unsigned int)main_number(state, arg, 1, 1024);
 		return 0;
 	case 'B':
-		o->bin_ms = (unsigned int)number(state, arg, 1, 1000);
+		o->bin_ms = (unsigned int)main_number(state, arg, 1, 1000);
 		return 0;
 	case 'c':
 		o->canary = true;
@@ -142,11 +142,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 static const struct argp argp = {
 	.options = argp_options,
-	.parser = parse,
+	.parser = main_parse,
 	.doc = "Give a GPU a known amount of work and say how much of it was done when.",
 };
 
-static void begin(const struct load_options *o, struct load_shared *shared, pid_t pid[])
+static void main_begin(const struct load_options *o, struct load_shared *shared, pid_t pid[])
 {
 	pid_t parent = getpid();
 
@@ -167,7 +167,7 @@ static void begin(const struct load_options *o, struct load_shared *shared, pid_
 }
 
 /* false when one ended before it was ready. */
-static bool all_ready(const struct load_options *o, struct load_shared *shared)
+static bool main_all_ready(const struct load_options *o, struct load_shared *shared)
 {
 	while (atomic_check(&shared->ready) < o->processes) {
 		siginfo_t ended = {.si_pid = 0};
@@ -179,7 +179,7 @@ static bool all_ready(const struct load_options *o, struct load_shared *shared)
 	return true;
 }
 
-static void start(const struct load_options *o, struct load_shared *shared, const pid_t pid[])
+static void main_start(const struct load_options *o, struct load_shared *shared, const pid_t pid[])
 {
 	unsigned long long at_ns = 0;
 	char line[64];
@@ -229,10 +229,10 @@ int main(int argc, char **argv)
 					     : "--warm-up must be shorter than --seconds");
 		return 1;
 	}
-	begin(&o, shared, pid);
-	if (!all_ready(&o, shared))
+	main_begin(&o, shared, pid);
+	if (!main_all_ready(&o, shared))
 		return 1;
-	start(&o, shared, pid);
+	main_start(&o, shared, pid);
 	while (wait(&status) > 0)
 		failed |= status != 0;
 	return failed;

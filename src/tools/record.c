@@ -20,7 +20,7 @@ void load_sleep_until(uint64_t ns)
 }
 
 /* Exact below two octaves, then HISTOGRAM_SUB entries to each octave. */
-static unsigned int entry_of(uint64_t ns)
+static unsigned int record_entry_of(uint64_t ns)
 {
 	unsigned int octave;
 
@@ -30,7 +30,7 @@ static unsigned int entry_of(uint64_t ns)
 	return octave * HISTOGRAM_SUB + (unsigned int)(ns >> octave);
 }
 
-static uint64_t ns_of(unsigned int entry)
+static uint64_t record_ns_of(unsigned int entry)
 {
 	unsigned int octave = entry / HISTOGRAM_SUB;
 
@@ -42,7 +42,7 @@ static uint64_t ns_of(unsigned int entry)
 
 void histogram_add(struct histogram *h, uint64_t ns)
 {
-	unsigned int entry = entry_of(ns);
+	unsigned int entry = record_entry_of(ns);
 
 	h->entry[entry < HISTOGRAM_ENTRIES ? entry : HISTOGRAM_ENTRIES - 1]++;
 	h->n++;
@@ -59,7 +59,7 @@ double histogram_us(const struct histogram *h, unsigned int permille)
 	for (unsigned int i = 0; h->n && i < HISTOGRAM_ENTRIES; i++) {
 		seen += h->entry[i];
 		if (seen >= rank)
-			return (double)ns_of(i) / 1e3;
+			return (double)record_ns_of(i) / 1e3;
 	}
 	return 0;
 }
@@ -80,7 +80,7 @@ bool record_open(struct record *ret, uint64_t from_ns, uint64_t window_ns, uint6
 	return ret->bin_us;
 }
 
-static void spread(struct record *r, uint64_t from_ns, uint64_t to_ns, double us)
+static void record_spread(struct record *r, uint64_t from_ns, uint64_t to_ns, double us)
 {
 	double per_ns = us / (double)(to_ns - from_ns);
 
@@ -107,7 +107,7 @@ void record_done(struct record *r, uint64_t done_ns, unsigned int kernels, doubl
 	if (from_ns >= done_ns)
 		from_ns = done_ns - 1;
 	if (from_ns >= r->from_ns)
-		spread(r, from_ns, done_ns, kernels * kernel_us);
+		record_spread(r, from_ns, done_ns, kernels * kernel_us);
 	r->last_ns = done_ns;
 	if (done_ns < r->window_ns || done_ns >= r->to_ns)
 		return;

@@ -43,12 +43,12 @@ struct load {
 	atomic_bool stop;
 };
 
-static double unit_us(const struct load *load)
+static double run_unit_us(const struct load *load)
 {
 	return load->work.kernels * load->options->kernel_us;
 }
 
-static void launch(struct load *load, unsigned int stream)
+static void run_launch(struct load *load, unsigned int stream)
 {
 	uint64_t from_ns = now_monotonic_ns();
 	CUresult r = load_work_launch(&load->work, stream);
@@ -58,14 +58,14 @@ static void launch(struct load *load, unsigned int stream)
 		histogram_add(&load->launch, now_monotonic_ns() - from_ns);
 }
 
-static void done(struct load *load, unsigned int launches)
+static void run_note_done(struct load *load, unsigned int launches)
 {
 	record_done(&load->record, now_monotonic_ns(), launches * load->work.kernels,
 		    load->options->kernel_us);
 }
 
 /* true: the pause is due, and was kept. */
-static bool pause_if_due(struct load *load, uint64_t now_ns)
+static bool run_pause_if_due(struct load *load, uint64_t now_ns)
 {
 	if (now_ns < load->idle_from_ns || now_ns >= load->idle_to_ns)
 		return false;
@@ -85,7 +85,7 @@ static void run_waiting(struct load *load)
 	uint64_t due_ns = load->record.from_ns;
 
 	while ((now_ns = now_monotonic_ns()) < load->record.to_ns) {
-		if (pause_if_due(load, now_ns))
+		if (run_pause_if_due(load, now_ns))
 			continue;
 		if (load->work.form == LOAD_REQUEST) {
 			/* Who is late does not catch up: that would be another load. */
@@ -94,38 +94,38 @@ static void run_waiting(struct load *load)
 			load_sleep_until(due_ns);
 			now_ns = now_monotonic_ns();
 		}
-		launch(load, 0);
+		run_launch(load, 0);
 		MUST(load_work_wait(&load->work));
-		done(load, 1);
+		run_note_done(load, 1);
 		if (now_ns >= load->record.window_ns)
 			histogram_add(&load->latency, now_monotonic_ns() - now_ns);
 	}
 }
 
-static void take(sem_t *sem)
+static void run_take(sem_t *sem)
 {
 	while (sem_wait(sem) < 0 && errno == EINTR)
 		;
 }
 
 /* A thread of its own notes completions: the launching one may be held for long. */
-static void *watch(void *arg)
+static void *run_watch(void *arg)
 {
 	struct load *load = arg;
 
 	for (unsigned int n = 0;; n++) {
-		take(&load->filled);
+		run_take(&load->filled);
 		if (atomic_load(&load->stop))
 			return NULL;
 		MUST(cu.cuEventSynchronize(load->event[n % load->ring]));
-		done(load, load->batch);
+		run_note_done(load, load->batch);
 		sem_post(&load->room);
 	}
 }
 
-static void size_ring(struct load *load)
+static void run_size_ring(struct load *load)
 {
-	double us = unit_us(load), depth = load->options->depth;
+	double us = run_unit_us(load), depth = load->options->depth;
 
 	if (load->options->lean) {
 		load->batch = us < LEAN_US ? (unsigned int)(LEAN_US / us) : 1;
@@ -153,16 +153,16 @@ static void run_saturating(struct load *load)
 
 	sem_init(&load->filled, 0, 0);
 	sem_init(&load->room, 0, load->ring);
-	if (pthread_create(&watcher, NULL, watch, load)) {
+	if (pthread_create(&watcher, NULL, run_watch, load)) {
 		fprintf(stderr, "allot-load: no thread: %s\n", strerror(errno));
 		exit(1);
 	}
 	for (unsigned int n = 0; (now_ns = now_monotonic_ns()) < load->record.to_ns;) {
-		if (pause_if_due(load, now_ns))
+		if (run_pause_if_due(load, now_ns))
 			continue;
-		take(&load->room);
+		run_take(&load->room);
 		for (unsigned int i = 0; i < load->batch; i++)
-			launch(load, stream);
+			run_launch(load, stream);
 		MUST(cu.cuEventRecord(load->event[n++ % load->ring], load->work.stream[stream]));
 		sem_post(&load->filled);
 		stream = (stream + 1) % load->work.nstreams;
@@ -183,24 +183,24 @@ static void run_lean(struct load *load)
 	uint64_t now_ns;
 
 	while ((now_ns = now_monotonic_ns()) < load->record.to_ns) {
-		if (pause_if_due(load, now_ns))
+		if (run_pause_if_due(load, now_ns))
 			continue;
 		for (unsigned int i = 0; i < load->batch; i++)
 			load_must(load_work_launch(&load->work, 0), "launch");
 		MUST(cu.cuEventRecord(load->event[n % 2], load->work.stream[0]));
 		if (n++) {
 			MUST(cu.cuEventSynchronize(load->event[n % 2]));
-			done(load, load->batch);
+			run_note_done(load, load->batch);
 		}
 	}
 }
 
-static void open_load(struct load *load, const struct load_options *o)
+static void run_open_load(struct load *load, const struct load_options *o)
 {
 	load->options = o;
 	load_device_open(&load->device, (int)o->device, o->blocks, o->threads, o->loops_per_us);
 	load_work_open(&load->work, &load->device, o->form, o->kernel_us, o->nodes, o->eager);
-	size_ring(load);
+	run_size_ring(load);
 	for (unsigned int i = 0; i < load->ring; i++)
 		MUST(cu.cuEventCreate(&load->event[i],
 				      CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC));
@@ -209,7 +209,7 @@ static void open_load(struct load *load, const struct load_options *o)
 	MUST(load_work_wait(&load->work));
 }
 
-static double cpu_seconds(void)
+static double run_cpu_seconds(void)
 {
 	struct rusage u;
 
@@ -218,7 +218,7 @@ static double cpu_seconds(void)
 	       (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
 }
 
-static void print_histogram(FILE *out, const char *name, const struct histogram *h)
+static void run_print_histogram(FILE *out, const char *name, const struct histogram *h)
 {
 	fprintf(out,
 		", \"%s\": {\"n\": %llu, \"p50\": %.2f, \"p90\": %.2f, \"p99\": %.2f, \"max\": "
@@ -228,7 +228,7 @@ static void print_histogram(FILE *out, const char *name, const struct histogram 
 }
 
 /* One write, so that the lines of several processes do not mix. */
-static void print(const struct load *load, unsigned int process, double cpu)
+static void run_print(const struct load *load, unsigned int process, double cpu)
 {
 	const struct load_options *o = load->options;
 	const struct record *r = &load->record;
@@ -248,9 +248,9 @@ static void print(const struct load *load, unsigned int process, double cpu)
 	if (load_work_is_graph(o->form))
 		fprintf(out, ", \"graphs\": %llu",
 			(unsigned long long)(r->kernels / load->work.kernels));
-	print_histogram(out, "launch_us", &load->launch);
+	run_print_histogram(out, "launch_us", &load->launch);
 	if (load->latency.n)
-		print_histogram(out, "latency_us", &load->latency);
+		run_print_histogram(out, "latency_us", &load->latency);
 	if (o->canary)
 		fprintf(out, ", \"late_ms\": %.1f, \"latest_ms\": %.1f",
 			(double)load->canary.late_ns / 1e6, (double)load->canary.longest_ns / 1e6);
@@ -271,7 +271,7 @@ void load_run(const struct load_options *options, unsigned int process, struct l
 
 	if (!load)
 		exit(1);
-	open_load(load, options);
+	run_open_load(load, options);
 	atomic_publish_add(&shared->ready, 1);
 	while (!(start_ns = atomic_acquire(&shared->start_ns)))
 		load_sleep_until(now_monotonic_ns() + NS_PER_S / 1000);
@@ -284,16 +284,16 @@ void load_run(const struct load_options *options, unsigned int process, struct l
 	if (options->canary)
 		canary_start(&load->canary, start_ns, to_ns);
 	load_sleep_until(start_ns);
-	cpu = cpu_seconds();
+	cpu = run_cpu_seconds();
 	if (load_waits(options->form))
 		run_waiting(load);
 	else if (options->lean)
 		run_lean(load);
 	else
 		run_saturating(load);
-	cpu = cpu_seconds() - cpu;
+	cpu = run_cpu_seconds() - cpu;
 	/* A client of MPS that goes with work on the device may take the others with it. */
 	MUST(cu.cuCtxSynchronize());
-	print(load, process, cpu);
+	run_print(load, process, cpu);
 	_exit(0);
 }

@@ -31,7 +31,7 @@
 _Atomic uint64_t amd_kfd_rdev;
 
 /* By what the driver says, for a container may have the node under any name; else by its usual. */
-static uint64_t look_for_kfd(void)
+static uint64_t amd_look_for_kfd(void)
 {
 	unsigned int major, minor;
 	struct stat st;
@@ -48,7 +48,7 @@ static uint64_t look_for_kfd(void)
 								      : AMD_KFD_NOT_HERE;
 }
 
-static uint64_t find_kfd(void)
+static uint64_t amd_find_kfd(void)
 {
 	uint64_t rdev = atomic_load_explicit(&amd_kfd_rdev, memory_order_relaxed);
 	int saved = errno;
@@ -56,7 +56,7 @@ static uint64_t find_kfd(void)
 	if (__builtin_expect(rdev != 0, 1))
 		return rdev;
 	guest_depth++;
-	rdev = look_for_kfd();
+	rdev = amd_look_for_kfd();
 	guest_depth--;
 	errno = saved;
 	atomic_store_explicit(&amd_kfd_rdev, rdev, memory_order_relaxed);
@@ -65,7 +65,7 @@ static uint64_t find_kfd(void)
 
 bool amd_is_here(void)
 {
-	return find_kfd() != AMD_KFD_NOT_HERE;
+	return amd_find_kfd() != AMD_KFD_NOT_HERE;
 }
 
 /* A descriptor of /dev/kfd, of which programs have one and keep it; 0: none seen. */
@@ -78,7 +78,7 @@ bool amd_is_kfd_request(int fd, unsigned long request)
 }
 
 /* Whether a DRM node is of AMD's driver, by its own word; also where it says nothing. */
-static bool is_amdgpu(int fd)
+static bool amd_is_amdgpu(int fd)
 {
 	char name[8] = "";
 	struct drm_version version = {.name_len = sizeof(name), .name = (uintptr_t)name};
@@ -88,7 +88,7 @@ static bool is_amdgpu(int fd)
 	return version.name_len == strlen("amdgpu") && !memcmp(name, "amdgpu", strlen("amdgpu"));
 }
 
-static int file_of(int fd, uint64_t kfd)
+static int amd_file_of(int fd, uint64_t kfd)
 {
 	struct stat st;
 
@@ -98,27 +98,27 @@ static int file_of(int fd, uint64_t kfd)
 		atomic_store_explicit(&kfd_fd, fd, memory_order_relaxed);
 		return AMD_FILE_KFD;
 	}
-	if (major(st.st_rdev) != DRM_MAJOR || (kfd == AMD_KFD_UNTOLD && !is_amdgpu(fd)))
+	if (major(st.st_rdev) != DRM_MAJOR || (kfd == AMD_KFD_UNTOLD && !amd_is_amdgpu(fd)))
 		return AMD_FILE_NONE;
 	return (int)minor(st.st_rdev);
 }
 
 int amd_file(int fd)
 {
-	uint64_t kfd = find_kfd();
+	uint64_t kfd = amd_find_kfd();
 	int saved = errno, file;
 
 	if (__builtin_expect(kfd == AMD_KFD_NOT_HERE, 1))
 		return AMD_FILE_NONE;
 	guest_depth++;
-	file = file_of(fd, kfd);
+	file = amd_file_of(fd, kfd);
 	guest_depth--;
 	errno = saved;
 	return file;
 }
 
 /* By the one folder that names all nodes of a device. */
-static int find_card(uint32_t render_minor)
+static int amd_find_card(uint32_t render_minor)
 {
 	char path[64];
 	struct dirent *entry;
@@ -136,7 +136,7 @@ static int find_card(uint32_t render_minor)
 }
 
 /* The kernel tells one bank for both where there is memory that the CPU does not reach. */
-static uint64_t find_visible(const struct topology_node *node, uint64_t total_bytes)
+static uint64_t amd_find_visible(const struct topology_node *node, uint64_t total_bytes)
 {
 	for (uint32_t i = 0; i < node->bank_count; i++)
 		if (node->banks[i].heap == TOPOLOGY_HEAP_VRAM)
@@ -146,7 +146,7 @@ static uint64_t find_visible(const struct topology_node *node, uint64_t total_by
 
 /* What failed and why, as the one line that a person sees. */
 __attribute__((format(printf, 2, 3)))
-static void say(struct amd *amd, const char *fmt, ...)
+static void amd_say_why(struct amd *amd, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -155,28 +155,28 @@ static void say(struct amd *amd, const char *fmt, ...)
 	va_end(ap);
 }
 
-static int read_policy(struct guest *guest, struct amd *amd, struct policy *ret)
+static int amd_read_policy(struct guest *guest, struct amd *amd, struct policy *ret)
 {
 	int r;
 
 	*ret = guest->policy;
 	r = guest->policy_map ? policy_read(guest->policy_map, ret) : 0;
 	if (r)
-		say(amd, "the policy of tenant %.80s %s", guest->dir,
-		    r == -EAGAIN ? "changes all the time; set its limits less often"
-				 : "is damaged; create the tenant again");
+		amd_say_why(amd, "the policy of tenant %.80s %s", guest->dir,
+			    r == -EAGAIN ? "changes all the time; set its limits less often"
+					 : "is damaged; create the tenant again");
 	return r;
 }
 
-static int add_device(struct guest *guest, struct amd *amd, const struct policy *policy,
-		      const struct topology_node *node)
+static int amd_add_device(struct guest *guest, struct amd *amd, const struct policy *policy,
+			  const struct topology_node *node)
 {
 	struct amd_device *device = &amd->device[amd->ndevices];
 
 	device->node = node;
-	device->card_minor = find_card(node->render_minor);
+	device->card_minor = amd_find_card(node->render_minor);
 	device->total_bytes = topology_vram_bytes(node);
-	device->visible_bytes = find_visible(node, device->total_bytes);
+	device->visible_bytes = amd_find_visible(node, device->total_bytes);
 	amd_identity(node, device->uuid);
 	device->ours = policy_find(policy, device->uuid);
 	amd->hides |= !device->ours;
@@ -189,13 +189,13 @@ static int add_device(struct guest *guest, struct amd *amd, const struct policy 
 }
 
 /* Which of the machine's devices the tenant has, and its place in the ledger. */
-static int add_devices(struct guest *guest, struct amd *amd, const struct policy *policy)
+static int amd_add_devices(struct guest *guest, struct amd *amd, const struct policy *policy)
 {
 	int r = 0;
 
 	for (uint32_t i = 0; !r && i < amd->topology->node_count; i++)
 		if (amd->topology->nodes[i].gpu_id)
-			r = add_device(guest, amd, policy, &amd->topology->nodes[i]);
+			r = amd_add_device(guest, amd, policy, &amd->topology->nodes[i]);
 	if (!r)
 		r = guest_claim_slot(guest, &amd->slot);
 	if (r)
@@ -203,7 +203,7 @@ static int add_devices(struct guest *guest, struct amd *amd, const struct policy
 	return r;
 }
 
-static int attach(struct guest *guest, struct amd *amd)
+static int amd_attach(struct guest *guest, struct amd *amd)
 {
 	struct topology_complaint complaint;
 	struct policy policy;
@@ -211,33 +211,35 @@ static int attach(struct guest *guest, struct amd *amd)
 
 	r = topology_read(NULL, &amd->topology, &complaint);
 	if (r) {
-		say(amd, "AMD's GPUs cannot be told apart: %.180s", complaint.text);
+		amd_say_why(amd, "AMD's GPUs cannot be told apart: %.180s", complaint.text);
 		return r;
 	}
 	if (amd->topology->gpu_count > GUEST_DEVICES) {
-		say(amd, "of AMD's GPUs there are %" PRIu32 " here, and a tenant's process knows "
-		    "%d at most; give its container the nodes in /dev/dri of fewer",
-		    amd->topology->gpu_count, GUEST_DEVICES);
+		amd_say_why(amd,
+			    "of AMD's GPUs there are %" PRIu32
+			    " here, and a tenant's process knows "
+			    "%d at most; give its container the nodes in /dev/dri of fewer",
+			    amd->topology->gpu_count, GUEST_DEVICES);
 		return -E2BIG;
 	}
-	r = read_policy(guest, amd, &policy);
-	return r ? r : add_devices(guest, amd, &policy);
+	r = amd_read_policy(guest, amd, &policy);
+	return r ? r : amd_add_devices(guest, amd, &policy);
 }
 
-static void forget(struct amd *amd)
+static void amd_forget(struct amd *amd)
 {
 	topology_free(amd->topology);
 	munmap(amd, sizeof(*amd));
 }
 
 /* Why it may be otherwise the next time. */
-static bool is_passing(int error)
+static bool amd_is_passing(int error)
 {
 	return error == -EAGAIN || error == -ENOMEM || error == -EMFILE || error == -ENFILE;
 }
 
 /* Once in a process, however often it tries. */
-static void complain(const struct amd *amd)
+static void amd_complain(const struct amd *amd)
 {
 	static _Atomic bool said;
 
@@ -249,7 +251,7 @@ static void complain(const struct amd *amd)
  * Threads that come here at the same time each make one, and one of these stays. NULL: not now, but
  * perhaps the next time.
  */
-static struct amd *make(struct guest *guest)
+static struct amd *amd_make(struct guest *guest)
 {
 	struct amd *amd, *expected = NULL;
 	int saved = errno;
@@ -258,17 +260,17 @@ static struct amd *make(struct guest *guest)
 	if (amd == MAP_FAILED)
 		return NULL;
 	guest_depth++;
-	amd->error = attach(guest, amd);
+	amd->error = amd_attach(guest, amd);
 	guest_depth--;
-	if (is_passing(amd->error)) {
-		complain(amd);
-		forget(amd);
+	if (amd_is_passing(amd->error)) {
+		amd_complain(amd);
+		amd_forget(amd);
 		amd = NULL;
 	} else if (!atomic_compare_exchange_strong(&guest->amd, &expected, amd)) {
-		forget(amd);
+		amd_forget(amd);
 		amd = expected;
 	} else if (amd->error) {
-		complain(amd);
+		amd_complain(amd);
 	}
 	errno = saved;
 	return amd;
@@ -291,8 +293,8 @@ struct amd *amd_limited(struct guest **ret_guest, int *ret_error)
 	}
 	amd = atomic_load_explicit(&guest->amd, memory_order_acquire);
 	if (!amd)
-		amd = make(guest);
-	/* Never what is wrong itself: ROCm's library repeats a call for ever that answers EAGAIN. */
+		amd = amd_make(guest);
+	/* Never the error itself: on EAGAIN ROCm's library repeats a call for ever. */
 	*ret_error = amd && !amd->error ? 0 : -ENODEV;
 	*ret_guest = guest;
 	return *ret_error ? NULL : amd;

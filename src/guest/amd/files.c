@@ -16,7 +16,7 @@
 #define PID_SHIFT  38 /* above: a pid has at most 22 bits */
 
 /* 0: not marked; or the mark and its process's pid, as they stand in a key. */
-static uint64_t read_mark(int fd)
+static uint64_t amd_files_read_mark(int fd)
 {
 	int owner = fcntl(fd, F_GETOWN), number = fcntl(fd, F_GETSIG);
 
@@ -26,13 +26,13 @@ static uint64_t read_mark(int fd)
 }
 
 /* Under the lock. */
-static void give_number(struct amd *amd, uint64_t number)
+static void amd_files_give_number(struct amd *amd, uint64_t number)
 {
 	amd->file_given[number]++;
 	atomic_fetch_or(&amd->file_marks, UINT64_C(1) << number);
 }
 
-static int free_number(struct amd *amd)
+static int amd_files_free_number(struct amd *amd)
 {
 	uint64_t taken = atomic_load(&amd->file_marks);
 
@@ -46,17 +46,17 @@ static int free_number(struct amd *amd)
  * The lock is for who marks and who forgets: of two threads that meet a file at once one would
  * else write over the other's mark. What is called meanwhile waits for nobody.
  */
-static uint64_t mark(struct amd *amd, int fd)
+static uint64_t amd_files_mark(struct amd *amd, int fd)
 {
 	uint64_t found;
 	int number;
 
 	lock_take(&amd->file_lock);
-	found = read_mark(fd);
+	found = amd_files_read_mark(fd);
 	if (!found) {
-		number = free_number(amd);
+		number = amd_files_free_number(amd);
 		if (!fcntl(fd, F_SETSIG, number) && !fcntl(fd, F_SETOWN, getpid()))
-			give_number(amd, (uint64_t)number);
+			amd_files_give_number(amd, (uint64_t)number);
 		else
 			number = MARKS;
 		found = (uint64_t)getpid() << PID_SHIFT | (uint64_t)number << MARK_SHIFT;
@@ -112,7 +112,7 @@ struct entry {
  * process's is empty, without an error, once the main thread has ended. A list without even our own
  * descriptor is none.
  */
-static bool each_descriptor(void (*look)(int fd, void *arg), void *arg)
+static bool amd_files_each_descriptor(void (*look)(int fd, void *arg), void *arg)
 {
 	_Alignas(8) char buffer[2048];
 	int dir = open("/proc/thread-self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -140,13 +140,13 @@ static bool each_descriptor(void (*look)(int fd, void *arg), void *arg)
 	return n == 0 && listed;
 }
 
-static void look_for_mark(int fd, void *arg)
+static void amd_files_look_for_mark(int fd, void *arg)
 {
 	uint64_t *marks = arg, key;
 
 	if (amd_file(fd) <= AMD_FILE_KFD)
 		return;
-	key = read_mark(fd);
+	key = amd_files_read_mark(fd);
 	if (key >> PID_SHIFT == (uint64_t)getpid())
 		*marks |= UINT64_C(1) << (key >> MARK_SHIFT & MARKS);
 }
@@ -156,20 +156,20 @@ static void look_for_mark(int fd, void *arg)
  * does not know of. None of these is given again: found before the first is given or, of a file
  * that nobody had open then, when it is met.
  */
-static void find_marks(struct amd *amd)
+static void amd_files_find_marks(struct amd *amd)
 {
 	uint64_t marks = 0;
 
 	if (atomic_load(&amd->file_marks_found))
 		return;
 	guest_depth++;
-	each_descriptor(look_for_mark, &marks);
+	amd_files_each_descriptor(amd_files_look_for_mark, &marks);
 	guest_depth--;
 	atomic_fetch_or(&amd->file_marks, marks);
 	atomic_store(&amd->file_marks_found, true);
 }
 
-static bool is_new(struct amd *amd, uint64_t found)
+static bool amd_files_is_new(struct amd *amd, uint64_t found)
 {
 	return !(atomic_load(&amd->file_marks) >> (found >> MARK_SHIFT & MARKS) & 1) &&
 	       found >> PID_SHIFT == (uint64_t)getpid();
@@ -179,14 +179,14 @@ static bool is_new(struct amd *amd, uint64_t found)
 uint64_t amd_files_key(struct amd *amd, int fd, int device, uint32_t handle)
 {
 	int saved = errno;
-	uint64_t found = read_mark(fd);
+	uint64_t found = amd_files_read_mark(fd);
 
 	if (!found) {
-		find_marks(amd);
-		found = mark(amd, fd);
-	} else if (is_new(amd, found)) {
+		amd_files_find_marks(amd);
+		found = amd_files_mark(amd, fd);
+	} else if (amd_files_is_new(amd, found)) {
 		lock_take(&amd->file_lock);
-		give_number(amd, found >> MARK_SHIFT & MARKS);
+		amd_files_give_number(amd, found >> MARK_SHIFT & MARKS);
 		lock_drop(&amd->file_lock);
 	}
 	errno = saved;
@@ -195,7 +195,7 @@ uint64_t amd_files_key(struct amd *amd, int fd, int device, uint32_t handle)
 	return found | handle;
 }
 
-static void look_for_kfd(int fd, void *arg)
+static void amd_files_look_for_kfd(int fd, void *arg)
 {
 	if (amd_file(fd) == AMD_FILE_KFD)
 		*(int *)arg = fd;
@@ -206,7 +206,7 @@ int amd_files_kfd(void)
 	int found = -EBADF, saved = errno;
 
 	guest_depth++;
-	each_descriptor(look_for_kfd, &found);
+	amd_files_each_descriptor(amd_files_look_for_kfd, &found);
 	guest_depth--;
 	errno = saved;
 	return found;
@@ -217,7 +217,7 @@ struct inode_look {
 	bool found;
 };
 
-static void look_for_inode(int fd, void *arg)
+static void amd_files_look_for_inode(int fd, void *arg)
 {
 	struct inode_look *look = arg;
 	struct stat st;
@@ -227,7 +227,7 @@ static void look_for_inode(int fd, void *arg)
 }
 
 /* Whether the list of mappings has that text, of at most 32 characters; or tells nothing. */
-static bool is_mapped(const char *text)
+static bool amd_files_is_mapped(const char *text)
 {
 	const size_t len = strlen(text), keep = len - 1;
 	char buffer[4096 + 32];
@@ -257,10 +257,10 @@ uint64_t amd_files_closed(uint64_t marks)
 
 	guest_depth++;
 	for (int i = 0; i < 2 && marks & ~open; i++)
-		if (!each_descriptor(look_for_mark, &open))
+		if (!amd_files_each_descriptor(amd_files_look_for_mark, &open))
 			open = marks;
 	marks &= ~open;
-	if (marks && is_mapped("/dev/dri/"))
+	if (marks && amd_files_is_mapped("/dev/dri/"))
 		marks = 0;
 	guest_depth--;
 	errno = saved;
@@ -276,11 +276,11 @@ bool amd_files_has_inode(uint64_t inode)
 	snprintf(column, sizeof(column), " %llu ", (unsigned long long)inode);
 	guest_depth++;
 	for (int i = 0; i < 2 && !look.found; i++)
-		if (!each_descriptor(look_for_inode, &look))
+		if (!amd_files_each_descriptor(amd_files_look_for_inode, &look))
 			look.found = true;
 	/* Of a dma-buf, not of what else has that number in its line. */
 	if (!look.found)
-		look.found = is_mapped("/dmabuf:") && is_mapped(column);
+		look.found = amd_files_is_mapped("/dmabuf:") && amd_files_is_mapped(column);
 	guest_depth--;
 	errno = saved;
 	return look.found;

@@ -28,7 +28,7 @@ static const struct {
 };
 
 /* Of a block that is zero beyond what there is: 0 names no GPU. */
-static uint32_t gpu_named(const struct amd_call *call)
+static uint32_t amd_device_gpu_named(const struct amd_call *call)
 {
 	uint32_t id = 0;
 
@@ -39,7 +39,7 @@ static uint32_t gpu_named(const struct amd_call *call)
 }
 
 /* With no GPU the kernel tells the CPU's clocks, and 0 for the other. */
-static int clocks_of_no_gpu(struct amd_call *call)
+static int amd_device_clocks_of_no_gpu(struct amd_call *call)
 {
 	struct kfd_ioctl_get_clock_counters_args *args = call->block;
 	uint32_t id = args->gpu_id;
@@ -53,9 +53,9 @@ static int clocks_of_no_gpu(struct amd_call *call)
 
 int amd_device_call(struct amd_call *call)
 {
-	if (amd_is_ours(call->amd, gpu_named(call)))
+	if (amd_is_ours(call->amd, amd_device_gpu_named(call)))
 		return amd_call_kernel(call);
 	if (_IOC_NR(call->request) == KFD_NR_GET_CLOCK_COUNTERS)
-		return clocks_of_no_gpu(call);
+		return amd_device_clocks_of_no_gpu(call);
 	return -EINVAL;
 }

@@ -20,7 +20,7 @@
 	      struct kfd_ioctl_get_process_apertures_new_args)
 #define ASK_INFO _IOW(DRM_IOCTL_BASE, DRM_NR_AMDGPU_INFO, struct drm_amdgpu_info)
 
-static int version(struct amd_call *call)
+static int amd_view_version(struct amd_call *call)
 {
 	int r = amd_call_kernel(call);
 
@@ -30,8 +30,9 @@ static int version(struct amd_call *call)
 }
 
 /* Of the tenant's GPUs, in the kernel's order: the device cgroup leaves out others so, too. */
-static int list_apertures(const struct amd_call *call,
-			  struct kfd_process_device_apertures ret[GUEST_DEVICES], uint32_t *ret_n)
+static int amd_view_list_apertures(const struct amd_call *call,
+				   struct kfd_process_device_apertures ret[GUEST_DEVICES],
+				   uint32_t *ret_n)
 {
 	struct kfd_process_device_apertures all[GUEST_DEVICES] = {0};
 	struct kfd_ioctl_get_process_apertures_new_args args = {
@@ -51,12 +52,12 @@ static int list_apertures(const struct amd_call *call,
 	return r;
 }
 
-static int apertures(struct amd_call *call)
+static int amd_view_apertures(struct amd_call *call)
 {
 	struct kfd_ioctl_get_process_apertures_args *args = call->block;
 	struct kfd_process_device_apertures ours[GUEST_DEVICES];
 	uint32_t n;
-	int r = list_apertures(call, ours, &n);
+	int r = amd_view_list_apertures(call, ours, &n);
 
 	if (r < 0)
 		return r;
@@ -67,12 +68,12 @@ static int apertures(struct amd_call *call)
 }
 
 /* Who has room for none asks how many there are. */
-static int apertures_new(struct amd_call *call)
+static int amd_view_apertures_new(struct amd_call *call)
 {
 	struct kfd_ioctl_get_process_apertures_new_args *args = call->block;
 	struct kfd_process_device_apertures ours[GUEST_DEVICES];
 	uint32_t n;
-	int r = list_apertures(call, ours, &n);
+	int r = amd_view_list_apertures(call, ours, &n);
 
 	if (r < 0)
 		return r;
@@ -86,7 +87,7 @@ static int apertures_new(struct amd_call *call)
 }
 
 /* As the kernel answers for a GPU that it does not know. */
-static int available(struct amd_call *call)
+static int amd_view_available(struct amd_call *call)
 {
 	struct kfd_ioctl_get_available_memory_args *args = call->block;
 	struct amd_device *device = amd_device(call->amd, args->gpu_id);
@@ -104,7 +105,7 @@ static int available(struct amd_call *call)
 }
 
 /* Bytes of the answer to a query that tells a size; 0 for any other. */
-static uint32_t info_bytes(uint32_t query)
+static uint32_t amd_view_info_bytes(uint32_t query)
 {
 	switch (query) {
 	case AMDGPU_INFO_VRAM_USAGE:
@@ -118,11 +119,11 @@ static uint32_t info_bytes(uint32_t query)
 	return 0;
 }
 
-static int info(struct amd_call *call)
+static int amd_view_info(struct amd_call *call)
 {
 	struct drm_amdgpu_info *args = call->block, whole = *args;
 	struct drm_amdgpu_memory_info answer = {0}; /* the largest of them */
-	uint32_t bytes = info_bytes(args->query);
+	uint32_t bytes = amd_view_info_bytes(args->query);
 	struct kfd_view view;
 	int r;
 
@@ -143,16 +144,16 @@ static int info(struct amd_call *call)
 int amd_view_call(struct amd_call *call)
 {
 	if (call->device)
-		return _IOC_NR(call->request) == DRM_NR_AMDGPU_INFO ? info(call) : -EINVAL;
+		return _IOC_NR(call->request) == DRM_NR_AMDGPU_INFO ? amd_view_info(call) : -EINVAL;
 	switch (_IOC_NR(call->request)) {
 	case KFD_NR_GET_VERSION:
-		return version(call);
+		return amd_view_version(call);
 	case KFD_NR_GET_PROCESS_APERTURES:
-		return apertures(call);
+		return amd_view_apertures(call);
 	case KFD_NR_GET_PROCESS_APERTURES_NEW:
-		return apertures_new(call);
+		return amd_view_apertures_new(call);
 	case KFD_NR_AVAILABLE_MEMORY:
-		return available(call);
+		return amd_view_available(call);
 	}
 	return -ENOTTY;
 }

@@ -27,7 +27,7 @@
 
 #define MEM_INFO "mem_info_"
 
-static bool begins(const char *text, const char *with)
+static bool amd_open_begins_with(const char *text, const char *with)
 {
 	return !strncmp(text, with, strlen(with));
 }
@@ -39,23 +39,24 @@ bool amd_open_may_be(const char *path)
 	name = name ? name + 1 : path;
 	switch (*name) {
 	case 'c':
-		return begins(name, "card") || begins(path, "/dev/char/");
+		return amd_open_begins_with(name, "card") ||
+		       amd_open_begins_with(path, "/dev/char/");
 	case 'g':
 		return !strcmp(name, "gpu_id");
 	case 'k':
 		return !strcmp(name, "kfd");
 	case 'm':
-		return begins(name, MEM_INFO);
+		return amd_open_begins_with(name, MEM_INFO);
 	case 'n':
 		return !strcmp(name, "name");
 	case 'p':
-		return !strcmp(name, "properties") || begins(path, "/dev/dri/");
+		return !strcmp(name, "properties") || amd_open_begins_with(path, "/dev/dri/");
 	case 'r':
-		return begins(name, "renderD");
+		return amd_open_begins_with(name, "renderD");
 	case 'u':
 		return !strcmp(name, "used_memory");
 	}
-	return *name >= '0' && *name <= '9' && begins(path, "/dev/char/");
+	return *name >= '0' && *name <= '9' && amd_open_begins_with(path, "/dev/char/");
 }
 
 /* A file of that text, which nobody can change. */
@@ -76,7 +77,7 @@ static int open_text(const char *name, const char *text, size_t len)
 }
 
 /* In one step, and under the number that the program is to get: there is no time without a file. */
-static int exchange(int fd, const char *name, const char *text, size_t len)
+static int amd_open_exchange(int fd, const char *name, const char *text, size_t len)
 {
 	CLEANUP_CLOSE int other = open_text(name, text, len);
 	int flags = fcntl(fd, F_GETFD);
@@ -89,7 +90,7 @@ static int exchange(int fd, const char *name, const char *text, size_t len)
 #define TEXT_BYTES (TOPOLOGY_FILE_BYTES + 1) /* one more than the kernel writes */
 
 /* From its beginning, without moving where the program reads. */
-static int read_text(int fd, char text[TEXT_BYTES], size_t *ret_len)
+static int amd_open_read_text(int fd, char text[TEXT_BYTES], size_t *ret_len)
 {
 	size_t len = 0;
 	ssize_t n;
@@ -108,7 +109,7 @@ static int read_text(int fd, char text[TEXT_BYTES], size_t *ret_len)
 }
 
 /* Real bytes of device memory in the banks before one. */
-static uint64_t bytes_before(const struct topology_node *node, uint32_t bank)
+static uint64_t amd_open_bytes_before(const struct topology_node *node, uint32_t bank)
 {
 	uint64_t bytes = 0;
 
@@ -120,13 +121,13 @@ static uint64_t bytes_before(const struct topology_node *node, uint32_t bank)
 }
 
 /* `file` from the folder on that it is in: of a node, or, with NULL for it, of a device. */
-static int show(int fd, const struct kfd_view *view, const struct topology_node *node,
-		const char *file)
+static int amd_open_show(int fd, const struct kfd_view *view, const struct topology_node *node,
+			 const char *file)
 {
 	const char *slash = strrchr(file, '/'), *name = slash ? slash + 1 : file;
 	char text[TEXT_BYTES], shown[KFD_VIEW_ROOM(TOPOLOGY_FILE_BYTES)];
 	size_t len = 0;
-	int r = read_text(fd, text, &len);
+	int r = amd_open_read_text(fd, text, &len);
 
 	if (r < 0)
 		return r;
@@ -137,13 +138,13 @@ static int show(int fd, const struct kfd_view *view, const struct topology_node 
 	} else {
 		uint32_t bank = (uint32_t)strtoul(file + strlen(BANKS), NULL, 10);
 
-		r = kfd_view_bank(view, text, len, bytes_before(node, bank), shown, sizeof(shown),
-				  &len);
+		r = kfd_view_bank(view, text, len, amd_open_bytes_before(node, bank), shown,
+				  sizeof(shown), &len);
 	}
 	if (r == -ENOENT) /* it tells another size */
 		return 0;
 	/* Not as the kernel writes it: nothing is shown. */
-	return r < 0 ? -EIO : exchange(fd, name, shown, len);
+	return r < 0 ? -EIO : amd_open_exchange(fd, name, shown, len);
 }
 
 /* A file of a node, `file` from the node's folder on. */
@@ -161,10 +162,10 @@ static int open_in_node(int fd, struct guest *guest, struct amd *amd, uint32_t s
 			return 0;
 		if (!device || !device->ours)
 			break;
-		if (strcmp(file, "properties") && !begins(file, BANKS))
+		if (strcmp(file, "properties") && !amd_open_begins_with(file, BANKS))
 			return 0;
 		view = amd_view(guest, device);
-		return show(fd, &view, node, file);
+		return amd_open_show(fd, &view, node, file);
 	}
 	return AMD_OPEN_UNREADABLE; /* a GPU that nobody sees, or came later than we looked */
 }
@@ -200,7 +201,7 @@ static int open_in_device(int fd, struct guest *guest, struct amd *amd, const ch
 	}
 	if (!known)
 		return 0;
-	return ours ? show(fd, &sum, NULL, file) : -EPERM;
+	return ours ? amd_open_show(fd, &sum, NULL, file) : -EPERM;
 }
 
 /* `path` is the kernel's. */
@@ -218,7 +219,7 @@ static int open_at(int fd, char *path)
 		id = strtoul(node + strlen(NODES), &file, 10);
 		if (*file++ != '/')
 			return 0;
-	} else if (!begins(name + 1, MEM_INFO)) {
+	} else if (!amd_open_begins_with(name + 1, MEM_INFO)) {
 		return 0;
 	}
 	amd = amd_limited(&guest, &error);

@@ -8,7 +8,7 @@
 
 #define ROOM_FIRST 128
 
-static size_t bytes_of(uint32_t room)
+static size_t amd_ranges_room_bytes(uint32_t room)
 {
 	return room * sizeof(struct amd_range);
 }
@@ -17,7 +17,7 @@ static size_t bytes_of(uint32_t room)
  * Room for so many more than there are. The lock is the caller's: it is free while the bigger array
  * is mapped, so who calls this looks again. False: -ENOMEM.
  */
-static bool grow(struct amd_ranges *ranges, uint32_t more)
+static bool amd_ranges_grow(struct amd_ranges *ranges, uint32_t more)
 {
 	uint32_t room = ranges->room ? ranges->room : ROOM_FIRST, old_room;
 	struct amd_range *bigger, *old;
@@ -25,8 +25,8 @@ static bool grow(struct amd_ranges *ranges, uint32_t more)
 	while (room < ranges->count + more)
 		room *= 2;
 	lock_drop(&ranges->lock);
-	bigger = mmap(NULL, bytes_of(room), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-		      0);
+	bigger = mmap(NULL, amd_ranges_room_bytes(room), PROT_READ | PROT_WRITE,
+		      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	lock_take(&ranges->lock);
 	if (bigger == MAP_FAILED)
 		return false;
@@ -36,20 +36,20 @@ static bool grow(struct amd_ranges *ranges, uint32_t more)
 		old = ranges->at;
 		old_room = ranges->room;
 		if (ranges->count)
-			memcpy(bigger, old, bytes_of(ranges->count));
+			memcpy(bigger, old, amd_ranges_room_bytes(ranges->count));
 		ranges->at = bigger;
 		ranges->room = room;
 	}
 	if (old_room) {
 		lock_drop(&ranges->lock);
-		munmap(old, bytes_of(old_room));
+		munmap(old, amd_ranges_room_bytes(old_room));
 		lock_take(&ranges->lock);
 	}
 	return true;
 }
 
 /* The place of the first that ends behind the address. */
-static uint32_t place(const struct amd_ranges *ranges, uint64_t address)
+static uint32_t amd_ranges_find(const struct amd_ranges *ranges, uint64_t address)
 {
 	uint32_t low = 0, high = ranges->count;
 
@@ -65,40 +65,42 @@ static uint32_t place(const struct amd_ranges *ranges, uint64_t address)
 }
 
 /* Makes room for `n` in the stead of `old` from the i-th on. */
-static void move(struct amd_ranges *ranges, uint32_t i, uint32_t old, uint32_t n)
+static void amd_ranges_move(struct amd_ranges *ranges, uint32_t i, uint32_t old, uint32_t n)
 {
-	memmove(&ranges->at[i + n], &ranges->at[i + old], bytes_of(ranges->count - i - old));
+	memmove(&ranges->at[i + n], &ranges->at[i + old],
+		amd_ranges_room_bytes(ranges->count - i - old));
 	ranges->count = ranges->count - old + n;
 }
 
 /* The one that lies across the address becomes two. */
-static void split(struct amd_ranges *ranges, uint64_t address)
+static void amd_ranges_split(struct amd_ranges *ranges, uint64_t address)
 {
-	uint32_t i = place(ranges, address);
+	uint32_t i = amd_ranges_find(ranges, address);
 
 	if (i == ranges->count || ranges->at[i].first >= address)
 		return;
-	move(ranges, i, 1, 2);
+	amd_ranges_move(ranges, i, 1, 2);
 	ranges->at[i + 1] = ranges->at[i];
 	ranges->at[i].end = ranges->at[i + 1].first = address;
 }
 
 /* Takes the lock with room in both; -ENOMEM: it is free again. */
-static int lock_with_room(struct amd_ranges *ranges, const struct amd_range *range,
-			  struct amd_ranges *out)
+static int amd_ranges_lock_with_room(struct amd_ranges *ranges, const struct amd_range *range,
+				     struct amd_ranges *out)
 {
 	lock_take(&ranges->lock);
 	for (;;) {
-		uint32_t n = place(ranges, range->end - 1) + 1 - place(ranges, range->first);
+		uint32_t n = amd_ranges_find(ranges, range->end - 1) + 1 -
+			     amd_ranges_find(ranges, range->first);
 		bool ok;
 
 		/* Both ends may cut one in two. */
 		if (ranges->count + 3 > ranges->room) {
-			ok = grow(ranges, 3);
+			ok = amd_ranges_grow(ranges, 3);
 		} else if (out && out->count + n > out->room) {
 			lock_drop(&ranges->lock);
 			lock_take(&out->lock);
-			ok = grow(out, n);
+			ok = amd_ranges_grow(out, n);
 			lock_drop(&out->lock);
 			lock_take(&ranges->lock);
 		} else {
@@ -118,19 +120,19 @@ int amd_ranges_set(struct amd_ranges *ranges, const struct amd_range *range,
 
 	if (range->first >= range->end)
 		return 0;
-	if (lock_with_room(ranges, range, ret_out))
+	if (amd_ranges_lock_with_room(ranges, range, ret_out))
 		return -ENOMEM;
-	split(ranges, range->first);
-	split(ranges, range->end);
-	first = place(ranges, range->first);
-	n = place(ranges, range->end - 1) - first;
+	amd_ranges_split(ranges, range->first);
+	amd_ranges_split(ranges, range->end);
+	first = amd_ranges_find(ranges, range->first);
+	n = amd_ranges_find(ranges, range->end - 1) - first;
 	if (first + n < ranges->count && ranges->at[first + n].first < range->end)
 		n++;
 	if (ret_out && n) {
-		memcpy(ret_out->at + ret_out->count, ranges->at + first, bytes_of(n));
+		memcpy(ret_out->at + ret_out->count, ranges->at + first, amd_ranges_room_bytes(n));
 		ret_out->count += n;
 	}
-	move(ranges, first, n, range->devices != 0);
+	amd_ranges_move(ranges, first, n, range->devices != 0);
 	if (range->devices)
 		ranges->at[first] = *range;
 	lock_drop(&ranges->lock);
@@ -150,6 +152,6 @@ uint64_t amd_ranges_bytes(const struct amd_ranges *ranges, int device)
 void amd_ranges_free(struct amd_ranges *ranges)
 {
 	if (ranges->room)
-		munmap(ranges->at, bytes_of(ranges->room));
+		munmap(ranges->at, amd_ranges_room_bytes(ranges->room));
 	*ranges = (struct amd_ranges){.count = 0};
 }

@@ -18,7 +18,7 @@
  * Whether it lies in the page of our own frame, above it, where many blocks do: there is memory,
  * whatever the stack is one of, and what is in the next page nobody knows.
  */
-static bool is_on_stack(uint64_t at, size_t len)
+static bool user_is_on_stack(uint64_t at, size_t len)
 {
 	uint64_t here = (uintptr_t)__builtin_frame_address(0);
 	uint64_t end = (here | (PAGE_BYTES - 1)) + 1;
@@ -27,14 +27,14 @@ static bool is_on_stack(uint64_t at, size_t len)
 }
 
 /* Whether a byte can be read: a call that copies in from there and then finds its other wrong. */
-static bool can_read(uint64_t at)
+static bool user_can_read(uint64_t at)
 {
 	at &= ~(uint64_t)7;
 	return syscall(SYS_rt_sigprocmask, -1, at, NULL, 8) >= 0 || errno != EFAULT;
 }
 
 /* Whether a byte can be written: a call that adds 0 there, in one step, and would wake nobody. */
-static bool can_write(uint64_t at)
+static bool user_can_write(uint64_t at)
 {
 	static uint32_t nobody;
 
@@ -48,12 +48,12 @@ static bool can_write(uint64_t at)
  * For little, and where a container forbids the calls below. What another thread unmaps at this
  * moment ends the program, as it would end who copies there without us.
  */
-static int copy_plain(void *ours, uint64_t theirs, size_t len, int in)
+static int user_copy_plain(void *ours, uint64_t theirs, size_t len, int in)
 {
 	if (theirs + len < theirs)
 		return -EFAULT;
 	for (uint64_t at = theirs; at < theirs + len; at = (at | (PAGE_BYTES - 1)) + 1)
-		if (at < PAGE_BYTES || !(in ? can_read(at) : can_write(at)))
+		if (at < PAGE_BYTES || !(in ? user_can_read(at) : user_can_write(at)))
 			return -EFAULT; /* to read from address 0 would be no error there */
 	if (in)
 		memcpy(ours, (const void *)(uintptr_t)theirs, len);
@@ -62,7 +62,7 @@ static int copy_plain(void *ours, uint64_t theirs, size_t len, int in)
 	return 0;
 }
 
-static int copy(void *ours, uint64_t theirs, size_t len, int in)
+static int user_copy(void *ours, uint64_t theirs, size_t len, int in)
 {
 	struct iovec here = {ours, len}, there = {(void *)(uintptr_t)theirs, len};
 	int saved = errno, r = 0;
@@ -70,12 +70,12 @@ static int copy(void *ours, uint64_t theirs, size_t len, int in)
 
 	if (!len)
 		return 0;
-	if (is_on_stack(theirs, len)) {
+	if (user_is_on_stack(theirs, len)) {
 		memcpy(in ? ours : there.iov_base, in ? there.iov_base : ours, len);
 		return 0;
 	}
 	if (len <= PLAIN_BYTES) {
-		r = copy_plain(ours, theirs, len, in);
+		r = user_copy_plain(ours, theirs, len, in);
 		errno = saved;
 		return r;
 	}
@@ -83,15 +83,16 @@ static int copy(void *ours, uint64_t theirs, size_t len, int in)
 	n = in ? process_vm_readv(gettid(), &here, 1, &there, 1, 0)
 	       : process_vm_writev(gettid(), &here, 1, &there, 1, 0);
 	if (n != (ssize_t)len)
-		r = n < 0 && (errno == EPERM || errno == ENOSYS) ? copy_plain(ours, theirs, len, in)
-								 : -EFAULT;
+		r = n < 0 && (errno == EPERM || errno == ENOSYS)
+			    ? user_copy_plain(ours, theirs, len, in)
+			    : -EFAULT;
 	errno = saved;
 	return r;
 }
 
 int user_read(void *to, uint64_t from, size_t len)
 {
-	return copy(to, from, len, 1);
+	return user_copy(to, from, len, 1);
 }
 
 /* By the thread's number: the process's is of its first thread, which may have ended. */
@@ -107,5 +108,5 @@ int user_peek(void *to, uint64_t from, size_t len)
 
 int user_write(uint64_t to, const void *from, size_t len)
 {
-	return copy((void *)(uintptr_t)from, to, len, 0);
+	return user_copy((void *)(uintptr_t)from, to, len, 0);
 }

@@ -34,7 +34,7 @@ enum {
 	COLD_BRINGS, /* parts of tokens that a tick brings; 0 fresh */
 };
 
-static int64_t full(const struct share_params *params, uint64_t block_ns)
+static int64_t bucket_full(const struct share_params *params, uint64_t block_ns)
 {
 	uint64_t blocks = params->blocks ? params->blocks : BLOCKS_DEFAULT;
 
@@ -43,19 +43,20 @@ static int64_t full(const struct share_params *params, uint64_t block_ns)
 	return (int64_t)(blocks * PARTS * (TICK_NS / block_ns));
 }
 
-static int64_t brings(const uint64_t cold[CONTROLLER_COLD], const struct share_params *params)
+static int64_t bucket_brings(const uint64_t cold[CONTROLLER_COLD],
+			     const struct share_params *params)
 {
-	uint64_t now = cold[COLD_BRINGS], most = (uint64_t)full(params, SHORTEST_NS);
+	uint64_t now = cold[COLD_BRINGS], most = (uint64_t)bucket_full(params, SHORTEST_NS);
 
 	if (!now)
-		return full(params, FRESH_NS);
+		return bucket_full(params, FRESH_NS);
 	return (int64_t)(now < most ? now : most);
 }
 
-static uint64_t admit(uint64_t hot, const struct share_params *params, uint64_t now_ns,
-		      uint64_t blocks, uint64_t *ret_hot)
+static uint64_t bucket_admit(uint64_t hot, const struct share_params *params, uint64_t now_ns,
+			     uint64_t blocks, uint64_t *ret_hot)
 {
-	int64_t left = (int64_t)hot, most = full(params, SHORTEST_NS);
+	int64_t left = (int64_t)hot, most = bucket_full(params, SHORTEST_NS);
 	int64_t takes = (int64_t)(blocks < BLOCKS_MAX ? blocks : BLOCKS_MAX) * PARTS;
 
 	*ret_hot = hot;
@@ -67,22 +68,22 @@ static uint64_t admit(uint64_t hot, const struct share_params *params, uint64_t 
 	return 0;
 }
 
-static void steer(uint64_t cold[CONTROLLER_COLD], const struct share_params *params,
-		  uint64_t now_ns, unsigned int utilisation_percent)
+static void bucket_steer(uint64_t cold[CONTROLLER_COLD], const struct share_params *params,
+			 uint64_t now_ns, unsigned int utilisation_percent)
 {
 	int64_t got = utilisation_percent < 100 ? utilisation_percent * 10 : 1000;
 	int64_t asked = params->share_permille < 1000 ? params->share_permille : 1000;
-	int64_t tokens = brings(cold, params), most = full(params, SHORTEST_NS);
+	int64_t tokens = bucket_brings(cold, params), most = bucket_full(params, SHORTEST_NS);
 
 	/* Rounded up, or a bucket that brings little would never bring more. */
 	tokens += (tokens * (asked - got) + (asked > got ? GAIN - 1 : 0)) / GAIN;
 	cold[COLD_BRINGS] = (uint64_t)(tokens < 1 ? 1 : tokens < most ? tokens : most);
 }
 
-static uint64_t refill(uint64_t hot, const uint64_t cold[CONTROLLER_COLD],
-		       const struct share_params *params, uint64_t now_ns)
+static uint64_t bucket_refill(uint64_t hot, const uint64_t cold[CONTROLLER_COLD],
+			      const struct share_params *params, uint64_t now_ns)
 {
-	int64_t tokens = brings(cold, params), left = (int64_t)hot;
+	int64_t tokens = bucket_brings(cold, params), left = (int64_t)hot;
 
 	if (left < -tokens * DEBT_TICKS)
 		left = -tokens * DEBT_TICKS;
@@ -95,8 +96,8 @@ const struct controller controller_bucket = {
 	.name = "bucket",
 	.tick_ns = TICK_NS,
 	.bill = controller_bill_nothing,
-	.admit = admit,
-	.steer = steer,
-	.refill = refill,
+	.admit = bucket_admit,
+	.steer = bucket_steer,
+	.refill = bucket_refill,
 	.debt_ns = controller_no_debt,
 };

@@ -40,8 +40,8 @@ enum {
 	COLD_STARTED,
 };
 
-static uint64_t admit(uint64_t hot, const struct share_params *params, uint64_t now_ns,
-		      uint64_t blocks, uint64_t *ret_hot)
+static uint64_t pid_admit(uint64_t hot, const struct share_params *params, uint64_t now_ns,
+			  uint64_t blocks, uint64_t *ret_hot)
 {
 	int64_t distance = (int64_t)(hot & DISTANCE_MASK);
 	uint64_t now = now_ns / UNIT_NS;
@@ -58,8 +58,8 @@ static uint64_t admit(uint64_t hot, const struct share_params *params, uint64_t 
 	return 0;
 }
 
-static void steer(uint64_t cold[CONTROLLER_COLD], const struct share_params *params,
-		  uint64_t now_ns, unsigned int utilisation_percent)
+static void pid_steer(uint64_t cold[CONTROLLER_COLD], const struct share_params *params,
+		      uint64_t now_ns, unsigned int utilisation_percent)
 {
 	int64_t got = utilisation_percent < 100 ? utilisation_percent * 10 : 1000;
 	int64_t asked = params->share_permille < 1000 ? params->share_permille : 1000;
@@ -78,8 +78,8 @@ static void steer(uint64_t cold[CONTROLLER_COLD], const struct share_params *par
 	cold[COLD_STARTED] = 1;
 }
 
-static uint64_t refill(uint64_t hot, const uint64_t cold[CONTROLLER_COLD],
-		       const struct share_params *params, uint64_t now_ns)
+static uint64_t pid_refill(uint64_t hot, const uint64_t cold[CONTROLLER_COLD],
+			   const struct share_params *params, uint64_t now_ns)
 {
 	int64_t distance = clamp_i64((int64_t)cold[COLD_DISTANCE_NS], 0, DISTANCE_MAX_NS);
 
@@ -91,8 +91,8 @@ const struct controller controller_pid = {
 	.name = "pid",
 	.tick_ns = TICK_NS,
 	.bill = controller_bill_nothing,
-	.admit = admit,
-	.steer = steer,
-	.refill = refill,
+	.admit = pid_admit,
+	.steer = pid_steer,
+	.refill = pid_refill,
 	.debt_ns = controller_no_debt,
 };

@@ -20,7 +20,7 @@ _Static_assert(sizeof(struct kfd_ioctl_map_memory_to_gpu_args) ==
 #define IDS_HERE 128
 #define IDS_MOST (1u << 20) /* that the kernel has memory for in one piece */
 
-static int map_ids(struct amd_call *call, uint32_t *ids)
+static int amd_memory_map_ids(struct amd_call *call, uint32_t *ids)
 {
 	struct kfd_ioctl_map_memory_to_gpu_args *args = call->block;
 	const struct kfd_ioctl_map_memory_to_gpu_args asked = *args;
@@ -51,14 +51,14 @@ int amd_memory_map(struct amd_call *call)
 	if (!args->n_devices || args->n_success > args->n_devices)
 		return -EINVAL;
 	if (args->n_devices <= IDS_HERE)
-		return map_ids(call, here);
+		return amd_memory_map_ids(call, here);
 	if (args->n_devices > IDS_MOST)
 		return -ENOMEM;
 	ids = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	errno = saved;
 	if (ids == MAP_FAILED)
 		return -ENOMEM;
-	r = map_ids(call, ids);
+	r = amd_memory_map_ids(call, ids);
 	munmap(ids, bytes);
 	return r;
 }

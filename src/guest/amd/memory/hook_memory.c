@@ -39,7 +39,7 @@ void amd_memory_undo(struct amd_call *call, uint64_t handle)
 }
 
 /* What has one key of several files stays charged until all of it may be gone. */
-static bool add_to_key(struct object *object, void *arg)
+static bool amd_memory_add_to_key(struct object *object, void *arg)
 {
 	const struct object *more = arg;
 	uint32_t refs = object->refs;
@@ -53,7 +53,7 @@ static bool add_to_key(struct object *object, void *arg)
 	return true;
 }
 
-static bool take_from_key(struct object *object, void *arg)
+static bool amd_memory_take_from_key(struct object *object, void *arg)
 {
 	object->refs--;
 	*(struct object *)arg = *object;
@@ -69,7 +69,8 @@ int amd_memory_put(struct amd_call *call, uint64_t handle, struct object *object
 	object->key = amd_memory_key(call, handle);
 	object->refs = 1;
 	if (call->device && amd_files_is_shared(object->key)) {
-		object_change(objects, OBJECT_GEM, object->key, true, add_to_key, object);
+		object_change(objects, OBJECT_GEM, object->key, true, amd_memory_add_to_key,
+			      object);
 		return object_get(objects, OBJECT_GEM, object->key, &before) ? 0 : -ENOMEM;
 	}
 	/* A handle that went by a way that was not seen: the kernel would not give it twice. */
@@ -79,8 +80,8 @@ int amd_memory_put(struct amd_call *call, uint64_t handle, struct object *object
 }
 
 /* Asks the kernel for what `demand` says, on a GPU of the tenant; `handle` is where it answers. */
-static int take(struct amd_call *call, struct amd_device *device, const struct demand *demand,
-		const void *handle, size_t handle_bytes)
+static int amd_memory_take(struct amd_call *call, struct amd_device *device,
+			   const struct demand *demand, const void *handle, size_t handle_bytes)
 {
 	const struct demand_part *part = &demand->parts[0];
 	struct object object = {.category = CAT_DATA,
@@ -110,7 +111,7 @@ static int take(struct amd_call *call, struct amd_device *device, const struct d
 	return r;
 }
 
-static int alloc(struct amd_call *call, const struct demand *demand)
+static int amd_memory_alloc(struct amd_call *call, const struct demand *demand)
 {
 	struct kfd_ioctl_alloc_memory_of_gpu_args *args = call->block;
 	struct amd_device *device = amd_device(call->amd, args->gpu_id);
@@ -119,19 +120,20 @@ static int alloc(struct amd_call *call, const struct demand *demand)
 		return -EINVAL;
 	if (demand->act != DEMAND_TAKE)
 		return amd_call_kernel(call);
-	return take(call, device, demand, &args->handle, sizeof(args->handle));
+	return amd_memory_take(call, device, demand, &args->handle, sizeof(args->handle));
 }
 
-static int create(struct amd_call *call, const struct demand *demand)
+static int amd_memory_create(struct amd_call *call, const struct demand *demand)
 {
 	union drm_amdgpu_gem_create *args = call->block;
 
 	if (demand->act != DEMAND_TAKE)
 		return amd_call_kernel(call);
-	return take(call, call->device, demand, &args->out.handle, sizeof(args->out.handle));
+	return amd_memory_take(call, call->device, demand, &args->out.handle,
+			       sizeof(args->out.handle));
 }
 
-static bool hand_over(struct object *dmabuf, void *arg)
+static bool amd_memory_hand_over(struct object *dmabuf, void *arg)
 {
 	struct object *gone = arg;
 
@@ -143,7 +145,7 @@ static bool hand_over(struct object *dmabuf, void *arg)
 }
 
 /* The handle is gone. A dma-buf may be open still, and holds the memory: then it stays charged. */
-static void let_go(struct amd_call *call, const struct object *object)
+static void amd_memory_let_go(struct amd_call *call, const struct object *object)
 {
 	struct object dmabuf = *object;
 
@@ -151,8 +153,8 @@ static void let_go(struct amd_call *call, const struct object *object)
 	dmabuf.key = object->peer;
 	dmabuf.refs = 1;
 	if (object->peer && amd_files_has_inode(object->peer))
-		object_change(call->guest->objects, OBJECT_DMABUF, dmabuf.key, true, hand_over,
-			      &dmabuf);
+		object_change(call->guest->objects, OBJECT_DMABUF, dmabuf.key, true,
+			      amd_memory_hand_over, &dmabuf);
 	if (dmabuf.refs)
 		amd_charge_drop(call->guest, call->amd, object);
 	if (object->peer)
@@ -163,7 +165,7 @@ static void let_go(struct amd_call *call, const struct object *object)
  * The object leaves the table before the kernel is asked: it may give the handle to another thread
  * as soon as it has it back. Of two threads that free one handle one finds it.
  */
-static int give(struct amd_call *call, uint64_t handle)
+static int amd_memory_give(struct amd_call *call, uint64_t handle)
 {
 	enum object_kind kind = amd_memory_kind(call);
 	struct object_table *objects = call->guest->objects;
@@ -175,22 +177,24 @@ static int give(struct amd_call *call, uint64_t handle)
 	if (call->device && amd_files_is_shared(key)) {
 		r = amd_call_kernel(call);
 		object.refs = 1;
-		if (r >= 0 && object_change(objects, kind, key, false, take_from_key, &object) &&
+		if (r >= 0 &&
+		    object_change(objects, kind, key, false, amd_memory_take_from_key, &object) &&
 		    !object.refs)
-			let_go(call, &object);
+			amd_memory_let_go(call, &object);
 		return r;
 	}
 	known = object_take(objects, kind, key, &object);
 	r = amd_call_kernel(call);
 	if (known && r >= 0)
-		let_go(call, &object);
+		amd_memory_let_go(call, &object);
 	else if (known)
 		object_put(objects, &object); /* there was room for it just now */
 	return r;
 }
 
 /* How an object of a render node was made; false: not told. */
-static bool made_as(struct amd_call *call, uint32_t handle, struct drm_amdgpu_gem_create_in *ret)
+static bool amd_memory_made_as(struct amd_call *call, uint32_t handle,
+			       struct drm_amdgpu_gem_create_in *ret)
 {
 	struct drm_amdgpu_gem_op op = {
 		.handle = handle, .op = AMDGPU_GEM_OP_GET_GEM_CREATE_INFO, .value = (uintptr_t)ret};
@@ -203,14 +207,14 @@ bool amd_memory_in_vram(struct amd_call *call, uint32_t handle, uint64_t *ret_by
 {
 	struct drm_amdgpu_gem_create_in made;
 
-	if (!made_as(call, handle, &made) || !(made.domains & AMDGPU_GEM_DOMAIN_VRAM))
+	if (!amd_memory_made_as(call, handle, &made) || !(made.domains & AMDGPU_GEM_DOMAIN_VRAM))
 		return false;
 	*ret_bytes = made.bo_size;
 	return true;
 }
 
 /* Now of the device's memory, whatever it was of before. */
-static bool move_to_device(struct object *object, void *arg)
+static bool amd_memory_move_to_device(struct object *object, void *arg)
 {
 	struct object *was = arg;
 
@@ -224,7 +228,7 @@ static bool move_to_device(struct object *object, void *arg)
  * An object of the machine's memory may go to the GPU's from now on. One that is not charged (made
  * by another process, or of the program's own pages) is the kernel's to refuse or somebody else's.
  */
-static int place(struct amd_call *call, const struct demand *demand)
+static int amd_memory_place(struct amd_call *call, const struct demand *demand)
 {
 	uint64_t key = amd_memory_key(call, demand->object);
 	struct object object = {.flags = 0};
@@ -240,7 +244,8 @@ static int place(struct amd_call *call, const struct demand *demand)
 		return r;
 	r = amd_call_kernel(call);
 	if (r < 0 ||
-	    !object_change(call->guest->objects, OBJECT_GEM, key, false, move_to_device, &object) ||
+	    !object_change(call->guest->objects, OBJECT_GEM, key, false, amd_memory_move_to_device,
+			   &object) ||
 	    !(object.flags & OBJECT_HOST)) {
 		amd_charge_cancel(&charge);
 		return r;
@@ -251,7 +256,7 @@ static int place(struct amd_call *call, const struct demand *demand)
 }
 
 /* An object gets another handle. It is charged under the new one before it has it. */
-static int change_handle(struct amd_call *call)
+static int amd_memory_change_handle(struct amd_call *call)
 {
 	const struct drm_gem_change_handle *args = call->block;
 	struct object_table *objects = call->guest->objects;
@@ -274,7 +279,7 @@ static int change_handle(struct amd_call *call)
 	return r;
 }
 
-static struct demand demand_of(const struct amd_call *call)
+static struct demand amd_memory_demand_of(const struct amd_call *call)
 {
 	uint32_t page_bytes = (uint32_t)sysconf(_SC_PAGESIZE);
 
@@ -283,13 +288,13 @@ static struct demand demand_of(const struct amd_call *call)
 			    : demand_of_kfd(call->request, call->block, call->bytes, page_bytes);
 }
 
-static int of_kfd(struct amd_call *call, const struct demand *demand)
+static int amd_memory_call_kfd(struct amd_call *call, const struct demand *demand)
 {
 	switch (_IOC_NR(call->request)) {
 	case KFD_NR_ALLOC_MEMORY_OF_GPU:
-		return alloc(call, demand);
+		return amd_memory_alloc(call, demand);
 	case KFD_NR_FREE_MEMORY_OF_GPU:
-		return give(call, demand->object);
+		return amd_memory_give(call, demand->object);
 	case KFD_NR_GET_DMABUF_INFO:
 	case KFD_NR_IMPORT_DMABUF:
 	case KFD_NR_EXPORT_DMABUF:
@@ -302,17 +307,18 @@ static int of_kfd(struct amd_call *call, const struct demand *demand)
 	return amd_call_kernel(call);
 }
 
-static int of_drm(struct amd_call *call, const struct demand *demand)
+static int amd_memory_call_drm(struct amd_call *call, const struct demand *demand)
 {
 	switch (_IOC_NR(call->request)) {
 	case DRM_NR_AMDGPU_GEM_CREATE:
-		return create(call, demand);
+		return amd_memory_create(call, demand);
 	case DRM_NR_AMDGPU_GEM_OP:
-		return demand->act == DEMAND_PLACE ? place(call, demand) : amd_call_kernel(call);
+		return demand->act == DEMAND_PLACE ? amd_memory_place(call, demand)
+						   : amd_call_kernel(call);
 	case DRM_NR_GEM_CLOSE:
-		return give(call, demand->object);
+		return amd_memory_give(call, demand->object);
 	case DRM_NR_GEM_CHANGE_HANDLE:
-		return change_handle(call);
+		return amd_memory_change_handle(call);
 	case DRM_NR_PRIME_HANDLE_TO_FD:
 	case DRM_NR_PRIME_FD_TO_HANDLE:
 		return amd_memory_share(call);
@@ -321,7 +327,7 @@ static int of_drm(struct amd_call *call, const struct demand *demand)
 }
 
 /* Memory neither comes nor goes. */
-static bool kfd_maps(const struct amd_call *call)
+static bool amd_memory_call_maps(const struct amd_call *call)
 {
 	unsigned int nr = _IOC_NR(call->request);
 
@@ -333,10 +339,11 @@ int amd_memory_call(struct amd_call *call)
 {
 	struct demand demand;
 
-	if (kfd_maps(call))
+	if (amd_memory_call_maps(call))
 		return amd_memory_map(call);
-	demand = demand_of(call);
+	demand = amd_memory_demand_of(call);
 	if (demand.act == DEMAND_REFUSE)
 		return demand.error;
-	return call->device ? of_drm(call, &demand) : of_kfd(call, &demand);
+	return call->device ? amd_memory_call_drm(call, &demand)
+			    : amd_memory_call_kfd(call, &demand);
 }

@@ -25,7 +25,7 @@ struct identity {
 	uint64_t inode; /* 0: not a dma-buf */
 };
 
-static int identify(int fd, struct identity *ret)
+static int amd_share_identify(int fd, struct identity *ret)
 {
 	uint64_t name[2];
 	struct stat st;
@@ -48,7 +48,7 @@ struct marking {
 	bool done;
 };
 
-static bool mark_shared(struct object *object, void *arg)
+static bool amd_share_mark(struct object *object, void *arg)
 {
 	struct marking *marking = arg;
 
@@ -65,7 +65,7 @@ static bool mark_shared(struct object *object, void *arg)
  * The kernel has given the memory a name outside: from now on others may come to hold it. Never
  * fails the export; without an entry (table full) an importer is charged a second time.
  */
-static void exported(struct amd_call *call, uint64_t handle, const struct identity *what)
+static void amd_share_exported(struct amd_call *call, uint64_t handle, const struct identity *what)
 {
 	enum object_kind kind = amd_memory_kind(call);
 	struct object_table *objects = call->guest->objects;
@@ -84,7 +84,7 @@ static void exported(struct amd_call *call, uint64_t handle, const struct identi
 		return;
 	share_enter(call->guest, what->key, object);
 	object->peer = what->inode;
-	object_change(objects, kind, key, false, mark_shared, &marking);
+	object_change(objects, kind, key, false, amd_share_mark, &marking);
 	if (!marking.done) /* meanwhile freed, or exported by another thread */
 		share_leave(call->guest, object);
 }
@@ -93,8 +93,8 @@ static void exported(struct amd_call *call, uint64_t handle, const struct identi
  * Joins those who hold it, or is charged for it. An entry of the table cannot be had only if it is
  * full: then this process alone is.
  */
-static int join(struct amd_call *call, struct amd_device *device, const struct identity *what,
-		uint64_t bytes, struct object *object)
+static int amd_share_join(struct amd_call *call, struct amd_device *device,
+			  const struct identity *what, uint64_t bytes, struct object *object)
 {
 	struct amd_charge charge;
 	struct slot *slot = call->amd->slot;
@@ -127,7 +127,8 @@ static int join(struct amd_call *call, struct amd_device *device, const struct i
 }
 
 /* Asks the kernel for an import that was joined before, and puts it down under its handle. */
-static int import_joined(struct amd_call *call, const uint64_t *handle, struct object *object)
+static int amd_share_import_joined(struct amd_call *call, const uint64_t *handle,
+				   struct object *object)
 {
 	int r = amd_call_kernel(call);
 
@@ -140,7 +141,7 @@ static int import_joined(struct amd_call *call, const uint64_t *handle, struct o
 	return r;
 }
 
-static int import_dmabuf(struct amd_call *call)
+static int amd_share_import_dmabuf(struct amd_call *call)
 {
 	struct kfd_ioctl_import_dmabuf_args *args = call->block;
 	struct kfd_ioctl_get_dmabuf_info_args info = {.dmabuf_fd = args->dmabuf_fd};
@@ -152,7 +153,7 @@ static int import_dmabuf(struct amd_call *call)
 	if (!amd_is_ours(call->amd, args->gpu_id))
 		return -EINVAL;
 	/* What the kernel does not know, or says nothing of, it does not import either. */
-	if (identify((int)args->dmabuf_fd, &what) ||
+	if (amd_share_identify((int)args->dmabuf_fd, &what) ||
 	    amd_ask(call->fd, _IOWR('K', KFD_NR_GET_DMABUF_INFO, info), &info) < 0)
 		return amd_call_kernel(call);
 	owner = amd_device(call->amd, info.gpu_id);
@@ -160,12 +161,12 @@ static int import_dmabuf(struct amd_call *call)
 		return -EINVAL;
 	if (!(info.flags & KFD_IOC_ALLOC_MEM_FLAGS_VRAM))
 		return amd_call_kernel(call);
-	r = join(call, owner, &what, info.size, &object);
-	return r ? r : import_joined(call, &args->handle, &object);
+	r = amd_share_join(call, owner, &what, info.size, &object);
+	return r ? r : amd_share_import_joined(call, &args->handle, &object);
 }
 
 /* Of a GPU that the tenant has, or of none that it sees. */
-static int dmabuf_info(struct amd_call *call)
+static int amd_share_dmabuf_info(struct amd_call *call)
 {
 	struct kfd_ioctl_get_dmabuf_info_args *args = call->block;
 	const struct kfd_ioctl_get_dmabuf_info_args asked = *args;
@@ -178,7 +179,7 @@ static int dmabuf_info(struct amd_call *call)
 }
 
 /* Without room for the kernel's answer nobody could tell what holds the memory from now on. */
-static int export_dmabuf(struct amd_call *call)
+static int amd_share_export_dmabuf(struct amd_call *call)
 {
 	const struct kfd_ioctl_export_dmabuf_args *args = call->block;
 	struct identity what;
@@ -187,8 +188,8 @@ static int export_dmabuf(struct amd_call *call)
 	if (!AMD_CALL_HAS(call, kfd_ioctl_export_dmabuf_args, dmabuf_fd))
 		return -EINVAL;
 	r = amd_call_kernel(call);
-	if (r >= 0 && !identify((int)args->dmabuf_fd, &what))
-		exported(call, args->handle, &what);
+	if (r >= 0 && !amd_share_identify((int)args->dmabuf_fd, &what))
+		amd_share_exported(call, args->handle, &what);
 	return r;
 }
 
@@ -209,7 +210,7 @@ struct ipc_import {
 	uint32_t flags;
 };
 
-static int ipc_export(struct amd_call *call)
+static int amd_share_ipc_export(struct amd_call *call)
 {
 	const struct ipc_export *args = call->block;
 	struct identity what = {.inode = 0};
@@ -220,12 +221,12 @@ static int ipc_export(struct amd_call *call)
 	r = amd_call_kernel(call);
 	what.key = share_key(args->share_handle, sizeof(args->share_handle));
 	if (r >= 0)
-		exported(call, args->handle, &what);
+		amd_share_exported(call, args->handle, &what);
 	return r;
 }
 
 /* Of one that nobody in the tenant holds nothing is known, its size neither: its owner's. */
-static int ipc_import(struct amd_call *call)
+static int amd_share_ipc_import(struct amd_call *call)
 {
 	struct ipc_import *args = call->block;
 	struct amd_device *device = amd_device(call->amd, args->gpu_id);
@@ -238,18 +239,18 @@ static int ipc_import(struct amd_call *call)
 	what.key = share_key(args->share_handle, sizeof(args->share_handle));
 	if (!shared_known(call->guest->ledger, what.key))
 		return amd_call_kernel(call);
-	r = join(call, device, &what, 0, &object);
-	return r ? r : import_joined(call, &args->handle, &object);
+	r = amd_share_join(call, device, &what, 0, &object);
+	return r ? r : amd_share_import_joined(call, &args->handle, &object);
 }
 
-static int prime_export(struct amd_call *call)
+static int amd_share_prime_export(struct amd_call *call)
 {
 	const struct drm_prime_handle *args = call->block;
 	struct identity what;
 	int r = amd_call_kernel(call);
 
-	if (r >= 0 && !identify(args->fd, &what))
-		exported(call, args->handle, &what);
+	if (r >= 0 && !amd_share_identify(args->fd, &what))
+		amd_share_exported(call, args->handle, &what);
 	return r;
 }
 
@@ -257,7 +258,7 @@ static int prime_export(struct amd_call *call)
  * Only once the kernel has given it a handle is it known what it is, and a file has one handle for
  * it however often it is imported. No memory is taken by that, so it is early enough.
  */
-static int prime_import(struct amd_call *call)
+static int amd_share_prime_import(struct amd_call *call)
 {
 	const struct drm_prime_handle *args = call->block;
 	struct object_table *objects = call->guest->objects;
@@ -266,7 +267,7 @@ static int prime_import(struct amd_call *call)
 	uint64_t bytes = 0, key;
 	int r = amd_call_kernel(call);
 
-	if (r < 0 || identify(args->fd, &what))
+	if (r < 0 || amd_share_identify(args->fd, &what))
 		return r;
 	/* What another file has under the key says nothing of this one. */
 	key = amd_memory_key(call, args->handle);
@@ -274,7 +275,7 @@ static int prime_import(struct amd_call *call)
 	    (!amd_memory_in_vram(call, args->handle, &bytes) &&
 	     !shared_known(call->guest->ledger, what.key)))
 		return r;
-	r = join(call, call->device, &what, bytes, &object);
+	r = amd_share_join(call, call->device, &what, bytes, &object);
 	if (!r && amd_memory_put(call, args->handle, &object)) {
 		amd_charge_drop(call->guest, call->amd, &object);
 		r = -ENOMEM;
@@ -291,18 +292,19 @@ int amd_memory_share(struct amd_call *call)
 	if (call->device && !AMD_CALL_HAS(call, drm_prime_handle, fd))
 		return -EINVAL; /* as above */
 	if (call->device)
-		return nr == DRM_NR_PRIME_HANDLE_TO_FD ? prime_export(call) : prime_import(call);
+		return nr == DRM_NR_PRIME_HANDLE_TO_FD ? amd_share_prime_export(call)
+						       : amd_share_prime_import(call);
 	switch (nr) {
 	case KFD_NR_GET_DMABUF_INFO:
-		return dmabuf_info(call);
+		return amd_share_dmabuf_info(call);
 	case KFD_NR_IMPORT_DMABUF:
-		return import_dmabuf(call);
+		return amd_share_import_dmabuf(call);
 	case KFD_NR_EXPORT_DMABUF:
-		return export_dmabuf(call);
+		return amd_share_export_dmabuf(call);
 	case KFD_NR_IPC_EXPORT_HANDLE:
-		return ipc_export(call);
+		return amd_share_ipc_export(call);
 	case KFD_NR_IPC_IMPORT_HANDLE:
-		return ipc_import(call);
+		return amd_share_ipc_import(call);
 	}
 	return amd_call_kernel(call);
 }

@@ -6,7 +6,7 @@
 #include "guest/amd/memory/memory.h"
 #include "guest/amd/memory/svm.h"
 
-static bool names_ours(struct amd_call *call)
+static bool amd_svm_names_ours(struct amd_call *call)
 {
 	const struct kfd_ioctl_svm_args *args = call->block;
 
@@ -33,8 +33,8 @@ struct svm_part {
 	uint64_t had;
 };
 
-static int reserve(struct amd_call *call, const struct demand *demand, const struct amd_ranges *had,
-		   struct svm_part parts[DEMAND_PARTS])
+static int amd_svm_reserve(struct amd_call *call, const struct demand *demand,
+			   const struct amd_ranges *had, struct svm_part parts[DEMAND_PARTS])
 {
 	for (uint32_t i = 0; i < demand->count; i++) {
 		struct amd_device *device = amd_device(call->amd, demand->parts[i].gpu_id);
@@ -55,15 +55,15 @@ static int reserve(struct amd_call *call, const struct demand *demand, const str
 }
 
 /* With these the kernel has looked at the call and done nothing; with others it may have begun. */
-static bool did_nothing(int error)
+static bool amd_svm_did_nothing(int error)
 {
 	return error == -EINVAL || error == -EFAULT || error == -EPERM || error == -EBADF ||
 	       error == -ENOTTY || error == -ENODEV || error == -ESRCH;
 }
 
 /* From now on the addresses are charged to `taken`, and as before where the memory may be still. */
-static void charge(struct amd_call *call, const struct demand *demand, struct amd_ranges *had,
-		   uint64_t taken, bool stays)
+static void amd_svm_charge(struct amd_call *call, const struct demand *demand,
+			   struct amd_ranges *had, uint64_t taken, bool stays)
 {
 	struct amd_range range = {demand->object, demand->object + demand->length, taken};
 	struct amd_ranges lost = {.count = 0};
@@ -92,7 +92,7 @@ static void charge(struct amd_call *call, const struct demand *demand, struct am
  * What is charged for these addresses is taken out first, and stays charged: two threads that are
  * at the same addresses cannot both give it back.
  */
-static int take(struct amd_call *call, const struct demand *demand)
+static int amd_svm_take(struct amd_call *call, const struct demand *demand)
 {
 	struct amd_range range = {demand->object, demand->object + demand->length, 0};
 	struct svm_part parts[DEMAND_PARTS];
@@ -102,13 +102,13 @@ static int take(struct amd_call *call, const struct demand *demand)
 
 	if (amd_ranges_set(&call->amd->ranges, &range, &had))
 		return -ENOMEM;
-	r = reserve(call, demand, &had, parts);
+	r = amd_svm_reserve(call, demand, &had, parts);
 	if (r) {
 		amd_svm_put_back(call->amd, &had);
 		return r;
 	}
 	r = amd_call_kernel(call);
-	if (r < 0 && did_nothing(r)) {
+	if (r < 0 && amd_svm_did_nothing(r)) {
 		for (uint32_t i = 0; i < demand->count; i++)
 			amd_charge_cancel(&parts[i].charge);
 		amd_svm_put_back(call->amd, &had);
@@ -118,11 +118,11 @@ static int take(struct amd_call *call, const struct demand *demand)
 		amd_charge_commit(&parts[i].charge, CAT_DATA, demand->length - parts[i].had);
 		taken |= UINT64_C(1) << parts[i].device;
 	}
-	charge(call, demand, &had, taken, demand->stays || r < 0);
+	amd_svm_charge(call, demand, &had, taken, demand->stays || r < 0);
 	return r;
 }
 
-static int give(struct amd_call *call, const struct demand *demand)
+static int amd_svm_give(struct amd_call *call, const struct demand *demand)
 {
 	struct amd_range range = {demand->object, demand->object + demand->length, 0};
 	struct amd_ranges gone = {.count = 0};
@@ -135,11 +135,11 @@ static int give(struct amd_call *call, const struct demand *demand)
 
 int amd_memory_svm(struct amd_call *call, const struct demand *demand)
 {
-	if (!names_ours(call))
+	if (!amd_svm_names_ours(call))
 		return -EINVAL;
 	if (demand->act == DEMAND_TAKE && demand->length)
-		return take(call, demand);
+		return amd_svm_take(call, demand);
 	if (demand->act == DEMAND_GIVE)
-		return give(call, demand);
+		return amd_svm_give(call, demand);
 	return amd_call_kernel(call);
 }

@@ -6,7 +6,7 @@
 #include "base/fault.h"
 #include "guest/amd/memory/sweep.h"
 
-static int reserve_vram(struct guest *guest, const struct amd_charge *charge, int fd)
+static int amd_reserve_vram(struct guest *guest, const struct amd_charge *charge, int fd)
 {
 	struct slot *slot = charge->amd->slot;
 	struct amd_device *device = charge->device;
@@ -25,7 +25,7 @@ int amd_reserve(struct guest *guest, struct amd *amd, struct amd_device *device,
 	struct amd_charge charge = {amd, device, memory, bytes};
 
 	/* Whatever the ledger cannot do: ROCm's library repeats other errors, some for ever. */
-	if (!amd_charge_is_host(&charge) && reserve_vram(guest, &charge, fd))
+	if (!amd_charge_is_host(&charge) && amd_reserve_vram(guest, &charge, fd))
 		return -ENOMEM;
 	FAULT_POINT(GUEST_RESERVED);
 	*ret = charge;

@@ -41,7 +41,8 @@ void amd_svm_put_back(struct amd *amd, struct amd_ranges *ranges)
 }
 
 /* Takes out of `ranges` what lies between two mappings. */
-static void cut(struct amd_ranges *ranges, uint64_t first, uint64_t end, struct amd_ranges *gone)
+static void amd_svm_cut(struct amd_ranges *ranges, uint64_t first, uint64_t end,
+			struct amd_ranges *gone)
 {
 	const struct amd_range nothing = {first, end, 0};
 
@@ -54,7 +55,8 @@ struct line {
 	enum { FIRST, END, REST } at;
 };
 
-static void next_char(struct line *line, char c, struct amd_ranges *ranges, struct amd_ranges *gone)
+static void amd_svm_next_char(struct line *line, char c, struct amd_ranges *ranges,
+			      struct amd_ranges *gone)
 {
 	uint64_t *number = line->at == FIRST ? &line->first : &line->end;
 
@@ -62,7 +64,7 @@ static void next_char(struct line *line, char c, struct amd_ranges *ranges, stru
 		*line = (struct line){.last_end = line->end};
 	} else if (line->at == FIRST && c == '-') {
 		line->at = END;
-		cut(ranges, line->last_end, line->first, gone);
+		amd_svm_cut(ranges, line->last_end, line->first, gone);
 	} else if (line->at == END && c == ' ') {
 		line->at = REST;
 	} else if (line->at != REST) {
@@ -71,7 +73,7 @@ static void next_char(struct line *line, char c, struct amd_ranges *ranges, stru
 }
 
 /* Takes out of `ranges` what is not mapped any more; where that cannot be told nothing. */
-static void cut_unmapped(struct amd_ranges *ranges, struct amd_ranges *gone)
+static void amd_svm_cut_unmapped(struct amd_ranges *ranges, struct amd_ranges *gone)
 {
 	struct line line = {.at = FIRST};
 	char buffer[4096];
@@ -82,16 +84,16 @@ static void cut_unmapped(struct amd_ranges *ranges, struct amd_ranges *gone)
 	maps = open("/proc/thread-self/maps", O_RDONLY | O_CLOEXEC);
 	while (maps >= 0 && (n = read(maps, buffer, sizeof(buffer))) > 0)
 		for (ssize_t i = 0; i < n; i++)
-			next_char(&line, buffer[i], ranges, gone);
+			amd_svm_next_char(&line, buffer[i], ranges, gone);
 	if (maps >= 0)
 		close(maps);
 	guest_depth--;
 	if (n == 0 && line.last_end) /* an empty list is none: we are in it */
-		cut(ranges, line.last_end, UINT64_MAX, gone);
+		amd_svm_cut(ranges, line.last_end, UINT64_MAX, gone);
 }
 
 /* Whether the kernel says of all of it that it is at a GPU or to go there. */
-static bool is_on_gpu(int kfd, uint64_t first, uint64_t end)
+static bool amd_svm_is_on_gpu(int kfd, uint64_t first, uint64_t end)
 {
 	static const struct kfd_ioctl_svm_attribute asked[] = {
 		{KFD_IOCTL_SVM_ATTR_PREFERRED_LOC, 0}, {KFD_IOCTL_SVM_ATTR_PREFETCH_LOC, 0}};
@@ -121,19 +123,19 @@ struct findings {
 };
 
 /* Finds what is gone of a range, in halves. */
-static void look(struct findings *found, struct amd_range range)
+static void amd_svm_look_at(struct findings *found, struct amd_range range)
 {
 	struct amd_range half = range;
 
-	if (--found->looks < 0 || is_on_gpu(found->kfd, range.first, range.end)) {
+	if (--found->looks < 0 || amd_svm_is_on_gpu(found->kfd, range.first, range.end)) {
 		amd_ranges_set(&found->there, &range, NULL);
 	} else if (range.end - range.first <= found->page_bytes) {
 		amd_ranges_set(&found->moved, &range, NULL);
 	} else {
 		half.end -= (range.end - range.first) / 2 / found->page_bytes * found->page_bytes;
-		look(found, half);
+		amd_svm_look_at(found, half);
 		range.first = half.end;
-		look(found, range);
+		amd_svm_look_at(found, range);
 	}
 }
 
@@ -148,9 +150,9 @@ void amd_svm_sweep(struct amd *amd, int fd)
 		return;
 	found.kfd = amd_file(fd) == AMD_FILE_KFD ? fd : amd_files_kfd();
 	if (found.kfd >= 0 && !amd_ranges_set(&amd->ranges, &all, &charged)) {
-		cut_unmapped(&charged, &found.gone);
+		amd_svm_cut_unmapped(&charged, &found.gone);
 		for (uint32_t i = 0; i < charged.count; i++)
-			look(&found, charged.at[i]);
+			amd_svm_look_at(&found, charged.at[i]);
 		amd_svm_put_back(amd, &found.there);
 		amd_svm_release_all(amd, &found.gone);
 		amd_svm_release_all(amd, &found.moved);

@@ -7,7 +7,7 @@
 
 #define BATCH 16
 
-static bool is_of_marks(const struct object *object, void *arg)
+static bool amd_sweep_is_of_marks(const struct object *object, void *arg)
 {
 	return object->kind == OBJECT_GEM && amd_files_has_mark(object->key, arg);
 }
@@ -17,7 +17,7 @@ static bool is_of_marks(const struct object *object, void *arg)
  * before the look: one that another thread has swept meanwhile may be another file's by now, and
  * what is charged under it then, too.
  */
-static void sweep_files(struct guest *guest, struct amd *amd)
+static void amd_sweep_files(struct guest *guest, struct amd *amd)
 {
 	struct object gone[BATCH];
 	struct amd_marks closed;
@@ -28,7 +28,8 @@ static void sweep_files(struct guest *guest, struct amd *amd)
 	do {
 		lock_take(&amd->file_lock);
 		amd_files_keep_same(amd, &closed);
-		n = closed.set ? object_sweep(guest->objects, is_of_marks, &closed, gone, BATCH)
+		n = closed.set ? object_sweep(guest->objects, amd_sweep_is_of_marks, &closed, gone,
+					      BATCH)
 			       : 0;
 		for (int i = 0; i < n; i++)
 			amd_charge_drop(guest, amd, &gone[i]);
@@ -50,7 +51,7 @@ void amd_sweep_dmabufs(struct guest *guest, struct amd *amd)
 
 void amd_sweep(struct guest *guest, struct amd *amd, int fd)
 {
-	sweep_files(guest, amd);
+	amd_sweep_files(guest, amd);
 	amd_sweep_dmabufs(guest, amd);
 	amd_svm_sweep(amd, fd);
 }

@@ -65,13 +65,13 @@ struct making {
 	struct cu_share share[TENANTS];
 };
 
-static uint64_t mix(uint64_t h, const void *data, size_t len)
+static uint64_t allotment_mix(uint64_t h, const void *data, size_t len)
 {
 	h = hash_bytes(h, data, len);
 	return h ^ h >> 32;
 }
 
-static struct units_file *map_file(const char *runtime, int *ret_error)
+static struct units_file *allotment_map_file(const char *runtime, int *ret_error)
 {
 	CLEANUP_CLOSE int fd = shared_file_join(runtime, UNITS_FILE, UNITS_BYTES);
 	void *map;
@@ -98,7 +98,7 @@ int allotment_open(const char *tenant_dir, struct allotment **ret)
 	if (a == MAP_FAILED)
 		return -ENOMEM;
 	memcpy(a->runtime, tenant_dir, (size_t)(slash - tenant_dir));
-	a->file = map_file(a->runtime, &r);
+	a->file = allotment_map_file(a->runtime, &r);
 	if (!a->file) {
 		munmap(a, sizeof(*a));
 		return r;
@@ -130,7 +130,7 @@ bool allotment_part(const struct policy *policy, const uint8_t uuid[16], struct 
 }
 
 /* A tenant that is alive, has queues on the GPU and a limit. */
-static int add_member(const char *name, const char *dir, void *arg)
+static int allotment_add_member(const char *name, const char *dir, void *arg)
 {
 	struct making *making = arg;
 	struct member *member = &making->member[making->n];
@@ -148,13 +148,13 @@ static int add_member(const char *name, const char *dir, void *arg)
 	}
 	member->time = device_time_of(member->ledger, device);
 	member->had = !cu_grant_read(member->time, &member->grant);
-	making->names = mix(making->names, name, strlen(name) + 1);
+	making->names = allotment_mix(making->names, name, strlen(name) + 1);
 	making->n++;
 	return 0;
 }
 
 /* Whether all have what was made at one time, for these tenants and parts. */
-static bool is_made(const struct making *making, uint64_t of)
+static bool allotment_is_made(const struct making *making, uint64_t of)
 {
 	for (uint32_t i = 0; i < making->n; i++) {
 		const struct cu_grant *grant = &making->member[i].grant;
@@ -166,7 +166,7 @@ static bool is_made(const struct making *making, uint64_t of)
 	return true;
 }
 
-static int divide(struct making *making, const struct cu_map *map)
+static int allotment_divide(struct making *making, const struct cu_map *map)
 {
 	int r = 0;
 
@@ -184,7 +184,7 @@ static int divide(struct making *making, const struct cu_map *map)
 }
 
 /* A kill between two of them leaves units that are not of one making, and the next begins anew. */
-static void write_all(const struct making *making, uint64_t of)
+static void allotment_write_all(const struct making *making, uint64_t of)
 {
 	struct cu_grant grant = {.made_ns = now_monotonic_ns(), .of = of};
 
@@ -199,27 +199,28 @@ static void write_all(const struct making *making, uint64_t of)
 }
 
 /* 1: something was changed. */
-static int make_locked(struct allotment *a, struct making *making, const struct cu_map *map)
+static int allotment_make_locked(struct allotment *a, struct making *making,
+				 const struct cu_map *map)
 {
 	uint64_t of;
 	int r;
 
-	tenant_list(a->runtime, add_member, making);
+	tenant_list(a->runtime, allotment_add_member, making);
 	weights_divide(making->part, making->n);
-	of = mix(making->names, &making->n, sizeof(making->n));
+	of = allotment_mix(making->names, &making->n, sizeof(making->n));
 	for (uint32_t i = 0; i < making->n; i++)
-		of = mix(of, &making->part[i].permille, sizeof(making->part[i].permille));
-	if (is_made(making, of))
+		of = allotment_mix(of, &making->part[i].permille, sizeof(making->part[i].permille));
+	if (allotment_is_made(making, of))
 		return 0;
 	FAULT_POINT(UNITS_LOCKED);
-	r = divide(making, map);
+	r = allotment_divide(making, map);
 	if (r < 0)
 		return r;
-	write_all(making, of);
+	allotment_write_all(making, of);
 	return 1;
 }
 
-static void say_change(struct units_file *file)
+static void allotment_say_change(struct units_file *file)
 {
 	__atomic_fetch_add(&file->changes, 1, __ATOMIC_SEQ_CST);
 	futex_wake_all(&file->changes);
@@ -240,7 +241,7 @@ int allotment_make(struct allotment *a, const uint8_t uuid[16], const struct cu_
 	making->uuid = uuid;
 	r = wait ? shared_file_lock_wait(fd, LOCK_AT, 1) : shared_file_lock(fd, LOCK_AT, 1);
 	if (!r) {
-		r = make_locked(a, making, map);
+		r = allotment_make_locked(a, making, map);
 		shared_file_unlock(fd, LOCK_AT, 1);
 	}
 	for (uint32_t i = 0; i < making->n; i++)
@@ -249,15 +250,15 @@ int allotment_make(struct allotment *a, const uint8_t uuid[16], const struct cu_
 	/* Who comes and goes between two looks is not seen by them: the next finds a change. */
 	if (r > 0) {
 		__atomic_store_n(&a->file->present, 0, __ATOMIC_SEQ_CST);
-		say_change(a->file);
+		allotment_say_change(a->file);
 	}
 	return r < 0 ? r : 0;
 }
 
 /* Adds up what stands for each GPU that a living process of the tenant has queues on. */
-static int add_present(const char *name, const char *dir, void *arg)
+static int allotment_add_present(const char *name, const char *dir, void *arg)
 {
-	uint64_t *present = arg, tenant = mix(1, name, strlen(name));
+	uint64_t *present = arg, tenant = allotment_mix(1, name, strlen(name));
 	struct ledger_device_info info;
 	struct ledger *ledger;
 
@@ -265,7 +266,7 @@ static int add_present(const char *name, const char *dir, void *arg)
 		return 0;
 	for (int d = 0; !ledger_device_info(ledger, d, &info); d++)
 		if (amd_identity_is(info.uuid) && cu_grant_wanted(ledger, info.uuid) >= 0)
-			*present += mix(tenant, info.uuid, sizeof(info.uuid));
+			*present += allotment_mix(tenant, info.uuid, sizeof(info.uuid));
 	ledger_close(ledger);
 	return 0;
 }
@@ -279,9 +280,9 @@ void allotment_look(struct allotment *a, uint64_t now)
 		return;
 	if (!atomic_swap_if_u64(&a->file->looked_ns, looked, now))
 		return;
-	tenant_list(a->runtime, add_present, &present);
+	tenant_list(a->runtime, allotment_add_present, &present);
 	if (__atomic_exchange_n(&a->file->present, present, __ATOMIC_SEQ_CST) != present)
-		say_change(a->file);
+		allotment_say_change(a->file);
 }
 
 uint32_t allotment_changes(const struct allotment *a)

@@ -15,7 +15,7 @@
 #include "ledger/device_time.h"
 
 /* How units are missing from the GPU's parts sysfs does not say, but its render node does. */
-static void refine(const struct topology_node *node, struct cu_geometry *geometry)
+static void queue_hold_refine(const struct topology_node *node, struct cu_geometry *geometry)
 {
 	struct drm_amdgpu_info_device info = {0};
 	struct drm_amdgpu_info args = {.return_pointer = (uintptr_t)&info,
@@ -33,7 +33,7 @@ static void refine(const struct topology_node *node, struct cu_geometry *geometr
 }
 
 /* Once a device; threads that do it at the same time come to the same. NULL: no mask is of use. */
-static const struct cu_map *map_of(struct queues *queues, int device)
+static const struct cu_map *queue_hold_map_of(struct queues *queues, int device)
 {
 	struct queue_device *d = &queues->device[device];
 	const struct topology_node *node = queues->amd->device[device].node;
@@ -50,7 +50,7 @@ static const struct cu_map *map_of(struct queues *queues, int device)
 		return r ? NULL : &d->map;
 	r = cu_geometry_of_node(node, &geometry);
 	if (!r) {
-		refine(node, &geometry);
+		queue_hold_refine(node, &geometry);
 		r = cu_map_init(&geometry, &map);
 	}
 	lock_take(&queues->lock);
@@ -64,7 +64,7 @@ static const struct cu_map *map_of(struct queues *queues, int device)
 }
 
 /* 0: no limit; 1: *ret; -errno: nobody knows. */
-static int part_of(struct queues *queues, int device, struct part *ret)
+static int queue_hold_part_of(struct queues *queues, int device, struct part *ret)
 {
 	const struct guest *guest = queues->guest;
 	struct policy policy;
@@ -80,8 +80,8 @@ static int part_of(struct queues *queues, int device, struct part *ret)
 }
 
 /* What was made for all tenants, if it may be believed. */
-static bool take_units(const struct queues *queues, int device, const struct cu_map *map,
-		       const struct part *part, struct queue_hold *hold)
+static bool queue_hold_take_units(const struct queues *queues, int device, const struct cu_map *map,
+				  const struct part *part, struct queue_hold *hold)
 {
 	int ledger = queues->amd->device[device].ledger;
 	struct cu_mask mask;
@@ -103,7 +103,8 @@ static bool take_units(const struct queues *queues, int device, const struct cu_
 }
 
 /* As if there were no other tenants: near what it had. */
-static void take_alone(const struct cu_map *map, uint32_t permille, struct queue_hold *hold)
+static void queue_hold_take_alone(const struct cu_map *map, uint32_t permille,
+				  struct queue_hold *hold)
 {
 	struct cu_share share = {.permille = permille, .mask = hold->mask};
 
@@ -115,31 +116,31 @@ static void take_alone(const struct cu_map *map, uint32_t permille, struct queue
 	hold->permille[QUEUE_COMPUTES] = share.duty_permille;
 }
 
-static int find_hold(struct queues *queues, int device, const struct cu_map *map, bool wait,
-		     struct queue_hold *hold)
+static int queue_hold_find(struct queues *queues, int device, const struct cu_map *map, bool wait,
+			   struct queue_hold *hold)
 {
 	const uint8_t *uuid = queues->amd->device[device].uuid;
 	struct part part;
-	int r = part_of(queues, device, &part);
+	int r = queue_hold_part_of(queues, device, &part);
 
 	hold->limited = r != 0;
 	hold->masks = map != NULL;
 	if (!r)
 		return 0;
 	if (r < 0) { /* no more than the least of anything */
-		take_alone(map, 1, hold);
+		queue_hold_take_alone(map, 1, hold);
 		return r;
 	}
 	/* Its own share it has in any case, where that is not what others leave. */
 	if (!queues->allotment) {
 		uint32_t weight = part.weight < 1000 ? part.weight : 1000;
 
-		take_alone(map, part.cap_permille ? part.cap_permille : weight, hold);
+		queue_hold_take_alone(map, part.cap_permille ? part.cap_permille : weight, hold);
 		return 0;
 	}
 	r = allotment_make(queues->allotment, uuid, map, wait);
-	if (!take_units(queues, device, map, &part, hold)) {
-		take_alone(map, 1, hold);
+	if (!queue_hold_take_units(queues, device, map, &part, hold)) {
+		queue_hold_take_alone(map, 1, hold);
 		r = r ? r : -EAGAIN;
 	}
 	return r;
@@ -157,8 +158,8 @@ int queue_hold_refresh(struct queues *queues, int device, bool wait)
 	lock_drop(&queues->lock);
 	guest_depth++;
 	hold.generation = guest_generation(queues->guest);
-	map = map_of(queues, device);
-	r = find_hold(queues, device, map, wait, &hold);
+	map = queue_hold_map_of(queues, device);
+	r = queue_hold_find(queues, device, map, wait, &hold);
 	guest_depth--;
 	if (r)
 		hold.generation = 0;

@@ -13,16 +13,16 @@
 #include "guest/amd/queue/keeper.h"
 #include "guest/amd/user.h"
 
-static bool copies(uint32_t type)
+static bool amd_queue_copies(uint32_t type)
 {
 	return type == KFD_IOC_QUEUE_TYPE_SDMA || type == KFD_IOC_QUEUE_TYPE_SDMA_XGMI ||
 	       type == KFD_IOC_QUEUE_TYPE_SDMA_BY_ENG_ID;
 }
 
-static struct queue describe(const struct kfd_ioctl_create_queue_args *a, int device)
+static struct queue amd_queue_describe(const struct kfd_ioctl_create_queue_args *a, int device)
 {
 	return (struct queue){
-		.kind = copies(a->queue_type) ? QUEUE_COPIES : QUEUE_COMPUTES,
+		.kind = amd_queue_copies(a->queue_type) ? QUEUE_COPIES : QUEUE_COMPUTES,
 		.device = device,
 		.duty.wanted = {.ring_base_address = a->ring_base_address,
 				.ring_size = a->ring_size,
@@ -33,7 +33,7 @@ static struct queue describe(const struct kfd_ioctl_create_queue_args *a, int de
 	};
 }
 
-static int destroy_as(struct amd_call *call, uint32_t id)
+static int amd_queue_destroy_as(struct amd_call *call, uint32_t id)
 {
 	struct kfd_ioctl_destroy_queue_args a = {.queue_id = id};
 
@@ -44,14 +44,14 @@ static int destroy_as(struct amd_call *call, uint32_t id)
  * One that the kernel just made gets what it is held to, and somebody who sees to it. If that
  * cannot be, it is gone again.
  */
-static int adopt(struct amd_call *call, struct queues *queues, const struct queue *queue)
+static int amd_queue_adopt(struct amd_call *call, struct queues *queues, const struct queue *queue)
 {
 	uint32_t id = queue->duty.wanted.queue_id;
 	uint64_t version;
 	int r;
 
 	if (id >= QUEUES) {
-		destroy_as(call, id);
+		amd_queue_destroy_as(call, id);
 		queues_expect_no_more(queues, queue->device);
 		return -ENOMEM;
 	}
@@ -62,14 +62,14 @@ static int adopt(struct amd_call *call, struct queues *queues, const struct queu
 	if (!r) {
 		queues_release(queues, id, version);
 	} else {
-		destroy_as(call, id);
+		amd_queue_destroy_as(call, id);
 		queues_remove(queues, id, version);
 	}
 	return r;
 }
 
 /* `queue` is what the program wants; off the hardware where it may not work now. */
-static int create_as(struct amd_call *call, struct queues *queues, struct queue *queue)
+static int amd_queue_create_as(struct amd_call *call, struct queues *queues, struct queue *queue)
 {
 	struct kfd_ioctl_create_queue_args *a = call->block;
 	int r;
@@ -85,11 +85,11 @@ static int create_as(struct amd_call *call, struct queues *queues, struct queue 
 		return r;
 	}
 	queue->duty.wanted.queue_id = a->queue_id;
-	return adopt(call, queues, queue);
+	return amd_queue_adopt(call, queues, queue);
 }
 
 /* Without room for the kernel's answer nobody could tell which queue it is. */
-static int create(struct amd_call *call, struct queues *queues)
+static int amd_queue_create(struct amd_call *call, struct queues *queues)
 {
 	const struct kfd_ioctl_create_queue_args *a = call->block;
 	struct amd_device *device = amd_device(call->amd, a->gpu_id);
@@ -100,14 +100,14 @@ static int create(struct amd_call *call, struct queues *queues)
 		return -EINVAL;
 	i = (int)(device - call->amd->device);
 	call->request = _IOC(_IOC_READ | _IOC_WRITE, 'K', KFD_NR_CREATE_QUEUE, call->bytes);
-	queue = describe(a, i);
+	queue = amd_queue_describe(a, i);
 	/* What others do is known of only while somebody looks. */
 	if (queues_expect(queues, i) || queue_hold_is_old(queues, i))
 		queue_hold_refresh(queues, i, true);
-	return create_as(call, queues, &queue);
+	return amd_queue_create_as(call, queues, &queue);
 }
 
-static int destroy(struct amd_call *call, struct queues *queues)
+static int amd_queue_destroy(struct amd_call *call, struct queues *queues)
 {
 	const struct kfd_ioctl_destroy_queue_args *a = call->block;
 	uint64_t version;
@@ -127,7 +127,7 @@ static int destroy(struct amd_call *call, struct queues *queues)
  * What the program wants is remembered as soon as the kernel has accepted it; not of a queue that
  * has this number by now because another thread destroyed this one meanwhile.
  */
-static int update(struct amd_call *call, struct queues *queues)
+static int amd_queue_update(struct amd_call *call, struct queues *queues)
 {
 	struct kfd_ioctl_update_queue_args *a = call->block;
 	const struct kfd_ioctl_update_queue_args wanted = *a;
@@ -156,8 +156,8 @@ static int update(struct amd_call *call, struct queues *queues)
 }
 
 /* Where it is not held to a mask the program's own is told as it is. */
-static int set_mask(struct amd_call *call, struct queues *queues, uint32_t id, uint64_t version,
-		    const uint32_t *words, uint32_t bits)
+static int amd_queue_set_mask(struct amd_call *call, struct queues *queues, uint32_t id,
+			      uint64_t version, const uint32_t *words, uint32_t bits)
 {
 	struct kfd_ioctl_set_cu_mask_args args = {.queue_id = id, .num_cu_mask = bits};
 	struct queue *q = &queues->queue[id];
@@ -189,7 +189,7 @@ static int set_mask(struct amd_call *call, struct queues *queues, uint32_t id, u
 	return queues_settle(queues, call->fd, id);
 }
 
-static int mask(struct amd_call *call, struct queues *queues)
+static int amd_queue_mask_call(struct amd_call *call, struct queues *queues)
 {
 	const struct kfd_ioctl_set_cu_mask_args *a = call->block;
 	uint32_t words[CU_MASK_WORDS] = {0}, bits = a->num_cu_mask;
@@ -204,7 +204,7 @@ static int mask(struct amd_call *call, struct queues *queues)
 		return -EFAULT;
 	if (!queues_claim(queues, a->queue_id, &version))
 		return -EFAULT; /* as the kernel says of one that is not there */
-	r = set_mask(call, queues, a->queue_id, version, words, bits);
+	r = amd_queue_set_mask(call, queues, a->queue_id, version, words, bits);
 	queues_release(queues, a->queue_id, version);
 	return r;
 }
@@ -217,12 +217,12 @@ int amd_queue_call(struct amd_call *call)
 		return -ENOMEM;
 	switch (_IOC_NR(call->request)) {
 	case KFD_NR_CREATE_QUEUE:
-		return create(call, queues);
+		return amd_queue_create(call, queues);
 	case KFD_NR_DESTROY_QUEUE:
-		return destroy(call, queues);
+		return amd_queue_destroy(call, queues);
 	case KFD_NR_UPDATE_QUEUE:
-		return update(call, queues);
+		return amd_queue_update(call, queues);
 	default:
-		return mask(call, queues);
+		return amd_queue_mask_call(call, queues);
 	}
 }

@@ -27,7 +27,7 @@
  * all is done. Of compute queues they tell what was begun, not what is done. Where they cannot be
  * read, for the queue is being destroyed or nothing of ours may read, it counts as work.
  */
-static bool has_work(const struct queue *q)
+static bool queue_keeper_has_work(const struct queue *q)
 {
 	uint32_t read, written;
 
@@ -35,7 +35,7 @@ static bool has_work(const struct queue *q)
 	       user_peek(&written, q->write_pointer, sizeof(written)) || read != written;
 }
 
-static bool is_busy(struct queues *queues, int device, enum queue_kind kind)
+static bool queue_keeper_is_busy(struct queues *queues, int device, enum queue_kind kind)
 {
 	uint32_t high = queues_high(queues);
 	bool busy = false;
@@ -47,14 +47,14 @@ static bool is_busy(struct queues *queues, int device, enum queue_kind kind)
 		is = queues->queue[i];
 		lock_drop(&queues->lock);
 		busy = is.used && is.device == device && is.kind == kind && is.duty.told & 0xff &&
-		       has_work(&is);
+		       queue_keeper_has_work(&is);
 	}
 	return busy;
 }
 
 /* The tenant's processes have one account, and what they do at the same time counts once. */
-static struct duty_answer step(struct queues *queues, int device, enum queue_kind kind,
-			       uint32_t permille, uint64_t from_ns, uint64_t now)
+static struct duty_answer queue_keeper_step(struct queues *queues, int device, enum queue_kind kind,
+					    uint32_t permille, uint64_t from_ns, uint64_t now)
 {
 	struct device_time *time =
 		device_time_of(queues->guest->ledger, queues->amd->device[device].ledger);
@@ -74,7 +74,8 @@ static struct duty_answer step(struct queues *queues, int device, enum queue_kin
 }
 
 /* Answers when to come again: not at all, where all of the time is the tenant's. */
-static uint64_t take_turns(struct queues *queues, int device, enum queue_kind kind, uint64_t now)
+static uint64_t queue_keeper_take_turns(struct queues *queues, int device, enum queue_kind kind,
+					uint64_t now)
 {
 	struct queue_device *d = &queues->device[device];
 	struct queue_turn turn, next = {.next_ns = UINT64_MAX};
@@ -89,10 +90,11 @@ static uint64_t take_turns(struct queues *queues, int device, enum queue_kind ki
 	if (permille < 1000) {
 		if (turn.looked_ns && now < turn.next_ns)
 			return turn.next_ns;
-		from_ns = turn.looked_ns && !turn.closed && is_busy(queues, device, kind)
-				  ? turn.looked_ns
-				  : now;
-		answer = step(queues, device, kind, permille, from_ns, now);
+		from_ns =
+			turn.looked_ns && !turn.closed && queue_keeper_is_busy(queues, device, kind)
+				? turn.looked_ns
+				: now;
+		answer = queue_keeper_step(queues, device, kind, permille, from_ns, now);
 		next = (struct queue_turn){!answer.open, now, answer.next_ns};
 	}
 	lock_take(&queues->lock);
@@ -101,7 +103,7 @@ static uint64_t take_turns(struct queues *queues, int device, enum queue_kind ki
 	return next.next_ns;
 }
 
-static bool has_queues(struct queues *queues, int device)
+static bool queue_keeper_has_queues(struct queues *queues, int device)
 {
 	bool any;
 
@@ -112,16 +114,16 @@ static bool has_queues(struct queues *queues, int device)
 }
 
 /* Answers when to come again at the latest. */
-static uint64_t keep_device(struct queues *queues, int device, bool changed)
+static uint64_t queue_keeper_keep_device(struct queues *queues, int device, bool changed)
 {
-	bool any = has_queues(queues, device);
+	bool any = queue_keeper_has_queues(queues, device);
 	uint64_t next = UINT64_MAX;
 
 	if (any && (changed || queue_hold_is_old(queues, device)) &&
 	    queue_hold_refresh(queues, device, false))
 		next = now_monotonic_ns() + RETRY_NS;
 	for (int kind = 0; kind < QUEUE_KINDS; kind++) {
-		uint64_t at = take_turns(queues, device, kind, now_monotonic_ns());
+		uint64_t at = queue_keeper_take_turns(queues, device, kind, now_monotonic_ns());
 
 		next = at < next ? at : next;
 	}
@@ -131,7 +133,7 @@ static uint64_t keep_device(struct queues *queues, int device, bool changed)
 }
 
 /* What was before this thread nobody looked at. */
-static void begin(struct queues *queues)
+static void queue_keeper_begin(struct queues *queues)
 {
 	lock_take(&queues->lock);
 	for (int i = 0; i < GUEST_DEVICES; i++)
@@ -148,7 +150,7 @@ enum after {
 };
 
 /* Who adds a queue sees what this answers, or is seen here. */
-static enum after after_look(struct queues *queues, uint64_t *needed_ns)
+static enum after queue_keeper_after_look(struct queues *queues, uint64_t *needed_ns)
 {
 	uint64_t now = now_monotonic_ns();
 	enum after after = AFTER_END;
@@ -171,7 +173,7 @@ static enum after after_look(struct queues *queues, uint64_t *needed_ns)
 }
 
 /* Who finds a keeper that is being made waits for it: there may be none. Under the lock. */
-static void wait_for_start(struct queues *queues)
+static void queue_keeper_wait_for_start(struct queues *queues)
 {
 	while (queues->starting) {
 		lock_drop(&queues->lock);
@@ -185,13 +187,13 @@ static void wait_for_start(struct queues *queues)
  * again; false: there is one, which sees it too. The end of the last queue wakes nobody: a thread
  * that sleeps costs less than waking it would, of a program that makes a queue for each copy.
  */
-static bool watch(struct queues *queues, uint64_t generation)
+static bool queue_keeper_watch(struct queues *queues, uint64_t generation)
 {
 	bool kept;
 
 	policy_wait(queues->guest->policy_map, generation);
 	lock_take(&queues->lock);
-	wait_for_start(queues);
+	queue_keeper_wait_for_start(queues);
 	queues->watched = false;
 	kept = queues->kept;
 	queues->kept = true;
@@ -200,7 +202,7 @@ static bool watch(struct queues *queues, uint64_t generation)
 }
 
 /* While anything is limited, and for a moment after. False: nobody is needed any more. */
-static bool keep_limited(struct queues *queues, uint64_t *ret_generation)
+static bool queue_keeper_keep_limited(struct queues *queues, uint64_t *ret_generation)
 {
 	static const uint32_t nothing;
 	struct policy_map *policy = queues->guest->policy_map;
@@ -209,14 +211,14 @@ static bool keep_limited(struct queues *queues, uint64_t *ret_generation)
 	uint32_t heard = 0;
 	bool first = true;
 
-	begin(queues);
+	queue_keeper_begin(queues);
 	do {
 		uint64_t generation = policy ? policy_generation(policy) : 0;
 		uint32_t seen = queues->allotment ? allotment_changes(queues->allotment) : 0;
 		uint64_t next = now_monotonic_ns() + LOOK_NS;
 
 		for (int i = 0; i < (int)queues->amd->ndevices; i++) {
-			uint64_t at = keep_device(queues, i, first || seen != heard);
+			uint64_t at = queue_keeper_keep_device(queues, i, first || seen != heard);
 
 			next = at < next ? at : next;
 		}
@@ -228,26 +230,27 @@ static bool keep_limited(struct queues *queues, uint64_t *ret_generation)
 		} else {
 			futex_wait_until(&nothing, 0, next);
 		}
-		after = after_look(queues, &needed_ns);
+		after = queue_keeper_after_look(queues, &needed_ns);
 		*ret_generation = generation;
 	} while (after == AFTER_LOOK);
 	return after == AFTER_WATCH;
 }
 
-static void *keep(void *arg)
+static void *queue_keeper_keep(void *arg)
 {
 	struct queues *queues = arg;
 	uint64_t generation;
 
 	prctl(PR_SET_NAME, "allot-keeper");
 	guest_depth++; /* what this thread calls is our own affair */
-	while (keep_limited(queues, &generation) && watch(queues, generation))
+	while (queue_keeper_keep_limited(queues, &generation) &&
+	       queue_keeper_watch(queues, generation))
 		;
 	return NULL;
 }
 
 /* Under the lock. */
-static bool is_needed(const struct queues *queues, int device)
+static bool queue_keeper_is_needed(const struct queues *queues, int device)
 {
 	if (queues->kept)
 		return false;
@@ -261,8 +264,8 @@ int queue_keeper_need(struct queues *queues, int device)
 	int r;
 
 	lock_take(&queues->lock);
-	wait_for_start(queues);
-	needed = is_needed(queues, device);
+	queue_keeper_wait_for_start(queues);
+	needed = queue_keeper_is_needed(queues, device);
 	if (needed) {
 		queues->kept = true;
 		queues->starting = 1;
@@ -270,7 +273,7 @@ int queue_keeper_need(struct queues *queues, int device)
 	lock_drop(&queues->lock);
 	if (!needed)
 		return 0;
-	r = thread_start(keep, queues);
+	r = thread_start(queue_keeper_keep, queues);
 	lock_take(&queues->lock);
 	if (r)
 		queues->kept = false;

@@ -47,7 +47,7 @@ struct queues *queues_get(struct guest *guest, struct amd *amd)
 }
 
 /* In the ledger by whoever changed the number last: under the lock, for it is two stores. */
-static void count(struct queues *queues, int device, int more)
+static void queues_count(struct queues *queues, int device, int more)
 {
 	struct queue_device *d = &queues->device[device];
 
@@ -61,7 +61,7 @@ bool queues_expect(struct queues *queues, int device)
 	bool first;
 
 	lock_take(&queues->lock);
-	count(queues, device, 1);
+	queues_count(queues, device, 1);
 	first = queues->device[device].n == 1 || !queues->kept;
 	lock_drop(&queues->lock);
 	return first;
@@ -70,7 +70,7 @@ bool queues_expect(struct queues *queues, int device)
 void queues_expect_no_more(struct queues *queues, int device)
 {
 	lock_take(&queues->lock);
-	count(queues, device, -1);
+	queues_count(queues, device, -1);
 	lock_drop(&queues->lock);
 }
 
@@ -81,7 +81,7 @@ uint64_t queues_add(struct queues *queues, const struct queue *queue, int fd)
 
 	lock_take(&queues->lock);
 	if (q->used) /* whoever destroyed it did not come to say so yet */
-		count(queues, q->device, -1);
+		queues_count(queues, q->device, -1);
 	*q = *queue;
 	q->used = true;
 	q->claims = 1;
@@ -131,7 +131,7 @@ void queues_remove(struct queues *queues, uint32_t id, uint64_t version)
 	lock_take(&queues->lock);
 	if (q->used && q->version == version) {
 		q->used = false;
-		count(queues, q->device, -1);
+		queues_count(queues, q->device, -1);
 	}
 	lock_drop(&queues->lock);
 }
@@ -144,7 +144,7 @@ bool queues_open(const struct queues *queues, const struct queue *q)
 }
 
 /* The mask that a queue is to have; false: none, or it has it. */
-static bool mask_due(const struct queues *queues, const struct queue *q, struct cu_mask *ret)
+static bool queues_mask_due(const struct queues *queues, const struct queue *q, struct cu_mask *ret)
 {
 	const struct queue_device *d = &queues->device[q->device];
 
@@ -172,11 +172,11 @@ struct due {
 	struct kfd_ioctl_update_queue_args args;
 };
 
-static bool is_due(const struct queues *queues, const struct queue *q, struct due *ret)
+static bool queues_is_due(const struct queues *queues, const struct queue *q, struct due *ret)
 {
 	const struct queue_device *d = &queues->device[q->device];
 
-	ret->mask = mask_due(queues, q, &ret->units);
+	ret->mask = queues_mask_due(queues, q, &ret->units);
 	if (ret->mask)
 		ret->set = (struct kfd_ioctl_set_cu_mask_args){
 			.queue_id = q->duty.wanted.queue_id,
@@ -187,7 +187,7 @@ static bool is_due(const struct queues *queues, const struct queue *q, struct du
 }
 
 /* The mask first: a queue that is put back on the hardware is bound by then. */
-static int tell_one(struct queues *queues, struct queue *q, int fd, struct due *due)
+static int queues_tell_one(struct queues *queues, struct queue *q, int fd, struct due *due)
 {
 	int r = 0;
 
@@ -219,11 +219,11 @@ int queues_settle(struct queues *queues, int fd, uint32_t id)
 		bool is;
 
 		lock_take(&queues->lock);
-		is = is_due(queues, q, &due);
+		is = queues_is_due(queues, q, &due);
 		lock_drop(&queues->lock);
 		if (!is)
 			break;
-		r = tell_one(queues, q, fd, &due);
+		r = queues_tell_one(queues, q, fd, &due);
 	}
 	return r;
 }
@@ -233,7 +233,7 @@ int queues_settle(struct queues *queues, int fd, uint32_t id)
  * might close too, and a forked child would keep it open. Never another file under that number.
  * Without a free descriptor the program's own has to do, so that no queue stays as it is.
  */
-static int borrow(struct queues *queues, bool *ret_ours)
+static int queues_borrow(struct queues *queues, bool *ret_ours)
 {
 	int program, fd;
 
@@ -256,18 +256,18 @@ static int borrow(struct queues *queues, bool *ret_ours)
 }
 
 /* The keeper's claim, if there is anything to be told. */
-static bool take(struct queues *queues, int device, struct queue *q, struct due *due)
+static bool queues_take(struct queues *queues, int device, struct queue *q, struct due *due)
 {
 	bool is;
 
 	lock_take(&queues->lock);
-	is = q->used && q->device == device && !q->claims && is_due(queues, q, due);
+	is = q->used && q->device == device && !q->claims && queues_is_due(queues, q, due);
 	q->telling = is;
 	lock_drop(&queues->lock);
 	return is;
 }
 
-static void leave(struct queues *queues, struct queue *q)
+static void queues_leave(struct queues *queues, struct queue *q)
 {
 	lock_take(&queues->lock);
 	q->telling = 0;
@@ -295,13 +295,13 @@ void queues_tell(struct queues *queues, int device)
 	for (uint32_t i = 0; i < high; i++) {
 		struct queue *q = &queues->queue[i];
 
-		if (!take(queues, device, q, &due))
+		if (!queues_take(queues, device, q, &due))
 			continue;
 		if (fd < 0)
-			fd = borrow(queues, &ours);
+			fd = queues_borrow(queues, &ours);
 		if (fd >= 0)
-			tell_one(queues, q, fd, &due);
-		leave(queues, q);
+			queues_tell_one(queues, q, fd, &due);
+		queues_leave(queues, q);
 		if (fd < 0)
 			return; /* the next look tries again */
 	}

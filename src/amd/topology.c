@@ -47,21 +47,6 @@ bool topology_can_reach(const struct topology *topology, uint32_t from, uint32_t
 	return from == to || topology_link(topology, from, to);
 }
 
-uint32_t topology_peers(const struct topology *topology, uint32_t owner, uint32_t *ret_nodes)
-{
-	uint32_t n = 0;
-
-	if (owner >= topology->node_count || !topology->nodes[owner].gpu_id)
-		return 0;
-	ret_nodes[n++] = owner;
-	/* The right to reach is that of who maps: its link to the owner counts. */
-	for (uint32_t i = 0; i < topology->node_count; i++)
-		if (i != owner && topology->nodes[i].gpu_id &&
-		    topology_can_reach(topology, i, owner))
-			ret_nodes[n++] = i;
-	return n;
-}
-
 uint64_t topology_vram_bytes(const struct topology_node *node)
 {
 	uint64_t sum = 0;

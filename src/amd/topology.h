@@ -136,15 +136,11 @@ const struct topology_node *topology_gpu(const struct topology *topology, uint32
 const struct topology_link *topology_link(const struct topology *topology, uint32_t from,
 					  uint32_t to);
 
-/* Whether `from` reaches memory of `to`, which is so where they are the same. */
-bool topology_can_reach(const struct topology *topology, uint32_t from, uint32_t to);
-
 /*
- * The GPUs that memory of the GPU `owner` can be mapped to: itself first, then those with a link
- * to it, by number. Fills `ret_nodes`, which has room for `topology->gpu_count`, and answers how
- * many there are; 0 where `owner` is no GPU.
+ * Whether `from` reaches memory of `to`, which is so where they are the same. The link of the one
+ * that maps counts, and not the one back.
  */
-uint32_t topology_peers(const struct topology *topology, uint32_t owner, uint32_t *ret_nodes);
+bool topology_can_reach(const struct topology *topology, uint32_t from, uint32_t to);
 
 /* Device memory of a node. Saturates. */
 uint64_t topology_vram_bytes(const struct topology_node *node);

@@ -3,10 +3,13 @@
 
 #include "base/number.h"
 
-/* Above them is the XCC that a queue of packets is for. */
+/* The bits above the percentage name the XCC that a queue of packets is for. */
 #define PERCENT 0xffu
 
-/* How long a tenant that works all the time may go on: what it uses is paid back meanwhile. */
+/*
+ * How long a tenant that works all the time may go on. Meanwhile its share is paid in: with 10 ms
+ * of credit and a quarter of the time it may go on for 10 / (1 - 0.25) = 13 ms.
+ */
 static int64_t duty_lasts_ns(const struct controller *controller, const struct share_params *params,
 			     uint64_t hot, uint64_t now_ns)
 {

@@ -26,7 +26,7 @@
  */
 #define DUTY_SLICE_NS (20 * NS_PER_MS)
 
-/* It is looked again after so long at most, in case the share has changed; and at least. */
+/* The next look is after this at most, in case the share has changed; and after this at least. */
 #define DUTY_LOOK_NS  (50 * NS_PER_MS)
 #define DUTY_PAUSE_NS NS_PER_MS
 
@@ -37,15 +37,15 @@ struct duty_answer {
 };
 
 /*
- * `params->share_permille` is the part of the time. Since it was asked last the tenant's queues
- * have worked on the GPU from `from_ns` to `to_ns`, the same for not at all; without a measurement
- * it is as long as they were on with something to do, until the kernel had done what it was told.
- * What is late is paid for by the next pause.
+ * `params->share_permille` is the part of the time. From `from_ns` to `to_ns` the tenant's queues
+ * have worked on the GPU since the last step; both are the same where they have not. Nobody
+ * measures that: the caller takes the time in which they had work and were on the hardware. A step
+ * that comes late lets them work longer, and the next pause is longer for it.
  */
 struct duty_answer duty_step(const struct controller *controller, const struct share_params *params,
 			     uint64_t hot, uint64_t from_ns, uint64_t to_ns, uint64_t now_ns);
 
-/* What the kernel is to be told of a queue's percentage, also when the program makes one. */
+/* The percentage that the kernel is told where the program wants `wanted`. */
 uint32_t duty_percentage(uint32_t wanted, bool open);
 
 struct duty_queue {
@@ -54,8 +54,8 @@ struct duty_queue {
 };
 
 /*
- * Whether the kernel has to be told something of a queue, and then what: *ret. When it has done it,
- * `told` is to become ret->queue_percentage; before, one asks again.
+ * Whether the kernel has to be told something of a queue, and then what: *ret. Once the kernel has
+ * taken it, the caller sets `told` to ret->queue_percentage.
  */
 bool duty_queue_update(const struct duty_queue *queue, bool open,
 		       struct kfd_ioctl_update_queue_args *ret);

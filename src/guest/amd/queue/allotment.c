@@ -27,10 +27,10 @@
 #define UNITS_BYTES 4096
 #define LOCK_AT	    (INT64_C(1) << 40)
 
-/* Who has died is asked for so often. */
+/* How often one of the keepers looks which tenants have died. */
 #define LOOK_NS (40 * NS_PER_MS)
 
-/* Of one GPU. More have the masks that they had, or the least. */
+/* Most tenants of one GPU. Any beyond keep the mask that they had, or have the smallest. */
 #define TENANTS 256
 
 struct units_file {
@@ -51,11 +51,11 @@ struct allotment {
 struct member {
 	struct ledger *ledger;
 	struct device_time *time;
-	bool had; /* something that is whole: */
+	bool had; /* `grant` is whole */
 	struct cu_grant grant;
 };
 
-/* One making: of its own memory, since there may be many tenants. */
+/* The state of one making, in memory of its own, since there may be many tenants. */
 struct making {
 	const uint8_t *uuid;
 	uint32_t n;
@@ -129,7 +129,7 @@ bool allotment_part(const struct policy *policy, const uint8_t uuid[16], struct 
 	return true;
 }
 
-/* A tenant that is alive, has queues on the GPU and a limit. */
+/* Adds the tenant if it lives, has queues on the GPU and a limit. */
 static int allotment_add_member(const char *name, const char *dir, void *arg)
 {
 	struct making *making = arg;
@@ -153,7 +153,7 @@ static int allotment_add_member(const char *name, const char *dir, void *arg)
 	return 0;
 }
 
-/* Whether all have what was made at one time, for these tenants and parts. */
+/* Whether all members have units of one making, which was for just these tenants and parts. */
 static bool allotment_is_made(const struct making *making, uint64_t of)
 {
 	for (uint32_t i = 0; i < making->n; i++) {
@@ -183,7 +183,10 @@ static int allotment_divide(struct making *making, const struct cu_map *map)
 	return r;
 }
 
-/* A kill between two of them leaves units that are not of one making, and the next begins anew. */
+/*
+ * A process that is killed between two members leaves units of different makings. The next making
+ * finds that they differ, and begins anew.
+ */
 static void allotment_write_all(const struct making *making, uint64_t of)
 {
 	struct cu_grant grant = {.made_ns = now_monotonic_ns(), .of = of};
@@ -247,7 +250,7 @@ int allotment_make(struct allotment *a, const uint8_t uuid[16], const struct cu_
 	for (uint32_t i = 0; i < making->n; i++)
 		ledger_close(making->member[i].ledger);
 	munmap(making, sizeof(*making));
-	/* Who comes and goes between two looks is not seen by them: the next finds a change. */
+	/* A tenant may come and go between two looks: with 0 here the next look finds a change. */
 	if (r > 0) {
 		__atomic_store_n(&a->file->present, 0, __ATOMIC_SEQ_CST);
 		allotment_say_change(a->file);
@@ -255,7 +258,7 @@ int allotment_make(struct allotment *a, const uint8_t uuid[16], const struct cu_
 	return r < 0 ? r : 0;
 }
 
-/* Adds up what stands for each GPU that a living process of the tenant has queues on. */
+/* Adds a number for each GPU on which a living process of the tenant has queues. */
 static int allotment_add_present(const char *name, const char *dir, void *arg)
 {
 	uint64_t *present = arg, tenant = allotment_mix(1, name, strlen(name));
@@ -271,7 +274,7 @@ static int allotment_add_present(const char *name, const char *dir, void *arg)
 	return 0;
 }
 
-/* An instant ahead is damage, or of before the machine was started anew. */
+/* A last look that lies ahead is damage, or is from before the machine was started anew. */
 void allotment_look(struct allotment *a, uint64_t now)
 {
 	uint64_t looked = atomic_peek(&a->file->looked_ns), present = 1;

@@ -14,7 +14,7 @@
 #include "ledger/cu_grant.h"
 #include "ledger/device_time.h"
 
-/* How units are missing from the GPU's parts sysfs does not say, but its render node does. */
+/* Which units a GPU lacks, its render node tells; sysfs does not. */
 static void queue_hold_refine(const struct topology_node *node, struct cu_geometry *geometry)
 {
 	struct drm_amdgpu_info_device info = {0};
@@ -32,7 +32,7 @@ static void queue_hold_refine(const struct topology_node *node, struct cu_geomet
 		cu_geometry_refine(geometry, node, info.cu_bitmap);
 }
 
-/* Once a device; threads that do it at the same time come to the same. NULL: no mask is of use. */
+/* Made once a device; threads that make it at once make the same. NULL: no mask is of use. */
 static const struct cu_map *queue_hold_map_of(struct queues *queues, int device)
 {
 	struct queue_device *d = &queues->device[device];
@@ -63,7 +63,7 @@ static const struct cu_map *queue_hold_map_of(struct queues *queues, int device)
 	return r ? NULL : &d->map;
 }
 
-/* 0: no limit; 1: *ret; -errno: nobody knows. */
+/* 1: the policy limits the device, to *ret. 0: no limit. -errno: the policy cannot be read. */
 static int queue_hold_part_of(struct queues *queues, int device, struct part *ret)
 {
 	const struct guest *guest = queues->guest;
@@ -79,7 +79,7 @@ static int queue_hold_part_of(struct queues *queues, int device, struct part *re
 			      queues->amd->device[device].uuid, ret);
 }
 
-/* What was made for all tenants, if it may be believed. */
+/* Takes the units that were made for all tenants. False: there are none, or they are damaged. */
 static bool queue_hold_take_units(const struct queues *queues, int device, const struct cu_map *map,
 				  const struct part *part, struct queue_hold *hold)
 {
@@ -102,7 +102,7 @@ static bool queue_hold_take_units(const struct queues *queues, int device, const
 	return true;
 }
 
-/* As if there were no other tenants: near what it had. */
+/* Takes units as if there were no other tenant, near those that it had. */
 static void queue_hold_take_alone(const struct cu_map *map, uint32_t permille,
 				  struct queue_hold *hold)
 {
@@ -131,7 +131,7 @@ static int queue_hold_find(struct queues *queues, int device, const struct cu_ma
 		queue_hold_take_alone(map, 1, hold);
 		return r;
 	}
-	/* Its own share it has in any case, where that is not what others leave. */
+	/* Nothing is known of other tenants: it has what its policy says, whatever they have. */
 	if (!queues->allotment) {
 		uint32_t weight = part.weight < 1000 ? part.weight : 1000;
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a tenant's queues on a GPU are held to: from the policy, and from the units that all tenants
- * of the GPU have been given. What cannot be found out makes it less, never more.
+ * What a tenant's queues on a GPU are held to. It follows from the policy, and from the units that
+ * the tenants of the GPU were given. Where one of these cannot be read, the tenant gets less, never
+ * more.
  */
 #ifndef ALLOT_GUEST_AMD_QUEUE_HOLD_H
 #define ALLOT_GUEST_AMD_QUEUE_HOLD_H
@@ -9,12 +10,13 @@
 #include "guest/amd/queue/queues.h"
 
 /*
- * Brings a device's hold up to date; with `wait` somebody else's lock is waited for. 0, or an error
- * of allotment_make: the hold is a safe one, and this is to be called again.
+ * Brings a device's hold up to date. With `wait` it waits for the lock of the units where another
+ * process has it. 0, or an error of allotment_make: then the hold is a safe one, and the caller is
+ * to try again.
  */
 int queue_hold_refresh(struct queues *queues, int device, bool wait);
 
-/* Whether the policy has changed since. */
+/* Whether the policy has changed since the hold was found. */
 bool queue_hold_is_old(struct queues *queues, int device);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Calls about queues. A new one has its tenant's mask before the program hears of it, and so before
- * anything is in it; what a program asks for itself is kept within that.
+ * Calls about queues. A new queue has the tenant's mask before the program learns its number, and
+ * so before the program can put work into it. A mask of the program's own is narrowed to the
+ * tenant's.
  */
 #include <errno.h>
 #include <string.h>
@@ -41,8 +42,8 @@ static int amd_queue_destroy_as(struct amd_call *call, uint32_t id)
 }
 
 /*
- * One that the kernel just made gets what it is held to, and somebody who sees to it. If that
- * cannot be, it is gone again.
+ * A queue that the kernel has just made gets its mask, and a keeper. Where either fails, the queue
+ * is destroyed again.
  */
 static int amd_queue_adopt(struct amd_call *call, struct queues *queues, const struct queue *queue)
 {
@@ -68,7 +69,7 @@ static int amd_queue_adopt(struct amd_call *call, struct queues *queues, const s
 	return r;
 }
 
-/* `queue` is what the program wants; off the hardware where it may not work now. */
+/* Makes `queue` as the program wants it, but off the hardware while the tenant's turn is over. */
 static int amd_queue_create_as(struct amd_call *call, struct queues *queues, struct queue *queue)
 {
 	struct kfd_ioctl_create_queue_args *a = call->block;
@@ -88,7 +89,7 @@ static int amd_queue_create_as(struct amd_call *call, struct queues *queues, str
 	return amd_queue_adopt(call, queues, queue);
 }
 
-/* Without room for the kernel's answer nobody could tell which queue it is. */
+/* A block without room for the kernel's answer is refused: nobody could tell which queue it is. */
 static int amd_queue_create(struct amd_call *call, struct queues *queues)
 {
 	const struct kfd_ioctl_create_queue_args *a = call->block;
@@ -101,7 +102,7 @@ static int amd_queue_create(struct amd_call *call, struct queues *queues)
 	i = (int)(device - call->amd->device);
 	call->request = _IOC(_IOC_READ | _IOC_WRITE, 'K', KFD_NR_CREATE_QUEUE, call->bytes);
 	queue = amd_queue_describe(a, i);
-	/* What others do is known of only while somebody looks. */
+	/* Without a keeper nobody has looked lately what other tenants do. */
 	if (queues_expect(queues, i) || queue_hold_is_old(queues, i))
 		queue_hold_refresh(queues, i, true);
 	return amd_queue_create_as(call, queues, &queue);
@@ -124,8 +125,8 @@ static int amd_queue_destroy(struct amd_call *call, struct queues *queues)
 }
 
 /*
- * What the program wants is remembered as soon as the kernel has accepted it; not of a queue that
- * has this number by now because another thread destroyed this one meanwhile.
+ * Notes what the program wants as soon as the kernel has accepted it. Another thread may have
+ * destroyed the queue meanwhile, and its number may be another queue's: the version tells.
  */
 static int amd_queue_update(struct amd_call *call, struct queues *queues)
 {
@@ -155,7 +156,7 @@ static int amd_queue_update(struct amd_call *call, struct queues *queues)
 	return r;
 }
 
-/* Where it is not held to a mask the program's own is told as it is. */
+/* The program's mask is narrowed where the tenant has one, and else told as it is. */
 static int amd_queue_set_mask(struct amd_call *call, struct queues *queues, uint32_t id,
 			      uint64_t version, const uint32_t *words, uint32_t bits)
 {

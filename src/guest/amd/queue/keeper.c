@@ -12,20 +12,20 @@
 #include "ledger/device_time.h"
 #include "ledger/policy.h"
 
-/* Policies are looked at so often, and what could not be done is tried again. */
+/* How often the keeper looks at the policy, and when it tries again what failed. */
 #define LOOK_NS	  (20 * NS_PER_MS)
 #define RETRY_NS  (2 * NS_PER_MS)
 /*
- * For so long after the last queue: to a program that makes one for each copy each of them would
- * else be the first, at which nobody has looked yet.
+ * How long the keeper stays after the last queue. Without that, a program that makes a queue for
+ * each copy would have a new thread for each, and its queue would be done before the first look.
  */
 #define LINGER_NS (200 * NS_PER_MS)
 
 /*
- * Whether there is something to do for one that is on the hardware. A copy engine says how far it
- * is, the program how far it wrote, both in the program's memory; of a ring in which they are equal
- * all is done. Of compute queues they tell what was begun, not what is done. Where they cannot be
- * read, for the queue is being destroyed or nothing of ours may read, it counts as work.
+ * Whether a queue that is on the hardware has work. The program writes how far it filled the ring,
+ * a copy engine how far it is, both into the program's memory: where the two are equal, all is
+ * done. A compute queue tells only what was begun, so it always counts as having work. So does a queue
+ * whose pointers cannot be read: it is being destroyed, or we may not read there.
  */
 static bool queue_keeper_has_work(const struct queue *q)
 {
@@ -52,7 +52,10 @@ static bool queue_keeper_is_busy(struct queues *queues, int device, enum queue_k
 	return busy;
 }
 
-/* The tenant's processes have one account, and what they do at the same time counts once. */
+/*
+ * Bills the time since `from_ns` and asks whether the queues may work on. The processes of a tenant
+ * have one account: time in which several of them worked counts once.
+ */
 static struct duty_answer queue_keeper_step(struct queues *queues, int device, enum queue_kind kind,
 					    uint32_t permille, uint64_t from_ns, uint64_t now)
 {
@@ -73,7 +76,10 @@ static struct duty_answer queue_keeper_step(struct queues *queues, int device, e
 	return answer;
 }
 
-/* Answers when to come again: not at all, where all of the time is the tenant's. */
+/*
+ * Opens or closes the queues of a kind on a device. Answers when to come again; UINT64_MAX: all of
+ * the time is the tenant's, and nothing is to be done.
+ */
 static uint64_t queue_keeper_take_turns(struct queues *queues, int device, enum queue_kind kind,
 					uint64_t now)
 {
@@ -132,7 +138,7 @@ static uint64_t queue_keeper_keep_device(struct queues *queues, int device, bool
 	return next;
 }
 
-/* What was before this thread nobody looked at. */
+/* A new keeper bills from its first look on: nobody looked at what was before. */
 static void queue_keeper_begin(struct queues *queues)
 {
 	lock_take(&queues->lock);
@@ -149,7 +155,10 @@ enum after {
 	AFTER_END,
 };
 
-/* Who adds a queue sees what this answers, or is seen here. */
+/*
+ * Decides under the lock whether this thread goes on. A thread that adds a queue takes the same
+ * lock (queue_keeper_need): either this one sees its queue, or that one sees that nobody keeps it.
+ */
 static enum after queue_keeper_after_look(struct queues *queues, uint64_t *needed_ns)
 {
 	uint64_t now = now_monotonic_ns();
@@ -172,7 +181,7 @@ static enum after queue_keeper_after_look(struct queues *queues, uint64_t *neede
 	return after;
 }
 
-/* Who finds a keeper that is being made waits for it: there may be none. Under the lock. */
+/* Under the lock. Waits while another thread makes the keeper, since that may fail. */
 static void queue_keeper_wait_for_start(struct queues *queues)
 {
 	while (queues->starting) {
@@ -183,9 +192,9 @@ static void queue_keeper_wait_for_start(struct queues *queues)
 }
 
 /*
- * Until there is another policy than the one that was looked at. True: the caller is the keeper
- * again; false: there is one, which sees it too. The end of the last queue wakes nobody: a thread
- * that sleeps costs less than waking it would, of a program that makes a queue for each copy.
+ * Sleeps until the policy is another one than `generation`. True: the caller is the keeper again.
+ * False: there is a keeper by now, and the caller is to end. The end of the last queue does not
+ * wake the caller: for a program that makes a queue for each copy, sleeping on costs less.
  */
 static bool queue_keeper_watch(struct queues *queues, uint64_t generation)
 {
@@ -201,7 +210,7 @@ static bool queue_keeper_watch(struct queues *queues, uint64_t generation)
 	return !kept;
 }
 
-/* While anything is limited, and for a moment after. False: nobody is needed any more. */
+/* Keeps while any queue is limited, and a moment longer. True: then the caller is to watch. */
 static bool queue_keeper_keep_limited(struct queues *queues, uint64_t *ret_generation)
 {
 	static const uint32_t nothing;

@@ -14,7 +14,10 @@
 #include "guest/amd/ask.h"
 #include "ledger/cu_grant.h"
 
-/* A program's own call may come between two looks at what the kernel is to be told. */
+/*
+ * How often queues_settle looks again at what the kernel is to be told: while it asks the kernel,
+ * another call of the program may change what the program wants.
+ */
 #define TRIES 4
 
 struct queues *queues_made(struct amd *amd)
@@ -46,7 +49,7 @@ struct queues *queues_get(struct guest *guest, struct amd *amd)
 	return queues;
 }
 
-/* In the ledger by whoever changed the number last: under the lock, for it is two stores. */
+/* Under the lock: the number here and the number in the ledger change together. */
 static void queues_count(struct queues *queues, int device, int more)
 {
 	struct queue_device *d = &queues->device[device];
@@ -80,7 +83,7 @@ uint64_t queues_add(struct queues *queues, const struct queue *queue, int fd)
 	uint64_t version;
 
 	lock_take(&queues->lock);
-	if (q->used) /* whoever destroyed it did not come to say so yet */
+	if (q->used) /* another thread destroyed it, and has not called queues_remove yet */
 		queues_count(queues, q->device, -1);
 	*q = *queue;
 	q->used = true;
@@ -143,7 +146,7 @@ bool queues_open(const struct queues *queues, const struct queue *q)
 	return !d->hold.limited || !d->turn[q->kind].closed;
 }
 
-/* The mask that a queue is to have; false: none, or it has it. */
+/* The mask that the kernel is to be told. False: there is none, or the kernel has it. */
 static bool queues_mask_due(const struct queues *queues, const struct queue *q, struct cu_mask *ret)
 {
 	const struct queue_device *d = &queues->device[q->device];
@@ -164,7 +167,7 @@ static bool queues_mask_due(const struct queues *queues, const struct queue *q, 
 	return !q->masked || memcmp(ret, &q->mask, sizeof(*ret));
 }
 
-/* What there is to be told, by a copy. */
+/* A copy of what the kernel is to be told of a queue. */
 struct due {
 	bool mask, update;
 	struct kfd_ioctl_set_cu_mask_args set;
@@ -186,7 +189,7 @@ static bool queues_is_due(const struct queues *queues, const struct queue *q, st
 	return ret->mask || ret->update;
 }
 
-/* The mask first: a queue that is put back on the hardware is bound by then. */
+/* The mask goes first: a queue that is put back on the hardware is bound by it then. */
 static int queues_tell_one(struct queues *queues, struct queue *q, int fd, struct due *due)
 {
 	int r = 0;
@@ -229,9 +232,9 @@ int queues_settle(struct queues *queues, int fd, uint32_t id)
 }
 
 /*
- * The device's file, for a moment: the program may close its own at any time, one that we kept it
- * might close too, and a forked child would keep it open. Never another file under that number.
- * Without a free descriptor the program's own has to do, so that no queue stays as it is.
+ * A descriptor of /dev/kfd for a moment. None is kept: the program might close it by its number,
+ * and a forked child would hold it open. The program's own descriptor may become another file at
+ * any time, so a copy of it is checked. Where no descriptor is free, the program's own has to do.
  */
 static int queues_borrow(struct queues *queues, bool *ret_ours)
 {
@@ -255,7 +258,7 @@ static int queues_borrow(struct queues *queues, bool *ret_ours)
 	return amd_file(program) == AMD_FILE_KFD ? program : -ENODEV;
 }
 
-/* The keeper's claim, if there is anything to be told. */
+/* The keeper sets `telling` if the queue is unclaimed and the kernel is to be told something. */
 static bool queues_take(struct queues *queues, int device, struct queue *q, struct due *due)
 {
 	bool is;

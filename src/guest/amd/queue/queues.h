@@ -1,14 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The queues that this process has on AMD's GPUs: what the program wants of each, and what the
- * kernel was told. A tenant's share is told to the kernel queue by queue, as a mask and as a
- * percentage of 0 or of what the program asked for.
+ * kernel was told. The tenant's share is told to the kernel queue by queue: as a mask of compute
+ * units, and as a percentage, which is 0 (off the hardware) or what the program asked for.
  *
- * Nothing is locked while the kernel is asked. Of a queue it is asked by one at a time all the
- * same, since a percentage is told together with all else that a queue is, and the number of one
- * that was destroyed is given to another: the program's calls *claim* the queue, for which they
- * wait until the keeper's one call for it is done, as they would in the kernel, which does one
- * call of a process after the other. The keeper passes over what is claimed.
+ * The lock is never held while the kernel is asked. Calls about one queue come one after the other
+ * all the same. There are two reasons: a percentage is told together with all other properties of
+ * the queue, and the kernel gives the number of a destroyed queue to a new one. So a call of the
+ * program claims its queue, and the keeper thread passes over a queue that is claimed:
+ *
+ *	thread of the program		keeper thread (queues_tell)
+ *					no claim: sets `telling`, asks the kernel
+ *	queues_claim: adds its claim,
+ *	sleeps while `telling`
+ *					clears `telling`, wakes the program
+ *	asks the kernel
+ *					finds the claim, and passes over the queue
+ *	queues_release
+ *
+ * The program does not wait longer for that than it would in the kernel, which does one call of a
+ * process after the other.
  */
 #ifndef ALLOT_GUEST_AMD_QUEUE_QUEUES_H
 #define ALLOT_GUEST_AMD_QUEUE_QUEUES_H
@@ -38,11 +49,11 @@ struct queue {
 	int device;	  /* index in struct amd */
 	uint32_t claims;  /* calls of the program under way */
 	uint32_t telling; /* a futex: the keeper's call is under way */
-	uint64_t version; /* of what has this number */
+	uint64_t version; /* tells queues apart that had this number one after the other */
 	struct duty_queue duty;
 	uint64_t read_pointer, write_pointer;  /* in the program's memory */
 	uint32_t own_bits, own[CU_MASK_WORDS]; /* the mask that the program asked for; 0: none */
-	bool masked;			       /* the kernel has: */
+	bool masked;			       /* the kernel was told `mask` */
 	struct cu_mask mask;
 };
 
@@ -55,12 +66,12 @@ struct queue_hold {
 	uint64_t generation;		/* of the policy that it follows; 0: of none */
 };
 
-/* All under the lock of the queues. */
+/* All of it is under the lock of the queues. */
 struct queue_device {
-	uint32_t n; /* queues, and those that are about to be */
+	uint32_t n; /* queues, and queues that are being made */
 	int map_error;
 	bool has_map;
-	struct cu_map map; /* does not change any more then */
+	struct cu_map map; /* does not change once has_map is set */
 	struct queue_hold hold;
 	struct queue_turn {
 		bool closed;
@@ -73,8 +84,8 @@ struct queues {
 	struct amd *amd;
 	struct allotment *allotment; /* NULL: nobody else's units can be known */
 	struct lock lock;
-	bool kept;	   /* the keeper runs, or is about to: */
-	uint32_t starting; /* a futex: its thread is being made, which may fail */
+	bool kept;	   /* the keeper thread runs, or is being made */
+	uint32_t starting; /* a futex: the thread is being made, which may fail */
 	bool watched;	   /* a thread sleeps until the policy changes */
 	int file;     /* a number under which the program had /dev/kfd */
 	uint32_t n;
@@ -84,26 +95,30 @@ struct queues {
 	struct queue queue[QUEUES];
 };
 
-/* Those of this process, made by the first call. NULL: there is no memory. */
+/* The queues of this process; the first call makes the table. NULL: there is no memory. */
 struct queues *queues_get(struct guest *guest, struct amd *amd);
 
-/* The same, if there are any. */
+/* The same table, or NULL where no call has made it. */
 struct queues *queues_made(struct amd *amd);
 
 /*
- * One more is about to be made, so that others know; or is not made after all. True: none of this
- * device was kept so far.
+ * The program is about to make a queue: other tenants see the new number. queues_expect_no_more
+ * takes that back when the queue was not made. True: no thread looks after this device yet, or this
+ * is its first queue.
  */
 bool queues_expect(struct queues *queues, int device);
 void queues_expect_no_more(struct queues *queues, int device);
 
 /*
- * A queue that was expected and the kernel just made, by the file of that number; as if the program
- * had claimed it. Answers its version.
+ * Adds a queue that was expected and that the kernel has just made for the file `fd`. The caller
+ * holds a claim to it. Answers its version.
  */
 uint64_t queues_add(struct queues *queues, const struct queue *queue, int fd);
 
-/* False: there is no such queue. *ret_version tells it from a later one of its number. */
+/*
+ * Claims a queue, see above. False: there is none of this number. *ret_version tells it from a
+ * later queue of the same number.
+ */
 bool queues_claim(struct queues *queues, uint32_t id, uint64_t *ret_version);
 void queues_release(struct queues *queues, uint32_t id, uint64_t version);
 
@@ -114,15 +129,15 @@ void queues_remove(struct queues *queues, uint32_t id, uint64_t version);
 bool queues_open(const struct queues *queues, const struct queue *queue);
 
 /*
- * Tells the kernel what it does not know yet of a queue that the caller has claimed. 0 or what it
- * answered as -errno.
+ * Tells the kernel what it does not know yet of a queue that the caller has claimed. 0, or the
+ * kernel's error as -errno.
  */
 int queues_settle(struct queues *queues, int fd, uint32_t id);
 
 /* Numbers at and above this were never used. */
 uint32_t queues_high(struct queues *queues);
 
-/* The keeper's way: tells all of a device's queues that nobody has claimed. */
+/* For the keeper thread: the same for all queues of a device that nobody has claimed. */
 void queues_tell(struct queues *queues, int device);
 
 #endif

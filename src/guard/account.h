@@ -3,11 +3,14 @@
  * What a guarded process is reckoned to have of one GPU. The guard lets the kernel do what it
  * admitted and is not told how that went; the kernel's figure for the process tells later. Pure.
  *
- * A call that was admitted is under way until its thread is known to have left it. Meanwhile the
- * figure may contain its memory already or not. So what counts is the larger of the figure and of
- * what was settled before plus all that was admitted since: never less than what the process has
- * or is about to get, and the same memory never twice. Once nothing is under way the figure alone
- * counts, whatever the calls that were seen had said.
+ * An admitted call is under way until its thread is known to have left it. Meanwhile the figure may
+ * contain the call's memory or not. So the larger of two counts: the figure, and what was settled
+ * before plus all that was admitted since. That is never less than what the process has or is about
+ * to get, and counts no memory twice. Once nothing is under way the figure alone counts.
+ *
+ *	settled 10, the guard admits a call for 4	counts max(10, 10 + 4) = 14
+ *	the kernel's figure is 14 by now		counts max(14, 10 + 4) = 14
+ *	the thread has left the call, figure 14		settled 14, counts 14
  */
 #ifndef ALLOT_GUARD_ACCOUNT_H
 #define ALLOT_GUARD_ACCOUNT_H

@@ -6,7 +6,7 @@
 #include <linux/seccomp.h>
 #include <stdbool.h>
 
-/* Who asks wakes who answers on the same processor, where the kernel can (Linux 6.6). */
+/* Has the kernel wake the guard on the processor of the thread that asks (Linux 6.6). */
 void listener_tune(int listener);
 
 /* The next question. -ENOENT: it was taken back; -EINTR. Waits when there is none. */

@@ -22,7 +22,7 @@
 #include "ledger/shared.h"
 #include "ledger/slot.h"
 
-/* Admitted, and perhaps not over. */
+/* A call that was admitted, and is perhaps not over. */
 struct call {
 	pid_t thread;
 	uint32_t request;
@@ -244,8 +244,8 @@ static int usage_table_own_slot(struct usage_table *table, const struct usage_ta
 }
 
 /*
- * What it says there, pending bytes too: hooks publish before they ask the kernel, and take back
- * after it did.
+ * The bytes that the process counts in that slot, with those pending: its hooks publish before they
+ * ask the kernel, and take back after the kernel did.
  */
 static uint64_t usage_table_own_bytes(struct usage_table *table,
 				      const struct usage_table_process *p, int device)
@@ -265,7 +265,7 @@ static uint64_t usage_table_own_bytes(struct usage_table *table,
 	return sum;
 }
 
-/* What it has and another slot is charged for, or all of them together are. */
+/* Bytes that it has and that another slot is charged for, or all holders together. */
 static uint64_t usage_table_joined_bytes(struct usage_table *table,
 					 const struct usage_table_process *p, uint32_t g)
 {
@@ -280,8 +280,9 @@ static uint64_t usage_table_joined_bytes(struct usage_table *table,
 }
 
 /*
- * What its files have, less what it says that it imported: that is its owner's. It says so before
- * it imports and until it gave back, so the larger of before and after covers what is on its way.
+ * The bytes of its files, less those that its slot says are imported: these are their owner's. The
+ * process says so before it imports and until it has given back. So the slot is read before and
+ * after the files, and the larger figure covers an import on its way.
  */
 static int usage_table_read_files(struct usage_table *table, const struct usage_table_process *p,
 				  uint32_t g, uint64_t *ret_bytes)
@@ -297,7 +298,7 @@ static int usage_table_read_files(struct usage_table *table, const struct usage_
 	return 0;
 }
 
-/* It is gone for good, and its number another's already. */
+/* Whether another process has its number already: then it is gone for good. */
 static bool usage_table_has_successor(const struct usage_table_process *p)
 {
 	char path[32];
@@ -320,8 +321,8 @@ static int usage_table_read_kfd(const struct usage_table *table,
 }
 
 /*
- * The kernel's: the larger of its figures, since one contains some of the other. Of a process that
- * is gone it is read until it is nothing, since the kernel takes its time to give all back.
+ * The kernel's figure: the larger of its two, since one contains some of the other. For a process
+ * that is gone it is read until it is 0: the kernel takes its time to give all back.
  */
 static int usage_table_read_figure(struct usage_table *table, const struct usage_table_process *p,
 				   uint32_t g, uint64_t *ret_bytes)
@@ -364,7 +365,7 @@ static void usage_table_charge(struct usage_table *table, struct usage_table_pro
 	quota_set(table->slot, gpu->device, CAT_DATA, gpu->charged_bytes);
 }
 
-/* What goes beyond what the guard has for the process must fit. */
+/* Only the bytes beyond those that the guard's row has for the process must fit. */
 static int usage_table_admit(struct usage_table *table, struct usage_table_process *p, uint32_t g,
 			     bool last)
 {
@@ -467,7 +468,7 @@ int usage_table_take(struct usage_table *table, struct usage_table_process *p, p
 
 	r = usage_table_try_parts(table, p, thread, request, demand, false);
 	if (r == -EDQUOT) {
-		/* What is believed may be more than there is. */
+		/* The account may be more than the process has. */
 		usage_table_refresh(table, true);
 		r = usage_table_try_parts(table, p, thread, request, demand, true);
 	}
@@ -508,8 +509,8 @@ static bool usage_table_has_open(const struct usage_table *table,
 }
 
 /*
- * Threads first, then the figure: what they left it contains. True: there is nothing to be known of
- * the process any more, and nobody is about to ask for it.
+ * Threads are looked at first, then the figure is read, so that it contains the memory of calls
+ * that are over. True: the process has nothing any more, and none of its calls is under way.
  */
 static bool usage_table_refresh_process(struct usage_table *table, struct usage_table_process *p)
 {

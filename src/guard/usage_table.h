@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What guarded processes have of the tenant's GPUs: one account for each process and GPU, and one
- * slot in the tenant's ledger for all of them together. What a process counts by itself, with
- * liballot.so, in a slot of its own, is not counted again: the guard's figure is what goes beyond.
+ * slot in the tenant's ledger for all of them together. A process with liballot.so counts its
+ * memory in a slot of its own. The guard does not count that again: its figure is what goes beyond.
  *
  * All of it is for one thread.
  */
@@ -34,7 +34,7 @@ void usage_table_close(struct usage_table *table);
 struct usage_table_process *usage_table_process(struct usage_table *table, pid_t process,
 						bool files);
 
-/* The same, if it is noted; else NULL. */
+/* The process if it is noted, else NULL. */
 struct usage_table_process *usage_table_find(const struct usage_table *table, pid_t process);
 
 /*
@@ -44,14 +44,14 @@ struct usage_table_process *usage_table_find(const struct usage_table *table, pi
 int usage_table_take(struct usage_table *table, struct usage_table_process *process, pid_t thread,
 		     uint32_t request, const struct demand *demand);
 
-/* The thread asks something else, so it has left what it was in. */
+/* The thread asks something else, so its last call is over. */
 void usage_table_seen(struct usage_table_process *process, pid_t thread);
 
-/* What was admitted last for the thread did not get to the kernel. */
+/* The call that was admitted last for the thread did not get to the kernel. */
 void usage_table_cancel(struct usage_table *table, struct usage_table_process *process,
 			pid_t thread);
 
-/* Whether the process counts in a slot of its own, and all that the kernel shows of it. */
+/* Whether the process counts in a slot of its own all that the kernel shows of it. */
 bool usage_table_counts_itself(struct usage_table *table, struct usage_table_process *process,
 			       uint32_t gpu_id);
 

@@ -2,8 +2,8 @@
 /*
  * Which of an AMD GPU's compute units a tenant has, as its processes find it in the tenant's
  * ledger, and which of its processes have queues there. A process of any tenant writes the units of
- * all tenants at once, under a lock of the runtime directory (guest/amd/queue/allotment.h). They are
- * whole or they are none: a writer that is killed leaves a sum that does not fit, and the next
+ * all tenants at once, under a lock of the runtime directory (guest/amd/queue/allotment.h). They
+ * are whole or they are none: a writer that is killed leaves a sum that does not fit, and the next
  * makes them anew.
  */
 #ifndef ALLOT_LEDGER_CU_GRANT_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who may go: what a launch has to wait for, from numbers alone. No clock, no I/O; who asks looks
- * at the accounts, the arbiter's word and the work in flight, and sleeps as it is told.
+ * Admission: what a launch has to wait for, from numbers alone. No clock, no I/O. The caller reads
+ * the accounts, the arbiter's word and the work in flight, asks, and sleeps as it is told.
  */
 #ifndef ALLOT_SCHED_ADMISSION_H
 #define ALLOT_SCHED_ADMISSION_H
@@ -21,14 +21,14 @@ struct admission_inputs {
 	uint64_t now_ns;
 	bool turn;	  /* it is the tenant's turn, or nobody gives turns */
 	uint64_t paid_ns; /* when the tenant's accounts are settled; 0: they are */
-	bool stalls;	  /* its stream waits on the device for that already */
+	bool stalls;	  /* its stream waits on the device already until they are */
 	bool may_stall;
-	bool beside; /* it would be done when work of other streams is, which is paid for */
+	bool beside; /* it would be done no later than work of other streams that is paid for */
 	uint64_t room_ns;    /* when there may be room for it in flight; 0: there is */
-	uint64_t patience_ns; /* when it stops waiting for room: work may wait for it */
-	bool place;	     /* there is one for it, where long launches need one */
-	uint64_t glance_ns;  /* who waits for room looks again so soon, */
-	uint64_t look_ns;    /* and who waits for anything else so soon */
+	uint64_t patience_ns; /* when it stops waiting for room: other work may wait for it */
+	bool place;	     /* it has a place, or needs none: see device_time_take_place */
+	uint64_t glance_ns;  /* how soon to ask again while there is no room */
+	uint64_t look_ns;    /* how soon to ask again while it waits for anything else */
 };
 
 struct admission {
@@ -45,7 +45,7 @@ struct admission_pace {
 	bool uneven; /* each pause costs much: short launches, several streams, or other devices */
 };
 
-/* How long it works before it pauses, so that no pause is too short to be worth it. */
+/* How long the tenant works before it pauses, so that no pause is too short to be worth it. */
 uint64_t admission_slice_ns(const struct admission_pace *pace);
 
 /* How much may be in flight, by expected time. */
@@ -57,7 +57,7 @@ struct admission_window {
 };
 uint64_t admission_window_ns(const struct admission_window *window);
 
-/* What a share of a device pays for in so much time without work. */
+/* Device time that a share pays for in a pause of that length. */
 int64_t admission_paid_in_ns(int64_t share_permille, int64_t pause_ns);
 
 #endif

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Virtual time is what a tenant has had for its weight, and is kept as the lead over the least of
- * those that it competes with, directly or through others: groups that never met start even when
- * they meet, a tenant that was alone has no lead, and nothing grows without bound. Only tenants of
- * one priority compete; one that a higher priority keeps from running is left out meanwhile.
+ * Virtual time is what a tenant has had, divided by its weight. It is kept as the tenant's lead
+ * over the least one in its group, which is all that it competes with, directly or through others.
+ * So groups that never met start even when they meet, a tenant that was alone has no lead, and
+ * nothing grows without bound. Only tenants of one priority compete; a tenant that a higher
+ * priority keeps from running is left out meanwhile.
  *
- * Who is first in line and cannot run yet reserves its devices, or a tenant on several of them
- * would wait for ever between neighbours whose turns never end together. The price is a device
- * that now and then waits for another.
+ * The first in line reserves its devices while it cannot run yet. Otherwise a tenant on devices A
+ * and B could wait for ever, between a neighbour on A and one on B whose turns never end together.
+ * The price is that A now and then stands still until B is free.
  */
 #include "sched/arbiter.h"
 
@@ -36,18 +37,18 @@ const struct arbiter_params arbiter_defaults = {
 #define LEAVING_MAX_NS NS_PER_S
 
 /*
- * One that wanted a device so short a time ago, and pays a debt or computes something else, will
- * want it again, and should not find the work of a neighbour that was alone meanwhile before it.
+ * A tenant that wanted a device so short a time ago will want it again: it pays a debt, or computes
+ * something else. Until then a neighbour keeps little in flight, although it is alone.
  */
 #define RECENT_NS (100 * NS_PER_MS)
 
-/* A pause that is longer says nothing of the next one. */
+/* A pause that is longer than this does not tell how long the next one will be. */
 #define GAP_MOST_NS (10 * NS_PER_MS)
 
-/* No device stands still for longer because its owner comes first. */
+/* A device stands still for its owner, which comes first, no longer than this. */
 #define HOLD_MOST_NS NS_PER_MS
 
-/* Not worth a wake-up of its own. */
+/* A step that is due within this time of another has no wake-up of its own. */
 #define STEP_MIN_NS (20 * NS_PER_US)
 
 /* Turns that were charged before they were measured; see arbiter_charge_ahead. */
@@ -70,7 +71,7 @@ static bool arbiter_competes(const struct arbiter_tenant *a, const struct arbite
 	return arbiter_takes_part(a, b) && a->priority == b->priority;
 }
 
-/* Another that wants a device of this one, and is of at least that priority. */
+/* Whether another tenant of at least that priority wants a device of this one. */
 static bool arbiter_is_rivalled(const struct machine *m, const struct arbiter_tenant *t,
 				int32_t priority)
 {
@@ -86,7 +87,7 @@ static bool arbiter_is_brief(const struct machine *m, const struct arbiter_tenan
 	return t->burst_ns && t->burst_ns < m->params->brief_ns;
 }
 
-/* How long this tenant's turn is, by what it used: it follows how long the bursts of all are. */
+/* How much device time this tenant's turn has: less where all work in brief bursts. */
 static uint64_t arbiter_slice_ns(const struct machine *m, const struct arbiter_tenant *t)
 {
 	if (!arbiter_is_brief(m, t))
@@ -98,13 +99,13 @@ static uint64_t arbiter_slice_ns(const struct machine *m, const struct arbiter_t
 	return m->params->brief_slice_ns;
 }
 
-/* ... and by the clock. */
+/* How long the turn is by the clock. */
 static uint64_t arbiter_wall_ns(const struct machine *m, const struct arbiter_tenant *t)
 {
 	return arbiter_slice_ns(m, t) + arbiter_slice_ns(m, t) / 2;
 }
 
-/* What it used of its turn, with what is in flight: that is the turn's, too. */
+/* Device time that the turn has used; work in flight belongs to the turn, too. */
 static uint64_t arbiter_used_ns(const struct machine *m, const struct arbiter_tenant *t)
 {
 	return t->turn_busy_ns + (t->wants ? sat_sub_u64(t->done_ns, m->now_ns) : 0);
@@ -127,9 +128,9 @@ static void arbiter_charge(struct arbiter_tenant *t, uint64_t busy_ns)
 }
 
 /*
- * A turn that ended by the clock is charged by the clock, though less was measured, or one that
- * holds the device and does nothing would never lose its place. What is measured late is not
- * charged twice.
+ * A turn that ended by the clock is charged by the clock, even if less work was measured: otherwise
+ * a tenant that holds the device and does nothing would never lose its place in line. Work that is
+ * measured later is then not charged again.
  */
 static void arbiter_charge_ahead(const struct machine *m, struct arbiter_tenant *t)
 {
@@ -144,8 +145,9 @@ static void arbiter_charge_ahead(const struct machine *m, struct arbiter_tenant 
 }
 
 /*
- * Likewise the time for which others waited for work of a turn that was over, or one could say of
- * its work what it likes. Work of that length is measured in the end, and then not charged again.
+ * Likewise a tenant is charged the time for which others waited for its work after its turn:
+ * otherwise it could say of its work what it likes. When that work is measured, it is not charged
+ * again.
  */
 static void arbiter_charge_leaving(const struct machine *m, struct arbiter_tenant *t)
 {
@@ -185,9 +187,9 @@ static void arbiter_account(const struct machine *m, struct arbiter_tenant *t)
 }
 
 /*
- * Who comes back after a real pause has what it owed, but starts no earlier than those that stayed.
- * A pause of less than a slice, or one in which its work was still billed, forgives nothing: who
- * waits for each of its bursts would else lose its place each time.
+ * A tenant that comes back after a real pause owes what it owed, and starts no earlier in line than
+ * those that stayed. A pause of less than a slice, or one in which its work was still billed, is no
+ * real one: otherwise a tenant that waits for each of its bursts would lose its place each time.
  */
 static void arbiter_come_back(const struct machine *m, struct arbiter_tenant *t)
 {
@@ -203,7 +205,10 @@ static void arbiter_come_back(const struct machine *m, struct arbiter_tenant *t)
 		t->virtual_ns = least;
 }
 
-/* With what is launched and not measured yet, or a turn would be followed by one too many. */
+/*
+ * Virtual time with the work that is launched and not measured yet. Without that, a tenant whose
+ * turn has just ended would still look as if it had had little, and would get another turn.
+ */
 static uint64_t arbiter_expected_virtual(const struct machine *m, const struct arbiter_tenant *t)
 {
 	bool in_flight = t->wants && t->done_ns > m->now_ns;
@@ -242,7 +247,7 @@ static int arbiter_line_up(const struct machine *m, struct arbiter_tenant *line[
 	return n;
 }
 
-/* Somebody who waits for a device of it comes first by now. */
+/* Whether a tenant that waits for one of its devices is before it in line by now. */
 static bool arbiter_should_yield(const struct machine *m, const struct arbiter_tenant *t)
 {
 	for (int i = 0; i < m->n; i++) {
@@ -257,9 +262,10 @@ static bool arbiter_should_yield(const struct machine *m, const struct arbiter_t
 }
 
 /*
- * How long an owner with nothing to do keeps its turn. Who is known to come back later than is
- * worth to wait for keeps it for nothing, unless it comes first all the same: one that waits for
- * each of its bursts would else have as many as a neighbour, whatever their weights.
+ * How long an owner with nothing to do keeps its turn. An owner that is known to come back later
+ * than is worth waiting for gives it up, unless it is still the first in line. For if it gave it up
+ * then, too, a tenant that waits for each of its bursts would get one burst for each of a
+ * neighbour's, whatever their weights.
  */
 static uint64_t arbiter_grace_ns(const struct machine *m, const struct arbiter_tenant *t)
 {
@@ -271,8 +277,8 @@ static uint64_t arbiter_grace_ns(const struct machine *m, const struct arbiter_t
 }
 
 /*
- * A higher priority wants a device of this tenant and keeps it from running; unless that one is
- * kept from running itself.
+ * Finds which tenants are outranked: a higher priority wants one of their devices and keeps them
+ * from running, and is not kept from running itself.
  */
 static void arbiter_rank(const struct machine *m)
 {
@@ -313,7 +319,7 @@ static void arbiter_resume(const struct machine *m, struct arbiter_tenant *t)
 	t->idle_since_ns = 0;
 }
 
-/* It had a real pause: so long that its place is gone. */
+/* Whether it had a real pause, after which its place in line is gone. */
 static bool arbiter_is_away(const struct machine *m, const struct arbiter_tenant *t)
 {
 	uint64_t since = t->idle_since_ns > t->billed_ns ? t->idle_since_ns : t->billed_ns;
@@ -356,7 +362,9 @@ static void arbiter_look(const struct machine *m)
 	}
 }
 
-/* In the group that competes for the devices of `mask`; the mask grows until it has all of it. */
+/*
+ * The devices of the group that it competes in: its own, and those of all that share one of them.
+ */
 static uint64_t arbiter_group_of(const struct machine *m, const struct arbiter_tenant *t)
 {
 	uint64_t mask = t->devices, before;
@@ -382,7 +390,7 @@ static bool arbiter_owes_somebody(const struct machine *m, const struct arbiter_
 	return false;
 }
 
-/* Takes from each lead what the whole group has. Who is idle sees its debt fall with the rest. */
+/* Takes from each lead what the whole group has. An idle tenant's debt falls with the rest. */
 static void arbiter_rebase(const struct machine *m)
 {
 	bool done[ARBITER_TENANTS] = {false};
@@ -431,7 +439,7 @@ static void arbiter_begin_turn(const struct machine *m, struct arbiter_tenant *t
 
 	if (t->leaving)
 		arbiter_charge_leaving(m, t);
-	/* What was not measured by now never will be, and pays for nothing else. */
+	/* Work that was charged ahead and is not measured by now never will be: it is forgotten. */
 	if (t->done_ns <= m->now_ns && t->ahead_ns > most)
 		t->ahead_ns = most;
 	t->owner = true;
@@ -440,7 +448,10 @@ static void arbiter_begin_turn(const struct machine *m, struct arbiter_tenant *t
 	t->turn_busy_ns = 0;
 }
 
-/* Somebody who waits is behind by more than a turn: it had pauses, in which others had theirs. */
+/*
+ * Whether a tenant that waits is behind by more than a turn. It had pauses, in which others had
+ * their turns.
+ */
 static bool arbiter_is_overdue(const struct machine *m, const struct arbiter_tenant *t)
 {
 	for (int i = 0; i < m->n; i++) {
@@ -475,7 +486,7 @@ static void arbiter_end_turns(const struct machine *m)
 	}
 }
 
-/* Work of an earlier turn is still on a device of this tenant, and it has to wait for it. */
+/* Whether this tenant has to wait for work of an earlier turn on one of its devices. */
 static bool arbiter_drains(const struct machine *m, const struct arbiter_tenant *t)
 {
 	for (int i = 0; i < m->n; i++)
@@ -485,7 +496,9 @@ static bool arbiter_drains(const struct machine *m, const struct arbiter_tenant 
 	return false;
 }
 
-/* Those whose turn goes on, then, in line, those for whom there is room. */
+/*
+ * First those tenants whose turn goes on, then those for which there is room, as they are in line.
+ */
 static void arbiter_begin_turns(const struct machine *m)
 {
 	struct arbiter_tenant *line[ARBITER_TENANTS];
@@ -511,7 +524,7 @@ static void arbiter_begin_turns(const struct machine *m)
 	}
 }
 
-/* Weights that want a device, for each device. */
+/* The sum of the weights of those that want a device, for each device. */
 static void arbiter_add_weights(const struct machine *m, uint64_t sum[64])
 {
 	memset(sum, 0, 64 * sizeof(*sum));
@@ -524,7 +537,7 @@ static void arbiter_add_weights(const struct machine *m, uint64_t sum[64])
 	}
 }
 
-/* On the device where that is least. */
+/* Its part by weight, on the device where that is least. */
 static uint32_t arbiter_entitled_permille(const struct arbiter_tenant *t, const uint64_t sum[64])
 {
 	uint64_t weight = t->weight ? t->weight : 1, most = weight, permille;
@@ -555,7 +568,7 @@ static void arbiter_urge(const struct machine *m, struct arbiter_tenant *t)
 		t->urgent_ns = 0;
 }
 
-/* Above all that share a device with it, and there are some: it has nobody to wait for. */
+/* Whether it is above all that share a device with it, and there are some: it waits for nobody. */
 static bool arbiter_is_first(const struct machine *m, const struct arbiter_tenant *t)
 {
 	bool any = false;
@@ -626,7 +639,7 @@ static uint64_t arbiter_next_ns(const struct machine *m, const struct arbiter_te
 		next = min_u64(t->done_ns - m->params->lead_ns, t->left_ns + LEAVING_MAX_NS);
 	if (!t->owner || !arbiter_is_rivalled(m, t, INT32_MIN))
 		return next;
-	/* Nobody tells when it goes idle: look when what it has in flight may be done. */
+	/* It does not tell when it goes idle: look when its work in flight may be done. */
 	if (t->idle_since_ns)
 		next = min_u64(next, t->idle_since_ns + arbiter_grace_ns(m, t));
 	else

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whose turn it is: a pure state machine over the tenants of a machine. It is told what each wants
- * and has used, and answers who may launch until when. Who runs it, and how the answers reach
- * the tenants, is none of its business.
+ * The arbiter: a pure state machine over the tenants of a machine. It is told what each tenant
+ * wants and has used, and answers until when each may launch. It does not know which process runs
+ * it, nor how the answers reach the tenants.
  *
  * A turn is the tenant's, on all of its devices at once, so that no rank of a collective is held
  * while another runs; tenants with no device in common run at the same time. Among those that want
@@ -33,11 +33,12 @@ struct arbiter_params {
 };
 /*
  * For real devices: 12 ms, or 4 ms where nobody works for more than 1 ms at a time; 150 us, 500 us,
- * 30 us, 20 ms. A device stands still for 140 us between two contexts, less than 2 % of such a turn,
- * and who waits for each brief answer would else wait for two turns of others. The lead is what two
- * wake-ups take, the arbiter's and the next one's, on a bad day. It does not launch at once, for
- * the device turns to it in the middle of the last one's work, when that was at it for 2 ms, and
- * back again for the rest.
+ * 30 us, 20 ms. A device stands still for 140 us between two contexts, which is less than 2 % of a
+ * turn of 12 ms. Turns are shorter among programs that wait for each brief answer, since each of
+ * these would wait for the turns of the others. The lead is what two wake-ups take on a bad day:
+ * the arbiter's and the next tenant's. The next tenant does not launch at once. If it did, the
+ * device would turn to it in the middle of the last one's work, after 2 ms of that, and then back
+ * again.
  */
 extern const struct arbiter_params arbiter_defaults;
 
@@ -68,7 +69,7 @@ struct arbiter_tenant {
 	uint64_t idle_since_ns; /* 0: it wants */
 	uint64_t billed_ns;	/* when more of its work was last measured */
 	uint64_t gap_ns;	/* how long its pauses are, about */
-	uint64_t came_ns;	/* it works since then, with pauses after which it went on at once */
+	uint64_t came_ns;	/* it works since then, but for pauses that it came back from at once */
 	uint64_t stay_ns;	/* how long it then does, about; 0 not known */
 	bool owner, leaving, idle, away, outranked;
 };

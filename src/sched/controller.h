@@ -18,7 +18,7 @@
 
 #define CONTROLLER_COLD 6
 
-/* Slices where nobody says otherwise, see gate.c. */
+/* How long a tenant works between pauses; see admission_slice_ns. */
 #define CONTROLLER_SLICE_NS	 (8 * NS_PER_MS)
 #define CONTROLLER_LONG_SLICE_NS (4 * CONTROLLER_SLICE_NS)
 
@@ -65,7 +65,7 @@ struct controller {
 
 extern const struct controller controller_deficit, controller_bucket, controller_pid;
 
-/* For those that reckon in something else than time of the device: nothing is paid or owed. */
+/* For controllers that do not reckon in device time: nothing is paid or owed. */
 uint64_t controller_bill_nothing(uint64_t hot, const struct share_params *params,
 				 uint64_t from_ns, uint64_t to_ns);
 int64_t controller_no_debt(uint64_t hot, const struct share_params *params, uint64_t now_ns);

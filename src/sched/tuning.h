@@ -11,22 +11,23 @@
 /* --- The meter ----------------------------------------------------------------------------- */
 
 /*
- * A pause of a stream that is shorter is the program's own and is billed: nobody else could have
+ * A stream's pause that is shorter than this is billed to the program: no other program could have
  * used it, since a device takes 140 us to turn to another context (H200).
  */
 #define TUNING_GAP_NS (100 * NS_PER_US)
 /*
- * The end of what was launched is measured at least so often, by the time since the last measured
- * end: it bounds what a stream can leave unmeasured. A timing event takes 0.8 us to record and as
- * much to read (H200). With a rival the end is to be known sooner, as the rival waits for it.
+ * A stream's end is measured when its last measured end is so long ago, which bounds the work that
+ * a stream can leave unmeasured. A timing event takes 0.8 us to record and as much to read (H200).
+ * Where another tenant waits for the end, it is measured sooner.
  */
 #define TUNING_END_NS	    NS_PER_MS
 #define TUNING_END_RIVAL_NS (NS_PER_MS / 4)
 
 /*
- * Where the program waits so soon after an end that is known no other is recorded: the wait itself
- * tells when the work was done, a few us late. A launch and a wait of 8 us took 3.1 us more with an
- * event each time (H200). For an event of the program nobody tells, so there it is less.
+ * A program that waits so soon after a measured end gets no timing event for it: its wait tells
+ * when the work was done, a few us late. A launch and a wait of 8 us took 3.1 us more with an event
+ * each time (H200). Where the program records an event of its own, nothing tells when that was
+ * reached, so there it is less.
  */
 #define TUNING_WAIT_SKIP_NS (50 * NS_PER_US)
 #define TUNING_MARK_SKIP_NS (20 * NS_PER_US)
@@ -37,10 +38,10 @@
 
 /* --- Who launches -------------------------------------------------------------------------- */
 
-/* So long a process counts as one of its tenant's that launch; it says so again each so often. */
+/* A process that launched counts as active for so long, and says again each so often that it is. */
 #define TUNING_ACTIVE_NS       (30 * NS_PER_MS)
 #define TUNING_ACTIVE_EVERY_NS (5 * NS_PER_MS)
-/* How many do is counted so often. */
+/* How often the active processes of a tenant are counted. */
 #define TUNING_COUNT_NS NS_PER_MS
 /*
  * A tenant that waits for its turn wants the device for so long, one that just launched for less.
@@ -64,8 +65,9 @@
 
 /*
  * The driver's own work between two launches pushes ours out of the processor's caches: to ask
- * costs 120 to 160 ns there, after 46 ns in a loop that does nothing else (h200-launch-*). So who
- * asked lets through what comes next, for so long; for longer where nobody else waits.
+ * costs 120 to 160 ns there, after 46 ns in a loop that does nothing else (h200-launch-*). So a
+ * launch that asked lets those behind it through for so long, and for longer where no other tenant
+ * waits.
  */
 #define TUNING_CREDIT_NS       (50 * NS_PER_US)
 #define TUNING_CREDIT_ALONE_NS (100 * NS_PER_US)
@@ -73,50 +75,56 @@
 /* --- Slices and pauses --------------------------------------------------------------------- */
 
 /*
- * A pause costs two wake-ups, so none is shorter than this. After each, launches shorter than
- * TUNING_SHORT_NS have to get ahead of the device again, ranks of each other, and several streams
- * end one after the other: these pause less often, for what one more or less shows a second to be
- * off by 1.6 points, but for no longer than TUNING_PAUSE_MOST_NS.
+ * A pause costs two wake-ups, so none is shorter than this. After a pause, launches shorter than
+ * TUNING_SHORT_NS have to get ahead of the device again, ranks wait for each other, and several
+ * streams end one after the other. Such programs pause less often and longer, but no longer than
+ * TUNING_PAUSE_MOST_NS. TUNING_PAUSE_EVEN_NS is where one pause more or less makes a second look
+ * off by 1.6 points.
  */
 #define TUNING_PAUSE_NS	      (3 * NS_PER_MS)
 #define TUNING_PAUSE_PEERS_NS (10 * NS_PER_MS) /* the driver's slices of several processes end early */
 #define TUNING_PAUSE_EVEN_NS  (16 * NS_PER_MS)
 #define TUNING_PAUSE_MOST_NS  (150 * NS_PER_MS)
 #define TUNING_SHORT_NS	      (50 * NS_PER_US)
-/* Streams of which so much of their time is each one's own hardly overlap. */
+/* Streams hardly overlap if each has the device to itself for so much of its time. */
 #define TUNING_SPREAD_PERMILLE 750
 /* A thread that would wake up before work in flight is paid for sleeps on, no longer than this. */
 #define TUNING_MORE_NS (8 * NS_PER_MS)
 
 /* --- The in-flight window ------------------------------------------------------------------ */
 
-/* By expected time: two kernels of 1 ms keep a device busy. */
+/* Most in flight, by expected time: two kernels of 1 ms keep a device busy. */
 #define TUNING_WINDOW_NS (2 * NS_PER_MS)
 /*
- * More where nobody else waits for the device, as far as a pause pays for it: a program that
- * launches now faster, now slower than the device works keeps ahead of it.
+ * More is in flight where no other tenant waits for the device, as far as a pause of these lengths
+ * pays for it: so a program keeps ahead that launches now faster, now slower than the device works.
  */
 #define TUNING_WINDOW_ALONE_LEAST_NS (4 * NS_PER_MS)
 #define TUNING_WINDOW_ALONE_MOST_NS  (12 * NS_PER_MS)
 #define TUNING_WINDOW_ALONE_PAUSE_NS (36 * NS_PER_MS)
 #define TUNING_WINDOW_LARGE_MOST_NS  (24 * NS_PER_MS)
 #define TUNING_WINDOW_LARGE_PAUSE_NS (8 * NS_PER_MS)
-/* What several processes have in flight together takes no longer than this to pay for. */
+/* Several processes have no more in flight together than a pause of this length pays for. */
 #define TUNING_WINDOW_PEERS_PAUSE_NS (16 * NS_PER_MS)
 #define TUNING_WINDOW_PEERS_MOST_NS  (8 * NS_PER_MS)
 /* Where one launch of each process takes longer than this to pay for, fewer go at once. */
 #define TUNING_ROUND_PAUSE_NS (100 * NS_PER_MS)
-/* Who found no room has some when this part of it is done; of ranks, or one would be ahead. */
+/*
+ * A launch that found no room waits until this part of the window is done. Ranks of a collective
+ * wait for less of it, or one would get ahead of the others.
+ */
 #define TUNING_REFILL_PART	 2
 #define TUNING_REFILL_RANKS_PART 8
-/* Before a launch was measured. */
+/* What a launch is expected to take that was never measured. */
 #define TUNING_UNKNOWN_NS NS_PER_MS
 /*
- * While a higher priority may come, so much: the device works off all that is queued before it
- * turns to another context. What takes longer goes one launch at a time, and its end is looked out
- * for, awake for the last part of it. Beside one that works for long at a time, a part of that: a
- * program whose processor is its limit lives on what it has launched ahead (a training step on an
- * H200: 80 % of its speed with 350 us in flight, 86 % with 700 to 1500, 91 % with 5 ms).
+ * Most in flight while a tenant of higher priority may come: the device works off all that is
+ * queued before it turns to another context. Longer launches go one at a time; the monitor looks
+ * for the end of each, awake for the last part (TUNING_LOOKOUT_NS). Beside a priority that works
+ * for long at a time, a part of that time may be in flight: a program whose processor is its limit
+ * lives on what it has launched ahead (a training step on an H200: 80 % of its speed with 350 us in
+ * flight,
+ * 86 % with 700 to 1500, 91 % with 5 ms).
  */
 #define TUNING_URGED_NS	     (300 * NS_PER_US)
 #define TUNING_URGED_MOST_NS (1400 * NS_PER_US)
@@ -145,42 +153,42 @@
 #define TUNING_OVERLAP_NS (10 * NS_PER_MS)
 
 /*
- * Whose work took so much longer than twice what was expected, or is launched for the first time,
- * is not handed over from before its end is seen, for so long: both would be billed for what they
- * then have at once. A hand-over takes 100 us more so (H200).
+ * Work took so much longer than twice what was expected, or was never measured: then for so long
+ * the next tenant gets the device only when the end of this one's work was seen, since both would
+ * be billed for what they have on the device at once. A hand-over takes 100 us more so (H200).
  */
 #define TUNING_UNFORESEEN_NS	 NS_PER_MS
 #define TUNING_UNFORESEEN_FOR_NS (1000 * NS_PER_MS)
 
 /* --- Turns --------------------------------------------------------------------------------- */
 
-/* A turn begins no longer after it is given; its beginning is awaited awake for so long. */
+/* A turn begins within this time of being given. A thread that waits for it is awake at the end. */
 #define TUNING_EDGE_MOST_NS  NS_PER_MS
 #define TUNING_EDGE_AWAKE_NS (NS_PER_MS / 5)
-/* Work that goes before all others is seen to begin so soon, or after a part of its wait more. */
+/* Work of the first priority is seen to begin within this time, or this part of its wait. */
 #define TUNING_BEGIN_NS	     (NS_PER_MS / 10)
 #define TUNING_BEGIN_PART    8
-/* What has not begun for so long waits for something else. */
+/* Work that has not begun for so long waits for something else than the device. */
 #define TUNING_BEGIN_MOST_NS (100 * NS_PER_MS)
 
 /* --- Stalls of a stream -------------------------------------------------------------------- */
 
 /* A pause no longer than two wake-ups is not worth a third. */
 #define TUNING_STALL_LEAST_NS (200 * NS_PER_US)
-/* Launches that take as long are held as exactly by the processor, for which that is less work. */
+/* Launches that take so long are held by the processor: it is as exact, and less work. */
 #define TUNING_STALL_LONG_NS (200 * NS_PER_US)
 /* Streams that were used so short a time ago work side by side, and are held. */
 #define TUNING_STALL_BESIDE_NS (100 * NS_PER_MS)
 
 /* --- The monitor thread -------------------------------------------------------------------- */
 
-/* It looks so often while work is in flight: with a rival, alone, and where others look. */
+/* How often it looks while work is in flight: with a rival, alone, and where other threads look. */
 #define TUNING_TICK_NS	     NS_PER_MS
 #define TUNING_TICK_ALONE_NS (2 * NS_PER_MS)
 #define TUNING_TICK_REST_NS  (10 * NS_PER_MS)
-/* After work it goes on looking for so long: a program that pauses would ring for each burst. */
+/* It goes on for so long after work, or a program that pauses would wake it for each burst. */
 #define TUNING_TICK_LINGER_NS (50 * NS_PER_MS)
-/* What another thread looked at so short a time ago it need not look at. */
+/* It passes over a device that another thread looked at so short a time ago. */
 #define TUNING_RECENT_NS (5 * NS_PER_MS)
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What part of a device each of its tenants has where they work at the same time, each on its own
- * part. Pure.
+ * The part of a device that each tenant has where tenants work at the same time, side by side.
+ * Pure.
  */
 #ifndef ALLOT_SCHED_WEIGHTS_H
 #define ALLOT_SCHED_WEIGHTS_H
@@ -15,8 +15,10 @@ struct part {
 };
 
 /*
- * Who has a cap has that, whatever others want. The others divide by weight what caps leave, and
- * each has at least its weight's part among all; so the sum is above 1000 where caps leave less.
+ * A tenant with a cap has just that, whatever others want. The others divide by weight what the
+ * caps leave, but each has at least its weight's part among all tenants, so the sum may be above
+ * 1000. With equal weights, one tenant beside a cap of 500 has 500; two beside it have 333 each,
+ * not 250.
  */
 void weights_divide(struct part *parts, uint32_t n);
 

@@ -24,8 +24,8 @@
 /*
  * Whether a queue that is on the hardware has work. The program writes how far it filled the ring,
  * a copy engine how far it is, both into the program's memory: where the two are equal, all is
- * done. A compute queue tells only what was begun, so it always counts as having work. So does a queue
- * whose pointers cannot be read: it is being destroyed, or we may not read there.
+ * done. A compute queue tells only what was begun, so it always counts as having work. So does a
+ * queue whose pointers cannot be read: it is being destroyed, or we may not read there.
  */
 static bool queue_keeper_has_work(const struct queue *q)
 {

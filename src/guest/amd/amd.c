@@ -30,7 +30,7 @@
 
 _Atomic uint64_t amd_kfd_rdev;
 
-/* By what the driver says, for a container may have the node under any name; else by its usual. */
+/* The number as sysfs has it, since a container may have the node under any name; else by stat. */
 static uint64_t amd_look_for_kfd(void)
 {
 	unsigned int major, minor;
@@ -144,7 +144,7 @@ static uint64_t amd_find_visible(const struct topology_node *node, uint64_t tota
 	return total_bytes;
 }
 
-/* What failed and why, as the one line that a person sees. */
+/* Notes what failed and why, as the one line that a person sees. */
 __attribute__((format(printf, 2, 3)))
 static void amd_say_why(struct amd *amd, const char *fmt, ...)
 {
@@ -232,13 +232,13 @@ static void amd_forget(struct amd *amd)
 	munmap(amd, sizeof(*amd));
 }
 
-/* Why it may be otherwise the next time. */
+/* Errors that may be gone the next time. */
 static bool amd_is_passing(int error)
 {
 	return error == -EAGAIN || error == -ENOMEM || error == -EMFILE || error == -ENFILE;
 }
 
-/* Once in a process, however often it tries. */
+/* Says it once in a process, however often the program tries. */
 static void amd_complain(const struct amd *amd)
 {
 	static _Atomic bool said;
@@ -248,8 +248,8 @@ static void amd_complain(const struct amd *amd)
 }
 
 /*
- * Threads that come here at the same time each make one, and one of these stays. NULL: not now, but
- * perhaps the next time.
+ * Threads that come here at the same time each make one, and one of these stays. NULL: it cannot be
+ * made now, but perhaps the next time.
  */
 static struct amd *amd_make(struct guest *guest)
 {

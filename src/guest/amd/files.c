@@ -10,7 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* A signal's number, of which 0 is none: the last is for all that find no other. */
+/* Marks are signal numbers, from 1 on: the last one is for all files that find no other free. */
 #define MARKS	   63
 #define MARK_SHIFT 32
 #define PID_SHIFT  38 /* above: a pid has at most 22 bits */
@@ -43,8 +43,8 @@ static int amd_files_free_number(struct amd *amd)
 }
 
 /*
- * The lock is for who marks and who forgets: of two threads that meet a file at once one would
- * else write over the other's mark. What is called meanwhile waits for nobody.
+ * Threads that mark a file or forget marks take the lock: of two threads that meet a file at once,
+ * one would else write over the other's mark. Nothing that is called under it waits.
  */
 static uint64_t amd_files_mark(struct amd *amd, int fd)
 {
@@ -98,7 +98,7 @@ void amd_files_forget(struct amd *amd, uint64_t marks)
 	atomic_fetch_and(&amd->file_marks, ~marks);
 }
 
-/* What the kernel writes; by hand, for readdir() takes memory of the program's. */
+/* An entry as getdents64 writes it. readdir() is not used: it takes memory of the program's. */
 struct entry {
 	uint64_t ino;
 	int64_t off;
@@ -108,9 +108,9 @@ struct entry {
 };
 
 /*
- * All descriptors of the process; false: they cannot be told. By the thread's own folder: the
- * process's is empty, without an error, once the main thread has ended. A list without even our own
- * descriptor is none.
+ * Calls `look` for each descriptor of the process. False: /proc does not tell them. It reads the
+ * folder of the thread: that of the process is empty, without an error, once the main thread has
+ * ended. A list in which our own descriptor is missing is not believed.
  */
 static bool amd_files_each_descriptor(void (*look)(int fd, void *arg), void *arg)
 {
@@ -152,9 +152,9 @@ static void amd_files_look_for_mark(int fd, void *arg)
 }
 
 /*
- * A file that was kept over exec has its mark still, of this pid, which the program that runs now
- * does not know of. None of these is given again: found before the first is given or, of a file
- * that nobody had open then, when it is met.
+ * A file that was kept over exec still has its mark, with this pid, and the program that runs now
+ * does not know it. No such mark is given to another file: they are found before the first is
+ * given, and later when a file comes that was not open then.
  */
 static void amd_files_find_marks(struct amd *amd)
 {
@@ -175,7 +175,7 @@ static bool amd_files_is_new(struct amd *amd, uint64_t found)
 	       found >> PID_SHIFT == (uint64_t)getpid();
 }
 
-/* Under a mark of many files the device is in the key in place of the process. */
+/* In a key with the mark of many files the device stands in place of the pid. */
 uint64_t amd_files_key(struct amd *amd, int fd, int device, uint32_t handle)
 {
 	int saved = errno;
@@ -249,7 +249,7 @@ static bool amd_files_is_mapped(const char *text)
 	return found || maps < 0 || n < 0 || !have;
 }
 
-/* Twice: a descriptor may move, by dup and close, to where the first look has been. */
+/* Looks twice: by dup and close, a descriptor may move to where the first look has been. */
 uint64_t amd_files_closed(uint64_t marks)
 {
 	uint64_t open = 0;

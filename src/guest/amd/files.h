@@ -5,8 +5,8 @@
  * by its owner fields (F_SETOWN, F_SETSIG), which mean nothing without O_ASYNC and follow it over
  * dup, fork and sockets: the first process that meets it writes its pid and a number there.
  *
- * When the last descriptor and mapping of one is gone, so is its memory, and no ioctl says so:
- * amd_sweep finds out.
+ * When the last descriptor and mapping of a description is gone, so is its memory. No ioctl says
+ * so: amd_sweep finds out.
  */
 #ifndef ALLOT_GUEST_AMD_FILES_H
 #define ALLOT_GUEST_AMD_FILES_H
@@ -19,25 +19,30 @@
 
 /*
  * The key of a handle of this file, which is of that device (by its place in struct amd). Files
- * beyond 62 in one process have one mark together for each device, so two objects may have one key:
- * who charges has to count them (object.refs).
+ * beyond 62 in one process have one mark together for each device. So two objects may have one key,
+ * and whoever charges them counts them (object.refs).
  */
 uint64_t amd_files_key(struct amd *amd, int fd, int device, uint32_t handle);
 
 /* Whether files may share the key. */
 bool amd_files_is_shared(uint64_t key);
 
-/* Marks of this process, one bit each, and how often each was given: it is another file's then. */
+/*
+ * Marks of this process, a bit each, and how often each was given: a mark that was given again is
+ * another file's.
+ */
 struct amd_marks {
 	pid_t pid; /* of this process */
 	uint64_t set;
 	uint32_t given[64];
 };
 
-/* Which there are now. */
+/* The marks that files of this process have now. */
 void amd_files_marks(struct amd *amd, struct amd_marks *ret);
 
-/* Leaves out what was given again since. Under amd->file_lock, for as long as it has to hold. */
+/*
+ * Leaves out marks that were given again since. Under amd->file_lock, as long as that is to hold.
+ */
 void amd_files_keep_same(const struct amd *amd, struct amd_marks *marks);
 
 /* Whether the key is of one of them. */

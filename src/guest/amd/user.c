@@ -15,8 +15,8 @@
 #define PLAIN_BYTES 256
 
 /*
- * Whether it lies in the page of our own frame, above it, where many blocks do: there is memory,
- * whatever the stack is one of, and what is in the next page nobody knows.
+ * Whether it lies in the page of our own stack frame, above the frame, as many blocks do. That page
+ * is memory, whatever stack it is of; the next page may not be.
  */
 static bool user_is_on_stack(uint64_t at, size_t len)
 {
@@ -26,14 +26,16 @@ static bool user_is_on_stack(uint64_t at, size_t len)
 	return at >= here && at < end && len <= end - at;
 }
 
-/* Whether a byte can be read: a call that copies in from there and then finds its other wrong. */
+/*
+ * Whether a byte can be read: a system call copies it in, and then finds its other argument wrong.
+ */
 static bool user_can_read(uint64_t at)
 {
 	at &= ~(uint64_t)7;
 	return syscall(SYS_rt_sigprocmask, -1, at, NULL, 8) >= 0 || errno != EFAULT;
 }
 
-/* Whether a byte can be written: a call that adds 0 there, in one step, and would wake nobody. */
+/* Whether a byte can be written: a futex call adds 0 there, in one step, and wakes nobody. */
 static bool user_can_write(uint64_t at)
 {
 	static uint32_t nobody;
@@ -45,8 +47,8 @@ static bool user_can_write(uint64_t at)
 }
 
 /*
- * For little, and where a container forbids the calls below. What another thread unmaps at this
- * moment ends the program, as it would end who copies there without us.
+ * For few bytes, and where a container forbids the calls below. If another thread unmaps the memory
+ * at this moment the program ends, as it would if it copied there itself.
  */
 static int user_copy_plain(void *ours, uint64_t theirs, size_t len, int in)
 {

@@ -10,16 +10,16 @@
 #include <stdint.h>
 
 /*
- * For the thread that passes the address. What another one unmaps at this moment may end the
- * program, as it would end who copies there without us. 0 or -EFAULT; then some of it may be
+ * For the thread that passes the address. If another thread unmaps the memory at this moment the
+ * program may end, as it would if it copied there itself. 0 or -EFAULT; then some of it may be
  * copied. Keeps errno.
  */
 int user_read(void *to, uint64_t from, size_t len);
 int user_write(uint64_t to, const void *from, size_t len);
 
 /*
- * For threads of ours, beside which the program may free the memory as it likes: the kernel reads,
- * nobody else. 0 or -EFAULT, also where the kernel does not do that for this process. Keeps errno.
+ * For threads of ours, beside which the program may free the memory at any time: the kernel reads
+ * it for us. 0 or -EFAULT, also where the kernel does not do that for this process. Keeps errno.
  */
 int user_peek(void *to, uint64_t from, size_t len);
 

@@ -38,7 +38,10 @@ void amd_memory_undo(struct amd_call *call, uint64_t handle)
 		amd_ask(call->fd, _IOW('K', KFD_NR_FREE_MEMORY_OF_GPU, memory), &memory);
 }
 
-/* What has one key of several files stays charged until all of it may be gone. */
+/*
+ * Objects of several files may have one key. Their bytes are charged together, and stay charged
+ * until the last of them is gone.
+ */
 static bool amd_memory_add_to_key(struct object *object, void *arg)
 {
 	const struct object *more = arg;
@@ -73,13 +76,13 @@ int amd_memory_put(struct amd_call *call, uint64_t handle, struct object *object
 			      object);
 		return object_get(objects, OBJECT_GEM, object->key, &before) ? 0 : -ENOMEM;
 	}
-	/* A handle that went by a way that was not seen: the kernel would not give it twice. */
+	/* The kernel gives no handle twice: the one before went by a way that we did not see. */
 	if (object_take(objects, object->kind, object->key, &before))
 		amd_charge_drop(call->guest, call->amd, &before);
 	return object_put(objects, object);
 }
 
-/* Asks the kernel for what `demand` says, on a GPU of the tenant; `handle` is where it answers. */
+/* Takes what `demand` says, on a GPU of the tenant. The kernel answers the handle in `handle`. */
 static int amd_memory_take(struct amd_call *call, struct amd_device *device,
 			   const struct demand *demand, const void *handle, size_t handle_bytes)
 {
@@ -144,7 +147,7 @@ static bool amd_memory_hand_over(struct object *dmabuf, void *arg)
 	return true;
 }
 
-/* The handle is gone. A dma-buf may be open still, and holds the memory: then it stays charged. */
+/* The handle is gone. An open dma-buf may still hold the memory: then it stays charged. */
 static void amd_memory_let_go(struct amd_call *call, const struct object *object)
 {
 	struct object dmabuf = *object;
@@ -162,8 +165,8 @@ static void amd_memory_let_go(struct amd_call *call, const struct object *object
 }
 
 /*
- * The object leaves the table before the kernel is asked: it may give the handle to another thread
- * as soon as it has it back. Of two threads that free one handle one finds it.
+ * The object leaves the table before the kernel is asked, for as soon as the kernel has the handle
+ * back it may give it to another thread. Of two threads that free one handle, one finds the object.
  */
 static int amd_memory_give(struct amd_call *call, uint64_t handle)
 {
@@ -213,7 +216,7 @@ bool amd_memory_in_vram(struct amd_call *call, uint32_t handle, uint64_t *ret_by
 	return true;
 }
 
-/* Now of the device's memory, whatever it was of before. */
+/* The object is of the device's memory now. Answers in `arg` what it was before. */
 static bool amd_memory_move_to_device(struct object *object, void *arg)
 {
 	struct object *was = arg;
@@ -225,8 +228,9 @@ static bool amd_memory_move_to_device(struct object *object, void *arg)
 }
 
 /*
- * An object of the machine's memory may go to the GPU's from now on. One that is not charged (made
- * by another process, or of the program's own pages) is the kernel's to refuse or somebody else's.
+ * Lets an object of the machine's memory move to the GPU's. An object that is not charged here was
+ * made by another process, which is charged for it, or is of the program's own pages, which the
+ * kernel does not move.
  */
 static int amd_memory_place(struct amd_call *call, const struct demand *demand)
 {
@@ -255,7 +259,7 @@ static int amd_memory_place(struct amd_call *call, const struct demand *demand)
 	return r;
 }
 
-/* An object gets another handle. It is charged under the new one before it has it. */
+/* The object is charged under the new handle before the kernel changes it. */
 static int amd_memory_change_handle(struct amd_call *call)
 {
 	const struct drm_gem_change_handle *args = call->block;
@@ -326,7 +330,7 @@ static int amd_memory_call_drm(struct amd_call *call, const struct demand *deman
 	return amd_call_kernel(call);
 }
 
-/* Memory neither comes nor goes. */
+/* Calls by which memory neither comes nor goes. */
 static bool amd_memory_call_maps(const struct amd_call *call)
 {
 	unsigned int nr = _IOC_NR(call->request);

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Memory that goes from process to process, as a dma-buf or as a handle between processes of AMD's
- * own driver. What it is, is told by the dma-buf's inode. Its owner is charged for it, in its own
- * row; who imports it joins at no charge, and the last of them to hold it carries it when the owner
- * no longer does. What came from outside the tenant is charged once to those who import it: its
- * owner may go first, and nobody here would know.
+ * own driver. A dma-buf is known by its inode.
+ *
+ *	the owner exports	its row carries the bytes, as before; an entry names the memory
+ *	another imports		joins the entry, at no charge
+ *	the owner frees it	those who hold the entry are charged, once for all of them
+ *
+ * Memory from outside the tenant is charged once to those who import it. Its owner may go first,
+ * and nobody here would know.
  */
 #include <errno.h>
 #include <string.h>
@@ -62,8 +66,8 @@ static bool amd_share_mark(struct object *object, void *arg)
 }
 
 /*
- * The kernel has given the memory a name outside: from now on others may come to hold it. Never
- * fails the export; without an entry (table full) an importer is charged a second time.
+ * The kernel has exported the memory, so other processes may hold it from now on. Never fails the
+ * export: where the table is full there is no entry, and an importer is charged a second time.
  */
 static void amd_share_exported(struct amd_call *call, uint64_t handle, const struct identity *what)
 {
@@ -90,8 +94,8 @@ static void amd_share_exported(struct amd_call *call, uint64_t handle, const str
 }
 
 /*
- * Joins those who hold it, or is charged for it. An entry of the table cannot be had only if it is
- * full: then this process alone is.
+ * Joins those who hold the memory, or is charged for it. Where the table is full there is no entry,
+ * and this process alone is charged.
  */
 static int amd_share_join(struct amd_call *call, struct amd_device *device,
 			  const struct identity *what, uint64_t bytes, struct object *object)
@@ -152,7 +156,7 @@ static int amd_share_import_dmabuf(struct amd_call *call)
 
 	if (!amd_is_ours(call->amd, args->gpu_id))
 		return -EINVAL;
-	/* What the kernel does not know, or says nothing of, it does not import either. */
+	/* The kernel does not import what it does not know or tells nothing of. */
 	if (amd_share_identify((int)args->dmabuf_fd, &what) ||
 	    amd_ask(call->fd, _IOWR('K', KFD_NR_GET_DMABUF_INFO, info), &info) < 0)
 		return amd_call_kernel(call);
@@ -165,7 +169,7 @@ static int amd_share_import_dmabuf(struct amd_call *call)
 	return r ? r : amd_share_import_joined(call, &args->handle, &object);
 }
 
-/* Of a GPU that the tenant has, or of none that it sees. */
+/* The kernel's answer, if it names a GPU of the tenant; else as if the kernel knew no such file. */
 static int amd_share_dmabuf_info(struct amd_call *call)
 {
 	struct kfd_ioctl_get_dmabuf_info_args *args = call->block;
@@ -178,7 +182,7 @@ static int amd_share_dmabuf_info(struct amd_call *call)
 	return -EINVAL;
 }
 
-/* Without room for the kernel's answer nobody could tell what holds the memory from now on. */
+/* A block without room for the answer is refused: nobody could tell what holds the memory then. */
 static int amd_share_export_dmabuf(struct amd_call *call)
 {
 	const struct kfd_ioctl_export_dmabuf_args *args = call->block;
@@ -193,7 +197,7 @@ static int amd_share_export_dmabuf(struct amd_call *call)
 	return r;
 }
 
-/* By the headers of AMD's own driver. */
+/* As the headers of AMD's own driver have them. */
 struct ipc_export {
 	uint64_t handle;
 	uint32_t share_handle[4]; /* answered */
@@ -225,7 +229,7 @@ static int amd_share_ipc_export(struct amd_call *call)
 	return r;
 }
 
-/* Of one that nobody in the tenant holds nothing is known, its size neither: its owner's. */
+/* A handle that nobody in the tenant holds tells not even a size: its owner stays charged. */
 static int amd_share_ipc_import(struct amd_call *call)
 {
 	struct ipc_import *args = call->block;
@@ -255,8 +259,9 @@ static int amd_share_prime_export(struct amd_call *call)
 }
 
 /*
- * Only once the kernel has given it a handle is it known what it is, and a file has one handle for
- * it however often it is imported. No memory is taken by that, so it is early enough.
+ * Charged after the kernel has given a handle, for only then it is known what the dma-buf is. A
+ * file has one handle for it, however often it is imported. The import takes no memory, so this is
+ * early enough.
  */
 static int amd_share_prime_import(struct amd_call *call)
 {
@@ -269,7 +274,7 @@ static int amd_share_prime_import(struct amd_call *call)
 
 	if (r < 0 || amd_share_identify(args->fd, &what))
 		return r;
-	/* What another file has under the key says nothing of this one. */
+	/* Where files share the key, an object under it may be another file's. */
 	key = amd_memory_key(call, args->handle);
 	if ((!amd_files_is_shared(key) && object_get(objects, OBJECT_GEM, key, &object)) ||
 	    (!amd_memory_in_vram(call, args->handle, &bytes) &&

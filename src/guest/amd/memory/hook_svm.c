@@ -26,7 +26,7 @@ static bool amd_svm_names_ours(struct amd_call *call)
 	return true;
 }
 
-/* A part of what a call asks, and what of it is charged to that GPU already. */
+/* The part of a call that is for one GPU, and how many of its bytes are charged there already. */
 struct svm_part {
 	struct amd_charge charge;
 	int device;
@@ -54,14 +54,14 @@ static int amd_svm_reserve(struct amd_call *call, const struct demand *demand,
 	return 0;
 }
 
-/* With these the kernel has looked at the call and done nothing; with others it may have begun. */
+/* Errors with which the kernel has done nothing; with others it may have begun. */
 static bool amd_svm_did_nothing(int error)
 {
 	return error == -EINVAL || error == -EFAULT || error == -EPERM || error == -EBADF ||
 	       error == -ENOTTY || error == -ENODEV || error == -ESRCH;
 }
 
-/* From now on the addresses are charged to `taken`, and as before where the memory may be still. */
+/* Charges the addresses to `taken`; if it `stays`, the memory may be where it was, too. */
 static void amd_svm_charge(struct amd_call *call, const struct demand *demand,
 			   struct amd_ranges *had, uint64_t taken, bool stays)
 {
@@ -89,8 +89,8 @@ static void amd_svm_charge(struct amd_call *call, const struct demand *demand,
 }
 
 /*
- * What is charged for these addresses is taken out first, and stays charged: two threads that are
- * at the same addresses cannot both give it back.
+ * The ranges of these addresses are taken out of the table first, and stay charged: of two threads
+ * at the same addresses only one can give them back.
  */
 static int amd_svm_take(struct amd_call *call, const struct demand *demand)
 {

@@ -72,7 +72,7 @@ static void amd_svm_next_char(struct line *line, char c, struct amd_ranges *rang
 	}
 }
 
-/* Takes out of `ranges` what is not mapped any more; where that cannot be told nothing. */
+/* Takes out of `ranges` what is not mapped any more; nothing where /proc does not tell. */
 static void amd_svm_cut_unmapped(struct amd_ranges *ranges, struct amd_ranges *gone)
 {
 	struct line line = {.at = FIRST};
@@ -92,7 +92,7 @@ static void amd_svm_cut_unmapped(struct amd_ranges *ranges, struct amd_ranges *g
 		amd_svm_cut(ranges, line.last_end, UINT64_MAX, gone);
 }
 
-/* Whether the kernel says of all of it that it is at a GPU or to go there. */
+/* Whether the kernel says that all of the range is at a GPU, or is to go there. */
 static bool amd_svm_is_on_gpu(int kfd, uint64_t first, uint64_t end)
 {
 	static const struct kfd_ioctl_svm_attribute asked[] = {
@@ -115,14 +115,14 @@ static bool amd_svm_is_on_gpu(int kfd, uint64_t first, uint64_t end)
 	return there;
 }
 
-/* What a look comes to. */
+/* What a sweep found: ranges that are still there, that are unmapped, that left their GPU. */
 struct findings {
 	int kfd, looks;
 	uint64_t page_bytes;
 	struct amd_ranges there, gone, moved;
 };
 
-/* Finds what is gone of a range, in halves. */
+/* Sorts a range into what is still at a GPU and what has left, by looking at it in halves. */
 static void amd_svm_look_at(struct findings *found, struct amd_range range)
 {
 	struct amd_range half = range;

@@ -13,9 +13,9 @@ static bool amd_sweep_is_of_marks(const struct object *object, void *arg)
 }
 
 /*
- * The look goes without the lock. What is counted off under it is of marks that are still those of
- * before the look: one that another thread has swept meanwhile may be another file's by now, and
- * what is charged under it then, too.
+ * Looks at /proc without the lock, then counts off under the lock. A mark that another thread swept
+ * in between may be another file's by now, with memory that is charged under it. So only marks
+ * count that are the same as before the look (amd_files_keep_same).
  */
 static void amd_sweep_files(struct guest *guest, struct amd *amd)
 {

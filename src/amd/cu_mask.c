@@ -25,7 +25,7 @@
 #define UNSEEN INT64_MAX
 #define START  UINT32_MAX
 
-/* Where a way comes from: a tenant's part, or, from LEAVES on, an array. */
+/* Where a way comes from: below LEAVES the id of a tenant's part, from LEAVES on an array. */
 #define LEAVES (UINT32_MAX / 2)
 
 struct table {
@@ -65,13 +65,13 @@ static void cu_mask_bound_cost(const struct cu_map *map, struct cu_share *share)
 
 		share->least[part] = (uint16_t)(due / map->units);
 		share->most[part] = (uint16_t)((due + map->units - 1) / map->units);
-		/* A queue hangs that has none in an XCC. */
+		/* A queue without a unit in some XCC hangs. */
 		if (part < CU_XCCS && due && !share->least[part])
 			share->least[part] = 1;
 	}
 }
 
-/* What the unit costs that comes after `k` others in a part of a tenant. */
+/* The cost of one more unit for a tenant that has `k` in that part. */
 static int64_t cu_mask_part_cost(const struct cu_share *share, uint32_t part, uint32_t k)
 {
 	const uint32_t leaves = cu_map_part(0, CU_LEVEL_ARRAY);
@@ -80,7 +80,7 @@ static int64_t cu_mask_part_cost(const struct cu_share *share, uint32_t part, ui
 	       (part >= leaves && k < share->had[part - leaves] ? -MOVED : 0);
 }
 
-/* What the next unit costs that an array gives to anybody. */
+/* The cost of the next unit that an array gives, to whichever tenant. */
 static int64_t cu_mask_leaf_cost(const struct table *t, uint32_t leaf)
 {
 	uint32_t units = cu_mask_count_units(t->map, leaf);
@@ -88,7 +88,7 @@ static int64_t cu_mask_leaf_cost(const struct table *t, uint32_t leaf)
 	return t->used[leaf] >= units ? SHARED : (int64_t)t->used[leaf] * FILLED / units;
 }
 
-/* A cheaper way to `way`, if it is one. */
+/* Takes the way by `from` if it is cheaper than the one that `way` has. */
 static bool cu_mask_relax_all(struct cu_way *way, const struct cu_way *from, int64_t cost,
 			      uint32_t id)
 {
@@ -99,8 +99,8 @@ static bool cu_mask_relax_all(struct cu_way *way, const struct cu_way *from, int
 }
 
 /*
- * Between a tenant's part and what it is a part of: one unit more of it, if it may have one, or one
- * less, if it has any.
+ * The two ways between a tenant's part and the whole that it is a part of: one unit more through
+ * the part, if the tenant may have one more there, and one less, if it has any.
  */
 static bool cu_mask_relax_part(const struct cu_share *share, uint32_t part, struct cu_way *whole,
 			       uint32_t whole_id, struct cu_way *piece, uint32_t piece_id)
@@ -214,8 +214,8 @@ static bool cu_mask_give_unit(struct table *t)
 }
 
 /*
- * What a tenant has in each array at least is part of every answer, so it needs no search. The rest
- * is the cheapest one by one.
+ * Each tenant's least in each array is part of every answer, so it needs no search. The other units
+ * are given one by one, each by the cheapest way.
  */
 static bool cu_mask_give_units(struct table *t)
 {
@@ -236,14 +236,14 @@ static bool cu_mask_give_units(struct table *t)
 	return true;
 }
 
-/* One of the units of a new mask. */
+/* Puts a unit into a tenant's new mask. */
 static void cu_mask_set_bit(struct table *t, struct cu_share *share, uint32_t unit)
 {
 	share->mask.word[unit * t->map->unit_bits / 32] |= cu_mask_of_unit(t->map, unit);
 	t->owners[unit]++;
 }
 
-/* Counts what tenants have, as far as it is units. */
+/* Counts the units that tenants have by their old masks; bits that are no units are dropped. */
 static void cu_mask_count_all(struct table *t)
 {
 	for (uint32_t i = 0; i < t->n; i++) {
@@ -265,8 +265,9 @@ static void cu_mask_count_all(struct table *t)
 }
 
 /*
- * The masks: what they had as far as they are to have so much in an array, the lowest first, and
- * what an earlier one has as far as the array is not large enough for all ...
+ * Fills a tenant's new mask, first with units that it had, the lowest first, up to its number in
+ * each array. It keeps a unit that an earlier tenant has only where the array is too small for all.
+ * cu_mask_fill_xcc gives the rest.
  */
 static void cu_mask_keep_units(struct table *t, struct cu_share *share,
 			       uint32_t too_much[CU_LEAVES])
@@ -288,7 +289,7 @@ static void cu_mask_keep_units(struct table *t, struct cu_share *share,
 	memcpy(share->had, kept, sizeof(kept));
 }
 
-/* ... and then the lowest of what fewest others have. */
+/* Gives the units that are still missing: those that the fewest others have, the lowest first. */
 static void cu_mask_fill_xcc(struct table *t, struct cu_share *share, uint32_t leaf)
 {
 	uint32_t k = share->part_units[cu_map_part(leaf, CU_LEVEL_ARRAY)];
@@ -305,7 +306,7 @@ static void cu_mask_fill_xcc(struct table *t, struct cu_share *share, uint32_t l
 	}
 }
 
-/* What a mask gives at least is a unit in each XCC. */
+/* Units of a share, whole ones, but at least one in each XCC. */
 static uint32_t cu_mask_wanted_units(const struct cu_map *map, uint32_t permille)
 {
 	uint32_t fits = map->units * permille / 1000;

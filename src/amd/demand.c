@@ -31,7 +31,7 @@ static struct demand demand_of_import(int32_t descriptor)
 	return (struct demand){.act = DEMAND_IMPORT, .descriptor = descriptor};
 }
 
-/* The kernel rounds up to pages; false for more than there can be. */
+/* Rounds up to pages, as the kernel does. False: more bytes than any GPU has. */
 static bool demand_to_pages(uint64_t bytes, uint32_t page_bytes, uint64_t *ret_bytes)
 {
 	if (bytes > DEMAND_MOST_BYTES)
@@ -50,7 +50,7 @@ static struct demand demand_take_part(enum demand_memory memory, uint32_t gpu_id
 									  : demand_refuse(-ENOMEM);
 }
 
-/* The first flag that the kernel finds, in its order, says what kind it is. */
+/* The kernel looks for the flags in this order, and the first that is set says what kind it is. */
 static struct demand demand_of_alloc(const struct kfd_ioctl_alloc_memory_of_gpu_args *args,
 				     uint32_t page_bytes)
 {
@@ -68,12 +68,12 @@ static struct demand demand_of_alloc(const struct kfd_ioctl_alloc_memory_of_gpu_
 	return demand_refuse(-EINVAL);
 }
 
-/* Where a range is to be, as far as a request says so. */
+/* The places that a request names for a range. */
 struct places {
 	uint32_t prefetch, preferred;
 };
 
-/* Attributes apply in their order: of one type the last counts. */
+/* Reads the attributes in their order; of several of one type the last counts. */
 static int demand_find_places(const char *attrs, uint32_t count, struct places *ret)
 {
 	for (uint32_t i = 0; i < count; i++) {
@@ -97,9 +97,9 @@ static bool demand_is_gpu(uint32_t place)
 }
 
 /*
- * Prefetching moves memory at once. Preferring lets the kernel move it later, when nobody asks any
- * more, so it is charged as if it had. Both to one GPU is once; to two GPUs each is charged, since
- * the memory may be with either.
+ * Prefetching moves memory at once. A preferred place lets the kernel move it later, without
+ * another call, so it is charged as if it had been moved. If both name one GPU, that is charged
+ * once; if they name two GPUs each is charged, since the memory may be at either.
  */
 static struct demand demand_of_places(const struct kfd_ioctl_svm_args *args,
 				      const struct places *places, uint32_t page_bytes)
@@ -127,8 +127,8 @@ static struct demand demand_of_places(const struct kfd_ioctl_svm_args *args,
 }
 
 /*
- * The kernel reads as many attributes as the block says, whether the request has room for them or
- * not: those beyond it are not known here, so such a block does not reach it.
+ * The kernel reads as many attributes as the block says, even beyond the size of the request. Those
+ * beyond are not in our copy, so such a block is refused.
  */
 static struct demand demand_of_svm(const void *block, size_t copied, uint32_t page_bytes)
 {
@@ -149,7 +149,7 @@ static struct demand demand_of_svm(const void *block, size_t copied, uint32_t pa
 	return demand_of_places(&args, &places, page_bytes);
 }
 
-/* What a request's block is at most, so that a length that lies does no harm. */
+/* How much of a block is looked at: no more than the request says, whatever `copied` is. */
 static size_t demand_bound_copy(unsigned long request, const void *block, size_t copied)
 {
 	size_t most = _IOC_SIZE(request);
@@ -197,7 +197,7 @@ struct demand demand_of_kfd(unsigned long request, const void *block, size_t cop
 		return args.xnack_enabled > 0 ? demand_refuse(-EPERM) : demand_nothing();
 	}
 	case KFD_NR_CRIU_OP: {
-		/* Its memory stands in arrays that are not looked at yet. */
+		/* CRIU's blocks have memory in arrays, which are not read here yet. */
 		BLOCK(kfd_ioctl_criu_args, args);
 		return args.op == KFD_CRIU_OP_RESTORE ? demand_refuse(-EACCES) : demand_nothing();
 	}
@@ -220,8 +220,8 @@ static struct demand demand_of_create(const struct drm_amdgpu_gem_create_in *arg
 }
 
 /*
- * To device memory an object's size is charged before. From there it is not given back: the kernel
- * moves it when it likes to.
+ * An object that is to move to device memory is charged before it does. A move from there gives
+ * nothing back: the kernel may move the object to the device again when it likes.
  */
 static struct demand demand_of_op(const struct drm_amdgpu_gem_op *args)
 {

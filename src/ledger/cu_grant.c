@@ -54,7 +54,7 @@ void cu_grant_write(struct device_time *time, const struct cu_grant *grant)
 	uint64_t *to = (uint64_t *)&time->cu_grant, words[WORDS];
 
 	memcpy(words, grant, sizeof(words));
-	/* Whoever sees one of the new words sees that the old sum does not hold any more. */
+	/* A reader that sees one of the new words sees that the old sum is gone. */
 	__atomic_store_n(&time->cu_grant_sum, 0, __ATOMIC_SEQ_CST);
 	for (size_t i = 0; i < WORDS; i++) {
 		atomic_release(&to[i], words[i]);
@@ -74,7 +74,7 @@ void cu_grant_set_queues(struct slot *slot, int device, uint32_t n)
 				 slot->generation << QUEUES_BITS | n, __ATOMIC_SEQ_CST);
 }
 
-/* What another process of that slot once had is of an earlier claim. */
+/* A number of an earlier process in that slot carries another generation, and does not count. */
 static bool cu_grant_has_queues(struct ledger *ledger, int device, unsigned int slot)
 {
 	uint64_t word = atomic_check(&ledger->map->info[device][slot].queues);

@@ -135,7 +135,7 @@ static void slot_read_command(char *buf, size_t len)
 	memset(buf + n, 0, len - (size_t)n);
 }
 
-/* What describes a process, in words; the state, before them, says whose they are. */
+/* The words of a slot that describe its process. The state before them says whose they are. */
 #define FIRST_WORD (offsetof(struct ledger_slot, pid) / sizeof(uint64_t))
 #define END_WORD   (offsetof(struct ledger_slot, reserved) / sizeof(uint64_t))
 

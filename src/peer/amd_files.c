@@ -13,7 +13,7 @@
 #include "base/fd.h"
 #include "peer/mapping.h"
 
-/* The first is KFD's, the others are of render nodes by the order in which they were asked for. */
+/* The first file is /dev/kfd, the others are render nodes in the order of being asked for. */
 #define FILES (1 + MAPPING_DEVICES)
 
 static struct {
@@ -26,7 +26,7 @@ static struct {
 	} file[FILES];
 } files = {.lock = PTHREAD_MUTEX_INITIALIZER, .once = PTHREAD_ONCE_INIT};
 
-/* The only thread there is; who held the lock may be none. */
+/* In a forked child there is only this thread: the one that held the lock may be gone. */
 static void amd_files_drop(void)
 {
 	for (uint32_t i = 0; i < files.n; i++)

@@ -17,14 +17,14 @@
 #define KFD_IOWR(name, block) _IOWR('K', KFD_NR_##name, block)
 #define KFD_IOW(name, block)  _IOW('K', KFD_NR_##name, block)
 
-/* The first version that can export, and how often an address is looked for that is free. */
+/* The first version of KFD that can export; how many addresses are tried for one that is free. */
 #define MINOR_OF_EXPORT	  12
 #define ADDRESS_TRIES	  4096
 #define BYTES_OF_ALL_MOST (UINT64_C(1) << 46)
 
 #define PAGE ADDRESS_PAGE_BYTES
 
-/* Addresses that nothing else gets, and nobody can use yet. MAP_FAILED with errno. */
+/* Takes addresses without access, so that nothing else gets them. MAP_FAILED with errno. */
 static void *amd_memory_take_range(uint64_t at, uint64_t bytes, int flags)
 {
 	return mmap((void *)(uintptr_t)at, bytes, PROT_NONE,
@@ -37,7 +37,7 @@ static void amd_memory_give_back(uint64_t at, uint64_t bytes)
 		munmap((void *)(uintptr_t)at, bytes);
 }
 
-/* With so much on both sides. */
+/* Takes the addresses of an object at `address`, with a guard on both sides. */
 static int amd_memory_take_at(struct peer_object *object, uint64_t address, uint64_t guard_bytes)
 {
 	uint64_t at = address - guard_bytes, bytes = object->bytes + 2 * guard_bytes;
@@ -54,7 +54,7 @@ static int amd_memory_take_at(struct peer_object *object, uint64_t address, uint
 	return 0;
 }
 
-/* Wherever the kernel has room for it and a guard on both sides. */
+/* Takes addresses wherever the kernel has room for the object and a guard on both sides. */
 static int amd_memory_take_anywhere(struct allot_peer *peer, struct peer_object *object,
 				    uint64_t alignment, uint64_t *ret_address)
 {
@@ -81,7 +81,7 @@ static int amd_memory_take_anywhere(struct allot_peer *peer, struct peer_object 
 	return 0;
 }
 
-/* The GPUs reach less than the kernel hands out: from the lowest address on, past what is there. */
+/* The GPUs reach less than the kernel hands out: tries from the lowest address on. */
 static int amd_memory_take_within(struct allot_peer *peer, struct peer_object *object,
 				  uint64_t alignment, uint64_t *ret_address)
 {
@@ -151,7 +151,10 @@ static uint32_t amd_memory_flags_of(const struct peer_object *object)
 	return flags | KFD_IOC_ALLOC_MEM_FLAGS_VRAM;
 }
 
-/* Where devices see it, too. A forked child would share it with its parent: it gets none. */
+/*
+ * Maps the object for the CPU, at the addresses where devices see it. A forked child gets no
+ * mapping, since it would share it with its parent.
+ */
 static int amd_memory_show_host(struct peer_object *object, int fd, uint64_t offset)
 {
 	void *at = (void *)(uintptr_t)object->range.first;
@@ -275,7 +278,7 @@ int amd_inspect(struct allot_peer *peer, int fd, const struct allot_peer_request
 	object->bytes = a.size;
 	object->kind =
 		a.flags & KFD_IOC_ALLOC_MEM_FLAGS_VRAM ? ALLOT_PEER_MEMORY : ALLOT_PEER_SYSTEM;
-	/* Other memory of a GPU can be mapped, and kills who looks. */
+	/* Other memory of a GPU can be mapped by the CPU, but a read of it kills the process. */
 	if (object->kind == ALLOT_PEER_SYSTEM || a.flags & KFD_IOC_ALLOC_MEM_FLAGS_PUBLIC)
 		object->flags = ALLOT_PEER_HOST;
 	return 0;
@@ -293,7 +296,7 @@ int amd_import(struct allot_peer *peer, int fd, struct peer_object *object)
 		return complain(r, "import: descriptor %d as memory of %s: %s", fd,
 				peer_name(peer, object->device).text, complain_words(r));
 	object->handle = a.handle;
-	/* What the CPU cannot see devices can, all the same. */
+	/* Devices see it even where the CPU cannot. */
 	if (object->flags & ALLOT_PEER_HOST && amd_memory_show_host(object, fd, 0) < 0)
 		object->flags &= ~(uint32_t)ALLOT_PEER_HOST;
 	return 0;
@@ -313,7 +316,7 @@ int amd_write(struct allot_peer *peer, struct peer_object *object, uint64_t offs
 	volatile uint32_t *flush = s->gpu[object->device].flush;
 
 	memcpy(object->host + offset, from, bytes);
-	/* On its way to the GPU's memory is a buffer that the GPU does not look into. */
+	/* The write may still be in a buffer that the GPU does not read from. */
 	atomic_thread_fence(memory_order_seq_cst);
 	if (flush && object->kind == ALLOT_PEER_MEMORY)
 		*flush = 1;
@@ -321,8 +324,8 @@ int amd_write(struct allot_peer *peer, struct peer_object *object, uint64_t offs
 }
 
 /*
- * The registers are mapped to all GPUs, as ROCm does it. Where there are none, as in a virtual
- * machine, or something fails, writes go without: nothing else depends on them.
+ * Maps the registers by which amd_write flushes to all GPUs, as ROCm does. Where there are none, as
+ * in a virtual machine, or something fails, writes go without: nothing else depends on them.
  */
 void amd_registers_open(struct allot_peer *peer, uint32_t device)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What an open handle and its objects are, and the one table of functions behind which the vendors
- * are. Above it (peer.c, object.c, content.c) arguments are checked, addresses are kept, and state
- * is; below it (amd*.c, nvidia*.c) the driver is asked.
+ * An open handle and its objects, and the one table of functions that each vendor fills. The files
+ * above it (peer.c, object.c, content.c) check arguments and keep addresses and state; those below
+ * (amd*.c, nvidia*.c) ask the driver.
  */
 #ifndef ALLOT_PEER_BACKEND_H
 #define ALLOT_PEER_BACKEND_H
@@ -45,7 +45,7 @@ struct allot_peer {
 	pid_t pid;	/* of the process that opened it */
 	uint32_t forks; /* how often it and its parents had forked by then: see peer.c */
 
-	/* Of all below, and held over the driver's calls: what is below is the driver's state. */
+	/* Of all fields below. It is held over calls of the driver, whose state they mirror. */
 	pthread_mutex_t lock;
 
 	uint32_t n;
@@ -59,9 +59,9 @@ struct allot_peer {
 };
 
 /*
- * 0 or -errno, with words by complain(). All but open() and close() under the lock, with checked
- * arguments. An object's range is set by reserve(), or is that of its name, or of the program's own
- * pages.
+ * Each answers 0, or -errno after complain(). All but open() and close() are called under the lock,
+ * with checked arguments. An object's range is set by reserve(), or is that of its name, or that of
+ * the program's own pages.
  */
 struct peer_backend {
 	const char *name;  /* "amd", in front of a device's number */
@@ -69,37 +69,43 @@ struct peer_backend {
 
 	/* Fills the handle's devices, reach, aperture and page, and its own state. */
 	int (*open)(struct allot_peer *peer);
-	/* When there are no objects any more. In a forked child, where the driver's are the
-	 * parent's, only memory is freed. */
+	/*
+	 * After the last object is gone. In a forked child it frees memory alone, since what is
+	 * the driver's belongs to the parent.
+	 */
 	void (*close)(struct allot_peer *peer, bool forked);
 
 	/* The link of devices that can reach each other. */
 	int (*link)(const struct allot_peer *peer, uint32_t from, uint32_t to,
 		    struct allot_peer_link *ret_link);
 
-	/* Takes addresses for object->bytes, at `address`, or anywhere if that is 0, from the
-	 * process, and sets the range. release() gives back what was reserved, if anything. */
+	/*
+	 * Takes addresses for object->bytes from the process, at `address`, or anywhere if that is
+	 * 0, and sets the range. release() gives back what was reserved, if anything.
+	 */
 	int (*reserve)(struct allot_peer *peer, struct peer_object *object, uint64_t address,
 		       uint64_t alignment);
 	void (*release)(struct allot_peer *peer, struct peer_object *object);
 
-	/* Memory behind an object that has its range, and the end of it. */
+	/* Gives memory to an object that has its range, and takes it back. */
 	int (*alloc)(struct allot_peer *peer, struct peer_object *object);
 	int (*free)(struct allot_peer *peer, struct peer_object *object);
 
-	/* Asks once: see mapping_fn. Words are why alone. */
+	/* Asks the driver once, see mapping_fn; complains of the reason alone. */
 	int (*map)(struct allot_peer *peer, struct peer_object *object,
 		   const struct mapping_call *call, uint32_t *ret_done);
 
-	/* A descriptor of the whole object. What one stands for, by the driver or by the caller:
-	 * bytes, kind, flags and device of an object to be imported; and that, when it has its
-	 * range. */
+	/*
+	 * export_fd: a descriptor of the whole object. inspect: bytes, kind, flags and device of
+	 * what a descriptor stands for, as the driver or else the caller says. import: that
+	 * object's memory, once it has its range.
+	 */
 	int (*export_fd)(struct allot_peer *peer, struct peer_object *object, int *ret_fd);
 	int (*inspect)(struct allot_peer *peer, int fd, const struct allot_peer_request *as,
 		       struct peer_object *object);
 	int (*import)(struct allot_peer *peer, int fd, struct peer_object *object);
 
-	/* Content, of an object that has memory and an address, and ALLOT_PEER_HOST. */
+	/* Content of an object that has memory, an address and ALLOT_PEER_HOST. */
 	int (*read)(struct allot_peer *peer, struct peer_object *object, uint64_t offset, void *to,
 		    size_t bytes);
 	int (*write)(struct allot_peer *peer, struct peer_object *object, uint64_t offset,
@@ -112,7 +118,10 @@ extern const struct peer_backend peer_amd, peer_nvidia;
 int peer_lock(struct allot_peer *peer);
 void peer_unlock(struct allot_peer *peer);
 
-/* object.c: that has the address; -ENOENT, with words for the call. And the end of all of them. */
+/*
+ * object.c: finds the object that has the address; -ENOENT after it complained for `call`. And
+ * frees all objects.
+ */
 int peer_object_find(const struct allot_peer *peer, uint64_t address, const char *call,
 		     struct peer_object **ret_object);
 void peer_object_free_all(struct allot_peer *peer, bool forked);
@@ -120,7 +129,7 @@ void peer_object_free_all(struct allot_peer *peer, bool forked);
 /* object.c: which call makes it, for words: "alloc" or "import". */
 const char *peer_object_call(const struct peer_object *object);
 
-/* object.c: addresses for an object, and its place among the others; the reverse. */
+/* object.c: gives an object addresses and its place among the others, and takes both back. */
 int peer_object_place(struct allot_peer *peer, struct peer_object *object, uint64_t address,
 		      uint64_t alignment);
 void peer_object_displace(struct allot_peer *peer, struct peer_object *object);
@@ -130,8 +139,10 @@ struct peer_why {
 	char text[128];
 };
 
-/* object.c: maps an object to devices that do not map it, or the reverse: see mapping_run().
- * *ret_why, which may be NULL, is always written: why that failed, not why undoing it did. */
+/*
+ * object.c: maps an object to devices that do not map it, or the reverse, see mapping_run().
+ * *ret_why (or NULL) is always written: why the first failed, not why undoing it did.
+ */
 int peer_remap(struct allot_peer *peer, struct peer_object *object, bool unmap, uint64_t devices,
 	       struct peer_why *ret_why);
 

@@ -10,12 +10,13 @@
 #include "peer/backend.h"
 #include "peer/complain.h"
 
-/* What graphics drivers align their buffers to, which an imported one may be. */
+/* Graphics drivers align their buffers to this, and an imported one may be theirs. */
 #define IMPORT_ALIGNMENT (UINT64_C(256) << 10)
 
 /*
- * Handles are numbers of one process, or one file; what they stand for has one inode everywhere.
- * That of a device file is the device's: it tells nothing.
+ * Notes the inode that a descriptor stands for. Handles are numbers of one process or one file; the
+ * inode of a dma-buf is the same everywhere. The inode of a device file is the device's, and tells
+ * nothing.
  */
 static int content_note_inode(struct peer_object *object, int fd, const char *what)
 {

@@ -15,7 +15,7 @@ uint32_t mapping_list(uint64_t set, uint32_t first, uint32_t ret_list[MAPPING_DE
 	return n;
 }
 
-/* What the driver says is done is noted; it cannot be less than before, or more than all. */
+/* Notes how many the driver says are done: no fewer than before, and no more than all. */
 static uint32_t mapping_note_done(uint64_t *devices, const struct mapping_call *call, uint32_t done)
 {
 	if (done > call->n)
@@ -28,7 +28,7 @@ static uint32_t mapping_note_done(uint64_t *devices, const struct mapping_call *
 	return done > call->done ? done : call->done;
 }
 
-/* Until all is done, or an error that trying again does not help. */
+/* Tries until all devices are done, or until an error that another try does not mend. */
 static int mapping_go_over(uint64_t *devices, struct mapping_call *at, mapping_fn *call,
 			   void *context)
 {

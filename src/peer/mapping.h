@@ -16,8 +16,10 @@
 
 #define MAPPING_DEVICES 64
 
-/* How often the same device is tried: signals come as often as they like, a device that is busy for
- * so long will be. */
+/*
+ * How often one device is tried. A signal may interrupt a try each time; a device that is busy for
+ * so many tries stays busy.
+ */
 #define MAPPING_INTERRUPTED_MOST 4096
 #define MAPPING_AGAIN_MOST	 32
 #define MAPPING_WAIT_MOST_US	 1024
@@ -31,8 +33,8 @@ struct mapping_call {
 };
 
 /*
- * Asks the driver once. 0, or -errno with in *ret_done how many of `devices` are done now, those
- * that were included; without news of that it stays as it is, which is call->done.
+ * Asks the driver once. 0, or -errno. *ret_done is call->done on entry; on an error the function
+ * sets it to how many of `devices` are done now, if the driver tells.
  */
 typedef int mapping_fn(void *context, const struct mapping_call *call, uint32_t *ret_done);
 

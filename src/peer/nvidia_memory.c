@@ -16,7 +16,7 @@ static int nvidia_memory_complain(CUresult result, const char *call, const struc
 			nvidia_words(result));
 }
 
-/* Addresses are chosen by the driver, or it has none there; the guard is addresses, too. */
+/* The driver chooses addresses, for the guards too, or takes those asked for if it has them. */
 int nvidia_reserve(struct allot_peer *peer, struct peer_object *object, uint64_t address,
 		   uint64_t alignment)
 {
@@ -57,7 +57,7 @@ static bool nvidia_memory_has_address(const struct peer_object *object)
 	return object->kind != ALLOT_PEER_HANDLE;
 }
 
-/* A handle's memory to the object's addresses; the handle goes where that fails. */
+/* Maps a handle's memory at the object's addresses. Releases the handle where that fails. */
 static CUresult nvidia_memory_back(struct peer_object *object, CUmemGenericAllocationHandle handle)
 {
 	CUresult result = CUDA_SUCCESS;
@@ -105,8 +105,7 @@ static CUmemAccessDesc nvidia_memory_access_of(uint32_t device, bool may)
 		.flags = may ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE};
 }
 
-/* In one call, so that it is said of all devices at once which may and which, of `without`, may not
- * any more. */
+/* One call for all devices, so that `devices` get access and `without` lose it at the same time. */
 static CUresult nvidia_memory_set_access(const struct peer_object *object, uint64_t devices,
 					 uint64_t without)
 {
@@ -120,8 +119,10 @@ static CUresult nvidia_memory_set_access(const struct peer_object *object, uint6
 		 : CUDA_SUCCESS;
 }
 
-/* Devices get it one by one, so that it is known of each whether it has; it is taken from all at
- * once. */
+/*
+ * Devices get access one by one, so that it is known of each whether it has it. They lose it all at
+ * once.
+ */
 int nvidia_map(struct allot_peer *peer, struct peer_object *object, const struct mapping_call *call,
 	       uint32_t *ret_done)
 {
@@ -189,7 +190,7 @@ int nvidia_import(struct allot_peer *peer, int fd, struct peer_object *object)
 	return nvidia_complain(result, what, peer_name(peer, object->device).text);
 }
 
-/* The device's primary context, which is there once it was needed. */
+/* Enters the device's primary context, which is made when it is first needed. */
 static CUresult nvidia_memory_enter(struct allot_peer *peer, uint32_t device)
 {
 	struct nvidia_state *s = peer->state;
@@ -200,8 +201,10 @@ static CUresult nvidia_memory_enter(struct allot_peer *peer, uint32_t device)
 	return result ? result : cuda_real.cuCtxPushCurrent_v2(s->context[device]);
 }
 
-/* The device itself copies its memory, which it need not map otherwise: it does for that long, and
- * stays among those that do if the driver does not take it back. */
+/*
+ * The device that owns the memory copies it. If it does not map the object it does for that long,
+ * and stays among those that map it if the driver does not take that back.
+ */
 static CUresult nvidia_memory_copy_mapped(struct peer_object *object, uint64_t offset, void *to,
 					  const void *from, size_t bytes)
 {

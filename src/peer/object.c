@@ -27,7 +27,7 @@ int peer_object_find(const struct allot_peer *peer, uint64_t address, const char
 	return 0;
 }
 
-/* That begins there, which is how it is named. */
+/* Finds the object that begins at the address, which is its name. */
 static int peer_object_find_named(const struct allot_peer *peer, uint64_t address, const char *call,
 				  struct peer_object **ret_object)
 {
@@ -50,7 +50,7 @@ const char *peer_object_call(const struct peer_object *object)
 	return object->imported ? "import" : "alloc";
 }
 
-/* A name, from where no memory can be. */
+/* Gives the object a name of addresses where no memory can be. */
 static int peer_object_take_name(struct allot_peer *peer, struct peer_object *object)
 {
 	uint64_t name;
@@ -68,7 +68,7 @@ static int peer_object_take_name(struct allot_peer *peer, struct peer_object *ob
 	return 0;
 }
 
-/* Where any address will do, one at the aperture's beginning is looked at in its place. */
+/* Where any address will do, the aperture's beginning is checked in its place. */
 static int peer_object_check_place(const struct allot_peer *peer, const struct peer_object *object,
 				   uint64_t address, uint64_t alignment)
 {
@@ -333,7 +333,7 @@ int allot_peer_unmap(struct allot_peer *peer, uint64_t address, uint64_t devices
 	return r;
 }
 
-/* One that nobody maps. */
+/* Ends an object that no device maps. */
 static int peer_object_end(struct allot_peer *peer, struct peer_object *object)
 {
 	int r = object->kind == ALLOT_PEER_ADDRESS ? 0 : peer->backend->free(peer, object);
@@ -364,7 +364,7 @@ int allot_peer_free(struct allot_peer *peer, uint64_t address)
 	return r;
 }
 
-/* What the driver does not let go of stays until the process ends; here it is forgotten. */
+/* Memory that the driver does not let go stays until the process ends; here it is forgotten. */
 void peer_object_free_all(struct allot_peer *peer, bool forked)
 {
 	struct range *range;

@@ -16,8 +16,8 @@
 #include "tools/record.h"
 
 /*
- * What is in flight in each stream: enough that the device never waits, little enough that the end
- * is soon.
+ * How much each stream has in flight: enough that the device never waits, little enough that the
+ * load ends soon after it is told to.
  */
 #define FLIGHT_US 20000.0
 #define DEPTH_MIN 4u
@@ -64,7 +64,7 @@ static void run_note_done(struct load *load, unsigned int launches)
 		    load->options->kernel_us);
 }
 
-/* true: the pause is due, and was kept. */
+/* Sleeps through the pause if it is due, and answers whether it was. */
 static bool run_pause_if_due(struct load *load, uint64_t now_ns)
 {
 	if (now_ns < load->idle_from_ns || now_ns >= load->idle_to_ns)
@@ -78,7 +78,7 @@ bool load_waits(enum load_form form)
 	return form == LOAD_SYNC || form == LOAD_REQUEST || form == LOAD_TOKEN;
 }
 
-/* One at a time: as fast as it goes, or one each period. */
+/* Launches one at a time: as fast as it goes, or one each period. */
 static void run_waiting(struct load *load)
 {
 	uint64_t period_ns = (uint64_t)(load->options->period_ms * 1e6), now_ns;
@@ -88,7 +88,7 @@ static void run_waiting(struct load *load)
 		if (run_pause_if_due(load, now_ns))
 			continue;
 		if (load->work.form == LOAD_REQUEST) {
-			/* Who is late does not catch up: that would be another load. */
+			/* A late request does not catch up: that would be another load. */
 			while (due_ns < now_ns)
 				due_ns += period_ns;
 			load_sleep_until(due_ns);
@@ -167,7 +167,7 @@ static void run_saturating(struct load *load)
 		sem_post(&load->filled);
 		stream = (stream + 1) % load->work.nstreams;
 	}
-	/* What is still in flight ends beyond the window. */
+	/* Work that is still in flight ends after the window. */
 	atomic_store(&load->stop, true);
 	sem_post(&load->filled);
 	pthread_join(watcher, NULL);

@@ -12,6 +12,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/number.h"
+
 /*
  * Costs, each more than all below it together can be: to have less in a part than its share rounded
  * down; that two tenants have a unit; that a unit changes hands; that an array is filled more than
@@ -178,7 +180,7 @@ static struct cu_way *cu_mask_way_of(struct table *t, uint32_t id)
 /* The part between two neighbours on a way, of which the way takes one more or one less. */
 static uint32_t cu_mask_part_between(uint32_t from, uint32_t to)
 {
-	uint32_t piece = from < to ? to : from;
+	uint32_t piece = max_u64(from, to);
 
 	return piece >= LEAVES ? cu_map_part(piece - LEAVES, CU_LEVEL_ARRAY) : piece % CU_WAYS - 1;
 }
@@ -190,7 +192,7 @@ static void cu_mask_go_way(struct table *t, uint32_t leaf)
 
 	t->used[leaf]++;
 	for (; from != START; to = from, from = cu_mask_way_of(t, to)->from) {
-		uint32_t tenant = (from < to ? from : to) / CU_WAYS;
+		uint32_t tenant = min_u64(from, to) / CU_WAYS;
 
 		t->shares[tenant].part_units[cu_mask_part_between(from, to)] += from < to ? 1 : -1;
 	}
@@ -311,7 +313,7 @@ static uint32_t cu_mask_wanted_units(const struct cu_map *map, uint32_t permille
 {
 	uint32_t fits = map->units * permille / 1000;
 
-	return fits < map->xccs ? map->xccs : fits;
+	return max_u64(fits, map->xccs);
 }
 
 static int cu_mask_want_units(const struct cu_map *map, struct cu_share *share)

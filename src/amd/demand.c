@@ -7,6 +7,7 @@
 #include "amd/abi/drm.h"
 #include "amd/abi/kfd.h"
 #include "amd/kfd_ioctl.h"
+#include "base/number.h"
 
 /* SVM's word for "nowhere in particular". */
 #define SVM_UNDEFINED UINT32_MAX
@@ -136,7 +137,7 @@ static struct demand demand_of_svm(const void *block, size_t copied, uint32_t pa
 	struct places places = {SVM_UNDEFINED, SVM_UNDEFINED};
 	struct kfd_ioctl_svm_args args = {0};
 
-	memcpy(&args, block, copied < head ? copied : head);
+	memcpy(&args, block, min_u64(copied, head));
 	if (args.op == KFD_IOCTL_SVM_OP_GET_ATTR && !args.nattr)
 		return demand_nothing();
 	if (copied < head || args.nattr > (copied - head) / sizeof(args.attrs[0]) ||
@@ -154,13 +155,13 @@ static size_t demand_bound_copy(unsigned long request, const void *block, size_t
 {
 	size_t most = _IOC_SIZE(request);
 
-	return !block ? 0 : copied < most ? copied : most;
+	return !block ? 0 : min_u64(copied, most);
 }
 
 /* A copy of the block as the kernel sees it: `name`, all zero beyond what there is. */
 #define BLOCK(type, name)             \
 	struct type name = {0};       \
-	memcpy(&name, block, copied < sizeof(name) ? copied : sizeof(name))
+	memcpy(&name, block, min_u64(copied, sizeof(name)))
 
 struct demand demand_of_kfd(unsigned long request, const void *block, size_t copied,
 			    uint32_t page_bytes)

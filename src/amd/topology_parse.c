@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "base/parse.h"
 
 #define NAME_MOST 63
@@ -122,7 +123,7 @@ struct shown {
 static struct shown topology_parse_show_text(struct piece piece)
 {
 	struct shown shown;
-	size_t n = piece.len < 32 ? piece.len : 32;
+	size_t n = min_u64(piece.len, 32);
 
 	for (size_t i = 0; i < n; i++)
 		shown.s[i] = piece.at[i] < 0x20 || piece.at[i] > 0x7e ? '?' : piece.at[i];

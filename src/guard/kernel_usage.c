@@ -15,6 +15,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/fd.h"
+#include "base/number.h"
 #include "base/parse.h"
 #include "guard/fdinfo.h"
 
@@ -65,7 +66,7 @@ int kernel_usage_read(pid_t process, const struct topology_node *gpu, uint64_t *
 
 	if (files < 0 && (files != -ENOENT || kfd < 0))
 		return files;
-	*ret_bytes = of_kfd > of_files ? of_kfd : of_files;
+	*ret_bytes = max_u64(of_kfd, of_files);
 	return 0;
 }
 

@@ -11,6 +11,7 @@
 #include <sys/types.h>
 
 #include "base/atomic.h"
+#include "base/number.h"
 #include "ledger/layout.h"
 
 #define LEDGER_FILE "ledger" /* in the tenant's directory */
@@ -71,14 +72,14 @@ static inline unsigned int map_slot_high(const struct ledger *ledger)
 {
 	uint32_t high = atomic_check(&ledger->map->header.slot_high);
 
-	return high < LEDGER_SLOTS ? high : LEDGER_SLOTS;
+	return min_u64(high, LEDGER_SLOTS);
 }
 
 static inline unsigned int map_shared_high(const struct ledger *ledger)
 {
 	uint32_t high = atomic_check(&ledger->map->header.shared_high);
 
-	return high < LEDGER_SHARED ? high : LEDGER_SHARED;
+	return min_u64(high, LEDGER_SHARED);
 }
 
 #endif

@@ -84,7 +84,7 @@ static inline struct sum quota_sum_all(struct ledger *ledger, int device)
 /* So that an absurd sum, which saturates, is above every limit. */
 static uint64_t quota_sane_limit(uint64_t limit)
 {
-	return limit < QUOTA_ABSURD_BYTES ? limit : QUOTA_ABSURD_BYTES;
+	return min_u64(limit, QUOTA_ABSURD_BYTES);
 }
 
 int quota_reserve(struct slot *slot, int device, uint64_t bytes, uint64_t limit)

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "nvidia/nvml_priv.h"
 #include "nvidia/uuid.h"
 
@@ -150,7 +151,7 @@ static int nvml_get_list(list_fn list, nvmlDevice_t dev, nvmlProcessInfo_t **ret
 			free(infos);
 			return r == NVML_SUCCESS ? -EIO : nvml_errno(r);
 		}
-		room = (n > room ? n : room) * 2;
+		room = max_u64(n, room) * 2;
 	}
 	free(infos);
 	return -EIO;

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "nvidia/nvml_priv.h"
 
 /* More than any device has; a device ends the walk before. */
@@ -81,7 +82,7 @@ static int nvml_link_get_nvlinks(struct nvml *nvml, nvmlDevice_t from, nvmlDevic
 	here = nvml_link_count(nvml, from, to_pci.busId);
 	there = nvml_link_count(nvml, to, from_pci.busId);
 	link->nvlinks = here.there;
-	link->nvlinks += here.switches < there.switches ? here.switches : there.switches;
+	link->nvlinks += min_u64(here.switches, there.switches);
 	speed = link->nvlinks ? (uint64_t)link->nvlinks * nvml_link_speed(nvml, from, here.link)
 			      : 0;
 	link->mb_per_s = speed <= UINT32_MAX ? (uint32_t)speed : 0;
@@ -145,7 +146,7 @@ int nvml_link_get(struct nvml *nvml, unsigned int from_index, unsigned int to_in
 	} else {
 		uint32_t a = nvml_link_pcie_speed(nvml, from), b = nvml_link_pcie_speed(nvml, to);
 
-		link.mb_per_s = a < b ? a : b;
+		link.mb_per_s = min_u64(a, b);
 	}
 	*ret_link = link;
 	return 0;

@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/number.h"
+
 const struct aperture address_names = {ADDRESS_CANONICAL_LAST + 1, UINT64_C(0xffff7fffffffffff)};
 
 int address_common(const struct aperture *of, uint32_t n, struct aperture *ret)
@@ -12,8 +14,8 @@ int address_common(const struct aperture *of, uint32_t n, struct aperture *ret)
 	struct aperture all = {0, UINT64_MAX};
 
 	for (uint32_t i = 0; i < n; i++) {
-		all.first = of[i].first > all.first ? of[i].first : all.first;
-		all.last = of[i].last < all.last ? of[i].last : all.last;
+		all.first = max_u64(of[i].first, all.first);
+		all.last = min_u64(of[i].last, all.last);
 	}
 	if (!n || all.first > all.last)
 		return -ERANGE;
@@ -56,7 +58,7 @@ static uint64_t address_align_up(uint64_t address, uint64_t alignment)
 int address_pick(const struct ranges *tree, const struct aperture *aperture, uint64_t from,
 		 uint64_t bytes, uint64_t alignment, uint64_t *ret_address)
 {
-	uint64_t at = from > aperture->first ? from : aperture->first;
+	uint64_t at = max_u64(from, aperture->first);
 
 	for (;;) {
 		const struct range *taken;

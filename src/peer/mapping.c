@@ -3,6 +3,8 @@
 
 #include <errno.h>
 
+#include "base/number.h"
+
 uint32_t mapping_list(uint64_t set, uint32_t first, uint32_t ret_list[MAPPING_DEVICES])
 {
 	uint32_t n = 0;
@@ -25,7 +27,7 @@ static uint32_t mapping_note_done(uint64_t *devices, const struct mapping_call *
 
 		*devices = call->unmap ? *devices & ~bit : *devices | bit;
 	}
-	return done > call->done ? done : call->done;
+	return max_u64(done, call->done);
 }
 
 /* Tries until all devices are done, or until an error that another try does not mend. */

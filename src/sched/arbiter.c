@@ -322,7 +322,7 @@ static void arbiter_resume(const struct machine *m, struct arbiter_tenant *t)
 /* Whether it had a real pause, after which its place in line is gone. */
 static bool arbiter_is_away(const struct machine *m, const struct arbiter_tenant *t)
 {
-	uint64_t since = t->idle_since_ns > t->billed_ns ? t->idle_since_ns : t->billed_ns;
+	uint64_t since = max_u64(t->idle_since_ns, t->billed_ns);
 
 	return t->idle_since_ns && m->now_ns - since >= m->params->slice_ns;
 }
@@ -416,8 +416,7 @@ static void arbiter_rebase(const struct machine *m)
 			struct arbiter_tenant *other = &m->tenant[j];
 
 			if (other->priority == t->priority && (other->devices & mask))
-				other->virtual_ns -=
-					other->virtual_ns < least ? other->virtual_ns : least;
+				other->virtual_ns -= min_u64(other->virtual_ns, least);
 		}
 	}
 	for (int i = 0; i < m->n; i++)

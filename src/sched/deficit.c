@@ -58,9 +58,7 @@ static int64_t deficit_credit_max_ns(const struct share_params *params, int64_t 
 {
 	uint64_t slice_ns = params->slice_ns;
 
-	return deficit_slice_credit_ns(
-		       slice_ns > CONTROLLER_LONG_SLICE_NS ? slice_ns : CONTROLLER_LONG_SLICE_NS,
-		       share) +
+	return deficit_slice_credit_ns(max_u64(slice_ns, CONTROLLER_LONG_SLICE_NS), share) +
 	       SLACK_NS;
 }
 

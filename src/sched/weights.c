@@ -23,7 +23,6 @@ void weights_divide(struct part *parts, uint32_t n)
 		}
 		among_all = UINT64_C(1000) * part->weight / all;
 		of_left = left * part->weight / sharing;
-		part->permille = (uint32_t)clamp_i64(
-			(int64_t)(among_all > of_left ? among_all : of_left), 1, 1000);
+		part->permille = (uint32_t)clamp_i64((int64_t)max_u64(among_all, of_left), 1, 1000);
 	}
 }

@@ -10,6 +10,7 @@
 #include "amd/abi/drm.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/number.h"
 #include "guest/amd/ask.h"
 #include "ledger/cu_grant.h"
 #include "ledger/device_time.h"
@@ -133,7 +134,7 @@ static int queue_hold_find(struct queues *queues, int device, const struct cu_ma
 	}
 	/* Nothing is known of other tenants: it has what its policy says, whatever they have. */
 	if (!queues->allotment) {
-		uint32_t weight = part.weight < 1000 ? part.weight : 1000;
+		uint32_t weight = min_u64(part.weight, 1000);
 
 		queue_hold_take_alone(map, part.cap_permille ? part.cap_permille : weight, hold);
 		return 0;

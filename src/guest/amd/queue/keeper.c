@@ -6,6 +6,7 @@
 #include "base/atomic.h"
 #include "base/futex.h"
 #include "base/now.h"
+#include "base/number.h"
 #include "guest/amd/queue/hold.h"
 #include "guest/amd/user.h"
 #include "guest/core/thread.h"
@@ -131,7 +132,7 @@ static uint64_t queue_keeper_keep_device(struct queues *queues, int device, bool
 	for (int kind = 0; kind < QUEUE_KINDS; kind++) {
 		uint64_t at = queue_keeper_take_turns(queues, device, kind, now_monotonic_ns());
 
-		next = at < next ? at : next;
+		next = min_u64(at, next);
 	}
 	if (any)
 		queues_tell(queues, device);
@@ -229,7 +230,7 @@ static bool queue_keeper_keep_limited(struct queues *queues, uint64_t *ret_gener
 		for (int i = 0; i < (int)queues->amd->ndevices; i++) {
 			uint64_t at = queue_keeper_keep_device(queues, i, first || seen != heard);
 
-			next = at < next ? at : next;
+			next = min_u64(at, next);
 		}
 		first = false;
 		heard = seen;

@@ -82,7 +82,7 @@
  * off by 1.6 points.
  */
 #define TUNING_PAUSE_NS	      (3 * NS_PER_MS)
-#define TUNING_PAUSE_PEERS_NS (10 * NS_PER_MS) /* the driver's slices of several processes end early */
+#define TUNING_PAUSE_PEERS_NS (10 * NS_PER_MS) /* the driver ends slices of several early */
 #define TUNING_PAUSE_EVEN_NS  (16 * NS_PER_MS)
 #define TUNING_PAUSE_MOST_NS  (150 * NS_PER_MS)
 #define TUNING_SHORT_NS	      (50 * NS_PER_US)

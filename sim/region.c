@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "sim/config.h"
 #include "sim/mutex.h"
 #include "sim/shared.h"
 
@@ -210,10 +210,40 @@ static int claim_row(struct sim_region *region, int fd)
 	return row;
 }
 
+static int make_uuid(uint8_t uuid[16])
+{
+	if (getrandom(uuid, 16, 0) != 16)
+		return -EIO;
+	uuid[6] = (uuid[6] & 0x0f) | 0x40; /* version 4, variant 1 */
+	uuid[8] = (uuid[8] & 0x3f) | 0x80;
+	return 0;
+}
+
+static int make_devices(struct sim_region *region)
+{
+	struct sim_config config;
+	int r = sim_config_read(&config);
+
+	if (r)
+		return r;
+	region->ndevices = config.ndevices;
+	for (uint32_t i = 0; i < region->ndevices && !r; i++) {
+		struct sim_device_row *d = &region->device[i];
+
+		r = make_uuid(d->uuid);
+		memcpy(d->name, config.name, sizeof(d->name));
+		d->total_bytes = config.memory_bytes;
+		d->context_bytes = config.context_bytes;
+		d->pci_bus = 0x17 + 0x10 * i; /* where boards sit in an eight-GPU host */
+		d->sm_count = 132;
+	}
+	return r;
+}
+
 static int init_region(void *map)
 {
 	struct sim_region *region = map;
-	int r = sim_config_apply(region);
+	int r = make_devices(region);
 
 	if (!r)
 		r = sim_mutex_init(&region->lock);

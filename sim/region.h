@@ -20,15 +20,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "sim/config.h"
 #include "sim/engine_shared.h"
 
 #define SIM_MAGIC 0x314d4953544f4c41ull /* "ALOTSIM1" */
 #define SIM_VERSION 1u
-#define SIM_MAX_DEVICES 16
 #define SIM_MAX_PROCESSES 1024
 #define SIM_MAX_OBJECTS 8192
 #define SIM_MAX_ACCOUNTS 2048 /* twice as many as processes at once */
-#define SIM_NAME_MAX 64
 /* Far behind the contents, so that no read or write ever meets the lock. */
 #define SIM_EXPORT_LOCK (1ll << 60)
 

@@ -73,8 +73,6 @@ KNOWN = {
     "cli/exec/space": ("cli/tenant/tenants",),
     "cli/tenant/figures": ("cli/tenant/tenants",),
     "cli/tenant/tenants": ("cli/exec/space", "cli/tenant/figures"),
-    "sim/config": ("sim/region",),
-    "sim/region": ("sim/config",),
     "sim/cuda/block": ("sim/cuda/pool",),
     "sim/cuda/pool": ("sim/cuda/block", "sim/cuda/vmm"),
     "sim/cuda/vmm": ("sim/cuda/block",),

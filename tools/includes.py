@@ -79,8 +79,6 @@ KNOWN = {
     "sim/cuda/engine": ("sim/cuda/stream",),
     "sim/cuda/exec": ("sim/cuda/engine", "sim/cuda/stream"),
     "sim/cuda/stream": ("sim/cuda/exec",),
-    "sim/kfd/emu": ("sim/kfd/vm",),
-    "sim/kfd/vm": ("sim/kfd/emu",),
 }
 
 

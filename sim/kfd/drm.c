@@ -11,6 +11,7 @@
 #include "sim/kfd/bank.h"
 #include "sim/kfd/emu.h"
 #include "sim/kfd/gem.h"
+#include "sim/kfd/user.h"
 
 /* Of the kernel's driver; libdrm wants major 3. */
 #define DRIVER_MAJOR 3
@@ -24,13 +25,13 @@ static int put_text(uint64_t to, uint64_t *len, const char *text)
 	uint64_t room = *len;
 
 	*len = strlen(text);
-	return to ? emu_copy_out(to, text, room < *len ? room : *len) : 0;
+	return to ? user_copy_out(to, text, room < *len ? room : *len) : 0;
 }
 
 static int get_version(uint64_t arg)
 {
 	struct drm_version v = {0};
-	int r = emu_copy_in(&v, arg, sizeof(v));
+	int r = user_copy_in(&v, arg, sizeof(v));
 
 	if (r < 0)
 		return r;
@@ -41,7 +42,7 @@ static int get_version(uint64_t arg)
 	    (r = put_text(v.date, &v.date_len, "20150101")) < 0 ||
 	    (r = put_text(v.desc, &v.desc_len, "AMD GPU, emulated")) < 0)
 		return r;
-	return emu_copy_out(arg, &v, sizeof(v));
+	return user_copy_out(arg, &v, sizeof(v));
 }
 
 /*
@@ -98,7 +99,7 @@ static struct drm_amdgpu_heap_info heap_info(const struct emu_gpu *gpu, uint64_t
 
 static int answer(const struct drm_amdgpu_info *a, const void *info, size_t len)
 {
-	return emu_copy_out(a->return_pointer, info, len < a->return_size ? len : a->return_size);
+	return user_copy_out(a->return_pointer, info, len < a->return_size ? len : a->return_size);
 }
 
 static uint64_t used(struct emu_machine *m, const struct emu_gpu *gpu, uint32_t flag)
@@ -114,7 +115,7 @@ static int get_info(struct emu_machine *m, const struct emu_gpu *gpu, uint64_t a
 	uint32_t working = 1, registers[64] = {0};
 	uint64_t bytes;
 	struct drm_amdgpu_info a = {0};
-	int r = emu_copy_in(&a, arg, sizeof(a));
+	int r = user_copy_in(&a, arg, sizeof(a));
 
 	if (r < 0)
 		return r;
@@ -182,13 +183,13 @@ static int call(struct emu_machine *m, struct emu_gpu *gpu, int fd, unsigned lon
 		return -EINVAL;
 	if (bytes > row->args_bytes)
 		bytes = row->args_bytes;
-	if (_IOC_DIR(request) & _IOC_WRITE && emu_copy_in(block, arg, bytes) < 0)
+	if (_IOC_DIR(request) & _IOC_WRITE && user_copy_in(block, arg, bytes) < 0)
 		return -EFAULT;
 	memcpy(asked, block, sizeof(asked));
 	r = emu_fail(EMU_DRM(row->nr), calls[row->nr]++);
 	if (r == 0)
 		r = row->handle(m, gpu, fd, block);
-	if (_IOC_DIR(request) & _IOC_READ && emu_copy_out(arg, block, bytes) < 0)
+	if (_IOC_DIR(request) & _IOC_READ && user_copy_out(arg, block, bytes) < 0)
 		r = -EFAULT;
 	emu_trace_drm(gpu, row->nr, asked, block, r);
 	return r;

@@ -10,6 +10,7 @@
 
 #include "amd/abi/kfd.h"
 #include "sim/kfd/queue.h"
+#include "sim/kfd/user.h"
 
 #define FOR_EVER UINT32_MAX
 
@@ -151,7 +152,7 @@ static int read_waiter(const struct kfd_ioctl_wait_events_args *a, struct waiter
 		struct kfd_event_data data;
 		const struct event *e;
 
-		if (emu_copy_in(&data, a->events_ptr + (uint64_t)i * sizeof(data), sizeof(data)) <
+		if (user_copy_in(&data, a->events_ptr + (uint64_t)i * sizeof(data), sizeof(data)) <
 		    0)
 			return -EFAULT;
 		e = find(data.event_id);
@@ -219,7 +220,7 @@ static int tell(const struct kfd_ioctl_wait_events_args *a, const struct waiter 
 		if (!w->of[i].came ||
 		    (e->type != KFD_IOC_EVENT_MEMORY && e->type != KFD_IOC_EVENT_HW_EXCEPTION))
 			continue;
-		if (emu_copy_out(a->events_ptr + i * sizeof(e->data), &e->data,
+		if (user_copy_out(a->events_ptr + i * sizeof(e->data), &e->data,
 				 offsetof(struct kfd_event_data, kfd_event_data_ext)) < 0)
 			return -EFAULT;
 	}

@@ -7,6 +7,7 @@
 #include "amd/abi/drm.h"
 #include "amd/abi/kfd.h"
 #include "sim/kfd/gem.h"
+#include "sim/kfd/user.h"
 
 static uint64_t domains_of(const struct emu_buffer *b)
 {
@@ -27,7 +28,7 @@ static int tell_mappings(const struct emu_buffer *b, struct drm_amdgpu_gem_op *a
 	if (!entries)
 		return -ENOMEM;
 	emu_gem_mappings(b, n, entries);
-	r = emu_copy_out(a->value, entries, n * sizeof(*entries));
+	r = user_copy_out(a->value, entries, n * sizeof(*entries));
 	free(entries);
 	return r;
 }
@@ -47,7 +48,7 @@ int emu_gem_op(struct emu_machine *m, struct emu_gpu *gpu, int fd, void *block)
 							 .alignment = b->alignment,
 							 .domains = domains_of(b),
 							 .domain_flags = b->domain_flags};
-		return emu_copy_out(a->value, &info, sizeof(info));
+		return user_copy_out(a->value, &info, sizeof(info));
 	case AMDGPU_GEM_OP_GET_MAPPING_INFO:
 		return tell_mappings(b, a);
 	}
@@ -76,7 +77,7 @@ int emu_gem_list(struct emu_machine *m, struct emu_gpu *gpu, int fd, void *block
 			.preferred_domains = domains_of(&all[i]),
 			.alloc_flags = all[i].domain_flags,
 			.alignment = all[i].alignment};
-		r = emu_copy_out(a->entries + sizeof(e) * done++, &e, sizeof(e));
+		r = user_copy_out(a->entries + sizeof(e) * done++, &e, sizeof(e));
 	}
 	a->num_entries = there;
 	return r;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "amd/abi/drm.h"
+#include "sim/kfd/array.h"
 #include "sim/kfd/gem.h"
 
 #define PAGE_FLAGS (AMDGPU_VM_PAGE_READABLE | AMDGPU_VM_PAGE_WRITEABLE | AMDGPU_VM_PAGE_EXECUTABLE)
@@ -36,7 +37,7 @@ static bool is_of(const struct mapping *map, const struct emu_buffer *b)
 
 static int add(const struct mapping *map)
 {
-	struct mapping *grown = emu_room(mappings, &room, nmappings, sizeof(*grown));
+	struct mapping *grown = array_grow(mappings, &room, nmappings, sizeof(*grown));
 
 	if (!grown)
 		return -ENOMEM;

@@ -12,6 +12,7 @@
 #include "sim/kfd/emu.h"
 #include "sim/kfd/gem.h"
 #include "sim/kfd/queue.h"
+#include "sim/kfd/user.h"
 
 /*
  * With 1.15 came that GEM_VA maps where queues find it; debugging, of 1.13, is not here. Before
@@ -81,7 +82,7 @@ static int get_apertures_new(struct emu_machine *m, void *block)
 	a->num_of_nodes = m->ngpus < room ? m->ngpus : room;
 	for (uint32_t i = 0; i < a->num_of_nodes; i++)
 		fill_apertures(&m->gpu[i], &found[i]);
-	return emu_copy_out(a->kfd_process_device_apertures_ptr, found,
+	return user_copy_out(a->kfd_process_device_apertures_ptr, found,
 			    a->num_of_nodes * sizeof(found[0]));
 }
 
@@ -225,7 +226,7 @@ static int call(const struct kfd_ioctl *row, unsigned long request, uint64_t arg
 
 	if (bytes > most)
 		bytes = most;
-	r = emu_copy_in(block, arg, bytes);
+	r = user_copy_in(block, arg, bytes);
 	if (r < 0)
 		return r;
 	m = emu_lock();
@@ -236,7 +237,7 @@ static int call(const struct kfd_ioctl *row, unsigned long request, uint64_t arg
 		r = handlers[row->nr](m, block);
 	emu_unlock();
 	/* As in the kernel also where it fails: n_success stands in a block. */
-	if (_IOC_DIR(request) & _IOC_READ && emu_copy_out(arg, block, bytes) < 0)
+	if (_IOC_DIR(request) & _IOC_READ && user_copy_out(arg, block, bytes) < 0)
 		return -EFAULT;
 	return r;
 }

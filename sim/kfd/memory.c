@@ -14,6 +14,7 @@
 #include "amd/topology.h"
 #include "base/cleanup.h"
 #include "sim/kfd/gem.h"
+#include "sim/kfd/user.h"
 #include "sim/kfd/memory.h"
 
 #define CONTENT	  (KFD_IOC_ALLOC_MEM_FLAGS_VRAM | KFD_IOC_ALLOC_MEM_FLAGS_GTT)
@@ -205,7 +206,7 @@ static int read_ids(const struct kfd_ioctl_map_memory_to_gpu_args *a, uint32_t *
 	ids = malloc(a->n_devices * sizeof(*ids));
 	if (!ids)
 		return -ENOMEM;
-	if (emu_copy_in(ids, a->device_ids_array_ptr, a->n_devices * sizeof(*ids)) < 0)
+	if (user_copy_in(ids, a->device_ids_array_ptr, a->n_devices * sizeof(*ids)) < 0)
 		return -EFAULT;
 	*ret_ids = TAKE_PTR(ids);
 	return 0;

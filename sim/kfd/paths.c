@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "sim/kfd/emu.h"
+#include "sim/kfd/user.h"
 
 /* The machine's own devices are hidden with it. */
 static const char *const taken[] = {
@@ -74,7 +75,7 @@ static const char *emu_any_path(const char *path, char buffer[static PATH_MAX])
 {
 	char first;
 
-	return emu_copy_in(&first, (uintptr_t)path, 1) < 0 ? path : emu_path(path, buffer);
+	return user_copy_in(&first, (uintptr_t)path, 1) < 0 ? path : emu_path(path, buffer);
 }
 
 static int do_openat(int dirfd, const char *path, int flags, mode_t mode)

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "amd/topology_read.h"
@@ -137,46 +136,4 @@ struct emu_gpu *emu_gpu_of_minor(struct emu_machine *m, int minor)
 		if (minor == (int)m->gpu[i].minor || minor == TREE_CARD(m->gpu[i].minor))
 			return &m->gpu[i];
 	return NULL;
-}
-
-/* The kernel's own copy looks whether there is memory; a plain one would find out by dying. */
-static int copy(bool in, void *ours, uint64_t theirs, size_t len)
-{
-	struct iovec here = {ours, len}, there = {(void *)(uintptr_t)theirs, len};
-	ssize_t n;
-
-	if (!len)
-		return 0;
-	n = in ? process_vm_readv(gettid(), &here, 1, &there, 1, 0)
-	       : process_vm_writev(gettid(), &here, 1, &there, 1, 0);
-	if (n < 0 && (errno == EPERM || errno == ENOSYS)) { /* a container may forbid it */
-		if (!theirs)
-			return -EFAULT;
-		memcpy(in ? ours : there.iov_base, in ? there.iov_base : ours, len);
-		return 0;
-	}
-	return n == (ssize_t)len ? 0 : -EFAULT;
-}
-
-void *emu_room(void *array, uint32_t *room, uint32_t n, size_t each)
-{
-	uint32_t more = *room ? 2 * *room : 32;
-	void *grown;
-
-	if (n < *room)
-		return array;
-	grown = reallocarray(array, more, each);
-	if (grown)
-		*room = more;
-	return grown;
-}
-
-int emu_copy_in(void *to, uint64_t from, size_t len)
-{
-	return copy(true, to, from, len);
-}
-
-int emu_copy_out(uint64_t to, const void *from, size_t len)
-{
-	return copy(false, (void *)from, to, len);
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "amd/abi/kfd.h"
+#include "sim/kfd/user.h"
 
 #define QUEUES	       1024 /* of a process */
 #define DOORBELL_BYTES 8
@@ -227,7 +228,7 @@ int emu_set_cu_mask(struct emu_machine *m, void *block)
 		return -EINVAL;
 	if (bits > 32 * ROSTER_MASK_WORDS) /* what is beyond is dropped */
 		bits = 32 * ROSTER_MASK_WORDS;
-	if (emu_copy_in(mask, a->cu_mask_ptr, bits / 8) < 0 || !q)
+	if (user_copy_in(mask, a->cu_mask_ptr, bits / 8) < 0 || !q)
 		return -EFAULT;
 	if (has_half_pairs(q->gpu, mask))
 		return -EINVAL;

@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 
 #include "amd/abi/kfd.h"
+#include "sim/kfd/array.h"
 #include "sim/kfd/bank.h"
 #include "sim/kfd/emu.h"
 
@@ -58,7 +59,7 @@ static uint32_t place(uint64_t at)
 
 static int insert(uint32_t i, const struct svm_range *range)
 {
-	struct svm_range *grown = emu_room(ranges, &room, nranges, sizeof(*grown));
+	struct svm_range *grown = array_grow(ranges, &room, nranges, sizeof(*grown));
 
 	if (!grown)
 		return -ENOMEM;

@@ -11,6 +11,7 @@
 #include "amd/abi/kfd.h"
 #include "amd/kfd_ioctl.h"
 #include "sim/kfd/queue.h"
+#include "sim/kfd/user.h"
 
 /* The ids that a mapping names, as far as they can be read. */
 static int describe_gpus(char *text, size_t size, const struct kfd_ioctl_map_memory_to_gpu_args *a)
@@ -20,7 +21,7 @@ static int describe_gpus(char *text, size_t size, const struct kfd_ioctl_map_mem
 	int n = snprintf(text, size, " handle=%#llx done=%u/%u", (unsigned long long)a->handle,
 			 a->n_success, a->n_devices);
 
-	if (emu_copy_in(ids, a->device_ids_array_ptr, count * sizeof(ids[0])) < 0)
+	if (user_copy_in(ids, a->device_ids_array_ptr, count * sizeof(ids[0])) < 0)
 		return n;
 	for (uint32_t i = 0; i < count && (size_t)n < size; i++)
 		n += snprintf(text + n, size - (size_t)n, "%s%u", i ? "," : " gpus=", ids[i]);

@@ -8,7 +8,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "sim/kfd/emu.h"
+#include "sim/kfd/array.h"
+#include "sim/kfd/user.h"
 
 #define PAGE	     UINT64_C(4096)
 #define BOUNCE_BYTES 65536
@@ -38,7 +39,7 @@ int vm_add(struct vm *vm, const struct vm_range *range)
 	    range->at + range->size < range->at ||
 	    (i < vm->n && vm->ranges[i].at < range->at + range->size))
 		return -EINVAL;
-	grown = emu_room(vm->ranges, &vm->room, vm->n, sizeof(*grown));
+	grown = array_grow(vm->ranges, &vm->room, vm->n, sizeof(*grown));
 	if (!grown)
 		return -ENOMEM;
 	vm->ranges = grown;
@@ -98,14 +99,14 @@ static int move(const struct span *to, const struct span *from, uint64_t len)
 		return 0;
 	}
 	if (!to->users)
-		return emu_copy_in(to->memory, (uintptr_t)from->memory, len);
+		return user_copy_in(to->memory, (uintptr_t)from->memory, len);
 	if (!from->users)
-		return emu_copy_out((uintptr_t)to->memory, from->memory, len);
+		return user_copy_out((uintptr_t)to->memory, from->memory, len);
 	while (done < len) {
 		uint64_t n = len - done < sizeof(bounce) ? len - done : sizeof(bounce);
 
-		if (emu_copy_in(bounce, (uintptr_t)from->memory + done, n) < 0 ||
-		    emu_copy_out((uintptr_t)to->memory + done, bounce, n) < 0)
+		if (user_copy_in(bounce, (uintptr_t)from->memory + done, n) < 0 ||
+		    user_copy_out((uintptr_t)to->memory + done, bounce, n) < 0)
 			return -EFAULT;
 		done += n;
 	}

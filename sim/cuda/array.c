@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 
 #include "sim/cuda/api.h"
+#include "sim/cuda/pool.h"
 #include "sim/cuda/stream.h"
 #include "sim/cuda/vmm.h"
 
@@ -118,7 +119,7 @@ static CUresult make(struct sim_context *ctx, const CUDA_ARRAY3D_DESCRIPTOR *des
 		s->address_bytes = block->bytes;
 		at = offset;
 	} else if (!sim_array_loose(desc)) {
-		r = sim_block_create(ctx->device, s->bytes, false, &block);
+		r = sim_pools_block_create(ctx->device, s->bytes, false, &block);
 		if (r)
 			goto fail;
 	}

@@ -10,8 +10,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "sim/cuda/pool.h"
-
 /* The process's common file: offsets are never used twice, and freed ones cost nothing. */
 static int store_fd = -1;
 static uint64_t store_end;
@@ -79,9 +77,6 @@ CUresult sim_block_create(struct sim_device *device, uint64_t bytes, bool own_fi
 	block->fd = -1;
 	block->refs = 1;
 	r = device ? sim_device_take(device, bytes) : CUDA_SUCCESS;
-	/* As the driver does: what pools hold and nobody uses goes first. */
-	if (r && sim_pools_trim(device))
-		r = sim_device_take(device, bytes);
 	if (r) {
 		free(block);
 		return r;

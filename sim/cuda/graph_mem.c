@@ -12,7 +12,6 @@
 #include "sim/cuda/api.h"
 #include "sim/cuda/pool.h"
 #include "sim/cuda/stream.h"
-#include "sim/cuda/vmm.h"
 
 struct sim_graph_mem {
 	struct sim_device *device;
@@ -152,7 +151,7 @@ static CUresult back(struct sim_graph_mem *mem)
 		v = calloc(1, sizeof(*v));
 		if (!v)
 			return CUDA_ERROR_OUT_OF_MEMORY;
-		r = sim_block_create(mem->device, mem->bytes, false, &v->block);
+		r = sim_pools_block_create(mem->device, mem->bytes, false, &v->block);
 		if (r) {
 			free(v);
 			return r;

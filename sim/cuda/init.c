@@ -198,6 +198,21 @@ CUresult sim_device_get(CUdevice ordinal, struct sim_device **ret_device)
 	return CUDA_SUCCESS;
 }
 
+bool sim_location(const CUmemLocation *location, struct sim_device **ret_device)
+{
+	switch (location->type) {
+	case CU_MEM_LOCATION_TYPE_DEVICE:
+		return !sim_device_get(location->id, ret_device);
+	case CU_MEM_LOCATION_TYPE_HOST:
+	case CU_MEM_LOCATION_TYPE_HOST_NUMA:
+	case CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT:
+		*ret_device = NULL;
+		return true;
+	default:
+		return false;
+	}
+}
+
 CUresult sim_device_take(struct sim_device *device, uint64_t bytes)
 {
 	return sim_charge(sim.region, sim.row, device->index, bytes) ? CUDA_ERROR_OUT_OF_MEMORY

@@ -65,7 +65,7 @@ static CUresult new_chunk(struct sim_context *ctx, struct sim_chunk **ret_chunk)
 
 	if (!chunk)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	r = sim_block_create(ctx->device, SIM_GRANULE, false, &chunk->block);
+	r = sim_pools_block_create(ctx->device, SIM_GRANULE, false, &chunk->block);
 	if (!r) {
 		r = sim_block_map(chunk->block, 0, SIM_GRANULE, NULL, SIM_GRANULE,
 				  PROT_READ | PROT_WRITE, &address);
@@ -137,7 +137,7 @@ static CUresult alloc_large(struct sim_context *ctx, uint64_t bytes, enum sim_ra
 	void *address;
 	CUresult r;
 
-	r = sim_block_create(ctx->device, bytes, false, &block);
+	r = sim_pools_block_create(ctx->device, bytes, false, &block);
 	if (r)
 		return r;
 	r = sim_block_map(block, 0, block->bytes, NULL, SIM_GRANULE, PROT_READ | PROT_WRITE,

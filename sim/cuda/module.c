@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "sim/cuda/api.h"
+#include "sim/cuda/pool.h"
 #include "sim/cuda/settings.h"
 #include "sim/cuda/stream.h"
 
@@ -75,9 +76,9 @@ CUresult sim_module_use(struct sim_module *module)
 	if (other) {
 		module->block = sim_block_ref(other->block);
 	} else {
-		r = sim_block_create(module->ctx->device,
-				     module->bytes ? module->bytes : SIM_GRANULE, false,
-				     &module->block);
+		r = sim_pools_block_create(module->ctx->device,
+					   module->bytes ? module->bytes : SIM_GRANULE, false,
+					   &module->block);
 		if (r)
 			return r;
 	}

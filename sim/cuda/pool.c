@@ -7,7 +7,6 @@
 
 #include "sim/cuda/api.h"
 #include "sim/cuda/stream.h"
-#include "sim/cuda/vmm.h"
 
 #define STEP (32ull << 20)
 #define ALIGN 512u
@@ -149,7 +148,7 @@ static CUresult grow(struct sim_pool *pool, uint64_t bytes)
 		goto fail;
 	if (pool->props.maxSize && bytes > sim_round(pool->props.maxSize, STEP) - pool->reserved)
 		goto fail;
-	r = sim_block_create(pool->device, bytes, pool->props.handleTypes, &s->block);
+	r = sim_pools_block_create(pool->device, bytes, pool->props.handleTypes, &s->block);
 	if (r)
 		goto fail;
 	r = sim_block_map(s->block, 0, bytes, NULL, SIM_GRANULE, PROT_READ | PROT_WRITE, &address);
@@ -356,6 +355,18 @@ bool sim_pools_trim(struct sim_device *device)
 		if (pool->device == device)
 			any |= trim(pool, 0);
 	return sim_graph_pool_trim(device) || any;
+}
+
+CUresult sim_pools_block_create(struct sim_device *device, uint64_t bytes, bool own_file,
+				struct sim_block **ret_block)
+{
+	CUresult r = sim_block_create(device, bytes, own_file, ret_block);
+
+	/* A size that no device could have takes nothing from anybody. */
+	if (r == CUDA_ERROR_OUT_OF_MEMORY && sim_round(bytes, SIM_GRANULE) &&
+	    sim_pools_trim(device))
+		r = sim_block_create(device, bytes, own_file, ret_block);
+	return r;
 }
 
 void sim_pool_synchronized(unsigned int device)

@@ -8,7 +8,6 @@
 #include "sim/cuda/pool.h"
 #include "sim/cuda/rows.h"
 #include "sim/cuda/stream.h"
-#include "sim/cuda/vmm.h"
 
 static CUresult alloc_async(CUdeviceptr *ret_ptr, size_t bytes, bool own_pool, CUmemoryPool handle,
 			    CUstream stream_handle, bool per_thread)

@@ -47,6 +47,8 @@ extern struct sim_process sim;
 CUresult sim_ready(void);
 /* A visible device, or CUDA_ERROR_NOT_INITIALIZED, CUDA_ERROR_INVALID_DEVICE. */
 CUresult sim_device_get(CUdevice ordinal, struct sim_device **ret_device);
+/* Device or host of a location: false for none that exists. *ret_device NULL is the host. */
+bool sim_location(const CUmemLocation *location, struct sim_device **ret_device);
 
 void sim_lock(void);
 void sim_unlock(void);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "sim/cuda/api.h"
+#include "sim/cuda/pool.h"
 #include "sim/cuda/stream.h"
 
 static struct sim_physical *all;
@@ -65,21 +66,6 @@ unsigned int sim_vmm_handle_types(const struct sim_range *range)
 	return p->prop.requestedHandleTypes;
 }
 
-bool sim_location(const CUmemLocation *location, struct sim_device **ret_device)
-{
-	switch (location->type) {
-	case CU_MEM_LOCATION_TYPE_DEVICE:
-		return !sim_device_get(location->id, ret_device);
-	case CU_MEM_LOCATION_TYPE_HOST:
-	case CU_MEM_LOCATION_TYPE_HOST_NUMA:
-	case CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT:
-		*ret_device = NULL;
-		return true;
-	default:
-		return false;
-	}
-}
-
 static bool prop_valid(const CUmemAllocationProp *prop, struct sim_device **ret_device)
 {
 	return prop && prop->type == CU_MEM_ALLOCATION_TYPE_PINNED &&
@@ -115,7 +101,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
 	if (prop->requestedHandleTypes & ~(unsigned int)CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	sim_lock();
-	r = sim_block_create(device, size, prop->requestedHandleTypes, &block);
+	r = sim_pools_block_create(device, size, prop->requestedHandleTypes, &block);
 	if (!r) {
 		p = new_physical(block, prop);
 		if (!p) {

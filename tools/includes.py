@@ -73,9 +73,6 @@ KNOWN = {
     "cli/exec/space": ("cli/tenant/tenants",),
     "cli/tenant/figures": ("cli/tenant/tenants",),
     "cli/tenant/tenants": ("cli/exec/space", "cli/tenant/figures"),
-    "sim/cuda/engine": ("sim/cuda/stream",),
-    "sim/cuda/exec": ("sim/cuda/engine", "sim/cuda/stream"),
-    "sim/cuda/stream": ("sim/cuda/exec",),
 }
 
 

@@ -9,6 +9,7 @@
 
 #include "sim/cuda/capture.h"
 #include "sim/cuda/event.h"
+#include "sim/cuda/stream.h"
 
 struct sim_capture {
 	struct sim_capture *next;

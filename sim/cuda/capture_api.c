@@ -2,6 +2,7 @@
 /* The rows of capture. */
 #include "sim/cuda/capture.h"
 #include "sim/cuda/rows.h"
+#include "sim/cuda/stream.h"
 
 static CUresult begin(CUstream handle, CUstreamCaptureMode mode, bool per_thread)
 {

@@ -10,6 +10,7 @@
 
 #include "sim/cuda/exec.h"
 #include "sim/cuda/rows.h"
+#include "sim/cuda/stream.h"
 
 #define STAGED_MOST (64u << 10) /* pageable memory up to here is copied aside instead */
 

@@ -9,7 +9,7 @@
 
 #include "base/now.h"
 #include "sim/cuda/settings.h"
-#include "sim/cuda/stream.h"
+#include "sim/cuda/sim.h"
 #include "sim/mutex.h"
 
 /*

@@ -11,6 +11,7 @@
 #include "sim/cuda/rows.h"
 #include "sim/cuda/settings.h"
 #include "sim/cuda/sim.h"
+#include "sim/cuda/stream.h"
 
 #define EVENT_FLAGS (CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS)
 

@@ -12,6 +12,7 @@
 #include "base/now.h"
 #include "sim/cuda/exec.h"
 #include "sim/cuda/settings.h"
+#include "sim/cuda/stream.h"
 
 #include <signal.h>
 #include <stdlib.h>

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "sim/cuda/sim.h"
+#include "sim/cuda/stream.h"
 
 struct graph_mem {
 	struct graph_mem *next;

@@ -7,6 +7,7 @@
 #include "sim/cuda/kernel.h"
 #include "sim/cuda/rows.h"
 #include "sim/cuda/sim.h"
+#include "sim/cuda/stream.h"
 
 #define FLAGS                                                                                  \
 	(CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD | \

@@ -9,6 +9,7 @@
 #include "base/now.h"
 #include "sim/cuda/event.h"
 #include "sim/cuda/graph.h"
+#include "sim/cuda/stream.h"
 
 /* Works lined up for one push. */
 struct line {

@@ -57,6 +57,12 @@ void sim_unlock(void);
 CUresult sim_device_take(struct sim_device *device, uint64_t bytes);
 void sim_device_give(struct sim_device *device, uint64_t bytes);
 
+/* The device's part of the region, the own row in it, and whether another row's process lives. */
+struct sim_engine_shared *sim_region_engine(unsigned int device);
+unsigned int sim_region_row(void);
+unsigned int sim_region_account(void);
+bool sim_region_row_alive(unsigned int row);
+
 /* Rounding: `to` is a power of two. 0 comes back for what does not fit. */
 static inline uint64_t sim_round(uint64_t bytes, uint64_t to)
 {

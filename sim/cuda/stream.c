@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Streams and a context's execution state: queues of works, and who may look at them. */
-#include "base/now.h"
-#include "sim/cuda/exec.h"
+#include "sim/cuda/stream.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/now.h"
+#include "sim/cuda/exec.h"
 
 /* All executions of the process, for threads that end. Taken before an exec->lock. */
 static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;

@@ -12,7 +12,6 @@
 #include <stdint.h>
 
 #include "nvidia/abi/cuda.h"
-#include "sim/engine_shared.h"
 
 struct sim_context;
 struct sim_exec;
@@ -64,7 +63,7 @@ CUresult capture_mem_alloc(struct sim_stream *stream, const CUmemPoolProps *prop
 			   CUdeviceptr *ret_ptr);
 CUresult capture_mem_free(struct sim_stream *stream, CUdeviceptr ptr);
 
-/* ---- Asked of the rest; defined by the region, context, memory, array and module modules ---- */
+/* ---- Asked of the rest; defined by the context, memory, array and module modules ---- */
 
 /* CUDA_ERROR_NOT_INITIALIZED, CUDA_ERROR_INVALID_CONTEXT, or the calling thread's context. */
 CUresult sim_context_current(struct sim_context **ret_ctx);
@@ -73,12 +72,6 @@ CUresult sim_context_lookup(CUcontext handle, struct sim_context **ret_ctx);
 struct sim_exec *sim_context_exec(struct sim_context *ctx);
 unsigned int sim_context_device(struct sim_context *ctx);
 CUresult sim_green_context_lookup(CUgreenCtx handle, struct sim_context **ret_ctx);
-
-/* The device's part of the region, the own row in it, and whether another row's process lives. */
-struct sim_engine_shared *sim_region_engine(unsigned int device);
-unsigned int sim_region_row(void);
-unsigned int sim_region_account(void);
-bool sim_region_row_alive(unsigned int row);
 
 /*
  * May a kernel or a copy touch [ptr, ptr + bytes)? True within one allocation: device, pool,

@@ -5,6 +5,7 @@
 #include "sim/cuda/exec.h"
 #include "sim/cuda/rows.h"
 #include "sim/cuda/sim.h"
+#include "sim/cuda/stream.h"
 
 #define PRIORITY_GREATEST (-5)
 

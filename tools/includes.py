@@ -70,9 +70,6 @@ KNOWN = {
     "ledger/quota": ("ledger/ledger", "ledger/slot"),
     "ledger/slot": ("ledger/ledger",),
     "ledger/turn": ("ledger/policy",),
-    "cli/exec/space": ("cli/tenant/tenants",),
-    "cli/tenant/figures": ("cli/tenant/tenants",),
-    "cli/tenant/tenants": ("cli/exec/space", "cli/tenant/figures"),
 }
 
 

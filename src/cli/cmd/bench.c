@@ -18,7 +18,7 @@
 #include "cli/exec/library.h"
 #include "cli/out/say.h"
 #include "cli/out/units.h"
-#include "cli/tenant/tenants.h"
+#include "cli/tenant/runtime.h"
 #include "sched/controller.h"
 
 #define PHASE_S	      2.0
@@ -140,7 +140,7 @@ static int find_programs(struct bench_place *place)
 		return say_error(
 			"inside a tenant the share of a tenant is measured, not the device's; "
 			"run it outside");
-	return tenants_runtime(place->runtime) < 0 ? EXIT_ALLOT : 0;
+	return runtime_find(place->runtime) < 0 ? EXIT_ALLOT : 0;
 }
 
 /* Under this name alone, or every one of them. */

@@ -17,6 +17,7 @@
 #include "cli/out/say.h"
 #include "cli/out/units.h"
 #include "cli/tenant/dmem.h"
+#include "cli/tenant/runtime.h"
 #include "cli/tenant/tenants.h"
 #include "ledger/tenant.h"
 
@@ -191,7 +192,7 @@ int cmd_doctor(int argc, char **argv)
 	doctor_devices();
 	doctor_library();
 	doctor_kernel();
-	if (tenants_runtime(runtime) < 0)
+	if (runtime_find(runtime) < 0)
 		return 1;
 	doctor_runtime_dir(runtime);
 	if (a.sweep)

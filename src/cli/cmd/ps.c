@@ -13,6 +13,7 @@
 #include "cli/out/say.h"
 #include "cli/out/table.h"
 #include "cli/out/units.h"
+#include "cli/tenant/figures.h"
 #include "cli/tenant/tenants.h"
 
 static const struct argp_option options[] = {
@@ -242,6 +243,7 @@ int cmd_ps(int argc, char **argv)
 	argp_parse(&argp, argc, argv, 0, NULL, &a);
 	if (tenants_load(&tenants) < 0)
 		return EXIT_ALLOT;
+	figures_apply(&tenants);
 	tenants_sweep(tenants.runtime);
 	r = keep_named(&tenants, &a);
 	if (!r && a.json) {

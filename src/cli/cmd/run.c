@@ -25,7 +25,7 @@
 #include "cli/tenant/dmem.h"
 #include "cli/tenant/enroll.h"
 #include "cli/tenant/options.h"
-#include "cli/tenant/tenants.h"
+#include "cli/tenant/runtime.h"
 
 enum { KEY_ALLOW_ESCAPE = 256, KEY_GUARD };
 
@@ -199,7 +199,7 @@ static void limit_by_kernel(const struct enrolment *e, bool verbose, struct dmem
 	char runtime[PATH_MAX];
 	int r;
 
-	if (!dmem_offered() || tenants_runtime(runtime) < 0)
+	if (!dmem_offered() || runtime_find(runtime) < 0)
 		return;
 	devices_read_amd(&amd);
 	r = dmem_enter(runtime, e->name, &amd, cgroup, &trouble);

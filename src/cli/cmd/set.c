@@ -15,6 +15,7 @@
 #include "cli/tenant/compute_words.h"
 #include "cli/tenant/dmem.h"
 #include "cli/tenant/options.h"
+#include "cli/tenant/runtime.h"
 #include "cli/tenant/tenants.h"
 #include "ledger/tenant.h"
 
@@ -170,7 +171,7 @@ int cmd_set(int argc, char **argv)
 			"nothing to change for tenant \"%s\"; write: allot set %s --memory "
 			"12GiB, or --compute 25",
 			a.name, a.name);
-	if (tenants_runtime(runtime) < 0)
+	if (runtime_find(runtime) < 0)
 		return EXIT_ALLOT;
 	r = tenant_path(runtime, a.name, dir, sizeof(dir));
 	if (r < 0 || access(dir, F_OK) < 0)

@@ -10,6 +10,7 @@
 #include "cli/out/frame.h"
 #include "cli/out/say.h"
 #include "cli/out/screen.h"
+#include "cli/tenant/figures.h"
 #include "cli/tenant/tenants.h"
 
 #define PLAIN_WIDTH 79
@@ -104,6 +105,7 @@ int cmd_top(int argc, char **argv)
 	argp_parse(&argp, argc, argv, 0, NULL, &a);
 	if (tenants_load(&tenants) < 0)
 		return EXIT_ALLOT;
+	figures_apply(&tenants);
 	if (*a.state.tenant && !has(&tenants, a.state.tenant)) {
 		r = say_error("there is no tenant \"%s\" in %s; \"allot ps\" lists them",
 			      a.state.tenant, tenants.runtime);

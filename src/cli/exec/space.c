@@ -11,7 +11,7 @@
 #include "cli/exec/mps_daemon.h"
 #include "cli/out/say.h"
 #include "cli/out/units.h"
-#include "cli/tenant/tenants.h"
+#include "cli/tenant/runtime.h"
 #include "ledger/tenant.h"
 #include "nvidia/mps.h"
 
@@ -22,7 +22,7 @@ static int locate(struct mps_daemon *daemon)
 {
 	char runtime[PATH_MAX];
 
-	if (tenants_runtime(runtime) < 0)
+	if (runtime_find(runtime) < 0)
 		return EXIT_ALLOT;
 	if (mps_daemon_at(runtime, daemon) < 0)
 		return say_error("--mode space: the sockets of MPS do not fit into %s/.mps/pipe, "

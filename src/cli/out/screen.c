@@ -11,6 +11,7 @@
 
 #include "cli/command.h"
 #include "cli/out/say.h"
+#include "cli/tenant/figures.h"
 #include "cli/tenant/tenants.h"
 
 #define REFRESH_MS 1000
@@ -155,6 +156,7 @@ int screen_run(struct frame_state *state)
 			r = EXIT_ALLOT;
 			break;
 		}
+		figures_apply(&tenants);
 		frame_build(&tenants, state, COLS, LINES, &frame);
 		tenants_free(&tenants);
 		draw(&frame, state->processes);

@@ -12,6 +12,7 @@
 #include "cli/exec/space.h"
 #include "cli/out/say.h"
 #include "cli/tenant/compute_words.h"
+#include "cli/tenant/runtime.h"
 #include "cli/tenant/tenants.h"
 #include "ledger/snapshot.h"
 #include "ledger/tenant.h"
@@ -309,7 +310,7 @@ static int create_generated(const struct enroll_request *req, const char *runtim
 int enroll(const struct enroll_request *request, struct enrolment *ret)
 {
 	char runtime[PATH_MAX];
-	int r = tenants_runtime(runtime);
+	int r = runtime_find(runtime);
 
 	if (r < 0)
 		return r;

@@ -15,7 +15,7 @@
 #include "cli/exec/space.h"
 #include "cli/out/say.h"
 #include "cli/tenant/dmem.h"
-#include "cli/tenant/figures.h"
+#include "cli/tenant/runtime.h"
 #include "ledger/pidns.h"
 #include "ledger/tenant.h"
 
@@ -27,22 +27,6 @@
 
 /* Whoever began a tenant in another PID namespace cannot be asked after: give it a day. */
 #define FOREIGN_GRACE_S (24 * 3600)
-
-int tenants_runtime(char ret[static PATH_MAX])
-{
-	int r = tenant_runtime_dir(ret, PATH_MAX);
-
-	if (r == -ENOENT)
-		say_error("no runtime directory: neither ALLOT_RUNTIME_DIR nor XDG_RUNTIME_DIR is "
-			  "set; set one to a directory of yours, best on tmpfs");
-	else if (r == -EINVAL)
-		say_error("the runtime directory must be an absolute path; check "
-			  "ALLOT_RUNTIME_DIR and XDG_RUNTIME_DIR");
-	else if (r < 0)
-		say_error("runtime directory: %s; set ALLOT_RUNTIME_DIR to another one",
-			  say_errno(r));
-	return r;
-}
 
 const char *tenants_error_words(int err)
 {
@@ -168,7 +152,7 @@ static int load_one(const char *name, const char *dir, void *arg)
 int tenants_load(struct tenants *ret)
 {
 	struct tenants t = {.n = 0};
-	int r = tenants_runtime(t.runtime);
+	int r = runtime_find(t.runtime);
 
 	if (r < 0)
 		return r;
@@ -178,7 +162,6 @@ int tenants_load(struct tenants *ret)
 		tenants_free(&t);
 		return r;
 	}
-	figures_apply(&t);
 	*ret = t;
 	return 0;
 }

@@ -28,12 +28,10 @@ struct tenants {
 	struct tenant_entry *list;
 };
 
-/* The runtime directory, or a message and a negative value. */
-int tenants_runtime(char ret[static PATH_MAX]);
-
 /*
  * All tenants but abandoned ones that nobody uses. 0, or a message and a negative value. A
- * runtime directory that does not exist has none.
+ * runtime directory that does not exist has none. The figures are those that the tenants' processes
+ * noted last; figures.h has the driver's own of now.
  */
 int tenants_load(struct tenants *ret);
 void tenants_free(struct tenants *tenants);

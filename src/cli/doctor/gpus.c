@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/doctor/gpus.h"
+
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdbool.h>
@@ -7,7 +9,7 @@
 #include <unistd.h>
 
 #include "cli/device/devices.h"
-#include "cli/doctor/doctor.h"
+#include "cli/doctor/finding.h"
 #include "cli/out/say.h"
 #include "cli/out/units.h"
 #include "cli/tenant/dmem.h"
@@ -32,12 +34,12 @@ static void check_device_file(const char *path, const char *missing, const char 
 	if (errno == ENOENT) {
 		snprintf(what, sizeof(what), "%s is missing", path);
 		if (missing)
-			doctor_says(DOCTOR_FAIL, what, missing);
+			finding_say(FINDING_FAIL, what, missing);
 		return;
 	}
 	snprintf(what, sizeof(what), "%s: %s", path, say_errno(errno));
 	snprintf(todo, sizeof(todo), "ask for read and write permission (often group %s)", group);
-	doctor_says(DOCTOR_FAIL, what, todo);
+	finding_say(FINDING_FAIL, what, todo);
 }
 
 static void check_nvidia_files(void)
@@ -63,15 +65,15 @@ static void check_version(void)
 	r = nvml_driver_version(nvml, version, &cuda);
 	nvml_close(nvml);
 	if (r < 0) {
-		doctor_says(DOCTOR_WARN, "the driver does not say its version", NULL);
+		finding_say(FINDING_WARN, "the driver does not say its version", NULL);
 		return;
 	}
 	snprintf(what, sizeof(what), "driver %s, for CUDA %d.%d", version, cuda / 1000,
 		 cuda % 1000 / 10);
 	if (cuda < CUDA_OLDEST)
-		doctor_says(DOCTOR_FAIL, what, "allot needs a driver for CUDA 11.3 or later");
+		finding_say(FINDING_FAIL, what, "allot needs a driver for CUDA 11.3 or later");
 	else
-		doctor_says(DOCTOR_OK, what, NULL);
+		finding_say(FINDING_OK, what, NULL);
 }
 
 static void check_cuda(void)
@@ -79,13 +81,13 @@ static void check_cuda(void)
 	void *handle = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
 
 	if (!handle) {
-		doctor_says(DOCTOR_FAIL, "libcuda.so.1 is not found, though NVML is",
+		finding_say(FINDING_FAIL, "libcuda.so.1 is not found, though NVML is",
 			    "install the driver's CUDA part (Debian: libcuda1); in a container, "
 			    "NVIDIA_DRIVER_CAPABILITIES must include compute");
 		return;
 	}
 	if (!dlsym(handle, "cuGetProcAddress"))
-		doctor_says(DOCTOR_WARN, "libcuda.so.1 has no cuGetProcAddress",
+		finding_say(FINDING_WARN, "libcuda.so.1 has no cuGetProcAddress",
 			    "update the driver: recent programs need it");
 	dlclose(handle);
 }
@@ -104,7 +106,7 @@ static unsigned int list(const struct devices *devices, enum device_vendor vendo
 		snprintf(what, sizeof(what), "GPU %u: %s, %s, %s%s", i, d->model,
 			 units_bytes(d->total_bytes).s, units_uuid(d->uuid).s,
 			 simulated ? " (simulated)" : "");
-		doctor_says(DOCTOR_OK, what, NULL);
+		finding_say(FINDING_OK, what, NULL);
 		n++;
 	}
 	return n;
@@ -122,7 +124,7 @@ static void check_dmem(const struct devices *devices)
 	int r;
 
 	if (!dmem_offered()) {
-		doctor_says(DOCTOR_WARN,
+		finding_say(FINDING_WARN,
 			    "the kernel limits no memory of AMD GPUs: it has no dmem cgroup "
 			    "controller (Linux 6.14 and later), or a container hides it",
 			    AROUND);
@@ -130,29 +132,29 @@ static void check_dmem(const struct devices *devices)
 	}
 	r = dmem_check(devices, &trouble);
 	if (r == 0) {
-		doctor_says(DOCTOR_OK, "the kernel limits memory of AMD GPUs, too (dmem.max)",
+		finding_say(FINDING_OK, "the kernel limits memory of AMD GPUs, too (dmem.max)",
 			    NULL);
 	} else if (r == -ENODEV) {
-		doctor_says(DOCTOR_WARN,
+		finding_say(FINDING_WARN,
 			    "the kernel limits no memory of AMD GPUs: the driver does not tell its "
 			    "dmem cgroup controller of them",
 			    AROUND);
 	} else {
 		snprintf(todo, sizeof(todo), "%s; " AROUND, trouble.todo);
-		doctor_says(DOCTOR_WARN, trouble.what, todo);
+		finding_say(FINDING_WARN, trouble.what, todo);
 	}
 }
 
-void doctor_devices(void)
+void gpus_check(void)
 {
 	bool simulated = getenv("ALLOT_SIM_DIR") != NULL;
 	static struct devices devices;
 
 	devices_read(&devices);
 	if (*devices.trouble)
-		doctor_says(DOCTOR_FAIL, devices.trouble, NULL);
+		finding_say(FINDING_FAIL, devices.trouble, NULL);
 	else if (*devices.amd_trouble)
-		doctor_says(DOCTOR_WARN, devices.amd_trouble, NULL);
+		finding_say(FINDING_WARN, devices.amd_trouble, NULL);
 	if (!devices.nvidia_error)
 		check_version();
 	if (list(&devices, DEVICE_NVIDIA, simulated))

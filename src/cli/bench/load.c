@@ -53,9 +53,11 @@ void bench_words_add(struct bench_words *words, const char *fmt, ...)
 
 	va_start(ap, fmt);
 	if (words->n == BENCH_WORDS || vasprintf(&words->word[words->n], fmt, ap) < 0)
-		exit(say_error("no memory for a command line"));
+		words->incomplete = true;
+	else
+		words->n++;
 	va_end(ap);
-	words->word[++words->n] = NULL;
+	words->word[words->n] = NULL;
 }
 
 void bench_words_free(struct bench_words *words)
@@ -83,6 +85,8 @@ static pid_t spawn(const struct bench_words *words, int in, int out)
 {
 	pid_t parent = getpid(), pid;
 
+	if (words->incomplete)
+		return say_error("no memory for a command line"), -1;
 	fflush(NULL);
 	pid = fork();
 	if (pid < 0)
@@ -126,24 +130,26 @@ static char *read_line(FILE *from)
 
 int bench_load_open(struct bench_load *ret, const struct bench_words *words)
 {
+	struct bench_load load;
 	int to[2], from[2];
 	char *line;
 
 	if (pipe2(to, O_CLOEXEC) < 0 || pipe2(from, O_CLOEXEC) < 0)
 		return say_error("cannot make a pipe: %s", say_errno(errno)), -1;
-	ret->pid = spawn(words, to[0], from[1]);
+	load.pid = spawn(words, to[0], from[1]);
 	close(to[0]);
 	close(from[1]);
-	ret->to = fdopen(to[1], "w");
-	ret->from = fdopen(from[0], "r");
-	if (ret->pid < 0 || !ret->to || !ret->from)
+	load.to = fdopen(to[1], "w");
+	load.from = fdopen(from[0], "r");
+	if (load.pid < 0 || !load.to || !load.from)
 		return -1;
-	line = read_line(ret->from);
+	line = read_line(load.from);
 	if (line) {
 		free(line);
+		*ret = load;
 		return 0;
 	}
-	bench_load_close(ret, NULL);
+	bench_load_close(&load, NULL);
 	if (!stopped)
 		say_error("a load could not start (see above); \"allot doctor\" says what is wrong "
 			  "with this machine");
@@ -208,8 +214,6 @@ int bench_load_close(struct bench_load *load, struct bench_result *ret)
 		line = read_line(load->from);
 	else
 		kill(load->pid, SIGKILL);
-	if (line)
-		parse(line, ret);
 	fclose(load->to);
 	fclose(load->from);
 	r = wait_for(load->pid);
@@ -218,6 +222,8 @@ int bench_load_close(struct bench_load *load, struct bench_result *ret)
 			say_error("a load ended before it could say what it measured");
 		r = -1;
 	}
+	if (ret && !r)
+		parse(line, ret);
 	free(line);
 	return ret ? r : 0;
 }

@@ -15,9 +15,10 @@
 #define BENCH_WORDS 40
 #define BENCH_BINS  640
 
-/* A command line as it is put together. Empty when zeroed. */
+/* A command line as it is put together. Empty when zeroed; what lacks a word cannot be started. */
 struct bench_words {
 	unsigned int n;
+	bool incomplete;
 	char *word[BENCH_WORDS + 1];
 };
 void bench_words_add(struct bench_words *words, const char *fmt, ...)

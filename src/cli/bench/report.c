@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/bench/report.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,13 +19,15 @@ static void finish_table(struct table *t)
 	fflush(stdout);
 }
 
+/* NULL: after a message. */
 static struct table *begin_table(const char *title, const char *headings)
 {
 	struct table *t = table_new(headings);
 
 	if (!t)
-		exit(say_error("no memory for a table"));
-	printf("\n%s\n", title);
+		say_error("no memory for a table");
+	else
+		printf("\n%s\n", title);
 	return t;
 }
 
@@ -65,7 +68,7 @@ unsigned int bench_report_controllers(const struct bench_report *report)
 	return n;
 }
 
-void bench_print_caps(const struct bench_report *report)
+int bench_print_caps(const struct bench_report *report)
 {
 	struct table *t;
 	char headings[256] = "CONTROLLER|KERNEL", kernel[16];
@@ -73,7 +76,7 @@ void bench_print_caps(const struct bench_report *report)
 	bool late = false;
 
 	if (!report->ncaps)
-		return;
+		return 0;
 	for (unsigned int i = 0; i < report->caps[0].nphases; i++)
 		sprintf(headings + strlen(headings), "|>%.0f %%",
 			report->caps[0].phase[i].target * 100);
@@ -82,6 +85,8 @@ void bench_print_caps(const struct bench_report *report)
 		"A tenant alone, its cap changed while it runs: percent of the device's time "
 		"that it had",
 		headings);
+	if (!t)
+		return -ENOMEM;
 	for (unsigned int i = 0; i < report->ncaps; i++) {
 		const struct bench_caps *c = &report->caps[i];
 
@@ -108,16 +113,19 @@ void bench_print_caps(const struct bench_report *report)
 		       BENCH_SECOND_POINTS);
 	if (late)
 		puts("run it again while the machine is idle");
+	return 0;
 }
 
-void bench_print_controllers(const struct bench_report *report)
+int bench_print_controllers(const struct bench_report *report)
 {
 	struct table *t;
 
 	if (bench_report_controllers(report) < 2)
-		return;
+		return 0;
 	t = begin_table("The controllers side by side",
 			"CONTROLLER|>MEAN OFF|>WORST SECOND|>THROUGHPUT KEPT");
+	if (!t)
+		return -ENOMEM;
 	for (unsigned int i = 0; i < report->ncaps;) {
 		const char *controller = report->caps[i].controller;
 		double mean = 0, worst = 0, kept = 0;
@@ -134,6 +142,7 @@ void bench_print_controllers(const struct bench_report *report)
 		table_cell(t, "%.1f %%", kept / n * 100);
 	}
 	finish_table(t);
+	return 0;
 }
 
 static bool pair_kept(const struct bench_pair *p)
@@ -145,15 +154,17 @@ static bool pair_kept(const struct bench_pair *p)
 	       (p->share[0] + p->share[1]) * 100 >= BENCH_TOGETHER_PERCENT;
 }
 
-void bench_print_pairs(const struct bench_report *report)
+int bench_print_pairs(const struct bench_report *report)
 {
 	struct table *t;
 	char kernel[16];
 
 	if (!report->has_pairs)
-		return;
+		return 0;
 	t = begin_table("Two that always want the device: percent of what one has alone",
 			"|KERNEL|>FIRST|>SECOND|>TOGETHER|PROMISED|");
+	if (!t)
+		return -ENOMEM;
 	for (int i = 0; i < BENCH_PAIRS; i++) {
 		const struct bench_pair *p = &report->pair[i];
 		double part = bench_pair_part(p) * 100;
@@ -171,6 +182,7 @@ void bench_print_pairs(const struct bench_report *report)
 		verdict_cell(t, part <= 0 || pair_kept(p));
 	}
 	finish_table(t);
+	return 0;
 }
 
 /* How long the tokens of one by itself take. */
@@ -200,16 +212,18 @@ static void token_pair(struct table *t, const struct bench_pair *p)
 	verdict_cell(t, part <= 0 || pair_kept(p));
 }
 
-void bench_print_tokens(const struct bench_report *report)
+int bench_print_tokens(const struct bench_report *report)
 {
 	const struct bench_tokens *tokens = &report->tokens;
 	struct table *t;
 
 	if (!report->has_tokens)
-		return;
+		return 0;
 	t = begin_table("A token loop, brief kernels first, then a graph of 4 ms, a copy and a wait "
 			"for each token:\npercent of what one has alone, and how long a token takes",
 			"|>ASKED|>GOT|>TOGETHER|>HALF WITHIN|>99 % WITHIN|PROMISED|");
+	if (!t)
+		return -ENOMEM;
 	table_cell(t, "alone");
 	for (int i = 0; i < 3; i++)
 		table_cell(t, "%s", "");
@@ -230,6 +244,7 @@ void bench_print_tokens(const struct bench_report *report)
 	for (int i = 0; i < BENCH_TOKEN_PAIRS; i++)
 		token_pair(t, &tokens->pair[i]);
 	finish_table(t);
+	return 0;
 }
 
 static void promise_cell(struct table *t, const struct bench_request *q)
@@ -246,14 +261,16 @@ static void promise_cell(struct table *t, const struct bench_request *q)
 	table_cell(t, "%s", words);
 }
 
-void bench_print_requests(const struct bench_report *report)
+int bench_print_requests(const struct bench_report *report)
 {
 	struct table *t;
 
 	if (!report->has_requests)
-		return;
+		return 0;
 	t = begin_table("A request of 1 ms each 10 ms: how long it takes",
 			"|>HALF WITHIN|>99 % WITHIN|>NEIGHBOUR HAS|PROMISED|");
+	if (!t)
+		return -ENOMEM;
 	for (int i = 0; i < BENCH_REQUESTS; i++) {
 		const struct bench_request *q = &report->request[i];
 
@@ -269,19 +286,22 @@ void bench_print_requests(const struct bench_report *report)
 					(q->p99_us <= q->most_us && q->neighbour >= q->least));
 	}
 	finish_table(t);
+	return 0;
 }
 
-void bench_print_launches(const struct bench_report *report)
+int bench_print_launches(const struct bench_report *report)
 {
 	const struct bench_launch *native = &report->launch[0];
 	struct table *t;
 
 	if (!report->has_launches)
-		return;
+		return 0;
 	t = begin_table(
 		"A launch that is not held: how long the call takes; and of a processor, with "
 		"1 ms kernels",
 		"|>HALF WITHIN|>99 % WITHIN|>ADDED|PROMISED|>PROCESSOR|PROMISED|");
+	if (!t)
+		return -ENOMEM;
 	for (int i = 0; i < BENCH_LAUNCHES; i++) {
 		const struct bench_launch *l = &report->launch[i];
 
@@ -304,4 +324,5 @@ void bench_print_launches(const struct bench_report *report)
 		verdict_cell(t, l->compute <= 0 || l->processor * 100 < BENCH_PROCESSOR_PERCENT);
 	}
 	finish_table(t);
+	return 0;
 }

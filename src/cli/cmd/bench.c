@@ -54,12 +54,15 @@ struct args {
 	bool quick;
 };
 
-static unsigned int section_of(const char *name)
+static error_t bench_choose_section(const char *name, unsigned int *sections_chosen)
 {
 	for (size_t i = 0; i < sizeof(sections) / sizeof(sections[0]); i++)
-		if (!strcmp(name, sections[i].name))
-			return sections[i].section;
-	exit(say_error("--only \"%s\": write " SECTIONS_IN_WORDS, name));
+		if (!strcmp(name, sections[i].name)) {
+			*sections_chosen |= sections[i].section;
+			return 0;
+		}
+	say_error("--only \"%s\": write " SECTIONS_IN_WORDS, name);
+	return EINVAL;
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -74,8 +77,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		a->controller = arg;
 		return 0;
 	case 'o':
-		a->only |= section_of(arg);
-		return 0;
+		return bench_choose_section(arg, &a->only);
 	case 'q':
 		a->quick = true;
 		return 0;
@@ -120,10 +122,11 @@ static int choose_device(const struct args *a, char ret_words[static 128])
 		return say_error("GPU %u is of AMD, and only NVIDIA's can be measured yet; without "
 				 "one try \"allot sim -- allot bench\"",
 				 selection.index[0]);
+	if (setenv("CUDA_VISIBLE_DEVICES", units_uuid(d->uuid).s, 1) < 0)
+		return say_error("no memory");
 	snprintf(ret_words, 128, "GPU %u: %s, %s", selection.index[0], d->model,
 		 units_bytes(d->total_bytes).s);
-	return setenv("CUDA_VISIBLE_DEVICES", units_uuid(d->uuid).s, 1) < 0 ? say_error("no memory")
-									    : 0;
+	return 0;
 }
 
 static int find_programs(struct bench_place *place)
@@ -195,9 +198,7 @@ static int measure_caps(struct bench_place *place, const struct args *a,
 				break; /* the shorter two tell the controllers apart */
 		}
 	}
-	bench_print_caps(report);
-	bench_print_controllers(report);
-	return 0;
+	return bench_print_caps(report) < 0 || bench_print_controllers(report) < 0 ? -1 : 0;
 }
 
 static int measure(struct bench_place *place, const struct args *a,
@@ -215,7 +216,8 @@ static int measure(struct bench_place *place, const struct args *a,
 		if (bench_measure_pairs(place, report->pair) < 0)
 			return -1;
 		report->has_pairs = true;
-		bench_print_pairs(report);
+		if (bench_print_pairs(report) < 0)
+			return -1;
 	}
 	if (only & TOKENS) {
 		double seconds = a->quick ? TOKENS_QUICK_S : TOKENS_S;
@@ -224,21 +226,24 @@ static int measure(struct bench_place *place, const struct args *a,
 		if (bench_measure_tokens(place, seconds, &report->tokens) < 0)
 			return -1;
 		report->has_tokens = true;
-		bench_print_tokens(report);
+		if (bench_print_tokens(report) < 0)
+			return -1;
 	}
 	if (only & REQUESTS) {
 		note_step("requests", 12);
 		if (bench_measure_requests(place, report->request) < 0)
 			return -1;
 		report->has_requests = true;
-		bench_print_requests(report);
+		if (bench_print_requests(report) < 0)
+			return -1;
 	}
 	if (only & LAUNCHES) {
 		note_step("launches", 13);
 		if (bench_measure_launches(place, report->launch) < 0)
 			return -1;
 		report->has_launches = true;
-		bench_print_launches(report);
+		if (bench_print_launches(report) < 0)
+			return -1;
 	}
 	return 0;
 }
@@ -251,7 +256,8 @@ int cmd_bench(int argc, char **argv)
 	struct args a = {.gpu = NULL};
 	int r;
 
-	argp_parse(&argp, argc, argv, 0, NULL, &a);
+	if (argp_parse(&argp, argc, argv, 0, NULL, &a))
+		return EXIT_ALLOT;
 	if ((r = choose_controllers(a.controller, controllers)) || (r = find_programs(&place)) ||
 	    (r = choose_device(&a, report.device)))
 		return r;

@@ -52,6 +52,12 @@ struct args {
 	char **command;
 };
 
+static error_t run_refuse_accounting(const char *arg)
+{
+	say_error("--accounting \"%s\": write --accounting ledger or --accounting driver", arg);
+	return EINVAL;
+}
+
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	struct args *a = state->input;
@@ -72,9 +78,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		else if (!strcmp(arg, "driver"))
 			a->accounting = ENROLL_ACCOUNTING_DRIVER;
 		else
-			exit(say_error("--accounting \"%s\": write --accounting ledger or "
-				       "--accounting driver",
-				       arg));
+			return run_refuse_accounting(arg);
 		return 0;
 	case 'v':
 		a->verbose = true;
@@ -220,7 +224,8 @@ int cmd_run(int argc, char **argv)
 	char library[PATH_MAX];
 	int r;
 
-	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &a);
+	if (argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &a))
+		return EXIT_ALLOT;
 	if (!a.command)
 		return say_error("no command; write it after --, like: allot run --memory 8GiB -- "
 				 "python train.py");

@@ -162,7 +162,8 @@ int cmd_set(int argc, char **argv)
 	char runtime[PATH_MAX], dir[PATH_MAX];
 	int r;
 
-	argp_parse(&argp, argc, argv, 0, NULL, &a);
+	if (argp_parse(&argp, argc, argv, 0, NULL, &a))
+		return EXIT_ALLOT;
 	if (!a.name)
 		return say_error("which tenant? write: allot set jobA --memory 12GiB (\"allot ps\" "
 				 "lists them)");

@@ -38,8 +38,8 @@ struct tenant_options {
 };
 
 /*
- * To be a child of a command's parser, with a struct tenant_options for its input. Ends the program
- * with a message and status 125 for a value that cannot be right.
+ * To be a child of a command's parser, with a struct tenant_options for its input. argp_parse()
+ * answers EINVAL, after a message, for a value that cannot be right.
  */
 extern const struct argp tenant_options_argp;
 

@@ -76,7 +76,7 @@ int bench_pair_by_weight(struct bench_place *place, double alone, struct bench_p
 	return r;
 }
 
-int bench_measure_pairs(struct bench_place *place, struct bench_pair ret[BENCH_PAIRS])
+int bench_measure_pairs(struct bench_place *place, struct bench_pair pair[BENCH_PAIRS])
 {
 	static const struct bench_pair weights[BENCH_WEIGHTS] = {
 		{.name = "weights 1:1", .form = "plain", .weight = {1, 1}},
@@ -86,17 +86,17 @@ int bench_measure_pairs(struct bench_place *place, struct bench_pair ret[BENCH_P
 	static const double kernels_us[] = {1000, 100};
 	struct bench_result alone;
 
-	ret[0] = (struct bench_pair){
+	pair[0] = (struct bench_pair){
 		.name = "no tenants", .form = "plain", .kernel_us = kernels_us[0]};
 	for (int k = 0; k < 2; k++) {
-		struct bench_pair *first = &ret[1 + k * BENCH_WEIGHTS];
+		struct bench_pair *first = &pair[1 + k * BENCH_WEIGHTS];
 
 		for (int i = 0; i < BENCH_WEIGHTS; i++) {
 			first[i] = weights[i];
 			first[i].kernel_us = kernels_us[k];
 		}
 		if (bench_trial_alone(place, "plain", kernels_us[k], &alone) < 0 ||
-		    (!k && bench_pair_without(place, alone.share, &ret[0]) < 0) ||
+		    (!k && bench_pair_without(place, alone.share, &pair[0]) < 0) ||
 		    bench_pair_by_weight(place, alone.share, first, BENCH_WEIGHTS) < 0)
 			return -1;
 	}

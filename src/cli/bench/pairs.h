@@ -28,6 +28,6 @@ int bench_pair_by_weight(struct bench_place *place, double alone, struct bench_p
  */
 #define BENCH_WEIGHTS 3
 #define BENCH_PAIRS   (1 + 2 * BENCH_WEIGHTS)
-int bench_measure_pairs(struct bench_place *place, struct bench_pair ret[BENCH_PAIRS]);
+int bench_measure_pairs(struct bench_place *place, struct bench_pair pair[BENCH_PAIRS]);
 
 #endif

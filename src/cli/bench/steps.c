@@ -126,7 +126,7 @@ static int request_alone(struct bench_place *place, struct bench_request *ret)
 	return 0;
 }
 
-int bench_measure_requests(struct bench_place *place, struct bench_request ret[BENCH_REQUESTS])
+int bench_measure_requests(struct bench_place *place, struct bench_request row[BENCH_REQUESTS])
 {
 	static const struct bench_request requests[BENCH_REQUESTS] = {
 		{.name = "alone"},
@@ -142,9 +142,9 @@ int bench_measure_requests(struct bench_place *place, struct bench_request ret[B
 	};
 
 	for (int i = 0; i < BENCH_REQUESTS; i++) {
-		ret[i] = requests[i];
-		if ((ret[i].neighbour_us > 0 ? request_beside(place, &ret[i])
-					     : request_alone(place, &ret[i])) < 0)
+		row[i] = requests[i];
+		if ((row[i].neighbour_us > 0 ? request_beside(place, &row[i])
+					     : request_alone(place, &row[i])) < 0)
 			return -1;
 	}
 	return 0;
@@ -177,7 +177,7 @@ static int run_launches(struct bench_place *place, const struct bench_launch *ro
  * Launches of kernels so short that the gate has no reason to hold them, and each waited for; and
  * what a program takes of a processor that does nothing but keep the device busy.
  */
-int bench_measure_launches(struct bench_place *place, struct bench_launch ret[BENCH_LAUNCHES])
+int bench_measure_launches(struct bench_place *place, struct bench_launch row[BENCH_LAUNCHES])
 {
 	static const struct bench_launch launches[BENCH_LAUNCHES] = {
 		{.name = "no tenant", .compute = -1},
@@ -189,14 +189,14 @@ int bench_measure_launches(struct bench_place *place, struct bench_launch ret[BE
 	for (int i = 0; i < BENCH_LAUNCHES; i++) {
 		struct bench_result result;
 
-		ret[i] = launches[i];
-		if (run_launches(place, &ret[i], false, &result) < 0)
+		row[i] = launches[i];
+		if (run_launches(place, &row[i], false, &result) < 0)
 			return -1;
-		ret[i].p50_us = result.launch_p50_us;
-		ret[i].p99_us = result.launch_p99_us;
-		if (run_launches(place, &ret[i], true, &result) < 0)
+		row[i].p50_us = result.launch_p50_us;
+		row[i].p99_us = result.launch_p99_us;
+		if (run_launches(place, &row[i], true, &result) < 0)
 			return -1;
-		ret[i].processor = result.cpu_seconds / PROCESSOR_S;
+		row[i].processor = result.cpu_seconds / PROCESSOR_S;
 	}
 	return 0;
 }

@@ -24,6 +24,6 @@ struct bench_tokens {
 };
 
 /* Each cap for so long. 0, or < 0 after a message. */
-int bench_measure_tokens(struct bench_place *place, double seconds, struct bench_tokens *ret);
+int bench_measure_tokens(struct bench_place *place, double seconds, struct bench_tokens *tokens);
 
 #endif

@@ -144,13 +144,16 @@ static int make_private_dir(char dir[static PATH_MAX])
 
 static int use_dir(const char *dir, char ret[static PATH_MAX])
 {
+	char path[PATH_MAX];
+
 	if (mkdir(dir, 0700) < 0 && errno != EEXIST)
 		return say_error("--dir \"%s\": cannot make it: %s; its parent must exist and be "
 				 "yours",
 				 dir, say_errno(errno));
-	if (!realpath(dir, ret) || access(ret, R_OK | W_OK | X_OK) < 0)
+	if (!realpath(dir, path) || access(path, R_OK | W_OK | X_OK) < 0)
 		return say_error("--dir \"%s\": %s; name a directory that you may write to", dir,
 				 say_errno(errno));
+	memcpy(ret, path, sizeof(path));
 	return 0;
 }
 

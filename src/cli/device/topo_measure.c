@@ -46,12 +46,14 @@ static void take_line(struct topo *topo, const char *line)
 		topo->link[i * topo->n + j].measured_mb_per_s = mb_per_s;
 }
 
-/* Its output is ours to read; -errno. */
+/* Its output is ours to read; NULL where that cannot be opened. 0 or -errno. */
 static int start(const char *path, FILE **ret_from, pid_t *ret_pid)
 {
 	char program[] = PROGRAM, *words[] = {program, NULL};
 	posix_spawn_file_actions_t actions;
 	int ends[2], r;
+	FILE *from;
+	pid_t pid;
 
 	if (pipe2(ends, O_CLOEXEC) < 0)
 		return -errno;
@@ -59,14 +61,18 @@ static int start(const char *path, FILE **ret_from, pid_t *ret_pid)
 	if (!r) {
 		r = posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
 		if (!r)
-			r = posix_spawn(ret_pid, path, &actions, NULL, words, environ);
+			r = posix_spawn(&pid, path, &actions, NULL, words, environ);
 		posix_spawn_file_actions_destroy(&actions);
 	}
 	close(ends[1]);
-	*ret_from = r ? NULL : fdopen(ends[0], "r");
-	if (!*ret_from)
+	from = r ? NULL : fdopen(ends[0], "r");
+	if (!from)
 		close(ends[0]);
-	return -r;
+	if (r)
+		return -r;
+	*ret_from = from;
+	*ret_pid = pid;
+	return 0;
 }
 
 static bool has_nvidia_links(const struct topo *topo)
@@ -83,8 +89,8 @@ int topo_measure(struct topo *topo)
 {
 	char path[PATH_MAX], *line = NULL;
 	int status = 0, r;
-	FILE *from;
-	pid_t pid;
+	FILE *from = NULL;
+	pid_t pid = -1;
 	size_t size = 0;
 
 	if (!has_nvidia_links(topo))

@@ -9,12 +9,14 @@
 
 static int binary_dir(char ret[static PATH_MAX])
 {
-	ssize_t n = readlink("/proc/self/exe", ret, PATH_MAX - 1);
+	char path[PATH_MAX];
+	ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
 
 	if (n < 0)
 		return -errno;
-	ret[n] = 0;
-	*strrchr(ret, '/') = 0;
+	path[n] = 0;
+	*strrchr(path, '/') = 0;
+	memcpy(ret, path, sizeof(path));
 	return 0;
 }
 
@@ -24,15 +26,17 @@ static int binary_dir(char ret[static PATH_MAX])
  */
 static int find(const char *const places[], const char *file, char ret[static PATH_MAX])
 {
-	char dir[PATH_MAX], path[PATH_MAX * 2];
+	char dir[PATH_MAX], path[PATH_MAX * 2], real[PATH_MAX];
 	int r = binary_dir(dir);
 
 	if (r < 0)
 		return r;
 	for (; *places; places++) {
 		snprintf(path, sizeof(path), "%s/%s/%s", dir, *places, file);
-		if (!access(path, R_OK) && realpath(path, ret))
+		if (!access(path, R_OK) && realpath(path, real)) {
+			memcpy(ret, real, sizeof(real));
 			return 0;
+		}
 	}
 	return -ENOENT;
 }
@@ -76,8 +80,9 @@ int library_sim_dir(char ret[static PATH_MAX])
 
 	if (chosen && *chosen) {
 		snprintf(path, sizeof(path), "%s/libcuda.so.1", chosen);
-		if (access(path, R_OK) < 0 || !realpath(chosen, ret))
+		if (access(path, R_OK) < 0 || !realpath(chosen, path))
 			return -errno;
+		memcpy(ret, path, sizeof(path));
 		return 0;
 	}
 	r = find(places, "libcuda.so.1", path);

@@ -35,27 +35,32 @@ static int check_executable(const char *path)
 int program_find(const char *command, char ret[static PATH_MAX])
 {
 	const char *path = getenv("PATH");
-	int found = -ENOENT;
+	char candidate[PATH_MAX];
+	int r, found = -ENOENT;
 
 	if (!*command)
 		return -ENOENT;
 	if (strchr(command, '/')) {
-		if (snprintf(ret, PATH_MAX, "%s", command) >= PATH_MAX)
+		if (snprintf(candidate, PATH_MAX, "%s", command) >= PATH_MAX)
 			return -ENAMETOOLONG;
-		return check_executable(ret);
+		r = check_executable(candidate);
+		if (!r)
+			strcpy(ret, candidate);
+		return r;
 	}
 	if (!path)
 		path = "/bin:/usr/bin";
 	for (const char *p = path;; p++) {
 		size_t len = strcspn(p, ":");
-		int r;
 
 		/* An empty element is the current directory. */
-		if (snprintf(ret, PATH_MAX, "%.*s%s%s", (int)len, p, len ? "/" : "./", command) <
-		    PATH_MAX) {
-			r = check_executable(ret);
-			if (!r)
+		if (snprintf(candidate, PATH_MAX, "%.*s%s%s", (int)len, p, len ? "/" : "./",
+			     command) < PATH_MAX) {
+			r = check_executable(candidate);
+			if (!r) {
+				strcpy(ret, candidate);
 				return 0;
+			}
 			if (r == -EACCES)
 				found = r;
 		}

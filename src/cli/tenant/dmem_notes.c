@@ -24,13 +24,16 @@ static int directory(const char *runtime, char ret[static PATH_MAX])
 /* Whoever wrote it, it leads to nothing but a cgroup that is called as ours are. */
 static int read_note(int dirfd, const char *note, char ret[static PATH_MAX])
 {
-	ssize_t n = readlinkat(dirfd, note, ret, PATH_MAX - 1);
+	char cgroup[PATH_MAX];
+	ssize_t n = readlinkat(dirfd, note, cgroup, sizeof(cgroup) - 1);
 
 	if (n < 0)
 		return err_errno();
-	ret[n] = '\0';
-	if (ret[0] != '/' || strstr(ret, "/../") || strncmp(strrchr(ret, '/'), "/allot-", 7))
+	cgroup[n] = '\0';
+	if (cgroup[0] != '/' || strstr(cgroup, "/../") ||
+	    strncmp(strrchr(cgroup, '/'), "/allot-", 7))
 		return -EINVAL;
+	strcpy(ret, cgroup);
 	return 0;
 }
 

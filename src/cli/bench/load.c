@@ -18,7 +18,7 @@
 
 static volatile sig_atomic_t stopped;
 
-static void on_signal(int sig)
+static void load_note_signal(int sig)
 {
 	stopped = sig;
 }
@@ -26,7 +26,7 @@ static void on_signal(int sig)
 void bench_stop_on_signals(void)
 {
 	static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
-	struct sigaction action = {.sa_handler = on_signal};
+	struct sigaction action = {.sa_handler = load_note_signal};
 
 	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
 		sigaction(signals[i], &action, NULL);
@@ -81,7 +81,7 @@ double bench_result_share(const struct bench_result *result, double from_s, doub
 }
 
 /* Starts the command with these as its input and output; -1 leaves ours. */
-static pid_t spawn(const struct bench_words *words, int in, int out)
+static pid_t load_spawn(const struct bench_words *words, int in, int out)
 {
 	pid_t parent = getpid(), pid;
 
@@ -105,7 +105,7 @@ static pid_t spawn(const struct bench_words *words, int in, int out)
 	_exit(EXIT_ALLOT);
 }
 
-static int wait_for(pid_t pid)
+static int load_wait(pid_t pid)
 {
 	int status;
 
@@ -116,7 +116,7 @@ static int wait_for(pid_t pid)
 }
 
 /* The next line, of whatever length; NULL at the end. */
-static char *read_line(FILE *from)
+static char *load_read_line(FILE *from)
 {
 	char *line = NULL;
 	size_t size = 0;
@@ -136,14 +136,14 @@ int bench_load_open(struct bench_load *ret, const struct bench_words *words)
 
 	if (pipe2(to, O_CLOEXEC) < 0 || pipe2(from, O_CLOEXEC) < 0)
 		return say_error("cannot make a pipe: %s", say_errno(errno)), -1;
-	load.pid = spawn(words, to[0], from[1]);
+	load.pid = load_spawn(words, to[0], from[1]);
 	close(to[0]);
 	close(from[1]);
 	load.to = fdopen(to[1], "w");
 	load.from = fdopen(from[0], "r");
 	if (load.pid < 0 || !load.to || !load.from)
 		return -1;
-	line = read_line(load.from);
+	line = load_read_line(load.from);
 	if (line) {
 		free(line);
 		*ret = load;
@@ -164,7 +164,7 @@ int bench_load_go(struct bench_load *load, uint64_t at_ns)
 
 /* What follows `"name": ` from `at` on; NULL when it is not there. The load writes it, always so.
  */
-static const char *after(const char *at, const char *name)
+static const char *load_find_value(const char *at, const char *name)
 {
 	char key[64];
 
@@ -173,28 +173,29 @@ static const char *after(const char *at, const char *name)
 	return at ? at + strlen(key) : NULL;
 }
 
-static double number(const char *at, const char *name)
+static double load_read_number(const char *at, const char *name)
 {
-	at = after(at, name);
+	at = load_find_value(at, name);
 	return at ? strtod(at, NULL) : 0;
 }
 
-static void parse(const char *line, struct bench_result *ret)
+static void load_parse_result(const char *line, struct bench_result *ret)
 {
-	const char *launch = after(line, "launch_us"), *latency = after(line, "latency_us");
-	const char *bins = after(line, "bins");
+	const char *launch = load_find_value(line, "launch_us"),
+		   *latency = load_find_value(line, "latency_us");
+	const char *bins = load_find_value(line, "bins");
 	char *end;
 
 	*ret = (struct bench_result){
-		.share = number(line, "share"),
-		.loops_per_us = number(line, "loops_per_us"),
-		.cpu_seconds = number(line, "cpu_seconds"),
-		.late_ms = number(line, "late_ms"),
-		.launch_p50_us = number(launch, "p50"),
-		.launch_p99_us = number(launch, "p99"),
-		.latency_p50_us = number(latency, "p50"),
-		.latency_p99_us = number(latency, "p99"),
-		.bin_s = number(line, "bin_ms") / 1e3,
+		.share = load_read_number(line, "share"),
+		.loops_per_us = load_read_number(line, "loops_per_us"),
+		.cpu_seconds = load_read_number(line, "cpu_seconds"),
+		.late_ms = load_read_number(line, "late_ms"),
+		.launch_p50_us = load_read_number(launch, "p50"),
+		.launch_p99_us = load_read_number(launch, "p99"),
+		.latency_p50_us = load_read_number(latency, "p50"),
+		.latency_p99_us = load_read_number(latency, "p99"),
+		.bin_s = load_read_number(line, "bin_ms") / 1e3,
 	};
 	for (bins = bins ? bins + 1 : ""; ret->nbins < BENCH_BINS; bins = end + (*end == ',')) {
 		double value = strtod(bins, &end);
@@ -211,19 +212,19 @@ int bench_load_close(struct bench_load *load, struct bench_result *ret)
 	int r;
 
 	if (ret)
-		line = read_line(load->from);
+		line = load_read_line(load->from);
 	else
 		kill(load->pid, SIGKILL);
 	fclose(load->to);
 	fclose(load->from);
-	r = wait_for(load->pid);
+	r = load_wait(load->pid);
 	if (ret && (!line || r < 0)) {
 		if (!stopped)
 			say_error("a load ended before it could say what it measured");
 		r = -1;
 	}
 	if (ret && !r)
-		parse(line, ret);
+		load_parse_result(line, ret);
 	free(line);
 	return ret ? r : 0;
 }
@@ -231,9 +232,9 @@ int bench_load_close(struct bench_load *load, struct bench_result *ret)
 int bench_call(const struct bench_words *words)
 {
 	int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
-	pid_t pid = spawn(words, -1, null);
+	pid_t pid = load_spawn(words, -1, null);
 
 	if (null >= 0)
 		close(null);
-	return pid < 0 ? -1 : wait_for(pid);
+	return pid < 0 ? -1 : load_wait(pid);
 }

@@ -30,8 +30,8 @@ int bench_pair_without(struct bench_place *place, double alone, struct bench_pai
 	return 0;
 }
 
-static int play(const struct bench_place *place, const struct bench_tenant *second,
-		struct bench_load load[2], const struct bench_pair *pair, unsigned int n)
+static int pairs_play(const struct bench_place *place, const struct bench_tenant *second,
+		      struct bench_load load[2], const struct bench_pair *pair, unsigned int n)
 {
 	uint64_t start_ns;
 	int r = bench_trial_go_both(load, &start_ns);
@@ -62,7 +62,7 @@ int bench_pair_by_weight(struct bench_place *place, double alone, struct bench_p
 	}
 	r = bench_trial_open_both(load, words);
 	if (!r) {
-		r = play(place, &tenant[1], load, pair, n);
+		r = pairs_play(place, &tenant[1], load, pair, n);
 		r = bench_trial_close_both(load, pair[0].result) < 0 ? -1 : r;
 	}
 	for (int i = 0; i < 2; i++) {

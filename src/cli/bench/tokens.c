@@ -4,8 +4,8 @@
 #define FORM	  "token"
 #define KERNEL_US (BENCH_TOKEN_US / 50) /* as many kernels as allot-load puts into a graph */
 
-static int measure_cap(struct bench_place *place, double seconds, double alone,
-		       struct bench_token_cap *cap)
+static int tokens_measure_cap(struct bench_place *place, double seconds, double alone,
+			      struct bench_token_cap *cap)
 {
 	struct bench_words words = {0};
 	struct bench_tenant tenant;
@@ -35,7 +35,7 @@ int bench_measure_tokens(struct bench_place *place, double seconds, struct bench
 		return -1;
 	for (int i = 0; i < BENCH_TOKEN_CAPS; i++) {
 		tokens->cap[i].target = caps[i];
-		if (measure_cap(place, seconds, tokens->alone.share, &tokens->cap[i]) < 0)
+		if (tokens_measure_cap(place, seconds, tokens->alone.share, &tokens->cap[i]) < 0)
 			return -1;
 	}
 	for (int i = 0; i < BENCH_TOKEN_PAIRS; i++)

@@ -65,7 +65,7 @@ static error_t bench_choose_section(const char *name, unsigned int *sections_cho
 	return EINVAL;
 }
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static error_t bench_parse_option(int key, char *arg, struct argp_state *state)
 {
 	struct args *a = state->input;
 
@@ -93,14 +93,14 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 static const struct argp argp = {
 	.options = options,
-	.parser = parse,
+	.parser = bench_parse_option,
 	.doc = "Measure how exact shares of a device's time are.\v"
 	       "Other programs on the device disturb the figures. Without a GPU:\n"
 	       "  allot sim -- allot bench\n",
 };
 
 /* From here on the one device is device 0, for loads in a tenant and without. */
-static int choose_device(const struct args *a, char ret_words[static 128])
+static int bench_choose_device(const struct args *a, char ret_words[static 128])
 {
 	static struct devices devices;
 	struct selection selection = {.n = 1};
@@ -129,7 +129,7 @@ static int choose_device(const struct args *a, char ret_words[static 128])
 	return 0;
 }
 
-static int find_programs(struct bench_place *place)
+static int bench_find_programs(struct bench_place *place)
 {
 	ssize_t n = readlink("/proc/self/exe", place->self, sizeof(place->self) - 1);
 
@@ -147,7 +147,7 @@ static int find_programs(struct bench_place *place)
 }
 
 /* Under this name alone, or every one of them. */
-static int choose_controllers(const char *wanted, bool ret[static CONTROLLERS])
+static int bench_choose_controllers(const char *wanted, bool ret[static CONTROLLERS])
 {
 	bool all = wanted && !strcmp(wanted, "all");
 	enum controller_id id = CONTROLLER_DEFICIT;
@@ -159,14 +159,15 @@ static int choose_controllers(const char *wanted, bool ret[static CONTROLLERS])
 	return 0;
 }
 
-static void note_step(const char *what, double seconds)
+static void bench_note_step(const char *what, double seconds)
 {
 	if (isatty(STDERR_FILENO))
 		fprintf(stderr, "%s: %.0f s ...\n", what, seconds);
 }
 
-static int measure_caps(struct bench_place *place, const struct args *a,
-			const bool controllers[static CONTROLLERS], struct bench_report *report)
+static int bench_measure_all_caps(struct bench_place *place, const struct args *a,
+				  const bool controllers[static CONTROLLERS],
+				  struct bench_report *report)
 {
 	static const double kernels_us[] = {100, 1000, 10000};
 	static const double targets[BENCH_PHASES] = {0.1, 0.25, 0.5, 0.75, 0.9};
@@ -187,7 +188,7 @@ static int measure_caps(struct bench_place *place, const struct args *a,
 			};
 			for (unsigned int p = 0; p < BENCH_PHASES; p++)
 				caps->phase[p].target = targets[p];
-			note_step(caps->controller, caps->phase_s * BENCH_PHASES);
+			bench_note_step(caps->controller, caps->phase_s * BENCH_PHASES);
 			if (bench_trial_alone(place, "plain", kernels_us[k], &alone) < 0)
 				return -1;
 			caps->alone = alone.share;
@@ -201,18 +202,19 @@ static int measure_caps(struct bench_place *place, const struct args *a,
 	return bench_print_caps(report) < 0 || bench_print_controllers(report) < 0 ? -1 : 0;
 }
 
-static int measure(struct bench_place *place, const struct args *a,
-		   const bool controllers[static CONTROLLERS], struct bench_report *report)
+static int bench_measure_sections(struct bench_place *place, const struct args *a,
+				  const bool controllers[static CONTROLLERS],
+				  struct bench_report *report)
 {
 	unsigned int only = a->only ? a->only : ALL;
 	struct bench_result alone;
 
 	if (bench_trial_alone(place, "plain", 1000, &alone) < 0)
 		return -1;
-	if ((only & CAPS) && measure_caps(place, a, controllers, report) < 0)
+	if ((only & CAPS) && bench_measure_all_caps(place, a, controllers, report) < 0)
 		return -1;
 	if (only & PAIRS) {
-		note_step("two tenants", 23);
+		bench_note_step("two tenants", 23);
 		if (bench_measure_pairs(place, report->pair) < 0)
 			return -1;
 		report->has_pairs = true;
@@ -222,7 +224,7 @@ static int measure(struct bench_place *place, const struct args *a,
 	if (only & TOKENS) {
 		double seconds = a->quick ? TOKENS_QUICK_S : TOKENS_S;
 
-		note_step("token loops", 3 * seconds + 14);
+		bench_note_step("token loops", 3 * seconds + 14);
 		if (bench_measure_tokens(place, seconds, &report->tokens) < 0)
 			return -1;
 		report->has_tokens = true;
@@ -230,7 +232,7 @@ static int measure(struct bench_place *place, const struct args *a,
 			return -1;
 	}
 	if (only & REQUESTS) {
-		note_step("requests", 12);
+		bench_note_step("requests", 12);
 		if (bench_measure_requests(place, report->request) < 0)
 			return -1;
 		report->has_requests = true;
@@ -238,7 +240,7 @@ static int measure(struct bench_place *place, const struct args *a,
 			return -1;
 	}
 	if (only & LAUNCHES) {
-		note_step("launches", 13);
+		bench_note_step("launches", 13);
 		if (bench_measure_launches(place, report->launch) < 0)
 			return -1;
 		report->has_launches = true;
@@ -258,13 +260,13 @@ int cmd_bench(int argc, char **argv)
 
 	if (argp_parse(&argp, argc, argv, 0, NULL, &a))
 		return EXIT_ALLOT;
-	if ((r = choose_controllers(a.controller, controllers)) || (r = find_programs(&place)) ||
-	    (r = choose_device(&a, report.device)))
+	if ((r = bench_choose_controllers(a.controller, controllers)) ||
+	    (r = bench_find_programs(&place)) || (r = bench_choose_device(&a, report.device)))
 		return r;
 	bench_stop_on_signals();
 	printf("%s\n", report.device);
 	fflush(stdout);
-	r = measure(&place, &a, controllers, &report);
+	r = bench_measure_sections(&place, &a, controllers, &report);
 	if (bench_stopped())
 		return say_error("stopped; its tenants are removed");
 	if (r < 0 || (a.json && bench_write_json(&report, a.json) < 0) ||

@@ -33,7 +33,7 @@ struct args {
 	char **command;
 };
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static error_t doctor_parse_option(int key, char *arg, struct argp_state *state)
 {
 	struct args *a = state->input;
 
@@ -51,14 +51,14 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 static const struct argp argp = {
 	.options = options,
-	.parser = parse,
+	.parser = doctor_parse_option,
 	.args_doc = "[-- COMMAND...]",
 	.doc = "Say what is wrong on this machine and what to do; with COMMAND, whether it can be "
 	       "limited.\v"
 	       "Exit status: 0, or 1 if anything is wrong.\n",
 };
 
-static int sweep_one(const char *name, const char *dir, void *runtime)
+static int doctor_sweep_tenant(const char *name, const char *dir, void *runtime)
 {
 	int r = tenant_remove(runtime, name);
 	char what[PATH_MAX + 128];
@@ -75,13 +75,13 @@ static int sweep_one(const char *name, const char *dir, void *runtime)
 	return 0;
 }
 
-static void sweep(char *runtime)
+static void doctor_sweep(char *runtime)
 {
-	tenant_list(runtime, sweep_one, runtime);
+	tenant_list(runtime, doctor_sweep_tenant, runtime);
 	dmem_sweep(runtime, TENANTS_GRACE_S);
 }
 
-static void check_tenants(const struct tenants *tenants)
+static void doctor_check_tenants(const struct tenants *tenants)
 {
 	unsigned int live = 0, stale = 0;
 	char what[PATH_MAX + 256], names[128] = "";
@@ -113,7 +113,7 @@ static void check_tenants(const struct tenants *tenants)
 }
 
 /* What tenants in mode space stand on; nothing to say where there is neither they nor it. */
-static void check_space(const struct tenants *tenants)
+static void doctor_check_space(const struct tenants *tenants)
 {
 	unsigned int n = 0, live = 0;
 	char what[PATH_MAX + 128];
@@ -147,7 +147,7 @@ static void check_space(const struct tenants *tenants)
 					      "one; those that ran must be started again");
 }
 
-static void check_program(const char *command)
+static void doctor_check_program(const char *command)
 {
 	struct program program;
 	char what[PATH_MAX + 512];
@@ -184,15 +184,15 @@ int cmd_doctor(int argc, char **argv)
 		return 1;
 	machine_check_runtime_dir(runtime);
 	if (a.sweep)
-		sweep(runtime);
+		doctor_sweep(runtime);
 	if (!tenants_load(&tenants)) {
-		check_tenants(&tenants);
-		check_space(&tenants);
+		doctor_check_tenants(&tenants);
+		doctor_check_space(&tenants);
 		tenants_free(&tenants);
 	} else {
 		unreadable = true;
 	}
 	if (a.command)
-		check_program(a.command[0]);
+		doctor_check_program(a.command[0]);
 	return unreadable || finding_failed();
 }

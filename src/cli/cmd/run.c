@@ -58,7 +58,7 @@ static error_t run_refuse_accounting(const char *arg)
 	return EINVAL;
 }
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static error_t run_parse_option(int key, char *arg, struct argp_state *state)
 {
 	struct args *a = state->input;
 
@@ -103,7 +103,7 @@ static const struct argp_child children[] = {{&tenant_options_argp}, {0}};
 static const struct argp argp = {
 	.options = options,
 	.children = children,
-	.parser = parse,
+	.parser = run_parse_option,
 	.args_doc = "-- COMMAND [ARG...]",
 	.doc = "Run a command as a tenant with a hard GPU memory quota and a share of compute.\v"
 	       "Several runs with the same --name share one quota. Sizes: 8GiB 512M 1.5G "
@@ -116,7 +116,7 @@ static const struct argp argp = {
 };
 
 /* 0, or an exit status: a command that would run without its quota is refused. */
-static int check_command(const struct args *a)
+static int run_check_command(const struct args *a)
 {
 	struct program program;
 	int r = program_examine(a->command[0], &program);
@@ -142,7 +142,7 @@ static int check_command(const struct args *a)
 }
 
 /* A tenant's process must not get a new quota beside the one that it has. */
-static int check_nested(const struct args *a)
+static int run_check_nested(const struct args *a)
 {
 	const char *dir = getenv("ALLOT_TENANT_DIR");
 
@@ -153,7 +153,7 @@ static int check_nested(const struct args *a)
 			 strrchr(dir, '/') ? strrchr(dir, '/') + 1 : dir);
 }
 
-static int find_library(char library[static PATH_MAX])
+static int run_find_library(char library[static PATH_MAX])
 {
 	const char *chosen = getenv("ALLOT_LIBRARY");
 	int r = library_find(library);
@@ -172,7 +172,7 @@ static int find_library(char library[static PATH_MAX])
 	return 0;
 }
 
-static void describe(const struct enrolment *e, const char *library)
+static void run_note_tenant(const struct enrolment *e, const char *library)
 {
 	say_note("tenant %s (%s) in %s", e->name,
 		 e->joined	? "joined"
@@ -196,7 +196,7 @@ static void describe(const struct enrolment *e, const char *library)
 }
 
 /* Where it can; else the command runs all the same, and `allot doctor` says why it cannot. */
-static void limit_by_kernel(const struct enrolment *e, bool verbose, struct dmem_entry *cgroup)
+static void run_limit_by_kernel(const struct enrolment *e, bool verbose, struct dmem_entry *cgroup)
 {
 	static struct dmem_trouble trouble;
 	static struct devices amd;
@@ -229,7 +229,8 @@ int cmd_run(int argc, char **argv)
 	if (!a.command)
 		return say_error("no command; write it after --, like: allot run --memory 8GiB -- "
 				 "python train.py");
-	if ((r = check_nested(&a)) || (r = find_library(library)) || (r = check_command(&a)))
+	if ((r = run_check_nested(&a)) || (r = run_find_library(library)) ||
+	    (r = run_check_command(&a)))
 		return r;
 
 	/* The same for every device needs no answer from the driver, which takes its time. */
@@ -256,8 +257,8 @@ int cmd_run(int argc, char **argv)
 		return say_error("cannot set the command's environment: %s", say_errno(errno));
 	}
 	if (a.verbose)
-		describe(&e, library);
-	limit_by_kernel(&e, a.verbose, &cgroup);
+		run_note_tenant(&e, library);
+	run_limit_by_kernel(&e, a.verbose, &cgroup);
 	if (a.guard)
 		return guarded_launch(&e, &cgroup, a.command);
 	r = launch_exec(a.command);

@@ -22,7 +22,7 @@
 
 extern char **environ;
 
-static size_t device_of(const struct topo *topo, const char *id)
+static size_t topo_measure_device_of(const struct topo *topo, const char *id)
 {
 	size_t i = 0;
 
@@ -32,7 +32,7 @@ static size_t device_of(const struct topo *topo, const char *id)
 }
 
 /* What is not such a line, or of a device that NVML did not show, is passed over. */
-static void take_line(struct topo *topo, const char *line)
+static void topo_measure_read_line(struct topo *topo, const char *line)
 {
 	char from[48], to[48];
 	uint32_t mb_per_s;
@@ -40,14 +40,14 @@ static void take_line(struct topo *topo, const char *line)
 
 	if (sscanf(line, LINE, from, to, &mb_per_s) != 3)
 		return;
-	i = device_of(topo, from);
-	j = device_of(topo, to);
+	i = topo_measure_device_of(topo, from);
+	j = topo_measure_device_of(topo, to);
 	if (i < topo->n && j < topo->n && i != j)
 		topo->link[i * topo->n + j].measured_mb_per_s = mb_per_s;
 }
 
 /* Its output is ours to read; NULL where that cannot be opened. 0 or -errno. */
-static int start(const char *path, FILE **ret_from, pid_t *ret_pid)
+static int topo_measure_start(const char *path, FILE **ret_from, pid_t *ret_pid)
 {
 	char program[] = PROGRAM, *words[] = {program, NULL};
 	posix_spawn_file_actions_t actions;
@@ -75,7 +75,7 @@ static int start(const char *path, FILE **ret_from, pid_t *ret_pid)
 	return 0;
 }
 
-static bool has_nvidia_links(const struct topo *topo)
+static bool topo_measure_has_nvidia_links(const struct topo *topo)
 {
 	for (size_t i = 0; i < topo->n; i++)
 		for (size_t j = 0; j < topo->n; j++)
@@ -93,15 +93,15 @@ int topo_measure(struct topo *topo)
 	pid_t pid = -1;
 	size_t size = 0;
 
-	if (!has_nvidia_links(topo))
+	if (!topo_measure_has_nvidia_links(topo))
 		return 0;
 	if (library_program(PROGRAM, path) < 0)
 		return say_error(PROGRAM " is not beside this allot; install both together"), -1;
-	r = start(path, &from, &pid);
+	r = topo_measure_start(path, &from, &pid);
 	if (r < 0)
 		return say_error("cannot run \"%s\": %s", path, say_errno(-r)), -1;
 	while (from && getline(&line, &size, from) >= 0)
-		take_line(topo, line);
+		topo_measure_read_line(topo, line);
 	free(line);
 	if (from)
 		fclose(from);

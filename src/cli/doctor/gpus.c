@@ -25,7 +25,7 @@
 	"--device /dev/dri"
 
 /* `missing` is what to do where there is no such file; NULL where that is nothing wrong. */
-static void check_device_file(const char *path, const char *missing, const char *group)
+static void gpus_check_device_file(const char *path, const char *missing, const char *group)
 {
 	char what[256], todo[128];
 
@@ -42,19 +42,19 @@ static void check_device_file(const char *path, const char *missing, const char 
 	finding_say(FINDING_FAIL, what, todo);
 }
 
-static void check_nvidia_files(void)
+static void gpus_check_nvidia_files(void)
 {
-	check_device_file("/dev/nvidiactl", NVIDIA_MISSING, "video");
-	check_device_file("/dev/nvidia-uvm", NVIDIA_MISSING, "video");
+	gpus_check_device_file("/dev/nvidiactl", NVIDIA_MISSING, "video");
+	gpus_check_device_file("/dev/nvidia-uvm", NVIDIA_MISSING, "video");
 	for (int i = 0; i < 64; i++) {
 		char path[32];
 
 		snprintf(path, sizeof(path), "/dev/nvidia%d", i);
-		check_device_file(path, NULL, "video");
+		gpus_check_device_file(path, NULL, "video");
 	}
 }
 
-static void check_version(void)
+static void gpus_check_version(void)
 {
 	char version[80], what[160];
 	struct nvml *nvml = NULL;
@@ -76,7 +76,7 @@ static void check_version(void)
 		finding_say(FINDING_OK, what, NULL);
 }
 
-static void check_cuda(void)
+static void gpus_check_cuda(void)
 {
 	void *handle = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
 
@@ -93,7 +93,8 @@ static void check_cuda(void)
 }
 
 /* How many; their places are what --gpu takes. */
-static unsigned int list(const struct devices *devices, enum device_vendor vendor, bool simulated)
+static unsigned int gpus_list(const struct devices *devices, enum device_vendor vendor,
+			      bool simulated)
 {
 	unsigned int n = 0;
 	char what[512];
@@ -117,7 +118,7 @@ static unsigned int list(const struct devices *devices, enum device_vendor vendo
 	"of its own) is not limited then: use allot run --guard, or give it GPUs of its own"
 
 /* The limit that holds whatever a program does. */
-static void check_dmem(const struct devices *devices)
+static void gpus_check_dmem(const struct devices *devices)
 {
 	static struct dmem_trouble trouble;
 	char todo[512];
@@ -156,15 +157,15 @@ void gpus_check(void)
 	else if (*devices.amd_trouble)
 		finding_say(FINDING_WARN, devices.amd_trouble, NULL);
 	if (!devices.nvidia_error)
-		check_version();
-	if (list(&devices, DEVICE_NVIDIA, simulated))
-		check_cuda();
+		gpus_check_version();
+	if (gpus_list(&devices, DEVICE_NVIDIA, simulated))
+		gpus_check_cuda();
 	/* A library without a device is nothing wrong beside AMD's. */
 	if (!simulated && devices.nvidia_error != -ENOENT &&
 	    (!devices.nvidia_error || *devices.trouble))
-		check_nvidia_files();
-	if (list(&devices, DEVICE_AMD, simulated)) {
-		check_device_file("/dev/kfd", AMD_MISSING, "render");
-		check_dmem(&devices);
+		gpus_check_nvidia_files();
+	if (gpus_list(&devices, DEVICE_AMD, simulated)) {
+		gpus_check_device_file("/dev/kfd", AMD_MISSING, "render");
+		gpus_check_dmem(&devices);
 	}
 }

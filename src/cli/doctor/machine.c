@@ -28,7 +28,7 @@
 #define ROOM_BYTES (16u << 20)
 
 /* Has the dynamic linker preload it, as it will be; it complains on stderr and goes on. */
-static int try_preload(const char *library, char *ret, size_t size)
+static int machine_try_preload(const char *library, char *ret, size_t size)
 {
 	CLEANUP_CLOSE int out = -EBADF, in = -EBADF;
 	size_t len = 0;
@@ -81,7 +81,7 @@ void machine_check_library(void)
 			    "install it together with allot, or set ALLOT_LIBRARY to its path");
 		return;
 	}
-	if (try_preload(library, complaint, sizeof(complaint)) < 0) {
+	if (machine_try_preload(library, complaint, sizeof(complaint)) < 0) {
 		snprintf(what, sizeof(what), "%s cannot be preloaded: %s", library, complaint);
 		finding_say(FINDING_FAIL, what, "build it on this machine, against its libc");
 		return;
@@ -113,7 +113,7 @@ void machine_check_kernel(void)
  * What the ledger's liveness stands on: another descriptor sees a lock, a mapping keeps it after
  * its descriptor is closed, and it ends with the mapping. 0, -ENOLCK when not so, else -errno.
  */
-static int try_lock(const char *path)
+static int machine_try_lock(const char *path)
 {
 	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
 	struct flock seen = lock;
@@ -142,13 +142,13 @@ static int try_lock(const char *path)
 	return r;
 }
 
-static void check_locks(const char *runtime)
+static void machine_check_locks(const char *runtime)
 {
 	char path[PATH_MAX + 32], what[PATH_MAX + 160];
 	int r;
 
 	snprintf(path, sizeof(path), "%s/.doctor-%ld", runtime, (long)getpid());
-	r = try_lock(path);
+	r = machine_try_lock(path);
 	unlink(path);
 	if (!r) {
 		finding_say(FINDING_OK, "regions there can be mapped and locked", NULL);
@@ -161,7 +161,7 @@ static void check_locks(const char *runtime)
 			    : "set ALLOT_RUNTIME_DIR to a directory on tmpfs or a local disk");
 }
 
-static void check_filesystem(const char *runtime)
+static void machine_check_filesystem(const char *runtime)
 {
 	char what[PATH_MAX + 128];
 	struct statfs fs;
@@ -220,8 +220,8 @@ void machine_check_runtime_dir(const char *runtime)
 		snprintf(what, sizeof(what), "runtime directory %s", runtime);
 		finding_say(FINDING_OK, what, NULL);
 	}
-	check_filesystem(runtime);
-	check_locks(runtime);
+	machine_check_filesystem(runtime);
+	machine_check_locks(runtime);
 	if (access("/proc/1/status", R_OK) < 0)
 		finding_say(FINDING_WARN, "/proc hides other users' processes (hidepid)",
 			    "quotas hold; \"allot ps\" cannot show their host pids");

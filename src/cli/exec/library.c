@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static int binary_dir(char ret[static PATH_MAX])
+static int library_binary_dir(char ret[static PATH_MAX])
 {
 	char path[PATH_MAX];
 	ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
@@ -24,10 +24,10 @@ static int binary_dir(char ret[static PATH_MAX])
  * The first of `places`, relative to the binary, that holds `file`. ALLOT_LIBDIR is the library
  * directory relative to the prefix.
  */
-static int find(const char *const places[], const char *file, char ret[static PATH_MAX])
+static int library_search(const char *const places[], const char *file, char ret[static PATH_MAX])
 {
 	char dir[PATH_MAX], path[PATH_MAX * 2], real[PATH_MAX];
-	int r = binary_dir(dir);
+	int r = library_binary_dir(dir);
 
 	if (r < 0)
 		return r;
@@ -52,7 +52,7 @@ int library_find(char ret[static PATH_MAX])
 		if (access(chosen, R_OK) < 0 || !realpath(chosen, path))
 			return -errno;
 	} else {
-		r = find(places, "liballot.so", path);
+		r = library_search(places, "liballot.so", path);
 	}
 	if (r < 0)
 		return r;
@@ -67,7 +67,7 @@ int library_program(const char *name, char ret[static PATH_MAX])
 	static const char *const places[] = {"../tools", "../" ALLOT_LIBEXECDIR "/allot",
 					     "../libexec/allot", NULL};
 
-	return find(places, name, ret);
+	return library_search(places, name, ret);
 }
 
 int library_sim_dir(char ret[static PATH_MAX])
@@ -85,7 +85,7 @@ int library_sim_dir(char ret[static PATH_MAX])
 		memcpy(ret, path, sizeof(path));
 		return 0;
 	}
-	r = find(places, "libcuda.so.1", path);
+	r = library_search(places, "libcuda.so.1", path);
 	if (r < 0)
 		return r;
 	/* libcuda.so.1 is a plain file there, so its directory survives realpath(). */

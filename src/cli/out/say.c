@@ -20,7 +20,7 @@ const char *say_name(void)
 }
 
 /* One write, so that lines of processes that share a terminal do not mix. */
-__attribute__((format(printf, 1, 0))) static void say(const char *fmt, va_list ap)
+__attribute__((format(printf, 1, 0))) static void say_line(const char *fmt, va_list ap)
 {
 	char line[1024];
 	int n = snprintf(line, sizeof(line), "%s: ", name);
@@ -38,7 +38,7 @@ int say_error(const char *fmt, ...)
 	va_list ap;
 
 	va_start(ap, fmt);
-	say(fmt, ap);
+	say_line(fmt, ap);
 	va_end(ap);
 	return EXIT_ALLOT;
 }
@@ -48,7 +48,7 @@ void say_note(const char *fmt, ...)
 	va_list ap;
 
 	va_start(ap, fmt);
-	say(fmt, ap);
+	say_line(fmt, ap);
 	va_end(ap);
 }
 

@@ -141,7 +141,7 @@ static int options_take(int key, const char *arg, struct tenant_options *o)
 	return 0;
 }
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static error_t options_parse(int key, char *arg, struct argp_state *state)
 {
 	struct tenant_options *o = state->input;
 	int said = options_take(key, arg, o);
@@ -159,7 +159,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	return 0;
 }
 
-const struct argp tenant_options_argp = {.options = options, .parser = parse};
+const struct argp tenant_options_argp = {.options = options, .parser = options_parse};
 
 const struct limits *tenant_options_by_device(const struct tenant_options *o)
 {
@@ -167,14 +167,14 @@ const struct limits *tenant_options_by_device(const struct tenant_options *o)
 }
 
 /* What is said of compute, bits of TENANT_MEMORY aside. */
-static unsigned int of_compute(const struct tenant_options *o)
+static unsigned int options_of_compute(const struct tenant_options *o)
 {
 	return o->said & ~(unsigned int)TENANT_MEMORY;
 }
 
-static int compute_off(const struct tenant_options *o, struct policy *policy)
+static int options_compute_off(const struct tenant_options *o, struct policy *policy)
 {
-	if (of_compute(o) != TENANT_COMPUTE_OFF) {
+	if (options_of_compute(o) != TENANT_COMPUTE_OFF) {
 		say_error("--compute off: nothing is left for the other options to act on "
 			  "(%s); write --compute off alone, or a share like --compute 25",
 			  o->words + 1);
@@ -191,7 +191,8 @@ static int compute_off(const struct tenant_options *o, struct policy *policy)
 }
 
 /* A tenant keeps the policy that it has; a share begins as a cap, a weight as a part. */
-static enum policy_compute policy_wanted(const struct tenant_options *o, const struct policy *old)
+static enum policy_compute options_policy_wanted(const struct tenant_options *o,
+						 const struct policy *old)
 {
 	if (o->said & TENANT_POLICY)
 		return o->policy;
@@ -204,8 +205,8 @@ static enum policy_compute policy_wanted(const struct tenant_options *o, const s
 }
 
 /* Whether the wishes, put into a policy that was `old`, make sense together. */
-static int check_compute(const struct tenant_options *o, const struct policy *policy,
-			 uint32_t old)
+static int options_check_compute(const struct tenant_options *o, const struct policy *policy,
+				 uint32_t old)
 {
 	unsigned int shares = 0;
 
@@ -232,15 +233,15 @@ static int check_compute(const struct tenant_options *o, const struct policy *po
 	return -EINVAL;
 }
 
-static int apply_compute(const struct tenant_options *o, struct policy *policy)
+static int options_apply_compute(const struct tenant_options *o, struct policy *policy)
 {
 	uint32_t old = policy->compute;
 
-	if (!of_compute(o))
+	if (!options_of_compute(o))
 		return 0;
 	if (o->said & TENANT_COMPUTE_OFF)
-		return compute_off(o, policy);
-	policy->compute = policy_wanted(o, policy);
+		return options_compute_off(o, policy);
+	policy->compute = options_policy_wanted(o, policy);
 	if (o->said & TENANT_WEIGHT)
 		policy->weight = o->weight;
 	else if ((o->said & TENANT_COMPUTE) && policy->compute == POLICY_COMPUTE_SHARE)
@@ -255,7 +256,7 @@ static int apply_compute(const struct tenant_options *o, struct policy *policy)
 		policy->inflight_us = o->inflight_us;
 	if (policy->mode == POLICY_MODE_SPACE && space_check_part(policy))
 		return -EINVAL;
-	return check_compute(o, policy, old);
+	return options_check_compute(o, policy, old);
 }
 
 int tenant_options_apply(const struct tenant_options *o, struct policy *policy)
@@ -265,5 +266,5 @@ int tenant_options_apply(const struct tenant_options *o, struct policy *policy)
 	if (r < 0)
 		return r;
 	r = limits_apply(&o->compute, policy);
-	return r < 0 ? r : apply_compute(o, policy);
+	return r < 0 ? r : options_apply_compute(o, policy);
 }

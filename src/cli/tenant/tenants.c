@@ -63,7 +63,7 @@ struct note {
 	time_t age_s;
 };
 
-static int read_note(const char *dir, struct note *ret)
+static int tenants_read_note(const char *dir, struct note *ret)
 {
 	char path[PATH_MAX + sizeof("/" NOTE)], text[48];
 	struct note note;
@@ -83,7 +83,7 @@ static int read_note(const char *dir, struct note *ret)
 }
 
 /* A pid that was given to somebody else by now only delays the end of the tenant. */
-static bool begun_by_the_dead(const struct note *note)
+static bool tenants_begun_by_the_dead(const struct note *note)
 {
 	if (note->pidns != pidns_self())
 		return note->age_s > FOREIGN_GRACE_S;
@@ -99,13 +99,14 @@ unsigned int tenants_live(const struct snapshot *snapshot)
 	return n;
 }
 
-static int sweep_one(const char *name, const char *dir, void *runtime)
+static int tenants_sweep_one(const char *name, const char *dir, void *runtime)
 {
 	struct snapshot *snapshot = NULL;
 	struct note note;
 	bool used;
 
-	if (read_note(dir, &note) < 0 || note.age_s < TENANTS_GRACE_S || !begun_by_the_dead(&note))
+	if (tenants_read_note(dir, &note) < 0 || note.age_s < TENANTS_GRACE_S ||
+	    !tenants_begun_by_the_dead(&note))
 		return 0;
 	/* What cannot be read may be another version's, and in use. */
 	used = snapshot_read(dir, &snapshot) < 0 || tenants_live(snapshot);
@@ -117,12 +118,12 @@ static int sweep_one(const char *name, const char *dir, void *runtime)
 
 void tenants_sweep(const char *runtime)
 {
-	tenant_list(runtime, sweep_one, (void *)runtime);
+	tenant_list(runtime, tenants_sweep_one, (void *)runtime);
 	space_sweep(runtime);
 	dmem_sweep(runtime, TENANTS_GRACE_S);
 }
 
-static int load_one(const char *name, const char *dir, void *arg)
+static int tenants_load_one(const char *name, const char *dir, void *arg)
 {
 	struct tenants *t = arg;
 	struct tenant_entry *list, *e;
@@ -136,8 +137,8 @@ static int load_one(const char *name, const char *dir, void *arg)
 	memset(e, 0, sizeof(*e));
 	snprintf(e->name, sizeof(e->name), "%s", name);
 	snprintf(e->dir, sizeof(e->dir), "%s", dir);
-	e->generated = !read_note(dir, &note);
-	e->abandoned = e->generated && begun_by_the_dead(&note);
+	e->generated = !tenants_read_note(dir, &note);
+	e->abandoned = e->generated && tenants_begun_by_the_dead(&note);
 	e->error = snapshot_read(dir, &e->snapshot);
 	if (e->error == -ENOENT && access(dir, F_OK) < 0)
 		return 0; /* removed meanwhile */
@@ -156,7 +157,7 @@ int tenants_load(struct tenants *ret)
 
 	if (r < 0)
 		return r;
-	r = tenant_list(t.runtime, load_one, &t);
+	r = tenant_list(t.runtime, tenants_load_one, &t);
 	if (r < 0 && r != -ENOENT) {
 		say_error("cannot read the runtime directory %s: %s", t.runtime, say_errno(r));
 		tenants_free(&t);

@@ -8,14 +8,14 @@
 
 #include "base/parse.h"
 
-static int complain(const char *name, const char *value, const char *right)
+static int config_complain(const char *name, const char *value, const char *right)
 {
 	fprintf(stderr, "allot sim: %s=%s is malformed; a right one is %s=%s\n", name, value, name,
 		right);
 	return -EINVAL;
 }
 
-static int get_bytes(const char *name, uint64_t unset, const char *right, uint64_t *ret)
+static int config_get_bytes(const char *name, uint64_t unset, const char *right, uint64_t *ret)
 {
 	const char *s = getenv(name);
 
@@ -23,7 +23,7 @@ static int get_bytes(const char *name, uint64_t unset, const char *right, uint64
 		*ret = unset;
 		return 0;
 	}
-	return parse_size(s, 0, ret) ? complain(name, s, right) : 0;
+	return parse_size(s, 0, ret) ? config_complain(name, s, right) : 0;
 }
 
 int sim_config_read(struct sim_config *ret)
@@ -34,15 +34,15 @@ int sim_config_read(struct sim_config *ret)
 	int r;
 
 	if (count && *count && parse_u64(count, 1, SIM_MAX_DEVICES, &gpus))
-		return complain("ALLOT_SIM_GPUS", count, "2");
-	r = get_bytes("ALLOT_SIM_MEMORY", 24ull << 30, "24GiB", &memory);
+		return config_complain("ALLOT_SIM_GPUS", count, "2");
+	r = config_get_bytes("ALLOT_SIM_MEMORY", 24ull << 30, "24GiB", &memory);
 	if (r)
 		return r;
 	memory &= ~((2ull << 20) - 1);
 	if (!memory)
-		return complain("ALLOT_SIM_MEMORY", getenv("ALLOT_SIM_MEMORY"), "24GiB");
+		return config_complain("ALLOT_SIM_MEMORY", getenv("ALLOT_SIM_MEMORY"), "24GiB");
 	if (!idle || strcmp(idle, "0")) { /* which is no size, and fine here */
-		r = get_bytes("ALLOT_SIM_CONTEXT", 520ull << 20, "520MiB", &context);
+		r = config_get_bytes("ALLOT_SIM_CONTEXT", 520ull << 20, "520MiB", &context);
 		if (r)
 			return r;
 	}

@@ -37,44 +37,45 @@ void executor_ring(struct sim_exec *exec)
 }
 
 /* What a thread waits for in a stream is no work of the driver's: it takes nothing. */
-static bool is_free(const struct sim_op *op)
+static bool executor_is_free(const struct sim_op *op)
 {
 	return op->work.kind == WORK_MARK && !op->work.recorded;
 }
 
 /* What the device has to do to record an event. */
-static uint64_t record_ns(const struct sim_op *op)
+static uint64_t executor_record_ns(const struct sim_op *op)
 {
-	return op->work.kind == WORK_MARK && !is_free(op) ? sim_settings()->event_device_ns : 0;
+	return op->work.kind == WORK_MARK && !executor_is_free(op) ? sim_settings()->event_device_ns
+								   : 0;
 }
 
 /* From when on the device knows of the work. */
-static uint64_t known_ns(const struct sim_op *op)
+static uint64_t executor_known_ns(const struct sim_op *op)
 {
-	return op->enqueued_ns + (is_free(op) ? 0 : sim_settings()->launch_ns);
+	return op->enqueued_ns + (executor_is_free(op) ? 0 : sim_settings()->launch_ns);
 }
 
 /*
  * A mark behind work is made as that ends, or a little later where a record takes time. One in an
  * idle stream waits for the context's turn, as the channel that would write it does.
  */
-static bool is_device_work(const struct sim_op *op)
+static bool executor_is_device_work(const struct sim_op *op)
 {
-	return op->work.kind <= WORK_SET || record_ns(op) ||
-	       (op->work.kind == WORK_MARK && known_ns(op) > op->stream->clock_ns);
+	return op->work.kind <= WORK_SET || executor_record_ns(op) ||
+	       (op->work.kind == WORK_MARK && executor_known_ns(op) > op->stream->clock_ns);
 }
 
-static uint64_t later(uint64_t a, uint64_t b)
+static uint64_t executor_later(uint64_t a, uint64_t b)
 {
 	return a > b ? a : b;
 }
 
-static uint64_t sooner(uint64_t a, uint64_t b)
+static uint64_t executor_sooner(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
 }
 
-static bool is_blocking(const struct sim_stream *stream)
+static bool executor_is_blocking(const struct sim_stream *stream)
 {
 	return !(stream->flags & CU_STREAM_NON_BLOCKING);
 }
@@ -83,30 +84,30 @@ static bool is_blocking(const struct sim_stream *stream)
  * The legacy stream's rule: its work starts after all earlier work of blocking streams, and theirs
  * after all its earlier work. *when moves to where those ended.
  */
-static bool behind_barrier(const struct sim_op *op, uint64_t *when)
+static bool executor_behind_barrier(const struct sim_op *op, uint64_t *when)
 {
 	struct sim_stream *stream = op->stream;
 	struct sim_exec *exec = stream->exec;
 
 	if (stream != exec->legacy) {
-		if (!is_blocking(stream))
+		if (!executor_is_blocking(stream))
 			return false;
 		if (exec->legacy->head && exec->legacy->head->stamp < op->stamp)
 			return true;
-		*when = later(*when, exec->legacy->clock_ns);
+		*when = executor_later(*when, exec->legacy->clock_ns);
 		return false;
 	}
 	for (struct sim_stream *s = exec->streams; s; s = s->next) {
-		if (s == stream || !is_blocking(s))
+		if (s == stream || !executor_is_blocking(s))
 			continue;
 		if (s->head && s->head->stamp < op->stamp)
 			return true;
-		*when = later(*when, s->clock_ns);
+		*when = executor_later(*when, s->clock_ns);
 	}
 	return false;
 }
 
-static bool value_arrived(const struct sim_work *work)
+static bool executor_value_arrived(const struct sim_work *work)
 {
 	uint64_t mask = work->value.wide ? UINT64_MAX : UINT32_MAX;
 	uint64_t value = work->value.value & mask, is;
@@ -128,7 +129,7 @@ static bool value_arrived(const struct sim_work *work)
 	}
 }
 
-static void write_value(const struct sim_work *work)
+static void executor_write_value(const struct sim_work *work)
 {
 	if (work->value.wide)
 		atomic_store((_Atomic uint64_t *)(uintptr_t)work->value.address, work->value.value);
@@ -137,10 +138,10 @@ static void write_value(const struct sim_work *work)
 			     (uint32_t)work->value.value);
 }
 
-static void *host_main(void *arg);
+static void *executor_host_main(void *arg);
 
 /* To the thread for host functions; its stream goes on when the function has returned. */
-static void send_to_host(struct sim_exec *exec, struct sim_op *op)
+static void executor_send_to_host(struct sim_exec *exec, struct sim_op *op)
 {
 	op->running = NULL;
 	op->state = OP_RUNNING;
@@ -154,14 +155,15 @@ static void send_to_host(struct sim_exec *exec, struct sim_op *op)
 
 		sigfillset(&all);
 		pthread_sigmask(SIG_SETMASK, &all, &before);
-		exec->host_started = !pthread_create(&exec->host_thread, NULL, host_main, exec);
+		exec->host_started =
+			!pthread_create(&exec->host_thread, NULL, executor_host_main, exec);
 		pthread_sigmask(SIG_SETMASK, &before, NULL);
 	}
 	pthread_cond_signal(&exec->host_work);
 }
 
 /* Announce a completion. Its work leaves first: who was waiting finds the stream idle. */
-static void announce(struct sim_op *op, uint64_t ns)
+static void executor_announce(struct sim_op *op, uint64_t ns)
 {
 	struct sim_mark *mark = mark_ref(op->work.mark);
 
@@ -170,16 +172,16 @@ static void announce(struct sim_op *op, uint64_t ns)
 	mark_unref(mark);
 }
 
-static void finish(struct sim_op *op, uint64_t ns)
+static void executor_finish(struct sim_op *op, uint64_t ns)
 {
 	if (op->work.kind == WORK_MARK)
-		announce(op, ns);
+		executor_announce(op, ns);
 	else
 		stream_pop(op->stream, ns);
 }
 
 /* Bookkeeping of other modules, which take locks of their own: not under exec->lock. */
-static void run_unlocked(struct sim_exec *exec, struct sim_work *work)
+static void executor_run_unlocked(struct sim_exec *exec, struct sim_work *work)
 {
 	pthread_mutex_unlock(&exec->lock);
 	if (work->kind == WORK_CALL)
@@ -194,7 +196,7 @@ static void run_unlocked(struct sim_exec *exec, struct sim_work *work)
 }
 
 /* After a fault nothing runs any more, but whoever waits is let go and books are kept. */
-static bool survives_fault(const struct sim_op *op)
+static bool executor_survives_fault(const struct sim_op *op)
 {
 	return op->work.kind == WORK_MARK || op->work.kind == WORK_CALLBACK ||
 	       op->work.kind == WORK_CALL || op->work.kind == WORK_UNBACK;
@@ -205,20 +207,20 @@ static bool survives_fault(const struct sim_op *op)
  * run it at once. True when it is gone. exec->lock held, and given up at times; the head stays
  * where it is meanwhile.
  */
-static bool begin(struct sim_exec *exec, struct sim_op *op)
+static bool executor_begin(struct sim_exec *exec, struct sim_op *op)
 {
 	struct sim_work *work = &op->work;
-	uint64_t when = later(op->stream->clock_ns, op->enqueued_ns);
+	uint64_t when = executor_later(op->stream->clock_ns, op->enqueued_ns);
 
-	if (behind_barrier(op, &when))
+	if (executor_behind_barrier(op, &when))
 		return false;
-	if (atomic_load(&exec->error) && !survives_fault(op)) {
+	if (atomic_load(&exec->error) && !executor_survives_fault(op)) {
 		stream_pop(op->stream, when);
 		return true;
 	}
-	if (is_device_work(op)) {
+	if (executor_is_device_work(op)) {
 		op->state = OP_READY;
-		op->ready_ns = later(when, known_ns(op));
+		op->ready_ns = executor_later(when, executor_known_ns(op));
 		op->running = exec->active;
 		exec->active = op;
 		return false;
@@ -226,28 +228,28 @@ static bool begin(struct sim_exec *exec, struct sim_op *op)
 	switch (work->kind) {
 	case WORK_HOST:
 	case WORK_CALLBACK:
-		send_to_host(exec, op);
+		executor_send_to_host(exec, op);
 		return false;
 	case WORK_WAIT:
 		if (mark_watch(work->mark, exec))
 			return false;
-		when = later(when, work->mark->ns);
+		when = executor_later(when, work->mark->ns);
 		break;
 	case WORK_READ_VALUE:
-		if (!value_arrived(work)) {
+		if (!executor_value_arrived(work)) {
 			exec->polls = true;
 			return false;
 		}
-		when = later(when, now_monotonic_ns());
+		when = executor_later(when, now_monotonic_ns());
 		break;
 	case WORK_WRITE_VALUE:
-		write_value(work);
+		executor_write_value(work);
 		break;
 	case WORK_MARK:
-		announce(op, when);
+		executor_announce(op, when);
 		return true;
 	default:
-		run_unlocked(exec, work);
+		executor_run_unlocked(exec, work);
 		break;
 	}
 	stream_pop(op->stream, when);
@@ -255,7 +257,7 @@ static bool begin(struct sim_exec *exec, struct sim_op *op)
 }
 
 /* Begin whatever can begin, until nothing more does. */
-static void scan(struct sim_exec *exec)
+static void executor_begin_what_can(struct sim_exec *exec)
 {
 	bool again;
 
@@ -264,7 +266,8 @@ static void scan(struct sim_exec *exec)
 		again = false;
 		exec->polls = false;
 		for (struct sim_stream *s = exec->streams, *next; s; s = next) {
-			while (s->head && s->head->state == OP_QUEUED && begin(exec, s->head))
+			while (s->head && s->head->state == OP_QUEUED &&
+			       executor_begin(exec, s->head))
 				again = true;
 			next = s->next;
 			if (s->closing && !s->head)
@@ -274,7 +277,7 @@ static void scan(struct sim_exec *exec)
 	pthread_mutex_unlock(&exec->lock);
 }
 
-static void *host_main(void *arg)
+static void *executor_host_main(void *arg)
 {
 	struct sim_exec *exec = arg;
 
@@ -304,7 +307,7 @@ static void *host_main(void *arg)
 	return NULL;
 }
 
-static void fault(struct sim_exec *exec, CUresult error)
+static void executor_note_fault(struct sim_exec *exec, CUresult error)
 {
 	int none = CUDA_SUCCESS;
 
@@ -312,15 +315,16 @@ static void fault(struct sim_exec *exec, CUresult error)
 }
 
 /* The current step of a work is over: the next one, or it is done (false). */
-static bool step(struct sim_exec *exec, struct sim_op *op)
+static bool executor_step(struct sim_exec *exec, struct sim_op *op)
 {
 	CUresult error = CUDA_SUCCESS;
 	bool last = op->state == OP_RUNNING && op->cursor == UINT64_MAX;
 
-	if (last || (op->work.kind == WORK_MARK && !record_ns(op)) || atomic_load(&exec->error))
+	if (last || (op->work.kind == WORK_MARK && !executor_record_ns(op)) ||
+	    atomic_load(&exec->error))
 		return false;
 	if (op->work.kind == WORK_MARK) {
-		op->left_ns = record_ns(op);
+		op->left_ns = executor_record_ns(op);
 		last = true;
 	} else if (op->work.kind == WORK_KERNEL) {
 		error = kernel_step(op, exec->clock_ns, &op->left_ns, &last);
@@ -330,7 +334,7 @@ static bool step(struct sim_exec *exec, struct sim_op *op)
 		error = set_step(op, &op->left_ns, &last);
 	}
 	if (error) {
-		fault(exec, error);
+		executor_note_fault(exec, error);
 		return false;
 	}
 	op->state = OP_RUNNING;
@@ -340,7 +344,7 @@ static bool step(struct sim_exec *exec, struct sim_op *op)
 }
 
 /* Start what is due and end what is over at the executor's time; the times of the next such. */
-static uint64_t settle(struct sim_exec *exec, bool *ret_runs)
+static uint64_t executor_settle(struct sim_exec *exec, bool *ret_runs)
 {
 	uint64_t next;
 	bool ended;
@@ -355,30 +359,30 @@ static uint64_t settle(struct sim_exec *exec, bool *ret_runs)
 			bool due = op->state == OP_READY ? op->ready_ns <= exec->clock_ns :
 							   !op->left_ns;
 
-			if (due && !step(exec, op)) {
+			if (due && !executor_step(exec, op)) {
 				*link = op->running;
 				pthread_mutex_lock(&exec->lock);
-				finish(op, exec->clock_ns);
+				executor_finish(op, exec->clock_ns);
 				pthread_mutex_unlock(&exec->lock);
 				ended = true;
 				continue;
 			}
 			if (op->state == OP_RUNNING) {
 				*ret_runs = true;
-				next = sooner(next, exec->clock_ns + op->left_ns);
+				next = executor_sooner(next, exec->clock_ns + op->left_ns);
 			} else {
-				next = sooner(next, op->ready_ns);
+				next = executor_sooner(next, op->ready_ns);
 			}
 			link = &op->running;
 		}
 		if (ended)
-			scan(exec);
+			executor_begin_what_can(exec);
 	} while (ended);
 	return next;
 }
 
 /* What the works that run now are to the truth: a bit for each kind. */
-static uint32_t kinds_running(const struct sim_exec *exec)
+static uint32_t executor_kinds_running(const struct sim_exec *exec)
 {
 	uint32_t kinds = 0;
 
@@ -397,17 +401,18 @@ static uint32_t kinds_running(const struct sim_exec *exec)
 }
 
 /* Run the context's works on the device up to `to`. When something next happens. */
-static uint64_t advance(struct sim_exec *exec, uint64_t to)
+static uint64_t executor_advance(struct sim_exec *exec, uint64_t to)
 {
 	for (;;) {
 		bool runs;
-		uint64_t next = settle(exec, &runs);
-		uint64_t end = sooner(next, to);
+		uint64_t next = executor_settle(exec, &runs);
+		uint64_t end = executor_sooner(next, to);
 
 		if (end <= exec->clock_ns || next == UINT64_MAX)
 			return next;
 		if (runs) {
-			engine_add_busy(&exec->seat, exec->clock_ns, end, kinds_running(exec));
+			engine_add_busy(&exec->seat, exec->clock_ns, end,
+					executor_kinds_running(exec));
 			for (struct sim_op *op = exec->active; op; op = op->running)
 				if (op->state == OP_RUNNING)
 					op->left_ns -= end - exec->clock_ns;
@@ -416,14 +421,14 @@ static uint64_t advance(struct sim_exec *exec, uint64_t to)
 	}
 }
 
-static void relax(void)
+static void executor_relax(void)
 {
 #if defined(__x86_64__) || defined(__i386__)
 	__builtin_ia32_pause();
 #endif
 }
 
-static void wait_until(struct sim_exec *exec, uint32_t heard, uint64_t until, uint64_t now)
+static void executor_wait_until(struct sim_exec *exec, uint32_t heard, uint64_t until, uint64_t now)
 {
 	uint32_t pending;
 
@@ -431,32 +436,33 @@ static void wait_until(struct sim_exec *exec, uint32_t heard, uint64_t until, ui
 	pending = exec->pending;
 	pthread_mutex_unlock(&exec->lock);
 	if (pending > 4) {
-		engine_sleep(&exec->seat, heard, later(until, now + BATCH_NS));
+		engine_sleep(&exec->seat, heard, executor_later(until, now + BATCH_NS));
 		return;
 	}
 	if (until > now + 2 * SPIN_NS)
 		engine_sleep(&exec->seat, heard, until - SPIN_NS);
 	while (engine_listen(&exec->seat) == heard && now_monotonic_ns() < until)
-		relax();
+		executor_relax();
 }
 
 /* There is work for the device: run it while it is ours. */
-static void run_device(struct sim_exec *exec, uint32_t heard)
+static void executor_run_device(struct sim_exec *exec, uint32_t heard)
 {
 	struct engine_turn turn;
 	uint64_t ready = UINT64_MAX, next, now;
 
 	for (struct sim_op *op = exec->active; op; op = op->running)
-		ready = sooner(ready, op->state == OP_READY ? op->ready_ns : exec->clock_ns);
-	engine_turn(&exec->seat, later(ready, exec->clock_ns), &turn);
+		ready = executor_sooner(ready,
+					op->state == OP_READY ? op->ready_ns : exec->clock_ns);
+	engine_turn(&exec->seat, executor_later(ready, exec->clock_ns), &turn);
 	exec->asked = true;
 	if (!turn.mine) {
 		engine_sleep(&exec->seat, heard, turn.look_ns);
 		return;
 	}
-	exec->clock_ns = later(exec->clock_ns, turn.from_ns);
+	exec->clock_ns = executor_later(exec->clock_ns, turn.from_ns);
 	now = now_monotonic_ns();
-	next = advance(exec, sooner(now, turn.to_ns));
+	next = executor_advance(exec, executor_sooner(now, turn.to_ns));
 	if (!exec->active)
 		return;
 	if (exec->clock_ns >= turn.to_ns) {
@@ -464,7 +470,9 @@ static void run_device(struct sim_exec *exec, uint32_t heard)
 		return;
 	}
 	now = now_monotonic_ns();
-	wait_until(exec, heard, sooner(sooner(next, turn.to_ns), now + PUBLISH_NS), now);
+	executor_wait_until(exec, heard,
+			    executor_sooner(executor_sooner(next, turn.to_ns), now + PUBLISH_NS),
+			    now);
 }
 
 static void *executor_main(void *arg)
@@ -477,9 +485,9 @@ static void *executor_main(void *arg)
 		uint32_t heard = engine_listen(&exec->seat);
 		bool stop;
 
-		scan(exec);
+		executor_begin_what_can(exec);
 		if (exec->active) {
-			run_device(exec, heard);
+			executor_run_device(exec, heard);
 			continue;
 		}
 		if (exec->asked)

@@ -49,7 +49,7 @@ int emu_read_machine(struct emu_machine *m)
 	return 0;
 }
 
-static int open_bank(struct bank **ret)
+static int process_open_bank(struct bank **ret)
 {
 	int r = bank_open(emu_root(), ret);
 
@@ -88,7 +88,7 @@ int emu_open(int fd)
 	if (!process.machine.topology)
 		r = emu_read_machine(&process.machine);
 	if (r == 0 && process.pid != getpid())
-		r = open_bank(&process.machine.bank);
+		r = process_open_bank(&process.machine.bank);
 	if (r == 0 && process.pid != getpid())
 		emu_sysfs_enter(&process.machine, getpid());
 	if (r == 0) {

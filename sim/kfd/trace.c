@@ -14,7 +14,7 @@
 #include "sim/kfd/user.h"
 
 /* The ids that a mapping names, as far as they can be read. */
-static int describe_gpus(char *text, size_t size, const struct kfd_ioctl_map_memory_to_gpu_args *a)
+static int trace_put_gpus(char *text, size_t size, const struct kfd_ioctl_map_memory_to_gpu_args *a)
 {
 	uint32_t ids[TREE_GPUS];
 	uint32_t count = a->n_devices < TREE_GPUS ? a->n_devices : TREE_GPUS;
@@ -28,7 +28,7 @@ static int describe_gpus(char *text, size_t size, const struct kfd_ioctl_map_mem
 	return n;
 }
 
-static int describe_queue(char *text, size_t size, const struct kfd_ioctl *row, const void *block)
+static int trace_put_queue(char *text, size_t size, const struct kfd_ioctl *row, const void *block)
 {
 	const struct kfd_ioctl_create_queue_args *create = block;
 	const struct kfd_ioctl_update_queue_args *update = block;
@@ -52,7 +52,8 @@ static int describe_queue(char *text, size_t size, const struct kfd_ioctl *row, 
 }
 
 /* What a reader of the trace compares: on which GPU, how much, by which handle. */
-static int describe(char *text, size_t size, const struct kfd_ioctl *row, const void *block)
+static int trace_put_arguments(char *text, size_t size, const struct kfd_ioctl *row,
+			       const void *block)
 {
 	const struct kfd_ioctl_alloc_memory_of_gpu_args *alloc = block;
 	const struct kfd_ioctl_map_memory_to_gpu_args *map = block;
@@ -70,7 +71,7 @@ static int describe(char *text, size_t size, const struct kfd_ioctl *row, const 
 				(unsigned long long)alloc->handle);
 	case KFD_NR_MAP_MEMORY_TO_GPU:
 	case KFD_NR_UNMAP_MEMORY_FROM_GPU:
-		return describe_gpus(text, size, map);
+		return trace_put_gpus(text, size, map);
 	case KFD_NR_IMPORT_DMABUF:
 		return snprintf(text, size, " gpu=%u handle=%#llx", import->gpu_id,
 				(unsigned long long)import->handle);
@@ -84,12 +85,12 @@ static int describe(char *text, size_t size, const struct kfd_ioctl *row, const 
 	case KFD_NR_FREE_MEMORY_OF_GPU:
 		return snprintf(text, size, " handle=%#llx", (unsigned long long)map->handle);
 	default:
-		return describe_queue(text, size, row, block);
+		return trace_put_queue(text, size, row, block);
 	}
 }
 
 /* At once, so that processes do not mix theirs. */
-static void put(const char *path, const char *text, int n)
+static void trace_put_line(const char *path, const char *text, int n)
 {
 	int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC,
 			      0666);
@@ -113,10 +114,10 @@ void emu_trace(const struct kfd_ioctl *row, unsigned long request, const void *b
 	if (!row)
 		n += snprintf(text + n, sizeof(text) - (size_t)n, " request=%#lx", request);
 	else if (block)
-		n += describe(text + n, sizeof(text) - (size_t)n, row, block);
+		n += trace_put_arguments(text + n, sizeof(text) - (size_t)n, row, block);
 	n += snprintf(text + n, sizeof(text) - (size_t)n, " = %s\n",
 		      r < 0 ? strerrorname_np(-r) : "0");
-	put(path, text, n);
+	trace_put_line(path, text, n);
 }
 
 /* A buffer goes by its number in one open file. Answers overwrite what was asked. */
@@ -145,7 +146,7 @@ void emu_trace_drm(const struct emu_gpu *gpu, unsigned int nr, const void *asked
 			      va->operation, (unsigned long long)va->map_size, va->flags);
 	n += snprintf(text + n, sizeof(text) - (size_t)n, " = %s\n",
 		      r < 0 ? strerrorname_np(-r) : "0");
-	put(path, text, n);
+	trace_put_line(path, text, n);
 }
 
 /* A person whose program runs kernels is to know why it waits for ever. */
@@ -170,7 +171,7 @@ void emu_trace_stop(const struct emu_queue *q, bool fault, uint64_t address)
 	else
 		n += snprintf(text + n, sizeof(text) - (size_t)n,
 			      "a packet that is not emulated\n");
-	put(path, text, n);
+	trace_put_line(path, text, n);
 }
 
 void emu_trace_end(const struct emu_queue *q, const struct roster_times *times)
@@ -189,5 +190,5 @@ void emu_trace_end(const struct emu_queue *q, const struct roster_times *times)
 		     getpid(), q->is.id, q->gpu->gpu_id, q->is.type, cus,
 		     (unsigned long long)times->life_ns, (unsigned long long)times->active_ns,
 		     (unsigned long long)times->busy_ns, (unsigned long long)q->copied_bytes);
-	put(path, text, n);
+	trace_put_line(path, text, n);
 }

@@ -55,7 +55,7 @@ int sim_charge(struct sim_region *region, int row, int device, uint64_t bytes)
 
 	sim_region_lock(region);
 	used = sim_region_used(region, device);
-	/* Who is alive costs system calls, and matters to a refusal and to a new peak only. */
+	/* The dead are looked for before a refusal or a new peak only: that costs system calls. */
 	if (bytes > d->total_bytes - used || used + bytes > d->peak_bytes) {
 		sim_region_reap(region);
 		used = sim_region_used(region, device);

@@ -42,7 +42,7 @@ struct sim_device_row {
 	uint64_t peak_bytes;	/* most that was ever given at once, since the last reset */
 	uint32_t pci_domain, pci_bus, pci_device;
 	uint32_t sm_count;
-	/* Who runs, and how long the device worked for each row: the engine's own. */
+	/* The engine's own: which seat runs, and how long the device worked for each row. */
 	_Alignas(64) struct sim_engine_shared engine;
 };
 
@@ -56,7 +56,7 @@ struct sim_use {
 enum sim_row_state { SIM_ROW_FREE, SIM_ROW_LIVE };
 
 struct sim_process_row {
-	/* Changes under the lock; the engine, who has its own, asks without. */
+	/* Changes under the lock. The engine has a lock of its own and reads this without. */
 	_Alignas(64) _Atomic uint32_t state;
 	int32_t pid;	       /* in its own namespace */
 	uint64_t pid_ns;       /* inode of that namespace */

@@ -156,7 +156,10 @@ struct sim_block *sim_block_ref(struct sim_block *block)
 	return block;
 }
 
-/* What others look at an exported descriptor's lock through stays until that is closed. */
+/*
+ * Other processes see the lock of an exported descriptor through the block's own one, which stays
+ * open until the exported one is closed.
+ */
 static void block_linger(struct sim_block *block)
 {
 	struct lingering *l, **at = &lingering;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The rows of copies and sets. A copy of one row is a box of height and depth 1. What waits for
- * the copy is as documented for the driver: copies to or from the host by a plain name do, those
- * within the device and sets do not, and asynchronous ones from or to pageable memory have read it
- * or written it when they return.
+ * The rows of copies and sets. A copy of one row is a box of height and depth 1. Calls wait as
+ * documented for the driver. Copies to or from the host by a plain name wait. Copies within the
+ * device and sets do not. Asynchronous copies from or to pageable memory have read it or written it
+ * when they return.
  */
 #include <stdlib.h>
 #include <string.h>

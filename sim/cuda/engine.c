@@ -121,8 +121,8 @@ static int64_t engine_next_waiting(const struct sim_engine_shared *shared, uint3
 }
 
 /*
- * The owner is at its end: who is next runs from from_ns on, or from when it became ready, and so
- * much later as the switch takes. Answers who that is, to be rung.
+ * The owner is at its end. The next seat in line runs from from_ns on, or from when it became ready
+ * if that is later, and so much later again as the switch takes. Answers that seat, to be rung.
  */
 static struct sim_engine_seat *engine_hand_over(struct sim_engine_shared *shared, uint64_t from_ns,
 						uint32_t switch_us)
@@ -198,8 +198,8 @@ void engine_leave(struct engine_seat *seat)
 }
 
 /*
- * Somebody else owns the device: wait in line, and see to it that the line moves. Answers who is to
- * be rung.
+ * Another seat owns the device: wait in line, and see to it that the line moves. Answers the seat
+ * that is to be rung, or NULL.
  */
 static struct sim_engine_seat *engine_wait_in_line(struct engine_seat *seat, uint64_t now,
 						   uint64_t ready_ns)

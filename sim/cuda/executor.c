@@ -36,13 +36,13 @@ void executor_ring(struct sim_exec *exec)
 	engine_ring(exec->seat.seat);
 }
 
-/* What a thread waits for in a stream is no work of the driver's: it takes nothing. */
+/* A mark that a host thread waits for is no work of the driver's: it takes no time. */
 static bool executor_is_free(const struct sim_op *op)
 {
 	return op->work.kind == WORK_MARK && !op->work.recorded;
 }
 
-/* What the device has to do to record an event. */
+/* How long the device takes to record an event. */
 static uint64_t executor_record_ns(const struct sim_op *op)
 {
 	return op->work.kind == WORK_MARK && !executor_is_free(op) ? sim_settings()->event_device_ns
@@ -162,7 +162,7 @@ static void executor_send_to_host(struct sim_exec *exec, struct sim_op *op)
 	pthread_cond_signal(&exec->host_work);
 }
 
-/* Announce a completion. Its work leaves first: who was waiting finds the stream idle. */
+/* Announces a completion. Its work goes first, so the thread that waited finds the stream idle. */
 static void executor_announce(struct sim_op *op, uint64_t ns)
 {
 	struct sim_mark *mark = mark_ref(op->work.mark);
@@ -381,7 +381,7 @@ static uint64_t executor_settle(struct sim_exec *exec, bool *ret_runs)
 	return next;
 }
 
-/* What the works that run now are to the truth: a bit for each kind. */
+/* The kinds of the works that run now, a bit each, as device_time.h counts them. */
 static uint32_t executor_kinds_running(const struct sim_exec *exec)
 {
 	uint32_t kinds = 0;

@@ -98,7 +98,7 @@ static bool graph_launch_freed_within(const struct sim_graph *graph, CUdeviceptr
 	return false;
 }
 
-/* What an earlier launch left allocated: freed first where that was asked for, else an error. */
+/* Memory that an earlier launch left is freed first where that was asked for, else an error. */
 static CUresult graph_launch_free_leftovers(struct sim_graph_exec *exec, struct line *line)
 {
 	struct sim_graph *graph = exec->graph;

@@ -44,7 +44,7 @@ ROWS(cuMemAllocFromPoolAsync, _ptsz, pool_device_alloc_async,
      (CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream), dptr, bytesize,
      false, pool, hStream)
 
-/* What cuMemAlloc or an import gave, freed in a stream's order: on the executor. */
+/* Memory of cuMemAlloc or of an import that is freed in a stream's order, on the executor. */
 struct late_free {
 	uint64_t base, id;
 };

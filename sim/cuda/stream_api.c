@@ -71,7 +71,7 @@ CUresult CUDAAPI cuStreamDestroy_v2(CUstream hStream)
 		return CUDA_ERROR_INVALID_HANDLE;
 	exec = stream->exec;
 	capture_leave(stream);
-	/* What it has pending still runs; the handle is gone at once. */
+	/* Pending works still run; the handle is gone at once. */
 	pthread_mutex_lock(&exec->lock);
 	if (stream->head)
 		stream->closing = true;

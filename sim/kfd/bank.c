@@ -279,7 +279,7 @@ static int bank_hold_content(int fd, uint64_t size, char **ret_content)
 	return 0;
 }
 
-/* A new file under the key; who is killed before the row has it leaves no more than its name. */
+/* A new file under the key. A process killed before the row has it leaves no more than its name. */
 static int bank_make_content(const struct bank *bank, uint64_t key, uint64_t size,
 			     char **ret_content, uint64_t *ret_ino)
 {
@@ -347,7 +347,7 @@ int bank_take(struct bank *bank, uint64_t vram_bytes, struct bank_piece *piece)
 	int r = -ENOMEM;
 
 	bank_lock_region(bank);
-	/* Who is alive costs system calls for each piece, and matters to a refusal only. */
+	/* Dead holders are looked for before a refusal only: it costs system calls. */
 	if (!bank_has_room(bank->region, piece, vram_bytes) || bank->region->rows == PIECES)
 		bank_reap_all(bank);
 	if (bank_has_room(bank->region, piece, vram_bytes))
@@ -358,7 +358,7 @@ int bank_take(struct bank *bank, uint64_t vram_bytes, struct bank_piece *piece)
 	return r;
 }
 
-/* Whoever has the descriptor has the memory, so that its row is there. With the lock. */
+/* An open descriptor holds the memory, so its row is there. With the lock. */
 static int bank_find_row(const struct bank *bank, int fd, struct bank_piece *ret)
 {
 	const struct region *region = bank->region;

@@ -164,7 +164,10 @@ static int event_read_waiter(const struct kfd_ioctl_wait_events_args *a, struct 
 	return 0;
 }
 
-/* What there is to say to one who waits; TIMEOUT: nothing yet. Takes what resets itself. */
+/*
+ * The answer to a thread that waits; TIMEOUT: nothing was signalled yet. Resets the events that
+ * reset themselves.
+ */
 static uint32_t event_look_at_waiter(struct waiter *w)
 {
 	uint32_t signaled = 0;

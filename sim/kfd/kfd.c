@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Ioctls of /dev/kfd. As in the kernel a block is copied in as far as the caller knows it, reads
- * zero beyond, and is copied back as far. What is not emulated (CRIU, debugging) answers ENOTTY,
- * and stands in the trace.
+ * zero beyond, and is copied back as far. Ioctls that are not emulated (CRIU, debugging) answer
+ * ENOTTY, and stand in the trace.
  */
 #include <errno.h>
 #include <string.h>

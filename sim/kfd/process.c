@@ -71,7 +71,7 @@ int emu_open(int fd)
 
 	pthread_mutex_lock(&opening);
 	if (process.pid && process.pid != getpid()) {
-		/* Whoever held the lock is not in this process. */
+		/* The thread that held the lock is not in this process. */
 		pthread_mutex_init(&process.mutex, NULL);
 		locked = false;
 		emu_memory_forget(&process.machine);

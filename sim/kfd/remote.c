@@ -5,10 +5,10 @@
  * the emulator: where it says that the kernel is to go on with an ioctl of one of the tree's device
  * files, the emulator does what the kernel would do, and says what came of it.
  *
- * What such a process takes is held by this one, and freed once it is noticed to be gone. It has no
- * address spaces, and its memory no mapping: what is here is taking and giving back, which is what
- * a listener of ours asks about. Other ioctls of theirs are answered by the kernel, for a file that
- * is no device.
+ * This process holds the memory that such a process takes, and frees it when it notices that the
+ * other one is gone. There are no address spaces for it and no mappings: memory is taken and given
+ * back, which is what the guard's listener asks about. The kernel answers the other ioctls of such
+ * a process, for a file that is no device.
  */
 #include <errno.h>
 #include <linux/seccomp.h>

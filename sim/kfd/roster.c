@@ -43,8 +43,8 @@ struct roster {
 static void roster_lock(struct table *table)
 {
 	/*
-	 * Who dies here leaves a row of its own half written, which is gone with it: a row is used
-	 * from the store of that on, when it says whose it is.
+	 * A process that dies here leaves a row of its own half written. Nobody reads that row: one
+	 * is in use from the store on that says whose it is, which comes last.
 	 */
 	if (sim_mutex_lock(&table->lock) == EOWNERDEAD)
 		pthread_mutex_consistent(&table->lock);
@@ -63,7 +63,7 @@ static int roster_init_table(void *map)
 	return sim_mutex_init(&table->lock);
 }
 
-/* What a dead process left under the number goes, before others see that it lives again. */
+/* A dead process's rows under the number are removed before others see the number alive again. */
 static int roster_join_as(struct table *table, int fd, uint32_t *ret_process)
 {
 	int seat;

@@ -19,7 +19,7 @@ static uint64_t sdma_address_of(const uint32_t *words)
 	return words[0] | (uint64_t)words[1] << 32;
 }
 
-/* What is left to do of `bytes`, at most a slice. */
+/* How many of `bytes` are left to do, at most a slice. */
 static uint64_t sdma_slice_of(const struct emu_queue *q, uint64_t bytes)
 {
 	uint64_t rest = bytes - q->done;

@@ -6,7 +6,7 @@
  * moved elsewhere, given back by munmap, or the process ends; what libc gives back by itself, as in
  * free(), does not pass here.
  *
- * Page faults of GPUs (XNACK) are off: who has no access faults for good.
+ * Page faults of GPUs (XNACK) are off: a GPU that has no access faults for good.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -109,7 +109,7 @@ static int svm_fill_gap(uint32_t i, uint64_t at, uint64_t end)
 	return svm_insert(i, &fresh);
 }
 
-/* What a range takes of a GPU that has room for it. */
+/* The memory of a range, taken from a GPU that has room for it. */
 static int svm_take_memory(struct emu_machine *m, const struct emu_gpu *gpu,
 			   const struct svm_range *r, struct bank_piece *ret)
 {

@@ -73,7 +73,7 @@ nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_
 		return r;
 	if (!utilization)
 		return NVML_ERROR_INVALID_ARGUMENT;
-	/* Who died within the window worked in it, too. */
+	/* A process that died within the window worked in it, too. */
 	for (uint32_t row = 0; row < region->nrows; row++)
 		busy += utilization_busy_of(region, i, row, window);
 	*utilization = (nvmlUtilization_t){.gpu = utilization_percent(busy)};
@@ -128,7 +128,7 @@ static unsigned int utilization_collect(struct sim_region *region, int device, u
 	return n;
 }
 
-/* What comes of `n` samples and a caller who has room for *count, which becomes what there are. */
+/* The answer where there are `n` samples and the caller has room for *count; tells it in *count. */
 static nvmlReturn_t utilization_answer(unsigned int n, const void *out, unsigned int *count)
 {
 	unsigned int room = out ? *count : 0;

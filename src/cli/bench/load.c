@@ -162,7 +162,9 @@ int bench_load_go(struct bench_load *load, uint64_t at_ns)
 											      : 0;
 }
 
-/* What follows `"name": ` from `at` on; NULL when it is not there. The load writes it, always so.
+/*
+ * The text behind `"name": `, from `at` on; NULL when it is not there. allot-load always writes it
+ * so.
  */
 static const char *load_find_value(const char *at, const char *name)
 {

@@ -186,7 +186,7 @@ static int ps_print_processes(const struct tenants *tenants)
 	return r;
 }
 
-/* What a table cannot show. */
+/* Tenants that the tables cannot show as they are, and why. */
 static void ps_note_trouble(const struct tenants *tenants)
 {
 	for (size_t i = 0; i < tenants->n; i++) {

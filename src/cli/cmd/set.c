@@ -118,7 +118,7 @@ static void set_report_excess(const char *dir)
 	snapshot_free(snapshot);
 }
 
-/* What the kernel keeps to beside the library, where it does. */
+/* The kernel's own limit on AMD GPUs' memory, where there is one. */
 static void set_change_kernels_limit(const char *runtime, const struct args *a,
 				     const struct policy *policy)
 {

@@ -174,7 +174,7 @@ static void sim_remove_dir_at(int dirfd, const char *name)
 	unlinkat(dirfd, name, AT_REMOVEDIR);
 }
 
-/* Tenants live where they always do; who has no such place gets one among the devices. */
+/* Tenants live where they always do. A user without such a place gets one among the devices. */
 static int sim_set_runtime_dir(const char *dir)
 {
 	char runtime[PATH_MAX], path[PATH_MAX + sizeof("/tenants")];

@@ -194,7 +194,7 @@ static int topo_print_links(const struct topo *topo)
 	return r;
 }
 
-/* What a table cannot show. */
+/* About AMD's devices: how sure they are, and how many are not shown, and why. */
 static void topo_note_hidden(const struct topo *topo)
 {
 	bool amd = topo->n && topo->device[topo->n - 1].device.vendor == DEVICE_AMD;

@@ -85,8 +85,8 @@ static int devices_add_amd(struct devices *d)
 }
 
 /*
- * What is wrong with NVIDIA's devices is wrong with the whole list, since AMD's would move up in
- * their place.
+ * Trouble with NVIDIA's devices is trouble with the whole list: without them AMD's devices would
+ * move up and have their indices.
  */
 void devices_read(struct devices *ret)
 {

@@ -8,7 +8,7 @@
 #include "cli/device/topo.h"
 #include "nvidia/nvml_link.h"
 
-/* What a driver lists beyond that is not believed. */
+/* A driver that lists more devices is not believed. */
 #define NVIDIA_MOST 256
 
 /* Room for more devices, which are zero; links are made when all are known. */

@@ -31,7 +31,7 @@ static size_t topo_measure_device_of(const struct topo *topo, const char *id)
 	return i;
 }
 
-/* What is not such a line, or of a device that NVML did not show, is passed over. */
+/* Other lines are passed over, and those of a device that NVML did not show. */
 static void topo_measure_read_line(struct topo *topo, const char *line)
 {
 	char from[48], to[48];

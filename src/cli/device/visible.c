@@ -45,7 +45,7 @@ static void visible_append(struct names *names, const char *name)
 	names->n++;
 }
 
-/* What is chosen, of either vendor: by `--gpu`, or what the policy names, in its order. */
+/* The devices that are chosen, of either vendor: by `--gpu`, or by the policy, in its order. */
 static const uint8_t *visible_chosen(const struct devices *devices, const struct selection *gpus,
 				     const struct policy *policy, unsigned int i)
 {

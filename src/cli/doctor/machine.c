@@ -90,7 +90,7 @@ void machine_check_library(void)
 	finding_say(FINDING_OK, what, NULL);
 }
 
-/* Who waits for a share sleeps on a word that processes share; a sandbox may forbid that. */
+/* A launch that waits for its share sleeps on a shared futex; a sandbox may forbid that. */
 void machine_check_kernel(void)
 {
 	const struct timespec now = {0};

@@ -28,7 +28,7 @@
 #define ANSWER_S 10
 #define START_S	 20
 #define OTHER_S	 2
-/* A daemon that starts a server just then turns away who asks. */
+/* A daemon that is just starting a server refuses questions; this long it is asked again. */
 #define BUSY_S	 3
 
 static int mps_daemon_join_path(char ret[static PATH_MAX], const char *dir, const char *name)

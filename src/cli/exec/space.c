@@ -144,7 +144,7 @@ static int space_tenant_needs_daemon(const char *name, const char *dir, void *ar
 
 	(void)name;
 	(void)arg;
-	/* What cannot be read may be another version's, and in use. */
+	/* A policy that cannot be read may be of another version, and in use. */
 	return policy_load(dir, &policy) < 0 || policy.mode == POLICY_MODE_SPACE;
 }
 

@@ -21,8 +21,8 @@ int cgroup_path(const char *cgroup, const char *file, char ret[static PATH_MAX])
 int cgroup_own(char ret[static PATH_MAX]);
 
 /*
- * Whether it is the first of the machine, which may pass controllers on whoever is in it. What a
- * container is shown as the root is not.
+ * Whether it is the machine's root cgroup. That one may pass controllers on while processes are in
+ * it. The cgroup that a container sees as its root is not the machine's.
  */
 bool cgroup_is_root(const char *cgroup);
 

@@ -262,7 +262,7 @@ int dmem_enter(const char *runtime, const char *tenant, const struct devices *de
  */
 void dmem_leave(const struct dmem_entry *entry)
 {
-	/* What a command leaves behind keeps its limits. */
+	/* Processes that outlive the command keep its cgroup, and so their limits. */
 	if (!*entry->note || cgroup_has_others(entry->cgroup))
 		return;
 	if (entry->passes_on && !cgroup_is_root(entry->own))
@@ -322,7 +322,7 @@ int dmem_apply(const char *runtime, const char *tenant, const struct policy *pol
 
 void dmem_sweep(const char *runtime, time_t grace_s)
 {
-	/* Who does not see the cgroups would take all for gone. */
+	/* A process that cannot see the cgroups would take all of them for gone. */
 	if (dmem_offered())
 		dmem_notes_sweep(runtime, time(NULL) - grace_s);
 }

@@ -21,7 +21,10 @@ static int dmem_notes_dir(const char *runtime, char ret[static PATH_MAX])
 	return n < 0 || n >= PATH_MAX ? -ENAMETOOLONG : 0;
 }
 
-/* Whoever wrote it, it leads to nothing but a cgroup that is called as ours are. */
+/*
+ * Any process of the user may have written the note. So it is only followed to a cgroup that has a
+ * name like those that allot makes.
+ */
 static int dmem_notes_read_note(int dirfd, const char *note, char ret[static PATH_MAX])
 {
 	char cgroup[PATH_MAX];

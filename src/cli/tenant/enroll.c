@@ -271,7 +271,7 @@ static int enroll_create_named(const struct enroll_request *req, const char *run
 
 	if (r < 0)
 		return enroll_explain_create(runtime, req->name, r);
-	/* --memory speaks of an existing tenant's devices. Who creates it is settled below. */
+	/* For an existing tenant --memory is about the devices that it has. */
 	if (!access(e->dir, F_OK))
 		return enroll_join(req, e);
 	r = enroll_first_policy(req, e->name, &e->policy);

@@ -25,7 +25,10 @@
  */
 #define NOTE "owner"
 
-/* Whoever began a tenant in another PID namespace cannot be asked after: give it a day. */
+/*
+ * A process of another PID namespace cannot be looked for. A tenant that one began is kept for a
+ * day.
+ */
 #define FOREIGN_GRACE_S (24 * 3600)
 
 const char *tenants_error_words(int err)
@@ -108,7 +111,7 @@ static int tenants_sweep_one(const char *name, const char *dir, void *runtime)
 	if (tenants_read_note(dir, &note) < 0 || note.age_s < TENANTS_GRACE_S ||
 	    !tenants_begun_by_the_dead(&note))
 		return 0;
-	/* What cannot be read may be another version's, and in use. */
+	/* A tenant that cannot be read may be of another version, and in use. */
 	used = snapshot_read(dir, &snapshot) < 0 || tenants_live(snapshot);
 	snapshot_free(snapshot);
 	if (!used)

@@ -2,7 +2,8 @@
 /*
  * The tenants of the runtime directory as the commands see them, and the end of tenants without a
  * name of their own: `allot run` replaces itself by the command, so nobody is left to remove such a
- * tenant. It notes who began it, and whoever runs allot next removes what is abandoned.
+ * tenant. It notes which process began it, and the next `allot run` or `allot ps` removes tenants
+ * whose process is gone.
  */
 #ifndef ALLOT_CLI_TENANT_TENANTS_H
 #define ALLOT_CLI_TENANT_TENANTS_H

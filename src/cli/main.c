@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "cli/command.h"
+#include "cli/exit_status.h"
 #include "cli/out/say.h"
 
 static const struct {

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/now.h"
-#include "cli/command.h"
+#include "cli/exit_status.h"
 #include "cli/out/say.h"
 
 static volatile sig_atomic_t stopped;

@@ -16,6 +16,7 @@
 #include "cli/command.h"
 #include "cli/device/selection.h"
 #include "cli/exec/library.h"
+#include "cli/exit_status.h"
 #include "cli/out/say.h"
 #include "cli/out/units.h"
 #include "cli/tenant/runtime.h"

@@ -8,6 +8,7 @@
 
 #include "cli/command.h"
 #include "cli/device/limits.h"
+#include "cli/exit_status.h"
 #include "cli/out/ps_compute.h"
 #include "cli/out/ps_json.h"
 #include "cli/out/say.h"

@@ -20,6 +20,7 @@
 #include "cli/exec/library.h"
 #include "cli/exec/program.h"
 #include "cli/exec/space.h"
+#include "cli/exit_status.h"
 #include "cli/out/say.h"
 #include "cli/tenant/compute_words.h"
 #include "cli/tenant/dmem.h"

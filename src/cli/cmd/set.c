@@ -10,6 +10,7 @@
 #include "cli/command.h"
 #include "cli/device/limits.h"
 #include "cli/exec/space.h"
+#include "cli/exit_status.h"
 #include "cli/out/say.h"
 #include "cli/out/units.h"
 #include "cli/tenant/compute_words.h"

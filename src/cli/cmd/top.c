@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "cli/command.h"
+#include "cli/exit_status.h"
 #include "cli/out/frame.h"
 #include "cli/out/say.h"
 #include "cli/out/screen.h"

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "cli/command.h"
+#include "cli/exit_status.h"
 #include "cli/out/say.h"
 #include "cli/out/table.h"
 #include "cli/out/units.h"

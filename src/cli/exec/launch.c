@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cli/command.h"
+#include "cli/exit_status.h"
 #include "cli/out/say.h"
 
 int launch_prepend(const char *variable, const char *item, const char *separators)

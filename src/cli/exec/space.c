@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/command.h"
 #include "cli/exec/mps_daemon.h"
+#include "cli/exit_status.h"
 #include "cli/out/say.h"
 #include "cli/out/units.h"
 #include "cli/tenant/runtime.h"

@@ -9,7 +9,7 @@
 #include <term.h>
 #include <unistd.h>
 
-#include "cli/command.h"
+#include "cli/exit_status.h"
 #include "cli/out/say.h"
 #include "cli/tenant/figures.h"
 #include "cli/tenant/tenants.h"

@@ -14,11 +14,6 @@ void say_as(const char *new_name)
 	name = new_name;
 }
 
-const char *say_name(void)
-{
-	return name;
-}
-
 /* One write, so that lines of processes that share a terminal do not mix. */
 __attribute__((format(printf, 1, 0))) static void say_line(const char *fmt, va_list ap)
 {

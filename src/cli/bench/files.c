@@ -166,7 +166,7 @@ int bench_write_json(const struct bench_report *report, const char *path)
 	return files_close_output("--json", path, j.out);
 }
 
-/* All kernel lengths of one controller in one panel; answers how many entries that were. */
+/* Draws all kernel lengths of one controller in one panel, and answers how many entries it drew. */
 static unsigned int files_draw_caps(struct svg *svg, const struct bench_caps *caps, unsigned int n)
 {
 	static const char *const words = "alone, cap changed while it runs: controller";

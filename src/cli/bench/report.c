@@ -185,7 +185,7 @@ int bench_print_pairs(const struct bench_report *report)
 	return 0;
 }
 
-/* How long the tokens of one by itself take. */
+/* How long a token of one loop by itself takes. */
 static void report_put_token_times(struct table *t, const struct bench_result *result)
 {
 	table_cell(t, "%.2f ms", result->latency_p50_us / 1e3);
@@ -206,7 +206,8 @@ static void report_put_token_pair(struct table *t, const struct bench_pair *p)
 	table_cell(t, "%s", "");
 	table_cell(t, "%s", "");
 	if (part > 0)
-		table_cell(t, "within %g, %g together", BENCH_WEIGHT_POINTS, BENCH_TOGETHER_PERCENT);
+		table_cell(t, "within %g, %g together", BENCH_WEIGHT_POINTS,
+			   BENCH_TOGETHER_PERCENT);
 	else
 		table_cell(t, "%s", "");
 	report_put_verdict(t, part <= 0 || report_pair_kept(p));

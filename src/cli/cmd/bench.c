@@ -100,7 +100,9 @@ static const struct argp argp = {
 	       "  allot sim -- allot bench\n",
 };
 
-/* From here on the one device is device 0, for loads in a tenant and without. */
+/*
+ * Hides all devices but one, which is device 0 then, for loads in a tenant and for those without.
+ */
 static int bench_choose_device(const struct args *a, char ret_words[static 128])
 {
 	static struct devices devices;
@@ -147,7 +149,7 @@ static int bench_find_programs(struct bench_place *place)
 	return runtime_find(place->runtime) < 0 ? EXIT_ALLOT : 0;
 }
 
-/* Under this name alone, or every one of them. */
+/* The controller of this name, or all of them. */
 static int bench_choose_controllers(const char *wanted, bool ret[static CONTROLLERS])
 {
 	bool all = wanted && !strcmp(wanted, "all");

@@ -112,7 +112,10 @@ static void doctor_check_tenants(const struct tenants *tenants)
 	}
 }
 
-/* What tenants in mode space stand on; nothing to say where there is neither they nor it. */
+/*
+ * The MPS daemon that tenants in mode space need. Says nothing where there is no such tenant and no
+ * daemon.
+ */
 static void doctor_check_space(const struct tenants *tenants)
 {
 	unsigned int n = 0, live = 0;

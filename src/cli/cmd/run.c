@@ -122,7 +122,7 @@ static int run_check_command(const struct args *a)
 	struct program program;
 	int r = program_examine(a->command[0], &program);
 
-	if (r == -ENOEXEC) /* whatever it is, let the kernel say so */
+	if (r == -ENOEXEC) /* the kernel will say what is wrong with it */
 		return 0;
 	if (r < 0)
 		return launch_cannot(a->command[0], r);
@@ -196,7 +196,10 @@ static void run_note_tenant(const struct enrolment *e, const char *library)
 	say_note("  LD_PRELOAD=%s%s", library, visible_words().s);
 }
 
-/* Where it can; else the command runs all the same, and `allot doctor` says why it cannot. */
+/*
+ * Has the kernel limit the command, too, where it can. Elsewhere the command runs all the same, and
+ * `allot doctor` says why.
+ */
 static void run_limit_by_kernel(const struct enrolment *e, bool verbose, struct dmem_entry *cgroup)
 {
 	static struct dmem_trouble trouble;
@@ -234,7 +237,10 @@ int cmd_run(int argc, char **argv)
 	    (r = run_check_command(&a)))
 		return r;
 
-	/* The same for every device needs no answer from the driver, which takes its time. */
+	/*
+	 * The driver takes its time to answer, and limits that are the same for all devices need no
+	 * answer.
+	 */
 	if (a.gpu || tenant_options_by_device(&a.tenant))
 		devices_read(&devices);
 	if (a.gpu &&

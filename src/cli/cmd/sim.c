@@ -93,7 +93,7 @@ static const struct argp argp = {
 	       "  allot sim --amd 8 --memory 64GiB -- rocminfo\n",
 };
 
-/* A size in bytes into the variable that the simulator reads. */
+/* Puts a size, in bytes, into the variable that the simulator reads. */
 static int sim_set_size(const char *option, const char *text, const char *variable)
 {
 	char value[24];
@@ -122,7 +122,7 @@ static int sim_set_gpus(const char *text)
 	return 0;
 }
 
-/* Of this command alone, in memory where there is such a place. */
+/* Makes a directory for this command alone, in memory where there is such a place. */
 static int sim_make_private_dir(char dir[static PATH_MAX])
 {
 	static const char *const places[] = {"/dev/shm", NULL, "/tmp"};
@@ -210,7 +210,7 @@ static int sim_read_machine(const struct args *a, struct machine_options *ret)
 	return 0;
 }
 
-/* AMD's devices: a tree in the directory, and the library that leads programs into it. */
+/* Makes AMD's devices: a tree in the directory, and the library that leads programs into it. */
 static int sim_put_machine(const char *libraries, const char *dir, const struct machine_options *o)
 {
 	char path[PATH_MAX + sizeof(KFD_LIBRARY) + 1], what[MACHINE_WHAT_BYTES];

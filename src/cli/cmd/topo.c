@@ -13,7 +13,7 @@
 #include "cli/out/table.h"
 #include "cli/out/units.h"
 
-/* As allot doctor ends where there is no device. */
+/* `allot doctor` ends with the same where there is no device. */
 #define EXIT_NOTHING 1
 
 struct arguments {
@@ -74,7 +74,7 @@ static void topo_list_names(const struct topo *topo, size_t from, bool reached, 
 						 topo->device[i].name);
 }
 
-/* In as few words as it takes: a board has eight, and more where they are partitioned. */
+/* The cell says it in as few words as it takes: a board has eight devices, more if partitioned. */
 static void topo_put_reached(struct table *t, const struct topo *topo, size_t from)
 {
 	size_t others = topo->n - 1, n = topo_count_reached(topo, from);
@@ -138,7 +138,7 @@ static void topo_put_speed(struct table *t, uint32_t mb_per_s)
 		table_cell(t, "%s", "");
 }
 
-/* Of a row for both directions the slower one. */
+/* In a row for both directions the slower one counts. */
 static uint32_t topo_measured_speed(const struct topo *topo, size_t from, size_t to, bool both)
 {
 	uint32_t there = topo_link(topo, from, to)->measured_mb_per_s;
@@ -215,7 +215,7 @@ static void topo_note_hidden(const struct topo *topo)
 			 topo->amd_root ? topo->amd_root : "");
 }
 
-/* Which of the two is missing is known; what somebody without a GPU can do is the same. */
+/* The message tells which vendor's devices are missing; the advice is the same for both. */
 static int topo_say_nothing(const struct topo *topo)
 {
 	char words[DEVICES_WORDS];

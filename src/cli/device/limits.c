@@ -14,7 +14,7 @@ struct limits_kind {
 	const char *right; /* ends a message about a bad value */
 	const char *several;
 	int (*parse)(const char *word, struct size_spec *ret);
-	/* Why parse() refused it, to follow the word. */
+	/* Why parse() refused the word, to stand behind it in a message. */
 	const char *(*why)(const char *word, int err);
 	void (*apply)(const struct size_spec *spec, struct policy_device *device);
 };

@@ -30,7 +30,7 @@ static unsigned int selection_count_nvidia(const struct devices *d)
 	return n;
 }
 
-/* Some that stand together in the list, and that somebody numbers from 0. */
+/* A range of the list: one vendor's devices, which its variable numbers from 0. */
 struct range {
 	unsigned int first, end;
 };
@@ -131,7 +131,10 @@ static int selection_find_visible(const struct devices *d, struct range range, c
 	return found;
 }
 
-/* Adds those of the range that a variable leaves; -ENOTUNIQ for an index where none counts. */
+/*
+ * Adds those of the range that a variable leaves; -ENOTUNIQ for an index where indices tell
+ * nothing.
+ */
 static int selection_add_visible(const struct devices *d, struct range range, const char *variable,
 				 bool by_index, struct selection *sel)
 {

@@ -11,7 +11,7 @@
 /* A driver that lists more devices is not believed. */
 #define NVIDIA_MOST 256
 
-/* Room for more devices, which are zero; links are made when all are known. */
+/* Makes room for more devices, which are zero. Links are made when all devices are known. */
 static struct topo_device *topo_add_devices(struct topo *t, size_t more)
 {
 	struct topo_device *device = reallocarray(t->device, t->n + more, sizeof(*device));
@@ -135,7 +135,7 @@ int topo_read(struct topo *ret)
 	if (!t.nvidia_error)
 		t.nvidia_error = topo_read_nvidia(&t, nvml);
 	if (t.nvidia_error)
-		t.n = 0; /* some of its devices would look like all */
+		t.n = 0; /* or some of AMD's devices would look like all of them */
 	t.amd_error = topology_read(t.amd_root, &amd, &t.amd_complaint);
 	if (!t.amd_error)
 		t.amd_error = topo_read_amd(&t, amd);

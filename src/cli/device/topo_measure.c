@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* By a program of its own: the driver would stay in this one. */
+/* A program of its own measures, because the driver would stay in this process. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -46,7 +46,10 @@ static void topo_measure_read_line(struct topo *topo, const char *line)
 		topo->link[i * topo->n + j].measured_mb_per_s = mb_per_s;
 }
 
-/* Its output is ours to read; NULL where that cannot be opened. 0 or -errno. */
+/*
+ * Starts the program; its output is read from *ret_from, NULL if that cannot be opened. 0 or
+ * -errno.
+ */
 static int topo_measure_start(const char *path, FILE **ret_from, pid_t *ret_pid)
 {
 	char program[] = PROGRAM, *words[] = {program, NULL};

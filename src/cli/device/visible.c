@@ -77,8 +77,8 @@ static void visible_choose_amd(const struct devices *devices, const struct selec
 }
 
 /*
- * ROCm knows a GPU by its unique id. One that has none it counts, among those that the library
- * shows it: the tenant's.
+ * ROCm knows a GPU by its unique id. A GPU without one is known by its number among those that the
+ * library shows, which are the tenant's.
  */
 static struct units_text visible_name_for_rocm(const struct devices *amd, unsigned int index,
 					       const struct policy *policy)

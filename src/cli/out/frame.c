@@ -153,7 +153,10 @@ static int frame_select_entry(const struct entry *entries, int n, struct frame_s
 	return at;
 }
 
-/* At the right edge, where the bars end; on a narrow screen it wins over what is left of it. */
+/*
+ * Puts words at the right edge, where the bars end. On a narrow screen they hide the words left of
+ * them.
+ */
 static void frame_put_right(struct frame_line *line, const char *right, int width)
 {
 	int room = (int)sizeof(line->text) - 1;
@@ -185,7 +188,7 @@ static uint32_t frame_time_target_of(const struct entry *e)
 		       : e->device->compute.target_permille;
 }
 
-/* A full bar is what the tenant may count on; to have that is no reason for colours. */
+/* A full bar is what the tenant may count on, and having that much is no reason for colours. */
 static void frame_add_compute(struct frame *f, const struct entry *e, bool selected, int width,
 			      int bar_lines)
 {
@@ -258,7 +261,7 @@ static void frame_add_entry(struct frame *f, const struct entry *e, bool selecte
 		frame_add_units(f, e, selected, width);
 }
 
-/* Where it leaves room for some processes. */
+/* The graph is shown where it leaves room for some processes. */
 static void frame_add_graph(struct frame *f, const struct entry *e, int height)
 {
 	struct graph graph;

@@ -46,7 +46,7 @@ static void ps_compute_put_units(struct table *t, uint32_t units)
 		table_cell(t, "%s", "");
 }
 
-/* Nothing was used yet, or nobody measures it. */
+/* For a tenant that used nothing yet, or whose use nobody measures. */
 static void ps_compute_put_unknown(struct table *t)
 {
 	for (int i = 0; i < 3; i++)
@@ -62,7 +62,7 @@ static void ps_compute_put_device(struct table *t, const struct tenant_entry *e,
 	ps_compute_put_tenant(t, e, units_uuid_short(d->uuid).s);
 	table_cell(t, "%s", units_permille(compute->target_permille).s);
 	ps_compute_put_units(t, compute->units);
-	/* Units of its own are nobody else's, so nobody measures what is done on them. */
+	/* A tenant's compute units are its own, so nobody measures what it does on them. */
 	if (!policy_meters(&e->snapshot->policy) || amd_identity_is(d->uuid)) {
 		ps_compute_put_unknown(t);
 		return;

@@ -151,7 +151,7 @@ static int dmem_pass_on(struct dmem_entry *e, struct dmem_trouble *trouble)
 	return 0;
 }
 
-/* The limit of one region; 1 where the kernel keeps a higher one, since more is in use. */
+/* Sets the limit of one region. 1: the kernel keeps a higher one, since more is in use. */
 static int dmem_limit_region(const char *cgroup, const char *region, uint64_t bytes)
 {
 	const struct dmem_region *now;
@@ -172,7 +172,9 @@ static int dmem_limit_region(const char *cgroup, const char *region, uint64_t by
 	return now && now->bytes > bytes;
 }
 
-/* Of all regions of AMD GPUs; how many the kernel keeps higher, or -errno. */
+/*
+ * Sets the limits of all regions of AMD GPUs. Answers how many the kernel keeps higher, or -errno.
+ */
 static int dmem_limit_cgroup(const char *cgroup, const struct policy *policy,
 			     const struct devices *devices)
 {
@@ -211,7 +213,7 @@ static int dmem_make_cgroup(const char *runtime, const char *tenant, struct dmem
 	return r < 0 ? dmem_explain_make(trouble, r, e->own) : 0;
 }
 
-/* As the policy stands now that `allot set` finds the cgroup, too. */
+/* `allot set` finds the cgroup from here on, so the policy is read after that. */
 static int dmem_limit_tenant(const char *runtime, const char *tenant, const struct devices *devices,
 			     const char *cgroup, struct dmem_trouble *trouble)
 {

@@ -158,7 +158,7 @@ static bool enroll_is_same_policy(const struct policy *a, const struct policy *b
 	return equal;
 }
 
-/* --gpu without limits narrows what the tenant has; it gives nothing new. */
+/* --gpu without limits leaves the tenant fewer devices, and gives it no new ones. */
 static int enroll_check_gpus(const struct enroll_request *req, const struct policy *p)
 {
 	for (unsigned int i = 0; i < req->gpus->n; i++) {
@@ -191,7 +191,7 @@ static int enroll_wanted_policy(const struct enroll_request *req, const struct p
 	return 0;
 }
 
-/* A policy that this machine cannot put into practice is not begun with. */
+/* A tenant does not begin with a policy that this machine cannot put into practice. */
 static int enroll_replace_policy(struct policy *policy, void *arg)
 {
 	*policy = *(const struct policy *)arg;

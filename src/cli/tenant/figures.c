@@ -108,8 +108,8 @@ static const struct topology *figures_topology(void)
 }
 
 /*
- * Of processes that are not seen from here, or are another user's, it is not known. A guard notes
- * those of others, which is more than it has itself.
+ * The kernel does not tell it of processes that are not seen from here, or are another user's. A
+ * guard notes the figure of all its processes, which is more than its own process has.
  */
 static void figures_apply_kernels(struct snapshot *snapshot, int d, const struct topology_node *gpu)
 {

@@ -10,7 +10,7 @@
 #include "cli/out/say.h"
 #include "cli/tenant/compute_words.h"
 
-/* Longer than any device is busy with what one program has in flight. */
+/* No device is busy for longer with what one program has in flight. */
 #define INFLIGHT_MAX_US 1000000
 
 enum { KEY_POLICY = 512, KEY_WEIGHT, KEY_PRIORITY, KEY_CONTROLLER, KEY_MODE, KEY_INFLIGHT };
@@ -106,7 +106,7 @@ static int options_take(int key, const char *arg, struct tenant_options *o)
 		r = limits_parse(&limits_compute, arg, &o->compute);
 		return r < 0 ? r : TENANT_COMPUTE;
 	case KEY_POLICY:
-		/* Without "off", which is --compute off. */
+		/* "off" is not among them: that is --compute off. */
 		r = options_choose("--policy", arg, compute_policies + POLICY_COMPUTE_CAP,
 				   POLICY_COMPUTES - POLICY_COMPUTE_CAP);
 		if (r < 0)
@@ -146,7 +146,10 @@ static error_t options_parse(int key, char *arg, struct argp_state *state)
 	struct tenant_options *o = state->input;
 	int said = options_take(key, arg, o);
 
-	/* Whatever it was: argp takes E2BIG for an option that is not known. */
+	/*
+	 * One error for all: argp takes E2BIG, which limits_parse() may answer, for an unknown
+	 * option.
+	 */
 	if (said < 0)
 		return EINVAL;
 	if (!said)

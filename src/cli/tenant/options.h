@@ -43,7 +43,7 @@ struct tenant_options {
  */
 extern const struct argp tenant_options_argp;
 
-/* One device is told from another: the list that does so, NULL for none. */
+/* The list that gives devices different limits; NULL where all have the same. */
 const struct limits *tenant_options_by_device(const struct tenant_options *options);
 
 /* Puts what was said into a policy, and leaves the rest. 0, or a message and a negative value. */

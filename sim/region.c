@@ -255,7 +255,7 @@ static int region_init(void *map)
 	return r;
 }
 
-/* Which region this process looks at locks through, from now on. */
+/* From now on this process looks at locks through this region. */
 static int region_note_identity(const char *path, int fd)
 {
 	struct stat st;

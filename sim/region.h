@@ -68,8 +68,8 @@ struct sim_process_row {
 };
 
 /*
- * Where a process's device time stands. A row is soon another's, so accounts are claimed in turn:
- * what one that ended had can be read until a thousand others began.
+ * The account of a process's device time. Rows are used again soon, so accounts are claimed in
+ * turn: the time of a process that ended can be read until a thousand others began.
  */
 struct sim_account {
 	int32_t pid;  /* 0: never used */

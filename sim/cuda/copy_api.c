@@ -124,7 +124,10 @@ static CUresult copy_api_enqueue_row(struct end to, struct end from, size_t byte
 	return copy_api_enqueue(&what, handle, async, per_thread);
 }
 
-/* One after the other: what the attributes say of order and place makes no difference here. */
+/*
+ * The copies are made one after the other. Their attributes, of order and place, change nothing
+ * here.
+ */
 static CUresult copy_api_enqueue_batch(const CUdeviceptr *dsts, const CUdeviceptr *srcs,
 				       const size_t *sizes, size_t count, size_t *ret_failed,
 				       CUstream handle, bool per_thread)

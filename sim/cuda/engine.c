@@ -70,8 +70,8 @@ static void engine_lock(struct sim_engine_shared *shared)
 }
 
 /*
- * Only then is a seat rung (NULL: none). A process stops on its way out of the kernel, so a call
- * with the lock held would have it stop there, and nobody else would get on.
+ * A seat is rung (NULL: none) after the lock is given up. A process that is stopped stops on its
+ * way out of a system call; if it held the lock there, nobody else could go on.
  */
 static void engine_unlock(struct sim_engine_shared *shared, struct sim_engine_seat *ring)
 {
@@ -234,7 +234,7 @@ static struct sim_engine_seat *engine_wait_in_line(struct engine_seat *seat, uin
 	return ring;
 }
 
-/* From when on a context has a device that nobody had at last. */
+/* From when on a context has a device that was idle. */
 static uint64_t engine_idle_from(struct sim_engine_shared *shared, uint32_t index,
 				 uint64_t ready_ns)
 {

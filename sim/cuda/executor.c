@@ -49,7 +49,7 @@ static uint64_t executor_record_ns(const struct sim_op *op)
 								   : 0;
 }
 
-/* From when on the device knows of the work. */
+/* The instant from which on the device knows of the work. */
 static uint64_t executor_known_ns(const struct sim_op *op)
 {
 	return op->enqueued_ns + (executor_is_free(op) ? 0 : sim_settings()->launch_ns);
@@ -140,7 +140,9 @@ static void executor_write_value(const struct sim_work *work)
 
 static void *executor_host_main(void *arg);
 
-/* To the thread for host functions; its stream goes on when the function has returned. */
+/*
+ * Hands a work to the thread for host functions. Its stream goes on when the function has returned.
+ */
 static void executor_send_to_host(struct sim_exec *exec, struct sim_op *op)
 {
 	op->running = NULL;

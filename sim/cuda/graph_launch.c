@@ -116,7 +116,10 @@ static CUresult graph_launch_free_leftovers(struct sim_graph_exec *exec, struct 
 				return CUDA_ERROR_OUT_OF_MEMORY;
 			continue;
 		}
-		/* Whether it was freed shows when what was enqueued before has run. */
+		/*
+		 * Only when all that was enqueued before has run is it known whether the memory was
+		 * freed.
+		 */
 		mark_wait(exec->last);
 		if (sim_graph_mem_in_use(work.mem.mem))
 			return CUDA_ERROR_INVALID_VALUE;

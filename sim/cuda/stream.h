@@ -108,11 +108,17 @@ CUresult sim_graph_mem_create(const CUmemPoolProps *props, size_t bytes,
 			      struct sim_graph_mem **ret_mem, CUdeviceptr *ret_ptr);
 /* The graph that has the node is gone: the address goes when nothing uses it any more. */
 void sim_graph_mem_destroy(struct sim_graph_mem *mem);
-/* At each launch (or upload), by the launching thread: back it or answer OUT_OF_MEMORY. */
+/*
+ * The launching thread calls this at each launch or upload: it backs the memory, or answers
+ * OUT_OF_MEMORY.
+ */
 CUresult sim_graph_mem_back(struct sim_graph_mem *mem);
 /* Each successful sim_graph_mem_back ends here, on the executor, when that launch has run. */
 void sim_graph_mem_unback(struct sim_graph_mem *mem);
-/* In the stream's order, on the executor: in use, and free again (also by cuMemFree*). */
+/*
+ * The executor calls these in the stream's order: the memory is in use, and free again (also by
+ * cuMemFree*).
+ */
 void sim_graph_mem_alloc(struct sim_graph_mem *mem);
 void sim_graph_mem_free(struct sim_graph_mem *mem);
 /* Is it in use? A second launch without a free is refused unless it frees on launch. */

@@ -176,7 +176,7 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *des
 		return r;
 	if (!desc || !count || !size)
 		return CUDA_ERROR_INVALID_VALUE;
-	/* One set of page tables here: what any device may do, all may. */
+	/* There is one set of page tables here: an access that any device has, all have. */
 	for (size_t i = 0; i < count; i++) {
 		if (!sim_location(&desc[i].location, &device))
 			return CUDA_ERROR_INVALID_VALUE;

@@ -198,7 +198,7 @@ static void bank_reap(const struct bank *bank, struct row *row)
 	row->key = 0;
 }
 
-/* Which processes live, as far as it was asked. */
+/* The processes that live, as far as that was asked. */
 struct census {
 	int fd; /* of the table, not the description that this process has its own lock by */
 	bool known[PROCESSES], alive[PROCESSES];

@@ -13,7 +13,7 @@
 #include "sim/kfd/gem.h"
 #include "sim/kfd/user.h"
 
-/* Of the kernel's driver; libdrm wants major 3. */
+/* As the kernel's driver has it; libdrm wants major 3. */
 #define DRIVER_MAJOR 3
 #define DRIVER_MINOR 49
 
@@ -170,7 +170,7 @@ static const struct row *drm_find_row(unsigned int nr)
 	return NULL;
 }
 
-/* As with /dev/kfd, but that the request says which way its block goes. */
+/* Does what kfd_do_call() does for /dev/kfd, but here the request says which way its block goes. */
 static int drm_do_call(struct emu_machine *m, struct emu_gpu *gpu, int fd, unsigned long request,
 		       uint64_t arg)
 {

@@ -214,7 +214,7 @@ static struct timespec event_in_ms(uint32_t ms)
 	return t;
 }
 
-/* Where it waited for what says more than that it happened. */
+/* Some events say more than that they happened: their data goes to the program. */
 static int event_tell_waiter(const struct kfd_ioctl_wait_events_args *a, const struct waiter *w)
 {
 	for (uint32_t i = 0; i < w->n; i++) {

@@ -237,7 +237,7 @@ static int kfd_do_call(const struct kfd_ioctl *row, unsigned long request, uint6
 	if (r == 0)
 		r = handlers[row->nr](m, block);
 	emu_unlock();
-	/* As in the kernel also where it fails: n_success stands in a block. */
+	/* The kernel copies the block back after a failure, too: n_success stands in it. */
 	if (_IOC_DIR(request) & _IOC_READ && user_copy_out(arg, block, bytes) < 0)
 		return -EFAULT;
 	return r;

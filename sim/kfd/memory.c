@@ -213,7 +213,10 @@ static int memory_read_ids(const struct kfd_ioctl_map_memory_to_gpu_args *a, uin
 	return 0;
 }
 
-/* One after the other, as the kernel does: on an error those before are done, and said to be. */
+/*
+ * Maps on one GPU after the other, as the kernel does. After an error those before it are mapped,
+ * and n_success says how many.
+ */
 static int memory_map_each(struct emu_machine *m, struct kfd_ioctl_map_memory_to_gpu_args *a,
 			   bool map)
 {

@@ -27,7 +27,7 @@ static const char *const taken[] = {
 	"/dev/kfd",	  "/dev/dri",	   "/sys/devices/virtual/kfd", "/sys/class/kfd",
 	"/sys/class/drm", "/proc/modules", "/sys/module/amdgpu"};
 
-/* Of every DRM device, whose minor follows. */
+/* The folder of every DRM device; its minor follows. */
 #define CHAR_DEVICES "/sys/dev/char/226:"
 
 const char *emu_root(void)
@@ -70,7 +70,7 @@ const char *emu_path(const char *path, char buffer[static PATH_MAX])
 	return buffer;
 }
 
-/* For an address that may be of nothing, which is the kernel's to refuse. */
+/* As emu_path(), for an address where no memory may be: the kernel refuses that itself. */
 static const char *paths_any(const char *path, char buffer[static PATH_MAX])
 {
 	char first;

@@ -12,7 +12,10 @@
 #include "sim/kfd/gem.h"
 #include "sim/kfd/queue.h"
 
-/* Of the process that opened the device; a forked child that has not is no customer of it. */
+/*
+ * The state of the process that opened the device. A forked child has none until it opens the
+ * device itself.
+ */
 static struct {
 	pid_t pid;
 	pthread_mutex_t mutex;

@@ -89,7 +89,7 @@ void *emu_map_doorbells(struct emu_machine *m, uint64_t offset, void *at, size_t
 		page = len <= PAGE_BYTES ? queue_doorbells_of(m, &m->gpu[i]) : NULL;
 		if (!page)
 			break;
-		/* From a size of 0: the same memory a second time. */
+		/* An old size of 0 has mremap() map the same memory a second time. */
 		return mremap(page, 0, len, MREMAP_MAYMOVE | (fixed ? MREMAP_FIXED : 0), at);
 	}
 	errno = EINVAL;
@@ -101,7 +101,7 @@ static bool queue_is_type(uint32_t type)
 	return type <= KFD_IOC_QUEUE_TYPE_SDMA_BY_ENG_ID;
 }
 
-/* As both the making and the changing of a queue have them. */
+/* Checks the arguments that making a queue and changing one have in common. */
 static int queue_check(uint64_t ring, uint64_t ring_bytes, uint32_t percent, uint32_t priority)
 {
 	if (percent > KFD_MAX_QUEUE_PERCENTAGE || priority > KFD_MAX_QUEUE_PRIORITY ||

@@ -117,7 +117,10 @@ void roster_close(struct roster *r)
 	free(r);
 }
 
-/* Which processes live, by their locks: the file is opened to look at them from outside. */
+/*
+ * Finds the processes that live, by their locks. The file is opened anew, because a lock is seen
+ * from another description only.
+ */
 static void roster_find_living(const struct roster *r, bool ret_living[PROCESSES])
 {
 	int fd = open(r->path, O_RDWR | O_CLOEXEC);

@@ -77,7 +77,10 @@ static void svm_unmap_range(struct emu_machine *m, const struct svm_range *r)
 			vm_remove(&m->gpu[i].vm, r->at, r->end - r->at);
 }
 
-/* On a GPU that has something else there the range is not: that was first. */
+/*
+ * Maps a range on its GPUs. A GPU that has something else at those addresses keeps that, and does
+ * not get the range.
+ */
 static int svm_map_range(struct emu_machine *m, struct svm_range *r)
 {
 	struct vm_range range = {.at = r->at,
@@ -99,7 +102,7 @@ static int svm_map_range(struct emu_machine *m, struct svm_range *r)
 	return err;
 }
 
-/* Where no range is yet, one that nobody has asked anything of. */
+/* Fills addresses without a range by one that has no attributes yet. */
 static int svm_fill_gap(uint32_t i, uint64_t at, uint64_t end)
 {
 	struct svm_range fresh = untouched;
@@ -193,7 +196,7 @@ static int svm_cover(struct emu_machine *m, uint64_t at, uint64_t end, uint32_t 
 	return r;
 }
 
-/* To the GPU that the range is to be at, or from where it was. */
+/* Moves a range to the GPU that it is to be at, or from the one where it was. */
 static int svm_move_range(struct emu_machine *m, struct svm_range *r)
 {
 	const struct emu_gpu *gpu = r->prefetch == NOWHERE ? NULL : emu_gpu(m, r->prefetch);

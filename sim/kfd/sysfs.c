@@ -53,7 +53,7 @@ static long sysfs_gpu_of(const char *path)
 	return -1;
 }
 
-/* In place of the file, so that nobody reads half of it. */
+/* Writes a new file in place of the old one, so that nobody reads half of it. */
 static void sysfs_put_figure(const char *path, uint64_t bytes)
 {
 	char tmp[PATH_MAX], text[24];

@@ -89,7 +89,7 @@ static int trace_put_arguments(char *text, size_t size, const struct kfd_ioctl *
 	}
 }
 
-/* At once, so that processes do not mix theirs. */
+/* Writes a line at once, so that lines of several processes do not mix. */
 static void trace_put_line(const char *path, const char *text, int n)
 {
 	int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC,

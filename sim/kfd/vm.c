@@ -181,7 +181,10 @@ int vm_word(const struct vm *vm, uint64_t at, uint32_t bytes, void **ret_word, u
 	*ret_fault = at;
 	if (at % bytes || vm_reach(vm, at, bytes, true, &span, ret_fault) < 0 || span.len < bytes)
 		return -EFAULT;
-	/* That it is there now is not that it stays; but nobody frees what a GPU works on. */
+	/*
+	 * The memory may go after this look, but a program does not free memory that a GPU works
+	 * on.
+	 */
 	if (span.users && !vm_is_writable(span.memory))
 		return -EFAULT;
 	*ret_word = span.memory;

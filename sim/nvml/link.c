@@ -83,7 +83,7 @@ nvmlReturn_t nvmlDeviceGetNvLinkRemoteDeviceType(nvmlDevice_t device, unsigned i
 	return r;
 }
 
-/* Of the switch: one of four, next to each other. */
+/* The PCI address of the switch at the other end: one of four, which are next to each other. */
 nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t device, unsigned int link,
 						 nvmlPciInfo_t *pci)
 {

@@ -47,9 +47,8 @@ KNOWN = {
     # Into rooms above, or beside.
     "guest/amd/memory/charge": ("guest/memory/share", "guest/amd/memory/sweep"),
     "guest/amd/memory/hook_share": ("guest/memory/share",),
-    "guest/core/guest": ("guest/interpose/lookup", "guest/memory/truth", "guest/core/space"),
+    "guest/core/guest": ("guest/memory/truth", "guest/core/space"),
     "guest/memory/graph": ("guest/launch/admission", "guest/memory/charge"),
-    "guest/nvml/hook": ("guest/interpose/lookup",),
     # In circles.
     "guest/core/space": ("guest/core/guest",),
     "guest/amd/memory/memory": ("guest/amd/memory/charge", "guest/amd/memory/sweep"),

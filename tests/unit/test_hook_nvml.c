@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "guest/interpose/lookup.h"
+#include "guest/core/library.h"
 #include "guest/nvml/hook.h"
 #include "tests/check.h"
 
@@ -19,7 +19,7 @@ static struct guest guest = {.mode = GUEST_LIMITED};
 static struct guest_page page = {.guest = &guest};
 _Atomic(struct guest_page *) guest_page = &page;
 _Thread_local unsigned int guest_depth;
-static bool library_present = true;
+static bool library_there = true;
 static struct guest_view tenant_view;
 static struct guest_process tenant_processes[8];
 static int tenant_n;
@@ -31,9 +31,12 @@ struct guest *guest_start(void)
 	return &guest;
 }
 
-bool lookup_nvml(void)
+struct library library_nvml;
+
+bool library_present(struct library *library)
 {
-	return library_present;
+	CHECK(library == &library_nvml);
+	return library_there;
 }
 
 void guest_view(struct guest *g, const uint8_t uuid[16], unsigned int index, uint64_t total_bytes,
@@ -223,9 +226,9 @@ static void ways(void)
 	device_uuid = "MIG-GPU-00112233-4455-6677-8899-aabbccddeeff/1/0";
 	CHECK_EQ(hook_nvmlDeviceGetMemoryInfo(DEVICE, &v1), NVML_ERROR_UNKNOWN);
 	device_uuid = "GPU-00112233-4455-6677-8899-aabbccddeeff";
-	library_present = false;
+	library_there = false;
 	CHECK_EQ(hook_nvmlDeviceGetMemoryInfo(DEVICE, &v1), NVML_ERROR_UNINITIALIZED);
-	library_present = true;
+	library_there = true;
 }
 
 static void processes(void)

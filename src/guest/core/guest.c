@@ -14,9 +14,9 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "guest/core/library.h"
 #include "guest/core/object.h"
 #include "guest/core/space.h"
-#include "guest/interpose/lookup.h"
 #include "guest/memory/truth.h"
 #include "ledger/quota.h"
 #include "ledger/tenant.h"
@@ -380,7 +380,7 @@ struct guest *guest_ask_limited(CUresult *ret_error)
 {
 	struct guest *guest;
 
-	if (!lookup_cuda()) {
+	if (!library_present(&library_cuda)) {
 		/* Called by its name in a process that has no driver. */
 		*ret_error = CUDA_ERROR_SHARED_OBJECT_INIT_FAILED;
 		return NULL;

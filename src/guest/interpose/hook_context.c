@@ -5,8 +5,8 @@
  */
 #include "base/fault.h"
 #include "guest/core/hook.h"
+#include "guest/core/library.h"
 #include "guest/core/space.h"
-#include "guest/interpose/lookup.h"
 #include "guest/launch/waits.h"
 #include "guest/memory/memory.h"
 #include "guest/memory/pool.h"
@@ -17,7 +17,7 @@ CUresult hook_cuInit(unsigned int Flags)
 	struct guest *guest;
 	CUresult e;
 
-	if (!lookup_cuda())
+	if (!library_present(&library_cuda))
 		return CUDA_ERROR_SHARED_OBJECT_INIT_FAILED;
 	if (guest_inside())
 		return cuda_real.cuInit(Flags);

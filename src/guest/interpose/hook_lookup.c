@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "guest/core/hooks.h"
-#include "guest/interpose/lookup.h"
+#include "guest/core/library.h"
 
 /*
  * Row of an address: open addressing, filled on first use with values that depend only on the
@@ -61,7 +61,7 @@ CUresult hook_cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, 
 {
 	CUresult result;
 
-	if (!lookup_cuda())
+	if (!library_present(&library_cuda))
 		return CUDA_ERROR_NOT_INITIALIZED;
 	result = cuda_real.cuGetProcAddress(symbol, pfn, cudaVersion, flags);
 	if (result == CUDA_SUCCESS && pfn)
@@ -74,7 +74,7 @@ CUresult hook_cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersio
 {
 	CUresult result;
 
-	if (!lookup_cuda())
+	if (!library_present(&library_cuda))
 		return CUDA_ERROR_NOT_INITIALIZED;
 	result = cuda_real.cuGetProcAddress_v2(symbol, pfn, cudaVersion, flags, symbolStatus);
 	if (result == CUDA_SUCCESS && pfn)

@@ -7,91 +7,27 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "guest/core/hooks.h"
+#include "guest/core/library.h"
 #include "guest/core/lookup_elf.h"
 #include "guest/core/lookup_libc.h"
 #include "guest/core/next.h"
-#include "guest/interpose/lookup_internal.h"
-
-/* A driver library whose functions are hooked. */
-struct api {
-	const char *soname;
-	int (*find)(const char *name);
-	void *const *hooks;
-	bool (*bound)(void);
-	void (*bind)(void *handle, void *(*sym)(void *handle, const char *name));
-	void *(*address)(int row);
-	_Atomic(void *) handle; /* set before bound() says true; never closed */
-};
-
-static void *cuda_address(int row)
-{
-	return cuda_real_address((enum cuda_fn)row);
-}
-
-static void *nvml_address(int row)
-{
-	return nvml_real_address((enum nvml_fn)row);
-}
-
-static struct api cuda = {
-	.soname = "libcuda.so.1",
-	.find = cuda_find,
-	.hooks = hook_cuda,
-	.bound = cuda_driver_bound,
-	.bind = cuda_driver_bind,
-	.address = cuda_address,
-};
-
-static struct api nvml = {
-	.soname = "libnvidia-ml.so.1",
-	.find = nvml_find,
-	.hooks = hook_nvml,
-	.bound = nvml_real_bound,
-	.bind = nvml_real_bind,
-	.address = nvml_address,
-};
-
-static bool present(struct api *api)
-{
-	void *handle;
-
-	if (api->bound())
-		return true;
-	handle = lookup_libc().dlopen(api->soname, RTLD_LAZY | RTLD_NOLOAD);
-	if (!handle)
-		return false;
-	atomic_store_explicit(&api->handle, handle, memory_order_relaxed);
-	api->bind(handle, lookup_libc().dlsym);
-	return true;
-}
-
-bool lookup_cuda(void)
-{
-	return present(&cuda);
-}
-
-bool lookup_nvml(void)
-{
-	return present(&nvml);
-}
 
 /* What a name that we stand in front of is: our function, and the one it stands for. */
 struct target {
-	struct api *api; /* NULL: a function of the C library */
+	struct library *library; /* NULL: a function of the C library */
 	void *hook;
 	void *real; /* NULL: its library is not in this process */
 };
 
-static bool find_row(struct api *api, const char *name, struct target *ret_target)
+static bool find_row(struct library *library, const char *name, struct target *ret_target)
 {
-	int row = api->find(name);
+	int row = library->find(name);
 
-	if (row < 0 || !api->hooks[row])
+	if (row < 0 || !library->hooks[row])
 		return false;
-	ret_target->api = api;
-	ret_target->hook = api->hooks[row];
-	ret_target->real = present(api) ? api->address(row) : NULL;
+	ret_target->library = library;
+	ret_target->hook = library->hooks[row];
+	ret_target->real = library_present(library) ? library->address(row) : NULL;
 	return true;
 }
 
@@ -99,7 +35,7 @@ static bool find_own(const char *name, struct target *ret_target)
 {
 	struct lookup_libc libc = lookup_libc();
 
-	ret_target->api = NULL;
+	ret_target->library = NULL;
 	if (!strcmp(name, "dlsym")) {
 		ret_target->hook = (void *)dlsym;
 		ret_target->real = (void *)libc.dlsym;
@@ -121,9 +57,9 @@ static bool find_own(const char *name, struct target *ret_target)
 static bool find_target(const char *name, struct target *ret_target)
 {
 	if (name[0] == 'c' && name[1] == 'u')
-		return find_row(&cuda, name, ret_target);
+		return find_row(&library_cuda, name, ret_target);
 	if (name[0] == 'n' && name[1] == 'v')
-		return find_row(&nvml, name, ret_target);
+		return find_row(&library_nvml, name, ret_target);
 	if (name[0] == 'd' && name[1] == 'l')
 		return find_own(name, ret_target);
 	return false;
@@ -232,11 +168,11 @@ static struct lookup_answer next(const struct lookup_dlsym_args *args, const str
 		return (struct lookup_answer){.value = p == t->real ? t->hook : p};
 	if (!p && shares_our_scope(place))
 		return (struct lookup_answer){.value = NULL};
-	if (!t->api)
+	if (!t->library)
 		return (struct lookup_answer){.value = p ? t->hook : NULL};
 	if (!t->real)
 		return native;
-	p = ask(args, atomic_load_explicit(&t->api->handle, memory_order_relaxed));
+	p = ask(args, atomic_load_explicit(&t->library->handle, memory_order_relaxed));
 	return (struct lookup_answer){.value = p == t->real ? t->hook : NULL};
 }
 
@@ -279,7 +215,7 @@ static struct lookup_answer answer(const struct lookup_dlsym_args *args, const s
 		p = t->hook;
 	else if (p == t->hook && (args->handle == RTLD_DEFAULT || args->handle == _r_debug.r_map))
 		p = behind_us(args, t, caller);
-	else if (p && p != t->hook && t->api)
+	else if (p && p != t->hook && t->library)
 		p = other_driver(p, args->name, t);
 	return (struct lookup_answer){.value = p};
 }

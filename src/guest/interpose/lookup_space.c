@@ -19,7 +19,6 @@
 
 #include "guest/core/lookup_libc.h"
 #include "guest/interpose/lookup.h"
-#include "guest/interpose/lookup_internal.h"
 
 /* glibc has 16 namespaces, the base one included. */
 #define SPACES 16

@@ -5,7 +5,7 @@
  */
 #include "guest/nvml/hook.h"
 
-#include "guest/interpose/lookup.h"
+#include "guest/core/library.h"
 #include "nvidia/uuid.h"
 
 enum nvml_way nvml_call(nvmlDevice_t device, struct nvml_call *ret_call, nvmlReturn_t *ret_error)
@@ -14,7 +14,7 @@ enum nvml_way nvml_call(nvmlDevice_t device, struct nvml_call *ret_call, nvmlRet
 	struct nvml_call call = {.index = ~0u};
 	nvmlReturn_t r;
 
-	if (!lookup_nvml()) {
+	if (!library_present(&library_nvml)) {
 		*ret_error = NVML_ERROR_UNINITIALIZED; /* called by name without the library */
 		return NVML_WAY_REFUSE;
 	}

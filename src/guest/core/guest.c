@@ -3,14 +3,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/futex.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -284,25 +282,6 @@ static CUresult enumerate(struct guest_device device[GUEST_DEVICES], int *ret_co
 	}
 	*ret_count = count;
 	return CUDA_SUCCESS;
-}
-
-/* Whether this thread is to do it; if not, it is done. */
-static bool once_begin(struct guest_once *once)
-{
-	uint32_t state = 0;
-
-	if (atomic_compare_exchange_strong(&once->state, &state, 1))
-		return true;
-	while (atomic_load(&once->state) == 1)
-		syscall(SYS_futex, &once->state, FUTEX_WAIT_PRIVATE, 1, NULL, NULL, 0);
-	return false;
-}
-
-static void once_end(struct guest_once *once, int error)
-{
-	once->error = error;
-	atomic_store(&once->state, 2);
-	syscall(SYS_futex, &once->state, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
 }
 
 void guest_look_ahead(struct guest *guest)

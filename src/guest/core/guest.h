@@ -16,6 +16,7 @@
 #include <sys/types.h>
 
 #include "guest/core/config.h"
+#include "guest/core/once.h"
 #include "ledger/ledger.h"
 #include "ledger/policy.h"
 #include "ledger/slot.h"
@@ -31,12 +32,6 @@ enum guest_mode {
 	GUEST_INERT,   /* nothing is limited: every hook passes its call on */
 	GUEST_LIMITED, /* policy and ledger are open */
 	GUEST_CLOSED,  /* limits were asked for and cannot be had: no GPU */
-};
-
-/* What one thread does and others wait for; zeroed, nobody has. */
-struct guest_once {
-	_Atomic uint32_t state; /* 0 not yet, 1 under way, 2 done; a futex */
-	int error;		/* what it came to, 0 or -errno */
 };
 
 /* A device as this process sees it through CUDA. */
@@ -81,16 +76,16 @@ struct guest {
 	struct ledger *ledger;
 	char dir[256]; /* the tenant's directory */
 
-	struct guest_once own_slot;    /* claimed by whichever vendor's part comes first */
+	struct once own_slot; /* claimed by whichever vendor's part comes first */
 	struct slot *claimed;
 
-	struct guest_once ahead;       /* of cuInit: what others of the tenant hold */
-	struct guest_once claim;       /* of what CUDA needs */
+	struct once ahead; /* of cuInit: what others of the tenant hold */
+	struct once claim; /* of what CUDA needs */
 	_Atomic(struct slot *) slot;   /* set once CUDA is initialised */
 	int ndevices;
 	struct guest_device device[GUEST_DEVICES]; /* by CUDA ordinal */
 
-	struct guest_once nvml[GUEST_DEVICES]; /* by index in the ledger, see own_nvml.h */
+	struct once nvml[GUEST_DEVICES]; /* by index in the ledger, see own_nvml.h */
 	struct object_table *objects;
 	_Atomic uint64_t pools;	       /* changes of pools, see pool.h */
 	_Atomic(CUcontext) primary[GUEST_DEVICES]; /* by ordinal, while active */

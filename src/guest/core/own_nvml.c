@@ -6,7 +6,6 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "base/futex.h"
 #include "base/now.h"
 #include "guest/core/lookup_libc.h"
 #include "guest/core/thread.h"
@@ -17,8 +16,6 @@
  * than that takes where a hundred programs start at once: the time is for one that never ends.
  */
 #define WAIT_NS UINT64_C(10000000000)
-
-enum { NOT_YET, UNDER_WAY, SETTLED }; /* guest_once.state */
 
 /*
  * Threads that load, open or ask for a device at once do the same and store the same, so none of
@@ -81,25 +78,8 @@ static bool find_device(const uint8_t uuid[16], int ledger_device, nvmlDevice_t 
 	return true;
 }
 
-static void settle(struct guest_once *once)
-{
-	atomic_store(&once->state, SETTLED);
-	futex_wake_all(&once->state);
-}
-
-/* False: still under way. */
-static bool wait_until(struct guest_once *once, uint64_t until_ns)
-{
-	while (atomic_load(&once->state) == UNDER_WAY) {
-		if (now_monotonic_ns() >= until_ns)
-			return false;
-		futex_wait_until(&once->state, UNDER_WAY, until_ns);
-	}
-	return true;
-}
-
 /* With the library loaded. */
-static void open_device(struct guest_once *once)
+static void open_device(struct once *once)
 {
 	struct guest *guest = guest_made();
 	struct ledger_device_info info;
@@ -110,7 +90,7 @@ static void open_device(struct guest_once *once)
 	if (!ledger_device_info(guest->ledger, device, &info) && initialise())
 		find_device(info.uuid, device, &handle); /* whoever asks for it finds it now */
 	guest_depth--;
-	settle(once);
+	once_end(once, 0);
 }
 
 static void *run(void *arg)
@@ -128,7 +108,7 @@ static void at_exit(void)
 
 	atomic_store(&ending, true);
 	for (int i = 0; guest && i < GUEST_DEVICES; i++)
-		wait_until(&guest->nvml[i], until_ns);
+		once_wait_until(&guest->nvml[i], until_ns);
 }
 
 static void expect_exit(void)
@@ -141,19 +121,17 @@ static void expect_exit(void)
 
 void own_nvml_begin(struct guest *guest, int ledger_device)
 {
-	struct guest_once *once = &guest->nvml[ledger_device];
-	uint32_t state = NOT_YET;
+	struct once *once = &guest->nvml[ledger_device];
 	bool there;
 
-	if (atomic_load(&once->state) != NOT_YET || atomic_load(&ending) ||
-	    !atomic_compare_exchange_strong(&once->state, &state, UNDER_WAY))
+	if (atomic_load(&once->state) != ONCE_NOT_YET || atomic_load(&ending) || !once_take(once))
 		return;
 	expect_exit();
 	guest_depth++;
 	there = load();
 	guest_depth--;
 	if (!there)
-		settle(once);
+		once_end(once, 0);
 	else if (thread_start(run, once))
 		open_device(once);
 }
@@ -161,22 +139,22 @@ void own_nvml_begin(struct guest *guest, int ledger_device)
 bool own_nvml_settled(struct guest *guest, int ledger_device)
 {
 	return atomic_load_explicit(&guest->nvml[ledger_device].state, memory_order_relaxed) ==
-	       SETTLED;
+	       ONCE_DONE;
 }
 
 const struct nvml_library *own_nvml_get(struct guest *guest, const uint8_t uuid[16],
 					int ledger_device, nvmlDevice_t *ret_device)
 {
-	struct guest_once *once = &guest->nvml[ledger_device];
-	uint32_t state = NOT_YET;
+	struct once *once = &guest->nvml[ledger_device];
+	uint32_t state = ONCE_NOT_YET;
 	bool found;
 
 	/* Not for ever: should NVML want the loader's lock, a constructor of the program has it. */
-	if (!wait_until(once, now_monotonic_ns() + WAIT_NS))
+	if (!once_wait_until(once, now_monotonic_ns() + WAIT_NS))
 		return NULL;
 	guest_depth++;
 	found = initialise() && find_device(uuid, ledger_device, ret_device);
 	guest_depth--;
-	atomic_compare_exchange_strong(&once->state, &state, SETTLED);
+	atomic_compare_exchange_strong(&once->state, &state, ONCE_DONE);
 	return found ? &nvml : NULL;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "guest/core/library.h"
+#include "guest/memory/view.h"
 #include "guest/nvml/hook.h"
 #include "tests/check.h"
 
@@ -20,7 +21,7 @@ static struct guest_page page = {.guest = &guest};
 _Atomic(struct guest_page *) guest_page = &page;
 _Thread_local unsigned int guest_depth;
 static bool library_there = true;
-static struct guest_view tenant_view;
+static struct view tenant_view;
 static struct guest_process tenant_processes[8];
 static int tenant_n;
 static uint64_t seen_total;
@@ -39,8 +40,8 @@ bool library_present(struct library *library)
 	return library_there;
 }
 
-void guest_view(struct guest *g, const uint8_t uuid[16], unsigned int index, uint64_t total_bytes,
-		struct guest_view *ret)
+void view_get(struct guest *g, const uint8_t uuid[16], unsigned int index, uint64_t total_bytes,
+	      struct view *ret)
 {
 	CHECK_EQ(index, 3);
 	memcpy(seen_uuid, uuid, 16);
@@ -177,7 +178,7 @@ static void memory(void)
 
 	device_memory = (nvmlMemory_v2_t){
 		.total = 140 * GIB, .reserved = 1 * GIB, .used = 39 * GIB, .free = 100 * GIB};
-	tenant_view = (struct guest_view){.total_bytes = 8 * GIB, .used_bytes = 3 * GIB};
+	tenant_view = (struct view){.total_bytes = 8 * GIB, .used_bytes = 3 * GIB};
 	memory_is(8 * GIB, 5 * GIB, 3 * GIB);
 	CHECK_EQ(seen_total, 140 * GIB);
 	for (int i = 0; i < 16; i++)
@@ -188,11 +189,11 @@ static void memory(void)
 	memory_is(8 * GIB, 2 * GIB, 6 * GIB);
 
 	/* Never below zero, never more than the device. */
-	tenant_view = (struct guest_view){.total_bytes = 8 * GIB, .used_bytes = 9 * GIB};
+	tenant_view = (struct view){.total_bytes = 8 * GIB, .used_bytes = 9 * GIB};
 	memory_is(8 * GIB, 0, 8 * GIB);
-	tenant_view = (struct guest_view){.total_bytes = 500 * GIB, .used_bytes = GIB};
+	tenant_view = (struct view){.total_bytes = 500 * GIB, .used_bytes = GIB};
 	memory_is(140 * GIB, 2 * GIB, 138 * GIB);
-	tenant_view = (struct guest_view){0};
+	tenant_view = (struct view){0};
 	memory_is(0, 0, 0);
 
 	CHECK_EQ(hook_nvmlDeviceGetMemoryInfo_v2(DEVICE, &v2),
@@ -207,7 +208,7 @@ static void ways(void)
 {
 	nvmlMemory_t v1;
 
-	tenant_view = (struct guest_view){.total_bytes = 8 * GIB};
+	tenant_view = (struct view){.total_bytes = 8 * GIB};
 	guest.mode = GUEST_INERT;
 	CHECK_EQ(hook_nvmlDeviceGetMemoryInfo(DEVICE, &v1), NVML_SUCCESS);
 	CHECK_EQ(v1.total, 140 * GIB);

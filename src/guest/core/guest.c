@@ -15,7 +15,6 @@
 #include "guest/core/library.h"
 #include "guest/core/object.h"
 #include "guest/core/space.h"
-#include "guest/memory/truth.h"
 #include "ledger/quota.h"
 #include "ledger/tenant.h"
 
@@ -284,14 +283,6 @@ static CUresult enumerate(struct guest_device device[GUEST_DEVICES], int *ret_co
 	return CUDA_SUCCESS;
 }
 
-void guest_look_ahead(struct guest *guest)
-{
-	if (!once_begin(&guest->ahead))
-		return;
-	truth_expect_any(guest);
-	once_end(&guest->ahead, 0);
-}
-
 int guest_claim_slot(struct guest *guest, struct slot **ret)
 {
 	if (once_begin(&guest->own_slot))
@@ -427,8 +418,8 @@ uint64_t guest_limit(struct guest *guest, struct guest_device *device)
 }
 
 /* Drop-in limits go by CUDA's numbers, which are known for certain once CUDA runs. */
-static uint64_t view_limit(struct guest *guest, const uint8_t uuid[16], unsigned int index,
-			   uint64_t total_bytes)
+uint64_t guest_limit_by_uuid(struct guest *guest, const uint8_t uuid[16], unsigned int index,
+			     uint64_t total_bytes)
 {
 	int ordinal;
 
@@ -438,27 +429,6 @@ static uint64_t view_limit(struct guest *guest, const uint8_t uuid[16], unsigned
 	if (ordinal < 0)
 		return 0;
 	return size_spec_resolve(config_limit(&guest->config, (unsigned int)ordinal), total_bytes);
-}
-
-void guest_view(struct guest *guest, const uint8_t uuid[16], unsigned int index,
-		uint64_t total_bytes, struct guest_view *ret)
-{
-	uint64_t limit = view_limit(guest, uuid, index, total_bytes), used = 0, peers = 0;
-	int device = ledger_device(guest->ledger, uuid, total_bytes);
-
-	if (limit > total_bytes)
-		limit = total_bytes;
-	for (int i = 0; i < guest->ndevices && atomic_load(&guest->slot); i++) {
-		if (guest->device[i].ledger != device)
-			continue;
-		truth_look(guest, &guest->device[i]);
-		peers = atomic_load(&guest->device[i].peers_bytes);
-	}
-	if (device >= 0)
-		used = truth_tenant_used(guest, uuid, device);
-	if (!(guest->policy.flags & POLICY_ACCOUNTING_DRIVER) && used < UINT64_MAX - peers)
-		used += peers;
-	*ret = (struct guest_view){.total_bytes = limit, .used_bytes = used < limit ? used : limit};
 }
 
 int guest_processes(struct guest *guest, const uint8_t uuid[16], struct guest_process *out, int max)

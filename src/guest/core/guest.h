@@ -136,12 +136,6 @@ void guest_complain(const char *complaint);
 /* What -errno means of the tenant's ledger, as such a line says it. */
 void guest_explain(const struct guest *guest, int error, char *ret, size_t len);
 
-/*
- * Before the driver's cuInit: what is to be known ahead of it. Once, and nobody claims the slot
- * meanwhile, which maps the ledger anew.
- */
-void guest_look_ahead(struct guest *guest);
-
 /* Claims the process's slot, once for all that need it. 0, or an error of slot_claim. */
 int guest_claim_slot(struct guest *guest, struct slot **ret);
 
@@ -171,15 +165,11 @@ uint64_t guest_limit_cached(struct guest *guest, const uint8_t uuid[16], uint64_
 			    _Atomic uint64_t *limit, _Atomic uint64_t *generation);
 
 /*
- * For NVML, which knows devices by UUID and may be used without CUDA. `total_bytes` is what the
- * driver says the device has, `index` its NVML index (drop-in limits go by number).
+ * The same for NVML, which knows devices by UUID and may be used without CUDA. `total_bytes` is
+ * what the driver says the device has, `index` its NVML index (drop-in limits go by number).
  */
-struct guest_view {
-	uint64_t total_bytes; /* min(limit, device); 0 for a device not given to the tenant */
-	uint64_t used_bytes;  /* by the tenant's live processes, never above total_bytes */
-};
-void guest_view(struct guest *guest, const uint8_t uuid[16], unsigned int index,
-		uint64_t total_bytes, struct guest_view *ret);
+uint64_t guest_limit_by_uuid(struct guest *guest, const uint8_t uuid[16], unsigned int index,
+			     uint64_t total_bytes);
 
 struct guest_process {
 	pid_t pid;	     /* in the caller's PID namespace */

@@ -3,8 +3,8 @@
  * What one thread of the process does and others wait for. A thread that comes first begins, the
  * others sleep until it has ended:
  *
- *	first thread    once_begin: true ── does it ── once_end(error)
- *	others          once_begin ── ── ── sleep ── ── ── ► false: `error` is there
+ *	first thread  once_begin: true ── does it ── once_end(error)
+ *	others        once_begin ──────── sleep ───► false: `error` is there
  */
 #ifndef ALLOT_GUEST_CORE_ONCE_H
 #define ALLOT_GUEST_CORE_ONCE_H

@@ -28,7 +28,7 @@ CUresult hook_cuInit(unsigned int Flags)
 		e = space_expect(guest);
 		if (e)
 			return e;
-		guest_look_ahead(guest);
+		truth_expect_any(guest);
 	}
 	e = DRIVER(cuInit, (Flags));
 	return e ? e : guest_attach(guest);

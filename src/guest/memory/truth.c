@@ -206,10 +206,8 @@ void truth_expect(struct guest *guest, struct guest_device *device)
 		own_nvml_begin(guest, device->ledger);
 }
 
-void truth_expect_any(struct guest *guest)
+static void truth_expect_each(struct guest *guest)
 {
-	if (!has_others(guest))
-		return;
 	for (int i = 0; i < GUEST_DEVICES; i++) {
 		_Atomic uint64_t limit = 0, generation = 0;
 		struct ledger_device_info info;
@@ -223,6 +221,15 @@ void truth_expect_any(struct guest *guest)
 						      &generation), false))
 			own_nvml_begin(guest, i);
 	}
+}
+
+void truth_expect_any(struct guest *guest)
+{
+	if (!once_begin(&guest->ahead))
+		return;
+	if (has_others(guest))
+		truth_expect_each(guest);
+	once_end(&guest->ahead, 0);
 }
 
 void truth_look(struct guest *guest, struct guest_device *device)

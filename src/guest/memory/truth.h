@@ -30,8 +30,9 @@ void truth_begin(struct guest_device *device);
 void truth_expect(struct guest *guest, struct guest_device *device);
 
 /*
- * The same before the driver is initialised, for a process that is not the tenant's only one, where
- * what the others hold is looked at before the first context is admitted.
+ * The same before the driver's cuInit, for a process that is not the tenant's only one: what the
+ * others hold is looked at before its first context is admitted. Once in a process, and nobody
+ * claims the slot meanwhile, which maps the ledger anew.
  */
 void truth_expect_any(struct guest *guest);
 

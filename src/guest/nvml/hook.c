@@ -6,6 +6,7 @@
 #include "guest/nvml/hook.h"
 
 #include "guest/core/library.h"
+#include "guest/memory/view.h"
 #include "nvidia/uuid.h"
 
 enum nvml_way nvml_call(nvmlDevice_t device, struct nvml_call *ret_call, nvmlReturn_t *ret_error)
@@ -41,10 +42,10 @@ enum nvml_way nvml_call(nvmlDevice_t device, struct nvml_call *ret_call, nvmlRet
 
 static nvmlMemory_t view(const struct nvml_call *call, uint64_t total, uint64_t device_free)
 {
-	struct guest_view v;
+	struct view v;
 	uint64_t free_bytes;
 
-	guest_view(call->guest, call->uuid, call->index, total, &v);
+	view_get(call->guest, call->uuid, call->index, total, &v);
 	if (v.total_bytes > total)
 		v.total_bytes = total;
 	free_bytes = v.used_bytes < v.total_bytes ? v.total_bytes - v.used_bytes : 0;

@@ -47,10 +47,8 @@ KNOWN = {
     # Into rooms above, or beside.
     "guest/amd/memory/charge": ("guest/memory/share", "guest/amd/memory/sweep"),
     "guest/amd/memory/hook_share": ("guest/memory/share",),
-    "guest/core/guest": ("guest/core/space",),
     "guest/memory/graph": ("guest/launch/admission", "guest/memory/charge"),
     # In circles.
-    "guest/core/space": ("guest/core/guest",),
     "guest/amd/memory/memory": ("guest/amd/memory/charge", "guest/amd/memory/sweep"),
     "guest/amd/memory/sweep": ("guest/amd/memory/charge", "guest/amd/memory/memory"),
     "guest/memory/charge": ("guest/memory/graph", "guest/memory/memory", "guest/memory/pool",

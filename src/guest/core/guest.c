@@ -12,9 +12,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
-#include "guest/core/library.h"
 #include "guest/core/object.h"
-#include "guest/core/space.h"
 #include "ledger/quota.h"
 #include "ledger/tenant.h"
 
@@ -108,8 +106,7 @@ void guest_explain(const struct guest *guest, int error, char *ret, size_t len)
 	snprintf(ret, len, LEDGER_SAYS, guest->dir, explain(error));
 }
 
-/* Puts the drop-in limits into the form of a policy: what `allot ps` shows, and our own. */
-static int drop_in_policy(struct policy *policy, void *arg)
+int guest_drop_in_policy(struct policy *policy, void *arg)
 {
 	const struct guest *guest = arg;
 	uint32_t n = guest->ndevices > 0 ? (uint32_t)guest->ndevices : 1;
@@ -167,7 +164,7 @@ static int drop_in_tenant(struct guest *guest)
 			     (unsigned int)geteuid()) < 0 ? -EIO : 0;
 	if (r)
 		return r;
-	drop_in_policy(&guest->policy, guest);
+	guest_drop_in_policy(&guest->policy, guest);
 	if (policy_meters(&guest->policy))
 		guest->gate = &metered_gate;
 	r = tenant_create(runtime, guest->config.tenant, &guest->policy, guest->dir,
@@ -248,41 +245,6 @@ struct guest *guest_start(void)
 	return guest;
 }
 
-/* Asks the driver what devices there are. No lock: every thread asks for itself. */
-static CUresult enumerate(struct guest_device device[GUEST_DEVICES], int *ret_count)
-{
-	int count = 0;
-	CUresult e = DRIVER(cuDeviceGetCount, (&count));
-
-	if (e)
-		return e;
-	if (count > GUEST_DEVICES)
-		count = GUEST_DEVICES;
-	for (int i = 0; i < count; i++) {
-		struct guest_device *d = &device[i];
-		size_t total = 0;
-		CUuuid uuid;
-		int sms = 0, threads = 0;
-
-		e = cuda_real_address(CUDA_FN_cuDeviceGetUuid_v2)
-			    ? DRIVER(cuDeviceGetUuid_v2, (&uuid, i))
-			    : DRIVER(cuDeviceGetUuid, (&uuid, i));
-		if (!e)
-			e = DRIVER(cuDeviceTotalMem_v2, (&total, i));
-		if (e)
-			return e;
-		memcpy(d->uuid, uuid.bytes, sizeof(d->uuid));
-		d->ordinal = i;
-		d->total_bytes = total;
-		DRIVER(cuDeviceGetAttribute, (&sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, i));
-		DRIVER(cuDeviceGetAttribute,
-		       (&threads, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, i));
-		d->stack_threads = (uint64_t)sms * (uint64_t)threads;
-	}
-	*ret_count = count;
-	return CUDA_SUCCESS;
-}
-
 int guest_claim_slot(struct guest *guest, struct slot **ret)
 {
 	if (once_begin(&guest->own_slot))
@@ -290,82 +252,6 @@ int guest_claim_slot(struct guest *guest, struct slot **ret)
 	if (!guest->own_slot.error)
 		*ret = guest->claimed;
 	return guest->own_slot.error;
-}
-
-/* The thread that claims: everything below is files and memory, no driver. */
-static int claim(struct guest *guest, const struct guest_device *device, int count)
-{
-	struct slot *slot;
-	int r = 0;
-
-	memcpy(guest->device, device, sizeof(guest->device));
-	guest->ndevices = count;
-	for (int i = 0; !r && i < count; i++) {
-		r = ledger_device(guest->ledger, guest->device[i].uuid,
-				  guest->device[i].total_bytes);
-		guest->device[i].ledger = r;
-		r = r < 0 ? r : 0;
-	}
-	if (!r && !guest->policy_map && count > 0) {
-		drop_in_policy(&guest->policy, guest);
-		policy_update(guest->dir, drop_in_policy, guest); /* for who looks; ours counts */
-	}
-	if (!r)
-		r = guest_claim_slot(guest, &slot);
-	if (!r)
-		atomic_store_explicit(&guest->slot, slot, memory_order_release);
-	return r;
-}
-
-CUresult guest_attach(struct guest *guest)
-{
-	struct guest_device device[GUEST_DEVICES];
-	int count = 0, r;
-	CUresult e;
-
-	if (guest->mode != GUEST_LIMITED)
-		return guest->mode == GUEST_CLOSED ? guest->error : CUDA_SUCCESS;
-	if (atomic_load_explicit(&guest->slot, memory_order_acquire))
-		return CUDA_SUCCESS;
-	memset(device, 0, sizeof(device));
-	e = enumerate(device, &count);
-	if (e)
-		return e; /* not initialised: the program's own affair */
-	e = space_confirm(guest, count);
-	if (e)
-		return e;
-	if (once_begin(&guest->claim)) {
-		r = claim(guest, device, count);
-		if (r) {
-			guest->error = CUDA_ERROR_OPERATING_SYSTEM;
-			close_gpu(guest, LEDGER_SAYS, guest->dir, explain(r));
-			guest_complain(guest->config.complaint);
-		}
-		once_end(&guest->claim, r);
-	}
-	return guest->claim.error ? guest->error : CUDA_SUCCESS;
-}
-
-struct guest *guest_ask_limited(CUresult *ret_error)
-{
-	struct guest *guest;
-
-	if (!library_present(&library_cuda)) {
-		/* Called by its name in a process that has no driver. */
-		*ret_error = CUDA_ERROR_SHARED_OBJECT_INIT_FAILED;
-		return NULL;
-	}
-	if (guest_inside())
-		return NULL;
-	guest = guest_get();
-	if (guest->mode == GUEST_INERT)
-		return NULL;
-	if (guest->mode == GUEST_LIMITED) {
-		*ret_error = guest_attach(guest);
-		return *ret_error ? NULL : guest;
-	}
-	*ret_error = guest->error;
-	return NULL;
 }
 
 struct guest_device *guest_current_device(struct guest *guest)

@@ -140,10 +140,10 @@ void guest_explain(const struct guest *guest, int error, char *ret, size_t len);
 int guest_claim_slot(struct guest *guest, struct slot **ret);
 
 /*
- * After the driver's cuInit succeeded (or when a call shows that it did): learns the devices and
- * claims a slot. 0, or the error with which the program's GPU use is refused.
+ * Puts the drop-in limits into the form of a policy: what `allot ps` shows, and our own. `arg` is
+ * the guest: policy_update calls it.
  */
-CUresult guest_attach(struct guest *guest);
+int guest_drop_in_policy(struct policy *policy, void *arg);
 
 /* A device by CUDA ordinal; NULL when there is no such device (the driver will say so). */
 static inline struct guest_device *guest_device(struct guest *guest, CUdevice ordinal)
@@ -189,22 +189,6 @@ extern _Thread_local unsigned int guest_depth __attribute__((tls_model("initial-
 static inline bool guest_inside(void)
 {
 	return __builtin_expect(guest_depth != 0, 0);
-}
-
-/* As guest_limited, for whoever does not know yet. */
-struct guest *guest_ask_limited(CUresult *ret_error);
-
-/*
- * The limited guest of this call, or NULL when the call is to be passed on as it is: nothing is
- * limited, or the driver itself is calling. *ret_error is set when the GPU is refused.
- */
-static inline struct guest *guest_limited(CUresult *ret_error)
-{
-	struct guest *guest = guest_made();
-
-	if (__builtin_expect(guest && atomic_load_explicit(&guest->slot, memory_order_acquire), 1))
-		return guest_inside() ? NULL : guest; /* who has a slot has a driver, too */
-	return guest_ask_limited(ret_error);
 }
 
 /* DRIVER(cuMemAlloc_v2, (&p, n)): the driver's own function, marked as ours to call. */

@@ -31,7 +31,7 @@ CUresult hook_cuInit(unsigned int Flags)
 		truth_expect_any(guest);
 	}
 	e = DRIVER(cuInit, (Flags));
-	return e ? e : guest_attach(guest);
+	return e ? e : limited_attach(guest);
 }
 
 static uint64_t learned(struct guest *guest, struct guest_device *device)

@@ -16,7 +16,7 @@ CUresult hook_cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
 	    object.flags & (OBJECT_SHARED | OBJECT_SMALL))
 		return e;
 	device = guest_device(guest, object.device);
-	share_export(guest, device, share_key(pHandle, sizeof(*pHandle)), object.bytes, &object);
+	share_export(guest, device, entry_key(pHandle, sizeof(*pHandle)), object.bytes, &object);
 	object_put(guest->objects, &object);
 	return e;
 }
@@ -56,7 +56,7 @@ static CUresult opened(struct guest *guest, CUdeviceptr address, const CUipcMemH
 	object.context = KEY(context);
 	object.device = (int16_t)device->ordinal;
 	object.size = size;
-	e = share_import(guest, device, share_key(handle, sizeof(*handle)),
+	e = share_import(guest, device, entry_key(handle, sizeof(*handle)),
 			 round_up(size, GRANULE_BYTES), &object);
 	if (!e && object_put(guest->objects, &object)) {
 		share_drop(guest, &object);
@@ -119,7 +119,7 @@ CUresult hook_cuImportExternalMemory(CUexternalMemory *extMem_out,
 		return DRIVER(cuImportExternalMemory, (extMem_out, memHandleDesc));
 	if (memHandleDesc->type != CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD ||
 	    !share_read(memHandleDesc->handle.fd, &key)) /* a key that nobody else has */
-		key = share_key(
+		key = entry_key(
 			&(uint64_t[2]){KEY(guest), atomic_fetch_add(&guest->imports, 1)}, 16);
 	object.device = (int16_t)device->ordinal;
 	object.size = memHandleDesc->size;

@@ -529,7 +529,7 @@ CUresult hook_cuMemPoolExportPointer(CUmemPoolPtrExportData *shareData_out, CUde
 		return e;
 	object.device = (int16_t)device->ordinal;
 	object.size = size_of(ptr);
-	share_export(guest, device, share_key(shareData_out, sizeof(*shareData_out)), object.size,
+	share_export(guest, device, entry_key(shareData_out, sizeof(*shareData_out)), object.size,
 		     &object);
 	if (object.flags & OBJECT_SHARED)
 		object_put(guest->objects, &object);
@@ -548,7 +548,7 @@ CUresult hook_cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool,
 
 	if (!device || !shareData)
 		return DRIVER(cuMemPoolImportPointer, (ptr_out, pool, shareData));
-	key = share_key(shareData, sizeof(*shareData));
+	key = entry_key(shareData, sizeof(*shareData));
 	e = DRIVER(cuMemPoolImportPointer, (ptr_out, pool, shareData));
 	if (e)
 		return e;

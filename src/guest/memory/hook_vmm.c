@@ -158,7 +158,7 @@ static CUresult import_size(struct guest *guest, const struct object *handle, ui
 	if (!device || handle->bytes || handle->flags & OBJECT_SHARED)
 		return CUDA_SUCCESS;
 	if (!handle->shared.word[0]) /* no stamp: a key that nobody else has */
-		sized.shared = share_key(&(uint64_t[2]){handle->key, KEY(guest)}, 16);
+		sized.shared = entry_key(&(uint64_t[2]){handle->key, KEY(guest)}, 16);
 	e = share_import(guest, device, sized.shared, round_up(bytes, GRANULE_BYTES), &sized);
 	if (!e &&
 	    !object_change(guest->objects, OBJECT_HANDLE, handle->key, false, mark_shared, &sized))
@@ -278,7 +278,7 @@ CUresult hook_cuMemExportToShareableHandle(void *shareableHandle,
 	if (handleType == CU_MEM_HANDLE_TYPE_FABRIC) {
 		if (object.flags & OBJECT_SHARED)
 			return e; /* under its first key */
-		key = share_key(shareableHandle, sizeof(CUmemFabricHandle));
+		key = entry_key(shareableHandle, sizeof(CUmemFabricHandle));
 	} else if (handleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
 		/* Every descriptor of one object gets one number, so that all lead to one entry. */
 		if (object.spare) {
@@ -294,7 +294,7 @@ CUresult hook_cuMemExportToShareableHandle(void *shareableHandle,
 	share_export(guest, device, key, object.bytes, &object);
 	if (!object_change(guest->objects, OBJECT_HANDLE, handle, false, mark_shared, &object)) {
 		/* Another thread released it meanwhile. */
-		share_leave(guest, &object);
+		entry_leave(guest, &object);
 		share_number_drop(guest, object.spare);
 	}
 	return e;
@@ -312,7 +312,7 @@ CUresult hook_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handl
 
 	/* Before the driver may close or consume it. */
 	if (shHandleType == CU_MEM_HANDLE_TYPE_FABRIC)
-		object.shared = share_key(osHandle, sizeof(CUmemFabricHandle));
+		object.shared = entry_key(osHandle, sizeof(CUmemFabricHandle));
 	else if (shHandleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
 		share_read((int)(intptr_t)osHandle, &object.shared);
 	e = DRIVER(cuMemImportFromShareableHandle, (handle, osHandle, shHandleType));
@@ -352,7 +352,7 @@ static uint64_t tile_key(const CUarrayMapInfo *info)
 				info->subresource.sparseLevel.offsetY;
 		name.place[2] = info->subresource.sparseLevel.offsetZ;
 	}
-	return share_key(&name, sizeof(name)).word[0];
+	return entry_key(&name, sizeof(name)).word[0];
 }
 
 static void untile(struct guest *guest, uint64_t key)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "guest/memory/memory.h"
 
+#include "guest/core/entry.h"
 #include "guest/core/hook.h"
-#include "guest/memory/share.h"
 #include "guest/memory/vmm.h"
 
 #define BATCH 32
@@ -131,7 +131,7 @@ static void release(struct guest *guest, const struct object *object)
 		bytes = granules_leave(guest, object->key, object->size);
 	if (object->kind == OBJECT_ARRAY && !bytes)
 		bytes = memory_small_array_sub(device, object->size);
-	share_leave(guest, object);
+	entry_leave(guest, object);
 	if (object->flags & OBJECT_UNSEEN)
 		atomic_fetch_sub(&device->unseen_bytes, bytes);
 	charge_release_end(guest, device, object->category, bytes);

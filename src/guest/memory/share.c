@@ -5,25 +5,11 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-static uint64_t hash(const unsigned char *p, size_t len, uint64_t h)
-{
-	for (size_t i = 0; i < len; i++)
-		h = (h ^ p[i]) * UINT64_C(1099511628211); /* FNV-1a */
-	h = (h ^ h >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-	return (h ^ h >> 31) | 1; /* never the empty key */
-}
-
-struct shared_key share_key(const void *data, size_t len)
-{
-	return (struct shared_key){{hash(data, len, UINT64_C(14695981039346656037)),
-				    hash(data, len, UINT64_C(0x9e3779b97f4a7c15))}};
-}
-
 static bool key_of(pid_t owner, int number, struct shared_key *ret)
 {
 	if (owner <= 0 || number <= 0)
 		return false;
-	*ret = share_key((int32_t[2]){owner, number}, 2 * sizeof(int32_t));
+	*ret = entry_key((int32_t[2]){owner, number}, 2 * sizeof(int32_t));
 	return true;
 }
 
@@ -76,42 +62,12 @@ static struct slot *slot_of(struct guest *guest)
 	return atomic_load_explicit(&guest->slot, memory_order_acquire);
 }
 
-/* How many objects of this process hold one entry. */
-static bool refs_add(struct object *share, void *arg)
-{
-	share->refs += *(const uint32_t *)arg;
-	return share->refs != 0;
-}
-
-void share_enter(struct guest *guest, struct shared_key key, struct object *object)
-{
-	uint32_t one = 1;
-
-	object_change(guest->objects, OBJECT_SHARE, key.word[0], true, refs_add, &one);
-	object->shared = key;
-	object->flags |= OBJECT_SHARED;
-}
-
-void share_leave(struct guest *guest, const struct object *object)
-{
-	uint32_t less = (uint32_t)-1;
-	struct object share;
-
-	if (!(object->flags & OBJECT_SHARED))
-		return;
-	object_change(guest->objects, OBJECT_SHARE, object->shared.word[0], false, refs_add, &less);
-	if (!object_get(guest->objects, OBJECT_SHARE, object->shared.word[0], &share))
-		shared_drop(guest->claimed, object->shared);
-	else if (!(object->flags & OBJECT_IMPORTED)) /* we import it too, and our row lets go */
-		shared_uncover(guest->claimed, object->shared);
-}
-
 void share_export(struct guest *guest, struct guest_device *device, struct shared_key key,
 		  uint64_t bytes, struct object *object)
 {
 	if (!shared_add(slot_of(guest), key, device->ledger, bytes, CAT_IMPORTED, SHARED_COVERED,
 			charge_limit(guest, device)))
-		share_enter(guest, key, object);
+		entry_hold(guest, key, object);
 }
 
 CUresult share_import(struct guest *guest, struct guest_device *device, struct shared_key key,
@@ -126,7 +82,7 @@ CUresult share_import(struct guest *guest, struct guest_device *device, struct s
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	if (!r || r == -EEXIST) {
-		share_enter(guest, key, object);
+		entry_hold(guest, key, object);
 		return CUDA_SUCCESS;
 	}
 	/* No entry to be had: charged to this process alone. */
@@ -141,7 +97,7 @@ void share_drop(struct guest *guest, const struct object *object)
 {
 	struct guest_device *device = guest_device(guest, object->device);
 
-	share_leave(guest, object);
+	entry_leave(guest, object);
 	if (!device)
 		return;
 	charge_release_begin(device);

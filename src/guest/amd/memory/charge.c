@@ -5,7 +5,7 @@
 
 #include "base/fault.h"
 #include "guest/amd/memory/sweep.h"
-#include "guest/memory/share.h"
+#include "guest/core/entry.h"
 
 /* A figure beside the ledger's sums, to which no limit applies: there is nothing to reserve. */
 static bool is_host(const struct amd_charge *charge)
@@ -69,7 +69,7 @@ void amd_charge_release(struct amd *amd, struct amd_device *device, enum demand_
 
 void amd_charge_drop(struct guest *guest, struct amd *amd, const struct object *object)
 {
-	share_leave(guest, object);
+	entry_leave(guest, object);
 	amd_charge_release(amd, &amd->device[object->device],
 			   object->flags & OBJECT_HOST ? DEMAND_GTT : DEMAND_VRAM,
 			   (enum category)object->category, object->bytes);

@@ -17,7 +17,7 @@
 #include "guest/amd/files.h"
 #include "guest/amd/memory/memory.h"
 #include "guest/amd/memory/sweep.h"
-#include "guest/memory/share.h"
+#include "guest/core/entry.h"
 
 /* What is shared: its name in the tenant's table and, of a dma-buf, its inode. */
 struct identity {
@@ -39,7 +39,7 @@ static int identify(int fd, struct identity *ret)
 		return -EBADF;
 	name[0] = st.st_dev;
 	name[1] = st.st_ino;
-	*ret = (struct identity){share_key(name, sizeof(name)), st.st_ino};
+	*ret = (struct identity){entry_key(name, sizeof(name)), st.st_ino};
 	return 0;
 }
 
@@ -82,11 +82,11 @@ static void exported(struct amd_call *call, uint64_t handle, const struct identi
 	if (shared_add(call->amd->slot, what->key, device->ledger, object->bytes, CAT_IMPORTED,
 		       SHARED_COVERED, amd_limit(call->guest, device)))
 		return;
-	share_enter(call->guest, what->key, object);
+	entry_hold(call->guest, what->key, object);
 	object->peer = what->inode;
 	object_change(objects, kind, key, false, mark_shared, &marking);
 	if (!marking.done) /* meanwhile freed, or exported by another thread */
-		share_leave(call->guest, object);
+		entry_leave(call->guest, object);
 }
 
 /*
@@ -114,7 +114,7 @@ static int join(struct amd_call *call, struct amd_device *device, const struct i
 				  .device = (int16_t)(device - call->amd->device),
 				  .flags = OBJECT_IMPORTED};
 	if (!r || r == -EEXIST) {
-		share_enter(call->guest, what->key, object);
+		entry_hold(call->guest, what->key, object);
 		object->peer = what->inode;
 		return 0;
 	}
@@ -219,7 +219,7 @@ static int ipc_export(struct amd_call *call)
 	if (!amd_is_ours(call->amd, args->gpu_id))
 		return -EINVAL;
 	r = amd_call_kernel(call);
-	what.key = share_key(args->share_handle, sizeof(args->share_handle));
+	what.key = entry_key(args->share_handle, sizeof(args->share_handle));
 	if (r >= 0)
 		exported(call, args->handle, &what);
 	return r;
@@ -236,7 +236,7 @@ static int ipc_import(struct amd_call *call)
 
 	if (!device || !device->ours)
 		return -EINVAL;
-	what.key = share_key(args->share_handle, sizeof(args->share_handle));
+	what.key = entry_key(args->share_handle, sizeof(args->share_handle));
 	if (!shared_known(call->guest->ledger, what.key))
 		return amd_call_kernel(call);
 	r = join(call, device, &what, 0, &object);

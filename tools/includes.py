@@ -46,7 +46,7 @@ USES = {
 KNOWN = {
     # Into rooms above, or beside.
     "guest/amd/memory/charge": ("guest/amd/memory/sweep",),
-    "guest/memory/graph": ("guest/launch/admission", "guest/memory/charge"),
+    "guest/memory/graph": ("guest/memory/charge",),
     # In circles.
     "guest/amd/memory/memory": ("guest/amd/memory/charge", "guest/amd/memory/sweep"),
     "guest/amd/memory/sweep": ("guest/amd/memory/charge", "guest/amd/memory/memory"),

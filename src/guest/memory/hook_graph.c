@@ -2,7 +2,6 @@
 #include <sys/mman.h>
 
 #include "guest/core/hook.h"
-#include "guest/launch/admission.h"
 #include "guest/memory/graph.h"
 
 static uint64_t attribute(struct guest_device *device, CUgraphMem_attribute which)
@@ -125,10 +124,7 @@ static bool mark_backed(struct object *exec, void *arg)
 	return true;
 }
 
-/* Runs the driver's upload or launch of an executable graph between reserve and settle. */
-typedef CUresult exec_fn(CUgraphExec exec, CUstream stream);
-
-static CUresult run(struct guest *guest, CUgraphExec hexec, CUstream stream, exec_fn *real)
+CUresult graph_run(struct guest *guest, CUgraphExec hexec, CUstream stream, graph_run_fn *real)
 {
 	struct guest_device *device = NULL;
 	struct charge charge;
@@ -160,35 +156,14 @@ static CUresult run(struct guest *guest, CUgraphExec hexec, CUstream stream, exe
 	return e;
 }
 
-#define UPLOAD(name)                                                       \
-	CUresult hook_##name(CUgraphExec hGraphExec, CUstream hStream)     \
-	{                                                                  \
-		GUEST_OR_PASS(name, (hGraphExec, hStream));                \
-		return run(guest, hGraphExec, hStream, cuda_real.name);    \
+#define UPLOAD(name)                                                          \
+	CUresult hook_##name(CUgraphExec hGraphExec, CUstream hStream)        \
+	{                                                                     \
+		GUEST_OR_PASS(name, (hGraphExec, hStream));                   \
+		return graph_run(guest, hGraphExec, hStream, cuda_real.name); \
 	}
 UPLOAD(cuGraphUpload)
 UPLOAD(cuGraphUpload_ptsz)
-
-#define LAUNCH(name, own)                                                               \
-	CUresult hook_##name(CUgraphExec hGraphExec, CUstream hStream)                  \
-	{                                                                               \
-		GUEST_OR_PASS(name, (hGraphExec, hStream));                             \
-		if (admission_is_open(guest))                                                   \
-			return run(guest, hGraphExec, hStream, cuda_real.name);         \
-		struct launch launch = {.stream = hStream, .per_thread = own,           \
-					.kind = LAUNCH_GRAPH, .key = KEY(hGraphExec),   \
-					.blocks = 1};                                   \
-		CUresult e;                                                             \
-                                                                                        \
-		e = admission_enter(guest, &launch);                                           \
-		if (e)                                                                  \
-			return e;                                                       \
-		e = run(guest, hGraphExec, hStream, cuda_real.name);                    \
-		admission_leave(guest, &launch, e);                                            \
-		return e;                                                               \
-	}
-LAUNCH(cuGraphLaunch, false)
-LAUNCH(cuGraphLaunch_ptsz, true)
 
 /*
  * Instantiation takes no device memory, unless it uploads. A graph that owns memory is recorded;
@@ -300,26 +275,3 @@ CUresult hook_cuDeviceGraphMemTrim(CUdevice device)
 	}
 	return e;
 }
-
-/* From here on launches are asked for their stream. What ends a capture is not always seen. */
-#define CAPTURE(name, params, args)                                                                \
-	CUresult hook_##name params                                                                \
-	{                                                                                          \
-		GUEST_OR_PASS(name, args);                                                         \
-		atomic_store(&guest->captures, true);                                              \
-		return DRIVER(name, args);                                                         \
-	}
-
-#define TO_GRAPH(name)                                                                             \
-	CAPTURE(name,                                                                              \
-		(CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies,                \
-		 const CUgraphEdgeData *dependencyData, size_t numDependencies,                    \
-		 CUstreamCaptureMode mode),                                                        \
-		(hStream, hGraph, dependencies, dependencyData, numDependencies, mode))
-
-CAPTURE(cuStreamBeginCapture, (CUstream hStream), (hStream))
-CAPTURE(cuStreamBeginCapture_ptsz, (CUstream hStream), (hStream))
-CAPTURE(cuStreamBeginCapture_v2, (CUstream hStream, CUstreamCaptureMode mode), (hStream, mode))
-CAPTURE(cuStreamBeginCapture_v2_ptsz, (CUstream hStream, CUstreamCaptureMode mode), (hStream, mode))
-TO_GRAPH(cuStreamBeginCaptureToGraph)
-TO_GRAPH(cuStreamBeginCaptureToGraph_ptsz)

@@ -53,7 +53,7 @@ struct guest_device {
 	_Atomic uint64_t peers_bytes;	 /* what the tenant's others hold and have not charged */
 	_Atomic uint64_t reconciled_ns;	 /* CLOCK_MONOTONIC */
 	_Atomic uint64_t context_ns;	 /* of the first context: nothing is hidden before */
-	_Atomic uint64_t calls;		 /* between reserve and commit or cancel, see charge.h */
+	_Atomic uint64_t calls;		 /* that change what is held, see memory/calls.h */
 	_Atomic bool stale;		 /* code was loaded since the last look */
 	_Atomic bool unsure;		 /* other threads were in the way of the last look */
 

@@ -4,9 +4,8 @@
 #include <errno.h>
 
 #include "base/fault.h"
-#include "guest/memory/graph.h"
-#include "guest/memory/memory.h"
-#include "guest/memory/pool.h"
+#include "guest/memory/calls.h"
+#include "guest/memory/holder.h"
 #include "guest/memory/truth.h"
 
 static struct slot *slot_of(struct guest *guest)
@@ -25,17 +24,6 @@ uint64_t charge_limit(struct guest *guest, struct guest_device *device)
 	uint64_t peers = by_driver(guest) ? 0 : atomic_load(&device->peers_bytes);
 
 	return limit > peers ? limit - peers : 0;
-}
-
-/* One word, so that a call pays once for both of its halves. */
-static void call_begin(struct guest_device *device)
-{
-	atomic_fetch_add(&device->calls, CHARGE_CALL_BEGUN + 1);
-}
-
-static void call_end(struct guest_device *device)
-{
-	atomic_fetch_sub(&device->calls, 1);
 }
 
 /*
@@ -65,24 +53,11 @@ static int reserve_by_driver(struct guest *guest, struct guest_device *device, u
 	return -EDQUOT;
 }
 
-/* Everything that this process holds without needing it. */
-static void give_back(struct guest *guest, struct guest_device *device)
-{
-	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-
-	/* The program may be capturing in this thread: our calls are not for its graph. */
-	memory_reap(guest);
-	DRIVER(cuThreadExchangeStreamCaptureMode, (&mode));
-	pool_trim(guest, device);
-	graph_trim(guest, device);
-	DRIVER(cuThreadExchangeStreamCaptureMode, (&mode));
-}
-
 static int reserve_again(struct guest *guest, struct guest_device *device, uint64_t bytes)
 {
 	int token, r;
 
-	give_back(guest, device);
+	holder_give_back(guest, device);
 	truth_await_dead(guest, device);
 	if (!by_driver(guest)) {
 		truth_reconcile(guest, device);
@@ -108,11 +83,11 @@ bool charge_try(struct guest *guest, struct guest_device *device, uint64_t bytes
 	if (!by_driver(guest) && truth_due(guest, device, bytes, limit))
 		truth_reconcile(guest, device);
 	limit = charge_limit(guest, device);
-	call_begin(device);
+	calls_begin(device);
 	r = by_driver(guest) ? reserve_by_driver(guest, device, bytes, limit) :
 			       quota_reserve(slot_of(guest), device->ledger, bytes, limit);
 	if (r) {
-		call_end(device);
+		calls_end(device);
 		return false;
 	}
 	*ret = (struct charge){guest, device, bytes};
@@ -128,7 +103,7 @@ CUresult charge_reserve(struct guest *guest, struct guest_device *device, uint64
 	/* Not busy while we look at the driver's figure ourselves. */
 	if (reserve_again(guest, device, bytes))
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	call_begin(device);
+	calls_begin(device);
 	*ret = (struct charge){guest, device, bytes};
 	FAULT_POINT(GUEST_RESERVED);
 	return CUDA_SUCCESS;
@@ -143,18 +118,18 @@ void charge_commit(struct charge *charge, enum category category, uint64_t actua
 		quota_cancel(slot, charge->device->ledger, charge->reserved);
 	else
 		quota_commit(slot, charge->device->ledger, charge->reserved, category, actual);
-	call_end(charge->device);
+	calls_end(charge->device);
 }
 
 void charge_cancel(struct charge *charge)
 {
 	quota_cancel(slot_of(charge->guest), charge->device->ledger, charge->reserved);
-	call_end(charge->device);
+	calls_end(charge->device);
 }
 
 void charge_release_begin(struct guest_device *device)
 {
-	call_begin(device);
+	calls_begin(device);
 }
 
 void charge_release_end(struct guest *guest, struct guest_device *device, enum category category,
@@ -163,19 +138,19 @@ void charge_release_end(struct guest *guest, struct guest_device *device, enum c
 	FAULT_POINT(GUEST_DRIVER_TOOK);
 	if (bytes && !by_driver(guest))
 		quota_release(slot_of(guest), device->ledger, category, bytes);
-	call_end(device);
+	calls_end(device);
 }
 
 void charge_release_begin_all(struct guest *guest)
 {
 	for (int i = 0; i < guest->ndevices; i++)
-		call_begin(&guest->device[i]);
+		calls_begin(&guest->device[i]);
 }
 
 void charge_release_end_all(struct guest *guest)
 {
 	for (int i = 0; i < guest->ndevices; i++)
-		call_end(&guest->device[i]);
+		calls_end(&guest->device[i]);
 }
 
 void charge_follow(struct guest *guest, struct guest_device *device, enum category category,

@@ -12,21 +12,8 @@
 
 #include "guest/core/guest.h"
 #include "guest/core/object.h"
+#include "guest/memory/granule.h"
 #include "ledger/quota.h"
-
-/* What the driver takes device memory by, and gives it out in, on every GPU since 2010. */
-#define GRANULE_BYTES (UINT64_C(2) << 20)
-/* The largest allocation that shares a granule with others. */
-#define SMALL_BYTES (UINT64_C(1) << 20)
-/* What a stream-ordered pool and graph memory grow by. */
-#define POOL_BYTES (UINT64_C(32) << 20)
-
-/* Rounds up; saturates instead of wrapping, so that an absurd size is refused, not admitted. */
-static inline uint64_t round_up(uint64_t bytes, uint64_t unit)
-{
-	return bytes > UINT64_MAX - unit ? UINT64_MAX / unit * unit
-					 : (bytes + unit - 1) / unit * unit;
-}
 
 /* Bytes asked for and not yet committed. One may be reserved with 0 bytes. */
 struct charge {
@@ -49,14 +36,6 @@ CUresult charge_reserve(struct guest *guest, struct guest_device *device, uint64
  */
 bool charge_try(struct guest *guest, struct guest_device *device, uint64_t bytes,
 		struct charge *ret);
-
-/*
- * guest_device.calls: the lower half counts the calls of this process between reserve (or release
- * begin) and their end, the upper half those that ever began. Unchanged with none under way, the
- * driver's figure and ours were of the same moment.
- */
-#define CHARGE_CALL_BEGUN     (UINT64_C(1) << 32)
-#define CHARGE_CALLS(calls)   ((uint32_t)(calls))
 
 /* The driver did it and took `actual` bytes. */
 void charge_commit(struct charge *charge, enum category category, uint64_t actual);

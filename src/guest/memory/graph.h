@@ -13,8 +13,6 @@
 void graph_settle(struct guest *guest, struct guest_device *device);
 /* Did they hold any when that was last looked at? */
 bool graph_has_memory(const struct guest_device *device);
-/* Makes the driver release what no graph uses. */
-void graph_trim(struct guest *guest, struct guest_device *device);
 
 /*
  * Runs the driver's upload or launch of an executable graph. What backs a graph that owns memory is

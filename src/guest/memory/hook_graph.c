@@ -3,6 +3,7 @@
 
 #include "guest/core/hook.h"
 #include "guest/memory/graph.h"
+#include "guest/memory/holder.h"
 
 static uint64_t attribute(struct guest_device *device, CUgraphMem_attribute which)
 {
@@ -50,7 +51,8 @@ bool graph_has_memory(const struct guest_device *device)
 	return atomic_load(&device->graph_charged) != 0;
 }
 
-void graph_trim(struct guest *guest, struct guest_device *device)
+/* Makes the driver release what no graph uses. */
+static void graph_trim(struct guest *guest, struct guest_device *device)
 {
 	if (!graph_has_memory(device))
 		return;
@@ -60,6 +62,8 @@ void graph_trim(struct guest *guest, struct guest_device *device)
 	atomic_fetch_add(&device->graph_epoch, 1);
 	graph_settle(guest, device);
 }
+
+const struct holder graph_holder = {.catch_up = graph_settle, .give_back = graph_trim};
 
 /*
  * The bytes that a graph's allocation nodes ask for, child graphs included, and their device. An

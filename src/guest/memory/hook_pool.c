@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "guest/core/hook.h"
+#include "guest/memory/holder.h"
 #include "guest/memory/memory.h"
 #include "guest/memory/pool.h"
 #include "guest/memory/share.h"
@@ -86,7 +87,8 @@ void pool_settle_all(struct guest *guest)
 			settle(guest, (CUmemoryPool)(uintptr_t)pools[i].key);
 }
 
-void pool_trim(struct guest *guest, struct guest_device *device)
+/* Makes the driver release what no allocation uses, in all pools of a device. */
+static void pool_trim(struct guest *guest, struct guest_device *device)
 {
 	struct object pools[POOLS];
 	int n = object_list(guest->objects, OBJECT_POOL, pools, POOLS);
@@ -102,6 +104,13 @@ void pool_trim(struct guest *guest, struct guest_device *device)
 		settle(guest, pool);
 	}
 }
+
+static void pool_catch_up(struct guest *guest, struct guest_device *device)
+{
+	pool_settle_all(guest);
+}
+
+const struct holder pool_holder = {.catch_up = pool_catch_up, .give_back = pool_trim};
 
 /* A pool that the program did not create is some device's default. -1: host memory. */
 static int16_t device_of_default(struct guest *guest, CUmemoryPool pool)

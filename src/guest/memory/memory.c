@@ -3,6 +3,7 @@
 
 #include "guest/core/entry.h"
 #include "guest/core/hook.h"
+#include "guest/memory/holder.h"
 #include "guest/memory/vmm.h"
 
 #define BATCH 32
@@ -193,6 +194,13 @@ void memory_reap(struct guest *guest)
 	}
 	DRIVER(cuThreadExchangeStreamCaptureMode, (&mode));
 }
+
+static void memory_reap_all(struct guest *guest, struct guest_device *device)
+{
+	memory_reap(guest);
+}
+
+const struct holder memory_holder = {.catch_up = memory_reap_all, .give_back = memory_reap_all};
 
 static bool of_context(const struct object *object, void *arg)
 {

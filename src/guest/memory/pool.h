@@ -20,9 +20,6 @@ static inline void pool_changed(struct guest *guest)
 /* Charges what every pool of this process reserves: after a call at which the driver trims them. */
 void pool_settle_all(struct guest *guest);
 
-/* Makes the driver release what no allocation uses, in all pools of a device. */
-void pool_trim(struct guest *guest, struct guest_device *device);
-
 /*
  * Before an address that cuMemAlloc did not give out is freed: takes out what is known of its
  * sharing, false when nothing. After it, `freed` or not, that is settled.

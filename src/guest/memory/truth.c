@@ -10,10 +10,9 @@
 #include "base/fault.h"
 #include "guest/core/object.h"
 #include "guest/core/own_nvml.h"
-#include "guest/memory/charge.h"
-#include "guest/memory/graph.h"
-#include "guest/memory/memory.h"
-#include "guest/memory/pool.h"
+#include "guest/memory/calls.h"
+#include "guest/memory/granule.h"
+#include "guest/memory/holder.h"
 #include "ledger/quota.h"
 #include "ledger/shared.h"
 
@@ -293,14 +292,6 @@ static void settle(struct guest *guest, struct guest_device *device, uint64_t re
 	quota_set(slot, device->ledger, CAT_CONTEXT, contexts);
 }
 
-/* Takes off what the driver has taken back by itself: as streams went on, at a synchronisation. */
-static void catch_up(struct guest *guest, struct guest_device *device)
-{
-	memory_reap(guest);
-	pool_settle_all(guest);
-	graph_settle(guest, device);
-}
-
 /* What a process is charged for by size, and is in the driver's figure. */
 static uint64_t allocated(struct guest_device *device, const struct quota_row *row)
 {
@@ -328,8 +319,8 @@ static bool reconcile(struct guest *guest, struct guest_device *device, struct l
 	 * What went between two looks, or may have gone, must not be found missing from the
 	 * contexts.
 	 */
-	catch_up(guest, device);
-	if (!CHARGE_CALLS(look->calls) && look->calls == atomic_load(&device->calls) &&
+	holder_catch_up(guest, device);
+	if (!calls_under_way(look->calls) && look->calls == atomic_load(&device->calls) &&
 	    !object_count(guest->objects, OBJECT_PARTING)) {
 		uint64_t rest = figure > known ? figure - known : 0;
 		uint64_t before = row.used[CAT_CONTEXT] + row.used[CAT_MODULE];
@@ -368,7 +359,7 @@ bool truth_reconcile(struct guest *guest, struct guest_device *device)
 	/* Whether the driver then answers or not; but it knows nobody who has no context. */
 	if (atomic_load(&device->contexts) > 0)
 		atomic_store(&device->reconciled_ns, clock_ns(CLOCK_MONOTONIC_COARSE));
-	catch_up(guest, device);
+	holder_catch_up(guest, device);
 	for (int try = 0; !done && try < 4; try++) {
 		for (int i = 0; i < slot_count(guest->ledger); i++)
 			look->charged[i] = charged(guest, i, device->ledger);

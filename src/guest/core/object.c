@@ -281,7 +281,24 @@ int object_sweep(struct object_table *table, bool (*match)(const struct object *
 	return n;
 }
 
-int object_list(struct object_table *table, enum object_kind kind, struct object *out, int max)
+/* Puts it into a list in the order of keys; the highest may fall out. Answers how many there are. */
+static int object_insert(struct object *out, int n, int max, const struct object *o)
+{
+	int at = n;
+
+	while (at > 0 && o->key < out[at - 1].key)
+		at--;
+	if (at == max)
+		return n;
+	if (n < max)
+		n++;
+	memmove(&out[at + 1], &out[at], (size_t)(n - 1 - at) * sizeof(*out));
+	out[at] = *o;
+	return n;
+}
+
+int object_list(struct object_table *table, enum object_kind kind, uint64_t above,
+		struct object *out, int max)
 {
 	int n = 0;
 
@@ -291,38 +308,18 @@ int object_list(struct object_table *table, enum object_kind kind, struct object
 		struct shard *shard = &table->shard[s];
 
 		lock_take(&shard->lock);
-		for (uint32_t i = 0; i < shard->capacity && n < max; i++)
-			if (shard->slots[i].kind == kind)
-				out[n++] = shard->slots[i];
+		for (uint32_t i = 0; i < shard->capacity; i++)
+			if (shard->slots[i].kind == kind && shard->slots[i].key > above)
+				n = object_insert(out, n, max, &shard->slots[i]);
 		lock_drop(&shard->lock);
 	}
 	return n;
 }
 
-bool object_next(struct object_table *table, enum object_kind kind, uint64_t key,
+bool object_next(struct object_table *table, enum object_kind kind, uint64_t above,
 		 struct object *ret)
 {
-	struct object next = {.kind = OBJECT_NONE};
-
-	if (!object_count(table, kind))
-		return false;
-	for (int s = is_listed(kind) ? SHARDS : 0; s <= SHARDS; s++) {
-		struct shard *shard = &table->shard[s];
-
-		lock_take(&shard->lock);
-		for (uint32_t i = 0; i < shard->capacity; i++) {
-			const struct object *o = &shard->slots[i];
-
-			if (o->kind == kind && o->key > key &&
-			    (next.kind == OBJECT_NONE || o->key < next.key))
-				next = *o;
-		}
-		lock_drop(&shard->lock);
-	}
-	if (next.kind == OBJECT_NONE)
-		return false;
-	*ret = next;
-	return true;
+	return object_list(table, kind, above, ret, 1) == 1;
 }
 
 unsigned int object_count(struct object_table *table, enum object_kind kind)

@@ -92,16 +92,26 @@ int object_sweep(struct object_table *table, bool (*match)(const struct object *
 		 void *arg, struct object *out, int max);
 
 /*
- * Copies up to `max` objects of a kind without removing them. Quick for pools, partings, IPC and
- * pool pointers; for others it looks through all there is.
+ * Copies out the objects of a kind with the lowest keys above `above`, at most `max`, in the order
+ * of their keys. They are all seen, however many there are, with the table free in between:
+ *
+ *	above = 0;
+ *	do {
+ *		n = object_list(table, kind, above, object, OBJECT_BATCH);
+ *		for (int i = 0; i < n; i++)
+ *			above = object[i].key, ...
+ *	} while (n == OBJECT_BATCH);
+ *
+ * Quick for pools, partings, IPC and pool pointers; for others it looks through all there is.
  */
-int object_list(struct object_table *table, enum object_kind kind, struct object *out, int max);
+int object_list(struct object_table *table, enum object_kind kind, uint64_t above,
+		struct object *out, int max);
 
-/*
- * The object of a kind with the smallest key above `key`: one after the other they are all seen,
- * however many there are, with the table free in between. As slow as a list, for each.
- */
-bool object_next(struct object_table *table, enum object_kind kind, uint64_t key,
+/* As many as are looked at together: they are on the program's stack, which may be small. */
+#define OBJECT_BATCH 16
+
+/* The same for one object: the one with the smallest key above `above`. False: there is none. */
+bool object_next(struct object_table *table, enum object_kind kind, uint64_t above,
 		 struct object *ret);
 
 /* How many objects of a kind there are; exact when nobody changes them. */

@@ -7,8 +7,6 @@
 #include "guest/memory/pool.h"
 #include "guest/memory/share.h"
 
-#define POOLS 64
-
 static uint64_t attribute(CUmemoryPool pool, CUmemPool_attribute which)
 {
 	cuuint64_t value = 0;
@@ -77,32 +75,47 @@ static uint64_t settle(struct guest *guest, CUmemoryPool pool)
 	return now;
 }
 
+typedef void pool_fn(struct guest *guest, struct guest_device *device, CUmemoryPool pool);
+
+/* Calls `each` for all pools that something is charged for; `device` NULL: of all devices. */
+static void pool_for_each(struct guest *guest, struct guest_device *device, pool_fn *each)
+{
+	struct object pools[OBJECT_BATCH];
+	uint64_t above = 0;
+	int n;
+
+	do {
+		n = object_list(guest->objects, OBJECT_POOL, above, pools, OBJECT_BATCH);
+		for (int i = 0; i < n; i++) {
+			above = pools[i].key;
+			if (pools[i].bytes && (!device || pools[i].device == device->ordinal))
+				each(guest, device, (CUmemoryPool)(uintptr_t)above);
+		}
+	} while (n == OBJECT_BATCH);
+}
+
+static void pool_settle_one(struct guest *guest, struct guest_device *device, CUmemoryPool pool)
+{
+	settle(guest, pool);
+}
+
 void pool_settle_all(struct guest *guest)
 {
-	struct object pools[POOLS];
-	int n = object_list(guest->objects, OBJECT_POOL, pools, POOLS);
+	pool_for_each(guest, NULL, pool_settle_one);
+}
 
-	for (int i = 0; i < n; i++)
-		if (pools[i].bytes)
-			settle(guest, (CUmemoryPool)(uintptr_t)pools[i].key);
+static void pool_trim_one(struct guest *guest, struct guest_device *device, CUmemoryPool pool)
+{
+	charge_release_begin(device);
+	DRIVER(cuMemPoolTrimTo, (pool, 0));
+	charge_release_end(guest, device, CAT_POOL, 0);
+	settle(guest, pool);
 }
 
 /* Makes the driver release what no allocation uses, in all pools of a device. */
 static void pool_trim(struct guest *guest, struct guest_device *device)
 {
-	struct object pools[POOLS];
-	int n = object_list(guest->objects, OBJECT_POOL, pools, POOLS);
-
-	for (int i = 0; i < n; i++) {
-		CUmemoryPool pool = (CUmemoryPool)(uintptr_t)pools[i].key;
-
-		if (pools[i].device != device->ordinal || !pools[i].bytes)
-			continue;
-		charge_release_begin(device);
-		DRIVER(cuMemPoolTrimTo, (pool, 0));
-		charge_release_end(guest, device, CAT_POOL, 0);
-		settle(guest, pool);
-	}
+	pool_for_each(guest, device, pool_trim_one);
 }
 
 static void pool_catch_up(struct guest *guest, struct guest_device *device)

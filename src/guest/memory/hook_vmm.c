@@ -410,14 +410,14 @@ static bool of_array(const struct object *object, void *arg)
 
 void vmm_forget_array(struct guest *guest, uint64_t array)
 {
-	struct object tiles[16];
+	struct object tiles[OBJECT_BATCH];
 	int n;
 
 	if (!object_count(guest->objects, OBJECT_TILE))
 		return;
 	do {
-		n = object_sweep(guest->objects, of_array, &array, tiles, 16);
+		n = object_sweep(guest->objects, of_array, &array, tiles, OBJECT_BATCH);
 		for (int i = 0; i < n; i++)
 			drop(guest, tiles[i].peer);
-	} while (n == 16);
+	} while (n == OBJECT_BATCH);
 }

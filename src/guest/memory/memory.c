@@ -6,8 +6,6 @@
 #include "guest/memory/holder.h"
 #include "guest/memory/vmm.h"
 
-#define BATCH 32
-
 static bool granule_join(struct object *granule, void *arg)
 {
 	granule->device = *(const int16_t *)arg;
@@ -164,34 +162,46 @@ void memory_freed_in_stream(struct guest *guest, const struct object *object, CU
 	release(guest, object);
 }
 
+/* Another thread may be faster, or the stream not there yet: then it stays. */
+static void memory_reap_one(struct guest *guest, uint64_t key)
+{
+	CUevent event = (CUevent)(uintptr_t)key;
+	struct guest_device *device;
+	struct object parting;
+
+	/* Taken before the event is touched: who has it may destroy it. */
+	if (!object_take(guest->objects, OBJECT_PARTING, key, &parting))
+		return;
+	device = guest_device(guest, parting.device);
+	charge_release_begin(device);
+	if (DRIVER(cuEventQuery, (event)) == CUDA_ERROR_NOT_READY) {
+		/* Should there be no room in the table, its charge stays. */
+		object_put(guest->objects, &parting);
+		charge_release_end(guest, device, parting.category, 0);
+		return;
+	}
+	DRIVER(cuEventDestroy_v2, (event));
+	parting.key = parting.peer;
+	release(guest, &parting);
+}
+
 void memory_reap(struct guest *guest)
 {
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-	struct object parting[BATCH];
-	int n = object_list(guest->objects, OBJECT_PARTING, parting, BATCH);
+	struct object parting[OBJECT_BATCH];
+	uint64_t above = 0;
+	int n;
 
-	if (!n)
+	if (!object_count(guest->objects, OBJECT_PARTING))
 		return;
 	DRIVER(cuThreadExchangeStreamCaptureMode, (&mode));
-	for (int i = 0; i < n; i++) {
-		struct object *o = &parting[i];
-		struct guest_device *device = guest_device(guest, o->device);
-		CUevent event = (CUevent)(uintptr_t)o->key;
-
-		/* Taken before the event is touched: who has it may destroy it. */
-		if (!object_take(guest->objects, OBJECT_PARTING, o->key, o))
-			continue; /* another thread was faster */
-		charge_release_begin(device);
-		if (DRIVER(cuEventQuery, (event)) == CUDA_ERROR_NOT_READY) {
-			/* Should there be no room in the table, its charge stays. */
-			object_put(guest->objects, o);
-			charge_release_end(guest, device, o->category, 0);
-			continue;
+	do {
+		n = object_list(guest->objects, OBJECT_PARTING, above, parting, OBJECT_BATCH);
+		for (int i = 0; i < n; i++) {
+			above = parting[i].key;
+			memory_reap_one(guest, above);
 		}
-		DRIVER(cuEventDestroy_v2, (event));
-		o->key = o->peer;
-		release(guest, o);
-	}
+	} while (n == OBJECT_BATCH);
 	DRIVER(cuThreadExchangeStreamCaptureMode, (&mode));
 }
 
@@ -209,14 +219,14 @@ static bool of_context(const struct object *object, void *arg)
 
 void memory_forget_context(struct guest *guest, CUcontext context)
 {
-	struct object gone[BATCH];
+	struct object gone[OBJECT_BATCH];
 	uint64_t key = KEY(context);
 	int n;
 
 	if (!key)
 		return;
 	do {
-		n = object_sweep(guest->objects, of_context, &key, gone, BATCH);
+		n = object_sweep(guest->objects, of_context, &key, gone, OBJECT_BATCH);
 		for (int i = 0; i < n; i++) {
 			if (gone[i].kind == OBJECT_PARTING)
 				gone[i].key = gone[i].peer;
@@ -225,7 +235,7 @@ void memory_forget_context(struct guest *guest, CUcontext context)
 			charge_release_begin(guest_device(guest, gone[i].device));
 			release(guest, &gone[i]);
 		}
-	} while (n == BATCH);
+	} while (n == OBJECT_BATCH);
 }
 
 struct guest_device *memory_stream_device(struct guest *guest, CUstream stream)

@@ -242,31 +242,38 @@ void truth_look(struct guest *guest, struct guest_device *device)
 }
 
 /*
- * Where an exporter has let go of memory that it allocated, the driver's figure of one of the
- * importers shows it, which is charged already. Nobody says of which one: it is ours if our figure
- * has grown by as much. Memory by handle is in nobody's figure then.
+ * An importer's memory that its exporter has let go of stands in the figure of one of the
+ * importers, and is charged already. Memory by handle is in nobody's figure then.
  */
-static uint64_t inherited(struct guest *guest, struct guest_device *device, uint64_t grown)
+static uint64_t inherited_of_kind(struct guest *guest, struct guest_device *device,
+				  enum object_kind kind, uint64_t grown)
 {
-	static const enum object_kind kinds[] = {OBJECT_IPC, OBJECT_POINTER};
-	struct object object[32];
-	uint64_t bytes = 0;
+	struct object object[OBJECT_BATCH];
+	uint64_t bytes = 0, above = 0;
+	int n;
 
-	for (int k = 0; grown && k < 2; k++) {
-		int n = object_list(guest->objects, kinds[k], object, 32);
-
+	do {
+		n = object_list(guest->objects, kind, above, object, OBJECT_BATCH);
 		for (int i = 0; i < n; i++) {
 			uint64_t size = round_up(object[i].size, GRANULE_BYTES);
 
+			above = object[i].key;
 			if (object[i].device != device->ordinal ||
-			    !(object[i].flags & OBJECT_IMPORTED) || size > grown ||
+			    !(object[i].flags & OBJECT_IMPORTED) || size > grown - bytes ||
 			    shared_covered(guest->ledger, object[i].shared))
 				continue;
 			bytes += size;
-			grown -= size;
 		}
-	}
+	} while (n == OBJECT_BATCH);
 	return bytes;
+}
+
+/* Nobody says whose figure it stands in: it is ours if our figure has grown by as much. */
+static uint64_t inherited(struct guest *guest, struct guest_device *device, uint64_t grown)
+{
+	uint64_t bytes = inherited_of_kind(guest, device, OBJECT_IPC, grown);
+
+	return bytes + inherited_of_kind(guest, device, OBJECT_POINTER, grown - bytes);
 }
 
 /* Splits what is left of the driver's figure into contexts and code. */

@@ -16,23 +16,23 @@
 enum object_kind {
 	OBJECT_NONE,
 	OBJECT_MEMORY,	 /* key: address from cuMemAlloc and its like */
-	OBJECT_GRANULE,	 /* key: address of 2 MiB that small allocations share */
-	OBJECT_HANDLE,	 /* key: physical memory handle (VMM) */
-	OBJECT_MAPPING,	 /* key: address at which a handle is mapped; `peer` is the handle */
+	OBJECT_GRANULE,	 /* key: address of 2 MiB; refs: small allocations in it */
+	OBJECT_HANDLE,	 /* key: physical memory handle (VMM); refs: of the program */
+	OBJECT_MAPPING,	 /* key: address at which a handle is mapped */
 	OBJECT_LEAVING,	 /* key: of a mapping that the driver is just taking away */
 	OBJECT_GONE,	 /* key: of the mapping; the handle that goes with it, as it was */
-	OBJECT_TILE,	 /* key: part of a sparse array that a handle backs; `peer` is the handle */
-	OBJECT_PARTING,	 /* key: event after which memory at address `peer` is free */
+	OBJECT_TILE,	 /* key: part of a sparse array that a handle backs */
+	OBJECT_PARTING,	 /* key: event after which the memory, as it was otherwise, is free */
 	OBJECT_ARRAY,	 /* key: array or mipmapped array */
 	OBJECT_SHARE,	 /* key: of an entry in the tenant's table; refs: objects that hold it */
 	OBJECT_IPC,	 /* key: address from cuIpcOpenMemHandle; refs: times it was opened */
 	OBJECT_EXTERNAL, /* key: external memory */
-	OBJECT_POOL,	 /* key: memory pool; others: see hook_pool.c */
+	OBJECT_POOL,	 /* key: memory pool; bytes: of its reserve, see hook_pool.c */
 	OBJECT_POINTER,	 /* key: address exported from or imported into a pool */
-	OBJECT_EXEC,	 /* key: executable graph that owns memory */
+	OBJECT_EXEC,	 /* key: executable graph that owns memory; size: what its nodes ask for */
 	OBJECT_MODULE,	 /* key: module or library; bytes: a guess of its size */
 	OBJECT_CONTEXT,	 /* key: context that the program created */
-	OBJECT_KFD,	 /* key: handle of /dev/kfd; this and the next two: see amd/memory/hook_memory.c */
+	OBJECT_KFD,	 /* key: handle of /dev/kfd; this and the next two: AMD's hook_memory.c */
 	OBJECT_GEM,	 /* key: handle of a render node, see amd/files.h; refs: of that key */
 	OBJECT_DMABUF,	 /* key: inode of a descriptor that holds memory without a handle */
 	OBJECT_KINDS,
@@ -50,16 +50,39 @@ struct object {
 	uint64_t key;
 	uint8_t kind;	  /* enum object_kind */
 	uint8_t category; /* enum category that carries its charge */
-	uint16_t flags;
-	int16_t device;	  /* CUDA ordinal; AMD's: index in struct amd */
-	int16_t spare;
+	uint16_t flags;	  /* enum object_flags */
+	int16_t device;	  /* CUDA ordinal; AMD's: index in struct amd; -1: none */
+	uint32_t refs;	  /* of the kinds that say so */
 	uint64_t bytes;	  /* charged */
 	uint64_t size;	  /* as the program asked for it */
 	uint64_t context; /* goes with it when it is destroyed; 0: outlives contexts */
-	uint64_t peer;	  /* see the kinds; of AMD's: inode of its dma-buf, if it has one */
-	uint32_t refs;	  /* granule: allocations in it; handle: references */
-	uint32_t maps;	  /* handle: mappings; graph: epoch in which it was last backed */
-	struct shared_key shared;
+	struct shared_key shared; /* its entry in the tenant's table, if flags have OBJECT_SHARED */
+	union {
+		struct {
+			uint32_t maps;	/* mappings of it */
+			int16_t number; /* that its descriptors are stamped with; 0: none */
+		} handle;		/* OBJECT_HANDLE, OBJECT_GONE */
+		struct {
+			uint64_t handle;
+		} mapping; /* OBJECT_MAPPING, OBJECT_LEAVING */
+		struct {
+			uint64_t handle;
+			uint64_t array;
+		} tile; /* OBJECT_TILE */
+		struct {
+			uint64_t address;
+		} parting; /* OBJECT_PARTING */
+		struct {
+			uint64_t unfit_bytes; /* so much did not fit in one piece; 0: unknown */
+			uint64_t unfit_used;  /* while as much was in use, or more */
+		} pool;			      /* OBJECT_POOL */
+		struct {
+			uint32_t epoch; /* in which it was last backed; 0: never */
+		} exec;			/* OBJECT_EXEC */
+		struct {
+			uint64_t inode; /* of its dma-buf; 0: it has none */
+		} amd;			/* OBJECT_KFD, OBJECT_GEM, OBJECT_DMABUF */
+	};
 };
 
 struct object_table;

@@ -111,12 +111,12 @@ static uint64_t node_bytes(CUgraph graph, int depth, int *device)
 static CUresult reserve(struct guest *guest, struct guest_device *device, const struct object *exec,
 			struct charge *charge)
 {
-	bool backed = exec->maps == atomic_load(&device->graph_epoch) + 1;
+	bool backed = exec->exec.epoch == atomic_load(&device->graph_epoch) + 1;
 
 	return charge_reserve(guest, device, backed ? 0 : round_up(exec->size, POOL_BYTES), charge);
 }
 
-/* What `maps` of the graph that was backed just now is, until the next one is. */
+/* What `epoch` of the graph that was backed just now is, until the next one is. */
 static uint32_t backed_last(struct guest_device *device)
 {
 	return atomic_fetch_add(&device->graph_epoch, 1) + 2;
@@ -124,7 +124,7 @@ static uint32_t backed_last(struct guest_device *device)
 
 static bool mark_backed(struct object *exec, void *arg)
 {
-	exec->maps = *(const uint32_t *)arg;
+	exec->exec.epoch = *(const uint32_t *)arg;
 	return true;
 }
 
@@ -151,7 +151,7 @@ CUresult graph_run(struct guest *guest, CUgraphExec hexec, CUstream stream, grap
 		epoch = atomic_load(&device->graph_epoch) + 1;
 		graph_settle(guest, device);
 		charge_cancel(&charge); /* settled: what it took is charged to graphs */
-		if (!e && exec.maps != epoch) {
+		if (!e && exec.exec.epoch != epoch) {
 			epoch = backed_last(device);
 			object_change(guest->objects, OBJECT_EXEC, KEY(hexec), false, mark_backed,
 				      &epoch);
@@ -204,7 +204,7 @@ static CUresult instantiate_end(struct guest *guest, struct owned *owned, CUresu
 	if (e || !owned->device)
 		return e;
 	if (owned->uploads)
-		owned->exec.maps = backed_last(owned->device);
+		owned->exec.exec.epoch = backed_last(owned->device);
 	owned->exec.key = KEY(*exec);
 	if (object_put(guest->objects, &owned->exec)) {
 		DRIVER(cuGraphExecDestroy, (*exec));

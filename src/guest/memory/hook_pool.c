@@ -287,15 +287,15 @@ static CUresult undo(struct guest *guest, struct guest_device *device,
 
 /*
  * A pool that grew has no piece as large as what was asked for, but for the rest of what it grew
- * by. That size is remembered (`peer`), and at what use (`size`): until less is in use again, as
- * much will not fit, however much room there is in all.
+ * by. That size is remembered, and at what use: until less is in use again, as much will not fit,
+ * however much room there is in all.
  */
 static bool set_pieces(struct object *pool, void *arg)
 {
 	const uint64_t *seen = arg; /* size, use */
 
-	pool->peer = seen[0];
-	pool->size = seen[1];
+	pool->pool.unfit_bytes = seen[0];
+	pool->pool.unfit_used = seen[1];
 	return true;
 }
 
@@ -314,7 +314,8 @@ static bool has_room(const struct request *request, const struct object *pool)
 	uint64_t reserved = reserve_of(request->pool);
 	uint64_t used = attribute(request->pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
 
-	if (pool->peer && request->bytes >= pool->peer && used >= pool->size)
+	if (pool->pool.unfit_bytes && request->bytes >= pool->pool.unfit_bytes &&
+	    used >= pool->pool.unfit_used)
 		return false;
 	return reserved >= used && reserved - used >= request->bytes;
 }

@@ -20,9 +20,9 @@ static bool handle_count(struct object *handle, void *arg)
 	struct count *count = arg;
 
 	handle->refs += (uint32_t)count->refs;
-	handle->maps += (uint32_t)count->maps;
+	handle->handle.maps += (uint32_t)count->maps;
 	count->after = *handle;
-	return handle->refs || handle->maps;
+	return handle->refs || handle->handle.maps;
 }
 
 static bool change(struct guest *guest, uint64_t handle, struct count *count)
@@ -32,13 +32,13 @@ static bool change(struct guest *guest, uint64_t handle, struct count *count)
 
 static bool is_gone(const struct object *handle)
 {
-	return !handle->refs && !handle->maps;
+	return !handle->refs && !handle->handle.maps;
 }
 
 /* After the driver freed it; the object is in the table no more. */
 static void gone(struct guest *guest, const struct object *handle)
 {
-	share_number_drop(guest, handle->spare);
+	share_number_drop(guest, handle->handle.number);
 	share_drop(guest, handle);
 }
 
@@ -55,7 +55,7 @@ static void restore(struct guest *guest, uint64_t handle, struct object *as_gone
 	as_gone->kind = OBJECT_HANDLE;
 	as_gone->key = handle;
 	as_gone->refs = (uint32_t)refs;
-	as_gone->maps = (uint32_t)maps;
+	as_gone->handle.maps = (uint32_t)maps;
 	object_put(guest->objects, as_gone);
 }
 
@@ -141,7 +141,7 @@ static bool mark_shared(struct object *handle, void *arg)
 {
 	const struct object *shared = arg;
 
-	handle->spare = shared->spare;
+	handle->handle.number = shared->handle.number;
 	handle->flags = shared->flags;
 	handle->bytes = shared->bytes;
 	handle->shared = shared->shared;
@@ -170,8 +170,8 @@ CUresult hook_cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
 		       CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
 	GUEST_OR_PASS(cuMemMap, (ptr, size, offset, handle, flags));
-	struct object mapping = {.kind = OBJECT_MAPPING, .key = ptr, .size = size, .peer = handle,
-				 .device = -1};
+	struct object mapping = {.kind = OBJECT_MAPPING, .key = ptr, .size = size,
+				 .mapping.handle = handle, .device = -1};
 	struct count count = {.maps = 1};
 	struct object object;
 	CUresult e;
@@ -210,7 +210,7 @@ static void leave(struct guest *guest, uint64_t at, uint64_t end)
 			at += GRANULE_BYTES; /* a gap, or not ours */
 			continue;
 		}
-		if (change(guest, mapping.peer, &count) && is_gone(&count.after)) {
+		if (change(guest, mapping.mapping.handle, &count) && is_gone(&count.after)) {
 			count.after.kind = OBJECT_GONE;
 			count.after.key = at;
 			object_put(guest->objects, &count.after);
@@ -234,7 +234,7 @@ static void left(struct guest *guest, uint64_t at, uint64_t end, bool done)
 		}
 		was_last = object_take(guest->objects, OBJECT_GONE, at, &handle);
 		if (!done) {
-			restore(guest, mapping.peer, was_last ? &handle : NULL, 0, 1);
+			restore(guest, mapping.mapping.handle, was_last ? &handle : NULL, 0, 1);
 			mapping.kind = OBJECT_MAPPING;
 			object_put(guest->objects, &mapping);
 		} else if (was_last) {
@@ -281,12 +281,13 @@ CUresult hook_cuMemExportToShareableHandle(void *shareableHandle,
 		key = entry_key(shareableHandle, sizeof(CUmemFabricHandle));
 	} else if (handleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
 		/* Every descriptor of one object gets one number, so that all lead to one entry. */
-		if (object.spare) {
-			share_stamp(*(int *)shareableHandle, object.spare, &key);
+		if (object.handle.number) {
+			share_stamp(*(int *)shareableHandle, object.handle.number, &key);
 			return e;
 		}
-		object.spare = (int16_t)share_stamp_new(guest, *(int *)shareableHandle, &key);
-		if (!object.spare)
+		object.handle.number =
+			(int16_t)share_stamp_new(guest, *(int *)shareableHandle, &key);
+		if (!object.handle.number)
 			return e;
 	} else {
 		return e;
@@ -295,7 +296,7 @@ CUresult hook_cuMemExportToShareableHandle(void *shareableHandle,
 	if (!object_change(guest->objects, OBJECT_HANDLE, handle, false, mark_shared, &object)) {
 		/* Another thread released it meanwhile. */
 		entry_leave(guest, &object);
-		share_number_drop(guest, object.spare);
+		share_number_drop(guest, object.handle.number);
 	}
 	return e;
 }
@@ -360,7 +361,7 @@ static void untile(struct guest *guest, uint64_t key)
 	struct object tile;
 
 	if (object_take(guest->objects, OBJECT_TILE, key, &tile))
-		drop(guest, tile.peer);
+		drop(guest, tile.tile.handle);
 }
 
 typedef CUresult map_array_fn(CUarrayMapInfo *list, unsigned int count, CUstream stream);
@@ -376,15 +377,15 @@ static CUresult map_array(struct guest *guest, CUarrayMapInfo *list, unsigned in
 	guest_depth--;
 	for (unsigned int i = 0; !e && i < count; i++) {
 		struct object tile = {.kind = OBJECT_TILE, .key = tile_key(&list[i]), .device = -1,
-				      .context = 0, .size = KEY(list[i].resource.array)};
+				      .tile.array = KEY(list[i].resource.array)};
 		struct count one = {.maps = 1};
 
 		untile(guest, tile.key); /* mapping over a mapping replaces it */
 		if (list[i].memOperationType != CU_MEM_OPERATION_TYPE_MAP)
 			continue;
-		tile.peer = list[i].memHandle.memHandle;
-		if (change(guest, tile.peer, &one) && object_put(guest->objects, &tile))
-			drop(guest, tile.peer);
+		tile.tile.handle = list[i].memHandle.memHandle;
+		if (change(guest, tile.tile.handle, &one) && object_put(guest->objects, &tile))
+			drop(guest, tile.tile.handle);
 	}
 	charge_release_end_all(guest);
 	return e;
@@ -405,7 +406,7 @@ CUresult hook_cuMemMapArrayAsync_ptsz(CUarrayMapInfo *mapInfoList, unsigned int 
 
 static bool of_array(const struct object *object, void *arg)
 {
-	return object->kind == OBJECT_TILE && object->size == *(const uint64_t *)arg;
+	return object->kind == OBJECT_TILE && object->tile.array == *(const uint64_t *)arg;
 }
 
 void vmm_forget_array(struct guest *guest, uint64_t array)
@@ -418,6 +419,6 @@ void vmm_forget_array(struct guest *guest, uint64_t array)
 	do {
 		n = object_sweep(guest->objects, of_array, &array, tiles, OBJECT_BATCH);
 		for (int i = 0; i < n; i++)
-			drop(guest, tiles[i].peer);
+			drop(guest, tiles[i].tile.handle);
 	} while (n == OBJECT_BATCH);
 }

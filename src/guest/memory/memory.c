@@ -148,7 +148,7 @@ void memory_freed_in_stream(struct guest *guest, const struct object *object, CU
 
 	if (!DRIVER(cuEventCreate, (&event, CU_EVENT_DISABLE_TIMING))) {
 		parting.kind = OBJECT_PARTING;
-		parting.peer = object->key;
+		parting.parting.address = object->key;
 		parting.key = KEY(event);
 		if (!DRIVER(cuEventRecord, (event, stream)) &&
 		    !object_put(guest->objects, &parting)) {
@@ -181,7 +181,7 @@ static void memory_reap_one(struct guest *guest, uint64_t key)
 		return;
 	}
 	DRIVER(cuEventDestroy_v2, (event));
-	parting.key = parting.peer;
+	parting.key = parting.parting.address;
 	release(guest, &parting);
 }
 
@@ -229,7 +229,7 @@ void memory_forget_context(struct guest *guest, CUcontext context)
 		n = object_sweep(guest->objects, of_context, &key, gone, OBJECT_BATCH);
 		for (int i = 0; i < n; i++) {
 			if (gone[i].kind == OBJECT_PARTING)
-				gone[i].key = gone[i].peer;
+				gone[i].key = gone[i].parting.address;
 			if (gone[i].kind == OBJECT_ARRAY)
 				vmm_forget_array(guest, gone[i].key);
 			charge_release_begin(guest_device(guest, gone[i].device));

@@ -55,7 +55,7 @@ static bool mark_shared(struct object *object, void *arg)
 	if (!(object->flags & OBJECT_SHARED)) {
 		object->flags |= OBJECT_SHARED;
 		object->shared = marking->with.shared;
-		object->peer = marking->with.peer;
+		object->amd.inode = marking->with.amd.inode;
 		marking->done = true;
 	}
 	return true;
@@ -83,7 +83,7 @@ static void exported(struct amd_call *call, uint64_t handle, const struct identi
 		       SHARED_COVERED, amd_limit(call->guest, device)))
 		return;
 	entry_hold(call->guest, what->key, object);
-	object->peer = what->inode;
+	object->amd.inode = what->inode;
 	object_change(objects, kind, key, false, mark_shared, &marking);
 	if (!marking.done) /* meanwhile freed, or exported by another thread */
 		entry_leave(call->guest, object);
@@ -115,7 +115,7 @@ static int join(struct amd_call *call, struct amd_device *device, const struct i
 				  .flags = OBJECT_IMPORTED};
 	if (!r || r == -EEXIST) {
 		entry_hold(call->guest, what->key, object);
-		object->peer = what->inode;
+		object->amd.inode = what->inode;
 		return 0;
 	}
 	r = amd_charge_reserve(call->guest, call->amd, device, call->fd, DEMAND_VRAM, bytes,

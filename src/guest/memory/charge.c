@@ -121,10 +121,20 @@ void charge_commit(struct charge *charge, enum category category, uint64_t actua
 	calls_end(charge->device);
 }
 
-void charge_cancel(struct charge *charge)
+static void charge_retract(struct charge *charge)
 {
 	quota_cancel(slot_of(charge->guest), charge->device->ledger, charge->reserved);
 	calls_end(charge->device);
+}
+
+void charge_settle(struct charge *charge)
+{
+	charge_retract(charge);
+}
+
+void charge_cancel(struct charge *charge)
+{
+	charge_retract(charge);
 }
 
 void charge_release_begin(struct guest_device *device)

@@ -24,8 +24,12 @@ struct charge {
 
 /*
  * CUDA_SUCCESS, or CUDA_ERROR_OUT_OF_MEMORY when the tenant's quota does not allow it, after what
- * this process can give back was given back. Call no driver function with a lock held, and end
- * every success with charge_commit or charge_cancel.
+ * this process can give back was given back. Call no driver function with a lock held. Every
+ * success ends in one of three ways:
+ *
+ *	charge_reserve ── the driver ──┬─ gave it ──────────────────────► charge_commit
+ *	                               ├─ gave it, and a pool grew ─────► charge_settle
+ *	                               └─ refused ──────────────────────► charge_cancel
  */
 CUresult charge_reserve(struct guest *guest, struct guest_device *device, uint64_t bytes,
 			struct charge *ret);
@@ -39,7 +43,9 @@ bool charge_try(struct guest *guest, struct guest_device *device, uint64_t bytes
 
 /* The driver did it and took `actual` bytes. */
 void charge_commit(struct charge *charge, enum category category, uint64_t actual);
-/* The driver refused. */
+/* The driver did it, and what it took is charged already: to a pool or to graphs, by following. */
+void charge_settle(struct charge *charge);
+/* The driver refused, or nothing was taken after all. */
 void charge_cancel(struct charge *charge);
 
 /*

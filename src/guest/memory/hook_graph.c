@@ -150,7 +150,10 @@ CUresult graph_run(struct guest *guest, CUgraphExec hexec, CUstream stream, grap
 	if (device) {
 		epoch = atomic_load(&device->graph_epoch) + 1;
 		graph_settle(guest, device);
-		charge_cancel(&charge); /* settled: what it took is charged to graphs */
+		if (e)
+			charge_cancel(&charge);
+		else
+			charge_settle(&charge);
 		if (!e && exec.exec.epoch != epoch) {
 			epoch = backed_last(device);
 			object_change(guest->objects, OBJECT_EXEC, KEY(hexec), false, mark_backed,
@@ -199,7 +202,10 @@ static CUresult instantiate_end(struct guest *guest, struct owned *owned, CUresu
 {
 	if (owned->uploads) {
 		graph_settle(guest, owned->device);
-		charge_cancel(&owned->charge);
+		if (e)
+			charge_cancel(&owned->charge);
+		else
+			charge_settle(&owned->charge);
 	}
 	if (e || !owned->device)
 		return e;

@@ -348,7 +348,10 @@ static CUresult from_pool(struct guest *guest, const struct request *request, st
 	now = reserve_of(request->pool);
 	if (now != seen.charged || !still(guest, &seen))
 		now = settle(guest, request->pool);
-	charge_cancel(&charge); /* settled: what it took is charged to the pool */
+	if (e)
+		charge_cancel(&charge);
+	else
+		charge_settle(&charge);
 	if (e || now <= seen.charged)
 		return e;
 	note_growth(guest, request, now - seen.charged);

@@ -86,25 +86,35 @@ static uint64_t sane_limit(uint64_t limit)
 	return limit < QUOTA_ABSURD_BYTES ? limit : QUOTA_ABSURD_BYTES;
 }
 
-int quota_reserve(struct slot *slot, int device, uint64_t bytes, uint64_t limit)
+int quota_reserve_sum(struct slot *slot, int device, uint64_t bytes, uint64_t limit,
+		      uint64_t *ret_used)
 {
 	uint64_t *pending;
 
 	if (!device_ok(slot, device))
 		return -EINVAL;
 	limit = sane_limit(limit);
+	*ret_used = bytes;
 	if (bytes > limit || bytes > QUOTA_RESERVE_MAX)
 		return -EDQUOT;
 	pending = &row_of(slot, device)->pending;
 	atomic_publish_add(pending, bytes);
 	FAULT_POINT(RESERVE_PUBLISHED);
-	if (sum_all(slot->ledger, device).total <= limit) {
+	*ret_used = sum_all(slot->ledger, device).total;
+	if (*ret_used <= limit) {
 		FAULT_POINT(RESERVE_ADMITTED);
 		return 0;
 	}
 	atomic_sub_floor(pending, bytes);
 	FAULT_POINT(RESERVE_RETRACTED);
 	return -EDQUOT;
+}
+
+int quota_reserve(struct slot *slot, int device, uint64_t bytes, uint64_t limit)
+{
+	uint64_t used;
+
+	return quota_reserve_sum(slot, device, bytes, limit, &used);
 }
 
 /*

@@ -76,7 +76,7 @@ static bool context_made(struct charge *charge)
 	if (!guess && !charge->reserved) {
 		if (!truth_reconcile(guest, device)) /* the driver does not tell */
 			charge_follow(guest, device, CAT_CONTEXT, 0, TRUTH_CONTEXT_BYTES);
-	} else if (truth_due(guest, device, 0, guest_limit(guest, device))) {
+	} else if (truth_due_now(guest, device)) {
 		truth_reconcile(guest, device);
 	}
 	if (!charge_over(guest, device))

@@ -74,23 +74,42 @@ static int reserve_again(struct guest *guest, struct guest_device *device, uint6
 	return r;
 }
 
+/* Whether the bytes are reserved. *ret_used: what the tenant uses with them, unless by_driver. */
+static bool charge_admit(struct guest *guest, struct guest_device *device, uint64_t bytes,
+			 uint64_t *ret_used)
+{
+	uint64_t limit = charge_limit(guest, device);
+	int r;
+
+	calls_begin(device);
+	r = by_driver(guest) ? reserve_by_driver(guest, device, bytes, limit)
+			     : quota_reserve_sum(slot_of(guest), device->ledger, bytes, limit,
+						 ret_used);
+	if (r)
+		calls_end(device);
+	return !r;
+}
+
 bool charge_try(struct guest *guest, struct guest_device *device, uint64_t bytes,
 		struct charge *ret)
 {
-	uint64_t limit = guest_limit(guest, device);
-	int r;
+	struct charge charge = {guest, device, bytes};
+	uint64_t used = 0;
+	bool admitted = charge_admit(guest, device, bytes, &used);
 
-	if (!by_driver(guest) && truth_due(guest, device, bytes, limit))
+	/*
+	 * What the driver took for itself may have to be looked at first. One sum over the slots
+	 * tells both: a second one is made only where there is a look in between.
+	 */
+	if (!by_driver(guest) && truth_due(guest, device, used, guest_limit(guest, device))) {
+		if (admitted)
+			charge_cancel(&charge);
 		truth_reconcile(guest, device);
-	limit = charge_limit(guest, device);
-	calls_begin(device);
-	r = by_driver(guest) ? reserve_by_driver(guest, device, bytes, limit) :
-			       quota_reserve(slot_of(guest), device->ledger, bytes, limit);
-	if (r) {
-		calls_end(device);
-		return false;
+		admitted = charge_admit(guest, device, bytes, &used);
 	}
-	*ret = (struct charge){guest, device, bytes};
+	if (!admitted)
+		return false;
+	*ret = charge;
 	FAULT_POINT(GUEST_RESERVED);
 	return true;
 }
@@ -191,6 +210,6 @@ bool charge_over(struct guest *guest, struct guest_device *device)
 void charge_stale(struct guest *guest, struct guest_device *device)
 {
 	atomic_store(&device->stale, true);
-	if (!by_driver(guest) && truth_due(guest, device, 0, guest_limit(guest, device)))
+	if (!by_driver(guest) && truth_due_now(guest, device))
 		truth_reconcile(guest, device);
 }

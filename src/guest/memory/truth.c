@@ -166,14 +166,13 @@ static bool has_others(struct guest *guest)
 	return false;
 }
 
-bool truth_due(struct guest *guest, struct guest_device *device, uint64_t bytes, uint64_t limit)
+bool truth_due(struct guest *guest, struct guest_device *device, uint64_t used, uint64_t limit)
 {
-	uint64_t used = quota_used(guest->ledger, device->ledger);
 	uint64_t now = clock_ns(CLOCK_MONOTONIC_COARSE), last = atomic_load(&device->reconciled_ns);
 	bool stale = atomic_load(&device->stale), due;
 	uint64_t margin = margin_of(guest, limit, stale);
 
-	if (used + bytes + margin > limit) {
+	if (used > limit || margin > limit - used) {
 		/* Of a process without a context the driver knows nothing, only of others. */
 		if (!atomic_load(&device->contexts) && !has_others(guest))
 			return false;
@@ -188,6 +187,12 @@ bool truth_due(struct guest *guest, struct guest_device *device, uint64_t bytes,
 		return false;
 	}
 	return due;
+}
+
+bool truth_due_now(struct guest *guest, struct guest_device *device)
+{
+	return truth_due(guest, device, quota_used(guest->ledger, device->ledger),
+			 guest_limit(guest, device));
 }
 
 /* Will a context be near the limit? */

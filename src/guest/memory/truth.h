@@ -37,11 +37,14 @@ void truth_expect(struct guest *guest, struct guest_device *device);
 void truth_expect_any(struct guest *guest);
 
 /*
- * Is it time to look? Often when an admission of `bytes` comes close to the limit, so that what the
- * driver took for itself matters; else once a second, from when NVML is open. Cheap while the
- * answer is no.
+ * Is it time to look? Often when `used`, what the tenant uses with what is asked for, is close to
+ * the limit, so that what the driver took for itself matters; else once a second, from when NVML is
+ * open. Cheap while the answer is no.
  */
-bool truth_due(struct guest *guest, struct guest_device *device, uint64_t bytes, uint64_t limit);
+bool truth_due(struct guest *guest, struct guest_device *device, uint64_t used, uint64_t limit);
+
+/* The same with what the tenant uses now. */
+bool truth_due_now(struct guest *guest, struct guest_device *device);
 
 /*
  * Sets the context and module categories from the driver's figure, and learns what the tenant's

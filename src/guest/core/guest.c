@@ -22,12 +22,12 @@ static struct guest_page no_page;
 _Atomic(struct guest_page *) guest_page = &no_page;
 
 /* Where a kernel cannot wipe the page in a child, the C library's handler does. It cannot block. */
-static void wipe(void)
+static void guest_wipe(void)
 {
 	atomic_store_explicit(&atomic_load(&guest_page)->guest, NULL, memory_order_relaxed);
 }
 
-static struct guest_page *page_get(void)
+static struct guest_page *guest_get_page(void)
 {
 	struct guest_page *page = atomic_load(&guest_page), *expected = &no_page;
 
@@ -41,13 +41,13 @@ static struct guest_page *page_get(void)
 		return expected;
 	}
 	if (madvise(page, 4096, MADV_WIPEONFORK))
-		pthread_atfork(NULL, NULL, wipe);
+		pthread_atfork(NULL, NULL, guest_wipe);
 	return page;
 }
 
 /* Does not say so itself: the thread that loses the race to make the guest stays silent. */
-__attribute__((format(printf, 2, 3)))
-static void close_gpu(struct guest *guest, const char *fmt, ...)
+__attribute__((format(printf, 2, 3))) static void guest_close_gpu(struct guest *guest,
+								  const char *fmt, ...)
 {
 	va_list ap;
 
@@ -67,7 +67,7 @@ void guest_complain(const char *complaint)
 		return; /* nobody listens */
 }
 
-static const char *explain(int error)
+static const char *guest_explain_error(int error)
 {
 	switch (error) {
 	case -ENOENT:
@@ -103,7 +103,7 @@ static const char *explain(int error)
 
 void guest_explain(const struct guest *guest, int error, char *ret, size_t len)
 {
-	snprintf(ret, len, LEDGER_SAYS, guest->dir, explain(error));
+	snprintf(ret, len, LEDGER_SAYS, guest->dir, guest_explain_error(error));
 }
 
 int guest_drop_in_policy(struct policy *policy, void *arg)
@@ -129,7 +129,7 @@ int guest_drop_in_policy(struct policy *policy, void *arg)
 	return 0;
 }
 
-static int drop_in_read(struct config *config)
+static int guest_read_drop_in(struct config *config)
 {
 	char *text;
 	ssize_t n;
@@ -148,13 +148,13 @@ static int drop_in_read(struct config *config)
 	munmap(text, 65536);
 	if (r && !config->complaint[0])
 		snprintf(config->complaint, sizeof(config->complaint),
-			 CONFIG_FILE " cannot be read: %s", explain(r));
+			 CONFIG_FILE " cannot be read: %s", guest_explain_error(r));
 	return r;
 }
 
 static const uint32_t no_gate = POLICY_GATE_OPEN, metered_gate = POLICY_GATE_METERED;
 
-static int drop_in_tenant(struct guest *guest)
+static int guest_make_drop_in(struct guest *guest)
 {
 	char runtime[200];
 	int r = tenant_runtime_dir(runtime, sizeof(runtime));
@@ -172,7 +172,7 @@ static int drop_in_tenant(struct guest *guest)
 	return r == -EEXIST ? 0 : r;
 }
 
-static void configure(struct guest *guest)
+static void guest_configure(struct guest *guest)
 {
 	const char *dir = getenv("ALLOT_TENANT_DIR");
 	int r;
@@ -182,9 +182,11 @@ static void configure(struct guest *guest)
 	guest->error = CUDA_ERROR_INVALID_VALUE;
 	if (dir) {
 		if (dir[0] != '/' || strlen(dir) >= sizeof(guest->dir)) {
-			close_gpu(guest, "ALLOT_TENANT_DIR is \"%.60s\": not an absolute path of "
-				  "at most %zu characters; start the program with `allot run`",
-				  dir, sizeof(guest->dir) - 1);
+			guest_close_gpu(
+				guest,
+				"ALLOT_TENANT_DIR is \"%.60s\": not an absolute path of "
+				"at most %zu characters; start the program with `allot run`",
+				dir, sizeof(guest->dir) - 1);
 			return;
 		}
 		strcpy(guest->dir, dir);
@@ -192,12 +194,13 @@ static void configure(struct guest *guest)
 		if (!r)
 			r = policy_read(guest->policy_map, &guest->policy);
 		if (r) {
-			close_gpu(guest, "the policy of tenant %.80s %s", guest->dir, explain(r));
+			guest_close_gpu(guest, "the policy of tenant %.80s %s", guest->dir,
+					guest_explain_error(r));
 			return;
 		}
 		guest->gate = policy_gate(guest->policy_map);
 	} else {
-		if (drop_in_read(&guest->config)) {
+		if (guest_read_drop_in(&guest->config)) {
 			guest->mode = GUEST_CLOSED;
 			return;
 		}
@@ -205,10 +208,10 @@ static void configure(struct guest *guest)
 			guest->mode = GUEST_INERT;
 			return;
 		}
-		r = drop_in_tenant(guest);
+		r = guest_make_drop_in(guest);
 		if (r) {
-			close_gpu(guest, "tenant %.64s cannot be created: %s",
-				  guest->config.tenant, explain(r));
+			guest_close_gpu(guest, "tenant %.64s cannot be created: %s",
+					guest->config.tenant, guest_explain_error(r));
 			return;
 		}
 	}
@@ -217,14 +220,14 @@ static void configure(struct guest *guest)
 		r = object_table_new(&guest->objects);
 	if (r) {
 		guest->error = CUDA_ERROR_OPERATING_SYSTEM;
-		close_gpu(guest, LEDGER_SAYS, guest->dir, explain(r));
+		guest_close_gpu(guest, LEDGER_SAYS, guest->dir, guest_explain_error(r));
 	}
 }
 
 struct guest *guest_start(void)
 {
 	static struct guest no_memory = {.mode = GUEST_CLOSED, .error = CUDA_ERROR_OUT_OF_MEMORY};
-	struct guest_page *page = page_get();
+	struct guest_page *page = guest_get_page();
 	struct guest *guest, *expected = NULL;
 	int saved = errno;
 
@@ -232,7 +235,7 @@ struct guest *guest_start(void)
 		     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (guest == MAP_FAILED)
 		return &no_memory;
-	configure(guest);
+	guest_configure(guest);
 	if (!atomic_compare_exchange_strong(&page->guest, &expected, guest)) {
 		ledger_close(guest->ledger);
 		policy_close(guest->policy_map);
@@ -268,7 +271,7 @@ uint64_t guest_generation(const struct guest *guest)
 }
 
 /* A policy that cannot be read, or does not name the device, gives nothing: it fails closed. */
-static uint64_t resolve(struct guest *guest, const uint8_t uuid[16], uint64_t total_bytes)
+static uint64_t guest_read_limit(struct guest *guest, const uint8_t uuid[16], uint64_t total_bytes)
 {
 	struct policy policy;
 	uint64_t limit;
@@ -290,7 +293,7 @@ uint64_t guest_limit_cached(struct guest *guest, const uint8_t uuid[16], uint64_
 	/* Of threads that refresh at once, the last to write has looked again after writing. */
 	do {
 		now = guest_generation(guest);
-		limit = resolve(guest, uuid, total_bytes);
+		limit = guest_read_limit(guest, uuid, total_bytes);
 		atomic_store_explicit(cached, limit, memory_order_relaxed);
 		atomic_store_explicit(generation, now, memory_order_release);
 	} while (guest_generation(guest) != now);
@@ -310,7 +313,7 @@ uint64_t guest_limit_by_uuid(struct guest *guest, const uint8_t uuid[16], unsign
 	int ordinal;
 
 	if (guest->policy_map || atomic_load_explicit(&guest->slot, memory_order_acquire))
-		return resolve(guest, uuid, total_bytes);
+		return guest_read_limit(guest, uuid, total_bytes);
 	ordinal = config_ordinal(getenv("CUDA_VISIBLE_DEVICES"), index, uuid);
 	if (ordinal < 0)
 		return 0;

@@ -7,7 +7,7 @@
 #include "guest/core/space.h"
 
 /* Asks the driver what devices there are. No lock: every thread asks for itself. */
-static CUresult enumerate(struct guest_device device[GUEST_DEVICES], int *ret_count)
+static CUresult limited_enumerate(struct guest_device device[GUEST_DEVICES], int *ret_count)
 {
 	int count = 0;
 	CUresult e = DRIVER(cuDeviceGetCount, (&count));
@@ -42,7 +42,7 @@ static CUresult enumerate(struct guest_device device[GUEST_DEVICES], int *ret_co
 }
 
 /* The thread that claims: everything below is files and memory, no driver. */
-static int claim(struct guest *guest, const struct guest_device *device, int count)
+static int limited_claim(struct guest *guest, const struct guest_device *device, int count)
 {
 	struct slot *slot;
 	int r = 0;
@@ -78,14 +78,14 @@ CUresult limited_attach(struct guest *guest)
 	if (atomic_load_explicit(&guest->slot, memory_order_acquire))
 		return CUDA_SUCCESS;
 	memset(device, 0, sizeof(device));
-	e = enumerate(device, &count);
+	e = limited_enumerate(device, &count);
 	if (e)
 		return e; /* not initialised: the program's own affair */
 	e = space_confirm(guest, count);
 	if (e)
 		return e;
 	if (once_begin(&guest->claim)) {
-		r = claim(guest, device, count);
+		r = limited_claim(guest, device, count);
 		if (r) {
 			guest->error = CUDA_ERROR_OPERATING_SYSTEM;
 			guest->mode = GUEST_CLOSED;

@@ -29,7 +29,7 @@ static _Atomic bool ending; /* the process ends: no thread is started any more *
 /* By index in the ledger: a look must not cost a search by UUID. */
 static _Atomic(nvmlDevice_t) handles[GUEST_DEVICES];
 
-static bool load(void)
+static bool own_nvml_load(void)
 {
 	int known = atomic_load_explicit(&loaded, memory_order_acquire);
 	void *handle;
@@ -44,7 +44,7 @@ static bool load(void)
 }
 
 /* The pid tells a forked child that it must initialise anew. */
-static bool initialise(void)
+static bool own_nvml_initialise(void)
 {
 	pid_t pid = getpid(), known = atomic_load_explicit(&ready, memory_order_acquire);
 
@@ -52,7 +52,7 @@ static bool initialise(void)
 		return true;
 	if (known == -1)
 		return false;
-	if (!load() || nvml.nvmlInit_v2() != NVML_SUCCESS) {
+	if (!own_nvml_load() || nvml.nvmlInit_v2() != NVML_SUCCESS) {
 		atomic_store(&ready, -1);
 		return false;
 	}
@@ -62,7 +62,7 @@ static bool initialise(void)
 	return true;
 }
 
-static bool find_device(const uint8_t uuid[16], int ledger_device, nvmlDevice_t *ret)
+static bool own_nvml_find_device(const uint8_t uuid[16], int ledger_device, nvmlDevice_t *ret)
 {
 	nvmlDevice_t device =
 		atomic_load_explicit(&handles[ledger_device], memory_order_relaxed);
@@ -79,7 +79,7 @@ static bool find_device(const uint8_t uuid[16], int ledger_device, nvmlDevice_t 
 }
 
 /* With the library loaded. */
-static void open_device(struct once *once)
+static void own_nvml_open(struct once *once)
 {
 	struct guest *guest = guest_made();
 	struct ledger_device_info info;
@@ -87,21 +87,22 @@ static void open_device(struct once *once)
 	nvmlDevice_t handle;
 
 	guest_depth++;
-	if (!ledger_device_info(guest->ledger, device, &info) && initialise())
-		find_device(info.uuid, device, &handle); /* whoever asks for it finds it now */
+	if (!ledger_device_info(guest->ledger, device, &info) && own_nvml_initialise())
+		own_nvml_find_device(info.uuid, device,
+				     &handle); /* whoever asks for it finds it now */
 	guest_depth--;
 	once_end(once, 0);
 }
 
-static void *run(void *arg)
+static void *own_nvml_run(void *arg)
 {
 	prctl(PR_SET_NAME, "allot-nvml"); /* whose it is, for who looks at a program's threads */
-	open_device(arg);
+	own_nvml_open(arg);
 	return NULL;
 }
 
 /* NVML's library may not be taken down under our thread. */
-static void at_exit(void)
+static void own_nvml_at_exit(void)
 {
 	struct guest *guest = guest_made();
 	uint64_t until_ns = now_monotonic_ns() + WAIT_NS;
@@ -111,12 +112,12 @@ static void at_exit(void)
 		once_wait_until(&guest->nvml[i], until_ns);
 }
 
-static void expect_exit(void)
+static void own_nvml_expect_exit(void)
 {
 	static _Atomic bool expected; /* also in a forked child, which inherits what atexit knows */
 
 	if (!atomic_exchange(&expected, true))
-		atexit(at_exit);
+		atexit(own_nvml_at_exit);
 }
 
 void own_nvml_begin(struct guest *guest, int ledger_device)
@@ -126,14 +127,14 @@ void own_nvml_begin(struct guest *guest, int ledger_device)
 
 	if (atomic_load(&once->state) != ONCE_NOT_YET || atomic_load(&ending) || !once_take(once))
 		return;
-	expect_exit();
+	own_nvml_expect_exit();
 	guest_depth++;
-	there = load();
+	there = own_nvml_load();
 	guest_depth--;
 	if (!there)
 		once_end(once, 0);
-	else if (thread_start(run, once))
-		open_device(once);
+	else if (thread_start(own_nvml_run, once))
+		own_nvml_open(once);
 }
 
 bool own_nvml_settled(struct guest *guest, int ledger_device)
@@ -153,7 +154,7 @@ const struct nvml_library *own_nvml_get(struct guest *guest, const uint8_t uuid[
 	if (!once_wait_until(once, now_monotonic_ns() + WAIT_NS))
 		return NULL;
 	guest_depth++;
-	found = initialise() && find_device(uuid, ledger_device, ret_device);
+	found = own_nvml_initialise() && own_nvml_find_device(uuid, ledger_device, ret_device);
 	guest_depth--;
 	atomic_compare_exchange_strong(&once->state, &state, ONCE_DONE);
 	return found ? &nvml : NULL;

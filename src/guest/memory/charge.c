@@ -8,12 +8,12 @@
 #include "guest/memory/holder.h"
 #include "guest/memory/truth.h"
 
-static struct slot *slot_of(struct guest *guest)
+static struct slot *charge_slot(struct guest *guest)
 {
 	return atomic_load_explicit(&guest->slot, memory_order_acquire);
 }
 
-static bool by_driver(const struct guest *guest)
+static bool charge_is_by_driver(const struct guest *guest)
 {
 	return guest->policy.flags & POLICY_ACCOUNTING_DRIVER;
 }
@@ -21,7 +21,7 @@ static bool by_driver(const struct guest *guest)
 uint64_t charge_limit(struct guest *guest, struct guest_device *device)
 {
 	uint64_t limit = guest_limit(guest, device);
-	uint64_t peers = by_driver(guest) ? 0 : atomic_load(&device->peers_bytes);
+	uint64_t peers = charge_is_by_driver(guest) ? 0 : atomic_load(&device->peers_bytes);
 
 	return limit > peers ? limit - peers : 0;
 }
@@ -30,7 +30,7 @@ uint64_t charge_limit(struct guest *guest, struct guest_device *device)
  * Accounting by the driver's figure. Pending is read before the figure: an allocation is always
  * in one of the two, because it leaves pending only after the driver has it.
  */
-static bool fits_by_driver(struct guest *guest, struct guest_device *device, uint64_t limit)
+static bool charge_fits_by_driver(struct guest *guest, struct guest_device *device, uint64_t limit)
 {
 	uint64_t pending = quota_pending(guest->ledger, device->ledger), figure;
 
@@ -39,38 +39,38 @@ static bool fits_by_driver(struct guest *guest, struct guest_device *device, uin
 	return pending <= limit && figure <= limit - pending;
 }
 
-static int reserve_by_driver(struct guest *guest, struct guest_device *device, uint64_t bytes,
-			     uint64_t limit)
+static int charge_reserve_by_driver(struct guest *guest, struct guest_device *device,
+				    uint64_t bytes, uint64_t limit)
 {
-	struct slot *slot = slot_of(guest);
+	struct slot *slot = charge_slot(guest);
 
 	if (bytes > QUOTA_RESERVE_MAX)
 		return -EDQUOT;
 	quota_publish(slot, device->ledger, bytes);
-	if (fits_by_driver(guest, device, limit))
+	if (charge_fits_by_driver(guest, device, limit))
 		return 0;
 	quota_cancel(slot, device->ledger, bytes);
 	return -EDQUOT;
 }
 
-static int reserve_again(struct guest *guest, struct guest_device *device, uint64_t bytes)
+static int charge_reserve_again(struct guest *guest, struct guest_device *device, uint64_t bytes)
 {
 	int token, r;
 
 	holder_give_back(guest, device);
 	truth_await_dead(guest, device);
-	if (!by_driver(guest)) {
+	if (!charge_is_by_driver(guest)) {
 		truth_reconcile(guest, device);
-		return quota_reserve_slow(slot_of(guest), device->ledger, bytes,
+		return quota_reserve_slow(charge_slot(guest), device->ledger, bytes,
 					  charge_limit(guest, device));
 	}
 	quota_reclaim(guest->ledger);
 	token = quota_lock(guest->ledger);
-	r = reserve_by_driver(guest, device, bytes, guest_limit(guest, device));
+	r = charge_reserve_by_driver(guest, device, bytes, guest_limit(guest, device));
 	if (token >= 0)
 		quota_unlock(token);
 	if (r)
-		quota_count_refusal(slot_of(guest), device->ledger);
+		quota_count_refusal(charge_slot(guest), device->ledger);
 	return r;
 }
 
@@ -82,9 +82,9 @@ static bool charge_admit(struct guest *guest, struct guest_device *device, uint6
 	int r;
 
 	calls_begin(device);
-	r = by_driver(guest) ? reserve_by_driver(guest, device, bytes, limit)
-			     : quota_reserve_sum(slot_of(guest), device->ledger, bytes, limit,
-						 ret_used);
+	r = charge_is_by_driver(guest)
+		    ? charge_reserve_by_driver(guest, device, bytes, limit)
+		    : quota_reserve_sum(charge_slot(guest), device->ledger, bytes, limit, ret_used);
 	if (r)
 		calls_end(device);
 	return !r;
@@ -101,7 +101,8 @@ bool charge_try(struct guest *guest, struct guest_device *device, uint64_t bytes
 	 * What the driver took for itself may have to be looked at first. One sum over the slots
 	 * tells both: a second one is made only where there is a look in between.
 	 */
-	if (!by_driver(guest) && truth_due(guest, device, used, guest_limit(guest, device))) {
+	if (!charge_is_by_driver(guest) &&
+	    truth_due(guest, device, used, guest_limit(guest, device))) {
 		if (admitted)
 			charge_cancel(&charge);
 		truth_reconcile(guest, device);
@@ -120,7 +121,7 @@ CUresult charge_reserve(struct guest *guest, struct guest_device *device, uint64
 	if (charge_try(guest, device, bytes, ret))
 		return CUDA_SUCCESS;
 	/* Not busy while we look at the driver's figure ourselves. */
-	if (reserve_again(guest, device, bytes))
+	if (charge_reserve_again(guest, device, bytes))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	calls_begin(device);
 	*ret = (struct charge){guest, device, bytes};
@@ -130,10 +131,10 @@ CUresult charge_reserve(struct guest *guest, struct guest_device *device, uint64
 
 void charge_commit(struct charge *charge, enum category category, uint64_t actual)
 {
-	struct slot *slot = slot_of(charge->guest);
+	struct slot *slot = charge_slot(charge->guest);
 
 	FAULT_POINT(GUEST_DRIVER_GAVE);
-	if (by_driver(charge->guest))
+	if (charge_is_by_driver(charge->guest))
 		quota_cancel(slot, charge->device->ledger, charge->reserved);
 	else
 		quota_commit(slot, charge->device->ledger, charge->reserved, category, actual);
@@ -142,7 +143,7 @@ void charge_commit(struct charge *charge, enum category category, uint64_t actua
 
 static void charge_retract(struct charge *charge)
 {
-	quota_cancel(slot_of(charge->guest), charge->device->ledger, charge->reserved);
+	quota_cancel(charge_slot(charge->guest), charge->device->ledger, charge->reserved);
 	calls_end(charge->device);
 }
 
@@ -165,8 +166,8 @@ void charge_release_end(struct guest *guest, struct guest_device *device, enum c
 			uint64_t bytes)
 {
 	FAULT_POINT(GUEST_DRIVER_TOOK);
-	if (bytes && !by_driver(guest))
-		quota_release(slot_of(guest), device->ledger, category, bytes);
+	if (bytes && !charge_is_by_driver(guest))
+		quota_release(charge_slot(guest), device->ledger, category, bytes);
 	calls_end(device);
 }
 
@@ -186,20 +187,20 @@ void charge_follow(struct guest *guest, struct guest_device *device, enum catego
 		   uint64_t old_bytes, uint64_t new_bytes)
 {
 	FAULT_POINT(GUEST_POOL_GREW);
-	if (by_driver(guest))
+	if (charge_is_by_driver(guest))
 		return;
 	if (new_bytes > old_bytes)
-		quota_charge(slot_of(guest), device->ledger, category, new_bytes - old_bytes);
+		quota_charge(charge_slot(guest), device->ledger, category, new_bytes - old_bytes);
 	else if (new_bytes < old_bytes)
-		quota_release(slot_of(guest), device->ledger, category, old_bytes - new_bytes);
+		quota_release(charge_slot(guest), device->ledger, category, old_bytes - new_bytes);
 }
 
 bool charge_over(struct guest *guest, struct guest_device *device)
 {
 	uint64_t limit = charge_limit(guest, device);
 
-	if (by_driver(guest))
-		return !fits_by_driver(guest, device, limit);
+	if (charge_is_by_driver(guest))
+		return !charge_fits_by_driver(guest, device, limit);
 	if (quota_used(guest->ledger, device->ledger) <= limit)
 		return false;
 	truth_await_dead(guest, device);
@@ -210,6 +211,6 @@ bool charge_over(struct guest *guest, struct guest_device *device)
 void charge_stale(struct guest *guest, struct guest_device *device)
 {
 	atomic_store(&device->stale, true);
-	if (!by_driver(guest) && truth_due_now(guest, device))
+	if (!charge_is_by_driver(guest) && truth_due_now(guest, device))
 		truth_reconcile(guest, device);
 }

@@ -143,8 +143,8 @@ CUresult hook_cuMemFree(CUdeviceptr_v1 dptr)
 
 typedef CUresult free_async_fn(CUdeviceptr dptr, CUstream stream);
 
-static CUresult free_async(struct guest *guest, CUdeviceptr dptr, CUstream stream, CUstream order,
-			   free_async_fn *real)
+static CUresult alloc_free_in_stream(struct guest *guest, CUdeviceptr dptr, CUstream stream,
+				     CUstream order, free_async_fn *real)
 {
 	struct object object;
 	CUresult e;
@@ -168,12 +168,12 @@ static CUresult free_async(struct guest *guest, CUdeviceptr dptr, CUstream strea
 CUresult hook_cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
 {
 	GUEST_OR_PASS(cuMemFreeAsync, (dptr, hStream));
-	return free_async(guest, dptr, hStream, hStream, cuda_real.cuMemFreeAsync);
+	return alloc_free_in_stream(guest, dptr, hStream, hStream, cuda_real.cuMemFreeAsync);
 }
 
 CUresult hook_cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream)
 {
 	GUEST_OR_PASS(cuMemFreeAsync_ptsz, (dptr, hStream));
-	return free_async(guest, dptr, hStream, hStream ? hStream : CU_STREAM_PER_THREAD,
-			  cuda_real.cuMemFreeAsync_ptsz);
+	return alloc_free_in_stream(guest, dptr, hStream, hStream ? hStream : CU_STREAM_PER_THREAD,
+				    cuda_real.cuMemFreeAsync_ptsz);
 }

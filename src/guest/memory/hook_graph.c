@@ -5,7 +5,7 @@
 #include "guest/memory/graph.h"
 #include "guest/memory/holder.h"
 
-static uint64_t attribute(struct guest_device *device, CUgraphMem_attribute which)
+static uint64_t graph_attribute(struct guest_device *device, CUgraphMem_attribute which)
 {
 	cuuint64_t value = 0;
 
@@ -13,12 +13,12 @@ static uint64_t attribute(struct guest_device *device, CUgraphMem_attribute whic
 	return value;
 }
 
-static uint64_t reserve_of(struct guest_device *device)
+static uint64_t graph_reserved(struct guest_device *device)
 {
-	return attribute(device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
+	return graph_attribute(device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
 }
 
-/* As pools are followed, see settle in hook_pool.c. */
+/* As pools are followed, see pool_settle in hook_pool.c. */
 void graph_settle(struct guest *guest, struct guest_device *device)
 {
 	uint64_t spare = 0; /* charged, but not recorded */
@@ -26,7 +26,7 @@ void graph_settle(struct guest *guest, struct guest_device *device)
 
 	for (;;) {
 		uint64_t old = atomic_load(&device->graph_charged);
-		uint64_t now = round_up(reserve_of(device), GRANULE_BYTES);
+		uint64_t now = round_up(graph_reserved(device), GRANULE_BYTES);
 
 		if (now == old)
 			break;
@@ -69,7 +69,7 @@ const struct holder graph_holder = {.catch_up = graph_settle, .give_back = graph
  * The bytes that a graph's allocation nodes ask for, child graphs included, and their device. An
  * upper bound: nodes whose lifetimes do not overlap may share memory.
  */
-static uint64_t node_bytes(CUgraph graph, int depth, int *device)
+static uint64_t graph_node_bytes(CUgraph graph, int depth, int *device)
 {
 	size_t n = 0, size;
 	uint64_t bytes = 0;
@@ -96,7 +96,7 @@ static uint64_t node_bytes(CUgraph graph, int depth, int *device)
 			*device = params.poolProps.location.id;
 		} else if (type == CU_GRAPH_NODE_TYPE_GRAPH &&
 			   !DRIVER(cuGraphChildGraphNodeGetGraph, (nodes[i], &child))) {
-			bytes += node_bytes(child, depth + 1, device);
+			bytes += graph_node_bytes(child, depth + 1, device);
 		}
 	}
 	munmap(nodes, size);
@@ -108,8 +108,8 @@ static uint64_t node_bytes(CUgraph graph, int depth, int *device)
  * may have lost their memory to it. Idle memory of graphs is no answer: what is in use shows only
  * when the device gets there. Near the limit it is trimmed before anything is refused.
  */
-static CUresult reserve(struct guest *guest, struct guest_device *device, const struct object *exec,
-			struct charge *charge)
+static CUresult graph_charge(struct guest *guest, struct guest_device *device,
+			     const struct object *exec, struct charge *charge)
 {
 	bool backed = exec->exec.epoch == atomic_load(&device->graph_epoch) + 1;
 
@@ -117,12 +117,12 @@ static CUresult reserve(struct guest *guest, struct guest_device *device, const 
 }
 
 /* What `epoch` of the graph that was backed just now is, until the next one is. */
-static uint32_t backed_last(struct guest_device *device)
+static uint32_t graph_next_epoch(struct guest_device *device)
 {
 	return atomic_fetch_add(&device->graph_epoch, 1) + 2;
 }
 
-static bool mark_backed(struct object *exec, void *arg)
+static bool graph_set_epoch(struct object *exec, void *arg)
 {
 	exec->exec.epoch = *(const uint32_t *)arg;
 	return true;
@@ -140,7 +140,7 @@ CUresult graph_run(struct guest *guest, CUgraphExec hexec, CUstream stream, grap
 	    object_get(guest->objects, OBJECT_EXEC, KEY(hexec), &exec))
 		device = guest_device(guest, exec.device);
 	if (device) {
-		e = reserve(guest, device, &exec, &charge);
+		e = graph_charge(guest, device, &exec, &charge);
 		if (e)
 			return e;
 	}
@@ -155,9 +155,9 @@ CUresult graph_run(struct guest *guest, CUgraphExec hexec, CUstream stream, grap
 		else
 			charge_settle(&charge);
 		if (!e && exec.exec.epoch != epoch) {
-			epoch = backed_last(device);
-			object_change(guest->objects, OBJECT_EXEC, KEY(hexec), false, mark_backed,
-				      &epoch);
+			epoch = graph_next_epoch(device);
+			object_change(guest->objects, OBJECT_EXEC, KEY(hexec), false,
+				      graph_set_epoch, &epoch);
 		}
 	}
 	return e;
@@ -183,22 +183,22 @@ struct owned {
 	bool uploads;
 };
 
-static CUresult instantiate_begin(struct guest *guest, CUgraph graph, unsigned long long flags,
-				  struct owned *owned)
+static CUresult graph_instantiate_begin(struct guest *guest, CUgraph graph,
+					unsigned long long flags, struct owned *owned)
 {
 	int device = -1;
 
 	*owned = (struct owned){.exec = {.kind = OBJECT_EXEC, .category = CAT_GRAPH}};
-	owned->exec.size = graph ? node_bytes(graph, 0, &device) : 0;
+	owned->exec.size = graph ? graph_node_bytes(graph, 0, &device) : 0;
 	owned->exec.device = (int16_t)device;
 	owned->device = owned->exec.size ? guest_device(guest, device) : NULL;
 	owned->uploads = owned->device && flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD;
-	return owned->uploads ? reserve(guest, owned->device, &owned->exec, &owned->charge)
+	return owned->uploads ? graph_charge(guest, owned->device, &owned->exec, &owned->charge)
 			      : CUDA_SUCCESS;
 }
 
-static CUresult instantiate_end(struct guest *guest, struct owned *owned, CUresult e,
-				CUgraphExec *exec)
+static CUresult graph_instantiate_end(struct guest *guest, struct owned *owned, CUresult e,
+				      CUgraphExec *exec)
 {
 	if (owned->uploads) {
 		graph_settle(guest, owned->device);
@@ -210,7 +210,7 @@ static CUresult instantiate_end(struct guest *guest, struct owned *owned, CUresu
 	if (e || !owned->device)
 		return e;
 	if (owned->uploads)
-		owned->exec.exec.epoch = backed_last(owned->device);
+		owned->exec.exec.epoch = graph_next_epoch(owned->device);
 	owned->exec.key = KEY(*exec);
 	if (object_put(guest->objects, &owned->exec)) {
 		DRIVER(cuGraphExecDestroy, (*exec));
@@ -219,17 +219,17 @@ static CUresult instantiate_end(struct guest *guest, struct owned *owned, CUresu
 	return e;
 }
 
-#define INSTANTIATE(name, params, args, graph, flags)                         \
-	CUresult hook_##name params                                           \
-	{                                                                     \
-		GUEST_OR_PASS(name, args);                                    \
-		struct owned owned;                                           \
-		CUresult e = instantiate_begin(guest, graph, flags, &owned);  \
-                                                                              \
-		if (e)                                                        \
-			return e;                                             \
-		e = DRIVER(name, args);                                       \
-		return instantiate_end(guest, &owned, e, phGraphExec);        \
+#define INSTANTIATE(name, params, args, graph, flags)                                              \
+	CUresult hook_##name params                                                                \
+	{                                                                                          \
+		GUEST_OR_PASS(name, args);                                                         \
+		struct owned owned;                                                                \
+		CUresult e = graph_instantiate_begin(guest, graph, flags, &owned);                 \
+                                                                                                   \
+		if (e)                                                                             \
+			return e;                                                                  \
+		e = DRIVER(name, args);                                                            \
+		return graph_instantiate_end(guest, &owned, e, phGraphExec);                       \
 	}
 
 INSTANTIATE(cuGraphInstantiate,

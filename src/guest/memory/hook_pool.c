@@ -7,7 +7,7 @@
 #include "guest/memory/pool.h"
 #include "guest/memory/share.h"
 
-static uint64_t attribute(CUmemoryPool pool, CUmemPool_attribute which)
+static uint64_t pool_attribute(CUmemoryPool pool, CUmemPool_attribute which)
 {
 	cuuint64_t value = 0;
 
@@ -15,9 +15,9 @@ static uint64_t attribute(CUmemoryPool pool, CUmemPool_attribute which)
 	return value;
 }
 
-static uint64_t reserve_of(CUmemoryPool pool)
+static uint64_t pool_reserved(CUmemoryPool pool)
 {
-	return attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+	return pool_attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
 }
 
 struct follow {
@@ -25,7 +25,7 @@ struct follow {
 	bool done;
 };
 
-static bool set_charged(struct object *pool, void *arg)
+static bool pool_set_charged(struct object *pool, void *arg)
 {
 	struct follow *f = arg;
 
@@ -41,7 +41,7 @@ static bool set_charged(struct object *pool, void *arg)
  * back only when another look has shown that the pool has not grown again since the last one: who
  * made it grow may have found it recorded still.
  */
-static uint64_t settle(struct guest *guest, CUmemoryPool pool)
+static uint64_t pool_settle(struct guest *guest, CUmemoryPool pool)
 {
 	struct guest_device *device = NULL;
 	struct object object;
@@ -50,7 +50,7 @@ static uint64_t settle(struct guest *guest, CUmemoryPool pool)
 	while (object_get(guest->objects, OBJECT_POOL, KEY(pool), &object)) {
 		struct follow f = {.from = object.bytes};
 
-		now = f.to = reserve_of(pool);
+		now = f.to = pool_reserved(pool);
 		if (object.flags & OBJECT_IMPORTED || f.to == f.from)
 			break;
 		if (!device) {
@@ -63,7 +63,7 @@ static uint64_t settle(struct guest *guest, CUmemoryPool pool)
 			charge_follow(guest, device, CAT_POOL, f.from + spare, f.to);
 			spare = f.to - f.from;
 		}
-		object_change(guest->objects, OBJECT_POOL, KEY(pool), false, set_charged, &f);
+		object_change(guest->objects, OBJECT_POOL, KEY(pool), false, pool_set_charged, &f);
 		pool_changed(guest);
 		if (f.done)
 			spare = f.from + spare - f.to;
@@ -96,7 +96,7 @@ static void pool_for_each(struct guest *guest, struct guest_device *device, pool
 
 static void pool_settle_one(struct guest *guest, struct guest_device *device, CUmemoryPool pool)
 {
-	settle(guest, pool);
+	pool_settle(guest, pool);
 }
 
 void pool_settle_all(struct guest *guest)
@@ -109,7 +109,7 @@ static void pool_trim_one(struct guest *guest, struct guest_device *device, CUme
 	charge_release_begin(device);
 	DRIVER(cuMemPoolTrimTo, (pool, 0));
 	charge_release_end(guest, device, CAT_POOL, 0);
-	settle(guest, pool);
+	pool_settle(guest, pool);
 }
 
 /* Makes the driver release what no allocation uses, in all pools of a device. */
@@ -126,7 +126,7 @@ static void pool_catch_up(struct guest *guest, struct guest_device *device)
 const struct holder pool_holder = {.catch_up = pool_catch_up, .give_back = pool_trim};
 
 /* A pool that the program did not create is some device's default. -1: host memory. */
-static int16_t device_of_default(struct guest *guest, CUmemoryPool pool)
+static int16_t pool_default_device(struct guest *guest, CUmemoryPool pool)
 {
 	for (int i = 0; i < guest->ndevices; i++) {
 		CUmemoryPool candidate = NULL;
@@ -138,7 +138,7 @@ static int16_t device_of_default(struct guest *guest, CUmemoryPool pool)
 }
 
 /* A thread that was faster may have charged it already. */
-static bool set_device(struct object *pool, void *arg)
+static bool pool_set_device(struct object *pool, void *arg)
 {
 	if (pool->category != CAT_POOL)
 		pool->device = *(const int16_t *)arg;
@@ -152,8 +152,8 @@ static bool pool_object(struct guest *guest, CUmemoryPool pool, struct object *r
 
 	if (object_get(guest->objects, OBJECT_POOL, KEY(pool), ret))
 		return true;
-	device = device_of_default(guest, pool);
-	object_change(guest->objects, OBJECT_POOL, KEY(pool), true, set_device, &device);
+	device = pool_default_device(guest, pool);
+	object_change(guest->objects, OBJECT_POOL, KEY(pool), true, pool_set_device, &device);
 	return object_get(guest->objects, OBJECT_POOL, KEY(pool), ret);
 }
 
@@ -168,12 +168,12 @@ struct seen {
 	struct guest_device *device; /* NULL: not charged here */
 };
 
-static bool still(struct guest *guest, const struct seen *seen)
+static bool pool_is_unchanged(struct guest *guest, const struct seen *seen)
 {
 	return atomic_load(&guest->pools) == seen->version;
 }
 
-static bool look_up(struct guest *guest, CUmemoryPool pool, struct seen *ret)
+static bool pool_look_up(struct guest *guest, CUmemoryPool pool, struct seen *ret)
 {
 	uint64_t version = atomic_load(&guest->pools);
 	struct object object;
@@ -187,13 +187,13 @@ static bool look_up(struct guest *guest, CUmemoryPool pool, struct seen *ret)
 }
 
 /* Never 0, which is what a device begins with, and odd only while somebody writes. */
-static uint64_t tag_of(uint64_t version)
+static uint64_t pool_tag(uint64_t version)
 {
 	return (version + 1) * 2;
 }
 
-static bool recall(struct guest *guest, struct guest_device *device, CUmemoryPool *ret_pool,
-		   struct seen *ret)
+static bool pool_recall(struct guest *guest, struct guest_device *device, CUmemoryPool *ret_pool,
+			struct seen *ret)
 {
 	uint64_t tag = atomic_load_explicit(&device->pool_tag, memory_order_acquire);
 	CUmemoryPool pool = atomic_load_explicit(&device->pool, memory_order_acquire);
@@ -201,7 +201,7 @@ static bool recall(struct guest *guest, struct guest_device *device, CUmemoryPoo
 	uint64_t version = atomic_load(&guest->pools);
 
 	/* Both were read between two looks at the tag, and written after it was made odd. */
-	if (tag != tag_of(version) ||
+	if (tag != pool_tag(version) ||
 	    tag != atomic_load_explicit(&device->pool_tag, memory_order_relaxed))
 		return false;
 	*ret_pool = pool;
@@ -210,7 +210,7 @@ static bool recall(struct guest *guest, struct guest_device *device, CUmemoryPoo
 }
 
 /* Of threads that come together one writes; what is older than the last change is never used. */
-static void remember(struct guest_device *device, CUmemoryPool pool, const struct seen *seen)
+static void pool_remember(struct guest_device *device, CUmemoryPool pool, const struct seen *seen)
 {
 	uint64_t tag = atomic_load_explicit(&device->pool_tag, memory_order_relaxed);
 
@@ -218,11 +218,11 @@ static void remember(struct guest_device *device, CUmemoryPool pool, const struc
 		return;
 	atomic_store_explicit(&device->pool, pool, memory_order_release);
 	atomic_store_explicit(&device->pool_charged, seen->charged, memory_order_release);
-	atomic_store_explicit(&device->pool_tag, tag_of(seen->version), memory_order_release);
+	atomic_store_explicit(&device->pool_tag, pool_tag(seen->version), memory_order_release);
 }
 
 /* The pool that the stream's device allocates from. */
-static CUresult current_pool(struct guest *guest, CUstream stream, CUmemoryPool *ret_pool,
+static CUresult pool_current(struct guest *guest, CUstream stream, CUmemoryPool *ret_pool,
 			     struct seen *ret)
 {
 	struct guest_device *device = memory_stream_device(guest, stream);
@@ -232,22 +232,22 @@ static CUresult current_pool(struct guest *guest, CUstream stream, CUmemoryPool 
 
 	if (!device)
 		return CUDA_ERROR_INVALID_CONTEXT;
-	if (recall(guest, device, ret_pool, ret))
+	if (pool_recall(guest, device, ret_pool, ret))
 		return CUDA_SUCCESS;
 	version = atomic_load(&guest->pools);
 	e = DRIVER(cuDeviceGetMemPool, (&pool, device->ordinal));
 	if (e)
 		return e;
-	if (!look_up(guest, pool, ret))
+	if (!pool_look_up(guest, pool, ret))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	ret->version = version;
 	*ret_pool = pool;
 	if (ret->device == device)
-		remember(device, pool, ret);
+		pool_remember(device, pool, ret);
 	return CUDA_SUCCESS;
 }
 
-static bool capturing(CUstream stream)
+static bool pool_is_capturing(CUstream stream)
 {
 	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
 
@@ -269,8 +269,8 @@ struct request {
  * Takes back what made the pool grow beyond the quota. The free waits for what is in the stream
  * before it, as the driver's own allocation does on a device that is full.
  */
-static CUresult undo(struct guest *guest, struct guest_device *device,
-		     const struct request *request)
+static CUresult pool_undo(struct guest *guest, struct guest_device *device,
+			  const struct request *request)
 {
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 
@@ -280,7 +280,7 @@ static CUresult undo(struct guest *guest, struct guest_device *device,
 	DRIVER(cuStreamSynchronize, (request->order));
 	DRIVER(cuMemPoolTrimTo, (request->pool, 0));
 	DRIVER(cuThreadExchangeStreamCaptureMode, (&mode));
-	settle(guest, request->pool);
+	pool_settle(guest, request->pool);
 	quota_count_refusal(atomic_load(&guest->slot), device->ledger);
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -290,7 +290,7 @@ static CUresult undo(struct guest *guest, struct guest_device *device,
  * by. That size is remembered, and at what use: until less is in use again, as much will not fit,
  * however much room there is in all.
  */
-static bool set_pieces(struct object *pool, void *arg)
+static bool pool_set_unfit(struct object *pool, void *arg)
 {
 	const uint64_t *seen = arg; /* size, use */
 
@@ -299,20 +299,20 @@ static bool set_pieces(struct object *pool, void *arg)
 	return true;
 }
 
-static void note_growth(struct guest *guest, const struct request *request, uint64_t growth)
+static void pool_note_growth(struct guest *guest, const struct request *request, uint64_t growth)
 {
-	uint64_t used = attribute(request->pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
+	uint64_t used = pool_attribute(request->pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
 	uint64_t rest = growth > request->bytes ? growth - request->bytes + 1 : 0;
 
-	object_change(guest->objects, OBJECT_POOL, KEY(request->pool), false, set_pieces,
+	object_change(guest->objects, OBJECT_POOL, KEY(request->pool), false, pool_set_unfit,
 		      (uint64_t[2]){rest > request->bytes ? rest : request->bytes, used});
 }
 
 /* Has the pool room for it, in one piece as far as is known? */
-static bool has_room(const struct request *request, const struct object *pool)
+static bool pool_has_room(const struct request *request, const struct object *pool)
 {
-	uint64_t reserved = reserve_of(request->pool);
-	uint64_t used = attribute(request->pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
+	uint64_t reserved = pool_reserved(request->pool);
+	uint64_t used = pool_attribute(request->pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
 
 	if (pool->pool.unfit_bytes && request->bytes >= pool->pool.unfit_bytes &&
 	    used >= pool->pool.unfit_used)
@@ -320,7 +320,8 @@ static bool has_room(const struct request *request, const struct object *pool)
 	return reserved >= used && reserved - used >= request->bytes;
 }
 
-static CUresult from_pool(struct guest *guest, const struct request *request, struct seen seen)
+static CUresult pool_allocate_from(struct guest *guest, const struct request *request,
+				   struct seen seen)
 {
 	uint64_t need = round_up(request->bytes, POOL_BYTES), now;
 	struct guest_device *device = seen.device;
@@ -336,49 +337,51 @@ static CUresult from_pool(struct guest *guest, const struct request *request, st
 	 * has room, tried without.
 	 */
 	if (!charge_try(guest, device, need, &charge)) {
-		if (pool_object(guest, request->pool, &object) && has_room(request, &object))
+		if (pool_object(guest, request->pool, &object) && pool_has_room(request, &object))
 			need = 0;
 		e = charge_reserve(guest, device, need, &charge);
 		if (e)
 			return e;
-		look_up(guest, request->pool, &seen); /* reserving may have settled it */
+		pool_look_up(guest, request->pool, &seen); /* reserving may have settled it */
 	}
 	e = request->call(request);
 	/* Who changes what is charged looks again after that: nothing is missed here. */
-	now = reserve_of(request->pool);
-	if (now != seen.charged || !still(guest, &seen))
-		now = settle(guest, request->pool);
+	now = pool_reserved(request->pool);
+	if (now != seen.charged || !pool_is_unchanged(guest, &seen))
+		now = pool_settle(guest, request->pool);
 	if (e)
 		charge_cancel(&charge);
 	else
 		charge_settle(&charge);
 	if (e || now <= seen.charged)
 		return e;
-	note_growth(guest, request, now - seen.charged);
-	return !need && charge_over(guest, device) ? undo(guest, device, request) : CUDA_SUCCESS;
+	pool_note_growth(guest, request, now - seen.charged);
+	return !need && charge_over(guest, device) ? pool_undo(guest, device, request)
+						   : CUDA_SUCCESS;
 }
 
-static CUresult allocate(struct guest *guest, struct request request)
+static CUresult pool_allocate(struct guest *guest, struct request request)
 {
 	struct seen seen;
 	CUresult e;
 
 	/* In a capture it becomes a node; its memory is charged when the graph backs it. */
-	if (!request.dptr || capturing(request.order))
+	if (!request.dptr || pool_is_capturing(request.order))
 		return request.call(&request);
 	if (request.pool)
-		e = look_up(guest, request.pool, &seen) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+		e = pool_look_up(guest, request.pool, &seen) ? CUDA_SUCCESS
+							     : CUDA_ERROR_OUT_OF_MEMORY;
 	else
-		e = current_pool(guest, request.order, &request.pool, &seen);
+		e = pool_current(guest, request.order, &request.pool, &seen);
 	if (e == CUDA_ERROR_OUT_OF_MEMORY)
 		return e; /* no room for our own record: what cannot be charged is not given out */
-	return e ? request.call(&request) : from_pool(guest, &request, seen);
+	return e ? request.call(&request) : pool_allocate_from(guest, &request, seen);
 }
 
-#define CALL(name, args)                                       \
-	static CUresult call_##name(const struct request *r)   \
-	{                                                      \
-		return DRIVER(name, args);                     \
+#define CALL(name, args)                                                                           \
+	static CUresult pool_call_##name(const struct request *r)                                  \
+	{                                                                                          \
+		return DRIVER(name, args);                                                         \
 	}
 CALL(cuMemAllocAsync, (r->dptr, r->bytes, r->stream))
 CALL(cuMemAllocAsync_ptsz, (r->dptr, r->bytes, r->stream))
@@ -388,16 +391,16 @@ CALL(cuMemAllocFromPoolAsync_ptsz, (r->dptr, r->bytes, r->pool, r->stream))
 CUresult hook_cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
 {
 	GUEST_OR_PASS(cuMemAllocAsync, (dptr, bytesize, hStream));
-	return allocate(guest, (struct request){dptr, bytesize, NULL, hStream, hStream,
-						call_cuMemAllocAsync});
+	return pool_allocate(guest, (struct request){dptr, bytesize, NULL, hStream, hStream,
+						     pool_call_cuMemAllocAsync});
 }
 
 CUresult hook_cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
 {
 	GUEST_OR_PASS(cuMemAllocAsync_ptsz, (dptr, bytesize, hStream));
-	return allocate(guest, (struct request){dptr, bytesize, NULL, hStream,
-						hStream ? hStream : CU_STREAM_PER_THREAD,
-						call_cuMemAllocAsync_ptsz});
+	return pool_allocate(guest, (struct request){dptr, bytesize, NULL, hStream,
+						     hStream ? hStream : CU_STREAM_PER_THREAD,
+						     pool_call_cuMemAllocAsync_ptsz});
 }
 
 CUresult hook_cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool,
@@ -406,8 +409,8 @@ CUresult hook_cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemo
 	GUEST_OR_PASS(cuMemAllocFromPoolAsync, (dptr, bytesize, pool, hStream));
 	if (!pool)
 		return DRIVER(cuMemAllocFromPoolAsync, (dptr, bytesize, pool, hStream));
-	return allocate(guest, (struct request){dptr, bytesize, pool, hStream, hStream,
-						call_cuMemAllocFromPoolAsync});
+	return pool_allocate(guest, (struct request){dptr, bytesize, pool, hStream, hStream,
+						     pool_call_cuMemAllocFromPoolAsync});
 }
 
 CUresult hook_cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool,
@@ -416,9 +419,9 @@ CUresult hook_cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, C
 	GUEST_OR_PASS(cuMemAllocFromPoolAsync_ptsz, (dptr, bytesize, pool, hStream));
 	if (!pool)
 		return DRIVER(cuMemAllocFromPoolAsync_ptsz, (dptr, bytesize, pool, hStream));
-	return allocate(guest, (struct request){dptr, bytesize, pool, hStream,
-						hStream ? hStream : CU_STREAM_PER_THREAD,
-						call_cuMemAllocFromPoolAsync_ptsz});
+	return pool_allocate(guest, (struct request){dptr, bytesize, pool, hStream,
+						     hStream ? hStream : CU_STREAM_PER_THREAD,
+						     pool_call_cuMemAllocFromPoolAsync_ptsz});
 }
 
 CUresult hook_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
@@ -436,7 +439,7 @@ CUresult hook_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProp
 		DRIVER(cuMemPoolDestroy, (*pool));
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	settle(guest, *pool);
+	pool_settle(guest, *pool);
 	return e;
 }
 
@@ -491,7 +494,7 @@ CUresult hook_cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
 	GUEST_OR_PASS(cuMemPoolTrimTo, (pool, minBytesToKeep));
 	CUresult e = DRIVER(cuMemPoolTrimTo, (pool, minBytesToKeep));
 
-	settle(guest, pool);
+	pool_settle(guest, pool);
 	return e;
 }
 
@@ -501,7 +504,7 @@ CUresult hook_cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr,
 	GUEST_OR_PASS(cuMemPoolSetAttribute, (pool, attr, value));
 	CUresult e = DRIVER(cuMemPoolSetAttribute, (pool, attr, value));
 
-	settle(guest, pool);
+	pool_settle(guest, pool);
 	return e;
 }
 
@@ -535,7 +538,7 @@ CUresult hook_cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *h
 }
 
 /* The size behind an address, as the driver knows it. */
-static uint64_t size_of(CUdeviceptr address)
+static uint64_t pool_pointer_size(CUdeviceptr address)
 {
 	CUdeviceptr base;
 	size_t size = 0;
@@ -554,7 +557,7 @@ CUresult hook_cuMemPoolExportPointer(CUmemPoolPtrExportData *shareData_out, CUde
 	if (e || !device)
 		return e;
 	object.device = (int16_t)device->ordinal;
-	object.size = size_of(ptr);
+	object.size = pool_pointer_size(ptr);
 	share_export(guest, device, entry_key(shareData_out, sizeof(*shareData_out)), object.size,
 		     &object);
 	if (object.flags & OBJECT_SHARED)
@@ -581,7 +584,7 @@ CUresult hook_cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool,
 	/* Nothing new was taken from the device; only now is its size known. */
 	object.key = *ptr_out;
 	object.device = (int16_t)device->ordinal;
-	object.size = size_of(*ptr_out);
+	object.size = pool_pointer_size(*ptr_out);
 	e = share_import(guest, device, key, object.size, &object);
 	if (!e && object_put(guest->objects, &object)) {
 		share_drop(guest, &object);

@@ -14,30 +14,30 @@ struct figures {
 	uint64_t total, free;
 };
 
-static uint64_t smaller(uint64_t a, uint64_t b)
+static uint64_t query_smaller(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
 }
 
 /* What streams have freed by now, and what the driver then takes back from pools. */
-static void settle(struct guest *guest)
+static void query_settle(struct guest *guest)
 {
 	memory_reap(guest);
 	pool_settle_all(guest);
 }
 
-static struct figures figures(struct guest *guest, struct guest_device *device,
-			      struct figures physical)
+static struct figures query_figures(struct guest *guest, struct guest_device *device,
+				    struct figures physical)
 {
-	uint64_t limit = smaller(guest_limit(guest, device), physical.total), room, used;
+	uint64_t limit = query_smaller(guest_limit(guest, device), physical.total), room, used;
 
-	settle(guest);
+	query_settle(guest);
 	if (graph_has_memory(device))
 		graph_settle(guest, device);
 	truth_look(guest, device);
 	used = truth_tenant_used(guest, device->uuid, device->ledger);
-	room = smaller(charge_limit(guest, device), physical.total);
-	return (struct figures){limit, smaller(used < room ? room - used : 0, physical.free)};
+	room = query_smaller(charge_limit(guest, device), physical.total);
+	return (struct figures){limit, query_smaller(used < room ? room - used : 0, physical.free)};
 }
 
 CUresult hook_cuMemGetInfo_v2(size_t *free, size_t *total)
@@ -49,14 +49,14 @@ CUresult hook_cuMemGetInfo_v2(size_t *free, size_t *total)
 
 	if (e || !device)
 		return e;
-	f = figures(guest, device, (struct figures){*total, *free});
+	f = query_figures(guest, device, (struct figures){*total, *free});
 	*free = f.free;
 	*total = f.total;
 	return e;
 }
 
 /* Answers in 32 bits: more than that is said as the most. */
-static unsigned int clip(uint64_t bytes)
+static unsigned int query_clip(uint64_t bytes)
 {
 	return bytes < UINT32_MAX ? (unsigned int)bytes : UINT32_MAX;
 }
@@ -71,9 +71,9 @@ CUresult hook_cuMemGetInfo(unsigned int *free, unsigned int *total)
 
 	if (e || !device || DRIVER(cuMemGetInfo_v2, (&real_free, &real_total)))
 		return e;
-	f = figures(guest, device, (struct figures){real_total, real_free});
-	*free = clip(f.free);
-	*total = clip(f.total);
+	f = query_figures(guest, device, (struct figures){real_total, real_free});
+	*free = query_clip(f.free);
+	*total = query_clip(f.total);
 	return e;
 }
 
@@ -84,7 +84,7 @@ CUresult hook_cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
 	CUresult e = DRIVER(cuDeviceTotalMem_v2, (bytes, dev));
 
 	if (!e && device)
-		*bytes = smaller(guest_limit(guest, device), *bytes);
+		*bytes = query_smaller(guest_limit(guest, device), *bytes);
 	return e;
 }
 
@@ -95,6 +95,6 @@ CUresult hook_cuDeviceTotalMem(unsigned int *bytes, CUdevice dev)
 	CUresult e = DRIVER(cuDeviceTotalMem, (bytes, dev));
 
 	if (!e && device)
-		*bytes = clip(smaller(guest_limit(guest, device), device->total_bytes));
+		*bytes = query_clip(query_smaller(guest_limit(guest, device), device->total_bytes));
 	return e;
 }

@@ -5,7 +5,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-static bool key_of(pid_t owner, int number, struct shared_key *ret)
+static bool share_number_key(pid_t owner, int number, struct shared_key *ret)
 {
 	if (owner <= 0 || number <= 0)
 		return false;
@@ -16,11 +16,11 @@ static bool key_of(pid_t owner, int number, struct shared_key *ret)
 bool share_stamp(int fd, int number, struct shared_key *ret)
 {
 	return !fcntl(fd, F_SETOWN, getpid()) && !fcntl(fd, F_SETSIG, number) &&
-	       key_of(getpid(), number, ret);
+	       share_number_key(getpid(), number, ret);
 }
 
 /* Bit n of the mask is number n; signal 0 would mean "not set". */
-static bool number_take(struct guest *guest, int number)
+static bool share_number_take(struct guest *guest, int number)
 {
 	uint64_t bit = UINT64_C(1) << number;
 
@@ -35,7 +35,7 @@ int share_stamp_new(struct guest *guest, int fd, struct shared_key *ret)
 	for (int i = 0; i < 63; i++) {
 		int number = 1 + (int)(atomic_fetch_add(&guest->stamp_next, 1) % 63);
 
-		if (!number_take(guest, number))
+		if (!share_number_take(guest, number))
 			continue;
 		if (share_stamp(fd, number, &key) && !shared_known(guest->ledger, key)) {
 			*ret = key;
@@ -54,10 +54,10 @@ void share_number_drop(struct guest *guest, int number)
 
 bool share_read(int fd, struct shared_key *ret)
 {
-	return key_of(fcntl(fd, F_GETOWN), fcntl(fd, F_GETSIG), ret);
+	return share_number_key(fcntl(fd, F_GETOWN), fcntl(fd, F_GETSIG), ret);
 }
 
-static struct slot *slot_of(struct guest *guest)
+static struct slot *share_slot(struct guest *guest)
 {
 	return atomic_load_explicit(&guest->slot, memory_order_acquire);
 }
@@ -65,7 +65,7 @@ static struct slot *slot_of(struct guest *guest)
 void share_export(struct guest *guest, struct guest_device *device, struct shared_key key,
 		  uint64_t bytes, struct object *object)
 {
-	if (!shared_add(slot_of(guest), key, device->ledger, bytes, CAT_IMPORTED, SHARED_COVERED,
+	if (!shared_add(share_slot(guest), key, device->ledger, bytes, CAT_IMPORTED, SHARED_COVERED,
 			charge_limit(guest, device)))
 		entry_hold(guest, key, object);
 }
@@ -74,11 +74,11 @@ CUresult share_import(struct guest *guest, struct guest_device *device, struct s
 		      uint64_t bytes, struct object *object)
 {
 	struct charge charge;
-	int r = shared_add(slot_of(guest), key, device->ledger, bytes, CAT_IMPORTED, 0,
+	int r = shared_add(share_slot(guest), key, device->ledger, bytes, CAT_IMPORTED, 0,
 			   charge_limit(guest, device));
 
 	if (r == -EDQUOT) {
-		quota_count_refusal(slot_of(guest), device->ledger);
+		quota_count_refusal(share_slot(guest), device->ledger);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	if (!r || r == -EEXIST) {

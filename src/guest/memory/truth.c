@@ -24,7 +24,7 @@
 #define PROCESSES 2048
 #define SLOTS 1024 /* slot_count answers no more */
 
-static uint64_t clock_ns(clockid_t clock)
+static uint64_t truth_clock_ns(clockid_t clock)
 {
 	struct timespec t;
 
@@ -32,8 +32,8 @@ static uint64_t clock_ns(clockid_t clock)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-static nvmlReturn_t list(const struct nvml_library *nvml, nvmlDevice_t device, unsigned int *n,
-			 nvmlProcessInfo_v2_t *out)
+static nvmlReturn_t truth_list(const struct nvml_library *nvml, nvmlDevice_t device,
+			       unsigned int *n, nvmlProcessInfo_v2_t *out)
 {
 	nvmlReturn_t r = nvml->nvmlDeviceGetComputeRunningProcesses_v3(device, n, out);
 
@@ -52,7 +52,7 @@ struct look {
 	uint64_t charged[SLOTS]; /* by each slot, before the driver was asked */
 };
 
-static struct look *look_new(void)
+static struct look *truth_look_new(void)
 {
 	void *p = mmap(NULL, sizeof(struct look), PROT_READ | PROT_WRITE,
 		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -60,14 +60,14 @@ static struct look *look_new(void)
 	return p == MAP_FAILED ? NULL : p;
 }
 
-static void look_free(struct look *look)
+static void truth_look_free(struct look *look)
 {
 	munmap(look, sizeof(*look));
 }
 
 /* The driver's figures of all processes on a device. 0 or -errno. */
-static int look_at(struct guest *guest, struct look *look, const uint8_t uuid[16],
-		   int ledger_device)
+static int truth_ask(struct guest *guest, struct look *look, const uint8_t uuid[16],
+		     int ledger_device)
 {
 	unsigned int n = PROCESSES;
 	nvmlDevice_t device;
@@ -76,13 +76,13 @@ static int look_at(struct guest *guest, struct look *look, const uint8_t uuid[16
 
 	guest_depth++;
 	if (nvml)
-		r = list(nvml, device, &n, look->process);
+		r = truth_list(nvml, device, &n, look->process);
 	guest_depth--;
 	look->n = n < PROCESSES ? (int)n : PROCESSES;
 	return r == NVML_SUCCESS ? 0 : -EIO;
 }
 
-static int figure_of(const struct look *look, uint32_t pid, uint64_t *ret_bytes)
+static int truth_figure(const struct look *look, uint32_t pid, uint64_t *ret_bytes)
 {
 	for (int i = 0; i < look->n; i++) {
 		/* NVML says "not available" as all ones. */
@@ -96,7 +96,7 @@ static int figure_of(const struct look *look, uint32_t pid, uint64_t *ret_bytes)
 }
 
 /* Everything that a slot is charged for, on its way or shared included. */
-static uint64_t charged(struct guest *guest, int slot, int ledger_device)
+static uint64_t truth_charged(struct guest *guest, int slot, int ledger_device)
 {
 	uint64_t sum = shared_held(guest->ledger, slot, ledger_device);
 	struct quota_row row;
@@ -114,7 +114,8 @@ static uint64_t charged(struct guest *guest, int slot, int ledger_device)
  * does not look. Charges are read before and after the figure and the larger counts, so that an
  * allocation or a free on its way is not taken for something hidden.
  */
-static uint64_t hidden_by_peers(struct guest *guest, int ledger_device, const struct look *look)
+static uint64_t truth_hidden_by_peers(struct guest *guest, int ledger_device,
+				      const struct look *look)
 {
 	int own = slot_index(atomic_load(&guest->slot));
 	uint64_t hidden = 0;
@@ -124,9 +125,9 @@ static uint64_t hidden_by_peers(struct guest *guest, int ledger_device, const st
 		struct slot_info info;
 
 		if (i == own || slot_info(guest->ledger, i, &info) ||
-		    figure_of(look, info.pid, &figure))
+		    truth_figure(look, info.pid, &figure))
 			continue;
-		now = charged(guest, i, ledger_device);
+		now = truth_charged(guest, i, ledger_device);
 		if (now < look->charged[i])
 			now = look->charged[i];
 		if (figure > now && slot_alive(guest->ledger, i))
@@ -137,7 +138,7 @@ static uint64_t hidden_by_peers(struct guest *guest, int ledger_device, const st
 
 void truth_begin(struct guest_device *device)
 {
-	atomic_store(&device->context_ns, clock_ns(CLOCK_MONOTONIC_COARSE));
+	atomic_store(&device->context_ns, truth_clock_ns(CLOCK_MONOTONIC_COARSE));
 }
 
 /*
@@ -145,7 +146,7 @@ void truth_begin(struct guest_device *device)
  * fits in between, twice. New code may also need a deeper stack, which the driver backs for every
  * thread of the device when it is launched.
  */
-static uint64_t margin_of(struct guest *guest, uint64_t limit, bool stale)
+static uint64_t truth_margin(struct guest *guest, uint64_t limit, bool stale)
 {
 	uint64_t peers = (uint64_t)slot_count(guest->ledger) * PEER_BYTES;
 
@@ -153,7 +154,7 @@ static uint64_t margin_of(struct guest *guest, uint64_t limit, bool stale)
 }
 
 /* Does another process of the tenant live? Of one that is dead the driver has nothing to tell. */
-static bool has_others(struct guest *guest)
+static bool truth_has_others(struct guest *guest)
 {
 	struct slot *slot = atomic_load(&guest->slot);
 	int own = slot ? slot_index(slot) : -1;
@@ -168,13 +169,14 @@ static bool has_others(struct guest *guest)
 
 bool truth_due(struct guest *guest, struct guest_device *device, uint64_t used, uint64_t limit)
 {
-	uint64_t now = clock_ns(CLOCK_MONOTONIC_COARSE), last = atomic_load(&device->reconciled_ns);
+	uint64_t now = truth_clock_ns(CLOCK_MONOTONIC_COARSE);
+	uint64_t last = atomic_load(&device->reconciled_ns);
 	bool stale = atomic_load(&device->stale), due;
-	uint64_t margin = margin_of(guest, limit, stale);
+	uint64_t margin = truth_margin(guest, limit, stale);
 
 	if (used > limit || margin > limit - used) {
 		/* Of a process without a context the driver knows nothing, only of others. */
-		if (!atomic_load(&device->contexts) && !has_others(guest))
+		if (!atomic_load(&device->contexts) && !truth_has_others(guest))
 			return false;
 		return stale || now > last + LOOK_NS;
 	}
@@ -196,17 +198,17 @@ bool truth_due_now(struct guest *guest, struct guest_device *device)
 }
 
 /* Will a context be near the limit? */
-static bool soon(struct guest *guest, int ledger_device, uint64_t limit, bool stale)
+static bool truth_will_be_near(struct guest *guest, int ledger_device, uint64_t limit, bool stale)
 {
 	uint64_t used = quota_used(guest->ledger, ledger_device);
 
-	return limit && used + TRUTH_CONTEXT_BYTES + margin_of(guest, limit, stale) > limit;
+	return limit && used + TRUTH_CONTEXT_BYTES + truth_margin(guest, limit, stale) > limit;
 }
 
 /* Its code comes next. */
 void truth_expect(struct guest *guest, struct guest_device *device)
 {
-	if (soon(guest, device->ledger, guest_limit(guest, device), true))
+	if (truth_will_be_near(guest, device->ledger, guest_limit(guest, device), true))
 		own_nvml_begin(guest, device->ledger);
 }
 
@@ -221,8 +223,10 @@ static void truth_expect_each(struct guest *guest)
 		/* Until then this process takes the rows for empty: they may not be on disk. */
 		if (ledger_device(guest->ledger, info.uuid, 0) != i)
 			continue;
-		if (soon(guest, i, guest_limit_cached(guest, info.uuid, info.total_bytes, &limit,
-						      &generation), false))
+		if (truth_will_be_near(guest, i,
+				       guest_limit_cached(guest, info.uuid, info.total_bytes,
+							  &limit, &generation),
+				       false))
 			own_nvml_begin(guest, i);
 	}
 }
@@ -231,14 +235,14 @@ void truth_expect_any(struct guest *guest)
 {
 	if (!once_begin(&guest->ahead))
 		return;
-	if (has_others(guest))
+	if (truth_has_others(guest))
 		truth_expect_each(guest);
 	once_end(&guest->ahead, 0);
 }
 
 void truth_look(struct guest *guest, struct guest_device *device)
 {
-	uint64_t now = clock_ns(CLOCK_MONOTONIC_COARSE);
+	uint64_t now = truth_clock_ns(CLOCK_MONOTONIC_COARSE);
 
 	if (!(guest->policy.flags & POLICY_ACCOUNTING_DRIVER) &&
 	    (atomic_load(&device->stale) || atomic_load(&device->unsure) ||
@@ -250,8 +254,8 @@ void truth_look(struct guest *guest, struct guest_device *device)
  * An importer's memory that its exporter has let go of stands in the figure of one of the
  * importers, and is charged already. Memory by handle is in nobody's figure then.
  */
-static uint64_t inherited_of_kind(struct guest *guest, struct guest_device *device,
-				  enum object_kind kind, uint64_t grown)
+static uint64_t truth_inherited_of_kind(struct guest *guest, struct guest_device *device,
+					enum object_kind kind, uint64_t grown)
 {
 	struct object object[OBJECT_BATCH];
 	uint64_t bytes = 0, above = 0;
@@ -274,15 +278,15 @@ static uint64_t inherited_of_kind(struct guest *guest, struct guest_device *devi
 }
 
 /* Nobody says whose figure it stands in: it is ours if our figure has grown by as much. */
-static uint64_t inherited(struct guest *guest, struct guest_device *device, uint64_t grown)
+static uint64_t truth_inherited(struct guest *guest, struct guest_device *device, uint64_t grown)
 {
-	uint64_t bytes = inherited_of_kind(guest, device, OBJECT_IPC, grown);
+	uint64_t bytes = truth_inherited_of_kind(guest, device, OBJECT_IPC, grown);
 
-	return bytes + inherited_of_kind(guest, device, OBJECT_POINTER, grown - bytes);
+	return bytes + truth_inherited_of_kind(guest, device, OBJECT_POINTER, grown - bytes);
 }
 
 /* Splits what is left of the driver's figure into contexts and code. */
-static void settle(struct guest *guest, struct guest_device *device, uint64_t rest)
+static void truth_split(struct guest *guest, struct guest_device *device, uint64_t rest)
 {
 	struct slot *slot = atomic_load(&guest->slot);
 	uint64_t contexts = (uint64_t)atomic_load(&device->contexts);
@@ -305,7 +309,7 @@ static void settle(struct guest *guest, struct guest_device *device, uint64_t re
 }
 
 /* What a process is charged for by size, and is in the driver's figure. */
-static uint64_t allocated(struct guest_device *device, const struct quota_row *row)
+static uint64_t truth_allocated(struct guest_device *device, const struct quota_row *row)
 {
 	uint64_t sum = row->used[CAT_DATA] + row->used[CAT_POOL] + row->used[CAT_ARRAY] +
 		       row->used[CAT_GRAPH];
@@ -315,18 +319,18 @@ static uint64_t allocated(struct guest_device *device, const struct quota_row *r
 }
 
 /* False: other threads allocated meanwhile, so that the figure and the row do not fit together. */
-static bool reconcile(struct guest *guest, struct guest_device *device, struct look *look,
-		      bool last_try)
+static bool truth_reconcile_once(struct guest *guest, struct guest_device *device,
+				 struct look *look, bool last_try)
 {
 	struct slot *slot = atomic_load(&guest->slot);
 	uint64_t figure, known;
 	struct quota_row row;
 
-	if (figure_of(look, (uint32_t)getpid(), &figure) ||
+	if (truth_figure(look, (uint32_t)getpid(), &figure) ||
 	    quota_process(guest->ledger, slot_index(slot), device->ledger, &row))
 		return true;
-	known = allocated(device, &row);
-	quota_set_driver(slot, device->ledger, figure, clock_ns(CLOCK_BOOTTIME));
+	known = truth_allocated(device, &row);
+	quota_set_driver(slot, device->ledger, figure, truth_clock_ns(CLOCK_BOOTTIME));
 	/*
 	 * What went between two looks, or may have gone, must not be found missing from the
 	 * contexts.
@@ -338,8 +342,8 @@ static bool reconcile(struct guest *guest, struct guest_device *device, struct l
 		uint64_t before = row.used[CAT_CONTEXT] + row.used[CAT_MODULE];
 
 		if (rest > before)
-			rest -= inherited(guest, device, rest - before);
-		settle(guest, device, rest);
+			rest -= truth_inherited(guest, device, rest - before);
+		truth_split(guest, device, rest);
 		atomic_store(&device->stale, false);
 		atomic_store(&device->unsure, false);
 		look->told = true;
@@ -364,30 +368,30 @@ static bool reconcile(struct guest *guest, struct guest_device *device, struct l
 
 bool truth_reconcile(struct guest *guest, struct guest_device *device)
 {
-	struct look *look = look_new();
+	struct look *look = truth_look_new();
 	struct quota_row row;
 	bool done = !look, told;
 
 	/* Whether the driver then answers or not; but it knows nobody who has no context. */
 	if (atomic_load(&device->contexts) > 0)
-		atomic_store(&device->reconciled_ns, clock_ns(CLOCK_MONOTONIC_COARSE));
+		atomic_store(&device->reconciled_ns, truth_clock_ns(CLOCK_MONOTONIC_COARSE));
 	holder_catch_up(guest, device);
 	for (int try = 0; !done && try < 4; try++) {
 		for (int i = 0; i < slot_count(guest->ledger); i++)
-			look->charged[i] = charged(guest, i, device->ledger);
+			look->charged[i] = truth_charged(guest, i, device->ledger);
 		if (!quota_process(guest->ledger, slot_index(atomic_load(&guest->slot)),
 				   device->ledger, &row))
-			look->allocated = allocated(device, &row) + row.pending;
+			look->allocated = truth_allocated(device, &row) + row.pending;
 		look->calls = atomic_load(&device->calls);
-		done = look_at(guest, look, device->uuid, device->ledger) ||
-		       reconcile(guest, device, look, try == 3);
+		done = truth_ask(guest, look, device->uuid, device->ledger) ||
+		       truth_reconcile_once(guest, device, look, try == 3);
 		if (done)
 			atomic_store(&device->peers_bytes,
-				     hidden_by_peers(guest, device->ledger, look));
+				     truth_hidden_by_peers(guest, device->ledger, look));
 	}
 	told = look && look->told;
 	if (look)
-		look_free(look);
+		truth_look_free(look);
 	return told;
 }
 
@@ -396,29 +400,29 @@ bool truth_reconcile(struct guest *guest, struct guest_device *device)
 
 void truth_await_dead(struct guest *guest, struct guest_device *device)
 {
-	uint64_t until = clock_ns(CLOCK_MONOTONIC) + DEATH_WAIT_NS;
+	uint64_t until = truth_clock_ns(CLOCK_MONOTONIC) + DEATH_WAIT_NS;
 	struct look *look = NULL;
 
 	for (int i = 0; i < slot_count(guest->ledger); i++) {
 		struct slot_info info;
 		uint64_t figure;
 
-		if (slot_info(guest->ledger, i, &info) || !charged(guest, i, device->ledger) ||
-		    slot_alive(guest->ledger, i))
+		if (slot_info(guest->ledger, i, &info) ||
+		    !truth_charged(guest, i, device->ledger) || slot_alive(guest->ledger, i))
 			continue;
-		if (!look && !(look = look_new()))
+		if (!look && !(look = truth_look_new()))
 			return;
-		while (clock_ns(CLOCK_MONOTONIC) < until &&
-		       !look_at(guest, look, device->uuid, device->ledger) &&
-		       !figure_of(look, info.pid, &figure) && figure)
+		while (truth_clock_ns(CLOCK_MONOTONIC) < until &&
+		       !truth_ask(guest, look, device->uuid, device->ledger) &&
+		       !truth_figure(look, info.pid, &figure) && figure)
 			nanosleep(&(struct timespec){.tv_nsec = DEATH_NAP_NS}, NULL);
 	}
 	if (look)
-		look_free(look);
+		truth_look_free(look);
 }
 
 /* Does this process have a context there, so that the driver must know it? */
-static bool present(struct guest *guest, int ledger_device)
+static bool truth_has_context(struct guest *guest, int ledger_device)
 {
 	for (int i = 0; i < guest->ndevices && atomic_load(&guest->slot); i++)
 		if (guest->device[i].ledger == ledger_device)
@@ -430,16 +434,16 @@ int truth_tenant(struct guest *guest, const uint8_t uuid[16], int ledger_device,
 		 uint64_t *ret_bytes)
 {
 	struct slot *slot = atomic_load(&guest->slot);
-	bool missing = present(guest, ledger_device);
-	struct look *look = look_new();
+	bool missing = truth_has_context(guest, ledger_device);
+	struct look *look = truth_look_new();
 	uint64_t sum = 0;
-	int r = look ? look_at(guest, look, uuid, ledger_device) : -ENOMEM;
+	int r = look ? truth_ask(guest, look, uuid, ledger_device) : -ENOMEM;
 
 	for (int i = 0; !r && i < slot_count(guest->ledger); i++) {
 		struct slot_info info;
 		uint64_t figure;
 
-		if (slot_info(guest->ledger, i, &info) || figure_of(look, info.pid, &figure) ||
+		if (slot_info(guest->ledger, i, &info) || truth_figure(look, info.pid, &figure) ||
 		    !slot_alive(guest->ledger, i))
 			continue;
 		sum += figure;
@@ -447,10 +451,10 @@ int truth_tenant(struct guest *guest, const uint8_t uuid[16], int ledger_device,
 			continue;
 		missing = false;
 		/* For who looks at us. */
-		quota_set_driver(slot, ledger_device, figure, clock_ns(CLOCK_BOOTTIME));
+		quota_set_driver(slot, ledger_device, figure, truth_clock_ns(CLOCK_BOOTTIME));
 	}
 	if (look)
-		look_free(look);
+		truth_look_free(look);
 	if (r)
 		return r;
 	/* It knows us by another pid (a container): then it knows none of the tenant by ours. */
@@ -460,7 +464,7 @@ int truth_tenant(struct guest *guest, const uint8_t uuid[16], int ledger_device,
 	return 0;
 }
 
-static bool is_ours(struct guest *guest, uint32_t pid)
+static bool truth_is_ours(struct guest *guest, uint32_t pid)
 {
 	struct slot_info info;
 
@@ -471,13 +475,13 @@ static bool is_ours(struct guest *guest, uint32_t pid)
 }
 
 /* Samples of one process may be several: the newest counts. Answers -1 when none is ours. */
-static int tenant_percent(struct guest *guest, const nvmlProcessUtilizationSample_t *sample,
-			  unsigned int n)
+static int truth_tenant_percent(struct guest *guest, const nvmlProcessUtilizationSample_t *sample,
+				unsigned int n)
 {
 	int percent = -1;
 
 	for (unsigned int i = 0; i < n; i++) {
-		bool newest = is_ours(guest, sample[i].pid);
+		bool newest = truth_is_ours(guest, sample[i].pid);
 
 		for (unsigned int k = 0; newest && k < n; k++)
 			newest = sample[k].pid != sample[i].pid ||
@@ -490,16 +494,16 @@ static int tenant_percent(struct guest *guest, const nvmlProcessUtilizationSampl
 }
 
 /* Does NVML list a process of the tenant, so that none that it samples is an idle tenant? */
-static bool listed(struct guest *guest, const uint8_t uuid[16], int ledger_device)
+static bool truth_lists_tenant(struct guest *guest, const uint8_t uuid[16], int ledger_device)
 {
-	struct look *look = look_new();
+	struct look *look = truth_look_new();
 	bool any = false;
 
-	if (look && !look_at(guest, look, uuid, ledger_device))
+	if (look && !truth_ask(guest, look, uuid, ledger_device))
 		for (int i = 0; i < look->n && !any; i++)
-			any = is_ours(guest, look->process[i].pid);
+			any = truth_is_ours(guest, look->process[i].pid);
 	if (look)
-		look_free(look);
+		truth_look_free(look);
 	return any;
 }
 
@@ -512,7 +516,7 @@ static bool listed(struct guest *guest, const uint8_t uuid[16], int ledger_devic
 
 int truth_utilisation(struct guest *guest, const uint8_t uuid[16], int ledger_device)
 {
-	unsigned long long since_us = (clock_ns(CLOCK_REALTIME) - RECENT_NS) / 1000;
+	unsigned long long since_us = (truth_clock_ns(CLOCK_REALTIME) - RECENT_NS) / 1000;
 	nvmlProcessUtilizationSample_t sample[SAMPLES];
 	unsigned int n = SAMPLES;
 	nvmlReturn_t r = NVML_SUCCESS;
@@ -525,9 +529,9 @@ int truth_utilisation(struct guest *guest, const uint8_t uuid[16], int ledger_de
 		return -EIO;
 	guest_depth++;
 	if (nvml->nvmlDeviceGetProcessUtilization(device, sample, &n, since_us) == NVML_SUCCESS)
-		percent = tenant_percent(guest, sample, n < SAMPLES ? n : SAMPLES);
+		percent = truth_tenant_percent(guest, sample, n < SAMPLES ? n : SAMPLES);
 	/* Who did nothing in that time has no sample. */
-	if (percent < 0 && listed(guest, uuid, ledger_device))
+	if (percent < 0 && truth_lists_tenant(guest, uuid, ledger_device))
 		percent = 0;
 	if (percent < 0) {
 		r = nvml->nvmlDeviceGetUtilizationRates(device, &rates);

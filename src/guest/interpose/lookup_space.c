@@ -53,7 +53,7 @@ bool lookup_is_driver(const char *file)
 }
 
 /* Load ourselves into a namespace of its own. false: dlerror says why. */
-static bool prepare(struct space *space)
+static bool lookup_space_prepare(struct space *space)
 {
 	struct lookup_libc libc = lookup_libc();
 	void *handle;
@@ -61,7 +61,7 @@ static bool prepare(struct space *space)
 
 	if (space->prepared)
 		return true;
-	if (!dladdr((void *)prepare, &us))
+	if (!dladdr((void *)lookup_space_prepare, &us))
 		return false;
 	handle = libc.dlmopen(LM_ID_NEWLM, us.dli_fname, RTLD_NOW);
 	if (!handle || dlinfo(handle, RTLD_DI_LMID, &space->id))
@@ -71,7 +71,7 @@ static bool prepare(struct space *space)
 }
 
 /* Is what was opened in a namespace gone? Asks the loader, which alone knows. */
-static bool vacant(struct space *space)
+static bool lookup_space_is_vacant(struct space *space)
 {
 	void *handle;
 
@@ -87,12 +87,12 @@ static bool vacant(struct space *space)
 	return true;
 }
 
-static void *open_in(struct space *space, const char *file, int mode)
+static void *lookup_space_open_in(struct space *space, const char *file, int mode)
 {
 	struct link_map *map;
 	void *handle;
 
-	if (!prepare(space))
+	if (!lookup_space_prepare(space))
 		return NULL;
 	handle = lookup_libc().dlmopen(space->id, file, mode);
 	if (!handle)
@@ -106,7 +106,7 @@ static void *open_in(struct space *space, const char *file, int mode)
  * The file that the loader would find for a name without a path, if it is the caller's RUNPATH
  * that says where: the loader takes our call for ours. Returns `file`, or `path` filled.
  */
-static const char *as_the_caller(const char *file, void *caller, char path[PATH_MAX])
+static const char *lookup_space_find_file(const char *file, void *caller, char path[PATH_MAX])
 {
 	Dl_serinfo head, *list;
 	struct link_map *map;
@@ -139,7 +139,7 @@ static const char *as_the_caller(const char *file, void *caller, char path[PATH_
 }
 
 /* The first namespace that nobody is using: a flag a namespace, so that nobody waits. */
-static void *open_new(const char *file, int mode)
+static void *lookup_space_open_new(const char *file, int mode)
 {
 	for (int i = 0; i < SPACES; i++) {
 		struct space *space = &spaces[i];
@@ -147,11 +147,11 @@ static void *open_new(const char *file, int mode)
 
 		if (atomic_exchange_explicit(&space->busy, true, memory_order_acquire))
 			continue;
-		if (!vacant(space)) {
+		if (!lookup_space_is_vacant(space)) {
 			atomic_store_explicit(&space->busy, false, memory_order_release);
 			continue;
 		}
-		handle = open_in(space, file, mode);
+		handle = lookup_space_open_in(space, file, mode);
 		atomic_store_explicit(&space->busy, false, memory_order_release);
 		return handle;
 	}
@@ -174,7 +174,7 @@ struct lookup_answer lookup_dlmopen(struct lookup_dlmopen_args *args, void *call
 		args->space = LM_ID_BASE;
 	if (args->file && args->space == LM_ID_NEWLM && !(args->mode & RTLD_NOLOAD))
 		return (struct lookup_answer){
-			.value = open_new(as_the_caller(args->file, caller, path),
-					  (int)args->mode)};
+			.value = lookup_space_open_new(
+				lookup_space_find_file(args->file, caller, path), (int)args->mode)};
 	return (struct lookup_answer){.jump = (void *)lookup_libc().dlmopen};
 }

@@ -40,7 +40,7 @@ enum nvml_way nvml_call(nvmlDevice_t device, struct nvml_call *ret_call, nvmlRet
 	return NVML_WAY_VIEW;
 }
 
-static nvmlMemory_t view(const struct nvml_call *call, uint64_t total, uint64_t device_free)
+static nvmlMemory_t nvml_view(const struct nvml_call *call, uint64_t total, uint64_t device_free)
 {
 	struct view v;
 	uint64_t free_bytes;
@@ -64,7 +64,7 @@ nvmlReturn_t hook_nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *mem
 	NVML_VIEW_OR_RETURN(nvmlDeviceGetMemoryInfo, (device, memory), device, &call);
 	r = NVML_REAL(nvmlDeviceGetMemoryInfo, (device, memory));
 	if (r == NVML_SUCCESS)
-		*memory = view(&call, memory->total, memory->free);
+		*memory = nvml_view(&call, memory->total, memory->free);
 	return r;
 }
 
@@ -78,7 +78,7 @@ nvmlReturn_t hook_nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_
 	r = NVML_REAL(nvmlDeviceGetMemoryInfo_v2, (device, memory));
 	if (r != NVML_SUCCESS)
 		return r;
-	v = view(&call, memory->total, memory->free);
+	v = nvml_view(&call, memory->total, memory->free);
 	memory->total = v.total;
 	memory->reserved = 0;
 	memory->free = v.free;
@@ -97,6 +97,6 @@ nvmlReturn_t hook_nvmlDeviceGetConfComputeProtectedMemoryUsage(nvmlDevice_t devi
 			    &call);
 	r = NVML_REAL(nvmlDeviceGetConfComputeProtectedMemoryUsage, (device, memory));
 	if (r == NVML_SUCCESS)
-		*memory = view(&call, memory->total, memory->free);
+		*memory = nvml_view(&call, memory->total, memory->free);
 	return r;
 }

@@ -45,7 +45,7 @@ static struct guest_page *guest_get_page(void)
 	return page;
 }
 
-/* Does not say so itself: the thread that loses the race to make the guest stays silent. */
+/* Prints nothing: a thread that loses the race to make the guest stays silent. */
 __attribute__((format(printf, 2, 3))) static void guest_close_gpu(struct guest *guest,
 								  const char *fmt, ...)
 {

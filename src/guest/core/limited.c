@@ -57,7 +57,7 @@ static int limited_claim(struct guest *guest, const struct guest_device *device,
 	}
 	if (!r && !guest->policy_map && count > 0) {
 		guest_drop_in_policy(&guest->policy, guest);
-		/* For who looks; ours counts. */
+		/* For `allot ps`; our own counts. */
 		policy_update(guest->dir, guest_drop_in_policy, guest);
 	}
 	if (!r)

@@ -9,8 +9,8 @@
 #include "guest/core/guest.h"
 
 /*
- * After the driver's cuInit succeeded (or when a call shows that it did): learns the devices and
- * claims a slot. 0, or the error with which the program's GPU use is refused.
+ * After the driver's cuInit succeeded, or when a call shows that it did: learns the devices and
+ * claims a slot. 0, or the error with which the program's use of the GPU is refused.
  */
 CUresult limited_attach(struct guest *guest);
 
@@ -26,7 +26,7 @@ static inline struct guest *limited_guest(CUresult *ret_error)
 	struct guest *guest = guest_made();
 
 	if (__builtin_expect(guest && atomic_load_explicit(&guest->slot, memory_order_acquire), 1))
-		return guest_inside() ? NULL : guest; /* who has a slot has a driver, too */
+		return guest_inside() ? NULL : guest; /* a process with a slot has a driver, too */
 	return limited_ask(ret_error);
 }
 

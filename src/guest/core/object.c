@@ -36,7 +36,7 @@ static bool object_is_listed(enum object_kind kind)
 	       kind == OBJECT_POINTER || kind == OBJECT_DMABUF;
 }
 
-/* Those that are made and freed most: each shard counts its own of them. */
+/* Kinds that are made and freed most: each shard counts its own objects of them. */
 static bool object_is_frequent(enum object_kind kind)
 {
 	return kind == OBJECT_MEMORY || kind == OBJECT_GRANULE || kind == OBJECT_KFD;
@@ -98,8 +98,9 @@ static uint32_t *object_filter(struct shard *shard, uint64_t hash)
 }
 
 /*
- * Most addresses that are freed in a stream's order are a pool's and not in here: that is answered
- * without the lock. Who frees an address got it after it was put, by the program's own order.
+ * An address that is freed in a stream's order mostly is a pool's and not in here: the filter
+ * answers that without the lock. A thread that frees an address got it after it was put, by the
+ * program's own order.
  */
 static bool object_may_be_in(struct shard *shard, uint64_t hash)
 {
@@ -142,7 +143,7 @@ static void object_erase(struct object_table *table, struct shard *shard, struct
 
 /*
  * Takes the shard's lock with room for one more object in it. The bigger array is mapped while the
- * lock is free; who finds that another thread was faster gives its own back.
+ * lock is free. If another thread was faster, this one gives its own array back.
  */
 static int object_lock_with_room(struct shard *shard)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What this process was given by the driver and what was charged for it: a table from (kind, key)
- * to object, O(1). It knows objects and not just sizes, because what is suspended, moved or shared
- * later is an object. The table locks for a few instructions and never calls the driver.
+ * What the driver gave this process, and what was charged for it: a table from (kind, key) to
+ * object, O(1). It knows objects and not just sizes, because only an object can be suspended, moved
+ * or shared later. The table locks for a few instructions and never calls the driver.
  */
 #ifndef ALLOT_GUEST_CORE_OBJECT_H
 #define ALLOT_GUEST_CORE_OBJECT_H
@@ -93,7 +93,10 @@ int object_table_new(struct object_table **ret);
 /* Adds it, or replaces the object of the same kind and key. -ENOMEM. */
 int object_put(struct object_table *table, const struct object *object);
 
-/* Copies it out; `take` also removes it, so that of two that free one pointer one gets it. */
+/*
+ * Copies it out; object_take also removes it, so that of two threads that free one pointer one gets
+ * it.
+ */
 bool object_get(struct object_table *table, enum object_kind kind, uint64_t key,
 		struct object *ret);
 bool object_take(struct object_table *table, enum object_kind kind, uint64_t key,

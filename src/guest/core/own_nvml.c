@@ -12,8 +12,8 @@
 #include "nvidia/uuid.h"
 
 /*
- * A thread that opens NVML is waited for as long, and then there is no figure, this once. Longer
- * than that takes where a hundred programs start at once: the time is for one that never ends.
+ * How long a caller waits for the thread that opens NVML; then there is no figure, this once. A
+ * hundred programs that start at once are done sooner: it is for a thread that never ends.
  */
 #define WAIT_NS UINT64_C(10000000000)
 
@@ -89,14 +89,14 @@ static void own_nvml_open(struct once *once)
 	guest_depth++;
 	if (!ledger_device_info(guest->ledger, device, &info) && own_nvml_initialise())
 		own_nvml_find_device(info.uuid, device,
-				     &handle); /* whoever asks for it finds it now */
+				     &handle); /* the next call that asks for it finds it */
 	guest_depth--;
 	once_end(once, 0);
 }
 
 static void *own_nvml_run(void *arg)
 {
-	prctl(PR_SET_NAME, "allot-nvml"); /* whose it is, for who looks at a program's threads */
+	prctl(PR_SET_NAME, "allot-nvml"); /* for a person who looks at a program's threads */
 	own_nvml_open(arg);
 	return NULL;
 }
@@ -114,7 +114,7 @@ static void own_nvml_at_exit(void)
 
 static void own_nvml_expect_exit(void)
 {
-	static _Atomic bool expected; /* also in a forked child, which inherits what atexit knows */
+	static _Atomic bool expected; /* also in a forked child: it inherits what atexit knows */
 
 	if (!atomic_exchange(&expected, true))
 		atexit(own_nvml_at_exit);

@@ -27,7 +27,8 @@
 
 /*
  * Opens NVML and a device of the tenant's ledger behind the program's back, unless that was begun
- * or done. Waits for nothing; but where no thread can be made the caller's does it, now.
+ * before. A thread of ours does it, and the caller goes on; where no thread can be made the caller
+ * does it, now.
  */
 void own_nvml_begin(struct guest *guest, int ledger_device);
 

@@ -154,7 +154,7 @@ CUresult space_confirm(struct guest *guest, int count)
 	return CUDA_SUCCESS;
 }
 
-/* Not by the policy of now: who runs keeps its part. */
+/* By what was asked for at cuInit, not by the policy of now: a process that runs keeps its part. */
 CUresult space_context(struct guest *guest)
 {
 	uint32_t asked;

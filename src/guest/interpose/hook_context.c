@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Contexts. Nobody tells beforehand what one takes (hundreds of MiB), so the size that this tenant
- * saw on the device before is reserved, and the driver's figure decides once the limit is near.
+ * Contexts. Nobody tells beforehand what a context takes (hundreds of MiB). So the size that this
+ * tenant saw on the device before is reserved, and the driver's figure decides once the limit is
+ * near.
  */
 #include "base/fault.h"
 #include "guest/core/hook.h"
@@ -55,7 +56,9 @@ static CUresult context_begin(struct guest *guest, struct guest_device *device,
 	if (e)
 		return e;
 	truth_expect(guest, device);
-	/* Nobody knows yet: as much as is usual, or, where the quota has less, what it has. */
+	/*
+	 * No context was seen yet: as much as is usual, or, where the quota has less, what it has.
+	 */
 	if (!guess && charge_try(guest, device, TRUTH_CONTEXT_BYTES, charge))
 		return CUDA_SUCCESS;
 	return charge_reserve(guest, device, guess, charge);
@@ -70,7 +73,7 @@ static bool context_made(struct charge *charge)
 
 	if (atomic_fetch_add(&device->contexts, 1) == 0)
 		truth_begin(device);
-	/* What was not reserved is no guess but too much: others would be refused for it. */
+	/* Without a guess no more is charged than was reserved: others would be refused for it. */
 	charge_commit(charge, CAT_CONTEXT, guess ? guess : charge->reserved);
 	FAULT_POINT(GUEST_CONTEXT_MADE);
 	if (!guess && !charge->reserved) {

@@ -122,8 +122,8 @@ static uint64_t copy_bytes_batch_3d(const CUDA_MEMCPY3D_BATCH_OP *ops, size_t co
 }
 
 /*
- * One that is not asynchronous waits for all that is before it in its context. One that takes no
- * longer than a gap between launches is such a gap.
+ * A copy that is not asynchronous waits for all that is before it in its context. A copy that takes
+ * no longer than a gap between launches counts as such a gap.
  */
 static void copy_before_host(struct guest *guest, const struct copy *copy)
 {
@@ -150,7 +150,7 @@ static CUresult copy_before(struct guest *guest, const struct copy *copy, struct
 	return CUDA_SUCCESS;
 }
 
-/* Whatever its name is, the driver is done with one to pageable memory when it returns. */
+/* A copy to pageable memory is done when the driver returns, whatever its name says. */
 static bool copy_is_done(const struct copy *copy)
 {
 	return !copy->async || (copy->to && copy_is_pageable(copy->to));

@@ -37,7 +37,7 @@ static int files_look(int fd, const char *path)
 	return r;
 }
 
-/* The kernel opens files that it then refuses to read from; to refuse them here is as near. */
+/* The kernel opens such a file and refuses to read from it; to refuse the opening is as near. */
 static int files_opened(int fd, const char *path, int flags)
 {
 	int r;
@@ -88,7 +88,7 @@ OPEN_2(__open64_2, (const char *path, int flags), (path, flags))
 OPEN_2(__openat_2, (int dirfd, const char *path, int flags), (dirfd, path, flags))
 OPEN_2(__openat64_2, (int dirfd, const char *path, int flags), (dirfd, path, flags))
 
-/* As the kernel answers who may not use the GPU: ROCm's library takes this for one to leave out. */
+/* The kernel answers so where the user may not use the GPU: ROCm's library leaves that GPU out. */
 static ssize_t files_refuse_read(void *cookie, char *text, size_t len)
 {
 	errno = EPERM;

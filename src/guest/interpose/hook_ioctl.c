@@ -78,7 +78,10 @@ static int ioctl_with_block(struct amd_call *call, enum kfd_decision decision, u
 	return user_write(arg, block, call->bytes) ? -EFAULT : r;
 }
 
-/* All but some of SVM's are small; and a stack may be small, or not in the cache so far down. */
+/*
+ * All blocks but some of SVM's are small. A stack may be small, too, or not in the cache so far
+ * down.
+ */
 #define SMALL_BYTES 512
 
 __attribute__((noinline)) static int ioctl_with_small(struct amd_call *call,
@@ -109,7 +112,7 @@ static bool ioctl_is_hidden(const struct amd_call *call, int file)
 	return file != AMD_FILE_KFD && call->device && !call->device->ours;
 }
 
-/* Who has all of the machine's GPUs may name them all. */
+/* A tenant that has all of the machine's GPUs may name them all. */
 static bool ioctl_passes(const struct amd *amd, enum kfd_decision decision)
 {
 	return decision == KFD_PASS ||

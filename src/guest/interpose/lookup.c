@@ -106,10 +106,10 @@ static int lookup_load_order(const void *address)
 }
 
 /*
- * What stands before the C library was there when the program started, and searches the same scope
- * as the program and we do. What stands behind it may have been opened, and may see the driver
- * through dependencies of its own, which no search from our place covers. For such a caller the
- * name exists if the driver is in the process at all.
+ * An object that stands before the C library was there when the program started, and searches the
+ * same scope as the program and we do. An object behind it may have been opened later, and may see
+ * the driver through dependencies of its own, which no search from our place covers: for such a
+ * caller the name exists if the driver is in the process at all.
  */
 static bool lookup_shares_our_scope(int place)
 {
@@ -224,9 +224,9 @@ static struct lookup_answer lookup_answer_target(const struct lookup_dlsym_args 
 }
 
 /*
- * A function of the C library that leads to AMD's driver. Along the search order our own stands
- * where any preloaded library's would, and what is searched for behind us is meant to be behind us.
- * Only who asks the C library itself would go past us.
+ * A function of the C library that leads to AMD's driver. Along the search order our own function
+ * stands where that of any preloaded library would, and a search behind us is meant to be behind
+ * us. Only a search in the C library itself would go past us.
  */
 static bool lookup_find_in_libc(const struct lookup_dlsym_args *args,
 				struct lookup_answer *ret_answer)

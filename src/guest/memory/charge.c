@@ -35,7 +35,7 @@ static bool charge_fits_by_driver(struct guest *guest, struct guest_device *devi
 	uint64_t pending = quota_pending(guest->ledger, device->ledger), figure;
 
 	if (truth_tenant(guest, device->uuid, device->ledger, &figure))
-		return false; /* what cannot be known is not free */
+		return false; /* without a figure nothing is free */
 	return pending <= limit && figure <= limit - pending;
 }
 
@@ -74,7 +74,10 @@ static int charge_reserve_again(struct guest *guest, struct guest_device *device
 	return r;
 }
 
-/* Whether the bytes are reserved. *ret_used: what the tenant uses with them, unless by_driver. */
+/*
+ * Reserves the bytes; false: they are refused. *ret_used: what the tenant uses with them, not
+ * written where the driver's figure decides.
+ */
 static bool charge_admit(struct guest *guest, struct guest_device *device, uint64_t bytes,
 			 uint64_t *ret_used)
 {
@@ -120,7 +123,7 @@ CUresult charge_reserve(struct guest *guest, struct guest_device *device, uint64
 {
 	if (charge_try(guest, device, bytes, ret))
 		return CUDA_SUCCESS;
-	/* Not busy while we look at the driver's figure ourselves. */
+	/* No call of ours is under way while we look at the driver's figure. */
 	if (charge_reserve_again(guest, device, bytes))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	calls_begin(device);

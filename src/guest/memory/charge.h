@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The one seam that every allocation passes: reserve, let the driver do it, then commit or cancel.
- * Hooks know what their call takes from the device; this knows how the tenant is asked for it, what
- * can be given back before a refusal, and that a refusal is CUDA_ERROR_OUT_OF_MEMORY.
+ * Hooks know what their call takes from the device. This module knows how the tenant is asked for
+ * it, what can be given back before a refusal, and that a refusal is CUDA_ERROR_OUT_OF_MEMORY.
  */
 #ifndef ALLOT_GUEST_MEMORY_CHARGE_H
 #define ALLOT_GUEST_MEMORY_CHARGE_H
@@ -43,7 +43,7 @@ bool charge_try(struct guest *guest, struct guest_device *device, uint64_t bytes
 
 /* The driver did it and took `actual` bytes. */
 void charge_commit(struct charge *charge, enum category category, uint64_t actual);
-/* The driver did it, and what it took is charged already: to a pool or to graphs, by following. */
+/* The driver did it, and charge_follow has charged what it took, to a pool or to graphs. */
 void charge_settle(struct charge *charge);
 /* The driver refused, or nothing was taken after all. */
 void charge_cancel(struct charge *charge);
@@ -56,7 +56,7 @@ void charge_release_begin(struct guest_device *device);
 void charge_release_end(struct guest *guest, struct guest_device *device, enum category category,
 			uint64_t bytes);
 
-/* The same for calls of which only the driver knows what they free, and where. */
+/* The same for calls of which only the driver knows what they free, and on which device. */
 void charge_release_begin_all(struct guest *guest);
 void charge_release_end_all(struct guest *guest);
 
@@ -70,7 +70,9 @@ uint64_t charge_limit(struct guest *guest, struct guest_device *device);
 /* After something grew unasked: whether the tenant is over its limit now. */
 bool charge_over(struct guest *guest, struct guest_device *device);
 
-/* Code was loaded, or may be by what comes next: the driver's figure has to be looked at again. */
+/*
+ * Code was loaded, or the next call may load some: the driver's figure has to be looked at again.
+ */
 void charge_stale(struct guest *guest, struct guest_device *device);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Arrays. Their layout is the driver's secret, but it tells what an array would need: of an array
- * made with deferred mapping, which takes nothing (about 5 us). Small arrays share granules; since
- * they have no address, they are charged by their sum.
+ * Arrays. Their layout is the driver's secret, but the driver tells what an array would need: it is
+ * asked about an array made with deferred mapping, which takes nothing (about 5 us). Small arrays
+ * share granules. They have no address, so they are charged by their sum.
  */
 #include "guest/core/hook.h"
 #include "guest/memory/memory.h"

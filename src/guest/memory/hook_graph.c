@@ -104,9 +104,10 @@ static uint64_t graph_node_bytes(CUgraph graph, int depth, int *device)
 }
 
 /*
- * Asks for what backing the graph may take. The one that was backed last asks for nothing; others
- * may have lost their memory to it. Idle memory of graphs is no answer: what is in use shows only
- * when the device gets there. Near the limit it is trimmed before anything is refused.
+ * Reserves what backing the graph may take. The graph that was backed last still has its memory and
+ * reserves nothing; others may have lost theirs to it. Idle memory of graphs is not taken off: only
+ * when the device gets there does it show how much of it is in use. Near the limit it is trimmed
+ * before anything is refused.
  */
 static CUresult graph_charge(struct guest *guest, struct guest_device *device,
 			     const struct object *exec, struct charge *charge)
@@ -116,7 +117,7 @@ static CUresult graph_charge(struct guest *guest, struct guest_device *device,
 	return charge_reserve(guest, device, backed ? 0 : round_up(exec->size, POOL_BYTES), charge);
 }
 
-/* What `epoch` of the graph that was backed just now is, until the next one is. */
+/* The epoch of the graph that was backed just now, until another graph is backed. */
 static uint32_t graph_next_epoch(struct guest_device *device)
 {
 	return atomic_fetch_add(&device->graph_epoch, 1) + 2;

@@ -36,10 +36,13 @@ static bool pool_set_charged(struct object *pool, void *arg)
 }
 
 /*
- * Charges what the pool reserves now, and answers it. More is charged before it is recorded, so
- * that whoever finds nothing left to do finds it in the ledger. What is recorded no more is taken
- * back only when another look has shown that the pool has not grown again since the last one: who
- * made it grow may have found it recorded still.
+ * Charges what the pool reserves now, and answers it. Growth is charged before it is recorded in
+ * the pool's object: a thread that finds nothing left to record finds it in the ledger. A fall is
+ * recorded first, and taken out of the ledger only when another look at the driver has shown that
+ * the pool has not grown again. Otherwise that growth would be charged to nobody:
+ *
+ *	settling thread    reads 8 of 32 MiB ───────────────── records 8 ─ reads 32 ─ records 32
+ *	allocating thread          grows it to 32, finds 32 recorded
  */
 static uint64_t pool_settle(struct guest *guest, CUmemoryPool pool)
 {
@@ -158,9 +161,9 @@ static bool pool_object(struct guest *guest, CUmemoryPool pool, struct object *r
 }
 
 /*
- * What an allocation has to know of its pool. As long as guest.pools is what it was before all of
- * it was asked for, it holds: while a pool neither grows nor is exchanged, an allocation takes no
- * lock, and asks the driver for nothing but the reserve.
+ * What an allocation has to know of its pool. It is valid as long as guest.pools has not changed
+ * since before it was asked for. So while a pool neither grows nor is exchanged, an allocation
+ * takes no lock, and asks the driver for nothing but the reserve.
  */
 struct seen {
 	uint64_t version;
@@ -186,7 +189,7 @@ static bool pool_look_up(struct guest *guest, CUmemoryPool pool, struct seen *re
 	return true;
 }
 
-/* Never 0, which is what a device begins with, and odd only while somebody writes. */
+/* Never 0, which is what a device begins with, and odd only while a thread writes. */
 static uint64_t pool_tag(uint64_t version)
 {
 	return (version + 1) * 2;
@@ -209,7 +212,10 @@ static bool pool_recall(struct guest *guest, struct guest_device *device, CUmemo
 	return true;
 }
 
-/* Of threads that come together one writes; what is older than the last change is never used. */
+/*
+ * Of several threads that come together one writes. A figure that is older than the last change of
+ * the pools is never used.
+ */
 static void pool_remember(struct guest_device *device, CUmemoryPool pool, const struct seen *seen)
 {
 	uint64_t tag = atomic_load_explicit(&device->pool_tag, memory_order_relaxed);
@@ -266,8 +272,9 @@ struct request {
 };
 
 /*
- * Takes back what made the pool grow beyond the quota. The free waits for what is in the stream
- * before it, as the driver's own allocation does on a device that is full.
+ * Frees an allocation that made the pool grow beyond the quota, and trims the pool. The free waits
+ * for the work before it in the stream; the driver's own allocation does the same on a device that
+ * is full.
  */
 static CUresult pool_undo(struct guest *guest, struct guest_device *device,
 			  const struct request *request)
@@ -286,9 +293,11 @@ static CUresult pool_undo(struct guest *guest, struct guest_device *device,
 }
 
 /*
- * A pool that grew has no piece as large as what was asked for, but for the rest of what it grew
- * by. That size is remembered, and at what use: until less is in use again, as much will not fit,
- * however much room there is in all.
+ * A pool that grew had no piece as large as what was asked for. Now it has the rest of what it grew
+ * by. The smallest size for which it has no piece is remembered, and how much was in use then:
+ * until less is in use, a request of that size makes the pool grow again, however much room it has
+ * in all. An example: for 20 MiB a pool grew by 32 MiB, of which 12 MiB are left; 20 MiB or more do
+ * not fit.
  */
 static bool pool_set_unfit(struct object *pool, void *arg)
 {
@@ -332,9 +341,9 @@ static CUresult pool_allocate_from(struct guest *guest, const struct request *re
 	if (!device)
 		return request->call(request);
 	/*
-	 * Even where the pool has room it may be in pieces, and the pool grows. So all of it is
-	 * asked for; only where the quota has no such bytes left is the pool looked at, and, if it
-	 * has room, tried without.
+	 * The room of a pool may be in pieces, and then the pool grows in spite of it. So all bytes
+	 * are reserved. Only where the quota does not have them is the pool asked for its room; if
+	 * it has enough, the allocation is tried without a reservation.
 	 */
 	if (!charge_try(guest, device, need, &charge)) {
 		if (pool_object(guest, request->pool, &object) && pool_has_room(request, &object))
@@ -345,7 +354,10 @@ static CUresult pool_allocate_from(struct guest *guest, const struct request *re
 		pool_look_up(guest, request->pool, &seen); /* reserving may have settled it */
 	}
 	e = request->call(request);
-	/* Who changes what is charged looks again after that: nothing is missed here. */
+	/*
+	 * Where both are as they were there is nothing to settle. A thread that records less after
+	 * this looks at the reserve again, and finds our growth.
+	 */
 	now = pool_reserved(request->pool);
 	if (now != seen.charged || !pool_is_unchanged(guest, &seen))
 		now = pool_settle(guest, request->pool);
@@ -444,8 +456,9 @@ CUresult hook_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProp
 }
 
 /*
- * The driver destroys a pool once its last allocation is freed, and nobody can be asked about it
- * any more: its charge goes now, when what was allocated from it is normally free.
+ * The driver destroys a pool once its last allocation is freed, and from now on it answers no
+ * question about the pool. So the charge goes now: normally everything that was allocated from it
+ * is free.
  */
 CUresult hook_cuMemPoolDestroy(CUmemoryPool pool)
 {
@@ -470,7 +483,7 @@ CUresult hook_cuMemPoolDestroy(CUmemoryPool pool)
 	return e;
 }
 
-/* The pool that a device allocates from; asked for anew by whoever allocates after this. */
+/* Changes the pool that a device allocates from: the next allocation asks for it anew. */
 CUresult hook_cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
 {
 	GUEST_OR_PASS(cuDeviceSetMemPool, (dev, pool));

@@ -103,8 +103,8 @@ CUresult hook_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
 }
 
 /*
- * Counted before the driver does it: once a handle is free, another thread may be given the same
- * number for another one.
+ * The reference is counted off before the driver drops it: once a handle is free, the driver may
+ * give its number to another thread, for another handle.
  */
 CUresult hook_cuMemRelease(CUmemGenericAllocationHandle handle)
 {
@@ -197,8 +197,10 @@ CUresult hook_cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
 }
 
 /*
- * One call may unmap many mappings, whole ones only. They are counted before the driver does it,
- * as in cuMemRelease; what was counted stays in the table under the mapping's address meanwhile.
+ * One call may unmap many mappings, whole ones only. As in cuMemRelease they are counted off before
+ * the driver drops them. Meanwhile the table keeps under a mapping's address the mapping
+ * (OBJECT_LEAVING) and the handle that goes with it (OBJECT_GONE), for the case that the driver
+ * refuses.
  */
 static void vmm_unmap_begin(struct guest *guest, uint64_t at, uint64_t end)
 {
@@ -335,8 +337,8 @@ CUresult hook_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handl
 }
 
 /*
- * Parts of a sparse array. A part is named by everything that places it: what is mapped by one
- * name is unmapped by the same.
+ * Parts of a sparse array. The key of a part is made of everything that places it, so that its
+ * unmapping leads to the same key as its mapping.
  */
 static uint64_t vmm_tile_key(const CUarrayMapInfo *info)
 {

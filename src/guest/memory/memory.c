@@ -161,18 +161,21 @@ void memory_freed_in_stream(struct guest *guest, const struct object *object, CU
 		}
 		DRIVER(cuEventDestroy_v2, (event));
 	}
-	/* Nobody can tell when; the driver's own order is short. */
+	/*
+	 * Without an event nobody can tell when. It is given back now: the driver will free it
+	 * soon.
+	 */
 	memory_release(guest, object);
 }
 
-/* Another thread may be faster, or the stream not there yet: then it stays. */
+/* Gives back one pending free, unless its stream is not there yet or another thread was faster. */
 static void memory_reap_one(struct guest *guest, uint64_t key)
 {
 	CUevent event = (CUevent)(uintptr_t)key;
 	struct guest_device *device;
 	struct object parting;
 
-	/* Taken before the event is touched: who has it may destroy it. */
+	/* Taken out before the event is touched: the thread that has it may destroy the event. */
 	if (!object_take(guest->objects, OBJECT_PARTING, key, &parting))
 		return;
 	device = guest_device(guest, parting.device);

@@ -9,20 +9,24 @@
 #include "guest/memory/charge.h"
 
 /*
- * Called after every change of what an allocation may remember of a pool: which one is current,
- * that there is such a pool, and what of it is charged.
+ * Called after every change of what an allocation may remember of a pool: which pool is current,
+ * that there is such a pool, and how much of it is charged.
  */
 static inline void pool_changed(struct guest *guest)
 {
 	atomic_fetch_add(&guest->pools, 1);
 }
 
-/* Charges what every pool of this process reserves: after a call at which the driver trims them. */
+/*
+ * Charges what every pool of this process reserves. To be called where the driver may have trimmed
+ * them.
+ */
 void pool_settle_all(struct guest *guest);
 
 /*
- * Before an address that cuMemAlloc did not give out is freed: takes out what is known of its
- * sharing, false when nothing. After it, `freed` or not, that is settled.
+ * Before the driver frees an address that cuMemAlloc did not give out: takes out the record of its
+ * sharing; false: there is none. After the driver's call pool_pointer_done drops the record, or
+ * puts it back where the address was not freed.
  */
 bool pool_pointer_take(struct guest *guest, CUdeviceptr address, struct object *ret);
 void pool_pointer_done(struct guest *guest, const struct object *pointer, bool freed);

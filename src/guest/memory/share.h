@@ -19,9 +19,9 @@ bool share_stamp(int fd, int number, struct shared_key *ret);
 bool share_read(int fd, struct shared_key *ret);
 
 /*
- * The numbers, 1 to 63: one for each object that is exported now. Stamps the descriptor with one
- * that is free and under which nobody holds anything any more: importers may outlive what this
- * process, or an earlier one with its pid, has exported. 0 when there is none.
+ * The numbers are 1 to 63, one for each object that this process exports now. Stamps the descriptor
+ * with a number that is free, and under which nobody holds anything any more: importers may outlive
+ * what this process, or an earlier one with its pid, has exported. 0 when there is none.
  */
 int share_stamp_new(struct guest *guest, int fd, struct shared_key *ret);
 void share_number_drop(struct guest *guest, int number);

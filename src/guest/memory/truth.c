@@ -19,7 +19,10 @@
 #define MIB (UINT64_C(1) << 20)
 #define LOOK_NS UINT64_C(5000000) /* at most every 5 ms while near the limit */
 #define GLANCE_NS UINT64_C(1000000000) /* and every second in any case */
-/* What another process of the tenant may hold unseen; only how early we look depends on it. */
+/*
+ * What another process of the tenant may hold and not have charged; only how early we look depends
+ * on it.
+ */
 #define PEER_BYTES (256 * MIB)
 #define PROCESSES 2048
 #define SLOTS 1024 /* slot_count answers no more */
@@ -45,7 +48,7 @@ static nvmlReturn_t truth_list(const struct nvml_library *nvml, nvmlDevice_t dev
 /* One look: too large for a stack that is not ours. */
 struct look {
 	uint64_t calls; /* of the device, before the driver was asked */
-	bool told; /* the categories are what the figure says */
+	bool told; /* the categories were set by the figure */
 	uint64_t allocated; /* by this process, and on its way, before that */
 	int n;
 	nvmlProcessInfo_v2_t process[PROCESSES];
@@ -110,9 +113,9 @@ static uint64_t truth_charged(struct guest *guest, int slot, int ledger_device)
 }
 
 /*
- * What the driver took for the tenant's other processes and they have not charged: an idle process
- * does not look. Charges are read before and after the figure and the larger counts, so that an
- * allocation or a free on its way is not taken for something hidden.
+ * What the driver took for the tenant's other processes and these have not charged: an idle process
+ * does not look. Each process's charges are read before and after the figure, and the larger sum
+ * counts: so an allocation or a free under way is not taken for something hidden.
  */
 static uint64_t truth_hidden_by_peers(struct guest *guest, int ledger_device,
 				      const struct look *look)
@@ -142,9 +145,9 @@ void truth_begin(struct guest_device *device)
 }
 
 /*
- * Who is nearer to the limit than that looks before it takes more: a context or a large library
- * fits in between, twice. New code may also need a deeper stack, which the driver backs for every
- * thread of the device when it is launched.
+ * A process that is nearer to the limit than this looks before it takes more. A context or a large
+ * library fits in between twice. New code may also need a deeper stack, which the driver backs at a
+ * launch for every thread of the device.
  */
 static uint64_t truth_margin(struct guest *guest, uint64_t limit, bool stale)
 {
@@ -153,7 +156,7 @@ static uint64_t truth_margin(struct guest *guest, uint64_t limit, bool stale)
 	return limit / 8 + (stale ? 5 : 1) * 1024 * MIB + peers;
 }
 
-/* Does another process of the tenant live? Of one that is dead the driver has nothing to tell. */
+/* Does another process of the tenant live? Of a dead one the driver has nothing to tell. */
 static bool truth_has_others(struct guest *guest)
 {
 	struct slot *slot = atomic_load(&guest->slot);
@@ -183,7 +186,7 @@ bool truth_due(struct guest *guest, struct guest_device *device, uint64_t used, 
 	if (last < atomic_load(&device->context_ns))
 		last = atomic_load(&device->context_ns);
 	due = last && now > last + GLANCE_NS;
-	/* Nothing hangs on a look from so far off: nobody waits for NVML. */
+	/* So far from the limit no admission depends on a look: nobody waits for NVML. */
 	if (due && !own_nvml_settled(guest, device->ledger)) {
 		own_nvml_begin(guest, device->ledger);
 		return false;
@@ -220,7 +223,9 @@ static void truth_expect_each(struct guest *guest)
 
 		if (ledger_device_info(guest->ledger, i, &info))
 			return;
-		/* Until then this process takes the rows for empty: they may not be on disk. */
+		/*
+		 * Before this call the process takes the rows for empty: they may not be on disk.
+		 */
 		if (ledger_device(guest->ledger, info.uuid, 0) != i)
 			continue;
 		if (truth_will_be_near(guest, i,
@@ -251,8 +256,9 @@ void truth_look(struct guest *guest, struct guest_device *device)
 }
 
 /*
- * An importer's memory that its exporter has let go of stands in the figure of one of the
- * importers, and is charged already. Memory by handle is in nobody's figure then.
+ * Memory of one kind that this process imported and its exporter has let go of, at most `grown`
+ * bytes. From then on it stands in the driver's figure of one of the importers, though it is
+ * charged already, by its entry. Memory by handle then stands in nobody's figure.
  */
 static uint64_t truth_inherited_of_kind(struct guest *guest, struct guest_device *device,
 					enum object_kind kind, uint64_t grown)
@@ -277,7 +283,10 @@ static uint64_t truth_inherited_of_kind(struct guest *guest, struct guest_device
 	return bytes;
 }
 
-/* Nobody says whose figure it stands in: it is ours if our figure has grown by as much. */
+/*
+ * The driver does not say in which importer's figure it stands. It is taken for ours if our figure
+ * has grown by as much.
+ */
 static uint64_t truth_inherited(struct guest *guest, struct guest_device *device, uint64_t grown)
 {
 	uint64_t bytes = truth_inherited_of_kind(guest, device, OBJECT_IPC, grown);
@@ -285,7 +294,7 @@ static uint64_t truth_inherited(struct guest *guest, struct guest_device *device
 	return bytes + truth_inherited_of_kind(guest, device, OBJECT_POINTER, grown - bytes);
 }
 
-/* Splits what is left of the driver's figure into contexts and code. */
+/* Splits the rest of the driver's figure, which is not charged by size, into contexts and code. */
 static void truth_split(struct guest *guest, struct guest_device *device, uint64_t rest)
 {
 	struct slot *slot = atomic_load(&guest->slot);
@@ -293,7 +302,7 @@ static void truth_split(struct guest *guest, struct guest_device *device, uint64
 	uint64_t extra = atomic_load(&device->extra_bytes);
 	uint64_t guess = atomic_load(&device->context_guess);
 
-	/* Before any code is loaded, what is there is contexts: then their size is learned. */
+	/* Before any code is loaded the rest is contexts alone: their size is learned now. */
 	if (contexts == 1 && !atomic_load(&device->stale) && !guess && rest > extra) {
 		guess = rest - extra;
 		atomic_store(&device->context_guess, guess);
@@ -308,7 +317,7 @@ static void truth_split(struct guest *guest, struct guest_device *device, uint64
 	quota_set(slot, device->ledger, CAT_CONTEXT, contexts);
 }
 
-/* What a process is charged for by size, and is in the driver's figure. */
+/* The bytes that a process is charged for by size and that stand in the driver's figure. */
 static uint64_t truth_allocated(struct guest_device *device, const struct quota_row *row)
 {
 	uint64_t sum = row->used[CAT_DATA] + row->used[CAT_POOL] + row->used[CAT_ARRAY] +
@@ -332,8 +341,9 @@ static bool truth_reconcile_once(struct guest *guest, struct guest_device *devic
 	known = truth_allocated(device, &row);
 	quota_set_driver(slot, device->ledger, figure, truth_clock_ns(CLOCK_BOOTTIME));
 	/*
-	 * What went between two looks, or may have gone, must not be found missing from the
-	 * contexts.
+	 * The driver may have taken memory back by itself since then, which would now be found
+	 * missing from the contexts. What is caught up with counts as a call, and then this look is
+	 * done anew.
 	 */
 	holder_catch_up(guest, device);
 	if (!calls_under_way(look->calls) && look->calls == atomic_load(&device->calls) &&
@@ -352,9 +362,9 @@ static bool truth_reconcile_once(struct guest *guest, struct guest_device *devic
 	if (!last_try)
 		return false;
 	/*
-	 * Other threads allocate all the time, or streams free: the figure may hold what is still
-	 * pending here, or was charged until just now. What exceeds even that is the driver's own,
-	 * so code may be charged more by it, never less.
+	 * Other threads allocate all the time, or streams free. So the figure may include bytes
+	 * that are still pending here, or were charged until just now. Only what exceeds these is
+	 * the driver's own: this look may raise the charge for code, and never lowers it.
 	 */
 	atomic_store(&device->unsure, true);
 	known += row.pending;
@@ -372,7 +382,7 @@ bool truth_reconcile(struct guest *guest, struct guest_device *device)
 	struct quota_row row;
 	bool done = !look, told;
 
-	/* Whether the driver then answers or not; but it knows nobody who has no context. */
+	/* Also if the driver then does not answer. But it knows no process without a context. */
 	if (atomic_load(&device->contexts) > 0)
 		atomic_store(&device->reconciled_ns, truth_clock_ns(CLOCK_MONOTONIC_COARSE));
 	holder_catch_up(guest, device);
@@ -450,7 +460,7 @@ int truth_tenant(struct guest *guest, const uint8_t uuid[16], int ledger_device,
 		if (!slot || slot_index(slot) != i)
 			continue;
 		missing = false;
-		/* For who looks at us. */
+		/* For `allot ps`. */
 		quota_set_driver(slot, ledger_device, figure, truth_clock_ns(CLOCK_BOOTTIME));
 	}
 	if (look)
@@ -474,7 +484,7 @@ static bool truth_is_ours(struct guest *guest, uint32_t pid)
 	return false;
 }
 
-/* Samples of one process may be several: the newest counts. Answers -1 when none is ours. */
+/* There may be several samples of one process: its newest counts. Answers -1 when none is ours. */
 static int truth_tenant_percent(struct guest *guest, const nvmlProcessUtilizationSample_t *sample,
 				unsigned int n)
 {
@@ -530,7 +540,7 @@ int truth_utilisation(struct guest *guest, const uint8_t uuid[16], int ledger_de
 	guest_depth++;
 	if (nvml->nvmlDeviceGetProcessUtilization(device, sample, &n, since_us) == NVML_SUCCESS)
 		percent = truth_tenant_percent(guest, sample, n < SAMPLES ? n : SAMPLES);
-	/* Who did nothing in that time has no sample. */
+	/* A process that did nothing in that time has no sample. */
 	if (percent < 0 && truth_lists_tenant(guest, uuid, ledger_device))
 		percent = 0;
 	if (percent < 0) {

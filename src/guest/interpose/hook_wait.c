@@ -103,8 +103,9 @@ WAIT_EVENT(cuStreamWaitEvent_ptsz, true)
 HOST_FUNC(cuLaunchHostFunc, false)
 HOST_FUNC(cuLaunchHostFunc_ptsz, true)
 
-#define CALLBACK(name, own)                                                              \
-	WAIT(name, (CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags), \
+#define CALLBACK(name, own)                                                                        \
+	WAIT(name,                                                                                 \
+	     (CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags),    \
 	     (hStream, callback, userData, flags), STREAM(METER_SPLIT, own), (void)0)
 CALLBACK(cuStreamAddCallback, false)
 CALLBACK(cuStreamAddCallback_ptsz, true)

@@ -71,7 +71,8 @@ int truth_tenant(struct guest *guest, const uint8_t uuid[16], int ledger_device,
 
 /*
  * NVML's utilisation by the tenant's live processes in its last two samples, in percent, as coarse
- * as it is; the device's where NVML knows them by other pids. -errno where the driver does not tell.
+ * as it is; the device's where NVML knows the processes by other pids. -errno where the driver does
+ * not tell.
  */
 int truth_utilisation(struct guest *guest, const uint8_t uuid[16], int ledger_device);
 

@@ -61,7 +61,7 @@ struct guest_device {
 	_Atomic uint64_t graph_charged;	 /* graph memory as last seen, see hook_graph.c */
 	_Atomic uint32_t graph_epoch;	 /* raised when a graph is backed, or trimmed */
 
-	/* The current pool and its charge, as of a version of the pools: see hook_pool.c. */
+	/* The current pool and its charge, as of a version of the pools: see pool.c. */
 	_Atomic uint64_t pool_tag;
 	_Atomic(CUmemoryPool) pool;
 	_Atomic uint64_t pool_charged;

@@ -27,7 +27,7 @@ enum object_kind {
 	OBJECT_SHARE,	 /* key: of an entry in the tenant's table; refs: objects that hold it */
 	OBJECT_IPC,	 /* key: address from cuIpcOpenMemHandle; refs: times it was opened */
 	OBJECT_EXTERNAL, /* key: external memory */
-	OBJECT_POOL,	 /* key: memory pool; bytes: of its reserve, see hook_pool.c */
+	OBJECT_POOL,	 /* key: memory pool; bytes: of its reserve, see pool.c */
 	OBJECT_POINTER,	 /* key: address exported from or imported into a pool */
 	OBJECT_EXEC,	 /* key: executable graph that owns memory; size: what its nodes ask for */
 	OBJECT_MODULE,	 /* key: module or library; bytes: a guess of its size */

@@ -3,6 +3,7 @@
 #include "guest/core/hook.h"
 #include "guest/memory/memory.h"
 #include "guest/memory/pool.h"
+#include "guest/memory/pool_pointer.h"
 
 CUresult hook_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 {
@@ -100,7 +101,7 @@ CUresult hook_cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int
 	return memory_commit(&charge, e, *dptr, bytesize, OBJECT_UNSEEN);
 }
 
-/* A pool's memory is no object of ours: its reserve is followed, see hook_pool.c. */
+/* A pool's memory is no object of ours: its reserve is followed, see pool.h. */
 CUresult hook_cuMemFree_v2(CUdeviceptr dptr)
 {
 	GUEST_OR_PASS(cuMemFree_v2, (dptr));

@@ -18,7 +18,7 @@ static uint64_t graph_reserved(struct guest_device *device)
 	return graph_attribute(device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
 }
 
-/* As pools are followed, see pool_settle in hook_pool.c. */
+/* As pools are followed, see pool_settle in pool.c. */
 void graph_settle(struct guest *guest, struct guest_device *device)
 {
 	uint64_t spare = 0; /* charged, but not recorded */

@@ -190,16 +190,16 @@ static void *lookup_other_driver(void *p, const char *name, const struct target 
 	struct link_map *map, *ours = NULL;
 	Dl_info info, us;
 	void *handle, *hook;
-	Lmid_t space;
+	Lmid_t namespace;
 
 	if (!dladdr1(p, &info, (void **)&map, RTLD_DL_LINKMAP) || !lookup_is_driver(info.dli_fname))
 		return p;
 	/* An older version of the name in the very driver that is hooked: another function. */
 	if (t->real && dladdr1(t->real, &us, (void **)&ours, RTLD_DL_LINKMAP) && map == ours)
 		return p;
-	if (dlinfo(map, RTLD_DI_LMID, &space) || !dladdr(t->hook, &us))
+	if (dlinfo(map, RTLD_DI_LMID, &namespace) || !dladdr(t->hook, &us))
 		return t->hook;
-	handle = libc.dlmopen(space, us.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+	handle = libc.dlmopen(namespace, us.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
 	hook = handle ? libc.dlsym(handle, name) : NULL;
 	if (handle)
 		dlclose(handle);

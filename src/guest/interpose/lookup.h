@@ -29,7 +29,7 @@ struct lookup_dlsym_args {
 };
 
 struct lookup_dlmopen_args {
-	Lmid_t space;
+	Lmid_t namespace;
 	const char *file;
 	long mode;
 };

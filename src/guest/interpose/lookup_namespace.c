@@ -21,21 +21,21 @@
 #include "guest/interpose/lookup.h"
 
 /* glibc has 16 namespaces, the base one included. */
-#define SPACES 16
+#define NAMESPACES 16
 
 /*
  * A namespace that we prepared. It outlives what the program opened in it, since we cannot be
  * taken from under an object that was linked against us, so it is used again when that is gone:
  * otherwise a program that opens and closes would run out of namespaces.
  */
-struct space {
+struct lookup_namespace {
 	atomic_bool busy;
 	bool prepared;
 	Lmid_t id;
-	char *tenant; /* what the program opened in it first; NULL: nothing */
+	char *opened; /* what the program opened in it first; NULL: nothing */
 };
 
-static struct space spaces[SPACES];
+static struct lookup_namespace namespaces[NAMESPACES];
 
 bool lookup_is_driver(const char *file)
 {
@@ -53,52 +53,53 @@ bool lookup_is_driver(const char *file)
 }
 
 /* Load ourselves into a namespace of its own. false: dlerror says why. */
-static bool lookup_space_prepare(struct space *space)
+static bool lookup_namespace_prepare(struct lookup_namespace *namespace)
 {
 	struct lookup_libc libc = lookup_libc();
 	void *handle;
 	Dl_info us;
 
-	if (space->prepared)
+	if (namespace->prepared)
 		return true;
-	if (!dladdr((void *)lookup_space_prepare, &us))
+	if (!dladdr((void *)lookup_namespace_prepare, &us))
 		return false;
 	handle = libc.dlmopen(LM_ID_NEWLM, us.dli_fname, RTLD_NOW);
-	if (!handle || dlinfo(handle, RTLD_DI_LMID, &space->id))
+	if (!handle || dlinfo(handle, RTLD_DI_LMID, &namespace->id))
 		return false;
-	space->prepared = true;
+	namespace->prepared = true;
 	return true;
 }
 
 /* Is what was opened in a namespace gone? Asks the loader, which alone knows. */
-static bool lookup_space_is_vacant(struct space *space)
+static bool lookup_namespace_is_vacant(struct lookup_namespace *namespace)
 {
 	void *handle;
 
-	if (!space->tenant)
+	if (!namespace->opened)
 		return true;
-	handle = lookup_libc().dlmopen(space->id, space->tenant, RTLD_LAZY | RTLD_NOLOAD);
+	handle = lookup_libc().dlmopen(namespace->id, namespace->opened, RTLD_LAZY | RTLD_NOLOAD);
 	if (handle) {
 		dlclose(handle);
 		return false;
 	}
-	free(space->tenant);
-	space->tenant = NULL;
+	free(namespace->opened);
+	namespace->opened = NULL;
 	return true;
 }
 
-static void *lookup_space_open_in(struct space *space, const char *file, int mode)
+static void *lookup_namespace_open_in(struct lookup_namespace *namespace, const char *file,
+				      int mode)
 {
 	struct link_map *map;
 	void *handle;
 
-	if (!lookup_space_prepare(space))
+	if (!lookup_namespace_prepare(namespace))
 		return NULL;
-	handle = lookup_libc().dlmopen(space->id, file, mode);
+	handle = lookup_libc().dlmopen(namespace->id, file, mode);
 	if (!handle)
 		return NULL;
 	map = handle;
-	space->tenant = strdup(map->l_name);
+	namespace->opened = strdup(map->l_name);
 	return handle;
 }
 
@@ -106,7 +107,7 @@ static void *lookup_space_open_in(struct space *space, const char *file, int mod
  * The file that the loader would find for a name without a path, if it is the caller's RUNPATH
  * that says where: the loader takes our call for ours. Returns `file`, or `path` filled.
  */
-static const char *lookup_space_find_file(const char *file, void *caller, char path[PATH_MAX])
+static const char *lookup_namespace_find_file(const char *file, void *caller, char path[PATH_MAX])
 {
 	Dl_serinfo head, *list;
 	struct link_map *map;
@@ -139,20 +140,20 @@ static const char *lookup_space_find_file(const char *file, void *caller, char p
 }
 
 /* The first namespace that nobody is using: a flag a namespace, so that nobody waits. */
-static void *lookup_space_open_new(const char *file, int mode)
+static void *lookup_namespace_open_new(const char *file, int mode)
 {
-	for (int i = 0; i < SPACES; i++) {
-		struct space *space = &spaces[i];
+	for (int i = 0; i < NAMESPACES; i++) {
+		struct lookup_namespace *namespace = &namespaces[i];
 		void *handle;
 
-		if (atomic_exchange_explicit(&space->busy, true, memory_order_acquire))
+		if (atomic_exchange_explicit(&namespace->busy, true, memory_order_acquire))
 			continue;
-		if (!lookup_space_is_vacant(space)) {
-			atomic_store_explicit(&space->busy, false, memory_order_release);
+		if (!lookup_namespace_is_vacant(namespace)) {
+			atomic_store_explicit(&namespace->busy, false, memory_order_release);
 			continue;
 		}
-		handle = lookup_space_open_in(space, file, mode);
-		atomic_store_explicit(&space->busy, false, memory_order_release);
+		handle = lookup_namespace_open_in(namespace, file, mode);
+		atomic_store_explicit(&namespace->busy, false, memory_order_release);
 		return handle;
 	}
 	/* More at a time than glibc has: let it say so in its own words. */
@@ -170,11 +171,12 @@ struct lookup_answer lookup_dlmopen(struct lookup_dlmopen_args *args, void *call
 	char path[PATH_MAX];
 
 	args->mode &= ~(long)RTLD_DEEPBIND;
-	if (args->file && args->space != LM_ID_BASE && lookup_is_driver(args->file))
-		args->space = LM_ID_BASE;
-	if (args->file && args->space == LM_ID_NEWLM && !(args->mode & RTLD_NOLOAD))
+	if (args->file && args->namespace != LM_ID_BASE && lookup_is_driver(args->file))
+		args->namespace = LM_ID_BASE;
+	if (args->file && args->namespace == LM_ID_NEWLM && !(args->mode & RTLD_NOLOAD))
 		return (struct lookup_answer){
-			.value = lookup_space_open_new(
-				lookup_space_find_file(args->file, caller, path), (int)args->mode)};
+			.value = lookup_namespace_open_new(
+				lookup_namespace_find_file(args->file, caller, path),
+				(int)args->mode)};
 	return (struct lookup_answer){.jump = (void *)lookup_libc().dlmopen};
 }

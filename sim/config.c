@@ -5,19 +5,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "base/parse.h"
-#include "sim/region.h"
 
-static int complain(const char *name, const char *value, const char *right)
+static int config_complain(const char *name, const char *value, const char *right)
 {
 	fprintf(stderr, "allot sim: %s=%s is malformed; a right one is %s=%s\n", name, value, name,
 		right);
 	return -EINVAL;
 }
 
-static int get_bytes(const char *name, uint64_t unset, const char *right, uint64_t *ret)
+static int config_get_bytes(const char *name, uint64_t unset, const char *right, uint64_t *ret)
 {
 	const char *s = getenv(name);
 
@@ -25,19 +23,10 @@ static int get_bytes(const char *name, uint64_t unset, const char *right, uint64
 		*ret = unset;
 		return 0;
 	}
-	return parse_size(s, 0, ret) ? complain(name, s, right) : 0;
+	return parse_size(s, 0, ret) ? config_complain(name, s, right) : 0;
 }
 
-static int make_uuid(uint8_t uuid[16])
-{
-	if (getrandom(uuid, 16, 0) != 16)
-		return -EIO;
-	uuid[6] = (uuid[6] & 0x0f) | 0x40; /* version 4, variant 1 */
-	uuid[8] = (uuid[8] & 0x3f) | 0x80;
-	return 0;
-}
-
-int sim_config_apply(struct sim_region *region)
+int sim_config_read(struct sim_config *ret)
 {
 	const char *name = getenv("ALLOT_SIM_NAME"), *count = getenv("ALLOT_SIM_GPUS");
 	const char *idle = getenv("ALLOT_SIM_CONTEXT");
@@ -45,31 +34,20 @@ int sim_config_apply(struct sim_region *region)
 	int r;
 
 	if (count && *count && parse_u64(count, 1, SIM_MAX_DEVICES, &gpus))
-		return complain("ALLOT_SIM_GPUS", count, "2");
-	r = get_bytes("ALLOT_SIM_MEMORY", 24ull << 30, "24GiB", &memory);
+		return config_complain("ALLOT_SIM_GPUS", count, "2");
+	r = config_get_bytes("ALLOT_SIM_MEMORY", 24ull << 30, "24GiB", &memory);
 	if (r)
 		return r;
 	memory &= ~((2ull << 20) - 1);
 	if (!memory)
-		return complain("ALLOT_SIM_MEMORY", getenv("ALLOT_SIM_MEMORY"), "24GiB");
+		return config_complain("ALLOT_SIM_MEMORY", getenv("ALLOT_SIM_MEMORY"), "24GiB");
 	if (!idle || strcmp(idle, "0")) { /* which is no size, and fine here */
-		r = get_bytes("ALLOT_SIM_CONTEXT", 520ull << 20, "520MiB", &context);
+		r = config_get_bytes("ALLOT_SIM_CONTEXT", 520ull << 20, "520MiB", &context);
 		if (r)
 			return r;
 	}
-	region->ndevices = (uint32_t)gpus;
-	for (uint32_t i = 0; i < region->ndevices; i++) {
-		struct sim_device_row *d = &region->device[i];
-
-		r = make_uuid(d->uuid);
-		if (r)
-			return r;
-		snprintf(d->name, sizeof(d->name), "%s",
-			 name && *name ? name : "allot simulated GPU");
-		d->total_bytes = memory;
-		d->context_bytes = context;
-		d->pci_bus = 0x17 + 0x10 * i; /* where boards sit in an eight-GPU host */
-		d->sm_count = 132;
-	}
+	*ret = (struct sim_config){
+		.ndevices = (uint32_t)gpus, .memory_bytes = memory, .context_bytes = context};
+	snprintf(ret->name, sizeof(ret->name), "%s", name && *name ? name : "allot simulated GPU");
 	return 0;
 }

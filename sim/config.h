@@ -32,9 +32,20 @@
 #ifndef ALLOT_SIM_CONFIG_H
 #define ALLOT_SIM_CONFIG_H
 
-struct sim_region;
+#include <stdint.h>
 
-/* Fill a zeroed region's devices. -EINVAL, with a line on stderr, for a malformed variable. */
-int sim_config_apply(struct sim_region *region);
+#define SIM_MAX_DEVICES 16
+#define SIM_NAME_MAX 64
+
+/* All devices of a region are alike. */
+struct sim_config {
+	uint32_t ndevices;
+	uint64_t memory_bytes;
+	uint64_t context_bytes; /* what an idle context takes */
+	char name[SIM_NAME_MAX];
+};
+
+/* -EINVAL, with a line on stderr, for a malformed variable. */
+int sim_config_read(struct sim_config *ret);
 
 #endif

@@ -55,7 +55,7 @@ int sim_charge(struct sim_region *region, int row, int device, uint64_t bytes)
 
 	sim_region_lock(region);
 	used = sim_region_used(region, device);
-	/* Who is alive costs system calls, and matters to a refusal and to a new peak only. */
+	/* The dead are looked for before a refusal or a new peak only: that costs system calls. */
 	if (bytes > d->total_bytes - used || used + bytes > d->peak_bytes) {
 		sim_region_reap(region);
 		used = sim_region_used(region, device);
@@ -77,7 +77,7 @@ void sim_uncharge(struct sim_region *region, int row, int device, uint64_t bytes
 	sim_region_unlock(region);
 }
 
-static struct sim_object *find(struct sim_region *region, const uint64_t key[2])
+static struct sim_object *count_find_object(struct sim_region *region, const uint64_t key[2])
 {
 	struct sim_object *o;
 
@@ -127,7 +127,7 @@ int sim_object_hold(struct sim_region *region, int row, const uint64_t key[2],
 
 	sim_region_lock(region);
 	sim_region_reap(region); /* memory whose last holder died is gone, whoever has its name */
-	o = find(region, key);
+	o = count_find_object(region, key);
 	if (o) {
 		o->holders[row / 64] |= 1ull << row % 64;
 		*ret_bytes = o->bytes;
@@ -143,7 +143,7 @@ void sim_object_exported(struct sim_region *region, int row, const uint64_t key[
 	struct sim_object *o;
 
 	sim_region_lock(region);
-	o = find(region, key);
+	o = count_find_object(region, key);
 	if (o) {
 		o->export_pid = region->row[row].pid;
 		o->export_fd = fd;
@@ -159,7 +159,7 @@ bool sim_object_exists(struct sim_region *region, const uint64_t key[2])
 
 	sim_region_lock(region);
 	sim_region_reap(region);
-	exists = find(region, key);
+	exists = count_find_object(region, key);
 	sim_region_unlock(region);
 	return exists;
 }
@@ -169,7 +169,7 @@ void sim_object_drop(struct sim_region *region, int row, const uint64_t key[2])
 	struct sim_object *o;
 
 	sim_region_lock(region);
-	o = find(region, key);
+	o = count_find_object(region, key);
 	if (o) {
 		o->holders[row / 64] &= ~(1ull << row % 64);
 		sim_object_settle(region, o);

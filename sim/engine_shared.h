@@ -60,7 +60,10 @@ static inline int sim_engine_shared_init(struct sim_engine_shared *shared)
 	return sim_mutex_init(&shared->lock);
 }
 
-/* For the process that claims them, on every device: the figures of whoever had them before end. */
+/*
+ * A process that claims a row and an account calls this on every device. It clears the figures of
+ * the process that had them before.
+ */
 static inline void sim_engine_row_reset(struct sim_engine_shared *shared, unsigned int row,
 					unsigned int account)
 {

@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "sim/config.h"
 #include "sim/mutex.h"
 #include "sim/shared.h"
 
@@ -41,7 +41,7 @@ int sim_region_dir(char *buf, size_t len)
 	return n < 0 || (size_t)n >= len ? -ENAMETOOLONG : 0;
 }
 
-static int open_locks(void)
+static int region_open_locks(void)
 {
 	int fd = open(region_path, O_RDWR | O_CLOEXEC);
 	struct stat st;
@@ -55,7 +55,7 @@ static int open_locks(void)
 
 bool sim_row_alive(struct sim_region *region, int row)
 {
-	int fd = open_locks();
+	int fd = region_open_locks();
 	bool alive;
 
 	if (fd < 0)
@@ -65,7 +65,7 @@ bool sim_row_alive(struct sim_region *region, int row)
 	return alive;
 }
 
-static void forget(struct sim_region *region, int row)
+static void region_forget_row(struct sim_region *region, int row)
 {
 	struct sim_process_row *r = &region->row[row];
 
@@ -84,7 +84,7 @@ static void forget(struct sim_region *region, int row)
 }
 
 /* Is a descriptor of the object's memory open anywhere? Unknown counts as open. */
-static bool export_open(const struct sim_region *region, const struct sim_object *o)
+static bool region_export_open(const struct sim_region *region, const struct sim_object *o)
 {
 	const struct sim_process_row *r = &region->row[o->export_row];
 	char path[64];
@@ -111,7 +111,7 @@ void sim_object_settle(struct sim_region *region, struct sim_object *o)
 	for (int w = 0; w < SIM_MAX_PROCESSES / 64 && heir < 0; w++)
 		if (o->holders[w])
 			heir = w * 64 + __builtin_ctzll(o->holders[w]);
-	if (heir < 0 && o->export_row >= 0 && export_open(region, o))
+	if (heir < 0 && o->export_row >= 0 && region_export_open(region, o))
 		heir = o->export_row;
 	if (heir < 0)
 		o->key[0] = 0;
@@ -121,13 +121,13 @@ void sim_object_settle(struct sim_region *region, struct sim_object *o)
 
 void sim_region_reap(struct sim_region *region)
 {
-	int fd = open_locks();
+	int fd = region_open_locks();
 
 	if (fd < 0)
 		return;
 	for (uint32_t i = 0; i < region->nrows; i++)
 		if (region->row[i].state == SIM_ROW_LIVE && !sim_byte_locked(fd, LOCK_BASE + i))
-			forget(region, (int)i);
+			region_forget_row(region, (int)i);
 	close(fd);
 	for (uint32_t i = 0; i < region->nobjects; i++)
 		if (region->object[i].key[0])
@@ -146,7 +146,7 @@ void sim_region_unlock(struct sim_region *region)
 	pthread_mutex_unlock(&region->lock);
 }
 
-static void read_command(char *buf, size_t len)
+static void region_read_command(char *buf, size_t len)
 {
 	int fd = open("/proc/self/comm", O_RDONLY | O_CLOEXEC);
 	ssize_t n = fd < 0 ? 0 : read(fd, buf, len - 1);
@@ -158,7 +158,7 @@ static void read_command(char *buf, size_t len)
 }
 
 /* There are more accounts than rows, so one is free. */
-static uint32_t claim_account(struct sim_region *region, uint32_t row)
+static uint32_t region_claim_account(struct sim_region *region, uint32_t row)
 {
 	uint32_t i = region->next_account;
 
@@ -174,7 +174,7 @@ static uint32_t claim_account(struct sim_region *region, uint32_t row)
 }
 
 /* Take a row through the descriptor that the region is mapped through. */
-static int claim_row(struct sim_region *region, int fd)
+static int region_claim_row(struct sim_region *region, int fd)
 {
 	struct timespec now;
 	struct stat ns;
@@ -196,12 +196,12 @@ static int claim_row(struct sim_region *region, int fd)
 		r->pid = getpid();
 		r->pid_ns = stat("/proc/self/ns/pid", &ns) ? 0 : ns.st_ino;
 		r->generation++;
-		r->account = claim_account(region, (uint32_t)row);
+		r->account = region_claim_account(region, (uint32_t)row);
 		for (uint32_t i = 0; i < region->ndevices; i++)
 			sim_engine_row_reset(&region->device[i].engine, (unsigned int)row,
 					     r->account);
 		r->start_ns = (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
-		read_command(r->command, sizeof(r->command));
+		region_read_command(r->command, sizeof(r->command));
 		if ((uint32_t)row >= region->nrows)
 			region->nrows = (uint32_t)row + 1;
 		r->state = SIM_ROW_LIVE;
@@ -210,10 +210,40 @@ static int claim_row(struct sim_region *region, int fd)
 	return row;
 }
 
-static int init_region(void *map)
+static int region_make_uuid(uint8_t uuid[16])
+{
+	if (getrandom(uuid, 16, 0) != 16)
+		return -EIO;
+	uuid[6] = (uuid[6] & 0x0f) | 0x40; /* version 4, variant 1 */
+	uuid[8] = (uuid[8] & 0x3f) | 0x80;
+	return 0;
+}
+
+static int region_make_devices(struct sim_region *region)
+{
+	struct sim_config config;
+	int r = sim_config_read(&config);
+
+	if (r)
+		return r;
+	region->ndevices = config.ndevices;
+	for (uint32_t i = 0; i < region->ndevices && !r; i++) {
+		struct sim_device_row *d = &region->device[i];
+
+		r = region_make_uuid(d->uuid);
+		memcpy(d->name, config.name, sizeof(d->name));
+		d->total_bytes = config.memory_bytes;
+		d->context_bytes = config.context_bytes;
+		d->pci_bus = 0x17 + 0x10 * i; /* where boards sit in an eight-GPU host */
+		d->sm_count = 132;
+	}
+	return r;
+}
+
+static int region_init(void *map)
 {
 	struct sim_region *region = map;
-	int r = sim_config_apply(region);
+	int r = region_make_devices(region);
 
 	if (!r)
 		r = sim_mutex_init(&region->lock);
@@ -225,8 +255,8 @@ static int init_region(void *map)
 	return r;
 }
 
-/* Which region this process looks at locks through, from now on. */
-static int note_region(const char *path, int fd)
+/* From now on this process looks at locks through this region. */
+static int region_note_identity(const char *path, int fd)
 {
 	struct stat st;
 
@@ -254,7 +284,7 @@ int sim_region_open(const char *dir, bool create, struct sim_region **ret_region
 		return -ENAMETOOLONG;
 	if (create && mkdir(dir, 0700) && errno != EEXIST)
 		return -errno;
-	r = sim_shared_open(path, sizeof(*region), create ? init_region : NULL, &map, &fd);
+	r = sim_shared_open(path, sizeof(*region), create ? region_init : NULL, &map, &fd);
 	if (r)
 		return r;
 	region = map;
@@ -262,9 +292,9 @@ int sim_region_open(const char *dir, bool create, struct sim_region **ret_region
 	    region->bytes != sizeof(*region))
 		r = -EPROTO;
 	if (!r)
-		r = note_region(path, fd);
+		r = region_note_identity(path, fd);
 	if (!r && ret_row) {
-		row = claim_row(region, fd);
+		row = region_claim_row(region, fd);
 		if (row < 0)
 			r = row;
 	}

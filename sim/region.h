@@ -20,15 +20,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "sim/config.h"
 #include "sim/engine_shared.h"
 
 #define SIM_MAGIC 0x314d4953544f4c41ull /* "ALOTSIM1" */
 #define SIM_VERSION 1u
-#define SIM_MAX_DEVICES 16
 #define SIM_MAX_PROCESSES 1024
 #define SIM_MAX_OBJECTS 8192
 #define SIM_MAX_ACCOUNTS 2048 /* twice as many as processes at once */
-#define SIM_NAME_MAX 64
 /* Far behind the contents, so that no read or write ever meets the lock. */
 #define SIM_EXPORT_LOCK (1ll << 60)
 
@@ -43,7 +42,7 @@ struct sim_device_row {
 	uint64_t peak_bytes;	/* most that was ever given at once, since the last reset */
 	uint32_t pci_domain, pci_bus, pci_device;
 	uint32_t sm_count;
-	/* Who runs, and how long the device worked for each row: the engine's own. */
+	/* The engine's own: which seat runs, and how long the device worked for each row. */
 	_Alignas(64) struct sim_engine_shared engine;
 };
 
@@ -57,7 +56,7 @@ struct sim_use {
 enum sim_row_state { SIM_ROW_FREE, SIM_ROW_LIVE };
 
 struct sim_process_row {
-	/* Changes under the lock; the engine, who has its own, asks without. */
+	/* Changes under the lock. The engine has a lock of its own and reads this without. */
 	_Alignas(64) _Atomic uint32_t state;
 	int32_t pid;	       /* in its own namespace */
 	uint64_t pid_ns;       /* inode of that namespace */
@@ -69,8 +68,8 @@ struct sim_process_row {
 };
 
 /*
- * Where a process's device time stands. A row is soon another's, so accounts are claimed in turn:
- * what one that ended had can be read until a thousand others began.
+ * The account of a process's device time. Rows are used again soon, so accounts are claimed in
+ * turn: the time of a process that ended can be read until a thousand others began.
  */
 struct sim_account {
 	int32_t pid;  /* 0: never used */

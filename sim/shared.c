@@ -32,7 +32,7 @@ int sim_seat_take(int fd, off_t at, uint32_t n)
 	return -ENOSPC;
 }
 
-static int fill(int fd, size_t bytes, sim_shared_init_fn *init)
+static int shared_fill(int fd, size_t bytes, sim_shared_init_fn *init)
 {
 	void *map;
 	int r;
@@ -47,7 +47,7 @@ static int fill(int fd, size_t bytes, sim_shared_init_fn *init)
 	return r;
 }
 
-static int create(const char *path, size_t bytes, sim_shared_init_fn *init)
+static int shared_create(const char *path, size_t bytes, sim_shared_init_fn *init)
 {
 	char tmp[PATH_MAX];
 	int fd, r;
@@ -57,7 +57,7 @@ static int create(const char *path, size_t bytes, sim_shared_init_fn *init)
 	fd = mkostemp(tmp, O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
-	r = fill(fd, bytes, init);
+	r = shared_fill(fd, bytes, init);
 	if (r == 0 && link(tmp, path) < 0 && errno != EEXIST)
 		r = -errno;
 	unlink(tmp);
@@ -74,7 +74,7 @@ int sim_shared_open(const char *path, size_t bytes, sim_shared_init_fn *init, vo
 
 	fd = open(path, O_RDWR | O_CLOEXEC);
 	if (fd < 0 && errno == ENOENT && init) {
-		r = create(path, bytes, init);
+		r = shared_create(path, bytes, init);
 		if (r)
 			return r;
 		fd = open(path, O_RDWR | O_CLOEXEC);

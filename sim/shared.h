@@ -31,7 +31,7 @@ int sim_byte_lock(int fd, off_t at, short type);
 
 /*
  * A process's number in a shared file, from 0 to `n` - 1: of the first byte from `at` on that
- * nobody has a lock on. What a dead process left under it is the caller's to forget. -ENOSPC: all
+ * nobody has a lock on. The caller forgets what a dead process left under that number. -ENOSPC: all
  * are taken.
  */
 int sim_seat_take(int fd, off_t at, uint32_t n);

@@ -66,7 +66,7 @@ uint64_t sim_truth_context_bytes(struct sim_truth *truth, int device)
 }
 
 /* Readers see the living only, so the dead go first. */
-static void lock_living(struct sim_truth *truth)
+static void truth_lock_living(struct sim_truth *truth)
 {
 	sim_region_lock(truth->region);
 	sim_region_reap(truth->region);
@@ -76,7 +76,7 @@ uint64_t sim_truth_used(struct sim_truth *truth, int device)
 {
 	uint64_t used;
 
-	lock_living(truth);
+	truth_lock_living(truth);
 	used = sim_region_used(truth->region, device);
 	sim_region_unlock(truth->region);
 	return used;
@@ -86,7 +86,7 @@ uint64_t sim_truth_process(struct sim_truth *truth, pid_t pid, int device)
 {
 	uint64_t used = 0;
 
-	lock_living(truth);
+	truth_lock_living(truth);
 	for (uint32_t i = 0; i < truth->region->nrows; i++)
 		if (truth->region->row[i].state == SIM_ROW_LIVE && truth->region->row[i].pid == pid)
 			used += sim_row_used(truth->region, (int)i, device);
@@ -98,7 +98,7 @@ int sim_truth_pids(struct sim_truth *truth, pid_t *pids, int max)
 {
 	int n = 0;
 
-	lock_living(truth);
+	truth_lock_living(truth);
 	for (uint32_t i = 0; i < truth->region->nrows && n < max; i++)
 		if (truth->region->row[i].state == SIM_ROW_LIVE)
 			pids[n++] = truth->region->row[i].pid;
@@ -106,8 +106,8 @@ int sim_truth_pids(struct sim_truth *truth, pid_t *pids, int max)
 	return n;
 }
 
-static const struct sim_device_time *time_of(const struct sim_truth *truth, int device,
-					     uint32_t account)
+static const struct sim_device_time *truth_time_of(const struct sim_truth *truth, int device,
+						   uint32_t account)
 {
 	return sim_engine_time(&truth->region->device[device].engine, account);
 }
@@ -118,7 +118,7 @@ void sim_truth_time(struct sim_truth *truth, pid_t pid, int device,
 	struct sim_truth_time sum = {0};
 
 	for (uint32_t i = 0; i < truth->region->naccounts; i++) {
-		const struct sim_device_time *t = time_of(truth, device, i);
+		const struct sim_device_time *t = truth_time_of(truth, device, i);
 
 		if (truth->region->account[i].pid != pid)
 			continue;
@@ -142,7 +142,7 @@ uint64_t sim_truth_bin_ns(struct sim_truth *truth, pid_t pid, int device, uint64
 
 	for (uint32_t i = 0; i < truth->region->naccounts; i++)
 		if (truth->region->account[i].pid == pid)
-			sum += sim_device_time_bin_ns(time_of(truth, device, i), bin);
+			sum += sim_device_time_bin_ns(truth_time_of(truth, device, i), bin);
 	return sum;
 }
 
@@ -174,7 +174,7 @@ uint64_t sim_truth_peak(struct sim_truth *truth, int device)
 
 void sim_truth_reset_peak(struct sim_truth *truth, int device)
 {
-	lock_living(truth);
+	truth_lock_living(truth);
 	truth->region->device[device].peak_bytes = sim_region_used(truth->region, device);
 	sim_region_unlock(truth->region);
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What NVML's utilisation figures are made of: every 200 ms the driver looks back over 1/6 s and
- * keeps how much of it was busy, for the last 72 of these windows. Nobody samples here. Whoever reports busy time says when it was,
- * and it falls into the windows that it overlaps, so a reader finds finished windows at any time
- * and they stay the same until the next 200 ms are over, as with the real library.
+ * keeps how much of it was busy, for the last 72 of these windows. Nobody samples here. The engine
+ * says of busy time when it was, and it falls into the windows that it overlaps. So a reader finds
+ * finished windows at any time, and they stay the same until the next 200 ms are over, as with the
+ * real library.
  */
 #ifndef ALLOT_SIM_WINDOW_H
 #define ALLOT_SIM_WINDOW_H

@@ -44,35 +44,6 @@ USES = {
 # What is wrong, and known to be: {module: modules that it includes}. Nothing is added here. Who
 # puts one right takes it out: the check fails until then.
 KNOWN = {
-    # Into rooms above, or beside.
-    "guest/amd/memory/charge": ("guest/memory/share",),
-    "guest/amd/memory/hook_share": ("guest/memory/share",),
-    "guest/core/guest": ("guest/interpose/lookup", "guest/memory/truth", "guest/core/space"),
-    "guest/memory/graph": ("guest/launch/admission", "guest/memory/charge"),
-    "guest/nvml/hook": ("guest/interpose/lookup",),
-    # In circles.
-    "guest/core/space": ("guest/core/guest",),
-    "guest/memory/charge": ("guest/memory/graph", "guest/memory/memory", "guest/memory/pool",
-                            "guest/memory/truth"),
-    "guest/memory/memory": ("guest/memory/charge", "guest/memory/share", "guest/memory/vmm"),
-    "guest/memory/pool": ("guest/memory/charge", "guest/memory/memory", "guest/memory/share"),
-    "guest/memory/share": ("guest/memory/charge",),
-    "guest/memory/truth": ("guest/memory/charge", "guest/memory/graph", "guest/memory/memory",
-                           "guest/memory/pool"),
-    "guest/memory/vmm": ("guest/memory/share",),
-    "cli/exec/space": ("cli/tenant/tenants",),
-    "cli/tenant/figures": ("cli/tenant/tenants",),
-    "cli/tenant/tenants": ("cli/exec/space", "cli/tenant/figures"),
-    "sim/config": ("sim/region",),
-    "sim/region": ("sim/config",),
-    "sim/cuda/block": ("sim/cuda/pool",),
-    "sim/cuda/pool": ("sim/cuda/block", "sim/cuda/vmm"),
-    "sim/cuda/vmm": ("sim/cuda/block",),
-    "sim/cuda/engine": ("sim/cuda/stream",),
-    "sim/cuda/exec": ("sim/cuda/engine", "sim/cuda/stream"),
-    "sim/cuda/stream": ("sim/cuda/exec",),
-    "sim/kfd/emu": ("sim/kfd/vm",),
-    "sim/kfd/vm": ("sim/kfd/emu",),
 }
 
 

@@ -3,7 +3,8 @@
 """A terminal's screen as a picture: tmux capture-pane -e -p -N | tools/picture.py COLUMNS."""
 import re
 import sys
-from xml.sax.saxutils import escape
+
+import svg
 
 CELL_W, CELL_H, MARGIN = 8.4, 18, 12
 FOREGROUND, BACKGROUND = "#d8dee9", "#1d2129"
@@ -48,13 +49,12 @@ def draw(line, row, pen):
     for text, (color, bold, dim, reverse) in runs(line, pen):
         left, width = x + column * CELL_W, len(text) * CELL_W
         if reverse:
-            yield (f'<rect x="{left:.1f}" y="{y}" width="{width:.1f}" height="{CELL_H}" '
-                   f'fill="{color}"/>')
+            yield svg.rect(left, y, width, CELL_H, color)
         if text.strip():
             style = (' font-weight="bold"' if bold else "") + (' opacity="0.45"' if dim else "")
             ink = BACKGROUND if reverse else color
-            yield (f'<text x="{left:.1f}" y="{y + 13.5}" textLength="{width:.1f}" fill="{ink}"'
-                   f'{style} xml:space="preserve">{escape(text)}</text>')
+            yield svg.text(left, y + 13.5, text, f' textLength="{width:.1f}" fill="{ink}"{style}'
+                           ' xml:space="preserve"')
         column += len(text)
 
 
@@ -63,13 +63,8 @@ def main():
     lines = sys.stdin.read().rstrip("\n").split("\n")
     width, height = columns * CELL_W + 2 * MARGIN, len(lines) * CELL_H + 2 * MARGIN
     pen = Pen()
-    print(f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
-          'font-family="monospace" font-size="14">')
-    print(f'<rect width="100%" height="100%" rx="6" fill="{BACKGROUND}"/>')
-    for row, line in enumerate(lines):
-        for shape in draw(line, row, pen):
-            print(shape)
-    print("</svg>")
+    shapes = [shape for row, line in enumerate(lines) for shape in draw(line, row, pen)]
+    print(svg.page(width, height, BACKGROUND, ("monospace", 14), shapes, ' rx="6"'), end="")
 
 
 if __name__ == "__main__":

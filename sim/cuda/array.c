@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 
 #include "sim/cuda/api.h"
+#include "sim/cuda/pool.h"
 #include "sim/cuda/stream.h"
 #include "sim/cuda/vmm.h"
 
@@ -20,7 +21,7 @@
 static struct sim_storage *all;
 
 /* Bytes of one channel; block-compressed and planar formats count as one byte a texel. */
-static unsigned int format_bytes(CUarray_format format)
+static unsigned int array_format_bytes(CUarray_format format)
 {
 	switch (format) {
 	case CU_AD_FORMAT_UNSIGNED_INT16:
@@ -48,7 +49,7 @@ static unsigned int format_bytes(CUarray_format format)
 	}
 }
 
-static bool valid(const CUDA_ARRAY3D_DESCRIPTOR *d)
+static bool array_is_valid(const CUDA_ARRAY3D_DESCRIPTOR *d)
 {
 	return d->Width && d->Width <= 1u << 20 && d->Height <= 1u << 20 && d->Depth <= 1u << 14 &&
 	       d->Format && (d->NumChannels == 1 || d->NumChannels == 2 || d->NumChannels == 4) &&
@@ -57,20 +58,21 @@ static bool valid(const CUDA_ARRAY3D_DESCRIPTOR *d)
 
 size_t sim_array_element_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d)
 {
-	return (size_t)format_bytes(d->Format) * d->NumChannels;
+	return (size_t)array_format_bytes(d->Format) * d->NumChannels;
 }
 
-static size_t pitch(const CUDA_ARRAY3D_DESCRIPTOR *d)
+static size_t array_pitch_of(const CUDA_ARRAY3D_DESCRIPTOR *d)
 {
 	return sim_round(d->Width * sim_array_element_bytes(d), ROW_ALIGN);
 }
 
-static uint64_t content_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d)
+static uint64_t array_content_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d)
 {
-	return (uint64_t)pitch(d) * sim_at_least_1(d->Height) * sim_at_least_1(d->Depth);
+	return (uint64_t)array_pitch_of(d) * sim_at_least_1(d->Height) * sim_at_least_1(d->Depth);
 }
 
-static CUDA_ARRAY3D_DESCRIPTOR level_desc(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned int level)
+static CUDA_ARRAY3D_DESCRIPTOR array_level_desc(const CUDA_ARRAY3D_DESCRIPTOR *d,
+						unsigned int level)
 {
 	CUDA_ARRAY3D_DESCRIPTOR l = *d;
 
@@ -81,22 +83,22 @@ static CUDA_ARRAY3D_DESCRIPTOR level_desc(const CUDA_ARRAY3D_DESCRIPTOR *d, unsi
 	return l;
 }
 
-static uint64_t total_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned int nlevels)
+static uint64_t array_total_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned int nlevels)
 {
 	uint64_t bytes = 0;
 
 	for (unsigned int i = 0; i < sim_at_least_1(nlevels); i++) {
-		CUDA_ARRAY3D_DESCRIPTOR l = level_desc(d, i);
+		CUDA_ARRAY3D_DESCRIPTOR l = array_level_desc(d, i);
 
-		bytes += content_bytes(&l);
+		bytes += array_content_bytes(&l);
 	}
 	return bytes;
 }
 
 /* Called with sim_lock held; a `block` is taken over, also on failure. */
-static CUresult make(struct sim_context *ctx, const CUDA_ARRAY3D_DESCRIPTOR *desc,
-		     unsigned int nlevels, struct sim_block *block, uint64_t offset,
-		     struct sim_storage **ret_storage)
+static CUresult array_make(struct sim_context *ctx, const CUDA_ARRAY3D_DESCRIPTOR *desc,
+			   unsigned int nlevels, struct sim_block *block, uint64_t offset,
+			   struct sim_storage **ret_storage)
 {
 	struct sim_storage *s = calloc(1, sizeof(*s));
 	uint64_t at = 0;
@@ -109,16 +111,17 @@ static CUresult make(struct sim_context *ctx, const CUDA_ARRAY3D_DESCRIPTOR *des
 	s->ctx = ctx;
 	s->desc = *desc;
 	s->nlevels = nlevels;
-	s->bytes = sim_round(total_bytes(desc, nlevels), SIM_GRANULE);
+	s->bytes = sim_round(array_total_bytes(desc, nlevels), SIM_GRANULE);
 	s->address_bytes = s->bytes;
 	if (block) {
 		r = CUDA_ERROR_INVALID_VALUE;
-		if (offset > block->bytes || total_bytes(desc, nlevels) > block->bytes - offset)
+		if (offset > block->bytes ||
+		    array_total_bytes(desc, nlevels) > block->bytes - offset)
 			goto fail;
 		s->address_bytes = block->bytes;
 		at = offset;
 	} else if (!sim_array_loose(desc)) {
-		r = sim_block_create(ctx->device, s->bytes, false, &block);
+		r = sim_pools_block_create(ctx->device, s->bytes, false, &block);
 		if (r)
 			goto fail;
 	}
@@ -139,10 +142,10 @@ static CUresult make(struct sim_context *ctx, const CUDA_ARRAY3D_DESCRIPTOR *des
 		struct sim_array *a = &s->level[i];
 
 		a->storage = s;
-		a->desc = level_desc(desc, i);
+		a->desc = array_level_desc(desc, i);
 		a->offset = at;
 		a->part = nlevels;
-		at += content_bytes(&a->desc);
+		at += array_content_bytes(&a->desc);
 	}
 	s->next = all;
 	all = s;
@@ -156,7 +159,7 @@ fail:
 	return r;
 }
 
-static void end(struct sim_storage *s)
+static void array_end_storage(struct sim_storage *s)
 {
 	struct sim_storage **at = &all;
 
@@ -180,7 +183,7 @@ void sim_context_arrays_gone(struct sim_context *ctx)
 	for (struct sim_storage *s = all, *next; s; s = next) {
 		next = s->next;
 		if (s->ctx == ctx)
-			end(s);
+			array_end_storage(s);
 	}
 	sim_unlock();
 }
@@ -215,8 +218,8 @@ CUresult sim_array_view(CUarray handle, struct sim_array_view *ret_view)
 	if (a)
 		*ret_view = (struct sim_array_view){
 			.base = (unsigned char *)a->storage->address + a->offset,
-			.pitch = pitch(&a->desc),
-			.slice_bytes = pitch(&a->desc) * sim_at_least_1(a->desc.Height),
+			.pitch = array_pitch_of(&a->desc),
+			.slice_bytes = array_pitch_of(&a->desc) * sim_at_least_1(a->desc.Height),
 			.width_bytes = a->desc.Width * sim_array_element_bytes(&a->desc),
 			.height = sim_at_least_1(a->desc.Height),
 			.depth = sim_at_least_1(a->desc.Depth),
@@ -228,7 +231,7 @@ CUresult sim_array_view(CUarray handle, struct sim_array_view *ret_view)
 	return r;
 }
 
-static CUresult create(void **ret, const CUDA_ARRAY3D_DESCRIPTOR *desc, unsigned int nlevels)
+static CUresult array_create(void **ret, const CUDA_ARRAY3D_DESCRIPTOR *desc, unsigned int nlevels)
 {
 	struct sim_context *ctx;
 	struct sim_storage *s;
@@ -236,13 +239,13 @@ static CUresult create(void **ret, const CUDA_ARRAY3D_DESCRIPTOR *desc, unsigned
 
 	if (r)
 		return r;
-	if (!ret || !desc || !valid(desc) || nlevels > MAX_LEVELS)
+	if (!ret || !desc || !array_is_valid(desc) || nlevels > MAX_LEVELS)
 		return CUDA_ERROR_INVALID_VALUE;
 	r = capture_forbids();
 	if (r)
 		return r;
 	sim_lock();
-	r = make(ctx, desc, nlevels, NULL, 0, &s);
+	r = array_make(ctx, desc, nlevels, NULL, 0, &s);
 	if (!r)
 		*ret = nlevels ? (void *)s : (void *)s->level;
 	sim_unlock();
@@ -251,7 +254,7 @@ static CUresult create(void **ret, const CUDA_ARRAY3D_DESCRIPTOR *desc, unsigned
 
 CUresult cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAllocateArray)
 {
-	return create((void **)pHandle, pAllocateArray, 0);
+	return array_create((void **)pHandle, pAllocateArray, 0);
 }
 
 CUresult cuArray3DCreate(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR_v1 *v1)
@@ -298,7 +301,7 @@ CUresult cuArrayDestroy(CUarray hArray)
 	if (!a || a->part)
 		r = CUDA_ERROR_INVALID_HANDLE;
 	else
-		end(a->storage);
+		array_end_storage(a->storage);
 	sim_unlock();
 	return r;
 }
@@ -314,7 +317,8 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *pHandle, const CUDA_ARRAY3D_DE
 	extent = desc->Width > desc->Height ? desc->Width : desc->Height;
 	for (; extent > 1; extent /= 2)
 		most++;
-	return create((void **)pHandle, desc, numMipmapLevels < most ? numMipmapLevels : most);
+	return array_create((void **)pHandle, desc,
+			    numMipmapLevels < most ? numMipmapLevels : most);
 }
 
 CUresult sim_mipmap_on_block(CUmipmappedArray *ret_mipmap, struct sim_context *ctx,
@@ -325,8 +329,8 @@ CUresult sim_mipmap_on_block(CUmipmappedArray *ret_mipmap, struct sim_context *c
 	CUresult r = CUDA_ERROR_INVALID_VALUE;
 
 	sim_lock();
-	if (valid(desc) && levels && levels <= MAX_LEVELS)
-		r = make(ctx, desc, levels, block, offset, &s);
+	if (array_is_valid(desc) && levels && levels <= MAX_LEVELS)
+		r = array_make(ctx, desc, levels, block, offset, &s);
 	else
 		sim_block_unref(block);
 	if (!r)
@@ -345,7 +349,7 @@ CUresult cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray)
 	sim_lock();
 	s = sim_mipmap_find(hMipmappedArray);
 	if (s)
-		end(s);
+		array_end_storage(s);
 	else
 		r = CUDA_ERROR_INVALID_HANDLE;
 	sim_unlock();

@@ -11,7 +11,8 @@
 #define TILE_BYTES 65536u
 
 /* Only arrays that take their memory later have requirements to state. */
-static CUresult requirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *ret, const struct sim_storage *s)
+static CUresult array_map_get_requirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *ret,
+					   const struct sim_storage *s)
 {
 	if (!s)
 		return CUDA_ERROR_INVALID_HANDLE;
@@ -32,7 +33,7 @@ CUresult cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *memoryRequ
 		return r;
 	sim_lock();
 	a = sim_array_find(handle);
-	r = requirements(memoryRequirements, a ? a->storage : NULL);
+	r = array_map_get_requirements(memoryRequirements, a ? a->storage : NULL);
 	sim_unlock();
 	return r;
 }
@@ -46,13 +47,13 @@ CUresult cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *m
 	if (r)
 		return r;
 	sim_lock();
-	r = requirements(memoryRequirements, sim_mipmap_find(handle));
+	r = array_map_get_requirements(memoryRequirements, sim_mipmap_find(handle));
 	sim_unlock();
 	return r;
 }
 
 /* A tile is 64 KiB, square in elements; every level can be bound by tiles: none is a tail. */
-static CUresult sparse_properties(CUDA_ARRAY_SPARSE_PROPERTIES *ret, const struct sim_storage *s)
+static CUresult array_map_get_sparse(CUDA_ARRAY_SPARSE_PROPERTIES *ret, const struct sim_storage *s)
 {
 	unsigned int elements;
 
@@ -83,7 +84,7 @@ CUresult cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *sparseProperti
 		return r;
 	sim_lock();
 	a = sim_array_find(handle);
-	r = sparse_properties(sparseProperties, a ? a->storage : NULL);
+	r = array_map_get_sparse(sparseProperties, a ? a->storage : NULL);
 	sim_unlock();
 	return r;
 }
@@ -96,14 +97,14 @@ CUresult cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *spars
 	if (r)
 		return r;
 	sim_lock();
-	r = sparse_properties(sparseProperties, sim_mipmap_find(handle));
+	r = array_map_get_sparse(sparseProperties, sim_mipmap_find(handle));
 	sim_unlock();
 	return r;
 }
 
 /* cuMemMapArrayAsync waits for the stream and binds at the call. */
 
-static struct sim_storage *resource(const CUarrayMapInfo *info)
+static struct sim_storage *array_map_storage_of(const CUarrayMapInfo *info)
 {
 	struct sim_array *a;
 
@@ -115,7 +116,7 @@ static struct sim_storage *resource(const CUarrayMapInfo *info)
 	return a ? a->storage : NULL;
 }
 
-static bool same_place(const CUarrayMapInfo *a, const CUarrayMapInfo *b)
+static bool array_map_same_place(const CUarrayMapInfo *a, const CUarrayMapInfo *b)
 {
 	if (a->subresourceType != b->subresourceType)
 		return false;
@@ -127,10 +128,10 @@ static bool same_place(const CUarrayMapInfo *a, const CUarrayMapInfo *b)
 		       sizeof(a->subresource.sparseLevel));
 }
 
-static void unbind(struct sim_storage *s, const CUarrayMapInfo *info)
+static void array_map_unbind(struct sim_storage *s, const CUarrayMapInfo *info)
 {
 	for (struct sim_binding **at = &s->bindings, *b; (b = *at);) {
-		if (!same_place(&b->where, info)) {
+		if (!array_map_same_place(&b->where, info)) {
 			at = &b->next;
 			continue;
 		}
@@ -140,16 +141,16 @@ static void unbind(struct sim_storage *s, const CUarrayMapInfo *info)
 	}
 }
 
-static CUresult bind(const CUarrayMapInfo *info)
+static CUresult array_map_bind(const CUarrayMapInfo *info)
 {
-	struct sim_storage *s = resource(info);
+	struct sim_storage *s = array_map_storage_of(info);
 	struct sim_physical *p;
 	struct sim_binding *b;
 
 	if (!s || !sim_array_loose(&s->desc))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (info->memOperationType == CU_MEM_OPERATION_TYPE_UNMAP) {
-		unbind(s, info);
+		array_map_unbind(s, info);
 		return CUDA_SUCCESS;
 	}
 	p = sim_physical_find(info->memHandle.memHandle);
@@ -160,14 +161,14 @@ static CUresult bind(const CUarrayMapInfo *info)
 	if (!b)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	sim_physical_map(p); /* before what was there goes: it may be the same memory */
-	unbind(s, info);
+	array_map_unbind(s, info);
 	*b = (struct sim_binding){.next = s->bindings, .where = *info, .physical = p};
 	s->bindings = b;
 	return CUDA_SUCCESS;
 }
 
-static CUresult map_async(CUarrayMapInfo *list, unsigned int count, CUstream handle,
-			  bool per_thread)
+static CUresult array_map_enqueue(CUarrayMapInfo *list, unsigned int count, CUstream handle,
+				  bool per_thread)
 {
 	struct sim_stream *stream;
 	CUresult r = stream_resolve(handle, per_thread, &stream);
@@ -181,17 +182,17 @@ static CUresult map_async(CUarrayMapInfo *list, unsigned int count, CUstream han
 	r = stream_synchronize(stream);
 	sim_lock();
 	for (unsigned int i = 0; i < count && !r; i++)
-		r = bind(&list[i]);
+		r = array_map_bind(&list[i]);
 	sim_unlock();
 	return r;
 }
 
 CUresult cuMemMapArrayAsync(CUarrayMapInfo *mapInfoList, unsigned int count, CUstream hStream)
 {
-	return map_async(mapInfoList, count, hStream, false);
+	return array_map_enqueue(mapInfoList, count, hStream, false);
 }
 
 CUresult cuMemMapArrayAsync_ptsz(CUarrayMapInfo *mapInfoList, unsigned int count, CUstream hStream)
 {
-	return map_async(mapInfoList, count, hStream, true);
+	return array_map_enqueue(mapInfoList, count, hStream, true);
 }

@@ -10,8 +10,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "sim/cuda/pool.h"
-
 /* The process's common file: offsets are never used twice, and freed ones cost nothing. */
 static int store_fd = -1;
 static uint64_t store_end;
@@ -32,7 +30,7 @@ struct trailer {
 #define TRAILER_MAGIC 0x31594b4d4953ull
 #define TRAILER_BYTES 4096
 
-static CUresult new_file(uint64_t bytes, int *ret_fd)
+static CUresult block_new_file(uint64_t bytes, int *ret_fd)
 {
 	int fd = memfd_create("allot-sim-memory", MFD_CLOEXEC);
 
@@ -46,12 +44,12 @@ static CUresult new_file(uint64_t bytes, int *ret_fd)
 	return CUDA_SUCCESS;
 }
 
-static CUresult store_extend(uint64_t bytes, uint64_t *ret_offset)
+static CUresult block_store_extend(uint64_t bytes, uint64_t *ret_offset)
 {
 	CUresult r;
 
 	if (store_fd < 0) {
-		r = new_file(0, &store_fd);
+		r = block_new_file(0, &store_fd);
 		if (r)
 			return r;
 	}
@@ -79,14 +77,12 @@ CUresult sim_block_create(struct sim_device *device, uint64_t bytes, bool own_fi
 	block->fd = -1;
 	block->refs = 1;
 	r = device ? sim_device_take(device, bytes) : CUDA_SUCCESS;
-	/* As the driver does: what pools hold and nobody uses goes first. */
-	if (r && sim_pools_trim(device))
-		r = sim_device_take(device, bytes);
 	if (r) {
 		free(block);
 		return r;
 	}
-	r = own_file ? new_file(bytes, &block->fd) : store_extend(bytes, &block->offset);
+	r = own_file ? block_new_file(bytes, &block->fd)
+		     : block_store_extend(bytes, &block->offset);
 	if (r) {
 		if (device)
 			sim_device_give(device, bytes);
@@ -98,7 +94,7 @@ CUresult sim_block_create(struct sim_device *device, uint64_t bytes, bool own_fi
 }
 
 /* A new open file description of the same file. */
-static int reopen(int fd)
+static int block_reopen(int fd)
 {
 	char path[40];
 
@@ -106,7 +102,7 @@ static int reopen(int fd)
 	return open(path, O_RDWR | O_CLOEXEC);
 }
 
-static void add_shared(struct sim_block *block, const uint64_t key[2])
+static void block_add_shared(struct sim_block *block, const uint64_t key[2])
 {
 	block->shared = true;
 	memcpy(block->key, key, sizeof(block->key));
@@ -129,7 +125,7 @@ CUresult sim_block_import(int fd, const uint64_t key[2], struct sim_block **ret_
 	if (!block)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	block->refs = 1;
-	block->fd = reopen(fd);
+	block->fd = block_reopen(fd);
 	if (block->fd < 0) {
 		free(block);
 		return CUDA_ERROR_OPERATING_SYSTEM;
@@ -149,7 +145,7 @@ CUresult sim_block_import(int fd, const uint64_t key[2], struct sim_block **ret_
 		return CUDA_ERROR_INVALID_DEVICE;
 	}
 	block->bytes = bytes;
-	add_shared(block, key);
+	block_add_shared(block, key);
 	*ret_block = block;
 	return CUDA_SUCCESS;
 }
@@ -160,8 +156,11 @@ struct sim_block *sim_block_ref(struct sim_block *block)
 	return block;
 }
 
-/* What others look at an exported descriptor's lock through stays until that is closed. */
-static void linger(struct sim_block *block)
+/*
+ * Other processes see the lock of an exported descriptor through the block's own one, which stays
+ * open until the exported one is closed.
+ */
+static void block_linger(struct sim_block *block)
 {
 	struct lingering *l, **at = &lingering;
 
@@ -196,7 +195,7 @@ void sim_block_unref(struct sim_block *block)
 			at = &(*at)->next_shared;
 		*at = block->next_shared;
 		sim_object_drop(sim.region, sim.row, block->key);
-		linger(block);
+		block_linger(block);
 	} else {
 		if (block->fd >= 0)
 			close(block->fd);
@@ -254,8 +253,8 @@ void sim_address_unmap(void *address, uint64_t bytes, bool keep)
 		madvise(address, bytes, MADV_DONTFORK);
 }
 
-static bool map_fixed(const struct sim_block *block, uint64_t offset, uint64_t bytes, void *at,
-		      int prot)
+static bool block_map_fixed(const struct sim_block *block, uint64_t offset, uint64_t bytes,
+			    void *at, int prot)
 {
 	void *p = mmap(at, bytes, prot, MAP_SHARED | MAP_FIXED | MAP_NORESERVE,
 		       block->fd >= 0 ? block->fd : store_fd, (off_t)(block->offset + offset));
@@ -277,7 +276,7 @@ CUresult sim_block_map(struct sim_block *block, uint64_t offset, uint64_t bytes,
 		if (r)
 			return r;
 	}
-	if (!map_fixed(block, offset, bytes, address, prot)) {
+	if (!block_map_fixed(block, offset, bytes, address, prot)) {
 		if (!at)
 			munmap(address, bytes);
 		return CUDA_ERROR_MAP_FAILED;
@@ -287,19 +286,19 @@ CUresult sim_block_map(struct sim_block *block, uint64_t offset, uint64_t bytes,
 	return CUDA_SUCCESS;
 }
 
-static bool remap_one(struct sim_range *range, void *arg)
+static bool block_remap_one(struct sim_range *range, void *arg)
 {
 	struct sim_block *block = arg;
 	int prot = (range->readable ? PROT_READ : 0) | (range->writable ? PROT_WRITE : 0);
 
 	if (range->block == block)
-		map_fixed(block, range->map_offset, range->map_bytes,
-			  (void *)range->map_base, prot);
+		block_map_fixed(block, range->map_offset, range->map_bytes, (void *)range->map_base,
+				prot);
 	return false;
 }
 
 /* Copies what was ever written: holes stay holes. */
-static bool copy_content(int to, uint64_t from_offset, uint64_t bytes)
+static bool block_copy_content(int to, uint64_t from_offset, uint64_t bytes)
 {
 	off_t end = (off_t)(from_offset + bytes), at = (off_t)from_offset, hole;
 	static unsigned char buf[1 << 16]; /* under sim_lock */
@@ -333,22 +332,22 @@ CUresult sim_block_share(struct sim_block *block)
 	if (!block->device)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	if (block->fd < 0) {
-		r = new_file(block->bytes, &fd);
+		r = block_new_file(block->bytes, &fd);
 		if (r)
 			return r;
-		if (!copy_content(fd, old, block->bytes)) {
+		if (!block_copy_content(fd, old, block->bytes)) {
 			close(fd);
 			return CUDA_ERROR_OUT_OF_MEMORY;
 		}
 		block->fd = fd;
 		block->offset = 0;
-		sim_range_each(remap_one, block);
+		sim_range_each(block_remap_one, block);
 		fallocate(store_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)old,
 			  (off_t)block->bytes);
 	}
 	if (sim_object_share(sim.region, sim.row, block->device->index, block->bytes, trailer.key))
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	add_shared(block, trailer.key);
+	block_add_shared(block, trailer.key);
 	if (ftruncate(block->fd, (off_t)(block->bytes + TRAILER_BYTES)) ||
 	    pwrite(block->fd, &trailer, sizeof(trailer), (off_t)block->bytes) != sizeof(trailer))
 		return CUDA_ERROR_OPERATING_SYSTEM;
@@ -364,7 +363,7 @@ CUresult sim_block_export(struct sim_block *block, int *ret_fd)
 
 	if (r)
 		return r;
-	fd = reopen(block->fd);
+	fd = block_reopen(block->fd);
 	if (fd < 0)
 		return CUDA_ERROR_OPERATING_SYSTEM;
 	if (fcntl(fd, F_OFD_SETLK, &lock)) {

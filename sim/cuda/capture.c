@@ -9,6 +9,7 @@
 
 #include "sim/cuda/capture.h"
 #include "sim/cuda/event.h"
+#include "sim/cuda/stream.h"
 
 struct sim_capture {
 	struct sim_capture *next;
@@ -35,19 +36,19 @@ bool stream_is_capturing(struct sim_stream *stream)
 	return atomic_load_explicit(&stream->capture, memory_order_acquire);
 }
 
-static bool none(void)
+static bool capture_is_none(void)
 {
 	return !atomic_load_explicit(&n_captures, memory_order_acquire);
 }
 
-static bool is_blocking(const struct sim_stream *stream)
+static bool capture_is_blocking(const struct sim_stream *stream)
 {
 	return !(stream->flags & CU_STREAM_NON_BLOCKING);
 }
 
 /* ---- Sets of nodes ---- */
 
-static CUresult deps_set(CUgraphNode **deps, size_t *n, const CUgraphNode *to, size_t n_to)
+static CUresult capture_deps_set(CUgraphNode **deps, size_t *n, const CUgraphNode *to, size_t n_to)
 {
 	CUgraphNode *copy = malloc((n_to + 1) * sizeof(*copy));
 
@@ -61,7 +62,7 @@ static CUresult deps_set(CUgraphNode **deps, size_t *n, const CUgraphNode *to, s
 	return CUDA_SUCCESS;
 }
 
-static bool deps_have(const CUgraphNode *deps, size_t n, CUgraphNode node)
+static bool capture_deps_have(const CUgraphNode *deps, size_t n, CUgraphNode node)
 {
 	for (size_t i = 0; i < n; i++)
 		if (deps[i] == node)
@@ -69,7 +70,8 @@ static bool deps_have(const CUgraphNode *deps, size_t n, CUgraphNode node)
 	return false;
 }
 
-static CUresult deps_add(CUgraphNode **deps, size_t *n, const CUgraphNode *more, size_t n_more)
+static CUresult capture_deps_add(CUgraphNode **deps, size_t *n, const CUgraphNode *more,
+				 size_t n_more)
 {
 	CUgraphNode *copy = realloc(*deps, (*n + n_more + 1) * sizeof(*copy));
 
@@ -77,7 +79,7 @@ static CUresult deps_add(CUgraphNode **deps, size_t *n, const CUgraphNode *more,
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	*deps = copy;
 	for (size_t i = 0; i < n_more; i++)
-		if (!deps_have(copy, *n, more[i]))
+		if (!capture_deps_have(copy, *n, more[i]))
 			copy[(*n)++] = more[i];
 	return CUDA_SUCCESS;
 }
@@ -93,7 +95,7 @@ static struct sim_capture *capture_find(uint64_t id)
 	return capture;
 }
 
-static void join(struct sim_capture *capture, struct sim_stream *stream)
+static void capture_join(struct sim_capture *capture, struct sim_stream *stream)
 {
 	stream->capture_next = capture->streams;
 	capture->streams = stream;
@@ -120,14 +122,14 @@ static void capture_end(struct sim_capture *capture)
 }
 
 /* Work that reaches no stream's end: streams that were forked and not joined. */
-static bool unjoined(const struct sim_capture *capture)
+static bool capture_has_unjoined(const struct sim_capture *capture)
 {
 	const struct sim_stream *origin = capture->origin;
 	size_t i = 0;
 
 	for (struct sim_node *node = capture->graph->nodes; node; node = node->next) {
 		bool followed = i++ < capture->before ||
-				deps_have(origin->deps, origin->n_deps, (CUgraphNode)node);
+				capture_deps_have(origin->deps, origin->n_deps, (CUgraphNode)node);
 
 		for (struct sim_node *other = node->next; other && !followed; other = other->next)
 			for (size_t d = 0; d < other->n_deps; d++)
@@ -138,13 +140,13 @@ static bool unjoined(const struct sim_capture *capture)
 	return false;
 }
 
-static void invalidate(struct sim_capture *capture)
+static void capture_invalidate(struct sim_capture *capture)
 {
 	capture->invalid = true;
 }
 
 /* The stream's capture, if it can still be added to. With the lock. */
-static CUresult valid_capture(struct sim_stream *stream, struct sim_capture **ret_capture)
+static CUresult capture_of_stream(struct sim_stream *stream, struct sim_capture **ret_capture)
 {
 	struct sim_capture *capture = atomic_load(&stream->capture);
 
@@ -165,17 +167,17 @@ CUresult capture_work(struct sim_stream *stream, const struct sim_work *work)
 	CUresult error;
 
 	pthread_mutex_lock(&capture_lock);
-	error = valid_capture(stream, &capture);
+	error = capture_of_stream(stream, &capture);
 	if (!error && (work->kind == WORK_CALLBACK || work->kind == WORK_CALL)) {
 		error = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-		invalidate(capture);
+		capture_invalidate(capture);
 	} else if (!error) {
 		error = node_add(capture->graph, work, stream->deps, stream->n_deps, &node);
 		if (!error)
-			error = deps_set(&stream->deps, &stream->n_deps,
-					 &(CUgraphNode){(CUgraphNode)node}, 1);
+			error = capture_deps_set(&stream->deps, &stream->n_deps,
+						 &(CUgraphNode){(CUgraphNode)node}, 1);
 		if (error)
-			invalidate(capture);
+			capture_invalidate(capture);
 	}
 	pthread_mutex_unlock(&capture_lock);
 	return error;
@@ -190,7 +192,7 @@ static CUresult capture_memory(struct sim_stream *stream, const CUmemPoolProps *
 	CUresult error;
 
 	pthread_mutex_lock(&capture_lock);
-	error = valid_capture(stream, &capture);
+	error = capture_of_stream(stream, &capture);
 	if (!error && bytes)
 		error = node_add_alloc(capture->graph, props, bytes, stream->deps, stream->n_deps,
 				       &node);
@@ -198,8 +200,8 @@ static CUresult capture_memory(struct sim_stream *stream, const CUmemPoolProps *
 		error = node_add_free(capture->graph, *ptr, stream->deps, stream->n_deps, &node);
 	if (!error) {
 		*ptr = node->work.mem.ptr;
-		error = deps_set(&stream->deps, &stream->n_deps,
-				 &(CUgraphNode){(CUgraphNode)node}, 1);
+		error = capture_deps_set(&stream->deps, &stream->n_deps,
+					 &(CUgraphNode){(CUgraphNode)node}, 1);
 	}
 	pthread_mutex_unlock(&capture_lock);
 	return error;
@@ -225,7 +227,7 @@ CUresult capture_forbids(void)
 {
 	CUresult error = CUDA_SUCCESS;
 
-	if (none() || thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED)
+	if (capture_is_none() || thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED)
 		return CUDA_SUCCESS;
 	pthread_mutex_lock(&capture_lock);
 	for (struct sim_capture *c = captures; c; c = c->next) {
@@ -234,7 +236,7 @@ CUresult capture_forbids(void)
 		if (!own && (thread_mode != CU_STREAM_CAPTURE_MODE_GLOBAL ||
 			     c->mode != CU_STREAM_CAPTURE_MODE_GLOBAL))
 			continue;
-		invalidate(c);
+		capture_invalidate(c);
 		error = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 	}
 	pthread_mutex_unlock(&capture_lock);
@@ -242,18 +244,18 @@ CUresult capture_forbids(void)
 }
 
 /* Captures of blocking streams in the context, each made invalid. */
-static CUresult forbid_implicit(struct sim_exec *exec, bool blocking_only, bool spoil,
-				CUresult answer)
+static CUresult capture_forbid_implicit(struct sim_exec *exec, bool blocking_only, bool spoil,
+					CUresult answer)
 {
 	CUresult error = CUDA_SUCCESS;
 
 	pthread_mutex_lock(&capture_lock);
 	for (struct sim_capture *c = captures; c; c = c->next) {
 		for (struct sim_stream *s = c->streams; s; s = s->capture_next) {
-			if (s->exec != exec || (blocking_only && !is_blocking(s)))
+			if (s->exec != exec || (blocking_only && !capture_is_blocking(s)))
 				continue;
 			if (spoil)
-				invalidate(c);
+				capture_invalidate(c);
 			error = answer;
 		}
 	}
@@ -263,16 +265,17 @@ static CUresult forbid_implicit(struct sim_exec *exec, bool blocking_only, bool 
 
 CUresult capture_forbids_legacy(struct sim_stream *stream)
 {
-	if (none() || stream != stream->exec->legacy)
+	if (capture_is_none() || stream != stream->exec->legacy)
 		return CUDA_SUCCESS;
-	return forbid_implicit(stream->exec, true, true, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+	return capture_forbid_implicit(stream->exec, true, true,
+				       CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
 }
 
 CUresult capture_forbids_context_sync(struct sim_exec *exec)
 {
-	if (none())
+	if (capture_is_none())
 		return CUDA_SUCCESS;
-	return forbid_implicit(exec, false, true, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+	return capture_forbid_implicit(exec, false, true, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 }
 
 CUresult capture_forbids_sync(struct sim_stream *stream)
@@ -280,12 +283,12 @@ CUresult capture_forbids_sync(struct sim_stream *stream)
 	struct sim_capture *capture;
 	CUresult error = CUDA_SUCCESS;
 
-	if (none())
+	if (capture_is_none())
 		return CUDA_SUCCESS;
 	pthread_mutex_lock(&capture_lock);
 	capture = atomic_load(&stream->capture);
 	if (capture) {
-		invalidate(capture);
+		capture_invalidate(capture);
 		error = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 	}
 	pthread_mutex_unlock(&capture_lock);
@@ -297,7 +300,7 @@ void capture_leave(struct sim_stream *stream)
 	struct sim_graph *lost = NULL;
 	struct sim_capture *capture;
 
-	if (none())
+	if (capture_is_none())
 		return;
 	pthread_mutex_lock(&capture_lock);
 	capture = atomic_load(&stream->capture);
@@ -309,7 +312,7 @@ void capture_leave(struct sim_stream *stream)
 	} else if (capture) {
 		struct sim_stream **link = &capture->streams;
 
-		invalidate(capture);
+		capture_invalidate(capture);
 		while (*link != stream)
 			link = &(*link)->capture_next;
 		*link = stream->capture_next;
@@ -327,9 +330,10 @@ CUresult capture_record(struct sim_stream *stream, struct sim_event *event)
 	CUresult error;
 
 	pthread_mutex_lock(&capture_lock);
-	error = valid_capture(stream, &capture);
+	error = capture_of_stream(stream, &capture);
 	if (!error)
-		error = deps_set(&event->deps, &event->n_deps, stream->deps, stream->n_deps);
+		error = capture_deps_set(&event->deps, &event->n_deps, stream->deps,
+					 stream->n_deps);
 	if (!error)
 		event->capture_id = capture->id;
 	pthread_mutex_unlock(&capture_lock);
@@ -356,7 +360,7 @@ bool event_captured(struct sim_event *event)
 	return captured;
 }
 
-static CUresult wait_captured(struct sim_stream *stream, struct sim_event *event)
+static CUresult capture_wait_captured(struct sim_stream *stream, struct sim_event *event)
 {
 	struct sim_capture *own = atomic_load(&stream->capture);
 	struct sim_capture *other = capture_find(event->capture_id);
@@ -364,19 +368,19 @@ static CUresult wait_captured(struct sim_stream *stream, struct sim_event *event
 	if (!other)
 		return CUDA_ERROR_CAPTURED_EVENT; /* of a capture that has ended */
 	if (own && own != other) {
-		invalidate(own);
-		invalidate(other);
+		capture_invalidate(own);
+		capture_invalidate(other);
 		return CUDA_ERROR_STREAM_CAPTURE_MERGE;
 	}
 	if (other->invalid)
 		return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
 	if (stream == stream->exec->legacy) {
-		invalidate(other);
+		capture_invalidate(other);
 		return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
 	}
 	if (!own)
-		join(other, stream);
-	return deps_add(&stream->deps, &stream->n_deps, event->deps, event->n_deps);
+		capture_join(other, stream);
+	return capture_deps_add(&stream->deps, &stream->n_deps, event->deps, event->n_deps);
 }
 
 CUresult capture_wait(struct sim_stream *stream, struct sim_event *event, unsigned int flags,
@@ -389,7 +393,7 @@ CUresult capture_wait(struct sim_stream *stream, struct sim_event *event, unsign
 	bool recorded;
 
 	*ret_handled = false;
-	if (none())
+	if (capture_is_none())
 		return event_captured(event) ? CUDA_ERROR_CAPTURED_EVENT : CUDA_SUCCESS;
 	if (flags && stream_is_capturing(stream)) { /* CU_EVENT_WAIT_EXTERNAL */
 		*ret_handled = true;
@@ -402,13 +406,13 @@ CUresult capture_wait(struct sim_stream *stream, struct sim_event *event, unsign
 	capture = atomic_load(&stream->capture);
 	if (event->capture_id) {
 		*ret_handled = true;
-		error = wait_captured(stream, event);
+		error = capture_wait_captured(stream, event);
 	} else if (capture) {
 		*ret_handled = true;
 		if (capture->invalid) {
 			error = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
 		} else if (recorded) {
-			invalidate(capture);
+			capture_invalidate(capture);
 			error = CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
 		}
 	}
@@ -443,13 +447,13 @@ CUresult capture_begin(struct sim_stream *stream, struct sim_graph *graph, const
 	if (atomic_load(&stream->capture))
 		error = CUDA_ERROR_ILLEGAL_STATE;
 	else
-		error = deps_set(&stream->deps, &stream->n_deps, deps, n_deps);
+		error = capture_deps_set(&stream->deps, &stream->n_deps, deps, n_deps);
 	if (!error) {
 		capture->id = ++last_id;
 		capture->next = captures;
 		captures = capture;
 		atomic_fetch_add(&n_captures, 1);
-		join(capture, stream);
+		capture_join(capture, stream);
 	}
 	pthread_mutex_unlock(&capture_lock);
 	if (error) {
@@ -474,12 +478,12 @@ CUresult capture_finish(struct sim_stream *stream, struct sim_graph **ret_graph)
 		   capture->thread != &thread_mode) {
 		error = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
 	} else if (capture->origin != stream) {
-		invalidate(capture);
+		capture_invalidate(capture);
 		error = CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
 	} else {
 		if (capture->invalid)
 			error = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-		else if (unjoined(capture))
+		else if (capture_has_unjoined(capture))
 			error = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
 		if (!error)
 			*ret_graph = capture->graph;
@@ -497,11 +501,11 @@ CUresult capture_describe(struct sim_stream *stream, struct capture_info *ret_in
 	struct sim_capture *capture;
 
 	*ret_info = (struct capture_info){.status = CU_STREAM_CAPTURE_STATUS_NONE};
-	if (none())
+	if (capture_is_none())
 		return CUDA_SUCCESS;
 	if (stream == stream->exec->legacy)
-		return forbid_implicit(stream->exec, true, false,
-				       CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+		return capture_forbid_implicit(stream->exec, true, false,
+					       CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
 	pthread_mutex_lock(&capture_lock);
 	capture = atomic_load(&stream->capture);
 	if (capture)
@@ -536,8 +540,8 @@ CUresult capture_update(struct sim_stream *stream, const CUgraphNode *deps, size
 			error = CUDA_ERROR_INVALID_VALUE;
 	}
 	if (!error)
-		error = (replace ? deps_set : deps_add)(&stream->deps, &stream->n_deps, deps,
-							n_deps);
+		error = (replace ? capture_deps_set
+				 : capture_deps_add)(&stream->deps, &stream->n_deps, deps, n_deps);
 	pthread_mutex_unlock(&capture_lock);
 	return error;
 }

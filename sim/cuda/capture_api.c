@@ -2,8 +2,9 @@
 /* The rows of capture. */
 #include "sim/cuda/capture.h"
 #include "sim/cuda/rows.h"
+#include "sim/cuda/stream.h"
 
-static CUresult begin(CUstream handle, CUstreamCaptureMode mode, bool per_thread)
+static CUresult capture_api_begin(CUstream handle, CUstreamCaptureMode mode, bool per_thread)
 {
 	struct sim_stream *stream;
 	CUresult error = stream_resolve(handle, per_thread, &stream);
@@ -15,13 +16,13 @@ static CUresult begin(CUstream handle, CUstreamCaptureMode mode, bool per_thread
 	return capture_begin(stream, NULL, NULL, 0, mode);
 }
 
-ROWS(cuStreamBeginCapture, _ptsz, begin, (CUstream hStream), hStream,
+ROWS(cuStreamBeginCapture, _ptsz, capture_api_begin, (CUstream hStream), hStream,
      CU_STREAM_CAPTURE_MODE_GLOBAL)
-ROWS(cuStreamBeginCapture_v2, _ptsz, begin, (CUstream hStream, CUstreamCaptureMode mode), hStream,
-     mode)
+ROWS(cuStreamBeginCapture_v2, _ptsz, capture_api_begin,
+     (CUstream hStream, CUstreamCaptureMode mode), hStream, mode)
 
-static CUresult begin_to(CUstream handle, CUgraph graph_handle, const CUgraphNode *deps,
-			 size_t n_deps, CUstreamCaptureMode mode, bool per_thread)
+static CUresult capture_api_begin_to(CUstream handle, CUgraph graph_handle, const CUgraphNode *deps,
+				     size_t n_deps, CUstreamCaptureMode mode, bool per_thread)
 {
 	struct sim_stream *stream;
 	struct sim_graph *graph;
@@ -39,12 +40,12 @@ static CUresult begin_to(CUstream handle, CUgraph graph_handle, const CUgraphNod
 	return capture_begin(stream, graph, deps, n_deps, mode);
 }
 
-ROWS(cuStreamBeginCaptureToGraph, _ptsz, begin_to,
+ROWS(cuStreamBeginCaptureToGraph, _ptsz, capture_api_begin_to,
      (CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies,
       const CUgraphEdgeData *dependencyData, size_t numDependencies, CUstreamCaptureMode mode),
      hStream, hGraph, dependencies, numDependencies, mode)
 
-static CUresult end(CUstream handle, CUgraph *ret, bool per_thread)
+static CUresult capture_api_end(CUstream handle, CUgraph *ret, bool per_thread)
 {
 	struct sim_graph *graph = NULL;
 	struct sim_stream *stream;
@@ -59,11 +60,12 @@ static CUresult end(CUstream handle, CUgraph *ret, bool per_thread)
 	return error;
 }
 
-ROWS(cuStreamEndCapture, _ptsz, end, (CUstream hStream, CUgraph *phGraph), hStream, phGraph)
+ROWS(cuStreamEndCapture, _ptsz, capture_api_end, (CUstream hStream, CUgraph *phGraph), hStream,
+     phGraph)
 
-static CUresult info(CUstream handle, CUstreamCaptureStatus *status, cuuint64_t *id,
-		     CUgraph *graph, const CUgraphNode **deps, const CUgraphEdgeData **edges,
-		     size_t *n_deps, bool per_thread)
+static CUresult capture_api_info(CUstream handle, CUstreamCaptureStatus *status, cuuint64_t *id,
+				 CUgraph *graph, const CUgraphNode **deps,
+				 const CUgraphEdgeData **edges, size_t *n_deps, bool per_thread)
 {
 	struct sim_stream *stream;
 	struct capture_info is;
@@ -92,24 +94,25 @@ static CUresult info(CUstream handle, CUstreamCaptureStatus *status, cuuint64_t 
 	return CUDA_SUCCESS;
 }
 
-ROWS(cuStreamIsCapturing, _ptsz, info, (CUstream hStream, CUstreamCaptureStatus *captureStatus),
-     hStream, captureStatus, NULL, NULL, NULL, NULL, NULL)
-ROWS(cuStreamGetCaptureInfo, _ptsz, info,
+ROWS(cuStreamIsCapturing, _ptsz, capture_api_info,
+     (CUstream hStream, CUstreamCaptureStatus *captureStatus), hStream, captureStatus, NULL, NULL,
+     NULL, NULL, NULL)
+ROWS(cuStreamGetCaptureInfo, _ptsz, capture_api_info,
      (CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out), hStream,
      captureStatus_out, id_out, NULL, NULL, NULL, NULL)
-ROWS(cuStreamGetCaptureInfo_v2, _ptsz, info,
+ROWS(cuStreamGetCaptureInfo_v2, _ptsz, capture_api_info,
      (CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out,
       CUgraph *graph_out, const CUgraphNode **dependencies_out, size_t *numDependencies_out),
      hStream, captureStatus_out, id_out, graph_out, dependencies_out, NULL, numDependencies_out)
-ROWS(cuStreamGetCaptureInfo_v3, _ptsz, info,
+ROWS(cuStreamGetCaptureInfo_v3, _ptsz, capture_api_info,
      (CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out,
       CUgraph *graph_out, const CUgraphNode **dependencies_out,
       const CUgraphEdgeData **edgeData_out, size_t *numDependencies_out),
      hStream, captureStatus_out, id_out, graph_out, dependencies_out, edgeData_out,
      numDependencies_out)
 
-static CUresult update(CUstream handle, const CUgraphNode *deps, size_t n_deps, unsigned int flags,
-		       bool per_thread)
+static CUresult capture_api_update(CUstream handle, const CUgraphNode *deps, size_t n_deps,
+				   unsigned int flags, bool per_thread)
 {
 	struct sim_stream *stream;
 	CUresult error = stream_resolve(handle, per_thread, &stream);
@@ -121,10 +124,10 @@ static CUresult update(CUstream handle, const CUgraphNode *deps, size_t n_deps, 
 	return capture_update(stream, deps, n_deps, flags);
 }
 
-ROWS(cuStreamUpdateCaptureDependencies, _ptsz, update,
+ROWS(cuStreamUpdateCaptureDependencies, _ptsz, capture_api_update,
      (CUstream hStream, CUgraphNode *dependencies, size_t numDependencies, unsigned int flags),
      hStream, dependencies, numDependencies, flags)
-ROWS(cuStreamUpdateCaptureDependencies_v2, _ptsz, update,
+ROWS(cuStreamUpdateCaptureDependencies_v2, _ptsz, capture_api_update,
      (CUstream hStream, CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData,
       size_t numDependencies, unsigned int flags),
      hStream, dependencies, numDependencies, flags)

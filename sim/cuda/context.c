@@ -22,7 +22,7 @@ struct sim_context *sim_contexts(void)
 	return all;
 }
 
-static struct sim_context *find(const void *handle)
+static struct sim_context *context_find(const void *handle)
 {
 	struct sim_context *ctx;
 
@@ -40,7 +40,7 @@ CUresult sim_context_lookup(CUcontext handle, struct sim_context **ret_ctx)
 
 	if (r)
 		return r;
-	ctx = find(handle);
+	ctx = context_find(handle);
 	if (!ctx)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	if (!ctx->live)
@@ -81,7 +81,7 @@ unsigned int sim_context_device(struct sim_context *ctx)
 }
 
 /* (Re)animate: a primary context keeps its handle through release and retain. */
-static CUresult start(struct sim_context *ctx)
+static CUresult context_start(struct sim_context *ctx)
 {
 	CUresult r = sim_device_take(ctx->device, ctx->bytes);
 
@@ -103,7 +103,7 @@ static CUresult start(struct sim_context *ctx)
  * Stale handles stay harmless, as no driver's do. With ALLOT_SIM_HANDLES=reuse a new context gets
  * the place of one that was destroyed, as allocators have it.
  */
-static struct sim_context *place(void)
+static struct sim_context *context_take_place(void)
 {
 	const char *handles = getenv("ALLOT_SIM_HANDLES");
 	struct sim_context **at = &all, *ctx = NULL;
@@ -126,7 +126,7 @@ static struct sim_context *place(void)
 CUresult sim_context_make(struct sim_device *device, enum sim_context_kind kind, uint64_t bytes,
 			  unsigned int flags, struct sim_context **ret_ctx)
 {
-	struct sim_context *ctx = place();
+	struct sim_context *ctx = context_take_place();
 	CUresult r;
 
 	if (!ctx)
@@ -136,7 +136,7 @@ CUresult sim_context_make(struct sim_device *device, enum sim_context_kind kind,
 	ctx->bytes = bytes;
 	ctx->flags = flags;
 	ctx->api_version = 3020;
-	r = start(ctx);
+	r = context_start(ctx);
 	if (r) {
 		free(ctx);
 		return r;
@@ -178,7 +178,7 @@ CUresult sim_primary_retain(struct sim_device *device, struct sim_context **ret_
 		r = sim_context_make(device, SIM_CONTEXT_PRIMARY, device->row->context_bytes,
 				     device->primary_flags, &device->primary);
 	else if (!device->primary->live)
-		r = start(device->primary);
+		r = context_start(device->primary);
 	if (!r) {
 		device->primary_refs++;
 		*ret_ctx = device->primary;
@@ -288,7 +288,7 @@ CUresult cuDevicePrimaryCtxSetFlags(CUdevice dev, unsigned int flags)
 	return cuDevicePrimaryCtxSetFlags_v2(dev, flags);
 }
 
-static CUresult push(struct sim_context *ctx)
+static CUresult context_push(struct sim_context *ctx)
 {
 	if (depth == STACK_DEPTH)
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -296,7 +296,8 @@ static CUresult push(struct sim_context *ctx)
 	return CUDA_SUCCESS;
 }
 
-static CUresult create(CUcontext *pctx, unsigned int flags, CUdevice dev, unsigned int api_version)
+static CUresult context_create(CUcontext *pctx, unsigned int flags, CUdevice dev,
+			       unsigned int api_version)
 {
 	struct sim_context *ctx;
 	struct sim_device *device;
@@ -310,7 +311,7 @@ static CUresult create(CUcontext *pctx, unsigned int flags, CUdevice dev, unsign
 	if (r)
 		return r;
 	ctx->api_version = api_version;
-	r = push(ctx);
+	r = context_push(ctx);
 	if (r) {
 		sim_context_end(ctx);
 		return r;
@@ -321,12 +322,12 @@ static CUresult create(CUcontext *pctx, unsigned int flags, CUdevice dev, unsign
 
 CUresult cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice dev)
 {
-	return create(pctx, flags, dev, 3010);
+	return context_create(pctx, flags, dev, 3010);
 }
 
 CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
 {
-	return create(pctx, flags, dev, 3020);
+	return context_create(pctx, flags, dev, 3020);
 }
 
 CUresult cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams,
@@ -334,7 +335,7 @@ CUresult cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray, int n
 {
 	if (numParams)
 		return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY; /* as without MPS */
-	return create(pctx, flags, dev, 3020);
+	return context_create(pctx, flags, dev, 3020);
 }
 
 CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags,
@@ -343,7 +344,7 @@ CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, uns
 	if (ctxCreateParams &&
 	    (ctxCreateParams->numExecAffinityParams || ctxCreateParams->cigParams))
 		return CUDA_ERROR_NOT_SUPPORTED;
-	return create(pctx, flags, dev, 3020);
+	return context_create(pctx, flags, dev, 3020);
 }
 
 CUresult cuCtxDestroy_v2(CUcontext handle)
@@ -417,11 +418,11 @@ CUresult cuCtxSetCurrent(CUcontext handle)
 			depth--;
 		return CUDA_SUCCESS;
 	}
-	ctx = find(handle);
+	ctx = context_find(handle);
 	if (!ctx)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	if (!depth)
-		return push(ctx);
+		return context_push(ctx);
 	stack[depth - 1] = ctx;
 	return CUDA_SUCCESS;
 }
@@ -431,7 +432,7 @@ CUresult cuCtxPushCurrent_v2(CUcontext handle)
 	struct sim_context *ctx;
 	CUresult r = sim_context_lookup(handle, &ctx);
 
-	return r ? r : push(ctx);
+	return r ? r : context_push(ctx);
 }
 
 CUresult cuCtxPushCurrent(CUcontext ctx)

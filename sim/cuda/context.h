@@ -34,7 +34,10 @@ CUresult sim_primary_release(struct sim_device *device);
 /* Contexts of the process, for searches by handle. With sim_lock held. */
 struct sim_context *sim_contexts(void);
 
-/* For context.c, defined by those who own the tables: everything of a context goes. Unlocked. */
+/*
+ * Called by context.c at the end of a context, without the lock; each is defined by the file whose
+ * table it clears.
+ */
 void sim_context_memory_gone(struct sim_context *ctx);
 void sim_context_modules_gone(struct sim_context *ctx);
 void sim_context_arrays_gone(struct sim_context *ctx);

@@ -6,7 +6,7 @@
 #include "sim/cuda/context.h"
 #include "sim/cuda/stream.h"
 
-static CUresult context_or_current(CUcontext handle, struct sim_context **ret_ctx)
+static CUresult context_info_or_current(CUcontext handle, struct sim_context **ret_ctx)
 {
 	return handle ? sim_context_lookup(handle, ret_ctx) : sim_context_current(ret_ctx);
 }
@@ -14,7 +14,7 @@ static CUresult context_or_current(CUcontext handle, struct sim_context **ret_ct
 CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext handle)
 {
 	struct sim_context *ctx;
-	CUresult r = context_or_current(handle, &ctx);
+	CUresult r = context_info_or_current(handle, &ctx);
 
 	if (!r && !device)
 		r = CUDA_ERROR_INVALID_VALUE;
@@ -55,7 +55,7 @@ CUresult cuCtxSetFlags(unsigned int flags)
 CUresult cuCtxGetId(CUcontext handle, unsigned long long *ctxId)
 {
 	struct sim_context *ctx;
-	CUresult r = context_or_current(handle, &ctx);
+	CUresult r = context_info_or_current(handle, &ctx);
 
 	if (!r && !ctxId)
 		r = CUDA_ERROR_INVALID_VALUE;
@@ -67,7 +67,7 @@ CUresult cuCtxGetId(CUcontext handle, unsigned long long *ctxId)
 CUresult cuCtxGetApiVersion(CUcontext handle, unsigned int *version)
 {
 	struct sim_context *ctx;
-	CUresult r = context_or_current(handle, &ctx);
+	CUresult r = context_info_or_current(handle, &ctx);
 
 	if (!r && !version)
 		r = CUDA_ERROR_INVALID_VALUE;
@@ -112,7 +112,7 @@ CUresult cuCtxGetStreamPriorityRange(int *leastPriority, int *greatestPriority)
 CUresult cuCtxSynchronize_v2(CUcontext handle)
 {
 	struct sim_context *ctx;
-	CUresult r = context_or_current(handle, &ctx);
+	CUresult r = context_info_or_current(handle, &ctx);
 
 	if (!r)
 		r = capture_forbids_context_sync(ctx->exec);
@@ -149,7 +149,7 @@ void sim_context_limits_done(struct sim_context *ctx)
 	ctx->limit_bytes = 0;
 }
 
-static uint64_t beyond(uint64_t value, uint64_t unset, uint64_t times)
+static uint64_t context_info_beyond(uint64_t value, uint64_t unset, uint64_t times)
 {
 	if (value <= unset)
 		return 0;
@@ -174,10 +174,10 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value)
 	for (int i = 0; i < CU_LIMIT_MAX; i++)
 		want[i] = ctx->limit[i];
 	want[limit] = value;
-	bytes = beyond(want[CU_LIMIT_STACK_SIZE], DEFAULT_STACK,
-		       (uint64_t)THREADS_PER_SM * ctx->device->row->sm_count) +
-		beyond(want[CU_LIMIT_PRINTF_FIFO_SIZE], DEFAULT_FIFO, 1) +
-		beyond(want[CU_LIMIT_MALLOC_HEAP_SIZE], DEFAULT_HEAP, 1);
+	bytes = context_info_beyond(want[CU_LIMIT_STACK_SIZE], DEFAULT_STACK,
+				    (uint64_t)THREADS_PER_SM * ctx->device->row->sm_count) +
+		context_info_beyond(want[CU_LIMIT_PRINTF_FIFO_SIZE], DEFAULT_FIFO, 1) +
+		context_info_beyond(want[CU_LIMIT_MALLOC_HEAP_SIZE], DEFAULT_HEAP, 1);
 	had = ctx->limit_bytes;
 	if (bytes > had) {
 		r = sim_device_take(ctx->device, bytes - had);

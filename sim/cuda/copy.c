@@ -18,7 +18,7 @@ struct side {
 	CUresult error;
 };
 
-static bool area_valid(const struct side *side, const CUDA_MEMCPY3D *copy)
+static bool copy_area_valid(const struct side *side, const CUDA_MEMCPY3D *copy)
 {
 	size_t bytes = (copy->Depth - 1) * side->slice_bytes + (copy->Height - 1) * side->pitch +
 		       copy->WidthInBytes;
@@ -26,9 +26,9 @@ static bool area_valid(const struct side *side, const CUDA_MEMCPY3D *copy)
 	return sim_memory_valid((CUdeviceptr)(uintptr_t)side->base, bytes);
 }
 
-static struct side side_of(CUmemorytype type, const void *host, CUdeviceptr device, CUarray array,
-			   size_t x, size_t y, size_t z, size_t pitch, size_t height,
-			   const CUDA_MEMCPY3D *copy, bool now)
+static struct side copy_side_of(CUmemorytype type, const void *host, CUdeviceptr device,
+				CUarray array, size_t x, size_t y, size_t z, size_t pitch,
+				size_t height, const CUDA_MEMCPY3D *copy, bool now)
 {
 	struct side side = {.pitch = pitch ? pitch : copy->WidthInBytes};
 	struct sim_array_view view;
@@ -64,25 +64,25 @@ static struct side side_of(CUmemorytype type, const void *host, CUdeviceptr devi
 	if (now && !side.error &&
 	    (type == CU_MEMORYTYPE_DEVICE ||
 	     (type == CU_MEMORYTYPE_UNIFIED && sim_memory_is_device(device))) &&
-	    !area_valid(&side, copy))
+	    !copy_area_valid(&side, copy))
 		side.error = CUDA_ERROR_INVALID_VALUE;
 	if (!side.error && !side.base)
 		side.error = CUDA_ERROR_INVALID_VALUE;
 	return side;
 }
 
-static struct side source_of(const CUDA_MEMCPY3D *copy, bool now)
+static struct side copy_source_of(const CUDA_MEMCPY3D *copy, bool now)
 {
-	return side_of(copy->srcMemoryType, copy->srcHost, copy->srcDevice, copy->srcArray,
-		       copy->srcXInBytes, copy->srcY, copy->srcZ, copy->srcPitch, copy->srcHeight,
-		       copy, now);
+	return copy_side_of(copy->srcMemoryType, copy->srcHost, copy->srcDevice, copy->srcArray,
+			    copy->srcXInBytes, copy->srcY, copy->srcZ, copy->srcPitch,
+			    copy->srcHeight, copy, now);
 }
 
-static struct side target_of(const CUDA_MEMCPY3D *copy, bool now)
+static struct side copy_target_of(const CUDA_MEMCPY3D *copy, bool now)
 {
-	return side_of(copy->dstMemoryType, copy->dstHost, copy->dstDevice, copy->dstArray,
-		       copy->dstXInBytes, copy->dstY, copy->dstZ, copy->dstPitch, copy->dstHeight,
-		       copy, now);
+	return copy_side_of(copy->dstMemoryType, copy->dstHost, copy->dstDevice, copy->dstArray,
+			    copy->dstXInBytes, copy->dstY, copy->dstZ, copy->dstPitch,
+			    copy->dstHeight, copy, now);
 }
 
 bool copy_side_is_host(CUmemorytype type, CUdeviceptr device)
@@ -97,7 +97,7 @@ bool copy_on_device(const CUDA_MEMCPY3D *copy)
 	       !copy_side_is_host(copy->dstMemoryType, copy->dstDevice);
 }
 
-static bool is_empty(const CUDA_MEMCPY3D *copy)
+static bool copy_is_empty(const CUDA_MEMCPY3D *copy)
 {
 	return !copy->WidthInBytes || !copy->Height || !copy->Depth;
 }
@@ -106,10 +106,10 @@ CUresult copy_check(const CUDA_MEMCPY3D *copy, bool now)
 {
 	struct side source, target;
 
-	if (is_empty(copy))
+	if (copy_is_empty(copy))
 		return CUDA_SUCCESS;
-	source = source_of(copy, now);
-	target = target_of(copy, now);
+	source = copy_source_of(copy, now);
+	target = copy_target_of(copy, now);
 	return source.error ? source.error : target.error;
 }
 
@@ -123,10 +123,10 @@ CUresult copy_step(struct sim_op *op, uint64_t *ret_ns, bool *ret_last)
 
 	*ret_last = true;
 	*ret_ns = LEAST_NS;
-	if (is_empty(copy))
+	if (copy_is_empty(copy))
 		return CUDA_SUCCESS;
-	source = source_of(copy, true);
-	target = target_of(copy, true);
+	source = copy_source_of(copy, true);
+	target = copy_target_of(copy, true);
 	if (source.error || target.error)
 		return CUDA_ERROR_ILLEGAL_ADDRESS;
 	while (op->cursor < total && moved < STEP_BYTES) {
@@ -162,7 +162,7 @@ CUresult set_check(const CUDA_MEMSET_NODE_PARAMS *set, bool now)
 	return CUDA_SUCCESS;
 }
 
-static void set_elements(unsigned char *at, unsigned int value, unsigned int bytes, size_t n)
+static void copy_set_elements(unsigned char *at, unsigned int value, unsigned int bytes, size_t n)
 {
 	if (bytes == 1) {
 		memset(at, (int)value, n);
@@ -192,9 +192,9 @@ CUresult set_step(struct sim_op *op, uint64_t *ret_ns, bool *ret_last)
 		size_t x = op->cursor % set->width, y = op->cursor / set->width;
 		size_t n = set->width - x < budget ? set->width - x : budget;
 
-		set_elements((unsigned char *)(uintptr_t)set->dst + y * set->pitch +
-				     x * set->elementSize,
-			     set->value, set->elementSize, n);
+		copy_set_elements((unsigned char *)(uintptr_t)set->dst + y * set->pitch +
+					  x * set->elementSize,
+				  set->value, set->elementSize, n);
 		op->cursor += n;
 		budget -= n;
 	}

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The rows of copies and sets. A copy of one row is a box of height and depth 1. What waits for
- * the copy is as documented for the driver: copies to or from the host by a plain name do, those
- * within the device and sets do not, and asynchronous ones from or to pageable memory have read it
- * or written it when they return.
+ * The rows of copies and sets. A copy of one row is a box of height and depth 1. Calls wait as
+ * documented for the driver. Copies to or from the host by a plain name wait. Copies within the
+ * device and sets do not. Asynchronous copies from or to pageable memory have read it or written it
+ * when they return.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "sim/cuda/exec.h"
 #include "sim/cuda/rows.h"
+#include "sim/cuda/stream.h"
 
 #define STAGED_MOST (64u << 10) /* pageable memory up to here is copied aside instead */
 
@@ -30,7 +31,7 @@ struct end {
 #define AT_ANY(p) ((struct end){.where = UNIFIED, .device = (p)})
 #define AT_ARRAY(a, o) ((struct end){.where = ARRAY, .array = (a), .offset = (o)})
 
-static CUDA_MEMCPY3D row(struct end to, struct end from, size_t bytes)
+static CUDA_MEMCPY3D copy_api_row_of(struct end to, struct end from, size_t bytes)
 {
 	return (CUDA_MEMCPY3D){
 		.srcXInBytes = from.offset,
@@ -50,7 +51,7 @@ static CUDA_MEMCPY3D row(struct end to, struct end from, size_t bytes)
 }
 
 /* Does the host own this end, and can the device not reach it at any time? */
-static bool is_pageable(CUmemorytype type, const void *host, CUdeviceptr device)
+static bool copy_api_is_pageable(CUmemorytype type, const void *host, CUdeviceptr device)
 {
 	if (!copy_side_is_host(type, device))
 		return false;
@@ -59,7 +60,7 @@ static bool is_pageable(CUmemorytype type, const void *host, CUdeviceptr device)
 }
 
 /* Pageable source memory of a small row: the program may change it as soon as the call is over. */
-static bool stage(struct sim_op *op)
+static bool copy_api_stage(struct sim_op *op)
 {
 	CUDA_MEMCPY3D *copy = &op->work.copy;
 	const void *from = copy->srcMemoryType == CU_MEMORYTYPE_HOST ?
@@ -77,7 +78,8 @@ static bool stage(struct sim_op *op)
 	return true;
 }
 
-static CUresult copy(const CUDA_MEMCPY3D *what, CUstream handle, bool async, bool per_thread)
+static CUresult copy_api_enqueue(const CUDA_MEMCPY3D *what, CUstream handle, bool async,
+				 bool per_thread)
 {
 	struct sim_work work = {.kind = WORK_COPY};
 	struct sim_stream *stream;
@@ -106,31 +108,35 @@ static CUresult copy(const CUDA_MEMCPY3D *what, CUstream handle, bool async, boo
 		waits = copy_side_is_host(what->srcMemoryType, what->srcDevice) ||
 			copy_side_is_host(what->dstMemoryType, what->dstDevice);
 	} else {
-		waits = is_pageable(what->dstMemoryType, what->dstHost, what->dstDevice);
-		if (is_pageable(what->srcMemoryType, what->srcHost, what->srcDevice))
-			waits |= !stage(op);
+		waits = copy_api_is_pageable(what->dstMemoryType, what->dstHost, what->dstDevice);
+		if (copy_api_is_pageable(what->srcMemoryType, what->srcHost, what->srcDevice))
+			waits |= !copy_api_stage(op);
 	}
 	stream_push(stream, op, op, 1);
 	return waits ? stream_synchronize(stream) : CUDA_SUCCESS;
 }
 
-static CUresult copy_row(struct end to, struct end from, size_t bytes, CUstream handle, bool async,
-			 bool per_thread)
+static CUresult copy_api_enqueue_row(struct end to, struct end from, size_t bytes, CUstream handle,
+				     bool async, bool per_thread)
 {
-	const CUDA_MEMCPY3D what = row(to, from, bytes);
+	const CUDA_MEMCPY3D what = copy_api_row_of(to, from, bytes);
 
-	return copy(&what, handle, async, per_thread);
+	return copy_api_enqueue(&what, handle, async, per_thread);
 }
 
-/* One after the other: what the attributes say of order and place makes no difference here. */
-static CUresult copy_batch(const CUdeviceptr *dsts, const CUdeviceptr *srcs, const size_t *sizes,
-			   size_t count, size_t *ret_failed, CUstream handle, bool per_thread)
+/*
+ * The copies are made one after the other. Their attributes, of order and place, change nothing
+ * here.
+ */
+static CUresult copy_api_enqueue_batch(const CUdeviceptr *dsts, const CUdeviceptr *srcs,
+				       const size_t *sizes, size_t count, size_t *ret_failed,
+				       CUstream handle, bool per_thread)
 {
 	if (!dsts || !srcs || !sizes || !count)
 		return CUDA_ERROR_INVALID_VALUE;
 	for (size_t i = 0; i < count; i++) {
-		CUresult error = copy_row(AT_ANY(dsts[i]), AT_ANY(srcs[i]), sizes[i], handle, true,
-					  per_thread);
+		CUresult error = copy_api_enqueue_row(AT_ANY(dsts[i]), AT_ANY(srcs[i]), sizes[i],
+						      handle, true, per_thread);
 
 		if (error && ret_failed)
 			*ret_failed = i;
@@ -140,19 +146,19 @@ static CUresult copy_batch(const CUdeviceptr *dsts, const CUdeviceptr *srcs, con
 	return CUDA_SUCCESS;
 }
 
-ROWS(cuMemcpyBatchAsync, _ptsz, copy_batch,
+ROWS(cuMemcpyBatchAsync, _ptsz, copy_api_enqueue_batch,
      (CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs,
       size_t *attrsIdxs, size_t numAttrs, size_t *failIdx, CUstream hStream),
      dsts, srcs, sizes, count, failIdx, hStream)
-ROWS(cuMemcpyBatchAsync_v2, _ptsz, copy_batch,
+ROWS(cuMemcpyBatchAsync_v2, _ptsz, copy_api_enqueue_batch,
      (CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs,
       size_t *attrsIdxs, size_t numAttrs, CUstream hStream),
      dsts, srcs, sizes, count, NULL, hStream)
 
-#define SYNC(name, to, from, bytes, params) \
-	ROWS(name, _ptds, copy_row, params, to, from, bytes, NULL, false)
-#define ASYNC(name, to, from, bytes, params) \
-	ROWS(name, _ptsz, copy_row, params, to, from, bytes, hStream, true)
+#define SYNC(name, to, from, bytes, params)                                                        \
+	ROWS(name, _ptds, copy_api_enqueue_row, params, to, from, bytes, NULL, false)
+#define ASYNC(name, to, from, bytes, params)                                                       \
+	ROWS(name, _ptsz, copy_api_enqueue_row, params, to, from, bytes, hStream, true)
 
 SYNC(cuMemcpy, AT_ANY(dst), AT_ANY(src), ByteCount,
      (CUdeviceptr dst, CUdeviceptr src, size_t ByteCount))
@@ -218,8 +224,9 @@ CUresult CUDAAPI cuMemcpyHtoAAsync(CUarray dstArray, unsigned int dstOffset, con
 }
 
 /* All devices' memory is in one address space here: contexts only have to exist. */
-static CUresult copy_peer(CUdeviceptr to, CUcontext to_ctx, CUdeviceptr from, CUcontext from_ctx,
-			  size_t bytes, CUstream handle, bool async, bool per_thread)
+static CUresult copy_api_enqueue_peer(CUdeviceptr to, CUcontext to_ctx, CUdeviceptr from,
+				      CUcontext from_ctx, size_t bytes, CUstream handle, bool async,
+				      bool per_thread)
 {
 	struct sim_context *ctx;
 	CUresult error = sim_context_lookup(to_ctx, &ctx);
@@ -228,19 +235,21 @@ static CUresult copy_peer(CUdeviceptr to, CUcontext to_ctx, CUdeviceptr from, CU
 		error = sim_context_lookup(from_ctx, &ctx);
 	if (error)
 		return error;
-	return copy_row(AT_DEVICE(to), AT_DEVICE(from), bytes, handle, async, per_thread);
+	return copy_api_enqueue_row(AT_DEVICE(to), AT_DEVICE(from), bytes, handle, async,
+				    per_thread);
 }
 
-ROWS(cuMemcpyPeer, _ptds, copy_peer,
+ROWS(cuMemcpyPeer, _ptds, copy_api_enqueue_peer,
      (CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext,
       size_t ByteCount),
      dstDevice, dstContext, srcDevice, srcContext, ByteCount, NULL, false)
-ROWS(cuMemcpyPeerAsync, _ptsz, copy_peer,
+ROWS(cuMemcpyPeerAsync, _ptsz, copy_api_enqueue_peer,
      (CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext,
       size_t ByteCount, CUstream hStream),
      dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream, true)
 
-static CUresult copy_2d(const CUDA_MEMCPY2D *p, CUstream handle, bool async, bool per_thread)
+static CUresult copy_api_enqueue_2d(const CUDA_MEMCPY2D *p, CUstream handle, bool async,
+				    bool per_thread)
 {
 	CUDA_MEMCPY3D box;
 
@@ -265,37 +274,38 @@ static CUresult copy_2d(const CUDA_MEMCPY2D *p, CUstream handle, bool async, boo
 		.Height = p->Height,
 		.Depth = 1,
 	};
-	return copy(&box, handle, async, per_thread);
+	return copy_api_enqueue(&box, handle, async, per_thread);
 }
 
 CUresult CUDAAPI cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *pCopy)
 {
-	return copy_2d(pCopy, NULL, false, false);
+	return copy_api_enqueue_2d(pCopy, NULL, false, false);
 }
 
 CUresult CUDAAPI cuMemcpy2DUnaligned_v2_ptds(const CUDA_MEMCPY2D *pCopy)
 {
-	return copy_2d(pCopy, NULL, false, true);
+	return copy_api_enqueue_2d(pCopy, NULL, false, true);
 }
 
-ROWS(cuMemcpy2D_v2, _ptds, copy_2d, (const CUDA_MEMCPY2D *pCopy), pCopy, NULL, false)
-ROWS(cuMemcpy2DAsync_v2, _ptsz, copy_2d, (const CUDA_MEMCPY2D *pCopy, CUstream hStream), pCopy,
-     hStream, true)
+ROWS(cuMemcpy2D_v2, _ptds, copy_api_enqueue_2d, (const CUDA_MEMCPY2D *pCopy), pCopy, NULL, false)
+ROWS(cuMemcpy2DAsync_v2, _ptsz, copy_api_enqueue_2d, (const CUDA_MEMCPY2D *pCopy, CUstream hStream),
+     pCopy, hStream, true)
 
-static CUresult copy_3d(const CUDA_MEMCPY3D *p, CUstream handle, bool async, bool per_thread)
+static CUresult copy_api_enqueue_3d(const CUDA_MEMCPY3D *p, CUstream handle, bool async,
+				    bool per_thread)
 {
 	if (!p || p->srcLOD || p->dstLOD)
 		return CUDA_ERROR_INVALID_VALUE;
-	return copy(p, handle, async, per_thread);
+	return copy_api_enqueue(p, handle, async, per_thread);
 }
 
-ROWS(cuMemcpy3D_v2, _ptds, copy_3d, (const CUDA_MEMCPY3D *pCopy), pCopy, NULL, false)
-ROWS(cuMemcpy3DAsync_v2, _ptsz, copy_3d, (const CUDA_MEMCPY3D *pCopy, CUstream hStream), pCopy,
-     hStream, true)
+ROWS(cuMemcpy3D_v2, _ptds, copy_api_enqueue_3d, (const CUDA_MEMCPY3D *pCopy), pCopy, NULL, false)
+ROWS(cuMemcpy3DAsync_v2, _ptsz, copy_api_enqueue_3d, (const CUDA_MEMCPY3D *pCopy, CUstream hStream),
+     pCopy, hStream, true)
 
 /* The same layout, with contexts where the plain one has reserved pointers. */
-static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *p, CUstream handle, bool async,
-			     bool per_thread)
+static CUresult copy_api_enqueue_3d_peer(const CUDA_MEMCPY3D_PEER *p, CUstream handle, bool async,
+					 bool per_thread)
 {
 	CUDA_MEMCPY3D box;
 
@@ -304,15 +314,17 @@ static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *p, CUstream handle, bool 
 		return CUDA_ERROR_INVALID_VALUE;
 	memcpy(&box, p, sizeof(box));
 	box.reserved0 = box.reserved1 = NULL;
-	return copy_3d(&box, handle, async, per_thread);
+	return copy_api_enqueue_3d(&box, handle, async, per_thread);
 }
 
-ROWS(cuMemcpy3DPeer, _ptds, copy_3d_peer, (const CUDA_MEMCPY3D_PEER *pCopy), pCopy, NULL, false)
-ROWS(cuMemcpy3DPeerAsync, _ptsz, copy_3d_peer,
+ROWS(cuMemcpy3DPeer, _ptds, copy_api_enqueue_3d_peer, (const CUDA_MEMCPY3D_PEER *pCopy), pCopy,
+     NULL, false)
+ROWS(cuMemcpy3DPeerAsync, _ptsz, copy_api_enqueue_3d_peer,
      (const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream), pCopy, hStream, true)
 
-static CUresult set(CUdeviceptr ptr, size_t pitch, unsigned int is, unsigned int element,
-		    size_t width, size_t height, CUstream handle, bool async, bool per_thread)
+static CUresult copy_api_enqueue_set(CUdeviceptr ptr, size_t pitch, unsigned int is,
+				     unsigned int element, size_t width, size_t height,
+				     CUstream handle, bool async, bool per_thread)
 {
 	struct sim_work work = {.kind = WORK_SET, .set = {ptr, pitch, is, element, width, height}};
 	struct sim_stream *stream;
@@ -327,20 +339,20 @@ static CUresult set(CUdeviceptr ptr, size_t pitch, unsigned int is, unsigned int
 	return work_submit(stream, &work);
 }
 
-#define SET(name, type, element)                                                               \
-	ROWS(name##_v2, _ptds, set, (CUdeviceptr dstDevice, type is, size_t N), dstDevice, 0,  \
-	     is, element, N, 1, NULL, false)                                                   \
-	ROWS(name##Async, _ptsz, set,                                                          \
-	     (CUdeviceptr dstDevice, type is, size_t N, CUstream hStream), dstDevice, 0, is,   \
+#define SET(name, type, element)                                                                   \
+	ROWS(name##_v2, _ptds, copy_api_enqueue_set, (CUdeviceptr dstDevice, type is, size_t N),   \
+	     dstDevice, 0, is, element, N, 1, NULL, false)                                         \
+	ROWS(name##Async, _ptsz, copy_api_enqueue_set,                                             \
+	     (CUdeviceptr dstDevice, type is, size_t N, CUstream hStream), dstDevice, 0, is,       \
 	     element, N, 1, hStream, true)
 
-#define SET_2D(name, type, element)                                                            \
-	ROWS(name##_v2, _ptds, set,                                                            \
-	     (CUdeviceptr dstDevice, size_t dstPitch, type is, size_t Width, size_t Height),   \
-	     dstDevice, dstPitch, is, element, Width, Height, NULL, false)                     \
-	ROWS(name##Async, _ptsz, set,                                                          \
-	     (CUdeviceptr dstDevice, size_t dstPitch, type is, size_t Width, size_t Height,    \
-	      CUstream hStream),                                                               \
+#define SET_2D(name, type, element)                                                                \
+	ROWS(name##_v2, _ptds, copy_api_enqueue_set,                                               \
+	     (CUdeviceptr dstDevice, size_t dstPitch, type is, size_t Width, size_t Height),       \
+	     dstDevice, dstPitch, is, element, Width, Height, NULL, false)                         \
+	ROWS(name##Async, _ptsz, copy_api_enqueue_set,                                             \
+	     (CUdeviceptr dstDevice, size_t dstPitch, type is, size_t Width, size_t Height,        \
+	      CUstream hStream),                                                                   \
 	     dstDevice, dstPitch, is, element, Width, Height, hStream, true)
 
 SET(cuMemsetD8, unsigned char, 1)

@@ -83,7 +83,7 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
 }
 
 /* The 32-bit interface cannot say more than it can hold. */
-static unsigned int saturate(size_t v)
+static unsigned int device_saturate(size_t v)
 {
 	return v > 0xffffffffu ? 0xffffffffu : (unsigned int)v;
 }
@@ -96,7 +96,7 @@ CUresult cuDeviceTotalMem(unsigned int *bytes, CUdevice dev)
 	if (!r && !bytes)
 		r = CUDA_ERROR_INVALID_VALUE;
 	if (!r)
-		*bytes = saturate(total);
+		*bytes = device_saturate(total);
 	return r;
 }
 

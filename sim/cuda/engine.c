@@ -9,7 +9,7 @@
 
 #include "base/now.h"
 #include "sim/cuda/settings.h"
-#include "sim/cuda/stream.h"
+#include "sim/cuda/sim.h"
 #include "sim/mutex.h"
 
 /*
@@ -27,14 +27,14 @@
 /* ... and one that lives but does not get to it (stopped, starved) loses it then. */
 #define STALLED_AFTER_NS 20000000u
 
-static bool seat_alive(struct sim_engine_shared *shared, uint32_t index)
+static bool engine_seat_alive(struct sim_engine_shared *shared, uint32_t index)
 {
 	uint32_t taken = atomic_load(&shared->seats[index].taken);
 
 	return taken && (taken - 1 == sim_region_row() || sim_region_row_alive(taken - 1));
 }
 
-static void seat_free(struct sim_engine_shared *shared, uint32_t index)
+static void engine_seat_free(struct sim_engine_shared *shared, uint32_t index)
 {
 	shared->seats[index].waits = 0;
 	atomic_store(&shared->seats[index].taken, 0);
@@ -44,14 +44,14 @@ static void seat_free(struct sim_engine_shared *shared, uint32_t index)
  * After a death with the lock held: whatever it left half done, these three facts are made anew;
  * the slice's bounds may be any two numbers of the past, which ends the slice.
  */
-static void repair(struct sim_engine_shared *shared)
+static void engine_repair(struct sim_engine_shared *shared)
 {
 	shared->waiting = 0;
 	for (uint32_t i = 0; i < shared->high; i++) {
 		if (!atomic_load(&shared->seats[i].taken))
 			continue;
-		if (!seat_alive(shared, i))
-			seat_free(shared, i);
+		if (!engine_seat_alive(shared, i))
+			engine_seat_free(shared, i);
 		else if (shared->seats[i].waits)
 			shared->waiting++;
 	}
@@ -61,32 +61,33 @@ static void repair(struct sim_engine_shared *shared)
 	}
 }
 
-static void lock(struct sim_engine_shared *shared)
+static void engine_lock(struct sim_engine_shared *shared)
 {
 	if (sim_mutex_lock(&shared->lock) == EOWNERDEAD) {
-		repair(shared);
+		engine_repair(shared);
 		pthread_mutex_consistent(&shared->lock);
 	}
 }
 
 /*
- * Only then is a seat rung (NULL: none). A process stops on its way out of the kernel, so a call
- * with the lock held would have it stop there, and nobody else would get on.
+ * A seat is rung (NULL: none) after the lock is given up. A process that is stopped stops on its
+ * way out of a system call; if it held the lock there, nobody else could go on.
  */
-static void unlock(struct sim_engine_shared *shared, struct sim_engine_seat *ring)
+static void engine_unlock(struct sim_engine_shared *shared, struct sim_engine_seat *ring)
 {
 	pthread_mutex_unlock(&shared->lock);
 	if (ring)
 		engine_ring(ring);
 }
 
-static uint64_t slice_ns(const struct sim_engine_shared *shared)
+static uint64_t engine_slice_ns(const struct sim_engine_shared *shared)
 {
 	return (uint64_t)shared->slice_us * 1000;
 }
 
 /* The device stands still for so long on its way from one seat to another. */
-static void count_switch(struct sim_engine_shared *shared, uint32_t from, uint32_t to, uint64_t ns)
+static void engine_count_switch(struct sim_engine_shared *shared, uint32_t from, uint32_t to,
+				uint64_t ns)
 {
 	uint32_t before = shared->seats[from].account, after = shared->seats[to].account;
 
@@ -95,7 +96,7 @@ static void count_switch(struct sim_engine_shared *shared, uint32_t from, uint32
 		sim_device_time_grow(&shared->time[after].own_switch_ns, ns);
 }
 
-static void grant(struct sim_engine_shared *shared, uint32_t index, uint64_t from_ns)
+static void engine_grant(struct sim_engine_shared *shared, uint32_t index, uint64_t from_ns)
 {
 	struct sim_engine_seat *seat = &shared->seats[index];
 
@@ -104,11 +105,11 @@ static void grant(struct sim_engine_shared *shared, uint32_t index, uint64_t fro
 	seat->waits = 0;
 	shared->owner = index + 1;
 	shared->slice_from_ns = from_ns;
-	shared->slice_to_ns = from_ns + slice_ns(shared);
+	shared->slice_to_ns = from_ns + engine_slice_ns(shared);
 }
 
 /* The next waiting seat after `index`, in turn; -1 if none. One that is dead misses its turn. */
-static int64_t next_waiting(const struct sim_engine_shared *shared, uint32_t index)
+static int64_t engine_next_waiting(const struct sim_engine_shared *shared, uint32_t index)
 {
 	for (uint32_t n = 1; shared->waiting && n <= shared->high; n++) {
 		uint32_t i = (index + n) % shared->high;
@@ -120,14 +121,14 @@ static int64_t next_waiting(const struct sim_engine_shared *shared, uint32_t ind
 }
 
 /*
- * The owner is at its end: who is next runs from from_ns on, or from when it became ready, and so
- * much later as the switch takes. Answers who that is, to be rung.
+ * The owner is at its end. The next seat in line runs from from_ns on, or from when it became ready
+ * if that is later, and so much later again as the switch takes. Answers that seat, to be rung.
  */
-static struct sim_engine_seat *hand_over(struct sim_engine_shared *shared, uint64_t from_ns,
-					 uint32_t switch_us)
+static struct sim_engine_seat *engine_hand_over(struct sim_engine_shared *shared, uint64_t from_ns,
+						uint32_t switch_us)
 {
 	uint32_t owner = shared->owner - 1;
-	int64_t next = next_waiting(shared, owner);
+	int64_t next = engine_next_waiting(shared, owner);
 
 	if (next < 0) {
 		shared->last = shared->owner;
@@ -137,8 +138,8 @@ static struct sim_engine_seat *hand_over(struct sim_engine_shared *shared, uint6
 	}
 	if (shared->seats[next].ready_ns > from_ns)
 		from_ns = shared->seats[next].ready_ns;
-	count_switch(shared, owner, (uint32_t)next, switch_us * UINT64_C(1000));
-	grant(shared, (uint32_t)next, from_ns + switch_us * UINT64_C(1000));
+	engine_count_switch(shared, owner, (uint32_t)next, switch_us * UINT64_C(1000));
+	engine_grant(shared, (uint32_t)next, from_ns + switch_us * UINT64_C(1000));
 	return &shared->seats[next];
 }
 
@@ -148,7 +149,7 @@ int engine_sit(struct engine_seat *seat, unsigned int device)
 	unsigned int row = sim_region_row();
 	int err = -EAGAIN;
 
-	lock(shared);
+	engine_lock(shared);
 	if (!shared->slice_us) {
 		shared->switch_us = sim_setting("ALLOT_SIM_SWITCH_US", MOST_US, SWITCH_US);
 		shared->dry_switch_us = sim_setting("ALLOT_SIM_DRY_SWITCH_US", MOST_US,
@@ -159,9 +160,9 @@ int engine_sit(struct engine_seat *seat, unsigned int device)
 	}
 	for (uint32_t i = 0; i < SIM_ENGINE_SEATS; i++) {
 		if (i < shared->high && shared->owner != i + 1 &&
-		    atomic_load(&shared->seats[i].taken) && !seat_alive(shared, i)) {
+		    atomic_load(&shared->seats[i].taken) && !engine_seat_alive(shared, i)) {
 			shared->waiting -= shared->seats[i].waits;
-			seat_free(shared, i);
+			engine_seat_free(shared, i);
 		}
 		if (atomic_load(&shared->seats[i].taken))
 			continue;
@@ -178,7 +179,7 @@ int engine_sit(struct engine_seat *seat, unsigned int device)
 		err = 0;
 		break;
 	}
-	unlock(shared, NULL);
+	engine_unlock(shared, NULL);
 	return err;
 }
 
@@ -187,25 +188,25 @@ void engine_leave(struct engine_seat *seat)
 	struct sim_engine_shared *shared = seat->shared;
 	struct sim_engine_seat *ring = NULL;
 
-	lock(shared);
+	engine_lock(shared);
 	if (shared->owner == seat->index + 1)
-		ring = hand_over(shared, now_monotonic_ns(), 0);
+		ring = engine_hand_over(shared, now_monotonic_ns(), 0);
 	shared->waiting -= seat->seat->waits;
-	seat_free(shared, seat->index);
-	unlock(shared, ring);
+	engine_seat_free(shared, seat->index);
+	engine_unlock(shared, ring);
 	seat->seat = NULL;
 }
 
 /*
- * Somebody else owns the device: wait in line, and see to it that the line moves. Answers who is to
- * be rung.
+ * Another seat owns the device: wait in line, and see to it that the line moves. Answers the seat
+ * that is to be rung, or NULL.
  */
-static struct sim_engine_seat *wait_in_line(struct engine_seat *seat, uint64_t now,
-					    uint64_t ready_ns)
+static struct sim_engine_seat *engine_wait_in_line(struct engine_seat *seat, uint64_t now,
+						   uint64_t ready_ns)
 {
 	struct sim_engine_shared *shared = seat->shared;
 	struct sim_engine_seat *ring = NULL;
-	uint64_t slice = slice_ns(shared);
+	uint64_t slice = engine_slice_ns(shared);
 
 	if (!shared->waiting) {
 		/* The owner was alone, so its slices went by uncounted: find the running one. */
@@ -222,26 +223,27 @@ static struct sim_engine_seat *wait_in_line(struct engine_seat *seat, uint64_t n
 	}
 	if (now > shared->slice_to_ns + DEAD_AFTER_NS) {
 		uint32_t owner = shared->owner - 1;
-		bool alive = seat_alive(shared, owner);
+		bool alive = engine_seat_alive(shared, owner);
 
 		if (alive && now <= shared->slice_to_ns + STALLED_AFTER_NS)
 			return ring;
-		ring = hand_over(shared, now, 0);
+		ring = engine_hand_over(shared, now, 0);
 		if (!alive)
-			seat_free(shared, owner);
+			engine_seat_free(shared, owner);
 	}
 	return ring;
 }
 
-/* From when on a context has a device that nobody had at last. */
-static uint64_t idle_from(struct sim_engine_shared *shared, uint32_t index, uint64_t ready_ns)
+/* From when on a context has a device that was idle. */
+static uint64_t engine_idle_from(struct sim_engine_shared *shared, uint32_t index,
+				 uint64_t ready_ns)
 {
 	uint64_t from_ns = ready_ns > shared->idle_from_ns ? ready_ns : shared->idle_from_ns;
 	uint64_t switch_ns = shared->dry_switch_us * UINT64_C(1000);
 
 	if (!shared->last || shared->last == index + 1)
 		return from_ns;
-	count_switch(shared, shared->last - 1, index, switch_ns);
+	engine_count_switch(shared, shared->last - 1, index, switch_ns);
 	return from_ns + switch_ns;
 }
 
@@ -251,18 +253,18 @@ void engine_turn(struct engine_seat *seat, uint64_t ready_ns, struct engine_turn
 	struct sim_engine_seat *ring = NULL;
 	uint64_t now = now_monotonic_ns();
 
-	lock(shared);
+	engine_lock(shared);
 	if (!shared->owner)
-		grant(shared, seat->index, idle_from(shared, seat->index, ready_ns));
+		engine_grant(shared, seat->index, engine_idle_from(shared, seat->index, ready_ns));
 	else if (shared->owner != seat->index + 1)
-		ring = wait_in_line(seat, now, ready_ns);
+		ring = engine_wait_in_line(seat, now, ready_ns);
 	ret_turn->mine = shared->owner == seat->index + 1;
 	ret_turn->from_ns = shared->slice_from_ns;
 	ret_turn->to_ns = shared->waiting ? shared->slice_to_ns : UINT64_MAX;
 	ret_turn->look_ns = shared->slice_to_ns + DEAD_AFTER_NS;
-	unlock(shared, ring);
-	if (ret_turn->look_ns < now + NS_PER_MS)
-		ret_turn->look_ns = now + NS_PER_MS;
+	engine_unlock(shared, ring);
+	if (ret_turn->look_ns < now + 1000000)
+		ret_turn->look_ns = now + 1000000;
 }
 
 void engine_pass(struct engine_seat *seat, uint64_t at_ns, bool more)
@@ -270,16 +272,16 @@ void engine_pass(struct engine_seat *seat, uint64_t at_ns, bool more)
 	struct sim_engine_shared *shared = seat->shared;
 	struct sim_engine_seat *ring = NULL;
 
-	lock(shared);
+	engine_lock(shared);
 	if (shared->owner == seat->index + 1) {
 		if (!more) {
-			ring = hand_over(shared, at_ns, shared->dry_switch_us);
-		} else if (next_waiting(shared, seat->index) < 0) {
+			ring = engine_hand_over(shared, at_ns, shared->dry_switch_us);
+		} else if (engine_next_waiting(shared, seat->index) < 0) {
 			/* All who waited are gone: on without a switch. */
 			shared->slice_from_ns = at_ns;
-			shared->slice_to_ns = at_ns + slice_ns(shared);
+			shared->slice_to_ns = at_ns + engine_slice_ns(shared);
 		} else {
-			ring = hand_over(shared, at_ns, shared->switch_us);
+			ring = engine_hand_over(shared, at_ns, shared->switch_us);
 			seat->seat->ready_ns = at_ns;
 			seat->seat->waits = 1;
 			shared->waiting++;
@@ -288,7 +290,7 @@ void engine_pass(struct engine_seat *seat, uint64_t at_ns, bool more)
 		seat->seat->waits = 0;
 		shared->waiting--;
 	}
-	unlock(shared, ring);
+	engine_unlock(shared, ring);
 }
 
 void engine_add_busy(struct engine_seat *seat, uint64_t from_ns, uint64_t to_ns, uint32_t kinds)

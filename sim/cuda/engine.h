@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who runs on a device: arbitration between the contexts of all processes, through the region.
- * The device's time is a line that is computed, not waited for: a slice begins where the one
- * before it ended, however late the processor lets an executor look, so shares do not depend on
+ * Which context runs on a device: arbitration between the contexts of all processes, through the
+ * region. The device's time is a line that is computed, not waited for: a slice begins where the
+ * one before it ended, however late the processor lets an executor look, so shares do not depend on
  * how busy the machine is. Called by executors only.
  */
 #ifndef ALLOT_SIM_ENGINE_H
@@ -36,7 +36,7 @@ void engine_leave(struct engine_seat *seat);
 void engine_turn(struct engine_seat *seat, uint64_t ready_ns, struct engine_turn *ret_turn);
 /*
  * The owner stops at at_ns: out of work, or, with `more`, because its slice is over; then it waits
- * for its next turn. Who is not the owner and has no more work leaves the line.
+ * for its next turn. A context that is not the owner and has no more work leaves the line.
  */
 void engine_pass(struct engine_seat *seat, uint64_t at_ns, bool more);
 /*

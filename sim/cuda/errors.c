@@ -114,7 +114,7 @@ static const struct {
 
 #define N (sizeof(results) / sizeof(results[0]))
 
-static CUresult describe(CUresult error, bool name, const char **ret)
+static CUresult errors_find_row(CUresult error, bool name, const char **ret)
 {
 	if (!ret)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -129,10 +129,10 @@ static CUresult describe(CUresult error, bool name, const char **ret)
 
 CUresult cuGetErrorName(CUresult error, const char **pStr)
 {
-	return describe(error, true, pStr);
+	return errors_find_row(error, true, pStr);
 }
 
 CUresult cuGetErrorString(CUresult error, const char **pStr)
 {
-	return describe(error, false, pStr);
+	return errors_find_row(error, false, pStr);
 }

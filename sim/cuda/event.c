@@ -11,6 +11,7 @@
 #include "sim/cuda/rows.h"
 #include "sim/cuda/settings.h"
 #include "sim/cuda/sim.h"
+#include "sim/cuda/stream.h"
 
 #define EVENT_FLAGS (CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS)
 
@@ -98,7 +99,7 @@ CUresult CUDAAPI cuEventDestroy(CUevent hEvent)
 }
 
 /* A record is a call of the driver's that writes commands: it keeps the processor. */
-static void take_processor(void)
+static void event_take_processor(void)
 {
 	uint64_t ns = sim_settings()->event_ns, from = ns ? now_monotonic_ns() : 0;
 
@@ -106,7 +107,8 @@ static void take_processor(void)
 		;
 }
 
-static CUresult record(CUevent handle, CUstream stream_handle, unsigned int flags, bool per_thread)
+static CUresult event_enqueue_record(CUevent handle, CUstream stream_handle, unsigned int flags,
+				     bool per_thread)
 {
 	struct sim_work work = {.kind = WORK_MARK, .recorded = true};
 	struct sim_stream *stream;
@@ -119,7 +121,7 @@ static CUresult record(CUevent handle, CUstream stream_handle, unsigned int flag
 		return error;
 	if (flags & ~1u)
 		return CUDA_ERROR_INVALID_VALUE;
-	take_processor();
+	event_take_processor();
 	if (event->exec != stream->exec)
 		return CUDA_ERROR_INVALID_HANDLE;
 	if (stream_is_capturing(stream)) {
@@ -140,12 +142,13 @@ static CUresult record(CUevent handle, CUstream stream_handle, unsigned int flag
 	return work_submit(stream, &work);
 }
 
-ROWS(cuEventRecord, _ptsz, record, (CUevent hEvent, CUstream hStream), hEvent, hStream, 0)
-ROWS(cuEventRecordWithFlags, _ptsz, record,
+ROWS(cuEventRecord, _ptsz, event_enqueue_record, (CUevent hEvent, CUstream hStream), hEvent,
+     hStream, 0)
+ROWS(cuEventRecordWithFlags, _ptsz, event_enqueue_record,
      (CUevent hEvent, CUstream hStream, unsigned int flags), hEvent, hStream, flags)
 
-static CUresult wait_event(CUstream stream_handle, CUevent handle, unsigned int flags,
-			   bool per_thread)
+static CUresult event_enqueue_wait(CUstream stream_handle, CUevent handle, unsigned int flags,
+				   bool per_thread)
 {
 	struct sim_work work = {.kind = WORK_WAIT};
 	struct sim_stream *stream;
@@ -172,7 +175,7 @@ static CUresult wait_event(CUstream stream_handle, CUevent handle, unsigned int 
 	return work_submit(stream, &work);
 }
 
-ROWS(cuStreamWaitEvent, _ptsz, wait_event,
+ROWS(cuStreamWaitEvent, _ptsz, event_enqueue_wait,
      (CUstream hStream, CUevent hEvent, unsigned int Flags), hStream, hEvent, Flags)
 
 CUresult CUDAAPI cuEventQuery(CUevent hEvent)
@@ -271,7 +274,7 @@ CUresult CUDAAPI cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUeven
  * All work of the context at once: a stream of its own waits for each of the others, then the
  * event is recorded in it.
  */
-static CUresult context_record(struct sim_context *ctx, CUevent handle)
+static CUresult event_context_record(struct sim_context *ctx, CUevent handle)
 {
 	struct sim_exec *exec = sim_context_exec(ctx);
 	struct sim_work work = {.kind = WORK_MARK, .recorded = true};
@@ -281,7 +284,7 @@ static CUresult context_record(struct sim_context *ctx, CUevent handle)
 
 	if (error)
 		return error;
-	take_processor();
+	event_take_processor();
 	pthread_mutex_lock(&exec->lock);
 	stream = stream_new(exec, CU_STREAM_NON_BLOCKING, 0, 0);
 	pthread_mutex_unlock(&exec->lock);
@@ -297,9 +300,9 @@ static CUresult context_record(struct sim_context *ctx, CUevent handle)
 	return error;
 }
 
-CONTEXT_ROWS(RecordEvent, context_record)
+CONTEXT_ROWS(RecordEvent, event_context_record)
 
-static CUresult context_wait(struct sim_context *ctx, CUevent handle)
+static CUresult event_context_wait(struct sim_context *ctx, CUevent handle)
 {
 	struct sim_event *event;
 	struct sim_mark *mark;
@@ -314,4 +317,4 @@ static CUresult context_wait(struct sim_context *ctx, CUevent handle)
 	return error;
 }
 
-CONTEXT_ROWS(WaitEvent, context_wait)
+CONTEXT_ROWS(WaitEvent, event_context_wait)

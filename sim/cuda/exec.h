@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A context's executor and its streams: shared by executor.c, stream.c, capture.c. */
+/* A context's executor and its streams, of which the rest (stream.h) sees names alone. */
 #ifndef ALLOT_SIM_EXEC_H
 #define ALLOT_SIM_EXEC_H
 
 #include <pthread.h>
 
 #include "sim/cuda/engine.h"
-#include "sim/cuda/stream.h"
 #include "sim/cuda/work.h"
 
 #define STREAM_MAGIC 0x73747265u
 #define STREAM_DEPTH 1024 /* works that a stream takes before a launch has to wait, as hardware */
 
 struct sim_capture;
+struct sim_context;
 
 struct sim_stream {
 	uint32_t magic;

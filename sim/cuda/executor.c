@@ -13,6 +13,7 @@
 #include "base/number.h"
 #include "sim/cuda/exec.h"
 #include "sim/cuda/settings.h"
+#include "sim/cuda/stream.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -36,35 +37,36 @@ void executor_ring(struct sim_exec *exec)
 	engine_ring(exec->seat.seat);
 }
 
-/* What a thread waits for in a stream is no work of the driver's: it takes nothing. */
-static bool is_free(const struct sim_op *op)
+/* A mark that a host thread waits for is no work of the driver's: it takes no time. */
+static bool executor_is_free(const struct sim_op *op)
 {
 	return op->work.kind == WORK_MARK && !op->work.recorded;
 }
 
-/* What the device has to do to record an event. */
-static uint64_t record_ns(const struct sim_op *op)
+/* How long the device takes to record an event. */
+static uint64_t executor_record_ns(const struct sim_op *op)
 {
-	return op->work.kind == WORK_MARK && !is_free(op) ? sim_settings()->event_device_ns : 0;
+	return op->work.kind == WORK_MARK && !executor_is_free(op) ? sim_settings()->event_device_ns
+								   : 0;
 }
 
-/* From when on the device knows of the work. */
-static uint64_t known_ns(const struct sim_op *op)
+/* The instant from which on the device knows of the work. */
+static uint64_t executor_known_ns(const struct sim_op *op)
 {
-	return op->enqueued_ns + (is_free(op) ? 0 : sim_settings()->launch_ns);
+	return op->enqueued_ns + (executor_is_free(op) ? 0 : sim_settings()->launch_ns);
 }
 
 /*
  * A mark behind work is made as that ends, or a little later where a record takes time. One in an
  * idle stream waits for the context's turn, as the channel that would write it does.
  */
-static bool is_device_work(const struct sim_op *op)
+static bool executor_is_device_work(const struct sim_op *op)
 {
-	return op->work.kind <= WORK_SET || record_ns(op) ||
-	       (op->work.kind == WORK_MARK && known_ns(op) > op->stream->clock_ns);
+	return op->work.kind <= WORK_SET || executor_record_ns(op) ||
+	       (op->work.kind == WORK_MARK && executor_known_ns(op) > op->stream->clock_ns);
 }
 
-static bool is_blocking(const struct sim_stream *stream)
+static bool executor_is_blocking(const struct sim_stream *stream)
 {
 	return !(stream->flags & CU_STREAM_NON_BLOCKING);
 }
@@ -73,13 +75,13 @@ static bool is_blocking(const struct sim_stream *stream)
  * The legacy stream's rule: its work starts after all earlier work of blocking streams, and theirs
  * after all its earlier work. *when moves to where those ended.
  */
-static bool behind_barrier(const struct sim_op *op, uint64_t *when)
+static bool executor_behind_barrier(const struct sim_op *op, uint64_t *when)
 {
 	struct sim_stream *stream = op->stream;
 	struct sim_exec *exec = stream->exec;
 
 	if (stream != exec->legacy) {
-		if (!is_blocking(stream))
+		if (!executor_is_blocking(stream))
 			return false;
 		if (exec->legacy->head && exec->legacy->head->stamp < op->stamp)
 			return true;
@@ -87,7 +89,7 @@ static bool behind_barrier(const struct sim_op *op, uint64_t *when)
 		return false;
 	}
 	for (struct sim_stream *s = exec->streams; s; s = s->next) {
-		if (s == stream || !is_blocking(s))
+		if (s == stream || !executor_is_blocking(s))
 			continue;
 		if (s->head && s->head->stamp < op->stamp)
 			return true;
@@ -96,7 +98,7 @@ static bool behind_barrier(const struct sim_op *op, uint64_t *when)
 	return false;
 }
 
-static bool value_arrived(const struct sim_work *work)
+static bool executor_value_arrived(const struct sim_work *work)
 {
 	uint64_t mask = work->value.wide ? UINT64_MAX : UINT32_MAX;
 	uint64_t value = work->value.value & mask, is;
@@ -118,7 +120,7 @@ static bool value_arrived(const struct sim_work *work)
 	}
 }
 
-static void write_value(const struct sim_work *work)
+static void executor_write_value(const struct sim_work *work)
 {
 	if (work->value.wide)
 		atomic_store((_Atomic uint64_t *)(uintptr_t)work->value.address, work->value.value);
@@ -127,10 +129,12 @@ static void write_value(const struct sim_work *work)
 			     (uint32_t)work->value.value);
 }
 
-static void *host_main(void *arg);
+static void *executor_host_main(void *arg);
 
-/* To the thread for host functions; its stream goes on when the function has returned. */
-static void send_to_host(struct sim_exec *exec, struct sim_op *op)
+/*
+ * Hands a work to the thread for host functions. Its stream goes on when the function has returned.
+ */
+static void executor_send_to_host(struct sim_exec *exec, struct sim_op *op)
 {
 	op->running = NULL;
 	op->state = OP_RUNNING;
@@ -144,14 +148,15 @@ static void send_to_host(struct sim_exec *exec, struct sim_op *op)
 
 		sigfillset(&all);
 		pthread_sigmask(SIG_SETMASK, &all, &before);
-		exec->host_started = !pthread_create(&exec->host_thread, NULL, host_main, exec);
+		exec->host_started =
+			!pthread_create(&exec->host_thread, NULL, executor_host_main, exec);
 		pthread_sigmask(SIG_SETMASK, &before, NULL);
 	}
 	pthread_cond_signal(&exec->host_work);
 }
 
-/* Announce a completion. Its work leaves first: who was waiting finds the stream idle. */
-static void announce(struct sim_op *op, uint64_t ns)
+/* Announces a completion. Its work goes first, so the thread that waited finds the stream idle. */
+static void executor_announce(struct sim_op *op, uint64_t ns)
 {
 	struct sim_mark *mark = mark_ref(op->work.mark);
 
@@ -160,16 +165,16 @@ static void announce(struct sim_op *op, uint64_t ns)
 	mark_unref(mark);
 }
 
-static void finish(struct sim_op *op, uint64_t ns)
+static void executor_finish(struct sim_op *op, uint64_t ns)
 {
 	if (op->work.kind == WORK_MARK)
-		announce(op, ns);
+		executor_announce(op, ns);
 	else
 		stream_pop(op->stream, ns);
 }
 
 /* Bookkeeping of other modules, which take locks of their own: not under exec->lock. */
-static void run_unlocked(struct sim_exec *exec, struct sim_work *work)
+static void executor_run_unlocked(struct sim_exec *exec, struct sim_work *work)
 {
 	pthread_mutex_unlock(&exec->lock);
 	if (work->kind == WORK_CALL)
@@ -184,7 +189,7 @@ static void run_unlocked(struct sim_exec *exec, struct sim_work *work)
 }
 
 /* After a fault nothing runs any more, but whoever waits is let go and books are kept. */
-static bool survives_fault(const struct sim_op *op)
+static bool executor_survives_fault(const struct sim_op *op)
 {
 	return op->work.kind == WORK_MARK || op->work.kind == WORK_CALLBACK ||
 	       op->work.kind == WORK_CALL || op->work.kind == WORK_UNBACK;
@@ -195,20 +200,20 @@ static bool survives_fault(const struct sim_op *op)
  * run it at once. True when it is gone. exec->lock held, and given up at times; the head stays
  * where it is meanwhile.
  */
-static bool begin(struct sim_exec *exec, struct sim_op *op)
+static bool executor_begin(struct sim_exec *exec, struct sim_op *op)
 {
 	struct sim_work *work = &op->work;
 	uint64_t when = max_u64(op->stream->clock_ns, op->enqueued_ns);
 
-	if (behind_barrier(op, &when))
+	if (executor_behind_barrier(op, &when))
 		return false;
-	if (atomic_load(&exec->error) && !survives_fault(op)) {
+	if (atomic_load(&exec->error) && !executor_survives_fault(op)) {
 		stream_pop(op->stream, when);
 		return true;
 	}
-	if (is_device_work(op)) {
+	if (executor_is_device_work(op)) {
 		op->state = OP_READY;
-		op->ready_ns = max_u64(when, known_ns(op));
+		op->ready_ns = max_u64(when, executor_known_ns(op));
 		op->running = exec->active;
 		exec->active = op;
 		return false;
@@ -216,7 +221,7 @@ static bool begin(struct sim_exec *exec, struct sim_op *op)
 	switch (work->kind) {
 	case WORK_HOST:
 	case WORK_CALLBACK:
-		send_to_host(exec, op);
+		executor_send_to_host(exec, op);
 		return false;
 	case WORK_WAIT:
 		if (mark_watch(work->mark, exec))
@@ -224,20 +229,20 @@ static bool begin(struct sim_exec *exec, struct sim_op *op)
 		when = max_u64(when, work->mark->ns);
 		break;
 	case WORK_READ_VALUE:
-		if (!value_arrived(work)) {
+		if (!executor_value_arrived(work)) {
 			exec->polls = true;
 			return false;
 		}
 		when = max_u64(when, now_monotonic_ns());
 		break;
 	case WORK_WRITE_VALUE:
-		write_value(work);
+		executor_write_value(work);
 		break;
 	case WORK_MARK:
-		announce(op, when);
+		executor_announce(op, when);
 		return true;
 	default:
-		run_unlocked(exec, work);
+		executor_run_unlocked(exec, work);
 		break;
 	}
 	stream_pop(op->stream, when);
@@ -245,7 +250,7 @@ static bool begin(struct sim_exec *exec, struct sim_op *op)
 }
 
 /* Begin whatever can begin, until nothing more does. */
-static void scan(struct sim_exec *exec)
+static void executor_begin_what_can(struct sim_exec *exec)
 {
 	bool again;
 
@@ -254,7 +259,8 @@ static void scan(struct sim_exec *exec)
 		again = false;
 		exec->polls = false;
 		for (struct sim_stream *s = exec->streams, *next; s; s = next) {
-			while (s->head && s->head->state == OP_QUEUED && begin(exec, s->head))
+			while (s->head && s->head->state == OP_QUEUED &&
+			       executor_begin(exec, s->head))
 				again = true;
 			next = s->next;
 			if (s->closing && !s->head)
@@ -264,7 +270,7 @@ static void scan(struct sim_exec *exec)
 	pthread_mutex_unlock(&exec->lock);
 }
 
-static void *host_main(void *arg)
+static void *executor_host_main(void *arg)
 {
 	struct sim_exec *exec = arg;
 
@@ -294,7 +300,7 @@ static void *host_main(void *arg)
 	return NULL;
 }
 
-static void fault(struct sim_exec *exec, CUresult error)
+static void executor_note_fault(struct sim_exec *exec, CUresult error)
 {
 	int none = CUDA_SUCCESS;
 
@@ -302,15 +308,16 @@ static void fault(struct sim_exec *exec, CUresult error)
 }
 
 /* The current step of a work is over: the next one, or it is done (false). */
-static bool step(struct sim_exec *exec, struct sim_op *op)
+static bool executor_step(struct sim_exec *exec, struct sim_op *op)
 {
 	CUresult error = CUDA_SUCCESS;
 	bool last = op->state == OP_RUNNING && op->cursor == UINT64_MAX;
 
-	if (last || (op->work.kind == WORK_MARK && !record_ns(op)) || atomic_load(&exec->error))
+	if (last || (op->work.kind == WORK_MARK && !executor_record_ns(op)) ||
+	    atomic_load(&exec->error))
 		return false;
 	if (op->work.kind == WORK_MARK) {
-		op->left_ns = record_ns(op);
+		op->left_ns = executor_record_ns(op);
 		last = true;
 	} else if (op->work.kind == WORK_KERNEL) {
 		error = kernel_step(op, exec->clock_ns, &op->left_ns, &last);
@@ -320,7 +327,7 @@ static bool step(struct sim_exec *exec, struct sim_op *op)
 		error = set_step(op, &op->left_ns, &last);
 	}
 	if (error) {
-		fault(exec, error);
+		executor_note_fault(exec, error);
 		return false;
 	}
 	op->state = OP_RUNNING;
@@ -330,7 +337,7 @@ static bool step(struct sim_exec *exec, struct sim_op *op)
 }
 
 /* Start what is due and end what is over at the executor's time; the times of the next such. */
-static uint64_t settle(struct sim_exec *exec, bool *ret_runs)
+static uint64_t executor_settle(struct sim_exec *exec, bool *ret_runs)
 {
 	uint64_t next;
 	bool ended;
@@ -345,10 +352,10 @@ static uint64_t settle(struct sim_exec *exec, bool *ret_runs)
 			bool due = op->state == OP_READY ? op->ready_ns <= exec->clock_ns :
 							   !op->left_ns;
 
-			if (due && !step(exec, op)) {
+			if (due && !executor_step(exec, op)) {
 				*link = op->running;
 				pthread_mutex_lock(&exec->lock);
-				finish(op, exec->clock_ns);
+				executor_finish(op, exec->clock_ns);
 				pthread_mutex_unlock(&exec->lock);
 				ended = true;
 				continue;
@@ -362,13 +369,13 @@ static uint64_t settle(struct sim_exec *exec, bool *ret_runs)
 			link = &op->running;
 		}
 		if (ended)
-			scan(exec);
+			executor_begin_what_can(exec);
 	} while (ended);
 	return next;
 }
 
-/* What the works that run now are to the truth: a bit for each kind. */
-static uint32_t kinds_running(const struct sim_exec *exec)
+/* The kinds of the works that run now, a bit each, as device_time.h counts them. */
+static uint32_t executor_kinds_running(const struct sim_exec *exec)
 {
 	uint32_t kinds = 0;
 
@@ -387,17 +394,18 @@ static uint32_t kinds_running(const struct sim_exec *exec)
 }
 
 /* Run the context's works on the device up to `to`. When something next happens. */
-static uint64_t advance(struct sim_exec *exec, uint64_t to)
+static uint64_t executor_advance(struct sim_exec *exec, uint64_t to)
 {
 	for (;;) {
 		bool runs;
-		uint64_t next = settle(exec, &runs);
+		uint64_t next = executor_settle(exec, &runs);
 		uint64_t end = min_u64(next, to);
 
 		if (end <= exec->clock_ns || next == UINT64_MAX)
 			return next;
 		if (runs) {
-			engine_add_busy(&exec->seat, exec->clock_ns, end, kinds_running(exec));
+			engine_add_busy(&exec->seat, exec->clock_ns, end,
+					executor_kinds_running(exec));
 			for (struct sim_op *op = exec->active; op; op = op->running)
 				if (op->state == OP_RUNNING)
 					op->left_ns -= end - exec->clock_ns;
@@ -406,14 +414,14 @@ static uint64_t advance(struct sim_exec *exec, uint64_t to)
 	}
 }
 
-static void relax(void)
+static void executor_relax(void)
 {
 #if defined(__x86_64__) || defined(__i386__)
 	__builtin_ia32_pause();
 #endif
 }
 
-static void wait_until(struct sim_exec *exec, uint32_t heard, uint64_t until, uint64_t now)
+static void executor_wait_until(struct sim_exec *exec, uint32_t heard, uint64_t until, uint64_t now)
 {
 	uint32_t pending;
 
@@ -427,17 +435,18 @@ static void wait_until(struct sim_exec *exec, uint32_t heard, uint64_t until, ui
 	if (until > now + 2 * SPIN_NS)
 		engine_sleep(&exec->seat, heard, until - SPIN_NS);
 	while (engine_listen(&exec->seat) == heard && now_monotonic_ns() < until)
-		relax();
+		executor_relax();
 }
 
 /* There is work for the device: run it while it is ours. */
-static void run_device(struct sim_exec *exec, uint32_t heard)
+static void executor_run_device(struct sim_exec *exec, uint32_t heard)
 {
 	struct engine_turn turn;
 	uint64_t ready = UINT64_MAX, next, now;
 
 	for (struct sim_op *op = exec->active; op; op = op->running)
-		ready = min_u64(ready, op->state == OP_READY ? op->ready_ns : exec->clock_ns);
+		ready = min_u64(ready,
+					op->state == OP_READY ? op->ready_ns : exec->clock_ns);
 	engine_turn(&exec->seat, max_u64(ready, exec->clock_ns), &turn);
 	exec->asked = true;
 	if (!turn.mine) {
@@ -446,7 +455,7 @@ static void run_device(struct sim_exec *exec, uint32_t heard)
 	}
 	exec->clock_ns = max_u64(exec->clock_ns, turn.from_ns);
 	now = now_monotonic_ns();
-	next = advance(exec, min_u64(now, turn.to_ns));
+	next = executor_advance(exec, min_u64(now, turn.to_ns));
 	if (!exec->active)
 		return;
 	if (exec->clock_ns >= turn.to_ns) {
@@ -454,7 +463,9 @@ static void run_device(struct sim_exec *exec, uint32_t heard)
 		return;
 	}
 	now = now_monotonic_ns();
-	wait_until(exec, heard, min_u64(min_u64(next, turn.to_ns), now + PUBLISH_NS), now);
+	executor_wait_until(exec, heard,
+			    min_u64(min_u64(next, turn.to_ns), now + PUBLISH_NS),
+			    now);
 }
 
 static void *executor_main(void *arg)
@@ -467,9 +478,9 @@ static void *executor_main(void *arg)
 		uint32_t heard = engine_listen(&exec->seat);
 		bool stop;
 
-		scan(exec);
+		executor_begin_what_can(exec);
 		if (exec->active) {
-			run_device(exec, heard);
+			executor_run_device(exec, heard);
 			continue;
 		}
 		if (exec->asked)

@@ -20,7 +20,7 @@ struct external {
 
 static struct external *all;
 
-static struct external *find(CUexternalMemory handle)
+static struct external *external_find(CUexternalMemory handle)
 {
 	struct external *e;
 
@@ -83,7 +83,7 @@ CUresult cuExternalMemoryGetMappedBuffer(CUdeviceptr *devPtr, CUexternalMemory e
 	if (!devPtr || !desc || !desc->size || desc->flags)
 		return CUDA_ERROR_INVALID_VALUE;
 	sim_lock();
-	e = find(extMem);
+	e = external_find(extMem);
 	if (!e)
 		r = CUDA_ERROR_INVALID_HANDLE;
 	else if (desc->size > e->block->bytes || desc->offset > e->block->bytes - desc->size)
@@ -120,7 +120,7 @@ CUresult cuExternalMemoryGetMappedMipmappedArray(
 	if (!mipmap || !desc)
 		return CUDA_ERROR_INVALID_VALUE;
 	sim_lock();
-	e = find(extMem);
+	e = external_find(extMem);
 	if (e) {
 		block = sim_block_ref(e->block);
 		ctx = e->ctx;

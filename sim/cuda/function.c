@@ -9,7 +9,8 @@
 #define SHARED_PER_SM 233472
 #define MAX_SHARED_PER_BLOCK 232448
 
-static CUresult get(int *pi, CUfunction_attribute attrib, const struct sim_function *f)
+static CUresult function_get_attribute(int *pi, CUfunction_attribute attrib,
+				       const struct sim_function *f)
 {
 	if (!pi)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -38,7 +39,8 @@ static CUresult get(int *pi, CUfunction_attribute attrib, const struct sim_funct
 	return CUDA_SUCCESS;
 }
 
-static CUresult set(struct sim_function *f, CUfunction_attribute attrib, int value)
+static CUresult function_set_attribute(struct sim_function *f, CUfunction_attribute attrib,
+				       int value)
 {
 	if (attrib < CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES ||
 	    attrib >= CU_FUNC_ATTRIBUTE_MAX)
@@ -51,7 +53,7 @@ static CUresult set(struct sim_function *f, CUfunction_attribute attrib, int val
 	return CUDA_SUCCESS;
 }
 
-static struct sim_function *kernel_of(CUkernel kernel)
+static struct sim_function *function_kernel_of(CUkernel kernel)
 {
 	struct sim_function *k = (struct sim_function *)kernel;
 
@@ -63,7 +65,7 @@ CUresult cuFuncGetAttribute(int *pi, CUfunction_attribute attrib, CUfunction hfu
 	struct sim_function *f;
 	CUresult r = sim_function_find(hfunc, &f);
 
-	return r ? r : get(pi, attrib, f);
+	return r ? r : function_get_attribute(pi, attrib, f);
 }
 
 CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int value)
@@ -71,7 +73,7 @@ CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int v
 	struct sim_function *f;
 	CUresult r = sim_function_find(hfunc, &f);
 
-	return r ? r : set(f, attrib, value);
+	return r ? r : function_set_attribute(f, attrib, value);
 }
 
 CUresult cuKernelGetAttribute(int *pi, CUfunction_attribute attrib, CUkernel kernel, CUdevice dev)
@@ -79,9 +81,9 @@ CUresult cuKernelGetAttribute(int *pi, CUfunction_attribute attrib, CUkernel ker
 	struct sim_device *device;
 	CUresult r = sim_device_get(dev, &device);
 
-	if (!r && !kernel_of(kernel))
+	if (!r && !function_kernel_of(kernel))
 		r = CUDA_ERROR_INVALID_HANDLE;
-	return r ? r : get(pi, attrib, kernel_of(kernel));
+	return r ? r : function_get_attribute(pi, attrib, function_kernel_of(kernel));
 }
 
 CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel, CUdevice dev)
@@ -89,9 +91,9 @@ CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel ker
 	struct sim_device *device;
 	CUresult r = sim_device_get(dev, &device);
 
-	if (!r && !kernel_of(kernel))
+	if (!r && !function_kernel_of(kernel))
 		r = CUDA_ERROR_INVALID_HANDLE;
-	return r ? r : set(kernel_of(kernel), attrib, val);
+	return r ? r : function_set_attribute(function_kernel_of(kernel), attrib, val);
 }
 
 CUresult cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config)
@@ -106,7 +108,7 @@ CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice d
 	struct sim_device *device;
 	CUresult r = sim_device_get(dev, &device);
 
-	return !r && !kernel_of(kernel) ? CUDA_ERROR_INVALID_HANDLE : r;
+	return !r && !function_kernel_of(kernel) ? CUDA_ERROR_INVALID_HANDLE : r;
 }
 
 CUresult cuFuncGetModule(CUmodule *hmod, CUfunction hfunc)
@@ -148,7 +150,9 @@ CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t *paramO
 {
 	CUresult r = sim_ready();
 
-	return r ? r : kernel_of(kernel) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
+	return r			    ? r
+	       : function_kernel_of(kernel) ? CUDA_ERROR_INVALID_VALUE
+					    : CUDA_ERROR_INVALID_HANDLE;
 }
 
 CUresult cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction function)
@@ -171,7 +175,7 @@ CUresult cuFuncLoad(CUfunction function)
 	return sim_function_use(function, &name);
 }
 
-static int active_blocks(int block_size, size_t shared)
+static int function_active_blocks(int block_size, size_t shared)
 {
 	int blocks = THREADS_PER_SM / ((block_size + 31) / 32 * 32);
 
@@ -191,7 +195,8 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *numBlocks, CUfunction 
 	if (!r && (!numBlocks || blockSize <= 0))
 		r = CUDA_ERROR_INVALID_VALUE;
 	if (!r)
-		*numBlocks = blockSize > 1024 ? 0 : active_blocks(blockSize, dynamicSMemSize);
+		*numBlocks =
+			blockSize > 1024 ? 0 : function_active_blocks(blockSize, dynamicSMemSize);
 	return r;
 }
 
@@ -222,7 +227,7 @@ CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *minGridSize, int *blockS
 	size = blockSizeLimit > 0 && blockSizeLimit < 1024 ? blockSizeLimit : 1024;
 	*blockSize = size;
 	*minGridSize = (int)ctx->device->row->sm_count *
-		       active_blocks(size, toShared ? toShared(size) : dynamicSMemSize);
+		       function_active_blocks(size, toShared ? toShared(size) : dynamicSMemSize);
 	return CUDA_SUCCESS;
 }
 

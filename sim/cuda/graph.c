@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "sim/cuda/sim.h"
+#include "sim/cuda/stream.h"
 
 struct graph_mem {
 	struct graph_mem *next;
@@ -20,7 +21,7 @@ struct graph_mem {
 static pthread_mutex_t mem_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct graph_mem *mems;
 
-static struct graph_mem *mem_add(struct sim_graph_mem *memory, CUdeviceptr ptr)
+static struct graph_mem *graph_mem_add(struct sim_graph_mem *memory, CUdeviceptr ptr)
 {
 	struct graph_mem *mem = calloc(1, sizeof(*mem));
 
@@ -36,7 +37,7 @@ static struct graph_mem *mem_add(struct sim_graph_mem *memory, CUdeviceptr ptr)
 	return mem;
 }
 
-static struct graph_mem *mem_ref(struct graph_mem *mem)
+static struct graph_mem *graph_mem_ref(struct graph_mem *mem)
 {
 	if (mem) {
 		pthread_mutex_lock(&mem_lock);
@@ -46,7 +47,7 @@ static struct graph_mem *mem_ref(struct graph_mem *mem)
 	return mem;
 }
 
-static struct graph_mem *mem_find(CUdeviceptr ptr)
+static struct graph_mem *graph_mem_find(CUdeviceptr ptr)
 {
 	struct graph_mem *mem;
 
@@ -59,7 +60,7 @@ static struct graph_mem *mem_find(CUdeviceptr ptr)
 	return mem;
 }
 
-static void mem_unref(struct graph_mem *mem)
+static void graph_mem_unref(struct graph_mem *mem)
 {
 	if (!mem)
 		return;
@@ -139,11 +140,11 @@ struct sim_graph *graph_new(void)
 	return graph;
 }
 
-static void node_release(struct sim_node *node)
+static void graph_node_release(struct sim_node *node)
 {
 	if (node->work.kind == WORK_GRAPH)
 		graph_free((struct sim_graph *)node->work.graph);
-	mem_unref(node->mem);
+	graph_mem_unref(node->mem);
 	free(node->deps);
 	node->magic = 0;
 	free(node);
@@ -155,13 +156,13 @@ void graph_free(struct sim_graph *graph)
 		return;
 	for (struct sim_node *node = graph->nodes, *next; node; node = next) {
 		next = node->next;
-		node_release(node);
+		graph_node_release(node);
 	}
 	graph->magic = 0;
 	free(graph);
 }
 
-static void node_remove_dep(struct sim_node *node, const struct sim_node *dep)
+static void graph_node_remove_dep(struct sim_node *node, const struct sim_node *dep)
 {
 	size_t kept = 0;
 
@@ -183,12 +184,12 @@ void node_free(struct sim_node *node)
 		graph->tail = link;
 	graph->n--;
 	for (struct sim_node *other = graph->nodes; other; other = other->next)
-		node_remove_dep(other, node);
-	node_release(node);
+		graph_node_remove_dep(other, node);
+	graph_node_release(node);
 }
 
-static CUresult deps_copy(struct sim_graph *graph, CUgraphNode const *deps, size_t n,
-			  struct sim_node ***ret_deps)
+static CUresult graph_deps_copy(struct sim_graph *graph, CUgraphNode const *deps, size_t n,
+				struct sim_node ***ret_deps)
 {
 	struct sim_node **copy;
 
@@ -207,7 +208,7 @@ static CUresult deps_copy(struct sim_graph *graph, CUgraphNode const *deps, size
 	return CUDA_SUCCESS;
 }
 
-static void node_show_params(struct sim_node *node)
+static void graph_node_show_params(struct sim_node *node)
 {
 	if (node->work.kind == WORK_KERNEL)
 		for (unsigned int i = 0; i < SIM_KERNEL_ARGS; i++)
@@ -222,7 +223,7 @@ CUresult node_add(struct sim_graph *graph, const struct sim_work *work, CUgraphN
 
 	if (!node)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	error = deps_copy(graph, deps, n_deps, &node->deps);
+	error = graph_deps_copy(graph, deps, n_deps, &node->deps);
 	if (error) {
 		free(node);
 		return error;
@@ -231,7 +232,7 @@ CUresult node_add(struct sim_graph *graph, const struct sim_work *work, CUgraphN
 	node->n_deps = n_deps;
 	node->graph = graph;
 	node->work = *work;
-	node_show_params(node);
+	graph_node_show_params(node);
 	*graph->tail = node;
 	graph->tail = &node->next;
 	graph->n++;
@@ -244,7 +245,7 @@ CUresult node_set(struct sim_node *node, const struct sim_work *work)
 	if (node->work.kind != work->kind)
 		return CUDA_ERROR_INVALID_VALUE;
 	node->work = *work;
-	node_show_params(node);
+	graph_node_show_params(node);
 	return CUDA_SUCCESS;
 }
 
@@ -259,14 +260,14 @@ CUresult node_add_alloc(struct sim_graph *graph, const CUmemPoolProps *props, si
 	if (error)
 		return error;
 	work.mem.mem = memory;
-	mem = mem_add(memory, work.mem.ptr);
+	mem = graph_mem_add(memory, work.mem.ptr);
 	if (!mem) {
 		sim_graph_mem_destroy(memory);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	error = node_add(graph, &work, deps, n_deps, ret_node);
 	if (error)
-		mem_unref(mem);
+		graph_mem_unref(mem);
 	else
 		(*ret_node)->mem = mem;
 	return error;
@@ -276,7 +277,7 @@ CUresult node_add_free(struct sim_graph *graph, CUdeviceptr ptr, CUgraphNode con
 		       size_t n_deps, struct sim_node **ret_node)
 {
 	struct sim_work work = {.kind = WORK_FREE, .mem = {.ptr = ptr}};
-	struct graph_mem *mem = mem_find(ptr);
+	struct graph_mem *mem = graph_mem_find(ptr);
 	CUresult error = mem ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 
 	/* Freed twice in one graph? */
@@ -288,7 +289,7 @@ CUresult node_add_free(struct sim_graph *graph, CUdeviceptr ptr, CUgraphNode con
 		error = node_add(graph, &work, deps, n_deps, ret_node);
 	}
 	if (error)
-		mem_unref(mem);
+		graph_mem_unref(mem);
 	else
 		(*ret_node)->mem = mem;
 	return error;
@@ -346,7 +347,7 @@ struct sim_graph *graph_copy(struct sim_graph *graph)
 				graph_free((struct sim_graph *)work.graph);
 			goto fail;
 		}
-		made->mem = mem_ref(node->mem);
+		made->mem = graph_mem_ref(node->mem);
 		made->origin = node;
 		copies[node->index] = made;
 	}

@@ -160,8 +160,8 @@ CUresult graph_params_work(const CUgraphNodeParams *params, struct sim_work *ret
 /* ---- New nodes ---- */
 
 /* `error` is what became of describing the work. */
-static CUresult add(CUgraphNode *ret, CUgraph handle, const CUgraphNode *deps, size_t n_deps,
-		    CUresult error, const struct sim_work *work)
+static CUresult graph_api_add_node(CUgraphNode *ret, CUgraph handle, const CUgraphNode *deps,
+				   size_t n_deps, CUresult error, const struct sim_work *work)
 {
 	struct sim_graph *graph;
 	struct sim_node *node;
@@ -182,7 +182,7 @@ CUresult CUDAAPI cuGraphAddKernelNode_v2(CUgraphNode *phGraphNode, CUgraph hGrap
 	struct sim_work work;
 	CUresult error = graph_kernel_work(nodeParams, &work);
 
-	return add(phGraphNode, hGraph, dependencies, numDependencies, error, &work);
+	return graph_api_add_node(phGraphNode, hGraph, dependencies, numDependencies, error, &work);
 }
 
 CUresult CUDAAPI cuGraphAddMemcpyNode(CUgraphNode *phGraphNode, CUgraph hGraph,
@@ -192,7 +192,7 @@ CUresult CUDAAPI cuGraphAddMemcpyNode(CUgraphNode *phGraphNode, CUgraph hGraph,
 	struct sim_work work;
 	CUresult error = graph_copy_work(copyParams, &work);
 
-	return add(phGraphNode, hGraph, dependencies, numDependencies, error, &work);
+	return graph_api_add_node(phGraphNode, hGraph, dependencies, numDependencies, error, &work);
 }
 
 CUresult CUDAAPI cuGraphAddMemsetNode(CUgraphNode *phGraphNode, CUgraph hGraph,
@@ -202,7 +202,7 @@ CUresult CUDAAPI cuGraphAddMemsetNode(CUgraphNode *phGraphNode, CUgraph hGraph,
 	struct sim_work work;
 	CUresult error = graph_set_work(memsetParams, &work);
 
-	return add(phGraphNode, hGraph, dependencies, numDependencies, error, &work);
+	return graph_api_add_node(phGraphNode, hGraph, dependencies, numDependencies, error, &work);
 }
 
 CUresult CUDAAPI cuGraphAddHostNode(CUgraphNode *phGraphNode, CUgraph hGraph,
@@ -212,7 +212,7 @@ CUresult CUDAAPI cuGraphAddHostNode(CUgraphNode *phGraphNode, CUgraph hGraph,
 	struct sim_work work;
 	CUresult error = graph_host_work(nodeParams, &work);
 
-	return add(phGraphNode, hGraph, dependencies, numDependencies, error, &work);
+	return graph_api_add_node(phGraphNode, hGraph, dependencies, numDependencies, error, &work);
 }
 
 CUresult CUDAAPI cuGraphAddEmptyNode(CUgraphNode *phGraphNode, CUgraph hGraph,
@@ -220,7 +220,8 @@ CUresult CUDAAPI cuGraphAddEmptyNode(CUgraphNode *phGraphNode, CUgraph hGraph,
 {
 	const struct sim_work work = {.kind = WORK_EMPTY};
 
-	return add(phGraphNode, hGraph, dependencies, numDependencies, CUDA_SUCCESS, &work);
+	return graph_api_add_node(phGraphNode, hGraph, dependencies, numDependencies, CUDA_SUCCESS,
+				  &work);
 }
 
 CUresult CUDAAPI cuGraphAddEventRecordNode(CUgraphNode *phGraphNode, CUgraph hGraph,
@@ -230,7 +231,7 @@ CUresult CUDAAPI cuGraphAddEventRecordNode(CUgraphNode *phGraphNode, CUgraph hGr
 	struct sim_work work;
 	CUresult error = graph_event_work(WORK_RECORD_EVENT, event, &work);
 
-	return add(phGraphNode, hGraph, dependencies, numDependencies, error, &work);
+	return graph_api_add_node(phGraphNode, hGraph, dependencies, numDependencies, error, &work);
 }
 
 CUresult CUDAAPI cuGraphAddEventWaitNode(CUgraphNode *phGraphNode, CUgraph hGraph,
@@ -240,7 +241,7 @@ CUresult CUDAAPI cuGraphAddEventWaitNode(CUgraphNode *phGraphNode, CUgraph hGrap
 	struct sim_work work;
 	CUresult error = graph_event_work(WORK_WAIT_EVENT, event, &work);
 
-	return add(phGraphNode, hGraph, dependencies, numDependencies, error, &work);
+	return graph_api_add_node(phGraphNode, hGraph, dependencies, numDependencies, error, &work);
 }
 
 /* The node owns a copy of the child. */
@@ -261,7 +262,8 @@ CUresult CUDAAPI cuGraphAddChildGraphNode(CUgraphNode *phGraphNode, CUgraph hGra
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	child->child = true;
 	work.graph = (CUgraph)child;
-	error = add(phGraphNode, hGraph, dependencies, numDependencies, CUDA_SUCCESS, &work);
+	error = graph_api_add_node(phGraphNode, hGraph, dependencies, numDependencies, CUDA_SUCCESS,
+				   &work);
 	if (error)
 		graph_free(child);
 	return error;
@@ -325,7 +327,8 @@ CUresult CUDAAPI cuGraphAddNode(CUgraphNode *phGraphNode, CUgraph hGraph,
 					     nodeParams->free.dptr);
 	default:
 		error = graph_params_work(nodeParams, &work);
-		return add(phGraphNode, hGraph, dependencies, numDependencies, error, &work);
+		return graph_api_add_node(phGraphNode, hGraph, dependencies, numDependencies, error,
+					  &work);
 	}
 }
 
@@ -340,7 +343,8 @@ CUresult CUDAAPI cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
 
 /* ---- Changed nodes ---- */
 
-static CUresult change(CUgraphNode handle, CUresult error, const struct sim_work *work)
+static CUresult graph_api_change_node(CUgraphNode handle, CUresult error,
+				      const struct sim_work *work)
 {
 	struct sim_node *node;
 
@@ -355,7 +359,7 @@ CUresult CUDAAPI cuGraphKernelNodeSetParams_v2(CUgraphNode hNode,
 	struct sim_work work;
 	CUresult error = graph_kernel_work(nodeParams, &work);
 
-	return change(hNode, error, &work);
+	return graph_api_change_node(hNode, error, &work);
 }
 
 CUresult CUDAAPI cuGraphMemcpyNodeSetParams(CUgraphNode hNode, const CUDA_MEMCPY3D *nodeParams)
@@ -363,7 +367,7 @@ CUresult CUDAAPI cuGraphMemcpyNodeSetParams(CUgraphNode hNode, const CUDA_MEMCPY
 	struct sim_work work;
 	CUresult error = graph_copy_work(nodeParams, &work);
 
-	return change(hNode, error, &work);
+	return graph_api_change_node(hNode, error, &work);
 }
 
 CUresult CUDAAPI cuGraphMemsetNodeSetParams(CUgraphNode hNode,
@@ -372,7 +376,7 @@ CUresult CUDAAPI cuGraphMemsetNodeSetParams(CUgraphNode hNode,
 	struct sim_work work;
 	CUresult error = graph_set_work(nodeParams, &work);
 
-	return change(hNode, error, &work);
+	return graph_api_change_node(hNode, error, &work);
 }
 
 CUresult CUDAAPI cuGraphHostNodeSetParams(CUgraphNode hNode,
@@ -381,7 +385,7 @@ CUresult CUDAAPI cuGraphHostNodeSetParams(CUgraphNode hNode,
 	struct sim_work work;
 	CUresult error = graph_host_work(nodeParams, &work);
 
-	return change(hNode, error, &work);
+	return graph_api_change_node(hNode, error, &work);
 }
 
 CUresult CUDAAPI cuGraphEventRecordNodeSetEvent(CUgraphNode hNode, CUevent event)
@@ -389,7 +393,7 @@ CUresult CUDAAPI cuGraphEventRecordNodeSetEvent(CUgraphNode hNode, CUevent event
 	struct sim_work work;
 	CUresult error = graph_event_work(WORK_RECORD_EVENT, event, &work);
 
-	return change(hNode, error, &work);
+	return graph_api_change_node(hNode, error, &work);
 }
 
 CUresult CUDAAPI cuGraphEventWaitNodeSetEvent(CUgraphNode hNode, CUevent event)
@@ -397,7 +401,7 @@ CUresult CUDAAPI cuGraphEventWaitNodeSetEvent(CUgraphNode hNode, CUevent event)
 	struct sim_work work;
 	CUresult error = graph_event_work(WORK_WAIT_EVENT, event, &work);
 
-	return change(hNode, error, &work);
+	return graph_api_change_node(hNode, error, &work);
 }
 
 CUresult CUDAAPI cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams *nodeParams)
@@ -405,7 +409,7 @@ CUresult CUDAAPI cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams *node
 	struct sim_work work;
 	CUresult error = graph_params_work(nodeParams, &work);
 
-	return change(hNode, error, &work);
+	return graph_api_change_node(hNode, error, &work);
 }
 
 CUresult CUDAAPI cuGraphKernelNodeSetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr,

@@ -7,6 +7,7 @@
 #include "sim/cuda/kernel.h"
 #include "sim/cuda/rows.h"
 #include "sim/cuda/sim.h"
+#include "sim/cuda/stream.h"
 
 #define FLAGS                                                                                  \
 	(CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD | \
@@ -26,7 +27,7 @@ CUresult graph_exec_lookup(CUgraphExec handle, struct sim_graph_exec **ret_exec)
 }
 
 /* Memory nodes belong to one executable at a time. */
-static CUresult claim_memory(struct sim_graph *graph)
+static CUresult graph_exec_api_claim_memory(struct sim_graph *graph)
 {
 	for (struct sim_node *node = graph->nodes; node; node = node->next) {
 		if (node->work.kind != WORK_ALLOC || graph_mem_claim(node))
@@ -39,7 +40,8 @@ static CUresult claim_memory(struct sim_graph *graph)
 	return CUDA_SUCCESS;
 }
 
-static CUresult instantiate(CUgraphExec *ret, CUgraph handle, unsigned long long flags)
+static CUresult graph_exec_api_instantiate(CUgraphExec *ret, CUgraph handle,
+					   unsigned long long flags)
 {
 	struct sim_graph_exec *exec;
 	struct sim_graph *graph;
@@ -60,7 +62,7 @@ static CUresult instantiate(CUgraphExec *ret, CUgraph handle, unsigned long long
 	else if (graph_sort(exec->graph, &exec->order))
 		error = CUDA_ERROR_INVALID_VALUE;
 	else
-		error = claim_memory(exec->graph);
+		error = graph_exec_api_claim_memory(exec->graph);
 	if (error) {
 		graph_free(exec->graph);
 		free(exec->order);
@@ -77,7 +79,7 @@ static CUresult instantiate(CUgraphExec *ret, CUgraph handle, unsigned long long
 CUresult CUDAAPI cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph hGraph,
 					     unsigned long long flags)
 {
-	return instantiate(phGraphExec, hGraph, flags);
+	return graph_exec_api_instantiate(phGraphExec, hGraph, flags);
 }
 
 CUresult CUDAAPI cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph,
@@ -87,7 +89,7 @@ CUresult CUDAAPI cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph,
 		*phErrorNode = NULL;
 	if (logBuffer && bufferSize)
 		*logBuffer = 0;
-	return instantiate(phGraphExec, hGraph, 0);
+	return graph_exec_api_instantiate(phGraphExec, hGraph, 0);
 }
 
 CUresult CUDAAPI cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph,
@@ -97,8 +99,9 @@ CUresult CUDAAPI cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph,
 	return cuGraphInstantiate(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
 }
 
-static CUresult instantiate_with(CUgraphExec *ret, CUgraph handle,
-				 CUDA_GRAPH_INSTANTIATE_PARAMS *params, bool per_thread)
+static CUresult graph_exec_api_instantiate_with(CUgraphExec *ret, CUgraph handle,
+						CUDA_GRAPH_INSTANTIATE_PARAMS *params,
+						bool per_thread)
 {
 	struct sim_stream *stream = NULL;
 	CUresult error = CUDA_SUCCESS;
@@ -108,7 +111,7 @@ static CUresult instantiate_with(CUgraphExec *ret, CUgraph handle,
 	if (params->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD)
 		error = stream_resolve(params->hUploadStream, per_thread, &stream);
 	if (!error)
-		error = instantiate(ret, handle, params->flags);
+		error = graph_exec_api_instantiate(ret, handle, params->flags);
 	params->hErrNode_out = NULL;
 	params->result_out = error ? CUDA_GRAPH_INSTANTIATE_ERROR : CUDA_GRAPH_INSTANTIATE_SUCCESS;
 	if (!error && stream) {
@@ -119,7 +122,7 @@ static CUresult instantiate_with(CUgraphExec *ret, CUgraph handle,
 	return error;
 }
 
-ROWS(cuGraphInstantiateWithParams, _ptsz, instantiate_with,
+ROWS(cuGraphInstantiateWithParams, _ptsz, graph_exec_api_instantiate_with,
      (CUgraphExec *phGraphExec, CUgraph hGraph, CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams),
      phGraphExec, hGraph, instantiateParams)
 
@@ -153,7 +156,7 @@ CUresult CUDAAPI cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t *flags)
 	return CUDA_SUCCESS;
 }
 
-static CUresult launch(CUgraphExec handle, CUstream stream_handle, bool per_thread)
+static CUresult graph_exec_api_launch(CUgraphExec handle, CUstream stream_handle, bool per_thread)
 {
 	struct sim_graph_exec *exec;
 	struct sim_stream *stream;
@@ -182,9 +185,10 @@ static CUresult launch(CUgraphExec handle, CUstream stream_handle, bool per_thre
 	return graph_launch(exec, stream);
 }
 
-ROWS(cuGraphLaunch, _ptsz, launch, (CUgraphExec hGraph, CUstream hStream), hGraph, hStream)
+ROWS(cuGraphLaunch, _ptsz, graph_exec_api_launch, (CUgraphExec hGraph, CUstream hStream), hGraph,
+     hStream)
 
-static CUresult upload(CUgraphExec handle, CUstream stream_handle, bool per_thread)
+static CUresult graph_exec_api_upload(CUgraphExec handle, CUstream stream_handle, bool per_thread)
 {
 	struct sim_graph_exec *exec;
 	struct sim_stream *stream;
@@ -199,12 +203,13 @@ static CUresult upload(CUgraphExec handle, CUstream stream_handle, bool per_thre
 	return error ? error : graph_upload(exec, stream);
 }
 
-ROWS(cuGraphUpload, _ptsz, upload, (CUgraphExec hGraph, CUstream hStream), hGraph, hStream)
+ROWS(cuGraphUpload, _ptsz, graph_exec_api_upload, (CUgraphExec hGraph, CUstream hStream), hGraph,
+     hStream)
 
 /* ---- Updates: the same shape with other parameters ---- */
 
-static CUgraphExecUpdateResult compare(struct sim_graph *old, struct sim_graph *new,
-				       struct sim_node **ret_at)
+static CUgraphExecUpdateResult graph_exec_api_compare(struct sim_graph *old, struct sim_graph *new,
+						      struct sim_node **ret_at)
 {
 	struct sim_node *a = old->nodes, *b = new->nodes;
 
@@ -227,8 +232,8 @@ static CUgraphExecUpdateResult compare(struct sim_graph *old, struct sim_graph *
 		if (a->work.kind == WORK_GRAPH) {
 			struct sim_node *inner;
 			CUgraphExecUpdateResult result =
-				compare((struct sim_graph *)a->work.graph,
-					(struct sim_graph *)b->work.graph, &inner);
+				graph_exec_api_compare((struct sim_graph *)a->work.graph,
+						       (struct sim_graph *)b->work.graph, &inner);
 
 			if (result)
 				return result;
@@ -239,13 +244,14 @@ static CUgraphExecUpdateResult compare(struct sim_graph *old, struct sim_graph *
 }
 
 /* Both are known to have the same shape. Copies then stand for the new graph's nodes. */
-static void adopt(struct sim_graph *old, struct sim_graph *new)
+static void graph_exec_api_adopt(struct sim_graph *old, struct sim_graph *new)
 {
 	struct sim_node *b = new->nodes;
 
 	for (struct sim_node *a = old->nodes; a; a = a->next, b = b->next) {
 		if (a->work.kind == WORK_GRAPH)
-			adopt((struct sim_graph *)a->work.graph, (struct sim_graph *)b->work.graph);
+			graph_exec_api_adopt((struct sim_graph *)a->work.graph,
+					     (struct sim_graph *)b->work.graph);
 		else
 			node_set(a, &b->work);
 		a->origin = b;
@@ -263,9 +269,9 @@ CUresult CUDAAPI cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
 	if (graph_exec_lookup(hGraphExec, &exec) || graph_lookup(hGraph, &graph) || !resultInfo)
 		return CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_lock(&exec->lock);
-	result = compare(exec->graph, graph, &at);
+	result = graph_exec_api_compare(exec->graph, graph, &at);
 	if (!result)
-		adopt(exec->graph, graph);
+		graph_exec_api_adopt(exec->graph, graph);
 	pthread_mutex_unlock(&exec->lock);
 	*resultInfo = (CUgraphExecUpdateResultInfo){.result = result, .errorNode = (CUgraphNode)at};
 	return result ? CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE : CUDA_SUCCESS;
@@ -286,8 +292,8 @@ CUresult CUDAAPI cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph,
 }
 
 /* Gives the executable's copy of a node another work. */
-static CUresult set_copy(CUgraphExec exec_handle, CUgraphNode node_handle,
-			 const struct sim_work *work)
+static CUresult graph_exec_api_set_copy(CUgraphExec exec_handle, CUgraphNode node_handle,
+					const struct sim_work *work)
 {
 	struct sim_graph_exec *exec;
 	struct sim_node *node;
@@ -310,7 +316,7 @@ CUresult CUDAAPI cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgra
 	struct sim_work work;
 	CUresult error = graph_kernel_work(nodeParams, &work);
 
-	return error ? error : set_copy(hGraphExec, hNode, &work);
+	return error ? error : graph_exec_api_set_copy(hGraphExec, hNode, &work);
 }
 
 CUresult CUDAAPI cuGraphExecMemcpyNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
@@ -319,7 +325,7 @@ CUresult CUDAAPI cuGraphExecMemcpyNodeSetParams(CUgraphExec hGraphExec, CUgraphN
 	struct sim_work work;
 	CUresult error = graph_copy_work(copyParams, &work);
 
-	return error ? error : set_copy(hGraphExec, hNode, &work);
+	return error ? error : graph_exec_api_set_copy(hGraphExec, hNode, &work);
 }
 
 CUresult CUDAAPI cuGraphExecMemsetNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
@@ -329,7 +335,7 @@ CUresult CUDAAPI cuGraphExecMemsetNodeSetParams(CUgraphExec hGraphExec, CUgraphN
 	struct sim_work work;
 	CUresult error = graph_set_work(memsetParams, &work);
 
-	return error ? error : set_copy(hGraphExec, hNode, &work);
+	return error ? error : graph_exec_api_set_copy(hGraphExec, hNode, &work);
 }
 
 CUresult CUDAAPI cuGraphExecHostNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
@@ -338,27 +344,28 @@ CUresult CUDAAPI cuGraphExecHostNodeSetParams(CUgraphExec hGraphExec, CUgraphNod
 	struct sim_work work;
 	CUresult error = graph_host_work(nodeParams, &work);
 
-	return error ? error : set_copy(hGraphExec, hNode, &work);
+	return error ? error : graph_exec_api_set_copy(hGraphExec, hNode, &work);
 }
 
-static CUresult set_event(CUgraphExec exec, CUgraphNode node, enum work_kind kind, CUevent event)
+static CUresult graph_exec_api_set_event(CUgraphExec exec, CUgraphNode node, enum work_kind kind,
+					 CUevent event)
 {
 	struct sim_work work;
 	CUresult error = graph_event_work(kind, event, &work);
 
-	return error ? error : set_copy(exec, node, &work);
+	return error ? error : graph_exec_api_set_copy(exec, node, &work);
 }
 
 CUresult CUDAAPI cuGraphExecEventRecordNodeSetEvent(CUgraphExec hGraphExec, CUgraphNode hNode,
 						    CUevent event)
 {
-	return set_event(hGraphExec, hNode, WORK_RECORD_EVENT, event);
+	return graph_exec_api_set_event(hGraphExec, hNode, WORK_RECORD_EVENT, event);
 }
 
 CUresult CUDAAPI cuGraphExecEventWaitNodeSetEvent(CUgraphExec hGraphExec, CUgraphNode hNode,
 						  CUevent event)
 {
-	return set_event(hGraphExec, hNode, WORK_WAIT_EVENT, event);
+	return graph_exec_api_set_event(hGraphExec, hNode, WORK_WAIT_EVENT, event);
 }
 
 CUresult CUDAAPI cuGraphExecChildGraphNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
@@ -375,8 +382,8 @@ CUresult CUDAAPI cuGraphExecChildGraphNodeSetParams(CUgraphExec hGraphExec, CUgr
 	if (!node || node->work.kind != WORK_GRAPH)
 		return CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_lock(&exec->lock);
-	if (!compare((struct sim_graph *)node->work.graph, graph, &at)) {
-		adopt((struct sim_graph *)node->work.graph, graph);
+	if (!graph_exec_api_compare((struct sim_graph *)node->work.graph, graph, &at)) {
+		graph_exec_api_adopt((struct sim_graph *)node->work.graph, graph);
 		error = CUDA_SUCCESS;
 	}
 	pthread_mutex_unlock(&exec->lock);
@@ -393,10 +400,11 @@ CUresult CUDAAPI cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hN
 		return cuGraphExecChildGraphNodeSetParams(hGraphExec, hNode,
 							  nodeParams->graph.graph);
 	error = graph_params_work(nodeParams, &work);
-	return error ? error : set_copy(hGraphExec, hNode, &work);
+	return error ? error : graph_exec_api_set_copy(hGraphExec, hNode, &work);
 }
 
-static CUresult copy_of(CUgraphExec exec_handle, CUgraphNode handle, struct sim_node **ret_node)
+static CUresult graph_exec_api_copy_of(CUgraphExec exec_handle, CUgraphNode handle,
+				       struct sim_node **ret_node)
 {
 	struct sim_graph_exec *exec;
 	struct sim_node *node;
@@ -414,7 +422,7 @@ CUresult CUDAAPI cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode
 				       unsigned int isEnabled)
 {
 	struct sim_node *node;
-	CUresult error = copy_of(hGraphExec, hNode, &node);
+	CUresult error = graph_exec_api_copy_of(hGraphExec, hNode, &node);
 
 	if (!error)
 		node->disabled = !isEnabled;
@@ -425,7 +433,7 @@ CUresult CUDAAPI cuGraphNodeGetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode
 				       unsigned int *isEnabled)
 {
 	struct sim_node *node;
-	CUresult error = copy_of(hGraphExec, hNode, &node);
+	CUresult error = graph_exec_api_copy_of(hGraphExec, hNode, &node);
 
 	if (!error && !isEnabled)
 		return CUDA_ERROR_INVALID_VALUE;

@@ -9,6 +9,7 @@
 #include "base/now.h"
 #include "sim/cuda/event.h"
 #include "sim/cuda/graph.h"
+#include "sim/cuda/stream.h"
 
 /* Works lined up for one push. */
 struct line {
@@ -16,7 +17,7 @@ struct line {
 	uint32_t n;
 };
 
-static CUresult line_add(struct line *line, const struct sim_work *work)
+static CUresult graph_launch_line_add(struct line *line, const struct sim_work *work)
 {
 	struct sim_op *op = op_new(work);
 
@@ -31,7 +32,7 @@ static CUresult line_add(struct line *line, const struct sim_work *work)
 	return CUDA_SUCCESS;
 }
 
-static void line_drop(struct line *line)
+static void graph_launch_line_drop(struct line *line)
 {
 	for (struct sim_op *op = line->first, *next; op; op = next) {
 		next = op->next;
@@ -42,19 +43,20 @@ static void line_drop(struct line *line)
 }
 
 /* The mark's reference goes to the work, or is dropped. */
-static CUresult line_add_mark(struct line *line, enum work_kind kind, struct sim_mark *mark)
+static CUresult graph_launch_line_add_mark(struct line *line, enum work_kind kind,
+					   struct sim_mark *mark)
 {
 	struct sim_work work = {.kind = kind, .mark = mark};
-	CUresult error = mark ? line_add(line, &work) : CUDA_ERROR_OUT_OF_MEMORY;
+	CUresult error = mark ? graph_launch_line_add(line, &work) : CUDA_ERROR_OUT_OF_MEMORY;
 
 	if (error && mark)
 		work_drop(&work);
 	return error;
 }
 
-static CUresult add_node(struct line *line, const struct sim_node *node);
+static CUresult graph_launch_add_node(struct line *line, const struct sim_node *node);
 
-static CUresult add_graph(struct line *line, struct sim_graph *graph)
+static CUresult graph_launch_add_all(struct line *line, struct sim_graph *graph)
 {
 	struct sim_node **order;
 	CUresult error = CUDA_SUCCESS;
@@ -62,12 +64,12 @@ static CUresult add_graph(struct line *line, struct sim_graph *graph)
 	if (graph_sort(graph, &order))
 		return CUDA_ERROR_INVALID_VALUE;
 	for (size_t i = 0; i < graph->n && !error; i++)
-		error = add_node(line, order[i]);
+		error = graph_launch_add_node(line, order[i]);
 	free(order);
 	return error;
 }
 
-static CUresult add_node(struct line *line, const struct sim_node *node)
+static CUresult graph_launch_add_node(struct line *line, const struct sim_node *node)
 {
 	struct sim_mark *mark;
 
@@ -77,18 +79,18 @@ static CUresult add_node(struct line *line, const struct sim_node *node)
 	case WORK_EMPTY:
 		return CUDA_SUCCESS;
 	case WORK_GRAPH:
-		return add_graph(line, (struct sim_graph *)node->work.graph);
+		return graph_launch_add_all(line, (struct sim_graph *)node->work.graph);
 	case WORK_RECORD_EVENT:
-		return line_add_mark(line, WORK_MARK, event_record(node->work.event));
+		return graph_launch_line_add_mark(line, WORK_MARK, event_record(node->work.event));
 	case WORK_WAIT_EVENT:
 		mark = event_mark(node->work.event);
-		return mark ? line_add_mark(line, WORK_WAIT, mark) : CUDA_SUCCESS;
+		return mark ? graph_launch_line_add_mark(line, WORK_WAIT, mark) : CUDA_SUCCESS;
 	default:
-		return line_add(line, &node->work);
+		return graph_launch_line_add(line, &node->work);
 	}
 }
 
-static bool freed_within(const struct sim_graph *graph, CUdeviceptr ptr)
+static bool graph_launch_freed_within(const struct sim_graph *graph, CUdeviceptr ptr)
 {
 	for (const struct sim_node *node = graph->nodes; node; node = node->next)
 		if (node->work.kind == WORK_FREE && node->work.mem.ptr == ptr)
@@ -96,8 +98,8 @@ static bool freed_within(const struct sim_graph *graph, CUdeviceptr ptr)
 	return false;
 }
 
-/* What an earlier launch left allocated: freed first where that was asked for, else an error. */
-static CUresult free_leftovers(struct sim_graph_exec *exec, struct line *line)
+/* Memory that an earlier launch left is freed first where that was asked for, else an error. */
+static CUresult graph_launch_free_leftovers(struct sim_graph_exec *exec, struct line *line)
 {
 	struct sim_graph *graph = exec->graph;
 	struct sim_work work = {.kind = WORK_FREE};
@@ -105,15 +107,19 @@ static CUresult free_leftovers(struct sim_graph_exec *exec, struct line *line)
 	if (!exec->last)
 		return CUDA_SUCCESS;
 	for (struct sim_node *node = graph->nodes; node; node = node->next) {
-		if (node->work.kind != WORK_ALLOC || freed_within(graph, node->work.mem.ptr))
+		if (node->work.kind != WORK_ALLOC ||
+		    graph_launch_freed_within(graph, node->work.mem.ptr))
 			continue;
 		work.mem = node->work.mem;
 		if (exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) {
-			if (line_add(line, &work))
+			if (graph_launch_line_add(line, &work))
 				return CUDA_ERROR_OUT_OF_MEMORY;
 			continue;
 		}
-		/* Whether it was freed shows when what was enqueued before has run. */
+		/*
+		 * Only when all that was enqueued before has run is it known whether the memory was
+		 * freed.
+		 */
 		mark_wait(exec->last);
 		if (sim_graph_mem_in_use(work.mem.mem))
 			return CUDA_ERROR_INVALID_VALUE;
@@ -122,7 +128,7 @@ static CUresult free_leftovers(struct sim_graph_exec *exec, struct line *line)
 }
 
 /* Back all allocation nodes, or none; their unbacking is put at the line's end. */
-static CUresult back(struct sim_graph *graph, struct line *line)
+static CUresult graph_launch_back(struct sim_graph *graph, struct line *line)
 {
 	struct sim_work work = {.kind = WORK_UNBACK};
 	struct line unback = {NULL, NULL, 0};
@@ -133,7 +139,7 @@ static CUresult back(struct sim_graph *graph, struct line *line)
 			continue;
 		work.mem = node->work.mem;
 		error = sim_graph_mem_back(work.mem.mem);
-		if (!error && line_add(&unback, &work)) {
+		if (!error && graph_launch_line_add(&unback, &work)) {
 			sim_graph_mem_unback(work.mem.mem);
 			error = CUDA_ERROR_OUT_OF_MEMORY;
 		}
@@ -141,7 +147,7 @@ static CUresult back(struct sim_graph *graph, struct line *line)
 	if (error) {
 		for (struct sim_op *op = unback.first; op; op = op->next)
 			sim_graph_mem_unback(op->work.mem.mem);
-		line_drop(&unback);
+		graph_launch_line_drop(&unback);
 		return error;
 	}
 	if (!unback.first)
@@ -155,24 +161,24 @@ static CUresult back(struct sim_graph *graph, struct line *line)
 	return CUDA_SUCCESS;
 }
 
-static CUresult submit(struct sim_graph_exec *exec, struct sim_stream *stream)
+static CUresult graph_launch_submit(struct sim_graph_exec *exec, struct sim_stream *stream)
 {
 	struct line line = {NULL, NULL, 0};
 	struct sim_mark *mark = mark_new();
 	CUresult error = mark ? exec_start(stream->exec) : CUDA_ERROR_OUT_OF_MEMORY;
 
 	if (!error && exec->last && !mark_done(exec->last))
-		error = line_add_mark(&line, WORK_WAIT, mark_ref(exec->last));
+		error = graph_launch_line_add_mark(&line, WORK_WAIT, mark_ref(exec->last));
 	if (!error)
-		error = free_leftovers(exec, &line);
+		error = graph_launch_free_leftovers(exec, &line);
 	for (size_t i = 0; i < exec->graph->n && !error; i++)
-		error = add_node(&line, exec->order[i]);
+		error = graph_launch_add_node(&line, exec->order[i]);
 	if (!error)
-		error = line_add_mark(&line, WORK_MARK, mark_ref(mark));
+		error = graph_launch_line_add_mark(&line, WORK_MARK, mark_ref(mark));
 	if (!error)
-		error = back(exec->graph, &line);
+		error = graph_launch_back(exec->graph, &line);
 	if (error) {
-		line_drop(&line);
+		graph_launch_line_drop(&line);
 		mark_unref(mark);
 		return error;
 	}
@@ -187,7 +193,7 @@ CUresult graph_launch(struct sim_graph_exec *exec, struct sim_stream *stream)
 	CUresult error;
 
 	pthread_mutex_lock(&exec->lock);
-	error = submit(exec, stream);
+	error = graph_launch_submit(exec, stream);
 	pthread_mutex_unlock(&exec->lock);
 	return error;
 }
@@ -198,7 +204,7 @@ CUresult graph_upload(struct sim_graph_exec *exec, struct sim_stream *stream)
 	CUresult error = exec_start(stream->exec);
 
 	if (!error)
-		error = back(exec->graph, &line);
+		error = graph_launch_back(exec->graph, &line);
 	if (!error && line.first)
 		stream_push(stream, line.first, line.last, line.n);
 	return error;

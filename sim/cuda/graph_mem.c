@@ -12,7 +12,6 @@
 #include "sim/cuda/api.h"
 #include "sim/cuda/pool.h"
 #include "sim/cuda/stream.h"
-#include "sim/cuda/vmm.h"
 
 struct sim_graph_mem {
 	struct sim_device *device;
@@ -35,7 +34,7 @@ static struct {
 	uint64_t used, used_high, reserved, reserved_high;
 } figures[SIM_MAX_DEVICES];
 
-static void grew(uint64_t *figure, uint64_t *high, uint64_t bytes)
+static void graph_mem_grew(uint64_t *figure, uint64_t *high, uint64_t bytes)
 {
 	*figure += bytes;
 	if (*figure > *high)
@@ -88,7 +87,7 @@ CUresult sim_graph_mem_create(const CUmemPoolProps *props, size_t bytes,
 }
 
 /* Nobody needs it any more: the reserve stays with the device, its address goes. */
-static void settle(struct sim_graph_mem *mem)
+static void graph_mem_settle(struct sim_graph_mem *mem)
 {
 	if (!mem->orphan || mem->launches || mem->in_use)
 		return;
@@ -103,73 +102,73 @@ void sim_graph_mem_destroy(struct sim_graph_mem *mem)
 {
 	sim_lock();
 	mem->orphan = true;
-	settle(mem);
+	graph_mem_settle(mem);
 	sim_unlock();
 }
 
-static bool idle(const struct reserve *v)
+static bool graph_mem_idle(const struct reserve *v)
 {
 	return !v->user || (!v->user->launches && !v->user->in_use);
 }
 
 /* The smallest idle reserve that is enough, and not more than twice too much. */
-static struct reserve *find_reserve(const struct sim_graph_mem *mem)
+static struct reserve *graph_mem_find_reserve(const struct sim_graph_mem *mem)
 {
 	struct reserve *best = NULL;
 
 	for (struct reserve *v = reserves; v; v = v->next)
-		if (v->block->device == mem->device && idle(v) && v->block->bytes >= mem->bytes &&
-		    v->block->bytes <= 2 * mem->bytes &&
+		if (v->block->device == mem->device && graph_mem_idle(v) &&
+		    v->block->bytes >= mem->bytes && v->block->bytes <= 2 * mem->bytes &&
 		    (!best || v->block->bytes < best->block->bytes))
 			best = v;
 	return best;
 }
 
 /* An address without memory behind it is nothing that a kernel may touch. */
-static void set_valid(struct sim_graph_mem *mem, bool valid)
+static void graph_mem_set_valid(struct sim_graph_mem *mem, bool valid)
 {
 	struct sim_range *range = sim_range_find(mem->base);
 
 	range->readable = range->writable = valid;
 }
 
-static void leave(struct reserve *v)
+static void graph_mem_leave(struct reserve *v)
 {
 	if (!v->user)
 		return;
-	set_valid(v->user, false);
+	graph_mem_set_valid(v->user, false);
 	sim_address_unmap((void *)v->user->base, v->user->bytes, true);
 	v->user->reserve = NULL;
 	v->user = NULL;
 }
 
-static CUresult back(struct sim_graph_mem *mem)
+static CUresult graph_mem_back(struct sim_graph_mem *mem)
 {
-	struct reserve *v = find_reserve(mem);
+	struct reserve *v = graph_mem_find_reserve(mem);
 	CUresult r;
 
 	if (!v) {
 		v = calloc(1, sizeof(*v));
 		if (!v)
 			return CUDA_ERROR_OUT_OF_MEMORY;
-		r = sim_block_create(mem->device, mem->bytes, false, &v->block);
+		r = sim_pools_block_create(mem->device, mem->bytes, false, &v->block);
 		if (r) {
 			free(v);
 			return r;
 		}
 		v->next = reserves;
 		reserves = v;
-		grew(&figures[mem->device->ordinal].reserved,
-		     &figures[mem->device->ordinal].reserved_high, mem->bytes);
+		graph_mem_grew(&figures[mem->device->ordinal].reserved,
+			       &figures[mem->device->ordinal].reserved_high, mem->bytes);
 	}
-	leave(v);
+	graph_mem_leave(v);
 	r = sim_block_map(v->block, 0, mem->bytes, (void *)mem->base, 0, PROT_READ | PROT_WRITE,
 			  NULL);
 	if (r)
 		return r;
 	v->user = mem;
 	mem->reserve = v;
-	set_valid(mem, true);
+	graph_mem_set_valid(mem, true);
 	return CUDA_SUCCESS;
 }
 
@@ -179,7 +178,7 @@ CUresult sim_graph_mem_back(struct sim_graph_mem *mem)
 
 	sim_lock();
 	if (!mem->reserve)
-		r = back(mem);
+		r = graph_mem_back(mem);
 	if (!r)
 		mem->launches++;
 	sim_unlock();
@@ -190,7 +189,7 @@ void sim_graph_mem_unback(struct sim_graph_mem *mem)
 {
 	sim_lock();
 	mem->launches--;
-	settle(mem);
+	graph_mem_settle(mem);
 	sim_unlock();
 }
 
@@ -198,8 +197,8 @@ void sim_graph_mem_alloc(struct sim_graph_mem *mem)
 {
 	sim_lock();
 	if (!mem->in_use)
-		grew(&figures[mem->device->ordinal].used,
-		     &figures[mem->device->ordinal].used_high, mem->bytes);
+		graph_mem_grew(&figures[mem->device->ordinal].used,
+			       &figures[mem->device->ordinal].used_high, mem->bytes);
 	mem->in_use = true;
 	sim_unlock();
 }
@@ -210,7 +209,7 @@ void sim_graph_mem_free(struct sim_graph_mem *mem)
 	if (mem->in_use)
 		figures[mem->device->ordinal].used -= mem->bytes;
 	mem->in_use = false;
-	settle(mem);
+	graph_mem_settle(mem);
 	sim_unlock();
 }
 
@@ -234,12 +233,12 @@ bool sim_graph_pool_trim(struct sim_device *device)
 	bool any = false;
 
 	for (struct reserve **at = &reserves, *v; (v = *at);) {
-		if (v->block->device != device || !idle(v)) {
+		if (v->block->device != device || !graph_mem_idle(v)) {
 			at = &v->next;
 			continue;
 		}
 		*at = v->next;
-		leave(v);
+		graph_mem_leave(v);
 		figures[device->ordinal].reserved -= v->block->bytes;
 		sim_block_unref(v->block);
 		free(v);

@@ -16,7 +16,8 @@ struct list {
 	size_t room, n;
 };
 
-static void list_put(struct list *list, const struct sim_node *node, const struct sim_node *other)
+static void graph_query_list_put(struct list *list, const struct sim_node *node,
+				 const struct sim_node *other)
 {
 	if (list->nodes && list->n < list->room) {
 		list->nodes[list->n] = (CUgraphNode)node;
@@ -26,7 +27,7 @@ static void list_put(struct list *list, const struct sim_node *node, const struc
 	list->n++;
 }
 
-static CUresult list_end(struct list *list, CUgraphEdgeData *data, size_t *ret_n)
+static CUresult graph_query_list_end(struct list *list, CUgraphEdgeData *data, size_t *ret_n)
 {
 	size_t n = list->n < list->room ? list->n : list->room;
 
@@ -54,8 +55,8 @@ CUresult CUDAAPI cuGraphGetNodes(CUgraph hGraph, CUgraphNode *nodes, size_t *num
 		return CUDA_ERROR_INVALID_VALUE;
 	list.room = *numNodes;
 	for (struct sim_node *node = graph->nodes; node; node = node->next)
-		list_put(&list, node, NULL);
-	return list_end(&list, NULL, numNodes);
+		graph_query_list_put(&list, node, NULL);
+	return graph_query_list_end(&list, NULL, numNodes);
 }
 
 CUresult CUDAAPI cuGraphGetRootNodes(CUgraph hGraph, CUgraphNode *rootNodes, size_t *numRootNodes)
@@ -68,8 +69,8 @@ CUresult CUDAAPI cuGraphGetRootNodes(CUgraph hGraph, CUgraphNode *rootNodes, siz
 	list.room = *numRootNodes;
 	for (struct sim_node *node = graph->nodes; node; node = node->next)
 		if (!node->n_deps)
-			list_put(&list, node, NULL);
-	return list_end(&list, NULL, numRootNodes);
+			graph_query_list_put(&list, node, NULL);
+	return graph_query_list_end(&list, NULL, numRootNodes);
 }
 
 CUresult CUDAAPI cuGraphGetEdges_v2(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to,
@@ -83,8 +84,8 @@ CUresult CUDAAPI cuGraphGetEdges_v2(CUgraph hGraph, CUgraphNode *from, CUgraphNo
 	list.room = *numEdges;
 	for (struct sim_node *node = graph->nodes; node; node = node->next)
 		for (size_t i = 0; i < node->n_deps; i++)
-			list_put(&list, node->deps[i], node);
-	return list_end(&list, edgeData, numEdges);
+			graph_query_list_put(&list, node->deps[i], node);
+	return graph_query_list_end(&list, edgeData, numEdges);
 }
 
 CUresult CUDAAPI cuGraphGetEdges(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to,
@@ -103,8 +104,8 @@ CUresult CUDAAPI cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode *d
 		return CUDA_ERROR_INVALID_VALUE;
 	list.room = *numDependencies;
 	for (size_t i = 0; i < node->n_deps; i++)
-		list_put(&list, node->deps[i], NULL);
-	return list_end(&list, edgeData, numDependencies);
+		graph_query_list_put(&list, node->deps[i], NULL);
+	return graph_query_list_end(&list, edgeData, numDependencies);
 }
 
 CUresult CUDAAPI cuGraphNodeGetDependencies(CUgraphNode hNode, CUgraphNode *dependencies,
@@ -113,7 +114,7 @@ CUresult CUDAAPI cuGraphNodeGetDependencies(CUgraphNode hNode, CUgraphNode *depe
 	return cuGraphNodeGetDependencies_v2(hNode, dependencies, NULL, numDependencies);
 }
 
-static bool depends(const struct sim_node *node, const struct sim_node *on)
+static bool graph_query_depends(const struct sim_node *node, const struct sim_node *on)
 {
 	for (size_t i = 0; i < node->n_deps; i++)
 		if (node->deps[i] == on)
@@ -132,9 +133,9 @@ CUresult CUDAAPI cuGraphNodeGetDependentNodes_v2(CUgraphNode hNode, CUgraphNode 
 		return CUDA_ERROR_INVALID_VALUE;
 	list.room = *numDependentNodes;
 	for (struct sim_node *other = node->graph->nodes; other; other = other->next)
-		if (depends(other, node))
-			list_put(&list, other, NULL);
-	return list_end(&list, edgeData, numDependentNodes);
+		if (graph_query_depends(other, node))
+			graph_query_list_put(&list, other, NULL);
+	return graph_query_list_end(&list, edgeData, numDependentNodes);
 }
 
 CUresult CUDAAPI cuGraphNodeGetDependentNodes(CUgraphNode hNode, CUgraphNode *dependentNodes,
@@ -153,7 +154,7 @@ CUresult CUDAAPI cuGraphAddDependencies(CUgraph hGraph, const CUgraphNode *from,
 		return CUDA_ERROR_INVALID_VALUE;
 	for (size_t i = 0; i < numDependencies; i++) {
 		if (node_lookup(from[i], &a) || node_lookup(to[i], &b) || a->graph != graph ||
-		    b->graph != graph || a == b || depends(b, a))
+		    b->graph != graph || a == b || graph_query_depends(b, a))
 			return CUDA_ERROR_INVALID_VALUE;
 		deps = realloc(b->deps, (b->n_deps + 1) * sizeof(*deps));
 		if (!deps)
@@ -182,7 +183,8 @@ CUresult CUDAAPI cuGraphRemoveDependencies(CUgraph hGraph, const CUgraphNode *fr
 	for (size_t i = 0; i < numDependencies; i++) {
 		size_t kept = 0;
 
-		if (node_lookup(from[i], &a) || node_lookup(to[i], &b) || !depends(b, a))
+		if (node_lookup(from[i], &a) || node_lookup(to[i], &b) ||
+		    !graph_query_depends(b, a))
 			return CUDA_ERROR_INVALID_VALUE;
 		for (size_t k = 0; k < b->n_deps; k++)
 			if (b->deps[k] != a)
@@ -211,8 +213,8 @@ CUresult CUDAAPI cuGraphNodeGetType(CUgraphNode hNode, CUgraphNodeType *type)
 }
 
 /* A node of that kind, or an error. */
-static CUresult get(CUgraphNode handle, enum work_kind kind, const void *out,
-		    struct sim_node **ret_node)
+static CUresult graph_query_get_params(CUgraphNode handle, enum work_kind kind, const void *out,
+				       struct sim_node **ret_node)
 {
 	if (!out || node_lookup(handle, ret_node) || (*ret_node)->work.kind != kind)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -225,7 +227,7 @@ CUresult CUDAAPI cuGraphKernelNodeGetParams_v2(CUgraphNode hNode,
 {
 	struct sim_node *node;
 	struct sim_launch *launch;
-	CUresult error = get(hNode, WORK_KERNEL, nodeParams, &node);
+	CUresult error = graph_query_get_params(hNode, WORK_KERNEL, nodeParams, &node);
 
 	if (error)
 		return error;
@@ -247,7 +249,7 @@ CUresult CUDAAPI cuGraphKernelNodeGetParams_v2(CUgraphNode hNode,
 CUresult CUDAAPI cuGraphMemcpyNodeGetParams(CUgraphNode hNode, CUDA_MEMCPY3D *nodeParams)
 {
 	struct sim_node *node;
-	CUresult error = get(hNode, WORK_COPY, nodeParams, &node);
+	CUresult error = graph_query_get_params(hNode, WORK_COPY, nodeParams, &node);
 
 	if (!error)
 		*nodeParams = node->work.copy;
@@ -257,7 +259,7 @@ CUresult CUDAAPI cuGraphMemcpyNodeGetParams(CUgraphNode hNode, CUDA_MEMCPY3D *no
 CUresult CUDAAPI cuGraphMemsetNodeGetParams(CUgraphNode hNode, CUDA_MEMSET_NODE_PARAMS *nodeParams)
 {
 	struct sim_node *node;
-	CUresult error = get(hNode, WORK_SET, nodeParams, &node);
+	CUresult error = graph_query_get_params(hNode, WORK_SET, nodeParams, &node);
 
 	if (!error)
 		*nodeParams = node->work.set;
@@ -267,7 +269,7 @@ CUresult CUDAAPI cuGraphMemsetNodeGetParams(CUgraphNode hNode, CUDA_MEMSET_NODE_
 CUresult CUDAAPI cuGraphHostNodeGetParams(CUgraphNode hNode, CUDA_HOST_NODE_PARAMS *nodeParams)
 {
 	struct sim_node *node;
-	CUresult error = get(hNode, WORK_HOST, nodeParams, &node);
+	CUresult error = graph_query_get_params(hNode, WORK_HOST, nodeParams, &node);
 
 	if (!error)
 		*nodeParams = node->work.host;
@@ -277,7 +279,7 @@ CUresult CUDAAPI cuGraphHostNodeGetParams(CUgraphNode hNode, CUDA_HOST_NODE_PARA
 CUresult CUDAAPI cuGraphChildGraphNodeGetGraph(CUgraphNode hNode, CUgraph *phGraph)
 {
 	struct sim_node *node;
-	CUresult error = get(hNode, WORK_GRAPH, phGraph, &node);
+	CUresult error = graph_query_get_params(hNode, WORK_GRAPH, phGraph, &node);
 
 	if (!error)
 		*phGraph = node->work.graph;
@@ -287,7 +289,7 @@ CUresult CUDAAPI cuGraphChildGraphNodeGetGraph(CUgraphNode hNode, CUgraph *phGra
 CUresult CUDAAPI cuGraphEventRecordNodeGetEvent(CUgraphNode hNode, CUevent *event_out)
 {
 	struct sim_node *node;
-	CUresult error = get(hNode, WORK_RECORD_EVENT, event_out, &node);
+	CUresult error = graph_query_get_params(hNode, WORK_RECORD_EVENT, event_out, &node);
 
 	if (!error)
 		*event_out = (CUevent)node->work.event;
@@ -297,7 +299,7 @@ CUresult CUDAAPI cuGraphEventRecordNodeGetEvent(CUgraphNode hNode, CUevent *even
 CUresult CUDAAPI cuGraphEventWaitNodeGetEvent(CUgraphNode hNode, CUevent *event_out)
 {
 	struct sim_node *node;
-	CUresult error = get(hNode, WORK_WAIT_EVENT, event_out, &node);
+	CUresult error = graph_query_get_params(hNode, WORK_WAIT_EVENT, event_out, &node);
 
 	if (!error)
 		*event_out = (CUevent)node->work.event;
@@ -308,7 +310,7 @@ CUresult CUDAAPI cuGraphMemAllocNodeGetParams(CUgraphNode hNode,
 					      CUDA_MEM_ALLOC_NODE_PARAMS *params_out)
 {
 	struct sim_node *node;
-	CUresult error = get(hNode, WORK_ALLOC, params_out, &node);
+	CUresult error = graph_query_get_params(hNode, WORK_ALLOC, params_out, &node);
 
 	if (!error)
 		*params_out = (CUDA_MEM_ALLOC_NODE_PARAMS){
@@ -322,7 +324,7 @@ CUresult CUDAAPI cuGraphMemAllocNodeGetParams(CUgraphNode hNode,
 CUresult CUDAAPI cuGraphMemFreeNodeGetParams(CUgraphNode hNode, CUdeviceptr *dptr_out)
 {
 	struct sim_node *node;
-	CUresult error = get(hNode, WORK_FREE, dptr_out, &node);
+	CUresult error = graph_query_get_params(hNode, WORK_FREE, dptr_out, &node);
 
 	if (!error)
 		*dptr_out = node->work.mem.ptr;

@@ -17,7 +17,7 @@ struct desc {
 
 static struct desc *descs; /* the interface has no call that ends one */
 
-static CUdevResource sm_resource(unsigned int count)
+static CUdevResource green_sm_resource(unsigned int count)
 {
 	CUdevResource res;
 
@@ -36,19 +36,19 @@ CUresult cuDeviceGetDevResource(CUdevice dev, CUdevResource *resource, CUdevReso
 	if (!r && (!resource || type != CU_DEV_RESOURCE_TYPE_SM))
 		r = resource ? CUDA_ERROR_INVALID_RESOURCE_TYPE : CUDA_ERROR_INVALID_VALUE;
 	if (!r)
-		*resource = sm_resource(device->row->sm_count);
+		*resource = green_sm_resource(device->row->sm_count);
 	return r;
 }
 
-static CUresult of_context(const struct sim_context *ctx, CUdevResource *resource,
-			   CUdevResourceType type)
+static CUresult green_of_context(const struct sim_context *ctx, CUdevResource *resource,
+				 CUdevResourceType type)
 {
 	if (!resource)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (type != CU_DEV_RESOURCE_TYPE_SM)
 		return CUDA_ERROR_INVALID_RESOURCE_TYPE;
 	*resource = ctx->kind == SIM_CONTEXT_GREEN ? ctx->sm
-						   : sm_resource(ctx->device->row->sm_count);
+						   : green_sm_resource(ctx->device->row->sm_count);
 	return CUDA_SUCCESS;
 }
 
@@ -57,7 +57,7 @@ CUresult cuCtxGetDevResource(CUcontext hCtx, CUdevResource *resource, CUdevResou
 	struct sim_context *ctx;
 	CUresult r = sim_context_lookup(hCtx, &ctx);
 
-	return r ? r : of_context(ctx, resource, type);
+	return r ? r : green_of_context(ctx, resource, type);
 }
 
 CUresult cuGreenCtxGetDevResource(CUgreenCtx hCtx, CUdevResource *resource, CUdevResourceType type)
@@ -65,7 +65,7 @@ CUresult cuGreenCtxGetDevResource(CUgreenCtx hCtx, CUdevResource *resource, CUde
 	struct sim_context *ctx;
 	CUresult r = sim_green_context_lookup(hCtx, &ctx);
 
-	return r ? r : of_context(ctx, resource, type);
+	return r ? r : green_of_context(ctx, resource, type);
 }
 
 CUresult cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int *nbGroups,
@@ -87,9 +87,9 @@ CUresult cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int *nbGrou
 		return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
 	n = result && *nbGroups < most ? *nbGroups : most;
 	for (unsigned int i = 0; result && i < n; i++)
-		result[i] = sm_resource(each);
+		result[i] = green_sm_resource(each);
 	if (remaining)
-		*remaining = sm_resource(input->sm.smCount - n * each);
+		*remaining = green_sm_resource(input->sm.smCount - n * each);
 	*nbGroups = n;
 	return CUDA_SUCCESS;
 }
@@ -107,7 +107,7 @@ CUresult cuDevResourceGenerateDesc(CUdevResourceDesc *phDesc, CUdevResource *res
 	d = malloc(sizeof(*d));
 	if (!d)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	d->sm = sm_resource(0);
+	d->sm = green_sm_resource(0);
 	for (unsigned int i = 0; i < nbResources; i++)
 		if (resources[i].type == CU_DEV_RESOURCE_TYPE_SM)
 			d->sm.sm.smCount += resources[i].sm.smCount;

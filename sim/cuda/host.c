@@ -49,7 +49,7 @@ CUresult cuMemAllocHost(void **pp, unsigned int bytesize)
 }
 
 /* The range that begins at p, if it is of this kind. */
-static struct sim_range *find(const void *p, enum sim_range_kind kind)
+static struct sim_range *host_find(const void *p, enum sim_range_kind kind)
 {
 	struct sim_range *range = sim_range_find((uint64_t)p);
 
@@ -65,7 +65,7 @@ CUresult cuMemFreeHost(void *p)
 		return r;
 	sim_memory_drain((uint64_t)p);
 	sim_lock();
-	range = find(p, SIM_RANGE_HOST);
+	range = host_find(p, SIM_RANGE_HOST);
 	if (range)
 		sim_range_end(range);
 	else
@@ -107,7 +107,7 @@ CUresult cuMemHostUnregister(void *p)
 	if (r)
 		return r;
 	sim_lock();
-	range = find(p, SIM_RANGE_REGISTERED);
+	range = host_find(p, SIM_RANGE_REGISTERED);
 	if (range)
 		sim_range_end(range);
 	else

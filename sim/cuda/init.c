@@ -43,7 +43,7 @@ CUresult sim_ready(void)
 	return CUDA_SUCCESS;
 }
 
-static bool uuid_matches(const uint8_t uuid[16], const char *token, size_t len)
+static bool init_uuid_matches(const uint8_t uuid[16], const char *token, size_t len)
 {
 	char text[48] = "GPU-";
 	size_t n = 4;
@@ -57,7 +57,7 @@ static bool uuid_matches(const uint8_t uuid[16], const char *token, size_t len)
 }
 
 /* An index or a UUID (a prefix will do) to a device of the region, or -1. */
-static int find_visible(const char *token, size_t len)
+static int init_find_visible(const char *token, size_t len)
 {
 	char *end;
 	long v;
@@ -66,7 +66,7 @@ static int find_visible(const char *token, size_t len)
 		int found = -1;
 
 		for (uint32_t i = 0; i < sim.region->ndevices; i++) {
-			if (!uuid_matches(sim.region->device[i].uuid, token, len))
+			if (!init_uuid_matches(sim.region->device[i].uuid, token, len))
 				continue;
 			if (found >= 0)
 				return -1; /* the prefix is not unique */
@@ -80,7 +80,7 @@ static int find_visible(const char *token, size_t len)
 	return (int)v;
 }
 
-static void add_device(int index)
+static void init_add_device(int index)
 {
 	struct sim_device *d = &sim.device[sim.ndevices];
 
@@ -90,14 +90,14 @@ static void add_device(int index)
 }
 
 /* The driver's rules: the list ends at the first entry that names no device; twice is none. */
-static void choose_devices(void)
+static void init_choose_devices(void)
 {
 	const char *s = getenv("CUDA_VISIBLE_DEVICES");
 
 	sim.ndevices = 0;
 	if (!s) {
 		for (uint32_t i = 0; i < sim.region->ndevices; i++)
-			add_device((int)i);
+			init_add_device((int)i);
 		return;
 	}
 	while (*s) {
@@ -106,7 +106,7 @@ static void choose_devices(void)
 
 		s += strspn(s, " \t");
 		len = strcspn(s, ", \t");
-		index = find_visible(s, len);
+		index = init_find_visible(s, len);
 		if (index < 0)
 			return;
 		for (int i = 0; i < sim.ndevices; i++)
@@ -114,7 +114,7 @@ static void choose_devices(void)
 				sim.ndevices = 0;
 				return;
 			}
-		add_device(index);
+		init_add_device(index);
 		s += len;
 		s += strspn(s, " \t");
 		if (*s == ',')
@@ -122,7 +122,7 @@ static void choose_devices(void)
 	}
 }
 
-static CUresult from_errno(int r)
+static CUresult init_from_errno(int r)
 {
 	switch (r) {
 	case -ENOSPC:
@@ -137,7 +137,7 @@ static CUresult from_errno(int r)
 	}
 }
 
-static CUresult init(void)
+static CUresult init_process(void)
 {
 	atomic_int *word = atomic_load_explicit(&here, memory_order_acquire);
 	int r;
@@ -157,9 +157,9 @@ static CUresult init(void)
 			fprintf(stderr, "allot sim: the region in ALLOT_SIM_DIR is another "
 					"version's; stop its users and remove it\n");
 		munmap(word, 4096);
-		return from_errno(r);
+		return init_from_errno(r);
 	}
-	choose_devices();
+	init_choose_devices();
 	if (!sim.ndevices) {
 		sim_region_close(sim.region);
 		munmap(word, 4096);
@@ -181,7 +181,7 @@ CUresult cuInit(unsigned int Flags)
 	if (atomic_load_explicit(&here, memory_order_acquire))
 		return sim_ready();
 	pthread_mutex_lock(&init_lock);
-	r = init();
+	r = init_process();
 	pthread_mutex_unlock(&init_lock);
 	return r;
 }
@@ -196,6 +196,21 @@ CUresult sim_device_get(CUdevice ordinal, struct sim_device **ret_device)
 		return CUDA_ERROR_INVALID_DEVICE;
 	*ret_device = &sim.device[ordinal];
 	return CUDA_SUCCESS;
+}
+
+bool sim_location(const CUmemLocation *location, struct sim_device **ret_device)
+{
+	switch (location->type) {
+	case CU_MEM_LOCATION_TYPE_DEVICE:
+		return !sim_device_get(location->id, ret_device);
+	case CU_MEM_LOCATION_TYPE_HOST:
+	case CU_MEM_LOCATION_TYPE_HOST_NUMA:
+	case CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT:
+		*ret_device = NULL;
+		return true;
+	default:
+		return false;
+	}
 }
 
 CUresult sim_device_take(struct sim_device *device, uint64_t bytes)

@@ -22,7 +22,7 @@ struct ipc_handle {
 
 _Static_assert(sizeof(struct ipc_handle) <= sizeof(CUipcMemHandle), "must fit the handle");
 
-static uint32_t generation(void)
+static uint32_t ipc_generation(void)
 {
 	return (uint32_t)sim.region->row[sim.row].generation;
 }
@@ -52,7 +52,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
 		h.fd = range->block->fd;
 		h.offset = range->base - range->map_base;
 		h.bytes = range->bytes;
-		h.generation = generation();
+		h.generation = ipc_generation();
 	}
 	sim_unlock();
 	if (r)
@@ -67,7 +67,7 @@ struct wanted {
 	struct sim_context *ctx;
 };
 
-static bool opened(struct sim_range *range, void *arg)
+static bool ipc_is_opened(struct sim_range *range, void *arg)
 {
 	const struct wanted *w = arg;
 
@@ -90,10 +90,10 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsign
 	if (!pdptr || h.magic != IPC_MAGIC ||
 	    Flags & ~(unsigned int)CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (h.row == sim.row && h.generation == generation())
+	if (h.row == sim.row && h.generation == ipc_generation())
 		return CUDA_ERROR_INVALID_CONTEXT; /* one's own, as the driver answers */
 	sim_lock();
-	range = sim_range_each(opened, &wanted);
+	range = sim_range_each(ipc_is_opened, &wanted);
 	if (!range)
 		r = sim_range_import(h.pid, h.fd, h.key, h.offset, h.bytes, SIM_RANGE_IPC,
 				     wanted.ctx, &range);

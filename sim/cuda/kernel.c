@@ -42,7 +42,7 @@ static const struct kernel_shape {
 #define SHAPES (sizeof(shapes) / sizeof(shapes[0]))
 
 /* The buffer has the parameters as a C struct would. */
-static CUresult from_extra(struct sim_launch *launch, void **extra)
+static CUresult kernel_from_extra(struct sim_launch *launch, void **extra)
 {
 	const struct kernel_shape *shape = &shapes[launch->id];
 	const unsigned char *buffer = NULL;
@@ -93,7 +93,7 @@ CUresult kernel_describe(struct sim_launch *ret_launch, const CUlaunchConfig *co
 		if (!strcmp(name, shapes[i].name))
 			launch.id = (enum sim_kernel)i;
 	if (extra) {
-		error = from_extra(&launch, extra);
+		error = kernel_from_extra(&launch, extra);
 		if (error)
 			return error;
 	} else {
@@ -116,13 +116,13 @@ unsigned int kernel_params(struct sim_launch *launch, void *ret_params[SIM_KERNE
 	return n;
 }
 
-static uint32_t word_of(uint32_t seed, uint64_t i)
+static uint32_t kernel_word_of(uint32_t seed, uint64_t i)
 {
 	return (seed ^ (uint32_t)i) * 2654435761u + (uint32_t)(i >> 32);
 }
 
 /* Up to STEP_WORDS from the cursor on. */
-static CUresult fill_or_check(struct sim_op *op, bool *ret_last)
+static CUresult kernel_fill_or_check(struct sim_op *op, bool *ret_last)
 {
 	const struct sim_launch *launch = &op->work.launch;
 	uint64_t words = launch->arg[1], i = op->cursor;
@@ -136,10 +136,10 @@ static CUresult fill_or_check(struct sim_op *op, bool *ret_last)
 		return CUDA_ERROR_ILLEGAL_ADDRESS;
 	if (launch->id == SIM_KERNEL_FILL) {
 		for (; i < end; i++)
-			at[i] = word_of(seed, i);
+			at[i] = kernel_word_of(seed, i);
 	} else {
 		for (; i < end; i++)
-			op->bad += at[i] != word_of(seed, i);
+			op->bad += at[i] != kernel_word_of(seed, i);
 		if (end == words)
 			*bad += (uint32_t)op->bad;
 	}
@@ -152,7 +152,7 @@ static CUresult fill_or_check(struct sim_op *op, bool *ret_last)
  * The cursor is the count at which the round is complete. An executor that had no processor for a
  * while makes up for it at instants that are past, and would find then who only came since.
  */
-static void meet(struct sim_op *op, uint64_t at_ns, uint64_t *ret_ns, bool *ret_last)
+static void kernel_meet(struct sim_op *op, uint64_t at_ns, uint64_t *ret_ns, bool *ret_last)
 {
 	uint64_t *count = (uint64_t *)(uintptr_t)op->work.launch.arg[0], *came_ns = count + 1;
 	uint64_t ranks = op->work.launch.arg[1], last_ns;
@@ -184,13 +184,13 @@ CUresult kernel_step(struct sim_op *op, uint64_t at_ns, uint64_t *ret_ns, bool *
 	case SIM_KERNEL_CHECK:
 		/* These do work, so the device is taken for as long as that took. */
 		from = now_monotonic_ns();
-		error = fill_or_check(op, ret_last);
+		error = kernel_fill_or_check(op, ret_last);
 		*ret_ns = now_monotonic_ns() - from + OTHER_NS;
 		return error;
 	case SIM_KERNEL_MEET:
 		if (!op->work.launch.arg[0] || !op->work.launch.arg[1])
 			return CUDA_ERROR_ILLEGAL_ADDRESS;
-		meet(op, at_ns, ret_ns, ret_last);
+		kernel_meet(op, at_ns, ret_ns, ret_last);
 		return CUDA_SUCCESS;
 	default:
 		*ret_ns = OTHER_NS;
@@ -198,8 +198,8 @@ CUresult kernel_step(struct sim_op *op, uint64_t at_ns, uint64_t *ret_ns, bool *
 	}
 }
 
-static CUresult launch(const CUlaunchConfig *config, CUfunction f, void **params, void **extra,
-		       bool per_thread)
+static CUresult kernel_launch(const CUlaunchConfig *config, CUfunction f, void **params,
+			      void **extra, bool per_thread)
 {
 	struct sim_work work = {.kind = WORK_KERNEL};
 	struct sim_stream *stream;
@@ -213,7 +213,7 @@ static CUresult launch(const CUlaunchConfig *config, CUfunction f, void **params
 	return error ? error : work_submit(stream, &work);
 }
 
-ROWS(cuLaunchKernelEx, _ptsz, launch,
+ROWS(cuLaunchKernelEx, _ptsz, kernel_launch,
      (const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra), config, f,
      kernelParams, extra)
 
@@ -221,12 +221,12 @@ ROWS(cuLaunchKernelEx, _ptsz, launch,
 	(&(const CUlaunchConfig){gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY,        \
 				 blockDimZ, sharedMemBytes, hStream, NULL, 0})
 
-ROWS(cuLaunchKernel, _ptsz, launch,
+ROWS(cuLaunchKernel, _ptsz, kernel_launch,
      (CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
       unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
       unsigned int sharedMemBytes, CUstream hStream, void **kernelParams, void **extra),
      CONFIG, f, kernelParams, extra)
-ROWS(cuLaunchCooperativeKernel, _ptsz, launch,
+ROWS(cuLaunchCooperativeKernel, _ptsz, kernel_launch,
      (CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
       unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
       unsigned int sharedMemBytes, CUstream hStream, void **kernelParams),
@@ -258,7 +258,7 @@ CUresult CUDAAPI cuLaunchGridAsync(CUfunction f, int grid_width, int grid_height
 
 	if (grid_width <= 0 || grid_height <= 0)
 		return CUDA_ERROR_INVALID_VALUE;
-	return launch(&config, f, no_parameters, NULL, false);
+	return kernel_launch(&config, f, no_parameters, NULL, false);
 }
 
 CUresult CUDAAPI cuLaunchGrid(CUfunction f, int grid_width, int grid_height)

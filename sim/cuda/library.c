@@ -20,7 +20,7 @@ struct sim_library {
 
 static struct sim_library *all;
 
-static struct sim_library *find(CUlibrary handle)
+static struct sim_library *library_find(CUlibrary handle)
 {
 	struct sim_library *l;
 
@@ -29,8 +29,8 @@ static struct sim_library *find(CUlibrary handle)
 	return l;
 }
 
-static CUresult module_in(struct sim_library *l, struct sim_context *ctx,
-			  struct sim_module **ret_module)
+static CUresult library_module_in(struct sim_library *l, struct sim_context *ctx,
+				  struct sim_module **ret_module)
 {
 	struct in_context *c;
 	CUresult r;
@@ -70,12 +70,12 @@ CUresult sim_kernel_function(struct sim_function *kernel, struct sim_context *ct
 			     struct sim_function **ret_function)
 {
 	struct sim_module *m;
-	CUresult r = module_in(kernel->library, ctx, &m);
+	CUresult r = library_module_in(kernel->library, ctx, &m);
 
 	return r ? r : sim_module_function(m, kernel->name, ret_function);
 }
 
-static CUresult load(CUlibrary *ret, uint64_t bytes)
+static CUresult library_load(CUlibrary *ret, uint64_t bytes)
 {
 	struct sim_library *l = calloc(1, sizeof(*l));
 	struct sim_context *ctx;
@@ -89,7 +89,7 @@ static CUresult load(CUlibrary *ret, uint64_t bytes)
 	l->next = all;
 	all = l;
 	if (sim_module_eager() && !sim_context_current(&ctx))
-		r = module_in(l, ctx, &m);
+		r = library_module_in(l, ctx, &m);
 	if (r)
 		all = l->next;
 	sim_unlock();
@@ -109,7 +109,7 @@ CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *j
 
 	if (!r && (!library || !code))
 		r = CUDA_ERROR_INVALID_VALUE;
-	return r ? r : load(library, sim_image_bytes(code));
+	return r ? r : library_load(library, sim_image_bytes(code));
 }
 
 CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUjit_option *jitOptions,
@@ -124,7 +124,7 @@ CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUjit_o
 		r = CUDA_ERROR_INVALID_VALUE;
 	if (!r)
 		r = sim_image_file_bytes(fileName, &bytes);
-	return r ? r : load(library, bytes);
+	return r ? r : library_load(library, bytes);
 }
 
 CUresult cuLibraryUnload(CUlibrary library)
@@ -164,8 +164,8 @@ CUresult cuLibraryGetModule(CUmodule *pMod, CUlibrary library)
 	if (r)
 		return r;
 	sim_lock();
-	l = find(library);
-	r = l && pMod ? module_in(l, ctx, &m) : CUDA_ERROR_INVALID_VALUE;
+	l = library_find(library);
+	r = l && pMod ? library_module_in(l, ctx, &m) : CUDA_ERROR_INVALID_VALUE;
 	sim_unlock();
 	if (!r)
 		*pMod = (CUmodule)m;
@@ -183,7 +183,7 @@ CUresult cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const char *na
 	if (!pKernel || !name)
 		return CUDA_ERROR_INVALID_VALUE;
 	sim_lock();
-	l = find(library);
+	l = library_find(library);
 	if (l) {
 		k = sim_function_named(&l->kernels, name, SIM_KERNEL_MAGIC);
 		if (k)
@@ -204,7 +204,7 @@ CUresult cuLibraryGetKernelCount(unsigned int *count, CUlibrary lib)
 	if (r)
 		return r;
 	sim_lock();
-	l = find(lib);
+	l = library_find(lib);
 	if (l && count) {
 		*count = 0;
 		for (struct sim_function *k = l->kernels; k; k = k->next)
@@ -225,7 +225,7 @@ CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int numKernels, C
 	if (r)
 		return r;
 	sim_lock();
-	l = find(lib);
+	l = library_find(lib);
 	if (l && kernels)
 		for (struct sim_function *k = l->kernels; k && n < numKernels; k = k->next)
 			kernels[n++] = (CUkernel)k;

@@ -26,12 +26,13 @@ struct sim_chunk {
 	uint64_t map[UNITS / 64];
 };
 
-static bool unit_taken(const struct sim_chunk *chunk, unsigned int i)
+static bool memory_unit_taken(const struct sim_chunk *chunk, unsigned int i)
 {
 	return chunk->map[i / 64] >> i % 64 & 1;
 }
 
-static void mark(struct sim_chunk *chunk, unsigned int first, unsigned int n, bool taken)
+static void memory_mark_units(struct sim_chunk *chunk, unsigned int first, unsigned int n,
+			      bool taken)
 {
 	for (unsigned int i = first; i < first + n; i++) {
 		if (taken)
@@ -43,21 +44,21 @@ static void mark(struct sim_chunk *chunk, unsigned int first, unsigned int n, bo
 }
 
 /* First fit. The number of units, or UNITS when there is no room. */
-static unsigned int find_room(const struct sim_chunk *chunk, unsigned int n)
+static unsigned int memory_find_room(const struct sim_chunk *chunk, unsigned int n)
 {
 	unsigned int run = 0;
 
 	if (UNITS - chunk->used < n)
 		return UNITS;
 	for (unsigned int i = 0; i < UNITS; i++) {
-		run = unit_taken(chunk, i) ? 0 : run + 1;
+		run = memory_unit_taken(chunk, i) ? 0 : run + 1;
 		if (run == n)
 			return i + 1 - n;
 	}
 	return UNITS;
 }
 
-static CUresult new_chunk(struct sim_context *ctx, struct sim_chunk **ret_chunk)
+static CUresult memory_new_chunk(struct sim_context *ctx, struct sim_chunk **ret_chunk)
 {
 	struct sim_chunk *chunk = calloc(1, sizeof(*chunk));
 	void *address;
@@ -65,7 +66,7 @@ static CUresult new_chunk(struct sim_context *ctx, struct sim_chunk **ret_chunk)
 
 	if (!chunk)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	r = sim_block_create(ctx->device, SIM_GRANULE, false, &chunk->block);
+	r = sim_pools_block_create(ctx->device, SIM_GRANULE, false, &chunk->block);
 	if (!r) {
 		r = sim_block_map(chunk->block, 0, SIM_GRANULE, NULL, SIM_GRANULE,
 				  PROT_READ | PROT_WRITE, &address);
@@ -83,7 +84,7 @@ static CUresult new_chunk(struct sim_context *ctx, struct sim_chunk **ret_chunk)
 	return CUDA_SUCCESS;
 }
 
-static void free_chunk(struct sim_context *ctx, struct sim_chunk *chunk)
+static void memory_free_chunk(struct sim_context *ctx, struct sim_chunk *chunk)
 {
 	struct sim_chunk **at = &ctx->chunks;
 
@@ -95,7 +96,8 @@ static void free_chunk(struct sim_context *ctx, struct sim_chunk *chunk)
 	free(chunk);
 }
 
-static CUresult alloc_small(struct sim_context *ctx, uint64_t bytes, struct sim_range **ret_range)
+static CUresult memory_alloc_small(struct sim_context *ctx, uint64_t bytes,
+				   struct sim_range **ret_range)
 {
 	unsigned int n = (unsigned int)((bytes + UNIT - 1) / UNIT), first = UNITS;
 	struct sim_chunk *chunk;
@@ -103,12 +105,12 @@ static CUresult alloc_small(struct sim_context *ctx, uint64_t bytes, struct sim_
 	CUresult r;
 
 	for (chunk = ctx->chunks; chunk; chunk = chunk->next) {
-		first = find_room(chunk, n);
+		first = memory_find_room(chunk, n);
 		if (first < UNITS)
 			break;
 	}
 	if (!chunk) {
-		r = new_chunk(ctx, &chunk);
+		r = memory_new_chunk(ctx, &chunk);
 		if (r)
 			return r;
 		first = 0;
@@ -117,10 +119,10 @@ static CUresult alloc_small(struct sim_context *ctx, uint64_t bytes, struct sim_
 			      ctx->device, ctx);
 	if (!range) {
 		if (!chunk->used)
-			free_chunk(ctx, chunk);
+			memory_free_chunk(ctx, chunk);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	mark(chunk, first, n, true);
+	memory_mark_units(chunk, first, n, true);
 	range->owner = chunk;
 	range->block = chunk->block;
 	range->map_base = chunk->base;
@@ -129,15 +131,15 @@ static CUresult alloc_small(struct sim_context *ctx, uint64_t bytes, struct sim_
 	return CUDA_SUCCESS;
 }
 
-static CUresult alloc_large(struct sim_context *ctx, uint64_t bytes, enum sim_range_kind kind,
-			    struct sim_range **ret_range)
+static CUresult memory_alloc_large(struct sim_context *ctx, uint64_t bytes,
+				   enum sim_range_kind kind, struct sim_range **ret_range)
 {
 	struct sim_block *block;
 	struct sim_range *range;
 	void *address;
 	CUresult r;
 
-	r = sim_block_create(ctx->device, bytes, false, &block);
+	r = sim_pools_block_create(ctx->device, bytes, false, &block);
 	if (r)
 		return r;
 	r = sim_block_map(block, 0, block->bytes, NULL, SIM_GRANULE, PROT_READ | PROT_WRITE,
@@ -157,7 +159,7 @@ static CUresult alloc_large(struct sim_context *ctx, uint64_t bytes, enum sim_ra
 }
 
 /* The driver's figure of a process has no managed memory in it, wherever that is. */
-static _Atomic uint64_t *managed(const struct sim_range *range)
+static _Atomic uint64_t *memory_alloc_managed(const struct sim_range *range)
 {
 	return &sim.region->row[sim.row].use[range->device->index].managed_bytes;
 }
@@ -169,13 +171,13 @@ CUresult sim_memory_alloc(struct sim_context *ctx, uint64_t bytes, enum sim_rang
 	CUresult r;
 
 	if (kind == SIM_RANGE_DEVICE && bytes <= SMALL_MAX)
-		r = alloc_small(ctx, bytes, &range);
+		r = memory_alloc_small(ctx, bytes, &range);
 	else
-		r = alloc_large(ctx, bytes, kind, &range);
+		r = memory_alloc_large(ctx, bytes, kind, &range);
 	if (r)
 		return r;
 	if (kind == SIM_RANGE_MANAGED)
-		*managed(range) += range->block->bytes;
+		*memory_alloc_managed(range) += range->block->bytes;
 	*ret_ptr = range->base;
 	return CUDA_SUCCESS;
 }
@@ -187,14 +189,15 @@ void sim_memory_free(struct sim_range *range)
 		struct sim_context *ctx = range->ctx;
 		unsigned int n = (unsigned int)((range->bytes + UNIT - 1) / UNIT);
 
-		mark(chunk, (unsigned int)((range->base - chunk->base) / UNIT), n, false);
+		memory_mark_units(chunk, (unsigned int)((range->base - chunk->base) / UNIT), n,
+				  false);
 		sim_range_remove(range);
 		if (!chunk->used)
-			free_chunk(ctx, chunk);
+			memory_free_chunk(ctx, chunk);
 		return;
 	}
 	if (range->kind == SIM_RANGE_MANAGED)
-		*managed(range) -= range->block->bytes;
+		*memory_alloc_managed(range) -= range->block->bytes;
 	sim_range_end(range);
 }
 
@@ -326,7 +329,7 @@ CUresult cuMemGetInfo(unsigned int *free, unsigned int *total)
 	return CUDA_SUCCESS;
 }
 
-static bool of_context(struct sim_range *range, void *arg)
+static bool memory_is_of_context(struct sim_range *range, void *arg)
 {
 	return range->ctx == arg;
 }
@@ -336,7 +339,7 @@ void sim_context_memory_gone(struct sim_context *ctx)
 	struct sim_range *range;
 
 	sim_lock();
-	while ((range = sim_range_each(of_context, ctx)))
+	while ((range = sim_range_each(memory_is_of_context, ctx)))
 		sim_memory_free(range);
 	sim_unlock();
 }

@@ -9,6 +9,7 @@
 
 #include "base/now.h"
 #include "sim/cuda/api.h"
+#include "sim/cuda/pool.h"
 #include "sim/cuda/settings.h"
 #include "sim/cuda/stream.h"
 
@@ -58,7 +59,7 @@ struct sim_module *sim_module_find(CUmodule handle)
 }
 
 /* Another module of the context that sits in the common granule. */
-static struct sim_module *neighbour(const struct sim_module *module)
+static struct sim_module *module_neighbour(const struct sim_module *module)
 {
 	for (struct sim_module *m = all; m; m = m->next)
 		if (m != module && m->ctx == module->ctx && m->loaded && !m->bytes)
@@ -68,7 +69,7 @@ static struct sim_module *neighbour(const struct sim_module *module)
 
 CUresult sim_module_use(struct sim_module *module)
 {
-	struct sim_module *other = module->bytes ? NULL : neighbour(module);
+	struct sim_module *other = module->bytes ? NULL : module_neighbour(module);
 	CUresult r;
 
 	if (module->loaded)
@@ -76,9 +77,9 @@ CUresult sim_module_use(struct sim_module *module)
 	if (other) {
 		module->block = sim_block_ref(other->block);
 	} else {
-		r = sim_block_create(module->ctx->device,
-				     module->bytes ? module->bytes : SIM_GRANULE, false,
-				     &module->block);
+		r = sim_pools_block_create(module->ctx->device,
+					   module->bytes ? module->bytes : SIM_GRANULE, false,
+					   &module->block);
 		if (r)
 			return r;
 	}
@@ -211,7 +212,7 @@ CUresult sim_function_find(const void *handle, struct sim_function **ret_functio
 }
 
 /* The caller waits for the code of a function that was never used. */
-static void load_code(struct sim_function *f)
+static void module_load_code(struct sim_function *f)
 {
 	uint64_t load_ns = sim_settings()->load_ns;
 	const struct timespec wait = {
@@ -231,7 +232,7 @@ CUresult sim_function_use(CUfunction function, const char **ret_name)
 	if (r)
 		return r;
 	*ret_name = f->name;
-	load_code(f);
+	module_load_code(f);
 	if (f->module->loaded)
 		return CUDA_SUCCESS;
 	sim_lock();
@@ -240,7 +241,7 @@ CUresult sim_function_use(CUfunction function, const char **ret_name)
 	return r;
 }
 
-static CUresult load(CUmodule *ret, uint64_t bytes)
+static CUresult module_load(CUmodule *ret, uint64_t bytes)
 {
 	struct sim_context *ctx;
 	struct sim_module *m;
@@ -262,7 +263,7 @@ CUresult cuModuleLoadData(CUmodule *module, const void *image)
 {
 	if (!module || !image)
 		return sim_ready() ? CUDA_ERROR_NOT_INITIALIZED : CUDA_ERROR_INVALID_VALUE;
-	return load(module, sim_image_bytes(image));
+	return module_load(module, sim_image_bytes(image));
 }
 
 CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int numOptions,
@@ -285,7 +286,7 @@ CUresult cuModuleLoad(CUmodule *module, const char *fname)
 		r = CUDA_ERROR_INVALID_VALUE;
 	if (!r)
 		r = sim_image_file_bytes(fname, &bytes);
-	return r ? r : load(module, bytes);
+	return r ? r : module_load(module, bytes);
 }
 
 CUresult cuModuleUnload(CUmodule hmod)
@@ -353,7 +354,7 @@ CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
 	return r;
 }
 
-static unsigned int count_functions(const struct sim_module *m)
+static unsigned int module_count_functions(const struct sim_module *m)
 {
 	unsigned int n = 0;
 
@@ -372,7 +373,7 @@ CUresult cuModuleGetFunctionCount(unsigned int *count, CUmodule mod)
 	sim_lock();
 	m = sim_module_find(mod);
 	if (m && count)
-		*count = count_functions(m);
+		*count = module_count_functions(m);
 	else
 		r = CUDA_ERROR_INVALID_VALUE;
 	sim_unlock();

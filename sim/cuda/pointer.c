@@ -30,7 +30,7 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr 
 }
 
 /* Sizes of the answers, as programs lay them out. */
-static size_t answer_bytes(CUpointer_attribute attribute)
+static size_t pointer_answer_bytes(CUpointer_attribute attribute)
 {
 	switch (attribute) {
 	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
@@ -61,7 +61,7 @@ static size_t answer_bytes(CUpointer_attribute attribute)
 	}
 }
 
-static uint64_t handle_types(const struct sim_range *range)
+static uint64_t pointer_handle_types(const struct sim_range *range)
 {
 	if (range->kind == SIM_RANGE_VMM)
 		return sim_vmm_handle_types(range);
@@ -71,8 +71,8 @@ static uint64_t handle_types(const struct sim_range *range)
 }
 
 /* False: the range has no such attribute. */
-static bool get(const struct sim_range *range, CUpointer_attribute attribute, CUdeviceptr ptr,
-		uint64_t *ret)
+static bool pointer_get_attribute(const struct sim_range *range, CUpointer_attribute attribute,
+				  CUdeviceptr ptr, uint64_t *ret)
 {
 	bool host = sim_range_on_host(range) || !range->device;
 
@@ -116,7 +116,7 @@ static bool get(const struct sim_range *range, CUpointer_attribute attribute, CU
 		*ret = 1;
 		return true;
 	case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-		*ret = handle_types(range);
+		*ret = pointer_handle_types(range);
 		return true;
 	case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
 	case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
@@ -138,9 +138,10 @@ static bool get(const struct sim_range *range, CUpointer_attribute attribute, CU
 	}
 }
 
-static void answer(void *data, CUpointer_attribute attribute, uint64_t value)
+static void pointer_put_answer(void *data, CUpointer_attribute attribute, uint64_t value)
 {
-	memcpy(data, &value, answer_bytes(attribute)); /* little endian, as all CUDA hosts are */
+	memcpy(data, &value,
+	       pointer_answer_bytes(attribute)); /* little endian, as all CUDA hosts are */
 }
 
 CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
@@ -151,15 +152,15 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
 
 	if (r)
 		return r;
-	if (!data || !answer_bytes(attribute))
+	if (!data || !pointer_answer_bytes(attribute))
 		return CUDA_ERROR_INVALID_VALUE;
 	sim_lock();
 	range = sim_range_find(ptr);
-	if (!range || !get(range, attribute, ptr, &value))
+	if (!range || !pointer_get_attribute(range, attribute, ptr, &value))
 		r = CUDA_ERROR_INVALID_VALUE;
 	sim_unlock();
 	if (!r)
-		answer(data, attribute, value);
+		pointer_put_answer(data, attribute, value);
 	return r;
 }
 
@@ -174,7 +175,7 @@ CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute 
 	if (!numAttributes || !attributes || !data)
 		return CUDA_ERROR_INVALID_VALUE;
 	for (unsigned int i = 0; i < numAttributes; i++)
-		if (!data[i] || !answer_bytes(attributes[i]))
+		if (!data[i] || !pointer_answer_bytes(attributes[i]))
 			return CUDA_ERROR_INVALID_VALUE;
 	sim_lock();
 	for (unsigned int i = 0; i < numAttributes; i++) {
@@ -183,9 +184,9 @@ CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute 
 
 		if (!range && attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
 			value = (uint32_t)CU_DEVICE_INVALID;
-		else if (range && !get(range, attributes[i], ptr, &value))
+		else if (range && !pointer_get_attribute(range, attributes[i], ptr, &value))
 			value = 0;
-		answer(data[i], attributes[i], value);
+		pointer_put_answer(data[i], attributes[i], value);
 	}
 	sim_unlock();
 	return CUDA_SUCCESS;
@@ -212,7 +213,7 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
 
 /* Advice and placement change nothing here: the memory is where it is. */
 
-static CUresult managed(CUdeviceptr ptr, size_t count)
+static CUresult pointer_check_managed(CUdeviceptr ptr, size_t count)
 {
 	struct sim_range *range;
 	CUresult r = sim_ready();
@@ -230,56 +231,56 @@ static CUresult managed(CUdeviceptr ptr, size_t count)
 
 CUresult cuMemAdvise(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUdevice device)
 {
-	return managed(devPtr, count);
+	return pointer_check_managed(devPtr, count);
 }
 
 CUresult cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advice,
 			CUmemLocation location)
 {
-	return managed(devPtr, count);
+	return pointer_check_managed(devPtr, count);
 }
 
-static void nothing(void *arg)
+static void pointer_do_nothing(void *arg)
 {
 }
 
-static CUresult prefetch(CUdeviceptr ptr, size_t count, CUstream handle, bool per_thread)
+static CUresult pointer_prefetch(CUdeviceptr ptr, size_t count, CUstream handle, bool per_thread)
 {
 	struct sim_stream *stream;
-	CUresult r = managed(ptr, count);
+	CUresult r = pointer_check_managed(ptr, count);
 
 	if (!r)
 		r = stream_resolve(handle, per_thread, &stream);
-	return r ? r : stream_enqueue(stream, nothing, NULL);
+	return r ? r : stream_enqueue(stream, pointer_do_nothing, NULL);
 }
 
 CUresult cuMemPrefetchAsync(CUdeviceptr devPtr, size_t count, CUdevice dstDevice, CUstream hStream)
 {
-	return prefetch(devPtr, count, hStream, false);
+	return pointer_prefetch(devPtr, count, hStream, false);
 }
 
 CUresult cuMemPrefetchAsync_ptsz(CUdeviceptr devPtr, size_t count, CUdevice dstDevice,
 				 CUstream hStream)
 {
-	return prefetch(devPtr, count, hStream, true);
+	return pointer_prefetch(devPtr, count, hStream, true);
 }
 
 CUresult cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocation location,
 			       unsigned int flags, CUstream hStream)
 {
-	return prefetch(devPtr, count, hStream, false);
+	return pointer_prefetch(devPtr, count, hStream, false);
 }
 
 CUresult cuMemPrefetchAsync_v2_ptsz(CUdeviceptr devPtr, size_t count, CUmemLocation location,
 				    unsigned int flags, CUstream hStream)
 {
-	return prefetch(devPtr, count, hStream, true);
+	return pointer_prefetch(devPtr, count, hStream, true);
 }
 
 CUresult cuMemRangeGetAttribute(void *data, size_t dataSize, CUmem_range_attribute attribute,
 				CUdeviceptr devPtr, size_t count)
 {
-	CUresult r = managed(devPtr, count);
+	CUresult r = pointer_check_managed(devPtr, count);
 	int none = CU_DEVICE_INVALID;
 
 	if (r)

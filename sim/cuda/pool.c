@@ -7,7 +7,6 @@
 
 #include "sim/cuda/api.h"
 #include "sim/cuda/stream.h"
-#include "sim/cuda/vmm.h"
 
 #define STEP (32ull << 20)
 #define ALIGN 512u
@@ -122,22 +121,23 @@ bool sim_pool_holds(uint64_t base, uint64_t bytes)
 	return false;
 }
 
-static bool usable(const struct piece *p, uint64_t bytes, const struct sim_stream *stream)
+static bool pool_usable(const struct piece *p, uint64_t bytes, const struct sim_stream *stream)
 {
 	return p->bytes >= bytes && (p->state == PIECE_FREE ||
 				     (p->state == PIECE_FREEING && p->stream == stream));
 }
 
-static struct piece *find_piece(struct sim_pool *pool, uint64_t bytes, struct sim_stream *stream)
+static struct piece *pool_find_piece(struct sim_pool *pool, uint64_t bytes,
+				     struct sim_stream *stream)
 {
 	for (struct segment *s = pool->segments; s; s = s->next)
 		for (struct piece *p = s->first; p; p = p->next)
-			if (usable(p, bytes, stream))
+			if (pool_usable(p, bytes, stream))
 				return p;
 	return NULL;
 }
 
-static CUresult grow(struct sim_pool *pool, uint64_t bytes)
+static CUresult pool_grow(struct sim_pool *pool, uint64_t bytes)
 {
 	struct segment *s = calloc(1, sizeof(*s));
 	struct piece *p = calloc(1, sizeof(*p));
@@ -149,7 +149,7 @@ static CUresult grow(struct sim_pool *pool, uint64_t bytes)
 		goto fail;
 	if (pool->props.maxSize && bytes > sim_round(pool->props.maxSize, STEP) - pool->reserved)
 		goto fail;
-	r = sim_block_create(pool->device, bytes, pool->props.handleTypes, &s->block);
+	r = sim_pools_block_create(pool->device, bytes, pool->props.handleTypes, &s->block);
 	if (r)
 		goto fail;
 	r = sim_block_map(s->block, 0, bytes, NULL, SIM_GRANULE, PROT_READ | PROT_WRITE, &address);
@@ -174,7 +174,7 @@ fail:
 }
 
 /* Cut the piece to `bytes`; what is left keeps its state. */
-static bool split(struct piece *p, uint64_t bytes)
+static bool pool_split(struct piece *p, uint64_t bytes)
 {
 	struct piece *rest;
 
@@ -194,7 +194,7 @@ static bool split(struct piece *p, uint64_t bytes)
 	return true;
 }
 
-static void merge_free(struct segment *s)
+static void pool_merge_free(struct segment *s)
 {
 	for (struct piece *p = s->first; p;) {
 		struct piece *next = p->next;
@@ -211,7 +211,7 @@ static void merge_free(struct segment *s)
 	}
 }
 
-static struct segment *segment_of(struct sim_pool *pool, uint64_t address)
+static struct segment *pool_segment_of(struct sim_pool *pool, uint64_t address)
 {
 	struct segment *s = pool->segments;
 
@@ -222,14 +222,14 @@ static struct segment *segment_of(struct sim_pool *pool, uint64_t address)
 
 struct sim_block *sim_pool_block(const struct sim_range *range, uint64_t *ret_offset)
 {
-	const struct segment *s = segment_of(range->owner, range->base);
+	const struct segment *s = pool_segment_of(range->owner, range->base);
 
 	*ret_offset = range->base - s->base;
 	return s->block;
 }
 
 /* Give back whole free segments until at most `keep` bytes are reserved. Was there any? */
-static bool trim(struct sim_pool *pool, uint64_t keep)
+static bool pool_trim(struct sim_pool *pool, uint64_t keep)
 {
 	bool any = false;
 
@@ -252,13 +252,13 @@ static bool trim(struct sim_pool *pool, uint64_t keep)
 }
 
 /* A destroyed pool ends with the last thing that was taken from it. */
-static void settle(struct sim_pool *pool)
+static void pool_settle(struct sim_pool *pool)
 {
 	struct sim_pool **at = &all;
 
 	if (!pool->destroyed)
 		return;
-	trim(pool, 0);
+	pool_trim(pool, 0);
 	if (pool->segments)
 		return;
 	while (*at != pool)
@@ -277,17 +277,17 @@ CUresult sim_pool_alloc(struct sim_pool *pool, uint64_t bytes, struct sim_stream
 
 	if (!want)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	p = find_piece(pool, want, stream);
+	p = pool_find_piece(pool, want, stream);
 	if (!p) {
-		r = grow(pool, want);
+		r = pool_grow(pool, want);
 		if (r)
 			return r;
-		p = find_piece(pool, want, stream);
+		p = pool_find_piece(pool, want, stream);
 	}
 	range = sim_range_add(p->base, bytes, SIM_RANGE_POOL, pool->device, NULL);
 	if (!range)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	if (!split(p, want)) {
+	if (!pool_split(p, want)) {
 		sim_range_remove(range);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
@@ -306,7 +306,7 @@ CUresult sim_pool_free(struct sim_range *range, struct sim_stream *stream,
 {
 	struct sim_pool *pool = range->owner;
 	struct piece *p = range->piece;
-	struct segment *s = segment_of(pool, p->base);
+	struct segment *s = pool_segment_of(pool, p->base);
 	struct sim_pool_ticket *ticket = NULL;
 
 	if (stream) {
@@ -323,9 +323,9 @@ CUresult sim_pool_free(struct sim_range *range, struct sim_stream *stream,
 	pool->used -= p->bytes;
 	sim_range_remove(range);
 	if (!stream) {
-		merge_free(s);
-		trim(pool, pool->threshold); /* cuMemFree synchronizes */
-		settle(pool);
+		pool_merge_free(s);
+		pool_trim(pool, pool->threshold); /* cuMemFree synchronizes */
+		pool_settle(pool);
 	}
 	return CUDA_SUCCESS;
 }
@@ -340,8 +340,8 @@ void sim_pool_freed(void *arg)
 		if (p->state == PIECE_FREEING && p->ticket == ticket->number)
 			p->state = PIECE_FREE;
 	s->tickets--;
-	merge_free(s);
-	settle(s->pool);
+	pool_merge_free(s);
+	pool_settle(s->pool);
 	sim_unlock();
 	free(ticket);
 }
@@ -354,8 +354,20 @@ bool sim_pools_trim(struct sim_device *device)
 		return false;
 	for (struct sim_pool *pool = all; pool; pool = pool->next)
 		if (pool->device == device)
-			any |= trim(pool, 0);
+			any |= pool_trim(pool, 0);
 	return sim_graph_pool_trim(device) || any;
+}
+
+CUresult sim_pools_block_create(struct sim_device *device, uint64_t bytes, bool own_file,
+				struct sim_block **ret_block)
+{
+	CUresult r = sim_block_create(device, bytes, own_file, ret_block);
+
+	/* A size that no device could have takes nothing from anybody. */
+	if (r == CUDA_ERROR_OUT_OF_MEMORY && sim_round(bytes, SIM_GRANULE) &&
+	    sim_pools_trim(device))
+		r = sim_block_create(device, bytes, own_file, ret_block);
+	return r;
 }
 
 void sim_pool_synchronized(unsigned int device)
@@ -363,7 +375,7 @@ void sim_pool_synchronized(unsigned int device)
 	sim_lock();
 	for (struct sim_pool *pool = all; pool; pool = pool->next)
 		if (pool->device == &sim.device[device])
-			trim(pool, pool->threshold);
+			pool_trim(pool, pool->threshold);
 	sim_unlock();
 }
 
@@ -390,7 +402,7 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
 }
 
 /* A handle's pool, with sim_lock held; on an error, without it. */
-static CUresult lock_pool(CUmemoryPool handle, struct sim_pool **ret_pool)
+static CUresult pool_lock(CUmemoryPool handle, struct sim_pool **ret_pool)
 {
 	struct sim_pool *pool;
 	CUresult r = sim_ready();
@@ -410,7 +422,7 @@ static CUresult lock_pool(CUmemoryPool handle, struct sim_pool **ret_pool)
 CUresult cuMemPoolDestroy(CUmemoryPool handle)
 {
 	struct sim_pool *pool;
-	CUresult r = lock_pool(handle, &pool);
+	CUresult r = pool_lock(handle, &pool);
 
 	if (r)
 		return r;
@@ -421,7 +433,7 @@ CUresult cuMemPoolDestroy(CUmemoryPool handle)
 			if (sim.device[i].current_pool == pool)
 				sim.device[i].current_pool = NULL;
 		pool->destroyed = true;
-		settle(pool);
+		pool_settle(pool);
 	}
 	sim_unlock();
 	return r;
@@ -430,17 +442,17 @@ CUresult cuMemPoolDestroy(CUmemoryPool handle)
 CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t minBytesToKeep)
 {
 	struct sim_pool *pool;
-	CUresult r = lock_pool(handle, &pool);
+	CUresult r = pool_lock(handle, &pool);
 
 	if (r)
 		return r;
-	trim(pool, minBytesToKeep);
+	pool_trim(pool, minBytesToKeep);
 	sim_unlock();
 	return CUDA_SUCCESS;
 }
 
 /* Attributes: three ints, then 64-bit figures of which only some may be set, and only to this. */
-static uint64_t *figure(struct sim_pool *pool, CUmemPool_attribute attr)
+static uint64_t *pool_figure_of(struct sim_pool *pool, CUmemPool_attribute attr)
 {
 	switch (attr) {
 	case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
@@ -461,7 +473,7 @@ static uint64_t *figure(struct sim_pool *pool, CUmemPool_attribute attr)
 CUresult cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute attr, void *value)
 {
 	struct sim_pool *pool;
-	CUresult r = lock_pool(handle, &pool);
+	CUresult r = pool_lock(handle, &pool);
 
 	if (r)
 		return r;
@@ -469,8 +481,8 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute attr, vo
 		r = CUDA_ERROR_INVALID_VALUE;
 	else if (attr >= 1 && attr <= 3)
 		*(int *)value = pool->reuse[attr - 1];
-	else if (figure(pool, attr))
-		*(cuuint64_t *)value = *figure(pool, attr);
+	else if (pool_figure_of(pool, attr))
+		*(cuuint64_t *)value = *pool_figure_of(pool, attr);
 	else
 		r = CUDA_ERROR_INVALID_VALUE;
 	sim_unlock();
@@ -480,7 +492,7 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute attr, vo
 CUresult cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute attr, void *value)
 {
 	struct sim_pool *pool;
-	CUresult r = lock_pool(handle, &pool);
+	CUresult r = pool_lock(handle, &pool);
 
 	if (r)
 		return r;
@@ -504,7 +516,7 @@ CUresult cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc *map, siz
 {
 	struct sim_device *device;
 	struct sim_pool *pool;
-	CUresult r = lock_pool(handle, &pool);
+	CUresult r = pool_lock(handle, &pool);
 
 	if (r)
 		return r;
@@ -526,7 +538,7 @@ CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool handle, CUmem
 {
 	struct sim_device *device;
 	struct sim_pool *pool;
-	CUresult r = lock_pool(handle, &pool);
+	CUresult r = pool_lock(handle, &pool);
 
 	if (r)
 		return r;

@@ -8,10 +8,10 @@
 #include "sim/cuda/pool.h"
 #include "sim/cuda/rows.h"
 #include "sim/cuda/stream.h"
-#include "sim/cuda/vmm.h"
 
-static CUresult alloc_async(CUdeviceptr *ret_ptr, size_t bytes, bool own_pool, CUmemoryPool handle,
-			    CUstream stream_handle, bool per_thread)
+static CUresult pool_device_alloc_async(CUdeviceptr *ret_ptr, size_t bytes, bool own_pool,
+					CUmemoryPool handle, CUstream stream_handle,
+					bool per_thread)
 {
 	struct sim_stream *stream;
 	struct sim_pool *pool;
@@ -38,18 +38,18 @@ static CUresult alloc_async(CUdeviceptr *ret_ptr, size_t bytes, bool own_pool, C
 	return r;
 }
 
-ROWS(cuMemAllocAsync, _ptsz, alloc_async, (CUdeviceptr *dptr, size_t bytesize, CUstream hStream),
-     dptr, bytesize, true, NULL, hStream)
-ROWS(cuMemAllocFromPoolAsync, _ptsz, alloc_async,
-     (CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream),
-     dptr, bytesize, false, pool, hStream)
+ROWS(cuMemAllocAsync, _ptsz, pool_device_alloc_async,
+     (CUdeviceptr *dptr, size_t bytesize, CUstream hStream), dptr, bytesize, true, NULL, hStream)
+ROWS(cuMemAllocFromPoolAsync, _ptsz, pool_device_alloc_async,
+     (CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream), dptr, bytesize,
+     false, pool, hStream)
 
-/* What cuMemAlloc or an import gave, freed in a stream's order: on the executor. */
+/* Memory of cuMemAlloc or of an import that is freed in a stream's order, on the executor. */
 struct late_free {
 	uint64_t base, id;
 };
 
-static void free_late(void *arg)
+static void pool_device_free_late(void *arg)
 {
 	struct late_free *late = arg;
 	struct sim_range *range;
@@ -62,7 +62,7 @@ static void free_late(void *arg)
 	free(late);
 }
 
-static CUresult free_async(CUdeviceptr ptr, CUstream stream_handle, bool per_thread)
+static CUresult pool_device_free_async(CUdeviceptr ptr, CUstream stream_handle, bool per_thread)
 {
 	struct sim_pool_ticket *ticket = NULL;
 	struct late_free *late = NULL;
@@ -101,13 +101,14 @@ static CUresult free_async(CUdeviceptr ptr, CUstream stream_handle, bool per_thr
 	if (ticket)
 		return stream_enqueue(stream, sim_pool_freed, ticket);
 	if (late)
-		return stream_enqueue(stream, free_late, late);
+		return stream_enqueue(stream, pool_device_free_late, late);
 	return stream_enqueue(stream, sim_graph_mem_freed, mem);
 }
 
-ROWS(cuMemFreeAsync, _ptsz, free_async, (CUdeviceptr dptr, CUstream hStream), dptr, hStream)
+ROWS(cuMemFreeAsync, _ptsz, pool_device_free_async, (CUdeviceptr dptr, CUstream hStream), dptr,
+     hStream)
 
-static CUresult get_pool(CUmemoryPool *ret, struct sim_device *device, bool current)
+static CUresult pool_device_get(CUmemoryPool *ret, struct sim_device *device, bool current)
 {
 	struct sim_pool *pool;
 
@@ -127,7 +128,7 @@ CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool_out, CUdevice dev)
 	struct sim_device *device;
 	CUresult r = sim_device_get(dev, &device);
 
-	return r ? r : get_pool(pool_out, device, false);
+	return r ? r : pool_device_get(pool_out, device, false);
 }
 
 CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice dev)
@@ -135,7 +136,7 @@ CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice dev)
 	struct sim_device *device;
 	CUresult r = sim_device_get(dev, &device);
 
-	return r ? r : get_pool(pool, device, true);
+	return r ? r : pool_device_get(pool, device, true);
 }
 
 CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool handle)
@@ -157,8 +158,8 @@ CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool handle)
 }
 
 /* The same by location; of the host's pools there are none here. */
-static CUresult by_location(const CUmemLocation *location, CUmemAllocationType type,
-			    struct sim_device **ret_device)
+static CUresult pool_device_by_location(const CUmemLocation *location, CUmemAllocationType type,
+					struct sim_device **ret_device)
 {
 	CUresult r = sim_ready();
 
@@ -174,23 +175,23 @@ CUresult cuMemGetDefaultMemPool(CUmemoryPool *pool_out, CUmemLocation *location,
 				CUmemAllocationType type)
 {
 	struct sim_device *device;
-	CUresult r = by_location(location, type, &device);
+	CUresult r = pool_device_by_location(location, type, &device);
 
-	return r ? r : get_pool(pool_out, device, false);
+	return r ? r : pool_device_get(pool_out, device, false);
 }
 
 CUresult cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, CUmemAllocationType type)
 {
 	struct sim_device *device;
-	CUresult r = by_location(location, type, &device);
+	CUresult r = pool_device_by_location(location, type, &device);
 
-	return r ? r : get_pool(pool, device, true);
+	return r ? r : pool_device_get(pool, device, true);
 }
 
 CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool)
 {
 	struct sim_device *device;
-	CUresult r = by_location(location, type, &device);
+	CUresult r = pool_device_by_location(location, type, &device);
 
 	return r ? r : cuDeviceSetMemPool(device->ordinal, pool);
 }

@@ -27,7 +27,7 @@ static const struct {
 #define N ((int)(sizeof(versions) / sizeof(versions[0])))
 
 /* The forms of a name are neighbours; the table is sorted by name. */
-static int first_form(const char *name)
+static int proc_first_form(const char *name)
 {
 	int low = 0, high = N;
 
@@ -42,7 +42,7 @@ static int first_form(const char *name)
 	return low < N && !strcmp(versions[low].name, name) ? low : -1;
 }
 
-static int newest(int first, int version, enum streams streams)
+static int proc_newest(int first, int version, enum streams streams)
 {
 	int best = -1;
 
@@ -53,7 +53,7 @@ static int newest(int first, int version, enum streams streams)
 	return best;
 }
 
-static bool has_form(int first, enum streams streams)
+static bool proc_has_form(int first, enum streams streams)
 {
 	for (int i = first; i < N && !strcmp(versions[i].name, versions[first].name); i++)
 		if (versions[i].streams == streams)
@@ -62,25 +62,26 @@ static bool has_form(int first, enum streams streams)
 }
 
 /* A name with a form for the per-thread default stream has that only, when asked for it. */
-static CUdriverProcAddressQueryResult find(const char *symbol, int version, cuuint64_t flags,
-					   void **ret_pfn)
+static CUdriverProcAddressQueryResult proc_find_form(const char *symbol, int version,
+						     cuuint64_t flags, void **ret_pfn)
 {
-	int first = first_form(symbol), form;
+	int first = proc_first_form(symbol), form;
 	enum streams streams = ANY;
 
 	*ret_pfn = NULL;
 	if (first < 0)
 		return CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
-	if (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM && has_form(first, PER_THREAD))
+	if (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM &&
+	    proc_has_form(first, PER_THREAD))
 		streams = PER_THREAD;
-	form = newest(first, version, streams);
+	form = proc_newest(first, version, streams);
 	if (form < 0)
 		return CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;
 	*ret_pfn = sim_entry(versions[form].fn);
 	return CU_GET_PROC_ADDRESS_SUCCESS;
 }
 
-static bool asked_well(const char *symbol, void **pfn, cuuint64_t flags)
+static bool proc_asked_well(const char *symbol, void **pfn, cuuint64_t flags)
 {
 	return symbol && pfn &&
 	       !(flags & ~(cuuint64_t)(CU_GET_PROC_ADDRESS_LEGACY_STREAM |
@@ -93,9 +94,9 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion, cu
 {
 	CUdriverProcAddressQueryResult status;
 
-	if (!asked_well(symbol, pfn, flags))
+	if (!proc_asked_well(symbol, pfn, flags))
 		return CUDA_ERROR_INVALID_VALUE;
-	status = find(symbol, cudaVersion, flags, pfn);
+	status = proc_find_form(symbol, cudaVersion, flags, pfn);
 	if (symbolStatus)
 		*symbolStatus = status;
 	return CUDA_SUCCESS;
@@ -106,9 +107,9 @@ CUresult cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, cuuin
 {
 	void *found;
 
-	if (!asked_well(symbol, pfn, flags))
+	if (!proc_asked_well(symbol, pfn, flags))
 		return CUDA_ERROR_INVALID_VALUE;
-	if (find(symbol, cudaVersion, flags, &found) != CU_GET_PROC_ADDRESS_SUCCESS)
+	if (proc_find_form(symbol, cudaVersion, flags, &found) != CU_GET_PROC_ADDRESS_SUCCESS)
 		return CUDA_ERROR_NOT_FOUND;
 	*pfn = found;
 	return CUDA_SUCCESS;

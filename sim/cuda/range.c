@@ -11,7 +11,7 @@
 static void *root;
 static uint64_t next_id = 1;
 
-static int compare(const void *a, const void *b)
+static int range_compare(const void *a, const void *b)
 {
 	const struct sim_range *x = a, *y = b;
 
@@ -35,7 +35,7 @@ struct sim_range *sim_range_add(uint64_t base, uint64_t bytes, enum sim_range_ki
 	range->ctx = ctx;
 	range->id = next_id++;
 	range->readable = range->writable = true;
-	node = tsearch(range, &root, compare);
+	node = tsearch(range, &root, range_compare);
 	if (!node || *(struct sim_range **)node != range) {
 		free(range);
 		return NULL;
@@ -46,14 +46,14 @@ struct sim_range *sim_range_add(uint64_t base, uint64_t bytes, enum sim_range_ki
 struct sim_range *sim_range_find(uint64_t address)
 {
 	struct sim_range key = {.base = address, .bytes = 1};
-	void *node = tfind(&key, &root, compare);
+	void *node = tfind(&key, &root, range_compare);
 
 	return node ? *(struct sim_range **)node : NULL;
 }
 
 void sim_range_remove(struct sim_range *range)
 {
-	tdelete(range, &root, compare);
+	tdelete(range, &root, range_compare);
 	free(range);
 }
 
@@ -78,7 +78,7 @@ struct visit {
 	struct sim_range *found;
 };
 
-static void visit(const void *node, VISIT which, void *closure)
+static void range_visit(const void *node, VISIT which, void *closure)
 {
 	struct visit *v = closure;
 
@@ -91,7 +91,7 @@ struct sim_range *sim_range_each(bool (*fn)(struct sim_range *range, void *arg),
 {
 	struct visit v = {.fn = fn, .arg = arg};
 
-	twalk_r(root, visit, &v);
+	twalk_r(root, range_visit, &v);
 	return v.found;
 }
 

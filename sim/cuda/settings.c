@@ -20,16 +20,16 @@ uint32_t sim_setting(const char *name, uint32_t most, uint32_t unset)
 	return *end || value > most ? unset : (uint32_t)value;
 }
 
-static uint64_t us(const char *name)
+static uint64_t settings_us(const char *name)
 {
 	return sim_setting(name, MOST, 0) * UINT64_C(1000);
 }
 
-static void read_settings(void)
+static void settings_read(void)
 {
 	settings = (struct sim_settings){
-		.load_ns = us("ALLOT_SIM_LOAD_US"),
-		.launch_ns = us("ALLOT_SIM_LAUNCH_US"),
+		.load_ns = settings_us("ALLOT_SIM_LOAD_US"),
+		.launch_ns = settings_us("ALLOT_SIM_LAUNCH_US"),
 		.event_ns = sim_setting("ALLOT_SIM_EVENT_NS", MOST, 0),
 		.event_device_ns = sim_setting("ALLOT_SIM_EVENT_DEVICE_NS", MOST, 0),
 	};
@@ -39,6 +39,6 @@ const struct sim_settings *sim_settings(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-	pthread_once(&once, read_settings);
+	pthread_once(&once, settings_read);
 	return &settings;
 }

@@ -47,6 +47,8 @@ extern struct sim_process sim;
 CUresult sim_ready(void);
 /* A visible device, or CUDA_ERROR_NOT_INITIALIZED, CUDA_ERROR_INVALID_DEVICE. */
 CUresult sim_device_get(CUdevice ordinal, struct sim_device **ret_device);
+/* Device or host of a location: false for none that exists. *ret_device NULL is the host. */
+bool sim_location(const CUmemLocation *location, struct sim_device **ret_device);
 
 void sim_lock(void);
 void sim_unlock(void);
@@ -54,6 +56,12 @@ void sim_unlock(void);
 /* Take device memory for this process: CUDA_ERROR_OUT_OF_MEMORY when the device is full. */
 CUresult sim_device_take(struct sim_device *device, uint64_t bytes);
 void sim_device_give(struct sim_device *device, uint64_t bytes);
+
+/* The device's part of the region, the own row in it, and whether another row's process lives. */
+struct sim_engine_shared *sim_region_engine(unsigned int device);
+unsigned int sim_region_row(void);
+unsigned int sim_region_account(void);
+bool sim_region_row_alive(unsigned int row);
 
 /* Rounding: `to` is a power of two. 0 comes back for what does not fit. */
 static inline uint64_t sim_round(uint64_t bytes, uint64_t to)

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Streams and a context's execution state: queues of works, and who may look at them. */
-#include "base/now.h"
-#include "sim/cuda/exec.h"
+#include "sim/cuda/stream.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/now.h"
+#include "sim/cuda/exec.h"
 
 /* All executions of the process, for threads that end. Taken before an exec->lock. */
 static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -99,8 +101,8 @@ CUresult exec_start(struct sim_exec *exec)
 }
 
 /* exec->lock held. True when the executor has to be rung, once the lock is given up. */
-static bool push_locked(struct sim_stream *stream, struct sim_op *first, struct sim_op *last,
-			uint32_t n)
+static bool stream_push_locked(struct sim_stream *stream, struct sim_op *first, struct sim_op *last,
+			       uint32_t n)
 {
 	struct sim_exec *exec = stream->exec;
 	bool was_empty = !stream->head;
@@ -129,13 +131,13 @@ void stream_push(struct sim_stream *stream, struct sim_op *first, struct sim_op 
 	pthread_mutex_lock(&exec->lock);
 	while (atomic_load(&stream->pending) >= STREAM_DEPTH && !executor_is_me())
 		pthread_cond_wait(&exec->space, &exec->lock);
-	ring = push_locked(stream, first, last, n);
+	ring = stream_push_locked(stream, first, last, n);
 	pthread_mutex_unlock(&exec->lock);
 	if (ring)
 		executor_ring(exec);
 }
 
-static CUresult submit(struct sim_stream *stream, const struct sim_work *work)
+static CUresult stream_submit_work(struct sim_stream *stream, const struct sim_work *work)
 {
 	struct sim_op *op;
 	CUresult error = capture_forbids_legacy(stream);
@@ -164,7 +166,7 @@ void work_drop(const struct sim_work *work)
 
 CUresult work_submit(struct sim_stream *stream, const struct sim_work *work)
 {
-	CUresult error = submit(stream, work);
+	CUresult error = stream_submit_work(stream, work);
 
 	if (error)
 		work_drop(work);
@@ -190,7 +192,7 @@ bool stream_idle(struct sim_stream *stream)
 }
 
 /* A work that sets the mark or waits for it; takes a reference of its own. */
-static struct sim_op *mark_op(enum work_kind kind, struct sim_mark *mark)
+static struct sim_op *stream_mark_op(enum work_kind kind, struct sim_mark *mark)
 {
 	struct sim_work work = {.kind = kind, .mark = mark};
 	struct sim_op *op = op_new(&work);
@@ -200,7 +202,7 @@ static struct sim_op *mark_op(enum work_kind kind, struct sim_mark *mark)
 	return op;
 }
 
-static bool exec_idle(struct sim_exec *exec)
+static bool stream_exec_idle(struct sim_exec *exec)
 {
 	bool idle;
 
@@ -217,9 +219,9 @@ CUresult stream_synchronize(struct sim_stream *stream)
 	struct sim_op *op;
 
 	/* The legacy stream may have nothing of its own and still wait for the blocking ones. */
-	if (stream == exec->legacy ? !exec_idle(exec) : !stream_idle(stream)) {
+	if (stream == exec->legacy ? !stream_exec_idle(exec) : !stream_idle(stream)) {
 		mark = mark_new();
-		op = mark ? mark_op(WORK_MARK, mark) : NULL;
+		op = mark ? stream_mark_op(WORK_MARK, mark) : NULL;
 		if (!op) {
 			mark_unref(mark);
 			return CUDA_ERROR_OUT_OF_MEMORY;
@@ -276,7 +278,8 @@ struct sim_exec *exec_create(struct sim_context *ctx, unsigned int device)
  * A mark behind what the busy stream with the lowest id beyond *after has now; NULL when no such
  * stream is left. So all streams are gone through while they come and go.
  */
-static CUresult next_busy_mark(struct sim_exec *exec, uint64_t *after, struct sim_mark **ret_mark)
+static CUresult stream_next_busy_mark(struct sim_exec *exec, uint64_t *after,
+				      struct sim_mark **ret_mark)
 {
 	struct sim_stream *stream = NULL;
 	struct sim_mark *mark = NULL;
@@ -289,10 +292,10 @@ static CUresult next_busy_mark(struct sim_exec *exec, uint64_t *after, struct si
 	if (stream) {
 		*after = stream->id;
 		mark = mark_new();
-		op = mark ? mark_op(WORK_MARK, mark) : NULL;
+		op = mark ? stream_mark_op(WORK_MARK, mark) : NULL;
 	}
 	if (op)
-		push_locked(stream, op, op, 1); /* behind others: no ring */
+		stream_push_locked(stream, op, op, 1); /* behind others: no ring */
 	pthread_mutex_unlock(&exec->lock);
 	if (stream && !op) {
 		mark_unref(mark);
@@ -308,7 +311,7 @@ CUresult exec_drain(struct sim_exec *exec)
 	uint64_t after = 0;
 	CUresult error;
 
-	while (!(error = next_busy_mark(exec, &after, &mark)) && mark) {
+	while (!(error = stream_next_busy_mark(exec, &after, &mark)) && mark) {
 		mark_wait(mark);
 		mark_unref(mark);
 	}
@@ -330,8 +333,8 @@ CUresult exec_wait_in(struct sim_exec *exec, struct sim_stream *stream)
 	uint64_t after = 0;
 	CUresult error;
 
-	while (!(error = next_busy_mark(exec, &after, &mark)) && mark) {
-		op = mark_op(WORK_WAIT, mark);
+	while (!(error = stream_next_busy_mark(exec, &after, &mark)) && mark) {
+		op = stream_mark_op(WORK_WAIT, mark);
 		mark_unref(mark);
 		if (!op)
 			return CUDA_ERROR_OUT_OF_MEMORY;
@@ -350,10 +353,10 @@ CUresult exec_wait_all(struct sim_exec *exec, struct sim_mark *mark)
 		return error;
 	pthread_mutex_lock(&exec->lock);
 	for (struct sim_stream *s = exec->streams; s && !error; s = s->next) {
-		struct sim_op *op = mark_op(WORK_WAIT, mark);
+		struct sim_op *op = stream_mark_op(WORK_WAIT, mark);
 
 		if (op)
-			push_locked(s, op, op, 1);
+			stream_push_locked(s, op, op, 1);
 		else
 			error = CUDA_ERROR_OUT_OF_MEMORY;
 	}
@@ -395,7 +398,7 @@ void exec_destroy(struct sim_exec *exec)
 /* ---- Handles ---- */
 
 /* A thread ends: its default streams go when they are empty. */
-static void thread_ended(void *thread)
+static void stream_thread_ended(void *thread)
 {
 	pthread_mutex_lock(&all_lock);
 	for (struct sim_exec *exec = all; exec; exec = exec->next) {
@@ -414,12 +417,12 @@ static void thread_ended(void *thread)
 	pthread_mutex_unlock(&all_lock);
 }
 
-static void make_thread_key(void)
+static void stream_make_thread_key(void)
 {
-	pthread_key_create(&thread_key, thread_ended);
+	pthread_key_create(&thread_key, stream_thread_ended);
 }
 
-static struct sim_stream *thread_stream(struct sim_exec *exec)
+static struct sim_stream *stream_of_thread(struct sim_exec *exec)
 {
 	struct sim_stream *stream;
 
@@ -427,7 +430,7 @@ static struct sim_stream *thread_stream(struct sim_exec *exec)
 	if (cached.exec == exec && cached.id == exec->legacy->id)
 		return cached.stream;
 	if (!this_thread) {
-		pthread_once(&thread_once, make_thread_key);
+		pthread_once(&thread_once, stream_make_thread_key);
 		this_thread = atomic_fetch_add(&last_thread, 1) + 1;
 		pthread_setspecific(thread_key, (void *)(uintptr_t)this_thread);
 	}
@@ -455,7 +458,7 @@ CUresult stream_resolve(CUstream handle, bool per_thread, struct sim_stream **re
 	if (error)
 		return error;
 	if (handle == CU_STREAM_PER_THREAD || (!handle && per_thread))
-		stream = thread_stream(sim_context_exec(ctx));
+		stream = stream_of_thread(sim_context_exec(ctx));
 	else if (!handle || handle == CU_STREAM_LEGACY)
 		stream = sim_context_exec(ctx)->legacy;
 	if (!stream)

@@ -12,7 +12,6 @@
 #include <stdint.h>
 
 #include "nvidia/abi/cuda.h"
-#include "sim/engine_shared.h"
 
 struct sim_context;
 struct sim_exec;
@@ -64,7 +63,7 @@ CUresult capture_mem_alloc(struct sim_stream *stream, const CUmemPoolProps *prop
 			   CUdeviceptr *ret_ptr);
 CUresult capture_mem_free(struct sim_stream *stream, CUdeviceptr ptr);
 
-/* ---- Asked of the rest; defined by the region, context, memory, array and module modules ---- */
+/* ---- Asked of the rest; defined by the context, memory, array and module modules ---- */
 
 /* CUDA_ERROR_NOT_INITIALIZED, CUDA_ERROR_INVALID_CONTEXT, or the calling thread's context. */
 CUresult sim_context_current(struct sim_context **ret_ctx);
@@ -73,12 +72,6 @@ CUresult sim_context_lookup(CUcontext handle, struct sim_context **ret_ctx);
 struct sim_exec *sim_context_exec(struct sim_context *ctx);
 unsigned int sim_context_device(struct sim_context *ctx);
 CUresult sim_green_context_lookup(CUgreenCtx handle, struct sim_context **ret_ctx);
-
-/* The device's part of the region, the own row in it, and whether another row's process lives. */
-struct sim_engine_shared *sim_region_engine(unsigned int device);
-unsigned int sim_region_row(void);
-unsigned int sim_region_account(void);
-bool sim_region_row_alive(unsigned int row);
 
 /*
  * May a kernel or a copy touch [ptr, ptr + bytes)? True within one allocation: device, pool,
@@ -115,11 +108,17 @@ CUresult sim_graph_mem_create(const CUmemPoolProps *props, size_t bytes,
 			      struct sim_graph_mem **ret_mem, CUdeviceptr *ret_ptr);
 /* The graph that has the node is gone: the address goes when nothing uses it any more. */
 void sim_graph_mem_destroy(struct sim_graph_mem *mem);
-/* At each launch (or upload), by the launching thread: back it or answer OUT_OF_MEMORY. */
+/*
+ * The launching thread calls this at each launch or upload: it backs the memory, or answers
+ * OUT_OF_MEMORY.
+ */
 CUresult sim_graph_mem_back(struct sim_graph_mem *mem);
 /* Each successful sim_graph_mem_back ends here, on the executor, when that launch has run. */
 void sim_graph_mem_unback(struct sim_graph_mem *mem);
-/* In the stream's order, on the executor: in use, and free again (also by cuMemFree*). */
+/*
+ * The executor calls these in the stream's order: the memory is in use, and free again (also by
+ * cuMemFree*).
+ */
 void sim_graph_mem_alloc(struct sim_graph_mem *mem);
 void sim_graph_mem_free(struct sim_graph_mem *mem);
 /* Is it in use? A second launch without a free is refused unless it frees on launch. */

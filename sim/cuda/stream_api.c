@@ -5,10 +5,12 @@
 #include "sim/cuda/exec.h"
 #include "sim/cuda/rows.h"
 #include "sim/cuda/sim.h"
+#include "sim/cuda/stream.h"
 
 #define PRIORITY_GREATEST (-5)
 
-static CUresult create(struct sim_exec *exec, unsigned int flags, int priority, CUstream *ret)
+static CUresult stream_api_create(struct sim_exec *exec, unsigned int flags, int priority,
+				  CUstream *ret)
 {
 	struct sim_stream *stream;
 
@@ -34,7 +36,7 @@ CUresult CUDAAPI cuStreamCreateWithPriority(CUstream *phStream, unsigned int fla
 	struct sim_context *ctx;
 	CUresult error = sim_context_current(&ctx);
 
-	return error ? error : create(sim_context_exec(ctx), flags, priority, phStream);
+	return error ? error : stream_api_create(sim_context_exec(ctx), flags, priority, phStream);
 }
 
 CUresult CUDAAPI cuStreamCreate(CUstream *phStream, unsigned int Flags)
@@ -52,7 +54,7 @@ CUresult CUDAAPI cuGreenCtxStreamCreate(CUstream *phStream, CUgreenCtx greenCtx,
 		return error;
 	if (!(flags & CU_STREAM_NON_BLOCKING)) /* the driver asks for it */
 		return CUDA_ERROR_INVALID_VALUE;
-	return create(sim_context_exec(ctx), flags, priority, phStream);
+	return stream_api_create(sim_context_exec(ctx), flags, priority, phStream);
 }
 
 CUresult CUDAAPI cuStreamDestroy_v2(CUstream hStream)
@@ -69,7 +71,7 @@ CUresult CUDAAPI cuStreamDestroy_v2(CUstream hStream)
 		return CUDA_ERROR_INVALID_HANDLE;
 	exec = stream->exec;
 	capture_leave(stream);
-	/* What it has pending still runs; the handle is gone at once. */
+	/* Pending works still run; the handle is gone at once. */
 	pthread_mutex_lock(&exec->lock);
 	if (stream->head)
 		stream->closing = true;
@@ -84,7 +86,7 @@ CUresult CUDAAPI cuStreamDestroy(CUstream hStream)
 	return cuStreamDestroy_v2(hStream);
 }
 
-static CUresult synchronize(CUstream handle, bool per_thread)
+static CUresult stream_api_synchronize(CUstream handle, bool per_thread)
 {
 	struct sim_stream *stream;
 	CUresult error = stream_resolve(handle, per_thread, &stream);
@@ -94,9 +96,9 @@ static CUresult synchronize(CUstream handle, bool per_thread)
 	return error ? error : stream_synchronize(stream);
 }
 
-ROWS(cuStreamSynchronize, _ptsz, synchronize, (CUstream hStream), hStream)
+ROWS(cuStreamSynchronize, _ptsz, stream_api_synchronize, (CUstream hStream), hStream)
 
-static bool context_idle(struct sim_exec *exec)
+static bool stream_api_context_idle(struct sim_exec *exec)
 {
 	bool idle = true;
 
@@ -108,7 +110,7 @@ static bool context_idle(struct sim_exec *exec)
 	return idle;
 }
 
-static CUresult query(CUstream handle, bool per_thread)
+static CUresult stream_api_query(CUstream handle, bool per_thread)
 {
 	struct sim_stream *stream;
 	CUresult error = stream_resolve(handle, per_thread, &stream);
@@ -119,15 +121,17 @@ static CUresult query(CUstream handle, bool per_thread)
 	if (error)
 		return error;
 	/* The legacy stream is done when all that it would wait for is. */
-	idle = stream == stream->exec->legacy ? context_idle(stream->exec) : stream_idle(stream);
+	idle = stream == stream->exec->legacy ? stream_api_context_idle(stream->exec)
+					      : stream_idle(stream);
 	if (!idle)
 		return CUDA_ERROR_NOT_READY;
 	return exec_error(stream->exec);
 }
 
-ROWS(cuStreamQuery, _ptsz, query, (CUstream hStream), hStream)
+ROWS(cuStreamQuery, _ptsz, stream_api_query, (CUstream hStream), hStream)
 
-static CUresult get_ctx(CUstream handle, CUcontext *pctx, CUgreenCtx *green, bool per_thread)
+static CUresult stream_api_get_ctx(CUstream handle, CUcontext *pctx, CUgreenCtx *green,
+				   bool per_thread)
 {
 	struct sim_stream *stream;
 	CUresult error = stream_resolve(handle, per_thread, &stream);
@@ -142,11 +146,12 @@ static CUresult get_ctx(CUstream handle, CUcontext *pctx, CUgreenCtx *green, boo
 	return CUDA_SUCCESS;
 }
 
-ROWS(cuStreamGetCtx, _ptsz, get_ctx, (CUstream hStream, CUcontext *pctx), hStream, pctx, NULL)
-ROWS(cuStreamGetCtx_v2, _ptsz, get_ctx,
+ROWS(cuStreamGetCtx, _ptsz, stream_api_get_ctx, (CUstream hStream, CUcontext *pctx), hStream, pctx,
+     NULL)
+ROWS(cuStreamGetCtx_v2, _ptsz, stream_api_get_ctx,
      (CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx), hStream, pCtx, pGreenCtx)
 
-static CUresult get_device(CUstream handle, CUdevice *device, bool per_thread)
+static CUresult stream_api_get_device(CUstream handle, CUdevice *device, bool per_thread)
 {
 	struct sim_stream *stream;
 	CUresult error = stream_resolve(handle, per_thread, &stream);
@@ -158,9 +163,10 @@ static CUresult get_device(CUstream handle, CUdevice *device, bool per_thread)
 	return cuCtxGetDevice_v2(device, (CUcontext)stream_context(stream));
 }
 
-ROWS(cuStreamGetDevice, _ptsz, get_device, (CUstream hStream, CUdevice *device), hStream, device)
+ROWS(cuStreamGetDevice, _ptsz, stream_api_get_device, (CUstream hStream, CUdevice *device), hStream,
+     device)
 
-static CUresult get_flags(CUstream handle, unsigned int *flags, bool per_thread)
+static CUresult stream_api_get_flags(CUstream handle, unsigned int *flags, bool per_thread)
 {
 	struct sim_stream *stream;
 	CUresult error = stream_resolve(handle, per_thread, &stream);
@@ -173,9 +179,10 @@ static CUresult get_flags(CUstream handle, unsigned int *flags, bool per_thread)
 	return CUDA_SUCCESS;
 }
 
-ROWS(cuStreamGetFlags, _ptsz, get_flags, (CUstream hStream, unsigned int *flags), hStream, flags)
+ROWS(cuStreamGetFlags, _ptsz, stream_api_get_flags, (CUstream hStream, unsigned int *flags),
+     hStream, flags)
 
-static CUresult get_priority(CUstream handle, int *priority, bool per_thread)
+static CUresult stream_api_get_priority(CUstream handle, int *priority, bool per_thread)
 {
 	struct sim_stream *stream;
 	CUresult error = stream_resolve(handle, per_thread, &stream);
@@ -188,10 +195,10 @@ static CUresult get_priority(CUstream handle, int *priority, bool per_thread)
 	return CUDA_SUCCESS;
 }
 
-ROWS(cuStreamGetPriority, _ptsz, get_priority, (CUstream hStream, int *priority), hStream,
-     priority)
+ROWS(cuStreamGetPriority, _ptsz, stream_api_get_priority, (CUstream hStream, int *priority),
+     hStream, priority)
 
-static CUresult get_id(CUstream handle, unsigned long long *id, bool per_thread)
+static CUresult stream_api_get_id(CUstream handle, unsigned long long *id, bool per_thread)
 {
 	struct sim_stream *stream;
 	CUresult error = stream_resolve(handle, per_thread, &stream);
@@ -204,10 +211,10 @@ static CUresult get_id(CUstream handle, unsigned long long *id, bool per_thread)
 	return CUDA_SUCCESS;
 }
 
-ROWS(cuStreamGetId, _ptsz, get_id, (CUstream hStream, unsigned long long *streamId), hStream,
-     streamId)
+ROWS(cuStreamGetId, _ptsz, stream_api_get_id, (CUstream hStream, unsigned long long *streamId),
+     hStream, streamId)
 
-static CUresult submit(CUstream handle, const struct sim_work *work, bool per_thread)
+static CUresult stream_api_submit(CUstream handle, const struct sim_work *work, bool per_thread)
 {
 	struct sim_stream *stream;
 	CUresult error = stream_resolve(handle, per_thread, &stream);
@@ -215,48 +222,50 @@ static CUresult submit(CUstream handle, const struct sim_work *work, bool per_th
 	return error ? error : work_submit(stream, work);
 }
 
-static CUresult host_func(CUstream handle, CUhostFn fn, void *data, bool per_thread)
+static CUresult stream_api_enqueue_host(CUstream handle, CUhostFn fn, void *data, bool per_thread)
 {
 	struct sim_work work = {.kind = WORK_HOST, .host = {fn, data}};
 
-	return fn ? submit(handle, &work, per_thread) : CUDA_ERROR_INVALID_VALUE;
+	return fn ? stream_api_submit(handle, &work, per_thread) : CUDA_ERROR_INVALID_VALUE;
 }
 
-ROWS(cuLaunchHostFunc, _ptsz, host_func, (CUstream hStream, CUhostFn fn, void *userData), hStream,
-     fn, userData)
+ROWS(cuLaunchHostFunc, _ptsz, stream_api_enqueue_host,
+     (CUstream hStream, CUhostFn fn, void *userData), hStream, fn, userData)
 
-static CUresult add_callback(CUstream handle, CUstreamCallback fn, void *data, unsigned int flags,
-			     bool per_thread)
+static CUresult stream_api_add_callback(CUstream handle, CUstreamCallback fn, void *data,
+					unsigned int flags, bool per_thread)
 {
 	struct sim_work work = {.kind = WORK_CALLBACK, .callback = {fn, data, handle}};
 
-	return fn && !flags ? submit(handle, &work, per_thread) : CUDA_ERROR_INVALID_VALUE;
+	return fn && !flags ? stream_api_submit(handle, &work, per_thread)
+			    : CUDA_ERROR_INVALID_VALUE;
 }
 
-ROWS(cuStreamAddCallback, _ptsz, add_callback,
+ROWS(cuStreamAddCallback, _ptsz, stream_api_add_callback,
      (CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags), hStream,
      callback, userData, flags)
 
-static CUresult value(CUstream handle, enum work_kind kind, CUdeviceptr address, uint64_t is,
-		      unsigned int flags, bool wide, bool per_thread)
+static CUresult stream_api_enqueue_value(CUstream handle, enum work_kind kind, CUdeviceptr address,
+					 uint64_t is, unsigned int flags, bool wide,
+					 bool per_thread)
 {
 	struct sim_work work = {.kind = kind, .value = {address, is, flags, wide}};
 	size_t bytes = wide ? 8 : 4;
 
 	if (!address || address % bytes || !sim_memory_valid(address, bytes))
 		return CUDA_ERROR_INVALID_VALUE;
-	return submit(handle, &work, per_thread);
+	return stream_api_submit(handle, &work, per_thread);
 }
 
-ROWS(cuStreamWaitValue32_v2, _ptsz, value,
+ROWS(cuStreamWaitValue32_v2, _ptsz, stream_api_enqueue_value,
      (CUstream stream, CUdeviceptr addr, cuuint32_t value_, unsigned int flags), stream,
      WORK_READ_VALUE, addr, value_, flags, false)
-ROWS(cuStreamWaitValue64_v2, _ptsz, value,
+ROWS(cuStreamWaitValue64_v2, _ptsz, stream_api_enqueue_value,
      (CUstream stream, CUdeviceptr addr, cuuint64_t value_, unsigned int flags), stream,
      WORK_READ_VALUE, addr, value_, flags, true)
-ROWS(cuStreamWriteValue32_v2, _ptsz, value,
+ROWS(cuStreamWriteValue32_v2, _ptsz, stream_api_enqueue_value,
      (CUstream stream, CUdeviceptr addr, cuuint32_t value_, unsigned int flags), stream,
      WORK_WRITE_VALUE, addr, value_, flags, false)
-ROWS(cuStreamWriteValue64_v2, _ptsz, value,
+ROWS(cuStreamWriteValue64_v2, _ptsz, stream_api_enqueue_value,
      (CUstream stream, CUdeviceptr addr, cuuint64_t value_, unsigned int flags), stream,
      WORK_WRITE_VALUE, addr, value_, flags, true)

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "sim/cuda/api.h"
+#include "sim/cuda/pool.h"
 #include "sim/cuda/stream.h"
 
 static struct sim_physical *all;
@@ -20,7 +21,8 @@ struct sim_physical *sim_physical_find(CUmemGenericAllocationHandle handle)
 	return NULL;
 }
 
-static struct sim_physical *new_physical(struct sim_block *block, const CUmemAllocationProp *prop)
+static struct sim_physical *vmm_new_physical(struct sim_block *block,
+					     const CUmemAllocationProp *prop)
 {
 	struct sim_physical *p = calloc(1, sizeof(*p));
 
@@ -34,7 +36,7 @@ static struct sim_physical *new_physical(struct sim_block *block, const CUmemAll
 	return p;
 }
 
-static void settle(struct sim_physical *p)
+static void vmm_settle(struct sim_physical *p)
 {
 	struct sim_physical **at = &all;
 
@@ -55,7 +57,7 @@ void sim_physical_map(struct sim_physical *physical)
 void sim_physical_unmap(struct sim_physical *physical)
 {
 	physical->mappings--;
-	settle(physical);
+	vmm_settle(physical);
 }
 
 unsigned int sim_vmm_handle_types(const struct sim_range *range)
@@ -65,22 +67,7 @@ unsigned int sim_vmm_handle_types(const struct sim_range *range)
 	return p->prop.requestedHandleTypes;
 }
 
-bool sim_location(const CUmemLocation *location, struct sim_device **ret_device)
-{
-	switch (location->type) {
-	case CU_MEM_LOCATION_TYPE_DEVICE:
-		return !sim_device_get(location->id, ret_device);
-	case CU_MEM_LOCATION_TYPE_HOST:
-	case CU_MEM_LOCATION_TYPE_HOST_NUMA:
-	case CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT:
-		*ret_device = NULL;
-		return true;
-	default:
-		return false;
-	}
-}
-
-static bool prop_valid(const CUmemAllocationProp *prop, struct sim_device **ret_device)
+static bool vmm_prop_valid(const CUmemAllocationProp *prop, struct sim_device **ret_device)
 {
 	return prop && prop->type == CU_MEM_ALLOCATION_TYPE_PINNED &&
 	       sim_location(&prop->location, ret_device);
@@ -94,7 +81,7 @@ CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocatio
 
 	if (r)
 		return r;
-	if (!granularity || !prop_valid(prop, &device))
+	if (!granularity || !vmm_prop_valid(prop, &device))
 		return CUDA_ERROR_INVALID_VALUE;
 	*granularity = SIM_GRANULE;
 	return CUDA_SUCCESS;
@@ -110,14 +97,14 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
 
 	if (r)
 		return r;
-	if (!handle || !size || size % SIM_GRANULE || flags || !prop_valid(prop, &device))
+	if (!handle || !size || size % SIM_GRANULE || flags || !vmm_prop_valid(prop, &device))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (prop->requestedHandleTypes & ~(unsigned int)CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	sim_lock();
-	r = sim_block_create(device, size, prop->requestedHandleTypes, &block);
+	r = sim_pools_block_create(device, size, prop->requestedHandleTypes, &block);
 	if (!r) {
-		p = new_physical(block, prop);
+		p = vmm_new_physical(block, prop);
 		if (!p) {
 			sim_block_unref(block);
 			r = CUDA_ERROR_OUT_OF_MEMORY;
@@ -140,7 +127,7 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 	p = sim_physical_find(handle);
 	if (p) {
 		p->handles--;
-		settle(p);
+		vmm_settle(p);
 	} else {
 		r = CUDA_ERROR_INVALID_VALUE;
 	}
@@ -238,7 +225,7 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
 	r = sim_block_import(fd, key, &block);
 	if (!r) {
 		prop.location.id = block->device->ordinal;
-		p = new_physical(block, &prop);
+		p = vmm_new_physical(block, &prop);
 		if (p) {
 			*handle = (CUmemGenericAllocationHandle)p;
 		} else {

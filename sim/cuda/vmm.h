@@ -21,7 +21,4 @@ void sim_physical_unmap(struct sim_physical *physical); /* and the end of it, ma
 
 unsigned int sim_vmm_handle_types(const struct sim_range *range);
 
-/* Device or host of a location: false for none that exists. *ret_device NULL is the host. */
-bool sim_location(const CUmemLocation *location, struct sim_device **ret_device);
-
 #endif

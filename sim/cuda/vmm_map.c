@@ -15,7 +15,7 @@ struct reservation {
 static struct reservation *reservations;
 
 /* The reservation that holds all of [base, base + bytes). */
-static struct reservation *find(uint64_t base, uint64_t bytes)
+static struct reservation *vmm_map_find_range(uint64_t base, uint64_t bytes)
 {
 	struct reservation *v;
 
@@ -55,7 +55,7 @@ CUresult cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment, CU
 	return r;
 }
 
-static bool within(struct sim_range *range, void *arg)
+static bool vmm_map_within(struct sim_range *range, void *arg)
 {
 	const struct reservation *v = arg;
 
@@ -73,7 +73,7 @@ CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size)
 	for (at = &reservations; *at && (*at)->base != ptr; at = &(*at)->next)
 		;
 	v = *at;
-	if (!v || v->bytes != size || sim_range_each(within, v)) {
+	if (!v || v->bytes != size || sim_range_each(vmm_map_within, v)) {
 		r = CUDA_ERROR_INVALID_VALUE;
 	} else {
 		*at = v->next;
@@ -84,15 +84,16 @@ CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size)
 	return r;
 }
 
-static CUresult map(uint64_t ptr, uint64_t size, uint64_t offset, struct sim_physical *p)
+static CUresult vmm_map_block(uint64_t ptr, uint64_t size, uint64_t offset, struct sim_physical *p)
 {
 	struct reservation piece = {.base = ptr, .bytes = size};
 	struct sim_range *range;
 	CUresult r;
 
-	if (!p || !find(ptr, size) || offset > p->block->bytes || size > p->block->bytes - offset)
+	if (!p || !vmm_map_find_range(ptr, size) || offset > p->block->bytes ||
+	    size > p->block->bytes - offset)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (sim_range_each(within, &piece))
+	if (sim_range_each(vmm_map_within, &piece))
 		return CUDA_ERROR_INVALID_VALUE;
 	/* Nobody may touch it until cuMemSetAccess says who. */
 	r = sim_block_map(p->block, offset, size, (void *)ptr, 0, PROT_NONE, NULL);
@@ -123,13 +124,13 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
 	if (!size || (ptr | size | offset) % SIM_GRANULE || flags)
 		return CUDA_ERROR_INVALID_VALUE;
 	sim_lock();
-	r = map(ptr, size, offset, sim_physical_find(handle));
+	r = vmm_map_block(ptr, size, offset, sim_physical_find(handle));
 	sim_unlock();
 	return r;
 }
 
 /* Whole mappings only, any number of them, all or nothing. */
-static bool covered(uint64_t ptr, uint64_t size)
+static bool vmm_map_covered(uint64_t ptr, uint64_t size)
 {
 	uint64_t at = ptr;
 
@@ -150,7 +151,7 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
 	if (r)
 		return r;
 	sim_lock();
-	if (!size || !covered(ptr, size))
+	if (!size || !vmm_map_covered(ptr, size))
 		r = CUDA_ERROR_INVALID_VALUE;
 	for (uint64_t at = ptr; !r && at < ptr + size;) {
 		struct sim_range *range = sim_range_find(at);
@@ -175,7 +176,7 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *des
 		return r;
 	if (!desc || !count || !size)
 		return CUDA_ERROR_INVALID_VALUE;
-	/* One set of page tables here: what any device may do, all may. */
+	/* There is one set of page tables here: an access that any device has, all have. */
 	for (size_t i = 0; i < count; i++) {
 		if (!sim_location(&desc[i].location, &device))
 			return CUDA_ERROR_INVALID_VALUE;
@@ -184,7 +185,7 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *des
 	if (flags & ~(unsigned int)CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
 		return CUDA_ERROR_INVALID_VALUE;
 	sim_lock();
-	if (!covered(ptr, size))
+	if (!vmm_map_covered(ptr, size))
 		r = CUDA_ERROR_INVALID_VALUE;
 	for (uint64_t at = ptr; !r && at < ptr + size;) {
 		struct sim_range *range = sim_range_find(at);

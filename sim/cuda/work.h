@@ -153,8 +153,8 @@ bool copy_side_is_host(CUmemorytype type, CUdeviceptr device);
 bool copy_on_device(const CUDA_MEMCPY3D *copy);
 
 /*
- * Is a copy or set well formed, and, with `now`, all that it names memory that may be touched?
- * What runs later, in a graph, may name memory that is not there yet.
+ * Is a copy or set well formed? With `now` all memory that it names must be there, too; a node of a
+ * graph, which runs later, may name memory that is not there yet.
  */
 CUresult copy_check(const CUDA_MEMCPY3D *copy, bool now);
 CUresult set_check(const CUDA_MEMSET_NODE_PARAMS *set, bool now);

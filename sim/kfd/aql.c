@@ -31,8 +31,8 @@ struct signal {
 	uint64_t begin, end; /* by the GPU's clock */
 };
 
-static enum queue_step depends(const struct emu_queue *q, const struct barrier *b,
-			       struct queue_note *note)
+static enum queue_step aql_depends(const struct emu_queue *q, const struct barrier *b,
+				   struct queue_note *note)
 {
 	bool any = TYPE(b->header) == BARRIER_OR;
 	uint32_t open = 0, done = 0;
@@ -52,7 +52,7 @@ static enum queue_step depends(const struct emu_queue *q, const struct barrier *
 	return open && (!any || !done) ? QUEUE_WAITS : QUEUE_WORKED;
 }
 
-static enum queue_step complete(const struct emu_queue *q, uint64_t at, struct queue_note *note)
+static enum queue_step aql_complete(const struct emu_queue *q, uint64_t at, struct queue_note *note)
 {
 	const struct vm *vm = &q->gpu->vm;
 	uint64_t times[2] = {emu_gpu_clock(), emu_gpu_clock()};
@@ -76,7 +76,7 @@ static enum queue_step complete(const struct emu_queue *q, uint64_t at, struct q
 }
 
 /* The packet's place is the program's again. */
-static enum queue_step leave(struct emu_queue *q, uint64_t at, struct queue_note *note)
+static enum queue_step aql_leave(struct emu_queue *q, uint64_t at, struct queue_note *note)
 {
 	uint16_t invalid = INVALID;
 
@@ -103,8 +103,8 @@ enum queue_step aql_step(struct emu_queue *q, struct queue_note *note)
 		return QUEUE_IDLE;
 	if (TYPE(b.header) != BARRIER_AND && TYPE(b.header) != BARRIER_OR)
 		return QUEUE_ILLEGAL;
-	r = depends(q, &b, note);
+	r = aql_depends(q, &b, note);
 	if (r == QUEUE_WORKED)
-		r = leave(q, at, note);
-	return r == QUEUE_WORKED ? complete(q, b.completion, note) : r;
+		r = aql_leave(q, at, note);
+	return r == QUEUE_WORKED ? aql_complete(q, b.completion, note) : r;
 }

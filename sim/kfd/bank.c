@@ -54,7 +54,7 @@ struct bank {
 	char dir[PATH_MAX - 32];
 };
 
-static int init_region(void *map)
+static int bank_init_region(void *map)
 {
 	struct region *region = map;
 	int r = sim_mutex_init(&region->lock);
@@ -63,42 +63,42 @@ static int init_region(void *map)
 	return r < 0 ? r : sim_mutex_init(&region->files);
 }
 
-static void reap_all(const struct bank *bank);
+static void bank_reap_all(const struct bank *bank);
 
 /*
  * Each change is one store, but that a piece goes: its file does, and then its row. A row whose
  * owner died in between must not stay, for another file may get the inode that it names.
  */
-static void lock(const struct bank *bank)
+static void bank_lock_region(const struct bank *bank)
 {
 	if (sim_mutex_lock(&bank->region->lock) != EOWNERDEAD)
 		return;
 	pthread_mutex_consistent(&bank->region->lock);
-	reap_all(bank);
+	bank_reap_all(bank);
 }
 
-static void unlock(const struct bank *bank)
+static void bank_unlock_region(const struct bank *bank)
 {
 	pthread_mutex_unlock(&bank->region->lock);
 }
 
 /* The kernel is asked from now on about what a dead process left under this one's number. */
-static void join(struct bank *bank, int fd, pid_t pid)
+static void bank_join(struct bank *bank, int fd, pid_t pid)
 {
 	struct region *region = bank->region;
 	int seat;
 
-	lock(bank); /* nobody is to take the dead one's pieces for this one's */
+	bank_lock_region(bank); /* nobody is to take the dead one's pieces for this one's */
 	seat = sim_seat_take(fd, PROCESS_AT + 1, PROCESSES - 1);
 	bank->process = seat < 0 ? 0 : (uint32_t)seat + 1;
 	for (uint64_t i = 0; bank->process && i < region->rows; i++)
 		if (region->row[i].owner == bank->process)
 			region->row[i].owner = 0;
 	region->pid[bank->process] = pid;
-	unlock(bank);
+	bank_unlock_region(bank);
 }
 
-static int open_region(const char *root, struct bank *bank, pid_t pid)
+static int bank_open_region(const char *root, struct bank *bank, pid_t pid)
 {
 	char path[PATH_MAX];
 	void *map;
@@ -109,7 +109,7 @@ static int open_region(const char *root, struct bank *bank, pid_t pid)
 	if (mkdir(bank->dir, 0700) < 0 && errno != EEXIST)
 		return -errno;
 	snprintf(path, sizeof(path), "%s/table", bank->dir);
-	r = sim_shared_open(path, sizeof(*bank->region), init_region, &map, &fd);
+	r = sim_shared_open(path, sizeof(*bank->region), bank_init_region, &map, &fd);
 	if (r < 0)
 		return r;
 	bank->region = map;
@@ -117,7 +117,7 @@ static int open_region(const char *root, struct bank *bank, pid_t pid)
 		munmap(map, sizeof(*bank->region));
 		r = -EPROTO;
 	} else {
-		join(bank, fd, pid);
+		bank_join(bank, fd, pid);
 	}
 	close(fd); /* the mapping keeps the lock */
 	return r;
@@ -132,7 +132,7 @@ int bank_open(const char *root, struct bank **ret)
 
 	pthread_mutex_lock(&opening);
 	if (opened != getpid())
-		r = open_region(root, &bank, getpid());
+		r = bank_open_region(root, &bank, getpid());
 	if (r == 0) {
 		opened = getpid();
 		*ret = &bank;
@@ -144,7 +144,7 @@ int bank_open(const char *root, struct bank **ret)
 int bank_open_for(const char *root, pid_t pid, struct bank **ret)
 {
 	struct bank *bank = calloc(1, sizeof(*bank));
-	int r = bank ? open_region(root, bank, pid) : -ENOMEM;
+	int r = bank ? bank_open_region(root, bank, pid) : -ENOMEM;
 
 	if (r == 0)
 		*ret = bank;
@@ -159,7 +159,7 @@ void bank_close(struct bank *bank)
 	free(bank);
 }
 
-static int open_content(const struct bank *bank, uint64_t key, int flags)
+static int bank_open_content(const struct bank *bank, uint64_t key, int flags)
 {
 	char path[PATH_MAX];
 	int fd;
@@ -169,7 +169,7 @@ static int open_content(const struct bank *bank, uint64_t key, int flags)
 	return fd < 0 ? -errno : fd;
 }
 
-static void remove_content(const struct bank *bank, uint64_t key)
+static void bank_remove_content(const struct bank *bank, uint64_t key)
 {
 	char path[PATH_MAX];
 
@@ -177,9 +177,9 @@ static void remove_content(const struct bank *bank, uint64_t key)
 	unlink(path);
 }
 
-static bool is_alive(const struct bank *bank, const struct row *row)
+static bool bank_is_alive(const struct bank *bank, const struct row *row)
 {
-	int fd = open_content(bank, row->key, O_RDWR | O_CLOEXEC);
+	int fd = bank_open_content(bank, row->key, O_RDWR | O_CLOEXEC);
 	bool alive;
 
 	if (fd < 0) /* the file goes before the row; where the directory is gone nothing is known */
@@ -190,21 +190,21 @@ static bool is_alive(const struct bank *bank, const struct row *row)
 }
 
 /* Frees what nobody holds. With the lock. */
-static void reap(const struct bank *bank, struct row *row)
+static void bank_reap(const struct bank *bank, struct row *row)
 {
-	if (!row->key || is_alive(bank, row))
+	if (!row->key || bank_is_alive(bank, row))
 		return;
-	remove_content(bank, row->key);
+	bank_remove_content(bank, row->key);
 	row->key = 0;
 }
 
-/* Which processes live, as far as it was asked. */
+/* The processes that live, as far as that was asked. */
 struct census {
 	int fd; /* of the table, not the description that this process has its own lock by */
 	bool known[PROCESSES], alive[PROCESSES];
 };
 
-static bool lives(struct census *census, uint32_t process)
+static bool bank_lives(struct census *census, uint32_t process)
 {
 	if (!census->known[process])
 		census->alive[process] =
@@ -213,7 +213,7 @@ static bool lives(struct census *census, uint32_t process)
 	return census->alive[process];
 }
 
-static void begin_census(const struct bank *bank, struct census *ret)
+static void bank_begin_census(const struct bank *bank, struct census *ret)
 {
 	char path[PATH_MAX];
 
@@ -222,27 +222,27 @@ static void begin_census(const struct bank *bank, struct census *ret)
 	ret->fd = open(path, O_RDWR | O_CLOEXEC);
 }
 
-static void end_census(const struct census *census)
+static void bank_end_census(const struct census *census)
 {
 	if (census->fd >= 0)
 		close(census->fd);
 }
 
-static void reap_all(const struct bank *bank)
+static void bank_reap_all(const struct bank *bank)
 {
 	struct census census;
 
-	begin_census(bank, &census);
+	bank_begin_census(bank, &census);
 	for (uint64_t i = 0; i < bank->region->rows; i++) {
 		struct row *row = &bank->region->row[i];
 
-		if (row->key && (!row->owner || !lives(&census, row->owner)))
-			reap(bank, row);
+		if (row->key && (!row->owner || !bank_lives(&census, row->owner)))
+			bank_reap(bank, row);
 	}
-	end_census(&census);
+	bank_end_census(&census);
 }
 
-static uint64_t used(const struct region *region, uint32_t gpu, uint32_t flag)
+static uint64_t bank_sum_used(const struct region *region, uint32_t gpu, uint32_t flag)
 {
 	uint64_t sum = 0;
 
@@ -255,7 +255,7 @@ static uint64_t used(const struct region *region, uint32_t gpu, uint32_t flag)
 	return sum;
 }
 
-static struct row *free_row(struct region *region)
+static struct row *bank_free_row(struct region *region)
 {
 	for (uint64_t i = 0; i < region->rows; i++)
 		if (!region->row[i].key)
@@ -264,7 +264,7 @@ static struct row *free_row(struct region *region)
 }
 
 /* Holds what `fd` is open on, by a mapping that neither fork nor exec hands on. */
-static int hold(int fd, uint64_t size, char **ret_content)
+static int bank_hold_content(int fd, uint64_t size, char **ret_content)
 {
 	void *map;
 	int r = sim_byte_lock(fd, HOLD_AT, F_RDLCK);
@@ -279,36 +279,37 @@ static int hold(int fd, uint64_t size, char **ret_content)
 	return 0;
 }
 
-/* A new file under the key; who is killed before the row has it leaves no more than its name. */
-static int make_content(const struct bank *bank, uint64_t key, uint64_t size, char **ret_content,
-			uint64_t *ret_ino)
+/* A new file under the key. A process killed before the row has it leaves no more than its name. */
+static int bank_make_content(const struct bank *bank, uint64_t key, uint64_t size,
+			     char **ret_content, uint64_t *ret_ino)
 {
-	int fd = open_content(bank, key, O_RDWR | O_CLOEXEC | O_CREAT | O_EXCL);
+	int fd = bank_open_content(bank, key, O_RDWR | O_CLOEXEC | O_CREAT | O_EXCL);
 	struct stat st;
 	int r;
 
 	if (fd < 0)
 		return -ENOMEM;
-	r = ftruncate(fd, (off_t)size) < 0 || fstat(fd, &st) < 0 ? -ENOMEM
-								 : hold(fd, size, ret_content);
+	r = ftruncate(fd, (off_t)size) < 0 || fstat(fd, &st) < 0
+		    ? -ENOMEM
+		    : bank_hold_content(fd, size, ret_content);
 	if (r == 0)
 		*ret_ino = st.st_ino;
 	else
-		remove_content(bank, key);
+		bank_remove_content(bank, key);
 	close(fd); /* the mapping holds it */
 	return r;
 }
 
-static int take(struct bank *bank, struct bank_piece *piece)
+static int bank_take_row(struct bank *bank, struct bank_piece *piece)
 {
 	struct region *region = bank->region;
-	struct row *row = free_row(region);
+	struct row *row = bank_free_row(region);
 	uint64_t key = ++region->next_key, ino = 0;
 	int r;
 
 	if (!row)
 		return -ENOMEM;
-	r = make_content(bank, key, piece->size, &piece->content, &ino);
+	r = bank_make_content(bank, key, piece->size, &piece->content, &ino);
 	if (r < 0)
 		return r;
 	*row = (struct row){.size = piece->size,
@@ -321,19 +322,21 @@ static int take(struct bank *bank, struct bank_piece *piece)
 	return 0;
 }
 
-static bool has_room(const struct region *region, const struct bank_piece *piece,
-		     uint64_t vram_bytes)
+static bool bank_has_room(const struct region *region, const struct bank_piece *piece,
+			  uint64_t vram_bytes)
 {
-	return !(piece->flags & VRAM) || piece->size <= vram_bytes - used(region, piece->gpu, VRAM);
+	return !(piece->flags & VRAM) ||
+	       piece->size <= vram_bytes - bank_sum_used(region, piece->gpu, VRAM);
 }
 
-static void note_peak(struct bank *bank, uint32_t gpu)
+static void bank_note_peak(struct bank *bank, uint32_t gpu)
 {
-	uint64_t *peak = &bank->region->peak_bytes[gpu], now = used(bank->region, gpu, VRAM);
+	uint64_t *peak = &bank->region->peak_bytes[gpu],
+		 now = bank_sum_used(bank->region, gpu, VRAM);
 
 	if (now > *peak) { /* unless the dead have a part in it */
-		reap_all(bank);
-		now = used(bank->region, gpu, VRAM);
+		bank_reap_all(bank);
+		now = bank_sum_used(bank->region, gpu, VRAM);
 	}
 	if (now > *peak)
 		*peak = now;
@@ -343,20 +346,20 @@ int bank_take(struct bank *bank, uint64_t vram_bytes, struct bank_piece *piece)
 {
 	int r = -ENOMEM;
 
-	lock(bank);
-	/* Who is alive costs system calls for each piece, and matters to a refusal only. */
-	if (!has_room(bank->region, piece, vram_bytes) || bank->region->rows == PIECES)
-		reap_all(bank);
-	if (has_room(bank->region, piece, vram_bytes))
-		r = take(bank, piece);
+	bank_lock_region(bank);
+	/* Dead holders are looked for before a refusal only: it costs system calls. */
+	if (!bank_has_room(bank->region, piece, vram_bytes) || bank->region->rows == PIECES)
+		bank_reap_all(bank);
+	if (bank_has_room(bank->region, piece, vram_bytes))
+		r = bank_take_row(bank, piece);
 	if (r == 0)
-		note_peak(bank, piece->gpu);
-	unlock(bank);
+		bank_note_peak(bank, piece->gpu);
+	bank_unlock_region(bank);
 	return r;
 }
 
-/* Whoever has the descriptor has the memory, so that its row is there. With the lock. */
-static int find(const struct bank *bank, int fd, struct bank_piece *ret)
+/* An open descriptor holds the memory, so its row is there. With the lock. */
+static int bank_find_row(const struct bank *bank, int fd, struct bank_piece *ret)
 {
 	const struct region *region = bank->region;
 	struct stat st, dir;
@@ -380,9 +383,9 @@ int bank_find(struct bank *bank, int fd, struct bank_piece *ret)
 {
 	int r;
 
-	lock(bank);
-	r = find(bank, fd, ret);
-	unlock(bank);
+	bank_lock_region(bank);
+	r = bank_find_row(bank, fd, ret);
+	bank_unlock_region(bank);
 	return r;
 }
 
@@ -391,16 +394,16 @@ int bank_hold(struct bank *bank, int fd, struct bank_piece *ret)
 	struct bank_piece piece;
 	int content, r;
 
-	lock(bank);
-	r = find(bank, fd, &piece);
+	bank_lock_region(bank);
+	r = bank_find_row(bank, fd, &piece);
 	if (r == 0) {
 		/* A description of one's own: that of `fd` is for reading alone, perhaps. */
-		content = open_content(bank, piece.key, O_RDWR | O_CLOEXEC);
-		r = content < 0 ? content : hold(content, piece.size, &piece.content);
+		content = bank_open_content(bank, piece.key, O_RDWR | O_CLOEXEC);
+		r = content < 0 ? content : bank_hold_content(content, piece.size, &piece.content);
 		if (content >= 0)
 			close(content);
 	}
-	unlock(bank);
+	bank_unlock_region(bank);
 	if (r == 0)
 		*ret = piece;
 	return r;
@@ -412,22 +415,22 @@ void bank_drop(struct bank *bank, struct bank_piece *piece)
 
 	if (!piece->key)
 		return;
-	lock(bank);
+	bank_lock_region(bank);
 	munmap(piece->content, piece->size);
 	for (uint64_t i = 0; i < region->rows; i++) {
 		if (region->row[i].key != piece->key)
 			continue;
 		if (region->row[i].owner == bank->process)
 			region->row[i].owner = 0;
-		reap(bank, &region->row[i]);
+		bank_reap(bank, &region->row[i]);
 	}
-	unlock(bank);
+	bank_unlock_region(bank);
 	*piece = (struct bank_piece){.key = 0};
 }
 
 int bank_fd(const struct bank *bank, const struct bank_piece *piece, int flags)
 {
-	int fd = open_content(bank, piece->key, flags);
+	int fd = bank_open_content(bank, piece->key, flags);
 	int r;
 
 	if (fd < 0)
@@ -444,10 +447,10 @@ uint64_t bank_used(struct bank *bank, uint32_t gpu, uint32_t flag)
 {
 	uint64_t sum;
 
-	lock(bank);
-	reap_all(bank);
-	sum = used(bank->region, gpu, flag);
-	unlock(bank);
+	bank_lock_region(bank);
+	bank_reap_all(bank);
+	sum = bank_sum_used(bank->region, gpu, flag);
+	bank_unlock_region(bank);
 	return sum;
 }
 
@@ -455,9 +458,9 @@ uint64_t bank_unique(struct bank *bank)
 {
 	uint64_t key;
 
-	lock(bank);
+	bank_lock_region(bank);
 	key = ++bank->region->next_key;
-	unlock(bank);
+	bank_unlock_region(bank);
 	return key;
 }
 
@@ -480,10 +483,10 @@ int bank_used_by(struct bank *bank, pid_t pid, uint32_t gpu, uint64_t *ret_bytes
 	uint64_t sum = 0;
 	int r = -ENOENT;
 
-	lock(bank);
-	begin_census(bank, &census);
+	bank_lock_region(bank);
+	bank_begin_census(bank, &census);
 	for (uint32_t process = 1; process < PROCESSES; process++) {
-		if (region->pid[process] != pid || !lives(&census, process))
+		if (region->pid[process] != pid || !bank_lives(&census, process))
 			continue;
 		r = 0;
 		for (uint64_t i = 0; i < region->rows; i++) {
@@ -494,8 +497,8 @@ int bank_used_by(struct bank *bank, pid_t pid, uint32_t gpu, uint64_t *ret_bytes
 				sum += row->size;
 		}
 	}
-	end_census(&census);
-	unlock(bank);
+	bank_end_census(&census);
+	bank_unlock_region(bank);
 	if (r == 0)
 		*ret_bytes = sum;
 	return r;
@@ -505,16 +508,16 @@ uint64_t bank_peak(struct bank *bank, uint32_t gpu)
 {
 	uint64_t peak;
 
-	lock(bank);
+	bank_lock_region(bank);
 	peak = bank->region->peak_bytes[gpu];
-	unlock(bank);
+	bank_unlock_region(bank);
 	return peak;
 }
 
 void bank_reset_peak(struct bank *bank, uint32_t gpu)
 {
-	lock(bank);
-	reap_all(bank);
-	bank->region->peak_bytes[gpu] = used(bank->region, gpu, VRAM);
-	unlock(bank);
+	bank_lock_region(bank);
+	bank_reap_all(bank);
+	bank->region->peak_bytes[gpu] = bank_sum_used(bank->region, gpu, VRAM);
+	bank_unlock_region(bank);
 }

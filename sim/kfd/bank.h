@@ -65,8 +65,8 @@ uint64_t bank_unique(struct bank *bank);
 uint64_t bank_used(struct bank *bank, uint32_t gpu, uint32_t flag);
 
 /*
- * Of all processes one at a time, for who puts into a file what it has just counted: a slow one
- * would put it over what another counted later. Not to be taken twice.
+ * One process of the machine has this lock, to count something and write the sum into a file.
+ * Without it a slow process would write an older sum over a newer one. Not to be taken twice.
  */
 void bank_lock_files(struct bank *bank);
 void bank_unlock_files(struct bank *bank);

@@ -34,12 +34,13 @@ static struct {
 	int n;			      /* 0: not looked for yet */
 } files;
 
-static int stat_of(const char *path, struct stat *st)
+static int device_stat_of(const char *path, struct stat *st)
 {
 	return (int)syscall(SYS_newfstatat, AT_FDCWD, path, st, 0);
 }
 
-__attribute__((format(printf, 3, 4))) static void find_file(int *n, int minor, const char *fmt, ...)
+__attribute__((format(printf, 3, 4))) static void device_find_file(int *n, int minor,
+								   const char *fmt, ...)
 {
 	char path[PATH_MAX];
 	struct stat st;
@@ -49,7 +50,7 @@ __attribute__((format(printf, 3, 4))) static void find_file(int *n, int minor, c
 	va_start(ap, fmt);
 	vsnprintf(path + len, sizeof(path) - (size_t)len, fmt, ap);
 	va_end(ap);
-	if (stat_of(path, &st) < 0)
+	if (device_stat_of(path, &st) < 0)
 		return;
 	files.dev = st.st_dev;
 	files.ino[*n] = st.st_ino;
@@ -57,7 +58,7 @@ __attribute__((format(printf, 3, 4))) static void find_file(int *n, int minor, c
 }
 
 /* Several threads may do this at once: they write the same. */
-static bool find_files(void)
+static bool device_find_files(void)
 {
 	int n = 0;
 
@@ -65,18 +66,18 @@ static bool find_files(void)
 		return true;
 	if (!*emu_root())
 		return false;
-	find_file(&n, EMU_FILE_KFD, "/dev/kfd");
+	device_find_file(&n, EMU_FILE_KFD, "/dev/kfd");
 	for (int minor = 129; minor <= 128 + TREE_GPUS; minor++) {
-		find_file(&n, minor, "/dev/dri/renderD%d", minor);
-		find_file(&n, TREE_CARD(minor), "/dev/dri/card%d", TREE_CARD(minor));
+		device_find_file(&n, minor, "/dev/dri/renderD%d", minor);
+		device_find_file(&n, TREE_CARD(minor), "/dev/dri/card%d", TREE_CARD(minor));
 	}
 	__atomic_store_n(&files.n, n, __ATOMIC_RELEASE);
 	return n > 0;
 }
 
-static int minor_of(const struct stat *st)
+static int device_minor_of(const struct stat *st)
 {
-	if (!S_ISREG(st->st_mode) || !find_files() || st->st_dev != files.dev)
+	if (!S_ISREG(st->st_mode) || !device_find_files() || st->st_dev != files.dev)
 		return EMU_FILE_NONE;
 	for (int i = 0; i < files.n; i++)
 		if (files.ino[i] == st->st_ino)
@@ -89,17 +90,17 @@ int emu_minor_of(int fd)
 	struct stat st;
 
 	return syscall(SYS_newfstatat, fd, "", &st, AT_EMPTY_PATH) < 0 ? EMU_FILE_NONE
-								       : minor_of(&st);
+								       : device_minor_of(&st);
 }
 
-static int do_stat(int dirfd, const char *path, struct stat *st, int flags)
+static int device_do_stat(int dirfd, const char *path, struct stat *st, int flags)
 {
 	char buffer[PATH_MAX];
 	int minor;
 
 	if (syscall(SYS_newfstatat, dirfd, emu_path(path, buffer), st, flags) < 0)
 		return -1;
-	minor = minor_of(st);
+	minor = device_minor_of(st);
 	if (minor != EMU_FILE_NONE) {
 		st->st_mode = S_IFCHR | 0666;
 		st->st_rdev = minor == EMU_FILE_KFD ? makedev(EMU_MAJOR_KFD, 0)
@@ -115,7 +116,7 @@ _Static_assert(sizeof(struct stat) == sizeof(struct stat64), "struct stat64");
 #define STAT(name, type, param, dirfd, path, flags)                                                \
 	EMU_EXPORT int name(param, struct type *st)                                                \
 	{                                                                                          \
-		return do_stat(dirfd, path, (struct stat *)st, flags);                             \
+		return device_do_stat(dirfd, path, (struct stat *)st, flags);                      \
 	}
 
 STAT(stat, stat, const char *path, AT_FDCWD, path, 0)
@@ -127,12 +128,12 @@ STAT(fstat64, stat64, int fd, fd, "", AT_EMPTY_PATH)
 
 EMU_EXPORT int fstatat(int fd, const char *path, struct stat *st, int flags)
 {
-	return do_stat(fd, path, st, flags);
+	return device_do_stat(fd, path, st, flags);
 }
 
 EMU_EXPORT int fstatat64(int fd, const char *path, struct stat64 *st, int flags)
 {
-	return do_stat(fd, path, (struct stat *)st, flags);
+	return device_do_stat(fd, path, (struct stat *)st, flags);
 }
 
 EMU_EXPORT int statx(int fd, const char *restrict path, int flags, unsigned int mask,
@@ -144,7 +145,7 @@ EMU_EXPORT int statx(int fd, const char *restrict path, int flags, unsigned int 
 	path = emu_path(path, buffer);
 	if (syscall(SYS_statx, fd, path, flags, mask, stx) < 0)
 		return -1;
-	if (do_stat(fd, path, &st, flags & (AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW)) == 0 &&
+	if (device_do_stat(fd, path, &st, flags & (AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW)) == 0 &&
 	    S_ISCHR(st.st_mode) && S_ISREG(stx->stx_mode)) {
 		stx->stx_mode = (uint16_t)st.st_mode;
 		stx->stx_rdev_major = major(st.st_rdev);
@@ -180,8 +181,8 @@ EMU_EXPORT int ioctl(int fd, unsigned long request, ...)
 	return -1;
 }
 
-static void *map_memory(struct emu_machine *m, void *addr, size_t len, int prot, int flags, int fd,
-			uint64_t offset)
+static void *device_map_memory(struct emu_machine *m, void *addr, size_t len, int prot, int flags,
+			       int fd, uint64_t offset)
 {
 	CLEANUP_CLOSE int memory = emu_memory_at(m, fd, offset, len);
 
@@ -194,15 +195,15 @@ static void *map_memory(struct emu_machine *m, void *addr, size_t len, int prot,
 }
 
 /* Beside doorbells there are the page of events and registers, at which nobody looks. */
-static void *map_device(struct emu_machine *m, void *addr, size_t len, int prot, int flags,
-			uint64_t offset)
+static void *device_map_file(struct emu_machine *m, void *addr, size_t len, int prot, int flags,
+			     uint64_t offset)
 {
 	if ((offset & EMU_OFFSET_DOORBELL) == EMU_OFFSET_DOORBELL)
 		return emu_map_doorbells(m, offset, addr, len, flags & MAP_FIXED);
 	return (void *)syscall(SYS_mmap, addr, len, prot, flags | MAP_ANONYMOUS, -1, 0);
 }
 
-static void *do_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t offset)
+static void *device_do_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t offset)
 {
 	bool is_device = fd >= 0 && !(flags & MAP_ANONYMOUS) && *emu_root();
 	int minor = is_device ? emu_minor_of(fd) : EMU_FILE_NONE;
@@ -217,21 +218,21 @@ static void *do_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t 
 		return MAP_FAILED;
 	}
 	if (minor == EMU_FILE_KFD)
-		mapped = map_device(m, addr, len, prot, flags, (uint64_t)offset);
+		mapped = device_map_file(m, addr, len, prot, flags, (uint64_t)offset);
 	else
-		mapped = map_memory(m, addr, len, prot, flags, fd, (uint64_t)offset);
+		mapped = device_map_memory(m, addr, len, prot, flags, fd, (uint64_t)offset);
 	emu_unlock();
 	return mapped;
 }
 
 EMU_EXPORT void *mmap(void *addr, size_t len, int prot, int flags, int fd, off_t offset)
 {
-	return do_mmap(addr, len, prot, flags, fd, offset);
+	return device_do_mmap(addr, len, prot, flags, fd, offset);
 }
 
 EMU_EXPORT void *mmap64(void *addr, size_t len, int prot, int flags, int fd, off64_t offset)
 {
-	return do_mmap(addr, len, prot, flags, fd, offset);
+	return device_do_mmap(addr, len, prot, flags, fd, offset);
 }
 
 EMU_EXPORT int munmap(void *addr, size_t len)

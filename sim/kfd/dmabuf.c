@@ -45,7 +45,7 @@ int emu_get_dmabuf_info(struct emu_machine *m, void *block)
 	return 0;
 }
 
-/* On the GPU that has the memory: older kernels take no other's. */
+/* Imports on the GPU that has the memory: older kernels take no other. */
 int emu_import_dmabuf(struct emu_machine *m, void *block)
 {
 	struct kfd_ioctl_import_dmabuf_args *a = block;

@@ -11,37 +11,38 @@
 #include "sim/kfd/bank.h"
 #include "sim/kfd/emu.h"
 #include "sim/kfd/gem.h"
+#include "sim/kfd/user.h"
 
-/* Of the kernel's driver; libdrm wants major 3. */
+/* As the kernel's driver has it; libdrm wants major 3. */
 #define DRIVER_MAJOR 3
 #define DRIVER_MINOR 49
 
 #define VRAM KFD_IOC_ALLOC_MEM_FLAGS_VRAM
 #define GTT  KFD_IOC_ALLOC_MEM_FLAGS_GTT
 
-static int put_text(uint64_t to, uint64_t *len, const char *text)
+static int drm_put_text(uint64_t to, uint64_t *len, const char *text)
 {
 	uint64_t room = *len;
 
 	*len = strlen(text);
-	return to ? emu_copy_out(to, text, room < *len ? room : *len) : 0;
+	return to ? user_copy_out(to, text, room < *len ? room : *len) : 0;
 }
 
-static int get_version(uint64_t arg)
+static int drm_get_version(uint64_t arg)
 {
 	struct drm_version v = {0};
-	int r = emu_copy_in(&v, arg, sizeof(v));
+	int r = user_copy_in(&v, arg, sizeof(v));
 
 	if (r < 0)
 		return r;
 	v.version_major = DRIVER_MAJOR;
 	v.version_minor = DRIVER_MINOR;
 	v.version_patchlevel = 0;
-	if ((r = put_text(v.name, &v.name_len, "amdgpu")) < 0 ||
-	    (r = put_text(v.date, &v.date_len, "20150101")) < 0 ||
-	    (r = put_text(v.desc, &v.desc_len, "AMD GPU, emulated")) < 0)
+	if ((r = drm_put_text(v.name, &v.name_len, "amdgpu")) < 0 ||
+	    (r = drm_put_text(v.date, &v.date_len, "20150101")) < 0 ||
+	    (r = drm_put_text(v.desc, &v.desc_len, "AMD GPU, emulated")) < 0)
 		return r;
-	return emu_copy_out(arg, &v, sizeof(v));
+	return user_copy_out(arg, &v, sizeof(v));
 }
 
 /*
@@ -49,7 +50,7 @@ static int get_version(uint64_t arg)
  * than there is room for. Engines 4 to 7 come behind the arrays of the first ones; of GPUs with
  * more than one XCC the kernel tells the first one's alone, and here there is nothing.
  */
-static void fill_cu_bitmap(const struct tree_model *m, uint32_t ret[4][4])
+static void drm_fill_cu_bitmap(const struct tree_model *m, uint32_t ret[4][4])
 {
 	uint32_t missing = m->arrays * m->cus_per_array - m->simds / m->simds_per_cu;
 
@@ -61,7 +62,7 @@ static void fill_cu_bitmap(const struct tree_model *m, uint32_t ret[4][4])
 	}
 }
 
-static struct drm_amdgpu_info_device device_info(const struct emu_gpu *gpu)
+static struct drm_amdgpu_info_device drm_device_info(const struct emu_gpu *gpu)
 {
 	const struct tree_model *m = gpu->model;
 	struct drm_amdgpu_info_device info = {
@@ -82,13 +83,13 @@ static struct drm_amdgpu_info_device device_info(const struct emu_gpu *gpu)
 		info.num_shader_engines = m->arrays / m->arrays_per_engine;
 		info.num_shader_arrays_per_engine = m->arrays_per_engine;
 		info.cu_active_number = m->simds / m->simds_per_cu;
-		fill_cu_bitmap(m, info.cu_bitmap);
+		drm_fill_cu_bitmap(m, info.cu_bitmap);
 		info.max_engine_clock = m->engine_mhz * UINT64_C(1000);
 	}
 	return info;
 }
 
-static struct drm_amdgpu_heap_info heap_info(const struct emu_gpu *gpu, uint64_t used_bytes)
+static struct drm_amdgpu_heap_info drm_heap_info(const struct emu_gpu *gpu, uint64_t used_bytes)
 {
 	return (struct drm_amdgpu_heap_info){.total_heap_size = gpu->vram_bytes,
 					     .usable_heap_size = gpu->vram_bytes,
@@ -96,48 +97,49 @@ static struct drm_amdgpu_heap_info heap_info(const struct emu_gpu *gpu, uint64_t
 					     .max_allocation = gpu->vram_bytes / 4 * 3};
 }
 
-static int answer(const struct drm_amdgpu_info *a, const void *info, size_t len)
+static int drm_answer(const struct drm_amdgpu_info *a, const void *info, size_t len)
 {
-	return emu_copy_out(a->return_pointer, info, len < a->return_size ? len : a->return_size);
+	return user_copy_out(a->return_pointer, info, len < a->return_size ? len : a->return_size);
 }
 
-static uint64_t used(struct emu_machine *m, const struct emu_gpu *gpu, uint32_t flag)
+static uint64_t drm_used_bytes(struct emu_machine *m, const struct emu_gpu *gpu, uint32_t flag)
 {
 	return bank_used(m->bank, (uint32_t)(gpu - m->gpu), flag);
 }
 
-static int get_info(struct emu_machine *m, const struct emu_gpu *gpu, uint64_t arg)
+static int drm_get_info(struct emu_machine *m, const struct emu_gpu *gpu, uint64_t arg)
 {
-	struct drm_amdgpu_info_device device = device_info(gpu);
+	struct drm_amdgpu_info_device device = drm_device_info(gpu);
 	struct drm_amdgpu_memory_info memory;
 	struct drm_amdgpu_info_vram_gtt sizes = {gpu->vram_bytes, gpu->vram_bytes, gpu->vram_bytes};
 	uint32_t working = 1, registers[64] = {0};
 	uint64_t bytes;
 	struct drm_amdgpu_info a = {0};
-	int r = emu_copy_in(&a, arg, sizeof(a));
+	int r = user_copy_in(&a, arg, sizeof(a));
 
 	if (r < 0)
 		return r;
 	switch (a.query) {
 	case AMDGPU_INFO_ACCEL_WORKING:
-		return answer(&a, &working, sizeof(working));
+		return drm_answer(&a, &working, sizeof(working));
 	case AMDGPU_INFO_VRAM_USAGE:
 	case AMDGPU_INFO_VIS_VRAM_USAGE:
-		bytes = used(m, gpu, VRAM);
-		return answer(&a, &bytes, sizeof(bytes));
+		bytes = drm_used_bytes(m, gpu, VRAM);
+		return drm_answer(&a, &bytes, sizeof(bytes));
 	case AMDGPU_INFO_GTT_USAGE:
-		bytes = used(m, gpu, GTT);
-		return answer(&a, &bytes, sizeof(bytes));
+		bytes = drm_used_bytes(m, gpu, GTT);
+		return drm_answer(&a, &bytes, sizeof(bytes));
 	case AMDGPU_INFO_VRAM_GTT:
-		return answer(&a, &sizes, sizeof(sizes));
+		return drm_answer(&a, &sizes, sizeof(sizes));
 	case AMDGPU_INFO_READ_MMR_REG:
-		return answer(&a, registers, sizeof(registers));
+		return drm_answer(&a, registers, sizeof(registers));
 	case AMDGPU_INFO_DEV_INFO:
-		return answer(&a, &device, sizeof(device));
+		return drm_answer(&a, &device, sizeof(device));
 	case AMDGPU_INFO_MEMORY:
-		memory.vram = memory.cpu_accessible_vram = heap_info(gpu, used(m, gpu, VRAM));
-		memory.gtt = heap_info(gpu, used(m, gpu, GTT));
-		return answer(&a, &memory, sizeof(memory));
+		memory.vram = memory.cpu_accessible_vram =
+			drm_heap_info(gpu, drm_used_bytes(m, gpu, VRAM));
+		memory.gtt = drm_heap_info(gpu, drm_used_bytes(m, gpu, GTT));
+		return drm_answer(&a, &memory, sizeof(memory));
 	}
 	return -EINVAL;
 }
@@ -160,7 +162,7 @@ static const struct row {
 
 #define BLOCK_BYTES 64
 
-static const struct row *find(unsigned int nr)
+static const struct row *drm_find_row(unsigned int nr)
 {
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
 		if (rows[i].nr == nr)
@@ -168,13 +170,13 @@ static const struct row *find(unsigned int nr)
 	return NULL;
 }
 
-/* As with /dev/kfd, but that the request says which way its block goes. */
-static int call(struct emu_machine *m, struct emu_gpu *gpu, int fd, unsigned long request,
-		uint64_t arg)
+/* Does what kfd_do_call() does for /dev/kfd, but here the request says which way its block goes. */
+static int drm_do_call(struct emu_machine *m, struct emu_gpu *gpu, int fd, unsigned long request,
+		       uint64_t arg)
 {
 	static uint64_t calls[256]; /* under the lock */
 	_Alignas(8) char block[BLOCK_BYTES] = {0}, asked[BLOCK_BYTES];
-	const struct row *row = find(_IOC_NR(request));
+	const struct row *row = drm_find_row(_IOC_NR(request));
 	size_t bytes = _IOC_SIZE(request);
 	int r;
 
@@ -182,13 +184,13 @@ static int call(struct emu_machine *m, struct emu_gpu *gpu, int fd, unsigned lon
 		return -EINVAL;
 	if (bytes > row->args_bytes)
 		bytes = row->args_bytes;
-	if (_IOC_DIR(request) & _IOC_WRITE && emu_copy_in(block, arg, bytes) < 0)
+	if (_IOC_DIR(request) & _IOC_WRITE && user_copy_in(block, arg, bytes) < 0)
 		return -EFAULT;
 	memcpy(asked, block, sizeof(asked));
 	r = emu_fail(EMU_DRM(row->nr), calls[row->nr]++);
 	if (r == 0)
 		r = row->handle(m, gpu, fd, block);
-	if (_IOC_DIR(request) & _IOC_READ && emu_copy_out(arg, block, bytes) < 0)
+	if (_IOC_DIR(request) & _IOC_READ && user_copy_out(arg, block, bytes) < 0)
 		r = -EFAULT;
 	emu_trace_drm(gpu, row->nr, asked, block, r);
 	return r;
@@ -205,11 +207,11 @@ long emu_drm_ioctl(int minor, int fd, unsigned long request, uint64_t arg)
 	if (!gpu)
 		r = -ENODEV;
 	else if (_IOC_NR(request) == DRM_NR_VERSION)
-		r = get_version(arg);
+		r = drm_get_version(arg);
 	else if (_IOC_NR(request) == DRM_NR_AMDGPU_INFO)
-		r = get_info(m, gpu, arg);
+		r = drm_get_info(m, gpu, arg);
 	else
-		r = call(m, gpu, fd, request, arg);
+		r = drm_do_call(m, gpu, fd, request, arg);
 	emu_unlock();
 	return r;
 }

@@ -12,6 +12,7 @@
  *   trace.c    a line for each of them, and for those of render nodes that are about memory
  *   bank.c     memory of the GPUs, which all processes share
  *   memory.c   memory objects of this process, and on which GPUs they are mapped
+ *   user.c     memory of the program, at addresses that it gave
  *   vm.c       page tables of the GPUs, and their access to memory
  *   svm.c      memory of the program's own that GPUs share
  *   dmabuf.c   memory objects as descriptors, from process to process
@@ -106,16 +107,6 @@ void emu_wait(pthread_cond_t *cond, const struct timespec *deadline);
 /* By id, or by one of its DRM nodes. NULL: there is none. */
 struct emu_gpu *emu_gpu(struct emu_machine *machine, uint32_t gpu_id);
 struct emu_gpu *emu_gpu_of_minor(struct emu_machine *machine, int minor);
-
-/*
- * An array with room for one more than the `n` it has, of `each` bytes: the same, or a larger copy
- * of it. NULL: there is no memory, and it stays as it was.
- */
-void *emu_room(void *array, uint32_t *room, uint32_t n, size_t each);
-
-/* Copies from and to an address that the program gave: -EFAULT where there is no memory. */
-int emu_copy_in(void *to, uint64_t from, size_t len);
-int emu_copy_out(uint64_t to, const void *from, size_t len);
 
 /* device.c: the minor of the DRM node that `fd` is of, or one of these. */
 #define EMU_FILE_NONE (-2)

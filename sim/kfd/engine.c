@@ -39,7 +39,7 @@ uint64_t emu_gpu_clock(void)
 }
 
 /* The queue is off its hardware for good, and the program is told by an event. */
-static void stop(struct emu_queue *q, enum queue_step why, uint64_t address)
+static void engine_stop(struct emu_queue *q, enum queue_step why, uint64_t address)
 {
 	emu_queue_stop(q);
 	emu_trace_stop(q, why == QUEUE_FAULT, address);
@@ -49,59 +49,59 @@ static void stop(struct emu_queue *q, enum queue_step why, uint64_t address)
 		emu_raise_exception(q->gpu->gpu_id);
 }
 
-static bool is_sdma(const struct emu_queue *q)
+static bool engine_is_sdma(const struct emu_queue *q)
 {
 	return q->is.type != KFD_IOC_QUEUE_TYPE_COMPUTE &&
 	       q->is.type != KFD_IOC_QUEUE_TYPE_COMPUTE_AQL;
 }
 
 /* PM4 is not emulated: such a queue is there, and no more. */
-static bool is_executed(const struct emu_queue *q)
+static bool engine_is_executed(const struct emu_queue *q)
 {
 	return q->used && q->is.active && q->is.type != KFD_IOC_QUEUE_TYPE_COMPUTE;
 }
 
 /* One packet, or part of a large one. */
-static bool step(struct emu_queue *q)
+static bool engine_step(struct emu_queue *q)
 {
 	struct queue_note note = {.event = 0};
 	enum queue_step r;
 
-	if (!is_executed(q))
+	if (!engine_is_executed(q))
 		return false;
-	r = is_sdma(q) ? sdma_step(q, &note) : aql_step(q, &note);
+	r = engine_is_sdma(q) ? sdma_step(q, &note) : aql_step(q, &note);
 	emu_queue_set_busy(q, r != QUEUE_IDLE);
 	if (r == QUEUE_FAULT || r == QUEUE_ILLEGAL)
-		stop(q, r, note.fault);
+		engine_stop(q, r, note.fault);
 	else if (note.event)
 		emu_raise_event(note.event);
 	return r == QUEUE_WORKED;
 }
 
-static bool step_all(void)
+static bool engine_step_all(void)
 {
 	bool worked = false;
 	uint32_t n;
 	struct emu_queue *queues = emu_queues(&n);
 
 	for (uint32_t i = 0; i < n; i++)
-		worked |= step(&queues[i]);
+		worked |= engine_step(&queues[i]);
 	return worked;
 }
 
-static bool has_doorbells(void)
+static bool engine_has_doorbells(void)
 {
 	uint32_t n;
 	const struct emu_queue *queues = emu_queues(&n);
 
 	for (uint32_t i = 0; i < n; i++)
-		if (is_executed(&queues[i]))
+		if (engine_is_executed(&queues[i]))
 			return true;
 	return false;
 }
 
 /* Doorbells tell nobody that they are rung; all else that there may be to do is told. */
-static void rest(long *pause_ns)
+static void engine_rest(long *pause_ns)
 {
 	struct timespec until;
 
@@ -111,7 +111,7 @@ static void rest(long *pause_ns)
 		until.tv_nsec -= 1000000000;
 		until.tv_sec++;
 	}
-	emu_wait(&wake, has_doorbells() ? &until : NULL);
+	emu_wait(&wake, engine_has_doorbells() ? &until : NULL);
 	if (looked_for)
 		*pause_ns = PAUSE_LEAST_NS;
 	else if (*pause_ns < PAUSE_MOST_NS)
@@ -119,14 +119,14 @@ static void rest(long *pause_ns)
 	looked_for = false;
 }
 
-static void *run(void *unused)
+static void *engine_run_queues(void *unused)
 {
 	long pause_ns = PAUSE_LEAST_NS;
 
 	emu_lock();
 	for (;;) {
-		if (!step_all()) {
-			rest(&pause_ns);
+		if (!engine_step_all()) {
+			engine_rest(&pause_ns);
 			continue;
 		}
 		pause_ns = PAUSE_LEAST_NS;
@@ -153,7 +153,7 @@ int emu_engine_start(void)
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	err = pthread_create(&thread, &attr, run, NULL);
+	err = pthread_create(&thread, &attr, engine_run_queues, NULL);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	pthread_attr_destroy(&attr);
 	running = !err;

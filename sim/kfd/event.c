@@ -10,6 +10,7 @@
 
 #include "amd/abi/kfd.h"
 #include "sim/kfd/queue.h"
+#include "sim/kfd/user.h"
 
 #define FOR_EVER UINT32_MAX
 
@@ -29,7 +30,7 @@ void emu_events_forget(void)
 	pthread_cond_init(&changed, NULL);
 }
 
-static struct event *find(uint32_t id)
+static struct event *event_find(uint32_t id)
 {
 	return id && id <= KFD_SIGNAL_EVENT_LIMIT && events[id].used ? &events[id] : NULL;
 }
@@ -58,7 +59,7 @@ int emu_create_event(struct emu_machine *m, void *block)
 int emu_destroy_event(struct emu_machine *m, void *block)
 {
 	const struct kfd_ioctl_destroy_event_args *a = block;
-	struct event *e = find(a->event_id);
+	struct event *e = event_find(a->event_id);
 
 	if (!e)
 		return -EINVAL;
@@ -67,7 +68,7 @@ int emu_destroy_event(struct emu_machine *m, void *block)
 	return 0;
 }
 
-static bool is_programs(const struct event *e)
+static bool event_is_programs(const struct event *e)
 {
 	return e && (e->type == KFD_IOC_EVENT_SIGNAL || e->type == KFD_IOC_EVENT_DEBUG_EVENT);
 }
@@ -75,9 +76,9 @@ static bool is_programs(const struct event *e)
 int emu_set_event(struct emu_machine *m, void *block)
 {
 	const struct kfd_ioctl_set_event_args *a = block;
-	struct event *e = find(a->event_id);
+	struct event *e = event_find(a->event_id);
 
-	if (!is_programs(e))
+	if (!event_is_programs(e))
 		return -EINVAL;
 	e->signaled = true;
 	pthread_cond_broadcast(&changed);
@@ -87,9 +88,9 @@ int emu_set_event(struct emu_machine *m, void *block)
 int emu_reset_event(struct emu_machine *m, void *block)
 {
 	const struct kfd_ioctl_reset_event_args *a = block;
-	struct event *e = find(a->event_id);
+	struct event *e = event_find(a->event_id);
 
-	if (!is_programs(e))
+	if (!event_is_programs(e))
 		return -EINVAL;
 	e->signaled = false;
 	return 0;
@@ -97,7 +98,7 @@ int emu_reset_event(struct emu_machine *m, void *block)
 
 void emu_raise_event(uint32_t id)
 {
-	struct event *e = find(id);
+	struct event *e = event_find(id);
 
 	if (!e || e->type != KFD_IOC_EVENT_SIGNAL)
 		return;
@@ -105,7 +106,7 @@ void emu_raise_event(uint32_t id)
 	pthread_cond_broadcast(&changed);
 }
 
-static void raise_all(uint32_t type, const struct kfd_event_data *data)
+static void event_raise_all(uint32_t type, const struct kfd_event_data *data)
 {
 	for (uint32_t id = 1; id <= KFD_SIGNAL_EVENT_LIMIT; id++) {
 		if (!events[id].used || events[id].type != type)
@@ -122,14 +123,14 @@ void emu_raise_fault(uint32_t gpu_id, uint64_t address)
 								.va = address & ~UINT64_C(4095),
 								.gpu_id = gpu_id}};
 
-	raise_all(KFD_IOC_EVENT_MEMORY, &data);
+	event_raise_all(KFD_IOC_EVENT_MEMORY, &data);
 }
 
 void emu_raise_exception(uint32_t gpu_id)
 {
 	struct kfd_event_data data = {.hw_exception_data = {.gpu_id = gpu_id}};
 
-	raise_all(KFD_IOC_EVENT_HW_EXCEPTION, &data);
+	event_raise_all(KFD_IOC_EVENT_HW_EXCEPTION, &data);
 }
 
 struct waiter {
@@ -141,7 +142,7 @@ struct waiter {
 	} of[KFD_SIGNAL_EVENT_LIMIT];
 };
 
-static int read_waiter(const struct kfd_ioctl_wait_events_args *a, struct waiter *w)
+static int event_read_waiter(const struct kfd_ioctl_wait_events_args *a, struct waiter *w)
 {
 	w->n = a->num_events;
 	w->all = a->wait_for_all;
@@ -151,10 +152,10 @@ static int read_waiter(const struct kfd_ioctl_wait_events_args *a, struct waiter
 		struct kfd_event_data data;
 		const struct event *e;
 
-		if (emu_copy_in(&data, a->events_ptr + (uint64_t)i * sizeof(data), sizeof(data)) <
+		if (user_copy_in(&data, a->events_ptr + (uint64_t)i * sizeof(data), sizeof(data)) <
 		    0)
 			return -EFAULT;
-		e = find(data.event_id);
+		e = event_find(data.event_id);
 		if (!e)
 			return -EINVAL;
 		w->of[i].id = data.event_id;
@@ -163,8 +164,11 @@ static int read_waiter(const struct kfd_ioctl_wait_events_args *a, struct waiter
 	return 0;
 }
 
-/* What there is to say to one who waits; TIMEOUT: nothing yet. Takes what resets itself. */
-static uint32_t look(struct waiter *w)
+/*
+ * The answer to a thread that waits; TIMEOUT: nothing was signalled yet. Resets the events that
+ * reset themselves.
+ */
+static uint32_t event_look_at_waiter(struct waiter *w)
 {
 	uint32_t signaled = 0;
 
@@ -187,7 +191,7 @@ static uint32_t look(struct waiter *w)
 	return KFD_IOC_WAIT_RESULT_COMPLETE;
 }
 
-static bool is_over(const struct timespec *deadline)
+static bool event_is_over(const struct timespec *deadline)
 {
 	struct timespec now;
 
@@ -196,7 +200,7 @@ static bool is_over(const struct timespec *deadline)
 	       (now.tv_sec == deadline->tv_sec && now.tv_nsec >= deadline->tv_nsec);
 }
 
-static struct timespec in_ms(uint32_t ms)
+static struct timespec event_in_ms(uint32_t ms)
 {
 	struct timespec t;
 
@@ -210,8 +214,8 @@ static struct timespec in_ms(uint32_t ms)
 	return t;
 }
 
-/* Where it waited for what says more than that it happened. */
-static int tell(const struct kfd_ioctl_wait_events_args *a, const struct waiter *w)
+/* Some events say more than that they happened: their data goes to the program. */
+static int event_tell_waiter(const struct kfd_ioctl_wait_events_args *a, const struct waiter *w)
 {
 	for (uint32_t i = 0; i < w->n; i++) {
 		const struct event *e = &events[w->of[i].id];
@@ -219,7 +223,7 @@ static int tell(const struct kfd_ioctl_wait_events_args *a, const struct waiter 
 		if (!w->of[i].came ||
 		    (e->type != KFD_IOC_EVENT_MEMORY && e->type != KFD_IOC_EVENT_HW_EXCEPTION))
 			continue;
-		if (emu_copy_out(a->events_ptr + i * sizeof(e->data), &e->data,
+		if (user_copy_out(a->events_ptr + i * sizeof(e->data), &e->data,
 				 offsetof(struct kfd_event_data, kfd_event_data_ext)) < 0)
 			return -EFAULT;
 	}
@@ -229,20 +233,20 @@ static int tell(const struct kfd_ioctl_wait_events_args *a, const struct waiter 
 int emu_wait_events(struct emu_machine *m, void *block)
 {
 	struct kfd_ioctl_wait_events_args *a = block;
-	struct timespec deadline = in_ms(a->timeout == FOR_EVER ? 0 : a->timeout);
+	struct timespec deadline = event_in_ms(a->timeout == FOR_EVER ? 0 : a->timeout);
 	struct waiter w;
-	int r = read_waiter(a, &w);
+	int r = event_read_waiter(a, &w);
 
 	if (r < 0)
 		return r;
 	emu_engine_look(); /* a program that waits has just rung a doorbell, often */
-	while ((a->wait_result = look(&w)) == KFD_IOC_WAIT_RESULT_TIMEOUT) {
+	while ((a->wait_result = event_look_at_waiter(&w)) == KFD_IOC_WAIT_RESULT_TIMEOUT) {
 		if (a->timeout == FOR_EVER)
 			emu_wait(&changed, NULL);
-		else if (is_over(&deadline))
+		else if (event_is_over(&deadline))
 			break;
 		else
 			emu_wait(&changed, &deadline);
 	}
-	return a->wait_result == KFD_IOC_WAIT_RESULT_COMPLETE ? tell(a, &w) : 0;
+	return a->wait_result == KFD_IOC_WAIT_RESULT_COMPLETE ? event_tell_waiter(a, &w) : 0;
 }

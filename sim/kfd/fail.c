@@ -46,7 +46,7 @@ const char *emu_drm_name(unsigned int nr)
 	return "?";
 }
 
-static int find_ioctl(const char *name)
+static int fail_find_ioctl(const char *name)
 {
 	for (int nr = 0; nr < 256; nr++) {
 		const struct kfd_ioctl *row = kfd_ioctl_find(_IO(AMDKFD_IOCTL_BASE, nr));
@@ -60,7 +60,7 @@ static int find_ioctl(const char *name)
 	return -1;
 }
 
-static int find_errno(const char *name)
+static int fail_find_errno(const char *name)
 {
 	for (int err = 1; err <= ERRNO_MOST; err++) {
 		const char *known = strerrorname_np(err);
@@ -71,14 +71,14 @@ static int find_errno(const char *name)
 	return -1;
 }
 
-static void complain(const char *name, const char *value, const char *right)
+static void fail_complain(const char *name, const char *value, const char *right)
 {
 	fprintf(stderr, "allot sim: %s=%s is malformed; a right one is %s=%s\n", name, value, name,
 		right);
 	fail.nr = -1;
 }
 
-static void read_failure(void)
+static void fail_read_failure(void)
 {
 	const char *asked = getenv("ALLOT_SIM_AMD_FAIL");
 	char text[128], *rest = text, *name, *err, *after;
@@ -89,16 +89,16 @@ static void read_failure(void)
 	name = strsep(&rest, ":");
 	err = strsep(&rest, ":");
 	after = strsep(&rest, ":");
-	fail.nr = find_ioctl(name);
-	fail.err = err ? find_errno(err) : -1;
+	fail.nr = fail_find_ioctl(name);
+	fail.err = err ? fail_find_errno(err) : -1;
 	fail.times = UINT64_MAX;
 	if (fail.nr < 0 || fail.err < 0 ||
 	    (after && parse_u64(after, 0, UINT32_MAX, &fail.after) < 0) ||
 	    (rest && parse_u64(rest, 1, UINT32_MAX, &fail.times) < 0))
-		complain("ALLOT_SIM_AMD_FAIL", asked, "MAP_MEMORY_TO_GPU:EIO:4");
+		fail_complain("ALLOT_SIM_AMD_FAIL", asked, "MAP_MEMORY_TO_GPU:EIO:4");
 }
 
-static void read_lacking(void)
+static void fail_read_lacking(void)
 {
 	const char *asked = getenv("ALLOT_SIM_AMD_WITHOUT");
 	char text[256], *rest = text, *name;
@@ -107,19 +107,19 @@ static void read_lacking(void)
 		return;
 	snprintf(text, sizeof(text), "%s", asked);
 	while ((name = strsep(&rest, ","))) {
-		int nr = find_ioctl(name);
+		int nr = fail_find_ioctl(name);
 
 		if (nr < 0)
-			complain("ALLOT_SIM_AMD_WITHOUT", asked, "EXPORT_DMABUF");
+			fail_complain("ALLOT_SIM_AMD_WITHOUT", asked, "EXPORT_DMABUF");
 		else
 			lacking[nr] = true;
 	}
 }
 
-static void read_once(void)
+static void fail_read_once(void)
 {
-	read_failure();
-	read_lacking();
+	fail_read_failure();
+	fail_read_lacking();
 }
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -127,7 +127,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 /* Under the lock of the machine. */
 int emu_fail(unsigned int which, uint64_t done)
 {
-	pthread_once(&once, read_once);
+	pthread_once(&once, fail_read_once);
 	if (fail.nr < 0) /* a test that asks for what is not there must not go on without it */
 		return -EINVAL;
 	if (!fail.nr || (unsigned int)fail.nr != which || done < fail.after || !fail.times)
@@ -138,6 +138,6 @@ int emu_fail(unsigned int which, uint64_t done)
 
 bool emu_lacks(unsigned int which)
 {
-	pthread_once(&once, read_once);
+	pthread_once(&once, fail_read_once);
 	return lacking[which & 0x1ff];
 }

@@ -58,7 +58,7 @@ struct emu_buffer *emu_buffer(uint64_t file, uint32_t handle)
 	return NULL;
 }
 
-static struct emu_buffer *free_row(void)
+static struct emu_buffer *gem_free_row(void)
 {
 	uint32_t i = 0, more = nbuffers ? 2 * nbuffers : 32;
 	struct emu_buffer *grown;
@@ -77,9 +77,9 @@ static struct emu_buffer *free_row(void)
 }
 
 /* Takes over the piece, and answers the handle; or -ENOMEM. */
-static int add(const struct emu_buffer *buffer)
+static int gem_add(const struct emu_buffer *buffer)
 {
-	struct emu_buffer *b = free_row();
+	struct emu_buffer *b = gem_free_row();
 	uint32_t handle = 1;
 
 	if (!b)
@@ -110,7 +110,7 @@ int emu_gem_create(struct emu_machine *m, struct emu_gpu *gpu, int fd, void *blo
 	r = bank_take(m->bank, gpu->vram_bytes, &b.piece);
 	if (r < 0)
 		return r;
-	r = add(&b);
+	r = gem_add(&b);
 	if (r < 0) {
 		bank_drop(m->bank, &b.piece);
 		return r;
@@ -173,7 +173,7 @@ int emu_prime_to_handle(struct emu_machine *m, struct emu_gpu *gpu, int fd, void
 			r = (int)buffers[i].handle;
 	if (r > 0)
 		bank_drop(m->bank, &b.piece);
-	else if ((r = add(&b)) < 0)
+	else if ((r = gem_add(&b)) < 0)
 		bank_drop(m->bank, &b.piece);
 	if (r < 0)
 		return r;

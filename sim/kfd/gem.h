@@ -9,7 +9,7 @@
 #include "sim/kfd/bank.h"
 #include "sim/kfd/emu.h"
 
-/* Of an open file description; closed when it holds no piece of memory. */
+/* A buffer of an open file description. It is closed when it holds no piece of memory. */
 struct emu_buffer {
 	uint64_t file; /* which description it is of */
 	uint32_t handle;

@@ -7,14 +7,15 @@
 #include "amd/abi/drm.h"
 #include "amd/abi/kfd.h"
 #include "sim/kfd/gem.h"
+#include "sim/kfd/user.h"
 
-static uint64_t domains_of(const struct emu_buffer *b)
+static uint64_t gem_info_domains_of(const struct emu_buffer *b)
 {
 	return b->piece.flags & KFD_IOC_ALLOC_MEM_FLAGS_VRAM ? AMDGPU_GEM_DOMAIN_VRAM
 							     : AMDGPU_GEM_DOMAIN_GTT;
 }
 
-static int tell_mappings(const struct emu_buffer *b, struct drm_amdgpu_gem_op *a)
+static int gem_info_tell_mappings(const struct emu_buffer *b, struct drm_amdgpu_gem_op *a)
 {
 	uint32_t n = emu_gem_mappings(b, 0, NULL), room = a->num_entries;
 	struct drm_amdgpu_gem_vm_entry *entries;
@@ -27,7 +28,7 @@ static int tell_mappings(const struct emu_buffer *b, struct drm_amdgpu_gem_op *a
 	if (!entries)
 		return -ENOMEM;
 	emu_gem_mappings(b, n, entries);
-	r = emu_copy_out(a->value, entries, n * sizeof(*entries));
+	r = user_copy_out(a->value, entries, n * sizeof(*entries));
 	free(entries);
 	return r;
 }
@@ -45,11 +46,11 @@ int emu_gem_op(struct emu_machine *m, struct emu_gpu *gpu, int fd, void *block)
 	case AMDGPU_GEM_OP_GET_GEM_CREATE_INFO:
 		info = (struct drm_amdgpu_gem_create_in){.bo_size = b->piece.size,
 							 .alignment = b->alignment,
-							 .domains = domains_of(b),
+							 .domains = gem_info_domains_of(b),
 							 .domain_flags = b->domain_flags};
-		return emu_copy_out(a->value, &info, sizeof(info));
+		return user_copy_out(a->value, &info, sizeof(info));
 	case AMDGPU_GEM_OP_GET_MAPPING_INFO:
-		return tell_mappings(b, a);
+		return gem_info_tell_mappings(b, a);
 	}
 	return -EINVAL;
 }
@@ -73,10 +74,10 @@ int emu_gem_list(struct emu_machine *m, struct emu_gpu *gpu, int fd, void *block
 			.gem_handle = all[i].handle,
 			.flags = all[i].imported ? AMDGPU_GEM_LIST_HANDLES_FLAG_IS_IMPORT : 0,
 			.size = all[i].piece.size,
-			.preferred_domains = domains_of(&all[i]),
+			.preferred_domains = gem_info_domains_of(&all[i]),
 			.alloc_flags = all[i].domain_flags,
 			.alignment = all[i].alignment};
-		r = emu_copy_out(a->entries + sizeof(e) * done++, &e, sizeof(e));
+		r = user_copy_out(a->entries + sizeof(e) * done++, &e, sizeof(e));
 	}
 	a->num_entries = there;
 	return r;

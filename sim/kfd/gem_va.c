@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "amd/abi/drm.h"
+#include "sim/kfd/array.h"
 #include "sim/kfd/gem.h"
 
 #define PAGE_FLAGS (AMDGPU_VM_PAGE_READABLE | AMDGPU_VM_PAGE_WRITEABLE | AMDGPU_VM_PAGE_EXECUTABLE)
@@ -29,14 +30,14 @@ void emu_gem_va_forget(void)
 	nmappings = room = 0;
 }
 
-static bool is_of(const struct mapping *map, const struct emu_buffer *b)
+static bool gem_va_is_of(const struct mapping *map, const struct emu_buffer *b)
 {
 	return map->key == b->piece.key && map->file == b->file;
 }
 
-static int add(const struct mapping *map)
+static int gem_va_add(const struct mapping *map)
 {
-	struct mapping *grown = emu_room(mappings, &room, nmappings, sizeof(*grown));
+	struct mapping *grown = array_grow(mappings, &room, nmappings, sizeof(*grown));
 
 	if (!grown)
 		return -ENOMEM;
@@ -45,7 +46,7 @@ static int add(const struct mapping *map)
 	return 0;
 }
 
-static void drop(uint32_t i)
+static void gem_va_drop(uint32_t i)
 {
 	vm_remove(&mappings[i].gpu->vm, mappings[i].is.addr, mappings[i].is.size);
 	mappings[i] = mappings[--nmappings];
@@ -54,8 +55,8 @@ static void drop(uint32_t i)
 void emu_gem_unmap_all(struct emu_machine *m, const struct emu_buffer *b)
 {
 	for (uint32_t i = nmappings; i-- > 0;)
-		if (is_of(&mappings[i], b))
-			drop(i);
+		if (gem_va_is_of(&mappings[i], b))
+			gem_va_drop(i);
 }
 
 uint32_t emu_gem_mappings(const struct emu_buffer *b, uint32_t fit,
@@ -64,7 +65,7 @@ uint32_t emu_gem_mappings(const struct emu_buffer *b, uint32_t fit,
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < nmappings; i++) {
-		if (!is_of(&mappings[i], b))
+		if (!gem_va_is_of(&mappings[i], b))
 			continue;
 		if (n < fit)
 			ret[n] = mappings[i].is;
@@ -73,7 +74,8 @@ uint32_t emu_gem_mappings(const struct emu_buffer *b, uint32_t fit,
 	return n;
 }
 
-static int map(struct emu_gpu *gpu, const struct emu_buffer *b, const struct drm_amdgpu_gem_va *a)
+static int gem_va_map_buffer(struct emu_gpu *gpu, const struct emu_buffer *b,
+			     const struct drm_amdgpu_gem_va *a)
 {
 	struct mapping map = {.key = b->piece.key,
 			      .file = b->file,
@@ -89,17 +91,17 @@ static int map(struct emu_gpu *gpu, const struct emu_buffer *b, const struct drm
 		return -EINVAL;
 	range.memory = b->piece.content + a->offset_in_bo;
 	r = vm_add(&gpu->vm, &range);
-	if (r == 0 && (r = add(&map)) < 0)
+	if (r == 0 && (r = gem_va_add(&map)) < 0)
 		vm_remove(&gpu->vm, range.at, range.size);
 	return r;
 }
 
-static int unmap(const struct emu_buffer *b, uint64_t at)
+static int gem_va_unmap_buffer(const struct emu_buffer *b, uint64_t at)
 {
 	for (uint32_t i = 0; i < nmappings; i++) {
-		if (!is_of(&mappings[i], b) || mappings[i].is.addr != at)
+		if (!gem_va_is_of(&mappings[i], b) || mappings[i].is.addr != at)
 			continue;
-		drop(i);
+		gem_va_drop(i);
 		return 0;
 	}
 	return -ENOENT;
@@ -115,6 +117,6 @@ int emu_gem_va(struct emu_machine *m, struct emu_gpu *gpu, int fd, void *block)
 	if (!gpu->acquired || gpu->file != b->file)
 		return -EINVAL;
 	if (a->operation == AMDGPU_VA_OP_MAP)
-		return map(gpu, b, a);
-	return a->operation == AMDGPU_VA_OP_UNMAP ? unmap(b, a->va_address) : -EINVAL;
+		return gem_va_map_buffer(gpu, b, a);
+	return a->operation == AMDGPU_VA_OP_UNMAP ? gem_va_unmap_buffer(b, a->va_address) : -EINVAL;
 }

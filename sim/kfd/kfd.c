@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Ioctls of /dev/kfd. As in the kernel a block is copied in as far as the caller knows it, reads
- * zero beyond, and is copied back as far. What is not emulated (CRIU, debugging) answers ENOTTY,
- * and stands in the trace.
+ * zero beyond, and is copied back as far. Ioctls that are not emulated (CRIU, debugging) answer
+ * ENOTTY, and stand in the trace.
  */
 #include <errno.h>
 #include <string.h>
 
 #include "amd/abi/kfd.h"
 #include "amd/kfd_ioctl.h"
-#include "base/now.h"
 #include "sim/kfd/emu.h"
 #include "sim/kfd/gem.h"
 #include "sim/kfd/queue.h"
+#include "sim/kfd/user.h"
 
 /*
  * With 1.15 came that GEM_VA maps where queues find it; debugging, of 1.13, is not here. Before
@@ -37,7 +37,7 @@
 #define GPUVM_BASE   UINT64_C(0x4000)
 #define GPUVM_LIMIT  UINT64_C(0x7fffffffffff)
 
-static int get_version(struct emu_machine *m, void *block)
+static int kfd_get_version(struct emu_machine *m, void *block)
 {
 	*(struct kfd_ioctl_get_version_args *)block = (struct kfd_ioctl_get_version_args){
 		.major_version = KFD_IOCTL_MAJOR_VERSION,
@@ -46,7 +46,7 @@ static int get_version(struct emu_machine *m, void *block)
 	return 0;
 }
 
-static void fill_apertures(const struct emu_gpu *gpu, struct kfd_process_device_apertures *ret)
+static void kfd_fill_apertures(const struct emu_gpu *gpu, struct kfd_process_device_apertures *ret)
 {
 	*ret = (struct kfd_process_device_apertures){
 		.lds_base = LDS_BASE,
@@ -59,17 +59,17 @@ static void fill_apertures(const struct emu_gpu *gpu, struct kfd_process_device_
 	};
 }
 
-static int get_apertures(struct emu_machine *m, void *block)
+static int kfd_get_apertures(struct emu_machine *m, void *block)
 {
 	struct kfd_ioctl_get_process_apertures_args *a = block;
 
 	a->num_of_nodes = m->ngpus < NUM_OF_SUPPORTED_GPUS ? m->ngpus : NUM_OF_SUPPORTED_GPUS;
 	for (uint32_t i = 0; i < a->num_of_nodes; i++)
-		fill_apertures(&m->gpu[i], &a->process_apertures[i]);
+		kfd_fill_apertures(&m->gpu[i], &a->process_apertures[i]);
 	return 0;
 }
 
-static int get_apertures_new(struct emu_machine *m, void *block)
+static int kfd_get_apertures_new(struct emu_machine *m, void *block)
 {
 	struct kfd_ioctl_get_process_apertures_new_args *a = block;
 	struct kfd_process_device_apertures found[TREE_GPUS];
@@ -81,12 +81,12 @@ static int get_apertures_new(struct emu_machine *m, void *block)
 	}
 	a->num_of_nodes = m->ngpus < room ? m->ngpus : room;
 	for (uint32_t i = 0; i < a->num_of_nodes; i++)
-		fill_apertures(&m->gpu[i], &found[i]);
-	return emu_copy_out(a->kfd_process_device_apertures_ptr, found,
+		kfd_fill_apertures(&m->gpu[i], &found[i]);
+	return user_copy_out(a->kfd_process_device_apertures_ptr, found,
 			    a->num_of_nodes * sizeof(found[0]));
 }
 
-static int acquire_vm(struct emu_machine *m, void *block)
+static int kfd_acquire_vm(struct emu_machine *m, void *block)
 {
 	const struct kfd_ioctl_acquire_vm_args *a = block;
 	struct emu_gpu *gpu = emu_gpu(m, a->gpu_id);
@@ -101,7 +101,7 @@ static int acquire_vm(struct emu_machine *m, void *block)
 }
 
 /* Each begins with what there is no use for here, and has the GPU's id where `at` says. */
-static int accept(struct emu_machine *m, const void *block, size_t at)
+static int kfd_accept(struct emu_machine *m, const void *block, size_t at)
 {
 	uint32_t gpu_id;
 
@@ -109,34 +109,42 @@ static int accept(struct emu_machine *m, const void *block, size_t at)
 	return emu_gpu(m, gpu_id) ? 0 : -EINVAL;
 }
 
-static int set_memory_policy(struct emu_machine *m, void *block)
+static int kfd_set_memory_policy(struct emu_machine *m, void *block)
 {
-	return accept(m, block, offsetof(struct kfd_ioctl_set_memory_policy_args, gpu_id));
+	return kfd_accept(m, block, offsetof(struct kfd_ioctl_set_memory_policy_args, gpu_id));
 }
 
-static int set_scratch(struct emu_machine *m, void *block)
+static int kfd_set_scratch(struct emu_machine *m, void *block)
 {
-	return accept(m, block, offsetof(struct kfd_ioctl_set_scratch_backing_va_args, gpu_id));
+	return kfd_accept(m, block, offsetof(struct kfd_ioctl_set_scratch_backing_va_args, gpu_id));
 }
 
-static int set_trap_handler(struct emu_machine *m, void *block)
+static int kfd_set_trap_handler(struct emu_machine *m, void *block)
 {
-	return accept(m, block, offsetof(struct kfd_ioctl_set_trap_handler_args, gpu_id));
+	return kfd_accept(m, block, offsetof(struct kfd_ioctl_set_trap_handler_args, gpu_id));
+}
+
+static uint64_t kfd_now_ns(clockid_t clock)
+{
+	struct timespec t;
+
+	clock_gettime(clock, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
 /* The CPU's clocks are told for no GPU, too. */
-static int get_clocks(struct emu_machine *m, void *block)
+static int kfd_get_clocks(struct emu_machine *m, void *block)
 {
 	struct kfd_ioctl_get_clock_counters_args *a = block;
 
 	a->gpu_clock_counter = emu_gpu(m, a->gpu_id) ? emu_gpu_clock() : 0;
-	a->cpu_clock_counter = now_ns(CLOCK_MONOTONIC_RAW);
-	a->system_clock_counter = now_boot_ns();
-	a->system_clock_freq = NS_PER_S;
+	a->cpu_clock_counter = kfd_now_ns(CLOCK_MONOTONIC_RAW);
+	a->system_clock_counter = kfd_now_ns(CLOCK_BOOTTIME);
+	a->system_clock_freq = 1000000000;
 	return 0;
 }
 
-static int get_tile_config(struct emu_machine *m, void *block)
+static int kfd_get_tile_config(struct emu_machine *m, void *block)
 {
 	struct kfd_ioctl_get_tile_config_args *a = block;
 
@@ -149,7 +157,7 @@ static int get_tile_config(struct emu_machine *m, void *block)
 	return 0;
 }
 
-static int set_xnack_mode(struct emu_machine *m, void *block)
+static int kfd_set_xnack_mode(struct emu_machine *m, void *block)
 {
 	struct kfd_ioctl_set_xnack_mode_args *a = block;
 
@@ -160,7 +168,7 @@ static int set_xnack_mode(struct emu_machine *m, void *block)
 }
 
 /* A debugger would be told now that there is a program to look at. */
-static int enable_runtime(struct emu_machine *m, void *block)
+static int kfd_enable_runtime(struct emu_machine *m, void *block)
 {
 	struct kfd_ioctl_runtime_enable_args *a = block;
 
@@ -171,24 +179,24 @@ static int enable_runtime(struct emu_machine *m, void *block)
 typedef int handler_fn(struct emu_machine *machine, void *block);
 
 static handler_fn *const handlers[256] = {
-	[KFD_NR_GET_VERSION] = get_version,
+	[KFD_NR_GET_VERSION] = kfd_get_version,
 	[KFD_NR_CREATE_QUEUE] = emu_create_queue,
 	[KFD_NR_DESTROY_QUEUE] = emu_destroy_queue,
 	[KFD_NR_UPDATE_QUEUE] = emu_update_queue,
 	[KFD_NR_SET_CU_MASK] = emu_set_cu_mask,
-	[KFD_NR_SET_MEMORY_POLICY] = set_memory_policy,
-	[KFD_NR_GET_CLOCK_COUNTERS] = get_clocks,
-	[KFD_NR_GET_PROCESS_APERTURES] = get_apertures,
+	[KFD_NR_SET_MEMORY_POLICY] = kfd_set_memory_policy,
+	[KFD_NR_GET_CLOCK_COUNTERS] = kfd_get_clocks,
+	[KFD_NR_GET_PROCESS_APERTURES] = kfd_get_apertures,
 	[KFD_NR_CREATE_EVENT] = emu_create_event,
 	[KFD_NR_DESTROY_EVENT] = emu_destroy_event,
 	[KFD_NR_SET_EVENT] = emu_set_event,
 	[KFD_NR_RESET_EVENT] = emu_reset_event,
 	[KFD_NR_WAIT_EVENTS] = emu_wait_events,
-	[KFD_NR_SET_SCRATCH_BACKING_VA] = set_scratch,
-	[KFD_NR_GET_TILE_CONFIG] = get_tile_config,
-	[KFD_NR_SET_TRAP_HANDLER] = set_trap_handler,
-	[KFD_NR_GET_PROCESS_APERTURES_NEW] = get_apertures_new,
-	[KFD_NR_ACQUIRE_VM] = acquire_vm,
+	[KFD_NR_SET_SCRATCH_BACKING_VA] = kfd_set_scratch,
+	[KFD_NR_GET_TILE_CONFIG] = kfd_get_tile_config,
+	[KFD_NR_SET_TRAP_HANDLER] = kfd_set_trap_handler,
+	[KFD_NR_GET_PROCESS_APERTURES_NEW] = kfd_get_apertures_new,
+	[KFD_NR_ACQUIRE_VM] = kfd_acquire_vm,
 	[KFD_NR_ALLOC_MEMORY_OF_GPU] = emu_alloc,
 	[KFD_NR_FREE_MEMORY_OF_GPU] = emu_free,
 	[KFD_NR_MAP_MEMORY_TO_GPU] = emu_map,
@@ -197,18 +205,19 @@ static handler_fn *const handlers[256] = {
 	[KFD_NR_IMPORT_DMABUF] = emu_import_dmabuf,
 	[KFD_NR_EXPORT_DMABUF] = emu_export_dmabuf,
 	[KFD_NR_SVM] = emu_svm,
-	[KFD_NR_SET_XNACK_MODE] = set_xnack_mode,
-	[KFD_NR_RUNTIME_ENABLE] = enable_runtime,
+	[KFD_NR_SET_XNACK_MODE] = kfd_set_xnack_mode,
+	[KFD_NR_RUNTIME_ENABLE] = kfd_enable_runtime,
 	[KFD_NR_AVAILABLE_MEMORY] = emu_available,
 };
 
 /* These fail, where they are to, for one of their GPUs. */
-static bool is_mapping(const struct kfd_ioctl *row)
+static bool kfd_is_mapping(const struct kfd_ioctl *row)
 {
 	return row->nr == KFD_NR_MAP_MEMORY_TO_GPU || row->nr == KFD_NR_UNMAP_MEMORY_FROM_GPU;
 }
 
-static int call(const struct kfd_ioctl *row, unsigned long request, uint64_t arg, void *block)
+static int kfd_do_call(const struct kfd_ioctl *row, unsigned long request, uint64_t arg,
+		       void *block)
 {
 	static uint64_t calls[256]; /* under the lock */
 	size_t bytes = _IOC_SIZE(request);
@@ -218,18 +227,18 @@ static int call(const struct kfd_ioctl *row, unsigned long request, uint64_t arg
 
 	if (bytes > most)
 		bytes = most;
-	r = emu_copy_in(block, arg, bytes);
+	r = user_copy_in(block, arg, bytes);
 	if (r < 0)
 		return r;
 	m = emu_lock();
 	if (!m)
 		return -EBADF;
-	r = is_mapping(row) ? 0 : emu_fail(row->nr, calls[row->nr]++);
+	r = kfd_is_mapping(row) ? 0 : emu_fail(row->nr, calls[row->nr]++);
 	if (r == 0)
 		r = handlers[row->nr](m, block);
 	emu_unlock();
-	/* As in the kernel also where it fails: n_success stands in a block. */
-	if (_IOC_DIR(request) & _IOC_READ && emu_copy_out(arg, block, bytes) < 0)
+	/* The kernel copies the block back after a failure, too: n_success stands in it. */
+	if (_IOC_DIR(request) & _IOC_READ && user_copy_out(arg, block, bytes) < 0)
 		return -EFAULT;
 	return r;
 }
@@ -240,7 +249,7 @@ long emu_kfd_ioctl(unsigned long request, uint64_t arg)
 	_Alignas(8) char block[BLOCK_BYTES] = {0};
 	bool known =
 		row && handlers[row->nr] && row->args_bytes <= sizeof(block) && !emu_lacks(row->nr);
-	int r = known ? call(row, request, arg, block) : -ENOTTY;
+	int r = known ? kfd_do_call(row, request, arg, block) : -ENOTTY;
 
 	emu_trace(row, request, known ? block : NULL, r);
 	return r;

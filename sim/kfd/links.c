@@ -15,13 +15,13 @@
 /* Of every GPU that xGMI joins to another. */
 #define HIVE UINT64_C(0x5a11070000000001)
 
-static int complain(char *ret_what, unsigned int line, const char *what)
+static int links_complain(char *ret_what, unsigned int line, const char *what)
 {
 	snprintf(ret_what, LINKS_WHAT_BYTES, "line %u: %s", line, what);
 	return -EINVAL;
 }
 
-static bool has_link(const struct tree *t, uint32_t from, uint32_t to)
+static bool links_has(const struct tree *t, uint32_t from, uint32_t to)
 {
 	const struct tree_node *node = &t->node[from];
 
@@ -34,10 +34,10 @@ static bool has_link(const struct tree *t, uint32_t from, uint32_t to)
 	return false;
 }
 
-static int add(struct tree *t, uint32_t from, uint32_t to, bool xgmi, uint32_t weight,
-	       uint32_t mb_per_s)
+static int links_add(struct tree *t, uint32_t from, uint32_t to, bool xgmi, uint32_t weight,
+		     uint32_t mb_per_s)
 {
-	if (has_link(t, from, to))
+	if (links_has(t, from, to))
 		return -EEXIST;
 	if (xgmi) {
 		tree_link(t, from, to, TOPOLOGY_LINK_XGMI, weight, mb_per_s);
@@ -48,7 +48,7 @@ static int add(struct tree *t, uint32_t from, uint32_t to, bool xgmi, uint32_t w
 	return 0;
 }
 
-static uint32_t split(char *line, char *ret_words[WORDS])
+static uint32_t links_split(char *line, char *ret_words[WORDS])
 {
 	uint32_t n = 0;
 	char *rest = line, *word;
@@ -59,35 +59,37 @@ static uint32_t split(char *line, char *ret_words[WORDS])
 	return n;
 }
 
-static int parse_line(char *line, unsigned int number, struct tree *t, char *ret_what)
+static int links_parse_line(char *line, unsigned int number, struct tree *t, char *ret_what)
 {
 	char *words[WORDS];
-	uint32_t n = split(line, words);
+	uint32_t n = links_split(line, words);
 	uint64_t from, to, weight, mb_per_s = 0;
 	bool both, xgmi;
 
 	if (!n)
 		return 0;
 	if (n < 4 || n > 6)
-		return complain(ret_what, number, "not a link; write it like 1 <-> 2 xgmi");
+		return links_complain(ret_what, number, "not a link; write it like 1 <-> 2 xgmi");
 	if (parse_u64(words[0], 1, t->n - 1, &from) < 0 ||
 	    parse_u64(words[2], 1, t->n - 1, &to) < 0 || from == to)
-		return complain(ret_what, number, "not two GPUs; they are numbered from 1 on");
+		return links_complain(ret_what, number,
+				      "not two GPUs; they are numbered from 1 on");
 	both = !strcmp(words[1], "<->");
 	if (!both && strcmp(words[1], "->"))
-		return complain(ret_what, number, "neither -> nor <-> between the GPUs");
+		return links_complain(ret_what, number, "neither -> nor <-> between the GPUs");
 	xgmi = !strcmp(words[3], "xgmi");
 	if (!xgmi && strcmp(words[3], "pcie"))
-		return complain(ret_what, number, "a link is xgmi or pcie");
+		return links_complain(ret_what, number, "a link is xgmi or pcie");
 	weight = xgmi ? 15 : 40;
 	mb_per_s = xgmi ? 50000 : 32000;
 	if ((n > 4 && parse_u64(words[4], 1, UINT32_MAX, &weight) < 0) ||
 	    (n > 5 && parse_u64(words[5], 0, UINT32_MAX, &mb_per_s) < 0))
-		return complain(ret_what, number, "weight or MB/s is not a number");
-	if (add(t, (uint32_t)from, (uint32_t)to, xgmi, (uint32_t)weight, (uint32_t)mb_per_s) < 0 ||
-	    (both &&
-	     add(t, (uint32_t)to, (uint32_t)from, xgmi, (uint32_t)weight, (uint32_t)mb_per_s) < 0))
-		return complain(ret_what, number, "these GPUs have a link in that direction");
+		return links_complain(ret_what, number, "weight or MB/s is not a number");
+	if (links_add(t, (uint32_t)from, (uint32_t)to, xgmi, (uint32_t)weight, (uint32_t)mb_per_s) <
+		    0 ||
+	    (both && links_add(t, (uint32_t)to, (uint32_t)from, xgmi, (uint32_t)weight,
+			       (uint32_t)mb_per_s) < 0))
+		return links_complain(ret_what, number, "these GPUs have a link in that direction");
 	return 0;
 }
 
@@ -103,11 +105,11 @@ int links_parse(const char *text, size_t len, struct tree *t, char ret_what[LINK
 
 		number++;
 		if (line >= sizeof(copy) || memchr(text, '\0', line))
-			return complain(ret_what, number, "too long, or no text");
+			return links_complain(ret_what, number, "too long, or no text");
 		memcpy(copy, text, line);
 		copy[line] = '\0';
 		copy[strcspn(copy, "#")] = '\0';
-		r = parse_line(copy, number, t, ret_what);
+		r = links_parse_line(copy, number, t, ret_what);
 		line += end != NULL;
 		text += line;
 		len -= line;

@@ -17,13 +17,13 @@
 #include "sim/kfd/links.h"
 #include "sim/kfd/tree.h"
 
-static int complain(char *ret_what, int r, const char *name, const char *what)
+static int machine_complain(char *ret_what, int r, const char *name, const char *what)
 {
 	snprintf(ret_what, MACHINE_WHAT_BYTES, "\"%.360s\": %s", name, what);
 	return r;
 }
 
-static int read_links(const char *path, struct tree *t, char *ret_what)
+static int machine_read_links(const char *path, struct tree *t, char *ret_what)
 {
 	CLEANUP_FREE char *text = malloc(LINKS_FILE_BYTES + 2);
 	char what[LINKS_WHAT_BYTES];
@@ -31,18 +31,18 @@ static int read_links(const char *path, struct tree *t, char *ret_what)
 	int r;
 
 	if (!text)
-		return complain(ret_what, -ENOMEM, path, "out of memory");
+		return machine_complain(ret_what, -ENOMEM, path, "out of memory");
 	n = fd_read_text(AT_FDCWD, path, text, LINKS_FILE_BYTES + 2);
 	if (n < 0)
-		return complain(ret_what, (int)n, path, strerror((int)-n));
+		return machine_complain(ret_what, (int)n, path, strerror((int)-n));
 	if (n > LINKS_FILE_BYTES)
-		return complain(ret_what, -EFBIG, path, "too long for a list of links");
+		return machine_complain(ret_what, -EFBIG, path, "too long for a list of links");
 	r = links_parse(text, (size_t)n, t, what);
-	return r < 0 ? complain(ret_what, r, path, what) : 0;
+	return r < 0 ? machine_complain(ret_what, r, path, what) : 0;
 }
 
 /* GPUs that no xGMI joins see each other by way of the CPU. */
-static int add_links(const struct machine_options *o, struct tree *t, char *ret_what)
+static int machine_add_links(const struct machine_options *o, struct tree *t, char *ret_what)
 {
 	const char *links = o->links ? o->links : t->model->xgmi ? "xgmi" : "pcie";
 	bool xgmi = !strcmp(links, "xgmi");
@@ -51,7 +51,7 @@ static int add_links(const struct machine_options *o, struct tree *t, char *ret_
 	if (xgmi)
 		return 0;
 	if (strcmp(links, "pcie"))
-		return read_links(links, t, ret_what);
+		return machine_read_links(links, t, ret_what);
 	for (uint32_t i = 1; i <= o->gpus; i++)
 		for (uint32_t j = 1; j <= o->gpus; j++)
 			if (i != j)
@@ -60,7 +60,7 @@ static int add_links(const struct machine_options *o, struct tree *t, char *ret_
 }
 
 /* The emulator's own variable: what the kernel does not have it does not show, either. */
-static bool lacks_svm(void)
+static bool machine_lacks_svm(void)
 {
 	const char *names = getenv("ALLOT_SIM_AMD_WITHOUT");
 	const char *found = names ? strstr(names, "SVM") : NULL;
@@ -68,7 +68,7 @@ static bool lacks_svm(void)
 	return found && (found == names || found[-1] == ',') && (!found[3] || found[3] == ',');
 }
 
-static int describe(const struct machine_options *o, struct tree *t, char *ret_what)
+static int machine_fill_node(const struct machine_options *o, struct tree *t, char *ret_what)
 {
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
 	struct sysinfo info;
@@ -77,14 +77,15 @@ static int describe(const struct machine_options *o, struct tree *t, char *ret_w
 	if (o->model)
 		t->model = tree_model_find(o->model);
 	if (!t->model)
-		return complain(ret_what, -EINVAL, o->model, "not a model that is known here");
+		return machine_complain(ret_what, -EINVAL, o->model,
+					"not a model that is known here");
 	t->vram_bytes = o->memory_bytes;
-	t->no_svm = lacks_svm();
+	t->no_svm = machine_lacks_svm();
 	if (cpus > 0)
 		t->cpu_cores = (uint32_t)cpus;
 	if (!sysinfo(&info))
 		t->system_bytes = (uint64_t)info.totalram * info.mem_unit;
-	return add_links(o, t, ret_what);
+	return machine_add_links(o, t, ret_what);
 }
 
 #define BUS	"devices/pci0000:00"
@@ -93,7 +94,7 @@ static int describe(const struct machine_options *o, struct tree *t, char *ret_w
 /* The PCI address of GPU `i`, as the topology has it. */
 #define PCI_FORMAT "0000:%02x:00.0"
 
-static int put_symlink(const struct tree *t, const char *target, const char *name)
+static int machine_put_symlink(const struct tree *t, const char *target, const char *name)
 {
 	char path[sizeof(t->root) + 128];
 
@@ -103,7 +104,7 @@ static int put_symlink(const struct tree *t, const char *target, const char *nam
 
 /* What DRM calls the device, card or render node: in its folder, and in sysfs by kind and number.
  */
-static int write_name(const struct tree *t, uint32_t i, const char *name, uint32_t minor)
+static int machine_write_name(const struct tree *t, uint32_t i, const char *name, uint32_t minor)
 {
 	char path[128], target[128];
 	int r;
@@ -114,21 +115,21 @@ static int write_name(const struct tree *t, uint32_t i, const char *name, uint32
 		return r;
 	snprintf(path, sizeof(path), DEVICES "/" PCI_FORMAT "/drm/%s/device", i, name);
 	snprintf(target, sizeof(target), "../../../" PCI_FORMAT, i);
-	if ((r = put_symlink(t, target, path)) < 0)
+	if ((r = machine_put_symlink(t, target, path)) < 0)
 		return r;
 	snprintf(target, sizeof(target), "../../" BUS "/" PCI_FORMAT "/drm/%s", i, name);
 	snprintf(path, sizeof(path), "/sys/class/drm/%s", name);
-	if ((r = put_symlink(t, target, path)) < 0)
+	if ((r = machine_put_symlink(t, target, path)) < 0)
 		return r;
 	snprintf(path, sizeof(path), "/sys/dev/char/226:%u", minor);
-	if ((r = put_symlink(t, target, path)) < 0)
+	if ((r = machine_put_symlink(t, target, path)) < 0)
 		return r;
 	snprintf(path, sizeof(path), TOPOLOGY_DRI "/%s", name);
 	return tree_put(t, path, "");
 }
 
 /* The folder of GPU `i`: what it is, its names, and how much memory it has. */
-static int write_device(const struct tree *t, uint32_t i)
+static int machine_write_device(const struct tree *t, uint32_t i)
 {
 	const struct {
 		const char *file;
@@ -157,13 +158,13 @@ static int write_device(const struct tree *t, uint32_t i)
 	}
 	snprintf(name, sizeof(name), "renderD%u", 128 + i);
 	if (r == 0)
-		r = write_name(t, i, name, 128 + i);
+		r = machine_write_name(t, i, name, 128 + i);
 	snprintf(name, sizeof(name), "card%d", TREE_CARD(128 + i));
-	return r < 0 ? r : write_name(t, i, name, (uint32_t)TREE_CARD(128 + i));
+	return r < 0 ? r : machine_write_name(t, i, name, (uint32_t)TREE_CARD(128 + i));
 }
 
 /* What programs look at beside the topology: that the module is there, and what a device is. */
-static int write_rest(const struct tree *t)
+static int machine_write_rest(const struct tree *t)
 {
 	static const char *const dirs[] = {"/sys/module/amdgpu/holders",
 					   "/sys/class",
@@ -186,7 +187,7 @@ static int write_rest(const struct tree *t)
 			return err_errno();
 	}
 	for (uint32_t i = 1; i < t->n; i++)
-		if ((r = write_device(t, i)) < 0)
+		if ((r = machine_write_device(t, i)) < 0)
 			return r;
 	snprintf(path, sizeof(path), "%s/sys/class/kfd/kfd", t->root);
 	return symlink("../../devices/virtual/kfd/kfd", path) < 0 ? err_errno() : 0;
@@ -200,24 +201,25 @@ int machine_write(const char *dir, const struct machine_options *o,
 	int r;
 
 	if (!t)
-		return complain(ret_what, -ENOMEM, dir, "out of memory");
-	r = describe(o, t, ret_what);
+		return machine_complain(ret_what, -ENOMEM, dir, "out of memory");
+	r = machine_fill_node(o, t, ret_what);
 	if (r < 0)
 		return r;
 	if (snprintf(t->root, sizeof(t->root), "%s/amd-XXXXXX", dir) >= (int)sizeof(t->root))
-		return complain(ret_what, -ENAMETOOLONG, dir,
-				"too long for the devices' directory");
+		return machine_complain(ret_what, -ENAMETOOLONG, dir,
+					"too long for the devices' directory");
 	snprintf(path, sizeof(path), "%s/amd", dir);
 	if (!access(path, F_OK))
 		return 0;
 	if (!mkdtemp(t->root))
-		return complain(ret_what, -errno, dir, strerror(errno));
-	if ((r = tree_write(t)) == 0 && (r = write_rest(t)) == 0 && rename(t->root, path) == 0)
+		return machine_complain(ret_what, -errno, dir, strerror(errno));
+	if ((r = tree_write(t)) == 0 && (r = machine_write_rest(t)) == 0 &&
+	    rename(t->root, path) == 0)
 		return 0;
 	if (r == 0)
 		r = err_errno();
 	tree_remove_all(t->root);
 	if (r == -EEXIST || r == -ENOTEMPTY) /* another command was first */
 		return 0;
-	return complain(ret_what, r, dir, strerror(-r));
+	return machine_complain(ret_what, r, dir, strerror(-r));
 }

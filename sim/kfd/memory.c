@@ -14,6 +14,7 @@
 #include "amd/topology.h"
 #include "base/cleanup.h"
 #include "sim/kfd/gem.h"
+#include "sim/kfd/user.h"
 #include "sim/kfd/memory.h"
 
 #define CONTENT	  (KFD_IOC_ALLOC_MEM_FLAGS_VRAM | KFD_IOC_ALLOC_MEM_FLAGS_GTT)
@@ -44,7 +45,7 @@ struct emu_object *emu_object(const struct emu_machine *m, uint64_t handle)
 }
 
 /* A free row's index. */
-static int take_row(struct emu_machine *m)
+static int memory_take_row(struct emu_machine *m)
 {
 	uint32_t i = 1, more;
 	struct emu_object *grown;
@@ -67,7 +68,7 @@ static int take_row(struct emu_machine *m)
 
 int emu_object_add(struct emu_machine *m, struct emu_object *o)
 {
-	int index = take_row(m);
+	int index = memory_take_row(m);
 
 	if (index < 0)
 		return index;
@@ -77,12 +78,12 @@ int emu_object_add(struct emu_machine *m, struct emu_object *o)
 }
 
 /* Whole pages; a queue's ring is there once and has twice the addresses. */
-static uint64_t content_bytes(uint64_t size, uint32_t flags)
+static uint64_t memory_content_bytes(uint64_t size, uint32_t flags)
 {
 	return PAGE_UP(flags & KFD_IOC_ALLOC_MEM_FLAGS_AQL_QUEUE_MEM ? size / 2 : size);
 }
 
-static uint64_t offset_of(const struct emu_object *o)
+static uint64_t memory_offset_of(const struct emu_object *o)
 {
 	if (o->flags & KFD_IOC_ALLOC_MEM_FLAGS_DOORBELL)
 		return EMU_OFFSET_DOORBELL | EMU_OFFSET_GPU(o->gpu_id);
@@ -109,7 +110,7 @@ int emu_alloc(struct emu_machine *m, void *block)
 			return -EINVAL;
 	}
 	if (kind & CONTENT) {
-		o.piece = (struct bank_piece){.size = content_bytes(a->size, a->flags),
+		o.piece = (struct bank_piece){.size = memory_content_bytes(a->size, a->flags),
 					      .gpu = (uint32_t)(gpu - m->gpu),
 					      .flags = a->flags};
 		r = bank_take(m->bank, gpu->vram_bytes, &o.piece);
@@ -123,7 +124,7 @@ int emu_alloc(struct emu_machine *m, void *block)
 	}
 	a->handle = o.handle;
 	if (kind != KFD_IOC_ALLOC_MEM_FLAGS_USERPTR)
-		a->mmap_offset = offset_of(&o);
+		a->mmap_offset = memory_offset_of(&o);
 	return 0;
 }
 
@@ -142,8 +143,8 @@ int emu_free(struct emu_machine *m, void *block)
 }
 
 /* Whether a GPU may have the object in its page tables. */
-static bool may_map(const struct emu_machine *m, const struct emu_gpu *gpu,
-		    const struct emu_object *o)
+static bool memory_may_map(const struct emu_machine *m, const struct emu_gpu *gpu,
+			   const struct emu_object *o)
 {
 	const struct topology_node *owner = topology_gpu(m->topology, o->gpu_id);
 
@@ -152,10 +153,10 @@ static bool may_map(const struct emu_machine *m, const struct emu_gpu *gpu,
 }
 
 /* Into the GPU's page tables; a ring that has twice the addresses twice. */
-static int map_one(struct emu_gpu *gpu, const struct emu_object *o)
+static int memory_map_one(struct emu_gpu *gpu, const struct emu_object *o)
 {
 	struct vm_range range = {.at = o->va,
-				 .size = content_bytes(o->size, o->flags),
+				 .size = memory_content_bytes(o->size, o->flags),
 				 .memory = o->piece.key ? o->piece.content
 							: (char *)(uintptr_t)o->users,
 				 .writable = o->flags & KFD_IOC_ALLOC_MEM_FLAGS_WRITABLE,
@@ -175,17 +176,18 @@ static int map_one(struct emu_gpu *gpu, const struct emu_object *o)
 }
 
 /* Of a GPU. */
-static int map_or_unmap(struct emu_machine *m, struct emu_object *o, uint32_t gpu_id, bool map)
+static int memory_map_or_unmap(struct emu_machine *m, struct emu_object *o, uint32_t gpu_id,
+			       bool map)
 {
 	struct emu_gpu *gpu = emu_gpu(m, gpu_id);
 	uint64_t bit;
 	int r = 0;
 
-	if (!gpu || !gpu->acquired || (map && !may_map(m, gpu, o)))
+	if (!gpu || !gpu->acquired || (map && !memory_may_map(m, gpu, o)))
 		return -EINVAL;
 	bit = UINT64_C(1) << (gpu - m->gpu);
 	if (map && !(o->mapped & bit))
-		r = map_one(gpu, o);
+		r = memory_map_one(gpu, o);
 	else if (!map && o->mapped & bit && !(o->flags & NO_MEMORY))
 		vm_remove(&gpu->vm, o->va, o->size);
 	if (r == 0)
@@ -194,7 +196,7 @@ static int map_or_unmap(struct emu_machine *m, struct emu_object *o, uint32_t gp
 }
 
 /* All ids of the call, before anything is done with one; the caller frees them. */
-static int read_ids(const struct kfd_ioctl_map_memory_to_gpu_args *a, uint32_t **ret_ids)
+static int memory_read_ids(const struct kfd_ioctl_map_memory_to_gpu_args *a, uint32_t **ret_ids)
 {
 	CLEANUP_FREE uint32_t *ids = NULL;
 
@@ -205,26 +207,30 @@ static int read_ids(const struct kfd_ioctl_map_memory_to_gpu_args *a, uint32_t *
 	ids = malloc(a->n_devices * sizeof(*ids));
 	if (!ids)
 		return -ENOMEM;
-	if (emu_copy_in(ids, a->device_ids_array_ptr, a->n_devices * sizeof(*ids)) < 0)
+	if (user_copy_in(ids, a->device_ids_array_ptr, a->n_devices * sizeof(*ids)) < 0)
 		return -EFAULT;
 	*ret_ids = TAKE_PTR(ids);
 	return 0;
 }
 
-/* One after the other, as the kernel does: on an error those before are done, and said to be. */
-static int map_each(struct emu_machine *m, struct kfd_ioctl_map_memory_to_gpu_args *a, bool map)
+/*
+ * Maps on one GPU after the other, as the kernel does. After an error those before it are mapped,
+ * and n_success says how many.
+ */
+static int memory_map_each(struct emu_machine *m, struct kfd_ioctl_map_memory_to_gpu_args *a,
+			   bool map)
 {
 	unsigned int nr = map ? KFD_NR_MAP_MEMORY_TO_GPU : KFD_NR_UNMAP_MEMORY_FROM_GPU;
 	struct emu_object *o = emu_object(m, a->handle);
 	CLEANUP_FREE uint32_t *ids = NULL;
-	int r = read_ids(a, &ids);
+	int r = memory_read_ids(a, &ids);
 
 	if (r == 0 && !o)
 		r = -EINVAL;
 	for (uint32_t i = a->n_success; r == 0 && i < a->n_devices; i++) {
 		r = emu_fail(nr, i);
 		if (r == 0)
-			r = map_or_unmap(m, o, ids[i], map);
+			r = memory_map_or_unmap(m, o, ids[i], map);
 		if (r == 0)
 			a->n_success = i + 1;
 	}
@@ -233,7 +239,7 @@ static int map_each(struct emu_machine *m, struct kfd_ioctl_map_memory_to_gpu_ar
 
 int emu_map(struct emu_machine *m, void *block)
 {
-	return map_each(m, block, true);
+	return memory_map_each(m, block, true);
 }
 
 int emu_unmap(struct emu_machine *m, void *block)
@@ -244,7 +250,7 @@ int emu_unmap(struct emu_machine *m, void *block)
 
 	a = (struct kfd_ioctl_map_memory_to_gpu_args){u->handle, u->device_ids_array_ptr,
 						      u->n_devices, u->n_success};
-	r = map_each(m, &a, false);
+	r = memory_map_each(m, &a, false);
 	u->n_success = a.n_success;
 	return r;
 }

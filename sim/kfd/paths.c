@@ -20,13 +20,14 @@
 #include <unistd.h>
 
 #include "sim/kfd/emu.h"
+#include "sim/kfd/user.h"
 
 /* The machine's own devices are hidden with it. */
 static const char *const taken[] = {
 	"/dev/kfd",	  "/dev/dri",	   "/sys/devices/virtual/kfd", "/sys/class/kfd",
 	"/sys/class/drm", "/proc/modules", "/sys/module/amdgpu"};
 
-/* Of every DRM device, whose minor follows. */
+/* The folder of every DRM device; its minor follows. */
 #define CHAR_DEVICES "/sys/dev/char/226:"
 
 const char *emu_root(void)
@@ -47,7 +48,7 @@ const char *emu_root(void)
 	return __atomic_load_n(&root[0], __ATOMIC_ACQUIRE) ? root : "";
 }
 
-static bool is_taken(const char *path)
+static bool paths_is_taken(const char *path)
 {
 	for (size_t i = 0; i < sizeof(taken) / sizeof(taken[0]); i++) {
 		size_t n = strlen(taken[i]);
@@ -61,7 +62,7 @@ static bool is_taken(const char *path)
 const char *emu_path(const char *path, char buffer[static PATH_MAX])
 {
 	/* A null pointer is the kernel's to refuse; libc's declarations promise there is none. */
-	if (!path || path[0] != '/' || !is_taken(path) || !*emu_root())
+	if (!path || path[0] != '/' || !paths_is_taken(path) || !*emu_root())
 		return path;
 	if (snprintf(buffer, PATH_MAX, "%s%s", emu_root(), path) >= PATH_MAX)
 		return path;
@@ -69,18 +70,18 @@ const char *emu_path(const char *path, char buffer[static PATH_MAX])
 	return buffer;
 }
 
-/* For an address that may be of nothing, which is the kernel's to refuse. */
-static const char *emu_any_path(const char *path, char buffer[static PATH_MAX])
+/* As emu_path(), for an address where no memory may be: the kernel refuses that itself. */
+static const char *paths_any(const char *path, char buffer[static PATH_MAX])
 {
 	char first;
 
-	return emu_copy_in(&first, (uintptr_t)path, 1) < 0 ? path : emu_path(path, buffer);
+	return user_copy_in(&first, (uintptr_t)path, 1) < 0 ? path : emu_path(path, buffer);
 }
 
-static int do_openat(int dirfd, const char *path, int flags, mode_t mode)
+static int paths_do_openat(int dirfd, const char *path, int flags, mode_t mode)
 {
 	char buffer[PATH_MAX];
-	const char *real = emu_any_path(path, buffer);
+	const char *real = paths_any(path, buffer);
 	int fd, r = 0;
 
 	if (real != path)
@@ -96,7 +97,7 @@ static int do_openat(int dirfd, const char *path, int flags, mode_t mode)
 	return fd;
 }
 
-static mode_t mode_of(int flags, va_list ap)
+static mode_t paths_mode_of(int flags, va_list ap)
 {
 	return flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE ? va_arg(ap, mode_t) : 0;
 }
@@ -109,9 +110,9 @@ static mode_t mode_of(int flags, va_list ap)
 		mode_t mode;                                                                       \
                                                                                                    \
 		va_start(ap, flags);                                                               \
-		mode = mode_of(flags, ap);                                                         \
+		mode = paths_mode_of(flags, ap);                                                   \
 		va_end(ap);                                                                        \
-		return do_openat(dirfd, path, flags | (more), mode);                               \
+		return paths_do_openat(dirfd, path, flags | (more), mode);                         \
 	}
 #define NOTHING
 #define COMMA_FD int fd,
@@ -129,22 +130,22 @@ EMU_EXPORT int __openat64_2(int dirfd, const char *path, int flags);
 
 int __open_2(const char *path, int flags)
 {
-	return do_openat(AT_FDCWD, path, flags, 0);
+	return paths_do_openat(AT_FDCWD, path, flags, 0);
 }
 
 int __open64_2(const char *path, int flags)
 {
-	return do_openat(AT_FDCWD, path, flags | O_LARGEFILE, 0);
+	return paths_do_openat(AT_FDCWD, path, flags | O_LARGEFILE, 0);
 }
 
 int __openat_2(int dirfd, const char *path, int flags)
 {
-	return do_openat(dirfd, path, flags, 0);
+	return paths_do_openat(dirfd, path, flags, 0);
 }
 
 int __openat64_2(int dirfd, const char *path, int flags)
 {
-	return do_openat(dirfd, path, flags | O_LARGEFILE, 0);
+	return paths_do_openat(dirfd, path, flags | O_LARGEFILE, 0);
 }
 
 /* The next library's function of that name, asked for once. */
@@ -160,14 +161,14 @@ EMU_EXPORT FILE *fopen(const char *path, const char *mode)
 {
 	char buffer[PATH_MAX];
 
-	return NEXT(fopen)(emu_any_path(path, buffer), mode);
+	return NEXT(fopen)(paths_any(path, buffer), mode);
 }
 
 EMU_EXPORT FILE *fopen64(const char *path, const char *mode)
 {
 	char buffer[PATH_MAX];
 
-	return NEXT(fopen64)(emu_any_path(path, buffer), mode);
+	return NEXT(fopen64)(paths_any(path, buffer), mode);
 }
 
 EMU_EXPORT DIR *opendir(const char *path)

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "amd/topology_read.h"
@@ -13,7 +12,10 @@
 #include "sim/kfd/gem.h"
 #include "sim/kfd/queue.h"
 
-/* Of the process that opened the device; a forked child that has not is no customer of it. */
+/*
+ * The state of the process that opened the device. A forked child has none until it opens the
+ * device itself.
+ */
 static struct {
 	pid_t pid;
 	pthread_mutex_t mutex;
@@ -50,7 +52,7 @@ int emu_read_machine(struct emu_machine *m)
 	return 0;
 }
 
-static int open_bank(struct bank **ret)
+static int process_open_bank(struct bank **ret)
 {
 	int r = bank_open(emu_root(), ret);
 
@@ -72,7 +74,7 @@ int emu_open(int fd)
 
 	pthread_mutex_lock(&opening);
 	if (process.pid && process.pid != getpid()) {
-		/* Whoever held the lock is not in this process. */
+		/* The thread that held the lock is not in this process. */
 		pthread_mutex_init(&process.mutex, NULL);
 		locked = false;
 		emu_memory_forget(&process.machine);
@@ -89,7 +91,7 @@ int emu_open(int fd)
 	if (!process.machine.topology)
 		r = emu_read_machine(&process.machine);
 	if (r == 0 && process.pid != getpid())
-		r = open_bank(&process.machine.bank);
+		r = process_open_bank(&process.machine.bank);
 	if (r == 0 && process.pid != getpid())
 		emu_sysfs_enter(&process.machine, getpid());
 	if (r == 0) {
@@ -137,46 +139,4 @@ struct emu_gpu *emu_gpu_of_minor(struct emu_machine *m, int minor)
 		if (minor == (int)m->gpu[i].minor || minor == TREE_CARD(m->gpu[i].minor))
 			return &m->gpu[i];
 	return NULL;
-}
-
-/* The kernel's own copy looks whether there is memory; a plain one would find out by dying. */
-static int copy(bool in, void *ours, uint64_t theirs, size_t len)
-{
-	struct iovec here = {ours, len}, there = {(void *)(uintptr_t)theirs, len};
-	ssize_t n;
-
-	if (!len)
-		return 0;
-	n = in ? process_vm_readv(gettid(), &here, 1, &there, 1, 0)
-	       : process_vm_writev(gettid(), &here, 1, &there, 1, 0);
-	if (n < 0 && (errno == EPERM || errno == ENOSYS)) { /* a container may forbid it */
-		if (!theirs)
-			return -EFAULT;
-		memcpy(in ? ours : there.iov_base, in ? there.iov_base : ours, len);
-		return 0;
-	}
-	return n == (ssize_t)len ? 0 : -EFAULT;
-}
-
-void *emu_room(void *array, uint32_t *room, uint32_t n, size_t each)
-{
-	uint32_t more = *room ? 2 * *room : 32;
-	void *grown;
-
-	if (n < *room)
-		return array;
-	grown = reallocarray(array, more, each);
-	if (grown)
-		*room = more;
-	return grown;
-}
-
-int emu_copy_in(void *to, uint64_t from, size_t len)
-{
-	return copy(true, to, from, len);
-}
-
-int emu_copy_out(uint64_t to, const void *from, size_t len)
-{
-	return copy(false, (void *)from, to, len);
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "amd/abi/kfd.h"
+#include "sim/kfd/user.h"
 
 #define QUEUES	       1024 /* of a process */
 #define DOORBELL_BYTES 8
@@ -36,7 +37,7 @@ void emu_queues_forget(void)
 }
 
 /* After any change: whether the queue is on its hardware follows from the rest. */
-static void tell(struct emu_queue *q)
+static void queue_tell_sysfs(struct emu_queue *q)
 {
 	q->is.active = !q->stopped && q->ring && q->ring_bytes && q->is.percent;
 	roster_change(roster, q->number, &q->is);
@@ -45,7 +46,7 @@ static void tell(struct emu_queue *q)
 void emu_queue_stop(struct emu_queue *q)
 {
 	q->stopped = true;
-	tell(q);
+	queue_tell_sysfs(q);
 }
 
 void emu_queue_set_busy(struct emu_queue *q, bool busy)
@@ -53,16 +54,16 @@ void emu_queue_set_busy(struct emu_queue *q, bool busy)
 	if (q->is.busy == busy)
 		return;
 	q->is.busy = busy;
-	tell(q);
+	queue_tell_sysfs(q);
 }
 
-static struct emu_queue *find(uint32_t id)
+static struct emu_queue *queue_find(uint32_t id)
 {
 	return queues && id < QUEUES && queues[id].used ? &queues[id] : NULL;
 }
 
 /* Memory that the program maps, too; fork hands on neither its mapping nor this one. */
-static uint64_t *doorbells_of(const struct emu_machine *m, const struct emu_gpu *gpu)
+static uint64_t *queue_doorbells_of(const struct emu_machine *m, const struct emu_gpu *gpu)
 {
 	uint64_t **page = &doorbells[gpu - m->gpu];
 	void *map;
@@ -85,23 +86,23 @@ void *emu_map_doorbells(struct emu_machine *m, uint64_t offset, void *at, size_t
 
 		if (offset != (EMU_OFFSET_DOORBELL | EMU_OFFSET_GPU(m->gpu[i].gpu_id)))
 			continue;
-		page = len <= PAGE_BYTES ? doorbells_of(m, &m->gpu[i]) : NULL;
+		page = len <= PAGE_BYTES ? queue_doorbells_of(m, &m->gpu[i]) : NULL;
 		if (!page)
 			break;
-		/* From a size of 0: the same memory a second time. */
+		/* An old size of 0 has mremap() map the same memory a second time. */
 		return mremap(page, 0, len, MREMAP_MAYMOVE | (fixed ? MREMAP_FIXED : 0), at);
 	}
 	errno = EINVAL;
 	return MAP_FAILED;
 }
 
-static bool is_type(uint32_t type)
+static bool queue_is_type(uint32_t type)
 {
 	return type <= KFD_IOC_QUEUE_TYPE_SDMA_BY_ENG_ID;
 }
 
-/* As both the making and the changing of a queue have them. */
-static int check(uint64_t ring, uint64_t ring_bytes, uint32_t percent, uint32_t priority)
+/* Checks the arguments that making a queue and changing one have in common. */
+static int queue_check(uint64_t ring, uint64_t ring_bytes, uint32_t percent, uint32_t priority)
 {
 	if (percent > KFD_MAX_QUEUE_PERCENTAGE || priority > KFD_MAX_QUEUE_PRIORITY ||
 	    ring_bytes & (ring_bytes - 1))
@@ -109,7 +110,7 @@ static int check(uint64_t ring, uint64_t ring_bytes, uint32_t percent, uint32_t 
 	return ring >> 47 ? -EFAULT : 0;
 }
 
-static int free_id(void)
+static int queue_free_id(void)
 {
 	int id = 0;
 
@@ -123,7 +124,7 @@ static int free_id(void)
 }
 
 /* Into the roster, not active yet. */
-static int enroll(struct emu_queue *q, uint32_t id)
+static int queue_enroll(struct emu_queue *q, uint32_t id)
 {
 	int r = roster ? 0 : roster_open(emu_root(), true, &roster);
 
@@ -148,16 +149,16 @@ int emu_create_queue(struct emu_machine *m, void *block)
 	uint64_t *page;
 	int id, r;
 
-	if (!gpu || !gpu->acquired || !is_type(a->queue_type))
+	if (!gpu || !gpu->acquired || !queue_is_type(a->queue_type))
 		return -EINVAL;
-	r = check(q.ring, q.ring_bytes, q.is.percent, q.is.priority);
+	r = queue_check(q.ring, q.ring_bytes, q.is.percent, q.is.priority);
 	if (r < 0)
 		return r;
-	page = doorbells_of(m, gpu);
-	id = page ? free_id() : -ENOMEM;
+	page = queue_doorbells_of(m, gpu);
+	id = page ? queue_free_id() : -ENOMEM;
 	if (id < 0)
 		return id;
-	if ((r = emu_engine_start()) < 0 || (r = enroll(&q, (uint32_t)id)) < 0)
+	if ((r = emu_engine_start()) < 0 || (r = queue_enroll(&q, (uint32_t)id)) < 0)
 		return r;
 	/* AQL's doorbell is told the number of the last packet, the first of which is 0. */
 	page[id] = a->queue_type == KFD_IOC_QUEUE_TYPE_COMPUTE_AQL ? UINT64_MAX : 0;
@@ -165,7 +166,7 @@ int emu_create_queue(struct emu_machine *m, void *block)
 	queues[id] = q;
 	if ((uint32_t)id >= nqueues)
 		nqueues = (uint32_t)id + 1;
-	tell(&queues[id]);
+	queue_tell_sysfs(&queues[id]);
 	emu_sysfs_add_queue((uint32_t)id, a->gpu_id, a->ring_size, a->queue_type);
 	a->queue_id = (uint32_t)id;
 	a->doorbell_offset = EMU_OFFSET_DOORBELL | EMU_OFFSET_GPU(gpu->gpu_id) |
@@ -176,7 +177,7 @@ int emu_create_queue(struct emu_machine *m, void *block)
 int emu_destroy_queue(struct emu_machine *m, void *block)
 {
 	const struct kfd_ioctl_destroy_queue_args *a = block;
-	struct emu_queue *q = find(a->queue_id);
+	struct emu_queue *q = queue_find(a->queue_id);
 	struct roster_times times;
 
 	if (!q)
@@ -192,8 +193,8 @@ int emu_update_queue(struct emu_machine *m, void *block)
 {
 	const struct kfd_ioctl_update_queue_args *a = block;
 	uint32_t percent = a->queue_percentage & 0xff;
-	struct emu_queue *q = find(a->queue_id);
-	int r = check(a->ring_base_address, a->ring_size, percent, a->queue_priority);
+	struct emu_queue *q = queue_find(a->queue_id);
+	int r = queue_check(a->ring_base_address, a->ring_size, percent, a->queue_priority);
 
 	if (r < 0)
 		return r;
@@ -203,13 +204,13 @@ int emu_update_queue(struct emu_machine *m, void *block)
 	q->ring_bytes = a->ring_size;
 	q->is.percent = percent;
 	q->is.priority = a->queue_priority;
-	tell(q);
+	queue_tell_sysfs(q);
 	emu_engine_look();
 	return 0;
 }
 
 /* From GFX10 on CUs come in pairs, of which a queue has both or none. */
-static bool has_half_pairs(const struct emu_gpu *gpu, const uint32_t mask[ROSTER_MASK_WORDS])
+static bool queue_has_half_pairs(const struct emu_gpu *gpu, const uint32_t mask[ROSTER_MASK_WORDS])
 {
 	for (int i = 0; i < ROSTER_MASK_WORDS; i++)
 		if ((mask[i] ^ mask[i] >> 1) & 0x55555555)
@@ -220,19 +221,19 @@ static bool has_half_pairs(const struct emu_gpu *gpu, const uint32_t mask[ROSTER
 int emu_set_cu_mask(struct emu_machine *m, void *block)
 {
 	const struct kfd_ioctl_set_cu_mask_args *a = block;
-	struct emu_queue *q = find(a->queue_id);
+	struct emu_queue *q = queue_find(a->queue_id);
 	uint32_t mask[ROSTER_MASK_WORDS] = {0}, bits = a->num_cu_mask;
 
 	if (!bits || bits % 32)
 		return -EINVAL;
 	if (bits > 32 * ROSTER_MASK_WORDS) /* what is beyond is dropped */
 		bits = 32 * ROSTER_MASK_WORDS;
-	if (emu_copy_in(mask, a->cu_mask_ptr, bits / 8) < 0 || !q)
+	if (user_copy_in(mask, a->cu_mask_ptr, bits / 8) < 0 || !q)
 		return -EFAULT;
-	if (has_half_pairs(q->gpu, mask))
+	if (queue_has_half_pairs(q->gpu, mask))
 		return -EINVAL;
 	memcpy(q->is.mask, mask, sizeof(mask));
 	q->is.mask_bits = bits;
-	tell(q);
+	queue_tell_sysfs(q);
 	return 0;
 }

@@ -3,7 +3,7 @@
  * Queues of this process, and the engine that executes what programs put there. A program writes
  * packets into a ring, and says how far in the queue's doorbell, which is memory. So somebody has
  * to look: one thread, while a queue is active, the less often the longer it finds nothing.
- * What a queue's packets touch goes through the page tables of its GPU.
+ * A queue's packets reach memory through the page tables of its GPU.
  *
  * A queue is active while it has a ring and a percentage other than 0, and no fault has stopped it;
  * its packets are executed then, and only then. All under the lock of the machine.

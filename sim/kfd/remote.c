@@ -5,10 +5,10 @@
  * the emulator: where it says that the kernel is to go on with an ioctl of one of the tree's device
  * files, the emulator does what the kernel would do, and says what came of it.
  *
- * What such a process takes is held by this one, and freed once it is noticed to be gone. It has no
- * address spaces, and its memory no mapping: what is here is taking and giving back, which is what
- * a listener of ours asks about. Other ioctls of theirs are answered by the kernel, for a file that
- * is no device.
+ * This process holds the memory that such a process takes, and frees it when it notices that the
+ * other one is gone. There are no address spaces for it and no mappings: memory is taken and given
+ * back, which is what the guard's listener asks about. The kernel answers the other ioctls of such
+ * a process, for a file that is no device.
  */
 #include <errno.h>
 #include <linux/seccomp.h>
@@ -49,14 +49,14 @@ static struct {
 	uint32_t ncustomers; /* ever used */
 } remote = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-static bool has_ended(const struct customer *c)
+static bool remote_has_ended(const struct customer *c)
 {
 	struct pollfd ended = {.fd = c->pidfd, .events = POLLIN};
 
 	return poll(&ended, 1, 0) > 0;
 }
 
-static void release(struct customer *c)
+static void remote_release(struct customer *c)
 {
 	for (uint32_t i = 0; i < c->machine.nobjects; i++)
 		bank_drop(c->machine.bank, &c->machine.objects[i].piece);
@@ -66,11 +66,11 @@ static void release(struct customer *c)
 	*c = (struct customer){.pid = 0};
 }
 
-static void reap(void)
+static void remote_reap(void)
 {
 	for (uint32_t i = 0; i < remote.ncustomers; i++)
-		if (remote.customers[i].pid && has_ended(&remote.customers[i]))
-			release(&remote.customers[i]);
+		if (remote.customers[i].pid && remote_has_ended(&remote.customers[i]))
+			remote_release(&remote.customers[i]);
 }
 
 void emu_remote_reap(void)
@@ -78,12 +78,12 @@ void emu_remote_reap(void)
 	if (!__atomic_load_n(&remote.ncustomers, __ATOMIC_ACQUIRE))
 		return;
 	pthread_mutex_lock(&remote.mutex);
-	reap();
+	remote_reap();
 	pthread_mutex_unlock(&remote.mutex);
 }
 
 /* All of them share one snapshot of what there is. */
-static int begin(struct customer *c, pid_t pid)
+static int remote_begin(struct customer *c, pid_t pid)
 {
 	static struct emu_machine machine;
 	struct customer new = {.pid = pid};
@@ -107,12 +107,12 @@ static int begin(struct customer *c, pid_t pid)
 	return 0;
 }
 
-static int find_customer(pid_t pid, struct customer **ret)
+static int remote_find_customer(pid_t pid, struct customer **ret)
 {
 	uint32_t at = remote.ncustomers;
 	int r;
 
-	reap();
+	remote_reap();
 	for (uint32_t i = 0; i < remote.ncustomers; i++) {
 		if (remote.customers[i].pid == pid) {
 			*ret = &remote.customers[i];
@@ -123,7 +123,7 @@ static int find_customer(pid_t pid, struct customer **ret)
 	}
 	if (at == CUSTOMERS)
 		return -ENOMEM;
-	r = begin(&remote.customers[at], pid);
+	r = remote_begin(&remote.customers[at], pid);
 	if (r < 0)
 		return r;
 	if (at == remote.ncustomers)
@@ -132,7 +132,7 @@ static int find_customer(pid_t pid, struct customer **ret)
 	return 0;
 }
 
-static int copy_out(pid_t thread, uint64_t to, const void *from, size_t len)
+static int remote_copy_out(pid_t thread, uint64_t to, const void *from, size_t len)
 {
 	struct iovec here = {(void *)from, len}, there = {(void *)(uintptr_t)to, len};
 
@@ -140,7 +140,7 @@ static int copy_out(pid_t thread, uint64_t to, const void *from, size_t len)
 }
 
 /* As in the kernel a block is copied as far as the caller knows it, and reads zero beyond. */
-static int execute(const struct seccomp_notif *asked)
+static int remote_execute(const struct seccomp_notif *asked)
 {
 	uint32_t request = (uint32_t)asked->data.args[1];
 	_Alignas(8) char block[BLOCK_BYTES] = {0};
@@ -152,18 +152,18 @@ static int execute(const struct seccomp_notif *asked)
 	if (r == 0)
 		r = target_copy((pid_t)asked->pid, asked->data.args[2], block, bytes);
 	if (r == 0)
-		r = find_customer(pid, &c);
+		r = remote_find_customer(pid, &c);
 	if (r < 0)
 		return r;
 	if (_IOC_NR(request) == KFD_NR_FREE_MEMORY_OF_GPU)
 		return emu_free(&c->machine, block);
 	r = emu_alloc(&c->machine, block);
-	if (copy_out((pid_t)asked->pid, asked->data.args[2], block, bytes) < 0)
+	if (remote_copy_out((pid_t)asked->pid, asked->data.args[2], block, bytes) < 0)
 		return -EFAULT;
 	return r;
 }
 
-static bool is_ours(const struct seccomp_notif *asked)
+static bool remote_is_ours(const struct seccomp_notif *asked)
 {
 	unsigned int nr = _IOC_NR(asked->data.args[1]);
 	dev_t device;
@@ -175,16 +175,16 @@ static bool is_ours(const struct seccomp_notif *asked)
 }
 
 /* What the answer is, where the kernel is to go on with an ioctl of ours. */
-static void replace(struct seccomp_notif_resp *answer)
+static void remote_replace(struct seccomp_notif_resp *answer)
 {
 	for (unsigned int i = 0; i < QUESTIONS; i++) {
 		struct seccomp_notif *asked = &remote.asked[i];
 
 		if (asked->id != answer->id)
 			continue;
-		if (answer->flags & SECCOMP_USER_NOTIF_FLAG_CONTINUE && is_ours(asked))
+		if (answer->flags & SECCOMP_USER_NOTIF_FLAG_CONTINUE && remote_is_ours(asked))
 			*answer = (struct seccomp_notif_resp){.id = answer->id,
-							      .error = execute(asked)};
+							      .error = remote_execute(asked)};
 		*asked = (struct seccomp_notif){.id = 0};
 		return;
 	}
@@ -208,7 +208,7 @@ int emu_remote_ioctl(int fd, unsigned long request, void *arg)
 	}
 	answer = *(struct seccomp_notif_resp *)arg;
 	pthread_mutex_lock(&remote.mutex);
-	replace(&answer);
+	remote_replace(&answer);
 	pthread_mutex_unlock(&remote.mutex);
 	return (int)syscall(SYS_ioctl, fd, request, &answer);
 }

@@ -40,22 +40,22 @@ struct roster {
 	uint32_t process;
 };
 
-static void lock(struct table *table)
+static void roster_lock(struct table *table)
 {
 	/*
-	 * Who dies here leaves a row of its own half written, which is gone with it: a row is used
-	 * from the store of that on, when it says whose it is.
+	 * A process that dies here leaves a row of its own half written. Nobody reads that row: one
+	 * is in use from the store on that says whose it is, which comes last.
 	 */
 	if (sim_mutex_lock(&table->lock) == EOWNERDEAD)
 		pthread_mutex_consistent(&table->lock);
 }
 
-static void unlock(struct table *table)
+static void roster_unlock(struct table *table)
 {
 	pthread_mutex_unlock(&table->lock);
 }
 
-static int init_table(void *map)
+static int roster_init_table(void *map)
 {
 	struct table *table = map;
 
@@ -63,17 +63,17 @@ static int init_table(void *map)
 	return sim_mutex_init(&table->lock);
 }
 
-/* What a dead process left under the number goes, before others see that it lives again. */
-static int join_as(struct table *table, int fd, uint32_t *ret_process)
+/* A dead process's rows under the number are removed before others see the number alive again. */
+static int roster_join_as(struct table *table, int fd, uint32_t *ret_process)
 {
 	int seat;
 
-	lock(table);
+	roster_lock(table);
 	seat = sim_seat_take(fd, LOCK_BASE, PROCESSES);
 	for (uint64_t i = 0; seat >= 0 && i < table->rows; i++)
 		if (table->row[i].process == (uint32_t)seat)
 			table->row[i].used = 0;
-	unlock(table);
+	roster_unlock(table);
 	if (seat < 0)
 		return seat;
 	*ret_process = (uint32_t)seat;
@@ -90,7 +90,7 @@ int roster_open(const char *root, bool join, struct roster **ret)
 	if (!r)
 		return -ENOMEM;
 	snprintf(r->path, sizeof(r->path), "%.*s/queues", PATH_MAX - 16, root);
-	err = sim_shared_open(r->path, sizeof(*r->table), init_table, &map, &fd);
+	err = sim_shared_open(r->path, sizeof(*r->table), roster_init_table, &map, &fd);
 	if (err < 0) {
 		free(r);
 		return err;
@@ -99,7 +99,7 @@ int roster_open(const char *root, bool join, struct roster **ret)
 	if (r->table->magic != MAGIC)
 		err = -EPROTO;
 	else if (join)
-		err = join_as(r->table, fd, &r->process);
+		err = roster_join_as(r->table, fd, &r->process);
 	close(fd); /* the mapping keeps the lock */
 	if (err < 0) {
 		roster_close(r);
@@ -117,8 +117,11 @@ void roster_close(struct roster *r)
 	free(r);
 }
 
-/* Which processes live, by their locks: the file is opened to look at them from outside. */
-static void find_living(const struct roster *r, bool ret_living[PROCESSES])
+/*
+ * Finds the processes that live, by their locks. The file is opened anew, because a lock is seen
+ * from another description only.
+ */
+static void roster_find_living(const struct roster *r, bool ret_living[PROCESSES])
 {
 	int fd = open(r->path, O_RDWR | O_CLOEXEC);
 
@@ -134,7 +137,7 @@ static void find_living(const struct roster *r, bool ret_living[PROCESSES])
 		close(fd);
 }
 
-static struct row *free_row(const struct roster *r)
+static struct row *roster_free_row(const struct roster *r)
 {
 	struct table *table = r->table;
 	bool living[PROCESSES];
@@ -144,7 +147,7 @@ static struct row *free_row(const struct roster *r)
 			return &table->row[i];
 	if (table->rows < ROSTER_QUEUES)
 		return &table->row[table->rows++];
-	find_living(r, living);
+	roster_find_living(r, living);
 	for (uint64_t i = 0; i < table->rows; i++)
 		if (!living[table->row[i].process])
 			return &table->row[i];
@@ -156,19 +159,19 @@ int roster_add(struct roster *r, const struct roster_queue *queue, uint32_t *ret
 	uint64_t now = now_monotonic_ns();
 	struct row *row;
 
-	lock(r->table);
-	row = free_row(r);
+	roster_lock(r->table);
+	row = roster_free_row(r);
 	if (row) {
 		*row = (struct row){
 			.process = r->process, .begin_ns = now, .since_ns = now, .queue = *queue};
 		__atomic_store_n(&row->used, 1, __ATOMIC_RELEASE);
 		*ret_number = (uint32_t)(row - r->table->row);
 	}
-	unlock(r->table);
+	roster_unlock(r->table);
 	return row ? 0 : -ENOMEM;
 }
 
-static struct roster_times times_of(const struct row *row, uint64_t now)
+static struct roster_times roster_times_of(const struct row *row, uint64_t now)
 {
 	uint64_t last = now - row->since_ns;
 
@@ -184,24 +187,24 @@ void roster_change(struct roster *r, uint32_t number, const struct roster_queue 
 	struct roster_times times;
 	uint64_t now;
 
-	lock(r->table);
+	roster_lock(r->table);
 	now = now_monotonic_ns();
-	times = times_of(row, now);
+	times = roster_times_of(row, now);
 	row->active_ns = times.active_ns;
 	row->busy_ns = times.busy_ns;
 	row->since_ns = now;
 	row->queue = *queue;
-	unlock(r->table);
+	roster_unlock(r->table);
 }
 
 void roster_remove(struct roster *r, uint32_t number, struct roster_times *ret)
 {
 	struct row *row = &r->table->row[number];
 
-	lock(r->table);
-	*ret = times_of(row, now_monotonic_ns());
+	roster_lock(r->table);
+	*ret = roster_times_of(row, now_monotonic_ns());
 	row->used = 0;
-	unlock(r->table);
+	roster_unlock(r->table);
 }
 
 uint32_t roster_read(struct roster *r, uint32_t room, struct roster_queue *ret_queues,
@@ -212,8 +215,8 @@ uint32_t roster_read(struct roster *r, uint32_t room, struct roster_queue *ret_q
 	uint32_t n = 0;
 	uint64_t now;
 
-	lock(table);
-	find_living(r, living);
+	roster_lock(table);
+	roster_find_living(r, living);
 	now = now_monotonic_ns();
 	for (uint64_t i = 0; i < table->rows; i++) {
 		const struct row *row = &table->row[i];
@@ -222,10 +225,10 @@ uint32_t roster_read(struct roster *r, uint32_t room, struct roster_queue *ret_q
 			continue;
 		if (n < room) {
 			ret_queues[n] = row->queue;
-			ret_times[n] = times_of(row, now);
+			ret_times[n] = roster_times_of(row, now);
 		}
 		n++;
 	}
-	unlock(table);
+	roster_unlock(table);
 	return n;
 }

@@ -6,7 +6,7 @@
  * moved elsewhere, given back by munmap, or the process ends; what libc gives back by itself, as in
  * free(), does not pass here.
  *
- * Page faults of GPUs (XNACK) are off: who has no access faults for good.
+ * Page faults of GPUs (XNACK) are off: a GPU that has no access faults for good.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 
 #include "amd/abi/kfd.h"
+#include "sim/kfd/array.h"
 #include "sim/kfd/bank.h"
 #include "sim/kfd/emu.h"
 
@@ -47,7 +48,7 @@ void emu_svm_forget(void)
 }
 
 /* The place of the first range that ends behind the address. */
-static uint32_t place(uint64_t at)
+static uint32_t svm_place_of(uint64_t at)
 {
 	uint32_t i = 0;
 
@@ -56,9 +57,9 @@ static uint32_t place(uint64_t at)
 	return i;
 }
 
-static int insert(uint32_t i, const struct svm_range *range)
+static int svm_insert(uint32_t i, const struct svm_range *range)
 {
-	struct svm_range *grown = emu_room(ranges, &room, nranges, sizeof(*grown));
+	struct svm_range *grown = array_grow(ranges, &room, nranges, sizeof(*grown));
 
 	if (!grown)
 		return -ENOMEM;
@@ -69,15 +70,18 @@ static int insert(uint32_t i, const struct svm_range *range)
 	return 0;
 }
 
-static void unmap(struct emu_machine *m, const struct svm_range *r)
+static void svm_unmap_range(struct emu_machine *m, const struct svm_range *r)
 {
 	for (uint32_t i = 0; i < m->ngpus; i++)
 		if ((r->access | r->in_place) >> i & 1)
 			vm_remove(&m->gpu[i].vm, r->at, r->end - r->at);
 }
 
-/* On a GPU that has something else there the range is not: that was first. */
-static int map(struct emu_machine *m, struct svm_range *r)
+/*
+ * Maps a range on its GPUs. A GPU that has something else at those addresses keeps that, and does
+ * not get the range.
+ */
+static int svm_map_range(struct emu_machine *m, struct svm_range *r)
 {
 	struct vm_range range = {.at = r->at,
 				 .size = r->end - r->at,
@@ -98,19 +102,19 @@ static int map(struct emu_machine *m, struct svm_range *r)
 	return err;
 }
 
-/* Where no range is yet, one that nobody has asked anything of. */
-static int fill_gap(uint32_t i, uint64_t at, uint64_t end)
+/* Fills addresses without a range by one that has no attributes yet. */
+static int svm_fill_gap(uint32_t i, uint64_t at, uint64_t end)
 {
 	struct svm_range fresh = untouched;
 
 	fresh.at = at;
 	fresh.end = end;
-	return insert(i, &fresh);
+	return svm_insert(i, &fresh);
 }
 
-/* What a range takes of a GPU that has room for it. */
-static int take(struct emu_machine *m, const struct emu_gpu *gpu, const struct svm_range *r,
-		struct bank_piece *ret)
+/* The memory of a range, taken from a GPU that has room for it. */
+static int svm_take_memory(struct emu_machine *m, const struct emu_gpu *gpu,
+			   const struct svm_range *r, struct bank_piece *ret)
 {
 	struct bank_piece piece = {.size = r->end - r->at,
 				   .gpu = (uint32_t)(gpu - m->gpu),
@@ -126,29 +130,29 @@ static int take(struct emu_machine *m, const struct emu_gpu *gpu, const struct s
  * A range that lies across the address becomes two, each with its part of the memory: pieces cannot
  * be cut, so it is given back and taken anew. Where another process was faster it is moved back.
  */
-static int split(struct emu_machine *m, uint64_t at)
+static int svm_split(struct emu_machine *m, uint64_t at)
 {
-	uint32_t i = place(at), n = 1;
+	uint32_t i = svm_place_of(at), n = 1;
 	const struct emu_gpu *gpu;
 	struct svm_range upper;
 	int r;
 
 	if (i == nranges || ranges[i].at >= at)
 		return 0;
-	unmap(m, &ranges[i]);
+	svm_unmap_range(m, &ranges[i]);
 	gpu = ranges[i].piece.key ? &m->gpu[ranges[i].piece.gpu] : NULL;
 	bank_drop(m->bank, &ranges[i].piece);
 	upper = ranges[i];
 	upper.at = at;
-	r = insert(i + 1, &upper);
+	r = svm_insert(i + 1, &upper);
 	if (r == 0) {
 		ranges[i].end = at;
 		n = 2;
 	}
 	for (uint32_t j = i; j < i + n; j++) {
 		if (gpu)
-			take(m, gpu, &ranges[j], &ranges[j].piece);
-		map(m, &ranges[j]);
+			svm_take_memory(m, gpu, &ranges[j], &ranges[j].piece);
+		svm_map_range(m, &ranges[j]);
 	}
 	return r;
 }
@@ -161,10 +165,10 @@ void emu_svm_unmapped(uint64_t at, uint64_t size)
 	if (!__atomic_load_n(&nranges, __ATOMIC_RELAXED) || at % PAGE || !(m = emu_lock()))
 		return;
 	size = (size + PAGE - 1) & ~(PAGE - 1);
-	if (at + size > at && split(m, at) == 0 && split(m, at + size) == 0) {
-		first = end = place(at);
+	if (at + size > at && svm_split(m, at) == 0 && svm_split(m, at + size) == 0) {
+		first = end = svm_place_of(at);
 		while (end < nranges && ranges[end].at < at + size) {
-			unmap(m, &ranges[end]);
+			svm_unmap_range(m, &ranges[end]);
 			bank_drop(m->bank, &ranges[end++].piece);
 		}
 		memmove(&ranges[first], &ranges[end], (nranges - end) * sizeof(*ranges));
@@ -174,26 +178,26 @@ void emu_svm_unmapped(uint64_t at, uint64_t size)
 }
 
 /* Ranges from `at` to `end`, exactly; the first one's place. */
-static int cover(struct emu_machine *m, uint64_t at, uint64_t end, uint32_t *ret_first)
+static int svm_cover(struct emu_machine *m, uint64_t at, uint64_t end, uint32_t *ret_first)
 {
 	int r;
 
-	if ((r = split(m, at)) < 0 || (r = split(m, end)) < 0)
+	if ((r = svm_split(m, at)) < 0 || (r = svm_split(m, end)) < 0)
 		return r;
-	*ret_first = place(at);
+	*ret_first = svm_place_of(at);
 	for (uint32_t i = *ret_first; r == 0 && at < end; i++) {
 		uint64_t next = i < nranges && ranges[i].at < end ? ranges[i].at : end;
 
 		if (at < next)
-			r = fill_gap(i, at, next);
+			r = svm_fill_gap(i, at, next);
 		if (r == 0)
 			at = ranges[i].end;
 	}
 	return r;
 }
 
-/* To the GPU that the range is to be at, or from where it was. */
-static int move(struct emu_machine *m, struct svm_range *r)
+/* Moves a range to the GPU that it is to be at, or from the one where it was. */
+static int svm_move_range(struct emu_machine *m, struct svm_range *r)
 {
 	const struct emu_gpu *gpu = r->prefetch == NOWHERE ? NULL : emu_gpu(m, r->prefetch);
 	struct bank_piece piece = {.key = 0};
@@ -202,7 +206,7 @@ static int move(struct emu_machine *m, struct svm_range *r)
 	if (r->prefetch == NOWHERE || (gpu && r->piece.key && &m->gpu[r->piece.gpu] == gpu))
 		return 0;
 	if (gpu)
-		err = take(m, gpu, r, &piece);
+		err = svm_take_memory(m, gpu, r, &piece);
 	if (err < 0)
 		return err;
 	bank_drop(m->bank, &r->piece);
@@ -210,7 +214,8 @@ static int move(struct emu_machine *m, struct svm_range *r)
 	return 0;
 }
 
-static int set(struct emu_machine *m, struct svm_range *r, const struct kfd_ioctl_svm_attribute *a)
+static int svm_set_attribute(struct emu_machine *m, struct svm_range *r,
+			     const struct kfd_ioctl_svm_attribute *a)
 {
 	const struct emu_gpu *gpu = emu_gpu(m, a->value);
 	uint64_t bit = gpu ? UINT64_C(1) << (gpu - m->gpu) : 0;
@@ -221,7 +226,7 @@ static int set(struct emu_machine *m, struct svm_range *r, const struct kfd_ioct
 		return 0;
 	case KFD_IOCTL_SVM_ATTR_PREFETCH_LOC:
 		r->prefetch = a->value;
-		return move(m, r);
+		return svm_move_range(m, r);
 	case KFD_IOCTL_SVM_ATTR_ACCESS:
 		r->access |= bit;
 		r->in_place &= ~bit;
@@ -247,7 +252,7 @@ static int set(struct emu_machine *m, struct svm_range *r, const struct kfd_ioct
 	return -EINVAL;
 }
 
-static bool is_sensible(struct emu_machine *m, const struct kfd_ioctl_svm_attribute *a)
+static bool svm_is_sensible(struct emu_machine *m, const struct kfd_ioctl_svm_attribute *a)
 {
 	switch ((enum kfd_ioctl_svm_attr_type)a->type) {
 	case KFD_IOCTL_SVM_ATTR_PREFERRED_LOC:
@@ -267,28 +272,28 @@ static bool is_sensible(struct emu_machine *m, const struct kfd_ioctl_svm_attrib
 }
 
 /* All of it is the program's: what is not mapped at all cannot be shared. */
-static bool is_there(uint64_t at, uint64_t end)
+static bool svm_is_there(uint64_t at, uint64_t end)
 {
 	return msync((void *)(uintptr_t)at, end - at, MS_ASYNC) == 0;
 }
 
-static int set_attributes(struct emu_machine *m, const struct kfd_ioctl_svm_args *a)
+static int svm_set_attributes(struct emu_machine *m, const struct kfd_ioctl_svm_args *a)
 {
 	uint64_t end = a->start_addr + a->size;
 	uint32_t first;
 	int r;
 
 	for (uint32_t j = 0; j < a->nattr; j++)
-		if (!is_sensible(m, &a->attrs[j]))
+		if (!svm_is_sensible(m, &a->attrs[j]))
 			return -EINVAL;
-	if (!is_there(a->start_addr, end))
+	if (!svm_is_there(a->start_addr, end))
 		return -EFAULT;
-	r = cover(m, a->start_addr, end, &first);
+	r = svm_cover(m, a->start_addr, end, &first);
 	for (uint32_t i = first; r == 0 && i < nranges && ranges[i].at < end; i++) {
-		unmap(m, &ranges[i]);
+		svm_unmap_range(m, &ranges[i]);
 		for (uint32_t j = 0; r == 0 && j < a->nattr; j++)
-			r = set(m, &ranges[i], &a->attrs[j]);
-		if (map(m, &ranges[i]) < 0 && r == 0)
+			r = svm_set_attribute(m, &ranges[i], &a->attrs[j]);
+		if (svm_map_range(m, &ranges[i]) < 0 && r == 0)
 			r = -EADDRINUSE;
 	}
 	return r;
@@ -300,7 +305,7 @@ struct common {
 	uint32_t flags_of_any;
 };
 
-static void merge(struct common *c, const struct svm_range *r)
+static void svm_merge(struct common *c, const struct svm_range *r)
 {
 	if (c->all.preferred != r->preferred)
 		c->all.preferred = NOWHERE;
@@ -315,7 +320,8 @@ static void merge(struct common *c, const struct svm_range *r)
 }
 
 /* Which access a GPU has stands in the attribute's type. */
-static void get(struct emu_machine *m, const struct common *c, struct kfd_ioctl_svm_attribute *a)
+static void svm_get_attribute(struct emu_machine *m, const struct common *c,
+			      struct kfd_ioctl_svm_attribute *a)
 {
 	const struct emu_gpu *gpu = emu_gpu(m, a->value);
 	uint64_t bit = gpu ? UINT64_C(1) << (gpu - m->gpu) : 0;
@@ -347,21 +353,21 @@ static void get(struct emu_machine *m, const struct common *c, struct kfd_ioctl_
 }
 
 /* Memory that nobody has asked anything of is as it is to begin with. */
-static int get_attributes(struct emu_machine *m, struct kfd_ioctl_svm_args *a)
+static int svm_get_attributes(struct emu_machine *m, struct kfd_ioctl_svm_args *a)
 {
 	uint64_t end = a->start_addr + a->size;
-	uint32_t first = place(a->start_addr);
+	uint32_t first = svm_place_of(a->start_addr);
 	struct common c = {.all = untouched, .flags_of_any = untouched.flags};
 
 	if (first < nranges && ranges[first].at < end)
 		c = (struct common){.all = ranges[first], .flags_of_any = ranges[first].flags};
 	for (uint32_t i = first; i < nranges && ranges[i].at < end; i++)
-		merge(&c, &ranges[i]);
+		svm_merge(&c, &ranges[i]);
 	for (uint32_t j = 0; j < a->nattr; j++)
-		if (!is_sensible(m, &a->attrs[j]))
+		if (!svm_is_sensible(m, &a->attrs[j]))
 			return -EINVAL;
 	for (uint32_t j = 0; j < a->nattr; j++)
-		get(m, &c, &a->attrs[j]);
+		svm_get_attribute(m, &c, &a->attrs[j]);
 	return 0;
 }
 
@@ -376,9 +382,9 @@ int emu_svm(struct emu_machine *m, void *block)
 		return -EFAULT;
 	switch ((enum kfd_ioctl_svm_op)a->op) {
 	case KFD_IOCTL_SVM_OP_SET_ATTR:
-		return set_attributes(m, a);
+		return svm_set_attributes(m, a);
 	case KFD_IOCTL_SVM_OP_GET_ATTR:
-		return get_attributes(m, a);
+		return svm_get_attributes(m, a);
 	}
 	return -EINVAL;
 }

@@ -28,7 +28,7 @@ static const struct used {
 	{"mem_info_gtt_used", KFD_IOC_ALLOC_MEM_FLAGS_GTT},
 };
 
-static const struct used *find(const char *file)
+static const struct used *sysfs_find_figure(const char *file)
 {
 	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
 		if (!strcmp(file, files[i].file))
@@ -37,7 +37,7 @@ static const struct used *find(const char *file)
 }
 
 /* The number in the machine of the device whose folder a path goes through; -1: none. */
-static long gpu_of(const char *path)
+static long sysfs_gpu_of(const char *path)
 {
 	static const struct {
 		const char *before;
@@ -53,8 +53,8 @@ static long gpu_of(const char *path)
 	return -1;
 }
 
-/* In place of the file, so that nobody reads half of it. */
-static void put(const char *path, uint64_t bytes)
+/* Writes a new file in place of the old one, so that nobody reads half of it. */
+static void sysfs_put_figure(const char *path, uint64_t bytes)
 {
 	char tmp[PATH_MAX], text[24];
 	int n = snprintf(text, sizeof(text), "%llu\n", (unsigned long long)bytes), fd;
@@ -75,8 +75,8 @@ static void put(const char *path, uint64_t bytes)
 #define PROCESSES_DIR "/sys/devices/virtual" PROCESSES
 
 /* A file or folder of a process's. */
-__attribute__((format(printf, 3, 4))) static void own_path(char ret[static PATH_MAX], pid_t pid,
-							   const char *fmt, ...)
+__attribute__((format(printf, 3, 4))) static void sysfs_own_path(char ret[static PATH_MAX],
+								 pid_t pid, const char *fmt, ...)
 {
 	va_list ap;
 	int n = snprintf(ret, PATH_MAX, "%.*s" PROCESSES_DIR "/%d", PATH_MAX - 128, emu_root(),
@@ -93,22 +93,22 @@ void emu_sysfs_enter(const struct emu_machine *m, pid_t pid)
 	char path[PATH_MAX];
 
 	bank_lock_files(m->bank);
-	own_path(path, pid, "%s", "");
+	sysfs_own_path(path, pid, "%s", "");
 	tree_remove_all(path); /* of another process, which had this number */
 	mkdir(path, 0755);
-	own_path(path, pid, "/queues");
+	sysfs_own_path(path, pid, "/queues");
 	mkdir(path, 0755);
-	own_path(path, pid, "/pasid");
-	put(path, 0x8000 | ((uint32_t)pid & 0x7fff));
+	sysfs_own_path(path, pid, "/pasid");
+	sysfs_put_figure(path, 0x8000 | ((uint32_t)pid & 0x7fff));
 	for (uint32_t i = 0; i < m->ngpus; i++) {
-		own_path(path, pid, "/vram_%u", m->gpu[i].gpu_id);
-		put(path, 0);
-		own_path(path, pid, "/stats_%u", m->gpu[i].gpu_id);
+		sysfs_own_path(path, pid, "/vram_%u", m->gpu[i].gpu_id);
+		sysfs_put_figure(path, 0);
+		sysfs_own_path(path, pid, "/stats_%u", m->gpu[i].gpu_id);
 		mkdir(path, 0755);
-		own_path(path, pid, "/stats_%u/cu_occupancy", m->gpu[i].gpu_id);
-		put(path, 0);
-		own_path(path, pid, "/stats_%u/evicted_ms", m->gpu[i].gpu_id);
-		put(path, 0);
+		sysfs_own_path(path, pid, "/stats_%u/cu_occupancy", m->gpu[i].gpu_id);
+		sysfs_put_figure(path, 0);
+		sysfs_own_path(path, pid, "/stats_%u/evicted_ms", m->gpu[i].gpu_id);
+		sysfs_put_figure(path, 0);
 	}
 	bank_unlock_files(m->bank);
 }
@@ -117,26 +117,26 @@ void emu_sysfs_add_queue(uint32_t id, uint32_t gpu_id, uint64_t ring_bytes, uint
 {
 	char path[PATH_MAX];
 
-	own_path(path, getpid(), "/queues/%u", id);
+	sysfs_own_path(path, getpid(), "/queues/%u", id);
 	mkdir(path, 0755);
-	own_path(path, getpid(), "/queues/%u/gpuid", id);
-	put(path, gpu_id);
-	own_path(path, getpid(), "/queues/%u/size", id);
-	put(path, ring_bytes);
-	own_path(path, getpid(), "/queues/%u/type", id);
-	put(path, type);
+	sysfs_own_path(path, getpid(), "/queues/%u/gpuid", id);
+	sysfs_put_figure(path, gpu_id);
+	sysfs_own_path(path, getpid(), "/queues/%u/size", id);
+	sysfs_put_figure(path, ring_bytes);
+	sysfs_own_path(path, getpid(), "/queues/%u/type", id);
+	sysfs_put_figure(path, type);
 }
 
 void emu_sysfs_remove_queue(uint32_t id)
 {
 	char path[PATH_MAX];
 
-	own_path(path, getpid(), "/queues/%u", id);
+	sysfs_own_path(path, getpid(), "/queues/%u", id);
 	tree_remove_all(path);
 }
 
 /* `at` is behind PROCESSES in the path: "/pid" or more. */
-static void refresh_process(struct bank *bank, const char *path, const char *at)
+static void sysfs_refresh_process(struct bank *bank, const char *path, const char *at)
 {
 	char dir[PATH_MAX], *end;
 	long pid = strtol(at + 1, &end, 10);
@@ -152,11 +152,11 @@ static void refresh_process(struct bank *bank, const char *path, const char *at)
 	for (uint32_t i = 0; !strncmp(end, "/vram_", 6) && i < TREE_GPUS; i++)
 		if (strtoul(end + 6, NULL, 10) == TREE_GPU_ID(i + 1) &&
 		    bank_used_by(bank, (pid_t)pid, i, &bytes) == 0)
-			put(path, bytes);
+			sysfs_put_figure(path, bytes);
 }
 
 /* Those that live stay. */
-static void refresh_processes(struct bank *bank, const char *path)
+static void sysfs_refresh_processes(struct bank *bank, const char *path)
 {
 	DIR *dir = opendir(path);
 	struct dirent *entry;
@@ -165,7 +165,7 @@ static void refresh_processes(struct bank *bank, const char *path)
 	while (dir && (entry = readdir(dir))) {
 		if (snprintf(process, sizeof(process), "%s/%s", path, entry->d_name) <
 		    (int)sizeof(process))
-			refresh_process(bank, process, process + strlen(path));
+			sysfs_refresh_process(bank, process, process + strlen(path));
 	}
 	if (dir)
 		closedir(dir);
@@ -174,7 +174,7 @@ static void refresh_processes(struct bank *bank, const char *path)
 void emu_sysfs_refresh(const char *path)
 {
 	const char *slash = strrchr(path, '/'), *processes = strstr(path, PROCESSES);
-	const struct used *used = slash ? find(slash + 1) : NULL;
+	const struct used *used = slash ? sysfs_find_figure(slash + 1) : NULL;
 	struct bank *bank;
 
 	if (processes)
@@ -186,14 +186,14 @@ void emu_sysfs_refresh(const char *path)
 		const char *at = processes + strlen(PROCESSES);
 
 		if (*at == '/' && at[1])
-			refresh_process(bank, path, at);
+			sysfs_refresh_process(bank, path, at);
 		else
-			refresh_processes(bank, path);
+			sysfs_refresh_processes(bank, path);
 	} else {
-		long gpu = gpu_of(path);
+		long gpu = sysfs_gpu_of(path);
 
 		if (gpu >= 0 && gpu < TREE_GPUS)
-			put(path, bank_used(bank, (uint32_t)gpu, used->flag));
+			sysfs_put_figure(path, bank_used(bank, (uint32_t)gpu, used->flag));
 	}
 	bank_unlock_files(bank);
 }

@@ -11,23 +11,24 @@
 #include "amd/abi/kfd.h"
 #include "amd/kfd_ioctl.h"
 #include "sim/kfd/queue.h"
+#include "sim/kfd/user.h"
 
 /* The ids that a mapping names, as far as they can be read. */
-static int describe_gpus(char *text, size_t size, const struct kfd_ioctl_map_memory_to_gpu_args *a)
+static int trace_put_gpus(char *text, size_t size, const struct kfd_ioctl_map_memory_to_gpu_args *a)
 {
 	uint32_t ids[TREE_GPUS];
 	uint32_t count = a->n_devices < TREE_GPUS ? a->n_devices : TREE_GPUS;
 	int n = snprintf(text, size, " handle=%#llx done=%u/%u", (unsigned long long)a->handle,
 			 a->n_success, a->n_devices);
 
-	if (emu_copy_in(ids, a->device_ids_array_ptr, count * sizeof(ids[0])) < 0)
+	if (user_copy_in(ids, a->device_ids_array_ptr, count * sizeof(ids[0])) < 0)
 		return n;
 	for (uint32_t i = 0; i < count && (size_t)n < size; i++)
 		n += snprintf(text + n, size - (size_t)n, "%s%u", i ? "," : " gpus=", ids[i]);
 	return n;
 }
 
-static int describe_queue(char *text, size_t size, const struct kfd_ioctl *row, const void *block)
+static int trace_put_queue(char *text, size_t size, const struct kfd_ioctl *row, const void *block)
 {
 	const struct kfd_ioctl_create_queue_args *create = block;
 	const struct kfd_ioctl_update_queue_args *update = block;
@@ -51,7 +52,8 @@ static int describe_queue(char *text, size_t size, const struct kfd_ioctl *row, 
 }
 
 /* What a reader of the trace compares: on which GPU, how much, by which handle. */
-static int describe(char *text, size_t size, const struct kfd_ioctl *row, const void *block)
+static int trace_put_arguments(char *text, size_t size, const struct kfd_ioctl *row,
+			       const void *block)
 {
 	const struct kfd_ioctl_alloc_memory_of_gpu_args *alloc = block;
 	const struct kfd_ioctl_map_memory_to_gpu_args *map = block;
@@ -69,7 +71,7 @@ static int describe(char *text, size_t size, const struct kfd_ioctl *row, const 
 				(unsigned long long)alloc->handle);
 	case KFD_NR_MAP_MEMORY_TO_GPU:
 	case KFD_NR_UNMAP_MEMORY_FROM_GPU:
-		return describe_gpus(text, size, map);
+		return trace_put_gpus(text, size, map);
 	case KFD_NR_IMPORT_DMABUF:
 		return snprintf(text, size, " gpu=%u handle=%#llx", import->gpu_id,
 				(unsigned long long)import->handle);
@@ -83,12 +85,12 @@ static int describe(char *text, size_t size, const struct kfd_ioctl *row, const 
 	case KFD_NR_FREE_MEMORY_OF_GPU:
 		return snprintf(text, size, " handle=%#llx", (unsigned long long)map->handle);
 	default:
-		return describe_queue(text, size, row, block);
+		return trace_put_queue(text, size, row, block);
 	}
 }
 
-/* At once, so that processes do not mix theirs. */
-static void put(const char *path, const char *text, int n)
+/* Writes a line at once, so that lines of several processes do not mix. */
+static void trace_put_line(const char *path, const char *text, int n)
 {
 	int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC,
 			      0666);
@@ -112,10 +114,10 @@ void emu_trace(const struct kfd_ioctl *row, unsigned long request, const void *b
 	if (!row)
 		n += snprintf(text + n, sizeof(text) - (size_t)n, " request=%#lx", request);
 	else if (block)
-		n += describe(text + n, sizeof(text) - (size_t)n, row, block);
+		n += trace_put_arguments(text + n, sizeof(text) - (size_t)n, row, block);
 	n += snprintf(text + n, sizeof(text) - (size_t)n, " = %s\n",
 		      r < 0 ? strerrorname_np(-r) : "0");
-	put(path, text, n);
+	trace_put_line(path, text, n);
 }
 
 /* A buffer goes by its number in one open file. Answers overwrite what was asked. */
@@ -144,7 +146,7 @@ void emu_trace_drm(const struct emu_gpu *gpu, unsigned int nr, const void *asked
 			      va->operation, (unsigned long long)va->map_size, va->flags);
 	n += snprintf(text + n, sizeof(text) - (size_t)n, " = %s\n",
 		      r < 0 ? strerrorname_np(-r) : "0");
-	put(path, text, n);
+	trace_put_line(path, text, n);
 }
 
 /* A person whose program runs kernels is to know why it waits for ever. */
@@ -169,7 +171,7 @@ void emu_trace_stop(const struct emu_queue *q, bool fault, uint64_t address)
 	else
 		n += snprintf(text + n, sizeof(text) - (size_t)n,
 			      "a packet that is not emulated\n");
-	put(path, text, n);
+	trace_put_line(path, text, n);
 }
 
 void emu_trace_end(const struct emu_queue *q, const struct roster_times *times)
@@ -188,5 +190,5 @@ void emu_trace_end(const struct emu_queue *q, const struct roster_times *times)
 		     getpid(), q->is.id, q->gpu->gpu_id, q->is.type, cus,
 		     (unsigned long long)times->life_ns, (unsigned long long)times->active_ns,
 		     (unsigned long long)times->busy_ns, (unsigned long long)q->copied_bytes);
-	put(path, text, n);
+	trace_put_line(path, text, n);
 }

@@ -126,19 +126,19 @@ int tree_put(const struct tree *t, const char *name, const char *text)
 	return tree_put_bytes(t, name, text, strlen(text));
 }
 
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
+static int tree_remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
 {
 	return remove(path);
 }
 
 int tree_remove_all(const char *path)
 {
-	return nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	return nftw(path, tree_remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
 /* A file of a node. */
-__attribute__((format(printf, 4, 5))) static int put_node(const struct tree *t, uint32_t id,
-							  const char *part, const char *fmt, ...)
+__attribute__((format(printf, 4, 5))) static int
+tree_put_node(const struct tree *t, uint32_t id, const char *part, const char *fmt, ...)
 {
 	char name[192], text[TOPOLOGY_FILE_BYTES];
 	va_list ap;
@@ -152,8 +152,8 @@ __attribute__((format(printf, 4, 5))) static int put_node(const struct tree *t, 
 						  : tree_put_bytes(t, name, text, (size_t)n);
 }
 
-static int write_links(const struct tree *t, uint32_t id, const char *parts,
-		       const struct tree_link *links, uint32_t n)
+static int tree_write_links(const struct tree *t, uint32_t id, const char *parts,
+			    const struct tree_link *links, uint32_t n)
 {
 	int r = 0;
 
@@ -161,47 +161,48 @@ static int write_links(const struct tree *t, uint32_t id, const char *parts,
 		char part[64];
 
 		snprintf(part, sizeof(part), "%s/%u/properties", parts, i);
-		r = put_node(t, id, part,
-			     "type %u\nversion_major 0\nversion_minor 0\nnode_from %u\nnode_to %u\n"
-			     "weight %u\nmin_latency 0\nmax_latency 0\nmin_bandwidth %u\n"
-			     "max_bandwidth %u\nrecommended_transfer_size 0\nnovelty 0\nflags 1\n",
-			     links[i].type, id, links[i].to, links[i].weight, links[i].mb_per_s / 2,
-			     links[i].mb_per_s);
+		r = tree_put_node(
+			t, id, part,
+			"type %u\nversion_major 0\nversion_minor 0\nnode_from %u\nnode_to %u\n"
+			"weight %u\nmin_latency 0\nmax_latency 0\nmin_bandwidth %u\n"
+			"max_bandwidth %u\nrecommended_transfer_size 0\nnovelty 0\nflags 1\n",
+			links[i].type, id, links[i].to, links[i].weight, links[i].mb_per_s / 2,
+			links[i].mb_per_s);
 	}
 	return r;
 }
 
-static int write_cache(const struct tree *t, uint32_t id, uint32_t index, uint32_t level,
-		       uint32_t kib)
+static int tree_write_cache(const struct tree *t, uint32_t id, uint32_t index, uint32_t level,
+			    uint32_t kib)
 {
 	char part[64];
 
 	snprintf(part, sizeof(part), "caches/%u/properties", index);
-	return put_node(t, id, part,
-			"processor_id_low 2147487744\nlevel %u\nsize %u\ncache_line_size 64\n"
-			"cache_lines_per_tag 1\nassociation 0\nlatency 0\ntype 9\n"
-			"sibling_map 1,0,0,1\n",
-			level, kib);
+	return tree_put_node(t, id, part,
+			     "processor_id_low 2147487744\nlevel %u\nsize %u\ncache_line_size 64\n"
+			     "cache_lines_per_tag 1\nassociation 0\nlatency 0\ntype 9\n"
+			     "sibling_map 1,0,0,1\n",
+			     level, kib);
 }
 
-static int write_memory(const struct tree *t, uint32_t id)
+static int tree_write_memory(const struct tree *t, uint32_t id)
 {
 	const struct tree_node *node = &t->node[id];
 	bool gpu = node->gpu_id;
-	int r = put_node(t, id, "mem_banks/0/properties",
-			 "heap_type %u\nsize_in_bytes %" PRIu64 "\nflags 0\nwidth 4096\n"
-			 "mem_clk_max 1600\n",
-			 gpu ? node->heap : TOPOLOGY_HEAP_SYSTEM,
-			 gpu ? t->vram_bytes : t->system_bytes);
+	int r = tree_put_node(t, id, "mem_banks/0/properties",
+			      "heap_type %u\nsize_in_bytes %" PRIu64 "\nflags 0\nwidth 4096\n"
+			      "mem_clk_max 1600\n",
+			      gpu ? node->heap : TOPOLOGY_HEAP_SYSTEM,
+			      gpu ? t->vram_bytes : t->system_bytes);
 
 	if (r == 0 && gpu)
-		r = write_cache(t, id, 0, 1, t->model->l1_kib);
+		r = tree_write_cache(t, id, 0, 1, t->model->l1_kib);
 	if (r == 0 && gpu)
-		r = write_cache(t, id, 1, 2, t->model->l2_kib);
+		r = tree_write_cache(t, id, 1, 2, t->model->l2_kib);
 	return r;
 }
 
-static int write_properties(const struct tree *t, uint32_t id)
+static int tree_write_properties(const struct tree *t, uint32_t id)
 {
 	static const struct tree_model none;
 	const struct tree_node *node = &t->node[id];
@@ -212,7 +213,7 @@ static int write_properties(const struct tree *t, uint32_t id)
 
 	if (!t->no_p2p_lists)
 		snprintf(p2p, sizeof(p2p), "p2p_links_count %u\n", node->np2p);
-	return put_node(
+	return tree_put_node(
 		t, id, "properties",
 		"cpu_cores_count %u\nsimd_count %u\nmem_banks_count 1\ncaches_count %u\n"
 		"io_links_count %u\n%scpu_core_id_base 0\nsimd_id_base 0\nmax_waves_per_simd %u\n"
@@ -238,11 +239,11 @@ int tree_write_node(const struct tree *t, uint32_t id)
 	char name[64];
 	int r;
 
-	if ((r = put_node(t, id, "gpu_id", "%u\n", node->gpu_id)) < 0 ||
-	    (r = put_node(t, id, "name", "%s\n", node->gpu_id ? t->model->name : "")) < 0 ||
-	    (r = write_properties(t, id)) < 0 || (r = write_memory(t, id)) < 0 ||
-	    (r = write_links(t, id, "io_links", node->io, node->nio)) < 0 ||
-	    (r = write_links(t, id, "p2p_links", node->p2p, node->np2p)) < 0 || !node->gpu_id)
+	if ((r = tree_put_node(t, id, "gpu_id", "%u\n", node->gpu_id)) < 0 ||
+	    (r = tree_put_node(t, id, "name", "%s\n", node->gpu_id ? t->model->name : "")) < 0 ||
+	    (r = tree_write_properties(t, id)) < 0 || (r = tree_write_memory(t, id)) < 0 ||
+	    (r = tree_write_links(t, id, "io_links", node->io, node->nio)) < 0 ||
+	    (r = tree_write_links(t, id, "p2p_links", node->p2p, node->np2p)) < 0 || !node->gpu_id)
 		return r;
 	snprintf(name, sizeof(name), TOPOLOGY_DRI "/renderD%u", 128 + id);
 	return tree_put(t, name, "");

@@ -8,13 +8,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "sim/kfd/emu.h"
+#include "sim/kfd/array.h"
+#include "sim/kfd/user.h"
 
 #define PAGE	     UINT64_C(4096)
 #define BOUNCE_BYTES 65536
 
 /* The place of the first range that ends behind the address. */
-static uint32_t place(const struct vm *vm, uint64_t at)
+static uint32_t vm_place_of(const struct vm *vm, uint64_t at)
 {
 	uint32_t low = 0, high = vm->n;
 
@@ -31,14 +32,14 @@ static uint32_t place(const struct vm *vm, uint64_t at)
 
 int vm_add(struct vm *vm, const struct vm_range *range)
 {
-	uint32_t i = place(vm, range->at);
+	uint32_t i = vm_place_of(vm, range->at);
 	struct vm_range *grown;
 
 	if (!range->at || !range->size || (range->at | range->size) % PAGE ||
 	    range->at + range->size < range->at ||
 	    (i < vm->n && vm->ranges[i].at < range->at + range->size))
 		return -EINVAL;
-	grown = emu_room(vm->ranges, &vm->room, vm->n, sizeof(*grown));
+	grown = array_grow(vm->ranges, &vm->room, vm->n, sizeof(*grown));
 	if (!grown)
 		return -ENOMEM;
 	vm->ranges = grown;
@@ -50,7 +51,7 @@ int vm_add(struct vm *vm, const struct vm_range *range)
 
 void vm_remove(struct vm *vm, uint64_t at, uint64_t size)
 {
-	uint32_t i = place(vm, at), end = i;
+	uint32_t i = vm_place_of(vm, at), end = i;
 
 	while (end < vm->n && vm->ranges[end].at < at + size)
 		end++;
@@ -71,10 +72,10 @@ struct span {
 	bool users;
 };
 
-static int reach(const struct vm *vm, uint64_t at, uint64_t len, bool write, struct span *ret,
-		 uint64_t *ret_fault)
+static int vm_reach(const struct vm *vm, uint64_t at, uint64_t len, bool write, struct span *ret,
+		    uint64_t *ret_fault)
 {
-	uint32_t i = place(vm, at);
+	uint32_t i = vm_place_of(vm, at);
 	const struct vm_range *r = i < vm->n ? &vm->ranges[i] : NULL;
 	uint64_t rest;
 
@@ -88,7 +89,7 @@ static int reach(const struct vm *vm, uint64_t at, uint64_t len, bool write, str
 }
 
 /* Where the program has taken its own memory away the GPU finds none. */
-static int move(const struct span *to, const struct span *from, uint64_t len)
+static int vm_move(const struct span *to, const struct span *from, uint64_t len)
 {
 	char bounce[BOUNCE_BYTES];
 	uint64_t done = 0;
@@ -98,14 +99,14 @@ static int move(const struct span *to, const struct span *from, uint64_t len)
 		return 0;
 	}
 	if (!to->users)
-		return emu_copy_in(to->memory, (uintptr_t)from->memory, len);
+		return user_copy_in(to->memory, (uintptr_t)from->memory, len);
 	if (!from->users)
-		return emu_copy_out((uintptr_t)to->memory, from->memory, len);
+		return user_copy_out((uintptr_t)to->memory, from->memory, len);
 	while (done < len) {
 		uint64_t n = len - done < sizeof(bounce) ? len - done : sizeof(bounce);
 
-		if (emu_copy_in(bounce, (uintptr_t)from->memory + done, n) < 0 ||
-		    emu_copy_out((uintptr_t)to->memory + done, bounce, n) < 0)
+		if (user_copy_in(bounce, (uintptr_t)from->memory + done, n) < 0 ||
+		    user_copy_out((uintptr_t)to->memory + done, bounce, n) < 0)
 			return -EFAULT;
 		done += n;
 	}
@@ -117,10 +118,10 @@ int vm_copy(const struct vm *vm, uint64_t to, uint64_t from, uint64_t len, uint6
 	while (len) {
 		struct span source, target;
 
-		if (reach(vm, from, len, false, &source, ret_fault) < 0 ||
-		    reach(vm, to, source.len, true, &target, ret_fault) < 0)
+		if (vm_reach(vm, from, len, false, &source, ret_fault) < 0 ||
+		    vm_reach(vm, to, source.len, true, &target, ret_fault) < 0)
 			return -EFAULT;
-		if (move(&target, &source, target.len) < 0) {
+		if (vm_move(&target, &source, target.len) < 0) {
 			*ret_fault = source.users ? from : to;
 			return -EFAULT;
 		}
@@ -132,15 +133,15 @@ int vm_copy(const struct vm *vm, uint64_t to, uint64_t from, uint64_t len, uint6
 }
 
 /* Between memory of the emulator's own and addresses of the GPU. */
-static int transfer(const struct vm *vm, char *ours, uint64_t at, uint64_t len, bool write,
-		    uint64_t *ret_fault)
+static int vm_transfer(const struct vm *vm, char *ours, uint64_t at, uint64_t len, bool write,
+		       uint64_t *ret_fault)
 {
 	while (len) {
 		struct span here = {.memory = ours}, there;
 
-		if (reach(vm, at, len, write, &there, ret_fault) < 0)
+		if (vm_reach(vm, at, len, write, &there, ret_fault) < 0)
 			return -EFAULT;
-		if (move(write ? &there : &here, write ? &here : &there, there.len) < 0) {
+		if (vm_move(write ? &there : &here, write ? &here : &there, there.len) < 0) {
 			*ret_fault = at;
 			return -EFAULT;
 		}
@@ -153,19 +154,19 @@ static int transfer(const struct vm *vm, char *ours, uint64_t at, uint64_t len, 
 
 int vm_read(const struct vm *vm, void *to, uint64_t from, uint64_t len, uint64_t *ret_fault)
 {
-	return transfer(vm, to, from, len, false, ret_fault);
+	return vm_transfer(vm, to, from, len, false, ret_fault);
 }
 
 int vm_write(const struct vm *vm, uint64_t to, const void *from, uint64_t len, uint64_t *ret_fault)
 {
-	return transfer(vm, (char *)(uintptr_t)from, to, len, true, ret_fault);
+	return vm_transfer(vm, (char *)(uintptr_t)from, to, len, true, ret_fault);
 }
 
 /*
  * Whether the program may write there: a futex's operation that changes nothing finds out without
  * dying of it, and loses no write of another thread's.
  */
-static bool is_writable(char *word)
+static bool vm_is_writable(char *word)
 {
 	uint32_t nobody = 0;
 
@@ -178,10 +179,13 @@ int vm_word(const struct vm *vm, uint64_t at, uint32_t bytes, void **ret_word, u
 	struct span span;
 
 	*ret_fault = at;
-	if (at % bytes || reach(vm, at, bytes, true, &span, ret_fault) < 0 || span.len < bytes)
+	if (at % bytes || vm_reach(vm, at, bytes, true, &span, ret_fault) < 0 || span.len < bytes)
 		return -EFAULT;
-	/* That it is there now is not that it stays; but nobody frees what a GPU works on. */
-	if (span.users && !is_writable(span.memory))
+	/*
+	 * The memory may go after this look, but a program does not free memory that a GPU works
+	 * on.
+	 */
+	if (span.users && !vm_is_writable(span.memory))
 		return -EFAULT;
 	*ret_word = span.memory;
 	return 0;

@@ -61,7 +61,7 @@ nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned int index, nvmlDevice_t *device
 	return nvmlDeviceGetHandleByIndex_v2(index, device);
 }
 
-static nvmlReturn_t by_uuid(const uint8_t uuid[16], nvmlDevice_t *device)
+static nvmlReturn_t device_by_uuid(const uint8_t uuid[16], nvmlDevice_t *device)
 {
 	struct sim_region *region = sim_nvml_region();
 
@@ -81,7 +81,7 @@ nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
 		return NVML_ERROR_INVALID_ARGUMENT;
 	if (strncmp(uuid, "GPU-", 4) || uuid_parse(uuid, bytes) < 0)
 		return NVML_ERROR_NOT_FOUND;
-	return by_uuid(bytes, device);
+	return device_by_uuid(bytes, device);
 }
 
 nvmlReturn_t nvmlDeviceGetHandleByUUIDV(const nvmlUUID_t *uuid, nvmlDevice_t *device)
@@ -91,7 +91,7 @@ nvmlReturn_t nvmlDeviceGetHandleByUUIDV(const nvmlUUID_t *uuid, nvmlDevice_t *de
 	if (uuid->version != nvmlUUID_v1)
 		return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
 	if (uuid->type == NVML_UUID_TYPE_BINARY)
-		return by_uuid(uuid->value.bytes, device);
+		return device_by_uuid(uuid->value.bytes, device);
 	if (uuid->type != NVML_UUID_TYPE_ASCII ||
 	    !memchr(uuid->value.str, '\0', sizeof(uuid->value.str)))
 		return NVML_ERROR_INVALID_ARGUMENT;
@@ -126,7 +126,7 @@ nvmlReturn_t nvmlDeviceGetHandleByPciBusId(const char *pciBusId, nvmlDevice_t *d
 	return nvmlDeviceGetHandleByPciBusId_v2(pciBusId, device);
 }
 
-static void serial_of(int index, char text[NVML_DEVICE_SERIAL_BUFFER_SIZE])
+static void device_serial_of(int index, char text[NVML_DEVICE_SERIAL_BUFFER_SIZE])
 {
 	snprintf(text, NVML_DEVICE_SERIAL_BUFFER_SIZE, "16510000000%02d", index);
 }
@@ -142,7 +142,7 @@ nvmlReturn_t nvmlDeviceGetHandleBySerial(const char *serial, nvmlDevice_t *devic
 	for (uint32_t i = 0; i < region->ndevices; i++) {
 		char text[NVML_DEVICE_SERIAL_BUFFER_SIZE];
 
-		serial_of((int)i, text);
+		device_serial_of((int)i, text);
 		if (!strcmp(text, serial))
 			return nvmlDeviceGetHandleByIndex_v2(i, device);
 	}
@@ -180,7 +180,7 @@ nvmlReturn_t nvmlDeviceGetSerial(nvmlDevice_t device, char *serial, unsigned int
 
 	if (r)
 		return r;
-	serial_of(i, text);
+	device_serial_of(i, text);
 	return sim_nvml_text(serial, length, text);
 }
 

@@ -20,7 +20,7 @@ static unsigned int users; /* nvmlInit calls without their nvmlShutdown */
 static struct sim_region *region;
 static pid_t owner; /* who mapped it: the mapping is not inherited */
 
-static int open_region(void)
+static int init_open_region(void)
 {
 	int r = sim_region_open(NULL, true, &region, NULL);
 
@@ -34,14 +34,14 @@ struct sim_region *sim_nvml_region(void)
 	struct sim_region *ret = NULL;
 
 	pthread_mutex_lock(&lock);
-	if (users && (owner == getpid() || open_region() == 0))
+	if (users && (owner == getpid() || init_open_region() == 0))
 		ret = region;
 	pthread_mutex_unlock(&lock);
 	return ret;
 }
 
 /* Says which thread of which process opens the library, to whoever asked for that. */
-static void note(const char *what)
+static void init_note_start(const char *what)
 {
 	const char *path = getenv("ALLOT_SIM_NVML_STARTS");
 	char line[64];
@@ -57,7 +57,7 @@ static void note(const char *what)
 }
 
 /* What opening takes on a real machine: 6 ms and more. Without a lock, so that a fork has none. */
-static void take_time(void)
+static void init_take_time(void)
 {
 	const char *text = getenv("ALLOT_SIM_NVML_INIT_MS");
 	uint64_t ms;
@@ -74,18 +74,18 @@ nvmlReturn_t nvmlInitWithFlags(unsigned int flags)
 
 	if (flags & ~(unsigned int)(NVML_INIT_FLAG_NO_GPUS | NVML_INIT_FLAG_NO_ATTACH))
 		return NVML_ERROR_INVALID_ARGUMENT;
-	note("begins");
-	take_time();
+	init_note_start("begins");
+	init_take_time();
 	pthread_mutex_lock(&lock);
 	if (!users || owner != getpid())
-		r = open_region();
+		r = init_open_region();
 	if (r == 0)
 		users++;
 	else
 		ret = r == -EACCES || r == -EPERM ? NVML_ERROR_NO_PERMISSION :
 						    NVML_ERROR_DRIVER_NOT_LOADED;
 	pthread_mutex_unlock(&lock);
-	note("done");
+	init_note_start("done");
 	return ret;
 }
 
@@ -152,19 +152,19 @@ nvmlReturn_t sim_nvml_text(char *out, unsigned int length, const char *text)
 	return NVML_SUCCESS;
 }
 
-static nvmlReturn_t say(char *out, unsigned int length, const char *text)
+static nvmlReturn_t init_say(char *out, unsigned int length, const char *text)
 {
 	return sim_nvml_region() ? sim_nvml_text(out, length, text) : NVML_ERROR_UNINITIALIZED;
 }
 
 nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned int length)
 {
-	return say(version, length, "580.159");
+	return init_say(version, length, "580.159");
 }
 
 nvmlReturn_t nvmlSystemGetNVMLVersion(char *version, unsigned int length)
 {
-	return say(version, length, "13.580.159");
+	return init_say(version, length, "13.580.159");
 }
 
 /* Answered before nvmlInit too. */

@@ -11,7 +11,8 @@
 #define NVLINK_MB_PER_S 26562
 #define BOARDS_A_NODE	4
 
-static nvmlReturn_t two_devices(nvmlDevice_t device1, nvmlDevice_t device2, int *ret_a, int *ret_b)
+static nvmlReturn_t link_two_devices(nvmlDevice_t device1, nvmlDevice_t device2, int *ret_a,
+				     int *ret_b)
 {
 	struct sim_region *region;
 	nvmlReturn_t r = sim_nvml_device(device1, &region, ret_a);
@@ -23,7 +24,7 @@ nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t device1, nvmlDevice_t device2,
 				    nvmlGpuP2PCapsIndex_t p2pIndex, nvmlGpuP2PStatus_t *p2pStatus)
 {
 	int a, b;
-	nvmlReturn_t r = two_devices(device1, device2, &a, &b);
+	nvmlReturn_t r = link_two_devices(device1, device2, &a, &b);
 
 	if (r)
 		return r;
@@ -37,7 +38,7 @@ nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t device1, nvmlDevic
 						 nvmlGpuTopologyLevel_t *pathInfo)
 {
 	int a, b;
-	nvmlReturn_t r = two_devices(device1, device2, &a, &b);
+	nvmlReturn_t r = link_two_devices(device1, device2, &a, &b);
 
 	if (r)
 		return r;
@@ -51,7 +52,7 @@ nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t device1, nvmlDevic
 	return NVML_SUCCESS;
 }
 
-static nvmlReturn_t a_link(nvmlDevice_t device, unsigned int link, const void *answer)
+static nvmlReturn_t link_find(nvmlDevice_t device, unsigned int link, const void *answer)
 {
 	struct sim_region *region;
 	int i;
@@ -65,7 +66,7 @@ static nvmlReturn_t a_link(nvmlDevice_t device, unsigned int link, const void *a
 nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned int link,
 				      nvmlEnableState_t *isActive)
 {
-	nvmlReturn_t r = a_link(device, link, isActive);
+	nvmlReturn_t r = link_find(device, link, isActive);
 
 	if (!r)
 		*isActive = NVML_FEATURE_ENABLED;
@@ -75,18 +76,18 @@ nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned int link,
 nvmlReturn_t nvmlDeviceGetNvLinkRemoteDeviceType(nvmlDevice_t device, unsigned int link,
 						 nvmlIntNvLinkDeviceType_t *pNvLinkDeviceType)
 {
-	nvmlReturn_t r = a_link(device, link, pNvLinkDeviceType);
+	nvmlReturn_t r = link_find(device, link, pNvLinkDeviceType);
 
 	if (!r)
 		*pNvLinkDeviceType = NVML_NVLINK_DEVICE_TYPE_SWITCH;
 	return r;
 }
 
-/* Of the switch: one of four, next to each other. */
+/* The PCI address of the switch at the other end: one of four, which are next to each other. */
 nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t device, unsigned int link,
 						 nvmlPciInfo_t *pci)
 {
-	nvmlReturn_t r = a_link(device, link, pci);
+	nvmlReturn_t r = link_find(device, link, pci);
 
 	if (r)
 		return r;
@@ -98,7 +99,7 @@ nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t device, unsigned i
 
 nvmlReturn_t nvmlDeviceGetMaxPcieLinkGeneration(nvmlDevice_t device, unsigned int *maxLinkGen)
 {
-	nvmlReturn_t r = a_link(device, 0, maxLinkGen);
+	nvmlReturn_t r = link_find(device, 0, maxLinkGen);
 
 	if (!r)
 		*maxLinkGen = 5;
@@ -107,7 +108,7 @@ nvmlReturn_t nvmlDeviceGetMaxPcieLinkGeneration(nvmlDevice_t device, unsigned in
 
 nvmlReturn_t nvmlDeviceGetMaxPcieLinkWidth(nvmlDevice_t device, unsigned int *maxLinkWidth)
 {
-	nvmlReturn_t r = a_link(device, 0, maxLinkWidth);
+	nvmlReturn_t r = link_find(device, 0, maxLinkWidth);
 
 	if (!r)
 		*maxLinkWidth = 16;
@@ -118,7 +119,7 @@ nvmlReturn_t nvmlDeviceGetMaxPcieLinkWidth(nvmlDevice_t device, unsigned int *ma
 nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int valuesCount,
 				      nvmlFieldValue_t *values)
 {
-	nvmlReturn_t r = a_link(device, 0, values);
+	nvmlReturn_t r = link_find(device, 0, values);
 
 	if (r)
 		return r;

@@ -58,8 +58,8 @@ nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1Memory_t *
 }
 
 /* All that have a context are counted, at most `room` of them written. */
-static unsigned int collect(struct sim_region *region, int device, nvmlProcessDetail_v1_t *out,
-			    unsigned int room)
+static unsigned int memory_list_processes(struct sim_region *region, int device,
+					  nvmlProcessDetail_v1_t *out, unsigned int room)
 {
 	unsigned int n = 0;
 
@@ -101,32 +101,33 @@ nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device,
 	if (room && !plist->procArray)
 		return NVML_ERROR_INVALID_ARGUMENT;
 	if (plist->mode == 0)
-		n = collect(region, i, plist->procArray, room);
+		n = memory_list_processes(region, i, plist->procArray, room);
 	plist->numProcArrayEntries = n;
 	return n > room ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
 }
 
 /* The older forms are the same list with fewer fields. */
-#define COMPUTE_LIST(name, type, ...)                                                       \
-	nvmlReturn_t name(nvmlDevice_t device, unsigned int *infoCount, type *infos)        \
-	{                                                                                   \
-		nvmlProcessDetail_v1_t all[SIM_MAX_PROCESSES];                              \
-		struct sim_region *region;                                                  \
-		unsigned int n;                                                             \
-		int i;                                                                      \
-		nvmlReturn_t r = sim_nvml_device(device, &region, &i);                      \
-                                                                                            \
-		if (r)                                                                      \
-			return r;                                                           \
-		if (!infoCount || (*infoCount && !infos))                                   \
-			return NVML_ERROR_INVALID_ARGUMENT;                                 \
-		n = collect(region, i, all, SIM_MAX_PROCESSES);                             \
-		r = n > *infoCount ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;           \
-		*infoCount = n;                                                             \
-		for (unsigned int k = 0; r == NVML_SUCCESS && k < n; k++)                   \
-			infos[k] = (type){.pid = all[k].pid,                                \
-					  .usedGpuMemory = all[k].usedGpuMemory, ##__VA_ARGS__}; \
-		return r;                                                                   \
+#define COMPUTE_LIST(name, type, ...)                                                              \
+	nvmlReturn_t name(nvmlDevice_t device, unsigned int *infoCount, type *infos)               \
+	{                                                                                          \
+		nvmlProcessDetail_v1_t all[SIM_MAX_PROCESSES];                                     \
+		struct sim_region *region;                                                         \
+		unsigned int n;                                                                    \
+		int i;                                                                             \
+		nvmlReturn_t r = sim_nvml_device(device, &region, &i);                             \
+                                                                                                   \
+		if (r)                                                                             \
+			return r;                                                                  \
+		if (!infoCount || (*infoCount && !infos))                                          \
+			return NVML_ERROR_INVALID_ARGUMENT;                                        \
+		n = memory_list_processes(region, i, all, SIM_MAX_PROCESSES);                      \
+		r = n > *infoCount ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;                  \
+		*infoCount = n;                                                                    \
+		for (unsigned int k = 0; r == NVML_SUCCESS && k < n; k++)                          \
+			infos[k] = (type){.pid = all[k].pid,                                       \
+					  .usedGpuMemory = all[k].usedGpuMemory,                   \
+					  ##__VA_ARGS__};                                          \
+		return r;                                                                          \
 	}
 
 COMPUTE_LIST(nvmlDeviceGetComputeRunningProcesses, nvmlProcessInfo_v1_t)

@@ -15,7 +15,7 @@
 /* Calls of each row that is not simulated; a debugger reads it by name. */
 static _Atomic uint64_t sim_nvml_unsupported_calls[NVML_FN_N];
 
-static nvmlReturn_t unsupported(enum nvml_fn fn)
+static nvmlReturn_t stubs_unsupported(enum nvml_fn fn)
 {
 	atomic_fetch_add_explicit(&sim_nvml_unsupported_calls[fn], 1, memory_order_relaxed);
 	return NVML_ERROR_NOT_SUPPORTED;
@@ -27,7 +27,10 @@ static nvmlReturn_t unsupported(enum nvml_fn fn)
 #define NVML_PASS(name, kind) STUB nvmlReturn_t name(void);
 #include "nvidia/nvml_api.def"
 
-#define BODY(name) { return unsupported(NVML_FN_##name); }
+#define BODY(name)                                                                                 \
+	{                                                                                          \
+		return stubs_unsupported(NVML_FN_##name);                                          \
+	}
 #define NVML_HOOK(name, kind, params, args) nvmlReturn_t name params BODY(name)
 #define NVML_CALL(name, kind, params, args) nvmlReturn_t name params BODY(name)
 #define NVML_PASS(name, kind) nvmlReturn_t name(void) BODY(name)

@@ -7,30 +7,38 @@
 #include <pthread.h>
 #include <time.h>
 
-#include "base/now.h"
 #include "sim/nvml/entry.h"
 #include "sim/window.h"
 
 /* The real library refuses smaller buffers, however few processes there are. */
 #define LEAST_ROOM 72
 
+static uint64_t utilization_clock_ns(clockid_t clock)
+{
+	struct timespec ts;
+
+	clock_gettime(clock, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
 /* Samples carry wall time; one offset for the process's life keeps a sample's time the same. */
 static uint64_t wall_offset_ns;
 
-static void measure_offset(void)
+static void utilization_measure_offset(void)
 {
-	wall_offset_ns = now_ns(CLOCK_REALTIME) - now_monotonic_ns();
+	wall_offset_ns =
+		utilization_clock_ns(CLOCK_REALTIME) - utilization_clock_ns(CLOCK_MONOTONIC);
 }
 
-static uint64_t window_time_us(uint64_t window)
+static uint64_t utilization_window_time_us(uint64_t window)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-	pthread_once(&once, measure_offset);
+	pthread_once(&once, utilization_measure_offset);
 	return (window * SIM_WINDOW_EVERY_NS + wall_offset_ns) / 1000;
 }
 
-static unsigned int percent(uint64_t busy_ns)
+static unsigned int utilization_percent(uint64_t busy_ns)
 {
 	uint64_t p = (busy_ns * 100 + SIM_WINDOW_NS / 2) / SIM_WINDOW_NS;
 
@@ -38,16 +46,17 @@ static unsigned int percent(uint64_t busy_ns)
 }
 
 /* The first window that ended after that time, of those that are kept. */
-static uint64_t window_after(uint64_t seen_us, uint64_t last)
+static uint64_t utilization_window_after(uint64_t seen_us, uint64_t last)
 {
 	uint64_t first = last < SIM_WINDOW_KEPT ? 1 : last - SIM_WINDOW_KEPT + 1;
 
-	while (first <= last && window_time_us(first) <= seen_us)
+	while (first <= last && utilization_window_time_us(first) <= seen_us)
 		first++;
 	return first;
 }
 
-static uint64_t busy_of(struct sim_region *region, int device, uint32_t row, uint64_t window)
+static uint64_t utilization_busy_of(struct sim_region *region, int device, uint32_t row,
+				    uint64_t window)
 {
 	return sim_windows_busy_ns(sim_engine_row_windows(&region->device[device].engine, row),
 				   window);
@@ -55,7 +64,7 @@ static uint64_t busy_of(struct sim_region *region, int device, uint32_t row, uin
 
 nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *utilization)
 {
-	uint64_t window = sim_window_at(now_monotonic_ns()), busy = 0;
+	uint64_t window = sim_window_at(utilization_clock_ns(CLOCK_MONOTONIC)), busy = 0;
 	struct sim_region *region;
 	int i;
 	nvmlReturn_t r = sim_nvml_device(device, &region, &i);
@@ -64,10 +73,10 @@ nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_
 		return r;
 	if (!utilization)
 		return NVML_ERROR_INVALID_ARGUMENT;
-	/* Who died within the window worked in it, too. */
+	/* A process that died within the window worked in it, too. */
 	for (uint32_t row = 0; row < region->nrows; row++)
-		busy += busy_of(region, i, row, window);
-	*utilization = (nvmlUtilization_t){.gpu = percent(busy)};
+		busy += utilization_busy_of(region, i, row, window);
+	*utilization = (nvmlUtilization_t){.gpu = utilization_percent(busy)};
 	return NVML_SUCCESS;
 }
 
@@ -75,13 +84,13 @@ nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_
  * One sample a process that worked in these windows: its mean over those in which it did, and the
  * time of the last of them.
  */
-static bool sample(struct sim_region *region, int device, uint32_t row, uint64_t first,
-		   uint64_t last, nvmlProcessUtilizationInfo_v1_t *ret)
+static bool utilization_sample(struct sim_region *region, int device, uint32_t row, uint64_t first,
+			       uint64_t last, nvmlProcessUtilizationInfo_v1_t *ret)
 {
 	uint64_t sum = 0, newest = 0, n = 0;
 
 	for (uint64_t window = first; window <= last; window++) {
-		uint64_t busy = busy_of(region, device, row, window);
+		uint64_t busy = utilization_busy_of(region, device, row, window);
 
 		if (!busy)
 			continue;
@@ -92,18 +101,18 @@ static bool sample(struct sim_region *region, int device, uint32_t row, uint64_t
 	if (!n)
 		return false;
 	*ret = (nvmlProcessUtilizationInfo_v1_t){
-		.timeStamp = window_time_us(newest),
+		.timeStamp = utilization_window_time_us(newest),
 		.pid = (unsigned int)region->row[row].pid,
-		.smUtil = percent(sum / n),
+		.smUtil = utilization_percent(sum / n),
 	};
 	return true;
 }
 
-static unsigned int collect(struct sim_region *region, int device, uint64_t seen_us,
-			    nvmlProcessUtilizationInfo_v1_t out[SIM_MAX_PROCESSES])
+static unsigned int utilization_collect(struct sim_region *region, int device, uint64_t seen_us,
+					nvmlProcessUtilizationInfo_v1_t out[SIM_MAX_PROCESSES])
 {
-	uint64_t last = sim_window_at(now_monotonic_ns());
-	uint64_t first = window_after(seen_us, last);
+	uint64_t last = sim_window_at(utilization_clock_ns(CLOCK_MONOTONIC));
+	uint64_t first = utilization_window_after(seen_us, last);
 	unsigned int n = 0;
 
 	sim_region_lock(region);
@@ -112,15 +121,15 @@ static unsigned int collect(struct sim_region *region, int device, uint64_t seen
 		const struct sim_process_row *p = &region->row[row];
 
 		if (p->state == SIM_ROW_LIVE && p->use[device].contexts &&
-		    sample(region, device, row, first, last, &out[n]))
+		    utilization_sample(region, device, row, first, last, &out[n]))
 			n++;
 	}
 	sim_region_unlock(region);
 	return n;
 }
 
-/* What comes of `n` samples and a caller who has room for *count, which becomes what there are. */
-static nvmlReturn_t answer(unsigned int n, const void *out, unsigned int *count)
+/* The answer where there are `n` samples and the caller has room for *count; tells it in *count. */
+static nvmlReturn_t utilization_answer(unsigned int n, const void *out, unsigned int *count)
 {
 	unsigned int room = out ? *count : 0;
 
@@ -147,8 +156,8 @@ nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
 		return r;
 	if (!processSamplesCount)
 		return NVML_ERROR_INVALID_ARGUMENT;
-	n = collect(region, i, lastSeenTimeStamp, all);
-	r = answer(n, utilization, processSamplesCount);
+	n = utilization_collect(region, i, lastSeenTimeStamp, all);
+	r = utilization_answer(n, utilization, processSamplesCount);
 	for (unsigned int k = 0; k < n && !r; k++)
 		utilization[k] = (nvmlProcessUtilizationSample_t){.pid = all[k].pid,
 								  .timeStamp = all[k].timeStamp,
@@ -172,8 +181,8 @@ nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device,
 		return NVML_ERROR_INVALID_ARGUMENT;
 	if (info->version != nvmlProcessesUtilizationInfo_v1)
 		return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
-	n = collect(region, i, info->lastSeenTimeStamp, all);
-	r = answer(n, info->procUtilArray, &info->processSamplesCount);
+	n = utilization_collect(region, i, info->lastSeenTimeStamp, all);
+	r = utilization_answer(n, info->procUtilArray, &info->processSamplesCount);
 	for (unsigned int k = 0; k < n && !r; k++)
 		info->procUtilArray[k] = all[k];
 	return r;

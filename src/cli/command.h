@@ -6,11 +6,6 @@
 #ifndef ALLOT_CLI_COMMAND_H
 #define ALLOT_CLI_COMMAND_H
 
-/* allot's own errors end with this, as env(1)'s do; 126 and 127 are env(1)'s too. */
-#define EXIT_ALLOT	 125
-#define EXIT_CANNOT_EXEC 126
-#define EXIT_NOT_FOUND	 127
-
 int cmd_run(int argc, char **argv);
 int cmd_ps(int argc, char **argv);
 int cmd_top(int argc, char **argv);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "cli/command.h"
+#include "cli/exit_status.h"
 #include "cli/out/say.h"
 
 static const struct {
@@ -35,7 +36,7 @@ static const struct {
 
 #define NCOMMANDS (sizeof(commands) / sizeof(commands[0]))
 
-static void help(FILE *out)
+static void main_help(FILE *out)
 {
 	fputs("Usage: allot COMMAND [OPTION...]\n"
 	      "Share a GPU: memory quotas and shares of compute for unmodified programs.\n\n",
@@ -52,7 +53,7 @@ static void help(FILE *out)
 }
 
 /* Output that was lost (a full disk) is an error, whatever the command thought. */
-static int finish(int status)
+static int main_finish(int status)
 {
 	errno = 0;
 	if (fflush(stdout) || ferror(stdout))
@@ -70,17 +71,17 @@ int main(int argc, char **argv)
 	argp_program_version = "allot " ALLOT_VERSION;
 
 	if (!word) {
-		help(stderr);
+		main_help(stderr);
 		return EXIT_ALLOT;
 	}
 	if (!strcmp(word, "--version") || !strcmp(word, "-V")) {
 		puts(argp_program_version);
-		return finish(0);
+		return main_finish(0);
 	}
 	if (!strcmp(word, "--help") || !strcmp(word, "-h") || !strcmp(word, "-?") ||
 	    (!strcmp(word, "help") && argc == 2)) {
-		help(stdout);
-		return finish(0);
+		main_help(stdout);
+		return main_finish(0);
 	}
 	/* "allot help run" is "allot run --help". */
 	if (!strcmp(word, "help")) {
@@ -96,7 +97,7 @@ int main(int argc, char **argv)
 		snprintf(name, sizeof(name), "allot %s", commands[i].name);
 		say_as(name);
 		argv[1] = name;
-		return finish(commands[i].run(argc - 1, argv + 1));
+		return main_finish(commands[i].run(argc - 1, argv + 1));
 	}
 	return say_error("\"%s\" is not a command; \"allot --help\" lists them", word);
 }

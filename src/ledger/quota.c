@@ -87,25 +87,35 @@ static uint64_t quota_sane_limit(uint64_t limit)
 	return min_u64(limit, QUOTA_ABSURD_BYTES);
 }
 
-int quota_reserve(struct slot *slot, int device, uint64_t bytes, uint64_t limit)
+int quota_reserve_sum(struct slot *slot, int device, uint64_t bytes, uint64_t limit,
+		      uint64_t *ret_used)
 {
 	uint64_t *pending;
 
 	if (!quota_device_ok(slot, device))
 		return -EINVAL;
 	limit = quota_sane_limit(limit);
+	*ret_used = bytes;
 	if (bytes > limit || bytes > QUOTA_RESERVE_MAX)
 		return -EDQUOT;
 	pending = &quota_row_of(slot, device)->pending;
 	atomic_publish_add(pending, bytes);
 	FAULT_POINT(RESERVE_PUBLISHED);
-	if (quota_sum_all(slot->ledger, device).total <= limit) {
+	*ret_used = quota_sum_all(slot->ledger, device).total;
+	if (*ret_used <= limit) {
 		FAULT_POINT(RESERVE_ADMITTED);
 		return 0;
 	}
 	atomic_sub_floor(pending, bytes);
 	FAULT_POINT(RESERVE_RETRACTED);
 	return -EDQUOT;
+}
+
+int quota_reserve(struct slot *slot, int device, uint64_t bytes, uint64_t limit)
+{
+	uint64_t used;
+
+	return quota_reserve_sum(slot, device, bytes, limit, &used);
 }
 
 /*

@@ -39,6 +39,14 @@ struct slot;
 int quota_reserve(struct slot *slot, int device, uint64_t bytes, uint64_t limit);
 
 /*
+ * The same, and what the tenant uses with these bytes, by the sum that the answer was found by:
+ * also when they are refused; `bytes` alone when these exceed `limit` by themselves. -EINVAL writes
+ * nothing.
+ */
+int quota_reserve_sum(struct slot *slot, int device, uint64_t bytes, uint64_t limit,
+		      uint64_t *ret_used);
+
+/*
  * The exact second try, one at a time in the tenant: dead processes' bytes are reclaimed first,
  * and peers that are about to take back or to commit are waited for, about a millisecond. Of
  * several processes that compete for a rest, the last to come here gets it if it is still there.

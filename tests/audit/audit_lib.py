@@ -19,7 +19,7 @@ for name, path in (("ALLOT", "src/cli/allot"), ("ALLOT_LOAD", "src/tools/allot-l
                    ("AUDIT", "tests/audit/audit"), ("AUDIT_TRUTH", "tests/audit/audit-truth")):
     os.environ.setdefault(name, os.path.abspath(os.path.join(BUILD, path)))
 sys.path.insert(0, os.path.join(HERE, "..", "e2e", "compute"))
-from compute_lib import ALLOT, Machine  # noqa: E402
+from compute_lib import Machine, Program  # noqa: E402
 
 AUDIT, TRUTH = os.environ["AUDIT"], os.environ["AUDIT_TRUTH"]
 MS = 1_000_000
@@ -80,19 +80,11 @@ class Scenario:
         return len(self.tenants) > 1
 
 
-class Guest:
+class Guest(Program):
     """The audit's program, which waits for a line before each of its phases."""
 
     def __init__(self, machine, tenant, words, env):
-        command = [AUDIT, "--steps", *map(str, words)]
-        if tenant.run is not None:
-            command = [ALLOT, "run", *map(str, tenant.run), "--", *command]
-        if tenant.env:
-            settings = [f"{key}={value}" for key, value in tenant.env.items()]
-            command = ["env", *settings, *command]
-        self.process = subprocess.Popen(
-            [ALLOT, "sim", "--gpus", str(machine.gpus), "--dir", machine.devices, "--", *command],
-            env={**machine.env, **env}, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        super().__init__(machine, [AUDIT, "--steps", *words], tenant.run, env, tenant.env)
         self.pid = self.said()["ready"]
 
     def said(self):
@@ -109,13 +101,6 @@ class Guest:
         self.go()
         if self.process.wait():
             raise AssertionError(f"an audited program ended: {self.process.returncode}")
-
-    def end(self):
-        if self.process.poll() is None:
-            self.process.terminate()
-        self.process.wait()
-        self.process.stdin.close()
-        self.process.stdout.close()
 
 
 class Canary:

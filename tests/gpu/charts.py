@@ -6,7 +6,9 @@ each measurement missed."""
 import json
 import sys
 from pathlib import Path
-from xml.sax.saxutils import escape
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
+import svg  # noqa: E402
 
 WIDTH, LEFT, RIGHT, TOP = 860, 60, 24, 46
 COLORS = ("#2f6fb0", "#d9822b", "#3d9a6a", "#a05195", "#b5473c", "#5c626b", "#c2a83e")
@@ -14,21 +16,12 @@ INK, FAINT, MUTED = "#22262c", "#e3e6ea", "#5c626b"
 
 
 def text(x, y, words, anchor="start", color=INK, extra=""):
-    return (f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{color}"{extra}>'
-            f'{escape(words)}</text>')
-
-
-def line(x1, y1, x2, y2, color=FAINT, extra=""):
-    return (f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{color}"'
-            f'{extra}/>')
+    return svg.text(x, y, words, f' text-anchor="{anchor}" fill="{color}"{extra}')
 
 
 def page(height, title, shapes):
-    return "\n".join([
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" '
-        'font-family="sans-serif" font-size="13">',
-        '<rect width="100%" height="100%" fill="#ffffff"/>',
-        text(LEFT, 28, title, extra=' font-size="16" font-weight="bold"'), *shapes, "</svg>", ""])
+    head = text(LEFT, 28, title, extra=' font-size="16" font-weight="bold"')
+    return svg.page(WIDTH, height, "#ffffff", ("sans-serif", 13), [head, *shapes])
 
 
 def over_time(name, figure, top, height):
@@ -37,28 +30,25 @@ def over_time(name, figure, top, height):
     seconds, plot = len(bins) * width, WIDTH - LEFT - RIGHT
 
     def at(second, share):
-        return f"{LEFT + plot * second / seconds:.1f},{top + height * (1 - min(share, 1.04)):.1f}"
+        return LEFT + plot * second / seconds, top + height * (1 - min(share, 1.04))
 
     yield text(LEFT, top - 10, name, extra=' font-weight="bold"')
     for percent in (0, 25, 50, 75, 100):
         y = top + height * (1 - percent / 100)
-        yield line(LEFT, y, WIDTH - RIGHT, y)
+        yield svg.line(LEFT, y, WIDTH - RIGHT, y, FAINT)
         yield text(LEFT - 8, y + 4.5, f"{percent} %", "end", MUTED)
     for second in range(0, int(seconds) + 1, max(1, int(seconds / 10))):
         yield text(LEFT + plot * second / seconds, top + height + 18, f"{second} s", "middle",
                    MUTED)
-    points = " ".join(at((i + 0.5) * width, share) for i, share in enumerate(bins))
-    yield (f'<polyline fill="none" stroke="{COLORS[0]}" stroke-opacity="0.35" stroke-width="1" '
-           f'points="{points}"/>')
+    yield svg.path([at((i + 0.5) * width, share) for i, share in enumerate(bins)], COLORS[0],
+                   ' stroke-opacity="0.35" stroke-width="1"')
     span = round(1 / width)
-    points = " ".join(at((i + span / 2) * width, sum(bins[i:i + span]) / span)
-                      for i in range(len(bins) - span + 1))
-    yield f'<polyline fill="none" stroke="{COLORS[0]}" stroke-width="1.8" points="{points}"/>'
+    yield svg.path([at((i + span / 2) * width, sum(bins[i:i + span]) / span)
+                    for i in range(len(bins) - span + 1)], COLORS[0], ' stroke-width="1.8"')
     for row in figure["rows"]:
-        (x1, y), (x2, _) = (at(row[key], row["cap"] / 100).split(",") for key in ("from_s", "to_s"))
-        yield line(float(x1), float(y), float(x2), float(y), COLORS[1],
-                   ' stroke-width="2" stroke-dasharray="6 4"')
-        yield text(float(x2), float(y) - 7, f"{row['got']:.1f} %", "end", COLORS[1])
+        (x1, y), (x2, _) = (at(row[key], row["cap"] / 100) for key in ("from_s", "to_s"))
+        yield svg.line(x1, y, x2, y, COLORS[1], ' stroke-width="2" stroke-dasharray="6 4"')
+        yield text(x2, y - 7, f"{row['got']:.1f} %", "end", COLORS[1])
 
 
 def off(figures):
@@ -70,23 +60,21 @@ def off(figures):
     def x_of(points):
         return left + plot * (max(-reach, min(reach, points)) + reach) / (2 * reach)
 
-    yield (f'<rect x="{x_of(-1.5):.1f}" y="{TOP + 20}" width="{x_of(1.5) - x_of(-1.5):.1f}" '
-           f'height="{bottom - TOP - 24}" fill="#eef5ee"/>')
+    yield svg.rect(x_of(-1.5), TOP + 20, x_of(1.5) - x_of(-1.5), bottom - TOP - 24, "#eef5ee")
     for points in range(-int(reach), int(reach) + 1):
-        yield line(x_of(points), TOP + 20, x_of(points), bottom - 4)
+        yield svg.line(x_of(points), TOP + 20, x_of(points), bottom - 4, FAINT)
         yield text(x_of(points), bottom + 14, f"{points:+d}" if points else "0", "middle", MUTED)
     caps = sorted({row["cap"] for figure in figures.values() for row in figure["rows"]})
     for i, cap in enumerate(caps):
         x = left + 62 * i
-        yield f'<circle cx="{x}" cy="{TOP + 4}" r="4.5" fill="{COLORS[i % len(COLORS)]}"/>'
+        yield svg.dot(x, TOP + 4, COLORS[i % len(COLORS)])
         yield text(x + 9, TOP + 8.5, f"{cap} %")
     for i, (name, figure) in enumerate(figures.items()):
         y = TOP + 34 + row_height * i + 4
         yield text(left - 14, y + 4.5, name, "end")
         for row in figure["rows"]:
             color = COLORS[caps.index(row["cap"]) % len(COLORS)]
-            yield (f'<circle cx="{x_of(row["got"] - row["cap"]):.1f}" cy="{y}" r="4.5" '
-                   f'fill="{color}" fill-opacity="0.8"/>')
+            yield svg.dot(x_of(row["got"] - row["cap"]), y, color, ' fill-opacity="0.8"')
 
 
 def by_form_and_length(name):

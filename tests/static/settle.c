@@ -42,13 +42,13 @@ static uint64_t look(void)
 	return was;
 }
 
-static CUresult graph_attribute(CUdevice ordinal, CUgraphMem_attribute which, void *value)
+static CUresult attribute_of_graphs(CUdevice ordinal, CUgraphMem_attribute which, void *value)
 {
 	*(cuuint64_t *)value = which == CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT ? look() : 0;
 	return CUDA_SUCCESS;
 }
 
-static CUresult pool_attribute(CUmemoryPool pool, CUmemPool_attribute which, void *value)
+static CUresult attribute_of_pool(CUmemoryPool pool, CUmemPool_attribute which, void *value)
 {
 	*(cuuint64_t *)value = which == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT ? look() : 0;
 	return CUDA_SUCCESS;
@@ -113,12 +113,12 @@ int main(void)
 	CHECK(device);
 	others = quota_used(guest_get()->ledger, device->ledger);
 
-	cuda_real.cuDeviceGetGraphMemAttribute = graph_attribute;
+	cuda_real.cuDeviceGetGraphMemAttribute = attribute_of_graphs;
 	check(settle_graphs, settle_graphs);
 
 	OK(cuMemAllocFromPoolAsync(&ptr, 1, pool, NULL));
 	CHECK_EQ(used(), MORE); /* what the simulated pool grows by */
-	cuda_real.cuMemPoolGetAttribute = pool_attribute;
+	cuda_real.cuMemPoolGetAttribute = attribute_of_pool;
 	check(settle_pools, nothing);
 	return 0;
 }

@@ -5,7 +5,8 @@
  */
 #include <string.h>
 
-#include "guest/interpose/lookup.h"
+#include "guest/core/library.h"
+#include "guest/memory/view.h"
 #include "guest/nvml/hook.h"
 #include "tests/check.h"
 
@@ -19,8 +20,8 @@ static struct guest guest = {.mode = GUEST_LIMITED};
 static struct guest_page page = {.guest = &guest};
 _Atomic(struct guest_page *) guest_page = &page;
 _Thread_local unsigned int guest_depth;
-static bool library_present = true;
-static struct guest_view tenant_view;
+static bool library_there = true;
+static struct view tenant_view;
 static struct guest_process tenant_processes[8];
 static int tenant_n;
 static uint64_t seen_total;
@@ -31,13 +32,16 @@ struct guest *guest_start(void)
 	return &guest;
 }
 
-bool lookup_nvml(void)
+struct library library_nvml;
+
+bool library_present(struct library *library)
 {
-	return library_present;
+	CHECK(library == &library_nvml);
+	return library_there;
 }
 
-void guest_view(struct guest *g, const uint8_t uuid[16], unsigned int index, uint64_t total_bytes,
-		struct guest_view *ret)
+void view_get(struct guest *g, const uint8_t uuid[16], unsigned int index, uint64_t total_bytes,
+	      struct view *ret)
 {
 	CHECK_EQ(index, 3);
 	memcpy(seen_uuid, uuid, 16);
@@ -174,7 +178,7 @@ static void memory(void)
 
 	device_memory = (nvmlMemory_v2_t){
 		.total = 140 * GIB, .reserved = 1 * GIB, .used = 39 * GIB, .free = 100 * GIB};
-	tenant_view = (struct guest_view){.total_bytes = 8 * GIB, .used_bytes = 3 * GIB};
+	tenant_view = (struct view){.total_bytes = 8 * GIB, .used_bytes = 3 * GIB};
 	memory_is(8 * GIB, 5 * GIB, 3 * GIB);
 	CHECK_EQ(seen_total, 140 * GIB);
 	for (int i = 0; i < 16; i++)
@@ -185,11 +189,11 @@ static void memory(void)
 	memory_is(8 * GIB, 2 * GIB, 6 * GIB);
 
 	/* Never below zero, never more than the device. */
-	tenant_view = (struct guest_view){.total_bytes = 8 * GIB, .used_bytes = 9 * GIB};
+	tenant_view = (struct view){.total_bytes = 8 * GIB, .used_bytes = 9 * GIB};
 	memory_is(8 * GIB, 0, 8 * GIB);
-	tenant_view = (struct guest_view){.total_bytes = 500 * GIB, .used_bytes = GIB};
+	tenant_view = (struct view){.total_bytes = 500 * GIB, .used_bytes = GIB};
 	memory_is(140 * GIB, 2 * GIB, 138 * GIB);
-	tenant_view = (struct guest_view){0};
+	tenant_view = (struct view){0};
 	memory_is(0, 0, 0);
 
 	CHECK_EQ(hook_nvmlDeviceGetMemoryInfo_v2(DEVICE, &v2),
@@ -204,7 +208,7 @@ static void ways(void)
 {
 	nvmlMemory_t v1;
 
-	tenant_view = (struct guest_view){.total_bytes = 8 * GIB};
+	tenant_view = (struct view){.total_bytes = 8 * GIB};
 	guest.mode = GUEST_INERT;
 	CHECK_EQ(hook_nvmlDeviceGetMemoryInfo(DEVICE, &v1), NVML_SUCCESS);
 	CHECK_EQ(v1.total, 140 * GIB);
@@ -223,9 +227,9 @@ static void ways(void)
 	device_uuid = "MIG-GPU-00112233-4455-6677-8899-aabbccddeeff/1/0";
 	CHECK_EQ(hook_nvmlDeviceGetMemoryInfo(DEVICE, &v1), NVML_ERROR_UNKNOWN);
 	device_uuid = "GPU-00112233-4455-6677-8899-aabbccddeeff";
-	library_present = false;
+	library_there = false;
 	CHECK_EQ(hook_nvmlDeviceGetMemoryInfo(DEVICE, &v1), NVML_ERROR_UNINITIALIZED);
-	library_present = true;
+	library_there = true;
 }
 
 static void processes(void)

@@ -150,6 +150,34 @@ static void random_operations(void)
 	check_all(t);
 }
 
+/* All objects of a kind are seen, each once, however many fit into one list. */
+static void lists(void)
+{
+	enum { N = 777 };
+	struct object out[OBJECT_BATCH], o;
+	struct object_table *t;
+
+	CHECK_EQ(object_table_new(&t), 0);
+	for (uint64_t i = 0; i < N; i++) {
+		o = (struct object){.kind = OBJECT_PARTING, .key = 1 + i * 389 % N};
+		CHECK_EQ(object_put(t, &o), 0);
+	}
+	for (int max = 1; max <= OBJECT_BATCH; max++) {
+		uint64_t above = 0;
+		int n;
+
+		do {
+			n = object_list(t, OBJECT_PARTING, above, out, max);
+			CHECK(n <= max);
+			for (int i = 0; i < n; i++) {
+				CHECK_EQ(out[i].key, above + 1);
+				above = out[i].key;
+			}
+		} while (n == max);
+		CHECK_EQ(above, N);
+	}
+}
+
 /* Removing from a full table one by one: what follows in an array moves up and is still found. */
 static void shrinks(void)
 {
@@ -163,8 +191,8 @@ static void shrinks(void)
 		CHECK_EQ(object_put(t, &o), 0);
 	}
 	CHECK_EQ(object_count(t, OBJECT_MEMORY), N);
-	CHECK_EQ(object_list(t, OBJECT_MEMORY, out, 100), 100);
-	CHECK_EQ(object_list(t, OBJECT_POOL, out, 100), 0);
+	CHECK_EQ(object_list(t, OBJECT_MEMORY, 0, out, 100), 100);
+	CHECK_EQ(object_list(t, OBJECT_POOL, 0, out, 100), 0);
 	for (uint64_t i = 0; i < N; i += 3)
 		CHECK(object_take(t, OBJECT_MEMORY, i << 21, &o) && o.bytes == i + 1);
 	for (uint64_t i = 0; i < N; i++) {
@@ -179,7 +207,10 @@ static void shrinks(void)
 	o = (struct object){.kind = OBJECT_POOL, .key = UINT64_MAX, .bytes = 8};
 	CHECK_EQ(object_put(t, &o), 0);
 	CHECK(object_take(t, OBJECT_POOL, UINT64_MAX, &o) && o.bytes == 8);
-	CHECK_EQ(object_list(t, OBJECT_POOL, out, 100), 1);
+	CHECK_EQ(object_list(t, OBJECT_POOL, 0, out, 100), 0); /* above 0 is not 0 */
+	o = (struct object){.kind = OBJECT_POOL, .key = 1};
+	CHECK_EQ(object_put(t, &o), 0);
+	CHECK_EQ(object_list(t, OBJECT_POOL, 0, out, 100), 1);
 	/* In the order of keys, whatever lies between them. */
 	o = (struct object){.key = (uint64_t)(N - 10) << 21};
 	for (uint64_t i = N - 9; i < N; i++) {
@@ -254,6 +285,7 @@ static void threads(void)
 int main(void)
 {
 	random_operations();
+	lists();
 	shrinks();
 	threads();
 	return 0;

@@ -58,6 +58,24 @@ static void check_arithmetic(void)
 	ledger_close(l);
 }
 
+/* The sum by which a reservation is answered, with its bytes: whatever the answer is. */
+static void check_sum(void)
+{
+	struct slot *a = fixture_join(fixture_tenant("sum"));
+	uint64_t used = 0;
+
+	CHECK_EQ(quota_reserve_sum(a, 0, 60 * MIB, LIMIT, &used), 0);
+	CHECK_EQ(used, 60 * MIB);
+	CHECK_EQ(quota_reserve_sum(a, 0, 41 * MIB, LIMIT, &used), -EDQUOT);
+	CHECK_EQ(used, 101 * MIB);
+	CHECK_EQ(quota_reserve_sum(a, 0, LIMIT + 1, LIMIT, &used), -EDQUOT);
+	CHECK_EQ(used, LIMIT + 1);
+	CHECK_EQ(quota_reserve_sum(a, 1, 1, LIMIT, &used), -EINVAL);
+	CHECK_EQ(used, LIMIT + 1);
+	quota_cancel(a, 0, 60 * MIB);
+	ledger_close(slot_ledger(a));
+}
+
 /* Wrong callers and forged rows: refusals, never a wrap, never a crash. */
 static void check_saturation(void)
 {
@@ -236,6 +254,7 @@ int main(void)
 {
 	check_names();
 	check_arithmetic();
+	check_sum();
 	check_saturation();
 	check_reclaim();
 	check_settle();

@@ -8,7 +8,7 @@
 #include "cli/out/json.h"
 #include "cli/out/say.h"
 
-static void write_bins(struct json *j, const char *key, const struct bench_result *result)
+static void files_write_bins(struct json *j, const char *key, const struct bench_result *result)
 {
 	json_open(j, key, '[');
 	for (unsigned int i = 0; i < result->nbins; i++)
@@ -16,7 +16,7 @@ static void write_bins(struct json *j, const char *key, const struct bench_resul
 	json_close(j, ']');
 }
 
-static void write_caps(struct json *j, const struct bench_caps *c)
+static void files_write_caps(struct json *j, const struct bench_caps *c)
 {
 	json_open(j, NULL, '{');
 	json_text(j, "controller", c->controller);
@@ -38,11 +38,11 @@ static void write_caps(struct json *j, const struct bench_caps *c)
 	}
 	json_close(j, ']');
 	json_number(j, "bin_seconds", c->result.bin_s);
-	write_bins(j, "bins", &c->result);
+	files_write_bins(j, "bins", &c->result);
 	json_close(j, '}');
 }
 
-static void write_pair(struct json *j, const struct bench_pair *p)
+static void files_write_pair(struct json *j, const struct bench_pair *p)
 {
 	json_open(j, NULL, '{');
 	json_text(j, "name", p->name);
@@ -55,7 +55,8 @@ static void write_pair(struct json *j, const struct bench_pair *p)
 }
 
 /* `cap` 0: none. */
-static void write_token(struct json *j, double cap, double share, const struct bench_result *result)
+static void files_write_token(struct json *j, double cap, double share,
+			      const struct bench_result *result)
 {
 	char name[32] = "alone";
 
@@ -72,40 +73,41 @@ static void write_token(struct json *j, double cap, double share, const struct b
 	json_number(j, "p99_us", result->latency_p99_us);
 	json_number(j, "cpu_seconds", result->cpu_seconds);
 	json_number(j, "bin_seconds", result->bin_s);
-	write_bins(j, "bins", result);
+	files_write_bins(j, "bins", result);
 	json_close(j, '}');
 }
 
-static void write_tokens(struct json *j, const struct bench_report *report)
+static void files_write_tokens(struct json *j, const struct bench_report *report)
 {
 	const struct bench_tokens *tokens = &report->tokens;
 
 	json_open(j, "tokens", '[');
 	if (report->has_tokens)
-		write_token(j, 0, 1, &tokens->alone);
+		files_write_token(j, 0, 1, &tokens->alone);
 	for (int i = 0; report->has_tokens && i < BENCH_TOKEN_CAPS; i++)
-		write_token(j, tokens->cap[i].target, tokens->cap[i].share, &tokens->cap[i].result);
+		files_write_token(j, tokens->cap[i].target, tokens->cap[i].share,
+				  &tokens->cap[i].result);
 	json_close(j, ']');
 	json_open(j, "token_pairs", '[');
 	for (int i = 0; report->has_tokens && i < BENCH_TOKEN_PAIRS; i++)
-		write_pair(j, &tokens->pair[i]);
+		files_write_pair(j, &tokens->pair[i]);
 	json_close(j, ']');
 }
 
-static void write_all(struct json *j, const struct bench_report *report)
+static void files_write_all(struct json *j, const struct bench_report *report)
 {
 	json_open(j, NULL, '{');
 	json_text(j, "allot", ALLOT_VERSION);
 	json_text(j, "device", report->device);
 	json_open(j, "solo", '[');
 	for (unsigned int i = 0; i < report->ncaps; i++)
-		write_caps(j, &report->caps[i]);
+		files_write_caps(j, &report->caps[i]);
 	json_close(j, ']');
 	json_open(j, "pairs", '[');
 	for (int i = 0; report->has_pairs && i < BENCH_PAIRS; i++)
-		write_pair(j, &report->pair[i]);
+		files_write_pair(j, &report->pair[i]);
 	json_close(j, ']');
-	write_tokens(j, report);
+	files_write_tokens(j, report);
 	json_open(j, "requests", '[');
 	for (int i = 0; report->has_requests && i < BENCH_REQUESTS; i++) {
 		const struct bench_request *q = &report->request[i];
@@ -134,7 +136,7 @@ static void write_all(struct json *j, const struct bench_report *report)
 	json_close(j, '}');
 }
 
-static FILE *open_output(const char *option, const char *path)
+static FILE *files_open_output(const char *option, const char *path)
 {
 	FILE *out = fopen(path, "we");
 
@@ -144,7 +146,7 @@ static FILE *open_output(const char *option, const char *path)
 	return out;
 }
 
-static int close_output(const char *option, const char *path, FILE *out)
+static int files_close_output(const char *option, const char *path, FILE *out)
 {
 	bool bad = ferror(out);
 
@@ -156,16 +158,16 @@ static int close_output(const char *option, const char *path, FILE *out)
 
 int bench_write_json(const struct bench_report *report, const char *path)
 {
-	struct json j = {.out = open_output("--json", path)};
+	struct json j = {.out = files_open_output("--json", path)};
 
 	if (!j.out)
 		return -1;
-	write_all(&j, report);
-	return close_output("--json", path, j.out);
+	files_write_all(&j, report);
+	return files_close_output("--json", path, j.out);
 }
 
-/* All kernel lengths of one controller in one panel; answers how many entries that were. */
-static unsigned int draw_caps(struct svg *svg, const struct bench_caps *caps, unsigned int n)
+/* Draws all kernel lengths of one controller in one panel, and answers how many entries it drew. */
+static unsigned int files_draw_caps(struct svg *svg, const struct bench_caps *caps, unsigned int n)
 {
 	static const char *const words = "alone, cap changed while it runs: controller";
 	double target[BENCH_PHASES];
@@ -191,8 +193,8 @@ static unsigned int draw_caps(struct svg *svg, const struct bench_caps *caps, un
 }
 
 /* Two tenants, whose pairs by weight were measured one after the other. */
-static void draw_pairs(struct svg *svg, const struct bench_pair *pair, unsigned int n,
-		       const char *title)
+static void files_draw_pairs(struct svg *svg, const struct bench_pair *pair, unsigned int n,
+			     const char *title)
 {
 	double seconds = pair->result[0].nbins * pair->result[0].bin_s, step_s = seconds / n;
 	double part[2][BENCH_WEIGHTS];
@@ -217,7 +219,7 @@ static void draw_pairs(struct svg *svg, const struct bench_pair *pair, unsigned 
 }
 
 /* All caps in one panel, though each was a run of its own. */
-static void draw_tokens(struct svg *svg, const struct bench_tokens *tokens)
+static void files_draw_tokens(struct svg *svg, const struct bench_tokens *tokens)
 {
 	double seconds = tokens->cap[0].result.nbins * tokens->cap[0].result.bin_s;
 	struct svg_line lines[2 * BENCH_TOKEN_CAPS];
@@ -239,13 +241,13 @@ static void draw_tokens(struct svg *svg, const struct bench_tokens *tokens)
 	}
 	svg_panel(svg, "a token loop alone, under one cap after the other", seconds, lines,
 		  2 * BENCH_TOKEN_CAPS);
-	draw_pairs(svg, &tokens->pair[1], BENCH_TOKEN_PAIRS - 1,
-		   "two token loops: weights 1:1, 1:3");
+	files_draw_pairs(svg, &tokens->pair[1], BENCH_TOKEN_PAIRS - 1,
+			 "two token loops: weights 1:1, 1:3");
 }
 
 int bench_write_svg(const struct bench_report *report, const char *path)
 {
-	FILE *out = open_output("--svg", path);
+	FILE *out = files_open_output("--svg", path);
 	unsigned int panels =
 		bench_report_controllers(report) + report->has_pairs + 2 * report->has_tokens;
 	char title[256];
@@ -256,12 +258,12 @@ int bench_write_svg(const struct bench_report *report, const char *path)
 	snprintf(title, sizeof(title), "Share of the device's time: %s", report->device);
 	svg_begin(&svg, out, title, panels);
 	for (unsigned int i = 0; i < report->ncaps;)
-		i += draw_caps(&svg, &report->caps[i], report->ncaps - i);
+		i += files_draw_caps(&svg, &report->caps[i], report->ncaps - i);
 	if (report->has_pairs)
-		draw_pairs(&svg, &report->pair[1], BENCH_WEIGHTS,
-			   "two tenants that always want the device: weights 1:1, 1:3, 1:9");
+		files_draw_pairs(&svg, &report->pair[1], BENCH_WEIGHTS,
+				 "two tenants that always want the device: weights 1:1, 1:3, 1:9");
 	if (report->has_tokens)
-		draw_tokens(&svg, &report->tokens);
+		files_draw_tokens(&svg, &report->tokens);
 	svg_end(&svg);
-	return close_output("--svg", path, out);
+	return files_close_output("--svg", path, out);
 }

@@ -13,12 +13,12 @@
 #include <unistd.h>
 
 #include "base/now.h"
-#include "cli/command.h"
+#include "cli/exit_status.h"
 #include "cli/out/say.h"
 
 static volatile sig_atomic_t stopped;
 
-static void on_signal(int sig)
+static void load_note_signal(int sig)
 {
 	stopped = sig;
 }
@@ -26,7 +26,7 @@ static void on_signal(int sig)
 void bench_stop_on_signals(void)
 {
 	static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
-	struct sigaction action = {.sa_handler = on_signal};
+	struct sigaction action = {.sa_handler = load_note_signal};
 
 	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
 		sigaction(signals[i], &action, NULL);
@@ -53,9 +53,11 @@ void bench_words_add(struct bench_words *words, const char *fmt, ...)
 
 	va_start(ap, fmt);
 	if (words->n == BENCH_WORDS || vasprintf(&words->word[words->n], fmt, ap) < 0)
-		exit(say_error("no memory for a command line"));
+		words->incomplete = true;
+	else
+		words->n++;
 	va_end(ap);
-	words->word[++words->n] = NULL;
+	words->word[words->n] = NULL;
 }
 
 void bench_words_free(struct bench_words *words)
@@ -79,10 +81,12 @@ double bench_result_share(const struct bench_result *result, double from_s, doub
 }
 
 /* Starts the command with these as its input and output; -1 leaves ours. */
-static pid_t spawn(const struct bench_words *words, int in, int out)
+static pid_t load_spawn(const struct bench_words *words, int in, int out)
 {
 	pid_t parent = getpid(), pid;
 
+	if (words->incomplete)
+		return say_error("no memory for a command line"), -1;
 	fflush(NULL);
 	pid = fork();
 	if (pid < 0)
@@ -101,7 +105,7 @@ static pid_t spawn(const struct bench_words *words, int in, int out)
 	_exit(EXIT_ALLOT);
 }
 
-static int wait_for(pid_t pid)
+static int load_wait(pid_t pid)
 {
 	int status;
 
@@ -112,7 +116,7 @@ static int wait_for(pid_t pid)
 }
 
 /* The next line, of whatever length; NULL at the end. */
-static char *read_line(FILE *from)
+static char *load_read_line(FILE *from)
 {
 	char *line = NULL;
 	size_t size = 0;
@@ -126,24 +130,26 @@ static char *read_line(FILE *from)
 
 int bench_load_open(struct bench_load *ret, const struct bench_words *words)
 {
+	struct bench_load load;
 	int to[2], from[2];
 	char *line;
 
 	if (pipe2(to, O_CLOEXEC) < 0 || pipe2(from, O_CLOEXEC) < 0)
 		return say_error("cannot make a pipe: %s", say_errno(errno)), -1;
-	ret->pid = spawn(words, to[0], from[1]);
+	load.pid = load_spawn(words, to[0], from[1]);
 	close(to[0]);
 	close(from[1]);
-	ret->to = fdopen(to[1], "w");
-	ret->from = fdopen(from[0], "r");
-	if (ret->pid < 0 || !ret->to || !ret->from)
+	load.to = fdopen(to[1], "w");
+	load.from = fdopen(from[0], "r");
+	if (load.pid < 0 || !load.to || !load.from)
 		return -1;
-	line = read_line(ret->from);
+	line = load_read_line(load.from);
 	if (line) {
 		free(line);
+		*ret = load;
 		return 0;
 	}
-	bench_load_close(ret, NULL);
+	bench_load_close(&load, NULL);
 	if (!stopped)
 		say_error("a load could not start (see above); \"allot doctor\" says what is wrong "
 			  "with this machine");
@@ -156,9 +162,11 @@ int bench_load_go(struct bench_load *load, uint64_t at_ns)
 											      : 0;
 }
 
-/* What follows `"name": ` from `at` on; NULL when it is not there. The load writes it, always so.
+/*
+ * The text behind `"name": `, from `at` on; NULL when it is not there. allot-load always writes it
+ * so.
  */
-static const char *after(const char *at, const char *name)
+static const char *load_find_value(const char *at, const char *name)
 {
 	char key[64];
 
@@ -167,28 +175,29 @@ static const char *after(const char *at, const char *name)
 	return at ? at + strlen(key) : NULL;
 }
 
-static double number(const char *at, const char *name)
+static double load_read_number(const char *at, const char *name)
 {
-	at = after(at, name);
+	at = load_find_value(at, name);
 	return at ? strtod(at, NULL) : 0;
 }
 
-static void parse(const char *line, struct bench_result *ret)
+static void load_parse_result(const char *line, struct bench_result *ret)
 {
-	const char *launch = after(line, "launch_us"), *latency = after(line, "latency_us");
-	const char *bins = after(line, "bins");
+	const char *launch = load_find_value(line, "launch_us"),
+		   *latency = load_find_value(line, "latency_us");
+	const char *bins = load_find_value(line, "bins");
 	char *end;
 
 	*ret = (struct bench_result){
-		.share = number(line, "share"),
-		.loops_per_us = number(line, "loops_per_us"),
-		.cpu_seconds = number(line, "cpu_seconds"),
-		.late_ms = number(line, "late_ms"),
-		.launch_p50_us = number(launch, "p50"),
-		.launch_p99_us = number(launch, "p99"),
-		.latency_p50_us = number(latency, "p50"),
-		.latency_p99_us = number(latency, "p99"),
-		.bin_s = number(line, "bin_ms") / 1e3,
+		.share = load_read_number(line, "share"),
+		.loops_per_us = load_read_number(line, "loops_per_us"),
+		.cpu_seconds = load_read_number(line, "cpu_seconds"),
+		.late_ms = load_read_number(line, "late_ms"),
+		.launch_p50_us = load_read_number(launch, "p50"),
+		.launch_p99_us = load_read_number(launch, "p99"),
+		.latency_p50_us = load_read_number(latency, "p50"),
+		.latency_p99_us = load_read_number(latency, "p99"),
+		.bin_s = load_read_number(line, "bin_ms") / 1e3,
 	};
 	for (bins = bins ? bins + 1 : ""; ret->nbins < BENCH_BINS; bins = end + (*end == ',')) {
 		double value = strtod(bins, &end);
@@ -205,19 +214,19 @@ int bench_load_close(struct bench_load *load, struct bench_result *ret)
 	int r;
 
 	if (ret)
-		line = read_line(load->from);
+		line = load_read_line(load->from);
 	else
 		kill(load->pid, SIGKILL);
-	if (line)
-		parse(line, ret);
 	fclose(load->to);
 	fclose(load->from);
-	r = wait_for(load->pid);
+	r = load_wait(load->pid);
 	if (ret && (!line || r < 0)) {
 		if (!stopped)
 			say_error("a load ended before it could say what it measured");
 		r = -1;
 	}
+	if (ret && !r)
+		load_parse_result(line, ret);
 	free(line);
 	return ret ? r : 0;
 }
@@ -225,9 +234,9 @@ int bench_load_close(struct bench_load *load, struct bench_result *ret)
 int bench_call(const struct bench_words *words)
 {
 	int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
-	pid_t pid = spawn(words, -1, null);
+	pid_t pid = load_spawn(words, -1, null);
 
 	if (null >= 0)
 		close(null);
-	return pid < 0 ? -1 : wait_for(pid);
+	return pid < 0 ? -1 : load_wait(pid);
 }

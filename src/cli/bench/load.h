@@ -15,9 +15,10 @@
 #define BENCH_WORDS 40
 #define BENCH_BINS  640
 
-/* A command line as it is put together. Empty when zeroed. */
+/* A command line as it is put together. Empty when zeroed. One that lacks a word does not start. */
 struct bench_words {
 	unsigned int n;
+	bool incomplete;
 	char *word[BENCH_WORDS + 1];
 };
 void bench_words_add(struct bench_words *words, const char *fmt, ...)
@@ -41,9 +42,9 @@ struct bench_load {
 	FILE *to, *from;
 };
 
-/* Starts the command, and returns when it could begin to work. */
+/* Starts the command, and returns when the load is ready to begin. */
 int bench_load_open(struct bench_load *ret, const struct bench_words *words);
-/* To begin at that instant of CLOCK_MONOTONIC. */
+/* Tells the load to begin at that instant of CLOCK_MONOTONIC. */
 int bench_load_go(struct bench_load *load, uint64_t at_ns);
 /* Waits for the end. `ret` may be NULL: then the load is ended at once. */
 int bench_load_close(struct bench_load *load, struct bench_result *ret);

@@ -30,8 +30,8 @@ int bench_pair_without(struct bench_place *place, double alone, struct bench_pai
 	return 0;
 }
 
-static int play(const struct bench_place *place, const struct bench_tenant *second,
-		struct bench_load load[2], const struct bench_pair *pair, unsigned int n)
+static int pairs_play(const struct bench_place *place, const struct bench_tenant *second,
+		      struct bench_load load[2], const struct bench_pair *pair, unsigned int n)
 {
 	uint64_t start_ns;
 	int r = bench_trial_go_both(load, &start_ns);
@@ -62,7 +62,7 @@ int bench_pair_by_weight(struct bench_place *place, double alone, struct bench_p
 	}
 	r = bench_trial_open_both(load, words);
 	if (!r) {
-		r = play(place, &tenant[1], load, pair, n);
+		r = pairs_play(place, &tenant[1], load, pair, n);
 		r = bench_trial_close_both(load, pair[0].result) < 0 ? -1 : r;
 	}
 	for (int i = 0; i < 2; i++) {
@@ -76,7 +76,7 @@ int bench_pair_by_weight(struct bench_place *place, double alone, struct bench_p
 	return r;
 }
 
-int bench_measure_pairs(struct bench_place *place, struct bench_pair ret[BENCH_PAIRS])
+int bench_measure_pairs(struct bench_place *place, struct bench_pair pair[BENCH_PAIRS])
 {
 	static const struct bench_pair weights[BENCH_WEIGHTS] = {
 		{.name = "weights 1:1", .form = "plain", .weight = {1, 1}},
@@ -86,17 +86,17 @@ int bench_measure_pairs(struct bench_place *place, struct bench_pair ret[BENCH_P
 	static const double kernels_us[] = {1000, 100};
 	struct bench_result alone;
 
-	ret[0] = (struct bench_pair){
+	pair[0] = (struct bench_pair){
 		.name = "no tenants", .form = "plain", .kernel_us = kernels_us[0]};
 	for (int k = 0; k < 2; k++) {
-		struct bench_pair *first = &ret[1 + k * BENCH_WEIGHTS];
+		struct bench_pair *first = &pair[1 + k * BENCH_WEIGHTS];
 
 		for (int i = 0; i < BENCH_WEIGHTS; i++) {
 			first[i] = weights[i];
 			first[i].kernel_us = kernels_us[k];
 		}
 		if (bench_trial_alone(place, "plain", kernels_us[k], &alone) < 0 ||
-		    (!k && bench_pair_without(place, alone.share, &ret[0]) < 0) ||
+		    (!k && bench_pair_without(place, alone.share, &pair[0]) < 0) ||
 		    bench_pair_by_weight(place, alone.share, first, BENCH_WEIGHTS) < 0)
 			return -1;
 	}

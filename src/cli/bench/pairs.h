@@ -13,12 +13,12 @@ struct bench_pair {
 	struct bench_result result[2]; /* of the whole run; with the first of its pairs alone */
 };
 
-/* The first's part of what one has alone, by the weights; 0 where the driver decides. */
+/* The part that the first load is to have by the weights; 0 where the driver decides. */
 double bench_pair_part(const struct bench_pair *pair);
 
-/* Name, form and kernel_us are given; `alone` is the share that one has by itself. */
+/* Name, form and kernel_us are given. `alone` is the share that one load has by itself. */
 int bench_pair_without(struct bench_place *place, double alone, struct bench_pair *pair);
-/* Weights, too: two tenants, of which the second gets one of `n` weights after the other. */
+/* Two tenants. The weights are given, too: the second tenant gets one of `n` after the other. */
 int bench_pair_by_weight(struct bench_place *place, double alone, struct bench_pair *pair,
 			 unsigned int n);
 
@@ -28,6 +28,6 @@ int bench_pair_by_weight(struct bench_place *place, double alone, struct bench_p
  */
 #define BENCH_WEIGHTS 3
 #define BENCH_PAIRS   (1 + 2 * BENCH_WEIGHTS)
-int bench_measure_pairs(struct bench_place *place, struct bench_pair ret[BENCH_PAIRS]);
+int bench_measure_pairs(struct bench_place *place, struct bench_pair pair[BENCH_PAIRS]);
 
 #endif

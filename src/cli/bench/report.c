@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/bench/report.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +10,7 @@
 #include "cli/out/say.h"
 #include "cli/out/table.h"
 
-static void finish_table(struct table *t)
+static void report_finish_table(struct table *t)
 {
 	fputs("\n", stdout);
 	if (table_print(t, stdout) < 0)
@@ -18,13 +19,15 @@ static void finish_table(struct table *t)
 	fflush(stdout);
 }
 
-static struct table *begin_table(const char *title, const char *headings)
+/* NULL: after a message. */
+static struct table *report_begin_table(const char *title, const char *headings)
 {
 	struct table *t = table_new(headings);
 
 	if (!t)
-		exit(say_error("no memory for a table"));
-	printf("\n%s\n", title);
+		say_error("no memory for a table");
+	else
+		printf("\n%s\n", title);
 	return t;
 }
 
@@ -35,24 +38,24 @@ const char *bench_report_kernel(double us, char buf[static 16])
 }
 
 /* The last cell of a row. */
-static void verdict_cell(struct table *t, bool kept)
+static void report_put_verdict(struct table *t, bool kept)
 {
 	if (!kept)
 		table_style(t, TABLE_ALERT);
 	table_cell(t, "%s", kept ? "" : "missed");
 }
 
-static bool is_off(double share, double target, double points)
+static bool report_is_off(double share, double target, double points)
 {
 	return fabs(share - target) * 100 > points;
 }
 
-static bool caps_kept(const struct bench_caps *c)
+static bool report_caps_kept(const struct bench_caps *c)
 {
 	bool kept = c->worst_error * 100 <= BENCH_SECOND_POINTS;
 
 	for (unsigned int p = 0; p < c->nphases; p++)
-		kept &= !is_off(c->phase[p].share, c->phase[p].target, BENCH_CAP_POINTS);
+		kept &= !report_is_off(c->phase[p].share, c->phase[p].target, BENCH_CAP_POINTS);
 	return kept;
 }
 
@@ -65,7 +68,7 @@ unsigned int bench_report_controllers(const struct bench_report *report)
 	return n;
 }
 
-void bench_print_caps(const struct bench_report *report)
+int bench_print_caps(const struct bench_report *report)
 {
 	struct table *t;
 	char headings[256] = "CONTROLLER|KERNEL", kernel[16];
@@ -73,15 +76,17 @@ void bench_print_caps(const struct bench_report *report)
 	bool late = false;
 
 	if (!report->ncaps)
-		return;
+		return 0;
 	for (unsigned int i = 0; i < report->caps[0].nphases; i++)
 		sprintf(headings + strlen(headings), "|>%.0f %%",
 			report->caps[0].phase[i].target * 100);
 	strcat(headings, "|>MEAN OFF|>WORST SECOND|");
-	t = begin_table(
+	t = report_begin_table(
 		"A tenant alone, its cap changed while it runs: percent of the device's time "
 		"that it had",
 		headings);
+	if (!t)
+		return -ENOMEM;
 	for (unsigned int i = 0; i < report->ncaps; i++) {
 		const struct bench_caps *c = &report->caps[i];
 
@@ -94,12 +99,12 @@ void bench_print_caps(const struct bench_report *report)
 		if (c->late)
 			table_cell(t, "doubtful: the processor was busy");
 		else
-			verdict_cell(t, caps_kept(c));
+			report_put_verdict(t, report_caps_kept(c));
 		mean += c->mean_error / report->ncaps;
 		worst = fmax(worst, c->worst_error);
 		late |= c->late;
 	}
-	finish_table(t);
+	report_finish_table(t);
 	if (bench_report_controllers(report) == 1)
 		printf("off by %.1f points on average, %.1f in the worst second; promised: %.1f, "
 		       "%.1f "
@@ -108,16 +113,19 @@ void bench_print_caps(const struct bench_report *report)
 		       BENCH_SECOND_POINTS);
 	if (late)
 		puts("run it again while the machine is idle");
+	return 0;
 }
 
-void bench_print_controllers(const struct bench_report *report)
+int bench_print_controllers(const struct bench_report *report)
 {
 	struct table *t;
 
 	if (bench_report_controllers(report) < 2)
-		return;
-	t = begin_table("The controllers side by side",
-			"CONTROLLER|>MEAN OFF|>WORST SECOND|>THROUGHPUT KEPT");
+		return 0;
+	t = report_begin_table("The controllers side by side",
+			       "CONTROLLER|>MEAN OFF|>WORST SECOND|>THROUGHPUT KEPT");
+	if (!t)
+		return -ENOMEM;
 	for (unsigned int i = 0; i < report->ncaps;) {
 		const char *controller = report->caps[i].controller;
 		double mean = 0, worst = 0, kept = 0;
@@ -133,27 +141,30 @@ void bench_print_controllers(const struct bench_report *report)
 		table_cell(t, "%.1f points", worst * 100);
 		table_cell(t, "%.1f %%", kept / n * 100);
 	}
-	finish_table(t);
+	report_finish_table(t);
+	return 0;
 }
 
-static bool pair_kept(const struct bench_pair *p)
+static bool report_pair_kept(const struct bench_pair *p)
 {
 	double part = bench_pair_part(p);
 
-	return !is_off(p->share[0], part, BENCH_WEIGHT_POINTS) &&
-	       !is_off(p->share[1], 1 - part, BENCH_WEIGHT_POINTS) &&
+	return !report_is_off(p->share[0], part, BENCH_WEIGHT_POINTS) &&
+	       !report_is_off(p->share[1], 1 - part, BENCH_WEIGHT_POINTS) &&
 	       (p->share[0] + p->share[1]) * 100 >= BENCH_TOGETHER_PERCENT;
 }
 
-void bench_print_pairs(const struct bench_report *report)
+int bench_print_pairs(const struct bench_report *report)
 {
 	struct table *t;
 	char kernel[16];
 
 	if (!report->has_pairs)
-		return;
-	t = begin_table("Two that always want the device: percent of what one has alone",
-			"|KERNEL|>FIRST|>SECOND|>TOGETHER|PROMISED|");
+		return 0;
+	t = report_begin_table("Two that always want the device: percent of what one has alone",
+			       "|KERNEL|>FIRST|>SECOND|>TOGETHER|PROMISED|");
+	if (!t)
+		return -ENOMEM;
 	for (int i = 0; i < BENCH_PAIRS; i++) {
 		const struct bench_pair *p = &report->pair[i];
 		double part = bench_pair_part(p) * 100;
@@ -168,19 +179,20 @@ void bench_print_pairs(const struct bench_report *report)
 				   BENCH_WEIGHT_POINTS, BENCH_TOGETHER_PERCENT);
 		else
 			table_cell(t, "%s", "");
-		verdict_cell(t, part <= 0 || pair_kept(p));
+		report_put_verdict(t, part <= 0 || report_pair_kept(p));
 	}
-	finish_table(t);
+	report_finish_table(t);
+	return 0;
 }
 
-/* How long the tokens of one by itself take. */
-static void token_times(struct table *t, const struct bench_result *result)
+/* How long a token of one loop by itself takes. */
+static void report_put_token_times(struct table *t, const struct bench_result *result)
 {
 	table_cell(t, "%.2f ms", result->latency_p50_us / 1e3);
 	table_cell(t, "%.2f ms", result->latency_p99_us / 1e3);
 }
 
-static void token_pair(struct table *t, const struct bench_pair *p)
+static void report_put_token_pair(struct table *t, const struct bench_pair *p)
 {
 	double part = bench_pair_part(p) * 100;
 
@@ -194,28 +206,32 @@ static void token_pair(struct table *t, const struct bench_pair *p)
 	table_cell(t, "%s", "");
 	table_cell(t, "%s", "");
 	if (part > 0)
-		table_cell(t, "within %g, %g together", BENCH_WEIGHT_POINTS, BENCH_TOGETHER_PERCENT);
+		table_cell(t, "within %g, %g together", BENCH_WEIGHT_POINTS,
+			   BENCH_TOGETHER_PERCENT);
 	else
 		table_cell(t, "%s", "");
-	verdict_cell(t, part <= 0 || pair_kept(p));
+	report_put_verdict(t, part <= 0 || report_pair_kept(p));
 }
 
-void bench_print_tokens(const struct bench_report *report)
+int bench_print_tokens(const struct bench_report *report)
 {
 	const struct bench_tokens *tokens = &report->tokens;
 	struct table *t;
 
 	if (!report->has_tokens)
-		return;
-	t = begin_table("A token loop, brief kernels first, then a graph of 4 ms, a copy and a wait "
-			"for each token:\npercent of what one has alone, and how long a token takes",
-			"|>ASKED|>GOT|>TOGETHER|>HALF WITHIN|>99 % WITHIN|PROMISED|");
+		return 0;
+	t = report_begin_table(
+		"A token loop, brief kernels first, then a graph of 4 ms, a copy and a wait "
+		"for each token:\npercent of what one has alone, and how long a token takes",
+		"|>ASKED|>GOT|>TOGETHER|>HALF WITHIN|>99 % WITHIN|PROMISED|");
+	if (!t)
+		return -ENOMEM;
 	table_cell(t, "alone");
 	for (int i = 0; i < 3; i++)
 		table_cell(t, "%s", "");
-	token_times(t, &tokens->alone);
+	report_put_token_times(t, &tokens->alone);
 	table_cell(t, "%s", "");
-	verdict_cell(t, true);
+	report_put_verdict(t, true);
 	for (int i = 0; i < BENCH_TOKEN_CAPS; i++) {
 		const struct bench_token_cap *c = &tokens->cap[i];
 
@@ -223,16 +239,17 @@ void bench_print_tokens(const struct bench_report *report)
 		table_cell(t, "%g", c->target * 100);
 		table_cell(t, "%.1f", c->share * 100);
 		table_cell(t, "%s", "");
-		token_times(t, &c->result);
+		report_put_token_times(t, &c->result);
 		table_cell(t, "within %g", BENCH_CAP_POINTS);
-		verdict_cell(t, !is_off(c->share, c->target, BENCH_CAP_POINTS));
+		report_put_verdict(t, !report_is_off(c->share, c->target, BENCH_CAP_POINTS));
 	}
 	for (int i = 0; i < BENCH_TOKEN_PAIRS; i++)
-		token_pair(t, &tokens->pair[i]);
-	finish_table(t);
+		report_put_token_pair(t, &tokens->pair[i]);
+	report_finish_table(t);
+	return 0;
 }
 
-static void promise_cell(struct table *t, const struct bench_request *q)
+static void report_put_promise(struct table *t, const struct bench_request *q)
 {
 	char words[64];
 
@@ -246,14 +263,16 @@ static void promise_cell(struct table *t, const struct bench_request *q)
 	table_cell(t, "%s", words);
 }
 
-void bench_print_requests(const struct bench_report *report)
+int bench_print_requests(const struct bench_report *report)
 {
 	struct table *t;
 
 	if (!report->has_requests)
-		return;
-	t = begin_table("A request of 1 ms each 10 ms: how long it takes",
-			"|>HALF WITHIN|>99 % WITHIN|>NEIGHBOUR HAS|PROMISED|");
+		return 0;
+	t = report_begin_table("A request of 1 ms each 10 ms: how long it takes",
+			       "|>HALF WITHIN|>99 % WITHIN|>NEIGHBOUR HAS|PROMISED|");
+	if (!t)
+		return -ENOMEM;
 	for (int i = 0; i < BENCH_REQUESTS; i++) {
 		const struct bench_request *q = &report->request[i];
 
@@ -264,24 +283,27 @@ void bench_print_requests(const struct bench_report *report)
 			table_cell(t, "%.1f %%", q->neighbour * 100);
 		else
 			table_cell(t, "%s", "");
-		promise_cell(t, q);
-		verdict_cell(t, q->most_us <= 0 ||
-					(q->p99_us <= q->most_us && q->neighbour >= q->least));
+		report_put_promise(t, q);
+		report_put_verdict(t, q->most_us <= 0 || (q->p99_us <= q->most_us &&
+							  q->neighbour >= q->least));
 	}
-	finish_table(t);
+	report_finish_table(t);
+	return 0;
 }
 
-void bench_print_launches(const struct bench_report *report)
+int bench_print_launches(const struct bench_report *report)
 {
 	const struct bench_launch *native = &report->launch[0];
 	struct table *t;
 
 	if (!report->has_launches)
-		return;
-	t = begin_table(
+		return 0;
+	t = report_begin_table(
 		"A launch that is not held: how long the call takes; and of a processor, with "
 		"1 ms kernels",
 		"|>HALF WITHIN|>99 % WITHIN|>ADDED|PROMISED|>PROCESSOR|PROMISED|");
+	if (!t)
+		return -ENOMEM;
 	for (int i = 0; i < BENCH_LAUNCHES; i++) {
 		const struct bench_launch *l = &report->launch[i];
 
@@ -301,7 +323,9 @@ void bench_print_launches(const struct bench_report *report)
 			table_cell(t, "%g %%", BENCH_PROCESSOR_PERCENT);
 		else
 			table_cell(t, "%s", "");
-		verdict_cell(t, l->compute <= 0 || l->processor * 100 < BENCH_PROCESSOR_PERCENT);
+		report_put_verdict(t,
+				   l->compute <= 0 || l->processor * 100 < BENCH_PROCESSOR_PERCENT);
 	}
-	finish_table(t);
+	report_finish_table(t);
+	return 0;
 }

@@ -20,13 +20,14 @@ struct bench_report {
 	struct bench_launch launch[BENCH_LAUNCHES];
 };
 
-void bench_print_caps(const struct bench_report *report);
-void bench_print_pairs(const struct bench_report *report);
-void bench_print_tokens(const struct bench_report *report);
-void bench_print_requests(const struct bench_report *report);
-void bench_print_launches(const struct bench_report *report);
+/* Its tables, on stdout. 0, or a negative value after a message. */
+int bench_print_caps(const struct bench_report *report);
+int bench_print_pairs(const struct bench_report *report);
+int bench_print_tokens(const struct bench_report *report);
+int bench_print_requests(const struct bench_report *report);
+int bench_print_launches(const struct bench_report *report);
 /* The controllers side by side; nothing where there is one alone. */
-void bench_print_controllers(const struct bench_report *report);
+int bench_print_controllers(const struct bench_report *report);
 
 /* How many there are. */
 unsigned int bench_report_controllers(const struct bench_report *report);

@@ -13,7 +13,7 @@
 #define PROCESSOR_S  2.0
 #define PROCESSOR_US 1000
 
-static void judge_phase(struct bench_caps *caps, unsigned int i)
+static void steps_judge_phase(struct bench_caps *caps, unsigned int i)
 {
 	struct bench_phase *phase = &caps->phase[i];
 	double from = i * caps->phase_s + BENCH_SETTLE_S, to = (i + 1) * caps->phase_s;
@@ -32,8 +32,8 @@ static void judge_phase(struct bench_caps *caps, unsigned int i)
 	caps->kept += fmin(1, phase->share / phase->target) / caps->nphases;
 }
 
-static int play_caps(const struct bench_place *place, const struct bench_tenant *tenant,
-		     struct bench_load *load, const struct bench_caps *caps)
+static int steps_play_caps(const struct bench_place *place, const struct bench_tenant *tenant,
+			   struct bench_load *load, const struct bench_caps *caps)
 {
 	uint64_t start_ns = now_monotonic_ns() + BENCH_LEAD_NS;
 
@@ -63,20 +63,20 @@ int bench_measure_caps(struct bench_place *place, struct bench_caps *caps)
 	bench_trial_load(place, &words, "plain", caps->kernel_us, seconds, BENCH_SETTLE_S);
 	r = bench_trial_open(&load, &words);
 	if (!r) {
-		r = play_caps(place, &tenant, &load, caps);
+		r = steps_play_caps(place, &tenant, &load, caps);
 		r = bench_load_close(&load, r < 0 ? NULL : &caps->result) < 0 ? -1 : r;
 	}
 	bench_trial_forget(place, &tenant);
 	if (r < 0)
 		return r;
 	for (unsigned int i = 0; i < caps->nphases; i++)
-		judge_phase(caps, i);
+		steps_judge_phase(caps, i);
 	caps->late = caps->result.late_ms > LATE_PART * seconds * 1e3;
 	return 0;
 }
 
 /* A request beside a neighbour that always wants the device, both with allot or both without. */
-static int request_beside(struct bench_place *place, struct bench_request *ret)
+static int steps_measure_request_beside(struct bench_place *place, struct bench_request *ret)
 {
 	bool tenants = ret->most_us > 0;
 	struct bench_words words[2] = {{0}, {0}};
@@ -113,7 +113,7 @@ static int request_beside(struct bench_place *place, struct bench_request *ret)
 	return 0;
 }
 
-static int request_alone(struct bench_place *place, struct bench_request *ret)
+static int steps_measure_request_alone(struct bench_place *place, struct bench_request *ret)
 {
 	struct bench_words words = {0};
 	struct bench_result result;
@@ -126,7 +126,7 @@ static int request_alone(struct bench_place *place, struct bench_request *ret)
 	return 0;
 }
 
-int bench_measure_requests(struct bench_place *place, struct bench_request ret[BENCH_REQUESTS])
+int bench_measure_requests(struct bench_place *place, struct bench_request row[BENCH_REQUESTS])
 {
 	static const struct bench_request requests[BENCH_REQUESTS] = {
 		{.name = "alone"},
@@ -142,17 +142,17 @@ int bench_measure_requests(struct bench_place *place, struct bench_request ret[B
 	};
 
 	for (int i = 0; i < BENCH_REQUESTS; i++) {
-		ret[i] = requests[i];
-		if ((ret[i].neighbour_us > 0 ? request_beside(place, &ret[i])
-					     : request_alone(place, &ret[i])) < 0)
+		row[i] = requests[i];
+		if ((row[i].neighbour_us > 0 ? steps_measure_request_beside(place, &row[i])
+					     : steps_measure_request_alone(place, &row[i])) < 0)
 			return -1;
 	}
 	return 0;
 }
 
 /* One load from its start to its end, in a tenant of its own where the row says so. */
-static int run_launches(struct bench_place *place, const struct bench_launch *row, bool lean,
-			struct bench_result *ret)
+static int steps_run_launches(struct bench_place *place, const struct bench_launch *row, bool lean,
+			      struct bench_result *ret)
 {
 	struct bench_words words = {0};
 	struct bench_tenant tenant = {""};
@@ -177,7 +177,7 @@ static int run_launches(struct bench_place *place, const struct bench_launch *ro
  * Launches of kernels so short that the gate has no reason to hold them, and each waited for; and
  * what a program takes of a processor that does nothing but keep the device busy.
  */
-int bench_measure_launches(struct bench_place *place, struct bench_launch ret[BENCH_LAUNCHES])
+int bench_measure_launches(struct bench_place *place, struct bench_launch row[BENCH_LAUNCHES])
 {
 	static const struct bench_launch launches[BENCH_LAUNCHES] = {
 		{.name = "no tenant", .compute = -1},
@@ -189,14 +189,14 @@ int bench_measure_launches(struct bench_place *place, struct bench_launch ret[BE
 	for (int i = 0; i < BENCH_LAUNCHES; i++) {
 		struct bench_result result;
 
-		ret[i] = launches[i];
-		if (run_launches(place, &ret[i], false, &result) < 0)
+		row[i] = launches[i];
+		if (steps_run_launches(place, &row[i], false, &result) < 0)
 			return -1;
-		ret[i].p50_us = result.launch_p50_us;
-		ret[i].p99_us = result.launch_p99_us;
-		if (run_launches(place, &ret[i], true, &result) < 0)
+		row[i].p50_us = result.launch_p50_us;
+		row[i].p99_us = result.launch_p99_us;
+		if (steps_run_launches(place, &row[i], true, &result) < 0)
 			return -1;
-		ret[i].processor = result.cpu_seconds / PROCESSOR_S;
+		row[i].processor = result.cpu_seconds / PROCESSOR_S;
 	}
 	return 0;
 }

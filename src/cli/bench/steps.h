@@ -43,8 +43,8 @@ struct bench_launch {
 /* controller, kernel_us, phase_s, alone and the phases' targets are given. */
 int bench_measure_caps(struct bench_place *place, struct bench_caps *caps);
 #define BENCH_REQUESTS 5
-int bench_measure_requests(struct bench_place *place, struct bench_request ret[BENCH_REQUESTS]);
+int bench_measure_requests(struct bench_place *place, struct bench_request row[BENCH_REQUESTS]);
 #define BENCH_LAUNCHES 4
-int bench_measure_launches(struct bench_place *place, struct bench_launch ret[BENCH_LAUNCHES]);
+int bench_measure_launches(struct bench_place *place, struct bench_launch row[BENCH_LAUNCHES]);
 
 #endif

@@ -14,7 +14,7 @@
 #define PLOT_H	    (PANEL - TOP - BOTTOM)
 #define LEGEND_STEP 7.2 /* a letter */
 
-static const char *colour_of(int colour)
+static const char *svg_colour_of(int colour)
 {
 	static const char *const colours[] = {"#2f6fb0", "#d9822b", "#3d9a6a", "#a05195"};
 
@@ -22,7 +22,7 @@ static const char *colour_of(int colour)
 }
 
 /* Text from the program alone, but the title may hold a device's name. */
-static void put_text(FILE *out, const char *s)
+static void svg_put_text(FILE *out, const char *s)
 {
 	for (; *s; s++) {
 		if (*s == '<' || *s == '&' || (unsigned char)*s < 0x20)
@@ -41,12 +41,12 @@ void svg_begin(struct svg *svg, FILE *out, const char *title, unsigned int panel
 		"<rect width=\"100%%\" height=\"100%%\" fill=\"#ffffff\"/>\n"
 		"<text x=\"%.0f\" y=\"28\" font-size=\"16\" font-weight=\"bold\" fill=\"#22262c\">",
 		WIDTH, HEAD + PANEL * panels + 10, WIDTH, HEAD + PANEL * panels + 10, LEFT);
-	put_text(out, title);
+	svg_put_text(out, title);
 	fputs("</text>\n", out);
 }
 
 /* A number of seconds that gives five to ten marks. */
-static double tick_of(double seconds)
+static double svg_tick_of(double seconds)
 {
 	static const double ticks[] = {0.5, 1, 2, 5, 10, 20, 60};
 	unsigned int i = 0;
@@ -56,9 +56,9 @@ static double tick_of(double seconds)
 	return ticks[i];
 }
 
-static void draw_axes(FILE *out, double top, double seconds)
+static void svg_draw_axes(FILE *out, double top, double seconds)
 {
-	double bottom = top + PLOT_H, tick = tick_of(seconds);
+	double bottom = top + PLOT_H, tick = svg_tick_of(seconds);
 
 	for (int percent = 0; percent <= 100; percent += 25) {
 		double y = bottom - PLOT_H * percent / 100;
@@ -77,12 +77,12 @@ static void draw_axes(FILE *out, double top, double seconds)
 			LEFT + PLOT_W * s / seconds, bottom + 18, s);
 }
 
-static void draw_line(FILE *out, double top, double seconds, const struct svg_line *line)
+static void svg_draw_line(FILE *out, double top, double seconds, const struct svg_line *line)
 {
 	double bottom = top + PLOT_H;
 
 	fprintf(out, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"%s\"%s points=\"",
-		colour_of(line->colour), line->colour < 0 ? "1.6" : "1.8",
+		svg_colour_of(line->colour), line->colour < 0 ? "1.6" : "1.8",
 		line->colour < 0 ? " stroke-dasharray=\"6 4\"" : " stroke-linejoin=\"round\"");
 	for (unsigned int i = 0; i < line->n; i++) {
 		double y = bottom - PLOT_H * fmin(fmax(line->value[i], 0), 1.04);
@@ -97,7 +97,7 @@ static void draw_line(FILE *out, double top, double seconds, const struct svg_li
 }
 
 /* Right-aligned above the plot, in the order of the lines. */
-static void draw_legend(FILE *out, double y, const struct svg_line *lines, unsigned int n)
+static void svg_draw_legend(FILE *out, double y, const struct svg_line *lines, unsigned int n)
 {
 	double x = LEFT + PLOT_W;
 
@@ -111,12 +111,12 @@ static void draw_legend(FILE *out, double y, const struct svg_line *lines, unsig
 			letters++;
 		x -= letters * LEGEND_STEP;
 		fprintf(out, "<text x=\"%.1f\" y=\"%.1f\" fill=\"#22262c\">", x, y);
-		put_text(out, label);
+		svg_put_text(out, label);
 		fprintf(out,
 			"</text>\n<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" "
 			"stroke=\"%s\" "
 			"stroke-width=\"3\"%s/>\n",
-			x - 26, y - 4.5, x - 6, y - 4.5, colour_of(lines[i].colour),
+			x - 26, y - 4.5, x - 6, y - 4.5, svg_colour_of(lines[i].colour),
 			lines[i].colour < 0 ? " stroke-dasharray=\"6 3\"" : "");
 		x -= 40;
 	}
@@ -129,12 +129,12 @@ void svg_panel(struct svg *svg, const char *title, double seconds, const struct 
 
 	fprintf(svg->out, "<text x=\"%.1f\" y=\"%.1f\" font-weight=\"bold\" fill=\"#22262c\">",
 		LEFT, top - 14);
-	put_text(svg->out, title);
+	svg_put_text(svg->out, title);
 	fputs("</text>\n", svg->out);
-	draw_legend(svg->out, top - 14, lines, n);
-	draw_axes(svg->out, top, seconds);
+	svg_draw_legend(svg->out, top - 14, lines, n);
+	svg_draw_axes(svg->out, top, seconds);
 	for (unsigned int i = 0; i < n; i++)
-		draw_line(svg->out, top, seconds, &lines[i]);
+		svg_draw_line(svg->out, top, seconds, &lines[i]);
 }
 
 void svg_end(struct svg *svg)

@@ -23,7 +23,7 @@
 /* Of a processor, under a limit, with kernels of 1 ms. */
 #define BENCH_PROCESSOR_PERCENT 2.0
 
-/* What a tenant's launch takes longer, without and with a limit of compute, in us. */
+/* How much longer a launch of a tenant takes, without and with a limit of compute, in us. */
 #define BENCH_LAUNCH_US	 0.020
 #define BENCH_LIMITED_US 0.150
 

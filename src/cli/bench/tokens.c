@@ -4,8 +4,8 @@
 #define FORM	  "token"
 #define KERNEL_US (BENCH_TOKEN_US / 50) /* as many kernels as allot-load puts into a graph */
 
-static int measure_cap(struct bench_place *place, double seconds, double alone,
-		       struct bench_token_cap *cap)
+static int tokens_measure_cap(struct bench_place *place, double seconds, double alone,
+			      struct bench_token_cap *cap)
 {
 	struct bench_words words = {0};
 	struct bench_tenant tenant;
@@ -22,7 +22,7 @@ static int measure_cap(struct bench_place *place, double seconds, double alone,
 	return r;
 }
 
-int bench_measure_tokens(struct bench_place *place, double seconds, struct bench_tokens *ret)
+int bench_measure_tokens(struct bench_place *place, double seconds, struct bench_tokens *tokens)
 {
 	static const double caps[BENCH_TOKEN_CAPS] = {0.25, 0.5, 0.75};
 	static const struct bench_pair pairs[BENCH_TOKEN_PAIRS] = {
@@ -31,17 +31,17 @@ int bench_measure_tokens(struct bench_place *place, double seconds, struct bench
 		{.name = "weights 1:3", .form = FORM, .kernel_us = KERNEL_US, .weight = {1, 3}},
 	};
 
-	if (bench_trial_alone(place, FORM, KERNEL_US, &ret->alone) < 0)
+	if (bench_trial_alone(place, FORM, KERNEL_US, &tokens->alone) < 0)
 		return -1;
 	for (int i = 0; i < BENCH_TOKEN_CAPS; i++) {
-		ret->cap[i].target = caps[i];
-		if (measure_cap(place, seconds, ret->alone.share, &ret->cap[i]) < 0)
+		tokens->cap[i].target = caps[i];
+		if (tokens_measure_cap(place, seconds, tokens->alone.share, &tokens->cap[i]) < 0)
 			return -1;
 	}
 	for (int i = 0; i < BENCH_TOKEN_PAIRS; i++)
-		ret->pair[i] = pairs[i];
-	return bench_pair_without(place, ret->alone.share, &ret->pair[0]) < 0 ||
-			       bench_pair_by_weight(place, ret->alone.share, &ret->pair[1],
+		tokens->pair[i] = pairs[i];
+	return bench_pair_without(place, tokens->alone.share, &tokens->pair[0]) < 0 ||
+			       bench_pair_by_weight(place, tokens->alone.share, &tokens->pair[1],
 						    BENCH_TOKEN_PAIRS - 1) < 0
 		       ? -1
 		       : 0;

@@ -15,7 +15,7 @@
 
 struct bench_tokens {
 	struct bench_result alone;
-	/* A process of its own for each: what came first is part of the question. */
+	/* Each measurement has a new process, because what ran first is part of the question. */
 	struct bench_token_cap {
 		double target, share; /* of what one has alone */
 		struct bench_result result;
@@ -23,7 +23,7 @@ struct bench_tokens {
 	struct bench_pair pair[BENCH_TOKEN_PAIRS];
 };
 
-/* Each cap for so long. 0, or < 0 after a message. */
-int bench_measure_tokens(struct bench_place *place, double seconds, struct bench_tokens *ret);
+/* Measures each cap for `seconds`. 0, or < 0 after a message. */
+int bench_measure_tokens(struct bench_place *place, double seconds, struct bench_tokens *tokens);
 
 #endif

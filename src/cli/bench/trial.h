@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A measurement of `allot bench`, put together from words: one load or two, each in a tenant of its
- * own or in none. What fails was said; such a function answers a negative value.
+ * own or in none. Functions that fail say why and answer a negative value.
  */
 #ifndef ALLOT_CLI_BENCH_TRIAL_H
 #define ALLOT_CLI_BENCH_TRIAL_H
@@ -13,7 +13,7 @@
 #define BENCH_LEAD_NS  UINT64_C(50000000) /* from all being ready to the start */
 #define BENCH_SETTLE_S 0.5		  /* of a phase are not looked at */
 
-/* Where things are, and what the device was found to do. */
+/* Where programs are, and how fast the device was found to be. */
 struct bench_place {
 	char runtime[PATH_MAX], self[PATH_MAX], load[PATH_MAX];
 	double loops_per_us; /* 0 until a load has measured it */

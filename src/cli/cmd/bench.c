@@ -16,9 +16,10 @@
 #include "cli/command.h"
 #include "cli/device/selection.h"
 #include "cli/exec/library.h"
+#include "cli/exit_status.h"
 #include "cli/out/say.h"
 #include "cli/out/units.h"
-#include "cli/tenant/tenants.h"
+#include "cli/tenant/runtime.h"
 #include "sched/controller.h"
 
 #define PHASE_S	      2.0
@@ -54,15 +55,18 @@ struct args {
 	bool quick;
 };
 
-static unsigned int section_of(const char *name)
+static error_t bench_choose_section(const char *name, unsigned int *sections_chosen)
 {
 	for (size_t i = 0; i < sizeof(sections) / sizeof(sections[0]); i++)
-		if (!strcmp(name, sections[i].name))
-			return sections[i].section;
-	exit(say_error("--only \"%s\": write " SECTIONS_IN_WORDS, name));
+		if (!strcmp(name, sections[i].name)) {
+			*sections_chosen |= sections[i].section;
+			return 0;
+		}
+	say_error("--only \"%s\": write " SECTIONS_IN_WORDS, name);
+	return EINVAL;
 }
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static error_t bench_parse_option(int key, char *arg, struct argp_state *state)
 {
 	struct args *a = state->input;
 
@@ -74,8 +78,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		a->controller = arg;
 		return 0;
 	case 'o':
-		a->only |= section_of(arg);
-		return 0;
+		return bench_choose_section(arg, &a->only);
 	case 'q':
 		a->quick = true;
 		return 0;
@@ -91,14 +94,16 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 static const struct argp argp = {
 	.options = options,
-	.parser = parse,
+	.parser = bench_parse_option,
 	.doc = "Measure how exact shares of a device's time are.\v"
 	       "Other programs on the device disturb the figures. Without a GPU:\n"
 	       "  allot sim -- allot bench\n",
 };
 
-/* From here on the one device is device 0, for loads in a tenant and without. */
-static int choose_device(const struct args *a, char ret_words[static 128])
+/*
+ * Hides all devices but one, which is device 0 then, for loads in a tenant and for those without.
+ */
+static int bench_choose_device(const struct args *a, char ret_words[static 128])
 {
 	static struct devices devices;
 	struct selection selection = {.n = 1};
@@ -120,13 +125,14 @@ static int choose_device(const struct args *a, char ret_words[static 128])
 		return say_error("GPU %u is of AMD, and only NVIDIA's can be measured yet; without "
 				 "one try \"allot sim -- allot bench\"",
 				 selection.index[0]);
+	if (setenv("CUDA_VISIBLE_DEVICES", units_uuid(d->uuid).s, 1) < 0)
+		return say_error("no memory");
 	snprintf(ret_words, 128, "GPU %u: %s, %s", selection.index[0], d->model,
 		 units_bytes(d->total_bytes).s);
-	return setenv("CUDA_VISIBLE_DEVICES", units_uuid(d->uuid).s, 1) < 0 ? say_error("no memory")
-									    : 0;
+	return 0;
 }
 
-static int find_programs(struct bench_place *place)
+static int bench_find_programs(struct bench_place *place)
 {
 	ssize_t n = readlink("/proc/self/exe", place->self, sizeof(place->self) - 1);
 
@@ -140,11 +146,11 @@ static int find_programs(struct bench_place *place)
 		return say_error(
 			"inside a tenant the share of a tenant is measured, not the device's; "
 			"run it outside");
-	return tenants_runtime(place->runtime) < 0 ? EXIT_ALLOT : 0;
+	return runtime_find(place->runtime) < 0 ? EXIT_ALLOT : 0;
 }
 
-/* Under this name alone, or every one of them. */
-static int choose_controllers(const char *wanted, bool ret[static CONTROLLERS])
+/* The controller of this name, or all of them. */
+static int bench_choose_controllers(const char *wanted, bool ret[static CONTROLLERS])
 {
 	bool all = wanted && !strcmp(wanted, "all");
 	enum controller_id id = CONTROLLER_DEFICIT;
@@ -156,14 +162,15 @@ static int choose_controllers(const char *wanted, bool ret[static CONTROLLERS])
 	return 0;
 }
 
-static void note_step(const char *what, double seconds)
+static void bench_note_step(const char *what, double seconds)
 {
 	if (isatty(STDERR_FILENO))
 		fprintf(stderr, "%s: %.0f s ...\n", what, seconds);
 }
 
-static int measure_caps(struct bench_place *place, const struct args *a,
-			const bool controllers[static CONTROLLERS], struct bench_report *report)
+static int bench_measure_all_caps(struct bench_place *place, const struct args *a,
+				  const bool controllers[static CONTROLLERS],
+				  struct bench_report *report)
 {
 	static const double kernels_us[] = {100, 1000, 10000};
 	static const double targets[BENCH_PHASES] = {0.1, 0.25, 0.5, 0.75, 0.9};
@@ -184,7 +191,7 @@ static int measure_caps(struct bench_place *place, const struct args *a,
 			};
 			for (unsigned int p = 0; p < BENCH_PHASES; p++)
 				caps->phase[p].target = targets[p];
-			note_step(caps->controller, caps->phase_s * BENCH_PHASES);
+			bench_note_step(caps->controller, caps->phase_s * BENCH_PHASES);
 			if (bench_trial_alone(place, "plain", kernels_us[k], &alone) < 0)
 				return -1;
 			caps->alone = alone.share;
@@ -195,50 +202,53 @@ static int measure_caps(struct bench_place *place, const struct args *a,
 				break; /* the shorter two tell the controllers apart */
 		}
 	}
-	bench_print_caps(report);
-	bench_print_controllers(report);
-	return 0;
+	return bench_print_caps(report) < 0 || bench_print_controllers(report) < 0 ? -1 : 0;
 }
 
-static int measure(struct bench_place *place, const struct args *a,
-		   const bool controllers[static CONTROLLERS], struct bench_report *report)
+static int bench_measure_sections(struct bench_place *place, const struct args *a,
+				  const bool controllers[static CONTROLLERS],
+				  struct bench_report *report)
 {
 	unsigned int only = a->only ? a->only : ALL;
 	struct bench_result alone;
 
 	if (bench_trial_alone(place, "plain", 1000, &alone) < 0)
 		return -1;
-	if ((only & CAPS) && measure_caps(place, a, controllers, report) < 0)
+	if ((only & CAPS) && bench_measure_all_caps(place, a, controllers, report) < 0)
 		return -1;
 	if (only & PAIRS) {
-		note_step("two tenants", 23);
+		bench_note_step("two tenants", 23);
 		if (bench_measure_pairs(place, report->pair) < 0)
 			return -1;
 		report->has_pairs = true;
-		bench_print_pairs(report);
+		if (bench_print_pairs(report) < 0)
+			return -1;
 	}
 	if (only & TOKENS) {
 		double seconds = a->quick ? TOKENS_QUICK_S : TOKENS_S;
 
-		note_step("token loops", 3 * seconds + 14);
+		bench_note_step("token loops", 3 * seconds + 14);
 		if (bench_measure_tokens(place, seconds, &report->tokens) < 0)
 			return -1;
 		report->has_tokens = true;
-		bench_print_tokens(report);
+		if (bench_print_tokens(report) < 0)
+			return -1;
 	}
 	if (only & REQUESTS) {
-		note_step("requests", 12);
+		bench_note_step("requests", 12);
 		if (bench_measure_requests(place, report->request) < 0)
 			return -1;
 		report->has_requests = true;
-		bench_print_requests(report);
+		if (bench_print_requests(report) < 0)
+			return -1;
 	}
 	if (only & LAUNCHES) {
-		note_step("launches", 13);
+		bench_note_step("launches", 13);
 		if (bench_measure_launches(place, report->launch) < 0)
 			return -1;
 		report->has_launches = true;
-		bench_print_launches(report);
+		if (bench_print_launches(report) < 0)
+			return -1;
 	}
 	return 0;
 }
@@ -251,14 +261,15 @@ int cmd_bench(int argc, char **argv)
 	struct args a = {.gpu = NULL};
 	int r;
 
-	argp_parse(&argp, argc, argv, 0, NULL, &a);
-	if ((r = choose_controllers(a.controller, controllers)) || (r = find_programs(&place)) ||
-	    (r = choose_device(&a, report.device)))
+	if (argp_parse(&argp, argc, argv, 0, NULL, &a))
+		return EXIT_ALLOT;
+	if ((r = bench_choose_controllers(a.controller, controllers)) ||
+	    (r = bench_find_programs(&place)) || (r = bench_choose_device(&a, report.device)))
 		return r;
 	bench_stop_on_signals();
 	printf("%s\n", report.device);
 	fflush(stdout);
-	r = measure(&place, &a, controllers, &report);
+	r = bench_measure_sections(&place, &a, controllers, &report);
 	if (bench_stopped())
 		return say_error("stopped; its tenants are removed");
 	if (r < 0 || (a.json && bench_write_json(&report, a.json) < 0) ||

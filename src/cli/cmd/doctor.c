@@ -11,12 +11,15 @@
 #include <unistd.h>
 
 #include "cli/command.h"
-#include "cli/doctor/doctor.h"
+#include "cli/doctor/finding.h"
+#include "cli/doctor/gpus.h"
+#include "cli/doctor/machine.h"
 #include "cli/exec/program.h"
 #include "cli/exec/space.h"
 #include "cli/out/say.h"
 #include "cli/out/units.h"
 #include "cli/tenant/dmem.h"
+#include "cli/tenant/runtime.h"
 #include "cli/tenant/tenants.h"
 #include "ledger/tenant.h"
 
@@ -30,7 +33,7 @@ struct args {
 	char **command;
 };
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static error_t doctor_parse_option(int key, char *arg, struct argp_state *state)
 {
 	struct args *a = state->input;
 
@@ -48,29 +51,14 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 static const struct argp argp = {
 	.options = options,
-	.parser = parse,
+	.parser = doctor_parse_option,
 	.args_doc = "[-- COMMAND...]",
 	.doc = "Say what is wrong on this machine and what to do; with COMMAND, whether it can be "
 	       "limited.\v"
 	       "Exit status: 0, or 1 if anything is wrong.\n",
 };
 
-static bool failed;
-
-void doctor_says(enum doctor_finding finding, const char *what, const char *todo)
-{
-	static const char *const words[] = {"ok  ", "warn", "FAIL"};
-	static const char *const colours[] = {"\033[32m", "\033[33m", "\033[1;31m"};
-	bool colour = isatty(STDOUT_FILENO);
-
-	failed |= finding == DOCTOR_FAIL;
-	printf("%s%s%s  %s\n", colour ? colours[finding] : "", words[finding],
-	       colour ? "\033[0m" : "", what);
-	if (todo)
-		printf("      %s\n", todo);
-}
-
-static int sweep_one(const char *name, const char *dir, void *runtime)
+static int doctor_sweep_tenant(const char *name, const char *dir, void *runtime)
 {
 	int r = tenant_remove(runtime, name);
 	char what[PATH_MAX + 128];
@@ -82,18 +70,18 @@ static int sweep_one(const char *name, const char *dir, void *runtime)
 			 tenants_error_words(r));
 	else
 		snprintf(what, sizeof(what), "tenant %s removed", name);
-	doctor_says(r < 0 ? DOCTOR_FAIL : DOCTOR_OK, what,
+	finding_say(r < 0 ? FINDING_FAIL : FINDING_OK, what,
 		    r < 0 ? "remove its directory with rm -r" : NULL);
 	return 0;
 }
 
-static void sweep(char *runtime)
+static void doctor_sweep(char *runtime)
 {
-	tenant_list(runtime, sweep_one, runtime);
+	tenant_list(runtime, doctor_sweep_tenant, runtime);
 	dmem_sweep(runtime, TENANTS_GRACE_S);
 }
 
-static void check_tenants(const struct tenants *tenants)
+static void doctor_check_tenants(const struct tenants *tenants)
 {
 	unsigned int live = 0, stale = 0;
 	char what[PATH_MAX + 256], names[128] = "";
@@ -104,7 +92,7 @@ static void check_tenants(const struct tenants *tenants)
 		if (e->error) {
 			snprintf(what, sizeof(what), "tenant %s (%s): %s", e->name, e->dir,
 				 tenants_error_words(e->error));
-			doctor_says(DOCTOR_FAIL, what,
+			finding_say(FINDING_FAIL, what,
 				    "end its processes, then remove its directory with rm -r");
 		} else if (tenants_live(e->snapshot)) {
 			live++;
@@ -115,17 +103,20 @@ static void check_tenants(const struct tenants *tenants)
 	}
 	snprintf(what, sizeof(what), "%u tenant%s with processes that use a GPU", live,
 		 live == 1 ? "" : "s");
-	doctor_says(DOCTOR_OK, what, NULL);
+	finding_say(FINDING_OK, what, NULL);
 	if (stale) {
 		snprintf(what, sizeof(what), "%u tenant%s without such a process: %s%s", stale,
 			 stale == 1 ? "" : "s", names, stale > 3 ? ", ..." : "");
-		doctor_says(DOCTOR_WARN, what,
+		finding_say(FINDING_WARN, what,
 			    "if they are over and not about to begin: allot doctor --sweep");
 	}
 }
 
-/* What tenants in mode space stand on; nothing to say where there is neither they nor it. */
-static void check_space(const struct tenants *tenants)
+/*
+ * The MPS daemon that tenants in mode space need. Says nothing where there is no such tenant and no
+ * daemon.
+ */
+static void doctor_check_space(const struct tenants *tenants)
 {
 	unsigned int n = 0, live = 0;
 	char what[PATH_MAX + 128];
@@ -140,7 +131,7 @@ static void check_space(const struct tenants *tenants)
 		live += tenants_live(e->snapshot) != 0;
 	}
 	if (space_sweep(tenants->runtime))
-		doctor_says(DOCTOR_OK, "MPS daemon without tenants in mode space: told to quit",
+		finding_say(FINDING_OK, "MPS daemon without tenants in mode space: told to quit",
 			    NULL);
 	if (!n)
 		return;
@@ -151,15 +142,15 @@ static void check_space(const struct tenants *tenants)
 				    : "no MPS daemon in",
 		 tenants->runtime, n, n == 1 ? "" : "s");
 	if (!r)
-		doctor_says(DOCTOR_OK, what, NULL);
+		finding_say(FINDING_OK, what, NULL);
 	else
-		doctor_says(live || r == -ETIMEDOUT ? DOCTOR_FAIL : DOCTOR_WARN, what,
+		finding_say(live || r == -ETIMEDOUT ? FINDING_FAIL : FINDING_WARN, what,
 			    r == -ETIMEDOUT ? "end it; the next allot run starts another"
 					    : "their programs get no GPU until allot run starts "
 					      "one; those that ran must be started again");
 }
 
-static void check_program(const char *command)
+static void doctor_check_program(const char *command)
 {
 	struct program program;
 	char what[PATH_MAX + 512];
@@ -167,16 +158,16 @@ static void check_program(const char *command)
 
 	if (r < 0) {
 		snprintf(what, sizeof(what), "%s cannot be run: %s", command, say_errno(r));
-		doctor_says(DOCTOR_FAIL, what, "check its path, its permissions and PATH");
+		finding_say(FINDING_FAIL, what, "check its path, its permissions and PATH");
 	} else if (program.kind != PROGRAM_OK) {
 		snprintf(what, sizeof(what), "%s would escape its quota: %s %s", command,
 			 program.path, program_kind_words(program.kind));
-		doctor_says(DOCTOR_FAIL, what,
+		finding_say(FINDING_FAIL, what,
 			    "use a dynamically linked build for this system's libc, without "
 			    "setuid, setgid or capabilities");
 	} else {
 		snprintf(what, sizeof(what), "%s can be limited (%s)", command, program.path);
-		doctor_says(DOCTOR_OK, what, NULL);
+		finding_say(FINDING_OK, what, NULL);
 	}
 }
 
@@ -185,25 +176,26 @@ int cmd_doctor(int argc, char **argv)
 	struct args a = {.sweep = false};
 	char runtime[PATH_MAX];
 	struct tenants tenants;
+	bool unreadable = false;
 
 	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &a);
-	doctor_says(DOCTOR_OK, "allot " ALLOT_VERSION, NULL);
-	doctor_devices();
-	doctor_library();
-	doctor_kernel();
-	if (tenants_runtime(runtime) < 0)
+	finding_say(FINDING_OK, "allot " ALLOT_VERSION, NULL);
+	gpus_check();
+	machine_check_library();
+	machine_check_kernel();
+	if (runtime_find(runtime) < 0)
 		return 1;
-	doctor_runtime_dir(runtime);
+	machine_check_runtime_dir(runtime);
 	if (a.sweep)
-		sweep(runtime);
+		doctor_sweep(runtime);
 	if (!tenants_load(&tenants)) {
-		check_tenants(&tenants);
-		check_space(&tenants);
+		doctor_check_tenants(&tenants);
+		doctor_check_space(&tenants);
 		tenants_free(&tenants);
 	} else {
-		failed = true;
+		unreadable = true;
 	}
 	if (a.command)
-		check_program(a.command[0]);
-	return failed;
+		doctor_check_program(a.command[0]);
+	return unreadable || finding_failed();
 }

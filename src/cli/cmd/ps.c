@@ -8,11 +8,13 @@
 
 #include "cli/command.h"
 #include "cli/device/limits.h"
+#include "cli/exit_status.h"
 #include "cli/out/ps_compute.h"
 #include "cli/out/ps_json.h"
 #include "cli/out/say.h"
 #include "cli/out/table.h"
 #include "cli/out/units.h"
+#include "cli/tenant/figures.h"
 #include "cli/tenant/tenants.h"
 
 static const struct argp_option options[] = {
@@ -26,7 +28,7 @@ struct args {
 	int nnames;
 };
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static error_t ps_parse_option(int key, char *arg, struct argp_state *state)
 {
 	struct args *a = state->input;
 
@@ -44,26 +46,26 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 static const struct argp argp = {
 	.options = options,
-	.parser = parse,
+	.parser = ps_parse_option,
 	.args_doc = "[NAME...]",
 	.doc = "Show tenants: quota, use by category, the driver's own figure, refusals; what they "
 	       "have of compute; processes.",
 };
 
 /* An empty cell where there is nothing, so that columns that nobody needs go away. */
-static void bytes_cell(struct table *t, uint64_t bytes)
+static void ps_put_bytes(struct table *t, uint64_t bytes)
 {
 	table_cell(t, "%s", bytes ? units_bytes(bytes).s : "");
 }
 
-static void category_cells(struct table *t, const uint64_t used[static CAT_N])
+static void ps_put_categories(struct table *t, const uint64_t used[static CAT_N])
 {
 	for (int c = 0; c < CAT_N; c++)
-		bytes_cell(t, used[c]);
+		ps_put_bytes(t, used[c]);
 }
 
-static void device_row(struct table *t, const struct tenant_entry *e,
-		       const struct snapshot_device *d)
+static void ps_put_device(struct table *t, const struct tenant_entry *e,
+			  const struct snapshot_device *d)
 {
 	table_cell(t, "%s", e->name);
 	table_cell(t, "%s", units_uuid_short(d->uuid).s);
@@ -74,16 +76,16 @@ static void device_row(struct table *t, const struct tenant_entry *e,
 			   (unsigned int)((double)d->used_bytes * 100 / (double)d->limit_bytes));
 	else
 		table_cell(t, "-");
-	bytes_cell(t, d->driver_bytes);
+	ps_put_bytes(t, d->driver_bytes);
 	table_cell(t, "%" PRIu64, d->refusals);
-	category_cells(t, d->used);
-	bytes_cell(t, d->host_bytes);
+	ps_put_categories(t, d->used);
+	ps_put_bytes(t, d->host_bytes);
 	if (d->absurd || (d->limit_bytes && d->used_bytes > d->limit_bytes))
 		table_style(t, TABLE_ALERT);
 }
 
 /* A tenant that used no device yet. */
-static void idle_row(struct table *t, const struct tenant_entry *e)
+static void ps_put_idle(struct table *t, const struct tenant_entry *e)
 {
 	table_cell(t, "%s", e->name);
 	table_cell(t, "each");
@@ -96,7 +98,7 @@ static void idle_row(struct table *t, const struct tenant_entry *e)
 		table_cell(t, "%s", "");
 }
 
-static int print_devices(const struct tenants *tenants)
+static int ps_print_devices(const struct tenants *tenants)
 {
 	struct table *t = table_new("TENANT|GPU|>QUOTA|>USED|>|>DRIVER|>REFUSED|>CONTEXT|>MODULE|"
 				    ">DATA|>POOL|>ARRAY|>GRAPH|>IMPORTED|>HOST");
@@ -110,18 +112,18 @@ static int print_devices(const struct tenants *tenants)
 		if (e->error)
 			continue;
 		for (int d = 0; d < e->snapshot->ndevices; d++)
-			device_row(t, e, &e->snapshot->device[d]);
+			ps_put_device(t, e, &e->snapshot->device[d]);
 		if (!e->snapshot->ndevices)
-			idle_row(t, e);
+			ps_put_idle(t, e);
 	}
 	r = table_print(t, stdout);
 	table_free(t);
 	return r;
 }
 
-static void process_row(struct table *t, const struct tenant_entry *e,
-			const struct snapshot_process *p, const struct snapshot_device *device,
-			const struct snapshot_process_device *use)
+static void ps_put_process(struct table *t, const struct tenant_entry *e,
+			   const struct snapshot_process *p, const struct snapshot_device *device,
+			   const struct snapshot_process_device *use)
 {
 	table_cell(t, "%s", e->name);
 	table_cell(t, "%" PRIu32, p->info.pid);
@@ -133,15 +135,15 @@ static void process_row(struct table *t, const struct tenant_entry *e,
 		table_cell(t, "?");
 	table_cell(t, "%s", device ? units_uuid_short(device->uuid).s : "-");
 	table_cell(t, "%s", use ? units_bytes(use->used_bytes).s : "0");
-	bytes_cell(t, use ? use->shared_bytes : 0);
-	bytes_cell(t, use ? use->driver_bytes : 0);
-	bytes_cell(t, use ? use->host_bytes : 0);
+	ps_put_bytes(t, use ? use->shared_bytes : 0);
+	ps_put_bytes(t, use ? use->driver_bytes : 0);
+	ps_put_bytes(t, use ? use->host_bytes : 0);
 	table_cell(t, "%s", *p->info.command ? p->info.command : p->info.comm);
 }
 
 /* A process appears once for each device that it uses, and once with none if it uses none. */
-static void process_rows(struct table *t, const struct tenant_entry *e,
-			 const struct snapshot_process *p)
+static void ps_put_processes(struct table *t, const struct tenant_entry *e,
+			     const struct snapshot_process *p)
 {
 	bool any = false;
 
@@ -151,14 +153,14 @@ static void process_rows(struct table *t, const struct tenant_entry *e,
 		if (!use->used_bytes && !use->shared_bytes && !use->driver_bytes &&
 		    !use->host_bytes)
 			continue;
-		process_row(t, e, p, &e->snapshot->device[d], use);
+		ps_put_process(t, e, p, &e->snapshot->device[d], use);
 		any = true;
 	}
 	if (!any)
-		process_row(t, e, p, NULL, NULL);
+		ps_put_process(t, e, p, NULL, NULL);
 }
 
-static int print_processes(const struct tenants *tenants)
+static int ps_print_processes(const struct tenants *tenants)
 {
 	struct table *t = table_new("TENANT|>PID|>HOST PID|GPU|"
 				    ">USED|>SHARED|>DRIVER|>HOST|COMMAND");
@@ -173,7 +175,7 @@ static int print_processes(const struct tenants *tenants)
 		for (int p = 0; !e->error && p < e->snapshot->nprocesses; p++) {
 			if (!e->snapshot->process[p].live)
 				continue;
-			process_rows(t, e, &e->snapshot->process[p]);
+			ps_put_processes(t, e, &e->snapshot->process[p]);
 			n++;
 		}
 	}
@@ -185,8 +187,8 @@ static int print_processes(const struct tenants *tenants)
 	return r;
 }
 
-/* What a table cannot show. */
-static void notes(const struct tenants *tenants)
+/* Tenants that the tables cannot show as they are, and why. */
+static void ps_note_trouble(const struct tenants *tenants)
 {
 	for (size_t i = 0; i < tenants->n; i++) {
 		const struct tenant_entry *e = &tenants->list[i];
@@ -206,7 +208,7 @@ static void notes(const struct tenants *tenants)
 }
 
 /* Leaves only the tenants that are asked for, in the runtime directory's order. */
-static int keep_named(struct tenants *tenants, const struct args *a)
+static int ps_keep_named(struct tenants *tenants, const struct args *a)
 {
 	size_t n = 0;
 
@@ -242,17 +244,18 @@ int cmd_ps(int argc, char **argv)
 	argp_parse(&argp, argc, argv, 0, NULL, &a);
 	if (tenants_load(&tenants) < 0)
 		return EXIT_ALLOT;
+	figures_apply(&tenants);
 	tenants_sweep(tenants.runtime);
-	r = keep_named(&tenants, &a);
+	r = ps_keep_named(&tenants, &a);
 	if (!r && a.json) {
 		ps_json(&tenants, stdout);
 	} else if (!r && !tenants.n) {
 		printf("no tenants in %s\n", tenants.runtime);
 	} else if (!r) {
-		if (print_devices(&tenants) < 0 || ps_compute(&tenants, stdout) < 0 ||
-		    print_processes(&tenants) < 0)
+		if (ps_print_devices(&tenants) < 0 || ps_compute(&tenants, stdout) < 0 ||
+		    ps_print_processes(&tenants) < 0)
 			r = say_error("out of memory for the table");
-		notes(&tenants);
+		ps_note_trouble(&tenants);
 	}
 	tenants_free(&tenants);
 	return r;

@@ -20,12 +20,13 @@
 #include "cli/exec/library.h"
 #include "cli/exec/program.h"
 #include "cli/exec/space.h"
+#include "cli/exit_status.h"
 #include "cli/out/say.h"
 #include "cli/tenant/compute_words.h"
 #include "cli/tenant/dmem.h"
 #include "cli/tenant/enroll.h"
 #include "cli/tenant/options.h"
-#include "cli/tenant/tenants.h"
+#include "cli/tenant/runtime.h"
 
 enum { KEY_ALLOW_ESCAPE = 256, KEY_GUARD };
 
@@ -52,7 +53,13 @@ struct args {
 	char **command;
 };
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static error_t run_refuse_accounting(const char *arg)
+{
+	say_error("--accounting \"%s\": write --accounting ledger or --accounting driver", arg);
+	return EINVAL;
+}
+
+static error_t run_parse_option(int key, char *arg, struct argp_state *state)
 {
 	struct args *a = state->input;
 
@@ -72,9 +79,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		else if (!strcmp(arg, "driver"))
 			a->accounting = ENROLL_ACCOUNTING_DRIVER;
 		else
-			exit(say_error("--accounting \"%s\": write --accounting ledger or "
-				       "--accounting driver",
-				       arg));
+			return run_refuse_accounting(arg);
 		return 0;
 	case 'v':
 		a->verbose = true;
@@ -99,7 +104,7 @@ static const struct argp_child children[] = {{&tenant_options_argp}, {0}};
 static const struct argp argp = {
 	.options = options,
 	.children = children,
-	.parser = parse,
+	.parser = run_parse_option,
 	.args_doc = "-- COMMAND [ARG...]",
 	.doc = "Run a command as a tenant with a hard GPU memory quota and a share of compute.\v"
 	       "Several runs with the same --name share one quota. Sizes: 8GiB 512M 1.5G "
@@ -112,12 +117,12 @@ static const struct argp argp = {
 };
 
 /* 0, or an exit status: a command that would run without its quota is refused. */
-static int check_command(const struct args *a)
+static int run_check_command(const struct args *a)
 {
 	struct program program;
 	int r = program_examine(a->command[0], &program);
 
-	if (r == -ENOEXEC) /* whatever it is, let the kernel say so */
+	if (r == -ENOEXEC) /* the kernel will say what is wrong with it */
 		return 0;
 	if (r < 0)
 		return launch_cannot(a->command[0], r);
@@ -138,7 +143,7 @@ static int check_command(const struct args *a)
 }
 
 /* A tenant's process must not get a new quota beside the one that it has. */
-static int check_nested(const struct args *a)
+static int run_check_nested(const struct args *a)
 {
 	const char *dir = getenv("ALLOT_TENANT_DIR");
 
@@ -149,7 +154,7 @@ static int check_nested(const struct args *a)
 			 strrchr(dir, '/') ? strrchr(dir, '/') + 1 : dir);
 }
 
-static int find_library(char library[static PATH_MAX])
+static int run_find_library(char library[static PATH_MAX])
 {
 	const char *chosen = getenv("ALLOT_LIBRARY");
 	int r = library_find(library);
@@ -168,7 +173,7 @@ static int find_library(char library[static PATH_MAX])
 	return 0;
 }
 
-static void describe(const struct enrolment *e, const char *library)
+static void run_note_tenant(const struct enrolment *e, const char *library)
 {
 	say_note("tenant %s (%s) in %s", e->name,
 		 e->joined	? "joined"
@@ -191,15 +196,18 @@ static void describe(const struct enrolment *e, const char *library)
 	say_note("  LD_PRELOAD=%s%s", library, visible_words().s);
 }
 
-/* Where it can; else the command runs all the same, and `allot doctor` says why it cannot. */
-static void limit_by_kernel(const struct enrolment *e, bool verbose, struct dmem_entry *cgroup)
+/*
+ * Has the kernel limit the command, too, where it can. Elsewhere the command runs all the same, and
+ * `allot doctor` says why.
+ */
+static void run_limit_by_kernel(const struct enrolment *e, bool verbose, struct dmem_entry *cgroup)
 {
 	static struct dmem_trouble trouble;
 	static struct devices amd;
 	char runtime[PATH_MAX];
 	int r;
 
-	if (!dmem_offered() || tenants_runtime(runtime) < 0)
+	if (!dmem_offered() || runtime_find(runtime) < 0)
 		return;
 	devices_read_amd(&amd);
 	r = dmem_enter(runtime, e->name, &amd, cgroup, &trouble);
@@ -220,14 +228,19 @@ int cmd_run(int argc, char **argv)
 	char library[PATH_MAX];
 	int r;
 
-	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &a);
+	if (argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &a))
+		return EXIT_ALLOT;
 	if (!a.command)
 		return say_error("no command; write it after --, like: allot run --memory 8GiB -- "
 				 "python train.py");
-	if ((r = check_nested(&a)) || (r = find_library(library)) || (r = check_command(&a)))
+	if ((r = run_check_nested(&a)) || (r = run_find_library(library)) ||
+	    (r = run_check_command(&a)))
 		return r;
 
-	/* The same for every device needs no answer from the driver, which takes its time. */
+	/*
+	 * The driver takes its time to answer, and limits that are the same for all devices need no
+	 * answer.
+	 */
 	if (a.gpu || tenant_options_by_device(&a.tenant))
 		devices_read(&devices);
 	if (a.gpu &&
@@ -251,8 +264,8 @@ int cmd_run(int argc, char **argv)
 		return say_error("cannot set the command's environment: %s", say_errno(errno));
 	}
 	if (a.verbose)
-		describe(&e, library);
-	limit_by_kernel(&e, a.verbose, &cgroup);
+		run_note_tenant(&e, library);
+	run_limit_by_kernel(&e, a.verbose, &cgroup);
 	if (a.guard)
 		return guarded_launch(&e, &cgroup, a.command);
 	r = launch_exec(a.command);

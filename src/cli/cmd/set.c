@@ -10,11 +10,13 @@
 #include "cli/command.h"
 #include "cli/device/limits.h"
 #include "cli/exec/space.h"
+#include "cli/exit_status.h"
 #include "cli/out/say.h"
 #include "cli/out/units.h"
 #include "cli/tenant/compute_words.h"
 #include "cli/tenant/dmem.h"
 #include "cli/tenant/options.h"
+#include "cli/tenant/runtime.h"
 #include "cli/tenant/tenants.h"
 #include "ledger/tenant.h"
 
@@ -23,7 +25,7 @@ struct args {
 	struct tenant_options tenant;
 };
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static error_t set_parse_option(int key, char *arg, struct argp_state *state)
 {
 	struct args *a = state->input;
 
@@ -44,7 +46,7 @@ static const struct argp_child children[] = {{&tenant_options_argp}, {0}};
 
 static const struct argp argp = {
 	.children = children,
-	.parser = parse,
+	.parser = set_parse_option,
 	.args_doc = "NAME",
 	.doc = "Change a tenant's quota or share of compute at once.\v"
 	       "What is not named stays. Below what the tenant uses, no memory is taken away: new "
@@ -58,12 +60,12 @@ struct change {
 	const struct tenant_options *options;
 	const char *name;
 	unsigned int live; /* processes that use a GPU */
-	bool refused; /* edit() said why */
+	bool refused;	   /* set_edit_policy() said why */
 	struct policy before, after;
 };
 
 /* A process is under MPS or not for all its life. */
-static int refuse_mode(const struct change *c, enum policy_mode mode)
+static int set_refuse_mode(const struct change *c, enum policy_mode mode)
 {
 	say_error("tenant \"%s\" is running (%u process%s) in mode %s, and programs cannot go "
 		  "over to mode %s while they run; end them first",
@@ -72,7 +74,7 @@ static int refuse_mode(const struct change *c, enum policy_mode mode)
 	return -EBUSY;
 }
 
-static unsigned int count_live(const char *dir)
+static unsigned int set_count_live(const char *dir)
 {
 	struct snapshot *snapshot;
 	unsigned int n;
@@ -84,7 +86,7 @@ static unsigned int count_live(const char *dir)
 	return n;
 }
 
-static int edit(struct policy *policy, void *arg)
+static int set_edit_policy(struct policy *policy, void *arg)
 {
 	struct change *c = arg;
 	int r;
@@ -92,14 +94,14 @@ static int edit(struct policy *policy, void *arg)
 	c->before = *policy;
 	r = tenant_options_apply(c->options, policy);
 	if (!r && policy->mode != c->before.mode && c->live)
-		r = refuse_mode(c, policy->mode);
+		r = set_refuse_mode(c, policy->mode);
 	c->refused = r < 0;
 	c->after = *policy;
 	return r;
 }
 
 /* Which of the tenant's devices use more than they now may. */
-static void report_excess(const char *dir)
+static void set_report_excess(const char *dir)
 {
 	struct snapshot *snapshot;
 
@@ -117,8 +119,9 @@ static void report_excess(const char *dir)
 	snapshot_free(snapshot);
 }
 
-/* What the kernel keeps to beside the library, where it does. */
-static void change_kernels(const char *runtime, const struct args *a, const struct policy *policy)
+/* The kernel's own limit on AMD GPUs' memory, where there is one. */
+static void set_change_kernels_limit(const char *runtime, const struct args *a,
+				     const struct policy *policy)
 {
 	static struct devices amd;
 	unsigned int kept = 0;
@@ -137,7 +140,7 @@ static void change_kernels(const char *runtime, const struct args *a, const stru
 		       "new one is in use; say it again then\n");
 }
 
-static void report(const struct args *a, const struct change *c)
+static void set_report_change(const struct args *a, const struct change *c)
 {
 	for (unsigned int i = 0; i < c->after.ndevices; i++) {
 		bool all = (c->after.flags & POLICY_ALL_DEVICES) && i == 0;
@@ -161,7 +164,8 @@ int cmd_set(int argc, char **argv)
 	char runtime[PATH_MAX], dir[PATH_MAX];
 	int r;
 
-	argp_parse(&argp, argc, argv, 0, NULL, &a);
+	if (argp_parse(&argp, argc, argv, 0, NULL, &a))
+		return EXIT_ALLOT;
 	if (!a.name)
 		return say_error("which tenant? write: allot set jobA --memory 12GiB (\"allot ps\" "
 				 "lists them)");
@@ -170,24 +174,24 @@ int cmd_set(int argc, char **argv)
 			"nothing to change for tenant \"%s\"; write: allot set %s --memory "
 			"12GiB, or --compute 25",
 			a.name, a.name);
-	if (tenants_runtime(runtime) < 0)
+	if (runtime_find(runtime) < 0)
 		return EXIT_ALLOT;
 	r = tenant_path(runtime, a.name, dir, sizeof(dir));
 	if (r < 0 || access(dir, F_OK) < 0)
 		return say_error("there is no tenant \"%s\" in %s; \"allot ps\" lists them", a.name,
 				 runtime);
 	change.name = a.name;
-	change.live = count_live(dir);
-	r = policy_update(dir, edit, &change);
+	change.live = set_count_live(dir);
+	r = policy_update(dir, set_edit_policy, &change);
 	if (change.refused)
 		return EXIT_ALLOT;
 	if (r < 0)
 		return say_error("cannot change the policy of tenant \"%s\" (%s): %s%s", a.name,
 				 dir, tenants_error_words(r),
 				 r == -EBUSY ? "; another allot set is at work, try again" : "");
-	report(&a, &change);
-	report_excess(dir);
-	change_kernels(runtime, &a, &change.after);
+	set_report_change(&a, &change);
+	set_report_excess(dir);
+	set_change_kernels_limit(runtime, &a, &change.after);
 	if (change.live)
 		space_report(&change.before, &change.after);
 	return 0;

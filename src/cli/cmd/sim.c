@@ -50,7 +50,7 @@ struct args {
 	char **command;
 };
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static error_t sim_parse_option(int key, char *arg, struct argp_state *state)
 {
 	struct args *a = state->input;
 
@@ -86,15 +86,15 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 static const struct argp argp = {
 	.options = options,
-	.parser = parse,
+	.parser = sim_parse_option,
 	.args_doc = "-- COMMAND [ARG...]",
 	.doc = "Run a command with simulated GPUs; no GPU and no driver needed.\v"
 	       "  allot sim --gpus 2 --memory 24GiB -- allot run --memory 1GiB -- ./app\n"
 	       "  allot sim --amd 8 --memory 64GiB -- rocminfo\n",
 };
 
-/* A size in bytes into the variable that the simulator reads. */
-static int set_size(const char *option, const char *text, const char *variable)
+/* Puts a size, in bytes, into the variable that the simulator reads. */
+static int sim_set_size(const char *option, const char *text, const char *variable)
 {
 	char value[24];
 	uint64_t bytes;
@@ -109,7 +109,7 @@ static int set_size(const char *option, const char *text, const char *variable)
 	return 0;
 }
 
-static int set_gpus(const char *text)
+static int sim_set_gpus(const char *text)
 {
 	uint64_t n;
 
@@ -122,8 +122,8 @@ static int set_gpus(const char *text)
 	return 0;
 }
 
-/* Of this command alone, in memory where there is such a place. */
-static int make_private_dir(char dir[static PATH_MAX])
+/* Makes a directory for this command alone, in memory where there is such a place. */
+static int sim_make_private_dir(char dir[static PATH_MAX])
 {
 	static const char *const places[] = {"/dev/shm", NULL, "/tmp"};
 
@@ -142,19 +142,22 @@ static int make_private_dir(char dir[static PATH_MAX])
 			 say_errno(errno));
 }
 
-static int use_dir(const char *dir, char ret[static PATH_MAX])
+static int sim_use_dir(const char *dir, char ret[static PATH_MAX])
 {
+	char path[PATH_MAX];
+
 	if (mkdir(dir, 0700) < 0 && errno != EEXIST)
 		return say_error("--dir \"%s\": cannot make it: %s; its parent must exist and be "
 				 "yours",
 				 dir, say_errno(errno));
-	if (!realpath(dir, ret) || access(ret, R_OK | W_OK | X_OK) < 0)
+	if (!realpath(dir, path) || access(path, R_OK | W_OK | X_OK) < 0)
 		return say_error("--dir \"%s\": %s; name a directory that you may write to", dir,
 				 say_errno(errno));
+	memcpy(ret, path, sizeof(path));
 	return 0;
 }
 
-static void remove_dir_at(int dirfd, const char *name)
+static void sim_remove_dir_at(int dirfd, const char *name)
 {
 	int fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
@@ -164,15 +167,15 @@ static void remove_dir_at(int dirfd, const char *name)
 		if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."))
 			continue;
 		if (unlinkat(fd, entry->d_name, 0) < 0)
-			remove_dir_at(fd, entry->d_name);
+			sim_remove_dir_at(fd, entry->d_name);
 	}
 	if (dir)
 		closedir(dir);
 	unlinkat(dirfd, name, AT_REMOVEDIR);
 }
 
-/* Tenants live where they always do; who has no such place gets one among the devices. */
-static int set_runtime_dir(const char *dir)
+/* Tenants live where they always do. A user without such a place gets one among the devices. */
+static int sim_set_runtime_dir(const char *dir)
 {
 	char runtime[PATH_MAX], path[PATH_MAX + sizeof("/tenants")];
 
@@ -182,7 +185,7 @@ static int set_runtime_dir(const char *dir)
 	return setenv("ALLOT_RUNTIME_DIR", path, 1);
 }
 
-static int read_machine(const struct args *a, struct machine_options *ret)
+static int sim_read_machine(const struct args *a, struct machine_options *ret)
 {
 	struct machine_options o = {
 		.model = a->model, .links = a->links, .memory_bytes = DEFAULT_BYTES};
@@ -207,8 +210,8 @@ static int read_machine(const struct args *a, struct machine_options *ret)
 	return 0;
 }
 
-/* AMD's devices: a tree in the directory, and the library that leads programs into it. */
-static int put_machine(const char *libraries, const char *dir, const struct machine_options *o)
+/* Makes AMD's devices: a tree in the directory, and the library that leads programs into it. */
+static int sim_put_machine(const char *libraries, const char *dir, const struct machine_options *o)
 {
 	char path[PATH_MAX + sizeof(KFD_LIBRARY) + 1], what[MACHINE_WHAT_BYTES];
 
@@ -229,20 +232,20 @@ static int put_machine(const char *libraries, const char *dir, const struct mach
 }
 
 /* Whether the command is to see NVIDIA's devices: with AMD's only if they are asked for. */
-static bool wants_nvidia(const struct args *a)
+static bool sim_wants_nvidia(const struct args *a)
 {
 	return !a->amd || a->gpus;
 }
 
-static int run_in(const char *dir, const char *libraries, const struct args *a,
-		  const struct machine_options *machine, int *ret_status)
+static int sim_run_in(const char *dir, const char *libraries, const struct args *a,
+		      const struct machine_options *machine, int *ret_status)
 {
-	int r = machine->gpus ? put_machine(libraries, dir, machine) : 0;
+	int r = machine->gpus ? sim_put_machine(libraries, dir, machine) : 0;
 
 	if (r)
 		return r;
-	if (setenv("ALLOT_SIM_DIR", dir, 1) < 0 || set_runtime_dir(dir) < 0 ||
-	    (wants_nvidia(a) && launch_prepend("LD_LIBRARY_PATH", libraries, ":;") < 0))
+	if (setenv("ALLOT_SIM_DIR", dir, 1) < 0 || sim_set_runtime_dir(dir) < 0 ||
+	    (sim_wants_nvidia(a) && launch_prepend("LD_LIBRARY_PATH", libraries, ":;") < 0))
 		return say_error("cannot set the command's environment: %s", say_errno(errno));
 	return launch_supervised(a->command, NULL, NULL, ret_status);
 }
@@ -258,9 +261,10 @@ int cmd_sim(int argc, char **argv)
 	if (!a.command)
 		return say_error("no command; write it after --, like: allot sim -- allot run "
 				 "--memory 1GiB -- ./app");
-	if ((r = set_gpus(a.gpus)) || (r = set_size("--memory", a.memory, "ALLOT_SIM_MEMORY")) ||
-	    (r = set_size("--context", a.context, "ALLOT_SIM_CONTEXT")) ||
-	    (r = read_machine(&a, &machine)))
+	if ((r = sim_set_gpus(a.gpus)) ||
+	    (r = sim_set_size("--memory", a.memory, "ALLOT_SIM_MEMORY")) ||
+	    (r = sim_set_size("--context", a.context, "ALLOT_SIM_CONTEXT")) ||
+	    (r = sim_read_machine(&a, &machine)))
 		return r;
 	if (library_sim_dir(libraries) < 0)
 		return say_error(
@@ -270,11 +274,11 @@ int cmd_sim(int argc, char **argv)
 		return say_error("the simulated libcuda.so.1 cannot be used: \"%s\" has a colon or "
 				 "semicolon; set ALLOT_SIM_LIBRARY_DIR to a link elsewhere",
 				 libraries);
-	r = a.dir ? use_dir(a.dir, dir) : make_private_dir(dir);
+	r = a.dir ? sim_use_dir(a.dir, dir) : sim_make_private_dir(dir);
 	if (r)
 		return r;
-	r = run_in(dir, libraries, &a, &machine, &status);
+	r = sim_run_in(dir, libraries, &a, &machine, &status);
 	if (!a.dir)
-		remove_dir_at(AT_FDCWD, dir);
+		sim_remove_dir_at(AT_FDCWD, dir);
 	return r ? r : launch_end_as(status);
 }

@@ -7,9 +7,11 @@
 #include <unistd.h>
 
 #include "cli/command.h"
+#include "cli/exit_status.h"
 #include "cli/out/frame.h"
 #include "cli/out/say.h"
 #include "cli/out/screen.h"
+#include "cli/tenant/figures.h"
 #include "cli/tenant/tenants.h"
 
 #define PLAIN_WIDTH 79
@@ -25,7 +27,7 @@ struct args {
 	struct frame_state state;
 };
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static error_t top_parse_option(int key, char *arg, struct argp_state *state)
 {
 	struct args *a = state->input;
 
@@ -59,14 +61,14 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 static const struct argp argp = {
 	.options = options,
-	.parser = parse,
+	.parser = top_parse_option,
 	.args_doc = "[NAME]",
 	.doc = "Show tenants live; with NAME, that tenant's processes and compute over time.\v"
 	       "Keys: m c n r sort by memory, compute, name, refusals; up and down choose a "
 	       "tenant; enter or p its processes, and back; q ends.\n",
 };
 
-static void print_frame(const struct frame *f)
+static void top_print_frame(const struct frame *f)
 {
 	for (int i = 0; i < f->n; i++) {
 		const struct frame_line *line = &f->line[i];
@@ -86,7 +88,7 @@ static void print_frame(const struct frame *f)
 	}
 }
 
-static bool has(const struct tenants *tenants, const char *name)
+static bool top_has_tenant(const struct tenants *tenants, const char *name)
 {
 	for (size_t i = 0; i < tenants->n; i++)
 		if (!strcmp(tenants->list[i].name, name))
@@ -104,12 +106,13 @@ int cmd_top(int argc, char **argv)
 	argp_parse(&argp, argc, argv, 0, NULL, &a);
 	if (tenants_load(&tenants) < 0)
 		return EXIT_ALLOT;
-	if (*a.state.tenant && !has(&tenants, a.state.tenant)) {
+	figures_apply(&tenants);
+	if (*a.state.tenant && !top_has_tenant(&tenants, a.state.tenant)) {
 		r = say_error("there is no tenant \"%s\" in %s; \"allot ps\" lists them",
 			      a.state.tenant, tenants.runtime);
 	} else if (a.once || !isatty(STDOUT_FILENO) || !isatty(STDIN_FILENO) || !screen_usable()) {
 		frame_build(&tenants, &a.state, PLAIN_WIDTH, 0, &frame);
-		print_frame(&frame);
+		top_print_frame(&frame);
 	} else {
 		tenants_free(&tenants);
 		return screen_run(&a.state);

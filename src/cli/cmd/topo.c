@@ -8,11 +8,12 @@
 #include <string.h>
 
 #include "cli/command.h"
+#include "cli/exit_status.h"
 #include "cli/out/say.h"
 #include "cli/out/table.h"
 #include "cli/out/units.h"
 
-/* As allot doctor ends where there is no device. */
+/* `allot doctor` ends with the same where there is no device. */
 #define EXIT_NOTHING 1
 
 struct arguments {
@@ -25,7 +26,7 @@ static const struct argp_option options[] = {
 	{0},
 };
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static error_t topo_parse_option(int key, char *arg, struct argp_state *state)
 {
 	struct arguments *a = state->input;
 
@@ -45,13 +46,13 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 static const struct argp argp = {
 	.options = options,
-	.parser = parse,
+	.parser = topo_parse_option,
 	.doc = "Show the devices of either vendor, the links between them (type, weight, "
 	       "bandwidth), and which of them reach memory of which.\v"
 	       "Exit status: 0, or 1 if there is no device.\n",
 };
 
-static size_t count_reached(const struct topo *topo, size_t from)
+static size_t topo_count_reached(const struct topo *topo, size_t from)
 {
 	size_t n = 0;
 
@@ -61,7 +62,8 @@ static size_t count_reached(const struct topo *topo, size_t from)
 }
 
 /* Names of the devices that one reaches, or of the others that it does not; cut if too many. */
-static void list_names(const struct topo *topo, size_t from, bool reached, char *names, size_t size)
+static void topo_list_names(const struct topo *topo, size_t from, bool reached, char *names,
+			    size_t size)
 {
 	size_t used = 0;
 
@@ -72,13 +74,13 @@ static void list_names(const struct topo *topo, size_t from, bool reached, char 
 						 topo->device[i].name);
 }
 
-/* In as few words as it takes: a board has eight, and more where they are partitioned. */
-static void reaches_cell(struct table *t, const struct topo *topo, size_t from)
+/* The cell says it in as few words as it takes: a board has eight devices, more if partitioned. */
+static void topo_put_reached(struct table *t, const struct topo *topo, size_t from)
 {
-	size_t others = topo->n - 1, n = count_reached(topo, from);
+	size_t others = topo->n - 1, n = topo_count_reached(topo, from);
 	char names[1024];
 
-	list_names(topo, from, n <= others - n, names, sizeof(names));
+	topo_list_names(topo, from, n <= others - n, names, sizeof(names));
 	if (!others)
 		table_cell(t, "%s", "");
 	else if (!n)
@@ -89,7 +91,7 @@ static void reaches_cell(struct table *t, const struct topo *topo, size_t from)
 		table_cell(t, "%s%s", n <= others - n ? "" : "all but ", names);
 }
 
-static int print_devices(const struct topo *topo)
+static int topo_print_devices(const struct topo *topo)
 {
 	struct table *t = table_new("DEVICE|MODEL|>MEMORY|PCI|ID|REACHES");
 	int r;
@@ -104,14 +106,14 @@ static int print_devices(const struct topo *topo)
 		table_cell(t, "%s", units_bytes(d->device.total_bytes).s);
 		table_cell(t, "%s", d->device.pci);
 		table_cell(t, "%s", units_uuid_short(d->device.uuid).s);
-		reaches_cell(t, topo, i);
+		topo_put_reached(t, topo, i);
 	}
 	r = table_print(t, stdout);
 	table_free(t);
 	return r;
 }
 
-static bool same(const struct topo_link *a, const struct topo_link *b)
+static bool topo_is_same_link(const struct topo_link *a, const struct topo_link *b)
 {
 	bool paths = a->path && b->path ? !strcmp(a->path, b->path) : a->path == b->path;
 
@@ -120,7 +122,7 @@ static bool same(const struct topo_link *a, const struct topo_link *b)
 	       a->max_mb_per_s == b->max_mb_per_s;
 }
 
-static void number_cell(struct table *t, uint32_t number)
+static void topo_put_number(struct table *t, uint32_t number)
 {
 	if (number)
 		table_cell(t, "%" PRIu32, number);
@@ -128,7 +130,7 @@ static void number_cell(struct table *t, uint32_t number)
 		table_cell(t, "%s", "");
 }
 
-static void speed_cell(struct table *t, uint32_t mb_per_s)
+static void topo_put_speed(struct table *t, uint32_t mb_per_s)
 {
 	if (mb_per_s)
 		table_cell(t, "%" PRIu32 ".%" PRIu32, mb_per_s / 1000, mb_per_s / 100 % 10);
@@ -136,8 +138,8 @@ static void speed_cell(struct table *t, uint32_t mb_per_s)
 		table_cell(t, "%s", "");
 }
 
-/* Of a row for both directions the slower one. */
-static uint32_t measured(const struct topo *topo, size_t from, size_t to, bool both)
+/* In a row for both directions the slower one counts. */
+static uint32_t topo_measured_speed(const struct topo *topo, size_t from, size_t to, bool both)
 {
 	uint32_t there = topo_link(topo, from, to)->measured_mb_per_s;
 	uint32_t back = topo_link(topo, to, from)->measured_mb_per_s;
@@ -145,23 +147,23 @@ static uint32_t measured(const struct topo *topo, size_t from, size_t to, bool b
 	return both && back < there ? back : there;
 }
 
-static void link_row(struct table *t, const struct topo *topo, size_t from, const char *arrow,
-		     size_t to)
+static void topo_put_link(struct table *t, const struct topo *topo, size_t from, const char *arrow,
+			  size_t to)
 {
 	const struct topo_link *link = topo_link(topo, from, to);
 
 	table_cell(t, "%s %s %s", topo->device[from].name, arrow, topo->device[to].name);
 	table_cell(t, "%s", link->type);
-	number_cell(t, link->count);
+	topo_put_number(t, link->count);
 	table_cell(t, "%s", link->path ? link->path : "");
-	number_cell(t, link->weight);
-	speed_cell(t, link->min_mb_per_s);
-	speed_cell(t, link->max_mb_per_s);
-	speed_cell(t, measured(topo, from, to, *arrow == '<'));
+	topo_put_number(t, link->weight);
+	topo_put_speed(t, link->min_mb_per_s);
+	topo_put_speed(t, link->max_mb_per_s);
+	topo_put_speed(t, topo_measured_speed(topo, from, to, *arrow == '<'));
 }
 
 /* One row for both directions where they are alike. */
-static int print_links(const struct topo *topo)
+static int topo_print_links(const struct topo *topo)
 {
 	struct table *t = table_new("LINK|TYPE|>COUNT|THROUGH|>WEIGHT|>MIN GB/S|>MAX GB/S|"
 				    ">MEASURED GB/S");
@@ -176,14 +178,14 @@ static int print_links(const struct topo *topo)
 			const struct topo_link *back = topo_link(topo, j, i);
 
 			rows += there->reach || back->reach;
-			if (same(there, back)) {
-				link_row(t, topo, i, "<->", j);
+			if (topo_is_same_link(there, back)) {
+				topo_put_link(t, topo, i, "<->", j);
 				continue;
 			}
 			if (there->reach)
-				link_row(t, topo, i, "->", j);
+				topo_put_link(t, topo, i, "->", j);
 			if (back->reach)
-				link_row(t, topo, j, "->", i);
+				topo_put_link(t, topo, j, "->", i);
 		}
 	if (rows) {
 		putchar('\n');
@@ -193,8 +195,8 @@ static int print_links(const struct topo *topo)
 	return r;
 }
 
-/* What a table cannot show. */
-static void notes(const struct topo *topo)
+/* About AMD's devices: how sure they are, and how many are not shown, and why. */
+static void topo_note_hidden(const struct topo *topo)
 {
 	bool amd = topo->n && topo->device[topo->n - 1].device.vendor == DEVICE_AMD;
 
@@ -213,8 +215,8 @@ static void notes(const struct topo *topo)
 			 topo->amd_root ? topo->amd_root : "");
 }
 
-/* Which of the two is missing is known; what somebody without a GPU can do is the same. */
-static int say_nothing(const struct topo *topo)
+/* The message tells which vendor's devices are missing; the advice is the same for both. */
+static int topo_say_nothing(const struct topo *topo)
 {
 	char words[DEVICES_WORDS];
 
@@ -239,16 +241,16 @@ int cmd_topo(int argc, char **argv)
 	amd = topo_amd_trouble(&topo);
 	if (arguments.json)
 		topo_json(&topo, stdout);
-	else if (topo.n && (print_devices(&topo) < 0 || print_links(&topo) < 0))
+	else if (topo.n && (topo_print_devices(&topo) < 0 || topo_print_links(&topo) < 0))
 		r = say_error("out of memory for the table");
 	if (!arguments.json)
-		notes(&topo);
+		topo_note_hidden(&topo);
 	if (nvidia)
 		r = say_error("%s", nvidia);
 	if (amd)
 		r = say_error("%s%s", topo.amd_root ? "ALLOT_AMD_ROOT: " : "", amd);
 	if (!topo.n && !r)
-		r = say_nothing(&topo);
+		r = topo_say_nothing(&topo);
 	topo_free(&topo);
 	return r;
 }

@@ -9,7 +9,7 @@
 #include "amd/identity.h"
 
 /* NVML writes eight digits of domain, and capitals; the kernel's tools write four. */
-static void copy_pci(char ret[static 32], const char *pci)
+static void devices_copy_pci(char ret[static 32], const char *pci)
 {
 	size_t i = 0;
 
@@ -30,7 +30,7 @@ int device_of_nvml(struct nvml *nvml, unsigned int index, struct device *ret)
 		return r;
 	memcpy(d.uuid, seen.uuid, sizeof(d.uuid));
 	snprintf(d.model, sizeof(d.model), "%s", seen.name);
-	copy_pci(d.pci, seen.pci);
+	devices_copy_pci(d.pci, seen.pci);
 	d.total_bytes = seen.total_bytes;
 	*ret = d;
 	return 0;
@@ -50,7 +50,7 @@ void device_of_node(const struct topology_node *node, struct device *ret)
 	*ret = d;
 }
 
-static int read_nvidia(struct devices *d)
+static int devices_add_nvidia(struct devices *d)
 {
 	struct nvml *nvml;
 	unsigned int n = 0;
@@ -67,7 +67,7 @@ static int read_nvidia(struct devices *d)
 	return r < 0 ? r : n ? 0 : -ENODEV;
 }
 
-static int read_amd(struct devices *d)
+static int devices_add_amd(struct devices *d)
 {
 	CLEANUP_TOPOLOGY struct topology *amd = NULL;
 	struct topology_complaint complaint;
@@ -85,16 +85,16 @@ static int read_amd(struct devices *d)
 }
 
 /*
- * What is wrong with NVIDIA's devices is wrong with the whole list, since AMD's would move up in
- * their place.
+ * Trouble with NVIDIA's devices is trouble with the whole list: without them AMD's devices would
+ * move up and have their indices.
  */
 void devices_read(struct devices *ret)
 {
 	memset(ret, 0, sizeof(*ret));
-	ret->nvidia_error = read_nvidia(ret);
+	ret->nvidia_error = devices_add_nvidia(ret);
 	if (ret->nvidia_error)
 		ret->n = 0;
-	ret->amd_error = read_amd(ret);
+	ret->amd_error = devices_add_amd(ret);
 	if (ret->nvidia_error && !devices_absent(ret->nvidia_error)) {
 		snprintf(ret->trouble, sizeof(ret->trouble), "%s",
 			 devices_nvidia_words(ret->nvidia_error));
@@ -110,7 +110,7 @@ void devices_read_amd(struct devices *ret)
 {
 	memset(ret, 0, sizeof(*ret));
 	ret->nvidia_error = -ENOENT;
-	ret->amd_error = read_amd(ret);
+	ret->amd_error = devices_add_amd(ret);
 }
 
 bool devices_absent(int err)

@@ -43,16 +43,16 @@ struct devices {
 /* One vendor without a driver or a device is no trouble where the other has some. */
 void devices_read(struct devices *ret);
 
-/* AMD's alone, without a word from NVML, whose start takes its time. */
+/* Reads AMD's devices alone. NVML, whose start takes its time, is not asked. */
 void devices_read_amd(struct devices *ret);
 
 /* Whether the driver is not there, or has no device, so that nothing is wrong. */
 bool devices_absent(int err);
 
-/* Where neither vendor has a device: what is missing of both, and what to do. */
+/* For a machine where neither vendor has a device: what is missing, and what to do. */
 void devices_explain_none(int nvidia_error, int amd_error, char ret[static DEVICES_WORDS]);
 
-/* What else NVML answered, and what to do. */
+/* Words for NVML's other errors, and what to do. */
 const char *devices_nvidia_words(int err);
 
 #endif

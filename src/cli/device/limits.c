@@ -14,27 +14,27 @@ struct limits_kind {
 	const char *right; /* ends a message about a bad value */
 	const char *several;
 	int (*parse)(const char *word, struct size_spec *ret);
-	/* Why parse() refused it, to follow the word. */
+	/* Why parse() refused the word, to stand behind it in a message. */
 	const char *(*why)(const char *word, int err);
 	void (*apply)(const struct size_spec *spec, struct policy_device *device);
 };
 
-static bool is_zero(const char *word)
+static bool limits_is_zero(const char *word)
 {
 	size_t zeros = strspn(word, "0.");
 
 	return zeros && (!word[zeros] || !strcmp(word + zeros, "%"));
 }
 
-static const char *why_no_size(const char *word, int err)
+static const char *limits_why_no_size(const char *word, int err)
 {
 	if (err == -ERANGE)
 		return strchr(word, '%') ? "is more than the whole device"
 					 : "is more than any device has";
-	return is_zero(word) ? "would refuse every allocation" : "is not a size";
+	return limits_is_zero(word) ? "would refuse every allocation" : "is not a size";
 }
 
-static void apply_size(const struct size_spec *spec, struct policy_device *device)
+static void limits_apply_size(const struct size_spec *spec, struct policy_device *device)
 {
 	device->limit_bytes = spec->bytes;
 	device->limit_permille = spec->permille;
@@ -45,11 +45,11 @@ const struct limits_kind limits_memory = {
 	.right = "write it like 8GiB, 512M, 1.5G, 8GB or 25%",
 	.several = "8GiB,25%",
 	.parse = parse_size_spec,
-	.why = why_no_size,
-	.apply = apply_size,
+	.why = limits_why_no_size,
+	.apply = limits_apply_size,
 };
 
-static int parse_share(const char *word, struct size_spec *ret)
+static int limits_parse_share(const char *word, struct size_spec *ret)
 {
 	struct size_spec spec = {0};
 	int r = parse_permille(word, &spec.permille);
@@ -59,15 +59,15 @@ static int parse_share(const char *word, struct size_spec *ret)
 	return r;
 }
 
-static const char *why_no_share(const char *word, int err)
+static const char *limits_why_no_share(const char *word, int err)
 {
 	if (err == -ERANGE)
 		return "is more than the whole device";
-	return is_zero(word) ? "would stop the tenant for ever"
-			     : "is not a percentage in steps of 0.1";
+	return limits_is_zero(word) ? "would stop the tenant for ever"
+				    : "is not a percentage in steps of 0.1";
 }
 
-static void apply_share(const struct size_spec *spec, struct policy_device *device)
+static void limits_apply_share(const struct size_spec *spec, struct policy_device *device)
 {
 	device->share_permille = spec->permille;
 }
@@ -76,12 +76,13 @@ const struct limits_kind limits_compute = {
 	.option = "--compute",
 	.right = "write it like 25, 12.5% or off",
 	.several = "25,50",
-	.parse = parse_share,
-	.why = why_no_share,
-	.apply = apply_share,
+	.parse = limits_parse_share,
+	.why = limits_why_no_share,
+	.apply = limits_apply_share,
 };
 
-static void explain(const struct limits_kind *kind, const char *text, const char *word, int err)
+static void limits_explain(const struct limits_kind *kind, const char *text, const char *word,
+			   int err)
 {
 	if (*word)
 		say_error("%s \"%s\": \"%s\" %s; %s", kind->option, text, word,
@@ -110,7 +111,7 @@ int limits_parse(const struct limits_kind *kind, const char *text, struct limits
 		}
 		r = kind->parse(word, &limits.spec[limits.n++]);
 		if (r < 0)
-			explain(kind, text, word, r);
+			limits_explain(kind, text, word, r);
 	}
 	free(copy);
 	if (r < 0)

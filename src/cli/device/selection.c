@@ -21,7 +21,7 @@ bool selection_has(const struct selection *selection, unsigned int index)
 }
 
 /* NVIDIA's come first. */
-static unsigned int count_nvidia(const struct devices *d)
+static unsigned int selection_count_nvidia(const struct devices *d)
 {
 	unsigned int n = 0;
 
@@ -30,13 +30,13 @@ static unsigned int count_nvidia(const struct devices *d)
 	return n;
 }
 
-/* Some that stand together in the list, and that somebody numbers from 0. */
+/* A range of the list: one vendor's devices, which its variable numbers from 0. */
 struct range {
 	unsigned int first, end;
 };
 
 /* The device of the range that a word names, -ENODEV for none, -EINVAL for no name at all. */
-static int find(const struct devices *d, struct range range, const char *word)
+static int selection_find_device(const struct devices *d, struct range range, const char *word)
 {
 	uint8_t uuid[16];
 	uint64_t index;
@@ -51,7 +51,7 @@ static int find(const struct devices *d, struct range range, const char *word)
 	return -ENODEV;
 }
 
-static int explain(const struct devices *d, const char *list, const char *word, int r)
+static int selection_explain(const struct devices *d, const char *list, const char *word, int r)
 {
 	if (r == -EINVAL)
 		say_error("--gpu \"%s\": \"%s\" is neither an index nor a device's name; write it "
@@ -86,9 +86,9 @@ int selection_parse(const struct devices *devices, const char *list, struct sele
 		return -ENOMEM;
 	}
 	while (r >= 0 && (word = strsep(&rest, ","))) {
-		r = find(devices, (struct range){0, devices->n}, word);
+		r = selection_find_device(devices, (struct range){0, devices->n}, word);
 		if (r < 0) {
-			explain(devices, list, word, r);
+			selection_explain(devices, list, word, r);
 		} else if (selection_has(&sel, (unsigned int)r)) {
 			say_error(
 				"--gpu \"%s\": \"%s\" names GPU %d a second time; name each once, "
@@ -106,7 +106,7 @@ int selection_parse(const struct devices *devices, const char *list, struct sele
 	return 0;
 }
 
-static bool one_model(const struct devices *d, struct range range)
+static bool selection_one_model(const struct devices *d, struct range range)
 {
 	for (unsigned int i = range.first; i < range.end; i++)
 		if (strcmp(d->list[i].model, d->list[range.first].model))
@@ -114,13 +114,13 @@ static bool one_model(const struct devices *d, struct range range)
 	return true;
 }
 
-/* As find(), with the beginning of a name in place of the whole. */
-static int find_visible(const struct devices *d, struct range range, const char *word)
+/* As selection_find_device(), with the beginning of a name in place of the whole. */
+static int selection_find_visible(const struct devices *d, struct range range, const char *word)
 {
 	int found = -ENODEV;
 
 	if (strncasecmp(word, "GPU-", 4))
-		return find(d, range, word);
+		return selection_find_device(d, range, word);
 	for (unsigned int i = range.first; i < range.end; i++) {
 		if (strncasecmp(units_uuid(d->list[i].uuid).s, word, strlen(word)))
 			continue;
@@ -131,9 +131,12 @@ static int find_visible(const struct devices *d, struct range range, const char 
 	return found;
 }
 
-/* Adds those of the range that a variable leaves; -ENOTUNIQ for an index where none counts. */
-static int add_visible(const struct devices *d, struct range range, const char *variable,
-		       bool by_index, struct selection *sel)
+/*
+ * Adds those of the range that a variable leaves; -ENOTUNIQ for an index where indices tell
+ * nothing.
+ */
+static int selection_add_visible(const struct devices *d, struct range range, const char *variable,
+				 bool by_index, struct selection *sel)
 {
 	const char *text = getenv(variable);
 	char *copy, *rest, *word;
@@ -152,7 +155,7 @@ static int add_visible(const struct devices *d, struct range range, const char *
 
 		word += strspn(word, " ");
 		word[strcspn(word, " ")] = 0;
-		found = find_visible(d, range, word);
+		found = selection_find_visible(d, range, word);
 		if (found >= 0 && word[0] >= '0' && word[0] <= '9' && !by_index)
 			r = -ENOTUNIQ;
 		else if (found < 0 || selection_has(sel, (unsigned int)found))
@@ -167,13 +170,14 @@ static int add_visible(const struct devices *d, struct range range, const char *
 int selection_visible(const struct devices *devices, struct selection *ret)
 {
 	const char *order = getenv("CUDA_DEVICE_ORDER");
-	struct range nvidia = {0, count_nvidia(devices)}, amd = {nvidia.end, devices->n};
-	bool by_pci = (order && !strcmp(order, "PCI_BUS_ID")) || one_model(devices, nvidia);
+	struct range nvidia = {0, selection_count_nvidia(devices)}, amd = {nvidia.end, devices->n};
+	bool by_pci =
+		(order && !strcmp(order, "PCI_BUS_ID")) || selection_one_model(devices, nvidia);
 	struct selection sel = {.n = 0};
-	int r = add_visible(devices, nvidia, "CUDA_VISIBLE_DEVICES", by_pci, &sel);
+	int r = selection_add_visible(devices, nvidia, "CUDA_VISIBLE_DEVICES", by_pci, &sel);
 
 	if (r == 0)
-		r = add_visible(devices, amd, "ROCR_VISIBLE_DEVICES", true, &sel);
+		r = selection_add_visible(devices, amd, "ROCR_VISIBLE_DEVICES", true, &sel);
 	if (r < 0)
 		return r;
 	*ret = sel;

@@ -8,11 +8,11 @@
 #include "cli/device/topo.h"
 #include "nvidia/nvml_link.h"
 
-/* What a driver lists beyond that is not believed. */
+/* A driver that lists more devices is not believed. */
 #define NVIDIA_MOST 256
 
-/* Room for more devices, which are zero; links are made when all are known. */
-static struct topo_device *add_devices(struct topo *t, size_t more)
+/* Makes room for more devices, which are zero. Links are made when all devices are known. */
+static struct topo_device *topo_add_devices(struct topo *t, size_t more)
 {
 	struct topo_device *device = reallocarray(t->device, t->n + more, sizeof(*device));
 
@@ -24,7 +24,7 @@ static struct topo_device *add_devices(struct topo *t, size_t more)
 	return device;
 }
 
-static int read_nvidia(struct topo *t, struct nvml *nvml)
+static int topo_read_nvidia(struct topo *t, struct nvml *nvml)
 {
 	struct topo_device *device;
 	unsigned int n;
@@ -35,7 +35,7 @@ static int read_nvidia(struct topo *t, struct nvml *nvml)
 	if (!n)
 		return -ENODEV;
 	n = n < NVIDIA_MOST ? n : NVIDIA_MOST;
-	device = add_devices(t, n);
+	device = topo_add_devices(t, n);
 	if (!device)
 		return -ENOMEM;
 	for (unsigned int i = 0; i < n; i++) {
@@ -49,9 +49,9 @@ static int read_nvidia(struct topo *t, struct nvml *nvml)
 	return 0;
 }
 
-static int read_amd(struct topo *t, const struct topology *amd)
+static int topo_read_amd(struct topo *t, const struct topology *amd)
 {
-	struct topo_device *d = amd->gpu_count ? add_devices(t, amd->gpu_count) : NULL;
+	struct topo_device *d = amd->gpu_count ? topo_add_devices(t, amd->gpu_count) : NULL;
 
 	t->amd_hidden = amd->hidden;
 	t->amd_without_render_node = amd->without_render_node;
@@ -75,12 +75,12 @@ static int read_amd(struct topo *t, const struct topology *amd)
 	return 0;
 }
 
-static bool both_of(const struct topo *t, size_t i, size_t j, enum device_vendor vendor)
+static bool topo_both_of(const struct topo *t, size_t i, size_t j, enum device_vendor vendor)
 {
 	return t->device[i].device.vendor == vendor && t->device[j].device.vendor == vendor;
 }
 
-static int link_nvidia(struct topo *t, struct nvml *nvml)
+static int topo_link_nvidia(struct topo *t, struct nvml *nvml)
 {
 	for (size_t i = 0; i < t->n; i++)
 		for (size_t j = 0; j < t->n; j++) {
@@ -88,7 +88,7 @@ static int link_nvidia(struct topo *t, struct nvml *nvml)
 			struct nvml_link seen;
 			int r;
 
-			if (i == j || !both_of(t, i, j, DEVICE_NVIDIA))
+			if (i == j || !topo_both_of(t, i, j, DEVICE_NVIDIA))
 				continue;
 			r = nvml_link_get(nvml, t->device[i].index, t->device[j].index, &seen);
 			if (r < 0)
@@ -102,13 +102,13 @@ static int link_nvidia(struct topo *t, struct nvml *nvml)
 	return 0;
 }
 
-static void link_amd(struct topo *t, const struct topology *amd)
+static void topo_link_amd(struct topo *t, const struct topology *amd)
 {
 	for (size_t i = 0; i < t->n; i++)
 		for (size_t j = 0; j < t->n; j++) {
 			const struct topology_link *seen;
 
-			if (i == j || !both_of(t, i, j, DEVICE_AMD))
+			if (i == j || !topo_both_of(t, i, j, DEVICE_AMD))
 				continue;
 			seen = topology_link(amd, t->device[i].index, t->device[j].index);
 			if (!seen)
@@ -133,18 +133,18 @@ int topo_read(struct topo *ret)
 
 	t.nvidia_error = nvml_open(NULL, &nvml);
 	if (!t.nvidia_error)
-		t.nvidia_error = read_nvidia(&t, nvml);
+		t.nvidia_error = topo_read_nvidia(&t, nvml);
 	if (t.nvidia_error)
-		t.n = 0; /* some of its devices would look like all */
+		t.n = 0; /* or some of AMD's devices would look like all of them */
 	t.amd_error = topology_read(t.amd_root, &amd, &t.amd_complaint);
 	if (!t.amd_error)
-		t.amd_error = read_amd(&t, amd);
+		t.amd_error = topo_read_amd(&t, amd);
 	t.link = calloc(t.n * t.n + 1, sizeof(*t.link));
 	r = t.link && t.nvidia_error != -ENOMEM && t.amd_error != -ENOMEM ? 0 : -ENOMEM;
 	if (!r && !t.nvidia_error)
-		t.nvidia_error = link_nvidia(&t, nvml);
+		t.nvidia_error = topo_link_nvidia(&t, nvml);
 	if (!r && !t.amd_error)
-		link_amd(&t, amd);
+		topo_link_amd(&t, amd);
 	nvml_close(nvml);
 	if (r < 0) {
 		topo_free(&t);

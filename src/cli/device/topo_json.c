@@ -5,7 +5,7 @@
 #include "cli/out/json.h"
 #include "cli/out/units.h"
 
-static void device(struct json *j, const struct topo *topo, size_t at)
+static void topo_json_put_device(struct json *j, const struct topo *topo, size_t at)
 {
 	static const char *const vendors[] = {"nvidia", "amd"};
 	const struct topo_device *d = &topo->device[at];
@@ -31,7 +31,7 @@ static void device(struct json *j, const struct topo *topo, size_t at)
 	json_close(j, '}');
 }
 
-static void a_link(struct json *j, const struct topo *topo, size_t from, size_t to)
+static void topo_json_put_link(struct json *j, const struct topo *topo, size_t from, size_t to)
 {
 	const struct topo_link *l = topo_link(topo, from, to);
 
@@ -56,13 +56,13 @@ void topo_json(const struct topo *topo, FILE *out)
 	json_u64(&j, "version", TOPO_JSON_VERSION);
 	json_open(&j, "devices", '[');
 	for (size_t i = 0; i < topo->n; i++)
-		device(&j, topo, i);
+		topo_json_put_device(&j, topo, i);
 	json_close(&j, ']');
 	json_open(&j, "links", '[');
 	for (size_t i = 0; i < topo->n; i++)
 		for (size_t k = 0; k < topo->n; k++)
 			if (i != k && topo_link(topo, i, k)->reach)
-				a_link(&j, topo, i, k);
+				topo_json_put_link(&j, topo, i, k);
 	json_close(&j, ']');
 	json_text(&j, "nvidia_error", topo_nvidia_trouble(topo));
 	json_text(&j, "amd_error", topo_amd_trouble(topo));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* By a program of its own: the driver would stay in this one. */
+/* A program of its own measures, because the driver would stay in this process. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -22,7 +22,7 @@
 
 extern char **environ;
 
-static size_t device_of(const struct topo *topo, const char *id)
+static size_t topo_measure_device_of(const struct topo *topo, const char *id)
 {
 	size_t i = 0;
 
@@ -31,8 +31,8 @@ static size_t device_of(const struct topo *topo, const char *id)
 	return i;
 }
 
-/* What is not such a line, or of a device that NVML did not show, is passed over. */
-static void take_line(struct topo *topo, const char *line)
+/* Other lines are passed over, and those of a device that NVML did not show. */
+static void topo_measure_read_line(struct topo *topo, const char *line)
 {
 	char from[48], to[48];
 	uint32_t mb_per_s;
@@ -40,18 +40,23 @@ static void take_line(struct topo *topo, const char *line)
 
 	if (sscanf(line, LINE, from, to, &mb_per_s) != 3)
 		return;
-	i = device_of(topo, from);
-	j = device_of(topo, to);
+	i = topo_measure_device_of(topo, from);
+	j = topo_measure_device_of(topo, to);
 	if (i < topo->n && j < topo->n && i != j)
 		topo->link[i * topo->n + j].measured_mb_per_s = mb_per_s;
 }
 
-/* Its output is ours to read; -errno. */
-static int start(const char *path, FILE **ret_from, pid_t *ret_pid)
+/*
+ * Starts the program; its output is read from *ret_from, NULL if that cannot be opened. 0 or
+ * -errno.
+ */
+static int topo_measure_start(const char *path, FILE **ret_from, pid_t *ret_pid)
 {
 	char program[] = PROGRAM, *words[] = {program, NULL};
 	posix_spawn_file_actions_t actions;
 	int ends[2], r;
+	FILE *from;
+	pid_t pid;
 
 	if (pipe2(ends, O_CLOEXEC) < 0)
 		return -errno;
@@ -59,17 +64,21 @@ static int start(const char *path, FILE **ret_from, pid_t *ret_pid)
 	if (!r) {
 		r = posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
 		if (!r)
-			r = posix_spawn(ret_pid, path, &actions, NULL, words, environ);
+			r = posix_spawn(&pid, path, &actions, NULL, words, environ);
 		posix_spawn_file_actions_destroy(&actions);
 	}
 	close(ends[1]);
-	*ret_from = r ? NULL : fdopen(ends[0], "r");
-	if (!*ret_from)
+	from = r ? NULL : fdopen(ends[0], "r");
+	if (!from)
 		close(ends[0]);
-	return -r;
+	if (r)
+		return -r;
+	*ret_from = from;
+	*ret_pid = pid;
+	return 0;
 }
 
-static bool has_nvidia_links(const struct topo *topo)
+static bool topo_measure_has_nvidia_links(const struct topo *topo)
 {
 	for (size_t i = 0; i < topo->n; i++)
 		for (size_t j = 0; j < topo->n; j++)
@@ -83,19 +92,19 @@ int topo_measure(struct topo *topo)
 {
 	char path[PATH_MAX], *line = NULL;
 	int status = 0, r;
-	FILE *from;
-	pid_t pid;
+	FILE *from = NULL;
+	pid_t pid = -1;
 	size_t size = 0;
 
-	if (!has_nvidia_links(topo))
+	if (!topo_measure_has_nvidia_links(topo))
 		return 0;
 	if (library_program(PROGRAM, path) < 0)
 		return say_error(PROGRAM " is not beside this allot; install both together"), -1;
-	r = start(path, &from, &pid);
+	r = topo_measure_start(path, &from, &pid);
 	if (r < 0)
 		return say_error("cannot run \"%s\": %s", path, say_errno(-r)), -1;
 	while (from && getline(&line, &size, from) >= 0)
-		take_line(topo, line);
+		topo_measure_read_line(topo, line);
 	free(line);
 	if (from)
 		fclose(from);

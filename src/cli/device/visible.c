@@ -37,7 +37,7 @@ struct names {
 	char text[POLICY_DEVICES * (sizeof(struct units_text) + 1)];
 };
 
-static void add(struct names *names, const char *name)
+static void visible_append(struct names *names, const char *name)
 {
 	size_t len = strlen(names->text);
 
@@ -45,9 +45,9 @@ static void add(struct names *names, const char *name)
 	names->n++;
 }
 
-/* What is chosen, of either vendor: by `--gpu`, or what the policy names, in its order. */
-static const uint8_t *chosen(const struct devices *devices, const struct selection *gpus,
-			     const struct policy *policy, unsigned int i)
+/* The devices that are chosen, of either vendor: by `--gpu`, or by the policy, in its order. */
+static const uint8_t *visible_chosen(const struct devices *devices, const struct selection *gpus,
+				     const struct policy *policy, unsigned int i)
 {
 	if (gpus)
 		return i < gpus->n ? devices->list[gpus->index[i]].uuid : NULL;
@@ -55,9 +55,9 @@ static const uint8_t *chosen(const struct devices *devices, const struct selecti
 }
 
 /* The AMD devices that the command shall see, in order. */
-static void choose_amd(const struct devices *devices, const struct selection *gpus,
-		       const struct policy *policy, const struct devices *amd,
-		       struct selection *ret)
+static void visible_choose_amd(const struct devices *devices, const struct selection *gpus,
+			       const struct policy *policy, const struct devices *amd,
+			       struct selection *ret)
 {
 	struct selection left = {.n = 0};
 	const uint8_t *uuid;
@@ -70,18 +70,18 @@ static void choose_amd(const struct devices *devices, const struct selection *gp
 				ret->index[ret->n++] = left.index[i];
 		return;
 	}
-	for (unsigned int i = 0; (uuid = chosen(devices, gpus, policy, i)); i++)
+	for (unsigned int i = 0; (uuid = visible_chosen(devices, gpus, policy, i)); i++)
 		for (unsigned int k = 0; k < amd->n; k++)
 			if (!memcmp(amd->list[k].uuid, uuid, sizeof(amd->list[k].uuid)))
 				ret->index[ret->n++] = k;
 }
 
 /*
- * ROCm knows a GPU by its unique id. One that has none it counts, among those that the library
- * shows it: the tenant's.
+ * ROCm knows a GPU by its unique id. A GPU without one is known by its number among those that the
+ * library shows, which are the tenant's.
  */
-static struct units_text name_for_rocm(const struct devices *amd, unsigned int index,
-				       const struct policy *policy)
+static struct units_text visible_name_for_rocm(const struct devices *amd, unsigned int index,
+					       const struct policy *policy)
 {
 	struct units_text name = units_uuid(amd->list[index].uuid);
 	unsigned int before = 0;
@@ -99,8 +99,8 @@ static struct units_text name_for_rocm(const struct devices *amd, unsigned int i
  * hides. HIP takes CUDA's variable for its own where there is none for it, and would find nothing
  * of AMD's in ours.
  */
-static int set_amd(const struct devices *devices, const struct selection *gpus,
-		   const struct policy *policy, bool cuda_is_ours)
+static int visible_set_amd(const struct devices *devices, const struct selection *gpus,
+			   const struct policy *policy, bool cuda_is_ours)
 {
 	struct names rocr = {0}, hip = {0};
 	static struct devices amd;
@@ -109,13 +109,13 @@ static int set_amd(const struct devices *devices, const struct selection *gpus,
 	devices_read_amd(&amd);
 	if (!amd.n)
 		return 0;
-	choose_amd(devices, gpus, policy, &amd, &shown);
+	visible_choose_amd(devices, gpus, policy, &amd, &shown);
 	for (unsigned int i = 0; i < shown.n; i++) {
 		struct units_text index;
 
-		add(&rocr, name_for_rocm(&amd, shown.index[i], policy).s);
+		visible_append(&rocr, visible_name_for_rocm(&amd, shown.index[i], policy).s);
 		snprintf(index.s, sizeof(index.s), "%u", i);
-		add(&hip, index.s);
+		visible_append(&hip, index.s);
 	}
 	if ((shown.n || getenv(ROCR)) && setenv(ROCR, rocr.text, 1) < 0)
 		return -ENOMEM;
@@ -131,16 +131,16 @@ int visible_set(const struct devices *devices, const struct selection *gpus,
 
 	if (!gpus && (policy->flags & POLICY_ALL_DEVICES))
 		return 0;
-	for (unsigned int i = 0; (uuid = chosen(devices, gpus, policy, i)); i++) {
+	for (unsigned int i = 0; (uuid = visible_chosen(devices, gpus, policy, i)); i++) {
 		if (amd_identity_is(uuid))
 			amd = true;
 		else
-			add(&cuda, units_uuid(uuid).s);
+			visible_append(&cuda, units_uuid(uuid).s);
 	}
 	ours = cuda.n && (gpus || !getenv(CUDA));
 	if (ours && setenv(CUDA, cuda.text, 1) < 0)
 		return -ENOMEM;
-	return amd ? set_amd(devices, gpus, policy, ours) : 0;
+	return amd ? visible_set_amd(devices, gpus, policy, ours) : 0;
 }
 
 struct visible_text visible_words(void)

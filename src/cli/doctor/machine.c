@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/doctor/doctor.h"
+#include "cli/doctor/machine.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "cli/doctor/finding.h"
 #include "cli/exec/library.h"
 #include "cli/out/say.h"
 #include "cli/out/units.h"
@@ -27,7 +28,7 @@
 #define ROOM_BYTES (16u << 20)
 
 /* Has the dynamic linker preload it, as it will be; it complains on stderr and goes on. */
-static int try_preload(const char *library, char *ret, size_t size)
+static int machine_try_preload(const char *library, char *ret, size_t size)
 {
 	CLEANUP_CLOSE int out = -EBADF, in = -EBADF;
 	size_t len = 0;
@@ -61,13 +62,13 @@ static int try_preload(const char *library, char *ret, size_t size)
 	return len || !WIFEXITED(status) || WEXITSTATUS(status) ? -ELIBBAD : 0;
 }
 
-void doctor_library(void)
+void machine_check_library(void)
 {
 	char library[PATH_MAX], complaint[512] = "", what[PATH_MAX + 1024];
 	int r = library_find(library);
 
 	if (r == -EINVAL) {
-		doctor_says(DOCTOR_FAIL, "liballot.so is in a path with a space or a colon",
+		finding_say(FINDING_FAIL, "liballot.so is in a path with a space or a colon",
 			    "set ALLOT_LIBRARY to a copy or a link elsewhere");
 		return;
 	}
@@ -76,21 +77,21 @@ void doctor_library(void)
 
 		snprintf(what, sizeof(what), "liballot.so is not found: %s",
 			 chosen && *chosen ? chosen : "not beside this allot");
-		doctor_says(DOCTOR_FAIL, what,
+		finding_say(FINDING_FAIL, what,
 			    "install it together with allot, or set ALLOT_LIBRARY to its path");
 		return;
 	}
-	if (try_preload(library, complaint, sizeof(complaint)) < 0) {
+	if (machine_try_preload(library, complaint, sizeof(complaint)) < 0) {
 		snprintf(what, sizeof(what), "%s cannot be preloaded: %s", library, complaint);
-		doctor_says(DOCTOR_FAIL, what, "build it on this machine, against its libc");
+		finding_say(FINDING_FAIL, what, "build it on this machine, against its libc");
 		return;
 	}
 	snprintf(what, sizeof(what), "%s can be preloaded", library);
-	doctor_says(DOCTOR_OK, what, NULL);
+	finding_say(FINDING_OK, what, NULL);
 }
 
-/* Who waits for a share sleeps on a word that processes share; a sandbox may forbid that. */
-void doctor_kernel(void)
+/* A launch that waits for its share sleeps on a shared futex; a sandbox may forbid that. */
+void machine_check_kernel(void)
 {
 	const struct timespec now = {0};
 	uint32_t word = 0;
@@ -98,13 +99,13 @@ void doctor_kernel(void)
 
 	syscall(SYS_futex, &word, FUTEX_WAIT, 1, &now, NULL, 0);
 	if (errno == EAGAIN) {
-		doctor_says(DOCTOR_OK, "the kernel lets processes wait for each other (futex)",
+		finding_say(FINDING_OK, "the kernel lets processes wait for each other (futex)",
 			    NULL);
 		return;
 	}
 	snprintf(what, sizeof(what), "processes cannot wait for each other (futex): %s",
 		 say_errno(errno));
-	doctor_says(DOCTOR_FAIL, what,
+	finding_say(FINDING_FAIL, what,
 		    "allow futex(2) in the sandbox or container: shares of compute need it");
 }
 
@@ -112,7 +113,7 @@ void doctor_kernel(void)
  * What the ledger's liveness stands on: another descriptor sees a lock, a mapping keeps it after
  * its descriptor is closed, and it ends with the mapping. 0, -ENOLCK when not so, else -errno.
  */
-static int try_lock(const char *path)
+static int machine_try_lock(const char *path)
 {
 	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
 	struct flock seen = lock;
@@ -141,26 +142,26 @@ static int try_lock(const char *path)
 	return r;
 }
 
-static void check_locks(const char *runtime)
+static void machine_check_locks(const char *runtime)
 {
 	char path[PATH_MAX + 32], what[PATH_MAX + 160];
 	int r;
 
 	snprintf(path, sizeof(path), "%s/.doctor-%ld", runtime, (long)getpid());
-	r = try_lock(path);
+	r = machine_try_lock(path);
 	unlink(path);
 	if (!r) {
-		doctor_says(DOCTOR_OK, "regions there can be mapped and locked", NULL);
+		finding_say(FINDING_OK, "regions there can be mapped and locked", NULL);
 		return;
 	}
 	snprintf(what, sizeof(what), "a region in %s cannot be locked: %s", runtime, say_errno(r));
-	doctor_says(DOCTOR_FAIL, what,
+	finding_say(FINDING_FAIL, what,
 		    r == -ENOSPC || r == -EDQUOT
 			    ? "make room there, or set ALLOT_RUNTIME_DIR to another directory"
 			    : "set ALLOT_RUNTIME_DIR to a directory on tmpfs or a local disk");
 }
 
-static void check_filesystem(const char *runtime)
+static void machine_check_filesystem(const char *runtime)
 {
 	char what[PATH_MAX + 128];
 	struct statfs fs;
@@ -171,21 +172,21 @@ static void check_filesystem(const char *runtime)
 	    fs.f_type == SMB2_SUPER_MAGIC || fs.f_type == FUSE_SUPER_MAGIC) {
 		snprintf(what, sizeof(what), "%s is on a network or user-space file system",
 			 runtime);
-		doctor_says(DOCTOR_WARN, what,
+		finding_say(FINDING_WARN, what,
 			    "set ALLOT_RUNTIME_DIR to a directory on tmpfs: tenants of several "
 			    "machines must not meet");
 	} else if (fs.f_type != TMPFS_MAGIC && fs.f_type != RAMFS_MAGIC) {
 		snprintf(what, sizeof(what), "%s is on a disk: tenants outlive a reboot", runtime);
-		doctor_says(DOCTOR_WARN, what, "mount tmpfs there, or set ALLOT_RUNTIME_DIR");
+		finding_say(FINDING_WARN, what, "mount tmpfs there, or set ALLOT_RUNTIME_DIR");
 	}
 	if ((uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize < ROOM_BYTES) {
 		snprintf(what, sizeof(what), "%s has only %s left", runtime,
 			 units_bytes((uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize).s);
-		doctor_says(DOCTOR_WARN, what, "make room: new tenants will be refused");
+		finding_say(FINDING_WARN, what, "make room: new tenants will be refused");
 	}
 }
 
-void doctor_runtime_dir(const char *runtime)
+void machine_check_runtime_dir(const char *runtime)
 {
 	char what[PATH_MAX + 128];
 	struct stat st;
@@ -195,33 +196,33 @@ void doctor_runtime_dir(const char *runtime)
 		if (mkdir(runtime, 0700) < 0 || lstat(runtime, &st) < 0) {
 			snprintf(what, sizeof(what), "cannot make %s: %s", runtime,
 				 say_errno(errno));
-			doctor_says(DOCTOR_FAIL, what,
+			finding_say(FINDING_FAIL, what,
 				    "set ALLOT_RUNTIME_DIR to a directory of yours");
 			return;
 		}
 	}
 	if (!S_ISDIR(st.st_mode)) {
 		snprintf(what, sizeof(what), "%s is not a directory", runtime);
-		doctor_says(DOCTOR_FAIL, what, "remove it, or set ALLOT_RUNTIME_DIR");
+		finding_say(FINDING_FAIL, what, "remove it, or set ALLOT_RUNTIME_DIR");
 		return;
 	}
 	if (st.st_uid != geteuid() && st.st_uid != 0) {
 		snprintf(what, sizeof(what), "%s belongs to user %u", runtime,
 			 (unsigned int)st.st_uid);
-		doctor_says(DOCTOR_FAIL, what, "set ALLOT_RUNTIME_DIR to a directory of yours");
+		finding_say(FINDING_FAIL, what, "set ALLOT_RUNTIME_DIR to a directory of yours");
 		return;
 	}
 	if (st.st_mode & 022) {
 		snprintf(what, sizeof(what), "%s can be written by others (mode %04o)", runtime,
 			 st.st_mode & 07777);
-		doctor_says(DOCTOR_FAIL, what, "chmod 0700 it");
+		finding_say(FINDING_FAIL, what, "chmod 0700 it");
 	} else {
 		snprintf(what, sizeof(what), "runtime directory %s", runtime);
-		doctor_says(DOCTOR_OK, what, NULL);
+		finding_say(FINDING_OK, what, NULL);
 	}
-	check_filesystem(runtime);
-	check_locks(runtime);
+	machine_check_filesystem(runtime);
+	machine_check_locks(runtime);
 	if (access("/proc/1/status", R_OK) < 0)
-		doctor_says(DOCTOR_WARN, "/proc hides other users' processes (hidepid)",
+		finding_say(FINDING_WARN, "/proc hides other users' processes (hidepid)",
 			    "quotas hold; \"allot ps\" cannot show their host pids");
 }

@@ -5,7 +5,7 @@
 #include "cli/out/say.h"
 #include "guard/guard.h"
 
-static int enter(void *guard)
+static int guarded_enter(void *guard)
 {
 	struct guard_complaint complaint = {""};
 
@@ -25,7 +25,7 @@ int guarded_launch(const struct enrolment *e, const struct dmem_entry *cgroup, c
 		enroll_undo(e);
 		return r;
 	}
-	r = launch_supervised(command, enter, guard, &status);
+	r = launch_supervised(command, guarded_enter, guard, &status);
 	guard_close(guard);
 	dmem_leave(cgroup);
 	if (r || e->generated)

@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cli/command.h"
+#include "cli/exit_status.h"
 #include "cli/out/say.h"
 
 int launch_prepend(const char *variable, const char *item, const char *separators)
@@ -61,7 +61,7 @@ int launch_exec(char **argv)
 }
 
 /* What a parent hands on. Signals that report its own faults and its children are not among it. */
-static void forwarded_signals(sigset_t *ret)
+static void launch_forwarded_signals(sigset_t *ret)
 {
 	static const int own[] = {SIGSEGV, SIGBUS,  SIGILL,  SIGFPE, SIGTRAP,
 				  SIGSYS,  SIGTTIN, SIGTTOU, SIGABRT};
@@ -72,13 +72,13 @@ static void forwarded_signals(sigset_t *ret)
 }
 
 /* Stops with the child, so that the shell sees a stopped job; the shell's SIGCONT wakes both. */
-static void stop_with_child(pid_t child)
+static void launch_stop_with_child(pid_t child)
 {
 	raise(SIGSTOP);
 	kill(child, SIGCONT);
 }
 
-static int supervise(pid_t child, const sigset_t *set)
+static int launch_supervise(pid_t child, const sigset_t *set)
 {
 	siginfo_t info;
 	int status;
@@ -87,7 +87,7 @@ static int supervise(pid_t child, const sigset_t *set)
 		while (waitpid(child, &status, WNOHANG | WUNTRACED) == child) {
 			if (!WIFSTOPPED(status))
 				return status;
-			stop_with_child(child);
+			launch_stop_with_child(child);
 		}
 		if (sigwaitinfo(set, &info) < 0)
 			continue;
@@ -106,7 +106,7 @@ int launch_supervised(char **argv, int (*enter)(void *arg), void *arg, int *ret_
 	int r;
 
 	fflush(stdout);
-	forwarded_signals(&set);
+	launch_forwarded_signals(&set);
 	/* An inherited SIG_IGN would reap the child behind our back; the child gets it back. */
 	void (*chld)(int) = signal(SIGCHLD, SIG_DFL);
 
@@ -120,7 +120,7 @@ int launch_supervised(char **argv, int (*enter)(void *arg), void *arg, int *ret_
 		r = enter ? enter(arg) : 0;
 		_exit(r ? r : launch_exec(argv));
 	}
-	*ret_status = supervise(child, &set);
+	*ret_status = launch_supervise(child, &set);
 	return 0;
 }
 

@@ -7,14 +7,16 @@
 #include <string.h>
 #include <unistd.h>
 
-static int binary_dir(char ret[static PATH_MAX])
+static int library_binary_dir(char ret[static PATH_MAX])
 {
-	ssize_t n = readlink("/proc/self/exe", ret, PATH_MAX - 1);
+	char path[PATH_MAX];
+	ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
 
 	if (n < 0)
 		return -errno;
-	ret[n] = 0;
-	*strrchr(ret, '/') = 0;
+	path[n] = 0;
+	*strrchr(path, '/') = 0;
+	memcpy(ret, path, sizeof(path));
 	return 0;
 }
 
@@ -22,17 +24,19 @@ static int binary_dir(char ret[static PATH_MAX])
  * The first of `places`, relative to the binary, that holds `file`. ALLOT_LIBDIR is the library
  * directory relative to the prefix.
  */
-static int find(const char *const places[], const char *file, char ret[static PATH_MAX])
+static int library_search(const char *const places[], const char *file, char ret[static PATH_MAX])
 {
-	char dir[PATH_MAX], path[PATH_MAX * 2];
-	int r = binary_dir(dir);
+	char dir[PATH_MAX], path[PATH_MAX * 2], real[PATH_MAX];
+	int r = library_binary_dir(dir);
 
 	if (r < 0)
 		return r;
 	for (; *places; places++) {
 		snprintf(path, sizeof(path), "%s/%s/%s", dir, *places, file);
-		if (!access(path, R_OK) && realpath(path, ret))
+		if (!access(path, R_OK) && realpath(path, real)) {
+			memcpy(ret, real, sizeof(real));
 			return 0;
+		}
 	}
 	return -ENOENT;
 }
@@ -48,7 +52,7 @@ int library_find(char ret[static PATH_MAX])
 		if (access(chosen, R_OK) < 0 || !realpath(chosen, path))
 			return -errno;
 	} else {
-		r = find(places, "liballot.so", path);
+		r = library_search(places, "liballot.so", path);
 	}
 	if (r < 0)
 		return r;
@@ -63,7 +67,7 @@ int library_program(const char *name, char ret[static PATH_MAX])
 	static const char *const places[] = {"../tools", "../" ALLOT_LIBEXECDIR "/allot",
 					     "../libexec/allot", NULL};
 
-	return find(places, name, ret);
+	return library_search(places, name, ret);
 }
 
 int library_sim_dir(char ret[static PATH_MAX])
@@ -76,11 +80,12 @@ int library_sim_dir(char ret[static PATH_MAX])
 
 	if (chosen && *chosen) {
 		snprintf(path, sizeof(path), "%s/libcuda.so.1", chosen);
-		if (access(path, R_OK) < 0 || !realpath(chosen, ret))
+		if (access(path, R_OK) < 0 || !realpath(chosen, path))
 			return -errno;
+		memcpy(ret, path, sizeof(path));
 		return 0;
 	}
-	r = find(places, "libcuda.so.1", path);
+	r = library_search(places, "libcuda.so.1", path);
 	if (r < 0)
 		return r;
 	/* libcuda.so.1 is a plain file there, so its directory survives realpath(). */

@@ -29,10 +29,10 @@
 #define ANSWER_S 10
 #define START_S	 20
 #define OTHER_S	 2
-/* A daemon that starts a server just then turns away who asks. */
+/* A daemon that is just starting a server refuses questions; this long it is asked again. */
 #define BUSY_S	 3
 
-static int join(char ret[static PATH_MAX], const char *dir, const char *name)
+static int mps_daemon_join_path(char ret[static PATH_MAX], const char *dir, const char *name)
 {
 	int n = snprintf(ret, PATH_MAX, "%s/%s", dir, name);
 
@@ -41,13 +41,15 @@ static int join(char ret[static PATH_MAX], const char *dir, const char *name)
 
 int mps_daemon_at(const char *runtime, struct mps_daemon *ret)
 {
-	if (join(ret->root, runtime, ".mps") < 0 || join(ret->pipe, ret->root, "pipe") < 0 ||
-	    join(ret->log, ret->root, "log") < 0 || strlen(ret->pipe) > MPS_PIPE_MAX)
+	if (mps_daemon_join_path(ret->root, runtime, ".mps") < 0 ||
+	    mps_daemon_join_path(ret->pipe, ret->root, "pipe") < 0 ||
+	    mps_daemon_join_path(ret->log, ret->root, "log") < 0 ||
+	    strlen(ret->pipe) > MPS_PIPE_MAX)
 		return -ENAMETOOLONG;
 	return 0;
 }
 
-static int find_control(char ret[static PATH_MAX])
+static int mps_daemon_find_control(char ret[static PATH_MAX])
 {
 	static const char *const places[] = {CONTROL, "/usr/bin/" CONTROL,
 					     "/usr/local/bin/" CONTROL};
@@ -64,7 +66,7 @@ static int find_control(char ret[static PATH_MAX])
 int mps_daemon_find(struct mps_daemon *daemon)
 {
 	char path[PATH_MAX], server[PATH_MAX];
-	int r = find_control(path);
+	int r = mps_daemon_find_control(path);
 
 	if (r < 0)
 		return r;
@@ -75,14 +77,14 @@ int mps_daemon_find(struct mps_daemon *daemon)
 		return err_errno();
 	memcpy(path, daemon->control, sizeof(path));
 	*strrchr(path, '/') = 0;
-	r = join(server, path, SERVER);
+	r = mps_daemon_join_path(server, path, SERVER);
 	if (r < 0)
 		return r;
 	return access(server, X_OK) && program_find(SERVER, server) < 0 ? -ENOPKG : 0;
 }
 
 /* A nameless file for a child's input or output: unlike a pipe it never makes anybody wait. */
-static int scratch(const char *content)
+static int mps_daemon_make_scratch(const char *content)
 {
 	CLEANUP_CLOSE int low = memfd_create("allot", MFD_CLOEXEC);
 	CLEANUP_CLOSE int fd = -EBADF;
@@ -97,7 +99,7 @@ static int scratch(const char *content)
 	return r < 0 ? r : TAKE_FD(fd);
 }
 
-static void close_others(void)
+static void mps_daemon_close_others(void)
 {
 	/* Older kernels: what is ours closes itself, what we inherited has low numbers. */
 	if (close_range(STDERR_FILENO + 1, ~0u, 0) < 0)
@@ -109,7 +111,8 @@ static void close_others(void)
  * The daemon is every tenant's: of our caller's environment it gets what finds programs and
  * libraries, and nothing that chooses devices, preloads or limits.
  */
-static _Noreturn void become_control(const struct mps_daemon *daemon, char *option, int in, int out)
+static _Noreturn void mps_daemon_become_control(const struct mps_daemon *daemon, char *option,
+						int in, int out)
 {
 	static char name[] = CONTROL;
 	char *path = NULL, *libraries = NULL, *pipe = NULL, *log = NULL;
@@ -128,25 +131,25 @@ static _Noreturn void become_control(const struct mps_daemon *daemon, char *opti
 	if (dup2(in, STDIN_FILENO) < 0 || dup2(out, STDOUT_FILENO) < 0 ||
 	    dup2(out, STDERR_FILENO) < 0 || chdir("/") < 0)
 		_exit(127);
-	close_others();
+	mps_daemon_close_others();
 	execve(daemon->control, argv, envp);
 	_exit(127);
 }
 
-static double now_s(void)
+static double mps_daemon_now_s(void)
 {
 	return (double)now_monotonic_ns() / (double)NS_PER_S;
 }
 
 /* 0, -ETIMEDOUT (it is killed) or -EPROTO for an end that is not 0. */
-static int wait_limited(pid_t child, double limit_s)
+static int mps_daemon_wait_limited(pid_t child, double limit_s)
 {
-	double end = now_s() + limit_s;
+	double end = mps_daemon_now_s() + limit_s;
 	unsigned int us = 200;
 	int status;
 
 	while (!waitpid(child, &status, WNOHANG)) {
-		if (now_s() > end) {
+		if (mps_daemon_now_s() > end) {
 			kill(child, SIGKILL);
 			waitpid(child, &status, 0);
 			return -ETIMEDOUT;
@@ -156,7 +159,7 @@ static int wait_limited(pid_t child, double limit_s)
 	return WIFEXITED(status) && !WEXITSTATUS(status) ? 0 : -EPROTO;
 }
 
-static void note_said(struct mps_daemon *daemon, int out)
+static void mps_daemon_note_said(struct mps_daemon *daemon, int out)
 {
 	ssize_t n = pread(out, daemon->said, sizeof(daemon->said) - 1, 0);
 
@@ -170,10 +173,10 @@ static void note_said(struct mps_daemon *daemon, int out)
 }
 
 /* Runs the control program, `input` on its standard input; errors of wait_limited, or -errno. */
-static int control(struct mps_daemon *daemon, char *option, const char *input)
+static int mps_daemon_run_control(struct mps_daemon *daemon, char *option, const char *input)
 {
-	CLEANUP_CLOSE int in = scratch(input);
-	CLEANUP_CLOSE int out = scratch("");
+	CLEANUP_CLOSE int in = mps_daemon_make_scratch(input);
+	CLEANUP_CLOSE int out = mps_daemon_make_scratch("");
 	void (*chld)(int);
 	pid_t child;
 	int r;
@@ -184,20 +187,21 @@ static int control(struct mps_daemon *daemon, char *option, const char *input)
 	chld = signal(SIGCHLD, SIG_DFL);
 	child = fork();
 	if (!child)
-		become_control(daemon, option, in, out);
-	r = child < 0 ? err_errno() : wait_limited(child, ANSWER_S);
+		mps_daemon_become_control(daemon, option, in, out);
+	r = child < 0 ? err_errno() : mps_daemon_wait_limited(child, ANSWER_S);
 	signal(SIGCHLD, chld);
-	note_said(daemon, out);
+	mps_daemon_note_said(daemon, out);
 	return r;
 }
 
-static int ask(struct mps_daemon *daemon, const char *words)
+static int mps_daemon_tell(struct mps_daemon *daemon, const char *words)
 {
-	double end = now_s() + BUSY_S;
+	double end = mps_daemon_now_s() + BUSY_S;
 	unsigned int us = 10000;
 	int r;
 
-	while ((r = control(daemon, NULL, words)) == -EPROTO && now_s() < end)
+	while ((r = mps_daemon_run_control(daemon, NULL, words)) == -EPROTO &&
+	       mps_daemon_now_s() < end)
 		shared_file_nap(&us, 200000);
 	return r;
 }
@@ -206,44 +210,44 @@ int mps_daemon_ask(struct mps_daemon *daemon)
 {
 	if (mps_probe(daemon->pipe))
 		return -ENOENT;
-	return ask(daemon, "get_server_list\n") ? -ETIMEDOUT : 0;
+	return mps_daemon_tell(daemon, "get_server_list\n") ? -ETIMEDOUT : 0;
 }
 
-static bool failed(struct mps_daemon *daemon, long server)
+static bool mps_daemon_server_failed(struct mps_daemon *daemon, long server)
 {
 	char word[64];
 
 	snprintf(word, sizeof(word), "get_server_status %ld\n", server);
-	return !ask(daemon, word) && !strcmp(daemon->said, "FAULT");
+	return !mps_daemon_tell(daemon, word) && !strcmp(daemon->said, "FAULT");
 }
 
 /* A daemon has one server for each user that has clients, which are few. */
-static long failed_server(struct mps_daemon *daemon)
+static long mps_daemon_look_for_failed(struct mps_daemon *daemon)
 {
 	char list[sizeof(daemon->said)], *p = list, *end;
 
-	if (ask(daemon, "get_server_list\n"))
+	if (mps_daemon_tell(daemon, "get_server_list\n"))
 		return 0;
 	memcpy(list, daemon->said, sizeof(list));
 	for (long server; (server = strtol(p, &end, 10)) > 0; p = end)
-		if (failed(daemon, server))
+		if (mps_daemon_server_failed(daemon, server))
 			return server;
 	return 0;
 }
 
 long mps_daemon_failed_server(struct mps_daemon *daemon, double limit_s)
 {
-	double until = now_s() + limit_s;
+	double until = mps_daemon_now_s() + limit_s;
 	unsigned int us = 50000;
 	long server;
 
-	while ((server = failed_server(daemon)) && now_s() < until)
+	while ((server = mps_daemon_look_for_failed(daemon)) && mps_daemon_now_s() < until)
 		shared_file_nap(&us, 400000);
 	return server;
 }
 
 /* The lock that one who starts or ends the daemon holds: a descriptor or -errno. */
-static int lock(const struct mps_daemon *daemon, int how)
+static int mps_daemon_lock(const struct mps_daemon *daemon, int how)
 {
 	CLEANUP_CLOSE int dir = shared_file_open_dir(daemon->root);
 	CLEANUP_CLOSE int fd = -EBADF;
@@ -256,7 +260,7 @@ static int lock(const struct mps_daemon *daemon, int how)
 	return flock(fd, how) < 0 ? err_errno() : TAKE_FD(fd);
 }
 
-static int make_dir(const char *path)
+static int mps_daemon_make_dir(const char *path)
 {
 	CLEANUP_CLOSE int fd = -EBADF;
 
@@ -270,15 +274,15 @@ static int make_dir(const char *path)
  * It says that it started before its socket is open. One that will not start may be in the way of
  * another whose starter was killed meanwhile: that one will do.
  */
-static int begin(struct mps_daemon *daemon)
+static int mps_daemon_launch(struct mps_daemon *daemon)
 {
 	static char option[] = "-d";
-	int r = control(daemon, option, "");
-	double end = now_s() + (r ? OTHER_S : START_S);
+	int r = mps_daemon_run_control(daemon, option, "");
+	double end = mps_daemon_now_s() + (r ? OTHER_S : START_S);
 	unsigned int us = 1000;
 
 	while (mps_probe(daemon->pipe)) {
-		if (now_s() > end)
+		if (mps_daemon_now_s() > end)
 			return r ? r : -EPROTO;
 		shared_file_nap(&us, 50000);
 	}
@@ -288,19 +292,19 @@ static int begin(struct mps_daemon *daemon)
 int mps_daemon_start(struct mps_daemon *daemon)
 {
 	CLEANUP_CLOSE int held = -EBADF;
-	int r = make_dir(daemon->root);
+	int r = mps_daemon_make_dir(daemon->root);
 
 	if (!r)
-		r = make_dir(daemon->pipe);
+		r = mps_daemon_make_dir(daemon->pipe);
 	if (!r)
-		r = make_dir(daemon->log);
+		r = mps_daemon_make_dir(daemon->log);
 	if (r < 0)
 		return r;
-	held = lock(daemon, LOCK_EX);
+	held = mps_daemon_lock(daemon, LOCK_EX);
 	if (held < 0)
 		return held;
 	r = mps_daemon_ask(daemon);
-	return r == -ENOENT ? begin(daemon) : r;
+	return r == -ENOENT ? mps_daemon_launch(daemon) : r;
 }
 
 int mps_daemon_end(struct mps_daemon *daemon, bool (*needed)(const void *arg), const void *arg)
@@ -310,14 +314,14 @@ int mps_daemon_end(struct mps_daemon *daemon, bool (*needed)(const void *arg), c
 
 	if (mps_probe(daemon->pipe))
 		return 0;
-	held = lock(daemon, LOCK_EX | LOCK_NB);
+	held = mps_daemon_lock(daemon, LOCK_EX | LOCK_NB);
 	if (held < 0)
 		return held == -EWOULDBLOCK ? 0 : held;
 	if (needed(arg))
 		return 0;
 	r = mps_daemon_find(daemon);
 	if (!r)
-		r = control(daemon, NULL, "quit\n");
+		r = mps_daemon_run_control(daemon, NULL, "quit\n");
 	/* It may answer only when its last client is gone, but takes no new ones from now on. */
 	return r && r != -ETIMEDOUT ? r : 1;
 }

@@ -14,14 +14,14 @@
 
 #define SCRIPT_DEPTH 5 /* the kernel's own bound on interpreters of interpreters */
 
-static const char *base_name(const char *path)
+static const char *program_base_name(const char *path)
 {
 	const char *slash = strrchr(path, '/');
 
 	return slash ? slash + 1 : path;
 }
 
-static int check_executable(const char *path)
+static int program_check_executable(const char *path)
 {
 	struct stat st;
 
@@ -35,27 +35,32 @@ static int check_executable(const char *path)
 int program_find(const char *command, char ret[static PATH_MAX])
 {
 	const char *path = getenv("PATH");
-	int found = -ENOENT;
+	char candidate[PATH_MAX];
+	int r, found = -ENOENT;
 
 	if (!*command)
 		return -ENOENT;
 	if (strchr(command, '/')) {
-		if (snprintf(ret, PATH_MAX, "%s", command) >= PATH_MAX)
+		if (snprintf(candidate, PATH_MAX, "%s", command) >= PATH_MAX)
 			return -ENAMETOOLONG;
-		return check_executable(ret);
+		r = program_check_executable(candidate);
+		if (!r)
+			strcpy(ret, candidate);
+		return r;
 	}
 	if (!path)
 		path = "/bin:/usr/bin";
 	for (const char *p = path;; p++) {
 		size_t len = strcspn(p, ":");
-		int r;
 
 		/* An empty element is the current directory. */
-		if (snprintf(ret, PATH_MAX, "%.*s%s%s", (int)len, p, len ? "/" : "./", command) <
-		    PATH_MAX) {
-			r = check_executable(ret);
-			if (!r)
+		if (snprintf(candidate, PATH_MAX, "%.*s%s%s", (int)len, p, len ? "/" : "./",
+			     command) < PATH_MAX) {
+			r = program_check_executable(candidate);
+			if (!r) {
+				strcpy(ret, candidate);
 				return 0;
+			}
 			if (r == -EACCES)
 				found = r;
 		}
@@ -69,7 +74,7 @@ int program_find(const char *command, char ret[static PATH_MAX])
  * The dynamic linker that PT_INTERP names, "" when there is none. -ENOEXEC when the file is no ELF
  * file that this machine's kernel could run as it is.
  */
-static int read_interpreter(int fd, const Elf64_Ehdr *eh, char *ret, size_t size)
+static int program_read_interpreter(int fd, const Elf64_Ehdr *eh, char *ret, size_t size)
 {
 	*ret = 0;
 	if (eh->e_phentsize != sizeof(Elf64_Phdr))
@@ -94,12 +99,13 @@ static int read_interpreter(int fd, const Elf64_Ehdr *eh, char *ret, size_t size
 }
 
 /* The dynamic linker may be the command itself ("ld-linux-x86-64.so.2 ./app"): it preloads. */
-static bool is_glibc_linker(const char *path)
+static bool program_is_glibc_linker(const char *path)
 {
-	return !strncmp(base_name(path), "ld-linux", 8) || !strncmp(base_name(path), "ld64.so", 7);
+	return !strncmp(program_base_name(path), "ld-linux", 8) ||
+	       !strncmp(program_base_name(path), "ld64.so", 7);
 }
 
-static bool gains_privilege(const char *path, const struct stat *st)
+static bool program_gains_privilege(const char *path, const struct stat *st)
 {
 	if ((st->st_mode & S_ISUID) && st->st_uid != getuid())
 		return true;
@@ -108,7 +114,7 @@ static bool gains_privilege(const char *path, const struct stat *st)
 	return getuid() && getxattr(path, "security.capability", NULL, 0) > 0;
 }
 
-static enum program_kind elf_kind(int fd, const Elf64_Ehdr *eh, struct program *p)
+static enum program_kind program_elf_kind(int fd, const Elf64_Ehdr *eh, struct program *p)
 {
 	char real[PATH_MAX];
 
@@ -121,28 +127,28 @@ static enum program_kind elf_kind(int fd, const Elf64_Ehdr *eh, struct program *
 	if (eh->e_machine != EM_AARCH64)
 		return PROGRAM_MACHINE;
 #endif
-	if (read_interpreter(fd, eh, p->interpreter, sizeof(p->interpreter)) < 0)
+	if (program_read_interpreter(fd, eh, p->interpreter, sizeof(p->interpreter)) < 0)
 		return PROGRAM_STATIC;
 	if (!p->interpreter[0]) {
-		bool linker = is_glibc_linker(p->path) ||
-			      (realpath(p->path, real) && is_glibc_linker(real));
+		bool linker = program_is_glibc_linker(p->path) ||
+			      (realpath(p->path, real) && program_is_glibc_linker(real));
 
 		return linker ? PROGRAM_OK : PROGRAM_STATIC;
 	}
-	return is_glibc_linker(p->interpreter) ? PROGRAM_OK : PROGRAM_FOREIGN;
+	return program_is_glibc_linker(p->interpreter) ? PROGRAM_OK : PROGRAM_FOREIGN;
 }
 
 /*
  * The program that a script's first line names. For env(1) it is the first word that is neither an
  * option nor an assignment; that is a guess (options may take a word), so *ret_sure is false.
  */
-static void script_interpreter(char *line, char *ret, size_t size, bool *ret_sure)
+static void program_script_interpreter(char *line, char *ret, size_t size, bool *ret_sure)
 {
 	char *save = NULL, *word;
 
 	line[strcspn(line, "\n")] = 0;
 	word = strtok_r(line + 2, " \t\r", &save);
-	*ret_sure = !word || strcmp(base_name(word), "env");
+	*ret_sure = !word || strcmp(program_base_name(word), "env");
 	if (!*ret_sure) {
 		do
 			word = strtok_r(NULL, " \t\r", &save);
@@ -151,7 +157,7 @@ static void script_interpreter(char *line, char *ret, size_t size, bool *ret_sur
 	snprintf(ret, size, "%s", word ? word : "");
 }
 
-static int examine(const char *command, int depth, struct program *p)
+static int program_examine_file(const char *command, int depth, struct program *p)
 {
 	union {
 		Elf64_Ehdr eh;
@@ -171,7 +177,7 @@ static int examine(const char *command, int depth, struct program *p)
 	if (fd < 0 && errno != EACCES)
 		return -errno;
 	if (fd < 0) { /* executable but not readable: no more to look at */
-		if (gains_privilege(p->path, &st))
+		if (program_gains_privilege(p->path, &st))
 			p->kind = PROGRAM_SETID;
 		return 0;
 	}
@@ -181,8 +187,8 @@ static int examine(const char *command, int depth, struct program *p)
 		return r;
 	}
 	if (!memcmp(head.text, ELFMAG, SELFMAG)) {
-		p->kind = elf_kind(fd, &head.eh, p);
-		if (p->kind == PROGRAM_OK && gains_privilege(p->path, &st))
+		p->kind = program_elf_kind(fd, &head.eh, p);
+		if (p->kind == PROGRAM_OK && program_gains_privilege(p->path, &st))
 			p->kind = PROGRAM_SETID;
 		close(fd);
 		return 0;
@@ -190,18 +196,18 @@ static int examine(const char *command, int depth, struct program *p)
 	close(fd);
 	/* The kernel ignores setuid bits of scripts. No first line: execvp() gives it to sh. */
 	if (strncmp(head.text, "#!", 2))
-		return examine("/bin/sh", depth + 1, p);
-	script_interpreter(head.text, next, sizeof(next), &sure);
+		return program_examine_file("/bin/sh", depth + 1, p);
+	program_script_interpreter(head.text, next, sizeof(next), &sure);
 	if (depth >= SCRIPT_DEPTH || !*next)
 		return sure ? -ENOEXEC : 0;
-	r = examine(next, depth + 1, p);
+	r = program_examine_file(next, depth + 1, p);
 	return sure ? r : 0;
 }
 
 int program_examine(const char *command, struct program *ret)
 {
 	struct program p = {.kind = PROGRAM_OK};
-	int r = examine(command, 0, &p);
+	int r = program_examine_file(command, 0, &p);
 
 	if (r < 0)
 		return r;

@@ -7,22 +7,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/command.h"
 #include "cli/exec/mps_daemon.h"
+#include "cli/exit_status.h"
 #include "cli/out/say.h"
 #include "cli/out/units.h"
-#include "cli/tenant/tenants.h"
+#include "cli/tenant/runtime.h"
 #include "ledger/tenant.h"
 #include "nvidia/mps.h"
 
 /* Programs that saw their work fail end soon, most of them. */
 #define RECOVERY_S 3
 
-static int locate(struct mps_daemon *daemon)
+static int space_locate_daemon(struct mps_daemon *daemon)
 {
 	char runtime[PATH_MAX];
 
-	if (tenants_runtime(runtime) < 0)
+	if (runtime_find(runtime) < 0)
 		return EXIT_ALLOT;
 	if (mps_daemon_at(runtime, daemon) < 0)
 		return say_error("--mode space: the sockets of MPS do not fit into %s/.mps/pipe, "
@@ -33,7 +33,7 @@ static int locate(struct mps_daemon *daemon)
 }
 
 /* A client has one daemon; another's would not keep this tenant apart from ours. */
-static int check_nested(const struct mps_daemon *daemon)
+static int space_check_nested(const struct mps_daemon *daemon)
 {
 	const char *pipe = getenv(MPS_PIPE);
 
@@ -44,7 +44,7 @@ static int check_nested(const struct mps_daemon *daemon)
 			 pipe);
 }
 
-static int find(struct mps_daemon *daemon)
+static int space_find_control(struct mps_daemon *daemon)
 {
 	const char *chosen = getenv("ALLOT_MPS_CONTROL");
 	int r = mps_daemon_find(daemon);
@@ -64,11 +64,11 @@ static int find(struct mps_daemon *daemon)
 int space_check(void)
 {
 	static struct mps_daemon daemon;
-	int r = locate(&daemon);
+	int r = space_locate_daemon(&daemon);
 
 	if (!r)
-		r = check_nested(&daemon);
-	return r ? r : find(&daemon);
+		r = space_check_nested(&daemon);
+	return r ? r : space_find_control(&daemon);
 }
 
 int space_check_part(const struct policy *policy)
@@ -85,7 +85,7 @@ int space_check_part(const struct policy *policy)
 	return 0;
 }
 
-static int start(struct mps_daemon *daemon)
+static int space_start_daemon(struct mps_daemon *daemon)
 {
 	int r = mps_daemon_start(daemon);
 
@@ -105,7 +105,7 @@ static int start(struct mps_daemon *daemon)
 }
 
 /* The command would get no GPU, for a reason that nothing else tells. */
-static int check_server(struct mps_daemon *daemon)
+static int space_check_server(struct mps_daemon *daemon)
 {
 	long server = mps_daemon_failed_server(daemon, RECOVERY_S);
 
@@ -124,8 +124,9 @@ int space_enter(const struct policy *policy)
 	uint32_t permille;
 	int r = space_check_part(policy);
 
-	if (r || (r = locate(&daemon)) || (r = check_nested(&daemon)) || (r = find(&daemon)) ||
-	    (r = start(&daemon)) || (r = check_server(&daemon)))
+	if (r || (r = space_locate_daemon(&daemon)) || (r = space_check_nested(&daemon)) ||
+	    (r = space_find_control(&daemon)) || (r = space_start_daemon(&daemon)) ||
+	    (r = space_check_server(&daemon)))
 		return r;
 	if (policy_part(policy, &permille) < 0 || setenv(MPS_PIPE, daemon.pipe, 1) < 0 ||
 	    setenv(MPS_LOG, daemon.log, 1) < 0 ||
@@ -137,30 +138,31 @@ int space_enter(const struct policy *policy)
 	return 0;
 }
 
-static int needs_daemon(const char *name, const char *dir, void *arg)
+static int space_tenant_needs_daemon(const char *name, const char *dir, void *arg)
 {
 	static struct policy policy;
 
 	(void)name;
 	(void)arg;
-	/* What cannot be read may be another version's, and in use. */
+	/* A policy that cannot be read may be of another version, and in use. */
 	return policy_load(dir, &policy) < 0 || policy.mode == POLICY_MODE_SPACE;
 }
 
-static bool needed(const void *runtime)
+static bool space_is_needed(const void *runtime)
 {
 	/* An error counts: better a daemon too many than one too few. */
-	return tenant_list(runtime, needs_daemon, NULL) != 0;
+	return tenant_list(runtime, space_tenant_needs_daemon, NULL) != 0;
 }
 
 bool space_sweep(const char *runtime)
 {
 	static struct mps_daemon daemon;
 
-	return !mps_daemon_at(runtime, &daemon) && mps_daemon_end(&daemon, needed, runtime) > 0;
+	return !mps_daemon_at(runtime, &daemon) &&
+	       mps_daemon_end(&daemon, space_is_needed, runtime) > 0;
 }
 
-static void report_part(const struct policy *before, const struct policy *after)
+static void space_report_part(const struct policy *before, const struct policy *after)
 {
 	uint32_t was, is;
 
@@ -172,7 +174,7 @@ static void report_part(const struct policy *before, const struct policy *after)
 		printf("  what the running ones start asks for the old part, and gets no GPU\n");
 }
 
-static void report_priority(const struct policy *before, const struct policy *after)
+static void space_report_priority(const struct policy *before, const struct policy *after)
 {
 	bool yields = policy_yields(after);
 
@@ -189,8 +191,8 @@ void space_report(const struct policy *before, const struct policy *after)
 {
 	if (after->mode != POLICY_MODE_SPACE)
 		return;
-	report_part(before, after);
-	report_priority(before, after);
+	space_report_part(before, after);
+	space_report_priority(before, after);
 }
 
 int space_daemon(const char *runtime)

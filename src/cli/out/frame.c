@@ -23,10 +23,10 @@ struct entry {
 	int permille;
 };
 
-static struct frame_line *add(struct frame *f, const char *fmt, ...)
+static struct frame_line *frame_add_line(struct frame *f, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 
-static struct frame_line *add(struct frame *f, const char *fmt, ...)
+static struct frame_line *frame_add_line(struct frame *f, const char *fmt, ...)
 {
 	struct frame_line *line = &f->line[f->n < FRAME_LINES ? f->n++ : FRAME_LINES - 1];
 	va_list ap;
@@ -40,48 +40,48 @@ static struct frame_line *add(struct frame *f, const char *fmt, ...)
 	return line;
 }
 
-static int permille_of(uint64_t part, uint64_t whole)
+static int frame_permille_of(uint64_t part, uint64_t whole)
 {
 	double x = whole ? (double)part * 1000 / (double)whole : 0;
 
 	return x > 1000 ? 1000 : (int)x;
 }
 
-static enum frame_level level_of(int permille)
+static enum frame_level frame_level_of(int permille)
 {
 	return permille < 750 ? FRAME_CALM : permille < 950 ? FRAME_HIGH : FRAME_FULL;
 }
 
-static uint64_t used_of(const struct entry *e)
+static uint64_t frame_used_of(const struct entry *e)
 {
 	return e->device ? e->device->used_bytes : 0;
 }
 
-static uint64_t refusals_of(const struct entry *e)
+static uint64_t frame_refusals_of(const struct entry *e)
 {
 	return e->device ? e->device->refusals : 0;
 }
 
 /* Measured, that is. */
-static bool has_compute(const struct entry *e)
+static bool frame_has_compute(const struct entry *e)
 {
 	return e->device && policy_meters(&e->tenant->snapshot->policy) &&
 	       !amd_identity_is(e->device->uuid);
 }
 
 /* Of an AMD GPU's, on which nobody measures. */
-static bool has_units(const struct entry *e)
+static bool frame_has_units(const struct entry *e)
 {
 	return e->device && e->device->compute.units;
 }
 
 /* Over a minute, so that the order holds still. */
-static uint32_t achieved_of(const struct entry *e)
+static uint32_t frame_achieved_of(const struct entry *e)
 {
-	return has_compute(e) ? e->device->compute.achieved_60s_bp : 0;
+	return frame_has_compute(e) ? e->device->compute.achieved_60s_bp : 0;
 }
 
-static int compare_names(const struct entry *x, const struct entry *y)
+static int frame_compare_names(const struct entry *x, const struct entry *y)
 {
 	int r = strcmp(x->tenant->name, y->tenant->name);
 
@@ -90,25 +90,25 @@ static int compare_names(const struct entry *x, const struct entry *y)
 	return memcmp(x->device->uuid, y->device->uuid, sizeof(x->device->uuid));
 }
 
-static int compare(const void *a, const void *b, void *sort)
+static int frame_compare_entries(const void *a, const void *b, void *sort)
 {
 	const struct entry *x = a, *y = b;
 	uint64_t u = 0, v = 0;
 
 	if (*(enum frame_sort *)sort == FRAME_BY_MEMORY) {
-		u = used_of(x);
-		v = used_of(y);
+		u = frame_used_of(x);
+		v = frame_used_of(y);
 	} else if (*(enum frame_sort *)sort == FRAME_BY_COMPUTE) {
-		u = achieved_of(x);
-		v = achieved_of(y);
+		u = frame_achieved_of(x);
+		v = frame_achieved_of(y);
 	} else if (*(enum frame_sort *)sort == FRAME_BY_REFUSALS) {
-		u = refusals_of(x);
-		v = refusals_of(y);
+		u = frame_refusals_of(x);
+		v = frame_refusals_of(y);
 	}
-	return u != v ? (u < v ? 1 : -1) : compare_names(x, y);
+	return u != v ? (u < v ? 1 : -1) : frame_compare_names(x, y);
 }
 
-static int collect(const struct tenants *tenants, struct entry *entries)
+static int frame_collect(const struct tenants *tenants, struct entry *entries)
 {
 	int n = 0;
 
@@ -124,8 +124,8 @@ static int collect(const struct tenants *tenants, struct entry *entries)
 				return n;
 			if (t->snapshot->ndevices) {
 				e.device = &t->snapshot->device[d];
-				e.permille =
-					permille_of(e.device->used_bytes, e.device->limit_bytes);
+				e.permille = frame_permille_of(e.device->used_bytes,
+							       e.device->limit_bytes);
 			}
 			entries[n++] = e;
 		}
@@ -134,7 +134,7 @@ static int collect(const struct tenants *tenants, struct entry *entries)
 }
 
 /* The selection follows its tenant, wherever sorting puts it, and begins at its first device. */
-static int select_entry(const struct entry *entries, int n, struct frame_state *state)
+static int frame_select_entry(const struct entry *entries, int n, struct frame_state *state)
 {
 	int at = -1;
 
@@ -153,8 +153,11 @@ static int select_entry(const struct entry *entries, int n, struct frame_state *
 	return at;
 }
 
-/* At the right edge, where the bars end; on a narrow screen it wins over what is left of it. */
-static void put_right(struct frame_line *line, const char *right, int width)
+/*
+ * Puts words at the right edge, where the bars end. On a narrow screen they hide the words left of
+ * them.
+ */
+static void frame_put_right(struct frame_line *line, const char *right, int width)
 {
 	int room = (int)sizeof(line->text) - 1;
 	size_t len = strlen(line->text);
@@ -167,10 +170,10 @@ static void put_right(struct frame_line *line, const char *right, int width)
 	snprintf(line->text + room, sizeof(line->text) - (size_t)room, "%s", right);
 }
 
-static void add_bar(struct frame *f, int permille, enum frame_level level, int bar_lines)
+static void frame_add_bar(struct frame *f, int permille, enum frame_level level, int bar_lines)
 {
 	for (int i = 0; i < bar_lines; i++) {
-		struct frame_line *line = add(f, "%s", "");
+		struct frame_line *line = frame_add_line(f, "%s", "");
 
 		line->bar_permille = permille;
 		line->level = level;
@@ -178,23 +181,24 @@ static void add_bar(struct frame *f, int permille, enum frame_level level, int b
 }
 
 /* A tenant in mode space has its part of the SMs, and may be busy there all the time. */
-static uint32_t time_target_of(const struct entry *e)
+static uint32_t frame_time_target_of(const struct entry *e)
 {
 	return e->tenant->snapshot->policy.mode == POLICY_MODE_SPACE
 		       ? 1000
 		       : e->device->compute.target_permille;
 }
 
-/* A full bar is what the tenant may count on; to have that is no reason for colours. */
-static void add_compute(struct frame *f, const struct entry *e, bool selected, int width,
-			int bar_lines)
+/* A full bar is what the tenant may count on, and having that much is no reason for colours. */
+static void frame_add_compute(struct frame *f, const struct entry *e, bool selected, int width,
+			      int bar_lines)
 {
 	const struct snapshot_compute *compute = &e->device->compute;
-	int permille = permille_of(compute->achieved_1s_bp, time_target_of(e) * 10);
+	int permille = frame_permille_of(compute->achieved_1s_bp, frame_time_target_of(e) * 10);
 	struct frame_line *line;
 	char right[128];
 
-	line = add(f, "  %-16s %s", "compute", compute_how(&e->tenant->snapshot->policy).s);
+	line = frame_add_line(f, "  %-16s %s", "compute",
+			      compute_how(&e->tenant->snapshot->policy).s);
 	if (e->tenant->snapshot->policy.mode == POLICY_MODE_SPACE)
 		snprintf(line->text + strlen(line->text), sizeof(line->text) - strlen(line->text),
 			 ", %s of the SMs", units_permille(compute->target_permille).s);
@@ -202,30 +206,31 @@ static void add_compute(struct frame *f, const struct entry *e, bool selected, i
 		snprintf(line->text + strlen(line->text), sizeof(line->text) - strlen(line->text),
 			 ", owes %s", units_duration((uint64_t)compute->debt_ns).s);
 	snprintf(right, sizeof(right), "%u.%u%% of %s  %3d%%", compute->achieved_1s_bp / 100,
-		 compute->achieved_1s_bp / 10 % 10, units_permille(time_target_of(e)).s,
+		 compute->achieved_1s_bp / 10 % 10, units_permille(frame_time_target_of(e)).s,
 		 permille / 10);
-	put_right(line, right, width);
+	frame_put_right(line, right, width);
 	line->strong = true;
 	line->selected = selected;
-	add_bar(f, permille, FRAME_CALM, bar_lines);
+	frame_add_bar(f, permille, FRAME_CALM, bar_lines);
 }
 
-static void add_units(struct frame *f, const struct entry *e, bool selected, int width)
+static void frame_add_units(struct frame *f, const struct entry *e, bool selected, int width)
 {
 	const struct snapshot_compute *compute = &e->device->compute;
 	struct frame_line *line;
 	char right[64];
 
-	line = add(f, "  %-16s %s", "compute", compute_how(&e->tenant->snapshot->policy).s);
+	line = frame_add_line(f, "  %-16s %s", "compute",
+			      compute_how(&e->tenant->snapshot->policy).s);
 	snprintf(right, sizeof(right), "%" PRIu32 " units, %s", compute->units,
 		 units_permille(compute->target_permille).s);
-	put_right(line, right, width);
+	frame_put_right(line, right, width);
 	line->strong = true;
 	line->selected = selected;
 }
 
-static void add_entry(struct frame *f, const struct entry *e, bool selected, int width,
-		      int bar_lines)
+static void frame_add_entry(struct frame *f, const struct entry *e, bool selected, int width,
+			    int bar_lines)
 {
 	unsigned int live = tenants_live(e->tenant->snapshot);
 	struct units_text quota = limits_words(&e->tenant->snapshot->policy.device[0]);
@@ -235,43 +240,43 @@ static void add_entry(struct frame *f, const struct entry *e, bool selected, int
 
 	if (e->device && e->device->limit_bytes)
 		quota = units_bytes(e->device->limit_bytes);
-	snprintf(right, sizeof(right), "%s of %s  %3d%%", units_bytes(used_of(e)).s, quota.s,
+	snprintf(right, sizeof(right), "%s of %s  %3d%%", units_bytes(frame_used_of(e)).s, quota.s,
 		 e->permille / 10);
 	if (e->device)
 		device = units_uuid_short(e->device->uuid);
 	/* A short name makes room for an AMD device's long one. */
-	line = add(f, "%c %-*.63s %s  %u process%s", selected ? '>' : ' ',
-		   strlen(device.s) > 12 ? 8 : 16, e->tenant->name, device.s, live,
-		   live == 1 ? "" : "es");
-	if (refusals_of(e))
+	line = frame_add_line(f, "%c %-*.63s %s  %u process%s", selected ? '>' : ' ',
+			      strlen(device.s) > 12 ? 8 : 16, e->tenant->name, device.s, live,
+			      live == 1 ? "" : "es");
+	if (frame_refusals_of(e))
 		snprintf(line->text + strlen(line->text), sizeof(line->text) - strlen(line->text),
-			 "  %" PRIu64 " refused", refusals_of(e));
-	put_right(line, right, width);
+			 "  %" PRIu64 " refused", frame_refusals_of(e));
+	frame_put_right(line, right, width);
 	line->strong = true;
 	line->selected = selected;
-	add_bar(f, e->permille, level_of(e->permille), bar_lines);
-	if (has_compute(e))
-		add_compute(f, e, selected, width, bar_lines);
-	if (has_units(e))
-		add_units(f, e, selected, width);
+	frame_add_bar(f, e->permille, frame_level_of(e->permille), bar_lines);
+	if (frame_has_compute(e))
+		frame_add_compute(f, e, selected, width, bar_lines);
+	if (frame_has_units(e))
+		frame_add_units(f, e, selected, width);
 }
 
-/* Where it leaves room for some processes. */
-static void add_graph(struct frame *f, const struct entry *e, int height)
+/* The graph is shown where it leaves room for some processes. */
+static void frame_add_graph(struct frame *f, const struct entry *e, int height)
 {
 	struct graph graph;
 
 	if (height && f->n + GRAPH_ROWS + 2 + 4 > height)
 		return;
-	graph = graph_draw(e->device->compute.history_bp, time_target_of(e));
-	add(f, "%s", "");
+	graph = graph_draw(e->device->compute.history_bp, frame_time_target_of(e));
+	frame_add_line(f, "%s", "");
 	for (int i = 0; i < GRAPH_ROWS; i++)
-		add(f, "%s", graph.row[i]);
-	add(f, "%s", "");
+		frame_add_line(f, "%s", graph.row[i]);
+	frame_add_line(f, "%s", "");
 }
 
 /* So that columns stand below each other. */
-static int gpu_width(const struct snapshot *v)
+static int frame_gpu_width(const struct snapshot *v)
 {
 	int width = 12;
 
@@ -283,13 +288,13 @@ static int gpu_width(const struct snapshot *v)
 	return width;
 }
 
-static void add_processes(struct frame *f, const struct tenant_entry *t, int height)
+static void frame_add_processes(struct frame *f, const struct tenant_entry *t, int height)
 {
 	const struct snapshot *v = t->snapshot;
-	int width = gpu_width(v);
+	int width = frame_gpu_width(v);
 
-	add(f, "  %9s %9s  %-*s  %9s  %9s  %s", "PID", "HOST PID", width, "GPU", "USED", "DRIVER",
-	    "COMMAND")
+	frame_add_line(f, "  %9s %9s  %-*s  %9s  %9s  %s", "PID", "HOST PID", width, "GPU", "USED",
+		       "DRIVER", "COMMAND")
 		->strong = true;
 	for (int p = 0; p < v->nprocesses; p++) {
 		const struct snapshot_process *process = &v->process[p];
@@ -304,17 +309,18 @@ static void add_processes(struct frame *f, const struct tenant_entry *t, int hei
 			/* The last line of the screen is for the keys. */
 			if (height && f->n >= height - 1)
 				return;
-			add(f, "  %9" PRIu32 " %9" PRIu32 "  %-*s  %9s  %9s  %s", process->info.pid,
-			    process->host_pid, width, units_uuid_short(v->device[d].uuid).s,
-			    units_bytes(use->used_bytes).s,
-			    use->driver_bytes ? units_bytes(use->driver_bytes).s : "-",
-			    process->info.command);
+			frame_add_line(f, "  %9" PRIu32 " %9" PRIu32 "  %-*s  %9s  %9s  %s",
+				       process->info.pid, process->host_pid, width,
+				       units_uuid_short(v->device[d].uuid).s,
+				       units_bytes(use->used_bytes).s,
+				       use->driver_bytes ? units_bytes(use->driver_bytes).s : "-",
+				       process->info.command);
 		}
 	}
 }
 
-static void add_title(struct frame *f, const struct tenants *tenants,
-		      const struct frame_state *state)
+static void frame_add_title(struct frame *f, const struct tenants *tenants,
+			    const struct frame_state *state)
 {
 	static const char *const sorts[] = {"memory", "compute", "name", "refusals"};
 	unsigned int live = 0, unreadable = 0;
@@ -325,37 +331,37 @@ static void add_title(struct frame *f, const struct tenants *tenants,
 		else
 			live += tenants_live(tenants->list[i].snapshot);
 	}
-	add(f, "allot: %zu tenant%s, %u process%s, by %s", tenants->n, tenants->n == 1 ? "" : "s",
-	    live, live == 1 ? "" : "es", sorts[state->sort])
+	frame_add_line(f, "allot: %zu tenant%s, %u process%s, by %s", tenants->n,
+		       tenants->n == 1 ? "" : "s", live, live == 1 ? "" : "es", sorts[state->sort])
 		->strong = true;
 	if (unreadable)
-		add(f, "%u tenant%s cannot be read: see \"allot ps\"", unreadable,
-		    unreadable == 1 ? "" : "s");
+		frame_add_line(f, "%u tenant%s cannot be read: see \"allot ps\"", unreadable,
+			       unreadable == 1 ? "" : "s");
 }
 
 /* Of `lines` a bar with its words takes all, less one for air where there are more than two. */
-static int entry_height(const struct entry *e, int lines)
+static int frame_entry_height(const struct entry *e, int lines)
 {
 	int air = lines > 2;
 
-	return (lines - air) * (has_compute(e) ? 2 : 1) + has_units(e) + air;
+	return (lines - air) * (frame_has_compute(e) ? 2 : 1) + frame_has_units(e) + air;
 }
 
-static bool fit(const struct entry *entries, int n, int lines, int height)
+static bool frame_fit(const struct entry *entries, int n, int lines, int height)
 {
 	for (int i = 0; i < n; i++)
-		height -= entry_height(&entries[i], lines);
+		height -= frame_entry_height(&entries[i], lines);
 	return height >= 0;
 }
 
 /* The page that `at` is on. */
-static void turn_page(const struct entry *entries, int n, int lines, int height, int at,
-		      int *ret_first, int *ret_last)
+static void frame_turn_page(const struct entry *entries, int n, int lines, int height, int at,
+			    int *ret_first, int *ret_last)
 {
 	int first = 0, used = 0, i;
 
 	for (i = 0; i < n; i++) {
-		int need = entry_height(&entries[i], lines);
+		int need = frame_entry_height(&entries[i], lines);
 
 		if (used + need > height && i > first) {
 			if (at < i)
@@ -373,35 +379,35 @@ void frame_build(const struct tenants *tenants, struct frame_state *state, int w
 		 struct frame *ret)
 {
 	static struct entry entries[MAX_ENTRIES];
-	int n = collect(tenants, entries), at, lines, first = 0, last = n;
+	int n = frame_collect(tenants, entries), at, lines, first = 0, last = n;
 
 	ret->n = 0;
-	add_title(ret, tenants, state);
+	frame_add_title(ret, tenants, state);
 	if (!n) {
-		add(ret, "no tenants in %s; \"allot run\" makes one", tenants->runtime);
+		frame_add_line(ret, "no tenants in %s; \"allot run\" makes one", tenants->runtime);
 		return;
 	}
-	qsort_r(entries, (size_t)n, sizeof(*entries), compare, &state->sort);
-	at = select_entry(entries, n, state);
+	qsort_r(entries, (size_t)n, sizeof(*entries), frame_compare_entries, &state->sort);
+	at = frame_select_entry(entries, n, state);
 	if (state->processes) {
-		add_entry(ret, &entries[at], true, width, 2);
-		if (has_compute(&entries[at]))
-			add_graph(ret, &entries[at], height);
-		add_processes(ret, entries[at].tenant, height);
+		frame_add_entry(ret, &entries[at], true, width, 2);
+		if (frame_has_compute(&entries[at]))
+			frame_add_graph(ret, &entries[at], height);
+		frame_add_processes(ret, entries[at].tenant, height);
 		return;
 	}
 	/* Tall bars and air when all fit, then less of both, then pages. */
 	height -= ret->n + 1;
 	lines = 2;
-	if (height >= 0 && fit(entries, n, 4, height))
+	if (height >= 0 && frame_fit(entries, n, 4, height))
 		lines = 4;
-	else if (height >= 0 && fit(entries, n, 3, height))
+	else if (height >= 0 && frame_fit(entries, n, 3, height))
 		lines = 3;
 	if (height >= 0)
-		turn_page(entries, n, lines, height, at, &first, &last);
+		frame_turn_page(entries, n, lines, height, at, &first, &last);
 	for (int i = first; i < last; i++) {
-		add_entry(ret, &entries[i], height >= 0 && i == at, width, lines > 3 ? 2 : 1);
+		frame_add_entry(ret, &entries[i], height >= 0 && i == at, width, lines > 3 ? 2 : 1);
 		if (lines > 2)
-			add(ret, "%s", "");
+			frame_add_line(ret, "%s", "");
 	}
 }

@@ -7,7 +7,7 @@
 #define BARS 5
 
 /* Hundredths of a percent at the upper edge: five steps of a size that reads well. */
-static uint32_t scale_of(const uint32_t *history_bp, uint32_t target_permille)
+static uint32_t graph_scale_of(const uint32_t *history_bp, uint32_t target_permille)
 {
 	static const uint32_t scales[] = {500, 1000, 2500, 5000};
 	uint32_t most = 0;
@@ -28,7 +28,7 @@ static uint32_t scale_of(const uint32_t *history_bp, uint32_t target_permille)
 struct graph graph_draw(const uint32_t history_bp[static SNAPSHOT_SECONDS],
 			uint32_t target_permille)
 {
-	uint32_t scale = scale_of(history_bp, target_permille), step = scale / BARS;
+	uint32_t scale = graph_scale_of(history_bp, target_permille), step = scale / BARS;
 	struct graph g;
 
 	for (int i = 0; i < BARS; i++) {

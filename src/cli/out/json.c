@@ -6,7 +6,7 @@
 
 #include "cli/out/text.h"
 
-static void put_string(FILE *out, const char *s)
+static void json_put_string(FILE *out, const char *s)
 {
 	const unsigned char *p = (const unsigned char *)s;
 
@@ -27,14 +27,14 @@ static void put_string(FILE *out, const char *s)
 	putc('"', out);
 }
 
-static void begin(struct json *j, const char *key)
+static void json_begin(struct json *j, const char *key)
 {
 	if (j->more)
 		putc(',', j->out);
 	if (j->depth)
 		fprintf(j->out, "\n%*s", (int)j->depth * 2, "");
 	if (key) {
-		put_string(j->out, key);
+		json_put_string(j->out, key);
 		fputs(": ", j->out);
 	}
 	j->more = true;
@@ -42,7 +42,7 @@ static void begin(struct json *j, const char *key)
 
 void json_open(struct json *j, const char *key, char bracket)
 {
-	begin(j, key);
+	json_begin(j, key);
 	putc(bracket, j->out);
 	j->depth++;
 	j->more = false;
@@ -65,37 +65,37 @@ void json_text(struct json *j, const char *key, const char *value)
 		json_null(j, key);
 		return;
 	}
-	begin(j, key);
-	put_string(j->out, value);
+	json_begin(j, key);
+	json_put_string(j->out, value);
 }
 
 void json_u64(struct json *j, const char *key, uint64_t value)
 {
-	begin(j, key);
+	json_begin(j, key);
 	fprintf(j->out, "%" PRIu64, value);
 }
 
 void json_number(struct json *j, const char *key, double value)
 {
-	begin(j, key);
+	json_begin(j, key);
 	fprintf(j->out, "%.6g", value);
 }
 
 void json_i64(struct json *j, const char *key, int64_t value)
 {
-	begin(j, key);
+	json_begin(j, key);
 	fprintf(j->out, "%" PRId64, value);
 }
 
 void json_bool(struct json *j, const char *key, bool value)
 {
-	begin(j, key);
+	json_begin(j, key);
 	fputs(value ? "true" : "false", j->out);
 }
 
 void json_null(struct json *j, const char *key)
 {
-	begin(j, key);
+	json_begin(j, key);
 	fputs("null", j->out);
 }
 

@@ -15,17 +15,17 @@
 /* No kernel lasts so long: the figure is damaged. */
 #define ABSURD_NS (3600 * NS_PER_S)
 
-static bool shares(const struct tenant_entry *e)
+static bool ps_compute_has_shares(const struct tenant_entry *e)
 {
 	return !e->error && e->snapshot->policy.compute != POLICY_COMPUTE_OFF;
 }
 
-static void bp_cell(struct table *t, uint32_t bp)
+static void ps_compute_put_points(struct table *t, uint32_t bp)
 {
 	table_cell(t, "%u.%u%%", bp / 100, bp / 10 % 10);
 }
 
-static void tenant_cells(struct table *t, const struct tenant_entry *e, const char *device)
+static void ps_compute_put_tenant(struct table *t, const struct tenant_entry *e, const char *device)
 {
 	const struct policy *policy = &e->snapshot->policy;
 
@@ -38,7 +38,7 @@ static void tenant_cells(struct table *t, const struct tenant_entry *e, const ch
 				    : controller_by_id(policy->controller)->name);
 }
 
-static void units_cell(struct table *t, uint32_t units)
+static void ps_compute_put_units(struct table *t, uint32_t units)
 {
 	if (units)
 		table_cell(t, "%" PRIu32, units);
@@ -46,43 +46,43 @@ static void units_cell(struct table *t, uint32_t units)
 		table_cell(t, "%s", "");
 }
 
-/* Nothing was used yet, or nobody measures it. */
-static void unknown_cells(struct table *t)
+/* For a tenant that used nothing yet, or whose use nobody measures. */
+static void ps_compute_put_unknown(struct table *t)
 {
 	for (int i = 0; i < 3; i++)
 		table_cell(t, "-");
 	table_cell(t, "%s", "");
 }
 
-static void device_row(struct table *t, const struct tenant_entry *e,
-		       const struct snapshot_device *d)
+static void ps_compute_put_device(struct table *t, const struct tenant_entry *e,
+				  const struct snapshot_device *d)
 {
 	const struct snapshot_compute *compute = &d->compute;
 
-	tenant_cells(t, e, units_uuid_short(d->uuid).s);
+	ps_compute_put_tenant(t, e, units_uuid_short(d->uuid).s);
 	table_cell(t, "%s", units_permille(compute->target_permille).s);
-	units_cell(t, compute->units);
-	/* Units of its own are nobody else's, so nobody measures what is done on them. */
+	ps_compute_put_units(t, compute->units);
+	/* A tenant's compute units are its own, so nobody measures what it does on them. */
 	if (!policy_meters(&e->snapshot->policy) || amd_identity_is(d->uuid)) {
-		unknown_cells(t);
+		ps_compute_put_unknown(t);
 		return;
 	}
-	bp_cell(t, compute->achieved_1s_bp);
-	bp_cell(t, compute->achieved_60s_bp);
+	ps_compute_put_points(t, compute->achieved_1s_bp);
+	ps_compute_put_points(t, compute->achieved_60s_bp);
 	table_cell(t, "%s", units_duration(compute->throttled_ns).s);
 	table_cell(t, "%s", compute->debt_ns > 0 ? units_duration((uint64_t)compute->debt_ns).s
 						 : "");
 }
 
 /* A tenant that used no device yet. */
-static void idle_row(struct table *t, const struct tenant_entry *e)
+static void ps_compute_put_idle(struct table *t, const struct tenant_entry *e)
 {
 	uint32_t share = e->snapshot->policy.device[0].share_permille;
 
-	tenant_cells(t, e, "each");
+	ps_compute_put_tenant(t, e, "each");
 	table_cell(t, "%s", share ? units_permille(share).s : "-");
-	units_cell(t, 0);
-	unknown_cells(t);
+	ps_compute_put_units(t, 0);
+	ps_compute_put_unknown(t);
 }
 
 int ps_compute(const struct tenants *tenants, FILE *out)
@@ -97,13 +97,13 @@ int ps_compute(const struct tenants *tenants, FILE *out)
 	for (size_t i = 0; i < tenants->n; i++) {
 		const struct tenant_entry *e = &tenants->list[i];
 
-		if (!shares(e))
+		if (!ps_compute_has_shares(e))
 			continue;
 		any = true;
 		for (int d = 0; d < e->snapshot->ndevices; d++)
-			device_row(t, e, &e->snapshot->device[d]);
+			ps_compute_put_device(t, e, &e->snapshot->device[d]);
 		if (!e->snapshot->ndevices)
-			idle_row(t, e);
+			ps_compute_put_idle(t, e);
 	}
 	if (any) {
 		putc('\n', out);
@@ -116,7 +116,7 @@ int ps_compute(const struct tenants *tenants, FILE *out)
 /* After a unit of work a tenant pauses until it has paid for it, which is a window of its own. */
 void ps_compute_notes(const struct tenant_entry *e)
 {
-	if (!shares(e) || e->snapshot->policy.mode == POLICY_MODE_SPACE)
+	if (!ps_compute_has_shares(e) || e->snapshot->policy.mode == POLICY_MODE_SPACE)
 		return;
 	for (int d = 0; d < e->snapshot->ndevices; d++) {
 		const struct snapshot_device *dev = &e->snapshot->device[d];

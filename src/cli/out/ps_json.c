@@ -7,7 +7,7 @@
 #include "cli/tenant/compute_words.h"
 #include "sched/controller.h"
 
-static void categories(struct json *j, const uint64_t used[static CAT_N])
+static void ps_json_put_categories(struct json *j, const uint64_t used[static CAT_N])
 {
 	json_open(j, "used_by_category", '{');
 	for (int c = 0; c < CAT_N; c++)
@@ -15,7 +15,7 @@ static void categories(struct json *j, const uint64_t used[static CAT_N])
 	json_close(j, '}');
 }
 
-static void policy_device(struct json *j, const struct policy_device *d, bool all)
+static void ps_json_put_policy_device(struct json *j, const struct policy_device *d, bool all)
 {
 	json_open(j, NULL, '{');
 	json_text(j, "uuid", all ? NULL : units_uuid(d->uuid).s);
@@ -25,7 +25,7 @@ static void policy_device(struct json *j, const struct policy_device *d, bool al
 	json_close(j, '}');
 }
 
-static void policy(struct json *j, const struct policy *p)
+static void ps_json_put_policy(struct json *j, const struct policy *p)
 {
 	json_text(j, "accounting", p->flags & POLICY_ACCOUNTING_DRIVER ? "driver" : "ledger");
 	json_open(j, "compute", '{');
@@ -38,12 +38,13 @@ static void policy(struct json *j, const struct policy *p)
 	json_close(j, '}');
 	json_open(j, "policy", '[');
 	for (uint32_t i = 0; i < p->ndevices; i++)
-		policy_device(j, &p->device[i], i == 0 && (p->flags & POLICY_ALL_DEVICES));
+		ps_json_put_policy_device(j, &p->device[i],
+					  i == 0 && (p->flags & POLICY_ALL_DEVICES));
 	json_close(j, ']');
 }
 
 /* Time is not measured on an AMD GPU. */
-static void achieved(struct json *j, const char *key, uint32_t bp, bool amd)
+static void ps_json_put_achieved(struct json *j, const char *key, uint32_t bp, bool amd)
 {
 	if (amd)
 		json_null(j, key);
@@ -51,14 +52,14 @@ static void achieved(struct json *j, const char *key, uint32_t bp, bool amd)
 		json_u64(j, key, bp);
 }
 
-static void compute(struct json *j, const struct snapshot_compute *c, bool amd)
+static void ps_json_put_compute(struct json *j, const struct snapshot_compute *c, bool amd)
 {
 	json_open(j, "compute", '{');
 	json_known_u64(j, "share_permille", c->share_permille);
 	json_known_u64(j, "target_permille", c->target_permille);
 	json_known_u64(j, "compute_units", c->units);
-	achieved(j, "achieved_1s_bp", c->achieved_1s_bp, amd);
-	achieved(j, "achieved_60s_bp", c->achieved_60s_bp, amd);
+	ps_json_put_achieved(j, "achieved_1s_bp", c->achieved_1s_bp, amd);
+	ps_json_put_achieved(j, "achieved_60s_bp", c->achieved_60s_bp, amd);
 	json_u64(j, "busy_ns", c->busy_ns);
 	json_u64(j, "launches", c->launches);
 	json_u64(j, "graph_launches", c->graph_launches);
@@ -71,25 +72,25 @@ static void compute(struct json *j, const struct snapshot_compute *c, bool amd)
 	json_close(j, '}');
 }
 
-static void device(struct json *j, const struct snapshot_device *d)
+static void ps_json_put_device(struct json *j, const struct snapshot_device *d)
 {
 	json_open(j, NULL, '{');
 	json_text(j, "uuid", units_uuid(d->uuid).s);
 	json_known_u64(j, "total_bytes", d->total_bytes);
 	json_known_u64(j, "quota_bytes", d->limit_bytes);
 	json_u64(j, "used_bytes", d->used_bytes);
-	categories(j, d->used);
+	ps_json_put_categories(j, d->used);
 	json_u64(j, "pending_bytes", d->pending);
 	json_known_u64(j, "driver_bytes", d->driver_bytes);
 	json_u64(j, "host_bytes", d->host_bytes);
 	json_u64(j, "refusals", d->refusals);
-	compute(j, &d->compute, amd_identity_is(d->uuid));
+	ps_json_put_compute(j, &d->compute, amd_identity_is(d->uuid));
 	json_bool(j, "damaged", d->absurd);
 	json_close(j, '}');
 }
 
-static void process(struct json *j, const struct snapshot *snapshot,
-		    const struct snapshot_process *p)
+static void ps_json_put_process(struct json *j, const struct snapshot *snapshot,
+				const struct snapshot_process *p)
 {
 	json_open(j, NULL, '{');
 	json_u64(j, "pid", p->info.pid);
@@ -106,7 +107,7 @@ static void process(struct json *j, const struct snapshot *snapshot,
 		json_open(j, NULL, '{');
 		json_text(j, "uuid", units_uuid(snapshot->device[d].uuid).s);
 		json_u64(j, "used_bytes", use->used_bytes);
-		categories(j, use->used);
+		ps_json_put_categories(j, use->used);
 		json_u64(j, "pending_bytes", use->pending);
 		json_u64(j, "shared_bytes", use->shared_bytes);
 		json_known_u64(j, "driver_bytes", use->driver_bytes);
@@ -117,17 +118,17 @@ static void process(struct json *j, const struct snapshot *snapshot,
 	json_close(j, '}');
 }
 
-static void snapshot(struct json *j, const struct snapshot *v)
+static void ps_json_put_snapshot(struct json *j, const struct snapshot *v)
 {
-	policy(j, &v->policy);
+	ps_json_put_policy(j, &v->policy);
 	json_open(j, "devices", '[');
 	for (int i = 0; i < v->ndevices; i++)
-		device(j, &v->device[i]);
+		ps_json_put_device(j, &v->device[i]);
 	json_close(j, ']');
 	json_open(j, "processes", '[');
 	for (int i = 0; i < v->nprocesses; i++)
 		if (v->process[i].live)
-			process(j, v, &v->process[i]);
+			ps_json_put_process(j, v, &v->process[i]);
 	json_close(j, ']');
 }
 
@@ -148,7 +149,7 @@ void ps_json(const struct tenants *tenants, FILE *out)
 		json_bool(&j, "generated", e->generated);
 		json_text(&j, "error", e->error ? tenants_error_words(e->error) : NULL);
 		if (e->snapshot)
-			snapshot(&j, e->snapshot);
+			ps_json_put_snapshot(&j, e->snapshot);
 		json_close(&j, '}');
 	}
 	json_close(&j, ']');

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/command.h"
+#include "cli/exit_status.h"
 
 static const char *name = "allot";
 
@@ -14,13 +14,8 @@ void say_as(const char *new_name)
 	name = new_name;
 }
 
-const char *say_name(void)
-{
-	return name;
-}
-
 /* One write, so that lines of processes that share a terminal do not mix. */
-__attribute__((format(printf, 1, 0))) static void say(const char *fmt, va_list ap)
+__attribute__((format(printf, 1, 0))) static void say_line(const char *fmt, va_list ap)
 {
 	char line[1024];
 	int n = snprintf(line, sizeof(line), "%s: ", name);
@@ -38,7 +33,7 @@ int say_error(const char *fmt, ...)
 	va_list ap;
 
 	va_start(ap, fmt);
-	say(fmt, ap);
+	say_line(fmt, ap);
 	va_end(ap);
 	return EXIT_ALLOT;
 }
@@ -48,7 +43,7 @@ void say_note(const char *fmt, ...)
 	va_list ap;
 
 	va_start(ap, fmt);
-	say(fmt, ap);
+	say_line(fmt, ap);
 	va_end(ap);
 }
 

@@ -8,7 +8,6 @@
 
 /* The prefix of every line: "allot", or "allot run". The string must outlive the program. */
 void say_as(const char *name);
-const char *say_name(void);
 
 /* Prints "<name>: <message>" and returns EXIT_ALLOT. */
 int say_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

@@ -9,15 +9,16 @@
 #include <term.h>
 #include <unistd.h>
 
-#include "cli/command.h"
+#include "cli/exit_status.h"
 #include "cli/out/say.h"
+#include "cli/tenant/figures.h"
 #include "cli/tenant/tenants.h"
 
 #define REFRESH_MS 1000
 
 static volatile sig_atomic_t ended;
 
-static void on_signal(int sig)
+static void screen_note_signal(int sig)
 {
 	ended = sig;
 }
@@ -29,26 +30,26 @@ bool screen_usable(void)
 	return setupterm(NULL, STDOUT_FILENO, &err) == OK;
 }
 
-static int colour(enum frame_level level)
+static int screen_colour(enum frame_level level)
 {
 	return has_colors() ? COLOR_PAIR(1 + (int)level) : 0;
 }
 
-static void draw_bar(int y, const struct frame_line *line, int width)
+static void screen_draw_bar(int y, const struct frame_line *line, int width)
 {
 	int fill = line->bar_permille * width / 1000;
 
 	/* A tenant that uses anything shows something. */
 	if (!fill && line->bar_permille)
 		fill = 1;
-	attrset(A_REVERSE | colour(line->level));
+	attrset(A_REVERSE | screen_colour(line->level));
 	mvhline(y, 0, ' ', fill);
 	attrset(A_DIM);
 	mvhline(y, fill, ACS_CKBOARD, width - fill);
 	attrset(A_NORMAL);
 }
 
-static void draw(const struct frame *f, bool processes)
+static void screen_draw(const struct frame *f, bool processes)
 {
 	int height, width;
 
@@ -58,7 +59,7 @@ static void draw(const struct frame *f, bool processes)
 		const struct frame_line *line = &f->line[i];
 
 		if (line->bar_permille >= 0) {
-			draw_bar(i, line, width);
+			screen_draw_bar(i, line, width);
 			continue;
 		}
 		attrset(line->strong ? A_BOLD : A_NORMAL);
@@ -77,7 +78,7 @@ static void draw(const struct frame *f, bool processes)
 }
 
 /* false: it was the key that ends. */
-static bool handle_key(int key, struct frame_state *state)
+static bool screen_handle_key(int key, struct frame_state *state)
 {
 	switch (key) {
 	case 'q':
@@ -118,7 +119,7 @@ static bool handle_key(int key, struct frame_state *state)
 	return true;
 }
 
-static void start(void)
+static void screen_start(void)
 {
 	initscr();
 	cbreak();
@@ -139,7 +140,7 @@ static void start(void)
 int screen_run(struct frame_state *state)
 {
 	static const int ends[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
-	struct sigaction action = {.sa_handler = on_signal};
+	struct sigaction action = {.sa_handler = screen_note_signal};
 	static struct frame frame;
 	struct tenants tenants;
 	bool go_on = true;
@@ -149,16 +150,17 @@ int screen_run(struct frame_state *state)
 	/* The terminal is put back whatever ends the view. */
 	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
 		sigaction(ends[i], &action, NULL);
-	start();
+	screen_start();
 	while (go_on && !ended) {
 		if (tenants_load(&tenants) < 0) {
 			r = EXIT_ALLOT;
 			break;
 		}
+		figures_apply(&tenants);
 		frame_build(&tenants, state, COLS, LINES, &frame);
 		tenants_free(&tenants);
-		draw(&frame, state->processes);
-		go_on = handle_key(getch(), state);
+		screen_draw(&frame, state->processes);
+		go_on = screen_handle_key(getch(), state);
 	}
 	endwin();
 	if (ended) {

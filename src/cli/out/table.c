@@ -23,7 +23,7 @@ struct table {
 	int error;
 };
 
-static struct row *add_row(struct table *t)
+static struct row *table_add_row(struct table *t)
 {
 	struct row *rows = t->rows;
 
@@ -45,7 +45,7 @@ static struct row *add_row(struct table *t)
 struct table *table_new(const char *headings)
 {
 	struct table *t = calloc(1, sizeof(*t));
-	struct row *row = t ? add_row(t) : NULL;
+	struct row *row = t ? table_add_row(t) : NULL;
 
 	if (!row) {
 		free(t);
@@ -84,7 +84,7 @@ void table_cell(struct table *t, const char *fmt, ...)
 	va_list ap;
 
 	if (t->next == t->ncolumns) {
-		if (!add_row(t))
+		if (!table_add_row(t))
 			return;
 		t->next = 0;
 	}
@@ -106,20 +106,20 @@ void table_style(struct table *t, enum table_style style)
 		t->rows[t->nrows - 1].style = style;
 }
 
-static const char *text(const struct row *row, unsigned int column)
+static const char *table_text(const struct row *row, unsigned int column)
 {
 	return row->cell[column] ? row->cell[column] : "";
 }
 
 /* Column widths in characters; 0 for a column without content. */
-static void measure(const struct table *t, int widths[static TABLE_COLUMNS])
+static void table_measure(const struct table *t, int widths[static TABLE_COLUMNS])
 {
 	memset(widths, 0, TABLE_COLUMNS * sizeof(*widths));
 	for (unsigned int c = 0; c < t->ncolumns; c++) {
 		bool content = false;
 
 		for (size_t i = 0; i < t->nrows; i++) {
-			int len = (int)text_width(text(&t->rows[i], c));
+			int len = (int)text_width(table_text(&t->rows[i], c));
 
 			content |= i && len;
 			if (len > widths[c])
@@ -131,15 +131,16 @@ static void measure(const struct table *t, int widths[static TABLE_COLUMNS])
 }
 
 /* No blanks at the end of a line: up to the last cell that holds something. */
-static void print_row(const struct table *t, const struct row *row, const int *widths, FILE *out)
+static void table_print_row(const struct table *t, const struct row *row, const int *widths,
+			    FILE *out)
 {
 	int last = (int)t->ncolumns - 1;
 	const char *gap = "";
 
-	while (last > 0 && !*text(row, (unsigned int)last))
+	while (last > 0 && !*table_text(row, (unsigned int)last))
 		last--;
 	for (int c = 0; c <= last; c++) {
-		const char *s = text(row, (unsigned int)c);
+		const char *s = table_text(row, (unsigned int)c);
 		int pad = widths[c] - (int)text_width(s);
 
 		if (!widths[c])
@@ -158,12 +159,12 @@ int table_print(struct table *t, FILE *out)
 
 	if (t->error)
 		return t->error;
-	measure(t, widths);
+	table_measure(t, widths);
 	for (size_t i = 0; i < t->nrows; i++) {
 		const char *style = colour ? on[t->rows[i].style] : "";
 
 		fputs(style, out);
-		print_row(t, &t->rows[i], widths, out);
+		table_print_row(t, &t->rows[i], widths, out);
 		fprintf(out, "%s\n", *style ? "\033[0m" : "");
 	}
 	return 0;

@@ -21,15 +21,15 @@ int cgroup_path(const char *cgroup, const char *file, char ret[static PATH_MAX])
 int cgroup_own(char ret[static PATH_MAX]);
 
 /*
- * Whether it is the first of the machine, which may pass controllers on whoever is in it. What a
- * container is shown as the root is not.
+ * Whether it is the machine's root cgroup. That one may pass controllers on while processes are in
+ * it. The cgroup that a container sees as its root is not the machine's.
  */
 bool cgroup_is_root(const char *cgroup);
 
 /* The text, cut at `len` - 1 bytes and terminated; 0 or -errno. */
 int cgroup_read(const char *cgroup, const char *file, char *buf, size_t len);
 
-/* In one write, as the kernel wants it. 0 or -errno. */
+/* Writes the text in one write, as the kernel wants it. 0 or -errno. */
 int cgroup_write(const char *cgroup, const char *file, const char *text);
 
 /* Moves this process there. */
@@ -38,10 +38,10 @@ int cgroup_enter(const char *cgroup);
 /* Whether another process is in it. */
 bool cgroup_has_others(const char *cgroup);
 
-/* Whether it passes a controller on to those below it. */
+/* Whether the cgroup passes a controller on to those below it. */
 bool cgroup_passes_on(const char *cgroup, const char *controller);
 
-/* Has it do so, or no longer. -EBUSY: processes are in it (never of the root); -errno. */
+/* Has the cgroup do so, or no longer. -EBUSY: processes are in it (never of the root); -errno. */
 int cgroup_pass_on(const char *cgroup, const char *controller, bool on);
 
 #endif

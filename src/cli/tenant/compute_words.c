@@ -25,7 +25,8 @@ const char *const compute_priorities[POLICY_PRIORITIES] = {
 	[POLICY_PRIORITY_HIGH] = "high",
 };
 
-__attribute__((format(printf, 2, 3))) static void add(struct compute_text *t, const char *fmt, ...)
+__attribute__((format(printf, 2, 3))) static void compute_words_append(struct compute_text *t,
+								       const char *fmt, ...)
 {
 	size_t len = strlen(t->s);
 	va_list ap;
@@ -36,25 +37,25 @@ __attribute__((format(printf, 2, 3))) static void add(struct compute_text *t, co
 }
 
 /* `share_permille` 0: the share is not wanted, or there is none. */
-static struct compute_text how(const struct policy *p, uint32_t share_permille)
+static struct compute_text compute_words_how(const struct policy *p, uint32_t share_permille)
 {
 	bool by_weight = p->compute == POLICY_COMPUTE_SHARE && p->weight;
 	struct compute_text t = {""};
 
 	if (!by_weight)
-		add(&t, "%s", compute_policies[p->compute]);
+		compute_words_append(&t, "%s", compute_policies[p->compute]);
 	if (!by_weight && share_permille)
-		add(&t, " %s", units_permille(share_permille).s);
+		compute_words_append(&t, " %s", units_permille(share_permille).s);
 	if (p->weight)
-		add(&t, "%sweight %u", by_weight ? "" : ", ", p->weight);
+		compute_words_append(&t, "%sweight %u", by_weight ? "" : ", ", p->weight);
 	if (p->priority != POLICY_PRIORITY_NORMAL)
-		add(&t, ", %s", compute_priorities[p->priority]);
+		compute_words_append(&t, ", %s", compute_priorities[p->priority]);
 	return t;
 }
 
 struct compute_text compute_how(const struct policy *policy)
 {
-	return how(policy, 0);
+	return compute_words_how(policy, 0);
 }
 
 struct compute_text compute_words(const struct policy *policy, unsigned int i)
@@ -63,12 +64,13 @@ struct compute_text compute_words(const struct policy *policy, unsigned int i)
 
 	if (policy->compute == POLICY_COMPUTE_OFF)
 		return t;
-	t = how(policy, policy->device[i].share_permille);
+	t = compute_words_how(policy, policy->device[i].share_permille);
 	if (policy->mode != POLICY_MODE_TURNS)
-		add(&t, ", %s", compute_modes[policy->mode]);
+		compute_words_append(&t, ", %s", compute_modes[policy->mode]);
 	if (policy->controller != CONTROLLER_DEFICIT)
-		add(&t, ", %s", controller_by_id(policy->controller)->name);
+		compute_words_append(&t, ", %s", controller_by_id(policy->controller)->name);
 	if (policy->inflight_us)
-		add(&t, ", %s in flight", units_duration(policy->inflight_us * UINT64_C(1000)).s);
+		compute_words_append(&t, ", %s in flight",
+				     units_duration(policy->inflight_us * UINT64_C(1000)).s);
 	return t;
 }

@@ -26,10 +26,11 @@
 
 #define FILE_BYTES 32768
 
-static int complain(struct dmem_trouble *trouble, int r, const char *todo, const char *fmt, ...)
-	__attribute__((format(printf, 4, 5)));
+static int dmem_complain(struct dmem_trouble *trouble, int r, const char *todo, const char *fmt,
+			 ...) __attribute__((format(printf, 4, 5)));
 
-static int complain(struct dmem_trouble *trouble, int r, const char *todo, const char *fmt, ...)
+static int dmem_complain(struct dmem_trouble *trouble, int r, const char *todo, const char *fmt,
+			 ...)
 {
 	va_list ap;
 
@@ -40,12 +41,12 @@ static int complain(struct dmem_trouble *trouble, int r, const char *todo, const
 	return r;
 }
 
-static const char *shown(const char *cgroup)
+static const char *dmem_shown(const char *cgroup)
 {
 	return *cgroup ? cgroup : "/";
 }
 
-static int read_regions(const char *cgroup, const char *file, struct dmem_regions *ret)
+static int dmem_read_regions(const char *cgroup, const char *file, struct dmem_regions *ret)
 {
 	CLEANUP_FREE char *text = malloc(FILE_BYTES);
 	int r = text ? cgroup_read(cgroup, file, text, FILE_BYTES) : -ENOMEM;
@@ -66,12 +67,12 @@ bool dmem_offered(void)
 }
 
 /* -ENODEV where no region is memory of an AMD GPU. */
-static int check_regions(const struct devices *devices)
+static int dmem_check_regions(const struct devices *devices)
 {
 	static const struct policy nothing;
 	struct dmem_regions regions;
 	uint64_t bytes;
-	int r = read_regions("", CAPACITY, &regions);
+	int r = dmem_read_regions("", CAPACITY, &regions);
 
 	if (r < 0)
 		return -ENODEV;
@@ -81,7 +82,7 @@ static int check_regions(const struct devices *devices)
 	return -ENODEV;
 }
 
-static int find_own(char own[static PATH_MAX], struct dmem_trouble *trouble)
+static int dmem_find_own(char own[static PATH_MAX], struct dmem_trouble *trouble)
 {
 	char path[PATH_MAX];
 	int r = cgroup_own(own);
@@ -91,35 +92,35 @@ static int find_own(char own[static PATH_MAX], struct dmem_trouble *trouble)
 	if (r == 0 && access(path, F_OK) < 0)
 		r = err_errno();
 	if (r < 0)
-		return complain(trouble, r, "mount /sys/fs/cgroup as this process sees it",
-				"allot's own cgroup is not found: %s", say_errno(r));
+		return dmem_complain(trouble, r, "mount /sys/fs/cgroup as this process sees it",
+				     "allot's own cgroup is not found: %s", say_errno(r));
 	return 0;
 }
 
-static int explain_make(struct dmem_trouble *trouble, int r, const char *own)
+static int dmem_explain_make(struct dmem_trouble *trouble, int r, const char *own)
 {
-	return complain(trouble, r, "it takes the right to write there",
-			"no cgroup can be made in %s: %s", shown(own), say_errno(r));
+	return dmem_complain(trouble, r, "it takes the right to write there",
+			     "no cgroup can be made in %s: %s", dmem_shown(own), say_errno(r));
 }
 
-static int explain_pass_on(struct dmem_trouble *trouble, int r, const char *cgroup)
+static int dmem_explain_pass_on(struct dmem_trouble *trouble, int r, const char *cgroup)
 {
 	if (r == -EBUSY)
-		return complain(
+		return dmem_complain(
 			trouble, r, "begin with: systemd-run --scope -p Delegate=yes allot run ...",
 			"other processes are in the cgroup of allot (%s), so that it cannot "
 			"pass the " CONTROLLER " controller on",
-			shown(cgroup));
-	return complain(trouble, r, "it takes the right to write cgroup.subtree_control there",
-			"cgroup %s does not pass the " CONTROLLER " controller on: %s",
-			shown(cgroup), say_errno(r));
+			dmem_shown(cgroup));
+	return dmem_complain(trouble, r, "it takes the right to write cgroup.subtree_control there",
+			     "cgroup %s does not pass the " CONTROLLER " controller on: %s",
+			     dmem_shown(cgroup), say_errno(r));
 }
 
 /*
  * From the root on, since a cgroup has what the one above passes on: the first on the way to `own`
  * that does not. False if all do.
  */
-static bool find_gap(const char *own, char ret[static PATH_MAX])
+static bool dmem_find_gap(const char *own, char ret[static PATH_MAX])
 {
 	size_t len = 0;
 
@@ -134,24 +135,24 @@ static bool find_gap(const char *own, char ret[static PATH_MAX])
 	}
 }
 
-static int pass_on(struct dmem_entry *e, struct dmem_trouble *trouble)
+static int dmem_pass_on(struct dmem_entry *e, struct dmem_trouble *trouble)
 {
 	char last[PATH_MAX] = "none", at[PATH_MAX];
 
-	while (find_gap(e->own, at)) {
+	while (dmem_find_gap(e->own, at)) {
 		/* A kernel that says yes and does not do it would be asked for ever. */
 		int r = strcmp(at, last) ? cgroup_pass_on(at, CONTROLLER, true) : -EIO;
 
 		if (r < 0)
-			return explain_pass_on(trouble, r, at);
+			return dmem_explain_pass_on(trouble, r, at);
 		e->passes_on = !strcmp(at, e->own);
 		strcpy(last, at);
 	}
 	return 0;
 }
 
-/* The limit of one region; 1 where the kernel keeps a higher one, since more is in use. */
-static int limit_region(const char *cgroup, const char *region, uint64_t bytes)
+/* Sets the limit of one region. 1: the kernel keeps a higher one, since more is in use. */
+static int dmem_limit_region(const char *cgroup, const char *region, uint64_t bytes)
 {
 	const struct dmem_region *now;
 	struct dmem_regions regions;
@@ -164,26 +165,28 @@ static int limit_region(const char *cgroup, const char *region, uint64_t bytes)
 		snprintf(line, sizeof(line), "%s %" PRIu64, region, bytes);
 	r = cgroup_write(cgroup, MAX, line);
 	if (r == 0)
-		r = read_regions(cgroup, MAX, &regions);
+		r = dmem_read_regions(cgroup, MAX, &regions);
 	if (r < 0)
 		return r;
 	now = dmem_regions_find(&regions, region);
 	return now && now->bytes > bytes;
 }
 
-/* Of all regions of AMD GPUs; how many the kernel keeps higher, or -errno. */
-static int limit_cgroup(const char *cgroup, const struct policy *policy,
-			const struct devices *devices)
+/*
+ * Sets the limits of all regions of AMD GPUs. Answers how many the kernel keeps higher, or -errno.
+ */
+static int dmem_limit_cgroup(const char *cgroup, const struct policy *policy,
+			     const struct devices *devices)
 {
 	struct dmem_regions regions;
-	int r = read_regions("", CAPACITY, &regions), kept = 0;
+	int r = dmem_read_regions("", CAPACITY, &regions), kept = 0;
 
 	for (size_t i = 0; r >= 0 && i < regions.n; i++) {
 		uint64_t bytes;
 
 		r = dmem_region_allowed(&regions.list[i], devices, policy, &bytes);
 		if (r == 0)
-			r = limit_region(cgroup, regions.list[i].name, bytes);
+			r = dmem_limit_region(cgroup, regions.list[i].name, bytes);
 		else if (r == -ENOENT)
 			r = 0;
 		kept += r > 0;
@@ -191,8 +194,8 @@ static int limit_cgroup(const char *cgroup, const struct policy *policy,
 	return r < 0 ? r : kept;
 }
 
-static int make(const char *runtime, const char *tenant, struct dmem_entry *e,
-		struct dmem_trouble *trouble)
+static int dmem_make_cgroup(const char *runtime, const char *tenant, struct dmem_entry *e,
+			    struct dmem_trouble *trouble)
 {
 	char path[PATH_MAX];
 	int n = snprintf(e->cgroup, sizeof(e->cgroup), "%.*s/allot-%s-%ld", PATH_MAX - 96, e->own,
@@ -207,12 +210,12 @@ static int make(const char *runtime, const char *tenant, struct dmem_entry *e,
 		r = err_errno();
 	if (r == 0)
 		r = cgroup_enter(e->cgroup);
-	return r < 0 ? explain_make(trouble, r, e->own) : 0;
+	return r < 0 ? dmem_explain_make(trouble, r, e->own) : 0;
 }
 
-/* As the policy stands now that `allot set` finds the cgroup, too. */
-static int limit_tenant(const char *runtime, const char *tenant, const struct devices *devices,
-			const char *cgroup, struct dmem_trouble *trouble)
+/* `allot set` finds the cgroup from here on, so the policy is read after that. */
+static int dmem_limit_tenant(const char *runtime, const char *tenant, const struct devices *devices,
+			     const char *cgroup, struct dmem_trouble *trouble)
 {
 	char dir[PATH_MAX];
 	struct policy policy;
@@ -222,10 +225,10 @@ static int limit_tenant(const char *runtime, const char *tenant, const struct de
 	if (r == 0)
 		r = policy_load(dir, &policy);
 	if (r == 0)
-		r = limit_cgroup(cgroup, &policy, devices);
+		r = dmem_limit_cgroup(cgroup, &policy, devices);
 	if (r < 0)
-		return complain(trouble, r, "begin again, for a GPU may have gone",
-				"cgroup %s gets no limits: %s", cgroup, say_errno(r));
+		return dmem_complain(trouble, r, "begin again, for a GPU may have gone",
+				     "cgroup %s gets no limits: %s", cgroup, say_errno(r));
 	/* Joining may have changed what the tenant's other commands may use. */
 	dmem_apply(runtime, tenant, &policy, devices, &kept);
 	return 0;
@@ -235,18 +238,18 @@ int dmem_enter(const char *runtime, const char *tenant, const struct devices *de
 	       struct dmem_entry *ret, struct dmem_trouble *trouble)
 {
 	struct dmem_entry e = {.own = ""};
-	int r = check_regions(devices);
+	int r = dmem_check_regions(devices);
 
 	if (r < 0)
 		return r;
-	r = find_own(e.own, trouble);
+	r = dmem_find_own(e.own, trouble);
 	if (r < 0)
 		return r;
-	r = make(runtime, tenant, &e, trouble);
+	r = dmem_make_cgroup(runtime, tenant, &e, trouble);
 	if (r == 0)
-		r = pass_on(&e, trouble);
+		r = dmem_pass_on(&e, trouble);
 	if (r == 0)
-		r = limit_tenant(runtime, tenant, devices, e.cgroup, trouble);
+		r = dmem_limit_tenant(runtime, tenant, devices, e.cgroup, trouble);
 	if (r < 0) {
 		dmem_leave(&e);
 		return r;
@@ -261,7 +264,7 @@ int dmem_enter(const char *runtime, const char *tenant, const struct devices *de
  */
 void dmem_leave(const struct dmem_entry *entry)
 {
-	/* What a command leaves behind keeps its limits. */
+	/* Processes that outlive the command keep its cgroup, and so their limits. */
 	if (!*entry->note || cgroup_has_others(entry->cgroup))
 		return;
 	if (entry->passes_on && !cgroup_is_root(entry->own))
@@ -273,20 +276,20 @@ void dmem_leave(const struct dmem_entry *entry)
 int dmem_check(const struct devices *devices, struct dmem_trouble *trouble)
 {
 	char own[PATH_MAX], path[PATH_MAX], at[PATH_MAX];
-	int r = check_regions(devices);
+	int r = dmem_check_regions(devices);
 
 	if (r == 0)
-		r = find_own(own, trouble);
+		r = dmem_find_own(own, trouble);
 	if (r == 0)
 		r = cgroup_path(own, "", path);
 	if (r < 0)
 		return r;
 	if (access(path, W_OK | X_OK) < 0)
-		return explain_make(trouble, err_errno(), own);
+		return dmem_explain_make(trouble, err_errno(), own);
 	if (!cgroup_is_root(own) && cgroup_has_others(own))
-		return explain_pass_on(trouble, -EBUSY, own);
-	if (find_gap(own, at) && !cgroup_path(at, CONTROL, path) && access(path, W_OK) < 0)
-		return explain_pass_on(trouble, err_errno(), at);
+		return dmem_explain_pass_on(trouble, -EBUSY, own);
+	if (dmem_find_gap(own, at) && !cgroup_path(at, CONTROL, path) && access(path, W_OK) < 0)
+		return dmem_explain_pass_on(trouble, err_errno(), at);
 	return 0;
 }
 
@@ -298,10 +301,10 @@ struct application {
 };
 
 /* One that is gone needs no limit. */
-static void apply(const char *cgroup, void *arg)
+static void dmem_apply_to_cgroup(const char *cgroup, void *arg)
 {
 	struct application *a = arg;
-	int r = limit_cgroup(cgroup, a->policy, a->devices);
+	int r = dmem_limit_cgroup(cgroup, a->policy, a->devices);
 
 	if (r > 0)
 		a->kept += (unsigned int)r;
@@ -314,14 +317,14 @@ int dmem_apply(const char *runtime, const char *tenant, const struct policy *pol
 {
 	struct application a = {.policy = policy, .devices = devices};
 
-	dmem_notes_each(runtime, tenant, apply, &a);
+	dmem_notes_each(runtime, tenant, dmem_apply_to_cgroup, &a);
 	*ret_kept = a.kept;
 	return a.error;
 }
 
 void dmem_sweep(const char *runtime, time_t grace_s)
 {
-	/* Who does not see the cgroups would take all for gone. */
+	/* A process that cannot see the cgroups would take all of them for gone. */
 	if (dmem_offered())
 		dmem_notes_sweep(runtime, time(NULL) - grace_s);
 }

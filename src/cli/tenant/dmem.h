@@ -45,14 +45,15 @@ struct dmem_entry {
 };
 
 /*
- * This process into a cgroup of its own that has the tenant's limits. 0; -ENODEV where there is no
- * controller, or none of its regions is an AMD GPU's, so that nothing is wrong; else a negative
- * value with `trouble`, and all is as it was, but that the root of all goes on passing it on.
+ * Moves this process into a cgroup of its own that has the tenant's limits. 0. -ENODEV where there
+ * is no controller, or none of its regions is an AMD GPU's, so that nothing is wrong. Else a
+ * negative value with `trouble`, and all is as it was, but that the root of all goes on passing the
+ * controller on.
  */
 int dmem_enter(const char *runtime, const char *tenant, const struct devices *devices,
 	       struct dmem_entry *ret, struct dmem_trouble *trouble);
 
-/* Back out of it, unless others are in it, too; of one that is zeroed nothing. */
+/* Moves back out of the cgroup, unless others are in it, too. Does nothing for a zeroed entry. */
 void dmem_leave(const struct dmem_entry *entry);
 
 /*

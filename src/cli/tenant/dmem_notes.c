@@ -14,23 +14,29 @@
 #include "base/err.h"
 #include "cli/tenant/cgroup.h"
 
-static int directory(const char *runtime, char ret[static PATH_MAX])
+static int dmem_notes_dir(const char *runtime, char ret[static PATH_MAX])
 {
 	int n = snprintf(ret, PATH_MAX, "%s/.cgroups", runtime);
 
 	return n < 0 || n >= PATH_MAX ? -ENAMETOOLONG : 0;
 }
 
-/* Whoever wrote it, it leads to nothing but a cgroup that is called as ours are. */
-static int read_note(int dirfd, const char *note, char ret[static PATH_MAX])
+/*
+ * Any process of the user may have written the note. So it is only followed to a cgroup that has a
+ * name like those that allot makes.
+ */
+static int dmem_notes_read_note(int dirfd, const char *note, char ret[static PATH_MAX])
 {
-	ssize_t n = readlinkat(dirfd, note, ret, PATH_MAX - 1);
+	char cgroup[PATH_MAX];
+	ssize_t n = readlinkat(dirfd, note, cgroup, sizeof(cgroup) - 1);
 
 	if (n < 0)
 		return err_errno();
-	ret[n] = '\0';
-	if (ret[0] != '/' || strstr(ret, "/../") || strncmp(strrchr(ret, '/'), "/allot-", 7))
+	cgroup[n] = '\0';
+	if (cgroup[0] != '/' || strstr(cgroup, "/../") ||
+	    strncmp(strrchr(cgroup, '/'), "/allot-", 7))
 		return -EINVAL;
+	strcpy(ret, cgroup);
 	return 0;
 }
 
@@ -38,7 +44,7 @@ void dmem_note_end(int dirfd, const char *note)
 {
 	char cgroup[PATH_MAX], path[PATH_MAX];
 
-	if (read_note(dirfd, note, cgroup) < 0 || cgroup_path(cgroup, "", path) < 0)
+	if (dmem_notes_read_note(dirfd, note, cgroup) < 0 || cgroup_path(cgroup, "", path) < 0)
 		return;
 	if (!rmdir(path) || errno == ENOENT)
 		unlinkat(dirfd, note, 0);
@@ -49,7 +55,7 @@ int dmem_note(const char *runtime, const char *tenant, const char *cgroup,
 	      char ret_path[static PATH_MAX])
 {
 	char dir[PATH_MAX], path[PATH_MAX];
-	int n, r = directory(runtime, dir);
+	int n, r = dmem_notes_dir(runtime, dir);
 
 	if (r < 0)
 		return r;
@@ -72,7 +78,7 @@ int dmem_note(const char *runtime, const char *tenant, const char *cgroup,
 	return r;
 }
 
-static bool is_of(const char *note, const char *tenant)
+static bool dmem_notes_is_of(const char *note, const char *tenant)
 {
 	const char *pid = strrchr(note, '-');
 	size_t len = strlen(tenant);
@@ -80,22 +86,23 @@ static bool is_of(const char *note, const char *tenant)
 	return pid && (size_t)(pid - note) == len && !strncmp(note, tenant, len);
 }
 
-static DIR *open_notes(const char *runtime)
+static DIR *dmem_notes_open_dir(const char *runtime)
 {
 	char dir[PATH_MAX];
 
-	return directory(runtime, dir) < 0 ? NULL : opendir(dir);
+	return dmem_notes_dir(runtime, dir) < 0 ? NULL : opendir(dir);
 }
 
 void dmem_notes_each(const char *runtime, const char *tenant,
 		     void (*fn)(const char *cgroup, void *arg), void *arg)
 {
-	DIR *notes = open_notes(runtime);
+	DIR *notes = dmem_notes_open_dir(runtime);
 	char cgroup[PATH_MAX];
 	struct dirent *entry;
 
 	while (notes && (entry = readdir(notes)))
-		if (is_of(entry->d_name, tenant) && !read_note(dirfd(notes), entry->d_name, cgroup))
+		if (dmem_notes_is_of(entry->d_name, tenant) &&
+		    !dmem_notes_read_note(dirfd(notes), entry->d_name, cgroup))
 			fn(cgroup, arg);
 	if (notes)
 		closedir(notes);
@@ -103,7 +110,7 @@ void dmem_notes_each(const char *runtime, const char *tenant,
 
 void dmem_notes_sweep(const char *runtime, time_t before)
 {
-	DIR *notes = open_notes(runtime);
+	DIR *notes = dmem_notes_open_dir(runtime);
 	struct dirent *entry;
 	char dir[PATH_MAX];
 	struct stat st;
@@ -115,6 +122,6 @@ void dmem_notes_sweep(const char *runtime, time_t before)
 	if (!notes)
 		return;
 	closedir(notes);
-	if (!directory(runtime, dir))
+	if (!dmem_notes_dir(runtime, dir))
 		rmdir(dir);
 }

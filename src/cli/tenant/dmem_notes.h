@@ -10,7 +10,10 @@
 #include <limits.h>
 #include <time.h>
 
-/* Of this process's cgroup, to be made right after. 0 with the note's path, or -errno. */
+/*
+ * Makes the note of this process's cgroup, which is made right after. 0 with the note's path, or
+ * -errno.
+ */
 int dmem_note(const char *runtime, const char *tenant, const char *cgroup,
 	      char ret_path[static PATH_MAX]);
 

@@ -11,7 +11,7 @@
 #define BUS  "drm/"
 #define VRAM "/vram"
 
-static int parse_line(char *line, struct dmem_region *ret)
+static int dmem_region_parse_line(char *line, struct dmem_region *ret)
 {
 	char *number = strchr(line, ' ');
 	size_t len = number ? (size_t)(number - line) : 0;
@@ -37,7 +37,7 @@ void dmem_regions_parse(const char *text, struct dmem_regions *ret)
 		if (len < sizeof(line)) {
 			memcpy(line, text, len);
 			line[len] = '\0';
-			ret->n += !parse_line(line, &ret->list[ret->n]);
+			ret->n += !dmem_region_parse_line(line, &ret->list[ret->n]);
 		}
 		text += len + (text[len] == '\n');
 	}
@@ -51,7 +51,7 @@ const struct dmem_region *dmem_regions_find(const struct dmem_regions *regions, 
 	return NULL;
 }
 
-static bool is_memory_of(const struct dmem_region *region, const struct device *device)
+static bool dmem_region_is_memory_of(const struct dmem_region *region, const struct device *device)
 {
 	size_t len = strlen(device->pci);
 	const char *at = region->name;
@@ -65,7 +65,8 @@ static bool is_memory_of(const struct dmem_region *region, const struct device *
 	return !at[strspn(at, "0123456789")];
 }
 
-static int allowed(const struct device *device, const struct policy *policy, uint64_t *ret_bytes)
+static int dmem_region_allowed_on(const struct device *device, const struct policy *policy,
+				  uint64_t *ret_bytes)
 {
 	const struct policy_device *entry = policy_find(policy, device->uuid);
 
@@ -89,9 +90,9 @@ int dmem_region_allowed(const struct dmem_region *region, const struct devices *
 	for (unsigned int i = 0; i < devices->n; i++) {
 		int r;
 
-		if (!is_memory_of(region, &devices->list[i]))
+		if (!dmem_region_is_memory_of(region, &devices->list[i]))
 			continue;
-		r = allowed(&devices->list[i], policy, &bytes);
+		r = dmem_region_allowed_on(&devices->list[i], policy, &bytes);
 		if (r < 0)
 			return r;
 		sum = bytes > DMEM_NO_LIMIT - sum ? DMEM_NO_LIMIT : sum + bytes;

@@ -27,8 +27,8 @@ struct dmem_regions {
 };
 
 /*
- * A file of the controller: a region and a number, or "max", on each line. What is of another form
- * is passed over, as are regions beyond those that there is room for.
+ * A file of the controller: a region and a number, or "max", on each line. Lines
+ * of another form are passed over, as are regions beyond those that there is room for.
  */
 void dmem_regions_parse(const char *text, struct dmem_regions *ret);
 

@@ -12,6 +12,7 @@
 #include "cli/exec/space.h"
 #include "cli/out/say.h"
 #include "cli/tenant/compute_words.h"
+#include "cli/tenant/runtime.h"
 #include "cli/tenant/tenants.h"
 #include "ledger/snapshot.h"
 #include "ledger/tenant.h"
@@ -19,7 +20,7 @@
 /* The library keeps 255 bytes for a tenant's directory, so that it need not allocate. */
 #define RUNTIME_MAX (255 - POLICY_NAME_BYTES)
 
-static void set_accounting(struct policy *p, enum enroll_accounting accounting)
+static void enroll_set_accounting(struct policy *p, enum enroll_accounting accounting)
 {
 	if (accounting == ENROLL_ACCOUNTING_DRIVER)
 		p->flags |= POLICY_ACCOUNTING_DRIVER;
@@ -28,8 +29,8 @@ static void set_accounting(struct policy *p, enum enroll_accounting accounting)
 }
 
 /* A quota above the device is no error (one command line for several machines), but is said. */
-static void note_excess(const struct devices *devices, unsigned int index,
-			const struct policy_device *limit)
+static void enroll_note_excess(const struct devices *devices, unsigned int index,
+			       const struct policy_device *limit)
 {
 	uint64_t total = devices->list[index].total_bytes;
 
@@ -39,7 +40,7 @@ static void note_excess(const struct devices *devices, unsigned int index,
 }
 
 /* The devices that the options speak of, in their order; none: those of the policy as it is. */
-static int choose_devices(const struct enroll_request *req, struct selection *ret)
+static int enroll_choose_devices(const struct enroll_request *req, struct selection *ret)
 {
 	const struct limits *several = tenant_options_by_device(req->options);
 	int r;
@@ -65,7 +66,8 @@ static int choose_devices(const struct enroll_request *req, struct selection *re
 	return r;
 }
 
-static int not_given(const struct enroll_request *req, unsigned int index, const struct policy *old)
+static int enroll_not_given(const struct enroll_request *req, unsigned int index,
+			    const struct policy *old)
 {
 	say_error("--gpu: tenant \"%s\" does not have GPU %u (%s); give all its devices and limits "
 		  "anew with --gpu and --memory%s while it is not running",
@@ -75,8 +77,8 @@ static int not_given(const struct enroll_request *req, unsigned int index, const
 }
 
 /* A device as it was, for the options to change; one that is new must get all limits by them. */
-static int start_device(const struct enroll_request *req, unsigned int index,
-			const struct policy *old, struct policy_device *ret)
+static int enroll_start_device(const struct enroll_request *req, unsigned int index,
+			       const struct policy *old, struct policy_device *ret)
 {
 	const struct device *d = &req->devices->list[index];
 	const struct policy_device *was = policy_find(old, d->uuid);
@@ -86,7 +88,7 @@ static int start_device(const struct enroll_request *req, unsigned int index,
 		device = *was;
 	else if (!(req->options->said & TENANT_MEMORY) ||
 		 (old->compute != POLICY_COMPUTE_OFF && !(req->options->said & TENANT_COMPUTE)))
-		return not_given(req, index, old);
+		return enroll_not_given(req, index, old);
 	memcpy(device.uuid, d->uuid, sizeof(device.uuid));
 	device.total_bytes = d->total_bytes;
 	*ret = device;
@@ -94,12 +96,12 @@ static int start_device(const struct enroll_request *req, unsigned int index,
 }
 
 /* `old` with the devices that were chosen, and with what the options say. */
-static int new_policy(const struct enroll_request *req, const struct policy *old,
-		      struct policy *ret)
+static int enroll_new_policy(const struct enroll_request *req, const struct policy *old,
+			     struct policy *ret)
 {
 	struct policy p = *old;
 	struct selection sel;
-	int r = choose_devices(req, &sel);
+	int r = enroll_choose_devices(req, &sel);
 
 	if (r < 0)
 		return r;
@@ -109,35 +111,36 @@ static int new_policy(const struct enroll_request *req, const struct policy *old
 		memset(p.device, 0, sizeof(p.device));
 	}
 	for (unsigned int i = 0; r == 0 && i < sel.n; i++)
-		r = start_device(req, sel.index[i], old, &p.device[i]);
+		r = enroll_start_device(req, sel.index[i], old, &p.device[i]);
 	if (r == 0)
 		r = tenant_options_apply(req->options, &p);
 	if (r < 0)
 		return r;
 	for (unsigned int i = 0; i < sel.n; i++)
-		note_excess(req->devices, sel.index[i], &p.device[i]);
+		enroll_note_excess(req->devices, sel.index[i], &p.device[i]);
 	*ret = p;
 	return 0;
 }
 
-static int check_mode(const struct policy *p)
+static int enroll_check_mode(const struct policy *p)
 {
 	return p->mode == POLICY_MODE_SPACE && space_check() ? -ENOTSUP : 0;
 }
 
-static int first_policy(const struct enroll_request *req, const char *name, struct policy *ret)
+static int enroll_first_policy(const struct enroll_request *req, const char *name,
+			       struct policy *ret)
 {
 	struct policy none = {.ndevices = 1, .flags = POLICY_ALL_DEVICES};
 	int r;
 
 	none.device[0].limit_permille = 1000;
 	snprintf(none.name, sizeof(none.name), "%s", name);
-	set_accounting(&none, req->accounting);
-	r = new_policy(req, &none, ret);
-	return r < 0 ? r : check_mode(ret);
+	enroll_set_accounting(&none, req->accounting);
+	r = enroll_new_policy(req, &none, ret);
+	return r < 0 ? r : enroll_check_mode(ret);
 }
 
-static bool same(const struct policy *a, const struct policy *b)
+static bool enroll_is_same_policy(const struct policy *a, const struct policy *b)
 {
 	bool equal = a->ndevices == b->ndevices && a->flags == b->flags &&
 		     a->compute == b->compute && a->mode == b->mode &&
@@ -155,47 +158,47 @@ static bool same(const struct policy *a, const struct policy *b)
 	return equal;
 }
 
-/* --gpu without limits narrows what the tenant has; it gives nothing new. */
-static int check_gpus(const struct enroll_request *req, const struct policy *p)
+/* --gpu without limits leaves the tenant fewer devices, and gives it no new ones. */
+static int enroll_check_gpus(const struct enroll_request *req, const struct policy *p)
 {
 	for (unsigned int i = 0; i < req->gpus->n; i++) {
 		unsigned int index = req->gpus->index[i];
 
 		if (!policy_find(p, req->devices->list[index].uuid))
-			return not_given(req, index, p);
+			return enroll_not_given(req, index, p);
 	}
 	return 0;
 }
 
 /* What the request makes of an existing tenant's policy. */
-static int wanted_policy(const struct enroll_request *req, const struct policy *old,
-			 struct policy *ret)
+static int enroll_wanted_policy(const struct enroll_request *req, const struct policy *old,
+				struct policy *ret)
 {
 	struct policy p = *old;
 	int r;
 
 	if (req->gpus && (req->options->said & (TENANT_MEMORY | TENANT_COMPUTE))) {
-		r = new_policy(req, old, &p);
+		r = enroll_new_policy(req, old, &p);
 	} else {
-		r = req->gpus ? check_gpus(req, old) : 0;
+		r = req->gpus ? enroll_check_gpus(req, old) : 0;
 		if (r == 0)
 			r = tenant_options_apply(req->options, &p);
 	}
 	if (r < 0)
 		return r;
-	set_accounting(&p, req->accounting);
+	enroll_set_accounting(&p, req->accounting);
 	*ret = p;
 	return 0;
 }
 
-/* A policy that this machine cannot put into practice is not begun with. */
-static int replace(struct policy *policy, void *arg)
+/* A tenant does not begin with a policy that this machine cannot put into practice. */
+static int enroll_replace_policy(struct policy *policy, void *arg)
 {
 	*policy = *(const struct policy *)arg;
 	return 0;
 }
 
-static int join(const struct enroll_request *req, struct enrolment *e)
+static int enroll_join(const struct enroll_request *req, struct enrolment *e)
 {
 	struct snapshot *snapshot = NULL;
 	struct policy want;
@@ -212,10 +215,10 @@ static int join(const struct enroll_request *req, struct enrolment *e)
 	e->joined = true;
 	live = tenants_live(snapshot);
 	snapshot_free(snapshot);
-	r = wanted_policy(req, &e->policy, &want);
+	r = enroll_wanted_policy(req, &e->policy, &want);
 	if (r == 0)
-		r = check_mode(&want);
-	if (r < 0 || same(&want, &e->policy))
+		r = enroll_check_mode(&want);
+	if (r < 0 || enroll_is_same_policy(&want, &e->policy))
 		return r;
 	if (live) {
 		say_error("tenant \"%s\" is running (%u process%s) with %s%s, compute %s; "
@@ -227,7 +230,7 @@ static int join(const struct enroll_request *req, struct enrolment *e)
 			  req->name, req->options->said ? req->options->words : " --memory 12GiB");
 		return -EBUSY;
 	}
-	r = policy_update(e->dir, replace, &want);
+	r = policy_update(e->dir, enroll_replace_policy, &want);
 	if (r < 0)
 		say_error("cannot change the policy of tenant \"%s\" in %s: %s", req->name, e->dir,
 			  say_errno(r));
@@ -235,7 +238,7 @@ static int join(const struct enroll_request *req, struct enrolment *e)
 	return r;
 }
 
-static int explain_create(const char *runtime, const char *name, int r)
+static int enroll_explain_create(const char *runtime, const char *name, int r)
 {
 	const char *todo = "set ALLOT_RUNTIME_DIR to a directory of yours";
 
@@ -261,26 +264,27 @@ static int explain_create(const char *runtime, const char *name, int r)
 	return r;
 }
 
-static int create_named(const struct enroll_request *req, const char *runtime, struct enrolment *e)
+static int enroll_create_named(const struct enroll_request *req, const char *runtime,
+			       struct enrolment *e)
 {
 	int r = tenant_path(runtime, req->name, e->dir, sizeof(e->dir));
 
 	if (r < 0)
-		return explain_create(runtime, req->name, r);
-	/* --memory speaks of an existing tenant's devices. Who creates it is settled below. */
+		return enroll_explain_create(runtime, req->name, r);
+	/* For an existing tenant --memory is about the devices that it has. */
 	if (!access(e->dir, F_OK))
-		return join(req, e);
-	r = first_policy(req, e->name, &e->policy);
+		return enroll_join(req, e);
+	r = enroll_first_policy(req, e->name, &e->policy);
 	if (r < 0)
 		return r;
 	r = tenant_create(runtime, e->name, &e->policy, e->dir, sizeof(e->dir));
 	if (r == -EEXIST)
-		return join(req, e);
-	return r < 0 ? explain_create(runtime, e->name, r) : 0;
+		return enroll_join(req, e);
+	return r < 0 ? enroll_explain_create(runtime, e->name, r) : 0;
 }
 
-static int create_generated(const struct enroll_request *req, const char *runtime,
-			    struct enrolment *e)
+static int enroll_create_generated(const struct enroll_request *req, const char *runtime,
+				   struct enrolment *e)
 {
 	uint32_t random;
 	int r;
@@ -291,17 +295,17 @@ static int create_generated(const struct enroll_request *req, const char *runtim
 		return -EIO;
 	}
 	snprintf(e->name, sizeof(e->name), "run-%ld-%06x", (long)getpid(), random >> 8);
-	r = first_policy(req, e->name, &e->policy);
+	r = enroll_first_policy(req, e->name, &e->policy);
 	if (r < 0)
 		return r;
 	r = tenant_create(runtime, e->name, &e->policy, e->dir, sizeof(e->dir));
 	if (r < 0)
-		return explain_create(runtime, e->name, r);
+		return enroll_explain_create(runtime, e->name, r);
 	e->generated = true;
 	r = tenants_mark_generated(e->dir);
 	if (r < 0) {
 		tenant_remove(runtime, e->name);
-		return explain_create(runtime, e->name, r);
+		return enroll_explain_create(runtime, e->name, r);
 	}
 	return 0;
 }
@@ -309,7 +313,7 @@ static int create_generated(const struct enroll_request *req, const char *runtim
 int enroll(const struct enroll_request *request, struct enrolment *ret)
 {
 	char runtime[PATH_MAX];
-	int r = tenants_runtime(runtime);
+	int r = runtime_find(runtime);
 
 	if (r < 0)
 		return r;
@@ -322,12 +326,12 @@ int enroll(const struct enroll_request *request, struct enrolment *ret)
 	memset(ret, 0, sizeof(*ret));
 	if (!request->name) {
 		tenants_sweep(runtime);
-		return create_generated(request, runtime, ret);
+		return enroll_create_generated(request, runtime, ret);
 	}
 	if (!tenant_name_valid(request->name))
-		return explain_create(runtime, request->name, -EINVAL);
+		return enroll_explain_create(runtime, request->name, -EINVAL);
 	snprintf(ret->name, sizeof(ret->name), "%s", request->name);
-	return create_named(request, runtime, ret);
+	return enroll_create_named(request, runtime, ret);
 }
 
 void enroll_undo(const struct enrolment *enrolment)

@@ -10,7 +10,7 @@
 #include "nvidia/nvml.h"
 
 /* Opened once, for as long as `allot top` runs: opening takes milliseconds. */
-static struct nvml *library(void)
+static struct nvml *figures_nvml(void)
 {
 	static struct nvml *nvml;
 	static bool tried;
@@ -21,7 +21,8 @@ static struct nvml *library(void)
 	return nvml;
 }
 
-static const struct nvml_process *find(const struct nvml_process *list, size_t n, uint32_t pid)
+static const struct nvml_process *figures_find_process(const struct nvml_process *list, size_t n,
+						       uint32_t pid)
 {
 	for (size_t i = 0; pid && i < n; i++)
 		if (list[i].pid == (pid_t)pid && list[i].used_bytes != NVML_BYTES_UNKNOWN)
@@ -29,7 +30,8 @@ static const struct nvml_process *find(const struct nvml_process *list, size_t n
 	return NULL;
 }
 
-static void apply(struct snapshot *snapshot, int d, const struct nvml_process *list, size_t n)
+static void figures_apply_device(struct snapshot *snapshot, int d, const struct nvml_process *list,
+				 size_t n)
 {
 	struct snapshot_device *device = &snapshot->device[d];
 	bool is_use = snapshot->policy.flags & POLICY_ACCOUNTING_DRIVER;
@@ -37,7 +39,8 @@ static void apply(struct snapshot *snapshot, int d, const struct nvml_process *l
 
 	for (int p = 0; p < snapshot->nprocesses; p++) {
 		struct snapshot_process_device *use = &snapshot->process[p].device[d];
-		const struct nvml_process *now = find(list, n, snapshot->process[p].host_pid);
+		const struct nvml_process *now =
+			figures_find_process(list, n, snapshot->process[p].host_pid);
 
 		if (!snapshot->process[p].live)
 			continue;
@@ -54,7 +57,7 @@ static void apply(struct snapshot *snapshot, int d, const struct nvml_process *l
 		device->used_bytes = sum + device->pending;
 }
 
-static bool wanted(const struct tenants *tenants, const uint8_t uuid[16])
+static bool figures_is_wanted(const struct tenants *tenants, const uint8_t uuid[16])
 {
 	for (size_t t = 0; t < tenants->n; t++) {
 		const struct snapshot *snapshot = tenants->list[t].snapshot;
@@ -66,32 +69,33 @@ static bool wanted(const struct tenants *tenants, const uint8_t uuid[16])
 	return false;
 }
 
-static void apply_nvidia(struct tenants *tenants)
+static void figures_apply_nvidia(struct tenants *tenants)
 {
 	struct nvml_process *list = NULL;
 	struct nvml_device device;
 	unsigned int count = 0;
 	size_t n = 0;
 
-	if (!library() || nvml_device_count(library(), &count))
+	if (!figures_nvml() || nvml_device_count(figures_nvml(), &count))
 		return;
 	for (unsigned int i = 0; i < count; i++) {
-		if (nvml_device_get(library(), i, &device) || !wanted(tenants, device.uuid) ||
-		    nvml_device_processes(library(), i, &list, &n))
+		if (nvml_device_get(figures_nvml(), i, &device) ||
+		    !figures_is_wanted(tenants, device.uuid) ||
+		    nvml_device_processes(figures_nvml(), i, &list, &n))
 			continue;
 		for (size_t t = 0; t < tenants->n; t++) {
 			struct snapshot *snapshot = tenants->list[t].snapshot;
 
 			for (int d = 0; snapshot && d < snapshot->ndevices; d++)
 				if (!memcmp(snapshot->device[d].uuid, device.uuid, 16))
-					apply(snapshot, d, list, n);
+					figures_apply_device(snapshot, d, list, n);
 		}
 		free(list);
 	}
 }
 
 /* Read once, too. NULL: no AMD GPU. */
-static const struct topology *topology(void)
+static const struct topology *figures_topology(void)
 {
 	static struct topology_complaint complaint;
 	static struct topology *amd;
@@ -104,10 +108,10 @@ static const struct topology *topology(void)
 }
 
 /*
- * Of processes that are not seen from here, or are another user's, it is not known. A guard notes
- * those of others, which is more than it has itself.
+ * The kernel does not tell it of processes that are not seen from here, or are another user's. A
+ * guard notes the figure of all its processes, which is more than its own process has.
  */
-static void apply_kernels(struct snapshot *snapshot, int d, const struct topology_node *gpu)
+static void figures_apply_kernels(struct snapshot *snapshot, int d, const struct topology_node *gpu)
 {
 	uint64_t sum = 0, bytes;
 
@@ -128,9 +132,9 @@ static void apply_kernels(struct snapshot *snapshot, int d, const struct topolog
 	snapshot->device[d].driver_bytes = sum;
 }
 
-static void apply_amd(struct tenants *tenants)
+static void figures_apply_amd(struct tenants *tenants)
 {
-	const struct topology *amd = topology();
+	const struct topology *amd = figures_topology();
 	uint8_t uuid[16];
 
 	for (uint32_t i = 0; amd && i < amd->node_count; i++) {
@@ -142,7 +146,7 @@ static void apply_amd(struct tenants *tenants)
 
 			for (int d = 0; snapshot && d < snapshot->ndevices; d++)
 				if (!memcmp(snapshot->device[d].uuid, uuid, 16))
-					apply_kernels(snapshot, d, &amd->nodes[i]);
+					figures_apply_kernels(snapshot, d, &amd->nodes[i]);
 		}
 	}
 }
@@ -160,7 +164,7 @@ void figures_apply(struct tenants *tenants)
 		}
 	}
 	if (nvidia)
-		apply_nvidia(tenants);
+		figures_apply_nvidia(tenants);
 	if (amd)
-		apply_amd(tenants);
+		figures_apply_amd(tenants);
 }

@@ -3,16 +3,14 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/parse.h"
-#include "cli/command.h"
 #include "cli/exec/space.h"
 #include "cli/out/say.h"
 #include "cli/tenant/compute_words.h"
 
-/* Longer than any device is busy with what one program has in flight. */
+/* No device is busy for longer with what one program has in flight. */
 #define INFLIGHT_MAX_US 1000000
 
 enum { KEY_POLICY = 512, KEY_WEIGHT, KEY_PRIORITY, KEY_CONTROLLER, KEY_MODE, KEY_INFLIGHT };
@@ -37,111 +35,126 @@ static const struct argp_option options[] = {
 	{0},
 };
 
-/* The place of a word in a list of n; names the option and the choice when it is not there. */
-static unsigned int choose(const char *option, const char *arg, const char *const *words,
-			   unsigned int n)
+/* The place of a word in a list of n; -EINVAL and a message with the choice: it is not there. */
+static int options_choose(const char *option, const char *arg, const char *const *words,
+			  unsigned int n)
 {
 	char choice[128] = "";
 
 	for (unsigned int i = 0; i < n; i++) {
 		if (!strcmp(arg, words[i]))
-			return i;
+			return (int)i;
 		snprintf(choice + strlen(choice), sizeof(choice) - strlen(choice), "%s%s %s",
 			 i == 0	      ? ""
 			 : i == n - 1 ? " or "
 				      : ", ",
 			 option, words[i]);
 	}
-	exit(say_error("%s \"%s\": write %s", option, arg, choice));
+	say_error("%s \"%s\": write %s", option, arg, choice);
+	return -EINVAL;
 }
 
-static enum controller_id controller_named(const char *arg)
+static int options_choose_controller(const char *arg)
 {
 	const char *words[CONTROLLERS];
 
 	for (unsigned int id = 0; id < CONTROLLERS; id++)
 		words[id] = controller_by_id(id)->name;
-	return choose("--controller", arg, words, CONTROLLERS);
+	return options_choose("--controller", arg, words, CONTROLLERS);
 }
 
-static uint32_t weight_of(const char *arg)
+static int options_parse_weight(const char *arg, uint32_t *ret)
 {
 	uint64_t weight;
 
-	if (parse_u64(arg, 1, POLICY_WEIGHT_MAX, &weight) < 0)
-		exit(say_error("--weight \"%s\": not a whole number from 1 to %d; write it like "
-			       "--weight 2",
-			       arg, POLICY_WEIGHT_MAX));
-	return (uint32_t)weight;
+	if (parse_u64(arg, 1, POLICY_WEIGHT_MAX, &weight) < 0) {
+		say_error("--weight \"%s\": not a whole number from 1 to %d; write it like "
+			  "--weight 2",
+			  arg, POLICY_WEIGHT_MAX);
+		return -EINVAL;
+	}
+	*ret = (uint32_t)weight;
+	return 0;
 }
 
-static uint32_t inflight_of(const char *arg)
+static int options_parse_inflight(const char *arg, uint32_t *ret_us)
 {
 	uint64_t us;
 
-	if (parse_duration_us(arg, INFLIGHT_MAX_US, &us) < 0)
-		exit(say_error("--inflight \"%s\": not a time up to 1s; write it like --inflight "
-			       "2ms or --inflight 500us",
-			       arg));
-	return (uint32_t)us;
+	if (parse_duration_us(arg, INFLIGHT_MAX_US, &us) < 0) {
+		say_error("--inflight \"%s\": not a time up to 1s; write it like --inflight 2ms or "
+			  "--inflight 500us",
+			  arg);
+		return -EINVAL;
+	}
+	*ret_us = (uint32_t)us;
+	return 0;
 }
 
-static void list(const struct limits_kind *kind, const char *arg, struct limits *ret)
+/* One option into `o`: its bit, 0 for a key that is not one of ours, -EINVAL after a message. */
+static int options_take(int key, const char *arg, struct tenant_options *o)
 {
-	if (limits_parse(kind, arg, ret) < 0)
-		exit(EXIT_ALLOT);
-}
+	int r;
 
-static unsigned int compute_list(struct tenant_options *o, const char *arg)
-{
-	if (!strcmp(arg, "off"))
-		return TENANT_COMPUTE_OFF;
-	list(&limits_compute, arg, &o->compute);
-	return TENANT_COMPUTE;
-}
-
-/* What the option said, as a bit; 0 for a key that is not one of ours. */
-static unsigned int take(int key, const char *arg, struct tenant_options *o)
-{
 	switch (key) {
 	case 'm':
-		list(&limits_memory, arg, &o->memory);
-		return TENANT_MEMORY;
+		r = limits_parse(&limits_memory, arg, &o->memory);
+		return r < 0 ? r : TENANT_MEMORY;
 	case 'c':
-		return compute_list(o, arg);
+		if (!strcmp(arg, "off"))
+			return TENANT_COMPUTE_OFF;
+		r = limits_parse(&limits_compute, arg, &o->compute);
+		return r < 0 ? r : TENANT_COMPUTE;
 	case KEY_POLICY:
-		/* Without "off", which is --compute off. */
-		o->policy = POLICY_COMPUTE_CAP + choose("--policy", arg,
-							compute_policies + POLICY_COMPUTE_CAP,
-							POLICY_COMPUTES - POLICY_COMPUTE_CAP);
+		/* "off" is not among them: that is --compute off. */
+		r = options_choose("--policy", arg, compute_policies + POLICY_COMPUTE_CAP,
+				   POLICY_COMPUTES - POLICY_COMPUTE_CAP);
+		if (r < 0)
+			return r;
+		o->policy = (enum policy_compute)(POLICY_COMPUTE_CAP + r);
 		return TENANT_POLICY;
 	case KEY_WEIGHT:
-		o->weight = weight_of(arg);
-		return TENANT_WEIGHT;
+		r = options_parse_weight(arg, &o->weight);
+		return r < 0 ? r : TENANT_WEIGHT;
 	case KEY_PRIORITY:
-		o->priority = choose("--priority", arg, compute_priorities, POLICY_PRIORITIES);
+		r = options_choose("--priority", arg, compute_priorities, POLICY_PRIORITIES);
+		if (r < 0)
+			return r;
+		o->priority = (enum policy_priority)r;
 		return TENANT_PRIORITY;
 	case KEY_CONTROLLER:
-		o->controller = controller_named(arg);
+		r = options_choose_controller(arg);
+		if (r < 0)
+			return r;
+		o->controller = (enum controller_id)r;
 		return TENANT_CONTROLLER;
 	case KEY_MODE:
-		o->mode = choose("--mode", arg, compute_modes, POLICY_MODES);
+		r = options_choose("--mode", arg, compute_modes, POLICY_MODES);
+		if (r < 0)
+			return r;
+		o->mode = (enum policy_mode)r;
 		return TENANT_MODE;
 	case KEY_INFLIGHT:
-		o->inflight_us = inflight_of(arg);
-		return TENANT_INFLIGHT;
+		r = options_parse_inflight(arg, &o->inflight_us);
+		return r < 0 ? r : TENANT_INFLIGHT;
 	}
 	return 0;
 }
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static error_t options_parse(int key, char *arg, struct argp_state *state)
 {
 	struct tenant_options *o = state->input;
-	unsigned int said = take(key, arg, o);
+	int said = options_take(key, arg, o);
 
+	/*
+	 * One error for all: argp takes E2BIG, which limits_parse() may answer, for an unknown
+	 * option.
+	 */
+	if (said < 0)
+		return EINVAL;
 	if (!said)
 		return ARGP_ERR_UNKNOWN;
-	o->said |= said;
+	o->said |= (unsigned int)said;
 	for (const struct argp_option *option = options; option->name; option++)
 		if (option->key == key)
 			snprintf(o->words + strlen(o->words), sizeof(o->words) - strlen(o->words),
@@ -149,7 +162,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	return 0;
 }
 
-const struct argp tenant_options_argp = {.options = options, .parser = parse};
+const struct argp tenant_options_argp = {.options = options, .parser = options_parse};
 
 const struct limits *tenant_options_by_device(const struct tenant_options *o)
 {
@@ -157,14 +170,14 @@ const struct limits *tenant_options_by_device(const struct tenant_options *o)
 }
 
 /* What is said of compute, bits of TENANT_MEMORY aside. */
-static unsigned int of_compute(const struct tenant_options *o)
+static unsigned int options_of_compute(const struct tenant_options *o)
 {
 	return o->said & ~(unsigned int)TENANT_MEMORY;
 }
 
-static int compute_off(const struct tenant_options *o, struct policy *policy)
+static int options_compute_off(const struct tenant_options *o, struct policy *policy)
 {
-	if (of_compute(o) != TENANT_COMPUTE_OFF) {
+	if (options_of_compute(o) != TENANT_COMPUTE_OFF) {
 		say_error("--compute off: nothing is left for the other options to act on "
 			  "(%s); write --compute off alone, or a share like --compute 25",
 			  o->words + 1);
@@ -181,7 +194,8 @@ static int compute_off(const struct tenant_options *o, struct policy *policy)
 }
 
 /* A tenant keeps the policy that it has; a share begins as a cap, a weight as a part. */
-static enum policy_compute policy_wanted(const struct tenant_options *o, const struct policy *old)
+static enum policy_compute options_policy_wanted(const struct tenant_options *o,
+						 const struct policy *old)
 {
 	if (o->said & TENANT_POLICY)
 		return o->policy;
@@ -194,8 +208,8 @@ static enum policy_compute policy_wanted(const struct tenant_options *o, const s
 }
 
 /* Whether the wishes, put into a policy that was `old`, make sense together. */
-static int check_compute(const struct tenant_options *o, const struct policy *policy,
-			 uint32_t old)
+static int options_check_compute(const struct tenant_options *o, const struct policy *policy,
+				 uint32_t old)
 {
 	unsigned int shares = 0;
 
@@ -222,15 +236,15 @@ static int check_compute(const struct tenant_options *o, const struct policy *po
 	return -EINVAL;
 }
 
-static int apply_compute(const struct tenant_options *o, struct policy *policy)
+static int options_apply_compute(const struct tenant_options *o, struct policy *policy)
 {
 	uint32_t old = policy->compute;
 
-	if (!of_compute(o))
+	if (!options_of_compute(o))
 		return 0;
 	if (o->said & TENANT_COMPUTE_OFF)
-		return compute_off(o, policy);
-	policy->compute = policy_wanted(o, policy);
+		return options_compute_off(o, policy);
+	policy->compute = options_policy_wanted(o, policy);
 	if (o->said & TENANT_WEIGHT)
 		policy->weight = o->weight;
 	else if ((o->said & TENANT_COMPUTE) && policy->compute == POLICY_COMPUTE_SHARE)
@@ -245,7 +259,7 @@ static int apply_compute(const struct tenant_options *o, struct policy *policy)
 		policy->inflight_us = o->inflight_us;
 	if (policy->mode == POLICY_MODE_SPACE && space_check_part(policy))
 		return -EINVAL;
-	return check_compute(o, policy, old);
+	return options_check_compute(o, policy, old);
 }
 
 int tenant_options_apply(const struct tenant_options *o, struct policy *policy)
@@ -255,5 +269,5 @@ int tenant_options_apply(const struct tenant_options *o, struct policy *policy)
 	if (r < 0)
 		return r;
 	r = limits_apply(&o->compute, policy);
-	return r < 0 ? r : apply_compute(o, policy);
+	return r < 0 ? r : options_apply_compute(o, policy);
 }

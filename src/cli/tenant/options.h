@@ -38,12 +38,12 @@ struct tenant_options {
 };
 
 /*
- * To be a child of a command's parser, with a struct tenant_options for its input. Ends the program
- * with a message and status 125 for a value that cannot be right.
+ * To be a child of a command's parser, with a struct tenant_options for its input. argp_parse()
+ * answers EINVAL, after a message, for a value that cannot be right.
  */
 extern const struct argp tenant_options_argp;
 
-/* One device is told from another: the list that does so, NULL for none. */
+/* The list that gives devices different limits; NULL where all have the same. */
 const struct limits *tenant_options_by_device(const struct tenant_options *options);
 
 /* Puts what was said into a policy, and leaves the rest. 0, or a message and a negative value. */

@@ -15,7 +15,7 @@
 #include "cli/exec/space.h"
 #include "cli/out/say.h"
 #include "cli/tenant/dmem.h"
-#include "cli/tenant/figures.h"
+#include "cli/tenant/runtime.h"
 #include "ledger/pidns.h"
 #include "ledger/tenant.h"
 
@@ -25,24 +25,11 @@
  */
 #define NOTE "owner"
 
-/* Whoever began a tenant in another PID namespace cannot be asked after: give it a day. */
+/*
+ * A process of another PID namespace cannot be looked for. A tenant that one began is kept for a
+ * day.
+ */
 #define FOREIGN_GRACE_S (24 * 3600)
-
-int tenants_runtime(char ret[static PATH_MAX])
-{
-	int r = tenant_runtime_dir(ret, PATH_MAX);
-
-	if (r == -ENOENT)
-		say_error("no runtime directory: neither ALLOT_RUNTIME_DIR nor XDG_RUNTIME_DIR is "
-			  "set; set one to a directory of yours, best on tmpfs");
-	else if (r == -EINVAL)
-		say_error("the runtime directory must be an absolute path; check "
-			  "ALLOT_RUNTIME_DIR and XDG_RUNTIME_DIR");
-	else if (r < 0)
-		say_error("runtime directory: %s; set ALLOT_RUNTIME_DIR to another one",
-			  say_errno(r));
-	return r;
-}
 
 const char *tenants_error_words(int err)
 {
@@ -79,7 +66,7 @@ struct note {
 	time_t age_s;
 };
 
-static int read_note(const char *dir, struct note *ret)
+static int tenants_read_note(const char *dir, struct note *ret)
 {
 	char path[PATH_MAX + sizeof("/" NOTE)], text[48];
 	struct note note;
@@ -99,7 +86,7 @@ static int read_note(const char *dir, struct note *ret)
 }
 
 /* A pid that was given to somebody else by now only delays the end of the tenant. */
-static bool begun_by_the_dead(const struct note *note)
+static bool tenants_begun_by_the_dead(const struct note *note)
 {
 	if (note->pidns != pidns_self())
 		return note->age_s > FOREIGN_GRACE_S;
@@ -115,15 +102,16 @@ unsigned int tenants_live(const struct snapshot *snapshot)
 	return n;
 }
 
-static int sweep_one(const char *name, const char *dir, void *runtime)
+static int tenants_sweep_one(const char *name, const char *dir, void *runtime)
 {
 	struct snapshot *snapshot = NULL;
 	struct note note;
 	bool used;
 
-	if (read_note(dir, &note) < 0 || note.age_s < TENANTS_GRACE_S || !begun_by_the_dead(&note))
+	if (tenants_read_note(dir, &note) < 0 || note.age_s < TENANTS_GRACE_S ||
+	    !tenants_begun_by_the_dead(&note))
 		return 0;
-	/* What cannot be read may be another version's, and in use. */
+	/* A tenant that cannot be read may be of another version, and in use. */
 	used = snapshot_read(dir, &snapshot) < 0 || tenants_live(snapshot);
 	snapshot_free(snapshot);
 	if (!used)
@@ -133,12 +121,12 @@ static int sweep_one(const char *name, const char *dir, void *runtime)
 
 void tenants_sweep(const char *runtime)
 {
-	tenant_list(runtime, sweep_one, (void *)runtime);
+	tenant_list(runtime, tenants_sweep_one, (void *)runtime);
 	space_sweep(runtime);
 	dmem_sweep(runtime, TENANTS_GRACE_S);
 }
 
-static int load_one(const char *name, const char *dir, void *arg)
+static int tenants_load_one(const char *name, const char *dir, void *arg)
 {
 	struct tenants *t = arg;
 	struct tenant_entry *list, *e;
@@ -152,8 +140,8 @@ static int load_one(const char *name, const char *dir, void *arg)
 	memset(e, 0, sizeof(*e));
 	snprintf(e->name, sizeof(e->name), "%s", name);
 	snprintf(e->dir, sizeof(e->dir), "%s", dir);
-	e->generated = !read_note(dir, &note);
-	e->abandoned = e->generated && begun_by_the_dead(&note);
+	e->generated = !tenants_read_note(dir, &note);
+	e->abandoned = e->generated && tenants_begun_by_the_dead(&note);
 	e->error = snapshot_read(dir, &e->snapshot);
 	if (e->error == -ENOENT && access(dir, F_OK) < 0)
 		return 0; /* removed meanwhile */
@@ -168,17 +156,16 @@ static int load_one(const char *name, const char *dir, void *arg)
 int tenants_load(struct tenants *ret)
 {
 	struct tenants t = {.n = 0};
-	int r = tenants_runtime(t.runtime);
+	int r = runtime_find(t.runtime);
 
 	if (r < 0)
 		return r;
-	r = tenant_list(t.runtime, load_one, &t);
+	r = tenant_list(t.runtime, tenants_load_one, &t);
 	if (r < 0 && r != -ENOENT) {
 		say_error("cannot read the runtime directory %s: %s", t.runtime, say_errno(r));
 		tenants_free(&t);
 		return r;
 	}
-	figures_apply(&t);
 	*ret = t;
 	return 0;
 }

@@ -2,7 +2,8 @@
 /*
  * The tenants of the runtime directory as the commands see them, and the end of tenants without a
  * name of their own: `allot run` replaces itself by the command, so nobody is left to remove such a
- * tenant. It notes who began it, and whoever runs allot next removes what is abandoned.
+ * tenant. It notes which process began it, and the next `allot run` or `allot ps` removes tenants
+ * whose process is gone.
  */
 #ifndef ALLOT_CLI_TENANT_TENANTS_H
 #define ALLOT_CLI_TENANT_TENANTS_H
@@ -28,12 +29,10 @@ struct tenants {
 	struct tenant_entry *list;
 };
 
-/* The runtime directory, or a message and a negative value. */
-int tenants_runtime(char ret[static PATH_MAX]);
-
 /*
  * All tenants but abandoned ones that nobody uses. 0, or a message and a negative value. A
- * runtime directory that does not exist has none.
+ * runtime directory that does not exist has none. The figures are those that the tenants' processes
+ * noted last; figures.h has the driver's own of now.
  */
 int tenants_load(struct tenants *ret);
 void tenants_free(struct tenants *tenants);

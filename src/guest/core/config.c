@@ -15,8 +15,8 @@
 #define SHARED_CACHE "CUDA_DEVICE_MEMORY_SHARED_CACHE"
 #define TENANT_DEFAULT "drop-in"
 
-__attribute__((format(printf, 2, 3)))
-static int complain(struct config *config, const char *fmt, ...)
+__attribute__((format(printf, 2, 3))) static int config_complain(struct config *config,
+								 const char *fmt, ...)
 {
 	va_list ap;
 
@@ -26,13 +26,13 @@ static int complain(struct config *config, const char *fmt, ...)
 	return -EINVAL;
 }
 
-static bool given(struct size_spec spec)
+static bool config_is_given(struct size_spec spec)
 {
 	return spec.bytes || spec.permille;
 }
 
 /* Files are named by path elsewhere; a tenant is named by a word. Equal paths, equal words. */
-static void name_tenant(char name[POLICY_NAME_BYTES], const char *path)
+static void config_name_tenant(char name[POLICY_NAME_BYTES], const char *path)
 {
 	uint64_t hash = hash_string(HASH_SEED, path);
 	const char *base = strrchr(path, '/');
@@ -50,7 +50,7 @@ static void name_tenant(char name[POLICY_NAME_BYTES], const char *path)
 
 /* How much of a variable's name a complaint shows, so that there is room for the reason. */
 #define NAME_SHOWN 48
-static int shown(size_t len)
+static int config_shown(size_t len)
 {
 	return len < NAME_SHOWN ? (int)len : NAME_SHOWN;
 }
@@ -63,8 +63,8 @@ struct variable {
 	unsigned int device;
 };
 
-static int variable_of(struct config *config, const char *name, size_t len, const char *stem,
-		       struct variable *ret)
+static int config_match_variable(struct config *config, const char *name, size_t len,
+				 const char *stem, struct variable *ret)
 {
 	struct variable var = {.name = name, .len = len};
 	size_t stem_len = strlen(stem), n;
@@ -86,35 +86,37 @@ static int variable_of(struct config *config, const char *name, size_t len, cons
 	memcpy(index, name + stem_len + 1, n);
 	index[n] = '\0';
 	if (parse_u64(index, 0, POLICY_DEVICES - 1, &i))
-		return complain(config, "%.*s: \"%s\" is not a device number from 0 to %d",
-				shown(len), name, index, POLICY_DEVICES - 1);
+		return config_complain(config, "%.*s: \"%s\" is not a device number from 0 to %d",
+				       config_shown(len), name, index, POLICY_DEVICES - 1);
 	ret->ours = true;
 	ret->device = (unsigned int)i;
 	return 0;
 }
 
-static int memory_limit(struct config *config, const struct variable *var, const char *value)
+static int config_set_memory(struct config *config, const struct variable *var, const char *value)
 {
 	struct size_spec spec;
 
 	if (parse_size_spec(value, &spec))
-		return complain(config, "%.*s: \"%.40s\" is not a memory size; "
-				"write for example 8g or 4096m",
-				shown(var->len), var->name, value);
+		return config_complain(config,
+				       "%.*s: \"%.40s\" is not a memory size; "
+				       "write for example 8g or 4096m",
+				       config_shown(var->len), var->name, value);
 	*(var->all ? &config->all : &config->device[var->device]) = spec;
 	config->present = true;
 	return 0;
 }
 
 /* Both 0 and 100 are how one writes "not limited" there, and limit nothing. */
-static int compute_limit(struct config *config, const struct variable *var, const char *value)
+static int config_set_compute(struct config *config, const struct variable *var, const char *value)
 {
 	uint64_t percent;
 
 	if (parse_u64(value, 0, 100, &percent))
-		return complain(config, "%.*s: \"%.40s\" is not a whole percentage from 0 to 100; "
-				"write for example 25",
-				shown(var->len), var->name, value);
+		return config_complain(config,
+				       "%.*s: \"%.40s\" is not a whole percentage from 0 to 100; "
+				       "write for example 25",
+				       config_shown(var->len), var->name, value);
 	if (!percent)
 		percent = 100;
 	*(var->all ? &config->share_permille : &config->device_share_permille[var->device]) =
@@ -124,14 +126,14 @@ static int compute_limit(struct config *config, const struct variable *var, cons
 }
 
 /* `word` is of small letters; the host program's locale has no say in what its capitals are. */
-static bool is_word(const char *value, const char *word)
+static bool config_is_word(const char *value, const char *word)
 {
 	while (*word && (*value | 0x20) == *word)
 		value++, word++;
 	return !*word && !*value;
 }
 
-static int compute_policy(struct config *config, const char *value)
+static int config_set_policy(struct config *config, const char *value)
 {
 	static const struct {
 		const char *number, *word;
@@ -143,44 +145,47 @@ static int compute_policy(struct config *config, const char *value)
 	};
 
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
-		if (strcmp(value, known[i].number) && !is_word(value, known[i].word))
+		if (strcmp(value, known[i].number) && !config_is_word(value, known[i].word))
 			continue;
 		config->compute = known[i].compute;
 		config->compute_given = true;
 		return 0;
 	}
-	return complain(config, COMPUTE_POLICY ": \"%.40s\" is not a policy; "
-			"write default, force or disable", value);
+	return config_complain(config,
+			       COMPUTE_POLICY ": \"%.40s\" is not a policy; "
+					      "write default, force or disable",
+			       value);
 }
 
-static int shared_cache(struct config *config, const char *value)
+static int config_set_tenant(struct config *config, const char *value)
 {
 	if (!*value)
-		return complain(config, SHARED_CACHE " is empty; give it a path or unset it");
-	name_tenant(config->tenant, value);
+		return config_complain(config,
+				       SHARED_CACHE " is empty; give it a path or unset it");
+	config_name_tenant(config->tenant, value);
 	return 0;
 }
 
-static bool is(const char *name, size_t len, const char *wanted)
+static bool config_is_name(const char *name, size_t len, const char *wanted)
 {
 	return len == strlen(wanted) && !strncmp(name, wanted, len);
 }
 
-static int assignment(struct config *config, const char *name, size_t len, const char *value)
+static int config_assign(struct config *config, const char *name, size_t len, const char *value)
 {
 	struct variable var;
 	int r;
 
-	if (is(name, len, SHARED_CACHE))
-		return shared_cache(config, value);
-	if (is(name, len, COMPUTE_POLICY))
-		return compute_policy(config, value);
-	r = variable_of(config, name, len, MEMORY_LIMIT, &var);
+	if (config_is_name(name, len, SHARED_CACHE))
+		return config_set_tenant(config, value);
+	if (config_is_name(name, len, COMPUTE_POLICY))
+		return config_set_policy(config, value);
+	r = config_match_variable(config, name, len, MEMORY_LIMIT, &var);
 	if (r || var.ours)
-		return r ? r : memory_limit(config, &var, value);
-	r = variable_of(config, name, len, COMPUTE_LIMIT, &var);
+		return r ? r : config_set_memory(config, &var, value);
+	r = config_match_variable(config, name, len, COMPUTE_LIMIT, &var);
 	if (r || var.ours)
-		return r ? r : compute_limit(config, &var, value);
+		return r ? r : config_set_compute(config, &var, value);
 	return 0;
 }
 
@@ -188,7 +193,7 @@ int config_environment(struct config *config, char *const *environment)
 {
 	for (char *const *e = environment; e && *e; e++) {
 		const char *equals = strchr(*e, '=');
-		int r = equals ? assignment(config, *e, (size_t)(equals - *e), equals + 1) : 0;
+		int r = equals ? config_assign(config, *e, (size_t)(equals - *e), equals + 1) : 0;
 
 		if (r)
 			return r;
@@ -198,7 +203,8 @@ int config_environment(struct config *config, char *const *environment)
 	return 0;
 }
 
-static int file_line(struct config *config, const char *line, size_t len, unsigned int number)
+static int config_read_line(struct config *config, const char *line, size_t len,
+			    unsigned int number)
 {
 	char value[64];
 	const char *colon;
@@ -213,8 +219,8 @@ static int file_line(struct config *config, const char *line, size_t len, unsign
 		return 0;
 	colon = memchr(line, ':', len);
 	if (!colon)
-		return complain(config, CONFIG_FILE ":%u: not a line of the form Name:value",
-				number);
+		return config_complain(config, CONFIG_FILE ":%u: not a line of the form Name:value",
+				       number);
 	n = len - (size_t)(colon + 1 - line);
 	if (n >= sizeof(value))
 		n = sizeof(value) - 1;
@@ -225,16 +231,20 @@ static int file_line(struct config *config, const char *line, size_t len, unsign
 	len = (size_t)(colon - line);
 	if (len == 7 && !strncmp(line, "UsedMem", len)) {
 		if (parse_u64(start, 1, SIZE_MAX_BYTES >> 20, &v))
-			return complain(config, CONFIG_FILE ":%u: UsedMem \"%s\" is not a number "
-					"of MiB; write for example UsedMem:8192", number, start);
-		if (!given(config->all))
+			return config_complain(config,
+					       CONFIG_FILE ":%u: UsedMem \"%s\" is not a number "
+							   "of MiB; write for example UsedMem:8192",
+					       number, start);
+		if (!config_is_given(config->all))
 			config->all = (struct size_spec){.bytes = v << 20};
 		config->present = true;
 	} else if (len == 9 && !strncmp(line, "UsedCores", len)) {
 		if (parse_u64(start, 1, 100, &v))
-			return complain(config, CONFIG_FILE ":%u: UsedCores \"%s\" is not a "
-					"percentage; write for example UsedCores:25", number,
-					start);
+			return config_complain(config,
+					       CONFIG_FILE
+					       ":%u: UsedCores \"%s\" is not a "
+					       "percentage; write for example UsedCores:25",
+					       number, start);
 		if (!config->share_permille)
 			config->share_permille = (uint32_t)v * 10;
 		config->present = true;
@@ -247,11 +257,11 @@ int config_file(struct config *config, const char *text, size_t len)
 	unsigned int number = 1;
 
 	if (memchr(text, '\0', len))
-		return complain(config, CONFIG_FILE ": not a text file");
+		return config_complain(config, CONFIG_FILE ": not a text file");
 	while (len) {
 		const char *end = memchr(text, '\n', len);
 		size_t n = end ? (size_t)(end - text) : len;
-		int r = file_line(config, text, n, number++);
+		int r = config_read_line(config, text, n, number++);
 
 		if (r)
 			return r;
@@ -266,9 +276,9 @@ int config_file(struct config *config, const char *text, size_t len)
 
 struct size_spec config_limit(const struct config *config, unsigned int ordinal)
 {
-	if (ordinal < POLICY_DEVICES && given(config->device[ordinal]))
+	if (ordinal < POLICY_DEVICES && config_is_given(config->device[ordinal]))
 		return config->device[ordinal];
-	if (given(config->all))
+	if (config_is_given(config->all))
 		return config->all;
 	return (struct size_spec){.permille = 1000};
 }
@@ -294,7 +304,7 @@ enum policy_compute config_compute(const struct config *config)
 }
 
 /* Does "GPU-5c84" begin the name of this device? Hexadecimal digits, dashes anywhere. */
-static bool uuid_begins(const char *word, size_t len, const uint8_t uuid[16])
+static bool config_uuid_begins(const char *word, size_t len, const uint8_t uuid[16])
 {
 	unsigned int digit = 0;
 
@@ -330,7 +340,7 @@ int config_ordinal(const char *visible_devices, unsigned int index, const uint8_
 		/* CUDA stops at the first entry that it cannot read. */
 		if (!len || len >= sizeof(number) + 20)
 			return -1;
-		if (uuid_begins(p, len, uuid))
+		if (config_uuid_begins(p, len, uuid))
 			return ordinal;
 		if (strncmp(p, "GPU-", 4) && strncmp(p, "MIG-", 4)) {
 			if (len >= sizeof(number))

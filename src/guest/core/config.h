@@ -46,7 +46,7 @@ uint32_t config_share_permille(const struct config *config, unsigned int ordinal
 
 /*
  * How compute is to be limited: off unless a device has a share. Shares are work-conserving where
- * nobody said otherwise, as they are where these settings come from.
+ * the settings say nothing else, as they are where these settings come from.
  */
 enum policy_compute config_compute(const struct config *config);
 

@@ -3,21 +3,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/futex.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/fd.h"
 #include "guest/core/object.h"
-#include "guest/core/space.h"
-#include "guest/interpose/lookup.h"
-#include "guest/memory/truth.h"
 #include "ledger/quota.h"
 #include "ledger/tenant.h"
 
@@ -27,12 +22,12 @@ static struct guest_page no_page;
 _Atomic(struct guest_page *) guest_page = &no_page;
 
 /* Where a kernel cannot wipe the page in a child, the C library's handler does. It cannot block. */
-static void wipe(void)
+static void guest_wipe(void)
 {
 	atomic_store_explicit(&atomic_load(&guest_page)->guest, NULL, memory_order_relaxed);
 }
 
-static struct guest_page *page_get(void)
+static struct guest_page *guest_get_page(void)
 {
 	struct guest_page *page = atomic_load(&guest_page), *expected = &no_page;
 
@@ -46,13 +41,13 @@ static struct guest_page *page_get(void)
 		return expected;
 	}
 	if (madvise(page, 4096, MADV_WIPEONFORK))
-		pthread_atfork(NULL, NULL, wipe);
+		pthread_atfork(NULL, NULL, guest_wipe);
 	return page;
 }
 
-/* Does not say so itself: the thread that loses the race to make the guest stays silent. */
-__attribute__((format(printf, 2, 3)))
-static void close_gpu(struct guest *guest, const char *fmt, ...)
+/* Prints nothing: a thread that loses the race to make the guest stays silent. */
+__attribute__((format(printf, 2, 3))) static void guest_close_gpu(struct guest *guest,
+								  const char *fmt, ...)
 {
 	va_list ap;
 
@@ -72,7 +67,7 @@ void guest_complain(const char *complaint)
 		return; /* nobody listens */
 }
 
-static const char *explain(int error)
+static const char *guest_explain_error(int error)
 {
 	switch (error) {
 	case -ENOENT:
@@ -108,11 +103,10 @@ static const char *explain(int error)
 
 void guest_explain(const struct guest *guest, int error, char *ret, size_t len)
 {
-	snprintf(ret, len, LEDGER_SAYS, guest->dir, explain(error));
+	snprintf(ret, len, LEDGER_SAYS, guest->dir, guest_explain_error(error));
 }
 
-/* Puts the drop-in limits into the form of a policy: what `allot ps` shows, and our own. */
-static int drop_in_policy(struct policy *policy, void *arg)
+int guest_drop_in_policy(struct policy *policy, void *arg)
 {
 	const struct guest *guest = arg;
 	uint32_t n = guest->ndevices > 0 ? (uint32_t)guest->ndevices : 1;
@@ -135,7 +129,7 @@ static int drop_in_policy(struct policy *policy, void *arg)
 	return 0;
 }
 
-static int drop_in_read(struct config *config)
+static int guest_read_drop_in(struct config *config)
 {
 	char *text;
 	ssize_t n;
@@ -154,13 +148,13 @@ static int drop_in_read(struct config *config)
 	munmap(text, 65536);
 	if (r && !config->complaint[0])
 		snprintf(config->complaint, sizeof(config->complaint),
-			 CONFIG_FILE " cannot be read: %s", explain(r));
+			 CONFIG_FILE " cannot be read: %s", guest_explain_error(r));
 	return r;
 }
 
 static const uint32_t no_gate = POLICY_GATE_OPEN, metered_gate = POLICY_GATE_METERED;
 
-static int drop_in_tenant(struct guest *guest)
+static int guest_make_drop_in(struct guest *guest)
 {
 	char runtime[200];
 	int r = tenant_runtime_dir(runtime, sizeof(runtime));
@@ -170,7 +164,7 @@ static int drop_in_tenant(struct guest *guest)
 			     (unsigned int)geteuid()) < 0 ? -EIO : 0;
 	if (r)
 		return r;
-	drop_in_policy(&guest->policy, guest);
+	guest_drop_in_policy(&guest->policy, guest);
 	if (policy_meters(&guest->policy))
 		guest->gate = &metered_gate;
 	r = tenant_create(runtime, guest->config.tenant, &guest->policy, guest->dir,
@@ -178,7 +172,7 @@ static int drop_in_tenant(struct guest *guest)
 	return r == -EEXIST ? 0 : r;
 }
 
-static void configure(struct guest *guest)
+static void guest_configure(struct guest *guest)
 {
 	const char *dir = getenv("ALLOT_TENANT_DIR");
 	int r;
@@ -188,9 +182,11 @@ static void configure(struct guest *guest)
 	guest->error = CUDA_ERROR_INVALID_VALUE;
 	if (dir) {
 		if (dir[0] != '/' || strlen(dir) >= sizeof(guest->dir)) {
-			close_gpu(guest, "ALLOT_TENANT_DIR is \"%.60s\": not an absolute path of "
-				  "at most %zu characters; start the program with `allot run`",
-				  dir, sizeof(guest->dir) - 1);
+			guest_close_gpu(
+				guest,
+				"ALLOT_TENANT_DIR is \"%.60s\": not an absolute path of "
+				"at most %zu characters; start the program with `allot run`",
+				dir, sizeof(guest->dir) - 1);
 			return;
 		}
 		strcpy(guest->dir, dir);
@@ -198,12 +194,13 @@ static void configure(struct guest *guest)
 		if (!r)
 			r = policy_read(guest->policy_map, &guest->policy);
 		if (r) {
-			close_gpu(guest, "the policy of tenant %.80s %s", guest->dir, explain(r));
+			guest_close_gpu(guest, "the policy of tenant %.80s %s", guest->dir,
+					guest_explain_error(r));
 			return;
 		}
 		guest->gate = policy_gate(guest->policy_map);
 	} else {
-		if (drop_in_read(&guest->config)) {
+		if (guest_read_drop_in(&guest->config)) {
 			guest->mode = GUEST_CLOSED;
 			return;
 		}
@@ -211,10 +208,10 @@ static void configure(struct guest *guest)
 			guest->mode = GUEST_INERT;
 			return;
 		}
-		r = drop_in_tenant(guest);
+		r = guest_make_drop_in(guest);
 		if (r) {
-			close_gpu(guest, "tenant %.64s cannot be created: %s",
-				  guest->config.tenant, explain(r));
+			guest_close_gpu(guest, "tenant %.64s cannot be created: %s",
+					guest->config.tenant, guest_explain_error(r));
 			return;
 		}
 	}
@@ -223,14 +220,14 @@ static void configure(struct guest *guest)
 		r = object_table_new(&guest->objects);
 	if (r) {
 		guest->error = CUDA_ERROR_OPERATING_SYSTEM;
-		close_gpu(guest, LEDGER_SAYS, guest->dir, explain(r));
+		guest_close_gpu(guest, LEDGER_SAYS, guest->dir, guest_explain_error(r));
 	}
 }
 
 struct guest *guest_start(void)
 {
 	static struct guest no_memory = {.mode = GUEST_CLOSED, .error = CUDA_ERROR_OUT_OF_MEMORY};
-	struct guest_page *page = page_get();
+	struct guest_page *page = guest_get_page();
 	struct guest *guest, *expected = NULL;
 	int saved = errno;
 
@@ -238,7 +235,7 @@ struct guest *guest_start(void)
 		     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (guest == MAP_FAILED)
 		return &no_memory;
-	configure(guest);
+	guest_configure(guest);
 	if (!atomic_compare_exchange_strong(&page->guest, &expected, guest)) {
 		ledger_close(guest->ledger);
 		policy_close(guest->policy_map);
@@ -251,68 +248,6 @@ struct guest *guest_start(void)
 	return guest;
 }
 
-/* Asks the driver what devices there are. No lock: every thread asks for itself. */
-static CUresult enumerate(struct guest_device device[GUEST_DEVICES], int *ret_count)
-{
-	int count = 0;
-	CUresult e = DRIVER(cuDeviceGetCount, (&count));
-
-	if (e)
-		return e;
-	if (count > GUEST_DEVICES)
-		count = GUEST_DEVICES;
-	for (int i = 0; i < count; i++) {
-		struct guest_device *d = &device[i];
-		size_t total = 0;
-		CUuuid uuid;
-		int sms = 0, threads = 0;
-
-		e = cuda_real_address(CUDA_FN_cuDeviceGetUuid_v2)
-			    ? DRIVER(cuDeviceGetUuid_v2, (&uuid, i))
-			    : DRIVER(cuDeviceGetUuid, (&uuid, i));
-		if (!e)
-			e = DRIVER(cuDeviceTotalMem_v2, (&total, i));
-		if (e)
-			return e;
-		memcpy(d->uuid, uuid.bytes, sizeof(d->uuid));
-		d->ordinal = i;
-		d->total_bytes = total;
-		DRIVER(cuDeviceGetAttribute, (&sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, i));
-		DRIVER(cuDeviceGetAttribute,
-		       (&threads, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, i));
-		d->stack_threads = (uint64_t)sms * (uint64_t)threads;
-	}
-	*ret_count = count;
-	return CUDA_SUCCESS;
-}
-
-/* Whether this thread is to do it; if not, it is done. */
-static bool once_begin(struct guest_once *once)
-{
-	uint32_t state = 0;
-
-	if (atomic_compare_exchange_strong(&once->state, &state, 1))
-		return true;
-	while (atomic_load(&once->state) == 1)
-		syscall(SYS_futex, &once->state, FUTEX_WAIT_PRIVATE, 1, NULL, NULL, 0);
-	return false;
-}
-
-static void once_end(struct guest_once *once, int error)
-{
-	once->error = error;
-	atomic_store(&once->state, 2);
-	syscall(SYS_futex, &once->state, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
-}
-
-void guest_look_ahead(struct guest *guest)
-{
-	if (!once_begin(&guest->ahead))
-		return;
-	truth_expect_any(guest);
-	once_end(&guest->ahead, 0);
-}
-
 int guest_claim_slot(struct guest *guest, struct slot **ret)
 {
 	if (once_begin(&guest->own_slot))
@@ -320,82 +255,6 @@ int guest_claim_slot(struct guest *guest, struct slot **ret)
 	if (!guest->own_slot.error)
 		*ret = guest->claimed;
 	return guest->own_slot.error;
-}
-
-/* The thread that claims: everything below is files and memory, no driver. */
-static int claim(struct guest *guest, const struct guest_device *device, int count)
-{
-	struct slot *slot;
-	int r = 0;
-
-	memcpy(guest->device, device, sizeof(guest->device));
-	guest->ndevices = count;
-	for (int i = 0; !r && i < count; i++) {
-		r = ledger_device(guest->ledger, guest->device[i].uuid,
-				  guest->device[i].total_bytes);
-		guest->device[i].ledger = r;
-		r = r < 0 ? r : 0;
-	}
-	if (!r && !guest->policy_map && count > 0) {
-		drop_in_policy(&guest->policy, guest);
-		policy_update(guest->dir, drop_in_policy, guest); /* for who looks; ours counts */
-	}
-	if (!r)
-		r = guest_claim_slot(guest, &slot);
-	if (!r)
-		atomic_store_explicit(&guest->slot, slot, memory_order_release);
-	return r;
-}
-
-CUresult guest_attach(struct guest *guest)
-{
-	struct guest_device device[GUEST_DEVICES];
-	int count = 0, r;
-	CUresult e;
-
-	if (guest->mode != GUEST_LIMITED)
-		return guest->mode == GUEST_CLOSED ? guest->error : CUDA_SUCCESS;
-	if (atomic_load_explicit(&guest->slot, memory_order_acquire))
-		return CUDA_SUCCESS;
-	memset(device, 0, sizeof(device));
-	e = enumerate(device, &count);
-	if (e)
-		return e; /* not initialised: the program's own affair */
-	e = space_confirm(guest, count);
-	if (e)
-		return e;
-	if (once_begin(&guest->claim)) {
-		r = claim(guest, device, count);
-		if (r) {
-			guest->error = CUDA_ERROR_OPERATING_SYSTEM;
-			close_gpu(guest, LEDGER_SAYS, guest->dir, explain(r));
-			guest_complain(guest->config.complaint);
-		}
-		once_end(&guest->claim, r);
-	}
-	return guest->claim.error ? guest->error : CUDA_SUCCESS;
-}
-
-struct guest *guest_ask_limited(CUresult *ret_error)
-{
-	struct guest *guest;
-
-	if (!lookup_cuda()) {
-		/* Called by its name in a process that has no driver. */
-		*ret_error = CUDA_ERROR_SHARED_OBJECT_INIT_FAILED;
-		return NULL;
-	}
-	if (guest_inside())
-		return NULL;
-	guest = guest_get();
-	if (guest->mode == GUEST_INERT)
-		return NULL;
-	if (guest->mode == GUEST_LIMITED) {
-		*ret_error = guest_attach(guest);
-		return *ret_error ? NULL : guest;
-	}
-	*ret_error = guest->error;
-	return NULL;
 }
 
 struct guest_device *guest_current_device(struct guest *guest)
@@ -412,7 +271,7 @@ uint64_t guest_generation(const struct guest *guest)
 }
 
 /* A policy that cannot be read, or does not name the device, gives nothing: it fails closed. */
-static uint64_t resolve(struct guest *guest, const uint8_t uuid[16], uint64_t total_bytes)
+static uint64_t guest_read_limit(struct guest *guest, const uint8_t uuid[16], uint64_t total_bytes)
 {
 	struct policy policy;
 	uint64_t limit;
@@ -434,7 +293,7 @@ uint64_t guest_limit_cached(struct guest *guest, const uint8_t uuid[16], uint64_
 	/* Of threads that refresh at once, the last to write has looked again after writing. */
 	do {
 		now = guest_generation(guest);
-		limit = resolve(guest, uuid, total_bytes);
+		limit = guest_read_limit(guest, uuid, total_bytes);
 		atomic_store_explicit(cached, limit, memory_order_relaxed);
 		atomic_store_explicit(generation, now, memory_order_release);
 	} while (guest_generation(guest) != now);
@@ -448,38 +307,17 @@ uint64_t guest_limit(struct guest *guest, struct guest_device *device)
 }
 
 /* Drop-in limits go by CUDA's numbers, which are known for certain once CUDA runs. */
-static uint64_t view_limit(struct guest *guest, const uint8_t uuid[16], unsigned int index,
-			   uint64_t total_bytes)
+uint64_t guest_limit_by_uuid(struct guest *guest, const uint8_t uuid[16], unsigned int index,
+			     uint64_t total_bytes)
 {
 	int ordinal;
 
 	if (guest->policy_map || atomic_load_explicit(&guest->slot, memory_order_acquire))
-		return resolve(guest, uuid, total_bytes);
+		return guest_read_limit(guest, uuid, total_bytes);
 	ordinal = config_ordinal(getenv("CUDA_VISIBLE_DEVICES"), index, uuid);
 	if (ordinal < 0)
 		return 0;
 	return size_spec_resolve(config_limit(&guest->config, (unsigned int)ordinal), total_bytes);
-}
-
-void guest_view(struct guest *guest, const uint8_t uuid[16], unsigned int index,
-		uint64_t total_bytes, struct guest_view *ret)
-{
-	uint64_t limit = view_limit(guest, uuid, index, total_bytes), used = 0, peers = 0;
-	int device = ledger_device(guest->ledger, uuid, total_bytes);
-
-	if (limit > total_bytes)
-		limit = total_bytes;
-	for (int i = 0; i < guest->ndevices && atomic_load(&guest->slot); i++) {
-		if (guest->device[i].ledger != device)
-			continue;
-		truth_look(guest, &guest->device[i]);
-		peers = atomic_load(&guest->device[i].peers_bytes);
-	}
-	if (device >= 0)
-		used = truth_tenant_used(guest, uuid, device);
-	if (!(guest->policy.flags & POLICY_ACCOUNTING_DRIVER) && used < UINT64_MAX - peers)
-		used += peers;
-	*ret = (struct guest_view){.total_bytes = limit, .used_bytes = used < limit ? used : limit};
 }
 
 int guest_processes(struct guest *guest, const uint8_t uuid[16], struct guest_process *out, int max)

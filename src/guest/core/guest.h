@@ -16,6 +16,7 @@
 #include <sys/types.h>
 
 #include "guest/core/config.h"
+#include "guest/core/once.h"
 #include "ledger/ledger.h"
 #include "ledger/policy.h"
 #include "ledger/slot.h"
@@ -31,12 +32,6 @@ enum guest_mode {
 	GUEST_INERT,   /* nothing is limited: every hook passes its call on */
 	GUEST_LIMITED, /* policy and ledger are open */
 	GUEST_CLOSED,  /* limits were asked for and cannot be had: no GPU */
-};
-
-/* What one thread does and others wait for; zeroed, nobody has. */
-struct guest_once {
-	_Atomic uint32_t state; /* 0 not yet, 1 under way, 2 done; a futex */
-	int error;		/* what it came to, 0 or -errno */
 };
 
 /* A device as this process sees it through CUDA. */
@@ -58,7 +53,7 @@ struct guest_device {
 	_Atomic uint64_t peers_bytes;	 /* what the tenant's others hold and have not charged */
 	_Atomic uint64_t reconciled_ns;	 /* CLOCK_MONOTONIC */
 	_Atomic uint64_t context_ns;	 /* of the first context: nothing is hidden before */
-	_Atomic uint64_t calls;		 /* between reserve and commit or cancel, see charge.h */
+	_Atomic uint64_t calls;		 /* that change what is held, see memory/calls.h */
 	_Atomic bool stale;		 /* code was loaded since the last look */
 	_Atomic bool unsure;		 /* other threads were in the way of the last look */
 
@@ -66,7 +61,7 @@ struct guest_device {
 	_Atomic uint64_t graph_charged;	 /* graph memory as last seen, see hook_graph.c */
 	_Atomic uint32_t graph_epoch;	 /* raised when a graph is backed, or trimmed */
 
-	/* The current pool and its charge, as of a version of the pools: see hook_pool.c. */
+	/* The current pool and its charge, as of a version of the pools: see pool.c. */
 	_Atomic uint64_t pool_tag;
 	_Atomic(CUmemoryPool) pool;
 	_Atomic uint64_t pool_charged;
@@ -81,16 +76,16 @@ struct guest {
 	struct ledger *ledger;
 	char dir[256]; /* the tenant's directory */
 
-	struct guest_once own_slot;    /* claimed by whichever vendor's part comes first */
+	struct once own_slot; /* claimed by whichever vendor's part comes first */
 	struct slot *claimed;
 
-	struct guest_once ahead;       /* of cuInit: what others of the tenant hold */
-	struct guest_once claim;       /* of what CUDA needs */
+	struct once ahead; /* of cuInit: what others of the tenant hold */
+	struct once claim; /* of what CUDA needs */
 	_Atomic(struct slot *) slot;   /* set once CUDA is initialised */
 	int ndevices;
 	struct guest_device device[GUEST_DEVICES]; /* by CUDA ordinal */
 
-	struct guest_once nvml[GUEST_DEVICES]; /* by index in the ledger, see own_nvml.h */
+	struct once nvml[GUEST_DEVICES]; /* by index in the ledger, see own_nvml.h */
 	struct object_table *objects;
 	_Atomic uint64_t pools;	       /* changes of pools, see pool.h */
 	_Atomic(CUcontext) primary[GUEST_DEVICES]; /* by ordinal, while active */
@@ -141,20 +136,14 @@ void guest_complain(const char *complaint);
 /* What -errno means of the tenant's ledger, as such a line says it. */
 void guest_explain(const struct guest *guest, int error, char *ret, size_t len);
 
-/*
- * Before the driver's cuInit: what is to be known ahead of it. Once, and nobody claims the slot
- * meanwhile, which maps the ledger anew.
- */
-void guest_look_ahead(struct guest *guest);
-
 /* Claims the process's slot, once for all that need it. 0, or an error of slot_claim. */
 int guest_claim_slot(struct guest *guest, struct slot **ret);
 
 /*
- * After the driver's cuInit succeeded (or when a call shows that it did): learns the devices and
- * claims a slot. 0, or the error with which the program's GPU use is refused.
+ * Puts the drop-in limits into the form of a policy: what `allot ps` shows, and our own. `arg` is
+ * the guest: policy_update calls it.
  */
-CUresult guest_attach(struct guest *guest);
+int guest_drop_in_policy(struct policy *policy, void *arg);
 
 /* A device by CUDA ordinal; NULL when there is no such device (the driver will say so). */
 static inline struct guest_device *guest_device(struct guest *guest, CUdevice ordinal)
@@ -176,15 +165,11 @@ uint64_t guest_limit_cached(struct guest *guest, const uint8_t uuid[16], uint64_
 			    _Atomic uint64_t *limit, _Atomic uint64_t *generation);
 
 /*
- * For NVML, which knows devices by UUID and may be used without CUDA. `total_bytes` is what the
- * driver says the device has, `index` its NVML index (drop-in limits go by number).
+ * The same for NVML, which knows devices by UUID and may be used without CUDA. `total_bytes` is
+ * what the driver says the device has, `index` its NVML index (drop-in limits go by number).
  */
-struct guest_view {
-	uint64_t total_bytes; /* min(limit, device); 0 for a device not given to the tenant */
-	uint64_t used_bytes;  /* by the tenant's live processes, never above total_bytes */
-};
-void guest_view(struct guest *guest, const uint8_t uuid[16], unsigned int index,
-		uint64_t total_bytes, struct guest_view *ret);
+uint64_t guest_limit_by_uuid(struct guest *guest, const uint8_t uuid[16], unsigned int index,
+			     uint64_t total_bytes);
 
 struct guest_process {
 	pid_t pid;	     /* in the caller's PID namespace */
@@ -204,22 +189,6 @@ extern _Thread_local unsigned int guest_depth __attribute__((tls_model("initial-
 static inline bool guest_inside(void)
 {
 	return __builtin_expect(guest_depth != 0, 0);
-}
-
-/* As guest_limited, for whoever does not know yet. */
-struct guest *guest_ask_limited(CUresult *ret_error);
-
-/*
- * The limited guest of this call, or NULL when the call is to be passed on as it is: nothing is
- * limited, or the driver itself is calling. *ret_error is set when the GPU is refused.
- */
-static inline struct guest *guest_limited(CUresult *ret_error)
-{
-	struct guest *guest = guest_made();
-
-	if (__builtin_expect(guest && atomic_load_explicit(&guest->slot, memory_order_acquire), 1))
-		return guest_inside() ? NULL : guest; /* who has a slot has a driver, too */
-	return guest_ask_limited(ret_error);
 }
 
 /* DRIVER(cuMemAlloc_v2, (&p, n)): the driver's own function, marked as ours to call. */

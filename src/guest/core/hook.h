@@ -5,6 +5,7 @@
 
 #include "guest/core/guest.h"
 #include "guest/core/hooks.h"
+#include "guest/core/limited.h"
 #include "guest/core/object.h"
 
 /*
@@ -14,7 +15,7 @@
  */
 #define GUEST_OR_PASS(name, args)                           \
 	CUresult guest_error_ = CUDA_SUCCESS;               \
-	struct guest *guest = guest_limited(&guest_error_); \
+	struct guest *guest = limited_guest(&guest_error_); \
 	if (!guest)                                         \
 		return guest_error_ ? guest_error_ : cuda_real.name args
 

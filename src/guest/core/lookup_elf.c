@@ -17,17 +17,17 @@ struct tables {
 #define VERSION_HIDDEN 0x8000 /* not the default version of its name */
 
 /* glibc relocates these in place on most machines; where it does not they are offsets. */
-static const void *at(ElfW(Addr) base, ElfW(Addr) ptr)
+static const void *lookup_elf_at(ElfW(Addr) base, ElfW(Addr) ptr)
 {
 	return (const void *)(ptr < base ? base + ptr : ptr);
 }
 
-static struct tables read_dynamic(ElfW(Addr) base, const ElfW(Dyn) *dynamic)
+static struct tables lookup_elf_read(ElfW(Addr) base, const ElfW(Dyn) * dynamic)
 {
 	struct tables t = {0};
 
 	for (const ElfW(Dyn) *d = dynamic; d->d_tag != DT_NULL; d++) {
-		const void *p = at(base, d->d_un.d_ptr);
+		const void *p = lookup_elf_at(base, d->d_un.d_ptr);
 
 		switch (d->d_tag) {
 		case DT_SYMTAB:
@@ -50,7 +50,7 @@ static struct tables read_dynamic(ElfW(Addr) base, const ElfW(Dyn) *dynamic)
 	return t;
 }
 
-static bool matches(const struct tables *t, uint32_t i, const char *name)
+static bool lookup_elf_matches(const struct tables *t, uint32_t i, const char *name)
 {
 	const ElfW(Sym) *s = &t->symbols[i];
 
@@ -62,7 +62,7 @@ static bool matches(const struct tables *t, uint32_t i, const char *name)
 }
 
 /* The index of a name, or 0, which is never a defined symbol. */
-static uint32_t find_gnu(const struct tables *t, const char *name)
+static uint32_t lookup_elf_find_gnu(const struct tables *t, const char *name)
 {
 	uint32_t n = t->gnu_hash[0], first = t->gnu_hash[1], words = t->gnu_hash[2];
 	const uint32_t *buckets = t->gnu_hash + 4 + words * (sizeof(ElfW(Addr)) / 4);
@@ -75,7 +75,7 @@ static uint32_t find_gnu(const struct tables *t, const char *name)
 		uint32_t v = chain[i - first];
 
 		/* The lowest bit marks the end of a chain; the rest is the hash. */
-		if ((v | 1) == (h | 1) && matches(t, i, name))
+		if ((v | 1) == (h | 1) && lookup_elf_matches(t, i, name))
 			return i;
 		if (v & 1)
 			break;
@@ -83,7 +83,7 @@ static uint32_t find_gnu(const struct tables *t, const char *name)
 	return 0;
 }
 
-static uint32_t find_sysv(const struct tables *t, const char *name)
+static uint32_t lookup_elf_find_sysv(const struct tables *t, const char *name)
 {
 	uint32_t n = t->sysv_hash[0], h = 0;
 	const uint32_t *buckets = t->sysv_hash + 2, *chain = buckets + n;
@@ -93,22 +93,22 @@ static uint32_t find_sysv(const struct tables *t, const char *name)
 		h = (h ^ ((h & 0xf0000000) >> 24)) & 0x0fffffff;
 	}
 	for (uint32_t i = n ? buckets[h % n] : 0; i; i = chain[i])
-		if (matches(t, i, name))
+		if (lookup_elf_matches(t, i, name))
 			return i;
 	return 0;
 }
 
 void *lookup_elf_symbol(ElfW(Addr) base, const ElfW(Dyn) *dynamic, const char *name)
 {
-	struct tables t = read_dynamic(base, dynamic);
+	struct tables t = lookup_elf_read(base, dynamic);
 	uint32_t i = 0;
 
 	if (!t.symbols || !t.strings)
 		return NULL;
 	if (t.gnu_hash)
-		i = find_gnu(&t, name);
+		i = lookup_elf_find_gnu(&t, name);
 	else if (t.sysv_hash)
-		i = find_sysv(&t, name);
+		i = lookup_elf_find_sysv(&t, name);
 	return i ? (void *)(base + t.symbols[i].st_value) : NULL;
 }
 

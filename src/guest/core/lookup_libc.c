@@ -16,7 +16,7 @@
  */
 static _Atomic(uintptr_t) libc_dlsym, libc_dlvsym, libc_dlmopen, libc_dlopen;
 
-static bool find_in(const char *path, ElfW(Addr) base, const ElfW(Dyn) *dynamic)
+static bool lookup_libc_take(const char *path, ElfW(Addr) base, const ElfW(Dyn) * dynamic)
 {
 	const char *file = strrchr(path, '/');
 	void *p[4];
@@ -39,11 +39,11 @@ static bool find_in(const char *path, ElfW(Addr) base, const ElfW(Dyn) *dynamic)
 	return true;
 }
 
-static int find_in_object(struct dl_phdr_info *info, size_t size, void *arg)
+static int lookup_libc_take_object(struct dl_phdr_info *info, size_t size, void *arg)
 {
 	const ElfW(Dyn) *dynamic = lookup_elf_dynamic(info);
 
-	return dynamic && find_in(info->dlpi_name, info->dlpi_addr, dynamic);
+	return dynamic && lookup_libc_take(info->dlpi_name, info->dlpi_addr, dynamic);
 }
 
 /*
@@ -52,16 +52,16 @@ static int find_in_object(struct dl_phdr_info *info, size_t size, void *arg)
  * was started with, the C library in it, stands before whatever comes and goes. If we are not in
  * that list we live in another namespace, which has a C library of its own.
  */
-static void find_libc(void)
+static void lookup_libc_find(void)
 {
 	bool here = false;
 
 	for (struct link_map *m = _r_debug.r_map; m; m = m->l_next) {
 		here = here || m->l_ld == _DYNAMIC;
-		if (here && find_in(m->l_name, m->l_addr, m->l_ld))
+		if (here && lookup_libc_take(m->l_name, m->l_addr, m->l_ld))
 			return;
 	}
-	dl_iterate_phdr(find_in_object, NULL);
+	dl_iterate_phdr(lookup_libc_take_object, NULL);
 }
 
 struct lookup_libc lookup_libc(void)
@@ -69,7 +69,7 @@ struct lookup_libc lookup_libc(void)
 	struct lookup_libc libc;
 
 	if (!atomic_load_explicit(&libc_dlsym, memory_order_acquire))
-		find_libc();
+		lookup_libc_find();
 	libc.dlsym = (void *(*)(void *, const char *))atomic_load_explicit(&libc_dlsym,
 									 memory_order_acquire);
 	libc.dlvsym = (void *(*)(void *, const char *, const char *))atomic_load_explicit(

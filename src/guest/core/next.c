@@ -35,25 +35,25 @@ static const struct row {
 
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
 
-static void **slot_of(const struct row *row)
+static void **next_slot(const struct row *row)
 {
 	return (void **)((char *)&next + row->offset);
 }
 
-static bool is_stored(const struct row *row)
+static bool next_is_stored(const struct row *row)
 {
-	return __atomic_load_n(slot_of(row), __ATOMIC_ACQUIRE);
+	return __atomic_load_n(next_slot(row), __ATOMIC_ACQUIRE);
 }
 
-static void store(const struct row *row, void *p)
+static void next_store(const struct row *row, void *p)
 {
 	void *none = NULL;
 
-	__atomic_compare_exchange_n(slot_of(row), &none, p, false, __ATOMIC_ACQ_REL,
+	__atomic_compare_exchange_n(next_slot(row), &none, p, false, __ATOMIC_ACQ_REL,
 				    __ATOMIC_ACQUIRE);
 }
 
-static bool is_libc(const struct link_map *m)
+static bool next_is_libc(const struct link_map *m)
 {
 	const char *slash = strrchr(m->l_name, '/');
 
@@ -67,7 +67,7 @@ static bool is_libc(const struct link_map *m)
  * own malloc. What the program was started with is never unloaded, so the list holds still as far
  * as we go.
  */
-static bool find_in_list(void)
+static bool next_find_in_list(void)
 {
 	const struct link_map *m = _r_debug.r_map;
 
@@ -75,22 +75,22 @@ static bool find_in_list(void)
 		m = m->l_next;
 	for (m = m ? m->l_next : NULL; m; m = m->l_next) {
 		for (size_t i = 0; i < ROWS; i++)
-			if (!is_stored(&rows[i]))
-				store(&rows[i],
-				      lookup_elf_symbol(m->l_addr, m->l_ld, rows[i].name));
-		if (is_libc(m))
+			if (!next_is_stored(&rows[i]))
+				next_store(&rows[i],
+					   lookup_elf_symbol(m->l_addr, m->l_ld, rows[i].name));
+		if (next_is_libc(m))
 			return true;
 	}
 	return false;
 }
 
 /* Where we were opened late, or live in another namespace, and so are in front of nothing there. */
-static void find_by_lookup(void)
+static void next_find_by_lookup(void)
 {
 	struct lookup_libc libc = lookup_libc();
 
 	for (size_t i = 0; i < ROWS; i++)
-		store(&rows[i], libc.dlsym(RTLD_NEXT, rows[i].name));
+		next_store(&rows[i], libc.dlsym(RTLD_NEXT, rows[i].name));
 }
 
 const struct next *next_libc(void)
@@ -98,8 +98,8 @@ const struct next *next_libc(void)
 	if (__builtin_expect(!atomic_load_explicit(&found, memory_order_acquire), 0)) {
 		int saved = errno;
 
-		if (!find_in_list())
-			find_by_lookup();
+		if (!next_find_in_list())
+			next_find_by_lookup();
 		errno = saved;
 		atomic_store_explicit(&found, true, memory_order_release);
 	}
@@ -112,7 +112,7 @@ void *next_hook(const char *name, void **ret_next)
 		if (strcmp(rows[i].name, name))
 			continue;
 		next_libc();
-		*ret_next = *slot_of(&rows[i]);
+		*ret_next = *next_slot(&rows[i]);
 		return rows[i].hook;
 	}
 	return NULL;

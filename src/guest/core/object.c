@@ -18,11 +18,11 @@ struct shard {
 	uint32_t capacity; /* power of two, or 0 */
 	struct object *slots;
 	uint32_t own[OBJECT_KINDS]; /* of kinds that are frequent */
-	uint32_t filter[FILTER]; /* objects by their hash: see may_hold */
+	uint32_t filter[FILTER];    /* objects by their hash: see object_may_be_in */
 } __attribute__((aligned(64)));
 
 struct object_table {
-	struct shard shard[SHARDS + 1]; /* the last one: see is_listed */
+	struct shard shard[SHARDS + 1]; /* the last one: see object_is_listed */
 	uint32_t kinds[OBJECT_KINDS]; /* of the others */
 };
 
@@ -30,19 +30,19 @@ struct object_table {
  * Kinds that are listed often and are few. They have a shard of their own, so that listing them
  * does not look through the program's other allocations, of which there may be a hundred thousand.
  */
-static bool is_listed(enum object_kind kind)
+static bool object_is_listed(enum object_kind kind)
 {
 	return kind == OBJECT_POOL || kind == OBJECT_PARTING || kind == OBJECT_IPC ||
 	       kind == OBJECT_POINTER || kind == OBJECT_DMABUF;
 }
 
-/* Those that are made and freed most: each shard counts its own of them. */
-static bool is_frequent(enum object_kind kind)
+/* Kinds that are made and freed most: each shard counts its own objects of them. */
+static bool object_is_frequent(enum object_kind kind)
 {
 	return kind == OBJECT_MEMORY || kind == OBJECT_GRANULE || kind == OBJECT_KFD;
 }
 
-static void *map(size_t bytes)
+static void *object_map_pages(size_t bytes)
 {
 	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
@@ -51,7 +51,7 @@ static void *map(size_t bytes)
 
 int object_table_new(struct object_table **ret)
 {
-	struct object_table *table = map(sizeof(*table));
+	struct object_table *table = object_map_pages(sizeof(*table));
 
 	if (!table)
 		return -ENOMEM;
@@ -60,7 +60,7 @@ int object_table_new(struct object_table **ret)
 }
 
 /* Addresses differ in their middle bits: mix them all (splitmix64's finisher). */
-static uint64_t mix(enum object_kind kind, uint64_t key)
+static uint64_t object_hash(enum object_kind kind, uint64_t key)
 {
 	key += (uint64_t)kind * UINT64_C(0x9e3779b97f4a7c15);
 	key = (key ^ key >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -68,22 +68,23 @@ static uint64_t mix(enum object_kind kind, uint64_t key)
 	return key ^ key >> 31;
 }
 
-static struct shard *shard_of(struct object_table *table, enum object_kind kind, uint64_t hash)
+static struct shard *object_shard(struct object_table *table, enum object_kind kind, uint64_t hash)
 {
-	return &table->shard[is_listed(kind) ? SHARDS : hash % SHARDS];
+	return &table->shard[object_is_listed(kind) ? SHARDS : hash % SHARDS];
 }
 
-static uint32_t home(const struct shard *shard, uint64_t hash)
+static uint32_t object_home(const struct shard *shard, uint64_t hash)
 {
 	return (uint32_t)(hash / SHARDS) & (shard->capacity - 1);
 }
 
 /* The object, or the free place where it would go; NULL when there is no array yet. */
-static struct object *find(struct shard *shard, enum object_kind kind, uint64_t key, uint64_t hash)
+static struct object *object_find(struct shard *shard, enum object_kind kind, uint64_t key,
+				  uint64_t hash)
 {
 	if (!shard->capacity)
 		return NULL;
-	for (uint32_t i = home(shard, hash);; i = (i + 1) & (shard->capacity - 1)) {
+	for (uint32_t i = object_home(shard, hash);; i = (i + 1) & (shard->capacity - 1)) {
 		struct object *o = &shard->slots[i];
 
 		if (o->kind == OBJECT_NONE || (o->kind == kind && o->key == key))
@@ -91,45 +92,46 @@ static struct object *find(struct shard *shard, enum object_kind kind, uint64_t 
 	}
 }
 
-static uint32_t *filter(struct shard *shard, uint64_t hash)
+static uint32_t *object_filter(struct shard *shard, uint64_t hash)
 {
 	return &shard->filter[hash >> 32 & (FILTER - 1)];
 }
 
 /*
- * Most addresses that are freed in a stream's order are a pool's and not in here: that is answered
- * without the lock. Who frees an address got it after it was put, by the program's own order.
+ * An address that is freed in a stream's order mostly is a pool's and not in here: the filter
+ * answers that without the lock. A thread that frees an address got it after it was put, by the
+ * program's own order.
  */
-static bool may_hold(struct shard *shard, uint64_t hash)
+static bool object_may_be_in(struct shard *shard, uint64_t hash)
 {
-	return atomic_peek(filter(shard, hash)) != 0;
+	return atomic_peek(object_filter(shard, hash)) != 0;
 }
 
 /* Under the shard's lock, which makes plain additions of its own counters. */
-static void count(struct object_table *table, struct shard *shard, enum object_kind kind,
-		  uint64_t hash, uint32_t n)
+static void object_add_count(struct object_table *table, struct shard *shard, enum object_kind kind,
+			     uint64_t hash, uint32_t n)
 {
 	shard->count += n;
-	atomic_poke(filter(shard, hash), *filter(shard, hash) + n);
-	if (is_frequent(kind))
+	atomic_poke(object_filter(shard, hash), *object_filter(shard, hash) + n);
+	if (object_is_frequent(kind))
 		atomic_poke(&shard->own[kind], shard->own[kind] + n);
 	else
 		__atomic_fetch_add(&table->kinds[kind], n, __ATOMIC_RELAXED);
 }
 
-static void erase(struct object_table *table, struct shard *shard, struct object *o)
+static void object_erase(struct object_table *table, struct shard *shard, struct object *o)
 {
 	uint32_t mask = shard->capacity - 1;
 	uint32_t hole = (uint32_t)(o - shard->slots);
 
-	count(table, shard, o->kind, mix(o->kind, o->key), (uint32_t)-1);
+	object_add_count(table, shard, o->kind, object_hash(o->kind, o->key), (uint32_t)-1);
 	for (uint32_t i = (hole + 1) & mask;; i = (i + 1) & mask) {
 		struct object *next = &shard->slots[i];
 		uint32_t want;
 
 		if (next->kind == OBJECT_NONE)
 			break;
-		want = home(shard, mix(next->kind, next->key));
+		want = object_home(shard, object_hash(next->kind, next->key));
 		/* It may move back only if its home is not between the hole and itself. */
 		if (((i - want) & mask) >= ((i - hole) & mask)) {
 			shard->slots[hole] = *next;
@@ -141,9 +143,9 @@ static void erase(struct object_table *table, struct shard *shard, struct object
 
 /*
  * Takes the shard's lock with room for one more object in it. The bigger array is mapped while the
- * lock is free; who finds that another thread was faster gives its own back.
+ * lock is free. If another thread was faster, this one gives its own array back.
  */
-static int lock_with_room(struct shard *shard)
+static int object_lock_with_room(struct shard *shard)
 {
 	lock_take(&shard->lock);
 	while (shard->count + 1 > shard->capacity / 4 * 3) {
@@ -152,7 +154,7 @@ static int lock_with_room(struct shard *shard)
 		uint32_t old_capacity;
 
 		lock_drop(&shard->lock);
-		bigger = map(capacity * sizeof(*bigger));
+		bigger = object_map_pages(capacity * sizeof(*bigger));
 		if (!bigger)
 			return -ENOMEM;
 		lock_take(&shard->lock);
@@ -165,8 +167,8 @@ static int lock_with_room(struct shard *shard)
 			shard->capacity = capacity;
 			for (uint32_t i = 0; i < old_capacity; i++)
 				if (old[i].kind != OBJECT_NONE)
-					*find(shard, old[i].kind, old[i].key,
-					      mix(old[i].kind, old[i].key)) = old[i];
+					*object_find(shard, old[i].kind, old[i].key,
+						     object_hash(old[i].kind, old[i].key)) = old[i];
 		}
 		lock_drop(&shard->lock);
 		if (old)
@@ -178,38 +180,38 @@ static int lock_with_room(struct shard *shard)
 
 int object_put(struct object_table *table, const struct object *object)
 {
-	uint64_t hash = mix(object->kind, object->key);
-	struct shard *shard = shard_of(table, object->kind, hash);
+	uint64_t hash = object_hash(object->kind, object->key);
+	struct shard *shard = object_shard(table, object->kind, hash);
 	struct object *o;
-	int r = lock_with_room(shard);
+	int r = object_lock_with_room(shard);
 
 	if (r)
 		return r;
-	o = find(shard, object->kind, object->key, hash);
+	o = object_find(shard, object->kind, object->key, hash);
 	if (o->kind == OBJECT_NONE)
-		count(table, shard, object->kind, hash, 1);
+		object_add_count(table, shard, object->kind, hash, 1);
 	*o = *object;
 	lock_drop(&shard->lock);
 	return 0;
 }
 
-static bool look(struct object_table *table, enum object_kind kind, uint64_t key, bool take,
-		 struct object *ret)
+static bool object_look_up(struct object_table *table, enum object_kind kind, uint64_t key,
+			   bool take, struct object *ret)
 {
-	uint64_t hash = mix(kind, key);
-	struct shard *shard = shard_of(table, kind, hash);
+	uint64_t hash = object_hash(kind, key);
+	struct shard *shard = object_shard(table, kind, hash);
 	struct object *o;
 	bool found;
 
-	if (!may_hold(shard, hash))
+	if (!object_may_be_in(shard, hash))
 		return false;
 	lock_take(&shard->lock);
-	o = find(shard, kind, key, hash);
+	o = object_find(shard, kind, key, hash);
 	found = o && o->kind != OBJECT_NONE;
 	if (found) {
 		*ret = *o;
 		if (take)
-			erase(table, shard, o);
+			object_erase(table, shard, o);
 	}
 	lock_drop(&shard->lock);
 	return found;
@@ -218,28 +220,28 @@ static bool look(struct object_table *table, enum object_kind kind, uint64_t key
 bool object_get(struct object_table *table, enum object_kind kind, uint64_t key,
 		struct object *ret)
 {
-	return look(table, kind, key, false, ret);
+	return object_look_up(table, kind, key, false, ret);
 }
 
 bool object_take(struct object_table *table, enum object_kind kind, uint64_t key,
 		 struct object *ret)
 {
-	return look(table, kind, key, true, ret);
+	return object_look_up(table, kind, key, true, ret);
 }
 
 bool object_change(struct object_table *table, enum object_kind kind, uint64_t key, bool create,
 		   bool (*change)(struct object *object, void *arg), void *arg)
 {
-	uint64_t hash = mix(kind, key);
-	struct shard *shard = shard_of(table, kind, hash);
+	uint64_t hash = object_hash(kind, key);
+	struct shard *shard = object_shard(table, kind, hash);
 	struct object *o;
 	bool found;
 
 	if (!create)
 		lock_take(&shard->lock);
-	else if (lock_with_room(shard))
+	else if (object_lock_with_room(shard))
 		return false;
-	o = find(shard, kind, key, hash);
+	o = object_find(shard, kind, key, hash);
 	if (!o) {
 		lock_drop(&shard->lock);
 		return false;
@@ -249,10 +251,10 @@ bool object_change(struct object_table *table, enum object_kind kind, uint64_t k
 		memset(o, 0, sizeof(*o));
 		o->kind = (uint8_t)kind;
 		o->key = key;
-		count(table, shard, kind, hash, 1);
+		object_add_count(table, shard, kind, hash, 1);
 	}
 	if ((found || create) && !change(o, arg))
-		erase(table, shard, o);
+		object_erase(table, shard, o);
 	lock_drop(&shard->lock);
 	return found;
 }
@@ -274,62 +276,59 @@ int object_sweep(struct object_table *table, bool (*match)(const struct object *
 				continue;
 			}
 			out[n++] = *o;
-			erase(table, shard, o); /* another may have moved here: look again */
+			object_erase(table, shard, o); /* another may have moved here: look again */
 		}
 		lock_drop(&shard->lock);
 	}
 	return n;
 }
 
-int object_list(struct object_table *table, enum object_kind kind, struct object *out, int max)
+/* Into a list in the order of keys; the highest may fall out. Answers how many there are then. */
+static int object_insert(struct object *out, int n, int max, const struct object *o)
+{
+	int at = n;
+
+	while (at > 0 && o->key < out[at - 1].key)
+		at--;
+	if (at == max)
+		return n;
+	if (n < max)
+		n++;
+	memmove(&out[at + 1], &out[at], (size_t)(n - 1 - at) * sizeof(*out));
+	out[at] = *o;
+	return n;
+}
+
+int object_list(struct object_table *table, enum object_kind kind, uint64_t above,
+		struct object *out, int max)
 {
 	int n = 0;
 
 	if (!object_count(table, kind))
 		return 0;
-	for (int s = is_listed(kind) ? SHARDS : 0; s <= SHARDS; s++) {
+	for (int s = object_is_listed(kind) ? SHARDS : 0; s <= SHARDS; s++) {
 		struct shard *shard = &table->shard[s];
 
 		lock_take(&shard->lock);
-		for (uint32_t i = 0; i < shard->capacity && n < max; i++)
-			if (shard->slots[i].kind == kind)
-				out[n++] = shard->slots[i];
+		for (uint32_t i = 0; i < shard->capacity; i++)
+			if (shard->slots[i].kind == kind && shard->slots[i].key > above)
+				n = object_insert(out, n, max, &shard->slots[i]);
 		lock_drop(&shard->lock);
 	}
 	return n;
 }
 
-bool object_next(struct object_table *table, enum object_kind kind, uint64_t key,
+bool object_next(struct object_table *table, enum object_kind kind, uint64_t above,
 		 struct object *ret)
 {
-	struct object next = {.kind = OBJECT_NONE};
-
-	if (!object_count(table, kind))
-		return false;
-	for (int s = is_listed(kind) ? SHARDS : 0; s <= SHARDS; s++) {
-		struct shard *shard = &table->shard[s];
-
-		lock_take(&shard->lock);
-		for (uint32_t i = 0; i < shard->capacity; i++) {
-			const struct object *o = &shard->slots[i];
-
-			if (o->kind == kind && o->key > key &&
-			    (next.kind == OBJECT_NONE || o->key < next.key))
-				next = *o;
-		}
-		lock_drop(&shard->lock);
-	}
-	if (next.kind == OBJECT_NONE)
-		return false;
-	*ret = next;
-	return true;
+	return object_list(table, kind, above, ret, 1) == 1;
 }
 
 unsigned int object_count(struct object_table *table, enum object_kind kind)
 {
 	unsigned int n = atomic_peek(&table->kinds[kind]);
 
-	for (int s = 0; is_frequent(kind) && s < SHARDS; s++)
+	for (int s = 0; object_is_frequent(kind) && s < SHARDS; s++)
 		n += atomic_peek(&table->shard[s].own[kind]);
 	return n;
 }

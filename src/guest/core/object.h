@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What this process was given by the driver and what was charged for it: a table from (kind, key)
- * to object, O(1). It knows objects and not just sizes, because what is suspended, moved or shared
- * later is an object. The table locks for a few instructions and never calls the driver.
+ * What the driver gave this process, and what was charged for it: a table from (kind, key) to
+ * object, O(1). It knows objects and not just sizes, because only an object can be suspended, moved
+ * or shared later. The table locks for a few instructions and never calls the driver.
  */
 #ifndef ALLOT_GUEST_CORE_OBJECT_H
 #define ALLOT_GUEST_CORE_OBJECT_H
@@ -16,23 +16,23 @@
 enum object_kind {
 	OBJECT_NONE,
 	OBJECT_MEMORY,	 /* key: address from cuMemAlloc and its like */
-	OBJECT_GRANULE,	 /* key: address of 2 MiB that small allocations share */
-	OBJECT_HANDLE,	 /* key: physical memory handle (VMM) */
-	OBJECT_MAPPING,	 /* key: address at which a handle is mapped; `peer` is the handle */
+	OBJECT_GRANULE,	 /* key: address of 2 MiB; refs: small allocations in it */
+	OBJECT_HANDLE,	 /* key: physical memory handle (VMM); refs: of the program */
+	OBJECT_MAPPING,	 /* key: address at which a handle is mapped */
 	OBJECT_LEAVING,	 /* key: of a mapping that the driver is just taking away */
 	OBJECT_GONE,	 /* key: of the mapping; the handle that goes with it, as it was */
-	OBJECT_TILE,	 /* key: part of a sparse array that a handle backs; `peer` is the handle */
-	OBJECT_PARTING,	 /* key: event after which memory at address `peer` is free */
+	OBJECT_TILE,	 /* key: part of a sparse array that a handle backs */
+	OBJECT_PARTING,	 /* key: event after which the memory, as it was otherwise, is free */
 	OBJECT_ARRAY,	 /* key: array or mipmapped array */
 	OBJECT_SHARE,	 /* key: of an entry in the tenant's table; refs: objects that hold it */
 	OBJECT_IPC,	 /* key: address from cuIpcOpenMemHandle; refs: times it was opened */
 	OBJECT_EXTERNAL, /* key: external memory */
-	OBJECT_POOL,	 /* key: memory pool; others: see hook_pool.c */
+	OBJECT_POOL,	 /* key: memory pool; bytes: of its reserve, see pool.c */
 	OBJECT_POINTER,	 /* key: address exported from or imported into a pool */
-	OBJECT_EXEC,	 /* key: executable graph that owns memory */
+	OBJECT_EXEC,	 /* key: executable graph that owns memory; size: what its nodes ask for */
 	OBJECT_MODULE,	 /* key: module or library; bytes: a guess of its size */
 	OBJECT_CONTEXT,	 /* key: context that the program created */
-	OBJECT_KFD,	 /* key: handle of /dev/kfd; this and the next two: see amd/memory/hook_memory.c */
+	OBJECT_KFD,	 /* key: handle of /dev/kfd; this and the next two: AMD's hook_memory.c */
 	OBJECT_GEM,	 /* key: handle of a render node, see amd/files.h; refs: of that key */
 	OBJECT_DMABUF,	 /* key: inode of a descriptor that holds memory without a handle */
 	OBJECT_KINDS,
@@ -50,16 +50,39 @@ struct object {
 	uint64_t key;
 	uint8_t kind;	  /* enum object_kind */
 	uint8_t category; /* enum category that carries its charge */
-	uint16_t flags;
-	int16_t device;	  /* CUDA ordinal; AMD's: index in struct amd */
-	int16_t spare;
+	uint16_t flags;	  /* enum object_flags */
+	int16_t device;	  /* CUDA ordinal; AMD's: index in struct amd; -1: none */
+	uint32_t refs;	  /* of the kinds that say so */
 	uint64_t bytes;	  /* charged */
 	uint64_t size;	  /* as the program asked for it */
 	uint64_t context; /* goes with it when it is destroyed; 0: outlives contexts */
-	uint64_t peer;	  /* see the kinds; of AMD's: inode of its dma-buf, if it has one */
-	uint32_t refs;	  /* granule: allocations in it; handle: references */
-	uint32_t maps;	  /* handle: mappings; graph: epoch in which it was last backed */
-	struct shared_key shared;
+	struct shared_key shared; /* its entry in the tenant's table, if flags have OBJECT_SHARED */
+	union {
+		struct {
+			uint32_t maps;	/* mappings of it */
+			int16_t number; /* that its descriptors are stamped with; 0: none */
+		} handle;		/* OBJECT_HANDLE, OBJECT_GONE */
+		struct {
+			uint64_t handle;
+		} mapping; /* OBJECT_MAPPING, OBJECT_LEAVING */
+		struct {
+			uint64_t handle;
+			uint64_t array;
+		} tile; /* OBJECT_TILE */
+		struct {
+			uint64_t address;
+		} parting; /* OBJECT_PARTING */
+		struct {
+			uint64_t unfit_bytes; /* so much did not fit in one piece; 0: unknown */
+			uint64_t unfit_used;  /* while as much was in use, or more */
+		} pool;			      /* OBJECT_POOL */
+		struct {
+			uint32_t epoch; /* in which it was last backed; 0: never */
+		} exec;			/* OBJECT_EXEC */
+		struct {
+			uint64_t inode; /* of its dma-buf; 0: it has none */
+		} amd;			/* OBJECT_KFD, OBJECT_GEM, OBJECT_DMABUF */
+	};
 };
 
 struct object_table;
@@ -70,7 +93,10 @@ int object_table_new(struct object_table **ret);
 /* Adds it, or replaces the object of the same kind and key. -ENOMEM. */
 int object_put(struct object_table *table, const struct object *object);
 
-/* Copies it out; `take` also removes it, so that of two that free one pointer one gets it. */
+/*
+ * Copies it out; object_take also removes it, so that of two threads that free one pointer one gets
+ * it.
+ */
 bool object_get(struct object_table *table, enum object_kind kind, uint64_t key,
 		struct object *ret);
 bool object_take(struct object_table *table, enum object_kind kind, uint64_t key,
@@ -92,16 +118,26 @@ int object_sweep(struct object_table *table, bool (*match)(const struct object *
 		 void *arg, struct object *out, int max);
 
 /*
- * Copies up to `max` objects of a kind without removing them. Quick for pools, partings, IPC and
- * pool pointers; for others it looks through all there is.
+ * Copies out the objects of a kind with the lowest keys above `above`, at most `max`, in the order
+ * of their keys. They are all seen, however many there are, with the table free in between:
+ *
+ *	above = 0;
+ *	do {
+ *		n = object_list(table, kind, above, object, OBJECT_BATCH);
+ *		for (int i = 0; i < n; i++)
+ *			above = object[i].key, ...
+ *	} while (n == OBJECT_BATCH);
+ *
+ * Quick for pools, partings, IPC and pool pointers; for others it looks through all there is.
  */
-int object_list(struct object_table *table, enum object_kind kind, struct object *out, int max);
+int object_list(struct object_table *table, enum object_kind kind, uint64_t above,
+		struct object *out, int max);
 
-/*
- * The object of a kind with the smallest key above `key`: one after the other they are all seen,
- * however many there are, with the table free in between. As slow as a list, for each.
- */
-bool object_next(struct object_table *table, enum object_kind kind, uint64_t key,
+/* As many as are looked at together: they are on the program's stack, which may be small. */
+#define OBJECT_BATCH 16
+
+/* The same for one object: the one with the smallest key above `above`. False: there is none. */
+bool object_next(struct object_table *table, enum object_kind kind, uint64_t above,
 		 struct object *ret);
 
 /* How many objects of a kind there are; exact when nobody changes them. */

@@ -6,19 +6,16 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "base/futex.h"
 #include "base/now.h"
 #include "guest/core/lookup_libc.h"
 #include "guest/core/thread.h"
 #include "nvidia/uuid.h"
 
 /*
- * A thread that opens NVML is waited for as long, and then there is no figure, this once. Longer
- * than that takes where a hundred programs start at once: the time is for one that never ends.
+ * How long a caller waits for the thread that opens NVML; then there is no figure, this once. A
+ * hundred programs that start at once are done sooner: it is for a thread that never ends.
  */
 #define WAIT_NS UINT64_C(10000000000)
-
-enum { NOT_YET, UNDER_WAY, SETTLED }; /* guest_once.state */
 
 /*
  * Threads that load, open or ask for a device at once do the same and store the same, so none of
@@ -32,7 +29,7 @@ static _Atomic bool ending; /* the process ends: no thread is started any more *
 /* By index in the ledger: a look must not cost a search by UUID. */
 static _Atomic(nvmlDevice_t) handles[GUEST_DEVICES];
 
-static bool load(void)
+static bool own_nvml_load(void)
 {
 	int known = atomic_load_explicit(&loaded, memory_order_acquire);
 	void *handle;
@@ -47,7 +44,7 @@ static bool load(void)
 }
 
 /* The pid tells a forked child that it must initialise anew. */
-static bool initialise(void)
+static bool own_nvml_initialise(void)
 {
 	pid_t pid = getpid(), known = atomic_load_explicit(&ready, memory_order_acquire);
 
@@ -55,7 +52,7 @@ static bool initialise(void)
 		return true;
 	if (known == -1)
 		return false;
-	if (!load() || nvml.nvmlInit_v2() != NVML_SUCCESS) {
+	if (!own_nvml_load() || nvml.nvmlInit_v2() != NVML_SUCCESS) {
 		atomic_store(&ready, -1);
 		return false;
 	}
@@ -65,7 +62,7 @@ static bool initialise(void)
 	return true;
 }
 
-static bool find_device(const uint8_t uuid[16], int ledger_device, nvmlDevice_t *ret)
+static bool own_nvml_find_device(const uint8_t uuid[16], int ledger_device, nvmlDevice_t *ret)
 {
 	nvmlDevice_t device =
 		atomic_load_explicit(&handles[ledger_device], memory_order_relaxed);
@@ -81,25 +78,8 @@ static bool find_device(const uint8_t uuid[16], int ledger_device, nvmlDevice_t 
 	return true;
 }
 
-static void settle(struct guest_once *once)
-{
-	atomic_store(&once->state, SETTLED);
-	futex_wake_all(&once->state);
-}
-
-/* False: still under way. */
-static bool wait_until(struct guest_once *once, uint64_t until_ns)
-{
-	while (atomic_load(&once->state) == UNDER_WAY) {
-		if (now_monotonic_ns() >= until_ns)
-			return false;
-		futex_wait_until(&once->state, UNDER_WAY, until_ns);
-	}
-	return true;
-}
-
 /* With the library loaded. */
-static void open_device(struct guest_once *once)
+static void own_nvml_open(struct once *once)
 {
 	struct guest *guest = guest_made();
 	struct ledger_device_info info;
@@ -107,76 +87,75 @@ static void open_device(struct guest_once *once)
 	nvmlDevice_t handle;
 
 	guest_depth++;
-	if (!ledger_device_info(guest->ledger, device, &info) && initialise())
-		find_device(info.uuid, device, &handle); /* whoever asks for it finds it now */
+	if (!ledger_device_info(guest->ledger, device, &info) && own_nvml_initialise())
+		own_nvml_find_device(info.uuid, device,
+				     &handle); /* the next call that asks for it finds it */
 	guest_depth--;
-	settle(once);
+	once_end(once, 0);
 }
 
-static void *run(void *arg)
+static void *own_nvml_run(void *arg)
 {
-	prctl(PR_SET_NAME, "allot-nvml"); /* whose it is, for who looks at a program's threads */
-	open_device(arg);
+	prctl(PR_SET_NAME, "allot-nvml"); /* for a person who looks at a program's threads */
+	own_nvml_open(arg);
 	return NULL;
 }
 
 /* NVML's library may not be taken down under our thread. */
-static void at_exit(void)
+static void own_nvml_at_exit(void)
 {
 	struct guest *guest = guest_made();
 	uint64_t until_ns = now_monotonic_ns() + WAIT_NS;
 
 	atomic_store(&ending, true);
 	for (int i = 0; guest && i < GUEST_DEVICES; i++)
-		wait_until(&guest->nvml[i], until_ns);
+		once_wait_until(&guest->nvml[i], until_ns);
 }
 
-static void expect_exit(void)
+static void own_nvml_expect_exit(void)
 {
-	static _Atomic bool expected; /* also in a forked child, which inherits what atexit knows */
+	static _Atomic bool expected; /* also in a forked child: it inherits what atexit knows */
 
 	if (!atomic_exchange(&expected, true))
-		atexit(at_exit);
+		atexit(own_nvml_at_exit);
 }
 
 void own_nvml_begin(struct guest *guest, int ledger_device)
 {
-	struct guest_once *once = &guest->nvml[ledger_device];
-	uint32_t state = NOT_YET;
+	struct once *once = &guest->nvml[ledger_device];
 	bool there;
 
-	if (atomic_load(&once->state) != NOT_YET || atomic_load(&ending) ||
-	    !atomic_compare_exchange_strong(&once->state, &state, UNDER_WAY))
+	if (atomic_load(&once->state) != ONCE_NOT_YET || atomic_load(&ending) || !once_take(once))
 		return;
-	expect_exit();
+	own_nvml_expect_exit();
 	guest_depth++;
-	there = load();
+	there = own_nvml_load();
 	guest_depth--;
 	if (!there)
-		settle(once);
-	else if (thread_start(run, once))
-		open_device(once);
+		once_end(once, 0);
+	else if (thread_start(own_nvml_run, once))
+		own_nvml_open(once);
 }
 
 bool own_nvml_settled(struct guest *guest, int ledger_device)
 {
 	return atomic_load_explicit(&guest->nvml[ledger_device].state, memory_order_relaxed) ==
-	       SETTLED;
+	       ONCE_DONE;
 }
 
 const struct nvml_library *own_nvml_get(struct guest *guest, const uint8_t uuid[16],
 					int ledger_device, nvmlDevice_t *ret_device)
 {
-	struct guest_once *once = &guest->nvml[ledger_device];
-	uint32_t state = NOT_YET;
+	struct once *once = &guest->nvml[ledger_device];
+	uint32_t state = ONCE_NOT_YET;
 	bool found;
 
 	/* Not for ever: should NVML want the loader's lock, a constructor of the program has it. */
-	if (!wait_until(once, now_monotonic_ns() + WAIT_NS))
+	if (!once_wait_until(once, now_monotonic_ns() + WAIT_NS))
 		return NULL;
 	guest_depth++;
-	found = initialise() && find_device(uuid, ledger_device, ret_device);
+	found = own_nvml_initialise() && own_nvml_find_device(uuid, ledger_device, ret_device);
 	guest_depth--;
-	atomic_compare_exchange_strong(&once->state, &state, SETTLED);
+	atomic_compare_exchange_strong(&once->state, &state, ONCE_DONE);
 	return found ? &nvml : NULL;
 }

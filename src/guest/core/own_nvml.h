@@ -4,10 +4,10 @@
  * shut its own down.
  *
  * NVML takes about 8 ms to open, and each device another 6 ms when it is first asked for (an H200).
- * So a thread of ours opens both while the program goes on, as soon as a look is certain; who needs
- * a figure before that is done waits for the rest. Not sooner: the kernel's driver does one thing
- * at a time, and a cuInit beside it takes those 8 ms longer. Only the making of a context, 100 ms of
- * which little is the kernel's, takes no more than 1 or 2 ms longer.
+ * So a thread of ours opens both while the program goes on, as soon as a look is certain. A call
+ * that needs a figure before that is done waits for the rest. The thread does not begin sooner,
+ * because the kernel's driver does one thing at a time: a cuInit beside it takes those 8 ms longer.
+ * Making a context takes 100 ms, of which little is the kernel's, and 1 or 2 ms longer beside it.
  *
  *	program's thread    cuCtxCreate ── the driver makes the context ──► the first look
  *	ours                own_nvml_begin ── NVML, device ──► ends
@@ -27,7 +27,8 @@
 
 /*
  * Opens NVML and a device of the tenant's ledger behind the program's back, unless that was begun
- * or done. Waits for nothing; but where no thread can be made the caller's does it, now.
+ * before. A thread of ours does it, and the caller goes on; where no thread can be made the caller
+ * does it, now.
  */
 void own_nvml_begin(struct guest *guest, int ledger_device);
 

@@ -10,8 +10,8 @@
 #include "nvidia/mps.h"
 
 /* Not for ever: once a daemon is started again the program's next attempt succeeds. */
-__attribute__((format(printf, 2, 3))) static CUresult refuse(struct guest *guest, const char *why,
-							     ...)
+__attribute__((format(printf, 2, 3))) static CUresult space_refuse(struct guest *guest,
+								   const char *why, ...)
 {
 	char complaint[224];
 	va_list ap;
@@ -26,71 +26,77 @@ __attribute__((format(printf, 2, 3))) static CUresult refuse(struct guest *guest
 }
 
 /* What is in force now; `allot set` may have changed it since the guest began. */
-static CUresult wanted(struct guest *guest, struct policy *ret)
+static CUresult space_read_policy(struct guest *guest, struct policy *ret)
 {
 	if (!guest->policy_map)
 		*ret = guest->policy;
 	else if (policy_read(guest->policy_map, ret))
-		return refuse(guest, "the policy of tenant %.80s is damaged; create it again",
-			      guest->dir);
+		return space_refuse(guest, "the policy of tenant %.80s is damaged; create it again",
+				    guest->dir);
 	return CUDA_SUCCESS;
 }
 
 /* Less than that is the program's own affair; no number is the whole device. */
-static CUresult check_asked(struct guest *guest, uint32_t most, uint32_t *ret_permille)
+static CUresult space_check_part_asked(struct guest *guest, uint32_t most, uint32_t *ret_permille)
 {
 	const char *asked = getenv(MPS_PART), *by_context = getenv(MPS_PART_BY_CONTEXT);
 	uint32_t permille;
 
 	if (!asked)
-		return refuse(guest, MPS_PART " is gone from the environment; "
-				     "start the program with `allot run`");
+		return space_refuse(guest, MPS_PART " is gone from the environment; "
+						    "start the program with `allot run`");
 	/* With a "%" it is none for MPS either. */
 	if (strchr(asked, '%') || parse_permille(asked, &permille))
-		return refuse(guest, MPS_PART "=%.20s is no percentage in steps of "
-				     "0.1; start the program with `allot run`",
-			      asked);
+		return space_refuse(guest,
+				    MPS_PART "=%.20s is no percentage in steps of "
+					     "0.1; start the program with `allot run`",
+				    asked);
 	if (permille > most)
-		return refuse(guest, MPS_PART "=%.20s is more than the tenant's %s; "
-				     "start the program anew with `allot run`",
-			      asked, mps_part_text(most).s);
+		return space_refuse(guest,
+				    MPS_PART "=%.20s is more than the tenant's %s; "
+					     "start the program anew with `allot run`",
+				    asked, mps_part_text(most).s);
 	if (by_context && strcmp(by_context, "0"))
-		return refuse(guest, MPS_PART_BY_CONTEXT " would let each context have a part of "
-				     "its own; unset it, or use --mode turns");
+		return space_refuse(guest,
+				    MPS_PART_BY_CONTEXT " would let each context have a part of "
+							"its own; unset it, or use --mode turns");
 	*ret_permille = permille;
 	return CUDA_SUCCESS;
 }
 
 /* A tenant of high priority may yield; another may not do without. */
-static CUresult check_priority(struct guest *guest, bool yields, bool *ret_yields)
+static CUresult space_check_priority(struct guest *guest, bool yields, bool *ret_yields)
 {
 	const char *asked = getenv(MPS_PRIORITY);
 
 	if (yields && !asked)
-		return refuse(guest, MPS_PRIORITY " is gone from the environment; "
-				     "start the program with `allot run`");
+		return space_refuse(guest, MPS_PRIORITY " is gone from the environment; "
+							"start the program with `allot run`");
 	if (yields && strcmp(asked, MPS_PRIORITY_BELOW))
-		return refuse(guest, MPS_PRIORITY "=%.20s is not 1, with which the tenant yields "
-				     "to high priority; start the program anew with `allot run`",
-			      asked);
+		return space_refuse(guest,
+				    MPS_PRIORITY
+				    "=%.20s is not 1, with which the tenant yields "
+				    "to high priority; start the program anew with `allot run`",
+				    asked);
 	*ret_yields = asked && !strcmp(asked, MPS_PRIORITY_BELOW);
 	return CUDA_SUCCESS;
 }
 
-static CUresult check_part(struct guest *guest, const struct policy *policy)
+static CUresult space_check_part(struct guest *guest, const struct policy *policy)
 {
 	uint32_t part, asked;
 	bool yields = false;
 	CUresult e;
 
 	if (policy_part(policy, &part))
-		return refuse(guest,
-			      "tenant %.60s has no part of the SMs that is below 100%% and the "
-			      "same on all devices; give it one with `allot set --compute`",
-			      policy->name);
-	e = check_asked(guest, part, &asked);
+		return space_refuse(
+			guest,
+			"tenant %.60s has no part of the SMs that is below 100%% and the "
+			"same on all devices; give it one with `allot set --compute`",
+			policy->name);
+	e = space_check_part_asked(guest, part, &asked);
 	if (!e)
-		e = check_priority(guest, policy_yields(policy), &yields);
+		e = space_check_priority(guest, policy_yields(policy), &yields);
 	if (e)
 		return e;
 	atomic_store(&guest->space_permille, asked);
@@ -98,36 +104,37 @@ static CUresult check_part(struct guest *guest, const struct policy *policy)
 	return CUDA_SUCCESS;
 }
 
-static CUresult check_daemon(struct guest *guest)
+static CUresult space_check_daemon(struct guest *guest)
 {
 	const char *pipe = getenv(MPS_PIPE);
 	int r;
 
 	if (!pipe)
-		return refuse(guest, MPS_PIPE " is gone from the environment; "
-				     "start the program with `allot run`");
+		return space_refuse(guest, MPS_PIPE " is gone from the environment; "
+						    "start the program with `allot run`");
 	r = mps_probe(pipe);
 	if (r)
-		return refuse(guest, "no MPS daemon answers in %.100s (%s); `allot run` starts one",
-			      pipe, strerror(-r));
+		return space_refuse(guest,
+				    "no MPS daemon answers in %.100s (%s); `allot run` starts one",
+				    pipe, strerror(-r));
 	return CUDA_SUCCESS;
 }
 
 CUresult space_expect(struct guest *guest)
 {
 	struct policy policy;
-	CUresult e = wanted(guest, &policy);
+	CUresult e = space_read_policy(guest, &policy);
 
 	if (e || policy.mode != POLICY_MODE_SPACE)
 		return e;
-	e = check_part(guest, &policy);
-	return e ? e : check_daemon(guest);
+	e = space_check_part(guest, &policy);
+	return e ? e : space_check_daemon(guest);
 }
 
 CUresult space_confirm(struct guest *guest, int count)
 {
 	struct policy policy;
-	CUresult e = wanted(guest, &policy);
+	CUresult e = space_read_policy(guest, &policy);
 
 	if (e || policy.mode != POLICY_MODE_SPACE)
 		return e;
@@ -135,17 +142,19 @@ CUresult space_confirm(struct guest *guest, int count)
 		int mps = 0;
 
 		if (DRIVER(cuDeviceGetAttribute, (&mps, CU_DEVICE_ATTRIBUTE_MPS_ENABLED, i)))
-			return refuse(guest, "this driver does not tell whether it runs under MPS; "
-					     "update it, or use --mode turns");
+			return space_refuse(guest,
+					    "this driver does not tell whether it runs under MPS; "
+					    "update it, or use --mode turns");
 		if (!mps)
-			return refuse(guest, "the driver runs without MPS though a daemon answers; "
-					     "see the daemon's log, or use --mode turns");
+			return space_refuse(guest,
+					    "the driver runs without MPS though a daemon answers; "
+					    "see the daemon's log, or use --mode turns");
 	}
 	atomic_store(&guest->in_space, true);
 	return CUDA_SUCCESS;
 }
 
-/* Not by the policy of now: who runs keeps its part. */
+/* By what was asked for at cuInit, not by the policy of now: a process that runs keeps its part. */
 CUresult space_context(struct guest *guest)
 {
 	uint32_t asked;
@@ -154,6 +163,6 @@ CUresult space_context(struct guest *guest)
 
 	if (!atomic_load(&guest->in_space))
 		return CUDA_SUCCESS;
-	e = check_asked(guest, atomic_load(&guest->space_permille), &asked);
-	return e ? e : check_priority(guest, atomic_load(&guest->space_yields), &yields);
+	e = space_check_part_asked(guest, atomic_load(&guest->space_permille), &asked);
+	return e ? e : space_check_priority(guest, atomic_load(&guest->space_yields), &yields);
 }

@@ -4,8 +4,8 @@
 #define ALLOT_GUEST_CORE_THREAD_H
 
 /*
- * Starts one in which all signals are blocked, and which nobody waits for. 0 or -errno: there may
- * be no room for it, or it is forbidden.
+ * Starts a thread in which all signals are blocked, and for which nobody waits. 0 or -errno: there
+ * may be no room for it, or it is forbidden.
  */
 int thread_start(void *(*run)(void *), void *arg);
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Contexts. Nobody tells beforehand what one takes (hundreds of MiB), so the size that this tenant
- * saw on the device before is reserved, and the driver's figure decides once the limit is near.
+ * Contexts. Nobody tells beforehand what a context takes (hundreds of MiB). So the size that this
+ * tenant saw on the device before is reserved, and the driver's figure decides once the limit is
+ * near.
  */
 #include "base/fault.h"
 #include "guest/core/hook.h"
+#include "guest/core/library.h"
 #include "guest/core/space.h"
-#include "guest/interpose/lookup.h"
 #include "guest/launch/waits.h"
 #include "guest/memory/memory.h"
 #include "guest/memory/pool.h"
@@ -17,7 +18,7 @@ CUresult hook_cuInit(unsigned int Flags)
 	struct guest *guest;
 	CUresult e;
 
-	if (!lookup_cuda())
+	if (!library_present(&library_cuda))
 		return CUDA_ERROR_SHARED_OBJECT_INIT_FAILED;
 	if (guest_inside())
 		return cuda_real.cuInit(Flags);
@@ -28,13 +29,13 @@ CUresult hook_cuInit(unsigned int Flags)
 		e = space_expect(guest);
 		if (e)
 			return e;
-		guest_look_ahead(guest);
+		truth_expect_any(guest);
 	}
 	e = DRIVER(cuInit, (Flags));
-	return e ? e : guest_attach(guest);
+	return e ? e : limited_attach(guest);
 }
 
-static uint64_t learned(struct guest *guest, struct guest_device *device)
+static uint64_t context_learned(struct guest *guest, struct guest_device *device)
 {
 	uint64_t guess = atomic_load(&device->context_guess);
 	struct ledger_device_info info;
@@ -49,13 +50,15 @@ static uint64_t learned(struct guest *guest, struct guest_device *device)
 static CUresult context_begin(struct guest *guest, struct guest_device *device,
 			      struct charge *charge)
 {
-	uint64_t guess = learned(guest, device);
+	uint64_t guess = context_learned(guest, device);
 	CUresult e = space_context(guest);
 
 	if (e)
 		return e;
 	truth_expect(guest, device);
-	/* Nobody knows yet: as much as is usual, or, where the quota has less, what it has. */
+	/*
+	 * No context was seen yet: as much as is usual, or, where the quota has less, what it has.
+	 */
 	if (!guess && charge_try(guest, device, TRUTH_CONTEXT_BYTES, charge))
 		return CUDA_SUCCESS;
 	return charge_reserve(guest, device, guess, charge);
@@ -66,17 +69,17 @@ static bool context_made(struct charge *charge)
 {
 	struct guest *guest = charge->guest;
 	struct guest_device *device = charge->device;
-	uint64_t guess = learned(guest, device);
+	uint64_t guess = context_learned(guest, device);
 
 	if (atomic_fetch_add(&device->contexts, 1) == 0)
 		truth_begin(device);
-	/* What was not reserved is no guess but too much: others would be refused for it. */
+	/* Without a guess no more is charged than was reserved: others would be refused for it. */
 	charge_commit(charge, CAT_CONTEXT, guess ? guess : charge->reserved);
 	FAULT_POINT(GUEST_CONTEXT_MADE);
 	if (!guess && !charge->reserved) {
 		if (!truth_reconcile(guest, device)) /* the driver does not tell */
 			charge_follow(guest, device, CAT_CONTEXT, 0, TRUTH_CONTEXT_BYTES);
-	} else if (truth_due(guest, device, 0, guest_limit(guest, device))) {
+	} else if (truth_due_now(guest, device)) {
 		truth_reconcile(guest, device);
 	}
 	if (!charge_over(guest, device))
@@ -87,7 +90,7 @@ static bool context_made(struct charge *charge)
 
 static void context_gone(struct guest *guest, struct guest_device *device, CUcontext context)
 {
-	uint64_t guess = learned(guest, device);
+	uint64_t guess = context_learned(guest, device);
 
 	memory_forget_context(guest, context);
 	pool_changed(guest); /* nobody says whether the device keeps its current pool */
@@ -107,13 +110,13 @@ static void context_gone(struct guest *guest, struct guest_device *device, CUcon
 	}
 }
 
-static CUresult refuse(struct guest *guest, struct guest_device *device)
+static CUresult context_refuse(struct guest *guest, struct guest_device *device)
 {
 	quota_count_refusal(atomic_load(&guest->slot), device->ledger);
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static CUresult created(struct charge *charge, CUresult e, CUcontext *context)
+static CUresult context_created(struct charge *charge, CUresult e, CUcontext *context)
 {
 	struct guest *guest = charge->guest;
 	struct guest_device *device = charge->device;
@@ -129,24 +132,24 @@ static CUresult created(struct charge *charge, CUresult e, CUcontext *context)
 		return CUDA_SUCCESS;
 	DRIVER(cuCtxDestroy_v2, (*context));
 	context_gone(guest, device, *context);
-	return refuse(guest, device);
+	return context_refuse(guest, device);
 }
 
-#define CREATE(name, params, args)                                          \
-	CUresult hook_##name params                                         \
-	{                                                                   \
-		GUEST_OR_PASS(name, args);                                  \
-		struct guest_device *device = guest_device(guest, dev);     \
-		struct charge charge;                                       \
-		CUresult e;                                                 \
-                                                                            \
-		if (!device || !pctx)                                       \
-			return DRIVER(name, args);                          \
-		e = context_begin(guest, device, &charge);                  \
-		if (e)                                                      \
-			return e;                                           \
-		e = DRIVER(name, args);                                     \
-		return created(&charge, e, pctx);                           \
+#define CREATE(name, params, args)                                                                 \
+	CUresult hook_##name params                                                                \
+	{                                                                                          \
+		GUEST_OR_PASS(name, args);                                                         \
+		struct guest_device *device = guest_device(guest, dev);                            \
+		struct charge charge;                                                              \
+		CUresult e;                                                                        \
+                                                                                                   \
+		if (!device || !pctx)                                                              \
+			return DRIVER(name, args);                                                 \
+		e = context_begin(guest, device, &charge);                                         \
+		if (e)                                                                             \
+			return e;                                                                  \
+		e = DRIVER(name, args);                                                            \
+		return context_created(&charge, e, pctx);                                          \
 	}
 
 CREATE(cuCtxCreate, (CUcontext *pctx, unsigned int flags, CUdevice dev), (pctx, flags, dev))
@@ -159,8 +162,8 @@ CREATE(cuCtxCreate_v4,
        (CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags, CUdevice dev),
        (pctx, ctxCreateParams, flags, dev))
 
-static CUresult destroyed(struct guest *guest, CUcontext context, CUresult e,
-			  const struct object *object, bool ours)
+static CUresult context_destroyed(struct guest *guest, CUcontext context, CUresult e,
+				  const struct object *object, bool ours)
 {
 	if (!ours)
 		return e;
@@ -171,18 +174,18 @@ static CUresult destroyed(struct guest *guest, CUcontext context, CUresult e,
 	return e;
 }
 
-#define DESTROY(name)                                                                          \
-	CUresult hook_##name(CUcontext ctx)                                                    \
-	{                                                                                      \
-		GUEST_OR_PASS(name, (ctx));                                                    \
-		struct object object;                                                          \
-		bool ours = object_take(guest->objects, OBJECT_CONTEXT, KEY(ctx), &object);    \
-		CUresult e;                                                                    \
-                                                                                               \
-		waits_context_leaves(guest, ctx);                                                        \
-		e = DRIVER(name, (ctx));                                                       \
-		waits_context_left(guest, ctx, !e);                                                  \
-		return destroyed(guest, ctx, e, &object, ours);                                \
+#define DESTROY(name)                                                                              \
+	CUresult hook_##name(CUcontext ctx)                                                        \
+	{                                                                                          \
+		GUEST_OR_PASS(name, (ctx));                                                        \
+		struct object object;                                                              \
+		bool ours = object_take(guest->objects, OBJECT_CONTEXT, KEY(ctx), &object);        \
+		CUresult e;                                                                        \
+                                                                                                   \
+		waits_context_leaves(guest, ctx);                                                  \
+		e = DRIVER(name, (ctx));                                                           \
+		waits_context_left(guest, ctx, !e);                                                \
+		return context_destroyed(guest, ctx, e, &object, ours);                            \
 	}
 DESTROY(cuCtxDestroy)
 DESTROY(cuCtxDestroy_v2)
@@ -215,7 +218,7 @@ CUresult hook_cuCtxDetach(CUcontext ctx)
 	return e;
 }
 
-static bool active(CUdevice dev)
+static bool context_is_active(CUdevice dev)
 {
 	unsigned int flags;
 	int is_active = 0;
@@ -232,7 +235,7 @@ CUresult hook_cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 	struct charge charge;
 	CUresult e;
 
-	if (!device || !pctx || active(dev)) {
+	if (!device || !pctx || context_is_active(dev)) {
 		e = DRIVER(cuDevicePrimaryCtxRetain, (pctx, dev));
 		if (e || !device || !pctx || atomic_load(&guest->primary[dev]))
 			return e;
@@ -254,15 +257,15 @@ CUresult hook_cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 	DRIVER(cuDevicePrimaryCtxRelease_v2, (dev));
 	atomic_store(&guest->primary[dev], NULL);
 	context_gone(guest, device, *pctx);
-	return refuse(guest, device);
+	return context_refuse(guest, device);
 }
 
-static CUresult released(struct guest *guest, CUdevice dev, CUresult e)
+static CUresult context_released(struct guest *guest, CUdevice dev, CUresult e)
 {
 	struct guest_device *device = guest_device(guest, dev);
 	CUcontext context;
 
-	if (e || !device || active(dev))
+	if (e || !device || context_is_active(dev))
 		return e;
 	context = atomic_exchange(&guest->primary[dev], NULL);
 	if (context)
@@ -271,18 +274,18 @@ static CUresult released(struct guest *guest, CUdevice dev, CUresult e)
 }
 
 /* Most releases end nothing: others retain it, too. */
-#define RELEASE(name)                                                                          \
-	CUresult hook_##name(CUdevice dev)                                                     \
-	{                                                                                      \
-		GUEST_OR_PASS(name, (dev));                                                    \
-		CUcontext context =                                                            \
-			guest_device(guest, dev) ? atomic_load(&guest->primary[dev]) : NULL;   \
-		CUresult e;                                                                    \
-                                                                                               \
-		waits_context_leaves(guest, context);                                                    \
-		e = DRIVER(name, (dev));                                                       \
-		waits_context_left(guest, context, context && !e && !active(dev));                   \
-		return released(guest, dev, e);                                                \
+#define RELEASE(name)                                                                              \
+	CUresult hook_##name(CUdevice dev)                                                         \
+	{                                                                                          \
+		GUEST_OR_PASS(name, (dev));                                                        \
+		CUcontext context =                                                                \
+			guest_device(guest, dev) ? atomic_load(&guest->primary[dev]) : NULL;       \
+		CUresult e;                                                                        \
+                                                                                                   \
+		waits_context_leaves(guest, context);                                              \
+		e = DRIVER(name, (dev));                                                           \
+		waits_context_left(guest, context, context && !e && !context_is_active(dev));      \
+		return context_released(guest, dev, e);                                            \
 	}
 RELEASE(cuDevicePrimaryCtxRelease)
 RELEASE(cuDevicePrimaryCtxRelease_v2)
@@ -304,7 +307,7 @@ CUresult hook_cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevi
 		return e;
 	DRIVER(cuGreenCtxDestroy, (*phCtx));
 	charge_stale(guest, device);
-	return refuse(guest, device);
+	return context_refuse(guest, device);
 }
 
 CUresult hook_cuGreenCtxDestroy(CUgreenCtx hCtx)

@@ -22,41 +22,41 @@ struct copy {
 	uint64_t bytes;
 };
 
-static CUresult type_of(CUdeviceptr at, CUmemorytype *ret)
+static CUresult copy_memory_type(CUdeviceptr at, CUmemorytype *ret)
 {
 	return DRIVER(cuPointerGetAttribute, (ret, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, at));
 }
 
 /* Memory that the driver does not know. */
-static bool is_pageable(CUdeviceptr at)
+static bool copy_is_pageable(CUdeviceptr at)
 {
 	CUmemorytype type;
 
-	return type_of(at, &type);
+	return copy_memory_type(at, &type);
 }
 
-static bool is_host(CUdeviceptr at)
+static bool copy_is_host(CUdeviceptr at)
 {
 	CUmemorytype type;
 
-	return type_of(at, &type) || type == CU_MEMORYTYPE_HOST;
+	return copy_memory_type(at, &type) || type == CU_MEMORYTYPE_HOST;
 }
 
-static bool is_host_side(CUmemorytype type, CUdeviceptr at)
+static bool copy_is_host_side(CUmemorytype type, CUdeviceptr at)
 {
-	return type == CU_MEMORYTYPE_HOST || (type == CU_MEMORYTYPE_UNIFIED && is_host(at));
+	return type == CU_MEMORYTYPE_HOST || (type == CU_MEMORYTYPE_UNIFIED && copy_is_host(at));
 }
 
-static bool is_host_2d(const CUDA_MEMCPY2D *copy)
+static bool copy_is_host_2d(const CUDA_MEMCPY2D *copy)
 {
-	return copy && (is_host_side(copy->srcMemoryType, copy->srcDevice) ||
-			is_host_side(copy->dstMemoryType, copy->dstDevice));
+	return copy && (copy_is_host_side(copy->srcMemoryType, copy->srcDevice) ||
+			copy_is_host_side(copy->dstMemoryType, copy->dstDevice));
 }
 
-static bool is_host_3d(const CUDA_MEMCPY3D *copy)
+static bool copy_is_host_3d(const CUDA_MEMCPY3D *copy)
 {
-	return copy && (is_host_side(copy->srcMemoryType, copy->srcDevice) ||
-			is_host_side(copy->dstMemoryType, copy->dstDevice));
+	return copy && (copy_is_host_side(copy->srcMemoryType, copy->srcDevice) ||
+			copy_is_host_side(copy->dstMemoryType, copy->dstDevice));
 }
 
 #define TO_HOST(copy)                                                            \
@@ -65,31 +65,31 @@ static bool is_host_3d(const CUDA_MEMCPY3D *copy)
 	 : (copy)->dstMemoryType == CU_MEMORYTYPE_UNIFIED ? (copy)->dstDevice    \
 						       : 0)
 
-static uint64_t bytes_2d(const CUDA_MEMCPY2D *copy)
+static uint64_t copy_bytes_2d(const CUDA_MEMCPY2D *copy)
 {
 	return copy ? copy->WidthInBytes * copy->Height : 0;
 }
 
-static uint64_t bytes_3d(const CUDA_MEMCPY3D *copy)
+static uint64_t copy_bytes_3d(const CUDA_MEMCPY3D *copy)
 {
 	return copy ? copy->WidthInBytes * copy->Height * copy->Depth : 0;
 }
 
-static uint64_t bytes_3d_peer(const CUDA_MEMCPY3D_PEER *copy)
+static uint64_t copy_bytes_3d_peer(const CUDA_MEMCPY3D_PEER *copy)
 {
 	return copy ? copy->WidthInBytes * copy->Height * copy->Depth : 0;
 }
 
 /* A batch is to or from the host if all of it is. */
-static bool is_host_batch(const CUdeviceptr *dsts, const CUdeviceptr *srcs, size_t count)
+static bool copy_is_host_batch(const CUdeviceptr *dsts, const CUdeviceptr *srcs, size_t count)
 {
 	for (size_t i = 0; dsts && srcs && i < count; i++)
-		if (!is_host(dsts[i]) && !is_host(srcs[i]))
+		if (!copy_is_host(dsts[i]) && !copy_is_host(srcs[i]))
 			return false;
 	return true;
 }
 
-static uint64_t bytes_batch(const size_t *sizes, size_t count)
+static uint64_t copy_bytes_batch(const size_t *sizes, size_t count)
 {
 	uint64_t bytes = 0;
 
@@ -98,21 +98,21 @@ static uint64_t bytes_batch(const size_t *sizes, size_t count)
 	return bytes;
 }
 
-static bool is_host_operand(const CUmemcpy3DOperand *operand)
+static bool copy_is_host_operand(const CUmemcpy3DOperand *operand)
 {
-	return operand->type == CU_MEMCPY_OPERAND_TYPE_POINTER && is_host(operand->op.ptr.ptr);
+	return operand->type == CU_MEMCPY_OPERAND_TYPE_POINTER && copy_is_host(operand->op.ptr.ptr);
 }
 
-static bool is_host_batch_3d(const CUDA_MEMCPY3D_BATCH_OP *ops, size_t count)
+static bool copy_is_host_batch_3d(const CUDA_MEMCPY3D_BATCH_OP *ops, size_t count)
 {
 	for (size_t i = 0; ops && i < count; i++)
-		if (!is_host_operand(&ops[i].src) && !is_host_operand(&ops[i].dst))
+		if (!copy_is_host_operand(&ops[i].src) && !copy_is_host_operand(&ops[i].dst))
 			return false;
 	return true;
 }
 
 /* Of arrays these are elements: which size they have does not matter here. */
-static uint64_t bytes_batch_3d(const CUDA_MEMCPY3D_BATCH_OP *ops, size_t count)
+static uint64_t copy_bytes_batch_3d(const CUDA_MEMCPY3D_BATCH_OP *ops, size_t count)
 {
 	uint64_t bytes = 0;
 
@@ -122,10 +122,10 @@ static uint64_t bytes_batch_3d(const CUDA_MEMCPY3D_BATCH_OP *ops, size_t count)
 }
 
 /*
- * One that is not asynchronous waits for all that is before it in its context. One that takes no
- * longer than a gap between launches is such a gap.
+ * A copy that is not asynchronous waits for all that is before it in its context. A copy that takes
+ * no longer than a gap between launches counts as such a gap.
  */
-static void host_before(struct guest *guest, const struct copy *copy)
+static void copy_before_host(struct guest *guest, const struct copy *copy)
 {
 	bool brief = copy->bytes < TUNING_COPY_BYTES;
 
@@ -135,7 +135,7 @@ static void host_before(struct guest *guest, const struct copy *copy)
 	waits_host_copy(guest, copy->bytes);
 }
 
-static CUresult before(struct guest *guest, const struct copy *copy, struct launch *launch)
+static CUresult copy_before(struct guest *guest, const struct copy *copy, struct launch *launch)
 {
 	*launch = (struct launch){
 		.stream = copy->stream,
@@ -146,64 +146,69 @@ static CUresult before(struct guest *guest, const struct copy *copy, struct laun
 	};
 	if (!copy->host)
 		return admission_enter(guest, launch);
-	host_before(guest, copy);
+	copy_before_host(guest, copy);
 	return CUDA_SUCCESS;
 }
 
-/* Whatever its name is, the driver is done with one to pageable memory when it returns. */
-static bool is_done(const struct copy *copy)
+/* A copy to pageable memory is done when the driver returns, whatever its name says. */
+static bool copy_is_done(const struct copy *copy)
 {
-	return !copy->async || (copy->to && is_pageable(copy->to));
+	return !copy->async || (copy->to && copy_is_pageable(copy->to));
 }
 
-static void after(struct guest *guest, const struct copy *copy, struct launch *launch, CUresult e)
+static void copy_after(struct guest *guest, const struct copy *copy, struct launch *launch,
+		       CUresult e)
 {
 	admission_leave(guest, launch, e);
-	if (copy->host && !e && !admission_is_open(guest) && is_done(copy))
+	if (copy->host && !e && !admission_is_open(guest) && copy_is_done(copy))
 		waits_copied(guest, copy->stream, copy->per_thread);
 }
 
-#define COPY(name, params, args)                           \
-	CUresult hook_##name params                        \
-	{                                                  \
-		GUEST_OR_PASS(name, args);                 \
-		if (admission_is_open(guest))              \
-			return DRIVER(name, args);         \
-		const struct copy copy = {HOW_##name};     \
-		struct launch launch;                      \
-		CUresult e = before(guest, &copy, &launch);\
-                                                           \
-		if (e)                                     \
-			return e;                          \
-		e = DRIVER(name, args);                    \
-		after(guest, &copy, &launch, e);           \
-		return e;                                  \
+#define COPY(name, params, args)                                                                   \
+	CUresult hook_##name params                                                                \
+	{                                                                                          \
+		GUEST_OR_PASS(name, args);                                                         \
+		if (admission_is_open(guest))                                                      \
+			return DRIVER(name, args);                                                 \
+		const struct copy copy = {HOW_##name};                                             \
+		struct launch launch;                                                              \
+		CUresult e = copy_before(guest, &copy, &launch);                                   \
+                                                                                                   \
+		if (e)                                                                             \
+			return e;                                                                  \
+		e = DRIVER(name, args);                                                            \
+		copy_after(guest, &copy, &launch, e);                                              \
+		return e;                                                                          \
 	}
 
-#define HOW_cuMemcpy .host = is_host(dst) || is_host(src), .bytes = ByteCount
-#define HOW_cuMemcpy2DAsync_v2 .stream = hStream, .async = true, \
-	.host = is_host_2d(pCopy), .to = TO_HOST(pCopy), .bytes = bytes_2d(pCopy)
+#define HOW_cuMemcpy .host = copy_is_host(dst) || copy_is_host(src), .bytes = ByteCount
+#define HOW_cuMemcpy2DAsync_v2                                                                     \
+	.stream = hStream, .async = true, .host = copy_is_host_2d(pCopy), .to = TO_HOST(pCopy),    \
+	.bytes = copy_bytes_2d(pCopy)
 #define HOW_cuMemcpy2DAsync_v2_ptsz HOW_cuMemcpy2DAsync_v2, .per_thread = true
-#define HOW_cuMemcpy2DUnaligned_v2 .host = is_host_2d(pCopy), .bytes = bytes_2d(pCopy)
+#define HOW_cuMemcpy2DUnaligned_v2 .host = copy_is_host_2d(pCopy), .bytes = copy_bytes_2d(pCopy)
 #define HOW_cuMemcpy2DUnaligned_v2_ptds HOW_cuMemcpy2DUnaligned_v2, .per_thread = true
 #define HOW_cuMemcpy2D_v2 HOW_cuMemcpy2DUnaligned_v2
 #define HOW_cuMemcpy2D_v2_ptds HOW_cuMemcpy2D_v2, .per_thread = true
-#define HOW_cuMemcpy3DAsync_v2 .stream = hStream, .async = true, \
-	.host = is_host_3d(pCopy), .to = TO_HOST(pCopy), .bytes = bytes_3d(pCopy)
+#define HOW_cuMemcpy3DAsync_v2                                                                     \
+	.stream = hStream, .async = true, .host = copy_is_host_3d(pCopy), .to = TO_HOST(pCopy),    \
+	.bytes = copy_bytes_3d(pCopy)
 #define HOW_cuMemcpy3DAsync_v2_ptsz HOW_cuMemcpy3DAsync_v2, .per_thread = true
-#define HOW_cuMemcpy3DBatchAsync .stream = hStream, .async = true, \
-	.host = is_host_batch_3d(opList, numOps), .bytes = bytes_batch_3d(opList, numOps)
+#define HOW_cuMemcpy3DBatchAsync                                                                   \
+	.stream = hStream, .async = true, .host = copy_is_host_batch_3d(opList, numOps),           \
+	.bytes = copy_bytes_batch_3d(opList, numOps)
 #define HOW_cuMemcpy3DBatchAsync_ptsz HOW_cuMemcpy3DBatchAsync, .per_thread = true
 #define HOW_cuMemcpy3DBatchAsync_v2 HOW_cuMemcpy3DBatchAsync
 #define HOW_cuMemcpy3DBatchAsync_v2_ptsz HOW_cuMemcpy3DBatchAsync, .per_thread = true
-#define HOW_cuMemcpy3DPeer .bytes = bytes_3d_peer(pCopy)
-#define HOW_cuMemcpy3DPeerAsync .stream = hStream, .async = true, .bytes = bytes_3d_peer(pCopy)
+#define HOW_cuMemcpy3DPeer .bytes = copy_bytes_3d_peer(pCopy)
+#define HOW_cuMemcpy3DPeerAsync .stream = hStream, .async = true, .bytes = copy_bytes_3d_peer(pCopy)
 #define HOW_cuMemcpy3DPeerAsync_ptsz HOW_cuMemcpy3DPeerAsync, .per_thread = true
 #define HOW_cuMemcpy3DPeer_ptds HOW_cuMemcpy3DPeer, .per_thread = true
-#define HOW_cuMemcpy3D_v2 .host = is_host_3d(pCopy), .bytes = bytes_3d(pCopy)
+#define HOW_cuMemcpy3D_v2 .host = copy_is_host_3d(pCopy), .bytes = copy_bytes_3d(pCopy)
 #define HOW_cuMemcpy3D_v2_ptds HOW_cuMemcpy3D_v2, .per_thread = true
-#define HOW_cuMemcpyAsync .stream = hStream, .async = true, \
-	.host = is_host(dst) || is_host(src), .to = dst, .bytes = ByteCount
+#define HOW_cuMemcpyAsync                                                                          \
+	.stream = hStream, .async = true, .host = copy_is_host(dst) || copy_is_host(src),          \
+	.to = dst, .bytes = ByteCount
 #define HOW_cuMemcpyAsync_ptsz HOW_cuMemcpyAsync, .per_thread = true
 #define HOW_cuMemcpyAtoA .bytes = ByteCount
 #define HOW_cuMemcpyAtoA_v2 .bytes = ByteCount
@@ -217,8 +222,9 @@ static void after(struct guest *guest, const struct copy *copy, struct launch *l
 #define HOW_cuMemcpyAtoHAsync_v2_ptsz HOW_cuMemcpyAtoHAsync_v2, .per_thread = true
 #define HOW_cuMemcpyAtoH_v2 HOW_cuMemcpyAtoH
 #define HOW_cuMemcpyAtoH_v2_ptds HOW_cuMemcpyAtoH_v2, .per_thread = true
-#define HOW_cuMemcpyBatchAsync .stream = hStream, .async = true, \
-	.host = is_host_batch(dsts, srcs, count), .bytes = bytes_batch(sizes, count)
+#define HOW_cuMemcpyBatchAsync                                                                     \
+	.stream = hStream, .async = true, .host = copy_is_host_batch(dsts, srcs, count),           \
+	.bytes = copy_bytes_batch(sizes, count)
 #define HOW_cuMemcpyBatchAsync_ptsz HOW_cuMemcpyBatchAsync, .per_thread = true
 #define HOW_cuMemcpyBatchAsync_v2 HOW_cuMemcpyBatchAsync
 #define HOW_cuMemcpyBatchAsync_v2_ptsz HOW_cuMemcpyBatchAsync, .per_thread = true

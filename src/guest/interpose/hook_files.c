@@ -21,13 +21,13 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-static bool is_of_interest(const char *path)
+static bool files_is_of_interest(const char *path)
 {
 	return __builtin_expect(!amd_is_absent(), 0) && !guest_inside() && amd_open_may_be(path);
 }
 
 /* A thread that is to be cancelled here would leave a descriptor behind that nobody knows. */
-static int look(int fd, const char *path)
+static int files_look(int fd, const char *path)
 {
 	int state, r;
 
@@ -37,14 +37,14 @@ static int look(int fd, const char *path)
 	return r;
 }
 
-/* The kernel opens files that it then refuses to read from; to refuse them here is as near. */
-static int opened(int fd, const char *path, int flags)
+/* The kernel opens such a file and refuses to read from it; to refuse the opening is as near. */
+static int files_opened(int fd, const char *path, int flags)
 {
 	int r;
 
-	if (fd < 0 || flags & O_PATH || !is_of_interest(path))
+	if (fd < 0 || flags & O_PATH || !files_is_of_interest(path))
 		return fd;
-	r = look(fd, path);
+	r = files_look(fd, path);
 	if (r == 0)
 		return fd;
 	close(fd);
@@ -53,7 +53,7 @@ static int opened(int fd, const char *path, int flags)
 }
 
 /* A mode follows the flags only where one is needed. */
-static mode_t mode_of(int flags, va_list ap)
+static mode_t files_mode(int flags, va_list ap)
 {
 	return flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE ? va_arg(ap, mode_t) : 0;
 }
@@ -65,9 +65,9 @@ static mode_t mode_of(int flags, va_list ap)
 		mode_t mode;                                                                       \
                                                                                                    \
 		va_start(ap, flags);                                                               \
-		mode = mode_of(flags, ap);                                                         \
+		mode = files_mode(flags, ap);                                                      \
 		va_end(ap);                                                                        \
-		return opened(next_libc()->name args, path, flags);                                \
+		return files_opened(next_libc()->name args, path, flags);                          \
 	}
 
 OPEN(open, (const char *path, int flags, ...), (path, flags, mode))
@@ -80,7 +80,7 @@ OPEN(openat64, (int dirfd, const char *path, int flags, ...), (dirfd, path, flag
 	EXPORT int name params;                                                                    \
 	EXPORT int name params                                                                     \
 	{                                                                                          \
-		return opened(next_libc()->name args, path, flags);                                \
+		return files_opened(next_libc()->name args, path, flags);                          \
 	}
 
 OPEN_2(__open_2, (const char *path, int flags), (path, flags))
@@ -88,35 +88,35 @@ OPEN_2(__open64_2, (const char *path, int flags), (path, flags))
 OPEN_2(__openat_2, (int dirfd, const char *path, int flags), (dirfd, path, flags))
 OPEN_2(__openat64_2, (int dirfd, const char *path, int flags), (dirfd, path, flags))
 
-/* As the kernel answers who may not use the GPU: ROCm's library takes this for one to leave out. */
-static ssize_t refuse_read(void *cookie, char *text, size_t len)
+/* The kernel answers so where the user may not use the GPU: ROCm's library leaves that GPU out. */
+static ssize_t files_refuse_read(void *cookie, char *text, size_t len)
 {
 	errno = EPERM;
 	return -1;
 }
 
-static FILE *opened_stream(FILE *stream, const char *path)
+static FILE *files_opened_stream(FILE *stream, const char *path)
 {
 	int r;
 
-	if (!stream || !is_of_interest(path))
+	if (!stream || !files_is_of_interest(path))
 		return stream;
-	r = look(fileno(stream), path);
+	r = files_look(fileno(stream), path);
 	if (r == 0)
 		return stream;
 	fclose(stream);
 	if (r == AMD_OPEN_UNREADABLE)
-		return fopencookie(NULL, "r", (cookie_io_functions_t){.read = refuse_read});
+		return fopencookie(NULL, "r", (cookie_io_functions_t){.read = files_refuse_read});
 	errno = -r;
 	return NULL;
 }
 
 EXPORT FILE *fopen(const char *path, const char *mode)
 {
-	return opened_stream(next_libc()->fopen(path, mode), path);
+	return files_opened_stream(next_libc()->fopen(path, mode), path);
 }
 
 EXPORT FILE *fopen64(const char *path, const char *mode)
 {
-	return opened_stream(next_libc()->fopen64(path, mode), path);
+	return files_opened_stream(next_libc()->fopen64(path, mode), path);
 }

@@ -23,7 +23,7 @@ int amd_call_kernel(struct amd_call *call)
 	return amd_ask(call->fd, call->request, call->block);
 }
 
-static int decided(struct amd_call *call, enum kfd_decision decision)
+static int ioctl_act(struct amd_call *call, enum kfd_decision decision)
 {
 	switch (decision) {
 	case KFD_DEVICE:
@@ -46,7 +46,7 @@ static int decided(struct amd_call *call, enum kfd_decision decision)
 }
 
 /* Which ways the caller's block goes: in DRM as the request says, in KFD as the kernel's does. */
-static unsigned int ways(const struct amd_call *call)
+static unsigned int ioctl_ways(const struct amd_call *call)
 {
 	return call->device ? _IOC_DIR(call->request) : _IOC_READ | _IOC_WRITE;
 }
@@ -56,10 +56,10 @@ static unsigned int ways(const struct amd_call *call)
  * read is refused for all. What the kernel left as it was is not written: it may be in read-only
  * memory. DRM is always asked for its answer: a handle that it does not tell could not be charged.
  */
-static int with_block(struct amd_call *call, enum kfd_decision decision, uint64_t arg,
-		      uint8_t *block, uint8_t *before)
+static int ioctl_with_block(struct amd_call *call, enum kfd_decision decision, uint64_t arg,
+			    uint8_t *block, uint8_t *before)
 {
-	const unsigned int way = ways(call);
+	const unsigned int way = ioctl_ways(call);
 	int r;
 
 	call->block = block;
@@ -72,24 +72,27 @@ static int with_block(struct amd_call *call, enum kfd_decision decision, uint64_
 	if (call->device)
 		call->request = _IOC(_IOC_READ | _IOC_WRITE, _IOC_TYPE(call->request),
 				     _IOC_NR(call->request), call->bytes);
-	r = decided(call, decision);
+	r = ioctl_act(call, decision);
 	if (!(way & _IOC_READ) || (way & _IOC_WRITE && !memcmp(before, block, call->bytes)))
 		return r;
 	return user_write(arg, block, call->bytes) ? -EFAULT : r;
 }
 
-/* All but some of SVM's are small; and a stack may be small, or not in the cache so far down. */
+/*
+ * All blocks but some of SVM's are small. A stack may be small, too, or not in the cache so far
+ * down.
+ */
 #define SMALL_BYTES 512
 
-__attribute__((noinline)) static int with_small(struct amd_call *call, enum kfd_decision decision,
-						uint64_t arg)
+__attribute__((noinline)) static int ioctl_with_small(struct amd_call *call,
+						      enum kfd_decision decision, uint64_t arg)
 {
 	_Alignas(16) uint8_t block[SMALL_BYTES + SLACK_BYTES], before[SMALL_BYTES];
 
-	return with_block(call, decision, arg, block, before);
+	return ioctl_with_block(call, decision, arg, block, before);
 }
 
-static int with_large(struct amd_call *call, enum kfd_decision decision, uint64_t arg)
+static int ioctl_with_large(struct amd_call *call, enum kfd_decision decision, uint64_t arg)
 {
 	size_t room = AMD_BLOCK_BYTES + SLACK_BYTES, bytes = room + AMD_BLOCK_BYTES;
 	uint8_t *block = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
@@ -98,25 +101,25 @@ static int with_large(struct amd_call *call, enum kfd_decision decision, uint64_
 
 	if (block == MAP_FAILED)
 		return -ENOMEM;
-	r = with_block(call, decision, arg, block, block + room);
+	r = ioctl_with_block(call, decision, arg, block, block + room);
 	munmap(block, bytes);
 	return r;
 }
 
 /* A GPU that the tenant does not have, or that nobody sees: as if the file could not be opened. */
-static bool is_hidden(const struct amd_call *call, int file)
+static bool ioctl_is_hidden(const struct amd_call *call, int file)
 {
 	return file != AMD_FILE_KFD && call->device && !call->device->ours;
 }
 
-/* Who has all of the machine's GPUs may name them all. */
-static bool passes(const struct amd *amd, enum kfd_decision decision)
+/* A tenant that has all of the machine's GPUs may name them all. */
+static bool ioctl_passes(const struct amd *amd, enum kfd_decision decision)
 {
 	return decision == KFD_PASS ||
 	       (!amd->hides && (decision == KFD_MAP || decision == KFD_DEVICE));
 }
 
-static int decide_ioctl(int file, int fd, unsigned long request, void *arg)
+static int ioctl_decide(int file, int fd, unsigned long request, void *arg)
 {
 	struct amd_call call = {.fd = fd, .request = request};
 	enum kfd_decision decision;
@@ -128,19 +131,19 @@ static int decide_ioctl(int file, int fd, unsigned long request, void *arg)
 	/* Another vendor's DRM device, or nothing is limited. */
 	if (!error && (!call.amd || (file != AMD_FILE_KFD && !call.device)))
 		return next_libc()->ioctl(fd, request, arg);
-	if (error || is_hidden(&call, file)) {
+	if (error || ioctl_is_hidden(&call, file)) {
 		errno = error ? -error : EACCES;
 		return -1;
 	}
 	decision = file == AMD_FILE_KFD ? kfd_ioctl_decide(request) : drm_ioctl_decide(request);
-	if (passes(call.amd, decision))
+	if (ioctl_passes(call.amd, decision))
 		return next_libc()->ioctl(fd, request, arg);
 	call.bytes = _IOC_SIZE(request);
 	if (decision == KFD_REFUSE)
-		r = decided(&call, decision);
+		r = ioctl_act(&call, decision);
 	else
-		r = call.bytes <= SMALL_BYTES ? with_small(&call, decision, (uintptr_t)arg)
-					      : with_large(&call, decision, (uintptr_t)arg);
+		r = call.bytes <= SMALL_BYTES ? ioctl_with_small(&call, decision, (uintptr_t)arg)
+					      : ioctl_with_large(&call, decision, (uintptr_t)arg);
 	if (r >= 0)
 		return r;
 	errno = -r;
@@ -151,12 +154,12 @@ static int decide_ioctl(int file, int fd, unsigned long request, void *arg)
  * A thread is not cancelled in ioctl, and so not in what is done for it here: it would leave a
  * descriptor behind, or a reservation.
  */
-static int amd_ioctl(int file, int fd, unsigned long request, void *arg)
+static int ioctl_uncancelled(int file, int fd, unsigned long request, void *arg)
 {
 	int state, r;
 
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
-	r = decide_ioctl(file, fd, request, arg);
+	r = ioctl_decide(file, fd, request, arg);
 	pthread_setcancelstate(state, NULL);
 	return r;
 }
@@ -176,5 +179,5 @@ __attribute__((visibility("default"))) int ioctl(int fd, unsigned long request, 
 		file = amd_is_kfd_request(fd, request) ? AMD_FILE_KFD : amd_file(fd);
 	if (__builtin_expect(file == AMD_FILE_NONE, 1))
 		return next_libc()->ioctl(fd, request, arg);
-	return amd_ioctl(file, fd, request, arg);
+	return ioctl_uncancelled(file, fd, request, arg);
 }

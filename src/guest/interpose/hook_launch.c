@@ -3,21 +3,21 @@
 #include "guest/core/hook.h"
 #include "guest/launch/admission.h"
 
-#define LAUNCH(name, params, args)                    \
-	CUresult hook_##name params                   \
-	{                                             \
-		GUEST_OR_PASS(name, args);            \
-		if (admission_is_open(guest))                 \
-			return DRIVER(name, args);    \
-		struct launch launch = {UNIT_##name}; \
-		CUresult e;                           \
-                                                      \
-		e = admission_enter(guest, &launch);         \
-		if (e)                                \
-			return e;                     \
-		e = DRIVER(name, args);               \
-		admission_leave(guest, &launch, e);          \
-		return e;                             \
+#define LAUNCH(name, params, args)                                                                 \
+	CUresult hook_##name params                                                                \
+	{                                                                                          \
+		GUEST_OR_PASS(name, args);                                                         \
+		if (admission_is_open(guest))                                                      \
+			return DRIVER(name, args);                                                 \
+		struct launch launch = {UNIT_##name};                                              \
+		CUresult e;                                                                        \
+                                                                                                   \
+		e = admission_enter(guest, &launch);                                               \
+		if (e)                                                                             \
+			return e;                                                                  \
+		e = DRIVER(name, args);                                                            \
+		admission_leave(guest, &launch, e);                                                \
+		return e;                                                                          \
 	}
 
 /* What each launches, where, and of how many blocks. */

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "guest/core/hooks.h"
-#include "guest/interpose/lookup.h"
+#include "guest/core/library.h"
 
 /*
  * Row of an address: open addressing, filled on first use with values that depend only on the
@@ -18,20 +18,20 @@
 static _Atomic(short) buckets[BUCKETS]; /* row + 1; 0 is empty */
 static atomic_bool filled;
 
-static unsigned int bucket_of(const void *address)
+static unsigned int lookup_bucket(const void *address)
 {
 	/* Functions are 16-byte aligned; the multiplier spreads neighbours. */
 	return (uint32_t)((uintptr_t)address >> 4) * 2654435769u >> 22;
 }
 
-static void fill(void)
+static void lookup_fill(void)
 {
 	_Static_assert(BUCKETS == 1u << (32 - 22), "bucket_of yields an index");
 	_Static_assert(BUCKETS > CUDA_FN_N, "a search ends at an empty bucket");
 
 	for (int i = 0; i < CUDA_FN_N; i++) {
 		void *address = cuda_real_address((enum cuda_fn)i);
-		unsigned int b = bucket_of(address);
+		unsigned int b = lookup_bucket(address);
 		short v;
 
 		if (!hook_cuda[i] || !address)
@@ -43,11 +43,11 @@ static void fill(void)
 	atomic_store_explicit(&filled, true, memory_order_release);
 }
 
-static void *hook_of(void *address)
+static void *lookup_hook(void *address)
 {
 	if (!atomic_load_explicit(&filled, memory_order_acquire))
-		fill();
-	for (unsigned int b = bucket_of(address);; b = (b + 1) % BUCKETS) {
+		lookup_fill();
+	for (unsigned int b = lookup_bucket(address);; b = (b + 1) % BUCKETS) {
 		int v = atomic_load_explicit(&buckets[b], memory_order_relaxed);
 
 		if (!v)
@@ -61,11 +61,11 @@ CUresult hook_cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, 
 {
 	CUresult result;
 
-	if (!lookup_cuda())
+	if (!library_present(&library_cuda))
 		return CUDA_ERROR_NOT_INITIALIZED;
 	result = cuda_real.cuGetProcAddress(symbol, pfn, cudaVersion, flags);
 	if (result == CUDA_SUCCESS && pfn)
-		*pfn = hook_of(*pfn);
+		*pfn = lookup_hook(*pfn);
 	return result;
 }
 
@@ -74,10 +74,10 @@ CUresult hook_cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersio
 {
 	CUresult result;
 
-	if (!lookup_cuda())
+	if (!library_present(&library_cuda))
 		return CUDA_ERROR_NOT_INITIALIZED;
 	result = cuda_real.cuGetProcAddress_v2(symbol, pfn, cudaVersion, flags, symbolStatus);
 	if (result == CUDA_SUCCESS && pfn)
-		*pfn = hook_of(*pfn);
+		*pfn = lookup_hook(*pfn);
 	return result;
 }

@@ -25,52 +25,53 @@
 
 #define STREAM(why, own) waits_stream(guest, hStream, own, why)
 
-static void settle(struct guest *guest)
+static void wait_settle(struct guest *guest)
 {
 	memory_reap(guest);
 	pool_settle_all(guest);
 }
 
-static void synchronized(struct guest *guest, CUstream stream, bool own)
+static void wait_synchronized(struct guest *guest, CUstream stream, bool own)
 {
 	if (!admission_is_open(guest))
 		waits_over(guest, stream, own);
-	settle(guest);
+	wait_settle(guest);
 }
 
-static void answered(struct guest *guest)
+static void wait_answered(struct guest *guest)
 {
 	if (!admission_is_open(guest))
 		waits_answered(guest);
 }
 
-static void synchronized_context(struct guest *guest, CUcontext context)
+static void wait_synchronized_context(struct guest *guest, CUcontext context)
 {
 	if (!admission_is_open(guest))
 		waits_context_over(guest, context);
-	settle(guest);
+	wait_settle(guest);
 }
 
-static void synchronized_event(struct guest *guest)
+static void wait_synchronized_event(struct guest *guest)
 {
-	answered(guest);
-	settle(guest);
+	wait_answered(guest);
+	wait_settle(guest);
 }
 
 WAIT(cuCtxSynchronize, (void), (), waits_context(guest, NULL, METER_WAIT),
-     synchronized_context(guest, NULL))
+     wait_synchronized_context(guest, NULL))
 WAIT(cuCtxSynchronize_v2, (CUcontext ctx), (ctx), waits_context(guest, ctx, METER_WAIT),
-     synchronized_context(guest, ctx))
+     wait_synchronized_context(guest, ctx))
 WAIT(cuStreamSynchronize, (CUstream hStream), (hStream), STREAM(METER_WAIT, false),
-     synchronized(guest, hStream, false))
+     wait_synchronized(guest, hStream, false))
 WAIT(cuStreamSynchronize_ptsz, (CUstream hStream), (hStream), STREAM(METER_WAIT, true),
-     synchronized(guest, hStream, true))
-WAIT(cuStreamQuery, (CUstream hStream), (hStream), STREAM(METER_WAIT, false), answered(guest))
-WAIT(cuStreamQuery_ptsz, (CUstream hStream), (hStream), STREAM(METER_WAIT, true), answered(guest))
+     wait_synchronized(guest, hStream, true))
+WAIT(cuStreamQuery, (CUstream hStream), (hStream), STREAM(METER_WAIT, false), wait_answered(guest))
+WAIT(cuStreamQuery_ptsz, (CUstream hStream), (hStream), STREAM(METER_WAIT, true),
+     wait_answered(guest))
 
 /* What is waited for by an event was closed when that was recorded. */
-WAIT(cuEventSynchronize, (CUevent hEvent), (hEvent), (void)0, synchronized_event(guest))
-WAIT(cuEventQuery, (CUevent hEvent), (hEvent), (void)0, answered(guest))
+WAIT(cuEventSynchronize, (CUevent hEvent), (hEvent), (void)0, wait_synchronized_event(guest))
+WAIT(cuEventQuery, (CUevent hEvent), (hEvent), (void)0, wait_answered(guest))
 
 #define RECORD(name, own)                                                                     \
 	WAIT(name, (CUevent hEvent, CUstream hStream), (hEvent, hStream), STREAM(METER_MARK, own), \
@@ -84,15 +85,15 @@ RECORD_WITH_FLAGS(cuEventRecordWithFlags, false)
 RECORD_WITH_FLAGS(cuEventRecordWithFlags_ptsz, true)
 
 /* An event that is done makes nothing wait. */
-static void waits_for_event(struct guest *guest, CUstream stream, bool own, CUevent event)
+static void wait_for_event(struct guest *guest, CUstream stream, bool own, CUevent event)
 {
 	if (DRIVER(cuEventQuery, (event)))
 		waits_stream(guest, stream, own, METER_SPLIT);
 }
 
-#define WAIT_EVENT(name, own)                                                                  \
-	WAIT(name, (CUstream hStream, CUevent hEvent, unsigned int Flags), (hStream, hEvent, Flags), \
-	     waits_for_event(guest, hStream, own, hEvent), (void)0)
+#define WAIT_EVENT(name, own)                                                                      \
+	WAIT(name, (CUstream hStream, CUevent hEvent, unsigned int Flags),                         \
+	     (hStream, hEvent, Flags), wait_for_event(guest, hStream, own, hEvent), (void)0)
 WAIT_EVENT(cuStreamWaitEvent, false)
 WAIT_EVENT(cuStreamWaitEvent_ptsz, true)
 
@@ -102,8 +103,9 @@ WAIT_EVENT(cuStreamWaitEvent_ptsz, true)
 HOST_FUNC(cuLaunchHostFunc, false)
 HOST_FUNC(cuLaunchHostFunc_ptsz, true)
 
-#define CALLBACK(name, own)                                                              \
-	WAIT(name, (CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags), \
+#define CALLBACK(name, own)                                                                        \
+	WAIT(name,                                                                                 \
+	     (CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags),    \
 	     (hStream, callback, userData, flags), STREAM(METER_SPLIT, own), (void)0)
 CALLBACK(cuStreamAddCallback, false)
 CALLBACK(cuStreamAddCallback_ptsz, true)

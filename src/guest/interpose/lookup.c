@@ -7,99 +7,35 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "guest/core/hooks.h"
+#include "guest/core/library.h"
 #include "guest/core/lookup_elf.h"
 #include "guest/core/lookup_libc.h"
 #include "guest/core/next.h"
-#include "guest/interpose/lookup_internal.h"
-
-/* A driver library whose functions are hooked. */
-struct api {
-	const char *soname;
-	int (*find)(const char *name);
-	void *const *hooks;
-	bool (*bound)(void);
-	void (*bind)(void *handle, void *(*sym)(void *handle, const char *name));
-	void *(*address)(int row);
-	_Atomic(void *) handle; /* set before bound() says true; never closed */
-};
-
-static void *cuda_address(int row)
-{
-	return cuda_real_address((enum cuda_fn)row);
-}
-
-static void *nvml_address(int row)
-{
-	return nvml_real_address((enum nvml_fn)row);
-}
-
-static struct api cuda = {
-	.soname = "libcuda.so.1",
-	.find = cuda_find,
-	.hooks = hook_cuda,
-	.bound = cuda_driver_bound,
-	.bind = cuda_driver_bind,
-	.address = cuda_address,
-};
-
-static struct api nvml = {
-	.soname = "libnvidia-ml.so.1",
-	.find = nvml_find,
-	.hooks = hook_nvml,
-	.bound = nvml_real_bound,
-	.bind = nvml_real_bind,
-	.address = nvml_address,
-};
-
-static bool present(struct api *api)
-{
-	void *handle;
-
-	if (api->bound())
-		return true;
-	handle = lookup_libc().dlopen(api->soname, RTLD_LAZY | RTLD_NOLOAD);
-	if (!handle)
-		return false;
-	atomic_store_explicit(&api->handle, handle, memory_order_relaxed);
-	api->bind(handle, lookup_libc().dlsym);
-	return true;
-}
-
-bool lookup_cuda(void)
-{
-	return present(&cuda);
-}
-
-bool lookup_nvml(void)
-{
-	return present(&nvml);
-}
 
 /* What a name that we stand in front of is: our function, and the one it stands for. */
 struct target {
-	struct api *api; /* NULL: a function of the C library */
+	struct library *library; /* NULL: a function of the C library */
 	void *hook;
 	void *real; /* NULL: its library is not in this process */
 };
 
-static bool find_row(struct api *api, const char *name, struct target *ret_target)
+static bool lookup_find_row(struct library *library, const char *name, struct target *ret_target)
 {
-	int row = api->find(name);
+	int row = library->find(name);
 
-	if (row < 0 || !api->hooks[row])
+	if (row < 0 || !library->hooks[row])
 		return false;
-	ret_target->api = api;
-	ret_target->hook = api->hooks[row];
-	ret_target->real = present(api) ? api->address(row) : NULL;
+	ret_target->library = library;
+	ret_target->hook = library->hooks[row];
+	ret_target->real = library_present(library) ? library->address(row) : NULL;
 	return true;
 }
 
-static bool find_own(const char *name, struct target *ret_target)
+static bool lookup_find_own(const char *name, struct target *ret_target)
 {
 	struct lookup_libc libc = lookup_libc();
 
-	ret_target->api = NULL;
+	ret_target->library = NULL;
 	if (!strcmp(name, "dlsym")) {
 		ret_target->hook = (void *)dlsym;
 		ret_target->real = (void *)libc.dlsym;
@@ -118,18 +54,18 @@ static bool find_own(const char *name, struct target *ret_target)
 	return true;
 }
 
-static bool find_target(const char *name, struct target *ret_target)
+static bool lookup_find(const char *name, struct target *ret_target)
 {
 	if (name[0] == 'c' && name[1] == 'u')
-		return find_row(&cuda, name, ret_target);
+		return lookup_find_row(&library_cuda, name, ret_target);
 	if (name[0] == 'n' && name[1] == 'v')
-		return find_row(&nvml, name, ret_target);
+		return lookup_find_row(&library_nvml, name, ret_target);
 	if (name[0] == 'd' && name[1] == 'l')
-		return find_own(name, ret_target);
+		return lookup_find_own(name, ret_target);
 	return false;
 }
 
-static void *ask(const struct lookup_dlsym_args *args, void *handle)
+static void *lookup_ask(const struct lookup_dlsym_args *args, void *handle)
 {
 	struct lookup_libc libc = lookup_libc();
 
@@ -143,7 +79,7 @@ struct place {
 	int n, found;
 };
 
-static int find_place(struct dl_phdr_info *info, size_t size, void *arg)
+static int lookup_find_place(struct dl_phdr_info *info, size_t size, void *arg)
 {
 	struct place *place = arg;
 
@@ -161,23 +97,23 @@ static int find_place(struct dl_phdr_info *info, size_t size, void *arg)
 }
 
 /* 0 is the program itself: glibc takes code that no object holds for the program's; so do we. */
-static int load_order(const void *address)
+static int lookup_load_order(const void *address)
 {
 	struct place place = {.address = (uintptr_t)address};
 
-	dl_iterate_phdr(find_place, &place);
+	dl_iterate_phdr(lookup_find_place, &place);
 	return place.found;
 }
 
 /*
- * What stands before the C library was there when the program started, and searches the same scope
- * as the program and we do. What stands behind it may have been opened, and may see the driver
- * through dependencies of its own, which no search from our place covers. For such a caller the
- * name exists if the driver is in the process at all.
+ * An object that stands before the C library was there when the program started, and searches the
+ * same scope as the program and we do. An object behind it may have been opened later, and may see
+ * the driver through dependencies of its own, which no search from our place covers: for such a
+ * caller the name exists if the driver is in the process at all.
  */
-static bool shares_our_scope(int place)
+static bool lookup_shares_our_scope(int place)
 {
-	return place < load_order((void *)lookup_libc().dlsym);
+	return place < lookup_load_order((void *)lookup_libc().dlsym);
 }
 
 /*
@@ -185,11 +121,13 @@ static bool shares_our_scope(int place)
  * Without us it would go on behind us, so only what is found there makes the name exist: a program
  * that probes for CUDA must not be told that it is there because we are.
  */
-static void *behind_us(const struct lookup_dlsym_args *args, const struct target *t, void *caller)
+static void *lookup_behind_us(const struct lookup_dlsym_args *args, const struct target *t,
+			      void *caller)
 {
-	if (args->handle == RTLD_DEFAULT && t->real && !shares_our_scope(load_order(caller)))
+	if (args->handle == RTLD_DEFAULT && t->real &&
+	    !lookup_shares_our_scope(lookup_load_order(caller)))
 		return t->hook;
-	return ask(args, RTLD_NEXT) ? t->hook : NULL;
+	return lookup_ask(args, RTLD_NEXT) ? t->hook : NULL;
 }
 
 /* Does an object that was loaded after one place and before another define a name? */
@@ -198,7 +136,7 @@ struct between {
 	const char *name;
 };
 
-static int find_between(struct dl_phdr_info *info, size_t size, void *arg)
+static int lookup_find_between(struct dl_phdr_info *info, size_t size, void *arg)
 {
 	struct between *between = arg;
 	const ElfW(Dyn) *dynamic = lookup_elf_dynamic(info);
@@ -215,28 +153,29 @@ static int find_between(struct dl_phdr_info *info, size_t size, void *arg)
  * does not, the caller's search meets only the driver or nothing: while the driver is not there,
  * the C library can answer the caller itself.
  */
-static struct lookup_answer next(const struct lookup_dlsym_args *args, const struct target *t,
-				 void *caller)
+static struct lookup_answer lookup_next(const struct lookup_dlsym_args *args,
+					const struct target *t, void *caller)
 {
 	struct lookup_libc libc = lookup_libc();
 	struct lookup_answer native = {.jump = args->version ? (void *)libc.dlvsym
 							     : (void *)libc.dlsym};
-	int place = load_order(caller);
-	struct between between = {.from = place, .to = load_order(t->hook), .name = args->name};
+	int place = lookup_load_order(caller);
+	struct between between = {
+		.from = place, .to = lookup_load_order(t->hook), .name = args->name};
 	void *p;
 
-	if (dl_iterate_phdr(find_between, &between))
+	if (dl_iterate_phdr(lookup_find_between, &between))
 		return native;
-	p = ask(args, RTLD_NEXT);
-	if (p && load_order(p) > place)
+	p = lookup_ask(args, RTLD_NEXT);
+	if (p && lookup_load_order(p) > place)
 		return (struct lookup_answer){.value = p == t->real ? t->hook : p};
-	if (!p && shares_our_scope(place))
+	if (!p && lookup_shares_our_scope(place))
 		return (struct lookup_answer){.value = NULL};
-	if (!t->api)
+	if (!t->library)
 		return (struct lookup_answer){.value = p ? t->hook : NULL};
 	if (!t->real)
 		return native;
-	p = ask(args, atomic_load_explicit(&t->api->handle, memory_order_relaxed));
+	p = lookup_ask(args, atomic_load_explicit(&t->library->handle, memory_order_relaxed));
 	return (struct lookup_answer){.value = p == t->real ? t->hook : NULL};
 }
 
@@ -245,51 +184,52 @@ static struct lookup_answer next(const struct lookup_dlsym_args *args, const str
  * its own. A name that is hooked in ours is hooked in those: by the hook of their namespace, which
  * calls the driver there.
  */
-static void *other_driver(void *p, const char *name, const struct target *t)
+static void *lookup_other_driver(void *p, const char *name, const struct target *t)
 {
 	struct lookup_libc libc = lookup_libc();
 	struct link_map *map, *ours = NULL;
 	Dl_info info, us;
 	void *handle, *hook;
-	Lmid_t space;
+	Lmid_t namespace;
 
 	if (!dladdr1(p, &info, (void **)&map, RTLD_DL_LINKMAP) || !lookup_is_driver(info.dli_fname))
 		return p;
 	/* An older version of the name in the very driver that is hooked: another function. */
 	if (t->real && dladdr1(t->real, &us, (void **)&ours, RTLD_DL_LINKMAP) && map == ours)
 		return p;
-	if (dlinfo(map, RTLD_DI_LMID, &space) || !dladdr(t->hook, &us))
+	if (dlinfo(map, RTLD_DI_LMID, &namespace) || !dladdr(t->hook, &us))
 		return t->hook;
-	handle = libc.dlmopen(space, us.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+	handle = libc.dlmopen(namespace, us.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
 	hook = handle ? libc.dlsym(handle, name) : NULL;
 	if (handle)
 		dlclose(handle);
 	return hook ? hook : t->hook;
 }
 
-static struct lookup_answer answer(const struct lookup_dlsym_args *args, const struct target *t,
-				   void *caller)
+static struct lookup_answer lookup_answer_target(const struct lookup_dlsym_args *args,
+						 const struct target *t, void *caller)
 {
 	void *p;
 
 	if (args->handle == RTLD_NEXT)
-		return next(args, t, caller);
-	p = ask(args, args->handle);
+		return lookup_next(args, t, caller);
+	p = lookup_ask(args, args->handle);
 	if (p && p == t->real)
 		p = t->hook;
 	else if (p == t->hook && (args->handle == RTLD_DEFAULT || args->handle == _r_debug.r_map))
-		p = behind_us(args, t, caller);
-	else if (p && p != t->hook && t->api)
-		p = other_driver(p, args->name, t);
+		p = lookup_behind_us(args, t, caller);
+	else if (p && p != t->hook && t->library)
+		p = lookup_other_driver(p, args->name, t);
 	return (struct lookup_answer){.value = p};
 }
 
 /*
- * A function of the C library that leads to AMD's driver. Along the search order our own stands
- * where any preloaded library's would, and what is searched for behind us is meant to be behind us.
- * Only who asks the C library itself would go past us.
+ * A function of the C library that leads to AMD's driver. Along the search order our own function
+ * stands where that of any preloaded library would, and a search behind us is meant to be behind
+ * us. Only a search in the C library itself would go past us.
  */
-static bool find_in_libc(const struct lookup_dlsym_args *args, struct lookup_answer *ret_answer)
+static bool lookup_find_in_libc(const struct lookup_dlsym_args *args,
+				struct lookup_answer *ret_answer)
 {
 	void *hook, *real, *p;
 
@@ -298,7 +238,7 @@ static bool find_in_libc(const struct lookup_dlsym_args *args, struct lookup_ans
 	hook = next_hook(args->name, &real);
 	if (!hook)
 		return false;
-	p = ask(args, args->handle);
+	p = lookup_ask(args, args->handle);
 	ret_answer->value = p && p == real ? hook : p;
 	ret_answer->jump = NULL;
 	return true;
@@ -310,9 +250,9 @@ struct lookup_answer lookup_dlsym(struct lookup_dlsym_args *args, void *caller)
 	struct target t;
 
 	args->version = NULL;
-	if (!args->name || find_in_libc(args, &native) || !find_target(args->name, &t))
+	if (!args->name || lookup_find_in_libc(args, &native) || !lookup_find(args->name, &t))
 		return native;
-	return answer(args, &t, caller);
+	return lookup_answer_target(args, &t, caller);
 }
 
 struct lookup_answer lookup_dlvsym(struct lookup_dlsym_args *args, void *caller)
@@ -320,8 +260,8 @@ struct lookup_answer lookup_dlvsym(struct lookup_dlsym_args *args, void *caller)
 	struct lookup_answer native = {.jump = (void *)lookup_libc().dlvsym};
 	struct target t;
 
-	if (!args->name || !args->version || find_in_libc(args, &native) ||
-	    !find_target(args->name, &t))
+	if (!args->name || !args->version || lookup_find_in_libc(args, &native) ||
+	    !lookup_find(args->name, &t))
 		return native;
-	return answer(args, &t, caller);
+	return lookup_answer_target(args, &t, caller);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dlsym, dlvsym, dlmopen, dlopen: see lookup_internal.h. */
+/* dlsym, dlvsym, dlmopen, dlopen: see lookup.h. */
 
 	.macro	entry name
 	.globl	\name

@@ -4,17 +4,16 @@
 #include <errno.h>
 
 #include "base/fault.h"
-#include "guest/memory/graph.h"
-#include "guest/memory/memory.h"
-#include "guest/memory/pool.h"
+#include "guest/memory/calls.h"
+#include "guest/memory/holder.h"
 #include "guest/memory/truth.h"
 
-static struct slot *slot_of(struct guest *guest)
+static struct slot *charge_slot(struct guest *guest)
 {
 	return atomic_load_explicit(&guest->slot, memory_order_acquire);
 }
 
-static bool by_driver(const struct guest *guest)
+static bool charge_is_by_driver(const struct guest *guest)
 {
 	return guest->policy.flags & POLICY_ACCOUNTING_DRIVER;
 }
@@ -22,100 +21,99 @@ static bool by_driver(const struct guest *guest)
 uint64_t charge_limit(struct guest *guest, struct guest_device *device)
 {
 	uint64_t limit = guest_limit(guest, device);
-	uint64_t peers = by_driver(guest) ? 0 : atomic_load(&device->peers_bytes);
+	uint64_t peers = charge_is_by_driver(guest) ? 0 : atomic_load(&device->peers_bytes);
 
 	return limit > peers ? limit - peers : 0;
-}
-
-/* One word, so that a call pays once for both of its halves. */
-static void call_begin(struct guest_device *device)
-{
-	atomic_fetch_add(&device->calls, CHARGE_CALL_BEGUN + 1);
-}
-
-static void call_end(struct guest_device *device)
-{
-	atomic_fetch_sub(&device->calls, 1);
 }
 
 /*
  * Accounting by the driver's figure. Pending is read before the figure: an allocation is always
  * in one of the two, because it leaves pending only after the driver has it.
  */
-static bool fits_by_driver(struct guest *guest, struct guest_device *device, uint64_t limit)
+static bool charge_fits_by_driver(struct guest *guest, struct guest_device *device, uint64_t limit)
 {
 	uint64_t pending = quota_pending(guest->ledger, device->ledger), figure;
 
 	if (truth_tenant(guest, device->uuid, device->ledger, &figure))
-		return false; /* what cannot be known is not free */
+		return false; /* without a figure nothing is free */
 	return pending <= limit && figure <= limit - pending;
 }
 
-static int reserve_by_driver(struct guest *guest, struct guest_device *device, uint64_t bytes,
-			     uint64_t limit)
+static int charge_reserve_by_driver(struct guest *guest, struct guest_device *device,
+				    uint64_t bytes, uint64_t limit)
 {
-	struct slot *slot = slot_of(guest);
+	struct slot *slot = charge_slot(guest);
 
 	if (bytes > QUOTA_RESERVE_MAX)
 		return -EDQUOT;
 	quota_publish(slot, device->ledger, bytes);
-	if (fits_by_driver(guest, device, limit))
+	if (charge_fits_by_driver(guest, device, limit))
 		return 0;
 	quota_cancel(slot, device->ledger, bytes);
 	return -EDQUOT;
 }
 
-/* Everything that this process holds without needing it. */
-static void give_back(struct guest *guest, struct guest_device *device)
-{
-	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-
-	/* The program may be capturing in this thread: our calls are not for its graph. */
-	memory_reap(guest);
-	DRIVER(cuThreadExchangeStreamCaptureMode, (&mode));
-	pool_trim(guest, device);
-	graph_trim(guest, device);
-	DRIVER(cuThreadExchangeStreamCaptureMode, (&mode));
-}
-
-static int reserve_again(struct guest *guest, struct guest_device *device, uint64_t bytes)
+static int charge_reserve_again(struct guest *guest, struct guest_device *device, uint64_t bytes)
 {
 	int token, r;
 
-	give_back(guest, device);
+	holder_give_back(guest, device);
 	truth_await_dead(guest, device);
-	if (!by_driver(guest)) {
+	if (!charge_is_by_driver(guest)) {
 		truth_reconcile(guest, device);
-		return quota_reserve_slow(slot_of(guest), device->ledger, bytes,
+		return quota_reserve_slow(charge_slot(guest), device->ledger, bytes,
 					  charge_limit(guest, device));
 	}
 	quota_reclaim(guest->ledger);
 	token = quota_lock(guest->ledger);
-	r = reserve_by_driver(guest, device, bytes, guest_limit(guest, device));
+	r = charge_reserve_by_driver(guest, device, bytes, guest_limit(guest, device));
 	if (token >= 0)
 		quota_unlock(token);
 	if (r)
-		quota_count_refusal(slot_of(guest), device->ledger);
+		quota_count_refusal(charge_slot(guest), device->ledger);
 	return r;
+}
+
+/*
+ * Reserves the bytes; false: they are refused. *ret_used: what the tenant uses with them, not
+ * written where the driver's figure decides.
+ */
+static bool charge_admit(struct guest *guest, struct guest_device *device, uint64_t bytes,
+			 uint64_t *ret_used)
+{
+	uint64_t limit = charge_limit(guest, device);
+	int r;
+
+	calls_begin(device);
+	r = charge_is_by_driver(guest)
+		    ? charge_reserve_by_driver(guest, device, bytes, limit)
+		    : quota_reserve_sum(charge_slot(guest), device->ledger, bytes, limit, ret_used);
+	if (r)
+		calls_end(device);
+	return !r;
 }
 
 bool charge_try(struct guest *guest, struct guest_device *device, uint64_t bytes,
 		struct charge *ret)
 {
-	uint64_t limit = guest_limit(guest, device);
-	int r;
+	struct charge charge = {guest, device, bytes};
+	uint64_t used = 0;
+	bool admitted = charge_admit(guest, device, bytes, &used);
 
-	if (!by_driver(guest) && truth_due(guest, device, bytes, limit))
+	/*
+	 * What the driver took for itself may have to be looked at first. One sum over the slots
+	 * tells both: a second one is made only where there is a look in between.
+	 */
+	if (!charge_is_by_driver(guest) &&
+	    truth_due(guest, device, used, guest_limit(guest, device))) {
+		if (admitted)
+			charge_cancel(&charge);
 		truth_reconcile(guest, device);
-	limit = charge_limit(guest, device);
-	call_begin(device);
-	r = by_driver(guest) ? reserve_by_driver(guest, device, bytes, limit) :
-			       quota_reserve(slot_of(guest), device->ledger, bytes, limit);
-	if (r) {
-		call_end(device);
-		return false;
+		admitted = charge_admit(guest, device, bytes, &used);
 	}
-	*ret = (struct charge){guest, device, bytes};
+	if (!admitted)
+		return false;
+	*ret = charge;
 	FAULT_POINT(GUEST_RESERVED);
 	return true;
 }
@@ -125,10 +123,10 @@ CUresult charge_reserve(struct guest *guest, struct guest_device *device, uint64
 {
 	if (charge_try(guest, device, bytes, ret))
 		return CUDA_SUCCESS;
-	/* Not busy while we look at the driver's figure ourselves. */
-	if (reserve_again(guest, device, bytes))
+	/* No call of ours is under way while we look at the driver's figure. */
+	if (charge_reserve_again(guest, device, bytes))
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	call_begin(device);
+	calls_begin(device);
 	*ret = (struct charge){guest, device, bytes};
 	FAULT_POINT(GUEST_RESERVED);
 	return CUDA_SUCCESS;
@@ -136,66 +134,76 @@ CUresult charge_reserve(struct guest *guest, struct guest_device *device, uint64
 
 void charge_commit(struct charge *charge, enum category category, uint64_t actual)
 {
-	struct slot *slot = slot_of(charge->guest);
+	struct slot *slot = charge_slot(charge->guest);
 
 	FAULT_POINT(GUEST_DRIVER_GAVE);
-	if (by_driver(charge->guest))
+	if (charge_is_by_driver(charge->guest))
 		quota_cancel(slot, charge->device->ledger, charge->reserved);
 	else
 		quota_commit(slot, charge->device->ledger, charge->reserved, category, actual);
-	call_end(charge->device);
+	calls_end(charge->device);
+}
+
+static void charge_retract(struct charge *charge)
+{
+	quota_cancel(charge_slot(charge->guest), charge->device->ledger, charge->reserved);
+	calls_end(charge->device);
+}
+
+void charge_settle(struct charge *charge)
+{
+	charge_retract(charge);
 }
 
 void charge_cancel(struct charge *charge)
 {
-	quota_cancel(slot_of(charge->guest), charge->device->ledger, charge->reserved);
-	call_end(charge->device);
+	charge_retract(charge);
 }
 
 void charge_release_begin(struct guest_device *device)
 {
-	call_begin(device);
+	calls_begin(device);
 }
 
 void charge_release_end(struct guest *guest, struct guest_device *device, enum category category,
 			uint64_t bytes)
 {
 	FAULT_POINT(GUEST_DRIVER_TOOK);
-	if (bytes && !by_driver(guest))
-		quota_release(slot_of(guest), device->ledger, category, bytes);
-	call_end(device);
+	if (bytes && !charge_is_by_driver(guest))
+		quota_release(charge_slot(guest), device->ledger, category, bytes);
+	calls_end(device);
 }
 
 void charge_release_begin_all(struct guest *guest)
 {
 	for (int i = 0; i < guest->ndevices; i++)
-		call_begin(&guest->device[i]);
+		calls_begin(&guest->device[i]);
 }
 
 void charge_release_end_all(struct guest *guest)
 {
 	for (int i = 0; i < guest->ndevices; i++)
-		call_end(&guest->device[i]);
+		calls_end(&guest->device[i]);
 }
 
 void charge_follow(struct guest *guest, struct guest_device *device, enum category category,
 		   uint64_t old_bytes, uint64_t new_bytes)
 {
 	FAULT_POINT(GUEST_POOL_GREW);
-	if (by_driver(guest))
+	if (charge_is_by_driver(guest))
 		return;
 	if (new_bytes > old_bytes)
-		quota_charge(slot_of(guest), device->ledger, category, new_bytes - old_bytes);
+		quota_charge(charge_slot(guest), device->ledger, category, new_bytes - old_bytes);
 	else if (new_bytes < old_bytes)
-		quota_release(slot_of(guest), device->ledger, category, old_bytes - new_bytes);
+		quota_release(charge_slot(guest), device->ledger, category, old_bytes - new_bytes);
 }
 
 bool charge_over(struct guest *guest, struct guest_device *device)
 {
 	uint64_t limit = charge_limit(guest, device);
 
-	if (by_driver(guest))
-		return !fits_by_driver(guest, device, limit);
+	if (charge_is_by_driver(guest))
+		return !charge_fits_by_driver(guest, device, limit);
 	if (quota_used(guest->ledger, device->ledger) <= limit)
 		return false;
 	truth_await_dead(guest, device);
@@ -206,6 +214,6 @@ bool charge_over(struct guest *guest, struct guest_device *device)
 void charge_stale(struct guest *guest, struct guest_device *device)
 {
 	atomic_store(&device->stale, true);
-	if (!by_driver(guest) && truth_due(guest, device, 0, guest_limit(guest, device)))
+	if (!charge_is_by_driver(guest) && truth_due_now(guest, device))
 		truth_reconcile(guest, device);
 }

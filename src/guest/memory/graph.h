@@ -13,7 +13,12 @@
 void graph_settle(struct guest *guest, struct guest_device *device);
 /* Did they hold any when that was last looked at? */
 bool graph_has_memory(const struct guest_device *device);
-/* Makes the driver release what no graph uses. */
-void graph_trim(struct guest *guest, struct guest_device *device);
+
+/*
+ * Runs the driver's upload or launch of an executable graph. What backs a graph that owns memory is
+ * reserved before and settled after.
+ */
+typedef CUresult graph_run_fn(CUgraphExec exec, CUstream stream);
+CUresult graph_run(struct guest *guest, CUgraphExec hexec, CUstream stream, graph_run_fn *real);
 
 #endif

@@ -3,6 +3,7 @@
 #include "guest/core/hook.h"
 #include "guest/memory/memory.h"
 #include "guest/memory/pool.h"
+#include "guest/memory/pool_pointer.h"
 
 CUresult hook_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 {
@@ -100,7 +101,7 @@ CUresult hook_cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int
 	return memory_commit(&charge, e, *dptr, bytesize, OBJECT_UNSEEN);
 }
 
-/* A pool's memory is no object of ours: its reserve is followed, see hook_pool.c. */
+/* A pool's memory is no object of ours: its reserve is followed, see pool.h. */
 CUresult hook_cuMemFree_v2(CUdeviceptr dptr)
 {
 	GUEST_OR_PASS(cuMemFree_v2, (dptr));
@@ -143,8 +144,8 @@ CUresult hook_cuMemFree(CUdeviceptr_v1 dptr)
 
 typedef CUresult free_async_fn(CUdeviceptr dptr, CUstream stream);
 
-static CUresult free_async(struct guest *guest, CUdeviceptr dptr, CUstream stream, CUstream order,
-			   free_async_fn *real)
+static CUresult alloc_free_in_stream(struct guest *guest, CUdeviceptr dptr, CUstream stream,
+				     CUstream order, free_async_fn *real)
 {
 	struct object object;
 	CUresult e;
@@ -168,12 +169,12 @@ static CUresult free_async(struct guest *guest, CUdeviceptr dptr, CUstream strea
 CUresult hook_cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
 {
 	GUEST_OR_PASS(cuMemFreeAsync, (dptr, hStream));
-	return free_async(guest, dptr, hStream, hStream, cuda_real.cuMemFreeAsync);
+	return alloc_free_in_stream(guest, dptr, hStream, hStream, cuda_real.cuMemFreeAsync);
 }
 
 CUresult hook_cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream)
 {
 	GUEST_OR_PASS(cuMemFreeAsync_ptsz, (dptr, hStream));
-	return free_async(guest, dptr, hStream, hStream ? hStream : CU_STREAM_PER_THREAD,
-			  cuda_real.cuMemFreeAsync_ptsz);
+	return alloc_free_in_stream(guest, dptr, hStream, hStream ? hStream : CU_STREAM_PER_THREAD,
+				    cuda_real.cuMemFreeAsync_ptsz);
 }

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Arrays. Their layout is the driver's secret, but it tells what an array would need: of an array
- * made with deferred mapping, which takes nothing (about 5 us). Small arrays share granules; since
- * they have no address, they are charged by their sum.
+ * Arrays. Their layout is the driver's secret, but the driver tells what an array would need: it is
+ * asked about an array made with deferred mapping, which takes nothing (about 5 us). Small arrays
+ * share granules. They have no address, so they are charged by their sum.
  */
 #include "guest/core/hook.h"
 #include "guest/memory/memory.h"
 #include "guest/memory/vmm.h"
 
 /* Without deferred mapping (drivers before 11.6): by the elements, with room for tiling. */
-static uint64_t estimate(const CUDA_ARRAY3D_DESCRIPTOR *d)
+static uint64_t array_estimate(const CUDA_ARRAY3D_DESCRIPTOR *d)
 {
 	static const unsigned char bits[] = {
 		[CU_AD_FORMAT_UNSIGNED_INT8] = 8, [CU_AD_FORMAT_UNSIGNED_INT16] = 16,
@@ -29,8 +29,8 @@ static uint64_t estimate(const CUDA_ARRAY3D_DESCRIPTOR *d)
 }
 
 /* Bytes that the array needs; 0 for a sparse one, whose parts are backed by handles. */
-static uint64_t requirement(struct guest_device *device, const CUDA_ARRAY3D_DESCRIPTOR *desc,
-			    unsigned int levels)
+static uint64_t array_require(struct guest_device *device, const CUDA_ARRAY3D_DESCRIPTOR *desc,
+			      unsigned int levels)
 {
 	CUDA_ARRAY3D_DESCRIPTOR probe = *desc;
 	CUDA_ARRAY_MEMORY_REQUIREMENTS needs = {0};
@@ -58,20 +58,20 @@ static uint64_t requirement(struct guest_device *device, const CUDA_ARRAY3D_DESC
 	if (!e && needs.size)
 		return needs.size;
 	/* A mipmap is at most a third more than its first level, and each level is rounded up. */
-	return levels ? estimate(desc) / 3 * 4 + levels * 65536u : estimate(desc);
+	return levels ? array_estimate(desc) / 3 * 4 + levels * 65536u : array_estimate(desc);
 }
 
-static CUresult begin(struct guest *guest, struct guest_device *device,
-		      const CUDA_ARRAY3D_DESCRIPTOR *desc, unsigned int levels, uint64_t *ret_bytes,
-		      struct charge *charge)
+static CUresult array_begin(struct guest *guest, struct guest_device *device,
+			    const CUDA_ARRAY3D_DESCRIPTOR *desc, unsigned int levels,
+			    uint64_t *ret_bytes, struct charge *charge)
 {
-	*ret_bytes = requirement(device, desc, levels);
+	*ret_bytes = array_require(device, desc, levels);
 	return charge_reserve(guest, device, memory_need(*ret_bytes), charge);
 }
 
 /* Undoes an array that cannot be recorded; the driver calls both kinds by their own names. */
-static CUresult finish(struct charge *charge, CUresult result, uint64_t handle, uint64_t bytes,
-		       CUresult (*destroy)(uint64_t handle))
+static CUresult array_finish(struct charge *charge, CUresult result, uint64_t handle,
+			     uint64_t bytes, CUresult (*destroy)(uint64_t handle))
 {
 	struct guest *guest = charge->guest;
 	struct object object = {.kind = OBJECT_ARRAY, .key = handle, .category = CAT_ARRAY,
@@ -97,34 +97,35 @@ static CUresult finish(struct charge *charge, CUresult result, uint64_t handle, 
 	return CUDA_SUCCESS;
 }
 
-static CUresult destroy_array(uint64_t handle)
+static CUresult array_call_destroy(uint64_t handle)
 {
 	return DRIVER(cuArrayDestroy, ((CUarray)(uintptr_t)handle));
 }
 
-static CUresult destroy_mipmap(uint64_t handle)
+static CUresult array_call_destroy_mipmap(uint64_t handle)
 {
 	return DRIVER(cuMipmappedArrayDestroy, ((CUmipmappedArray)(uintptr_t)handle));
 }
 
 /* The four forms differ in their descriptor alone: `wide` is the same array in the widest one. */
-#define CREATE(name, type, wide)                                                              \
-	CUresult hook_##name(CUarray *pHandle, const type *pAllocateArray)                    \
-	{                                                                                     \
-		GUEST_OR_PASS(name, (pHandle, pAllocateArray));                               \
-		struct guest_device *device = guest_current_device(guest);                    \
-		const type *in = pAllocateArray;                                              \
-		struct charge charge;                                                         \
-		uint64_t bytes;                                                               \
-		CUresult e;                                                                   \
-                                                                                              \
-		if (!device || !in || !pHandle)                                               \
-			return DRIVER(name, (pHandle, pAllocateArray));                       \
-		e = begin(guest, device, &(CUDA_ARRAY3D_DESCRIPTOR)wide, 0, &bytes, &charge); \
-		if (e)                                                                        \
-			return e;                                                             \
-		e = DRIVER(name, (pHandle, pAllocateArray));                                  \
-		return finish(&charge, e, KEY(*pHandle), bytes, destroy_array);               \
+#define CREATE(name, type, wide)                                                                   \
+	CUresult hook_##name(CUarray *pHandle, const type *pAllocateArray)                         \
+	{                                                                                          \
+		GUEST_OR_PASS(name, (pHandle, pAllocateArray));                                    \
+		struct guest_device *device = guest_current_device(guest);                         \
+		const type *in = pAllocateArray;                                                   \
+		struct charge charge;                                                              \
+		uint64_t bytes;                                                                    \
+		CUresult e;                                                                        \
+                                                                                                   \
+		if (!device || !in || !pHandle)                                                    \
+			return DRIVER(name, (pHandle, pAllocateArray));                            \
+		e = array_begin(guest, device, &(CUDA_ARRAY3D_DESCRIPTOR)wide, 0, &bytes,          \
+				&charge);                                                          \
+		if (e)                                                                             \
+			return e;                                                                  \
+		e = DRIVER(name, (pHandle, pAllocateArray));                                       \
+		return array_finish(&charge, e, KEY(*pHandle), bytes, array_call_destroy);         \
 	}
 
 #define FLAT {in->Width, in->Height, 0, in->Format, in->NumChannels, 0}
@@ -148,14 +149,15 @@ CUresult hook_cuMipmappedArrayCreate(CUmipmappedArray *pHandle,
 	if (!device || !pMipmappedArrayDesc || !pHandle || !numMipmapLevels)
 		return DRIVER(cuMipmappedArrayCreate,
 			      (pHandle, pMipmappedArrayDesc, numMipmapLevels));
-	e = begin(guest, device, pMipmappedArrayDesc, numMipmapLevels, &bytes, &charge);
+	e = array_begin(guest, device, pMipmappedArrayDesc, numMipmapLevels, &bytes, &charge);
 	if (e)
 		return e;
 	e = DRIVER(cuMipmappedArrayCreate, (pHandle, pMipmappedArrayDesc, numMipmapLevels));
-	return finish(&charge, e, KEY(*pHandle), bytes, destroy_mipmap);
+	return array_finish(&charge, e, KEY(*pHandle), bytes, array_call_destroy_mipmap);
 }
 
-static CUresult destroy(struct guest *guest, uint64_t handle, CUresult (*real)(uint64_t handle))
+static CUresult array_destroy(struct guest *guest, uint64_t handle,
+			      CUresult (*real)(uint64_t handle))
 {
 	struct guest_device *device;
 	struct object object;
@@ -181,11 +183,11 @@ static CUresult destroy(struct guest *guest, uint64_t handle, CUresult (*real)(u
 CUresult hook_cuArrayDestroy(CUarray hArray)
 {
 	GUEST_OR_PASS(cuArrayDestroy, (hArray));
-	return destroy(guest, KEY(hArray), destroy_array);
+	return array_destroy(guest, KEY(hArray), array_call_destroy);
 }
 
 CUresult hook_cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray)
 {
 	GUEST_OR_PASS(cuMipmappedArrayDestroy, (hMipmappedArray));
-	return destroy(guest, KEY(hMipmappedArray), destroy_mipmap);
+	return array_destroy(guest, KEY(hMipmappedArray), array_call_destroy_mipmap);
 }

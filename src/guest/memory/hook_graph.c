@@ -2,10 +2,10 @@
 #include <sys/mman.h>
 
 #include "guest/core/hook.h"
-#include "guest/launch/admission.h"
 #include "guest/memory/graph.h"
+#include "guest/memory/holder.h"
 
-static uint64_t attribute(struct guest_device *device, CUgraphMem_attribute which)
+static uint64_t graph_attribute(struct guest_device *device, CUgraphMem_attribute which)
 {
 	cuuint64_t value = 0;
 
@@ -13,12 +13,12 @@ static uint64_t attribute(struct guest_device *device, CUgraphMem_attribute whic
 	return value;
 }
 
-static uint64_t reserve_of(struct guest_device *device)
+static uint64_t graph_reserved(struct guest_device *device)
 {
-	return attribute(device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
+	return graph_attribute(device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
 }
 
-/* As pools are followed, see settle in hook_pool.c. */
+/* As pools are followed, see pool_settle in pool.c. */
 void graph_settle(struct guest *guest, struct guest_device *device)
 {
 	uint64_t spare = 0; /* charged, but not recorded */
@@ -26,7 +26,7 @@ void graph_settle(struct guest *guest, struct guest_device *device)
 
 	for (;;) {
 		uint64_t old = atomic_load(&device->graph_charged);
-		uint64_t now = round_up(reserve_of(device), GRANULE_BYTES);
+		uint64_t now = round_up(graph_reserved(device), GRANULE_BYTES);
 
 		if (now == old)
 			break;
@@ -51,7 +51,8 @@ bool graph_has_memory(const struct guest_device *device)
 	return atomic_load(&device->graph_charged) != 0;
 }
 
-void graph_trim(struct guest *guest, struct guest_device *device)
+/* Makes the driver release what no graph uses. */
+static void graph_trim(struct guest *guest, struct guest_device *device)
 {
 	if (!graph_has_memory(device))
 		return;
@@ -62,11 +63,13 @@ void graph_trim(struct guest *guest, struct guest_device *device)
 	graph_settle(guest, device);
 }
 
+const struct holder graph_holder = {.catch_up = graph_settle, .give_back = graph_trim};
+
 /*
  * The bytes that a graph's allocation nodes ask for, child graphs included, and their device. An
  * upper bound: nodes whose lifetimes do not overlap may share memory.
  */
-static uint64_t node_bytes(CUgraph graph, int depth, int *device)
+static uint64_t graph_node_bytes(CUgraph graph, int depth, int *device)
 {
 	size_t n = 0, size;
 	uint64_t bytes = 0;
@@ -93,7 +96,7 @@ static uint64_t node_bytes(CUgraph graph, int depth, int *device)
 			*device = params.poolProps.location.id;
 		} else if (type == CU_GRAPH_NODE_TYPE_GRAPH &&
 			   !DRIVER(cuGraphChildGraphNodeGetGraph, (nodes[i], &child))) {
-			bytes += node_bytes(child, depth + 1, device);
+			bytes += graph_node_bytes(child, depth + 1, device);
 		}
 	}
 	munmap(nodes, size);
@@ -101,34 +104,32 @@ static uint64_t node_bytes(CUgraph graph, int depth, int *device)
 }
 
 /*
- * Asks for what backing the graph may take. The one that was backed last asks for nothing; others
- * may have lost their memory to it. Idle memory of graphs is no answer: what is in use shows only
- * when the device gets there. Near the limit it is trimmed before anything is refused.
+ * Reserves what backing the graph may take. The graph that was backed last still has its memory and
+ * reserves nothing; others may have lost theirs to it. Idle memory of graphs is not taken off: only
+ * when the device gets there does it show how much of it is in use. Near the limit it is trimmed
+ * before anything is refused.
  */
-static CUresult reserve(struct guest *guest, struct guest_device *device, const struct object *exec,
-			struct charge *charge)
+static CUresult graph_charge(struct guest *guest, struct guest_device *device,
+			     const struct object *exec, struct charge *charge)
 {
-	bool backed = exec->maps == atomic_load(&device->graph_epoch) + 1;
+	bool backed = exec->exec.epoch == atomic_load(&device->graph_epoch) + 1;
 
 	return charge_reserve(guest, device, backed ? 0 : round_up(exec->size, POOL_BYTES), charge);
 }
 
-/* What `maps` of the graph that was backed just now is, until the next one is. */
-static uint32_t backed_last(struct guest_device *device)
+/* The epoch of the graph that was backed just now, until another graph is backed. */
+static uint32_t graph_next_epoch(struct guest_device *device)
 {
 	return atomic_fetch_add(&device->graph_epoch, 1) + 2;
 }
 
-static bool mark_backed(struct object *exec, void *arg)
+static bool graph_set_epoch(struct object *exec, void *arg)
 {
-	exec->maps = *(const uint32_t *)arg;
+	exec->exec.epoch = *(const uint32_t *)arg;
 	return true;
 }
 
-/* Runs the driver's upload or launch of an executable graph between reserve and settle. */
-typedef CUresult exec_fn(CUgraphExec exec, CUstream stream);
-
-static CUresult run(struct guest *guest, CUgraphExec hexec, CUstream stream, exec_fn *real)
+CUresult graph_run(struct guest *guest, CUgraphExec hexec, CUstream stream, graph_run_fn *real)
 {
 	struct guest_device *device = NULL;
 	struct charge charge;
@@ -140,7 +141,7 @@ static CUresult run(struct guest *guest, CUgraphExec hexec, CUstream stream, exe
 	    object_get(guest->objects, OBJECT_EXEC, KEY(hexec), &exec))
 		device = guest_device(guest, exec.device);
 	if (device) {
-		e = reserve(guest, device, &exec, &charge);
+		e = graph_charge(guest, device, &exec, &charge);
 		if (e)
 			return e;
 	}
@@ -150,45 +151,27 @@ static CUresult run(struct guest *guest, CUgraphExec hexec, CUstream stream, exe
 	if (device) {
 		epoch = atomic_load(&device->graph_epoch) + 1;
 		graph_settle(guest, device);
-		charge_cancel(&charge); /* settled: what it took is charged to graphs */
-		if (!e && exec.maps != epoch) {
-			epoch = backed_last(device);
-			object_change(guest->objects, OBJECT_EXEC, KEY(hexec), false, mark_backed,
-				      &epoch);
+		if (e)
+			charge_cancel(&charge);
+		else
+			charge_settle(&charge);
+		if (!e && exec.exec.epoch != epoch) {
+			epoch = graph_next_epoch(device);
+			object_change(guest->objects, OBJECT_EXEC, KEY(hexec), false,
+				      graph_set_epoch, &epoch);
 		}
 	}
 	return e;
 }
 
-#define UPLOAD(name)                                                       \
-	CUresult hook_##name(CUgraphExec hGraphExec, CUstream hStream)     \
-	{                                                                  \
-		GUEST_OR_PASS(name, (hGraphExec, hStream));                \
-		return run(guest, hGraphExec, hStream, cuda_real.name);    \
+#define UPLOAD(name)                                                          \
+	CUresult hook_##name(CUgraphExec hGraphExec, CUstream hStream)        \
+	{                                                                     \
+		GUEST_OR_PASS(name, (hGraphExec, hStream));                   \
+		return graph_run(guest, hGraphExec, hStream, cuda_real.name); \
 	}
 UPLOAD(cuGraphUpload)
 UPLOAD(cuGraphUpload_ptsz)
-
-#define LAUNCH(name, own)                                                               \
-	CUresult hook_##name(CUgraphExec hGraphExec, CUstream hStream)                  \
-	{                                                                               \
-		GUEST_OR_PASS(name, (hGraphExec, hStream));                             \
-		if (admission_is_open(guest))                                                   \
-			return run(guest, hGraphExec, hStream, cuda_real.name);         \
-		struct launch launch = {.stream = hStream, .per_thread = own,           \
-					.kind = LAUNCH_GRAPH, .key = KEY(hGraphExec),   \
-					.blocks = 1};                                   \
-		CUresult e;                                                             \
-                                                                                        \
-		e = admission_enter(guest, &launch);                                           \
-		if (e)                                                                  \
-			return e;                                                       \
-		e = run(guest, hGraphExec, hStream, cuda_real.name);                    \
-		admission_leave(guest, &launch, e);                                            \
-		return e;                                                               \
-	}
-LAUNCH(cuGraphLaunch, false)
-LAUNCH(cuGraphLaunch_ptsz, true)
 
 /*
  * Instantiation takes no device memory, unless it uploads. A graph that owns memory is recorded;
@@ -201,31 +184,34 @@ struct owned {
 	bool uploads;
 };
 
-static CUresult instantiate_begin(struct guest *guest, CUgraph graph, unsigned long long flags,
-				  struct owned *owned)
+static CUresult graph_instantiate_begin(struct guest *guest, CUgraph graph,
+					unsigned long long flags, struct owned *owned)
 {
 	int device = -1;
 
 	*owned = (struct owned){.exec = {.kind = OBJECT_EXEC, .category = CAT_GRAPH}};
-	owned->exec.size = graph ? node_bytes(graph, 0, &device) : 0;
+	owned->exec.size = graph ? graph_node_bytes(graph, 0, &device) : 0;
 	owned->exec.device = (int16_t)device;
 	owned->device = owned->exec.size ? guest_device(guest, device) : NULL;
 	owned->uploads = owned->device && flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD;
-	return owned->uploads ? reserve(guest, owned->device, &owned->exec, &owned->charge)
+	return owned->uploads ? graph_charge(guest, owned->device, &owned->exec, &owned->charge)
 			      : CUDA_SUCCESS;
 }
 
-static CUresult instantiate_end(struct guest *guest, struct owned *owned, CUresult e,
-				CUgraphExec *exec)
+static CUresult graph_instantiate_end(struct guest *guest, struct owned *owned, CUresult e,
+				      CUgraphExec *exec)
 {
 	if (owned->uploads) {
 		graph_settle(guest, owned->device);
-		charge_cancel(&owned->charge);
+		if (e)
+			charge_cancel(&owned->charge);
+		else
+			charge_settle(&owned->charge);
 	}
 	if (e || !owned->device)
 		return e;
 	if (owned->uploads)
-		owned->exec.maps = backed_last(owned->device);
+		owned->exec.exec.epoch = graph_next_epoch(owned->device);
 	owned->exec.key = KEY(*exec);
 	if (object_put(guest->objects, &owned->exec)) {
 		DRIVER(cuGraphExecDestroy, (*exec));
@@ -234,17 +220,17 @@ static CUresult instantiate_end(struct guest *guest, struct owned *owned, CUresu
 	return e;
 }
 
-#define INSTANTIATE(name, params, args, graph, flags)                         \
-	CUresult hook_##name params                                           \
-	{                                                                     \
-		GUEST_OR_PASS(name, args);                                    \
-		struct owned owned;                                           \
-		CUresult e = instantiate_begin(guest, graph, flags, &owned);  \
-                                                                              \
-		if (e)                                                        \
-			return e;                                             \
-		e = DRIVER(name, args);                                       \
-		return instantiate_end(guest, &owned, e, phGraphExec);        \
+#define INSTANTIATE(name, params, args, graph, flags)                                              \
+	CUresult hook_##name params                                                                \
+	{                                                                                          \
+		GUEST_OR_PASS(name, args);                                                         \
+		struct owned owned;                                                                \
+		CUresult e = graph_instantiate_begin(guest, graph, flags, &owned);                 \
+                                                                                                   \
+		if (e)                                                                             \
+			return e;                                                                  \
+		e = DRIVER(name, args);                                                            \
+		return graph_instantiate_end(guest, &owned, e, phGraphExec);                       \
 	}
 
 INSTANTIATE(cuGraphInstantiate,
@@ -300,26 +286,3 @@ CUresult hook_cuDeviceGraphMemTrim(CUdevice device)
 	}
 	return e;
 }
-
-/* From here on launches are asked for their stream. What ends a capture is not always seen. */
-#define CAPTURE(name, params, args)                                                                \
-	CUresult hook_##name params                                                                \
-	{                                                                                          \
-		GUEST_OR_PASS(name, args);                                                         \
-		atomic_store(&guest->captures, true);                                              \
-		return DRIVER(name, args);                                                         \
-	}
-
-#define TO_GRAPH(name)                                                                             \
-	CAPTURE(name,                                                                              \
-		(CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies,                \
-		 const CUgraphEdgeData *dependencyData, size_t numDependencies,                    \
-		 CUstreamCaptureMode mode),                                                        \
-		(hStream, hGraph, dependencies, dependencyData, numDependencies, mode))
-
-CAPTURE(cuStreamBeginCapture, (CUstream hStream), (hStream))
-CAPTURE(cuStreamBeginCapture_ptsz, (CUstream hStream), (hStream))
-CAPTURE(cuStreamBeginCapture_v2, (CUstream hStream, CUstreamCaptureMode mode), (hStream, mode))
-CAPTURE(cuStreamBeginCapture_v2_ptsz, (CUstream hStream, CUstreamCaptureMode mode), (hStream, mode))
-TO_GRAPH(cuStreamBeginCaptureToGraph)
-TO_GRAPH(cuStreamBeginCaptureToGraph_ptsz)

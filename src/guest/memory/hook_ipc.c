@@ -16,7 +16,7 @@ CUresult hook_cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
 	    object.flags & (OBJECT_SHARED | OBJECT_SMALL))
 		return e;
 	device = guest_device(guest, object.device);
-	share_export(guest, device, share_key(pHandle, sizeof(*pHandle)), object.bytes, &object);
+	share_export(guest, device, entry_key(pHandle, sizeof(*pHandle)), object.bytes, &object);
 	object_put(guest->objects, &object);
 	return e;
 }
@@ -27,7 +27,7 @@ struct opens {
 	struct object after;
 };
 
-static bool count_opens(struct object *ipc, void *arg)
+static bool ipc_count(struct object *ipc, void *arg)
 {
 	struct opens *opens = arg;
 
@@ -37,7 +37,7 @@ static bool count_opens(struct object *ipc, void *arg)
 }
 
 /* The size is known once it is open; opening takes nothing from the device. */
-static CUresult opened(struct guest *guest, CUdeviceptr address, const CUipcMemHandle *handle)
+static CUresult ipc_opened(struct guest *guest, CUdeviceptr address, const CUipcMemHandle *handle)
 {
 	struct guest_device *device = guest_current_device(guest);
 	struct object object = {.kind = OBJECT_IPC, .key = address, .category = CAT_IMPORTED,
@@ -48,15 +48,14 @@ static CUresult opened(struct guest *guest, CUdeviceptr address, const CUipcMemH
 	size_t size = 0;
 	CUresult e;
 
-	if (!device ||
-	    object_change(guest->objects, OBJECT_IPC, address, false, count_opens, &again))
+	if (!device || object_change(guest->objects, OBJECT_IPC, address, false, ipc_count, &again))
 		return CUDA_SUCCESS;
 	DRIVER(cuMemGetAddressRange_v2, (&base, &size, address));
 	DRIVER(cuCtxGetCurrent, (&context));
 	object.context = KEY(context);
 	object.device = (int16_t)device->ordinal;
 	object.size = size;
-	e = share_import(guest, device, share_key(handle, sizeof(*handle)),
+	e = share_import(guest, device, entry_key(handle, sizeof(*handle)),
 			 round_up(size, GRANULE_BYTES), &object);
 	if (!e && object_put(guest->objects, &object)) {
 		share_drop(guest, &object);
@@ -72,7 +71,7 @@ CUresult hook_cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, u
 	GUEST_OR_PASS(cuIpcOpenMemHandle_v2, (pdptr, handle, Flags));
 	CUresult e = DRIVER(cuIpcOpenMemHandle_v2, (pdptr, handle, Flags));
 
-	return e ? e : opened(guest, *pdptr, &handle);
+	return e ? e : ipc_opened(guest, *pdptr, &handle);
 }
 
 CUresult hook_cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
@@ -80,7 +79,7 @@ CUresult hook_cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, unsi
 	GUEST_OR_PASS(cuIpcOpenMemHandle, (pdptr, handle, Flags));
 	CUresult e = DRIVER(cuIpcOpenMemHandle, (pdptr, handle, Flags));
 
-	return e ? e : opened(guest, *pdptr, &handle);
+	return e ? e : ipc_opened(guest, *pdptr, &handle);
 }
 
 /* Counted before the driver closes it: then the address may be another's at once. */
@@ -88,7 +87,7 @@ CUresult hook_cuIpcCloseMemHandle(CUdeviceptr dptr)
 {
 	GUEST_OR_PASS(cuIpcCloseMemHandle, (dptr));
 	struct opens less = {.add = -1}, more = {.add = 1};
-	bool ours = object_change(guest->objects, OBJECT_IPC, dptr, false, count_opens, &less);
+	bool ours = object_change(guest->objects, OBJECT_IPC, dptr, false, ipc_count, &less);
 	CUresult e = DRIVER(cuIpcCloseMemHandle, (dptr));
 
 	if (!ours)
@@ -97,7 +96,7 @@ CUresult hook_cuIpcCloseMemHandle(CUdeviceptr dptr)
 		if (!less.after.refs)
 			share_drop(guest, &less.after);
 	} else if (less.after.refs) {
-		object_change(guest->objects, OBJECT_IPC, dptr, false, count_opens, &more);
+		object_change(guest->objects, OBJECT_IPC, dptr, false, ipc_count, &more);
 	} else {
 		less.after.refs = 1;
 		object_put(guest->objects, &less.after);
@@ -119,7 +118,7 @@ CUresult hook_cuImportExternalMemory(CUexternalMemory *extMem_out,
 		return DRIVER(cuImportExternalMemory, (extMem_out, memHandleDesc));
 	if (memHandleDesc->type != CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD ||
 	    !share_read(memHandleDesc->handle.fd, &key)) /* a key that nobody else has */
-		key = share_key(
+		key = entry_key(
 			&(uint64_t[2]){KEY(guest), atomic_fetch_add(&guest->imports, 1)}, 16);
 	object.device = (int16_t)device->ordinal;
 	object.size = memHandleDesc->size;

@@ -17,32 +17,32 @@ struct load {
 	uint64_t guess;
 };
 
-static size_t device_free(void)
+static size_t module_device_free(void)
 {
 	size_t free = 0, total;
 
 	return DRIVER(cuMemGetInfo_v2, (&free, &total)) ? 0 : free;
 }
 
-static struct load load_begin(struct guest *guest)
+static struct load module_load_begin(struct guest *guest)
 {
 	struct load load = {.device = guest_current_device(guest)};
 
 	if (load.device) {
 		charge_release_begin(load.device);
-		load.free = device_free();
+		load.free = module_device_free();
 	}
 	return load;
 }
 
 /* Charges the guess and has the figure looked at. False: over the limit by this load. */
-static bool load_end(struct guest *guest, struct load *load)
+static bool module_load_end(struct guest *guest, struct load *load)
 {
 	size_t now;
 
 	if (!load->device)
 		return true;
-	now = device_free();
+	now = module_device_free();
 	load->guess = load->free > now ? load->free - now : 0;
 	if (load->guess > GUESS_MAX_BYTES)
 		load->guess = GUESS_MAX_BYTES;
@@ -52,7 +52,7 @@ static bool load_end(struct guest *guest, struct load *load)
 	return !load->guess || !charge_over(guest, load->device);
 }
 
-static CUresult keep(struct guest *guest, const struct load *load, uint64_t handle)
+static CUresult module_keep(struct guest *guest, const struct load *load, uint64_t handle)
 {
 	struct object object = {.kind = OBJECT_MODULE, .key = handle, .category = CAT_MODULE,
 				.bytes = load->guess};
@@ -64,7 +64,7 @@ static CUresult keep(struct guest *guest, const struct load *load, uint64_t hand
 	return CUDA_SUCCESS;
 }
 
-static CUresult refuse(struct guest *guest, const struct load *load)
+static CUresult module_refuse(struct guest *guest, const struct load *load)
 {
 	charge_follow(guest, load->device, CAT_MODULE, load->guess, 0);
 	charge_stale(guest, load->device);
@@ -72,7 +72,7 @@ static CUresult refuse(struct guest *guest, const struct load *load)
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static void forget(struct guest *guest, uint64_t handle)
+static void module_forget(struct guest *guest, uint64_t handle)
 {
 	struct guest_device *device;
 	struct object object;
@@ -84,43 +84,43 @@ static void forget(struct guest *guest, uint64_t handle)
 	charge_stale(guest, device);
 }
 
-#define LOAD(name, params, args, handle, undo)                       \
-	CUresult hook_##name params                                  \
-	{                                                            \
-		GUEST_OR_PASS(name, args);                           \
-		struct load load = load_begin(guest);                \
-		CUresult e = DRIVER(name, args);                     \
-		bool fits = load_end(guest, &load);                  \
-                                                                     \
-		if (e)                                               \
-			return e;                                    \
-		if (fits)                                            \
-			return keep(guest, &load, KEY(*handle));     \
-		DRIVER(undo, (*handle));                             \
-		return refuse(guest, &load);                         \
+#define LOAD(name, params, args, handle, undo)                                                     \
+	CUresult hook_##name params                                                                \
+	{                                                                                          \
+		GUEST_OR_PASS(name, args);                                                         \
+		struct load load = module_load_begin(guest);                                       \
+		CUresult e = DRIVER(name, args);                                                   \
+		bool fits = module_load_end(guest, &load);                                         \
+                                                                                                   \
+		if (e)                                                                             \
+			return e;                                                                  \
+		if (fits)                                                                          \
+			return module_keep(guest, &load, KEY(*handle));                            \
+		DRIVER(undo, (*handle));                                                           \
+		return module_refuse(guest, &load);                                                \
 	}
 
-#define UNLOAD(name, params, args)                   \
-	CUresult hook_##name params                  \
-	{                                            \
-		GUEST_OR_PASS(name, args);           \
-		CUresult e = DRIVER(name, args);     \
-                                                     \
-		if (!e)                              \
-			forget(guest, KEY args);     \
-		return e;                            \
+#define UNLOAD(name, params, args)                                                                 \
+	CUresult hook_##name params                                                                \
+	{                                                                                          \
+		GUEST_OR_PASS(name, args);                                                         \
+		CUresult e = DRIVER(name, args);                                                   \
+                                                                                                   \
+		if (!e)                                                                            \
+			module_forget(guest, KEY args);                                            \
+		return e;                                                                          \
 	}
 
 /* What was loaded by looking a function up cannot be unloaded by itself: charged, not refused. */
-#define TOUCH(name, params, args)                     \
-	CUresult hook_##name params                   \
-	{                                             \
-		GUEST_OR_PASS(name, args);            \
-		struct load load = load_begin(guest); \
-		CUresult e = DRIVER(name, args);      \
-                                                      \
-		load_end(guest, &load);               \
-		return e;                             \
+#define TOUCH(name, params, args)                                                                  \
+	CUresult hook_##name params                                                                \
+	{                                                                                          \
+		GUEST_OR_PASS(name, args);                                                         \
+		struct load load = module_load_begin(guest);                                       \
+		CUresult e = DRIVER(name, args);                                                   \
+                                                                                                   \
+		module_load_end(guest, &load);                                                     \
+		return e;                                                                          \
 	}
 
 LOAD(cuModuleLoad, (CUmodule *module, const char *fname), (module, fname), module, cuModuleUnload)

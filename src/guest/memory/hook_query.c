@@ -16,18 +16,18 @@ struct figures {
 };
 
 /* What streams have freed by now, and what the driver then takes back from pools. */
-static void settle(struct guest *guest)
+static void query_settle(struct guest *guest)
 {
 	memory_reap(guest);
 	pool_settle_all(guest);
 }
 
-static struct figures figures(struct guest *guest, struct guest_device *device,
-			      struct figures physical)
+static struct figures query_figures(struct guest *guest, struct guest_device *device,
+				    struct figures physical)
 {
 	uint64_t limit = min_u64(guest_limit(guest, device), physical.total), room, used;
 
-	settle(guest);
+	query_settle(guest);
 	if (graph_has_memory(device))
 		graph_settle(guest, device);
 	truth_look(guest, device);
@@ -45,14 +45,14 @@ CUresult hook_cuMemGetInfo_v2(size_t *free, size_t *total)
 
 	if (e || !device)
 		return e;
-	f = figures(guest, device, (struct figures){*total, *free});
+	f = query_figures(guest, device, (struct figures){*total, *free});
 	*free = f.free;
 	*total = f.total;
 	return e;
 }
 
 /* Answers in 32 bits: more than that is said as the most. */
-static unsigned int clip(uint64_t bytes)
+static unsigned int query_clip(uint64_t bytes)
 {
 	return bytes < UINT32_MAX ? (unsigned int)bytes : UINT32_MAX;
 }
@@ -67,9 +67,9 @@ CUresult hook_cuMemGetInfo(unsigned int *free, unsigned int *total)
 
 	if (e || !device || DRIVER(cuMemGetInfo_v2, (&real_free, &real_total)))
 		return e;
-	f = figures(guest, device, (struct figures){real_total, real_free});
-	*free = clip(f.free);
-	*total = clip(f.total);
+	f = query_figures(guest, device, (struct figures){real_total, real_free});
+	*free = query_clip(f.free);
+	*total = query_clip(f.total);
 	return e;
 }
 
@@ -91,6 +91,6 @@ CUresult hook_cuDeviceTotalMem(unsigned int *bytes, CUdevice dev)
 	CUresult e = DRIVER(cuDeviceTotalMem, (bytes, dev));
 
 	if (!e && device)
-		*bytes = clip(min_u64(guest_limit(guest, device), device->total_bytes));
+		*bytes = query_clip(min_u64(guest_limit(guest, device), device->total_bytes));
 	return e;
 }

@@ -15,57 +15,57 @@ struct count {
 	struct object after;
 };
 
-static bool handle_count(struct object *handle, void *arg)
+static bool vmm_add_counts(struct object *handle, void *arg)
 {
 	struct count *count = arg;
 
 	handle->refs += (uint32_t)count->refs;
-	handle->maps += (uint32_t)count->maps;
+	handle->handle.maps += (uint32_t)count->maps;
 	count->after = *handle;
-	return handle->refs || handle->maps;
+	return handle->refs || handle->handle.maps;
 }
 
-static bool change(struct guest *guest, uint64_t handle, struct count *count)
+static bool vmm_change(struct guest *guest, uint64_t handle, struct count *count)
 {
-	return object_change(guest->objects, OBJECT_HANDLE, handle, false, handle_count, count);
+	return object_change(guest->objects, OBJECT_HANDLE, handle, false, vmm_add_counts, count);
 }
 
-static bool is_gone(const struct object *handle)
+static bool vmm_is_gone(const struct object *handle)
 {
-	return !handle->refs && !handle->maps;
+	return !handle->refs && !handle->handle.maps;
 }
 
 /* After the driver freed it; the object is in the table no more. */
-static void gone(struct guest *guest, const struct object *handle)
+static void vmm_gone(struct guest *guest, const struct object *handle)
 {
-	share_number_drop(guest, handle->spare);
+	share_number_drop(guest, handle->handle.number);
 	share_drop(guest, handle);
 }
 
 /* The driver did not free it after all. Should there be no room in the table, its charge stays. */
-static void restore(struct guest *guest, uint64_t handle, struct object *as_gone,
-		    int refs, int maps)
+static void vmm_restore(struct guest *guest, uint64_t handle, struct object *as_gone, int refs,
+			int maps)
 {
 	struct count count = {.refs = refs, .maps = maps};
 
 	if (!as_gone) {
-		change(guest, handle, &count);
+		vmm_change(guest, handle, &count);
 		return;
 	}
 	as_gone->kind = OBJECT_HANDLE;
 	as_gone->key = handle;
 	as_gone->refs = (uint32_t)refs;
-	as_gone->maps = (uint32_t)maps;
+	as_gone->handle.maps = (uint32_t)maps;
 	object_put(guest->objects, as_gone);
 }
 
 /* After the driver dropped a mapping. */
-static void drop(struct guest *guest, uint64_t handle)
+static void vmm_drop_mapping(struct guest *guest, uint64_t handle)
 {
 	struct count count = {.maps = -1};
 
-	if (change(guest, handle, &count) && is_gone(&count.after))
-		gone(guest, &count.after);
+	if (vmm_change(guest, handle, &count) && vmm_is_gone(&count.after))
+		vmm_gone(guest, &count.after);
 }
 
 CUresult hook_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
@@ -103,8 +103,8 @@ CUresult hook_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
 }
 
 /*
- * Counted before the driver does it: once a handle is free, another thread may be given the same
- * number for another one.
+ * The reference is counted off before the driver drops it: once a handle is free, the driver may
+ * give its number to another thread, for another handle.
  */
 CUresult hook_cuMemRelease(CUmemGenericAllocationHandle handle)
 {
@@ -113,14 +113,15 @@ CUresult hook_cuMemRelease(CUmemGenericAllocationHandle handle)
 	CUresult e;
 
 	charge_release_begin_all(guest);
-	if (!change(guest, handle, &count)) {
+	if (!vmm_change(guest, handle, &count)) {
 		e = DRIVER(cuMemRelease, (handle)); /* host memory */
 	} else {
 		e = DRIVER(cuMemRelease, (handle));
 		if (e)
-			restore(guest, handle, is_gone(&count.after) ? &count.after : NULL, 1, 0);
-		else if (is_gone(&count.after))
-			gone(guest, &count.after);
+			vmm_restore(guest, handle, vmm_is_gone(&count.after) ? &count.after : NULL,
+				    1, 0);
+		else if (vmm_is_gone(&count.after))
+			vmm_gone(guest, &count.after);
 	}
 	charge_release_end_all(guest);
 	return e;
@@ -133,15 +134,15 @@ CUresult hook_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, 
 	struct count count = {.refs = 1};
 
 	if (!e)
-		change(guest, *handle, &count);
+		vmm_change(guest, *handle, &count);
 	return e;
 }
 
-static bool mark_shared(struct object *handle, void *arg)
+static bool vmm_mark_shared(struct object *handle, void *arg)
 {
 	const struct object *shared = arg;
 
-	handle->spare = shared->spare;
+	handle->handle.number = shared->handle.number;
 	handle->flags = shared->flags;
 	handle->bytes = shared->bytes;
 	handle->shared = shared->shared;
@@ -149,7 +150,7 @@ static bool mark_shared(struct object *handle, void *arg)
 }
 
 /* The size of imported memory shows with its first mapping: that is when it is charged. */
-static CUresult import_size(struct guest *guest, const struct object *handle, uint64_t bytes)
+static CUresult vmm_import_size(struct guest *guest, const struct object *handle, uint64_t bytes)
 {
 	struct guest_device *device = guest_device(guest, handle->device);
 	struct object sized = *handle;
@@ -158,10 +159,10 @@ static CUresult import_size(struct guest *guest, const struct object *handle, ui
 	if (!device || handle->bytes || handle->flags & OBJECT_SHARED)
 		return CUDA_SUCCESS;
 	if (!handle->shared.word[0]) /* no stamp: a key that nobody else has */
-		sized.shared = share_key(&(uint64_t[2]){handle->key, KEY(guest)}, 16);
+		sized.shared = entry_key(&(uint64_t[2]){handle->key, KEY(guest)}, 16);
 	e = share_import(guest, device, sized.shared, round_up(bytes, GRANULE_BYTES), &sized);
-	if (!e &&
-	    !object_change(guest->objects, OBJECT_HANDLE, handle->key, false, mark_shared, &sized))
+	if (!e && !object_change(guest->objects, OBJECT_HANDLE, handle->key, false, vmm_mark_shared,
+				 &sized))
 		share_drop(guest, &sized);
 	return e;
 }
@@ -170,19 +171,19 @@ CUresult hook_cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
 		       CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
 	GUEST_OR_PASS(cuMemMap, (ptr, size, offset, handle, flags));
-	struct object mapping = {.kind = OBJECT_MAPPING, .key = ptr, .size = size, .peer = handle,
-				 .device = -1};
+	struct object mapping = {.kind = OBJECT_MAPPING, .key = ptr, .size = size,
+				 .mapping.handle = handle, .device = -1};
 	struct count count = {.maps = 1};
 	struct object object;
 	CUresult e;
 
 	if (object_get(guest->objects, OBJECT_HANDLE, handle, &object) &&
 	    object.flags & OBJECT_IMPORTED) {
-		e = import_size(guest, &object, size + offset);
+		e = vmm_import_size(guest, &object, size + offset);
 		if (e)
 			return e;
 	}
-	if (!change(guest, handle, &count)) /* host memory */
+	if (!vmm_change(guest, handle, &count)) /* host memory */
 		return DRIVER(cuMemMap, (ptr, size, offset, handle, flags));
 	e = DRIVER(cuMemMap, (ptr, size, offset, handle, flags));
 	FAULT_POINT(GUEST_HANDLE_MAPPED);
@@ -191,15 +192,17 @@ CUresult hook_cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
 		e = CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	if (e)
-		drop(guest, handle);
+		vmm_drop_mapping(guest, handle);
 	return e;
 }
 
 /*
- * One call may unmap many mappings, whole ones only. They are counted before the driver does it,
- * as in cuMemRelease; what was counted stays in the table under the mapping's address meanwhile.
+ * One call may unmap many mappings, whole ones only. As in cuMemRelease they are counted off before
+ * the driver drops them. Meanwhile the table keeps under a mapping's address the mapping
+ * (OBJECT_LEAVING) and the handle that goes with it (OBJECT_GONE), for the case that the driver
+ * refuses.
  */
-static void leave(struct guest *guest, uint64_t at, uint64_t end)
+static void vmm_unmap_begin(struct guest *guest, uint64_t at, uint64_t end)
 {
 	struct object mapping;
 
@@ -210,7 +213,8 @@ static void leave(struct guest *guest, uint64_t at, uint64_t end)
 			at += GRANULE_BYTES; /* a gap, or not ours */
 			continue;
 		}
-		if (change(guest, mapping.peer, &count) && is_gone(&count.after)) {
+		if (vmm_change(guest, mapping.mapping.handle, &count) &&
+		    vmm_is_gone(&count.after)) {
 			count.after.kind = OBJECT_GONE;
 			count.after.key = at;
 			object_put(guest->objects, &count.after);
@@ -221,7 +225,7 @@ static void leave(struct guest *guest, uint64_t at, uint64_t end)
 	}
 }
 
-static void left(struct guest *guest, uint64_t at, uint64_t end, bool done)
+static void vmm_unmap_end(struct guest *guest, uint64_t at, uint64_t end, bool done)
 {
 	struct object mapping, handle;
 
@@ -234,11 +238,11 @@ static void left(struct guest *guest, uint64_t at, uint64_t end, bool done)
 		}
 		was_last = object_take(guest->objects, OBJECT_GONE, at, &handle);
 		if (!done) {
-			restore(guest, mapping.peer, was_last ? &handle : NULL, 0, 1);
+			vmm_restore(guest, mapping.mapping.handle, was_last ? &handle : NULL, 0, 1);
 			mapping.kind = OBJECT_MAPPING;
 			object_put(guest->objects, &mapping);
 		} else if (was_last) {
-			gone(guest, &handle);
+			vmm_gone(guest, &handle);
 		}
 		at += mapping.size;
 	}
@@ -250,9 +254,9 @@ CUresult hook_cuMemUnmap(CUdeviceptr ptr, size_t size)
 	CUresult e;
 
 	charge_release_begin_all(guest);
-	leave(guest, ptr, ptr + size);
+	vmm_unmap_begin(guest, ptr, ptr + size);
 	e = DRIVER(cuMemUnmap, (ptr, size));
-	left(guest, ptr, ptr + size, !e);
+	vmm_unmap_end(guest, ptr, ptr + size, !e);
 	charge_release_end_all(guest);
 	return e;
 }
@@ -278,24 +282,26 @@ CUresult hook_cuMemExportToShareableHandle(void *shareableHandle,
 	if (handleType == CU_MEM_HANDLE_TYPE_FABRIC) {
 		if (object.flags & OBJECT_SHARED)
 			return e; /* under its first key */
-		key = share_key(shareableHandle, sizeof(CUmemFabricHandle));
+		key = entry_key(shareableHandle, sizeof(CUmemFabricHandle));
 	} else if (handleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
 		/* Every descriptor of one object gets one number, so that all lead to one entry. */
-		if (object.spare) {
-			share_stamp(*(int *)shareableHandle, object.spare, &key);
+		if (object.handle.number) {
+			share_stamp(*(int *)shareableHandle, object.handle.number, &key);
 			return e;
 		}
-		object.spare = (int16_t)share_stamp_new(guest, *(int *)shareableHandle, &key);
-		if (!object.spare)
+		object.handle.number =
+			(int16_t)share_stamp_new(guest, *(int *)shareableHandle, &key);
+		if (!object.handle.number)
 			return e;
 	} else {
 		return e;
 	}
 	share_export(guest, device, key, object.bytes, &object);
-	if (!object_change(guest->objects, OBJECT_HANDLE, handle, false, mark_shared, &object)) {
+	if (!object_change(guest->objects, OBJECT_HANDLE, handle, false, vmm_mark_shared,
+			   &object)) {
 		/* Another thread released it meanwhile. */
-		share_leave(guest, &object);
-		share_number_drop(guest, object.spare);
+		entry_leave(guest, &object);
+		share_number_drop(guest, object.handle.number);
 	}
 	return e;
 }
@@ -312,7 +318,7 @@ CUresult hook_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handl
 
 	/* Before the driver may close or consume it. */
 	if (shHandleType == CU_MEM_HANDLE_TYPE_FABRIC)
-		object.shared = share_key(osHandle, sizeof(CUmemFabricHandle));
+		object.shared = entry_key(osHandle, sizeof(CUmemFabricHandle));
 	else if (shHandleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
 		share_read((int)(intptr_t)osHandle, &object.shared);
 	e = DRIVER(cuMemImportFromShareableHandle, (handle, osHandle, shHandleType));
@@ -323,7 +329,7 @@ CUresult hook_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handl
 	    prop.location.type == CU_MEM_LOCATION_TYPE_DEVICE)
 		object.device = (int16_t)prop.location.id;
 	/* The driver may answer a second import with the first one's handle. */
-	if (!change(guest, *handle, &count) && object_put(guest->objects, &object)) {
+	if (!vmm_change(guest, *handle, &count) && object_put(guest->objects, &object)) {
 		DRIVER(cuMemRelease, (*handle));
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
@@ -331,10 +337,10 @@ CUresult hook_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handl
 }
 
 /*
- * Parts of a sparse array. A part is named by everything that places it: what is mapped by one
- * name is unmapped by the same.
+ * Parts of a sparse array. The key of a part is made of everything that places it, so that its
+ * unmapping leads to the same key as its mapping.
  */
-static uint64_t tile_key(const CUarrayMapInfo *info)
+static uint64_t vmm_tile_key(const CUarrayMapInfo *info)
 {
 	struct {
 		uint64_t array, type, place[5];
@@ -352,21 +358,21 @@ static uint64_t tile_key(const CUarrayMapInfo *info)
 				info->subresource.sparseLevel.offsetY;
 		name.place[2] = info->subresource.sparseLevel.offsetZ;
 	}
-	return share_key(&name, sizeof(name)).word[0];
+	return entry_key(&name, sizeof(name)).word[0];
 }
 
-static void untile(struct guest *guest, uint64_t key)
+static void vmm_untile(struct guest *guest, uint64_t key)
 {
 	struct object tile;
 
 	if (object_take(guest->objects, OBJECT_TILE, key, &tile))
-		drop(guest, tile.peer);
+		vmm_drop_mapping(guest, tile.tile.handle);
 }
 
 typedef CUresult map_array_fn(CUarrayMapInfo *list, unsigned int count, CUstream stream);
 
-static CUresult map_array(struct guest *guest, CUarrayMapInfo *list, unsigned int count,
-			  CUstream stream, map_array_fn *real)
+static CUresult vmm_map_array(struct guest *guest, CUarrayMapInfo *list, unsigned int count,
+			      CUstream stream, map_array_fn *real)
 {
 	CUresult e;
 
@@ -375,16 +381,18 @@ static CUresult map_array(struct guest *guest, CUarrayMapInfo *list, unsigned in
 	e = real(list, count, stream);
 	guest_depth--;
 	for (unsigned int i = 0; !e && i < count; i++) {
-		struct object tile = {.kind = OBJECT_TILE, .key = tile_key(&list[i]), .device = -1,
-				      .context = 0, .size = KEY(list[i].resource.array)};
+		struct object tile = {.kind = OBJECT_TILE,
+				      .key = vmm_tile_key(&list[i]),
+				      .device = -1,
+				      .tile.array = KEY(list[i].resource.array)};
 		struct count one = {.maps = 1};
 
-		untile(guest, tile.key); /* mapping over a mapping replaces it */
+		vmm_untile(guest, tile.key); /* mapping over a mapping replaces it */
 		if (list[i].memOperationType != CU_MEM_OPERATION_TYPE_MAP)
 			continue;
-		tile.peer = list[i].memHandle.memHandle;
-		if (change(guest, tile.peer, &one) && object_put(guest->objects, &tile))
-			drop(guest, tile.peer);
+		tile.tile.handle = list[i].memHandle.memHandle;
+		if (vmm_change(guest, tile.tile.handle, &one) && object_put(guest->objects, &tile))
+			vmm_drop_mapping(guest, tile.tile.handle);
 	}
 	charge_release_end_all(guest);
 	return e;
@@ -393,31 +401,31 @@ static CUresult map_array(struct guest *guest, CUarrayMapInfo *list, unsigned in
 CUresult hook_cuMemMapArrayAsync(CUarrayMapInfo *mapInfoList, unsigned int count, CUstream hStream)
 {
 	GUEST_OR_PASS(cuMemMapArrayAsync, (mapInfoList, count, hStream));
-	return map_array(guest, mapInfoList, count, hStream, cuda_real.cuMemMapArrayAsync);
+	return vmm_map_array(guest, mapInfoList, count, hStream, cuda_real.cuMemMapArrayAsync);
 }
 
 CUresult hook_cuMemMapArrayAsync_ptsz(CUarrayMapInfo *mapInfoList, unsigned int count,
 				      CUstream hStream)
 {
 	GUEST_OR_PASS(cuMemMapArrayAsync_ptsz, (mapInfoList, count, hStream));
-	return map_array(guest, mapInfoList, count, hStream, cuda_real.cuMemMapArrayAsync_ptsz);
+	return vmm_map_array(guest, mapInfoList, count, hStream, cuda_real.cuMemMapArrayAsync_ptsz);
 }
 
-static bool of_array(const struct object *object, void *arg)
+static bool vmm_is_of_array(const struct object *object, void *arg)
 {
-	return object->kind == OBJECT_TILE && object->size == *(const uint64_t *)arg;
+	return object->kind == OBJECT_TILE && object->tile.array == *(const uint64_t *)arg;
 }
 
 void vmm_forget_array(struct guest *guest, uint64_t array)
 {
-	struct object tiles[16];
+	struct object tiles[OBJECT_BATCH];
 	int n;
 
 	if (!object_count(guest->objects, OBJECT_TILE))
 		return;
 	do {
-		n = object_sweep(guest->objects, of_array, &array, tiles, 16);
+		n = object_sweep(guest->objects, vmm_is_of_array, &array, tiles, OBJECT_BATCH);
 		for (int i = 0; i < n; i++)
-			drop(guest, tiles[i].peer);
-	} while (n == 16);
+			vmm_drop_mapping(guest, tiles[i].tile.handle);
+	} while (n == OBJECT_BATCH);
 }

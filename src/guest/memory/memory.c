@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "guest/memory/memory.h"
 
+#include "guest/core/entry.h"
 #include "guest/core/hook.h"
-#include "guest/memory/share.h"
+#include "guest/memory/holder.h"
 #include "guest/memory/vmm.h"
 
-#define BATCH 32
-
-static bool granule_join(struct object *granule, void *arg)
+static bool memory_granule_joined(struct object *granule, void *arg)
 {
 	granule->device = *(const int16_t *)arg;
 	granule->refs++;
 	return true;
 }
 
-static bool granule_leave(struct object *granule, void *arg)
+static bool memory_granule_left(struct object *granule, void *arg)
 {
 	bool *last = arg;
 
@@ -23,24 +22,27 @@ static bool granule_leave(struct object *granule, void *arg)
 }
 
 /* Joins the granules of [address, address + size): answers the bytes of those that are new. */
-static uint64_t granules_join(struct guest *guest, int16_t device, uint64_t address, uint64_t size)
+static uint64_t memory_join_granules(struct guest *guest, int16_t device, uint64_t address,
+				     uint64_t size)
 {
 	uint64_t fresh = 0;
 
 	for (uint64_t g = address / GRANULE_BYTES; g <= (address + size - 1) / GRANULE_BYTES; g++)
-		if (!object_change(guest->objects, OBJECT_GRANULE, g, true, granule_join, &device))
+		if (!object_change(guest->objects, OBJECT_GRANULE, g, true, memory_granule_joined,
+				   &device))
 			fresh += GRANULE_BYTES;
 	return fresh;
 }
 
-static uint64_t granules_leave(struct guest *guest, uint64_t address, uint64_t size)
+static uint64_t memory_leave_granules(struct guest *guest, uint64_t address, uint64_t size)
 {
 	uint64_t gone = 0;
 
 	for (uint64_t g = address / GRANULE_BYTES; g <= (address + size - 1) / GRANULE_BYTES; g++) {
 		bool last = false;
 
-		if (object_change(guest->objects, OBJECT_GRANULE, g, false, granule_leave, &last) &&
+		if (object_change(guest->objects, OBJECT_GRANULE, g, false, memory_granule_left,
+				  &last) &&
 		    last)
 			gone += GRANULE_BYTES;
 	}
@@ -73,7 +75,7 @@ CUresult memory_commit(struct charge *charge, CUresult result, CUdeviceptr addre
 		object.bytes = actual = round_up(size, GRANULE_BYTES);
 	} else {
 		object.flags |= OBJECT_SMALL;
-		actual = granules_join(guest, object.device, address, size);
+		actual = memory_join_granules(guest, object.device, address, size);
 	}
 	if (flags & OBJECT_UNSEEN)
 		atomic_fetch_add(&charge->device->unseen_bytes, actual);
@@ -81,7 +83,7 @@ CUresult memory_commit(struct charge *charge, CUresult result, CUdeviceptr addre
 		/* No memory for our own record: what cannot be accounted for is not given out. */
 		DRIVER(cuMemFree_v2, (address));
 		if (object.flags & OBJECT_SMALL)
-			granules_leave(guest, address, size);
+			memory_leave_granules(guest, address, size);
 		charge_cancel(charge);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
@@ -122,16 +124,16 @@ uint64_t memory_small_array_sub(struct guest_device *device, uint64_t bytes)
 }
 
 /* Gives back the charge of an object that is in no table any more. */
-static void release(struct guest *guest, const struct object *object)
+static void memory_release(struct guest *guest, const struct object *object)
 {
 	struct guest_device *device = guest_device(guest, object->device);
 	uint64_t bytes = object->bytes;
 
 	if (object->flags & OBJECT_SMALL)
-		bytes = granules_leave(guest, object->key, object->size);
+		bytes = memory_leave_granules(guest, object->key, object->size);
 	if (object->kind == OBJECT_ARRAY && !bytes)
 		bytes = memory_small_array_sub(device, object->size);
-	share_leave(guest, object);
+	entry_leave(guest, object);
 	if (object->flags & OBJECT_UNSEEN)
 		atomic_fetch_sub(&device->unseen_bytes, bytes);
 	charge_release_end(guest, device, object->category, bytes);
@@ -139,7 +141,7 @@ static void release(struct guest *guest, const struct object *object)
 
 void memory_freed(struct guest *guest, const struct object *object)
 {
-	release(guest, object);
+	memory_release(guest, object);
 }
 
 void memory_freed_in_stream(struct guest *guest, const struct object *object, CUstream stream)
@@ -149,7 +151,7 @@ void memory_freed_in_stream(struct guest *guest, const struct object *object, CU
 
 	if (!DRIVER(cuEventCreate, (&event, CU_EVENT_DISABLE_TIMING))) {
 		parting.kind = OBJECT_PARTING;
-		parting.peer = object->key;
+		parting.parting.address = object->key;
 		parting.key = KEY(event);
 		if (!DRIVER(cuEventRecord, (event, stream)) &&
 		    !object_put(guest->objects, &parting)) {
@@ -159,65 +161,87 @@ void memory_freed_in_stream(struct guest *guest, const struct object *object, CU
 		}
 		DRIVER(cuEventDestroy_v2, (event));
 	}
-	/* Nobody can tell when; the driver's own order is short. */
-	release(guest, object);
+	/*
+	 * Without an event nobody can tell when. It is given back now: the driver will free it
+	 * soon.
+	 */
+	memory_release(guest, object);
+}
+
+/* Gives back one pending free, unless its stream is not there yet or another thread was faster. */
+static void memory_reap_one(struct guest *guest, uint64_t key)
+{
+	CUevent event = (CUevent)(uintptr_t)key;
+	struct guest_device *device;
+	struct object parting;
+
+	/* Taken out before the event is touched: the thread that has it may destroy the event. */
+	if (!object_take(guest->objects, OBJECT_PARTING, key, &parting))
+		return;
+	device = guest_device(guest, parting.device);
+	charge_release_begin(device);
+	if (DRIVER(cuEventQuery, (event)) == CUDA_ERROR_NOT_READY) {
+		/* Should there be no room in the table, its charge stays. */
+		object_put(guest->objects, &parting);
+		charge_release_end(guest, device, parting.category, 0);
+		return;
+	}
+	DRIVER(cuEventDestroy_v2, (event));
+	parting.key = parting.parting.address;
+	memory_release(guest, &parting);
 }
 
 void memory_reap(struct guest *guest)
 {
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-	struct object parting[BATCH];
-	int n = object_list(guest->objects, OBJECT_PARTING, parting, BATCH);
+	struct object parting[OBJECT_BATCH];
+	uint64_t above = 0;
+	int n;
 
-	if (!n)
+	if (!object_count(guest->objects, OBJECT_PARTING))
 		return;
 	DRIVER(cuThreadExchangeStreamCaptureMode, (&mode));
-	for (int i = 0; i < n; i++) {
-		struct object *o = &parting[i];
-		struct guest_device *device = guest_device(guest, o->device);
-		CUevent event = (CUevent)(uintptr_t)o->key;
-
-		/* Taken before the event is touched: who has it may destroy it. */
-		if (!object_take(guest->objects, OBJECT_PARTING, o->key, o))
-			continue; /* another thread was faster */
-		charge_release_begin(device);
-		if (DRIVER(cuEventQuery, (event)) == CUDA_ERROR_NOT_READY) {
-			/* Should there be no room in the table, its charge stays. */
-			object_put(guest->objects, o);
-			charge_release_end(guest, device, o->category, 0);
-			continue;
+	do {
+		n = object_list(guest->objects, OBJECT_PARTING, above, parting, OBJECT_BATCH);
+		for (int i = 0; i < n; i++) {
+			above = parting[i].key;
+			memory_reap_one(guest, above);
 		}
-		DRIVER(cuEventDestroy_v2, (event));
-		o->key = o->peer;
-		release(guest, o);
-	}
+	} while (n == OBJECT_BATCH);
 	DRIVER(cuThreadExchangeStreamCaptureMode, (&mode));
 }
 
-static bool of_context(const struct object *object, void *arg)
+static void memory_reap_all(struct guest *guest, struct guest_device *device)
+{
+	memory_reap(guest);
+}
+
+const struct holder memory_holder = {.catch_up = memory_reap_all, .give_back = memory_reap_all};
+
+static bool memory_is_of_context(const struct object *object, void *arg)
 {
 	return object->context && object->context == *(const uint64_t *)arg;
 }
 
 void memory_forget_context(struct guest *guest, CUcontext context)
 {
-	struct object gone[BATCH];
+	struct object gone[OBJECT_BATCH];
 	uint64_t key = KEY(context);
 	int n;
 
 	if (!key)
 		return;
 	do {
-		n = object_sweep(guest->objects, of_context, &key, gone, BATCH);
+		n = object_sweep(guest->objects, memory_is_of_context, &key, gone, OBJECT_BATCH);
 		for (int i = 0; i < n; i++) {
 			if (gone[i].kind == OBJECT_PARTING)
-				gone[i].key = gone[i].peer;
+				gone[i].key = gone[i].parting.address;
 			if (gone[i].kind == OBJECT_ARRAY)
 				vmm_forget_array(guest, gone[i].key);
 			charge_release_begin(guest_device(guest, gone[i].device));
-			release(guest, &gone[i]);
+			memory_release(guest, &gone[i]);
 		}
-	} while (n == BATCH);
+	} while (n == OBJECT_BATCH);
 }
 
 struct guest_device *memory_stream_device(struct guest *guest, CUstream stream)

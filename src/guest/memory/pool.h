@@ -9,25 +9,50 @@
 #include "guest/memory/charge.h"
 
 /*
- * Called after every change of what an allocation may remember of a pool: which one is current,
- * that there is such a pool, and what of it is charged.
+ * Called after every change of what an allocation may remember of a pool: which pool is current,
+ * that there is such a pool, and how much of it is charged.
  */
 static inline void pool_changed(struct guest *guest)
 {
 	atomic_fetch_add(&guest->pools, 1);
 }
 
-/* Charges what every pool of this process reserves: after a call at which the driver trims them. */
-void pool_settle_all(struct guest *guest);
+/*
+ * What an allocation has to know of its pool. It is valid as long as guest.pools has not changed
+ * since before it was asked for. So while a pool neither grows nor is exchanged, an allocation
+ * takes no lock, and asks the driver for nothing but the reserve.
+ */
+struct pool_seen {
+	uint64_t version;
+	uint64_t charged;
+	struct guest_device *device; /* NULL: not charged here */
+};
 
-/* Makes the driver release what no allocation uses, in all pools of a device. */
-void pool_trim(struct guest *guest, struct guest_device *device);
+/* Looks a pool up, and puts down one that is not known yet. False: there is no room for it. */
+bool pool_look_up(struct guest *guest, CUmemoryPool pool, struct pool_seen *ret);
+bool pool_object(struct guest *guest, CUmemoryPool pool, struct object *ret);
+
+/* The same for the pool that the stream's device allocates from. */
+CUresult pool_current(struct guest *guest, CUstream stream, CUmemoryPool *ret_pool,
+		      struct pool_seen *ret);
+
+/* Whether it is still valid. */
+static inline bool pool_is_unchanged(struct guest *guest, const struct pool_seen *seen)
+{
+	return atomic_load(&guest->pools) == seen->version;
+}
+
+/* A figure that the driver keeps of a pool. */
+uint64_t pool_attribute(CUmemoryPool pool, CUmemPool_attribute which);
+uint64_t pool_reserved(CUmemoryPool pool);
+
+/* Charges what the pool reserves now, and answers it. */
+uint64_t pool_settle(struct guest *guest, CUmemoryPool pool);
 
 /*
- * Before an address that cuMemAlloc did not give out is freed: takes out what is known of its
- * sharing, false when nothing. After it, `freed` or not, that is settled.
+ * Charges what every pool of this process reserves. To be called where the driver may have trimmed
+ * them.
  */
-bool pool_pointer_take(struct guest *guest, CUdeviceptr address, struct object *ret);
-void pool_pointer_done(struct guest *guest, const struct object *pointer, bool freed);
+void pool_settle_all(struct guest *guest);
 
 #endif

@@ -6,12 +6,8 @@
 #ifndef ALLOT_GUEST_MEMORY_SHARE_H
 #define ALLOT_GUEST_MEMORY_SHARE_H
 
-#include <stddef.h>
-
+#include "guest/core/entry.h"
 #include "guest/memory/charge.h"
-
-/* A key from the bytes that the driver gave the exporter and the importer alike. */
-struct shared_key share_key(const void *data, size_t len);
 
 /*
  * A descriptor has no such bytes: every one that the driver exports is the same device file. But
@@ -23,9 +19,9 @@ bool share_stamp(int fd, int number, struct shared_key *ret);
 bool share_read(int fd, struct shared_key *ret);
 
 /*
- * The numbers, 1 to 63: one for each object that is exported now. Stamps the descriptor with one
- * that is free and under which nobody holds anything any more: importers may outlive what this
- * process, or an earlier one with its pid, has exported. 0 when there is none.
+ * The numbers are 1 to 63, one for each object that this process exports now. Stamps the descriptor
+ * with a number that is free, and under which nobody holds anything any more: importers may outlive
+ * what this process, or an earlier one with its pid, has exported. 0 when there is none.
  */
 int share_stamp_new(struct guest *guest, int fd, struct shared_key *ret);
 void share_number_drop(struct guest *guest, int number);
@@ -44,16 +40,7 @@ void share_export(struct guest *guest, struct guest_device *device, struct share
 CUresult share_import(struct guest *guest, struct guest_device *device, struct shared_key key,
 		      uint64_t bytes, struct object *object);
 
-/* An entry of the tenant's table that this process was added to has one object more. Marks it. */
-void share_enter(struct guest *guest, struct shared_key key, struct object *object);
-
-/*
- * Undoes either as far as the tenant's table goes: for objects that take back their charge
- * themselves. Another object of this process may still hold the same entry.
- */
-void share_leave(struct guest *guest, const struct object *object);
-
-/* After the driver let go of it: undoes either, whatever it was. */
+/* After the driver let go of it: undoes either, the charge included. */
 void share_drop(struct guest *guest, const struct object *object);
 
 #endif

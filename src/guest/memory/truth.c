@@ -11,23 +11,25 @@
 #include "base/now.h"
 #include "guest/core/object.h"
 #include "guest/core/own_nvml.h"
-#include "guest/memory/charge.h"
-#include "guest/memory/graph.h"
-#include "guest/memory/memory.h"
-#include "guest/memory/pool.h"
+#include "guest/memory/calls.h"
+#include "guest/memory/granule.h"
+#include "guest/memory/holder.h"
 #include "ledger/quota.h"
 #include "ledger/shared.h"
 
 #define MIB (UINT64_C(1) << 20)
-#define LOOK_NS (5 * NS_PER_MS) /* at most every 5 ms while near the limit */
-#define GLANCE_NS NS_PER_S /* and every second in any case */
-/* What another process of the tenant may hold unseen; only how early we look depends on it. */
+#define LOOK_NS UINT64_C(5000000) /* at most every 5 ms while near the limit */
+#define GLANCE_NS UINT64_C(1000000000) /* and every second in any case */
+/*
+ * What another process of the tenant may hold and not have charged; only how early we look depends
+ * on it.
+ */
 #define PEER_BYTES (256 * MIB)
 #define PROCESSES 2048
 #define SLOTS 1024 /* slot_count answers no more */
 
-static nvmlReturn_t list(const struct nvml_library *nvml, nvmlDevice_t device, unsigned int *n,
-			 nvmlProcessInfo_v2_t *out)
+static nvmlReturn_t truth_list(const struct nvml_library *nvml, nvmlDevice_t device,
+			       unsigned int *n, nvmlProcessInfo_v2_t *out)
 {
 	nvmlReturn_t r = nvml->nvmlDeviceGetComputeRunningProcesses_v3(device, n, out);
 
@@ -39,14 +41,14 @@ static nvmlReturn_t list(const struct nvml_library *nvml, nvmlDevice_t device, u
 /* One look: too large for a stack that is not ours. */
 struct look {
 	uint64_t calls; /* of the device, before the driver was asked */
-	bool told; /* the categories are what the figure says */
+	bool told; /* the categories were set by the figure */
 	uint64_t allocated; /* by this process, and on its way, before that */
 	int n;
 	nvmlProcessInfo_v2_t process[PROCESSES];
 	uint64_t charged[SLOTS]; /* by each slot, before the driver was asked */
 };
 
-static struct look *look_new(void)
+static struct look *truth_look_new(void)
 {
 	void *p = mmap(NULL, sizeof(struct look), PROT_READ | PROT_WRITE,
 		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -54,14 +56,14 @@ static struct look *look_new(void)
 	return p == MAP_FAILED ? NULL : p;
 }
 
-static void look_free(struct look *look)
+static void truth_look_free(struct look *look)
 {
 	munmap(look, sizeof(*look));
 }
 
 /* The driver's figures of all processes on a device. 0 or -errno. */
-static int look_at(struct guest *guest, struct look *look, const uint8_t uuid[16],
-		   int ledger_device)
+static int truth_ask(struct guest *guest, struct look *look, const uint8_t uuid[16],
+		     int ledger_device)
 {
 	unsigned int n = PROCESSES;
 	nvmlDevice_t device;
@@ -70,13 +72,13 @@ static int look_at(struct guest *guest, struct look *look, const uint8_t uuid[16
 
 	guest_depth++;
 	if (nvml)
-		r = list(nvml, device, &n, look->process);
+		r = truth_list(nvml, device, &n, look->process);
 	guest_depth--;
 	look->n = n < PROCESSES ? (int)n : PROCESSES;
 	return r == NVML_SUCCESS ? 0 : -EIO;
 }
 
-static int figure_of(const struct look *look, uint32_t pid, uint64_t *ret_bytes)
+static int truth_figure(const struct look *look, uint32_t pid, uint64_t *ret_bytes)
 {
 	for (int i = 0; i < look->n; i++) {
 		/* NVML says "not available" as all ones. */
@@ -90,7 +92,7 @@ static int figure_of(const struct look *look, uint32_t pid, uint64_t *ret_bytes)
 }
 
 /* Everything that a slot is charged for, on its way or shared included. */
-static uint64_t charged(struct guest *guest, int slot, int ledger_device)
+static uint64_t truth_charged(struct guest *guest, int slot, int ledger_device)
 {
 	uint64_t sum = shared_held(guest->ledger, slot, ledger_device);
 	struct quota_row row;
@@ -104,11 +106,12 @@ static uint64_t charged(struct guest *guest, int slot, int ledger_device)
 }
 
 /*
- * What the driver took for the tenant's other processes and they have not charged: an idle process
- * does not look. Charges are read before and after the figure and the larger counts, so that an
- * allocation or a free on its way is not taken for something hidden.
+ * What the driver took for the tenant's other processes and these have not charged: an idle process
+ * does not look. Each process's charges are read before and after the figure, and the larger sum
+ * counts: so an allocation or a free under way is not taken for something hidden.
  */
-static uint64_t hidden_by_peers(struct guest *guest, int ledger_device, const struct look *look)
+static uint64_t truth_hidden_by_peers(struct guest *guest, int ledger_device,
+				      const struct look *look)
 {
 	int own = slot_index(atomic_load(&guest->slot));
 	uint64_t hidden = 0;
@@ -118,9 +121,9 @@ static uint64_t hidden_by_peers(struct guest *guest, int ledger_device, const st
 		struct slot_info info;
 
 		if (i == own || slot_info(guest->ledger, i, &info) ||
-		    figure_of(look, info.pid, &figure))
+		    truth_figure(look, info.pid, &figure))
 			continue;
-		now = charged(guest, i, ledger_device);
+		now = truth_charged(guest, i, ledger_device);
 		if (now < look->charged[i])
 			now = look->charged[i];
 		if (figure > now && slot_alive(guest->ledger, i))
@@ -135,19 +138,19 @@ void truth_begin(struct guest_device *device)
 }
 
 /*
- * Who is nearer to the limit than that looks before it takes more: a context or a large library
- * fits in between, twice. New code may also need a deeper stack, which the driver backs for every
- * thread of the device when it is launched.
+ * A process that is nearer to the limit than this looks before it takes more. A context or a large
+ * library fits in between twice. New code may also need a deeper stack, which the driver backs at a
+ * launch for every thread of the device.
  */
-static uint64_t margin_of(struct guest *guest, uint64_t limit, bool stale)
+static uint64_t truth_margin(struct guest *guest, uint64_t limit, bool stale)
 {
 	uint64_t peers = (uint64_t)slot_count(guest->ledger) * PEER_BYTES;
 
 	return limit / 8 + (stale ? 5 : 1) * 1024 * MIB + peers;
 }
 
-/* Does another process of the tenant live? Of one that is dead the driver has nothing to tell. */
-static bool has_others(struct guest *guest)
+/* Does another process of the tenant live? Of a dead one the driver has nothing to tell. */
+static bool truth_has_others(struct guest *guest)
 {
 	struct slot *slot = atomic_load(&guest->slot);
 	int own = slot ? slot_index(slot) : -1;
@@ -160,23 +163,23 @@ static bool has_others(struct guest *guest)
 	return false;
 }
 
-bool truth_due(struct guest *guest, struct guest_device *device, uint64_t bytes, uint64_t limit)
+bool truth_due(struct guest *guest, struct guest_device *device, uint64_t used, uint64_t limit)
 {
-	uint64_t used = quota_used(guest->ledger, device->ledger);
-	uint64_t now = now_ns(CLOCK_MONOTONIC_COARSE), last = atomic_load(&device->reconciled_ns);
+	uint64_t now = now_ns(CLOCK_MONOTONIC_COARSE);
+	uint64_t last = atomic_load(&device->reconciled_ns);
 	bool stale = atomic_load(&device->stale), due;
-	uint64_t margin = margin_of(guest, limit, stale);
+	uint64_t margin = truth_margin(guest, limit, stale);
 
-	if (used + bytes + margin > limit) {
+	if (used > limit || margin > limit - used) {
 		/* Of a process without a context the driver knows nothing, only of others. */
-		if (!atomic_load(&device->contexts) && !has_others(guest))
+		if (!atomic_load(&device->contexts) && !truth_has_others(guest))
 			return false;
 		return stale || now > last + LOOK_NS;
 	}
 	if (last < atomic_load(&device->context_ns))
 		last = atomic_load(&device->context_ns);
 	due = last && now > last + GLANCE_NS;
-	/* Nothing hangs on a look from so far off: nobody waits for NVML. */
+	/* So far from the limit no admission depends on a look: nobody waits for NVML. */
 	if (due && !own_nvml_settled(guest, device->ledger)) {
 		own_nvml_begin(guest, device->ledger);
 		return false;
@@ -184,38 +187,55 @@ bool truth_due(struct guest *guest, struct guest_device *device, uint64_t bytes,
 	return due;
 }
 
+bool truth_due_now(struct guest *guest, struct guest_device *device)
+{
+	return truth_due(guest, device, quota_used(guest->ledger, device->ledger),
+			 guest_limit(guest, device));
+}
+
 /* Will a context be near the limit? */
-static bool soon(struct guest *guest, int ledger_device, uint64_t limit, bool stale)
+static bool truth_will_be_near(struct guest *guest, int ledger_device, uint64_t limit, bool stale)
 {
 	uint64_t used = quota_used(guest->ledger, ledger_device);
 
-	return limit && used + TRUTH_CONTEXT_BYTES + margin_of(guest, limit, stale) > limit;
+	return limit && used + TRUTH_CONTEXT_BYTES + truth_margin(guest, limit, stale) > limit;
 }
 
 /* Its code comes next. */
 void truth_expect(struct guest *guest, struct guest_device *device)
 {
-	if (soon(guest, device->ledger, guest_limit(guest, device), true))
+	if (truth_will_be_near(guest, device->ledger, guest_limit(guest, device), true))
 		own_nvml_begin(guest, device->ledger);
 }
 
-void truth_expect_any(struct guest *guest)
+static void truth_expect_each(struct guest *guest)
 {
-	if (!has_others(guest))
-		return;
 	for (int i = 0; i < GUEST_DEVICES; i++) {
 		_Atomic uint64_t limit = 0, generation = 0;
 		struct ledger_device_info info;
 
 		if (ledger_device_info(guest->ledger, i, &info))
 			return;
-		/* Until then this process takes the rows for empty: they may not be on disk. */
+		/*
+		 * Before this call the process takes the rows for empty: they may not be on disk.
+		 */
 		if (ledger_device(guest->ledger, info.uuid, 0) != i)
 			continue;
-		if (soon(guest, i, guest_limit_cached(guest, info.uuid, info.total_bytes, &limit,
-						      &generation), false))
+		if (truth_will_be_near(guest, i,
+				       guest_limit_cached(guest, info.uuid, info.total_bytes,
+							  &limit, &generation),
+				       false))
 			own_nvml_begin(guest, i);
 	}
+}
+
+void truth_expect_any(struct guest *guest)
+{
+	if (!once_begin(&guest->ahead))
+		return;
+	if (truth_has_others(guest))
+		truth_expect_each(guest);
+	once_end(&guest->ahead, 0);
 }
 
 void truth_look(struct guest *guest, struct guest_device *device)
@@ -229,42 +249,53 @@ void truth_look(struct guest *guest, struct guest_device *device)
 }
 
 /*
- * Where an exporter has let go of memory that it allocated, the driver's figure of one of the
- * importers shows it, which is charged already. Nobody says of which one: it is ours if our figure
- * has grown by as much. Memory by handle is in nobody's figure then.
+ * Memory of one kind that this process imported and its exporter has let go of, at most `grown`
+ * bytes. From then on it stands in the driver's figure of one of the importers, though it is
+ * charged already, by its entry. Memory by handle then stands in nobody's figure.
  */
-static uint64_t inherited(struct guest *guest, struct guest_device *device, uint64_t grown)
+static uint64_t truth_inherited_of_kind(struct guest *guest, struct guest_device *device,
+					enum object_kind kind, uint64_t grown)
 {
-	static const enum object_kind kinds[] = {OBJECT_IPC, OBJECT_POINTER};
-	struct object object[32];
-	uint64_t bytes = 0;
+	struct object object[OBJECT_BATCH];
+	uint64_t bytes = 0, above = 0;
+	int n;
 
-	for (int k = 0; grown && k < 2; k++) {
-		int n = object_list(guest->objects, kinds[k], object, 32);
-
+	do {
+		n = object_list(guest->objects, kind, above, object, OBJECT_BATCH);
 		for (int i = 0; i < n; i++) {
 			uint64_t size = round_up(object[i].size, GRANULE_BYTES);
 
+			above = object[i].key;
 			if (object[i].device != device->ordinal ||
-			    !(object[i].flags & OBJECT_IMPORTED) || size > grown ||
+			    !(object[i].flags & OBJECT_IMPORTED) || size > grown - bytes ||
 			    shared_covered(guest->ledger, object[i].shared))
 				continue;
 			bytes += size;
-			grown -= size;
 		}
-	}
+	} while (n == OBJECT_BATCH);
 	return bytes;
 }
 
-/* Splits what is left of the driver's figure into contexts and code. */
-static void settle(struct guest *guest, struct guest_device *device, uint64_t rest)
+/*
+ * The driver does not say in which importer's figure it stands. It is taken for ours if our figure
+ * has grown by as much.
+ */
+static uint64_t truth_inherited(struct guest *guest, struct guest_device *device, uint64_t grown)
+{
+	uint64_t bytes = truth_inherited_of_kind(guest, device, OBJECT_IPC, grown);
+
+	return bytes + truth_inherited_of_kind(guest, device, OBJECT_POINTER, grown - bytes);
+}
+
+/* Splits the rest of the driver's figure, which is not charged by size, into contexts and code. */
+static void truth_split(struct guest *guest, struct guest_device *device, uint64_t rest)
 {
 	struct slot *slot = atomic_load(&guest->slot);
 	uint64_t contexts = (uint64_t)atomic_load(&device->contexts);
 	uint64_t extra = atomic_load(&device->extra_bytes);
 	uint64_t guess = atomic_load(&device->context_guess);
 
-	/* Before any code is loaded, what is there is contexts: then their size is learned. */
+	/* Before any code is loaded the rest is contexts alone: their size is learned now. */
 	if (contexts == 1 && !atomic_load(&device->stale) && !guess && rest > extra) {
 		guess = rest - extra;
 		atomic_store(&device->context_guess, guess);
@@ -279,16 +310,8 @@ static void settle(struct guest *guest, struct guest_device *device, uint64_t re
 	quota_set(slot, device->ledger, CAT_CONTEXT, contexts);
 }
 
-/* Takes off what the driver has taken back by itself: as streams went on, at a synchronisation. */
-static void catch_up(struct guest *guest, struct guest_device *device)
-{
-	memory_reap(guest);
-	pool_settle_all(guest);
-	graph_settle(guest, device);
-}
-
-/* What a process is charged for by size, and is in the driver's figure. */
-static uint64_t allocated(struct guest_device *device, const struct quota_row *row)
+/* The bytes that a process is charged for by size and that stand in the driver's figure. */
+static uint64_t truth_allocated(struct guest_device *device, const struct quota_row *row)
 {
 	uint64_t sum = row->used[CAT_DATA] + row->used[CAT_POOL] + row->used[CAT_ARRAY] +
 		       row->used[CAT_GRAPH];
@@ -298,31 +321,32 @@ static uint64_t allocated(struct guest_device *device, const struct quota_row *r
 }
 
 /* False: other threads allocated meanwhile, so that the figure and the row do not fit together. */
-static bool reconcile(struct guest *guest, struct guest_device *device, struct look *look,
-		      bool last_try)
+static bool truth_reconcile_once(struct guest *guest, struct guest_device *device,
+				 struct look *look, bool last_try)
 {
 	struct slot *slot = atomic_load(&guest->slot);
 	uint64_t figure, known;
 	struct quota_row row;
 
-	if (figure_of(look, (uint32_t)getpid(), &figure) ||
+	if (truth_figure(look, (uint32_t)getpid(), &figure) ||
 	    quota_process(guest->ledger, slot_index(slot), device->ledger, &row))
 		return true;
-	known = allocated(device, &row);
+	known = truth_allocated(device, &row);
 	quota_set_driver(slot, device->ledger, figure, now_boot_ns());
 	/*
-	 * What went between two looks, or may have gone, must not be found missing from the
-	 * contexts.
+	 * The driver may have taken memory back by itself since then, which would now be found
+	 * missing from the contexts. What is caught up with counts as a call, and then this look is
+	 * done anew.
 	 */
-	catch_up(guest, device);
-	if (!CHARGE_CALLS(look->calls) && look->calls == atomic_load(&device->calls) &&
+	holder_catch_up(guest, device);
+	if (!calls_under_way(look->calls) && look->calls == atomic_load(&device->calls) &&
 	    !object_count(guest->objects, OBJECT_PARTING)) {
 		uint64_t rest = figure > known ? figure - known : 0;
 		uint64_t before = row.used[CAT_CONTEXT] + row.used[CAT_MODULE];
 
 		if (rest > before)
-			rest -= inherited(guest, device, rest - before);
-		settle(guest, device, rest);
+			rest -= truth_inherited(guest, device, rest - before);
+		truth_split(guest, device, rest);
 		atomic_store(&device->stale, false);
 		atomic_store(&device->unsure, false);
 		look->told = true;
@@ -331,9 +355,9 @@ static bool reconcile(struct guest *guest, struct guest_device *device, struct l
 	if (!last_try)
 		return false;
 	/*
-	 * Other threads allocate all the time, or streams free: the figure may hold what is still
-	 * pending here, or was charged until just now. What exceeds even that is the driver's own,
-	 * so code may be charged more by it, never less.
+	 * Other threads allocate all the time, or streams free. So the figure may include bytes
+	 * that are still pending here, or were charged until just now. Only what exceeds these is
+	 * the driver's own: this look may raise the charge for code, and never lowers it.
 	 */
 	atomic_store(&device->unsure, true);
 	known += row.pending;
@@ -347,35 +371,35 @@ static bool reconcile(struct guest *guest, struct guest_device *device, struct l
 
 bool truth_reconcile(struct guest *guest, struct guest_device *device)
 {
-	struct look *look = look_new();
+	struct look *look = truth_look_new();
 	struct quota_row row;
 	bool done = !look, told;
 
-	/* Whether the driver then answers or not; but it knows nobody who has no context. */
+	/* Also if the driver then does not answer. But it knows no process without a context. */
 	if (atomic_load(&device->contexts) > 0)
 		atomic_store(&device->reconciled_ns, now_ns(CLOCK_MONOTONIC_COARSE));
-	catch_up(guest, device);
+	holder_catch_up(guest, device);
 	for (int try = 0; !done && try < 4; try++) {
 		for (int i = 0; i < slot_count(guest->ledger); i++)
-			look->charged[i] = charged(guest, i, device->ledger);
+			look->charged[i] = truth_charged(guest, i, device->ledger);
 		if (!quota_process(guest->ledger, slot_index(atomic_load(&guest->slot)),
 				   device->ledger, &row))
-			look->allocated = allocated(device, &row) + row.pending;
+			look->allocated = truth_allocated(device, &row) + row.pending;
 		look->calls = atomic_load(&device->calls);
-		done = look_at(guest, look, device->uuid, device->ledger) ||
-		       reconcile(guest, device, look, try == 3);
+		done = truth_ask(guest, look, device->uuid, device->ledger) ||
+		       truth_reconcile_once(guest, device, look, try == 3);
 		if (done)
 			atomic_store(&device->peers_bytes,
-				     hidden_by_peers(guest, device->ledger, look));
+				     truth_hidden_by_peers(guest, device->ledger, look));
 	}
 	told = look && look->told;
 	if (look)
-		look_free(look);
+		truth_look_free(look);
 	return told;
 }
 
 #define DEATH_NAP_NS 1000000
-#define DEATH_WAIT_NS NS_PER_S /* for all of them together */
+#define DEATH_WAIT_NS UINT64_C(1000000000) /* for all of them together */
 
 void truth_await_dead(struct guest *guest, struct guest_device *device)
 {
@@ -386,22 +410,22 @@ void truth_await_dead(struct guest *guest, struct guest_device *device)
 		struct slot_info info;
 		uint64_t figure;
 
-		if (slot_info(guest->ledger, i, &info) || !charged(guest, i, device->ledger) ||
-		    slot_alive(guest->ledger, i))
+		if (slot_info(guest->ledger, i, &info) ||
+		    !truth_charged(guest, i, device->ledger) || slot_alive(guest->ledger, i))
 			continue;
-		if (!look && !(look = look_new()))
+		if (!look && !(look = truth_look_new()))
 			return;
 		while (now_monotonic_ns() < until &&
-		       !look_at(guest, look, device->uuid, device->ledger) &&
-		       !figure_of(look, info.pid, &figure) && figure)
+		       !truth_ask(guest, look, device->uuid, device->ledger) &&
+		       !truth_figure(look, info.pid, &figure) && figure)
 			nanosleep(&(struct timespec){.tv_nsec = DEATH_NAP_NS}, NULL);
 	}
 	if (look)
-		look_free(look);
+		truth_look_free(look);
 }
 
 /* Does this process have a context there, so that the driver must know it? */
-static bool present(struct guest *guest, int ledger_device)
+static bool truth_has_context(struct guest *guest, int ledger_device)
 {
 	for (int i = 0; i < guest->ndevices && atomic_load(&guest->slot); i++)
 		if (guest->device[i].ledger == ledger_device)
@@ -413,27 +437,27 @@ int truth_tenant(struct guest *guest, const uint8_t uuid[16], int ledger_device,
 		 uint64_t *ret_bytes)
 {
 	struct slot *slot = atomic_load(&guest->slot);
-	bool missing = present(guest, ledger_device);
-	struct look *look = look_new();
+	bool missing = truth_has_context(guest, ledger_device);
+	struct look *look = truth_look_new();
 	uint64_t sum = 0;
-	int r = look ? look_at(guest, look, uuid, ledger_device) : -ENOMEM;
+	int r = look ? truth_ask(guest, look, uuid, ledger_device) : -ENOMEM;
 
 	for (int i = 0; !r && i < slot_count(guest->ledger); i++) {
 		struct slot_info info;
 		uint64_t figure;
 
-		if (slot_info(guest->ledger, i, &info) || figure_of(look, info.pid, &figure) ||
+		if (slot_info(guest->ledger, i, &info) || truth_figure(look, info.pid, &figure) ||
 		    !slot_alive(guest->ledger, i))
 			continue;
 		sum += figure;
 		if (!slot || slot_index(slot) != i)
 			continue;
 		missing = false;
-		/* For who looks at us. */
+		/* For `allot ps`. */
 		quota_set_driver(slot, ledger_device, figure, now_boot_ns());
 	}
 	if (look)
-		look_free(look);
+		truth_look_free(look);
 	if (r)
 		return r;
 	/* It knows us by another pid (a container): then it knows none of the tenant by ours. */
@@ -443,7 +467,7 @@ int truth_tenant(struct guest *guest, const uint8_t uuid[16], int ledger_device,
 	return 0;
 }
 
-static bool is_ours(struct guest *guest, uint32_t pid)
+static bool truth_is_ours(struct guest *guest, uint32_t pid)
 {
 	struct slot_info info;
 
@@ -453,14 +477,14 @@ static bool is_ours(struct guest *guest, uint32_t pid)
 	return false;
 }
 
-/* Samples of one process may be several: the newest counts. Answers -1 when none is ours. */
-static int tenant_percent(struct guest *guest, const nvmlProcessUtilizationSample_t *sample,
-			  unsigned int n)
+/* There may be several samples of one process: its newest counts. Answers -1 when none is ours. */
+static int truth_tenant_percent(struct guest *guest, const nvmlProcessUtilizationSample_t *sample,
+				unsigned int n)
 {
 	int percent = -1;
 
 	for (unsigned int i = 0; i < n; i++) {
-		bool newest = is_ours(guest, sample[i].pid);
+		bool newest = truth_is_ours(guest, sample[i].pid);
 
 		for (unsigned int k = 0; newest && k < n; k++)
 			newest = sample[k].pid != sample[i].pid ||
@@ -473,16 +497,16 @@ static int tenant_percent(struct guest *guest, const nvmlProcessUtilizationSampl
 }
 
 /* Does NVML list a process of the tenant, so that none that it samples is an idle tenant? */
-static bool listed(struct guest *guest, const uint8_t uuid[16], int ledger_device)
+static bool truth_lists_tenant(struct guest *guest, const uint8_t uuid[16], int ledger_device)
 {
-	struct look *look = look_new();
+	struct look *look = truth_look_new();
 	bool any = false;
 
-	if (look && !look_at(guest, look, uuid, ledger_device))
+	if (look && !truth_ask(guest, look, uuid, ledger_device))
 		for (int i = 0; i < look->n && !any; i++)
-			any = is_ours(guest, look->process[i].pid);
+			any = truth_is_ours(guest, look->process[i].pid);
 	if (look)
-		look_free(look);
+		truth_look_free(look);
 	return any;
 }
 
@@ -508,9 +532,9 @@ int truth_utilisation(struct guest *guest, const uint8_t uuid[16], int ledger_de
 		return -EIO;
 	guest_depth++;
 	if (nvml->nvmlDeviceGetProcessUtilization(device, sample, &n, since_us) == NVML_SUCCESS)
-		percent = tenant_percent(guest, sample, n < SAMPLES ? n : SAMPLES);
-	/* Who did nothing in that time has no sample. */
-	if (percent < 0 && listed(guest, uuid, ledger_device))
+		percent = truth_tenant_percent(guest, sample, n < SAMPLES ? n : SAMPLES);
+	/* A process that did nothing in that time has no sample. */
+	if (percent < 0 && truth_lists_tenant(guest, uuid, ledger_device))
 		percent = 0;
 	if (percent < 0) {
 		r = nvml->nvmlDeviceGetUtilizationRates(device, &rates);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the driver itself says that this process (this tenant) holds on a device, by NVML's
- * per-process figure, and bringing the ledger in line with it. Contexts and loaded code have no
- * size that anybody tells beforehand, so theirs is what is left of that figure when everything
- * that was charged by size is taken off.
+ * The driver's own figure of what this process (this tenant) holds on a device, which NVML tells
+ * per process, and bringing the ledger in line with it. Nobody tells the size of contexts and
+ * loaded code beforehand. Their charge is the rest of that figure, when everything that was charged
+ * by size is taken off.
  *
- * NVML is opened when its answer is first needed, not at start: it costs about 15 ms. Where that is
- * to be expected a thread of its own opens it meanwhile (own_nvml.h). The figure itself costs about
- * 11 us and is immediate.
+ * NVML takes about 15 ms to open, so it is opened when its answer is first needed, not at start.
+ * Where that is to be expected a thread of its own opens it meanwhile (own_nvml.h). The figure
+ * itself takes about 11 us and is immediate.
  */
 #ifndef ALLOT_GUEST_MEMORY_TRUTH_H
 #define ALLOT_GUEST_MEMORY_TRUTH_H
@@ -24,23 +24,27 @@
 void truth_begin(struct guest_device *device);
 
 /*
- * Before the driver makes a context there: has NVML opened meanwhile if the limit is so near that
- * the context, or its code, will be looked at as soon as it is there. Waits for nothing.
+ * Before the driver makes a context there: has NVML opened meanwhile, if the limit is so near that
+ * there will be a look as soon as the context is made, or its code loaded. Waits for nothing.
  */
 void truth_expect(struct guest *guest, struct guest_device *device);
 
 /*
- * The same before the driver is initialised, for a process that is not the tenant's only one, where
- * what the others hold is looked at before the first context is admitted.
+ * The same before the driver's cuInit, where other processes of the tenant live: what they hold is
+ * looked at before the first context of this one is admitted. Done once in a process. No other
+ * thread claims the slot meanwhile, since that maps the ledger anew.
  */
 void truth_expect_any(struct guest *guest);
 
 /*
- * Is it time to look? Often when an admission of `bytes` comes close to the limit, so that what the
- * driver took for itself matters; else once a second, from when NVML is open. Cheap while the
- * answer is no.
+ * Is it time to look at the driver's figure? Near the limit often, because there it matters what
+ * the driver took for itself; elsewhere once a second, from when NVML is open. `used`: what the
+ * tenant uses, with the bytes that are asked for. Cheap while the answer is no.
  */
-bool truth_due(struct guest *guest, struct guest_device *device, uint64_t bytes, uint64_t limit);
+bool truth_due(struct guest *guest, struct guest_device *device, uint64_t used, uint64_t limit);
+
+/* The same with what the tenant uses now. */
+bool truth_due_now(struct guest *guest, struct guest_device *device);
 
 /*
  * Sets the context and module categories from the driver's figure, and learns what the tenant's
@@ -54,9 +58,10 @@ bool truth_reconcile(struct guest *guest, struct guest_device *device);
 void truth_look(struct guest *guest, struct guest_device *device);
 
 /*
- * A killed process leaves its slot when its memory map goes, which may be tens of milliseconds
- * before the driver has taken back what it held: its threads end in no order. Its bytes are not
- * given to others until the driver lists it no more; waits for that, at most about a second.
+ * Waits until the driver has taken back what dead processes of the tenant held, at most about a
+ * second. A killed process leaves its slot when its memory map goes. Its threads end in no order,
+ * so the driver may hold its memory for tens of milliseconds more. Until the driver lists the
+ * process no more, others are not given its bytes.
  */
 void truth_await_dead(struct guest *guest, struct guest_device *device);
 
@@ -66,11 +71,12 @@ int truth_tenant(struct guest *guest, const uint8_t uuid[16], int ledger_device,
 
 /*
  * NVML's utilisation by the tenant's live processes in its last two samples, in percent, as coarse
- * as it is; the device's where NVML knows them by other pids. -errno where the driver does not tell.
+ * as it is; the device's where NVML knows the processes by other pids. -errno where the driver does
+ * not tell.
  */
 int truth_utilisation(struct guest *guest, const uint8_t uuid[16], int ledger_device);
 
-/* What counts as the tenant's use in the accounting mode that the policy asks for. */
+/* What counts as the tenant's use, by the accounting mode of the policy. */
 uint64_t truth_tenant_used(struct guest *guest, const uint8_t uuid[16], int ledger_device);
 
 #endif

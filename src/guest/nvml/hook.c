@@ -5,7 +5,8 @@
  */
 #include "guest/nvml/hook.h"
 
-#include "guest/interpose/lookup.h"
+#include "guest/core/library.h"
+#include "guest/memory/view.h"
 #include "nvidia/uuid.h"
 
 enum nvml_way nvml_call(nvmlDevice_t device, struct nvml_call *ret_call, nvmlReturn_t *ret_error)
@@ -14,7 +15,7 @@ enum nvml_way nvml_call(nvmlDevice_t device, struct nvml_call *ret_call, nvmlRet
 	struct nvml_call call = {.index = ~0u};
 	nvmlReturn_t r;
 
-	if (!lookup_nvml()) {
+	if (!library_present(&library_nvml)) {
 		*ret_error = NVML_ERROR_UNINITIALIZED; /* called by name without the library */
 		return NVML_WAY_REFUSE;
 	}
@@ -39,12 +40,12 @@ enum nvml_way nvml_call(nvmlDevice_t device, struct nvml_call *ret_call, nvmlRet
 	return NVML_WAY_VIEW;
 }
 
-static nvmlMemory_t view(const struct nvml_call *call, uint64_t total, uint64_t device_free)
+static nvmlMemory_t nvml_view(const struct nvml_call *call, uint64_t total, uint64_t device_free)
 {
-	struct guest_view v;
+	struct view v;
 	uint64_t free_bytes;
 
-	guest_view(call->guest, call->uuid, call->index, total, &v);
+	view_get(call->guest, call->uuid, call->index, total, &v);
 	if (v.total_bytes > total)
 		v.total_bytes = total;
 	free_bytes = v.used_bytes < v.total_bytes ? v.total_bytes - v.used_bytes : 0;
@@ -63,7 +64,7 @@ nvmlReturn_t hook_nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *mem
 	NVML_VIEW_OR_RETURN(nvmlDeviceGetMemoryInfo, (device, memory), device, &call);
 	r = NVML_REAL(nvmlDeviceGetMemoryInfo, (device, memory));
 	if (r == NVML_SUCCESS)
-		*memory = view(&call, memory->total, memory->free);
+		*memory = nvml_view(&call, memory->total, memory->free);
 	return r;
 }
 
@@ -77,7 +78,7 @@ nvmlReturn_t hook_nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_
 	r = NVML_REAL(nvmlDeviceGetMemoryInfo_v2, (device, memory));
 	if (r != NVML_SUCCESS)
 		return r;
-	v = view(&call, memory->total, memory->free);
+	v = nvml_view(&call, memory->total, memory->free);
 	memory->total = v.total;
 	memory->reserved = 0;
 	memory->free = v.free;
@@ -96,6 +97,6 @@ nvmlReturn_t hook_nvmlDeviceGetConfComputeProtectedMemoryUsage(nvmlDevice_t devi
 			    &call);
 	r = NVML_REAL(nvmlDeviceGetConfComputeProtectedMemoryUsage, (device, memory));
 	if (r == NVML_SUCCESS)
-		*memory = view(&call, memory->total, memory->free);
+		*memory = nvml_view(&call, memory->total, memory->free);
 	return r;
 }

@@ -22,7 +22,7 @@ const struct guest_process *nvml_tenant_find(const struct nvml_tenant *tenant, u
 }
 
 /* Keeps those that have a context, as the library does; answers how many. */
-static unsigned int with_context(struct nvml_tenant *tenant)
+static unsigned int nvml_keep_with_context(struct nvml_tenant *tenant)
 {
 	unsigned int n = 0;
 
@@ -34,28 +34,28 @@ static unsigned int with_context(struct nvml_tenant *tenant)
 }
 
 /* The forms of the list differ in their entries alone; `fill` is how one entry is written. */
-#define COMPUTE_LIST(name, type, fill)                                                           \
-	nvmlReturn_t hook_##name(nvmlDevice_t device, unsigned int *infoCount, type *infos)      \
-	{                                                                                        \
-		struct nvml_tenant tenant;                                                       \
-		struct nvml_call call;                                                           \
-		unsigned int n, room;                                                            \
-                                                                                                 \
-		NVML_VIEW_OR_RETURN(name, (device, infoCount, infos), device, &call);            \
-		if (!infoCount || (*infoCount && !infos))                                        \
-			return NVML_ERROR_INVALID_ARGUMENT;                                      \
-		nvml_tenant_get(&call, &tenant);                                                 \
-		n = with_context(&tenant);                                                       \
-		room = *infoCount;                                                               \
-		*infoCount = n;                                                                  \
-		if (n > room)                                                                    \
-			return NVML_ERROR_INSUFFICIENT_SIZE;                                     \
-		for (unsigned int i = 0; i < n; i++) {                                           \
-			const struct guest_process *p = &tenant.process[i];                      \
-                                                                                                 \
-			infos[i] = (type)fill;                                                   \
-		}                                                                                \
-		return NVML_SUCCESS;                                                             \
+#define COMPUTE_LIST(name, type, fill)                                                             \
+	nvmlReturn_t hook_##name(nvmlDevice_t device, unsigned int *infoCount, type *infos)        \
+	{                                                                                          \
+		struct nvml_tenant tenant;                                                         \
+		struct nvml_call call;                                                             \
+		unsigned int n, room;                                                              \
+                                                                                                   \
+		NVML_VIEW_OR_RETURN(name, (device, infoCount, infos), device, &call);              \
+		if (!infoCount || (*infoCount && !infos))                                          \
+			return NVML_ERROR_INVALID_ARGUMENT;                                        \
+		nvml_tenant_get(&call, &tenant);                                                   \
+		n = nvml_keep_with_context(&tenant);                                               \
+		room = *infoCount;                                                                 \
+		*infoCount = n;                                                                    \
+		if (n > room)                                                                      \
+			return NVML_ERROR_INSUFFICIENT_SIZE;                                       \
+		for (unsigned int i = 0; i < n; i++) {                                             \
+			const struct guest_process *p = &tenant.process[i];                        \
+                                                                                                   \
+			infos[i] = (type)fill;                                                     \
+		}                                                                                  \
+		return NVML_SUCCESS;                                                               \
 	}
 
 /* No part of a device: all ones. */
@@ -128,7 +128,7 @@ nvmlReturn_t hook_nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device,
 		return NVML_SUCCESS;
 	}
 	nvml_tenant_get(&call, &tenant);
-	n = with_context(&tenant);
+	n = nvml_keep_with_context(&tenant);
 	room = plist->numProcArrayEntries;
 	plist->numProcArrayEntries = n;
 	if (n > room)

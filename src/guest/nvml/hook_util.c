@@ -15,17 +15,18 @@
 #define SAMPLES 128
 #define SAMPLES_MAX (1u << 16)
 
-static uint64_t wall_us(void)
+static uint64_t nvml_wall_us(void)
 {
 	return now_ns(CLOCK_REALTIME) / NS_PER_US;
 }
 
 /* Recent samples of all processes, for free(); none is NULL. */
-static nvmlReturn_t recent(nvmlDevice_t device, nvmlProcessUtilizationSample_t **ret_samples,
-			   unsigned int *ret_n)
+static nvmlReturn_t nvml_recent_samples(nvmlDevice_t device,
+					nvmlProcessUtilizationSample_t **ret_samples,
+					unsigned int *ret_n)
 {
 	nvmlProcessUtilizationSample_t *samples = NULL;
-	uint64_t since = wall_us() - RECENT_US;
+	uint64_t since = nvml_wall_us() - RECENT_US;
 	unsigned int room = SAMPLES;
 	nvmlReturn_t r;
 
@@ -58,7 +59,7 @@ static nvmlReturn_t recent(nvmlDevice_t device, nvmlProcessUtilizationSample_t *
  * Does the library know the tenant's processes by the pids that we know them by? Not in a
  * container whose driver tells the host's pids. True when there is nothing to compare.
  */
-static bool known_to_library(nvmlDevice_t device, const struct nvml_tenant *tenant)
+static bool nvml_knows_tenant(nvmlDevice_t device, const struct nvml_tenant *tenant)
 {
 	nvmlProcessInfo_t infos[SAMPLES];
 	unsigned int n = SAMPLES;
@@ -78,14 +79,14 @@ static bool known_to_library(nvmlDevice_t device, const struct nvml_tenant *tena
  * The sum over the tenant's processes. Where the library does not tell processes apart, or knows
  * them by other pids, the device's own figure, which is never below the tenant's.
  */
-static nvmlReturn_t tenant_rates(const struct nvml_call *call, nvmlDevice_t device,
-				 nvmlUtilization_t *ret)
+static nvmlReturn_t nvml_tenant_rates(const struct nvml_call *call, nvmlDevice_t device,
+				      nvmlUtilization_t *ret)
 {
 	nvmlProcessUtilizationSample_t *samples = NULL;
 	unsigned int n = 0, own = 0, gpu = 0, mem = 0;
 	struct nvml_tenant tenant;
 
-	if (recent(device, &samples, &n) != NVML_SUCCESS)
+	if (nvml_recent_samples(device, &samples, &n) != NVML_SUCCESS)
 		return NVML_REAL(nvmlDeviceGetUtilizationRates, (device, ret));
 	nvml_tenant_get(call, &tenant);
 	for (int i = 0; i < tenant.n; i++) {
@@ -102,7 +103,7 @@ static nvmlReturn_t tenant_rates(const struct nvml_call *call, nvmlDevice_t devi
 		mem += newest->memUtil <= 100 ? newest->memUtil : 0;
 	}
 	free(samples);
-	if (!own && !known_to_library(device, &tenant))
+	if (!own && !nvml_knows_tenant(device, &tenant))
 		return NVML_REAL(nvmlDeviceGetUtilizationRates, (device, ret));
 	*ret = (nvmlUtilization_t){.gpu = gpu > 100 ? 100 : gpu, .memory = mem > 100 ? 100 : mem};
 	return NVML_SUCCESS;
@@ -115,7 +116,7 @@ nvmlReturn_t hook_nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtiliza
 	NVML_VIEW_OR_RETURN(nvmlDeviceGetUtilizationRates, (device, utilization), device, &call);
 	if (!utilization)
 		return NVML_ERROR_INVALID_ARGUMENT;
-	return tenant_rates(&call, device, utilization);
+	return nvml_tenant_rates(&call, device, utilization);
 }
 
 /* The first two domains are the processors and the memory; the others are not the tenant's. */
@@ -131,7 +132,7 @@ nvmlReturn_t hook_nvmlDeviceGetDynamicPstatesInfo(nvmlDevice_t device,
 	r = NVML_REAL(nvmlDeviceGetDynamicPstatesInfo, (device, info));
 	if (r != NVML_SUCCESS)
 		return r;
-	r = tenant_rates(&call, device, &rates);
+	r = nvml_tenant_rates(&call, device, &rates);
 	if (r != NVML_SUCCESS)
 		return r;
 	info->utilization[0].percentage = rates.gpu;

@@ -22,16 +22,35 @@ LATE_PART, LATEST_MS = 0.01, 15
 ATTEMPTS = 3
 
 
-class Load:
-    """A load, in a tenant (options of `allot run`) or in none, that waits for its start."""
+class Program:
+    """A program on the machine's devices that is spoken with, line by line: in a tenant (options of
+    `allot run`) or in none. `env`: what its environment has beside the machine's; `inside`: what
+    the program itself has of it, and `allot sim` has not."""
 
-    def __init__(self, machine, *words, run=None):
-        command = [LOAD, "--canary", "--wait", "--loops-per-us", "1", *map(str, words)]
+    def __init__(self, machine, command, run=None, env=(), inside=()):
+        command = [*map(str, command)]
         if run is not None:
             command = [ALLOT, "run", *map(str, run), "--", *command]
+        if inside:
+            command = ["env", *(f"{key}={value}" for key, value in inside.items()), *command]
         self.process = subprocess.Popen(
             [ALLOT, "sim", "--gpus", str(machine.gpus), "--dir", machine.devices, "--", *command],
-            env=machine.env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            env={**machine.env, **dict(env)}, text=True, stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE)
+
+    def end(self):
+        if self.process.poll() is None:
+            self.process.terminate()
+        self.process.wait()
+        self.process.stdin.close()
+        self.process.stdout.close()
+
+
+class Load(Program):
+    """A load that waits for its start."""
+
+    def __init__(self, machine, *words, run=None):
+        super().__init__(machine, [LOAD, "--canary", "--wait", "--loops-per-us", "1", *words], run)
         self.pids, self.results = [], []
 
     def ready(self):
@@ -48,13 +67,6 @@ class Load:
         self.results = [json.loads(line) for line in self.process.stdout]
         self.process.wait()
         return self
-
-    def end(self):
-        if self.process.poll() is None:
-            self.process.terminate()
-        self.process.wait()
-        self.process.stdin.close()
-        self.process.stdout.close()
 
     @property
     def share(self):

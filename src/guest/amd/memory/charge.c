@@ -2,7 +2,7 @@
 #include "guest/amd/memory/charge.h"
 
 #include "base/fault.h"
-#include "guest/memory/share.h"
+#include "guest/core/entry.h"
 
 void amd_charge_commit(const struct amd_charge *charge, enum category category, uint64_t actual)
 {
@@ -34,7 +34,7 @@ void amd_charge_release(struct amd *amd, struct amd_device *device, enum demand_
 
 void amd_charge_drop(struct guest *guest, struct amd *amd, const struct object *object)
 {
-	share_leave(guest, object);
+	entry_leave(guest, object);
 	amd_charge_release(amd, &amd->device[object->device],
 			   object->flags & OBJECT_HOST ? DEMAND_GTT : DEMAND_VRAM,
 			   (enum category)object->category, object->bytes);

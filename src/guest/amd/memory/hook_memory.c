@@ -153,14 +153,14 @@ static void amd_memory_let_go(struct amd_call *call, const struct object *object
 	struct object dmabuf = *object;
 
 	dmabuf.kind = OBJECT_DMABUF;
-	dmabuf.key = object->peer;
+	dmabuf.key = object->amd.inode;
 	dmabuf.refs = 1;
-	if (object->peer && amd_files_has_inode(object->peer))
+	if (object->amd.inode && amd_files_has_inode(object->amd.inode))
 		object_change(call->guest->objects, OBJECT_DMABUF, dmabuf.key, true,
 			      amd_memory_hand_over, &dmabuf);
 	if (dmabuf.refs)
 		amd_charge_drop(call->guest, call->amd, object);
-	if (object->peer)
+	if (object->amd.inode)
 		amd_sweep_dmabufs(call->guest, call->amd);
 }
 

@@ -21,7 +21,7 @@
 #include "guest/amd/files.h"
 #include "guest/amd/memory/memory.h"
 #include "guest/amd/memory/sweep.h"
-#include "guest/memory/share.h"
+#include "guest/core/entry.h"
 
 /* What is shared: its name in the tenant's table and, of a dma-buf, its inode. */
 struct identity {
@@ -43,7 +43,7 @@ static int amd_share_identify(int fd, struct identity *ret)
 		return -EBADF;
 	name[0] = st.st_dev;
 	name[1] = st.st_ino;
-	*ret = (struct identity){share_key(name, sizeof(name)), st.st_ino};
+	*ret = (struct identity){entry_key(name, sizeof(name)), st.st_ino};
 	return 0;
 }
 
@@ -59,7 +59,7 @@ static bool amd_share_mark(struct object *object, void *arg)
 	if (!(object->flags & OBJECT_SHARED)) {
 		object->flags |= OBJECT_SHARED;
 		object->shared = marking->with.shared;
-		object->peer = marking->with.peer;
+		object->amd.inode = marking->with.amd.inode;
 		marking->done = true;
 	}
 	return true;
@@ -86,11 +86,11 @@ static void amd_share_exported(struct amd_call *call, uint64_t handle, const str
 	if (shared_add(call->amd->slot, what->key, device->ledger, object->bytes, CAT_IMPORTED,
 		       SHARED_COVERED, amd_limit(call->guest, device)))
 		return;
-	share_enter(call->guest, what->key, object);
-	object->peer = what->inode;
+	entry_hold(call->guest, what->key, object);
+	object->amd.inode = what->inode;
 	object_change(objects, kind, key, false, amd_share_mark, &marking);
 	if (!marking.done) /* meanwhile freed, or exported by another thread */
-		share_leave(call->guest, object);
+		entry_leave(call->guest, object);
 }
 
 /*
@@ -118,8 +118,8 @@ static int amd_share_join(struct amd_call *call, struct amd_device *device,
 				  .device = (int16_t)(device - call->amd->device),
 				  .flags = OBJECT_IMPORTED};
 	if (!r || r == -EEXIST) {
-		share_enter(call->guest, what->key, object);
-		object->peer = what->inode;
+		entry_hold(call->guest, what->key, object);
+		object->amd.inode = what->inode;
 		return 0;
 	}
 	r = amd_reserve(call->guest, call->amd, device, call->fd, DEMAND_VRAM, bytes, &charge);
@@ -223,7 +223,7 @@ static int amd_share_ipc_export(struct amd_call *call)
 	if (!amd_is_ours(call->amd, args->gpu_id))
 		return -EINVAL;
 	r = amd_call_kernel(call);
-	what.key = share_key(args->share_handle, sizeof(args->share_handle));
+	what.key = entry_key(args->share_handle, sizeof(args->share_handle));
 	if (r >= 0)
 		amd_share_exported(call, args->handle, &what);
 	return r;
@@ -240,7 +240,7 @@ static int amd_share_ipc_import(struct amd_call *call)
 
 	if (!device || !device->ours)
 		return -EINVAL;
-	what.key = share_key(args->share_handle, sizeof(args->share_handle));
+	what.key = entry_key(args->share_handle, sizeof(args->share_handle));
 	if (!shared_known(call->guest->ledger, what.key))
 		return amd_call_kernel(call);
 	r = amd_share_join(call, device, &what, 0, &object);

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What `allot doctor` finds, one line each. */
+#ifndef ALLOT_CLI_DOCTOR_FINDING_H
+#define ALLOT_CLI_DOCTOR_FINDING_H
+
+#include <stdbool.h>
+
+enum finding { FINDING_OK, FINDING_WARN, FINDING_FAIL };
+
+/* `todo` is what to do about it, NULL for nothing. */
+void finding_say(enum finding finding, const char *what, const char *todo);
+
+/* Was any of them a FAIL? */
+bool finding_failed(void);
+
+#endif

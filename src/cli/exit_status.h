@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What allot ends with where it is not the command's own status. */
+#ifndef ALLOT_CLI_EXIT_STATUS_H
+#define ALLOT_CLI_EXIT_STATUS_H
+
+/* allot's own errors end with this, as env(1)'s do; 126 and 127 are env(1)'s too. */
+#define EXIT_ALLOT	 125
+#define EXIT_CANNOT_EXEC 126
+#define EXIT_NOT_FOUND	 127
+
+#endif

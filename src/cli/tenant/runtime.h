@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where the tenants of this user are. */
+#ifndef ALLOT_CLI_TENANT_RUNTIME_H
+#define ALLOT_CLI_TENANT_RUNTIME_H
+
+#include <limits.h>
+
+/* The runtime directory, or a message and a negative value. */
+int runtime_find(char ret[static PATH_MAX]);
+
+#endif

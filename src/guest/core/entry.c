@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "guest/core/entry.h"
+
+#include "base/hash.h"
+
+/* Spread over all bits, of which tables take the lowest; never the empty key. */
+static uint64_t entry_hash(const void *data, size_t len, uint64_t seed)
+{
+	uint64_t h = hash_bytes(seed, data, len);
+
+	h = (h ^ h >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+	return (h ^ h >> 31) | 1;
+}
+
+struct shared_key entry_key(const void *data, size_t len)
+{
+	return (struct shared_key){{entry_hash(data, len, HASH_SEED),
+				    entry_hash(data, len, UINT64_C(0x9e3779b97f4a7c15))}};
+}
+
+/* How many objects of this process hold one entry. */
+static bool entry_refs_add(struct object *share, void *arg)
+{
+	share->refs += *(const uint32_t *)arg;
+	return share->refs != 0;
+}
+
+void entry_hold(struct guest *guest, struct shared_key key, struct object *object)
+{
+	uint32_t one = 1;
+
+	object_change(guest->objects, OBJECT_SHARE, key.word[0], true, entry_refs_add, &one);
+	object->shared = key;
+	object->flags |= OBJECT_SHARED;
+}
+
+void entry_leave(struct guest *guest, const struct object *object)
+{
+	uint64_t key = object->shared.word[0];
+	uint32_t less = (uint32_t)-1;
+	struct object share;
+
+	if (!(object->flags & OBJECT_SHARED))
+		return;
+	object_change(guest->objects, OBJECT_SHARE, key, false, entry_refs_add, &less);
+	if (!object_get(guest->objects, OBJECT_SHARE, key, &share))
+		shared_drop(guest->claimed, object->shared);
+	else if (!(object->flags & OBJECT_IMPORTED)) /* we import it too, and our row lets go */
+		shared_uncover(guest->claimed, object->shared);
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "guest/core/library.h"
+
+#include "guest/core/hooks.h"
+#include "guest/core/lookup_libc.h"
+
+static void *library_cuda_address(int row)
+{
+	return cuda_real_address((enum cuda_fn)row);
+}
+
+static void *library_nvml_address(int row)
+{
+	return nvml_real_address((enum nvml_fn)row);
+}
+
+struct library library_cuda = {
+	.soname = "libcuda.so.1",
+	.find = cuda_find,
+	.hooks = hook_cuda,
+	.bound = cuda_driver_bound,
+	.bind = cuda_driver_bind,
+	.address = library_cuda_address,
+};
+
+struct library library_nvml = {
+	.soname = "libnvidia-ml.so.1",
+	.find = nvml_find,
+	.hooks = hook_nvml,
+	.bound = nvml_real_bound,
+	.bind = nvml_real_bind,
+	.address = library_nvml_address,
+};
+
+bool library_present(struct library *library)
+{
+	void *handle;
+
+	if (library->bound())
+		return true;
+	handle = lookup_libc().dlopen(library->soname, RTLD_LAZY | RTLD_NOLOAD);
+	if (!handle)
+		return false;
+	atomic_store_explicit(&library->handle, handle, memory_order_relaxed);
+	library->bind(handle, lookup_libc().dlsym);
+	return true;
+}

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "guest/core/limited.h"
+
+#include <string.h>
+
+#include "guest/core/library.h"
+#include "guest/core/space.h"
+
+/* Asks the driver what devices there are. No lock: every thread asks for itself. */
+static CUresult limited_enumerate(struct guest_device device[GUEST_DEVICES], int *ret_count)
+{
+	int count = 0;
+	CUresult e = DRIVER(cuDeviceGetCount, (&count));
+
+	if (e)
+		return e;
+	if (count > GUEST_DEVICES)
+		count = GUEST_DEVICES;
+	for (int i = 0; i < count; i++) {
+		struct guest_device *d = &device[i];
+		size_t total = 0;
+		CUuuid uuid;
+		int sms = 0, threads = 0;
+
+		e = cuda_real_address(CUDA_FN_cuDeviceGetUuid_v2)
+			    ? DRIVER(cuDeviceGetUuid_v2, (&uuid, i))
+			    : DRIVER(cuDeviceGetUuid, (&uuid, i));
+		if (!e)
+			e = DRIVER(cuDeviceTotalMem_v2, (&total, i));
+		if (e)
+			return e;
+		memcpy(d->uuid, uuid.bytes, sizeof(d->uuid));
+		d->ordinal = i;
+		d->total_bytes = total;
+		DRIVER(cuDeviceGetAttribute, (&sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, i));
+		DRIVER(cuDeviceGetAttribute,
+		       (&threads, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, i));
+		d->stack_threads = (uint64_t)sms * (uint64_t)threads;
+	}
+	*ret_count = count;
+	return CUDA_SUCCESS;
+}
+
+/* The thread that claims: everything below is files and memory, no driver. */
+static int limited_claim(struct guest *guest, const struct guest_device *device, int count)
+{
+	struct slot *slot;
+	int r = 0;
+
+	memcpy(guest->device, device, sizeof(guest->device));
+	guest->ndevices = count;
+	for (int i = 0; !r && i < count; i++) {
+		r = ledger_device(guest->ledger, guest->device[i].uuid,
+				  guest->device[i].total_bytes);
+		guest->device[i].ledger = r;
+		r = r < 0 ? r : 0;
+	}
+	if (!r && !guest->policy_map && count > 0) {
+		guest_drop_in_policy(&guest->policy, guest);
+		/* For `allot ps`; our own counts. */
+		policy_update(guest->dir, guest_drop_in_policy, guest);
+	}
+	if (!r)
+		r = guest_claim_slot(guest, &slot);
+	if (!r)
+		atomic_store_explicit(&guest->slot, slot, memory_order_release);
+	return r;
+}
+
+CUresult limited_attach(struct guest *guest)
+{
+	struct guest_device device[GUEST_DEVICES];
+	int count = 0, r;
+	CUresult e;
+
+	if (guest->mode != GUEST_LIMITED)
+		return guest->mode == GUEST_CLOSED ? guest->error : CUDA_SUCCESS;
+	if (atomic_load_explicit(&guest->slot, memory_order_acquire))
+		return CUDA_SUCCESS;
+	memset(device, 0, sizeof(device));
+	e = limited_enumerate(device, &count);
+	if (e)
+		return e; /* not initialised: the program's own affair */
+	e = space_confirm(guest, count);
+	if (e)
+		return e;
+	if (once_begin(&guest->claim)) {
+		r = limited_claim(guest, device, count);
+		if (r) {
+			guest->error = CUDA_ERROR_OPERATING_SYSTEM;
+			guest->mode = GUEST_CLOSED;
+			guest_explain(guest, r, guest->config.complaint,
+				      sizeof(guest->config.complaint));
+			guest_complain(guest->config.complaint);
+		}
+		once_end(&guest->claim, r);
+	}
+	return guest->claim.error ? guest->error : CUDA_SUCCESS;
+}
+
+struct guest *limited_ask(CUresult *ret_error)
+{
+	struct guest *guest;
+
+	if (!library_present(&library_cuda)) {
+		/* Called by its name in a process that has no driver. */
+		*ret_error = CUDA_ERROR_SHARED_OBJECT_INIT_FAILED;
+		return NULL;
+	}
+	if (guest_inside())
+		return NULL;
+	guest = guest_get();
+	if (guest->mode == GUEST_INERT)
+		return NULL;
+	if (guest->mode == GUEST_LIMITED) {
+		*ret_error = limited_attach(guest);
+		return *ret_error ? NULL : guest;
+	}
+	*ret_error = guest->error;
+	return NULL;
+}

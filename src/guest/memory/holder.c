@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "guest/memory/holder.h"
+
+static const struct holder *const holders[] = {&memory_holder, &pool_holder, &graph_holder};
+
+#define HOLDERS (sizeof(holders) / sizeof(holders[0]))
+
+void holder_catch_up(struct guest *guest, struct guest_device *device)
+{
+	for (unsigned int i = 0; i < HOLDERS; i++)
+		holders[i]->catch_up(guest, device);
+}
+
+void holder_give_back(struct guest *guest, struct guest_device *device)
+{
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+	DRIVER(cuThreadExchangeStreamCaptureMode, (&mode));
+	for (unsigned int i = 0; i < HOLDERS; i++)
+		holders[i]->give_back(guest, device);
+	DRIVER(cuThreadExchangeStreamCaptureMode, (&mode));
+}

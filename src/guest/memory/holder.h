@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Holders: modules whose memory leaves the process's account not only by the program's own free,
+ * but as a stream goes on, at a synchronisation, or when the driver is asked to trim. Charging and
+ * reconciling stand below them and reach them by this table.
+ */
+#ifndef ALLOT_GUEST_MEMORY_HOLDER_H
+#define ALLOT_GUEST_MEMORY_HOLDER_H
+
+#include "guest/core/guest.h"
+
+struct holder {
+	/* Takes off what the driver has taken back by itself. */
+	void (*catch_up)(struct guest *guest, struct guest_device *device);
+	/* Has the driver take back what the process holds on the device without needing it. */
+	void (*give_back)(struct guest *guest, struct guest_device *device);
+};
+
+/* Each is defined by its module: linear memory, pools, graphs. */
+extern const struct holder memory_holder, pool_holder, graph_holder;
+
+/* All of them, in this order. */
+void holder_catch_up(struct guest *guest, struct guest_device *device);
+
+/* The same. Its driver calls are no part of a graph that the program is capturing. */
+void holder_give_back(struct guest *guest, struct guest_device *device);
+
+#endif

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "guest/memory/pool.h"
+
+#include "guest/core/hook.h"
+#include "guest/memory/holder.h"
+#include "guest/memory/memory.h"
+
+uint64_t pool_attribute(CUmemoryPool pool, CUmemPool_attribute which)
+{
+	cuuint64_t value = 0;
+
+	DRIVER(cuMemPoolGetAttribute, (pool, which, &value));
+	return value;
+}
+
+uint64_t pool_reserved(CUmemoryPool pool)
+{
+	return pool_attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+}
+
+struct follow {
+	uint64_t from, to;
+	bool done;
+};
+
+static bool pool_set_charged(struct object *pool, void *arg)
+{
+	struct follow *f = arg;
+
+	f->done = pool->bytes == f->from;
+	if (f->done)
+		pool->bytes = f->to;
+	return true;
+}
+
+/*
+ * Growth is charged before it is recorded in the pool's object: a thread that finds nothing left to
+ * record finds it in the ledger. A fall is recorded first, and taken out of the ledger only when
+ * another look at the driver has shown that the pool has not grown again. Otherwise that growth
+ * would be charged to nobody:
+ *
+ *	settling thread    reads 8 of 32 MiB ───────────────── records 8 ─ reads 32 ─ records 32
+ *	allocating thread          grows it to 32, finds 32 recorded
+ */
+uint64_t pool_settle(struct guest *guest, CUmemoryPool pool)
+{
+	struct guest_device *device = NULL;
+	struct object object;
+	uint64_t now = 0, spare = 0; /* charged, but not recorded */
+
+	while (object_get(guest->objects, OBJECT_POOL, KEY(pool), &object)) {
+		struct follow f = {.from = object.bytes};
+
+		now = f.to = pool_reserved(pool);
+		if (object.flags & OBJECT_IMPORTED || f.to == f.from)
+			break;
+		if (!device) {
+			device = guest_device(guest, object.device);
+			if (!device)
+				break; /* host memory */
+			charge_release_begin(device);
+		}
+		if (f.to > f.from + spare) {
+			charge_follow(guest, device, CAT_POOL, f.from + spare, f.to);
+			spare = f.to - f.from;
+		}
+		object_change(guest->objects, OBJECT_POOL, KEY(pool), false, pool_set_charged, &f);
+		pool_changed(guest);
+		if (f.done)
+			spare = f.from + spare - f.to;
+	}
+	if (spare)
+		charge_follow(guest, device, CAT_POOL, spare, 0);
+	if (device)
+		charge_release_end(guest, device, CAT_POOL, 0);
+	return now;
+}
+
+typedef void pool_fn(struct guest *guest, struct guest_device *device, CUmemoryPool pool);
+
+/* Calls `each` for all pools that something is charged for; `device` NULL: of all devices. */
+static void pool_for_each(struct guest *guest, struct guest_device *device, pool_fn *each)
+{
+	struct object pools[OBJECT_BATCH];
+	uint64_t above = 0;
+	int n;
+
+	do {
+		n = object_list(guest->objects, OBJECT_POOL, above, pools, OBJECT_BATCH);
+		for (int i = 0; i < n; i++) {
+			above = pools[i].key;
+			if (pools[i].bytes && (!device || pools[i].device == device->ordinal))
+				each(guest, device, (CUmemoryPool)(uintptr_t)above);
+		}
+	} while (n == OBJECT_BATCH);
+}
+
+static void pool_settle_one(struct guest *guest, struct guest_device *device, CUmemoryPool pool)
+{
+	pool_settle(guest, pool);
+}
+
+void pool_settle_all(struct guest *guest)
+{
+	pool_for_each(guest, NULL, pool_settle_one);
+}
+
+static void pool_trim_one(struct guest *guest, struct guest_device *device, CUmemoryPool pool)
+{
+	charge_release_begin(device);
+	DRIVER(cuMemPoolTrimTo, (pool, 0));
+	charge_release_end(guest, device, CAT_POOL, 0);
+	pool_settle(guest, pool);
+}
+
+/* Makes the driver release what no allocation uses, in all pools of a device. */
+static void pool_trim(struct guest *guest, struct guest_device *device)
+{
+	pool_for_each(guest, device, pool_trim_one);
+}
+
+static void pool_catch_up(struct guest *guest, struct guest_device *device)
+{
+	pool_settle_all(guest);
+}
+
+const struct holder pool_holder = {.catch_up = pool_catch_up, .give_back = pool_trim};
+
+/* A pool that the program did not create is some device's default. -1: host memory. */
+static int16_t pool_default_device(struct guest *guest, CUmemoryPool pool)
+{
+	for (int i = 0; i < guest->ndevices; i++) {
+		CUmemoryPool candidate = NULL;
+
+		if (!DRIVER(cuDeviceGetDefaultMemPool, (&candidate, i)) && candidate == pool)
+			return (int16_t)i;
+	}
+	return -1;
+}
+
+/* A thread that was faster may have charged it already. */
+static bool pool_set_device(struct object *pool, void *arg)
+{
+	if (pool->category != CAT_POOL)
+		pool->device = *(const int16_t *)arg;
+	pool->category = CAT_POOL;
+	return true;
+}
+
+bool pool_object(struct guest *guest, CUmemoryPool pool, struct object *ret)
+{
+	int16_t device;
+
+	if (object_get(guest->objects, OBJECT_POOL, KEY(pool), ret))
+		return true;
+	device = pool_default_device(guest, pool);
+	object_change(guest->objects, OBJECT_POOL, KEY(pool), true, pool_set_device, &device);
+	return object_get(guest->objects, OBJECT_POOL, KEY(pool), ret);
+}
+
+bool pool_look_up(struct guest *guest, CUmemoryPool pool, struct pool_seen *ret)
+{
+	uint64_t version = atomic_load(&guest->pools);
+	struct object object;
+
+	if (!pool_object(guest, pool, &object))
+		return false;
+	ret->version = version;
+	ret->charged = object.bytes;
+	ret->device = object.flags & OBJECT_IMPORTED ? NULL : guest_device(guest, object.device);
+	return true;
+}
+
+/* Never 0, which is what a device begins with, and odd only while a thread writes. */
+static uint64_t pool_tag(uint64_t version)
+{
+	return (version + 1) * 2;
+}
+
+static bool pool_recall(struct guest *guest, struct guest_device *device, CUmemoryPool *ret_pool,
+			struct pool_seen *ret)
+{
+	uint64_t tag = atomic_load_explicit(&device->pool_tag, memory_order_acquire);
+	CUmemoryPool pool = atomic_load_explicit(&device->pool, memory_order_acquire);
+	uint64_t charged = atomic_load_explicit(&device->pool_charged, memory_order_acquire);
+	uint64_t version = atomic_load(&guest->pools);
+
+	/* Both were read between two looks at the tag, and written after it was made odd. */
+	if (tag != pool_tag(version) ||
+	    tag != atomic_load_explicit(&device->pool_tag, memory_order_relaxed))
+		return false;
+	*ret_pool = pool;
+	*ret = (struct pool_seen){.version = version, .charged = charged, .device = device};
+	return true;
+}
+
+/*
+ * Of several threads that come together one writes. A figure that is older than the last change of
+ * the pools is never used.
+ */
+static void pool_remember(struct guest_device *device, CUmemoryPool pool,
+			  const struct pool_seen *seen)
+{
+	uint64_t tag = atomic_load_explicit(&device->pool_tag, memory_order_relaxed);
+
+	if (tag & 1 || !atomic_compare_exchange_strong(&device->pool_tag, &tag, tag | 1))
+		return;
+	atomic_store_explicit(&device->pool, pool, memory_order_release);
+	atomic_store_explicit(&device->pool_charged, seen->charged, memory_order_release);
+	atomic_store_explicit(&device->pool_tag, pool_tag(seen->version), memory_order_release);
+}
+
+CUresult pool_current(struct guest *guest, CUstream stream, CUmemoryPool *ret_pool,
+			     struct pool_seen *ret)
+{
+	struct guest_device *device = memory_stream_device(guest, stream);
+	uint64_t version;
+	CUmemoryPool pool;
+	CUresult e;
+
+	if (!device)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (pool_recall(guest, device, ret_pool, ret))
+		return CUDA_SUCCESS;
+	version = atomic_load(&guest->pools);
+	e = DRIVER(cuDeviceGetMemPool, (&pool, device->ordinal));
+	if (e)
+		return e;
+	if (!pool_look_up(guest, pool, ret))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	ret->version = version;
+	*ret_pool = pool;
+	if (ret->device == device)
+		pool_remember(device, pool, ret);
+	return CUDA_SUCCESS;
+}

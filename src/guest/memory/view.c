@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "guest/memory/view.h"
+
+#include "guest/memory/truth.h"
+
+void view_get(struct guest *guest, const uint8_t uuid[16], unsigned int index,
+	      uint64_t total_bytes, struct view *ret)
+{
+	uint64_t limit = guest_limit_by_uuid(guest, uuid, index, total_bytes);
+	uint64_t used = 0, peers = 0;
+	int device = ledger_device(guest->ledger, uuid, total_bytes);
+
+	if (limit > total_bytes)
+		limit = total_bytes;
+	for (int i = 0; i < guest->ndevices && atomic_load(&guest->slot); i++) {
+		if (guest->device[i].ledger != device)
+			continue;
+		truth_look(guest, &guest->device[i]);
+		peers = atomic_load(&guest->device[i].peers_bytes);
+	}
+	if (device >= 0)
+		used = truth_tenant_used(guest, uuid, device);
+	if (!(guest->policy.flags & POLICY_ACCOUNTING_DRIVER) && used < UINT64_MAX - peers)
+		used += peers;
+	*ret = (struct view){.total_bytes = limit, .used_bytes = used < limit ? used : limit};
+}

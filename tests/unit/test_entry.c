@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Entries of the tenant's table that one process holds by several objects: it leaves an entry with
+ * the last of them, and its own row carries an export only while the exporting object lives.
+ */
+#include "guest/core/entry.h"
+
+#include "ledger/shared.h"
+#include "tests/unit/tenant_fixture.h"
+
+#define LIMIT (100 * MIB)
+
+static struct guest guest;
+
+static void check_keys(void)
+{
+	const char one[] = "a handle", other[] = "A handle";
+	struct shared_key key = entry_key(one, sizeof(one)), same = entry_key(one, sizeof(one));
+	struct shared_key differs = entry_key(other, sizeof(other)), none = entry_key(one, 0);
+
+	CHECK(key.word[0] == same.word[0] && key.word[1] == same.word[1]);
+	CHECK(key.word[0] != differs.word[0] && key.word[1] != differs.word[1]);
+	CHECK(key.word[0] != key.word[1]);
+	CHECK(none.word[0] && none.word[1]);
+}
+
+static void hold(struct shared_key key, unsigned int flags, struct object *object)
+{
+	int r = shared_add(guest.claimed, key, 0, 8 * MIB, CAT_IMPORTED, flags, LIMIT);
+
+	CHECK(r == 0 || r == -EEXIST);
+	entry_hold(&guest, key, object);
+	CHECK(object->flags & OBJECT_SHARED);
+}
+
+static void check_last_leaves(void)
+{
+	struct object first = {.flags = OBJECT_IMPORTED}, second = {.flags = OBJECT_IMPORTED};
+	struct object bystander = {.flags = 0};
+	struct shared_key key = entry_key("import", 6);
+
+	hold(key, 0, &first);
+	hold(key, 0, &second);
+	CHECK_EQ(shared_used(guest.ledger, 0, false), 8 * MIB);
+	entry_leave(&guest, &bystander);
+	entry_leave(&guest, &first);
+	CHECK(shared_known(guest.ledger, key));
+	entry_leave(&guest, &second);
+	CHECK(!shared_known(guest.ledger, key));
+	CHECK_EQ(shared_used(guest.ledger, 0, false), 0);
+	CHECK_EQ(object_count(guest.objects, OBJECT_SHARE), 0);
+}
+
+/* The exporter imports it, too, and then frees what it exported: the entry carries the bytes. */
+static void check_export_goes_first(void)
+{
+	struct object exported = {.flags = 0}, imported = {.flags = OBJECT_IMPORTED};
+	struct shared_key key = entry_key("export", 6);
+
+	hold(key, SHARED_COVERED, &exported);
+	hold(key, 0, &imported);
+	CHECK(shared_covered(guest.ledger, key));
+	CHECK_EQ(shared_used(guest.ledger, 0, false), 0);
+	entry_leave(&guest, &exported);
+	CHECK(!shared_covered(guest.ledger, key));
+	CHECK_EQ(shared_used(guest.ledger, 0, false), 8 * MIB);
+	entry_leave(&guest, &imported);
+	CHECK(!shared_known(guest.ledger, key));
+}
+
+int main(void)
+{
+	guest.claimed = fixture_join(fixture_tenant("entry"));
+	guest.ledger = slot_ledger(guest.claimed);
+	CHECK_EQ(object_table_new(&guest.objects), 0);
+	check_keys();
+	check_last_leaves();
+	check_export_goes_first();
+	return 0;
+}

@@ -17,8 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/atomic.h"
 #include "base/now.h"
+#include "base/word.h"
 #include "sim/cuda/engine.h"
 #include "sim/cuda/rows.h"
 #include "sim/cuda/stream.h"
@@ -158,14 +158,14 @@ static void kernel_meet(struct sim_op *op, uint64_t at_ns, uint64_t *ret_ns, boo
 	uint64_t ranks = op->work.launch.arg[1], last_ns;
 
 	if (!op->cursor) {
-		atomic_raise_u64(came_ns, at_ns);
-		op->cursor = atomic_publish_add(count, 1) / ranks * ranks + ranks;
+		word_raise_u64(came_ns, at_ns);
+		op->cursor = word_publish_add(count, 1) / ranks * ranks + ranks;
 	}
 	*ret_ns = MEET_NS;
-	*ret_last = atomic_check(count) >= op->cursor;
+	*ret_last = word_check(count) >= op->cursor;
 	if (!*ret_last)
 		return;
-	last_ns = atomic_peek(came_ns);
+	last_ns = word_read(came_ns);
 	*ret_ns = OTHER_NS + (last_ns > at_ns ? last_ns - at_ns : 0);
 }
 

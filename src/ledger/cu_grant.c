@@ -7,6 +7,7 @@
 
 #include "base/fault.h"
 #include "base/hash.h"
+#include "base/word.h"
 #include "ledger/ledger.h"
 #include "ledger/map.h"
 #include "ledger/slot.h"
@@ -37,10 +38,10 @@ int cu_grant_read(const struct device_time *time, struct cu_grant *ret)
 	uint64_t words[WORDS];
 
 	for (int try = 0; try < TRIES; try++) {
-		uint64_t sum = atomic_acquire(&time->cu_grant_sum);
+		uint64_t sum = word_acquire(&time->cu_grant_sum);
 
 		for (size_t i = 0; i < WORDS; i++)
-			words[i] = atomic_peek(&from[i]);
+			words[i] = word_read(&from[i]);
 		if (sum && sum == cu_grant_sum_of(words)) {
 			memcpy(ret, words, sizeof(*ret));
 			return ret->made_ns ? 0 : -ENODATA;
@@ -55,13 +56,13 @@ void cu_grant_write(struct device_time *time, const struct cu_grant *grant)
 
 	memcpy(words, grant, sizeof(words));
 	/* A reader that sees one of the new words sees that the old sum is gone. */
-	__atomic_store_n(&time->cu_grant_sum, 0, __ATOMIC_SEQ_CST);
+	word_publish(&time->cu_grant_sum, 0);
 	for (size_t i = 0; i < WORDS; i++) {
-		atomic_release(&to[i], words[i]);
+		word_release(&to[i], words[i]);
 		if (i == WORDS / 2)
 			FAULT_POINT(UNITS_TORN);
 	}
-	atomic_release(&time->cu_grant_sum, cu_grant_sum_of(words));
+	word_release(&time->cu_grant_sum, cu_grant_sum_of(words));
 	FAULT_POINT(UNITS_WRITTEN);
 }
 
@@ -70,15 +71,15 @@ void cu_grant_set_queues(struct slot *slot, int device, uint32_t n)
 	struct ledger *ledger = slot->ledger;
 
 	if (map_ready(ledger, device))
-		__atomic_store_n(&ledger->map->info[device][slot->index].queues,
-				 slot->generation << QUEUES_BITS | n, __ATOMIC_SEQ_CST);
+		word_publish(&ledger->map->info[device][slot->index].queues,
+			     slot->generation << QUEUES_BITS | n);
 }
 
 /* A number of an earlier process in that slot carries another generation, and does not count. */
 static bool cu_grant_has_queues(struct ledger *ledger, int device, unsigned int slot)
 {
-	uint64_t word = atomic_check(&ledger->map->info[device][slot].queues);
-	uint64_t state = atomic_acquire(&ledger->map->slots[slot].state);
+	uint64_t word = word_check(&ledger->map->info[device][slot].queues);
+	uint64_t state = word_acquire(&ledger->map->slots[slot].state);
 
 	return word & QUEUES_MASK && (state & 0xff) == SLOT_LIVE &&
 	       word >> QUEUES_BITS == state >> 8;

@@ -3,9 +3,9 @@
 
 #include <stdbool.h>
 
-#include "base/atomic.h"
 #include "base/now.h"
 #include "base/number.h"
+#include "base/word.h"
 #include "ledger/ledger.h"
 #include "ledger/map.h"
 
@@ -31,34 +31,34 @@ struct device_time *device_time_of(struct ledger *ledger, int device)
 void device_time_hold(struct device_time *time, uint64_t since_ns, uint64_t now_ns,
 		      uint64_t until_ns)
 {
-	uint64_t n = atomic_peek(&time->held_n);
+	uint64_t n = word_read(&time->held_n);
 	struct device_time_span *held = &time->held[n % DEVICE_TIME_HELD];
-	uint64_t to = atomic_peek(&held->to_ns);
+	uint64_t to = word_read(&held->to_ns);
 
 	if (to >= since_ns && to <= now_ns + DEVICE_TIME_AHEAD_NS) {
-		atomic_raise_u64(&held->to_ns, until_ns);
+		word_raise_u64(&held->to_ns, until_ns);
 		return;
 	}
 	/* One that ends before it begins is none, if this is as far as it gets. */
 	held = &time->held[(n + 1) % DEVICE_TIME_HELD];
-	atomic_release(&held->to_ns, 0);
-	atomic_release(&held->from_ns, since_ns);
-	atomic_release(&held->to_ns, until_ns);
-	atomic_swap_if_u64(&time->held_n, n, n + 1);
+	word_release(&held->to_ns, 0);
+	word_release(&held->from_ns, since_ns);
+	word_release(&held->to_ns, until_ns);
+	word_swap_if(&time->held_n, n, n + 1);
 }
 
 void device_time_hold_end(struct device_time *time, uint64_t now_ns)
 {
-	uint64_t n = atomic_peek(&time->held_n);
+	uint64_t n = word_read(&time->held_n);
 
-	atomic_release(&time->held[n % DEVICE_TIME_HELD].to_ns, now_ns);
+	word_release(&time->held[n % DEVICE_TIME_HELD].to_ns, now_ns);
 }
 
 static uint64_t device_time_overlap(const struct device_time_span *held, uint64_t from_ns,
 				    uint64_t to_ns)
 {
-	uint64_t to = atomic_acquire(&held->to_ns);
-	uint64_t from = atomic_acquire(&held->from_ns);
+	uint64_t to = word_acquire(&held->to_ns);
+	uint64_t from = word_acquire(&held->from_ns);
 
 	if (to > to_ns + MOMENT_NS)
 		return 0;
@@ -77,7 +77,7 @@ uint64_t device_time_held(const struct device_time *time, uint64_t from_ns, uint
 bool device_time_beside(struct ledger *ledger, int device, uint64_t now_ns)
 {
 	for (int i = 0; ledger_knows(ledger, i); i++) {
-		uint64_t worked = atomic_peek(&ledger->map->device_time[i].worked_ns);
+		uint64_t worked = word_read(&ledger->map->device_time[i].worked_ns);
 
 		if (i != device && worked + NS_PER_S > now_ns && worked < now_ns + ABSURD_NS)
 			return true;
@@ -88,10 +88,10 @@ bool device_time_beside(struct ledger *ledger, int device, uint64_t now_ns)
 int device_time_take_place(struct device_time *time, uint64_t now_ns, uint64_t until_ns)
 {
 	for (int i = 0; i < DEVICE_TIME_PLACES; i++) {
-		uint64_t old = atomic_peek(&time->place_until_ns[i]);
+		uint64_t old = word_read(&time->place_until_ns[i]);
 
 		if ((old <= now_ns || old > now_ns + DEVICE_TIME_AHEAD_NS) &&
-		    atomic_swap_if_u64(&time->place_until_ns[i], old, until_ns))
+		    word_swap_if(&time->place_until_ns[i], old, until_ns))
 			return i;
 	}
 	return -1;
@@ -99,14 +99,13 @@ int device_time_take_place(struct device_time *time, uint64_t now_ns, uint64_t u
 
 void device_time_give_place(struct device_time *time, int place, uint64_t until_ns)
 {
-	atomic_swap_if_u64(&time->place_until_ns[place], until_ns, 0);
+	word_swap_if(&time->place_until_ns[place], until_ns, 0);
 }
 
 void device_time_set_active(struct slot *slot, int device, uint64_t until_ns)
 {
 	if (map_ready(slot->ledger, device))
-		atomic_poke(&slot->ledger->map->info[device][slot->index].active_until_ns,
-			    until_ns);
+		word_write(&slot->ledger->map->info[device][slot->index].active_until_ns, until_ns);
 }
 
 unsigned int device_time_active(struct ledger *ledger, int device, uint64_t now_ns)
@@ -114,7 +113,7 @@ unsigned int device_time_active(struct ledger *ledger, int device, uint64_t now_
 	unsigned int n = 0;
 
 	for (unsigned int i = 0; map_ready(ledger, device) && i < map_slot_high(ledger); i++) {
-		uint64_t until = atomic_peek(&ledger->map->info[device][i].active_until_ns);
+		uint64_t until = word_read(&ledger->map->info[device][i].active_until_ns);
 
 		n += until > now_ns && until < now_ns + ACTIVE_MAX_NS;
 	}
@@ -127,11 +126,11 @@ uint64_t device_time_cover(uint64_t *covered_ns, uint64_t from_ns, uint64_t to_n
 	uint64_t old, from;
 
 	do {
-		old = atomic_peek(covered_ns);
+		old = word_read(covered_ns);
 		from = old > from_ns && old < to_ns + ABSURD_NS ? old : from_ns;
 		if (to_ns <= from)
 			return 0;
-	} while (!atomic_swap_if_u64(covered_ns, old, to_ns));
+	} while (!word_swap_if(covered_ns, old, to_ns));
 	*ret_from_ns = from;
 	return to_ns - from;
 }
@@ -154,21 +153,20 @@ void device_time_add_busy(struct device_time *time, uint64_t now_ns, uint64_t bu
 {
 	uint64_t second = now_ns / NS_PER_S;
 	uint64_t *entry = &time->second[second % DEVICE_TIME_SECONDS];
-	uint64_t old = atomic_peek(entry);
+	uint64_t old = word_read(entry);
 
 	if (!device_time_entry_is(old, second))
-		atomic_swap_if_u64(entry, old,
-				   device_time_entry_of(second, atomic_peek(&time->busy_ns)));
-	__atomic_fetch_add(&time->busy_ns, busy_ns, __ATOMIC_RELAXED);
+		word_swap_if(entry, old, device_time_entry_of(second, word_read(&time->busy_ns)));
+	word_add(&time->busy_ns, busy_ns);
 }
 
 /* Nobody reads the instant to the ns, and a damaged one is put right by the next bill. */
 static void device_time_note_worked(struct device_time *time, uint64_t to_ns)
 {
-	uint64_t old = atomic_peek(&time->worked_ns);
+	uint64_t old = word_read(&time->worked_ns);
 
 	if (old < to_ns || old > to_ns + ABSURD_NS)
-		atomic_poke(&time->worked_ns, to_ns);
+		word_write(&time->worked_ns, to_ns);
 }
 
 uint64_t device_time_bill(struct ledger *ledger, int device, uint64_t from_ns, uint64_t to_ns)
@@ -194,8 +192,7 @@ uint64_t device_time_bill_unmeasured(struct ledger *ledger, int device, uint64_t
 		to_ns = from_ns + DEVICE_TIME_UNMEASURED_NS;
 	busy = device_time_bill(ledger, device, from_ns, to_ns);
 	if (busy)
-		__atomic_fetch_add(&device_time_of(ledger, device)->unmeasured_ns, busy,
-				   __ATOMIC_RELAXED);
+		word_add(&device_time_of(ledger, device)->unmeasured_ns, busy);
 	return busy;
 }
 
@@ -215,9 +212,9 @@ static void device_time_busy_at(const struct device_time *time, uint64_t now_ns,
 {
 	uint64_t second = now_ns / NS_PER_S, us;
 
-	us = atomic_peek(&time->busy_ns) / 1000 & BUSY_MASK;
+	us = word_read(&time->busy_ns) / 1000 & BUSY_MASK;
 	for (unsigned int i = 0; i <= n; i++, second--) {
-		uint64_t entry = atomic_peek(&time->second[second % DEVICE_TIME_SECONDS]);
+		uint64_t entry = word_read(&time->second[second % DEVICE_TIME_SECONDS]);
 
 		if (i <= now_ns / NS_PER_S && device_time_entry_is(entry, second) &&
 		    device_time_is_earlier(entry & BUSY_MASK, us))

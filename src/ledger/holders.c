@@ -5,13 +5,13 @@
 
 bool holders_has(const struct ledger_shared *entry, unsigned int index)
 {
-	return atomic_check(&entry->holders[index / 64]) >> (index % 64) & 1;
+	return word_check(&entry->holders[index / 64]) >> (index % 64) & 1;
 }
 
 bool holders_any(const struct ledger_shared *entry, const uint64_t *alive, int except)
 {
 	for (int w = 0; w < SHARED_HOLDER_WORDS; w++) {
-		uint64_t word = atomic_check(&entry->holders[w]);
+		uint64_t word = word_check(&entry->holders[w]);
 
 		if (alive)
 			word &= alive[w];
@@ -26,14 +26,14 @@ bool holders_any(const struct ledger_shared *entry, const uint64_t *alive, int e
 bool holders_covered(struct ledger *ledger, const struct ledger_shared *entry,
 		     const uint64_t *alive)
 {
-	uint32_t owner = atomic_peek(&entry->owner);
+	uint32_t owner = word_read(&entry->owner);
 
-	if (!(atomic_check(&entry->flags) & SHARED_COVERED) || owner >= LEDGER_SLOTS)
+	if (!(word_check(&entry->flags) & SHARED_COVERED) || owner >= LEDGER_SLOTS)
 		return false;
 	if (alive && !(alive[owner / 64] >> (owner % 64) & 1))
 		return false;
-	return atomic_check(&ledger->map->slots[owner].state) >> 8 ==
-	       atomic_peek(&entry->owner_generation);
+	return word_check(&ledger->map->slots[owner].state) >> 8 ==
+	       word_read(&entry->owner_generation);
 }
 
 uint64_t holders_sum(struct ledger *ledger, int device, const uint64_t *alive)
@@ -46,10 +46,10 @@ uint64_t holders_sum(struct ledger *ledger, int device, const uint64_t *alive)
 		uint64_t bytes;
 
 		if (!holders_any(entry, alive, -1) ||
-		    atomic_peek(&entry->device) != (uint32_t)device ||
+		    word_read(&entry->device) != (uint32_t)device ||
 		    holders_covered(ledger, entry, alive))
 			continue;
-		bytes = atomic_peek(&entry->bytes);
+		bytes = word_read(&entry->bytes);
 		sum = bytes < QUOTA_ABSURD_BYTES ? sat_add_u64(sum, bytes) : UINT64_MAX;
 	}
 	return sum;
@@ -63,6 +63,6 @@ void holders_forget(struct ledger *ledger, unsigned int index)
 		struct ledger_shared *entry = &ledger->map->shared[i];
 
 		if (holders_has(entry, index))
-			atomic_clear_bits(&entry->holders[index / 64], UINT64_C(1) << (index % 64));
+			word_clear_bits(&entry->holders[index / 64], UINT64_C(1) << (index % 64));
 	}
 }

@@ -172,7 +172,7 @@ static int ledger_read_used(struct ledger *ledger)
 		ready |= UINT64_C(1) << d;
 	}
 	if (r == 0)
-		atomic_release(&ledger->ready, ready);
+		word_release(&ledger->ready, ready);
 	return r;
 }
 
@@ -201,14 +201,13 @@ static int ledger_find_device(struct ledger *ledger, uint64_t lo, uint64_t hi, b
 	for (int d = 0; d < LEDGER_DEVICES; d++) {
 		struct ledger_device *dev = &ledger->map->devices[d];
 
-		if (add && !atomic_acquire(&dev->uuid_lo) &&
-		    atomic_swap_if_u64(&dev->uuid_lo, 0, lo))
+		if (add && !word_acquire(&dev->uuid_lo) && word_swap_if(&dev->uuid_lo, 0, lo))
 			FAULT_POINT(DEVICE_HALF_NAMED);
-		if (atomic_acquire(&dev->uuid_lo) != lo)
+		if (word_acquire(&dev->uuid_lo) != lo)
 			continue;
-		if (add && atomic_swap_if_u64(&dev->uuid_hi, 0, hi))
+		if (add && word_swap_if(&dev->uuid_hi, 0, hi))
 			FAULT_POINT(DEVICE_NAMED);
-		if (atomic_acquire(&dev->uuid_hi) == hi)
+		if (word_acquire(&dev->uuid_hi) == hi)
 			return d;
 	}
 	return add ? -ENOSPC : -ENODEV;
@@ -240,7 +239,7 @@ int ledger_device(struct ledger *ledger, const uint8_t uuid[16], uint64_t total_
 			return r;
 	}
 	if (total_bytes)
-		atomic_poke(&ledger->map->devices[d].total_bytes, total_bytes);
+		word_write(&ledger->map->devices[d].total_bytes, total_bytes);
 	return d;
 }
 
@@ -253,8 +252,8 @@ static struct ledger_device *ledger_entry(struct ledger *ledger, int device,
 	if ((unsigned int)device >= LEDGER_DEVICES)
 		return NULL;
 	dev = &ledger->map->devices[device];
-	ret_uuid[0] = atomic_acquire(&dev->uuid_lo);
-	ret_uuid[1] = atomic_acquire(&dev->uuid_hi);
+	ret_uuid[0] = word_acquire(&dev->uuid_lo);
+	ret_uuid[1] = word_acquire(&dev->uuid_hi);
 	return ret_uuid[0] && ret_uuid[1] ? dev : NULL;
 }
 
@@ -275,9 +274,9 @@ int ledger_device_info(struct ledger *ledger, int device, struct ledger_device_i
 	if (!dev)
 		return -ENODEV;
 	memcpy(info.uuid, uuid, sizeof(info.uuid));
-	info.total_bytes = atomic_peek(&dev->total_bytes);
-	info.context_bytes = atomic_peek(&dev->context_bytes);
-	info.refusals = atomic_peek(&dev->refusals);
+	info.total_bytes = word_read(&dev->total_bytes);
+	info.context_bytes = word_read(&dev->context_bytes);
+	info.refusals = word_read(&dev->refusals);
 	*ret = info;
 	return 0;
 }
@@ -285,5 +284,5 @@ int ledger_device_info(struct ledger *ledger, int device, struct ledger_device_i
 void ledger_learn_context(struct ledger *ledger, int device, uint64_t bytes)
 {
 	if ((unsigned int)device < LEDGER_DEVICES && bytes < QUOTA_ABSURD_BYTES)
-		atomic_raise_u64(&ledger->map->devices[device].context_bytes, bytes);
+		word_raise_u64(&ledger->map->devices[device].context_bytes, bytes);
 }

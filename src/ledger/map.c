@@ -38,7 +38,7 @@ int map_allocate_rows(struct ledger *ledger, int fd, int device)
 		if (r < 0)
 			return r;
 	}
-	atomic_set_bits(&ledger->ready, UINT64_C(1) << device);
+	word_set_bits(&ledger->ready, UINT64_C(1) << device);
 	return 0;
 }
 

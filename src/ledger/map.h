@@ -10,8 +10,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "base/atomic.h"
 #include "base/number.h"
+#include "base/word.h"
 #include "ledger/layout.h"
 
 #define LEDGER_FILE "ledger" /* in the tenant's directory */
@@ -49,7 +49,7 @@ int map_file(struct ledger *ledger, int fd);
 static inline bool map_ready(const struct ledger *ledger, int device)
 {
 	return (unsigned int)device < LEDGER_DEVICES &&
-	       (atomic_acquire(&ledger->ready) >> device & 1);
+	       (word_acquire(&ledger->ready) >> device & 1);
 }
 
 /*
@@ -64,20 +64,20 @@ int map_allocate_rows(struct ledger *ledger, int fd, int device);
 /* The process's own slot; -1: not claimed, while another of its threads may be about to. */
 static inline int map_own_slot(const struct ledger *ledger)
 {
-	return atomic_peek(&ledger->slot.index);
+	return word_read(&ledger->slot.index);
 }
 
 /* Both marks, as far as this library's tables go. */
 static inline unsigned int map_slot_high(const struct ledger *ledger)
 {
-	uint32_t high = atomic_check(&ledger->map->header.slot_high);
+	uint32_t high = word_check(&ledger->map->header.slot_high);
 
 	return min_u64(high, LEDGER_SLOTS);
 }
 
 static inline unsigned int map_shared_high(const struct ledger *ledger)
 {
-	uint32_t high = atomic_check(&ledger->map->header.shared_high);
+	uint32_t high = word_check(&ledger->map->header.shared_high);
 
 	return min_u64(high, LEDGER_SHARED);
 }

@@ -6,7 +6,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/atomic.h"
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/fault.h"
@@ -14,6 +13,7 @@
 #include "base/futex.h"
 #include "base/hash.h"
 #include "base/parse.h"
+#include "base/word.h"
 #include "ledger/policy.h"
 #include "ledger/policy_file.h"
 #include "ledger/shared_file.h"
@@ -128,7 +128,7 @@ static void policy_copy_in(struct policy *to, const struct policy *from)
 	uint64_t word;
 
 	for (size_t i = 0; i < sizeof(*to); i += sizeof(word)) {
-		word = atomic_acquire((const uint64_t *)((const char *)from + i));
+		word = word_acquire((const uint64_t *)((const char *)from + i));
 		memcpy((char *)to + i, &word, sizeof(word));
 	}
 }
@@ -139,7 +139,7 @@ static void policy_copy_out(struct policy *to, const struct policy *from, size_t
 
 	for (size_t i = begin; i < end; i += sizeof(word)) {
 		memcpy(&word, (const char *)from + i, sizeof(word));
-		atomic_release((uint64_t *)((char *)to + i), word);
+		word_release((uint64_t *)((char *)to + i), word);
 	}
 }
 
@@ -148,10 +148,10 @@ static int policy_read_file(const struct policy_file *file, struct policy *ret)
 	struct policy policy;
 
 	for (int i = 0; i < READ_TRIES; i++) {
-		uint64_t generation = atomic_acquire(&file->generation);
+		uint64_t generation = word_acquire(&file->generation);
 		const struct policy_copy *copy = &file->copy[generation & 1];
-		uint64_t own = atomic_acquire(&copy->generation);
-		uint64_t sum = atomic_acquire(&copy->checksum);
+		uint64_t own = word_acquire(&copy->generation);
+		uint64_t sum = word_acquire(&copy->checksum);
 
 		policy_copy_in(&policy, &copy->policy);
 		if (own == generation && sum == policy_checksum(generation, &policy)) {
@@ -160,7 +160,7 @@ static int policy_read_file(const struct policy_file *file, struct policy *ret)
 			*ret = policy;
 			return 0;
 		}
-		if (atomic_acquire(&file->generation) == generation)
+		if (word_acquire(&file->generation) == generation)
 			return -EBADMSG;
 	}
 	return -EAGAIN;
@@ -225,7 +225,7 @@ int policy_load(const char *dir, struct policy *ret)
 
 uint64_t policy_generation(const struct policy_map *map)
 {
-	return atomic_acquire(&map->file->generation);
+	return word_acquire(&map->file->generation);
 }
 
 /* The word is what changes with every update; the gate may stay what it is. */
@@ -265,19 +265,19 @@ static int policy_open_locked(const char *dir, struct policy_file **ret_file, in
  */
 static void policy_flip(struct policy_file *file, const struct policy *policy)
 {
-	uint64_t generation = atomic_peek(&file->generation) + 1;
+	uint64_t generation = word_read(&file->generation) + 1;
 	struct policy_copy *copy = &file->copy[generation & 1];
 	size_t half = sizeof(*policy) / 2;
 
 	/* A reader that still copies this one must find that it is neither old nor new. */
-	atomic_poke(&copy->generation, 0);
+	word_write(&copy->generation, 0);
 	policy_copy_out(&copy->policy, policy, 0, half);
 	FAULT_POINT(POLICY_HALF_WRITTEN);
 	policy_copy_out(&copy->policy, policy, half, sizeof(*policy));
-	atomic_release(&copy->checksum, policy_checksum(generation, policy));
-	atomic_release(&copy->generation, generation);
+	word_release(&copy->checksum, policy_checksum(generation, policy));
+	word_release(&copy->generation, generation);
 	FAULT_POINT(POLICY_WRITTEN);
-	atomic_release(&file->generation, generation);
+	word_release(&file->generation, generation);
 	FAULT_POINT(POLICY_FLIPPED);
 }
 
@@ -301,10 +301,10 @@ int policy_update(const char *dir, int (*edit)(struct policy *policy, void *arg)
 	if (r < 0)
 		return r;
 	/* Killed in between, the gate is one that looks at a policy which has nothing to say. */
-	atomic_set_bits(&file->gate, policy_metered(&policy));
+	word_set_bits(&file->gate, policy_metered(&policy));
 	policy_flip(file, &policy);
 	if (!policy_metered(&policy))
-		atomic_clear_bits(&file->gate, (uint32_t)POLICY_GATE_METERED);
+		word_clear_bits(&file->gate, (uint32_t)POLICY_GATE_METERED);
 	futex_wake_all(&file->gate);
 	futex_wake_all(&file->generation);
 	/* The mapping holds the description, too: do not leave the lock to its end. */
@@ -322,9 +322,9 @@ int policy_set_closed(const char *dir, bool closed)
 	if (r < 0)
 		return r;
 	if (closed)
-		atomic_set_bits(&file->gate, (uint32_t)POLICY_GATE_CLOSED);
+		word_set_bits(&file->gate, (uint32_t)POLICY_GATE_CLOSED);
 	else
-		atomic_clear_bits(&file->gate, (uint32_t)POLICY_GATE_CLOSED);
+		word_clear_bits(&file->gate, (uint32_t)POLICY_GATE_CLOSED);
 	shared_file_unlock(fd, LOCK_WRITER, 1);
 	futex_wake_all(&file->gate);
 	return 0;

@@ -46,11 +46,11 @@ static bool quota_device_ok(struct slot *slot, int device)
  */
 static inline void quota_add_row(struct sum *sum, const struct ledger_row *row)
 {
-	uint64_t pending = atomic_check(&row->pending);
+	uint64_t pending = word_check(&row->pending);
 	uint64_t total = pending, any = pending;
 
 	for (int c = 0; c < CAT_N; c++) {
-		uint64_t bytes = atomic_check(&row->used[c]);
+		uint64_t bytes = word_check(&row->used[c]);
 
 		total += bytes;
 		any |= bytes;
@@ -99,14 +99,14 @@ int quota_reserve_sum(struct slot *slot, int device, uint64_t bytes, uint64_t li
 	if (bytes > limit || bytes > QUOTA_RESERVE_MAX)
 		return -EDQUOT;
 	pending = &quota_row_of(slot, device)->pending;
-	atomic_publish_add(pending, bytes);
+	word_publish_add(pending, bytes);
 	FAULT_POINT(RESERVE_PUBLISHED);
 	*ret_used = quota_sum_all(slot->ledger, device).total;
 	if (*ret_used <= limit) {
 		FAULT_POINT(RESERVE_ADMITTED);
 		return 0;
 	}
-	atomic_sub_floor(pending, bytes);
+	word_sub_floor(pending, bytes);
 	FAULT_POINT(RESERVE_RETRACTED);
 	return -EDQUOT;
 }
@@ -129,7 +129,7 @@ int quota_settle(struct slot *slot, int device, uint64_t bytes, uint64_t limit)
 	unsigned int us = SETTLE_NAP_MIN_US;
 
 	limit = quota_sane_limit(limit);
-	atomic_publish_add(pending, bytes);
+	word_publish_add(pending, bytes);
 	FAULT_POINT(SLOW_PUBLISHED);
 	for (int round = 0;; round++) {
 		struct sum sum = quota_sum_all(slot->ledger, device);
@@ -141,7 +141,7 @@ int quota_settle(struct slot *slot, int device, uint64_t bytes, uint64_t limit)
 			break;
 		shared_file_nap(&us, SETTLE_NAP_MAX_US);
 	}
-	atomic_sub_floor(pending, bytes);
+	word_sub_floor(pending, bytes);
 	return -EDQUOT;
 }
 
@@ -176,9 +176,9 @@ void quota_commit(struct slot *slot, int device, uint64_t reserved, enum categor
 	if (!quota_device_ok(slot, device) || (unsigned int)category >= CAT_N)
 		return;
 	row = quota_row_of(slot, device);
-	atomic_publish_add(&row->used[category], actual);
+	word_publish_add(&row->used[category], actual);
 	FAULT_POINT(COMMIT_ADDED);
-	atomic_sub_floor(&row->pending, reserved);
+	word_sub_floor(&row->pending, reserved);
 	FAULT_POINT(COMMIT_DONE);
 }
 
@@ -186,7 +186,7 @@ void quota_cancel(struct slot *slot, int device, uint64_t reserved)
 {
 	if (!quota_device_ok(slot, device))
 		return;
-	atomic_sub_floor(&quota_row_of(slot, device)->pending, reserved);
+	word_sub_floor(&quota_row_of(slot, device)->pending, reserved);
 	FAULT_POINT(CANCELLED);
 }
 
@@ -194,32 +194,32 @@ void quota_release(struct slot *slot, int device, enum category category, uint64
 {
 	if (!quota_device_ok(slot, device) || (unsigned int)category >= CAT_N)
 		return;
-	atomic_sub_floor(&quota_row_of(slot, device)->used[category], bytes);
+	word_sub_floor(&quota_row_of(slot, device)->used[category], bytes);
 	FAULT_POINT(RELEASED);
 }
 
 void quota_charge(struct slot *slot, int device, enum category category, uint64_t bytes)
 {
 	if (quota_device_ok(slot, device) && (unsigned int)category < CAT_N)
-		atomic_publish_add(&quota_row_of(slot, device)->used[category], bytes);
+		word_publish_add(&quota_row_of(slot, device)->used[category], bytes);
 }
 
 void quota_set(struct slot *slot, int device, enum category category, uint64_t bytes)
 {
 	if (quota_device_ok(slot, device) && (unsigned int)category < CAT_N)
-		atomic_release(&quota_row_of(slot, device)->used[category], bytes);
+		word_release(&quota_row_of(slot, device)->used[category], bytes);
 }
 
 void quota_publish(struct slot *slot, int device, uint64_t bytes)
 {
 	if (quota_device_ok(slot, device))
-		atomic_publish_add(&quota_row_of(slot, device)->pending, bytes);
+		word_publish_add(&quota_row_of(slot, device)->pending, bytes);
 }
 
 void quota_count_refusal(struct slot *slot, int device)
 {
 	if (quota_device_ok(slot, device))
-		atomic_publish_add(&slot->ledger->map->devices[device].refusals, 1);
+		word_publish_add(&slot->ledger->map->devices[device].refusals, 1);
 }
 
 void quota_set_driver(struct slot *slot, int device, uint64_t bytes, uint64_t now_ns)
@@ -229,20 +229,20 @@ void quota_set_driver(struct slot *slot, int device, uint64_t bytes, uint64_t no
 	if (!quota_device_ok(slot, device))
 		return;
 	info = &slot->ledger->map->info[device][slot->index];
-	atomic_poke(&info->driver_bytes, bytes);
-	atomic_release(&info->driver_ns, now_ns);
+	word_write(&info->driver_bytes, bytes);
+	word_release(&info->driver_ns, now_ns);
 }
 
 void quota_host_add(struct slot *slot, int device, uint64_t bytes)
 {
 	if (quota_device_ok(slot, device))
-		atomic_publish_add(&slot->ledger->map->info[device][slot->index].host_bytes, bytes);
+		word_publish_add(&slot->ledger->map->info[device][slot->index].host_bytes, bytes);
 }
 
 void quota_host_sub(struct slot *slot, int device, uint64_t bytes)
 {
 	if (quota_device_ok(slot, device))
-		atomic_sub_floor(&slot->ledger->map->info[device][slot->index].host_bytes, bytes);
+		word_sub_floor(&slot->ledger->map->info[device][slot->index].host_bytes, bytes);
 }
 
 uint64_t quota_used(struct ledger *ledger, int device)
@@ -298,12 +298,12 @@ int quota_process(struct ledger *ledger, int slot_index, int device, struct quot
 		return -EINVAL;
 	row = &ledger->map->rows[device][slot_index];
 	info = &ledger->map->info[device][slot_index];
-	copy.pending = atomic_check(&row->pending);
+	copy.pending = word_check(&row->pending);
 	for (int c = 0; c < CAT_N; c++)
-		copy.used[c] = atomic_check(&row->used[c]);
-	copy.driver_ns = atomic_acquire(&info->driver_ns);
-	copy.driver_bytes = atomic_peek(&info->driver_bytes);
-	copy.host_bytes = atomic_peek(&info->host_bytes);
+		copy.used[c] = word_check(&row->used[c]);
+	copy.driver_ns = word_acquire(&info->driver_ns);
+	copy.driver_bytes = word_read(&info->driver_bytes);
+	copy.host_bytes = word_read(&info->host_bytes);
 	*ret = copy;
 	return 0;
 }

@@ -33,10 +33,10 @@ static uint64_t shared_sum_held(struct ledger *ledger, int slot_index, int devic
 		const struct ledger_shared *entry = &ledger->map->shared[i];
 
 		if (holders_has(entry, (unsigned int)slot_index) &&
-		    atomic_peek(&entry->device) == (uint32_t)device &&
-		    (carried || atomic_peek(&entry->owner) != (uint32_t)slot_index ||
+		    word_read(&entry->device) == (uint32_t)device &&
+		    (carried || word_read(&entry->owner) != (uint32_t)slot_index ||
 		     !holders_covered(ledger, entry, NULL)))
-			sum = sat_add_u64(sum, atomic_peek(&entry->bytes));
+			sum = sat_add_u64(sum, word_read(&entry->bytes));
 	}
 	return sum;
 }
@@ -58,8 +58,8 @@ static struct ledger_shared *shared_find(struct ledger *ledger, struct shared_ke
 	for (unsigned int i = 0; i < high; i++) {
 		struct ledger_shared *entry = &ledger->map->shared[i];
 
-		if (atomic_peek(&entry->key[0]) == key.word[0] &&
-		    atomic_peek(&entry->key[1]) == key.word[1] && holders_any(entry, NULL, -1))
+		if (word_read(&entry->key[0]) == key.word[0] &&
+		    word_read(&entry->key[1]) == key.word[1] && holders_any(entry, NULL, -1))
 			return entry;
 	}
 	return NULL;
@@ -76,9 +76,9 @@ static struct ledger_shared *shared_find_free(struct ledger *ledger)
 			continue;
 		/* Nobody was ever here: holders above the mark are forged, and not to count. */
 		for (int w = 0; i >= high && w < SHARED_HOLDER_WORDS; w++)
-			atomic_poke(&entry->holders[w], 0);
+			word_write(&entry->holders[w], 0);
 		/* Before the entry counts: who scans later must come as far as this. */
-		atomic_raise_u32(&ledger->map->header.shared_high, i + 1);
+		word_raise_u32(&ledger->map->header.shared_high, i + 1);
 		return entry;
 	}
 	return NULL;
@@ -88,7 +88,7 @@ static void shared_hold(struct slot *slot, struct ledger_shared *entry)
 {
 	unsigned int index = (unsigned int)slot->index;
 
-	atomic_set_bits(&entry->holders[index / 64], UINT64_C(1) << (index % 64));
+	word_set_bits(&entry->holders[index / 64], UINT64_C(1) << (index % 64));
 	FAULT_POINT(SHARED_HELD);
 }
 
@@ -96,7 +96,7 @@ static void shared_let_go(struct slot *slot, struct ledger_shared *entry)
 {
 	unsigned int index = (unsigned int)slot->index;
 
-	atomic_clear_bits(&entry->holders[index / 64], UINT64_C(1) << (index % 64));
+	word_clear_bits(&entry->holders[index / 64], UINT64_C(1) << (index % 64));
 }
 
 static int shared_add_new(struct slot *slot, struct shared_key key, int device, uint64_t bytes,
@@ -107,14 +107,14 @@ static int shared_add_new(struct slot *slot, struct shared_key key, int device, 
 	if (!entry)
 		return -ENOSPC;
 	/* Nobody holds it, so nobody looks at it: plain order is enough until the bit is set. */
-	atomic_poke(&entry->key[0], key.word[0]);
-	atomic_poke(&entry->key[1], key.word[1]);
-	atomic_poke(&entry->bytes, bytes);
-	atomic_poke(&entry->device, (uint32_t)device);
-	atomic_poke(&entry->category, (uint32_t)category);
-	atomic_poke(&entry->flags, flags & SHARED_COVERED);
-	atomic_poke(&entry->owner, (uint32_t)slot->index);
-	atomic_poke(&entry->owner_generation, slot->generation);
+	word_write(&entry->key[0], key.word[0]);
+	word_write(&entry->key[1], key.word[1]);
+	word_write(&entry->bytes, bytes);
+	word_write(&entry->device, (uint32_t)device);
+	word_write(&entry->category, (uint32_t)category);
+	word_write(&entry->flags, flags & SHARED_COVERED);
+	word_write(&entry->owner, (uint32_t)slot->index);
+	word_write(&entry->owner_generation, slot->generation);
 	FAULT_POINT(SHARED_FILLED);
 	shared_hold(slot, entry);
 	return 0;
@@ -171,9 +171,9 @@ int shared_add(struct slot *slot, struct shared_key key, int device, uint64_t by
 
 static void shared_uncover_entry(struct slot *slot, struct ledger_shared *entry)
 {
-	if (atomic_peek(&entry->owner) == (uint32_t)slot->index &&
-	    atomic_peek(&entry->owner_generation) == slot->generation)
-		atomic_clear_bits(&entry->flags, (uint32_t)SHARED_COVERED);
+	if (word_read(&entry->owner) == (uint32_t)slot->index &&
+	    word_read(&entry->owner_generation) == slot->generation)
+		word_clear_bits(&entry->flags, (uint32_t)SHARED_COVERED);
 }
 
 void shared_uncover(struct slot *slot, struct shared_key key)
@@ -205,8 +205,8 @@ int shared_drop(struct slot *slot, struct shared_key key)
 		struct ledger_shared *entry = &ledger->map->shared[i];
 
 		if (!holders_has(entry, (unsigned int)slot->index) ||
-		    atomic_peek(&entry->key[0]) != key.word[0] ||
-		    atomic_peek(&entry->key[1]) != key.word[1])
+		    word_read(&entry->key[0]) != key.word[0] ||
+		    word_read(&entry->key[1]) != key.word[1])
 			continue;
 		shared_uncover_entry(slot, entry);
 		FAULT_POINT(SHARED_UNCOVERED);

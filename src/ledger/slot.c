@@ -10,6 +10,7 @@
 #include "base/fault.h"
 #include "base/fd.h"
 #include "base/now.h"
+#include "base/word.h"
 #include "ledger/holders.h"
 #include "ledger/pidns.h"
 #include "ledger/shared_file.h"
@@ -27,10 +28,10 @@ static uint64_t slot_state_generation(uint64_t state)
 
 static bool slot_row_is_zero(const struct ledger_row *row)
 {
-	uint64_t any = atomic_peek(&row->pending);
+	uint64_t any = word_read(&row->pending);
 
 	for (int c = 0; c < CAT_N; c++)
-		any |= atomic_peek(&row->used[c]);
+		any |= word_read(&row->used[c]);
 	return !any;
 }
 
@@ -42,12 +43,12 @@ static void slot_clear_rows(struct ledger *ledger, unsigned int index)
 
 		if (!map_ready(ledger, d))
 			continue;
-		atomic_poke(&row->pending, 0);
+		word_write(&row->pending, 0);
 		for (int c = 0; c < CAT_N; c++)
-			atomic_poke(&row->used[c], 0);
-		atomic_poke(&info->driver_bytes, 0);
-		atomic_poke(&info->driver_ns, 0);
-		atomic_poke(&info->host_bytes, 0);
+			word_write(&row->used[c], 0);
+		word_write(&info->driver_bytes, 0);
+		word_write(&info->driver_ns, 0);
+		word_write(&info->host_bytes, 0);
 	}
 }
 
@@ -59,22 +60,21 @@ static void slot_clear_rows(struct ledger *ledger, unsigned int index)
 void slot_scrub(struct ledger *ledger, unsigned int index)
 {
 	struct ledger_slot *slot = &ledger->map->slots[index];
-	uint64_t generation = slot_state_generation(atomic_peek(&slot->state)) + 1;
+	uint64_t generation = slot_state_generation(word_read(&slot->state)) + 1;
 
-	__atomic_store_n(&slot->state, slot_make_state(generation, SLOT_SCRUBBING),
-			 __ATOMIC_SEQ_CST);
+	word_publish(&slot->state, slot_make_state(generation, SLOT_SCRUBBING));
 	FAULT_POINT(SLOT_BUMPED);
 	slot_clear_rows(ledger, index);
 	FAULT_POINT(SLOT_ROWS_CLEARED);
 	holders_forget(ledger, index);
-	atomic_release(&slot->state, slot_make_state(generation, SLOT_FREE));
+	word_release(&slot->state, slot_make_state(generation, SLOT_FREE));
 	FAULT_POINT(SLOT_SCRUBBED);
 }
 
 /* A free slot with bytes in it was forged; it is cleared like a dead one. */
 static bool slot_needs_scrub(struct ledger *ledger, unsigned int index)
 {
-	if ((atomic_acquire(&ledger->map->slots[index].state) & 0xff) != SLOT_FREE)
+	if ((word_acquire(&ledger->map->slots[index].state) & 0xff) != SLOT_FREE)
 		return true;
 	for (int d = 0; d < LEDGER_DEVICES; d++)
 		if (map_ready(ledger, d) && !slot_row_is_zero(&ledger->map->rows[d][index]))
@@ -92,7 +92,7 @@ static int slot_allocate_known_rows(struct ledger *ledger, int fd)
 	for (int d = 0; d < LEDGER_DEVICES; d++) {
 		int r;
 
-		if (!atomic_acquire(&ledger->map->devices[d].uuid_hi))
+		if (!word_acquire(&ledger->map->devices[d].uuid_hi))
 			continue;
 		r = map_allocate_rows(ledger, fd, d);
 		if (r < 0 && r != -ENOSPC && r != -EDQUOT)
@@ -148,7 +148,7 @@ static void slot_write_words(struct ledger_slot *slot, const struct ledger_slot 
 	const uint64_t *word = (const uint64_t *)from;
 
 	for (size_t i = FIRST_WORD; i < END_WORD; i++)
-		atomic_release((uint64_t *)slot + i, word[i]);
+		word_release((uint64_t *)slot + i, word[i]);
 }
 
 static void slot_read_words(struct ledger_slot *to, const struct ledger_slot *slot)
@@ -156,7 +156,7 @@ static void slot_read_words(struct ledger_slot *to, const struct ledger_slot *sl
 	uint64_t *word = (uint64_t *)to;
 
 	for (size_t i = FIRST_WORD; i < END_WORD; i++)
-		word[i] = atomic_acquire((const uint64_t *)slot + i);
+		word[i] = word_acquire((const uint64_t *)slot + i);
 }
 
 static void slot_describe(struct ledger_slot *slot)
@@ -203,7 +203,7 @@ static int slot_take_over(struct ledger *ledger, int fd, unsigned int index)
 	if (r < 0)
 		return r;
 	/* Before anything is published in the slot: who scans later must come as far as this. */
-	atomic_raise_u32(&ledger->map->header.slot_high, index + 1);
+	word_raise_u32(&ledger->map->header.slot_high, index + 1);
 	slot_scrub(ledger, index);
 	return 0;
 }
@@ -232,14 +232,14 @@ int slot_claim(struct ledger *ledger, struct slot **ret)
 		return r;
 	}
 	shared = &ledger->map->slots[index];
-	generation = slot_state_generation(atomic_peek(&shared->state));
-	atomic_release(&shared->state, slot_make_state(generation, SLOT_SCRUBBING));
+	generation = slot_state_generation(word_read(&shared->state));
+	word_release(&shared->state, slot_make_state(generation, SLOT_SCRUBBING));
 	slot_describe(shared);
 	FAULT_POINT(SLOT_DESCRIBED);
-	atomic_release(&shared->state, slot_make_state(generation, SLOT_LIVE));
+	word_release(&shared->state, slot_make_state(generation, SLOT_LIVE));
 	FAULT_POINT(SLOT_CLAIMED);
 	ledger->slot.generation = generation;
-	atomic_poke(&ledger->slot.index, index);
+	word_write(&ledger->slot.index, index);
 	*ret = &ledger->slot;
 	return 0;
 }
@@ -248,7 +248,7 @@ int slot_claim(struct ledger *ledger, struct slot **ret)
 void slot_done(struct slot *slot)
 {
 	slot_scrub(slot->ledger, (unsigned int)slot->index);
-	atomic_poke(&slot->index, -1);
+	word_write(&slot->index, -1);
 }
 
 struct ledger *slot_ledger(const struct slot *slot)
@@ -317,11 +317,11 @@ int slot_info(struct ledger *ledger, int index, struct slot_info *ret)
 	if ((unsigned int)index >= LEDGER_SLOTS)
 		return -ENOENT;
 	slot = &ledger->map->slots[index];
-	state = atomic_acquire(&slot->state);
+	state = word_acquire(&slot->state);
 	if ((state & 0xff) != SLOT_LIVE)
 		return -ENOENT;
 	slot_read_words(&copy, slot);
-	if (atomic_peek(&slot->state) != state)
+	if (word_read(&slot->state) != state)
 		return -ENOENT;
 	info.generation = slot_state_generation(state);
 	info.pid = copy.pid;

@@ -4,10 +4,10 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/atomic.h"
 #include "base/cleanup.h"
 #include "base/now.h"
 #include "base/number.h"
+#include "base/word.h"
 #include "ledger/cu_grant.h"
 #include "ledger/device_time.h"
 #include "ledger/layout.h"
@@ -104,7 +104,7 @@ static int64_t snapshot_debt_of(const struct policy *policy, const struct device
 	if (policy->compute != POLICY_COMPUTE_CAP || policy->mode == POLICY_MODE_SPACE ||
 	    share == 1000)
 		return 0;
-	return controller->debt_ns(atomic_peek(&time->hot), &params, now_ns);
+	return controller->debt_ns(word_read(&time->hot), &params, now_ns);
 }
 
 /* Of an AMD GPU: what was made for all tenants that have queues there. */
@@ -138,14 +138,14 @@ static void snapshot_read_compute(const struct policy *policy, const struct turn
 	ret->achieved_1s_bp = device_time_achieved(time, now, 1);
 	ret->achieved_60s_bp = device_time_achieved(time, now, SNAPSHOT_SECONDS);
 	device_time_history(time, now, SNAPSHOT_SECONDS, ret->history_bp);
-	ret->busy_ns = atomic_peek(&time->busy_ns);
-	ret->launches = atomic_peek(&time->launches);
-	ret->graph_launches = atomic_peek(&time->graph_launches);
-	ret->throttled_ns = atomic_peek(&time->throttled_ns);
-	ret->throttles = atomic_peek(&time->throttles);
-	ret->longest_ns = atomic_peek(&time->longest_ns);
-	ret->unmeasured_ns = atomic_peek(&time->unmeasured_ns);
-	ret->host_copy_bytes = atomic_peek(&time->host_copy_bytes);
+	ret->busy_ns = word_read(&time->busy_ns);
+	ret->launches = word_read(&time->launches);
+	ret->graph_launches = word_read(&time->graph_launches);
+	ret->throttled_ns = word_read(&time->throttled_ns);
+	ret->throttles = word_read(&time->throttles);
+	ret->longest_ns = word_read(&time->longest_ns);
+	ret->unmeasured_ns = word_read(&time->unmeasured_ns);
+	ret->host_copy_bytes = word_read(&time->host_copy_bytes);
 	ret->debt_ns = snapshot_debt_of(policy, time, share, now);
 	if (policy->compute != POLICY_COMPUTE_OFF)
 		snapshot_read_units(ledger, time, dev->index, ret);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ledger/timeline.h"
 
-#include "base/atomic.h"
+#include "base/word.h"
 
 #define BITS_MASK ((UINT64_C(1) << TIMELINE_BITS) - 1)
 /* No work lasts so long: an instant is damaged, and so many words are not walked. */
@@ -20,14 +20,14 @@ static uint64_t timeline_set_bits(struct timeline *timeline, uint64_t number, ui
 	uint64_t turn = number / TIMELINE_WORDS & 0xffff, old, now;
 
 	do {
-		old = atomic_peek(word);
+		old = word_read(word);
 		now = bits;
 		if (old >> TIMELINE_BITS == turn)
 			now |= old & BITS_MASK;
 		else if ((((old >> TIMELINE_BITS) - turn) & 0xffff) == 1)
 			return (uint64_t)__builtin_popcountll(bits); /* written over since */
 		now |= turn << TIMELINE_BITS;
-	} while (now != old && !atomic_swap_if_u64(word, old, now));
+	} while (now != old && !word_swap_if(word, old, now));
 	if (old >> TIMELINE_BITS != turn)
 		old = 0;
 	return (uint64_t)__builtin_popcountll(bits & ~old);

@@ -6,10 +6,10 @@
 #include <stddef.h>
 #include <sys/mman.h>
 
-#include "base/atomic.h"
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/fd.h"
+#include "base/word.h"
 #include "ledger/policy_file.h"
 #include "ledger/shared_file.h"
 
@@ -20,7 +20,7 @@ const struct turn *turn_of(const struct policy_map *map)
 
 bool turn_silent(const struct turn *turn, uint64_t now_ns, uint64_t for_ns)
 {
-	uint64_t beat_ns = atomic_acquire(&turn->beat_ns);
+	uint64_t beat_ns = word_acquire(&turn->beat_ns);
 
 	return beat_ns > now_ns ? beat_ns - now_ns > for_ns : now_ns - beat_ns > for_ns;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sched/cost.h"
 
-#include "base/atomic.h"
+#include "base/word.h"
 
 /*
  * A key has its place among WAYS, so that two that a program uses in turns do not drive each other
@@ -23,7 +23,7 @@ static int cost_find(const struct costs *costs, uint64_t key)
 	unsigned int first = cost_hash(key) & ~(WAYS - 1u);
 
 	for (unsigned int i = first; i < first + WAYS; i++)
-		if (atomic_peek(&costs->entry[i].key) == key)
+		if (word_read(&costs->entry[i].key) == key)
 			return (int)i;
 	return -1;
 }
@@ -54,7 +54,7 @@ uint64_t cost_expect(const struct costs *costs, uint64_t key)
 {
 	int i = cost_find(costs, key);
 
-	return i < 0 ? 0 : atomic_peek(&costs->entry[i].ns);
+	return i < 0 ? 0 : word_read(&costs->entry[i].ns);
 }
 
 /* Until what is measured is known others may be launched: they are not measured, too. */
@@ -67,9 +67,9 @@ uint64_t cost_use(struct costs *costs, uint64_t key, bool *ret_alone)
 	if (i < 0)
 		return 0;
 	cost = &costs->entry[i];
-	*ret_alone = atomic_peek(&cost->uses) >= STALE_USES;
-	atomic_poke(&cost->uses, *ret_alone ? 0 : cost->uses + 1);
-	return atomic_peek(&cost->ns);
+	*ret_alone = word_read(&cost->uses) >= STALE_USES;
+	word_write(&cost->uses, *ret_alone ? 0 : cost->uses + 1);
+	return word_read(&cost->ns);
 }
 
 void cost_learn(struct costs *costs, uint64_t key, uint32_t n, uint64_t took_ns, bool waits)
@@ -80,13 +80,13 @@ void cost_learn(struct costs *costs, uint64_t key, uint32_t n, uint64_t took_ns,
 	if (!n)
 		return;
 	each = each ? each : 1; /* by two clocks the briefest may take no time at all */
-	atomic_poke(&costs->mean_ns, costs->mean_ns - costs->mean_ns / 8 + each / 8 + 1);
+	word_write(&costs->mean_ns, costs->mean_ns - costs->mean_ns / 8 + each / 8 + 1);
 	if (!key)
 		return;
 	cost = cost_place(costs, key);
-	atomic_poke(&cost->ns, cost->key == key ? cost_follow(cost->ns, each, waits) : each);
-	atomic_poke(&cost->uses, 0);
-	atomic_poke(&cost->key, key);
+	word_write(&cost->ns, cost->key == key ? cost_follow(cost->ns, each, waits) : each);
+	word_write(&cost->uses, 0);
+	word_write(&cost->key, key);
 }
 
 void cost_bound(struct costs *costs, uint64_t key, uint64_t most_ns)
@@ -94,5 +94,5 @@ void cost_bound(struct costs *costs, uint64_t key, uint64_t most_ns)
 	int i = cost_find(costs, key);
 
 	if (i >= 0 && costs->entry[i].ns > most_ns)
-		atomic_poke(&costs->entry[i].ns, most_ns ? most_ns : 1);
+		word_write(&costs->entry[i].ns, most_ns ? most_ns : 1);
 }

@@ -19,8 +19,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/atomic.h"
 #include "base/now.h"
+#include "base/word.h"
 #include "tools/record.h"
 #include "tools/run.h"
 
@@ -169,7 +169,7 @@ static void main_begin(const struct load_options *o, struct load_shared *shared,
 /* false when one ended before it was ready. */
 static bool main_all_ready(const struct load_options *o, struct load_shared *shared)
 {
-	while (atomic_check(&shared->ready) < o->processes) {
+	while (word_check(&shared->ready) < o->processes) {
 		siginfo_t ended = {.si_pid = 0};
 
 		if (!waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT) && ended.si_pid)
@@ -194,7 +194,7 @@ static void main_start(const struct load_options *o, struct load_shared *shared,
 			exit(1); /* nobody is there any more; the processes go with this one */
 		at_ns = strtoull(line, NULL, 10);
 	}
-	atomic_release(&shared->start_ns, at_ns ? at_ns : now_monotonic_ns() + NS_PER_S / 50);
+	word_release(&shared->start_ns, at_ns ? at_ns : now_monotonic_ns() + NS_PER_S / 50);
 }
 
 int main(int argc, char **argv)

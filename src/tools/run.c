@@ -11,8 +11,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "base/atomic.h"
 #include "base/now.h"
+#include "base/word.h"
 #include "tools/record.h"
 
 /*
@@ -272,8 +272,8 @@ void load_run(const struct load_options *options, unsigned int process, struct l
 	if (!load)
 		exit(1);
 	run_open_load(load, options);
-	atomic_publish_add(&shared->ready, 1);
-	while (!(start_ns = atomic_acquire(&shared->start_ns)))
+	word_publish_add(&shared->ready, 1);
+	while (!(start_ns = word_acquire(&shared->start_ns)))
 		load_sleep_until(now_monotonic_ns() + NS_PER_S / 1000);
 	to_ns = start_ns + (uint64_t)(options->seconds * 1e9);
 	load->idle_from_ns = start_ns + (uint64_t)(options->idle_from * 1e9);

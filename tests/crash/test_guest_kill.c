@@ -14,8 +14,8 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
-#include "base/atomic.h"
 #include "base/fault.h"
+#include "base/word.h"
 #include "sim/truth.h"
 #include "tests/crash/guest_work.h"
 #include "tests/unit/tenant_fixture.h"
@@ -87,8 +87,8 @@ static void set_word(uint32_t *word, uint32_t value)
 static void live_on(struct world *w)
 {
 	CHECK(work_begin(&w->neighbour));
-	while (!atomic_acquire(&w->stop)) {
-		uint32_t pause = atomic_acquire(&w->pause);
+	while (!word_acquire(&w->stop)) {
+		uint32_t pause = word_acquire(&w->pause);
 
 		if (pause % 2 == 0) {
 			work_step(&w->neighbour);
@@ -115,7 +115,7 @@ static void park(struct world *w, enum errand errand)
 
 	w->errand = errand;
 	set_word(&w->pause, odd);
-	while ((seen = atomic_acquire(&w->parked)) != odd)
+	while ((seen = word_acquire(&w->parked)) != odd)
 		wait_word(&w->parked, seen);
 }
 

@@ -10,9 +10,9 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
-#include "base/atomic.h"
 #include "base/fault.h"
 #include "base/now.h"
+#include "base/word.h"
 #include "ledger/shared.h"
 #include "tests/unit/tenant_fixture.h"
 
@@ -102,8 +102,8 @@ static void live_on(struct world *w, struct actor *a)
 	uint32_t parked_at = 0;
 
 	a->slot = fixture_join(dir);
-	while (!atomic_acquire(&w->stop)) {
-		uint32_t pause = atomic_acquire(&w->pause);
+	while (!word_acquire(&w->stop)) {
+		uint32_t pause = word_acquire(&w->pause);
 
 		if (pause % 2 == 0) {
 			step(a);
@@ -183,7 +183,7 @@ static void check_books(struct world *w, struct slot *observer, bool reclaim)
 
 static void wait_parked(struct world *w, uint32_t n)
 {
-	while (atomic_acquire(&w->parked) < n)
+	while (word_acquire(&w->parked) < n)
 		sched_yield();
 }
 
@@ -243,7 +243,7 @@ int main(void)
 		__atomic_add_fetch(&w->pause, 1, __ATOMIC_SEQ_CST);
 		syscall(SYS_futex, &w->pause, FUTEX_WAKE, NEIGHBOURS, NULL, NULL, 0);
 	}
-	atomic_release(&w->stop, 1);
+	word_release(&w->stop, 1);
 	for (int i = 0; i < NEIGHBOURS; i++) {
 		fixture_wait(neighbours[i], 0);
 		ops += w->neighbour[i].ops;

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 
+#include "base/word.h"
 #include "guest/core/lookup_elf.h"
 #include "guest/core/lookup_libc.h"
 
@@ -42,7 +43,7 @@ static void **next_slot(const struct row *row)
 
 static bool next_is_stored(const struct row *row)
 {
-	return __atomic_load_n(next_slot(row), __ATOMIC_ACQUIRE);
+	return word_acquire(next_slot(row));
 }
 
 static void next_store(const struct row *row, void *p)

@@ -5,8 +5,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "base/atomic.h"
 #include "base/lock.h"
+#include "base/word.h"
 
 #define SHARDS 64
 #define FILTER 64
@@ -104,7 +104,7 @@ static uint32_t *object_filter(struct shard *shard, uint64_t hash)
  */
 static bool object_may_be_in(struct shard *shard, uint64_t hash)
 {
-	return atomic_peek(object_filter(shard, hash)) != 0;
+	return word_read(object_filter(shard, hash)) != 0;
 }
 
 /* Under the shard's lock, which makes plain additions of its own counters. */
@@ -112,11 +112,11 @@ static void object_add_count(struct object_table *table, struct shard *shard, en
 			     uint64_t hash, uint32_t n)
 {
 	shard->count += n;
-	atomic_poke(object_filter(shard, hash), *object_filter(shard, hash) + n);
+	word_write(object_filter(shard, hash), *object_filter(shard, hash) + n);
 	if (object_is_frequent(kind))
-		atomic_poke(&shard->own[kind], shard->own[kind] + n);
+		word_write(&shard->own[kind], shard->own[kind] + n);
 	else
-		__atomic_fetch_add(&table->kinds[kind], n, __ATOMIC_RELAXED);
+		word_add(&table->kinds[kind], n);
 }
 
 static void object_erase(struct object_table *table, struct shard *shard, struct object *o)
@@ -326,9 +326,9 @@ bool object_next(struct object_table *table, enum object_kind kind, uint64_t abo
 
 unsigned int object_count(struct object_table *table, enum object_kind kind)
 {
-	unsigned int n = atomic_peek(&table->kinds[kind]);
+	unsigned int n = word_read(&table->kinds[kind]);
 
 	for (int s = 0; object_is_frequent(kind) && s < SHARDS; s++)
-		n += atomic_peek(&table->shard[s].own[kind]);
+		n += word_read(&table->shard[s].own[kind]);
 	return n;
 }

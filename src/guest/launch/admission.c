@@ -6,6 +6,7 @@
 #include "base/futex.h"
 #include "base/now.h"
 #include "base/number.h"
+#include "base/word.h"
 #include "guest/launch/attach.h"
 #include "guest/launch/credit.h"
 #include "guest/launch/demand.h"
@@ -134,8 +135,9 @@ static uint64_t admission_window_of(struct asking *asking)
 		uint64_t took = asking->launch->known ? asking->launch->expected_ns : 0;
 		uint64_t most = limits_urged_ns(limits);
 
-		return took && took + TUNING_LOOKOUT_NS <= most ? most - took
-								: window_early_ns(device, asking->launch);
+		if (took && took + TUNING_LOOKOUT_NS <= most)
+			return most - took;
+		return window_early_ns(device, asking->launch);
 	}
 	return window;
 }
@@ -284,7 +286,7 @@ static void admission_wait_for_share(struct asking *asking, const struct admissi
 
 	admission_close_open(asking);
 	device_time_hold(device->meter.time, from - asking->held_ns, from, decision->until_ns);
-	/* A tenant that waits for its turn wants the device; one with a debt leaves it to others. */
+	/* A tenant that waits for its turn wants the device; with a debt it leaves it to others. */
 	if (decision->verdict == ADMISSION_WAIT_TURN) {
 		demand_want(device, from, TUNING_DEMAND_NS);
 		admission_nap(asking, &limits->turn->seq, turn_seen,
@@ -307,7 +309,7 @@ static void admission_wait_for_edge(struct asking *asking)
 {
 	struct launch_state *state = asking->state;
 	uint64_t now = asking->launch->now_ns;
-	uint64_t from = state->limits.turn ? atomic_acquire(&state->limits.turn->open_from_ns) : 0;
+	uint64_t from = state->limits.turn ? word_acquire(&state->limits.turn->open_from_ns) : 0;
 	bool awake;
 
 	if (from <= now || from > now + TUNING_EDGE_MOST_NS)
@@ -332,8 +334,8 @@ static void admission_note_hold(const struct asking *asking)
 
 	if (!asking->held_ns)
 		return;
-	__atomic_fetch_add(&time->throttled_ns, asking->held_ns, __ATOMIC_RELAXED);
-	__atomic_fetch_add(&time->throttles, 1, __ATOMIC_RELAXED);
+	word_add(&time->throttled_ns, asking->held_ns);
+	word_add(&time->throttles, 1);
 }
 
 /* All that decides about the launch, as of now. */
@@ -359,8 +361,8 @@ static bool admission_step(struct asking *asking)
 {
 	struct limits *limits = &asking->state->limits;
 	struct launch *launch = asking->launch;
-	uint32_t seen = atomic_acquire(asking->guest->gate);
-	uint32_t turn_seen = limits->turn ? atomic_acquire(&limits->turn->seq) : 0;
+	uint32_t seen = word_acquire(asking->guest->gate);
+	uint32_t turn_seen = limits->turn ? word_acquire(&limits->turn->seq) : 0;
 	struct admission_inputs in;
 	struct admission decision;
 
@@ -410,7 +412,7 @@ static void admission_give_credit(const struct asking *asking)
 	    (asking->window_ns && atomic_load(&asking->device->processes) > DEVICE_TIME_PLACES))
 		return;
 	if (limits->turn && !turn_silent(limits->turn, now, TUNING_SILENCE_NS))
-		until = atomic_peek(&limits->turn->open_until_ns);
+		until = word_read(&limits->turn->open_until_ns);
 	credit_give(asking->device, asking->launch, room, asking->bills, until);
 }
 
@@ -450,7 +452,7 @@ static uint64_t *admission_counter(const struct launch *launch)
 static void admission_count(const struct launch *launch)
 {
 	if (launch->kind != LAUNCH_COPY)
-		__atomic_fetch_add(admission_counter(launch), 1, __ATOMIC_RELAXED);
+		word_add(admission_counter(launch), 1);
 }
 
 static void admission_expect(struct launch_device *device, struct launch *launch)
@@ -471,7 +473,7 @@ CUresult admission_enter(struct guest *guest, struct launch *launch)
 	bool lets;
 	CUresult e;
 
-	while ((word = atomic_acquire(guest->gate)) & POLICY_GATE_CLOSED)
+	while ((word = word_acquire(guest->gate)) & POLICY_GATE_CLOSED)
 		futex_wait(guest->gate, word);
 	if (!(word & POLICY_GATE_METERED))
 		return CUDA_SUCCESS;
@@ -514,7 +516,7 @@ void admission_left(struct guest *guest, struct launch *launch, CUresult e)
 	struct launch_device *device = launch_device_of(launch->meter);
 
 	if (e && launch->kind != LAUNCH_COPY)
-		__atomic_fetch_sub(admission_counter(launch), 1, __ATOMIC_RELAXED);
+		word_sub(admission_counter(launch), 1);
 	if (launch->credited)
 		return;
 	meter_end(launch, e);

@@ -11,14 +11,14 @@
 #ifndef ALLOT_GUEST_LAUNCH_ADMISSION_H
 #define ALLOT_GUEST_LAUNCH_ADMISSION_H
 
-#include "base/atomic.h"
+#include "base/word.h"
 #include "guest/core/guest.h"
 #include "guest/meter/launch.h"
 
 /* Nothing is limited: the launch is none of our business. */
 static inline bool admission_is_open(const struct guest *guest)
 {
-	return __builtin_expect(atomic_peek(guest->gate) == POLICY_GATE_OPEN, 1);
+	return __builtin_expect(word_read(guest->gate) == POLICY_GATE_OPEN, 1);
 }
 
 /*

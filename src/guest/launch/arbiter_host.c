@@ -11,11 +11,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/atomic.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/futex.h"
 #include "base/now.h"
+#include "base/word.h"
 #include "ledger/device_time.h"
 #include "ledger/ledger.h"
 #include "ledger/policy.h"
@@ -118,7 +118,7 @@ int arbiter_host_open(const char *tenant_dir, struct arbiter_host **ret)
 		munmap(host, sizeof(*host));
 		return fd < 0 ? fd : -ENOMEM;
 	}
-	__atomic_fetch_add(&host->file->comers, 1, __ATOMIC_SEQ_CST);
+	word_publish_add(&host->file->comers, 1);
 	*ret = host;
 	return 0;
 }
@@ -164,7 +164,7 @@ void arbiter_host_drop(struct arbiter_host *host)
 	for (int i = 0; i < host->n; i++) {
 		if (!host->member[i].name[0])
 			continue;
-		atomic_release(&host->member[i].turn->beat_ns, 0);
+		word_release(&host->member[i].turn->beat_ns, 0);
 		arbiter_host_member_leave(host, i);
 	}
 	if (host->role)
@@ -271,7 +271,7 @@ static void arbiter_host_look_for_members(struct arbiter_host *host)
 
 static void arbiter_host_look_for_all(struct arbiter_host *host, uint64_t now_ns)
 {
-	host->comers = atomic_peek(&host->file->comers);
+	host->comers = word_read(&host->file->comers);
 	host->listed_ns = now_ns;
 	for (int i = 0; i < host->n; i++)
 		host->member[i].seen = false;
@@ -280,8 +280,7 @@ static void arbiter_host_look_for_all(struct arbiter_host *host, uint64_t now_ns
 
 static void arbiter_host_scan(struct arbiter_host *host, uint64_t now_ns)
 {
-	if (host->comers != atomic_peek(&host->file->comers) ||
-	    now_ns >= host->listed_ns + LIST_NS)
+	if (host->comers != word_read(&host->file->comers) || now_ns >= host->listed_ns + LIST_NS)
 		arbiter_host_look_for_all(host, now_ns);
 	else if (now_ns >= host->scanned_ns + SCAN_NS)
 		arbiter_host_look_for_members(host);
@@ -301,7 +300,7 @@ static void arbiter_host_scan(struct arbiter_host *host, uint64_t now_ns)
 /* An instant that a tenant wrote: none lies so far ahead unless it is damaged. */
 static uint64_t arbiter_host_instant(const uint64_t *word, uint64_t now_ns)
 {
-	uint64_t at = atomic_peek(word);
+	uint64_t at = word_read(word);
 
 	return at > now_ns + DEVICE_TIME_AHEAD_NS ? 0 : at;
 }
@@ -315,7 +314,7 @@ static uint64_t arbiter_host_count(struct member *member)
 	uint64_t most = 0;
 
 	for (int d = 0; d < member->ndevices; d++) {
-		uint64_t busy = atomic_peek(&member->time[d]->busy_ns);
+		uint64_t busy = word_read(&member->time[d]->busy_ns);
 
 		member->used_ns[d] += busy > member->busy_ns[d] ? busy - member->busy_ns[d] : 0;
 		member->busy_ns[d] = busy;
@@ -356,9 +355,9 @@ static void arbiter_host_look(struct arbiter_host *host, int i, uint64_t now_ns)
 		uint64_t work = arbiter_host_instant(&time->work_until_ns, now_ns);
 		uint64_t want = arbiter_host_instant(&time->demand_until_ns, now_ns);
 		uint64_t done = arbiter_host_done_ns(time, now_ns),
-			 burst = atomic_peek(&time->burst_ns);
+			 burst = word_read(&time->burst_ns);
 
-		if (work || want || atomic_peek(&time->busy_ns))
+		if (work || want || word_read(&time->busy_ns))
 			state->devices |= UINT64_C(1) << member->bit[d];
 		state->done_ns = done > state->done_ns ? done : state->done_ns;
 		state->burst_ns = burst > state->burst_ns ? burst : state->burst_ns;
@@ -405,7 +404,7 @@ static void arbiter_host_tell(struct arbiter_host *host, int i, uint64_t now_ns)
 	struct turn *turn = host->member[i].turn;
 	const struct arbiter_tenant *state = &host->state[i];
 	uint64_t until = state->open ? state->open_until_ns : 0;
-	bool opened = until > now_ns && atomic_peek(&turn->open_until_ns) <= now_ns;
+	bool opened = until > now_ns && word_read(&turn->open_until_ns) <= now_ns;
 
 	if (opened && !state->first && arbiter_host_is_taken(host, i, now_ns)) {
 		host->withheld = true;
@@ -413,18 +412,18 @@ static void arbiter_host_tell(struct arbiter_host *host, int i, uint64_t now_ns)
 		until = 0;
 	}
 
-	atomic_poke(&turn->flags, (state->contended ? (uint32_t)TURN_CONTENDED : 0) |
-					  (state->urged ? (uint32_t)TURN_URGED : 0) |
-					  (state->first ? (uint32_t)TURN_FIRST : 0));
-	atomic_poke(&turn->urgent_us,
-		    state->urgent_ns / 1000 < UINT32_MAX ? (uint32_t)(state->urgent_ns / 1000) : 0);
-	atomic_poke(&turn->entitled_permille, state->entitled_permille);
-	atomic_release(&turn->open_from_ns, state->open_from_ns);
-	atomic_release(&turn->open_until_ns, until);
-	atomic_release(&turn->beat_ns, now_ns);
+	word_write(&turn->flags, (state->contended ? (uint32_t)TURN_CONTENDED : 0) |
+					 (state->urged ? (uint32_t)TURN_URGED : 0) |
+					 (state->first ? (uint32_t)TURN_FIRST : 0));
+	word_write(&turn->urgent_us,
+		   state->urgent_ns / 1000 < UINT32_MAX ? (uint32_t)(state->urgent_ns / 1000) : 0);
+	word_write(&turn->entitled_permille, state->entitled_permille);
+	word_release(&turn->open_from_ns, state->open_from_ns);
+	word_release(&turn->open_until_ns, until);
+	word_release(&turn->beat_ns, now_ns);
 	if (!opened)
 		return;
-	__atomic_fetch_add(&turn->seq, 1, __ATOMIC_SEQ_CST);
+	word_publish_add(&turn->seq, 1);
 	futex_wake_all(&turn->seq);
 }
 
@@ -445,20 +444,20 @@ uint64_t arbiter_host_step(struct arbiter_host *host, uint64_t now_ns)
 			if (host->member[i].name[0] && host->member[i].turns &&
 			    host->state[i].open == open)
 				arbiter_host_tell(host, i, now_ns);
-		__atomic_thread_fence(__ATOMIC_SEQ_CST);
+		word_fence();
 	}
 	return host->withheld && next > now_ns + WITHHELD_NS ? now_ns + WITHHELD_NS : next;
 }
 
 void arbiter_host_ring(struct arbiter_host *host)
 {
-	__atomic_fetch_add(&host->file->bell, 1, __ATOMIC_SEQ_CST);
+	word_publish_add(&host->file->bell, 1);
 	futex_wake_all(&host->file->bell);
 }
 
 uint32_t arbiter_host_bell(const struct arbiter_host *host)
 {
-	return __atomic_load_n(&host->file->bell, __ATOMIC_SEQ_CST);
+	return word_check(&host->file->bell);
 }
 
 void arbiter_host_sleep(struct arbiter_host *host, uint32_t seen, uint64_t until_ns)

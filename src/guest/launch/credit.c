@@ -70,16 +70,16 @@ bool credit_take(struct launch *launch)
 	    atomic_load_explicit(&last.stream->serial, memory_order_relaxed) != last.serial)
 		return false;
 	credit = &last.stream->credit;
-	word = left = atomic_acquire(&credit->word);
+	word = left = word_acquire(&credit->word);
 	if (!LAUNCHES_AT(word) || (word & NS_MASK) < launch->expected_ns)
 		return false;
 	left -= LAUNCH + launch->expected_ns;
-	if (atomic_peek(&credit->key) != launch->key)
+	if (word_read(&credit->key) != launch->key)
 		left |= MIXED;
 	/* Not if another thread was first: that is rare, and it may be over. */
-	if (!atomic_swap_if_u64(&credit->word, word, left))
+	if (!word_swap_if(&credit->word, word, left))
 		return false;
-	atomic_poke(&credit->last_ns, launch->now_ns);
+	word_write(&credit->last_ns, launch->now_ns);
 	return true;
 }
 
@@ -114,11 +114,11 @@ void credit_open(struct launch_device *device, const struct launch *launch)
 	room = room < most ? room : most;
 	if (room && !credit->given) {
 		credit->first_ns = launch->now_ns;
-		atomic_poke(&credit->last_ns, launch->now_ns);
-		atomic_poke(&credit->key, launch->key);
-		credit->given = credit_numbered(atomic_peek(&credit->word)) | LAUNCHES * LAUNCH |
+		word_write(&credit->last_ns, launch->now_ns);
+		word_write(&credit->key, launch->key);
+		credit->given = credit_numbered(word_read(&credit->word)) | LAUNCHES * LAUNCH |
 				(room < NS_MASK ? room : NS_MASK);
-		atomic_release(&credit->word, credit->given);
+		word_release(&credit->word, credit->given);
 	}
 	meter_unlock(meter);
 }
@@ -139,5 +139,5 @@ void credit_count(struct meter *meter, struct stream *stream)
 		.key = left & MIXED ? 0 : credit->key,
 		.expected_ns = (given & NS_MASK) - (left & NS_MASK),
 	};
-	meter_add(meter, stream, &burst, credit->first_ns, atomic_peek(&credit->last_ns));
+	meter_add(meter, stream, &burst, credit->first_ns, word_read(&credit->last_ns));
 }

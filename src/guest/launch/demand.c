@@ -17,15 +17,15 @@ void demand_want(struct launch_device *device, uint64_t now_ns, uint64_t for_ns)
 {
 	struct guest *guest = device->meter.guest;
 	struct device_time *time = device->meter.time;
-	uint64_t old = atomic_peek(&time->demand_until_ns);
+	uint64_t old = word_read(&time->demand_until_ns);
 
 	if (old > now_ns + for_ns / 2 && old < now_ns + 1000 * NS_PER_MS)
 		return;
 	if (old >= now_ns + 1000 * NS_PER_MS) /* nobody wants anything for so long: damage */
-		atomic_swap_if_u64(&time->demand_until_ns, old, now_ns + for_ns);
+		word_swap_if(&time->demand_until_ns, old, now_ns + for_ns);
 	else
-		atomic_raise_u64(&time->demand_until_ns, now_ns + for_ns);
-	if (old < now_ns && atomic_peek(&time->work_until_ns) < now_ns &&
+		word_raise_u64(&time->demand_until_ns, now_ns + for_ns);
+	if (old < now_ns && word_read(&time->work_until_ns) < now_ns &&
 	    !demand_has_turn(&state_get(guest)->limits, now_ns))
 		bell_ring(guest);
 }
@@ -38,10 +38,10 @@ void demand_want(struct launch_device *device, uint64_t now_ns, uint64_t for_ns)
 void demand_settle(struct launch_device *device, uint64_t until_ns)
 {
 	struct device_time *time = device->meter.time;
-	uint64_t old = atomic_peek(&time->demand_until_ns);
+	uint64_t old = word_read(&time->demand_until_ns);
 
 	if (old > until_ns)
-		atomic_swap_if_u64(&time->demand_until_ns, old, until_ns);
+		word_swap_if(&time->demand_until_ns, old, until_ns);
 }
 
 bool demand_wishes(struct launch_device *device, uint64_t now_ns)
@@ -63,16 +63,16 @@ bool demand_wishes(struct launch_device *device, uint64_t now_ns)
 /* Writes an instant that others of the tenant write, too. *said is what this process last wrote. */
 static void demand_tell(uint64_t *word, _Atomic uint64_t *said, uint64_t at_ns, uint64_t now_ns)
 {
-	uint64_t stands = atomic_peek(word), before = atomic_load(said);
+	uint64_t stands = word_read(word), before = atomic_load(said);
 
 	if (at_ns < before + TUNING_NEAR_NS && before < at_ns + TUNING_NEAR_NS &&
 	    stands >= before && stands <= now_ns + DEVICE_TIME_AHEAD_NS)
 		return;
 	/* Lower than before only if nobody else's work lasts longer; or over what is damaged. */
 	if ((stands == before && at_ns < before) || stands > now_ns + DEVICE_TIME_AHEAD_NS)
-		atomic_swap_if_u64(word, stands, at_ns);
+		word_swap_if(word, stands, at_ns);
 	else
-		atomic_raise_u64(word, at_ns);
+		word_raise_u64(word, at_ns);
 	atomic_store(said, at_ns);
 }
 
@@ -96,10 +96,10 @@ static void demand_note_burst(struct launch_device *device, uint64_t now_ns, boo
 
 	if (!from || now_ns < from)
 		return;
-	if (took > atomic_peek(burst))
-		atomic_poke(burst, took);
+	if (took > word_read(burst))
+		word_write(burst, took);
 	else if (over)
-		atomic_poke(burst, atomic_peek(burst) - (atomic_peek(burst) - took) / 8);
+		word_write(burst, word_read(burst) - (word_read(burst) - took) / 8);
 	if (over)
 		atomic_store(&device->burst_from_ns, 0);
 }
@@ -121,7 +121,7 @@ void demand_publish(struct launch_device *device, uint64_t now_ns)
 	demand_tell(&time->due_ns, &device->said_due_ns, due, now_ns);
 	demand_tell(&time->work_until_ns, &device->said_until_ns, until, now_ns);
 	demand_note_burst(device, now_ns, until <= now_ns);
-	/* Ring: a rival that waits for the end would see it a tick later, and the device be idle. */
+	/* Ring: a rival that waits for the end would see it a tick later, the device being idle. */
 	if (worked && until <= now_ns && limits_contended(&state_get(guest)->limits, now_ns) &&
 	    now_ns > atomic_load(&device->rung_ns) + TUNING_RING_NS) {
 		atomic_store(&device->rung_ns, now_ns);
@@ -140,14 +140,14 @@ bool demand_claim(struct launch_device *device, uint64_t now_ns)
 	const struct limits *limits = &state_get(guest)->limits;
 	struct device_time *time = device->meter.time;
 	uint64_t until = now_ns + TUNING_TICK_NS + TUNING_TICK_NS / 2;
-	uint64_t old = atomic_peek(&time->work_until_ns);
+	uint64_t old = word_read(&time->work_until_ns);
 
 	if (!limits_contended(limits, now_ns))
 		return true;
-	atomic_raise_u64(&time->work_until_ns, until);
+	word_raise_u64(&time->work_until_ns, until);
 	atomic_store(&device->said_until_ns, until);
 	/* A pause is over: the arbiter, which may wait for that, hears of it. */
-	if (old < now_ns && atomic_peek(&time->demand_until_ns) < now_ns)
+	if (old < now_ns && word_read(&time->demand_until_ns) < now_ns)
 		bell_ring(guest);
 	if (!limits_not_our_turn(limits, now_ns))
 		return true;
@@ -163,11 +163,12 @@ uint64_t demand_owes(struct launch_device *device, uint64_t now_ns, bool *ret_tu
 
 	*ret_turn = false;
 	limits_refresh(&state->limits, guest);
-	if (atomic_acquire(guest->gate) & POLICY_GATE_CLOSED)
+	if (word_acquire(guest->gate) & POLICY_GATE_CLOSED)
 		return now_ns + TUNING_LOOK_NS;
 	if (limits_none(&state->limits, guest))
 		return 0;
-	until = limits_paid_ns(&state->limits, guest->ledger, device->meter.device->ledger, now_ns, 0, &own);
+	until = limits_paid_ns(&state->limits, guest->ledger, device->meter.device->ledger, now_ns,
+			       0, &own);
 	if (until || !limits_not_our_turn(&state->limits, now_ns))
 		return until;
 	*ret_turn = true;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "guest/launch/limits.h"
 
-#include "base/atomic.h"
 #include "base/number.h"
+#include "base/word.h"
 #include "ledger/device_time.h"
 #include "sched/tuning.h"
 
@@ -88,7 +88,7 @@ const struct controller *limits_controller(const struct limits *limits, int devi
 	};
 	if (!limits_capped(limits, device)) {
 		/* A part of what others want, too; nobody arbitrates, so it is a cap. */
-		uint32_t entitled = limits->turn ? atomic_peek(&limits->turn->entitled_permille) : 0;
+		uint32_t entitled = limits->turn ? word_read(&limits->turn->entitled_permille) : 0;
 
 		ret_params->share_permille = entitled && entitled < 1000 ? entitled : 1000;
 		return &controller_deficit;
@@ -105,9 +105,9 @@ void limits_bill(const struct limits *limits, struct ledger *ledger, int device,
 	uint64_t old, hot;
 
 	do {
-		old = atomic_peek(&time->hot);
+		old = word_read(&time->hot);
 		hot = controller->bill(old, &params, from_ns, to_ns);
-	} while (hot != old && !atomic_swap_if_u64(&time->hot, old, hot));
+	} while (hot != old && !word_swap_if(&time->hot, old, hot));
 }
 
 static uint64_t limits_account_paid_ns(const struct limits *limits, struct ledger *ledger,
@@ -119,9 +119,9 @@ static uint64_t limits_account_paid_ns(const struct limits *limits, struct ledge
 	uint64_t old, hot, until;
 
 	do {
-		old = atomic_peek(&time->hot);
+		old = word_read(&time->hot);
 		until = controller->admit(old, &params, now_ns, blocks, &hot);
-	} while (hot != old && !atomic_swap_if_u64(&time->hot, old, hot));
+	} while (hot != old && !word_swap_if(&time->hot, old, hot));
 	return until;
 }
 
@@ -135,7 +135,7 @@ uint64_t limits_paid_ns(const struct limits *limits, struct ledger *ledger, int 
 {
 	/* The arbiter died while others wanted the device: each keeps to the part it had. */
 	bool orphan = limits->turn && limits_is_silent(limits, now_ns) &&
-		      atomic_peek(&limits->turn->flags) & TURN_CONTENDED;
+		      word_read(&limits->turn->flags) & TURN_CONTENDED;
 	uint64_t latest = 0;
 
 	*ret_own_ns = 0;
@@ -156,12 +156,12 @@ uint64_t limits_paid_ns(const struct limits *limits, struct ledger *ledger, int 
 
 uint32_t limits_turn_flags(const struct limits *limits, uint64_t now_ns)
 {
-	return limits_is_silent(limits, now_ns) ? 0 : atomic_peek(&limits->turn->flags);
+	return limits_is_silent(limits, now_ns) ? 0 : word_read(&limits->turn->flags);
 }
 
 uint64_t limits_urged_ns(const struct limits *limits)
 {
-	uint64_t part = atomic_peek(&limits->turn->urgent_us) * NS_PER_US / TUNING_URGED_PART;
+	uint64_t part = word_read(&limits->turn->urgent_us) * NS_PER_US / TUNING_URGED_PART;
 
 	return (uint64_t)clamp_i64((int64_t)part, TUNING_URGED_NS, TUNING_URGED_MOST_NS);
 }
@@ -169,5 +169,5 @@ uint64_t limits_urged_ns(const struct limits *limits)
 bool limits_not_our_turn(const struct limits *limits, uint64_t now_ns)
 {
 	return !limits_is_silent(limits, now_ns) &&
-	       atomic_acquire(&limits->turn->open_until_ns) <= now_ns;
+	       word_acquire(&limits->turn->open_until_ns) <= now_ns;
 }

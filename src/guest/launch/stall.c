@@ -2,6 +2,7 @@
 #include "guest/launch/stall.h"
 
 #include "base/now.h"
+#include "base/word.h"
 #include "guest/launch/bell.h"
 #include "guest/meter/capture.h"
 #include "guest/meter/meter.h"
@@ -22,7 +23,7 @@ static void stall_word_new(uint32_t **ret_word, CUdeviceptr *ret_at)
 		return;
 	}
 	*ret_word = p;
-	atomic_poke(*ret_word, 0);
+	word_write(*ret_word, 0);
 }
 
 /* Whether the tenant uses another device, or is about to: nobody computes without memory. */
@@ -49,12 +50,12 @@ bool stall_may(const struct launch_state *state, struct launch_device *device,
 	    atomic_load(&state->limits.controller) != CONTROLLER_DEFICIT ||
 	    !monitor_runs(&state->monitor) || !limits_alone(&state->limits, launch->now_ns) ||
 	    state_has_peers(device) ||
-	    atomic_peek(&device->window.costs.mean_ns) >= TUNING_STALL_LONG_NS)
+	    word_read(&device->window.costs.mean_ns) >= TUNING_STALL_LONG_NS)
 		return false;
-	for (uint32_t i = 0; i < atomic_peek(&meter->nstreams); i++) {
+	for (uint32_t i = 0; i < word_read(&meter->nstreams); i++) {
 		const struct stream *stream = &meter->stream[i];
 
-		if (atomic_peek(&stream->launched_ns) + TUNING_STALL_BESIDE_NS > launch->now_ns &&
+		if (word_read(&stream->launched_ns) + TUNING_STALL_BESIDE_NS > launch->now_ns &&
 		    (stream->context != launch->context || stream->key != launch->stream_key))
 			return false;
 	}
@@ -96,7 +97,7 @@ static void stall_write_word(struct stall *stall)
 	uint32_t on = atomic_load(&stall->on);
 
 	if (on && stall->word)
-		atomic_release(stall->word, on);
+		word_release(stall->word, on);
 	atomic_store(&stall->on, 0);
 	stall->stream = NULL;
 }
@@ -121,8 +122,8 @@ static uint32_t stall_pause_now(struct launch_device *device, uint64_t until_ns,
 /* It counts as if the launch were held. */
 static void stall_note(struct device_time *time, uint64_t for_ns)
 {
-	__atomic_fetch_add(&time->throttled_ns, for_ns, __ATOMIC_RELAXED);
-	__atomic_fetch_add(&time->throttles, 1, __ATOMIC_RELAXED);
+	word_add(&time->throttled_ns, for_ns);
+	word_add(&time->throttles, 1);
 }
 
 /* The wait behind what was launched before; what comes next begins anew when it is over. */

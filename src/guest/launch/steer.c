@@ -11,11 +11,11 @@ static void steer_take_over(struct device_time *time, const struct controller *c
 {
 	uint64_t owner = (uint64_t)controller->id + 1;
 
-	if (atomic_peek(&time->cold_owner) == owner)
+	if (word_read(&time->cold_owner) == owner)
 		return;
 	memset(time->cold, 0, sizeof(time->cold));
-	atomic_poke(&time->hot, 0);
-	atomic_poke(&time->cold_owner, owner);
+	word_write(&time->hot, 0);
+	word_write(&time->cold_owner, owner);
 }
 
 static void steer_device(struct launch_state *state, struct launch_device *device, uint64_t now_ns)
@@ -25,14 +25,14 @@ static void steer_device(struct launch_state *state, struct launch_device *devic
 	int ledger = device->meter.device->ledger, percent;
 	struct share_params params;
 	const struct controller *controller = limits_controller(&state->limits, ledger, &params);
-	uint64_t due = atomic_peek(&time->tick_ns), old, hot;
+	uint64_t due = word_read(&time->tick_ns), old, hot;
 
 	if (!controller->tick_ns)
 		return;
 	/* Who moves it on is who steers; an instant far ahead is damage. */
 	if (due > now_ns && due - now_ns < 10 * controller->tick_ns)
 		return;
-	if (!atomic_swap_if_u64(&time->tick_ns, due, now_ns + controller->tick_ns))
+	if (!word_swap_if(&time->tick_ns, due, now_ns + controller->tick_ns))
 		return;
 	percent = truth_utilisation(guest, device->meter.device->uuid, ledger);
 	if (percent < 0)
@@ -40,9 +40,9 @@ static void steer_device(struct launch_state *state, struct launch_device *devic
 	steer_take_over(time, controller);
 	controller->steer(time->cold, &params, now_ns, (unsigned int)percent);
 	do {
-		old = atomic_peek(&time->hot);
+		old = word_read(&time->hot);
 		hot = controller->refill(old, time->cold, &params, now_ns);
-	} while (hot != old && !atomic_swap_if_u64(&time->hot, old, hot));
+	} while (hot != old && !word_swap_if(&time->hot, old, hot));
 }
 
 void steer_all(struct guest *guest, uint64_t now_ns)

@@ -2,6 +2,7 @@
 #include "guest/launch/waits.h"
 
 #include "base/now.h"
+#include "base/word.h"
 #include "guest/launch/demand.h"
 #include "guest/launch/stall.h"
 #include "guest/meter/collect.h"
@@ -100,7 +101,7 @@ void waits_host_copy(struct guest *guest, uint64_t bytes)
 	struct launch_device *device = waits_device(guest, &context);
 
 	if (device)
-		__atomic_fetch_add(&device->meter.time->host_copy_bytes, bytes, __ATOMIC_RELAXED);
+		word_add(&device->meter.time->host_copy_bytes, bytes);
 }
 
 void waits_stream_leaves(struct guest *guest, CUstream stream)

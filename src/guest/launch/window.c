@@ -52,8 +52,7 @@ void window_launched(struct meter *meter, struct stream *stream, const struct bu
 
 void window_unforeseen(struct launch_device *device, uint64_t now_ns)
 {
-	atomic_raise_u64(&device->meter.time->unforeseen_until_ns,
-			 now_ns + TUNING_UNFORESEEN_FOR_NS);
+	word_raise_u64(&device->meter.time->unforeseen_until_ns, now_ns + TUNING_UNFORESEEN_FOR_NS);
 }
 
 void window_done(struct meter *meter, struct stream *stream, const struct burst *burst,
@@ -73,7 +72,7 @@ void window_done(struct meter *meter, struct stream *stream, const struct burst 
 	cost_learn(&device->window.costs, burst->key, burst->launches, done_ns - began_ns, waits);
 	if (!burst->key)
 		cost_bound(&device->window.costs, burst->longest.key, done_ns - began_ns);
-	atomic_raise_u64(&meter->time->longest_ns, (done_ns - began_ns) / burst->launches);
+	word_raise_u64(&meter->time->longest_ns, (done_ns - began_ns) / burst->launches);
 }
 
 uint64_t window_spun(struct meter *meter, const struct burst *burst, uint64_t began_ns,
@@ -155,7 +154,7 @@ void window_looked(struct meter *meter, const struct meter_look *look)
 
 uint64_t window_pending_ns(struct launch_device *device)
 {
-	return window_together(&device->window, atomic_peek(&device->meter.flying_ns));
+	return window_together(&device->window, word_read(&device->meter.flying_ns));
 }
 
 uint64_t window_look_ns(const struct launch_device *device, uint64_t now_ns)
@@ -219,7 +218,7 @@ uint64_t window_early_ns(const struct launch_device *device, const struct launch
 {
 	const struct device_time *time = device->meter.time;
 
-	return atomic_peek(&time->unforeseen_until_ns) < launch->now_ns ? TUNING_EARLY_NS : 1;
+	return word_read(&time->unforeseen_until_ns) < launch->now_ns ? TUNING_EARLY_NS : 1;
 }
 
 bool window_fits(struct launch_device *device, const struct launch *launch)
@@ -244,7 +243,7 @@ bool window_fits(struct launch_device *device, const struct launch *launch)
 
 bool window_pauses_badly(const struct launch_device *device)
 {
-	uint64_t mean = atomic_peek(&device->window.costs.mean_ns);
+	uint64_t mean = word_read(&device->window.costs.mean_ns);
 
 	return (mean && mean < TUNING_SHORT_NS) ||
 	       atomic_load(&device->window.overlap_permille) < TUNING_SPREAD_PERMILLE;

@@ -19,11 +19,11 @@ struct pass {
 
 void collect_bill(struct meter *meter, const struct span *span)
 {
-	uint64_t from = span->from_ns, last = atomic_peek(&meter->billed_ns), busy;
+	uint64_t from = span->from_ns, last = word_read(&meter->billed_ns), busy;
 
 	if (!span->apart && from > last && from < last + TUNING_GAP_NS)
 		from = last;
-	atomic_raise_u64(&meter->billed_ns, span->to_ns);
+	word_raise_u64(&meter->billed_ns, span->to_ns);
 	busy = device_time_bill(meter->guest->ledger, meter->device->ledger, from, span->to_ns);
 	if (busy)
 		meter->client->billed(meter, span->to_ns - busy, span->to_ns);
@@ -171,7 +171,7 @@ static void collect_stream(struct pass *pass, struct stream *stream)
 
 	DRIVER(cuCtxGetCurrent, (&current));
 	pushed = current != stream->context && !DRIVER(cuCtxPushCurrent_v2, (stream->context));
-	while (stream->head != atomic_peek(&stream->tail)) {
+	while (stream->head != word_read(&stream->tail)) {
 		struct timing_event *event = &stream->event[stream->head % STREAM_EVENTS];
 		uint32_t state = atomic_load_explicit(&event->state, memory_order_acquire);
 		uint64_t done = 0;
@@ -199,12 +199,12 @@ void collect_done(struct meter *meter)
 		return;
 	pass.look.now_ns = now_monotonic_ns();
 	mode = capture_relax();
-	n = atomic_peek(&meter->nstreams);
+	n = word_read(&meter->nstreams);
 	for (uint32_t i = 0; i < n; i++) {
 		struct stream *stream = &meter->stream[i];
 
-		if (stream->head != atomic_peek(&stream->tail) && stream->clock >= 0 &&
-		    !atomic_peek(&stream->leaving))
+		if (stream->head != word_read(&stream->tail) && stream->clock >= 0 &&
+		    !word_read(&stream->leaving))
 			collect_stream(&pass, stream);
 	}
 	capture_restore(mode);

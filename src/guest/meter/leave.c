@@ -110,7 +110,7 @@ static void leave_forget_context(struct meter *meter, CUcontext context)
 	uint64_t now = now_monotonic_ns();
 
 	leave_claim(meter);
-	for (uint32_t i = 0; i < atomic_peek(&meter->nstreams); i++)
+	for (uint32_t i = 0; i < word_read(&meter->nstreams); i++)
 		if (meter->stream[i].context == context)
 			leave_forget_stream(meter, &meter->stream[i], now);
 	meter_lock(meter);

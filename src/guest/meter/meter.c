@@ -490,7 +490,7 @@ static CUcontext meter_open_context(struct meter *meter, struct stream *stream)
 
 void meter_close_all(struct meter *meter, CUcontext context, enum meter_why why)
 {
-	for (uint32_t i = 0; i < atomic_peek(&meter->nstreams); i++) {
+	for (uint32_t i = 0; i < word_read(&meter->nstreams); i++) {
 		struct stream *stream = &meter->stream[i];
 
 		if (meter_open_context(meter, stream) == context &&
@@ -502,10 +502,10 @@ void meter_close_all(struct meter *meter, CUcontext context, enum meter_why why)
 void meter_hold(struct meter *meter, CUcontext context)
 {
 	meter_close_all(meter, context, METER_HOLD);
-	/* Whoever collects keeps the contexts: none of them ends meanwhile (leave_context_before). */
+	/* Whoever collects keeps the contexts: none ends meanwhile (leave_context_before). */
 	if (atomic_exchange(&meter->collecting, 1))
 		return;
-	for (uint32_t i = 0; i < atomic_peek(&meter->nstreams); i++) {
+	for (uint32_t i = 0; i < word_read(&meter->nstreams); i++) {
 		struct stream *stream = &meter->stream[i];
 		CUcontext other = meter_open_context(meter, stream);
 

@@ -9,8 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/atomic.h"
 #include "base/lock.h"
+#include "base/word.h"
 #include "guest/core/guest.h"
 #include "guest/meter/clock.h"
 #include "guest/meter/launch.h"
@@ -35,7 +35,7 @@ struct meter_look {
 
 /* The launch side. With the meter's lock, but for what says otherwise. */
 struct meter_client {
-	/* The device worked for the tenant, and it is new: somebody pays for it. Without the lock. */
+	/* Time of the device that is new to the tenant: somebody pays for it. Without the lock. */
 	void (*billed)(struct meter *meter, uint64_t from_ns, uint64_t to_ns);
 	/* So many launches more are in flight; `at_ns` is when the first may begin. */
 	void (*launched)(struct meter *meter, struct stream *stream, const struct burst *burst,

@@ -8,6 +8,7 @@
 
 #include "amd/abi/kfd.h"
 #include "amd/kfd_ioctl.h"
+#include "base/word.h"
 #include "guest/amd/ask.h"
 #include "guest/amd/files.h"
 #include "guest/amd/memory/charge.h"
@@ -146,7 +147,7 @@ void amd_svm_sweep(struct amd *amd, int fd)
 	struct findings found = {.looks = LOOKS, .page_bytes = (uint64_t)sysconf(_SC_PAGESIZE)};
 	int saved = errno;
 
-	if (!__atomic_load_n(&amd->ranges.count, __ATOMIC_RELAXED))
+	if (!word_read(&amd->ranges.count))
 		return;
 	found.kfd = amd_file(fd) == AMD_FILE_KFD ? fd : amd_files_kfd();
 	if (found.kfd >= 0 && !amd_ranges_set(&amd->ranges, &all, &charged)) {

@@ -9,12 +9,12 @@
 
 #include "amd/cu_mask.h"
 #include "amd/identity.h"
-#include "base/atomic.h"
 #include "base/cleanup.h"
 #include "base/fault.h"
 #include "base/futex.h"
 #include "base/hash.h"
 #include "base/now.h"
+#include "base/word.h"
 #include "ledger/cu_grant.h"
 #include "ledger/device_time.h"
 #include "ledger/ledger.h"
@@ -225,7 +225,7 @@ static int allotment_make_locked(struct allotment *a, struct making *making,
 
 static void allotment_say_change(struct units_file *file)
 {
-	__atomic_fetch_add(&file->changes, 1, __ATOMIC_SEQ_CST);
+	word_publish_add(&file->changes, 1);
 	futex_wake_all(&file->changes);
 }
 
@@ -252,7 +252,7 @@ int allotment_make(struct allotment *a, const uint8_t uuid[16], const struct cu_
 	munmap(making, sizeof(*making));
 	/* A tenant may come and go between two looks: with 0 here the next look finds a change. */
 	if (r > 0) {
-		__atomic_store_n(&a->file->present, 0, __ATOMIC_SEQ_CST);
+		word_publish(&a->file->present, 0);
 		allotment_say_change(a->file);
 	}
 	return r < 0 ? r : 0;
@@ -277,20 +277,20 @@ static int allotment_add_present(const char *name, const char *dir, void *arg)
 /* A last look that lies ahead is damage, or is from before the machine was started anew. */
 void allotment_look(struct allotment *a, uint64_t now)
 {
-	uint64_t looked = atomic_peek(&a->file->looked_ns), present = 1;
+	uint64_t looked = word_read(&a->file->looked_ns), present = 1;
 
 	if (looked <= now && now - looked < LOOK_NS)
 		return;
-	if (!atomic_swap_if_u64(&a->file->looked_ns, looked, now))
+	if (!word_swap_if(&a->file->looked_ns, looked, now))
 		return;
 	tenant_list(a->runtime, allotment_add_present, &present);
-	if (__atomic_exchange_n(&a->file->present, present, __ATOMIC_SEQ_CST) != present)
+	if (word_publish_swap(&a->file->present, present) != present)
 		allotment_say_change(a->file);
 }
 
 uint32_t allotment_changes(const struct allotment *a)
 {
-	return __atomic_load_n(&a->file->changes, __ATOMIC_SEQ_CST);
+	return word_check(&a->file->changes);
 }
 
 void allotment_sleep(const struct allotment *a, uint32_t seen, uint64_t until_ns)

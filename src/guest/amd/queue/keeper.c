@@ -3,10 +3,10 @@
 
 #include <sys/prctl.h>
 
-#include "base/atomic.h"
 #include "base/futex.h"
 #include "base/now.h"
 #include "base/number.h"
+#include "base/word.h"
 #include "guest/amd/queue/hold.h"
 #include "guest/amd/user.h"
 #include "guest/core/thread.h"
@@ -71,9 +71,9 @@ static struct duty_answer queue_keeper_step(struct queues *queues, int device, e
 	uint64_t was;
 
 	do {
-		was = atomic_peek(hot);
+		was = word_read(hot);
 		answer = duty_step(&controller_deficit, &params, was, begin, begin + busy, now);
-	} while (answer.hot != was && !atomic_swap_if_u64(hot, was, answer.hot));
+	} while (answer.hot != was && !word_swap_if(hot, was, answer.hot));
 	return answer;
 }
 

@@ -106,8 +106,10 @@ def check_layout(cc, ours, theirs, tmp):
                 lines[header].append(show(f"{name}.{path}", f"offsetof({where})"))
                 if not that.endswith("attrs"):  # an array without a length
                     lines[header].append(show(f"{name}.{path}:size", f"sizeof({that})"))
-        # An older struct ends where the first member that it lacks begins.
-        end = next((p for p in paths if p not in common), None)
+        # An older struct ends where the first of the last members that it lacks begins. One that it
+        # lacks before others is of a union, and takes no room of its own.
+        last = max((i for i, p in enumerate(paths) if p in common), default=-1)
+        end = paths[last + 1] if last + 1 < len(paths) else None
         lines[ours].append(show(name, f"offsetof(struct {name}, {end})" if end
                                 else f"sizeof(struct {name})"))
         lines[theirs].append(show(name, f"sizeof(struct {name})"))

@@ -2,6 +2,11 @@
 /*
  * Events of this process, and waiting for them. The program signals one itself, or a queue does;
  * that a queue cannot go on is told to all events of that kind.
+ *
+ * A signal completes the wait of everybody who waits for the event then. Where nobody does it stays
+ * for the next one, who takes it if the event resets itself. A program whose threads look at one
+ * event in turn would miss what another took, so an event has an age, too: the count of its
+ * signals. Who names the age that he saw last does not wait where it is another one by now.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -17,9 +22,12 @@
 struct event {
 	bool used, auto_reset, signaled;
 	uint32_t type;
-	uint32_t made; /* which of those that had this id it is */
+	uint32_t made;	   /* which of those that had this id it is */
+	uint32_t nwaiters; /* for whom it has not come yet */
+	uint64_t age;	   /* 0 is what a program names that knows of none */
 	struct kfd_event_data data;
 };
+#define AGE_AT_FIRST 1
 
 static struct event events[KFD_SIGNAL_EVENT_LIMIT + 1]; /* by id, from 1 on */
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
@@ -48,6 +56,7 @@ int emu_create_event(struct emu_machine *m, void *block)
 	events[id] = (struct event){.used = true,
 				    .auto_reset = a->auto_reset,
 				    .type = a->event_type,
+				    .age = AGE_AT_FIRST,
 				    .made = events[id].made + 1};
 	a->event_page_offset = EMU_OFFSET_EVENTS;
 	a->event_id = id;
@@ -68,6 +77,14 @@ int emu_destroy_event(struct emu_machine *m, void *block)
 	return 0;
 }
 
+static void event_raise(struct event *e)
+{
+	e->signaled = !e->auto_reset || !e->nwaiters;
+	e->nwaiters = 0; /* it came for all of them, as they find by its age */
+	e->age++;
+	pthread_cond_broadcast(&changed);
+}
+
 static bool event_is_programs(const struct event *e)
 {
 	return e && (e->type == KFD_IOC_EVENT_SIGNAL || e->type == KFD_IOC_EVENT_DEBUG_EVENT);
@@ -80,8 +97,7 @@ int emu_set_event(struct emu_machine *m, void *block)
 
 	if (!event_is_programs(e))
 		return -EINVAL;
-	e->signaled = true;
-	pthread_cond_broadcast(&changed);
+	event_raise(e);
 	return 0;
 }
 
@@ -100,10 +116,8 @@ void emu_raise_event(uint32_t id)
 {
 	struct event *e = event_find(id);
 
-	if (!e || e->type != KFD_IOC_EVENT_SIGNAL)
-		return;
-	e->signaled = true;
-	pthread_cond_broadcast(&changed);
+	if (e && e->type == KFD_IOC_EVENT_SIGNAL)
+		event_raise(e);
 }
 
 static void event_raise_all(uint32_t type, const struct kfd_event_data *data)
@@ -112,9 +126,8 @@ static void event_raise_all(uint32_t type, const struct kfd_event_data *data)
 		if (!events[id].used || events[id].type != type)
 			continue;
 		events[id].data = *data;
-		events[id].signaled = true;
+		event_raise(&events[id]);
 	}
-	pthread_cond_broadcast(&changed);
 }
 
 void emu_raise_fault(uint32_t gpu_id, uint64_t address)
@@ -138,9 +151,18 @@ struct waiter {
 	bool all;
 	struct {
 		uint32_t id, made;
-		bool came;
+		uint64_t age; /* when it began to wait */
+		bool came, names_age;
 	} of[KFD_SIGNAL_EVENT_LIMIT];
 };
+
+/* The i-th that it waits for; NULL: that was destroyed. */
+static struct event *event_of_waiter(const struct waiter *w, uint32_t i)
+{
+	struct event *e = event_find(w->of[i].id);
+
+	return e && e->made == w->of[i].made ? e : NULL;
+}
 
 static int event_read_waiter(const struct kfd_ioctl_wait_events_args *a, struct waiter *w)
 {
@@ -160,35 +182,57 @@ static int event_read_waiter(const struct kfd_ioctl_wait_events_args *a, struct 
 			return -EINVAL;
 		w->of[i].id = data.event_id;
 		w->of[i].made = e->made;
+		w->of[i].age = e->age;
+		w->of[i].names_age =
+			e->type == KFD_IOC_EVENT_SIGNAL && data.signal_event_data.last_event_age;
+		w->of[i].came =
+			w->of[i].names_age && data.signal_event_data.last_event_age != e->age;
 	}
 	return 0;
 }
 
-/*
- * The answer to a thread that waits; TIMEOUT: nothing was signalled yet. Resets the events that
- * reset themselves.
- */
-static uint32_t event_look_at_waiter(struct waiter *w)
+/* Takes events that reset themselves. One that has not come has a waiter more. */
+static void event_begin_wait(struct waiter *w)
 {
-	uint32_t signaled = 0;
-
-	for (uint32_t i = 0; i < w->n; i++) {
-		const struct event *e = &events[w->of[i].id];
-
-		if (!e->used || e->made != w->of[i].made)
-			return KFD_IOC_WAIT_RESULT_FAIL;
-		signaled += e->signaled;
-	}
-	if (w->n && (w->all ? signaled < w->n : !signaled))
-		return KFD_IOC_WAIT_RESULT_TIMEOUT;
 	for (uint32_t i = 0; i < w->n; i++) {
 		struct event *e = &events[w->of[i].id];
 
-		w->of[i].came = e->signaled;
-		if (e->auto_reset)
-			e->signaled = false;
+		w->of[i].came |= e->signaled;
+		e->signaled &= !e->auto_reset;
+		e->nwaiters += !w->of[i].came;
 	}
-	return KFD_IOC_WAIT_RESULT_COMPLETE;
+}
+
+/* The answer to a thread that waits; TIMEOUT: nothing was signalled yet. */
+static uint32_t event_look_at_waiter(struct waiter *w)
+{
+	uint32_t came = 0;
+
+	for (uint32_t i = 0; i < w->n; i++) {
+		const struct event *e = event_of_waiter(w, i);
+
+		if (!e)
+			return KFD_IOC_WAIT_RESULT_FAIL;
+		w->of[i].came |= e->age != w->of[i].age;
+		came += w->of[i].came;
+	}
+	return w->n && (w->all ? came < w->n : !came) ? KFD_IOC_WAIT_RESULT_TIMEOUT
+						      : KFD_IOC_WAIT_RESULT_COMPLETE;
+}
+
+/* Who went without the others that it wanted as well has taken nothing. */
+static void event_end_wait(const struct waiter *w, bool complete)
+{
+	for (uint32_t i = 0; i < w->n; i++) {
+		struct event *e = event_of_waiter(w, i);
+
+		if (!e)
+			continue;
+		if (!w->of[i].came)
+			e->nwaiters -= e->age == w->of[i].age;
+		else if (!complete && e->auto_reset)
+			event_raise(e);
+	}
 }
 
 static bool event_is_over(const struct timespec *deadline)
@@ -219,12 +263,18 @@ static int event_tell_waiter(const struct kfd_ioctl_wait_events_args *a, const s
 {
 	for (uint32_t i = 0; i < w->n; i++) {
 		const struct event *e = &events[w->of[i].id];
+		struct kfd_event_data data = e->data;
+		size_t size = offsetof(struct kfd_event_data, kfd_event_data_ext);
 
-		if (!w->of[i].came ||
-		    (e->type != KFD_IOC_EVENT_MEMORY && e->type != KFD_IOC_EVENT_HW_EXCEPTION))
+		if (w->of[i].names_age) {
+			data.signal_event_data.last_event_age = e->age;
+			size = sizeof(data.signal_event_data);
+		} else if (e->type != KFD_IOC_EVENT_MEMORY &&
+			   e->type != KFD_IOC_EVENT_HW_EXCEPTION) {
 			continue;
-		if (user_copy_out(a->events_ptr + i * sizeof(e->data), &e->data,
-				 offsetof(struct kfd_event_data, kfd_event_data_ext)) < 0)
+		}
+		if (w->of[i].came &&
+		    user_copy_out(a->events_ptr + i * sizeof(data), &data, size) < 0)
 			return -EFAULT;
 	}
 	return 0;
@@ -240,6 +290,7 @@ int emu_wait_events(struct emu_machine *m, void *block)
 	if (r < 0)
 		return r;
 	emu_engine_look(); /* a program that waits has just rung a doorbell, often */
+	event_begin_wait(&w);
 	while ((a->wait_result = event_look_at_waiter(&w)) == KFD_IOC_WAIT_RESULT_TIMEOUT) {
 		if (a->timeout == FOR_EVER)
 			emu_wait(&changed, NULL);
@@ -248,5 +299,6 @@ int emu_wait_events(struct emu_machine *m, void *block)
 		else
 			emu_wait(&changed, &deadline);
 	}
+	event_end_wait(&w, a->wait_result == KFD_IOC_WAIT_RESULT_COMPLETE);
 	return a->wait_result == KFD_IOC_WAIT_RESULT_COMPLETE ? event_tell_waiter(a, &w) : 0;
 }

@@ -15,8 +15,8 @@
 #include "sim/kfd/user.h"
 
 /*
- * With 1.15 came that GEM_VA maps where queues find it; debugging, of 1.13, is not here. Before
- * EXPORT_DMABUF it was 1.11.
+ * With 1.14 came the ages of events, with 1.15 that GEM_VA maps where queues find it; debugging, of
+ * 1.13, is not here. Before EXPORT_DMABUF it was 1.11.
  */
 #define EMULATED_MINOR	    15
 #define MINOR_BEFORE_EXPORT 11

@@ -255,6 +255,52 @@ static void test_events(void)
 	CHECK_EQ(on_event(KFD_NR_DESTROY_EVENT, b), -EINVAL);
 }
 
+/* The result; *age is the one that is known, and the one that comes back. */
+static int wait_age(uint32_t id, uint64_t *age, uint32_t timeout_ms)
+{
+	struct kfd_event_data event = {.signal_event_data = {*age}, .event_id = id};
+	struct kfd_ioctl_wait_events_args w = {
+		.events_ptr = (uintptr_t)&event, .num_events = 1, .timeout = timeout_ms};
+
+	CHECK_EQ(call(KFD_IOWR(WAIT_EVENTS, w), &w), 0);
+	*age = event.signal_event_data.last_event_age;
+	return (int)w.wait_result;
+}
+
+static void *wait_for_third(void *id)
+{
+	uint64_t age = 2;
+
+	CHECK_EQ(wait_age(*(uint32_t *)id, &age, UINT32_MAX), KFD_IOC_WAIT_RESULT_COMPLETE);
+	CHECK_EQ(age, 3);
+	return NULL;
+}
+
+/* Who names an age misses no signal, whoever took it; two that wait get one signal both. */
+static void test_ages(void)
+{
+	uint32_t e = create_event(KFD_IOC_EVENT_SIGNAL, true);
+	uint64_t age = 1, none = 0;
+	pthread_t threads[2];
+
+	CHECK_EQ(wait_age(e, &age, 5), KFD_IOC_WAIT_RESULT_TIMEOUT);
+	CHECK_EQ(age, 1);
+	CHECK_EQ(on_event(KFD_NR_SET_EVENT, e), 0);
+	CHECK_EQ(wait_age(e, &none, 0), KFD_IOC_WAIT_RESULT_COMPLETE);
+	CHECK_EQ(none, 0);
+	CHECK_EQ(wait_age(e, &none, 0), KFD_IOC_WAIT_RESULT_TIMEOUT);
+	CHECK_EQ(wait_age(e, &age, 0), KFD_IOC_WAIT_RESULT_COMPLETE);
+	CHECK_EQ(age, 2);
+	CHECK_EQ(wait_age(e, &age, 0), KFD_IOC_WAIT_RESULT_TIMEOUT);
+
+	for (int i = 0; i < 2; i++)
+		CHECK_EQ(pthread_create(&threads[i], NULL, wait_for_third, &e), 0);
+	set_later(&e);
+	for (int i = 0; i < 2; i++)
+		CHECK_EQ(pthread_join(threads[i], NULL), 0);
+	CHECK_EQ(on_event(KFD_NR_DESTROY_EVENT, e), 0);
+}
+
 static void test_drm(void)
 {
 	struct drm_amdgpu_memory_info memory = {0};
@@ -318,6 +364,7 @@ int main(void)
 	test_memory();
 	test_mapping();
 	test_events();
+	test_ages();
 	test_drm();
 	test_fork();
 	return 0;

@@ -333,10 +333,15 @@ struct kfd_hsa_hw_exception_data {
 	uint32_t gpu_id;
 };
 
+struct kfd_hsa_signal_event_data {
+	uint64_t last_event_age; /* that the caller knows, and what it is now; from 1.14 on */
+};
+
 struct kfd_event_data {
 	union {
 		struct kfd_hsa_memory_exception_data memory_exception_data;
 		struct kfd_hsa_hw_exception_data hw_exception_data;
+		struct kfd_hsa_signal_event_data signal_event_data;
 	};
 	uint64_t kfd_event_data_ext;
 	uint32_t event_id;

@@ -5,6 +5,7 @@
  * none.
  */
 #include <dlfcn.h>
+#include <malloc.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -336,6 +337,12 @@ int main(int argc, char **argv)
 	test_copies();
 	test_locked_memory();
 	test_barriers();
+	/*
+	 * At its end ROCm of 6.0 to 6.2 locks a mutex that it has just destroyed and freed. The
+	 * lock fails, and no harm is done, unless free() overwrites what it is given, as meson has
+	 * it do in tests.
+	 */
+	mallopt(M_PERTURB, 0);
 	CHECK_EQ(hsa.shut_down(), 0);
 	CHECK_EQ(engines_copied_bytes(trace), copied_bytes);
 	check_masks(trace, argc > 1 ? argv[1] : "0");

@@ -48,6 +48,7 @@ static struct {
 	int (*open)(void);
 	int (*close)(void);
 	int (*acquire)(struct system_properties *properties);
+	int (*release)(void);
 	int (*alloc)(uint32_t node, uint64_t size, uint32_t flags, void **ret);
 	int (*map)(void *memory, uint64_t size, uint64_t *ret_address);
 	int (*map_nodes)(void *memory, uint64_t size, uint64_t *ret_address, uint32_t flags,
@@ -81,6 +82,7 @@ static inline void hsakmt_load(void)
 	hsakmt.open = hsakmt_symbol(library, "hsaKmtOpenKFD");
 	hsakmt.close = hsakmt_symbol(library, "hsaKmtCloseKFD");
 	hsakmt.acquire = hsakmt_symbol(library, "hsaKmtAcquireSystemProperties");
+	hsakmt.release = hsakmt_symbol(library, "hsaKmtReleaseSystemProperties");
 	hsakmt.alloc = hsakmt_symbol(library, "hsaKmtAllocMemory");
 	hsakmt.map = hsakmt_symbol(library, "hsaKmtMapMemoryToGPU");
 	hsakmt.map_nodes = hsakmt_symbol(library, "hsaKmtMapMemoryToGPUNodes");

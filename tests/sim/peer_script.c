@@ -31,6 +31,7 @@ static void run_hsakmt(uint32_t node)
 	CHECK_EQ(hsakmt.free(memory, SIZE), 0);
 	CHECK_EQ(hsakmt.alloc(node, 4096, NON_PAGED, &memory), 0);
 	CHECK_EQ(hsakmt.free(memory, 4096), 0);
+	CHECK_EQ(hsakmt.release(), 0);
 	CHECK_EQ(hsakmt.close(), 0);
 }
 

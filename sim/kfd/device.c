@@ -225,14 +225,24 @@ static void *device_do_mmap(void *addr, size_t len, int prot, int flags, int fd,
 	return mapped;
 }
 
+/* What was there before is gone, though libc, as in free(), may not have told. */
+static void *device_mmap_anew(void *addr, size_t len, int prot, int flags, int fd, off_t offset)
+{
+	void *mapped = device_do_mmap(addr, len, prot, flags, fd, offset);
+
+	if (mapped != MAP_FAILED)
+		emu_svm_unmapped((uintptr_t)mapped, len);
+	return mapped;
+}
+
 EMU_EXPORT void *mmap(void *addr, size_t len, int prot, int flags, int fd, off_t offset)
 {
-	return device_do_mmap(addr, len, prot, flags, fd, offset);
+	return device_mmap_anew(addr, len, prot, flags, fd, offset);
 }
 
 EMU_EXPORT void *mmap64(void *addr, size_t len, int prot, int flags, int fd, off64_t offset)
 {
-	return device_do_mmap(addr, len, prot, flags, fd, offset);
+	return device_mmap_anew(addr, len, prot, flags, fd, offset);
 }
 
 EMU_EXPORT int munmap(void *addr, size_t len)

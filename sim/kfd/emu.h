@@ -168,7 +168,7 @@ int emu_memory_at(struct emu_machine *machine, int fd, uint64_t mmap_offset, siz
 int emu_svm(struct emu_machine *machine, void *block);
 void emu_svm_forget(void);
 
-/* The program gives memory of its own back. Not under the lock. */
+/* The program gives memory of its own back, or maps something in its place. Not under the lock. */
 void emu_svm_unmapped(uint64_t at, uint64_t size);
 
 /* queue.c: the same. */

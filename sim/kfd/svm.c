@@ -4,7 +4,7 @@
  * on the GPUs that are to access it, at the same address, and may be moved to one of them. The
  * content stays where it is here: what moves is that it takes the GPU's memory. It does until it is
  * moved elsewhere, given back by munmap, or the process ends; what libc gives back by itself, as in
- * free(), does not pass here.
+ * free(), does not pass here until the program maps something else in its place.
  *
  * Page faults of GPUs (XNACK) are off: a GPU that has no access faults for good.
  */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "tests/sim/kfd_queue.h"
@@ -177,6 +178,19 @@ static void fetch_and_wait(int socket)
 	pause();
 }
 
+/* Memory that goes as in free(), unseen, leaves nothing to what comes to its place. */
+static void test_replaced(void)
+{
+	char *here = memory(MIB);
+
+	CHECK_EQ(set(here, MIB, KFD_IOCTL_SVM_ATTR_ACCESS, ids[0]), 0);
+	CHECK_EQ(syscall(SYS_munmap, here, MIB), 0);
+	CHECK(mmap(here, MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+		   0) == here);
+	CHECK_EQ(get(here, MIB, KFD_IOCTL_SVM_ATTR_ACCESS, ids[0]), KFD_IOCTL_SVM_ATTR_NO_ACCESS);
+	CHECK_EQ(munmap(here, MIB), 0);
+}
+
 static void test_process(void)
 {
 	int socket;
@@ -200,6 +214,7 @@ int main(int argc, char **argv)
 	test_attributes();
 	test_access();
 	test_prefetch();
+	test_replaced();
 	test_process();
 	run_on_older_kernel(argv[0], "SVM", NULL);
 	return 0;

@@ -41,7 +41,7 @@ struct demand_part {
 	uint64_t bytes; /* whole pages; at most DEMAND_MOST_BYTES */
 };
 
-/* No GPU has more, and sums of a few such do not wrap around: who asks for more is refused. */
+/* No GPU has more, and sums of a few such do not wrap around. A call for more is refused. */
 #define DEMAND_MOST_BYTES (UINT64_C(1) << 60)
 #define DEMAND_PARTS	  2
 

@@ -102,7 +102,7 @@ int topology_add_indirect(struct topology *t)
 		if (!links)
 			return -ENOMEM;
 		node->links = links;
-		/* What is added leads away from no CPU's own GPU: it is no hop of another way. */
+		/* A link that is added leads away from no CPU's own GPU: it is no hop of another way. */
 		for (uint32_t j = 0; j < t->node_count; j++)
 			if (i != j && topology_indirect_find_way(t, i, j, &links[node->link_count]))
 				node->link_count++;

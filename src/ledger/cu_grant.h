@@ -20,7 +20,7 @@ struct slot;
 /* -ENODATA where there are none. Any bytes may stand in what is answered. */
 int cu_grant_read(const struct device_time *time, struct cu_grant *ret);
 
-/* By who holds the lock. */
+/* For the holder of the lock. */
 void cu_grant_write(struct device_time *time, const struct cu_grant *grant);
 
 /* This process has so many queues on the device; a dead one has none. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who holds the shared objects of a ledger, as everything below shared.c asks: admission adds up
- * what they are charged with, and a slot that is cleared holds none any more. No lock.
+ * The processes that hold shared objects, as everything below shared.c asks for them: admission
+ * adds up the bytes that they are charged with, and a slot that is cleared holds none. No lock.
  */
 #ifndef ALLOT_LEDGER_HOLDERS_H
 #define ALLOT_LEDGER_HOLDERS_H

@@ -36,7 +36,7 @@ int shared_file_locked(int fd, int64_t at, int64_t len);
 /*
  * 0 if a mapping of <dir>/<name> keeps a lock that was taken through its descriptor after that is
  * closed, as everything here relies on. -ENOLCK where it does not: overlayfs maps another file than
- * the one that is locked. Must not be asked by who holds a lock of the file.
+ * the one that is locked. A process that holds a lock of the file must not ask.
  */
 int shared_file_keeps_locks(const char *dir, const char *name);
 /* Polls, from 20 us to 1 ms apart, for about a second. -ETIMEDOUT. */

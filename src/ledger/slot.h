@@ -37,7 +37,7 @@ int slot_index(const struct slot *slot);
 bool slot_alive(struct ledger *ledger, int index);
 
 /*
- * Whether any process of the tenant in `dir` lives, for who asks of many: opens no ledger. True
+ * Whether any process of the tenant in `dir` lives. Opens no ledger, so many can be asked. True
  * when that cannot be found out; false when there is no ledger.
  */
 bool slot_any_alive(const char *dir);

@@ -112,7 +112,7 @@ static int tenant_hidden_path(const char *runtime, char *buf, size_t len)
 
 /*
  * A directory's own lock. Descriptor, -EWOULDBLOCK when somebody works in it, -ENOENT when it is
- * no longer of that name (who had the lock before us has renamed or removed it), or -errno.
+ * no longer of that name (renamed or removed by the last holder of the lock), or -errno.
  */
 static int tenant_lock_dir(const char *path)
 {

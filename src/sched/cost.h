@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How long what is launched takes, learned from measuring it: by function and its number of
- * blocks, or executable graph, and over all. Only to bound the work in flight by: no bill has it
- * in it. Who learns holds a lock of its own; to ask, nobody needs it: who asks while a key takes
- * another's place may have the answer for that one.
+ * How long a launch takes, learned from measuring it: by function and its number of blocks, or by
+ * executable graph, and over all. It bounds the work in flight; no bill has it in it. The thread
+ * that learns holds a lock of its caller's. Asking needs none: an answer that is read while a key
+ * takes another's place may be the other's.
  */
 #ifndef ALLOT_SCHED_COST_H
 #define ALLOT_SCHED_COST_H

@@ -78,7 +78,7 @@ static struct account deficit_unpack(uint64_t hot, const struct share_params *pa
 		owed_ns = clamp_i64(owed_ns, -deficit_credit_max_ns(params, was), DEBT_MAX_NS);
 		owed_ns = owed_ns * was / share;
 	}
-	/* Who has all of the device's time owes none of it. */
+	/* A tenant that has all of the device's time owes none of it. */
 	return (struct account){
 		.owed_ns = clamp_i64(owed_ns, -most, share == 1000 ? 0 : DEBT_MAX_NS),
 		.held = share < 1000 && hot & HELD,

@@ -67,7 +67,7 @@ static int amd_view_apertures(struct amd_call *call)
 	return r;
 }
 
-/* Who has room for none asks how many there are. */
+/* A program with room for none asks how many there are. */
 static int amd_view_apertures_new(struct amd_call *call)
 {
 	struct kfd_ioctl_get_process_apertures_new_args *args = call->block;

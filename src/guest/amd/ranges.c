@@ -14,8 +14,8 @@ static size_t amd_ranges_room_bytes(uint32_t room)
 }
 
 /*
- * Room for so many more than there are. The lock is the caller's: it is free while the bigger array
- * is mapped, so who calls this looks again. False: -ENOMEM.
+ * Room for so many more than there are. The caller's lock is free while the bigger array is mapped,
+ * so the caller looks again behind it. False: -ENOMEM.
  */
 static bool amd_ranges_grow(struct amd_ranges *ranges, uint32_t more)
 {

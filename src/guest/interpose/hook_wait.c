@@ -69,7 +69,7 @@ WAIT(cuStreamQuery, (CUstream hStream), (hStream), STREAM(METER_WAIT, false), wa
 WAIT(cuStreamQuery_ptsz, (CUstream hStream), (hStream), STREAM(METER_WAIT, true),
      wait_answered(guest))
 
-/* What is waited for by an event was closed when that was recorded. */
+/* Work before an event was closed when the program recorded that. */
 WAIT(cuEventSynchronize, (CUevent hEvent), (hEvent), (void)0, wait_synchronized_event(guest))
 WAIT(cuEventQuery, (CUevent hEvent), (hEvent), (void)0, wait_answered(guest))
 

@@ -10,18 +10,12 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 
-#include "guest/amd/ask.h"
 #include "guest/amd/call.h"
 #include "guest/amd/user.h"
 #include "guest/core/next.h"
 
 /* So that a handler may read any version's block whole. */
 #define SLACK_BYTES 128
-
-int amd_call_kernel(struct amd_call *call)
-{
-	return amd_ask(call->fd, call->request, call->block);
-}
 
 static int ioctl_act(struct amd_call *call, enum kfd_decision decision)
 {

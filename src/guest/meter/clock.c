@@ -85,11 +85,11 @@ bool clock_give(struct clock *clock, CUevent event)
 	return room;
 }
 
-/* How long after the base an event was done. */
-static CUresult clock_since_base(const struct clock *clock, CUevent event, int64_t *ret_ns)
+/* How long after a base an event was done. */
+static CUresult clock_since(CUevent base, CUevent event, int64_t *ret_ns)
 {
 	float ms;
-	CUresult e = DRIVER(cuEventElapsedTime, (&ms, clock->base, event));
+	CUresult e = DRIVER(cuEventElapsedTime, (&ms, base, event));
 
 	if (!e)
 		*ret_ns = (int64_t)((double)ms * 1e6);
@@ -99,25 +99,27 @@ static CUresult clock_since_base(const struct clock *clock, CUevent event, int64
 /* Another base: one of our own, or else the event itself. Answers when the event was done by it. */
 static uint64_t clock_rebase(struct clock *clock, struct timing_event *event, uint64_t done_ns)
 {
-	CUevent old = clock->base;
-	struct clock own = {.base = old ? clock_calibrate(false, &own.base_ns) : NULL};
+	CUevent old = clock->base, base = NULL;
+	uint64_t base_ns = 0;
 	int64_t since;
 
-	if (old && !own.base && done_ns < clock->base_ns + REBASE_MOST_NS)
+	if (old)
+		base = clock_calibrate(false, &base_ns);
+	if (old && !base && done_ns < clock->base_ns + REBASE_MOST_NS)
 		return done_ns;
-	if (own.base && !clock_since_base(&own, event->event, &since)) {
-		done_ns = own.base_ns + (uint64_t)since;
+	if (base && !clock_since(base, event->event, &since)) {
+		done_ns = base_ns + (uint64_t)since;
 	} else {
-		if (own.base)
-			clock_destroy(&own.base, 1);
-		own.base = event->event;
-		own.base_ns = done_ns + (old ? DRIFT_NS : 0);
+		if (base)
+			clock_destroy(&base, 1);
+		base = event->event;
+		base_ns = done_ns + (old ? DRIFT_NS : 0);
 		event->event = NULL; /* it stays the base's */
 	}
 	if (old)
 		clock_destroy(&old, 1);
-	clock->base = own.base;
-	clock->base_ns = own.base_ns;
+	clock->base = base;
+	clock->base_ns = base_ns;
 	return done_ns;
 }
 
@@ -130,7 +132,7 @@ CUresult clock_read(struct clock *clock, struct timing_event *event, uint64_t *r
 	uint64_t at, done, now;
 
 	if (!e && clock->base)
-		e = clock_since_base(clock, event->event, &since);
+		e = clock_since(clock->base, event->event, &since);
 	if (e)
 		return e;
 	now = now_monotonic_ns();

@@ -4,6 +4,7 @@
 #define ALLOT_TESTS_TENANT_FIXTURE_H
 
 #include <errno.h>
+#include <fcntl.h>
 #include <ftw.h>
 #include <limits.h>
 #include <signal.h>
@@ -72,6 +73,19 @@ static inline const char *fixture_tenant(const char *name)
 
 	CHECK_EQ(tenant_create(fixture_runtime_dir(), name, &policy, dir, sizeof(dir)), 0);
 	return dir;
+}
+
+/* A word of the policy's file, behind the back of whoever has mapped it. */
+static inline void fixture_damage(const char *dir, size_t at, uint64_t value)
+{
+	char path[PATH_MAX + 8];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/policy", dir);
+	fd = open(path, O_RDWR);
+	CHECK(fd >= 0);
+	CHECK_EQ(pwrite(fd, &value, sizeof(value), (off_t)at), sizeof(value));
+	close(fd);
 }
 
 /* A process of the tenant, as the guest library is one: ledger, slot, one device (index 0). */

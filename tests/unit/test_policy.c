@@ -290,18 +290,6 @@ static void check_wait(void)
 	policy_close(waiter.map);
 }
 
-static void patch(const char *dir, size_t at, uint64_t value)
-{
-	char path[PATH_MAX + 8];
-	int fd;
-
-	snprintf(path, sizeof(path), "%s/policy", dir);
-	fd = open(path, O_RDWR);
-	CHECK(fd >= 0);
-	CHECK_EQ(pwrite(fd, &value, sizeof(value), (off_t)at), sizeof(value));
-	close(fd);
-}
-
 /* Damage is an error, before and after the file is mapped. */
 static void check_damage(void)
 {
@@ -312,24 +300,24 @@ static void check_damage(void)
 	struct policy p;
 
 	CHECK_EQ(policy_open(dir, &map), 0);
-	patch(dir, at, UINT64_MAX / 2);
+	fixture_damage(dir, at, UINT64_MAX / 2);
 	CHECK_EQ(policy_read(map, &p), -EBADMSG);
 	CHECK_EQ(policy_load(dir, &p), -EPROTO);
 	CHECK_EQ(policy_open(dir, &other), -EPROTO);
 	CHECK_EQ(policy_update(dir, refuse, NULL), -EBADMSG);
-	patch(dir, at, GIB);
+	fixture_damage(dir, at, GIB);
 	CHECK_EQ(policy_read(map, &p), 0);
-	patch(dir, offsetof(struct policy_file, generation), 3); /* the copy never written */
+	fixture_damage(dir, offsetof(struct policy_file, generation), 3); /* the copy never written */
 	CHECK_EQ(policy_read(map, &p), -EBADMSG);
-	patch(dir, offsetof(struct policy_file, generation), 4); /* not that copy's number */
+	fixture_damage(dir, offsetof(struct policy_file, generation), 4); /* not that copy's number */
 	CHECK_EQ(policy_read(map, &p), -EBADMSG);
-	patch(dir, offsetof(struct policy_file, generation), 2);
+	fixture_damage(dir, offsetof(struct policy_file, generation), 2);
 	CHECK_EQ(policy_read(map, &p), 0);
 	policy_close(map);
-	patch(dir, 0, 0);
+	fixture_damage(dir, 0, 0);
 	CHECK_EQ(policy_open(dir, &other), -EPROTO);
-	patch(dir, 0, POLICY_MAGIC);
-	patch(dir, 8, POLICY_VERSION + 1);
+	fixture_damage(dir, 0, POLICY_MAGIC);
+	fixture_damage(dir, 8, POLICY_VERSION + 1);
 	CHECK_EQ(policy_open(dir, &other), -EPROTO);
 	snprintf(path, sizeof(path), "%s/policy", dir);
 	CHECK_EQ(truncate(path, 4096), 0);

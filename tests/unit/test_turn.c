@@ -18,18 +18,6 @@ static int set_limit(struct policy *policy, void *arg)
 	return 0;
 }
 
-static void patch(const char *dir, size_t at, uint64_t value)
-{
-	char path[PATH_MAX + 8];
-	int fd;
-
-	snprintf(path, sizeof(path), "%s/policy", dir);
-	fd = open(path, O_RDWR);
-	CHECK(fd >= 0);
-	CHECK_EQ(pwrite(fd, &value, sizeof(value), (off_t)at), sizeof(value));
-	close(fd);
-}
-
 static bool is_mapped(const void *at)
 {
 	uintptr_t page = (uintptr_t)at & ~(uintptr_t)(sysconf(_SC_PAGESIZE) - 1);
@@ -138,9 +126,9 @@ static void check_errors(void)
 	fixture_wait(pid, 0);
 	CHECK_EQ(chmod(path, 0600), 0);
 	CHECK_EQ(chmod(dir, 0700), 0);
-	patch(dir, 8, POLICY_VERSION + 1);
+	fixture_damage(dir, 8, POLICY_VERSION + 1);
 	CHECK_EQ(turn_open(dir, &turn), -EPROTO);
-	patch(dir, 0, 0);
+	fixture_damage(dir, 0, 0);
 	CHECK_EQ(turn_open(dir, &turn), -EPROTO);
 	CHECK_EQ(truncate(path, 4096), 0);
 	CHECK_EQ(turn_open(dir, &turn), -EPROTO);

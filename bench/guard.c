@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * guard [CALLS]: microseconds for an ioctl, as medians over batches, one line of JSON. Run bare and
- * by `allot run --guard` with emulated AMD devices: see bench/run-guard. As bare system calls:
+ * guard [CALLS]: nanoseconds for an ioctl, as medians over batches of so many calls, one line of
+ * JSON. Run bare and by `allot run --guard` with emulated AMD devices: see bench/run-guard. As bare
+ * system calls:
  *
  *   not asked	a request whose number is none of the guard's: what the filter costs
  *   no device	one whose number is, for a file that is none of AMD's
@@ -10,47 +11,37 @@
  */
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "amd/abi/kfd.h"
 #include "amd/kfd_ioctl.h"
+#include "bench/batch.h"
 #include "tests/e2e/guard/bare.h"
 
 #define BATCHES 51
+#define ITEMS	4
 #define GPU_ID	10111 /* of the first emulated device */
 
 static int kfd, null;
 
-static double now_us(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
-}
-
-static void not_asked(void)
+static void guard_not_asked(void)
 {
 	bare_ioctl(null, _IO('K', KFD_NR_GET_VERSION), NULL);
 }
 
-static void no_device(void)
+static void guard_no_device(void)
 {
 	bare_ioctl(null, _IO('K', KFD_NR_SVM), NULL);
 }
 
-static void device(void)
+static void guard_device(void)
 {
 	struct kfd_ioctl_free_memory_of_gpu_args a = {UINT64_MAX};
 
 	bare_ioctl(kfd, _IOW('K', KFD_NR_FREE_MEMORY_OF_GPU, a), &a);
 }
 
-/* And gives it back, which is an ioctl of its own. */
-static void take(void)
+/* And gives it back, which is a second ioctl. */
+static void guard_take(void)
 {
 	struct kfd_ioctl_alloc_memory_of_gpu_args a = {
 		.size = 4096, .gpu_id = GPU_ID, .flags = KFD_IOC_ALLOC_MEM_FLAGS_VRAM};
@@ -62,50 +53,21 @@ static void take(void)
 	bare_ioctl(kfd, _IOW('K', KFD_NR_FREE_MEMORY_OF_GPU, f), &f);
 }
 
-static const struct item {
-	const char *name;
-	void (*call)(void);
-	int ioctls;
-} items[] = {
-	{"not asked", not_asked, 1},
-	{"no device", no_device, 1},
-	{"device", device, 1},
-	{"take, give", take, 2},
-};
-
-static int ascending(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
-static double median_us(const struct item *item, int calls)
-{
-	double us[BATCHES];
-
-	for (int b = 0; b < BATCHES; b++) {
-		double began = now_us();
-
-		for (int c = 0; c < calls; c++)
-			item->call();
-		us[b] = (now_us() - began) / (calls * item->ioctls);
-	}
-	qsort(us, BATCHES, sizeof(us[0]), ascending);
-	return us[BATCHES / 2];
-}
-
 int main(int argc, char **argv)
 {
-	int calls = argc > 1 ? atoi(argv[1]) : 100;
+	int calls = batch_count(argc, argv, 100, 1000000);
+	const struct batch_item items[] = {
+		{"not asked", guard_not_asked, calls, 1},
+		{"no device", guard_no_device, calls, 1},
+		{"device", guard_device, calls, 1},
+		{"take, give", guard_take, calls, 2},
+	};
+	double ns[ITEMS];
 
 	kfd = open_device("kfd");
 	null = open("/dev/null", O_RDWR | O_CLOEXEC);
-	if (kfd < 0 || null < 0 || calls < 1)
+	if (kfd < 0 || null < 0 || !calls || batch_measure(items, ITEMS, BATCHES, ns) < 0)
 		return 1;
-	for (size_t i = 0; i < sizeof(items) / sizeof(items[0]); i++)
-		printf("%s\"%s\": %.3f", i ? ", " : "{", items[i].name,
-		       median_us(&items[i], calls));
-	printf("}\n");
+	batch_print(items, ITEMS, ns);
 	return 0;
 }

@@ -8,16 +8,16 @@
  */
 #include <fcntl.h>
 #include <link.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "amd/abi/kfd.h"
 #include "amd/kfd_ioctl.h"
+#include "base/now.h"
+#include "bench/batch.h"
 #include "guest/core/lookup_elf.h"
 
 #define BATCHES_MAX 10000
@@ -35,15 +35,7 @@ static enum way way;
 static int kfd, pipes[2];
 static uint32_t gpu;
 
-static double now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
-}
-
-static void ask(unsigned long request, void *block)
+static void kfd_ask(unsigned long request, void *block)
 {
 	if (ways[way](kfd, request, block) >= 0)
 		return;
@@ -52,15 +44,15 @@ static void ask(unsigned long request, void *block)
 }
 
 /* Adds the time since *then to an item of the batch. */
-static void lap(enum item item, int batch, double *then)
+static void kfd_lap(enum item item, int batch, uint64_t *then)
 {
-	double now = now_ns();
+	uint64_t now = now_monotonic_ns();
 
-	ns[way][item][batch] += (now - *then) / CYCLES;
+	ns[way][item][batch] += (double)(now - *then) / CYCLES;
 	*then = now;
 }
 
-static void cycle(int batch)
+static void kfd_cycle(int batch)
 {
 	struct kfd_ioctl_alloc_memory_of_gpu_args alloc = {.va_addr = UINT64_C(1) << 32,
 							   .size = 2 * MIB,
@@ -71,24 +63,24 @@ static void cycle(int batch)
 	struct kfd_ioctl_unmap_memory_from_gpu_args unmap = {
 		.device_ids_array_ptr = (uintptr_t)&gpu, .n_devices = 1};
 	struct kfd_ioctl_free_memory_of_gpu_args gone;
-	double then = now_ns();
+	uint64_t then = now_monotonic_ns();
 	int n;
 
-	ask(_IOWR('K', KFD_NR_ALLOC_MEMORY_OF_GPU, alloc), &alloc);
-	lap(ALLOC, batch, &then);
+	kfd_ask(_IOWR('K', KFD_NR_ALLOC_MEMORY_OF_GPU, alloc), &alloc);
+	kfd_lap(ALLOC, batch, &then);
 	map.handle = unmap.handle = gone.handle = alloc.handle;
-	ask(_IOWR('K', KFD_NR_MAP_MEMORY_TO_GPU, map), &map);
-	lap(MAP, batch, &then);
-	ask(_IOWR('K', KFD_NR_UNMAP_MEMORY_FROM_GPU, unmap), &unmap);
-	lap(UNMAP, batch, &then);
-	ask(_IOW('K', KFD_NR_FREE_MEMORY_OF_GPU, gone), &gone);
-	lap(FREE, batch, &then);
+	kfd_ask(_IOWR('K', KFD_NR_MAP_MEMORY_TO_GPU, map), &map);
+	kfd_lap(MAP, batch, &then);
+	kfd_ask(_IOWR('K', KFD_NR_UNMAP_MEMORY_FROM_GPU, unmap), &unmap);
+	kfd_lap(UNMAP, batch, &then);
+	kfd_ask(_IOW('K', KFD_NR_FREE_MEMORY_OF_GPU, gone), &gone);
+	kfd_lap(FREE, batch, &then);
 	ways[way](pipes[0], FIONREAD, &n);
-	lap(OTHER, batch, &then);
+	kfd_lap(OTHER, batch, &then);
 }
 
 /* Of the library that stands in for the driver, behind liballot: dlsym would find liballot's. */
-static int find_bare(struct dl_phdr_info *info, size_t size, void *arg)
+static int kfd_find_bare(struct dl_phdr_info *info, size_t size, void *arg)
 {
 	const ElfW(Dyn) *dynamic = lookup_elf_dynamic(info);
 
@@ -99,39 +91,32 @@ static int find_bare(struct dl_phdr_info *info, size_t size, void *arg)
 	return 1;
 }
 
-static void open_device(void)
+static void kfd_open_device(void)
 {
 	struct kfd_process_device_apertures at;
 	struct kfd_ioctl_get_process_apertures_new_args apertures = {(uintptr_t)&at, 1, 0};
 	struct kfd_ioctl_acquire_vm_args acquire;
 	int render = open("/dev/dri/renderD129", O_RDWR | O_CLOEXEC);
 
-	dl_iterate_phdr(find_bare, NULL);
+	dl_iterate_phdr(kfd_find_bare, NULL);
 	kfd = open("/dev/kfd", O_RDWR | O_CLOEXEC);
 	if (!ways[BARE] || kfd < 0 || render < 0 || pipe(pipes)) {
 		perror("kfd: no emulated device: run under `allot sim --amd 1`");
 		exit(1);
 	}
-	ask(_IOWR('K', KFD_NR_GET_PROCESS_APERTURES_NEW, apertures), &apertures);
+	kfd_ask(_IOWR('K', KFD_NR_GET_PROCESS_APERTURES_NEW, apertures), &apertures);
 	gpu = at.gpu_id;
 	acquire = (struct kfd_ioctl_acquire_vm_args){(uint32_t)render, gpu};
-	ask(_IOW('K', KFD_NR_ACQUIRE_VM, acquire), &acquire);
+	kfd_ask(_IOW('K', KFD_NR_ACQUIRE_VM, acquire), &acquire);
 }
 
-static int ascending(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
-static void print_medians(int batches)
+static void kfd_print_medians(int batches)
 {
 	for (way = BARE; way < WAYS; way++) {
 		printf("%s", way == BARE ? "{\"bare\": " : ", \"with\": ");
 		for (int i = 0; i < ITEMS; i++) {
-			qsort(ns[way][i], (size_t)batches, sizeof(double), ascending);
-			printf("%s\"%s\": %.1f", i ? ", " : "{", names[i], ns[way][i][batches / 2]);
+			printf("%s\"%s\": %.1f", i ? ", " : "{", names[i],
+			       batch_median(ns[way][i], batches));
 		}
 		printf("}");
 	}
@@ -140,29 +125,25 @@ static void print_medians(int batches)
 
 int main(int argc, char **argv)
 {
-	int batches = argc > 1 ? atoi(argv[1]) : 200;
-	cpu_set_t cpu;
+	int batches = batch_count(argc, argv, 200, BATCHES_MAX);
 
-	if (batches < 1 || batches > BATCHES_MAX)
+	if (!batches)
 		return 1;
-	/* Where it happens to run, it stays. */
-	CPU_ZERO(&cpu);
-	CPU_SET(sched_getcpu(), &cpu);
-	sched_setaffinity(0, sizeof(cpu), &cpu);
+	batch_pin();
 	way = WITH;
-	open_device();
-	cycle(0); /* the first one is for what is made once */
+	kfd_open_device();
+	kfd_cycle(0); /* the first one is for what is made once */
 	memset(ns, 0, sizeof(ns));
 	for (int b = 0; b < batches; b++) {
 		for (way = BARE; way < WAYS; way++) {
 			double *all = &ns[way][CYCLE][b];
 
 			for (int c = 0; c < CYCLES; c++)
-				cycle(b);
+				kfd_cycle(b);
 			for (int i = ALLOC; i <= FREE; i++)
 				*all += ns[way][i][b];
 		}
 	}
-	print_medians(batches);
+	kfd_print_medians(batches);
 	return 0;
 }

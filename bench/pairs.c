@@ -12,12 +12,12 @@
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/now.h"
+#include "bench/batch.h"
 #include "guest/core/lookup_elf.h"
 #include "nvidia/cuda_api.h"
 
@@ -36,12 +36,12 @@ struct calls {
 
 static CUfunction kernel;
 
-static void launch(const struct calls *c)
+static void pairs_launch(const struct calls *c)
 {
 	c->launch(kernel, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
 }
 
-static void alloc_free(const struct calls *c)
+static void pairs_alloc_free(const struct calls *c)
 {
 	CUdeviceptr ptr = 0;
 
@@ -49,7 +49,7 @@ static void alloc_free(const struct calls *c)
 	c->free(ptr);
 }
 
-static void alloc_free_async(const struct calls *c)
+static void pairs_alloc_free_async(const struct calls *c)
 {
 	CUdeviceptr ptr = 0;
 
@@ -57,7 +57,7 @@ static void alloc_free_async(const struct calls *c)
 	c->free_async(ptr, NULL);
 }
 
-static void mem_get_info(const struct calls *c)
+static void pairs_mem_get_info(const struct calls *c)
 {
 	size_t free_bytes, total;
 
@@ -73,27 +73,19 @@ static const struct item {
 	 */
 	int calls;
 } items[] = {
-	{"launch", launch, 500},
-	{"alloc_free", alloc_free, 20},
-	{"alloc_free_async", alloc_free_async, 500},
-	{"mem_get_info", mem_get_info, 500},
+	{"launch", pairs_launch, 500},
+	{"alloc_free", pairs_alloc_free, 20},
+	{"alloc_free_async", pairs_alloc_free_async, 500},
+	{"mem_get_info", pairs_mem_get_info, 500},
 };
 #define ITEMS (sizeof(items) / sizeof(items[0]))
-
-static double now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
-}
 
 struct wanted {
 	const char *name;
 	void *found;
 };
 
-static int find_in_driver(struct dl_phdr_info *info, size_t size, void *arg)
+static int pairs_find_in_driver(struct dl_phdr_info *info, size_t size, void *arg)
 {
 	struct wanted *wanted = arg;
 	const char *slash = strrchr(info->dlpi_name, '/');
@@ -106,15 +98,15 @@ static int find_in_driver(struct dl_phdr_info *info, size_t size, void *arg)
 }
 
 /* From the driver's own symbol table: nobody stands in between. */
-static void *driver_symbol(void *handle, const char *name)
+static void *pairs_driver_symbol(void *handle, const char *name)
 {
 	struct wanted wanted = {.name = name};
 
-	dl_iterate_phdr(find_in_driver, &wanted);
+	dl_iterate_phdr(pairs_find_in_driver, &wanted);
 	return wanted.found;
 }
 
-static void find(struct calls *c, void *handle, void *(*sym)(void *, const char *))
+static void pairs_find(struct calls *c, void *handle, void *(*sym)(void *, const char *))
 {
 	*(void **)&c->launch = sym(handle, "cuLaunchKernel");
 	*(void **)&c->alloc = sym(handle, "cuMemAlloc_v2");
@@ -124,18 +116,19 @@ static void find(struct calls *c, void *handle, void *(*sym)(void *, const char 
 	*(void **)&c->info = sym(handle, "cuMemGetInfo_v2");
 }
 
-static double block(const struct item *item, const struct calls *c)
+static double pairs_block(const struct item *item, const struct calls *c)
 {
-	double began = now_ns();
+	uint64_t began = now_monotonic_ns();
+	double ns;
 
 	for (int i = 0; i < item->calls; i++)
 		item->call(c);
-	began = (now_ns() - began) / item->calls;
+	ns = (double)(now_monotonic_ns() - began) / item->calls;
 	cuda_real.cuCtxSynchronize();
-	return began;
+	return ns;
 }
 
-static int set_up(void *driver)
+static int pairs_set_up(void *driver)
 {
 	static const char ptx[] = ".version 8.0\n.target sm_80\n.address_size 64\n"
 				  ".visible .entry k()\n{\n\tret;\n}\n";
@@ -155,22 +148,22 @@ static int set_up(void *driver)
 int main(int argc, char **argv)
 {
 	static double ns[ITEMS][PAIRS_MAX][SIDES];
-	int pairs = argc > 1 ? atoi(argv[1]) : 200;
+	int pairs = batch_count(argc, argv, 200, PAIRS_MAX);
 	void *driver = dlopen("libcuda.so.1", RTLD_NOW);
 	struct calls real, found;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	alarm(120);
-	if (!driver || pairs < 1 || pairs > PAIRS_MAX || set_up(driver))
+	if (!driver || !pairs || pairs_set_up(driver))
 		return 1;
-	find(&real, driver, driver_symbol);
-	find(&found, driver, dlsym);
+	pairs_find(&real, driver, pairs_driver_symbol);
+	pairs_find(&found, driver, dlsym);
 	if (!real.launch || !found.launch)
 		return 1;
 	for (int p = -5; p < pairs; p++) /* the first few warm up */
 		for (size_t i = 0; i < ITEMS; i++)
 			for (int s = 0; s < SIDES; s++) {
-				double t = block(&items[i], s == 1 ? &found : &real);
+				double t = pairs_block(&items[i], s == 1 ? &found : &real);
 
 				if (p >= 0)
 					ns[i][p][s] = t;

@@ -15,7 +15,7 @@
 static char the_context, the_pool;
 
 /* Addresses that were never given out before, a granule apart, as an allocator's often are. */
-OWN static CUdeviceptr fresh(void)
+OWN static CUdeviceptr driver_fresh(void)
 {
 	static CUdeviceptr next = (CUdeviceptr)1 << 40;
 
@@ -61,7 +61,7 @@ ENTRY CUresult cuDeviceGet(CUdevice *device, int ordinal)
 	return ordinal ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
 }
 
-OWN static CUresult uuid_of(CUuuid *uuid, CUdevice dev)
+OWN static CUresult driver_uuid_of(CUuuid *uuid, CUdevice dev)
 {
 	memset(uuid, 0x5a, 16);
 	return dev ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
@@ -69,12 +69,12 @@ OWN static CUresult uuid_of(CUuuid *uuid, CUdevice dev)
 
 ENTRY CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice dev)
 {
-	return uuid_of(uuid, dev);
+	return driver_uuid_of(uuid, dev);
 }
 
 ENTRY CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev)
 {
-	return uuid_of(uuid, dev);
+	return driver_uuid_of(uuid, dev);
 }
 
 ENTRY CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
@@ -140,13 +140,13 @@ ENTRY CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *statu
 
 ENTRY CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 {
-	*dptr = fresh();
+	*dptr = driver_fresh();
 	return CUDA_SUCCESS;
 }
 
 ENTRY CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream stream)
 {
-	*dptr = fresh();
+	*dptr = driver_fresh();
 	return CUDA_SUCCESS;
 }
 

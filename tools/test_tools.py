@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tools that judge the project are judged here: what they must count and must refuse."""
+import json
+import sys
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
+from xml.etree import ElementTree
 
 import api_coverage
+import charts
 import includes
 import tally
 
@@ -27,6 +32,24 @@ class Tally(unittest.TestCase):
     def test_a_test_that_was_skipped_says_why(self):
         self.assertEqual(tally.reason({"stdout": "a\nno GPU here\n\n"}), "no GPU here")
         self.assertEqual(tally.reason({}), "it does not say why")
+
+
+class Charts(unittest.TestCase):
+    def test_what_allot_bench_wrote_is_drawn(self):
+        found = {"controller": "deficit", "kernel_us": 100, "seconds_each": 2, "bin_seconds": 0.1,
+                 "bins": [0.1] * 20 + [0.5] * 20,
+                 "caps": [{"target": 0.1, "share": 0.101}, {"target": 0.5, "share": 0.49}]}
+        with tempfile.TemporaryDirectory() as folder:
+            results = Path(folder) / "bench.json"
+            results.write_text(json.dumps({"device": "GPU 0: <a>", "solo": [found]}),
+                               encoding="utf-8")
+            with mock.patch.object(sys, "argv", ["charts.py", str(results), folder]):
+                charts.main()
+            over_time, off = (ElementTree.parse(Path(folder) / name).getroot()
+                              for name in ("over-time.svg", "off.svg"))
+        self.assertEqual(len(over_time.findall("{*}polyline")), 2)
+        self.assertEqual(len(over_time.findall("{*}line")), 5 + 2)
+        self.assertEqual(len(off.findall("{*}circle")), 2 + 2)
 
 
 class Lists(unittest.TestCase):

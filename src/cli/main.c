@@ -28,7 +28,7 @@ static const struct {
 	{"topo", "[--json]", "show devices, the links between them, who reaches whom", cmd_topo},
 	{"doctor", "[-- COMMAND...]", "say what is wrong on this machine and what to do",
 	 cmd_doctor},
-	{"bench", "[--gpu GPU] [--json FILE] [--svg FILE]",
+	{"bench", "[--gpu GPU] [--json FILE]",
 	 "measure how exact shares of a device's time are", cmd_bench},
 	{"sim", "[--gpus N] [--memory SIZE] -- COMMAND...", "run a command with simulated GPUs",
 	 cmd_sim},

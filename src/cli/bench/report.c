@@ -31,7 +31,8 @@ static struct table *report_begin_table(const char *title, const char *headings)
 	return t;
 }
 
-const char *bench_report_kernel(double us, char buf[static 16])
+/* A kernel's length in words: 0.1 ms, 1 ms, 10 ms. */
+static const char *report_kernel(double us, char buf[static 16])
 {
 	snprintf(buf, 16, "%g ms", us / 1e3);
 	return buf;
@@ -59,7 +60,7 @@ static bool report_caps_kept(const struct bench_caps *c)
 	return kept;
 }
 
-unsigned int bench_report_controllers(const struct bench_report *report)
+static unsigned int report_count_controllers(const struct bench_report *report)
 {
 	unsigned int n = 0;
 
@@ -91,7 +92,7 @@ int bench_print_caps(const struct bench_report *report)
 		const struct bench_caps *c = &report->caps[i];
 
 		table_cell(t, "%s", c->controller);
-		table_cell(t, "%s", bench_report_kernel(c->kernel_us, kernel));
+		table_cell(t, "%s", report_kernel(c->kernel_us, kernel));
 		for (unsigned int p = 0; p < c->nphases; p++)
 			table_cell(t, "%.1f", c->phase[p].share * 100);
 		table_cell(t, "%.1f", c->mean_error * 100);
@@ -105,7 +106,7 @@ int bench_print_caps(const struct bench_report *report)
 		late |= c->late;
 	}
 	report_finish_table(t);
-	if (bench_report_controllers(report) == 1)
+	if (report_count_controllers(report) == 1)
 		printf("off by %.1f points on average, %.1f in the worst second; promised: %.1f, "
 		       "%.1f "
 		       "at most and %.1f\n",
@@ -120,7 +121,7 @@ int bench_print_controllers(const struct bench_report *report)
 {
 	struct table *t;
 
-	if (bench_report_controllers(report) < 2)
+	if (report_count_controllers(report) < 2)
 		return 0;
 	t = report_begin_table("The controllers side by side",
 			       "CONTROLLER|>MEAN OFF|>WORST SECOND|>THROUGHPUT KEPT");
@@ -170,7 +171,7 @@ int bench_print_pairs(const struct bench_report *report)
 		double part = bench_pair_part(p) * 100;
 
 		table_cell(t, "%s", p->name);
-		table_cell(t, "%s", bench_report_kernel(p->kernel_us, kernel));
+		table_cell(t, "%s", report_kernel(p->kernel_us, kernel));
 		table_cell(t, "%.1f", p->share[0] * 100);
 		table_cell(t, "%.1f", p->share[1] * 100);
 		table_cell(t, "%.1f", (p->share[0] + p->share[1]) * 100);

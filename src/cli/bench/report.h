@@ -29,9 +29,4 @@ int bench_print_launches(const struct bench_report *report);
 /* The controllers side by side; nothing where there is one alone. */
 int bench_print_controllers(const struct bench_report *report);
 
-/* How many there are. */
-unsigned int bench_report_controllers(const struct bench_report *report);
-/* A kernel's length in words: 0.1 ms, 1 ms, 10 ms. */
-const char *bench_report_kernel(double us, char buf[static 16]);
-
 #endif

@@ -45,12 +45,11 @@ static const struct argp_option options[] = {
 	{"only", 'o', "SECTION", 0, SECTIONS_IN_WORDS "; may be given again", 0},
 	{"quick", 'q', NULL, 0, "shorter and less exact", 0},
 	{"json", 'j', "FILE", 0, "also write the figures there", 0},
-	{"svg", 's', "FILE", 0, "also draw shares over time there", 0},
 	{0},
 };
 
 struct args {
-	const char *gpu, *controller, *json, *svg;
+	const char *gpu, *controller, *json;
 	unsigned int only;
 	bool quick;
 };
@@ -84,9 +83,6 @@ static error_t bench_parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case 'j':
 		a->json = arg;
-		return 0;
-	case 's':
-		a->svg = arg;
 		return 0;
 	}
 	return ARGP_ERR_UNKNOWN;
@@ -272,8 +268,7 @@ int cmd_bench(int argc, char **argv)
 	r = bench_measure_sections(&place, &a, controllers, &report);
 	if (bench_stopped())
 		return say_error("stopped; its tenants are removed");
-	if (r < 0 || (a.json && bench_write_json(&report, a.json) < 0) ||
-	    (a.svg && bench_write_svg(&report, a.svg) < 0))
+	if (r < 0 || (a.json && bench_write_json(&report, a.json) < 0))
 		return EXIT_ALLOT;
 	return 0;
 }

@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Pictures of what tests/gpu/run found of shares: tests/gpu/charts.py RESULTS.json... FOLDER writes
-over-time.svg, a load through several caps for each kernel length, and off.svg, by how many points
-each measurement missed."""
+"""Pictures of shares: tools/charts.py RESULTS.json... FOLDER writes over-time.svg, a load through
+several caps for each kernel length, and off.svg, by how many points each measurement missed.
+RESULTS is what tests/gpu/run leaves, or `allot bench --json`."""
 import json
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
-import svg  # noqa: E402
+import svg
 
 WIDTH, LEFT, RIGHT, TOP = 860, 60, 24, 46
 COLORS = ("#2f6fb0", "#d9822b", "#3d9a6a", "#a05195", "#b5473c", "#5c626b", "#c2a83e")
@@ -68,7 +67,7 @@ def off(figures):
     for i, cap in enumerate(caps):
         x = left + 62 * i
         yield svg.dot(x, TOP + 4, COLORS[i % len(COLORS)])
-        yield text(x + 9, TOP + 8.5, f"{cap} %")
+        yield text(x + 9, TOP + 8.5, f"{cap:g} %")
     for i, (name, figure) in enumerate(figures.items()):
         y = TOP + 34 + row_height * i + 4
         yield text(left - 14, y + 4.5, name, "end")
@@ -83,12 +82,28 @@ def by_form_and_length(name):
     return words[0], words[1:-2], float(words[-2]) if words[-1] == "ms" else 0
 
 
+def device_of(results):
+    return results["device"] if "solo" in results else results["facts"]["devices"][0]["name"]
+
+
+def figures_of(results):
+    """(name, figure) of each load that went through caps."""
+    for found in results.get("solo", ()):  # of allot bench
+        seconds = found["seconds_each"]
+        yield f"{found['controller']} plain {found['kernel_us'] / 1000:g} ms", {
+            "bins": found["bins"], "bin_s": found["bin_seconds"],
+            "rows": [{"cap": cap["target"] * 100, "got": cap["share"] * 100,
+                      "from_s": i * seconds, "to_s": (i + 1) * seconds}
+                     for i, cap in enumerate(found["caps"])]}
+    for name, figure in results.get("figures", {}).get("compute", {}).items():
+        if isinstance(figure, dict) and "rows" in figure and "bin_s" in figure:
+            yield name, figure
+
+
 def main():
     runs = [json.loads(Path(name).read_text(encoding="utf-8")) for name in sys.argv[1:-1]]
-    device, folder = runs[0]["facts"]["devices"][0]["name"], Path(sys.argv[-1])
-    figures = {name: figure for results in runs
-               for name, figure in results["figures"].get("compute", {}).items()
-               if isinstance(figure, dict) and "rows" in figure and "bin_s" in figure}
+    device, folder = device_of(runs[0]), Path(sys.argv[-1])
+    figures = {name: figure for results in runs for name, figure in figures_of(results)}
     figures = {name: figures[name] for name in sorted(figures, key=by_form_and_length)}
     folder.mkdir(parents=True, exist_ok=True)
     plain = {name: f for name, f in figures.items() if "plain" in name}

@@ -5,7 +5,7 @@
 #include <time.h>
 
 #include "guest/launch/attach.h"
-#include "guest/memory/truth.h"
+#include "guest/memory/figure.h"
 #include "tests/unit/tenant_fixture.h"
 
 #define EVENTS 16384
@@ -356,7 +356,7 @@ uint64_t guest_generation(const struct guest *guest)
 static struct guest_page page;
 _Atomic(struct guest_page *) guest_page = &page;
 
-int truth_utilisation(struct guest *guest, const uint8_t uuid[16], int ledger_device)
+int figure_utilisation(struct guest *guest, const uint8_t uuid[16], int ledger_device)
 {
 	return -1;
 }

@@ -45,12 +45,12 @@ struct guest_device {
 	_Atomic uint64_t limit; /* cached for limit_generation, see guest_limit */
 	_Atomic uint64_t limit_generation;
 
-	/* What reconciling with the driver's figure needs, see truth.c. */
+	/* What reconciling with the driver's figure needs, see figure.c. */
 	_Atomic int contexts;		 /* live contexts of this process */
 	_Atomic uint64_t context_guess;	 /* bytes charged for one of them */
 	_Atomic uint64_t extra_bytes;	 /* heaps and stacks asked for by cuCtxSetLimit */
 	_Atomic uint64_t unseen_bytes;	 /* charged, but not in the driver's figure (managed) */
-	_Atomic uint64_t peers_bytes;	 /* what the tenant's others hold and have not charged */
+	_Atomic uint64_t siblings_bytes;	 /* what the tenant's others hold and have not charged */
 	_Atomic uint64_t reconciled_ns;	 /* CLOCK_MONOTONIC */
 	_Atomic uint64_t context_ns;	 /* of the first context: nothing is hidden before */
 	_Atomic uint64_t calls;		 /* that change what is held, see memory/calls.h */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The guest's own NVML, for truth.c: a table and an initialisation beside the program's, which may
+ * The guest's own NVML, for figure.c: a table and an initialisation beside the program's, which may
  * shut its own down.
  *
  * NVML takes about 8 ms to open, and each device another 6 ms when it is first asked for (an H200).

@@ -9,9 +9,9 @@
 #include "guest/core/library.h"
 #include "guest/core/space.h"
 #include "guest/launch/waits.h"
+#include "guest/memory/figure.h"
 #include "guest/memory/memory.h"
 #include "guest/memory/pool.h"
-#include "guest/memory/truth.h"
 
 CUresult hook_cuInit(unsigned int Flags)
 {
@@ -29,7 +29,7 @@ CUresult hook_cuInit(unsigned int Flags)
 		e = space_expect(guest);
 		if (e)
 			return e;
-		truth_expect_any(guest);
+		figure_expect_any(guest);
 	}
 	e = DRIVER(cuInit, (Flags));
 	return e ? e : limited_attach(guest);
@@ -55,11 +55,11 @@ static CUresult context_begin(struct guest *guest, struct guest_device *device,
 
 	if (e)
 		return e;
-	truth_expect(guest, device);
+	figure_expect(guest, device);
 	/*
 	 * No context was seen yet: as much as is usual, or, where the quota has less, what it has.
 	 */
-	if (!guess && charge_try(guest, device, TRUTH_CONTEXT_BYTES, charge))
+	if (!guess && charge_try(guest, device, FIGURE_CONTEXT_BYTES, charge))
 		return CUDA_SUCCESS;
 	return charge_reserve(guest, device, guess, charge);
 }
@@ -72,19 +72,19 @@ static bool context_made(struct charge *charge)
 	uint64_t guess = context_learned(guest, device);
 
 	if (atomic_fetch_add(&device->contexts, 1) == 0)
-		truth_begin(device);
+		figure_begin(device);
 	/* Without a guess no more is charged than was reserved: others would be refused for it. */
 	charge_commit(charge, CAT_CONTEXT, guess ? guess : charge->reserved);
 	FAULT_POINT(GUEST_CONTEXT_MADE);
 	if (!guess && !charge->reserved) {
-		if (!truth_reconcile(guest, device)) /* the driver does not tell */
-			charge_follow(guest, device, CAT_CONTEXT, 0, TRUTH_CONTEXT_BYTES);
-	} else if (truth_due_now(guest, device)) {
-		truth_reconcile(guest, device);
+		if (!figure_reconcile(guest, device)) /* the driver does not tell */
+			charge_follow(guest, device, CAT_CONTEXT, 0, FIGURE_CONTEXT_BYTES);
+	} else if (figure_due_now(guest, device)) {
+		figure_reconcile(guest, device);
 	}
 	if (!charge_over(guest, device))
 		return true;
-	truth_reconcile(guest, device); /* the guess may be what is too much */
+	figure_reconcile(guest, device); /* the guess may be what is too much */
 	return !charge_over(guest, device);
 }
 
@@ -96,7 +96,7 @@ static void context_gone(struct guest *guest, struct guest_device *device, CUcon
 	pool_changed(guest); /* nobody says whether the device keeps its current pool */
 	pool_settle_all(guest);
 	charge_release_begin(device);
-	charge_release_end(guest, device, CAT_CONTEXT, guess ? guess : TRUTH_CONTEXT_BYTES);
+	charge_release_end(guest, device, CAT_CONTEXT, guess ? guess : FIGURE_CONTEXT_BYTES);
 	if (atomic_fetch_sub(&device->contexts, 1) == 1) {
 		/* Code, heaps and stacks went with the last one. */
 		struct slot *slot = atomic_load(&guest->slot);
@@ -120,7 +120,8 @@ static CUresult context_created(struct charge *charge, CUresult e, CUcontext *co
 {
 	struct guest *guest = charge->guest;
 	struct guest_device *device = charge->device;
-	struct object object = {.kind = OBJECT_CONTEXT, .category = CAT_CONTEXT,
+	struct object object = {.kind = OBJECT_CONTEXT,
+				.category = CAT_CONTEXT,
 				.device = (int16_t)device->ordinal};
 
 	if (e) {
@@ -152,14 +153,14 @@ static CUresult context_created(struct charge *charge, CUresult e, CUcontext *co
 		return context_created(&charge, e, pctx);                                          \
 	}
 
-CREATE(cuCtxCreate, (CUcontext *pctx, unsigned int flags, CUdevice dev), (pctx, flags, dev))
-CREATE(cuCtxCreate_v2, (CUcontext *pctx, unsigned int flags, CUdevice dev), (pctx, flags, dev))
+CREATE(cuCtxCreate, (CUcontext * pctx, unsigned int flags, CUdevice dev), (pctx, flags, dev))
+CREATE(cuCtxCreate_v2, (CUcontext * pctx, unsigned int flags, CUdevice dev), (pctx, flags, dev))
 CREATE(cuCtxCreate_v3,
-       (CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams, unsigned int flags,
+       (CUcontext * pctx, CUexecAffinityParam *paramsArray, int numParams, unsigned int flags,
 	CUdevice dev),
        (pctx, paramsArray, numParams, flags, dev))
 CREATE(cuCtxCreate_v4,
-       (CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags, CUdevice dev),
+       (CUcontext * pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags, CUdevice dev),
        (pctx, ctxCreateParams, flags, dev))
 
 static CUresult context_destroyed(struct guest *guest, CUcontext context, CUresult e,
@@ -212,8 +213,7 @@ CUresult hook_cuCtxDetach(CUcontext ctx)
 	e = DRIVER(cuCtxDetach, (ctx));
 	gone = !e && DRIVER(cuCtxGetApiVersion, (ctx, &version));
 	waits_context_left(guest, ctx, gone);
-	if (gone && device &&
-	    object_take(guest->objects, OBJECT_CONTEXT, KEY(ctx), &object))
+	if (gone && device && object_take(guest->objects, OBJECT_CONTEXT, KEY(ctx), &object))
 		context_gone(guest, device, ctx);
 	return e;
 }

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "guest/launch/state.h"
-#include "guest/memory/truth.h"
+#include "guest/memory/figure.h"
 
 /* What another controller left says nothing to this one: tokens are no distance. */
 static void steer_take_over(struct device_time *time, const struct controller *controller)
@@ -34,7 +34,7 @@ static void steer_device(struct launch_state *state, struct launch_device *devic
 		return;
 	if (!word_swap_if(&time->tick_ns, due, now_ns + controller->tick_ns))
 		return;
-	percent = truth_utilisation(guest, device->meter.device->uuid, ledger);
+	percent = figure_utilisation(guest, device->meter.device->uuid, ledger);
 	if (percent < 0)
 		return;
 	steer_take_over(time, controller);

@@ -5,8 +5,8 @@
 
 #include "base/fault.h"
 #include "guest/memory/calls.h"
+#include "guest/memory/figure.h"
 #include "guest/memory/holder.h"
-#include "guest/memory/truth.h"
 
 static struct slot *charge_slot(struct guest *guest)
 {
@@ -21,9 +21,9 @@ static bool charge_is_by_driver(const struct guest *guest)
 uint64_t charge_limit(struct guest *guest, struct guest_device *device)
 {
 	uint64_t limit = guest_limit(guest, device);
-	uint64_t peers = charge_is_by_driver(guest) ? 0 : atomic_load(&device->peers_bytes);
+	uint64_t siblings = charge_is_by_driver(guest) ? 0 : atomic_load(&device->siblings_bytes);
 
-	return limit > peers ? limit - peers : 0;
+	return limit > siblings ? limit - siblings : 0;
 }
 
 /*
@@ -34,7 +34,7 @@ static bool charge_fits_by_driver(struct guest *guest, struct guest_device *devi
 {
 	uint64_t pending = quota_pending(guest->ledger, device->ledger), figure;
 
-	if (truth_tenant(guest, device->uuid, device->ledger, &figure))
+	if (figure_tenant(guest, device->uuid, device->ledger, &figure))
 		return false; /* without a figure nothing is free */
 	return pending <= limit && figure <= limit - pending;
 }
@@ -58,9 +58,9 @@ static int charge_reserve_again(struct guest *guest, struct guest_device *device
 	int token, r;
 
 	holder_give_back(guest, device);
-	truth_await_dead(guest, device);
+	figure_await_dead(guest, device);
 	if (!charge_is_by_driver(guest)) {
-		truth_reconcile(guest, device);
+		figure_reconcile(guest, device);
 		return quota_reserve_slow(charge_slot(guest), device->ledger, bytes,
 					  charge_limit(guest, device));
 	}
@@ -105,10 +105,10 @@ bool charge_try(struct guest *guest, struct guest_device *device, uint64_t bytes
 	 * tells both: a second one is made only where there is a look in between.
 	 */
 	if (!charge_is_by_driver(guest) &&
-	    truth_due(guest, device, used, guest_limit(guest, device))) {
+	    figure_due(guest, device, used, guest_limit(guest, device))) {
 		if (admitted)
 			charge_cancel(&charge);
-		truth_reconcile(guest, device);
+		figure_reconcile(guest, device);
 		admitted = charge_admit(guest, device, bytes, &used);
 	}
 	if (!admitted)
@@ -206,7 +206,7 @@ bool charge_over(struct guest *guest, struct guest_device *device)
 		return !charge_fits_by_driver(guest, device, limit);
 	if (quota_used(guest->ledger, device->ledger) <= limit)
 		return false;
-	truth_await_dead(guest, device);
+	figure_await_dead(guest, device);
 	quota_reclaim(guest->ledger); /* the dead count until they are cleared away */
 	return quota_used(guest->ledger, device->ledger) > limit;
 }
@@ -214,6 +214,6 @@ bool charge_over(struct guest *guest, struct guest_device *device)
 void charge_stale(struct guest *guest, struct guest_device *device)
 {
 	atomic_store(&device->stale, true);
-	if (!charge_is_by_driver(guest) && truth_due_now(guest, device))
-		truth_reconcile(guest, device);
+	if (!charge_is_by_driver(guest) && figure_due_now(guest, device))
+		figure_reconcile(guest, device);
 }

@@ -4,12 +4,12 @@
  * what it can still have (never more than the device has free). And the calls at which the driver
  * gives unused pool memory back.
  */
-#include "guest/core/hook.h"
 #include "base/number.h"
+#include "guest/core/hook.h"
+#include "guest/memory/figure.h"
 #include "guest/memory/graph.h"
 #include "guest/memory/memory.h"
 #include "guest/memory/pool.h"
-#include "guest/memory/truth.h"
 
 struct figures {
 	uint64_t total, free;
@@ -30,8 +30,8 @@ static struct figures query_figures(struct guest *guest, struct guest_device *de
 	query_settle(guest);
 	if (graph_has_memory(device))
 		graph_settle(guest, device);
-	truth_look(guest, device);
-	used = truth_tenant_used(guest, device->uuid, device->ledger);
+	figure_look(guest, device);
+	used = figure_tenant_used(guest, device->uuid, device->ledger);
 	room = min_u64(charge_limit(guest, device), physical.total);
 	return (struct figures){limit, min_u64(used < room ? room - used : 0, physical.free)};
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "guest/memory/view.h"
 
-#include "guest/memory/truth.h"
+#include "guest/memory/figure.h"
 
 void view_get(struct guest *guest, const uint8_t uuid[16], unsigned int index,
 	      uint64_t total_bytes, struct view *ret)
 {
 	uint64_t limit = guest_limit_by_uuid(guest, uuid, index, total_bytes);
-	uint64_t used = 0, peers = 0;
+	uint64_t used = 0, siblings = 0;
 	int device = ledger_device(guest->ledger, uuid, total_bytes);
 
 	if (limit > total_bytes)
@@ -15,12 +15,12 @@ void view_get(struct guest *guest, const uint8_t uuid[16], unsigned int index,
 	for (int i = 0; i < guest->ndevices && atomic_load(&guest->slot); i++) {
 		if (guest->device[i].ledger != device)
 			continue;
-		truth_look(guest, &guest->device[i]);
-		peers = atomic_load(&guest->device[i].peers_bytes);
+		figure_look(guest, &guest->device[i]);
+		siblings = atomic_load(&guest->device[i].siblings_bytes);
 	}
 	if (device >= 0)
-		used = truth_tenant_used(guest, uuid, device);
-	if (!(guest->policy.flags & POLICY_ACCOUNTING_DRIVER) && used < UINT64_MAX - peers)
-		used += peers;
+		used = figure_tenant_used(guest, uuid, device);
+	if (!(guest->policy.flags & POLICY_ACCOUNTING_DRIVER) && used < UINT64_MAX - siblings)
+		used += siblings;
 	*ret = (struct view){.total_bytes = limit, .used_bytes = used < limit ? used : limit};
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "guest/memory/truth.h"
+#include "guest/memory/figure.h"
 
 #include <errno.h>
 #include <string.h>
@@ -17,19 +17,19 @@
 #include "ledger/quota.h"
 #include "ledger/shared.h"
 
-#define MIB (UINT64_C(1) << 20)
-#define LOOK_NS UINT64_C(5000000) /* at most every 5 ms while near the limit */
+#define MIB	  (UINT64_C(1) << 20)
+#define LOOK_NS	  UINT64_C(5000000)    /* at most every 5 ms while near the limit */
 #define GLANCE_NS UINT64_C(1000000000) /* and every second in any case */
 /*
  * What another process of the tenant may hold and not have charged; only how early we look depends
  * on it.
  */
-#define PEER_BYTES (256 * MIB)
-#define PROCESSES 2048
-#define SLOTS 1024 /* slot_count answers no more */
+#define SIBLING_BYTES (256 * MIB)
+#define PROCESSES     2048
+#define SLOTS	      1024 /* slot_count answers no more */
 
-static nvmlReturn_t truth_list(const struct nvml_library *nvml, nvmlDevice_t device,
-			       unsigned int *n, nvmlProcessInfo_v2_t *out)
+static nvmlReturn_t figure_list(const struct nvml_library *nvml, nvmlDevice_t device,
+				unsigned int *n, nvmlProcessInfo_v2_t *out)
 {
 	nvmlReturn_t r = nvml->nvmlDeviceGetComputeRunningProcesses_v3(device, n, out);
 
@@ -40,15 +40,15 @@ static nvmlReturn_t truth_list(const struct nvml_library *nvml, nvmlDevice_t dev
 
 /* One look: too large for a stack that is not ours. */
 struct look {
-	uint64_t calls; /* of the device, before the driver was asked */
-	bool told; /* the categories were set by the figure */
+	uint64_t calls;	    /* of the device, before the driver was asked */
+	bool told;	    /* the categories were set by the figure */
 	uint64_t allocated; /* by this process, and on its way, before that */
 	int n;
 	nvmlProcessInfo_v2_t process[PROCESSES];
 	uint64_t charged[SLOTS]; /* by each slot, before the driver was asked */
 };
 
-static struct look *truth_look_new(void)
+static struct look *figure_look_new(void)
 {
 	void *p = mmap(NULL, sizeof(struct look), PROT_READ | PROT_WRITE,
 		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -56,14 +56,14 @@ static struct look *truth_look_new(void)
 	return p == MAP_FAILED ? NULL : p;
 }
 
-static void truth_look_free(struct look *look)
+static void figure_look_free(struct look *look)
 {
 	munmap(look, sizeof(*look));
 }
 
 /* The driver's figures of all processes on a device. 0 or -errno. */
-static int truth_ask(struct guest *guest, struct look *look, const uint8_t uuid[16],
-		     int ledger_device)
+static int figure_ask(struct guest *guest, struct look *look, const uint8_t uuid[16],
+		      int ledger_device)
 {
 	unsigned int n = PROCESSES;
 	nvmlDevice_t device;
@@ -72,13 +72,13 @@ static int truth_ask(struct guest *guest, struct look *look, const uint8_t uuid[
 
 	guest_depth++;
 	if (nvml)
-		r = truth_list(nvml, device, &n, look->process);
+		r = figure_list(nvml, device, &n, look->process);
 	guest_depth--;
 	look->n = n < PROCESSES ? (int)n : PROCESSES;
 	return r == NVML_SUCCESS ? 0 : -EIO;
 }
 
-static int truth_figure(const struct look *look, uint32_t pid, uint64_t *ret_bytes)
+static int figure_of(const struct look *look, uint32_t pid, uint64_t *ret_bytes)
 {
 	for (int i = 0; i < look->n; i++) {
 		/* NVML says "not available" as all ones. */
@@ -92,7 +92,7 @@ static int truth_figure(const struct look *look, uint32_t pid, uint64_t *ret_byt
 }
 
 /* Everything that a slot is charged for, on its way or shared included. */
-static uint64_t truth_charged(struct guest *guest, int slot, int ledger_device)
+static uint64_t figure_charged(struct guest *guest, int slot, int ledger_device)
 {
 	uint64_t sum = shared_held(guest->ledger, slot, ledger_device);
 	struct quota_row row;
@@ -110,8 +110,8 @@ static uint64_t truth_charged(struct guest *guest, int slot, int ledger_device)
  * does not look. Each process's charges are read before and after the figure, and the larger sum
  * counts: so an allocation or a free under way is not taken for something hidden.
  */
-static uint64_t truth_hidden_by_peers(struct guest *guest, int ledger_device,
-				      const struct look *look)
+static uint64_t figure_hidden_by_siblings(struct guest *guest, int ledger_device,
+					  const struct look *look)
 {
 	int own = slot_index(atomic_load(&guest->slot));
 	uint64_t hidden = 0;
@@ -121,9 +121,9 @@ static uint64_t truth_hidden_by_peers(struct guest *guest, int ledger_device,
 		struct slot_info info;
 
 		if (i == own || slot_info(guest->ledger, i, &info) ||
-		    truth_figure(look, info.pid, &figure))
+		    figure_of(look, info.pid, &figure))
 			continue;
-		now = truth_charged(guest, i, ledger_device);
+		now = figure_charged(guest, i, ledger_device);
 		if (now < look->charged[i])
 			now = look->charged[i];
 		if (figure > now && slot_alive(guest->ledger, i))
@@ -132,7 +132,7 @@ static uint64_t truth_hidden_by_peers(struct guest *guest, int ledger_device,
 	return hidden;
 }
 
-void truth_begin(struct guest_device *device)
+void figure_begin(struct guest_device *device)
 {
 	atomic_store(&device->context_ns, now_ns(CLOCK_MONOTONIC_COARSE));
 }
@@ -142,37 +142,36 @@ void truth_begin(struct guest_device *device)
  * library fits in between twice. New code may also need a deeper stack, which the driver backs at a
  * launch for every thread of the device.
  */
-static uint64_t truth_margin(struct guest *guest, uint64_t limit, bool stale)
+static uint64_t figure_margin(struct guest *guest, uint64_t limit, bool stale)
 {
-	uint64_t peers = (uint64_t)slot_count(guest->ledger) * PEER_BYTES;
+	uint64_t siblings = (uint64_t)slot_count(guest->ledger) * SIBLING_BYTES;
 
-	return limit / 8 + (stale ? 5 : 1) * 1024 * MIB + peers;
+	return limit / 8 + (stale ? 5 : 1) * 1024 * MIB + siblings;
 }
 
 /* Does another process of the tenant live? Of a dead one the driver has nothing to tell. */
-static bool truth_has_others(struct guest *guest)
+static bool figure_has_siblings(struct guest *guest)
 {
 	struct slot *slot = atomic_load(&guest->slot);
 	int own = slot ? slot_index(slot) : -1;
 	struct slot_info info;
 
 	for (int i = 0; i < slot_count(guest->ledger); i++)
-		if (i != own && !slot_info(guest->ledger, i, &info) &&
-		    slot_alive(guest->ledger, i))
+		if (i != own && !slot_info(guest->ledger, i, &info) && slot_alive(guest->ledger, i))
 			return true;
 	return false;
 }
 
-bool truth_due(struct guest *guest, struct guest_device *device, uint64_t used, uint64_t limit)
+bool figure_due(struct guest *guest, struct guest_device *device, uint64_t used, uint64_t limit)
 {
 	uint64_t now = now_ns(CLOCK_MONOTONIC_COARSE);
 	uint64_t last = atomic_load(&device->reconciled_ns);
 	bool stale = atomic_load(&device->stale), due;
-	uint64_t margin = truth_margin(guest, limit, stale);
+	uint64_t margin = figure_margin(guest, limit, stale);
 
 	if (used > limit || margin > limit - used) {
 		/* Of a process without a context the driver knows nothing, only of others. */
-		if (!atomic_load(&device->contexts) && !truth_has_others(guest))
+		if (!atomic_load(&device->contexts) && !figure_has_siblings(guest))
 			return false;
 		return stale || now > last + LOOK_NS;
 	}
@@ -187,28 +186,28 @@ bool truth_due(struct guest *guest, struct guest_device *device, uint64_t used, 
 	return due;
 }
 
-bool truth_due_now(struct guest *guest, struct guest_device *device)
+bool figure_due_now(struct guest *guest, struct guest_device *device)
 {
-	return truth_due(guest, device, quota_used(guest->ledger, device->ledger),
-			 guest_limit(guest, device));
+	return figure_due(guest, device, quota_used(guest->ledger, device->ledger),
+			  guest_limit(guest, device));
 }
 
 /* Will a context be near the limit? */
-static bool truth_will_be_near(struct guest *guest, int ledger_device, uint64_t limit, bool stale)
+static bool figure_will_be_near(struct guest *guest, int ledger_device, uint64_t limit, bool stale)
 {
 	uint64_t used = quota_used(guest->ledger, ledger_device);
 
-	return limit && used + TRUTH_CONTEXT_BYTES + truth_margin(guest, limit, stale) > limit;
+	return limit && used + FIGURE_CONTEXT_BYTES + figure_margin(guest, limit, stale) > limit;
 }
 
 /* Its code comes next. */
-void truth_expect(struct guest *guest, struct guest_device *device)
+void figure_expect(struct guest *guest, struct guest_device *device)
 {
-	if (truth_will_be_near(guest, device->ledger, guest_limit(guest, device), true))
+	if (figure_will_be_near(guest, device->ledger, guest_limit(guest, device), true))
 		own_nvml_begin(guest, device->ledger);
 }
 
-static void truth_expect_each(struct guest *guest)
+static void figure_expect_each(struct guest *guest)
 {
 	for (int i = 0; i < GUEST_DEVICES; i++) {
 		_Atomic uint64_t limit = 0, generation = 0;
@@ -221,31 +220,31 @@ static void truth_expect_each(struct guest *guest)
 		 */
 		if (ledger_device(guest->ledger, info.uuid, 0) != i)
 			continue;
-		if (truth_will_be_near(guest, i,
-				       guest_limit_cached(guest, info.uuid, info.total_bytes,
-							  &limit, &generation),
-				       false))
+		if (figure_will_be_near(guest, i,
+					guest_limit_cached(guest, info.uuid, info.total_bytes,
+							   &limit, &generation),
+					false))
 			own_nvml_begin(guest, i);
 	}
 }
 
-void truth_expect_any(struct guest *guest)
+void figure_expect_any(struct guest *guest)
 {
 	if (!once_begin(&guest->ahead))
 		return;
-	if (truth_has_others(guest))
-		truth_expect_each(guest);
+	if (figure_has_siblings(guest))
+		figure_expect_each(guest);
 	once_end(&guest->ahead, 0);
 }
 
-void truth_look(struct guest *guest, struct guest_device *device)
+void figure_look(struct guest *guest, struct guest_device *device)
 {
 	uint64_t now = now_ns(CLOCK_MONOTONIC_COARSE);
 
 	if (!(guest->policy.flags & POLICY_ACCOUNTING_DRIVER) &&
 	    (atomic_load(&device->stale) || atomic_load(&device->unsure) ||
 	     now > atomic_load(&device->reconciled_ns) + LOOK_NS))
-		truth_reconcile(guest, device);
+		figure_reconcile(guest, device);
 }
 
 /*
@@ -253,8 +252,8 @@ void truth_look(struct guest *guest, struct guest_device *device)
  * bytes. From then on it stands in the driver's figure of one of the importers, though it is
  * charged already, by its entry. Memory by handle then stands in nobody's figure.
  */
-static uint64_t truth_inherited_of_kind(struct guest *guest, struct guest_device *device,
-					enum object_kind kind, uint64_t grown)
+static uint64_t figure_inherited_of_kind(struct guest *guest, struct guest_device *device,
+					 enum object_kind kind, uint64_t grown)
 {
 	struct object object[OBJECT_BATCH];
 	uint64_t bytes = 0, above = 0;
@@ -280,15 +279,15 @@ static uint64_t truth_inherited_of_kind(struct guest *guest, struct guest_device
  * The driver does not say in which importer's figure it stands. It is taken for ours if our figure
  * has grown by as much.
  */
-static uint64_t truth_inherited(struct guest *guest, struct guest_device *device, uint64_t grown)
+static uint64_t figure_inherited(struct guest *guest, struct guest_device *device, uint64_t grown)
 {
-	uint64_t bytes = truth_inherited_of_kind(guest, device, OBJECT_IPC, grown);
+	uint64_t bytes = figure_inherited_of_kind(guest, device, OBJECT_IPC, grown);
 
-	return bytes + truth_inherited_of_kind(guest, device, OBJECT_POINTER, grown - bytes);
+	return bytes + figure_inherited_of_kind(guest, device, OBJECT_POINTER, grown - bytes);
 }
 
 /* Splits the rest of the driver's figure, which is not charged by size, into contexts and code. */
-static void truth_split(struct guest *guest, struct guest_device *device, uint64_t rest)
+static void figure_split(struct guest *guest, struct guest_device *device, uint64_t rest)
 {
 	struct slot *slot = atomic_load(&guest->slot);
 	uint64_t contexts = (uint64_t)atomic_load(&device->contexts);
@@ -301,7 +300,7 @@ static void truth_split(struct guest *guest, struct guest_device *device, uint64
 		atomic_store(&device->context_guess, guess);
 		ledger_learn_context(guest->ledger, device->ledger, guess);
 	}
-	contexts = contexts * (guess ? guess : TRUTH_CONTEXT_BYTES) + extra;
+	contexts = contexts * (guess ? guess : FIGURE_CONTEXT_BYTES) + extra;
 	if (contexts > rest)
 		contexts = rest;
 	/* Up before down, so that the sum is at no time too small. */
@@ -311,7 +310,7 @@ static void truth_split(struct guest *guest, struct guest_device *device, uint64
 }
 
 /* The bytes that a process is charged for by size and that stand in the driver's figure. */
-static uint64_t truth_allocated(struct guest_device *device, const struct quota_row *row)
+static uint64_t figure_allocated(struct guest_device *device, const struct quota_row *row)
 {
 	uint64_t sum = row->used[CAT_DATA] + row->used[CAT_POOL] + row->used[CAT_ARRAY] +
 		       row->used[CAT_GRAPH];
@@ -321,17 +320,17 @@ static uint64_t truth_allocated(struct guest_device *device, const struct quota_
 }
 
 /* False: other threads allocated meanwhile, so that the figure and the row do not fit together. */
-static bool truth_reconcile_once(struct guest *guest, struct guest_device *device,
-				 struct look *look, bool last_try)
+static bool figure_reconcile_once(struct guest *guest, struct guest_device *device,
+				  struct look *look, bool last_try)
 {
 	struct slot *slot = atomic_load(&guest->slot);
 	uint64_t figure, known;
 	struct quota_row row;
 
-	if (truth_figure(look, (uint32_t)getpid(), &figure) ||
+	if (figure_of(look, (uint32_t)getpid(), &figure) ||
 	    quota_process(guest->ledger, slot_index(slot), device->ledger, &row))
 		return true;
-	known = truth_allocated(device, &row);
+	known = figure_allocated(device, &row);
 	quota_set_driver(slot, device->ledger, figure, now_boot_ns());
 	/*
 	 * The driver may have taken memory back by itself since then, which would now be found
@@ -345,8 +344,8 @@ static bool truth_reconcile_once(struct guest *guest, struct guest_device *devic
 		uint64_t before = row.used[CAT_CONTEXT] + row.used[CAT_MODULE];
 
 		if (rest > before)
-			rest -= truth_inherited(guest, device, rest - before);
-		truth_split(guest, device, rest);
+			rest -= figure_inherited(guest, device, rest - before);
+		figure_split(guest, device, rest);
 		atomic_store(&device->stale, false);
 		atomic_store(&device->unsure, false);
 		look->told = true;
@@ -369,9 +368,9 @@ static bool truth_reconcile_once(struct guest *guest, struct guest_device *devic
 	return true;
 }
 
-bool truth_reconcile(struct guest *guest, struct guest_device *device)
+bool figure_reconcile(struct guest *guest, struct guest_device *device)
 {
-	struct look *look = truth_look_new();
+	struct look *look = figure_look_new();
 	struct quota_row row;
 	bool done = !look, told;
 
@@ -381,27 +380,27 @@ bool truth_reconcile(struct guest *guest, struct guest_device *device)
 	holder_catch_up(guest, device);
 	for (int try = 0; !done && try < 4; try++) {
 		for (int i = 0; i < slot_count(guest->ledger); i++)
-			look->charged[i] = truth_charged(guest, i, device->ledger);
+			look->charged[i] = figure_charged(guest, i, device->ledger);
 		if (!quota_process(guest->ledger, slot_index(atomic_load(&guest->slot)),
 				   device->ledger, &row))
-			look->allocated = truth_allocated(device, &row) + row.pending;
+			look->allocated = figure_allocated(device, &row) + row.pending;
 		look->calls = atomic_load(&device->calls);
-		done = truth_ask(guest, look, device->uuid, device->ledger) ||
-		       truth_reconcile_once(guest, device, look, try == 3);
+		done = figure_ask(guest, look, device->uuid, device->ledger) ||
+		       figure_reconcile_once(guest, device, look, try == 3);
 		if (done)
-			atomic_store(&device->peers_bytes,
-				     truth_hidden_by_peers(guest, device->ledger, look));
+			atomic_store(&device->siblings_bytes,
+				     figure_hidden_by_siblings(guest, device->ledger, look));
 	}
 	told = look && look->told;
 	if (look)
-		truth_look_free(look);
+		figure_look_free(look);
 	return told;
 }
 
-#define DEATH_NAP_NS 1000000
+#define DEATH_NAP_NS  1000000
 #define DEATH_WAIT_NS UINT64_C(1000000000) /* for all of them together */
 
-void truth_await_dead(struct guest *guest, struct guest_device *device)
+void figure_await_dead(struct guest *guest, struct guest_device *device)
 {
 	uint64_t until = now_monotonic_ns() + DEATH_WAIT_NS;
 	struct look *look = NULL;
@@ -411,21 +410,21 @@ void truth_await_dead(struct guest *guest, struct guest_device *device)
 		uint64_t figure;
 
 		if (slot_info(guest->ledger, i, &info) ||
-		    !truth_charged(guest, i, device->ledger) || slot_alive(guest->ledger, i))
+		    !figure_charged(guest, i, device->ledger) || slot_alive(guest->ledger, i))
 			continue;
-		if (!look && !(look = truth_look_new()))
+		if (!look && !(look = figure_look_new()))
 			return;
 		while (now_monotonic_ns() < until &&
-		       !truth_ask(guest, look, device->uuid, device->ledger) &&
-		       !truth_figure(look, info.pid, &figure) && figure)
+		       !figure_ask(guest, look, device->uuid, device->ledger) &&
+		       !figure_of(look, info.pid, &figure) && figure)
 			nanosleep(&(struct timespec){.tv_nsec = DEATH_NAP_NS}, NULL);
 	}
 	if (look)
-		truth_look_free(look);
+		figure_look_free(look);
 }
 
 /* Does this process have a context there, so that the driver must know it? */
-static bool truth_has_context(struct guest *guest, int ledger_device)
+static bool figure_has_context(struct guest *guest, int ledger_device)
 {
 	for (int i = 0; i < guest->ndevices && atomic_load(&guest->slot); i++)
 		if (guest->device[i].ledger == ledger_device)
@@ -433,20 +432,20 @@ static bool truth_has_context(struct guest *guest, int ledger_device)
 	return false;
 }
 
-int truth_tenant(struct guest *guest, const uint8_t uuid[16], int ledger_device,
-		 uint64_t *ret_bytes)
+int figure_tenant(struct guest *guest, const uint8_t uuid[16], int ledger_device,
+		  uint64_t *ret_bytes)
 {
 	struct slot *slot = atomic_load(&guest->slot);
-	bool missing = truth_has_context(guest, ledger_device);
-	struct look *look = truth_look_new();
+	bool missing = figure_has_context(guest, ledger_device);
+	struct look *look = figure_look_new();
 	uint64_t sum = 0;
-	int r = look ? truth_ask(guest, look, uuid, ledger_device) : -ENOMEM;
+	int r = look ? figure_ask(guest, look, uuid, ledger_device) : -ENOMEM;
 
 	for (int i = 0; !r && i < slot_count(guest->ledger); i++) {
 		struct slot_info info;
 		uint64_t figure;
 
-		if (slot_info(guest->ledger, i, &info) || truth_figure(look, info.pid, &figure) ||
+		if (slot_info(guest->ledger, i, &info) || figure_of(look, info.pid, &figure) ||
 		    !slot_alive(guest->ledger, i))
 			continue;
 		sum += figure;
@@ -457,7 +456,7 @@ int truth_tenant(struct guest *guest, const uint8_t uuid[16], int ledger_device,
 		quota_set_driver(slot, ledger_device, figure, now_boot_ns());
 	}
 	if (look)
-		truth_look_free(look);
+		figure_look_free(look);
 	if (r)
 		return r;
 	/* It knows us by another pid (a container): then it knows none of the tenant by ours. */
@@ -467,7 +466,7 @@ int truth_tenant(struct guest *guest, const uint8_t uuid[16], int ledger_device,
 	return 0;
 }
 
-static bool truth_is_ours(struct guest *guest, uint32_t pid)
+static bool figure_is_ours(struct guest *guest, uint32_t pid)
 {
 	struct slot_info info;
 
@@ -478,13 +477,13 @@ static bool truth_is_ours(struct guest *guest, uint32_t pid)
 }
 
 /* There may be several samples of one process: its newest counts. Answers -1 when none is ours. */
-static int truth_tenant_percent(struct guest *guest, const nvmlProcessUtilizationSample_t *sample,
-				unsigned int n)
+static int figure_tenant_percent(struct guest *guest, const nvmlProcessUtilizationSample_t *sample,
+				 unsigned int n)
 {
 	int percent = -1;
 
 	for (unsigned int i = 0; i < n; i++) {
-		bool newest = truth_is_ours(guest, sample[i].pid);
+		bool newest = figure_is_ours(guest, sample[i].pid);
 
 		for (unsigned int k = 0; newest && k < n; k++)
 			newest = sample[k].pid != sample[i].pid ||
@@ -497,16 +496,16 @@ static int truth_tenant_percent(struct guest *guest, const nvmlProcessUtilizatio
 }
 
 /* Does NVML list a process of the tenant, so that none that it samples is an idle tenant? */
-static bool truth_lists_tenant(struct guest *guest, const uint8_t uuid[16], int ledger_device)
+static bool figure_lists_tenant(struct guest *guest, const uint8_t uuid[16], int ledger_device)
 {
-	struct look *look = truth_look_new();
+	struct look *look = figure_look_new();
 	bool any = false;
 
-	if (look && !truth_ask(guest, look, uuid, ledger_device))
+	if (look && !figure_ask(guest, look, uuid, ledger_device))
 		for (int i = 0; i < look->n && !any; i++)
-			any = truth_is_ours(guest, look->process[i].pid);
+			any = figure_is_ours(guest, look->process[i].pid);
 	if (look)
-		truth_look_free(look);
+		figure_look_free(look);
 	return any;
 }
 
@@ -517,7 +516,7 @@ static bool truth_lists_tenant(struct guest *guest, const uint8_t uuid[16], int 
  */
 #define RECENT_NS UINT64_C(400000000)
 
-int truth_utilisation(struct guest *guest, const uint8_t uuid[16], int ledger_device)
+int figure_utilisation(struct guest *guest, const uint8_t uuid[16], int ledger_device)
 {
 	unsigned long long since_us = (now_ns(CLOCK_REALTIME) - RECENT_NS) / 1000;
 	nvmlProcessUtilizationSample_t sample[SAMPLES];
@@ -532,9 +531,9 @@ int truth_utilisation(struct guest *guest, const uint8_t uuid[16], int ledger_de
 		return -EIO;
 	guest_depth++;
 	if (nvml->nvmlDeviceGetProcessUtilization(device, sample, &n, since_us) == NVML_SUCCESS)
-		percent = truth_tenant_percent(guest, sample, n < SAMPLES ? n : SAMPLES);
+		percent = figure_tenant_percent(guest, sample, n < SAMPLES ? n : SAMPLES);
 	/* A process that did nothing in that time has no sample. */
-	if (percent < 0 && truth_lists_tenant(guest, uuid, ledger_device))
+	if (percent < 0 && figure_lists_tenant(guest, uuid, ledger_device))
 		percent = 0;
 	if (percent < 0) {
 		r = nvml->nvmlDeviceGetUtilizationRates(device, &rates);
@@ -544,13 +543,13 @@ int truth_utilisation(struct guest *guest, const uint8_t uuid[16], int ledger_de
 	return r == NVML_SUCCESS ? percent : -EIO;
 }
 
-uint64_t truth_tenant_used(struct guest *guest, const uint8_t uuid[16], int ledger_device)
+uint64_t figure_tenant_used(struct guest *guest, const uint8_t uuid[16], int ledger_device)
 {
 	uint64_t figure;
 
 	if (!(guest->policy.flags & POLICY_ACCOUNTING_DRIVER))
 		return quota_used_live(guest->ledger, ledger_device);
-	if (truth_tenant(guest, uuid, ledger_device, &figure))
+	if (figure_tenant(guest, uuid, ledger_device, &figure))
 		return UINT64_MAX;
 	return figure + quota_pending(guest->ledger, ledger_device);
 }

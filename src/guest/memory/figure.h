@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The driver's own figure of what this process (this tenant) holds on a device, which NVML tells
+ * The driver's own figure: what this process (this tenant) holds on a device, which NVML tells
  * per process, and bringing the ledger in line with it. Nobody tells the size of contexts and
  * loaded code beforehand. Their charge is the rest of that figure, when everything that was charged
  * by size is taken off.
@@ -9,8 +9,8 @@
  * Where that is to be expected a thread of its own opens it meanwhile (own_nvml.h). The figure
  * itself takes about 11 us and is immediate.
  */
-#ifndef ALLOT_GUEST_MEMORY_TRUTH_H
-#define ALLOT_GUEST_MEMORY_TRUTH_H
+#ifndef ALLOT_GUEST_MEMORY_FIGURE_H
+#define ALLOT_GUEST_MEMORY_FIGURE_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -18,44 +18,44 @@
 #include "guest/core/guest.h"
 
 /* Charged for a context until the driver was asked (an H200 takes 518 MiB). */
-#define TRUTH_CONTEXT_BYTES (UINT64_C(512) << 20)
+#define FIGURE_CONTEXT_BYTES (UINT64_C(512) << 20)
 
 /* This process's first context on a device is there: nothing was hidden before. */
-void truth_begin(struct guest_device *device);
+void figure_begin(struct guest_device *device);
 
 /*
  * Before the driver makes a context there: has NVML opened meanwhile, if the limit is so near that
  * there will be a look as soon as the context is made, or its code loaded. Waits for nothing.
  */
-void truth_expect(struct guest *guest, struct guest_device *device);
+void figure_expect(struct guest *guest, struct guest_device *device);
 
 /*
  * The same before the driver's cuInit, where other processes of the tenant live: what they hold is
  * looked at before the first context of this one is admitted. Done once in a process. No other
  * thread claims the slot meanwhile, since that maps the ledger anew.
  */
-void truth_expect_any(struct guest *guest);
+void figure_expect_any(struct guest *guest);
 
 /*
  * Is it time to look at the driver's figure? Near the limit often, because there it matters what
  * the driver took for itself; elsewhere once a second, from when NVML is open. `used`: what the
  * tenant uses, with the bytes that are asked for. Cheap while the answer is no.
  */
-bool truth_due(struct guest *guest, struct guest_device *device, uint64_t used, uint64_t limit);
+bool figure_due(struct guest *guest, struct guest_device *device, uint64_t used, uint64_t limit);
 
 /* The same with what the tenant uses now. */
-bool truth_due_now(struct guest *guest, struct guest_device *device);
+bool figure_due_now(struct guest *guest, struct guest_device *device);
 
 /*
  * Sets the context and module categories from the driver's figure, and learns what the tenant's
- * other processes hold beyond what they have charged (peers_bytes). False, and the guesses stand,
- * where the driver does not tell (a container whose processes NVML knows by other pids) or other
- * threads were in the way all the time.
+ * other processes hold beyond what they have charged (siblings_bytes). False, and the guesses
+ * stand, where the driver does not tell (a container whose processes NVML knows by other pids) or
+ * other threads were in the way all the time.
  */
-bool truth_reconcile(struct guest *guest, struct guest_device *device);
+bool figure_reconcile(struct guest *guest, struct guest_device *device);
 
 /* The same, unless that was done a moment ago: before a program is told a figure. */
-void truth_look(struct guest *guest, struct guest_device *device);
+void figure_look(struct guest *guest, struct guest_device *device);
 
 /*
  * Waits until the driver has taken back what dead processes of the tenant held, at most about a
@@ -63,20 +63,20 @@ void truth_look(struct guest *guest, struct guest_device *device);
  * so the driver may hold its memory for tens of milliseconds more. Until the driver lists the
  * process no more, others are not given its bytes.
  */
-void truth_await_dead(struct guest *guest, struct guest_device *device);
+void figure_await_dead(struct guest *guest, struct guest_device *device);
 
 /* The driver's figure summed over the tenant's live processes; -errno where it does not tell. */
-int truth_tenant(struct guest *guest, const uint8_t uuid[16], int ledger_device,
-		 uint64_t *ret_bytes);
+int figure_tenant(struct guest *guest, const uint8_t uuid[16], int ledger_device,
+		  uint64_t *ret_bytes);
 
 /*
  * NVML's utilisation by the tenant's live processes in its last two samples, in percent, as coarse
  * as it is; the device's where NVML knows the processes by other pids. -errno where the driver does
  * not tell.
  */
-int truth_utilisation(struct guest *guest, const uint8_t uuid[16], int ledger_device);
+int figure_utilisation(struct guest *guest, const uint8_t uuid[16], int ledger_device);
 
 /* What counts as the tenant's use, by the accounting mode of the policy. */
-uint64_t truth_tenant_used(struct guest *guest, const uint8_t uuid[16], int ledger_device);
+uint64_t figure_tenant_used(struct guest *guest, const uint8_t uuid[16], int ledger_device);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sched/cost.h"
 
-#include "base/word.h"
+#include <stdatomic.h>
 
 /*
  * A key has its place among WAYS, so that two that a program uses in turns do not drive each other
@@ -11,6 +11,17 @@
 
 /* Launches among others after which one is measured by itself again. */
 #define STALE_USES 512
+
+/* Who asks does so while others learn: words that order nothing. */
+static uint64_t cost_read(const _Atomic uint64_t *word)
+{
+	return atomic_load_explicit(word, memory_order_relaxed);
+}
+
+static void cost_write(_Atomic uint64_t *word, uint64_t value)
+{
+	atomic_store_explicit(word, value, memory_order_relaxed);
+}
 
 static unsigned int cost_hash(uint64_t key)
 {
@@ -23,7 +34,7 @@ static int cost_find(const struct costs *costs, uint64_t key)
 	unsigned int first = cost_hash(key) & ~(WAYS - 1u);
 
 	for (unsigned int i = first; i < first + WAYS; i++)
-		if (word_read(&costs->entry[i].key) == key)
+		if (cost_read(&costs->entry[i].key) == key)
 			return (int)i;
 	return -1;
 }
@@ -37,7 +48,7 @@ static struct cost *cost_place(struct costs *costs, uint64_t key)
 	if (i >= 0)
 		return &costs->entry[i];
 	for (unsigned int k = first; k < first + WAYS; k++)
-		if (!costs->entry[k].key)
+		if (!cost_read(&costs->entry[k].key))
 			return &costs->entry[k];
 	return &costs->entry[cost_hash(key)];
 }
@@ -54,7 +65,12 @@ uint64_t cost_expect(const struct costs *costs, uint64_t key)
 {
 	int i = cost_find(costs, key);
 
-	return i < 0 ? 0 : word_read(&costs->entry[i].ns);
+	return i < 0 ? 0 : cost_read(&costs->entry[i].ns);
+}
+
+uint64_t cost_mean(const struct costs *costs)
+{
+	return cost_read(&costs->mean_ns);
 }
 
 /* Until what is measured is known others may be launched: they are not measured, too. */
@@ -67,32 +83,35 @@ uint64_t cost_use(struct costs *costs, uint64_t key, bool *ret_alone)
 	if (i < 0)
 		return 0;
 	cost = &costs->entry[i];
-	*ret_alone = word_read(&cost->uses) >= STALE_USES;
-	word_write(&cost->uses, *ret_alone ? 0 : cost->uses + 1);
-	return word_read(&cost->ns);
+	*ret_alone = cost_read(&cost->uses) >= STALE_USES;
+	cost_write(&cost->uses, *ret_alone ? 0 : cost_read(&cost->uses) + 1);
+	return cost_read(&cost->ns);
 }
 
 void cost_learn(struct costs *costs, uint64_t key, uint32_t n, uint64_t took_ns, bool waits)
 {
-	uint64_t each = n ? took_ns / n : 0;
+	uint64_t each = n ? took_ns / n : 0, mean_ns;
 	struct cost *cost;
 
 	if (!n)
 		return;
 	each = each ? each : 1; /* by two clocks the briefest may take no time at all */
-	word_write(&costs->mean_ns, costs->mean_ns - costs->mean_ns / 8 + each / 8 + 1);
+	mean_ns = cost_read(&costs->mean_ns);
+	cost_write(&costs->mean_ns, mean_ns - mean_ns / 8 + each / 8 + 1);
 	if (!key)
 		return;
 	cost = cost_place(costs, key);
-	word_write(&cost->ns, cost->key == key ? cost_follow(cost->ns, each, waits) : each);
-	word_write(&cost->uses, 0);
-	word_write(&cost->key, key);
+	cost_write(&cost->ns, cost_read(&cost->key) == key
+				      ? cost_follow(cost_read(&cost->ns), each, waits)
+				      : each);
+	cost_write(&cost->uses, 0);
+	cost_write(&cost->key, key);
 }
 
 void cost_bound(struct costs *costs, uint64_t key, uint64_t most_ns)
 {
 	int i = cost_find(costs, key);
 
-	if (i >= 0 && costs->entry[i].ns > most_ns)
-		word_write(&costs->entry[i].ns, most_ns ? most_ns : 1);
+	if (i >= 0 && cost_read(&costs->entry[i].ns) > most_ns)
+		cost_write(&costs->entry[i].ns, most_ns ? most_ns : 1);
 }

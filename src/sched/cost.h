@@ -14,14 +14,14 @@
 #define COST_ENTRIES 2048 /* a power of two */
 
 struct cost {
-	uint64_t key;
-	uint64_t ns;
-	uint64_t uses; /* since it was last measured, or was to be, by itself */
+	_Atomic uint64_t key;
+	_Atomic uint64_t ns;
+	_Atomic uint64_t uses; /* since it was last measured, or was to be, by itself */
 };
 
 struct costs {
 	struct cost entry[COST_ENTRIES];
-	uint64_t mean_ns; /* 0: nothing was measured yet */
+	_Atomic uint64_t mean_ns;
 };
 
 /*
@@ -51,6 +51,9 @@ uint64_t cost_use(struct costs *costs, uint64_t key, bool *ret_alone);
  * flight is what does harm.
  */
 void cost_learn(struct costs *costs, uint64_t key, uint32_t n, uint64_t took_ns, bool waits);
+
+/* What a launch took on average, whatever its key; 0: nothing was measured yet. */
+uint64_t cost_mean(const struct costs *costs);
 
 /* A launch of `key` was among others that took so long together: it took no longer itself. */
 void cost_bound(struct costs *costs, uint64_t key, uint64_t most_ns);

@@ -50,7 +50,7 @@ bool stall_may(const struct launch_state *state, struct launch_device *device,
 	    atomic_load(&state->limits.controller) != CONTROLLER_DEFICIT ||
 	    !monitor_runs(&state->monitor) || !limits_alone(&state->limits, launch->now_ns) ||
 	    state_has_peers(device) ||
-	    word_read(&device->window.costs.mean_ns) >= TUNING_STALL_LONG_NS)
+	    cost_mean(&device->window.costs) >= TUNING_STALL_LONG_NS)
 		return false;
 	for (uint32_t i = 0; i < word_read(&meter->nstreams); i++) {
 		const struct stream *stream = &meter->stream[i];

@@ -102,7 +102,7 @@ uint64_t window_spun(struct meter *meter, const struct burst *burst, uint64_t be
 /* How much the device does at once, over the last few launches. */
 static void window_learn_overlap(struct window *window, const struct meter_look *look)
 {
-	uint64_t enough = UINT64_C(16) * window->costs.mean_ns;
+	uint64_t enough = UINT64_C(16) * cost_mean(&window->costs);
 	uint64_t permille;
 
 	window->streams_ns += look->streams_ns;
@@ -243,7 +243,7 @@ bool window_fits(struct launch_device *device, const struct launch *launch)
 
 bool window_pauses_badly(const struct launch_device *device)
 {
-	uint64_t mean = word_read(&device->window.costs.mean_ns);
+	uint64_t mean = cost_mean(&device->window.costs);
 
 	return (mean && mean < TUNING_SHORT_NS) ||
 	       atomic_load(&device->window.overlap_permille) < TUNING_SPREAD_PERMILLE;

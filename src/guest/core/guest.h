@@ -93,7 +93,7 @@ struct guest {
 	_Atomic uint32_t stamp_next;
 	_Atomic uint64_t imports;		   /* told apart where nothing else does */
 	const uint32_t *gate;			   /* the policy's, or our own; see admission.h */
-	_Atomic(struct launch_state *) compute;	   /* set by the first launch that is metered */
+	_Atomic(struct launch_state *) launch;	   /* set by the first launch that is metered */
 	_Atomic bool captures;		   /* a capture was begun, some time */
 	_Atomic(struct amd *) amd;	   /* set by the first call for AMD's GPUs */
 

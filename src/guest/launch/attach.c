@@ -34,7 +34,7 @@ static struct launch_state *attach_state(struct guest *guest)
 	if (state == MAP_FAILED)
 		return NULL;
 	limits_open(&state->limits, guest);
-	if (atomic_compare_exchange_strong(&guest->compute, &expected, state))
+	if (atomic_compare_exchange_strong(&guest->launch, &expected, state))
 		return state;
 	limits_close(&state->limits);
 	munmap(state, sizeof(*state));

@@ -89,7 +89,7 @@ struct launch_state {
 /* NULL before the first metered launch. */
 static inline struct launch_state *state_get(const struct guest *guest)
 {
-	return atomic_load_explicit(&guest->compute, memory_order_acquire);
+	return atomic_load_explicit(&guest->launch, memory_order_acquire);
 }
 
 /* By CUDA's ordinal; NULL while none was needed. */

@@ -46,7 +46,7 @@ static int64_t admission_pause_ns(const struct admission_pace *pace)
 
 	if (pace->uneven)
 		return clamp_i64(even, 0, TUNING_PAUSE_MOST_NS);
-	return pace->peers ? TUNING_PAUSE_PEERS_NS : TUNING_PAUSE_NS;
+	return pace->siblings ? TUNING_PAUSE_SIBLINGS_NS : TUNING_PAUSE_NS;
 }
 
 uint64_t admission_slice_ns(const struct admission_pace *pace)
@@ -81,6 +81,6 @@ uint64_t admission_window_ns(const struct admission_window *window)
 		return TUNING_WINDOW_NS / window->processes;
 	if (n == 1)
 		return admission_alone_ns(share);
-	return (uint64_t)clamp_i64(admission_paid_in_ns(share, TUNING_WINDOW_PEERS_PAUSE_NS) / n,
-				   TUNING_WINDOW_NS / n, TUNING_WINDOW_PEERS_MOST_NS);
+	return (uint64_t)clamp_i64(admission_paid_in_ns(share, TUNING_WINDOW_SIBLINGS_PAUSE_NS) / n,
+				   TUNING_WINDOW_NS / n, TUNING_WINDOW_SIBLINGS_MOST_NS);
 }

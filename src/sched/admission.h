@@ -24,11 +24,11 @@ struct admission_inputs {
 	bool stalls;	  /* its stream waits on the device already until they are */
 	bool may_stall;
 	bool beside; /* it would be done no later than work of other streams that is paid for */
-	uint64_t room_ns;    /* when there may be room for it in flight; 0: there is */
+	uint64_t room_ns;     /* when there may be room for it in flight; 0: there is */
 	uint64_t patience_ns; /* when it stops waiting for room: other work may wait for it */
-	bool place;	     /* it has a place, or needs none: see device_time_take_place */
-	uint64_t glance_ns;  /* how soon to ask again while there is no room */
-	uint64_t look_ns;    /* how soon to ask again while it waits for anything else */
+	bool place;	      /* it has a place, or needs none: see device_time_take_place */
+	uint64_t glance_ns;   /* how soon to ask again while there is no room */
+	uint64_t look_ns;     /* how soon to ask again while it waits for anything else */
 };
 
 struct admission {
@@ -41,7 +41,7 @@ struct admission admission_decide(const struct admission_inputs *in);
 /* How a tenant works and pauses. Shares of a device's time in permille. */
 struct admission_pace {
 	int64_t share_permille;
-	bool peers;  /* several processes of the tenant work */
+	bool siblings; /* several processes of the tenant work */
 	bool uneven; /* each pause costs much: short launches, several streams, or other devices */
 };
 

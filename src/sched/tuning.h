@@ -81,11 +81,11 @@
  * TUNING_PAUSE_MOST_NS. TUNING_PAUSE_EVEN_NS is where one pause more or less makes a second look
  * off by 1.6 points.
  */
-#define TUNING_PAUSE_NS	      (3 * NS_PER_MS)
-#define TUNING_PAUSE_PEERS_NS (10 * NS_PER_MS) /* the driver ends slices of several early */
-#define TUNING_PAUSE_EVEN_NS  (16 * NS_PER_MS)
-#define TUNING_PAUSE_MOST_NS  (150 * NS_PER_MS)
-#define TUNING_SHORT_NS	      (50 * NS_PER_US)
+#define TUNING_PAUSE_NS		 (3 * NS_PER_MS)
+#define TUNING_PAUSE_SIBLINGS_NS (10 * NS_PER_MS) /* the driver ends slices of several early */
+#define TUNING_PAUSE_EVEN_NS	 (16 * NS_PER_MS)
+#define TUNING_PAUSE_MOST_NS	 (150 * NS_PER_MS)
+#define TUNING_SHORT_NS		 (50 * NS_PER_US)
 /* Streams hardly overlap if each has the device to itself for so much of its time. */
 #define TUNING_SPREAD_PERMILLE 750
 /* A thread that would wake up before work in flight is paid for sleeps on, no longer than this. */
@@ -105,8 +105,8 @@
 #define TUNING_WINDOW_LARGE_MOST_NS  (24 * NS_PER_MS)
 #define TUNING_WINDOW_LARGE_PAUSE_NS (8 * NS_PER_MS)
 /* Several processes have no more in flight together than a pause of this length pays for. */
-#define TUNING_WINDOW_PEERS_PAUSE_NS (16 * NS_PER_MS)
-#define TUNING_WINDOW_PEERS_MOST_NS  (8 * NS_PER_MS)
+#define TUNING_WINDOW_SIBLINGS_PAUSE_NS (16 * NS_PER_MS)
+#define TUNING_WINDOW_SIBLINGS_MOST_NS	(8 * NS_PER_MS)
 /* Where one launch of each process takes longer than this to pay for, fewer go at once. */
 #define TUNING_ROUND_PAUSE_NS (100 * NS_PER_MS)
 /*
@@ -129,7 +129,7 @@
 #define TUNING_URGED_NS	     (300 * NS_PER_US)
 #define TUNING_URGED_MOST_NS (1400 * NS_PER_US)
 #define TUNING_URGED_PART    5
-#define TUNING_LOOKOUT_NS (125 * NS_PER_US)
+#define TUNING_LOOKOUT_NS    (125 * NS_PER_US)
 /*
  * Launched so long before the end of the last one, it begins right behind: a kernel of 1 ms has
  * 1 % more of the device, and requests that go first take no longer at the 99th percentile (H200).
@@ -166,8 +166,8 @@
 #define TUNING_EDGE_MOST_NS  NS_PER_MS
 #define TUNING_EDGE_AWAKE_NS (NS_PER_MS / 5)
 /* Work of the first priority is seen to begin within this time, or this part of its wait. */
-#define TUNING_BEGIN_NS	     (NS_PER_MS / 10)
-#define TUNING_BEGIN_PART    8
+#define TUNING_BEGIN_NS	  (NS_PER_MS / 10)
+#define TUNING_BEGIN_PART 8
 /* Work that has not begun for so long waits for something else than the device. */
 #define TUNING_BEGIN_MOST_NS (100 * NS_PER_MS)
 

@@ -72,7 +72,7 @@ static void check_pace(void)
 	CHECK_EQ(admission_slice_ns(&pace), 27 * MS);
 	pace.share_permille = 500;
 	CHECK_EQ(admission_slice_ns(&pace), CONTROLLER_SLICE_NS);
-	pace.peers = true;
+	pace.siblings = true;
 	CHECK_EQ(admission_slice_ns(&pace), 10 * MS);
 	pace.uneven = true;
 	CHECK_EQ(admission_slice_ns(&pace), CONTROLLER_LONG_SLICE_NS);
@@ -99,7 +99,7 @@ static void check_window(void)
 	CHECK_EQ(admission_window_ns(&window), TUNING_WINDOW_NS / 4);
 	window.contended = false;
 	window.share_permille = 500;
-	CHECK_EQ(admission_window_ns(&window), TUNING_WINDOW_PEERS_PAUSE_NS / 4);
+	CHECK_EQ(admission_window_ns(&window), TUNING_WINDOW_SIBLINGS_PAUSE_NS / 4);
 	window.asked_ns = 2;
 	CHECK_EQ(admission_window_ns(&window), 1);
 }

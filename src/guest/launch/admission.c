@@ -70,7 +70,7 @@ static void admission_choose_slice(struct asking *asking)
 	atomic_store(&limits->slice_ns,
 		     admission_slice_ns(&(struct admission_pace){
 			     .share_permille = limits_share(limits, admission_ledger_of(device)),
-			     .peers = state_has_peers(device),
+			     .siblings = state_has_siblings(device),
 			     .uneven = beside || window_pauses_badly(device),
 		     }));
 }
@@ -435,7 +435,7 @@ static void admission_ask(struct guest *guest, struct launch_device *device, str
 		demand_want(device, launch->now_ns, TUNING_LINGER_NS);
 		demand_settle(device, launch->now_ns + TUNING_LINGER_NS);
 	}
-	launch->rival = !limits_alone(limits, launch->now_ns) || state_has_peers(device);
+	launch->rival = !limits_alone(limits, launch->now_ns) || state_has_siblings(device);
 	launch->held = asking.held_ns;
 	launch->watched = admission_goes_singly(asking.window_ns);
 	admission_give_credit(&asking);

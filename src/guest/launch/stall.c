@@ -49,7 +49,7 @@ bool stall_may(const struct launch_state *state, struct launch_device *device,
 	if (until_ns <= launch->now_ns + TUNING_STALL_LEAST_NS ||
 	    atomic_load(&state->limits.controller) != CONTROLLER_DEFICIT ||
 	    !monitor_runs(&state->monitor) || !limits_alone(&state->limits, launch->now_ns) ||
-	    state_has_peers(device) ||
+	    state_has_siblings(device) ||
 	    cost_mean(&device->window.costs) >= TUNING_STALL_LONG_NS)
 		return false;
 	for (uint32_t i = 0; i < word_read(&meter->nstreams); i++) {

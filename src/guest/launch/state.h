@@ -137,7 +137,7 @@ void state_forget_context(struct guest *guest, CUcontext context);
 /* How many processes of the tenant launch, this one included; counted once a millisecond. */
 unsigned int state_processes(struct launch_device *device, uint64_t now_ns);
 
-static inline bool state_has_peers(const struct launch_device *device)
+static inline bool state_has_siblings(const struct launch_device *device)
 {
 	return atomic_load_explicit(&device->processes, memory_order_relaxed) > 1;
 }

@@ -61,7 +61,7 @@ void window_done(struct meter *meter, struct stream *stream, const struct burst 
 	struct launch_device *device = launch_device_of(meter);
 	const struct limits *limits = &state_get(meter->guest)->limits;
 	/* Others of the tenant, or one who goes before it, may have had the device in between. */
-	bool waits = atomic_load(&device->beside) || state_has_peers(device) ||
+	bool waits = atomic_load(&device->beside) || state_has_siblings(device) ||
 		     limits_turn_flags(limits, done_ns) & TURN_URGED;
 
 	stream->due_ns = stall_end_ns(&device->stall, done_ns) + stream->flying_ns;
@@ -133,7 +133,7 @@ void window_looked(struct meter *meter, const struct meter_look *look)
 	rest = window_together(window, meter->flying_ns);
 	atomic_store_explicit(&window->late_ns, sat_sub_u64(look->late_ns, look->late_expected_ns),
 			      memory_order_relaxed);
-	if (look->late_ns && !state_has_peers(device)) {
+	if (look->late_ns && !state_has_siblings(device)) {
 		uint64_t did = look->late_ns < look->late_expected_ns ? look->late_ns
 								      : look->late_expected_ns;
 

@@ -50,9 +50,9 @@
 	X(GUEST_EXPORTED)      /* a descriptor is out, nobody was told */            \
 	X(GUEST_CONTEXT_MADE)  /* charged by guess, the driver's figure not asked */ \
 	X(GUEST_FIGURE_HALF)   /* code set from the driver's figure, contexts not */  \
-	X(UNITS_LOCKED)        /* what tenants have of a GPU is about to be changed */ \
-	X(UNITS_TORN)          /* and half written for one of them */                \
-	X(UNITS_WRITTEN)       /* whole for one, not for the next */
+	X(CU_LOCKED)           /* what tenants have of a GPU is about to change */     \
+	X(CU_TORN)             /* and half written for one of them */                \
+	X(CU_WRITTEN)          /* whole for one, not for the next */
 
 enum fault_point {
 #define X(name) FAULT_##name,

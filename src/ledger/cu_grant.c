@@ -60,10 +60,10 @@ void cu_grant_write(struct device_time *time, const struct cu_grant *grant)
 	for (size_t i = 0; i < WORDS; i++) {
 		word_release(&to[i], words[i]);
 		if (i == WORDS / 2)
-			FAULT_POINT(UNITS_TORN);
+			FAULT_POINT(CU_TORN);
 	}
 	word_release(&time->cu_grant_sum, cu_grant_sum_of(words));
-	FAULT_POINT(UNITS_WRITTEN);
+	FAULT_POINT(CU_WRITTEN);
 }
 
 void cu_grant_set_queues(struct slot *slot, int device, uint32_t n)

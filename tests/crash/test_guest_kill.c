@@ -40,9 +40,9 @@ static bool guest_passes(int point)
 	case FAULT_SHARED_PUBLISHED: /* by importers: test_kill */
 	case FAULT_POLICY_WRITTEN:
 	case FAULT_POLICY_FLIPPED:
-	case FAULT_UNITS_LOCKED: /* on AMD's devices: test_units */
-	case FAULT_UNITS_TORN:
-	case FAULT_UNITS_WRITTEN:
+	case FAULT_CU_LOCKED: /* on AMD's devices: test_units */
+	case FAULT_CU_TORN:
+	case FAULT_CU_WRITTEN:
 		return false;
 	}
 	return true;

@@ -155,9 +155,9 @@ static void test_shares(void)
 /* Whoever is killed while it divides leaves what the next one makes right. */
 static void test_kills(void)
 {
-	static const char *const points[] = {"UNITS_LOCKED", "UNITS_TORN", "UNITS_TORN:2",
-					     "UNITS_TORN:3", "UNITS_WRITTEN", "UNITS_WRITTEN:2",
-					     "UNITS_WRITTEN:3"};
+	static const char *const points[] = {"CU_LOCKED", "CU_TORN", "CU_TORN:2",
+					     "CU_TORN:3", "CU_WRITTEN", "CU_WRITTEN:2",
+					     "CU_WRITTEN:3"};
 
 	if (!fixture_has_faults())
 		return;

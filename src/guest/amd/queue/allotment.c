@@ -23,9 +23,9 @@
 #include "ledger/tenant.h"
 
 /* No tenant can have this name. */
-#define UNITS_FILE  ".units"
-#define UNITS_BYTES 4096
-#define LOCK_AT	    (INT64_C(1) << 40)
+#define CU_FILE	".units"
+#define CU_FILE_BYTES 4096
+#define LOCK_AT	      (INT64_C(1) << 40)
 
 /* How often one of the keepers looks which tenants have died. */
 #define LOOK_NS (40 * NS_PER_MS)
@@ -33,18 +33,18 @@
 /* Most tenants of one GPU. Any beyond keep the mask that they had, or have the smallest. */
 #define TENANTS 256
 
-struct units_file {
+struct cu_file {
 	uint32_t changes; /* a futex */
 	uint32_t pad0;
 	uint64_t looked_ns;
 	/* Stands for which tenants had queues on which GPUs at the last look; 0: before it. */
 	uint64_t present;
-	uint8_t reserved[UNITS_BYTES - 24];
+	uint8_t reserved[CU_FILE_BYTES - 24];
 };
-_Static_assert(sizeof(struct units_file) == UNITS_BYTES, "layout");
+_Static_assert(sizeof(struct cu_file) == CU_FILE_BYTES, "layout");
 
 struct allotment {
-	struct units_file *file; /* holds no lock */
+	struct cu_file *file; /* holds no lock */
 	char runtime[256];
 };
 
@@ -71,18 +71,18 @@ static uint64_t allotment_mix(uint64_t h, const void *data, size_t len)
 	return h ^ h >> 32;
 }
 
-static struct units_file *allotment_map_file(const char *runtime, int *ret_error)
+static struct cu_file *allotment_map_file(const char *runtime, int *ret_error)
 {
-	CLEANUP_CLOSE int fd = shared_file_join(runtime, UNITS_FILE, UNITS_BYTES);
+	CLEANUP_CLOSE int fd = shared_file_join(runtime, CU_FILE, CU_FILE_BYTES);
 	void *map;
 
 	*ret_error = fd < 0 ? fd : -ENOMEM;
 	if (fd < 0)
 		return NULL;
-	map = mmap(NULL, UNITS_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	map = mmap(NULL, CU_FILE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (map == MAP_FAILED)
 		return NULL;
-	madvise(map, UNITS_BYTES, MADV_DONTFORK);
+	madvise(map, CU_FILE_BYTES, MADV_DONTFORK);
 	return map;
 }
 
@@ -111,7 +111,7 @@ void allotment_close(struct allotment *a)
 {
 	if (!a)
 		return;
-	munmap(a->file, UNITS_BYTES);
+	munmap(a->file, CU_FILE_BYTES);
 	munmap(a, sizeof(*a));
 }
 
@@ -215,7 +215,7 @@ static int allotment_make_locked(struct allotment *a, struct making *making,
 		of = allotment_mix(of, &making->part[i].permille, sizeof(making->part[i].permille));
 	if (allotment_is_made(making, of))
 		return 0;
-	FAULT_POINT(UNITS_LOCKED);
+	FAULT_POINT(CU_LOCKED);
 	r = allotment_divide(making, map);
 	if (r < 0)
 		return r;
@@ -223,7 +223,7 @@ static int allotment_make_locked(struct allotment *a, struct making *making,
 	return 1;
 }
 
-static void allotment_say_change(struct units_file *file)
+static void allotment_say_change(struct cu_file *file)
 {
 	word_publish_add(&file->changes, 1);
 	futex_wake_all(&file->changes);
@@ -231,7 +231,7 @@ static void allotment_say_change(struct units_file *file)
 
 int allotment_make(struct allotment *a, const uint8_t uuid[16], const struct cu_map *map, bool wait)
 {
-	CLEANUP_CLOSE int fd = shared_file_open(a->runtime, UNITS_FILE, O_RDWR, UNITS_BYTES);
+	CLEANUP_CLOSE int fd = shared_file_open(a->runtime, CU_FILE, O_RDWR, CU_FILE_BYTES);
 	struct making *making;
 	int r;
 

@@ -245,6 +245,24 @@ EMU_EXPORT void *mmap64(void *addr, size_t len, int prot, int flags, int fd, off
 	return device_mmap_anew(addr, len, prot, flags, fd, offset);
 }
 
+/*
+ * The last descriptor of a render node takes its buffers along. One that goes by another way than
+ * close() (dup2, a child's end) is missed at the next ioctl.
+ */
+EMU_EXPORT int close(int fd)
+{
+	bool is_node = *emu_root() && emu_minor_of(fd) > EMU_FILE_KFD;
+	int r = (int)syscall(SYS_close, fd), saved = errno;
+	struct emu_machine *m = is_node ? emu_lock() : NULL;
+
+	if (m) {
+		emu_gem_reap(m);
+		emu_unlock();
+	}
+	errno = saved;
+	return r;
+}
+
 EMU_EXPORT int munmap(void *addr, size_t len)
 {
 	emu_svm_unmapped((uintptr_t)addr, len);

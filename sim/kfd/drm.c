@@ -204,6 +204,7 @@ long emu_drm_ioctl(int minor, int fd, unsigned long request, uint64_t arg)
 
 	if (!m)
 		return -EBADF;
+	emu_gem_reap(m);
 	if (!gpu)
 		r = -ENODEV;
 	else if (_IOC_NR(request) == DRM_NR_VERSION)

@@ -3,25 +3,34 @@
  * Buffers by the handles of render nodes. Handles are small numbers of an open file description:
  * what one open() is given another may be given for other memory. A description is told by its
  * file offset, which the emulator sets when it opens a render node: like the description's handles
- * it is shared by whoever has it, over dup, fork and sockets. The handles themselves are known to
- * the process that made them, and go with it: closing the last descriptor does not end them.
+ * it is shared by whoever has it, over dup, fork and sockets. It has a lock on the byte at that
+ * offset, which the kernel drops with the last descriptor of it, anywhere: by that its end is seen.
+ *
+ * The handles are known to the process that made them. They end with it, or with the description,
+ * which is noticed when this process closes a device file or makes an ioctl.
  */
 #include "sim/kfd/gem.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "amd/abi/drm.h"
 #include "amd/abi/kfd.h"
 #include "sim/kfd/bank.h"
+#include "sim/shared.h"
 
 /* Beside those of memory that /dev/kfd gave. */
 #define OFFSET	     (UINT64_C(1) << 62)
 #define OFFSET_SHIFT 40
 #define PAGE	     UINT64_C(4096)
+
+#define FIRST_RENDER 128 /* minors below are of display nodes */
 
 static struct emu_buffer *buffers;
 static uint32_t nbuffers;
@@ -42,7 +51,11 @@ struct emu_buffer *emu_buffers(uint32_t *ret_n)
 
 void emu_gem_opened(struct emu_machine *m, int fd)
 {
-	lseek(fd, (off_t)bank_unique(m->bank), SEEK_SET);
+	off_t at = (off_t)bank_unique(m->bank);
+
+	lseek(fd, at, SEEK_SET);
+	if (sim_byte_lock(fd, at, F_RDLCK) < 0)
+		sim_byte_lock(fd, at, F_WRLCK); /* it was opened for writing alone */
 }
 
 uint64_t emu_file_of(int fd)
@@ -91,11 +104,53 @@ static int gem_add(const struct emu_buffer *buffer)
 	return (int)handle;
 }
 
+/* Whether anybody has the description that a buffer is of; also where that cannot be told. */
+static bool gem_is_open(const struct emu_buffer *b)
+{
+	char path[PATH_MAX];
+	bool open_somewhere;
+	int fd;
+
+	snprintf(path, sizeof(path), "%.*s/dev/dri/%s%d", PATH_MAX - 32, emu_root(),
+		 b->minor < FIRST_RENDER ? "card" : "renderD", b->minor);
+	fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC);
+	if (fd < 0)
+		return true;
+	open_somewhere = sim_byte_locked(fd, (off_t)b->file);
+	syscall(SYS_close, fd);
+	return open_somewhere;
+}
+
+static void gem_close(struct emu_machine *m, struct emu_buffer *b)
+{
+	emu_gem_unmap_all(m, b);
+	bank_drop(m->bank, &b->piece);
+}
+
+/* Buffers of one description mostly stand side by side: it is asked about once for all of them. */
+void emu_gem_reap(struct emu_machine *m)
+{
+	uint64_t asked = 0;
+	bool is_open = true;
+
+	for (uint32_t i = 0; i < nbuffers; i++) {
+		if (!buffers[i].piece.key)
+			continue;
+		if (buffers[i].file != asked) {
+			asked = buffers[i].file;
+			is_open = gem_is_open(&buffers[i]);
+		}
+		if (!is_open)
+			gem_close(m, &buffers[i]);
+	}
+}
+
 int emu_gem_create(struct emu_machine *m, struct emu_gpu *gpu, int fd, void *block)
 {
 	union drm_amdgpu_gem_create *a = block;
 	bool vram = a->in.domains & AMDGPU_GEM_DOMAIN_VRAM;
 	struct emu_buffer b = {.file = emu_file_of(fd),
+			       .minor = emu_minor_of(fd),
 			       .alignment = a->in.alignment,
 			       .domain_flags = a->in.domain_flags,
 			       .piece = {.size = (a->in.bo_size + PAGE - 1) & ~(PAGE - 1),
@@ -137,8 +192,7 @@ int emu_gem_close(struct emu_machine *m, struct emu_gpu *gpu, int fd, void *bloc
 
 	if (!b)
 		return -EINVAL;
-	emu_gem_unmap_all(m, b);
-	bank_drop(m->bank, &b->piece);
+	gem_close(m, b);
 	return 0;
 }
 
@@ -163,7 +217,8 @@ int emu_prime_to_fd(struct emu_machine *m, struct emu_gpu *gpu, int fd, void *bl
 int emu_prime_to_handle(struct emu_machine *m, struct emu_gpu *gpu, int fd, void *block)
 {
 	struct drm_prime_handle *a = block;
-	struct emu_buffer b = {.file = emu_file_of(fd), .imported = true};
+	struct emu_buffer b = {
+		.file = emu_file_of(fd), .minor = emu_minor_of(fd), .imported = true};
 	int r = bank_hold(m->bank, a->fd, &b.piece);
 
 	if (r < 0)

@@ -11,7 +11,8 @@
 
 /* A buffer of an open file description. It is closed when it holds no piece of memory. */
 struct emu_buffer {
-	uint64_t file; /* which description it is of */
+	uint64_t file; /* which description it is of, */
+	int minor;     /* of which node */
 	uint32_t handle;
 	bool imported;
 	uint64_t alignment, domain_flags; /* as it was asked for */
@@ -42,8 +43,11 @@ struct drm_amdgpu_gem_vm_entry;
 uint32_t emu_gem_mappings(const struct emu_buffer *buffer, uint32_t room,
 			  struct drm_amdgpu_gem_vm_entry *ret);
 
-/* A render node has been opened. */
+/* A device file has been opened. */
 void emu_gem_opened(struct emu_machine *machine, int fd);
+
+/* Closes the buffers of descriptions that nobody has any more. */
+void emu_gem_reap(struct emu_machine *machine);
 
 /*
  * A descriptor of the memory at this offset of a render node, the caller's to close; -EINVAL, or

@@ -6,6 +6,9 @@
  */
 #include <errno.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "amd/abi/kfd.h"
 #include "amd/kfd_ioctl.h"
@@ -86,15 +89,27 @@ static int kfd_get_apertures_new(struct emu_machine *m, void *block)
 			    a->num_of_nodes * sizeof(found[0]));
 }
 
+/* As the kernel does: for as long as the process lives. A mapping does so without a descriptor. */
+static int kfd_keep_file(int fd)
+{
+	void *page = (void *)syscall(SYS_mmap, NULL, 1, PROT_NONE, MAP_SHARED, fd, 0);
+
+	return page == MAP_FAILED ? -errno : madvise(page, 1, MADV_DONTFORK);
+}
+
 static int kfd_acquire_vm(struct emu_machine *m, void *block)
 {
 	const struct kfd_ioctl_acquire_vm_args *a = block;
 	struct emu_gpu *gpu = emu_gpu(m, a->gpu_id);
+	int r;
 
 	if (!gpu || emu_gpu_of_minor(m, emu_minor_of((int)a->drm_fd)) != gpu)
 		return -EINVAL;
-	if (gpu->acquired && gpu->file != emu_file_of((int)a->drm_fd))
-		return -EBUSY;
+	if (gpu->acquired)
+		return gpu->file == emu_file_of((int)a->drm_fd) ? 0 : -EBUSY;
+	r = kfd_keep_file((int)a->drm_fd);
+	if (r < 0)
+		return r;
 	gpu->acquired = true;
 	gpu->file = emu_file_of((int)a->drm_fd);
 	return 0;
@@ -233,6 +248,7 @@ static int kfd_do_call(const struct kfd_ioctl *row, unsigned long request, uint6
 	m = emu_lock();
 	if (!m)
 		return -EBADF;
+	emu_gem_reap(m);
 	r = kfd_is_mapping(row) ? 0 : emu_fail(row->nr, calls[row->nr]++);
 	if (r == 0)
 		r = handlers[row->nr](m, block);

@@ -174,6 +174,75 @@ static void test_acquire(void)
 	close(copy);
 }
 
+static int open_first(void)
+{
+	int file = open("/dev/dri/renderD129", O_RDWR | O_CLOEXEC);
+
+	CHECK(file >= 0);
+	return file;
+}
+
+/* Keeps what it inherited until it is told. */
+static void keep(int socket)
+{
+	say(socket);
+	hear(socket);
+}
+
+/* A file's memory goes with the last descriptor of it, wherever that is. */
+static void test_closed(void)
+{
+	uint64_t all = available(0);
+	int file = open_first(), copy = dup(file), socket;
+	pid_t child;
+
+	create(file, 8 * MIB, AMDGPU_GEM_DOMAIN_VRAM);
+	close(file);
+	CHECK_EQ(available(0), all - 8 * MIB);
+	close(copy);
+	CHECK_EQ(available(0), all);
+	file = open_first();
+	create(file, 8 * MIB, AMDGPU_GEM_DOMAIN_VRAM);
+	CHECK_EQ(dup2(render[1], file), file);
+	CHECK_EQ(available(0), all);
+	close(file);
+	file = open_first();
+	create(file, 8 * MIB, AMDGPU_GEM_DOMAIN_VRAM);
+	child = start(keep, &socket);
+	hear(socket);
+	close(file);
+	CHECK_EQ(available(0), all - 8 * MIB);
+	say(socket);
+	end(child, 0);
+	close(socket);
+	CHECK_EQ(available(0), all);
+}
+
+static void close_the_kernels(int socket)
+{
+	open_devices();
+	acquire_devices();
+	create(render[0], 8 * MIB, AMDGPU_GEM_DOMAIN_VRAM);
+	close(render[0]);
+	say(socket);
+	hear(socket);
+}
+
+/* The file that ACQUIRE_VM was called with is the kernel's until the process ends. */
+static void test_closed_and_acquired(void)
+{
+	uint64_t all = available(0);
+	int socket;
+	pid_t child = start(close_the_kernels, &socket);
+
+	hear(socket);
+	CHECK_EQ(available(0), all - 8 * MIB);
+	say(socket);
+	end(child, 0);
+	close(socket);
+	CHECK_EQ(available(0), all);
+}
+
 int main(int argc, char **argv)
 {
 	open_devices();
@@ -185,6 +254,8 @@ int main(int argc, char **argv)
 	test_acquire();
 	test_addresses();
 	test_lists();
+	test_closed();
+	test_closed_and_acquired();
 	run_on_older_kernel(argv[0], "AMDGPU_GEM_LIST_HANDLES,GEM_CHANGE_HANDLE",
 			    "GEM_CLOSE:EIO:1:2");
 	return 0;

@@ -279,10 +279,7 @@ static void test_fork(void)
 	check_all_free(0);
 }
 
-/*
- * The memory of a file that is closed is gone: found out when it is needed. (The emulator's is not:
- * it keeps a process's handles until the process ends, so this comes last.)
- */
+/* The memory of a file that is closed is gone: found out when it is needed. */
 static void test_closed_file(void)
 {
 	int file = open_again(0), copy = dup(file);
@@ -297,7 +294,86 @@ static void test_closed_file(void)
 	CHECK_EQ(alloc_vram(0, QUOTA, &memory), 0);
 	CHECK_EQ(charged(0), QUOTA);
 	CHECK_EQ(free_memory(memory), 0);
-	CHECK_EQ(charged(0), 0);
+	check_all_free(0);
+}
+
+/* A file that this process has closed and somebody has open: its memory is there, and counts. */
+static void check_kept(void)
+{
+	uint64_t memory;
+
+	CHECK_EQ(alloc_vram(0, PAGE, &memory), -ENOMEM);
+	CHECK_EQ(charged(0), QUOTA);
+}
+
+static void close_the_kernels(int socket)
+{
+	uint32_t handle;
+
+	open_devices();
+	acquire_devices();
+	CHECK_EQ(create(render[0], QUOTA, AMDGPU_GEM_DOMAIN_VRAM, &handle), 0);
+	close(render[0]);
+	check_kept();
+	check_kept();
+	say(socket);
+	hear(socket);
+}
+
+/* The kernel keeps the file that ACQUIRE_VM was called with until the process ends. */
+static void test_kept_by_kernel(void)
+{
+	int socket;
+	pid_t child = start(close_the_kernels, &socket);
+
+	hear(socket);
+	check_kept();
+	CHECK_EQ(taken(0), QUOTA);
+	say(socket);
+	end(child, 0);
+	close(socket);
+	check_all_free(0);
+}
+
+static void wait_to_end(int socket)
+{
+	say(socket);
+	hear(socket);
+}
+
+/* ... and so does a child, or a socket that it is sent by. */
+static void test_kept_by_others(void)
+{
+	int file = open_again(0), socket, pair[2];
+	uint32_t handle;
+	uint64_t memory;
+	pid_t child;
+
+	CHECK_EQ(create(file, QUOTA, AMDGPU_GEM_DOMAIN_VRAM, &handle), 0);
+	child = start(wait_to_end, &socket);
+	hear(socket);
+	close(file);
+	check_kept();
+	CHECK_EQ(taken(0), QUOTA);
+	say(socket);
+	end(child, 0);
+	close(socket);
+	CHECK_EQ(alloc_vram(0, PAGE, &memory), 0);
+	CHECK_EQ(free_memory(memory), 0);
+	check_all_free(0);
+
+	file = open_again(0);
+	CHECK_EQ(create(file, QUOTA, AMDGPU_GEM_DOMAIN_VRAM, &handle), 0);
+	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+	CHECK_EQ(message_send(pair[0], "", 1, file), 1);
+	close(file);
+	check_kept();
+	close(receive_fd(pair[1]));
+	close(pair[0]);
+	close(pair[1]);
+	CHECK_EQ(alloc_vram(0, PAGE, &memory), 0);
+	CHECK_EQ(free_memory(memory), 0);
+	check_all_free(0);
 }
 
 /* Two files, one of them from before exec: in either order their handles are told apart. */
@@ -358,5 +434,7 @@ int main(int argc, char **argv)
 	test_fork();
 	test_exec(argv[0]);
 	test_closed_file();
+	test_kept_by_kernel();
+	test_kept_by_others();
 	return 0;
 }

@@ -46,7 +46,8 @@ struct amd {
 	struct amd_ranges ranges; /* the program's own memory that is on GPUs: memory/svm.h */
 	struct lock file_lock;	  /* see files.c */
 	_Atomic uint64_t file_marks;
-	uint32_t file_given[64]; /* how often each mark was; under the lock */
+	uint32_t file_given[64]; /* how often each mark was; under the lock, as the next */
+	int16_t file_minor[64];	 /* of the node that it was given to, plus one */
 	_Atomic bool file_marks_found; /* those that are from before exec */
 };
 

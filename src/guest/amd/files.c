@@ -15,7 +15,18 @@
 #define MARK_SHIFT 32
 #define PID_SHIFT  38 /* above: a pid has at most 22 bits */
 
-/* 0: not marked; or the mark and its process's pid, as they stand in a key. */
+#define FIRST_RENDER 128 /* minors below are of primary nodes */
+
+/* Behind all that a process might lock in a device file. */
+#define LOCK_AT (INT64_C(1) << 61)
+
+/* A mark and its process's pid, as they stand in a key. */
+static uint64_t amd_files_mark_of(int number)
+{
+	return (uint64_t)getpid() << PID_SHIFT | (uint64_t)number << MARK_SHIFT;
+}
+
+/* The same of an open file; 0: not marked. */
 static uint64_t amd_files_read_mark(int fd)
 {
 	int owner = fcntl(fd, F_GETOWN), number = fcntl(fd, F_GETSIG);
@@ -25,10 +36,48 @@ static uint64_t amd_files_read_mark(int fd)
 	return (uint64_t)owner << PID_SHIFT | (uint64_t)number << MARK_SHIFT;
 }
 
+/* The byte that the mark's description has a lock on. */
+static struct flock amd_files_byte(uint64_t mark, short type)
+{
+	return (struct flock){.l_type = type,
+			      .l_whence = SEEK_SET,
+			      .l_start = (off_t)(LOCK_AT | mark >> MARK_SHIFT),
+			      .l_len = 1};
+}
+
+/* One that was opened for writing alone can have another kind of lock only. */
+static bool amd_files_lock(int fd, uint64_t mark)
+{
+	struct flock byte = amd_files_byte(mark, F_RDLCK);
+
+	if (!fcntl(fd, F_OFD_SETLK, &byte))
+		return true;
+	byte.l_type = F_WRLCK;
+	return !fcntl(fd, F_OFD_SETLK, &byte);
+}
+
+/* Whether any description has the lock, asked by one of our own; also where that cannot be told. */
+static bool amd_files_is_locked(uint64_t mark, int minor)
+{
+	struct flock byte = amd_files_byte(mark, F_WRLCK);
+	char path[32];
+	bool locked;
+	int fd;
+
+	snprintf(path, sizeof(path), "/dev/dri/%s%d", minor < FIRST_RENDER ? "card" : "renderD",
+		 minor);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	locked = fd < 0 || fcntl(fd, F_OFD_GETLK, &byte) || byte.l_type != F_UNLCK;
+	if (fd >= 0)
+		close(fd);
+	return locked;
+}
+
 /* Under the lock. */
-static void amd_files_give_number(struct amd *amd, uint64_t number)
+static void amd_files_give_number(struct amd *amd, int fd, uint64_t number)
 {
 	amd->file_given[number]++;
+	amd->file_minor[number] = (int16_t)(amd_file(fd) + 1);
 	atomic_fetch_or(&amd->file_marks, UINT64_C(1) << number);
 }
 
@@ -55,11 +104,15 @@ static uint64_t amd_files_mark(struct amd *amd, int fd)
 	found = amd_files_read_mark(fd);
 	if (!found) {
 		number = amd_files_free_number(amd);
+		found = amd_files_mark_of(number);
+		/* Nobody could tell when a file without the lock is closed. */
+		if (number != MARKS && !amd_files_lock(fd, found))
+			number = MARKS;
 		if (!fcntl(fd, F_SETSIG, number) && !fcntl(fd, F_SETOWN, getpid()))
-			amd_files_give_number(amd, (uint64_t)number);
+			amd_files_give_number(amd, fd, (uint64_t)number);
 		else
 			number = MARKS;
-		found = (uint64_t)getpid() << PID_SHIFT | (uint64_t)number << MARK_SHIFT;
+		found = amd_files_mark_of(number);
 	}
 	lock_drop(&amd->file_lock);
 	return found;
@@ -77,6 +130,7 @@ void amd_files_marks(struct amd *amd, struct amd_marks *ret)
 	lock_take(&amd->file_lock);
 	ret->set = atomic_load(&amd->file_marks) & ~(UINT64_C(1) << MARKS);
 	memcpy(ret->given, amd->file_given, sizeof(ret->given));
+	memcpy(ret->minor, amd->file_minor, sizeof(ret->minor));
 	lock_drop(&amd->file_lock);
 }
 
@@ -186,7 +240,7 @@ uint64_t amd_files_key(struct amd *amd, int fd, int device, uint32_t handle)
 		found = amd_files_mark(amd, fd);
 	} else if (amd_files_is_new(amd, found)) {
 		lock_take(&amd->file_lock);
-		amd_files_give_number(amd, found >> MARK_SHIFT & MARKS);
+		amd_files_give_number(amd, fd, found >> MARK_SHIFT & MARKS);
 		lock_drop(&amd->file_lock);
 	}
 	errno = saved;
@@ -249,22 +303,27 @@ static bool amd_files_is_mapped(const char *text)
 	return found || maps < 0 || n < 0 || !have;
 }
 
-/* Looks twice: by dup and close, a descriptor may move to where the first look has been. */
-uint64_t amd_files_closed(uint64_t marks)
+/*
+ * Our own descriptors are looked at first, which costs less than to open a node: twice, since by
+ * dup and close one may move to where the first look has been.
+ */
+uint64_t amd_files_closed(const struct amd_marks *marks)
 {
-	uint64_t open = 0;
+	uint64_t open = 0, closed;
 	int saved = errno;
 
 	guest_depth++;
-	for (int i = 0; i < 2 && marks & ~open; i++)
+	for (int i = 0; i < 2 && marks->set & ~open; i++)
 		if (!amd_files_each_descriptor(amd_files_look_for_mark, &open))
-			open = marks;
-	marks &= ~open;
-	if (marks && amd_files_is_mapped("/dev/dri/"))
-		marks = 0;
+			open = marks->set;
+	closed = marks->set & ~open;
+	for (int i = 0; closed && i < MARKS; i++)
+		if (closed >> i & 1 && marks->minor[i] &&
+		    amd_files_is_locked(amd_files_mark_of(i), marks->minor[i] - 1))
+			closed &= ~(UINT64_C(1) << i);
 	guest_depth--;
 	errno = saved;
-	return marks;
+	return closed;
 }
 
 bool amd_files_has_inode(uint64_t inode)

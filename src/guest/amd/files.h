@@ -5,8 +5,10 @@
  * by its owner fields (F_SETOWN, F_SETSIG), which mean nothing without O_ASYNC and follow it over
  * dup, fork and sockets: the first process that meets it writes its pid and a number there.
  *
- * When the last descriptor and mapping of a description is gone, so is its memory. No ioctl says
- * so: amd_sweep finds out.
+ * When nobody has a description any more, so is its memory gone: no descriptor, here or in another
+ * process or on its way there, no mapping, and not the kernel, which keeps the one that ACQUIRE_VM
+ * was called with. No ioctl says so: amd_sweep finds out. A marked description has a lock of its
+ * own (F_OFD_SETLK) on one byte of the device file, at the mark, which the kernel drops with it.
  */
 #ifndef ALLOT_GUEST_AMD_FILES_H
 #define ALLOT_GUEST_AMD_FILES_H
@@ -35,6 +37,7 @@ struct amd_marks {
 	pid_t pid; /* of this process */
 	uint64_t set;
 	uint32_t given[64];
+	int16_t minor[64]; /* of the nodes, plus one; 0: not known, no such file has been met */
 };
 
 /* The marks that files of this process have now. */
@@ -49,10 +52,10 @@ void amd_files_keep_same(const struct amd *amd, struct amd_marks *marks);
 bool amd_files_has_mark(uint64_t key, const struct amd_marks *marks);
 
 /*
- * Which of `marks` no open descriptor has, so far as can be seen: none when /proc tells nothing, or
- * while a render node is mapped, for a mapping keeps its file open.
+ * Which of `marks` are of no description any more, so far as can be seen: none when /proc tells
+ * nothing, or when the node cannot be opened to ask for the lock.
  */
-uint64_t amd_files_closed(uint64_t marks);
+uint64_t amd_files_closed(const struct amd_marks *marks);
 
 /*
  * Whether this process has a file with that inode open or mapped: a dma-buf holds its memory. True

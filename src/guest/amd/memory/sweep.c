@@ -24,7 +24,7 @@ static void amd_sweep_files(struct guest *guest, struct amd *amd)
 	int n;
 
 	amd_files_marks(amd, &closed);
-	closed.set = amd_files_closed(closed.set);
+	closed.set = amd_files_closed(&closed);
 	do {
 		lock_take(&amd->file_lock);
 		amd_files_keep_same(amd, &closed);

@@ -118,6 +118,58 @@ static void test_unmapped(void)
 	check_all_free(0);
 }
 
+static void take_and_give(uint64_t size)
+{
+	uint64_t handle;
+
+	CHECK_EQ(alloc_vram(0, size, &handle), 0);
+	CHECK_EQ(free_memory(handle), 0);
+}
+
+/* Found out at once, however large it was, and not only by who is refused. */
+static void test_mapped_anew(void)
+{
+	char *here = memory_at(NULL, QUOTA);
+
+	CHECK_EQ(set(here, QUOTA, PREFETCH, ids[0]), 0);
+	CHECK_EQ(munmap(here, QUOTA), 0);
+	memory_at(here, QUOTA);
+	take_and_give(QUOTA);
+	CHECK_EQ(set(here, QUOTA, PREFETCH, ids[0]), 0);
+	CHECK_EQ(available(0), 0);
+	CHECK_EQ(munmap(here, QUOTA), 0);
+	memory_at(here, QUOTA);
+	CHECK_EQ(available(0), QUOTA);
+	CHECK_EQ(charged(0), 0);
+	/* ... and of parts. */
+	CHECK_EQ(set(here, QUOTA, PREFETCH, ids[0]), 0);
+	CHECK_EQ(munmap(here + 8 * MIB, 16 * MIB), 0);
+	memory_at(here + 8 * MIB, 16 * MIB);
+	CHECK_EQ(available(0), 16 * MIB);
+	CHECK_EQ(charged(0), QUOTA - 16 * MIB);
+	CHECK_EQ(taken(0), QUOTA - 16 * MIB);
+	CHECK_EQ(munmap(here, QUOTA), 0);
+	CHECK_EQ(available(0), QUOTA);
+	check_all_free(0);
+}
+
+/* A part that has no place any more says nothing of the rest. */
+static void test_parts_without_a_place(void)
+{
+	char *here = memory_at(NULL, QUOTA);
+	uint64_t handle;
+
+	CHECK_EQ(set(here, QUOTA, PREFERRED, ids[0]), 0);
+	CHECK_EQ(set(here + 16 * MIB, 16 * MIB, PREFERRED, NOWHERE), 0);
+	CHECK_EQ(charged(0), QUOTA);
+	CHECK_EQ(available(0), 16 * MIB);
+	CHECK_EQ(alloc_vram(0, 16 * MIB + PAGE, &handle), -ENOMEM);
+	take_and_give(16 * MIB);
+	CHECK_EQ(munmap(here, QUOTA), 0);
+	CHECK_EQ(available(0), QUOTA);
+	check_all_free(0);
+}
+
 static void test_others(void)
 {
 	struct kfd_ioctl_set_xnack_mode_args xnack = {.xnack_enabled = 1};
@@ -156,6 +208,8 @@ int main(int argc, char **argv)
 	test_parts();
 	test_refused();
 	test_unmapped();
+	test_mapped_anew();
+	test_parts_without_a_place();
 	test_others();
 	run_on_older_kernel(argv[0], "EXPORT_DMABUF", "SVM:EIO:1:1");
 	return 0;

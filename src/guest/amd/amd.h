@@ -44,6 +44,7 @@ struct amd {
 	_Atomic(struct queues *) queues; /* from the first queue on, see guest/amd/queue/queues.h */
 
 	struct amd_ranges ranges; /* the program's own memory that is on GPUs: memory/svm.h */
+	_Atomic uint64_t svm_begun, svm_ended; /* calls that say where it is to be */
 	struct lock file_lock;	  /* see files.c */
 	_Atomic uint64_t file_marks;
 	uint32_t file_given[64]; /* how often each mark was; under the lock, as the next */

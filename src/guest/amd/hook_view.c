@@ -86,24 +86,6 @@ static int amd_view_apertures_new(struct amd_call *call)
 	return r;
 }
 
-/* As the kernel answers for a GPU that it does not know. */
-static int amd_view_available(struct amd_call *call)
-{
-	struct kfd_ioctl_get_available_memory_args *args = call->block;
-	struct amd_device *device = amd_device(call->amd, args->gpu_id);
-	struct kfd_view view;
-	int r;
-
-	if (!device || !device->ours)
-		return -EINVAL;
-	r = amd_call_kernel(call);
-	if (r < 0)
-		return r;
-	view = amd_view(call->guest, device);
-	kfd_view_available(&view, args);
-	return r;
-}
-
 /* Bytes of the answer to a query that tells a size; 0 for any other. */
 static uint32_t amd_view_info_bytes(uint32_t query)
 {
@@ -152,8 +134,6 @@ int amd_view_call(struct amd_call *call)
 		return amd_view_apertures(call);
 	case KFD_NR_GET_PROCESS_APERTURES_NEW:
 		return amd_view_apertures_new(call);
-	case KFD_NR_AVAILABLE_MEMORY:
-		return amd_view_available(call);
 	}
 	return -ENOTTY;
 }

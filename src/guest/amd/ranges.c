@@ -2,7 +2,6 @@
 #include "guest/amd/ranges.h"
 
 #include <errno.h>
-#include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
 

@@ -6,6 +6,7 @@
 #ifndef ALLOT_GUEST_AMD_RANGES_H
 #define ALLOT_GUEST_AMD_RANGES_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/lock.h"
@@ -13,6 +14,11 @@
 struct amd_range {
 	uint64_t first, end; /* the byte behind it */
 	uint64_t devices;    /* one bit for each, by its place in struct amd; never 0 */
+	/*
+	 * Parts of it may be at different places, for a call failed, or two overlapped in time.
+	 * Else one call said where all of it is to be, and what is left of it is there.
+	 */
+	bool mixed;
 };
 
 /* All zero is an empty one. */

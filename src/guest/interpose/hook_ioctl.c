@@ -27,6 +27,7 @@ static int ioctl_act(struct amd_call *call, enum kfd_decision decision)
 	case KFD_MAP:
 	case KFD_SHARE:
 	case KFD_MOVE:
+	case KFD_LEFT:
 		return amd_memory_call(call);
 	case KFD_VIEW:
 		return amd_view_call(call);

@@ -283,6 +283,29 @@ static int amd_memory_change_handle(struct amd_call *call)
 	return r;
 }
 
+/*
+ * What is not there any more is counted off first: a program that asks for no more than this says
+ * would else never come to the refusal before which that is done. For a GPU that the kernel does
+ * not know it fails as there.
+ */
+static int amd_memory_available(struct amd_call *call)
+{
+	struct kfd_ioctl_get_available_memory_args *args = call->block;
+	struct amd_device *device = amd_device(call->amd, args->gpu_id);
+	struct kfd_view view;
+	int r;
+
+	if (!device || !device->ours)
+		return -EINVAL;
+	amd_sweep(call->guest, call->amd, call->fd);
+	r = amd_call_kernel(call);
+	if (r < 0)
+		return r;
+	view = amd_view(call->guest, device);
+	kfd_view_available(&view, args);
+	return r;
+}
+
 static struct demand amd_memory_demand_of(const struct amd_call *call)
 {
 	uint32_t page_bytes = (uint32_t)sysconf(_SC_PAGESIZE);
@@ -307,6 +330,8 @@ static int amd_memory_call_kfd(struct amd_call *call, const struct demand *deman
 		return amd_memory_share(call);
 	case KFD_NR_SVM:
 		return amd_memory_svm(call, demand);
+	case KFD_NR_AVAILABLE_MEMORY:
+		return amd_memory_available(call);
 	}
 	return amd_call_kernel(call);
 }

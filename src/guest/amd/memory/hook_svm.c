@@ -61,11 +61,10 @@ static bool amd_svm_did_nothing(int error)
 	       error == -ENOTTY || error == -ENODEV || error == -ESRCH;
 }
 
-/* Charges the addresses to `taken`; if it `stays`, the memory may be where it was, too. */
+/* Charges the addresses to its devices; if it `stays`, the memory may be where it was, too. */
 static void amd_svm_charge(struct amd_call *call, const struct demand *demand,
-			   struct amd_ranges *had, uint64_t taken, bool stays)
+			   struct amd_ranges *had, struct amd_range range, bool stays)
 {
-	struct amd_range range = {demand->object, demand->object + demand->length, taken};
 	struct amd_ranges lost = {.count = 0};
 
 	amd_ranges_set(&call->amd->ranges, &range, &lost);
@@ -76,13 +75,14 @@ static void amd_svm_charge(struct amd_call *call, const struct demand *demand,
 		for (uint32_t i = 0; i < had->count; i++) {
 			struct amd_range both = had->at[i];
 
-			both.devices |= taken;
+			both.devices |= range.devices;
+			both.mixed = false;
 			amd_ranges_set(&call->amd->ranges, &both, &replaced);
 		}
 		amd_ranges_free(&replaced);
 	} else {
 		for (uint32_t d = 0; d < call->amd->ndevices; d++)
-			if (!(taken >> d & 1))
+			if (!(range.devices >> d & 1))
 				amd_svm_release(call->amd, (int)d, amd_ranges_bytes(had, (int)d));
 	}
 	amd_ranges_free(had);
@@ -94,10 +94,9 @@ static void amd_svm_charge(struct amd_call *call, const struct demand *demand,
  */
 static int amd_svm_take(struct amd_call *call, const struct demand *demand)
 {
-	struct amd_range range = {demand->object, demand->object + demand->length, 0};
+	struct amd_range range = {demand->object, demand->object + demand->length, 0, false};
 	struct svm_part parts[DEMAND_PARTS];
 	struct amd_ranges had = {.count = 0};
-	uint64_t taken = 0;
 	int r;
 
 	if (amd_ranges_set(&call->amd->ranges, &range, &had))
@@ -116,15 +115,15 @@ static int amd_svm_take(struct amd_call *call, const struct demand *demand)
 	}
 	for (uint32_t i = 0; i < demand->count; i++) {
 		amd_charge_commit(&parts[i].charge, CAT_DATA, demand->length - parts[i].had);
-		taken |= UINT64_C(1) << parts[i].device;
+		range.devices |= UINT64_C(1) << parts[i].device;
 	}
-	amd_svm_charge(call, demand, &had, taken, demand->stays || r < 0);
+	amd_svm_charge(call, demand, &had, range, demand->stays || r < 0);
 	return r;
 }
 
 static int amd_svm_give(struct amd_call *call, const struct demand *demand)
 {
-	struct amd_range range = {demand->object, demand->object + demand->length, 0};
+	struct amd_range range = {demand->object, demand->object + demand->length, 0, false};
 	struct amd_ranges gone = {.count = 0};
 	int r = amd_call_kernel(call);
 
@@ -133,13 +132,52 @@ static int amd_svm_give(struct amd_call *call, const struct demand *demand)
 	return r;
 }
 
+static bool amd_svm_says_a_place(const struct amd_call *call)
+{
+	const struct kfd_ioctl_svm_args *args = call->block;
+
+	for (uint32_t i = 0; args->op == KFD_IOCTL_SVM_OP_SET_ATTR && i < args->nattr; i++)
+		if (args->attrs[i].type == KFD_IOCTL_SVM_ATTR_PREFERRED_LOC ||
+		    args->attrs[i].type == KFD_IOCTL_SVM_ATTR_PREFETCH_LOC)
+			return true;
+	return false;
+}
+
+/*
+ * What lies in these addresses has one word for all of it now, and parts that lie beyond may have
+ * another. Unless the kernel did it in part, or another call was under way, and nobody knows which
+ * came last.
+ */
+static void amd_svm_settle(struct amd_call *call, int r, uint64_t begun)
+{
+	const struct kfd_ioctl_svm_args *args = call->block;
+	uint64_t first = args->start_addr, end = first + args->size;
+
+	if (end < first || (r < 0 && amd_svm_did_nothing(r)))
+		return;
+	if (r < 0 || !amd_svm_is_alone(call->amd, begun))
+		amd_svm_mix(call->amd, first, end);
+	else
+		amd_svm_split(call->amd, first, end);
+}
+
 int amd_memory_svm(struct amd_call *call, const struct demand *demand)
 {
+	uint64_t begun;
+	int r;
+
 	if (!amd_svm_names_ours(call))
 		return -EINVAL;
+	if (!amd_svm_says_a_place(call))
+		return amd_call_kernel(call);
+	begun = amd_svm_begin(call->amd);
 	if (demand->act == DEMAND_TAKE && demand->length)
-		return amd_svm_take(call, demand);
-	if (demand->act == DEMAND_GIVE)
-		return amd_svm_give(call, demand);
-	return amd_call_kernel(call);
+		r = amd_svm_take(call, demand);
+	else if (demand->act == DEMAND_GIVE)
+		r = amd_svm_give(call, demand);
+	else
+		r = amd_call_kernel(call);
+	amd_svm_settle(call, r, begun);
+	amd_svm_end(call->amd);
+	return r;
 }

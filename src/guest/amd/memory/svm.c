@@ -8,6 +8,7 @@
 
 #include "amd/abi/kfd.h"
 #include "amd/kfd_ioctl.h"
+#include "base/number.h"
 #include "base/word.h"
 #include "guest/amd/ask.h"
 #include "guest/amd/files.h"
@@ -15,9 +16,11 @@
 
 /*
  * How often one sweep looks at ranges in halves: some milliseconds. What it does not come to stays
- * charged.
+ * charged. And how finely it looks for holes in what is there: each grain costs two looks, every
+ * time.
  */
-#define LOOKS 8192
+#define LOOKS  8192
+#define GRAINS 256
 
 void amd_svm_release(struct amd *amd, int device, uint64_t bytes)
 {
@@ -33,21 +36,57 @@ void amd_svm_release_all(struct amd *amd, struct amd_ranges *gone)
 
 void amd_svm_put_back(struct amd *amd, struct amd_ranges *ranges)
 {
-	struct amd_ranges lost = {.count = 0};
+	struct amd_ranges newer = {.count = 0}, lost = {.count = 0};
 
 	for (uint32_t i = 0; i < ranges->count; i++)
-		amd_ranges_set(&amd->ranges, &ranges->at[i], &lost);
+		amd_ranges_set(&amd->ranges, &ranges->at[i], &newer);
+	for (uint32_t i = 0; i < newer.count; i++)
+		amd_ranges_set(&amd->ranges, &newer.at[i], &lost);
 	amd_svm_release_all(amd, &lost);
+	amd_ranges_free(&newer);
 	amd_ranges_free(ranges);
 }
 
-/* Takes out of `ranges` what lies between two mappings. */
+uint64_t amd_svm_begin(struct amd *amd)
+{
+	return atomic_fetch_add(&amd->svm_begun, 1);
+}
+
+bool amd_svm_is_alone(const struct amd *amd, uint64_t begun)
+{
+	return atomic_load(&amd->svm_ended) == begun && atomic_load(&amd->svm_begun) == begun + 1;
+}
+
+void amd_svm_end(struct amd *amd)
+{
+	atomic_fetch_add(&amd->svm_ended, 1);
+}
+
+/* Takes out of `ranges` what lies between two addresses. */
 static void amd_svm_cut(struct amd_ranges *ranges, uint64_t first, uint64_t end,
 			struct amd_ranges *gone)
 {
-	const struct amd_range nothing = {first, end, 0};
+	const struct amd_range nothing = {first, end, 0, false};
 
 	amd_ranges_set(ranges, &nothing, gone);
+}
+
+void amd_svm_mix(struct amd *amd, uint64_t first, uint64_t end)
+{
+	struct amd_ranges had = {.count = 0};
+
+	amd_svm_cut(&amd->ranges, first, end, &had);
+	for (uint32_t i = 0; i < had.count; i++)
+		had.at[i].mixed = true;
+	amd_svm_put_back(amd, &had);
+}
+
+void amd_svm_split(struct amd *amd, uint64_t first, uint64_t end)
+{
+	struct amd_ranges had = {.count = 0};
+
+	amd_svm_cut(&amd->ranges, first, end, &had);
+	amd_svm_put_back(amd, &had);
 }
 
 /* Of the kernel's list of mappings, a line each: "first-end" in hexadecimal digits, and more. */
@@ -93,14 +132,18 @@ static void amd_svm_cut_unmapped(struct amd_ranges *ranges, struct amd_ranges *g
 		amd_svm_cut(ranges, line.last_end, UINT64_MAX, gone);
 }
 
-/* Whether the kernel says that all of the range is at a GPU, or is to go there. */
-static bool amd_svm_is_on_gpu(int kfd, uint64_t first, uint64_t end)
+enum place { AT_GPU, NOT_AT_GPU, NOT_MAPPED };
+
+/*
+ * Where the kernel says that the range is, or is to go: what of it has a place at all. A range of
+ * which parts are at different places is at none.
+ */
+static enum place amd_svm_place_of(int kfd, uint64_t first, uint64_t end)
 {
 	static const struct kfd_ioctl_svm_attribute asked[] = {
 		{KFD_IOCTL_SVM_ATTR_PREFERRED_LOC, 0}, {KFD_IOCTL_SVM_ATTR_PREFETCH_LOC, 0}};
 	_Alignas(8) char block[sizeof(struct kfd_ioctl_svm_args) + sizeof(asked)];
 	struct kfd_ioctl_svm_args *args = (void *)block;
-	bool there = false;
 	int r;
 
 	*args = (struct kfd_ioctl_svm_args){.start_addr = first,
@@ -110,39 +153,69 @@ static bool amd_svm_is_on_gpu(int kfd, uint64_t first, uint64_t end)
 	memcpy(args->attrs, asked, sizeof(asked));
 	r = amd_ask(kfd, _IOC(_IOC_READ | _IOC_WRITE, 'K', KFD_NR_SVM, sizeof(block)), block);
 	if (r < 0)
-		return r != -EINVAL && r != -EFAULT;
+		return r == -EINVAL || r == -EFAULT ? NOT_MAPPED : AT_GPU;
 	for (int i = 0; i < 2; i++)
-		there |= args->attrs[i].value && args->attrs[i].value != AMD_SVM_NOWHERE;
-	return there;
+		if (args->attrs[i].value && args->attrs[i].value != AMD_SVM_NOWHERE)
+			return AT_GPU;
+	return NOT_AT_GPU;
 }
 
 /* What a sweep found: ranges that are still there, that are unmapped, that left their GPU. */
 struct findings {
 	int kfd, looks;
-	uint64_t page_bytes;
+	uint64_t page_bytes, grain_bytes;
 	struct amd_ranges there, gone, moved;
 };
 
-/* Sorts a range into what is still at a GPU and what has left, by looking at it in halves. */
-static void amd_svm_look_at(struct findings *found, struct amd_range range)
+/* A part of one of the charged ranges, in their order: parts that meet become one again. */
+static void amd_svm_is_there(struct findings *found, const struct amd_range *part, uint64_t first)
 {
-	struct amd_range half = range;
+	struct amd_ranges *there = &found->there;
+	struct amd_range *last = there->count ? &there->at[there->count - 1] : NULL;
 
-	if (--found->looks < 0 || amd_svm_is_on_gpu(found->kfd, range.first, range.end)) {
-		amd_ranges_set(&found->there, &range, NULL);
-	} else if (range.end - range.first <= found->page_bytes) {
-		amd_ranges_set(&found->moved, &range, NULL);
+	if (last && last->first >= first && last->end == part->first)
+		last->end = part->end;
+	else
+		amd_ranges_set(there, part, NULL);
+}
+
+/*
+ * Sorts a part of the range from `first` on into what is still at a GPU and what has left. One that
+ * is not mixed and has no place has left as a whole. One that is there may have holes, where other
+ * memory is mapped by now, which have no word in the answer: so it is looked at in halves, down to
+ * the grain.
+ */
+static void amd_svm_look_at(struct findings *found, struct amd_range part, uint64_t first)
+{
+	uint64_t bytes = part.end - part.first;
+	struct amd_range half = part;
+	enum place place =
+		--found->looks < 0 ? AT_GPU : amd_svm_place_of(found->kfd, part.first, part.end);
+
+	if (place == AT_GPU && (bytes <= found->grain_bytes || found->looks < 0)) {
+		amd_svm_is_there(found, &part, first);
+	} else if (place != AT_GPU &&
+		   (bytes <= found->page_bytes || (place == NOT_AT_GPU && !part.mixed))) {
+		amd_ranges_set(&found->moved, &part, NULL);
 	} else {
-		half.end -= (range.end - range.first) / 2 / found->page_bytes * found->page_bytes;
-		amd_svm_look_at(found, half);
-		range.first = half.end;
-		amd_svm_look_at(found, range);
+		half.end -= bytes / 2 / found->page_bytes * found->page_bytes;
+		amd_svm_look_at(found, half, first);
+		part.first = half.end;
+		amd_svm_look_at(found, part, first);
 	}
+}
+
+static uint64_t amd_svm_grain_of(const struct amd_ranges *charged, uint64_t page_bytes)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < charged->count; i++)
+		bytes += charged->at[i].end - charged->at[i].first;
+	return max_u64(bytes / GRAINS, page_bytes);
 }
 
 void amd_svm_sweep(struct amd *amd, int fd)
 {
-	const struct amd_range all = {0, UINT64_MAX, 0};
 	struct amd_ranges charged = {.count = 0};
 	struct findings found = {.looks = LOOKS, .page_bytes = (uint64_t)sysconf(_SC_PAGESIZE)};
 	int saved = errno;
@@ -150,10 +223,12 @@ void amd_svm_sweep(struct amd *amd, int fd)
 	if (!word_read(&amd->ranges.count))
 		return;
 	found.kfd = amd_file(fd) == AMD_FILE_KFD ? fd : amd_files_kfd();
-	if (found.kfd >= 0 && !amd_ranges_set(&amd->ranges, &all, &charged)) {
+	if (found.kfd >= 0) {
+		amd_svm_cut(&amd->ranges, 0, UINT64_MAX, &charged);
 		amd_svm_cut_unmapped(&charged, &found.gone);
+		found.grain_bytes = amd_svm_grain_of(&charged, found.page_bytes);
 		for (uint32_t i = 0; i < charged.count; i++)
-			amd_svm_look_at(&found, charged.at[i]);
+			amd_svm_look_at(&found, charged.at[i], charged.at[i].first);
 		amd_svm_put_back(amd, &found.there);
 		amd_svm_release_all(amd, &found.gone);
 		amd_svm_release_all(amd, &found.moved);

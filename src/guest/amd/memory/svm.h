@@ -17,8 +17,22 @@
 void amd_svm_release(struct amd *amd, int device, uint64_t bytes);
 void amd_svm_release_all(struct amd *amd, struct amd_ranges *gone);
 
-/* Back to where they were. What another thread has put there meanwhile goes: it is there once. */
+/* Back to where they were, but for where another thread has put newer ones meanwhile. */
 void amd_svm_put_back(struct amd *amd, struct amd_ranges *ranges);
+
+/*
+ * Around a call that says where addresses are to be. In between, when its ranges are in the table:
+ * whether no other such call was under way at any time since it began.
+ */
+uint64_t amd_svm_begin(struct amd *amd);
+bool amd_svm_is_alone(const struct amd *amd, uint64_t begun);
+void amd_svm_end(struct amd *amd);
+
+/* Notes that what is charged for these addresses may be at different places by now. */
+void amd_svm_mix(struct amd *amd, uint64_t first, uint64_t end);
+
+/* Cuts what is charged at both addresses: its parts may have different places from now on. */
+void amd_svm_split(struct amd *amd, uint64_t first, uint64_t end);
 
 /*
  * Counts off what of the charged addresses was unmapped or left its GPU: the kernel is asked by a

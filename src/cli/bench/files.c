@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/bench/files.h"
 
-#include <errno.h>
 #include <stdio.h>
 
+#include "base/err.h"
 #include "cli/out/json.h"
 #include "cli/out/say.h"
 
@@ -139,14 +139,17 @@ int bench_write_json(const struct bench_report *report, const char *path)
 {
 	struct json j = {.out = fopen(path, "we")};
 	bool bad;
+	int r;
 
-	if (!j.out)
-		return say_error("--json \"%s\": %s; the tables above are complete", path,
-				 say_errno(errno)),
-		       -1;
+	if (!j.out) {
+		r = err_errno();
+		say_error("--json \"%s\": %s; the tables above are complete", path, say_errno(-r));
+		return r;
+	}
 	files_write_all(&j, report);
 	bad = ferror(j.out);
-	if (fclose(j.out) || bad)
-		return say_error("--json \"%s\": cannot write it: %s", path, say_errno(errno)), -1;
-	return 0;
+	r = fclose(j.out) ? err_errno() : bad ? -EIO : 0;
+	if (r < 0)
+		say_error("--json \"%s\": cannot write it: %s", path, say_errno(-r));
+	return r;
 }

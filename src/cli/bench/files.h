@@ -5,7 +5,7 @@
 
 #include "cli/bench/report.h"
 
-/* 0, or < 0 after a message. */
+/* 0, or -errno after a message. */
 int bench_write_json(const struct bench_report *report, const char *path);
 
 #endif

@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/err.h"
 #include "base/now.h"
 #include "cli/exit_status.h"
 #include "cli/out/say.h"
@@ -80,17 +81,24 @@ double bench_result_share(const struct bench_result *result, double from_s, doub
 	return last > first ? sum / (last - first) : 0;
 }
 
-/* Starts the command with these as its input and output; -1 leaves ours. */
+/*
+ * Starts the command with these as its input and output; -1 leaves ours. Its pid, or -errno after
+ * a message.
+ */
 static pid_t load_spawn(const struct bench_words *words, int in, int out)
 {
 	pid_t parent = getpid(), pid;
 
 	if (words->incomplete)
-		return say_error("no memory for a command line"), -1;
+		return say_error("no memory for a command line"), -ENOMEM;
 	fflush(NULL);
 	pid = fork();
-	if (pid < 0)
-		return say_error("cannot start \"%s\": %s", words->word[0], say_errno(errno)), -1;
+	if (pid < 0) {
+		int r = err_errno();
+
+		say_error("cannot start \"%s\": %s", words->word[0], say_errno(-r));
+		return r;
+	}
 	if (pid)
 		return pid;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -134,15 +142,21 @@ int bench_load_open(struct bench_load *ret, const struct bench_words *words)
 	int to[2], from[2];
 	char *line;
 
-	if (pipe2(to, O_CLOEXEC) < 0 || pipe2(from, O_CLOEXEC) < 0)
-		return say_error("cannot make a pipe: %s", say_errno(errno)), -1;
+	if (pipe2(to, O_CLOEXEC) < 0 || pipe2(from, O_CLOEXEC) < 0) {
+		int r = err_errno();
+
+		say_error("cannot make a pipe: %s", say_errno(-r));
+		return r;
+	}
 	load.pid = load_spawn(words, to[0], from[1]);
 	close(to[0]);
 	close(from[1]);
 	load.to = fdopen(to[1], "w");
 	load.from = fdopen(from[0], "r");
-	if (load.pid < 0 || !load.to || !load.from)
-		return -1;
+	if (load.pid < 0)
+		return load.pid;
+	if (!load.to || !load.from)
+		return -ENOMEM;
 	line = load_read_line(load.from);
 	if (line) {
 		free(line);
@@ -153,13 +167,14 @@ int bench_load_open(struct bench_load *ret, const struct bench_words *words)
 	if (!stopped)
 		say_error("a load could not start (see above); \"allot doctor\" says what is wrong "
 			  "with this machine");
-	return -1;
+	return -EIO;
 }
 
 int bench_load_go(struct bench_load *load, uint64_t at_ns)
 {
-	return fprintf(load->to, "%llu\n", (unsigned long long)at_ns) < 0 || fflush(load->to) ? -1
-											      : 0;
+	if (fprintf(load->to, "%llu\n", (unsigned long long)at_ns) < 0 || fflush(load->to))
+		return -EIO;
+	return 0;
 }
 
 /*
@@ -223,7 +238,7 @@ int bench_load_close(struct bench_load *load, struct bench_result *ret)
 	if (ret && (!line || r < 0)) {
 		if (!stopped)
 			say_error("a load ended before it could say what it measured");
-		r = -1;
+		r = -EIO;
 	}
 	if (ret && !r)
 		load_parse_result(line, ret);
@@ -238,5 +253,5 @@ int bench_call(const struct bench_words *words)
 
 	if (null >= 0)
 		close(null);
-	return pid < 0 ? -1 : load_wait(pid);
+	return pid < 0 ? pid : load_wait(pid);
 }

@@ -2,7 +2,7 @@
 /*
  * `allot bench`'s loads: processes of allot-load, started with or without a tenant, let go at one
  * instant, and what they say at their end. Errors are said where they happen; a function that
- * fails answers a negative value.
+ * fails answers -errno.
  */
 #ifndef ALLOT_CLI_BENCH_LOAD_H
 #define ALLOT_CLI_BENCH_LOAD_H
@@ -51,7 +51,7 @@ int bench_load_close(struct bench_load *load, struct bench_result *ret);
 
 /* Runs a command of allot to its end, its output unseen unless it fails. */
 int bench_call(const struct bench_words *words);
-/* A negative value when the user wants to stop; see bench_stop_on_signals. */
+/* -errno when the user wants to stop; see bench_stop_on_signals. */
 int bench_sleep_until(uint64_t ns);
 /* From now on the terminal's signals end what runs, and then, cleaned up, this program. */
 void bench_stop_on_signals(void);

@@ -16,15 +16,18 @@ int bench_pair_without(struct bench_place *place, double alone, struct bench_pai
 	struct bench_words words[2] = {{0}, {0}};
 	struct bench_load load[2];
 	uint64_t start_ns;
+	int r;
 
 	for (int i = 0; i < 2; i++)
 		bench_trial_load(place, &words[i], pair->form, pair->kernel_us, WITHOUT_S,
 				 BENCH_SETTLE_S);
-	if (bench_trial_open_both(load, words) < 0)
-		return -1;
+	r = bench_trial_open_both(load, words);
+	if (r < 0)
+		return r;
 	bench_trial_go_both(load, &start_ns);
-	if (bench_trial_close_both(load, pair->result) < 0)
-		return -1;
+	r = bench_trial_close_both(load, pair->result);
+	if (r < 0)
+		return r;
 	for (int i = 0; i < 2; i++)
 		pair->share[i] = pair->result[i].share / alone;
 	return 0;
@@ -50,7 +53,7 @@ int bench_pair_by_weight(struct bench_place *place, double alone, struct bench_p
 	struct bench_words words[2] = {{0}, {0}};
 	struct bench_tenant tenant[2] = {{""}, {""}};
 	struct bench_load load[2];
-	int r;
+	int r, closed;
 
 	for (int i = 0; i < 2; i++) {
 		bench_trial_tenant(place, &words[i], &tenant[i]);
@@ -63,7 +66,8 @@ int bench_pair_by_weight(struct bench_place *place, double alone, struct bench_p
 	r = bench_trial_open_both(load, words);
 	if (!r) {
 		r = pairs_play(place, &tenant[1], load, pair, n);
-		r = bench_trial_close_both(load, pair[0].result) < 0 ? -1 : r;
+		closed = bench_trial_close_both(load, pair[0].result);
+		r = closed < 0 ? closed : r;
 	}
 	for (int i = 0; i < 2; i++) {
 		bench_trial_forget(place, &tenant[i]);
@@ -85,20 +89,22 @@ int bench_measure_pairs(struct bench_place *place, struct bench_pair pair[BENCH_
 	};
 	static const double kernels_us[] = {1000, 100};
 	struct bench_result alone;
+	int r = 0;
 
 	pair[0] = (struct bench_pair){
 		.name = "no tenants", .form = "plain", .kernel_us = kernels_us[0]};
-	for (int k = 0; k < 2; k++) {
+	for (int k = 0; !r && k < 2; k++) {
 		struct bench_pair *first = &pair[1 + k * BENCH_WEIGHTS];
 
 		for (int i = 0; i < BENCH_WEIGHTS; i++) {
 			first[i] = weights[i];
 			first[i].kernel_us = kernels_us[k];
 		}
-		if (bench_trial_alone(place, "plain", kernels_us[k], &alone) < 0 ||
-		    (!k && bench_pair_without(place, alone.share, &pair[0]) < 0) ||
-		    bench_pair_by_weight(place, alone.share, first, BENCH_WEIGHTS) < 0)
-			return -1;
+		r = bench_trial_alone(place, "plain", kernels_us[k], &alone);
+		if (!r && !k)
+			r = bench_pair_without(place, alone.share, &pair[0]);
+		if (!r)
+			r = bench_pair_by_weight(place, alone.share, first, BENCH_WEIGHTS);
 	}
-	return 0;
+	return r;
 }

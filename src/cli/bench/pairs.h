@@ -24,7 +24,7 @@ int bench_pair_by_weight(struct bench_place *place, double alone, struct bench_p
 
 /*
  * The driver's own answer, then, changed while they run, weights of 1:1, 1:3 and 1:9, with kernels
- * of 1 ms; and the weights again with kernels of 0.1 ms. 0, or < 0 after a message.
+ * of 1 ms; and the weights again with kernels of 0.1 ms. 0, or -errno after a message.
  */
 #define BENCH_WEIGHTS 3
 #define BENCH_PAIRS   (1 + 2 * BENCH_WEIGHTS)

@@ -20,7 +20,7 @@ struct bench_report {
 	struct bench_launch launch[BENCH_LAUNCHES];
 };
 
-/* Its tables, on stdout. 0, or a negative value after a message. */
+/* Its tables, on stdout. 0, or -errno after a message. */
 int bench_print_caps(const struct bench_report *report);
 int bench_print_pairs(const struct bench_report *report);
 int bench_print_tokens(const struct bench_report *report);

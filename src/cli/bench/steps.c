@@ -36,14 +36,15 @@ static int steps_play_caps(const struct bench_place *place, const struct bench_t
 			   struct bench_load *load, const struct bench_caps *caps)
 {
 	uint64_t start_ns = now_monotonic_ns() + BENCH_LEAD_NS;
+	int r = bench_load_go(load, start_ns);
 
-	if (bench_load_go(load, start_ns) < 0)
-		return -1;
-	for (unsigned int i = 1; i < caps->nphases; i++)
-		if (bench_sleep_until(start_ns + (uint64_t)(i * caps->phase_s * 1e9)) < 0 ||
-		    bench_trial_set(place, tenant, "--compute", caps->phase[i].target * 100) < 0)
-			return -1;
-	return 0;
+	for (unsigned int i = 1; !r && i < caps->nphases; i++) {
+		r = bench_sleep_until(start_ns + (uint64_t)(i * caps->phase_s * 1e9));
+		if (!r)
+			r = bench_trial_set(place, tenant, "--compute",
+					    caps->phase[i].target * 100);
+	}
+	return r;
 }
 
 int bench_measure_caps(struct bench_place *place, struct bench_caps *caps)
@@ -52,7 +53,7 @@ int bench_measure_caps(struct bench_place *place, struct bench_caps *caps)
 	struct bench_words words = {0};
 	struct bench_load load;
 	struct bench_tenant tenant = {""};
-	int r;
+	int r, closed;
 
 	bench_trial_tenant(place, &words, &tenant);
 	bench_trial_option(&words, "--compute", caps->phase[0].target * 100);
@@ -64,7 +65,8 @@ int bench_measure_caps(struct bench_place *place, struct bench_caps *caps)
 	r = bench_trial_open(&load, &words);
 	if (!r) {
 		r = steps_play_caps(place, &tenant, &load, caps);
-		r = bench_load_close(&load, r < 0 ? NULL : &caps->result) < 0 ? -1 : r;
+		closed = bench_load_close(&load, r < 0 ? NULL : &caps->result);
+		r = closed < 0 ? closed : r;
 	}
 	bench_trial_forget(place, &tenant);
 	if (r < 0)
@@ -117,10 +119,12 @@ static int steps_measure_request_alone(struct bench_place *place, struct bench_r
 {
 	struct bench_words words = {0};
 	struct bench_result result;
+	int r;
 
 	bench_trial_load(place, &words, "request", REQUEST_US, REQUEST_S / 2, BENCH_SETTLE_S / 2);
-	if (bench_trial_one(&words, &result) < 0)
-		return -1;
+	r = bench_trial_one(&words, &result);
+	if (r < 0)
+		return r;
 	ret->p50_us = result.latency_p50_us;
 	ret->p99_us = result.latency_p99_us;
 	return 0;
@@ -140,14 +144,14 @@ int bench_measure_requests(struct bench_place *place, struct bench_request row[B
 		 .neighbour_us = 200,
 		 .most_us = BENCH_REQUEST_SHORT_US},
 	};
+	int r = 0;
 
-	for (int i = 0; i < BENCH_REQUESTS; i++) {
+	for (int i = 0; !r && i < BENCH_REQUESTS; i++) {
 		row[i] = requests[i];
-		if ((row[i].neighbour_us > 0 ? steps_measure_request_beside(place, &row[i])
-					     : steps_measure_request_alone(place, &row[i])) < 0)
-			return -1;
+		r = row[i].neighbour_us > 0 ? steps_measure_request_beside(place, &row[i])
+					    : steps_measure_request_alone(place, &row[i]);
 	}
-	return 0;
+	return r;
 }
 
 /* One load from its start to its end, in a tenant of its own where the row says so. */
@@ -188,14 +192,17 @@ int bench_measure_launches(struct bench_place *place, struct bench_launch row[BE
 
 	for (int i = 0; i < BENCH_LAUNCHES; i++) {
 		struct bench_result result;
+		int r;
 
 		row[i] = launches[i];
-		if (steps_run_launches(place, &row[i], false, &result) < 0)
-			return -1;
+		r = steps_run_launches(place, &row[i], false, &result);
+		if (r < 0)
+			return r;
 		row[i].p50_us = result.launch_p50_us;
 		row[i].p99_us = result.launch_p99_us;
-		if (steps_run_launches(place, &row[i], true, &result) < 0)
-			return -1;
+		r = steps_run_launches(place, &row[i], true, &result);
+		if (r < 0)
+			return r;
 		row[i].processor = result.cpu_seconds / PROCESSOR_S;
 	}
 	return 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `allot bench` measures, one function a question. All answer 0, or < 0 after a message. */
+/* What `allot bench` measures, one function a question. All answer 0, or -errno after a message. */
 #ifndef ALLOT_CLI_BENCH_STEPS_H
 #define ALLOT_CLI_BENCH_STEPS_H
 

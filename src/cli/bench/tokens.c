@@ -30,19 +30,18 @@ int bench_measure_tokens(struct bench_place *place, double seconds, struct bench
 		{.name = "weights 1:1", .form = FORM, .kernel_us = KERNEL_US, .weight = {1, 1}},
 		{.name = "weights 1:3", .form = FORM, .kernel_us = KERNEL_US, .weight = {1, 3}},
 	};
+	int r = bench_trial_alone(place, FORM, KERNEL_US, &tokens->alone);
 
-	if (bench_trial_alone(place, FORM, KERNEL_US, &tokens->alone) < 0)
-		return -1;
-	for (int i = 0; i < BENCH_TOKEN_CAPS; i++) {
+	for (int i = 0; !r && i < BENCH_TOKEN_CAPS; i++) {
 		tokens->cap[i].target = caps[i];
-		if (tokens_measure_cap(place, seconds, tokens->alone.share, &tokens->cap[i]) < 0)
-			return -1;
+		r = tokens_measure_cap(place, seconds, tokens->alone.share, &tokens->cap[i]);
 	}
 	for (int i = 0; i < BENCH_TOKEN_PAIRS; i++)
 		tokens->pair[i] = pairs[i];
-	return bench_pair_without(place, tokens->alone.share, &tokens->pair[0]) < 0 ||
-			       bench_pair_by_weight(place, tokens->alone.share, &tokens->pair[1],
-						    BENCH_TOKEN_PAIRS - 1) < 0
-		       ? -1
-		       : 0;
+	if (!r)
+		r = bench_pair_without(place, tokens->alone.share, &tokens->pair[0]);
+	if (!r)
+		r = bench_pair_by_weight(place, tokens->alone.share, &tokens->pair[1],
+					 BENCH_TOKEN_PAIRS - 1);
+	return r;
 }

@@ -23,7 +23,7 @@ struct bench_tokens {
 	struct bench_pair pair[BENCH_TOKEN_PAIRS];
 };
 
-/* Measures each cap for `seconds`. 0, or < 0 after a message. */
+/* Measures each cap for `seconds`. 0, or -errno after a message. */
 int bench_measure_tokens(struct bench_place *place, double seconds, struct bench_tokens *tokens);
 
 #endif

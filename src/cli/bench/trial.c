@@ -64,9 +64,10 @@ void bench_trial_forget(const struct bench_place *place, const struct bench_tena
 int bench_trial_one(struct bench_words *words, struct bench_result *ret)
 {
 	struct bench_load load;
+	int r = bench_trial_open(&load, words);
 
-	if (bench_trial_open(&load, words) < 0)
-		return -1;
+	if (r < 0)
+		return r;
 	bench_load_go(&load, now_monotonic_ns() + BENCH_LEAD_NS);
 	return bench_load_close(&load, ret);
 }
@@ -75,10 +76,12 @@ int bench_trial_alone(struct bench_place *place, const char *form, double kernel
 		      struct bench_result *ret)
 {
 	struct bench_words words = {0};
+	int r;
 
 	bench_trial_load(place, &words, form, kernel_us, ALONE_S, ALONE_SETTLE_S);
-	if (bench_trial_one(&words, ret) < 0)
-		return -1;
+	r = bench_trial_one(&words, ret);
+	if (r < 0)
+		return r;
 	if (place->loops_per_us <= 0)
 		place->loops_per_us = ret->loops_per_us;
 	return 0;
@@ -86,31 +89,36 @@ int bench_trial_alone(struct bench_place *place, const char *form, double kernel
 
 int bench_trial_go_both(struct bench_load load[2], uint64_t *ret_start_ns)
 {
-	*ret_start_ns = now_monotonic_ns() + BENCH_LEAD_NS;
-	return bench_load_go(&load[0], *ret_start_ns) < 0 ||
-			       bench_load_go(&load[1], *ret_start_ns) < 0
-		       ? -1
-		       : 0;
+	uint64_t start_ns = now_monotonic_ns() + BENCH_LEAD_NS;
+	int r = bench_load_go(&load[0], start_ns);
+
+	if (!r)
+		r = bench_load_go(&load[1], start_ns);
+	if (!r)
+		*ret_start_ns = start_ns;
+	return r;
 }
 
 int bench_trial_close_both(struct bench_load load[2], struct bench_result ret[2])
 {
 	int r = bench_load_close(&load[0], &ret[0]);
+	int second = bench_load_close(&load[1], r < 0 ? NULL : &ret[1]);
 
-	return bench_load_close(&load[1], r < 0 ? NULL : &ret[1]) < 0 ? -1 : r;
+	return r < 0 ? r : second;
 }
 
 int bench_trial_open_both(struct bench_load load[2], struct bench_words words[2])
 {
-	if (bench_trial_open(&load[0], &words[0]) < 0) {
+	int r = bench_trial_open(&load[0], &words[0]);
+
+	if (r < 0) {
 		bench_words_free(&words[1]);
-		return -1;
+		return r;
 	}
-	if (bench_trial_open(&load[1], &words[1]) < 0) {
+	r = bench_trial_open(&load[1], &words[1]);
+	if (r < 0)
 		bench_load_close(&load[0], NULL);
-		return -1;
-	}
-	return 0;
+	return r;
 }
 
 int bench_trial_set(const struct bench_place *place, const struct bench_tenant *tenant,

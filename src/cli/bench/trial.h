@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A measurement of `allot bench`, put together from words: one load or two, each in a tenant of its
- * own or in none. Functions that fail say why and answer a negative value.
+ * own or in none. Functions that fail say why and answer -errno.
  */
 #ifndef ALLOT_CLI_BENCH_TRIAL_H
 #define ALLOT_CLI_BENCH_TRIAL_H

@@ -172,6 +172,7 @@ static int bench_measure_all_caps(struct bench_place *place, const struct args *
 	static const double targets[BENCH_PHASES] = {0.1, 0.25, 0.5, 0.75, 0.9};
 	bool compare = a->controller && !strcmp(a->controller, "all");
 	struct bench_result alone;
+	int r;
 
 	for (unsigned int i = 0; i < CONTROLLERS; i++) {
 		for (unsigned int k = 0; controllers[i] && k < 3; k++) {
@@ -188,17 +189,18 @@ static int bench_measure_all_caps(struct bench_place *place, const struct args *
 			for (unsigned int p = 0; p < BENCH_PHASES; p++)
 				caps->phase[p].target = targets[p];
 			bench_note_step(caps->controller, caps->phase_s * BENCH_PHASES);
-			if (bench_trial_alone(place, "plain", kernels_us[k], &alone) < 0)
-				return -1;
+			if ((r = bench_trial_alone(place, "plain", kernels_us[k], &alone)) < 0)
+				return r;
 			caps->alone = alone.share;
-			if (bench_measure_caps(place, caps) < 0)
-				return -1;
+			if ((r = bench_measure_caps(place, caps)) < 0)
+				return r;
 			report->ncaps++;
 			if (compare && k == 1)
 				break; /* the shorter two tell the controllers apart */
 		}
 	}
-	return bench_print_caps(report) < 0 || bench_print_controllers(report) < 0 ? -1 : 0;
+	r = bench_print_caps(report);
+	return r < 0 ? r : bench_print_controllers(report);
 }
 
 static int bench_measure_sections(struct bench_place *place, const struct args *a,
@@ -207,44 +209,45 @@ static int bench_measure_sections(struct bench_place *place, const struct args *
 {
 	unsigned int only = a->only ? a->only : ALL;
 	struct bench_result alone;
+	int r;
 
-	if (bench_trial_alone(place, "plain", 1000, &alone) < 0)
-		return -1;
-	if ((only & CAPS) && bench_measure_all_caps(place, a, controllers, report) < 0)
-		return -1;
+	if ((r = bench_trial_alone(place, "plain", 1000, &alone)) < 0)
+		return r;
+	if ((only & CAPS) && (r = bench_measure_all_caps(place, a, controllers, report)) < 0)
+		return r;
 	if (only & PAIRS) {
 		bench_note_step("two tenants", 23);
-		if (bench_measure_pairs(place, report->pair) < 0)
-			return -1;
+		if ((r = bench_measure_pairs(place, report->pair)) < 0)
+			return r;
 		report->has_pairs = true;
-		if (bench_print_pairs(report) < 0)
-			return -1;
+		if ((r = bench_print_pairs(report)) < 0)
+			return r;
 	}
 	if (only & TOKENS) {
 		double seconds = a->quick ? TOKENS_QUICK_S : TOKENS_S;
 
 		bench_note_step("token loops", 3 * seconds + 14);
-		if (bench_measure_tokens(place, seconds, &report->tokens) < 0)
-			return -1;
+		if ((r = bench_measure_tokens(place, seconds, &report->tokens)) < 0)
+			return r;
 		report->has_tokens = true;
-		if (bench_print_tokens(report) < 0)
-			return -1;
+		if ((r = bench_print_tokens(report)) < 0)
+			return r;
 	}
 	if (only & REQUESTS) {
 		bench_note_step("requests", 12);
-		if (bench_measure_requests(place, report->request) < 0)
-			return -1;
+		if ((r = bench_measure_requests(place, report->request)) < 0)
+			return r;
 		report->has_requests = true;
-		if (bench_print_requests(report) < 0)
-			return -1;
+		if ((r = bench_print_requests(report)) < 0)
+			return r;
 	}
 	if (only & LAUNCHES) {
 		bench_note_step("launches", 13);
-		if (bench_measure_launches(place, report->launch) < 0)
-			return -1;
+		if ((r = bench_measure_launches(place, report->launch)) < 0)
+			return r;
 		report->has_launches = true;
-		if (bench_print_launches(report) < 0)
-			return -1;
+		if ((r = bench_print_launches(report)) < 0)
+			return r;
 	}
 	return 0;
 }

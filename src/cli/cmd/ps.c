@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* allot ps: tenants, their quotas and what they use, once. */
 #include <argp.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -105,7 +106,7 @@ static int ps_print_devices(const struct tenants *tenants)
 	int r;
 
 	if (!t)
-		return -1;
+		return -ENOMEM;
 	for (size_t i = 0; i < tenants->n; i++) {
 		const struct tenant_entry *e = &tenants->list[i];
 
@@ -168,7 +169,7 @@ static int ps_print_processes(const struct tenants *tenants)
 	int r = 0;
 
 	if (!t)
-		return -1;
+		return -ENOMEM;
 	for (size_t i = 0; i < tenants->n; i++) {
 		const struct tenant_entry *e = &tenants->list[i];
 

@@ -98,11 +98,16 @@ int topo_measure(struct topo *topo)
 
 	if (!topo_measure_has_nvidia_links(topo))
 		return 0;
-	if (library_program(PROGRAM, path) < 0)
-		return say_error(PROGRAM " is not beside this allot; install both together"), -1;
+	r = library_program(PROGRAM, path);
+	if (r < 0) {
+		say_error(PROGRAM " is not beside this allot; install both together");
+		return r;
+	}
 	r = topo_measure_start(path, &from, &pid);
-	if (r < 0)
-		return say_error("cannot run \"%s\": %s", path, say_errno(-r)), -1;
+	if (r < 0) {
+		say_error("cannot run \"%s\": %s", path, say_errno(-r));
+		return r;
+	}
 	while (from && getline(&line, &size, from) >= 0)
 		topo_measure_read_line(topo, line);
 	free(line);
@@ -110,9 +115,9 @@ int topo_measure(struct topo *topo)
 		fclose(from);
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
-	if (!from || status)
-		return say_error("bandwidth could not be measured on all devices: " PROGRAM
-				 " failed; is there 256 MiB free on each?"),
-		       -1;
-	return 0;
+	if (from && !status)
+		return 0;
+	say_error("bandwidth could not be measured on all devices: " PROGRAM
+		  " failed; is there 256 MiB free on each?");
+	return -EIO;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/out/ps_compute.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdbool.h>
 
@@ -93,7 +94,7 @@ int ps_compute(const struct tenants *tenants, FILE *out)
 	int r = 0;
 
 	if (!t)
-		return -1;
+		return -ENOMEM;
 	for (size_t i = 0; i < tenants->n; i++) {
 		const struct tenant_entry *e = &tenants->list[i];
 

@@ -120,6 +120,7 @@ static int topology_read_count_nodes(struct reading *rd)
  */
 static int topology_read_check_render_node(struct reading *rd, uint32_t minor, bool *ret_there)
 {
+	bool there;
 	int r;
 
 	if (minor < RENDER_FIRST || minor > RENDER_LAST)
@@ -128,9 +129,11 @@ static int topology_read_check_render_node(struct reading *rd, uint32_t minor, b
 	r = set_path(rd, TOPOLOGY_DRI "/renderD%" PRIu32, minor);
 	if (r < 0)
 		return r;
-	*ret_there = !faccessat(AT_FDCWD, rd->path, R_OK | W_OK, AT_EACCESS);
-	if (*ret_there || errno == ENOENT || errno == EPERM)
+	there = !faccessat(AT_FDCWD, rd->path, R_OK | W_OK, AT_EACCESS);
+	if (there || errno == ENOENT || errno == EPERM) {
+		*ret_there = there;
 		return 0;
+	}
 	if (errno == EACCES)
 		return topology_read_complain(
 			rd, -EACCES,
@@ -159,9 +162,9 @@ static int topology_read_node(struct reading *rd, struct topology *t, struct top
 			      bool *ret_shown)
 {
 	char what[TOPOLOGY_WHAT_BYTES];
+	bool there = true;
 	int r = set_path(rd, TOPOLOGY_DIR "/nodes/%" PRIu32 "/gpu_id", node->sysfs_id);
 
-	*ret_shown = false;
 	if (r < 0)
 		return r;
 	r = topology_read_number(rd, &node->gpu_id);
@@ -173,6 +176,7 @@ static int topology_read_node(struct reading *rd, struct topology *t, struct top
 	}
 	if (topology_read_is_forbidden(r)) {
 		t->hidden++;
+		*ret_shown = false;
 		return 0;
 	}
 	if (r < 0)
@@ -183,14 +187,16 @@ static int topology_read_node(struct reading *rd, struct topology *t, struct top
 	if (node->gpu_id && topology_gpu(t, node->gpu_id))
 		return topology_read_complain(rd, -EINVAL,
 					      "its gpu_id is that of another node, too");
-	*ret_shown = true;
 	if (node->gpu_id) {
-		r = topology_read_check_render_node(rd, node->render_minor, ret_shown);
+		r = topology_read_check_render_node(rd, node->render_minor, &there);
 		if (r < 0)
 			return r;
-		t->without_render_node += !*ret_shown;
+		t->without_render_node += !there;
 	}
-	return *ret_shown ? topology_read_name(rd, node) : 0;
+	r = there ? topology_read_name(rd, node) : 0;
+	if (r == 0)
+		*ret_shown = there;
+	return r;
 }
 
 static int topology_read_nodes(struct reading *rd, struct topology *t)

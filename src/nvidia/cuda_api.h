@@ -43,7 +43,7 @@ extern const struct cuda_row cuda_rows[CUDA_FN_N];
 extern const char *const cuda_kind_names[CUDA_KIND_N];
 extern const char *const cuda_kind_sentences[CUDA_KIND_N];
 
-/* The row of an exported name, or -1. O(log n), no allocation. */
+/* The row of an exported name, or -1. It allocates nothing. */
 int cuda_find(const char *name);
 
 /*

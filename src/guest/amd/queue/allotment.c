@@ -71,19 +71,19 @@ static uint64_t allotment_mix(uint64_t h, const void *data, size_t len)
 	return h ^ h >> 32;
 }
 
-static struct cu_file *allotment_map_file(const char *runtime, int *ret_error)
+static int allotment_map_file(const char *runtime, struct cu_file **ret)
 {
 	CLEANUP_CLOSE int fd = shared_file_join(runtime, CU_FILE, CU_FILE_BYTES);
 	void *map;
 
-	*ret_error = fd < 0 ? fd : -ENOMEM;
 	if (fd < 0)
-		return NULL;
+		return fd;
 	map = mmap(NULL, CU_FILE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (map == MAP_FAILED)
-		return NULL;
+		return -ENOMEM;
 	madvise(map, CU_FILE_BYTES, MADV_DONTFORK);
-	return map;
+	*ret = map;
+	return 0;
 }
 
 int allotment_open(const char *tenant_dir, struct allotment **ret)
@@ -98,8 +98,8 @@ int allotment_open(const char *tenant_dir, struct allotment **ret)
 	if (a == MAP_FAILED)
 		return -ENOMEM;
 	memcpy(a->runtime, tenant_dir, (size_t)(slash - tenant_dir));
-	a->file = allotment_map_file(a->runtime, &r);
-	if (!a->file) {
+	r = allotment_map_file(a->runtime, &a->file);
+	if (r < 0) {
 		munmap(a, sizeof(*a));
 		return r;
 	}

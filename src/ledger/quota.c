@@ -145,6 +145,11 @@ int quota_settle(struct slot *slot, int device, uint64_t bytes, uint64_t limit)
 	return -EDQUOT;
 }
 
+bool quota_over(struct slot *slot, int device, uint64_t limit)
+{
+	return quota_device_ok(slot, device) && quota_settle(slot, device, 0, limit);
+}
+
 int quota_reserve_slow(struct slot *slot, int device, uint64_t bytes, uint64_t limit)
 {
 	int r, token;

@@ -95,6 +95,12 @@ void quota_host_sub(struct slot *slot, int device, uint64_t bytes);
 uint64_t quota_used(struct ledger *ledger, int device);
 uint64_t quota_used_live(struct ledger *ledger, int device);
 
+/*
+ * Whether the tenant is above `limit`. Peers that are about to take back or to commit are waited
+ * for, about a millisecond, where they make the difference.
+ */
+bool quota_over(struct slot *slot, int device, uint64_t limit);
+
 /* Of these, what is reserved and not yet committed. */
 uint64_t quota_pending(struct ledger *ledger, int device);
 

@@ -41,6 +41,15 @@ CUresult charge_reserve(struct guest *guest, struct guest_device *device, uint64
 bool charge_try(struct guest *guest, struct guest_device *device, uint64_t bytes,
 		struct charge *ret);
 
+/*
+ * The same for a call that normally takes nothing, and may take up to `bytes` in spite of it: the
+ * tenant may stand above its limit by as much until the call ends. It is admitted only where the
+ * limit is kept without it, so there is one such call in the tenant at a time. The others wait for
+ * it, a few milliseconds at most.
+ */
+bool charge_try_doubtful(struct guest *guest, struct guest_device *device, uint64_t bytes,
+			 struct charge *ret);
+
 /* The driver did it and took `actual` bytes. */
 void charge_commit(struct charge *charge, enum category category, uint64_t actual);
 /* The driver did it, and charge_follow has charged what it took, to a pool or to graphs. */
@@ -67,7 +76,10 @@ void charge_follow(struct guest *guest, struct guest_device *device, enum catego
 /* The tenant's limit, less what the driver took for its other processes beyond their charges. */
 uint64_t charge_limit(struct guest *guest, struct guest_device *device);
 
-/* After something grew unasked: whether the tenant is over its limit now. */
+/*
+ * After something grew unasked: whether the tenant is over its limit now. Calls that others have
+ * under way are waited for, about a millisecond, if they alone make the difference.
+ */
 bool charge_over(struct guest *guest, struct guest_device *device);
 
 /*

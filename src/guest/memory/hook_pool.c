@@ -4,6 +4,7 @@
  * nodes of a captured graph, are charged when the graph is backed.
  */
 #include "guest/core/hook.h"
+#include "guest/memory/holder.h"
 #include "guest/memory/pool.h"
 
 static bool pool_is_capturing(CUstream stream)
@@ -82,26 +83,64 @@ static bool pool_has_room(const struct request *request, const struct object *po
 	return reserved >= used && reserved - used >= request->bytes;
 }
 
+/*
+ * The quota has no room for what the pool may grow by. A request of up to a step goes on if the
+ * pool has room for it, though the room may be in pieces: then the tenant is above its quota by a
+ * step, until that is seen and undone.
+ */
+static bool pool_reserve_in_room(struct guest *guest, struct guest_device *device,
+				 const struct request *request, struct charge *charge)
+{
+	struct object object;
+
+	if (round_up(request->bytes, POOL_BYTES) > POOL_BYTES ||
+	    !pool_object(guest, request->pool, &object) || !pool_has_room(request, &object) ||
+	    !charge_try_doubtful(guest, device, POOL_BYTES, charge))
+		return false;
+	if (pool_has_room(request, &object))
+		return true;
+	charge_cancel(charge); /* it went to another while this thread waited */
+	return false;
+}
+
+/*
+ * A larger request would go as far beyond the quota as it is large. So the pool must give back what
+ * it may grow by. Where it has the room, it may only have to wait for frees in the same stream, as
+ * the driver's own allocation does on a device that is full.
+ */
+static CUresult pool_reserve(struct guest *guest, struct guest_device *device,
+			     const struct request *request, struct charge *charge)
+{
+	uint64_t need = round_up(request->bytes, POOL_BYTES);
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	struct object object;
+
+	if (pool_object(guest, request->pool, &object) && pool_has_room(request, &object)) {
+		holder_give_back(guest, device);
+		if (charge_try(guest, device, need, charge))
+			return CUDA_SUCCESS;
+		DRIVER(cuThreadExchangeStreamCaptureMode, (&mode));
+		DRIVER(cuStreamSynchronize, (request->order));
+		DRIVER(cuThreadExchangeStreamCaptureMode, (&mode));
+	}
+	return charge_reserve(guest, device, need, charge);
+}
+
 static CUresult pool_allocate_from(struct guest *guest, const struct request *request,
 				   struct pool_seen seen)
 {
-	uint64_t need = round_up(request->bytes, POOL_BYTES), now;
 	struct guest_device *device = seen.device;
 	struct charge charge;
-	struct object object;
+	bool doubtful = false;
+	uint64_t now;
 	CUresult e;
 
 	if (!device)
 		return request->call(request);
-	/*
-	 * The room of a pool may be in pieces, and then the pool grows in spite of it. So all bytes
-	 * are reserved. Only where the quota does not have them is the pool asked for its room; if
-	 * it has enough, the allocation is tried without a reservation.
-	 */
-	if (!charge_try(guest, device, need, &charge)) {
-		if (pool_object(guest, request->pool, &object) && pool_has_room(request, &object))
-			need = 0;
-		e = charge_reserve(guest, device, need, &charge);
+	/* Though most pools have room: it may be in pieces, and then the pool grows. */
+	if (!charge_try(guest, device, round_up(request->bytes, POOL_BYTES), &charge)) {
+		doubtful = pool_reserve_in_room(guest, device, request, &charge);
+		e = doubtful ? CUDA_SUCCESS : pool_reserve(guest, device, request, &charge);
 		if (e)
 			return e;
 		pool_look_up(guest, request->pool, &seen); /* reserving may have settled it */
@@ -121,8 +160,8 @@ static CUresult pool_allocate_from(struct guest *guest, const struct request *re
 	if (e || now <= seen.charged)
 		return e;
 	pool_note_growth(guest, request, now - seen.charged);
-	return !need && charge_over(guest, device) ? pool_undo(guest, device, request)
-						   : CUDA_SUCCESS;
+	return doubtful && charge_over(guest, device) ? pool_undo(guest, device, request)
+						      : CUDA_SUCCESS;
 }
 
 static CUresult pool_allocate(struct guest *guest, struct request request)

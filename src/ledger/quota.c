@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "base/fault.h"
+#include "base/now.h"
 #include "base/number.h"
 #include "ledger/holders.h"
 #include "ledger/quota_priv.h"
@@ -13,6 +14,9 @@
 #define SETTLE_NAP_MIN_US 20
 #define SETTLE_NAP_MAX_US 200
 #define SETTLE_ROUNDS     10
+
+/* And a call that may take nothing, for others of the kind: their threads may have to wait, too. */
+#define DOUBT_WAIT_NS UINT64_C(1000000000)
 
 static const char *const category_names[CAT_N] = {
 	[CAT_CONTEXT] = "context", [CAT_MODULE] = "module", [CAT_DATA] = "data",
@@ -143,6 +147,36 @@ int quota_settle(struct slot *slot, int device, uint64_t bytes, uint64_t limit)
 	}
 	word_sub_floor(pending, bytes);
 	return -EDQUOT;
+}
+
+/*
+ * Who is refused takes its bytes back before it waits: of two that wait, neither would see a sum
+ * without the other.
+ */
+int quota_reserve_doubtful(struct slot *slot, int device, uint64_t bytes, uint64_t limit)
+{
+	uint64_t until = now_monotonic_ns() + DOUBT_WAIT_NS, *pending;
+	unsigned int us = SETTLE_NAP_MIN_US;
+	struct sum sum;
+
+	if (!quota_device_ok(slot, device))
+		return -EINVAL;
+	limit = quota_sane_limit(limit);
+	if (bytes > limit || bytes > QUOTA_RESERVE_MAX)
+		return -EDQUOT;
+	pending = &quota_row_of(slot, device)->pending;
+	for (;;) {
+		word_publish_add(pending, bytes);
+		FAULT_POINT(RESERVE_PUBLISHED);
+		sum = quota_sum_all(slot->ledger, device);
+		if (sum.total <= limit + bytes)
+			return 0;
+		word_sub_floor(pending, bytes);
+		FAULT_POINT(RESERVE_RETRACTED);
+		if (sum.total - sum.pending > limit || now_monotonic_ns() > until)
+			return -EDQUOT;
+		shared_file_nap(&us, SETTLE_NAP_MAX_US);
+	}
 }
 
 bool quota_over(struct slot *slot, int device, uint64_t limit)

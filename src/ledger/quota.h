@@ -56,6 +56,14 @@ int quota_reserve_sum(struct slot *slot, int device, uint64_t bytes, uint64_t li
 int quota_reserve_slow(struct slot *slot, int device, uint64_t bytes, uint64_t limit);
 
 /*
+ * For a call that normally takes nothing, and may take up to `bytes` in spite of it. 0 if the limit
+ * is kept without them: then they may stand above it until they are committed or cancelled, and no
+ * second call of the tenant is let go so meanwhile. Waits for that, and for other peers on their
+ * way, at most a second. -EDQUOT, -EINVAL.
+ */
+int quota_reserve_doubtful(struct slot *slot, int device, uint64_t bytes, uint64_t limit);
+
+/*
  * The driver did it, and took `actual` bytes. A kill in between leaves the bytes counted twice, in
  * a slot that is now dead.
  */

@@ -19,9 +19,11 @@
 #define HELD	 16
 #define STEPS	 400
 #define PIECE	 (16 * MIB)
+#define CONTEXT	 (8 * MIB)
 
 static struct sim_truth *truth;
 static CUcontext context;
+static struct guest_device *device;
 
 struct worker {
 	unsigned int seed;
@@ -149,12 +151,50 @@ static void threads_in_room(void)
 	OK(cuStreamSynchronize(NULL));
 }
 
+/* A pool that is destroyed keeps what was allocated from it, until that is freed. */
+static void destroyed(void)
+{
+	CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+				.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+	CUdeviceptr ptr[LIMIT / PIECE], more;
+	CUmemoryPool pool, standard, current;
+	size_t n = 0;
+	CUresult e;
+
+	OK(cuDeviceGetDefaultMemPool(&standard, 0));
+	sim_truth_reset_peak(truth, 0);
+	for (;;) {
+		OK(cuMemPoolCreate(&pool, &props));
+		OK(cuDeviceSetMemPool(0, pool));
+		e = cuMemAllocAsync(&ptr[n], 8 * PIECE, NULL);
+		OK(cuMemPoolDestroy(pool));
+		OK(cuDeviceGetMemPool(&current, 0));
+		CHECK_EQ((uintptr_t)current, (uintptr_t)standard);
+		CHECK_EQ(cuDeviceSetMemPool(0, pool), CUDA_ERROR_INVALID_VALUE);
+		CHECK_EQ(cuMemPoolTrimTo(pool, 0), CUDA_ERROR_INVALID_VALUE);
+		CHECK_EQ(cuMemPoolDestroy(pool), CUDA_ERROR_INVALID_VALUE);
+		CHECK_EQ(cuMemAllocFromPoolAsync(&more, 1, pool, NULL), CUDA_ERROR_INVALID_VALUE);
+		if (e)
+			break;
+		n++;
+	}
+	CHECK_EQ(e, CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQ(n, (LIMIT - CONTEXT) / (8 * PIECE));
+	CHECK(sim_truth_peak(truth, 0) <= LIMIT);
+	CHECK_EQ(quota_used(guest_get()->ledger, device->ledger), sim_truth_used(truth, 0));
+	for (size_t i = 0; i < n; i++)
+		OK(i % 2 ? cuMemFree_v2(ptr[i]) : cuMemFreeAsync(ptr[i], NULL));
+	OK(cuStreamSynchronize(NULL));
+	CHECK_EQ(quota_used(guest_get()->ledger, device->ledger), CONTEXT);
+	CHECK_EQ(sim_truth_used(truth, 0), CONTEXT);
+	CHECK_EQ(cuMemPoolDestroy(standard), CUDA_ERROR_INVALID_VALUE);
+}
+
 int main(void)
 {
 	struct policy policy = fixture_policy(LIMIT);
 	char tenant[PATH_MAX], sim[PATH_MAX + 8];
 	cuuint64_t all = UINT64_MAX;
-	struct guest_device *device;
 	CUmemoryPool pool;
 
 	CHECK_EQ(tenant_create(fixture_runtime_dir(), "pools", &policy, tenant, sizeof(tenant)),
@@ -180,7 +220,8 @@ int main(void)
 	}
 	OK(cuMemPoolTrimTo(pool, 0));
 	CHECK_EQ(quota_used(guest_get()->ledger, device->ledger), sim_truth_used(truth, 0));
-	CHECK_EQ(sim_truth_used(truth, 0), 8 * MIB);
+	CHECK_EQ(sim_truth_used(truth, 0), CONTEXT);
+	destroyed();
 	sim_truth_close(truth);
 	return 0;
 }

@@ -250,9 +250,46 @@ static void check_names(void)
 	CHECK(!strcmp(category_name(CAT_N), "?"));
 }
 
+static void *doubtful(void *arg)
+{
+	struct slot *slot = arg;
+	int r = quota_reserve_doubtful(slot, 0, 32 * MIB, LIMIT);
+
+	CHECK_EQ(r, 0);
+	CHECK(quota_used(slot_ledger(slot), 0) <= LIMIT + 32 * MIB);
+	quota_cancel(slot, 0, 32 * MIB);
+	return NULL;
+}
+
+/* Above the limit by one such reservation in the tenant, while what is committed keeps it. */
+static void check_doubtful(void)
+{
+	struct slot *a = fixture_join(fixture_tenant("doubtful")), *b;
+	struct ledger *l = slot_ledger(a);
+	pthread_t thread;
+
+	b = fixture_join(l->dir);
+	quota_charge(a, 0, CAT_POOL, LIMIT);
+	CHECK(!quota_over(a, 0, LIMIT));
+	CHECK_EQ(quota_reserve_doubtful(a, 0, 32 * MIB, LIMIT), 0);
+	CHECK_EQ(quota_used(l, 0), LIMIT + 32 * MIB);
+	CHECK_EQ(quota_reserve(b, 0, 1, LIMIT), -EDQUOT);
+	/* Waited for, not refused. */
+	CHECK_EQ(pthread_create(&thread, NULL, doubtful, b), 0);
+	quota_cancel(a, 0, 32 * MIB);
+	CHECK_EQ(pthread_join(thread, NULL), 0);
+	quota_charge(a, 0, CAT_POOL, 1);
+	CHECK(quota_over(a, 0, LIMIT));
+	CHECK_EQ(quota_reserve_doubtful(b, 0, 32 * MIB, LIMIT), -EDQUOT);
+	CHECK_EQ(quota_pending(l, 0), 0);
+	ledger_close(slot_ledger(b));
+	ledger_close(l);
+}
+
 int main(void)
 {
 	check_names();
+	check_doubtful();
 	check_arithmetic();
 	check_sum();
 	check_saturation();

@@ -44,6 +44,8 @@ enum object_flags {
 	OBJECT_UNSEEN = 1 << 2,	  /* not in the driver's per-process figure */
 	OBJECT_IMPORTED = 1 << 3, /* somebody else's memory; bytes 0 until its size is known */
 	OBJECT_HOST = 1 << 4,	  /* of the machine's memory, see quota_host_add */
+	OBJECT_ENDED = 1 << 5,	  /* a pool that the program destroyed, see pool_end */
+	OBJECT_CLAIMED = 1 << 6,  /* and that a thread is just looking at */
 };
 
 struct object {

@@ -2,7 +2,6 @@
 #include "guest/memory/charge.h"
 
 #include <errno.h>
-#include <time.h>
 
 #include "base/fault.h"
 #include "guest/memory/calls.h"
@@ -80,8 +79,9 @@ static int charge_reserve_again(struct guest *guest, struct guest_device *device
  * written where the driver's figure decides.
  */
 static bool charge_admit(struct guest *guest, struct guest_device *device, uint64_t bytes,
-			 uint64_t limit, uint64_t *ret_used)
+			 uint64_t *ret_used)
 {
+	uint64_t limit = charge_limit(guest, device);
 	int r;
 
 	calls_begin(device);
@@ -98,7 +98,7 @@ bool charge_try(struct guest *guest, struct guest_device *device, uint64_t bytes
 {
 	struct charge charge = {guest, device, bytes};
 	uint64_t used = 0;
-	bool admitted = charge_admit(guest, device, bytes, charge_limit(guest, device), &used);
+	bool admitted = charge_admit(guest, device, bytes, &used);
 
 	/*
 	 * What the driver took for itself may have to be looked at first. One sum over the slots
@@ -109,7 +109,7 @@ bool charge_try(struct guest *guest, struct guest_device *device, uint64_t bytes
 		if (admitted)
 			charge_cancel(&charge);
 		figure_reconcile(guest, device);
-		admitted = charge_admit(guest, device, bytes, charge_limit(guest, device), &used);
+		admitted = charge_admit(guest, device, bytes, &used);
 	}
 	if (!admitted)
 		return false;
@@ -118,27 +118,23 @@ bool charge_try(struct guest *guest, struct guest_device *device, uint64_t bytes
 	return true;
 }
 
-/* A call of a driver takes microseconds: in this time hundreds of them have had their turn. */
-#define DOUBT_ROUNDS 100
-#define DOUBT_NAP_NS 50000
-
 bool charge_try_doubtful(struct guest *guest, struct guest_device *device, uint64_t bytes,
 			 struct charge *ret)
 {
-	for (int round = 0; round < DOUBT_ROUNDS; round++) {
-		uint64_t used = 0;
+	uint64_t limit = charge_limit(guest, device);
+	int r;
 
-		if (charge_admit(guest, device, bytes, charge_limit(guest, device) + bytes,
-				 &used)) {
-			*ret = (struct charge){guest, device, bytes};
-			FAULT_POINT(GUEST_RESERVED);
-			return true;
-		}
-		if (!quota_pending(guest->ledger, device->ledger))
-			break;
-		nanosleep(&(struct timespec){.tv_nsec = DOUBT_NAP_NS}, NULL);
+	calls_begin(device);
+	r = charge_is_by_driver(guest)
+		    ? charge_reserve_by_driver(guest, device, bytes, limit + bytes)
+		    : quota_reserve_doubtful(charge_slot(guest), device->ledger, bytes, limit);
+	if (r) {
+		calls_end(device);
+		return false;
 	}
-	return false;
+	*ret = (struct charge){guest, device, bytes};
+	FAULT_POINT(GUEST_RESERVED);
+	return true;
 }
 
 CUresult charge_reserve(struct guest *guest, struct guest_device *device, uint64_t bytes,

@@ -45,7 +45,7 @@ bool charge_try(struct guest *guest, struct guest_device *device, uint64_t bytes
  * The same for a call that normally takes nothing, and may take up to `bytes` in spite of it: the
  * tenant may stand above its limit by as much until the call ends. It is admitted only where the
  * limit is kept without it, so there is one such call in the tenant at a time. The others wait for
- * it, a few milliseconds at most.
+ * it, at most a second.
  */
 bool charge_try_doubtful(struct guest *guest, struct guest_device *device, uint64_t bytes,
 			 struct charge *ret);

@@ -179,6 +179,8 @@ static CUresult pool_allocate(struct guest *guest, struct request request)
 		e = pool_current(guest, request.order, &request.pool, &seen);
 	if (e == CUDA_ERROR_OUT_OF_MEMORY)
 		return e; /* no room for our own record: what cannot be charged is not given out */
+	if (!e && seen.ended)
+		return CUDA_ERROR_INVALID_VALUE;
 	return e ? request.call(&request) : pool_allocate_from(guest, &request, seen);
 }
 
@@ -247,31 +249,23 @@ CUresult hook_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProp
 	return e;
 }
 
-/*
- * The driver destroys a pool once its last allocation is freed, and from now on it answers no
- * question about the pool. So the charge goes now: normally everything that was allocated from it
- * is free.
- */
+/* The driver refuses to destroy a device's default pool, and has nothing of an imported one. */
 CUresult hook_cuMemPoolDestroy(CUmemoryPool pool)
 {
 	GUEST_OR_PASS(cuMemPoolDestroy, (pool));
-	struct guest_device *device;
 	struct object object;
 	CUresult e;
 
-	if (!object_take(guest->objects, OBJECT_POOL, KEY(pool), &object))
-		return DRIVER(cuMemPoolDestroy, (pool));
-	device = guest_device(guest, object.device);
-	if (device)
-		charge_release_begin(device);
+	if (pool_is_ended(guest, pool))
+		return CUDA_ERROR_INVALID_VALUE;
+	if (object_get(guest->objects, OBJECT_POOL, KEY(pool), &object) &&
+	    !(object.flags & OBJECT_IMPORTED) && guest_device(guest, object.device) &&
+	    pool_default_device(guest, pool) < 0)
+		return pool_end(guest, pool);
 	e = DRIVER(cuMemPoolDestroy, (pool));
-	if (e)
-		object_put(guest->objects, &object);
+	if (!e)
+		object_take(guest->objects, OBJECT_POOL, KEY(pool), &object);
 	pool_changed(guest); /* it may have been a device's current one */
-	if (device) {
-		charge_release_end(guest, device, CAT_POOL, e ? 0 : object.bytes);
-		charge_stale(guest, device);
-	}
 	return e;
 }
 
@@ -279,7 +273,8 @@ CUresult hook_cuMemPoolDestroy(CUmemoryPool pool)
 CUresult hook_cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
 {
 	GUEST_OR_PASS(cuDeviceSetMemPool, (dev, pool));
-	CUresult e = DRIVER(cuDeviceSetMemPool, (dev, pool));
+	CUresult e = pool_is_ended(guest, pool) ? CUDA_ERROR_INVALID_VALUE
+						: DRIVER(cuDeviceSetMemPool, (dev, pool));
 
 	pool_changed(guest);
 	return e;
@@ -288,7 +283,8 @@ CUresult hook_cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
 CUresult hook_cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool)
 {
 	GUEST_OR_PASS(cuMemSetMemPool, (location, type, pool));
-	CUresult e = DRIVER(cuMemSetMemPool, (location, type, pool));
+	CUresult e = pool_is_ended(guest, pool) ? CUDA_ERROR_INVALID_VALUE
+						: DRIVER(cuMemSetMemPool, (location, type, pool));
 
 	pool_changed(guest);
 	return e;
@@ -297,8 +293,11 @@ CUresult hook_cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type,
 CUresult hook_cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
 {
 	GUEST_OR_PASS(cuMemPoolTrimTo, (pool, minBytesToKeep));
-	CUresult e = DRIVER(cuMemPoolTrimTo, (pool, minBytesToKeep));
+	CUresult e;
 
+	if (pool_is_ended(guest, pool))
+		return CUDA_ERROR_INVALID_VALUE;
+	e = DRIVER(cuMemPoolTrimTo, (pool, minBytesToKeep));
 	pool_settle(guest, pool);
 	return e;
 }
@@ -307,8 +306,11 @@ CUresult hook_cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
 CUresult hook_cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
 {
 	GUEST_OR_PASS(cuMemPoolSetAttribute, (pool, attr, value));
-	CUresult e = DRIVER(cuMemPoolSetAttribute, (pool, attr, value));
+	CUresult e;
 
+	if (pool_is_ended(guest, pool))
+		return CUDA_ERROR_INVALID_VALUE;
+	e = DRIVER(cuMemPoolSetAttribute, (pool, attr, value));
 	pool_settle(guest, pool);
 	return e;
 }
@@ -318,7 +320,10 @@ CUresult hook_cuMemPoolExportToShareableHandle(void *handle_out, CUmemoryPool po
 					       unsigned long long flags)
 {
 	GUEST_OR_PASS(cuMemPoolExportToShareableHandle, (handle_out, pool, handleType, flags));
-	return DRIVER(cuMemPoolExportToShareableHandle, (handle_out, pool, handleType, flags));
+	return pool_is_ended(guest, pool)
+		       ? CUDA_ERROR_INVALID_VALUE
+		       : DRIVER(cuMemPoolExportToShareableHandle,
+				(handle_out, pool, handleType, flags));
 }
 
 /* What an imported pool reserves is charged where it was created. */

@@ -78,7 +78,10 @@ uint64_t pool_settle(struct guest *guest, CUmemoryPool pool)
 
 typedef void pool_fn(struct guest *guest, struct guest_device *device, CUmemoryPool pool);
 
-/* Calls `each` for all pools that something is charged for; `device` NULL: of all devices. */
+/*
+ * Calls `each` for all pools that something is charged for, or that are to go; `device` NULL: of
+ * all devices.
+ */
 static void pool_for_each(struct guest *guest, struct guest_device *device, pool_fn *each)
 {
 	struct object pools[OBJECT_BATCH];
@@ -89,15 +92,93 @@ static void pool_for_each(struct guest *guest, struct guest_device *device, pool
 		n = object_list(guest->objects, OBJECT_POOL, above, pools, OBJECT_BATCH);
 		for (int i = 0; i < n; i++) {
 			above = pools[i].key;
-			if (pools[i].bytes && (!device || pools[i].device == device->ordinal))
+			if ((pools[i].bytes || pools[i].flags & OBJECT_ENDED) &&
+			    (!device || pools[i].device == device->ordinal))
 				each(guest, device, (CUmemoryPool)(uintptr_t)above);
 		}
 	} while (n == OBJECT_BATCH);
 }
 
+bool pool_is_ended(struct guest *guest, CUmemoryPool pool)
+{
+	struct object object;
+
+	return object_get(guest->objects, OBJECT_POOL, KEY(pool), &object) &&
+	       object.flags & OBJECT_ENDED;
+}
+
+static bool pool_claim_ended(struct object *pool, void *arg)
+{
+	bool *claimed = arg;
+
+	*claimed = !(pool->flags & OBJECT_CLAIMED);
+	pool->flags |= OBJECT_CLAIMED;
+	return true;
+}
+
+static bool pool_drop_claim(struct object *pool, void *arg)
+{
+	pool->flags &= (uint16_t)~OBJECT_CLAIMED;
+	return true;
+}
+
+/*
+ * Of a pool that the program destroyed: gives back what is free, and ends it if that is all. One
+ * thread at a time, since no other may ask for a pool that is gone.
+ */
+static void pool_settle_ended(struct guest *guest, CUmemoryPool pool)
+{
+	struct object object;
+	bool claimed = false;
+
+	object_change(guest->objects, OBJECT_POOL, KEY(pool), false, pool_claim_ended, &claimed);
+	if (!claimed)
+		return;
+	DRIVER(cuMemPoolTrimTo, (pool, 0));
+	if (pool_settle(guest, pool) || pool_attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT)) {
+		object_change(guest->objects, OBJECT_POOL, KEY(pool), false, pool_drop_claim, NULL);
+	} else {
+		object_take(guest->objects, OBJECT_POOL, KEY(pool), &object);
+		DRIVER(cuMemPoolDestroy, (pool));
+	}
+}
+
+static bool pool_set_ended(struct object *pool, void *arg)
+{
+	pool->flags |= OBJECT_ENDED;
+	return true;
+}
+
+/* Devices that allocate from it use their default again, as when the driver destroys it. */
+static void pool_replace_current(struct guest *guest, CUmemoryPool pool)
+{
+	for (int i = 0; i < guest->ndevices; i++) {
+		CUmemoryPool current = NULL, standard;
+
+		if (!DRIVER(cuDeviceGetMemPool, (&current, i)) && current == pool &&
+		    !DRIVER(cuDeviceGetDefaultMemPool, (&standard, i)))
+			DRIVER(cuDeviceSetMemPool, (i, standard));
+	}
+	pool_changed(guest);
+}
+
+CUresult pool_end(struct guest *guest, CUmemoryPool pool)
+{
+	cuuint64_t nothing = 0;
+
+	object_change(guest->objects, OBJECT_POOL, KEY(pool), false, pool_set_ended, NULL);
+	pool_replace_current(guest, pool);
+	DRIVER(cuMemPoolSetAttribute, (pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &nothing));
+	pool_settle_ended(guest, pool);
+	return CUDA_SUCCESS;
+}
+
 static void pool_settle_one(struct guest *guest, struct guest_device *device, CUmemoryPool pool)
 {
-	pool_settle(guest, pool);
+	if (pool_is_ended(guest, pool))
+		pool_settle_ended(guest, pool);
+	else
+		pool_settle(guest, pool);
 }
 
 void pool_settle_all(struct guest *guest)
@@ -107,10 +188,12 @@ void pool_settle_all(struct guest *guest)
 
 static void pool_trim_one(struct guest *guest, struct guest_device *device, CUmemoryPool pool)
 {
-	charge_release_begin(device);
-	DRIVER(cuMemPoolTrimTo, (pool, 0));
-	charge_release_end(guest, device, CAT_POOL, 0);
-	pool_settle(guest, pool);
+	if (!pool_is_ended(guest, pool)) {
+		charge_release_begin(device);
+		DRIVER(cuMemPoolTrimTo, (pool, 0));
+		charge_release_end(guest, device, CAT_POOL, 0);
+	}
+	pool_settle_one(guest, device, pool);
 }
 
 /* Makes the driver release what no allocation uses, in all pools of a device. */
@@ -126,8 +209,7 @@ static void pool_catch_up(struct guest *guest, struct guest_device *device)
 
 const struct holder pool_holder = {.catch_up = pool_catch_up, .give_back = pool_trim};
 
-/* A pool that the program did not create is some device's default. -1: host memory. */
-static int16_t pool_default_device(struct guest *guest, CUmemoryPool pool)
+int16_t pool_default_device(struct guest *guest, CUmemoryPool pool)
 {
 	for (int i = 0; i < guest->ndevices; i++) {
 		CUmemoryPool candidate = NULL;
@@ -167,6 +249,7 @@ bool pool_look_up(struct guest *guest, CUmemoryPool pool, struct pool_seen *ret)
 		return false;
 	ret->version = version;
 	ret->charged = object.bytes;
+	ret->ended = object.flags & OBJECT_ENDED;
 	ret->device = object.flags & OBJECT_IMPORTED ? NULL : guest_device(guest, object.device);
 	return true;
 }

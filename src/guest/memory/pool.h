@@ -26,6 +26,7 @@ struct pool_seen {
 	uint64_t version;
 	uint64_t charged;
 	struct guest_device *device; /* NULL: not charged here */
+	bool ended;		     /* see pool_is_ended */
 };
 
 /* Looks a pool up, and puts down one that is not known yet. False: there is no room for it. */
@@ -35,6 +36,22 @@ bool pool_object(struct guest *guest, CUmemoryPool pool, struct object *ret);
 /* The same for the pool that the stream's device allocates from. */
 CUresult pool_current(struct guest *guest, CUstream stream, CUmemoryPool *ret_pool,
 		      struct pool_seen *ret);
+
+/*
+ * The device whose default pool it is: a pool that the program did not create. -1: of none, or of
+ * the host.
+ */
+int16_t pool_default_device(struct guest *guest, CUmemoryPool pool);
+
+/* Did the program destroy it? Then it is to be as unknown as it was to the driver. */
+bool pool_is_ended(struct guest *guest, CUmemoryPool pool);
+
+/*
+ * Destroys a pool of this process that is charged. The driver keeps what is still allocated from
+ * it until that is freed, but answers no question about it any more. So as long as anything is,
+ * the driver's pool stays, for us alone, and goes when a settling finds it empty.
+ */
+CUresult pool_end(struct guest *guest, CUmemoryPool pool);
 
 /* Whether it is still valid. */
 static inline bool pool_is_unchanged(struct guest *guest, const struct pool_seen *seen)

@@ -29,7 +29,7 @@ enum object_kind {
 	OBJECT_EXTERNAL, /* key: external memory */
 	OBJECT_POOL,	 /* key: memory pool; bytes: of its reserve, see pool.c */
 	OBJECT_POINTER,	 /* key: address exported from or imported into a pool */
-	OBJECT_EXEC,	 /* key: executable graph that owns memory; size: what its nodes ask for */
+	OBJECT_EXEC,	 /* key: executable graph and a device; size: what its nodes ask of that */
 	OBJECT_MODULE,	 /* key: module or library; bytes: a guess of its size */
 	OBJECT_CONTEXT,	 /* key: context that the program created */
 	OBJECT_KFD,	 /* key: handle of /dev/kfd; this and the next two: AMD's hook_memory.c */

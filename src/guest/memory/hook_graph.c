@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 
+#include "base/now.h"
+#include "guest/core/entry.h"
 #include "guest/core/hook.h"
 #include "guest/memory/graph.h"
 #include "guest/memory/holder.h"
@@ -51,36 +55,27 @@ bool graph_has_memory(const struct guest_device *device)
 	return atomic_load(&device->graph_charged) != 0;
 }
 
-/* Makes the driver release what no graph uses. */
-static void graph_trim(struct guest *guest, struct guest_device *device)
-{
-	if (!graph_has_memory(device))
-		return;
-	charge_release_begin(device);
-	DRIVER(cuDeviceGraphMemTrim, (device->ordinal));
-	charge_release_end(guest, device, CAT_GRAPH, 0);
-	atomic_fetch_add(&device->graph_epoch, 1);
-	graph_settle(guest, device);
-}
-
-const struct holder graph_holder = {.catch_up = graph_settle, .give_back = graph_trim};
+/* Deeper than people nest, and what it takes of a program's stack is known. */
+#define DEPTH 32
 
 /*
- * The bytes that a graph's allocation nodes ask for, child graphs included, and their device. An
- * upper bound: nodes whose lifetimes do not overlap may share memory.
+ * Adds up what a graph's allocation nodes ask for, child graphs included, by device. An upper
+ * bound: nodes whose lifetimes do not overlap may share memory. False: it cannot be told.
  */
-static uint64_t graph_node_bytes(CUgraph graph, int depth, int *device)
+static bool graph_add_nodes(struct guest *guest, CUgraph graph, int depth,
+			    uint64_t bytes[GUEST_DEVICES])
 {
 	size_t n = 0, size;
-	uint64_t bytes = 0;
 	CUgraphNode *nodes;
+	bool known = true;
 
-	if (depth > 8 || DRIVER(cuGraphGetNodes, (graph, NULL, &n)) || !n)
-		return 0;
+	if (DRIVER(cuGraphGetNodes, (graph, NULL, &n)) || !n)
+		return true; /* an error is the driver's to name */
 	size = n * sizeof(*nodes);
-	nodes = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	nodes = depth < DEPTH ? mmap(NULL, size, PROT_READ | PROT_WRITE,
+				     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) : MAP_FAILED;
 	if (nodes == MAP_FAILED)
-		return 0;
+		return false;
 	if (DRIVER(cuGraphGetNodes, (graph, nodes, &n)))
 		n = 0;
 	for (size_t i = 0; i < n; i++) {
@@ -92,35 +87,110 @@ static uint64_t graph_node_bytes(CUgraph graph, int depth, int *device)
 			continue;
 		if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC &&
 		    !DRIVER(cuGraphMemAllocNodeGetParams, (nodes[i], &params))) {
-			bytes += round_up(params.bytesize, GRANULE_BYTES);
-			*device = params.poolProps.location.id;
+			if (guest_device(guest, params.poolProps.location.id))
+				bytes[params.poolProps.location.id] +=
+					round_up(params.bytesize, GRANULE_BYTES);
 		} else if (type == CU_GRAPH_NODE_TYPE_GRAPH &&
 			   !DRIVER(cuGraphChildGraphNodeGetGraph, (nodes[i], &child))) {
-			bytes += graph_node_bytes(child, depth + 1, device);
+			known = graph_add_nodes(guest, child, depth + 1, bytes) && known;
 		}
 	}
 	munmap(nodes, size);
-	return bytes;
+	return known;
+}
+
+/* An executable graph has an object for each device that it owns memory of. */
+static uint64_t graph_key(CUgraphExec exec, const struct guest_device *device)
+{
+	uint64_t name[2] = {KEY(exec), (uint64_t)device->ordinal};
+
+	return entry_key(name, sizeof(name)).word[0];
+}
+
+static bool graph_part(struct guest *guest, CUgraphExec exec, struct guest_device *device,
+		       struct object *ret)
+{
+	return object_get(guest->objects, OBJECT_EXEC, graph_key(exec, device), ret);
 }
 
 /*
- * Reserves what backing the graph may take. The graph that was backed last still has its memory and
- * reserves nothing; others may have lost theirs to it. Idle memory of graphs is not taken off: only
- * when the device gets there does it show how much of it is in use. Near the limit it is trimmed
- * before anything is refused.
+ * The graph that was backed last still has its memory. A call that may take it away begins an
+ * epoch before, and waits for launches that rely on what they have:
+ *
+ *	launch of the graph      raises `relying' ── same epoch? ── driver ── lowers it
+ *	launch of another, trim  begins an epoch ── nobody relies? ── driver
+ *
+ * Either the first one sees the new epoch, or the second one sees that it relies.
  */
-static CUresult graph_charge(struct guest *guest, struct guest_device *device,
-			     const struct object *exec, struct charge *charge)
-{
-	bool backed = exec->exec.epoch == atomic_load(&device->graph_epoch) + 1;
+#define RELY_WAIT_NS UINT64_C(1000000000) /* for a driver that makes a launch wait */
+#define RELY_NAP_NS  20000
 
-	return charge_reserve(guest, device, backed ? 0 : round_up(exec->size, POOL_BYTES), charge);
+static uint32_t graph_begin_epoch(struct guest_device *device)
+{
+	uint32_t epoch = atomic_fetch_add(&device->graph_epoch, 1) + 1;
+	uint64_t until = 0, now;
+
+	while (atomic_load(&device->graph_relying)) {
+		now = now_monotonic_ns();
+		until = until ? until : now + RELY_WAIT_NS;
+		if (now > until)
+			break;
+		nanosleep(&(struct timespec){.tv_nsec = RELY_NAP_NS}, NULL);
+	}
+	return epoch;
 }
 
-/* The epoch of the graph that was backed just now, until another graph is backed. */
-static uint32_t graph_next_epoch(struct guest_device *device)
+/* Makes the driver release what no graph uses. */
+static void graph_trim(struct guest *guest, struct guest_device *device)
 {
-	return atomic_fetch_add(&device->graph_epoch, 1) + 2;
+	if (!graph_has_memory(device))
+		return;
+	graph_begin_epoch(device);
+	charge_release_begin(device);
+	DRIVER(cuDeviceGraphMemTrim, (device->ordinal));
+	charge_release_end(guest, device, CAT_GRAPH, 0);
+	graph_settle(guest, device);
+}
+
+const struct holder graph_holder = {.catch_up = graph_settle, .give_back = graph_trim};
+
+static bool graph_relies(struct guest_device *device, const struct object *part)
+{
+	atomic_fetch_add(&device->graph_relying, 1);
+	if (part->exec.epoch == atomic_load(&device->graph_epoch))
+		return true;
+	atomic_fetch_sub(&device->graph_relying, 1);
+	return false;
+}
+
+/* What a call that backs a graph does on one device. */
+struct backing {
+	struct charge charge;
+	uint32_t epoch; /* 0: the graph is backed */
+};
+
+/*
+ * Reserves what backing the graph may take; one that still has its memory reserves nothing. Idle
+ * memory of other graphs is not taken off: only when the device gets there does it show how much of
+ * it is in use. Near the limit it is trimmed before anything is refused.
+ */
+static CUresult graph_back_begin(struct guest *guest, struct guest_device *device,
+				 const struct object *part, struct backing *backing)
+{
+	CUresult e;
+
+	backing->epoch = 0;
+	/* Reserving may trim, and so wait for those that rely: that comes first. */
+	if (part->exec.epoch) {
+		e = charge_reserve(guest, device, 0, &backing->charge);
+		if (e || graph_relies(device, part))
+			return e;
+		charge_cancel(&backing->charge);
+	}
+	e = charge_reserve(guest, device, round_up(part->size, POOL_BYTES), &backing->charge);
+	if (!e)
+		backing->epoch = graph_begin_epoch(device);
+	return e;
 }
 
 static bool graph_set_epoch(struct object *exec, void *arg)
@@ -129,38 +199,54 @@ static bool graph_set_epoch(struct object *exec, void *arg)
 	return true;
 }
 
+/* Answers the epoch in which the graph has its memory; 0: another call may have it by now. */
+static uint32_t graph_back_end(struct guest *guest, struct backing *backing, CUresult e)
+{
+	struct guest_device *device = backing->charge.device;
+	uint32_t epoch = backing->epoch;
+
+	graph_settle(guest, device);
+	if (e)
+		charge_cancel(&backing->charge);
+	else
+		charge_settle(&backing->charge);
+	if (!epoch)
+		atomic_fetch_sub(&device->graph_relying, 1);
+	return !e && epoch == atomic_load(&device->graph_epoch) ? epoch : 0;
+}
+
+static void graph_back_end_all(struct guest *guest, CUgraphExec exec, struct backing *backing,
+			       int n, CUresult e)
+{
+	for (int i = 0; i < n; i++) {
+		bool relied = !backing[i].epoch;
+		uint32_t epoch = graph_back_end(guest, &backing[i], e);
+
+		if (!relied)
+			object_change(guest->objects, OBJECT_EXEC,
+				      graph_key(exec, backing[i].charge.device), false,
+				      graph_set_epoch, &epoch);
+	}
+}
+
 CUresult graph_run(struct guest *guest, CUgraphExec hexec, CUstream stream, graph_run_fn *real)
 {
-	struct guest_device *device = NULL;
-	struct charge charge;
-	struct object exec;
-	uint32_t epoch;
-	CUresult e;
+	struct backing backing[GUEST_DEVICES];
+	struct object part;
+	int n = 0;
+	CUresult e = CUDA_SUCCESS;
 
-	if (object_count(guest->objects, OBJECT_EXEC) &&
-	    object_get(guest->objects, OBJECT_EXEC, KEY(hexec), &exec))
-		device = guest_device(guest, exec.device);
-	if (device) {
-		e = graph_charge(guest, device, &exec, &charge);
-		if (e)
-			return e;
-	}
-	guest_depth++;
-	e = real(hexec, stream);
-	guest_depth--;
-	if (device) {
-		epoch = atomic_load(&device->graph_epoch) + 1;
-		graph_settle(guest, device);
-		if (e)
-			charge_cancel(&charge);
-		else
-			charge_settle(&charge);
-		if (!e && exec.exec.epoch != epoch) {
-			epoch = graph_next_epoch(device);
-			object_change(guest->objects, OBJECT_EXEC, KEY(hexec), false,
-				      graph_set_epoch, &epoch);
+	for (int i = 0; !e && i < guest->ndevices && object_count(guest->objects, OBJECT_EXEC); i++)
+		if (graph_part(guest, hexec, &guest->device[i], &part)) {
+			e = graph_back_begin(guest, &guest->device[i], &part, &backing[n]);
+			n += !e;
 		}
+	if (!e) {
+		guest_depth++;
+		e = real(hexec, stream);
+		guest_depth--;
 	}
+	graph_back_end_all(guest, hexec, backing, n, e);
 	return e;
 }
 
@@ -178,46 +264,63 @@ UPLOAD(cuGraphUpload_ptsz)
  * the others, nearly all, leave no trace.
  */
 struct owned {
-	struct object exec;
-	struct guest_device *device;
-	struct charge charge;
-	bool uploads;
+	uint64_t bytes[GUEST_DEVICES];
+	struct backing backing[GUEST_DEVICES]; /* of an upload */
+	int backings;
 };
 
 static CUresult graph_instantiate_begin(struct guest *guest, CUgraph graph,
 					unsigned long long flags, struct owned *owned)
 {
-	int device = -1;
+	CUresult e = CUDA_SUCCESS;
 
-	*owned = (struct owned){.exec = {.kind = OBJECT_EXEC, .category = CAT_GRAPH}};
-	owned->exec.size = graph ? graph_node_bytes(graph, 0, &device) : 0;
-	owned->exec.device = (int16_t)device;
-	owned->device = owned->exec.size ? guest_device(guest, device) : NULL;
-	owned->uploads = owned->device && flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD;
-	return owned->uploads ? graph_charge(guest, owned->device, &owned->exec, &owned->charge)
-			      : CUDA_SUCCESS;
+	memset(owned->bytes, 0, sizeof(owned->bytes));
+	owned->backings = 0;
+	/* What cannot be accounted for is not given out. */
+	if (graph && !graph_add_nodes(guest, graph, 0, owned->bytes))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	if (!(flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD))
+		return CUDA_SUCCESS;
+	for (int i = 0; !e && i < guest->ndevices; i++) {
+		struct object part = {.size = owned->bytes[i]};
+
+		if (!part.size)
+			continue;
+		e = graph_back_begin(guest, &guest->device[i], &part,
+				     &owned->backing[owned->backings]);
+		owned->backings += !e;
+	}
+	if (e)
+		graph_back_end_all(guest, NULL, owned->backing, owned->backings, e);
+	return e;
+}
+
+static void graph_forget(struct guest *guest, CUgraphExec exec)
+{
+	struct object part;
+
+	for (int i = 0; i < guest->ndevices; i++)
+		object_take(guest->objects, OBJECT_EXEC, graph_key(exec, &guest->device[i]), &part);
 }
 
 static CUresult graph_instantiate_end(struct guest *guest, struct owned *owned, CUresult e,
 				      CUgraphExec *exec)
 {
-	if (owned->uploads) {
-		graph_settle(guest, owned->device);
-		if (e)
-			charge_cancel(&owned->charge);
-		else
-			charge_settle(&owned->charge);
+	bool full = false;
+
+	for (int i = 0; !e && i < guest->ndevices; i++) {
+		struct object part = {.kind = OBJECT_EXEC, .category = CAT_GRAPH,
+				      .device = (int16_t)i, .size = owned->bytes[i]};
+
+		part.key = graph_key(*exec, &guest->device[i]);
+		full = full || (part.size && object_put(guest->objects, &part));
 	}
-	if (e || !owned->device)
+	graph_back_end_all(guest, e ? NULL : *exec, owned->backing, owned->backings, e);
+	if (!full)
 		return e;
-	if (owned->uploads)
-		owned->exec.exec.epoch = graph_next_epoch(owned->device);
-	owned->exec.key = KEY(*exec);
-	if (object_put(guest->objects, &owned->exec)) {
-		DRIVER(cuGraphExecDestroy, (*exec));
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	}
-	return e;
+	graph_forget(guest, *exec);
+	DRIVER(cuGraphExecDestroy, (*exec));
+	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 #define INSTANTIATE(name, params, args, graph, flags)                                              \
@@ -255,34 +358,38 @@ INSTANTIATE(cuGraphInstantiateWithParams_ptsz,
 	    (phGraphExec, hGraph, instantiateParams), hGraph,
 	    instantiateParams ? instantiateParams->flags : 0)
 
+/* Its handle may be another graph's at once, so what is known of it goes before. */
 CUresult hook_cuGraphExecDestroy(CUgraphExec hGraphExec)
 {
 	GUEST_OR_PASS(cuGraphExecDestroy, (hGraphExec));
-	struct guest_device *device;
-	struct object exec;
-	bool ours = object_count(guest->objects, OBJECT_EXEC) &&
-		    object_take(guest->objects, OBJECT_EXEC, KEY(hGraphExec), &exec);
-	CUresult e = DRIVER(cuGraphExecDestroy, (hGraphExec));
+	struct object part[OBJECT_BATCH];
+	int n = 0;
+	CUresult e;
 
-	if (!ours)
-		return e;
-	device = guest_device(guest, exec.device);
-	if (e)
-		object_put(guest->objects, &exec);
-	else
-		graph_settle(guest, device); /* normally the driver keeps the memory */
+	for (int i = 0; i < guest->ndevices && object_count(guest->objects, OBJECT_EXEC); i++)
+		if (n < OBJECT_BATCH &&
+		    object_take(guest->objects, OBJECT_EXEC,
+				graph_key(hGraphExec, &guest->device[i]), &part[n]))
+			n++;
+	e = DRIVER(cuGraphExecDestroy, (hGraphExec));
+	for (int i = 0; i < n; i++)
+		if (e)
+			object_put(guest->objects, &part[i]);
+		else /* normally the driver keeps the memory */
+			graph_settle(guest, guest_device(guest, part[i].device));
 	return e;
 }
 
 CUresult hook_cuDeviceGraphMemTrim(CUdevice device)
 {
 	GUEST_OR_PASS(cuDeviceGraphMemTrim, (device));
-	CUresult e = DRIVER(cuDeviceGraphMemTrim, (device));
 	struct guest_device *d = guest_device(guest, device);
+	CUresult e;
 
-	if (!e && d) {
-		atomic_fetch_add(&d->graph_epoch, 1);
+	if (d)
+		graph_begin_epoch(d);
+	e = DRIVER(cuDeviceGraphMemTrim, (device));
+	if (!e && d)
 		graph_settle(guest, d);
-	}
 	return e;
 }

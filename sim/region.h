@@ -46,11 +46,11 @@ struct sim_device_row {
 	_Alignas(64) struct sim_engine_shared engine;
 };
 
-/* What one process has of one device. */
+/* One process's use of one device. */
 struct sim_use {
 	_Alignas(64) uint64_t private_bytes; /* all but the shared objects that it owns */
 	_Atomic uint64_t managed_bytes;	     /* of these, what a process's figure leaves out */
-	_Atomic uint32_t contexts;	     /* alive, but for green ones: NVML lists who has any */
+	_Atomic uint32_t contexts;	     /* alive, no green ones: NVML lists who has any */
 };
 
 enum sim_row_state { SIM_ROW_FREE, SIM_ROW_LIVE };
@@ -143,13 +143,16 @@ bool sim_row_alive(struct sim_region *region, int row);
  */
 void sim_region_reap(struct sim_region *region);
 
-/* After its holders changed: give the object to who is left, or free it. With the lock held. */
+/*
+ * To be called after an object's holders changed. Gives the object to one that is left, or frees
+ * it. With the lock held.
+ */
 void sim_object_settle(struct sim_region *region, struct sim_object *object);
 
 /* Bytes given on a device, and to one row: with the lock held. The dead count until reaped. */
 uint64_t sim_region_used(const struct sim_region *region, int device);
 uint64_t sim_row_used(const struct sim_region *region, int row, int device);
-/* What the driver's figure shows of these for the row's process. */
+/* The driver's figure for the row's process: what NVML shows of these bytes. */
 uint64_t sim_row_figure(const struct sim_region *region, int row, int device);
 
 /*

@@ -230,7 +230,10 @@ CUresult cuDevicePrimaryCtxRelease(CUdevice dev)
 	return cuDevicePrimaryCtxRelease_v2(dev);
 }
 
-/* Everything in it goes; who retained it keeps a usable, empty one. */
+/*
+ * Ends all that is in the context. Its handle stays usable for those who retained it: an empty
+ * context.
+ */
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
 {
 	struct sim_device *device;

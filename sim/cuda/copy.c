@@ -60,7 +60,7 @@ static struct side copy_side_of(CUmemorytype type, const void *host, CUdeviceptr
 	side.base += z * side.slice_bytes + y * side.pitch + x;
 	if (!side.error && copy->WidthInBytes > side.pitch && copy->Height > 1)
 		side.error = CUDA_ERROR_INVALID_VALUE;
-	/* What unified addressing does not know as the device's is taken for the host's. */
+	/* A unified address that is not of device memory is taken for host memory. */
 	if (now && !side.error &&
 	    (type == CU_MEMORYTYPE_DEVICE ||
 	     (type == CU_MEMORYTYPE_UNIFIED && sim_memory_is_device(device))) &&

@@ -277,7 +277,7 @@ void engine_pass(struct engine_seat *seat, uint64_t at_ns, bool more)
 		if (!more) {
 			ring = engine_hand_over(shared, at_ns, shared->dry_switch_us);
 		} else if (engine_next_waiting(shared, seat->index) < 0) {
-			/* All who waited are gone: on without a switch. */
+			/* No other context waits any more: the owner goes on, without a switch. */
 			shared->slice_from_ns = at_ns;
 			shared->slice_to_ns = at_ns + engine_slice_ns(shared);
 		} else {

@@ -20,7 +20,7 @@ CUresult event_lookup(CUevent handle, struct sim_event **ret_event)
 	struct sim_event *event = (struct sim_event *)handle;
 	CUresult error = sim_ready();
 
-	if (error) /* a forked child has the struct, and nobody who completes it */
+	if (error) /* a forked child: it has the struct, but no thread would complete the event */
 		return error;
 	if (!event || event->magic != EVENT_MAGIC)
 		return CUDA_ERROR_INVALID_HANDLE;

@@ -149,8 +149,11 @@ static CUresult kernel_fill_or_check(struct sim_op *op, bool *ret_last)
 }
 
 /*
- * The cursor is the count at which the round is complete. An executor that had no processor for a
- * while makes up for it at instants that are past, and would find then who only came since.
+ * The cursor is the value of the count at which this round is complete.
+ *
+ * An executor that had no processor for a while makes up for it at instants that are past. By then
+ * a rank may have come that was not there at such an instant, so the kernel ends no earlier than
+ * the last rank came (came_ns).
  */
 static void kernel_meet(struct sim_op *op, uint64_t at_ns, uint64_t *ret_ns, bool *ret_last)
 {

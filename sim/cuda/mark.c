@@ -44,7 +44,10 @@ void mark_unref(struct sim_mark *mark)
 
 bool mark_done(struct sim_mark *mark)
 {
-	/* Pairs with the exchange in mark_set: who sees it done sees its time. */
+	/*
+	 * Pairs with the exchange in mark_set: a thread that sees MARK_DONE also sees the mark's
+	 * time.
+	 */
 	return atomic_load_explicit(&mark->state, memory_order_acquire) == MARK_DONE;
 }
 

@@ -28,7 +28,7 @@
 #define PROCESSES  1024
 #define PROCESS_AT (INT64_C(1) << 40)
 
-/* Of a piece, for all processes. */
+/* A piece, as all processes see it. */
 struct row {
 	uint64_t key; /* 0: free */
 	uint64_t size;
@@ -66,8 +66,10 @@ static int bank_init_region(void *map)
 static void bank_reap_all(const struct bank *bank);
 
 /*
- * Each change is one store, but that a piece goes: its file does, and then its row. A row whose
- * owner died in between must not stay, for another file may get the inode that it names.
+ * A process may die with the lock. Each change is one store and is whole or not there, except for
+ * freeing a piece: first its file goes, then its row. A row whose file is gone must not stay,
+ * because a new file may get the same inode and would be taken for this piece. bank_reap_all
+ * removes it.
  */
 static void bank_lock_region(const struct bank *bank)
 {
@@ -82,13 +84,17 @@ static void bank_unlock_region(const struct bank *bank)
 	pthread_mutex_unlock(&bank->region->lock);
 }
 
-/* The kernel is asked from now on about what a dead process left under this one's number. */
+/*
+ * Takes a number for this process. A dead process may have had it before, and may have left rows
+ * under it. Those rows lose their owner, so that from now on the kernel is asked whether somebody
+ * still holds them.
+ */
 static void bank_join(struct bank *bank, int fd, pid_t pid)
 {
 	struct region *region = bank->region;
 	int seat;
 
-	bank_lock_region(bank); /* nobody is to take the dead one's pieces for this one's */
+	bank_lock_region(bank); /* else others would take the dead process's pieces for ours */
 	seat = sim_seat_take(fd, PROCESS_AT + 1, PROCESSES - 1);
 	bank->process = seat < 0 ? 0 : (uint32_t)seat + 1;
 	for (uint64_t i = 0; bank->process && i < region->rows; i++)
@@ -182,14 +188,14 @@ static bool bank_is_alive(const struct bank *bank, const struct row *row)
 	int fd = bank_open_content(bank, row->key, O_RDWR | O_CLOEXEC);
 	bool alive;
 
-	if (fd < 0) /* the file goes before the row; where the directory is gone nothing is known */
+	if (fd < 0) /* no file: freed in part. No directory: nothing can be said */
 		return fd != -ENOENT || access(bank->dir, F_OK) < 0;
 	alive = sim_byte_locked(fd, HOLD_AT);
 	close(fd);
 	return alive;
 }
 
-/* Frees what nobody holds. With the lock. */
+/* Frees the row's piece if nobody holds it. With the lock. */
 static void bank_reap(const struct bank *bank, struct row *row)
 {
 	if (!row->key || bank_is_alive(bank, row))
@@ -198,9 +204,9 @@ static void bank_reap(const struct bank *bank, struct row *row)
 	row->key = 0;
 }
 
-/* The processes that live, as far as that was asked. */
+/* Which processes are alive, as far as this was asked already. */
 struct census {
-	int fd; /* of the table, not the description that this process has its own lock by */
+	int fd; /* the table, opened anew: our own lock does not show on our own description */
 	bool known[PROCESSES], alive[PROCESSES];
 };
 
@@ -279,7 +285,10 @@ static int bank_hold_content(int fd, uint64_t size, char **ret_content)
 	return 0;
 }
 
-/* A new file under the key. A process killed before the row has it leaves no more than its name. */
+/*
+ * Makes the file of a new piece, and holds it. A process that is killed before the row has the key
+ * leaves a file that nobody counts.
+ */
 static int bank_make_content(const struct bank *bank, uint64_t key, uint64_t size,
 			     char **ret_content, uint64_t *ret_ino)
 {
@@ -334,7 +343,7 @@ static void bank_note_peak(struct bank *bank, uint32_t gpu)
 	uint64_t *peak = &bank->region->peak_bytes[gpu],
 		 now = bank_sum_used(bank->region, gpu, VRAM);
 
-	if (now > *peak) { /* unless the dead have a part in it */
+	if (now > *peak) { /* a new peak? Not if dead holders have a part in it */
 		bank_reap_all(bank);
 		now = bank_sum_used(bank->region, gpu, VRAM);
 	}
@@ -347,7 +356,7 @@ int bank_take(struct bank *bank, uint64_t vram_bytes, struct bank_piece *piece)
 	int r = -ENOMEM;
 
 	bank_lock_region(bank);
-	/* Dead holders are looked for before a refusal only: it costs system calls. */
+	/* Finding dead holders costs system calls, so it is done only before a refusal. */
 	if (!bank_has_room(bank->region, piece, vram_bytes) || bank->region->rows == PIECES)
 		bank_reap_all(bank);
 	if (bank_has_room(bank->region, piece, vram_bytes))
@@ -358,7 +367,10 @@ int bank_take(struct bank *bank, uint64_t vram_bytes, struct bank_piece *piece)
 	return r;
 }
 
-/* An open descriptor holds the memory, so its row is there. With the lock. */
+/*
+ * Finds the row by the file's inode: an open descriptor holds the piece, so its row exists. With
+ * the lock.
+ */
 static int bank_find_row(const struct bank *bank, int fd, struct bank_piece *ret)
 {
 	const struct region *region = bank->region;
@@ -397,7 +409,7 @@ int bank_hold(struct bank *bank, int fd, struct bank_piece *ret)
 	bank_lock_region(bank);
 	r = bank_find_row(bank, fd, &piece);
 	if (r == 0) {
-		/* A description of one's own: that of `fd` is for reading alone, perhaps. */
+		/* Opened anew: `fd` may be for reading only. */
 		content = bank_open_content(bank, piece.key, O_RDWR | O_CLOEXEC);
 		r = content < 0 ? content : bank_hold_content(content, piece.size, &piece.content);
 		if (content >= 0)
@@ -466,7 +478,10 @@ uint64_t bank_unique(struct bank *bank)
 
 void bank_lock_files(struct bank *bank)
 {
-	/* Files are replaced whole, and written anew before the next look. */
+	/*
+	 * A writer that died leaves no damage: files are replaced whole, and the next look writes
+	 * them anew.
+	 */
 	if (sim_mutex_lock(&bank->region->files) == EOWNERDEAD)
 		pthread_mutex_consistent(&bank->region->files);
 }

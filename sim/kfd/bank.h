@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The memory of the machine's GPUs, which all of its processes share: what is taken of each, and
- * the content. A piece is a file in the tree, and is alive while anybody anywhere has a description
- * of it open with a lock on it: a process that holds it does so by mapping it, one that is sent a
- * descriptor by having that, even while it is on its way. So the kernel counts the holders, and
- * there is nothing to repair when one is killed.
+ * The bank: the memory of the machine's GPUs, which all of its processes share. It says what is
+ * taken of each GPU, and has the content.
  *
- * - To ask the kernel for each piece costs. So a piece names the process that took it, as long as
- *   that one holds it; a process is alive by a lock, too.
+ * A piece is a file in the tree. It is alive while any open description of that file has a lock on
+ * it. A process holds a piece by mapping its file; a process that was sent a descriptor holds it by
+ * that, and so does a descriptor that is still in a socket. So the kernel counts the holders, and
+ * nothing has to be repaired when a holder is killed.
+ *
+ * - A question to the kernel about each piece would be slow. So a row names the process that
+ *   took the piece, as long as that process holds it; a living process is known by a lock of its
+ *   own.
  * - Nothing is kept twice: what a GPU has given is the sum over its pieces.
  * - A piece is there from the store of its key on, and gone with the store of 0.
  *
- * A bank is not inherited by fork. Functions take the bank's own lock; 0 or -errno.
+ * A bank is not inherited by fork. Functions take the bank's own lock. They answer 0 or -errno.
  */
 #ifndef ALLOT_SIM_KFD_BANK_H
 #define ALLOT_SIM_KFD_BANK_H
@@ -21,7 +24,7 @@
 
 struct bank;
 
-/* A piece of memory, and where the process that holds it has its content. */
+/* A piece of memory. `content` is where this process has it mapped. */
 struct bank_piece {
 	uint64_t key; /* 0: none; never that of another piece, before or after */
 	uint64_t size;
@@ -34,50 +37,51 @@ struct bank_piece {
 int bank_open(const char *root, struct bank **ret);
 
 /*
- * The same bank for what another process has that asks through this one, under its number; and the
- * end of that: its pieces are dropped before.
+ * The same bank, joined under the number of another process: one that has no emulator and asks
+ * through this process (remote.c). Its pieces must be dropped before bank_close.
  */
 int bank_open_for(const char *root, pid_t pid, struct bank **ret);
 void bank_close(struct bank *bank);
 
 /*
- * Takes a piece of that size, GPU and flags; the rest is answered. `vram_bytes` is what the GPU
- * has. -ENOMEM where it has no more, the dead not counted, or the machine.
+ * Takes a piece: the caller fills in size, GPU and flags, the rest is filled in here. `vram_bytes`
+ * is what the GPU has in all. -ENOMEM when the living hold so much that the GPU, or the machine,
+ * has no room.
  */
 int bank_take(struct bank *bank, uint64_t vram_bytes, struct bank_piece *piece);
 
-/* What memory `fd` is a descriptor of; -EBADF, or -EINVAL: of none of this machine. */
+/* The piece that `fd` is a descriptor of. -EBADF; -EINVAL: it is not of this machine's memory. */
 int bank_find(struct bank *bank, int fd, struct bank_piece *ret);
 
-/* The same, and holds it. */
+/* As bank_find, and this process holds the piece from now on. */
 int bank_hold(struct bank *bank, int fd, struct bank_piece *ret);
 
-/* Lets go. The last one to do so frees it. */
+/* This process holds the piece no more. Frees it if nobody else does. */
 void bank_drop(struct bank *bank, struct bank_piece *piece);
 
 /* A descriptor that holds the piece, too, opened with these flags; or -errno. */
 int bank_fd(const struct bank *bank, const struct bank_piece *piece, int flags);
 
-/* A number that nobody else of this machine is given. */
+/* A number that no other caller on this machine is given. */
 uint64_t bank_unique(struct bank *bank);
 
-/* Bytes of a GPU that somebody holds: those with the flag. */
+/* Bytes of a GPU in pieces that have the flag (VRAM or GTT) and a living holder. */
 uint64_t bank_used(struct bank *bank, uint32_t gpu, uint32_t flag);
 
 /*
- * One process of the machine has this lock, to count something and write the sum into a file.
- * Without it a slow process would write an older sum over a newer one. Not to be taken twice.
+ * The lock under which a process adds up what is held and writes the sum into a file of sysfs.
+ * Without it a slow process would write an older sum over a newer one. It does not nest.
  */
 void bank_lock_files(struct bank *bank);
 void bank_unlock_files(struct bank *bank);
 
 /*
- * What a process took of a GPU's VRAM and holds: the kernel's figure for it, in which imported
- * memory does not count. -ENOENT: there is no such process, or not any more.
+ * The kernel's figure for a process: bytes of a GPU's VRAM that it took and still holds. Memory
+ * that it imported does not count. -ENOENT: the process is not there (any more).
  */
 int bank_used_by(struct bank *bank, pid_t pid, uint32_t gpu, uint64_t *ret_bytes);
 
-/* The most of its VRAM that a GPU had given at once, the dead not counted, since it was reset. */
+/* The most VRAM that living processes held of a GPU at one time, since the last reset. */
 uint64_t bank_peak(struct bank *bank, uint32_t gpu);
 void bank_reset_peak(struct bank *bank, uint32_t gpu);
 

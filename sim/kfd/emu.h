@@ -68,7 +68,10 @@ struct emu_gpu {
 	uint32_t device_id;
 };
 
-/* A process's view. What there is does not change once it is read; the rest is the process's. */
+/*
+ * The machine as one process sees it. Devices do not change once they are read; objects are the
+ * process's own.
+ */
 struct emu_machine {
 	struct bank *bank;
 	struct emu_object *objects; /* by the lower half of the handle; the first is not used */
@@ -190,7 +193,9 @@ int emu_reset_event(struct emu_machine *machine, void *block);
 int emu_wait_events(struct emu_machine *machine, void *block);
 void emu_events_forget(void);
 
-/* What queues have to say: by an event's id, or to all that wait for such. */
+/*
+ * Signals by which queues report: one event by its id, or all events for faults or for exceptions.
+ */
 void emu_raise_event(uint32_t id);
 void emu_raise_fault(uint32_t gpu_id, uint64_t address);
 void emu_raise_exception(uint32_t gpu_id);

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Events of this process, and waiting for them. The program signals one itself, or a queue does;
- * that a queue cannot go on is told to all events of that kind.
+ * Events of this process, and waiting for them. The program signals an event itself, or a queue
+ * does. When a queue cannot go on, all events for that kind of trouble are signalled.
  *
- * A signal completes the wait of everybody who waits for the event then. Where nobody does it stays
- * for the next one, who takes it if the event resets itself. A program whose threads look at one
- * event in turn would miss what another took, so an event has an age, too: the count of its
- * signals. Who names the age that he saw last does not wait where it is another one by now.
+ * A signal ends the wait of every thread that waits for the event at that moment. When no thread
+ * waits, the signal stays for the next one; an event that resets itself is taken by that thread.
+ *
+ * An event also has an age, the count of its signals. Threads that look at one event in turn would
+ * otherwise miss a signal that another thread took. A thread that names the last age that it saw
+ * does not wait when the age is another one by now.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -220,7 +222,10 @@ static uint32_t event_look_at_waiter(struct waiter *w)
 						      : KFD_IOC_WAIT_RESULT_COMPLETE;
 }
 
-/* Who went without the others that it wanted as well has taken nothing. */
+/*
+ * A thread that wanted all of several events, and did not get all, takes none: what came is
+ * signalled again.
+ */
 static void event_end_wait(const struct waiter *w, bool complete)
 {
 	for (uint32_t i = 0; i < w->n; i++) {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What buffers of a render node there are and how they were made, and giving one another handle. */
+/*
+ * Questions about the buffers of a render node: which there are, and how each was made. And a
+ * second handle for a buffer.
+ */
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>

@@ -163,7 +163,10 @@ static int machine_write_device(const struct tree *t, uint32_t i)
 	return r < 0 ? r : machine_write_name(t, i, name, (uint32_t)TREE_CARD(128 + i));
 }
 
-/* What programs look at beside the topology: that the module is there, and what a device is. */
+/*
+ * Files beside the topology that programs look at: the module's, and what kind of device each one
+ * is.
+ */
 static int machine_write_rest(const struct tree *t)
 {
 	static const char *const dirs[] = {"/sys/module/amdgpu/holders",

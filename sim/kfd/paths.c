@@ -122,7 +122,7 @@ OPEN(open64, NOTHING, AT_FDCWD, O_LARGEFILE)
 OPEN(openat, COMMA_FD, fd, 0)
 OPEN(openat64, COMMA_FD, fd, O_LARGEFILE)
 
-/* What the compiler makes of open() where it checks arguments. */
+/* The compiler calls these in place of open() when it checks arguments (_FORTIFY_SOURCE). */
 EMU_EXPORT int __open_2(const char *path, int flags);
 EMU_EXPORT int __open64_2(const char *path, int flags);
 EMU_EXPORT int __openat_2(int dirfd, const char *path, int flags);

@@ -30,7 +30,7 @@ struct emu_queue {
 	uint64_t copied_bytes;
 };
 
-/* What became of a queue's next packet. */
+/* The result of looking at a queue's next packet. */
 enum queue_step {
 	QUEUE_IDLE,    /* there is none */
 	QUEUE_WAITS,   /* for memory to become what the packet says */

@@ -174,7 +174,10 @@ static bool remote_is_ours(const struct seccomp_notif *asked)
 	       device == makedev(EMU_MAJOR_KFD, 0);
 }
 
-/* What the answer is, where the kernel is to go on with an ioctl of ours. */
+/*
+ * The listener may answer that the kernel is to go on with an ioctl of ours. There is no such
+ * kernel, so the emulator executes the ioctl and its result is the answer.
+ */
 static void remote_replace(struct seccomp_notif_resp *answer)
 {
 	for (unsigned int i = 0; i < QUESTIONS; i++) {

@@ -22,8 +22,8 @@ struct row {
 	uint64_t used;
 	uint32_t process;
 	uint32_t pad;
-	uint64_t begin_ns, since_ns; /* since when it is as it is */
-	uint64_t active_ns, busy_ns; /* until then */
+	uint64_t begin_ns, since_ns; /* when the queue was made, and when its state last changed */
+	uint64_t active_ns, busy_ns; /* up to since_ns */
 	struct roster_queue queue;
 };
 
@@ -43,8 +43,8 @@ struct roster {
 static void roster_lock(struct table *table)
 {
 	/*
-	 * A process that dies here leaves a row of its own half written. Nobody reads that row: one
-	 * is in use from the store on that says whose it is, which comes last.
+	 * A process that dies with the lock may leave a row of its own half written. Nobody reads
+	 * it: a row is in use from the store of `used` on, which comes last.
 	 */
 	if (sim_mutex_lock(&table->lock) == EOWNERDEAD)
 		pthread_mutex_consistent(&table->lock);
@@ -63,7 +63,10 @@ static int roster_init_table(void *map)
 	return sim_mutex_init(&table->lock);
 }
 
-/* A dead process's rows under the number are removed before others see the number alive again. */
+/*
+ * Takes a number for this process. First it removes the rows that a dead process left under that
+ * number, so that others do not take them for this one's.
+ */
 static int roster_join_as(struct table *table, int fd, uint32_t *ret_process)
 {
 	int seat;
@@ -118,8 +121,8 @@ void roster_close(struct roster *r)
 }
 
 /*
- * Finds the processes that live, by their locks. The file is opened anew, because a lock is seen
- * from another description only.
+ * Finds the living processes by their locks. The file is opened anew for this: a process does not
+ * see its own lock through the description that has it.
  */
 static void roster_find_living(const struct roster *r, bool ret_living[PROCESSES])
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which queues there are on the machine, in all of its processes, and how long each was active. A
- * process writes what its own queues are; whoever has the tree may read. A process is alive while
- * it maps the table, by a lock that goes with it; a dead one's queues are gone.
+ * The roster: the queues of all processes on the machine, and how long each was active. A process
+ * writes the rows of its own queues; anybody who has the tree may read them. A process is alive
+ * while it maps the table, which a lock shows; the queues of a dead process are gone.
  *
- * Functions take the roster's own lock; 0 or -errno.
+ * Functions take the roster's own lock. They answer 0 or -errno.
  */
 #ifndef ALLOT_SIM_KFD_ROSTER_H
 #define ALLOT_SIM_KFD_ROSTER_H
@@ -17,7 +17,7 @@
 
 struct roster;
 
-/* What is so of a queue now. */
+/* The state of a queue. */
 struct roster_queue {
 	int32_t pid;
 	uint32_t id, gpu_id, type, percent, priority;
@@ -26,24 +26,27 @@ struct roster_queue {
 	bool busy;				     /* has packets to execute */
 };
 
-/* Until now, by the clock that all processes have. */
+/* How long a queue has been there and active until now, by CLOCK_MONOTONIC. */
 struct roster_times {
 	uint64_t life_ns, active_ns;
 	uint64_t busy_ns; /* both active and busy */
 };
 
-/* The tree's at `root`, made if there is none; with `join` to have queues, once in a process. */
+/*
+ * Opens the roster of the tree at `root`, and makes it if there is none. A process that is to have
+ * queues joins, once.
+ */
 int roster_open(const char *root, bool join, struct roster **ret);
 void roster_close(struct roster *roster);
 
-/* Adds one, and answers by which number it goes; -ENOMEM: there are too many. */
+/* Adds a queue. *ret_number names it from now on. -ENOMEM: there are too many. */
 int roster_add(struct roster *roster, const struct roster_queue *queue, uint32_t *ret_number);
 
-/* From now on it is like that. */
+/* The queue's state is `queue` from now on. */
 void roster_change(struct roster *roster, uint32_t number, const struct roster_queue *queue);
 void roster_remove(struct roster *roster, uint32_t number, struct roster_times *ret);
 
-/* Those of living processes, at most `room`; how many there are. */
+/* Reads the queues of living processes, at most `room`. Answers how many there are. */
 uint32_t roster_read(struct roster *roster, uint32_t room, struct roster_queue *ret_queues,
 		     struct roster_times *ret_times);
 

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Shared virtual memory: the program's own memory, with attributes for ranges of it. It is mapped
- * on the GPUs that are to access it, at the same address, and may be moved to one of them. The
- * content stays where it is here: what moves is that it takes the GPU's memory. It does until it is
- * moved elsewhere, given back by munmap, or the process ends; what libc gives back by itself, as in
- * free(), does not pass here until the program maps something else in its place.
+ * Shared virtual memory (SVM): the program's own memory, in ranges that have attributes. A range is
+ * mapped on the GPUs that are to access it, at the same address. It may be moved to one GPU.
  *
- * Page faults of GPUs (XNACK) are off: a GPU that has no access faults for good.
+ * The content stays where it is, in the program's memory. Moving a range only takes as much of the
+ * GPU's memory (a piece of the bank). The piece is given back when the range is moved elsewhere,
+ * when the program unmaps the addresses, and when the process ends. Memory that libc unmaps by
+ * itself, as free() may, is not seen here: its piece stays until the program maps something else at
+ * those addresses.
+ *
+ * Page faults of GPUs (XNACK) are off: a GPU that accesses what it has no access to faults for
+ * good.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -25,7 +29,7 @@
 #define GRANULARITY    9
 #define FLAG_NO_WRITES 8u /* GPUs only read */
 
-/* The same attributes for all of it. */
+/* Addresses that have the same attributes. */
 struct svm_range {
 	uint64_t at, end;
 	uint32_t preferred, prefetch; /* GPU's id, 0 or NOWHERE */
@@ -47,7 +51,7 @@ void emu_svm_forget(void)
 	nranges = room = 0;
 }
 
-/* The place of the first range that ends behind the address. */
+/* The index of the first range that ends behind the address. */
 static uint32_t svm_place_of(uint64_t at)
 {
 	uint32_t i = 0;
@@ -77,10 +81,7 @@ static void svm_unmap_range(struct emu_machine *m, const struct svm_range *r)
 			vm_remove(&m->gpu[i].vm, r->at, r->end - r->at);
 }
 
-/*
- * Maps a range on its GPUs. A GPU that has something else at those addresses keeps that, and does
- * not get the range.
- */
+/* Maps a range on its GPUs. A GPU that has something else at those addresses keeps that instead. */
 static int svm_map_range(struct emu_machine *m, struct svm_range *r)
 {
 	struct vm_range range = {.at = r->at,
@@ -102,7 +103,7 @@ static int svm_map_range(struct emu_machine *m, struct svm_range *r)
 	return err;
 }
 
-/* Fills addresses without a range by one that has no attributes yet. */
+/* Makes a range, with the attributes that a range begins with, of addresses that have none. */
 static int svm_fill_gap(uint32_t i, uint64_t at, uint64_t end)
 {
 	struct svm_range fresh = untouched;
@@ -112,7 +113,7 @@ static int svm_fill_gap(uint32_t i, uint64_t at, uint64_t end)
 	return svm_insert(i, &fresh);
 }
 
-/* The memory of a range, taken from a GPU that has room for it. */
+/* Takes a piece of the GPU's memory, as large as the range. -ENOMEM: the GPU has no room. */
 static int svm_take_memory(struct emu_machine *m, const struct emu_gpu *gpu,
 			   const struct svm_range *r, struct bank_piece *ret)
 {
@@ -127,8 +128,9 @@ static int svm_take_memory(struct emu_machine *m, const struct emu_gpu *gpu,
 }
 
 /*
- * A range that lies across the address becomes two, each with its part of the memory: pieces cannot
- * be cut, so it is given back and taken anew. Where another process was faster it is moved back.
+ * Cuts the range that lies across the address in two. A piece cannot be cut, so its bytes are given
+ * back, and each half takes a piece of its own. Another process may take the bytes in between; a
+ * half that gets no piece is in host memory then.
  */
 static int svm_split(struct emu_machine *m, uint64_t at)
 {
@@ -177,7 +179,7 @@ void emu_svm_unmapped(uint64_t at, uint64_t size)
 	emu_unlock();
 }
 
-/* Ranges from `at` to `end`, exactly; the first one's place. */
+/* Cuts and fills until ranges cover `at` to `end` exactly. *ret_first: the index of the first. */
 static int svm_cover(struct emu_machine *m, uint64_t at, uint64_t end, uint32_t *ret_first)
 {
 	int r;
@@ -196,7 +198,10 @@ static int svm_cover(struct emu_machine *m, uint64_t at, uint64_t end, uint32_t 
 	return r;
 }
 
-/* Moves a range to the GPU that it is to be at, or from the one where it was. */
+/*
+ * Moves a range to where its `prefetch` says. It takes the new GPU's piece before it drops the old
+ * one, so a move that fails changes nothing.
+ */
 static int svm_move_range(struct emu_machine *m, struct svm_range *r)
 {
 	const struct emu_gpu *gpu = r->prefetch == NOWHERE ? NULL : emu_gpu(m, r->prefetch);
@@ -271,7 +276,7 @@ static bool svm_is_sensible(struct emu_machine *m, const struct kfd_ioctl_svm_at
 	return false;
 }
 
-/* All of it is the program's: what is not mapped at all cannot be shared. */
+/* Is all of it mapped in the program? Only that can be shared. */
 static bool svm_is_there(uint64_t at, uint64_t end)
 {
 	return msync((void *)(uintptr_t)at, end - at, MS_ASYNC) == 0;
@@ -299,7 +304,7 @@ static int svm_set_attributes(struct emu_machine *m, const struct kfd_ioctl_svm_
 	return r;
 }
 
-/* What all ranges have in common. */
+/* Attributes that the ranges of a question have in common. */
 struct common {
 	struct svm_range all;
 	uint32_t flags_of_any;
@@ -319,7 +324,7 @@ static void svm_merge(struct common *c, const struct svm_range *r)
 	c->flags_of_any |= r->flags;
 }
 
-/* Which access a GPU has stands in the attribute's type. */
+/* The answer about access is the attribute's type, not its value. */
 static void svm_get_attribute(struct emu_machine *m, const struct common *c,
 			      struct kfd_ioctl_svm_attribute *a)
 {
@@ -352,7 +357,7 @@ static void svm_get_attribute(struct emu_machine *m, const struct common *c,
 	}
 }
 
-/* Memory that nobody has asked anything of is as it is to begin with. */
+/* Addresses without a range are answered with the attributes that a range begins with. */
 static int svm_get_attributes(struct emu_machine *m, struct kfd_ioctl_svm_args *a)
 {
 	uint64_t end = a->start_addr + a->size;

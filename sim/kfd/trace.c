@@ -51,7 +51,7 @@ static int trace_put_queue(char *text, size_t size, const struct kfd_ioctl *row,
 	}
 }
 
-/* What a reader of the trace compares: on which GPU, how much, by which handle. */
+/* The arguments that readers of the trace compare: the GPU, the size, the handle. */
 static int trace_put_arguments(char *text, size_t size, const struct kfd_ioctl *row,
 			       const void *block)
 {

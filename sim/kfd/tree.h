@@ -17,13 +17,13 @@
 #define TREE_GPUS  (TREE_NODES - 1)
 #define TREE_VRAM  (UINT64_C(64) << 30)
 
-/* What ioctls call the GPU that is that node. */
+/* The id by which ioctls name the GPU at that node. */
 #define TREE_GPU_ID(node) (10000 + (node)*111)
 
 /* The minor of a GPU's primary node, by that of its render node. */
 #define TREE_CARD(render_minor) ((int)(render_minor)-129)
 
-/* What the kernel says of a kind of GPU, as far as programs here ask. */
+/* The properties of a kind of GPU that programs here ask the kernel for. */
 struct tree_model {
 	const char *gfx; /* "gfx90a" */
 	const char *name;

@@ -206,7 +206,10 @@ struct demand demand_of_kfd(unsigned long request, const void *block, size_t cop
 	return demand_nothing(); /* scratch, too: its memory is allocated and then pointed to */
 }
 
-/* What lies on the chip is not memory; a place that is not known here may be, and is counted. */
+/*
+ * The domains on the chip (GDS, GWS, OA) are not memory. A domain that is not known here may be, so
+ * it counts as VRAM.
+ */
 static struct demand demand_of_create(const struct drm_amdgpu_gem_create_in *args,
 				      uint32_t page_bytes, uint32_t gpu_id)
 {

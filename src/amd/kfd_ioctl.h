@@ -33,10 +33,12 @@ struct kfd_ioctl {
 const struct kfd_ioctl *kfd_ioctl_find(unsigned long request);
 
 /*
- * What to do about any request whatever to /dev/kfd, or to a render node. That of its row; PASS for
- * what the kernel answers for any file (FIOCLEX, ...) before a driver sees it; REFUSE for the rest,
- * those with a known number and another type among them: the drivers look at the number alone, so
- * such a request would do what its number says.
+ * The decision about any request to /dev/kfd, or to a render node:
+ *
+ *- a request in the list: that of its row;
+ *- one that the kernel answers for any file, before a driver sees it (FIOCLEX, ...): PASS;
+ *- all others: REFUSE. This includes a known number with another type. The drivers look at the
+ *  number alone, so they would do what the number says.
  */
 enum kfd_decision kfd_ioctl_decide(unsigned long request);
 enum kfd_decision drm_ioctl_decide(unsigned long request);

@@ -62,9 +62,11 @@ void kfd_view_available(const struct kfd_view *view,
 void kfd_view_version(struct kfd_ioctl_get_version_args *args);
 
 /*
- * ... to amdgpu's INFO: `bytes` of it are in `answer`. Queries that tell no size are left alone.
- * Who asked for less than a whole answer gets the beginning of a whole one, so ask the kernel for
- * all of it: of a number that is cut off the beginning is made small, too, but is no size.
+ * ... to amdgpu's INFO: `answer` has `bytes` of it. Queries that tell no size are left alone.
+ *
+ * A program that asks for less than a whole answer gets the beginning of it. Ask the kernel for all
+ * of it then, and hand on the beginning: a number that is cut off is changed as a whole number
+ * would be, and then says nothing.
  */
 void kfd_view_info(const struct kfd_view *view, uint32_t query, void *answer, size_t bytes);
 

@@ -18,7 +18,7 @@
 #define RENDER_FIRST 128
 #define RENDER_LAST  ((1u << 20) - 1)
 
-/* What a node that is not shown stands as in the map from sysfs's numbers to ours. */
+/* In the map from sysfs's numbers to ours: a node that is not shown. */
 #define NOT_SHOWN UINT32_MAX
 
 /* One try. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Words that threads sleep on, in memory that processes may share. Who sleeps looks again at what
- * it waits for: a wake-up may come for nothing, by a signal for instance.
+ * Words that threads sleep on, in memory that processes may share. A thread that wakes up looks
+ * again at what it waits for: a wake-up may come for nothing, for instance by a signal.
  */
 #ifndef ALLOT_BASE_FUTEX_H
 #define ALLOT_BASE_FUTEX_H

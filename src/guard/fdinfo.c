@@ -81,7 +81,7 @@ int fdinfo_parse(const char *text, struct fdinfo *ret)
 	    end == client)
 		return -ENODATA;
 	memcpy(info.pci, pci, n);
-	/* What was made there, or with older kernels what of it is there now. */
+	/* Newer kernels tell what was made there, older ones only what of it is in VRAM now. */
 	r = fdinfo_bytes_of(fdinfo_value_of(text, "drm-total-vram"), &info.vram_bytes);
 	if (r < 0)
 		r = fdinfo_bytes_of(fdinfo_value_of(text, "drm-memory-vram"), &info.vram_bytes);

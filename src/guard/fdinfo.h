@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the kernel says of open render nodes, in /proc/<pid>/fdinfo: memory by handles of theirs
- * (GEM_CREATE) is in no other figure of a process. Mapped memory of /dev/kfd is in it as well, and
- * what was imported; so it is no amount to be added to KFD's figure, but one to compare it with.
+ * A process's memory by its open render nodes, as the kernel tells it in /proc/<pid>/fdinfo. Memory
+ * by handles of render nodes (GEM_CREATE) is in no other figure of a process.
+ *
+ * The amount also contains mapped memory of /dev/kfd and imported memory. So it is not to be added
+ * to KFD's figure, only to be compared with it.
  */
 #ifndef ALLOT_GUARD_FDINFO_H
 #define ALLOT_GUARD_FDINFO_H

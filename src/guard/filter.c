@@ -25,7 +25,10 @@
 #define NATIVE 0 /* nobody has looked at its system calls: none is let through */
 #endif
 
-/* From Linux 5.19 on: who waits for an answer is woken by fatal signals only, once it was heard. */
+/*
+ * From Linux 5.19 on: once the listener has received a question, only fatal signals wake the thread
+ * that waits for the answer.
+ */
 #ifndef SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
 #define SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV (1UL << 5)
 #endif
@@ -42,8 +45,9 @@ static const struct row {
 };
 
 /*
- * The kernel's own figure is what holds for memory that is there, so how it is shared or mapped
- * does not matter here. What was given back does: others of the tenant may have it at once.
+ * Sharing and mapping are not asked about: the kernel's own figure tells what a process holds,
+ * however it came by it. Giving back is asked about, because the tenant's other processes may have
+ * that memory at once.
  */
 static bool filter_is_asked(enum kfd_decision decision)
 {
@@ -59,7 +63,10 @@ bool guard_filter_asks(unsigned int nr)
 	return false;
 }
 
-/* What the kernel answers for any file, before a driver sees it, and programs use all the time. */
+/*
+ * Ioctls that the kernel answers for any file, before a driver sees them. Programs use them all the
+ * time.
+ */
 static const uint32_t for_any_file[] = {FIOCLEX, FIONCLEX, FIONBIO, FIOASYNC};
 
 #define FIELD(field) offsetof(struct seccomp_data, field)

@@ -339,7 +339,10 @@ static int usage_table_read_figure(struct usage_table *table, const struct usage
 	return r;
 }
 
-/* What the guard has to answer for. */
+/*
+ * The bytes of a process that the guard's slot carries: its account, less what it counts in a slot
+ * of its own.
+ */
 static uint64_t usage_table_beyond_own(struct usage_table *table,
 				       const struct usage_table_process *p, uint32_t g)
 {
@@ -481,7 +484,7 @@ bool usage_table_counts_itself(struct usage_table *table, struct usage_table_pro
 	uint64_t figure, own;
 	uint32_t g;
 
-	/* What files have beside that is held against it by its account. */
+	/* KFD's figure alone: memory by render nodes is compared where the account is. */
 	if (usage_table_find_gpu(table, gpu_id, &g) < 0 ||
 	    usage_table_device_of(table, &table->gpus[g]) < 0 ||
 	    usage_table_read_kfd(table, p, g, &figure) < 0)

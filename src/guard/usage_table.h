@@ -38,8 +38,9 @@ struct usage_table_process *usage_table_process(struct usage_table *table, pid_t
 struct usage_table_process *usage_table_find(const struct usage_table *table, pid_t process);
 
 /*
- * Admits what a thread of the process, which was just seen, demands with this request, or does not,
- * all of it or nothing: 0; -ENOMEM above the limit; -ENODEV for a GPU that is not the tenant's.
+ * Admits what a thread of the process demands with this request: all of it, or nothing. The thread
+ * was just seen (usage_table_seen). 0; -ENOMEM above the limit; -ENODEV for a GPU that is not the
+ * tenant's.
  */
 int usage_table_take(struct usage_table *table, struct usage_table_process *process, pid_t thread,
 		     uint32_t request, const struct demand *demand);

@@ -120,8 +120,10 @@ int policy_create(const char *dir, const struct policy *policy)
 }
 
 /*
- * Word by word and in order: the other side may be writing. Who sees one word of a new copy also
- * sees that its generation was taken away before, and what comes after the copy is looked at later.
+ * Word by word and in order (releases and acquires), because a writer may be at work meanwhile. A
+ * writer fills the copy that file->generation does not name. So a reader that got a word of a newer
+ * content here also sees that file->generation has changed: it tries again, and does not call the
+ * file damaged.
  */
 static void policy_copy_in(struct policy *to, const struct policy *from)
 {

@@ -123,10 +123,10 @@ struct turn {
 
 #define CU_GRANT_WORDS 32
 
-/* What was made at one time for all of a GPU's tenants has the same first two words. */
+/* The grants that were made together, for all tenants of a GPU, have the same first two words. */
 struct cu_grant {
 	uint64_t made_ns; /* CLOCK_MONOTONIC, never 0 */
-	uint64_t of;	  /* stands for who the tenants were, and what each was to have */
+	uint64_t of;	  /* a hash of the tenants, and of what each was to have */
 	uint32_t permille;
 	uint32_t duty_permille;	    /* of the time, see amd/cu_mask.h */
 	uint32_t word[CU_GRANT_WORDS]; /* the mask; zero where none can express the share */

@@ -74,10 +74,16 @@ static struct ledger_shared *shared_find_free(struct ledger *ledger)
 
 		if (i < high && holders_any(entry, NULL, -1))
 			continue;
-		/* Nobody was ever here: holders above the mark are forged, and not to count. */
+		/*
+		 * No entry was ever here, so holders above the mark are forged. They are not to
+		 * count.
+		 */
 		for (int w = 0; i >= high && w < SHARED_HOLDER_WORDS; w++)
 			word_write(&entry->holders[w], 0);
-		/* Before the entry counts: who scans later must come as far as this. */
+		/*
+		 * Before the entry counts: processes that scan from now on must come as far as this
+		 * entry.
+		 */
 		word_raise_u32(&ledger->map->header.shared_high, i + 1);
 		return entry;
 	}

@@ -140,8 +140,9 @@ static void slot_read_command(char *buf, size_t len)
 #define END_WORD   (offsetof(struct ledger_slot, reserved) / sizeof(uint64_t))
 
 /*
- * Others read the slot at any time, and any word may be the one at which it changes hands under
- * them. Release here and acquire there: who got a word of the next owner finds the state changed.
+ * Other processes read the slot at any time, also while it changes hands. The stores are releases
+ * and pair with acquires: a reader that got a word of the next owner also sees, afterwards, that
+ * the state changed.
  */
 static void slot_write_words(struct ledger_slot *slot, const struct ledger_slot *from)
 {
@@ -180,7 +181,10 @@ static int slot_lock_any(int fd)
 			continue;
 		if (r < 0)
 			return r;
-		/* tenant_remove holds all slots until the file is gone: who was first? */
+		/*
+		 * Either this process was first and the tenant lives, or tenant_remove was: it
+		 * holds all slots until the file is gone.
+		 */
 		if (fstat(fd, &st) < 0)
 			return err_errno();
 		return st.st_nlink ? i : -ESTALE;
@@ -202,7 +206,10 @@ static int slot_take_over(struct ledger *ledger, int fd, unsigned int index)
 	r = map_file(ledger, fd);
 	if (r < 0)
 		return r;
-	/* Before anything is published in the slot: who scans later must come as far as this. */
+	/*
+	 * Before anything is published in the slot: processes that scan from now on must come as
+	 * far as this slot.
+	 */
 	word_raise_u32(&ledger->map->header.slot_high, index + 1);
 	slot_scrub(ledger, index);
 	return 0;

@@ -74,7 +74,9 @@ void nvml_real_bind(void *handle, void *(*sym)(void *handle, const char *name))
 		atomic_store_explicit(&addresses[i], sym(handle, nvml_rows[i].name),
 				      memory_order_relaxed);
 	nvml_library_bind(&nvml_real, handle, sym);
-	/* Pairs with the acquire in nvml_real_bound: who sees true sees the whole table. */
+	/*
+	 * Pairs with the acquire in nvml_real_bound: a thread that sees true sees the whole table.
+	 */
 	atomic_store_explicit(&bound, true, memory_order_release);
 }
 

@@ -13,7 +13,10 @@
 #define ADDRESS_PAGE_BYTES UINT64_C(4096)
 #define ADDRESS_HUGE_BYTES (UINT64_C(2) << 20) /* what a device translates in one step */
 
-/* Left without memory on both sides of an object: who runs over an end does not meet another. */
+/*
+ * On both sides of an object these bytes have no memory: an access beyond its end meets no other
+ * object.
+ */
 #define ADDRESS_GUARD_BYTES ADDRESS_PAGE_BYTES
 
 /* Both addresses are in it. */
@@ -28,13 +31,13 @@ struct aperture {
 #define ADDRESS_CANONICAL_LAST UINT64_C(0x00007fffffffffff)
 extern const struct aperture address_names;
 
-/* What all of them have. -ERANGE: nothing, or none is given. */
+/* The addresses that all apertures contain. -ERANGE: there are none, or n is 0. */
 int address_common(const struct aperture *of, uint32_t n, struct aperture *ret);
 
 /*
- * What an object of that size begins at a multiple of: the largest power of two that is no larger,
- * from `page` to ADDRESS_HUGE_BYTES, so that large ones take few steps to translate and small ones
- * waste no addresses. A page is a power of two.
+ * The alignment of an object of that size: the largest power of two that is not larger, but at
+ * least `page` (a power of two) and at most ADDRESS_HUGE_BYTES. So large objects take few steps to
+ * translate, and small ones waste no addresses.
  */
 uint64_t address_alignment(uint64_t bytes, uint64_t page);
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which devices map an object, while a driver that maps device by device may fail at any of them:
- * pure, the driver is a function that is given.
+ * Which devices map an object, where the driver maps device by device and may fail at any of them.
+ * Pure: the driver is a function that the caller gives.
  *
- * KFD's ioctl takes a list and how much of it is done, goes on from there, and says how far it came
- * also where it fails. Who does not look at that has another opinion than the kernel of who maps
- * the object, and can then never free it. So every answer is noted as far as it goes; what was
- * interrupted, or is to be tried again, goes on from there; and a mapping that fails is undone.
+ * KFD's ioctl takes a list of devices, and how many of them are done. It goes on from there, and
+ * says how far it came even when it fails. A caller that ignores this believes something else than
+ * the kernel about which devices map the object, and can never free it. So each answer is noted as
+ * far as it goes. A call that was interrupted, or is to be tried again, goes on from there. A
+ * mapping that fails is undone.
  */
 #ifndef ALLOT_PEER_MAPPING_H
 #define ALLOT_PEER_MAPPING_H

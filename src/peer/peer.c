@@ -38,8 +38,11 @@ static void peer_watch_forks(void)
 	pthread_atfork(NULL, NULL, peer_count_fork);
 }
 
-/* Numbers of processes come again, in namespaces at once; who clones without fork() is not counted:
- * a process is the one that opened the handle if both say so. */
+/*
+ * A process is the one that opened the handle if both its number and its count of forks say so. The
+ * number alone is not enough: numbers are used again, in PID namespaces soon. The count alone is
+ * not enough: clone() without fork() is not counted.
+ */
 static bool peer_is_forked(const struct allot_peer *peer)
 {
 	return peer->forks != forks || peer->pid != getpid();

@@ -29,7 +29,7 @@ struct range *ranges_at_or_after(const struct ranges *tree, uint64_t address)
 	return found;
 }
 
-/* What of `at` begins before `first`, and the rest. */
+/* Splits the tree at `at`: ranges that begin before `first`, and the rest. */
 static void ranges_split(struct range *at, uint64_t first, struct range **ret_before,
 			 struct range **ret_rest)
 {

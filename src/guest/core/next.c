@@ -62,11 +62,14 @@ static bool next_is_libc(const struct link_map *m)
 }
 
 /*
- * In the list of loaded objects, from behind us to the C library: the order in which RTLD_NEXT
- * looks, without the loader's lock and its memory. A program may open a file for the first time in
- * a signal handler, in a forked child whose parent had a thread in dlopen, or while it sets up its
- * own malloc. What the program was started with is never unloaded, so the list holds still as far
- * as we go.
+ * Finds the functions in the list of loaded objects, from the one behind us to the C library: the
+ * order in which RTLD_NEXT looks.
+ *
+ * The loader itself is not asked, because it takes a lock and memory. A program may open its first
+ * file in a signal handler, in a forked child whose parent had a thread in dlopen, or while it sets
+ * up its own malloc.
+ *
+ * The list does not change under us: objects that the program was started with are never unloaded.
  */
 static bool next_find_in_list(void)
 {

@@ -13,7 +13,10 @@ struct next {
 #include "guest/core/libc_api.def"
 };
 
-/* Looked up by the first call, of whichever. What no library has is NULL. Keeps errno. */
+/*
+ * The first call of any hook looks all of them up. A function that no library has is NULL. Keeps
+ * errno.
+ */
 const struct next *next_libc(void);
 
 /* Our own function of that name, and the one behind it in *ret_next; NULL: there is none. */

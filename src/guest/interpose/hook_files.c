@@ -75,7 +75,10 @@ OPEN(open64, (const char *path, int flags, ...), (path, flags, mode))
 OPEN(openat, (int dirfd, const char *path, int flags, ...), (dirfd, path, flags, mode))
 OPEN(openat64, (int dirfd, const char *path, int flags, ...), (dirfd, path, flags, mode))
 
-/* What the compiler makes of them where it checks arguments; they refuse what needs a mode. */
+/*
+ * The compiler calls these in place of open() when it checks arguments (_FORTIFY_SOURCE). They
+ * refuse flags that need a mode.
+ */
 #define OPEN_2(name, params, args)                                                                 \
 	EXPORT int name params;                                                                    \
 	EXPORT int name params                                                                     \

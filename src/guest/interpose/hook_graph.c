@@ -25,7 +25,10 @@
 LAUNCH(cuGraphLaunch, false)
 LAUNCH(cuGraphLaunch_ptsz, true)
 
-/* From here on launches are asked for their stream. What ends a capture is not always seen. */
+/*
+ * From the first capture on, each launch asks whether its stream captures: the end of a capture is
+ * not always seen.
+ */
 #define CAPTURE(name, params, args)                                                                \
 	CUresult hook_##name params                                                                \
 	{                                                                                          \

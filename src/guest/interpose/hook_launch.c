@@ -20,7 +20,7 @@
 		return e;                                                                          \
 	}
 
-/* What each launches, where, and of how many blocks. */
+/* What each entry point launches: the stream, the function, how many blocks. */
 #define GRID ((uint64_t)gridDimX * gridDimY * gridDimZ)
 #define UNIT_cuLaunchKernel .stream = hStream, .key = KEY(f), .blocks = GRID
 #define UNIT_cuLaunchKernel_ptsz UNIT_cuLaunchKernel, .per_thread = true

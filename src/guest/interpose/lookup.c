@@ -12,7 +12,7 @@
 #include "guest/core/lookup_libc.h"
 #include "guest/core/next.h"
 
-/* What a name that we stand in front of is: our function, and the one it stands for. */
+/* The two functions behind a hooked name: our own, and the one that it stands for. */
 struct target {
 	struct library *library; /* NULL: a function of the C library */
 	void *hook;

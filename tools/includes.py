@@ -5,8 +5,9 @@
 A module is a .c and a .h of one name. A _priv.h is its module's, and so is hook_<name>.c where only
 <name>.h stands beside it. A room is a folder; one that USES does not name is part of the one around
 it. Prints each include of a room that the module's own may not use, each that is part of a circle
-of modules, what KNOWN has of these and is so no longer, and where CONTRIBUTING's lines and the
-folders of src differ. Exits 1 when there is any."""
+of modules, what KNOWN has of these and is so no longer, where CONTRIBUTING's lines and the folders
+of src differ, and each hop of docs/architecture.md's walks that is not in the room that it names.
+Exits 1 when there is any."""
 import re
 import sys
 from pathlib import Path
@@ -132,9 +133,34 @@ def tree_wrong(root):
                if lines.count(line) > 1])
 
 
+def walks_wrong(text, sources):
+    """text: docs/architecture.md; sources: {room: text of its files}. A hop is a line of a room and
+    a name, of a function or a file, which must stand in that room."""
+    said = []
+    walks = text.partition("## Three walks")[2].partition("\n## ")[0]
+    for room, name in re.findall(r"^ {6}([a-z]+(?:/[a-z]+)*) {2,}([\w.>-]+)", walks, re.M):
+        if room == "driver":
+            continue
+        if room not in sources:
+            said.append(f"docs/architecture.md walks through {room}, which is no room")
+        elif not re.search(rf"\b{re.escape(name)}\b", sources[room]):
+            said.append(f"docs/architecture.md walks to {name} in {room}, which does not have it")
+    return said if walks else ["docs/architecture.md has no walks"]
+
+
+def rooms_of(root):
+    """{room: its files' names and text}"""
+    found = {}
+    for path in sorted((root / "src").rglob("*.[ch]")):
+        room = str(path.parent.relative_to(root / "src"))
+        found[room] = found.get(room, "") + path.name + "\n" + path.read_text(encoding="utf-8")
+    return found
+
+
 def main():
     root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parents[1]
-    said = wrong(files_of(root), KNOWN) + tree_wrong(root)
+    said = wrong(files_of(root), KNOWN) + tree_wrong(root) + walks_wrong(
+        (root / "docs/architecture.md").read_text(encoding="utf-8"), rooms_of(root))
     print("\n".join(said) or "nothing new")
     return bool(said)
 

@@ -141,6 +141,14 @@ class Includes(unittest.TestCase):
         self.assertEqual(len(self.wrong({"interpose/a.c": ["launch/b", "nvml/c"], **to})), 2)
         self.assertEqual(len(self.wrong({"memory/hook_a.c": ["launch/b", "nvml/c"], **to})), 2)
 
+    def test_walks_go_through_rooms_that_have_what_they_say(self):
+        text = ("## Three walks\n\n    go\n      ledger   quota_x   sums\n"
+                "      driver   cuX\n      guest/a  hook_x.c  asks\n\n## More\n      b  c\n")
+        self.assertEqual(
+            includes.walks_wrong(text, {"ledger": "int quota_x(void)", "guest/a": "hook_x.c"}), [])
+        self.assertEqual(len(includes.walks_wrong(text, {"ledger": "int quota_xy(void)"})), 2)
+        self.assertEqual(len(includes.walks_wrong("", {})), 1)
+
     def test_what_is_known_passes_until_it_is_right(self):
         known = {"meter/a": ["meter/b"], "meter/b": ["meter/c"], "meter/c": ["meter/a"]}
         self.assertEqual(self.wrong(self.CIRCLE, known), [])

@@ -20,11 +20,12 @@ static const struct {
 } commands[] = {
 	{"run", "[--name NAME] [--gpu LIST] [--memory LIST] [--compute LIST] -- COMMAND...",
 	 "run a command as a tenant with a memory quota, a share of compute", cmd_run},
-	{"ps", "[--json] [NAME...]", "show tenants: quota, use, share of compute, processes",
+	{"ps", "[--json] [--ended] [NAME...]", "show tenants: quota, use, share of compute, processes",
 	 cmd_ps},
 	{"top", "[--once] [NAME]", "the same, live", cmd_top},
 	{"set", "NAME [--memory LIST] [--compute LIST] ...",
 	 "change a running tenant's quota or share at once", cmd_set},
+	{"rm", "NAME...", "remove tenants that no process is left of", cmd_rm},
 	{"topo", "[--json]", "show devices, the links between them, who reaches whom", cmd_topo},
 	{"doctor", "[-- COMMAND...]", "say what is wrong on this machine and what to do",
 	 cmd_doctor},

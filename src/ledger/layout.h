@@ -49,7 +49,8 @@ struct ledger_device {
 	uint64_t total_bytes;
 	uint64_t context_bytes; /* most that one process's context was seen to take */
 	uint64_t refusals;
-	uint64_t reserved[3];
+	uint64_t peak_bytes; /* most that was admitted at once; only ever grows */
+	uint64_t reserved[2];
 };
 
 /* Slot states, in the low byte of the state word; its upper 56 bits are the generation. */
@@ -120,6 +121,8 @@ struct ledger_file {
 /* Locks are byte ranges far beyond the end of the file, where no data can be. */
 #define LEDGER_LOCK_QUOTA (INT64_C(1) << 40)
 #define LEDGER_LOCK_SLOTS (INT64_C(1) << 41) /* + slot */
+/* Right behind the slots, so that one lock has all of them; shared, see life.h. */
+#define LEDGER_LOCK_LIFE  (LEDGER_LOCK_SLOTS + LEDGER_SLOTS)
 
 _Static_assert(sizeof(struct ledger_header) == 4096, "layout");
 _Static_assert(offsetof(struct ledger_header, slot_high) == 64, "layout");

@@ -277,6 +277,7 @@ int ledger_device_info(struct ledger *ledger, int device, struct ledger_device_i
 	info.total_bytes = word_read(&dev->total_bytes);
 	info.context_bytes = word_read(&dev->context_bytes);
 	info.refusals = word_read(&dev->refusals);
+	info.peak_bytes = word_read(&dev->peak_bytes);
 	*ret = info;
 	return 0;
 }

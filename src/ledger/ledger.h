@@ -59,6 +59,7 @@ struct ledger_device_info {
 	uint64_t total_bytes;
 	uint64_t context_bytes;
 	uint64_t refusals;
+	uint64_t peak_bytes; /* most that was held, or about to be, at once */
 };
 int ledger_device_info(struct ledger *ledger, int device, struct ledger_device_info *ret);
 

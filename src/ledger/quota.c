@@ -85,6 +85,18 @@ static inline struct sum quota_sum_all(struct ledger *ledger, int device)
 	return sum;
 }
 
+/*
+ * For people, who look when it is over: nothing is decided by it. What is admitted and then fails
+ * in the driver counts. The word hardly ever changes, so reading it costs a cache hit.
+ */
+static void quota_note_peak(struct slot *slot, int device, uint64_t bytes)
+{
+	uint64_t *peak = &slot->ledger->map->devices[device].peak_bytes;
+
+	if (bytes > word_read(peak))
+		word_raise_u64(peak, bytes);
+}
+
 /* So that an absurd sum, which saturates, is above every limit. */
 static uint64_t quota_sane_limit(uint64_t limit)
 {
@@ -107,6 +119,7 @@ int quota_reserve_sum(struct slot *slot, int device, uint64_t bytes, uint64_t li
 	FAULT_POINT(RESERVE_PUBLISHED);
 	*ret_used = quota_sum_all(slot->ledger, device).total;
 	if (*ret_used <= limit) {
+		quota_note_peak(slot, device, *ret_used);
 		FAULT_POINT(RESERVE_ADMITTED);
 		return 0;
 	}
@@ -138,8 +151,10 @@ int quota_settle(struct slot *slot, int device, uint64_t bytes, uint64_t limit)
 	for (int round = 0;; round++) {
 		struct sum sum = quota_sum_all(slot->ledger, device);
 
-		if (sum.total <= limit)
+		if (sum.total <= limit) {
+			quota_note_peak(slot, device, sum.total);
 			return 0;
+		}
 		if (round == SETTLE_ROUNDS || sum.pending <= bytes ||
 		    sum.total - (sum.pending - bytes) > limit)
 			break;

@@ -99,13 +99,23 @@ static struct flock shared_file_range(short type, int64_t at, int64_t len)
 	};
 }
 
-int shared_file_lock(int fd, int64_t at, int64_t len)
+static int shared_file_take(int fd, short type, int64_t at, int64_t len)
 {
-	struct flock lock = shared_file_range(F_WRLCK, at, len);
+	struct flock lock = shared_file_range(type, at, len);
 
 	if (fcntl(fd, F_OFD_SETLK, &lock) == 0)
 		return 0;
 	return errno == EACCES ? -EAGAIN : err_errno();
+}
+
+int shared_file_lock(int fd, int64_t at, int64_t len)
+{
+	return shared_file_take(fd, F_WRLCK, at, len);
+}
+
+int shared_file_share(int fd, int64_t at, int64_t len)
+{
+	return shared_file_take(fd, F_RDLCK, at, len);
 }
 
 void shared_file_unlock(int fd, int64_t at, int64_t len)

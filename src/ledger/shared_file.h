@@ -30,6 +30,8 @@ int shared_file_join(const char *dir, const char *name, uint64_t bytes);
  * kernel drops them with its last reference. shared_file_lock answers 0 or -EAGAIN at once.
  */
 int shared_file_lock(int fd, int64_t at, int64_t len);
+/* Likewise, for any number at once who all keep others from shared_file_lock. */
+int shared_file_share(int fd, int64_t at, int64_t len);
 void shared_file_unlock(int fd, int64_t at, int64_t len);
 /* 1 when another description holds it, 0 when none does, or -errno. Needs no write access. */
 int shared_file_locked(int fd, int64_t at, int64_t len);

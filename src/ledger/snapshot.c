@@ -61,6 +61,7 @@ static int snapshot_list_devices(struct snapshot *snapshot, struct ledger *ledge
 		if (info.total_bytes)
 			dev->total_bytes = info.total_bytes;
 		dev->context_bytes = info.context_bytes;
+		dev->peak_bytes = info.peak_bytes;
 		dev->refusals = info.refusals;
 	}
 	for (int i = 0; i < snapshot->ndevices; i++) {
@@ -226,6 +227,9 @@ static void snapshot_add_shared(struct snapshot *snapshot, struct ledger *ledger
 
 		dev->used[CAT_IMPORTED] = sat_add_u64(dev->used[CAT_IMPORTED], bytes);
 		dev->used_bytes = sat_add_u64(dev->used_bytes, snapshot_capped(dev, bytes));
+		/* What a context takes is charged without being asked for. */
+		if (dev->peak_bytes < dev->used_bytes)
+			dev->peak_bytes = dev->used_bytes;
 	}
 }
 

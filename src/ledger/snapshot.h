@@ -40,6 +40,7 @@ struct snapshot_device {
 	uint64_t driver_bytes; /* sum of the live processes' last figures */
 	uint64_t host_bytes;   /* of the machine's memory, pinned for it; beside used_bytes */
 	uint64_t context_bytes;
+	uint64_t peak_bytes; /* most of used_bytes, at least as much as now */
 	uint64_t refusals;
 	struct snapshot_compute compute;
 	bool absurd; /* a row holds an impossible figure: counted as full */

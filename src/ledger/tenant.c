@@ -143,8 +143,9 @@ static int tenant_delete_dir(int dirfd, const char *path)
 }
 
 /*
- * All slots at once: proves that no process of the tenant lives, and keeps others from joining
- * while the descriptor is open. -ENOENT where there is no (sound) ledger: nobody can be in it.
+ * All slots at once, and the byte behind them (life.h): proves that no process of the tenant lives,
+ * and keeps others from joining while the descriptor is open. -ENOENT where there is no (sound)
+ * ledger: nobody can be in it.
  */
 static int tenant_lock_all_slots(const char *dir)
 {
@@ -154,7 +155,7 @@ static int tenant_lock_all_slots(const char *dir)
 	fd = shared_file_open(dir, "ledger", O_RDWR, sizeof(struct ledger_file));
 	if (fd < 0)
 		return fd == -EPROTO || fd == -ELOOP || fd == -EPERM ? -ENOENT : fd;
-	r = shared_file_lock(fd, LEDGER_LOCK_SLOTS, LEDGER_SLOTS);
+	r = shared_file_lock(fd, LEDGER_LOCK_SLOTS, LEDGER_SLOTS + 1);
 	if (r < 0)
 		return r == -EAGAIN ? -EBUSY : r;
 	return TAKE_FD(fd);

@@ -37,7 +37,10 @@ int tenant_create(const char *runtime, const char *name, const struct policy *po
 int tenant_list(const char *runtime, int (*fn)(const char *name, const char *dir, void *arg),
 		void *arg);
 
-/* -EBUSY while a process of the tenant lives; -ENOENT. None can join while it is removed. */
+/*
+ * -EBUSY while a process of the tenant uses a GPU, or somebody keeps it alive (life.h); -ENOENT.
+ * None can join while it is removed.
+ */
 int tenant_remove(const char *runtime, const char *name);
 
 #endif

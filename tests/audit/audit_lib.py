@@ -146,6 +146,7 @@ class Look:
         self.processes = {p["pid"]: {d["device"]: d for d in p["devices"]}
                           for p in truth["processes"]}
         self.tenants = {}
+        machine.hold()
         for tenant in json.loads(machine.allot("ps", "--json"))["tenants"]:
             self.tenants[tenant["name"]] = {
                 self.uuids.index(d["uuid"]): d["compute"] for d in tenant["devices"]}

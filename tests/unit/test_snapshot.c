@@ -54,6 +54,7 @@ static void check_figures(void)
 	CHECK_EQ(snapshot->device[0].total_bytes, 24 * GIB);
 	CHECK_EQ(snapshot->device[0].limit_bytes, GIB);
 	CHECK_EQ(snapshot->device[0].used_bytes, 545 * MIB);
+	CHECK_EQ(snapshot->device[0].peak_bytes, 545 * MIB);
 	CHECK_EQ(snapshot->device[0].used[CAT_CONTEXT], 520 * MIB);
 	CHECK_EQ(snapshot->device[0].used[CAT_DATA], 8 * MIB);
 	CHECK_EQ(snapshot->device[0].used[CAT_IMPORTED], 16 * MIB);

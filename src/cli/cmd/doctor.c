@@ -24,7 +24,7 @@
 #include "ledger/tenant.h"
 
 static const struct argp_option options[] = {
-	{"sweep", 's', NULL, 0, "remove tenants that no process uses", 0},
+	{"sweep", 's', NULL, 0, "remove what is left of tenants that ended", 0},
 	{0},
 };
 
@@ -60,7 +60,7 @@ static const struct argp argp = {
 
 static int doctor_sweep_tenant(const char *name, const char *dir, void *runtime)
 {
-	int r = tenant_remove(runtime, name);
+	int r = tenants_remove(runtime, name, true);
 	char what[PATH_MAX + 128];
 
 	if (r == -EBUSY || r == -ENOENT)
@@ -71,7 +71,7 @@ static int doctor_sweep_tenant(const char *name, const char *dir, void *runtime)
 	else
 		snprintf(what, sizeof(what), "tenant %s removed", name);
 	finding_say(r < 0 ? FINDING_FAIL : FINDING_OK, what,
-		    r < 0 ? "remove its directory with rm -r" : NULL);
+		    r < 0 ? "remove it: allot rm NAME, or its directory with rm -r" : NULL);
 	return 0;
 }
 
@@ -83,8 +83,8 @@ static void doctor_sweep(char *runtime)
 
 static void doctor_check_tenants(const struct tenants *tenants)
 {
-	unsigned int live = 0, stale = 0;
-	char what[PATH_MAX + 256], names[128] = "";
+	unsigned int live = 0, idle = 0;
+	char what[PATH_MAX + 256];
 
 	for (size_t i = 0; i < tenants->n; i++) {
 		const struct tenant_entry *e = &tenants->list[i];
@@ -93,23 +93,16 @@ static void doctor_check_tenants(const struct tenants *tenants)
 			snprintf(what, sizeof(what), "tenant %s (%s): %s", e->name, e->dir,
 				 tenants_error_words(e->error));
 			finding_say(FINDING_FAIL, what,
-				    "end its processes, then remove its directory with rm -r");
+				    "end its processes, then remove it: allot rm NAME");
 		} else if (tenants_live(e->snapshot)) {
 			live++;
-		} else if (stale++ < 3) {
-			snprintf(names + strlen(names), sizeof(names) - strlen(names), "%s%.32s",
-				 *names ? ", " : "", e->name);
+		} else {
+			idle++;
 		}
 	}
-	snprintf(what, sizeof(what), "%u tenant%s with processes that use a GPU", live,
-		 live == 1 ? "" : "s");
+	snprintf(what, sizeof(what), "%u tenant%s with processes that use a GPU, %u without", live,
+		 live == 1 ? "" : "s", idle);
 	finding_say(FINDING_OK, what, NULL);
-	if (stale) {
-		snprintf(what, sizeof(what), "%u tenant%s without such a process: %s%s", stale,
-			 stale == 1 ? "" : "s", names, stale > 3 ? ", ..." : "");
-		finding_say(FINDING_WARN, what,
-			    "if they are over and not about to begin: allot doctor --sweep");
-	}
 }
 
 /*

@@ -5,8 +5,11 @@
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
+#include "base/now.h"
 #include "cli/command.h"
 #include "cli/device/limits.h"
 #include "cli/exit_status.h"
@@ -15,16 +18,18 @@
 #include "cli/out/say.h"
 #include "cli/out/table.h"
 #include "cli/out/units.h"
+#include "cli/tenant/ended.h"
 #include "cli/tenant/figures.h"
 #include "cli/tenant/tenants.h"
 
 static const struct argp_option options[] = {
 	{"json", 'j', NULL, 0, "print JSON, as docs/json.md describes it", 0},
+	{"ended", 'e', NULL, 0, "show the last figures of tenants that ended instead", 0},
 	{0},
 };
 
 struct args {
-	bool json;
+	bool json, ended;
 	char **names;
 	int nnames;
 };
@@ -36,6 +41,9 @@ static error_t ps_parse_option(int key, char *arg, struct argp_state *state)
 	switch (key) {
 	case 'j':
 		a->json = true;
+		return 0;
+	case 'e':
+		a->ended = true;
 		return 0;
 	case ARGP_KEY_ARGS:
 		a->names = state->argv + state->next;
@@ -69,6 +77,7 @@ static void ps_put_device(struct table *t, const struct tenant_entry *e,
 			  const struct snapshot_device *d)
 {
 	table_cell(t, "%s", e->name);
+	table_cell(t, "%s", tenant_states[e->state]);
 	table_cell(t, "%s", units_uuid_short(d->uuid).s);
 	table_cell(t, "%s", d->limit_bytes ? units_bytes(d->limit_bytes).s : "none");
 	table_cell(t, "%s", units_bytes(d->used_bytes).s);
@@ -89,6 +98,7 @@ static void ps_put_device(struct table *t, const struct tenant_entry *e,
 static void ps_put_idle(struct table *t, const struct tenant_entry *e)
 {
 	table_cell(t, "%s", e->name);
+	table_cell(t, "%s", tenant_states[e->state]);
 	table_cell(t, "each");
 	table_cell(t, "%s", limits_words(&e->snapshot->policy.device[0]).s);
 	table_cell(t, "0");
@@ -101,7 +111,7 @@ static void ps_put_idle(struct table *t, const struct tenant_entry *e)
 
 static int ps_print_devices(const struct tenants *tenants)
 {
-	struct table *t = table_new("TENANT|GPU|>QUOTA|>USED|>|>DRIVER|>REFUSED|>CONTEXT|>MODULE|"
+	struct table *t = table_new("TENANT|STATE|GPU|>QUOTA|>USED|>|>DRIVER|>REFUSED|>CONTEXT|>MODULE|"
 				    ">DATA|>POOL|>ARRAY|>GRAPH|>IMPORTED|>HOST");
 	int r;
 
@@ -236,6 +246,58 @@ static int ps_keep_named(struct tenants *tenants, const struct args *a)
 	return 0;
 }
 
+static bool ps_is_named(const struct args *a, const char *name)
+{
+	for (int k = 0; k < a->nnames; k++)
+		if (!strcmp(a->names[k], name))
+			return true;
+	return !a->nnames;
+}
+
+static void ps_put_ended(struct table *t, const struct ended *e)
+{
+	struct tm tm;
+	time_t end = (time_t)e->ended_s;
+	char when[32] = "?";
+
+	if (localtime_r(&end, &tm))
+		strftime(when, sizeof(when), "%F %T", &tm);
+	table_cell(t, "%s", e->name);
+	table_cell(t, "%s", when);
+	table_cell(t, "%s", e->ended_s < e->began_s
+				    ? "?"
+				    : units_duration((uint64_t)(e->ended_s - e->began_s) * NS_PER_S).s);
+	table_cell(t, "%s", e->used ? units_uuid_short(e->uuid).s : "none");
+	table_cell(t, "%s", !e->used ? "" : e->limit_bytes ? units_bytes(e->limit_bytes).s : "none");
+	table_cell(t, "%s", e->used ? units_bytes(e->peak_bytes).s : "");
+	table_cell(t, "%s", e->busy_ns ? units_duration(e->busy_ns).s : "");
+	table_cell(t, "%" PRIu64, e->refusals);
+}
+
+static int ps_print_ended(const struct args *a, const char *runtime)
+{
+	struct ended *list = NULL;
+	int n = ended_read(runtime, &list), shown = 0, r = 0;
+	struct table *t;
+
+	if (n < 0)
+		return say_error("cannot read what ended in %s: %s", runtime, say_errno(n));
+	t = table_new("TENANT|ENDED|>LASTED|GPU|>QUOTA|>PEAK|>BUSY|>REFUSED");
+	for (int i = 0; t && i < n; i++) {
+		if (!ps_is_named(a, list[i].name))
+			continue;
+		ps_put_ended(t, &list[i]);
+		shown++;
+	}
+	if (!t || (shown && table_print(t, stdout) < 0))
+		r = say_error("out of memory for the table");
+	else if (!shown)
+		printf("no tenant that ended is remembered in %s\n", runtime);
+	table_free(t);
+	free(list);
+	return r;
+}
+
 int cmd_ps(int argc, char **argv)
 {
 	struct args a = {.json = false};
@@ -247,8 +309,12 @@ int cmd_ps(int argc, char **argv)
 		return EXIT_ALLOT;
 	figures_apply(&tenants);
 	tenants_sweep(tenants.runtime);
-	r = ps_keep_named(&tenants, &a);
-	if (!r && a.json) {
+	r = a.ended ? 0 : ps_keep_named(&tenants, &a);
+	if (a.ended && a.json) {
+		r = ps_json_ended(tenants.runtime, stdout);
+	} else if (a.ended) {
+		r = ps_print_ended(&a, tenants.runtime);
+	} else if (!r && a.json) {
 		ps_json(&tenants, stdout);
 	} else if (!r && !tenants.n) {
 		printf("no tenants in %s\n", tenants.runtime);

@@ -7,6 +7,7 @@
 #include <argp.h>
 #include <errno.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -19,6 +20,7 @@
 #include "cli/exec/launch.h"
 #include "cli/exec/library.h"
 #include "cli/exec/program.h"
+#include "cli/exec/report.h"
 #include "cli/exec/space.h"
 #include "cli/exit_status.h"
 #include "cli/out/say.h"
@@ -28,7 +30,7 @@
 #include "cli/tenant/options.h"
 #include "cli/tenant/runtime.h"
 
-enum { KEY_ALLOW_ESCAPE = 256, KEY_GUARD };
+enum { KEY_ALLOW_ESCAPE = 256, KEY_GUARD, KEY_PRINT_ENV, KEY_REPORT };
 
 static const struct argp_option options[] = {
 	{"name", 'n', "NAME", 0, "tenant to make or to join (default: one for this run alone)", 0},
@@ -41,6 +43,12 @@ static const struct argp_option options[] = {
 	{"guard", KEY_GUARD, NULL, 0,
 	 "on AMD GPUs, count what goes around the library, too: static programs, bare system calls",
 	 0},
+	{"print-env", KEY_PRINT_ENV, NULL, 0,
+	 "run nothing: print the environment by which other launchers' programs are of the tenant, "
+	 "which stays until \"allot rm\"",
+	 0},
+	{"report", KEY_REPORT, NULL, 0,
+	 "at the end say what the tenant had: peak memory, the devices' time, refusals", 0},
 	{"verbose", 'v', NULL, 0, "say what is set up", 0},
 	{0},
 };
@@ -49,7 +57,7 @@ struct args {
 	const char *name, *gpu;
 	struct tenant_options tenant;
 	enum enroll_accounting accounting;
-	bool allow_escape, guard, verbose;
+	bool allow_escape, guard, print_env, report, verbose;
 	char **command;
 };
 
@@ -89,6 +97,12 @@ static error_t run_parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_GUARD:
 		a->guard = true;
+		return 0;
+	case KEY_REPORT:
+		a->report = true;
+		return 0;
+	case KEY_PRINT_ENV:
+		a->print_env = true;
 		return 0;
 	case ARGP_KEY_ARG:
 		/* The rest is the command's, options and all. */
@@ -217,6 +231,39 @@ static void run_limit_by_kernel(const struct enrolment *e, bool verbose, struct 
 		say_note("  no dmem.max: %s", trouble.what);
 }
 
+/* 0, or an exit status: there is a command to run, or there are variables to print. */
+static int run_check_usage(const struct args *a)
+{
+	if (a->print_env && a->command)
+		return say_error("--print-env runs nothing; leave \"%s\" out, and start it with what "
+				 "is printed",
+				 a->command[0]);
+	if (a->print_env && !a->name)
+		return say_error("--print-env: a tenant that stays needs a --name, by which \"allot "
+				 "rm\" removes it");
+	if (a->print_env && a->guard)
+		return say_error("--guard: there is no command to guard; leave --print-env out");
+	if (!a->print_env && !a->command)
+		return say_error("no command; write it after --, like: allot run --memory 8GiB -- "
+				 "python train.py");
+	return 0;
+}
+
+/* Lines for `env`, `docker run --env-file` and the like: those that run sets, of what it set. */
+static int run_print_environment(void)
+{
+	static const char *const names[] = {
+		"ALLOT_TENANT_DIR", "LD_PRELOAD", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
+		"HIP_VISIBLE_DEVICES", "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY",
+		"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_MPS_CLIENT_PRIORITY",
+	};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (getenv(names[i]))
+			printf("%s=%s\n", names[i], getenv(names[i]));
+	return 0;
+}
+
 int cmd_run(int argc, char **argv)
 {
 	static struct devices devices;
@@ -230,11 +277,8 @@ int cmd_run(int argc, char **argv)
 
 	if (argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &a))
 		return EXIT_ALLOT;
-	if (!a.command)
-		return say_error("no command; write it after --, like: allot run --memory 8GiB -- "
-				 "python train.py");
-	if ((r = run_check_nested(&a)) || (r = run_find_library(library)) ||
-	    (r = run_check_command(&a)))
+	if ((r = run_check_usage(&a)) || (r = run_check_nested(&a)) ||
+	    (r = run_find_library(library)) || (a.command && (r = run_check_command(&a))))
 		return r;
 
 	/*
@@ -250,6 +294,7 @@ int cmd_run(int argc, char **argv)
 	req.name = a.name;
 	req.gpus = a.gpu ? &gpus : NULL;
 	req.accounting = a.accounting;
+	req.keep = a.print_env;
 	if (enroll(&req, &e) < 0)
 		return EXIT_ALLOT;
 
@@ -265,9 +310,17 @@ int cmd_run(int argc, char **argv)
 	}
 	if (a.verbose)
 		run_note_tenant(&e, library);
+	else if (e.joined)
+		say_note("joined tenant %s: memory %s%s, compute %s", e.name,
+			 limits_words(&e.policy.device[0]).s, e.policy.ndevices > 1 ? ",..." : "",
+			 compute_words(&e.policy, 0).s);
+	if (a.print_env)
+		return run_print_environment();
 	run_limit_by_kernel(&e, a.verbose, &cgroup);
 	if (a.guard)
-		return guarded_launch(&e, &cgroup, a.command);
+		return guarded_launch(&e, &cgroup, a.command, a.report);
+	if (a.report)
+		return report_launch(&e, &cgroup, a.command);
 	r = launch_exec(a.command);
 	dmem_leave(&cgroup);
 	enroll_undo(&e);

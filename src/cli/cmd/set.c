@@ -162,6 +162,7 @@ int cmd_set(int argc, char **argv)
 	static struct args a;
 	static struct change change = {.options = &a.tenant};
 	char runtime[PATH_MAX], dir[PATH_MAX];
+	pid_t pid;
 	int r;
 
 	if (argp_parse(&argp, argc, argv, 0, NULL, &a))
@@ -177,7 +178,8 @@ int cmd_set(int argc, char **argv)
 	if (runtime_find(runtime) < 0)
 		return EXIT_ALLOT;
 	r = tenant_path(runtime, a.name, dir, sizeof(dir));
-	if (r < 0 || access(dir, F_OK) < 0)
+	/* What is left of one that ended would take the change, and lose it. */
+	if (r < 0 || access(dir, F_OK) < 0 || tenants_state(dir, &pid) == TENANT_ENDED)
 		return say_error("there is no tenant \"%s\" in %s; \"allot ps\" lists them", a.name,
 				 runtime);
 	change.name = a.name;

@@ -2,6 +2,7 @@
 #include "cli/exec/guarded.h"
 
 #include "cli/exec/launch.h"
+#include "cli/exec/report.h"
 #include "cli/out/say.h"
 #include "guard/guard.h"
 
@@ -12,7 +13,8 @@ static int guarded_enter(void *guard)
 	return guard_enter(guard, &complaint) < 0 ? say_error("%s", complaint.text) : 0;
 }
 
-int guarded_launch(const struct enrolment *e, const struct dmem_entry *cgroup, char **command)
+int guarded_launch(struct enrolment *e, const struct dmem_entry *cgroup, char **command,
+		   bool report)
 {
 	struct guard_complaint complaint = {""};
 	struct guard *guard = NULL;
@@ -28,7 +30,11 @@ int guarded_launch(const struct enrolment *e, const struct dmem_entry *cgroup, c
 	r = launch_supervised(command, guarded_enter, guard, &status);
 	guard_close(guard);
 	dmem_leave(cgroup);
-	if (r || e->generated)
+	if (report && !r)
+		report_print(e);
+	if (r)
 		enroll_undo(e);
+	else
+		enroll_end(e);
 	return r ? r : launch_end_as(status);
 }

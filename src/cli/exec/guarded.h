@@ -3,15 +3,17 @@
 #ifndef ALLOT_CLI_EXEC_GUARDED_H
 #define ALLOT_CLI_EXEC_GUARDED_H
 
+#include <stdbool.h>
+
 #include "cli/tenant/dmem.h"
 #include "cli/tenant/enroll.h"
 
 /*
  * Runs the command in the tenant that this run has made or joined, and ends as it did; or answers
- * allot's own exit status, and nothing was started. A tenant of this run alone is removed, and the
- * cgroup that this process is in.
+ * allot's own exit status, and nothing was started. The tenant is removed if nobody else uses it, and
+ * the cgroup that this process is in. With `report` it says what the tenant had.
  */
-int guarded_launch(const struct enrolment *enrolment, const struct dmem_entry *cgroup,
-		   char **command);
+int guarded_launch(struct enrolment *enrolment, const struct dmem_entry *cgroup,
+		   char **command, bool report);
 
 #endif

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/out/ps_json.h"
 
+#include <stdlib.h>
+
 #include "amd/identity.h"
 #include "cli/out/json.h"
+#include "cli/out/say.h"
 #include "cli/out/units.h"
 #include "cli/tenant/compute_words.h"
+#include "cli/tenant/ended.h"
 #include "sched/controller.h"
 
 static void ps_json_put_categories(struct json *j, const uint64_t used[static CAT_N])
@@ -83,6 +87,7 @@ static void ps_json_put_device(struct json *j, const struct snapshot_device *d)
 	json_u64(j, "pending_bytes", d->pending);
 	json_known_u64(j, "driver_bytes", d->driver_bytes);
 	json_u64(j, "host_bytes", d->host_bytes);
+	json_u64(j, "peak_bytes", d->peak_bytes);
 	json_u64(j, "refusals", d->refusals);
 	ps_json_put_compute(j, &d->compute, amd_identity_is(d->uuid));
 	json_bool(j, "damaged", d->absurd);
@@ -132,6 +137,40 @@ static void ps_json_put_snapshot(struct json *j, const struct snapshot *v)
 	json_close(j, ']');
 }
 
+static void ps_json_put_ended(struct json *j, const struct ended *e)
+{
+	json_open(j, NULL, '{');
+	json_text(j, "name", e->name);
+	json_i64(j, "began_s", e->began_s);
+	json_i64(j, "ended_s", e->ended_s);
+	json_text(j, "uuid", e->used ? units_uuid(e->uuid).s : NULL);
+	json_known_u64(j, "quota_bytes", e->limit_bytes);
+	json_u64(j, "peak_bytes", e->peak_bytes);
+	json_u64(j, "busy_ns", e->busy_ns);
+	json_u64(j, "refusals", e->refusals);
+	json_close(j, '}');
+}
+
+int ps_json_ended(const char *runtime, FILE *out)
+{
+	struct json j = {.out = out};
+	struct ended *list;
+	int n = ended_read(runtime, &list);
+
+	if (n < 0)
+		return say_error("cannot read what ended in %s: %s", runtime, say_errno(n));
+	json_open(&j, NULL, '{');
+	json_u64(&j, "version", PS_JSON_VERSION);
+	json_text(&j, "runtime_dir", runtime);
+	json_open(&j, "ended", '[');
+	for (int i = 0; i < n; i++)
+		ps_json_put_ended(&j, &list[i]);
+	json_close(&j, ']');
+	json_close(&j, '}');
+	free(list);
+	return 0;
+}
+
 void ps_json(const struct tenants *tenants, FILE *out)
 {
 	struct json j = {.out = out};
@@ -147,6 +186,7 @@ void ps_json(const struct tenants *tenants, FILE *out)
 		json_text(&j, "name", e->name);
 		json_text(&j, "directory", e->dir);
 		json_bool(&j, "generated", e->generated);
+		json_text(&j, "state", tenant_states[e->state]);
 		json_text(&j, "error", e->error ? tenants_error_words(e->error) : NULL);
 		if (e->snapshot)
 			ps_json_put_snapshot(&j, e->snapshot);

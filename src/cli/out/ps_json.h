@@ -12,4 +12,7 @@
 
 void ps_json(const struct tenants *tenants, FILE *out);
 
+/* `allot ps --ended --json`: 0, or a message and allot's exit status. */
+int ps_json_ended(const char *runtime, FILE *out);
+
 #endif

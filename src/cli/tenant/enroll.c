@@ -2,6 +2,8 @@
 #include "cli/tenant/enroll.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,16 +11,21 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "cli/exec/space.h"
 #include "cli/out/say.h"
 #include "cli/tenant/compute_words.h"
 #include "cli/tenant/runtime.h"
 #include "cli/tenant/tenants.h"
-#include "ledger/snapshot.h"
+#include "ledger/life.h"
+#include "ledger/shared_file.h"
 #include "ledger/tenant.h"
 
 /* The library keeps 255 bytes for a tenant's directory, so that it need not allocate. */
 #define RUNTIME_MAX (255 - POLICY_NAME_BYTES)
+
+/* Where the command finds the descriptor by which its tree keeps the tenant alive. */
+#define LIFE_FD 100
 
 static void enroll_set_accounting(struct policy *p, enum enroll_accounting accounting)
 {
@@ -70,7 +77,7 @@ static int enroll_not_given(const struct enroll_request *req, unsigned int index
 			    const struct policy *old)
 {
 	say_error("--gpu: tenant \"%s\" does not have GPU %u (%s); give all its devices and limits "
-		  "anew with --gpu and --memory%s while it is not running",
+		  "anew with --gpu and --memory%s when it has ended",
 		  req->name, index, units_uuid(req->devices->list[index].uuid).s,
 		  old->compute == POLICY_COMPUTE_OFF ? "" : " and --compute");
 	return -ENODEV;
@@ -140,9 +147,19 @@ static int enroll_first_policy(const struct enroll_request *req, const char *nam
 	return r < 0 ? r : enroll_check_mode(ret);
 }
 
+static bool enroll_has_same_devices(const struct policy *a, const struct policy *b)
+{
+	bool equal = a->ndevices == b->ndevices &&
+		     !((a->flags ^ b->flags) & POLICY_ALL_DEVICES);
+
+	for (unsigned int i = 0; equal && i < a->ndevices; i++)
+		equal = !memcmp(a->device[i].uuid, b->device[i].uuid, sizeof(a->device[i].uuid));
+	return equal;
+}
+
 static bool enroll_is_same_policy(const struct policy *a, const struct policy *b)
 {
-	bool equal = a->ndevices == b->ndevices && a->flags == b->flags &&
+	bool equal = enroll_has_same_devices(a, b) && a->flags == b->flags &&
 		     a->compute == b->compute && a->mode == b->mode &&
 		     a->controller == b->controller && a->priority == b->priority &&
 		     a->weight == b->weight && a->inflight_us == b->inflight_us;
@@ -152,8 +169,7 @@ static bool enroll_is_same_policy(const struct policy *a, const struct policy *b
 
 		equal = x->limit_bytes == y->limit_bytes &&
 			x->limit_permille == y->limit_permille &&
-			x->share_permille == y->share_permille &&
-			!memcmp(x->uuid, y->uuid, sizeof(x->uuid));
+			x->share_permille == y->share_permille;
 	}
 	return equal;
 }
@@ -191,51 +207,90 @@ static int enroll_wanted_policy(const struct enroll_request *req, const struct p
 	return 0;
 }
 
-/* A tenant does not begin with a policy that this machine cannot put into practice. */
-static int enroll_replace_policy(struct policy *policy, void *arg)
+struct difference {
+	char words[512];
+	bool fixed; /* one that `allot set` cannot change */
+};
+
+__attribute__((format(printf, 2, 3))) static void enroll_add_difference(struct difference *d,
+									const char *fmt, ...)
 {
-	*policy = *(const struct policy *)arg;
-	return 0;
+	size_t len = strlen(d->words);
+	va_list ap;
+
+	if (len)
+		len += (size_t)snprintf(d->words + len, sizeof(d->words) - len, ", ");
+	if (len >= sizeof(d->words))
+		return;
+	va_start(ap, fmt);
+	vsnprintf(d->words + len, sizeof(d->words) - len, fmt, ap);
+	va_end(ap);
 }
 
+/* What a living tenant has, and what is asked for in its place. */
+static struct difference enroll_compare(const struct policy *is, const struct policy *asked)
+{
+	struct difference d = {""};
+
+	if ((is->flags ^ asked->flags) & POLICY_ACCOUNTING_DRIVER) {
+		enroll_add_difference(&d, "accounting %s",
+				      is->flags & POLICY_ACCOUNTING_DRIVER ? "driver (asked: ledger)"
+									   : "ledger (asked: driver)");
+		d.fixed = true;
+	}
+	if (!enroll_has_same_devices(is, asked)) {
+		enroll_add_difference(&d, "other devices");
+		d.fixed = true;
+		return d;
+	}
+	for (unsigned int i = 0; i < is->ndevices; i++) {
+		struct units_text had = limits_words(&is->device[i]),
+				  wants = limits_words(&asked->device[i]);
+		struct compute_text has = compute_words(is, i), other = compute_words(asked, i);
+
+		if (strcmp(had.s, wants.s))
+			enroll_add_difference(&d, "memory %s (asked: %s)", had.s, wants.s);
+		if (strcmp(has.s, other.s))
+			enroll_add_difference(&d, "compute %s (asked: %s)", has.s, other.s);
+	}
+	return d;
+}
+
+static int enroll_refuse_other(const struct enroll_request *req, const struct policy *is,
+			       const struct policy *asked)
+{
+	struct difference d = enroll_compare(is, asked);
+
+	if (d.fixed || !req->options->said)
+		say_error("tenant \"%s\" lives, with %s; join it without such options, or begin it "
+			  "anew when it has ended",
+			  req->name, d.words);
+	else
+		say_error("tenant \"%s\" lives, with %s; join it without such options, or change "
+			  "it: allot set %s%s",
+			  req->name, d.words, req->name, req->options->words);
+	return -EBUSY;
+}
+
+/* A tenant that lives: it is joined as it is, or not at all. */
 static int enroll_join(const struct enroll_request *req, struct enrolment *e)
 {
-	struct snapshot *snapshot = NULL;
-	struct policy want;
-	unsigned int live;
-	int r = snapshot_read(e->dir, &snapshot);
+	struct policy asked;
+	int r = enroll_wanted_policy(req, &e->policy, &asked);
 
-	if (r < 0) {
-		say_error("tenant \"%s\" (%s) cannot be used: %s; take another --name, or end its "
-			  "processes and remove it with rm -r",
-			  req->name, e->dir, tenants_error_words(r));
-		return r;
-	}
-	e->policy = snapshot->policy;
-	e->joined = true;
-	live = tenants_live(snapshot);
-	snapshot_free(snapshot);
-	r = enroll_wanted_policy(req, &e->policy, &want);
-	if (r == 0)
-		r = enroll_check_mode(&want);
-	if (r < 0 || enroll_is_same_policy(&want, &e->policy))
-		return r;
-	if (live) {
-		say_error("tenant \"%s\" is running (%u process%s) with %s%s, compute %s; "
-			  "change it with \"allot set %s%s\", or join it as it is without --gpu, "
-			  "--accounting and limits",
-			  req->name, live, live == 1 ? "" : "es",
-			  limits_words(&e->policy.device[0]).s,
-			  e->policy.ndevices > 1 ? ",..." : "", compute_words(&e->policy, 0).s,
-			  req->name, req->options->said ? req->options->words : " --memory 12GiB");
-		return -EBUSY;
-	}
-	r = policy_update(e->dir, enroll_replace_policy, &want);
 	if (r < 0)
-		say_error("cannot change the policy of tenant \"%s\" in %s: %s", req->name, e->dir,
-			  say_errno(r));
-	e->policy = want;
-	return r;
+		return r;
+	if (!enroll_is_same_policy(&asked, &e->policy))
+		return enroll_refuse_other(req, &e->policy, &asked);
+	e->joined = true;
+	return enroll_check_mode(&e->policy);
+}
+
+static void enroll_refuse_unusable(const char *name, const char *dir, int err)
+{
+	say_error("tenant \"%s\" (%s) cannot be used: %s; take another --name, or end its processes "
+		  "and remove it: allot rm %s",
+		  name, dir, tenants_error_words(err), name);
 }
 
 static int enroll_explain_create(const char *runtime, const char *name, int r)
@@ -264,30 +319,101 @@ static int enroll_explain_create(const char *runtime, const char *name, int r)
 	return r;
 }
 
-static int enroll_create_named(const struct enroll_request *req, const char *runtime,
-			       struct enrolment *e)
+/*
+ * Another `allot run` or `allot ps` may remove the tenant before this one holds it, and a third
+ * make it anew: what is in force is what stands there once it is held. -EAGAIN: it is gone.
+ */
+static int enroll_hold(const char *runtime, struct enrolment *e)
 {
-	int r = tenant_path(runtime, req->name, e->dir, sizeof(e->dir));
+	int fd = life_hold(e->dir), r;
 
-	if (r < 0)
-		return enroll_explain_create(runtime, req->name, r);
-	/* For an existing tenant --memory is about the devices that it has. */
-	if (!access(e->dir, F_OK))
-		return enroll_join(req, e);
-	r = enroll_first_policy(req, e->name, &e->policy);
-	if (r < 0)
+	if (fd == -ESTALE || fd == -ENOENT)
+		return -EAGAIN;
+	if (fd < 0)
+		return enroll_explain_create(runtime, e->name, fd);
+	r = policy_load(e->dir, &e->policy);
+	/* For the command: above what shells and scripts use by number, and not closed by exec. */
+	e->life = fcntl(fd, F_DUPFD, LIFE_FD);
+	if (e->life < 0)
+		e->life = fcntl(fd, F_DUPFD, STDERR_FILENO + 1);
+	close(fd);
+	if (r < 0) {
+		enroll_refuse_unusable(e->name, e->dir, r);
 		return r;
-	r = tenant_create(runtime, e->name, &e->policy, e->dir, sizeof(e->dir));
-	if (r == -EEXIST)
-		return enroll_join(req, e);
-	return r < 0 ? enroll_explain_create(runtime, e->name, r) : 0;
+	}
+	return e->life < 0 ? enroll_explain_create(runtime, e->name, -errno) : 0;
 }
 
-static int enroll_create_generated(const struct enroll_request *req, const char *runtime,
-				   struct enrolment *e)
+/* Makes the tenant where there is none: 1, and its policy is *ret; 0: there is one; or -errno. */
+static int enroll_make(const struct enroll_request *req, const char *runtime, struct enrolment *e,
+		       struct policy *ret)
+{
+	int r;
+
+	/* For an existing tenant --memory is about the devices that it has. */
+	if (!access(e->dir, F_OK))
+		return 0;
+	r = enroll_first_policy(req, e->name, ret);
+	if (r < 0)
+		return r;
+	r = tenant_create(runtime, e->name, ret, e->dir, sizeof(e->dir));
+	if (r == 0)
+		r = tenants_mark(e->dir, req->keep	    ? TENANT_PREPARED
+					 : e->generated ? TENANT_GENERATED
+							: TENANT_NAMED);
+	if (r == -EEXIST)
+		return 0;
+	/* Without its note: it was removed before it had one. */
+	if (r == -ENOENT && !access(runtime, F_OK))
+		return 0;
+	return r < 0 ? enroll_explain_create(runtime, e->name, r) : 1;
+}
+
+static int enroll_try(const struct enroll_request *req, const char *runtime, struct enrolment *e)
+{
+	struct policy first;
+	int made, r;
+
+	r = tenants_remove(runtime, e->name, true);
+	if (r < 0 && r != -ENOENT && r != -EBUSY) {
+		enroll_refuse_unusable(e->name, e->dir, r);
+		return r;
+	}
+	made = enroll_make(req, runtime, e, &first);
+	if (made < 0)
+		return made;
+	r = enroll_hold(runtime, e);
+	if (r < 0 || (made && enroll_is_same_policy(&first, &e->policy)))
+		return r;
+	return enroll_join(req, e);
+}
+
+/* Others who remove the tenant and make it at the same time are soon done. */
+#define TRIES	   100
+#define NAP_MIN_US 100
+#define NAP_MAX_US 20000
+
+static int enroll_repeat(const struct enroll_request *req, const char *runtime,
+			 struct enrolment *e)
+{
+	unsigned int us = NAP_MIN_US;
+	int r = tenant_path(runtime, e->name, e->dir, sizeof(e->dir));
+
+	if (r < 0)
+		return enroll_explain_create(runtime, e->name, r);
+	for (int i = 0; i < TRIES && (r = enroll_try(req, runtime, e)) == -EAGAIN; i++)
+		shared_file_nap(&us, NAP_MAX_US);
+	if (r == -EAGAIN)
+		say_error("tenant \"%s\" comes and goes in %s; try again, or take another --name",
+			  e->name, runtime);
+	if (r < 0 && e->life >= 0)
+		close(TAKE_FD(e->life));
+	return r;
+}
+
+static int enroll_generate_name(struct enrolment *e)
 {
 	uint32_t random;
-	int r;
 
 	if (getrandom(&random, sizeof(random), 0) != sizeof(random)) {
 		say_error("no random numbers for a tenant's name: %s; give one with --name",
@@ -295,18 +421,7 @@ static int enroll_create_generated(const struct enroll_request *req, const char 
 		return -EIO;
 	}
 	snprintf(e->name, sizeof(e->name), "run-%ld-%06x", (long)getpid(), random >> 8);
-	r = enroll_first_policy(req, e->name, &e->policy);
-	if (r < 0)
-		return r;
-	r = tenant_create(runtime, e->name, &e->policy, e->dir, sizeof(e->dir));
-	if (r < 0)
-		return enroll_explain_create(runtime, e->name, r);
 	e->generated = true;
-	r = tenants_mark_generated(e->dir);
-	if (r < 0) {
-		tenant_remove(runtime, e->name);
-		return enroll_explain_create(runtime, e->name, r);
-	}
 	return 0;
 }
 
@@ -323,21 +438,41 @@ int enroll(const struct enroll_request *request, struct enrolment *ret)
 			  RUNTIME_MAX);
 		return -ENAMETOOLONG;
 	}
-	memset(ret, 0, sizeof(*ret));
-	if (!request->name) {
-		tenants_sweep(runtime);
-		return enroll_create_generated(request, runtime, ret);
-	}
-	if (!tenant_name_valid(request->name))
+	*ret = (struct enrolment){.life = -EBADF};
+	if (request->name && !tenant_name_valid(request->name))
 		return enroll_explain_create(runtime, request->name, -EINVAL);
-	snprintf(ret->name, sizeof(ret->name), "%s", request->name);
-	return enroll_create_named(request, runtime, ret);
+	if (request->name)
+		snprintf(ret->name, sizeof(ret->name), "%s", request->name);
+	else
+		r = enroll_generate_name(ret);
+	if (r < 0)
+		return r;
+	/* A daemon that this run would need at once is not to end between two of its tenants. */
+	if (!(request->options->said & TENANT_MODE) || request->options->mode != POLICY_MODE_SPACE)
+		tenants_sweep(runtime);
+	return enroll_repeat(request, runtime, ret);
 }
 
-void enroll_undo(const struct enrolment *enrolment)
+static void enroll_let_go(struct enrolment *enrolment)
+{
+	if (enrolment->life >= 0)
+		close(TAKE_FD(enrolment->life));
+}
+
+void enroll_undo(struct enrolment *enrolment)
 {
 	char runtime[PATH_MAX];
 
+	enroll_let_go(enrolment);
 	if (!enrolment->joined && !tenant_runtime_dir(runtime, sizeof(runtime)))
 		tenant_remove(runtime, enrolment->name);
+}
+
+void enroll_end(struct enrolment *enrolment)
+{
+	char runtime[PATH_MAX];
+
+	enroll_let_go(enrolment);
+	if (!tenant_runtime_dir(runtime, sizeof(runtime)))
+		tenants_remove(runtime, enrolment->name, true);
 }

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `allot run`'s tenant: made, joined, or given a new policy while nobody uses it. */
+/*
+ * `allot run`'s tenant: made, or joined if it lives. What the options say *is* the policy: of a
+ * tenant that ended nothing is left but figures, and one that lives is joined by who asks for what
+ * it has, or for nothing.
+ */
 #ifndef ALLOT_CLI_TENANT_ENROLL_H
 #define ALLOT_CLI_TENANT_ENROLL_H
 
@@ -23,6 +27,7 @@ struct enroll_request {
 	const struct selection *gpus;
 	const struct devices *devices; /* read when `gpus` is given or options are by device */
 	enum enroll_accounting accounting;
+	bool keep; /* it stays without a process until it is removed */
 };
 
 struct enrolment {
@@ -30,13 +35,17 @@ struct enrolment {
 	char name[POLICY_NAME_BYTES];
 	bool generated; /* a tenant of this run alone */
 	bool joined;
+	int life; /* a descriptor, for the command and all that it starts to inherit; see life.h */
 	struct policy policy; /* in force */
 };
 
 /* 0, or a message and a negative value. */
 int enroll(const struct enroll_request *request, struct enrolment *ret);
 
-/* Removes the tenant, if this run made it and nobody else uses it. */
-void enroll_undo(const struct enrolment *enrolment);
+/* Nothing was started: removes the tenant, if this run made it and nobody else uses it. */
+void enroll_undo(struct enrolment *enrolment);
+
+/* The command is over: removes the tenant, if nobody else uses it, and keeps its last figures. */
+void enroll_end(struct enrolment *enrolment);
 
 #endif

@@ -2,9 +2,7 @@
 #include "cli/tenant/tenants.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,21 +13,25 @@
 #include "cli/exec/space.h"
 #include "cli/out/say.h"
 #include "cli/tenant/dmem.h"
+#include "cli/tenant/ended.h"
+#include "cli/tenant/members.h"
 #include "cli/tenant/runtime.h"
+#include "ledger/life.h"
 #include "ledger/pidns.h"
 #include "ledger/tenant.h"
 
 /*
  * The note is a symbolic link that leads nowhere, because a link is made whole or not at all. Its
- * text is "<inode of the PID namespace>:<pid>".
+ * text is "<inode of the PID namespace>:<pid>:<enum tenant_kind>".
  */
 #define NOTE "owner"
 
 /*
- * A process of another PID namespace cannot be looked for. A tenant that one began is kept for a
- * day.
+ * A process of another PID namespace is not in our /proc, unless ours is the first. So a tenant
+ * that one began, and that nobody holds, is kept for a day.
  */
 #define FOREIGN_GRACE_S (24 * 3600)
+#define FIRST_PIDNS	UINT64_C(0xeffffffc) /* the kernel's PROC_PID_INIT_INO */
 
 const char *tenants_error_words(int err)
 {
@@ -51,26 +53,35 @@ const char *tenants_error_words(int err)
 	return say_errno(err);
 }
 
-int tenants_mark_generated(const char *dir)
+const char *const tenant_states[] = {
+	[TENANT_RUNNING] = "running",
+	[TENANT_IDLE] = "idle",
+	[TENANT_KEPT] = "kept",
+	[TENANT_ENDED] = "ended",
+};
+
+int tenants_mark(const char *dir, enum tenant_kind kind)
 {
-	char path[PATH_MAX + sizeof("/" NOTE)], text[48];
+	char path[PATH_MAX + sizeof("/" NOTE)], text[64];
 
 	snprintf(path, sizeof(path), "%s/" NOTE, dir);
-	snprintf(text, sizeof(text), "%" PRIu64 ":%ld", pidns_self(), (long)getpid());
+	snprintf(text, sizeof(text), "%" PRIu64 ":%ld:%d", pidns_self(), (long)getpid(), (int)kind);
 	return symlink(text, path) < 0 ? -errno : 0;
 }
 
 struct note {
 	uint64_t pidns;
 	long pid;
-	time_t age_s;
+	enum tenant_kind kind;
+	time_t began_s;
 };
 
 static int tenants_read_note(const char *dir, struct note *ret)
 {
-	char path[PATH_MAX + sizeof("/" NOTE)], text[48];
-	struct note note;
+	char path[PATH_MAX + sizeof("/" NOTE)], text[64];
+	struct note note = {.kind = TENANT_NAMED};
 	struct stat st;
+	int kind;
 	ssize_t n;
 
 	snprintf(path, sizeof(path), "%s/" NOTE, dir);
@@ -78,19 +89,13 @@ static int tenants_read_note(const char *dir, struct note *ret)
 	if (n < 0 || lstat(path, &st) < 0)
 		return -errno;
 	text[n] = 0;
-	if (sscanf(text, "%" SCNu64 ":%ld", &note.pidns, &note.pid) != 2 || note.pid <= 0)
+	if (sscanf(text, "%" SCNu64 ":%ld:%d", &note.pidns, &note.pid, &kind) != 3 ||
+	    note.pid <= 0 || kind < 0 || kind > TENANT_PREPARED)
 		return -EINVAL;
-	note.age_s = time(NULL) - st.st_mtime;
+	note.kind = (enum tenant_kind)kind;
+	note.began_s = st.st_mtime;
 	*ret = note;
 	return 0;
-}
-
-/* A pid that was given to somebody else by now only delays the end of the tenant. */
-static bool tenants_begun_by_the_dead(const struct note *note)
-{
-	if (note->pidns != pidns_self())
-		return note->age_s > FOREIGN_GRACE_S;
-	return kill((pid_t)note->pid, 0) < 0 && errno == ESRCH;
 }
 
 unsigned int tenants_live(const struct snapshot *snapshot)
@@ -102,35 +107,129 @@ unsigned int tenants_live(const struct snapshot *snapshot)
 	return n;
 }
 
-static int tenants_sweep_one(const char *name, const char *dir, void *runtime)
+/* Whether there may be processes of it that /proc does not show here. */
+static bool tenants_is_foreign(const struct note *note)
+{
+	uint64_t self = pidns_self();
+
+	return note->pidns != self && self != FIRST_PIDNS &&
+	       time(NULL) - note->began_s <= FOREIGN_GRACE_S;
+}
+
+/* `note` is NULL for a tenant that `allot run` did not make: only its processes know of it. */
+static enum tenant_state tenants_find_state(const char *dir, const struct note *note,
+					    struct members *members, pid_t *ret_pid)
+{
+	pid_t pid = 0;
+
+	*ret_pid = 0;
+	if (slot_any_alive(dir))
+		return TENANT_RUNNING;
+	if (life_is_held(dir) || (note && (pid = members_find(members, dir)))) {
+		*ret_pid = pid;
+		return TENANT_IDLE;
+	}
+	if (note && note->kind == TENANT_PREPARED)
+		return TENANT_KEPT;
+	return note && tenants_is_foreign(note) ? TENANT_IDLE : TENANT_ENDED;
+}
+
+enum tenant_state tenants_state(const char *dir, pid_t *ret_pid)
+{
+	struct members members = {0};
+	enum tenant_state state;
+	struct note note;
+	int r = tenants_read_note(dir, &note);
+
+	state = tenants_find_state(dir, r < 0 ? NULL : &note, &members, ret_pid);
+	members_free(&members);
+	return state;
+}
+
+/* When it was made, as far as the note knows, else as long as its directory was left alone. */
+static int64_t tenants_began_s(const char *dir, const struct note *note)
+{
+	struct stat st;
+
+	if (note)
+		return note->began_s;
+	return stat(dir, &st) < 0 ? time(NULL) : st.st_mtime;
+}
+
+static int tenants_remove_one(const char *runtime, const char *name, const char *dir,
+			      bool ended_only, struct members *members)
 {
 	struct snapshot *snapshot = NULL;
+	enum tenant_state state;
 	struct note note;
-	bool used;
+	bool noted = !tenants_read_note(dir, &note);
+	int64_t began_s = tenants_began_s(dir, noted ? &note : NULL);
+	pid_t pid;
+	int r, readable;
 
-	if (tenants_read_note(dir, &note) < 0 || note.age_s < TENANTS_GRACE_S ||
-	    !tenants_begun_by_the_dead(&note))
-		return 0;
+	state = tenants_find_state(dir, noted ? &note : NULL, members, &pid);
+	if (state == TENANT_RUNNING || state == TENANT_IDLE || (ended_only && state == TENANT_KEPT))
+		return -EBUSY;
+	readable = snapshot_read(dir, &snapshot);
 	/* A tenant that cannot be read may be of another version, and in use. */
-	used = snapshot_read(dir, &snapshot) < 0 || tenants_live(snapshot);
+	r = readable < 0 && ended_only ? readable : tenant_remove(runtime, name);
+	if (r == 0 && readable == 0)
+		ended_note(runtime, name, snapshot, began_s);
 	snapshot_free(snapshot);
-	if (!used)
-		tenant_remove(runtime, name);
+	return r;
+}
+
+int tenants_remove(const char *runtime, const char *name, bool ended_only)
+{
+	struct members members = {0};
+	char dir[PATH_MAX];
+	int r = tenant_path(runtime, name, dir, sizeof(dir));
+
+	if (r < 0)
+		return r;
+	if (access(dir, F_OK) < 0)
+		return -ENOENT;
+	r = tenants_remove_one(runtime, name, dir, ended_only, &members);
+	members_free(&members);
+	return r;
+}
+
+struct sweep {
+	const char *runtime;
+	struct members members;
+};
+
+static int tenants_sweep_one(const char *name, const char *dir, void *arg)
+{
+	struct sweep *sweep = arg;
+
+	tenants_remove_one(sweep->runtime, name, dir, true, &sweep->members);
 	return 0;
 }
 
 void tenants_sweep(const char *runtime)
 {
-	tenant_list(runtime, tenants_sweep_one, (void *)runtime);
+	struct sweep sweep = {.runtime = runtime};
+
+	tenant_list(runtime, tenants_sweep_one, &sweep);
+	members_free(&sweep.members);
 	space_sweep(runtime);
 	dmem_sweep(runtime, TENANTS_GRACE_S);
 }
 
+struct load {
+	struct tenants tenants;
+	struct members members;
+};
+
 static int tenants_load_one(const char *name, const char *dir, void *arg)
 {
-	struct tenants *t = arg;
+	struct load *load = arg;
+	struct tenants *t = &load->tenants;
 	struct tenant_entry *list, *e;
 	struct note note;
+	bool noted;
+	pid_t pid;
 
 	list = reallocarray(t->list, t->n + 1, sizeof(*list));
 	if (!list)
@@ -140,12 +239,13 @@ static int tenants_load_one(const char *name, const char *dir, void *arg)
 	memset(e, 0, sizeof(*e));
 	snprintf(e->name, sizeof(e->name), "%s", name);
 	snprintf(e->dir, sizeof(e->dir), "%s", dir);
-	e->generated = !tenants_read_note(dir, &note);
-	e->abandoned = e->generated && tenants_begun_by_the_dead(&note);
+	noted = !tenants_read_note(dir, &note);
+	e->generated = noted && note.kind == TENANT_GENERATED;
+	e->state = tenants_find_state(dir, noted ? &note : NULL, &load->members, &pid);
 	e->error = snapshot_read(dir, &e->snapshot);
 	if (e->error == -ENOENT && access(dir, F_OK) < 0)
 		return 0; /* removed meanwhile */
-	if (!e->error && e->abandoned && !tenants_live(e->snapshot)) {
+	if (!e->error && e->state == TENANT_ENDED) {
 		snapshot_free(e->snapshot);
 		return 0;
 	}
@@ -155,18 +255,20 @@ static int tenants_load_one(const char *name, const char *dir, void *arg)
 
 int tenants_load(struct tenants *ret)
 {
-	struct tenants t = {.n = 0};
-	int r = runtime_find(t.runtime);
+	struct load load = {.tenants = {.n = 0}};
+	struct tenants *t = &load.tenants;
+	int r = runtime_find(t->runtime);
 
 	if (r < 0)
 		return r;
-	r = tenant_list(t.runtime, tenants_load_one, &t);
+	r = tenant_list(t->runtime, tenants_load_one, &load);
+	members_free(&load.members);
 	if (r < 0 && r != -ENOENT) {
-		say_error("cannot read the runtime directory %s: %s", t.runtime, say_errno(r));
-		tenants_free(&t);
+		say_error("cannot read the runtime directory %s: %s", t->runtime, say_errno(r));
+		tenants_free(t);
 		return r;
 	}
-	*ret = t;
+	*ret = *t;
 	return 0;
 }
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tenants of the runtime directory as the commands see them, and the end of tenants without a
- * name of their own: `allot run` replaces itself by the command, so nobody is left to remove such a
- * tenant. It notes which process began it, and the next `allot run` or `allot ps` removes tenants
- * whose process is gone.
+ * The tenants of the runtime directory as the commands see them, and their end: `allot run`
+ * replaces itself by the command, so nobody is left to remove a tenant. The next `allot run` or
+ * `allot ps` removes those that ended, and keeps their last figures (ended.h).
  */
 #ifndef ALLOT_CLI_TENANT_TENANTS_H
 #define ALLOT_CLI_TENANT_TENANTS_H
@@ -11,14 +10,23 @@
 #include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 #include "ledger/snapshot.h"
+
+enum tenant_state {
+	TENANT_RUNNING, /* processes of it use a GPU */
+	TENANT_IDLE,	/* what was started in it lives, and uses none */
+	TENANT_KEPT,	/* nothing does, and it stays until it is removed */
+	TENANT_ENDED,
+};
+extern const char *const tenant_states[];
 
 struct tenant_entry {
 	char name[POLICY_NAME_BYTES];
 	char dir[PATH_MAX];
-	bool generated;		  /* `allot run` chose the name */
-	bool abandoned;		  /* generated, and the process that began it is gone */
+	bool generated; /* `allot run` chose the name */
+	enum tenant_state state;
 	int error;		  /* why there is no snapshot, -errno */
 	struct snapshot *snapshot; /* NULL on error */
 };
@@ -30,8 +38,7 @@ struct tenants {
 };
 
 /*
- * All tenants but abandoned ones that nobody uses. 0, or a message and a negative value. A
- * runtime directory that does not exist has none. The figures are those that the tenants' processes
+ * All tenants that have not ended. 0, or a message and a negative value. A runtime directory that does not exist has none. The figures are those that the tenants' processes
  * noted last; figures.h has the driver's own of now.
  */
 int tenants_load(struct tenants *ret);
@@ -39,12 +46,22 @@ void tenants_free(struct tenants *tenants);
 
 unsigned int tenants_live(const struct snapshot *snapshot);
 
-/* Notes in a tenant's directory that this process began it and that its name was generated. */
-int tenants_mark_generated(const char *dir);
+/* Notes in a tenant's directory which process began it, and how. 0 or -errno. */
+enum tenant_kind { TENANT_NAMED, TENANT_GENERATED, TENANT_PREPARED };
+int tenants_mark(const char *dir, enum tenant_kind kind);
+
+/* What stands there by now, so that `allot ps` need not guess; the pid of one that lives, or 0. */
+enum tenant_state tenants_state(const char *dir, pid_t *ret_pid);
 
 /*
- * Removes abandoned tenants that no process uses and that are older than the grace, and what was
- * there for them alone; and cgroups of commands that are over.
+ * Removes a tenant, and keeps its last figures; with `ended_only` only one that has ended. -EBUSY:
+ * it has not, or not yet; -ENOENT.
+ */
+int tenants_remove(const char *runtime, const char *name, bool ended_only);
+
+/*
+ * Removes tenants that ended, and what was there for them alone; and cgroups of commands that are
+ * over, which nobody counts before they are older than the grace.
  */
 #define TENANTS_GRACE_S 60
 void tenants_sweep(const char *runtime);

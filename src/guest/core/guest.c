@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 
 #include "base/fd.h"
 #include "guest/core/object.h"
+#include "ledger/life.h"
 #include "ledger/quota.h"
 #include "ledger/tenant.h"
 
@@ -154,6 +156,9 @@ static int guest_read_drop_in(struct config *config)
 
 static const uint32_t no_gate = POLICY_GATE_OPEN, metered_gate = POLICY_GATE_METERED;
 
+/* Who removes a tenant is done with it in less than a millisecond. */
+#define DROP_IN_TRIES 1000
+
 static int guest_make_drop_in(struct guest *guest)
 {
 	char runtime[200];
@@ -167,9 +172,17 @@ static int guest_make_drop_in(struct guest *guest)
 	guest_drop_in_policy(&guest->policy, guest);
 	if (policy_meters(&guest->policy))
 		guest->gate = &metered_gate;
-	r = tenant_create(runtime, guest->config.tenant, &guest->policy, guest->dir,
-			  sizeof(guest->dir));
-	return r == -EEXIST ? 0 : r;
+	/* What an earlier one left may be removed by an `allot ps` in between. */
+	for (int i = 0; i < DROP_IN_TRIES; i++) {
+		r = tenant_create(runtime, guest->config.tenant, &guest->policy, guest->dir,
+				  sizeof(guest->dir));
+		if (r == 0 || r == -EEXIST)
+			r = life_keep(guest->dir);
+		if (r != -ESTALE && r != -ENOENT)
+			break;
+		sched_yield();
+	}
+	return r;
 }
 
 static void guest_configure(struct guest *guest)

@@ -41,7 +41,7 @@ class Case(cli_lib.Case):
                          "ALLOT_SIM_CONTEXT": f"{CONTEXT}MiB",
                          "LD_LIBRARY_PATH": os.path.join(BUILD, "sim")})
         subprocess.run([GUEST, "init"], env=self.env, check=True, capture_output=True)
-        self.ok("run", "--name", "a", "--memory", f"{LIMIT}MiB", "--", "/bin/true")
+        self.ok("run", "--print-env", "--name", "a", "--memory", f"{LIMIT}MiB")
         self.tenant = os.path.join(self.runtime, "a")
         self.guest_env = {"ALLOT_TENANT_DIR": self.tenant,
                           "LD_PRELOAD": os.environ["LIBALLOT"]}

@@ -124,7 +124,7 @@ for _ in range(20):
             self.skipTest("no hidepid to be had")
         for directory, _, files in os.walk(self.tmp):
             for name in (".", *files):
-                os.chown(os.path.join(directory, name), 65534, 65534)
+                os.chown(os.path.join(directory, name), 65534, 65534, follow_symlinks=False)
         first, said = self.live("init alloc 100 wait", prefix)
         self.assertEqual(said, ["init 0", "alloc 0"])
         said, _ = self.guest("init alloc 200 alloc 100", prefix=prefix)

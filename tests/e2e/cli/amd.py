@@ -68,14 +68,14 @@ class Shown(cli_lib.Case):
 
     def setUp(self):
         super().setUp()
-        self.ok("run", "--name", "t", "--memory", "2GiB", "--compute", "25", "--", "true")
+        self.living("t", "--memory", "2GiB", "--compute", "25")
         self.hold("t", f"{A}:data:{GIB}", f"{A}:refuse:{GIB}", f"{A}:units:40",
                   f"{BY_PLACE}:context:{512 * MIB}")
 
     def test_ps(self):
         out = self.ok("ps")
-        self.assertRegex(out, rf"(?m)^t +{A} +2 GiB +1 GiB +50% +1 +1 GiB$")
-        self.assertRegex(out, rf"(?m)^t +{BY_PLACE} +2 GiB +512 MiB +25% +0 +512 MiB$")
+        self.assertRegex(out, rf"(?m)^t +running +{A} +2 GiB +1 GiB +50% +1 +1 GiB$")
+        self.assertRegex(out, rf"(?m)^t +running +{BY_PLACE} +2 GiB +512 MiB +25% +0 +512 MiB$")
         self.assertRegex(out, rf"(?m)^TENANT +GPU +COMPUTE +TARGET +CUS +1 S +60 S +HELD$")
         self.assertRegex(out, rf"(?m)^t +{A} +cap +25% +40 +- +- +-$")
         self.assertRegex(out, rf"(?m)^t +{BY_PLACE} +cap +25% +- +- +-$")
@@ -83,11 +83,11 @@ class Shown(cli_lib.Case):
         self.assertRegex(out, rf"(?m)^t +\d+ +{BY_PLACE} +512 MiB +\S+/cli_holder ")
 
     def test_host_memory(self):
-        self.ok("run", "--name", "h", "--memory", "2GiB", "--", "true")
+        self.living("h", "--memory", "2GiB")
         self.hold("h", f"{A}:host:{3 * GIB}")
         out = self.ok("ps", "h")
-        self.assertRegex(out, rf"(?m)^TENANT +GPU +QUOTA +USED +REFUSED +HOST$")
-        self.assertRegex(out, rf"(?m)^h +{A} +2 GiB +0 +0% +0 +3 GiB$")
+        self.assertRegex(out, r"(?m)^TENANT +STATE +GPU +QUOTA +USED +REFUSED +HOST$")
+        self.assertRegex(out, rf"(?m)^h +running +{A} +2 GiB +0 +0% +0 +3 GiB$")
         self.assertRegex(out, rf"(?m)^h +\d+ +{A} +0 +3 GiB +\S+/cli_holder ")
         (tenant,) = json.loads(self.ok("ps", "--json", "h"))["tenants"]
         self.assertEqual(tenant["devices"][0]["host_bytes"], 3 * GIB)
@@ -193,7 +193,10 @@ class Chosen(Amd):
         self.assertIn("65 GiB is more than GPU 1 has; its 64 GiB are the limit", done.stderr)
 
     def test_joining(self):
-        self.well("run", "--name", "t", "--gpu", "2,0", "--memory", "1G,2G", "--", "true")
+        first = self.start(ALLOT, "sim", "--amd", "3", "--memory", "64GiB", "--", ALLOT, "run",
+                           "--name", "t", "--gpu", "2,0", "--memory", "1G,2G", "--", "sh", "-c",
+                           "echo up; read x")
+        self.assertEqual(first.stdout.readline(), "up\n")
         self.assertEqual(self.visible("--name", "t", "--gpu", "0"), {"ROCR_VISIBLE_DEVICES": A})
         self.assertIn(f'tenant "t" does not have GPU 1 ({B})',
                       self.sim("run", "--name", "t", "--gpu", "1", "--", "true").stderr)
@@ -278,7 +281,7 @@ class Limited(Amd):
                          (64 * GIB, 64 * MIB, 64 * MIB, 64 * MIB))
         self.assertGreater(device["refusals"], 0)
         out = self.ok("ps")
-        self.assertRegex(out, rf"(?m)^t +{B} +64 MiB +64 MiB +100% ")
+        self.assertRegex(out, rf"(?m)^t +running +{B} +64 MiB +64 MiB +100% ")
         self.assertRegex(out, rf"(?m)^t +\d+ +{B} +64 MiB .*kfd\.py$")
         self.assertRegex(self.ok("top"), rf"(?m)^  t +{B} +1 process +1 refused +64 MiB of 64 MiB ")
 
@@ -317,7 +320,8 @@ class Limited(Amd):
         self.assertEqual(self.take(second, 0, 48 * MIB), "ok")
 
     def test_units(self):
-        process = self.program("--name", "t", "--compute", "25")
+        self.living("t", "--compute", "25")
+        process = self.program("--name", "t")
         self.assertRegex(self.ok("ps"), rf"(?m)^t +{B} +cap +25% +- +- +-$")
         self.assertEqual(self.take(process, 1, "queue"), "ok")
         self.assertEqual(self.device(B)["compute"]["compute_units"], 27)

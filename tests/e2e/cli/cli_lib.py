@@ -110,6 +110,17 @@ class Case(unittest.TestCase):
         self.addCleanup(end)
         return process
 
+    def living(self, name, *options, **kwargs):
+        """A process that a tenant lives by, without a GPU, until the test ends or closes it."""
+        process = self.start(ALLOT, "run", "--name", name, *options, "--", "sh", "-c",
+                             "echo up; read x", **kwargs)
+        self.assertEqual(process.stdout.readline(), "up\n")
+        return process
+
+    def keep(self, name, *options, **kwargs):
+        """A tenant that stays without a process."""
+        return self.ok("run", "--print-env", "--name", name, *options, **kwargs)
+
     def hold(self, tenant, *amounts):
         """A process of the tenant that holds memory: amounts are "device:category:bytes"."""
         process = self.start(HOLDER, os.path.join(self.runtime, tenant), *amounts)

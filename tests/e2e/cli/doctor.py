@@ -84,17 +84,19 @@ class Doctor(cli_lib.Case):
         self.doctor()
         self.assertEqual(os.listdir(self.runtime), [])
 
-    def test_stale_tenants(self):
-        self.ok("run", "--name", "over", "--", "true")
-        self.ok("run", "--name", "busy", "--", "true")
+    def test_sweep(self):
+        """What ended goes; what a living shell may still use stays."""
+        self.living("shell")
+        self.living("busy")
         self.hold("busy", f"{UUID_A}:data:{MIB}")
-        self.finds("warn", "1 tenant without such a process: over")
+        self.ok("run", "--name", "over", "--", "true")
+        self.assertRegex(self.doctor().stdout, "(?m)^ok .* 1 tenant with processes .*, 1 without$")
         done = self.doctor("--sweep")
         self.assertIn("tenant over removed", done.stdout)
-        self.assertEqual(os.listdir(self.runtime), ["busy"])
+        self.assertEqual(sorted(os.listdir(self.runtime)), [".ended", "busy", "shell"])
 
     def test_damaged_tenant(self):
-        self.ok("run", "--name", "a", "--", "true")
+        self.living("a")
         os.truncate(os.path.join(self.runtime, "a", "ledger"), 10)
         self.finds("FAIL", "tenant a ")
 

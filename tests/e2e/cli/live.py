@@ -76,8 +76,9 @@ class Live(cli_lib.Case):
         self.assertEqual((device["quota_bytes"], device["refusals"]), (GIB, 3))
         process.stdin.close()
         self.assertEqual(process.wait(20), 0)
-        (device,) = self.tenant("a")["devices"]
-        self.assertEqual(device["used_bytes"], 0)
+        self.assertIn("no tenants", self.ok("ps"))
+        (ended,) = json.loads(self.ok("ps", "--ended", "--json"))["ended"]
+        self.assertEqual((ended["peak_bytes"], ended["refusals"]), (1602 * MIB, 3))
 
     def test_two_runs_share_one_quota(self):
         _, first = self.program("--name", "a", "--memory", "1GiB")
@@ -131,14 +132,30 @@ class Live(cli_lib.Case):
         for policy, word in (({}, "share"), ({"GPU_CORE_UTILIZATION_POLICY": "FORCE"}, "cap"),
                              ({"GPU_CORE_UTILIZATION_POLICY": "2"}, "off")):
             env = [f"{key}={value}" for key, value in {**settings, **policy}.items()]
-            self.ok("sim", "--gpus", "2", "--dir", self.directory, "--", "env", *env,
-                    f"CUDA_DEVICE_MEMORY_SHARED_CACHE=/{word}", sys.executable, "-c",
-                    PROGRAM.split("for line")[0])
+            process = self.start(ALLOT, "sim", "--gpus", "2", "--dir", self.directory, "--", "env",
+                                 *env, f"CUDA_DEVICE_MEMORY_SHARED_CACHE=/{word}", sys.executable,
+                                 "-c", PROGRAM)
+            self.assertEqual(process.stdout.readline(), "up\n")
             (tenant,) = (t for t in json.loads(self.ok("ps", "--json"))["tenants"]
                          if t["name"].endswith("-" + word))
             self.assertEqual(tenant["compute"]["policy"], word)
             self.assertEqual([p["share_permille"] for p in tenant["policy"]], [250, None])
             self.assertEqual([p["limit_permille"] for p in tenant["policy"]], [1000, 1000])
+
+    def test_report(self):
+        done = self.allot("sim", "--memory", "8GiB", "--context", "512MiB", "--", ALLOT, "run",
+                          "--memory", "1GiB", "--report", "--", sys.executable, "-c",
+                          PROGRAM.split("for line")[0] + """
+block = ctypes.c_uint64()
+assert cu.cuMemAlloc_v2(ctypes.byref(block), ctypes.c_size_t(300 << 20)) == 0
+assert cu.cuMemAlloc_v2(ctypes.byref(block), ctypes.c_size_t(2 << 30)) == 2
+sys.exit(7)
+""")
+        self.assertEqual(done.returncode, 7)
+        self.assertRegex(done.stderr, r"(?m)^allot run: tenant run-\S+, since it began:\n"
+                                      r"allot run:   GPU-\w+: peak 812 MiB of 1 GiB, 1 refused$")
+        done = self.allot("run", "--report", "--", "true")
+        self.assertRegex(done.stderr, r"^allot run: tenant run-\S+ used no GPU\n$")
 
     def test_an_unnamed_tenant_vanishes(self):
         process, ask = self.program("--memory", "1GiB")

@@ -15,8 +15,8 @@ class Ps(cli_lib.Case):
         return json.loads(self.ok("ps", "--json", *names))
 
     def two_tenants(self):
-        self.ok("run", "--name", "jobA", "--memory", "8GiB", "--", "true")
-        self.ok("run", "--name", "jobB", "--memory", "25%", "--accounting", "driver", "--", "true")
+        self.living("jobA", "--memory", "8GiB")
+        self.living("jobB", "--memory", "25%", "--accounting", "driver")
         return self.hold("jobA", f"{UUID_A}:context:{520 * MIB}", f"{UUID_A}:data:{GIB}",
                          f"{UUID_B}:array:{2 * MIB}", f"{UUID_A}:refuse:{GIB}")
 
@@ -85,14 +85,14 @@ class Ps(cli_lib.Case):
         holder = self.two_tenants()
         out = self.ok("ps")
         self.assertNotIn("\033", out)
-        self.assertRegex(out, r"(?m)^TENANT +GPU +QUOTA +USED +REFUSED +CONTEXT +DATA +ARRAY$")
-        self.assertRegex(out, r"(?m)^jobA +GPU-11111111 +8 GiB +1\.5 GiB +18% +1 +520 MiB +1 GiB$")
-        self.assertRegex(out, r"(?m)^jobB +each +25% +0 +0% +0$")
+        self.assertRegex(out, r"(?m)^TENANT +STATE +GPU +QUOTA +USED +REFUSED +CONTEXT +DATA +ARRAY$")
+        self.assertRegex(out, r"(?m)^jobA +running +GPU-11111111 +8 GiB +1\.5 GiB +18% +1 +520 MiB +1 GiB$")
+        self.assertRegex(out, r"(?m)^jobB +idle +each +25% +0 +0% +0$")
         self.assertRegex(out, rf"(?m)^jobA +{holder.pid} +GPU-11111111 +1\.5 GiB +\S.*cli_holder")
         self.assertNotRegex(out, r"(?m) $")
 
     def test_compute(self):
-        self.ok("run", "--name", "a", "--compute", "25", "--", "true")
+        self.living("a", "--compute", "25")
         self.hold("a", f"{UUID_A}:busy:240", f"{UUID_A}:owed:2000000000",
                   f"{UUID_A}:held:1500000000", f"{UUID_A}:longest:200000000",
                   f"{UUID_A}:launches:7")
@@ -124,9 +124,9 @@ class Ps(cli_lib.Case):
                          (None, None, 0))
 
     def test_compute_of_the_idle(self):
-        self.ok("run", "--name", "cap", "--compute", "40", "--controller", "pid", "--", "true")
-        self.ok("run", "--name", "share", "--weight", "2", "--priority", "high", "--", "true")
-        self.ok("run", "--name", "space", "--compute", "10", "--", "true")
+        self.living("cap", "--compute", "40", "--controller", "pid")
+        self.living("share", "--weight", "2", "--priority", "high")
+        self.living("space", "--compute", "10")
         self.ok("set", "space", "--mode", "space")  # which run would want an MPS daemon for
         out = self.ok("ps")
         self.assertRegex(out, r"(?m)^TENANT +GPU +COMPUTE +MODE +CONTROL +TARGET +1 S +60 S +HELD$")
@@ -136,7 +136,7 @@ class Ps(cli_lib.Case):
         self.assertTrue(all(len(line) <= 80 for line in out.splitlines()), out)
 
     def test_work_that_is_too_long_for_its_share(self):
-        self.ok("run", "--name", "a", "--compute", "10", "--", "true")
+        self.living("a", "--compute", "10")
         self.hold("a", f"{UUID_A}:longest:900000000")
         note = self.allot("ps").stderr
         self.assertIn('"a" on GPU-11111111: its longest unit of work took 900 ms, '
@@ -148,7 +148,7 @@ class Ps(cli_lib.Case):
         self.assertIn("1.1 s and more", self.allot("ps").stderr)
 
     def test_all_of_the_time_is_not_measured(self):
-        self.ok("run", "--name", "a", "--compute", "100", "--", "true")
+        self.living("a", "--compute", "100")
         self.hold("a", f"{UUID_A}:longest:900000000")
         self.assertRegex(self.ok("ps"), r"(?m)^a +GPU-11111111 +cap +100% +- +- +-$")
 
@@ -158,7 +158,7 @@ class Ps(cli_lib.Case):
         self.fails(125, "ps", "jobB", "jobC", says=('"jobC"',))
 
     def test_command_that_is_no_text(self):
-        self.ok("run", "--name", "a", "--", "true")
+        self.living("a")
         self.hold("a")  # its arguments hold this directory's name
         odd = os.path.join(os.fsencode(self.tmp), b"\xff\xfe\"\\\n\xe2\x82\xac")
         os.symlink(cli_lib.HOLDER, odd)
@@ -172,7 +172,7 @@ class Ps(cli_lib.Case):
         if os.geteuid() or subprocess.run([*unshare, "true"], capture_output=True,
                                           check=False).returncode:
             self.skipTest("cannot make a PID namespace")
-        self.ok("run", "--name", "a", "--", "true")
+        self.living("a")
         process = self.start(*unshare, cli_lib.HOLDER, os.path.join(self.runtime, "a"),
                              f"{UUID_A}:data:{MIB}")
         self.assertEqual(process.stdout.readline(), "held\n")
@@ -191,7 +191,7 @@ class Ps(cli_lib.Case):
         a, b = json.loads(done.stdout)["tenants"]
         self.assertIsNone(a["error"])
         self.assertIsInstance(b["error"], str)
-        self.assertEqual(list(b), ["name", "directory", "generated", "error"])
+        self.assertEqual(list(b), ["name", "directory", "generated", "state", "error"])
         done = self.allot("ps")
         self.assertIn("jobA", done.stdout)
         self.assertIn('"jobB"', done.stderr)
@@ -199,14 +199,14 @@ class Ps(cli_lib.Case):
 
 class Set(cli_lib.Case):
     def test_says_old_and_new(self):
-        self.ok("run", "--name", "a", "--memory", "8GiB", "--", "true")
+        self.living("a", "--memory", "8GiB")
         self.assertEqual(self.ok("set", "a", "--memory", "12GiB"),
                          "a each device: 8 GiB -> 12 GiB\n")
         self.assertEqual(self.ok("set", "--memory=50%", "a"), "a each device: 12 GiB -> 50%\n")
 
     def test_compute(self):
         """Each change from what the one before left: what is not named stays."""
-        self.ok("run", "--name", "a", "--memory", "8GiB", "--", "true")
+        self.living("a", "--memory", "8GiB")
         self.hold("a")
         before = "off"
         for args, after in (
@@ -225,7 +225,7 @@ class Set(cli_lib.Case):
                          "a each device: compute weight 7 -> weight 8\n")
 
     def test_compute_errors(self):
-        self.ok("run", "--name", "a", "--memory", "8GiB", "--", "true")
+        self.living("a", "--memory", "8GiB")
         self.fails(125, "set", "a", "--policy", "cap", says=("--policy cap", "--compute 25"))
         self.fails(125, "set", "a", "--policy", "share", says=("--policy share", "--weight 2"))
         self.fails(125, "set", "a", "--inflight", "2ms", says=("--inflight 2ms", "--compute 25"))
@@ -238,7 +238,7 @@ class Set(cli_lib.Case):
         self.assertIn("8 GiB -> 2 GiB", self.ok("set", "a", "--memory", "2GiB"))
 
     def test_reaches_a_running_tenant(self):
-        self.ok("run", "--name", "a", "--memory", "8GiB", "--", "true")
+        self.living("a", "--memory", "8GiB")
         self.hold("a", f"{UUID_A}:data:{4 * GIB}")
         out = self.ok("set", "a", "--memory", "1GiB")
         self.assertIn("8 GiB -> 1 GiB", out)
@@ -248,7 +248,7 @@ class Set(cli_lib.Case):
         self.assertEqual((device["quota_bytes"], device["used_bytes"]), (GIB, 4 * GIB))
 
     def test_errors(self):
-        self.ok("run", "--name", "a", "--memory", "8GiB", "--", "true")
+        self.living("a", "--memory", "8GiB")
         self.fails(125, "set", "b", "--memory", "1G", says=('"b"', "allot ps"))
         self.fails(125, "set", "../a", "--memory", "1G", says=("../a",))
         self.fails(125, "set", "a", says=("allot set a --memory",))

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """allot run: what the command gets, how it ends, tenants that come, are joined, and go."""
 
+import json
 import os
 import shutil
 import signal
 import subprocess
-import time
+import sys
 
 import cli_lib
 from cli_lib import ALLOT, MIB, UUID_A
@@ -45,7 +46,7 @@ class Command(cli_lib.Case):
             self.assertEqual(process.wait(20), -sig)
 
     def test_nothing_inherited(self):
-        """No descriptor beyond the standard ones, no changed mask, no changed umask."""
+        """No descriptor but that which the tenant lives by, no changed mask, no changed umask."""
         umask = os.umask(0o027)
         try:
             out = self.ok("run", "--", "sh", "-c",
@@ -53,7 +54,7 @@ class Command(cli_lib.Case):
         finally:
             os.umask(umask)
         fds, rest = out.split("\n0027\n")
-        self.assertLessEqual(len(fds.split()), 4)  # 0 1 2 and ls's own
+        self.assertEqual(sorted(map(int, fds.split())), [0, 1, 2, 3, 100])  # 3 is ls's own
         self.assertRegex(rest, "SigBlk:\t0+\n")
 
     def test_environment(self):
@@ -165,46 +166,43 @@ class Escape(cli_lib.Case):
 
 class Tenants(cli_lib.Case):
     def test_join(self):
-        self.ok("run", "--name", "a", "--memory", "8GiB", "--", "true")
+        self.living("a", "--memory", "8GiB")
         done = self.allot("run", "-v", "--name", "a", "--", "true")
         self.assertIn("tenant a (joined)", done.stderr)
         self.assertIn("each device: 8 GiB", done.stderr)
+        self.assertEqual(self.allot("run", "--name", "a", "--memory", "8GiB", "--", "true").stderr,
+                         "allot run: joined tenant a: memory 8 GiB, compute off\n")
 
-    def test_new_limits_only_while_nobody_lives(self):
-        self.ok("run", "--name", "a", "--memory", "8GiB", "--", "true")
-        self.ok("run", "--name", "a", "--memory", "4GiB", "--", "true")
-        holder = self.hold("a")
-        self.fails(125, "run", "--name", "a", "--memory", "2GiB", "--", "true",
-                   says=("is running", "4 GiB", "allot set a --memory 2GiB"))
-        self.fails(125, "run", "--name", "a", "--accounting", "driver", "--", "true",
-                   says=("is running",))
-        self.ok("run", "--name", "a", "--memory", "4GiB", "--", "true")
-        holder.kill()
-        holder.wait()
-        self.ok("run", "--name", "a", "--memory", "2GiB", "--", "true")
+    def test_options_of_the_dead_do_not_stick(self):
+        self.ok("run", "--name", "a", "--memory", "2GiB", "--weight", "1", "--priority", "high",
+                "--accounting", "driver", "--", "true")
+        done = self.allot("run", "-v", "--name", "a", "--compute", "25", "--", "true")
+        self.assertIn("tenant a (new)", done.stderr)
+        self.assertIn("each device: no limit, compute cap 25%\n", done.stderr)
+        self.assertIn("accounting: ledger\n", done.stderr)
 
-    def test_new_shares_only_while_nobody_lives(self):
-        self.ok("run", "--name", "a", "--memory", "4GiB", "--compute", "25", "--", "true")
-        self.ok("run", "--name", "a", "--compute", "30", "--", "true")
-        holder = self.hold("a")
-        for args, hint in ((("--compute", "50"), "allot set a --compute 50"),
-                           (("--weight", "2"), "allot set a --weight 2"),
-                           (("--compute", "off"), "allot set a --compute off"),
-                           (("--memory", "4GiB", "--policy", "share"),
-                            "allot set a --memory 4GiB --policy share")):
+    def test_other_options_are_refused(self):
+        self.living("a", "--memory", "4GiB", "--compute", "30")
+        for args, says in (
+                (("--memory", "2GiB"), ("memory 4 GiB (asked: 2 GiB)", "allot set a --memory 2GiB")),
+                (("--compute", "50"), ("compute cap 30% (asked: cap 50%)",
+                                       "allot set a --compute 50")),
+                (("--weight", "2"), ("cap 30%, weight 2", "allot set a --weight 2")),
+                (("--compute", "off"), ("(asked: off)", "allot set a --compute off")),
+                (("--memory", "4GiB", "--policy", "share"),
+                 ("allot set a --memory 4GiB --policy share",)),
+                (("--accounting", "driver"), ("accounting ledger (asked: driver)", "has ended"))):
             self.fails(125, "run", "--name", "a", *args, "--", "true",
-                       says=("is running", "4 GiB", "compute cap 30%", hint))
-        for args in ((), ("--compute", "30"), ("--policy", "cap"), ("--priority", "normal")):
+                       says=('tenant "a" lives', *says))
+        for args in ((), ("--compute", "30"), ("--policy", "cap"), ("--priority", "normal"),
+                     ("--memory", "4096MiB")):
             done = self.allot("run", "-v", "--name", "a", *args, "--", "true")
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertIn("each device: 4 GiB, compute cap 30%\n", done.stderr)
-        holder.kill()
-        holder.wait()
-        done = self.allot("run", "-v", "--name", "a", "--compute", "off", "--", "true")
-        self.assertIn("each device: 4 GiB\n", done.stderr)
+        self.assertIn("4 GiB", self.ok("ps", "a"))
 
     def test_unusable(self):
-        self.ok("run", "--name", "a", "--", "true")
+        self.living("a")
         with open(os.path.join(self.runtime, "a", "ledger"), "r+b") as file:
             file.truncate(100)
         self.fails(125, "run", "--name", "a", "--", "true", says=('"a"', "another version"))
@@ -240,39 +238,115 @@ class Tenants(cli_lib.Case):
             self.assertIn(words, done.stderr)
             self.assertEqual(os.listdir(self.runtime), [])
 
-    def age(self, name):
-        old = time.time() - 3600
-        os.utime(os.path.join(self.runtime, name, "owner"), (old, old), follow_symlinks=False)
-
     def names(self):
-        return sorted(os.listdir(self.runtime))
+        return sorted(name for name in os.listdir(self.runtime) if name != ".ended")
 
-    def test_generated_tenants_go(self):
-        self.ok("run", "--", "true")
-        (name,) = self.names()
-        self.assertRegex(name, r"^run-\d+-[0-9a-f]{6}$")
-        self.assertIn("no tenants", self.ok("ps"))
-        self.assertEqual(self.names(), [name], "swept within the grace")
-        self.age(name)
-        self.ok("ps")
-        self.assertEqual(self.names(), [])
+    def state(self, name):
+        out = self.allot("ps", name)
+        return out.stdout.splitlines()[1].split()[1] if out.returncode == 0 else "ended"
 
-    def test_generated_tenants_stay_while_used(self):
+    def test_tenants_go(self):
+        for name in ((), ("--name", "a")):
+            self.ok("run", *name, "--", "true")
+            (left,) = self.names()
+            self.assertIn("no tenants", self.ok("ps"))
+            self.assertEqual(self.names(), [])
+            self.assertRegex(self.ok("ps", "--ended"), rf"(?m)^{left} +\d{{4}}-.* none +0$")
+
+    def test_tenants_stay_while_used(self):
         process = self.start(ALLOT, "run", "--", "sh", "-c", "echo up; read x")
         process.stdout.readline()
         (name,) = self.names()
-        self.age(name)
-        self.assertIn(name, self.ok("ps"), "its first process lives, though without a GPU")
+        self.assertEqual(self.state(name), "idle")
         holder = self.hold(name, f"{UUID_A}:data:{MIB}")
+        self.assertEqual(self.state(name), "running")
         process.kill()
         process.wait()
-        self.assertIn(name, self.ok("ps"), "another process lives")
+        self.assertEqual(self.state(name), "running")
         holder.kill()
         holder.wait()
-        self.ok("run", "--name", "other", "--", "true")
-        self.ok("run", "--", "true")
-        self.assertNotIn(name, self.names())
-        self.assertIn("other", self.names())
+        self.assertEqual(self.state(name), "ended")
+
+    def test_a_tenant_lives_as_long_as_its_tree(self):
+        """A tree that leaves its session, closes all that it has, forks without exec, or forgets
+        its environment; and the command itself is killed."""
+        ways = {
+            "session": "setsid sh -c 'echo $$; exec sleep 60' <&- & wait",
+            "closed": f"exec {sys.executable} -c 'import os; os.closerange(3, 4096); "
+                      "print(os.getpid(), flush=True); os.read(0, 1)'",
+            "daemon": f"{sys.executable} -c 'import os, time\nif os.fork(): os._exit(0)\nos.setsid()"
+                      "\nif os.fork(): os._exit(0)\nprint(os.getpid(), flush=True)"
+                      "\nos.closerange(0, 4096)\ntime.sleep(60)'; read x",
+            "forgetful": "exec env -i sh -c 'echo $$; exec sleep 60'",
+        }
+        for way, script in ways.items():
+            with self.subTest(way):
+                process = self.start(ALLOT, "run", "--name", way, "--memory", "2GiB", "--", "sh",
+                                     "-c", script)
+                last = int(process.stdout.readline())
+                if last != process.pid:
+                    process.kill()
+                    process.wait()
+                self.addCleanup(self.end, last)
+                self.assertEqual(self.state(way), "idle")
+                self.allot("doctor", "--sweep")
+                self.fails(125, "run", "--name", way, "--memory", "8GiB", "--", "true",
+                           says=("2 GiB",))
+                self.fails(125, "rm", way, says=("lives",))
+                self.end(last)
+                process.wait()
+                cli_lib.wait_for(lambda: self.state(way) == "ended")
+
+    def end(self, pid):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+    def test_rm(self):
+        self.fails(125, "rm", "a", says=('"a"', "allot ps"))
+        self.fails(125, "rm", "../a", says=("../a",))
+        self.fails(125, "rm", says=("allot rm",))
+        process = self.living("a")
+        self.fails(125, "rm", "a", says=('"a" lives',))
+        process.stdin.close()
+        process.wait()
+        self.assertEqual(self.names(), ["a"])
+        self.assertEqual(self.ok("rm", "a"), "")
+        self.assertEqual(self.names(), [])
+        # Damaged ones, too.
+        self.ok("run", "--name", "b", "--", "true")
+        os.truncate(os.path.join(self.runtime, "b", "policy"), 10)
+        self.ok("ps")
+        self.assertEqual(self.names(), ["b"])
+        self.ok("rm", "b")
+        self.assertEqual(self.names(), [])
+
+    def test_last_figures(self):
+        shell = self.living("a", "--memory", "1GiB")
+        holder = self.hold("a", f"{UUID_A}:data:{512 * MIB}", f"{UUID_A}:refuse:{MIB}",
+                           f"{UUID_A}:busy:100")
+        (tenant,) = json.loads(self.ok("ps", "--json"))["tenants"]
+        self.assertEqual(tenant["devices"][0]["peak_bytes"], 512 * MIB)
+        self.assertEqual(self.ok("ps", "--ended"),
+                         f"no tenant that ended is remembered in {self.runtime}\n")
+        for process in (holder, shell):
+            process.kill()
+            process.wait()
+        self.assertIn("no tenants", self.ok("ps"))
+        self.assertRegex(self.ok("ps", "--ended", "a"),
+                         r"(?m)^a +\d{4}-.* GPU-11111111 +1 GiB +512 MiB +6\.2 s +1$")
+        ended = json.loads(self.ok("ps", "--ended", "--json"))
+        self.check_shape(ended["ended"][0], "ended", cli_lib.documented())
+        self.assertEqual((ended["ended"][0]["peak_bytes"], ended["ended"][0]["refusals"]),
+                         (512 * MIB, 1))
+        # A line that a killed writer left does no harm.
+        with open(os.path.join(self.runtime, ".ended"), "a", encoding="ascii") as file:
+            file.write("\nb 17 nonsense")
+        self.ok("run", "--name", "c", "--", "true")
+        self.ok("ps")
+        self.assertEqual([e["name"] for e in json.loads(self.ok("ps", "--ended", "--json"))["ended"]],
+                         ["a", "c"])
 
     def test_many_at_once(self):
         processes = [subprocess.Popen([ALLOT, "run", "--name", "a", "--memory", "1G", "--", "true"],

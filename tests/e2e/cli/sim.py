@@ -193,28 +193,34 @@ class Devices(cli_lib.Case):
         self.assertIn(f"{b}: 1 GiB\n", done.stderr)
         self.assertIn(f"{a}: 2 GiB\n", done.stderr)
 
+    def keep(self, *options):
+        done = self.sim("run", "--print-env", "--name", "t", *options)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_joining_sees_the_same_devices(self):
         a, _, c = self.uuids
-        self.visible("--name", "t", "--gpu", "2,0", "--memory", "1G,2G")
+        self.keep("--gpu", "2,0", "--memory", "1G,2G")
         self.assertEqual(self.visible("--name", "t"), f"{c},{a}")
         self.assertEqual(self.visible("--name", "t", "--gpu", "0"), a)
         self.refused("--name", "t", "--gpu", "1", says=('"t"', "GPU 1"))
         self.refused("--name", "t", "--memory", "1G,2G,3G", says=("3 values for 2 devices",))
-        self.assertEqual(self.visible("--name", "t", "--gpu", "1", "--memory", "1G"), self.uuids[1])
+        self.refused("--name", "t", "--gpu", "1", "--memory", "1G", says=("other devices",))
+        self.assertEqual(self.visible("--name", "t", "--gpu", "2,0", "--memory", "1G,2G"),
+                         f"{c},{a}")
 
-    def test_joining_keeps_what_is_not_named(self):
-        """Devices and limits given anew, in part: no limit is lost, and no device comes without."""
-        a, b, c = self.uuids
-        self.visible("--name", "t", "--gpu", "0,1", "--memory", "1G,2G", "--compute", "10,20")
-        done = self.sim("run", "-v", "--name", "t", "--gpu", "1", "--compute", "30", "--", "true")
-        self.assertIn(f"{b}: 2 GiB, compute cap 30%\n", done.stderr)
-        self.assertNotIn(a, done.stderr)
-        self.refused("--name", "t", "--gpu", "2", "--compute", "30", says=("GPU 2", "--memory"))
-        self.refused("--name", "t", "--gpu", "2", "--memory", "1G", says=("GPU 2", "--compute"))
-        done = self.sim("run", "-v", "--name", "t", "--gpu", "2,1", "--memory", "3G", "--compute",
-                        "5,6", "--", "true")
-        self.assertIn(f"{c}: 3 GiB, compute cap 5%\n", done.stderr)
-        self.assertIn(f"{b}: 3 GiB, compute cap 6%\n", done.stderr)
+    def test_joining_takes_nothing_away(self):
+        """Devices and limits given anew, in part: the tenant stays what it is."""
+        self.keep("--gpu", "0,1", "--memory", "1G,2G", "--compute", "10,20")
+        for args, says in ((("--gpu", "1", "--compute", "30"), "other devices"),
+                           (("--gpu", "1,0", "--compute", "30"), "other devices"),
+                           (("--compute", "10,30"), "cap 20% (asked: cap 30%)"),
+                           (("--memory", "3G,2G"), "memory 1 GiB (asked: 3 GiB)")):
+            self.refused("--name", "t", *args, says=('"t" lives', says))
+        self.ok("rm", "t")
+        _, b, c = self.uuids
+        done = self.sim("run", "-v", "--name", "t", "--gpu", "2,1", "--memory", "3G", "--", "true")
+        self.assertIn(f"{c}: 3 GiB\n", done.stderr)
+        self.assertIn(f"{b}: 3 GiB\n", done.stderr)
 
 
 if __name__ == "__main__":

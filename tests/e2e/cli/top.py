@@ -74,8 +74,8 @@ class Screen:
 class Top(cli_lib.Case):
     def setUp(self):
         super().setUp()
-        self.ok("run", "--name", "small", "--memory", "1GiB", "--", "true")
-        self.ok("run", "--name", "large", "--memory", "8GiB", "--", "true")
+        self.living("small", "--memory", "1GiB")
+        self.living("large", "--memory", "8GiB")
         self.hold("small", f"{UUID_A}:data:{1000 * MIB}", f"{UUID_A}:refuse:{GIB}")
         self.holder = self.hold("large", f"{UUID_B}:data:{4 * GIB}")
 
@@ -124,7 +124,7 @@ class Top(cli_lib.Case):
 
     def test_compute_in_space(self):
         """A part of the SMs, and of the time on them: a full bar is all of the time."""
-        self.ok("run", "--name", "space", "--compute", "25", "--", "true")
+        self.living("space", "--compute", "25")
         self.ok("set", "space", "--mode", "space")
         self.hold("space", f"{UUID_A}:busy:900", f"{UUID_A}:owed:9000000000",
                   f"{UUID_A}:longest:900000000")
@@ -136,7 +136,7 @@ class Top(cli_lib.Case):
 
     def test_compute_on_a_screen(self):
         for i in range(6):
-            self.ok("run", "--name", f"c{i}", "--compute", "10", "--", "true")
+            self.living(f"c{i}", "--compute", "10")
             self.hold(f"c{i}", f"{UUID_A}:busy:{700 - 100 * i}")
         screen = Screen(self)
         screen.wait(r"c compute")
@@ -205,7 +205,7 @@ class Top(cli_lib.Case):
 
     def test_many_tenants_on_a_small_screen(self):
         for i in range(30):
-            self.ok("run", "--name", f"t{i}", "--memory", "1GiB", "--", "true")
+            self.living(f"t{i}", "--memory", "1GiB")
         screen = Screen(self)
         screen.wait(r"32 tenants")
         screen.wait(r"q quit")

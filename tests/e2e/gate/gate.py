@@ -18,21 +18,34 @@ class Case(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.tmp, ignore_errors=True)
         self.env = {**os.environ, "ALLOT_RUNTIME_DIR": self.tmp + "/run",
                     "ALLOT_SIM_DIR": self.tmp + "/sim", "ALLOT_SIM_GPUS": "1"}
+        self.options = None
 
     def guest(self, hazard, *options, times=1):
         """Its output, and what the ledger says of the device afterwards."""
         said = ""
+        self.prepare(options)
         for _ in range(times):
-            done = subprocess.run([ALLOT, "run", "--name", "t", *options, "--", GUEST, hazard],
-                                  env=self.env, text=True, capture_output=True, timeout=60,
-                                  stdin=subprocess.DEVNULL, check=False)
-            self.assertEqual((done.returncode, done.stderr), (0, ""), hazard)
+            done = self.allot("run", "--name", "t", "--", GUEST, hazard)
+            self.assertEqual(done.returncode, 0, hazard)
+            self.assertRegex(done.stderr, r"^allot run: joined tenant t: .*\n$", hazard)
             said += done.stdout
         return said
 
+    def allot(self, *args):
+        return subprocess.run([ALLOT, *args], env=self.env, text=True, capture_output=True,
+                              timeout=60, stdin=subprocess.DEVNULL, check=False)
+
+    def prepare(self, options):
+        """The tenant stays, with its figures, when its programs have ended."""
+        if options == self.options:
+            return
+        self.allot("rm", "t")
+        done = self.allot("run", "--print-env", "--name", "t", *options)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.options = options
+
     def counted_by_device(self):
-        done = subprocess.run([ALLOT, "ps", "--json"], env=self.env, text=True, check=True,
-                              capture_output=True, timeout=60, stdin=subprocess.DEVNULL)
+        done = self.allot("ps", "--json")
         tenant, = json.loads(done.stdout)["tenants"]
         return [device["compute"] for device in tenant["devices"]]
 

@@ -460,9 +460,10 @@ static void removed(void)
 	begin();
 	MUST(launch(5000, NULL));
 	MUST(cuCtxSynchronize());
-	for (int i = 0; i < 2; i++) {
-		snprintf(path, sizeof(path), "%s/%s", getenv("ALLOT_TENANT_DIR"),
-			 i ? "ledger" : "policy");
+	for (int i = 0; i < 3; i++) {
+		static const char *const files[] = {"policy", "ledger", "owner"};
+
+		snprintf(path, sizeof(path), "%s/%s", getenv("ALLOT_TENANT_DIR"), files[i]);
 		CHECK(!unlink(path));
 	}
 	CHECK(!rmdir(getenv("ALLOT_TENANT_DIR")));

@@ -79,7 +79,7 @@ class Start(Case):
         for probe in first, second:
             probe.process.kill()
             probe.process.wait()
-        third = self.tenant("--name", "a").tell("cuda")
+        third = self.tenant("--name", "a", "--memory", "2GiB").tell("cuda")
         self.assertEqual(self.opened(third), [])
         third.tell(f"alloc 0 {MIB}")
         self.by_another(third)

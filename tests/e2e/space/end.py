@@ -2,7 +2,6 @@
 """The MPS daemon goes when no tenant needs it, and not before; allot doctor tells."""
 
 import os
-import time
 
 import space_lib
 
@@ -15,17 +14,15 @@ class End(space_lib.Case):
         self.assertIn("quit", self.noted("heard"))
         space_lib.wait_for(lambda: not self.alive())
 
-    def age(self, name):
-        old = time.time() - 3600
-        os.utime(os.path.join(self.runtime, name, "owner"), (old, old), follow_symlinks=False)
-
     def test_with_the_last_tenant(self):
-        self.ok("run", "--mode", "space", "--compute", "25", "--", "true")
-        self.ok("run", "--name", "other", "--", "true")
-        (name,) = (n for n in self.tenants() if n != "other")
+        process = self.living("a", "--mode", "space", "--compute", "25")
+        self.living("other")
         self.ok("ps")
-        self.assertTrue(self.alive(), "ended within the grace")
-        self.age(name)
+        self.assertTrue(self.alive(), "a tenant lives")
+        process.kill()
+        process.wait()
+        self.assertEqual(self.space("true", name="b").returncode, 0)
+        self.assertEqual(self.starts(), 1, "who needs it himself does not end it first")
         self.ok("ps")
         self.assertEqual(self.tenants(), ["other"])
         self.ended()
@@ -33,7 +30,7 @@ class End(space_lib.Case):
         self.assertEqual(self.starts(), 2)
 
     def test_not_before(self):
-        self.assertEqual(self.space("true").returncode, 0)
+        self.keep_space()
         self.ok("ps")
         self.ok("run", "--", "true")
         self.assertTrue(self.alive())
@@ -44,7 +41,7 @@ class End(space_lib.Case):
     def test_doctor(self):
         done = self.allot("doctor")
         self.assertNotIn("MPS", done.stdout)
-        self.space("true")
+        self.keep_space()
         self.assertRegex(self.allot("doctor").stdout,
                          "(?m)^ok    MPS daemon .*1 tenant in mode space")
         self.kill_daemon()

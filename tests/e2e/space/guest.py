@@ -89,6 +89,7 @@ class Guest(space_lib.Case):
                              ("CUDA_MPS_CLIENT_PRIORITY=2", "=2 is not 1"),
                              ("--unset=CUDA_MPS_CLIENT_PRIORITY", "CLIENT_PRIORITY is gone")):
             self.refused(self.guest("env", change), says)
+        self.keep_space()
         self.ok("set", "a", "--priority", "high")
         for change in ("CUDA_MPS_CLIENT_PRIORITY=1", "--unset=CUDA_MPS_CLIENT_PRIORITY", "A=B"):
             out = self.ok("run", "--name", "a", "--", "env", change, GUEST, "init", "alloc", "1")

@@ -30,6 +30,7 @@ class Start(space_lib.Case):
     def test_priority(self):
         """MPS has two: high goes before all others, whatever the caller has in its environment."""
         for level, asked in (("high", "0"), ("normal", "1"), ("low", "1")):
+            self.keep(level, "--mode", "space", "--compute", "90", "--priority", level)
             for before in ("0", "1"):
                 out = self.ok("run", "--name", level, "--mode", "space", "--compute", "90",
                               "--priority", level, "--", "env",
@@ -43,7 +44,7 @@ class Start(space_lib.Case):
 
     def test_the_tenant_remembers(self):
         """Who joins need not say it again, and the tenant that shares in turns is not changed."""
-        self.space("true")
+        self.keep_space()
         out = self.ok("run", "--name", "a", "--", "env")
         self.assertIn("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=25\n", out)
         self.assertNotIn("CUDA_MPS", self.ok("run", "--name", "b", "--compute", "25", "--", "env"))
@@ -116,7 +117,7 @@ class Refusal(space_lib.Case):
         self.refused("no such device", self.log)
 
     def test_it_does_not_answer(self):
-        self.space("true", name="b")
+        self.keep_space("b")
         self.trick("silent")
         self.fails(125, "run", "--name", "a", "--mode", "space", "--compute", "25", "--", "true",
                    says=("does not answer", self.pipe))
@@ -129,7 +130,7 @@ class Refusal(space_lib.Case):
 
     def test_the_server_failed(self):
         """It takes nobody until its clients are gone, for which they are given a moment."""
-        self.space("true", name="b")
+        self.keep_space("b")
         self.trick("fault")
         self.fails(125, "run", "--name", "a", "--mode", "space", "--compute", "25", "--", "true",
                    says=("4711", "allot ps", "--mode turns"))
@@ -164,7 +165,7 @@ class Refusal(space_lib.Case):
 class Set(space_lib.Case):
     def test_mode(self):
         """Programs are under MPS or not for all their life."""
-        self.ok("run", "--name", "a", "--compute", "25", "--", "true")
+        self.keep("a", "--compute", "25")
         self.fails(125, "set", "a", "--mode", "space", "--compute", "100",
                    says=("--mode space", "below 100%"))
         holder = self.hold("a")
@@ -181,7 +182,7 @@ class Set(space_lib.Case):
 
     def test_part(self):
         """What runs keeps its part; what it starts must not have more than the new one."""
-        self.space("true")
+        self.keep_space()
         self.assertNotIn("programs", self.ok("set", "a", "--compute", "30"))
         self.hold("a")
         said = self.ok("set", "a", "--compute", "40")
@@ -192,7 +193,7 @@ class Set(space_lib.Case):
 
     def test_priority(self):
         """What runs keeps its priority; what it starts must not have a higher one than the new."""
-        self.space("true")
+        self.keep_space()
         self.assertNotIn("programs", self.ok("set", "a", "--priority", "high"))
         self.assertIn("CUDA_MPS_CLIENT_PRIORITY=0\n", self.ok("run", "--name", "a", "--", "env"))
         self.ok("set", "a", "--priority", "normal")

@@ -59,9 +59,12 @@ class Case(cli_lib.Case):
         return self.allot("run", "--name", name, "--mode", "space", "--compute", compute, "--",
                           *command, env=env)
 
+    def keep_space(self, name="a", compute="25"):
+        self.keep(name, "--mode", "space", "--compute", compute)
+
     def tenants(self):
         try:
-            return sorted(n for n in os.listdir(self.runtime) if n != ".mps")
+            return sorted(n for n in os.listdir(self.runtime) if n[0] != ".")
         except FileNotFoundError:
             return []
 

@@ -76,7 +76,8 @@ def preload(bench, tenant):
 def new_tenant(bench, memory, options=()):
     """A tenant that further processes join by their environment alone."""
     tenant = bench.tenant()
-    status, _, err = run(bench.command(tenant, memory, ["true"], options), 30)
+    status, _, err = run([bench.allot, "run", "--print-env", "--name", tenant, "--memory", memory,
+                          *options], 30)
     if status:
         raise Trouble(f"no tenant: {err}")
     return tenant

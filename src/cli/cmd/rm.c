@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* allot rm: removes tenants that nothing is left of, also those that stay until somebody does. */
+#include <argp.h>
+#include <errno.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "cli/command.h"
+#include "cli/exit_status.h"
+#include "cli/out/say.h"
+#include "cli/tenant/runtime.h"
+#include "cli/tenant/tenants.h"
+#include "ledger/tenant.h"
+
+struct args {
+	char **names;
+	int nnames;
+};
+
+static error_t rm_parse_option(int key, char *arg, struct argp_state *state)
+{
+	struct args *a = state->input;
+
+	(void)arg;
+	if (key != ARGP_KEY_ARGS)
+		return ARGP_ERR_UNKNOWN;
+	a->names = state->argv + state->next;
+	a->nnames = state->argc - state->next;
+	return 0;
+}
+
+static const struct argp argp = {
+	.parser = rm_parse_option,
+	.args_doc = "NAME...",
+	.doc = "Remove tenants that no process is left of.\v"
+	       "Tenants go by themselves when their last process has ended; this is for those that "
+	       "\"allot run --print-env\" made, and for damaged ones. Their last figures stay: "
+	       "\"allot ps --ended\" shows them.\n",
+};
+
+static int rm_refuse_living(const char *name, const char *dir)
+{
+	pid_t pid = 0;
+	char who[64] = "";
+
+	/* Those that use a GPU are in `allot ps`. */
+	if (tenants_state(dir, &pid) != TENANT_RUNNING && pid)
+		snprintf(who, sizeof(who), " (process %ld was started in it)", (long)pid);
+	return say_error("tenant \"%s\" lives%s; end its processes first (\"allot ps %s\" shows those "
+			 "that use a GPU)",
+			 name, who, name);
+}
+
+static int rm_remove(const char *runtime, const char *name)
+{
+	char dir[PATH_MAX];
+	int r = tenant_path(runtime, name, dir, sizeof(dir));
+
+	if (r == 0)
+		r = tenants_remove(runtime, name, false);
+	if (r == -ENOENT || r == -EINVAL)
+		return say_error("there is no tenant \"%s\" in %s; \"allot ps\" lists them", name,
+				 runtime);
+	if (r == -EBUSY)
+		return rm_refuse_living(name, dir);
+	if (r < 0)
+		return say_error("tenant \"%s\" (%s) cannot be removed: %s; remove its directory "
+				 "with rm -r",
+				 name, dir, tenants_error_words(r));
+	return 0;
+}
+
+int cmd_rm(int argc, char **argv)
+{
+	struct args a = {.nnames = 0};
+	char runtime[PATH_MAX];
+	int status = 0;
+
+	if (argp_parse(&argp, argc, argv, 0, NULL, &a))
+		return EXIT_ALLOT;
+	if (!a.nnames)
+		return say_error("which tenant? write: allot rm jobA (\"allot ps\" lists them)");
+	if (runtime_find(runtime) < 0)
+		return EXIT_ALLOT;
+	for (int i = 0; i < a.nnames; i++) {
+		int r = rm_remove(runtime, a.names[i]);
+
+		status = r ? r : status;
+	}
+	return status;
+}

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the tenant had of its devices, in some lines at the end of a run: `allot run --report`. */
+#ifndef ALLOT_CLI_EXEC_REPORT_H
+#define ALLOT_CLI_EXEC_REPORT_H
+
+#include "cli/tenant/dmem.h"
+#include "cli/tenant/enroll.h"
+
+/* On standard error, of a tenant whose command has just ended. */
+void report_print(const struct enrolment *enrolment);
+
+/* As guarded_launch, without a guard: runs the command, reports, and ends as it did. */
+int report_launch(struct enrolment *enrolment, const struct dmem_entry *cgroup, char **command);
+
+#endif

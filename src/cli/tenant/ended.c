@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A line is one write, behind a newline of its own: what a writer that was killed, or a full disk,
+ * left of a line is no line. Two who shorten the file at once lose lines, and nothing else.
+ */
+#include "cli/tenant/ended.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "base/fd.h"
+#include "ledger/shared_file.h"
+#include "ledger/tenant.h"
+
+/* No tenant can be called so. */
+#define NOTES	  ".ended"
+#define NOTES_MAX 65536 /* bytes; then the older half goes */
+
+/* Who opens it for reading and gets -ENOENT has nothing to read. */
+static int ended_open(const char *runtime, int flags)
+{
+	CLEANUP_CLOSE int dir = shared_file_open_dir(runtime);
+	CLEANUP_CLOSE int fd = -EBADF;
+	struct stat st;
+
+	if (dir < 0)
+		return dir;
+	fd = fd_openat(dir, NOTES, flags | O_NONBLOCK, 0600);
+	if (fd < 0)
+		return fd;
+	if (fstat(fd, &st) < 0)
+		return err_errno();
+	return S_ISREG(st.st_mode) ? TAKE_FD(fd) : -EPERM;
+}
+
+/* The text of the file, with its length; NULL for none. For free(). */
+static char *ended_read_text(int fd, size_t *ret_len)
+{
+	char *text = malloc(2 * NOTES_MAX + 1);
+	ssize_t n = text ? pread(fd, text, 2 * NOTES_MAX, 0) : -1;
+
+	if (n < 0) {
+		free(text);
+		return NULL;
+	}
+	text[n] = 0;
+	*ret_len = (size_t)n;
+	return text;
+}
+
+static void ended_shorten(const char *runtime)
+{
+	CLEANUP_CLOSE int fd = ended_open(runtime, O_RDWR);
+	CLEANUP_FREE char *text = NULL;
+	const char *keep;
+	size_t len = 0;
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st) < 0 || st.st_size <= NOTES_MAX)
+		return;
+	text = ended_read_text(fd, &len);
+	keep = text && len > NOTES_MAX / 2 ? strchr(text + len - NOTES_MAX / 2, '\n') : NULL;
+	if (ftruncate(fd, 0) == 0 && keep)
+		fd_pwrite_all(fd, keep, strlen(keep), 0);
+}
+
+static void ended_name_device(const uint8_t uuid[static 16], char ret[static 33])
+{
+	for (int i = 0; i < 16; i++)
+		sprintf(ret + 2 * i, "%02x", uuid[i]);
+}
+
+static int ended_append(int fd, const struct ended *e)
+{
+	char line[256], device[33] = "-";
+	int n;
+
+	if (e->used)
+		ended_name_device(e->uuid, device);
+	n = snprintf(line, sizeof(line),
+		     "\n%s %" PRId64 " %" PRId64 " %s %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64
+		     "\n",
+		     e->name, e->began_s, e->ended_s, device, e->limit_bytes, e->peak_bytes,
+		     e->busy_ns, e->refusals);
+	return write(fd, line, (size_t)n) == n ? 0 : -ENOSPC;
+}
+
+int ended_note(const char *runtime, const char *name, const struct snapshot *snapshot,
+	       int64_t began_s)
+{
+	struct ended e = {.began_s = began_s, .ended_s = time(NULL)};
+	CLEANUP_CLOSE int fd = -EBADF;
+	int r = 0;
+
+	ended_shorten(runtime);
+	fd = ended_open(runtime, O_WRONLY | O_APPEND | O_CREAT);
+	if (fd < 0)
+		return fd;
+	snprintf(e.name, sizeof(e.name), "%s", name);
+	for (int d = 0; r == 0 && d < snapshot->ndevices; d++) {
+		const struct snapshot_device *device = &snapshot->device[d];
+
+		if (device->index < 0)
+			continue;
+		e.used = true;
+		memcpy(e.uuid, device->uuid, sizeof(e.uuid));
+		e.limit_bytes = device->limit_bytes;
+		e.peak_bytes = device->peak_bytes;
+		e.busy_ns = device->compute.busy_ns;
+		e.refusals = device->refusals;
+		r = ended_append(fd, &e);
+	}
+	return r == 0 && !e.used ? ended_append(fd, &e) : r;
+}
+
+static bool ended_parse_device(const char *word, uint8_t ret[static 16])
+{
+	for (int i = 0; i < 16; i++)
+		if (sscanf(word + 2 * i, "%2hhx", &ret[i]) != 1)
+			return false;
+	return word[32] == 0;
+}
+
+static bool ended_parse(const char *line, struct ended *ret)
+{
+	struct ended e = {.used = true};
+	char device[33];
+
+	if (sscanf(line,
+		   "%63s %" SCNd64 " %" SCNd64 " %32s %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64,
+		   e.name, &e.began_s, &e.ended_s, device, &e.limit_bytes, &e.peak_bytes,
+		   &e.busy_ns, &e.refusals) != 8 ||
+	    !tenant_name_valid(e.name))
+		return false;
+	if (!strcmp(device, "-"))
+		e.used = false;
+	else if (strlen(device) != 32 || !ended_parse_device(device, e.uuid))
+		return false;
+	*ret = e;
+	return true;
+}
+
+int ended_read(const char *runtime, struct ended **ret)
+{
+	CLEANUP_CLOSE int fd = ended_open(runtime, O_RDONLY);
+	CLEANUP_FREE char *text = NULL;
+	struct ended *list = NULL, *longer;
+	char *rest, *line;
+	size_t len = 0;
+	int n = 0;
+
+	*ret = NULL;
+	if (fd < 0)
+		return fd == -ENOENT ? 0 : fd;
+	text = rest = ended_read_text(fd, &len);
+	if (!text)
+		return -ENOMEM;
+	while ((line = strsep(&rest, "\n"))) {
+		struct ended e;
+
+		if (!ended_parse(line, &e))
+			continue;
+		longer = reallocarray(list, (size_t)n + 1, sizeof(*list));
+		if (!longer) {
+			free(list);
+			return -ENOMEM;
+		}
+		list = longer;
+		list[n++] = e;
+	}
+	*ret = list;
+	return n;
+}

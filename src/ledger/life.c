@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ledger/life.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "ledger/map.h"
+#include "ledger/shared_file.h"
+
+int life_hold(const char *dir)
+{
+	CLEANUP_CLOSE int fd =
+		shared_file_open(dir, LEDGER_FILE, O_RDONLY, sizeof(struct ledger_file));
+	struct stat st;
+	int r;
+
+	if (fd < 0)
+		return fd;
+	r = shared_file_share(fd, LEDGER_LOCK_LIFE, 1);
+	/* Who has it for himself is removing the tenant. */
+	if (r < 0)
+		return r == -EAGAIN ? -ESTALE : r;
+	/* tenant_remove holds it until the file is gone: who was first? */
+	if (fstat(fd, &st) < 0)
+		return err_errno();
+	return st.st_nlink ? TAKE_FD(fd) : -ESTALE;
+}
+
+int life_keep(const char *dir)
+{
+	CLEANUP_CLOSE int fd = life_hold(dir);
+	void *map;
+
+	if (fd < 0)
+		return fd;
+	/* Nobody touches the page: the mapping is what keeps the description, and so the lock. */
+	map = mmap(NULL, 1, PROT_NONE, MAP_SHARED, fd, 0);
+	if (map == MAP_FAILED)
+		return err_errno();
+	return madvise(map, 1, MADV_DONTFORK) < 0 ? err_errno() : 0;
+}
+
+bool life_is_held(const char *dir)
+{
+	CLEANUP_CLOSE int fd =
+		shared_file_open(dir, LEDGER_FILE, O_RDONLY, sizeof(struct ledger_file));
+
+	if (fd < 0)
+		return fd == -EMFILE || fd == -ENFILE;
+	return shared_file_locked(fd, LEDGER_LOCK_LIFE, 1) != 0;
+}

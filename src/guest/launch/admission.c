@@ -385,6 +385,9 @@ static bool admission_step(struct asking *asking)
 		decision = (struct admission){ADMISSION_WAIT_DEBT, in.now_ns + in.look_ns};
 	}
 	if (decision.verdict == ADMISSION_GO) {
+		/* The look for room may have found work that is done, and owed for. */
+		if (atomic_load(&asking->state->bills) != asking->bills)
+			return false;
 		asking->settled = !in.paid_ns;
 		if (asking->settled)
 			admission_wait_for_edge(asking);

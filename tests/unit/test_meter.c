@@ -486,6 +486,7 @@ static void check_waited(void)
 	finish(S1);
 	launch(S1, 20 * US);
 	launch(S2, 20 * US);
+	meter_close_all(&meter, fake.context, METER_WAIT);
 	fake_pass(20 * US);
 	meter_waited(&meter, fake.context, NULL, true, fake.now_ns);
 	CHECK_EQ(meter.flying_ns, 0);
@@ -493,6 +494,35 @@ static void check_waited(void)
 	launch(S1, 250 * US);
 	finish(S1);
 	CHECK_NEAR(busy_ns(), 280 * US);
+	CHECK_EQ(unmeasured_ns(), 0);
+	end();
+}
+
+/* What took long is on the bill when the wait is over, however long the program rests then. */
+static void check_waited_long(void)
+{
+	begin();
+	launch(S1, 10 * US);
+	finish(S1);
+	launch(S1, 50 * MS);
+	close_it(S1, METER_WAIT);
+	CHECK_EQ(records(S1), 2);
+	fake_pass(50 * MS);
+	meter_waited(&meter, fake.context, S1, false, fake.now_ns);
+	CHECK_NEAR(busy_ns(), 50 * MS + 10 * US);
+	launch(S1, 10 * US);
+	finish(S1);
+	/* Another thread's launch came meanwhile: this wait says nothing of it. */
+	launch(S1, 10 * US);
+	close_it(S1, METER_WAIT);
+	fake_pass(10 * US);
+	launch(S1, 50 * MS);
+	fake_pass(150 * US);
+	meter_waited(&meter, fake.context, S1, false, fake.now_ns);
+	CHECK(stream_of(S1)->open.launches);
+	close_it(S1, METER_WAIT);
+	finish(S1);
+	CHECK_NEAR(busy_ns(), 100 * MS + 30 * US);
 	CHECK_EQ(unmeasured_ns(), 0);
 	end();
 }
@@ -1169,6 +1199,7 @@ int main(void)
 	check_skip_waited();
 	check_hold_all();
 	check_waited();
+	check_waited_long();
 	check_unmeasured();
 	check_ends();
 	check_loads();

@@ -93,7 +93,7 @@ static uint64_t collect_bill_end(struct pass *pass, const struct stream *stream,
 				 struct timing_event *event, uint64_t done_ns)
 {
 	struct meter *meter = pass->meter;
-	uint64_t began = meter_began_ns(stream, event), spun = 0;
+	uint64_t began = meter_began_ns(stream, event->loaded_ns), spun = 0;
 
 	if (!event->burst.launches || !began || !done_ns) {
 		if (event->burst.launches)
@@ -149,7 +149,8 @@ static void collect_pop(struct pass *pass, struct stream *stream, uint64_t done_
 static void collect_note_running(struct pass *pass, const struct stream *stream,
 				 const struct timing_event *event)
 {
-	uint64_t began = meter_began_ns(stream, event), expected = event->burst.expected_ns, late;
+	uint64_t began = meter_began_ns(stream, event->loaded_ns), late;
+	uint64_t expected = event->burst.expected_ns;
 
 	if (event->begin || !began || began >= pass->look.now_ns)
 		return;

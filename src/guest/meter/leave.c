@@ -86,7 +86,7 @@ static void leave_forget_stream(struct meter *meter, struct stream *stream, uint
 	if (events && event->begin)
 		lost = event->recorded_ns;
 	else if (events)
-		began = meter_began_ns(stream, event);
+		began = meter_began_ns(stream, event->loaded_ns);
 	for (; stream->head != stream->tail; stream->head++)
 		if (stream->event[stream->head % STREAM_EVENTS].begin)
 			atomic_fetch_sub(&meter->begins, 1);

@@ -11,6 +11,9 @@
 
 _Thread_local char launch_thread __attribute__((tls_model("initial-exec")));
 
+/* When this thread last closed something: the wait that follows is for what was launched by then. */
+static _Thread_local uint64_t meter_asked_ns __attribute__((tls_model("initial-exec")));
+
 /* A launch may need three events, and the wait behind it another. */
 #define SPARES 4
 /*
@@ -173,6 +176,20 @@ struct missed {
 	struct span known, lost;
 };
 
+/* With the lock: what is open was done by then, though no event says so. When it worked. */
+static struct span meter_end_open(struct meter *meter, struct stream *stream, uint64_t done_ns)
+{
+	uint64_t began = meter_began_ns(stream, stream->loaded_ns);
+	struct span span = {began ? began : stream->launched_ns, done_ns, stream->apart};
+
+	stream_land(meter, stream, stream->open.expected_ns);
+	stream->open = (struct burst){0};
+	stream->loaded_ns = 0;
+	stream->since_ns = done_ns;
+	stream->apart = false;
+	return span;
+}
+
 /*
  * The stream may have been idle for a while before `now_ns`, and what it did before is not closed:
  * is all of that done? Then its end was missed. `held`: however short the while is, since others
@@ -207,18 +224,13 @@ static struct missed meter_miss_end(struct meter *meter, struct stream *stream, 
 	known = max_u64(stream->launched_ns, stream->waited_ns);
 	if (!meter_was_idle(stream, now_ns))
 		known = max_u64(known, now_ns);
-	missed.known = (struct span){stream->since_ns ? stream->since_ns : stream->launched_ns,
-				     known, stream->apart};
 	/* Nobody waited for it in a way that is seen; what is before it may have ended later. */
 	if (known == stream->launched_ns) {
 		known = max_u64(known, stream->since_ns);
 		missed.lost = (struct span){known, now_ns, false};
 		stream->watched = WATCHED_WAITS;
 	}
-	stream_land(meter, stream, stream->open.expected_ns);
-	stream->open = (struct burst){0};
-	stream->since_ns = known;
-	stream->apart = false;
+	missed.known = meter_end_open(meter, stream, known);
 	return missed;
 }
 
@@ -403,6 +415,7 @@ static void meter_close_stream(struct meter *meter, struct stream *stream, enum 
 	uint64_t now = now_monotonic_ns();
 	struct missed missed;
 
+	meter_asked_ns = now;
 	meter_lock(meter);
 	missed = meter_miss_end(meter, stream, now, why == METER_HOLD);
 	/* The program waited in time. If it waits late, it may do so the next time, too. */
@@ -449,6 +462,7 @@ void meter_waited(struct meter *meter, CUcontext context, CUstream handle, bool 
 {
 	const struct meter_look look = {.now_ns = now_ns, .done_ns = now_ns};
 	uint64_t key = launch_stream_key(handle);
+	struct span span;
 	bool any = false;
 
 	meter_lock(meter);
@@ -456,12 +470,20 @@ void meter_waited(struct meter *meter, CUcontext context, CUstream handle, bool 
 		struct stream *stream = &meter->stream[i];
 
 		if (stream->context != context || !stream->key || (!all && stream->key != key) ||
-		    !stream->open.launches || meter_ends_with_event(stream))
+		    !stream->open.launches || meter_ends_with_event(stream) ||
+		    stream->launched_ns > meter_asked_ns || stream->credit.given)
 			continue;
 		stream->waited_ns = now_ns;
 		stream_land(meter, stream, stream->open.expected_ns);
 		stream->open.expected_ns = 0;
 		any = true;
+		/* Brief work is billed with what follows. */
+		if (now_ns < meter_began_ns(stream, stream->loaded_ns) + TUNING_GAP_NS)
+			continue;
+		span = meter_end_open(meter, stream, now_ns);
+		meter_unlock(meter);
+		collect_bill(meter, &span);
+		meter_lock(meter);
 	}
 	if (any)
 		meter->client->looked(meter, &look);

@@ -55,8 +55,9 @@ void meter_close_all(struct meter *meter, CUcontext context, enum meter_why why)
  */
 void meter_hold(struct meter *meter, CUcontext context);
 /*
- * It waited for a stream, or for all of a context, and what was open there is done by now: where
- * waits follow each other soon that is the end that is measured.
+ * After meter_close or meter_close_all by the same thread: it waited for a stream, or for all of a
+ * context, and what was open there then is done by now. Where no event was recorded that is the end
+ * that is measured.
  */
 void meter_waited(struct meter *meter, CUcontext context, CUstream stream, bool all,
 		  uint64_t now_ns);

@@ -119,11 +119,11 @@ static inline void stream_land(struct meter *meter, struct stream *stream, uint6
  * When what an end closes began; 0: nobody knows. Loading code is a pause of the program's own, of
  * which a short one is billed as any.
  */
-static inline uint64_t meter_began_ns(const struct stream *stream, const struct timing_event *event)
+static inline uint64_t meter_began_ns(const struct stream *stream, uint64_t loaded_ns)
 {
-	uint64_t since = stream->since_ns, loaded = event->loaded_ns;
+	uint64_t since = stream->since_ns;
 
-	return loaded && (!since || loaded > since + TUNING_GAP_NS) ? loaded : since;
+	return loaded_ns && (!since || loaded_ns > since + TUNING_GAP_NS) ? loaded_ns : since;
 }
 
 #endif

@@ -527,6 +527,19 @@ static void check_waited_long(void)
 	end();
 }
 
+/* A rival learns by the event alone that there is work, so no end is skipped. */
+static void check_no_skip_beside_a_rival(void)
+{
+	begin();
+	for (int i = 0; i < 10; i++) {
+		launch_how(S1, 10 * US, (struct how){.rival = true});
+		close_it(S1, METER_COPY);
+		CHECK(meter_works(&meter));
+		finish(S1);
+	}
+	end();
+}
+
 /* Nobody waited for it in a way that is seen, and the stream is idle: at most 1 ms is billed. */
 static void check_unmeasured(void)
 {
@@ -1200,6 +1213,7 @@ int main(void)
 	check_hold_all();
 	check_waited();
 	check_waited_long();
+	check_no_skip_beside_a_rival();
 	check_unmeasured();
 	check_ends();
 	check_loads();

@@ -327,6 +327,7 @@ void meter_begin(struct launch *launch)
 		return;
 	}
 	records.stream = stream;
+	stream->rival = launch->rival;
 	missed = meter_miss_end(meter, stream, launch->now_ns, false);
 	meter_before_launch(meter, stream, launch, &records);
 	meter_add(meter, stream,
@@ -399,8 +400,9 @@ void meter_end(struct launch *launch, CUresult e)
 }
 
 /*
- * The end of what is open in a stream, unless that was over long ago, or an end of it is known from
- * just before, by an event or because the program waited. Takes the lock.
+ * The end of what is open in a stream, unless that was over long ago, or nobody waits for the
+ * device and an end is known from just before, by an event or because the program waited: a rival
+ * is told by the event alone that there is work. Takes the lock.
  */
 static void meter_close_stream(struct meter *meter, struct stream *stream, enum meter_why why)
 {
@@ -423,7 +425,7 @@ static void meter_close_stream(struct meter *meter, struct stream *stream, enum 
 	    stream->watched)
 		stream->watched--;
 	if (stream->open.launches && !stream->leaving &&
-	    (stream_has_events(stream) ||
+	    (stream_has_events(stream) || stream->rival ||
 	     now > max_u64(stream->ended_ns, stream->waited_ns) + skip[why]))
 		meter_reserve(meter, &records, false, now);
 	if (why == METER_SPLIT)

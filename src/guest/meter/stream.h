@@ -66,6 +66,7 @@ struct stream {
 	CUstream handle;
 	int clock;	     /* of its context; -1: there are no events to be had */
 	_Atomic bool mute;   /* the driver takes no events here */
+	bool rival;	     /* others may have the device beside its last launch */
 	bool again;	     /* something else stands before the next launch: it begins anew */
 	/*
 	 * A burst was closed by nobody: the end of each launch is measured, until the program

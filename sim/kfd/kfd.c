@@ -5,6 +5,9 @@
  * ENOTTY, and stand in the trace.
  */
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -40,12 +43,18 @@
 #define GPUVM_BASE   UINT64_C(0x4000)
 #define GPUVM_LIMIT  UINT64_C(0x7fffffffffff)
 
+/* ALLOT_SIM_AMD_VERSION=1.24 only says so: there is no more. */
 static int kfd_get_version(struct emu_machine *m, void *block)
 {
-	*(struct kfd_ioctl_get_version_args *)block = (struct kfd_ioctl_get_version_args){
+	struct kfd_ioctl_get_version_args *a = block;
+	const char *asked = getenv("ALLOT_SIM_AMD_VERSION");
+
+	*a = (struct kfd_ioctl_get_version_args){
 		.major_version = KFD_IOCTL_MAJOR_VERSION,
 		.minor_version =
 			emu_lacks(KFD_NR_EXPORT_DMABUF) ? MINOR_BEFORE_EXPORT : EMULATED_MINOR};
+	if (asked)
+		sscanf(asked, "%" SCNu32 ".%" SCNu32, &a->major_version, &a->minor_version);
 	return 0;
 }
 

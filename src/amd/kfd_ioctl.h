@@ -15,6 +15,9 @@ enum kfd_decision {
 #include "amd/kfd_decision.def"
 };
 
+/* The version of the kernel's interface (major 1) up to which the list has a row for each number. */
+#define KFD_LIST_MINOR 23
+
 /* KFD_NR_GET_VERSION, ...: what is below an ioctl's type. */
 enum kfd_nr {
 #define KFD_IOCTL(nr, name, args, decision) KFD_NR_##name = nr,

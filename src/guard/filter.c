@@ -36,11 +36,12 @@
 static const struct row {
 	uint8_t nr;
 	enum kfd_decision decision;
+	bool drm;
 } rows[] = {
-#define KFD_IOCTL(n, name, args, decision) {n, KFD_##decision},
-#define KFD_OTHER(n, name, decision)	   {n, KFD_##decision},
+#define KFD_IOCTL(n, name, args, decision) {n, KFD_##decision, false},
+#define KFD_OTHER(n, name, decision)	   {n, KFD_##decision, false},
 #include "amd/kfd_ioctl.def"
-#define DRM_ROW(name, decision) {DRM_NR_##name, KFD_##decision},
+#define DRM_ROW(name, decision) {DRM_NR_##name, KFD_##decision, true},
 #include "amd/drm_ioctl.def"
 };
 
@@ -55,12 +56,27 @@ static bool filter_is_asked(enum kfd_decision decision)
 	       decision == KFD_REFUSE;
 }
 
+/*
+ * Whether newer drivers may have something under the number that nobody knows here. /dev/kfd's next
+ * ones may be numbers that only DRM has a row for.
+ */
+static bool filter_is_open(unsigned int nr, bool kfd_knows, bool drm_knows)
+{
+	return !kfd_knows && (!drm_knows || nr < DRM_COMMAND_BASE);
+}
+
 bool guard_filter_asks(unsigned int nr)
 {
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-		if (rows[i].nr == nr && filter_is_asked(rows[i].decision))
+	bool knows[2] = {false};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		if (rows[i].nr != nr)
+			continue;
+		if (filter_is_asked(rows[i].decision))
 			return true;
-	return false;
+		knows[rows[i].drm] = true;
+	}
+	return filter_is_open(nr, knows[false], knows[true]);
 }
 
 /*
@@ -117,9 +133,11 @@ size_t guard_filter_build(struct sock_filter program[static GUARD_FILTER_MOST])
 	for (size_t i = 0; i < sizeof(for_any_file) / sizeof(for_any_file[0]); i++)
 		filter_jump(program, &n, &allow, IF(BPF_JEQ, for_any_file[i]));
 	program[n++] = (struct sock_filter)BPF_STMT(BPF_ALU | BPF_AND | BPF_K, _IOC_NRMASK);
-	for (unsigned int nr = 0; nr <= _IOC_NRMASK; nr++)
-		if (guard_filter_asks(nr))
-			filter_jump(program, &n, &ask, IF(BPF_JEQ, nr));
+	/* From the highest on, each number where the answer is not that of the next lower one. */
+	for (unsigned int nr = _IOC_NRMASK + 1; nr-- > 0;)
+		if (!nr || guard_filter_asks(nr) != guard_filter_asks(nr - 1))
+			filter_jump(program, &n, guard_filter_asks(nr) ? &ask : &allow,
+				    IF(BPF_JGE, nr));
 	filter_land(program, n, &allow);
 	program[n++] = ANSWER(SECCOMP_RET_ALLOW);
 	filter_land(program, n, &ask);

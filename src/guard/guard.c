@@ -2,6 +2,7 @@
 #include "guard/guard.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -17,7 +18,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "amd/abi/kfd.h"
 #include "amd/demand.h"
+#include "amd/kfd_ioctl.h"
 #include "amd/topology_read.h"
 #include "base/cleanup.h"
 #include "base/err.h"
@@ -57,6 +60,7 @@ struct guard {
 	int pair[2]; /* ours and the command's end of a socket */
 	int listener;
 	uint32_t page_bytes;
+	struct kfd_ioctl_get_version_args version; /* of the kernel's KFD */
 	uint64_t due_ms;     /* when figures are read next, */
 	uint64_t due_all_ms; /* and those of all processes */
 	unsigned int wait_ms;
@@ -94,9 +98,9 @@ static int guard_read_topology(struct guard *guard, struct guard_complaint *comp
 	return 0;
 }
 
-static int guard_probe_figures(struct guard_complaint *complaint)
+static int guard_probe_figures(struct guard *guard, struct guard_complaint *complaint)
 {
-	int r = kernel_usage_probe();
+	int r = kernel_usage_probe(&guard->version);
 
 	if (r == -ENOTSUP)
 		return complain(complaint, r,
@@ -117,7 +121,7 @@ static int guard_open_parts(struct guard *guard, const char *dir, struct guard_c
 	int r = guard_read_topology(guard, complaint);
 
 	if (r == 0)
-		r = guard_probe_figures(complaint);
+		r = guard_probe_figures(guard, complaint);
 	if (r < 0)
 		return r;
 	r = device_files_open(guard->topology, &guard->device_files);
@@ -148,6 +152,21 @@ int guard_open(const char *dir, struct guard **ret, struct guard_complaint *comp
 	else
 		*ret = guard;
 	return r;
+}
+
+bool guard_knows_kernel(const struct guard *guard, struct guard_complaint *note)
+{
+	if (guard->version.major_version == KFD_IOCTL_MAJOR_VERSION &&
+	    guard->version.minor_version <= KFD_LIST_MINOR)
+		return true;
+	if (!guard->version.major_version) /* it does not tell */
+		return true;
+	complain(note, 0,
+		 "--guard: KFD of this kernel has version %" PRIu32 ".%" PRIu32
+		 ", and the newest that is known here is %d.%d: what came since is refused",
+		 guard->version.major_version, guard->version.minor_version,
+		 KFD_IOCTL_MAJOR_VERSION, KFD_LIST_MINOR);
+	return false;
 }
 
 /* Figures may change any moment. */

@@ -22,6 +22,8 @@
 #ifndef ALLOT_GUARD_GUARD_H
 #define ALLOT_GUARD_GUARD_H
 
+#include <stdbool.h>
+
 struct guard;
 
 /* After an error: what failed, on what, why, and what to do. */
@@ -34,6 +36,12 @@ struct guard_complaint {
  * that the kernel tells what processes have of them. 0, or -errno with a complaint.
  */
 int guard_open(const char *dir, struct guard **ret, struct guard_complaint *complaint);
+
+/*
+ * Whether the kernel's KFD is no newer than the list of its ioctls here. False: a note says so, for
+ * what is in no row is refused, and a program may want it.
+ */
+bool guard_knows_kernel(const struct guard *guard, struct guard_complaint *note);
 
 /* Begins to wait for the command's process. 0, or -errno with a complaint. */
 int guard_start(struct guard *guard, struct guard_complaint *complaint);

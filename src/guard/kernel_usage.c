@@ -8,10 +8,12 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "amd/kfd_ioctl.h"
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/fd.h"
@@ -78,34 +80,50 @@ static bool kernel_usage_is_shown(pid_t process)
 	return access(path, F_OK) == 0;
 }
 
+/* What the child says. */
+struct probe {
+	int error;
+	struct kfd_ioctl_get_version_args version;
+};
+
 /* Waits for a byte, opens the device, says how that went, and waits for the end of it. */
 static void kernel_usage_probe_child(int socket)
 {
+	struct probe probe = {.error = 0};
 	char byte;
-	int r;
+	int kfd;
 
 	if (read(socket, &byte, 1) != 1)
 		return;
-	r = open("/dev/kfd", O_RDWR | O_CLOEXEC) < 0 ? err_errno() : 0;
-	if (write(socket, &r, sizeof(r)) == sizeof(r))
+	kfd = open("/dev/kfd", O_RDWR | O_CLOEXEC);
+	if (kfd < 0)
+		probe.error = err_errno();
+	else if (ioctl(kfd, _IOR(AMDKFD_IOCTL_BASE, KFD_NR_GET_VERSION, probe.version),
+		       &probe.version) < 0)
+		probe.version = (struct kfd_ioctl_get_version_args){0};
+	if (write(socket, &probe, sizeof(probe)) == sizeof(probe))
 		(void)!read(socket, &byte, 1);
 }
 
-static int kernel_usage_fork_probe(pid_t child, int socket)
+static int kernel_usage_fork_probe(pid_t child, int socket,
+				   struct kfd_ioctl_get_version_args *ret_version)
 {
-	int r;
+	struct probe probe;
 
 	if (kernel_usage_is_shown(
 		    child)) /* another one, whose number elsewhere is this one's here */
 		return -ENOTSUP;
-	if (write(socket, "", 1) != 1 || read(socket, &r, sizeof(r)) != sizeof(r))
+	if (write(socket, "", 1) != 1 || read(socket, &probe, sizeof(probe)) != sizeof(probe))
 		return -EIO;
-	if (r < 0)
-		return r == -ENOENT || r == -ENXIO ? -ENODEV : r;
-	return kernel_usage_is_shown(child) ? 0 : -ENOTSUP;
+	if (probe.error)
+		return probe.error == -ENOENT || probe.error == -ENXIO ? -ENODEV : probe.error;
+	if (!kernel_usage_is_shown(child))
+		return -ENOTSUP;
+	*ret_version = probe.version;
+	return 0;
 }
 
-int kernel_usage_probe(void)
+int kernel_usage_probe(struct kfd_ioctl_get_version_args *ret_version)
 {
 	CLEANUP_CLOSE int ours = -EBADF;
 	int pair[2], r;
@@ -123,7 +141,7 @@ int kernel_usage_probe(void)
 	r = child < 0 ? err_errno() : 0;
 	close(pair[1]);
 	if (r == 0)
-		r = kernel_usage_fork_probe(child, ours);
+		r = kernel_usage_fork_probe(child, ours, ret_version);
 	if (child > 0) {
 		kill(child, SIGKILL);
 		waitpid(child, NULL, 0);

@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "amd/abi/kfd.h"
 #include "amd/topology.h"
 
 /* Bytes of the GPU's VRAM by either. -ENOENT: none are told of the process; -errno. */
@@ -21,9 +22,10 @@ int kernel_usage_read(pid_t process, const struct topology_node *gpu, uint64_t *
 
 /*
  * Whether the kernel shows figures, and under the numbers that processes have here: a child opens
- * the device and must be there then. 0; -ENODEV: /dev/kfd cannot be opened; -ENOTSUP: the child is
- * not shown, as in a container with a PID namespace of its own; -errno.
+ * the device and must be there then. 0, with KFD's version, 0.0 where it is not told; -ENODEV:
+ * /dev/kfd cannot be opened; -ENOTSUP: the child is not shown, as in a container with a PID
+ * namespace of its own; -errno.
  */
-int kernel_usage_probe(void);
+int kernel_usage_probe(struct kfd_ioctl_get_version_args *ret_version);
 
 #endif

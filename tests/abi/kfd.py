@@ -21,15 +21,20 @@ from pathlib import Path
 from abi import ROOT, Mismatch, members, run
 
 LIST = ROOT / "src/amd/kfd_ioctl.def"
+TABLE = ROOT / "src/amd/kfd_ioctl.h"
 OURS = ROOT / "src/amd/abi/kfd.h"
 DRM = ROOT / "src/amd/abi/drm.h"
 DRM_LIST = ROOT / "src/amd/drm_ioctl.def"
 # What libdrm's headers got after 2.4.114, numbers first: passed over where they have not.
 DRM_NEWER = ("SYNCOBJ_EVENTFD", "SET_CLIENT_NAME", "GEM_CHANGE_HANDLE", "AMDGPU_USERQ",
              "AMDGPU_USERQ_SIGNAL", "AMDGPU_USERQ_WAIT", "AMDGPU_GEM_LIST_HANDLES",
+             "AMDGPU_PROC_OPTIONS",
              "AMDGPU_GEM_OP_GET_MAPPING_INFO", "AMDGPU_GEM_LIST_HANDLES_FLAG_IS_IMPORT",
              "drm_amdgpu_gem_vm_entry", "drm_amdgpu_gem_list_handles",
              "drm_amdgpu_gem_list_handles_entry", "drm_gem_change_handle")
+# Members that older headers have under another name, as padding.
+ONCE = {"kfd_ioctl_create_queue_args.metadata_ring_size": "pad",
+        "kfd_ioctl_set_memory_policy_args.misc_process_flag": "pad"}
 DRM_PLACES = ("/usr/include/libdrm", "/usr/include/drm")
 OWN_DRIVER = 0x80  # from here on ioctls are not of the kernel's driver
 NAME = "AMDKFD_IOC_"
@@ -62,6 +67,13 @@ class Header:
                                  r"DRM_IOCTL_BASE)[ \t]+\S", text, flags=re.M)
         for body in re.findall(r"^enum \w+ \{(.*?)\};", text, flags=re.M | re.S):
             self.values += [v.split("=")[0].strip() for v in body.split(",") if v.strip()]
+        self.renamed = []
+        for where, once in ONCE.items():
+            struct, name = where.split(".")
+            if once in self.structs.get(struct, ()):
+                self.structs[struct] = [name if member == once else member
+                                        for member in self.structs[struct]]
+                self.renamed.append(f"#define {name} {once}")
         self.ioctls = re.findall(rf"^#define[ \t]+{NAME}(\w+)", text, flags=re.M)
 
     def say(self, cc, lines, tmp):
@@ -69,7 +81,7 @@ class Header:
         source, binary = tmp / "say.c", tmp / "say"
         source.write_text("\n".join(
             ["#include <stddef.h>", "#include <stdint.h>", "#include <stdio.h>",
-             "#include <sys/ioctl.h>", f'#include "{self.path}"', "int main(void)", "{", *lines,
+             "#include <sys/ioctl.h>", f'#include "{self.path}"', *self.renamed, "int main(void)", "{", *lines,
              "return 0;", "}", ""]), encoding="utf-8")
         run(cc, ["-o", str(binary), str(source)], f"{self.path} does not have every name")
         said = run([str(binary)], [], "does not run").splitlines()
@@ -148,8 +160,20 @@ def check_list(cc, theirs, tmp):
     return len(theirs.ioctls), [name for _, name, _ in listed if name not in theirs.ioctls]
 
 
+def check_version(header):
+    """A header that is newer than our list may have given a known ioctl another meaning."""
+    found = re.search(r"^#define[ \t]+KFD_IOCTL_MINOR_VERSION[ \t]+(\d+)",
+                      header.read_text(encoding="utf-8"), flags=re.M)
+    known = re.search(r"^#define KFD_LIST_MINOR (\d+)", TABLE.read_text(encoding="utf-8"),
+                      flags=re.M)
+    if not found or int(found[1]) > int(known[1]):
+        raise Mismatch(f"{header} is of version 1.{found[1] if found else '?'}, and KFD_LIST_MINOR "
+                       f"is {known[1]}: look at what is new, then raise that")
+
+
 def check(cc, header):
     """Raises Mismatch; returns what was compared."""
+    check_version(header)
     ours, theirs = Header(OURS), Header(header)
     with tempfile.TemporaryDirectory() as tmp:
         ioctls, lacks = check_list(cc, theirs, Path(tmp))
@@ -185,14 +209,18 @@ NOTICED = (
     ("KFD_IOCTL_SVM_ATTR_ACCESS,", "KFD_IOCTL_SVM_ATTR_ACCESS = 9,"),
     ("FLAGS_COHERENT      (1u << 26)", "FLAGS_COHERENT (1u << 24)"),
     ("#define AMDKFD_IOCTL_BASE 'K'", "#define AMDKFD_IOCTL_BASE 'L'"),
+    ("#define KFD_IOCTL_MINOR_VERSION 17", "#define KFD_IOCTL_MINOR_VERSION 24"),
 )
 # The same, for what an older kernel has not yet: no difference.
 OLDER = (
-    ("\tuint32_t sdma_engine_id; /* the first of those that 1.16 does not have */\n"
-     "\tuint32_t pad;\n", ""),
+    ("\tuint32_t sdma_engine_id;     /* the first of those that 1.16 does not have */\n"
+     "\tuint32_t metadata_ring_size; /* padding before 1.22 */\n", ""),
+    ("misc_process_flag;", "pad;"),
     ("#define KFD_IOC_QUEUE_TYPE_SDMA_BY_ENG_ID 0x4", ""),
     (f"#define {NAME}PC_SAMPLE", "#define NO_SAMPLE"),
     (f"#define {NAME}DBG_TRAP ", "#define NO_TRAP "),
+    (f"#define {NAME}CREATE_PROCESS ", "#define NO_PROCESS "),
+    (f"#define {NAME}PROFILER ", "#define NO_PROFILER "),
 )
 
 

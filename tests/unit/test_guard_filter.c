@@ -95,6 +95,21 @@ static void test_lists(void)
 	CHECK_EQ(of_ioctl(_IOC(_IOC_READ | _IOC_WRITE, 'd', DRM_NR_AMDGPU_CS, 24)), ALLOW);
 }
 
+/* What no row names is refused: it may take memory. Also what only the other driver's list names. */
+static void test_unlisted(void)
+{
+	CHECK_EQ(of_ioctl(_IO('K', 0x27)), ASK); /* CREATE_PROCESS */
+	CHECK_EQ(of_ioctl(_IOC(_IOC_READ | _IOC_WRITE, 'K', 0x28, 16)), ASK);
+	CHECK_EQ(of_ioctl(_IO('K', 0x29)), ASK);
+	CHECK_EQ(of_ioctl(_IO('K', DRM_NR_PRIME_HANDLE_TO_FD)), ASK);
+	CHECK_EQ(of_ioctl(_IO('K', 0x3f)), ASK);
+	CHECK_EQ(of_ioctl(_IO('K', 0x86)), ASK);
+	CHECK_EQ(of_ioctl(_IO('K', 0x87)), ASK);
+	CHECK_EQ(of_ioctl(_IOC(_IOC_READ | _IOC_WRITE, 'd', 0xb2, 32)), ASK); /* CREATE_DUMB */
+	CHECK_EQ(of_ioctl(_IO('d', 0x5f)), ASK);
+	CHECK_EQ(of_ioctl(_IO('d', 0xff)), ASK);
+}
+
 /* The drivers look at the number alone, and at the lower half of the request. */
 static void test_number_alone(void)
 {
@@ -183,6 +198,7 @@ int main(void)
 	length = guard_filter_build(program);
 	CHECK(length <= GUARD_FILTER_MOST);
 	test_lists();
+	test_unlisted();
 	test_number_alone();
 	test_any_file();
 	test_other_calls();

@@ -54,6 +54,7 @@
 #define DRM_NR_AMDGPU_USERQ_SIGNAL	(DRM_COMMAND_BASE + 0x17)
 #define DRM_NR_AMDGPU_USERQ_WAIT	(DRM_COMMAND_BASE + 0x18)
 #define DRM_NR_AMDGPU_GEM_LIST_HANDLES	(DRM_COMMAND_BASE + 0x19)
+#define DRM_NR_AMDGPU_PROC_OPTIONS	(DRM_COMMAND_BASE + 0x1a)
 
 /* Lengths go both ways: the room that there is, and the length that there would be. */
 struct drm_version {

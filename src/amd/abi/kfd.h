@@ -50,8 +50,8 @@ struct kfd_ioctl_create_queue_args {
 	uint64_t ctx_save_restore_address;
 	uint32_t ctx_save_restore_size;
 	uint32_t ctl_stack_size;
-	uint32_t sdma_engine_id; /* the first of those that 1.16 does not have */
-	uint32_t pad;
+	uint32_t sdma_engine_id;     /* the first of those that 1.16 does not have */
+	uint32_t metadata_ring_size; /* padding before 1.22 */
 };
 
 struct kfd_ioctl_destroy_queue_args {
@@ -97,7 +97,7 @@ struct kfd_ioctl_set_memory_policy_args {
 	uint32_t gpu_id;
 	uint32_t default_policy;
 	uint32_t alternate_policy;
-	uint32_t pad;
+	uint32_t misc_process_flag; /* padding before 1.18 */
 };
 
 struct kfd_ioctl_get_clock_counters_args {

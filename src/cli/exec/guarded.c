@@ -27,6 +27,8 @@ int guarded_launch(struct enrolment *e, const struct dmem_entry *cgroup, char **
 		enroll_undo(e);
 		return r;
 	}
+	if (!guard_knows_kernel(guard, &complaint))
+		say_note("%s", complaint.text);
 	r = launch_supervised(command, guarded_enter, guard, &status);
 	guard_close(guard);
 	dmem_leave(cgroup);

@@ -153,6 +153,15 @@ class Guard(cli_lib.Case):
         self.assertEqual(bare("card", 1), 0)
         self.assertEqual(bare("create", LIMIT), -errno.ENOTTY)
         self.assertEqual(bare("create", LIMIT + 1), -errno.ENOMEM)
+        self.assertEqual(bare("ioctl", -1, 0xc02064b2), -errno.EINVAL)  # CREATE_DUMB: in no row
+
+    def test_newer_kernel(self):
+        """One line says that there may be ioctls which are refused because nobody knows them."""
+        run = (*SIM, "--", ALLOT, *RUN, "--", "true")
+        self.assertEqual(self.allot(*run).stderr, "")
+        self.assertEqual(self.allot(*run, env={"ALLOT_SIM_AMD_VERSION": "1.23"}).stderr, "")
+        self.assertRegex(self.allot(*run, env={"ALLOT_SIM_AMD_VERSION": "1.24"}).stderr,
+                         r"\Aallot run: --guard: .*1\.24.*1\.23.*\n\Z")
 
     def test_ranges(self):
         bare = self.bare()

@@ -53,6 +53,13 @@ int target_device(pid_t thread, int fd, dev_t *ret_device)
 	return 0;
 }
 
+int target_file(int pidfd, int fd)
+{
+	int ours = (int)syscall(SYS_pidfd_getfd, pidfd, fd, 0);
+
+	return ours < 0 ? err_errno() : ours;
+}
+
 int target_copy(pid_t thread, uint64_t from, void *to, size_t len)
 {
 	struct iovec here = {to, len}, there = {(void *)(uintptr_t)from, len};

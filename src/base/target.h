@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What can be seen of another process's thread, by /proc and the kernel's own copying: it is not
- * stopped for it, and no descriptor of its is taken. A thread is named by its number in the
+ * stopped for it. A thread is named by its number in the
  * caller's PID namespace. The caller makes sure, after it looked, that the number was not given to
  * another thread meanwhile.
  */
@@ -21,6 +21,12 @@ int target_process(pid_t thread, pid_t *ret_process);
  * not open; -ESRCH: there is no such thread; -EACCES: it does not let itself be looked at.
  */
 int target_device(pid_t thread, int fd, dev_t *ret_device);
+
+/*
+ * A descriptor of our own, close-on-exec, for a file that a process has open, by a pidfd of it.
+ * -EBADF, -ESRCH; -EPERM; -ENOSYS before Linux 5.6.
+ */
+int target_file(int pidfd, int fd);
 
 /* Copies memory of a thread's. -EFAULT: not all of it is there; -EPERM, -ESRCH. */
 int target_copy(pid_t thread, uint64_t from, void *to, size_t len);

@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -112,13 +113,33 @@ static void fdinfo_add_file(struct sum *sum, const struct fdinfo *info)
 	sum->bytes += info->vram_bytes;
 }
 
+/* Adds one descriptor's file, by the name of that in the folder. */
+static void fdinfo_add_descriptor(struct sum *sum, int dir, const char *name, const char *pci)
+{
+	struct fdinfo info;
+	char text[4096];
+
+	if (fd_read_text(dir, name, text, sizeof(text)) > 0 && fdinfo_parse(text, &info) == 0 &&
+	    !strcmp(info.pci, pci))
+		fdinfo_add_file(sum, &info);
+}
+
+static void fdinfo_add_kept(struct sum *sum, const int *kept, uint32_t nkept, const char *pci)
+{
+	char path[64];
+
+	for (uint32_t i = 0; i < nkept; i++) {
+		snprintf(path, sizeof(path), "/proc/thread-self/fdinfo/%d", kept[i]);
+		fdinfo_add_descriptor(sum, AT_FDCWD, path, pci);
+	}
+}
+
 /* Adds what one thread lists. How many descriptors that are, or -errno. */
 static int fdinfo_add_listed(pid_t process, const char *thread, const char *pci, struct sum *sum)
 {
 	CLEANUP(fdinfo_close_dir) DIR *dir = NULL;
-	char path[64], text[4096];
 	struct dirent *entry;
-	struct fdinfo info;
+	char path[64];
 	int n = 0;
 
 	snprintf(path, sizeof(path), "/proc/%d/task/%.16s/fdinfo", process, thread);
@@ -129,9 +150,7 @@ static int fdinfo_add_listed(pid_t process, const char *thread, const char *pci,
 		if (entry->d_name[0] == '.')
 			continue;
 		n++;
-		if (fd_read_text(dirfd(dir), entry->d_name, text, sizeof(text)) > 0 &&
-		    fdinfo_parse(text, &info) == 0 && !strcmp(info.pci, pci))
-			fdinfo_add_file(sum, &info);
+		fdinfo_add_descriptor(sum, dirfd(dir), entry->d_name, pci);
 	}
 	return n;
 }
@@ -140,7 +159,8 @@ static int fdinfo_add_listed(pid_t process, const char *thread, const char *pci,
  * By the first thread that lists any: they have them together, but of one that has ended, as the
  * main thread may have long before its process, nothing is listed.
  */
-int fdinfo_read(pid_t process, const char *pci, uint64_t *ret_bytes)
+int fdinfo_read(pid_t process, const int *kept, uint32_t nkept, const char *pci,
+		uint64_t *ret_bytes)
 {
 	CLEANUP(fdinfo_close_dir) DIR *threads = NULL;
 	struct sum sum = {.bytes = 0};
@@ -160,6 +180,7 @@ int fdinfo_read(pid_t process, const char *pci, uint64_t *ret_bytes)
 		}
 	if (n < 0)
 		return n;
+	fdinfo_add_kept(&sum, kept, nkept, pci);
 	*ret_bytes = sum.bytes;
 	return 0;
 }

@@ -23,7 +23,11 @@ struct fdinfo {
 /* Of one descriptor. 0; -ENODATA: it is not amdgpu's, or does not tell. Pure. */
 int fdinfo_parse(const char *text, struct fdinfo *ret);
 
-/* Bytes of the GPU at that place that files of the process have; -errno. */
-int fdinfo_read(pid_t process, const char *pci, uint64_t *ret_bytes);
+/*
+ * Bytes of the GPU at that place that files of the process have, and `kept`, of which there are
+ * descriptors of our own; -errno.
+ */
+int fdinfo_read(pid_t process, const int *kept, uint32_t nkept, const char *pci,
+		uint64_t *ret_bytes);
 
 #endif

@@ -53,7 +53,7 @@ static const struct row {
 static bool filter_is_asked(enum kfd_decision decision)
 {
 	return decision == KFD_COUNT || decision == KFD_RELEASE || decision == KFD_MOVE ||
-	       decision == KFD_REFUSE;
+	       decision == KFD_KEEP || decision == KFD_REFUSE;
 }
 
 /*

@@ -5,7 +5,7 @@
  * under another type would do the same.
  *
  * Asked about are those that take memory of a GPU or give it back, those with which memory comes
- * and goes in another way, those that are refused, and numbers in no row, under which a newer driver
+ * and goes in another way, with which the kernel keeps a file, those that are refused, and numbers in no row, under which a newer driver
  * may have anything. The rest is none of the guard's business and pays nothing but the filter. System calls of another processor's numbering (32 bits, x32) would
  * go past it and fail with ENOSYS, all of them.
  */

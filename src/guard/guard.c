@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -212,7 +213,7 @@ static int guard_decide(struct guard *guard, const struct seccomp_notif *asked, 
 		}
 		return 0;
 	}
-	process = usage_table_process(guard->table, pid, gpu_id);
+	process = usage_table_process(guard->table, pid, gpu_id != 0);
 	if (!process)
 		return -ENOMEM;
 	usage_table_seen(process, (pid_t)asked->pid);
@@ -232,6 +233,33 @@ static int guard_decide(struct guard *guard, const struct seccomp_notif *asked, 
 		guard->admitted = process;
 	/* As for a GPU that is not there. */
 	return r == -ENODEV && !gpu_id ? -EINVAL : r;
+}
+
+/* A file that is none of a GPU's the kernel refuses by itself. */
+static int guard_keep_file(struct guard *guard, const struct seccomp_notif *asked)
+{
+	struct usage_table_process *process;
+	struct kfd_ioctl_acquire_vm_args args;
+	uint32_t gpu_id;
+	dev_t device;
+	pid_t pid;
+	int r;
+
+	memcpy(&args, guard->block, sizeof(args));
+	r = target_device((pid_t)asked->pid, (int)args.drm_fd, &device);
+	if (r < 0)
+		return r;
+	if (!device_files_find(guard->device_files, device, &gpu_id) || !gpu_id)
+		return 0;
+	r = target_process((pid_t)asked->pid, &pid);
+	if (r < 0)
+		return r;
+	process = usage_table_process(guard->table, pid, false);
+	if (!process)
+		return -ENOMEM;
+	usage_table_seen(process, (pid_t)asked->pid);
+	guard_look_soon(guard);
+	return usage_table_keep(process, (int)args.drm_fd);
 }
 
 /*
@@ -254,9 +282,12 @@ static int guard_judge_call(struct guard *guard, const struct seccomp_notif *ask
 		return r;
 	if (!device_files_find(guard->device_files, device, &gpu_id))
 		return 0;
+	memset(guard->block, 0, sizeof(struct kfd_ioctl_acquire_vm_args)); /* zero beyond */
 	r = target_copy((pid_t)asked->pid, asked->data.args[2], guard->block, bytes);
 	if (r < 0 || !listener_waits(guard->listener, asked))
 		return r < 0 ? r : -ESRCH;
+	if (!gpu_id && _IOC_NR(request) == KFD_NR_ACQUIRE_VM)
+		return guard_keep_file(guard, asked);
 	if (gpu_id)
 		demand = demand_of_drm(request, guard->block, bytes, guard->page_bytes, gpu_id);
 	else
@@ -314,6 +345,17 @@ static bool guard_wait_and_serve(struct guard *guard)
 	return !polled[0].revents;
 }
 
+/* One for each process, and one for each of its GPUs. The command has its own limit by now. */
+static void guard_raise_files(void)
+{
+	struct rlimit files;
+
+	if (getrlimit(RLIMIT_NOFILE, &files) < 0)
+		return;
+	files.rlim_cur = files.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &files);
+}
+
 static void *guard_run(void *arg)
 {
 	struct guard *guard = arg;
@@ -321,6 +363,7 @@ static void *guard_run(void *arg)
 	guard->listener = listener_take_over(guard->pair[0]);
 	if (guard->listener < 0)
 		return NULL;
+	guard_raise_files();
 	listener_tune(guard->listener);
 	while (guard_wait_and_serve(guard))
 		;
@@ -357,7 +400,7 @@ int guard_enter(struct guard *guard, struct guard_complaint *complaint)
 	if (listener < 0)
 		return complain(complaint, listener,
 				"--guard: the kernel cannot do it (seccomp user notification: %s); "
-				"it needs Linux 5.5 or newer, and a container that lets seccomp "
+				"it needs Linux 5.6 or newer, and a container that lets seccomp "
 				"filters be made",
 				strerror(-listener));
 	r = listener_hand_over(guard->pair[1], listener);

@@ -44,14 +44,15 @@ int kernel_usage_of_kfd(pid_t process, const struct topology_node *gpu, uint64_t
 	return r;
 }
 
-int kernel_usage_of_files(pid_t process, const struct topology_node *gpu, uint64_t *ret_bytes)
+int kernel_usage_of_files(pid_t process, const int *kept, uint32_t nkept,
+			  const struct topology_node *gpu, uint64_t *ret_bytes)
 {
 	char pci[TOPOLOGY_PCI_BYTES];
 	uint64_t bytes;
 	int r;
 
 	topology_pci_name(gpu, pci);
-	r = fdinfo_read(process, pci, &bytes);
+	r = fdinfo_read(process, kept, nkept, pci, &bytes);
 	if (r == -ESRCH || (r == 0 && !bytes))
 		return -ENOENT;
 	if (r == 0)
@@ -63,8 +64,9 @@ int kernel_usage_read(pid_t process, const struct topology_node *gpu, uint64_t *
 {
 	uint64_t of_kfd = 0, of_files = 0;
 	int kfd = kernel_usage_of_kfd(process, gpu, &of_kfd);
-	int files =
-		kfd < 0 && kfd != -ENOENT ? kfd : kernel_usage_of_files(process, gpu, &of_files);
+	int files = kfd < 0 && kfd != -ENOENT
+			    ? kfd
+			    : kernel_usage_of_files(process, NULL, 0, gpu, &of_files);
 
 	if (files < 0 && (files != -ENOENT || kfd < 0))
 		return files;

@@ -13,9 +13,13 @@
 #include "amd/abi/kfd.h"
 #include "amd/topology.h"
 
-/* Bytes of the GPU's VRAM by either. -ENOENT: none are told of the process; -errno. */
+/*
+ * Bytes of the GPU's VRAM by either. -ENOENT: none are told of the process; -errno. To its files
+ * belong those that the kernel keeps for it, of which the caller has descriptors (`kept`).
+ */
 int kernel_usage_of_kfd(pid_t process, const struct topology_node *gpu, uint64_t *ret_bytes);
-int kernel_usage_of_files(pid_t process, const struct topology_node *gpu, uint64_t *ret_bytes);
+int kernel_usage_of_files(pid_t process, const int *kept, uint32_t nkept,
+			  const struct topology_node *gpu, uint64_t *ret_bytes);
 
 /* The larger of both, since one contains some of the other; -ENOENT: there is neither. */
 int kernel_usage_read(pid_t process, const struct topology_node *gpu, uint64_t *ret_bytes);

@@ -22,6 +22,9 @@
 #include "ledger/shared.h"
 #include "ledger/slot.h"
 
+/* The kernel keeps one file for each GPU; a call that it refuses has one kept here all the same. */
+#define KEPT_MOST 128
+
 /* A call that was admitted, and is perhaps not over. */
 struct call {
 	pid_t thread;
@@ -46,6 +49,8 @@ struct usage_table_process {
 	struct call *calls;
 	uint32_t ncalls, room;
 	struct holding *holdings; /* by GPU */
+	int *kept;		  /* descriptors of files that the kernel keeps for it */
+	uint32_t nkept;
 };
 
 struct gpu {
@@ -71,10 +76,19 @@ struct usage_table {
 
 DEFINE_CLEANUP(struct usage_table, usage_table_close)
 
+/* The kernel lets go of them when the process ends, or becomes another program. */
+static void usage_table_keep_none(struct usage_table_process *p)
+{
+	while (p->nkept)
+		close(p->kept[--p->nkept]);
+}
+
 static void usage_table_free_process(struct usage_table_process *p)
 {
 	if (!p)
 		return;
+	usage_table_keep_none(p);
+	free(p->kept);
 	if (p->pidfd >= 0)
 		close(p->pidfd);
 	free(p->calls);
@@ -225,6 +239,21 @@ struct usage_table_process *usage_table_process(struct usage_table *table, pid_t
 	return p;
 }
 
+int usage_table_keep(struct usage_table_process *p, int fd)
+{
+	int *grown = reallocarray(p->kept, p->nkept + 1, sizeof(*grown));
+	int ours;
+
+	if (!grown)
+		return -ENOMEM;
+	p->kept = grown;
+	ours = p->nkept < KEPT_MOST ? target_file(p->pidfd, fd) : -EBUSY;
+	if (ours < 0)
+		return ours;
+	p->kept[p->nkept++] = ours;
+	return 0;
+}
+
 /*
  * The slots in which a process counts for itself, from `from` on: the next one, or -1. One is its
  * own if it lives: a process has one number in a namespace.
@@ -288,7 +317,7 @@ static int usage_table_read_files(struct usage_table *table, const struct usage_
 				  uint32_t g, uint64_t *ret_bytes)
 {
 	uint64_t bytes = 0, before = usage_table_joined_bytes(table, p, g), after;
-	int r = kernel_usage_of_files(p->pid, table->gpus[g].node, &bytes);
+	int r = kernel_usage_of_files(p->pid, p->kept, p->nkept, table->gpus[g].node, &bytes);
 
 	if (r < 0 && r != -ENOENT)
 		return r;
@@ -309,22 +338,23 @@ static bool usage_table_has_successor(const struct usage_table_process *p)
 	return access(path, F_OK) == 0;
 }
 
-static int usage_table_read_kfd(const struct usage_table *table,
-				const struct usage_table_process *p, uint32_t g,
-				uint64_t *ret_bytes)
+static int usage_table_read_kfd(const struct usage_table *table, struct usage_table_process *p,
+				uint32_t g, uint64_t *ret_bytes)
 {
 	int r = kernel_usage_of_kfd(p->pid, table->gpus[g].node, ret_bytes);
 
-	if (r == -ENOENT)
-		*ret_bytes = 0;
-	return r == -ENOENT ? 0 : r;
+	if (r != -ENOENT)
+		return r;
+	usage_table_keep_none(p); /* KFD does not know it, or not any more */
+	*ret_bytes = 0;
+	return 0;
 }
 
 /*
  * The kernel's figure: the larger of its two, since one contains some of the other. For a process
  * that is gone it is read until it is 0: the kernel takes its time to give all back.
  */
-static int usage_table_read_figure(struct usage_table *table, const struct usage_table_process *p,
+static int usage_table_read_figure(struct usage_table *table, struct usage_table_process *p,
 				   uint32_t g, uint64_t *ret_bytes)
 {
 	uint64_t bytes, of_files = 0;
@@ -600,6 +630,7 @@ bool usage_table_ended(struct usage_table *table, const struct pollfd *polled, n
 			if (table->processes[j]->pidfd != polled[i].fd)
 				continue;
 			table->processes[j]->gone = any = true;
+			usage_table_keep_none(table->processes[j]);
 		}
 	}
 	return any;

@@ -34,6 +34,13 @@ void usage_table_close(struct usage_table *table);
 struct usage_table_process *usage_table_process(struct usage_table *table, pid_t process,
 						bool files);
 
+/*
+ * The kernel is to keep a file that the process has open (ACQUIRE_VM): a descriptor of it is kept
+ * here as long, by which the kernel tells what memory it has when the process has closed it. 0;
+ * -EBUSY: it has too many such; -errno.
+ */
+int usage_table_keep(struct usage_table_process *process, int fd);
+
 /* The process if it is noted, else NULL. */
 struct usage_table_process *usage_table_find(const struct usage_table *table, pid_t process);
 

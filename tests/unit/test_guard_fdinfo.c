@@ -58,10 +58,11 @@ static void test_others(void)
 static void test_read(void)
 {
 	uint64_t bytes = 1;
+	const int kept = 0;
 
-	CHECK_EQ(fdinfo_read(getpid(), "0000:c1:00.0", &bytes), 0);
+	CHECK_EQ(fdinfo_read(getpid(), &kept, 1, "0000:c1:00.0", &bytes), 0);
 	CHECK_EQ(bytes, 0);
-	CHECK_EQ(fdinfo_read(0x7ffffffe, "0000:c1:00.0", &bytes), -ENOENT);
+	CHECK_EQ(fdinfo_read(0x7ffffffe, NULL, 0, "0000:c1:00.0", &bytes), -ENOENT);
 }
 
 int main(void)

@@ -36,7 +36,7 @@ int amd_call_kernel(struct amd_call *call);
  * The families, by decision (amd/kfd_decision.def). Each asks the kernel itself, or does not, and
  * answers what the program is to get: 0 or more, or -errno (never -EAGAIN or -EINTR of its own).
  */
-int amd_device_call(struct amd_call *call); /* DEVICE */
+int amd_device_call(struct amd_call *call); /* DEVICE, KEEP */
 int amd_memory_call(struct amd_call *call); /* COUNT, RELEASE, MAP, SHARE, MOVE, LEFT */
 int amd_view_call(struct amd_call *call);   /* VIEW */
 int amd_queue_call(struct amd_call *call);  /* QUEUE */

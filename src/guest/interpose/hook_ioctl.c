@@ -21,6 +21,7 @@ static int ioctl_act(struct amd_call *call, enum kfd_decision decision)
 {
 	switch (decision) {
 	case KFD_DEVICE:
+	case KFD_KEEP:
 		return amd_device_call(call);
 	case KFD_COUNT:
 	case KFD_RELEASE:
@@ -111,7 +112,8 @@ static bool ioctl_is_hidden(const struct amd_call *call, int file)
 static bool ioctl_passes(const struct amd *amd, enum kfd_decision decision)
 {
 	return decision == KFD_PASS ||
-	       (!amd->hides && (decision == KFD_MAP || decision == KFD_DEVICE));
+	       (!amd->hides &&
+		(decision == KFD_MAP || decision == KFD_DEVICE || decision == KFD_KEEP));
 }
 
 static int ioctl_decide(int file, int fd, unsigned long request, void *arg)

@@ -100,6 +100,22 @@ static long use_node(const char *kind, unsigned int number)
 	return kfd < 0 ? -errno : 0;
 }
 
+/* Hands the kernel a file of its own, which it closes then. */
+static long acquire(unsigned int number, uint32_t gpu_id)
+{
+	struct kfd_ioctl_acquire_vm_args a = {.gpu_id = gpu_id};
+	char name[32];
+	long r;
+	int fd;
+
+	snprintf(name, sizeof(name), "dri/renderD%u", number);
+	fd = open_device(name);
+	a.drm_fd = (uint32_t)fd;
+	r = bare_ioctl(kfd, _IOW('K', KFD_NR_ACQUIRE_VM, a), &a);
+	close(fd);
+	return r;
+}
+
 static long place(void)
 {
 	struct drm_amdgpu_gem_op a = {
@@ -284,6 +300,8 @@ static long obey(char *line, char **argv)
 		return use_node("card", (unsigned int)a[0]);
 	if (!strcmp(word, "create"))
 		return create(a[0]);
+	if (!strcmp(word, "acquire"))
+		return acquire((unsigned int)a[0], (uint32_t)a[1]);
 	if (!strcmp(word, "place"))
 		return place();
 	if (!strcmp(word, "svm"))

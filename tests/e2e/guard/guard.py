@@ -155,6 +155,24 @@ class Guard(cli_lib.Case):
         self.assertEqual(bare("create", LIMIT + 1), -errno.ENOMEM)
         self.assertEqual(bare("ioctl", -1, 0xc02064b2), -errno.EINVAL)  # CREATE_DUMB: in no row
 
+    def test_kept_file(self):
+        """What the kernel keeps for a process, which has closed it, the guard can still look at."""
+        bare = self.bare()
+        self.assertGreater(bare("take", GPU, PAGE), 0)
+        with open(f"/proc/{bare.pid}/status", encoding="utf-8") as status:
+            guard = re.search(r"PPid:\t(\d+)", status.read())[1]
+
+        def kept():
+            names = (os.readlink(f"/proc/{guard}/fd/{fd}") for fd in os.listdir(f"/proc/{guard}/fd"))
+            return sum(name.endswith("/renderD129") for name in names)
+
+        self.assertEqual(kept(), 0)
+        # The emulator plays it no further.
+        self.assertEqual(bare("acquire", 129, GPU), -errno.ENOTTY)
+        self.assertEqual(kept(), 1)
+        self.assertEqual(bare("take", GPU, LIMIT), -errno.ENOMEM)
+        self.assertEqual(kept(), 1)
+
     def test_newer_kernel(self):
         """One line says that there may be ioctls which are refused because nobody knows them."""
         run = (*SIM, "--", ALLOT, *RUN, "--", "true")

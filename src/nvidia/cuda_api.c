@@ -2,9 +2,9 @@
 #include "nvidia/cuda_api.h"
 
 #include <stdatomic.h>
-#include <string.h>
 
 #include "base/hash.h"
+#include "base/text.h"
 
 const struct cuda_row cuda_rows[CUDA_FN_N] = {
 #define CUDA_HOOK(name, kind, params, args) {#name, CUDA_KIND_##kind, CUDA_DECISION_HOOK},
@@ -62,7 +62,7 @@ int cuda_find(const char *name)
 
 		if (!v)
 			return -1;
-		if (!strcmp(cuda_rows[v - 1].name, name))
+		if (text_same(cuda_rows[v - 1].name, name))
 			return v - 1;
 	}
 }

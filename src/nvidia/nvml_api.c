@@ -2,7 +2,8 @@
 #include "nvidia/nvml_api.h"
 
 #include <stdatomic.h>
-#include <string.h>
+
+#include "base/text.h"
 
 const struct nvml_row nvml_rows[NVML_FN_N] = {
 #define NVML_HOOK(name, kind, params, args) {#name, NVML_KIND_##kind, NVML_DECISION_HOOK},
@@ -26,7 +27,7 @@ const char *const nvml_kind_sentences[NVML_KIND_N] = {
 int nvml_find(const char *name)
 {
 	for (int i = 0; i < NVML_FN_N; i++)
-		if (!strcmp(nvml_rows[i].name, name))
+		if (text_same(nvml_rows[i].name, name))
 			return i;
 	return -1;
 }

@@ -4,7 +4,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <string.h>
+
+#include "base/text.h"
 
 struct tables {
 	const ElfW(Sym) *symbols;
@@ -58,7 +59,7 @@ static bool lookup_elf_matches(const struct tables *t, uint32_t i, const char *n
 		return false;
 	if (t->versions && (t->versions[i] & VERSION_HIDDEN))
 		return false;
-	return !strcmp(t->strings + s->st_name, name);
+	return text_same(t->strings + s->st_name, name);
 }
 
 /* The index of a name, or 0, which is never a defined symbol. */

@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <string.h>
 
+#include "base/text.h"
 #include "guest/core/lookup_elf.h"
 #include "guest/core/lookup_libc.h"
 
@@ -18,12 +18,11 @@ static _Atomic(uintptr_t) libc_dlsym, libc_dlvsym, libc_dlmopen, libc_dlopen;
 
 static bool lookup_libc_take(const char *path, ElfW(Addr) base, const ElfW(Dyn) * dynamic)
 {
-	const char *file = strrchr(path, '/');
+	const char *file = text_file_name(path);
 	void *p[4];
 
 	/* Before glibc 2.34 they live in a library of their own. */
-	file = file ? file + 1 : path;
-	if (strcmp(file, "libc.so.6") && strcmp(file, "libdl.so.2"))
+	if (!text_same(file, "libc.so.6") && !text_same(file, "libdl.so.2"))
 		return false;
 	p[0] = lookup_elf_symbol(base, dynamic, "dlsym");
 	p[1] = lookup_elf_symbol(base, dynamic, "dlvsym");

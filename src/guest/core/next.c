@@ -11,9 +11,9 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
-#include <string.h>
 #include <sys/ioctl.h>
 
+#include "base/text.h"
 #include "base/word.h"
 #include "guest/core/lookup_elf.h"
 #include "guest/core/lookup_libc.h"
@@ -56,9 +56,7 @@ static void next_store(const struct row *row, void *p)
 
 static bool next_is_libc(const struct link_map *m)
 {
-	const char *slash = strrchr(m->l_name, '/');
-
-	return !strcmp(slash ? slash + 1 : m->l_name, "libc.so.6");
+	return text_same(text_file_name(m->l_name), "libc.so.6");
 }
 
 /*
@@ -113,7 +111,7 @@ const struct next *next_libc(void)
 void *next_hook(const char *name, void **ret_next)
 {
 	for (size_t i = 0; i < ROWS; i++) {
-		if (strcmp(rows[i].name, name))
+		if (!text_same(rows[i].name, name))
 			continue;
 		next_libc();
 		*ret_next = *next_slot(&rows[i]);

@@ -5,8 +5,8 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <string.h>
 
+#include "base/text.h"
 #include "guest/core/library.h"
 #include "guest/core/lookup_elf.h"
 #include "guest/core/lookup_libc.h"
@@ -36,16 +36,16 @@ static bool lookup_find_own(const char *name, struct target *ret_target)
 	struct lookup_libc libc = lookup_libc();
 
 	ret_target->library = NULL;
-	if (!strcmp(name, "dlsym")) {
+	if (text_same(name, "dlsym")) {
 		ret_target->hook = (void *)dlsym;
 		ret_target->real = (void *)libc.dlsym;
-	} else if (!strcmp(name, "dlvsym")) {
+	} else if (text_same(name, "dlvsym")) {
 		ret_target->hook = (void *)dlvsym;
 		ret_target->real = (void *)libc.dlvsym;
-	} else if (!strcmp(name, "dlmopen")) {
+	} else if (text_same(name, "dlmopen")) {
 		ret_target->hook = (void *)dlmopen;
 		ret_target->real = (void *)libc.dlmopen;
-	} else if (!strcmp(name, "dlopen")) {
+	} else if (text_same(name, "dlopen")) {
 		ret_target->hook = (void *)dlopen;
 		ret_target->real = (void *)libc.dlopen;
 	} else {

@@ -508,7 +508,7 @@ int bank_used_by(struct bank *bank, pid_t pid, uint32_t gpu, uint64_t *ret_bytes
 			const struct row *row = &region->row[i];
 
 			if (row->key && row->owner == process && row->gpu == gpu &&
-			    row->flags & VRAM)
+			    (row->flags & (VRAM | BANK_BY_NODE)) == VRAM)
 				sum += row->size;
 		}
 	}

@@ -24,6 +24,9 @@
 
 struct bank;
 
+/* Beside the flags of ALLOC_MEMORY_OF_GPU: a render node gave it, and not KFD. */
+#define BANK_BY_NODE (1u << 16)
+
 /* A piece of memory. `content` is where this process has it mapped. */
 struct bank_piece {
 	uint64_t key; /* 0: none; never that of another piece, before or after */
@@ -76,8 +79,8 @@ void bank_lock_files(struct bank *bank);
 void bank_unlock_files(struct bank *bank);
 
 /*
- * The kernel's figure for a process: bytes of a GPU's VRAM that it took and still holds. Memory
- * that it imported does not count. -ENOENT: the process is not there (any more).
+ * The kernel's figure for a process: bytes of a GPU's VRAM that KFD gave it and that it still holds.
+ * Memory that it imported does not count, nor what render nodes gave it. -ENOENT: the process is not there (any more).
  */
 int bank_used_by(struct bank *bank, pid_t pid, uint32_t gpu, uint64_t *ret_bytes);
 

@@ -155,8 +155,9 @@ int emu_gem_create(struct emu_machine *m, struct emu_gpu *gpu, int fd, void *blo
 			       .domain_flags = a->in.domain_flags,
 			       .piece = {.size = (a->in.bo_size + PAGE - 1) & ~(PAGE - 1),
 					 .gpu = (uint32_t)(gpu - m->gpu),
-					 .flags = vram ? KFD_IOC_ALLOC_MEM_FLAGS_VRAM
-						       : KFD_IOC_ALLOC_MEM_FLAGS_GTT}};
+					 .flags = BANK_BY_NODE |
+						  (vram ? KFD_IOC_ALLOC_MEM_FLAGS_VRAM
+							: KFD_IOC_ALLOC_MEM_FLAGS_GTT)}};
 	int r;
 
 	if (!b.piece.size || b.piece.size >> OFFSET_SHIFT ||

@@ -111,6 +111,19 @@ static void test_capacity(int signal)
 	close(socket);
 }
 
+/* Memory by handles of render nodes is the GPU's, and in no figure that KFD has of a process. */
+static void test_buffers(void)
+{
+	union drm_amdgpu_gem_create a = {
+		.in = {.bo_size = 8 * MIB, .domains = AMDGPU_GEM_DOMAIN_VRAM}};
+
+	CHECK_EQ(drm(render[0], _IOWR('d', DRM_NR_AMDGPU_GEM_CREATE, a), &a), 0);
+	check_files(8 * MIB);
+	CHECK_EQ(available(0), 56 * MIB);
+	CHECK_EQ(process_vram(getpid(), 0), 0);
+	CHECK_EQ(close_handle(render[0], a.out.handle), 0);
+}
+
 static void run_another(int socket)
 {
 	uint64_t handle;
@@ -289,6 +302,7 @@ int main(void)
 	check_files(0); /* for who has opened no device, too */
 	open_devices();
 	acquire_devices();
+	test_buffers();
 	test_capacity(0);
 	test_capacity(SIGKILL);
 	test_inheritance();

@@ -84,6 +84,8 @@ static void test_decide(void)
 	CHECK_EQ(drm_ioctl_decide(0xc0406400), KFD_PASS);
 	CHECK_EQ(drm_ioctl_decide(_IOC(READ_WRITE, 'd', 0x9f, 8)), KFD_REFUSE);
 	CHECK_EQ(drm_ioctl_decide(_IOC(READ_WRITE, 'K', DRM_NR_AMDGPU_GEM_CREATE, 32)), KFD_REFUSE);
+	/* A list of buffers holds their memory when their handles are closed. */
+	CHECK_EQ(drm_ioctl_decide(_IOC(READ_WRITE, 'd', DRM_NR_AMDGPU_BO_LIST, 24)), KFD_REFUSE);
 	CHECK_EQ(drm_ioctl_decide(FIONCLEX), KFD_PASS);
 	CHECK(drm_ioctl_matters(_IOC(READ_WRITE, 'K', KFD_NR_DESTROY_EVENT, 8))); /* GEM_CLOSE */
 	CHECK(!drm_ioctl_matters(_IOC(READ_WRITE, 'K', KFD_NR_SET_EVENT, 8)));

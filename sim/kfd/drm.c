@@ -20,6 +20,10 @@
 #define VRAM KFD_IOC_ALLOC_MEM_FLAGS_VRAM
 #define GTT  KFD_IOC_ALLOC_MEM_FLAGS_GTT
 
+/* Of the kinds of work, those for which newer GPUs have queues of the program's own (USERQ). */
+#define USER_QUEUES	 3u
+#define USER_QUEUE_SLOTS 8
+
 static int drm_put_text(uint64_t to, uint64_t *len, const char *text)
 {
 	uint64_t room = *len;
@@ -76,6 +80,7 @@ static struct drm_amdgpu_info_device drm_device_info(const struct emu_gpu *gpu)
 		.pte_fragment_size = 2 << 20,
 		.gart_page_size = 4096,
 		.vram_bit_width = 4096,
+		.userq_ip_mask = USER_QUEUES,
 	};
 
 	if (m) {
@@ -112,6 +117,9 @@ static int drm_get_info(struct emu_machine *m, const struct emu_gpu *gpu, uint64
 	struct drm_amdgpu_info_device device = drm_device_info(gpu);
 	struct drm_amdgpu_memory_info memory;
 	struct drm_amdgpu_info_vram_gtt sizes = {gpu->vram_bytes, gpu->vram_bytes, gpu->vram_bytes};
+	struct drm_amdgpu_info_hw_ip ip = {.hw_ip_version_major = 9,
+					   .available_rings = 1,
+					   .userq_num_slots = USER_QUEUE_SLOTS};
 	uint32_t working = 1, registers[64] = {0};
 	uint64_t bytes;
 	struct drm_amdgpu_info a = {0};
@@ -122,6 +130,8 @@ static int drm_get_info(struct emu_machine *m, const struct emu_gpu *gpu, uint64
 	switch (a.query) {
 	case AMDGPU_INFO_ACCEL_WORKING:
 		return drm_answer(&a, &working, sizeof(working));
+	case AMDGPU_INFO_HW_IP_INFO:
+		return drm_answer(&a, &ip, sizeof(ip));
 	case AMDGPU_INFO_VRAM_USAGE:
 	case AMDGPU_INFO_VIS_VRAM_USAGE:
 		bytes = drm_used_bytes(m, gpu, VRAM);

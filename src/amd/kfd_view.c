@@ -204,6 +204,8 @@ union answer {
 	uint64_t usage;
 	struct drm_amdgpu_info_vram_gtt sizes;
 	struct drm_amdgpu_memory_info memory;
+	struct drm_amdgpu_info_device device;
+	struct drm_amdgpu_info_hw_ip ip;
 };
 
 void kfd_view_info(const struct kfd_view *view, uint32_t query, void *answer, size_t bytes)
@@ -229,6 +231,12 @@ void kfd_view_info(const struct kfd_view *view, uint32_t query, void *answer, si
 	case AMDGPU_INFO_MEMORY:
 		kfd_view_heap(view, kfd_view_total(view), &a.memory.vram);
 		kfd_view_heap(view, kfd_view_visible(view), &a.memory.cpu_accessible_vram);
+		break;
+	case AMDGPU_INFO_DEV_INFO:
+		a.device.userq_ip_mask = 0;
+		break;
+	case AMDGPU_INFO_HW_IP_INFO:
+		a.ip.userq_num_slots = 0;
 		break;
 	default:
 		return;

@@ -62,7 +62,8 @@ void kfd_view_available(const struct kfd_view *view,
 void kfd_view_version(struct kfd_ioctl_get_version_args *args);
 
 /*
- * ... to amdgpu's INFO: `answer` has `bytes` of it. Queries that tell no size are left alone.
+ * ... to amdgpu's INFO: `answer` has `bytes` of it. Queries that tell no size are left alone, but
+ * those that would announce queues of the program's own, which are refused (USERQ).
  *
  * A program that asks for less than a whole answer gets the beginning of it. Ask the kernel for all
  * of it then, and hand on the beginning: a number that is cut off is changed as a whole number

@@ -160,6 +160,20 @@ static void test_sizes(void)
 	available_of(0, -EINVAL);
 }
 
+/* Queues that are refused (USERQ) are not announced; the rest is the driver's own. */
+static void test_user_queues(void)
+{
+	struct drm_amdgpu_info_device device = {0};
+	struct drm_amdgpu_info_hw_ip ip = {0};
+
+	CHECK_EQ(query(render[1], AMDGPU_INFO_DEV_INFO, (uintptr_t)&device, sizeof(device)), 0);
+	CHECK(device.device_id && device.virtual_address_max);
+	CHECK_EQ(device.userq_ip_mask, 0);
+	CHECK_EQ(query(render[1], AMDGPU_INFO_HW_IP_INFO, (uintptr_t)&ip, sizeof(ip)), 0);
+	CHECK(ip.hw_ip_version_major && ip.available_rings);
+	CHECK_EQ(ip.userq_num_slots, 0);
+}
+
 /* Who asks for less gets the beginning, and nothing is written behind it. */
 static void test_short_answers(void)
 {
@@ -184,7 +198,7 @@ static void test_wild(void)
 {
 	static const uint32_t queries[] = {AMDGPU_INFO_VRAM_USAGE, AMDGPU_INFO_VIS_VRAM_USAGE,
 					   AMDGPU_INFO_VRAM_GTT, AMDGPU_INFO_MEMORY,
-					   AMDGPU_INFO_DEV_INFO};
+					   AMDGPU_INFO_DEV_INFO, AMDGPU_INFO_HW_IP_INFO};
 	char *pages =
 		mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	uint64_t end = (uintptr_t)pages + PAGE, bytes = quota[1];
@@ -252,6 +266,7 @@ int main(void)
 	test_version();
 	test_apertures();
 	test_sizes();
+	test_user_queues();
 	test_short_answers();
 	test_wild();
 	test_hidden_descriptor();

@@ -156,6 +156,7 @@ static void test_info(void)
 	struct drm_amdgpu_memory_info memory = {real, real, real};
 	struct drm_amdgpu_info_device device = {.cu_active_number = 110};
 	const struct drm_amdgpu_info_device same = device;
+	struct drm_amdgpu_info_hw_ip ip = {.available_rings = 1};
 	uint64_t used[2] = {GIB(5), 7};
 
 	kfd_view_info(&small, AMDGPU_INFO_VRAM_GTT, &sizes, sizeof(sizes));
@@ -176,6 +177,12 @@ static void test_info(void)
 	CHECK_EQ(used[0], MIB(16));
 	kfd_view_info(&small, AMDGPU_INFO_DEV_INFO, &device, sizeof(device));
 	CHECK(!memcmp(&device, &same, sizeof(same)));
+	device.userq_ip_mask = 7;
+	kfd_view_info(&small, AMDGPU_INFO_DEV_INFO, &device, sizeof(device));
+	CHECK(!memcmp(&device, &same, sizeof(same)));
+	ip.userq_num_slots = 8;
+	kfd_view_info(&small, AMDGPU_INFO_HW_IP_INFO, &ip, sizeof(ip));
+	CHECK(!ip.userq_num_slots && ip.available_rings == 1);
 	kfd_view_info(&small, AMDGPU_INFO_MEMORY, NULL, 0);
 }
 

@@ -179,6 +179,7 @@ struct drm_gem_change_handle {
 };
 
 #define AMDGPU_INFO_ACCEL_WORKING  0x00
+#define AMDGPU_INFO_HW_IP_INFO	   0x02
 #define AMDGPU_INFO_VRAM_USAGE	   0x10
 #define AMDGPU_INFO_GTT_USAGE	   0x11
 #define AMDGPU_INFO_VRAM_GTT	   0x14
@@ -198,6 +199,10 @@ struct drm_amdgpu_info {
 			uint32_t instance;
 			uint32_t flags;
 		} read_mmr_reg;
+		struct {
+			uint32_t type;
+			uint32_t ip_instance;
+		} query_hw_ip;
 	};
 };
 
@@ -220,7 +225,17 @@ struct drm_amdgpu_memory_info {
 	struct drm_amdgpu_heap_info gtt;
 };
 
-/* The beginning of it. */
+struct drm_amdgpu_info_hw_ip {
+	uint32_t hw_ip_version_major;
+	uint32_t hw_ip_version_minor;
+	uint64_t capabilities_flags;
+	uint32_t ib_start_alignment;
+	uint32_t ib_size_alignment;
+	uint32_t available_rings;
+	uint32_t ip_discovery_version;
+	uint32_t userq_num_slots; /* not in older ones */
+};
+
 struct drm_amdgpu_info_device {
 	uint32_t device_id;
 	uint32_t chip_rev;
@@ -248,6 +263,45 @@ struct drm_amdgpu_info_device {
 	uint32_t ce_ram_size;
 	uint32_t vram_type;
 	uint32_t vram_bit_width;
+	uint32_t vce_harvest_config;
+	uint32_t gc_double_offchip_lds_buf;
+	uint64_t prim_buf_gpu_addr;
+	uint64_t pos_buf_gpu_addr;
+	uint64_t cntl_sb_buf_gpu_addr;
+	uint64_t param_buf_gpu_addr;
+	uint32_t prim_buf_size;
+	uint32_t pos_buf_size;
+	uint32_t cntl_sb_buf_size;
+	uint32_t param_buf_size;
+	uint32_t wave_front_size;
+	uint32_t num_shader_visible_vgprs;
+	uint32_t num_cu_per_sh;
+	uint32_t num_tcc_blocks;
+	uint32_t gs_vgt_table_depth;
+	uint32_t gs_prim_buffer_depth;
+	uint32_t max_gs_waves_per_vgt;
+	uint32_t pcie_num_lanes; /* padding in older ones */
+	uint32_t cu_ao_bitmap[4][4];
+	uint64_t high_va_offset;
+	uint64_t high_va_max;
+	uint32_t pa_sc_tile_steering_override;
+	uint32_t pad;
+	uint64_t tcc_disabled_mask; /* what follows is not in older ones */
+	uint64_t min_engine_clock;
+	uint64_t min_memory_clock;
+	uint32_t tcp_cache_size;
+	uint32_t num_sqc_per_wgp;
+	uint32_t sqc_data_cache_size;
+	uint32_t sqc_inst_cache_size;
+	uint32_t gl1c_cache_size;
+	uint32_t gl2c_cache_size;
+	uint64_t mall_size;
+	uint32_t enabled_rb_pipes_mask_hi;
+	uint32_t shadow_size;
+	uint32_t shadow_alignment;
+	uint32_t csa_size;
+	uint32_t csa_alignment;
+	uint32_t userq_ip_mask;
 };
 
 #endif

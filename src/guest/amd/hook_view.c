@@ -86,7 +86,7 @@ static int amd_view_apertures_new(struct amd_call *call)
 	return r;
 }
 
-/* Bytes of the answer to a query that tells a size; 0 for any other. */
+/* Bytes of the answer to a query of which something is written over; 0 for any other. */
 static uint32_t amd_view_info_bytes(uint32_t query)
 {
 	switch (query) {
@@ -97,6 +97,10 @@ static uint32_t amd_view_info_bytes(uint32_t query)
 		return sizeof(struct drm_amdgpu_info_vram_gtt);
 	case AMDGPU_INFO_MEMORY:
 		return sizeof(struct drm_amdgpu_memory_info);
+	case AMDGPU_INFO_DEV_INFO:
+		return sizeof(struct drm_amdgpu_info_device);
+	case AMDGPU_INFO_HW_IP_INFO:
+		return sizeof(struct drm_amdgpu_info_hw_ip);
 	}
 	return 0;
 }
@@ -104,7 +108,7 @@ static uint32_t amd_view_info_bytes(uint32_t query)
 static int amd_view_info(struct amd_call *call)
 {
 	struct drm_amdgpu_info *args = call->block, whole = *args;
-	struct drm_amdgpu_memory_info answer = {0}; /* the largest of them */
+	struct drm_amdgpu_info_device answer = {0}; /* the largest of them */
 	uint32_t bytes = amd_view_info_bytes(args->query);
 	struct kfd_view view;
 	int r;

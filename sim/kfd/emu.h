@@ -78,6 +78,7 @@ struct emu_machine {
 	uint32_t nobjects;
 	struct emu_gpu gpu[TREE_GPUS];
 	uint32_t ngpus;
+	bool xnack_off; /* as it was set */
 	const struct topology *topology;
 };
 

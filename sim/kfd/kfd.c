@@ -181,13 +181,22 @@ static int kfd_get_tile_config(struct emu_machine *m, void *block)
 	return 0;
 }
 
+/*
+ * Whether page faults of GPUs are answered. ALLOT_SIM_AMD_XNACK=1 is a machine that can do it, where
+ * processes begin with it on. That nothing follows from it here is the emulator's business.
+ */
 static int kfd_set_xnack_mode(struct emu_machine *m, void *block)
 {
 	struct kfd_ioctl_set_xnack_mode_args *a = block;
+	const char *can = getenv("ALLOT_SIM_AMD_XNACK");
 
-	if (a->xnack_enabled > 0)
+	if (a->xnack_enabled < 0) {
+		a->xnack_enabled = can && !m->xnack_off;
+		return 0;
+	}
+	if (a->xnack_enabled && !can)
 		return -EPERM;
-	a->xnack_enabled = 0;
+	m->xnack_off = !a->xnack_enabled;
 	return 0;
 }
 

@@ -83,6 +83,7 @@ int emu_open(int fd)
 		emu_gem_forget();
 		emu_queues_forget();
 		emu_engine_forget();
+		process.machine.xnack_off = false;
 		for (uint32_t i = 0; i < process.machine.ngpus; i++) {
 			process.machine.gpu[i].acquired = false;
 			vm_forget(&process.machine.gpu[i].vm);

@@ -195,8 +195,51 @@ static void test_failed(void)
 	check_all_free(1);
 }
 
+static int xnack_mode(int mode)
+{
+	struct kfd_ioctl_set_xnack_mode_args a = {.xnack_enabled = mode};
+
+	CHECK_EQ(call(KFD_IOWR(SET_XNACK_MODE, a), &a), 0);
+	return a.xnack_enabled;
+}
+
+/* On GPUs where processes begin with it on, too; in a child as well. */
+static void test_xnack_from_the_start(void)
+{
+	pid_t child;
+
+	for (int i = 0; i < 2; i++) {
+		open_devices();
+		CHECK_EQ(xnack_mode(-1), 0);
+		child = fork();
+		CHECK(child >= 0);
+		if (child) {
+			end(child, 0);
+			return;
+		}
+	}
+	_exit(0);
+}
+
+static void run_with_xnack(const char *program)
+{
+	pid_t child = fork();
+
+	CHECK(child >= 0);
+	if (!child) {
+		setenv("ALLOT_SIM_AMD_XNACK", "1", 1);
+		execl(program, program, "xnack", "on", NULL);
+		_exit(1);
+	}
+	end(child, 0);
+}
+
 int main(int argc, char **argv)
 {
+	if (argc > 2) {
+		test_xnack_from_the_start();
+		return 0;
+	}
 	open_devices();
 	acquire_devices();
 	name_devices();
@@ -211,6 +254,7 @@ int main(int argc, char **argv)
 	test_mapped_anew();
 	test_parts_without_a_place();
 	test_others();
+	run_with_xnack(argv[0]);
 	run_on_older_kernel(argv[0], "EXPORT_DMABUF", "SVM:EIO:1:1");
 	return 0;
 }

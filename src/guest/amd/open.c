@@ -10,11 +10,14 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "amd/abi/kfd.h"
+#include "amd/kfd_ioctl.h"
 #include "amd/topology_parse.h"
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/fd.h"
 #include "guest/amd/amd.h"
+#include "guest/amd/ask.h"
 
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 8
@@ -247,7 +250,31 @@ static int open_file(int fd, const char *path)
 	return open_at(fd, real);
 }
 
-static int open_device(int file)
+static int open_set_xnack(int kfd, int *mode)
+{
+	struct kfd_ioctl_set_xnack_mode_args args = {.xnack_enabled = *mode};
+	int r = amd_ask(kfd, _IOWR(AMDKFD_IOCTL_BASE, KFD_NR_SET_XNACK_MODE, args), &args);
+
+	*mode = args.xnack_enabled;
+	return r;
+}
+
+/*
+ * With XNACK memory follows whatever a GPU touches, and nobody is told. It is refused to who asks
+ * for it (demand.h), and on some GPUs a process begins with it: then it is put off, which works as
+ * long as there is no queue. A kernel that cannot say has none.
+ */
+static int open_without_xnack(int kfd)
+{
+	int mode = -1;
+
+	if (open_set_xnack(kfd, &mode) < 0 || mode <= 0)
+		return 0;
+	mode = 0;
+	return open_set_xnack(kfd, &mode) < 0 ? -ENODEV : 0;
+}
+
+static int open_device(int fd, int file)
 {
 	const struct amd_device *device;
 	struct guest *guest;
@@ -255,8 +282,10 @@ static int open_device(int file)
 	int error;
 
 	amd = amd_limited(&guest, &error);
-	if (!amd || file == AMD_FILE_KFD)
+	if (!amd)
 		return error;
+	if (file == AMD_FILE_KFD)
+		return open_without_xnack(fd);
 	device = amd_device_of_minor(amd, file);
 	return device && !device->ours ? -EPERM : 0;
 }
@@ -268,7 +297,7 @@ int amd_opened(int fd, const char *path)
 	if (!amd_is_here())
 		return 0;
 	file = amd_file(fd);
-	r = file == AMD_FILE_NONE ? open_file(fd, path) : open_device(file);
+	r = file == AMD_FILE_NONE ? open_file(fd, path) : open_device(fd, file);
 	errno = saved;
 	return r;
 }

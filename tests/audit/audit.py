@@ -120,8 +120,7 @@ def devices(*caps):
 
 
 def drop_in():
-    env = {"LD_PRELOAD": os.environ["LIBALLOT"], "CUDA_DEVICE_SM_LIMIT_0": "20",
-           "GPU_CORE_UTILIZATION_POLICY": "FORCE"}
+    env = {"LD_PRELOAD": os.environ["LIBALLOT"], "CUDA_DEVICE_SM_LIMIT_0": "20"}
     tenants = [Tenant(run=None, env=env, cap=(20, None),
                       guests=[words(1, seconds=FIXED_SECONDS, phases="steady", devices=2)])]
     return Scenario("one device limited by another system's setting", tenants, gpus=2,

@@ -16,7 +16,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	MUST(config_compute(&config) < POLICY_COMPUTES);
 	for (unsigned int i = 0; i < POLICY_DEVICES; i++) {
-		struct size_spec limit = config_limit(&config, i);
+		struct size_spec limit = config_limit(&config, i, UINT64_C(1) << 36);
 
 		MUST(!limit.bytes != !limit.permille);
 		MUST(config_share_permille(&config, i) < 1000);

@@ -31,7 +31,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		MUST(memchr(config.tenant, 0, sizeof(config.tenant)));
 		MUST(config_compute(&config) < POLICY_COMPUTES);
 		for (unsigned int i = 0; i < POLICY_DEVICES + 1; i++) {
-			struct size_spec limit = config_limit(&config, i);
+			struct size_spec limit = config_limit(&config, i, UINT64_C(1) << 36);
 
 			MUST(!limit.bytes != !limit.permille);
 			MUST(config_share_permille(&config, i) < 1000);

@@ -64,8 +64,8 @@ static void sizes(void)
 		snprintf(text, sizeof(text), "CUDA_DEVICE_MEMORY_LIMIT=%s", good[i].text);
 		CHECK_EQ(environment(text, NULL, NULL), 0);
 		CHECK(config.present);
-		CHECK_EQ(config_limit(&config, 0).bytes, good[i].bytes);
-		CHECK_EQ(config_limit(&config, 63).permille, good[i].permille);
+		CHECK_EQ(config_limit(&config, 0, 64 * GIB).bytes, good[i].bytes);
+		CHECK_EQ(config_limit(&config, 63, 64 * GIB).permille, good[i].permille);
 		CHECK(!strcmp(config.tenant, "drop-in"));
 	}
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
@@ -86,14 +86,14 @@ static void names(void)
 	CHECK_EQ(environment("CUDA_DEVICE_MEMORY_LIMIT=4g", "CUDA_DEVICE_MEMORY_LIMIT_1=1g",
 			     "CUDA_DEVICE_MEMORY_LIMIT_63=50%"),
 		 0);
-	CHECK_EQ(config_limit(&config, 0).bytes, 4 * GIB);
-	CHECK_EQ(config_limit(&config, 1).bytes, GIB);
-	CHECK_EQ(config_limit(&config, 2).bytes, 4 * GIB);
-	CHECK_EQ(config_limit(&config, 63).permille, 500);
-	CHECK_EQ(config_limit(&config, 64).bytes, 4 * GIB);
+	CHECK_EQ(config_limit(&config, 0, 64 * GIB).bytes, 4 * GIB);
+	CHECK_EQ(config_limit(&config, 1, 64 * GIB).bytes, GIB);
+	CHECK_EQ(config_limit(&config, 2, 64 * GIB).bytes, 4 * GIB);
+	CHECK_EQ(config_limit(&config, 63, 64 * GIB).permille, 500);
+	CHECK_EQ(config_limit(&config, 64, 64 * GIB).bytes, 4 * GIB);
 	/* A device that nobody limited is whole. */
 	CHECK_EQ(environment("CUDA_DEVICE_MEMORY_LIMIT_1=1g", NULL, NULL), 0);
-	CHECK_EQ(config_limit(&config, 0).permille, 1000);
+	CHECK_EQ(config_limit(&config, 0, 64 * GIB).permille, 1000);
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		snprintf(text, sizeof(text), "CUDA_DEVICE_MEMORY_LIMIT%s=1g", bad[i]);
 		refused(environment(text, NULL, NULL), "is not a device number");
@@ -149,7 +149,8 @@ static void files(void)
 {
 	static const char *const bad[] = {
 		"UsedMem:", "UsedMem:0", "UsedMem:-1", "UsedMem:8g", "UsedMem:8192 x",
-		"UsedMem: 0x10", "UsedMem:99999999999999999999", "UsedMem 8192", "UsedCores:0",
+		"UsedMem: 0x10", "UsedMem:99999999999999999999", "UsedMem 8192", "UsedMem:1 # MiB x\nUsedMem:#5",
+		"UsedCores:-1", "UsedCores:25%", "UsedCores:0.5",
 		"UsedCores:101", "UsedCores:x", "UsedCores:", "nonsense",
 		"# fine\nUsedMem:1\nUsedMem:junk\n",
 		"UsedMem:1111111111111111111111111111111111111111111111111111111111111111111111111",
@@ -157,18 +158,29 @@ static void files(void)
 
 	CHECK_EQ(only_file("UsedMem:8192\nUsedCores:25\n"), 0);
 	CHECK(config.present);
-	CHECK_EQ(config_limit(&config, 5).bytes, 8192 * MIB);
+	CHECK_EQ(config_limit(&config, 5, 64 * GIB).bytes, 8192 * MIB);
 	CHECK_EQ(config_share_permille(&config, 5), 250);
-	CHECK_EQ(config_compute(&config), POLICY_COMPUTE_SHARE);
+	CHECK_EQ(config_compute(&config), POLICY_COMPUTE_CAP);
+	/* As published: remarks behind values. */
+	CHECK_EQ(only_file("UsedMem: 400  # MiB\nUsedCores: 30\t# percent\r\nX: #\n"), 0);
+	CHECK_EQ(config_limit(&config, 0, 64 * GIB).bytes, 400 * MIB);
+	CHECK_EQ(config_share_permille(&config, 0), 300);
+	/* Twice: the smaller one. */
+	CHECK_EQ(only_file("UsedMem: 400\nUsedMem: 500\nUsedCores: 30\nUsedCores: 0\n"), 0);
+	CHECK_EQ(config_limit(&config, 0, 64 * GIB).bytes, 400 * MIB);
+	CHECK_EQ(config_share_permille(&config, 0), 300);
+	/* As CUDA_DEVICE_SM_LIMIT=0. */
+	CHECK_EQ(only_file("UsedCores: 0\n"), 0);
+	CHECK(!config.present);
 	CHECK_EQ(only_file("  # limits\r\n\r\n\tUsedMem:\t100 \r\nOther: thing\nUsedCores:100"), 0);
-	CHECK_EQ(config_limit(&config, 0).bytes, 100 * MIB);
+	CHECK_EQ(config_limit(&config, 0, 64 * GIB).bytes, 100 * MIB);
 	CHECK_EQ(config_share_permille(&config, 0), 0); /* all of it is no limit */
 	CHECK_EQ(config_compute(&config), POLICY_COMPUTE_OFF);
 	CHECK_EQ(only_file(""), 0);
 	CHECK(!config.present);
 	CHECK_EQ(only_file("UsedCores:50"), 0);
 	CHECK(config.present);
-	CHECK_EQ(config_limit(&config, 0).permille, 1000);
+	CHECK_EQ(config_limit(&config, 0, 64 * GIB).permille, 1000);
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		refused(only_file(bad[i]), CONFIG_FILE);
 		/* Whatever the environment said. */
@@ -178,19 +190,34 @@ static void files(void)
 	memset(&config, 0, sizeof(config));
 	CHECK_EQ(config_file(&config, "UsedMem:1\0:2", 12), -EINVAL);
 	refused(only_file("\n\n\nUsedMem:bad"), ":4:");
-	/* The environment goes before the file. */
+	/* The smaller one binds, in each quantity, on each device. */
 	CHECK_EQ(environment("CUDA_DEVICE_MEMORY_LIMIT=1g", NULL, NULL), 0);
 	CHECK_EQ(file("UsedMem:2048\nUsedCores:10\n"), 0);
-	CHECK_EQ(config_limit(&config, 0).bytes, GIB);
+	CHECK_EQ(config_limit(&config, 0, 64 * GIB).bytes, GIB);
 	CHECK_EQ(config_share_permille(&config, 0), 100);
-	CHECK_EQ(environment("CUDA_DEVICE_SM_LIMIT=30", "CUDA_DEVICE_SM_LIMIT_2=0", NULL), 0);
+	CHECK_EQ(environment("CUDA_DEVICE_SM_LIMIT=30", "CUDA_DEVICE_SM_LIMIT_2=0",
+			     "CUDA_DEVICE_SM_LIMIT_3=5"), 0);
 	CHECK_EQ(file("UsedCores:10\n"), 0);
-	CHECK_EQ(config_share_permille(&config, 0), 300);
-	CHECK_EQ(config_share_permille(&config, 2), 0);
+	CHECK_EQ(config_share_permille(&config, 0), 100);
+	CHECK_EQ(config_share_permille(&config, 2), 100);
+	CHECK_EQ(config_share_permille(&config, 3), 50);
+	CHECK_EQ(environment("CUDA_DEVICE_SM_LIMIT=5", "GPU_CORE_UTILIZATION_POLICY=disable", NULL),
+		 0);
+	CHECK_EQ(file("UsedCores:10\n"), 0);
+	CHECK_EQ(config_share_permille(&config, 0), 100);
+	CHECK_EQ(config_compute(&config), POLICY_COMPUTE_CAP);
+	CHECK_EQ(environment("CUDA_DEVICE_MEMORY_LIMIT=8g", "CUDA_DEVICE_MEMORY_LIMIT_1=25%",
+			     "CUDA_DEVICE_MEMORY_SHARED_CACHE=/own"), 0);
+	CHECK_EQ(file("UsedMem:2048\n"), 0);
+	CHECK_EQ(config_limit(&config, 0, 64 * GIB).bytes, 2 * GIB);
+	CHECK_EQ(config_limit(&config, 1, 64 * GIB).bytes, 2 * GIB);
+	CHECK_EQ(config_limit(&config, 1, 4 * GIB).permille, 250);
+	CHECK_EQ(config_limit(&config, 1, 0).bytes, 2 * GIB);
+	CHECK(!strcmp(config.tenant, "drop-in")); /* one quota, under no other name */
 	CHECK_EQ(environment("CUDA_DEVICE_MEMORY_LIMIT_1=1g", NULL, NULL), 0);
 	CHECK_EQ(file("UsedMem:2048\n"), 0);
-	CHECK_EQ(config_limit(&config, 0).bytes, 2 * GIB);
-	CHECK_EQ(config_limit(&config, 1).bytes, GIB);
+	CHECK_EQ(config_limit(&config, 0, 64 * GIB).bytes, 2 * GIB);
+	CHECK_EQ(config_limit(&config, 1, 64 * GIB).bytes, GIB);
 }
 
 static void shares(void)
@@ -212,9 +239,9 @@ static void shares(void)
 		CHECK_EQ(config_share_permille(&config, 64), good[i].permille);
 		/* A limit on compute alone is a limit; memory stays whole. */
 		CHECK_EQ(config.present, good[i].permille > 0);
-		CHECK_EQ(config_limit(&config, 0).permille, 1000);
+		CHECK_EQ(config_limit(&config, 0, 64 * GIB).permille, 1000);
 		CHECK_EQ(config_compute(&config),
-			 good[i].permille ? POLICY_COMPUTE_SHARE : POLICY_COMPUTE_OFF);
+			 good[i].permille ? POLICY_COMPUTE_CAP : POLICY_COMPUTE_OFF);
 	}
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		snprintf(text, sizeof(text), "CUDA_DEVICE_SM_LIMIT=%s", bad[i]);
@@ -231,7 +258,7 @@ static void shares(void)
 	CHECK_EQ(config_share_permille(&config, 63), 0);
 	CHECK_EQ(environment("CUDA_DEVICE_SM_LIMIT_1=10", NULL, NULL), 0);
 	CHECK_EQ(config_share_permille(&config, 0), 0);
-	CHECK_EQ(config_compute(&config), POLICY_COMPUTE_SHARE);
+	CHECK_EQ(config_compute(&config), POLICY_COMPUTE_CAP);
 	refused(environment("CUDA_DEVICE_SM_LIMIT_64=10", NULL, NULL), "is not a device number");
 	refused(environment("CUDA_DEVICE_SM_LIMIT_=10", NULL, NULL), "is not a device number");
 	CHECK_EQ(environment("CUDA_DEVICE_SM_LIMITS=junk", "CUDA_DEVICE_SM_LIMIT", NULL), 0);
@@ -245,8 +272,8 @@ static void policies(void)
 		const char *text;
 		enum policy_compute compute;
 	} good[] = {
-		{"0", POLICY_COMPUTE_SHARE}, {"default", POLICY_COMPUTE_SHARE},
-		{"DEFAULT", POLICY_COMPUTE_SHARE}, {"1", POLICY_COMPUTE_CAP},
+		{"0", POLICY_COMPUTE_CAP}, {"default", POLICY_COMPUTE_CAP},
+		{"DEFAULT", POLICY_COMPUTE_CAP}, {"1", POLICY_COMPUTE_CAP},
 		{"force", POLICY_COMPUTE_CAP}, {"Force", POLICY_COMPUTE_CAP},
 		{"2", POLICY_COMPUTE_OFF}, {"DISABLE", POLICY_COMPUTE_OFF},
 	};

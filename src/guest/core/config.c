@@ -31,6 +31,20 @@ static bool config_is_given(struct size_spec spec)
 	return spec.bytes || spec.permille;
 }
 
+static bool config_is_blank(char c)
+{
+	return c == ' ' || c == '\t' || c == '\r';
+}
+
+/* Nothing and everything both limit nothing, and are answered as 0. */
+static uint32_t config_smaller_share(uint32_t a, uint32_t b)
+{
+	a = a ? a : 1000;
+	b = b ? b : 1000;
+	a = a < b ? a : b;
+	return a < 1000 ? a : 0;
+}
+
 /* Files are named by path elsewhere; a tenant is named by a word. Equal paths, equal words. */
 static void config_name_tenant(char name[POLICY_NAME_BYTES], const char *path)
 {
@@ -133,22 +147,18 @@ static bool config_is_word(const char *value, const char *word)
 	return !*word && !*value;
 }
 
+/* By default and by force a share is in force; the difference is one between other schedulers. */
 static int config_set_policy(struct config *config, const char *value)
 {
 	static const struct {
 		const char *number, *word;
-		enum policy_compute compute;
-	} known[] = {
-		{"0", "default", POLICY_COMPUTE_SHARE},
-		{"1", "force", POLICY_COMPUTE_CAP},
-		{"2", "disable", POLICY_COMPUTE_OFF},
-	};
+		bool disabled;
+	} known[] = {{"0", "default", false}, {"1", "force", false}, {"2", "disable", true}};
 
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
 		if (strcmp(value, known[i].number) && !config_is_word(value, known[i].word))
 			continue;
-		config->compute = known[i].compute;
-		config->compute_given = true;
+		config->disabled = known[i].disabled;
 		return 0;
 	}
 	return config_complain(config,
@@ -203,17 +213,62 @@ int config_environment(struct config *config, char *const *environment)
 	return 0;
 }
 
+/*
+ * The value behind a line's colon, without blanks and a remark around it; cut where it is too long
+ * to be one.
+ */
+static void config_copy_value(char *ret, size_t size, const char *text, size_t len)
+{
+	const char *remark = memchr(text, '#', len);
+
+	if (remark)
+		len = (size_t)(remark - text);
+	while (len && config_is_blank(text[len - 1]))
+		len--;
+	while (len && config_is_blank(*text))
+		text++, len--;
+	if (len >= size)
+		len = size - 1;
+	memcpy(ret, text, len);
+	ret[len] = '\0';
+}
+
+/* Several lines: the smallest. */
+static int config_take_memory(struct config *config, const char *value, unsigned int number)
+{
+	uint64_t mib;
+
+	if (parse_u64(value, 1, SIZE_MAX_BYTES >> 20, &mib))
+		return config_complain(config,
+				       CONFIG_FILE ":%u: UsedMem \"%s\" is not a number "
+						   "of MiB; write for example UsedMem:8192",
+				       number, value);
+	if (!config->file_bytes || mib << 20 < config->file_bytes)
+		config->file_bytes = mib << 20;
+	return 0;
+}
+
+static int config_take_cores(struct config *config, const char *value, unsigned int number)
+{
+	uint64_t percent;
+
+	if (parse_u64(value, 0, 100, &percent))
+		return config_complain(config,
+				       CONFIG_FILE ":%u: UsedCores \"%s\" is not a percentage "
+						   "from 0 to 100; write for example UsedCores:25",
+				       number, value);
+	config->file_share_permille =
+		config_smaller_share(config->file_share_permille, (uint32_t)percent * 10);
+	return 0;
+}
+
 static int config_read_line(struct config *config, const char *line, size_t len,
 			    unsigned int number)
 {
 	char value[64];
 	const char *colon;
-	uint64_t v;
-	size_t n;
 
-	while (len && (line[len - 1] == ' ' || line[len - 1] == '\t' || line[len - 1] == '\r'))
-		len--;
-	while (len && (*line == ' ' || *line == '\t'))
+	while (len && config_is_blank(*line))
 		line++, len--;
 	if (!len || *line == '#')
 		return 0;
@@ -221,34 +276,12 @@ static int config_read_line(struct config *config, const char *line, size_t len,
 	if (!colon)
 		return config_complain(config, CONFIG_FILE ":%u: not a line of the form Name:value",
 				       number);
-	n = len - (size_t)(colon + 1 - line);
-	if (n >= sizeof(value))
-		n = sizeof(value) - 1;
-	memcpy(value, colon + 1, n);
-	value[n] = '\0';
-	char *start = value + strspn(value, " \t");
-
+	config_copy_value(value, sizeof(value), colon + 1, len - (size_t)(colon + 1 - line));
 	len = (size_t)(colon - line);
-	if (len == 7 && !strncmp(line, "UsedMem", len)) {
-		if (parse_u64(start, 1, SIZE_MAX_BYTES >> 20, &v))
-			return config_complain(config,
-					       CONFIG_FILE ":%u: UsedMem \"%s\" is not a number "
-							   "of MiB; write for example UsedMem:8192",
-					       number, start);
-		if (!config_is_given(config->all))
-			config->all = (struct size_spec){.bytes = v << 20};
-		config->present = true;
-	} else if (len == 9 && !strncmp(line, "UsedCores", len)) {
-		if (parse_u64(start, 1, 100, &v))
-			return config_complain(config,
-					       CONFIG_FILE
-					       ":%u: UsedCores \"%s\" is not a "
-					       "percentage; write for example UsedCores:25",
-					       number, start);
-		if (!config->share_permille)
-			config->share_permille = (uint32_t)v * 10;
-		config->present = true;
-	}
+	if (config_is_name(line, len, "UsedMem"))
+		return config_take_memory(config, value, number);
+	if (config_is_name(line, len, "UsedCores"))
+		return config_take_cores(config, value, number);
 	return 0;
 }
 
@@ -269,12 +302,17 @@ int config_file(struct config *config, const char *text, size_t len)
 		text += n;
 		len -= n;
 	}
+	/* Its processes have one quota together, whatever a variable says. */
+	if (config->file_bytes || config->file_share_permille) {
+		config->present = true;
+		config->tenant[0] = '\0';
+	}
 	if (config->present && !config->tenant[0])
 		strcpy(config->tenant, TENANT_DEFAULT);
 	return 0;
 }
 
-struct size_spec config_limit(const struct config *config, unsigned int ordinal)
+static struct size_spec config_environment_limit(const struct config *config, unsigned int ordinal)
 {
 	if (ordinal < POLICY_DEVICES && config_is_given(config->device[ordinal]))
 		return config->device[ordinal];
@@ -283,13 +321,26 @@ struct size_spec config_limit(const struct config *config, unsigned int ordinal)
 	return (struct size_spec){.permille = 1000};
 }
 
+struct size_spec config_limit(const struct config *config, unsigned int ordinal,
+			      uint64_t total_bytes)
+{
+	struct size_spec limit = config_environment_limit(config, ordinal);
+	struct size_spec file = {.bytes = config->file_bytes};
+
+	if (!file.bytes)
+		return limit;
+	if (limit.permille && !total_bytes)
+		return file;
+	return size_spec_resolve(limit, total_bytes) < file.bytes ? limit : file;
+}
+
 uint32_t config_share_permille(const struct config *config, unsigned int ordinal)
 {
 	uint32_t share = config->share_permille;
 
 	if (ordinal < POLICY_DEVICES && config->device_share_permille[ordinal])
 		share = config->device_share_permille[ordinal];
-	return share < 1000 ? share : 0;
+	return config_smaller_share(config->disabled ? 0 : share, config->file_share_permille);
 }
 
 enum policy_compute config_compute(const struct config *config)
@@ -298,9 +349,7 @@ enum policy_compute config_compute(const struct config *config)
 
 	for (unsigned int i = 0; i <= POLICY_DEVICES; i++)
 		limited |= config_share_permille(config, i) > 0;
-	if (!limited)
-		return POLICY_COMPUTE_OFF;
-	return config->compute_given ? config->compute : POLICY_COMPUTE_SHARE;
+	return limited ? POLICY_COMPUTE_CAP : POLICY_COMPUTE_OFF;
 }
 
 /* Does "GPU-5c84" begin the name of this device? Hexadecimal digits, dashes anywhere. */

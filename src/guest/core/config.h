@@ -17,12 +17,15 @@
 
 struct config {
 	bool present;			       /* somebody asked for limits */
+	/* By the environment: */
 	struct size_spec all;		       /* of devices without one of their own; 0: none */
 	struct size_spec device[POLICY_DEVICES]; /* by CUDA ordinal */
 	uint32_t share_permille;	       /* of compute, likewise; 1000: not limited */
 	uint32_t device_share_permille[POLICY_DEVICES];
-	bool compute_given;
-	enum policy_compute compute;	       /* what a share means, where that was said */
+	bool disabled;			       /* these shares are not to be in force */
+	/* By the file, for every device: */
+	uint64_t file_bytes;		       /* 0: not limited */
+	uint32_t file_share_permille;
 	char tenant[POLICY_NAME_BYTES];	       /* processes that share it share the limits */
 	char complaint[192];		       /* after an error: what is wrong, and a right one */
 };
@@ -35,19 +38,23 @@ struct config {
  */
 int config_environment(struct config *config, char *const *environment);
 
-/* Reads the text of a vgpu.config. Likewise. The environment goes before the file. */
+/*
+ * Reads the text of a vgpu.config, after the environment. Likewise. Whoever mounted the file is not
+ * overruled by a variable: of two limits the smaller one binds, for each device by itself.
+ */
 int config_file(struct config *config, const char *text, size_t len);
 
-/* The limit of the device with CUDA ordinal `ordinal`; 1000 permille where none was given. */
-struct size_spec config_limit(const struct config *config, unsigned int ordinal);
+/*
+ * The limit of the device with CUDA ordinal `ordinal`; 1000 permille where none was given. A size
+ * and a part are compared by the device's total; 0 if that is not known, and then the file's binds.
+ */
+struct size_spec config_limit(const struct config *config, unsigned int ordinal,
+			      uint64_t total_bytes);
 
 /* The share of compute there, 1 to 999; 0 where it is not limited. */
 uint32_t config_share_permille(const struct config *config, unsigned int ordinal);
 
-/*
- * How compute is to be limited: off unless a device has a share. Shares are work-conserving where
- * the settings say nothing else, as they are where these settings come from.
- */
+/* How compute is to be limited: a share is a cap, as where these settings come from. */
 enum policy_compute config_compute(const struct config *config);
 
 /*

@@ -119,7 +119,8 @@ int guest_drop_in_policy(struct policy *policy, void *arg)
 	memcpy(policy->name, guest->config.tenant, sizeof(policy->name));
 	policy->compute = config_compute(&guest->config);
 	for (uint32_t i = 0; i < n; i++) {
-		struct size_spec limit = config_limit(&guest->config, i);
+		struct size_spec limit = config_limit(&guest->config, i,
+						      guest->device[i].total_bytes);
 		struct policy_device *device = &policy->device[i];
 
 		memcpy(device->uuid, guest->device[i].uuid, sizeof(device->uuid));
@@ -330,7 +331,8 @@ uint64_t guest_limit_by_uuid(struct guest *guest, const uint8_t uuid[16], unsign
 	ordinal = config_ordinal(getenv("CUDA_VISIBLE_DEVICES"), index, uuid);
 	if (ordinal < 0)
 		return 0;
-	return size_spec_resolve(config_limit(&guest->config, (unsigned int)ordinal), total_bytes);
+	return size_spec_resolve(config_limit(&guest->config, (unsigned int)ordinal, total_bytes),
+				 total_bytes);
 }
 
 int guest_processes(struct guest *guest, const uint8_t uuid[16], struct guest_process *out, int max)

@@ -129,8 +129,8 @@ class Live(cli_lib.Case):
         library = self.ok("run", "--", "sh", "-c", "echo $LD_PRELOAD").strip()
         settings = {"LD_PRELOAD": library, "CUDA_DEVICE_SM_LIMIT": "25",
                     "CUDA_DEVICE_SM_LIMIT_1": "0"}
-        for policy, word in (({}, "share"), ({"GPU_CORE_UTILIZATION_POLICY": "FORCE"}, "cap"),
-                             ({"GPU_CORE_UTILIZATION_POLICY": "2"}, "off")):
+        for policy, word in (({}, "default"), ({"GPU_CORE_UTILIZATION_POLICY": "FORCE"}, "force"),
+                             ({"GPU_CORE_UTILIZATION_POLICY": "2"}, "disable")):
             env = [f"{key}={value}" for key, value in {**settings, **policy}.items()]
             process = self.start(ALLOT, "sim", "--gpus", "2", "--dir", self.directory, "--", "env",
                                  *env, f"CUDA_DEVICE_MEMORY_SHARED_CACHE=/{word}", sys.executable,
@@ -138,8 +138,10 @@ class Live(cli_lib.Case):
             self.assertEqual(process.stdout.readline(), "up\n")
             (tenant,) = (t for t in json.loads(self.ok("ps", "--json"))["tenants"]
                          if t["name"].endswith("-" + word))
-            self.assertEqual(tenant["compute"]["policy"], word)
-            self.assertEqual([p["share_permille"] for p in tenant["policy"]], [250, None])
+            off = word == "disable"
+            self.assertEqual(tenant["compute"]["policy"], "off" if off else "cap")
+            self.assertEqual([p["share_permille"] for p in tenant["policy"]],
+                             [None if off else 250, None])
             self.assertEqual([p["limit_permille"] for p in tenant["policy"]], [1000, 1000])
 
     def test_report(self):

@@ -249,10 +249,15 @@ class File(Case):
         self.assertEqual(said["totals"], [300 * MIB, 300 * MIB])
         self.limited(said, 300 * MIB)
 
-    def test_environment_goes_first(self):
-        self.write("UsedMem:300\n")
+    def test_the_smaller_one_binds(self):
+        self.write("UsedMem: 300  # MiB\nUsedCores: 0  # not limited\n")
         said, _ = self.run_guest(prefix=self.inside, CUDA_DEVICE_MEMORY_LIMIT="200m")
         self.limited(said, 200 * MIB)
+        said, _ = self.run_guest(prefix=self.inside, CUDA_DEVICE_MEMORY_LIMIT="400m")
+        self.limited(said, 300 * MIB)
+        said, _ = self.run_guest(prefix=self.inside, CUDA_DEVICE_MEMORY_LIMIT_0="100%",
+                                 CUDA_DEVICE_MEMORY_LIMIT_1="10%")
+        self.assertEqual(said["totals"], [300 * MIB, DEVICE // 10])
 
     def test_malformed(self):
         for text in ("UsedMem:8g\n", "UsedMem:0\n", "UsedMem\n", "UsedMem:\n", "UsedCores:101\n",

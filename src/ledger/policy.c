@@ -46,7 +46,9 @@ static bool policy_compute_ok(const struct policy *policy)
 {
 	return policy->compute < POLICY_COMPUTES && policy->mode < POLICY_MODES &&
 	       policy->controller < CONTROLLERS && policy->priority < POLICY_PRIORITIES &&
-	       policy->weight <= POLICY_WEIGHT_MAX;
+	       policy->weight <= POLICY_WEIGHT_MAX &&
+	       (policy->floor_permille <= POLICY_FLOOR_MOST ||
+		policy->floor_permille == POLICY_FLOOR_NONE);
 }
 
 int policy_check(const struct policy *policy)
@@ -69,6 +71,13 @@ int policy_check(const struct policy *policy)
 			return -EINVAL;
 	}
 	return 0;
+}
+
+uint32_t policy_floor(const struct policy *policy)
+{
+	if (policy->floor_permille == POLICY_FLOOR_NONE)
+		return 0;
+	return policy->floor_permille ? policy->floor_permille : POLICY_FLOOR_PERMILLE;
 }
 
 bool policy_meters(const struct policy *policy)

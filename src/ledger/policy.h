@@ -38,6 +38,9 @@ const struct policy_device *policy_find(const struct policy *policy, const uint8
 /* The tenant's weight on a device in permille, at least 1, whichever way it was given. Pure. */
 uint32_t policy_weight(const struct policy *policy, const uint8_t uuid[16]);
 
+/* What it keeps beside higher priorities, in permille of the time; 0 for nothing. Pure. */
+uint32_t policy_floor(const struct policy *policy);
+
 /*
  * Whether the tenant's use of compute is limited or shared, and so measured: all of a device's time
  * is no limit, and costs a launch nothing. Pure.

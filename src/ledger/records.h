@@ -71,6 +71,14 @@ enum policy_priority {
 	POLICY_PRIORITIES,
 };
 
+/*
+ * What a tenant keeps of a device's time while others of a higher priority want all of it, as kernels
+ * leave something to who is not real-time. `--floor` says otherwise; half is most of all.
+ */
+#define POLICY_FLOOR_PERMILLE 50
+#define POLICY_FLOOR_MOST     500
+#define POLICY_FLOOR_NONE     UINT32_MAX
+
 /* Most that --weight may say, and what one weight is as a share when the two meet. */
 #define POLICY_WEIGHT_MAX      1000
 #define POLICY_WEIGHT_PERMILLE 100
@@ -96,7 +104,8 @@ struct policy {
 	uint32_t weight;      /* 1 to POLICY_WEIGHT_MAX; 0: by share_permille */
 	uint32_t inflight_us; /* work in flight, by estimated time; 0: the default */
 	uint32_t slice_us;    /* see share_params; 0: the default */
-	uint8_t reserved[28];
+	uint32_t floor_permille; /* 0: the default; POLICY_FLOOR_NONE: none */
+	uint8_t reserved[24];
 	struct policy_device device[POLICY_DEVICES];
 };
 

@@ -6,6 +6,11 @@
  * nothing grows without bound. Only tenants of one priority compete; a tenant that a higher
  * priority keeps from running is left out meanwhile.
  *
+ * A floor is a debt to the tenant in device time. It grows while the tenant waits and is outranked,
+ * and falls by all that is measured of its work. A tenant that is lifted is above all priorities
+ * until the debt is paid, for the time of a brief turn; then the debt has to grow again. A kernel
+ * that took longer than that makes the debt negative, so the next lift is so much later.
+ *
  * The first in line reserves its devices while it cannot run yet. Otherwise a tenant on devices A
  * and B could wait for ever, between a neighbour on A and one on B whose turns never end together.
  * The price is that A now and then stands still until B is free.
@@ -69,6 +74,12 @@ static bool arbiter_takes_part(const struct arbiter_tenant *a, const struct arbi
 static bool arbiter_competes(const struct arbiter_tenant *a, const struct arbiter_tenant *b)
 {
 	return arbiter_takes_part(a, b) && a->priority == b->priority;
+}
+
+/* Whether `a` goes before `b` whatever either has had. */
+static bool arbiter_outranks(const struct arbiter_tenant *a, const struct arbiter_tenant *b)
+{
+	return a->lifted != b->lifted ? a->lifted : !a->lifted && a->priority > b->priority;
 }
 
 /* Whether another tenant of at least that priority wants a device of this one. */
@@ -169,6 +180,38 @@ static void arbiter_forget(struct arbiter_tenant *t)
 	t->billed_ns = t->gap_ns = t->came_ns = t->stay_ns = 0;
 	t->idle = t->away = true;
 	t->owner = t->leaving = t->outranked = false;
+	t->owed_ns = 0;
+	t->looked_ns = t->lifted_ns = 0;
+	t->lifted = t->landing = false;
+}
+
+/* What its work in flight will take off the debt. */
+static int64_t arbiter_in_flight_ns(const struct machine *m, const struct arbiter_tenant *t)
+{
+	return t->wants ? (int64_t)min_u64(sat_sub_u64(t->done_ns, m->now_ns), OWED_MAX_NS) : 0;
+}
+
+/*
+ * The part is one of all the time, so of the time that it waits it is a little more.
+ * What it used while nobody owed it anything is no advance on its floor. Between two steps it was
+ * outranked for all of the time or for none of it.
+ */
+static void arbiter_owe(const struct machine *m, struct arbiter_tenant *t, uint64_t busy_ns)
+{
+	uint64_t waited_ns = min_u64(m->now_ns - t->looked_ns, m->params->lease_ns);
+
+	if (t->looked_ns && t->outranked && t->wants)
+		t->owed_ns += (int64_t)(waited_ns * t->floor_permille /
+					(1000 - t->floor_permille));
+	if (t->lifted || t->landing)
+		t->owed_ns -= (int64_t)busy_ns;
+	else if (t->owed_ns > 0)
+		t->owed_ns = clamp_i64(t->owed_ns - (int64_t)busy_ns, 0, INT64_MAX);
+	t->owed_ns = clamp_i64(t->owed_ns, -(int64_t)OWED_MAX_NS,
+			       (int64_t)m->params->brief_slice_ns);
+	t->looked_ns = m->now_ns;
+	if (!t->done_ns && !busy_ns)
+		t->landing = false;
 }
 
 static void arbiter_account(const struct machine *m, struct arbiter_tenant *t)
@@ -180,6 +223,7 @@ static void arbiter_account(const struct machine *m, struct arbiter_tenant *t)
 	if (busy_ns)
 		t->billed_ns = m->now_ns;
 	busy_ns = min_u64(busy_ns, OWED_MAX_NS);
+	arbiter_owe(m, t, busy_ns);
 	t->turn_busy_ns += busy_ns;
 	ahead_ns = min_u64(busy_ns, t->ahead_ns);
 	t->ahead_ns -= ahead_ns;
@@ -223,8 +267,8 @@ static bool arbiter_goes_before(const struct machine *m, const struct arbiter_te
 
 	if (a->wants != b->wants)
 		return a->wants;
-	if (a->priority != b->priority)
-		return a->priority > b->priority;
+	if (arbiter_outranks(a, b) || arbiter_outranks(b, a))
+		return arbiter_outranks(a, b);
 	if (of_a != of_b)
 		return of_a < of_b;
 	return a->turn_from_ns < b->turn_from_ns;
@@ -290,7 +334,7 @@ static void arbiter_rank(const struct machine *m)
 		for (int j = 0; j < i && !line[i]->outranked; j++)
 			line[i]->outranked =
 				arbiter_takes_part(line[j], line[i]) && line[j]->wants &&
-				line[j]->priority > line[i]->priority && !line[j]->outranked;
+				arbiter_outranks(line[j], line[i]) && !line[j]->outranked;
 	}
 }
 
@@ -424,8 +468,16 @@ static void arbiter_rebase(const struct machine *m)
 			m->tenant[i].virtual_ns = 0;
 }
 
+/* It has what is owed to it, or no use for it. */
+static void arbiter_lower(struct arbiter_tenant *t)
+{
+	t->landing = t->lifted;
+	t->lifted = false;
+}
+
 static void arbiter_end_turn(const struct machine *m, struct arbiter_tenant *t)
 {
+	arbiter_lower(t);
 	t->owner = false;
 	t->leaving = t->wants && t->done_ns > m->now_ns + m->params->lead_ns;
 	t->left_ns = m->now_ns;
@@ -465,6 +517,46 @@ static bool arbiter_is_overdue(const struct machine *m, const struct arbiter_ten
 	return false;
 }
 
+/* A lift is no longer than this by the clock, after the work that was under way. */
+static uint64_t arbiter_lift_most_ns(const struct machine *m)
+{
+	return m->params->brief_slice_ns + m->params->brief_slice_ns / 2;
+}
+
+static bool arbiter_is_lifted_for_long(const struct machine *m, const struct arbiter_tenant *t)
+{
+	uint64_t since = t->owner ? max_u64(t->lifted_ns, t->turn_from_ns) : t->lifted_ns;
+
+	return m->now_ns - since >= (t->owner ? arbiter_lift_most_ns(m) : LEAVING_MAX_NS);
+}
+
+/* Before the ranks are found: by those of the step before, it waited until now. */
+static void arbiter_lift(const struct machine *m)
+{
+	for (int i = 0; i < m->n; i++) {
+		struct arbiter_tenant *t = &m->tenant[i];
+
+		bool late = t->lifted && arbiter_is_lifted_for_long(m, t);
+
+		/* Who was slow has the rest soon; who did nothing, or says so, not at once. */
+		if (late)
+			t->owed_ns = clamp_i64(t->owed_ns, -(int64_t)OWED_MAX_NS,
+					       t->turn_busy_ns ? (int64_t)m->params->brief_slice_ns / 2
+							       : 0);
+		if (t->lifted &&
+		    (late || !t->wants || t->owed_ns <= arbiter_in_flight_ns(m, t))) {
+			if (t->owner)
+				arbiter_end_turn(m, t);
+			else
+				arbiter_lower(t);
+		} else if (!t->lifted && t->id && t->wants && t->outranked && t->floor_permille &&
+			   t->owed_ns >= (int64_t)m->params->brief_slice_ns) {
+			t->lifted = true;
+			t->lifted_ns = m->now_ns;
+		}
+	}
+}
+
 static void arbiter_end_turns(const struct machine *m)
 {
 	for (int i = 0; i < m->n; i++) {
@@ -490,7 +582,7 @@ static bool arbiter_drains(const struct machine *m, const struct arbiter_tenant 
 {
 	for (int i = 0; i < m->n; i++)
 		if (arbiter_takes_part(&m->tenant[i], t) && m->tenant[i].leaving &&
-		    m->tenant[i].priority >= t->priority)
+		    (t->lifted || m->tenant[i].priority >= t->priority))
 			return true;
 	return false;
 }
@@ -523,32 +615,37 @@ static void arbiter_begin_turns(const struct machine *m)
 	}
 }
 
-/* The sum of the weights of those that want a device, for each device. */
-static void arbiter_add_weights(const struct machine *m, uint64_t sum[64])
+/* What others leave it of a device, and the weights of those of its priority who divide that. */
+static uint32_t arbiter_part_of_device(const struct machine *m, const struct arbiter_tenant *t,
+				       uint64_t device)
 {
-	memset(sum, 0, 64 * sizeof(*sum));
-	for (int i = 0; i < m->n; i++) {
-		const struct arbiter_tenant *t = &m->tenant[i];
-		uint64_t left = t->id && t->wants ? t->devices : 0;
+	uint64_t weight = t->weight ? t->weight : 1, all = weight;
+	int64_t left = 1000;
 
-		for (; left; left &= left - 1)
-			sum[__builtin_ctzll(left)] += t->weight ? t->weight : 1;
+	for (int i = 0; i < m->n; i++) {
+		const struct arbiter_tenant *other = &m->tenant[i];
+
+		if (other == t || !other->id || !other->wants || !(other->devices & device))
+			continue;
+		if (other->priority > t->priority)
+			left -= other->cap_permille ? other->cap_permille : 1000;
+		else if (other->priority < t->priority)
+			left -= other->floor_permille;
+		else
+			all += other->weight ? other->weight : 1;
 	}
+	left = clamp_i64(left, 0, 1000) * (int64_t)weight / (int64_t)all;
+	return (uint32_t)max_u64((uint64_t)left, t->floor_permille);
 }
 
-/* Its part by weight, on the device where that is least. */
-static uint32_t arbiter_entitled_permille(const struct arbiter_tenant *t, const uint64_t sum[64])
+/* Its part by priorities and weights, on the device where that is least. */
+static uint32_t arbiter_entitled_permille(const struct machine *m, const struct arbiter_tenant *t)
 {
-	uint64_t weight = t->weight ? t->weight : 1, most = weight, permille;
+	uint32_t least = 1000;
 
-	for (uint64_t left = t->devices; left; left &= left - 1) {
-		uint64_t all = sum[__builtin_ctzll(left)] + (t->wants ? 0 : weight);
-
-		if (all > most)
-			most = all;
-	}
-	permille = weight * 1000 / most;
-	return permille ? (uint32_t)permille : 1;
+	for (uint64_t left = t->devices; left; left &= left - 1)
+		least = (uint32_t)min_u64(least, arbiter_part_of_device(m, t, left & -left));
+	return least ? least : 1;
 }
 
 static void arbiter_urge(const struct machine *m, struct arbiter_tenant *t)
@@ -575,7 +672,7 @@ static bool arbiter_is_first(const struct machine *m, const struct arbiter_tenan
 	for (int i = 0; i < m->n; i++) {
 		if (!arbiter_takes_part(&m->tenant[i], t))
 			continue;
-		if (m->tenant[i].priority >= t->priority)
+		if (m->tenant[i].priority >= t->priority || m->tenant[i].lifted || t->lifted)
 			return false;
 		any = true;
 	}
@@ -598,20 +695,21 @@ static uint64_t arbiter_open_from_ns(const struct machine *m, const struct arbit
 	uint64_t done_ns = 0;
 
 	for (int i = 0; i < m->n; i++)
-		if (arbiter_competes(&m->tenant[i], t) && m->tenant[i].done_ns > done_ns)
+		if ((arbiter_competes(&m->tenant[i], t) ||
+		     (t->lifted && arbiter_takes_part(&m->tenant[i], t))) &&
+		    m->tenant[i].done_ns > done_ns)
 			done_ns = m->tenant[i].done_ns;
 	done_ns = min_u64(done_ns, m->now_ns + m->params->lead_ns);
 	return done_ns > m->now_ns + m->params->edge_ns ? done_ns - m->params->edge_ns : 0;
 }
 
-static void arbiter_answer(const struct machine *m, struct arbiter_tenant *t,
-			   const uint64_t sum[64])
+static void arbiter_answer(const struct machine *m, struct arbiter_tenant *t)
 {
 	t->contended = arbiter_is_contended(m, t);
 	arbiter_urge(m, t);
 	t->first = arbiter_is_first(m, t);
 	t->open = t->owner || t->first;
-	t->entitled_permille = t->id ? arbiter_entitled_permille(t, sum) : 0;
+	t->entitled_permille = t->id ? arbiter_entitled_permille(m, t) : 0;
 	t->open_until_ns = t->open_from_ns = 0;
 	if (!t->open)
 		return;
@@ -634,8 +732,16 @@ static uint64_t arbiter_next_ns(const struct machine *m, const struct arbiter_te
 {
 	uint64_t next = UINT64_MAX;
 
+	if (t->lifted)
+		next = m->now_ns + (uint64_t)clamp_i64(t->owed_ns - arbiter_in_flight_ns(m, t), 0, INT64_MAX);
+	else if (t->wants && t->outranked && t->floor_permille)
+		next = m->now_ns +
+		       (uint64_t)clamp_i64((int64_t)m->params->brief_slice_ns - t->owed_ns, 0,
+					    INT64_MAX) *
+			       (1000 - t->floor_permille) / t->floor_permille;
 	if (t->leaving)
-		next = min_u64(t->done_ns - m->params->lead_ns, t->left_ns + LEAVING_MAX_NS);
+		next = min_u64(next, min_u64(t->done_ns - m->params->lead_ns,
+					    t->left_ns + LEAVING_MAX_NS));
 	if (!t->owner || !arbiter_is_rivalled(m, t, INT32_MIN))
 		return next;
 	/* It does not tell when it goes idle: look when its work in flight may be done. */
@@ -661,16 +767,16 @@ uint64_t arbiter_step(const struct arbiter_params *params, struct arbiter_tenant
 		.n = n < ARBITER_TENANTS ? n : ARBITER_TENANTS,
 		.now_ns = now_ns,
 	};
-	uint64_t sum[64], next = now_ns + params->lease_ns / 2;
+	uint64_t next = now_ns + params->lease_ns / 2;
 
 	arbiter_look(&m);
+	arbiter_lift(&m);
 	arbiter_rank(&m);
 	arbiter_rebase(&m);
 	arbiter_end_turns(&m);
 	arbiter_begin_turns(&m);
-	arbiter_add_weights(&m, sum);
 	for (int i = 0; i < m.n; i++) {
-		arbiter_answer(&m, &tenant[i], sum);
+		arbiter_answer(&m, &tenant[i]);
 		next = min_u64(next, arbiter_next_ns(&m, &tenant[i]));
 	}
 	return next > now_ns + STEP_MIN_NS ? next : now_ns + STEP_MIN_NS;

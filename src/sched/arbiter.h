@@ -9,6 +9,9 @@
  * a device the highest priority goes first, then the one that has had least for its weight
  * (start-time fair queueing on measured time, so an overrun is owed and idleness saves nothing up).
  *
+ * A tenant that a higher priority keeps from running has a floor: a part of the time for which it
+ * waits is owed to it, and when that makes a brief turn it goes before everybody, once.
+ *
  * No two of one priority are open on one device, and the next waits until the last one's work is
  * about done. A tenant of a higher priority than all others on its devices is always open: it
  * launches and says that it wants, which closes them. A device that nobody wants stays open to one
@@ -48,6 +51,8 @@ struct arbiter_tenant {
 	uint64_t devices; /* bit a device */
 	uint32_t weight;  /* at least 1 */
 	int32_t priority; /* higher goes first */
+	uint32_t floor_permille; /* of the time while higher ones want it; at most 500 */
+	uint32_t cap_permille; /* it has no more of a device than that, whatever it wants; 0: all */
 	bool wants;	  /* it waits, or has work that is not done */
 	uint64_t busy_ns; /* measured so far, as if its devices were one: the busiest */
 	uint64_t done_ns; /* when what it launched is expected to be done; 0 nothing */
@@ -62,7 +67,7 @@ struct arbiter_tenant {
 	uint64_t urgent_ns;	    /* the briefest of those works so long at a time; 0 not known */
 	bool first;		    /* it is that higher priority, and alone in being so */
 	bool returns;		    /* it wanted to go on at once after its last pause */
-	uint32_t entitled_permille; /* of each device, by weight, while those want it that do now */
+	uint32_t entitled_permille; /* of each device, while those want it that do now */
 
 	/* The arbiter's own; all zero in the beginning. */
 	uint64_t known_id, last_busy_ns, virtual_ns, ahead_ns, turn_from_ns, turn_busy_ns, left_ns;
@@ -71,7 +76,11 @@ struct arbiter_tenant {
 	uint64_t gap_ns;	/* how long its pauses are, about */
 	uint64_t came_ns;	/* it works since then, but for pauses that it came back from at once */
 	uint64_t stay_ns;	/* how long it then does, about; 0 not known */
+	int64_t owed_ns;	/* of its floor; less than 0: a lift was too long by that */
+	uint64_t looked_ns, lifted_ns;
 	bool owner, leaving, idle, away, outranked;
+	bool lifted;  /* it goes before all that are not */
+	bool landing; /* work of its last lift may not be measured yet */
 };
 
 /*

@@ -126,8 +126,9 @@ static void check_step(const struct world *w)
 			if (i == j || !t->id || !o->id || !(t->devices & o->devices))
 				continue;
 			CHECK(!t->open || !o->open || t->first || o->first);
-			CHECK(!t->first || (t->open && o->priority < t->priority));
-			CHECK(!t->open || !o->wants || o->priority <= t->priority || o->outranked);
+			CHECK(!t->first || (t->open && o->priority < t->priority && !o->lifted));
+			CHECK(!t->open || !o->wants || o->priority <= t->priority || o->outranked ||
+			      t->lifted);
 			CHECK(!o->wants || t->contended);
 			CHECK(o->priority <= t->priority || t->urged);
 			/* And it launches no sooner than that is done, or about to be. */
@@ -392,6 +393,99 @@ static void check_returns(void)
 	CHECK(!t[0].returns);
 }
 
+/*
+ * A high priority that always wants the device leaves others their floor, whatever their kernels;
+ * and not more, also to one that does nothing with it, or that had the device to itself before.
+ */
+static void check_floor(void)
+{
+	static const struct {
+		uint64_t low_ns, high_ns;
+		uint32_t floor_permille;
+	} cases[] = {
+		{100 * US, MS, 50}, {MS, 100 * US, 50}, {20 * MS, MS, 50}, {MS, MS, 100}, {MS, MS, 0},
+		{MS, 10 * MS, 50},
+	};
+	int used[JOBS];
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct world *w = fresh();
+		int low = add(w, 1, 1, cases[i].low_ns), high = add(w, 1, 1, cases[i].high_ns);
+
+		w->honest = false; /* what is lifted is above a priority */
+		w->tenant[high].priority = 1;
+		w->tenant[low].floor_permille = cases[i].floor_permille;
+		w->job[high].on = false;
+		run(w, SECOND);
+		w->job[high].on = true;
+		run(w, 100 * MS);
+		run_and_count(w, 8 * SECOND, used);
+		check_near(used[low], (int)cases[i].floor_permille, 6);
+		CHECK(used[high] >= 990 - (int)cases[i].floor_permille);
+	}
+}
+
+static void check_floor_of_the_idle(void)
+{
+	struct world *w = fresh();
+	int low = add(w, 1, 1, MS), high = add(w, 1, 1, MS), used[JOBS];
+
+	w->honest = false;
+	w->tenant[high].priority = 1;
+	w->tenant[low].floor_permille = 50;
+	w->job[low].stuck = true;
+	run(w, 100 * MS);
+	run_and_count(w, 4 * SECOND, used);
+	CHECK_EQ(used[low], 0);
+	CHECK(used[high] >= 900);
+	/* One that wants nothing costs nothing. */
+	w->job[low].on = false;
+	run(w, 100 * MS);
+	run_and_count(w, SECOND, used);
+	CHECK(used[high] >= 990);
+}
+
+/* What each may count on, by priorities, floors, caps and weights. */
+static void check_entitled(void)
+{
+	struct world *w = fresh();
+	int low = add(w, 1, 1, MS), other = add(w, 1, 3, MS), high = add(w, 1, 1, MS);
+
+	w->honest = false;
+	w->tenant[high].priority = 1;
+	w->tenant[low].floor_permille = 50;
+	run(w, 50 * MS);
+	CHECK_EQ(w->tenant[high].entitled_permille, 950);
+	CHECK_EQ(w->tenant[low].entitled_permille, 50);
+	CHECK_EQ(w->tenant[other].entitled_permille, 1);
+	w->tenant[high].cap_permille = 600;
+	run(w, 50 * MS);
+	CHECK_EQ(w->tenant[low].entitled_permille, 100);
+	CHECK_EQ(w->tenant[other].entitled_permille, 300);
+	w->job[high].on = false;
+	run(w, 50 * MS);
+	CHECK_EQ(w->tenant[low].entitled_permille, 250);
+	CHECK_EQ(w->tenant[other].entitled_permille, 750);
+}
+
+/* Two of them have a floor each; one that has its part by itself is not lifted. */
+static void check_floors(void)
+{
+	struct world *w = fresh();
+	int low = add(w, 1, 1, MS), other = add(w, 1, 1, MS), high = add(w, 1, 1, MS);
+	int used[JOBS];
+
+	w->honest = false;
+	w->tenant[high].priority = 1;
+	w->tenant[low].priority = -1;
+	w->tenant[low].floor_permille = w->tenant[other].floor_permille = 50;
+	run(w, 100 * MS);
+	run_and_count(w, 8 * SECOND, used);
+	check_near(used[low], 50, 12);
+	check_near(used[other], 50, 12);
+	CHECK(used[high] >= 850);
+}
+
 /* Bursts of a high priority do not change how the others share the rest. */
 static void check_priority_bursts(void)
 {
@@ -627,6 +721,10 @@ int main(void)
 	check_priority();
 	check_stay();
 	check_priority_bursts();
+	check_floor();
+	check_floor_of_the_idle();
+	check_floors();
+	check_entitled();
 	check_returns();
 	check_dead_owner();
 	check_liar();

@@ -37,6 +37,7 @@ static void ps_json_put_policy(struct json *j, const struct policy *p)
 	json_text(j, "mode", compute_modes[p->mode]);
 	json_text(j, "controller", controller_by_id(p->controller)->name);
 	json_text(j, "priority", compute_priorities[p->priority]);
+	json_u64(j, "floor_permille", policy_floor(p));
 	json_known_u64(j, "weight", p->weight);
 	json_known_u64(j, "inflight_us", p->inflight_us);
 	json_close(j, '}');

@@ -48,6 +48,11 @@ static struct compute_text compute_words_how(const struct policy *p, uint32_t sh
 		compute_words_append(&t, " %s", units_permille(share_permille).s);
 	if (p->weight)
 		compute_words_append(&t, "%sweight %u", by_weight ? "" : ", ", p->weight);
+	if (p->floor_permille)
+		compute_words_append(&t, ", floor %s",
+				     p->floor_permille == POLICY_FLOOR_NONE
+					     ? "off"
+					     : units_permille(p->floor_permille).s);
 	if (p->priority != POLICY_PRIORITY_NORMAL)
 		compute_words_append(&t, ", %s", compute_priorities[p->priority]);
 	return t;

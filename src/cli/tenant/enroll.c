@@ -162,7 +162,8 @@ static bool enroll_is_same_policy(const struct policy *a, const struct policy *b
 	bool equal = enroll_has_same_devices(a, b) && a->flags == b->flags &&
 		     a->compute == b->compute && a->mode == b->mode &&
 		     a->controller == b->controller && a->priority == b->priority &&
-		     a->weight == b->weight && a->inflight_us == b->inflight_us;
+		     a->weight == b->weight && a->inflight_us == b->inflight_us &&
+		     a->floor_permille == b->floor_permille;
 
 	for (unsigned int i = 0; equal && i < a->ndevices; i++) {
 		const struct policy_device *x = &a->device[i], *y = &b->device[i];

@@ -13,7 +13,7 @@
 /* No device is busy for longer with what one program has in flight. */
 #define INFLIGHT_MAX_US 1000000
 
-enum { KEY_POLICY = 512, KEY_WEIGHT, KEY_PRIORITY, KEY_CONTROLLER, KEY_MODE, KEY_INFLIGHT };
+enum { KEY_POLICY = 512, KEY_WEIGHT, KEY_PRIORITY, KEY_CONTROLLER, KEY_MODE, KEY_INFLIGHT, KEY_FLOOR };
 
 static const struct argp_option options[] = {
 	{"memory", 'm', "LIST", 0, "quota: one size for all devices or one for each, like 8GiB,25%",
@@ -28,6 +28,8 @@ static const struct argp_option options[] = {
 	 0},
 	{"weight", KEY_WEIGHT, "N", 0, "the share as a weight among the others, 1 to 1000", 0},
 	{"priority", KEY_PRIORITY, "LEVEL", 0, "low, normal or high: who goes first", 0},
+	{"floor", KEY_FLOOR, "PART", 0,
+	 "what it keeps of the time beside higher priorities: up to 50%, off (default 5%)", 0},
 	{"controller", KEY_CONTROLLER, "NAME", 0, "deficit (default), bucket or pid", 0},
 	{"mode", KEY_MODE, "MODE", 0,
 	 "turns (default): one tenant after the other; space: at once, under MPS", 0},
@@ -91,6 +93,21 @@ static int options_parse_inflight(const char *arg, uint32_t *ret_us)
 	return 0;
 }
 
+static int options_parse_floor(const char *arg, uint32_t *ret_permille)
+{
+	uint32_t permille = POLICY_FLOOR_NONE;
+
+	if (strcmp(arg, "off") &&
+	    (parse_permille(arg, &permille) < 0 || permille > POLICY_FLOOR_MOST)) {
+		say_error("--floor \"%s\": not a part of the time up to 50%%; write it like --floor 5, "
+			  "or --floor off",
+			  arg);
+		return -EINVAL;
+	}
+	*ret_permille = permille;
+	return 0;
+}
+
 /* One option into `o`: its bit, 0 for a key that is not one of ours, -EINVAL after a message. */
 static int options_take(int key, const char *arg, struct tenant_options *o)
 {
@@ -134,6 +151,9 @@ static int options_take(int key, const char *arg, struct tenant_options *o)
 			return r;
 		o->mode = (enum policy_mode)r;
 		return TENANT_MODE;
+	case KEY_FLOOR:
+		r = options_parse_floor(arg, &o->floor_permille);
+		return r < 0 ? r : TENANT_FLOOR;
 	case KEY_INFLIGHT:
 		r = options_parse_inflight(arg, &o->inflight_us);
 		return r < 0 ? r : TENANT_INFLIGHT;
@@ -187,7 +207,7 @@ static int options_compute_off(const struct tenant_options *o, struct policy *po
 	policy->mode = POLICY_MODE_TURNS;
 	policy->controller = CONTROLLER_DEFICIT;
 	policy->priority = POLICY_PRIORITY_NORMAL;
-	policy->weight = policy->inflight_us = policy->slice_us = 0;
+	policy->weight = policy->inflight_us = policy->slice_us = policy->floor_permille = 0;
 	for (unsigned int i = 0; i < policy->ndevices; i++)
 		policy->device[i].share_permille = 0;
 	return 0;
@@ -203,7 +223,7 @@ static enum policy_compute options_policy_wanted(const struct tenant_options *o,
 		return (enum policy_compute)old->compute;
 	if (o->said & TENANT_COMPUTE)
 		return POLICY_COMPUTE_CAP;
-	return o->said & (TENANT_WEIGHT | TENANT_PRIORITY) ? POLICY_COMPUTE_SHARE
+	return o->said & (TENANT_WEIGHT | TENANT_PRIORITY | TENANT_FLOOR) ? POLICY_COMPUTE_SHARE
 							    : POLICY_COMPUTE_OFF;
 }
 
@@ -222,7 +242,7 @@ static int options_check_compute(const struct tenant_options *o, const struct po
 		say_error("%s: a cap at what? give a share too, like --policy cap --compute 25",
 			  o->words + 1);
 	else if (policy->compute == POLICY_COMPUTE_SHARE && old == POLICY_COMPUTE_OFF && !shares &&
-		 !(o->said & (TENANT_WEIGHT | TENANT_PRIORITY)))
+		 !(o->said & (TENANT_WEIGHT | TENANT_PRIORITY | TENANT_FLOOR)))
 		say_error("%s: which share? give one too, like --policy share --compute 25 or "
 			  "--policy share --weight 2",
 			  o->words + 1);
@@ -251,6 +271,8 @@ static int options_apply_compute(const struct tenant_options *o, struct policy *
 		policy->weight = 0; /* which went before the share */
 	if (o->said & TENANT_PRIORITY)
 		policy->priority = o->priority;
+	if (o->said & TENANT_FLOOR)
+		policy->floor_permille = o->floor_permille;
 	if (o->said & TENANT_CONTROLLER)
 		policy->controller = o->controller;
 	if (o->said & TENANT_MODE)

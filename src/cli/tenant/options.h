@@ -23,6 +23,7 @@ enum tenant_option {
 	TENANT_CONTROLLER = 1 << 6,
 	TENANT_MODE = 1 << 7,
 	TENANT_INFLIGHT = 1 << 8,
+	TENANT_FLOOR = 1 << 9,
 };
 
 /* Zeroed: nothing was said. */
@@ -33,7 +34,7 @@ struct tenant_options {
 	enum policy_mode mode;
 	enum policy_priority priority;
 	enum controller_id controller;
-	uint32_t weight, inflight_us;
+	uint32_t weight, inflight_us, floor_permille; /* the last as the policy has it */
 	char words[256]; /* all of them, as given: " --memory 8GiB --compute 25" */
 };
 

@@ -15,6 +15,7 @@
 #include "base/fd.h"
 #include "base/futex.h"
 #include "base/now.h"
+#include "base/number.h"
 #include "base/word.h"
 #include "ledger/device_time.h"
 #include "ledger/ledger.h"
@@ -205,6 +206,8 @@ static void arbiter_host_describe_member(struct arbiter_host *host, int i)
 	member->turns = policy.compute != POLICY_COMPUTE_OFF && policy.mode == POLICY_MODE_TURNS;
 	member->ndevices = 0;
 	state->priority = level[policy.priority];
+	state->floor_permille = policy_floor(&policy);
+	state->cap_permille = 0;
 	state->weight = 1;
 	state->devices = 0;
 	while (member->ndevices < POLICY_DEVICES &&
@@ -215,6 +218,9 @@ static void arbiter_host_describe_member(struct arbiter_host *host, int i)
 		member->time[member->ndevices] = device_time_of(member->ledger, member->ndevices);
 		member->bit[member->ndevices++] = (uint8_t)bit;
 		state->weight = weight > state->weight ? weight : state->weight;
+		if (policy.compute == POLICY_COMPUTE_CAP)
+			state->cap_permille = (uint32_t)max_u64(
+				state->cap_permille, policy_share(&policy, info.uuid));
 	}
 }
 
@@ -387,7 +393,8 @@ static bool arbiter_host_is_taken(const struct arbiter_host *host, int i, uint64
 		const struct arbiter_tenant *other = &host->state[k];
 		const struct member *member = &host->member[k];
 
-		if (k == i || !other->id || other->open || other->priority != state->priority ||
+		if (k == i || !other->id || other->open ||
+		    (other->priority != state->priority && !state->lifted) ||
 		    !(other->devices & state->devices) ||
 		    now_ns > other->left_ns + MISSED_MOST_NS)
 			continue;

@@ -2,6 +2,7 @@
 """What happens at an instant: a limit that is changed, a process that is killed, a request that
 goes before a neighbour."""
 
+import json
 import os
 import signal
 import time
@@ -125,6 +126,29 @@ class Changes(compute_lib.Case):
             if p50 > 4 or neighbour.share < 0.75:
                 return (f"half of the requests take {p50:.1f} ms; "
                         f"the neighbour has {neighbour.share:.1%}")
+            return None
+
+        self.measure(1, play, judge)
+
+    def test_a_floor_beside_a_high_priority(self):
+        """Which always wants the device: the other is not starved."""
+        def play(machine):
+            for name, options in (("a", ("--priority", "high")), ("b", ("--floor", 10)), ("c", ())):
+                machine.load("--seconds", 5, "--warm-up", 0.5,
+                             run=("--name", name, "--weight", 1, *options))
+            machine.start()
+            time.sleep(2)
+            said = {t["name"]: t["devices"][0]["compute"]["target_permille"]
+                    for t in json.loads(machine.allot("ps", "--json"))["tenants"]}
+            machine.finish()
+            return said
+
+        def judge(machine, said):
+            high, tenth, default = (load.share for load in machine.loads)
+            if said != {"a": 850, "b": 100, "c": 50}:
+                return f"ps says {said}"
+            if not 0.06 < tenth < 0.13 or not 0.03 < default < 0.07 or high < 0.75:
+                return f"{high:.1%}, {tenth:.1%} and {default:.1%}, not 85, 10 and 5"
             return None
 
         self.measure(1, play, judge)

@@ -83,7 +83,7 @@ static void test_sharing(void)
 	puppet_kill(&t);
 	wait_bits(&s, mine, all);
 
-	b = puppet_start("b", NULL); /* 40 %, as above */
+	b = puppet_start("b", OPTIONS("--compute", "40"));
 	theirs = puppet_make(&b, 0, AQL);
 	CHECK_EQ(bits(&b, theirs), rest);
 	wait_bits(&s, mine, all * 6 / 10);
@@ -105,7 +105,7 @@ static int own_mask(struct puppet *p, uint32_t id, uint32_t word, uint32_t n)
 static void test_own_masks(void)
 {
 	struct puppet a = puppet_start("own", OPTIONS("--compute", "25"));
-	struct puppet b = puppet_start("b", NULL);
+	struct puppet b = puppet_start("b", OPTIONS("--compute", "40"));
 	uint32_t id = puppet_make(&a, 0, AQL), other = puppet_make(&b, 0, AQL);
 	struct roster_queue tenants, others;
 	struct queue_ask whole = {
@@ -272,7 +272,7 @@ static void test_on_and_off(void)
 /* UPDATE_QUEUE changes what the program may change, and nothing else. */
 static void test_updates(void)
 {
-	struct puppet a = puppet_start("a", NULL); /* a half, as above */
+	struct puppet a = puppet_start("a", OPTIONS("--compute", "50"));
 	struct queue_ask make = {.op = QUEUE_MAKE, .type = AQL, .percent = 0};
 	uint32_t id = puppet_make(&a, 0, AQL), off = puppet(&a, make);
 	struct queue_ask update = {.op = QUEUE_UPDATE, .id = id, .percent = 0};
@@ -318,7 +318,7 @@ static void test_guest(void)
 	CHECK_EQ(fewest_fds(&a), fds);
 	puppet_end(&a);
 
-	a = puppet_start("guest", NULL);
+	a = puppet_start("guest", OPTIONS("--compute", "25"));
 	id = puppet_make(&a, 0, AQL);
 	CHECK(wait_keeper(&a, true));
 	puppet(&a, (struct queue_ask){.op = QUEUE_DESTROY, .id = id});

@@ -2,7 +2,7 @@
 /* Memory of another process, by legacy IPC handles, and memory of another API. */
 #include "guest/core/hook.h"
 #include "guest/memory/memory.h"
-#include "guest/memory/share.h"
+#include "guest/memory/sharing.h"
 
 CUresult hook_cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
 {
@@ -16,7 +16,7 @@ CUresult hook_cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
 	    object.flags & (OBJECT_SHARED | OBJECT_SMALL))
 		return e;
 	device = guest_device(guest, object.device);
-	share_export(guest, device, entry_key(pHandle, sizeof(*pHandle)), object.bytes, &object);
+	sharing_export(guest, device, entry_key(pHandle, sizeof(*pHandle)), object.bytes, &object);
 	object_put(guest->objects, &object);
 	return e;
 }
@@ -55,10 +55,10 @@ static CUresult ipc_opened(struct guest *guest, CUdeviceptr address, const CUipc
 	object.context = KEY(context);
 	object.device = (int16_t)device->ordinal;
 	object.size = size;
-	e = share_import(guest, device, entry_key(handle, sizeof(*handle)),
+	e = sharing_import(guest, device, entry_key(handle, sizeof(*handle)),
 			 round_up(size, GRANULE_BYTES), &object);
 	if (!e && object_put(guest->objects, &object)) {
-		share_drop(guest, &object);
+		sharing_drop(guest, &object);
 		e = CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	if (e)
@@ -94,7 +94,7 @@ CUresult hook_cuIpcCloseMemHandle(CUdeviceptr dptr)
 		return e;
 	if (!e) {
 		if (!less.after.refs)
-			share_drop(guest, &less.after);
+			sharing_drop(guest, &less.after);
 	} else if (less.after.refs) {
 		object_change(guest->objects, OBJECT_IPC, dptr, false, ipc_count, &more);
 	} else {
@@ -117,12 +117,12 @@ CUresult hook_cuImportExternalMemory(CUexternalMemory *extMem_out,
 	if (!device || !memHandleDesc)
 		return DRIVER(cuImportExternalMemory, (extMem_out, memHandleDesc));
 	if (memHandleDesc->type != CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD ||
-	    !share_read(memHandleDesc->handle.fd, &key)) /* a key that nobody else has */
+	    !sharing_read(memHandleDesc->handle.fd, &key)) /* a key that nobody else has */
 		key = entry_key(
 			&(uint64_t[2]){KEY(guest), atomic_fetch_add(&guest->imports, 1)}, 16);
 	object.device = (int16_t)device->ordinal;
 	object.size = memHandleDesc->size;
-	e = share_import(guest, device, key, round_up(object.size, GRANULE_BYTES), &object);
+	e = sharing_import(guest, device, key, round_up(object.size, GRANULE_BYTES), &object);
 	if (e)
 		return e;
 	e = DRIVER(cuImportExternalMemory, (extMem_out, memHandleDesc));
@@ -134,7 +134,7 @@ CUresult hook_cuImportExternalMemory(CUexternalMemory *extMem_out,
 		}
 	}
 	if (e)
-		share_drop(guest, &object);
+		sharing_drop(guest, &object);
 	return e;
 }
 
@@ -148,6 +148,6 @@ CUresult hook_cuDestroyExternalMemory(CUexternalMemory extMem)
 	if (ours && e)
 		object_put(guest->objects, &object);
 	else if (ours)
-		share_drop(guest, &object);
+		sharing_drop(guest, &object);
 	return e;
 }

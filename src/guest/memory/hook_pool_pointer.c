@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "guest/core/hook.h"
 #include "guest/memory/pool_pointer.h"
-#include "guest/memory/share.h"
+#include "guest/memory/sharing.h"
 
 /* The size behind an address, as the driver knows it. */
 static uint64_t pool_pointer_size(CUdeviceptr address)
@@ -24,7 +24,7 @@ CUresult hook_cuMemPoolExportPointer(CUmemPoolPtrExportData *shareData_out, CUde
 		return e;
 	object.device = (int16_t)device->ordinal;
 	object.size = pool_pointer_size(ptr);
-	share_export(guest, device, entry_key(shareData_out, sizeof(*shareData_out)), object.size,
+	sharing_export(guest, device, entry_key(shareData_out, sizeof(*shareData_out)), object.size,
 		     &object);
 	if (object.flags & OBJECT_SHARED)
 		object_put(guest->objects, &object);
@@ -51,9 +51,9 @@ CUresult hook_cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool,
 	object.key = *ptr_out;
 	object.device = (int16_t)device->ordinal;
 	object.size = pool_pointer_size(*ptr_out);
-	e = share_import(guest, device, key, object.size, &object);
+	e = sharing_import(guest, device, key, object.size, &object);
 	if (!e && object_put(guest->objects, &object)) {
-		share_drop(guest, &object);
+		sharing_drop(guest, &object);
 		e = CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	if (e)
@@ -70,7 +70,7 @@ bool pool_pointer_take(struct guest *guest, CUdeviceptr address, struct object *
 void pool_pointer_done(struct guest *guest, const struct object *pointer, bool freed)
 {
 	if (freed)
-		share_drop(guest, pointer);
+		sharing_drop(guest, pointer);
 	else
 		object_put(guest->objects, pointer);
 }

@@ -6,7 +6,7 @@
  */
 #include "base/fault.h"
 #include "guest/core/hook.h"
-#include "guest/memory/share.h"
+#include "guest/memory/sharing.h"
 #include "guest/memory/vmm.h"
 
 /* Takes `refs` references and `maps` mappings off or puts them on; copies the object out. */
@@ -38,8 +38,8 @@ static bool vmm_is_gone(const struct object *handle)
 /* After the driver freed it; the object is in the table no more. */
 static void vmm_gone(struct guest *guest, const struct object *handle)
 {
-	share_number_drop(guest, handle->handle.number);
-	share_drop(guest, handle);
+	sharing_number_drop(guest, handle->handle.number);
+	sharing_drop(guest, handle);
 }
 
 /* The driver did not free it after all. Should there be no room in the table, its charge stays. */
@@ -160,10 +160,10 @@ static CUresult vmm_import_size(struct guest *guest, const struct object *handle
 		return CUDA_SUCCESS;
 	if (!handle->shared.word[0]) /* no stamp: a key that nobody else has */
 		sized.shared = entry_key(&(uint64_t[2]){handle->key, KEY(guest)}, 16);
-	e = share_import(guest, device, sized.shared, round_up(bytes, GRANULE_BYTES), &sized);
+	e = sharing_import(guest, device, sized.shared, round_up(bytes, GRANULE_BYTES), &sized);
 	if (!e && !object_change(guest->objects, OBJECT_HANDLE, handle->key, false, vmm_mark_shared,
 				 &sized))
-		share_drop(guest, &sized);
+		sharing_drop(guest, &sized);
 	return e;
 }
 
@@ -286,22 +286,22 @@ CUresult hook_cuMemExportToShareableHandle(void *shareableHandle,
 	} else if (handleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
 		/* Every descriptor of one object gets one number, so that all lead to one entry. */
 		if (object.handle.number) {
-			share_stamp(*(int *)shareableHandle, object.handle.number, &key);
+			sharing_stamp(*(int *)shareableHandle, object.handle.number, &key);
 			return e;
 		}
 		object.handle.number =
-			(int16_t)share_stamp_new(guest, *(int *)shareableHandle, &key);
+			(int16_t)sharing_stamp_new(guest, *(int *)shareableHandle, &key);
 		if (!object.handle.number)
 			return e;
 	} else {
 		return e;
 	}
-	share_export(guest, device, key, object.bytes, &object);
+	sharing_export(guest, device, key, object.bytes, &object);
 	if (!object_change(guest->objects, OBJECT_HANDLE, handle, false, vmm_mark_shared,
 			   &object)) {
 		/* Another thread released it meanwhile. */
 		entry_leave(guest, &object);
-		share_number_drop(guest, object.handle.number);
+		sharing_number_drop(guest, object.handle.number);
 	}
 	return e;
 }
@@ -320,7 +320,7 @@ CUresult hook_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handl
 	if (shHandleType == CU_MEM_HANDLE_TYPE_FABRIC)
 		object.shared = entry_key(osHandle, sizeof(CUmemFabricHandle));
 	else if (shHandleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
-		share_read((int)(intptr_t)osHandle, &object.shared);
+		sharing_read((int)(intptr_t)osHandle, &object.shared);
 	e = DRIVER(cuMemImportFromShareableHandle, (handle, osHandle, shHandleType));
 	if (e)
 		return e;

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What one process had of one device: the truth that a bill is compared with. The engine adds each
- * stretch of the device's time as it is over; anybody who maps the region reads. Plain counters
- * that only grow, so a kill between two stores loses one stretch of one of them.
+ * Device time of one process on one device: the truth that a bill is compared with. The engine adds
+ * each stretch of the device's time when it is over. Anybody who maps the region may read. The
+ * words are counters that only grow, so a kill between two stores loses one stretch of one of them.
  *
  * `busy` is the union of the intervals in which a kernel, a copy on the device or a memset ran.
- * `closed` also has the gaps between two such intervals in which nobody could have used the device:
- * shorter than 100 us, and nobody else had it. That is what people's profilers call busy. Two
- * instants that lie 100 us apart may be told a little nearer or farther, so there is what that is
- * at least and at most, with gaps of 50 and of 150 us closed. Copies from and to the host are in
- * none of these: they are not charged for.
+ *
+ * `closed` is `busy` and the gaps that count as busy, as people's profilers have it: gaps shorter
+ * than 100 us in which nobody else had the device. Two instants 100 us apart may be told a little
+ * nearer or farther. So there is also the least and the most that it may be, with gaps of 50 and of
+ * 150 us closed.
+ *
+ * Copies from and to the host are in neither: they are not charged for.
  */
 #ifndef ALLOT_SIM_DEVICE_TIME_H
 #define ALLOT_SIM_DEVICE_TIME_H

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The part of the region that says who runs on one simulated device: one struct a device, embedded
- * in the region and zeroed with it. sim/cuda/engine.c alone writes it, except for the two inline
- * functions below, which are for whoever creates the region and claims its rows.
+ * Which context runs on a simulated device: one struct a device, in the region and zeroed with it.
+ * sim/cuda/engine.c alone writes it, except for the two inline functions below, for those that
+ * create the region and claim its rows.
  *
- * A process is known by its row in the region; a context that has work holds a seat. Processes
- * trust each other here, but any may be killed at any instruction: `lock` is robust, every field
- * that it guards may hold any mixture of old and new values after a death, and sim/cuda/engine.c
- * repairs that.
+ * A process is known by its row in the region; a context that has work holds a seat.
+ *
+ * Processes trust each other here, but any may be killed at any instruction. `lock` is robust.
+ * After a death every field that it guards may hold any mixture of old and new values, which
+ * sim/cuda/engine.c repairs.
  */
 #ifndef ALLOT_SIM_ENGINE_SHARED_H
 #define ALLOT_SIM_ENGINE_SHARED_H

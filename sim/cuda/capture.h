@@ -20,7 +20,7 @@ struct capture_info {
 
 /* STREAM_CAPTURE_IMPLICIT for the legacy stream beside a blocking one that captures. */
 CUresult capture_describe(struct sim_stream *stream, struct capture_info *ret_info);
-/* What the stream's next node depends on: these, or these as well. */
+/* Sets the nodes that the stream's next node depends on: `deps` alone, or also those of before. */
 CUresult capture_update(struct sim_stream *stream, const CUgraphNode *deps, size_t n_deps,
 			bool replace);
 /* The calling thread's mode; the one before comes back. */

@@ -42,7 +42,7 @@ void sim_context_memory_gone(struct sim_context *ctx);
 void sim_context_modules_gone(struct sim_context *ctx);
 void sim_context_arrays_gone(struct sim_context *ctx);
 
-/* What a context of each kind takes at first; also the recorded answer of cuCtxGetLimit. */
+/* The limits that a context of its kind begins with: also what cuCtxGetLimit answers. */
 void sim_context_limits_init(struct sim_context *ctx);
 void sim_context_limits_done(struct sim_context *ctx);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the simulated driver and device take for what they do, from the environment: sim/config.h
- * lists the variables. Read once by each process; what is malformed counts as unset.
+ * How long the simulated driver and device take for what they do, from the environment;
+ * sim/config.h lists the variables. Each process reads them once. A malformed one counts as unset.
  */
 #ifndef ALLOT_SIM_CUDA_SETTINGS_H
 #define ALLOT_SIM_CUDA_SETTINGS_H

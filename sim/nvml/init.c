@@ -56,7 +56,10 @@ static void init_note_start(const char *what)
 	close(fd);
 }
 
-/* What opening takes on a real machine: 6 ms and more. Without a lock, so that a fork has none. */
+/*
+ * As long as opening NVML takes on a real machine: 6 ms and more. No lock is held, so that a fork
+ * meanwhile has none.
+ */
 static void init_take_time(void)
 {
 	const char *text = getenv("ALLOT_SIM_NVML_INIT_MS");

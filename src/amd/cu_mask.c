@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Units are a flow of least cost: from each tenant, as much as its share, through its part of each
- * XCC, engine and array, to the array itself, which takes as much as it has. What may flow through
- * a tenant's part is bounded, so that it is symmetric; what a tenant had there before costs less
- * than anything new. One unit after the other takes the cheapest way that is left, which may push
- * back what others sent before: such ways are the exchanges by which all stay symmetric, and the
- * flow that results is the cheapest of all.
+ * The allocator finds a flow of least cost. Units flow from each tenant (as many as its share),
+ * through its part of each XCC, engine and array, to the array (as many as it has).
+ *
+ * The flow through a tenant's part is bounded, which makes its mask symmetric. A unit that the
+ * tenant had before costs less than a new one, which makes it stable. Unit after unit takes the
+ * cheapest way that is left. A way may push back units that were sent before; that is an exchange
+ * by which all masks stay symmetric. The flow that results is the cheapest of all.
  */
 #include "amd/cu_mask.h"
 

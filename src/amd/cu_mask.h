@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Shares of a GPU as CU masks, for all of its tenants at once. Pure: the masks that tenants have
- * now go in, those that they are to have come out, so the masks themselves are all that has to be
- * kept, and whatever they were, those that come out are right.
+ * now go in, those that they are to have come out. So nothing but the masks has to be kept.
+ * Whatever they were, those that come out are right.
  *
- * - A mask has as many units as fit into the share and none more: 25 % of 110 are 27. Less than one
- *   unit is lost. On parts with pairs of units (from GFX10 on) these are whole.
- * - It is symmetric: in each XCC, shader engine and array a tenant has its share of that part, give
- *   or take less than one unit. Work is handed to engines in turn, whatever units they have left,
- *   and waits for the one with fewest.
- * - No two tenants have a unit in common while all shares fit, in each XCC, too; where they do not,
- *   as few are shared as can be.
- * - It is stable: of all masks for which that holds, those where fewest units change hands.
+ * - A mask has as many units as fit into the share and none more: 25 % of 110 are 27. Less than
+ *   one unit is lost. On parts with pairs of units (from GFX10 on) pairs are whole.
+ * - It is symmetric: in each XCC, shader engine and array a tenant has its share of that part,
+ *   give or take less than one unit. Work is handed to engines in turn, however many units they
+ *   have left, and waits for the engine with fewest.
+ * - No two tenants have a unit in common as long as all shares fit, in each XCC, too. Where they
+ *   do not fit, as few units as possible are shared.
+ * - It is stable: of all such masks, those by which fewest units change hands.
  *
- * A mask gives at least one unit in each XCC, since a queue hangs that has none in one. A share
- * below that is what a mask cannot express: it is given the least mask and a part of the time
- * (`duty_permille`). Masks do not bind SDMA queues: these take the share as their part of the time.
+ * A queue hangs that has no unit in one of the XCCs, so a mask gives at least one in each. A share
+ * below that has no mask of its own: it gets the least mask and a part of the time
+ * (`duty_permille`). Masks do not bind SDMA queues: these have the share as their part of the time.
  */
 #ifndef ALLOT_AMD_CU_MASK_H
 #define ALLOT_AMD_CU_MASK_H

@@ -38,10 +38,10 @@ const struct kfd_ioctl *kfd_ioctl_find(unsigned long request);
 /*
  * The decision about any request to /dev/kfd, or to a render node:
  *
- *- a request in the list: that of its row;
- *- one that the kernel answers for any file, before a driver sees it (FIOCLEX, ...): PASS;
- *- all others: REFUSE. This includes a known number with another type. The drivers look at the
- *  number alone, so they would do what the number says.
+ * - a request in the list: that of its row;
+ * - one that the kernel answers for any file, before a driver sees it (FIOCLEX, ...): PASS;
+ * - all others: REFUSE. This includes a known number with another type. The drivers look at the
+ *   number alone, so they would do what the number says.
  */
 enum kfd_decision kfd_ioctl_decide(unsigned long request);
 enum kfd_decision drm_ioctl_decide(unsigned long request);

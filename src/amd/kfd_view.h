@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What of the drivers' answers tells how large a GPU's memory is, written over so that a program
- * sees its tenant's part: total is the limit, or the device if that is less; used is what the
- * tenant holds; both agree wherever they are asked for. Pure: text in, text out, or a block changed
- * in place. All that is not a size stays byte for byte.
+ * The drivers' answers about the size of a GPU's memory, rewritten so that a program sees its
+ * tenant's part. The total is the limit, or the device's if that is less. Used is what the tenant
+ * holds. Both agree wherever a program asks. Pure: text in, text out, or a block changed in place.
+ * All that is not a size stays byte for byte.
  *
- * A size that is shown is never more than the limit, nor than the device's own. Host memory that
- * GPUs reach (GTT) is shown as it is, and so is the number of compute units: masks are written in
- * terms of the device's own.
+ * Host memory that GPUs reach (GTT) is shown as it is. So is the number of compute units, because
+ * masks are written in terms of the device's own.
  *
  * Text functions write at most `room` bytes to `ret`, without a zero byte at the end; text and
- * `ret` do not overlap. 0, or -EINVAL for what is not as the kernel writes it, -ERANGE for a number
- * out of range, -ENODATA for a torn file or one without the size, -ENOSPC for too little room; what
- * `ret` holds after an error is nothing to show. A caller shows nothing then, least of all the
- * text that it had.
+ * `ret` do not overlap. They answer 0 or
+ *
+ *	-EINVAL		it is not as the kernel writes it
+ *	-ERANGE		a number is out of range
+ *	-ENODATA	the file is torn, or has not got the size
+ *	-ENOSPC		too little room
+ *
+ * After an error neither `ret` nor the text that the caller had may be shown.
  */
 #ifndef ALLOT_AMD_KFD_VIEW_H
 #define ALLOT_AMD_KFD_VIEW_H

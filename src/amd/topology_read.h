@@ -3,10 +3,12 @@
  * Takes a snapshot of the topology, from sysfs or from a copy of it.
  *
  * The kernel changes the tree at any time (a GPU is reset, unbound, partitioned anew) and counts
- * the changes: what was read is thrown away and read again until the count was the same before and
- * after. A GPU that the device cgroup keeps from this process (its files cannot be read) or whose
- * render node is not there is left out, as are links to it, and the others move up in its place:
- * all as ROCm's user-space library does it, so that both number nodes alike.
+ * the changes. What was read is thrown away and read again until the count is the same before and
+ * after.
+ *
+ * A GPU is left out when the device cgroup keeps it from this process (its files cannot be read),
+ * or when its render node is not there. Links to it are left out, too, and the other nodes move up.
+ * ROCm's user-space library does the same, so both number nodes alike.
  */
 #ifndef ALLOT_AMD_TOPOLOGY_READ_H
 #define ALLOT_AMD_TOPOLOGY_READ_H

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `allot run --guard`: a supervisor that is asked by the kernel about each ioctl that takes memory
- * of an AMD GPU or gives it back, whoever makes it: a program with the library, one that is linked
- * statically, a bare system call. It answers from a thread of `allot run`:
+ * `allot run --guard`: a supervisor. The kernel asks it about each ioctl that takes memory of an
+ * AMD GPU or gives it back, whoever makes the ioctl: a program with the library, one that is linked
+ * statically, a bare system call. A thread of `allot run` answers:
  *
  *	guard_open, guard_start		in the parent, before the command's process is made
  *	guard_enter			in that process, before it becomes the command
  *	guard_close			in the parent, after the command's end
  *
- *   filter.c       what the kernel asks about
+ *   filter.c       which ioctls the kernel asks about
  *   listener.c     questions and answers
  *   device_files.c which device files are AMD's
  *   usage_table.c  what each process has, and the tenant's ledger
  *   account.c      how that is reckoned
- *   kernel_usage.c what the kernel says of it, in sysfs and of open files (fdinfo.c)
+ *   kernel_usage.c the kernel's own figures, in sysfs and of open files (fdinfo.c)
  *   guard.c        answers
  *
- * It fails closed: where it cannot be had nothing is started, and when it ends before the command's
- * processes do, the kernel answers them ENOSYS.
+ * The guard fails closed: where it cannot be had, nothing is started. When it ends before the
+ * command's processes do, the kernel answers them ENOSYS.
  */
 #ifndef ALLOT_GUARD_GUARD_H
 #define ALLOT_GUARD_GUARD_H

@@ -16,7 +16,7 @@
 #include "ledger/shared_file.h"
 #include "ledger/slot_priv.h"
 
-/* What is allocated at once; the rest is per device. */
+/* The part of the file that is allocated at once; rows are allocated with their device. */
 #define FIXED_BYTES offsetof(struct ledger_file, rows)
 
 DEFINE_CLEANUP(struct ledger, ledger_close)
@@ -147,8 +147,9 @@ static int ledger_read_part(struct ledger *ledger, const void *part, size_t byte
 }
 
 /*
- * No more than somebody was ever in, of the 13 MB: `allot run` reads a tenant before each start.
- * What lies beyond the marks stays as zero as it was when it was mapped.
+ * Reads the parts of the file that any process was ever in: the whole is 13 MB, and `allot run`
+ * reads a tenant before each start. Beyond the marks all stays zero, as the memory was when it was
+ * mapped.
  */
 static int ledger_read_used(struct ledger *ledger)
 {

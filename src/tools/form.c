@@ -50,9 +50,9 @@ static void form_open_graph(struct load_work *work)
 }
 
 /*
- * What a program of an LLM does before its first graph: thousands of kernels of as many grids and
- * lengths as a layer has, most of which take less than their launch. None is wider than the device,
- * so that one takes as long in any grid.
+ * The beginning of a program of an LLM, before its first graph: thousands of kernels, of as many
+ * grids and lengths as a layer has. Most take less time than their launch. None is wider than the
+ * device, so a kernel takes as long in any grid.
  */
 static void form_run_eager(const struct load_work *work, unsigned int kernels)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a load notes of itself: durations, device time by short bins of it, late wake-ups. */
+/* A load's notes of itself: durations, device time by short bins of it, late wake-ups. */
 #ifndef ALLOT_TOOLS_RECORD_H
 #define ALLOT_TOOLS_RECORD_H
 

@@ -20,7 +20,7 @@ struct load_options {
 /* Whether the form has one launch in flight at a time. */
 bool load_waits(enum load_form form);
 
-/* What parent and processes share, in memory that fork keeps. */
+/* Memory that the parent and its processes share, kept by fork. */
 struct load_shared {
 	uint32_t ready;	   /* processes that could start now */
 	uint64_t start_ns; /* 0: wait */

@@ -21,7 +21,7 @@ struct topo_device {
 	uint64_t hive_id; /* AMD: 0 where it is in none */
 };
 
-/* What leads from one device to another one. Zero and NULL: not known. */
+/* The link from one device to another. Zero and NULL: not known. */
 struct topo_link {
 	bool reach;	  /* else nothing of what follows matters */
 	const char *type; /* "NVLink", "xGMI", "PCIe", ... */

@@ -110,8 +110,9 @@ void machine_check_kernel(void)
 }
 
 /*
- * What the ledger's liveness stands on: another descriptor sees a lock, a mapping keeps it after
- * its descriptor is closed, and it ends with the mapping. 0, -ENOLCK when not so, else -errno.
+ * Tries what the ledger needs to know living processes by their locks: a lock is seen through
+ * another descriptor; a mapping keeps it when its own descriptor is closed; it ends with the
+ * mapping. 0, -ENOLCK when one of these is not so, else -errno.
  */
 static int machine_try_lock(const char *path)
 {

@@ -60,7 +60,10 @@ int launch_exec(char **argv)
 	return launch_cannot(argv[0], errno);
 }
 
-/* What a parent hands on. Signals that report its own faults and its children are not among it. */
+/*
+ * The signals that a parent hands on to the command. Not among them: those for its own faults, and
+ * those about its children.
+ */
 static void launch_forwarded_signals(sigset_t *ret)
 {
 	static const int own[] = {SIGSEGV, SIGBUS,  SIGILL,  SIGFPE, SIGTRAP,

@@ -246,7 +246,7 @@ long mps_daemon_failed_server(struct mps_daemon *daemon, double limit_s)
 	return server;
 }
 
-/* The lock that one who starts or ends the daemon holds: a descriptor or -errno. */
+/* The lock under which a command starts or ends the daemon. A descriptor or -errno. */
 static int mps_daemon_lock(const struct mps_daemon *daemon, int how)
 {
 	CLEANUP_CLOSE int dir = shared_file_open_dir(daemon->root);

@@ -36,9 +36,10 @@ void dmem_regions_parse(const char *text, struct dmem_regions *ret);
 const struct dmem_region *dmem_regions_find(const struct dmem_regions *regions, const char *name);
 
 /*
- * What the policy allows of a region: the sum over the AMD GPUs whose memory it is (the parts of a
- * partitioned one have it together), DMEM_NO_LIMIT if one of these has no limit, 0 if the tenant
- * has none of them. -ENOENT for a region that is no AMD GPU's memory; errors of policy_limit().
+ * The bytes of a region that the policy allows: the sum over the AMD GPUs whose memory it is (the
+ * parts of a partitioned GPU have one region together). DMEM_NO_LIMIT if one of them has no limit,
+ * 0 if the tenant has none of them. -ENOENT for a region that is no AMD GPU's memory; errors of
+ * policy_limit().
  */
 int dmem_region_allowed(const struct dmem_region *region, const struct devices *devices,
 			const struct policy *policy, uint64_t *ret_bytes);

@@ -33,8 +33,8 @@ struct config {
 #define CONFIG_FILE "/etc/xpu/vgpu.config"
 
 /*
- * Reads an environment block (NULL-terminated, as environ). 0, or -EINVAL with `complaint` set.
- * What is not ours is passed over.
+ * Reads an environment block (NULL-terminated, as environ). Other programs' variables are passed
+ * over. 0, or -EINVAL with `complaint` set.
  */
 int config_environment(struct config *config, char *const *environment);
 

@@ -440,6 +440,36 @@ void bank_drop(struct bank *bank, struct bank_piece *piece)
 	*piece = (struct bank_piece){.key = 0};
 }
 
+/* The row as it is to be, if there is room for what it takes more. */
+static int bank_move_row(struct bank *bank, uint64_t vram_bytes, struct row *row, uint32_t flags)
+{
+	const struct bank_piece more = {.size = row->size, .gpu = row->gpu, .flags = flags};
+
+	if (flags & VRAM && !(row->flags & VRAM) &&
+	    !bank_has_room(bank->region, &more, vram_bytes))
+		return -ENOMEM;
+	row->flags = flags;
+	return 0;
+}
+
+int bank_move(struct bank *bank, uint64_t vram_bytes, struct bank_piece *piece, bool to_vram)
+{
+	const uint32_t places = VRAM | KFD_IOC_ALLOC_MEM_FLAGS_GTT;
+	uint32_t flags = (piece->flags & ~places) | (to_vram ? VRAM : KFD_IOC_ALLOC_MEM_FLAGS_GTT);
+	int r = -ENOENT;
+
+	bank_lock_region(bank);
+	for (uint64_t i = 0; i < bank->region->rows; i++)
+		if (bank->region->row[i].key == piece->key)
+			r = bank_move_row(bank, vram_bytes, &bank->region->row[i], flags);
+	if (r == 0 && to_vram)
+		bank_note_peak(bank, piece->gpu);
+	bank_unlock_region(bank);
+	if (r == 0)
+		piece->flags = flags;
+	return r;
+}
+
 int bank_fd(const struct bank *bank, const struct bank_piece *piece, int flags)
 {
 	int fd = bank_open_content(bank, piece->key, flags);

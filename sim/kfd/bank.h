@@ -19,6 +19,7 @@
 #ifndef ALLOT_SIM_KFD_BANK_H
 #define ALLOT_SIM_KFD_BANK_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -61,6 +62,12 @@ int bank_hold(struct bank *bank, int fd, struct bank_piece *ret);
 
 /* This process holds the piece no more. Frees it if nobody else does. */
 void bank_drop(struct bank *bank, struct bank_piece *piece);
+
+/*
+ * Moves a piece to the GPU's memory, if that has room, or to the machine's: what it is counted as.
+ * -ENOMEM: it stays.
+ */
+int bank_move(struct bank *bank, uint64_t vram_bytes, struct bank_piece *piece, bool to_vram);
 
 /* A descriptor that holds the piece, too, opened with these flags; or -errno. */
 int bank_fd(const struct bank *bank, const struct bank_piece *piece, int flags);

@@ -7,8 +7,11 @@
 #include <errno.h>
 #include <fcntl.h>
 
+#include "amd/abi/drm.h"
 #include "amd/abi/kfd.h"
+#include "sim/kfd/gem.h"
 #include "sim/kfd/memory.h"
+#include "sim/kfd/user.h"
 
 #define VRAM_OR_GTT (KFD_IOC_ALLOC_MEM_FLAGS_VRAM | KFD_IOC_ALLOC_MEM_FLAGS_GTT)
 
@@ -29,20 +32,25 @@ int emu_export_dmabuf(struct emu_machine *m, void *block)
 	return 0;
 }
 
-/* There are never metadata. */
 int emu_get_dmabuf_info(struct emu_machine *m, void *block)
 {
 	struct kfd_ioctl_get_dmabuf_info_args *a = block;
+	struct drm_amdgpu_gem_metadata metadata;
 	struct bank_piece piece;
 	int r = bank_find(m->bank, (int)a->dmabuf_fd, &piece);
 
+	if (r == 0)
+		r = emu_metadata(m, &piece, &metadata);
 	if (r < 0)
 		return r;
+	if (a->metadata_ptr && a->metadata_size < metadata.data.data_size_bytes)
+		return -EINVAL;
 	a->size = piece.size;
 	a->gpu_id = m->gpu[piece.gpu].gpu_id;
 	a->flags = piece.flags & (VRAM_OR_GTT | KFD_IOC_ALLOC_MEM_FLAGS_PUBLIC);
-	a->metadata_size = 0;
-	return 0;
+	a->metadata_size = metadata.data.data_size_bytes;
+	return a->metadata_ptr ? user_copy_out(a->metadata_ptr, metadata.data.data, a->metadata_size)
+			       : 0;
 }
 
 /* Imports on the GPU that has the memory: older kernels take no other. */

@@ -167,10 +167,11 @@ static const struct row {
 	{DRM_NR_AMDGPU_GEM_MMAP, sizeof(union drm_amdgpu_gem_mmap), emu_gem_mmap},
 	{DRM_NR_AMDGPU_GEM_VA, sizeof(struct drm_amdgpu_gem_va), emu_gem_va},
 	{DRM_NR_AMDGPU_GEM_OP, sizeof(struct drm_amdgpu_gem_op), emu_gem_op},
+	{DRM_NR_AMDGPU_GEM_METADATA, sizeof(struct drm_amdgpu_gem_metadata), emu_gem_metadata},
 	{DRM_NR_AMDGPU_GEM_LIST_HANDLES, sizeof(struct drm_amdgpu_gem_list_handles), emu_gem_list},
 };
 
-#define BLOCK_BYTES 64
+#define BLOCK_BYTES sizeof(struct drm_amdgpu_gem_metadata)
 
 static const struct row *drm_find_row(unsigned int nr)
 {

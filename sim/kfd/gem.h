@@ -32,8 +32,13 @@ struct emu_buffer *emu_buffers(uint32_t *ret_n);
 typedef int emu_drm_fn(struct emu_machine *machine, struct emu_gpu *gpu, int fd, void *block);
 
 emu_drm_fn emu_gem_create, emu_gem_mmap, emu_gem_close, emu_prime_to_fd, emu_prime_to_handle;
-emu_drm_fn emu_gem_op, emu_gem_list, emu_gem_change_handle; /* gem_info.c */
+emu_drm_fn emu_gem_op, emu_gem_metadata, emu_gem_list, emu_gem_change_handle; /* gem_info.c */
 emu_drm_fn emu_gem_va;					    /* gem_va.c */
+
+/* What a program noted of memory; nothing (all zero) if none did. -errno. */
+struct drm_amdgpu_gem_metadata;
+int emu_metadata(const struct emu_machine *machine, const struct bank_piece *piece,
+		 struct drm_amdgpu_gem_metadata *ret);
 
 /* A buffer is closed: it is mapped nowhere any more. */
 void emu_gem_unmap_all(struct emu_machine *machine, const struct emu_buffer *buffer);

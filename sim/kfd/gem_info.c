@@ -4,11 +4,14 @@
  * second handle for a buffer.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "amd/abi/drm.h"
 #include "amd/abi/kfd.h"
+#include "base/cleanup.h"
 #include "sim/kfd/gem.h"
 #include "sim/kfd/user.h"
 
@@ -36,11 +39,18 @@ static int gem_info_tell_mappings(const struct emu_buffer *b, struct drm_amdgpu_
 	return r;
 }
 
-/* Where memory lies does not change here. */
+/* The kernel moves it when it is used next, and leaves it where there is no room. */
+static int gem_info_place(struct emu_machine *m, const struct emu_gpu *gpu, struct emu_buffer *b,
+			  uint64_t domains)
+{
+	bank_move(m->bank, gpu->vram_bytes, &b->piece, domains & AMDGPU_GEM_DOMAIN_VRAM);
+	return 0;
+}
+
 int emu_gem_op(struct emu_machine *m, struct emu_gpu *gpu, int fd, void *block)
 {
 	struct drm_amdgpu_gem_op *a = block;
-	const struct emu_buffer *b = emu_buffer(emu_file_of(fd), a->handle);
+	struct emu_buffer *b = emu_buffer(emu_file_of(fd), a->handle);
 	struct drm_amdgpu_gem_create_in info;
 
 	if (!b)
@@ -52,10 +62,59 @@ int emu_gem_op(struct emu_machine *m, struct emu_gpu *gpu, int fd, void *block)
 							 .domains = gem_info_domains_of(b),
 							 .domain_flags = b->domain_flags};
 		return user_copy_out(a->value, &info, sizeof(info));
+	case AMDGPU_GEM_OP_SET_PLACEMENT:
+		return gem_info_place(m, gpu, b, a->value);
 	case AMDGPU_GEM_OP_GET_MAPPING_INFO:
 		return gem_info_tell_mappings(b, a);
 	}
 	return -EINVAL;
+}
+
+/* It stands in the content's file, behind the content. */
+int emu_metadata(const struct emu_machine *m, const struct bank_piece *piece,
+		 struct drm_amdgpu_gem_metadata *ret)
+{
+	CLEANUP_CLOSE int fd = bank_fd(m->bank, piece, O_RDWR | O_CLOEXEC);
+	struct drm_amdgpu_gem_metadata metadata = {0};
+
+	if (fd < 0)
+		return fd;
+	if (pread(fd, &metadata, sizeof(metadata), (off_t)piece->size) < 0)
+		return -errno;
+	*ret = metadata;
+	return 0;
+}
+
+static int gem_info_note(const struct emu_machine *m, const struct bank_piece *piece,
+			 const struct drm_amdgpu_gem_metadata *metadata)
+{
+	CLEANUP_CLOSE int fd = bank_fd(m->bank, piece, O_RDWR | O_CLOEXEC);
+	ssize_t n;
+
+	if (fd < 0)
+		return fd;
+	n = pwrite(fd, metadata, sizeof(*metadata), (off_t)piece->size);
+	return n == sizeof(*metadata) ? 0 : -ENOMEM;
+}
+
+int emu_gem_metadata(struct emu_machine *m, struct emu_gpu *gpu, int fd, void *block)
+{
+	struct drm_amdgpu_gem_metadata *a = block, noted;
+	const struct emu_buffer *b = emu_buffer(emu_file_of(fd), a->handle);
+	int r;
+
+	if (!b)
+		return -ENOENT;
+	if (a->op == AMDGPU_GEM_METADATA_OP_SET_METADATA)
+		return a->data.data_size_bytes > sizeof(a->data.data)
+			       ? -EINVAL
+			       : gem_info_note(m, &b->piece, a);
+	if (a->op != AMDGPU_GEM_METADATA_OP_GET_METADATA)
+		return -EINVAL;
+	r = emu_metadata(m, &b->piece, &noted);
+	if (r == 0)
+		a->data = noted.data;
+	return r;
 }
 
 int emu_gem_list(struct emu_machine *m, struct emu_gpu *gpu, int fd, void *block)

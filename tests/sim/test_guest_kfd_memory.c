@@ -167,7 +167,7 @@ static int place(uint32_t handle)
 	return drm(render[0], DRM_IOWR(AMDGPU_GEM_OP, a), &a);
 }
 
-/* Memory of the machine that is to go to the GPU has to fit there. (The emulator moves none.) */
+/* Memory of the machine that is to go to the GPU has to fit there, and stays charged there. */
 static void test_placement(void)
 {
 	uint32_t large, small;
@@ -175,10 +175,14 @@ static void test_placement(void)
 	CHECK_EQ(create(render[0], QUOTA + PAGE, AMDGPU_GEM_DOMAIN_GTT, &large), 0);
 	CHECK_EQ(create(render[0], QUOTA, AMDGPU_GEM_DOMAIN_GTT, &small), 0);
 	CHECK_EQ(place(large), -ENOMEM);
-	CHECK_EQ(place(small), -EINVAL);
 	CHECK_EQ(place(4711), -ENOENT);
 	CHECK_EQ(charged(0), 0);
 	CHECK_EQ(device_view(0).host_bytes, 2 * QUOTA + PAGE);
+	CHECK_EQ(place(small), 0);
+	CHECK_EQ(place(small), 0);
+	CHECK_EQ(charged(0), QUOTA);
+	CHECK_EQ(taken(0), QUOTA);
+	CHECK_EQ(device_view(0).host_bytes, QUOTA + PAGE);
 	CHECK_EQ(close_handle(render[0], large), 0);
 	CHECK_EQ(close_handle(render[0], small), 0);
 	CHECK_EQ(device_view(0).host_bytes, 0);

@@ -174,6 +174,72 @@ static void test_acquire(void)
 	close(copy);
 }
 
+static int metadata(int file, uint32_t handle, uint32_t op, struct drm_amdgpu_gem_metadata *a)
+{
+	a->handle = handle;
+	a->op = op;
+	return drm(file, DRM_IOWR(AMDGPU_GEM_METADATA, *a), a);
+}
+
+/* What a program notes of a buffer goes where the buffer goes. */
+static void test_metadata(void)
+{
+	struct drm_amdgpu_gem_metadata a = {.data = {.tiling_info = 7, .data_size_bytes = 8}}, b;
+	uint32_t handle = create(render[0], MIB, AMDGPU_GEM_DOMAIN_VRAM), words[4] = {0};
+	struct drm_prime_handle prime = {.handle = handle, .flags = O_CLOEXEC | O_RDWR};
+	struct kfd_ioctl_get_dmabuf_info_args info = {.metadata_ptr = (uintptr_t)words};
+	int file = open("/dev/dri/renderD129", O_RDWR | O_CLOEXEC);
+
+	memset(&b, 0x5a, sizeof(b));
+	CHECK_EQ(metadata(render[0], handle, AMDGPU_GEM_METADATA_OP_GET_METADATA, &b), 0);
+	CHECK(!b.data.flags && !b.data.tiling_info && !b.data.data_size_bytes);
+	CHECK_EQ(metadata(render[0], NOBODY, AMDGPU_GEM_METADATA_OP_GET_METADATA, &b), -ENOENT);
+	CHECK_EQ(metadata(render[0], handle, 3, &b), -EINVAL);
+	a.data.data[1] = 4711;
+	CHECK_EQ(metadata(render[0], handle, AMDGPU_GEM_METADATA_OP_SET_METADATA, &a), 0);
+	a.data.data_size_bytes = sizeof(a.data.data) + 1;
+	CHECK_EQ(metadata(render[0], handle, AMDGPU_GEM_METADATA_OP_SET_METADATA, &a), -EINVAL);
+	CHECK_EQ(drm(render[0], DRM_IOWR(PRIME_HANDLE_TO_FD, prime), &prime), 0);
+	info.dmabuf_fd = (uint32_t)prime.fd;
+	info.metadata_size = 7;
+	CHECK_EQ(call(KFD_IOWR(GET_DMABUF_INFO, info), &info), -EINVAL);
+	info.metadata_size = sizeof(words);
+	CHECK_EQ(call(KFD_IOWR(GET_DMABUF_INFO, info), &info), 0);
+	CHECK(info.metadata_size == 8 && words[1] == 4711);
+	CHECK_EQ(close_handle(render[0], handle), 0);
+	CHECK_EQ(drm(file, DRM_IOWR(PRIME_FD_TO_HANDLE, prime), &prime), 0);
+	CHECK_EQ(metadata(file, prime.handle, AMDGPU_GEM_METADATA_OP_GET_METADATA, &b), 0);
+	CHECK(b.data.tiling_info == 7 && b.data.data_size_bytes == 8 && b.data.data[1] == 4711);
+	close(prime.fd);
+	close(file);
+}
+
+static int place(uint32_t handle, uint64_t domains)
+{
+	struct drm_amdgpu_gem_op a = {
+		.handle = handle, .op = AMDGPU_GEM_OP_SET_PLACEMENT, .value = domains};
+
+	return drm(render[0], DRM_IOWR(AMDGPU_GEM_OP, a), &a);
+}
+
+/* A buffer that is to move takes the other memory, if that has room: here it does so at once. */
+static void test_placement(void)
+{
+	uint64_t all = available(0);
+	uint32_t b = create(render[0], 8 * MIB, AMDGPU_GEM_DOMAIN_GTT);
+	uint32_t large = create(render[0], 128 * MIB, AMDGPU_GEM_DOMAIN_GTT);
+
+	CHECK_EQ(available(0), all);
+	CHECK_EQ(place(b, AMDGPU_GEM_DOMAIN_VRAM), 0);
+	CHECK_EQ(available(0), all - 8 * MIB);
+	CHECK_EQ(place(large, AMDGPU_GEM_DOMAIN_VRAM), 0);
+	CHECK_EQ(available(0), all - 8 * MIB);
+	CHECK_EQ(place(b, AMDGPU_GEM_DOMAIN_GTT), 0);
+	CHECK_EQ(available(0), all);
+	CHECK_EQ(place(NOBODY, AMDGPU_GEM_DOMAIN_VRAM), -ENOENT);
+	CHECK(close_handle(render[0], b) == 0 && close_handle(render[0], large) == 0);
+}
+
 static int open_first(void)
 {
 	int file = open("/dev/dri/renderD129", O_RDWR | O_CLOEXEC);
@@ -254,6 +320,8 @@ int main(int argc, char **argv)
 	test_acquire();
 	test_addresses();
 	test_lists();
+	test_metadata();
+	test_placement();
 	test_closed();
 	test_closed_and_acquired();
 	run_on_older_kernel(argv[0], "AMDGPU_GEM_LIST_HANDLES,GEM_CHANGE_HANDLE",

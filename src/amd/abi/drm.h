@@ -119,6 +119,20 @@ union drm_amdgpu_gem_mmap {
 	struct drm_amdgpu_gem_mmap_out out;
 };
 
+#define AMDGPU_GEM_METADATA_OP_SET_METADATA 1
+#define AMDGPU_GEM_METADATA_OP_GET_METADATA 2
+
+struct drm_amdgpu_gem_metadata {
+	uint32_t handle;
+	uint32_t op;
+	struct {
+		uint64_t flags;
+		uint64_t tiling_info;
+		uint32_t data_size_bytes;
+		uint32_t data[64];
+	} data;
+};
+
 #define AMDGPU_VA_OP_MAP   1
 #define AMDGPU_VA_OP_UNMAP 2
 

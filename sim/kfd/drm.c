@@ -94,12 +94,12 @@ static struct drm_amdgpu_info_device drm_device_info(const struct emu_gpu *gpu)
 	return info;
 }
 
-static struct drm_amdgpu_heap_info drm_heap_info(const struct emu_gpu *gpu, uint64_t used_bytes)
+static struct drm_amdgpu_heap_info drm_heap_info(uint64_t bytes, uint64_t used_bytes)
 {
-	return (struct drm_amdgpu_heap_info){.total_heap_size = gpu->vram_bytes,
-					     .usable_heap_size = gpu->vram_bytes,
-					     .heap_usage = used_bytes,
-					     .max_allocation = gpu->vram_bytes / 4 * 3};
+	return (struct drm_amdgpu_heap_info){.total_heap_size = bytes,
+					     .usable_heap_size = bytes,
+					     .heap_usage = used_bytes < bytes ? used_bytes : bytes,
+					     .max_allocation = bytes / 4 * 3};
 }
 
 static int drm_answer(const struct drm_amdgpu_info *a, const void *info, size_t len)
@@ -116,7 +116,8 @@ static int drm_get_info(struct emu_machine *m, const struct emu_gpu *gpu, uint64
 {
 	struct drm_amdgpu_info_device device = drm_device_info(gpu);
 	struct drm_amdgpu_memory_info memory;
-	struct drm_amdgpu_info_vram_gtt sizes = {gpu->vram_bytes, gpu->vram_bytes, gpu->vram_bytes};
+	struct drm_amdgpu_info_vram_gtt sizes = {gpu->vram_bytes, gpu->visible_bytes,
+						 gpu->vram_bytes};
 	struct drm_amdgpu_info_hw_ip ip = {.hw_ip_version_major = 9,
 					   .available_rings = 1,
 					   .userq_num_slots = USER_QUEUE_SLOTS};
@@ -146,9 +147,10 @@ static int drm_get_info(struct emu_machine *m, const struct emu_gpu *gpu, uint64
 	case AMDGPU_INFO_DEV_INFO:
 		return drm_answer(&a, &device, sizeof(device));
 	case AMDGPU_INFO_MEMORY:
-		memory.vram = memory.cpu_accessible_vram =
-			drm_heap_info(gpu, drm_used_bytes(m, gpu, VRAM));
-		memory.gtt = drm_heap_info(gpu, drm_used_bytes(m, gpu, GTT));
+		bytes = drm_used_bytes(m, gpu, VRAM);
+		memory.vram = drm_heap_info(gpu->vram_bytes, bytes);
+		memory.cpu_accessible_vram = drm_heap_info(gpu->visible_bytes, bytes);
+		memory.gtt = drm_heap_info(gpu->vram_bytes, drm_used_bytes(m, gpu, GTT));
 		return drm_answer(&a, &memory, sizeof(memory));
 	}
 	return -EINVAL;

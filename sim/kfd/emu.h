@@ -61,6 +61,7 @@
 struct emu_gpu {
 	uint32_t gpu_id, node, minor;
 	uint64_t vram_bytes;
+	uint64_t visible_bytes; /* what the CPU reaches of it */
 	bool acquired; /* ACQUIRE_VM was called, */
 	uint64_t file; /* with this open file (gem.h) */
 	struct vm vm;

@@ -14,6 +14,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/fd.h"
+#include "base/parse.h"
 #include "sim/kfd/links.h"
 #include "sim/kfd/tree.h"
 
@@ -68,10 +69,27 @@ static bool machine_lacks_svm(void)
 	return found && (found == names || found[-1] == ',') && (!found[3] || found[3] == ',');
 }
 
+/* GPUs of whose memory the CPU reaches so much. The kernel tells one bank for all of it then. */
+static int machine_set_bar(struct tree *t, char *ret_what)
+{
+	const char *bar = getenv("ALLOT_SIM_AMD_BAR");
+
+	if (!bar)
+		return 0;
+	if (parse_size(bar, 0, &t->bar_bytes) < 0 || t->bar_bytes > t->vram_bytes)
+		return machine_complain(ret_what, -EINVAL, bar,
+					"ALLOT_SIM_AMD_BAR: not a size of a part of the memory");
+	for (uint32_t i = 0; i < t->n && t->bar_bytes; i++)
+		if (t->node[i].gpu_id)
+			t->node[i].heap = TOPOLOGY_HEAP_VRAM;
+	return 0;
+}
+
 static int machine_fill_node(const struct machine_options *o, struct tree *t, char *ret_what)
 {
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
 	struct sysinfo info;
+	int r;
 
 	tree_init(t);
 	if (o->model)
@@ -85,7 +103,8 @@ static int machine_fill_node(const struct machine_options *o, struct tree *t, ch
 		t->cpu_cores = (uint32_t)cpus;
 	if (!sysinfo(&info))
 		t->system_bytes = (uint64_t)info.totalram * info.mem_unit;
-	return machine_add_links(o, t, ret_what);
+	r = machine_add_links(o, t, ret_what);
+	return r < 0 ? r : machine_set_bar(t, ret_what);
 }
 
 #define BUS	"devices/pci0000:00"
@@ -139,7 +158,7 @@ static int machine_write_device(const struct tree *t, uint32_t i)
 		{"vendor", 0x1002, true},
 		{"device", t->model->device_id, true},
 		{"mem_info_vram_total", t->vram_bytes, false},
-		{"mem_info_vis_vram_total", t->vram_bytes, false},
+		{"mem_info_vis_vram_total", t->bar_bytes ? t->bar_bytes : t->vram_bytes, false},
 		{"mem_info_gtt_total", t->vram_bytes, false},
 		{"mem_info_vram_used", 0, false},
 		{"mem_info_vis_vram_used", 0, false},

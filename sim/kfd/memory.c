@@ -104,6 +104,10 @@ int emu_alloc(struct emu_machine *m, void *block)
 	if (!gpu || !gpu->acquired || !a->size || a->size >= UINT64_C(1) << OFFSET_SHIFT || !kind ||
 	    kind & (kind - 1))
 		return -EINVAL;
+	/* What of it the CPU reaches is not for programs to choose. */
+	if (a->flags & KFD_IOC_ALLOC_MEM_FLAGS_PUBLIC && kind == KFD_IOC_ALLOC_MEM_FLAGS_VRAM &&
+	    gpu->visible_bytes < gpu->vram_bytes)
+		return -EINVAL;
 	if (kind == KFD_IOC_ALLOC_MEM_FLAGS_USERPTR) {
 		o.users = a->mmap_offset;
 		if (!o.users || o.users != PAGE_UP(o.users))

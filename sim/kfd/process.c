@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "amd/topology_read.h"
+#include "base/parse.h"
 #include "sim/kfd/bank.h"
 #include "sim/kfd/emu.h"
 #include "sim/kfd/gem.h"
@@ -23,6 +24,15 @@ static struct {
 } process = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 static _Thread_local bool locked; /* by this thread */
+
+/* As the machine was made (machine.c); here it is only believed. */
+static uint64_t process_visible_bytes(const struct topology_node *node)
+{
+	const char *bar = getenv("ALLOT_SIM_AMD_BAR");
+	uint64_t bytes = topology_vram_bytes(node), reached;
+
+	return bar && parse_size(bar, 0, &reached) == 0 ? reached : bytes;
+}
 
 int emu_read_machine(struct emu_machine *m)
 {
@@ -46,6 +56,7 @@ int emu_read_machine(struct emu_machine *m)
 						      .node = node->id,
 						      .minor = node->render_minor,
 						      .vram_bytes = topology_vram_bytes(node),
+						      .visible_bytes = process_visible_bytes(node),
 						      .model = tree_model_find(gfx),
 						      .device_id = node->device_id};
 	}

@@ -57,6 +57,7 @@ struct tree {
 	bool no_svm;	   /* as kernels that were built without */
 	const struct tree_model *model;
 	uint64_t vram_bytes;
+	uint64_t bar_bytes; /* what the CPU reaches of it; 0: all */
 	uint32_t cpu_cores;
 	uint64_t system_bytes;
 	struct tree_node node[TREE_NODES];

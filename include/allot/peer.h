@@ -58,7 +58,8 @@ enum allot_peer_kind {
 	ALLOT_PEER_MEMORY = 0,	/* of a device (VRAM) */
 	ALLOT_PEER_SYSTEM = 1,	/* of the machine, for devices to use (GTT) */
 	ALLOT_PEER_USER = 2,	/* pages of the program's at that address, which it has to keep
-				 * until the object is freed (userptr) */
+				 * until the object is freed (userptr). Whole pages: devices reach
+				 * what else lies in them, so the caller says that it may */
 	ALLOT_PEER_ADDRESS = 3, /* addresses without memory, which no device can map */
 	ALLOT_PEER_HANDLE = 4,	/* memory of a device without an address: only to be exported */
 };
@@ -148,7 +149,8 @@ struct allot_peer_request {
  * -ENOMEM: the device, or the tenant's quota, has not that much, or there are no addresses;
  * -EEXIST: something is at the address that was asked for; -ERANGE: an address or a length that not
  * all devices can have; -EINVAL: not whole pages, no power of two, no such device, kind or flag;
- * -ENOTSUP: a kind that this vendor's driver does not have.
+ * -ENOTSUP: a kind that this vendor's driver does not have, or HOST for memory of an AMD device that
+ * the CPU does not reach all of (no large BAR).
  */
 int allot_peer_alloc(struct allot_peer *peer, const struct allot_peer_request *what,
 		     uint64_t *ret_address);
@@ -157,6 +159,10 @@ int allot_peer_alloc(struct allot_peer *peer, const struct allot_peer_request *w
  * Maps an object to those of `devices` that do not map it yet, ALLOT_PEER_ALL: to all that can
  * reach it. Either all of them map it afterwards, or those that did before. Should the driver
  * neither go on nor take back what it did, allot_peer_find() says what there is.
+ *
+ * It is not counted how often: what one part of a program unmaps is unmapped for the others. Parts
+ * that do not know of each other have an object each, by allot_peer_export() and _import(), which
+ * are mapped apart.
  *
  * -ENOLINK: one of them has no link to the object's device; nothing was asked of the driver.
  * -EAGAIN, -EINTR: the driver could not, or was interrupted, again and again; another time it may.

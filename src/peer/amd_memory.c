@@ -180,6 +180,15 @@ static int amd_memory_free_handle(struct allot_peer *peer, uint64_t handle)
 	return amd_ioctl(s->kfd, KFD_IOW(FREE_MEMORY_OF_GPU, a), &a);
 }
 
+/* Whether the CPU reaches all of a GPU's memory (large BAR): no part can be asked for. */
+static bool amd_memory_is_visible(const struct topology_node *node)
+{
+	for (uint32_t i = 0; i < node->bank_count; i++)
+		if (node->banks[i].heap == TOPOLOGY_HEAP_VRAM)
+			return false;
+	return true;
+}
+
 int amd_alloc(struct allot_peer *peer, struct peer_object *object)
 {
 	const struct amd_state *s = peer->state;
@@ -191,8 +200,14 @@ int amd_alloc(struct allot_peer *peer, struct peer_object *object)
 		.mmap_offset = object->kind == ALLOT_PEER_USER ? object->range.first : 0,
 		.gpu_id = gpu->gpu_id,
 		.flags = amd_memory_flags_of(object)};
-	int r = amd_ioctl(s->kfd, KFD_IOWR(ALLOC_MEMORY_OF_GPU, a), &a);
+	int r;
 
+	if (a.flags & KFD_IOC_ALLOC_MEM_FLAGS_PUBLIC && !amd_memory_is_visible(gpu->node))
+		return complain(-ENOTSUP,
+				"alloc: the CPU does not reach all memory of %s (no large BAR): leave "
+				"ALLOT_PEER_HOST out, or take ALLOT_PEER_SYSTEM",
+				peer_name(peer, object->device).text);
+	r = amd_ioctl(s->kfd, KFD_IOWR(ALLOC_MEMORY_OF_GPU, a), &a);
 	if (r < 0)
 		return complain(r, "alloc: %" PRIu64 " bytes of %s: %s", object->bytes,
 				peer_name(peer, object->device).text, complain_words(r));

@@ -95,6 +95,23 @@ static void test_devices(void)
 	CHECK_EQ(allot_peer_link(peer, 1, 9, &link), -EINVAL);
 }
 
+/* GPUs of whose memory the CPU reaches a part: none that it could look at, and why. */
+static void test_small_bar(void)
+{
+	const struct allot_peer_request shown = {.bytes = MIB, .flags = ALLOT_PEER_HOST};
+	uint64_t a;
+
+	CHECK_EQ(alloc_as(shown, &a), -ENOTSUP);
+	CHECK(said("amd1 (0000:") && said("ALLOT_PEER_SYSTEM"));
+	a = alloc(0, MIB, 0);
+	CHECK_EQ(allot_peer_map(peer, a, ALLOT_PEER_ALL), 0);
+	CHECK_EQ(alloc_as((struct allot_peer_request){.kind = ALLOT_PEER_SYSTEM,
+						      .bytes = MIB,
+						      .flags = ALLOT_PEER_HOST},
+			  &a),
+		 0);
+}
+
 static void test_requests(void)
 {
 	uint64_t a;
@@ -382,6 +399,11 @@ int main(int argc, char **argv)
 	if (allot_peer_open(ALLOT_PEER_AMD, &peer) < 0) {
 		fprintf(stderr, "%s\n", allot_peer_error());
 		return 1;
+	}
+	if (argc > 1 && !strcmp(argv[1], "bar")) {
+		test_small_bar();
+		allot_peer_close(peer);
+		return 0;
 	}
 	if (argc > 1) {
 		test_reach(strcmp(argv[1], "none") ? all : none);

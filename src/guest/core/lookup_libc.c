@@ -16,14 +16,57 @@
  */
 static _Atomic(uintptr_t) libc_dlsym, libc_dlvsym, libc_dlmopen, libc_dlopen;
 
-static bool lookup_libc_take(const char *path, ElfW(Addr) base, const ElfW(Dyn) * dynamic)
+/* An object of the C library: whether to go on to the next one is what the visitor answers. */
+typedef bool lookup_libc_visit(ElfW(Addr) base, const ElfW(Dyn) * dynamic, void *arg);
+
+struct visit {
+	lookup_libc_visit *fn;
+	void *arg;
+};
+
+/* Before glibc 2.34 what is in libc.so.6 now was in three. */
+static bool lookup_libc_enter(const struct visit *visit, const char *path, ElfW(Addr) base,
+			      const ElfW(Dyn) * dynamic)
 {
 	const char *file = text_file_name(path);
+
+	return (text_same(file, "libc.so.6") || text_same(file, "libdl.so.2") ||
+		text_same(file, "libpthread.so.0")) &&
+	       visit->fn(base, dynamic, visit->arg);
+}
+
+static int lookup_libc_enter_object(struct dl_phdr_info *info, size_t size, void *visit)
+{
+	const ElfW(Dyn) *dynamic = lookup_elf_dynamic(info);
+
+	return dynamic && lookup_libc_enter(visit, info->dlpi_name, info->dlpi_addr, dynamic);
+}
+
+/*
+ * Until the visitor is content. The list of loaded objects comes first: programs replace
+ * dl_iterate_phdr and look for the original with dlsym, which would bring us back here. No lock is
+ * needed, since what the program was started with, the C library in it, stands before whatever
+ * comes and goes. If we are not in that list we live in another namespace, which has a C library of
+ * its own.
+ */
+static void lookup_libc_visit_all(lookup_libc_visit *fn, void *arg)
+{
+	struct visit visit = {fn, arg};
+	bool here = false;
+
+	for (struct link_map *m = _r_debug.r_map; m; m = m->l_next) {
+		here = here || m->l_ld == _DYNAMIC;
+		if (here && lookup_libc_enter(&visit, m->l_name, m->l_addr, m->l_ld))
+			return;
+	}
+	dl_iterate_phdr(lookup_libc_enter_object, &visit);
+}
+
+static bool lookup_libc_take(ElfW(Addr) base, const ElfW(Dyn) * dynamic, void *arg)
+{
 	void *p[4];
 
-	/* Before glibc 2.34 they live in a library of their own. */
-	if (!text_same(file, "libc.so.6") && !text_same(file, "libdl.so.2"))
-		return false;
+	(void)arg;
 	p[0] = lookup_elf_symbol(base, dynamic, "dlsym");
 	p[1] = lookup_elf_symbol(base, dynamic, "dlvsym");
 	p[2] = lookup_elf_symbol(base, dynamic, "dlmopen");
@@ -38,29 +81,33 @@ static bool lookup_libc_take(const char *path, ElfW(Addr) base, const ElfW(Dyn) 
 	return true;
 }
 
-static int lookup_libc_take_object(struct dl_phdr_info *info, size_t size, void *arg)
-{
-	const ElfW(Dyn) *dynamic = lookup_elf_dynamic(info);
+struct wanted {
+	const char *name;
+	void *found;
+};
 
-	return dynamic && lookup_libc_take(info->dlpi_name, info->dlpi_addr, dynamic);
+static bool lookup_libc_take_symbol(ElfW(Addr) base, const ElfW(Dyn) * dynamic, void *arg)
+{
+	struct wanted *wanted = arg;
+
+	wanted->found = lookup_elf_symbol(base, dynamic, wanted->name);
+	return wanted->found;
 }
 
-/*
- * The list of loaded objects comes first: programs replace dl_iterate_phdr and look for the
- * original with dlsym, which would bring us back here. No lock is needed, since what the program
- * was started with, the C library in it, stands before whatever comes and goes. If we are not in
- * that list we live in another namespace, which has a C library of its own.
- */
-static void lookup_libc_find(void)
+/* In the order in which the loader would bind it: a sanitizer's pthread_create stands first. */
+void *lookup_libc_symbol(const char *name)
 {
+	struct wanted wanted = {name, NULL};
 	bool here = false;
 
-	for (struct link_map *m = _r_debug.r_map; m; m = m->l_next) {
+	for (struct link_map *m = _r_debug.r_map; m; m = m->l_next)
 		here = here || m->l_ld == _DYNAMIC;
-		if (here && lookup_libc_take(m->l_name, m->l_addr, m->l_ld))
-			return;
-	}
-	dl_iterate_phdr(lookup_libc_take_object, NULL);
+	for (struct link_map *m = _r_debug.r_map; here && m; m = m->l_next)
+		if (m->l_ld != _DYNAMIC && m->l_ld &&
+		    (wanted.found = lookup_elf_symbol(m->l_addr, m->l_ld, name)))
+			return wanted.found;
+	lookup_libc_visit_all(lookup_libc_take_symbol, &wanted);
+	return wanted.found;
 }
 
 struct lookup_libc lookup_libc(void)
@@ -68,7 +115,7 @@ struct lookup_libc lookup_libc(void)
 	struct lookup_libc libc;
 
 	if (!atomic_load_explicit(&libc_dlsym, memory_order_acquire))
-		lookup_libc_find();
+		lookup_libc_visit_all(lookup_libc_take, NULL);
 	libc.dlsym = (void *(*)(void *, const char *))atomic_load_explicit(&libc_dlsym,
 									 memory_order_acquire);
 	libc.dlvsym = (void *(*)(void *, const char *, const char *))atomic_load_explicit(

@@ -15,4 +15,11 @@ struct lookup_libc {
 
 struct lookup_libc lookup_libc(void);
 
+/*
+ * A function of the C library in whichever of its files it is (libc.so.6, and before glibc 2.34
+ * libdl and libpthread), or what a program has put before it. NULL where none that is loaded has
+ * it. Takes no lock and no memory.
+ */
+void *lookup_libc_symbol(const char *name);
+
 #endif

@@ -18,6 +18,7 @@
 #include "cli/device/visible.h"
 #include "cli/exec/guarded.h"
 #include "cli/exec/launch.h"
+#include "cli/exec/launcher.h"
 #include "cli/exec/library.h"
 #include "cli/exec/program.h"
 #include "cli/exec/report.h"
@@ -168,6 +169,23 @@ static int run_check_nested(const struct args *a)
 			 strrchr(dir, '/') ? strrchr(dir, '/') + 1 : dir);
 }
 
+/* The loader goes on without a library that it does not find, and so would the program. */
+static int run_check_root(const struct args *a, const char *library)
+{
+	const char *root = launcher_bare_root(a->command, library);
+
+	if (!root)
+		return 0;
+	if (a->allow_escape) {
+		say_note("warning: %s has no %s: what runs there runs without a quota", root, library);
+		return 0;
+	}
+	return say_error("\"%s\" would escape its quota: %s has no %s; put it there, with the tenant's "
+			 "directory mounted, run allot inside, or use --allow-escape to run it "
+			 "without a quota",
+			 a->command[0], root, library);
+}
+
 static int run_find_library(char library[static PATH_MAX])
 {
 	const char *chosen = getenv("ALLOT_LIBRARY");
@@ -278,7 +296,7 @@ int cmd_run(int argc, char **argv)
 	if (argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &a))
 		return EXIT_ALLOT;
 	if ((r = run_check_usage(&a)) || (r = run_check_nested(&a)) ||
-	    (r = run_find_library(library)) || (a.command && (r = run_check_command(&a))))
+	    (r = run_find_library(library)) || (a.command && ((r = run_check_command(&a)) || (r = run_check_root(&a, library)))))
 		return r;
 
 	/*
@@ -316,6 +334,7 @@ int cmd_run(int argc, char **argv)
 			 compute_words(&e.policy, 0).s);
 	if (a.print_env)
 		return run_print_environment();
+	launcher_warn(a.command);
 	run_limit_by_kernel(&e, a.verbose, &cgroup);
 	if (a.guard)
 		return guarded_launch(&e, &cgroup, a.command, a.report);

@@ -157,6 +157,37 @@ class Escape(cli_lib.Case):
         os.chmod(path, 0o755)
         self.ok("run", "--", path)
 
+    def test_launchers(self):
+        for name in ("docker", "ssh"):
+            script = self.path(name, "#!/bin/sh\nexit 7\n")
+            done = self.allot("run", "--", script)
+            self.assertEqual(done.returncode, 7)
+            self.assertRegex(done.stderr, f"^allot run: warning: what {name} starts is not limited.*\n$")
+        self.assertEqual(self.allot("run", "--", self.path("sshd", "#!/bin/sh\n")).stderr, "")
+
+    def test_chroot(self):
+        chroot = self.path("chroot", "#!/bin/sh\nexit 0\n")
+        root = self.path("root")
+        os.mkdir(root)
+        self.fails(125, "run", "--", chroot, "--userspec=0:0", root, "true",
+                   says=("would escape", f"{root} has no /", "--allow-escape"))
+        library = self.ok("run", "--", "sh", "-c", "echo $LD_PRELOAD").strip()
+        os.makedirs(root + os.path.dirname(library))
+        shutil.copy(library, root + library)
+        self.ok("run", "--", chroot, root, "true")
+
+    def test_print_env(self):
+        said = self.ok("run", "--print-env", "--name", "a", "--memory", "1GiB")
+        env = dict(line.split("=", 1) for line in said.splitlines())
+        self.assertEqual(env["ALLOT_TENANT_DIR"], os.path.join(self.runtime, "a"))
+        self.assertTrue(env["LD_PRELOAD"].endswith("/liballot.so"))
+        self.assertRegex(self.ok("ps"), "(?m)^a +kept +each +1 GiB")
+        self.allot("doctor", "--sweep")
+        self.assertEqual(os.listdir(self.runtime), ["a"])
+        self.ok("rm", "a")
+        self.fails(125, "run", "--print-env", says=("--name",))
+        self.fails(125, "run", "--print-env", "--name", "a", "--", "true", says=("--print-env",))
+
     def test_the_linker_itself(self):
         linker = "/lib64/ld-linux-x86-64.so.2"
         if not os.path.exists(linker):

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the files that meet calls about memory have in common (hook_memory.c, hook_map.c,
- * hook_share.c): handles, and the objects of the guest's table that are charged for them.
+ * hook_sharing.c): handles, and the objects of the guest's table that are charged for them.
  */
 #ifndef ALLOT_GUEST_AMD_MEMORY_MEMORY_H
 #define ALLOT_GUEST_AMD_MEMORY_MEMORY_H

@@ -29,7 +29,7 @@ struct identity {
 	uint64_t inode; /* 0: not a dma-buf */
 };
 
-static int amd_share_identify(int fd, struct identity *ret)
+static int amd_sharing_identify(int fd, struct identity *ret)
 {
 	uint64_t name[2];
 	struct stat st;
@@ -52,7 +52,7 @@ struct marking {
 	bool done;
 };
 
-static bool amd_share_mark(struct object *object, void *arg)
+static bool amd_sharing_mark(struct object *object, void *arg)
 {
 	struct marking *marking = arg;
 
@@ -69,7 +69,8 @@ static bool amd_share_mark(struct object *object, void *arg)
  * The kernel has exported the memory, so other processes may hold it from now on. Never fails the
  * export: where the table is full there is no entry, and an importer is charged a second time.
  */
-static void amd_share_exported(struct amd_call *call, uint64_t handle, const struct identity *what)
+static void amd_sharing_exported(struct amd_call *call, uint64_t handle,
+				 const struct identity *what)
 {
 	enum object_kind kind = amd_memory_kind(call);
 	struct object_table *objects = call->guest->objects;
@@ -88,7 +89,7 @@ static void amd_share_exported(struct amd_call *call, uint64_t handle, const str
 		return;
 	entry_hold(call->guest, what->key, object);
 	object->amd.inode = what->inode;
-	object_change(objects, kind, key, false, amd_share_mark, &marking);
+	object_change(objects, kind, key, false, amd_sharing_mark, &marking);
 	if (!marking.done) /* meanwhile freed, or exported by another thread */
 		entry_leave(call->guest, object);
 }
@@ -97,8 +98,8 @@ static void amd_share_exported(struct amd_call *call, uint64_t handle, const str
  * Joins those who hold the memory, or is charged for it. Where the table is full there is no entry,
  * and this process alone is charged.
  */
-static int amd_share_join(struct amd_call *call, struct amd_device *device,
-			  const struct identity *what, uint64_t bytes, struct object *object)
+static int amd_sharing_join(struct amd_call *call, struct amd_device *device,
+			    const struct identity *what, uint64_t bytes, struct object *object)
 {
 	struct amd_charge charge;
 	struct slot *slot = call->amd->slot;
@@ -131,8 +132,8 @@ static int amd_share_join(struct amd_call *call, struct amd_device *device,
 }
 
 /* Asks the kernel for an import that was joined before, and puts it down under its handle. */
-static int amd_share_import_joined(struct amd_call *call, const uint64_t *handle,
-				   struct object *object)
+static int amd_sharing_import_joined(struct amd_call *call, const uint64_t *handle,
+				     struct object *object)
 {
 	int r = amd_call_kernel(call);
 
@@ -145,7 +146,7 @@ static int amd_share_import_joined(struct amd_call *call, const uint64_t *handle
 	return r;
 }
 
-static int amd_share_import_dmabuf(struct amd_call *call)
+static int amd_sharing_import_dmabuf(struct amd_call *call)
 {
 	struct kfd_ioctl_import_dmabuf_args *args = call->block;
 	struct kfd_ioctl_get_dmabuf_info_args info = {.dmabuf_fd = args->dmabuf_fd};
@@ -157,7 +158,7 @@ static int amd_share_import_dmabuf(struct amd_call *call)
 	if (!amd_is_ours(call->amd, args->gpu_id))
 		return -EINVAL;
 	/* The kernel does not import what it does not know or tells nothing of. */
-	if (amd_share_identify((int)args->dmabuf_fd, &what) ||
+	if (amd_sharing_identify((int)args->dmabuf_fd, &what) ||
 	    amd_ask(call->fd, _IOWR('K', KFD_NR_GET_DMABUF_INFO, info), &info) < 0)
 		return amd_call_kernel(call);
 	owner = amd_device(call->amd, info.gpu_id);
@@ -165,12 +166,12 @@ static int amd_share_import_dmabuf(struct amd_call *call)
 		return -EINVAL;
 	if (!(info.flags & KFD_IOC_ALLOC_MEM_FLAGS_VRAM))
 		return amd_call_kernel(call);
-	r = amd_share_join(call, owner, &what, info.size, &object);
-	return r ? r : amd_share_import_joined(call, &args->handle, &object);
+	r = amd_sharing_join(call, owner, &what, info.size, &object);
+	return r ? r : amd_sharing_import_joined(call, &args->handle, &object);
 }
 
 /* The kernel's answer, if it names a GPU of the tenant; else as if the kernel knew no such file. */
-static int amd_share_dmabuf_info(struct amd_call *call)
+static int amd_sharing_dmabuf_info(struct amd_call *call)
 {
 	struct kfd_ioctl_get_dmabuf_info_args *args = call->block;
 	const struct kfd_ioctl_get_dmabuf_info_args asked = *args;
@@ -183,7 +184,7 @@ static int amd_share_dmabuf_info(struct amd_call *call)
 }
 
 /* A block without room for the answer is refused: nobody could tell what holds the memory then. */
-static int amd_share_export_dmabuf(struct amd_call *call)
+static int amd_sharing_export_dmabuf(struct amd_call *call)
 {
 	const struct kfd_ioctl_export_dmabuf_args *args = call->block;
 	struct identity what;
@@ -192,8 +193,8 @@ static int amd_share_export_dmabuf(struct amd_call *call)
 	if (!AMD_CALL_HAS(call, kfd_ioctl_export_dmabuf_args, dmabuf_fd))
 		return -EINVAL;
 	r = amd_call_kernel(call);
-	if (r >= 0 && !amd_share_identify((int)args->dmabuf_fd, &what))
-		amd_share_exported(call, args->handle, &what);
+	if (r >= 0 && !amd_sharing_identify((int)args->dmabuf_fd, &what))
+		amd_sharing_exported(call, args->handle, &what);
 	return r;
 }
 
@@ -214,7 +215,7 @@ struct ipc_import {
 	uint32_t flags;
 };
 
-static int amd_share_ipc_export(struct amd_call *call)
+static int amd_sharing_ipc_export(struct amd_call *call)
 {
 	const struct ipc_export *args = call->block;
 	struct identity what = {.inode = 0};
@@ -225,12 +226,12 @@ static int amd_share_ipc_export(struct amd_call *call)
 	r = amd_call_kernel(call);
 	what.key = entry_key(args->share_handle, sizeof(args->share_handle));
 	if (r >= 0)
-		amd_share_exported(call, args->handle, &what);
+		amd_sharing_exported(call, args->handle, &what);
 	return r;
 }
 
 /* A handle that nobody in the tenant holds tells not even a size: its owner stays charged. */
-static int amd_share_ipc_import(struct amd_call *call)
+static int amd_sharing_ipc_import(struct amd_call *call)
 {
 	struct ipc_import *args = call->block;
 	struct amd_device *device = amd_device(call->amd, args->gpu_id);
@@ -243,18 +244,18 @@ static int amd_share_ipc_import(struct amd_call *call)
 	what.key = entry_key(args->share_handle, sizeof(args->share_handle));
 	if (!shared_known(call->guest->ledger, what.key))
 		return amd_call_kernel(call);
-	r = amd_share_join(call, device, &what, 0, &object);
-	return r ? r : amd_share_import_joined(call, &args->handle, &object);
+	r = amd_sharing_join(call, device, &what, 0, &object);
+	return r ? r : amd_sharing_import_joined(call, &args->handle, &object);
 }
 
-static int amd_share_prime_export(struct amd_call *call)
+static int amd_sharing_prime_export(struct amd_call *call)
 {
 	const struct drm_prime_handle *args = call->block;
 	struct identity what;
 	int r = amd_call_kernel(call);
 
-	if (r >= 0 && !amd_share_identify(args->fd, &what))
-		amd_share_exported(call, args->handle, &what);
+	if (r >= 0 && !amd_sharing_identify(args->fd, &what))
+		amd_sharing_exported(call, args->handle, &what);
 	return r;
 }
 
@@ -263,7 +264,7 @@ static int amd_share_prime_export(struct amd_call *call)
  * file has one handle for it, however often it is imported. The import takes no memory, so this is
  * early enough.
  */
-static int amd_share_prime_import(struct amd_call *call)
+static int amd_sharing_prime_import(struct amd_call *call)
 {
 	const struct drm_prime_handle *args = call->block;
 	struct object_table *objects = call->guest->objects;
@@ -272,7 +273,7 @@ static int amd_share_prime_import(struct amd_call *call)
 	uint64_t bytes = 0, key;
 	int r = amd_call_kernel(call);
 
-	if (r < 0 || amd_share_identify(args->fd, &what))
+	if (r < 0 || amd_sharing_identify(args->fd, &what))
 		return r;
 	/* Where files share the key, an object under it may be another file's. */
 	key = amd_memory_key(call, args->handle);
@@ -280,7 +281,7 @@ static int amd_share_prime_import(struct amd_call *call)
 	    (!amd_memory_in_vram(call, args->handle, &bytes) &&
 	     !shared_known(call->guest->ledger, what.key)))
 		return r;
-	r = amd_share_join(call, call->device, &what, bytes, &object);
+	r = amd_sharing_join(call, call->device, &what, bytes, &object);
 	if (!r && amd_memory_put(call, args->handle, &object)) {
 		amd_charge_drop(call->guest, call->amd, &object);
 		r = -ENOMEM;
@@ -297,19 +298,19 @@ int amd_memory_share(struct amd_call *call)
 	if (call->device && !AMD_CALL_HAS(call, drm_prime_handle, fd))
 		return -EINVAL; /* as above */
 	if (call->device)
-		return nr == DRM_NR_PRIME_HANDLE_TO_FD ? amd_share_prime_export(call)
-						       : amd_share_prime_import(call);
+		return nr == DRM_NR_PRIME_HANDLE_TO_FD ? amd_sharing_prime_export(call)
+						       : amd_sharing_prime_import(call);
 	switch (nr) {
 	case KFD_NR_GET_DMABUF_INFO:
-		return amd_share_dmabuf_info(call);
+		return amd_sharing_dmabuf_info(call);
 	case KFD_NR_IMPORT_DMABUF:
-		return amd_share_import_dmabuf(call);
+		return amd_sharing_import_dmabuf(call);
 	case KFD_NR_EXPORT_DMABUF:
-		return amd_share_export_dmabuf(call);
+		return amd_sharing_export_dmabuf(call);
 	case KFD_NR_IPC_EXPORT_HANDLE:
-		return amd_share_ipc_export(call);
+		return amd_sharing_ipc_export(call);
 	case KFD_NR_IPC_IMPORT_HANDLE:
-		return amd_share_ipc_import(call);
+		return amd_sharing_ipc_import(call);
 	}
 	return amd_call_kernel(call);
 }

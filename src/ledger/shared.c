@@ -195,6 +195,14 @@ bool shared_known(struct ledger *ledger, struct shared_key key)
 	return shared_find(ledger, key);
 }
 
+uint64_t shared_bytes(struct ledger *ledger, struct shared_key key)
+{
+	const struct ledger_shared *entry = shared_find(ledger, key);
+	uint64_t bytes = entry ? word_read(&entry->bytes) : 0;
+
+	return bytes <= QUOTA_RESERVE_MAX ? bytes : 0;
+}
+
 bool shared_covered(struct ledger *ledger, struct shared_key key)
 {
 	const struct ledger_shared *entry = shared_find(ledger, key);

@@ -49,6 +49,8 @@ void shared_uncover(struct slot *slot, struct shared_key key);
 
 /* Does any process, live or not yet reclaimed, hold an object of this name? */
 bool shared_known(struct ledger *ledger, struct shared_key key);
+/* Its size; 0: no such object. */
+uint64_t shared_bytes(struct ledger *ledger, struct shared_key key);
 /* Is it carried by its owner's row, so that it is in the driver's figure of the owner too? */
 bool shared_covered(struct ledger *ledger, struct shared_key key);
 

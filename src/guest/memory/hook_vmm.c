@@ -149,22 +149,92 @@ static bool vmm_mark_shared(struct object *handle, void *arg)
 	return true;
 }
 
-/* The size of imported memory shows with its first mapping: that is when it is charged. */
+/* Imported memory with a size: joins its entry, or is charged. Marks the object. */
+static CUresult vmm_import_charge(struct guest *guest, struct object *handle, uint64_t bytes)
+{
+	if (!handle->shared.word[0]) /* no stamp: a key that nobody else has */
+		handle->shared = entry_key(&(uint64_t[2]){handle->key, KEY(guest)}, 16);
+	return sharing_import(guest, guest_device(guest, handle->device), handle->shared,
+			    round_up(bytes, GRANULE_BYTES), handle);
+}
+
+/* Where the size could not be found out before: as much as is mapped first. */
 static CUresult vmm_import_size(struct guest *guest, const struct object *handle, uint64_t bytes)
 {
-	struct guest_device *device = guest_device(guest, handle->device);
 	struct object sized = *handle;
 	CUresult e;
 
-	if (!device || handle->bytes || handle->flags & OBJECT_SHARED)
+	if (!guest_device(guest, handle->device) || handle->bytes || handle->flags & OBJECT_SHARED)
 		return CUDA_SUCCESS;
-	if (!handle->shared.word[0]) /* no stamp: a key that nobody else has */
-		sized.shared = entry_key(&(uint64_t[2]){handle->key, KEY(guest)}, 16);
-	e = sharing_import(guest, device, sized.shared, round_up(bytes, GRANULE_BYTES), &sized);
+	e = vmm_import_charge(guest, &sized, bytes);
 	if (!e && !object_change(guest->objects, OBJECT_HANDLE, handle->key, false, vmm_mark_shared,
 				 &sized))
 		sharing_drop(guest, &sized);
 	return e;
+}
+
+static bool vmm_can_map(CUdeviceptr at, uint64_t bytes, uint64_t handle)
+{
+	if (DRIVER(cuMemMap, (at, bytes, 0, handle, 0)))
+		return false;
+	DRIVER(cuMemUnmap, (at, bytes));
+	return true;
+}
+
+/*
+ * The driver does not tell how large imported memory is, but it maps no more than there is. So the
+ * largest mapping that it makes is looked for, at addresses that nobody else has. 0: not found.
+ */
+static uint64_t vmm_probe_size(const struct guest_device *device, uint64_t handle,
+			       const CUmemAllocationProp *prop)
+{
+	uint64_t room, least = 0, most;
+	size_t unit = 0;
+	CUdeviceptr at;
+
+	if (DRIVER(cuMemGetAllocationGranularity,
+		   (&unit, prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM)) || !unit)
+		unit = GRANULE_BYTES;
+	room = round_up(device->total_bytes, unit);
+	if (DRIVER(cuMemAddressReserve, (&at, room, 0, 0, 0)))
+		return 0;
+	most = room / unit + 1;
+	/* Doubled first: most are small, and a large mapping takes longer. */
+	for (uint64_t n = 1; n < most; n *= 2) {
+		if (!vmm_can_map(at, n * unit, handle)) {
+			most = n;
+			break;
+		}
+		least = n;
+	}
+	while (least && most - least > 1) {
+		uint64_t n = least + (most - least) / 2;
+
+		if (vmm_can_map(at, n * unit, handle))
+			least = n;
+		else
+			most = n;
+	}
+	DRIVER(cuMemAddressFree, (at, room));
+	return least * unit;
+}
+
+/*
+ * Charges imported memory, whether or not it will be mapped: it is held from now on, though its
+ * exporter lets go of it.
+ */
+static CUresult vmm_imported(struct guest *guest, struct object *handle,
+			     const CUmemAllocationProp *prop)
+{
+	struct guest_device *device = guest_device(guest, handle->device);
+	uint64_t bytes;
+
+	if (!device)
+		return CUDA_SUCCESS;
+	bytes = shared_bytes(guest->ledger, handle->shared);
+	if (!bytes)
+		bytes = vmm_probe_size(device, handle->key, prop);
+	return bytes ? vmm_import_charge(guest, handle, bytes) : CUDA_SUCCESS;
 }
 
 CUresult hook_cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
@@ -329,10 +399,15 @@ CUresult hook_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handl
 	    prop.location.type == CU_MEM_LOCATION_TYPE_DEVICE)
 		object.device = (int16_t)prop.location.id;
 	/* The driver may answer a second import with the first one's handle. */
-	if (!vmm_change(guest, *handle, &count) && object_put(guest->objects, &object)) {
-		DRIVER(cuMemRelease, (*handle));
-		return CUDA_ERROR_OUT_OF_MEMORY;
+	if (vmm_change(guest, *handle, &count))
+		return e;
+	e = vmm_imported(guest, &object, &prop);
+	if (!e && object_put(guest->objects, &object)) {
+		sharing_drop(guest, &object);
+		e = CUDA_ERROR_OUT_OF_MEMORY;
 	}
+	if (e)
+		DRIVER(cuMemRelease, (*handle));
 	return e;
 }
 

@@ -54,6 +54,8 @@ struct guest_device {
 	_Atomic uint64_t reconciled_ns;	 /* CLOCK_MONOTONIC */
 	_Atomic uint64_t context_ns;	 /* of the first context: nothing is hidden before */
 	_Atomic uint64_t calls;		 /* that change what is held, see memory/calls.h */
+	_Atomic uint32_t alone;		 /* a thread ends a context, and goes alone */
+	_Atomic uint32_t awaiting;	 /* threads that wait for it */
 	_Atomic bool stale;		 /* code was loaded since the last look */
 	_Atomic bool unsure;		 /* other threads were in the way of the last look */
 

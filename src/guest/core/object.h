@@ -16,7 +16,7 @@
 enum object_kind {
 	OBJECT_NONE,
 	OBJECT_MEMORY,	 /* key: address from cuMemAlloc and its like */
-	OBJECT_GRANULE,	 /* key: address of 2 MiB; refs: small allocations in it */
+	OBJECT_GRANULE,	 /* key: device and address of 2 MiB; refs: small allocations in it */
 	OBJECT_HANDLE,	 /* key: physical memory handle (VMM); refs: of the program */
 	OBJECT_MAPPING,	 /* key: address at which a handle is mapped */
 	OBJECT_LEAVING,	 /* key: of a mapping that the driver is just taking away */

@@ -9,6 +9,7 @@
 #include "guest/core/library.h"
 #include "guest/core/space.h"
 #include "guest/launch/waits.h"
+#include "guest/memory/calls.h"
 #include "guest/memory/figure.h"
 #include "guest/memory/memory.h"
 #include "guest/memory/pool.h"
@@ -105,9 +106,17 @@ static void context_gone(struct guest *guest, struct guest_device *device, CUcon
 		quota_set(slot, device->ledger, CAT_CONTEXT, 0);
 		quota_set(slot, device->ledger, CAT_MODULE, 0);
 		atomic_store(&device->stale, false);
-	} else {
-		charge_stale(guest, device);
 	}
+}
+
+/* Ends what calls_begin_alone began, a context with it (NULL: none ended after all). */
+static void context_end_alone(struct guest *guest, struct guest_device *device, CUcontext gone)
+{
+	if (gone)
+		context_gone(guest, device, gone);
+	calls_end_alone(device);
+	if (gone && atomic_load(&device->contexts) > 0)
+		charge_stale(guest, device);
 }
 
 static CUresult context_refuse(struct guest *guest, struct guest_device *device)
@@ -131,8 +140,9 @@ static CUresult context_created(struct charge *charge, CUresult e, CUcontext *co
 	object.key = KEY(*context);
 	if (context_made(charge) && !object_put(guest->objects, &object))
 		return CUDA_SUCCESS;
+	calls_begin_alone(device);
 	DRIVER(cuCtxDestroy_v2, (*context));
-	context_gone(guest, device, *context);
+	context_end_alone(guest, device, *context);
 	return context_refuse(guest, device);
 }
 
@@ -163,15 +173,28 @@ CREATE(cuCtxCreate_v4,
        (CUcontext * pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags, CUdevice dev),
        (pctx, ctxCreateParams, flags, dev))
 
-static CUresult context_destroyed(struct guest *guest, CUcontext context, CUresult e,
-				  const struct object *object, bool ours)
+typedef CUresult context_destroy_fn(CUcontext context);
+
+static CUresult context_destroy(struct guest *guest, CUcontext context, context_destroy_fn *real)
 {
-	if (!ours)
+	struct guest_device *device;
+	struct object object;
+	CUresult e;
+
+	if (!object_take(guest->objects, OBJECT_CONTEXT, KEY(context), &object)) {
+		guest_depth++;
+		e = real(context);
+		guest_depth--;
 		return e;
+	}
+	device = guest_device(guest, object.device);
+	calls_begin_alone(device);
+	guest_depth++;
+	e = real(context);
+	guest_depth--;
 	if (e)
-		object_put(guest->objects, object);
-	else
-		context_gone(guest, guest_device(guest, object->device), context);
+		object_put(guest->objects, &object);
+	context_end_alone(guest, device, e ? NULL : context);
 	return e;
 }
 
@@ -179,14 +202,12 @@ static CUresult context_destroyed(struct guest *guest, CUcontext context, CUresu
 	CUresult hook_##name(CUcontext ctx)                                                        \
 	{                                                                                          \
 		GUEST_OR_PASS(name, (ctx));                                                        \
-		struct object object;                                                              \
-		bool ours = object_take(guest->objects, OBJECT_CONTEXT, KEY(ctx), &object);        \
 		CUresult e;                                                                        \
                                                                                                    \
 		waits_context_leaves(guest, ctx);                                                  \
-		e = DRIVER(name, (ctx));                                                           \
+		e = context_destroy(guest, ctx, cuda_real.name);                                   \
 		waits_context_left(guest, ctx, !e);                                                \
-		return context_destroyed(guest, ctx, e, &object, ours);                            \
+		return e;                                                                          \
 	}
 DESTROY(cuCtxDestroy)
 DESTROY(cuCtxDestroy_v2)
@@ -226,7 +247,43 @@ static bool context_is_active(CUdevice dev)
 	return !DRIVER(cuDevicePrimaryCtxGetState, (dev, &flags, &is_active)) && is_active;
 }
 
-/* The first retain makes the primary context; of threads that race for it, one is charged. */
+/* False: it does not fit after all, and ends. */
+static bool context_keep_primary(struct charge *charge, CUcontext context)
+{
+	struct guest *guest = charge->guest;
+	struct guest_device *device = charge->device;
+	CUcontext known = context;
+
+	if (context_made(charge))
+		return true;
+	calls_begin_alone(device);
+	DRIVER(cuDevicePrimaryCtxRelease_v2, (device->ordinal));
+	/* Another thread may have retained it, too, or ended it. */
+	if (context_is_active(device->ordinal) ||
+	    !atomic_compare_exchange_strong(&guest->primary[device->ordinal], &known, NULL))
+		context = NULL;
+	context_end_alone(guest, device, context);
+	return false;
+}
+
+/* Another retain of a primary context that is there: false if it is not. */
+static bool context_retain_active(struct guest *guest, struct guest_device *device,
+				  CUcontext *pctx, CUresult *ret_result)
+{
+	bool known;
+
+	calls_begin(device); /* nobody ends it between the question and the answer */
+	known = atomic_load(&guest->primary[device->ordinal]) && context_is_active(device->ordinal);
+	if (known)
+		*ret_result = DRIVER(cuDevicePrimaryCtxRetain, (pctx, device->ordinal));
+	calls_end(device);
+	return known;
+}
+
+/*
+ * The first retain makes the primary context; of threads that race for it, one is charged. It may
+ * be there already, made by a call that passed us by.
+ */
 CUresult hook_cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 {
 	GUEST_OR_PASS(cuDevicePrimaryCtxRetain, (pctx, dev));
@@ -235,57 +292,58 @@ CUresult hook_cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 	struct charge charge;
 	CUresult e;
 
-	if (!device || !pctx || context_is_active(dev)) {
-		e = DRIVER(cuDevicePrimaryCtxRetain, (pctx, dev));
-		if (e || !device || !pctx || atomic_load(&guest->primary[dev]))
-			return e;
-		/* Active before we looked: made by a call that passed us by. Charge it now. */
-		if (charge_reserve(guest, device, 0, &charge))
-			return e;
-	} else {
-		e = context_begin(guest, device, &charge);
-		if (e)
-			return e;
-		e = DRIVER(cuDevicePrimaryCtxRetain, (pctx, dev));
-	}
+	if (!device || !pctx)
+		return DRIVER(cuDevicePrimaryCtxRetain, (pctx, dev));
+	if (context_retain_active(guest, device, pctx, &e))
+		return e;
+	e = context_begin(guest, device, &charge);
+	if (e)
+		return e;
+	e = DRIVER(cuDevicePrimaryCtxRetain, (pctx, dev));
 	if (e || !atomic_compare_exchange_strong(&guest->primary[dev], &none, *pctx)) {
 		charge_cancel(&charge);
 		return e;
 	}
-	if (context_made(&charge))
-		return e;
-	DRIVER(cuDevicePrimaryCtxRelease_v2, (dev));
-	atomic_store(&guest->primary[dev], NULL);
-	context_gone(guest, device, *pctx);
-	return context_refuse(guest, device);
+	return context_keep_primary(&charge, *pctx) ? e : context_refuse(guest, device);
 }
 
-static CUresult context_released(struct guest *guest, CUdevice dev, CUresult e)
+typedef CUresult context_release_fn(CUdevice dev);
+
+/*
+ * Most releases end nothing: others retain it, too. A reset ends it in any case. *ret_gone: the
+ * context that ended.
+ */
+static CUresult context_release(struct guest *guest, CUdevice dev, context_release_fn *real,
+				CUcontext *ret_gone)
 {
 	struct guest_device *device = guest_device(guest, dev);
-	CUcontext context;
+	CUresult e;
 
-	if (e || !device || context_is_active(dev))
-		return e;
-	context = atomic_exchange(&guest->primary[dev], NULL);
-	if (context)
-		context_gone(guest, device, context);
+	if (device)
+		calls_begin_alone(device);
+	guest_depth++;
+	e = real(dev);
+	guest_depth--;
+	if (!e && device && !context_is_active(dev))
+		*ret_gone = atomic_exchange(&guest->primary[dev], NULL);
+	if (device)
+		context_end_alone(guest, device, *ret_gone);
 	return e;
 }
 
-/* Most releases end nothing: others retain it, too. */
 #define RELEASE(name)                                                                              \
 	CUresult hook_##name(CUdevice dev)                                                         \
 	{                                                                                          \
 		GUEST_OR_PASS(name, (dev));                                                        \
 		CUcontext context =                                                                \
 			guest_device(guest, dev) ? atomic_load(&guest->primary[dev]) : NULL;       \
+		CUcontext gone = NULL;                                                             \
 		CUresult e;                                                                        \
                                                                                                    \
 		waits_context_leaves(guest, context);                                              \
-		e = DRIVER(name, (dev));                                                           \
-		waits_context_left(guest, context, context && !e && !context_is_active(dev));      \
-		return context_released(guest, dev, e);                                            \
+		e = context_release(guest, dev, cuda_real.name, &gone);                            \
+		waits_context_left(guest, context, gone && gone == context);                       \
+		return e;                                                                          \
 	}
 RELEASE(cuDevicePrimaryCtxRelease)
 RELEASE(cuDevicePrimaryCtxRelease_v2)

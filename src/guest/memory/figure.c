@@ -327,9 +327,13 @@ static bool figure_reconcile_once(struct guest *guest, struct guest_device *devi
 	uint64_t figure, known;
 	struct quota_row row;
 
-	if (figure_of(look, (uint32_t)getpid(), &figure) ||
-	    quota_process(guest->ledger, slot_index(slot), device->ledger, &row))
+	if (quota_process(guest->ledger, slot_index(slot), device->ledger, &row))
 		return true;
+	if (figure_of(look, (uint32_t)getpid(), &figure)) {
+		if (atomic_load(&device->contexts) > 0)
+			return true;
+		figure = 0; /* without a context the driver lists nobody */
+	}
 	known = figure_allocated(device, &row);
 	quota_set_driver(slot, device->ledger, figure, now_boot_ns());
 	/*
@@ -349,7 +353,9 @@ static bool figure_reconcile_once(struct guest *guest, struct guest_device *devi
 		atomic_store(&device->stale, false);
 		atomic_store(&device->unsure, false);
 		look->told = true;
-		return true;
+		/* A context that ended meanwhile took its charge with it before this was set. */
+		if (look->calls == atomic_load(&device->calls))
+			return true;
 	}
 	if (!last_try)
 		return false;
@@ -365,6 +371,8 @@ static bool figure_reconcile_once(struct guest *guest, struct guest_device *devi
 	known += row.used[CAT_CONTEXT];
 	if (figure > known && figure - known > row.used[CAT_MODULE])
 		quota_set(slot, device->ledger, CAT_MODULE, figure - known);
+	if (!atomic_load(&device->contexts)) /* the last one ended meanwhile, and all code with it */
+		quota_set(slot, device->ledger, CAT_MODULE, 0);
 	return true;
 }
 

@@ -109,7 +109,7 @@ CUresult hook_cuMemFree_v2(CUdeviceptr dptr)
 	bool shared;
 	CUresult e;
 
-	if (!memory_take(guest, dptr, &object)) {
+	if (!memory_take(guest, OBJECT_MEMORY, dptr, &object)) {
 		shared = pool_pointer_take(guest, dptr, &object);
 		e = DRIVER(cuMemFree_v2, (dptr));
 		if (shared)
@@ -132,7 +132,7 @@ CUresult hook_cuMemFree(CUdeviceptr_v1 dptr)
 	struct object object;
 	CUresult e;
 
-	if (!memory_take(guest, dptr, &object))
+	if (!memory_take(guest, OBJECT_MEMORY, dptr, &object))
 		return DRIVER(cuMemFree, (dptr)); /* pools have no such addresses */
 	e = DRIVER(cuMemFree, (dptr));
 	if (e)
@@ -149,7 +149,7 @@ static CUresult alloc_free_in_stream(struct guest *guest, CUdeviceptr dptr, CUst
 {
 	struct object object;
 	CUresult e;
-	bool ours = memory_take(guest, dptr, &object);
+	bool ours = memory_take(guest, OBJECT_MEMORY, dptr, &object);
 	bool shared = !ours && pool_pointer_take(guest, dptr, &object);
 
 	guest_depth++;

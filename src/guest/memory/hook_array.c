@@ -159,24 +159,18 @@ CUresult hook_cuMipmappedArrayCreate(CUmipmappedArray *pHandle,
 static CUresult array_destroy(struct guest *guest, uint64_t handle,
 			      CUresult (*real)(uint64_t handle))
 {
-	struct guest_device *device;
 	struct object object;
 	CUresult e;
 
-	if (!object_take(guest->objects, OBJECT_ARRAY, handle, &object))
+	if (!memory_take(guest, OBJECT_ARRAY, handle, &object))
 		return real(handle);
-	device = guest_device(guest, object.device);
-	charge_release_begin(device);
 	e = real(handle);
 	if (e) {
-		object_put(guest->objects, &object);
-		charge_release_end(guest, device, CAT_ARRAY, 0);
+		memory_keep(guest, &object);
 		return e;
 	}
 	vmm_forget_array(guest, handle);
-	charge_release_end(guest, device, CAT_ARRAY,
-			   object.bytes ? object.bytes
-					: memory_small_array_sub(device, object.size));
+	memory_freed(guest, &object);
 	return e;
 }
 

@@ -82,10 +82,12 @@ CUresult hook_cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, unsi
 	return e ? e : ipc_opened(guest, *pdptr, &handle);
 }
 
-/* Counted before the driver closes it: then the address may be another's at once. */
-CUresult hook_cuIpcCloseMemHandle(CUdeviceptr dptr)
+/*
+ * Counted before the driver closes it: then the address may be another's at once. The last close is
+ * a call of the device, so that no context ends in between, which would not find it.
+ */
+static CUresult ipc_close(struct guest *guest, CUdeviceptr dptr)
 {
-	GUEST_OR_PASS(cuIpcCloseMemHandle, (dptr));
 	struct opens less = {.add = -1}, more = {.add = 1};
 	bool ours = object_change(guest->objects, OBJECT_IPC, dptr, false, ipc_count, &less);
 	CUresult e = DRIVER(cuIpcCloseMemHandle, (dptr));
@@ -101,6 +103,23 @@ CUresult hook_cuIpcCloseMemHandle(CUdeviceptr dptr)
 		less.after.refs = 1;
 		object_put(guest->objects, &less.after);
 	}
+	return e;
+}
+
+CUresult hook_cuIpcCloseMemHandle(CUdeviceptr dptr)
+{
+	GUEST_OR_PASS(cuIpcCloseMemHandle, (dptr));
+	struct guest_device *device = NULL;
+	struct object object;
+	CUresult e;
+
+	if (object_get(guest->objects, OBJECT_IPC, dptr, &object))
+		device = guest_device(guest, object.device);
+	if (device)
+		charge_release_begin(device);
+	e = ipc_close(guest, dptr);
+	if (device)
+		charge_release_end(guest, device, CAT_IMPORTED, 0);
 	return e;
 }
 

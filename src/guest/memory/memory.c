@@ -6,9 +6,17 @@
 #include "guest/memory/holder.h"
 #include "guest/memory/vmm.h"
 
+/*
+ * A granule is of one device, but not for ever: another device's may have its addresses before the
+ * thread that freed the last of it has come to say so.
+ */
+static uint64_t memory_granule(int16_t device, uint64_t address)
+{
+	return (uint64_t)device << 48 | address / GRANULE_BYTES;
+}
+
 static bool memory_granule_joined(struct object *granule, void *arg)
 {
-	granule->device = *(const int16_t *)arg;
 	granule->refs++;
 	return true;
 }
@@ -25,20 +33,21 @@ static bool memory_granule_left(struct object *granule, void *arg)
 static uint64_t memory_join_granules(struct guest *guest, int16_t device, uint64_t address,
 				     uint64_t size)
 {
-	uint64_t fresh = 0;
+	uint64_t end = memory_granule(device, address + size - 1), fresh = 0;
 
-	for (uint64_t g = address / GRANULE_BYTES; g <= (address + size - 1) / GRANULE_BYTES; g++)
+	for (uint64_t g = memory_granule(device, address); g <= end; g++)
 		if (!object_change(guest->objects, OBJECT_GRANULE, g, true, memory_granule_joined,
-				   &device))
+				   NULL))
 			fresh += GRANULE_BYTES;
 	return fresh;
 }
 
-static uint64_t memory_leave_granules(struct guest *guest, uint64_t address, uint64_t size)
+static uint64_t memory_leave_granules(struct guest *guest, int16_t device, uint64_t address,
+				      uint64_t size)
 {
-	uint64_t gone = 0;
+	uint64_t end = memory_granule(device, address + size - 1), gone = 0;
 
-	for (uint64_t g = address / GRANULE_BYTES; g <= (address + size - 1) / GRANULE_BYTES; g++) {
+	for (uint64_t g = memory_granule(device, address); g <= end; g++) {
 		bool last = false;
 
 		if (object_change(guest->objects, OBJECT_GRANULE, g, false, memory_granule_left,
@@ -61,6 +70,7 @@ CUresult memory_commit(struct charge *charge, CUresult result, CUdeviceptr addre
 		.device = (int16_t)charge->device->ordinal,
 		.size = size,
 	};
+	struct object stale;
 	CUcontext context = NULL;
 	uint64_t actual;
 
@@ -79,11 +89,14 @@ CUresult memory_commit(struct charge *charge, CUresult result, CUdeviceptr addre
 	}
 	if (flags & OBJECT_UNSEEN)
 		atomic_fetch_add(&charge->device->unseen_bytes, actual);
+	/* The program freed that address while the allocation was on its way: then it is free. */
+	if (memory_take(guest, OBJECT_MEMORY, address, &stale))
+		memory_freed(guest, &stale);
 	if (object_put(guest->objects, &object)) {
 		/* No memory for our own record: what cannot be accounted for is not given out. */
 		DRIVER(cuMemFree_v2, (address));
 		if (object.flags & OBJECT_SMALL)
-			memory_leave_granules(guest, address, size);
+			memory_leave_granules(guest, object.device, address, size);
 		charge_cancel(charge);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
@@ -91,15 +104,25 @@ CUresult memory_commit(struct charge *charge, CUresult result, CUdeviceptr addre
 	return CUDA_SUCCESS;
 }
 
-bool memory_take(struct guest *guest, CUdeviceptr address, struct object *ret)
+/*
+ * The device's call begins first: a context that ends in between would not find the object, and one
+ * that could then not be freed would be put back though it is gone.
+ */
+bool memory_take(struct guest *guest, enum object_kind kind, uint64_t key, struct object *ret)
 {
 	struct guest_device *device;
 
-	if (!object_take(guest->objects, OBJECT_MEMORY, address, ret))
-		return false;
-	device = guest_device(guest, ret->device);
-	charge_release_begin(device);
-	return true;
+	while (object_get(guest->objects, kind, key, ret)) {
+		device = guest_device(guest, ret->device);
+		charge_release_begin(device);
+		if (object_take(guest->objects, kind, key, ret)) {
+			if (guest_device(guest, ret->device) == device)
+				return true;
+			object_put(guest->objects, ret); /* another's by now */
+		}
+		charge_release_end(guest, device, CAT_DATA, 0);
+	}
+	return false;
 }
 
 void memory_keep(struct guest *guest, const struct object *object)
@@ -130,7 +153,7 @@ static void memory_release(struct guest *guest, const struct object *object)
 	uint64_t bytes = object->bytes;
 
 	if (object->flags & OBJECT_SMALL)
-		bytes = memory_leave_granules(guest, object->key, object->size);
+		bytes = memory_leave_granules(guest, object->device, object->key, object->size);
 	if (object->kind == OBJECT_ARRAY && !bytes)
 		bytes = memory_small_array_sub(device, object->size);
 	entry_leave(guest, object);

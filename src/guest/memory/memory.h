@@ -24,10 +24,11 @@ CUresult memory_commit(struct charge *charge, CUresult result, CUdeviceptr addre
 		       unsigned int flags);
 
 /*
- * Before the driver frees an address: takes its object out, false when it is not ours to know.
- * Then either memory_freed or, when the driver refused, memory_keep.
+ * Before the driver frees an address (OBJECT_MEMORY) or another thing of a device and a context:
+ * takes its object out, false when it is not ours to know. Then either memory_freed or, when the
+ * driver refused, memory_keep.
  */
-bool memory_take(struct guest *guest, CUdeviceptr address, struct object *ret);
+bool memory_take(struct guest *guest, enum object_kind kind, uint64_t key, struct object *ret);
 void memory_keep(struct guest *guest, const struct object *object);
 void memory_freed(struct guest *guest, const struct object *object);
 

@@ -124,16 +124,20 @@ static bool pool_drop_claim(struct object *pool, void *arg)
 
 /*
  * Of a pool that the program destroyed: gives back what is free, and ends it if that is all. One
- * thread at a time, since no other may ask for a pool that is gone.
+ * thread at a time, since no other may ask for a pool that is gone. All of it is one call: nobody
+ * else can settle the pool meanwhile.
  */
 static void pool_settle_ended(struct guest *guest, CUmemoryPool pool)
 {
+	struct guest_device *device;
 	struct object object;
 	bool claimed = false;
 
 	object_change(guest->objects, OBJECT_POOL, KEY(pool), false, pool_claim_ended, &claimed);
-	if (!claimed)
+	if (!claimed || !object_get(guest->objects, OBJECT_POOL, KEY(pool), &object))
 		return;
+	device = guest_device(guest, object.device);
+	charge_release_begin(device);
 	DRIVER(cuMemPoolTrimTo, (pool, 0));
 	if (pool_settle(guest, pool) || pool_attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT)) {
 		object_change(guest->objects, OBJECT_POOL, KEY(pool), false, pool_drop_claim, NULL);
@@ -141,6 +145,7 @@ static void pool_settle_ended(struct guest *guest, CUmemoryPool pool)
 		object_take(guest->objects, OBJECT_POOL, KEY(pool), &object);
 		DRIVER(cuMemPoolDestroy, (pool));
 	}
+	charge_release_end(guest, device, CAT_POOL, 0);
 }
 
 static bool pool_set_ended(struct object *pool, void *arg)

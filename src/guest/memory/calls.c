@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "guest/memory/calls.h"
+
+#include <time.h>
+
+#include "base/now.h"
+
+_Thread_local unsigned int calls_depth __attribute__((tls_model("initial-exec")));
+
+/*
+ * A call of the driver that takes longer waits for work on the device, or compiles: it is not worth
+ * stopping a program for. Its memory may then be charged though it is gone.
+ */
+#define WAIT_NS UINT64_C(1000000000)
+#define NAP_NS	20000
+
+static void calls_nap(void)
+{
+	nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+}
+
+/*
+ * Counted again after the wait, so that who goes alone does not wait for us meanwhile. The next one
+ * that wants to does not begin before those who waited have gone on.
+ */
+void calls_await(struct guest_device *device)
+{
+	uint64_t until = now_monotonic_ns() + WAIT_NS;
+
+	atomic_fetch_add(&device->awaiting, 1);
+	do {
+		atomic_fetch_sub(&device->calls, 1);
+		while (atomic_load(&device->alone) && now_monotonic_ns() < until)
+			calls_nap();
+		atomic_fetch_add(&device->calls, 1);
+	} while (atomic_load(&device->alone) && now_monotonic_ns() < until);
+	atomic_fetch_sub(&device->awaiting, 1);
+}
+
+static bool calls_take_turn(struct guest_device *device)
+{
+	uint32_t nobody = 0;
+
+	return !atomic_load(&device->awaiting) &&
+	       atomic_compare_exchange_strong(&device->alone, &nobody, 1);
+}
+
+/* It is a call itself, which others' looks at the driver's figure have to see. */
+void calls_begin_alone(struct guest_device *device)
+{
+	uint64_t until = now_monotonic_ns() + WAIT_NS;
+
+	while (!calls_take_turn(device) && now_monotonic_ns() < until)
+		calls_nap();
+	calls_depth++;
+	atomic_fetch_add(&device->calls, (UINT64_C(1) << 32) + 1);
+	while (calls_under_way(atomic_load(&device->calls)) > 1 && now_monotonic_ns() < until)
+		calls_nap();
+}
+
+/* After a wait that was too long another thread may go alone beside us: both end it. */
+void calls_end_alone(struct guest_device *device)
+{
+	calls_end(device);
+	atomic_store(&device->alone, 0);
+}

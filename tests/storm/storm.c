@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * storm --seed N [--processes N] [--threads N] [--devices N] [--steps N] [--most MIB] [--managed]
+ *       [--share] [--resets] [--kills]
+ *
+ * Says {"stage": "quiet"} when everybody has given everything back but the primary contexts, and
+ * ends when its input does.
+ */
+#include "storm.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <getopt.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+struct storm *storm;
+struct cuda_driver cu;
+
+const char *storm_error(CUresult e)
+{
+	const char *name = NULL;
+
+	return cu.cuGetErrorName && !cu.cuGetErrorName(e, &name) && name ? name : "?";
+}
+
+static void nap_ms(long ms)
+{
+	nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
+}
+
+void storm_await(_Atomic int *flag)
+{
+	while (!atomic_load(flag))
+		nap_ms(1);
+}
+
+static void bind_driver(void)
+{
+	void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+
+	if (!driver) {
+		fprintf(stderr, "storm: no driver: %s\n", dlerror());
+		_exit(1);
+	}
+#define CUDA_HOOK(name, kind, params, args) *(void **)&cu.name = dlsym(driver, #name);
+#define CUDA_CALL(name, kind, params, args) CUDA_HOOK(name, kind, params, args)
+#include "nvidia/cuda_api.def"
+}
+
+bool storm_begin_contexts(CUcontext contexts[DEVICES], int life)
+{
+	bind_driver();
+	OK(cu.cuInit(0));
+	for (int d = 0; d < storm->options.devices; d++) {
+		CUresult e = cu.cuDevicePrimaryCtxRetain(&contexts[d], d);
+
+		/* The others may have all of the quota. */
+		if (life && e == CUDA_ERROR_OUT_OF_MEMORY)
+			return false;
+		OK(e);
+	}
+	OK(cu.cuCtxSetCurrent(contexts[0]));
+	atomic_store(&storm->warm, 1);
+	if (!life)
+		storm_arrive(&storm->begun);
+	return true;
+}
+
+void storm_arrive(_Atomic int *count)
+{
+	atomic_fetch_add(count, 1);
+	while (atomic_load(count) < storm->options.processes)
+		nap_ms(1);
+}
+
+static pid_t start(int index, int life)
+{
+	pid_t pid = fork();
+
+	if (pid)
+		return pid;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (index)
+		storm_await(&storm->warm);
+	_exit(storm->options.resets && index == 1 ? storm_reset_process(index)
+						  : storm_process(index, life));
+}
+
+/* Kills the last process a few times, and starts another in its place. */
+static void kill_now_and_then(pid_t *pid, unsigned int seed)
+{
+	int last = storm->options.processes - 1;
+
+	while (atomic_load(&storm->begun) < storm->options.processes)
+		nap_ms(1);
+	for (int life = 1; life <= 3; life++) {
+		nap_ms(20 + pick(&seed, 100));
+		kill(pid[last], SIGKILL);
+		waitpid(pid[last], NULL, 0);
+		pid[last] = start(last, life);
+	}
+}
+
+static int finish(const pid_t *pid)
+{
+	int bad = 0, status;
+
+	for (int i = 0; i < storm->options.processes; i++) {
+		if (waitpid(pid[i], &status, 0) != pid[i])
+			return 1;
+		if (!WIFEXITED(status) || WEXITSTATUS(status)) {
+			fprintf(stderr, "storm: process %d: status %#x\n", i, status);
+			bad = 1;
+		}
+	}
+	return bad;
+}
+
+/* A process that failed is not waited for. */
+static bool await_quiet(const pid_t *pid)
+{
+	while (atomic_load(&storm->settled) < storm->options.processes) {
+		siginfo_t info = {0};
+
+		if (!waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) && info.si_pid)
+			return false;
+		nap_ms(1);
+	}
+	return true;
+}
+
+static int number(const char *text)
+{
+	return (int)strtol(text, NULL, 10);
+}
+
+static struct options parse(int argc, char **argv)
+{
+	static const struct option words[] = {
+		{"seed", 1, NULL, 's'},	   {"processes", 1, NULL, 'p'}, {"threads", 1, NULL, 't'},
+		{"devices", 1, NULL, 'd'}, {"steps", 1, NULL, 'n'},	{"most", 1, NULL, 'm'},
+		{"managed", 0, NULL, 'M'}, {"share", 0, NULL, 'S'},	{"resets", 0, NULL, 'R'},
+		{"kills", 0, NULL, 'K'},   {0}};
+	struct options o = {.processes = 2, .threads = 2, .devices = 1, .steps = 200,
+			    .most_mib = 64};
+	int c;
+
+	while ((c = getopt_long(argc, argv, "", words, NULL)) >= 0)
+		switch (c) {
+		case 's': o.seed = (unsigned int)number(optarg); break;
+		case 'p': o.processes = number(optarg); break;
+		case 't': o.threads = number(optarg); break;
+		case 'd': o.devices = number(optarg); break;
+		case 'n': o.steps = number(optarg); break;
+		case 'm': o.most_mib = number(optarg); break;
+		case 'M': o.managed = true; break;
+		case 'S': o.share = true; break;
+		case 'R': o.resets = true; break;
+		case 'K': o.kills = true; break;
+		default: exit(2);
+		}
+	if (o.processes < 1 || o.processes > PROCESSES || o.devices < 1 || o.devices > DEVICES)
+		exit(2);
+	return o;
+}
+
+int main(int argc, char **argv)
+{
+	struct options options = parse(argc, argv);
+	pid_t pid[PROCESSES];
+	char line[64];
+	int bad;
+
+	storm = mmap(NULL, sizeof(*storm), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		     0);
+	if (storm == MAP_FAILED)
+		return 1;
+	storm->options = options;
+	for (int i = 0; i < options.processes; i++)
+		if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, storm->mailbox[i]))
+			return 1;
+	for (int i = 0; i < options.processes; i++)
+		pid[i] = start(i, 0);
+	if (options.kills)
+		kill_now_and_then(pid, options.seed);
+	atomic_store(&storm->calm, 1);
+	if (!await_quiet(pid)) {
+		fprintf(stderr, "storm: a process ended\n");
+		kill(0, SIGTERM);
+		return 1;
+	}
+	printf("{\"stage\": \"quiet\"}\n");
+	fflush(stdout);
+	while (read(STDIN_FILENO, line, sizeof(line)) > 0)
+		;
+	atomic_store(&storm->go, 1);
+	bad = finish(pid);
+	return bad;
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A program that takes device memory by every family, in threads of several processes, and gives it
+ * back, in an order that follows from a seed. It knows nothing of allot, and runs on a simulated
+ * device as on a real one.
+ */
+#ifndef ALLOT_TESTS_STORM_H
+#define ALLOT_TESTS_STORM_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "nvidia/cuda_api.h"
+
+#define MIB	  (UINT64_C(1) << 20)
+#define PROCESSES 8
+#define DEVICES	  2
+#define BLOCKS	  10 /* of a thread */
+#define TICKETS	  4096
+
+struct options {
+	unsigned int seed;
+	int processes, threads, devices;
+	int steps;
+	int most_mib;  /* of one allocation */
+	bool managed;  /* managed memory, too, which no driver's figure has */
+	bool share;    /* memory passed between processes */
+	bool resets;   /* the second process resets its primary contexts */
+	bool kills;    /* the last one is killed now and then */
+};
+
+/* What the processes share. */
+struct storm {
+	struct options options;
+	_Atomic int warm;		  /* the first process has its contexts */
+	_Atomic int calm;		  /* nobody is killed any more */
+	_Atomic int begun, taken_down, settled; /* processes that came so far */
+	_Atomic int go;
+	_Atomic unsigned int next_ticket;
+	_Atomic bool arrived[TICKETS]; /* what was sent under a number is somebody's, or nobody's */
+	int mailbox[PROCESSES][2];     /* read here, written there */
+};
+
+extern struct storm *storm;
+extern struct cuda_driver cu;
+
+/* One process's work: 0 when all went as it should. `life`: 0, and more for one that replaces. */
+int storm_process(int index, int life);
+/* The process whose threads meet a context that is reset under them. */
+int storm_reset_process(int index);
+
+/*
+ * Before it allocates: all have their contexts then. False: one that replaces another finds no room
+ * for its own.
+ */
+bool storm_begin_contexts(CUcontext contexts[DEVICES], int life);
+/* Waits until all processes are as far. */
+void storm_arrive(_Atomic int *count);
+/* Waits until it is set. */
+void storm_await(_Atomic int *flag);
+
+static inline unsigned int pick(unsigned int *seed, unsigned int n)
+{
+	return (unsigned int)rand_r(seed) % n;
+}
+
+const char *storm_error(CUresult e);
+
+#define GIVES(ok, call)                                                                     \
+	do {                                                                                \
+		CUresult got_ = (call);                                                     \
+		if (!(ok)) {                                                                \
+			fprintf(stderr, "storm: %s:%d: %s: %s\n", __FILE__, __LINE__, #call, \
+				storm_error(got_));                                         \
+			_exit(1);                                                           \
+		}                                                                           \
+	} while (0)
+#define OK(call) GIVES(got_ == CUDA_SUCCESS, call)
+
+#endif

@@ -1,0 +1,178 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Never above the quota, and exact at the end: programs that take memory by every family, in
+threads and processes, with pools, graphs, exports, contexts that are reset and processes that are
+killed, in an order that follows from a seed. The count is the simulator's own.
+
+    storm.py --from 1 --count 1000      seeds, one after the other
+    storm.py --jobs 2 ...               so many at a time
+    storm.py --seed 17 --verbose        one, and what it does
+"""
+
+import argparse
+import concurrent.futures
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+BUILD = os.environ.get("BUILD", os.path.join(HERE, "..", "..", "build"))
+# For who runs this by hand; meson says where they are.
+for name, path in (("ALLOT", "src/cli/allot"), ("STORM", "tests/storm/storm"),
+                   ("STORM_TRUTH", "tests/storm/storm-truth"), ("SIM", "sim")):
+    os.environ.setdefault(name, os.path.abspath(os.path.join(BUILD, path)))
+
+MIB = 1 << 20
+CONTEXT_MIB = 8
+# A pool's room may be in pieces: docs/threat-model.md says by how much that may be seen.
+POOL_STEP = 32 * MIB
+TOO_LONG_S = 60
+# The kernel drops a dead process's locks a moment after it was waited for.
+GONE_S = 5
+
+
+class Scenario:
+    """What a seed stands for: the tenant's quota, and the words of its program."""
+
+    def __init__(self, seed, most_mib=None, managed=True):
+        rng = random.Random(seed)
+        self.seed = seed
+        self.devices = rng.choice((1, 1, 2))
+        self.processes = rng.randint(1, 4)
+        self.threads = rng.randint(1, 4)
+        self.most_mib = most_mib or rng.choice((16, 64, 256))
+        contexts = self.processes * (1 + self.threads) * CONTEXT_MIB
+        # Enough for the contexts, and for a part of what they want.
+        self.quota_mib = contexts + self.most_mib * rng.randint(2, 6)
+        self.steps = rng.choice((100, 200, 400))
+        self.words = ["--seed", seed, "--processes", self.processes, "--threads", self.threads,
+                      "--devices", self.devices, "--steps", self.steps, "--most", self.most_mib]
+        if managed:
+            self.words.append("--managed")
+        if rng.random() < 0.7:
+            self.words.append("--share")
+        if self.processes > 1 and rng.random() < 0.3:
+            self.words.append("--resets")
+        if self.processes > 2 and rng.random() < 0.4:
+            self.words.append("--kills")
+
+    def command(self, storm, run=()):
+        return [os.environ["ALLOT"], "run", "--name", "storm", "--memory",
+                f"{self.quota_mib}MiB", *run, "--", storm, *map(str, self.words)]
+
+
+def process_of(process):
+    """What is charged to one, in brief."""
+    return [process["pid"], *({c: n for c, n in {**d["used_by_category"], "driver": d["driver_bytes"]}.items() if n}
+                              for d in process["devices"])]
+
+
+def judge(scenario, truth, tenant):
+    """What is wrong when all is quiet, as a list of lines."""
+    wrong, quota = [], scenario.quota_mib * MIB
+    devices = {d["uuid"]: d for d in tenant["devices"]}
+    for i, (used, peak) in enumerate(zip(truth["used"], truth["peak"])):
+        if peak > quota + POOL_STEP:
+            wrong.append(f"device {i}: {peak / MIB:.1f} MiB held, {scenario.quota_mib} allowed")
+    charged = sorted(d["used_bytes"] for d in devices.values())
+    if sum(charged) != sum(truth["used"]) or [c for c in charged if c] != [
+            u for u in sorted(truth["used"]) if u]:
+        wrong.append(f"at the end {charged} charged, {truth['used']} held: "
+                     f"{[process_of(p) for p in tenant['processes']]}")
+    return wrong
+
+
+class Simulation:
+    """Simulated devices and a runtime directory of one seed's own."""
+
+    def __init__(self, scenario):
+        shm = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+        self.tmp = tempfile.mkdtemp(prefix="allot-storm-", dir=shm)
+        runtime = os.path.join(self.tmp, "run")
+        os.mkdir(runtime, 0o700)
+        self.env = {**os.environ, "ALLOT_RUNTIME_DIR": runtime, "ALLOT_SIM_DIR": self.tmp,
+                    "ALLOT_SIM_GPUS": str(scenario.devices), "ALLOT_SIM_MEMORY": "24GiB",
+                    "ALLOT_SIM_CONTEXT": f"{CONTEXT_MIB}MiB",
+                    "LD_LIBRARY_PATH": os.environ["SIM"]}
+        for name in ("LD_PRELOAD", "CUDA_VISIBLE_DEVICES"):
+            self.env.pop(name, None)
+        self.truth = subprocess.Popen([os.environ["STORM_TRUTH"]], env=self.env, text=True,
+                                      stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def figures(self):
+        self.truth.stdin.write("\n")
+        self.truth.stdin.flush()
+        return json.loads(self.truth.stdout.readline())
+
+    def tenant(self):
+        said = subprocess.run([os.environ["ALLOT"], "ps", "--json"], env=self.env, text=True,
+                              stdout=subprocess.PIPE, check=True, timeout=TOO_LONG_S)
+        return next(t for t in json.loads(said.stdout)["tenants"] if t["name"] == "storm")
+
+    def __enter__(self):
+        self.figures()  # the devices are there before who uses them
+        return self
+
+    def __exit__(self, *_):
+        self.truth.communicate()
+        shutil.rmtree(self.tmp, ignore_errors=True)
+
+
+def run(seed, verbose=False):
+    """One seed: (seed, what was wrong)."""
+    scenario = Scenario(seed)
+    if verbose:
+        print(f"quota {scenario.quota_mib} MiB:", *scenario.words)
+    with Simulation(scenario) as simulation:
+        program = subprocess.Popen(scenario.command(os.environ["STORM"]), env=simulation.env,
+                                   text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, start_new_session=True)
+        watch = threading.Timer(TOO_LONG_S, os.killpg, (program.pid, signal.SIGKILL))
+        watch.start()
+        try:
+            said = program.stdout.readline()
+            wrong = (judge(scenario, simulation.figures(), simulation.tenant())
+                     if "quiet" in said else ["it did not come to its end"])
+            if verbose:
+                print(simulation.figures())
+            _, err = program.communicate()
+        finally:
+            watch.cancel()
+        if program.returncode:
+            wrong.append(f"status {program.returncode}: {err.strip()[-1500:]}")
+        left, until = simulation.figures()["used"], time.monotonic() + GONE_S
+        while any(left) and time.monotonic() < until:
+            left = simulation.figures()["used"]
+        if any(left):
+            wrong.append(f"afterwards {left} held")
+    return seed, wrong
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--from", dest="first", type=int, default=1)
+    parser.add_argument("--count", type=int, default=20)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--seed", type=int)
+    parser.add_argument("--verbose", action="store_true")
+    args = parser.parse_args()
+    seeds = [args.seed] if args.seed is not None else range(args.first, args.first + args.count)
+    failed = 0
+    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+        for seed, wrong in pool.map(lambda s: run(s, args.verbose), seeds):
+            failed += bool(wrong)
+            for line in wrong:
+                print(f"seed {seed}: {line}", flush=True)
+    print(f"{len(seeds)} seeds, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

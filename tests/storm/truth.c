@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the simulated devices in ALLOT_SIM_DIR have given, as JSON, a line for each line of input:
+ * {"used": [N, ...], "peak": [N, ...]} by device. Makes the devices if there are none.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "sim/truth.h"
+
+static void figures(struct sim_truth *truth, const char *name,
+		    uint64_t (*figure)(struct sim_truth *truth, int device))
+{
+	printf("\"%s\": [", name);
+	for (int i = 0; i < sim_truth_devices(truth); i++)
+		printf("%s%" PRIu64, i ? ", " : "", figure(truth, i));
+	printf("]");
+}
+
+int main(void)
+{
+	struct sim_truth *truth;
+	char line[64];
+
+	if (sim_truth_create(NULL, &truth))
+		return 1;
+	while (fgets(line, sizeof(line), stdin)) {
+		printf("{");
+		figures(truth, "used", sim_truth_used);
+		printf(", ");
+		figures(truth, "peak", sim_truth_peak);
+		printf("}\n");
+		fflush(stdout);
+	}
+	sim_truth_close(truth);
+	return 0;
+}

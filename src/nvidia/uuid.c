@@ -46,7 +46,7 @@ int uuid_parse(const char *text, uint8_t ret_uuid[16])
 
 void uuid_format(const uint8_t uuid[16], char ret_text[UUID_TEXT_SIZE])
 {
-	static const char digits[16] = "0123456789abcdef";
+	static const char digits[] = "0123456789abcdef";
 	char *p = ret_text;
 
 	memcpy(p, "GPU-", 4);

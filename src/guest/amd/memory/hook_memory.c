@@ -11,76 +11,10 @@
 #include "amd/abi/kfd.h"
 #include "guest/amd/ask.h"
 #include "guest/amd/files.h"
+#include "guest/amd/memory/handle.h"
 #include "guest/amd/memory/memory.h"
+#include "guest/amd/memory/reserve.h"
 #include "guest/amd/memory/sweep.h"
-
-enum object_kind amd_memory_kind(const struct amd_call *call)
-{
-	return call->device ? OBJECT_GEM : OBJECT_KFD;
-}
-
-uint64_t amd_memory_key(struct amd_call *call, uint64_t handle)
-{
-	if (!call->device)
-		return handle;
-	return amd_files_key(call->amd, call->fd, (int)(call->device - call->amd->device),
-			     (uint32_t)handle);
-}
-
-void amd_memory_undo(struct amd_call *call, uint64_t handle)
-{
-	struct kfd_ioctl_free_memory_of_gpu_args memory = {handle};
-	struct drm_gem_close buffer = {.handle = (uint32_t)handle};
-
-	if (call->device)
-		amd_ask(call->fd, _IOW('d', DRM_NR_GEM_CLOSE, buffer), &buffer);
-	else
-		amd_ask(call->fd, _IOW('K', KFD_NR_FREE_MEMORY_OF_GPU, memory), &memory);
-}
-
-/*
- * Objects of several files may have one key. Their bytes are charged together, and stay charged
- * until the last of them is gone.
- */
-static bool amd_memory_add_to_key(struct object *object, void *arg)
-{
-	const struct object *more = arg;
-	uint32_t refs = object->refs;
-	uint64_t bytes = object->bytes;
-
-	if (!refs || !((object->flags ^ more->flags) & OBJECT_HOST)) {
-		*object = *more;
-		object->bytes += bytes;
-	}
-	object->refs = refs + 1;
-	return true;
-}
-
-static bool amd_memory_take_from_key(struct object *object, void *arg)
-{
-	object->refs--;
-	*(struct object *)arg = *object;
-	return object->refs;
-}
-
-int amd_memory_put(struct amd_call *call, uint64_t handle, struct object *object)
-{
-	struct object_table *objects = call->guest->objects;
-	struct object before;
-
-	object->kind = (uint8_t)amd_memory_kind(call);
-	object->key = amd_memory_key(call, handle);
-	object->refs = 1;
-	if (call->device && amd_files_is_shared(object->key)) {
-		object_change(objects, OBJECT_GEM, object->key, true, amd_memory_add_to_key,
-			      object);
-		return object_get(objects, OBJECT_GEM, object->key, &before) ? 0 : -ENOMEM;
-	}
-	/* The kernel gives no handle twice: the one before went by a way that we did not see. */
-	if (object_take(objects, object->kind, object->key, &before))
-		amd_charge_drop(call->guest, call->amd, &before);
-	return object_put(objects, object);
-}
 
 /* Takes what `demand` says, on a GPU of the tenant. The kernel answers the handle in `handle`. */
 static int amd_memory_take(struct amd_call *call, struct amd_device *device,
@@ -102,8 +36,8 @@ static int amd_memory_take(struct amd_call *call, struct amd_device *device,
 	r = amd_call_kernel(call);
 	if (r >= 0) {
 		memcpy(&given, handle, handle_bytes);
-		if (amd_memory_put(call, given, &object)) {
-			amd_memory_undo(call, given);
+		if (amd_handle_put(call, given, &object)) {
+			amd_handle_undo(call, given);
 			r = -ENOMEM;
 		}
 	}
@@ -170,19 +104,16 @@ static void amd_memory_let_go(struct amd_call *call, const struct object *object
  */
 static int amd_memory_give(struct amd_call *call, uint64_t handle)
 {
-	enum object_kind kind = amd_memory_kind(call);
+	enum object_kind kind = amd_handle_kind(call);
 	struct object_table *objects = call->guest->objects;
-	uint64_t key = amd_memory_key(call, handle);
+	uint64_t key = amd_handle_key(call, handle);
 	struct object object;
 	bool known;
 	int r;
 
 	if (call->device && amd_files_is_shared(key)) {
 		r = amd_call_kernel(call);
-		object.refs = 1;
-		if (r >= 0 &&
-		    object_change(objects, kind, key, false, amd_memory_take_from_key, &object) &&
-		    !object.refs)
+		if (r >= 0 && amd_handle_take_from_key(call, key, &object))
 			amd_memory_let_go(call, &object);
 		return r;
 	}
@@ -193,27 +124,6 @@ static int amd_memory_give(struct amd_call *call, uint64_t handle)
 	else if (known)
 		object_put(objects, &object); /* there was room for it just now */
 	return r;
-}
-
-/* How an object of a render node was made; false: not told. */
-static bool amd_memory_made_as(struct amd_call *call, uint32_t handle,
-			       struct drm_amdgpu_gem_create_in *ret)
-{
-	struct drm_amdgpu_gem_op op = {
-		.handle = handle, .op = AMDGPU_GEM_OP_GET_GEM_CREATE_INFO, .value = (uintptr_t)ret};
-
-	*ret = (struct drm_amdgpu_gem_create_in){0};
-	return amd_ask(call->fd, _IOWR('d', DRM_NR_AMDGPU_GEM_OP, op), &op) >= 0;
-}
-
-bool amd_memory_in_vram(struct amd_call *call, uint32_t handle, uint64_t *ret_bytes)
-{
-	struct drm_amdgpu_gem_create_in made;
-
-	if (!amd_memory_made_as(call, handle, &made) || !(made.domains & AMDGPU_GEM_DOMAIN_VRAM))
-		return false;
-	*ret_bytes = made.bo_size;
-	return true;
 }
 
 /* The object is of the device's memory now. Answers in `arg` what it was before. */
@@ -234,7 +144,7 @@ static bool amd_memory_move_to_device(struct object *object, void *arg)
  */
 static int amd_memory_place(struct amd_call *call, const struct demand *demand)
 {
-	uint64_t key = amd_memory_key(call, demand->object);
+	uint64_t key = amd_handle_key(call, demand->object);
 	struct object object = {.flags = 0};
 	struct amd_charge charge;
 	int r;
@@ -264,8 +174,8 @@ static int amd_memory_change_handle(struct amd_call *call)
 {
 	const struct drm_gem_change_handle *args = call->block;
 	struct object_table *objects = call->guest->objects;
-	uint64_t from = amd_memory_key(call, args->handle);
-	uint64_t to = amd_memory_key(call, args->new_handle);
+	uint64_t from = amd_handle_key(call, args->handle);
+	uint64_t to = amd_handle_key(call, args->new_handle);
 	struct object object, other;
 	int r;
 

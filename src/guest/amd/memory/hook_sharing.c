@@ -19,7 +19,9 @@
 #include "base/fault.h"
 #include "guest/amd/ask.h"
 #include "guest/amd/files.h"
+#include "guest/amd/memory/handle.h"
 #include "guest/amd/memory/memory.h"
+#include "guest/amd/memory/reserve.h"
 #include "guest/amd/memory/sweep.h"
 #include "guest/core/entry.h"
 
@@ -72,9 +74,9 @@ static bool amd_sharing_mark(struct object *object, void *arg)
 static void amd_sharing_exported(struct amd_call *call, uint64_t handle,
 				 const struct identity *what)
 {
-	enum object_kind kind = amd_memory_kind(call);
+	enum object_kind kind = amd_handle_kind(call);
 	struct object_table *objects = call->guest->objects;
-	uint64_t key = amd_memory_key(call, handle);
+	uint64_t key = amd_handle_key(call, handle);
 	struct marking marking = {.done = false};
 	struct object *object = &marking.with;
 	struct amd_device *device;
@@ -137,8 +139,8 @@ static int amd_sharing_import_joined(struct amd_call *call, const uint64_t *hand
 {
 	int r = amd_call_kernel(call);
 
-	if (r >= 0 && amd_memory_put(call, *handle, object)) {
-		amd_memory_undo(call, *handle);
+	if (r >= 0 && amd_handle_put(call, *handle, object)) {
+		amd_handle_undo(call, *handle);
 		r = -ENOMEM;
 	}
 	if (r < 0)
@@ -276,18 +278,18 @@ static int amd_sharing_prime_import(struct amd_call *call)
 	if (r < 0 || amd_sharing_identify(args->fd, &what))
 		return r;
 	/* Where files share the key, an object under it may be another file's. */
-	key = amd_memory_key(call, args->handle);
+	key = amd_handle_key(call, args->handle);
 	if ((!amd_files_is_shared(key) && object_get(objects, OBJECT_GEM, key, &object)) ||
-	    (!amd_memory_in_vram(call, args->handle, &bytes) &&
+	    (!amd_handle_in_vram(call, args->handle, &bytes) &&
 	     !shared_known(call->guest->ledger, what.key)))
 		return r;
 	r = amd_sharing_join(call, call->device, &what, bytes, &object);
-	if (!r && amd_memory_put(call, args->handle, &object)) {
+	if (!r && amd_handle_put(call, args->handle, &object)) {
 		amd_charge_drop(call->guest, call->amd, &object);
 		r = -ENOMEM;
 	}
 	if (r)
-		amd_memory_undo(call, args->handle);
+		amd_handle_undo(call, args->handle);
 	return r;
 }
 

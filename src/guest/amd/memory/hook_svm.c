@@ -4,6 +4,7 @@
 
 #include "amd/abi/kfd.h"
 #include "guest/amd/memory/memory.h"
+#include "guest/amd/memory/reserve.h"
 #include "guest/amd/memory/svm.h"
 
 static bool amd_svm_names_ours(struct amd_call *call)

@@ -75,7 +75,7 @@ static void check_role(const char *dir)
 /* Whoever made the file was killed before it had a size: the next one goes on. */
 static void check_half_made(void)
 {
-	char path[PATH_MAX + 16], dir[PATH_MAX];
+	char path[PATH_MAX + 16], dir[PATH_MAX + 8];
 	struct arbiter_host *turns;
 	int fd;
 

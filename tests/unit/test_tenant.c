@@ -138,7 +138,7 @@ static void check_remove(void)
 	pid = fork();
 	if (pid == 0) {
 		/* A program under which the tenant is deleted by force. */
-		char dir[PATH_MAX];
+		char dir[PATH_MAX + 8];
 		char c;
 
 		snprintf(dir, sizeof(dir), "%s/busy", runtime);

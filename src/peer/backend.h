@@ -2,7 +2,7 @@
 /*
  * An open handle and its objects, and the one table of functions that each vendor fills. The files
  * above it (peer.c, object.c, content.c) check arguments and keep addresses and state; those below
- * (amd*.c, nvidia*.c) ask the driver.
+ * (amd*.c, nvidia*.c) ask the driver. All of them stand on handle.c.
  */
 #ifndef ALLOT_PEER_BACKEND_H
 #define ALLOT_PEER_BACKEND_H
@@ -43,7 +43,7 @@ struct allot_peer {
 	const struct peer_backend *backend;
 	void *state;	/* the backend's */
 	pid_t pid;	/* of the process that opened it */
-	uint32_t forks; /* how often it and its parents had forked by then: see peer.c */
+	uint32_t forks; /* how often it and its parents had forked by then: see handle.c */
 
 	/* Of all fields below. It is held over calls of the driver, whose state they mirror. */
 	pthread_mutex_t lock;
@@ -114,7 +114,11 @@ struct peer_backend {
 
 extern const struct peer_backend peer_amd, peer_nvidia;
 
-/* peer.c: locks; -EBADF: a forked child, or NULL. */
+/* handle.c: makes it this process's; and whether this is a child of that one. */
+void peer_own(struct allot_peer *peer);
+bool peer_is_forked(const struct allot_peer *peer);
+
+/* handle.c: locks; -EBADF: a forked child, or NULL. */
 int peer_lock(struct allot_peer *peer);
 void peer_unlock(struct allot_peer *peer);
 
@@ -149,7 +153,7 @@ int peer_remap(struct allot_peer *peer, struct peer_object *object, bool unmap, 
 /* object.c: the set of all. */
 uint64_t peer_all(const struct allot_peer *peer);
 
-/* "amd1 (0000:02:00.0)" */
+/* handle.c: "amd1 (0000:02:00.0)" */
 struct peer_name {
 	char text[64];
 };

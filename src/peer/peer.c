@@ -2,9 +2,7 @@
 /* Handles: devices, and the links between them. */
 #include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "peer/backend.h"
@@ -15,55 +13,18 @@ static const struct peer_backend *const backends[] = {
 	[ALLOT_PEER_NVIDIA] = &peer_nvidia,
 };
 
-struct peer_name peer_name(const struct allot_peer *peer, uint32_t device)
-{
-	const struct allot_peer_device *d = &peer->device[device];
-	struct peer_name name;
-
-	snprintf(name.text, sizeof(name.text), "%s%" PRIu32 " (%s)", peer->backend->name, d->id,
-		 d->pci);
-	return name;
-}
-
-/* How often the process and those that it comes from have forked since the first handle. */
-static _Atomic uint32_t forks;
-
-static void peer_count_fork(void)
-{
-	forks++;
-}
-
-static void peer_watch_forks(void)
-{
-	pthread_atfork(NULL, NULL, peer_count_fork);
-}
-
-/*
- * A process is the one that opened the handle if both its number and its count of forks say so. The
- * number alone is not enough: numbers are used again, in PID namespaces soon. The count alone is
- * not enough: clone() without fork() is not counted.
- */
-static bool peer_is_forked(const struct allot_peer *peer)
-{
-	return peer->forks != forks || peer->pid != getpid();
-}
-
 int allot_peer_open(enum allot_peer_vendor vendor, struct allot_peer **ret_peer)
 {
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	CLEANUP_FREE struct allot_peer *peer = NULL;
 	int r;
 
-	pthread_once(&once, peer_watch_forks);
 	if ((size_t)vendor >= sizeof(backends) / sizeof(backends[0]) || !ret_peer)
 		return complain(-EINVAL, "open: no vendor has the number %d", (int)vendor);
 	peer = calloc(1, sizeof(*peer));
 	if (!peer)
 		return complain(-ENOMEM, "open: out of memory");
 	peer->backend = backends[vendor];
-	peer->pid = getpid();
-	peer->forks = forks;
-	pthread_mutex_init(&peer->lock, NULL);
+	peer_own(peer);
 	r = peer->backend->open(peer);
 	if (r < 0)
 		return r;
@@ -83,22 +44,6 @@ void allot_peer_close(struct allot_peer *peer)
 	if (!forked) /* of a thread that is not here: nobody may touch it */
 		pthread_mutex_destroy(&peer->lock);
 	free(peer);
-}
-
-int peer_lock(struct allot_peer *peer)
-{
-	if (!peer)
-		return complain(-EBADF, "the handle is NULL");
-	if (peer_is_forked(peer))
-		return complain(-EBADF, "the handle is of the process that this one was forked "
-					"from; open another here");
-	pthread_mutex_lock(&peer->lock);
-	return 0;
-}
-
-void peer_unlock(struct allot_peer *peer)
-{
-	pthread_mutex_unlock(&peer->lock);
 }
 
 /* None of it changes while the handle is open: no lock, and a forked child may ask, too. */

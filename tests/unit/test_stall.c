@@ -92,6 +92,19 @@ static uint32_t word(void)
 	return *(const uint32_t *)fake.host;
 }
 
+/* Another process of the tenant launches, or does not any more. */
+static void begin_sibling(void)
+{
+	atomic_store(&device->processes, 2);
+	atomic_store(&device->counted_ns, UINT64_MAX / 2);
+}
+
+static void end_sibling(void)
+{
+	atomic_store(&device->processes, 1);
+	atomic_store(&device->counted_ns, 0);
+}
+
 /* --- Who may ------------------------------------------------------------------------------- */
 
 static void check_may(void)
@@ -122,9 +135,12 @@ static void check_may(void)
 	fake_guest_turn(&guest)->flags = 0;
 	CHECK(may());
 	/* nor another process of this one; */
-	atomic_store(&device->processes, 2);
+	begin_sibling();
 	CHECK(!may());
-	atomic_store(&device->processes, 1);
+	end_sibling();
+	/* it is known what it takes; */
+	launch.known = false;
+	CHECK(!stall_may(state, device, &launch, fake.now_ns + PAUSE));
 	/* what is launched is brief. */
 	device->window.costs.mean_ns = TUNING_STALL_LONG_NS;
 	CHECK(!may());
@@ -349,6 +365,30 @@ static void check_look(void)
 	CHECK_EQ(word(), 1);
 }
 
+/* Siblings that take what is paid each time prolong no pause; what is closed waits all the same. */
+static void check_look_beside_siblings(void)
+{
+	static const uint32_t closed = POLICY_GATE_CLOSED | POLICY_GATE_METERED;
+	const uint32_t *gate = guest.gate;
+
+	begin();
+	CHECK(begin_in(S1));
+	begin_sibling();
+	owe(1000 * MS);
+	fake_pass(PAUSE - 1);
+	look();
+	CHECK(stall_is_on(stall));
+	fake_pass(1);
+	guest.gate = &closed;
+	look();
+	CHECK(stall_is_on(stall));
+	guest.gate = gate;
+	fake_pass(TUNING_LOOK_NS);
+	look();
+	CHECK(!stall_is_on(stall));
+	end_sibling();
+}
+
 /* What was done before the pause is billed before it is asked what is owed. */
 static void check_look_collects(void)
 {
@@ -502,6 +542,7 @@ int main(void)
 	check_begin();
 	check_monitor();
 	check_look();
+	check_look_beside_siblings();
 	check_look_collects();
 	check_context();
 	check_no_word();

@@ -67,7 +67,10 @@ static struct look monitor_look_at_devices(struct guest *guest, uint64_t now, bo
 	return look;
 }
 
-/* Work from before the pause may not be billed yet, and a limit may have changed. */
+/*
+ * Work from before the pause may not be billed yet, and a limit may have changed. But other
+ * processes of the tenant that came since would take what is paid each time before this one does.
+ */
 static uint64_t monitor_end_stall(struct launch_device *device, uint64_t now_ns)
 {
 	uint64_t until = atomic_load(&device->stall.until_ns);
@@ -77,7 +80,8 @@ static uint64_t monitor_end_stall(struct launch_device *device, uint64_t now_ns)
 		return until < now_ns + TUNING_LOOK_NS ? until : now_ns + TUNING_LOOK_NS;
 	collect_done(&device->meter);
 	until = demand_owes(device, now_monotonic_ns(), &turn);
-	if (!until) {
+	if (!until || (!turn && state_processes(device, now_ns) > 1 &&
+		       !(word_acquire(device->meter.guest->gate) & POLICY_GATE_CLOSED))) {
 		stall_end(device);
 		return UINT64_MAX;
 	}

@@ -39,17 +39,18 @@ static bool stall_has_others(struct guest *guest, const struct launch_device *de
 
 /*
  * Several streams drift apart if each launches ahead; several processes or devices of a tenant
- * pause together; and to other tenants what is queued would come as a surprise.
+ * pause together; and to other tenants what is queued would come as a surprise. Of a function's
+ * first launch nobody would know later whether it waited for its code or in the pause.
  */
 bool stall_may(const struct launch_state *state, struct launch_device *device,
 	       const struct launch *launch, uint64_t until_ns)
 {
 	const struct meter *meter = &device->meter;
 
-	if (until_ns <= launch->now_ns + TUNING_STALL_LEAST_NS ||
+	if (!launch->known || until_ns <= launch->now_ns + TUNING_STALL_LEAST_NS ||
 	    atomic_load(&state->limits.controller) != CONTROLLER_DEFICIT ||
 	    !monitor_runs(&state->monitor) || !limits_alone(&state->limits, launch->now_ns) ||
-	    state_has_siblings(device) ||
+	    state_processes(device, launch->now_ns) > 1 ||
 	    cost_mean(&device->window.costs) >= TUNING_STALL_LONG_NS)
 		return false;
 	for (uint32_t i = 0; i < word_read(&meter->nstreams); i++) {

@@ -511,6 +511,9 @@ CUresult admission_enter(struct guest *guest, struct launch *launch)
 		demand_publish(device, launch->now_ns);
 		demand_wishes(device, launch->now_ns);
 	}
+	/* The driver may load its code for a while: somebody is to say that there is work. */
+	if (!launch->known)
+		monitor_work(guest);
 	return CUDA_SUCCESS;
 }
 

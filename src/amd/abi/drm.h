@@ -299,7 +299,6 @@ struct drm_amdgpu_info_device {
 	uint64_t high_va_offset;
 	uint64_t high_va_max;
 	uint32_t pa_sc_tile_steering_override;
-	uint32_t pad;
 	uint64_t tcc_disabled_mask; /* what follows is not in older ones */
 	uint64_t min_engine_clock;
 	uint64_t min_memory_clock;

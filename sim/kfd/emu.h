@@ -6,6 +6,7 @@
  *   paths.c    paths of the driver lead into the tree
  *   sysfs.c    files of the tree whose content changes
  *   device.c   the tree's device files: what fstat, ioctl and mmap answer for them
+ *   open.c     a process opens a device
  *   process.c  what the driver knows of this process, and the machine's GPUs
  *   remote.c   what other processes, which have no emulator, ask of it by way of this one
  *   kfd.c      ioctls of /dev/kfd: the block in and out, the row
@@ -97,7 +98,16 @@ void emu_sysfs_remove_queue(uint32_t id);
 
 /* process.c: what there is, into a machine that is all zero; 0, -errno with a message. */
 int emu_read_machine(struct emu_machine *ret);
-int emu_open(int fd); /* a process opens a device: what it inherited over fork is gone; 0, -errno */
+
+/*
+ * process.c: what this process has of the machine, for open.c alone: whether it opened a device
+ * before, or what is there is its parent's. And from here on it has.
+ */
+struct emu_machine *emu_process(bool *ret_is_here, bool *ret_is_inherited);
+void emu_process_enter(void);
+
+/* open.c: a process opens a device: what it inherited over fork is gone; 0, -errno. */
+int emu_open(int fd);
 
 /*
  * Locks, and gives the process's machine. NULL: this process did not open the device, or this

@@ -8,10 +8,7 @@
 
 #include "amd/topology_read.h"
 #include "base/parse.h"
-#include "sim/kfd/bank.h"
 #include "sim/kfd/emu.h"
-#include "sim/kfd/gem.h"
-#include "sim/kfd/queue.h"
 
 /*
  * The state of the process that opened the device. A forked child has none until it opens the
@@ -63,55 +60,21 @@ int emu_read_machine(struct emu_machine *m)
 	return 0;
 }
 
-static int process_open_bank(struct bank **ret)
+struct emu_machine *emu_process(bool *ret_is_here, bool *ret_is_inherited)
 {
-	int r = bank_open(emu_root(), ret);
-
-	if (r < 0)
-		fprintf(stderr, "allot sim: cannot use the devices' memory in %s/memory: %s%s\n",
-			emu_root(), strerror(-r),
-			r == -EPROTO ? "; it is of another version: use another directory" : "");
-	return r;
-}
-
-/*
- * The kernel knows a process by its address space and keeps what it has until that ends, whatever
- * happens to descriptors. A child that opens the device anew begins with nothing.
- */
-int emu_open(int fd)
-{
-	static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
-	int r = 0;
-
-	pthread_mutex_lock(&opening);
-	if (process.pid && process.pid != getpid()) {
+	*ret_is_here = process.pid == getpid();
+	*ret_is_inherited = process.pid && !*ret_is_here;
+	if (*ret_is_inherited) {
 		/* The thread that held the lock is not in this process. */
 		pthread_mutex_init(&process.mutex, NULL);
 		locked = false;
-		emu_memory_forget(&process.machine);
-		emu_svm_forget();
-		emu_events_forget();
-		emu_gem_forget();
-		emu_queues_forget();
-		emu_engine_forget();
-		process.machine.xnack_off = false;
-		for (uint32_t i = 0; i < process.machine.ngpus; i++) {
-			process.machine.gpu[i].acquired = false;
-			vm_forget(&process.machine.gpu[i].vm);
-		}
 	}
-	if (!process.machine.topology)
-		r = emu_read_machine(&process.machine);
-	if (r == 0 && process.pid != getpid())
-		r = process_open_bank(&process.machine.bank);
-	if (r == 0 && process.pid != getpid())
-		emu_sysfs_enter(&process.machine, getpid());
-	if (r == 0) {
-		__atomic_store_n(&process.pid, getpid(), __ATOMIC_RELEASE);
-		emu_gem_opened(&process.machine, fd);
-	}
-	pthread_mutex_unlock(&opening);
-	return r;
+	return &process.machine;
+}
+
+void emu_process_enter(void)
+{
+	__atomic_store_n(&process.pid, getpid(), __ATOMIC_RELEASE);
 }
 
 struct emu_machine *emu_lock(void)

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A process opens a device. The kernel knows a process by its address space and keeps what it has
+ * until that ends, whatever happens to descriptors. A child that opens the device anew begins with
+ * nothing.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "sim/kfd/bank.h"
+#include "sim/kfd/emu.h"
+#include "sim/kfd/gem.h"
+#include "sim/kfd/queue.h"
+
+static int open_bank(struct bank **ret)
+{
+	int r = bank_open(emu_root(), ret);
+
+	if (r < 0)
+		fprintf(stderr, "allot sim: cannot use the devices' memory in %s/memory: %s%s\n",
+			emu_root(), strerror(-r),
+			r == -EPROTO ? "; it is of another version: use another directory" : "");
+	return r;
+}
+
+static void open_forget_all(struct emu_machine *m)
+{
+	emu_memory_forget(m);
+	emu_svm_forget();
+	emu_events_forget();
+	emu_gem_forget();
+	emu_queues_forget();
+	emu_engine_forget();
+	m->xnack_off = false;
+	for (uint32_t i = 0; i < m->ngpus; i++) {
+		m->gpu[i].acquired = false;
+		vm_forget(&m->gpu[i].vm);
+	}
+}
+
+static int open_enter(struct emu_machine *m)
+{
+	int r = m->topology ? 0 : emu_read_machine(m);
+
+	if (r == 0)
+		r = open_bank(&m->bank);
+	if (r == 0) {
+		emu_sysfs_enter(m, getpid());
+		emu_process_enter();
+	}
+	return r;
+}
+
+int emu_open(int fd)
+{
+	static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
+	bool is_here, is_inherited;
+	struct emu_machine *m;
+	int r = 0;
+
+	pthread_mutex_lock(&opening);
+	m = emu_process(&is_here, &is_inherited);
+	if (is_inherited)
+		open_forget_all(m);
+	if (!is_here)
+		r = open_enter(m);
+	if (r == 0)
+		emu_gem_opened(m, fd);
+	pthread_mutex_unlock(&opening);
+	return r;
+}

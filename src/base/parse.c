@@ -10,17 +10,23 @@ static const struct {
 	const char *name;
 	uint64_t bytes;
 } suffixes[] = {
-	{ "K", UINT64_C(1) << 10 }, { "k", UINT64_C(1) << 10 },
-	{ "Ki", UINT64_C(1) << 10 }, { "KiB", UINT64_C(1) << 10 },
-	{ "M", UINT64_C(1) << 20 }, { "m", UINT64_C(1) << 20 },
-	{ "Mi", UINT64_C(1) << 20 }, { "MiB", UINT64_C(1) << 20 },
-	{ "G", UINT64_C(1) << 30 }, { "g", UINT64_C(1) << 30 },
-	{ "Gi", UINT64_C(1) << 30 }, { "GiB", UINT64_C(1) << 30 },
-	{ "T", UINT64_C(1) << 40 }, { "t", UINT64_C(1) << 40 },
-	{ "Ti", UINT64_C(1) << 40 }, { "TiB", UINT64_C(1) << 40 },
-	{ "KB", UINT64_C(1000) }, { "MB", UINT64_C(1000000) },
-	{ "GB", UINT64_C(1000000000) }, { "TB", UINT64_C(1000000000000) },
+	/* In any case. */
+	{ "k", UINT64_C(1) << 10 }, { "ki", UINT64_C(1) << 10 }, { "kib", UINT64_C(1) << 10 },
+	{ "m", UINT64_C(1) << 20 }, { "mi", UINT64_C(1) << 20 }, { "mib", UINT64_C(1) << 20 },
+	{ "g", UINT64_C(1) << 30 }, { "gi", UINT64_C(1) << 30 }, { "gib", UINT64_C(1) << 30 },
+	{ "t", UINT64_C(1) << 40 }, { "ti", UINT64_C(1) << 40 }, { "tib", UINT64_C(1) << 40 },
+	{ "kb", UINT64_C(1000) }, { "mb", UINT64_C(1000000) },
+	{ "gb", UINT64_C(1000000000) }, { "tb", UINT64_C(1000000000000) },
 };
+
+/* `word` is of small letters; the host program's locale has no say in what its capitals are. */
+static bool parse_is_suffix(const char *s, const char *word)
+{
+	for (; *word; s++, word++)
+		if (*s != *word && !(*s >= 'A' && *s <= 'Z' && (*s | 0x20) == *word))
+			return false;
+	return !*s;
+}
 
 /* isdigit() of the C locale, without asking the host program's. */
 static bool parse_is_digit(char c)
@@ -61,17 +67,17 @@ static uint64_t parse_fraction(const char *from, const char *to, uint64_t unit)
 	return value;
 }
 
-/* digits [ "." digits ], and what follows. */
+/* digits [ "." digits ], and what follows; ".5" where no whole is needed. */
 struct number {
 	const char *whole, *whole_end, *frac, *frac_end;
 };
 
-static int parse_split_number(const char *s, struct number *ret)
+static int parse_split_number(const char *s, bool needs_whole, struct number *ret)
 {
 	struct number n = { s, parse_skip_digits(s) };
 
 	n.frac = n.frac_end = n.whole_end;
-	if (n.whole_end == s)
+	if (n.whole_end == s && (needs_whole || *s != '.'))
 		return -EINVAL;
 	if (*n.whole_end == '.') {
 		n.frac = n.whole_end + 1;
@@ -115,7 +121,7 @@ int parse_size_spec(const char *s, struct size_spec *ret)
 	struct size_spec spec = { 0 };
 	uint64_t unit = 0;
 	struct number n;
-	int r = parse_split_number(s, &n);
+	int r = parse_split_number(s, false, &n);
 
 	if (r < 0)
 		return r;
@@ -129,7 +135,7 @@ int parse_size_spec(const char *s, struct size_spec *ret)
 	if (*n.frac_end == '\0' && n.frac == n.frac_end)
 		unit = 1;
 	for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++)
-		if (!strcmp(n.frac_end, suffixes[i].name))
+		if (parse_is_suffix(n.frac_end, suffixes[i].name))
 			unit = suffixes[i].bytes;
 	if (!unit)
 		return -EINVAL;
@@ -146,7 +152,7 @@ int parse_size_spec(const char *s, struct size_spec *ret)
 int parse_permille(const char *s, uint32_t *ret)
 {
 	struct number n;
-	int r = parse_split_number(s, &n);
+	int r = parse_split_number(s, true, &n);
 
 	if (r < 0)
 		return r;
@@ -163,7 +169,7 @@ int parse_duration_us(const char *s, uint64_t max_us, uint64_t *ret)
 	} units[] = { { "us", 1 }, { "ms", 1000 }, { "s", 1000000 } };
 	uint64_t unit = 0, value;
 	struct number n;
-	int r = parse_split_number(s, &n);
+	int r = parse_split_number(s, true, &n);
 
 	if (r < 0)
 		return r;

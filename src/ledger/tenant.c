@@ -43,9 +43,29 @@ static const char *tenant_root_dir(void)
 	return "/run/allot";
 }
 
+/*
+ * Where XDG_RUNTIME_DIR is not set, as under su, cron and in containers: the directory that it
+ * would name, else one of our own in memory. Whose these are is looked at before they are used.
+ */
+static const char *tenant_user_dir(char buf[static 64])
+{
+	struct stat st;
+
+	snprintf(buf, 64, "/run/user/%u/allot", (unsigned int)geteuid());
+	*strrchr(buf, '/') = '\0';
+	if (stat(buf, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == geteuid() &&
+	    access(buf, W_OK) == 0) {
+		strcat(buf, "/allot");
+		return buf;
+	}
+	snprintf(buf, 64, "/dev/shm/allot-%u", (unsigned int)geteuid());
+	return buf;
+}
+
 int tenant_runtime_dir(char *buf, size_t len)
 {
 	const char *dir = getenv("ALLOT_RUNTIME_DIR"), *tail = "";
+	char user[64];
 	int n;
 
 	if (!dir || !*dir) {
@@ -56,8 +76,10 @@ int tenant_runtime_dir(char *buf, size_t len)
 			tail = "/allot";
 		}
 	}
-	if (!dir || !*dir)
-		return -ENOENT;
+	if (!dir || !*dir) {
+		dir = tenant_user_dir(user);
+		tail = "";
+	}
 	if (*dir != '/')
 		return -EINVAL;
 	n = snprintf(buf, len, "%s%s", dir, tail);

@@ -10,8 +10,8 @@
 
 /*
  * $ALLOT_RUNTIME_DIR, else /run/allot for root (/dev/shm/allot where /run is an overlay), else
- * $XDG_RUNTIME_DIR/allot. -ENOENT when none of
- * them is set, -EINVAL for a path that is not absolute, -ENAMETOOLONG.
+ * $XDG_RUNTIME_DIR/allot; where that is not set /run/user/UID/allot, else /dev/shm/allot-UID.
+ * -EINVAL for a path that is not absolute, -ENAMETOOLONG.
  */
 int tenant_runtime_dir(char *buf, size_t len);
 

@@ -39,7 +39,11 @@ static const struct {
 	{ "10KB", 0, 10000 }, { "10MB", 0, 10000000 },
 	{ "10GB", 0, 10000000000 }, /* not 10 bytes */
 	{ "10TB", 0, 10000000000000 },
+	/* in any case */
+	{ "10gib", 0, 10 * GIB }, { "10GIB", 0, 10 * GIB }, { "10gI", 0, 10 * GIB },
+	{ "10gb", 0, 10000000000 }, { "10Mb", 0, 10000000 }, { "10kib", 0, 10 * KIB },
 	/* fractions, exactly */
+	{ ".5GiB", 0, GIB / 2 }, { ".5%", 0, 0, 5 },
 	{ "1.5G", 0, GIB + GIB / 2 },
 	{ "0.5K", 0, 512 },
 	{ "0.1KB", 0, 100 },
@@ -67,7 +71,7 @@ static const struct {
 	{ "0.0M", -EINVAL }, { "-1", -EINVAL }, { "-1G", -EINVAL }, { "+1G", -EINVAL },
 	{ "-0", -EINVAL },
 	/* almost a number */
-	{ "G", -EINVAL }, { "GiB", -EINVAL }, { ".", -EINVAL }, { ".5G", -EINVAL },
+	{ "G", -EINVAL }, { "GiB", -EINVAL }, { ".", -EINVAL }, { ".G", -EINVAL },
 	{ "1.", -EINVAL }, { "1.G", -EINVAL }, { "1.5", -EINVAL }, { "1.0", -EINVAL },
 	{ "1.5.5G", -EINVAL }, { "1,5G", -EINVAL }, { "1e9", -EINVAL }, { "1E9", -EINVAL },
 	{ "1.0e3M", -EINVAL }, { "0x10", -EINVAL }, { "0x10G", -EINVAL }, { "1_000", -EINVAL },
@@ -77,10 +81,10 @@ static const struct {
 	{ " 1G", -EINVAL }, { "1G ", -EINVAL }, { "1 G", -EINVAL }, { "1G\n", -EINVAL },
 	{ "\t1", -EINVAL }, { "1\r", -EINVAL }, { " ", -EINVAL },
 	/* suffixes that are not ours */
-	{ "1B", -EINVAL }, { "1b", -EINVAL }, { "1gb", -EINVAL }, { "1Gb", -EINVAL },
-	{ "1gB", -EINVAL }, { "1gib", -EINVAL }, { "1GIB", -EINVAL }, { "1gi", -EINVAL },
-	{ "1GI", -EINVAL }, { "1GiBs", -EINVAL }, { "1GG", -EINVAL }, { "1KM", -EINVAL },
-	{ "1kB", -EINVAL }, { "1P", -EINVAL }, { "1E", -EINVAL }, { "1Ei", -EINVAL },
+	{ "1B", -EINVAL }, { "1b", -EINVAL }, 
+	
+	{ "1GiBs", -EINVAL }, { "1GG", -EINVAL }, { "1KM", -EINVAL },
+	{ "1P", -EINVAL }, { "1E", -EINVAL }, { "1Ei", -EINVAL },
 	{ "1GiB1", -EINVAL }, { "1G1M", -EINVAL }, { "1G;", -EINVAL }, { "1\xc2\xa0G", -EINVAL },
 	{ "\xd9\xa1", -EINVAL }, /* a digit of another script */
 	/* too much */

@@ -176,6 +176,8 @@ int cmd_doctor(int argc, char **argv)
 	gpus_check();
 	machine_check_library();
 	machine_check_kernel();
+	if (a.command)
+		doctor_check_program(a.command[0]);
 	if (runtime_find(runtime) < 0)
 		return 1;
 	machine_check_runtime_dir(runtime);
@@ -188,7 +190,5 @@ int cmd_doctor(int argc, char **argv)
 	} else {
 		unreadable = true;
 	}
-	if (a.command)
-		doctor_check_program(a.command[0]);
 	return unreadable || finding_failed();
 }

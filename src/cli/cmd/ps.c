@@ -73,11 +73,22 @@ static void ps_put_categories(struct table *t, const uint64_t used[static CAT_N]
 		ps_put_bytes(t, used[c]);
 }
 
+static void ps_put_index(struct table *t, const uint8_t uuid[16])
+{
+	int index = figures_index(uuid);
+
+	if (index < 0)
+		table_cell(t, "%s", "");
+	else
+		table_cell(t, "%d", index);
+}
+
 static void ps_put_device(struct table *t, const struct tenant_entry *e,
 			  const struct snapshot_device *d)
 {
 	table_cell(t, "%s", e->name);
 	table_cell(t, "%s", tenant_states[e->state]);
+	ps_put_index(t, d->uuid);
 	table_cell(t, "%s", units_uuid_short(d->uuid).s);
 	table_cell(t, "%s", d->limit_bytes ? units_bytes(d->limit_bytes).s : "none");
 	table_cell(t, "%s", units_bytes(d->used_bytes).s);
@@ -99,6 +110,7 @@ static void ps_put_idle(struct table *t, const struct tenant_entry *e)
 {
 	table_cell(t, "%s", e->name);
 	table_cell(t, "%s", tenant_states[e->state]);
+	table_cell(t, "%s", "");
 	table_cell(t, "each");
 	table_cell(t, "%s", limits_words(&e->snapshot->policy.device[0]).s);
 	table_cell(t, "0");
@@ -111,7 +123,7 @@ static void ps_put_idle(struct table *t, const struct tenant_entry *e)
 
 static int ps_print_devices(const struct tenants *tenants)
 {
-	struct table *t = table_new("TENANT|STATE|GPU|>QUOTA|>USED|>|>DRIVER|>REFUSED|>CONTEXT|>MODULE|"
+	struct table *t = table_new("TENANT|STATE|>#|GPU|>QUOTA|>USED|>|>DRIVER|>REFUSED|>CONTEXT|>MODULE|"
 				    ">DATA|>POOL|>ARRAY|>GRAPH|>IMPORTED|>HOST");
 	int r;
 
@@ -198,6 +210,16 @@ static int ps_print_processes(const struct tenants *tenants)
 	return r;
 }
 
+/* One command line may be for several machines, so this is no error; but the device is the limit. */
+static void ps_note_excess(const struct tenant_entry *e, const struct snapshot_device *d)
+{
+	const struct policy_device *asked = policy_find(&e->snapshot->policy, d->uuid);
+
+	if (asked && d->total_bytes && asked->limit_bytes > d->total_bytes)
+		say_note("tenant \"%s\" on %s: its quota of %s is more than the device has", e->name,
+			 units_uuid(d->uuid).s, units_bytes(asked->limit_bytes).s);
+}
+
 /* Tenants that the tables cannot show as they are, and why. */
 static void ps_note_trouble(const struct tenants *tenants)
 {
@@ -215,6 +237,8 @@ static void ps_note_trouble(const struct tenants *tenants)
 				say_note("tenant \"%s\" on %s: its ledger holds an impossible "
 					 "figure, so it counts as full; end its processes",
 					 e->name, units_uuid(e->snapshot->device[d].uuid).s);
+		for (int d = 0; d < e->snapshot->ndevices; d++)
+			ps_note_excess(e, &e->snapshot->device[d]);
 	}
 }
 

@@ -165,7 +165,8 @@ int cmd_set(int argc, char **argv)
 	pid_t pid;
 	int r;
 
-	if (argp_parse(&argp, argc, argv, 0, NULL, &a))
+	if (tenant_options_check_hyphens(argc, argv, NULL, false) < 0 ||
+	    argp_parse(&argp, argc, argv, 0, NULL, &a))
 		return EXIT_ALLOT;
 	if (!a.name)
 		return say_error("which tenant? write: allot set jobA --memory 12GiB (\"allot ps\" "

@@ -22,7 +22,7 @@ static void devices_copy_pci(char ret[static 32], const char *pci)
 
 int device_of_nvml(struct nvml *nvml, unsigned int index, struct device *ret)
 {
-	struct device d = {.vendor = DEVICE_NVIDIA};
+	struct device d = {.vendor = DEVICE_NVIDIA, .number = index};
 	struct nvml_device seen;
 	int r = nvml_device_get(nvml, index, &seen);
 
@@ -38,7 +38,7 @@ int device_of_nvml(struct nvml *nvml, unsigned int index, struct device *ret)
 
 void device_of_node(const struct topology_node *node, struct device *ret)
 {
-	struct device d = {.vendor = DEVICE_AMD};
+	struct device d = {.vendor = DEVICE_AMD, .number = node->id};
 	char gfx[TOPOLOGY_GFX_BYTES];
 
 	amd_identity(node, d.uuid);

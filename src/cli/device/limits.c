@@ -31,7 +31,29 @@ static const char *limits_why_no_size(const char *word, int err)
 	if (err == -ERANGE)
 		return strchr(word, '%') ? "is more than the whole device"
 					 : "is more than any device has";
+	if (err == -EDOM)
+		return "is a number of bytes; did you mean GiB?";
 	return limits_is_zero(word) ? "would refuse every allocation" : "is not a size";
+}
+
+/* A number without a unit is bytes, but nobody means so few. */
+#define BARE_LEAST (UINT64_C(1) << 20)
+
+static int limits_parse_size(const char *word, struct size_spec *ret)
+{
+	struct size_spec spec;
+	uint64_t bytes;
+	int r = parse_size_spec(word, &spec);
+
+	if (!strcmp(word, "off")) {
+		spec = (struct size_spec){.permille = 1000};
+		r = 0;
+	}
+	if (!r && !parse_u64(word, 0, UINT64_MAX, &bytes) && bytes < BARE_LEAST)
+		return -EDOM;
+	if (!r)
+		*ret = spec;
+	return r;
 }
 
 static void limits_apply_size(const struct size_spec *spec, struct policy_device *device)
@@ -42,9 +64,9 @@ static void limits_apply_size(const struct size_spec *spec, struct policy_device
 
 const struct limits_kind limits_memory = {
 	.option = "--memory",
-	.right = "write it like 8GiB, 512M, 1.5G, 8GB or 25%",
+	.right = "write it like 8GiB, 512M, 1.5G, 8GB, 25% or off",
 	.several = "8GiB,25%",
-	.parse = parse_size_spec,
+	.parse = limits_parse_size,
 	.why = limits_why_no_size,
 	.apply = limits_apply_size,
 };

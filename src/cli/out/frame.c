@@ -12,6 +12,7 @@
 #include "cli/out/graph.h"
 #include "cli/out/text.h"
 #include "cli/out/units.h"
+#include "cli/tenant/figures.h"
 #include "cli/tenant/compute_words.h"
 
 #define MAX_ENTRIES 1024
@@ -229,6 +230,17 @@ static void frame_add_units(struct frame *f, const struct entry *e, bool selecte
 	line->selected = selected;
 }
 
+/* With its index in front, where a driver tells. */
+static struct units_text frame_device_of(const struct entry *e)
+{
+	struct units_text name = units_uuid_short(e->device->uuid), t = name;
+	int index = figures_index(e->device->uuid);
+
+	if (index >= 0)
+		snprintf(t.s, sizeof(t.s), "%d %.34s", index, name.s);
+	return t;
+}
+
 static void frame_add_entry(struct frame *f, const struct entry *e, bool selected, int width,
 			    int bar_lines)
 {
@@ -243,7 +255,7 @@ static void frame_add_entry(struct frame *f, const struct entry *e, bool selecte
 	snprintf(right, sizeof(right), "%s of %s  %3d%%", units_bytes(frame_used_of(e)).s, quota.s,
 		 e->permille / 10);
 	if (e->device)
-		device = units_uuid_short(e->device->uuid);
+		device = frame_device_of(e);
 	/* A short name makes room for an AMD device's long one. */
 	line = frame_add_line(f, "%c %-*.63s %s  %u process%s", selected ? '>' : ' ',
 			      strlen(device.s) > 12 ? 8 : 16, e->tenant->name, device.s, live,

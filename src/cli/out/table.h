@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-#define TABLE_COLUMNS 16
+#define TABLE_COLUMNS 20
 
 struct table;
 

@@ -313,7 +313,13 @@ static int enroll_explain_create(const char *runtime, const char *name, int r)
 	else if (r == -ENOLCK)
 		todo = "set ALLOT_RUNTIME_DIR to a directory on tmpfs or a local disk, like "
 		       "/dev/shm/allot";
-	else if (r == -EMFILE || r == -ENFILE)
+	else if (r == -ENOENT) {
+		say_error("cannot make tenant \"%s\" in %s: that directory cannot be made, for the "
+			  "one above it does not exist; make it, or set ALLOT_RUNTIME_DIR to "
+			  "another",
+			  name, runtime);
+		return r;
+	} else if (r == -EMFILE || r == -ENFILE)
 		todo = "raise the limit on open files (ulimit -n)";
 	say_error("cannot make tenant \"%s\" in %s: %s; %s", name, runtime, tenants_error_words(r),
 		  todo);

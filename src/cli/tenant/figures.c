@@ -6,6 +6,7 @@
 
 #include "amd/identity.h"
 #include "amd/topology_read.h"
+#include "cli/device/devices.h"
 #include "guard/kernel_usage.h"
 #include "nvidia/nvml.h"
 
@@ -19,6 +20,20 @@ static struct nvml *figures_nvml(void)
 		nvml = NULL;
 	tried = true;
 	return nvml;
+}
+
+int figures_index(const uint8_t uuid[16])
+{
+	static struct devices devices;
+	static bool read;
+
+	if (!read)
+		devices_read(&devices);
+	read = true;
+	for (unsigned int i = 0; i < devices.n; i++)
+		if (!memcmp(devices.list[i].uuid, uuid, 16))
+			return (int)i;
+	return -1;
 }
 
 static const struct nvml_process *figures_find_process(const struct nvml_process *list, size_t n,

@@ -11,6 +11,9 @@
  * for a process that it does not list, what was noted stands. Under accounting by the driver NVML's
  * figures are also what is used.
  */
+/* The index by which people name a device here; -1 where no driver tells. Asks once. */
+int figures_index(const uint8_t uuid[16]);
+
 void figures_apply(struct tenants *tenants);
 
 #endif

@@ -10,10 +10,7 @@ int runtime_find(char ret[static PATH_MAX])
 {
 	int r = tenant_runtime_dir(ret, PATH_MAX);
 
-	if (r == -ENOENT)
-		say_error("no runtime directory: neither ALLOT_RUNTIME_DIR nor XDG_RUNTIME_DIR is "
-			  "set; set one to a directory of yours, best on tmpfs");
-	else if (r == -EINVAL)
+	if (r == -EINVAL)
 		say_error("the runtime directory must be an absolute path; check "
 			  "ALLOT_RUNTIME_DIR and XDG_RUNTIME_DIR");
 	else if (r < 0)

@@ -165,9 +165,6 @@ static int guest_make_drop_in(struct guest *guest)
 	char runtime[200];
 	int r = tenant_runtime_dir(runtime, sizeof(runtime));
 
-	if (r == -ENOENT) /* a container's user often has no runtime directory */
-		r = snprintf(runtime, sizeof(runtime), "/dev/shm/allot-%u",
-			     (unsigned int)geteuid()) < 0 ? -EIO : 0;
 	if (r)
 		return r;
 	guest_drop_in_policy(&guest->policy, guest);

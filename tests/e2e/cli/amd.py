@@ -184,7 +184,8 @@ class Chosen(Amd):
         self.refused("--gpu", "GPU-1234567890abcd04", says=("GPU-1234567890abcd04", "has 3"))
         self.refused("--gpu", BY_PLACE, says=(BY_PLACE, "has 3"))
         self.refused("--gpu", f"1,{B}", says=("second time",))
-        for bad in ("GPU-1234", "GPU-", "c1:00.0", "amd1", f"{A}0", ""):
+        self.refused("--gpu", "GPU-1234", says=("beginning of several", f"--gpu {A}"))
+        for bad in ("GPU-", "c1:00.0", "amd", f"{A}0", ""):
             self.refused("--gpu", bad, says=("neither an index nor", f"--gpu {A}"))
         self.refused("--gpu", "0", "--memory", "1G,2G", says=("2 values for 1 device",))
 

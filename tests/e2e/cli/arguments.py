@@ -12,7 +12,7 @@ class Arguments(cli_lib.Case):
         for bad in ("0", "0.0", "00GiB", "-1", "-8GiB", "+8GiB", "10XB", "25%x", "%", "101%",
                     "100.1%", "1e3", "0x10", " 8G", "8 G", "8GiB ", "8GB8", "nan", "inf",
                     "unlimited", "", "8GiB,", ",8GiB", "8GiB,,8GiB", "99999999T", "1.5.5G", "G",
-                    "8g1", "8GiB,-1"):
+                    "8g1", "8GiB,-1", "8", "1048575", "8,8GiB"):
             with self.subTest(bad=bad):
                 self.fails(125, "run", "--memory", bad, "--", "true", says=("--memory", "8GiB"))
                 self.fails(125, "set", "x", "--memory", bad, says=("--memory", "8GiB"))
@@ -21,11 +21,26 @@ class Arguments(cli_lib.Case):
     def test_good_memory(self):
         for good, words in (("8GiB", "8 GiB"), ("008G", "8 GiB"), ("1.5g", "1.5 GiB"),
                             ("25%", "25%"), ("12.5%", "12.5%"), ("1GB", "953.6 MiB"),
-                            ("1048576", "1 MiB"), ("2Ki", "2 KiB"), ("100%", "no limit")):
+                            ("1048576", "1 MiB"), ("2Ki", "2 KiB"), ("100%", "no limit"),
+                            (".5GiB", "512 MiB"), ("8gib", "8 GiB"), ("8gB", "7.4 GiB"),
+                            ("off", "no limit")):
             with self.subTest(good=good):
                 done = self.allot("run", "-v", "--memory", good, "--", "true")
                 self.assertEqual(done.returncode, 0, done.stderr)
                 self.assertIn(f"each device: {words}\n", done.stderr)
+
+    def test_bare_numbers(self):
+        self.fails(125, "run", "--memory", "8", "--", "true", says=("did you mean GiB?",))
+
+    def test_one_hyphen(self):
+        for word in ("memory", "name", "gpu", "compute", "priority", "verbose"):
+            self.fails(125, "run", f"-{word}", "8GiB", "--", "true", says=(f"write --{word}",))
+        self.fails(125, "set", "a", "-memory", "8GiB", says=("write --memory",))
+        self.assertEqual(self.ok("run", "--", "echo", "-memory"), "-memory\n")
+
+    def test_no_runtime_dir_yet(self):
+        self.fails(125, "run", "--", "true", env={"ALLOT_RUNTIME_DIR": self.path("a/b/c")},
+                   says=("does not exist", "ALLOT_RUNTIME_DIR"))
 
     def refused(self, *args, says):
         """By run and by set alike, and nothing is started."""

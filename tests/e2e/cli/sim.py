@@ -130,6 +130,23 @@ class Devices(cli_lib.Case):
             self.assertIn(word, done.stderr)
         self.assertEqual(len(done.stderr.splitlines()), 1)
 
+    def test_less_than_a_context(self):
+        for context, says in (("", "about 520 MiB"), ("64MiB", "about 64 MiB"), ("8MiB", "")):
+            done = self.allot("sim", *(("--context", context) if context else ()), "--", ALLOT,
+                              "run", "--memory", "32MiB", "--", "true")
+            self.assertEqual(done.returncode, 0)
+            self.assertIn(says, done.stderr)
+            self.assertEqual(len(done.stderr.splitlines()), bool(says), done.stderr)
+
+    def test_words(self):
+        a, b, c = self.uuids
+        for words, chosen in (("all", (a, b, c)), ("0-1", (a, b)), ("1-2,0", (b, c, a)),
+                              ("2-2", (c,)), ("nvidia1", (b,)), (c[:12], (c,)),
+                              (f"{a[:10].lower()},nvidia2", (a, c))):
+            self.assertEqual(self.visible("--gpu", words), ",".join(chosen), words)
+        for bad in ("1-0", "0-3", "nvidia3", "nvidia", "all,0", "0-1,1", "GPU-zz", "-1", "0-"):
+            self.refused("--gpu", bad, says=("--gpu",))
+
     def test_order_is_the_callers(self):
         a, b, c = self.uuids
         self.assertEqual(self.visible("--gpu", "2,0"), f"{c},{a}")
@@ -160,7 +177,7 @@ class Devices(cli_lib.Case):
         self.refused("--gpu", "0,0", says=("second time",))
         self.refused("--gpu", f"0,{self.uuids[0]}", says=("second time",))
         self.refused("--gpu", cli_lib.UUID_B, says=(cli_lib.UUID_B,))
-        for bad in ("x", "", "0,", "-1", "0-1", "GPU-1234", "1.0", " 0"):
+        for bad in ("x", "", "0,", "-1", "GPU-1234", "1.0", " 0"):
             self.refused("--gpu", bad, says=("--gpu", "--gpu 0,1"))
 
     def test_counts(self):

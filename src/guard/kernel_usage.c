@@ -74,7 +74,7 @@ int kernel_usage_read(pid_t process, const struct topology_node *gpu, uint64_t *
 	return 0;
 }
 
-static bool kernel_usage_is_shown(pid_t process)
+bool kernel_usage_is_shown(pid_t process)
 {
 	char path[64];
 

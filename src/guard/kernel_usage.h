@@ -7,11 +7,15 @@
 #ifndef ALLOT_GUARD_KERNEL_USAGE_H
 #define ALLOT_GUARD_KERNEL_USAGE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 #include "amd/abi/kfd.h"
 #include "amd/topology.h"
+
+/* Whether KFD has the process: it opened the device and neither ended nor called exec since. */
+bool kernel_usage_is_shown(pid_t process);
 
 /*
  * Bytes of the GPU's VRAM by either. -ENOENT: none are told of the process; -errno. To its files

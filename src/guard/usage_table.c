@@ -338,23 +338,22 @@ static bool usage_table_has_successor(const struct usage_table_process *p)
 	return access(path, F_OK) == 0;
 }
 
-static int usage_table_read_kfd(const struct usage_table *table, struct usage_table_process *p,
-				uint32_t g, uint64_t *ret_bytes)
+static int usage_table_read_kfd(const struct usage_table *table,
+				const struct usage_table_process *p, uint32_t g,
+				uint64_t *ret_bytes)
 {
 	int r = kernel_usage_of_kfd(p->pid, table->gpus[g].node, ret_bytes);
 
-	if (r != -ENOENT)
-		return r;
-	usage_table_keep_none(p); /* KFD does not know it, or not any more */
-	*ret_bytes = 0;
-	return 0;
+	if (r == -ENOENT)
+		*ret_bytes = 0;
+	return r == -ENOENT ? 0 : r;
 }
 
 /*
  * The kernel's figure: the larger of its two, since one contains some of the other. For a process
  * that is gone it is read until it is 0: the kernel takes its time to give all back.
  */
-static int usage_table_read_figure(struct usage_table *table, struct usage_table_process *p,
+static int usage_table_read_figure(struct usage_table *table, const struct usage_table_process *p,
 				   uint32_t g, uint64_t *ret_bytes)
 {
 	uint64_t bytes, of_files = 0;
@@ -552,6 +551,8 @@ static bool usage_table_refresh_process(struct usage_table *table, struct usage_
 
 	p->seen = false;
 	p->own = !p->gone && usage_table_own_slot(table, p, 0) >= 0;
+	if (p->nkept && !kernel_usage_is_shown(p->pid)) /* it runs another program by now */
+		usage_table_keep_none(p);
 	for (uint32_t i = p->ncalls; i-- > 0;)
 		if (p->gone || !target_inside(p->calls[i].thread, p->calls[i].request))
 			usage_table_end_call(p, i);

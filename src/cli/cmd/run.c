@@ -256,6 +256,23 @@ static int run_find_library(char library[static PATH_MAX])
 	return 0;
 }
 
+struct library_path {
+	char s[PATH_MAX + 2];
+};
+
+/*
+ * The same file by a path that says who had it loaded, see guest/core/environment.h: a program that
+ * has lost its tenant's directory on the way is not taken for one without a tenant.
+ */
+static struct library_path run_library_path(const char *library)
+{
+	const char *name = strrchr(library, '/');
+	struct library_path path;
+
+	snprintf(path.s, sizeof(path.s), "%.*s/.%s", (int)(name - library), library, name);
+	return path;
+}
+
 static void run_note_tenant(const struct enrolment *e, const char *library)
 {
 	say_note("tenant %s (%s) in %s", e->name,
@@ -373,7 +390,7 @@ int cmd_run(int argc, char **argv)
 		return r;
 	}
 	if (setenv("ALLOT_TENANT_DIR", e.dir, 1) < 0 ||
-	    launch_prepend("LD_PRELOAD", library, ": ") < 0 ||
+	    launch_prepend("LD_PRELOAD", run_library_path(library).s, ": ") < 0 ||
 	    visible_set(&devices, req.gpus, &e.policy) < 0) {
 		enroll_undo(&e);
 		return say_error("cannot set the command's environment: %s", say_errno(errno));

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "guest/core/environment.h"
 #include "guest/core/object.h"
 #include "ledger/life.h"
 #include "ledger/quota.h"
@@ -136,7 +137,7 @@ static int guest_read_drop_in(struct config *config)
 {
 	char *text;
 	ssize_t n;
-	int r = config_environment(config, environ);
+	int r = config_environment(config, environment_limits());
 
 	if (r)
 		return r;
@@ -185,7 +186,7 @@ static int guest_make_drop_in(struct guest *guest)
 
 static void guest_configure(struct guest *guest)
 {
-	const char *dir = getenv("ALLOT_TENANT_DIR");
+	const char *dir = environment_get("ALLOT_TENANT_DIR");
 	int r;
 
 	guest->gate = &no_gate;
@@ -213,6 +214,11 @@ static void guest_configure(struct guest *guest)
 	} else {
 		if (guest_read_drop_in(&guest->config)) {
 			guest->mode = GUEST_CLOSED;
+			return;
+		}
+		if (!guest->config.present && environment_is_run()) {
+			guest_close_gpu(guest, "ALLOT_TENANT_DIR is gone from the environment of a "
+					       "program that `allot run` started");
 			return;
 		}
 		if (!guest->config.present) {

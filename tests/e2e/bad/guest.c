@@ -9,6 +9,8 @@
  *	orphan WORD... end    the same, but the parent does not wait
  *	vfork WORD... end, spawn WORD... end, exec WORD...    a new program does the words
  *	closefds  nofile  as MIB  signals  die
+ *	clear                 overwrites its environment, but for what names the devices
+ *	unset NAME            takes a variable out of it
  *	wait                  says "waiting", until a line or the end comes on stdin
  */
 #include <fcntl.h>
@@ -233,6 +235,12 @@ static void run(char **words)
 			say("waiting", 0);
 			while (read(0, &c, 1) == 1 && c != '\n')
 				;
+		} else if (!strcmp(word, "clear")) {
+			for (char **e = environ; *e; e++)
+				if (strncmp(*e, "ALLOT_SIM_", 10) != 0)
+					memset(*e, 'x', strlen(*e));
+		} else if (!strcmp(word, "unset")) {
+			unsetenv(*words++);
 		} else if (!strcmp(word, "exec")) {
 			words[-1] = self;
 			execv(self, words - 1);

@@ -36,6 +36,23 @@ class Processes(bad_lib.Case):
             process.stdout.close()
         self.check_empty()
 
+    def run_in(self, *words):
+        """The words by `allot run`: the results, and what was said on stderr."""
+        done = self.allot("run", "--name", "a", "--", GUEST, *words)
+        return done.stdout.splitlines(), done.stderr
+
+    def test_cleared_environment(self):
+        """What a program does to its environment before its first call changes no limit."""
+        full = ["init 0", f"alloc {bad_lib.OUT_OF_MEMORY}"]
+        for words in ((), ("clear",), ("unset", "ALLOT_TENANT_DIR")):
+            said, _ = self.run_in(*words, "init", "alloc", str(LIMIT))
+            self.assertEqual(said, full)
+        # A new program has lost its tenant for good: it gets no GPU.
+        said, err = self.run_in("unset", "ALLOT_TENANT_DIR", "exec", "init")
+        self.assertEqual(said, [f"init {bad_lib.INVALID_VALUE}"])
+        self.assertIn("ALLOT_TENANT_DIR is gone", err)
+        self.check_empty()
+
     def test_fork_before(self):
         said, _ = self.guest("child init alloc 100 end clone init alloc 200 end init alloc 250")
         self.assertEqual(said, ["init 0", "alloc 0", "child 0", "init 0", "alloc 0", "clone 0",

@@ -50,7 +50,7 @@ class Install(cli_lib.Case):
         library = self.ok("run", "--", "sh", "-c", "echo $LD_PRELOAD").strip()
         self.assertTrue(library.startswith(prefix), library)
         out = self.ok("sim", "--", cli_lib.ALLOT, "doctor")
-        self.assertIn(f"{library} can be preloaded", out)
+        self.assertIn(f"{os.path.normpath(library)} can be preloaded", out)
         self.assertIn("GPU 0: ", out)
         if shutil.which("scdoc"):
             pages = {os.path.basename(page) for page in glob.glob(f"{prefix}/share/man/man*/*")}

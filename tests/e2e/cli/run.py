@@ -72,7 +72,8 @@ class Command(cli_lib.Case):
         copy = self.path("liballot.so")
         shutil.copy(library, copy)
         env = {"ALLOT_LIBRARY": copy}
-        self.assertEqual(self.ok("run", "--", "sh", "-c", "echo $LD_PRELOAD", env=env), copy + "\n")
+        preload = self.ok("run", "--", "sh", "-c", "echo $LD_PRELOAD", env=env).strip()
+        self.assertEqual(os.path.normpath(preload), copy)
         self.fails(125, "run", "--", "true", env={"ALLOT_LIBRARY": "/no/such"},
                    says=("ALLOT_LIBRARY=/no/such",))
         spaced = self.path("a b")

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "guest/core/environment.h"
+
+#include <dlfcn.h>
+#include <string.h>
+#include <unistd.h>
+
+/* More than allot and the variables of a machine of 64 devices take. */
+#define VARIABLES 256
+#define BYTES	  16384
+
+static char text[BYTES];
+static char *variables[VARIABLES + 1];
+
+static bool environment_is_of_limits(const char *variable)
+{
+	return !strncmp(variable, "ALLOT_TENANT_DIR=", 17) ||
+	       !strncmp(variable, "CUDA_DEVICE_MEMORY_", 19) ||
+	       !strncmp(variable, "CUDA_DEVICE_SM_", 15) || !strncmp(variable, "GPU_CORE_", 9);
+}
+
+/*
+ * Copies, since a program may write its title over what the kernel gave it. What does not fit stays
+ * where it is. Opens nothing and calls no driver.
+ */
+__attribute__((constructor)) static void environment_keep(void)
+{
+	size_t used = 0;
+	int n = 0;
+
+	for (char **e = environ; e && *e && n < VARIABLES; e++) {
+		size_t size = strlen(*e) + 1;
+
+		if (!environment_is_of_limits(*e))
+			continue;
+		variables[n] = *e;
+		if (size <= BYTES - used) {
+			variables[n] = memcpy(text + used, *e, size);
+			used += size;
+		}
+		n++;
+	}
+}
+
+char *const *environment_limits(void)
+{
+	return variables[0] ? variables : environ;
+}
+
+const char *environment_get(const char *name)
+{
+	size_t length = strlen(name);
+
+	for (char *const *e = environment_limits(); e && *e; e++)
+		if (!strncmp(*e, name, length) && (*e)[length] == '=')
+			return *e + length + 1;
+	return NULL;
+}
+
+bool environment_is_run(void)
+{
+	Dl_info info;
+
+	return dladdr(variables, &info) && info.dli_fname && strstr(info.dli_fname, "/./");
+}

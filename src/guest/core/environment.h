@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the environment said of limits when the library was loaded. A program may clear its
+ * environment, or write over it, before its first call for a GPU; that changes no limit.
+ */
+#ifndef ALLOT_GUEST_CORE_ENVIRONMENT_H
+#define ALLOT_GUEST_CORE_ENVIRONMENT_H
+
+#include <stdbool.h>
+
+/* "NAME=value", a NULL behind the last; the program's own where nothing was said at first. */
+char *const *environment_limits(void);
+/* A variable of these; NULL: it is not there. */
+const char *environment_get(const char *name);
+
+/*
+ * Did `allot run` have the library loaded? It names it by a path with a "/./" in it, which means
+ * the same file, and stays with the process whatever becomes of its environment.
+ */
+bool environment_is_run(void);
+
+#endif

@@ -61,6 +61,27 @@ static void frees(void)
 	CHECK_EQ(held(CAT_DATA), 0);
 }
 
+/* A range that nobody could map is refused by the driver, and not looked through for hours. */
+static void absurd_range(void)
+{
+	CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+				    .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+	CUmemGenericAllocationHandle handle;
+	CUdeviceptr at;
+
+	OK(cuMemCreate(&handle, 4 * MIB, &prop, 0));
+	OK(cuMemAddressReserve(&at, 4 * MIB, 0, 0, 0));
+	OK(cuMemMap(at, 4 * MIB, 0, handle, 0));
+	OK(cuMemRelease(handle));
+	CHECK(cuMemUnmap(2 * MIB, UINT64_C(1) << 62) != CUDA_SUCCESS);
+	CHECK(cuMemUnmap(0, UINT64_MAX) != CUDA_SUCCESS);
+	CHECK(cuMemUnmap(at, UINT64_C(1) << 62) != CUDA_SUCCESS);
+	CHECK_EQ(held(CAT_DATA), 4 * MIB);
+	OK(cuMemUnmap(at, 4 * MIB));
+	CHECK_EQ(held(CAT_DATA), 0);
+	OK(cuMemAddressFree(at, 4 * MIB));
+}
+
 int main(void)
 {
 	struct policy policy = fixture_policy(LIMIT);
@@ -81,5 +102,6 @@ int main(void)
 
 	frees();
 	pools();
+	absurd_range();
 	return 0;
 }

@@ -266,6 +266,27 @@ CUresult hook_cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
 	return e;
 }
 
+/* So many granules are looked at one by one; in a larger range the table's mappings are. */
+#define WALK 65536
+
+/* Takes out the first object of a kind in the range, and moves `at` behind it. */
+static bool vmm_take_next(struct guest *guest, enum object_kind kind, uint64_t *at, uint64_t end,
+			  struct object *ret)
+{
+	for (; *at < end && (end - *at) / GRANULE_BYTES < WALK; *at += GRANULE_BYTES)
+		if (object_take(guest->objects, kind, *at, ret)) {
+			*at += ret->size;
+			return true;
+		}
+	while (*at < end && object_next(guest->objects, kind, *at ? *at - 1 : 0, ret) &&
+	       ret->key < end) {
+		*at = ret->key + ret->size;
+		if (object_take(guest->objects, kind, ret->key, ret))
+			return true;
+	}
+	return false;
+}
+
 /*
  * One call may unmap many mappings, whole ones only. As in cuMemRelease they are counted off before
  * the driver drops them. Meanwhile the table keeps under a mapping's address the mapping
@@ -276,22 +297,17 @@ static void vmm_unmap_begin(struct guest *guest, uint64_t at, uint64_t end)
 {
 	struct object mapping;
 
-	while (at < end) {
+	while (vmm_take_next(guest, OBJECT_MAPPING, &at, end, &mapping)) {
 		struct count count = {.maps = -1};
 
-		if (!object_take(guest->objects, OBJECT_MAPPING, at, &mapping)) {
-			at += GRANULE_BYTES; /* a gap, or not ours */
-			continue;
-		}
 		if (vmm_change(guest, mapping.mapping.handle, &count) &&
 		    vmm_is_gone(&count.after)) {
 			count.after.kind = OBJECT_GONE;
-			count.after.key = at;
+			count.after.key = mapping.key;
 			object_put(guest->objects, &count.after);
 		}
 		mapping.kind = OBJECT_LEAVING;
 		object_put(guest->objects, &mapping);
-		at += mapping.size;
 	}
 }
 
@@ -299,14 +315,9 @@ static void vmm_unmap_end(struct guest *guest, uint64_t at, uint64_t end, bool d
 {
 	struct object mapping, handle;
 
-	while (at < end) {
-		bool was_last;
+	while (vmm_take_next(guest, OBJECT_LEAVING, &at, end, &mapping)) {
+		bool was_last = object_take(guest->objects, OBJECT_GONE, mapping.key, &handle);
 
-		if (!object_take(guest->objects, OBJECT_LEAVING, at, &mapping)) {
-			at += GRANULE_BYTES;
-			continue;
-		}
-		was_last = object_take(guest->objects, OBJECT_GONE, at, &handle);
 		if (!done) {
 			vmm_restore(guest, mapping.mapping.handle, was_last ? &handle : NULL, 0, 1);
 			mapping.kind = OBJECT_MAPPING;
@@ -314,7 +325,6 @@ static void vmm_unmap_end(struct guest *guest, uint64_t at, uint64_t end, bool d
 		} else if (was_last) {
 			vmm_gone(guest, &handle);
 		}
-		at += mapping.size;
 	}
 }
 

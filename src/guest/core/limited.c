@@ -2,12 +2,13 @@
 #include "guest/core/limited.h"
 
 #include <string.h>
+#include <sys/mman.h>
 
 #include "guest/core/library.h"
 #include "guest/core/space.h"
 
 /* Asks the driver what devices there are. No lock: every thread asks for itself. */
-static CUresult limited_enumerate(struct guest_device device[GUEST_DEVICES], int *ret_count)
+static CUresult limited_enumerate(struct guest_device *device, int *ret_count)
 {
 	int count = 0;
 	CUresult e = DRIVER(cuDeviceGetCount, (&count));
@@ -67,18 +68,12 @@ static int limited_claim(struct guest *guest, const struct guest_device *device,
 	return r;
 }
 
-CUresult limited_attach(struct guest *guest)
+/* `device` has room for all of them: too much for a stack that is not ours. */
+static CUresult limited_attach_with(struct guest *guest, struct guest_device *device)
 {
-	struct guest_device device[GUEST_DEVICES];
 	int count = 0, r;
-	CUresult e;
+	CUresult e = limited_enumerate(device, &count);
 
-	if (guest->mode != GUEST_LIMITED)
-		return guest->mode == GUEST_CLOSED ? guest->error : CUDA_SUCCESS;
-	if (atomic_load_explicit(&guest->slot, memory_order_acquire))
-		return CUDA_SUCCESS;
-	memset(device, 0, sizeof(device));
-	e = limited_enumerate(device, &count);
 	if (e)
 		return e; /* not initialised: the program's own affair */
 	e = space_confirm(guest, count);
@@ -96,6 +91,24 @@ CUresult limited_attach(struct guest *guest)
 		once_end(&guest->claim, r);
 	}
 	return guest->claim.error ? guest->error : CUDA_SUCCESS;
+}
+
+CUresult limited_attach(struct guest *guest)
+{
+	size_t size = sizeof(guest->device);
+	void *device;
+	CUresult e;
+
+	if (guest->mode != GUEST_LIMITED)
+		return guest->mode == GUEST_CLOSED ? guest->error : CUDA_SUCCESS;
+	if (atomic_load_explicit(&guest->slot, memory_order_acquire))
+		return CUDA_SUCCESS;
+	device = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (device == MAP_FAILED)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	e = limited_attach_with(guest, device);
+	munmap(device, size);
+	return e;
 }
 
 struct guest *limited_ask(CUresult *ret_error)

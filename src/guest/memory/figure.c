@@ -26,6 +26,7 @@
  */
 #define SIBLING_BYTES (256 * MIB)
 #define PROCESSES     2048
+#define SAMPLES	      512
 #define SLOTS	      1024 /* slot_count answers no more */
 
 static nvmlReturn_t figure_list(const struct nvml_library *nvml, nvmlDevice_t device,
@@ -46,6 +47,7 @@ struct look {
 	int n;
 	nvmlProcessInfo_v2_t process[PROCESSES];
 	uint64_t charged[SLOTS]; /* by each slot, before the driver was asked */
+	nvmlProcessUtilizationSample_t sample[SAMPLES]; /* of utilisation: another question */
 };
 
 static struct look *figure_look_new(void)
@@ -517,7 +519,6 @@ static bool figure_lists_tenant(struct guest *guest, const uint8_t uuid[16], int
 	return any;
 }
 
-#define SAMPLES 512
 /*
  * NVML answers the mean since the time that it is given, of up to 14 s: so late a figure would
  * steer into the ditch. It has a new sample every 200 ms; two of them are in this time.
@@ -527,7 +528,7 @@ static bool figure_lists_tenant(struct guest *guest, const uint8_t uuid[16], int
 int figure_utilisation(struct guest *guest, const uint8_t uuid[16], int ledger_device)
 {
 	unsigned long long since_us = (now_ns(CLOCK_REALTIME) - RECENT_NS) / 1000;
-	nvmlProcessUtilizationSample_t sample[SAMPLES];
+	struct look *look = figure_look_new();
 	unsigned int n = SAMPLES;
 	nvmlReturn_t r = NVML_SUCCESS;
 	nvmlUtilization_t rates;
@@ -535,11 +536,16 @@ int figure_utilisation(struct guest *guest, const uint8_t uuid[16], int ledger_d
 	const struct nvml_library *nvml = own_nvml_get(guest, uuid, ledger_device, &device);
 	int percent = -1;
 
-	if (!nvml)
+	if (!nvml || !look) {
+		if (look)
+			figure_look_free(look);
 		return -EIO;
+	}
 	guest_depth++;
-	if (nvml->nvmlDeviceGetProcessUtilization(device, sample, &n, since_us) == NVML_SUCCESS)
-		percent = figure_tenant_percent(guest, sample, n < SAMPLES ? n : SAMPLES);
+	if (nvml->nvmlDeviceGetProcessUtilization(device, look->sample, &n, since_us) ==
+	    NVML_SUCCESS)
+		percent = figure_tenant_percent(guest, look->sample, n < SAMPLES ? n : SAMPLES);
+	figure_look_free(look);
 	/* A process that did nothing in that time has no sample. */
 	if (percent < 0 && figure_lists_tenant(guest, uuid, ledger_device))
 		percent = 0;

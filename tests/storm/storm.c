@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * storm --seed N [--processes N] [--threads N] [--devices N] [--steps N] [--most MIB] [--managed]
- *       [--share] [--resets] [--kills]
+ *       [--share] [--resets] [--kills] [--family NAME]...
  *
  * Says {"stage": "quiet"} when everybody has given everything back but the primary contexts, and
  * ends when its input does.
@@ -148,7 +148,7 @@ static struct options parse(int argc, char **argv)
 		{"seed", 1, NULL, 's'},	   {"processes", 1, NULL, 'p'}, {"threads", 1, NULL, 't'},
 		{"devices", 1, NULL, 'd'}, {"steps", 1, NULL, 'n'},	{"most", 1, NULL, 'm'},
 		{"managed", 0, NULL, 'M'}, {"share", 0, NULL, 'S'},	{"resets", 0, NULL, 'R'},
-		{"kills", 0, NULL, 'K'},   {0}};
+		{"kills", 0, NULL, 'K'},   {"family", 1, NULL, 'f'},	{0}};
 	struct options o = {.processes = 2, .threads = 2, .devices = 1, .steps = 200,
 			    .most_mib = 64};
 	int c;
@@ -161,6 +161,10 @@ static struct options parse(int argc, char **argv)
 		case 'd': o.devices = number(optarg); break;
 		case 'n': o.steps = number(optarg); break;
 		case 'm': o.most_mib = number(optarg); break;
+		case 'f':
+			if (!storm_family(optarg, &o.families))
+				exit(2);
+			break;
 		case 'M': o.managed = true; break;
 		case 'S': o.share = true; break;
 		case 'R': o.resets = true; break;

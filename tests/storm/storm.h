@@ -26,6 +26,7 @@ struct options {
 	int processes, threads, devices;
 	int steps;
 	int most_mib;  /* of one allocation */
+	unsigned int families; /* these alone; 0: all */
 	bool managed;  /* managed memory, too, which no driver's figure has */
 	bool share;    /* memory passed between processes */
 	bool resets;   /* the second process resets its primary contexts */
@@ -57,6 +58,8 @@ int storm_reset_process(int index);
  * for its own.
  */
 bool storm_begin_contexts(CUcontext contexts[DEVICES], int life);
+/* Adds a family by its name; false: there is none of that name. */
+bool storm_family(const char *name, unsigned int *families);
 /* Waits until all processes are as far. */
 void storm_arrive(_Atomic int *count);
 /* Waits until it is set. */

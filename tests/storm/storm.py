@@ -41,14 +41,14 @@ GONE_S = 5
 class Scenario:
     """What a seed stands for: the tenant's quota, and the words of its program."""
 
-    def __init__(self, seed, most_mib=None, managed=True):
+    def __init__(self, seed, most_mib=None, managed=True, context_mib=CONTEXT_MIB, devices=2):
         rng = random.Random(seed)
         self.seed = seed
-        self.devices = rng.choice((1, 1, 2))
+        self.devices = min(rng.choice((1, 1, 2)), devices)
         self.processes = rng.randint(1, 4)
         self.threads = rng.randint(1, 4)
         self.most_mib = most_mib or rng.choice((16, 64, 256))
-        contexts = self.processes * (1 + self.threads) * CONTEXT_MIB
+        contexts = self.processes * (1 + self.threads) * context_mib
         # Enough for the contexts, and for a part of what they want.
         self.quota_mib = contexts + self.most_mib * rng.randint(2, 6)
         self.steps = rng.choice((100, 200, 400))
@@ -63,9 +63,9 @@ class Scenario:
         if self.processes > 2 and rng.random() < 0.4:
             self.words.append("--kills")
 
-    def command(self, storm, run=()):
+    def command(self, storm):
         return [os.environ["ALLOT"], "run", "--name", "storm", "--memory",
-                f"{self.quota_mib}MiB", *run, "--", storm, *map(str, self.words)]
+                f"{self.quota_mib}MiB", "--", storm, *map(str, self.words)]
 
 
 def process_of(process):

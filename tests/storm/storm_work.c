@@ -414,9 +414,31 @@ static void drop(struct worker *w, struct block *b)
 	memset(b, 0, sizeof(*b));
 }
 
+static const char *const names[FAMILIES] = {
+	[LARGE] = "large", [SMALL] = "small", [PITCH] = "pitch", [ASYNC] = "async",
+	[MIXED] = "mixed", [OWN_POOL] = "pool", [ARRAY] = "array", [HANDLE] = "handle",
+	[GRAPH] = "graph", [CONTEXT] = "context", [SENT] = "sent", [SENT_IPC] = "sent-ipc",
+	[RECEIVED] = "received", [MANAGED] = "managed",
+};
+
+bool storm_family(const char *name, unsigned int *families)
+{
+	for (int f = 0; f < FAMILIES; f++)
+		if (names[f] && !strcmp(names[f], name)) {
+			*families |= 1u << f;
+			return true;
+		}
+	return false;
+}
+
 static enum family pick_family(struct worker *w)
 {
-	enum family f = (enum family)(1 + pick(&w->seed, FAMILIES - 1));
+	unsigned int only = storm->options.families;
+	enum family f;
+
+	do {
+		f = (enum family)(1 + pick(&w->seed, FAMILIES - 1));
+	} while (only && !(only >> f & 1));
 
 	if (f == RECEIVED_IPC)
 		f = RECEIVED;

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Memory by every family at once, in threads and processes (tests/storm), against the driver's own
+figure: never above the quota while it lasts, as far as samples show, and at the end the ledger says
+what the driver says. First each hole that was once found, by itself; then seeds."""
+import sys
+import threading
+import time
+
+from harness import HERE, MIB, POOL_GRANULE, SLACK, Trouble, mib
+
+sys.path.insert(0, str(HERE.parent / "storm"))
+from storm import Scenario  # noqa: E402
+
+# An H200's takes 518 MiB, beside others in the same process less.
+CONTEXT_MIB = 600
+MOST_MIB, SEEDS, QUICK_SEEDS = 512, 20, 3
+# name: words of the program, quota beyond the contexts in MiB, devices
+HOLES = {
+    "pools in threads": (["--processes", 1, "--threads", 8, "--family", "async"], 2048, 1),
+    "pools destroyed early": (["--processes", 1, "--threads", 4, "--family", "pool"], 2048, 1),
+    "graphs on two devices": (["--processes", 1, "--threads", 2, "--devices", 2,
+                               "--family", "graph"], 2048, 2),
+    "imported handles": (["--processes", 2, "--threads", 2, "--share", "--family", "sent",
+                          "--family", "received"], 2048, 1),
+    "contexts reset": (["--processes", 2, "--threads", 4, "--resets", "--family", "large"],
+                       2048 + 4 * CONTEXT_MIB, 1),
+}
+
+
+class Sampler:
+    """The most that all processes of a device were seen to have, by the driver's figure."""
+
+    def __init__(self, bench):
+        self.bench, self.over, self.most, self.samples = bench, False, {}, 0
+        self.thread = threading.Thread(target=self.run)
+
+    def run(self):
+        while not self.over:
+            for uuid, pids in self.bench.figures.all().items():
+                self.most[uuid] = max(self.most.get(uuid, 0), sum(pids.values()))
+            self.samples += 1
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.over = True
+        self.thread.join()
+
+
+def one(bench, name, words, quota_mib, devices):
+    tenant, quota = bench.tenant(), quota_mib * MIB
+    before = {uuid: sum(pids.values()) for uuid, pids in bench.figures.all().items()}
+    command = [bench.build / "tests/storm/storm", *map(str, words)]
+    with bench.start(tenant, f"{quota_mib}MiB", command) as child:
+        with Sampler(bench) as sampler:
+            child.hear("quiet", 300)
+        time.sleep(0.1)
+        after = bench.figures.all()
+        for i in range(devices):
+            uuid = bench.figures.devices[i]["uuid"]
+            most = sampler.most.get(uuid, 0) - before.get(uuid, 0)
+            held = sum(after.get(uuid, {}).values()) - before.get(uuid, 0)
+            charged = (bench.ps(tenant, i) or {}).get("used_bytes", 0)
+            bench.results.figure("storm", f"{name} {i}", {
+                "quota": quota, "most": most, "samples": sampler.samples, "held": held,
+                "charged": charged, "words": [str(word) for word in words]})
+            bench.results.check("storm", f"{name}: device {i}, the most held",
+                                most <= quota + POOL_GRANULE + SLACK,
+                                f"{mib(most)} in {sampler.samples} samples", f"at most {mib(quota)}")
+            bench.results.check("storm", f"{name}: device {i}, at the end",
+                                abs(held - charged) <= SLACK,
+                                f"{mib(held)} held, {mib(charged)} charged", "the same")
+        status = child.end(60)
+    bench.results.check("storm", f"{name}: status", status == 0, str(status), "0")
+
+
+def items(bench):
+    steps = 100 if bench.quick else 400
+    for name, (words, beyond, devices) in HOLES.items():
+        contexts = words[words.index("--processes") + 1] * CONTEXT_MIB
+        yield name, ["--seed", 1, "--steps", steps, "--most", MOST_MIB, *words], \
+            contexts + beyond, devices
+    for seed in range(1, 1 + (QUICK_SEEDS if bench.quick else SEEDS)):
+        scenario = Scenario(seed, MOST_MIB, False, CONTEXT_MIB, len(bench.figures.devices))
+        yield f"seed {seed}", scenario.words, scenario.quota_mib, scenario.devices
+
+
+def part(bench):
+    every = {name: rest for name, *rest in items(bench)}
+    for name in bench.chosen("storm", every):
+        words, quota_mib, devices = every[name]
+        if devices > len(bench.figures.devices):
+            bench.results.skip("storm", name, f"needs {devices} devices")
+            continue
+        try:
+            one(bench, name, words, quota_mib, devices)
+        except Trouble as trouble:
+            bench.results.check("storm", name, False, str(trouble)[:400], "runs to its end")

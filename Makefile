@@ -24,8 +24,11 @@ setup:
 setup-check:
 	@tools/setup check
 
+# What it probes is of interest when it fails.
 $(BUILD)/build.ninja:
-	@$(MESON) setup $(SETUP_FLAGS) $(BUILD)
+	@log=$$(mktemp) && trap 'rm -f "$$log"' EXIT && \
+		{ $(MESON) setup $(SETUP_FLAGS) $(BUILD) >"$$log" 2>&1 || \
+			{ status=$$?; cat "$$log" >&2; exit $$status; }; }
 
 build: setup
 	@$(MAKE) -s $(BUILD)/build.ninja

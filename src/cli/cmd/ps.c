@@ -242,6 +242,17 @@ static void ps_note_trouble(const struct tenants *tenants)
 	}
 }
 
+/* In a simulation: whether a tenant uses devices, and all of them are of other ones. */
+static bool ps_is_elsewhere(const struct tenant_entry *e)
+{
+	if (!getenv("ALLOT_SIM_DIR") || e->error || !e->snapshot->ndevices)
+		return false;
+	for (int d = 0; d < e->snapshot->ndevices; d++)
+		if (figures_index(e->snapshot->device[d].uuid) >= 0)
+			return false;
+	return true;
+}
+
 /* Leaves only the tenants that are asked for, in the runtime directory's order. */
 static int ps_keep_named(struct tenants *tenants, const struct args *a)
 {
@@ -257,7 +268,7 @@ static int ps_keep_named(struct tenants *tenants, const struct args *a)
 					 a->names[k], tenants->runtime);
 	}
 	for (size_t i = 0; i < tenants->n; i++) {
-		bool wanted = !a->nnames;
+		bool wanted = !a->nnames && !ps_is_elsewhere(&tenants->list[i]);
 
 		for (int k = 0; k < a->nnames; k++)
 			wanted |= !strcmp(tenants->list[i].name, a->names[k]);

@@ -220,6 +220,19 @@ static void run_warn_of_context(const struct policy *policy)
 		}
 }
 
+/* Options that are for NVIDIA's devices alone, on a machine that has others. */
+static void run_note_unused(const struct tenant_options *asked)
+{
+	static struct devices amd;
+
+	if (!(asked->said & (TENANT_PRIORITY | TENANT_FLOOR)) || run_context_bytes())
+		return;
+	devices_read_amd(&amd);
+	if (amd.n)
+		say_note("note: --priority and --floor do nothing on AMD GPUs, where tenants work "
+			 "side by side; --compute and --weight do");
+}
+
 /* The loader goes on without a library that it does not find, and so would the program. */
 static int run_check_root(const struct args *a, const char *library)
 {
@@ -406,6 +419,7 @@ int cmd_run(int argc, char **argv)
 	launcher_warn(a.command);
 	if (!e.joined)
 		run_warn_of_context(&e.policy);
+	run_note_unused(&a.tenant);
 	run_limit_by_kernel(&e, a.verbose, &cgroup);
 	if (a.guard)
 		return guarded_launch(&e, &cgroup, a.command, a.report);

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -122,6 +123,55 @@ static int sim_set_gpus(const char *text)
 	return 0;
 }
 
+/* Whoever holds a lock on it, and its command's processes do, uses the devices beside it. */
+#define ALIVE "alive"
+#define ALIVE_FD 101 /* behind that of `allot run` */
+
+static void sim_remove_dir_at(int dirfd, const char *name);
+
+/* What a simulation that was killed left. One without the file may be of an older allot's. */
+static void sim_sweep(const char *place)
+{
+	char path[PATH_MAX], own[64];
+	DIR *dir = opendir(place);
+	struct dirent *entry;
+
+	snprintf(own, sizeof(own), "allot-sim-%u-", (unsigned int)getuid());
+	while (dir && (entry = readdir(dir))) {
+		int fd;
+
+		if (strncmp(entry->d_name, own, strlen(own)) ||
+		    snprintf(path, sizeof(path), "%s/%s/" ALIVE, place, entry->d_name) >=
+			    (int)sizeof(path))
+			continue;
+		fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+		if (fd < 0)
+			continue;
+		if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+			sim_remove_dir_at(dirfd(dir), entry->d_name);
+		close(fd);
+	}
+	if (dir)
+		closedir(dir);
+}
+
+/* The file has its name when it is locked, so that nobody takes it for a dead one's. */
+static void sim_keep(const char *dir)
+{
+	char path[PATH_MAX], hidden[PATH_MAX];
+	int fd;
+
+	if (snprintf(path, sizeof(path), "%s/" ALIVE, dir) >= (int)sizeof(path) ||
+	    snprintf(hidden, sizeof(hidden), "%s/." ALIVE, dir) >= (int)sizeof(hidden))
+		return;
+	fd = open(hidden, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	/* For the command, which lives on if this process is killed. */
+	if (fd >= 0 && flock(fd, LOCK_SH) == 0 && fcntl(fd, F_DUPFD, ALIVE_FD) >= 0)
+		rename(hidden, path);
+	if (fd >= 0)
+		close(fd);
+}
+
 /* Makes a directory for this command alone, in memory where there is such a place. */
 static int sim_make_private_dir(char dir[static PATH_MAX])
 {
@@ -134,8 +184,11 @@ static int sim_make_private_dir(char dir[static PATH_MAX])
 			continue;
 		if (snprintf(dir, PATH_MAX, "%s/allot-sim-%u-XXXXXX", place,
 			     (unsigned int)getuid()) < PATH_MAX &&
-		    mkdtemp(dir))
+		    mkdtemp(dir)) {
+			sim_keep(dir);
+			sim_sweep(place);
 			return 0;
+		}
 	}
 	return say_error("cannot make a directory for the devices in /dev/shm, XDG_RUNTIME_DIR or "
 			 "/tmp: %s; name one with --dir",
@@ -172,17 +225,6 @@ static void sim_remove_dir_at(int dirfd, const char *name)
 	if (dir)
 		closedir(dir);
 	unlinkat(dirfd, name, AT_REMOVEDIR);
-}
-
-/* Tenants live where they always do. A user without such a place gets one among the devices. */
-static int sim_set_runtime_dir(const char *dir)
-{
-	char runtime[PATH_MAX], path[PATH_MAX + sizeof("/tenants")];
-
-	if (tenant_runtime_dir(runtime, sizeof(runtime)) != -ENOENT)
-		return 0;
-	snprintf(path, sizeof(path), "%s/tenants", dir);
-	return setenv("ALLOT_RUNTIME_DIR", path, 1);
 }
 
 static int sim_read_machine(const struct args *a, struct machine_options *ret)
@@ -244,7 +286,7 @@ static int sim_run_in(const char *dir, const char *libraries, const struct args 
 
 	if (r)
 		return r;
-	if (setenv("ALLOT_SIM_DIR", dir, 1) < 0 || sim_set_runtime_dir(dir) < 0 ||
+	if (setenv("ALLOT_SIM_DIR", dir, 1) < 0 ||
 	    (sim_wants_nvidia(a) && launch_prepend("LD_LIBRARY_PATH", libraries, ":;") < 0))
 		return say_error("cannot set the command's environment: %s", say_errno(errno));
 	return launch_supervised(a->command, NULL, NULL, ret_status);

@@ -189,6 +189,10 @@ class Chosen(Amd):
             self.refused("--gpu", bad, says=("neither an index nor", f"--gpu {A}"))
         self.refused("--gpu", "0", "--memory", "1G,2G", says=("2 values for 1 device",))
 
+    def test_what_does_nothing(self):
+        self.assertIn("do nothing on AMD", self.well("run", "--priority", "high", "--", "true").stderr)
+        self.assertEqual(self.well("run", "--weight", "2", "--", "true").stderr, "")
+
     def test_more_than_there_is(self):
         done = self.well("run", "--gpu", "1", "--memory", "65GiB", "--", "true")
         self.assertIn("65 GiB is more than GPU 1 has; its 64 GiB are the limit", done.stderr)

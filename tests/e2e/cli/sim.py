@@ -130,6 +130,24 @@ class Devices(cli_lib.Case):
             self.assertIn(word, done.stderr)
         self.assertEqual(len(done.stderr.splitlines()), 1)
 
+    def test_leftovers_of_the_dead(self):
+        """Whose command was killed, too; those of the living stay."""
+        found = []
+        for _ in range(2):
+            process = self.start(ALLOT, "sim", "--", "sh", "-c", "echo $ALLOT_SIM_DIR $$; read x")
+            found.append((process, *process.stdout.readline().split()))
+        (dead, gone, pid), (_, stays, _) = found
+        dead.kill()
+        dead.wait()
+        self.ok("sim", "--", "true")
+        self.assertTrue(os.path.exists(gone), "its command lives")
+        os.kill(int(pid), signal.SIGKILL)
+        cli_lib.wait_for(lambda: not os.path.exists(f"/proc/{pid}") or
+                         not os.listdir(f"/proc/{pid}/fd"))
+        self.ok("sim", "--", "true")
+        self.assertFalse(os.path.exists(gone))
+        self.assertTrue(os.path.exists(stays))
+
     def test_less_than_a_context(self):
         for context, says in (("", "about 520 MiB"), ("64MiB", "about 64 MiB"), ("8MiB", "")):
             done = self.allot("sim", *(("--context", context) if context else ()), "--", ALLOT,

@@ -160,3 +160,50 @@ int dlclose(void *handle)
 
 	return real ? real(handle) : -1;
 }
+
+/*
+ * 2.38: what its headers make of strtol and its like, for which "0b1" is a number, too. Here it is
+ * none in any image.
+ */
+long glibc_strtol(const char *text, char **end, int base) __asm__("strtol");
+unsigned long glibc_strtoul(const char *text, char **end, int base) __asm__("strtoul");
+long long glibc_strtoll(const char *text, char **end, int base) __asm__("strtoll");
+unsigned long long glibc_strtoull(const char *text, char **end, int base) __asm__("strtoull");
+int glibc_vsscanf(const char *text, const char *format, va_list ap) __asm__("__isoc99_vsscanf");
+
+long __isoc23_strtol(const char *text, char **end, int base);
+unsigned long __isoc23_strtoul(const char *text, char **end, int base);
+long long __isoc23_strtoll(const char *text, char **end, int base);
+unsigned long long __isoc23_strtoull(const char *text, char **end, int base);
+int __isoc23_sscanf(const char *text, const char *format, ...);
+
+long __isoc23_strtol(const char *text, char **end, int base)
+{
+	return glibc_strtol(text, end, base);
+}
+
+unsigned long __isoc23_strtoul(const char *text, char **end, int base)
+{
+	return glibc_strtoul(text, end, base);
+}
+
+long long __isoc23_strtoll(const char *text, char **end, int base)
+{
+	return glibc_strtoll(text, end, base);
+}
+
+unsigned long long __isoc23_strtoull(const char *text, char **end, int base)
+{
+	return glibc_strtoull(text, end, base);
+}
+
+int __isoc23_sscanf(const char *text, const char *format, ...)
+{
+	va_list ap;
+	int n;
+
+	va_start(ap, format);
+	n = glibc_vsscanf(text, format, ap);
+	va_end(ap);
+	return n;
+}

@@ -30,7 +30,9 @@ static struct figures query_figures(struct guest *guest, struct guest_device *de
 	query_settle(guest);
 	if (graph_has_memory(device))
 		graph_settle(guest, device);
-	figure_look(guest, device);
+	/* Where no quota binds, what the driver says is free is all there is to know. */
+	if (limit < physical.total)
+		figure_look(guest, device);
 	used = figure_tenant_used(guest, device->uuid, device->ledger);
 	room = min_u64(charge_limit(guest, device), physical.total);
 	return (struct figures){limit, min_u64(used < room ? room - used : 0, physical.free)};

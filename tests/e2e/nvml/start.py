@@ -56,6 +56,13 @@ class Start(Case):
         self.assertLessEqual(free, total - CONTEXT - MIB)
         self.assertGreater(free, total - CONTEXT - 8 * MIB)
 
+    def test_without_a_quota(self):
+        """Where a quota does not bind, what the driver says is free is all there is to know."""
+        probe = self.begun()
+        free, total = map(int, probe.ask("info").split())
+        self.assertEqual((self.opened(probe), total), ([], 24 * GIB))
+        self.assertLessEqual(free, total - CONTEXT - MIB)
+
     def test_where_the_limit_is_near(self):
         self.by_another(self.begun("--memory", "1GiB"))
 

@@ -171,6 +171,7 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value)
 		return CUDA_ERROR_UNSUPPORTED_LIMIT;
 	if (limit >= CU_LIMIT_SHMEM_SIZE)
 		return CUDA_ERROR_UNSUPPORTED_LIMIT;
+	sim_lock();
 	for (int i = 0; i < CU_LIMIT_MAX; i++)
 		want[i] = ctx->limit[i];
 	want[limit] = value;
@@ -179,16 +180,16 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value)
 		context_info_beyond(want[CU_LIMIT_PRINTF_FIFO_SIZE], DEFAULT_FIFO, 1) +
 		context_info_beyond(want[CU_LIMIT_MALLOC_HEAP_SIZE], DEFAULT_HEAP, 1);
 	had = ctx->limit_bytes;
-	if (bytes > had) {
+	if (bytes > had)
 		r = sim_device_take(ctx->device, bytes - had);
-		if (r)
-			return r;
-	} else {
+	else
 		sim_device_give(ctx->device, had - bytes);
+	if (!r) {
+		ctx->limit_bytes = bytes;
+		ctx->limit[limit] = value;
 	}
-	ctx->limit_bytes = bytes;
-	ctx->limit[limit] = value;
-	return CUDA_SUCCESS;
+	sim_unlock();
+	return r;
 }
 
 CUresult cuCtxGetLimit(size_t *pvalue, CUlimit limit)

@@ -3,6 +3,8 @@
  * More of what the guest looks through than fits into one of its lists: all pools are trimmed
  * before a refusal, and all that streams have freed is given back at a synchronisation.
  */
+#include <pthread.h>
+
 #include "guest/core/hook.h"
 #include "guest/memory/granule.h"
 #include "sim/cuda/api.h"
@@ -82,11 +84,37 @@ static void absurd_range(void)
 	OK(cuMemAddressFree(at, 4 * MIB));
 }
 
+static CUcontext context;
+
+static void *set_limits(void *arg)
+{
+	OK(cuCtxSetCurrent(context));
+	for (int i = 0; i < 20000; i++)
+		OK(cuda_real.cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, (size_t)(16 + i % 64) * MIB));
+	return NULL;
+}
+
+/* The simulated device keeps count of heaps that threads change at once. */
+static void limits(void)
+{
+	size_t before, after, total, heap;
+	pthread_t thread[4];
+
+	OK(cuCtxGetLimit(&heap, CU_LIMIT_MALLOC_HEAP_SIZE));
+	OK(cuda_real.cuMemGetInfo_v2(&before, &total));
+	for (int i = 0; i < 4; i++)
+		CHECK_EQ(pthread_create(&thread[i], NULL, set_limits, NULL), 0);
+	for (int i = 0; i < 4; i++)
+		CHECK_EQ(pthread_join(thread[i], NULL), 0);
+	OK(cuda_real.cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, heap));
+	OK(cuda_real.cuMemGetInfo_v2(&after, &total));
+	CHECK_EQ(after, before);
+}
+
 int main(void)
 {
 	struct policy policy = fixture_policy(LIMIT);
 	char tenant[PATH_MAX], sim[PATH_MAX + 8];
-	CUcontext context;
 
 	CHECK_EQ(tenant_create(fixture_runtime_dir(), "many", &policy, tenant, sizeof(tenant)), 0);
 	snprintf(sim, sizeof(sim), "%s/sim", fixture_runtime_dir());
@@ -103,5 +131,6 @@ int main(void)
 	frees();
 	pools();
 	absurd_range();
+	limits();
 	return 0;
 }

@@ -77,9 +77,14 @@ def process_of(process):
 def judge(scenario, truth, tenant):
     """What is wrong when all is quiet, as a list of lines."""
     wrong, quota = [], scenario.quota_mib * MIB
+    most = quota + POOL_STEP
+    # What a process that is just dying has imported is in no figure of the driver's, so it may be
+    # given to others a few milliseconds before the device has it.
+    if "--kills" in scenario.words:
+        most += scenario.most_mib * MIB
     devices = {d["uuid"]: d for d in tenant["devices"]}
     for i, (used, peak) in enumerate(zip(truth["used"], truth["peak"])):
-        if peak > quota + POOL_STEP:
+        if peak > most:
             wrong.append(f"device {i}: {peak / MIB:.1f} MiB held, {scenario.quota_mib} allowed")
     charged = sorted(d["used_bytes"] for d in devices.values())
     if sum(charged) != sum(truth["used"]) or [c for c in charged if c] != [

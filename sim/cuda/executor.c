@@ -455,7 +455,9 @@ static void executor_run_device(struct sim_exec *exec, uint32_t heard)
 	}
 	exec->clock_ns = max_u64(exec->clock_ns, turn.from_ns);
 	now = now_monotonic_ns();
-	next = executor_advance(exec, min_u64(now, turn.to_ns));
+	/* While the device is on its way here nothing begins, nor ends: not even an event. */
+	next = exec->clock_ns > now ? exec->clock_ns :
+				      executor_advance(exec, min_u64(now, turn.to_ns));
 	if (!exec->active)
 		return;
 	if (exec->clock_ns >= turn.to_ns) {

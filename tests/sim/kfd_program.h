@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
@@ -31,6 +32,19 @@
 
 static int kfd, render[GPUS];
 static uint32_t ids[GPUS];
+
+/*
+ * What this process runs next is no tenant's program. Of `allot run` the directory goes, and the
+ * library, which stands first: it would see that the directory is gone, and close the GPU.
+ */
+static inline void leave_tenant(void)
+{
+	const char *libraries = getenv("LD_PRELOAD");
+
+	unsetenv("ALLOT_TENANT_DIR");
+	libraries += strcspn(libraries, ": ");
+	setenv("LD_PRELOAD", *libraries ? libraries + 1 : "", 1);
+}
 
 /* 0 or -errno */
 static inline int call(unsigned long request, void *arg)

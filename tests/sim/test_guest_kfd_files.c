@@ -406,7 +406,7 @@ static void run_again(const char *program, const char *how, const char *tenant)
 		if (tenant)
 			setenv("ALLOT_TENANT_DIR", tenant, 1);
 		else
-			unsetenv("ALLOT_TENANT_DIR");
+			leave_tenant();
 		execl(program, program, how, NULL);
 		_exit(1);
 	}

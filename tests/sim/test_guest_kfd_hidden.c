@@ -131,7 +131,7 @@ static void test_dmabuf(const char *program)
 	snprintf(number, sizeof(number), "%d", pair[1]);
 	child = fork();
 	if (!child) {
-		unsetenv("ALLOT_TENANT_DIR");
+		leave_tenant();
 		execl(program, program, number, NULL);
 		_exit(1);
 	}

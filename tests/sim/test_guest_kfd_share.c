@@ -222,7 +222,7 @@ static pid_t start_outside(int *ret_socket)
 	CHECK(child >= 0);
 	if (!child) {
 		close(pair[0]);
-		unsetenv("ALLOT_TENANT_DIR");
+		leave_tenant();
 		execl(program, program, number, NULL);
 		_exit(1);
 	}

@@ -8,8 +8,9 @@
  *
  * A floor is a debt to the tenant in device time. It grows while the tenant waits and is outranked,
  * and falls by all that is measured of its work. A tenant that is lifted is above all priorities
- * until the debt is paid, for the time of a brief turn; then the debt has to grow again. A kernel
- * that took longer than that makes the debt negative, so the next lift is so much later.
+ * until the debt of a lift is paid; then it has to grow again. A kernel that took longer than that
+ * makes the debt negative, so the next lift is so much later. Lifts are long and rare: who comes
+ * first waits for the whole of one, and a hundred steps of a few ms shall see one at most.
  *
  * The first in line reserves its devices while it cannot run yet. Otherwise a tenant on devices A
  * and B could wait for ever, between a neighbour on A and one on B whose turns never end together.
@@ -26,6 +27,7 @@ const struct arbiter_params arbiter_defaults = {
 	.slice_ns = 12000000,
 	.brief_ns = 1000000,
 	.brief_slice_ns = 4000000,
+	.lift_ns = 24000000,
 	.grace_ns = 150000,
 	.lead_ns = 500000,
 	.edge_ns = 30000,
@@ -101,6 +103,8 @@ static bool arbiter_is_brief(const struct machine *m, const struct arbiter_tenan
 /* How much device time this tenant's turn has: less where all work in brief bursts. */
 static uint64_t arbiter_slice_ns(const struct machine *m, const struct arbiter_tenant *t)
 {
+	if (t->lifted)
+		return m->params->lift_ns;
 	if (!arbiter_is_brief(m, t))
 		return m->params->slice_ns;
 	for (int i = 0; i < m->n; i++)
@@ -208,7 +212,7 @@ static void arbiter_owe(const struct machine *m, struct arbiter_tenant *t, uint6
 	else if (t->owed_ns > 0)
 		t->owed_ns = clamp_i64(t->owed_ns - (int64_t)busy_ns, 0, INT64_MAX);
 	t->owed_ns = clamp_i64(t->owed_ns, -(int64_t)OWED_MAX_NS,
-			       (int64_t)m->params->brief_slice_ns);
+			       (int64_t)m->params->lift_ns);
 	t->looked_ns = m->now_ns;
 	if (!t->done_ns && !busy_ns)
 		t->landing = false;
@@ -520,7 +524,7 @@ static bool arbiter_is_overdue(const struct machine *m, const struct arbiter_ten
 /* A lift is no longer than this by the clock, after the work that was under way. */
 static uint64_t arbiter_lift_most_ns(const struct machine *m)
 {
-	return m->params->brief_slice_ns + m->params->brief_slice_ns / 2;
+	return m->params->lift_ns + m->params->lift_ns / 2;
 }
 
 static bool arbiter_is_lifted_for_long(const struct machine *m, const struct arbiter_tenant *t)
@@ -541,7 +545,7 @@ static void arbiter_lift(const struct machine *m)
 		/* Who was slow has the rest soon; who did nothing, or says so, not at once. */
 		if (late)
 			t->owed_ns = clamp_i64(t->owed_ns, -(int64_t)OWED_MAX_NS,
-					       t->turn_busy_ns ? (int64_t)m->params->brief_slice_ns / 2
+					       t->turn_busy_ns ? (int64_t)m->params->lift_ns / 2
 							       : 0);
 		if (t->lifted &&
 		    (late || !t->wants || t->owed_ns <= arbiter_in_flight_ns(m, t))) {
@@ -550,7 +554,7 @@ static void arbiter_lift(const struct machine *m)
 			else
 				arbiter_lower(t);
 		} else if (!t->lifted && t->id && t->wants && t->outranked && t->floor_permille &&
-			   t->owed_ns >= (int64_t)m->params->brief_slice_ns) {
+			   t->owed_ns >= (int64_t)m->params->lift_ns) {
 			t->lifted = true;
 			t->lifted_ns = m->now_ns;
 		}
@@ -736,7 +740,7 @@ static uint64_t arbiter_next_ns(const struct machine *m, const struct arbiter_te
 		next = m->now_ns + (uint64_t)clamp_i64(t->owed_ns - arbiter_in_flight_ns(m, t), 0, INT64_MAX);
 	else if (t->wants && t->outranked && t->floor_permille)
 		next = m->now_ns +
-		       (uint64_t)clamp_i64((int64_t)m->params->brief_slice_ns - t->owed_ns, 0,
+		       (uint64_t)clamp_i64((int64_t)m->params->lift_ns - t->owed_ns, 0,
 					    INT64_MAX) *
 			       (1000 - t->floor_permille) / t->floor_permille;
 	if (t->leaving)

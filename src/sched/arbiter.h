@@ -29,6 +29,7 @@ struct arbiter_params {
 	uint64_t slice_ns; /* how long a turn is while others wait */
 	uint64_t brief_ns; /* ... where all who share the device work for less at a time, ... */
 	uint64_t brief_slice_ns; /* ... so long */
+	uint64_t lift_ns;  /* what a floor has at a time */
 	uint64_t grace_ns; /* an owner with nothing to do keeps its turn for so long */
 	uint64_t lead_ns;  /* the next is let in so long before the last work should be done ... */
 	uint64_t edge_ns;  /* ... and may launch so long before it */

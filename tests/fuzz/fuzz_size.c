@@ -25,7 +25,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	} else {
 		MUST(!spec.bytes != !spec.permille);
 		MUST(spec.bytes <= SIZE_MAX_BYTES && spec.permille <= 1000);
-		MUST(strchr("0123456789", text[0]));
+		MUST(strchr("0123456789", text[0] == '.' ? text[1] : text[0]));
 	}
 	r = parse_permille(text, &permille);
 	MUST(r < 0 ? permille == 7 : permille >= 1 && permille <= 1000);

@@ -4,9 +4,25 @@
 
 #include "sim/region.h"
 
-uint64_t sim_row_used(const struct sim_region *region, int row, int device)
+static bool count_is_away(const struct sim_region *region, int row)
 {
-	uint64_t sum = region->row[row].use[device].private_bytes;
+	uint32_t checkpoint = region->row[row].checkpoint;
+
+	return checkpoint == SIM_CHECKPOINTED || checkpoint == SIM_LOST;
+}
+
+static uint64_t count_private(const struct sim_region *region, int row, int device)
+{
+	uint64_t bytes = region->row[row].use[device].private_bytes;
+
+	return count_is_away(region, row) && bytes > SIM_CHECKPOINT_BYTES ? SIM_CHECKPOINT_BYTES
+									  : bytes;
+}
+
+/* An object is where its owner is: a checkpoint takes it along, whoever else holds it. */
+static uint64_t count_objects(const struct sim_region *region, int row, int device)
+{
+	uint64_t sum = 0;
 
 	for (uint32_t i = 0; i < region->nobjects; i++) {
 		const struct sim_object *o = &region->object[i];
@@ -17,12 +33,27 @@ uint64_t sim_row_used(const struct sim_region *region, int row, int device)
 	return sum;
 }
 
+uint64_t sim_row_used(const struct sim_region *region, int row, int device)
+{
+	return count_private(region, row, device) +
+	       (count_is_away(region, row) ? 0 : count_objects(region, row, device));
+}
+
+uint64_t sim_row_away(const struct sim_region *region, int row, int device)
+{
+	return region->row[row].use[device].private_bytes - count_private(region, row, device) +
+	       (count_is_away(region, row) ? count_objects(region, row, device) : 0);
+}
+
 /* It has neither managed memory in it nor handles inherited from the process that made them. */
 uint64_t sim_row_figure(const struct sim_region *region, int row, int device)
 {
 	const struct sim_use *use = &region->row[row].use[device];
-	uint64_t sum = sim_row_used(region, row, device) - use->managed_bytes;
+	uint64_t sum = sim_row_used(region, row, device);
 
+	if (count_is_away(region, row))
+		return sum;
+	sum -= use->managed_bytes;
 	for (uint32_t i = 0; i < region->nobjects; i++) {
 		const struct sim_object *o = &region->object[i];
 
@@ -40,10 +71,14 @@ uint64_t sim_region_used(const struct sim_region *region, int device)
 
 	for (uint32_t i = 0; i < region->nrows; i++)
 		if (region->row[i].state == SIM_ROW_LIVE)
-			sum += region->row[i].use[device].private_bytes;
-	for (uint32_t i = 0; i < region->nobjects; i++)
-		if (region->object[i].key[0] && region->object[i].device == (uint32_t)device)
-			sum += region->object[i].bytes;
+			sum += count_private(region, (int)i, device);
+	for (uint32_t i = 0; i < region->nobjects; i++) {
+		const struct sim_object *o = &region->object[i];
+
+		if (o->key[0] && o->device == (uint32_t)device &&
+		    !count_is_away(region, o->owner))
+			sum += o->bytes;
+	}
 	return sum;
 }
 

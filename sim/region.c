@@ -80,6 +80,7 @@ static void region_forget_row(struct sim_region *region, int row)
 		r->use[i].managed_bytes = 0;
 		r->use[i].contexts = 0;
 	}
+	r->checkpoint = SIM_RUNNING;
 	r->state = SIM_ROW_FREE;
 }
 
@@ -196,6 +197,8 @@ static int region_claim_row(struct sim_region *region, int fd)
 		r->pid = getpid();
 		r->pid_ns = stat("/proc/self/ns/pid", &ns) ? 0 : ns.st_ino;
 		r->generation++;
+		r->calls = r->works = 0;
+		r->under_mps = r->restore_error = 0;
 		r->account = region_claim_account(region, (uint32_t)row);
 		for (uint32_t i = 0; i < region->ndevices; i++)
 			sim_engine_row_reset(&region->device[i].engine, (unsigned int)row,

@@ -24,10 +24,11 @@
 #include "sim/engine_shared.h"
 
 #define SIM_MAGIC 0x314d4953544f4c41ull /* "ALOTSIM1" */
-#define SIM_VERSION 1u
+#define SIM_VERSION 2u
 #define SIM_MAX_PROCESSES 1024
 #define SIM_MAX_OBJECTS 8192
 #define SIM_MAX_ACCOUNTS 2048 /* twice as many as processes at once */
+#define SIM_CHECKPOINT_BYTES (4ull << 20) /* of a process that was checkpointed: as on an H200 */
 /* Far behind the contents, so that no read or write ever meets the lock. */
 #define SIM_EXPORT_LOCK (1ll << 60)
 
@@ -55,6 +56,9 @@ struct sim_use {
 
 enum sim_row_state { SIM_ROW_FREE, SIM_ROW_LIVE };
 
+/* By cuCheckpointProcess*, in their order: CUprocessState. */
+enum sim_checkpoint { SIM_RUNNING, SIM_LOCKED, SIM_CHECKPOINTED, SIM_LOST };
+
 struct sim_process_row {
 	/* Changes under the lock. The engine has a lock of its own and reads this without. */
 	_Alignas(64) _Atomic uint32_t state;
@@ -64,6 +68,15 @@ struct sim_process_row {
 	uint32_t account;
 	uint64_t start_ns;     /* CLOCK_BOOTTIME at its cuInit */
 	char command[32];
+	/*
+	 * The checkpoint of a process is this one word: while it says so, nothing of the process's
+	 * private memory is on its devices but SIM_CHECKPOINT_BYTES. Its threads sleep on it.
+	 */
+	_Atomic uint32_t checkpoint;
+	_Atomic uint32_t calls; /* of the driver, that have begun and not returned */
+	_Atomic uint32_t works; /* in its streams */
+	uint32_t under_mps;
+	uint32_t restore_error; /* what its restore will answer: CUresult, judged at the checkpoint */
 	struct sim_use use[SIM_MAX_DEVICES];
 };
 
@@ -154,6 +167,9 @@ uint64_t sim_region_used(const struct sim_region *region, int device);
 uint64_t sim_row_used(const struct sim_region *region, int row, int device);
 /* The driver's figure for the row's process: what NVML shows of these bytes. */
 uint64_t sim_row_figure(const struct sim_region *region, int row, int device);
+
+/* How much more of a device the row's process takes than it does while it is checkpointed. */
+uint64_t sim_row_away(const struct sim_region *region, int row, int device);
 
 /*
  * Take `bytes` of a device for a row, or give them back; these take the lock. -ENOMEM when the

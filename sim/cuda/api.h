@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Prototypes of the driver's entry points, from the list: a definition here that disagrees with it
- * does not compile. Rows without a prototype (CUDA_PASS) are declared by who implements them, with
- * SIM_EXPORT.
+ * does not compile. Within the library a row's definition has the symbol sim_<name>, and entries.c
+ * has the exported one, in front of it.
  */
 #ifndef ALLOT_SIM_CUDA_API_H
 #define ALLOT_SIM_CUDA_API_H
 
 #include "nvidia/abi/cuda.h"
 
-#define SIM_EXPORT __attribute__((visibility("default")))
+#ifdef SIM_CUDA_LIBRARY
+#define SIM_ROW(name) __asm__("sim_" #name) __attribute__((visibility("hidden")))
+#else
+#define SIM_ROW(name)
+#endif
 
-#define CUDA_HOOK(name, kind, params, args) SIM_EXPORT CUresult CUDAAPI name params;
-#define CUDA_CALL(name, kind, params, args) SIM_EXPORT CUresult CUDAAPI name params;
+#define CUDA_HOOK(name, kind, params, args) CUresult CUDAAPI name params SIM_ROW(name);
+#define CUDA_CALL(name, kind, params, args) CUresult CUDAAPI name params SIM_ROW(name);
 #include "nvidia/cuda_api.def"
 
 #endif

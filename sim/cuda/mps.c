@@ -7,6 +7,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "sim/cuda/sim.h"
+
 static bool enabled;
 static double part = 1; /* of the SMs */
 
@@ -27,6 +29,7 @@ void sim_mps_begin(void)
 		  !connect(fd, (const struct sockaddr *)&address, sizeof(address));
 	if (fd >= 0)
 		close(fd);
+	sim.region->row[sim.row].under_mps = enabled;
 	if (enabled && percent && atof(percent) > 0 && atof(percent) < 100)
 		part = atof(percent) / 100;
 }

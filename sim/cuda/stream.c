@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/now.h"
+#include "sim/cuda/call.h"
 #include "sim/cuda/exec.h"
 
 /* All executions of the process, for threads that end. Taken before an exec->lock. */
@@ -84,6 +85,7 @@ void stream_pop(struct sim_stream *stream, uint64_t ns)
 	if (stream->clock_ns < ns)
 		stream->clock_ns = ns;
 	exec->pending--;
+	sim_works_end(1);
 	if (atomic_fetch_sub(&stream->pending, 1) == STREAM_DEPTH)
 		pthread_cond_broadcast(&exec->space);
 	op_free(op);
@@ -120,6 +122,7 @@ static bool stream_push_locked(struct sim_stream *stream, struct sim_op *first, 
 	stream->tail = last;
 	atomic_fetch_add(&stream->pending, n);
 	exec->pending += n;
+	sim_works_begin(n);
 	return was_empty;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A weak entry point for each row of the list, so that the library exports all of them whatever is
+ * A weak definition for each row of the list, so that the library has all of them whatever is
  * implemented: a strong definition in another file takes its place.
  */
 #include "sim/cuda/stubs.h"
@@ -10,13 +10,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sim/cuda/api.h"
+
 /* Calls of each row that nobody implements; a debugger or a test reads it by name. */
 static _Atomic uint64_t sim_unsupported_calls[CUDA_FN_N];
 
-#define STUB __attribute__((weak, visibility("default")))
+#define STUB __attribute__((weak))
 #define CUDA_HOOK(name, kind, params, args) STUB CUresult CUDAAPI name params;
 #define CUDA_CALL(name, kind, params, args) STUB CUresult CUDAAPI name params;
-#define CUDA_PASS(name, kind) STUB CUresult CUDAAPI name(void);
+#define CUDA_PASS(name, kind) __attribute__((visibility("default"))) CUresult CUDAAPI name(void);
 #include "nvidia/cuda_api.def"
 
 #define BODY(name) { return sim_unsupported(CUDA_FN_##name); }
@@ -24,18 +26,6 @@ static _Atomic uint64_t sim_unsupported_calls[CUDA_FN_N];
 #define CUDA_CALL(name, kind, params, args) CUresult CUDAAPI name params BODY(name)
 #define CUDA_PASS(name, kind) CUresult CUDAAPI name(void) BODY(name)
 #include "nvidia/cuda_api.def"
-
-static void *const entries[CUDA_FN_N] = {
-#define CUDA_HOOK(name, kind, params, args) (void *)name,
-#define CUDA_CALL(name, kind, params, args) (void *)name,
-#define CUDA_PASS(name, kind) (void *)name,
-#include "nvidia/cuda_api.def"
-};
-
-void *sim_entry(enum cuda_fn fn)
-{
-	return entries[fn];
-}
 
 CUresult sim_unsupported(enum cuda_fn fn)
 {

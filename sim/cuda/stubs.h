@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every row of the list has an entry point: see stubs.c. */
+/* Every row of the list has a definition (stubs.c) and an entry point (entries.c). */
 #ifndef ALLOT_SIM_CUDA_STUBS_H
 #define ALLOT_SIM_CUDA_STUBS_H
 

@@ -52,7 +52,12 @@
 	X(GUEST_FIGURE_HALF)   /* code set from the driver's figure, contexts not */  \
 	X(CU_LOCKED)           /* what tenants have of a GPU is about to change */     \
 	X(CU_TORN)             /* and half written for one of them */                \
-	X(CU_WRITTEN)          /* whole for one, not for the next */
+	X(CU_WRITTEN)          /* whole for one, not for the next */                 \
+	X(CHECKPOINT_LOCKED)   /* simulated driver: held, its work still under way */ \
+	X(CHECKPOINT_JUDGED)   /* what a restore will answer is known, nothing done */ \
+	X(CHECKPOINT_TAKEN)                                                          \
+	X(CHECKPOINT_RESTORED)                                                       \
+	X(CHECKPOINT_UNLOCKED) /* and nobody woken */
 
 enum fault_point {
 #define X(name) FAULT_##name,

@@ -1590,4 +1590,37 @@ typedef struct CUDA_ARRAY3D_DESCRIPTOR_v1_st {
 	unsigned int Flags;
 } CUDA_ARRAY3D_DESCRIPTOR_v1;
 
+typedef enum CUprocessState_enum {
+	CU_PROCESS_STATE_RUNNING = 0,
+	CU_PROCESS_STATE_LOCKED,
+	CU_PROCESS_STATE_CHECKPOINTED,
+	CU_PROCESS_STATE_FAILED,
+} CUprocessState;
+
+typedef struct CUcheckpointLockArgs_st {
+	unsigned int timeoutMs;
+	unsigned int reserved0;
+	cuuint64_t reserved1[7];
+} CUcheckpointLockArgs;
+
+typedef struct CUcheckpointCheckpointArgs_st {
+	cuuint64_t reserved[8];
+} CUcheckpointCheckpointArgs;
+
+typedef struct CUcheckpointGpuPair_st {
+	CUuuid oldUuid;
+	CUuuid newUuid;
+} CUcheckpointGpuPair;
+
+typedef struct CUcheckpointRestoreArgs_st {
+	CUcheckpointGpuPair *gpuPairs;
+	unsigned int gpuPairsCount;
+	char reserved[52 - sizeof(CUcheckpointGpuPair *)];
+	cuuint64_t reserved1;
+} CUcheckpointRestoreArgs;
+
+typedef struct CUcheckpointUnlockArgs_st {
+	cuuint64_t reserved[8];
+} CUcheckpointUnlockArgs;
+
 #endif

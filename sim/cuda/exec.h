@@ -65,6 +65,18 @@ struct sim_exec {
 	bool polls; /* a work waits for a value in memory */
 };
 
+/* queue.c */
+struct sim_stream *stream_new(struct sim_exec *exec, unsigned int flags, int priority,
+			      uint64_t thread);
+void stream_free(struct sim_stream *stream); /* unlinked, or exec->lock held */
+struct sim_op *op_new(const struct sim_work *work);
+void op_free(struct sim_op *op);
+/* exec->lock held. True when the executor has to be rung, once the lock is given up. */
+bool stream_append(struct sim_stream *stream, struct sim_op *first, struct sim_op *last,
+		   uint32_t n);
+/* The first work goes from its stream at the device's time ns. exec->lock held. */
+void stream_pop(struct sim_stream *stream, uint64_t ns);
+
 /* executor.c */
 int executor_start(struct sim_exec *exec); /* exec->lock held */
 void executor_stop(struct sim_exec *exec);
@@ -72,17 +84,10 @@ void executor_ring(struct sim_exec *exec);
 bool executor_is_me(void); /* on an executor's thread? */
 
 /* stream.c */
-struct sim_stream *stream_new(struct sim_exec *exec, unsigned int flags, int priority,
-			      uint64_t thread);
-void stream_free(struct sim_stream *stream); /* unlinked, or exec->lock held */
-struct sim_op *op_new(const struct sim_work *work);
-void op_free(struct sim_op *op);
 /* Before the first push: OUT_OF_MEMORY when there can be no thread. */
 CUresult exec_start(struct sim_exec *exec);
 /* Takes n linked works, in order and with nothing between them. */
 void stream_push(struct sim_stream *stream, struct sim_op *first, struct sim_op *last, uint32_t n);
-/* The first work goes from its stream at the device's time ns. exec->lock held. */
-void stream_pop(struct sim_stream *stream, uint64_t ns);
 
 /* Make the stream wait for all that the context's streams have now; or all of them for a mark. */
 CUresult exec_wait_in(struct sim_exec *exec, struct sim_stream *stream);

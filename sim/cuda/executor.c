@@ -445,8 +445,7 @@ static void executor_run_device(struct sim_exec *exec, uint32_t heard)
 	uint64_t ready = UINT64_MAX, next, now;
 
 	for (struct sim_op *op = exec->active; op; op = op->running)
-		ready = min_u64(ready,
-					op->state == OP_READY ? op->ready_ns : exec->clock_ns);
+		ready = min_u64(ready, op->state == OP_READY ? op->ready_ns : exec->clock_ns);
 	engine_turn(&exec->seat, max_u64(ready, exec->clock_ns), &turn);
 	exec->asked = true;
 	if (!turn.mine) {
@@ -465,9 +464,7 @@ static void executor_run_device(struct sim_exec *exec, uint32_t heard)
 		return;
 	}
 	now = now_monotonic_ns();
-	executor_wait_until(exec, heard,
-			    min_u64(min_u64(next, turn.to_ns), now + PUBLISH_NS),
-			    now);
+	executor_wait_until(exec, heard, min_u64(min_u64(next, turn.to_ns), now + PUBLISH_NS), now);
 }
 
 static void *executor_main(void *arg)

@@ -61,7 +61,7 @@ void mark_set(struct sim_mark *mark, uint64_t ns)
 		struct mark_waiter *waiter = mark->waiters;
 
 		mark->waiters = waiter->next;
-		executor_ring(waiter->exec);
+		engine_ring(waiter->exec->seat.seat);
 		free(waiter);
 	}
 	pthread_mutex_unlock(&marks_lock);
@@ -96,7 +96,7 @@ bool mark_watch(struct sim_mark *mark, struct sim_exec *exec)
 			waiter->next = mark->waiters;
 			mark->waiters = waiter;
 		} else {
-			executor_ring(exec); /* no memory: look again soon */
+			engine_ring(exec->seat.seat); /* no memory: look again soon */
 		}
 	}
 	pthread_mutex_unlock(&marks_lock);

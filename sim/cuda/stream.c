@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Streams and a context's execution state: queues of works, and who may look at them. */
+/* A context's execution state, and its streams: what goes into them, and who waits for it. */
 #include "sim/cuda/stream.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/now.h"
-#include "sim/cuda/call.h"
 #include "sim/cuda/exec.h"
 
 /* All executions of the process, for threads that end. Taken before an exec->lock. */
 static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sim_exec *all;
 static struct sim_exec *dead; /* kept, as stale handles point here */
-static _Atomic uint64_t last_thread, last_stream;
+static _Atomic uint64_t last_thread;
 
 static __thread uint64_t this_thread; /* never 0 once it has a stream of its own */
 static __thread struct {
@@ -24,72 +23,6 @@ static __thread struct {
 
 static pthread_key_t thread_key;
 static pthread_once_t thread_once = PTHREAD_ONCE_INIT;
-
-struct sim_op *op_new(const struct sim_work *work)
-{
-	struct sim_op *op = calloc(1, sizeof(*op));
-
-	if (op)
-		op->work = *work;
-	return op;
-}
-
-void op_free(struct sim_op *op)
-{
-	if (!op)
-		return;
-	if (op->work.kind == WORK_MARK || op->work.kind == WORK_WAIT)
-		mark_unref(op->work.mark);
-	free(op->staged);
-	free(op);
-}
-
-struct sim_stream *stream_new(struct sim_exec *exec, unsigned int flags, int priority,
-			      uint64_t thread)
-{
-	struct sim_stream *stream = calloc(1, sizeof(*stream));
-
-	if (!stream)
-		return NULL;
-	stream->magic = STREAM_MAGIC;
-	stream->flags = flags;
-	stream->priority = priority;
-	stream->thread = thread;
-	stream->exec = exec;
-	stream->id = atomic_fetch_add(&last_stream, 1) + 1;
-	stream->next = exec->streams;
-	exec->streams = stream;
-	return stream;
-}
-
-void stream_free(struct sim_stream *stream)
-{
-	struct sim_stream **link = &stream->exec->streams;
-
-	while (*link != stream)
-		link = &(*link)->next;
-	*link = stream->next;
-	stream->magic = 0;
-	free(stream->deps);
-	free(stream);
-}
-
-void stream_pop(struct sim_stream *stream, uint64_t ns)
-{
-	struct sim_op *op = stream->head;
-	struct sim_exec *exec = stream->exec;
-
-	stream->head = op->next;
-	if (!stream->head)
-		stream->tail = NULL;
-	if (stream->clock_ns < ns)
-		stream->clock_ns = ns;
-	exec->pending--;
-	sim_works_end(1);
-	if (atomic_fetch_sub(&stream->pending, 1) == STREAM_DEPTH)
-		pthread_cond_broadcast(&exec->space);
-	op_free(op);
-}
 
 CUresult exec_start(struct sim_exec *exec)
 {
@@ -102,30 +35,6 @@ CUresult exec_start(struct sim_exec *exec)
 	return err ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
-/* exec->lock held. True when the executor has to be rung, once the lock is given up. */
-static bool stream_push_locked(struct sim_stream *stream, struct sim_op *first, struct sim_op *last,
-			       uint32_t n)
-{
-	struct sim_exec *exec = stream->exec;
-	bool was_empty = !stream->head;
-	uint64_t now = now_monotonic_ns();
-
-	for (struct sim_op *op = first; op; op = op->next) {
-		op->stream = stream;
-		op->stamp = ++exec->stamp;
-		op->enqueued_ns = now;
-	}
-	if (was_empty)
-		stream->head = first;
-	else
-		stream->tail->next = first;
-	stream->tail = last;
-	atomic_fetch_add(&stream->pending, n);
-	exec->pending += n;
-	sim_works_begin(n);
-	return was_empty;
-}
-
 void stream_push(struct sim_stream *stream, struct sim_op *first, struct sim_op *last, uint32_t n)
 {
 	struct sim_exec *exec = stream->exec;
@@ -134,7 +43,7 @@ void stream_push(struct sim_stream *stream, struct sim_op *first, struct sim_op 
 	pthread_mutex_lock(&exec->lock);
 	while (atomic_load(&stream->pending) >= STREAM_DEPTH && !executor_is_me())
 		pthread_cond_wait(&exec->space, &exec->lock);
-	ring = stream_push_locked(stream, first, last, n);
+	ring = stream_append(stream, first, last, n);
 	pthread_mutex_unlock(&exec->lock);
 	if (ring)
 		executor_ring(exec);
@@ -298,7 +207,7 @@ static CUresult stream_next_busy_mark(struct sim_exec *exec, uint64_t *after,
 		op = mark ? stream_mark_op(WORK_MARK, mark) : NULL;
 	}
 	if (op)
-		stream_push_locked(stream, op, op, 1); /* behind others: no ring */
+		stream_append(stream, op, op, 1); /* behind others: no ring */
 	pthread_mutex_unlock(&exec->lock);
 	if (stream && !op) {
 		mark_unref(mark);
@@ -359,7 +268,7 @@ CUresult exec_wait_all(struct sim_exec *exec, struct sim_mark *mark)
 		struct sim_op *op = stream_mark_op(WORK_WAIT, mark);
 
 		if (op)
-			stream_push_locked(s, op, op, 1);
+			stream_append(s, op, op, 1);
 		else
 			error = CUDA_ERROR_OUT_OF_MEMORY;
 	}

@@ -35,12 +35,23 @@ CUresult sim_primary_release(struct sim_device *device);
 struct sim_context *sim_contexts(void);
 
 /*
- * Called by context.c at the end of a context, without the lock; each is defined by the file whose
- * table it clears.
+ * Room for a new context, or NULL. Stale handles stay harmless, as no driver's do: with
+ * ALLOT_SIM_HANDLES=reuse it is the place of one that was destroyed, as allocators have it.
  */
-void sim_context_memory_gone(struct sim_context *ctx);
+struct sim_context *sim_context_take_place(void);
+void sim_context_add(struct sim_context *ctx);
+/* The calling thread's stack: onto it, and off it where the context is on top. */
+CUresult sim_context_push(struct sim_context *ctx);
+void sim_context_drop(const struct sim_context *ctx);
+
+/*
+ * Called by context_api.c at the end of a context, in this order and without the lock; each is
+ * defined by the file whose table it clears.
+ */
+void sim_context_libraries_gone(struct sim_context *ctx);
 void sim_context_modules_gone(struct sim_context *ctx);
 void sim_context_arrays_gone(struct sim_context *ctx);
+void sim_context_memory_gone(struct sim_context *ctx);
 
 /* The limits that a context of its kind begins with: also what cuCtxGetLimit answers. */
 void sim_context_limits_init(struct sim_context *ctx);

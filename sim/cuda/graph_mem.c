@@ -142,6 +142,25 @@ static void graph_mem_leave(struct reserve *v)
 	v->user = NULL;
 }
 
+static bool graph_mem_trim(struct sim_device *device)
+{
+	bool any = false;
+
+	for (struct reserve **at = &reserves, *v; (v = *at);) {
+		if (v->block->device != device || !graph_mem_idle(v)) {
+			at = &v->next;
+			continue;
+		}
+		*at = v->next;
+		graph_mem_leave(v);
+		figures[device->ordinal].reserved -= v->block->bytes;
+		sim_block_unref(v->block);
+		free(v);
+		any = true;
+	}
+	return any;
+}
+
 static CUresult graph_mem_back(struct sim_graph_mem *mem)
 {
 	struct reserve *v = graph_mem_find_reserve(mem);
@@ -158,6 +177,7 @@ static CUresult graph_mem_back(struct sim_graph_mem *mem)
 		}
 		v->next = reserves;
 		reserves = v;
+		sim_pools_trim_also(graph_mem_trim);
 		graph_mem_grew(&figures[mem->device->ordinal].reserved,
 			       &figures[mem->device->ordinal].reserved_high, mem->bytes);
 	}
@@ -228,25 +248,6 @@ bool sim_graph_mem_in_use(struct sim_graph_mem *mem)
 	return in_use;
 }
 
-bool sim_graph_pool_trim(struct sim_device *device)
-{
-	bool any = false;
-
-	for (struct reserve **at = &reserves, *v; (v = *at);) {
-		if (v->block->device != device || !graph_mem_idle(v)) {
-			at = &v->next;
-			continue;
-		}
-		*at = v->next;
-		graph_mem_leave(v);
-		figures[device->ordinal].reserved -= v->block->bytes;
-		sim_block_unref(v->block);
-		free(v);
-		any = true;
-	}
-	return any;
-}
-
 CUresult cuDeviceGraphMemTrim(CUdevice dev)
 {
 	struct sim_device *device;
@@ -255,7 +256,7 @@ CUresult cuDeviceGraphMemTrim(CUdevice dev)
 	if (r)
 		return r;
 	sim_lock();
-	sim_graph_pool_trim(device);
+	graph_mem_trim(device);
 	sim_unlock();
 	return CUDA_SUCCESS;
 }

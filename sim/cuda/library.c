@@ -1,9 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Libraries: code that belongs to no context, and is a module in each that uses it. */
+/*
+ * Libraries: code that belongs to no context, and is a module in each that uses it. So what a
+ * handle of a function or of one of their kernels means is told here.
+ */
 #include <stdlib.h>
+#include <time.h>
 
+#include "base/now.h"
 #include "sim/cuda/api.h"
 #include "sim/cuda/module.h"
+#include "sim/cuda/settings.h"
 #include "sim/cuda/stream.h"
 
 struct in_context {
@@ -54,25 +60,82 @@ static CUresult library_module_in(struct sim_library *l, struct sim_context *ctx
 	return CUDA_SUCCESS;
 }
 
-void sim_library_module_gone(struct sim_module *module)
+void sim_context_libraries_gone(struct sim_context *ctx)
 {
-	if (!module->library)
-		return;
-	for (struct in_context **at = &module->library->modules, *c; (c = *at); at = &c->next)
-		if (c->module == module) {
-			*at = c->next;
-			free(c);
-			return;
-		}
+	sim_lock();
+	for (struct sim_library *l = all; l; l = l->next)
+		for (struct in_context **at = &l->modules, *c; (c = *at); at = &c->next)
+			if (c->module->ctx == ctx) {
+				*at = c->next;
+				free(c);
+				break; /* a library is one module of a context */
+			}
+	sim_unlock();
 }
 
-CUresult sim_kernel_function(struct sim_function *kernel, struct sim_context *ctx,
-			     struct sim_function **ret_function)
+/* A kernel's function in a context; loads the library there. Locked. */
+static CUresult library_kernel_function(struct sim_function *kernel, struct sim_context *ctx,
+					struct sim_function **ret_function)
 {
 	struct sim_module *m;
 	CUresult r = library_module_in(kernel->library, ctx, &m);
 
 	return r ? r : sim_module_function(m, kernel->name, ret_function);
+}
+
+CUresult sim_function_find(const void *handle, struct sim_function **ret_function)
+{
+	struct sim_function *f = (struct sim_function *)handle;
+	struct sim_context *ctx;
+	CUresult r = sim_ready();
+
+	if (r)
+		return r;
+	if (!f)
+		return CUDA_ERROR_INVALID_HANDLE;
+	if (f->magic == SIM_FUNCTION_MAGIC) {
+		*ret_function = f;
+		return CUDA_SUCCESS;
+	}
+	if (f->magic != SIM_KERNEL_MAGIC)
+		return CUDA_ERROR_INVALID_HANDLE;
+	r = sim_context_current(&ctx);
+	if (r)
+		return r;
+	sim_lock();
+	r = library_kernel_function(f, ctx, ret_function);
+	sim_unlock();
+	return r;
+}
+
+/* The caller waits for the code of a function that was never used. */
+static void library_load_code(struct sim_function *f)
+{
+	uint64_t load_ns = sim_settings()->load_ns;
+	const struct timespec wait = {
+		.tv_sec = (time_t)(load_ns / NS_PER_S),
+		.tv_nsec = (long)(load_ns % NS_PER_S),
+	};
+
+	if (load_ns && !atomic_exchange(&f->launched, true) && !sim_module_eager())
+		nanosleep(&wait, NULL);
+}
+
+CUresult sim_function_use(CUfunction function, const char **ret_name)
+{
+	struct sim_function *f;
+	CUresult r = sim_function_find(function, &f);
+
+	if (r)
+		return r;
+	*ret_name = f->name;
+	library_load_code(f);
+	if (f->module->loaded)
+		return CUDA_SUCCESS;
+	sim_lock();
+	r = sim_module_use(f->module);
+	sim_unlock();
+	return r;
 }
 
 static CUresult library_load(CUlibrary *ret, uint64_t bytes)

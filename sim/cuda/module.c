@@ -4,13 +4,10 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "base/now.h"
 #include "sim/cuda/api.h"
 #include "sim/cuda/pool.h"
-#include "sim/cuda/settings.h"
 #include "sim/cuda/stream.h"
 
 static struct sim_module *all;
@@ -139,10 +136,8 @@ void sim_context_modules_gone(struct sim_context *ctx)
 	sim_lock();
 	for (struct sim_module *m = all, *next; m; m = next) {
 		next = m->next;
-		if (m->ctx != ctx)
-			continue;
-		sim_library_module_gone(m);
-		sim_module_end(m);
+		if (m->ctx == ctx)
+			sim_module_end(m);
 	}
 	sim_unlock();
 }
@@ -184,61 +179,6 @@ CUresult sim_module_function(struct sim_module *module, const char *name,
 	f->module = module;
 	*ret_function = f;
 	return CUDA_SUCCESS;
-}
-
-CUresult sim_function_find(const void *handle, struct sim_function **ret_function)
-{
-	struct sim_function *f = (struct sim_function *)handle;
-	struct sim_context *ctx;
-	CUresult r = sim_ready();
-
-	if (r)
-		return r;
-	if (!f)
-		return CUDA_ERROR_INVALID_HANDLE;
-	if (f->magic == SIM_FUNCTION_MAGIC) {
-		*ret_function = f;
-		return CUDA_SUCCESS;
-	}
-	if (f->magic != SIM_KERNEL_MAGIC)
-		return CUDA_ERROR_INVALID_HANDLE;
-	r = sim_context_current(&ctx);
-	if (r)
-		return r;
-	sim_lock();
-	r = sim_kernel_function(f, ctx, ret_function);
-	sim_unlock();
-	return r;
-}
-
-/* The caller waits for the code of a function that was never used. */
-static void module_load_code(struct sim_function *f)
-{
-	uint64_t load_ns = sim_settings()->load_ns;
-	const struct timespec wait = {
-		.tv_sec = (time_t)(load_ns / NS_PER_S),
-		.tv_nsec = (long)(load_ns % NS_PER_S),
-	};
-
-	if (load_ns && !atomic_exchange(&f->launched, true) && !sim_module_eager())
-		nanosleep(&wait, NULL);
-}
-
-CUresult sim_function_use(CUfunction function, const char **ret_name)
-{
-	struct sim_function *f;
-	CUresult r = sim_function_find(function, &f);
-
-	if (r)
-		return r;
-	*ret_name = f->name;
-	module_load_code(f);
-	if (f->module->loaded)
-		return CUDA_SUCCESS;
-	sim_lock();
-	r = sim_module_use(f->module);
-	sim_unlock();
-	return r;
 }
 
 static CUresult module_load(CUmodule *ret, uint64_t bytes)

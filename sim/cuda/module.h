@@ -46,8 +46,6 @@ void sim_module_end(struct sim_module *module);
 CUresult sim_module_use(struct sim_module *module); /* takes its memory, if it has not yet */
 CUresult sim_module_function(struct sim_module *module, const char *name,
 			     struct sim_function **ret_function);
-/* A function that exists: of a kernel, its function in the current context. Unlocked. */
-CUresult sim_function_find(const void *handle, struct sim_function **ret_function);
 /* Find or make by name in a list. */
 struct sim_function *sim_function_named(struct sim_function **list, const char *name,
 					uint32_t magic);
@@ -58,9 +56,7 @@ uint64_t sim_image_bytes(const void *image);
 CUresult sim_image_file_bytes(const char *path, uint64_t *ret_bytes);
 bool sim_module_eager(void);
 
-/* library.c: a kernel's function in a context; loads the library there. Locked. */
-CUresult sim_kernel_function(struct sim_function *kernel, struct sim_context *ctx,
-			     struct sim_function **ret_function);
-void sim_library_module_gone(struct sim_module *module);
+/* library.c. A function that exists: of a kernel, its function in the current context. Unlocked. */
+CUresult sim_function_find(const void *handle, struct sim_function **ret_function);
 
 #endif

@@ -55,6 +55,7 @@ struct sim_pool_ticket {
 
 static struct sim_pool *all;
 static uint64_t next_ticket = 1;
+static bool (*also_trim)(struct sim_device *device);
 
 struct sim_pool *sim_pool_find(CUmemoryPool handle)
 {
@@ -346,7 +347,13 @@ void sim_pool_freed(void *arg)
 	free(ticket);
 }
 
-bool sim_pools_trim(struct sim_device *device)
+void sim_pools_trim_also(bool (*trim)(struct sim_device *device))
+{
+	also_trim = trim;
+}
+
+/* Give back what nobody uses of all pools of a device, also graph memory. Was there any? */
+static bool pool_trim_all(struct sim_device *device)
 {
 	bool any = false;
 
@@ -355,7 +362,7 @@ bool sim_pools_trim(struct sim_device *device)
 	for (struct sim_pool *pool = all; pool; pool = pool->next)
 		if (pool->device == device)
 			any |= pool_trim(pool, 0);
-	return sim_graph_pool_trim(device) || any;
+	return (also_trim && also_trim(device)) || any;
 }
 
 CUresult sim_pools_block_create(struct sim_device *device, uint64_t bytes, bool own_file,
@@ -365,7 +372,7 @@ CUresult sim_pools_block_create(struct sim_device *device, uint64_t bytes, bool 
 
 	/* A size that no device could have takes nothing from anybody. */
 	if (r == CUDA_ERROR_OUT_OF_MEMORY && sim_round(bytes, SIM_GRANULE) &&
-	    sim_pools_trim(device))
+	    pool_trim_all(device))
 		r = sim_block_create(device, bytes, own_file, ret_block);
 	return r;
 }

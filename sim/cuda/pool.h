@@ -30,12 +30,11 @@ void sim_pool_freed(void *ticket); /* takes the lock */
 const CUmemPoolProps *sim_pool_props(const struct sim_pool *pool);
 unsigned int sim_pool_handle_types(const struct sim_range *range);
 
-/* Give back what nobody uses of all pools of a device, also graph memory. Was there any? */
-bool sim_pools_trim(struct sim_device *device);
+/* graph_mem.c has memory to give back, too, from now on: `trim` says whether there was any. */
+void sim_pools_trim_also(bool (*trim)(struct sim_device *device));
 /* sim_block_create, as the driver does: where the device is full, what nobody uses goes first. */
 CUresult sim_pools_block_create(struct sim_device *device, uint64_t bytes, bool own_file,
 				struct sim_block **ret_block);
-bool sim_graph_pool_trim(struct sim_device *device);
 /* Do addresses lie in a pool, handed out or not? */
 bool sim_pool_holds(uint64_t base, uint64_t bytes);
 

@@ -12,41 +12,6 @@
 #include "nvidia/nvml_link.h"
 #include "peer/complain.h"
 
-int nvidia_errno(CUresult result)
-{
-	switch (result) {
-	case CUDA_SUCCESS:
-		return 0;
-	case CUDA_ERROR_OUT_OF_MEMORY:
-		return -ENOMEM;
-	case CUDA_ERROR_INVALID_VALUE:
-	case CUDA_ERROR_INVALID_DEVICE:
-	case CUDA_ERROR_INVALID_HANDLE:
-		return -EINVAL;
-	case CUDA_ERROR_NO_DEVICE:
-		return -ENODEV;
-	case CUDA_ERROR_NOT_SUPPORTED:
-		return -ENOTSUP;
-	case CUDA_ERROR_NOT_PERMITTED:
-		return -EPERM;
-	default:
-		return -EIO;
-	}
-}
-
-const char *nvidia_words(CUresult result)
-{
-	const char *name = NULL;
-
-	cuda_real.cuGetErrorName(result, &name);
-	return name ? name : "an error of the driver's without a name";
-}
-
-int nvidia_complain(CUresult result, const char *what, const char *on)
-{
-	return complain(nvidia_errno(result), "%s: %s: %s", what, on, nvidia_words(result));
-}
-
 /* Kept open: the driver does not like to be unloaded. */
 static int nvidia_bind_driver(void)
 {
@@ -59,14 +24,6 @@ static int nvidia_bind_driver(void)
 		return complain(-ENOENT, "open: %s", dlerror());
 	cuda_driver_bind(library, dlsym);
 	return 0;
-}
-
-CUmemAllocationProp nvidia_prop(uint32_t device)
-{
-	return (CUmemAllocationProp){
-		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-		.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = (int)device}};
 }
 
 static CUresult nvidia_describe(struct allot_peer *peer, uint32_t i)

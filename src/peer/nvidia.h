@@ -10,7 +10,7 @@ struct nvidia_state {
 	CUcontext context[ALLOT_PEER_DEVICES]; /* primary ones that were needed to copy */
 };
 
-/* The -errno of a result, its name, and both: "what: on: CUDA_ERROR_..." */
+/* nvidia_result.c. The -errno of a result, its name, and both: "what: on: CUDA_ERROR_..." */
 int nvidia_errno(CUresult result);
 const char *nvidia_words(CUresult result);
 int nvidia_complain(CUresult result, const char *what, const char *on);

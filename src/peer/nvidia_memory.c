@@ -71,6 +71,14 @@ static CUresult nvidia_memory_back(struct peer_object *object, CUmemGenericAlloc
 	return result;
 }
 
+CUmemAllocationProp nvidia_prop(uint32_t device)
+{
+	return (CUmemAllocationProp){
+		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = (int)device}};
+}
+
 int nvidia_alloc(struct allot_peer *peer, struct peer_object *object)
 {
 	CUmemAllocationProp prop = nvidia_prop(object->device);

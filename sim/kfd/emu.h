@@ -3,6 +3,8 @@
  * The emulated KFD: what its files share. A library that is preloaded into programs answers their
  * calls for /dev/kfd, the render nodes and the driver's sysfs from a written tree:
  *
+ *   root.c     where the tree is
+ *   files.c    which of its device files a descriptor is of
  *   paths.c    paths of the driver lead into the tree
  *   sysfs.c    files of the tree whose content changes
  *   device.c   the tree's device files: what fstat, ioctl and mmap answer for them
@@ -24,8 +26,8 @@
  *   roster.c   what queues there are in all processes, and how long each was active
  *   event.c    events, and waiting for them
  *   drm.c      ioctls of render nodes, as far as libdrm asks
- *   gem.c      memory by the handles of render nodes; what there is of it (gem_info.c), and
- *              where it is mapped (gem_va.c)
+ *   gem.c      memory by the handles of render nodes (buffers.c); what there is of it
+ *              (gem_info.c), and where it is mapped (gem_va.c)
  *   fail.c     ioctls that are to fail, and those that the kernel has not
  *
  * A device file is a plain file in the tree, and a descriptor is told by the inode that it is of:
@@ -84,12 +86,15 @@ struct emu_machine {
 	const struct topology *topology;
 };
 
-/* paths.c: the tree, "" where this process has none; -> the path to use, which may be `path`. */
+/* root.c: the tree, "" where this process has none. */
 const char *emu_root(void);
+
+/* paths.c: the path to use, which may be `path`. */
 const char *emu_path(const char *path, char buffer[static PATH_MAX]);
 
-/* sysfs.c: a file of the tree is about to be looked at. */
+/* sysfs.c: a file of the tree is about to be looked at; does it say which processes there are? */
 void emu_sysfs_refresh(const char *path);
+bool emu_sysfs_is_of_processes(const char *path);
 
 /* A process has opened a device; this one has made a queue, ended one. */
 void emu_sysfs_enter(const struct emu_machine *machine, pid_t pid);
@@ -123,10 +128,12 @@ void emu_wait(pthread_cond_t *cond, const struct timespec *deadline);
 struct emu_gpu *emu_gpu(struct emu_machine *machine, uint32_t gpu_id);
 struct emu_gpu *emu_gpu_of_minor(struct emu_machine *machine, int minor);
 
-/* device.c: the minor of the DRM node that `fd` is of, or one of these. */
+/* files.c: the minor of the DRM node that `fd` is of, or one of these. */
 #define EMU_FILE_NONE (-2)
 #define EMU_FILE_KFD  (-1)
 int emu_minor_of(int fd);
+struct stat;
+int emu_minor_of_stat(const struct stat *st);
 
 /*
  * remote.c: an ioctl of a seccomp filter's listener; and the time to free what processes had that
@@ -186,7 +193,7 @@ void emu_svm_forget(void);
 /* The program gives memory of its own back, or maps something in its place. Not under the lock. */
 void emu_svm_unmapped(uint64_t at, uint64_t size);
 
-/* queue.c: the same. */
+/* queue.c, and engine.c for the first: the same. */
 int emu_create_queue(struct emu_machine *machine, void *block);
 int emu_destroy_queue(struct emu_machine *machine, void *block);
 int emu_update_queue(struct emu_machine *machine, void *block);

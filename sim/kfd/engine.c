@@ -8,7 +8,6 @@
 #include <time.h>
 
 #include "amd/abi/kfd.h"
-#include "base/now.h"
 #include "sim/kfd/queue.h"
 
 /* Between two looks at the doorbells, when there was nothing to do at the last of them. */
@@ -16,26 +15,10 @@
 #define PAUSE_MOST_NS  1000000
 
 static bool running;
-static bool looked_for; /* somebody knows that there is something to do */
-static pthread_cond_t wake = PTHREAD_COND_INITIALIZER;
 
 void emu_engine_forget(void)
 {
-	running = looked_for = false;
-	pthread_cond_init(&wake, NULL);
-}
-
-void emu_engine_look(void)
-{
-	if (!running)
-		return;
-	looked_for = true;
-	pthread_cond_signal(&wake);
-}
-
-uint64_t emu_gpu_clock(void)
-{
-	return now_boot_ns() / 10;
+	running = false;
 }
 
 /* The queue is off its hardware for good, and the program is told by an event. */
@@ -111,12 +94,10 @@ static void engine_rest(long *pause_ns)
 		until.tv_nsec -= 1000000000;
 		until.tv_sec++;
 	}
-	emu_wait(&wake, engine_has_doorbells() ? &until : NULL);
-	if (looked_for)
+	if (emu_queues_rest(engine_has_doorbells() ? &until : NULL))
 		*pause_ns = PAUSE_LEAST_NS;
 	else if (*pause_ns < PAUSE_MOST_NS)
 		*pause_ns *= 2;
-	looked_for = false;
 }
 
 static void *engine_run_queues(void *unused)
@@ -138,17 +119,15 @@ static void *engine_run_queues(void *unused)
 }
 
 /* The program's signals are not for this thread. */
-int emu_engine_start(void)
+static int engine_start(void)
 {
 	sigset_t all, before;
 	pthread_attr_t attr;
 	pthread_t thread;
 	int err;
 
-	if (running) {
-		emu_engine_look();
+	if (running)
 		return 0;
-	}
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	sigfillset(&all);
@@ -158,4 +137,15 @@ int emu_engine_start(void)
 	pthread_attr_destroy(&attr);
 	running = !err;
 	return err ? -ENOMEM : 0;
+}
+
+int emu_create_queue(struct emu_machine *m, void *block)
+{
+	int r = engine_start();
+
+	if (r == 0)
+		r = emu_add_queue(m, block);
+	if (r == 0)
+		emu_queues_look();
+	return r;
 }

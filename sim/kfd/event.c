@@ -294,7 +294,7 @@ int emu_wait_events(struct emu_machine *m, void *block)
 
 	if (r < 0)
 		return r;
-	emu_engine_look(); /* a program that waits has just rung a doorbell, often */
+	emu_queues_look(); /* a program that waits has just rung a doorbell, often */
 	event_begin_wait(&w);
 	while ((a->wait_result = event_look_at_waiter(&w)) == KFD_IOC_WAIT_RESULT_TIMEOUT) {
 		if (a->timeout == FOR_EVER)

@@ -1,13 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Buffers by the handles of render nodes. Handles are small numbers of an open file description:
- * what one open() is given another may be given for other memory. A description is told by its
- * file offset, which the emulator sets when it opens a render node: like the description's handles
- * it is shared by whoever has it, over dup, fork and sockets. It has a lock on the byte at that
- * offset, which the kernel drops with the last descriptor of it, anywhere: by that its end is seen.
- *
- * The handles are known to the process that made them. They end with it, or with the description,
- * which is noticed when this process closes a device file or makes an ioctl.
+ * Buffers by the handles of render nodes (buffers.c), which are known to the process that made
+ * them. They end with it, or with the description that they are of, which is noticed when this
+ * process closes a device file or makes an ioctl.
  */
 #include "sim/kfd/gem.h"
 
@@ -15,8 +10,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -31,78 +24,6 @@
 #define PAGE	     UINT64_C(4096)
 
 #define FIRST_RENDER 128 /* minors below are of display nodes */
-
-static struct emu_buffer *buffers;
-static uint32_t nbuffers;
-
-void emu_gem_forget(void)
-{
-	free(buffers);
-	buffers = NULL;
-	nbuffers = 0;
-	emu_gem_va_forget();
-}
-
-struct emu_buffer *emu_buffers(uint32_t *ret_n)
-{
-	*ret_n = nbuffers;
-	return buffers;
-}
-
-void emu_gem_opened(struct emu_machine *m, int fd)
-{
-	off_t at = (off_t)bank_unique(m->bank);
-
-	lseek(fd, at, SEEK_SET);
-	if (sim_byte_lock(fd, at, F_RDLCK) < 0)
-		sim_byte_lock(fd, at, F_WRLCK); /* it was opened for writing alone */
-}
-
-uint64_t emu_file_of(int fd)
-{
-	return (uint64_t)lseek(fd, 0, SEEK_CUR);
-}
-
-struct emu_buffer *emu_buffer(uint64_t file, uint32_t handle)
-{
-	for (uint32_t i = 0; i < nbuffers; i++)
-		if (buffers[i].piece.key && buffers[i].file == file && buffers[i].handle == handle)
-			return &buffers[i];
-	return NULL;
-}
-
-static struct emu_buffer *gem_free_row(void)
-{
-	uint32_t i = 0, more = nbuffers ? 2 * nbuffers : 32;
-	struct emu_buffer *grown;
-
-	while (i < nbuffers && buffers[i].piece.key)
-		i++;
-	if (i < nbuffers)
-		return &buffers[i];
-	grown = more < 1u << 21 ? realloc(buffers, more * sizeof(*buffers)) : NULL;
-	if (!grown)
-		return NULL;
-	memset(grown + nbuffers, 0, (more - nbuffers) * sizeof(*grown));
-	buffers = grown;
-	nbuffers = more;
-	return &buffers[i];
-}
-
-/* Takes over the piece, and answers the handle; or -ENOMEM. */
-static int gem_add(const struct emu_buffer *buffer)
-{
-	struct emu_buffer *b = gem_free_row();
-	uint32_t handle = 1;
-
-	if (!b)
-		return -ENOMEM;
-	while (emu_buffer(buffer->file, handle))
-		handle++;
-	*b = *buffer;
-	b->handle = handle;
-	return (int)handle;
-}
 
 /* Whether anybody has the description that a buffer is of; also where that cannot be told. */
 static bool gem_is_open(const struct emu_buffer *b)
@@ -132,6 +53,8 @@ void emu_gem_reap(struct emu_machine *m)
 {
 	uint64_t asked = 0;
 	bool is_open = true;
+	uint32_t nbuffers;
+	struct emu_buffer *buffers = emu_buffers(&nbuffers);
 
 	for (uint32_t i = 0; i < nbuffers; i++) {
 		if (!buffers[i].piece.key)
@@ -166,7 +89,7 @@ int emu_gem_create(struct emu_machine *m, struct emu_gpu *gpu, int fd, void *blo
 	r = bank_take(m->bank, gpu->vram_bytes, &b.piece);
 	if (r < 0)
 		return r;
-	r = gem_add(&b);
+	r = emu_buffer_add(&b);
 	if (r < 0) {
 		bank_drop(m->bank, &b.piece);
 		return r;
@@ -179,10 +102,11 @@ int emu_gem_mmap(struct emu_machine *m, struct emu_gpu *gpu, int fd, void *block
 {
 	union drm_amdgpu_gem_mmap *a = block;
 	const struct emu_buffer *b = emu_buffer(emu_file_of(fd), a->in.handle);
+	uint32_t n;
 
 	if (!b)
 		return -ENOENT;
-	a->out.addr_ptr = OFFSET | (uint64_t)(b - buffers) << OFFSET_SHIFT;
+	a->out.addr_ptr = OFFSET | (uint64_t)(b - emu_buffers(&n)) << OFFSET_SHIFT;
 	return 0;
 }
 
@@ -221,15 +145,18 @@ int emu_prime_to_handle(struct emu_machine *m, struct emu_gpu *gpu, int fd, void
 	struct emu_buffer b = {
 		.file = emu_file_of(fd), .minor = emu_minor_of(fd), .imported = true};
 	int r = bank_hold(m->bank, a->fd, &b.piece);
+	const struct emu_buffer *buffers;
+	uint32_t nbuffers;
 
 	if (r < 0)
 		return r;
+	buffers = emu_buffers(&nbuffers);
 	for (uint32_t i = 0; i < nbuffers && r == 0; i++)
 		if (buffers[i].file == b.file && buffers[i].piece.key == b.piece.key)
 			r = (int)buffers[i].handle;
 	if (r > 0)
 		bank_drop(m->bank, &b.piece);
-	else if ((r = gem_add(&b)) < 0)
+	else if ((r = emu_buffer_add(&b)) < 0)
 		bank_drop(m->bank, &b.piece);
 	if (r < 0)
 		return r;
@@ -240,6 +167,8 @@ int emu_prime_to_handle(struct emu_machine *m, struct emu_gpu *gpu, int fd, void
 int emu_gem_at(const struct emu_machine *m, int fd, uint64_t mmap_offset, size_t len)
 {
 	uint64_t index = (mmap_offset & ~OFFSET) >> OFFSET_SHIFT;
+	uint32_t nbuffers;
+	const struct emu_buffer *buffers = emu_buffers(&nbuffers);
 
 	if (!(mmap_offset & OFFSET) || mmap_offset & ((UINT64_C(1) << OFFSET_SHIFT) - 1) ||
 	    index >= nbuffers || len > buffers[index].piece.size)

@@ -19,7 +19,8 @@ struct emu_buffer {
 	struct bank_piece piece;
 };
 
-/* Which description it is. */
+/* buffers.c. A device file has been opened; which description it is. */
+void emu_gem_opened(struct emu_machine *machine, int fd);
 uint64_t emu_file_of(int fd);
 
 /* The one of that handle; NULL: there is none. */
@@ -27,6 +28,11 @@ struct emu_buffer *emu_buffer(uint64_t file, uint32_t handle);
 
 /* All there are in this process, some of them closed. */
 struct emu_buffer *emu_buffers(uint32_t *ret_n);
+
+/* Takes over the piece, and answers the handle; or -ENOMEM. */
+int emu_buffer_add(const struct emu_buffer *buffer);
+
+void emu_buffers_forget(void); /* all of it, in a forked child */
 
 /* An ioctl of the render node that `fd` is a descriptor of; the block goes in and out. */
 typedef int emu_drm_fn(struct emu_machine *machine, struct emu_gpu *gpu, int fd, void *block);
@@ -48,9 +54,6 @@ struct drm_amdgpu_gem_vm_entry;
 uint32_t emu_gem_mappings(const struct emu_buffer *buffer, uint32_t room,
 			  struct drm_amdgpu_gem_vm_entry *ret);
 
-/* A device file has been opened. */
-void emu_gem_opened(struct emu_machine *machine, int fd);
-
 /* Closes the buffers of descriptions that nobody has any more. */
 void emu_gem_reap(struct emu_machine *machine);
 
@@ -60,7 +63,6 @@ void emu_gem_reap(struct emu_machine *machine);
  */
 int emu_gem_at(const struct emu_machine *machine, int fd, uint64_t mmap_offset, size_t len);
 
-void emu_gem_forget(void); /* all of it, in a forked child */
-void emu_gem_va_forget(void);
+void emu_gem_va_forget(void); /* all of it, in a forked child */
 
 #endif

@@ -31,7 +31,8 @@ static void open_forget_all(struct emu_machine *m)
 	emu_memory_forget(m);
 	emu_svm_forget();
 	emu_events_forget();
-	emu_gem_forget();
+	emu_buffers_forget();
+	emu_gem_va_forget();
 	emu_queues_forget();
 	emu_engine_forget();
 	m->xnack_off = false;

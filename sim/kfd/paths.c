@@ -13,7 +13,6 @@
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -29,24 +28,6 @@ static const char *const taken[] = {
 
 /* The folder of every DRM device; its minor follows. */
 #define CHAR_DEVICES "/sys/dev/char/226:"
-
-const char *emu_root(void)
-{
-	static char root[PATH_MAX];
-	const char *dir;
-
-	/* Written once with the same bytes, whoever is first; the last store shows it. */
-	if (!root[0] && (dir = getenv("ALLOT_SIM_DIR")) && *dir == '/') {
-		char path[PATH_MAX];
-		int n = snprintf(path, sizeof(path), "%s/amd", dir);
-
-		if (n < PATH_MAX && !syscall(SYS_faccessat, AT_FDCWD, path, X_OK)) {
-			memcpy(root + 1, path + 1, (size_t)n);
-			__atomic_store_n(&root[0], '/', __ATOMIC_RELEASE);
-		}
-	}
-	return __atomic_load_n(&root[0], __ATOMIC_ACQUIRE) ? root : "";
-}
 
 static bool paths_is_taken(const char *path)
 {
@@ -66,6 +47,8 @@ const char *emu_path(const char *path, char buffer[static PATH_MAX])
 		return path;
 	if (snprintf(buffer, PATH_MAX, "%s%s", emu_root(), path) >= PATH_MAX)
 		return path;
+	if (emu_sysfs_is_of_processes(buffer))
+		emu_remote_reap();
 	emu_sysfs_refresh(buffer);
 	return buffer;
 }

@@ -20,6 +20,8 @@ static struct emu_queue *queues; /* by id */
 static uint32_t nqueues;	 /* ever used: the engine looks no further */
 static struct roster *roster;	 /* from the first queue on */
 static uint64_t *doorbells[TREE_GPUS];
+static bool looked_for; /* somebody knows that there is something to do */
+static pthread_cond_t wake = PTHREAD_COND_INITIALIZER;
 
 struct emu_queue *emu_queues(uint32_t *ret_n)
 {
@@ -34,6 +36,24 @@ void emu_queues_forget(void)
 	nqueues = 0;
 	roster = NULL;
 	memset(doorbells, 0, sizeof(doorbells)); /* which fork did not hand on */
+	looked_for = false;
+	pthread_cond_init(&wake, NULL);
+}
+
+void emu_queues_look(void)
+{
+	looked_for = true;
+	pthread_cond_signal(&wake);
+}
+
+bool emu_queues_rest(const struct timespec *deadline)
+{
+	bool told;
+
+	emu_wait(&wake, deadline);
+	told = looked_for;
+	looked_for = false;
+	return told;
 }
 
 /* After any change: whether the queue is on its hardware follows from the rest. */
@@ -132,7 +152,7 @@ static int queue_enroll(struct emu_queue *q, uint32_t id)
 	return r < 0 ? r : roster_add(roster, &q->is, &q->number);
 }
 
-int emu_create_queue(struct emu_machine *m, void *block)
+int emu_add_queue(struct emu_machine *m, void *block)
 {
 	struct kfd_ioctl_create_queue_args *a = block;
 	struct emu_gpu *gpu = emu_gpu(m, a->gpu_id);
@@ -158,7 +178,7 @@ int emu_create_queue(struct emu_machine *m, void *block)
 	id = page ? queue_free_id() : -ENOMEM;
 	if (id < 0)
 		return id;
-	if ((r = emu_engine_start()) < 0 || (r = queue_enroll(&q, (uint32_t)id)) < 0)
+	if ((r = queue_enroll(&q, (uint32_t)id)) < 0)
 		return r;
 	/* AQL's doorbell is told the number of the last packet, the first of which is 0. */
 	page[id] = a->queue_type == KFD_IOC_QUEUE_TYPE_COMPUTE_AQL ? UINT64_MAX : 0;
@@ -205,7 +225,7 @@ int emu_update_queue(struct emu_machine *m, void *block)
 	q->is.percent = percent;
 	q->is.priority = a->queue_priority;
 	queue_tell_sysfs(q);
-	emu_engine_look();
+	emu_queues_look();
 	return 0;
 }
 

@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/now.h"
 #include "sim/kfd/emu.h"
 #include "sim/kfd/roster.h"
 
@@ -55,12 +56,19 @@ struct emu_queue *emu_queues(uint32_t *ret_n);
 void emu_queue_stop(struct emu_queue *queue);
 void emu_queue_set_busy(struct emu_queue *queue, bool busy);
 
-/* engine.c: there is something to do, perhaps; 0 or -ENOMEM. */
-int emu_engine_start(void);
-void emu_engine_look(void);
+/* There is something to do, perhaps; the engine waits for that until a deadline: was it told? */
+void emu_queues_look(void);
+bool emu_queues_rest(const struct timespec *deadline);
+
+/* A new queue, for engine.c, which sees to it that somebody executes it: CREATE_QUEUE. */
+int emu_add_queue(struct emu_machine *machine, void *block);
+
 void emu_engine_forget(void);
 
 /* The GPU's clock, which goes at 100 MHz. */
-uint64_t emu_gpu_clock(void);
+static inline uint64_t emu_gpu_clock(void)
+{
+	return now_boot_ns() / 10;
+}
 
 #endif

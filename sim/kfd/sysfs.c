@@ -171,14 +171,17 @@ static void sysfs_refresh_processes(struct bank *bank, const char *path)
 		closedir(dir);
 }
 
+bool emu_sysfs_is_of_processes(const char *path)
+{
+	return strstr(path, PROCESSES);
+}
+
 void emu_sysfs_refresh(const char *path)
 {
 	const char *slash = strrchr(path, '/'), *processes = strstr(path, PROCESSES);
 	const struct used *used = slash ? sysfs_find_figure(slash + 1) : NULL;
 	struct bank *bank;
 
-	if (processes)
-		emu_remote_reap();
 	if ((!used && !processes) || bank_open(emu_root(), &bank) < 0)
 		return;
 	bank_lock_files(bank);

@@ -5,14 +5,17 @@
 A module is a .c and a .h of one name. A _priv.h is its module's, and so is hook_<name>.c where only
 <name>.h stands beside it. A room is a folder; one that USES does not name is part of the one around
 it. Prints each include of a room that the module's own may not use, each that is part of a circle
-of modules, what KNOWN has of these and is so no longer, where CONTRIBUTING's lines and the folders
-of src differ, and each hop of docs/architecture.md's walks that is not in the room that it names.
-Exits 1 when there is any."""
+of modules, files of a room that call each other in a circle, where CONTRIBUTING's lines and the
+folders of src differ, and each hop of docs/architecture.md's walks that is not in the room that it
+names. Exits 1 when there is any."""
 import re
 import sys
 from pathlib import Path
 
 INCLUDE = re.compile(r'^\s*#\s*include "(.+\.h)"', re.M)
+NO_CODE = re.compile(r'/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)
+DECLARED = re.compile(r"\b([a-z]\w+)\(")
+DEFINED = re.compile(r"^(?!static\b|typedef\b)\w[^;={}#]*?\b([a-z]\w+)\([^;{}]*\)\s*\{", re.M)
 
 LOW = ("base", "sched", "ledger", "nvidia", "amd")
 CLI = ("cli", "cli/cmd", "cli/tenant", "cli/device", "cli/exec", "cli/out", "cli/doctor",
@@ -41,12 +44,6 @@ USES = {
     **{room: (*LOW, "guard", "peer", "tools", *CLI, *SIM) for room in CLI},
     **{room: ("base", "nvidia", "amd", *SIM) for room in SIM},
 }
-
-# What is wrong, and known to be: {module: modules that it includes}. Nothing is added here. Who
-# puts one right takes it out: the check fails until then.
-KNOWN = {
-}
-
 
 def room_of(path):
     """The room of a file, by its path from src or, of sim, from the root; None."""
@@ -103,7 +100,7 @@ def in_circles(found):
     return {(begin, end) for begin, end in found if begin in reach.get(end, ())}
 
 
-def wrong(files, known):
+def wrong(files):
     said = [f"{path}: in none of the rooms" for path in files if not room_of(path)]
     if said or not files:
         return said or ["no sources"]
@@ -111,13 +108,34 @@ def wrong(files, known):
     up = {arrow for arrow, by in found.items()
           if not all(may_use(path, room_of(other)) for path, other in by.items())}
     circles = in_circles(found.keys() - up)
-    known = {(begin, end) for begin, ends in known.items() for end in ends}
-    for begin, end in sorted((up | circles) - known):
+    for begin, end in sorted(up | circles):
         why = (f"which {room_of(begin + '.c')} may not use" if (begin, end) in up
                else "which includes it, by others or itself")
         said.append(f"{begin} includes {end}, {why}")
-    return said + [f"{begin} -> {end} is wrong no more: take it out of KNOWN"
-                   for begin, end in sorted(known - up - circles)]
+    return said
+
+
+def calls(files):
+    """{(file, file of the same room): what is named there of its functions that headers declare}"""
+    code = {path: NO_CODE.sub("", text) for path, text in files.items()}
+    declared = {(room_of(path), name) for path, text in code.items() if path.endswith(".h")
+                for name in DECLARED.findall(text)}
+    sources = {path: text for path, text in code.items() if path.endswith(".c")}
+    defined = {(room_of(path), name): path for path, text in sources.items()
+               for name in DEFINED.findall(text) if (room_of(path), name) in declared}
+    found = {}
+    for path, text in sources.items():
+        for name in sorted({*re.findall(r"\w+", text)}):
+            other = defined.get((room_of(path), name), path)
+            if other != path:
+                found.setdefault((path, other), []).append(name)
+    return found
+
+
+def calls_wrong(files):
+    found = calls(files)
+    return [f"{begin} calls {other} ({', '.join(found[begin, other])}), which calls it, by others "
+            "or itself" for begin, other in sorted(in_circles(found))]
 
 
 def tree_wrong(root):
@@ -159,7 +177,8 @@ def rooms_of(root):
 
 def main():
     root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parents[1]
-    said = wrong(files_of(root), KNOWN) + tree_wrong(root) + walks_wrong(
+    files = files_of(root)
+    said = wrong(files) + calls_wrong(files) + tree_wrong(root) + walks_wrong(
         (root / "docs/architecture.md").read_text(encoding="utf-8"), rooms_of(root))
     print("\n".join(said) or "nothing new")
     return bool(said)

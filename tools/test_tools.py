@@ -102,12 +102,11 @@ class Lists(unittest.TestCase):
 
 
 class Includes(unittest.TestCase):
-    def wrong(self, files, known=None):
+    def wrong(self, files):
         """files: {"room/name.c": modules, below guest, that it includes}"""
         text = {f"guest/{name}": "".join(f'#include "guest/{other}.h"\n' for other in to)
                 for name, to in files.items()}
-        return includes.wrong(text, {f"guest/{a}": [f"guest/{b}" for b in to]
-                                     for a, to in (known or {}).items()})
+        return includes.wrong(text)
 
     def test_a_module_is_its_two_files_and_what_it_keeps_to_itself(self):
         self.assertEqual(self.wrong({
@@ -130,6 +129,17 @@ class Includes(unittest.TestCase):
                                          "memory/charge.c": ["memory/pool"],
                                          "memory/hook_pool.c": ["memory/charge"]})), 2)
 
+    def test_a_circle_of_calls_that_no_include_shows(self):
+        files = {"base/x.h": "int a_do(void);\nint b_do(int n);\n",
+                 "base/a.c": "int a_do(void)\n{\n\treturn b_do(1);\n}\n",
+                 "base/b.c": "int b_do(int n)\n{\n\treturn n ? 0 : a_do();\n}\n",
+                 "base/c.c": "static int b_do(void)\n{\n\treturn a_do();\n}\n"}
+        self.assertEqual(includes.calls_wrong(files), [
+            f"base/{a}.c calls base/{b}.c ({b}_do), which calls it, by others or itself"
+            for a, b in ("ab", "ba")])
+        files["base/b.c"] = "int b_do(int n)\n{\n\treturn n; /* not a_do() */\n}\n"
+        self.assertEqual(includes.calls_wrong(files), [])
+
     def test_a_room_above(self):
         said = self.wrong({"meter/a.c": ["launch/b"], "launch/b.h": []})
         self.assertEqual(said,
@@ -148,16 +158,6 @@ class Includes(unittest.TestCase):
             includes.walks_wrong(text, {"ledger": "int quota_x(void)", "guest/a": "hook_x.c"}), [])
         self.assertEqual(len(includes.walks_wrong(text, {"ledger": "int quota_xy(void)"})), 2)
         self.assertEqual(len(includes.walks_wrong("", {})), 1)
-
-    def test_what_is_known_passes_until_it_is_right(self):
-        known = {"meter/a": ["meter/b"], "meter/b": ["meter/c"], "meter/c": ["meter/a"]}
-        self.assertEqual(self.wrong(self.CIRCLE, known), [])
-        self.assertEqual(len(self.wrong({**self.CIRCLE, "meter/d.h": ["meter/a"],
-                                         "meter/b.c": ["meter/d"]}, known)), 2)
-        said = self.wrong({**self.CIRCLE, "meter/c.c": []}, known)
-        self.assertEqual(said, [
-            f"guest/meter/{a} -> guest/meter/{b} is wrong no more: take it out of KNOWN"
-            for a, b in ("ab", "bc", "ca")])
 
     def test_a_folder_that_is_no_room(self):
         self.assertEqual(self.wrong({"attic/a.c": []}), ["guest/attic/a.c: in none of the rooms"])

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ledger/device_time.h"
 
+#include <errno.h>
 #include <stdbool.h>
 
 #include "base/now.h"
@@ -94,7 +95,7 @@ int device_time_take_place(struct device_time *time, uint64_t now_ns, uint64_t u
 		    word_swap_if(&time->place_until_ns[i], old, until_ns))
 			return i;
 	}
-	return -1;
+	return -EBUSY;
 }
 
 void device_time_give_place(struct device_time *time, int place, uint64_t until_ns)

@@ -27,8 +27,8 @@ struct device_time *device_time_of(struct ledger *ledger, int device);
 
 /*
  * Of launches that take so long that one of each process at once is paid for in one long pause, a
- * few are let through at a time: those that have a place. Answers which, or -1 when others have all
- * of them. A process that dies with a place has it no longer than until then.
+ * few are let through at a time: those that have a place. Answers which, or -EBUSY while others have
+ * all of them. A process that dies with a place has it no longer than until then.
  */
 int device_time_take_place(struct device_time *time, uint64_t now_ns, uint64_t until_ns);
 

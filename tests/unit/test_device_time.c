@@ -2,6 +2,7 @@
 /* What a tenant used of a device: billed once, told by the second. Clocks are numbers here. */
 #include "ledger/device_time.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -270,14 +271,14 @@ static void check_places(void)
 
 	CHECK_EQ(device_time_take_place(c, t, t + 10 * MS), 0);
 	CHECK_EQ(device_time_take_place(c, t, t + 20 * MS), 1);
-	CHECK_EQ(device_time_take_place(c, t + 9 * MS, t + 30 * MS), -1);
+	CHECK_EQ(device_time_take_place(c, t + 9 * MS, t + 30 * MS), -EBUSY);
 	device_time_give_place(c, 1, t + 20 * MS);
 	CHECK_EQ(device_time_take_place(c, t + 9 * MS, t + 30 * MS), 1);
 	/* Its owner may be dead. */
 	CHECK_EQ(device_time_take_place(c, t + 10 * MS, t + 40 * MS), 0);
 	/* Who had it until now gives back nothing of another's. */
 	device_time_give_place(c, 0, t + 10 * MS);
-	CHECK_EQ(device_time_take_place(c, t + 11 * MS, t + 50 * MS), -1);
+	CHECK_EQ(device_time_take_place(c, t + 11 * MS, t + 50 * MS), -EBUSY);
 	/* Damage holds nobody. */
 	c->place_until_ns[0] = UINT64_MAX;
 	CHECK_EQ(device_time_take_place(c, t + 11 * MS, t + 50 * MS), 0);

@@ -6,6 +6,7 @@
  */
 #include "guest/meter/meter.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "base/now.h"
@@ -860,7 +861,7 @@ static void check_refused_create(void)
 	fake.create_error = CUDA_ERROR_OUT_OF_MEMORY;
 	launch(S1, 250 * US);
 	CHECK_EQ(records(S1), 0);
-	CHECK_EQ(stream_of(S1)->clock, -1);
+	CHECK_EQ(stream_of(S1)->clock, -ENOSPC);
 	close_it(S1, METER_WAIT);
 	CHECK(!meter_works(&meter));
 	fake_pass(20 * MS);

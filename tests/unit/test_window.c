@@ -3,6 +3,8 @@
  * The in-flight window: what is expected of work in flight, from what was launched, found done and
  * found late. Most cases tell it by hand; where it asks the device, that is a fake one.
  */
+#include <errno.h>
+
 #include "base/now.h"
 #include "guest/launch/state.h"
 #include "guest/launch/window.h"
@@ -443,7 +445,7 @@ static void check_places(void)
 	/* Others have what is left, and no more. */
 	other = now + 20 * MS;
 	CHECK_EQ(device_time_take_place(meter->time, now, other), 1);
-	CHECK_EQ(device_time_take_place(meter->time, now, other), -1);
+	CHECK_EQ(device_time_take_place(meter->time, now, other), -EBUSY);
 	/* Done with: who had one asks once in vain, so that others go first. */
 	look((struct meter_look){.now_ns = now});
 	CHECK(!window->place.taken);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "guest/meter/contexts.h"
 
+#include <errno.h>
+
 #include "guest/meter/capture.h"
 
 /* Events made at once where there is none left. */
@@ -33,7 +35,7 @@ static int contexts_evict(struct meter *meter, struct clock *ret_old)
 		    (oldest < 0 || meter->clock[i].used_ns < meter->clock[oldest].used_ns))
 			oldest = i;
 	if (oldest < 0)
-		return -1;
+		return -ENOSPC;
 	*ret_old = meter->clock[oldest];
 	for (uint32_t i = 0; i < meter->nstreams; i++)
 		if (meter->stream[i].clock == oldest)
@@ -84,7 +86,7 @@ int contexts_clock(struct meter *meter, CUcontext context, uint64_t now_ns)
 	if (base) /* another thread was first, or there is no room */
 		clock_destroy(&base, 1);
 	capture_restore(mode);
-	return i;
+	return i < 0 ? -ENOSPC : i;
 }
 
 /* Instants that were read before were late, or early, by as much; differences of them stay. */

@@ -6,8 +6,8 @@
 #include "guest/meter/state.h"
 
 /*
- * The clock of the current context, made if need be, with spare events. -1: the driver refuses, or
- * all clocks are of contexts that work. Takes the lock.
+ * The clock of the current context, made if need be, with spare events. -ENOSPC: the driver refuses,
+ * or all clocks are of contexts that work. Takes the lock.
  */
 int contexts_clock(struct meter *meter, CUcontext context, uint64_t now_ns);
 

@@ -42,7 +42,7 @@ struct launch {
 
 	/* The meter's, from meter_begin to meter_end. */
 	struct stream *in;
-	int end;    /* the timing event behind it; -1: none */
+	int end;    /* the timing event behind it; below 0: none */
 	bool fresh; /* its stream was idle: what that closes begins with it */
 };
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "guest/meter/meter.h"
 
+#include <errno.h>
 #include <time.h>
 
 #include "base/now.h"
@@ -47,8 +48,8 @@ struct stream *meter_stream_of(struct meter *meter, CUcontext context, uint64_t 
 }
 
 /*
- * With the lock: the next event of a stream is to be recorded; -1: it cannot be. An end takes what
- * is open with it.
+ * With the lock: the next event of a stream is to be recorded: its index, or -EAGAIN while none can
+ * be. An end takes what is open with it.
  */
 static int meter_reserve_event(struct meter *meter, struct stream *stream, bool begin,
 			       uint64_t now_ns)
@@ -57,10 +58,10 @@ static int meter_reserve_event(struct meter *meter, struct stream *stream, bool 
 	CUevent handle;
 
 	if (stream->clock < 0 || atomic_load(&stream->mute) || !stream_room(stream))
-		return -1;
+		return -EAGAIN;
 	handle = clock_take(&meter->clock[stream->clock]);
 	if (!handle)
-		return -1;
+		return -EAGAIN;
 	event->event = handle;
 	event->begin = begin;
 	event->paused = false;

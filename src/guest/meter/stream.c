@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "guest/meter/stream.h"
 
+#include <errno.h>
+
 int stream_find(const struct stream *streams, uint32_t n, CUcontext context, uint64_t key)
 {
 	for (uint32_t i = 0; i < n; i++)
@@ -25,7 +27,7 @@ int stream_place(struct stream *streams, uint32_t *n)
 	}
 	if (*n < STREAMS && (*n < STREAMS_KEPT || oldest < 0))
 		return (int)(*n)++;
-	return oldest;
+	return oldest < 0 ? -ENOSPC : oldest;
 }
 
 void burst_add(struct burst *burst, const struct burst *more)

@@ -64,7 +64,7 @@ struct stream {
 	CUcontext context; /* NULL: free */
 	uint64_t key;	   /* 0: gone; its events may still be looked at */
 	CUstream handle;
-	int clock;	     /* of its context; -1: there are no events to be had */
+	int clock;	     /* of its context; below 0: there are no events to be had */
 	_Atomic bool mute;   /* the driver takes no events here */
 	bool rival;	     /* others may have the device beside its last launch */
 	bool again;	     /* something else stands before the next launch: it begins anew */
@@ -110,7 +110,7 @@ int stream_find(const struct stream *streams, uint32_t n, CUcontext context, uin
 
 /*
  * A place for a stream that has none: one that is free or gone, a new one, or that of the closed
- * stream that was used least recently. -1: all are in use.
+ * stream that was used least recently. -ENOSPC: all are in use.
  */
 int stream_place(struct stream *streams, uint32_t *n);
 

@@ -37,6 +37,11 @@ void guest_explain(const struct guest *g, int error, char *ret, size_t len)
 	snprintf(ret, len, "the ledger");
 }
 
+void guest_explain_policy(const struct guest *g, int error, char *ret, size_t len)
+{
+	snprintf(ret, len, "the policy");
+}
+
 int guest_claim_slot(struct guest *g, struct slot **ret)
 {
 	return claim_error;

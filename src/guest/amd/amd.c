@@ -155,19 +155,6 @@ static void amd_say_why(struct amd *amd, const char *fmt, ...)
 	va_end(ap);
 }
 
-static int amd_read_policy(struct guest *guest, struct amd *amd, struct policy *ret)
-{
-	int r;
-
-	*ret = guest->policy;
-	r = guest->policy_map ? policy_read(guest->policy_map, ret) : 0;
-	if (r)
-		amd_say_why(amd, "the policy of tenant %.80s %s", guest->dir,
-			    r == -EAGAIN ? "changes all the time; set its limits less often"
-					 : "is damaged; create the tenant again");
-	return r;
-}
-
 static int amd_add_device(struct guest *guest, struct amd *amd, const struct policy *policy,
 			  const struct topology_node *node)
 {
@@ -222,8 +209,12 @@ static int amd_attach(struct guest *guest, struct amd *amd)
 			    amd->topology->gpu_count, GUEST_DEVICES);
 		return -E2BIG;
 	}
-	r = amd_read_policy(guest, amd, &policy);
-	return r ? r : amd_add_devices(guest, amd, &policy);
+	r = guest_policy(guest, &policy);
+	if (r) {
+		guest_explain_policy(guest, r, amd->complaint, sizeof(amd->complaint));
+		return r;
+	}
+	return amd_add_devices(guest, amd, &policy);
 }
 
 static void amd_forget(struct amd *amd)

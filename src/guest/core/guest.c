@@ -102,11 +102,23 @@ static const char *guest_explain_error(int error)
 	}
 }
 
+static const char *guest_explain_policy_error(int error)
+{
+	return error == -EAGAIN ? "changes all the time; set its limits less often"
+				: guest_explain_error(error);
+}
+
 #define LEDGER_SAYS "the ledger of tenant %.80s %s"
+#define POLICY_SAYS "the policy of tenant %.80s %s"
 
 void guest_explain(const struct guest *guest, int error, char *ret, size_t len)
 {
 	snprintf(ret, len, LEDGER_SAYS, guest->dir, guest_explain_error(error));
+}
+
+void guest_explain_policy(const struct guest *guest, int error, char *ret, size_t len)
+{
+	snprintf(ret, len, POLICY_SAYS, guest->dir, guest_explain_policy_error(error));
 }
 
 int guest_drop_in_policy(struct policy *policy, void *arg)
@@ -206,8 +218,8 @@ static void guest_configure(struct guest *guest)
 		if (!r)
 			r = policy_read(guest->policy_map, &guest->policy);
 		if (r) {
-			guest_close_gpu(guest, "the policy of tenant %.80s %s", guest->dir,
-					guest_explain_error(r));
+			guest_close_gpu(guest, POLICY_SAYS, guest->dir,
+					guest_explain_policy_error(r));
 			return;
 		}
 		guest->gate = policy_gate(guest->policy_map);
@@ -293,9 +305,7 @@ static uint64_t guest_read_limit(struct guest *guest, const uint8_t uuid[16], ui
 	struct policy policy;
 	uint64_t limit;
 
-	if (guest->policy_map && policy_read(guest->policy_map, &policy))
-		return 0;
-	if (policy_limit(guest->policy_map ? &policy : &guest->policy, uuid, total_bytes, &limit))
+	if (guest_policy(guest, &policy) || policy_limit(&policy, uuid, total_bytes, &limit))
 		return 0;
 	return limit;
 }

@@ -160,6 +160,21 @@ struct guest_device *guest_current_device(struct guest *guest);
 /* Differs after every change of the policy, and is never 0: that is a cache not filled yet. */
 uint64_t guest_generation(const struct guest *guest);
 
+/*
+ * The policy in force now, of whichever GPUs: what `allot set` wrote last, or what the configuration
+ * file said when the process began. Errors of policy_read; guest_explain_policy says them to a
+ * person.
+ */
+static inline int guest_policy(const struct guest *guest, struct policy *ret)
+{
+	if (guest->policy_map)
+		return policy_read(guest->policy_map, ret);
+	*ret = guest->policy;
+	return 0;
+}
+
+void guest_explain_policy(const struct guest *guest, int error, char *ret, size_t len);
+
 /* The tenant's limit on a device, now. 0 for a device that the tenant was not given. */
 uint64_t guest_limit(struct guest *guest, struct guest_device *device);
 

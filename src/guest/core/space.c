@@ -25,15 +25,15 @@ __attribute__((format(printf, 2, 3))) static CUresult space_refuse(struct guest 
 	return CUDA_ERROR_MPS_CONNECTION_FAILED;
 }
 
-/* What is in force now; `allot set` may have changed it since the guest began. */
 static CUresult space_read_policy(struct guest *guest, struct policy *ret)
 {
-	if (!guest->policy_map)
-		*ret = guest->policy;
-	else if (policy_read(guest->policy_map, ret))
-		return space_refuse(guest, "the policy of tenant %.80s is damaged; create it again",
-				    guest->dir);
-	return CUDA_SUCCESS;
+	char why[200];
+	int r = guest_policy(guest, ret);
+
+	if (!r)
+		return CUDA_SUCCESS;
+	guest_explain_policy(guest, r, why, sizeof(why));
+	return space_refuse(guest, "%s", why);
 }
 
 /* Less than that is the program's own affair; no number is the whole device. */

@@ -67,17 +67,10 @@ static const struct cu_map *queue_hold_map_of(struct queues *queues, int device)
 /* 1: the policy limits the device, to *ret. 0: no limit. -errno: the policy cannot be read. */
 static int queue_hold_part_of(struct queues *queues, int device, struct part *ret)
 {
-	const struct guest *guest = queues->guest;
 	struct policy policy;
-	int r;
+	int r = guest_policy(queues->guest, &policy);
 
-	if (guest->policy_map) {
-		r = policy_read(guest->policy_map, &policy);
-		if (r < 0)
-			return r;
-	}
-	return allotment_part(guest->policy_map ? &policy : &guest->policy,
-			      queues->amd->device[device].uuid, ret);
+	return r < 0 ? r : allotment_part(&policy, queues->amd->device[device].uuid, ret);
 }
 
 /* Takes the units that were made for all tenants. False: there are none, or they are damaged. */

@@ -13,57 +13,62 @@
 #define COPY_KEY 1
 #define SET_KEY	 2
 
+/* Whose an address is, and whether the driver knows the memory. */
+enum copy_side {
+	SIDE_DEVICE,
+	SIDE_PINNED,
+	SIDE_PAGEABLE,
+};
+
 struct copy {
 	CUstream stream;
 	bool per_thread, async;
 	bool host; /* to or from it */
 	bool set;
-	CUdeviceptr to; /* where to, if that may be pageable memory of the host */
+	CUdeviceptr to, from; /* the driver may have to be asked of these */
+	bool to_pageable;     /* known of asynchronous ones */
 	uint64_t bytes;
 };
 
-static CUresult copy_memory_type(CUdeviceptr at, CUmemorytype *ret)
-{
-	return DRIVER(cuPointerGetAttribute, (ret, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, at));
-}
-
-/* Memory that the driver does not know. */
-static bool copy_is_pageable(CUdeviceptr at)
+static enum copy_side copy_side(CUdeviceptr at)
 {
 	CUmemorytype type;
 
-	return copy_memory_type(at, &type);
+	if (DRIVER(cuPointerGetAttribute, (&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, at)))
+		return SIDE_PAGEABLE;
+	return type == CU_MEMORYTYPE_HOST ? SIDE_PINNED : SIDE_DEVICE;
 }
 
 static bool copy_is_host(CUdeviceptr at)
 {
-	CUmemorytype type;
-
-	return copy_memory_type(at, &type) || type == CU_MEMORYTYPE_HOST;
+	return copy_side(at) != SIDE_DEVICE;
 }
 
-static bool copy_is_host_side(CUmemorytype type, CUdeviceptr at)
+/* What the call does not say by itself. The driver is asked once of an address, or not at all. */
+static void copy_ask(struct copy *copy)
 {
-	return type == CU_MEMORYTYPE_HOST || (type == CU_MEMORYTYPE_UNIFIED && copy_is_host(at));
+	if (copy->to && (copy->async || !copy->host)) {
+		enum copy_side side = copy_side(copy->to);
+
+		copy->host |= side != SIDE_DEVICE;
+		copy->to_pageable = side == SIDE_PAGEABLE;
+	}
+	if (copy->from && !copy->host)
+		copy->host = copy_is_host(copy->from);
 }
 
-static bool copy_is_host_2d(const CUDA_MEMCPY2D *copy)
-{
-	return copy && (copy_is_host_side(copy->srcMemoryType, copy->srcDevice) ||
-			copy_is_host_side(copy->dstMemoryType, copy->dstDevice));
-}
-
-static bool copy_is_host_3d(const CUDA_MEMCPY3D *copy)
-{
-	return copy && (copy_is_host_side(copy->srcMemoryType, copy->srcDevice) ||
-			copy_is_host_side(copy->dstMemoryType, copy->dstDevice));
-}
-
-#define TO_HOST(copy)                                                            \
-	(!(copy)                                      ? 0                        \
-	 : (copy)->dstMemoryType == CU_MEMORYTYPE_HOST ? (CUdeviceptr)(copy)->dstHost \
-	 : (copy)->dstMemoryType == CU_MEMORYTYPE_UNIFIED ? (copy)->dstDevice    \
-						       : 0)
+/* One of a copy's two sides, of those structs that name both. */
+#define SIDE(copy, side)                                                   \
+	(!(copy)                                         ? 0               \
+	 : (copy)->side##MemoryType == CU_MEMORYTYPE_HOST                  \
+		 ? (CUdeviceptr)(uintptr_t)(copy)->side##Host              \
+	 : (copy)->side##MemoryType == CU_MEMORYTYPE_UNIFIED               \
+		 ? (copy)->side##Device                                    \
+		 : 0)
+#define BY_STRUCT(copy)                                                    \
+	.host = (copy) && ((copy)->srcMemoryType == CU_MEMORYTYPE_HOST ||  \
+			   (copy)->dstMemoryType == CU_MEMORYTYPE_HOST),   \
+	.to = SIDE(copy, dst), .from = SIDE(copy, src)
 
 static uint64_t copy_bytes_2d(const CUDA_MEMCPY2D *copy)
 {
@@ -135,8 +140,9 @@ static void copy_before_host(struct guest *guest, const struct copy *copy)
 	waits_host_copy(guest, copy->bytes);
 }
 
-static CUresult copy_before(struct guest *guest, const struct copy *copy, struct launch *launch)
+static CUresult copy_before(struct guest *guest, struct copy *copy, struct launch *launch)
 {
+	copy_ask(copy);
 	*launch = (struct launch){
 		.stream = copy->stream,
 		.per_thread = copy->per_thread,
@@ -153,7 +159,7 @@ static CUresult copy_before(struct guest *guest, const struct copy *copy, struct
 /* A copy to pageable memory is done when the driver returns, whatever its name says. */
 static bool copy_is_done(const struct copy *copy)
 {
-	return !copy->async || (copy->to && copy_is_pageable(copy->to));
+	return !copy->async || copy->to_pageable;
 }
 
 static void copy_after(struct guest *guest, const struct copy *copy, struct launch *launch,
@@ -170,7 +176,7 @@ static void copy_after(struct guest *guest, const struct copy *copy, struct laun
 		GUEST_OR_PASS(name, args);                                                         \
 		if (admission_is_open(guest))                                                      \
 			return DRIVER(name, args);                                                 \
-		const struct copy copy = {HOW_##name};                                             \
+		struct copy copy = {HOW_##name};                                                   \
 		struct launch launch;                                                              \
 		CUresult e = copy_before(guest, &copy, &launch);                                   \
                                                                                                    \
@@ -181,18 +187,16 @@ static void copy_after(struct guest *guest, const struct copy *copy, struct laun
 		return e;                                                                          \
 	}
 
-#define HOW_cuMemcpy .host = copy_is_host(dst) || copy_is_host(src), .bytes = ByteCount
+#define HOW_cuMemcpy .to = dst, .from = src, .bytes = ByteCount
 #define HOW_cuMemcpy2DAsync_v2                                                                     \
-	.stream = hStream, .async = true, .host = copy_is_host_2d(pCopy), .to = TO_HOST(pCopy),    \
-	.bytes = copy_bytes_2d(pCopy)
+	.stream = hStream, .async = true, BY_STRUCT(pCopy), .bytes = copy_bytes_2d(pCopy)
 #define HOW_cuMemcpy2DAsync_v2_ptsz HOW_cuMemcpy2DAsync_v2, .per_thread = true
-#define HOW_cuMemcpy2DUnaligned_v2 .host = copy_is_host_2d(pCopy), .bytes = copy_bytes_2d(pCopy)
+#define HOW_cuMemcpy2DUnaligned_v2 BY_STRUCT(pCopy), .bytes = copy_bytes_2d(pCopy)
 #define HOW_cuMemcpy2DUnaligned_v2_ptds HOW_cuMemcpy2DUnaligned_v2, .per_thread = true
 #define HOW_cuMemcpy2D_v2 HOW_cuMemcpy2DUnaligned_v2
 #define HOW_cuMemcpy2D_v2_ptds HOW_cuMemcpy2D_v2, .per_thread = true
 #define HOW_cuMemcpy3DAsync_v2                                                                     \
-	.stream = hStream, .async = true, .host = copy_is_host_3d(pCopy), .to = TO_HOST(pCopy),    \
-	.bytes = copy_bytes_3d(pCopy)
+	.stream = hStream, .async = true, BY_STRUCT(pCopy), .bytes = copy_bytes_3d(pCopy)
 #define HOW_cuMemcpy3DAsync_v2_ptsz HOW_cuMemcpy3DAsync_v2, .per_thread = true
 #define HOW_cuMemcpy3DBatchAsync                                                                   \
 	.stream = hStream, .async = true, .host = copy_is_host_batch_3d(opList, numOps),           \
@@ -204,11 +208,10 @@ static void copy_after(struct guest *guest, const struct copy *copy, struct laun
 #define HOW_cuMemcpy3DPeerAsync .stream = hStream, .async = true, .bytes = copy_bytes_3d_peer(pCopy)
 #define HOW_cuMemcpy3DPeerAsync_ptsz HOW_cuMemcpy3DPeerAsync, .per_thread = true
 #define HOW_cuMemcpy3DPeer_ptds HOW_cuMemcpy3DPeer, .per_thread = true
-#define HOW_cuMemcpy3D_v2 .host = copy_is_host_3d(pCopy), .bytes = copy_bytes_3d(pCopy)
+#define HOW_cuMemcpy3D_v2 BY_STRUCT(pCopy), .bytes = copy_bytes_3d(pCopy)
 #define HOW_cuMemcpy3D_v2_ptds HOW_cuMemcpy3D_v2, .per_thread = true
 #define HOW_cuMemcpyAsync                                                                          \
-	.stream = hStream, .async = true, .host = copy_is_host(dst) || copy_is_host(src),          \
-	.to = dst, .bytes = ByteCount
+	.stream = hStream, .async = true, .to = dst, .from = src, .bytes = ByteCount
 #define HOW_cuMemcpyAsync_ptsz HOW_cuMemcpyAsync, .per_thread = true
 #define HOW_cuMemcpyAtoA .bytes = ByteCount
 #define HOW_cuMemcpyAtoA_v2 .bytes = ByteCount

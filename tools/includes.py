@@ -29,6 +29,7 @@ USES = {
     "ledger": ("base", "sched"),
     "nvidia": ("base", "sched", "ledger"),
     "amd": ("base", "sched", "ledger"),
+    "image": LOW,
     "guard": ("base", "ledger", "nvidia", "amd"),
     "peer": ("base", "ledger", "nvidia", "amd"),
     "tools": ("base", "ledger", "nvidia", "amd"),
@@ -41,7 +42,7 @@ USES = {
     "guest/nvml": (*LOW, "guest/core", "guest/memory"),
     "guest/launch": (*LOW, "guest/core", "guest/memory", "guest/meter", "guest/amd"),
     "guest/interpose": (*LOW, "guest/core"),  # but for hooks, see may_use
-    **{room: (*LOW, "guard", "peer", "tools", *CLI, *SIM) for room in CLI},
+    **{room: (*LOW, "image", "guard", "peer", "tools", *CLI, *SIM) for room in CLI},
     **{room: ("base", "nvidia", "amd", *SIM) for room in SIM},
 }
 

@@ -57,7 +57,11 @@
 	X(CHECKPOINT_JUDGED)   /* what a restore will answer is known, nothing done */ \
 	X(CHECKPOINT_TAKEN)                                                          \
 	X(CHECKPOINT_RESTORED)                                                       \
-	X(CHECKPOINT_UNLOCKED) /* and nobody woken */
+	X(CHECKPOINT_UNLOCKED) /* and nobody woken */                                 \
+	X(IMAGE_OBJECTS_WRITTEN) /* and on the disk, by their temporary name */       \
+	X(IMAGE_MANIFEST_WRITTEN)                                                    \
+	X(IMAGE_HALF_NAMED)    /* the objects by their own name, the manifest not */ \
+	X(IMAGE_NAMED)
 
 enum fault_point {
 #define X(name) FAULT_##name,

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reads the file `objects` of an image as it comes. Each field is checked before it is used, and
+ * nothing that a file says makes the reader take more than a few MiB of memory. What is handed out
+ * has been checked by its own CRCs; only after object_reader_next answered 0 is the whole file
+ * known to be good, so who must not stop in the middle reads it twice. One thread.
+ */
+#ifndef ALLOT_IMAGE_OBJECT_READER_H
+#define ALLOT_IMAGE_OBJECT_READER_H
+
+#include "image/damage.h"
+#include "image/object.h"
+
+struct object_reader;
+
+struct object_extent {
+	uint64_t offset; /* in the object; what no extent covers is zero */
+	size_t bytes;
+	const void *data; /* until the next call */
+};
+
+/*
+ * Begins at the descriptor's position, which may be a pipe's; it stays the caller's. 0, -ENOMEM,
+ * what read(2) answers, or why the file is refused, which `damage` (not NULL) says as well:
+ *
+ *   -EBADMSG          damaged: a CRC, an order or a field is wrong
+ *   -ENODATA          it ends too early
+ *   -EPROTONOSUPPORT  of another version, or with content that this build cannot unpack
+ *
+ * All functions below answer these, too, and go on doing so after the first time.
+ */
+int object_reader_open(int fd, const struct object_limits *limits, struct object_reader **ret,
+		       struct damage *damage);
+void object_reader_close(struct object_reader *reader); /* takes NULL */
+
+/* The image's name, which manifest.json has as well. */
+void object_reader_id(const struct object_reader *reader, uint8_t ret[16]);
+
+/*
+ * The next object; what is left of the content of the one before is read over and checked. 1, or 0
+ * at the end, when every byte of the file has been checked. The holders are there until this is
+ * called again.
+ */
+int object_reader_next(struct object_reader *reader, struct object *ret, struct damage *damage);
+
+/* The next piece of its content, in the order of offsets. 1, or 0 when there is no more of it. */
+int object_reader_content(struct object_reader *reader, struct object_extent *ret,
+			  struct damage *damage);
+
+/* After the end: what manifest.json must be. */
+void object_reader_manifest(const struct object_reader *reader, uint64_t *ret_bytes,
+			    uint32_t *ret_crc);
+
+#endif

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Writes the file `objects` of an image as it comes: object after object, each with its content in
+ * the order of offsets. What is zero, or not given, takes no room. A file is whole only after
+ * object_writer_finish. One thread.
+ */
+#ifndef ALLOT_IMAGE_OBJECT_WRITER_H
+#define ALLOT_IMAGE_OBJECT_WRITER_H
+
+#include "image/object.h"
+
+struct object_writer;
+
+/* What was written so far: records, content that was given and not zero, bytes of the file. */
+struct object_totals {
+	uint32_t objects;
+	uint64_t content_bytes;
+	uint64_t file_bytes;
+};
+
+/*
+ * Begins at the descriptor's position, which may be a pipe's; it stays the caller's. `level`: 0
+ * writes content as it is, 1 to 19 packs it by zstd (-ENOTSUP where this build cannot). -ENOMEM, or
+ * what write(2) answers.
+ */
+int object_writer_open(int fd, const uint8_t id[16], const struct object_limits *limits, int level,
+		       struct object_writer **ret);
+
+/* Takes NULL. What was not finished is no image. */
+void object_writer_close(struct object_writer *writer);
+
+/* Ends the object before it. -EINVAL for one that object_wrong would not let pass. */
+int object_writer_begin(struct object_writer *writer, const struct object *object);
+
+/*
+ * Content of the object that was begun last, from `offset` (whole pages, not before the end of what
+ * was given last). `len` is whole pages, or reaches to the object's end. -EINVAL for what is not so.
+ */
+int object_writer_content(struct object_writer *writer, uint64_t offset, const void *data,
+			  size_t len);
+
+/* Writes the last record, which vouches for so many bytes of manifest.json with that CRC. */
+int object_writer_finish(struct object_writer *writer, uint64_t manifest_bytes,
+			 uint32_t manifest_crc);
+
+void object_writer_totals(const struct object_writer *writer, struct object_totals *ret);
+
+#endif

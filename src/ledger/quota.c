@@ -10,7 +10,7 @@
 #include "ledger/shared_file.h"
 #include "ledger/slot_priv.h"
 
-/* How long the second try waits for peers that are between publishing and deciding. */
+/* How long the second try waits for siblings that are between publishing and deciding. */
 #define SETTLE_NAP_MIN_US 20
 #define SETTLE_NAP_MAX_US 200
 #define SETTLE_ROUNDS     10

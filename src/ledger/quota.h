@@ -48,7 +48,7 @@ int quota_reserve_sum(struct slot *slot, int device, uint64_t bytes, uint64_t li
 
 /*
  * The exact second try, one at a time in the tenant: dead processes' bytes are reclaimed first,
- * and peers that are about to take back or to commit are waited for, about a millisecond. Of
+ * and siblings that are about to take back or to commit are waited for, about a millisecond. Of
  * several processes that compete for a rest, the last to come here gets it if it is still there.
  * Waits at most about a second for others; without the lock (descriptors used up, file gone) it
  * only tries again. Counts a refusal when the answer is -EDQUOT.
@@ -58,8 +58,8 @@ int quota_reserve_slow(struct slot *slot, int device, uint64_t bytes, uint64_t l
 /*
  * For a call that normally takes nothing, and may take up to `bytes` in spite of it. 0 if the limit
  * is kept without them: then they may stand above it until they are committed or cancelled, and no
- * second call of the tenant is let go so meanwhile. Waits for that, and for other peers on their
- * way, at most a second. -EDQUOT, -EINVAL.
+ * second call of the tenant is let go so meanwhile. Waits for that, and for siblings on their way,
+ * at most a second. -EDQUOT, -EINVAL.
  */
 int quota_reserve_doubtful(struct slot *slot, int device, uint64_t bytes, uint64_t limit);
 
@@ -104,7 +104,7 @@ uint64_t quota_used(struct ledger *ledger, int device);
 uint64_t quota_used_live(struct ledger *ledger, int device);
 
 /*
- * Whether the tenant is above `limit`. Peers that are about to take back or to commit are waited
+ * Whether the tenant is above `limit`. Siblings that are about to take back or to commit are waited
  * for, about a millisecond, where they make the difference.
  */
 bool quota_over(struct slot *slot, int device, uint64_t limit);

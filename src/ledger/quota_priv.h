@@ -5,7 +5,7 @@
 
 #include "ledger/quota.h"
 
-/* The second try, with the tenant's lock held or not: publish, check, wait for peers to settle. */
+/* The second try, with the tenant's lock or without: publish, check, wait for siblings to settle. */
 int quota_settle(struct slot *slot, int device, uint64_t bytes, uint64_t limit);
 
 #endif

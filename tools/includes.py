@@ -7,7 +7,7 @@ A module is a .c and a .h of one name. A _priv.h is its module's, and so is hook
 it. Prints each include of a room that the module's own may not use, each that is part of a circle
 of modules, files of a room that call each other in a circle, where CONTRIBUTING's lines and the
 folders of src differ, and each hop of docs/architecture.md's walks that is not in the room that it
-names. Exits 1 when there is any."""
+names, or goes back to one. Exits 1 when there is any."""
 import re
 import sys
 from pathlib import Path
@@ -154,12 +154,20 @@ def tree_wrong(root):
 
 def walks_wrong(text, sources):
     """text: docs/architecture.md; sources: {room: text of its files}. A hop is a line of a room and
-    a name, of a function or a file, which must stand in that room."""
-    said = []
+    a name, of a function or a file, which must stand in that room. A step begins with a line that
+    is indented less, and comes to no room twice."""
+    said, step = [], []
     walks = text.partition("## Three walks")[2].partition("\n## ")[0]
-    for room, name in re.findall(r"^ {6}([a-z]+(?:/[a-z]+)*) {2,}([\w.>-]+)", walks, re.M):
-        if room == "driver":
+    for line in walks.splitlines():
+        hop = re.match(r" {6}([a-z]+(?:/[a-z]+)*) {2,}([\w.>-]+)", line)
+        if re.match(r" {0,4}\S", line):
+            step = []
+        if not hop or hop[1] == "driver":
             continue
+        room, name = hop.groups()
+        if room in step[:-1]:
+            said.append(f"docs/architecture.md walks back to {room}, to {name}, in one step")
+        step = step if step[-1:] == [room] else [*step, room]
         if room not in sources:
             said.append(f"docs/architecture.md walks through {room}, which is no room")
         elif not re.search(rf"\b{re.escape(name)}\b", sources[room]):

@@ -159,6 +159,14 @@ class Includes(unittest.TestCase):
         self.assertEqual(len(includes.walks_wrong(text, {"ledger": "int quota_xy(void)"})), 2)
         self.assertEqual(len(includes.walks_wrong("", {})), 1)
 
+    def test_no_step_of_a_walk_goes_back(self):
+        rooms = {"ledger": "quota_x", "base": "hash_x"}
+        hops = ("      ledger   quota_x   sums\n      ledger   quota_x   again\n"
+                "      base     hash_x\n{}      ledger   quota_x\n")
+        for between, wrong in (("", 1), ("    and then\n", 0)):
+            text = "## Three walks\n    go\n" + hops.format(between)
+            self.assertEqual(len(includes.walks_wrong(text, rooms)), wrong)
+
     def test_a_folder_that_is_no_room(self):
         self.assertEqual(self.wrong({"attic/a.c": []}), ["guest/attic/a.c: in none of the rooms"])
 

@@ -277,16 +277,8 @@ static CUresult copy_api_enqueue_2d(const CUDA_MEMCPY2D *p, CUstream handle, boo
 	return copy_api_enqueue(&box, handle, async, per_thread);
 }
 
-CUresult CUDAAPI cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *pCopy)
-{
-	return copy_api_enqueue_2d(pCopy, NULL, false, false);
-}
-
-CUresult CUDAAPI cuMemcpy2DUnaligned_v2_ptds(const CUDA_MEMCPY2D *pCopy)
-{
-	return copy_api_enqueue_2d(pCopy, NULL, false, true);
-}
-
+ROWS(cuMemcpy2DUnaligned_v2, _ptds, copy_api_enqueue_2d, (const CUDA_MEMCPY2D *pCopy), pCopy, NULL,
+     false)
 ROWS(cuMemcpy2D_v2, _ptds, copy_api_enqueue_2d, (const CUDA_MEMCPY2D *pCopy), pCopy, NULL, false)
 ROWS(cuMemcpy2DAsync_v2, _ptsz, copy_api_enqueue_2d, (const CUDA_MEMCPY2D *pCopy, CUstream hStream),
      pCopy, hStream, true)

@@ -66,20 +66,27 @@ static void event_api_take_processor(void)
 		;
 }
 
+/* What a call names, whose flags may be the one that makes a node of a captured call. */
+static CUresult event_api_find(CUevent event, CUstream stream, unsigned int flags, bool per_thread,
+			       struct sim_event **ret_event, struct sim_stream **ret_stream)
+{
+	CUresult error = event_lookup(event, ret_event);
+
+	if (!error)
+		error = stream_resolve(stream, per_thread, ret_stream);
+	return !error && flags & ~1u ? CUDA_ERROR_INVALID_VALUE : error;
+}
+
 static CUresult event_api_enqueue_record(CUevent handle, CUstream stream_handle, unsigned int flags,
 					 bool per_thread)
 {
 	struct sim_work work = {.kind = WORK_MARK, .recorded = true};
 	struct sim_stream *stream;
 	struct sim_event *event;
-	CUresult error = event_lookup(handle, &event);
+	CUresult error = event_api_find(handle, stream_handle, flags, per_thread, &event, &stream);
 
-	if (!error)
-		error = stream_resolve(stream_handle, per_thread, &stream);
 	if (error)
 		return error;
-	if (flags & ~1u)
-		return CUDA_ERROR_INVALID_VALUE;
 	event_api_take_processor();
 	if (event->exec != stream->exec)
 		return CUDA_ERROR_INVALID_HANDLE;
@@ -113,14 +120,10 @@ static CUresult event_api_enqueue_wait(CUstream stream_handle, CUevent handle, u
 	struct sim_stream *stream;
 	struct sim_event *event;
 	bool handled;
-	CUresult error = event_lookup(handle, &event);
+	CUresult error = event_api_find(handle, stream_handle, flags, per_thread, &event, &stream);
 
-	if (!error)
-		error = stream_resolve(stream_handle, per_thread, &stream);
 	if (error)
 		return error;
-	if (flags & ~1u)
-		return CUDA_ERROR_INVALID_VALUE;
 	error = capture_wait(stream, event, flags, &handled);
 	if (error || handled)
 		return error;

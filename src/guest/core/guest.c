@@ -196,6 +196,50 @@ static int guest_make_drop_in(struct guest *guest)
 	return r;
 }
 
+/* A tenant that `allot run` made, or joined. */
+static void guest_take_tenant(struct guest *guest, const char *dir)
+{
+	int r;
+
+	if (dir[0] != '/' || strlen(dir) >= sizeof(guest->dir)) {
+		guest_close_gpu(guest,
+				"ALLOT_TENANT_DIR is \"%.60s\": not an absolute path of "
+				"at most %zu characters; start the program with `allot run`",
+				dir, sizeof(guest->dir) - 1);
+		return;
+	}
+	strcpy(guest->dir, dir);
+	r = policy_open(guest->dir, &guest->policy_map);
+	if (!r)
+		r = policy_read(guest->policy_map, &guest->policy);
+	if (r)
+		guest_close_gpu(guest, POLICY_SAYS, guest->dir, guest_explain_policy_error(r));
+	else
+		guest->gate = policy_gate(guest->policy_map);
+}
+
+/* A tenant by configuration alone, or none. */
+static void guest_take_drop_in(struct guest *guest)
+{
+	int r;
+
+	if (guest_read_drop_in(&guest->config)) {
+		guest->mode = GUEST_CLOSED;
+		return;
+	}
+	if (!guest->config.present) {
+		guest->mode = GUEST_INERT;
+		if (environment_is_run())
+			guest_close_gpu(guest, "ALLOT_TENANT_DIR is gone from the environment of a "
+					       "program that `allot run` started");
+		return;
+	}
+	r = guest_make_drop_in(guest);
+	if (r)
+		guest_close_gpu(guest, "tenant %.64s cannot be created: %s", guest->config.tenant,
+				guest_explain_error(r));
+}
+
 static void guest_configure(struct guest *guest)
 {
 	const char *dir = environment_get("ALLOT_TENANT_DIR");
@@ -204,46 +248,12 @@ static void guest_configure(struct guest *guest)
 	guest->gate = &no_gate;
 	guest->mode = GUEST_LIMITED;
 	guest->error = CUDA_ERROR_INVALID_VALUE;
-	if (dir) {
-		if (dir[0] != '/' || strlen(dir) >= sizeof(guest->dir)) {
-			guest_close_gpu(
-				guest,
-				"ALLOT_TENANT_DIR is \"%.60s\": not an absolute path of "
-				"at most %zu characters; start the program with `allot run`",
-				dir, sizeof(guest->dir) - 1);
-			return;
-		}
-		strcpy(guest->dir, dir);
-		r = policy_open(guest->dir, &guest->policy_map);
-		if (!r)
-			r = policy_read(guest->policy_map, &guest->policy);
-		if (r) {
-			guest_close_gpu(guest, POLICY_SAYS, guest->dir,
-					guest_explain_policy_error(r));
-			return;
-		}
-		guest->gate = policy_gate(guest->policy_map);
-	} else {
-		if (guest_read_drop_in(&guest->config)) {
-			guest->mode = GUEST_CLOSED;
-			return;
-		}
-		if (!guest->config.present && environment_is_run()) {
-			guest_close_gpu(guest, "ALLOT_TENANT_DIR is gone from the environment of a "
-					       "program that `allot run` started");
-			return;
-		}
-		if (!guest->config.present) {
-			guest->mode = GUEST_INERT;
-			return;
-		}
-		r = guest_make_drop_in(guest);
-		if (r) {
-			guest_close_gpu(guest, "tenant %.64s cannot be created: %s",
-					guest->config.tenant, guest_explain_error(r));
-			return;
-		}
-	}
+	if (dir)
+		guest_take_tenant(guest, dir);
+	else
+		guest_take_drop_in(guest);
+	if (guest->mode != GUEST_LIMITED)
+		return;
 	r = ledger_open(guest->dir, LEDGER_GUEST, &guest->ledger);
 	if (!r)
 		r = object_table_new(&guest->objects);

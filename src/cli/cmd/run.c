@@ -363,13 +363,62 @@ static int run_print_environment(void)
 	return 0;
 }
 
+/* 0, or an exit status: all that can be wrong before there is a tenant. */
+static int run_check(const struct args *a, char library[PATH_MAX])
+{
+	int r;
+
+	if ((r = run_check_usage(a)) || (r = run_check_nested(a)) ||
+	    (r = run_find_library(library)) || !a->command)
+		return r;
+	r = run_check_command(a);
+	return r ? r : run_check_root(a, library);
+}
+
+/* The tenant that the options ask for, made or joined; 0, or -errno with a message. */
+static int run_enroll(const struct args *a, struct devices *devices, struct selection *gpus,
+		      struct enrolment *ret)
+{
+	struct enroll_request req = {.devices = devices,
+				     .options = &a->tenant,
+				     .name = a->name,
+				     .gpus = a->gpu ? gpus : NULL,
+				     .accounting = a->accounting,
+				     .keep = a->print_env};
+
+	/*
+	 * The driver takes its time to answer, and limits that are the same for all devices need no
+	 * answer.
+	 */
+	if (a->gpu || tenant_options_by_device(&a->tenant))
+		devices_read(devices);
+	if (a->gpu &&
+	    (selection_parse(devices, a->gpu, gpus) < 0 || visible_check(a->gpu, devices, gpus)))
+		return -EINVAL;
+	return enroll(&req, ret);
+}
+
+/* 0, or an exit status with a message. */
+static int run_set_environment(const struct enrolment *e, const char *library,
+			       const struct devices *devices, const struct selection *gpus)
+{
+	int r = e->policy.mode == POLICY_MODE_SPACE ? space_enter(&e->policy) : 0;
+
+	if (r)
+		return r;
+	if (setenv("ALLOT_TENANT_DIR", e->dir, 1) < 0 ||
+	    launch_prepend("LD_PRELOAD", run_library_path(library).s, ": ") < 0 ||
+	    visible_set(devices, gpus, &e->policy) < 0)
+		return say_error("cannot set the command's environment: %s", say_errno(errno));
+	return 0;
+}
+
 int cmd_run(int argc, char **argv)
 {
 	static struct devices devices;
 	static struct dmem_entry cgroup;
 	static struct enrolment e;
 	static struct args a;
-	struct enroll_request req = {.devices = &devices, .options = &a.tenant};
 	struct selection gpus;
 	char library[PATH_MAX];
 	int r;
@@ -377,36 +426,15 @@ int cmd_run(int argc, char **argv)
 	if (tenant_options_check_hyphens(argc, argv, options, true) < 0 ||
 	    argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &a))
 		return EXIT_ALLOT;
-	if ((r = run_check_usage(&a)) || (r = run_check_nested(&a)) ||
-	    (r = run_find_library(library)) || (a.command && ((r = run_check_command(&a)) || (r = run_check_root(&a, library)))))
+	r = run_check(&a, library);
+	if (r)
 		return r;
-
-	/*
-	 * The driver takes its time to answer, and limits that are the same for all devices need no
-	 * answer.
-	 */
-	if (a.gpu || tenant_options_by_device(&a.tenant))
-		devices_read(&devices);
-	if (a.gpu &&
-	    (selection_parse(&devices, a.gpu, &gpus) < 0 || visible_check(a.gpu, &devices, &gpus)))
+	if (run_enroll(&a, &devices, &gpus, &e) < 0)
 		return EXIT_ALLOT;
-
-	req.name = a.name;
-	req.gpus = a.gpu ? &gpus : NULL;
-	req.accounting = a.accounting;
-	req.keep = a.print_env;
-	if (enroll(&req, &e) < 0)
-		return EXIT_ALLOT;
-
-	if (e.policy.mode == POLICY_MODE_SPACE && (r = space_enter(&e.policy))) {
+	r = run_set_environment(&e, library, &devices, a.gpu ? &gpus : NULL);
+	if (r) {
 		enroll_undo(&e);
 		return r;
-	}
-	if (setenv("ALLOT_TENANT_DIR", e.dir, 1) < 0 ||
-	    launch_prepend("LD_PRELOAD", run_library_path(library).s, ": ") < 0 ||
-	    visible_set(&devices, req.gpus, &e.policy) < 0) {
-		enroll_undo(&e);
-		return say_error("cannot set the command's environment: %s", say_errno(errno));
 	}
 	if (a.verbose)
 		run_note_tenant(&e, library);

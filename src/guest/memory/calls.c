@@ -20,8 +20,9 @@ static void calls_nap(void)
 }
 
 /*
- * Counted again after the wait, so that who goes alone does not wait for us meanwhile. The next one
- * that wants to does not begin before those who waited have gone on.
+ * Counted again after the wait, so that who goes alone does not wait for us meanwhile. It is
+ * another call then: a look that began in the wait has not seen it, and has to. The next one that
+ * wants to go alone does not begin before those who waited have gone on.
  */
 void calls_await(struct guest_device *device)
 {
@@ -32,7 +33,7 @@ void calls_await(struct guest_device *device)
 		atomic_fetch_sub(&device->calls, 1);
 		while (atomic_load(&device->alone) && now_monotonic_ns() < until)
 			calls_nap();
-		atomic_fetch_add(&device->calls, 1);
+		atomic_fetch_add(&device->calls, CALLS_ONE_MORE);
 	} while (atomic_load(&device->alone) && now_monotonic_ns() < until);
 	atomic_fetch_sub(&device->awaiting, 1);
 }
@@ -53,7 +54,7 @@ void calls_begin_alone(struct guest_device *device)
 	while (!calls_take_turn(device) && now_monotonic_ns() < until)
 		calls_nap();
 	calls_depth++;
-	atomic_fetch_add(&device->calls, (UINT64_C(1) << 32) + 1);
+	atomic_fetch_add(&device->calls, CALLS_ONE_MORE);
 	while (calls_under_way(atomic_load(&device->calls)) > 1 && now_monotonic_ns() < until)
 		calls_nap();
 }

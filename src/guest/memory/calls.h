@@ -33,9 +33,11 @@ void calls_end_alone(struct guest_device *device);
  * counts the calls under way, the upper one those that ever began. A call within a call of the same
  * thread waits for nobody, since who goes alone waits for the outer one.
  */
+#define CALLS_ONE_MORE ((UINT64_C(1) << 32) + 1)
+
 static inline void calls_begin(struct guest_device *device)
 {
-	atomic_fetch_add(&device->calls, (UINT64_C(1) << 32) + 1);
+	atomic_fetch_add(&device->calls, CALLS_ONE_MORE);
 	if (calls_depth++ == 0 && __builtin_expect(atomic_load(&device->alone) != 0, 0))
 		calls_await(device);
 }

@@ -195,18 +195,17 @@ void memory_freed_in_stream(struct guest *guest, const struct object *object, CU
 static void memory_reap_one(struct guest *guest, uint64_t key)
 {
 	CUevent event = (CUevent)(uintptr_t)key;
-	struct guest_device *device;
 	struct object parting;
 
-	/* Taken out before the event is touched: the thread that has it may destroy the event. */
-	if (!object_take(guest->objects, OBJECT_PARTING, key, &parting))
+	/*
+	 * Taken out before the event is touched: the thread that has it may destroy the event. It
+	 * is a call from before that on. Else a look in between would find nothing parting, and take
+	 * what is charged for memory that is gone off the contexts.
+	 */
+	if (!memory_take(guest, OBJECT_PARTING, key, &parting))
 		return;
-	device = guest_device(guest, parting.device);
-	charge_release_begin(device);
 	if (DRIVER(cuEventQuery, (event)) == CUDA_ERROR_NOT_READY) {
-		/* Should there be no room in the table, its charge stays. */
-		object_put(guest->objects, &parting);
-		charge_release_end(guest, device, parting.category, 0);
+		memory_keep(guest, &parting);
 		return;
 	}
 	DRIVER(cuEventDestroy_v2, (event));

@@ -116,41 +116,72 @@ static bool pool_claim_ended(struct object *pool, void *arg)
 	return true;
 }
 
+/* What was in use when it was trimmed: until less is, there is nothing to give back. */
 static bool pool_drop_claim(struct object *pool, void *arg)
 {
-	pool->flags &= (uint16_t)~OBJECT_CLAIMED;
+	if (pool->flags & OBJECT_ENDED) { /* else a new one by the same name */
+		pool->flags &= (uint16_t)~OBJECT_CLAIMED;
+		pool->pool.unfit_used = *(const uint64_t *)arg;
+	}
 	return true;
 }
 
+static uint64_t pool_used(CUmemoryPool pool)
+{
+	return pool_attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
+}
+
+/* Gives back what is free, and ends it if that is all. Answers what is in use. */
+static uint64_t pool_trim_ended(struct guest *guest, struct guest_device *device, CUmemoryPool pool)
+{
+	struct object object;
+	uint64_t reserved, used;
+
+	charge_release_begin(device);
+	DRIVER(cuMemPoolTrimTo, (pool, 0));
+	reserved = pool_settle(guest, pool);
+	used = pool_used(pool);
+	if (!reserved && !used) {
+		object_take(guest->objects, OBJECT_POOL, KEY(pool), &object);
+		DRIVER(cuMemPoolDestroy, (pool));
+	}
+	charge_release_end(guest, device, CAT_POOL, 0);
+	return used;
+}
+
 /*
- * Of a pool that the program destroyed: gives back what is free, and ends it if that is all. One
- * thread at a time, since no other may ask for a pool that is gone. All of it is one call: nobody
- * else can settle the pool meanwhile.
+ * Of a pool that the program destroyed. One thread at a time, since no other may ask for a pool
+ * that is gone. All of it is one call: nobody else can settle the pool meanwhile. It is no call
+ * where nothing was freed since the last one: a look at the driver's figure would never fit as long
+ * as such a pool has something in use.
  */
 static void pool_settle_ended(struct guest *guest, CUmemoryPool pool)
 {
 	struct guest_device *device;
 	struct object object;
 	bool claimed = false;
+	uint64_t used;
 
 	object_change(guest->objects, OBJECT_POOL, KEY(pool), false, pool_claim_ended, &claimed);
-	if (!claimed || !object_get(guest->objects, OBJECT_POOL, KEY(pool), &object))
+	if (!object_get(guest->objects, OBJECT_POOL, KEY(pool), &object))
 		return;
 	device = guest_device(guest, object.device);
-	charge_release_begin(device);
-	DRIVER(cuMemPoolTrimTo, (pool, 0));
-	if (pool_settle(guest, pool) || pool_attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT)) {
-		object_change(guest->objects, OBJECT_POOL, KEY(pool), false, pool_drop_claim, NULL);
-	} else {
-		object_take(guest->objects, OBJECT_POOL, KEY(pool), &object);
-		DRIVER(cuMemPoolDestroy, (pool));
+	if (!claimed) {
+		/* The thread that has it may find less than is charged: no look fits with that. */
+		charge_release_begin(device);
+		charge_release_end(guest, device, CAT_POOL, 0);
+		return;
 	}
-	charge_release_end(guest, device, CAT_POOL, 0);
+	used = pool_used(pool);
+	if (!used || used != object.pool.unfit_used || pool_reserved(pool) != object.bytes)
+		used = pool_trim_ended(guest, device, pool);
+	object_change(guest->objects, OBJECT_POOL, KEY(pool), false, pool_drop_claim, &used);
 }
 
 static bool pool_set_ended(struct object *pool, void *arg)
 {
 	pool->flags |= OBJECT_ENDED;
+	pool->pool.unfit_used = 0;
 	return true;
 }
 

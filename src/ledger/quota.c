@@ -264,6 +264,13 @@ void quota_set(struct slot *slot, int device, enum category category, uint64_t b
 		word_release(&quota_row_of(slot, device)->used[category], bytes);
 }
 
+bool quota_exchange(struct slot *slot, int device, enum category category, uint64_t from,
+		    uint64_t to)
+{
+	return quota_device_ok(slot, device) && (unsigned int)category < CAT_N &&
+	       word_swap_if(&quota_row_of(slot, device)->used[category], from, to);
+}
+
 void quota_publish(struct slot *slot, int device, uint64_t bytes)
 {
 	if (quota_device_ok(slot, device))

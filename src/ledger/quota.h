@@ -79,8 +79,18 @@ void quota_release(struct slot *slot, int device, enum category category, uint64
 /* Adds without asking: memory that is gone already (found by reconciling, loaded lazily). */
 void quota_charge(struct slot *slot, int device, enum category category, uint64_t bytes);
 
-/* Replaces the figure of a category that the driver is asked for. One thread at a time. */
+/*
+ * Replaces the figure of a category that the driver is asked for, whatever was added meanwhile: when
+ * all of it is gone.
+ */
 void quota_set(struct slot *slot, int device, enum category category, uint64_t bytes);
+
+/*
+ * The same, unless the category is no longer at `from`: false then, and what others added or took
+ * off meanwhile stands.
+ */
+bool quota_exchange(struct slot *slot, int device, enum category category, uint64_t from,
+		    uint64_t to);
 
 /* One refusal more on the device, for refusals that quota_reserve_slow did not see. */
 void quota_count_refusal(struct slot *slot, int device);

@@ -4,7 +4,7 @@
 threads and processes, with pools, graphs, exports, contexts that are reset and processes that are
 killed, in an order that follows from a seed. The count is the simulator's own.
 
-    storm.py --from 1 --count 1000      seeds, one after the other
+    storm.py --from 1 --count 1000      each hole that was found, then seeds, one after the other
     storm.py --jobs 2 ...               so many at a time
     storm.py --seed 17 --verbose        one, and what it does
 """
@@ -30,10 +30,17 @@ for name, path in (("ALLOT", "src/cli/allot"), ("STORM", "tests/storm/storm"),
     os.environ.setdefault(name, os.path.abspath(os.path.join(BUILD, path)))
 
 MIB = 1 << 20
-CONTEXT_MIB = 8
+# Of seeds in turn: small, so that there are many; and what a real one takes, far above a pool's step.
+CONTEXT_MIB = (8, 520)
 # A pool's room may be in pieces: docs/threat-model.md says by how much that may be seen.
 POOL_STEP = 32 * MIB
 TOO_LONG_S = 60
+# Found by seeds on a device, where a context is large: (seed, families), by what was wrong.
+HOLES = {f"{what}, {seed}": (seed, families) for what, families in {
+    "contexts in threads": ("context",),
+    "contexts beside pools": ("context", "pool"),
+    "contexts beside frees in streams": ("context", "mixed"),
+}.items() for seed in range(1, 9)}
 # The kernel drops a dead process's locks a moment after it was waited for.
 GONE_S = 5
 
@@ -41,9 +48,10 @@ GONE_S = 5
 class Scenario:
     """What a seed stands for: the tenant's quota, and the words of its program."""
 
-    def __init__(self, seed, most_mib=None, managed=True, context_mib=CONTEXT_MIB, devices=2):
+    def __init__(self, seed, most_mib=None, managed=True, context_mib=None, devices=2):
         rng = random.Random(seed)
         self.seed = seed
+        self.context_mib = context_mib = context_mib or CONTEXT_MIB[seed % len(CONTEXT_MIB)]
         self.devices = min(rng.choice((1, 1, 2)), devices)
         self.processes = rng.randint(1, 4)
         self.threads = rng.randint(1, 4)
@@ -62,6 +70,16 @@ class Scenario:
             self.words.append("--resets")
         if self.processes > 2 and rng.random() < 0.4:
             self.words.append("--kills")
+
+    @classmethod
+    def hole(cls, name):
+        """Three threads, and a quota of nearly five contexts."""
+        made = cls(1, context_mib=520, devices=1)
+        made.seed, (seed, families) = name, HOLES[name]
+        made.quota_mib = 2560
+        made.words = ["--seed", seed, "--processes", 1, "--threads", 3, "--steps", 200,
+                      "--most", 128, *(word for f in families for word in ("--family", f))]
+        return made
 
     def command(self, storm):
         return [os.environ["ALLOT"], "run", "--name", "storm", "--memory",
@@ -104,7 +122,7 @@ class Simulation:
         os.mkdir(runtime, 0o700)
         self.env = {**os.environ, "ALLOT_RUNTIME_DIR": runtime, "ALLOT_SIM_DIR": self.tmp,
                     "ALLOT_SIM_GPUS": str(scenario.devices), "ALLOT_SIM_MEMORY": "24GiB",
-                    "ALLOT_SIM_CONTEXT": f"{CONTEXT_MIB}MiB",
+                    "ALLOT_SIM_CONTEXT": f"{scenario.context_mib}MiB",
                     "LD_LIBRARY_PATH": os.environ["SIM"]}
         for name in ("LD_PRELOAD", "CUDA_VISIBLE_DEVICES"):
             self.env.pop(name, None)
@@ -131,8 +149,8 @@ class Simulation:
 
 
 def run(seed, verbose=False):
-    """One seed: (seed, what was wrong)."""
-    scenario = Scenario(seed)
+    """One seed, or hole: (seed, what was wrong)."""
+    scenario = Scenario.hole(seed) if seed in HOLES else Scenario(seed)
     if verbose:
         print(f"quota {scenario.quota_mib} MiB:", *scenario.words)
     with Simulation(scenario) as simulation:
@@ -168,14 +186,15 @@ def main():
     parser.add_argument("--seed", type=int)
     parser.add_argument("--verbose", action="store_true")
     args = parser.parse_args()
-    seeds = [args.seed] if args.seed is not None else range(args.first, args.first + args.count)
+    seeds = ([args.seed] if args.seed is not None else
+             [*HOLES, *range(args.first, args.first + args.count)])
     failed = 0
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         for seed, wrong in pool.map(lambda s: run(s, args.verbose), seeds):
             failed += bool(wrong)
             for line in wrong:
                 print(f"seed {seed}: {line}", flush=True)
-    print(f"{len(seeds)} seeds, {failed} failed")
+    print(f"{len(seeds)} seeds and holes, {failed} failed")
     return 1 if failed else 0
 
 

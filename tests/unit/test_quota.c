@@ -32,6 +32,12 @@ static void check_arithmetic(void)
 	quota_set(a, 0, CAT_CONTEXT, 5 * MIB);
 	quota_set(a, 0, CAT_CONTEXT, 4 * MIB);
 	CHECK_EQ(quota_used(l, 0), 67 * MIB);
+	/* Not over what was charged since it was read. */
+	CHECK_EQ(quota_exchange(a, 0, CAT_CONTEXT, 5 * MIB, 3 * MIB), false);
+	CHECK_EQ(quota_used(l, 0), 67 * MIB);
+	CHECK_EQ(quota_exchange(a, 0, CAT_CONTEXT, 4 * MIB, 3 * MIB), true);
+	CHECK_EQ(quota_used(l, 0), 66 * MIB);
+	quota_set(a, 0, CAT_CONTEXT, 4 * MIB);
 	quota_set_driver(a, 0, 70 * MIB, 12345);
 	CHECK_EQ(quota_process(l, slot_index(a), 0, &row), 0);
 	CHECK_EQ(row.pending, 0);

@@ -56,7 +56,8 @@ struct guest_device {
 	_Atomic uint64_t calls;		 /* that change what is held, see memory/calls.h */
 	_Atomic uint32_t alone;		 /* a thread ends a context, and goes alone */
 	_Atomic uint32_t awaiting;	 /* threads that wait for it */
-	_Atomic bool stale;		 /* code was loaded since the last look */
+	_Atomic bool stale;		 /* the driver took or gave back by itself since the last look */
+	_Atomic bool loaded;		 /* code was loaded, so the figure is not of contexts alone */
 	_Atomic bool unsure;		 /* other threads were in the way of the last look */
 
 	_Atomic uint64_t small_arrays;	 /* bytes of arrays that share granules */

@@ -5,6 +5,7 @@
  * near.
  */
 #include "base/fault.h"
+#include "base/number.h"
 #include "guest/core/hook.h"
 #include "guest/core/library.h"
 #include "guest/core/space.h"
@@ -48,6 +49,51 @@ static uint64_t context_learned(struct guest *guest, struct guest_device *device
 	return guess;
 }
 
+static CUresult context_refuse(struct guest *guest, struct guest_device *device)
+{
+	quota_count_refusal(atomic_load(&guest->slot), device->ledger);
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* It goes alone: the tenant is above its quota until the context is seen to be too large. */
+static bool context_try_doubtful(struct guest *guest, struct guest_device *device,
+				 struct charge *charge)
+{
+	uint64_t bytes = min_u64(FIGURE_CONTEXT_BYTES, charge_limit(guest, device));
+
+	if (context_learned(guest, device) || !charge_try_doubtful(guest, device, bytes, charge))
+		return false;
+	if (!context_learned(guest, device))
+		return true;
+	charge_cancel(charge); /* the one that it waited for told the size */
+	return false;
+}
+
+/*
+ * No context was seen yet: as much as is usual. Where the quota has less, it may still be enough
+ * for one.
+ */
+static CUresult context_begin_unknown(struct guest *guest, struct guest_device *device,
+				      struct charge *charge)
+{
+	CUresult e;
+
+	/* Those that live here tell the size. Far from the limit nobody waits for NVML. */
+	if (atomic_load(&device->contexts) && figure_will_be_near(guest, device))
+		figure_reconcile_alone(guest, device);
+	if (!context_learned(guest, device) &&
+	    charge_try(guest, device, FIGURE_CONTEXT_BYTES, charge))
+		return CUDA_SUCCESS;
+	if (context_try_doubtful(guest, device, charge))
+		return CUDA_SUCCESS;
+	e = charge_reserve(guest, device, context_learned(guest, device), charge);
+	if (e || charge->reserved)
+		return e;
+	charge_cancel(charge); /* there was something to give back */
+	return context_try_doubtful(guest, device, charge) ? CUDA_SUCCESS
+							   : context_refuse(guest, device);
+}
+
 static CUresult context_begin(struct guest *guest, struct guest_device *device,
 			      struct charge *charge)
 {
@@ -57,12 +103,24 @@ static CUresult context_begin(struct guest *guest, struct guest_device *device,
 	if (e)
 		return e;
 	figure_expect(guest, device);
-	/*
-	 * No context was seen yet: as much as is usual, or, where the quota has less, what it has.
-	 */
-	if (!guess && charge_try(guest, device, FIGURE_CONTEXT_BYTES, charge))
-		return CUDA_SUCCESS;
-	return charge_reserve(guest, device, guess, charge);
+	return guess ? charge_reserve(guest, device, guess, charge)
+		     : context_begin_unknown(guest, device, charge);
+}
+
+/*
+ * What to charge for a new one whose size nobody knew: what was reserved. Where that is above the
+ * limit the driver's figure is charged first, if it can be had, so that others are not refused for
+ * more than there is.
+ */
+static uint64_t context_unknown_bytes(const struct charge *charge)
+{
+	struct guest *guest = charge->guest;
+	struct guest_device *device = charge->device;
+
+	if (quota_used(guest->ledger, device->ledger) > charge_limit(guest, device) &&
+	    figure_reconcile_inside(guest, device))
+		return 0;
+	return charge->reserved;
 }
 
 /* False: it does not fit after all, and the caller has to destroy it and call context_gone. */
@@ -74,21 +132,32 @@ static bool context_made(struct charge *charge)
 
 	if (atomic_fetch_add(&device->contexts, 1) == 0)
 		figure_begin(device);
-	/* Without a guess no more is charged than was reserved: others would be refused for it. */
-	charge_commit(charge, CAT_CONTEXT, guess ? guess : charge->reserved);
+	charge_commit(charge, CAT_CONTEXT, guess ? guess : context_unknown_bytes(charge));
 	FAULT_POINT(GUEST_CONTEXT_MADE);
-	if (!guess && !charge->reserved) {
-		if (!figure_reconcile(guest, device)) /* the driver does not tell */
-			charge_follow(guest, device, CAT_CONTEXT, 0, FIGURE_CONTEXT_BYTES);
-	} else if (figure_due_now(guest, device)) {
+	if (figure_due_now(guest, device))
 		figure_reconcile(guest, device);
-	}
 	if (!charge_over(guest, device))
 		return true;
 	figure_reconcile(guest, device); /* the guess may be what is too much */
 	return !charge_over(guest, device);
 }
 
+static void context_was_last(struct guest *guest, struct guest_device *device)
+{
+	struct slot *slot = atomic_load(&guest->slot);
+
+	/* Code, heaps and stacks went with it. */
+	atomic_store(&device->extra_bytes, 0);
+	quota_set(slot, device->ledger, CAT_CONTEXT, 0);
+	quota_set(slot, device->ledger, CAT_MODULE, 0);
+	atomic_store(&device->stale, false);
+	atomic_store(&device->loaded, false);
+}
+
+/*
+ * Inside of a call that goes alone. Near the limit the driver's figure says what went, which may be
+ * less than a context takes; before that nobody else is admitted.
+ */
 static void context_gone(struct guest *guest, struct guest_device *device, CUcontext context)
 {
 	uint64_t guess = context_learned(guest, device);
@@ -96,16 +165,11 @@ static void context_gone(struct guest *guest, struct guest_device *device, CUcon
 	memory_forget_context(guest, context);
 	pool_changed(guest); /* nobody says whether the device keeps its current pool */
 	pool_settle_all(guest);
-	charge_release_begin(device);
-	charge_release_end(guest, device, CAT_CONTEXT, guess ? guess : FIGURE_CONTEXT_BYTES);
 	if (atomic_fetch_sub(&device->contexts, 1) == 1) {
-		/* Code, heaps and stacks went with the last one. */
-		struct slot *slot = atomic_load(&guest->slot);
-
-		atomic_store(&device->extra_bytes, 0);
-		quota_set(slot, device->ledger, CAT_CONTEXT, 0);
-		quota_set(slot, device->ledger, CAT_MODULE, 0);
-		atomic_store(&device->stale, false);
+		context_was_last(guest, device);
+	} else if (!figure_will_be_near(guest, device) || !figure_reconcile_inside(guest, device)) {
+		charge_release_begin(device);
+		charge_release_end(guest, device, CAT_CONTEXT, guess ? guess : FIGURE_CONTEXT_BYTES);
 	}
 }
 
@@ -117,12 +181,6 @@ static void context_end_alone(struct guest *guest, struct guest_device *device, 
 	calls_end_alone(device);
 	if (gone && atomic_load(&device->contexts) > 0)
 		charge_stale(guest, device);
-}
-
-static CUresult context_refuse(struct guest *guest, struct guest_device *device)
-{
-	quota_count_refusal(atomic_load(&guest->slot), device->ledger);
-	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 static CUresult context_created(struct charge *charge, CUresult e, CUcontext *context)
@@ -231,11 +289,15 @@ CUresult hook_cuCtxDetach(CUcontext ctx)
 	if (object_get(guest->objects, OBJECT_CONTEXT, KEY(ctx), &object))
 		device = guest_device(guest, object.device);
 	waits_context_leaves(guest, ctx);
+	if (device)
+		calls_begin_alone(device);
 	e = DRIVER(cuCtxDetach, (ctx));
 	gone = !e && DRIVER(cuCtxGetApiVersion, (ctx, &version));
+	if (device)
+		context_end_alone(guest, device,
+				  gone && object_take(guest->objects, OBJECT_CONTEXT, KEY(ctx),
+						      &object) ? ctx : NULL);
 	waits_context_left(guest, ctx, gone);
-	if (gone && device && object_take(guest->objects, OBJECT_CONTEXT, KEY(ctx), &object))
-		context_gone(guest, device, ctx);
 	return e;
 }
 

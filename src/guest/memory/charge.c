@@ -230,9 +230,9 @@ bool charge_over(struct guest *guest, struct guest_device *device)
 	return quota_over(charge_slot(guest), device->ledger, limit);
 }
 
-void charge_stale(struct guest *guest, struct guest_device *device)
+bool charge_stale(struct guest *guest, struct guest_device *device)
 {
 	atomic_store(&device->stale, true);
-	if (!charge_is_by_driver(guest) && figure_due_now(guest, device))
-		figure_reconcile(guest, device);
+	return !charge_is_by_driver(guest) && figure_due_now(guest, device) &&
+	       figure_reconcile(guest, device);
 }

@@ -84,7 +84,8 @@ bool charge_over(struct guest *guest, struct guest_device *device);
 
 /*
  * Code was loaded, or the next call may load some: the driver's figure has to be looked at again.
+ * Answers whether that was done, since the limit is near, and what it says is charged.
  */
-void charge_stale(struct guest *guest, struct guest_device *device);
+bool charge_stale(struct guest *guest, struct guest_device *device);
 
 #endif

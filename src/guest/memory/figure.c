@@ -25,6 +25,10 @@
  * on it.
  */
 #define SIBLING_BYTES (256 * MIB)
+/* Of a look, where others are in the way; and of one that they wait for, but streams go on. */
+#define TRIES	     4
+#define ALONE_TRIES  100
+#define ALONE_NAP_NS 100000
 #define PROCESSES     2048
 #define SAMPLES	      512
 #define SLOTS	      1024 /* slot_count answers no more */
@@ -42,6 +46,7 @@ static nvmlReturn_t figure_list(const struct nvml_library *nvml, nvmlDevice_t de
 /* One look: too large for a stack that is not ours. */
 struct look {
 	uint64_t calls;	    /* of the device, before the driver was asked */
+	uint32_t own;	    /* calls that the caller itself has under way */
 	bool told;	    /* the categories were set by the figure */
 	uint64_t allocated; /* by this process, and on its way, before that */
 	int n;
@@ -194,8 +199,7 @@ bool figure_due_now(struct guest *guest, struct guest_device *device)
 			  guest_limit(guest, device));
 }
 
-/* Will a context be near the limit? */
-static bool figure_will_be_near(struct guest *guest, int ledger_device, uint64_t limit, bool stale)
+static bool figure_is_near_with(struct guest *guest, int ledger_device, uint64_t limit, bool stale)
 {
 	uint64_t used = quota_used(guest->ledger, ledger_device);
 
@@ -203,9 +207,14 @@ static bool figure_will_be_near(struct guest *guest, int ledger_device, uint64_t
 }
 
 /* Its code comes next. */
+bool figure_will_be_near(struct guest *guest, struct guest_device *device)
+{
+	return figure_is_near_with(guest, device->ledger, guest_limit(guest, device), true);
+}
+
 void figure_expect(struct guest *guest, struct guest_device *device)
 {
-	if (figure_will_be_near(guest, device->ledger, guest_limit(guest, device), true))
+	if (figure_will_be_near(guest, device))
 		own_nvml_begin(guest, device->ledger);
 }
 
@@ -222,7 +231,7 @@ static void figure_expect_each(struct guest *guest)
 		 */
 		if (ledger_device(guest->ledger, info.uuid, 0) != i)
 			continue;
-		if (figure_will_be_near(guest, i,
+		if (figure_is_near_with(guest, i,
 					guest_limit_cached(guest, info.uuid, info.total_bytes,
 							   &limit, &generation),
 					false))
@@ -288,17 +297,23 @@ static uint64_t figure_inherited(struct guest *guest, struct guest_device *devic
 	return bytes + figure_inherited_of_kind(guest, device, OBJECT_POINTER, grown - bytes);
 }
 
-/* Splits the rest of the driver's figure, which is not charged by size, into contexts and code. */
-static void figure_split(struct guest *guest, struct guest_device *device, uint64_t rest)
+/*
+ * Splits the rest of the driver's figure, which is not charged by size, into contexts and code.
+ * False: another thread has charged for either since the row was read. What it charged stands, and
+ * the figure is older than that.
+ */
+static bool figure_split(struct guest *guest, struct guest_device *device,
+			 const struct quota_row *row, uint64_t rest)
 {
 	struct slot *slot = atomic_load(&guest->slot);
 	uint64_t contexts = (uint64_t)atomic_load(&device->contexts);
 	uint64_t extra = atomic_load(&device->extra_bytes);
-	uint64_t guess = atomic_load(&device->context_guess);
+	uint64_t guess = atomic_load(&device->context_guess), to[CAT_N];
+	enum category first, second;
 
 	/* Before any code is loaded the rest is contexts alone: their size is learned now. */
-	if (contexts == 1 && !atomic_load(&device->stale) && !guess && rest > extra) {
-		guess = rest - extra;
+	if (contexts && !atomic_load(&device->loaded) && !guess && rest > extra) {
+		guess = round_up((rest - extra + contexts - 1) / contexts, GRANULE_BYTES);
 		atomic_store(&device->context_guess, guess);
 		ledger_learn_context(guest->ledger, device->ledger, guess);
 	}
@@ -306,9 +321,14 @@ static void figure_split(struct guest *guest, struct guest_device *device, uint6
 	if (contexts > rest)
 		contexts = rest;
 	/* Up before down, so that the sum is at no time too small. */
-	quota_set(slot, device->ledger, CAT_MODULE, rest - contexts);
+	first = contexts > row->used[CAT_CONTEXT] ? CAT_CONTEXT : CAT_MODULE;
+	second = first == CAT_CONTEXT ? CAT_MODULE : CAT_CONTEXT;
+	to[CAT_CONTEXT] = contexts;
+	to[CAT_MODULE] = rest - contexts;
+	if (!quota_exchange(slot, device->ledger, first, row->used[first], to[first]))
+		return false;
 	FAULT_POINT(GUEST_FIGURE_HALF);
-	quota_set(slot, device->ledger, CAT_CONTEXT, contexts);
+	return quota_exchange(slot, device->ledger, second, row->used[second], to[second]);
 }
 
 /* The bytes that a process is charged for by size and that stand in the driver's figure. */
@@ -344,20 +364,20 @@ static bool figure_reconcile_once(struct guest *guest, struct guest_device *devi
 	 * done anew.
 	 */
 	holder_catch_up(guest, device);
-	if (!calls_under_way(look->calls) && look->calls == atomic_load(&device->calls) &&
+	if (calls_under_way(look->calls) == look->own &&
+	    look->calls == atomic_load(&device->calls) &&
 	    !object_count(guest->objects, OBJECT_PARTING)) {
 		uint64_t rest = figure > known ? figure - known : 0;
 		uint64_t before = row.used[CAT_CONTEXT] + row.used[CAT_MODULE];
 
 		if (rest > before)
 			rest -= figure_inherited(guest, device, rest - before);
-		figure_split(guest, device, rest);
-		atomic_store(&device->stale, false);
-		atomic_store(&device->unsure, false);
-		look->told = true;
-		/* A context that ended meanwhile took its charge with it before this was set. */
-		if (look->calls == atomic_load(&device->calls))
+		if (figure_split(guest, device, &row, rest)) {
+			atomic_store(&device->stale, false);
+			atomic_store(&device->unsure, false);
+			look->told = true;
 			return true;
+		}
 	}
 	if (!last_try)
 		return false;
@@ -372,23 +392,30 @@ static bool figure_reconcile_once(struct guest *guest, struct guest_device *devi
 		known = look->allocated;
 	known += row.used[CAT_CONTEXT];
 	if (figure > known && figure - known > row.used[CAT_MODULE])
-		quota_set(slot, device->ledger, CAT_MODULE, figure - known);
+		quota_exchange(slot, device->ledger, CAT_MODULE, row.used[CAT_MODULE],
+			       figure - known);
 	if (!atomic_load(&device->contexts)) /* the last one ended meanwhile, and all code with it */
 		quota_set(slot, device->ledger, CAT_MODULE, 0);
 	return true;
 }
 
-bool figure_reconcile(struct guest *guest, struct guest_device *device)
+static bool figure_reconcile_within(struct guest *guest, struct guest_device *device, uint32_t own,
+				    bool wait)
 {
 	struct look *look = figure_look_new();
 	struct quota_row row;
+	int tries = wait ? ALONE_TRIES : TRIES;
 	bool done = !look, told;
 
+	if (look)
+		look->own = own;
 	/* Also if the driver then does not answer. But it knows no process without a context. */
 	if (atomic_load(&device->contexts) > 0)
 		atomic_store(&device->reconciled_ns, now_ns(CLOCK_MONOTONIC_COARSE));
 	holder_catch_up(guest, device);
-	for (int try = 0; !done && try < 4; try++) {
+	for (int try = 0; !done && try < tries; try++) {
+		if (try && wait)
+			nanosleep(&(struct timespec){.tv_nsec = ALONE_NAP_NS}, NULL);
 		for (int i = 0; i < slot_count(guest->ledger); i++)
 			look->charged[i] = figure_charged(guest, i, device->ledger);
 		if (!quota_process(guest->ledger, slot_index(atomic_load(&guest->slot)),
@@ -396,7 +423,7 @@ bool figure_reconcile(struct guest *guest, struct guest_device *device)
 			look->allocated = figure_allocated(device, &row) + row.pending;
 		look->calls = atomic_load(&device->calls);
 		done = figure_ask(guest, look, device->uuid, device->ledger) ||
-		       figure_reconcile_once(guest, device, look, try == 3);
+		       figure_reconcile_once(guest, device, look, try == tries - 1);
 		if (done)
 			atomic_store(&device->siblings_bytes,
 				     figure_hidden_by_siblings(guest, device->ledger, look));
@@ -404,6 +431,26 @@ bool figure_reconcile(struct guest *guest, struct guest_device *device)
 	told = look && look->told;
 	if (look)
 		figure_look_free(look);
+	return told;
+}
+
+bool figure_reconcile(struct guest *guest, struct guest_device *device)
+{
+	return figure_reconcile_within(guest, device, 0, false);
+}
+
+bool figure_reconcile_inside(struct guest *guest, struct guest_device *device)
+{
+	return figure_reconcile_within(guest, device, 1, false);
+}
+
+bool figure_reconcile_alone(struct guest *guest, struct guest_device *device)
+{
+	bool told;
+
+	calls_begin_alone(device);
+	told = figure_reconcile_within(guest, device, 1, true);
+	calls_end_alone(device);
 	return told;
 }
 

@@ -17,11 +17,14 @@
 
 #include "guest/core/guest.h"
 
-/* Charged for a context until the driver was asked (an H200 takes 518 MiB). */
-#define FIGURE_CONTEXT_BYTES (UINT64_C(512) << 20)
+/* Charged for a context until the driver was asked: what it takes on an H200, at most. */
+#define FIGURE_CONTEXT_BYTES (UINT64_C(520) << 20)
 
 /* This process's first context on a device is there: nothing was hidden before. */
 void figure_begin(struct guest_device *device);
+
+/* Will one more context there be near the limit, so that there is a look as soon as it is made? */
+bool figure_will_be_near(struct guest *guest, struct guest_device *device);
 
 /*
  * Before the driver makes a context there: has NVML opened meanwhile, if the limit is so near that
@@ -54,7 +57,19 @@ bool figure_due_now(struct guest *guest, struct guest_device *device);
  */
 bool figure_reconcile(struct guest *guest, struct guest_device *device);
 
-/* The same, unless that was done a moment ago: before a program is told a figure. */
+/*
+ * The same where no thread can be in the way: it lets the calls of others come to their end, and
+ * those that come meanwhile wait, at most a second. Not inside of a call.
+ */
+bool figure_reconcile_alone(struct guest *guest, struct guest_device *device);
+
+/*
+ * The same inside of one call of the caller's that the driver has done, whose bytes are still pending
+ * or still charged: afterwards what it took or left stands with the rest of the figure.
+ */
+bool figure_reconcile_inside(struct guest *guest, struct guest_device *device);
+
+/* As figure_reconcile, unless that was done a moment ago: before a program is told a figure. */
 void figure_look(struct guest *guest, struct guest_device *device);
 
 /*

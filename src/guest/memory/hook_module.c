@@ -29,6 +29,7 @@ static struct load module_load_begin(struct guest *guest)
 	struct load load = {.device = guest_current_device(guest)};
 
 	if (load.device) {
+		atomic_store(&load.device->loaded, true);
 		charge_release_begin(load.device);
 		load.free = module_device_free();
 	}
@@ -80,8 +81,9 @@ static void module_forget(struct guest *guest, uint64_t handle)
 	if (!object_take(guest->objects, OBJECT_MODULE, handle, &object))
 		return;
 	device = guest_device(guest, object.device);
-	charge_follow(guest, device, CAT_MODULE, object.bytes, 0);
-	charge_stale(guest, device);
+	/* Where the driver says what went, the guess is no longer what is charged. */
+	if (!charge_stale(guest, device))
+		charge_follow(guest, device, CAT_MODULE, object.bytes, 0);
 }
 
 #define LOAD(name, params, args, handle, undo)                                                     \

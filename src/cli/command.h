@@ -13,6 +13,7 @@ int cmd_set(int argc, char **argv);
 int cmd_rm(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
+int cmd_image(int argc, char **argv);
 int cmd_sim(int argc, char **argv);
 int cmd_topo(int argc, char **argv);
 

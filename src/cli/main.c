@@ -31,6 +31,7 @@ static const struct {
 	 cmd_doctor},
 	{"bench", "[--gpu GPU] [--json FILE]",
 	 "measure how exact shares of a device's time are", cmd_bench},
+	{"image", "DIR", "show what is in an image of a tenant, and check it", cmd_image},
 	{"sim", "[--gpus N] [--memory SIZE] -- COMMAND...", "run a command with simulated GPUs",
 	 cmd_sim},
 };

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "cli/command.h"
+#include "cli/doctor/criu.h"
 #include "cli/doctor/finding.h"
 #include "cli/doctor/gpus.h"
 #include "cli/doctor/machine.h"
@@ -176,6 +177,7 @@ int cmd_doctor(int argc, char **argv)
 	gpus_check();
 	machine_check_library();
 	machine_check_kernel();
+	criu_check();
 	if (a.command)
 		doctor_check_program(a.command[0]);
 	if (runtime_find(runtime) < 0)

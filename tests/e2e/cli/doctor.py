@@ -4,7 +4,9 @@
 import ctypes
 import errno
 import os
+import shutil
 import struct
+import tempfile
 
 import cli_lib
 from cli_lib import ALLOT, MIB, UUID_A
@@ -79,6 +81,44 @@ class Doctor(cli_lib.Case):
             self.skipTest("no seccomp here")
         self.assertRegex(done.stdout, r"(?m)^FAIL .*\(futex\): .*\n      allow futex")
         self.assertEqual(done.returncode, 1)
+
+    def criu(self, script, kernel=None):
+        """Behind a criu that says so, on a kernel that calls itself 2.6 if `kernel` is "old"."""
+        path = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, path)
+        if script is not None:
+            with open(os.path.join(path, "criu"), "w", encoding="utf-8") as out:
+                out.write("#!/bin/sh\n" + script)
+                os.chmod(out.name, 0o755)
+            path += ":/usr/bin:/bin"
+
+        def old():
+            if kernel == "old" and ctypes.CDLL(None).personality(0x0020000) < 0:
+                os._exit(77)
+
+        return self.allot("sim", "--", ALLOT, "doctor", env={"PATH": path},
+                          preexec_fn=old).stdout
+
+    def test_criu(self):
+        said = self.criu("echo Version: 4.1.1; echo GitID: v4.1.1")
+        self.assertRegex(said, r"(?m)^ok    CRIU 4\.1\.1$")
+        self.assertRegex(self.criu("echo Version: 4.2"), r"(?m)^ok    CRIU 4\.2$")
+        said = self.criu("echo Version: 3.17.1; echo GitID: 0")
+        if tuple(map(int, os.uname().release.split(".")[:2])) >= (6, 13):
+            self.assertRegex(said, r"(?m)^warn  CRIU 3\.17\.1 does not work on this kernel .*\n"
+                                   r"      install CRIU 4\.0 or later.*Debian 13")
+        said = self.criu("echo Version: 3.17.1", kernel="old")
+        self.assertRegex(said, r"(?m)^ok    CRIU 3\.17\.1, which this kernel \(2\.6.*2025")
+
+    def test_criu_that_does_not_say(self):
+        for script in ("echo hello; exit 1", "exit 0", "echo Version: x", "kill -9 $$",
+                       "yes | head -c 100000", "printf 'Version: \\033[2J9'"):
+            said = self.criu(script)
+            self.assertRegex(said, r"(?m)^warn  criu --version does not tell .*\n      install")
+            self.assertNotIn("\033", said)
+
+    def test_no_criu(self):
+        self.assertRegex(self.criu(None), r"(?m)^ok    no CRIU here.*\n      install CRIU 4\.0")
 
     def test_nothing_stays_behind(self):
         self.doctor()

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef ALLOT_CLI_DOCTOR_CRIU_H
+#define ALLOT_CLI_DOCTOR_CRIU_H
+
+/*
+ * Which CRIU there is to write process trees to disk, and whether it is new enough for this kernel.
+ * To have none is nothing wrong.
+ */
+void criu_check(void);
+
+#endif

@@ -153,9 +153,10 @@
 #define TUNING_OVERLAP_NS (10 * NS_PER_MS)
 
 /*
- * Work took so much longer than twice what was expected, or was never measured: then for so long
- * the next tenant gets the device only when the end of this one's work was seen, since both would
- * be billed for what they have on the device at once. A hand-over takes 100 us more so (H200).
+ * What work took and what was expected are apart by more than twice the one, and so much, or it was
+ * never measured: then for so long the next tenant gets the device only when the end of this one's
+ * work was seen, since both would be billed for what they have on the device at once. A hand-over
+ * takes 100 us more so (H200).
  */
 #define TUNING_UNFORESEEN_NS	 NS_PER_MS
 #define TUNING_UNFORESEEN_FOR_NS (1000 * NS_PER_MS)

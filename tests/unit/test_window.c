@@ -317,7 +317,7 @@ static void done(uint64_t expected_ns, uint64_t took_ns)
 	window_done(meter, stream_at(0), &burst, now, now + took_ns);
 }
 
-/* What takes far longer than expected may do so again, for a while. */
+/* What takes far longer or less than expected may do so again, for a while. */
 static void check_unforeseen(void)
 {
 	const uint64_t *until = &meter->time->unforeseen_until_ns;
@@ -331,6 +331,12 @@ static void check_unforeseen(void)
 	CHECK_EQ(*until, now + most + 1 + TUNING_UNFORESEEN_FOR_NS);
 	done(MS, MS);
 	CHECK_EQ(*until, now + most + 1 + TUNING_UNFORESEEN_FOR_NS);
+	/* What takes far less may take far more the next time. */
+	begin(1);
+	done(most, MS);
+	CHECK(*until < now);
+	done(most + 1, MS);
+	CHECK_EQ(*until, now + MS + TUNING_UNFORESEEN_FOR_NS);
 }
 
 static void check_done(void)

@@ -55,6 +55,13 @@ void window_unforeseen(struct launch_device *device, uint64_t now_ns)
 	word_raise_u64(&device->meter.time->unforeseen_until_ns, now_ns + TUNING_UNFORESEEN_FOR_NS);
 }
 
+/* A length that is redrawn is too short now and too long then: either says so. */
+static bool window_is_off(uint64_t took_ns, uint64_t expected_ns)
+{
+	return max_u64(took_ns, expected_ns) >
+	       2 * min_u64(took_ns, expected_ns) + TUNING_UNFORESEEN_NS;
+}
+
 void window_done(struct meter *meter, struct stream *stream, const struct burst *burst,
 		 uint64_t began_ns, uint64_t done_ns)
 {
@@ -67,7 +74,7 @@ void window_done(struct meter *meter, struct stream *stream, const struct burst 
 	stream->due_ns = stall_end_ns(&device->stall, done_ns) + stream->flying_ns;
 	if (!burst->launches)
 		return;
-	if (done_ns - began_ns > 2 * burst->expected_ns + TUNING_UNFORESEEN_NS)
+	if (window_is_off(done_ns - began_ns, burst->expected_ns))
 		window_unforeseen(device, done_ns);
 	cost_learn(&device->window.costs, burst->key, burst->launches, done_ns - began_ns, waits);
 	if (!burst->key)

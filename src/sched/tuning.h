@@ -48,6 +48,8 @@
  */
 #define TUNING_DEMAND_NS (10 * NS_PER_MS)
 #define TUNING_LINGER_NS (NS_PER_MS / 5)
+/* Work of a process that says nothing any more, neither that it works nor that it is done, is over. */
+#define TUNING_WORKS_NS (10 * NS_PER_MS)
 /* Instants that differ by less are the same to the arbiter: it wakes up for nothing sooner. */
 #define TUNING_NEAR_NS (50 * NS_PER_US)
 /* A held thread looks so often at limits, which wake nobody, and at its work in flight. */

@@ -77,15 +77,12 @@ static void demand_tell(uint64_t *word, _Atomic uint64_t *said, uint64_t at_ns, 
 }
 
 /*
- * Until when there is work, whatever is expected: at least until somebody looks again. A thread
- * that is held looks when the end is expected, the monitor each tick.
+ * Until when there is work, whatever is expected: until somebody looks again, who may be late where
+ * processors are few, and is never where the process was killed.
  */
 static uint64_t demand_works_until_ns(const struct launch_device *device, uint64_t now_ns)
 {
-	bool waits = atomic_load(&state_get(device->meter.guest)->waiting);
-	uint64_t look = waits ? TUNING_GLANCE_HELD_NS : TUNING_TICK_NS;
-
-	return meter_works(&device->meter) ? now_ns + look + look / 2 : now_ns;
+	return meter_works(&device->meter) ? now_ns + TUNING_WORKS_NS : now_ns;
 }
 
 /* A program that never waits works for longer and longer; one that does says so when it waited. */

@@ -183,7 +183,9 @@ struct device_time {
 	struct device_time_span {
 		uint64_t from_ns, to_ns;
 	} held[DEVICE_TIME_HELD];
-	uint64_t reserved[4];
+	/* Somebody waits for all that was due by then, and launches nothing before. */
+	uint64_t rests_until_ns;
+	uint64_t reserved[3];
 };
 
 #endif

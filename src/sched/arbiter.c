@@ -120,10 +120,23 @@ static uint64_t arbiter_wall_ns(const struct machine *m, const struct arbiter_te
 	return arbiter_slice_ns(m, t) + arbiter_slice_ns(m, t) / 2;
 }
 
+/*
+ * Work in flight, with what the device did of it by now: a kernel is measured at its end. It works
+ * since it was last measured, came back, or got its turn.
+ */
+static uint64_t arbiter_in_flight_ns(const struct machine *m, const struct arbiter_tenant *t)
+{
+	uint64_t from = max_u64(max_u64(t->billed_ns, t->resumed_ns), t->turn_from_ns);
+
+	if (!t->wants || t->done_ns <= m->now_ns)
+		return 0;
+	return min_u64(t->done_ns - min_u64(from, m->now_ns), OWED_MAX_NS);
+}
+
 /* Device time that the turn has used; work in flight belongs to the turn, too. */
 static uint64_t arbiter_used_ns(const struct machine *m, const struct arbiter_tenant *t)
 {
-	return t->turn_busy_ns + (t->wants ? sat_sub_u64(t->done_ns, m->now_ns) : 0);
+	return t->turn_busy_ns + arbiter_in_flight_ns(m, t);
 }
 
 static uint64_t arbiter_virtual_of(const struct arbiter_tenant *t, uint64_t busy_ns)
@@ -181,18 +194,12 @@ static void arbiter_forget(struct arbiter_tenant *t)
 	t->virtual_ns = t->ahead_ns = 0;
 	t->turn_from_ns = t->turn_busy_ns = t->left_ns = 0;
 	t->idle_since_ns = 1;
-	t->billed_ns = t->gap_ns = t->came_ns = t->stay_ns = 0;
+	t->billed_ns = t->resumed_ns = t->gap_ns = t->came_ns = t->stay_ns = 0;
 	t->idle = t->away = true;
 	t->owner = t->leaving = t->outranked = false;
 	t->owed_ns = 0;
 	t->looked_ns = t->lifted_ns = 0;
 	t->lifted = t->landing = false;
-}
-
-/* What its work in flight will take off the debt. */
-static int64_t arbiter_in_flight_ns(const struct machine *m, const struct arbiter_tenant *t)
-{
-	return t->wants ? (int64_t)min_u64(sat_sub_u64(t->done_ns, m->now_ns), OWED_MAX_NS) : 0;
 }
 
 /*
@@ -259,9 +266,7 @@ static void arbiter_come_back(const struct machine *m, struct arbiter_tenant *t)
  */
 static uint64_t arbiter_expected_virtual(const struct machine *m, const struct arbiter_tenant *t)
 {
-	bool in_flight = t->wants && t->done_ns > m->now_ns;
-
-	return t->virtual_ns + (in_flight ? arbiter_virtual_of(t, t->done_ns - m->now_ns) : 0);
+	return t->virtual_ns + arbiter_virtual_of(t, arbiter_in_flight_ns(m, t));
 }
 
 static bool arbiter_goes_before(const struct machine *m, const struct arbiter_tenant *a,
@@ -325,6 +330,19 @@ static uint64_t arbiter_grace_ns(const struct machine *m, const struct arbiter_t
 }
 
 /*
+ * Whether an owner that waits for its work gives its turn up with that: it pauses then for longer
+ * than is worth waiting for, or its next burst would be over the slice by more than this one lacks.
+ */
+static bool arbiter_ends_with_burst(const struct machine *m, const struct arbiter_tenant *t)
+{
+	uint64_t in_flight = arbiter_in_flight_ns(m, t);
+
+	return in_flight && arbiter_is_rivalled(m, t, t->priority) &&
+	       (!arbiter_grace_ns(m, t) ||
+		arbiter_used_ns(m, t) + in_flight / 2 >= arbiter_slice_ns(m, t));
+}
+
+/*
  * Finds which tenants are outranked: a higher priority wants one of their devices and keeps them
  * from running, and is not kept from running itself.
  */
@@ -356,7 +374,9 @@ static void arbiter_resume(const struct machine *m, struct arbiter_tenant *t)
 		gap_ns = m->now_ns - t->idle_since_ns;
 		t->returns = gap_ns < brief_ns;
 		gap_ns = min_u64(gap_ns, GAP_MOST_NS);
-		t->gap_ns = arbiter_follow_up(t->gap_ns, gap_ns);
+		if (t->resumed_ns) /* before it first came is no pause */
+			t->gap_ns = arbiter_follow_up(t->gap_ns, gap_ns);
+		t->resumed_ns = m->now_ns;
 		if (!t->returns) {
 			if (t->came_ns)
 				t->stay_ns = arbiter_follow_up(t->stay_ns,
@@ -548,7 +568,7 @@ static void arbiter_lift(const struct machine *m)
 					       t->turn_busy_ns ? (int64_t)m->params->lift_ns / 2
 							       : 0);
 		if (t->lifted &&
-		    (late || !t->wants || t->owed_ns <= arbiter_in_flight_ns(m, t))) {
+		    (late || !t->wants || t->owed_ns <= (int64_t)arbiter_in_flight_ns(m, t))) {
 			if (t->owner)
 				arbiter_end_turn(m, t);
 			else
@@ -570,7 +590,9 @@ static void arbiter_end_turns(const struct machine *m)
 		if (!t->owner)
 			continue;
 		if (t->outranked || arbiter_is_overdue(m, t) ||
-		    (t->idle && arbiter_is_rivalled(m, t, INT32_MIN))) {
+		    (t->idle && arbiter_is_rivalled(m, t, INT32_MIN)) ||
+		    (t->rests && t->done_ns <= m->now_ns + m->params->lead_ns &&
+		     arbiter_ends_with_burst(m, t))) {
 			arbiter_end_turn(m, t);
 		} else if ((late || arbiter_used_ns(m, t) >= arbiter_slice_ns(m, t)) &&
 			   arbiter_is_rivalled(m, t, t->priority)) {
@@ -737,7 +759,7 @@ static uint64_t arbiter_next_ns(const struct machine *m, const struct arbiter_te
 	uint64_t next = UINT64_MAX;
 
 	if (t->lifted)
-		next = m->now_ns + (uint64_t)clamp_i64(t->owed_ns - arbiter_in_flight_ns(m, t), 0, INT64_MAX);
+		next = m->now_ns + (uint64_t)clamp_i64(t->owed_ns - (int64_t)arbiter_in_flight_ns(m, t), 0, INT64_MAX);
 	else if (t->wants && t->outranked && t->floor_permille)
 		next = m->now_ns +
 		       (uint64_t)clamp_i64((int64_t)m->params->lift_ns - t->owed_ns, 0,
@@ -751,13 +773,16 @@ static uint64_t arbiter_next_ns(const struct machine *m, const struct arbiter_te
 	/* It does not tell when it goes idle: look when its work in flight may be done. */
 	if (t->idle_since_ns)
 		next = min_u64(next, t->idle_since_ns + arbiter_grace_ns(m, t));
+	else if (t->done_ns > m->now_ns + m->params->lead_ns && arbiter_ends_with_burst(m, t))
+		next = min_u64(next, t->done_ns - m->params->lead_ns);
 	else
 		next = min_u64(next, t->done_ns > m->now_ns ? t->done_ns
 							    : m->now_ns + m->params->grace_ns);
 	if (arbiter_is_rivalled(m, t, t->priority)) {
 		next = min_u64(next, t->turn_from_ns + arbiter_wall_ns(m, t));
 		/* No sooner: a device works no faster than the clock goes. */
-		next = min_u64(next, m->now_ns + arbiter_left_ns(m, t));
+		if (!t->rests)
+			next = min_u64(next, m->now_ns + arbiter_left_ns(m, t));
 	}
 	return next;
 }

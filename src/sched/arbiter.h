@@ -57,6 +57,7 @@ struct arbiter_tenant {
 	bool wants;	  /* it waits, or has work that is not done */
 	uint64_t busy_ns; /* measured so far, as if its devices were one: the busiest */
 	uint64_t done_ns; /* when what it launched is expected to be done; 0 nothing */
+	bool rests;	  /* it waits for that, and launches nothing before */
 	uint64_t burst_ns; /* how long it works between two waits of its own; 0 not known */
 
 	/* Out. */
@@ -74,6 +75,7 @@ struct arbiter_tenant {
 	uint64_t known_id, last_busy_ns, virtual_ns, ahead_ns, turn_from_ns, turn_busy_ns, left_ns;
 	uint64_t idle_since_ns; /* 0: it wants */
 	uint64_t billed_ns;	/* when more of its work was last measured */
+	uint64_t resumed_ns;	/* when it wanted last what it had not wanted before */
 	uint64_t gap_ns;	/* how long its pauses are, about */
 	uint64_t came_ns;	/* it works since then, but for pauses that it came back from at once */
 	uint64_t stay_ns;	/* how long it then does, about; 0 not known */

@@ -279,6 +279,85 @@ static void check_idle_owner(void)
 	CHECK(w->now_ns - slept_ns <= arbiter_defaults.grace_ns + 2 * JITTER_NS + 4 * TICK_NS);
 }
 
+/* One that works for 3.8 ms at a time, waits for each, and pauses; and one that waits. */
+struct bursts {
+	struct arbiter_tenant t[2];
+	uint64_t now_ns, next_ns;
+};
+
+static void bursts_step(struct bursts *b)
+{
+	b->next_ns = arbiter_step(&arbiter_defaults, b->t, 2, b->now_ns);
+}
+
+/* A burst begins, up to its end less the lead. */
+static void bursts_begin(struct bursts *b, bool rests)
+{
+	CHECK(b->t[0].open);
+	b->t[0].wants = true;
+	b->t[0].done_ns = b->now_ns + 3800 * US;
+	b->t[0].rests = rests;
+	bursts_step(b);
+	CHECK(b->t[0].open);
+	b->now_ns = b->t[0].done_ns - arbiter_defaults.lead_ns;
+}
+
+static void bursts_end(struct bursts *b, uint64_t pause_ns)
+{
+	b->now_ns = b->t[0].done_ns;
+	b->t[0].busy_ns += 3800 * US;
+	b->t[0].wants = false;
+	bursts_step(b);
+	b->now_ns += pause_ns;
+}
+
+static struct bursts bursts_fresh(uint64_t pause_ns)
+{
+	struct bursts b = {.now_ns = 5 * SECOND};
+
+	for (int i = 0; i < 2; i++)
+		b.t[i] = (struct arbiter_tenant){
+			.id = 100 + (uint64_t)i, .devices = 1, .weight = 100};
+	b.t[0].wants = true;
+	bursts_step(&b);
+	bursts_begin(&b, true);
+	bursts_end(&b, pause_ns);
+	b.t[0].wants = true;
+	bursts_step(&b);
+	b.t[1].wants = true;
+	return b;
+}
+
+/* Not in the middle of a burst: the other may launch right behind one that is the last. */
+static void check_rests(void)
+{
+	for (int rests = 0; rests < 2; rests++) {
+		/* It comes back at once, so it has a slice, or what is nearest to that. */
+		struct bursts b = bursts_fresh(20 * US);
+
+		for (int i = 0; i < 2; i++) {
+			uint64_t lead_ns = i ? arbiter_defaults.lead_ns : 0;
+
+			bursts_begin(&b, rests);
+			if (rests)
+				CHECK_EQ(b.next_ns, b.t[0].done_ns - lead_ns);
+			bursts_step(&b);
+			CHECK(b.t[0].open == (!i || !rests));
+			if (i && rests)
+				CHECK_EQ(b.t[1].open_from_ns,
+					 b.t[0].done_ns - arbiter_defaults.edge_ns);
+			if (!i)
+				bursts_end(&b, 20 * US);
+		}
+		/* It pauses for long: then with each burst, since the other had none. */
+		b = bursts_fresh(300 * US);
+		bursts_begin(&b, rests);
+		CHECK_EQ(b.next_ns, b.t[0].done_ns - arbiter_defaults.lead_ns);
+		bursts_step(&b);
+		CHECK(b.t[0].open == !rests && b.t[1].open == rests);
+	}
+}
+
 /* Who wanted the device a moment ago will want it again: the other keeps little in flight. */
 static void check_recent(void)
 {
@@ -716,6 +795,7 @@ int main(void)
 	check_weights();
 	check_overrun();
 	check_idle_owner();
+	check_rests();
 	check_recent();
 	check_return();
 	check_priority();

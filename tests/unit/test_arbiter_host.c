@@ -11,6 +11,7 @@
 #include "base/now.h"
 #include "ledger/device_time.h"
 #include "ledger/turn.h"
+#include "sched/arbiter.h"
 #include "tests/unit/tenant_fixture.h"
 
 #define US NS_PER_US
@@ -87,6 +88,38 @@ static void check_half_made(void)
 	CHECK_EQ(arbiter_host_open(dir, &turns), 0);
 	CHECK(arbiter_host_take(turns));
 	arbiter_host_drop(turns);
+}
+
+/* Who waits for all that it launched ends its turn with that, if the next burst is past the slice. */
+static void check_rests(void)
+{
+	uint64_t now = 100 * SECOND, due;
+	struct tenant a = {0}, b = {0};
+	struct arbiter_host *turns;
+
+	for (int rests = 0; rests < 2; rests++, now += SECOND) {
+		join(&a, rests ? "rests" : "goes-on", 1, POLICY_PRIORITY_NORMAL);
+		join(&b, rests ? "next" : "waits", 1, POLICY_PRIORITY_NORMAL);
+		CHECK_EQ(arbiter_host_open(a.dir, &turns), 0);
+		CHECK(arbiter_host_take(turns));
+		a.time[0]->demand_until_ns = now + SECOND;
+		b.time[0]->busy_ns = 1; /* it has used the device */
+		arbiter_host_step(turns, now += MS);
+		b.time[0]->demand_until_ns = now + SECOND;
+		now += MS;
+		due = now + 400 * NS_PER_US;
+		a.time[0]->busy_ns = 23 * MS / 2;
+		a.time[0]->due_ns = due;
+		a.time[0]->work_until_ns = now + 10 * MS;
+		a.time[0]->rests_until_ns = rests ? due : 0;
+		arbiter_host_step(turns, now);
+		CHECK(is_open(&a, now) == !rests && is_open(&b, now) == rests);
+		if (rests)
+			CHECK_EQ(b.turn->open_from_ns, due - arbiter_defaults.edge_ns);
+		arbiter_host_drop(turns);
+		quit(&a);
+		quit(&b);
+	}
 }
 
 static void check_turns(void)
@@ -290,6 +323,7 @@ int main(void)
 {
 	check_half_made();
 	check_turns();
+	check_rests();
 	check_comers();
 	check_dead();
 	check_second_device();

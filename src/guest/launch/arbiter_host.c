@@ -356,6 +356,7 @@ static void arbiter_host_look(struct arbiter_host *host, int i, uint64_t now_ns)
 		arbiter_host_describe_member(host, i);
 	state->id = member->turns ? member->id : 0;
 	state->done_ns = state->devices = state->burst_ns = 0;
+	state->rests = true;
 	for (int d = 0; d < member->ndevices; d++) {
 		const struct device_time *time = member->time[d];
 		uint64_t work = arbiter_host_instant(&time->work_until_ns, now_ns);
@@ -366,6 +367,9 @@ static void arbiter_host_look(struct arbiter_host *host, int i, uint64_t now_ns)
 		if (work || want || word_read(&time->busy_ns))
 			state->devices |= UINT64_C(1) << member->bit[d];
 		state->done_ns = done > state->done_ns ? done : state->done_ns;
+		if (done > arbiter_host_instant(&time->rests_until_ns, now_ns) +
+				   arbiter_defaults.lead_ns)
+			state->rests = false;
 		state->burst_ns = burst > state->burst_ns ? burst : state->burst_ns;
 		demand = want > demand ? want : demand;
 		demand = work > demand ? work : demand;

@@ -60,6 +60,12 @@ bool demand_wishes(struct launch_device *device, uint64_t now_ns)
 	return true;
 }
 
+void demand_rest(const struct launch_device *device)
+{
+	if (limits_contended(&state_get(device->meter.guest)->limits, now_monotonic_ns()))
+		word_write(&device->meter.time->rests_until_ns, window_due_ns(&device->window));
+}
+
 /* Writes an instant that others of the tenant write, too. *said is what this process last wrote. */
 static void demand_tell(uint64_t *word, _Atomic uint64_t *said, uint64_t at_ns, uint64_t now_ns)
 {

@@ -29,6 +29,9 @@ uint64_t demand_owes(struct launch_device *device, uint64_t now_ns, bool *ret_tu
  */
 bool demand_wishes(struct launch_device *device, uint64_t now_ns);
 
+/* Beside others: the program waits for what it launched, and launches nothing before. */
+void demand_rest(const struct launch_device *device);
+
 /*
  * Tells the arbiter until when there is work of this process, which is at least to the next look at
  * it while any of it is not done, and when it should be done.

@@ -33,6 +33,8 @@ void waits_stream(struct guest *guest, CUstream stream, bool per_thread, enum me
 	if (stream == CU_STREAM_LEGACY && why == METER_WAIT)
 		meter_close_all(&device->meter, context, why);
 	meter_close(&device->meter, context, stream, why);
+	if (why == METER_WAIT)
+		demand_rest(device);
 }
 
 void waits_context(struct guest *guest, CUcontext context, enum meter_why why)
@@ -46,6 +48,8 @@ void waits_context(struct guest *guest, CUcontext context, enum meter_why why)
 	DRIVER(cuCtxGetCurrent, (&current));
 	pushed = current != context && !DRIVER(cuCtxPushCurrent_v2, (context));
 	meter_close_all(&device->meter, context, why);
+	if (why == METER_WAIT)
+		demand_rest(device);
 	if (pushed)
 		DRIVER(cuCtxPopCurrent_v2, (&current));
 }

@@ -22,6 +22,7 @@
  *                              for its code, and the device is not told before
  *   ALLOT_SIM_LAUNCH_US        from when a launch, copy or record was called until the device may
  *                              begin it, which is hidden while there is work before it
+ *   ALLOT_SIM_FIGURE_LATE_US   so long, at most, NVML's figure of a process has what that gave back
  *   ALLOT_SIM_EVENT_NS         processor time of the caller for each record of an event
  *   ALLOT_SIM_EVENT_DEVICE_NS  time that the record takes in its stream
  *

@@ -2,6 +2,7 @@
 /* What has been given of each device: sums over rows and shared objects, never kept twice. */
 #include <errno.h>
 
+#include "base/now.h"
 #include "sim/region.h"
 
 static bool count_is_away(const struct sim_region *region, int row)
@@ -49,7 +50,7 @@ uint64_t sim_row_away(const struct sim_region *region, int row, int device)
 uint64_t sim_row_figure(const struct sim_region *region, int row, int device)
 {
 	const struct sim_use *use = &region->row[row].use[device];
-	uint64_t sum = sim_row_used(region, row, device);
+	uint64_t sum = sim_row_used(region, row, device), now = now_monotonic_ns();
 
 	if (count_is_away(region, row))
 		return sum;
@@ -62,6 +63,9 @@ uint64_t sim_row_figure(const struct sim_region *region, int row, int device)
 		    (o->export_row != row || o->export_generation != region->row[row].generation))
 			sum -= o->bytes;
 	}
+	for (int i = 0; i < SIM_LATE; i++)
+		if (use->late[i].until_ns > now)
+			sum += use->late[i].bytes;
 	return sum;
 }
 
@@ -105,10 +109,18 @@ int sim_charge(struct sim_region *region, int row, int device, uint64_t bytes)
 	return r;
 }
 
-void sim_uncharge(struct sim_region *region, int row, int device, uint64_t bytes)
+void sim_uncharge(struct sim_region *region, int row, int device, uint64_t bytes, uint64_t late_ns)
 {
+	struct sim_use *use = &region->row[row].use[device];
+	uint64_t now = late_ns ? now_monotonic_ns() : 0;
+
 	sim_region_lock(region);
-	region->row[row].use[device].private_bytes -= bytes;
+	use->private_bytes -= bytes;
+	for (int i = 0; late_ns && i < SIM_LATE; i++)
+		if (use->late[i].until_ns <= now) {
+			use->late[i] = (struct sim_late){bytes, now + late_ns};
+			break;
+		}
 	sim_region_unlock(region);
 }
 

@@ -47,11 +47,18 @@ struct sim_device_row {
 	_Alignas(64) struct sim_engine_shared engine;
 };
 
+/* Bytes that were given back, and that a process's figure has for a while longer. */
+struct sim_late {
+	uint64_t bytes, until_ns; /* by CLOCK_MONOTONIC */
+};
+#define SIM_LATE 256 /* so many at once; what comes then is not late */
+
 /* One process's use of one device. */
 struct sim_use {
 	_Alignas(64) uint64_t private_bytes; /* all but the shared objects that it owns */
 	_Atomic uint64_t managed_bytes;	     /* of these, what a process's figure leaves out */
 	_Atomic uint32_t contexts;	     /* alive, no green ones: NVML lists who has any */
+	struct sim_late late[SIM_LATE];
 };
 
 enum sim_row_state { SIM_ROW_FREE, SIM_ROW_LIVE };
@@ -176,7 +183,9 @@ uint64_t sim_row_away(const struct sim_region *region, int row, int device);
  * device is full, the dead not counted.
  */
 int sim_charge(struct sim_region *region, int row, int device, uint64_t bytes);
-void sim_uncharge(struct sim_region *region, int row, int device, uint64_t bytes);
+/* `late_ns`: so long the process's figure still has them. */
+void sim_uncharge(struct sim_region *region, int row, int device, uint64_t bytes,
+		  uint64_t late_ns);
 
 /*
  * Turn `bytes` that the row was charged with into an object others may hold. Returns its index in

@@ -8,8 +8,10 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/now.h"
 #include "sim/cuda/api.h"
 #include "sim/cuda/mps.h"
+#include "sim/cuda/settings.h"
 #include "sim/cuda/sim.h"
 #include "sim/cuda/stream.h"
 
@@ -221,7 +223,10 @@ CUresult sim_device_take(struct sim_device *device, uint64_t bytes)
 
 void sim_device_give(struct sim_device *device, uint64_t bytes)
 {
-	sim_uncharge(sim.region, sim.row, device->index, bytes);
+	uint64_t most = sim_settings()->figure_late_ns;
+
+	sim_uncharge(sim.region, sim.row, device->index, bytes,
+		     most ? now_monotonic_ns() * 2654435761u % most : 0);
 }
 
 /* The execution half numbers devices as the program does. */

@@ -30,6 +30,7 @@ static void settings_read(void)
 	settings = (struct sim_settings){
 		.load_ns = settings_us("ALLOT_SIM_LOAD_US"),
 		.launch_ns = settings_us("ALLOT_SIM_LAUNCH_US"),
+		.figure_late_ns = settings_us("ALLOT_SIM_FIGURE_LATE_US"),
 		.event_ns = sim_setting("ALLOT_SIM_EVENT_NS", MOST, 0),
 		.event_device_ns = sim_setting("ALLOT_SIM_EVENT_DEVICE_NS", MOST, 0),
 	};

@@ -12,6 +12,7 @@ struct sim_settings {
 	uint64_t load_ns;	  /* a function's first launch in a context, before it returns */
 	uint64_t launch_ns;	  /* from the return of a launch until the device may begin it */
 	uint64_t event_ns;	  /* of the processor, to record an event */
+	uint64_t figure_late_ns;  /* NVML's figure has what was given back so long, at most */
 	uint64_t event_device_ns; /* of the device, likewise */
 };
 

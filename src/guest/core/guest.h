@@ -52,6 +52,7 @@ struct guest_device {
 	_Atomic uint64_t unseen_bytes;	 /* charged, but not in the driver's figure (managed) */
 	_Atomic uint64_t siblings_bytes;	 /* what the tenant's others hold and have not charged */
 	_Atomic uint64_t reconciled_ns;	 /* CLOCK_MONOTONIC */
+	_Atomic uint64_t released_ns;	 /* when it last gave memory back, likewise */
 	_Atomic uint64_t context_ns;	 /* of the first context: nothing is hidden before */
 	_Atomic uint64_t calls;		 /* that change what is held, see memory/calls.h */
 	_Atomic uint32_t alone;		 /* a thread ends a context, and goes alone */
@@ -90,6 +91,7 @@ struct guest {
 	struct guest_device device[GUEST_DEVICES]; /* by CUDA ordinal */
 
 	struct once nvml[GUEST_DEVICES]; /* by index in the ledger, see own_nvml.h */
+	_Atomic uint32_t later;		 /* a thread looks at figures once more, see later.h */
 	struct object_table *objects;
 	_Atomic uint64_t pools;	       /* changes of pools, see pool.h */
 	_Atomic(CUcontext) primary[GUEST_DEVICES]; /* by ordinal, while active */

@@ -12,6 +12,7 @@
 #include "guest/launch/waits.h"
 #include "guest/memory/calls.h"
 #include "guest/memory/figure.h"
+#include "guest/memory/later.h"
 #include "guest/memory/memory.h"
 #include "guest/memory/pool.h"
 
@@ -165,6 +166,7 @@ static void context_gone(struct guest *guest, struct guest_device *device, CUcon
 	memory_forget_context(guest, context);
 	pool_changed(guest); /* nobody says whether the device keeps its current pool */
 	pool_settle_all(guest);
+	later_released(device);
 	if (atomic_fetch_sub(&device->contexts, 1) == 1) {
 		context_was_last(guest, device);
 	} else if (!figure_will_be_near(guest, device) || !figure_reconcile_inside(guest, device)) {

@@ -7,6 +7,7 @@
 #include "guest/memory/calls.h"
 #include "guest/memory/figure.h"
 #include "guest/memory/holder.h"
+#include "guest/memory/later.h"
 
 static struct slot *charge_slot(struct guest *guest)
 {
@@ -188,8 +189,10 @@ void charge_release_end(struct guest *guest, struct guest_device *device, enum c
 			uint64_t bytes)
 {
 	FAULT_POINT(GUEST_DRIVER_TOOK);
-	if (bytes && !charge_is_by_driver(guest))
+	if (bytes && !charge_is_by_driver(guest)) {
 		quota_release(charge_slot(guest), device->ledger, category, bytes);
+		later_released(device);
+	}
 	calls_end(device);
 }
 
@@ -213,8 +216,10 @@ void charge_follow(struct guest *guest, struct guest_device *device, enum catego
 		return;
 	if (new_bytes > old_bytes)
 		quota_charge(charge_slot(guest), device->ledger, category, new_bytes - old_bytes);
-	else if (new_bytes < old_bytes)
+	else if (new_bytes < old_bytes) {
 		quota_release(charge_slot(guest), device->ledger, category, old_bytes - new_bytes);
+		later_released(device);
+	}
 }
 
 bool charge_over(struct guest *guest, struct guest_device *device)

@@ -14,6 +14,7 @@
 #include "guest/memory/calls.h"
 #include "guest/memory/granule.h"
 #include "guest/memory/holder.h"
+#include "guest/memory/later.h"
 #include "ledger/quota.h"
 #include "ledger/shared.h"
 
@@ -431,6 +432,9 @@ static bool figure_reconcile_within(struct guest *guest, struct guest_device *de
 	told = look && look->told;
 	if (look)
 		figure_look_free(look);
+	if (!quota_process(guest->ledger, slot_index(atomic_load(&guest->slot)), device->ledger,
+			   &row) && row.used[CAT_MODULE])
+		later_begin(guest, device, figure_reconcile);
 	return told;
 }
 

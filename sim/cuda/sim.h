@@ -1,6 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the files of the simulated driver share: the process's state, devices and contexts.
+ * What the files of the simulated driver share: the process's state, devices and contexts. Each
+ * calls those below it alone, so they are best read from the last line up (tools/includes.py):
+ *
+ *   context_api.c     contexts come and go, and all that is in them; green.c: over parts of the SMs
+ *   *_api.c           the rows of streams, events, copies, launches, capture and graphs
+ *   memory.c, host.c, ipc.c, pool_device.c, pointer.c, context_info.c: rows about memory, contexts
+ *   stream.c          a context's streams: what goes into them, and who waits for it
+ *   executor.c        one thread a context runs what is in its streams, in the device's time
+ *   kernel.c, copy.c  what kernels and copies do, in steps
+ *   library.c, module.c, function.c: code and its functions
+ *   array.c, external.c, vmm.c, vmm_map.c, pool_share.c, graph_mem.c: memory of other kinds
+ *   capture.c         what a capturing stream does instead, and whom that forbids what
+ *   graph.c           graphs as data
+ *   queue.c, event.c, mark.c: works in a stream, and completions that somebody waits for
+ *   address.c         what lies at an address
+ *   pool.c            memory pools
+ *   engine.c          whose turn it is on a device, among all processes
+ *   context.c         which contexts there are, and which is the current one
+ *   block.c, range.c  physical memory, and addresses
+ *   checkpoint.c, call.c: one process's memory leaves the device, when no call of its is under way
+ *   init.c            cuInit, and this process's state
+ *   entries.c, stubs.c, proc.c, errors.c, settings.c: what is exported, and how it is found
  *
  * Locking: one mutex, sim_lock(), guards all of this process's tables (contexts, ranges, blocks,
  * pools, modules). The region's lock nests inside it. It is never held while calling anything of

@@ -68,7 +68,8 @@ struct ledger_slot {
 	uint64_t start_ns; /* CLOCK_BOOTTIME of the claim */
 	char comm[16];
 	char command[144]; /* arguments joined by spaces, cut */
-	uint8_t reserved[64];
+	struct swap_report swap; /* see swap.h */
+	uint8_t reserved[32];
 };
 
 /* What one process holds of one device: one cache line, written by that process alone. */
@@ -84,7 +85,8 @@ struct ledger_info {
 	uint64_t active_until_ns; /* it launches, or waits to; see device_time.h */
 	uint64_t host_bytes;	  /* the machine's memory that it has pinned for the device */
 	uint64_t queues; /* that it has, below the claim that they are of; see cu_grant.h */
-	uint64_t reserved[3];
+	uint64_t out_bytes; /* of the device's memory that left it, in host memory; see swap.h */
+	uint64_t reserved[2];
 };
 
 #define SHARED_HOLDER_WORDS (LEDGER_SLOTS / 64)
@@ -129,6 +131,8 @@ _Static_assert(offsetof(struct ledger_header, slot_high) == 64, "layout");
 _Static_assert(sizeof(struct ledger_device) == 64, "layout");
 _Static_assert(sizeof(struct ledger_slot) == 256, "layout");
 _Static_assert(offsetof(struct ledger_slot, comm) == 32, "layout");
+_Static_assert(sizeof(struct swap_report) == 32, "layout");
+_Static_assert(offsetof(struct ledger_slot, swap) == 192, "layout");
 _Static_assert(sizeof(struct ledger_row) == 64, "layout");
 _Static_assert(sizeof(struct ledger_info) == 64, "layout");
 _Static_assert(sizeof(struct ledger_shared) == 192, "layout");
@@ -170,7 +174,8 @@ struct policy_file {
 	uint32_t pad0[12];
 	uint64_t generation; /* own cache line: the word that guests poll; its low half a futex */
 	uint32_t gate;       /* enum policy_gate; a futex word */
-	uint32_t pad1[13];
+	uint32_t swap;       /* see swap.h; a futex word */
+	uint32_t pad1[12];
 	struct turn turn;
 	uint8_t reserved[4096 - 192];
 	struct policy_copy copy[2];
@@ -182,6 +187,7 @@ _Static_assert(sizeof(struct policy_copy) == 8192, "layout");
 _Static_assert(offsetof(struct policy_file, generation) == 64, "layout");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the low half comes first");
 _Static_assert(offsetof(struct policy_file, gate) == 72, "layout");
+_Static_assert(offsetof(struct policy_file, swap) == 76, "layout");
 _Static_assert(sizeof(struct turn) == 64, "layout");
 _Static_assert(offsetof(struct policy_file, turn) == 128, "layout");
 _Static_assert(offsetof(struct policy_file, copy) == 4096, "layout");

@@ -93,9 +93,10 @@ bool policy_meters(const struct policy *policy)
 	       (policy->compute == POLICY_COMPUTE_CAP && limited);
 }
 
-static uint32_t policy_metered(const struct policy *policy)
+static uint32_t policy_gate_bits(const struct policy *policy)
 {
-	return policy_meters(policy) ? POLICY_GATE_METERED : 0;
+	return (policy_meters(policy) ? POLICY_GATE_METERED : 0u) |
+	       (policy->flags & POLICY_SWAPPABLE ? POLICY_GATE_SWAPPABLE : 0u);
 }
 
 int policy_create(const char *dir, const struct policy *policy)
@@ -113,7 +114,7 @@ int policy_create(const char *dir, const struct policy *policy)
 	file->version = POLICY_VERSION;
 	file->file_bytes = sizeof(*file);
 	file->generation = 2; /* even: copy 0 */
-	file->gate = policy_metered(policy);
+	file->gate = policy_gate_bits(policy);
 	file->copy[0].generation = file->generation;
 	file->copy[0].policy = *policy;
 	file->copy[0].checksum = policy_checksum(file->generation, policy);
@@ -312,9 +313,9 @@ int policy_update(const char *dir, int (*edit)(struct policy *policy, void *arg)
 	if (r < 0)
 		return r;
 	/* Killed in between, the gate is one that looks at a policy which has nothing to say. */
-	word_set_bits(&file->gate, policy_metered(&policy));
+	word_set_bits(&file->gate, policy_gate_bits(&policy));
 	policy_flip(file, &policy);
-	if (!policy_metered(&policy))
+	if (!policy_meters(&policy))
 		word_clear_bits(&file->gate, (uint32_t)POLICY_GATE_METERED);
 	futex_wake_all(&file->gate);
 	futex_wake_all(&file->generation);

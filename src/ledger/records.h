@@ -40,14 +40,17 @@ enum policy_flags {
 	POLICY_ACCOUNTING_DRIVER = 1 << 0,
 	/* device[0] is for every device that the policy does not name; its uuid is ignored. */
 	POLICY_ALL_DEVICES = 1 << 1,
+	/* What it holds can leave the device, and come back: see swap.h. */
+	POLICY_SWAPPABLE = 1 << 2,
 };
-#define POLICY_FLAGS_KNOWN (POLICY_ACCOUNTING_DRIVER | POLICY_ALL_DEVICES)
+#define POLICY_FLAGS_KNOWN (POLICY_ACCOUNTING_DRIVER | POLICY_ALL_DEVICES | POLICY_SWAPPABLE)
 
 /* What a launch has to look at; none of it: it passes. Bits of the gate word. */
 enum policy_gate {
 	POLICY_GATE_OPEN = 0,
 	POLICY_GATE_CLOSED = 1 << 0,  /* nothing may start */
 	POLICY_GATE_METERED = 1 << 1, /* see policy_meters */
+	POLICY_GATE_SWAPPABLE = 1 << 2, /* POLICY_SWAPPABLE, so that others look at one word */
 };
 
 enum policy_compute {
@@ -107,6 +110,55 @@ struct policy {
 	uint32_t floor_permille; /* 0: the default; POLICY_FLOOR_NONE: none */
 	uint8_t reserved[24];
 	struct policy_device device[POLICY_DEVICES];
+};
+
+/* --- Where its memory is: swap.h ------------------------------------------------------------- */
+
+/* What a tenant's processes are asked for. The names of the two that need somebody say so. */
+enum swap_phase {
+	SWAP_RUN,     /* all memory on the device, and work admitted */
+	SWAP_PREPARE, /* admit nothing, let work end, say what would leave, or why it cannot */
+	SWAP_OUT,     /* all memory that can leave in host memory */
+	SWAP_BACK,    /* all memory on the device again, and nothing admitted yet */
+	SWAP_PHASES,
+};
+
+enum swap_state {
+	SWAP_NONE,	/* nobody in the process answers: it is not NVIDIA's, or has no thread */
+	SWAP_RUNNING,
+	SWAP_SUSPENDING,
+	SWAP_READY,	/* what is to leave can */
+	SWAP_SUSPENDED,
+	SWAP_RESUMING,
+	SWAP_RETURNED,	/* all is back, and nothing admitted yet */
+	SWAP_STATES,
+};
+
+/* Why a process could not do what it was asked for. */
+enum swap_why {
+	SWAP_FINE,
+	SWAP_ARRAYS,
+	SWAP_MANAGED,
+	SWAP_HANDLES,
+	SWAP_POOLS,
+	SWAP_GRAPHS,
+	SWAP_IMPORTS,
+	SWAP_FIXED,
+	SWAP_CAPTURE,
+	SWAP_BUSY,
+	SWAP_HOST,
+	SWAP_QUOTA,
+	SWAP_DEVICE,
+	SWAP_DRIVER,
+	SWAP_WHYS,
+};
+
+/* What a process says of itself, in its slot. */
+struct swap_report {
+	uint64_t said;	  /* see swap_say; whoever reads it first finds the rest to be of it */
+	uint64_t bytes;	  /* that would leave, or left, or came back */
+	uint64_t amount;  /* of what `why` names: bytes, or how many */
+	uint64_t took_ns; /* the last way out or back */
 };
 
 /* --- Whose turn it is: turn.h --------------------------------------------------------------- */

@@ -49,6 +49,7 @@ static void slot_clear_rows(struct ledger *ledger, unsigned int index)
 		word_write(&info->driver_bytes, 0);
 		word_write(&info->driver_ns, 0);
 		word_write(&info->host_bytes, 0);
+		word_write(&info->out_bytes, 0);
 	}
 }
 

@@ -15,6 +15,7 @@
 #include "ledger/pidns.h"
 #include "ledger/shared.h"
 #include "ledger/snapshot.h"
+#include "ledger/swap.h"
 #include "ledger/turn.h"
 
 DEFINE_CLEANUP(struct ledger, ledger_close)
@@ -183,10 +184,21 @@ static void snapshot_read_row(struct snapshot *snapshot, struct ledger *ledger,
 	own->driver_bytes = row.driver_bytes;
 	own->driver_ns = row.driver_ns;
 	own->host_bytes = row.host_bytes;
+	own->out_bytes = swap_out(ledger, process->slot, snapshot->device[d].index);
 	own->shared_bytes = shared_held(ledger, process->slot, snapshot->device[d].index);
 	dev->used_bytes = sat_add_u64(dev->used_bytes, own->used_bytes);
 	dev->driver_bytes = sat_add_u64(dev->driver_bytes, own->driver_bytes);
 	dev->host_bytes = sat_add_u64(dev->host_bytes, own->host_bytes);
+	dev->out_bytes = sat_add_u64(dev->out_bytes, own->out_bytes);
+}
+
+/* Its thread may still wait for work to end, while the others go on since nobody asks any more. */
+static enum swap_state snapshot_swap_state(const struct snapshot *snapshot, enum swap_state state)
+{
+	bool withdrawn = snapshot->swap == SWAP_RUN;
+
+	return withdrawn && (state == SWAP_SUSPENDING || state == SWAP_READY) ? SWAP_RUNNING
+									      : state;
 }
 
 static int snapshot_list_processes(struct snapshot *snapshot, struct ledger *ledger)
@@ -199,11 +211,14 @@ static int snapshot_list_processes(struct snapshot *snapshot, struct ledger *led
 		return -ENOMEM;
 	for (int i = 0; i < nslots; i++) {
 		struct snapshot_process *process = &snapshot->process[snapshot->nprocesses];
+		struct swap_answer answer;
 
 		if (slot_info(ledger, i, &process->info) < 0)
 			continue;
 		process->slot = i;
 		process->live = slot_alive(ledger, i);
+		if (!swap_heard(ledger, i, &answer))
+			process->swap = snapshot_swap_state(snapshot, answer.state);
 		snapshot->nprocesses++;
 	}
 	/* One block for all, freed by way of the first process. */
@@ -260,6 +275,7 @@ int snapshot_read(const char *dir, struct snapshot **ret)
 	CLEANUP(cleanup_snapshot_free) struct snapshot *snapshot = NULL;
 	CLEANUP(cleanup_ledger_close) struct ledger *ledger = NULL;
 	struct turn turn;
+	uint32_t request;
 	int r;
 
 	snapshot = calloc(1, sizeof(*snapshot));
@@ -272,6 +288,10 @@ int snapshot_read(const char *dir, struct snapshot **ret)
 	r = turn_load(dir, &turn);
 	if (r < 0)
 		return r;
+	r = swap_load(dir, &request);
+	if (r < 0)
+		return r;
+	snapshot->swap = swap_phase_of(request);
 	r = ledger_open(dir, LEDGER_READ, &ledger);
 	if (r < 0)
 		return r;

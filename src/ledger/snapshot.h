@@ -39,6 +39,7 @@ struct snapshot_device {
 	uint64_t pending;
 	uint64_t driver_bytes; /* sum of the live processes' last figures */
 	uint64_t host_bytes;   /* of the machine's memory, pinned for it; beside used_bytes */
+	uint64_t out_bytes;    /* that left it for the machine's memory; beside used_bytes */
 	uint64_t context_bytes;
 	uint64_t peak_bytes; /* most of used_bytes, at least as much as now */
 	uint64_t refusals;
@@ -54,18 +55,21 @@ struct snapshot_process_device {
 	uint64_t driver_bytes;
 	uint64_t driver_ns;
 	uint64_t host_bytes;
+	uint64_t out_bytes;
 };
 
 struct snapshot_process {
 	int slot;
 	bool live; /* false: dead, not yet reclaimed; counted nowhere */
 	struct slot_info info;
+	enum swap_state swap; /* SWAP_NONE where the tenant is not swappable */
 	uint32_t host_pid; /* in the reader's namespace, 0 when it cannot be seen from there */
 	struct snapshot_process_device *device; /* [ndevices], in the order of snapshot.device */
 };
 
 struct snapshot {
 	struct policy policy;
+	enum swap_phase swap; /* what it was asked for last */
 	uint64_t now_ns; /* CLOCK_BOOTTIME of the snapshot */
 	int ndevices;
 	struct snapshot_device *device;

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ledger/swap.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fault.h"
+#include "base/fd.h"
+#include "base/futex.h"
+#include "base/word.h"
+#include "ledger/map.h"
+#include "ledger/policy_file.h"
+#include "ledger/shared_file.h"
+#include "ledger/slot.h"
+
+/* Beside the writers' lock of policy.c. */
+#define LOCK_DESK ((INT64_C(1) << 40) + 1)
+
+struct swap_desk {
+	int fd;
+	struct policy_file *file;
+};
+
+void swap_desk_close(struct swap_desk *desk)
+{
+	if (!desk)
+		return;
+	/* The mapping holds the description, too. */
+	if (desk->fd >= 0)
+		shared_file_unlock(desk->fd, LOCK_DESK, 1);
+	policy_file_unmap(&desk->file);
+	if (desk->fd >= 0)
+		close(desk->fd);
+	free(desk);
+}
+
+DEFINE_CLEANUP(struct swap_desk, swap_desk_close)
+
+int swap_desk_open(const char *dir, struct swap_desk **ret)
+{
+	CLEANUP(cleanup_swap_desk_close) struct swap_desk *desk = calloc(1, sizeof(*desk));
+	int r;
+
+	if (!desk)
+		return -ENOMEM;
+	desk->fd = shared_file_open(dir, POLICY_FILE, O_RDWR, sizeof(struct policy_file));
+	if (desk->fd < 0)
+		return desk->fd;
+	r = shared_file_lock(desk->fd, LOCK_DESK, 1);
+	if (r < 0)
+		return r == -EAGAIN ? -EBUSY : r;
+	r = policy_file_map(desk->fd, PROT_READ | PROT_WRITE, &desk->file);
+	if (r < 0)
+		return r;
+	*ret = TAKE_PTR(desk);
+	return 0;
+}
+
+uint32_t swap_desk_request(const struct swap_desk *desk)
+{
+	return word_acquire(&desk->file->swap);
+}
+
+uint32_t swap_desk_ask(struct swap_desk *desk, enum swap_phase phase)
+{
+	uint32_t number = (swap_desk_request(desk) >> 8) + 1, request = number << 8 | phase;
+
+	/* Pairs with a process's claim of its slot: one of the two sees the other. */
+	word_publish(&desk->file->swap, request);
+	FAULT_POINT(SWAP_ASKED);
+	futex_wake_all(&desk->file->swap);
+	return request;
+}
+
+int swap_load(const char *dir, uint32_t *ret_request)
+{
+	CLEANUP_CLOSE int fd = -EBADF;
+	uint32_t request;
+
+	fd = shared_file_open(dir, POLICY_FILE, O_RDONLY, sizeof(struct policy_file));
+	if (fd < 0)
+		return fd;
+	if (fd_pread_all(fd, &request, sizeof(request), offsetof(struct policy_file, swap)) < 0)
+		return -EPROTO;
+	*ret_request = request;
+	return 0;
+}
+
+const uint32_t *swap_request(const struct policy_map *map)
+{
+	return &map->file->swap;
+}
+
+bool swap_is_asked(const char *dir)
+{
+	CLEANUP_CLOSE int fd =
+		shared_file_open(dir, POLICY_FILE, O_RDONLY, sizeof(struct policy_file));
+
+	return fd < 0 ? fd != -ENOENT : shared_file_locked(fd, LOCK_DESK, 1) != 0;
+}
+
+static uint64_t swap_pack(const struct swap_answer *answer)
+{
+	return (uint64_t)answer->request << 32 | (uint64_t)answer->state << 16 | answer->why;
+}
+
+/* The figures first: a reader who finds the answer finds them, too. */
+void swap_say(struct slot *slot, const struct swap_answer *answer)
+{
+	struct swap_report *report = &slot->ledger->map->slots[slot->index].swap;
+
+	word_write(&report->bytes, answer->bytes);
+	word_write(&report->amount, answer->amount);
+	word_write(&report->took_ns, answer->took_ns);
+	word_release(&report->said, swap_pack(answer));
+}
+
+void swap_set_out(struct slot *slot, int device, uint64_t bytes)
+{
+	if (map_ready(slot->ledger, device))
+		word_write(&slot->ledger->map->info[device][slot->index].out_bytes, bytes);
+}
+
+int swap_heard(struct ledger *ledger, int index, struct swap_answer *ret)
+{
+	const struct swap_report *report;
+	struct swap_answer answer = {0};
+	struct slot_info info;
+	uint64_t said;
+	int r = slot_info(ledger, index, &info);
+
+	if (r < 0)
+		return r;
+	report = &ledger->map->slots[index].swap;
+	said = word_acquire(&report->said);
+	answer.request = (uint32_t)(said >> 32);
+	if ((said >> 16 & 0xffff) < SWAP_STATES)
+		answer.state = (enum swap_state)(said >> 16 & 0xffff);
+	answer.why = (said & 0xffff) < SWAP_WHYS ? (enum swap_why)(said & 0xffff) : SWAP_DRIVER;
+	answer.bytes = word_read(&report->bytes);
+	answer.amount = word_read(&report->amount);
+	answer.took_ns = word_read(&report->took_ns);
+	*ret = answer;
+	return 0;
+}
+
+uint64_t swap_out(struct ledger *ledger, int index, int device)
+{
+	if (!map_ready(ledger, device) || (unsigned int)index >= LEDGER_SLOTS)
+		return 0;
+	return word_read(&ledger->map->info[device][index].out_bytes);
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a swappable tenant is asked for, and what its processes answer. One word in the policy says
+ * both halves of a request: its phase, and a number by which answers are told apart. The command
+ * writes it; each process answers in its slot.
+ *
+ *	command   PREPARE ─────────────► OUT ──────────────►        BACK ───────────► RUN
+ *	process           ... READY ────►    ... SUSPENDED ─►            ... RETURNED ──► RUNNING
+ *
+ * Who writes a request holds a lock that the kernel drops at its death. PREPARE and BACK are on the
+ * way to something, and end with whoever asked for them: then each process goes back to what there
+ * was before, RUN or OUT. As nobody changes the word after that death, all of them do the same.
+ * RUN and OUT need nobody.
+ *
+ *	killed after   PREPARE   all run again, nothing was moved
+ *	               OUT       all leave, and stay away until somebody resumes the tenant
+ *	               BACK      those that are back leave again, with what they came with
+ *	               RUN       all run
+ */
+#ifndef ALLOT_LEDGER_SWAP_H
+#define ALLOT_LEDGER_SWAP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "ledger/records.h"
+
+struct ledger;
+struct policy_map;
+struct slot;
+struct swap_desk;
+
+static inline enum swap_phase swap_phase_of(uint32_t request)
+{
+	return (enum swap_phase)(request & 0xff);
+}
+
+/* --- Who asks ------------------------------------------------------------------------------ */
+
+/* One at a time: -EBUSY while another does. Errors of shared_file_open. */
+int swap_desk_open(const char *dir, struct swap_desk **ret);
+void swap_desk_close(struct swap_desk *desk);
+
+/* What was asked for last. */
+uint32_t swap_desk_request(const struct swap_desk *desk);
+
+/* Asks for a phase, wakes all processes, and answers the request that they are to answer. */
+uint32_t swap_desk_ask(struct swap_desk *desk, enum swap_phase phase);
+
+/* For somebody who looks once; errors of policy_load. */
+int swap_load(const char *dir, uint32_t *ret_request);
+
+/* --- Who answers --------------------------------------------------------------------------- */
+
+/* The request as a word that FUTEX_WAIT (not private) accepts. */
+const uint32_t *swap_request(const struct policy_map *map);
+
+/* Whether somebody asks at this moment. True when that cannot be found out. */
+bool swap_is_asked(const char *dir);
+
+struct swap_answer {
+	uint32_t request; /* that it is an answer to */
+	enum swap_state state;
+	enum swap_why why;
+	uint64_t bytes, amount, took_ns; /* as in struct swap_report */
+};
+
+void swap_say(struct slot *slot, const struct swap_answer *answer);
+
+/* What left a device, as readers see it. */
+void swap_set_out(struct slot *slot, int device, uint64_t bytes);
+
+/* What the process of a slot said last; SWAP_NONE if nothing. -ENOENT as slot_info. */
+int swap_heard(struct ledger *ledger, int index, struct swap_answer *ret);
+uint64_t swap_out(struct ledger *ledger, int index, int device);
+
+#endif

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a swappable tenant is asked for, and what its processes answer. */
+#include "ledger/swap.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include "base/futex.h"
+#include "base/word.h"
+#include "ledger/ledger.h"
+#include "ledger/policy.h"
+#include "ledger/slot.h"
+#include "tests/unit/tenant_fixture.h"
+
+static void *wait_for_it(void *arg)
+{
+	const uint32_t *word = swap_request(arg);
+	uint32_t request;
+
+	while (swap_phase_of(request = word_acquire(word)) == SWAP_RUN)
+		futex_wait(word, request);
+	return (void *)(uintptr_t)request;
+}
+
+static void check_requests(void)
+{
+	const char *dir = fixture_tenant("requests");
+	struct swap_desk *desk, *other;
+	struct policy_map *map;
+	uint32_t seen, asked;
+	pthread_t thread;
+	void *heard;
+
+	CHECK_EQ(policy_open(dir, &map), 0);
+	CHECK_EQ(*swap_request(map), 0);
+	CHECK(!swap_is_asked(dir));
+	CHECK_EQ(swap_desk_open(dir, &desk), 0);
+	CHECK(swap_is_asked(dir));
+	CHECK_EQ(swap_desk_open(dir, &other), -EBUSY);
+	CHECK_EQ(pthread_create(&thread, NULL, wait_for_it, map), 0);
+	asked = swap_desk_ask(desk, SWAP_PREPARE);
+	CHECK_EQ(pthread_join(thread, &heard), 0);
+	CHECK_EQ((uint32_t)(uintptr_t)heard, asked);
+	CHECK_EQ(swap_load(dir, &seen), 0);
+	CHECK_EQ(seen, asked);
+	CHECK(swap_desk_ask(desk, SWAP_PREPARE) != asked); /* the same again is another request */
+	CHECK_EQ(swap_phase_of(swap_desk_request(desk)), SWAP_PREPARE);
+	swap_desk_close(desk);
+	CHECK(!swap_is_asked(dir));
+	swap_desk_close(NULL);
+	policy_close(map);
+}
+
+/* Whoever asked is dead: that is seen at once, and somebody else may ask. */
+static void check_death(void)
+{
+	const char *dir = fixture_tenant("death");
+	struct swap_desk *desk;
+	pid_t pid = fork();
+	int status;
+
+	if (pid == 0) {
+		if (swap_desk_open(dir, &desk))
+			_exit(1);
+		swap_desk_ask(desk, SWAP_BACK);
+		kill(getpid(), SIGKILL);
+	}
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK(WIFSIGNALED(status));
+	CHECK(!swap_is_asked(dir));
+	CHECK_EQ(swap_desk_open(dir, &desk), 0);
+	CHECK_EQ(swap_phase_of(swap_desk_request(desk)), SWAP_BACK);
+	swap_desk_close(desk);
+}
+
+static void check_answers(void)
+{
+	static const uint8_t uuid[16] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
+	const char *dir = fixture_tenant("answers");
+	const struct swap_answer said = {.request = 0x703, .state = SWAP_READY, .why = SWAP_POOLS,
+					 .bytes = 5, .amount = 6, .took_ns = 7};
+	struct ledger *ledger, *copy;
+	struct swap_answer heard;
+	struct slot *slot;
+	int device;
+
+	CHECK_EQ(ledger_open(dir, LEDGER_GUEST, &ledger), 0);
+	device = ledger_device(ledger, uuid, 0);
+	CHECK(device >= 0);
+	CHECK_EQ(swap_heard(ledger, 0, &heard), -ENOENT);
+	CHECK_EQ(slot_claim(ledger, &slot), 0);
+	CHECK_EQ(swap_heard(ledger, slot_index(slot), &heard), 0);
+	CHECK_EQ(heard.state, SWAP_NONE);
+	swap_say(slot, &said);
+	swap_set_out(slot, device, 77);
+	CHECK_EQ(ledger_open(dir, LEDGER_READ, &copy), 0);
+	CHECK_EQ(swap_heard(copy, slot_index(slot), &heard), 0);
+	CHECK_EQ(heard.request, said.request);
+	CHECK_EQ(heard.state, said.state);
+	CHECK_EQ(heard.why, said.why);
+	CHECK_EQ(heard.bytes, 5);
+	CHECK_EQ(heard.amount, 6);
+	CHECK_EQ(heard.took_ns, 7);
+	CHECK_EQ(swap_out(copy, slot_index(slot), device), 77);
+	CHECK_EQ(swap_out(copy, slot_index(slot), 63), 0);
+	ledger_close(copy);
+	ledger_close(ledger);
+	/* The next one to have the slot has said nothing. */
+	CHECK_EQ(ledger_open(dir, LEDGER_GUEST, &ledger), 0);
+	CHECK_EQ(slot_claim(ledger, &slot), 0);
+	CHECK_EQ(swap_heard(ledger, slot_index(slot), &heard), 0);
+	CHECK_EQ(heard.state, SWAP_NONE);
+	CHECK_EQ(swap_out(ledger, slot_index(slot), device), 0);
+	ledger_close(ledger);
+}
+
+int main(void)
+{
+	check_requests();
+	check_death();
+	check_answers();
+	return 0;
+}

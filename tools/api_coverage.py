@@ -39,7 +39,7 @@ def text_of(path):
 
 
 def kinds_of(path, macro="KIND"):
-    pattern = rf'^{macro}\(\s*(\w+)\s*,\s*((?:"(?:[^"\\]|\\.)*"\s*)+)\)'
+    pattern = rf'^{macro}\(\s*(\w+)\s*,(?:\s*[01],)?\s*((?:"(?:[^"\\]|\\.)*"\s*)+)\)'
     kinds = {}
     for name, strings in re.findall(pattern, text_of(path), flags=re.M):
         if name in kinds:

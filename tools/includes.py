@@ -41,6 +41,7 @@ USES = {
     "guest/amd/queue": (*LOW, "guest/core", "guest/amd"),
     "guest/nvml": (*LOW, "guest/core", "guest/memory"),
     "guest/launch": (*LOW, "guest/core", "guest/memory", "guest/meter", "guest/amd"),
+    "guest/swap": (*LOW, "guest/core", "guest/memory"),
     "guest/interpose": (*LOW, "guest/core"),  # but for hooks, see may_use
     **{room: (*LOW, "image", "guard", "peer", "tools", *CLI, *SIM) for room in CLI},
     **{room: ("base", "nvidia", "amd", *SIM) for room in SIM},

@@ -14,12 +14,12 @@ const struct cuda_row cuda_rows[CUDA_FN_N] = {
 };
 
 const char *const cuda_kind_names[CUDA_KIND_N] = {
-#define KIND(name, sentence) #name,
+#define KIND(name, touches, sentence) #name,
 #include "nvidia/cuda_kind.def"
 };
 
 const char *const cuda_kind_sentences[CUDA_KIND_N] = {
-#define KIND(name, sentence) sentence,
+#define KIND(name, touches, sentence) sentence,
 #include "nvidia/cuda_kind.def"
 };
 

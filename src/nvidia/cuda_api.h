@@ -20,9 +20,17 @@ enum cuda_fn {
 };
 
 enum cuda_kind {
-#define KIND(name, sentence) CUDA_KIND_##name,
+#define KIND(name, touches, sentence) CUDA_KIND_##name,
 #include "nvidia/cuda_kind.def"
 	CUDA_KIND_N,
+};
+
+/* Of each kind, and so of each row: CUDA_TOUCHES_cuMemAlloc_v2. */
+enum {
+#define KIND(name, touches, sentence) CUDA_KIND_TOUCHES_##name = (touches),
+#include "nvidia/cuda_kind.def"
+#define CUDA_HOOK(name, kind, params, args) CUDA_TOUCHES_##name = CUDA_KIND_TOUCHES_##kind,
+#include "nvidia/cuda_api.def"
 };
 
 enum cuda_decision {

@@ -154,6 +154,8 @@ def names_of(cc, header):
         if c != ";" or depth:
             continue
         item, start = text[start:i].strip(), i + 1
+        if re.fullmatch(r"struct \w+", item):  # passed on by pointer: nothing of it is ours
+            continue
         if not item.startswith("typedef"):
             raise Mismatch(f"{header}: not a typedef: {item[:80]}")
         body = re.match(r"typedef (struct|union|enum)\b[^{]*\{(.*)\}\s*([^{}]*)$", item, flags=re.S)

@@ -87,7 +87,7 @@ static void ps_put_device(struct table *t, const struct tenant_entry *e,
 			  const struct snapshot_device *d)
 {
 	table_cell(t, "%s", e->name);
-	table_cell(t, "%s", tenant_states[e->state]);
+	table_cell(t, "%s", tenants_state_word(e));
 	ps_put_index(t, d->uuid);
 	table_cell(t, "%s", units_uuid_short(d->uuid).s);
 	table_cell(t, "%s", d->limit_bytes ? units_bytes(d->limit_bytes).s : "none");
@@ -100,7 +100,7 @@ static void ps_put_device(struct table *t, const struct tenant_entry *e,
 	ps_put_bytes(t, d->driver_bytes);
 	table_cell(t, "%" PRIu64, d->refusals);
 	ps_put_categories(t, d->used);
-	ps_put_bytes(t, d->host_bytes);
+	ps_put_bytes(t, d->host_bytes + d->out_bytes);
 	if (d->absurd || (d->limit_bytes && d->used_bytes > d->limit_bytes))
 		table_style(t, TABLE_ALERT);
 }
@@ -109,7 +109,7 @@ static void ps_put_device(struct table *t, const struct tenant_entry *e,
 static void ps_put_idle(struct table *t, const struct tenant_entry *e)
 {
 	table_cell(t, "%s", e->name);
-	table_cell(t, "%s", tenant_states[e->state]);
+	table_cell(t, "%s", tenants_state_word(e));
 	table_cell(t, "%s", "");
 	table_cell(t, "each");
 	table_cell(t, "%s", limits_words(&e->snapshot->policy.device[0]).s);
@@ -160,7 +160,7 @@ static void ps_put_process(struct table *t, const struct tenant_entry *e,
 	table_cell(t, "%s", use ? units_bytes(use->used_bytes).s : "0");
 	ps_put_bytes(t, use ? use->shared_bytes : 0);
 	ps_put_bytes(t, use ? use->driver_bytes : 0);
-	ps_put_bytes(t, use ? use->host_bytes : 0);
+	ps_put_bytes(t, use ? use->host_bytes + use->out_bytes : 0);
 	table_cell(t, "%s", *p->info.command ? p->info.command : p->info.comm);
 }
 
@@ -174,7 +174,7 @@ static void ps_put_processes(struct table *t, const struct tenant_entry *e,
 		const struct snapshot_process_device *use = &p->device[d];
 
 		if (!use->used_bytes && !use->shared_bytes && !use->driver_bytes &&
-		    !use->host_bytes)
+		    !use->host_bytes && !use->out_bytes)
 			continue;
 		ps_put_process(t, e, p, &e->snapshot->device[d], use);
 		any = true;

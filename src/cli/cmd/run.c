@@ -32,7 +32,7 @@
 #include "cli/tenant/options.h"
 #include "cli/tenant/runtime.h"
 
-enum { KEY_ALLOW_ESCAPE = 256, KEY_GUARD, KEY_PRINT_ENV, KEY_REPORT };
+enum { KEY_ALLOW_ESCAPE = 256, KEY_GUARD, KEY_PRINT_ENV, KEY_REPORT, KEY_SWAPPABLE };
 
 static const struct argp_option options[] = {
 	{"name", 'n', "NAME", 0, "tenant to make or to join (default: one for this run alone)", 0},
@@ -52,6 +52,10 @@ static const struct argp_option options[] = {
 	 0},
 	{"report", KEY_REPORT, NULL, 0,
 	 "at the end say what the tenant had: peak memory, the devices' time, refusals", 0},
+	{"swappable", KEY_SWAPPABLE, NULL, 0,
+	 "on NVIDIA GPUs, hold memory so that \"allot suspend\" can move it to the host and "
+	 "\"allot resume\" back",
+	 0},
 	{"verbose", 'v', NULL, 0, "say what is set up", 0},
 	{0},
 };
@@ -60,7 +64,7 @@ struct args {
 	const char *name, *gpu;
 	struct tenant_options tenant;
 	enum enroll_accounting accounting;
-	bool allow_escape, guard, print_env, report, verbose;
+	bool allow_escape, guard, print_env, report, swappable, verbose;
 	char **command;
 };
 
@@ -103,6 +107,9 @@ static error_t run_parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_REPORT:
 		a->report = true;
+		return 0;
+	case KEY_SWAPPABLE:
+		a->swappable = true;
 		return 0;
 	case KEY_PRINT_ENV:
 		a->print_env = true;
@@ -303,6 +310,8 @@ static void run_note_tenant(const struct enrolment *e, const char *library)
 			 e->policy.compute == POLICY_COMPUTE_OFF ? ""
 								 : compute_words(&e->policy, i).s);
 	}
+	if (e->policy.flags & POLICY_SWAPPABLE)
+		say_note("  swappable");
 	say_note("  accounting: %s",
 		 e->policy.flags & POLICY_ACCOUNTING_DRIVER ? "driver" : "ledger");
 	space_describe(&e->policy);
@@ -342,6 +351,9 @@ static int run_check_usage(const struct args *a)
 				 "rm\" removes it");
 	if (a->print_env && a->guard)
 		return say_error("--guard: there is no command to guard; leave --print-env out");
+	if (a->swappable && !run_context_bytes())
+		return say_error("--swappable: there is no NVIDIA GPU here; on AMD GPUs memory cannot "
+				 "leave the device yet");
 	if (!a->print_env && !a->command)
 		return say_error("no command; write it after --, like: allot run --memory 8GiB -- "
 				 "python train.py");
@@ -384,6 +396,7 @@ static int run_enroll(const struct args *a, struct devices *devices, struct sele
 				     .name = a->name,
 				     .gpus = a->gpu ? gpus : NULL,
 				     .accounting = a->accounting,
+				     .swappable = a->swappable,
 				     .keep = a->print_env};
 
 	/*

@@ -31,6 +31,7 @@ static void ps_json_put_policy_device(struct json *j, const struct policy_device
 
 static void ps_json_put_policy(struct json *j, const struct policy *p)
 {
+	json_bool(j, "swappable", p->flags & POLICY_SWAPPABLE);
 	json_text(j, "accounting", p->flags & POLICY_ACCOUNTING_DRIVER ? "driver" : "ledger");
 	json_open(j, "compute", '{');
 	json_text(j, "policy", compute_policies[p->compute]);
@@ -88,12 +89,20 @@ static void ps_json_put_device(struct json *j, const struct snapshot_device *d)
 	json_u64(j, "pending_bytes", d->pending);
 	json_known_u64(j, "driver_bytes", d->driver_bytes);
 	json_u64(j, "host_bytes", d->host_bytes);
+	json_u64(j, "suspended_bytes", d->out_bytes);
 	json_u64(j, "peak_bytes", d->peak_bytes);
 	json_u64(j, "refusals", d->refusals);
 	ps_json_put_compute(j, &d->compute, amd_identity_is(d->uuid));
 	json_bool(j, "damaged", d->absurd);
 	json_close(j, '}');
 }
+
+/* NULL where the tenant is not swappable; what is between two of them is on its way. */
+static const char *const ps_json_states[SWAP_STATES] = {
+	[SWAP_RUNNING] = "running",	  [SWAP_SUSPENDING] = "suspending",
+	[SWAP_READY] = "suspending",	  [SWAP_SUSPENDED] = "suspended",
+	[SWAP_RESUMING] = "resuming",	  [SWAP_RETURNED] = "resuming",
+};
 
 static void ps_json_put_process(struct json *j, const struct snapshot *snapshot,
 				const struct snapshot_process *p)
@@ -103,12 +112,13 @@ static void ps_json_put_process(struct json *j, const struct snapshot *snapshot,
 	json_known_u64(j, "host_pid", p->host_pid);
 	json_text(j, "name", p->info.comm);
 	json_text(j, "command", p->info.command);
+	json_text(j, "state", ps_json_states[p->swap]);
 	json_open(j, "devices", '[');
 	for (int d = 0; d < snapshot->ndevices; d++) {
 		const struct snapshot_process_device *use = &p->device[d];
 
 		if (!use->used_bytes && !use->shared_bytes && !use->driver_bytes &&
-		    !use->host_bytes)
+		    !use->host_bytes && !use->out_bytes)
 			continue;
 		json_open(j, NULL, '{');
 		json_text(j, "uuid", units_uuid(snapshot->device[d].uuid).s);
@@ -118,6 +128,7 @@ static void ps_json_put_process(struct json *j, const struct snapshot *snapshot,
 		json_u64(j, "shared_bytes", use->shared_bytes);
 		json_known_u64(j, "driver_bytes", use->driver_bytes);
 		json_u64(j, "host_bytes", use->host_bytes);
+		json_u64(j, "suspended_bytes", use->out_bytes);
 		json_close(j, '}');
 	}
 	json_close(j, ']');
@@ -187,7 +198,7 @@ void ps_json(const struct tenants *tenants, FILE *out)
 		json_text(&j, "name", e->name);
 		json_text(&j, "directory", e->dir);
 		json_bool(&j, "generated", e->generated);
-		json_text(&j, "state", tenant_states[e->state]);
+		json_text(&j, "state", tenants_state_word(e));
 		json_text(&j, "error", e->error ? tenants_error_words(e->error) : NULL);
 		if (e->snapshot)
 			ps_json_put_snapshot(&j, e->snapshot);

@@ -27,12 +27,14 @@
 /* Where the command finds the descriptor by which its tree keeps the tenant alive. */
 #define LIFE_FD 100
 
-static void enroll_set_accounting(struct policy *p, enum enroll_accounting accounting)
+static void enroll_set_flags(struct policy *p, const struct enroll_request *req)
 {
-	if (accounting == ENROLL_ACCOUNTING_DRIVER)
+	if (req->accounting == ENROLL_ACCOUNTING_DRIVER)
 		p->flags |= POLICY_ACCOUNTING_DRIVER;
-	else if (accounting == ENROLL_ACCOUNTING_LEDGER)
+	else if (req->accounting == ENROLL_ACCOUNTING_LEDGER)
 		p->flags &= ~(uint32_t)POLICY_ACCOUNTING_DRIVER;
+	if (req->swappable)
+		p->flags |= POLICY_SWAPPABLE;
 }
 
 /* A quota above the device is no error (one command line for several machines), but is said. */
@@ -142,7 +144,7 @@ static int enroll_first_policy(const struct enroll_request *req, const char *nam
 
 	none.device[0].limit_permille = 1000;
 	snprintf(none.name, sizeof(none.name), "%s", name);
-	enroll_set_accounting(&none, req->accounting);
+	enroll_set_flags(&none, req);
 	r = enroll_new_policy(req, &none, ret);
 	return r < 0 ? r : enroll_check_mode(ret);
 }
@@ -203,7 +205,7 @@ static int enroll_wanted_policy(const struct enroll_request *req, const struct p
 	}
 	if (r < 0)
 		return r;
-	enroll_set_accounting(&p, req->accounting);
+	enroll_set_flags(&p, req);
 	*ret = p;
 	return 0;
 }
@@ -237,6 +239,10 @@ static struct difference enroll_compare(const struct policy *is, const struct po
 		enroll_add_difference(&d, "accounting %s",
 				      is->flags & POLICY_ACCOUNTING_DRIVER ? "driver (asked: ledger)"
 									   : "ledger (asked: driver)");
+		d.fixed = true;
+	}
+	if ((is->flags ^ asked->flags) & POLICY_SWAPPABLE) {
+		enroll_add_difference(&d, "not swappable (asked: swappable)");
 		d.fixed = true;
 	}
 	if (!enroll_has_same_devices(is, asked)) {

@@ -27,6 +27,7 @@ struct enroll_request {
 	const struct selection *gpus;
 	const struct devices *devices; /* read when `gpus` is given or options are by device */
 	enum enroll_accounting accounting;
+	bool swappable;
 	bool keep; /* it stays without a process until it is removed */
 };
 

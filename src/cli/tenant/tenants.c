@@ -53,12 +53,39 @@ const char *tenants_error_words(int err)
 	return say_errno(err);
 }
 
-const char *const tenant_states[] = {
+static const char *const states[] = {
 	[TENANT_RUNNING] = "running",
 	[TENANT_IDLE] = "idle",
 	[TENANT_KEPT] = "kept",
 	[TENANT_ENDED] = "ended",
 };
+
+static unsigned int tenants_count(const struct snapshot *snapshot, unsigned int swap_states)
+{
+	unsigned int n = 0;
+
+	for (int i = 0; i < snapshot->nprocesses; i++)
+		n += snapshot->process[i].live && (swap_states >> snapshot->process[i].swap & 1);
+	return n;
+}
+
+#define STATE(name) (1u << SWAP_##name)
+
+const char *tenants_state_word(const struct tenant_entry *entry)
+{
+	const struct snapshot *s = entry->snapshot;
+
+	if (!s || !(s->policy.flags & POLICY_SWAPPABLE) ||
+	    (entry->state != TENANT_RUNNING && entry->state != TENANT_IDLE))
+		return states[entry->state];
+	if (tenants_count(s, STATE(SUSPENDING) | STATE(READY)))
+		return "suspending";
+	if (tenants_count(s, STATE(RESUMING) | STATE(RETURNED)))
+		return "resuming";
+	if (s->swap == SWAP_OUT || tenants_count(s, STATE(SUSPENDED)))
+		return "suspended";
+	return states[entry->state];
+}
 
 int tenants_mark(const char *dir, enum tenant_kind kind)
 {

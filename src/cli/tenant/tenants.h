@@ -20,7 +20,6 @@ enum tenant_state {
 	TENANT_KEPT,	/* nothing does, and it stays until it is removed */
 	TENANT_ENDED,
 };
-extern const char *const tenant_states[];
 
 struct tenant_entry {
 	char name[POLICY_NAME_BYTES];
@@ -30,6 +29,9 @@ struct tenant_entry {
 	int error;		  /* why there is no snapshot, -errno */
 	struct snapshot *snapshot; /* NULL on error */
 };
+
+/* Its state in a word: that, or, of a swappable tenant, where its memory is or goes to. */
+const char *tenants_state_word(const struct tenant_entry *entry);
 
 struct tenants {
 	char runtime[PATH_MAX];

@@ -15,6 +15,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "base/lock.h"
 #include "guest/core/config.h"
 #include "guest/core/once.h"
 #include "ledger/ledger.h"
@@ -25,6 +26,7 @@
 #define GUEST_DEVICES POLICY_DEVICES
 
 struct amd;
+struct backing;
 struct launch_state;
 struct object_table;
 
@@ -72,6 +74,22 @@ struct guest_device {
 	_Atomic uint64_t pool_charged;
 };
 
+#define CAPTURING 32
+
+/* Streams that capture, see capturing.h. */
+struct capturing {
+	struct lock lock;
+	int n;
+	CUstream stream[CAPTURING];
+	CUcontext context[CAPTURING];
+};
+
+/* The gate in front of device memory, see pass.h. */
+struct pass_gate {
+	_Atomic uint32_t shut;	 /* enum pass_shut; a futex */
+	_Atomic uint32_t inside; /* calls under way that touch device memory */
+};
+
 struct guest {
 	enum guest_mode mode;
 	CUresult error; /* what GUEST_CLOSED answers */
@@ -98,6 +116,11 @@ struct guest {
 	_Atomic uint64_t stamps;		   /* see sharing.h */
 	_Atomic uint32_t stamp_next;
 	_Atomic uint64_t imports;		   /* told apart where nothing else does */
+	bool swappable;				   /* before `slot`: what is held can leave */
+	struct pass_gate pass;			   /* of a swappable tenant, as the next two */
+	struct capturing capturing;
+	_Atomic(struct backing *) backing[GUEST_DEVICES]; /* by ordinal, see memory/backing.h */
+	_Atomic uint64_t backed;		   /* allocations that were ever */
 	const uint32_t *gate;			   /* the policy's, or our own; see admission.h */
 	_Atomic(struct launch_state *) launch;	   /* set by the first launch that is metered */
 	_Atomic bool captures;		   /* a capture was begun, some time */

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include "guest/core/library.h"
+#include "guest/core/pass.h"
 #include "guest/core/space.h"
 
 /* Asks the driver what devices there are. No lock: every thread asks for itself. */
@@ -63,9 +64,11 @@ static int limited_claim(struct guest *guest, const struct guest_device *device,
 	}
 	if (!r)
 		r = guest_claim_slot(guest, &slot);
-	if (!r)
-		atomic_store_explicit(&guest->slot, slot, memory_order_release);
-	return r;
+	if (r)
+		return r;
+	pass_init(guest);
+	atomic_store_explicit(&guest->slot, slot, memory_order_release);
+	return 0;
 }
 
 /* `device` has room for all of them: too much for a stack that is not ours. */
@@ -89,6 +92,8 @@ static CUresult limited_attach_with(struct guest *guest, struct guest_device *de
 			guest_complain(guest->config.complaint);
 		}
 		once_end(&guest->claim, r);
+		if (guest->swappable)
+			swap_start(guest);
 	}
 	return guest->claim.error ? guest->error : CUDA_SUCCESS;
 }

@@ -23,6 +23,7 @@ enum object_kind {
 	OBJECT_GONE,	 /* key: of the mapping; the handle that goes with it, as it was */
 	OBJECT_TILE,	 /* key: part of a sparse array that a handle backs */
 	OBJECT_PARTING,	 /* key: event after which the memory, as it was otherwise, is free */
+	OBJECT_WAITING,	 /* key: address that was freed while a stream captured, backed still */
 	OBJECT_ARRAY,	 /* key: array or mipmapped array */
 	OBJECT_SHARE,	 /* key: of an entry in the tenant's table; refs: objects that hold it */
 	OBJECT_IPC,	 /* key: address from cuIpcOpenMemHandle; refs: times it was opened */
@@ -46,6 +47,7 @@ enum object_flags {
 	OBJECT_HOST = 1 << 4,	  /* of the machine's memory, see quota_host_add */
 	OBJECT_ENDED = 1 << 5,	  /* a pool that the program destroyed, see pool_end */
 	OBJECT_CLAIMED = 1 << 6,  /* and that a thread is just looking at */
+	OBJECT_BACKED = 1 << 7,	  /* by memory that can leave: see memory/backing.h */
 };
 
 struct object {
@@ -60,6 +62,9 @@ struct object {
 	uint64_t context; /* goes with it when it is destroyed; 0: outlives contexts */
 	struct shared_key shared; /* its entry in the tenant's table, if flags have OBJECT_SHARED */
 	union {
+		struct {
+			uint64_t id; /* no other allocation of the process has had it */
+		} linear;	     /* OBJECT_MEMORY that is backed */
 		struct {
 			uint32_t maps;	/* mappings of it */
 			int16_t number; /* that its descriptors are stamped with; 0: none */

@@ -10,6 +10,7 @@
 #include "guest/core/library.h"
 #include "guest/core/space.h"
 #include "guest/launch/waits.h"
+#include "guest/memory/backing.h"
 #include "guest/memory/calls.h"
 #include "guest/memory/figure.h"
 #include "guest/memory/later.h"
@@ -487,12 +488,29 @@ CUresult hook_cuCtxSetLimit(CUlimit limit, size_t value)
 }
 
 /* Peer mappings take page tables on both sides; small, but the driver's figure has them. */
+/* Access to memory that is mapped by us is of each mapping, not of a context. */
+static void context_share(struct guest *guest, CUcontext peer, const struct guest_device *device,
+			  bool may)
+{
+	struct guest_device *owner = NULL;
+	CUcontext current;
+
+	if (!DRIVER(cuCtxPushCurrent_v2, (peer))) {
+		owner = guest_current_device(guest);
+		DRIVER(cuCtxPopCurrent_v2, (&current));
+	}
+	if (owner)
+		backing_share(guest, owner, device->ordinal, may);
+}
+
 CUresult hook_cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags)
 {
 	GUEST_OR_PASS(cuCtxEnablePeerAccess, (peerContext, Flags));
 	CUresult e = DRIVER(cuCtxEnablePeerAccess, (peerContext, Flags));
 	struct guest_device *device = guest_current_device(guest);
 
+	if (!e && device && guest->swappable)
+		context_share(guest, peerContext, device, true);
 	if (!e && device)
 		charge_stale(guest, device);
 	return e;
@@ -504,6 +522,8 @@ CUresult hook_cuCtxDisablePeerAccess(CUcontext peerContext)
 	CUresult e = DRIVER(cuCtxDisablePeerAccess, (peerContext));
 	struct guest_device *device = guest_current_device(guest);
 
+	if (!e && device && guest->swappable)
+		context_share(guest, peerContext, device, false);
 	if (!e && device)
 		charge_stale(guest, device);
 	return e;

@@ -173,9 +173,10 @@ static void copy_after(struct guest *guest, const struct copy *copy, struct laun
 #define COPY(name, params, args)                                                                   \
 	CUresult hook_##name params                                                                \
 	{                                                                                          \
-		GUEST_OR_PASS(name, args);                                                         \
+		GUEST_ALONE(name, args);                                                           \
 		if (admission_is_open(guest))                                                      \
 			return DRIVER(name, args);                                                 \
+		HOLD_MEMORY(name);                                                                 \
 		struct copy copy = {HOW_##name};                                                   \
 		struct launch launch;                                                              \
 		CUresult e = copy_before(guest, &copy, &launch);                                   \

@@ -6,9 +6,10 @@
 #define LAUNCH(name, params, args)                                                                 \
 	CUresult hook_##name params                                                                \
 	{                                                                                          \
-		GUEST_OR_PASS(name, args);                                                         \
+		GUEST_ALONE(name, args);                                                           \
 		if (admission_is_open(guest))                                                      \
 			return DRIVER(name, args);                                                 \
+		HOLD_MEMORY(name);                                                                 \
 		struct launch launch = {UNIT_##name};                                              \
 		CUresult e;                                                                        \
                                                                                                    \

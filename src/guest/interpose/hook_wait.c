@@ -3,6 +3,7 @@
  * Where the program waits, and where it has a stream wait: work is measured to its end there. The
  * driver gives unused pool memory back when a stream is synchronized, and so do we.
  */
+#include "guest/core/capturing.h"
 #include "guest/core/hook.h"
 #include "guest/launch/admission.h"
 #include "guest/launch/waits.h"
@@ -140,6 +141,7 @@ BATCH_MEM_OP(cuStreamBatchMemOp_v2_ptsz, true)
 		CUresult e;                                             \
                                                                         \
 		waits_stream_leaves(guest, hStream);                    \
+		capturing_end(guest, hStream);                          \
 		e = DRIVER(name, (hStream));                            \
 		waits_stream_left(guest, hStream, !e);                  \
 		return e;                                               \

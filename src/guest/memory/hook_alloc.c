@@ -9,19 +9,16 @@ CUresult hook_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 {
 	GUEST_OR_PASS(cuMemAlloc_v2, (dptr, bytesize));
 	struct guest_device *device = guest_current_device(guest);
-	struct charge charge;
-	CUresult e;
 
 	if (!device || !dptr)
 		return DRIVER(cuMemAlloc_v2, (dptr, bytesize));
-	e = charge_reserve(guest, device, memory_need(bytesize), &charge);
-	if (e)
-		return e;
-	e = DRIVER(cuMemAlloc_v2, (dptr, bytesize));
-	return memory_commit(&charge, e, *dptr, bytesize, 0);
+	return memory_alloc(guest, device, bytesize, dptr);
 }
 
-/* The 32-bit forms of CUDA 3 and older, which the driver still exports. */
+/*
+ * The 32-bit forms of CUDA 3 and older, which the driver still exports. Addresses of ours have more
+ * bits: what such a program holds stays where it is.
+ */
 CUresult hook_cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize)
 {
 	GUEST_OR_PASS(cuMemAlloc, (dptr, bytesize));
@@ -41,6 +38,11 @@ CUresult hook_cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize)
 /* The pitch is the driver's to choose; no device aligns rows to more than this. */
 #define PITCH_BYTES 512
 
+static bool alloc_element_is_valid(unsigned int bytes)
+{
+	return bytes == 4 || bytes == 8 || bytes == 16;
+}
+
 CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes,
 				 size_t Height, unsigned int ElementSizeBytes)
 {
@@ -55,6 +57,12 @@ CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t Width
 			      (dptr, pPitch, WidthInBytes, Height, ElementSizeBytes));
 	if (__builtin_mul_overflow(round_up(WidthInBytes, PITCH_BYTES), Height, &bytes))
 		bytes = UINT64_MAX;
+	if (guest->swappable && alloc_element_is_valid(ElementSizeBytes)) {
+		e = memory_alloc(guest, device, bytes, dptr);
+		if (!e)
+			*pPitch = round_up(WidthInBytes, PITCH_BYTES);
+		return e;
+	}
 	e = charge_reserve(guest, device, memory_need(bytes), &charge);
 	if (e)
 		return e;
@@ -118,6 +126,8 @@ CUresult hook_cuMemFree_v2(CUdeviceptr dptr)
 		pool_settle_all(guest);
 		return e;
 	}
+	if (object.flags & OBJECT_BACKED)
+		return memory_free_backed(guest, &object);
 	e = DRIVER(cuMemFree_v2, (dptr));
 	if (e)
 		memory_keep(guest, &object);
@@ -152,6 +162,10 @@ static CUresult alloc_free_in_stream(struct guest *guest, CUdeviceptr dptr, CUst
 	bool ours = memory_take(guest, OBJECT_MEMORY, dptr, &object);
 	bool shared = !ours && pool_pointer_take(guest, dptr, &object);
 
+	if (ours && object.flags & OBJECT_BACKED) {
+		memory_freed_in_stream(guest, &object, order);
+		return CUDA_SUCCESS;
+	}
 	guest_depth++;
 	e = real(dptr, stream);
 	guest_depth--;

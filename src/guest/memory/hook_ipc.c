@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory of another process, by legacy IPC handles, and memory of another API. */
 #include "guest/core/hook.h"
+#include "guest/memory/backing.h"
 #include "guest/memory/memory.h"
 #include "guest/memory/sharing.h"
 
 CUresult hook_cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
 {
 	GUEST_OR_PASS(cuIpcGetMemHandle, (pHandle, dptr));
+	if (guest->swappable && backing_device(guest, dptr))
+		return CUDA_ERROR_NOT_SUPPORTED; /* there is none of mapped memory */
 	CUresult e = DRIVER(cuIpcGetMemHandle, (pHandle, dptr));
 	struct guest_device *device;
 	struct object object;

@@ -6,6 +6,7 @@
  */
 #include "base/fault.h"
 #include "guest/core/hook.h"
+#include "guest/memory/backing.h"
 #include "guest/memory/sharing.h"
 #include "guest/memory/vmm.h"
 
@@ -130,6 +131,8 @@ CUresult hook_cuMemRelease(CUmemGenericAllocationHandle handle)
 CUresult hook_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *addr)
 {
 	GUEST_OR_PASS(cuMemRetainAllocationHandle, (handle, addr));
+	if (guest->swappable && backing_device(guest, (CUdeviceptr)addr))
+		return CUDA_ERROR_INVALID_VALUE; /* as of memory by cuMemAlloc */
 	CUresult e = DRIVER(cuMemRetainAllocationHandle, (handle, addr));
 	struct count count = {.refs = 1};
 
@@ -333,6 +336,8 @@ CUresult hook_cuMemUnmap(CUdeviceptr ptr, size_t size)
 	GUEST_OR_PASS(cuMemUnmap, (ptr, size));
 	CUresult e;
 
+	if (guest->swappable && backing_device(guest, ptr))
+		return CUDA_ERROR_INVALID_VALUE; /* as of memory by cuMemAlloc */
 	charge_release_begin_all(guest);
 	vmm_unmap_begin(guest, ptr, ptr + size);
 	e = DRIVER(cuMemUnmap, (ptr, size));

@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "guest/memory/memory.h"
 
+#include "guest/core/capturing.h"
 #include "guest/core/entry.h"
 #include "guest/core/hook.h"
+#include "guest/memory/backing.h"
 #include "guest/memory/holder.h"
 #include "guest/memory/vmm.h"
+
+/* The driver's own numbers count up from 1, too. */
+#define BACKED_ID (UINT64_C(1) << 62)
 
 /*
  * A granule is of one device, but not for ever: another device's may have its addresses before the
@@ -58,6 +63,21 @@ static uint64_t memory_leave_granules(struct guest *guest, int16_t device, uint6
 	return gone;
 }
 
+CUresult memory_alloc(struct guest *guest, struct guest_device *device, uint64_t bytes,
+		      CUdeviceptr *ret)
+{
+	struct charge charge;
+	CUresult e = charge_reserve(guest, device, memory_need(bytes), &charge);
+
+	if (e)
+		return e;
+	if (guest->swappable)
+		e = backing_alloc(guest, device, bytes, ret);
+	else
+		e = DRIVER(cuMemAlloc_v2, (ret, bytes));
+	return memory_commit(&charge, e, *ret, bytes, guest->swappable ? OBJECT_BACKED : 0);
+}
+
 CUresult memory_commit(struct charge *charge, CUresult result, CUdeviceptr address, uint64_t size,
 		       unsigned int flags)
 {
@@ -80,6 +100,8 @@ CUresult memory_commit(struct charge *charge, CUresult result, CUdeviceptr addre
 	}
 	DRIVER(cuCtxGetCurrent, (&context));
 	object.context = KEY(context);
+	if (flags & OBJECT_BACKED)
+		object.linear.id = BACKED_ID + atomic_fetch_add(&guest->backed, 1);
 	/* Managed memory never shares a granule: the driver's figure leaves it out. */
 	if (size > SMALL_BYTES || flags & OBJECT_UNSEEN) {
 		object.bytes = actual = round_up(size, GRANULE_BYTES);
@@ -94,7 +116,10 @@ CUresult memory_commit(struct charge *charge, CUresult result, CUdeviceptr addre
 		memory_freed(guest, &stale);
 	if (object_put(guest->objects, &object)) {
 		/* No memory for our own record: what cannot be accounted for is not given out. */
-		DRIVER(cuMemFree_v2, (address));
+		if (flags & OBJECT_BACKED)
+			backing_free(guest, charge->device, address);
+		else
+			DRIVER(cuMemFree_v2, (address));
 		if (object.flags & OBJECT_SMALL)
 			memory_leave_granules(guest, object.device, address, size);
 		charge_cancel(charge);
@@ -152,6 +177,8 @@ static void memory_release(struct guest *guest, const struct object *object)
 	struct guest_device *device = guest_device(guest, object->device);
 	uint64_t bytes = object->bytes;
 
+	if (object->flags & OBJECT_BACKED)
+		backing_free(guest, device, object->key);
 	if (object->flags & OBJECT_SMALL)
 		bytes = memory_leave_granules(guest, object->device, object->key, object->size);
 	if (object->kind == OBJECT_ARRAY && !bytes)
@@ -165,6 +192,66 @@ static void memory_release(struct guest *guest, const struct object *object)
 void memory_freed(struct guest *guest, const struct object *object)
 {
 	memory_release(guest, object);
+}
+
+/*
+ * cuMemFree waits for work that may use the memory, and cuMemUnmap does not. To wait while a stream
+ * captures would end the capture.
+ */
+static CUresult memory_await_work(CUcontext context)
+{
+	CUcontext current = NULL;
+	bool pushed;
+	CUresult e;
+
+	DRIVER(cuCtxGetCurrent, (&current));
+	pushed = current != context && !DRIVER(cuCtxPushCurrent_v2, (context));
+	e = DRIVER(cuCtxSynchronize, ());
+	if (pushed)
+		DRIVER(cuCtxPopCurrent_v2, (&current));
+	return e;
+}
+
+static bool memory_is_waiting(const struct object *object, void *arg)
+{
+	return object->kind == OBJECT_WAITING;
+}
+
+/* What was freed while a stream captured: whoever frees next waits for it, too. */
+static void memory_free_waiting(struct guest *guest)
+{
+	struct object gone[OBJECT_BATCH];
+	int n;
+
+	if (!object_count(guest->objects, OBJECT_WAITING))
+		return;
+	do {
+		n = object_sweep(guest->objects, memory_is_waiting, NULL, gone, OBJECT_BATCH);
+		for (int i = 0; i < n; i++) {
+			memory_await_work((CUcontext)(uintptr_t)gone[i].context);
+			charge_release_begin(guest_device(guest, gone[i].device));
+			memory_release(guest, &gone[i]);
+		}
+	} while (n == OBJECT_BATCH);
+}
+
+CUresult memory_free_backed(struct guest *guest, struct object *object)
+{
+	CUresult e;
+
+	if (capturing_any(guest)) {
+		object->kind = OBJECT_WAITING;
+		memory_keep(guest, object);
+		return CUDA_SUCCESS;
+	}
+	e = memory_await_work((CUcontext)(uintptr_t)object->context);
+	if (e) {
+		memory_keep(guest, object);
+		return e;
+	}
+	memory_freed(guest, object);
+	memory_free_waiting(guest);
+	return CUDA_SUCCESS;
 }
 
 void memory_freed_in_stream(struct guest *guest, const struct object *object, CUstream stream)
@@ -188,6 +275,8 @@ void memory_freed_in_stream(struct guest *guest, const struct object *object, CU
 	 * Without an event nobody can tell when. It is given back now: the driver will free it
 	 * soon.
 	 */
+	if (object->flags & OBJECT_BACKED)
+		memory_await_work((CUcontext)(uintptr_t)object->context);
 	memory_release(guest, object);
 }
 
@@ -220,7 +309,12 @@ void memory_reap(struct guest *guest)
 	uint64_t above = 0;
 	int n;
 
+	/* Called where the gate is not asked, too: what is away must not be freed just now. */
+	CLEANUP(pass_leave) struct guest *pass = NULL;
+
 	if (!object_count(guest->objects, OBJECT_PARTING))
+		return;
+	if (guest->swappable && !(pass = pass_try(guest)))
 		return;
 	DRIVER(cuThreadExchangeStreamCaptureMode, (&mode));
 	do {

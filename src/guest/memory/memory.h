@@ -17,6 +17,13 @@ static inline uint64_t memory_need(uint64_t bytes)
 }
 
 /*
+ * Allocates as cuMemAlloc does, in the current context, of which `device` is: reserve, back, record,
+ * commit. What backs it is the driver's allocation, or, where it is to be able to leave, backing.h.
+ */
+CUresult memory_alloc(struct guest *guest, struct guest_device *device, uint64_t bytes,
+		      CUdeviceptr *ret);
+
+/*
  * Ends an allocation that the driver answered with `result`: commits and records, or cancels.
  * `address` and `size` are the driver's (with pitch). `flags`: enum object_flags.
  */
@@ -31,6 +38,9 @@ CUresult memory_commit(struct charge *charge, CUresult result, CUdeviceptr addre
 bool memory_take(struct guest *guest, enum object_kind kind, uint64_t key, struct object *ret);
 void memory_keep(struct guest *guest, const struct object *object);
 void memory_freed(struct guest *guest, const struct object *object);
+
+/* As cuMemFree, of memory that was taken and is backed by us. An error: it is kept. */
+CUresult memory_free_backed(struct guest *guest, struct object *object);
 
 /* Freed in the order of `stream`: charged until the stream gets there. */
 void memory_freed_in_stream(struct guest *guest, const struct object *object, CUstream stream);

@@ -38,6 +38,7 @@
 #define CU_LAUNCH_PARAM_END ((void *)0x00)
 #define CU_LAUNCH_PARAM_BUFFER_POINTER ((void *)0x01)
 #define CU_LAUNCH_PARAM_BUFFER_SIZE ((void *)0x02)
+#define CU_MEMHOSTREGISTER_PORTABLE 0x01
 
 typedef uint32_t cuuint32_t;
 typedef uint64_t cuuint64_t;
@@ -63,6 +64,12 @@ typedef struct CUmemPoolHandle_st *CUmemoryPool;
 typedef cuuint64_t CUgraphConditionalHandle;
 typedef struct CUgraphDeviceUpdatableNode_st *CUgraphDeviceNode;
 typedef struct CUgreenCtx_st *CUgreenCtx;
+
+/* Passed on as they are. */
+struct CUDA_RESOURCE_DESC_st;
+struct CUDA_RESOURCE_VIEW_DESC_st;
+struct CUDA_TEXTURE_DESC_st;
+struct CUmemDecompressParams_st;
 
 typedef struct CUuuid_st {
 	char bytes[16];

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* allot resume: what left comes back, and a tenant's processes go on. */
+#include <argp.h>
+#include <stdio.h>
+
+#include "base/now.h"
+#include "cli/command.h"
+#include "cli/exit_status.h"
+#include "cli/out/say.h"
+#include "cli/out/units.h"
+#include "cli/tenant/moving.h"
+
+/* Processes that are back have only to notice that they may go on. */
+#define RUN_NS (10 * NS_PER_S)
+
+static error_t resume_parse_option(int key, char *arg, struct argp_state *state)
+{
+	const char **name = state->input;
+
+	if (key != ARGP_KEY_ARG)
+		return ARGP_ERR_UNKNOWN;
+	if (*name)
+		argp_error(state, "one tenant at a time: \"%s\" and \"%s\"", *name, arg);
+	*name = arg;
+	return 0;
+}
+
+static const struct argp argp = {
+	.parser = resume_parse_option,
+	.args_doc = "NAME",
+	.doc = "Bring all that a suspended tenant holds back to its devices.\v"
+	       "All of it, or none: where a quota or a device has no room the tenant stays "
+	       "suspended.\n",
+};
+
+static int resume_all(struct moving *moving)
+{
+	struct moving_sum sum = moving_ask(moving, SWAP_BACK, UINT64_MAX, true);
+
+	if (sum.refused || sum.silent) {
+		moving_ask(moving, SWAP_OUT, UINT64_MAX, false);
+		return say_error("tenant \"%s\" stays suspended: all of it is in host memory",
+				 moving->name);
+	}
+	moving_ask(moving, SWAP_RUN, now_monotonic_ns() + RUN_NS, false);
+	printf("%s: %s of %u process%s came back in %s\n", moving->name, units_bytes(sum.bytes).s,
+	       sum.processes, sum.processes == 1 ? "" : "es", units_duration(sum.took_ns).s);
+	return 0;
+}
+
+int cmd_resume(int argc, char **argv)
+{
+	const char *name = NULL;
+	struct moving moving;
+	int r;
+
+	if (argp_parse(&argp, argc, argv, 0, NULL, &name))
+		return EXIT_ALLOT;
+	if (!name)
+		return say_error("which tenant? write: allot resume serve (\"allot ps\" lists them)");
+	r = moving_open(name, &moving);
+	if (r)
+		return r;
+	if (moving_rests(&moving) == SWAP_OUT) {
+		r = resume_all(&moving);
+	} else {
+		say_note("tenant \"%s\" is not suspended", name);
+		moving_ask(&moving, SWAP_RUN, now_monotonic_ns() + RUN_NS, false);
+	}
+	moving_close(&moving);
+	return r;
+}

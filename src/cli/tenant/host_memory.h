@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How much of the machine's memory there is for what leaves devices. */
+#ifndef ALLOT_CLI_TENANT_HOST_MEMORY_H
+#define ALLOT_CLI_TENANT_HOST_MEMORY_H
+
+#include <stdint.h>
+
+/* All that the machine has; 0: not known. */
+uint64_t host_memory_total(void);
+
+/* What is free, less a tenth of that; 0: not known, so that nothing is moved. */
+uint64_t host_memory_room(void);
+
+#endif

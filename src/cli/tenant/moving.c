@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/tenant/moving.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/now.h"
+#include "cli/out/say.h"
+#include "cli/out/units.h"
+#include "cli/tenant/runtime.h"
+#include "cli/tenant/tenants.h"
+#include "ledger/ledger.h"
+#include "ledger/policy.h"
+#include "ledger/shared_file.h"
+#include "ledger/slot.h"
+#include "ledger/swap.h"
+#include "ledger/tenant.h"
+
+/* Most that an answer waits to be seen. */
+#define NAP_MOST_US 2000
+
+/* A process that has a slot, and has not said anything in so long, has nobody who would. */
+#define MUTE_NS (2 * NS_PER_S)
+
+int moving_open(const char *name, struct moving *ret)
+{
+	struct moving m = {.name = name};
+	char runtime[PATH_MAX];
+	struct policy policy;
+	pid_t pid;
+	int r;
+
+	if (runtime_find(runtime) < 0)
+		return say_error("there is no runtime directory");
+	r = tenant_path(runtime, name, m.dir, sizeof(m.dir));
+	if (r < 0 || access(m.dir, F_OK) < 0 || tenants_state(m.dir, &pid) == TENANT_ENDED)
+		return say_error("there is no tenant \"%s\" in %s; \"allot ps\" lists them", name,
+				 runtime);
+	r = policy_load(m.dir, &policy);
+	if (r < 0)
+		return say_error("tenant \"%s\" (%s) cannot be read: %s", name, m.dir,
+				 tenants_error_words(r));
+	if (!(policy.flags & POLICY_SWAPPABLE))
+		return say_error("tenant \"%s\" is not swappable: its memory cannot leave the device; "
+				 "end its processes and start them with \"allot run --swappable\"",
+				 name);
+	r = ledger_open(m.dir, LEDGER_READ, &m.ledger);
+	if (!r)
+		r = swap_desk_open(m.dir, &m.desk);
+	if (r < 0) {
+		moving_close(&m);
+		return r == -EBUSY ? say_error("tenant \"%s\": another allot suspend or resume is at "
+					       "work; wait for it", name)
+				   : say_error("tenant \"%s\" (%s) cannot be opened: %s", name, m.dir,
+					       tenants_error_words(r));
+	}
+	*ret = m;
+	return 0;
+}
+
+void moving_close(struct moving *moving)
+{
+	swap_desk_close(moving->desk);
+	ledger_close(moving->ledger);
+	moving->desk = NULL;
+	moving->ledger = NULL;
+}
+
+enum swap_phase moving_rests(const struct moving *moving)
+{
+	switch (swap_phase_of(swap_desk_request(moving->desk))) {
+	case SWAP_OUT:
+	case SWAP_BACK:
+		return SWAP_OUT;
+	default:
+		return SWAP_RUN;
+	}
+}
+
+/* What a process that could not do it has, and what is to be done. */
+static void moving_say_why(const struct moving *moving, const struct slot_info *info,
+			   const struct swap_answer *answer)
+{
+	static const char *const holds[SWAP_WHYS] = {
+		[SWAP_MANAGED] = "of managed memory, which cannot leave by itself",
+		[SWAP_HANDLES] = "of memory that it maps itself (cuMemCreate: expandable segments, "
+				 "NCCL), which cannot leave yet",
+		[SWAP_POOLS] = "of memory in use from stream-ordered pools (cudaMallocAsync), which "
+			       "cannot leave yet; have it use cudaMalloc",
+		[SWAP_GRAPHS] = "of memory that graphs allocate, which cannot leave yet",
+		[SWAP_FIXED] = "by a CUDA 3 interface, which cannot leave",
+	};
+	char who[128];
+
+	snprintf(who, sizeof(who), "process %" PRIu32 " (%.60s)", info->pid,
+		 *info->command ? info->command : info->comm);
+	switch (answer->why) {
+	case SWAP_ARRAYS:
+		say_note("%s holds %" PRIu64 " array%s (cudaMallocArray, textures), which cannot leave",
+			 who, answer->amount, answer->amount == 1 ? "" : "s");
+		break;
+	case SWAP_IMPORTS:
+		say_note("%s has imported memory of another process or API (%" PRIu64 " time%s), which "
+			 "cannot leave yet",
+			 who, answer->amount, answer->amount == 1 ? "" : "s");
+		break;
+	case SWAP_HOST:
+		say_note("%s: there is not enough host memory for its %s", who,
+			 units_bytes(answer->bytes).s);
+		break;
+	case SWAP_QUOTA:
+		say_note("%s: the quota of tenant \"%s\" has no room for its %s; raise it with \"allot "
+			 "set %s --memory\"",
+			 who, moving->name, units_bytes(answer->bytes).s, moving->name);
+		break;
+	case SWAP_DEVICE:
+		say_note("%s: the device has no room for its %s; end or suspend another tenant first",
+			 who, units_bytes(answer->bytes).s);
+		break;
+	case SWAP_MANAGED:
+	case SWAP_HANDLES:
+	case SWAP_POOLS:
+	case SWAP_GRAPHS:
+	case SWAP_FIXED:
+		say_note("%s holds %s %s", who, units_bytes(answer->amount).s, holds[answer->why]);
+		break;
+	default:
+		say_note("%s: its driver refuses, as it does when work on the device has failed", who);
+	}
+}
+
+static void moving_say_silent(const struct slot_info *info, const struct swap_answer *answer)
+{
+	if (answer->state == SWAP_NONE)
+		say_note("process %" PRIu32 " (%s) cannot be asked: it uses an AMD GPU, or got no "
+			 "thread for it",
+			 info->pid, info->comm);
+	else
+		say_note("process %" PRIu32 " (%s) still has work on the device, or captures a graph",
+			 info->pid, info->comm);
+}
+
+/* One look at all. Whether all that live have answered. */
+static bool moving_look(struct moving *moving, uint32_t request, bool say,
+			struct moving_sum *ret)
+{
+	struct moving_sum sum = {0};
+
+	ledger_refresh(moving->ledger);
+	for (int i = 0; i < slot_count(moving->ledger); i++) {
+		struct swap_answer answer;
+		struct slot_info info;
+
+		if (slot_info(moving->ledger, i, &info) || swap_heard(moving->ledger, i, &answer) ||
+		    !slot_alive(moving->ledger, i))
+			continue;
+		if (answer.state == SWAP_NONE || answer.request != request) {
+			sum.silent++;
+			if (say)
+				moving_say_silent(&info, &answer);
+			continue;
+		}
+		if (answer.why) {
+			sum.refused++;
+			if (say)
+				moving_say_why(moving, &info, &answer);
+		}
+		sum.processes += answer.bytes > 0;
+		sum.bytes += answer.bytes;
+		sum.took_ns = answer.took_ns > sum.took_ns ? answer.took_ns : sum.took_ns;
+	}
+	*ret = sum;
+	return !sum.silent;
+}
+
+/* Whether all who are silent have never said a word. */
+static bool moving_is_mute(struct moving *moving)
+{
+	for (int i = 0; i < slot_count(moving->ledger); i++) {
+		struct swap_answer answer;
+
+		if (!swap_heard(moving->ledger, i, &answer) && slot_alive(moving->ledger, i) &&
+		    answer.state != SWAP_NONE)
+			return false;
+	}
+	return true;
+}
+
+struct moving_sum moving_ask(struct moving *moving, enum swap_phase phase, uint64_t until_ns,
+			     bool say)
+{
+	uint32_t request = swap_desk_ask(moving->desk, phase);
+	uint64_t begin = now_monotonic_ns(), now = begin;
+	struct moving_sum sum;
+	unsigned int nap = 50;
+
+	while (!moving_look(moving, request, false, &sum)) {
+		now = now_monotonic_ns();
+		if (now > until_ns || (now > begin + MUTE_NS && moving_is_mute(moving)))
+			break;
+		shared_file_nap(&nap, NAP_MOST_US);
+	}
+	if (say && (sum.silent || sum.refused))
+		moving_look(moving, request, true, &sum);
+	return sum;
+}

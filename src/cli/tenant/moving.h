@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Asks all processes of a swappable tenant for something, and waits until each that lives has
+ * answered: what ledger/swap.h is to one word and one slot, to a tenant.
+ */
+#ifndef ALLOT_CLI_TENANT_MOVING_H
+#define ALLOT_CLI_TENANT_MOVING_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "ledger/records.h"
+
+struct ledger;
+struct swap_desk;
+
+struct moving {
+	const char *name;
+	char dir[PATH_MAX];
+	struct swap_desk *desk;
+	struct ledger *ledger;
+};
+
+/* What the processes answered, added up. */
+struct moving_sum {
+	unsigned int processes; /* that hold device memory which leaves, left, or came back */
+	unsigned int refused;	/* that could not do it */
+	unsigned int silent;	/* that did not answer in time, or never will */
+	uint64_t bytes;
+	uint64_t took_ns; /* the longest */
+};
+
+/* A tenant that lives and is swappable. 0, or an exit status after a message. */
+int moving_open(const char *name, struct moving *ret);
+void moving_close(struct moving *moving);
+
+/*
+ * Where the tenant is: SWAP_RUN or SWAP_OUT. What somebody began who is gone has ended as
+ * ledger/swap.h says.
+ */
+enum swap_phase moving_rests(const struct moving *moving);
+
+/*
+ * Until all have answered, or until then by CLOCK_MONOTONIC (UINT64_MAX: without limit). Who cannot
+ * is told of, if `say`, with what to do about it.
+ */
+struct moving_sum moving_ask(struct moving *moving, enum swap_phase phase, uint64_t until_ns,
+			     bool say);
+
+#endif

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The gate in front of device memory, in the processes of a swappable tenant. Every call that uses,
+ * takes or gives device memory (nvidia/cuda_kind.def says which) has a pass while it is under way.
+ * To have nobody touch memory is to shut the gate, and then to wait until no pass is out:
+ *
+ *	program's thread	inside + 1 ── is it open? ── the driver ── inside - 1
+ *	swap thread		shut ── inside == 0? ── nobody touches memory until it is open again
+ *
+ * Each publishes and then checks, so one of the two sees the other. It is no lock: who finds the
+ * gate shut takes its count back and sleeps. Calls within a call of the same thread pass.
+ *
+ * Where the tenant is not swappable a call looks at one word that never changes; a launch or a copy
+ * looks at none, where nothing else is limited, since the policy's gate word is open only then.
+ */
+#ifndef ALLOT_GUEST_CORE_PASS_H
+#define ALLOT_GUEST_CORE_PASS_H
+
+#include "guest/core/guest.h"
+
+enum pass_shut {
+	PASS_OPEN,
+	PASS_SHUTTING, /* work is to end; whoever sees the request withdrawn opens it again */
+	PASS_SHUT,     /* only the swap thread opens it */
+};
+
+/* When the process claims its slot, before any call can need the gate. */
+void pass_init(struct guest *guest);
+
+/* Waits until it is open. Answers the guest, for pass_leave. */
+struct guest *pass_wait(struct guest *guest);
+/* The same where there is no time to wait: NULL when it is shut. */
+struct guest *pass_try(struct guest *guest);
+void pass_end(struct guest *guest);
+
+static inline struct guest *pass_enter(struct guest *guest)
+{
+	return __builtin_expect(guest->swappable, 0) ? pass_wait(guest) : NULL;
+}
+
+static inline void pass_leave(struct guest **guest)
+{
+	if (__builtin_expect(*guest != NULL, 0))
+		pass_end(*guest);
+}
+
+/* --- For the swap thread alone -------------------------------------------------------------- */
+
+/* Open: begins to shut it. Whether nobody has a pass. */
+void pass_shut(struct guest *guest);
+bool pass_is_empty(const struct guest *guest);
+/* From shutting to shut. False: it was opened meanwhile, since nobody asks any more. */
+bool pass_confirm(struct guest *guest);
+void pass_open(struct guest *guest);
+
+/* Starts that thread; in guest/swap. */
+void swap_start(struct guest *guest);
+
+#endif

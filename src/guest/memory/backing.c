@@ -1,0 +1,534 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "guest/memory/backing.h"
+
+#include <sys/mman.h>
+
+#include "base/lock.h"
+#include "guest/memory/cut.h"
+
+/*
+ * Addresses are handed out in turn, and none again before all others were: a program that uses what
+ * it freed is found out. So there are several times as many as a device has memory.
+ */
+#define ADDRESSES 8
+
+enum piece_state {
+	PIECE_MOVING, /* being made or ended: its pages are taken, and that is all */
+	PIECE_HERE,
+	PIECE_AWAY,
+};
+
+/* At the index of the first of its pages. */
+struct piece {
+	CUmemGenericAllocationHandle handle;
+	uint32_t pages;
+	uint32_t cut;  /* 1 + index; 0: one allocation has all of it */
+	uint32_t next; /* of the cut ones: 1 + the next one's page */
+	uint8_t state; /* enum piece_state */
+};
+
+struct backing {
+	CUdeviceptr base;
+	uint32_t pages;
+	uint64_t mapped_bytes; /* of the tables, in one mapping with this */
+	_Atomic uint64_t peers; /* bit by ordinal: whose work may reach it */
+
+	struct lock lock; /* of all below */
+	uint32_t cursor;
+	uint32_t small;	     /* the first cut piece: 1 + page */
+	uint32_t ncuts, cuts_used;
+	uint32_t free_cut; /* of those that were used: 1 + index, linked by `most` */
+	uint32_t *first;   /* of each page: 1 + the first page of its piece; 0: free */
+	struct piece *piece;
+	struct cut *cut;
+};
+
+static CUdeviceptr backing_address(const struct backing *backing, uint32_t page)
+{
+	return backing->base + page * GRANULE_BYTES;
+}
+
+/* --- The tables ----------------------------------------------------------------------------- */
+
+static struct backing *backing_map(uint32_t pages, uint32_t ncuts)
+{
+	size_t head = round_up(sizeof(struct backing), 4096);
+	size_t first = round_up(pages * sizeof(uint32_t), 4096);
+	size_t piece = round_up(pages * sizeof(struct piece), 4096);
+	size_t bytes = head + first + piece + ncuts * sizeof(struct cut);
+	char *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	struct backing *backing = (struct backing *)at;
+
+	if (at == MAP_FAILED)
+		return NULL;
+	backing->pages = pages;
+	backing->ncuts = ncuts;
+	backing->mapped_bytes = bytes;
+	backing->first = (uint32_t *)(at + head);
+	backing->piece = (struct piece *)(at + head + first);
+	backing->cut = (struct cut *)(at + head + first + piece);
+	return backing;
+}
+
+static void backing_unmap(struct backing *backing)
+{
+	munmap(backing, backing->mapped_bytes);
+}
+
+static struct backing *backing_get(struct guest *guest, const struct guest_device *device)
+{
+	return atomic_load_explicit(&guest->backing[device->ordinal], memory_order_acquire);
+}
+
+static struct backing *backing_make(struct guest *guest, struct guest_device *device)
+{
+	uint32_t granules = (uint32_t)(round_up(device->total_bytes, GRANULE_BYTES) / GRANULE_BYTES);
+	struct backing *made = backing_get(guest, device), *expected = NULL;
+
+	if (made)
+		return made;
+	made = backing_map(granules * ADDRESSES, granules);
+	if (!made)
+		return NULL;
+	made->peers = UINT64_C(1) << device->ordinal;
+	if (DRIVER(cuMemAddressReserve, (&made->base, made->pages * GRANULE_BYTES, 0, 0, 0))) {
+		backing_unmap(made);
+		return NULL;
+	}
+	if (atomic_compare_exchange_strong(&guest->backing[device->ordinal], &expected, made))
+		return made;
+	DRIVER(cuMemAddressFree, (made->base, made->pages * GRANULE_BYTES));
+	backing_unmap(made);
+	return expected;
+}
+
+/* So many free pages together, from `from` on and before `end`; UINT32_MAX: there are none. */
+static uint32_t backing_find_run(const struct backing *backing, uint32_t from, uint32_t end,
+				 uint32_t pages)
+{
+	uint32_t run = 0;
+
+	for (uint32_t page = from; page < end; page++) {
+		if (backing->first[page]) {
+			page += backing->piece[page].pages - 1;
+			run = 0;
+		} else if (++run == pages) {
+			return page + 1 - pages;
+		}
+	}
+	return UINT32_MAX;
+}
+
+/* With the lock. The search begins and ends between pieces. */
+static uint32_t backing_take_pages(struct backing *backing, uint32_t pages)
+{
+	uint32_t page;
+
+	if (!pages || pages > backing->pages)
+		return UINT32_MAX;
+	page = backing_find_run(backing, backing->cursor, backing->pages, pages);
+	if (page == UINT32_MAX)
+		page = backing_find_run(backing, 0, backing->pages, pages);
+	if (page == UINT32_MAX)
+		return page;
+	for (uint32_t i = 0; i < pages; i++)
+		backing->first[page + i] = page + 1;
+	backing->piece[page] = (struct piece){.pages = pages, .state = PIECE_MOVING};
+	backing->cursor = page + pages < backing->pages ? page + pages : 0;
+	return page;
+}
+
+static void backing_give_pages(struct backing *backing, uint32_t page)
+{
+	uint32_t pages = backing->piece[page].pages;
+
+	for (uint32_t i = 0; i < pages; i++)
+		backing->first[page + i] = 0;
+}
+
+static uint32_t backing_take_cut(struct backing *backing)
+{
+	uint32_t cut = backing->free_cut;
+
+	if (cut)
+		backing->free_cut = backing->cut[cut - 1].most;
+	else if (backing->cuts_used < backing->ncuts)
+		cut = ++backing->cuts_used;
+	if (cut)
+		backing->cut[cut - 1].most = CUT_UNITS;
+	return cut;
+}
+
+/* It is empty: all of its bits are clear. */
+static void backing_give_cut(struct backing *backing, uint32_t cut)
+{
+	backing->cut[cut - 1].most = backing->free_cut;
+	backing->free_cut = cut;
+}
+
+/* --- Physical memory ------------------------------------------------------------------------ */
+
+/* Who may reach it: as many descriptions as there are. */
+static size_t backing_access(uint64_t peers, bool may, CUmemAccessDesc *desc)
+{
+	size_t n = 0;
+
+	for (int i = 0; i < GUEST_DEVICES; i++)
+		if (peers >> i & 1)
+			desc[n++] = (CUmemAccessDesc){
+				.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = i},
+				.flags = may ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+					     : CU_MEM_ACCESS_FLAGS_PROT_NONE,
+			};
+	return n;
+}
+
+static CUresult backing_place(const struct guest_device *device, uint64_t peers, CUdeviceptr at,
+			      uint64_t bytes, CUmemGenericAllocationHandle *ret)
+{
+	const CUmemAllocationProp prop = {
+		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device->ordinal},
+	};
+	CUmemAccessDesc desc[GUEST_DEVICES];
+	CUmemGenericAllocationHandle handle;
+	CUresult e = DRIVER(cuMemCreate, (&handle, bytes, &prop, 0));
+
+	if (e)
+		return e;
+	e = DRIVER(cuMemMap, (at, bytes, 0, handle, 0));
+	if (!e) {
+		e = DRIVER(cuMemSetAccess, (at, bytes, desc, backing_access(peers, true, desc)));
+		if (e)
+			DRIVER(cuMemUnmap, (at, bytes));
+	}
+	if (e)
+		DRIVER(cuMemRelease, (handle));
+	else
+		*ret = handle;
+	return e;
+}
+
+/* 0, or the driver's error: then it is as it was. */
+static CUresult backing_displace(CUdeviceptr at, uint64_t bytes, CUmemGenericAllocationHandle handle)
+{
+	CUresult e = DRIVER(cuMemUnmap, (at, bytes));
+
+	if (!e)
+		DRIVER(cuMemRelease, (handle));
+	return e;
+}
+
+/* --- Allocations ---------------------------------------------------------------------------- */
+
+static CUresult backing_reach(uint64_t peers, CUdeviceptr at, uint32_t pages)
+{
+	CUmemAccessDesc desc[GUEST_DEVICES];
+
+	return DRIVER(cuMemSetAccess,
+		      (at, pages * GRANULE_BYTES, desc, backing_access(peers, true, desc)));
+}
+
+/* Makes a piece, which is nobody's yet. Its first page. */
+static CUresult backing_make_piece(const struct guest_device *device, struct backing *backing,
+				   uint32_t pages, uint32_t *ret)
+{
+	CUmemGenericAllocationHandle handle = 0;
+	uint64_t peers;
+	uint32_t page;
+	CUresult e;
+
+	lock_take(&backing->lock);
+	page = backing_take_pages(backing, pages);
+	lock_drop(&backing->lock);
+	if (page == UINT32_MAX)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	do {
+		peers = atomic_load(&backing->peers);
+		e = handle ? backing_reach(peers, backing_address(backing, page), pages)
+			   : backing_place(device, peers, backing_address(backing, page),
+					   pages * GRANULE_BYTES, &handle);
+	} while (!e && atomic_load(&backing->peers) != peers);
+	lock_take(&backing->lock);
+	if (e)
+		backing_give_pages(backing, page);
+	else
+		backing->piece[page].handle = handle;
+	lock_drop(&backing->lock);
+	*ret = page;
+	return e;
+}
+
+/* Its physical memory goes, and then its addresses. Should the driver refuse, nobody gets them. */
+static void backing_end_piece(struct backing *backing, uint32_t page)
+{
+	const struct piece *piece = &backing->piece[page];
+
+	if (backing_displace(backing_address(backing, page), piece->pages * GRANULE_BYTES,
+			     piece->handle))
+		return;
+	lock_take(&backing->lock);
+	backing_give_pages(backing, page);
+	lock_drop(&backing->lock);
+}
+
+static CUresult backing_alloc_large(const struct guest_device *device, struct backing *backing,
+				    uint64_t bytes, CUdeviceptr *ret)
+{
+	uint64_t pages = round_up(bytes, GRANULE_BYTES) / GRANULE_BYTES;
+	uint32_t page;
+	CUresult e;
+
+	if (pages > backing->pages)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	e = backing_make_piece(device, backing, (uint32_t)pages, &page);
+	if (e)
+		return e;
+	lock_take(&backing->lock);
+	backing->piece[page].state = PIECE_HERE;
+	lock_drop(&backing->lock);
+	*ret = backing_address(backing, page);
+	return CUDA_SUCCESS;
+}
+
+/* With the lock: from one of the cut pieces. */
+static bool backing_cut(struct backing *backing, uint64_t bytes, CUdeviceptr *ret)
+{
+	for (uint32_t at = backing->small; at; at = backing->piece[at - 1].next) {
+		struct cut *cut = &backing->cut[backing->piece[at - 1].cut - 1];
+		int unit = cut_take(cut, cut_units(bytes));
+
+		if (unit < 0)
+			continue;
+		*ret = backing_address(backing, at - 1) + (uint64_t)unit * CUT_UNIT;
+		return true;
+	}
+	return false;
+}
+
+static bool backing_alloc_cut(struct backing *backing, uint64_t bytes, CUdeviceptr *ret)
+{
+	bool found;
+
+	lock_take(&backing->lock);
+	found = backing_cut(backing, bytes, ret);
+	lock_drop(&backing->lock);
+	return found;
+}
+
+/* With the lock. False: there is no room in the table. */
+static bool backing_link(struct backing *backing, uint32_t page)
+{
+	struct piece *piece = &backing->piece[page];
+
+	piece->cut = backing_take_cut(backing);
+	if (!piece->cut)
+		return false;
+	piece->state = PIECE_HERE;
+	piece->next = backing->small;
+	backing->small = page + 1;
+	return true;
+}
+
+static void backing_unlink(struct backing *backing, uint32_t page)
+{
+	uint32_t *at = &backing->small;
+
+	while (*at != page + 1)
+		at = &backing->piece[*at - 1].next;
+	*at = backing->piece[page].next;
+}
+
+static CUresult backing_alloc_small(const struct guest_device *device, struct backing *backing,
+				    uint64_t bytes, CUdeviceptr *ret)
+{
+	uint32_t page;
+	CUresult e;
+	bool done;
+
+	if (backing_alloc_cut(backing, bytes, ret))
+		return CUDA_SUCCESS;
+	e = backing_make_piece(device, backing, 1, &page);
+	if (e)
+		return e;
+	lock_take(&backing->lock);
+	done = backing_link(backing, page) && backing_cut(backing, bytes, ret);
+	lock_drop(&backing->lock);
+	if (done)
+		return CUDA_SUCCESS;
+	backing_end_piece(backing, page);
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult backing_alloc(struct guest *guest, struct guest_device *device, uint64_t bytes,
+		       CUdeviceptr *ret)
+{
+	struct backing *backing;
+
+	if (!bytes)
+		return CUDA_ERROR_INVALID_VALUE;
+	backing = backing_make(guest, device);
+	if (!backing)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	return bytes > SMALL_BYTES ? backing_alloc_large(device, backing, bytes, ret)
+				   : backing_alloc_small(device, backing, bytes, ret);
+}
+
+/* With the lock: frees the allocation. Whether its piece is to end. */
+static bool backing_leave(struct backing *backing, uint32_t page, uint64_t offset)
+{
+	struct piece *piece = &backing->piece[page];
+	struct cut *cut;
+
+	if (piece->cut) {
+		cut = &backing->cut[piece->cut - 1];
+		if (!cut_give(cut, (uint32_t)(offset / CUT_UNIT)) || cut->allocations)
+			return false;
+		backing_unlink(backing, page);
+		backing_give_cut(backing, piece->cut);
+	}
+	piece->state = PIECE_MOVING;
+	return true;
+}
+
+void backing_free(struct guest *guest, struct guest_device *device, CUdeviceptr at)
+{
+	struct backing *backing = backing_get(guest, device);
+	uint32_t page = (uint32_t)((at - backing->base) / GRANULE_BYTES);
+	bool last;
+
+	lock_take(&backing->lock);
+	last = backing_leave(backing, page, at - backing_address(backing, page));
+	lock_drop(&backing->lock);
+	if (last)
+		backing_end_piece(backing, page);
+}
+
+/* --- What addresses are --------------------------------------------------------------------- */
+
+struct guest_device *backing_device(struct guest *guest, CUdeviceptr at)
+{
+	for (int i = 0; i < guest->ndevices; i++) {
+		const struct backing *backing = backing_get(guest, &guest->device[i]);
+
+		if (backing && at - backing->base < backing->pages * GRANULE_BYTES)
+			return &guest->device[i];
+	}
+	return NULL;
+}
+
+CUdeviceptr backing_start(struct guest *guest, CUdeviceptr at)
+{
+	struct guest_device *device = backing_device(guest, at);
+	struct backing *backing;
+	CUdeviceptr start = 0;
+	uint32_t page;
+	int unit;
+
+	if (!device)
+		return 0;
+	backing = backing_get(guest, device);
+	lock_take(&backing->lock);
+	page = backing->first[(at - backing->base) / GRANULE_BYTES];
+	if (page && backing->piece[page - 1].state != PIECE_MOVING) {
+		const struct piece *piece = &backing->piece[page - 1];
+
+		start = backing_address(backing, page - 1);
+		if (piece->cut) {
+			unit = cut_first(&backing->cut[piece->cut - 1],
+					 (uint32_t)((at - start) / CUT_UNIT));
+			start = unit < 0 ? 0 : start + (uint64_t)unit * CUT_UNIT;
+		}
+	}
+	lock_drop(&backing->lock);
+	return start;
+}
+
+/* --- Pieces that move ----------------------------------------------------------------------- */
+
+/* With the lock: the first page of the piece that begins there or behind; UINT32_MAX. */
+static uint32_t backing_find(const struct backing *backing, uint32_t page)
+{
+	for (; page < backing->pages; page++) {
+		uint32_t first = backing->first[page] - 1;
+
+		if (!backing->first[page])
+			continue;
+		if (first == page && backing->piece[page].state != PIECE_MOVING)
+			return page;
+		page = first + backing->piece[first].pages - 1;
+	}
+	return UINT32_MAX;
+}
+
+bool backing_next(struct guest *guest, struct guest_device *device, CUdeviceptr from,
+		  struct backing_piece *ret)
+{
+	struct backing *backing = backing_get(guest, device);
+	uint64_t above = backing && from > backing->base ? from - backing->base : 0;
+	uint32_t page = UINT32_MAX;
+
+	if (!backing || above >= backing->pages * GRANULE_BYTES)
+		return false;
+	lock_take(&backing->lock);
+	page = backing_find(backing, (uint32_t)(round_up(above, GRANULE_BYTES) / GRANULE_BYTES));
+	if (page != UINT32_MAX)
+		*ret = (struct backing_piece){backing_address(backing, page),
+					      backing->piece[page].pages * GRANULE_BYTES,
+					      backing->piece[page].state == PIECE_HERE};
+	lock_drop(&backing->lock);
+	return page != UINT32_MAX;
+}
+
+static struct piece *backing_piece_at(struct guest *guest, struct guest_device *device,
+				      CUdeviceptr at)
+{
+	struct backing *backing = backing_get(guest, device);
+
+	return &backing->piece[(at - backing->base) / GRANULE_BYTES];
+}
+
+CUresult backing_detach(struct guest *guest, struct guest_device *device, CUdeviceptr at)
+{
+	struct piece *piece = backing_piece_at(guest, device, at);
+	CUresult e = backing_displace(at, piece->pages * GRANULE_BYTES, piece->handle);
+
+	if (!e)
+		piece->state = PIECE_AWAY;
+	return e;
+}
+
+CUresult backing_attach(struct guest *guest, struct guest_device *device, CUdeviceptr at)
+{
+	struct piece *piece = backing_piece_at(guest, device, at);
+	uint64_t peers = atomic_load(&backing_get(guest, device)->peers);
+	CUresult e = backing_place(device, peers, at, piece->pages * GRANULE_BYTES, &piece->handle);
+
+	if (!e)
+		piece->state = PIECE_HERE;
+	return e;
+}
+
+CUresult backing_share(struct guest *guest, struct guest_device *device, CUdevice peer, bool may)
+{
+	struct backing *backing = backing_make(guest, device);
+	CUmemAccessDesc desc[GUEST_DEVICES];
+	struct backing_piece piece;
+	CUdeviceptr from = 0;
+	uint64_t bit = UINT64_C(1) << peer;
+
+	if (!backing)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	if (may)
+		atomic_fetch_or(&backing->peers, bit);
+	else
+		atomic_fetch_and(&backing->peers, ~bit);
+	/* backing_make_piece looks at the peers again; a piece that ends meanwhile does not mind. */
+	while (backing_next(guest, device, from, &piece)) {
+		DRIVER(cuMemSetAccess,
+		       (piece.at, piece.bytes, desc, backing_access(bit, may, desc)));
+		from = piece.at + piece.bytes;
+	}
+	return CUDA_SUCCESS;
+}

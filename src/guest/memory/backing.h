@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What linear memory of a swappable tenant is backed by: physical memory that is ours, mapped in
+ * addresses that are ours, so that the one can leave while the others stay. Each device has one
+ * reservation of addresses, in pages of a granule. An allocation of more than SMALL_BYTES has pages
+ * of its own; smaller ones share a page (cut.h). What goes together with one physical handle is a
+ * piece: pages that are mapped, leave and come back together.
+ *
+ * Nothing is kept: the last allocation of a piece takes its physical memory with it, so that what
+ * the device loses is what memory.c charges.
+ *
+ * A lock is held for the tables alone, never across a call of the driver. A piece that is being
+ * made or ended is nobody's meanwhile.
+ */
+#ifndef ALLOT_GUEST_MEMORY_BACKING_H
+#define ALLOT_GUEST_MEMORY_BACKING_H
+
+#include "guest/core/guest.h"
+
+/* As cuMemAlloc. The current context's device is `device`. */
+CUresult backing_alloc(struct guest *guest, struct guest_device *device, uint64_t bytes,
+		       CUdeviceptr *ret);
+
+/* The start of an allocation; no work uses it any more. */
+void backing_free(struct guest *guest, struct guest_device *device, CUdeviceptr at);
+
+/* The device whose reservation has an address, mapped or not; NULL: none has. */
+struct guest_device *backing_device(struct guest *guest, CUdeviceptr at);
+
+/* The start of the allocation that has an address; 0: none has. */
+CUdeviceptr backing_start(struct guest *guest, CUdeviceptr at);
+
+/* Work on the peer may reach the device's memory from now on, or no more. */
+CUresult backing_share(struct guest *guest, struct guest_device *device, CUdevice peer, bool may);
+
+/* --- For who moves it, while the gate is shut (pass.h): nobody makes or ends pieces ---------- */
+
+struct backing_piece {
+	CUdeviceptr at;
+	uint64_t bytes;
+	bool resident;
+};
+
+/* The piece with the lowest address at or above `from`. False: there is none. */
+bool backing_next(struct guest *guest, struct guest_device *device, CUdeviceptr from,
+		  struct backing_piece *ret);
+
+/* Takes the physical memory away; it is still there if the driver refuses. */
+CUresult backing_detach(struct guest *guest, struct guest_device *device, CUdeviceptr at);
+
+/* Puts physical memory there again, with any content. */
+CUresult backing_attach(struct guest *guest, struct guest_device *device, CUdeviceptr at);
+
+#endif

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a program asks of an address. Memory that we back is mapped physical memory to the driver,
+ * and a whole granule where an allocation is a part of one; the program is told of its allocation,
+ * as of one by cuMemAlloc. What can be done to mapped memory alone cannot be done to it.
+ *
+ * One thing is answered as it is: there is no legacy IPC handle of it.
+ */
+#include "guest/core/hook.h"
+#include "guest/memory/backing.h"
+
+/* Whether the address is in an allocation that we back: its object. */
+static bool pointer_find(struct guest *guest, CUdeviceptr at, struct object *ret)
+{
+	CUdeviceptr start = backing_start(guest, at);
+
+	return start && object_get(guest->objects, OBJECT_MEMORY, start, ret) &&
+	       at - start < ret->size;
+}
+
+static bool pointer_is_ours(struct guest *guest, CUdeviceptr at)
+{
+	return guest->swappable && backing_device(guest, at);
+}
+
+/* The same size for all of these; false: the driver knows. */
+static bool pointer_answer(const struct object *object, CUpointer_attribute attribute, void *data)
+{
+	switch (attribute) {
+	case CU_POINTER_ATTRIBUTE_CONTEXT:
+		*(CUcontext *)data = (CUcontext)(uintptr_t)object->context;
+		return true;
+	case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+		*(uint64_t *)data = object->linear.id;
+		return true;
+	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+	case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+		*(uint64_t *)data = object->key;
+		return true;
+	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+	case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+		*(uint64_t *)data = object->size;
+		return true;
+	default:
+		return false;
+	}
+}
+
+CUresult hook_cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
+{
+	GUEST_ALONE(cuPointerGetAttribute, (data, attribute, ptr));
+	struct object object;
+
+	if (!data || !pointer_is_ours(guest, ptr))
+		return DRIVER(cuPointerGetAttribute, (data, attribute, ptr));
+	if (!pointer_find(guest, ptr, &object))
+		return CUDA_ERROR_INVALID_VALUE;
+	if (pointer_answer(&object, attribute, data))
+		return CUDA_SUCCESS;
+	/* The driver has to find it mapped. */
+	HOLD_MEMORY_IF(true);
+	return DRIVER(cuPointerGetAttribute, (data, attribute, ptr));
+}
+
+CUresult hook_cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute *attributes,
+				     void **data, CUdeviceptr ptr)
+{
+	GUEST_ALONE(cuPointerGetAttributes, (numAttributes, attributes, data, ptr));
+	struct object object;
+	CUresult e;
+
+	if (!pointer_is_ours(guest, ptr))
+		return DRIVER(cuPointerGetAttributes, (numAttributes, attributes, data, ptr));
+	HOLD_MEMORY_IF(true);
+	e = DRIVER(cuPointerGetAttributes, (numAttributes, attributes, data, ptr));
+	if (e || !pointer_find(guest, ptr, &object))
+		return e;
+	for (unsigned int i = 0; i < numAttributes; i++)
+		pointer_answer(&object, attributes[i], data[i]);
+	return e;
+}
+
+CUresult hook_cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
+				    CUdeviceptr ptr)
+{
+	GUEST_ALONE(cuPointerSetAttribute, (value, attribute, ptr));
+	if (!pointer_is_ours(guest, ptr))
+		return DRIVER(cuPointerSetAttribute, (value, attribute, ptr));
+	HOLD_MEMORY_IF(true);
+	return DRIVER(cuPointerSetAttribute, (value, attribute, ptr));
+}
+
+CUresult hook_cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr)
+{
+	GUEST_ALONE(cuMemGetAddressRange_v2, (pbase, psize, dptr));
+	struct object object;
+
+	if (!pointer_is_ours(guest, dptr))
+		return DRIVER(cuMemGetAddressRange_v2, (pbase, psize, dptr));
+	if (!pointer_find(guest, dptr, &object))
+		return CUDA_ERROR_NOT_FOUND;
+	if (pbase)
+		*pbase = object.key;
+	if (psize)
+		*psize = object.size;
+	return CUDA_SUCCESS;
+}
+
+/* A descriptor of it would hold the physical memory. */
+CUresult hook_cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t size,
+					    CUmemRangeHandleType handleType,
+					    unsigned long long flags)
+{
+	GUEST_ALONE(cuMemGetHandleForAddressRange, (handle, dptr, size, handleType, flags));
+	if (pointer_is_ours(guest, dptr))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	return DRIVER(cuMemGetHandleForAddressRange, (handle, dptr, size, handleType, flags));
+}
+
+#define MAPPED(name, params, args, at)                    \
+	CUresult hook_##name params                       \
+	{                                                 \
+		GUEST_ALONE(name, args);                  \
+		if (pointer_is_ours(guest, at))           \
+			return CUDA_ERROR_INVALID_VALUE;  \
+		return DRIVER(name, args);                \
+	}
+
+MAPPED(cuMemAddressFree, (CUdeviceptr ptr, size_t size), (ptr, size), ptr)
+MAPPED(cuMemGetAccess, (unsigned long long *flags, const CUmemLocation *location, CUdeviceptr ptr),
+       (flags, location, ptr), ptr)
+MAPPED(cuMemSetAccess,
+       (CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, size_t count),
+       (ptr, size, desc, count), ptr)

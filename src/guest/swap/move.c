@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "guest/swap/move.h"
+
+#include <sys/mman.h>
+
+#include "base/fault.h"
+#include "guest/memory/backing.h"
+#include "guest/memory/charge.h"
+#include "guest/swap/drain.h"
+#include "ledger/swap.h"
+
+/*
+ * Host memory is made, and registered for the copy engines, in steps of so much: a step is pinned
+ * while the one before it is copied.
+ */
+#define STEP_BYTES (UINT64_C(64) << 20)
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+/* The pieces of all devices in order, each with the place of its content in host memory. */
+struct cursor {
+	struct guest *guest;
+	int device;
+	CUdeviceptr from;
+	struct backing_piece piece;
+	uint64_t at; /* of the piece, in host memory */
+};
+
+static bool move_next(struct cursor *cursor)
+{
+	cursor->at += cursor->piece.bytes;
+	for (; cursor->device < cursor->guest->ndevices; cursor->device++) {
+		if (backing_next(cursor->guest, &cursor->guest->device[cursor->device],
+				 cursor->from, &cursor->piece)) {
+			cursor->from = cursor->piece.at + cursor->piece.bytes;
+			return true;
+		}
+		cursor->from = 0;
+	}
+	return false;
+}
+
+static uint64_t move_bytes_of(struct guest *guest, int device)
+{
+	struct cursor cursor = {.guest = guest, .device = device};
+	uint64_t bytes = 0;
+
+	while (move_next(&cursor) && cursor.device == device)
+		bytes += cursor.piece.bytes;
+	return bytes;
+}
+
+uint64_t move_bytes(struct guest *guest)
+{
+	uint64_t bytes = 0;
+
+	for (int i = 0; i < guest->ndevices; i++)
+		bytes += move_bytes_of(guest, i);
+	return bytes;
+}
+
+/* --- Host memory ---------------------------------------------------------------------------- */
+
+/* A page that cannot be had is an error here, and no signal later. */
+static bool move_populate(char *at, uint64_t bytes)
+{
+	if (!madvise(at, bytes, MADV_POPULATE_WRITE))
+		return true;
+	/* Kernels before 5.14 do not know it. Elsewhere this, too, ends in an error or a kill. */
+	for (uint64_t i = 0; i < bytes; i += 4096)
+		((volatile char *)at)[i] = 0;
+	return true;
+}
+
+static bool move_take_host(struct move *move, uint64_t bytes)
+{
+	char *host;
+
+	bytes = round_up(bytes, GRANULE_BYTES);
+	host = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (host == MAP_FAILED)
+		return false;
+	/* Pages are pinned: a child would get copies of all of them. */
+	madvise(host, bytes, MADV_DONTFORK);
+	madvise(host, bytes, MADV_HUGEPAGE);
+	move->host = host;
+	move->host_bytes = bytes;
+	return true;
+}
+
+static void move_give_host(struct move *move)
+{
+	for (uint64_t at = 0; at < move->host_bytes; at += STEP_BYTES)
+		DRIVER(cuMemHostUnregister, (move->host + at));
+	if (move->host)
+		munmap(move->host, move->host_bytes);
+	move->host = NULL;
+	move->host_bytes = 0;
+}
+
+/* Steps of host memory up to `end` that are not ready yet. Unregistered memory is copied, too. */
+static void move_prepare(struct move *move, uint64_t *ready, uint64_t end)
+{
+	while (*ready < end) {
+		uint64_t left = move->host_bytes - *ready;
+		uint64_t bytes = left < STEP_BYTES ? left : STEP_BYTES;
+
+		move_populate(move->host + *ready, bytes);
+		DRIVER(cuMemHostRegister_v2,
+		       (move->host + *ready, bytes, CU_MEMHOSTREGISTER_PORTABLE));
+		*ready += bytes;
+	}
+}
+
+/* --- Copies --------------------------------------------------------------------------------- */
+
+/* A copy at a time goes through a stream of our own in some context of the device. */
+struct lane {
+	CUcontext context;
+	CUstream stream;
+};
+
+static bool lane_open(struct guest *guest, const struct guest_device *device, struct lane *ret)
+{
+	struct drain_context context[DRAIN_CONTEXTS];
+	int n = drain_contexts(guest, context);
+
+	for (int i = 0; i < n; i++) {
+		if (context[i].device != device)
+			continue;
+		if (DRIVER(cuCtxPushCurrent_v2, (context[i].context)))
+			return false;
+		ret->context = context[i].context;
+		if (!DRIVER(cuStreamCreate, (&ret->stream, CU_STREAM_NON_BLOCKING)))
+			return true;
+		DRIVER(cuCtxPopCurrent_v2, (&ret->context));
+		return false;
+	}
+	return false;
+}
+
+/* Whether all copies were done. */
+static bool lane_close(struct lane *lane)
+{
+	CUresult e = DRIVER(cuStreamSynchronize, (lane->stream));
+
+	DRIVER(cuStreamDestroy_v2, (lane->stream));
+	DRIVER(cuCtxPopCurrent_v2, (&lane->context));
+	return !e;
+}
+
+static bool move_copy_piece(struct move *move, const struct lane *lane, const struct cursor *cursor,
+			    uint64_t *ready, bool out)
+{
+	CUdeviceptr at = cursor->piece.at;
+	char *host = move->host + cursor->at;
+
+	/* By steps of host memory: one that is registered apart from the next is copied apart. */
+	for (uint64_t done = 0, n; done < cursor->piece.bytes; done += n) {
+		uint64_t left = cursor->piece.bytes - done;
+
+		n = STEP_BYTES - (cursor->at + done) % STEP_BYTES;
+		n = n < left ? n : left;
+		if (out) {
+			move_prepare(move, ready, cursor->at + done + n);
+			if (DRIVER(cuMemcpyDtoHAsync_v2, (host + done, at + done, n, lane->stream)))
+				return false;
+		} else if (DRIVER(cuMemcpyHtoDAsync_v2,
+				  (at + done, host + done, n, lane->stream))) {
+			return false;
+		}
+	}
+	return true;
+}
+
+static bool move_copy(struct move *move, bool out)
+{
+	struct cursor cursor = {.guest = move->guest};
+	struct lane lane = {NULL, NULL};
+	uint64_t ready = 0;
+	int device = -1;
+	bool done = true;
+
+	while (done && move_next(&cursor)) {
+		if (cursor.device != device) {
+			done = device < 0 || lane_close(&lane);
+			device = -1;
+			if (!done || !lane_open(move->guest,
+						&move->guest->device[cursor.device], &lane))
+				return false;
+			device = cursor.device;
+		}
+		done = move_copy_piece(move, &lane, &cursor, &ready, out);
+	}
+	if (device >= 0)
+		done &= lane_close(&lane);
+	return done;
+}
+
+/* --- Out ------------------------------------------------------------------------------------ */
+
+/* What the driver will not take back stays where it is, charged, and is written over on return. */
+static void move_release(struct guest *guest, int i)
+{
+	struct cursor cursor = {.guest = guest, .device = i};
+	struct guest_device *device = &guest->device[i];
+	uint64_t bytes = 0;
+
+	charge_release_begin(device);
+	while (move_next(&cursor) && cursor.device == i) {
+		if (!cursor.piece.resident || backing_detach(guest, device, cursor.piece.at))
+			continue;
+		FAULT_POINT(GUEST_SWAP_HALF_OUT);
+		bytes += cursor.piece.bytes;
+	}
+	FAULT_POINT(GUEST_SWAP_OUT);
+	swap_set_out(atomic_load(&guest->slot), device->ledger, bytes);
+	charge_release_end(guest, device, CAT_DATA, bytes);
+}
+
+enum swap_why move_out(struct move *move)
+{
+	uint64_t bytes = move_bytes(move->guest);
+
+	if (!move->host && bytes) {
+		if (!move_take_host(move, bytes))
+			return SWAP_HOST;
+		if (!move_copy(move, true)) {
+			move_give_host(move);
+			return SWAP_DRIVER;
+		}
+	}
+	FAULT_POINT(GUEST_SWAP_COPIED);
+	for (int i = 0; i < move->guest->ndevices; i++)
+		move_release(move->guest, i);
+	move->away = true;
+	return SWAP_FINE;
+}
+
+/* --- Back ----------------------------------------------------------------------------------- */
+
+/* What is away of a device. */
+static uint64_t move_away_of(struct guest *guest, int i)
+{
+	struct cursor cursor = {.guest = guest, .device = i};
+	uint64_t bytes = 0;
+
+	while (move_next(&cursor) && cursor.device == i)
+		bytes += cursor.piece.resident ? 0 : cursor.piece.bytes;
+	return bytes;
+}
+
+static bool move_attach(struct guest *guest, int i)
+{
+	struct cursor cursor = {.guest = guest, .device = i};
+
+	while (move_next(&cursor) && cursor.device == i) {
+		if (!cursor.piece.resident &&
+		    backing_attach(guest, &guest->device[i], cursor.piece.at))
+			return false;
+		FAULT_POINT(GUEST_SWAP_HALF_IN);
+	}
+	return true;
+}
+
+static enum swap_why move_attach_charged(struct guest *guest, int i)
+{
+	struct guest_device *device = &guest->device[i];
+	uint64_t bytes = move_away_of(guest, i);
+	struct charge charge;
+
+	if (!bytes)
+		return SWAP_FINE;
+	if (charge_reserve(guest, device, bytes, &charge))
+		return SWAP_QUOTA;
+	if (move_attach(guest, i)) {
+		charge_commit(&charge, CAT_DATA, bytes);
+		swap_set_out(atomic_load(&guest->slot), device->ledger, 0);
+		return SWAP_FINE;
+	}
+	/* Charged in full for a moment, and then less what leaves again. */
+	charge_commit(&charge, CAT_DATA, bytes);
+	charge_release_begin(device);
+	charge_release_end(guest, device, CAT_DATA, move_away_of(guest, i));
+	return SWAP_DEVICE;
+}
+
+enum swap_why move_back(struct move *move)
+{
+	enum swap_why why = SWAP_FINE;
+
+	if (!move->away)
+		return SWAP_FINE;
+	for (int i = 0; !why && i < move->guest->ndevices; i++)
+		why = move_attach_charged(move->guest, i);
+	if (!why && move->host && !move_copy(move, false))
+		why = SWAP_DRIVER;
+	if (why) {
+		for (int i = 0; i < move->guest->ndevices; i++)
+			move_release(move->guest, i);
+		return why;
+	}
+	FAULT_POINT(GUEST_SWAP_IN);
+	move->away = false;
+	return SWAP_FINE;
+}
+
+void move_done(struct move *move)
+{
+	move_give_host(move);
+}

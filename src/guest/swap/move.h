@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Moves what a process holds from its devices into host memory, and back to the same addresses.
+ * Only while the gate is shut. Each way is done whole or not at all:
+ *
+ *	out	host memory ── copy all ── unmap and release all ── give the charge back
+ *	back	charge ── create and map all ── copy all
+ *
+ * Nothing leaves before all of it is in host memory, and host memory is kept until the gate is
+ * about to be opened, so that at each moment all content is there in one of the two.
+ */
+#ifndef ALLOT_GUEST_SWAP_MOVE_H
+#define ALLOT_GUEST_SWAP_MOVE_H
+
+#include "guest/core/guest.h"
+#include "ledger/records.h"
+
+struct move {
+	struct guest *guest;
+	char *host;	     /* content of all pieces, by device and address; NULL: none */
+	uint64_t host_bytes; /* as mapped */
+	bool away;
+};
+
+/* What would leave. */
+uint64_t move_bytes(struct guest *guest);
+
+/* SWAP_FINE, or all is where it was. Out once more after a way back copies nothing. */
+enum swap_why move_out(struct move *move);
+enum swap_why move_back(struct move *move);
+
+/* What is back is about to be used: frees the host memory. */
+void move_done(struct move *move);
+
+#endif

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "guest/swap/obstacles.h"
+
+#include "guest/core/object.h"
+#include "guest/memory/holder.h"
+
+/* Which kind of obstacle an object is; SWAP_FINE: none. */
+static enum swap_why obstacles_kind(const struct object *object)
+{
+	switch (object->kind) {
+	case OBJECT_MEMORY:
+		if (object->flags & OBJECT_BACKED)
+			return SWAP_FINE;
+		return object->flags & OBJECT_UNSEEN ? SWAP_MANAGED : SWAP_FIXED;
+	case OBJECT_ARRAY:
+		return SWAP_ARRAYS;
+	case OBJECT_HANDLE:
+		return object->flags & OBJECT_IMPORTED ? SWAP_IMPORTS : SWAP_HANDLES;
+	case OBJECT_IPC:
+	case OBJECT_EXTERNAL:
+		return SWAP_IMPORTS;
+	case OBJECT_POINTER:
+		return object->flags & OBJECT_IMPORTED ? SWAP_IMPORTS : SWAP_POOLS;
+	case OBJECT_POOL:
+		return object->bytes ? SWAP_POOLS : SWAP_FINE;
+	default:
+		return SWAP_FINE;
+	}
+}
+
+static bool obstacles_is_counted(enum swap_why why)
+{
+	return why == SWAP_ARRAYS || why == SWAP_IMPORTS;
+}
+
+static bool obstacles_add(const struct object *object, void *arg)
+{
+	uint64_t *amount = arg;
+	enum swap_why why = obstacles_kind(object);
+
+	amount[why] += obstacles_is_counted(why) ? 1 : object->bytes;
+	if (!obstacles_is_counted(why) && !object->bytes)
+		amount[why] += object->size;
+	return false; /* it stays in the table */
+}
+
+enum swap_why obstacles_find(struct guest *guest, uint64_t *ret_amount)
+{
+	uint64_t amount[SWAP_WHYS] = {0};
+	struct object none;
+
+	for (int i = 0; i < guest->ndevices; i++)
+		if (atomic_load(&guest->device[i].contexts))
+			holder_give_back(guest, &guest->device[i]);
+	object_sweep(guest->objects, obstacles_add, amount, &none, 1);
+	for (int i = 0; i < guest->ndevices; i++)
+		amount[SWAP_GRAPHS] += atomic_load(&guest->device[i].graph_charged);
+	for (int why = SWAP_FINE + 1; why < SWAP_WHYS; why++)
+		if (amount[why]) {
+			*ret_amount = amount[why];
+			return (enum swap_why)why;
+		}
+	*ret_amount = 0;
+	return SWAP_FINE;
+}

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a process holds that cannot leave the device: what is not backed by us. */
+#ifndef ALLOT_GUEST_SWAP_OBSTACLES_H
+#define ALLOT_GUEST_SWAP_OBSTACLES_H
+
+#include "guest/core/guest.h"
+#include "ledger/records.h"
+
+/*
+ * While the gate is shut. Has the driver take back what pools and graphs do not use, and answers the
+ * first kind that is left, and how many there are of it or how many bytes; SWAP_FINE: none is.
+ */
+enum swap_why obstacles_find(struct guest *guest, uint64_t *ret_amount);
+
+#endif

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The swap thread: one in each process of a swappable tenant, from cuInit on. It sleeps on the word
+ * in the policy that says what is asked for (ledger/swap.h), and does it: an idle process leaves the
+ * device without a call of its own, and a busy one without its threads' doing. It is not the monitor
+ * thread, which begins with the first metered launch, and which must not be away for as long as 100
+ * GiB take. All signals are blocked in it.
+ *
+ * A process that exits does so with its memory on the device: exit() waits as other calls do.
+ */
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+
+#include "base/fault.h"
+#include "base/futex.h"
+#include "base/now.h"
+#include "base/word.h"
+#include "guest/core/guest.h"
+#include "guest/core/pass.h"
+#include "guest/core/thread.h"
+#include "guest/swap/drain.h"
+#include "guest/swap/move.h"
+#include "guest/swap/obstacles.h"
+#include "ledger/swap.h"
+
+/* So often a process looks whether who asked still lives, where that matters. */
+#define LOOK_NS (50 * NS_PER_MS)
+
+struct swap {
+	struct guest *guest;
+	struct move move;
+	struct swap_answer answer; /* the last */
+};
+
+static void swap_answer(struct swap *swap, uint32_t request, enum swap_state state,
+			enum swap_why why)
+{
+	swap->answer.request = request;
+	swap->answer.state = state;
+	swap->answer.why = why;
+	swap_say(atomic_load(&swap->guest->slot), &swap->answer);
+}
+
+/* On the way: what the last answer was is known, and the request is not answered yet. */
+static void swap_begin(struct swap *swap, enum swap_state state)
+{
+	struct swap_answer answer = swap->answer;
+
+	answer.state = state;
+	swap_say(atomic_load(&swap->guest->slot), &answer);
+}
+
+static void swap_run(struct swap *swap, uint32_t request)
+{
+	uint64_t begin = now_monotonic_ns();
+	enum swap_why why = SWAP_FINE;
+
+	if (swap->move.away) {
+		swap_begin(swap, SWAP_RESUMING);
+		why = move_back(&swap->move);
+		swap->answer.took_ns = now_monotonic_ns() - begin;
+	}
+	if (why) {
+		swap_answer(swap, request, SWAP_SUSPENDED, why);
+		return;
+	}
+	move_done(&swap->move);
+	swap->answer.amount = 0;
+	swap_answer(swap, request, SWAP_RUNNING, SWAP_FINE);
+	pass_open(swap->guest);
+}
+
+/* Nothing moves. Whether it is ready to. */
+static bool swap_prepare(struct swap *swap, uint32_t request)
+{
+	enum swap_why why;
+
+	if (swap->answer.state == SWAP_READY || swap->answer.state == SWAP_RETURNED) {
+		swap_answer(swap, request, swap->move.away ? SWAP_SUSPENDED : SWAP_READY, SWAP_FINE);
+		return true;
+	}
+	swap->answer.amount = 0;
+	swap_begin(swap, SWAP_SUSPENDING);
+	why = drain_process(swap->guest, request);
+	if (!why) {
+		why = obstacles_find(swap->guest, &swap->answer.amount);
+		if (why)
+			pass_open(swap->guest);
+	}
+	FAULT_POINT(GUEST_SWAP_SHUT);
+	swap->answer.bytes = why ? 0 : move_bytes(swap->guest);
+	swap_answer(swap, request, why ? SWAP_RUNNING : SWAP_READY, why);
+	return !why;
+}
+
+static void swap_leave(struct swap *swap, uint32_t request)
+{
+	uint64_t begin = now_monotonic_ns();
+	enum swap_why why;
+
+	if (swap->move.away) {
+		swap_answer(swap, request, SWAP_SUSPENDED, SWAP_FINE);
+		return;
+	}
+	if (swap->answer.state != SWAP_READY && swap->answer.state != SWAP_RETURNED &&
+	    !swap_prepare(swap, request))
+		return;
+	swap_begin(swap, SWAP_SUSPENDING);
+	why = move_out(&swap->move);
+	swap->answer.took_ns = now_monotonic_ns() - begin;
+	swap_answer(swap, request, why ? SWAP_READY : SWAP_SUSPENDED, why);
+}
+
+static void swap_return(struct swap *swap, uint32_t request)
+{
+	uint64_t begin = now_monotonic_ns();
+	enum swap_why why;
+
+	if (!swap->move.away) {
+		swap_answer(swap, request,
+			    swap->answer.state == SWAP_RUNNING ? SWAP_RUNNING : SWAP_RETURNED,
+			    SWAP_FINE);
+		return;
+	}
+	swap_begin(swap, SWAP_RESUMING);
+	why = move_back(&swap->move);
+	swap->answer.took_ns = now_monotonic_ns() - begin;
+	swap_answer(swap, request, why ? SWAP_SUSPENDED : SWAP_RETURNED, why);
+}
+
+static void swap_act(struct swap *swap, uint32_t request, enum swap_phase phase)
+{
+	switch (phase) {
+	case SWAP_PREPARE:
+		if (swap->move.away)
+			swap_answer(swap, request, SWAP_SUSPENDED, SWAP_FINE);
+		else
+			swap_prepare(swap, request);
+		break;
+	case SWAP_OUT:
+		swap_leave(swap, request);
+		break;
+	case SWAP_BACK:
+		swap_return(swap, request);
+		break;
+	default:
+		swap_run(swap, request);
+		break;
+	}
+}
+
+/* Where a request that is on the way to something ends when who asked is dead. */
+static enum swap_phase swap_fallback(enum swap_phase phase)
+{
+	return phase == SWAP_PREPARE ? SWAP_RUN : phase == SWAP_BACK ? SWAP_OUT : phase;
+}
+
+static void *swap_watch(void *arg)
+{
+	struct swap *swap = arg;
+	const uint32_t *word = swap_request(swap->guest->policy_map);
+
+	/* For people who look at a program's threads. */
+	prctl(PR_SET_NAME, "allot-swap");
+	for (;;) {
+		uint32_t request = word_acquire(word);
+		enum swap_phase phase = swap_phase_of(request);
+
+		swap_act(swap, request, phase);
+		while (word_acquire(word) == request && phase != swap_fallback(phase)) {
+			futex_wait_until(word, request, now_monotonic_ns() + LOOK_NS);
+			if (swap_is_asked(swap->guest->dir) || word_acquire(word) != request)
+				continue;
+			phase = swap_fallback(phase);
+			swap_act(swap, request, phase);
+		}
+		while (word_acquire(word) == request)
+			futex_wait(word, request);
+	}
+	return NULL;
+}
+
+/* Has a pass from here on, so that nothing moves while the driver shuts down. */
+static void swap_exit(void)
+{
+	struct guest *guest = guest_made();
+
+	if (guest && guest->swappable)
+		pass_wait(guest);
+}
+
+void swap_start(struct guest *guest)
+{
+	struct swap *swap = mmap(NULL, sizeof(*swap), PROT_READ | PROT_WRITE,
+				 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (swap == MAP_FAILED)
+		return; /* nothing of this process is said: nobody suspends the tenant */
+	swap->guest = guest;
+	swap->move.guest = guest;
+	if (thread_start(swap_watch, swap))
+		munmap(swap, sizeof(*swap));
+	else
+		atexit(swap_exit);
+}

@@ -1,0 +1,312 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tenants whose memory leaves the (simulated) device and comes back: `allot run --swappable`,
+`allot suspend`, `allot resume`. What is on the device is the simulator's own count."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+ALLOT = os.environ["ALLOT"]
+GUEST = os.environ["SWAP_GUEST"]
+TRUTH = os.environ["SWAP_TRUTH"]
+MIB = 1 << 20
+CONTEXT = 16 * MIB
+STAYS = CONTEXT + 2 * MIB  # and the program's code
+CYCLES = 100
+# What the program at rest holds, in granules: 400 B and 280 kB share one with its counter.
+IDLE = (2 + 4 + 64 + 130) * MIB
+
+
+class Case(unittest.TestCase):
+    MEMORY = "2GiB"
+
+    def setUp(self):
+        self.tmp = tempfile.mkdtemp(prefix="allot-swap-", dir="/dev/shm")
+        self.addCleanup(shutil.rmtree, self.tmp, ignore_errors=True)
+        self.env = {**os.environ, "ALLOT_RUNTIME_DIR": self.tmp + "/run",
+                    "ALLOT_SIM_DIR": self.tmp + "/sim", "ALLOT_SIM_GPUS": "1",
+                    "ALLOT_SIM_MEMORY": self.MEMORY, "ALLOT_SIM_CONTEXT": str(CONTEXT)}
+        self.env.pop("ALLOT_FAULT", None)
+        self.truth = subprocess.Popen([TRUTH], env=self.env, stdin=subprocess.PIPE,
+                                      stdout=subprocess.PIPE, text=True)
+        self.addCleanup(self.end, self.truth)
+        self.used()
+
+    @staticmethod
+    def end(process):
+        process.kill()
+        process.communicate()
+
+    def used(self):
+        self.truth.stdin.write("\n")
+        self.truth.stdin.flush()
+        return json.loads(self.truth.stdout.readline())["used"][0]
+
+    def allot(self, *args, env=None):
+        return subprocess.run([ALLOT, *args], env={**self.env, **(env or {})}, text=True,
+                              capture_output=True, timeout=100, stdin=subprocess.DEVNULL,
+                              check=False)
+
+    def must(self, *args):
+        done = self.allot(*args)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def guest(self, *what, options=("--swappable",), env=None, name="t"):
+        process = subprocess.Popen([ALLOT, "run", "--name", name, *options, "--", GUEST, *what],
+                                   env={**self.env, **(env or {})}, stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(self.end, process)
+        self.assertEqual(process.stdout.readline(), "ready\n",
+                         None if process.poll() is None else process.stderr.read())
+        return process
+
+    def good(self, process):
+        """It is told to look at what it holds, and finds all of it."""
+        out, err = process.communicate("\n", timeout=100)
+        self.assertEqual((out, process.returncode), ("good\n", 0), err)
+
+    def tenant(self):
+        tenant, = json.loads(self.must("ps", "--json", "t"))["tenants"]
+        return tenant
+
+    def device(self):
+        device, = self.tenant()["devices"]
+        return device
+
+    def refused(self, *args, env=None):
+        done = self.allot(*args, env=env)
+        self.assertEqual(done.returncode, 125, done.stderr)
+        return done.stderr
+
+
+class Rest(Case):
+    """A process that makes no call meanwhile."""
+
+    def test_out_and_back(self):
+        guest = self.guest("idle")
+        held = self.device()["used_bytes"]
+        self.assertEqual(self.used(), held)
+        self.assertEqual(held, STAYS + IDLE)
+        self.assertEqual(self.tenant()["state"], "running")
+        self.assertRegex(self.must("suspend", "t"), r"^t: 200 MiB of 1 process left in ")
+        device = self.device()
+        self.assertEqual(device["used_bytes"], STAYS)
+        self.assertEqual(self.used(), STAYS)
+        self.assertEqual(device["suspended_bytes"], IDLE)
+        tenant = self.tenant()
+        self.assertEqual(tenant["state"], "suspended")
+        process, = tenant["processes"]
+        self.assertEqual(process["state"], "suspended")
+        self.assertEqual(process["devices"][0]["suspended_bytes"], IDLE)
+        self.assertRegex(self.must("ps", "t"), r"t +suspended +0 .* 200 MiB")
+        self.assertRegex(self.must("resume", "t"), r"^t: 200 MiB of 1 process came back in ")
+        self.assertEqual(self.used(), held)
+        self.assertEqual(self.device()["used_bytes"], held)
+        self.assertEqual(self.device()["suspended_bytes"], 0)
+        self.assertEqual(self.tenant()["state"], "running")
+        self.good(guest)
+
+    def test_waits_while_it_is_away(self):
+        guest = self.guest("idle")
+        self.must("suspend", "t")
+        guest.stdin.write("\n")
+        guest.stdin.flush()
+        with self.assertRaises(subprocess.TimeoutExpired):
+            guest.wait(0.5)
+        self.assertEqual(self.used(), STAYS)
+        self.must("resume", "t")
+        self.good(guest)
+
+    def test_two_processes(self):
+        guests = [self.guest("idle"), self.guest("idle", options=())]
+        self.assertRegex(self.must("suspend", "t"), r"^t: 400 MiB of 2 processes left in ")
+        self.assertEqual(self.used(), 2 * STAYS)
+        late = subprocess.Popen([ALLOT, "run", "--name", "t", "--", GUEST, "idle"], env=self.env,
+                                stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True)
+        self.addCleanup(self.end, late)
+        with self.assertRaises(subprocess.TimeoutExpired):
+            late.wait(0.5)
+        self.must("resume", "t")
+        self.assertEqual(late.stdout.readline(), "ready\n")
+        self.good(late)
+        for guest in guests:
+            self.good(guest)
+
+    def test_quota_was_lowered(self):
+        guest = self.guest("idle", options=("--swappable", "--memory", "1GiB"))
+        self.must("suspend", "t")
+        self.must("set", "t", "--memory", "100MiB")
+        self.assertIn("the quota of tenant \"t\" has no room for its 200 MiB; raise it",
+                      self.refused("resume", "t"))
+        self.assertEqual(self.used(), STAYS)
+        self.must("set", "t", "--memory", "1GiB")
+        self.must("resume", "t")
+        self.good(guest)
+
+    def test_twice_is_once(self):
+        guest = self.guest("idle")
+        self.must("suspend", "t")
+        self.assertIn("is suspended already", self.allot("suspend", "t").stderr)
+        self.assertEqual(self.used(), STAYS)
+        self.must("resume", "t")
+        self.assertIn("is not suspended", self.allot("resume", "t").stderr)
+        self.good(guest)
+
+
+class Crowd(Case):
+    MEMORY = "700MiB"
+
+    def test_others_get_the_memory(self):
+        """Two tenants that do not fit on the device together; the first stays away for want of
+        room until the other one leaves."""
+        guests = [self.guest("idle") for _ in range(2)]
+        self.must("suspend", "t")
+        more = [self.guest("idle", name="u") for _ in range(2)]
+        said = self.refused("resume", "t")
+        self.assertIn("the device has no room for its 200 MiB; end or suspend another", said)
+        self.assertIn('tenant "t" stays suspended: all of it is in host memory', said)
+        self.assertEqual(self.tenant()["state"], "suspended")
+        self.must("suspend", "u")
+        self.must("resume", "t")
+        for guest in guests:
+            self.good(guest)
+        self.must("resume", "u")
+        for guest in more:
+            self.good(guest)
+
+
+class Load(Case):
+    """Programs with several threads and streams, which allocate, free, copy and launch graphs that
+    were captured before, and look at every word that they hold."""
+
+    def test_cycles(self):
+        guests = [self.guest("churn", str(seed)) for seed in (11, 12)]
+        for cycle in range(CYCLES):
+            self.must("suspend", "t", "--timeout", "60s")
+            self.assertEqual(self.used(), 2 * STAYS, f"cycle {cycle}")
+            self.must("resume", "t")
+            time.sleep(0.02 * (cycle % 3))
+        for guest in guests:
+            self.good(guest)
+
+    def test_metered(self):
+        """The same beside a limit of compute, whose gate is another one."""
+        guest = self.guest("churn", "5", options=("--swappable", "--compute", "50"))
+        for _ in range(10):
+            self.must("suspend", "t", "--timeout", "60s")
+            self.assertEqual(self.used(), STAYS)
+            self.must("resume", "t")
+        self.good(guest)
+
+
+class Refusals(Case):
+    def refuse(self, what, why, *options):
+        guest = self.guest(what)
+        before = self.used()
+        said = self.refused("suspend", "t", *options)
+        self.assertRegex(said, why)
+        self.assertIn('tenant "t" goes on as it was', said)
+        self.assertEqual(self.used(), before)
+        self.assertEqual(self.tenant()["state"], "running")
+        self.good(guest)
+
+    def test_array(self):
+        self.refuse("array", r"process \d+ \(.*\) holds 1 array \(cudaMallocArray, textures\), "
+                             r"which cannot leave")
+
+    def test_managed(self):
+        self.refuse("managed", "holds 4 MiB of managed memory")
+
+    def test_handle(self):
+        self.refuse("handle", r"holds 4 MiB of memory that it maps itself \(cuMemCreate")
+
+    def test_pool(self):
+        self.refuse("pool", "of memory in use from stream-ordered pools")
+
+    def test_capture(self):
+        self.refuse("capture", "still has work on the device, or captures a graph", "--timeout",
+                    "300ms")
+
+    def test_work(self):
+        self.refuse("work", "still has work on the device, or captures a graph", "--timeout",
+                    "300ms")
+
+    def test_host_memory(self):
+        self.refuse("idle", "it holds 200 MiB, and --host-memory is 100 MiB; nothing was moved",
+                    "--host-memory", "100MiB")
+
+    def test_what_may_stay(self):
+        for what in ("empty pool", "freed in capture", "questions"):
+            guest = self.guest(what)
+            self.must("suspend", "t")
+            self.assertEqual(self.used(), STAYS, what)
+            self.must("resume", "t")
+            self.good(guest)
+
+    def test_not_swappable(self):
+        guest = self.guest("idle", options=())
+        self.assertIn('start them with "allot run --swappable"', self.refused("suspend", "t"))
+        self.assertIn("not swappable (asked: swappable)",
+                      self.refused("run", "--name", "t", "--swappable", "--", "true"))
+        self.good(guest)
+
+    def test_nobody(self):
+        self.assertIn('there is no tenant "t"', self.refused("suspend", "t"))
+        self.assertIn('there is no tenant "t"', self.refused("resume", "t"))
+
+
+class Kills(Case):
+    """kill -9 at each step, of who asks and of a process that is asked."""
+
+    def settles(self, state):
+        for _ in range(200):
+            tenant = self.tenant()
+            if tenant["state"] == state and {p["state"] for p in tenant["processes"]} == {state}:
+                return
+            time.sleep(0.02)
+        self.fail(f"{tenant['state']}, {[p['state'] for p in tenant['processes']]}")
+
+    def test_of_the_command(self):
+        """Before it has asked all to leave: they go on. Behind that: they leave."""
+        guest = self.guest("idle")
+        for passage, state in ((1, "running"), (2, "suspended")):
+            done = self.allot("suspend", "t", env={"ALLOT_FAULT": f"SWAP_ASKED:{passage}"})
+            self.assertEqual(done.returncode, -signal.SIGKILL)
+            self.settles(state)
+        for passage, state in ((1, "suspended"), (2, "running")):
+            done = self.allot("resume", "t", env={"ALLOT_FAULT": f"SWAP_ASKED:{passage}"})
+            self.assertEqual(done.returncode, -signal.SIGKILL)
+            self.settles(state)
+        self.assertEqual(self.used(), STAYS + IDLE)
+        self.good(guest)
+
+    def test_of_a_process(self):
+        """The other one is not disturbed, and what the dead one had is nobody's."""
+        for point in ("SHUT", "COPIED", "HALF_OUT", "OUT", "HALF_IN", "IN"):
+            guest = self.guest("idle")
+            victim = self.guest("idle", options=(), env={"ALLOT_FAULT": f"GUEST_SWAP_{point}"})
+            self.must("suspend", "t")
+            self.must("resume", "t")
+            self.assertEqual(victim.wait(10), -signal.SIGKILL, point)
+            self.assertEqual(self.used(), STAYS + IDLE, point)
+            self.assertEqual(self.device()["used_bytes"], STAYS + IDLE, point)
+            self.good(guest)
+
+    def test_of_the_tenant(self):
+        guest = self.guest("idle")
+        self.must("suspend", "t")
+        guest.kill()
+        guest.wait()
+        self.assertEqual(self.used(), 0)
+        self.assertIn('there is no tenant "t"', self.refused("resume", "t"))
+
+
+if __name__ == "__main__":
+    unittest.main()

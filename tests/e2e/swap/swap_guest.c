@@ -1,0 +1,473 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * swap_guest WHAT [SEED]: a program whose memory leaves the device and comes back while it works.
+ * Prints "ready" when it has begun, works or waits until it is sent a line, looks at all that it
+ * holds, and prints "good" and how much it did.
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "sim/cuda/api.h"
+#include "tests/e2e/must.h"
+
+#define MIB (UINT64_C(1) << 20)
+
+#define CHECK(what)                                                                    \
+	do {                                                                           \
+		if (!(what)) {                                                         \
+			fprintf(stderr, "%s:%d: not %s\n", __FILE__, __LINE__, #what); \
+			exit(1);                                                       \
+		}                                                                      \
+	} while (0)
+
+static CUcontext context;
+static CUfunction fill, check, spin;
+
+static void begin(void)
+{
+	CUmodule module;
+
+	MUST(cuInit(0));
+	MUST(cuDevicePrimaryCtxRetain(&context, 0));
+	MUST(cuCtxSetCurrent(context));
+	MUST(cuModuleLoadData(&module, "allot-sim-module\n"));
+	MUST(cuModuleGetFunction(&fill, module, "sim_fill"));
+	MUST(cuModuleGetFunction(&check, module, "sim_check"));
+	MUST(cuModuleGetFunction(&spin, module, "sim_spin"));
+}
+
+static void launch_fill(CUdeviceptr at, uint64_t words, uint32_t seed, CUstream stream)
+{
+	void *params[] = {&at, &words, &seed};
+
+	MUST(cuLaunchKernel(fill, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
+}
+
+static void launch_check(CUdeviceptr at, uint64_t words, uint32_t seed, CUdeviceptr bad,
+			 CUstream stream)
+{
+	void *params[] = {&at, &words, &seed, &bad};
+
+	MUST(cuLaunchKernel(check, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
+}
+
+static void said(const char *word)
+{
+	puts(word);
+	fflush(stdout);
+}
+
+static void await_line(void)
+{
+	char c;
+
+	said("ready");
+	while (read(STDIN_FILENO, &c, 1) == 1 && c != '\n')
+		;
+}
+
+/* --- Under load ----------------------------------------------------------------------------- */
+
+#define THREADS 3
+#define HELD	24
+
+static atomic_bool over;
+
+struct held {
+	CUdeviceptr at;
+	uint64_t bytes; /* 0: none */
+	uint32_t seed;
+};
+
+struct worker {
+	pthread_t thread;
+	uint64_t random;
+	uint64_t steps;
+	CUstream stream;
+	CUdeviceptr bad; /* a word: how many words were not what they should be */
+	struct held held[HELD];
+	CUgraphExec graph; /* fills and checks a buffer of its own, at addresses of before */
+	CUdeviceptr graphed;
+};
+
+static uint64_t pick(struct worker *w, uint64_t below)
+{
+	w->random ^= w->random << 13;
+	w->random ^= w->random >> 7;
+	w->random ^= w->random << 17;
+	return w->random % below;
+}
+
+/* Small ones, which share granules, some of their own granules, and few large ones. */
+static uint64_t pick_bytes(struct worker *w)
+{
+	switch (pick(w, 8)) {
+	case 0:
+		return 4 * (1 + pick(w, 5 * MIB));
+	case 1:
+	case 2:
+		return 4 * (1 + pick(w, MIB / 2));
+	default:
+		return 4 * (1 + pick(w, 20000));
+	}
+}
+
+static void take(struct worker *w, struct held *h)
+{
+	uint64_t bytes = pick_bytes(w);
+	size_t pitch;
+
+	if (pick(w, 6)) {
+		MUST(cuMemAlloc_v2(&h->at, bytes));
+	} else {
+		MUST(cuMemAllocPitch_v2(&h->at, &pitch, 1024, bytes / 1024 + 1, 4));
+		CHECK(pitch == 1024);
+	}
+	h->bytes = bytes;
+	h->seed = (uint32_t)pick(w, UINT32_MAX);
+	launch_fill(h->at, bytes / 4, h->seed, w->stream);
+}
+
+static void give(struct worker *w, struct held *h)
+{
+	if (pick(w, 3))
+		MUST(cuMemFree_v2(h->at));
+	else
+		MUST(cuMemFreeAsync(h->at, w->stream));
+	h->bytes = 0;
+}
+
+/* As of memory by cuMemAlloc, in the middle of it. */
+static void ask(struct worker *w, const struct held *h)
+{
+	CUdeviceptr middle = h->at + pick(w, h->bytes), base;
+	CUmemorytype type;
+	uint64_t start;
+	CUcontext of;
+	size_t size;
+
+	MUST(cuMemGetAddressRange_v2(&base, &size, middle));
+	CHECK(base == h->at && size >= h->bytes);
+	MUST(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, middle));
+	CHECK(type == CU_MEMORYTYPE_DEVICE);
+	MUST(cuPointerGetAttribute(&start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, middle));
+	CHECK(start == h->at);
+	MUST(cuPointerGetAttribute(&of, CU_POINTER_ATTRIBUTE_CONTEXT, middle));
+	CHECK(of == context);
+}
+
+/* From one to another, there and back by the host. */
+static void copy(struct worker *w, struct held *from, struct held *to)
+{
+	uint64_t bytes = from->bytes < to->bytes ? from->bytes : to->bytes;
+	char *host;
+
+	bytes = bytes < MIB ? bytes : MIB;
+	host = malloc(bytes);
+	CHECK(host);
+	MUST(cuMemcpyDtoDAsync_v2(to->at, from->at, bytes, w->stream));
+	MUST(cuStreamSynchronize(w->stream));
+	MUST(cuMemcpyDtoH_v2(host, to->at, bytes));
+	MUST(cuMemsetD8_v2(to->at, 0, bytes));
+	MUST(cuMemcpyHtoD_v2(to->at, host, bytes));
+	launch_check(to->at, bytes / 4, from->seed, w->bad, w->stream);
+	launch_fill(to->at, to->bytes / 4, to->seed, w->stream);
+	free(host);
+}
+
+static void step(struct worker *w)
+{
+	struct held *h = &w->held[pick(w, HELD)], *other = &w->held[pick(w, HELD)];
+
+	if (!h->bytes) {
+		take(w, h);
+		return;
+	}
+	switch (pick(w, 6)) {
+	case 0:
+		give(w, h);
+		break;
+	case 1:
+		if (other->bytes && other != h)
+			copy(w, h, other);
+		break;
+	case 2:
+		ask(w, h);
+		break;
+	case 3:
+		MUST(cuGraphLaunch(w->graph, w->stream));
+		break;
+	default:
+		launch_check(h->at, h->bytes / 4, h->seed, w->bad, w->stream);
+	}
+	if (!pick(w, 16))
+		MUST(cuStreamSynchronize(w->stream));
+}
+
+#define GRAPHED (300 * 1024)
+
+static void capture(struct worker *w)
+{
+	CUgraph graph;
+
+	MUST(cuStreamBeginCapture_v2(w->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+	launch_check(w->graphed, GRAPHED / 4, 7, w->bad, w->stream);
+	launch_fill(w->graphed, GRAPHED / 4, 7, w->stream);
+	MUST(cuStreamEndCapture(w->stream, &graph));
+	MUST(cuGraphInstantiateWithFlags(&w->graph, graph, 0));
+	MUST(cuGraphDestroy(graph));
+}
+
+static void *work(void *arg)
+{
+	struct worker *w = arg;
+	uint32_t bad;
+
+	MUST(cuCtxSetCurrent(context));
+	MUST(cuStreamCreate(&w->stream, CU_STREAM_NON_BLOCKING));
+	MUST(cuMemAlloc_v2(&w->bad, 4));
+	MUST(cuMemsetD32_v2(w->bad, 0, 1));
+	MUST(cuMemAlloc_v2(&w->graphed, GRAPHED));
+	launch_fill(w->graphed, GRAPHED / 4, 7, w->stream);
+	capture(w);
+	while (!atomic_load(&over)) {
+		step(w);
+		w->steps++;
+	}
+	for (int i = 0; i < HELD; i++)
+		if (w->held[i].bytes)
+			launch_check(w->held[i].at, w->held[i].bytes / 4, w->held[i].seed, w->bad,
+				     w->stream);
+	MUST(cuStreamSynchronize(w->stream));
+	MUST(cuMemcpyDtoH_v2(&bad, w->bad, 4));
+	CHECK(bad == 0);
+	for (int i = 0; i < HELD; i++)
+		if (w->held[i].bytes)
+			MUST(cuMemFree_v2(w->held[i].at));
+	MUST(cuMemFree_v2(w->bad));
+	MUST(cuMemFree_v2(w->graphed));
+	return NULL;
+}
+
+static void churn(uint64_t seed)
+{
+	static struct worker worker[THREADS];
+	uint64_t steps = 0;
+
+	begin();
+	for (int i = 0; i < THREADS; i++) {
+		worker[i].random = (seed + 1) * 2654435761u + (uint64_t)i * 40503u + 1;
+		pthread_create(&worker[i].thread, NULL, work, &worker[i]);
+	}
+	await_line();
+	atomic_store(&over, true);
+	for (int i = 0; i < THREADS; i++) {
+		pthread_join(worker[i].thread, NULL);
+		steps += worker[i].steps;
+	}
+	fprintf(stderr, "%llu steps\n", (unsigned long long)steps);
+}
+
+/* --- At rest -------------------------------------------------------------------------------- */
+
+#define IDLE 5
+
+static void idle(void)
+{
+	static const uint64_t bytes[IDLE] = {100 * 4, 70000 * 4, 3 * MIB, 64 * MIB, 130 * MIB};
+	CUdeviceptr at[IDLE], bad;
+	uint32_t count = 1;
+
+	begin();
+	MUST(cuMemAlloc_v2(&bad, 4));
+	MUST(cuMemsetD32_v2(bad, 0, 1));
+	for (int i = 0; i < IDLE; i++) {
+		MUST(cuMemAlloc_v2(&at[i], bytes[i]));
+		launch_fill(at[i], bytes[i] / 4, (uint32_t)i, NULL);
+	}
+	MUST(cuCtxSynchronize());
+	await_line();
+	for (int i = 0; i < IDLE; i++)
+		launch_check(at[i], bytes[i] / 4, (uint32_t)i, bad, NULL);
+	MUST(cuMemcpyDtoH_v2(&count, bad, 4));
+	CHECK(count == 0);
+}
+
+/* --- What cannot leave ---------------------------------------------------------------------- */
+
+static void hold_array(void)
+{
+	CUDA_ARRAY_DESCRIPTOR shape = {.Width = 64, .Height = 64, .Format = CU_AD_FORMAT_FLOAT,
+				       .NumChannels = 1};
+	CUarray array;
+
+	MUST(cuArrayCreate_v2(&array, &shape));
+}
+
+static void hold_managed(void)
+{
+	CUdeviceptr at;
+
+	MUST(cuMemAllocManaged(&at, 4 * MIB, CU_MEM_ATTACH_GLOBAL));
+}
+
+static void hold_handle(void)
+{
+	const CUmemAllocationProp prop = {
+		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE},
+	};
+	CUmemGenericAllocationHandle handle;
+
+	MUST(cuMemCreate(&handle, 4 * MIB, &prop, 0));
+}
+
+static void hold_pool(void)
+{
+	CUdeviceptr at;
+
+	MUST(cuMemAllocAsync(&at, 4 * MIB, NULL));
+	MUST(cuStreamSynchronize(NULL));
+}
+
+/* What is free in a pool leaves with the rest. */
+static void hold_empty_pool(void)
+{
+	CUdeviceptr at;
+	uint64_t most = UINT64_MAX;
+	CUmemoryPool pool;
+
+	MUST(cuDeviceGetMemPool(&pool, 0));
+	MUST(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &most));
+	MUST(cuMemAllocAsync(&at, 4 * MIB, NULL));
+	MUST(cuMemFreeAsync(at, NULL));
+	MUST(cuStreamSynchronize(NULL));
+}
+
+static void hold_capture(void)
+{
+	CUstream stream;
+
+	MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	MUST(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+}
+
+/* Work that takes longer than a suspend is ready to wait for. */
+static void hold_work(void)
+{
+	uint64_t us = 3000000;
+	void *params[] = {&us};
+
+	MUST(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL));
+}
+
+/* What mapped memory has no answer for, and what it must not be used for. */
+static void hold_questions(void)
+{
+	const CUmemAccessDesc access = {
+		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE},
+		.flags = CU_MEM_ACCESS_FLAGS_PROT_READ,
+	};
+	CUmemGenericAllocationHandle handle;
+	uint64_t id[2], types = 1;
+	CUdeviceptr at[2], base;
+	CUpointer_attribute attribute[] = {CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+					   CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+					   CU_POINTER_ATTRIBUTE_MEMORY_TYPE};
+	uint64_t start, length;
+	CUmemorytype type;
+	void *data[] = {&start, &length, &type};
+	CUipcMemHandle ipc;
+	bool capable = true;
+	size_t size;
+
+	CHECK(cuMemAlloc_v2(&at[0], 0) == CUDA_ERROR_INVALID_VALUE);
+	for (int i = 0; i < 2; i++) {
+		MUST(cuMemAlloc_v2(&at[i], 1000));
+		CHECK(at[i] % 256 == 0);
+		MUST(cuPointerGetAttribute(&id[i], CU_POINTER_ATTRIBUTE_BUFFER_ID, at[i]));
+	}
+	CHECK(id[0] != id[1]);
+	MUST(cuPointerGetAttributes(3, attribute, data, at[1] + 999));
+	CHECK(start == at[1] && length == 1000 && type == CU_MEMORYTYPE_DEVICE);
+	MUST(cuMemGetAddressRange_v2(NULL, &size, at[1] + 999));
+	CHECK(size == 1000);
+	CHECK(cuMemGetAddressRange_v2(&base, &size, at[1] + 1000) == CUDA_ERROR_NOT_FOUND);
+	MUST(cuPointerGetAttribute(&types, CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES, at[0]));
+	CHECK(types == 0);
+	MUST(cuPointerGetAttribute(&capable, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
+				   at[0]));
+	CHECK(!capable);
+	CHECK(cuIpcGetMemHandle(&ipc, at[0]) == CUDA_ERROR_NOT_SUPPORTED);
+	CHECK(cuMemRetainAllocationHandle(&handle, (void *)at[0]) == CUDA_ERROR_INVALID_VALUE);
+	CHECK(cuMemUnmap(at[0] & ~(2 * MIB - 1), 2 * MIB) == CUDA_ERROR_INVALID_VALUE);
+	CHECK(cuMemSetAccess(at[0] & ~(2 * MIB - 1), 2 * MIB, &access, 1) ==
+	      CUDA_ERROR_INVALID_VALUE);
+	CHECK(cuMemFree_v2(at[0] + 256) == CUDA_ERROR_INVALID_VALUE);
+	MUST(cuMemFree_v2(at[0]));
+	CHECK(cuMemFree_v2(at[0]) == CUDA_ERROR_INVALID_VALUE);
+	CHECK(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, at[0]) ==
+	      CUDA_ERROR_INVALID_VALUE);
+	MUST(cuMemFree_v2(at[1]));
+}
+
+/* Freed while a stream captures: nothing is waited for, and the capture goes on. */
+static void hold_freed_in_capture(void)
+{
+	CUdeviceptr at, other;
+	CUstream stream;
+	CUgraph graph;
+
+	MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	MUST(cuMemAlloc_v2(&at, 8 * MIB));
+	MUST(cuMemAlloc_v2(&other, 8 * MIB));
+	MUST(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+	launch_fill(other, 100, 1, stream);
+	MUST(cuMemFree_v2(at));
+	launch_fill(other, 100, 1, stream);
+	MUST(cuStreamEndCapture(stream, &graph));
+	MUST(cuGraphDestroy(graph));
+	MUST(cuMemFree_v2(other));
+}
+
+static const struct {
+	const char *name;
+	void (*hold)(void);
+} holds[] = {
+	{"array", hold_array},
+	{"managed", hold_managed},
+	{"handle", hold_handle},
+	{"pool", hold_pool},
+	{"empty pool", hold_empty_pool},
+	{"capture", hold_capture},
+	{"work", hold_work},
+	{"questions", hold_questions},
+	{"freed in capture", hold_freed_in_capture},
+};
+
+int main(int argc, char **argv)
+{
+	const char *what = argc > 1 ? argv[1] : "";
+	CUdeviceptr at;
+
+	if (!strcmp(what, "churn")) {
+		churn(argc > 2 ? strtoull(argv[2], NULL, 0) : 1);
+	} else if (!strcmp(what, "idle")) {
+		idle();
+	} else {
+		begin();
+		MUST(cuMemAlloc_v2(&at, 4 * MIB));
+		for (size_t i = 0; i < sizeof(holds) / sizeof(holds[0]); i++)
+			if (!strcmp(what, holds[i].name))
+				holds[i].hold();
+		await_line();
+	}
+	said("good");
+	return 0;
+}

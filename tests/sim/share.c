@@ -8,7 +8,7 @@
 #include "share_stage.h"
 
 #define CONTEXT (20 * MIB)
-#define BYTES (64 * MIB)
+#define BYTES (96 * MIB)
 /* A second charge would not fit. */
 #define QUOTA (2 * CONTEXT + BYTES + 60 * MIB)
 
@@ -164,6 +164,33 @@ static void importer_dies(struct scene *s)
 	puppet_end(&s->from);
 }
 
+/* More than there are signals, which tell the first of them apart. */
+#define MANY 70
+
+static void many(struct scene *s)
+{
+	uint64_t most = s->export_kind == POOLED ? 0 : MANY * 2 * MIB;
+	int from[MANY], to[MANY];
+
+	/* A pool is one object, and grows by more. */
+	for (int i = 0; i < MANY && s->export_kind != POOLED; i++) {
+		from[i] = make(s, 2 * MIB);
+		to[i] = pass(s, from[i], 2 * MIB);
+	}
+	expect(s, CONTEXT + most, CONTEXT + most, 2 * CONTEXT + most);
+	for (int i = 0; most && i < MANY; i += 2)
+		drop(&s->from, from[i]);
+	expect(s, CONTEXT + most / 2, CONTEXT + most, 2 * CONTEXT + most);
+	for (int i = 0; most && i < MANY; i++)
+		drop(&s->to, to[i]);
+	expect(s, CONTEXT + most / 2, CONTEXT, 2 * CONTEXT + most / 2);
+	for (int i = 1; most && i < MANY; i += 2)
+		drop(&s->from, from[i]);
+	expect(s, CONTEXT, CONTEXT, 2 * CONTEXT);
+	puppet_end(&s->from);
+	puppet_end(&s->to);
+}
+
 static void importer_ends(struct scene *s)
 {
 	int from = make(s, BYTES);
@@ -241,6 +268,7 @@ static const struct {
 	{"exporter dies", exporter_dies},   {"importer dies", importer_dies},
 	{"importer ends", importer_ends},   {"imported twice", imported_twice},
 	{"exported anew", exported_anew},   {"does not fit", does_not_fit},
+	{"many", many},
 };
 
 int main(int argc, char **argv)

@@ -13,7 +13,7 @@
 #include "nvidia/cuda_api.h"
 #include "nvidia/nvml_api.h"
 
-#define SLOTS 64
+#define SLOTS 128
 
 static struct cuda_driver cu;
 static struct nvml_library ml;

@@ -114,7 +114,7 @@ struct guest {
 	_Atomic uint64_t pools;	       /* changes of pools, see pool.h */
 	_Atomic(CUcontext) primary[GUEST_DEVICES]; /* by ordinal, while active */
 	_Atomic uint64_t stamps;		   /* see sharing.h */
-	_Atomic uint32_t stamp_next;
+	_Atomic uint32_t stamp_next, stamp_more;
 	_Atomic uint64_t imports;		   /* told apart where nothing else does */
 	bool swappable;				   /* before `slot`: what is held can leave */
 	struct pass_gate pass;			   /* of a swappable tenant, as the next two */

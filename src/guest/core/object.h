@@ -67,7 +67,7 @@ struct object {
 		} linear;	     /* OBJECT_MEMORY that is backed */
 		struct {
 			uint32_t maps;	/* mappings of it */
-			int16_t number; /* that its descriptors are stamped with; 0: none */
+			int32_t number; /* that its descriptors are stamped with; 0: none */
 		} handle;		/* OBJECT_HANDLE, OBJECT_GONE */
 		struct {
 			uint64_t handle;

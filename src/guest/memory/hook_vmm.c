@@ -374,8 +374,7 @@ CUresult hook_cuMemExportToShareableHandle(void *shareableHandle,
 			sharing_stamp(*(int *)shareableHandle, object.handle.number, &key);
 			return e;
 		}
-		object.handle.number =
-			(int16_t)sharing_stamp_new(guest, *(int *)shareableHandle, &key);
+		object.handle.number = sharing_stamp_new(guest, *(int *)shareableHandle, &key);
 		if (!object.handle.number)
 			return e;
 	} else {

@@ -13,15 +13,18 @@
  * A descriptor has no such bytes: every one that the driver exports is the same device file. But
  * a descriptor that travelled still is the exporter's open file description, so the exporter writes
  * its pid and a number into the description's owner fields (F_SETOWN, F_SETSIG; without O_ASYNC
- * they mean nothing to the kernel), and the importer reads them. False: not stamped.
+ * they mean nothing to the kernel), and the importer reads them. A number that is no signal is the
+ * place of a lock that the description holds, which /proc tells of a descriptor. False: not
+ * stamped.
  */
 bool sharing_stamp(int fd, int number, struct shared_key *ret);
 bool sharing_read(int fd, struct shared_key *ret);
 
 /*
- * The numbers are 1 to 63, one for each object that this process exports now. Stamps the descriptor
- * with a number that is free, and under which nobody holds anything any more: importers may outlive
- * what this process, or an earlier one with its pid, has exported. 0 when there is none.
+ * The numbers are 1 to 63, one for each object that this process exports now, and from 65 on, which
+ * are used once. Stamps the descriptor with a number that is free, and under which nobody holds
+ * anything any more: importers may outlive what this process, or an earlier one with its pid, has
+ * exported. 0 when there is none.
  */
 int sharing_stamp_new(struct guest *guest, int fd, struct shared_key *ret);
 void sharing_number_drop(struct guest *guest, int number);

@@ -315,6 +315,7 @@ static void test_fields(void)
 	check_field(data, len, extent, FIELD(a) + 1, 0x30, -EBADMSG, "not where it may be");
 	check_field(data, len, extent, FIELD(a), 1, -EBADMSG, "not where it may be");
 	check_field(data, len, extent, FIELD(b) + 4, 1, -EBADMSG, "not where it may be");
+	check_field(data, len, extent, FIELD(b) + 1, 0x30, -EBADMSG, "not where it may be");
 	check_field(data, len, extent, FIELD(which), 1, -EBADMSG, "not where it may be");
 	check_field(data, len, extent, FIELD(packing), 2, -EPROTONOSUPPORT, "compressed in a way");
 	check_field(data, len, extent, FIELD(packing), FORMAT_ZSTD, -EBADMSG, "its payload");
@@ -334,6 +335,45 @@ static void test_fields(void)
 	CHECK_EQ(damage.offset, len - 64);
 	fixture_remove(dir);
 	free(data);
+}
+
+/* What order alone tells: content that comes twice, and what is behind the end. */
+static void test_order(void)
+{
+	static uint8_t pages[3 * PAGE];
+	struct object object = {.bytes = sizeof(pages)};
+	struct manifest m = fixture_manifest();
+	struct image_draft *draft;
+	struct damage damage;
+	struct image *image;
+	uint8_t *data, *longer;
+	size_t len, second = 64 + 64 + 64 + PAGE;
+
+	pages[0] = pages[2 * PAGE] = 1;
+	CHECK_EQ(image_create(dir, &m, 0, &draft), 0);
+	CHECK_EQ(object_writer_begin(image_writer(draft), &object), 0);
+	CHECK_EQ(object_writer_content(image_writer(draft), 0, pages, sizeof(pages)), 0);
+	CHECK_EQ(image_commit(draft), 0);
+	manifest_done(&m);
+	data = file_read("objects", &len);
+	check_field(data, len, second, FIELD(a) + 1, 0, -EBADMSG, "not where it may be");
+
+	longer = malloc(len + 64);
+	CHECK(longer);
+	memcpy(longer, data, len);
+	memcpy(longer + len, data + len - 64, 64);
+	file_write("objects", longer, len + 64);
+	CHECK_EQ(fixture_verify(dir, &damage), -EBADMSG);
+	CHECK(strstr(damage.text, "behind the last record"));
+	CHECK_EQ(damage.offset, len);
+
+	/* Seen before anything is read of it. */
+	file_write("objects", data, len - 1);
+	CHECK_EQ(image_open(dir, &image, &damage), -ENODATA);
+	CHECK_EQ(damage.offset, len - 1);
+	fixture_remove(dir);
+	free(data);
+	free(longer);
 }
 
 static void check_manifest(const char *from, const char *to, const char *words)
@@ -464,6 +504,7 @@ int main(int argc, char **argv)
 	test_misuse();
 	test_manifest();
 	test_fields();
+	test_order();
 	test_every_byte();
 	test_kills();
 	test_full();

@@ -3,25 +3,27 @@
  * What the files of the simulated driver share: the process's state, devices and contexts. Each
  * calls those below it alone, so they are best read from the last line up (tools/includes.py):
  *
+ *   entries.c         what is exported, in front of the rows; how it is found: proc.c, stubs.c
  *   context_api.c     contexts come and go, and all that is in them; green.c: over parts of the SMs
- *   *_api.c           the rows of streams, events, copies, launches, capture and graphs
- *   memory.c, host.c, ipc.c, pool_device.c, pointer.c, context_info.c: rows about memory, contexts
+ *   *_api.c           rows of streams, events, copies, launches, capture; of graphs, with
+ *                     graph_launch.c and graph_query.c
+ *   memory.c, host.c, ipc.c, pool_device.c, pointer.c, array_map.c, context_info.c: other rows
  *   stream.c          a context's streams: what goes into them, and who waits for it
  *   executor.c        one thread a context runs what is in its streams, in the device's time
  *   kernel.c, copy.c  what kernels and copies do, in steps
  *   library.c, module.c, function.c: code and its functions
- *   array.c, external.c, vmm.c, vmm_map.c, pool_share.c, graph_mem.c: memory of other kinds
+ *   array.c, external.c, vmm.c, vmm_map.c, pool_share.c: memory of other kinds
  *   capture.c         what a capturing stream does instead, and whom that forbids what
- *   graph.c           graphs as data
+ *   graph.c           graphs as data; graph_mem.c: memory that they own
  *   queue.c, event.c, mark.c: works in a stream, and completions that somebody waits for
  *   address.c         what lies at an address
  *   pool.c            memory pools
  *   engine.c          whose turn it is on a device, among all processes
- *   context.c         which contexts there are, and which is the current one
+ *   context.c         which contexts there are, and which is the current one; device.c: devices
  *   block.c, range.c  physical memory, and addresses
  *   checkpoint.c, call.c: one process's memory leaves the device, when no call of its is under way
- *   init.c            cuInit, and this process's state
- *   entries.c, stubs.c, proc.c, errors.c, settings.c: what is exported, and how it is found
+ *   init.c            cuInit, and this process's state; mps.c: under MPS
+ *   errors.c, settings.c: names of results, and what the environment asks for
  *
  * Locking: one mutex, sim_lock(), guards all of this process's tables (contexts, ranges, blocks,
  * pools, modules). The region's lock nests inside it. It is never held while calling anything of

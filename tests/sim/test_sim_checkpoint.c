@@ -511,6 +511,7 @@ static int do_step(pid_t pid, enum step step, const char *fault)
 
 static void test_kills(pid_t pid, int socket)
 {
+	struct sim_truth_time t;
 	uint64_t before;
 
 	sim_wait(socket);
@@ -523,6 +524,8 @@ static void test_kills(pid_t pid, int socket)
 	have(socket, SPIN);
 	do_step(pid, LOCK, "CHECKPOINT_LOCKED");
 	do_step(pid, CHECKPOINT, "CHECKPOINT_JUDGED"); /* waited for the work in place of lock */
+	sim_truth_time(truth, pid, 0, &t);
+	CHECK_EQ(t.kernel_ns, 600000000);
 	CHECK_EQ(do_step(pid, STATE, NULL), CU_PROCESS_STATE_LOCKED);
 	CHECK_EQ(has(pid), before);
 	do_step(pid, CHECKPOINT, "CHECKPOINT_TAKEN");

@@ -108,8 +108,9 @@ static void moving_say_why(const struct moving *moving, const struct slot_info *
 			 who, answer->amount, answer->amount == 1 ? "" : "s");
 		break;
 	case SWAP_HOST:
-		say_note("%s: there is not enough host memory for its %s", who,
-			 units_bytes(answer->bytes).s);
+		say_note("%s: there is not enough host memory for its %s, or its memory cgroup does not "
+			 "allow it",
+			 who, units_bytes(answer->amount ? answer->amount : answer->bytes).s);
 		break;
 	case SWAP_QUOTA:
 		say_note("%s: the quota of tenant \"%s\" has no room for its %s; raise it with \"allot "

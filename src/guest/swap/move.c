@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "guest/swap/move.h"
 
+#include <errno.h>
 #include <sys/mman.h>
 
 #include "base/fault.h"
@@ -68,7 +69,9 @@ static bool move_populate(char *at, uint64_t bytes)
 {
 	if (!madvise(at, bytes, MADV_POPULATE_WRITE))
 		return true;
-	/* Kernels before 5.14 do not know it. Elsewhere this, too, ends in an error or a kill. */
+	if (errno != EINVAL)
+		return false;
+	/* Kernels before 5.14 do not know it. */
 	for (uint64_t i = 0; i < bytes; i += 4096)
 		((volatile char *)at)[i] = 0;
 	return true;
@@ -101,18 +104,23 @@ static void move_give_host(struct move *move)
 	move->host_bytes = 0;
 }
 
-/* Steps of host memory up to `end` that are not ready yet. Unregistered memory is copied, too. */
-static void move_prepare(struct move *move, uint64_t *ready, uint64_t end)
+/*
+ * Steps of host memory up to `end` that are not ready yet. Memory that cannot be registered is
+ * copied, too. False: there is none left.
+ */
+static bool move_prepare(struct move *move, uint64_t *ready, uint64_t end)
 {
 	while (*ready < end) {
 		uint64_t left = move->host_bytes - *ready;
 		uint64_t bytes = left < STEP_BYTES ? left : STEP_BYTES;
 
-		move_populate(move->host + *ready, bytes);
+		if (!move_populate(move->host + *ready, bytes))
+			return false;
 		DRIVER(cuMemHostRegister_v2,
 		       (move->host + *ready, bytes, CU_MEMHOSTREGISTER_PORTABLE));
 		*ready += bytes;
 	}
+	return true;
 }
 
 /* --- Copies --------------------------------------------------------------------------------- */
@@ -152,52 +160,48 @@ static bool lane_close(struct lane *lane)
 	return !e;
 }
 
-static bool move_copy_piece(struct move *move, const struct lane *lane, const struct cursor *cursor,
-			    uint64_t *ready, bool out)
+static enum swap_why move_copy_piece(struct move *move, const struct lane *lane,
+				     const struct cursor *cursor, uint64_t *ready, bool out)
 {
 	CUdeviceptr at = cursor->piece.at;
 	char *host = move->host + cursor->at;
+	CUresult e = CUDA_SUCCESS;
 
 	/* By steps of host memory: one that is registered apart from the next is copied apart. */
-	for (uint64_t done = 0, n; done < cursor->piece.bytes; done += n) {
+	for (uint64_t done = 0, n; !e && done < cursor->piece.bytes; done += n) {
 		uint64_t left = cursor->piece.bytes - done;
 
 		n = STEP_BYTES - (cursor->at + done) % STEP_BYTES;
 		n = n < left ? n : left;
-		if (out) {
-			move_prepare(move, ready, cursor->at + done + n);
-			if (DRIVER(cuMemcpyDtoHAsync_v2, (host + done, at + done, n, lane->stream)))
-				return false;
-		} else if (DRIVER(cuMemcpyHtoDAsync_v2,
-				  (at + done, host + done, n, lane->stream))) {
-			return false;
-		}
+		if (out && !move_prepare(move, ready, cursor->at + done + n))
+			return SWAP_HOST;
+		e = out ? DRIVER(cuMemcpyDtoHAsync_v2, (host + done, at + done, n, lane->stream))
+			: DRIVER(cuMemcpyHtoDAsync_v2, (at + done, host + done, n, lane->stream));
 	}
-	return true;
+	return e ? SWAP_DRIVER : SWAP_FINE;
 }
 
-static bool move_copy(struct move *move, bool out)
+static enum swap_why move_copy(struct move *move, bool out)
 {
 	struct cursor cursor = {.guest = move->guest};
 	struct lane lane = {NULL, NULL};
+	enum swap_why why = SWAP_FINE;
 	uint64_t ready = 0;
 	int device = -1;
-	bool done = true;
 
-	while (done && move_next(&cursor)) {
+	while (!why && move_next(&cursor)) {
 		if (cursor.device != device) {
-			done = device < 0 || lane_close(&lane);
-			device = -1;
-			if (!done || !lane_open(move->guest,
-						&move->guest->device[cursor.device], &lane))
-				return false;
+			if (device >= 0 && !lane_close(&lane))
+				return SWAP_DRIVER;
+			if (!lane_open(move->guest, &move->guest->device[cursor.device], &lane))
+				return SWAP_DRIVER;
 			device = cursor.device;
 		}
-		done = move_copy_piece(move, &lane, &cursor, &ready, out);
+		why = move_copy_piece(move, &lane, &cursor, &ready, out);
 	}
-	if (device >= 0)
-		done &= lane_close(&lane);
-	return done;
+	if (device >= 0 && !lane_close(&lane) && !why)
+		why = SWAP_DRIVER;
+	return why;
 }
 
 /* --- Out ------------------------------------------------------------------------------------ */
@@ -224,13 +228,15 @@ static void move_release(struct guest *guest, int i)
 enum swap_why move_out(struct move *move)
 {
 	uint64_t bytes = move_bytes(move->guest);
+	enum swap_why why;
 
 	if (!move->host && bytes) {
 		if (!move_take_host(move, bytes))
 			return SWAP_HOST;
-		if (!move_copy(move, true)) {
+		why = move_copy(move, true);
+		if (why) {
 			move_give_host(move);
-			return SWAP_DRIVER;
+			return why;
 		}
 	}
 	FAULT_POINT(GUEST_SWAP_COPIED);
@@ -296,8 +302,8 @@ enum swap_why move_back(struct move *move)
 		return SWAP_FINE;
 	for (int i = 0; !why && i < move->guest->ndevices; i++)
 		why = move_attach_charged(move->guest, i);
-	if (!why && move->host && !move_copy(move, false))
-		why = SWAP_DRIVER;
+	if (!why && move->host)
+		why = move_copy(move, false);
 	if (why) {
 		for (int i = 0; i < move->guest->ndevices; i++)
 			move_release(move->guest, i);

@@ -19,6 +19,7 @@
 #include "guest/core/guest.h"
 #include "guest/core/pass.h"
 #include "guest/core/thread.h"
+#include "guest/swap/cgroup_room.h"
 #include "guest/swap/drain.h"
 #include "guest/swap/move.h"
 #include "guest/swap/obstacles.h"
@@ -75,6 +76,7 @@ static void swap_run(struct swap *swap, uint32_t request)
 static bool swap_prepare(struct swap *swap, uint32_t request)
 {
 	enum swap_why why;
+	uint64_t bytes = 0;
 
 	if (swap->answer.state == SWAP_READY || swap->answer.state == SWAP_RETURNED) {
 		swap_answer(swap, request, swap->move.away ? SWAP_SUSPENDED : SWAP_READY, SWAP_FINE);
@@ -85,11 +87,16 @@ static bool swap_prepare(struct swap *swap, uint32_t request)
 	why = drain_process(swap->guest, request);
 	if (!why) {
 		why = obstacles_find(swap->guest, &swap->answer.amount);
+		bytes = move_bytes(swap->guest);
+		if (!why && bytes > cgroup_room()) {
+			swap->answer.amount = bytes;
+			why = SWAP_HOST;
+		}
 		if (why)
 			pass_open(swap->guest);
 	}
 	FAULT_POINT(GUEST_SWAP_SHUT);
-	swap->answer.bytes = why ? 0 : move_bytes(swap->guest);
+	swap->answer.bytes = why ? 0 : bytes;
 	swap_answer(swap, request, why ? SWAP_RUNNING : SWAP_READY, why);
 	return !why;
 }

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a tenant holds out of the device and back, every byte compared, beside PCIe alone and the
+driver's own way of doing it (cuCheckpointProcess*) in the same run."""
+import re
+import time
+
+from harness import MIB, SLACK, Child, Trouble, mib, run
+
+GIB_HELD, QUICK_GIB, SIM_GIB = 16, 4, 0.25
+QUOTA_MORE = "%dMiB"
+CYCLES = 3
+# Of 16 GiB, in seconds: the first time out, later ones, and back; the rest in proportion.
+COLD_S, WARM_S, BACK_S = 0.6, 0.35, 0.4
+CONTEXT = 700 * MIB  # more than a context, code and a graph keep on an H200
+
+
+def held_mib(bench):
+    return int((SIM_GIB if bench.sim else QUICK_GIB if bench.quick else GIB_HELD) * 1024)
+
+
+def moved(bench, word, name):
+    """`allot suspend` or `resume`: how long the command took, and how long it says the way was."""
+    begin = time.monotonic()
+    status, out, err = run([bench.allot, word, name], 120)
+    took = time.monotonic() - begin
+    if status:
+        raise Trouble(f"allot {word}: {err}")
+    said = re.search(r" in ([\d.]+) (us|ms|s)$", out.strip())
+    way = float(said[1]) * {"us": 1e-6, "ms": 1e-3, "s": 1}[said[2]] if said else None
+    return {"command_s": round(took, 4), "way_s": way}
+
+
+def judge(bench, name, seconds, target, held):
+    target *= held / (GIB_HELD * 1024)
+    if bench.sim:
+        bench.results.skip("swap", name, f"{seconds:.3f} s, simulated")
+    else:
+        bench.results.check("swap", name, seconds <= target, f"{seconds:.3f} s",
+                            f"at most {target:.3f} s")
+
+
+def native(bench, held):
+    """Without allot: PCIe, and the driver's checkpoint of a process that holds the same."""
+    with Child([bench.program("swap"), "hold", held]) as child:
+        said = child.hear("held", 120)
+        with Child([bench.program("swap"), "checkpoint", said["pid"]]) as other:
+            driver = other.hear("checkpointed", 240)
+        child.say("look")
+        wrong = child.hear("looked", 120)["wrong"]
+    bench.results.figure("swap", "pcie", said)
+    bench.results.figure("swap", "driver's checkpoint", {**driver, "wrong": wrong})
+    return said, driver
+
+
+def content(bench, child, name):
+    child.say("look")
+    wrong = child.hear("looked", 120)["wrong"]
+    bench.results.check("swap", f"content {name}", wrong == 0, f"{wrong} wrong words", "none")
+    child.say("graph")
+    wrong = child.hear("launched", 60)["wrong"]
+    bench.results.check("swap", f"graph of before {name}", wrong == 0, f"{wrong} wrong words",
+                        "none")
+
+
+def away(bench, pid, before, held):
+    """What is left on the device, by the driver's figure and by the ledger."""
+    left = bench.figures.of(pid)
+    bench.results.check("swap", "left on the device", left <= min(CONTEXT, before - held * MIB + SLACK),
+                        mib(left), f"at most {mib(CONTEXT)}, and {held} MiB less than before")
+
+
+def part(bench):
+    held, name = held_mib(bench), bench.tenant()
+    pcie, driver = native(bench, held)
+    rows, quota = [], QUOTA_MORE % (held + 2048)
+    with bench.start(name, quota, [bench.program("swap"), "hold", held],
+                     options=["--swappable"]) as child:
+        said = child.hear("held", 120)
+        before = bench.figures.of(said["pid"])
+        for cycle in range(CYCLES):
+            out = moved(bench, "suspend", name)
+            if not cycle:
+                away(bench, said["pid"], before, held)
+            back = moved(bench, "resume", name)
+            rows.append([f"cycle {cycle + 1}", out["way_s"], out["command_s"], back["way_s"],
+                         back["command_s"]])
+        content(bench, child, f"after {CYCLES} cycles")
+        used = (bench.ps(name) or {}).get("used_bytes", 0)
+        bench.results.check("swap", "ledger after the return", abs(used - before) <= SLACK,
+                            mib(used), f"{mib(before)}, as before")
+    bench.results.table("swap", ["s", "out", "command", "back", "command"], [
+        *rows, ["PCIe alone", pcie["pcie_out_s"], "", pcie["pcie_back_s"], ""],
+        ["driver's checkpoint", driver["failed"] or driver["out_s"], "", driver["back_s"], ""]])
+    judge(bench, "out, cold", rows[0][1], COLD_S, held)
+    judge(bench, "out, warm", rows[-1][1], WARM_S, held)
+    judge(bench, "back", rows[-1][3], BACK_S, held)

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * swap hold MIB: takes so much, in pieces of different sizes, writes a pattern, says how fast
+ * pinned memory is copied out and back, and then does what it is told: "look" compares every byte,
+ * "graph" launches a graph that was captured before and compares what that wrote.
+ *
+ * swap checkpoint PID: has the driver move another process's memory to the host and back
+ * (cuCheckpointProcess*), and says how long that took.
+ */
+#include <time.h>
+
+#include "child.h"
+
+#define PIECES 256
+#define STAGE  (64 * MIB) /* of pinned host memory, for copies and looks */
+#define STEP   MIB	  /* so much has one value */
+
+static struct {
+	CUdeviceptr at;
+	uint64_t bytes;
+} pieces[PIECES];
+static int n;
+static uint32_t *stage;
+static CUdeviceptr graphed;
+static CUgraphExec graph;
+static CUstream stream;
+
+static double seconds(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static uint32_t value(int piece, uint64_t step)
+{
+	return (uint32_t)(((uint64_t)piece << 20 | step) * 2654435761u);
+}
+
+/* Mostly large ones, as models are, and small ones between them, which share granules. */
+static void take(uint64_t bytes)
+{
+	uint64_t large = bytes / 64 / STEP * STEP, got = 0;
+
+	large = large ? large : STEP;
+	for (n = 0; n < PIECES && got < bytes; n++) {
+		uint64_t want = n % 4 == 3 ? 3 * STEP / 4 : large;
+
+		pieces[n].bytes = want < bytes - got ? want : bytes - got;
+		MUST(cu.cuMemAlloc_v2(&pieces[n].at, pieces[n].bytes));
+		got += pieces[n].bytes;
+	}
+}
+
+static void fill(void)
+{
+	for (int i = 0; i < n; i++)
+		for (uint64_t at = 0, step = 0; at < pieces[i].bytes; at += STEP, step++) {
+			uint64_t left = pieces[i].bytes - at;
+
+			MUST(cu.cuMemsetD32Async(pieces[i].at + at, value(i, step),
+						 (left < STEP ? left : STEP) / 4, stream));
+		}
+	MUST(cu.cuStreamSynchronize(stream));
+}
+
+static uint64_t look(void)
+{
+	uint64_t wrong = 0;
+
+	for (int i = 0; i < n; i++)
+		for (uint64_t at = 0, bytes; at < pieces[i].bytes; at += bytes) {
+			bytes = pieces[i].bytes - at < STAGE ? pieces[i].bytes - at : STAGE;
+			MUST(cu.cuMemcpyDtoH_v2(stage, pieces[i].at + at, bytes));
+			for (uint64_t w = 0; w < bytes / 4; w++)
+				wrong += stage[w] != value(i, (at + w * 4) / STEP);
+		}
+	return wrong;
+}
+
+/* The rate of PCIe alone: as much as is held, through one pinned buffer. */
+static double copied(bool out)
+{
+	double begin = seconds();
+
+	for (int i = 0; i < n; i++)
+		for (uint64_t at = 0, bytes; at < pieces[i].bytes; at += bytes) {
+			bytes = pieces[i].bytes - at < STAGE ? pieces[i].bytes - at : STAGE;
+			if (out)
+				MUST(cu.cuMemcpyDtoHAsync_v2(stage, pieces[i].at + at, bytes,
+							     stream));
+			else
+				MUST(cu.cuMemcpyHtoDAsync_v2(pieces[i].at + at, stage, bytes,
+							     stream));
+		}
+	MUST(cu.cuStreamSynchronize(stream));
+	return seconds() - begin;
+}
+
+static void capture(void)
+{
+	CUgraph made;
+
+	MUST(cu.cuMemAlloc_v2(&graphed, 4096));
+	MUST(cu.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+	MUST(cu.cuMemsetD32Async(graphed, 0x5ca1ab1e, 1024, stream));
+	MUST(cu.cuStreamEndCapture(stream, &made));
+	MUST(cu.cuGraphInstantiateWithFlags(&graph, made, 0));
+	MUST(cu.cuGraphDestroy(made));
+}
+
+static unsigned int launch(void)
+{
+	unsigned int wrong = 0;
+
+	MUST(cu.cuMemsetD32Async(graphed, 0, 1024, stream));
+	MUST(cu.cuGraphLaunch(graph, stream));
+	MUST(cu.cuMemcpyDtoHAsync_v2(stage, graphed, 4096, stream));
+	MUST(cu.cuStreamSynchronize(stream));
+	for (int i = 0; i < 1024; i++)
+		wrong += stage[i] != 0x5ca1ab1e;
+	return wrong;
+}
+
+static void hold(uint64_t mib)
+{
+	double out, back;
+	char word[32];
+
+	child_context(0);
+	MUST(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	MUST(cu.cuMemHostAlloc((void **)&stage, STAGE, 0));
+	take(mib * MIB);
+	capture();
+	copied(true);
+	out = copied(true);
+	back = copied(false);
+	fill();
+	printf("{\"stage\": \"held\", \"pid\": %d, \"pieces\": %d, \"pcie_out_s\": %.4f, "
+	       "\"pcie_back_s\": %.4f}\n",
+	       getpid(), n, out, back);
+	while (child_told(word)) {
+		if (!strcmp(word, "look"))
+			printf("{\"stage\": \"looked\", \"wrong\": %" PRIu64 "}\n", look());
+		else
+			printf("{\"stage\": \"launched\", \"wrong\": %u}\n", launch());
+	}
+}
+
+static void checkpoint(int pid)
+{
+	double begin, locked, out, back;
+	const char *failed = NULL;
+	CUresult r;
+
+	begin = seconds();
+	r = cu.cuCheckpointProcessLock(pid, NULL);
+	failed = r ? "lock" : NULL;
+	locked = out = back = seconds();
+	if (!r) {
+		r = cu.cuCheckpointProcessCheckpoint(pid, NULL);
+		failed = r ? "checkpoint" : NULL;
+		out = seconds();
+	}
+	if (!r) {
+		r = cu.cuCheckpointProcessRestore(pid, NULL);
+		failed = r ? "restore" : NULL;
+		back = seconds();
+	}
+	cu.cuCheckpointProcessUnlock(pid, NULL);
+	printf("{\"stage\": \"checkpointed\", \"failed\": \"%s\", \"error\": \"%s\", "
+	       "\"lock_s\": %.4f, \"out_s\": %.4f, \"back_s\": %.4f}\n",
+	       failed ? failed : "", r ? child_error(r) : "", locked - begin, out - locked,
+	       back - out);
+}
+
+int main(int argc, char **argv)
+{
+	child_begin(300);
+	MUST(cu.cuInit(0));
+	if (argc == 3 && !strcmp(argv[1], "hold"))
+		hold(strtoull(argv[2], NULL, 10));
+	else if (argc == 3 && !strcmp(argv[1], "checkpoint"))
+		checkpoint(atoi(argv[2]));
+	else
+		return 2;
+	return 0;
+}

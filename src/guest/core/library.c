@@ -3,6 +3,7 @@
 
 #include "guest/core/hooks.h"
 #include "guest/core/lookup_libc.h"
+#include "guest/core/own_nvml.h"
 
 static void *library_cuda_address(int row)
 {
@@ -21,6 +22,7 @@ struct library library_cuda = {
 	.bound = cuda_driver_bound,
 	.bind = cuda_driver_bind,
 	.address = library_cuda_address,
+	.found = own_nvml_prepare,
 };
 
 struct library library_nvml = {
@@ -43,5 +45,7 @@ bool library_present(struct library *library)
 		return false;
 	atomic_store_explicit(&library->handle, handle, memory_order_relaxed);
 	library->bind(handle, lookup_libc().dlsym);
+	if (library->found)
+		library->found();
 	return true;
 }

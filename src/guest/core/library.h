@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The vendor's libraries whose functions are hooked: whether this process has them. Nothing here
- * loads a library that the program did not.
+ * loads one of them that the program did not, but NVML in a tenant, see own_nvml.h.
  */
 #ifndef ALLOT_GUEST_CORE_LIBRARY_H
 #define ALLOT_GUEST_CORE_LIBRARY_H
@@ -16,6 +16,7 @@ struct library {
 	bool (*bound)(void);
 	void (*bind)(void *handle, void *(*sym)(void *handle, const char *name));
 	void *(*address)(int row);
+	void (*found)(void);   /* after the first true answer; NULL: nothing is to be done */
 	_Atomic(void *) handle; /* set before bound() says true; never closed */
 };
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/now.h"
+#include "guest/core/environment.h"
 #include "guest/core/lookup_libc.h"
 #include "guest/core/thread.h"
 #include "nvidia/uuid.h"
@@ -25,6 +26,7 @@ static struct nvml_library nvml;
 static _Atomic int loaded;  /* 1, or -1: there is none */
 static _Atomic pid_t ready; /* pid that initialised it, or -1: it does not work */
 static _Atomic bool ending; /* the process ends: no thread is started any more */
+static _Atomic(void (*)(void)) exit_too; /* what else is to be done then */
 
 /* By index in the ledger: a look must not cost a search by UUID. */
 static _Atomic(nvmlDevice_t) handles[GUEST_DEVICES];
@@ -41,6 +43,45 @@ static bool own_nvml_load(void)
 		nvml_library_bind(&nvml, handle, lookup_libc().dlsym);
 	atomic_store_explicit(&loaded, handle ? 1 : -1, memory_order_release);
 	return handle;
+}
+
+/* NVML's library may not be taken down under our thread. */
+static void own_nvml_at_exit(void)
+{
+	struct guest *guest = guest_made();
+	uint64_t until_ns = now_monotonic_ns() + WAIT_NS;
+
+	void (*too)(void) = atomic_load(&exit_too);
+
+	atomic_store(&ending, true);
+	if (too)
+		too();
+	for (int i = 0; guest && i < GUEST_DEVICES; i++)
+		once_wait_until(&guest->nvml[i], until_ns);
+}
+
+static void own_nvml_expect_exit(void)
+{
+	static _Atomic bool expected; /* also in a forked child: it inherits what atexit knows */
+
+	if (!atomic_exchange(&expected, true))
+		atexit(own_nvml_at_exit);
+}
+
+void own_nvml_on_exit(void (*too)(void))
+{
+	atomic_store(&exit_too, too);
+	own_nvml_expect_exit();
+}
+
+void own_nvml_prepare(void)
+{
+	if (!environment_is_run() && !environment_get("ALLOT_TENANT_DIR"))
+		return;
+	own_nvml_expect_exit();
+	guest_depth++;
+	own_nvml_load();
+	guest_depth--;
 }
 
 /* The pid tells a forked child that it must initialise anew. */
@@ -99,25 +140,6 @@ static void *own_nvml_run(void *arg)
 	prctl(PR_SET_NAME, "allot-nvml"); /* for a person who looks at a program's threads */
 	own_nvml_open(arg);
 	return NULL;
-}
-
-/* NVML's library may not be taken down under our thread. */
-static void own_nvml_at_exit(void)
-{
-	struct guest *guest = guest_made();
-	uint64_t until_ns = now_monotonic_ns() + WAIT_NS;
-
-	atomic_store(&ending, true);
-	for (int i = 0; guest && i < GUEST_DEVICES; i++)
-		once_wait_until(&guest->nvml[i], until_ns);
-}
-
-static void own_nvml_expect_exit(void)
-{
-	static _Atomic bool expected; /* also in a forked child: it inherits what atexit knows */
-
-	if (!atomic_exchange(&expected, true))
-		atexit(own_nvml_at_exit);
 }
 
 void own_nvml_begin(struct guest *guest, int ledger_device)

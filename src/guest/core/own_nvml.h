@@ -26,6 +26,17 @@
 #include "nvidia/nvml_api.h"
 
 /*
+ * The driver was found in this process: has NVML's library loaded, in a tenant, and nothing opened.
+ * A child that is forked while another thread loads or unloads a library can load none any more: a
+ * lock of the loader's stays locked in it, and that of atexit. If its parent had the driver, it has
+ * NVML, too.
+ */
+void own_nvml_prepare(void);
+
+/* Has this called as the process ends, before the libraries are taken down. There is one. */
+void own_nvml_on_exit(void (*too)(void));
+
+/*
  * Opens NVML and a device of the tenant's ledger behind the program's back, unless that was begun
  * before. A thread of ours does it, and the caller goes on; where no thread can be made the caller
  * does it, now.

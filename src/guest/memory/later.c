@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "guest/memory/later.h"
 
-#include <stdlib.h>
 #include <sys/prctl.h>
 #include <time.h>
 
 #include "base/futex.h"
 #include "base/now.h"
+#include "guest/core/own_nvml.h"
 #include "guest/core/thread.h"
 
 /*
@@ -91,19 +91,11 @@ static void later_at_exit(void)
 		nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
 }
 
-static void later_expect_exit(void)
-{
-	static _Atomic bool expected; /* also in a forked child: it inherits what atexit knows */
-
-	if (!atomic_exchange(&expected, true))
-		atexit(later_at_exit);
-}
-
 void later_begin(struct guest *guest, struct guest_device *device, later_look_fn *look)
 {
 	if (!later_is_due(device) || !later_take(guest))
 		return;
-	later_expect_exit();
+	own_nvml_on_exit(later_at_exit);
 	atomic_store(&later_look, look);
 	if (thread_start(later_run, guest))
 		atomic_store(&guest->later, 0);

@@ -8,6 +8,19 @@
 #include "guest/meter/collect.h"
 #include "guest/meter/leave.h"
 
+/* The contexts of a device take turns at being the one that is found at once. */
+static struct launch_device *waits_find_device(struct guest *guest, CUcontext context)
+{
+	struct launch_device *device = state_of_context(guest, context);
+
+	for (int i = 0; !device && i < guest->ndevices; i++) {
+		device = state_device(guest, i);
+		if (device && !meter_knows(&device->meter, context))
+			device = NULL;
+	}
+	return device;
+}
+
 /* The metered device of a context, and that context; NULL: nothing was launched there. */
 static struct launch_device *waits_device(struct guest *guest, CUcontext *context)
 {
@@ -15,7 +28,7 @@ static struct launch_device *waits_device(struct guest *guest, CUcontext *contex
 		return NULL;
 	if (!*context && (DRIVER(cuCtxGetCurrent, (context)) || !*context))
 		return NULL;
-	return state_of_context(guest, *context);
+	return waits_find_device(guest, *context);
 }
 
 void waits_stream(struct guest *guest, CUstream stream, bool per_thread, enum meter_why why)

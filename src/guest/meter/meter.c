@@ -40,6 +40,17 @@ bool meter_is_captured(CUstream stream)
 	       status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
+bool meter_knows(struct meter *meter, CUcontext context)
+{
+	bool knows = false;
+
+	meter_lock(meter);
+	for (uint32_t i = 0; !knows && i < meter->nstreams; i++)
+		knows = meter->stream[i].key && meter->stream[i].context == context;
+	meter_unlock(meter);
+	return knows;
+}
+
 struct stream *meter_stream_of(struct meter *meter, CUcontext context, uint64_t key)
 {
 	int i = stream_find(meter->stream, meter->nstreams, context, key);

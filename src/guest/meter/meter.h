@@ -27,6 +27,9 @@
 /* Whether its stream captures: then it is not metered. */
 bool meter_is_captured(CUstream stream);
 
+/* Whether anything was launched in a context. Takes the lock. */
+bool meter_knows(struct meter *meter, CUcontext context);
+
 /* The stream of a launch, if it was used before; NULL. With the lock. */
 struct stream *meter_stream_of(struct meter *meter, CUcontext context, uint64_t key);
 

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where the program waits, as the hooks tell it: whose work is measured to its end there. */
+#include "guest/launch/waits.h"
+
+#include "base/now.h"
+#include "guest/launch/attach.h"
+#include "guest/launch/state.h"
+#include "tests/unit/fake_driver.h"
+
+#define MS NS_PER_MS
+
+static struct guest guest;
+
+/* As the hook of a launch does. */
+static void launched(CUcontext context, CUstream stream)
+{
+	struct launch_device *device;
+	struct launch launch = {.stream = stream, .key = 1, .known = true, .expected_ns = MS / 5};
+
+	fake.context = context;
+	CHECK_EQ(attach_device(&guest, &launch.context, &device), CUDA_SUCCESS);
+	launch.meter = &device->meter;
+	launch.stream_key = launch_stream_key(stream);
+	launch.now_ns = fake.now_ns;
+	meter_begin(&launch);
+	fake_launch(stream, MS / 5);
+	meter_end(&launch, CUDA_SUCCESS);
+}
+
+/* Two contexts of a device that work at once are waited for one after the other. */
+static void check_contexts(void)
+{
+	unsigned int since;
+
+	/* Of the first round launches have ends of their own. */
+	for (int round = 0; round < 3; round++) {
+		for (int i = 0; i < 2; i++)
+			launched(FAKE_CONTEXT(i), FAKE_STREAM(1 + i));
+		fake_pass(MS / 10);
+		since = fake.logged;
+		for (int i = 0; i < 2; i++) {
+			fake.context = FAKE_CONTEXT(i);
+			waits_stream(&guest, FAKE_STREAM(1 + i), false, METER_WAIT);
+			CHECK_EQ(fake_count(FAKE_RECORD, FAKE_STREAM(1 + i), since), round > 0);
+		}
+		fake_pass(MS / 5);
+		for (int i = 0; i < 2; i++) {
+			fake.context = FAKE_CONTEXT(i);
+			waits_over(&guest, FAKE_STREAM(1 + i), false);
+		}
+	}
+	/* Nothing was launched there. */
+	fake.context = FAKE_CONTEXT(2);
+	since = fake.logged;
+	waits_stream(&guest, FAKE_STREAM(1), false, METER_WAIT);
+	CHECK_EQ(fake_count(FAKE_RECORD, NULL, since), 0);
+}
+
+int main(void)
+{
+	fake_open(true);
+	fake_guest(&guest, 500);
+	fake_launch_device(&guest);
+	check_contexts();
+	return 0;
+}

@@ -578,6 +578,23 @@ static void check_unmeasured(void)
 	close_it(S1, METER_WAIT);
 	finish(S1);
 	CHECK_EQ(unmeasured_ns(), MS);
+	/* If it is missed again, so often again, and so on. */
+	for (unsigned int misses = 1, waits = 16; misses < 10; misses++) {
+		fake.logged = 0;
+		launch(S1, 250 * US);
+		fake_pass(20 * MS);
+		launch(S1, 250 * US);
+		finish(S1);
+		CHECK_EQ(unmeasured_ns(), (1 + misses) * MS);
+		for (unsigned int i = 0; i < waits; i++) {
+			CHECK(stream_of(S1)->watched);
+			launch(S1, 250 * US);
+			close_it(S1, METER_WAIT);
+			finish(S1);
+		}
+		CHECK(!stream_of(S1)->watched);
+		waits = waits < 512 ? 2 * waits : waits;
+	}
 	end();
 	/* One that still works has not lost its end. */
 	begin();

@@ -21,7 +21,8 @@ static _Thread_local uint64_t meter_asked_ns __attribute__((tls_model("initial-e
  * A program that waits for several streams, one after the other, finds now this stream done, now
  * that one: a single wait in time says little.
  */
-#define WATCHED_WAITS 8
+#define WATCHED_WAITS	   8
+#define WATCHED_WAITS_MOST 512
 /* So often a launch waits for room in its stream's ring; work may wait for it, too. */
 #define ROOM_TRIES 400
 
@@ -240,7 +241,9 @@ static struct missed meter_miss_end(struct meter *meter, struct stream *stream, 
 	if (known == stream->launched_ns) {
 		known = max_u64(known, stream->since_ns);
 		missed.lost = (struct span){known, now_ns, false};
-		stream->watched = WATCHED_WAITS;
+		stream->watch = (uint32_t)clamp_i64(2 * (int64_t)stream->watch, WATCHED_WAITS,
+						    WATCHED_WAITS_MOST);
+		stream->watched = stream->watch;
 	}
 	missed.known = meter_end_open(meter, stream, known);
 	return missed;

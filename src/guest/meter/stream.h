@@ -70,9 +70,9 @@ struct stream {
 	bool again;	     /* something else stands before the next launch: it begins anew */
 	/*
 	 * A burst was closed by nobody: the end of each launch is measured, until the program
-	 * waited in time so often.
+	 * waited in time so often, which is twice as often each time that happens again.
 	 */
-	uint32_t watched;
+	uint32_t watched, watch; /* watch: how often that is */
 	uint32_t leaving;    /* calls under way that may end it, or its context */
 	uint32_t head, tail; /* of the ring; the collecting thread moves the head */
 	struct timing_event event[STREAM_EVENTS];

@@ -43,6 +43,8 @@ HOLES = {f"{what}, {seed}": (seed, families) for what, families in {
     "contexts beside pools": ("context", "pool"),
     "contexts beside frees in streams": ("context", "mixed"),
 }.items() for seed in range(1, 9)}
+# Of the tenant, besides.
+OPTIONS = []
 # The kernel drops a dead process's locks a moment after it was waited for.
 GONE_S = 5
 
@@ -86,7 +88,7 @@ class Scenario:
 
     def command(self, storm):
         return [os.environ["ALLOT"], "run", "--name", "storm", "--memory",
-                f"{self.quota_mib}MiB", "--", storm, *map(str, self.words)]
+                f"{self.quota_mib}MiB", *OPTIONS, "--", storm, *map(str, self.words)]
 
 
 def process_of(process):
@@ -199,7 +201,11 @@ def main():
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--seed", type=int)
     parser.add_argument("--verbose", action="store_true")
+    parser.add_argument("--swappable", action="store_true",
+                        help="of a tenant whose memory can leave its devices")
     args = parser.parse_args()
+    if args.swappable:
+        OPTIONS.append("--swappable")
     seeds = ([args.seed] if args.seed is not None else
              [*HOLES, *range(args.first, args.first + args.count)])
     failed = 0

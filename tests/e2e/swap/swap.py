@@ -23,13 +23,13 @@ IDLE = (2 + 4 + 64 + 130) * MIB
 
 
 class Case(unittest.TestCase):
-    MEMORY = "2GiB"
+    MEMORY, GPUS = "2GiB", "1"
 
     def setUp(self):
         self.tmp = tempfile.mkdtemp(prefix="allot-swap-", dir="/dev/shm")
         self.addCleanup(shutil.rmtree, self.tmp, ignore_errors=True)
         self.env = {**os.environ, "ALLOT_RUNTIME_DIR": self.tmp + "/run",
-                    "ALLOT_SIM_DIR": self.tmp + "/sim", "ALLOT_SIM_GPUS": "1",
+                    "ALLOT_SIM_DIR": self.tmp + "/sim", "ALLOT_SIM_GPUS": self.GPUS,
                     "ALLOT_SIM_MEMORY": self.MEMORY, "ALLOT_SIM_CONTEXT": str(CONTEXT)}
         self.env.pop("ALLOT_FAULT", None)
         self.truth = subprocess.Popen([TRUTH], env=self.env, stdin=subprocess.PIPE,
@@ -43,9 +43,12 @@ class Case(unittest.TestCase):
         process.communicate()
 
     def used(self):
+        return self.all_used()[0]
+
+    def all_used(self):
         self.truth.stdin.write("\n")
         self.truth.stdin.flush()
-        return json.loads(self.truth.stdout.readline())["used"][0]
+        return json.loads(self.truth.stdout.readline())["used"]
 
     def allot(self, *args, env=None):
         return subprocess.run([ALLOT, *args], env={**self.env, **(env or {})}, text=True,
@@ -180,6 +183,35 @@ class Crowd(Case):
         self.must("resume", "u")
         for guest in more:
             self.good(guest)
+
+
+class Two(Case):
+    GPUS = "2"
+
+    def test_devices(self):
+        guest = self.guest("devices")
+        held = self.all_used()
+        self.assertEqual(sum(held), sum(d["used_bytes"] for d in self.tenant()["devices"]))
+        for _ in range(3):
+            self.assertRegex(self.must("suspend", "t"), r"^t: 34 MiB of 1 process left in ")
+            self.assertEqual(sum(held) - sum(self.all_used()), 34 * MIB)
+            self.must("resume", "t")
+            self.assertEqual(self.all_used(), held)
+        self.good(guest)
+
+
+class Quota(Case):
+    def test_full(self):
+        """All of a quota, in granules; out, and back into just that."""
+        guest = self.guest("full", options=("--swappable", "--memory", "100MiB"))
+        held = self.used()
+        self.assertEqual(held, 100 * MIB)
+        self.assertEqual(self.device()["used_bytes"], held)
+        self.must("suspend", "t")
+        self.assertEqual(self.used(), STAYS)
+        self.must("resume", "t")
+        self.assertEqual(self.used(), held)
+        self.good(guest)
 
 
 class Load(Case):

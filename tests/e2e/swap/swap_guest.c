@@ -299,6 +299,59 @@ static void idle(void)
 	CHECK(count == 0);
 }
 
+/* Two devices, each of which reaches the other's memory, and a context that ends with its own. */
+static void devices(void)
+{
+	CUdeviceptr at[2], ended, bad[2];
+	CUcontext other, brief;
+	uint32_t count[2] = {1, 1};
+
+	begin();
+	MUST(cuCtxCreate_v2(&brief, 0, 0));
+	MUST(cuMemAlloc_v2(&ended, 30 * MIB));
+	MUST(cuMemAlloc_v2(&ended, 1000));
+	MUST(cuCtxDestroy_v2(brief));
+	MUST(cuDevicePrimaryCtxRetain(&other, 1));
+	MUST(cuCtxSetCurrent(context));
+	MUST(cuMemAlloc_v2(&at[0], 20 * MIB));
+	MUST(cuMemAlloc_v2(&bad[0], 4));
+	MUST(cuMemsetD32_v2(bad[0], 0, 1));
+	MUST(cuCtxEnablePeerAccess(other, 0));
+	MUST(cuCtxSetCurrent(other));
+	MUST(cuMemAlloc_v2(&at[1], 10 * MIB));
+	MUST(cuMemAlloc_v2(&bad[1], 4));
+	MUST(cuMemsetD32_v2(bad[1], 0, 1));
+	MUST(cuCtxEnablePeerAccess(context, 0));
+	MUST(cuCtxSetCurrent(context));
+	launch_fill(at[0], 20 * MIB / 4, 1, NULL);
+	launch_fill(at[1], 10 * MIB / 4, 2, NULL);
+	MUST(cuCtxSynchronize());
+	await_line();
+	launch_check(at[0], 20 * MIB / 4, 1, bad[0], NULL);
+	launch_check(at[1], 10 * MIB / 4, 2, bad[1], NULL);
+	MUST(cuMemcpyDtoH_v2(&count[0], bad[0], 4));
+	MUST(cuMemcpyDtoH_v2(&count[1], bad[1], 4));
+	CHECK(count[0] == 0 && count[1] == 0);
+	MUST(cuCtxDisablePeerAccess(other));
+}
+
+/* As much as the quota has, in sizes that share granules and others. */
+static void full(void)
+{
+	static const uint64_t sizes[] = {7 * MIB, 300 * 1024, 5000};
+	CUdeviceptr at;
+	CUresult e;
+
+	begin();
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		do {
+			e = cuMemAlloc_v2(&at, sizes[i]);
+		} while (!e);
+		CHECK(e == CUDA_ERROR_OUT_OF_MEMORY);
+	}
+	await_line();
+}
+
 /* --- What cannot leave ---------------------------------------------------------------------- */
 
 static void hold_array(void)
@@ -460,6 +513,10 @@ int main(int argc, char **argv)
 		churn(argc > 2 ? strtoull(argv[2], NULL, 0) : 1);
 	} else if (!strcmp(what, "idle")) {
 		idle();
+	} else if (!strcmp(what, "devices")) {
+		devices();
+	} else if (!strcmp(what, "full")) {
+		full();
 	} else {
 		begin();
 		MUST(cuMemAlloc_v2(&at, 4 * MIB));

@@ -144,8 +144,8 @@ static void moving_say_silent(const struct slot_info *info, const struct swap_an
 			 info->pid, info->comm);
 }
 
-/* One look at all. Whether all that live have answered. */
-static bool moving_look(struct moving *moving, uint32_t request, bool say,
+/* One look at all. Whether all that live have answered, but for those without a voice. */
+static bool moving_look(struct moving *moving, uint32_t request, bool say, bool pass_mute,
 			struct moving_sum *ret)
 {
 	struct moving_sum sum = {0};
@@ -157,6 +157,8 @@ static bool moving_look(struct moving *moving, uint32_t request, bool say,
 
 		if (slot_info(moving->ledger, i, &info) || swap_heard(moving->ledger, i, &answer) ||
 		    !slot_alive(moving->ledger, i))
+			continue;
+		if (answer.state == SWAP_NONE && pass_mute)
 			continue;
 		if (answer.state == SWAP_NONE || answer.request != request) {
 			sum.silent++;
@@ -177,34 +179,28 @@ static bool moving_look(struct moving *moving, uint32_t request, bool say,
 	return !sum.silent;
 }
 
-/* Whether all who are silent have never said a word. */
-static bool moving_is_mute(struct moving *moving)
-{
-	for (int i = 0; i < slot_count(moving->ledger); i++) {
-		struct swap_answer answer;
-
-		if (!swap_heard(moving->ledger, i, &answer) && slot_alive(moving->ledger, i) &&
-		    answer.state != SWAP_NONE)
-			return false;
-	}
-	return true;
-}
-
+/*
+ * A process that has nobody who would answer is found out in PREPARE, and refuses that. One that
+ * began since has nothing yet, and must not be waited for without end.
+ */
 struct moving_sum moving_ask(struct moving *moving, enum swap_phase phase, uint64_t until_ns,
 			     bool say)
 {
 	uint32_t request = swap_desk_ask(moving->desk, phase);
-	uint64_t begin = now_monotonic_ns(), now = begin;
+	uint64_t begin = now_monotonic_ns();
 	struct moving_sum sum;
 	unsigned int nap = 50;
+	bool pass_mute = false;
 
-	while (!moving_look(moving, request, false, &sum)) {
-		now = now_monotonic_ns();
-		if (now > until_ns || (now > begin + MUTE_NS && moving_is_mute(moving)))
+	while (!moving_look(moving, request, false, pass_mute, &sum)) {
+		uint64_t now = now_monotonic_ns();
+
+		if (now > until_ns)
 			break;
+		pass_mute = phase != SWAP_PREPARE && now > begin + MUTE_NS;
 		shared_file_nap(&nap, NAP_MOST_US);
 	}
 	if (say && (sum.silent || sum.refused))
-		moving_look(moving, request, true, &sum);
+		moving_look(moving, request, true, pass_mute, &sum);
 	return sum;
 }

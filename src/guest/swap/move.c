@@ -233,7 +233,9 @@ enum swap_why move_out(struct move *move)
 	if (!move->host && bytes) {
 		if (!move_take_host(move, bytes))
 			return SWAP_HOST;
+		touch_begin(&move->touch, move->host, move->host_bytes, STEP_BYTES);
 		why = move_copy(move, true);
+		touch_end(&move->touch);
 		if (why) {
 			move_give_host(move);
 			return why;

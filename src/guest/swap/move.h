@@ -13,6 +13,7 @@
 #define ALLOT_GUEST_SWAP_MOVE_H
 
 #include "guest/core/guest.h"
+#include "guest/swap/touch.h"
 #include "ledger/records.h"
 
 struct move {
@@ -20,6 +21,7 @@ struct move {
 	char *host;	     /* content of all pieces, by device and address; NULL: none */
 	uint64_t host_bytes; /* as mapped */
 	bool away;
+	struct touch touch;
 };
 
 /* What would leave. */

@@ -48,10 +48,8 @@ void limits_refresh(struct limits *limits, struct guest *guest)
 	struct policy policy;
 
 	while (!limits_is_fresh(limits, guest, now)) {
-		if (!guest->policy_map) {
-			policy = guest->policy;
-		} else if (policy_read(guest->policy_map, &policy)) {
-			/* The policy that was last read, or began with, stays in force. */
+		/* Else the policy that was last read, or began with, stays in force. */
+		if (guest_policy(guest, &policy)) {
 			if (atomic_load(&limits->generation))
 				return;
 			policy = guest->policy;

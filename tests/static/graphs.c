@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Graphs that own memory of two devices: each is asked for what it has to give. Threads that launch
- * graphs in turns, and trim, never get more than the quota.
+ * graphs in turns, and trim, never get more than the quota. Nor does one that launched its graph
+ * while another call was on its way to take that graph's memory.
  */
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 
 #include "guest/core/hook.h"
@@ -18,8 +20,10 @@
 #define ROUNDS	 200
 
 static struct sim_truth *truth;
+static CUcontext context[2];
 
-static void allocate(CUgraph graph, int device, uint64_t bytes)
+/* What is to be kept is in use from the launch on until the program frees it. */
+static void allocate(CUgraph graph, int device, uint64_t bytes, CUdeviceptr *ret_kept)
 {
 	CUDA_MEM_ALLOC_NODE_PARAMS node = {
 		.poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -28,7 +32,10 @@ static void allocate(CUgraph graph, int device, uint64_t bytes)
 	CUgraphNode made, freed;
 
 	OK(cuGraphAddMemAllocNode(&made, graph, NULL, 0, &node));
-	OK(cuGraphAddMemFreeNode(&freed, graph, &made, 1, node.dptr));
+	if (ret_kept)
+		*ret_kept = node.dptr;
+	else
+		OK(cuGraphAddMemFreeNode(&freed, graph, &made, 1, node.dptr));
 }
 
 static CUgraphExec instantiate(CUgraph graph)
@@ -58,8 +65,8 @@ static void two_devices(int first)
 	CUgraph graph;
 
 	OK(cuGraphCreate(&graph, 0));
-	allocate(graph, first, first ? MIB : LIMIT * 2);
-	allocate(graph, !first, first ? LIMIT * 2 : MIB);
+	allocate(graph, first, first ? MIB : LIMIT * 2, NULL);
+	allocate(graph, !first, first ? LIMIT * 2 : MIB, NULL);
 	exec = instantiate(graph);
 	CHECK_EQ(cuGraphLaunch(exec, NULL), CUDA_ERROR_OUT_OF_MEMORY);
 	CHECK_EQ(cuGraphUpload(exec, NULL), CUDA_ERROR_OUT_OF_MEMORY);
@@ -70,8 +77,8 @@ static void two_devices(int first)
 	exact();
 
 	OK(cuGraphCreate(&graph, 0));
-	allocate(graph, first, 128 * MIB);
-	allocate(graph, !first, 256 * MIB);
+	allocate(graph, first, 128 * MIB, NULL);
+	allocate(graph, !first, 256 * MIB, NULL);
 	exec = instantiate(graph);
 	for (int i = 0; i < 3; i++)
 		OK(cuGraphLaunch(exec, NULL));
@@ -87,19 +94,105 @@ static void two_devices(int first)
 	exact();
 }
 
+/* The driver's trim and launch, as slow as the test wants them. */
+static __typeof__(cuda_real.cuDeviceGraphMemTrim) trim;
+static __typeof__(cuda_real.cuGraphLaunch) launch;
+static _Thread_local bool is_late;
+static _Atomic bool arrived, go;
+
+static void be_late(void)
+{
+	if (!is_late)
+		return;
+	atomic_store(&arrived, true);
+	while (!atomic_load(&go))
+		sched_yield();
+}
+
+static CUresult late_trim(CUdevice device)
+{
+	be_late();
+	return trim(device);
+}
+
+static CUresult late_launch(CUgraphExec exec, CUstream stream)
+{
+	be_late();
+	return launch(exec, stream);
+}
+
+static void *take_late(void *exec)
+{
+	OK(cuCtxSetCurrent(context[0]));
+	is_late = true;
+	if (exec)
+		OK(cuGraphLaunch(exec, NULL));
+	else
+		OK(cuDeviceGraphMemTrim(0));
+	return NULL;
+}
+
+static CUgraphExec of_size(uint64_t bytes, CUdeviceptr *ret_kept)
+{
+	CUgraphExec exec;
+	CUgraph graph;
+
+	OK(cuGraphCreate(&graph, 0));
+	allocate(graph, 0, bytes, ret_kept);
+	exec = instantiate(graph);
+	OK(cuGraphDestroy(graph));
+	return exec;
+}
+
+/*
+ * The other call began before the launch, and its driver takes the graph's memory after the launch
+ * has ended: it gives it to another graph, or trims it and the program allocates. So the graph has
+ * to ask for it anew.
+ */
+static void taken_late(bool by_graph)
+{
+	CUdeviceptr taken;
+	CUgraphExec exec = of_size(256 * MIB, NULL), other = of_size(160 * MIB, &taken);
+	pthread_t thread;
+	CUresult e;
+
+	atomic_store(&arrived, false);
+	atomic_store(&go, false);
+	CHECK_EQ(pthread_create(&thread, NULL, take_late, by_graph ? other : NULL), 0);
+	while (!atomic_load(&arrived))
+		sched_yield();
+	OK(cuGraphLaunch(exec, NULL));
+	OK(cuStreamSynchronize(NULL));
+	atomic_store(&go, true);
+	CHECK_EQ(pthread_join(thread, NULL), 0);
+
+	if (!by_graph)
+		OK(cuMemAlloc_v2(&taken, 256 * MIB));
+	OK(cuStreamSynchronize(NULL));
+	e = cuGraphLaunch(exec, NULL);
+	CHECK(sim_truth_peak(truth, 0) <= LIMIT);
+	CHECK_EQ(e, CUDA_ERROR_OUT_OF_MEMORY);
+	OK(cuMemFree_v2(taken));
+	OK(cuGraphLaunch(exec, NULL));
+	OK(cuStreamSynchronize(NULL));
+	OK(cuGraphExecDestroy(other));
+	OK(cuGraphExecDestroy(exec));
+	exact();
+}
+
 static void *take_turns(void *arg)
 {
 	unsigned int seed = (unsigned int)(uintptr_t)arg;
-	CUcontext context;
+	CUcontext current;
 	CUgraphExec exec;
 	CUstream stream;
 	CUgraph graph;
 
-	OK(cuDevicePrimaryCtxRetain(&context, 0));
-	OK(cuCtxSetCurrent(context));
+	OK(cuDevicePrimaryCtxRetain(&current, 0));
+	OK(cuCtxSetCurrent(current));
 	OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
 	OK(cuGraphCreate(&graph, 0));
-	allocate(graph, 0, (160 + 16 * seed) * MIB);
+	allocate(graph, 0, (160 + 16 * seed) * MIB, NULL);
 	exec = instantiate(graph);
 	for (int i = 0; i < ROUNDS; i++) {
 		CUresult e = cuGraphLaunch(exec, stream);
@@ -123,7 +216,6 @@ int main(void)
 	struct policy policy = fixture_policy(LIMIT);
 	char tenant[PATH_MAX], sim[PATH_MAX + 8];
 	pthread_t thread[THREADS];
-	CUcontext context[2];
 
 	CHECK_EQ(tenant_create(fixture_runtime_dir(), "graphs", &policy, tenant, sizeof(tenant)),
 		 0);
@@ -141,6 +233,12 @@ int main(void)
 
 	two_devices(0);
 	two_devices(1);
+	trim = cuda_real.cuDeviceGraphMemTrim;
+	launch = cuda_real.cuGraphLaunch;
+	cuda_real.cuDeviceGraphMemTrim = late_trim;
+	cuda_real.cuGraphLaunch = late_launch;
+	taken_late(false);
+	taken_late(true);
 	for (int i = 0; i < THREADS; i++)
 		CHECK_EQ(pthread_create(&thread[i], NULL, take_turns, (void *)(uintptr_t)i), 0);
 	for (int i = 0; i < THREADS; i++)

@@ -65,7 +65,7 @@ struct guest_device {
 
 	_Atomic uint64_t small_arrays;	 /* bytes of arrays that share granules */
 	_Atomic uint64_t graph_charged;	 /* graph memory as last seen, see hook_graph.c */
-	_Atomic uint32_t graph_epoch;	 /* raised before a graph is backed, or trimmed */
+	_Atomic uint64_t graph_takes;	 /* calls that back a graph, or trim: see hook_graph.c */
 	_Atomic uint32_t graph_relying;	 /* launches that rely on the last one's memory */
 
 	/* The current pool and its charge, as of a version of the pools: see pool.c. */

@@ -114,20 +114,34 @@ static bool graph_part(struct guest *guest, CUgraphExec exec, struct guest_devic
 }
 
 /*
- * The graph that was backed last still has its memory. A call that may take it away begins an
- * epoch before, and waits for launches that rely on what they have:
+ * The graph that was backed last still has its memory. A call that may take it away, a launch of
+ * another or a trim, begins an epoch before, and waits for launches that rely on what they have:
  *
  *	launch of the graph      raises `relying' ── same epoch? ── driver ── lowers it
  *	launch of another, trim  begins an epoch ── nobody relies? ── driver
  *
- * Either the first one sees the new epoch, or the second one sees that it relies.
+ * Either the first one sees the new epoch, or the second one sees that it relies. A call from an
+ * earlier epoch may still be on its way to the driver, and take what was backed in a later one:
+ *
+ *	trim       begins 1 ────────────────────────────────────── driver takes it
+ *	launch                 begins 2 ── driver backs it ── ends         relies on 2?
+ *
+ * So an epoch in which such a call was under way already is no graph's. guest_device.graph_takes
+ * tells both at once: its lower half counts those under way, the upper one is the epoch.
  */
-#define RELY_WAIT_NS UINT64_C(1000000000) /* for a driver that makes a launch wait */
-#define RELY_NAP_NS  20000
+#define TAKES_ONE_MORE ((UINT64_C(1) << 32) + 1)
+#define RELY_WAIT_NS   UINT64_C(1000000000) /* for a driver that makes a launch wait */
+#define RELY_NAP_NS    20000
 
-static uint32_t graph_begin_epoch(struct guest_device *device)
+static uint32_t graph_epoch(uint64_t takes)
 {
-	uint32_t epoch = atomic_fetch_add(&device->graph_epoch, 1) + 1;
+	return (uint32_t)(takes >> 32);
+}
+
+/* Answers the epoch that begins; 0: it is no graph's. */
+static uint32_t graph_take_begin(struct guest_device *device)
+{
+	uint64_t was = atomic_fetch_add(&device->graph_takes, TAKES_ONE_MORE);
 	uint64_t until = 0, now;
 
 	while (atomic_load(&device->graph_relying)) {
@@ -137,7 +151,12 @@ static uint32_t graph_begin_epoch(struct guest_device *device)
 			break;
 		nanosleep(&(struct timespec){.tv_nsec = RELY_NAP_NS}, NULL);
 	}
-	return epoch;
+	return (uint32_t)was ? 0 : graph_epoch(was + TAKES_ONE_MORE);
+}
+
+static void graph_take_end(struct guest_device *device)
+{
+	atomic_fetch_sub(&device->graph_takes, 1);
 }
 
 /* Makes the driver release what no graph uses. */
@@ -145,9 +164,10 @@ static void graph_trim(struct guest *guest, struct guest_device *device)
 {
 	if (!graph_has_memory(device))
 		return;
-	graph_begin_epoch(device);
+	graph_take_begin(device);
 	charge_release_begin(device);
 	DRIVER(cuDeviceGraphMemTrim, (device->ordinal));
+	graph_take_end(device);
 	charge_release_end(guest, device, CAT_GRAPH, 0);
 	graph_settle(guest, device);
 }
@@ -157,7 +177,7 @@ const struct holder graph_holder = {.catch_up = graph_settle, .give_back = graph
 static bool graph_relies(struct guest_device *device, const struct object *part)
 {
 	atomic_fetch_add(&device->graph_relying, 1);
-	if (part->exec.epoch == atomic_load(&device->graph_epoch))
+	if (part->exec.epoch == graph_epoch(atomic_load(&device->graph_takes)))
 		return true;
 	atomic_fetch_sub(&device->graph_relying, 1);
 	return false;
@@ -166,7 +186,8 @@ static bool graph_relies(struct guest_device *device, const struct object *part)
 /* What a call that backs a graph does on one device. */
 struct backing {
 	struct charge charge;
-	uint32_t epoch; /* 0: the graph is backed */
+	bool relies;	/* the graph is backed */
+	uint32_t epoch; /* else, see graph_take_begin */
 };
 
 /*
@@ -179,17 +200,18 @@ static CUresult graph_back_begin(struct guest *guest, struct guest_device *devic
 {
 	CUresult e;
 
-	backing->epoch = 0;
+	backing->relies = false;
 	/* Reserving may trim, and so wait for those that rely: that comes first. */
 	if (part->exec.epoch) {
 		e = charge_reserve(guest, device, 0, &backing->charge);
-		if (e || graph_relies(device, part))
+		backing->relies = !e && graph_relies(device, part);
+		if (e || backing->relies)
 			return e;
 		charge_cancel(&backing->charge);
 	}
 	e = charge_reserve(guest, device, round_up(part->size, POOL_BYTES), &backing->charge);
 	if (!e)
-		backing->epoch = graph_begin_epoch(device);
+		backing->epoch = graph_take_begin(device);
 	return e;
 }
 
@@ -199,30 +221,29 @@ static bool graph_set_epoch(struct object *exec, void *arg)
 	return true;
 }
 
-/* Answers the epoch in which the graph has its memory; 0: another call may have it by now. */
-static uint32_t graph_back_end(struct guest *guest, struct backing *backing, CUresult e)
+static void graph_back_end(struct guest *guest, struct backing *backing, CUresult e)
 {
 	struct guest_device *device = backing->charge.device;
-	uint32_t epoch = backing->epoch;
 
+	if (backing->relies)
+		atomic_fetch_sub(&device->graph_relying, 1);
+	else
+		graph_take_end(device);
 	graph_settle(guest, device);
 	if (e)
 		charge_cancel(&backing->charge);
 	else
 		charge_settle(&backing->charge);
-	if (!epoch)
-		atomic_fetch_sub(&device->graph_relying, 1);
-	return !e && epoch == atomic_load(&device->graph_epoch) ? epoch : 0;
 }
 
 static void graph_back_end_all(struct guest *guest, CUgraphExec exec, struct backing *backing,
 			       int n, CUresult e)
 {
 	for (int i = 0; i < n; i++) {
-		bool relied = !backing[i].epoch;
-		uint32_t epoch = graph_back_end(guest, &backing[i], e);
+		uint32_t epoch = e ? 0 : backing[i].epoch;
 
-		if (!relied)
+		graph_back_end(guest, &backing[i], e);
+		if (!backing[i].relies)
 			object_change(guest->objects, OBJECT_EXEC,
 				      graph_key(exec, backing[i].charge.device), false,
 				      graph_set_epoch, &epoch);
@@ -387,8 +408,10 @@ CUresult hook_cuDeviceGraphMemTrim(CUdevice device)
 	CUresult e;
 
 	if (d)
-		graph_begin_epoch(d);
+		graph_take_begin(d);
 	e = DRIVER(cuDeviceGraphMemTrim, (device));
+	if (d)
+		graph_take_end(d);
 	if (!e && d)
 		graph_settle(guest, d);
 	return e;

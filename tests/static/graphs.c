@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Graphs that own memory of two devices: each is asked for what it has to give. Threads that launch
- * graphs in turns, and trim, never get more than the quota. Nor does one that launched its graph
- * while another call was on its way to take that graph's memory.
+ * graphs in turns, and trim, never get more than the quota. Nor does one whose graph lost its memory
+ * to a call that was on its way there before the launch, or to the driver.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -180,6 +180,27 @@ static void taken_late(bool by_graph)
 	exact();
 }
 
+/* The driver takes it back by itself, as when the device is full; a program that asks sees it. */
+static void taken_unasked(void)
+{
+	CUgraphExec exec = of_size(256 * MIB, NULL);
+	size_t room, total;
+	CUdeviceptr data;
+	CUresult e;
+
+	OK(cuGraphLaunch(exec, NULL));
+	OK(cuStreamSynchronize(NULL));
+	OK(trim(0));
+	OK(cuMemGetInfo_v2(&room, &total));
+	OK(cuMemAlloc_v2(&data, 256 * MIB));
+	e = cuGraphLaunch(exec, NULL);
+	CHECK(sim_truth_peak(truth, 0) <= LIMIT);
+	CHECK_EQ(e, CUDA_ERROR_OUT_OF_MEMORY);
+	OK(cuMemFree_v2(data));
+	OK(cuGraphExecDestroy(exec));
+	exact();
+}
+
 static void *take_turns(void *arg)
 {
 	unsigned int seed = (unsigned int)(uintptr_t)arg;
@@ -239,6 +260,7 @@ int main(void)
 	cuda_real.cuGraphLaunch = late_launch;
 	taken_late(false);
 	taken_late(true);
+	taken_unasked();
 	for (int i = 0; i < THREADS; i++)
 		CHECK_EQ(pthread_create(&thread[i], NULL, take_turns, (void *)(uintptr_t)i), 0);
 	for (int i = 0; i < THREADS; i++)

@@ -22,6 +22,52 @@ static uint64_t graph_reserved(struct guest_device *device)
 	return graph_attribute(device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
 }
 
+/*
+ * The graph that was backed last still has its memory. A call that may take it away, a launch of
+ * another or a trim, begins an epoch before, and waits for launches that rely on what they have:
+ *
+ *	launch of the graph      raises `relying' ── same epoch? ── driver ── lowers it
+ *	launch of another, trim  begins an epoch ── nobody relies? ── driver
+ *
+ * Either the first one sees the new epoch, or the second one sees that it relies. A call from an
+ * earlier epoch may still be on its way to the driver, and take what was backed in a later one:
+ *
+ *	trim       begins 1 ────────────────────────────────────── driver takes it
+ *	launch                 begins 2 ── driver backs it ── ends         relies on 2?
+ *
+ * So an epoch in which such a call was under way already is no graph's. guest_device.graph_takes
+ * tells both at once: its lower half counts those under way, the upper one is the epoch.
+ */
+#define TAKES_ONE_MORE ((UINT64_C(1) << 32) + 1)
+#define RELY_WAIT_NS   UINT64_C(1000000000) /* for a driver that makes a launch wait */
+#define RELY_NAP_NS    20000
+
+static uint32_t graph_epoch(uint64_t takes)
+{
+	return (uint32_t)(takes >> 32);
+}
+
+/* Answers the epoch that begins; 0: it is no graph's. */
+static uint32_t graph_take_begin(struct guest_device *device)
+{
+	uint64_t was = atomic_fetch_add(&device->graph_takes, TAKES_ONE_MORE);
+	uint64_t until = 0, now;
+
+	while (atomic_load(&device->graph_relying)) {
+		now = now_monotonic_ns();
+		until = until ? until : now + RELY_WAIT_NS;
+		if (now > until)
+			break;
+		nanosleep(&(struct timespec){.tv_nsec = RELY_NAP_NS}, NULL);
+	}
+	return (uint32_t)was ? 0 : graph_epoch(was + TAKES_ONE_MORE);
+}
+
+static void graph_take_end(struct guest_device *device)
+{
+	atomic_fetch_sub(&device->graph_takes, 1);
+}
+
 /* As pools are followed, see pool_settle in pool.c. */
 void graph_settle(struct guest *guest, struct guest_device *device)
 {
@@ -44,8 +90,12 @@ void graph_settle(struct guest *guest, struct guest_device *device)
 		if (atomic_compare_exchange_strong(&device->graph_charged, &old, now))
 			spare = old + spare - now;
 	}
-	if (spare)
+	if (spare) {
+		/* The driver may have taken it from any graph, unasked. */
+		graph_take_begin(device);
+		graph_take_end(device);
 		charge_follow(guest, device, CAT_GRAPH, spare, 0);
+	}
 	if (begun)
 		charge_release_end(guest, device, CAT_GRAPH, 0);
 }
@@ -111,52 +161,6 @@ static bool graph_part(struct guest *guest, CUgraphExec exec, struct guest_devic
 		       struct object *ret)
 {
 	return object_get(guest->objects, OBJECT_EXEC, graph_key(exec, device), ret);
-}
-
-/*
- * The graph that was backed last still has its memory. A call that may take it away, a launch of
- * another or a trim, begins an epoch before, and waits for launches that rely on what they have:
- *
- *	launch of the graph      raises `relying' ── same epoch? ── driver ── lowers it
- *	launch of another, trim  begins an epoch ── nobody relies? ── driver
- *
- * Either the first one sees the new epoch, or the second one sees that it relies. A call from an
- * earlier epoch may still be on its way to the driver, and take what was backed in a later one:
- *
- *	trim       begins 1 ────────────────────────────────────── driver takes it
- *	launch                 begins 2 ── driver backs it ── ends         relies on 2?
- *
- * So an epoch in which such a call was under way already is no graph's. guest_device.graph_takes
- * tells both at once: its lower half counts those under way, the upper one is the epoch.
- */
-#define TAKES_ONE_MORE ((UINT64_C(1) << 32) + 1)
-#define RELY_WAIT_NS   UINT64_C(1000000000) /* for a driver that makes a launch wait */
-#define RELY_NAP_NS    20000
-
-static uint32_t graph_epoch(uint64_t takes)
-{
-	return (uint32_t)(takes >> 32);
-}
-
-/* Answers the epoch that begins; 0: it is no graph's. */
-static uint32_t graph_take_begin(struct guest_device *device)
-{
-	uint64_t was = atomic_fetch_add(&device->graph_takes, TAKES_ONE_MORE);
-	uint64_t until = 0, now;
-
-	while (atomic_load(&device->graph_relying)) {
-		now = now_monotonic_ns();
-		until = until ? until : now + RELY_WAIT_NS;
-		if (now > until)
-			break;
-		nanosleep(&(struct timespec){.tv_nsec = RELY_NAP_NS}, NULL);
-	}
-	return (uint32_t)was ? 0 : graph_epoch(was + TAKES_ONE_MORE);
-}
-
-static void graph_take_end(struct guest_device *device)
-{
-	atomic_fetch_sub(&device->graph_takes, 1);
 }
 
 /* Makes the driver release what no graph uses. */

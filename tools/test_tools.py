@@ -38,7 +38,8 @@ class Charts(unittest.TestCase):
     def test_what_allot_bench_wrote_is_drawn(self):
         found = {"controller": "deficit", "kernel_us": 100, "seconds_each": 2, "bin_seconds": 0.1,
                  "bins": [0.1] * 20 + [0.5] * 20,
-                 "caps": [{"target": 0.1, "share": 0.101}, {"target": 0.5, "share": 0.49}]}
+                 "caps": [{"target": 0.1, "share": 0.101, "share_low": 0.1, "share_high": 0.102},
+                          {"target": 0.5, "share": 0.49, "share_low": 0.4, "share_high": 0.5}]}
         with tempfile.TemporaryDirectory() as folder:
             results = Path(folder) / "bench.json"
             results.write_text(json.dumps({"device": "GPU 0: <a>", "solo": [found]}),

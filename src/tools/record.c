@@ -2,6 +2,7 @@
 #include "tools/record.h"
 
 #include <errno.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
@@ -50,11 +51,11 @@ void histogram_add(struct histogram *h, uint64_t ns)
 		h->max_ns = ns;
 }
 
-double histogram_us(const struct histogram *h, unsigned int permille)
+static double histogram_us_at(const struct histogram *h, uint64_t rank)
 {
-	uint64_t rank = (h->n * permille + 999) / 1000, seen = 0;
+	uint64_t seen = 0;
 
-	if (permille >= 1000)
+	if (rank >= h->n)
 		return (double)h->max_ns / 1e3;
 	for (unsigned int i = 0; h->n && i < HISTOGRAM_ENTRIES; i++) {
 		seen += h->entry[i];
@@ -62,6 +63,19 @@ double histogram_us(const struct histogram *h, unsigned int permille)
 			return (double)record_ns_of(i) / 1e3;
 	}
 	return 0;
+}
+
+double histogram_us(const struct histogram *h, unsigned int permille)
+{
+	return histogram_us_at(h, (h->n * permille + 999) / 1000);
+}
+
+double histogram_bound_us(const struct histogram *h, unsigned int permille, int side)
+{
+	double part = permille / 1e3, n = (double)h->n;
+	double rank = n * part + side * 1.96 * sqrt(n * part * (1 - part)) + (side > 0);
+
+	return histogram_us_at(h, rank > 1 ? (uint64_t)rank : 1);
 }
 
 bool record_open(struct record *ret, uint64_t from_ns, uint64_t window_ns, uint64_t to_ns,

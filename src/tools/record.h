@@ -21,6 +21,11 @@ struct histogram {
 void histogram_add(struct histogram *h, uint64_t ns);
 /* The duration that so many thousandths of them do not exceed, in us; 0 of none. */
 double histogram_us(const struct histogram *h, unsigned int permille);
+/*
+ * The true percentile is, with 95 %, between those of the durations whose ranks are 1.96 standard
+ * deviations below and above its own: `side` -1, 1. As if each were independent of the one before.
+ */
+double histogram_bound_us(const struct histogram *h, unsigned int permille, int side);
 
 /* Device time by bins from `from_ns`; figures of the window from `window_ns` to `to_ns`. */
 struct record {

@@ -222,9 +222,12 @@ static void run_print_histogram(FILE *out, const char *name, const struct histog
 {
 	fprintf(out,
 		", \"%s\": {\"n\": %llu, \"p50\": %.2f, \"p90\": %.2f, \"p99\": %.2f, \"max\": "
-		"%.2f}",
+		"%.2f, \"p50_low\": %.2f, \"p50_high\": %.2f, \"p99_low\": %.2f, "
+		"\"p99_high\": %.2f}",
 		name, (unsigned long long)h->n, histogram_us(h, 500), histogram_us(h, 900),
-		histogram_us(h, 990), histogram_us(h, 1000));
+		histogram_us(h, 990), histogram_us(h, 1000), histogram_bound_us(h, 500, -1),
+		histogram_bound_us(h, 500, 1), histogram_bound_us(h, 990, -1),
+		histogram_bound_us(h, 990, 1));
 }
 
 /* One write, so that the lines of several processes do not mix. */

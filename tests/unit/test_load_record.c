@@ -19,11 +19,18 @@ static void test_histogram(void)
 	struct histogram *h = calloc(1, sizeof(*h));
 
 	CHECK_EQ(histogram_us(h, 500), 0);
+	CHECK_EQ(histogram_bound_us(h, 500, 1), 0);
 	for (uint64_t i = 1; i <= 1000; i++)
 		histogram_add(h, i * 1000);
 	CHECK(near(histogram_us(h, 500), 500, 5));
 	CHECK(near(histogram_us(h, 990), 990, 10));
 	CHECK_EQ(histogram_us(h, 1000), 1000);
+	/* The true percentile is between these with 95 %: by its rank, 500 and 31 about it. */
+	CHECK(near(histogram_bound_us(h, 500, -1), 469, 5));
+	CHECK(near(histogram_bound_us(h, 500, 1), 531, 5));
+	CHECK(near(histogram_bound_us(h, 990, -1), 983, 10));
+	CHECK(near(histogram_bound_us(h, 990, 1), 997, 10));
+	CHECK_EQ(histogram_bound_us(h, 999, 1), 1000);
 	/* The ends of the range. */
 	histogram_add(h, 0);
 	histogram_add(h, UINT64_MAX);

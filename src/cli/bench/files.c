@@ -15,6 +15,18 @@ static void files_write_bins(struct json *j, const char *key, const struct bench
 	json_close(j, ']');
 }
 
+/* NAME, NAME_low and NAME_high. */
+static void files_write_interval(struct json *j, const char *name, const struct bench_interval *x)
+{
+	char key[64];
+
+	json_number(j, name, x->value);
+	snprintf(key, sizeof(key), "%s_low", name);
+	json_number(j, key, x->low);
+	snprintf(key, sizeof(key), "%s_high", name);
+	json_number(j, key, x->high);
+}
+
 static void files_write_caps(struct json *j, const struct bench_caps *c)
 {
 	json_open(j, NULL, '{');
@@ -31,7 +43,7 @@ static void files_write_caps(struct json *j, const struct bench_caps *c)
 	for (unsigned int i = 0; i < c->nphases; i++) {
 		json_open(j, NULL, '{');
 		json_number(j, "target", c->phase[i].target);
-		json_number(j, "share", c->phase[i].share);
+		files_write_interval(j, "share", &c->phase[i].share);
 		json_number(j, "worst_second", c->phase[i].worst);
 		json_close(j, '}');
 	}
@@ -48,13 +60,14 @@ static void files_write_pair(struct json *j, const struct bench_pair *p)
 	json_u64(j, "first_weight", p->weight[0]);
 	json_u64(j, "second_weight", p->weight[1]);
 	json_number(j, "kernel_us", p->kernel_us);
-	json_number(j, "first_share", p->share[0]);
-	json_number(j, "second_share", p->share[1]);
+	files_write_interval(j, "first_share", &p->share[0]);
+	files_write_interval(j, "second_share", &p->share[1]);
+	files_write_interval(j, "together", &p->together);
 	json_close(j, '}');
 }
 
 /* `cap` 0: none. */
-static void files_write_token(struct json *j, double cap, double share,
+static void files_write_token(struct json *j, double cap, const struct bench_interval *share,
 			      const struct bench_result *result)
 {
 	char name[32] = "alone";
@@ -67,9 +80,9 @@ static void files_write_token(struct json *j, double cap, double share,
 		json_number(j, "cap", cap);
 	else
 		json_null(j, "cap");
-	json_number(j, "share", share);
-	json_number(j, "p50_us", result->latency_p50_us);
-	json_number(j, "p99_us", result->latency_p99_us);
+	files_write_interval(j, "share", share);
+	files_write_interval(j, "p50_us", &result->latency_p50_us);
+	files_write_interval(j, "p99_us", &result->latency_p99_us);
 	json_number(j, "cpu_seconds", result->cpu_seconds);
 	json_number(j, "bin_seconds", result->bin_s);
 	files_write_bins(j, "bins", result);
@@ -78,13 +91,14 @@ static void files_write_token(struct json *j, double cap, double share,
 
 static void files_write_tokens(struct json *j, const struct bench_report *report)
 {
+	static const struct bench_interval whole = {1, 1, 1};
 	const struct bench_tokens *tokens = &report->tokens;
 
 	json_open(j, "tokens", '[');
 	if (report->has_tokens)
-		files_write_token(j, 0, 1, &tokens->alone);
+		files_write_token(j, 0, &whole, &tokens->alone);
 	for (int i = 0; report->has_tokens && i < BENCH_TOKEN_CAPS; i++)
-		files_write_token(j, tokens->cap[i].target, tokens->cap[i].share,
+		files_write_token(j, tokens->cap[i].target, &tokens->cap[i].share,
 				  &tokens->cap[i].result);
 	json_close(j, ']');
 	json_open(j, "token_pairs", '[');
@@ -113,10 +127,10 @@ static void files_write_all(struct json *j, const struct bench_report *report)
 
 		json_open(j, NULL, '{');
 		json_text(j, "name", q->name);
-		json_number(j, "p50_us", q->p50_us);
-		json_number(j, "p99_us", q->p99_us);
+		files_write_interval(j, "p50_us", &q->p50_us);
+		files_write_interval(j, "p99_us", &q->p99_us);
 		if (q->neighbour_us > 0)
-			json_number(j, "neighbour_share", q->neighbour);
+			files_write_interval(j, "neighbour_share", &q->neighbour);
 		else
 			json_null(j, "neighbour_share");
 		json_close(j, '}');
@@ -124,11 +138,14 @@ static void files_write_all(struct json *j, const struct bench_report *report)
 	json_close(j, ']');
 	json_open(j, "launches", '[');
 	for (int i = 0; report->has_launches && i < BENCH_LAUNCHES; i++) {
+		const struct bench_launch *l = &report->launch[i];
+
 		json_open(j, NULL, '{');
-		json_text(j, "name", report->launch[i].name);
-		json_number(j, "p50_us", report->launch[i].p50_us);
-		json_number(j, "p99_us", report->launch[i].p99_us);
-		json_number(j, "processor", report->launch[i].processor);
+		json_text(j, "name", l->name);
+		files_write_interval(j, "p50_us", &l->p50_us);
+		files_write_interval(j, "p99_us", &l->p99_us);
+		files_write_interval(j, "added_us", &l->added_us);
+		files_write_interval(j, "processor", &l->processor);
 		json_close(j, '}');
 	}
 	json_close(j, ']');

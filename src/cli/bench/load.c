@@ -17,6 +17,8 @@
 #include "cli/exit_status.h"
 #include "cli/out/say.h"
 
+#define HALF_S 0.5
+
 static volatile sig_atomic_t stopped;
 
 static void load_note_signal(int sig)
@@ -79,6 +81,27 @@ double bench_result_share(const struct bench_result *result, double from_s, doub
 	for (unsigned int i = first; i < last; i++)
 		sum += result->bin[i];
 	return last > first ? sum / (last - first) : 0;
+}
+
+static double load_sum_shares(const struct bench_result *result, unsigned int n, double from_s,
+			      double to_s)
+{
+	double sum = 0;
+
+	for (unsigned int i = 0; i < n; i++)
+		sum += bench_result_share(&result[i], from_s, to_s);
+	return sum;
+}
+
+void bench_result_interval(const struct bench_result *result, unsigned int n, double from_s,
+			   double to_s, double alone, struct bench_interval *ret)
+{
+	double value = load_sum_shares(result, n, from_s, to_s) / alone, width = result->bin_s;
+
+	*ret = (struct bench_interval){value, value, value};
+	for (double at = from_s; width > 0 && at + HALF_S <= to_s + width / 2; at += width)
+		bench_interval_set(ret, load_sum_shares(result, n, at, at + HALF_S) / alone);
+	ret->value = value;
 }
 
 /*
@@ -196,6 +219,17 @@ static double load_read_number(const char *at, const char *name)
 	return at ? strtod(at, NULL) : 0;
 }
 
+static void load_read_interval(const char *at, const char *name, struct bench_interval *ret)
+{
+	char low[32], high[32];
+
+	snprintf(low, sizeof(low), "%s_low", name);
+	snprintf(high, sizeof(high), "%s_high", name);
+	ret->low = load_read_number(at, low);
+	ret->high = load_read_number(at, high);
+	bench_interval_set(ret, load_read_number(at, name));
+}
+
 static void load_parse_result(const char *line, struct bench_result *ret)
 {
 	const char *launch = load_find_value(line, "launch_us"),
@@ -210,10 +244,10 @@ static void load_parse_result(const char *line, struct bench_result *ret)
 		.late_ms = load_read_number(line, "late_ms"),
 		.launch_p50_us = load_read_number(launch, "p50"),
 		.launch_p99_us = load_read_number(launch, "p99"),
-		.latency_p50_us = load_read_number(latency, "p50"),
-		.latency_p99_us = load_read_number(latency, "p99"),
 		.bin_s = load_read_number(line, "bin_ms") / 1e3,
 	};
+	load_read_interval(latency, "p50", &ret->latency_p50_us);
+	load_read_interval(latency, "p99", &ret->latency_p99_us);
 	for (bins = bins ? bins + 1 : ""; ret->nbins < BENCH_BINS; bins = end + (*end == ',')) {
 		double value = strtod(bins, &end);
 

@@ -12,6 +12,8 @@
 #include <stdio.h>
 #include <sys/types.h>
 
+#include "cli/bench/interval.h"
+
 #define BENCH_WORDS 40
 #define BENCH_BINS  640
 
@@ -28,7 +30,8 @@ void bench_words_free(struct bench_words *words);
 struct bench_result {
 	double share; /* of the device's time, after the warm-up: 1 is all of it */
 	double loops_per_us, cpu_seconds, late_ms;
-	double launch_p50_us, launch_p99_us, latency_p50_us, latency_p99_us; /* 0: not measured */
+	double launch_p50_us, launch_p99_us;		      /* 0: not measured */
+	struct bench_interval latency_p50_us, latency_p99_us; /* likewise */
 	double bin_s;
 	unsigned int nbins;
 	double bin[BENCH_BINS]; /* share by time, from the start on */
@@ -36,6 +39,12 @@ struct bench_result {
 
 /* The mean share of the whole bins between two instants. */
 double bench_result_share(const struct bench_result *result, double from_s, double to_s);
+/*
+ * That of `n` results together, as parts of `alone`; its interval reaches from the lowest to the
+ * highest half second.
+ */
+void bench_result_interval(const struct bench_result *result, unsigned int n, double from_s,
+			   double to_s, double alone, struct bench_interval *ret);
 
 struct bench_load {
 	pid_t pid;

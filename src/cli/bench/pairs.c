@@ -1,14 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/bench/pairs.h"
 
-#define PAIR_S	  3.0 /* by one weight */
-#define WITHOUT_S 2.0
-
 double bench_pair_part(const struct bench_pair *pair)
 {
 	unsigned int sum = pair->weight[0] + pair->weight[1];
 
 	return sum ? (double)pair->weight[0] / sum : 0;
+}
+
+static void pairs_judge(struct bench_pair *pair, const struct bench_result result[2], double from_s,
+			double to_s, double alone)
+{
+	for (int i = 0; i < 2; i++)
+		bench_result_interval(&result[i], 1, from_s, to_s, alone, &pair->share[i]);
+	bench_result_interval(result, 2, from_s, to_s, alone, &pair->together);
 }
 
 int bench_pair_without(struct bench_place *place, double alone, struct bench_pair *pair)
@@ -19,7 +24,7 @@ int bench_pair_without(struct bench_place *place, double alone, struct bench_pai
 	int r;
 
 	for (int i = 0; i < 2; i++)
-		bench_trial_load(place, &words[i], pair->form, pair->kernel_us, WITHOUT_S,
+		bench_trial_load(place, &words[i], pair->form, pair->kernel_us, BENCH_WITHOUT_S,
 				 BENCH_SETTLE_S);
 	r = bench_trial_open_both(load, words);
 	if (r < 0)
@@ -28,8 +33,10 @@ int bench_pair_without(struct bench_place *place, double alone, struct bench_pai
 	r = bench_trial_close_both(load, pair->result);
 	if (r < 0)
 		return r;
+	pairs_judge(pair, pair->result, BENCH_SETTLE_S, BENCH_WITHOUT_S, alone);
 	for (int i = 0; i < 2; i++)
-		pair->share[i] = pair->result[i].share / alone;
+		bench_interval_set(&pair->share[i], pair->result[i].share / alone);
+	bench_interval_set(&pair->together, pair->share[0].value + pair->share[1].value);
 	return 0;
 }
 
@@ -40,7 +47,7 @@ static int pairs_play(const struct bench_place *place, const struct bench_tenant
 	int r = bench_trial_go_both(load, &start_ns);
 
 	for (unsigned int i = 1; !r && i < n; i++) {
-		r = bench_sleep_until(start_ns + (uint64_t)(i * PAIR_S * 1e9));
+		r = bench_sleep_until(start_ns + (uint64_t)(i * BENCH_BY_WEIGHT_S * 1e9));
 		if (!r)
 			r = bench_trial_set(place, second, "--weight", pair[i].weight[1]);
 	}
@@ -60,8 +67,8 @@ int bench_pair_by_weight(struct bench_place *place, double alone, struct bench_p
 		bench_words_add(&words[i], "--policy");
 		bench_words_add(&words[i], "share");
 		bench_trial_option(&words[i], "--weight", pair[0].weight[i]);
-		bench_trial_load(place, &words[i], pair[0].form, pair[0].kernel_us, n * PAIR_S,
-				 BENCH_SETTLE_S);
+		bench_trial_load(place, &words[i], pair[0].form, pair[0].kernel_us,
+				 n * BENCH_BY_WEIGHT_S, BENCH_SETTLE_S);
 	}
 	r = bench_trial_open_both(load, words);
 	if (!r) {
@@ -69,15 +76,18 @@ int bench_pair_by_weight(struct bench_place *place, double alone, struct bench_p
 		closed = bench_trial_close_both(load, pair[0].result);
 		r = closed < 0 ? closed : r;
 	}
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < 2; i++)
 		bench_trial_forget(place, &tenant[i]);
-		for (unsigned int k = 0; !r && k < n; k++)
-			pair[k].share[i] = bench_result_share(&pair[0].result[i],
-							      k * PAIR_S + BENCH_SETTLE_S,
-							      (k + 1) * PAIR_S) /
-					   alone;
-	}
+	for (unsigned int k = 0; !r && k < n; k++)
+		pairs_judge(&pair[k], pair[0].result, k * BENCH_BY_WEIGHT_S + BENCH_SETTLE_S,
+			    (k + 1) * BENCH_BY_WEIGHT_S, alone);
 	return r;
+}
+
+double bench_pairs_seconds(void)
+{
+	return 2 * (BENCH_ALONE_S + BENCH_WEIGHTS * BENCH_BY_WEIGHT_S) + BENCH_WITHOUT_S +
+	       8 * BENCH_START_S;
 }
 
 int bench_measure_pairs(struct bench_place *place, struct bench_pair pair[BENCH_PAIRS])

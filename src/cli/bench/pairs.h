@@ -9,7 +9,7 @@ struct bench_pair {
 	const char *name, *form; /* the load's, see allot-load */
 	unsigned int weight[2];	 /* 0: no tenants, the driver decides */
 	double kernel_us;
-	double share[2];	       /* of what one has alone */
+	struct bench_interval share[2], together; /* of what one has alone */
 	struct bench_result result[2]; /* of the whole run; with the first of its pairs alone */
 };
 
@@ -17,6 +17,8 @@ struct bench_pair {
 double bench_pair_part(const struct bench_pair *pair);
 
 /* Name, form and kernel_us are given. `alone` is the share that one load has by itself. */
+#define BENCH_WITHOUT_S	  2.0
+#define BENCH_BY_WEIGHT_S 3.0 /* for each weight */
 int bench_pair_without(struct bench_place *place, double alone, struct bench_pair *pair);
 /* Two tenants. The weights are given, too: the second tenant gets one of `n` after the other. */
 int bench_pair_by_weight(struct bench_place *place, double alone, struct bench_pair *pair,
@@ -28,6 +30,7 @@ int bench_pair_by_weight(struct bench_place *place, double alone, struct bench_p
  */
 #define BENCH_WEIGHTS 3
 #define BENCH_PAIRS   (1 + 2 * BENCH_WEIGHTS)
+double bench_pairs_seconds(void); /* about what that takes */
 int bench_measure_pairs(struct bench_place *place, struct bench_pair pair[BENCH_PAIRS]);
 
 #endif

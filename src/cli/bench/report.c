@@ -38,6 +38,32 @@ static const char *report_kernel(double us, char buf[static 16])
 	return buf;
 }
 
+static void report_put_interval(struct table *t, const struct bench_interval *x, double scale,
+				int decimals, const char *unit)
+{
+	char words[BENCH_INTERVAL_WORDS];
+
+	bench_interval_say(x, scale, decimals, unit, words);
+	table_cell(t, "%s", words);
+}
+
+/* Under each phase of a load the lowest and the highest half second: a row as wide as the caps'. */
+static void report_put_phase_intervals(struct table *t, const struct bench_caps *c)
+{
+	table_cell(t, "%s", "");
+	table_cell(t, "from");
+	for (unsigned int p = 0; p < c->nphases; p++)
+		table_cell(t, "%.1f", c->phase[p].share.low * 100);
+	for (int i = 0; i < 3; i++)
+		table_cell(t, "%s", "");
+	table_cell(t, "%s", "");
+	table_cell(t, "to");
+	for (unsigned int p = 0; p < c->nphases; p++)
+		table_cell(t, "%.1f", c->phase[p].share.high * 100);
+	for (int i = 0; i < 3; i++)
+		table_cell(t, "%s", "");
+}
+
 /* The last cell of a row. */
 static void report_put_verdict(struct table *t, bool kept)
 {
@@ -56,7 +82,8 @@ static bool report_caps_kept(const struct bench_caps *c)
 	bool kept = c->worst_error * 100 <= BENCH_SECOND_POINTS;
 
 	for (unsigned int p = 0; p < c->nphases; p++)
-		kept &= !report_is_off(c->phase[p].share, c->phase[p].target, BENCH_CAP_POINTS);
+		kept &= !report_is_off(c->phase[p].share.value, c->phase[p].target,
+				       BENCH_CAP_POINTS);
 	return kept;
 }
 
@@ -84,7 +111,7 @@ int bench_print_caps(const struct bench_report *report)
 	strcat(headings, "|>MEAN OFF|>WORST SECOND|");
 	t = report_begin_table(
 		"A tenant alone, its cap changed while it runs: percent of the device's time "
-		"that it had",
+		"that it had,\nand from the lowest to the highest half second",
 		headings);
 	if (!t)
 		return -ENOMEM;
@@ -94,13 +121,14 @@ int bench_print_caps(const struct bench_report *report)
 		table_cell(t, "%s", c->controller);
 		table_cell(t, "%s", report_kernel(c->kernel_us, kernel));
 		for (unsigned int p = 0; p < c->nphases; p++)
-			table_cell(t, "%.1f", c->phase[p].share * 100);
+			table_cell(t, "%.1f", c->phase[p].share.value * 100);
 		table_cell(t, "%.1f", c->mean_error * 100);
 		table_cell(t, "%.1f", c->worst_error * 100);
 		if (c->late)
 			table_cell(t, "doubtful: the processor was busy");
 		else
 			report_put_verdict(t, report_caps_kept(c));
+		report_put_phase_intervals(t, c);
 		mean += c->mean_error / report->ncaps;
 		worst = fmax(worst, c->worst_error);
 		late |= c->late;
@@ -150,9 +178,9 @@ static bool report_pair_kept(const struct bench_pair *p)
 {
 	double part = bench_pair_part(p);
 
-	return !report_is_off(p->share[0], part, BENCH_WEIGHT_POINTS) &&
-	       !report_is_off(p->share[1], 1 - part, BENCH_WEIGHT_POINTS) &&
-	       (p->share[0] + p->share[1]) * 100 >= BENCH_TOGETHER_PERCENT;
+	return !report_is_off(p->share[0].value, part, BENCH_WEIGHT_POINTS) &&
+	       !report_is_off(p->share[1].value, 1 - part, BENCH_WEIGHT_POINTS) &&
+	       p->together.value * 100 >= BENCH_TOGETHER_PERCENT;
 }
 
 int bench_print_pairs(const struct bench_report *report)
@@ -162,7 +190,8 @@ int bench_print_pairs(const struct bench_report *report)
 
 	if (!report->has_pairs)
 		return 0;
-	t = report_begin_table("Two that always want the device: percent of what one has alone",
+	t = report_begin_table("Two that always want the device: percent of what one has alone "
+			       "(lowest to highest half second)",
 			       "|KERNEL|>FIRST|>SECOND|>TOGETHER|PROMISED|");
 	if (!t)
 		return -ENOMEM;
@@ -172,9 +201,9 @@ int bench_print_pairs(const struct bench_report *report)
 
 		table_cell(t, "%s", p->name);
 		table_cell(t, "%s", report_kernel(p->kernel_us, kernel));
-		table_cell(t, "%.1f", p->share[0] * 100);
-		table_cell(t, "%.1f", p->share[1] * 100);
-		table_cell(t, "%.1f", (p->share[0] + p->share[1]) * 100);
+		report_put_interval(t, &p->share[0], 100, 1, "");
+		report_put_interval(t, &p->share[1], 100, 1, "");
+		report_put_interval(t, &p->together, 100, 1, "");
 		if (part > 0)
 			table_cell(t, "%g + %g within %g, %g together", part, 100 - part,
 				   BENCH_WEIGHT_POINTS, BENCH_TOGETHER_PERCENT);
@@ -189,12 +218,13 @@ int bench_print_pairs(const struct bench_report *report)
 /* How long a token of one loop by itself takes. */
 static void report_put_token_times(struct table *t, const struct bench_result *result)
 {
-	table_cell(t, "%.2f ms", result->latency_p50_us / 1e3);
-	table_cell(t, "%.2f ms", result->latency_p99_us / 1e3);
+	report_put_interval(t, &result->latency_p50_us, 1e-3, 2, " ms");
+	report_put_interval(t, &result->latency_p99_us, 1e-3, 2, " ms");
 }
 
 static void report_put_token_pair(struct table *t, const struct bench_pair *p)
 {
+	char first[BENCH_INTERVAL_WORDS], second[BENCH_INTERVAL_WORDS];
 	double part = bench_pair_part(p) * 100;
 
 	table_cell(t, "%s", p->name);
@@ -202,8 +232,10 @@ static void report_put_token_pair(struct table *t, const struct bench_pair *p)
 		table_cell(t, "%g + %g", part, 100 - part);
 	else
 		table_cell(t, "%s", "");
-	table_cell(t, "%.1f + %.1f", p->share[0] * 100, p->share[1] * 100);
-	table_cell(t, "%.1f", (p->share[0] + p->share[1]) * 100);
+	bench_interval_say(&p->share[0], 100, 1, "", first);
+	bench_interval_say(&p->share[1], 100, 1, "", second);
+	table_cell(t, "%s + %s", first, second);
+	report_put_interval(t, &p->together, 100, 1, "");
 	table_cell(t, "%s", "");
 	table_cell(t, "%s", "");
 	if (part > 0)
@@ -223,7 +255,8 @@ int bench_print_tokens(const struct bench_report *report)
 		return 0;
 	t = report_begin_table(
 		"A token loop, brief kernels first, then a graph of 4 ms, a copy and a wait "
-		"for each token:\npercent of what one has alone, and how long a token takes",
+		"for each token:\npercent of what one has alone (lowest to highest half second), "
+		"and how long a token takes (95 %)",
 		"|>ASKED|>GOT|>TOGETHER|>HALF WITHIN|>99 % WITHIN|PROMISED|");
 	if (!t)
 		return -ENOMEM;
@@ -238,11 +271,11 @@ int bench_print_tokens(const struct bench_report *report)
 
 		table_cell(t, "alone, --compute %g", c->target * 100);
 		table_cell(t, "%g", c->target * 100);
-		table_cell(t, "%.1f", c->share * 100);
+		report_put_interval(t, &c->share, 100, 1, "");
 		table_cell(t, "%s", "");
 		report_put_token_times(t, &c->result);
 		table_cell(t, "within %g", BENCH_CAP_POINTS);
-		report_put_verdict(t, !report_is_off(c->share, c->target, BENCH_CAP_POINTS));
+		report_put_verdict(t, !report_is_off(c->share.value, c->target, BENCH_CAP_POINTS));
 	}
 	for (int i = 0; i < BENCH_TOKEN_PAIRS; i++)
 		report_put_token_pair(t, &tokens->pair[i]);
@@ -270,7 +303,7 @@ int bench_print_requests(const struct bench_report *report)
 
 	if (!report->has_requests)
 		return 0;
-	t = report_begin_table("A request of 1 ms each 10 ms: how long it takes",
+	t = report_begin_table("A request of 1 ms each 10 ms: how long it takes (95 %)",
 			       "|>HALF WITHIN|>99 % WITHIN|>NEIGHBOUR HAS|PROMISED|");
 	if (!t)
 		return -ENOMEM;
@@ -278,15 +311,15 @@ int bench_print_requests(const struct bench_report *report)
 		const struct bench_request *q = &report->request[i];
 
 		table_cell(t, "%s", q->name);
-		table_cell(t, "%.2f ms", q->p50_us / 1e3);
-		table_cell(t, "%.2f ms", q->p99_us / 1e3);
+		report_put_interval(t, &q->p50_us, 1e-3, 2, " ms");
+		report_put_interval(t, &q->p99_us, 1e-3, 2, " ms");
 		if (q->neighbour_us > 0)
-			table_cell(t, "%.1f %%", q->neighbour * 100);
+			report_put_interval(t, &q->neighbour, 100, 1, " %");
 		else
 			table_cell(t, "%s", "");
 		report_put_promise(t, q);
-		report_put_verdict(t, q->most_us <= 0 || (q->p99_us <= q->most_us &&
-							  q->neighbour >= q->least));
+		report_put_verdict(t, q->most_us <= 0 || (q->p99_us.value <= q->most_us &&
+							  q->neighbour.value >= q->least));
 	}
 	report_finish_table(t);
 	return 0;
@@ -294,14 +327,15 @@ int bench_print_requests(const struct bench_report *report)
 
 int bench_print_launches(const struct bench_report *report)
 {
-	const struct bench_launch *native = &report->launch[0];
+	char added[BENCH_INTERVAL_WORDS];
 	struct table *t;
 
 	if (!report->has_launches)
 		return 0;
 	t = report_begin_table(
 		"A launch that is not held: how long the call takes; and of a processor, with "
-		"1 ms kernels",
+		"1 ms kernels\n(the median of several rounds, and the interval that holds the true "
+		"one with 95 %)",
 		"|>HALF WITHIN|>99 % WITHIN|>ADDED|PROMISED|>PROCESSOR|PROMISED|");
 	if (!t)
 		return -ENOMEM;
@@ -309,23 +343,24 @@ int bench_print_launches(const struct bench_report *report)
 		const struct bench_launch *l = &report->launch[i];
 
 		table_cell(t, "%s", l->name);
-		table_cell(t, "%.2f us", l->p50_us);
-		table_cell(t, "%.2f us", l->p99_us);
+		report_put_interval(t, &l->p50_us, 1, 2, " us");
+		report_put_interval(t, &l->p99_us, 1, 2, " us");
 		if (i) {
-			table_cell(t, "%+.2f us", l->p50_us - native->p50_us);
+			bench_interval_say_added(&l->added_us, "us", added);
+			table_cell(t, "%s", added);
 			table_cell(t, "%.2f us, or what runs differ by",
 				   l->compute > 0 ? BENCH_LIMITED_US : BENCH_LAUNCH_US);
 		} else {
 			table_cell(t, "%s", "");
 			table_cell(t, "%s", "");
 		}
-		table_cell(t, "%.2f %%", l->processor * 100);
+		report_put_interval(t, &l->processor, 100, 2, " %");
 		if (l->compute > 0)
 			table_cell(t, "%g %%", BENCH_PROCESSOR_PERCENT);
 		else
 			table_cell(t, "%s", "");
-		report_put_verdict(t,
-				   l->compute <= 0 || l->processor * 100 < BENCH_PROCESSOR_PERCENT);
+		report_put_verdict(t, l->compute <= 0 ||
+					      l->processor.value * 100 < BENCH_PROCESSOR_PERCENT);
 	}
 	report_finish_table(t);
 	return 0;

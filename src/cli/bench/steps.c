@@ -9,8 +9,9 @@
 #define LATE_PART    0.02 /* beyond it a measurement is called doubtful */
 #define REQUEST_S    2.5
 #define REQUEST_US   1000
-#define LAUNCH_S     1.0
-#define PROCESSOR_S  2.0
+#define LAUNCH_S     0.4 /* in each round */
+#define PROCESSOR_S  1.0
+#define QUICK_PART   0.5 /* of both */
 #define PROCESSOR_US 1000
 
 static void steps_judge_phase(struct bench_caps *caps, unsigned int i)
@@ -19,17 +20,17 @@ static void steps_judge_phase(struct bench_caps *caps, unsigned int i)
 	double from = i * caps->phase_s + BENCH_SETTLE_S, to = (i + 1) * caps->phase_s;
 	double width = caps->result.bin_s;
 
-	phase->share = bench_result_share(&caps->result, from, to) / caps->alone;
-	phase->worst = phase->share;
+	bench_result_interval(&caps->result, 1, from, to, caps->alone, &phase->share);
+	phase->worst = phase->share.value;
 	for (double at = from; at + 1 <= to + width / 2; at += width) {
 		double share = bench_result_share(&caps->result, at, at + 1) / caps->alone;
 
 		if (fabs(share - phase->target) > fabs(phase->worst - phase->target))
 			phase->worst = share;
 	}
-	caps->mean_error += fabs(phase->share - phase->target) / caps->nphases;
+	caps->mean_error += fabs(phase->share.value - phase->target) / caps->nphases;
 	caps->worst_error = fmax(caps->worst_error, fabs(phase->worst - phase->target));
-	caps->kept += fmin(1, phase->share / phase->target) / caps->nphases;
+	caps->kept += fmin(1, phase->share.value / phase->target) / caps->nphases;
 }
 
 static int steps_play_caps(const struct bench_place *place, const struct bench_tenant *tenant,
@@ -47,14 +48,23 @@ static int steps_play_caps(const struct bench_place *place, const struct bench_t
 	return r;
 }
 
+double bench_caps_seconds(const struct bench_caps *caps)
+{
+	return BENCH_ALONE_S + caps->nphases * caps->phase_s + 2 * BENCH_START_S;
+}
+
 int bench_measure_caps(struct bench_place *place, struct bench_caps *caps)
 {
 	double seconds = caps->nphases * caps->phase_s;
 	struct bench_words words = {0};
+	struct bench_result alone;
 	struct bench_load load;
 	struct bench_tenant tenant = {""};
 	int r, closed;
 
+	if ((r = bench_trial_alone(place, "plain", caps->kernel_us, &alone)) < 0)
+		return r;
+	caps->alone = alone.share;
 	bench_trial_tenant(place, &words, &tenant);
 	bench_trial_option(&words, "--compute", caps->phase[0].target * 100);
 	bench_words_add(&words, "--policy");
@@ -111,7 +121,8 @@ static int steps_measure_request_beside(struct bench_place *place, struct bench_
 		return r;
 	ret->p50_us = result[0].latency_p50_us;
 	ret->p99_us = result[0].latency_p99_us;
-	ret->neighbour = result[1].share;
+	bench_result_interval(&result[1], 1, BENCH_SETTLE_S, REQUEST_S, 1, &ret->neighbour);
+	bench_interval_set(&ret->neighbour, result[1].share);
 	return 0;
 }
 
@@ -128,6 +139,12 @@ static int steps_measure_request_alone(struct bench_place *place, struct bench_r
 	ret->p50_us = result.latency_p50_us;
 	ret->p99_us = result.latency_p99_us;
 	return 0;
+}
+
+double bench_requests_seconds(void)
+{
+	return REQUEST_S / 2 + (BENCH_REQUESTS - 1) * (REQUEST_S + 2 * BENCH_START_S) +
+	       BENCH_START_S;
 }
 
 int bench_measure_requests(struct bench_place *place, struct bench_request row[BENCH_REQUESTS])
@@ -156,7 +173,7 @@ int bench_measure_requests(struct bench_place *place, struct bench_request row[B
 
 /* One load from its start to its end, in a tenant of its own where the row says so. */
 static int steps_run_launches(struct bench_place *place, const struct bench_launch *row, bool lean,
-			      struct bench_result *ret)
+			      double seconds, struct bench_result *ret)
 {
 	struct bench_words words = {0};
 	struct bench_tenant tenant = {""};
@@ -167,21 +184,54 @@ static int steps_run_launches(struct bench_place *place, const struct bench_laun
 	if (row->compute > 0)
 		bench_trial_option(&words, "--compute", row->compute);
 	if (lean) {
-		bench_trial_load(place, &words, "plain", PROCESSOR_US, PROCESSOR_S, BENCH_SETTLE_S);
+		bench_trial_load(place, &words, "plain", PROCESSOR_US, seconds, seconds / 4);
 		bench_words_add(&words, "--lean");
 	} else {
-		bench_trial_load(place, &words, "sync", 1, LAUNCH_S, LAUNCH_S / 4);
+		bench_trial_load(place, &words, "sync", 1, seconds, seconds / 4);
 	}
 	r = bench_trial_one(&words, ret);
 	bench_trial_forget(place, &tenant);
 	return r;
 }
 
+/* What the rounds found of one row. */
+struct steps_launches {
+	double p50_us[BENCH_ROUNDS], p99_us[BENCH_ROUNDS], added_us[BENCH_ROUNDS];
+	double processor[BENCH_ROUNDS];
+};
+
+static int steps_measure_launch(struct bench_place *place, const struct bench_launch *row,
+				double part, unsigned int round, struct steps_launches *found)
+{
+	struct bench_result result;
+	int r = steps_run_launches(place, row, false, part * LAUNCH_S, &result);
+
+	if (r < 0)
+		return r;
+	found->p50_us[round] = result.launch_p50_us;
+	found->p99_us[round] = result.launch_p99_us;
+	r = steps_run_launches(place, row, true, part * PROCESSOR_S, &result);
+	if (r < 0)
+		return r;
+	found->processor[round] = result.cpu_seconds / (part * PROCESSOR_S);
+	return 0;
+}
+
+double bench_launches_seconds(bool quick)
+{
+	double part = quick ? QUICK_PART : 1;
+
+	return BENCH_ROUNDS * BENCH_LAUNCHES *
+	       (part * (LAUNCH_S + PROCESSOR_S) + 2 * BENCH_START_S);
+}
+
 /*
  * Launches of kernels so short that the gate has no reason to hold them, and each waited for; and
- * what a program takes of a processor that does nothing but keep the device busy.
+ * what a program takes of a processor that does nothing but keep the device busy. All rows in each
+ * round, because what processes differ by without any tenant is more than what is looked for.
  */
-int bench_measure_launches(struct bench_place *place, struct bench_launch row[BENCH_LAUNCHES])
+int bench_measure_launches(struct bench_place *place, bool quick,
+			   struct bench_launch row[BENCH_LAUNCHES])
 {
 	static const struct bench_launch launches[BENCH_LAUNCHES] = {
 		{.name = "no tenant", .compute = -1},
@@ -189,21 +239,23 @@ int bench_measure_launches(struct bench_place *place, struct bench_launch row[BE
 		{.name = "tenant with --compute 25", .compute = 25},
 		{.name = "tenant with --compute 90", .compute = 90},
 	};
+	struct steps_launches found[BENCH_LAUNCHES] = {0};
 
+	for (unsigned int round = 0; round < BENCH_ROUNDS; round++)
+		for (int i = 0; i < BENCH_LAUNCHES; i++) {
+			int r = steps_measure_launch(place, &launches[i], quick ? QUICK_PART : 1,
+						     round, &found[i]);
+
+			if (r < 0)
+				return r;
+			found[i].added_us[round] = found[i].p50_us[round] - found[0].p50_us[round];
+		}
 	for (int i = 0; i < BENCH_LAUNCHES; i++) {
-		struct bench_result result;
-		int r;
-
 		row[i] = launches[i];
-		r = steps_run_launches(place, &row[i], false, &result);
-		if (r < 0)
-			return r;
-		row[i].p50_us = result.launch_p50_us;
-		row[i].p99_us = result.launch_p99_us;
-		r = steps_run_launches(place, &row[i], true, &result);
-		if (r < 0)
-			return r;
-		row[i].processor = result.cpu_seconds / PROCESSOR_S;
+		bench_interval_of_median(found[i].p50_us, BENCH_ROUNDS, &row[i].p50_us);
+		bench_interval_of_median(found[i].p99_us, BENCH_ROUNDS, &row[i].p99_us);
+		bench_interval_of_median(found[i].added_us, BENCH_ROUNDS, &row[i].added_us);
+		bench_interval_of_median(found[i].processor, BENCH_ROUNDS, &row[i].processor);
 	}
 	return 0;
 }

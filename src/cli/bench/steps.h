@@ -16,7 +16,8 @@ struct bench_caps {
 	double alone; /* share of the same load without a limit */
 	unsigned int nphases;
 	struct bench_phase {
-		double target, share;
+		double target;
+		struct bench_interval share;
 		double worst; /* share of that second which was furthest from the target */
 	} phase[BENCH_PHASES];
 	struct bench_result result;
@@ -28,7 +29,8 @@ struct bench_caps {
 struct bench_request {
 	const char *name;
 	double neighbour_us;		  /* its kernels; 0: no neighbour */
-	double p50_us, p99_us, neighbour; /* its share */
+	struct bench_interval p50_us, p99_us;
+	struct bench_interval neighbour;  /* its share */
 	double most_us;			  /* the promise for p99; 0: none */
 	double least;			  /* and for the neighbour's share */
 };
@@ -36,15 +38,25 @@ struct bench_request {
 struct bench_launch {
 	const char *name;
 	double compute; /* the cap in percent; 0: none; < 0: no tenant */
-	double p50_us, p99_us;
-	double processor; /* what the program takes of one, while it keeps the device busy */
+	struct bench_interval p50_us, p99_us;
+	struct bench_interval added_us; /* to the half of the first row, round by round */
+	/* What the program takes of one, while it keeps the device busy. */
+	struct bench_interval processor;
 };
 
-/* controller, kernel_us, phase_s, alone and the phases' targets are given. */
+/*
+ * controller, kernel_us, phase_s, nphases and the phases' targets are given. Each comes with about
+ * how many seconds it takes.
+ */
 int bench_measure_caps(struct bench_place *place, struct bench_caps *caps);
+double bench_caps_seconds(const struct bench_caps *caps);
 #define BENCH_REQUESTS 5
 int bench_measure_requests(struct bench_place *place, struct bench_request row[BENCH_REQUESTS]);
+double bench_requests_seconds(void);
 #define BENCH_LAUNCHES 4
-int bench_measure_launches(struct bench_place *place, struct bench_launch row[BENCH_LAUNCHES]);
+#define BENCH_ROUNDS   6 /* the least and the greatest hold the true median with 97 % */
+int bench_measure_launches(struct bench_place *place, bool quick,
+			   struct bench_launch row[BENCH_LAUNCHES]);
+double bench_launches_seconds(bool quick);
 
 #endif

@@ -18,8 +18,18 @@ static int tokens_measure_cap(struct bench_place *place, double seconds, double 
 	bench_trial_load(place, &words, FORM, KERNEL_US, seconds, BENCH_SETTLE_S);
 	r = bench_trial_one(&words, &cap->result);
 	bench_trial_forget(place, &tenant);
-	cap->share = cap->result.share / alone;
-	return r;
+	if (r < 0)
+		return r;
+	bench_result_interval(&cap->result, 1, BENCH_SETTLE_S, seconds, alone, &cap->share);
+	bench_interval_set(&cap->share, cap->result.share / alone);
+	return 0;
+}
+
+double bench_tokens_seconds(double seconds)
+{
+	return BENCH_ALONE_S + BENCH_TOKEN_CAPS * seconds + BENCH_WITHOUT_S +
+	       (BENCH_TOKEN_PAIRS - 1) * BENCH_BY_WEIGHT_S +
+	       (1 + BENCH_TOKEN_CAPS + 4) * BENCH_START_S;
 }
 
 int bench_measure_tokens(struct bench_place *place, double seconds, struct bench_tokens *tokens)

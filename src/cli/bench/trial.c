@@ -8,7 +8,6 @@
 #include "base/now.h"
 #include "ledger/tenant.h"
 
-#define ALONE_S	       1.2
 #define ALONE_SETTLE_S 0.2
 
 void bench_trial_tenant(struct bench_place *place, struct bench_words *words,
@@ -78,7 +77,7 @@ int bench_trial_alone(struct bench_place *place, const char *form, double kernel
 	struct bench_words words = {0};
 	int r;
 
-	bench_trial_load(place, &words, form, kernel_us, ALONE_S, ALONE_SETTLE_S);
+	bench_trial_load(place, &words, form, kernel_us, BENCH_ALONE_S, ALONE_SETTLE_S);
 	r = bench_trial_one(&words, ret);
 	if (r < 0)
 		return r;

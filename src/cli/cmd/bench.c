@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * allot bench: how exact shares are on this device, in two minutes. It does what a user
+ * allot bench: how exact shares are on this device, in some minutes. It does what a user
  * would: runs a program with `allot run`, changes limits with `allot set`, and has the program say
  * what it got.
  */
@@ -164,19 +164,23 @@ static void bench_note_step(const char *what, double seconds)
 		fprintf(stderr, "%s: %.0f s ...\n", what, seconds);
 }
 
-static int bench_measure_all_caps(struct bench_place *place, const struct args *a,
-				  const bool controllers[static CONTROLLERS],
-				  struct bench_report *report)
+static double bench_token_seconds(const struct args *a)
+{
+	return a->quick ? TOKENS_QUICK_S : TOKENS_S;
+}
+
+/* Which loads are to go through caps, under which controllers. */
+static void bench_plan_caps(const struct args *a, const bool controllers[static CONTROLLERS],
+			    struct bench_report *report)
 {
 	static const double kernels_us[] = {100, 1000, 10000};
 	static const double targets[BENCH_PHASES] = {0.1, 0.25, 0.5, 0.75, 0.9};
 	bool compare = a->controller && !strcmp(a->controller, "all");
-	struct bench_result alone;
-	int r;
 
 	for (unsigned int i = 0; i < CONTROLLERS; i++) {
-		for (unsigned int k = 0; controllers[i] && k < 3; k++) {
-			struct bench_caps *caps = &report->caps[report->ncaps];
+		/* The shorter two tell the controllers apart. */
+		for (unsigned int k = 0; controllers[i] && k < (compare ? 2 : 3); k++) {
+			struct bench_caps *caps = &report->caps[report->ncaps++];
 
 			*caps = (struct bench_caps){
 				.controller = controller_by_id(i)->name,
@@ -188,62 +192,82 @@ static int bench_measure_all_caps(struct bench_place *place, const struct args *
 			};
 			for (unsigned int p = 0; p < BENCH_PHASES; p++)
 				caps->phase[p].target = targets[p];
-			bench_note_step(caps->controller, caps->phase_s * BENCH_PHASES);
-			if ((r = bench_trial_alone(place, "plain", kernels_us[k], &alone)) < 0)
-				return r;
-			caps->alone = alone.share;
-			if ((r = bench_measure_caps(place, caps)) < 0)
-				return r;
-			report->ncaps++;
-			if (compare && k == 1)
-				break; /* the shorter two tell the controllers apart */
 		}
+	}
+}
+
+/* About how long all of it takes: the sum of what is noted for each step. */
+static double bench_seconds(const struct args *a, const struct bench_report *report)
+{
+	double seconds = BENCH_ALONE_S + BENCH_START_S;
+
+	for (unsigned int i = 0; i < report->ncaps; i++)
+		seconds += bench_caps_seconds(&report->caps[i]);
+	if (a->only & PAIRS)
+		seconds += bench_pairs_seconds();
+	if (a->only & TOKENS)
+		seconds += bench_tokens_seconds(bench_token_seconds(a));
+	if (a->only & REQUESTS)
+		seconds += bench_requests_seconds();
+	if (a->only & LAUNCHES)
+		seconds += bench_launches_seconds(a->quick);
+	return seconds;
+}
+
+static int bench_measure_all_caps(struct bench_place *place, struct bench_report *report)
+{
+	int r;
+
+	for (unsigned int i = 0; i < report->ncaps; i++) {
+		struct bench_caps *caps = &report->caps[i];
+
+		bench_note_step(caps->controller, bench_caps_seconds(caps));
+		if ((r = bench_measure_caps(place, caps)) < 0)
+			return r;
 	}
 	r = bench_print_caps(report);
 	return r < 0 ? r : bench_print_controllers(report);
 }
 
 static int bench_measure_sections(struct bench_place *place, const struct args *a,
-				  const bool controllers[static CONTROLLERS],
 				  struct bench_report *report)
 {
-	unsigned int only = a->only ? a->only : ALL;
 	struct bench_result alone;
 	int r;
 
 	if ((r = bench_trial_alone(place, "plain", 1000, &alone)) < 0)
 		return r;
-	if ((only & CAPS) && (r = bench_measure_all_caps(place, a, controllers, report)) < 0)
+	if ((a->only & CAPS) && (r = bench_measure_all_caps(place, report)) < 0)
 		return r;
-	if (only & PAIRS) {
-		bench_note_step("two tenants", 23);
+	if (a->only & PAIRS) {
+		bench_note_step("two tenants", bench_pairs_seconds());
 		if ((r = bench_measure_pairs(place, report->pair)) < 0)
 			return r;
 		report->has_pairs = true;
 		if ((r = bench_print_pairs(report)) < 0)
 			return r;
 	}
-	if (only & TOKENS) {
-		double seconds = a->quick ? TOKENS_QUICK_S : TOKENS_S;
+	if (a->only & TOKENS) {
+		double seconds = bench_token_seconds(a);
 
-		bench_note_step("token loops", 3 * seconds + 14);
+		bench_note_step("token loops", bench_tokens_seconds(seconds));
 		if ((r = bench_measure_tokens(place, seconds, &report->tokens)) < 0)
 			return r;
 		report->has_tokens = true;
 		if ((r = bench_print_tokens(report)) < 0)
 			return r;
 	}
-	if (only & REQUESTS) {
-		bench_note_step("requests", 12);
+	if (a->only & REQUESTS) {
+		bench_note_step("requests", bench_requests_seconds());
 		if ((r = bench_measure_requests(place, report->request)) < 0)
 			return r;
 		report->has_requests = true;
 		if ((r = bench_print_requests(report)) < 0)
 			return r;
 	}
-	if (only & LAUNCHES) {
-		bench_note_step("launches", 13);
-		if ((r = bench_measure_launches(place, report->launch)) < 0)
+	if (a->only & LAUNCHES) {
+		bench_note_step("launches", bench_launches_seconds(a->quick));
+		if ((r = bench_measure_launches(place, a->quick, report->launch)) < 0)
 			return r;
 		report->has_launches = true;
 		if ((r = bench_print_launches(report)) < 0)
@@ -265,10 +289,14 @@ int cmd_bench(int argc, char **argv)
 	if ((r = bench_choose_controllers(a.controller, controllers)) ||
 	    (r = bench_find_programs(&place)) || (r = bench_choose_device(&a, report.device)))
 		return r;
+	if (!a.only)
+		a.only = ALL;
+	if (a.only & CAPS)
+		bench_plan_caps(&a, controllers, &report);
 	bench_stop_on_signals();
-	printf("%s\n", report.device);
+	printf("%s\ntakes about %.0f s\n", report.device, bench_seconds(&a, &report));
 	fflush(stdout);
-	r = bench_measure_sections(&place, &a, controllers, &report);
+	r = bench_measure_sections(&place, &a, &report);
 	if (bench_stopped())
 		return say_error("stopped; its tenants are removed");
 	if (r < 0 || (a.json && bench_write_json(&report, a.json) < 0))

@@ -4,21 +4,34 @@ are is for the tests of shares."""
 
 import json
 import os
+import re
 import signal
+import time
 
 import cli_lib
 from cli_lib import ALLOT
 
 
 class Bench(cli_lib.Case):
+    def check_interval(self, found, *names):
+        for name in names:
+            self.assertLessEqual(found[name + "_low"], found[name], name)
+            self.assertLessEqual(found[name], found[name + "_high"], name)
+
     def test_forms(self):
+        began = time.monotonic()
         out = self.ok("sim", "--", ALLOT, "bench", "--only", "pairs", "--json", self.path("json"))
+        took = time.monotonic() - began
+        said = int(re.search(r"^takes about (\d+) s$", out, re.M)[1])
+        self.assertTrue(20 <= said <= took * 1.2, (said, took))
+        self.assertRegex(out, r"weights 1:3 +1 ms +\d+\.\d \(\d+\.\d to \d+\.\d\) ")
         self.assertIn("25 + 75 within 2, 97 together", out)
         with open(self.path("json"), encoding="utf-8") as file:
             found = json.load(file)
         self.assertEqual([p["second_weight"] for p in found["pairs"]], [0, 1, 3, 9, 1, 3, 9])
         for pair in found["pairs"]:
             self.assertGreater(pair["first_share"] + pair["second_share"], 0)
+            self.check_interval(pair, "first_share", "second_share", "together")
         for other in ("solo", "tokens", "token_pairs", "requests", "launches"):
             self.assertEqual(found[other], [], other)
         self.assertIn("no tenants", self.ok("ps"))
@@ -26,8 +39,10 @@ class Bench(cli_lib.Case):
     def test_tokens(self):
         out = self.ok("sim", "--", ALLOT, "bench", "--only", "tokens", "--quick",
                       "--json", self.path("json"))
-        for row in (r"alone +\d+\.\d+ ms", r"--compute 25 +25 +\d", r"--compute 75 +75 +\d",
-                    r"no tenants +\d+\.\d \+ \d", r"weights 1:3 +25 \+ 75 +\d+\.\d \+ \d"):
+        for row in (r"alone +\d+\.\d+ \(\d+\.\d+ to \d+\.\d+\) ms",
+                    r"--compute 25 +25 +\d", r"--compute 75 +75 +\d",
+                    r"no tenants +\d+\.\d \(.*\) \+ \d",
+                    r"weights 1:3 +25 \+ 75 +\d+\.\d \(.*\) \+ \d"):
             self.assertRegex(out, row)
         with open(self.path("json"), encoding="utf-8") as file:
             found = json.load(file)
@@ -38,12 +53,31 @@ class Bench(cli_lib.Case):
             self.assertGreaterEqual(token["p50_us"], 4000 * 0.99)
             self.assertGreaterEqual(token["p99_us"], token["p50_us"])
             self.assertGreater(sum(token["bins"]), 0)
+            self.check_interval(token, "share", "p50_us", "p99_us")
         self.assertEqual([(p["first_weight"], p["second_weight"]) for p in found["token_pairs"]],
                          [(0, 0), (1, 1), (1, 3)])
         for pair in found["token_pairs"]:
             self.assertGreater(min(pair["first_share"], pair["second_share"]), 0)
         self.assertEqual(found["pairs"], [])
         self.assertIn("no tenants", self.ok("ps"))
+
+    def test_launches(self):
+        """What a tenant adds is said as far as the rounds tell it from nothing."""
+        out = self.ok("sim", "--", ALLOT, "bench", "--only", "launches", "--quick", "--json",
+                      self.path("json"))
+        with open(self.path("json"), encoding="utf-8") as file:
+            launches = json.load(file)["launches"]
+        self.assertEqual(len(launches), 4)
+        for launch in launches:
+            self.check_interval(launch, "p50_us", "p99_us", "added_us", "processor")
+            row = next(line for line in out.splitlines() if line.startswith(launch["name"] + "  "))
+            number = r"-?\d+\.\d\d"
+            added = re.findall(rf"us +([+-]{number} \({number} to {number}\)|no more than {number})"
+                               " us", row)
+            self.assertEqual(len(added), launch is not launches[0], row)
+            self.assertEqual(added != [] and added[0].startswith("no more than"),
+                             added != [] and launch["added_us_low"] <= 0 <= launch["added_us_high"],
+                             row)
 
     def test_stopped(self):
         process = self.start(ALLOT, "sim", "--", ALLOT, "bench", "--only", "caps")

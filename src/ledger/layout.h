@@ -69,7 +69,8 @@ struct ledger_slot {
 	char comm[16];
 	char command[144]; /* arguments joined by spaces, cut */
 	struct swap_report swap; /* see swap.h */
-	uint8_t reserved[32];
+	struct swap_use use;	 /* likewise */
+	uint8_t reserved[8];
 };
 
 /* What one process holds of one device: one cache line, written by that process alone. */
@@ -86,7 +87,7 @@ struct ledger_info {
 	uint64_t host_bytes;	  /* the machine's memory that it has pinned for the device */
 	uint64_t queues; /* that it has, below the claim that they are of; see cu_grant.h */
 	uint64_t out_bytes; /* of the device's memory that left it, in host memory; see swap.h */
-	uint64_t reserved[2];
+	struct swap_wish wish; /* likewise */
 };
 
 #define SHARED_HOLDER_WORDS (LEDGER_SLOTS / 64)
@@ -133,6 +134,8 @@ _Static_assert(sizeof(struct ledger_slot) == 256, "layout");
 _Static_assert(offsetof(struct ledger_slot, comm) == 32, "layout");
 _Static_assert(sizeof(struct swap_report) == 32, "layout");
 _Static_assert(offsetof(struct ledger_slot, swap) == 192, "layout");
+_Static_assert(sizeof(struct swap_use) == 24, "layout");
+_Static_assert(offsetof(struct ledger_slot, use) == 224, "layout");
 _Static_assert(sizeof(struct ledger_row) == 64, "layout");
 _Static_assert(sizeof(struct ledger_info) == 64, "layout");
 _Static_assert(sizeof(struct ledger_shared) == 192, "layout");

@@ -59,6 +59,8 @@ int policy_check(const struct policy *policy)
 		return -EINVAL;
 	if (!policy_compute_ok(policy))
 		return -EINVAL;
+	if ((policy->flags & POLICY_OVERCOMMIT) && !(policy->flags & POLICY_SWAPPABLE))
+		return -EINVAL;
 	if (!memchr(policy->name, '\0', sizeof(policy->name)))
 		return -EINVAL;
 	for (uint32_t i = 0; i < policy->ndevices; i++) {

@@ -42,8 +42,11 @@ enum policy_flags {
 	POLICY_ALL_DEVICES = 1 << 1,
 	/* What it holds can leave the device, and come back: see swap.h. */
 	POLICY_SWAPPABLE = 1 << 2,
+	/* And does so for others of this kind, and comes back by itself; POLICY_SWAPPABLE as well. */
+	POLICY_OVERCOMMIT = 1 << 3,
 };
-#define POLICY_FLAGS_KNOWN (POLICY_ACCOUNTING_DRIVER | POLICY_ALL_DEVICES | POLICY_SWAPPABLE)
+#define POLICY_FLAGS_KNOWN \
+	(POLICY_ACCOUNTING_DRIVER | POLICY_ALL_DEVICES | POLICY_SWAPPABLE | POLICY_OVERCOMMIT)
 
 /* What a launch has to look at; none of it: it passes. Bits of the gate word. */
 enum policy_gate {
@@ -108,7 +111,8 @@ struct policy {
 	uint32_t inflight_us; /* work in flight, by estimated time; 0: the default */
 	uint32_t slice_us;    /* see share_params; 0: the default */
 	uint32_t floor_permille; /* 0: the default; POLICY_FLOOR_NONE: none */
-	uint8_t reserved[24];
+	uint64_t host_bytes;  /* most of its memory that may be on the host; 0: what is free */
+	uint8_t reserved[16];
 	struct policy_device device[POLICY_DEVICES];
 };
 
@@ -159,6 +163,21 @@ struct swap_report {
 	uint64_t bytes;	  /* that would leave, or left, or came back */
 	uint64_t amount;  /* of what `why` names: bytes, or how many */
 	uint64_t took_ns; /* the last way out or back */
+};
+
+/* What it does with its memory, beside that: whether it can do without, and how long moving takes. */
+struct swap_use {
+	uint64_t at_ns;	  /* it last touched device memory, by CLOCK_MONOTONIC_COARSE */
+	uint32_t inside;  /* threads that wait for the device's work */
+	uint32_t waiting; /* threads that wait for memory to come back */
+	uint32_t out_us;  /* the last way out; 0: none yet */
+	uint32_t back_us;
+};
+
+/* Of one device: what an allocation waits for that found it full, and which was refused. */
+struct swap_wish {
+	uint64_t more_bytes; /* 0: nothing */
+	uint64_t refused_bytes;
 };
 
 /* --- Whose turn it is: turn.h --------------------------------------------------------------- */

@@ -21,21 +21,16 @@
 /* Beside the writers' lock of policy.c. */
 #define LOCK_DESK ((INT64_C(1) << 40) + 1)
 
+/* No descriptor: it may be held in a program of which nobody knows which ones it closes. */
 struct swap_desk {
-	int fd;
-	struct policy_file *file;
+	struct policy_file *file; /* a mapping of the description that has the lock */
 };
 
 void swap_desk_close(struct swap_desk *desk)
 {
 	if (!desk)
 		return;
-	/* The mapping holds the description, too. */
-	if (desk->fd >= 0)
-		shared_file_unlock(desk->fd, LOCK_DESK, 1);
 	policy_file_unmap(&desk->file);
-	if (desk->fd >= 0)
-		close(desk->fd);
 	free(desk);
 }
 
@@ -44,17 +39,18 @@ DEFINE_CLEANUP(struct swap_desk, swap_desk_close)
 int swap_desk_open(const char *dir, struct swap_desk **ret)
 {
 	CLEANUP(cleanup_swap_desk_close) struct swap_desk *desk = calloc(1, sizeof(*desk));
+	CLEANUP_CLOSE int fd = -EBADF;
 	int r;
 
 	if (!desk)
 		return -ENOMEM;
-	desk->fd = shared_file_open(dir, POLICY_FILE, O_RDWR, sizeof(struct policy_file));
-	if (desk->fd < 0)
-		return desk->fd;
-	r = shared_file_lock(desk->fd, LOCK_DESK, 1);
+	fd = shared_file_open(dir, POLICY_FILE, O_RDWR, sizeof(struct policy_file));
+	if (fd < 0)
+		return fd;
+	r = shared_file_lock(fd, LOCK_DESK, 1);
 	if (r < 0)
 		return r == -EAGAIN ? -EBUSY : r;
-	r = policy_file_map(desk->fd, PROT_READ | PROT_WRITE, &desk->file);
+	r = policy_file_map(fd, PROT_READ | PROT_WRITE, &desk->file);
 	if (r < 0)
 		return r;
 	*ret = TAKE_PTR(desk);
@@ -154,4 +150,14 @@ uint64_t swap_out(struct ledger *ledger, int index, int device)
 	if (!map_ready(ledger, device) || (unsigned int)index >= LEDGER_SLOTS)
 		return 0;
 	return word_read(&ledger->map->info[device][index].out_bytes);
+}
+
+struct swap_use *swap_use_of(struct ledger *ledger, int index)
+{
+	return &ledger->map->slots[index].use;
+}
+
+struct swap_wish *swap_wish_of(struct ledger *ledger, int index, int device)
+{
+	return map_ready(ledger, device) ? &ledger->map->info[device][index].wish : NULL;
 }

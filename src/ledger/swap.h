@@ -74,4 +74,14 @@ void swap_set_out(struct slot *slot, int device, uint64_t bytes);
 int swap_heard(struct ledger *ledger, int index, struct swap_answer *ret);
 uint64_t swap_out(struct ledger *ledger, int index, int device);
 
+/* --- What it does with its memory ----------------------------------------------------------- */
+
+/*
+ * Words of a ledger opened with LEDGER_GUEST. The process of the slot writes them, and `refused` is
+ * whoever's who decides.
+ */
+struct swap_use *swap_use_of(struct ledger *ledger, int index);
+/* NULL: not a device of the ledger. */
+struct swap_wish *swap_wish_of(struct ledger *ledger, int index, int device);
+
 #endif

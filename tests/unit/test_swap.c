@@ -94,6 +94,9 @@ static void check_answers(void)
 	CHECK_EQ(heard.state, SWAP_NONE);
 	swap_say(slot, &said);
 	swap_set_out(slot, device, 77);
+	swap_use_of(ledger, slot_index(slot))->waiting = 2;
+	swap_wish_of(ledger, slot_index(slot), device)->more_bytes = 88;
+	CHECK(!swap_wish_of(ledger, slot_index(slot), 63));
 	CHECK_EQ(ledger_open(dir, LEDGER_READ, &copy), 0);
 	CHECK_EQ(swap_heard(copy, slot_index(slot), &heard), 0);
 	CHECK_EQ(heard.request, said.request);
@@ -103,6 +106,8 @@ static void check_answers(void)
 	CHECK_EQ(heard.amount, 6);
 	CHECK_EQ(heard.took_ns, 7);
 	CHECK_EQ(swap_out(copy, slot_index(slot), device), 77);
+	CHECK_EQ(swap_use_of(copy, slot_index(slot))->waiting, 2);
+	CHECK_EQ(swap_wish_of(copy, slot_index(slot), device)->more_bytes, 88);
 	CHECK_EQ(swap_out(copy, slot_index(slot), 63), 0);
 	ledger_close(copy);
 	ledger_close(ledger);
@@ -112,6 +117,8 @@ static void check_answers(void)
 	CHECK_EQ(swap_heard(ledger, slot_index(slot), &heard), 0);
 	CHECK_EQ(heard.state, SWAP_NONE);
 	CHECK_EQ(swap_out(ledger, slot_index(slot), device), 0);
+	CHECK_EQ(swap_use_of(ledger, slot_index(slot))->waiting, 0);
+	CHECK_EQ(swap_wish_of(ledger, slot_index(slot), device)->more_bytes, 0);
 	ledger_close(ledger);
 }
 

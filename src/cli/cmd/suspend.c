@@ -4,13 +4,13 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "base/host_memory.h"
 #include "base/now.h"
 #include "base/parse.h"
 #include "cli/command.h"
 #include "cli/exit_status.h"
 #include "cli/out/say.h"
 #include "cli/out/units.h"
-#include "cli/tenant/host_memory.h"
 #include "cli/tenant/moving.h"
 
 #define TIMEOUT_US     (30 * UINT64_C(1000000))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/tenant/host_memory.h"
+#include "base/host_memory.h"
 
 #include <fcntl.h>
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How much of the machine's memory there is for what leaves devices. */
-#ifndef ALLOT_CLI_TENANT_HOST_MEMORY_H
-#define ALLOT_CLI_TENANT_HOST_MEMORY_H
+#ifndef ALLOT_BASE_HOST_MEMORY_H
+#define ALLOT_BASE_HOST_MEMORY_H
 
 #include <stdint.h>
 

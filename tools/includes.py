@@ -31,6 +31,8 @@ USES = {
     "amd": ("base", "sched", "ledger"),
     "image": LOW,
     "guard": ("base", "ledger", "nvidia", "amd"),
+    "text": ("base", "ledger", "nvidia", "amd"),
+    "node": (*LOW, "guard", "text"),
     "peer": ("base", "ledger", "nvidia", "amd"),
     "tools": ("base", "ledger", "nvidia", "amd"),
     "guest/core": LOW,
@@ -43,7 +45,7 @@ USES = {
     "guest/launch": (*LOW, "guest/core", "guest/memory", "guest/meter", "guest/amd"),
     "guest/swap": (*LOW, "guest/core", "guest/memory"),
     "guest/interpose": (*LOW, "guest/core"),  # but for hooks, see may_use
-    **{room: (*LOW, "image", "guard", "peer", "tools", *CLI, *SIM) for room in CLI},
+    **{room: (*LOW, "image", "guard", "text", "node", "peer", "tools", *CLI, *SIM) for room in CLI},
     **{room: ("base", "nvidia", "amd", *SIM) for room in SIM},
 }
 

@@ -18,9 +18,9 @@
 #include "cli/exec/library.h"
 #include "cli/exit_status.h"
 #include "cli/out/say.h"
-#include "cli/out/units.h"
 #include "cli/tenant/runtime.h"
 #include "sched/controller.h"
+#include "text/units.h"
 
 #define PHASE_S	      2.0
 #define PHASE_QUICK_S 1.2

@@ -18,11 +18,12 @@
 #include "cli/exec/program.h"
 #include "cli/exec/space.h"
 #include "cli/out/say.h"
-#include "cli/out/units.h"
 #include "cli/tenant/dmem.h"
 #include "cli/tenant/runtime.h"
-#include "cli/tenant/tenants.h"
+#include "cli/tenant/sweep.h"
 #include "ledger/tenant.h"
+#include "node/tenants.h"
+#include "text/units.h"
 
 static const struct argp_option options[] = {
 	{"sweep", 's', NULL, 0, "remove what is left of tenants that ended", 0},
@@ -79,7 +80,7 @@ static int doctor_sweep_tenant(const char *name, const char *dir, void *runtime)
 static void doctor_sweep(char *runtime)
 {
 	tenant_list(runtime, doctor_sweep_tenant, runtime);
-	dmem_sweep(runtime, TENANTS_GRACE_S);
+	dmem_sweep(runtime, SWEEP_GRACE_S);
 }
 
 static void doctor_check_tenants(const struct tenants *tenants)
@@ -185,7 +186,7 @@ int cmd_doctor(int argc, char **argv)
 	machine_check_runtime_dir(runtime);
 	if (a.sweep)
 		doctor_sweep(runtime);
-	if (!tenants_load(&tenants)) {
+	if (!runtime_load_tenants(&tenants)) {
 		doctor_check_tenants(&tenants);
 		doctor_check_space(&tenants);
 		tenants_free(&tenants);

@@ -13,8 +13,8 @@
 #include "cli/exit_status.h"
 #include "cli/out/say.h"
 #include "cli/out/table.h"
-#include "cli/out/text.h"
-#include "cli/out/units.h"
+#include "text/text.h"
+#include "text/units.h"
 
 #define EXIT_DAMAGED 1
 

@@ -17,10 +17,12 @@
 #include "cli/out/ps_json.h"
 #include "cli/out/say.h"
 #include "cli/out/table.h"
-#include "cli/out/units.h"
-#include "cli/tenant/ended.h"
-#include "cli/tenant/figures.h"
-#include "cli/tenant/tenants.h"
+#include "cli/tenant/runtime.h"
+#include "cli/tenant/sweep.h"
+#include "node/ended.h"
+#include "node/figures.h"
+#include "node/tenants.h"
+#include "text/units.h"
 
 static const struct argp_option options[] = {
 	{"json", 'j', NULL, 0, "print JSON, as docs/json.md describes it", 0},
@@ -340,10 +342,10 @@ int cmd_ps(int argc, char **argv)
 	int r;
 
 	argp_parse(&argp, argc, argv, 0, NULL, &a);
-	if (tenants_load(&tenants) < 0)
+	if (runtime_load_tenants(&tenants) < 0)
 		return EXIT_ALLOT;
 	figures_apply(&tenants);
-	tenants_sweep(tenants.runtime);
+	sweep_runtime(tenants.runtime);
 	r = a.ended ? 0 : ps_keep_named(&tenants, &a);
 	if (a.ended && a.json) {
 		r = ps_json_ended(tenants.runtime, stdout);

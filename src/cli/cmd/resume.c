@@ -7,8 +7,8 @@
 #include "cli/command.h"
 #include "cli/exit_status.h"
 #include "cli/out/say.h"
-#include "cli/out/units.h"
 #include "cli/tenant/moving.h"
+#include "text/units.h"
 
 /* Processes that are back have only to notice that they may go on. */
 #define RUN_NS (10 * NS_PER_S)

@@ -9,8 +9,8 @@
 #include "cli/exit_status.h"
 #include "cli/out/say.h"
 #include "cli/tenant/runtime.h"
-#include "cli/tenant/tenants.h"
 #include "ledger/tenant.h"
+#include "node/tenants.h"
 
 struct args {
 	char **names;

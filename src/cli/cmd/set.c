@@ -12,13 +12,13 @@
 #include "cli/exec/space.h"
 #include "cli/exit_status.h"
 #include "cli/out/say.h"
-#include "cli/out/units.h"
 #include "cli/tenant/compute_words.h"
 #include "cli/tenant/dmem.h"
 #include "cli/tenant/options.h"
 #include "cli/tenant/runtime.h"
-#include "cli/tenant/tenants.h"
 #include "ledger/tenant.h"
+#include "node/tenants.h"
+#include "text/units.h"
 
 struct args {
 	const char *name;

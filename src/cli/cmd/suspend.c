@@ -10,8 +10,8 @@
 #include "cli/command.h"
 #include "cli/exit_status.h"
 #include "cli/out/say.h"
-#include "cli/out/units.h"
 #include "cli/tenant/moving.h"
+#include "text/units.h"
 
 #define TIMEOUT_US     (30 * UINT64_C(1000000))
 #define TIMEOUT_MAX_US (86400 * UINT64_C(1000000))

@@ -11,8 +11,9 @@
 #include "cli/out/frame.h"
 #include "cli/out/say.h"
 #include "cli/out/screen.h"
-#include "cli/tenant/figures.h"
-#include "cli/tenant/tenants.h"
+#include "cli/tenant/runtime.h"
+#include "node/figures.h"
+#include "node/tenants.h"
 
 #define PLAIN_WIDTH 79
 
@@ -104,7 +105,7 @@ int cmd_top(int argc, char **argv)
 	int r = 0;
 
 	argp_parse(&argp, argc, argv, 0, NULL, &a);
-	if (tenants_load(&tenants) < 0)
+	if (runtime_load_tenants(&tenants) < 0)
 		return EXIT_ALLOT;
 	figures_apply(&tenants);
 	if (*a.state.tenant && !top_has_tenant(&tenants, a.state.tenant)) {

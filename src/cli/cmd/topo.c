@@ -11,7 +11,7 @@
 #include "cli/exit_status.h"
 #include "cli/out/say.h"
 #include "cli/out/table.h"
-#include "cli/out/units.h"
+#include "text/units.h"
 
 /* `allot doctor` ends with the same where there is no device. */
 #define EXIT_NOTHING 1

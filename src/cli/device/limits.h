@@ -4,8 +4,8 @@
 #define ALLOT_CLI_DEVICE_LIMITS_H
 
 #include "base/parse.h"
-#include "cli/out/units.h"
 #include "ledger/policy.h"
+#include "text/units.h"
 
 /* What is limited, by which option and in which words. */
 struct limits_kind;

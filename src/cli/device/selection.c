@@ -10,8 +10,8 @@
 #include "amd/identity.h"
 #include "base/parse.h"
 #include "cli/out/say.h"
-#include "cli/out/units.h"
 #include "nvidia/uuid.h"
+#include "text/units.h"
 
 bool selection_has(const struct selection *selection, unsigned int index)
 {

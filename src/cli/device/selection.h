@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include "cli/device/devices.h"
+#include "node/devices.h"
 
 /* Some of the devices, in the caller's order. */
 struct selection {

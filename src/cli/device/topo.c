@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/device/devices.h"
 #include "cli/device/topo.h"
+#include "node/devices.h"
 #include "nvidia/nvml_link.h"
 
 /* A driver that lists more devices is not believed. */

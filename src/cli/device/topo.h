@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 #include "amd/topology_read.h"
-#include "cli/device/devices.h"
+#include "node/devices.h"
 
 #define TOPO_JSON_VERSION 1
 

@@ -2,8 +2,8 @@
 #include <inttypes.h>
 
 #include "cli/device/topo.h"
-#include "cli/out/json.h"
-#include "cli/out/units.h"
+#include "text/json.h"
+#include "text/units.h"
 
 static void topo_json_put_device(struct json *j, const struct topo *topo, size_t at)
 {

@@ -13,7 +13,7 @@
 #include "cli/device/topo.h"
 #include "cli/exec/library.h"
 #include "cli/out/say.h"
-#include "cli/out/units.h"
+#include "text/units.h"
 
 #define PROGRAM "allot-links"
 #define LINE                                                                                       \

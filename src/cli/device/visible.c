@@ -8,7 +8,7 @@
 
 #include "amd/identity.h"
 #include "cli/out/say.h"
-#include "cli/out/units.h"
+#include "text/units.h"
 
 #define CUDA "CUDA_VISIBLE_DEVICES"
 #define ROCR "ROCR_VISIBLE_DEVICES"

@@ -11,10 +11,10 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
-#include "cli/exit_status.h"
 #include "cli/doctor/finding.h"
+#include "cli/exit_status.h"
 #include "cli/out/say.h"
-#include "cli/out/text.h"
+#include "text/text.h"
 
 /* The first that restores on kernels whose vDSO is as it is since 2025. */
 #define CRIU_MAJOR 4

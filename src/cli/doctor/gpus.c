@@ -8,11 +8,11 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "cli/device/devices.h"
 #include "cli/doctor/finding.h"
 #include "cli/out/say.h"
-#include "cli/out/units.h"
 #include "cli/tenant/dmem.h"
+#include "node/devices.h"
+#include "text/units.h"
 
 /* The first CUDA version whose driver has cuGetProcAddress. */
 #define CUDA_OLDEST 11030

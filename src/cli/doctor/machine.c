@@ -22,7 +22,7 @@
 #include "cli/doctor/finding.h"
 #include "cli/exec/library.h"
 #include "cli/out/say.h"
-#include "cli/out/units.h"
+#include "text/units.h"
 
 /* A tenant takes well under a MiB of the runtime directory. */
 #define ROOM_BYTES (16u << 20)

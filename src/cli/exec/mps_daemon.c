@@ -18,9 +18,9 @@
 #include "base/fd.h"
 #include "base/now.h"
 #include "cli/exec/program.h"
-#include "cli/out/text.h"
 #include "ledger/shared_file.h"
 #include "nvidia/mps.h"
+#include "text/text.h"
 
 #define CONTROL "nvidia-cuda-mps-control"
 #define SERVER	"nvidia-cuda-mps-server"

@@ -6,9 +6,9 @@
 
 #include "cli/exec/launch.h"
 #include "cli/out/say.h"
-#include "cli/out/units.h"
-#include "cli/tenant/tenants.h"
 #include "ledger/snapshot.h"
+#include "node/tenants.h"
+#include "text/units.h"
 
 /* Time is measured where compute is limited or shared, and there on NVIDIA's devices. */
 static void report_device(const struct snapshot_device *d)

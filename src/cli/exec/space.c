@@ -10,10 +10,10 @@
 #include "cli/exec/mps_daemon.h"
 #include "cli/exit_status.h"
 #include "cli/out/say.h"
-#include "cli/out/units.h"
 #include "cli/tenant/runtime.h"
 #include "ledger/tenant.h"
 #include "nvidia/mps.h"
+#include "text/units.h"
 
 /* Programs that saw their work fail end soon, most of them. */
 #define RECOVERY_S 3

@@ -10,10 +10,10 @@
 #include "amd/identity.h"
 #include "cli/device/limits.h"
 #include "cli/out/graph.h"
-#include "cli/out/text.h"
-#include "cli/out/units.h"
-#include "cli/tenant/figures.h"
 #include "cli/tenant/compute_words.h"
+#include "node/figures.h"
+#include "text/text.h"
+#include "text/units.h"
 
 #define MAX_ENTRIES 1024
 

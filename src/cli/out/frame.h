@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "cli/tenant/tenants.h"
+#include "node/tenants.h"
 
 #define FRAME_LINES 512
 

@@ -9,9 +9,9 @@
 #include "base/now.h"
 #include "cli/out/say.h"
 #include "cli/out/table.h"
-#include "cli/out/units.h"
 #include "cli/tenant/compute_words.h"
 #include "sched/controller.h"
+#include "text/units.h"
 
 /* No kernel lasts so long: the figure is damaged. */
 #define ABSURD_NS (3600 * NS_PER_S)

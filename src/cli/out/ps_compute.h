@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-#include "cli/tenant/tenants.h"
+#include "node/tenants.h"
 
 /* A table of the tenants that share compute, after an empty line; nothing where none does. */
 int ps_compute(const struct tenants *tenants, FILE *out);

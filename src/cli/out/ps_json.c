@@ -4,12 +4,12 @@
 #include <stdlib.h>
 
 #include "amd/identity.h"
-#include "cli/out/json.h"
 #include "cli/out/say.h"
-#include "cli/out/units.h"
 #include "cli/tenant/compute_words.h"
-#include "cli/tenant/ended.h"
+#include "node/ended.h"
 #include "sched/controller.h"
+#include "text/json.h"
+#include "text/units.h"
 
 static void ps_json_put_categories(struct json *j, const uint64_t used[static CAT_N])
 {

@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-#include "cli/tenant/tenants.h"
+#include "node/tenants.h"
 
 /* Raised when a key changes its meaning or goes away; new keys may come at any time. */
 #define PS_JSON_VERSION 1

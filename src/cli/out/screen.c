@@ -11,8 +11,9 @@
 
 #include "cli/exit_status.h"
 #include "cli/out/say.h"
-#include "cli/tenant/figures.h"
-#include "cli/tenant/tenants.h"
+#include "cli/tenant/runtime.h"
+#include "node/figures.h"
+#include "node/tenants.h"
 
 #define REFRESH_MS 1000
 
@@ -152,7 +153,7 @@ int screen_run(struct frame_state *state)
 		sigaction(ends[i], &action, NULL);
 	screen_start();
 	while (go_on && !ended) {
-		if (tenants_load(&tenants) < 0) {
+		if (runtime_load_tenants(&tenants) < 0) {
 			r = EXIT_ALLOT;
 			break;
 		}

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/out/text.h"
+#include "text/text.h"
 
 struct row {
 	char *cell[TABLE_COLUMNS];

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/out/units.h"
 #include "sched/controller.h"
+#include "text/units.h"
 
 const char *const compute_policies[POLICY_COMPUTES] = {
 	[POLICY_COMPUTE_OFF] = "off",

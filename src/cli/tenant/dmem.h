@@ -19,8 +19,8 @@
 #include <stdbool.h>
 #include <time.h>
 
-#include "cli/device/devices.h"
 #include "ledger/policy.h"
+#include "node/devices.h"
 
 #define DMEM_WORDS (PATH_MAX + 320)
 

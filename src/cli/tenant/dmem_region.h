@@ -9,8 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "cli/device/devices.h"
 #include "ledger/policy.h"
+#include "node/devices.h"
 
 #define DMEM_REGIONS	  128
 #define DMEM_REGION_BYTES 128 /* of a name */

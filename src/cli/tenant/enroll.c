@@ -16,10 +16,11 @@
 #include "cli/out/say.h"
 #include "cli/tenant/compute_words.h"
 #include "cli/tenant/runtime.h"
-#include "cli/tenant/tenants.h"
+#include "cli/tenant/sweep.h"
 #include "ledger/life.h"
 #include "ledger/shared_file.h"
 #include "ledger/tenant.h"
+#include "node/tenants.h"
 
 /* The library keeps 255 bytes for a tenant's directory, so that it need not allocate. */
 #define RUNTIME_MAX (255 - POLICY_NAME_BYTES)
@@ -462,7 +463,7 @@ int enroll(const struct enroll_request *request, struct enrolment *ret)
 		return r;
 	/* A daemon that this run would need at once is not to end between two of its tenants. */
 	if (!(request->options->said & TENANT_MODE) || request->options->mode != POLICY_MODE_SPACE)
-		tenants_sweep(runtime);
+		sweep_runtime(runtime);
 	return enroll_repeat(request, runtime, ret);
 }
 

@@ -9,15 +9,15 @@
 
 #include "base/now.h"
 #include "cli/out/say.h"
-#include "cli/out/units.h"
 #include "cli/tenant/runtime.h"
-#include "cli/tenant/tenants.h"
 #include "ledger/ledger.h"
 #include "ledger/policy.h"
 #include "ledger/shared_file.h"
 #include "ledger/slot.h"
 #include "ledger/swap.h"
 #include "ledger/tenant.h"
+#include "node/tenants.h"
+#include "text/units.h"
 
 /* Most that an answer waits to be seen. */
 #define NAP_MOST_US 2000

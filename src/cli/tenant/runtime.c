@@ -18,3 +18,16 @@ int runtime_find(char ret[static PATH_MAX])
 			  say_errno(r));
 	return r;
 }
+
+int runtime_load_tenants(struct tenants *ret)
+{
+	char runtime[PATH_MAX];
+	int r = runtime_find(runtime);
+
+	if (r < 0)
+		return r;
+	r = tenants_load(runtime, ret);
+	if (r < 0)
+		say_error("cannot read the runtime directory %s: %s", runtime, say_errno(r));
+	return r;
+}

@@ -5,7 +5,12 @@
 
 #include <limits.h>
 
+#include "node/tenants.h"
+
 /* The runtime directory, or a message and a negative value. */
 int runtime_find(char ret[static PATH_MAX]);
+
+/* The tenants there (tenants_load), or a message and a negative value. */
+int runtime_load_tenants(struct tenants *ret);
 
 #endif

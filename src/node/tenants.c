@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/tenant/tenants.h"
+#include "node/tenants.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -10,15 +10,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cli/exec/space.h"
-#include "cli/out/say.h"
-#include "cli/tenant/dmem.h"
-#include "cli/tenant/ended.h"
-#include "cli/tenant/members.h"
-#include "cli/tenant/runtime.h"
 #include "ledger/life.h"
 #include "ledger/pidns.h"
 #include "ledger/tenant.h"
+#include "node/ended.h"
+#include "node/members.h"
 
 /*
  * The note is a symbolic link that leads nowhere, because a link is made whole or not at all. Its
@@ -50,7 +46,7 @@ const char *tenants_error_words(int err)
 	case -ENOLCK:
 		return "its file system loses locks, as an overlay does";
 	}
-	return say_errno(err);
+	return strerror(-err);
 }
 
 static const char *const states[] = {
@@ -234,14 +230,12 @@ static int tenants_sweep_one(const char *name, const char *dir, void *arg)
 	return 0;
 }
 
-void tenants_sweep(const char *runtime)
+void tenants_remove_ended(const char *runtime)
 {
 	struct sweep sweep = {.runtime = runtime};
 
 	tenant_list(runtime, tenants_sweep_one, &sweep);
 	members_free(&sweep.members);
-	space_sweep(runtime);
-	dmem_sweep(runtime, TENANTS_GRACE_S);
 }
 
 struct load {
@@ -280,22 +274,18 @@ static int tenants_load_one(const char *name, const char *dir, void *arg)
 	return 0;
 }
 
-int tenants_load(struct tenants *ret)
+int tenants_load(const char *runtime, struct tenants *ret)
 {
 	struct load load = {.tenants = {.n = 0}};
-	struct tenants *t = &load.tenants;
-	int r = runtime_find(t->runtime);
+	int r = tenant_list(runtime, tenants_load_one, &load);
 
-	if (r < 0)
-		return r;
-	r = tenant_list(t->runtime, tenants_load_one, &load);
 	members_free(&load.members);
+	snprintf(load.tenants.runtime, sizeof(load.tenants.runtime), "%s", runtime);
 	if (r < 0 && r != -ENOENT) {
-		say_error("cannot read the runtime directory %s: %s", t->runtime, say_errno(r));
-		tenants_free(t);
+		tenants_free(&load.tenants);
 		return r;
 	}
-	*ret = *t;
+	*ret = load.tenants;
 	return 0;
 }
 

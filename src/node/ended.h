@@ -3,8 +3,8 @@
  * What is left of tenants that ended: a line for each device in a file of the runtime directory,
  * which keeps the last some hundred. Whoever removes a tenant writes them.
  */
-#ifndef ALLOT_CLI_TENANT_ENDED_H
-#define ALLOT_CLI_TENANT_ENDED_H
+#ifndef ALLOT_NODE_ENDED_H
+#define ALLOT_NODE_ENDED_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sizes and device names for people. */
-#ifndef ALLOT_CLI_OUT_UNITS_H
-#define ALLOT_CLI_OUT_UNITS_H
+#ifndef ALLOT_TEXT_UNITS_H
+#define ALLOT_TEXT_UNITS_H
 
 #include <stdint.h>
 

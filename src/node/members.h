@@ -6,8 +6,8 @@
  * does not. It does not find processes of other users, unless root asks, those outside this PID
  * namespace, and those that wrote their title over their environment.
  */
-#ifndef ALLOT_CLI_TENANT_MEMBERS_H
-#define ALLOT_CLI_TENANT_MEMBERS_H
+#ifndef ALLOT_NODE_MEMBERS_H
+#define ALLOT_NODE_MEMBERS_H
 
 #include <stdbool.h>
 #include <stddef.h>

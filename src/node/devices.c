@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/device/devices.h"
+#include "node/devices.h"
 
 #include <ctype.h>
 #include <errno.h>

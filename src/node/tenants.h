@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tenants of the runtime directory as the commands see them, and their end: `allot run`
- * replaces itself by the command, so nobody is left to remove a tenant. The next `allot run` or
- * `allot ps` removes those that ended, and keeps their last figures (ended.h).
+ * The tenants of a runtime directory as people see them, and their end: `allot run` replaces itself
+ * by the command, so nobody is left to remove a tenant. The next `allot run` or `allot ps` removes
+ * those that ended, and keeps their last figures (ended.h).
  */
-#ifndef ALLOT_CLI_TENANT_TENANTS_H
-#define ALLOT_CLI_TENANT_TENANTS_H
+#ifndef ALLOT_NODE_TENANTS_H
+#define ALLOT_NODE_TENANTS_H
 
 #include <limits.h>
 #include <stdbool.h>
@@ -40,10 +40,11 @@ struct tenants {
 };
 
 /*
- * All tenants that have not ended. 0, or a message and a negative value. A runtime directory that does not exist has none. The figures are those that the tenants' processes
- * noted last; figures.h has the driver's own of now.
+ * All tenants that have not ended; a runtime directory that does not exist has none. -errno where it
+ * cannot be read. The figures are those that the tenants' processes noted last; figures.h has the
+ * driver's own of now.
  */
-int tenants_load(struct tenants *ret);
+int tenants_load(const char *runtime, struct tenants *ret);
 void tenants_free(struct tenants *tenants);
 
 unsigned int tenants_live(const struct snapshot *snapshot);
@@ -61,12 +62,8 @@ enum tenant_state tenants_state(const char *dir, pid_t *ret_pid);
  */
 int tenants_remove(const char *runtime, const char *name, bool ended_only);
 
-/*
- * Removes tenants that ended, and what was there for them alone; and cgroups of commands that are
- * over, which nobody counts before they are older than the grace.
- */
-#define TENANTS_GRACE_S 60
-void tenants_sweep(const char *runtime);
+/* Likewise all that ended. */
+void tenants_remove_ended(const char *runtime);
 
 /* What an error of opening a tenant means, in words. */
 const char *tenants_error_words(int err);

@@ -4,8 +4,8 @@
  * node. A place in this list is what people write as an index; everything that leaves the command
  * goes by the name of 16 bytes that policies and ledgers have for a device.
  */
-#ifndef ALLOT_CLI_DEVICE_DEVICES_H
-#define ALLOT_CLI_DEVICE_DEVICES_H
+#ifndef ALLOT_NODE_DEVICES_H
+#define ALLOT_NODE_DEVICES_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/tenant/members.h"
+#include "node/members.h"
 
 #include <dirent.h>
 #include <stdint.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/out/json.h"
+#include "text/json.h"
 
 #include <inttypes.h>
 #include <stddef.h>
 
-#include "cli/out/text.h"
+#include "text/text.h"
 
 static void json_put_string(FILE *out, const char *s)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/out/units.h"
+#include "text/units.h"
 
 #include <stdio.h>
 

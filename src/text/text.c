@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/out/text.h"
+#include "text/text.h"
 
 size_t text_utf8_length(const char *s)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/tenant/figures.h"
+#include "node/figures.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "amd/identity.h"
 #include "amd/topology_read.h"
-#include "cli/device/devices.h"
 #include "guard/kernel_usage.h"
+#include "node/devices.h"
 #include "nvidia/nvml.h"
 
 /* Opened once, for as long as `allot top` runs: opening takes milliseconds. */

@@ -3,7 +3,7 @@
  * A line is one write, behind a newline of its own: what a writer that was killed, or a full disk,
  * left of a line is no line. Two who shorten the file at once lose lines, and nothing else.
  */
-#include "cli/tenant/ended.h"
+#include "node/ended.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,8 +3,8 @@
  * Writes JSON, indented, as it comes. Text that is not UTF-8 (command lines are bytes) is shown
  * with U+FFFD, so that the output is always valid JSON.
  */
-#ifndef ALLOT_CLI_OUT_JSON_H
-#define ALLOT_CLI_OUT_JSON_H
+#ifndef ALLOT_TEXT_JSON_H
+#define ALLOT_TEXT_JSON_H
 
 #include <stdbool.h>
 #include <stdint.h>

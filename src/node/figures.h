@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The driver's own figures of now, in place of those that the tenants' processes last noted. */
-#ifndef ALLOT_CLI_TENANT_FIGURES_H
-#define ALLOT_CLI_TENANT_FIGURES_H
+#ifndef ALLOT_NODE_FIGURES_H
+#define ALLOT_NODE_FIGURES_H
 
-#include "cli/tenant/tenants.h"
+#include "node/tenants.h"
 
 /*
  * Asks NVML, or of AMD's the kernel, for each device that a live tenant uses and puts its

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Text that others wrote (command lines), made fit to be shown. */
-#ifndef ALLOT_CLI_OUT_TEXT_H
-#define ALLOT_CLI_OUT_TEXT_H
+#ifndef ALLOT_TEXT_TEXT_H
+#define ALLOT_TEXT_TEXT_H
 
 #include <stddef.h>
 

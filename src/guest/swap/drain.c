@@ -46,7 +46,7 @@ int drain_contexts(struct guest *guest, struct drain_context ret[static DRAIN_CO
 	return n;
 }
 
-static enum swap_why drain_work(struct guest *guest)
+enum swap_why drain_work(struct guest *guest)
 {
 	struct drain_context context[DRAIN_CONTEXTS];
 	CUcontext popped;
@@ -89,16 +89,18 @@ static bool drain_shut(struct guest *guest, uint32_t request)
 	return false;
 }
 
-enum swap_why drain_process(struct guest *guest, uint32_t request)
+enum swap_why drain_process(struct guest *guest, uint32_t request, const struct mover *movers,
+			    int n)
 {
 	enum swap_why why = SWAP_BUSY;
 
-	if (drain_shut(guest, request))
-		why = drain_work(guest);
+	if (drain_shut(guest, request)) {
+		why = SWAP_FINE;
+		for (int i = 0; !why && i < n; i++)
+			why = movers[i].kind->rest(movers[i].self);
+	}
 	/* Work that takes long may have had the request withdrawn, and threads let on by it. */
 	if (!why && !(pass_confirm(guest) && drain_is_asked(guest, request)))
 		why = SWAP_BUSY;
-	if (why)
-		pass_open(guest);
 	return why;
 }

@@ -4,6 +4,7 @@
 #define ALLOT_GUEST_SWAP_DRAIN_H
 
 #include "guest/core/guest.h"
+#include "guest/swap/mover.h"
 #include "ledger/records.h"
 
 /* A program has few; of those beyond, work is not waited for, so that is refused. */
@@ -17,11 +18,14 @@ struct drain_context {
 /* The contexts that live. -ENOSPC: there are more. */
 int drain_contexts(struct guest *guest, struct drain_context ret[static DRAIN_CONTEXTS]);
 
+/* Waits for the work of all contexts. */
+enum swap_why drain_work(struct guest *guest);
+
 /*
- * SWAP_FINE: nobody touches device memory until the gate is opened again. Else it is open, or
- * whoever opens it knows by the request that it is to be. SWAP_BUSY: the request was withdrawn
- * meanwhile.
+ * SWAP_FINE: nobody touches device memory until the gate is opened again. Else the caller opens it,
+ * if a thread of the program has not. SWAP_BUSY: the request was withdrawn meanwhile.
  */
-enum swap_why drain_process(struct guest *guest, uint32_t request);
+enum swap_why drain_process(struct guest *guest, uint32_t request, const struct mover *movers,
+			    int n);
 
 #endif

@@ -8,6 +8,7 @@
 #include "guest/memory/backing.h"
 #include "guest/memory/charge.h"
 #include "guest/swap/drain.h"
+#include "guest/swap/obstacles.h"
 #include "ledger/swap.h"
 
 /*
@@ -53,7 +54,7 @@ static uint64_t move_bytes_of(struct guest *guest, int device)
 	return bytes;
 }
 
-uint64_t move_bytes(struct guest *guest)
+static uint64_t move_bytes(struct guest *guest)
 {
 	uint64_t bytes = 0;
 
@@ -225,7 +226,7 @@ static void move_release(struct guest *guest, int i)
 	charge_release_end(guest, device, CAT_DATA, bytes);
 }
 
-enum swap_why move_out(struct move *move)
+static enum swap_why move_out(struct move *move)
 {
 	uint64_t bytes = move_bytes(move->guest);
 	enum swap_why why;
@@ -296,7 +297,7 @@ static enum swap_why move_attach_charged(struct guest *guest, int i)
 	return SWAP_DEVICE;
 }
 
-enum swap_why move_back(struct move *move)
+static enum swap_why move_back(struct move *move)
 {
 	enum swap_why why = SWAP_FINE;
 
@@ -316,7 +317,49 @@ enum swap_why move_back(struct move *move)
 	return SWAP_FINE;
 }
 
-void move_done(struct move *move)
+/* --- As the swap thread knows it ------------------------------------------------------------- */
+
+static enum swap_why move_kind_rest(void *self)
 {
-	move_give_host(move);
+	return drain_work(((struct move *)self)->guest);
 }
+
+static enum swap_why move_kind_prepare(void *self, uint64_t *ret_amount)
+{
+	return obstacles_find(((struct move *)self)->guest, ret_amount);
+}
+
+static uint64_t move_kind_bytes(void *self)
+{
+	return move_bytes(((struct move *)self)->guest);
+}
+
+static enum swap_why move_kind_out(void *self)
+{
+	return move_out(self);
+}
+
+static enum swap_why move_kind_back(void *self)
+{
+	return move_back(self);
+}
+
+static bool move_kind_is_away(const void *self)
+{
+	return ((const struct move *)self)->away;
+}
+
+static void move_kind_done(void *self)
+{
+	move_give_host(self);
+}
+
+const struct mover_kind move_kind = {
+	.rest = move_kind_rest,
+	.prepare = move_kind_prepare,
+	.bytes = move_kind_bytes,
+	.out = move_kind_out,
+	.back = move_kind_back,
+	.is_away = move_kind_is_away,
+	.done = move_kind_done,
+};

@@ -12,9 +12,8 @@
 #ifndef ALLOT_GUEST_SWAP_MOVE_H
 #define ALLOT_GUEST_SWAP_MOVE_H
 
-#include "guest/core/guest.h"
+#include "guest/swap/mover.h"
 #include "guest/swap/touch.h"
-#include "ledger/records.h"
 
 struct move {
 	struct guest *guest;
@@ -24,14 +23,7 @@ struct move {
 	struct touch touch;
 };
 
-/* What would leave. */
-uint64_t move_bytes(struct guest *guest);
-
-/* SWAP_FINE, or all is where it was. Out once more after a way back copies nothing. */
-enum swap_why move_out(struct move *move);
-enum swap_why move_back(struct move *move);
-
-/* What is back is about to be used: frees the host memory. */
-void move_done(struct move *move);
+/* `self` is a struct move of which all but the guest is zero. */
+extern const struct mover_kind move_kind;
 
 #endif

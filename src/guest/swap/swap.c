@@ -22,15 +22,17 @@
 #include "guest/swap/cgroup_room.h"
 #include "guest/swap/drain.h"
 #include "guest/swap/move.h"
-#include "guest/swap/obstacles.h"
 #include "ledger/swap.h"
 
 /* So often a process looks whether who asked still lives, where that matters. */
 #define LOOK_NS (50 * NS_PER_MS)
 
+#define MOVERS 1
+
 struct swap {
 	struct guest *guest;
 	struct move move;
+	struct mover mover[MOVERS];
 	struct swap_answer answer; /* the last */
 };
 
@@ -52,21 +54,82 @@ static void swap_begin(struct swap *swap, enum swap_state state)
 	swap_say(atomic_load(&swap->guest->slot), &answer);
 }
 
+/* --- All vendors' memory ---------------------------------------------------------------------- */
+
+static bool swap_is_away(const struct swap *swap)
+{
+	for (int i = 0; i < MOVERS; i++)
+		if (swap->mover[i].kind->is_away(swap->mover[i].self))
+			return true;
+	return false;
+}
+
+static void swap_done(struct swap *swap)
+{
+	for (int i = 0; i < MOVERS; i++)
+		swap->mover[i].kind->done(swap->mover[i].self);
+}
+
+/* Nothing was moved, or all of it is back. */
+static void swap_open(struct swap *swap)
+{
+	swap_done(swap);
+	pass_open(swap->guest);
+}
+
+static enum swap_why swap_find_obstacle(struct swap *swap)
+{
+	enum swap_why why = SWAP_FINE;
+
+	for (int i = 0; !why && i < MOVERS; i++)
+		why = swap->mover[i].kind->prepare(swap->mover[i].self, &swap->answer.amount);
+	return why;
+}
+
+static uint64_t swap_bytes(struct swap *swap)
+{
+	uint64_t bytes = 0;
+
+	for (int i = 0; i < MOVERS; i++)
+		bytes += swap->mover[i].kind->bytes(swap->mover[i].self);
+	return bytes;
+}
+
+static enum swap_why swap_move_one(const struct mover *mover, bool out)
+{
+	return out ? mover->kind->out(mover->self) : mover->kind->back(mover->self);
+}
+
+/* All of them, or none: those before one that fails go the other way again. */
+static enum swap_why swap_move(struct swap *swap, bool out)
+{
+	enum swap_why why = SWAP_FINE;
+	int i = 0;
+
+	while (i < MOVERS && !(why = swap_move_one(&swap->mover[i], out)))
+		i++;
+	while (why && i-- > 0)
+		swap_move_one(&swap->mover[i], !out);
+	return why;
+}
+
+/* --- What is asked for ------------------------------------------------------------------------ */
+
 static void swap_run(struct swap *swap, uint32_t request)
 {
 	uint64_t begin = now_monotonic_ns();
 	enum swap_why why = SWAP_FINE;
 
-	if (swap->move.away) {
+	if (swap_is_away(swap)) {
 		swap_begin(swap, SWAP_RESUMING);
-		why = move_back(&swap->move);
+		why = swap_move(swap, false);
 		swap->answer.took_ns = now_monotonic_ns() - begin;
 	}
 	if (why) {
 		swap_answer(swap, request, SWAP_SUSPENDED, why);
 		return;
 	}
-	move_done(&swap->move);
+	swap_done(swap);
 	swap->answer.amount = 0;
 	swap_answer(swap, request, SWAP_RUNNING, SWAP_FINE);
 	pass_open(swap->guest);
@@ -79,22 +142,23 @@ static bool swap_prepare(struct swap *swap, uint32_t request)
 	uint64_t bytes = 0;
 
 	if (swap->answer.state == SWAP_READY || swap->answer.state == SWAP_RETURNED) {
-		swap_answer(swap, request, swap->move.away ? SWAP_SUSPENDED : SWAP_READY, SWAP_FINE);
+		swap_answer(swap, request, swap_is_away(swap) ? SWAP_SUSPENDED : SWAP_READY, SWAP_FINE);
 		return true;
 	}
 	swap->answer.amount = 0;
 	swap_begin(swap, SWAP_SUSPENDING);
-	why = drain_process(swap->guest, request);
+	why = drain_process(swap->guest, request, swap->mover, MOVERS);
+	if (!why)
+		why = swap_find_obstacle(swap);
 	if (!why) {
-		why = obstacles_find(swap->guest, &swap->answer.amount);
-		bytes = move_bytes(swap->guest);
-		if (!why && bytes > cgroup_room()) {
+		bytes = swap_bytes(swap);
+		if (bytes > cgroup_room()) {
 			swap->answer.amount = bytes;
 			why = SWAP_HOST;
 		}
-		if (why)
-			pass_open(swap->guest);
 	}
+	if (why)
+		swap_open(swap);
 	FAULT_POINT(GUEST_SWAP_SHUT);
 	swap->answer.bytes = why ? 0 : bytes;
 	swap_answer(swap, request, why ? SWAP_RUNNING : SWAP_READY, why);
@@ -106,7 +170,7 @@ static void swap_leave(struct swap *swap, uint32_t request)
 	uint64_t begin = now_monotonic_ns();
 	enum swap_why why;
 
-	if (swap->move.away) {
+	if (swap_is_away(swap)) {
 		swap_answer(swap, request, SWAP_SUSPENDED, SWAP_FINE);
 		return;
 	}
@@ -114,7 +178,7 @@ static void swap_leave(struct swap *swap, uint32_t request)
 	    !swap_prepare(swap, request))
 		return;
 	swap_begin(swap, SWAP_SUSPENDING);
-	why = move_out(&swap->move);
+	why = swap_move(swap, true);
 	swap->answer.took_ns = now_monotonic_ns() - begin;
 	swap_answer(swap, request, why ? SWAP_READY : SWAP_SUSPENDED, why);
 }
@@ -124,14 +188,14 @@ static void swap_return(struct swap *swap, uint32_t request)
 	uint64_t begin = now_monotonic_ns();
 	enum swap_why why;
 
-	if (!swap->move.away) {
+	if (!swap_is_away(swap)) {
 		swap_answer(swap, request,
 			    swap->answer.state == SWAP_RUNNING ? SWAP_RUNNING : SWAP_RETURNED,
 			    SWAP_FINE);
 		return;
 	}
 	swap_begin(swap, SWAP_RESUMING);
-	why = move_back(&swap->move);
+	why = swap_move(swap, false);
 	swap->answer.took_ns = now_monotonic_ns() - begin;
 	swap_answer(swap, request, why ? SWAP_SUSPENDED : SWAP_RETURNED, why);
 }
@@ -140,7 +204,7 @@ static void swap_act(struct swap *swap, uint32_t request, enum swap_phase phase)
 {
 	switch (phase) {
 	case SWAP_PREPARE:
-		if (swap->move.away)
+		if (swap_is_away(swap))
 			swap_answer(swap, request, SWAP_SUSPENDED, SWAP_FINE);
 		else
 			swap_prepare(swap, request);
@@ -206,6 +270,7 @@ void swap_start(struct guest *guest)
 		return; /* nothing of this process is said: nobody suspends the tenant */
 	swap->guest = guest;
 	swap->move.guest = guest;
+	swap->mover[0] = (struct mover){&move_kind, &swap->move};
 	if (thread_start(swap_watch, swap))
 		munmap(swap, sizeof(*swap));
 	else

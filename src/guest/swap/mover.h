@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a process holds by one vendor's driver, as the swap thread moves it. The thread calls these
+ * one after the other, and nobody else does:
+ *
+ *	gate is being shut	rest
+ *	shut for good		prepare ── bytes ── out ── back
+ *	about to be opened	done, whatever was done of the above
+ */
+#ifndef ALLOT_GUEST_SWAP_MOVER_H
+#define ALLOT_GUEST_SWAP_MOVER_H
+
+#include <stdbool.h>
+
+#include "guest/core/guest.h"
+#include "ledger/records.h"
+
+struct mover_kind {
+	/* Waits until no work of the program's is on the devices. */
+	enum swap_why (*rest)(void *self);
+	/* Finds what cannot leave: the first kind, and how much of it. */
+	enum swap_why (*prepare)(void *self, uint64_t *ret_amount);
+	/* What would leave. */
+	uint64_t (*bytes)(void *self);
+	/* SWAP_FINE, or all is where it was. Out once more after a way back copies nothing. */
+	enum swap_why (*out)(void *self);
+	enum swap_why (*back)(void *self);
+	bool (*is_away)(const void *self);
+	/* All is on its device, and is about to be used. */
+	void (*done)(void *self);
+};
+
+struct mover {
+	const struct mover_kind *kind;
+	void *self;
+};
+
+#endif

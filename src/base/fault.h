@@ -50,11 +50,13 @@
 	X(GUEST_EXPORTED)      /* a descriptor is out, nobody was told */            \
 	X(GUEST_CONTEXT_MADE)  /* charged by guess, the driver's figure not asked */ \
 	X(GUEST_FIGURE_HALF)   /* code set from the driver's figure, contexts not */  \
+	X(SLOT_ADOPTED)        /* taken again after an image, and still awaited */   \
 	X(SWAP_ASKED)          /* a request is in the policy, nobody was woken for it */ \
 	X(GUEST_SWAP_SHUT)     /* nothing is admitted or in flight, nothing moved */ \
 	X(GUEST_SWAP_COPIED)   /* in host memory, and still on the device */         \
 	X(GUEST_SWAP_HALF_OUT) /* some of it has left the device */                  \
 	X(GUEST_SWAP_OUT)      /* all of it has, and is still charged */             \
+	X(GUEST_SWAP_BARE)     /* no driver knows its host memory, or it is empty */ \
 	X(GUEST_SWAP_HALF_IN)  /* some of it is back */                              \
 	X(GUEST_SWAP_IN)       /* all of it is, the command not told */              \
 	X(CU_LOCKED)           /* what tenants have of a GPU is about to change */     \

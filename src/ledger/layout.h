@@ -58,6 +58,7 @@ enum slot_state {
 	SLOT_FREE,
 	SLOT_SCRUBBING, /* being cleared or described by whoever holds its lock */
 	SLOT_LIVE,
+	SLOT_AWAITED, /* of a process that comes back from an image: nobody else takes it */
 };
 
 struct ledger_slot {
@@ -70,7 +71,6 @@ struct ledger_slot {
 	char command[144]; /* arguments joined by spaces, cut */
 	struct swap_report swap; /* see swap.h */
 	struct swap_use use;	 /* likewise */
-	uint8_t reserved[8];
 };
 
 /* What one process holds of one device: one cache line, written by that process alone. */
@@ -132,10 +132,10 @@ _Static_assert(offsetof(struct ledger_header, slot_high) == 64, "layout");
 _Static_assert(sizeof(struct ledger_device) == 64, "layout");
 _Static_assert(sizeof(struct ledger_slot) == 256, "layout");
 _Static_assert(offsetof(struct ledger_slot, comm) == 32, "layout");
-_Static_assert(sizeof(struct swap_report) == 32, "layout");
+_Static_assert(sizeof(struct swap_report) == 40, "layout");
 _Static_assert(offsetof(struct ledger_slot, swap) == 192, "layout");
 _Static_assert(sizeof(struct swap_use) == 24, "layout");
-_Static_assert(offsetof(struct ledger_slot, use) == 224, "layout");
+_Static_assert(offsetof(struct ledger_slot, use) == 232, "layout");
 _Static_assert(sizeof(struct ledger_row) == 64, "layout");
 _Static_assert(sizeof(struct ledger_info) == 64, "layout");
 _Static_assert(sizeof(struct ledger_shared) == 192, "layout");

@@ -138,6 +138,79 @@ void ledger_close(struct ledger *ledger)
 	free(ledger);
 }
 
+/* Whole pages, those that are zero left out: most of the file is. */
+#define COPY_BYTES (64 << 10)
+
+static int ledger_copy(int from, int to)
+{
+	static const char zero[COPY_BYTES];
+	char part[COPY_BYTES];
+	int r = ftruncate(to, 0) < 0 || ftruncate(to, sizeof(struct ledger_file)) < 0 ? err_errno()
+										       : 0;
+
+	for (size_t at = 0, n; r == 0 && at < sizeof(struct ledger_file); at += n) {
+		n = sizeof(struct ledger_file) - at;
+		n = n < sizeof(part) ? n : sizeof(part);
+		r = fd_pread_all(from, part, n, (off_t)at);
+		if (r == 0 && memcmp(part, zero, n) != 0)
+			r = fd_pwrite_all(to, part, n, (off_t)at);
+	}
+	return r;
+}
+
+int ledger_save(const char *dir, int fd)
+{
+	CLEANUP_CLOSE int from =
+		shared_file_open(dir, LEDGER_FILE, O_RDONLY, sizeof(struct ledger_file));
+	int r = from < 0 ? from : ledger_copy(from, fd);
+
+	return r < 0 ? r : fsync(fd) < 0 ? err_errno() : 0;
+}
+
+/* What was live comes back; nobody is left of all others. */
+static int ledger_await_slots(int fd)
+{
+	for (int i = 0; i < LEDGER_SLOTS; i++) {
+		off_t at = (off_t)(offsetof(struct ledger_file, slots) +
+				   (size_t)i * sizeof(struct ledger_slot));
+		uint64_t state;
+		int r = fd_pread_all(fd, &state, sizeof(state), at);
+
+		if (r == 0 && (state & 0xff) == SLOT_LIVE) {
+			state = (state & ~UINT64_C(0xff)) | SLOT_AWAITED;
+			r = fd_pwrite_all(fd, &state, sizeof(state), at);
+		}
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+int ledger_await(const char *dir, int fd)
+{
+	CLEANUP_CLOSE int to =
+		shared_file_open(dir, LEDGER_FILE, O_RDWR, sizeof(struct ledger_file));
+	struct ledger_header header;
+	struct stat st;
+	int r;
+
+	if (to < 0)
+		return to;
+	if (fstat(fd, &st) < 0)
+		return err_errno();
+	if (st.st_size != sizeof(struct ledger_file))
+		return -EPROTO;
+	r = fd_pread_all(fd, &header, sizeof(header), 0);
+	if (r == 0)
+		r = ledger_check_header(&header);
+	if (r == 0)
+		r = ledger_copy(fd, to);
+	/* Its processes know which rows they had allocated. */
+	if (r == 0)
+		r = map_allocate(to, 0, sizeof(struct ledger_file));
+	return r < 0 ? r : ledger_await_slots(to);
+}
+
 /* A part of the file, to its place in the copy. */
 static int ledger_read_part(struct ledger *ledger, const void *part, size_t bytes)
 {

@@ -40,6 +40,19 @@ int ledger_open(const char *dir, enum ledger_mode mode, struct ledger **ret);
 /* Frees the slot, if one was claimed, and unmaps. NULL is fine. */
 void ledger_close(struct ledger *ledger);
 
+/*
+ * The ledger of a tenant whose processes go to an image, as it is: written to `fd`, as large as the
+ * file is. Nothing of it may change meanwhile.
+ */
+int ledger_save(const char *dir, int fd);
+
+/*
+ * Puts what ledger_save wrote in place of the ledger of a tenant that was just created, and nobody
+ * has opened. The slots of its processes are awaited (slot_adopt) by these, and nobody else's.
+ * -EPROTO for what is no such file.
+ */
+int ledger_await(const char *dir, int fd);
+
 /* LEDGER_READ only: copies the file anew. -ENODATA when it was truncated. */
 int ledger_refresh(struct ledger *ledger);
 

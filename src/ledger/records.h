@@ -124,6 +124,8 @@ enum swap_phase {
 	SWAP_PREPARE, /* admit nothing, let work end, say what would leave, or why it cannot */
 	SWAP_OUT,     /* all memory that can leave in host memory */
 	SWAP_BACK,    /* all memory on the device again, and nothing admitted yet */
+	SWAP_BARE,    /* as OUT, and the driver knows nothing of the host memory that has it */
+	SWAP_GIVEN,   /* as BARE, and its content is somebody else's: the host memory is empty */
 	SWAP_PHASES,
 };
 
@@ -154,6 +156,7 @@ enum swap_why {
 	SWAP_QUOTA,
 	SWAP_DEVICE,
 	SWAP_DRIVER,
+	SWAP_ELSEWHERE, /* its content was given away, and has not come back */
 	SWAP_WHYS,
 };
 
@@ -163,6 +166,26 @@ struct swap_report {
 	uint64_t bytes;	  /* that would leave, or left, or came back */
 	uint64_t amount;  /* of what `why` names: bytes, or how many */
 	uint64_t took_ns; /* the last way out or back */
+	uint64_t list_at; /* struct swap_list, an address of the process; 0: it has none */
+};
+
+/*
+ * What left a process, and where in its host memory the content is: an address of the process, for
+ * who reads and writes that from outside. From BARE on, until it comes back. Whoever reads it
+ * checks it.
+ */
+struct swap_piece {
+	uint64_t at, bytes; /* on the device */
+	uint64_t host;	    /* an address of the process */
+	uint8_t uuid[16];   /* of the device */
+};
+
+#define SWAP_LIST_MAGIC UINT64_C(0x315453494c504153) /* "SAPLIST1" */
+
+struct swap_list {
+	uint64_t magic;
+	uint64_t n;
+	struct swap_piece piece[];
 };
 
 /* What it does with its memory, beside that: whether it can do without, and how long moving takes. */

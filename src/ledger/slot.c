@@ -74,9 +74,16 @@ void slot_scrub(struct ledger *ledger, unsigned int index)
 	FAULT_POINT(SLOT_SCRUBBED);
 }
 
+static bool slot_is_awaited(struct ledger *ledger, unsigned int index)
+{
+	return (word_acquire(&ledger->map->slots[index].state) & 0xff) == SLOT_AWAITED;
+}
+
 /* A free slot with bytes in it was forged; it is cleared like a dead one. */
 static bool slot_needs_scrub(struct ledger *ledger, unsigned int index)
 {
+	if (slot_is_awaited(ledger, index))
+		return false;
 	if ((word_acquire(&ledger->map->slots[index].state) & 0xff) != SLOT_FREE)
 		return true;
 	for (int d = 0; d < LEDGER_DEVICES; d++)
@@ -140,7 +147,7 @@ static void slot_read_command(char *buf, size_t len)
 
 /* The words of a slot that describe its process. The state before them says whose they are. */
 #define FIRST_WORD (offsetof(struct ledger_slot, pid) / sizeof(uint64_t))
-#define END_WORD   (offsetof(struct ledger_slot, reserved) / sizeof(uint64_t))
+#define END_WORD   (sizeof(struct ledger_slot) / sizeof(uint64_t))
 
 /*
  * Other processes read the slot at any time, also while it changes hands. The stores are releases
@@ -173,12 +180,14 @@ static void slot_describe(struct ledger_slot *slot)
 	slot_write_words(slot, &own);
 }
 
-static int slot_lock_any(int fd)
+static int slot_lock_any(struct ledger *ledger, int fd)
 {
 	struct stat st;
 
 	for (int i = 0; i < LEDGER_SLOTS; i++) {
-		int r = shared_file_lock(fd, LEDGER_LOCK_SLOTS + i, 1);
+		int r = slot_is_awaited(ledger, (unsigned int)i)
+				? -EAGAIN
+				: shared_file_lock(fd, LEDGER_LOCK_SLOTS + i, 1);
 
 		if (r == -EAGAIN)
 			continue;
@@ -231,7 +240,7 @@ int slot_claim(struct ledger *ledger, struct slot **ret)
 	fd = map_fd(ledger, &close_fd);
 	if (fd < 0)
 		return fd;
-	index = slot_lock_any(fd);
+	index = slot_lock_any(ledger, fd);
 	if (index < 0)
 		return index;
 	FAULT_POINT(SLOT_LOCKED);
@@ -251,6 +260,46 @@ int slot_claim(struct ledger *ledger, struct slot **ret)
 	ledger->slot.generation = generation;
 	word_write(&ledger->slot.index, index);
 	*ret = &ledger->slot;
+	return 0;
+}
+
+/* The ledger is another file by the same name, and mapped where it was. */
+static int slot_open_again(struct ledger *ledger)
+{
+	CLEANUP_CLOSE int fd = shared_file_open(ledger->dir, LEDGER_FILE, O_RDWR,
+						sizeof(struct ledger_file));
+	struct stat st;
+
+	if (fd < 0)
+		return fd;
+	if (fstat(fd, &st) < 0)
+		return err_errno();
+	ledger->dev = st.st_dev;
+	ledger->ino = st.st_ino;
+	return TAKE_FD(fd);
+}
+
+int slot_adopt(struct slot *slot)
+{
+	struct ledger *ledger = slot->ledger;
+	struct ledger_slot *shared = &ledger->map->slots[slot->index];
+	CLEANUP_CLOSE int fd = slot_open_again(ledger);
+	int r;
+
+	if (fd < 0)
+		return fd;
+	if (slot_state_generation(word_acquire(&shared->state)) != slot->generation)
+		return -ESTALE;
+	if (shared_file_locked(fd, LEDGER_LOCK_SLOTS + slot->index, 1) != 0)
+		return 0;
+	r = shared_file_lock(fd, LEDGER_LOCK_SLOTS + slot->index, 1);
+	if (!r)
+		r = map_file(ledger, fd);
+	if (r < 0)
+		return r;
+	slot_describe(shared);
+	FAULT_POINT(SLOT_ADOPTED);
+	word_release(&shared->state, slot_make_state(slot->generation, SLOT_LIVE));
 	return 0;
 }
 

@@ -30,6 +30,13 @@ struct slot;
  */
 int slot_claim(struct ledger *ledger, struct slot **ret);
 
+/*
+ * For a process that may have come back from an image, with all of its memory and none of its locks:
+ * takes its slot again, from ledger_await. 0 also where it has it still. -ESTALE when the slot is
+ * another's by now.
+ */
+int slot_adopt(struct slot *slot);
+
 struct ledger *slot_ledger(const struct slot *slot);
 int slot_index(const struct slot *slot);
 

@@ -113,6 +113,7 @@ void swap_say(struct slot *slot, const struct swap_answer *answer)
 	word_write(&report->bytes, answer->bytes);
 	word_write(&report->amount, answer->amount);
 	word_write(&report->took_ns, answer->took_ns);
+	word_write(&report->list_at, answer->list_at);
 	word_release(&report->said, swap_pack(answer));
 }
 
@@ -141,6 +142,7 @@ int swap_heard(struct ledger *ledger, int index, struct swap_answer *ret)
 	answer.bytes = word_read(&report->bytes);
 	answer.amount = word_read(&report->amount);
 	answer.took_ns = word_read(&report->took_ns);
+	answer.list_at = word_read(&report->list_at);
 	*ret = answer;
 	return 0;
 }

@@ -16,6 +16,10 @@
  *	               OUT       all leave, and stay away until somebody resumes the tenant
  *	               BACK      those that are back leave again, with what they came with
  *	               RUN       all run
+ *
+ * BARE and GIVEN are OUT to those who ask what comes next, and need nobody. A process that was asked
+ * for GIVEN has its content no more, refuses BACK and RUN, and is asked for BARE when somebody has
+ * put the content where it was.
  */
 #ifndef ALLOT_LEDGER_SWAP_H
 #define ALLOT_LEDGER_SWAP_H
@@ -33,6 +37,12 @@ struct swap_desk;
 static inline enum swap_phase swap_phase_of(uint32_t request)
 {
 	return (enum swap_phase)(request & 0xff);
+}
+
+/* Whether memory is away, or on its way from there, whoever asked having died. */
+static inline bool swap_phase_is_out(enum swap_phase phase)
+{
+	return phase == SWAP_OUT || phase == SWAP_BACK || phase == SWAP_BARE || phase == SWAP_GIVEN;
 }
 
 /* --- Who asks ------------------------------------------------------------------------------ */
@@ -62,7 +72,7 @@ struct swap_answer {
 	uint32_t request; /* that it is an answer to */
 	enum swap_state state;
 	enum swap_why why;
-	uint64_t bytes, amount, took_ns; /* as in struct swap_report */
+	uint64_t bytes, amount, took_ns, list_at; /* as in struct swap_report */
 };
 
 void swap_say(struct slot *slot, const struct swap_answer *answer);

@@ -12,6 +12,7 @@
 
 #include "ledger/life.h"
 #include "ledger/pidns.h"
+#include "ledger/swap.h"
 #include "ledger/tenant.h"
 #include "node/ended.h"
 #include "node/members.h"
@@ -78,7 +79,7 @@ const char *tenants_state_word(const struct tenant_entry *entry)
 		return "suspending";
 	if (tenants_count(s, STATE(RESUMING) | STATE(RETURNED)))
 		return "resuming";
-	if (s->swap == SWAP_OUT || tenants_count(s, STATE(SUSPENDED)))
+	if (swap_phase_is_out(s->swap) || tenants_count(s, STATE(SUSPENDED)))
 		return "suspended";
 	return states[entry->state];
 }

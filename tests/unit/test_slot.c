@@ -393,6 +393,52 @@ static void check_watched(void)
 	ledger_close(watched);
 }
 
+/*
+ * Back from an image: the tenant's files are others by the same names, and the process has its memory
+ * and no lock. Meanwhile nobody else gets its slot, nor clears what it holds.
+ */
+static void check_adopt(void)
+{
+	const char *dir = fixture_tenant("image");
+	struct ledger *ledger, *other;
+	struct slot *slot, *late;
+	struct slot_info info;
+	char path[PATH_MAX];
+	int fd, device;
+
+	CHECK_EQ(ledger_open(dir, LEDGER_GUEST, &ledger), 0);
+	device = ledger_device(ledger, fixture_uuid, 0);
+	CHECK_EQ(slot_claim(ledger, &slot), 0);
+	CHECK_EQ(quota_reserve(slot, device, 5 * MIB, GIB), 0);
+	quota_commit(slot, device, 5 * MIB, CAT_DATA, 5 * MIB);
+	snprintf(path, sizeof(path), "%s/saved", fixture_runtime_dir());
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	CHECK(fd >= 0);
+	CHECK_EQ(ledger_save(dir, fd), 0);
+	snprintf(path, sizeof(path), "%s/ledger", dir);
+	CHECK_EQ(unlink(path), 0);
+	CHECK_EQ(ledger_create(dir), 0);
+	CHECK_EQ(ledger_await(dir, fd), 0);
+	CHECK_EQ(ledger_open(dir, LEDGER_GUEST, &other), 0);
+	CHECK_EQ(slot_info(other, 0, &info), -ENOENT);
+	CHECK(!slot_alive(other, 0));
+	CHECK_EQ(slot_claim(other, &late), 0);
+	CHECK_EQ(slot_index(late), 1);
+	CHECK_EQ(quota_used(other, device), 5 * MIB);
+	CHECK_EQ(slot_adopt(slot), 0);
+	CHECK_EQ(slot_adopt(slot), 0); /* it has it */
+	CHECK(slot_alive(other, 0));
+	CHECK_EQ(slot_info(other, 0, &info), 0);
+	CHECK_EQ(info.pid, (uint32_t)getpid());
+	quota_release(slot, device, CAT_DATA, 5 * MIB);
+	CHECK_EQ(quota_used(other, device), 0);
+	ledger_close(other);
+	ledger_close(ledger);
+	CHECK_EQ(ftruncate(fd, 4096), 0);
+	CHECK_EQ(ledger_await(dir, fd), -EPROTO);
+	close(fd);
+}
+
 int main(void)
 {
 	struct slot *slot;
@@ -411,5 +457,6 @@ int main(void)
 	ledger_close(l);
 	check_crowd();
 	check_watched();
+	check_adopt();
 	return 0;
 }

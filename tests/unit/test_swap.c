@@ -79,7 +79,7 @@ static void check_answers(void)
 	static const uint8_t uuid[16] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
 	const char *dir = fixture_tenant("answers");
 	const struct swap_answer said = {.request = 0x703, .state = SWAP_READY, .why = SWAP_POOLS,
-					 .bytes = 5, .amount = 6, .took_ns = 7};
+					 .bytes = 5, .amount = 6, .took_ns = 7, .list_at = 8};
 	struct ledger *ledger, *copy;
 	struct swap_answer heard;
 	struct slot *slot;
@@ -105,6 +105,7 @@ static void check_answers(void)
 	CHECK_EQ(heard.bytes, 5);
 	CHECK_EQ(heard.amount, 6);
 	CHECK_EQ(heard.took_ns, 7);
+	CHECK_EQ(heard.list_at, 8);
 	CHECK_EQ(swap_out(copy, slot_index(slot), device), 77);
 	CHECK_EQ(swap_use_of(copy, slot_index(slot))->waiting, 2);
 	CHECK_EQ(swap_wish_of(copy, slot_index(slot), device)->more_bytes, 88);

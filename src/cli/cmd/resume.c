@@ -61,7 +61,7 @@ int cmd_resume(int argc, char **argv)
 	r = moving_open(name, &moving);
 	if (r)
 		return r;
-	if (moving_rests(&moving) == SWAP_OUT) {
+	if (moving_rests(&moving) != SWAP_RUN) {
 		r = resume_all(&moving);
 	} else {
 		say_note("tenant \"%s\" is not suspended", name);

@@ -146,7 +146,7 @@ int cmd_suspend(int argc, char **argv)
 	r = moving_open(a.name, &moving);
 	if (r)
 		return r;
-	if (moving_rests(&moving) == SWAP_OUT) {
+	if (moving_rests(&moving) != SWAP_RUN) {
 		say_note("tenant \"%s\" is suspended already", a.name);
 		moving_ask(&moving, SWAP_OUT, UINT64_MAX, true);
 	} else {

@@ -71,13 +71,11 @@ void moving_close(struct moving *moving)
 
 enum swap_phase moving_rests(const struct moving *moving)
 {
-	switch (swap_phase_of(swap_desk_request(moving->desk))) {
-	case SWAP_OUT:
-	case SWAP_BACK:
-		return SWAP_OUT;
-	default:
-		return SWAP_RUN;
-	}
+	enum swap_phase phase = swap_phase_of(swap_desk_request(moving->desk));
+
+	if (phase == SWAP_BARE || phase == SWAP_GIVEN)
+		return phase;
+	return swap_phase_is_out(phase) ? SWAP_OUT : SWAP_RUN;
 }
 
 /* What a process that could not do it has, and what is to be done. */

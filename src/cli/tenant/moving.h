@@ -36,7 +36,7 @@ int moving_open(const char *name, struct moving *ret);
 void moving_close(struct moving *moving);
 
 /*
- * Where the tenant is: SWAP_RUN or SWAP_OUT. What somebody began who is gone has ended as
+ * Where the tenant is: SWAP_RUN, SWAP_OUT, SWAP_BARE or SWAP_GIVEN. What somebody began who is gone has ended as
  * ledger/swap.h says.
  */
 enum swap_phase moving_rests(const struct moving *moving);

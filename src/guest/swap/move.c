@@ -2,6 +2,7 @@
 #include "guest/swap/move.h"
 
 #include <errno.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include "base/fault.h"
@@ -95,10 +96,16 @@ static bool move_take_host(struct move *move, uint64_t bytes)
 	return true;
 }
 
+static void move_unregister(struct move *move)
+{
+	for (uint64_t at = 0; at < move->ready; at += STEP_BYTES)
+		DRIVER(cuMemHostUnregister, (move->host + at));
+	move->ready = 0;
+}
+
 static void move_give_host(struct move *move)
 {
-	for (uint64_t at = 0; at < move->host_bytes; at += STEP_BYTES)
-		DRIVER(cuMemHostUnregister, (move->host + at));
+	move_unregister(move);
 	if (move->host)
 		munmap(move->host, move->host_bytes);
 	move->host = NULL;
@@ -109,17 +116,17 @@ static void move_give_host(struct move *move)
  * Steps of host memory up to `end` that are not ready yet. Memory that cannot be registered is
  * copied, too. False: there is none left.
  */
-static bool move_prepare(struct move *move, uint64_t *ready, uint64_t end)
+static bool move_prepare(struct move *move, uint64_t end)
 {
-	while (*ready < end) {
-		uint64_t left = move->host_bytes - *ready;
+	while (move->ready < end) {
+		uint64_t left = move->host_bytes - move->ready;
 		uint64_t bytes = left < STEP_BYTES ? left : STEP_BYTES;
 
-		if (!move_populate(move->host + *ready, bytes))
+		if (!move_populate(move->host + move->ready, bytes))
 			return false;
 		DRIVER(cuMemHostRegister_v2,
-		       (move->host + *ready, bytes, CU_MEMHOSTREGISTER_PORTABLE));
-		*ready += bytes;
+		       (move->host + move->ready, bytes, CU_MEMHOSTREGISTER_PORTABLE));
+		move->ready += bytes;
 	}
 	return true;
 }
@@ -162,7 +169,7 @@ static bool lane_close(struct lane *lane)
 }
 
 static enum swap_why move_copy_piece(struct move *move, const struct lane *lane,
-				     const struct cursor *cursor, uint64_t *ready, bool out)
+				     const struct cursor *cursor, bool out)
 {
 	CUdeviceptr at = cursor->piece.at;
 	char *host = move->host + cursor->at;
@@ -174,7 +181,7 @@ static enum swap_why move_copy_piece(struct move *move, const struct lane *lane,
 
 		n = STEP_BYTES - (cursor->at + done) % STEP_BYTES;
 		n = n < left ? n : left;
-		if (out && !move_prepare(move, ready, cursor->at + done + n))
+		if (!move_prepare(move, cursor->at + done + n))
 			return SWAP_HOST;
 		e = out ? DRIVER(cuMemcpyDtoHAsync_v2, (host + done, at + done, n, lane->stream))
 			: DRIVER(cuMemcpyHtoDAsync_v2, (at + done, host + done, n, lane->stream));
@@ -187,7 +194,6 @@ static enum swap_why move_copy(struct move *move, bool out)
 	struct cursor cursor = {.guest = move->guest};
 	struct lane lane = {NULL, NULL};
 	enum swap_why why = SWAP_FINE;
-	uint64_t ready = 0;
 	int device = -1;
 
 	while (!why && move_next(&cursor)) {
@@ -198,11 +204,73 @@ static enum swap_why move_copy(struct move *move, bool out)
 				return SWAP_DRIVER;
 			device = cursor.device;
 		}
-		why = move_copy_piece(move, &lane, &cursor, &ready, out);
+		why = move_copy_piece(move, &lane, &cursor, out);
 	}
 	if (device >= 0 && !lane_close(&lane) && !why)
 		why = SWAP_DRIVER;
 	return why;
+}
+
+/* --- For somebody outside ------------------------------------------------------------------- */
+
+static uint64_t move_list_bytes(uint64_t n)
+{
+	return round_up(sizeof(struct swap_list) + n * sizeof(struct swap_piece), 4096);
+}
+
+static void move_give_list(struct move *move)
+{
+	if (move->list)
+		munmap(move->list, move_list_bytes(move->list->n));
+	move->list = NULL;
+}
+
+static uint64_t move_count(struct guest *guest)
+{
+	struct cursor cursor = {.guest = guest};
+	uint64_t n = 0;
+
+	while (move_next(&cursor))
+		n++;
+	return n;
+}
+
+static bool move_make_list(struct move *move)
+{
+	struct cursor cursor = {.guest = move->guest};
+	uint64_t n = move_count(move->guest);
+	struct swap_list *list = mmap(NULL, move_list_bytes(n), PROT_READ | PROT_WRITE,
+				      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (list == MAP_FAILED)
+		return false;
+	while (list->n < n && move_next(&cursor)) {
+		struct swap_piece *piece = &list->piece[list->n++];
+
+		piece->at = cursor.piece.at;
+		piece->bytes = cursor.piece.bytes;
+		piece->host = (uint64_t)(uintptr_t)(move->host + cursor.at);
+		memcpy(piece->uuid, move->guest->device[cursor.device].uuid, sizeof(piece->uuid));
+	}
+	list->magic = SWAP_LIST_MAGIC;
+	move->list = list;
+	return true;
+}
+
+bool move_bare(struct move *move)
+{
+	if (!move->list && !move_make_list(move))
+		return false;
+	move_unregister(move);
+	move->given = false;
+	return true;
+}
+
+void move_give(struct move *move)
+{
+	if (move->host)
+		madvise(move->host, move->host_bytes, MADV_DONTNEED);
+	move->given = move->host != NULL;
 }
 
 /* --- Out ------------------------------------------------------------------------------------ */
@@ -303,6 +371,8 @@ static enum swap_why move_back(struct move *move)
 
 	if (!move->away)
 		return SWAP_FINE;
+	if (move->given)
+		return SWAP_ELSEWHERE;
 	for (int i = 0; !why && i < move->guest->ndevices; i++)
 		why = move_attach_charged(move->guest, i);
 	if (!why && move->host)
@@ -351,6 +421,7 @@ static bool move_kind_is_away(const void *self)
 
 static void move_kind_done(void *self)
 {
+	move_give_list(self);
 	move_give_host(self);
 }
 

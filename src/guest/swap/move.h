@@ -19,11 +19,22 @@ struct move {
 	struct guest *guest;
 	char *host;	     /* content of all pieces, by device and address; NULL: none */
 	uint64_t host_bytes; /* as mapped */
-	bool away;
+	uint64_t ready;	     /* of these, from the beginning: with pages, known to the driver */
+	bool away, given;
+	struct swap_list *list;
 	struct touch touch;
 };
 
 /* `self` is a struct move of which all but the guest is zero. */
 extern const struct mover_kind move_kind;
+
+/*
+ * What is away, for somebody who reads it from outside. From here on the driver has no hold of the
+ * host memory, until it comes back. What was given is taken to be there again. False: no memory.
+ */
+bool move_bare(struct move *move);
+
+/* After move_bare: the host memory stays where it is, and what was in it is lost. */
+void move_give(struct move *move);
 
 #endif

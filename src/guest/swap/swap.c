@@ -22,6 +22,7 @@
 #include "guest/swap/cgroup_room.h"
 #include "guest/swap/drain.h"
 #include "guest/swap/move.h"
+#include "ledger/slot.h"
 #include "ledger/swap.h"
 
 /* So often a process looks whether who asked still lives, where that matters. */
@@ -130,7 +131,7 @@ static void swap_run(struct swap *swap, uint32_t request)
 		return;
 	}
 	swap_done(swap);
-	swap->answer.amount = 0;
+	swap->answer.amount = swap->answer.list_at = 0;
 	swap_answer(swap, request, SWAP_RUNNING, SWAP_FINE);
 	pass_open(swap->guest);
 }
@@ -183,6 +184,34 @@ static void swap_leave(struct swap *swap, uint32_t request)
 	swap_answer(swap, request, why ? SWAP_READY : SWAP_SUSPENDED, why);
 }
 
+/* So that who looks from outside finds what has left; and for GIVEN all of that is gone then. */
+static void swap_bare(struct swap *swap, uint32_t request, bool give)
+{
+	if (!swap->move.away)
+		swap_leave(swap, request);
+	if (!swap->move.away)
+		return;
+	if ((!give || !swap->move.given) && !move_bare(&swap->move)) {
+		swap_answer(swap, request, SWAP_SUSPENDED, SWAP_HOST);
+		return;
+	}
+	if (give)
+		move_give(&swap->move);
+	FAULT_POINT(GUEST_SWAP_BARE);
+	swap->answer.list_at = (uint64_t)(uintptr_t)swap->move.list;
+	swap_answer(swap, request, SWAP_SUSPENDED, SWAP_FINE);
+}
+
+/*
+ * Here a process finds itself when it comes back from an image, with the content given away before.
+ * Whoever had it come back asks again. One whose slot is another's says nothing in it.
+ */
+static void swap_give(struct swap *swap, uint32_t request)
+{
+	if (!slot_adopt(atomic_load(&swap->guest->slot)))
+		swap_bare(swap, request, true);
+}
+
 static void swap_return(struct swap *swap, uint32_t request)
 {
 	uint64_t begin = now_monotonic_ns();
@@ -214,6 +243,12 @@ static void swap_act(struct swap *swap, uint32_t request, enum swap_phase phase)
 		break;
 	case SWAP_BACK:
 		swap_return(swap, request);
+		break;
+	case SWAP_BARE:
+		swap_bare(swap, request, false);
+		break;
+	case SWAP_GIVEN:
+		swap_give(swap, request);
 		break;
 	default:
 		swap_run(swap, request);

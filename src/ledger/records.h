@@ -157,6 +157,7 @@ enum swap_why {
 	SWAP_DEVICE,
 	SWAP_DRIVER,
 	SWAP_ELSEWHERE, /* its content was given away, and has not come back */
+	SWAP_EXPORTS,
 	SWAP_WHYS,
 };
 

@@ -84,8 +84,9 @@ static void moving_say_why(const struct moving *moving, const struct slot_info *
 {
 	static const char *const holds[SWAP_WHYS] = {
 		[SWAP_MANAGED] = "of managed memory, which cannot leave by itself",
-		[SWAP_HANDLES] = "of memory that it maps itself (cuMemCreate: expandable segments, "
-				 "NCCL), which cannot leave yet",
+		[SWAP_HANDLES] = "of memory for sparse arrays (cuMemCreate), which cannot leave",
+		[SWAP_EXPORTS] = "of memory that it maps itself and gave to others "
+				 "(cuMemExportToShareableHandle, multicast), which cannot leave yet",
 		[SWAP_POOLS] = "of memory in use from stream-ordered pools (cudaMallocAsync), which "
 			       "cannot leave yet; have it use cudaMalloc",
 		[SWAP_GRAPHS] = "of memory that graphs allocate, which cannot leave yet",
@@ -121,6 +122,7 @@ static void moving_say_why(const struct moving *moving, const struct slot_info *
 		break;
 	case SWAP_MANAGED:
 	case SWAP_HANDLES:
+	case SWAP_EXPORTS:
 	case SWAP_POOLS:
 	case SWAP_GRAPHS:
 	case SWAP_FIXED:

@@ -48,6 +48,7 @@ enum object_flags {
 	OBJECT_ENDED = 1 << 5,	  /* a pool that the program destroyed, see pool_end */
 	OBJECT_CLAIMED = 1 << 6,  /* and that a thread is just looking at */
 	OBJECT_BACKED = 1 << 7,	  /* by memory that can leave: see memory/backing.h */
+	OBJECT_GIVEN = 1 << 8,	  /* a handle of which others have what we cannot take back */
 };
 
 struct object {
@@ -70,8 +71,10 @@ struct object {
 			int32_t number; /* that its descriptors are stamped with; 0: none */
 		} handle;		/* OBJECT_HANDLE, OBJECT_GONE */
 		struct {
-			uint64_t handle;
-		} mapping; /* OBJECT_MAPPING, OBJECT_LEAVING */
+			uint64_t handle, offset;
+			uint64_t may_read, may_write; /* devices, while it is away */
+			bool away;		      /* see memory/mapping.h */
+		} mapping;			      /* OBJECT_MAPPING, OBJECT_LEAVING */
 		struct {
 			uint64_t handle;
 			uint64_t array;

@@ -20,11 +20,16 @@ enum piece_state {
 
 /* At the index of the first of its pages. */
 struct piece {
-	CUmemGenericAllocationHandle handle;
+	CUmemGenericAllocationHandle handle; /* the driver's */
 	uint32_t pages;
 	uint32_t cut;  /* 1 + index; 0: one allocation has all of it */
 	uint32_t next; /* of the cut ones: 1 + the next one's page */
 	uint8_t state; /* enum piece_state */
+	bool adopted;  /* it is the program's */
+	bool mapped;
+	/* Of what it is made by. */
+	CUmemAllocationHandleType types;
+	unsigned char compression, rdma;
 };
 
 struct backing {
@@ -184,43 +189,19 @@ static size_t backing_access(uint64_t peers, bool may, CUmemAccessDesc *desc)
 	return n;
 }
 
-static CUresult backing_place(const struct guest_device *device, uint64_t peers, CUdeviceptr at,
-			      uint64_t bytes, CUmemGenericAllocationHandle *ret)
+static CUresult backing_create(const struct guest_device *device, const struct piece *piece,
+			       CUmemGenericAllocationHandle *ret)
 {
 	const CUmemAllocationProp prop = {
 		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.requestedHandleTypes = piece->types,
 		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device->ordinal},
+		.allocFlags = {.compressionType = piece->compression,
+			       .gpuDirectRDMACapable = piece->rdma},
 	};
-	CUmemAccessDesc desc[GUEST_DEVICES];
-	CUmemGenericAllocationHandle handle;
-	CUresult e = DRIVER(cuMemCreate, (&handle, bytes, &prop, 0));
 
-	if (e)
-		return e;
-	e = DRIVER(cuMemMap, (at, bytes, 0, handle, 0));
-	if (!e) {
-		e = DRIVER(cuMemSetAccess, (at, bytes, desc, backing_access(peers, true, desc)));
-		if (e)
-			DRIVER(cuMemUnmap, (at, bytes));
-	}
-	if (e)
-		DRIVER(cuMemRelease, (handle));
-	else
-		*ret = handle;
-	return e;
+	return DRIVER(cuMemCreate, (ret, piece->pages * GRANULE_BYTES, &prop, 0));
 }
-
-/* 0, or the driver's error: then it is as it was. */
-static CUresult backing_displace(CUdeviceptr at, uint64_t bytes, CUmemGenericAllocationHandle handle)
-{
-	CUresult e = DRIVER(cuMemUnmap, (at, bytes));
-
-	if (!e)
-		DRIVER(cuMemRelease, (handle));
-	return e;
-}
-
-/* --- Allocations ---------------------------------------------------------------------------- */
 
 static CUresult backing_reach(uint64_t peers, CUdeviceptr at, uint32_t pages)
 {
@@ -229,6 +210,52 @@ static CUresult backing_reach(uint64_t peers, CUdeviceptr at, uint32_t pages)
 	return DRIVER(cuMemSetAccess,
 		      (at, pages * GRANULE_BYTES, desc, backing_access(peers, true, desc)));
 }
+
+static CUresult backing_map_at(uint64_t peers, CUdeviceptr at, uint32_t pages,
+			       CUmemGenericAllocationHandle handle)
+{
+	CUresult e = DRIVER(cuMemMap, (at, pages * GRANULE_BYTES, 0, handle, 0));
+
+	if (e)
+		return e;
+	e = backing_reach(peers, at, pages);
+	if (e)
+		DRIVER(cuMemUnmap, (at, pages * GRANULE_BYTES));
+	return e;
+}
+
+/* Makes the physical memory of a piece, and maps it. */
+static CUresult backing_place(const struct guest_device *device, uint64_t peers, CUdeviceptr at,
+			      const struct piece *piece, CUmemGenericAllocationHandle *ret)
+{
+	CUmemGenericAllocationHandle handle;
+	CUresult e = backing_create(device, piece, &handle);
+
+	if (e)
+		return e;
+	e = backing_map_at(peers, at, piece->pages, handle);
+	if (e)
+		DRIVER(cuMemRelease, (handle));
+	else
+		*ret = handle;
+	return e;
+}
+
+/* 0, or the driver's error: then it is as it was. */
+static CUresult backing_displace(CUdeviceptr at, struct piece *piece)
+{
+	CUresult e = CUDA_SUCCESS;
+
+	if (piece->mapped)
+		e = DRIVER(cuMemUnmap, (at, piece->pages * GRANULE_BYTES));
+	if (e)
+		return e;
+	piece->mapped = false;
+	DRIVER(cuMemRelease, (piece->handle));
+	return CUDA_SUCCESS;
+}
+
+/* --- Allocations ---------------------------------------------------------------------------- */
 
 /* Makes a piece, which is nobody's yet. Its first page. */
 static CUresult backing_make_piece(const struct guest_device *device, struct backing *backing,
@@ -248,13 +275,15 @@ static CUresult backing_make_piece(const struct guest_device *device, struct bac
 		peers = atomic_load(&backing->peers);
 		e = handle ? backing_reach(peers, backing_address(backing, page), pages)
 			   : backing_place(device, peers, backing_address(backing, page),
-					   pages * GRANULE_BYTES, &handle);
+					   &backing->piece[page], &handle);
 	} while (!e && atomic_load(&backing->peers) != peers);
 	lock_take(&backing->lock);
-	if (e)
+	if (e) {
 		backing_give_pages(backing, page);
-	else
+	} else {
 		backing->piece[page].handle = handle;
+		backing->piece[page].mapped = true;
+	}
 	lock_drop(&backing->lock);
 	*ret = page;
 	return e;
@@ -263,10 +292,7 @@ static CUresult backing_make_piece(const struct guest_device *device, struct bac
 /* Its physical memory goes, and then its addresses. Should the driver refuse, nobody gets them. */
 static void backing_end_piece(struct backing *backing, uint32_t page)
 {
-	const struct piece *piece = &backing->piece[page];
-
-	if (backing_displace(backing_address(backing, page), piece->pages * GRANULE_BYTES,
-			     piece->handle))
+	if (backing_displace(backing_address(backing, page), &backing->piece[page]))
 		return;
 	lock_take(&backing->lock);
 	backing_give_pages(backing, page);
@@ -405,6 +431,75 @@ void backing_free(struct guest *guest, struct guest_device *device, CUdeviceptr 
 		backing_end_piece(backing, page);
 }
 
+/* --- Handles of the program's own ----------------------------------------------------------- */
+
+CUresult backing_adopt(struct guest *guest, struct guest_device *device,
+		       const CUmemAllocationProp *prop, uint64_t bytes,
+		       CUmemGenericAllocationHandle handle, uint64_t *ret)
+{
+	struct backing *backing = backing_make(guest, device);
+	uint64_t pages = round_up(bytes, GRANULE_BYTES) / GRANULE_BYTES;
+	uint32_t page;
+
+	if (!backing || pages > backing->pages)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	lock_take(&backing->lock);
+	page = backing_take_pages(backing, (uint32_t)pages);
+	if (page != UINT32_MAX)
+		backing->piece[page] = (struct piece){
+			.handle = handle,
+			.pages = (uint32_t)pages,
+			.state = PIECE_HERE,
+			.adopted = true,
+			.types = prop->requestedHandleTypes,
+			.compression = prop->allocFlags.compressionType,
+			.rdma = prop->allocFlags.gpuDirectRDMACapable,
+		};
+	lock_drop(&backing->lock);
+	if (page == UINT32_MAX)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	*ret = backing_address(backing, page);
+	return CUDA_SUCCESS;
+}
+
+/* The piece that begins at an address; NULL: none does. */
+static struct piece *backing_piece(struct guest *guest, CUdeviceptr at, struct backing **ret)
+{
+	struct guest_device *device = backing_device(guest, at);
+	struct backing *backing;
+	uint32_t page;
+
+	if (!device)
+		return NULL;
+	backing = backing_get(guest, device);
+	page = (uint32_t)((at - backing->base) / GRANULE_BYTES);
+	*ret = backing;
+	return at == backing_address(backing, page) && backing->first[page] == page + 1
+		       ? &backing->piece[page] : NULL;
+}
+
+void backing_abandon(struct guest *guest, CUmemGenericAllocationHandle handle)
+{
+	struct backing *backing;
+	struct piece *piece = backing_piece(guest, handle, &backing);
+
+	if (!piece)
+		return;
+	lock_take(&backing->lock);
+	piece->state = PIECE_MOVING;
+	lock_drop(&backing->lock);
+	backing_end_piece(backing, (uint32_t)(piece - backing->piece));
+}
+
+CUmemGenericAllocationHandle backing_handle(struct guest *guest,
+					    CUmemGenericAllocationHandle handle)
+{
+	struct backing *backing;
+	const struct piece *piece = backing_piece(guest, handle, &backing);
+
+	return piece && piece->adopted ? piece->handle : handle;
+}
+
 /* --- What addresses are --------------------------------------------------------------------- */
 
 struct guest_device *backing_device(struct guest *guest, CUdeviceptr at)
@@ -489,10 +584,30 @@ static struct piece *backing_piece_at(struct guest *guest, struct guest_device *
 	return &backing->piece[(at - backing->base) / GRANULE_BYTES];
 }
 
+/* Of a handle's piece, which only we look at. */
+static uint64_t backing_peers(struct guest *guest, const struct guest_device *device,
+			      const struct piece *piece)
+{
+	return piece->adopted ? UINT64_C(1) << device->ordinal
+			      : atomic_load(&backing_get(guest, device)->peers);
+}
+
+CUresult backing_expose(struct guest *guest, struct guest_device *device, CUdeviceptr at)
+{
+	struct piece *piece = backing_piece_at(guest, device, at);
+	CUresult e;
+
+	if (piece->mapped)
+		return CUDA_SUCCESS;
+	e = backing_map_at(backing_peers(guest, device, piece), at, piece->pages, piece->handle);
+	piece->mapped = !e;
+	return e;
+}
+
 CUresult backing_detach(struct guest *guest, struct guest_device *device, CUdeviceptr at)
 {
 	struct piece *piece = backing_piece_at(guest, device, at);
-	CUresult e = backing_displace(at, piece->pages * GRANULE_BYTES, piece->handle);
+	CUresult e = backing_displace(at, piece);
 
 	if (!e)
 		piece->state = PIECE_AWAY;
@@ -502,11 +617,13 @@ CUresult backing_detach(struct guest *guest, struct guest_device *device, CUdevi
 CUresult backing_attach(struct guest *guest, struct guest_device *device, CUdeviceptr at)
 {
 	struct piece *piece = backing_piece_at(guest, device, at);
-	uint64_t peers = atomic_load(&backing_get(guest, device)->peers);
-	CUresult e = backing_place(device, peers, at, piece->pages * GRANULE_BYTES, &piece->handle);
+	CUresult e = backing_place(device, backing_peers(guest, device, piece), at, piece,
+				   &piece->handle);
 
-	if (!e)
+	if (!e) {
+		piece->mapped = true;
 		piece->state = PIECE_HERE;
+	}
 	return e;
 }
 

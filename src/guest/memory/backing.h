@@ -9,6 +9,10 @@
  * Nothing is kept: the last allocation of a piece takes its physical memory with it, so that what
  * the device loses is what memory.c charges.
  *
+ * A handle that the program makes (cuMemCreate) has a piece, too, whose address is the handle that
+ * the program gets: the driver's own changes when the memory leaves. The program maps it where it
+ * likes (mapping.h). The pages are mapped only when content is copied.
+ *
  * A lock is held for the tables alone, never across a call of the driver. A piece that is being
  * made or ended is nobody's meanwhile.
  */
@@ -30,6 +34,16 @@ struct guest_device *backing_device(struct guest *guest, CUdeviceptr at);
 /* The start of the allocation that has an address; 0: none has. */
 CUdeviceptr backing_start(struct guest *guest, CUdeviceptr at);
 
+/* Physical memory of the program's own, made by `prop`: takes it, and answers the handle. */
+CUresult backing_adopt(struct guest *guest, struct guest_device *device,
+		       const CUmemAllocationProp *prop, uint64_t bytes,
+		       CUmemGenericAllocationHandle handle, uint64_t *ret);
+void backing_abandon(struct guest *guest, CUmemGenericAllocationHandle handle);
+
+/* The driver's handle for one that the program has; the same where it is none of ours. */
+CUmemGenericAllocationHandle backing_handle(struct guest *guest,
+					    CUmemGenericAllocationHandle handle);
+
 /* Work on the peer may reach the device's memory from now on, or no more. */
 CUresult backing_share(struct guest *guest, struct guest_device *device, CUdevice peer, bool may);
 
@@ -45,7 +59,10 @@ struct backing_piece {
 bool backing_next(struct guest *guest, struct guest_device *device, CUdeviceptr from,
 		  struct backing_piece *ret);
 
-/* Takes the physical memory away; it is still there if the driver refuses. */
+/* Before its content is copied out: the pages are mapped. */
+CUresult backing_expose(struct guest *guest, struct guest_device *device, CUdeviceptr at);
+
+/* Takes the physical memory away, which nothing else maps any more; it is still there if the driver refuses. */
 CUresult backing_detach(struct guest *guest, struct guest_device *device, CUdeviceptr at);
 
 /* Puts physical memory there again, with any content. */

@@ -23,6 +23,12 @@ static bool pointer_is_ours(struct guest *guest, CUdeviceptr at)
 	return guest->swappable && backing_device(guest, at);
 }
 
+/* Whether the address may be one that the program maps itself: the driver is to find it mapped. */
+static bool pointer_may_be_away(struct guest *guest)
+{
+	return guest->swappable && object_count(guest->objects, OBJECT_MAPPING);
+}
+
 /* The same size for all of these; false: the driver knows. */
 static bool pointer_answer(const struct object *object, CUpointer_attribute attribute, void *data)
 {
@@ -51,8 +57,10 @@ CUresult hook_cuPointerGetAttribute(void *data, CUpointer_attribute attribute, C
 	GUEST_ALONE(cuPointerGetAttribute, (data, attribute, ptr));
 	struct object object;
 
-	if (!data || !pointer_is_ours(guest, ptr))
+	if (!data || !pointer_is_ours(guest, ptr)) {
+		HOLD_MEMORY_IF(pointer_may_be_away(guest));
 		return DRIVER(cuPointerGetAttribute, (data, attribute, ptr));
+	}
 	if (!pointer_find(guest, ptr, &object))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (pointer_answer(&object, attribute, data))
@@ -69,9 +77,9 @@ CUresult hook_cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attri
 	struct object object;
 	CUresult e;
 
+	HOLD_MEMORY_IF(pointer_is_ours(guest, ptr) || pointer_may_be_away(guest));
 	if (!pointer_is_ours(guest, ptr))
 		return DRIVER(cuPointerGetAttributes, (numAttributes, attributes, data, ptr));
-	HOLD_MEMORY_IF(true);
 	e = DRIVER(cuPointerGetAttributes, (numAttributes, attributes, data, ptr));
 	if (e || !pointer_find(guest, ptr, &object))
 		return e;
@@ -84,9 +92,7 @@ CUresult hook_cuPointerSetAttribute(const void *value, CUpointer_attribute attri
 				    CUdeviceptr ptr)
 {
 	GUEST_ALONE(cuPointerSetAttribute, (value, attribute, ptr));
-	if (!pointer_is_ours(guest, ptr))
-		return DRIVER(cuPointerSetAttribute, (value, attribute, ptr));
-	HOLD_MEMORY_IF(true);
+	HOLD_MEMORY_IF(pointer_is_ours(guest, ptr) || pointer_may_be_away(guest));
 	return DRIVER(cuPointerSetAttribute, (value, attribute, ptr));
 }
 
@@ -95,8 +101,10 @@ CUresult hook_cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdevic
 	GUEST_ALONE(cuMemGetAddressRange_v2, (pbase, psize, dptr));
 	struct object object;
 
-	if (!pointer_is_ours(guest, dptr))
+	if (!pointer_is_ours(guest, dptr)) {
+		HOLD_MEMORY_IF(pointer_may_be_away(guest));
 		return DRIVER(cuMemGetAddressRange_v2, (pbase, psize, dptr));
+	}
 	if (!pointer_find(guest, dptr, &object))
 		return CUDA_ERROR_NOT_FOUND;
 	if (pbase)
@@ -114,6 +122,7 @@ CUresult hook_cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size
 	GUEST_ALONE(cuMemGetHandleForAddressRange, (handle, dptr, size, handleType, flags));
 	if (pointer_is_ours(guest, dptr))
 		return CUDA_ERROR_NOT_SUPPORTED;
+	HOLD_MEMORY_IF(pointer_may_be_away(guest));
 	return DRIVER(cuMemGetHandleForAddressRange, (handle, dptr, size, handleType, flags));
 }
 
@@ -123,6 +132,7 @@ CUresult hook_cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size
 		GUEST_ALONE(name, args);                  \
 		if (pointer_is_ours(guest, at))           \
 			return CUDA_ERROR_INVALID_VALUE;  \
+		HOLD_MEMORY_IF(pointer_may_be_away(guest)); \
 		return DRIVER(name, args);                \
 	}
 

@@ -3,6 +3,9 @@
  * Physical memory by handle. A handle is charged to the device that it lives on until its last
  * reference and its last mapping are gone, in whatever order they go; that is when the driver
  * frees it.
+ *
+ * A swappable tenant's program gets handles of ours (backing.h), which stay what they are while the
+ * driver's change. We have the one reference of the driver's; the program's are counted here.
  */
 #include "base/fault.h"
 #include "guest/core/hook.h"
@@ -13,6 +16,7 @@
 /* Takes `refs` references and `maps` mappings off or puts them on; copies the object out. */
 struct count {
 	int refs, maps;
+	bool refused; /* of ours, and the program has no reference to it */
 	struct object after;
 };
 
@@ -20,6 +24,10 @@ static bool vmm_add_counts(struct object *handle, void *arg)
 {
 	struct count *count = arg;
 
+	count->refused = handle->flags & OBJECT_BACKED && !handle->refs && count->refs <= 0 &&
+			 count->maps >= 0;
+	if (count->refused)
+		return true;
 	handle->refs += (uint32_t)count->refs;
 	handle->handle.maps += (uint32_t)count->maps;
 	count->after = *handle;
@@ -36,9 +44,29 @@ static bool vmm_is_gone(const struct object *handle)
 	return !handle->refs && !handle->handle.maps;
 }
 
-/* After the driver freed it; the object is in the table no more. */
-static void vmm_gone(struct guest *guest, const struct object *handle)
+static bool vmm_is_ours(struct guest *guest, uint64_t handle)
 {
+	return guest->swappable && backing_device(guest, handle);
+}
+
+/* The driver's handle, for a call with one of the program's. False: it is one no more. */
+static bool vmm_real(struct guest *guest, CUmemGenericAllocationHandle handle,
+		     CUmemGenericAllocationHandle *ret)
+{
+	struct object object;
+
+	*ret = handle;
+	if (!vmm_is_ours(guest, handle))
+		return true;
+	*ret = backing_handle(guest, handle);
+	return object_get(guest->objects, OBJECT_HANDLE, handle, &object) && object.refs;
+}
+
+/* After the driver freed it, or as we do; the object is in the table no more. */
+static void vmm_gone(struct guest *guest, uint64_t name, const struct object *handle)
+{
+	if (handle->flags & OBJECT_BACKED)
+		backing_abandon(guest, name);
 	sharing_number_drop(guest, handle->handle.number);
 	sharing_drop(guest, handle);
 }
@@ -66,7 +94,13 @@ static void vmm_drop_mapping(struct guest *guest, uint64_t handle)
 	struct count count = {.maps = -1};
 
 	if (vmm_change(guest, handle, &count) && vmm_is_gone(&count.after))
-		vmm_gone(guest, &count.after);
+		vmm_gone(guest, handle, &count.after);
+}
+
+/* Memory for tiles of arrays cannot be mapped, so it cannot be copied. */
+static bool vmm_can_leave(const struct guest *guest, const CUmemAllocationProp *prop)
+{
+	return guest->swappable && !prop->allocFlags.usage && !prop->win32HandleMetaData;
 }
 
 CUresult hook_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
@@ -75,6 +109,7 @@ CUresult hook_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
 	GUEST_OR_PASS(cuMemCreate, (handle, size, prop, flags));
 	struct object object = {.kind = OBJECT_HANDLE, .category = CAT_DATA, .refs = 1};
 	struct guest_device *device = NULL;
+	CUmemGenericAllocationHandle real;
 	struct charge charge;
 	CUresult e;
 
@@ -90,16 +125,24 @@ CUresult hook_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
 		charge_cancel(&charge);
 		return e;
 	}
-	object.key = *handle;
+	real = object.key = *handle;
 	object.device = (int16_t)device->ordinal;
 	object.size = size;
 	object.bytes = charge.reserved;
-	if (object_put(guest->objects, &object)) {
-		DRIVER(cuMemRelease, (*handle));
+	if (vmm_can_leave(guest, prop)) {
+		e = backing_adopt(guest, device, prop, size, real, &object.key);
+		object.flags |= e ? 0 : OBJECT_BACKED;
+	}
+	if (e || object_put(guest->objects, &object)) {
+		if (object.flags & OBJECT_BACKED)
+			backing_abandon(guest, object.key);
+		else
+			DRIVER(cuMemRelease, (real));
 		charge_cancel(&charge);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	charge_commit(&charge, CAT_DATA, object.bytes);
+	*handle = object.key;
 	return e;
 }
 
@@ -116,29 +159,74 @@ CUresult hook_cuMemRelease(CUmemGenericAllocationHandle handle)
 	charge_release_begin_all(guest);
 	if (!vmm_change(guest, handle, &count)) {
 		e = DRIVER(cuMemRelease, (handle)); /* host memory */
+	} else if (count.refused) {
+		e = CUDA_ERROR_INVALID_VALUE;
 	} else {
-		e = DRIVER(cuMemRelease, (handle));
+		e = vmm_is_ours(guest, handle) ? CUDA_SUCCESS : DRIVER(cuMemRelease, (handle));
 		if (e)
 			vmm_restore(guest, handle, vmm_is_gone(&count.after) ? &count.after : NULL,
 				    1, 0);
 		else if (vmm_is_gone(&count.after))
-			vmm_gone(guest, &count.after);
+			vmm_gone(guest, handle, &count.after);
 	}
 	charge_release_end_all(guest);
 	return e;
 }
 
+struct place {
+	uint64_t at;
+	uint64_t handle; /* that is mapped there; 0: none */
+};
+
+static bool vmm_find_mapping(const struct object *object, void *arg)
+{
+	struct place *place = arg;
+
+	if (object->kind == OBJECT_MAPPING && place->at - object->key < object->size)
+		place->handle = object->mapping.handle;
+	return false; /* it stays in the table */
+}
+
+/* The handle of ours that is mapped at an address; 0: none is. */
+static uint64_t vmm_mapped_at(struct guest *guest, uint64_t at)
+{
+	struct place place = {.at = at};
+	struct object none;
+
+	if (guest->swappable)
+		object_sweep(guest->objects, vmm_find_mapping, &place, &none, 1);
+	return vmm_is_ours(guest, place.handle) ? place.handle : 0;
+}
+
 CUresult hook_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *addr)
 {
 	GUEST_OR_PASS(cuMemRetainAllocationHandle, (handle, addr));
+	struct count count = {.refs = 1};
+	uint64_t ours;
+	CUresult e;
+
 	if (guest->swappable && backing_device(guest, (CUdeviceptr)addr))
 		return CUDA_ERROR_INVALID_VALUE; /* as of memory by cuMemAlloc */
-	CUresult e = DRIVER(cuMemRetainAllocationHandle, (handle, addr));
-	struct count count = {.refs = 1};
-
+	ours = handle ? vmm_mapped_at(guest, (CUdeviceptr)addr) : 0;
+	if (ours && vmm_change(guest, ours, &count)) {
+		*handle = ours;
+		return CUDA_SUCCESS;
+	}
+	e = DRIVER(cuMemRetainAllocationHandle, (handle, addr));
 	if (!e)
 		vmm_change(guest, *handle, &count);
 	return e;
+}
+
+CUresult hook_cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
+						     CUmemGenericAllocationHandle handle)
+{
+	GUEST_OR_PASS(cuMemGetAllocationPropertiesFromHandle, (prop, handle));
+	CUmemGenericAllocationHandle real;
+
+	if (!vmm_real(guest, handle, &real))
+		return CUDA_ERROR_INVALID_VALUE;
+	return DRIVER(cuMemGetAllocationPropertiesFromHandle, (prop, real));
 }
 
 static bool vmm_mark_shared(struct object *handle, void *arg)
@@ -245,7 +333,7 @@ CUresult hook_cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
 {
 	GUEST_OR_PASS(cuMemMap, (ptr, size, offset, handle, flags));
 	struct object mapping = {.kind = OBJECT_MAPPING, .key = ptr, .size = size,
-				 .mapping.handle = handle, .device = -1};
+				 .mapping = {.handle = handle, .offset = offset}, .device = -1};
 	struct count count = {.maps = 1};
 	struct object object;
 	CUresult e;
@@ -258,7 +346,9 @@ CUresult hook_cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
 	}
 	if (!vmm_change(guest, handle, &count)) /* host memory */
 		return DRIVER(cuMemMap, (ptr, size, offset, handle, flags));
-	e = DRIVER(cuMemMap, (ptr, size, offset, handle, flags));
+	if (count.refused)
+		return CUDA_ERROR_INVALID_VALUE;
+	e = DRIVER(cuMemMap, (ptr, size, offset, backing_handle(guest, handle), flags));
 	FAULT_POINT(GUEST_HANDLE_MAPPED);
 	if (!e && object_put(guest->objects, &mapping)) {
 		DRIVER(cuMemUnmap, (ptr, size));
@@ -326,7 +416,7 @@ static void vmm_unmap_end(struct guest *guest, uint64_t at, uint64_t end, bool d
 			mapping.kind = OBJECT_MAPPING;
 			object_put(guest->objects, &mapping);
 		} else if (was_last) {
-			vmm_gone(guest, &handle);
+			vmm_gone(guest, mapping.mapping.handle, &handle);
 		}
 	}
 }
@@ -346,18 +436,34 @@ CUresult hook_cuMemUnmap(CUdeviceptr ptr, size_t size)
 	return e;
 }
 
+static bool vmm_given(struct object *handle, void *arg)
+{
+	handle->flags |= OBJECT_GIVEN;
+	return true;
+}
+
+static void vmm_mark_given(struct guest *guest, uint64_t handle)
+{
+	object_change(guest->objects, OBJECT_HANDLE, handle, false, vmm_given, NULL);
+}
+
 CUresult hook_cuMemExportToShareableHandle(void *shareableHandle,
 					   CUmemGenericAllocationHandle handle,
 					   CUmemAllocationHandleType handleType,
 					   unsigned long long flags)
 {
 	GUEST_OR_PASS(cuMemExportToShareableHandle, (shareableHandle, handle, handleType, flags));
-	CUresult e =
-		DRIVER(cuMemExportToShareableHandle, (shareableHandle, handle, handleType, flags));
+	CUmemGenericAllocationHandle real;
 	struct guest_device *device;
 	struct object object;
 	struct shared_key key;
+	CUresult e;
 
+	if (!vmm_real(guest, handle, &real))
+		return CUDA_ERROR_INVALID_VALUE;
+	e = DRIVER(cuMemExportToShareableHandle, (shareableHandle, real, handleType, flags));
+	if (!e && real != handle)
+		vmm_mark_given(guest, handle);
 	FAULT_POINT(GUEST_EXPORTED);
 	if (e || !object_get(guest->objects, OBJECT_HANDLE, handle, &object))
 		return e;
@@ -387,6 +493,39 @@ CUresult hook_cuMemExportToShareableHandle(void *shareableHandle,
 		entry_leave(guest, &object);
 		sharing_number_drop(guest, object.handle.number);
 	}
+	return e;
+}
+
+/* Memory that is bound to a multicast object is mapped by others, at addresses that are none of ours. */
+CUresult hook_cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_t mcOffset,
+				 CUmemGenericAllocationHandle memHandle, size_t memOffset,
+				 size_t size, unsigned long long flags)
+{
+	GUEST_OR_PASS(cuMulticastBindMem, (mcHandle, mcOffset, memHandle, memOffset, size, flags));
+	CUmemGenericAllocationHandle real;
+	CUresult e;
+
+	if (!vmm_real(guest, memHandle, &real))
+		return CUDA_ERROR_INVALID_VALUE;
+	e = DRIVER(cuMulticastBindMem, (mcHandle, mcOffset, real, memOffset, size, flags));
+	if (!e)
+		vmm_mark_given(guest, memHandle);
+	return e;
+}
+
+/* So memory by cuMemAlloc has none: a program falls back, as where there is no multicast. */
+CUresult hook_cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size_t mcOffset,
+				  CUdeviceptr memptr, size_t size, unsigned long long flags)
+{
+	GUEST_OR_PASS(cuMulticastBindAddr, (mcHandle, mcOffset, memptr, size, flags));
+	uint64_t handle = vmm_mapped_at(guest, memptr);
+	CUresult e;
+
+	if (guest->swappable && backing_device(guest, memptr))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	e = DRIVER(cuMulticastBindAddr, (mcHandle, mcOffset, memptr, size, flags));
+	if (!e)
+		vmm_mark_given(guest, handle);
 	return e;
 }
 
@@ -460,29 +599,46 @@ static void vmm_untile(struct guest *guest, uint64_t key)
 
 typedef CUresult map_array_fn(CUarrayMapInfo *list, unsigned int count, CUstream stream);
 
+static void vmm_note_tile(struct guest *guest, const CUarrayMapInfo *info)
+{
+	struct object tile = {.kind = OBJECT_TILE, .key = vmm_tile_key(info), .device = -1,
+			      .tile.array = KEY(info->resource.array)};
+	struct count one = {.maps = 1};
+
+	vmm_untile(guest, tile.key); /* mapping over a mapping replaces it */
+	if (info->memOperationType != CU_MEM_OPERATION_TYPE_MAP)
+		return;
+	tile.tile.handle = info->memHandle.memHandle;
+	if (vmm_change(guest, tile.tile.handle, &one) && object_put(guest->objects, &tile))
+		vmm_drop_mapping(guest, tile.tile.handle);
+}
+
+/* One by one where a handle may be ours: the list is the program's. */
+static CUresult vmm_map_one(struct guest *guest, const CUarrayMapInfo *info, CUstream stream,
+			    map_array_fn *real)
+{
+	CUarrayMapInfo one = *info;
+
+	one.memHandle.memHandle = backing_handle(guest, one.memHandle.memHandle);
+	return real(&one, 1, stream);
+}
+
 static CUresult vmm_map_array(struct guest *guest, CUarrayMapInfo *list, unsigned int count,
 			      CUstream stream, map_array_fn *real)
 {
-	CUresult e;
+	CUresult e = CUDA_SUCCESS;
 
 	charge_release_begin_all(guest);
 	guest_depth++;
-	e = real(list, count, stream);
-	guest_depth--;
+	if (!guest->swappable)
+		e = real(list, count, stream);
 	for (unsigned int i = 0; !e && i < count; i++) {
-		struct object tile = {.kind = OBJECT_TILE,
-				      .key = vmm_tile_key(&list[i]),
-				      .device = -1,
-				      .tile.array = KEY(list[i].resource.array)};
-		struct count one = {.maps = 1};
-
-		vmm_untile(guest, tile.key); /* mapping over a mapping replaces it */
-		if (list[i].memOperationType != CU_MEM_OPERATION_TYPE_MAP)
-			continue;
-		tile.tile.handle = list[i].memHandle.memHandle;
-		if (vmm_change(guest, tile.tile.handle, &one) && object_put(guest->objects, &tile))
-			vmm_drop_mapping(guest, tile.tile.handle);
+		if (guest->swappable)
+			e = vmm_map_one(guest, &list[i], stream, real);
+		if (!e)
+			vmm_note_tile(guest, &list[i]);
 	}
+	guest_depth--;
 	charge_release_end_all(guest);
 	return e;
 }

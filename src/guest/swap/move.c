@@ -8,6 +8,7 @@
 #include "base/fault.h"
 #include "guest/memory/backing.h"
 #include "guest/memory/charge.h"
+#include "guest/memory/mapping.h"
 #include "guest/swap/drain.h"
 #include "guest/swap/obstacles.h"
 #include "ledger/swap.h"
@@ -175,6 +176,8 @@ static enum swap_why move_copy_piece(struct move *move, const struct lane *lane,
 	char *host = move->host + cursor->at;
 	CUresult e = CUDA_SUCCESS;
 
+	if (out)
+		e = backing_expose(move->guest, &move->guest->device[cursor->device], at);
 	/* By steps of host memory: one that is registered apart from the next is copied apart. */
 	for (uint64_t done = 0, n; !e && done < cursor->piece.bytes; done += n) {
 		uint64_t left = cursor->piece.bytes - done;
@@ -311,6 +314,10 @@ static enum swap_why move_out(struct move *move)
 		}
 	}
 	FAULT_POINT(GUEST_SWAP_COPIED);
+	if (mapping_detach(move->guest)) {
+		move_give_host(move);
+		return SWAP_DRIVER;
+	}
 	for (int i = 0; i < move->guest->ndevices; i++)
 		move_release(move->guest, i);
 	move->away = true;
@@ -377,6 +384,8 @@ static enum swap_why move_back(struct move *move)
 		why = move_attach_charged(move->guest, i);
 	if (!why && move->host)
 		why = move_copy(move, false);
+	if (!why && mapping_attach(move->guest))
+		why = SWAP_DRIVER;
 	if (why) {
 		for (int i = 0; i < move->guest->ndevices; i++)
 			move_release(move->guest, i);

@@ -15,7 +15,11 @@ static enum swap_why obstacles_kind(const struct object *object)
 	case OBJECT_ARRAY:
 		return SWAP_ARRAYS;
 	case OBJECT_HANDLE:
-		return object->flags & OBJECT_IMPORTED ? SWAP_IMPORTS : SWAP_HANDLES;
+		if (object->flags & OBJECT_IMPORTED)
+			return SWAP_IMPORTS;
+		if (!(object->flags & OBJECT_BACKED))
+			return SWAP_HANDLES;
+		return object->flags & OBJECT_GIVEN ? SWAP_EXPORTS : SWAP_FINE;
 	case OBJECT_IPC:
 	case OBJECT_EXTERNAL:
 		return SWAP_IMPORTS;

@@ -163,6 +163,30 @@ class Rest(Case):
         self.good(guest)
 
 
+class Mappings(Case):
+    """What a program maps by itself: at the same addresses, by the same handles, as it may."""
+
+    BYTES = 8 * 4 * MIB
+
+    def test_out_and_back(self):
+        guest = self.guest("mappings")
+        held = self.used()
+        self.assertEqual(held, STAYS + self.BYTES)
+        for _ in range(3):
+            self.assertRegex(self.must("suspend", "t"), r"^t: 32 MiB of 1 process left in ")
+            self.assertEqual(self.used(), STAYS)
+            self.assertEqual(self.device()["suspended_bytes"], self.BYTES)
+            self.must("resume", "t")
+            self.assertEqual(self.used(), held)
+            self.assertEqual(self.device()["used_bytes"], held)
+        guest.stdin.write("\n")
+        guest.stdin.flush()
+        self.assertEqual(guest.stdout.readline(), "ready\n", guest.poll() and guest.stderr.read())
+        self.assertEqual(self.used(), STAYS)
+        self.assertEqual(self.device()["used_bytes"], STAYS)
+        self.good(guest)
+
+
 class Crowd(Case):
     MEMORY = "700MiB"
 
@@ -256,8 +280,9 @@ class Refusals(Case):
     def test_managed(self):
         self.refuse("managed", "holds 4 MiB of managed memory")
 
-    def test_handle(self):
-        self.refuse("handle", r"holds 4 MiB of memory that it maps itself \(cuMemCreate")
+    def test_export(self):
+        self.refuse("export", r"holds 4 MiB of memory that it maps itself and gave to others "
+                              r"\(cuMemExportToShareableHandle")
 
     def test_pool(self):
         self.refuse("pool", "of memory in use from stream-ordered pools")

@@ -82,6 +82,7 @@ static atomic_bool over;
 struct held {
 	CUdeviceptr at;
 	uint64_t bytes; /* 0: none */
+	uint64_t mapped; /* by the program itself */
 	uint32_t seed;
 };
 
@@ -118,13 +119,33 @@ static uint64_t pick_bytes(struct worker *w)
 	}
 }
 
+/* The handle is given back at once, and the mapping keeps it. */
+static void take_mapped(struct held *h, uint64_t bytes)
+{
+	const CUmemLocation location = {.type = CU_MEM_LOCATION_TYPE_DEVICE};
+	const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+					  .location = location};
+	const CUmemAccessDesc access = {location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+	CUmemGenericAllocationHandle handle;
+
+	h->mapped = (bytes + 2 * MIB - 1) / (2 * MIB) * (2 * MIB);
+	MUST(cuMemCreate(&handle, h->mapped, &prop, 0));
+	MUST(cuMemAddressReserve(&h->at, h->mapped, 0, 0, 0));
+	MUST(cuMemMap(h->at, h->mapped, 0, handle, 0));
+	MUST(cuMemSetAccess(h->at, h->mapped, &access, 1));
+	MUST(cuMemRelease(handle));
+}
+
 static void take(struct worker *w, struct held *h)
 {
-	uint64_t bytes = pick_bytes(w);
+	uint64_t bytes = pick_bytes(w), way = pick(w, 6);
 	size_t pitch;
 
-	if (pick(w, 6)) {
+	h->mapped = 0;
+	if (way > 1) {
 		MUST(cuMemAlloc_v2(&h->at, bytes));
+	} else if (way) {
+		take_mapped(h, bytes);
 	} else {
 		MUST(cuMemAllocPitch_v2(&h->at, &pitch, 1024, bytes / 1024 + 1, 4));
 		CHECK(pitch == 1024);
@@ -136,7 +157,11 @@ static void take(struct worker *w, struct held *h)
 
 static void give(struct worker *w, struct held *h)
 {
-	if (pick(w, 3))
+	if (h->mapped) {
+		MUST(cuStreamSynchronize(w->stream));
+		MUST(cuMemUnmap(h->at, h->mapped));
+		MUST(cuMemAddressFree(h->at, h->mapped));
+	} else if (pick(w, 3))
 		MUST(cuMemFree_v2(h->at));
 	else
 		MUST(cuMemFreeAsync(h->at, w->stream));
@@ -156,6 +181,8 @@ static void ask(struct worker *w, const struct held *h)
 	CHECK(base == h->at && size >= h->bytes);
 	MUST(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, middle));
 	CHECK(type == CU_MEMORYTYPE_DEVICE);
+	if (h->mapped)
+		return;
 	MUST(cuPointerGetAttribute(&start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, middle));
 	CHECK(start == h->at);
 	MUST(cuPointerGetAttribute(&of, CU_POINTER_ATTRIBUTE_CONTEXT, middle));
@@ -249,7 +276,7 @@ static void *work(void *arg)
 	CHECK(bad == 0);
 	for (int i = 0; i < HELD; i++)
 		if (w->held[i].bytes)
-			MUST(cuMemFree_v2(w->held[i].at));
+			give(w, &w->held[i]);
 	MUST(cuMemFree_v2(w->bad));
 	MUST(cuMemFree_v2(w->graphed));
 	return NULL;
@@ -352,6 +379,129 @@ static void full(void)
 	await_line();
 }
 
+/* --- What the program maps itself ------------------------------------------------------------ */
+
+static CUmemLocation on_device(void)
+{
+	return (CUmemLocation){.type = CU_MEM_LOCATION_TYPE_DEVICE};
+}
+
+static CUmemGenericAllocationHandle create(uint64_t bytes)
+{
+	const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+					  .location = on_device(),
+					  .allocFlags = {.gpuDirectRDMACapable = 1}};
+	CUmemGenericAllocationHandle handle;
+
+	MUST(cuMemCreate(&handle, bytes, &prop, 0));
+	return handle;
+}
+
+static void map(CUdeviceptr at, uint64_t bytes, uint64_t offset,
+		CUmemGenericAllocationHandle handle, CUmemAccess_flags flags)
+{
+	const CUmemAccessDesc access = {.location = on_device(), .flags = flags};
+
+	MUST(cuMemMap(at, bytes, offset, handle, 0));
+	MUST(cuMemSetAccess(at, bytes, &access, 1));
+}
+
+static void check_access(CUdeviceptr at, CUmemAccess_flags want)
+{
+	const CUmemLocation location = on_device();
+	unsigned long long flags;
+
+	MUST(cuMemGetAccess(&flags, &location, at));
+	CHECK(flags == (unsigned long long)want);
+}
+
+static void check_words(CUdeviceptr at, uint64_t bytes, uint32_t seed)
+{
+	CUdeviceptr bad;
+	uint32_t count = 1;
+
+	MUST(cuMemAlloc_v2(&bad, 4));
+	MUST(cuMemsetD32_v2(bad, 0, 1));
+	launch_check(at, bytes / 4, seed, bad, NULL);
+	MUST(cuMemcpyDtoH_v2(&count, bad, 4));
+	CHECK(count == 0);
+	MUST(cuMemFree_v2(bad));
+}
+
+#define READS	CU_MEM_ACCESS_FLAGS_PROT_READ
+#define WRITES	CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+#define SEGMENT (4 * MIB)
+
+/*
+ * As expandable segments do it: handles side by side in one reservation. Besides one that is mapped
+ * twice, in parts and without rights, one that nothing maps, and one that only its mapping keeps.
+ */
+static void mappings(void)
+{
+	CUmemGenericAllocationHandle segment[3], twice, unmapped, kept, same;
+	CUmemAllocationProp prop;
+	CUdeviceptr at, room;
+
+	begin();
+	MUST(cuMemAddressReserve(&at, 16 * SEGMENT, 0, 0, 0));
+	for (uint64_t i = 0; i < 3; i++) {
+		segment[i] = create(SEGMENT);
+		map(at + i * SEGMENT, SEGMENT, 0, segment[i], WRITES);
+	}
+	launch_fill(at, 3 * SEGMENT / 4, 1, NULL);
+	twice = create(3 * SEGMENT);
+	room = at + 4 * SEGMENT;
+	map(room, 3 * SEGMENT, 0, twice, WRITES);
+	launch_fill(room, 3 * SEGMENT / 4, 2, NULL);
+	MUST(cuCtxSynchronize());
+	map(room + 4 * SEGMENT, SEGMENT, SEGMENT, twice, READS);
+	MUST(cuMemMap(room + 5 * SEGMENT, SEGMENT, 2 * SEGMENT, twice, 0));
+	unmapped = create(SEGMENT);
+	map(room + 6 * SEGMENT, SEGMENT, 0, unmapped, WRITES);
+	launch_fill(room + 6 * SEGMENT, SEGMENT / 4, 3, NULL);
+	MUST(cuCtxSynchronize());
+	MUST(cuMemUnmap(room + 6 * SEGMENT, SEGMENT));
+	kept = create(SEGMENT);
+	map(room + 7 * SEGMENT, SEGMENT, 0, kept, WRITES);
+	launch_fill(room + 7 * SEGMENT, SEGMENT / 4, 4, NULL);
+	MUST(cuCtxSynchronize());
+	MUST(cuMemRelease(kept));
+	CHECK(cuMemRelease(kept) == CUDA_ERROR_INVALID_VALUE);
+	CHECK(cuMemMap(room + 8 * SEGMENT, SEGMENT, 0, kept, 0) == CUDA_ERROR_INVALID_VALUE);
+	await_line();
+	check_words(at, 3 * SEGMENT, 1);
+	check_words(room, 3 * SEGMENT, 2);
+	check_access(room, WRITES);
+	check_access(room + 4 * SEGMENT, READS);
+	check_access(room + 5 * SEGMENT, CU_MEM_ACCESS_FLAGS_PROT_NONE);
+	launch_fill(room + SEGMENT, SEGMENT / 4, 5, NULL);
+	check_words(room + 4 * SEGMENT, SEGMENT, 5);
+	check_words(room + 7 * SEGMENT, SEGMENT, 4);
+	map(room + 6 * SEGMENT, SEGMENT, 0, unmapped, WRITES);
+	check_words(room + 6 * SEGMENT, SEGMENT, 3);
+	MUST(cuMemRetainAllocationHandle(&same, (void *)(room + 4 * SEGMENT + 1000)));
+	CHECK(same == twice);
+	MUST(cuMemRelease(same));
+	MUST(cuMemGetAllocationPropertiesFromHandle(&prop, twice));
+	CHECK(prop.allocFlags.gpuDirectRDMACapable == 1 && prop.location.id == 0);
+	MUST(cuMemRelease(twice));
+	CHECK(cuMemGetAllocationPropertiesFromHandle(&prop, twice) == CUDA_ERROR_INVALID_VALUE);
+	MUST(cuMemRetainAllocationHandle(&kept, (void *)(room + 7 * SEGMENT)));
+	MUST(cuMemUnmap(room + 7 * SEGMENT, SEGMENT));
+	map(room + 8 * SEGMENT, SEGMENT, 0, kept, READS);
+	check_words(room + 8 * SEGMENT, SEGMENT, 4);
+	MUST(cuMemRelease(kept));
+	MUST(cuMemUnmap(room + 8 * SEGMENT, SEGMENT));
+	MUST(cuMemUnmap(room + 4 * SEGMENT, 3 * SEGMENT));
+	MUST(cuMemUnmap(room, 3 * SEGMENT));
+	MUST(cuMemUnmap(at, 3 * SEGMENT));
+	MUST(cuMemRelease(unmapped));
+	for (int i = 0; i < 3; i++)
+		MUST(cuMemRelease(segment[i]));
+	MUST(cuMemAddressFree(at, 16 * SEGMENT));
+	await_line();
+}
+
 /* --- What cannot leave ---------------------------------------------------------------------- */
 
 static void hold_array(void)
@@ -370,15 +520,19 @@ static void hold_managed(void)
 	MUST(cuMemAllocManaged(&at, 4 * MIB, CU_MEM_ATTACH_GLOBAL));
 }
 
-static void hold_handle(void)
+/* Who has the descriptor has the memory. */
+static void hold_export(void)
 {
 	const CUmemAllocationProp prop = {
 		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE},
+		.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+		.location = on_device(),
 	};
 	CUmemGenericAllocationHandle handle;
+	int fd;
 
 	MUST(cuMemCreate(&handle, 4 * MIB, &prop, 0));
+	MUST(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
 }
 
 static void hold_pool(void)
@@ -495,7 +649,7 @@ static const struct {
 } holds[] = {
 	{"array", hold_array},
 	{"managed", hold_managed},
-	{"handle", hold_handle},
+	{"export", hold_export},
 	{"pool", hold_pool},
 	{"empty pool", hold_empty_pool},
 	{"capture", hold_capture},
@@ -517,6 +671,8 @@ int main(int argc, char **argv)
 		devices();
 	} else if (!strcmp(what, "full")) {
 		full();
+	} else if (!strcmp(what, "mappings")) {
+		mappings();
 	} else {
 		begin();
 		MUST(cuMemAlloc_v2(&at, 4 * MIB));

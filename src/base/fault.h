@@ -59,6 +59,10 @@
 	X(GUEST_SWAP_BARE)     /* no driver knows its host memory, or it is empty */ \
 	X(GUEST_SWAP_HALF_IN)  /* some of it is back */                              \
 	X(GUEST_SWAP_IN)       /* all of it is, the command not told */              \
+	X(CONTEXTS_LOCKED)     /* one process is held by the driver; the next one not */ \
+	X(CONTEXTS_TAKEN)      /* its contexts have left the device */               \
+	X(CONTEXTS_RETURNED)   /* and are back; it is still held */                  \
+	X(CONTEXTS_UNLOCKED)                                                         \
 	X(CU_LOCKED)           /* what tenants have of a GPU is about to change */     \
 	X(CU_TORN)             /* and half written for one of them */                \
 	X(CU_WRITTEN)          /* whole for one, not for the next */                 \

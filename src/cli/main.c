@@ -25,7 +25,7 @@ static const struct {
 	{"top", "[--once] [NAME]", "the same, live", cmd_top},
 	{"set", "NAME [--memory LIST] [--compute LIST] ...",
 	 "change a running tenant's quota or share at once", cmd_set},
-	{"suspend", "NAME [--host-memory SIZE]",
+	{"suspend", "NAME [--contexts] [--host-memory SIZE]",
 	 "move what a swappable tenant holds into host memory, and have it wait", cmd_suspend},
 	{"resume", "NAME", "bring it back, and have it go on", cmd_resume},
 	{"rm", "NAME...", "remove tenants that no process is left of", cmd_rm},

@@ -126,6 +126,8 @@ enum swap_phase {
 	SWAP_BACK,    /* all memory on the device again, and nothing admitted yet */
 	SWAP_BARE,    /* as OUT, and the driver knows nothing of the host memory that has it */
 	SWAP_GIVEN,   /* as BARE, and its content is somebody else's: the host memory is empty */
+	/* As PREPARE, for BARE and the driver's own checkpoint: what we cannot move that one takes. */
+	SWAP_PREPARE_CONTEXTS,
 	SWAP_PHASES,
 };
 

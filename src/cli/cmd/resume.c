@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* allot resume: what left comes back, and a tenant's processes go on. */
 #include <argp.h>
-#include <stdio.h>
 
 #include "base/now.h"
 #include "cli/command.h"
 #include "cli/exit_status.h"
 #include "cli/out/say.h"
+#include "cli/tenant/away.h"
 #include "cli/tenant/moving.h"
-#include "text/units.h"
 
 /* Processes that are back have only to notice that they may go on. */
 #define RUN_NS (10 * NS_PER_S)
@@ -33,21 +32,6 @@ static const struct argp argp = {
 	       "suspended.\n",
 };
 
-static int resume_all(struct moving *moving)
-{
-	struct moving_sum sum = moving_ask(moving, SWAP_BACK, UINT64_MAX, true);
-
-	if (sum.refused || sum.silent) {
-		moving_ask(moving, SWAP_OUT, UINT64_MAX, false);
-		return say_error("tenant \"%s\" stays suspended: all of it is in host memory",
-				 moving->name);
-	}
-	moving_ask(moving, SWAP_RUN, now_monotonic_ns() + RUN_NS, false);
-	printf("%s: %s of %u process%s came back in %s\n", moving->name, units_bytes(sum.bytes).s,
-	       sum.processes, sum.processes == 1 ? "" : "es", units_duration(sum.took_ns).s);
-	return 0;
-}
-
 int cmd_resume(int argc, char **argv)
 {
 	const char *name = NULL;
@@ -62,7 +46,7 @@ int cmd_resume(int argc, char **argv)
 	if (r)
 		return r;
 	if (moving_rests(&moving) != SWAP_RUN) {
-		r = resume_all(&moving);
+		r = away_return(&moving);
 	} else {
 		say_note("tenant \"%s\" is not suspended", name);
 		moving_ask(&moving, SWAP_RUN, now_monotonic_ns() + RUN_NS, false);

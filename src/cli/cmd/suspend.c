@@ -1,24 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* allot suspend: a tenant's memory leaves its devices, and its processes wait. */
 #include <argp.h>
-#include <inttypes.h>
-#include <stdio.h>
 
 #include "base/host_memory.h"
-#include "base/now.h"
 #include "base/parse.h"
 #include "cli/command.h"
 #include "cli/exit_status.h"
 #include "cli/out/say.h"
+#include "cli/tenant/away.h"
 #include "cli/tenant/moving.h"
-#include "text/units.h"
 
-#define TIMEOUT_US     (30 * UINT64_C(1000000))
 #define TIMEOUT_MAX_US (86400 * UINT64_C(1000000))
 
-enum { KEY_HOST_MEMORY = 256, KEY_TIMEOUT };
+enum { KEY_CONTEXTS = 256, KEY_HOST_MEMORY, KEY_TIMEOUT };
 
 static const struct argp_option options[] = {
+	{"contexts", KEY_CONTEXTS, NULL, 0,
+	 "contexts, code, and what else the driver keeps there leave, too", 0},
 	{"host-memory", KEY_HOST_MEMORY, "SIZE", 0,
 	 "most that may go to host memory (default: what is free, less 10%)", 0},
 	{"timeout", KEY_TIMEOUT, "TIME", 0,
@@ -28,8 +26,7 @@ static const struct argp_option options[] = {
 
 struct args {
 	const char *name;
-	uint64_t host_bytes; /* 0: not said */
-	uint64_t timeout_us;
+	struct away_options away;
 };
 
 static error_t suspend_parse_option(int key, char *arg, struct argp_state *state)
@@ -37,15 +34,18 @@ static error_t suspend_parse_option(int key, char *arg, struct argp_state *state
 	struct args *a = state->input;
 
 	switch (key) {
+	case KEY_CONTEXTS:
+		a->away.contexts = true;
+		return 0;
 	case KEY_HOST_MEMORY:
-		if (!parse_size(arg, host_memory_total(), &a->host_bytes))
+		if (!parse_size(arg, host_memory_total(), &a->away.host_bytes))
 			return 0;
 		say_error("--host-memory \"%s\": not a size; write it like --host-memory 64GiB or "
 			  "--host-memory 50%%",
 			  arg);
 		return EINVAL;
 	case KEY_TIMEOUT:
-		if (!parse_duration_us(arg, TIMEOUT_MAX_US, &a->timeout_us))
+		if (!parse_duration_us(arg, TIMEOUT_MAX_US, &a->away.timeout_us))
 			return 0;
 		say_error("--timeout \"%s\": not a time up to a day; write it like --timeout 10s",
 			  arg);
@@ -73,69 +73,9 @@ static const struct argp argp = {
 	       "  allot resume serve\n",
 };
 
-static uint64_t suspend_until_ns(const struct args *a)
-{
-	return now_monotonic_ns() + a->timeout_us * 1000;
-}
-
-/* Nothing was moved, or all of it comes back. */
-static int suspend_call_off(struct moving *moving, const struct args *a)
-{
-	moving_ask(moving, SWAP_RUN, suspend_until_ns(a), false);
-	return EXIT_ALLOT;
-}
-
-static int suspend_refuse_silent(struct moving *moving, const struct args *a,
-				 const struct moving_sum *sum)
-{
-	say_error("tenant \"%s\" goes on as it was: %u process%s did not come to rest; try again, "
-		  "with a longer --timeout",
-		  moving->name, sum->silent, sum->silent == 1 ? "" : "es");
-	return suspend_call_off(moving, a);
-}
-
-static int suspend_check_room(struct moving *moving, const struct args *a, uint64_t bytes)
-{
-	uint64_t room = a->host_bytes ? a->host_bytes : host_memory_room();
-
-	if (bytes <= room)
-		return 0;
-	say_error("tenant \"%s\" goes on as it was: it holds %s, and %s %s; nothing was moved",
-		  moving->name, units_bytes(bytes).s,
-		  a->host_bytes ? "--host-memory is" : "host memory has room for", units_bytes(room).s);
-	return suspend_call_off(moving, a);
-}
-
-static int suspend_all(struct moving *moving, const struct args *a)
-{
-	struct moving_sum sum =
-		moving_ask(moving, SWAP_PREPARE, suspend_until_ns(a), true);
-	int r;
-
-	if (sum.refused) {
-		say_error("tenant \"%s\" goes on as it was: nothing was moved", moving->name);
-		return suspend_call_off(moving, a);
-	}
-	if (sum.silent)
-		return suspend_refuse_silent(moving, a, &sum);
-	r = suspend_check_room(moving, a, sum.bytes);
-	if (r)
-		return r;
-	/* From here on it goes on without us. Each process ends in one way or the other. */
-	sum = moving_ask(moving, SWAP_OUT, UINT64_MAX, true);
-	if (sum.refused || sum.silent) {
-		moving_ask(moving, SWAP_BACK, UINT64_MAX, true);
-		say_error("tenant \"%s\" goes on as it was: what had left is back", moving->name);
-		return suspend_call_off(moving, a);
-	}
-	printf("%s: %s of %u process%s left in %s\n", moving->name, units_bytes(sum.bytes).s,
-	       sum.processes, sum.processes == 1 ? "" : "es", units_duration(sum.took_ns).s);
-	return 0;
-}
-
 int cmd_suspend(int argc, char **argv)
 {
-	struct args a = {.timeout_us = TIMEOUT_US};
+	struct args a = {.away = {.timeout_us = AWAY_TIMEOUT_US}};
 	struct moving moving;
 	int r;
 
@@ -146,12 +86,7 @@ int cmd_suspend(int argc, char **argv)
 	r = moving_open(a.name, &moving);
 	if (r)
 		return r;
-	if (moving_rests(&moving) != SWAP_RUN) {
-		say_note("tenant \"%s\" is suspended already", a.name);
-		moving_ask(&moving, SWAP_OUT, UINT64_MAX, true);
-	} else {
-		r = suspend_all(&moving, &a);
-	}
+	r = away_send(&moving, &a.away);
 	moving_close(&moving);
 	return r;
 }

@@ -197,7 +197,8 @@ struct moving_sum moving_ask(struct moving *moving, enum swap_phase phase, uint6
 
 		if (now > until_ns)
 			break;
-		pass_mute = phase != SWAP_PREPARE && now > begin + MUTE_NS;
+		pass_mute = phase != SWAP_PREPARE && phase != SWAP_PREPARE_CONTEXTS &&
+			    now > begin + MUTE_NS;
 		shared_file_nap(&nap, NAP_MOST_US);
 	}
 	if (say && (sum.silent || sum.refused))

@@ -320,6 +320,7 @@ CUresult hook_cuMemPoolExportToShareableHandle(void *handle_out, CUmemoryPool po
 					       unsigned long long flags)
 {
 	GUEST_OR_PASS(cuMemPoolExportToShareableHandle, (handle_out, pool, handleType, flags));
+	atomic_store(&guest->pool_exported, true);
 	return pool_is_ended(guest, pool)
 		       ? CUDA_ERROR_INVALID_VALUE
 		       : DRIVER(cuMemPoolExportToShareableHandle,

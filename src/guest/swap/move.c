@@ -405,7 +405,9 @@ static enum swap_why move_kind_rest(void *self)
 
 static enum swap_why move_kind_prepare(void *self, uint64_t *ret_amount)
 {
-	return obstacles_find(((struct move *)self)->guest, ret_amount);
+	const struct move *move = self;
+
+	return obstacles_find(move->guest, move->contexts, ret_amount);
 }
 
 static uint64_t move_kind_bytes(void *self)

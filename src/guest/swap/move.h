@@ -21,6 +21,7 @@ struct move {
 	uint64_t host_bytes; /* as mapped */
 	uint64_t ready;	     /* of these, from the beginning: with pages, known to the driver */
 	bool away, given;
+	bool contexts; /* go, too: what we cannot move may stay */
 	struct swap_list *list;
 	struct touch touch;
 };

@@ -48,7 +48,14 @@ static bool obstacles_add(const struct object *object, void *arg)
 	return false; /* it stays in the table */
 }
 
-enum swap_why obstacles_find(struct guest *guest, uint64_t *ret_amount)
+/* The driver's checkpoint takes what is this process's alone. */
+static bool obstacles_driver_takes(const struct guest *guest, enum swap_why why)
+{
+	return why == SWAP_ARRAYS || why == SWAP_GRAPHS || why == SWAP_FIXED ||
+	       (why == SWAP_POOLS && !atomic_load(&guest->pool_exported));
+}
+
+enum swap_why obstacles_find(struct guest *guest, bool contexts, uint64_t *ret_amount)
 {
 	uint64_t amount[SWAP_WHYS] = {0};
 	struct object none;
@@ -60,7 +67,8 @@ enum swap_why obstacles_find(struct guest *guest, uint64_t *ret_amount)
 	for (int i = 0; i < guest->ndevices; i++)
 		amount[SWAP_GRAPHS] += atomic_load(&guest->device[i].graph_charged);
 	for (int why = SWAP_FINE + 1; why < SWAP_WHYS; why++)
-		if (amount[why]) {
+		if (amount[why] &&
+		    !(contexts && obstacles_driver_takes(guest, (enum swap_why)why))) {
 			*ret_amount = amount[why];
 			return (enum swap_why)why;
 		}

@@ -8,8 +8,9 @@
 
 /*
  * While the gate is shut. Has the driver take back what pools and graphs do not use, and answers the
- * first kind that is left, and how many there are of it or how many bytes; SWAP_FINE: none is.
+ * first kind that is left, and how many there are of it or how many bytes; SWAP_FINE: none is. With
+ * `contexts`, of what the driver's own checkpoint loses, refuses, or does not know.
  */
-enum swap_why obstacles_find(struct guest *guest, uint64_t *ret_amount);
+enum swap_why obstacles_find(struct guest *guest, bool contexts, uint64_t *ret_amount);
 
 #endif

@@ -233,6 +233,8 @@ static void swap_act(struct swap *swap, uint32_t request, enum swap_phase phase)
 {
 	switch (phase) {
 	case SWAP_PREPARE:
+	case SWAP_PREPARE_CONTEXTS:
+		swap->move.contexts = phase == SWAP_PREPARE_CONTEXTS;
 		if (swap_is_away(swap))
 			swap_answer(swap, request, SWAP_SUSPENDED, SWAP_FINE);
 		else
@@ -259,7 +261,15 @@ static void swap_act(struct swap *swap, uint32_t request, enum swap_phase phase)
 /* Where a request that is on the way to something ends when who asked is dead. */
 static enum swap_phase swap_fallback(enum swap_phase phase)
 {
-	return phase == SWAP_PREPARE ? SWAP_RUN : phase == SWAP_BACK ? SWAP_OUT : phase;
+	switch (phase) {
+	case SWAP_PREPARE:
+	case SWAP_PREPARE_CONTEXTS:
+		return SWAP_RUN;
+	case SWAP_BACK:
+		return SWAP_OUT;
+	default:
+		return phase;
+	}
 }
 
 static void *swap_watch(void *arg)

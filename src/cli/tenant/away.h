@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A whole tenant off its devices, and back on them: what `allot suspend` and its like do in between. */
+#ifndef ALLOT_CLI_TENANT_AWAY_H
+#define ALLOT_CLI_TENANT_AWAY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cli/tenant/moving.h"
+
+struct away_options {
+	uint64_t host_bytes; /* most that may go to host memory; 0: not said */
+	uint64_t timeout_us; /* so long work on the device is waited for */
+	bool contexts;	     /* go, too */
+};
+
+#define AWAY_TIMEOUT_US (30 * UINT64_C(1000000))
+
+/*
+ * From running to suspended; from suspended on with `contexts`, to those being away, too. 0, or an
+ * exit status after a message: then the tenant is as it was. Says on stdout how long it took.
+ */
+int away_send(struct moving *moving, const struct away_options *options);
+
+/* From suspended to running. 0, or an exit status after a message: it stays suspended. */
+int away_return(struct moving *moving);
+
+#endif

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/tenant/pids.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+#include "cli/out/say.h"
+#include "ledger/ledger.h"
+#include "ledger/pidns.h"
+#include "ledger/slot.h"
+
+void pids_free(struct pids *pids)
+{
+	free(pids->list);
+	*pids = (struct pids){0};
+}
+
+/* Whether the process has the file mapped: 0, -EACCES, -ENOENT. */
+static int pids_maps(pid_t pid, const struct stat *file)
+{
+	char path[64], *line = NULL;
+	unsigned int major, minor;
+	int r = -ENOENT;
+	size_t size = 0;
+	uint64_t inode;
+	FILE *maps;
+
+	snprintf(path, sizeof(path), "/proc/%ld/maps", (long)pid);
+	maps = fopen(path, "re");
+	if (!maps)
+		return errno == EACCES || errno == EPERM ? -EACCES : -ENOENT;
+	while (r && getline(&line, &size, maps) > 0)
+		if (sscanf(line, "%*s %*s %*s %x:%x %" SCNu64, &major, &minor, &inode) == 3 &&
+		    inode == file->st_ino && makedev(major, minor) == file->st_dev)
+			r = 0;
+	free(line);
+	fclose(maps);
+	return r;
+}
+
+static int pids_add(const struct moving *moving, const struct stat *file, int slot,
+		    const struct slot_info *info, struct pids *pids)
+{
+	struct pidns_query query = {.pidns = info->pidns, .pid = info->pid};
+	struct pid_entry *list;
+	int r;
+
+	pidns_translate(&query, 1);
+	r = query.host_pid ? pids_maps((pid_t)query.host_pid, file) : -ENOENT;
+	/* It may have ended since, which is nothing wrong. */
+	if (r < 0 && !slot_alive(moving->ledger, slot))
+		return 0;
+	if (r == -EACCES)
+		return say_error("process %" PRIu32 " (%s) of tenant \"%s\" is not yours to look into; "
+				 "do it as its user, or as root",
+				 info->pid, info->comm, moving->name);
+	if (r < 0)
+		return say_error("process %" PRIu32 " (%s) of tenant \"%s\" cannot be seen from here; "
+				 "do it in its container, or outside of all",
+				 info->pid, info->comm, moving->name);
+	list = reallocarray(pids->list, pids->n + 1, sizeof(*list));
+	if (!list)
+		return say_error("out of memory");
+	pids->list = list;
+	list[pids->n] = (struct pid_entry){.pid = (pid_t)query.host_pid, .slot = slot};
+	memcpy(list[pids->n++].comm, info->comm, sizeof(info->comm));
+	return 0;
+}
+
+int pids_find(const struct moving *moving, struct pids *ret)
+{
+	struct pids pids = {0};
+	char path[PATH_MAX + sizeof("/ledger")];
+	struct slot_info info;
+	struct stat file;
+	int r = 0;
+
+	snprintf(path, sizeof(path), "%s/ledger", moving->dir);
+	if (stat(path, &file) < 0)
+		return say_error("%s: %s", path, say_errno(errno));
+	ledger_refresh(moving->ledger);
+	for (int i = 0; !r && i < slot_count(moving->ledger); i++)
+		if (!slot_info(moving->ledger, i, &info) && slot_alive(moving->ledger, i))
+			r = pids_add(moving, &file, i, &info, &pids);
+	if (r)
+		pids_free(&pids);
+	else
+		*ret = pids;
+	return r;
+}

@@ -45,6 +45,7 @@ USES = {
     "guest/launch": (*LOW, "guest/core", "guest/memory", "guest/meter", "guest/amd"),
     "guest/swap": (*LOW, "guest/core", "guest/memory"),
     "guest/interpose": (*LOW, "guest/core"),  # but for hooks, see may_use
+    "daemon": (*LOW, "guard", "text", "node"),
     **{room: (*LOW, "image", "guard", "text", "node", "peer", "tools", *CLI, *SIM) for room in CLI},
     **{room: ("base", "nvidia", "amd", *SIM) for room in SIM},
 }

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/http.h"
+
+#include <errno.h>
+#include <microhttpd.h>
+#include <netdb.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* Whoever opens so many and says nothing keeps others waiting for no longer than that. */
+#define CONNECTIONS 256
+#define PATIENCE_S  5
+#define REQUEST_BYTES 4096 /* of a connection, for what it asks */
+
+struct http {
+	struct loop_source source; /* the library's own epoll */
+	struct MHD_Daemon *server;
+	const struct http_page *pages;
+	void *arg;
+};
+
+static enum MHD_Result http_send(struct MHD_Connection *connection, unsigned int status,
+				 const char *type, char *text, size_t bytes,
+				 enum MHD_ResponseMemoryMode mode)
+{
+	struct MHD_Response *response = MHD_create_response_from_buffer(bytes, text, mode);
+	enum MHD_Result result = MHD_NO;
+
+	if (response && MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type))
+		result = MHD_queue_response(connection, status, response);
+	if (response)
+		MHD_destroy_response(response);
+	return result;
+}
+
+static enum MHD_Result http_refuse(struct MHD_Connection *connection, unsigned int status,
+				   char *why)
+{
+	return http_send(connection, status, "text/plain", why, strlen(why),
+			 MHD_RESPMEM_PERSISTENT);
+}
+
+static enum MHD_Result http_send_page(struct http *http, struct MHD_Connection *connection,
+				      const struct http_page *page)
+{
+	static char failed[] = "what was asked for cannot be read now; the log says why\n";
+	char *text = NULL;
+	size_t bytes = 0;
+	FILE *out = open_memstream(&text, &bytes);
+	int r = out ? page->write(out, http->arg) : -ENOMEM;
+
+	if (out && (fclose(out) || !text))
+		r = -ENOMEM;
+	if (r < 0) {
+		free(text);
+		return http_refuse(connection, MHD_HTTP_INTERNAL_SERVER_ERROR, failed);
+	}
+	return http_send(connection, MHD_HTTP_OK, page->type, text, bytes, MHD_RESPMEM_MUST_FREE);
+}
+
+static enum MHD_Result http_answer(void *arg, struct MHD_Connection *connection, const char *path,
+				   const char *method, const char *version, const char *upload,
+				   size_t *upload_bytes, void **of_request)
+{
+	static char unknown[] = "there is no such page; /metrics is for Prometheus\n";
+	static char changes[] = "pages can be read, and nothing else\n";
+	struct http *http = arg;
+
+	if (strcmp(method, MHD_HTTP_METHOD_GET) && strcmp(method, MHD_HTTP_METHOD_HEAD))
+		return http_refuse(connection, MHD_HTTP_METHOD_NOT_ALLOWED, changes);
+	for (const struct http_page *page = http->pages; page->path; page++)
+		if (!strcmp(path, page->path))
+			return http_send_page(http, connection, page);
+	return http_refuse(connection, MHD_HTTP_NOT_FOUND, unknown);
+}
+
+/* A socket that listens, or -errno. */
+static int http_listen_on(const struct addrinfo *address)
+{
+	int on = 1, r;
+	int fd = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	if (fd < 0)
+		return -errno;
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+	if (!bind(fd, address->ai_addr, address->ai_addrlen) && !listen(fd, SOMAXCONN))
+		return fd;
+	r = -errno;
+	close(fd);
+	return r;
+}
+
+static int http_listen(const char *address)
+{
+	const struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV,
+				       .ai_socktype = SOCK_STREAM};
+	const char *port = strrchr(address, ':');
+	struct addrinfo *found;
+	char host[64];
+	size_t n = port ? (size_t)(port - address) : 0;
+	int r;
+
+	if (!n || n >= sizeof(host) || !port[1])
+		return -EINVAL;
+	if (address[0] == '[' && address[n - 1] == ']') {
+		address++;
+		n -= 2;
+	} else if (memchr(address, ':', n)) {
+		return -EINVAL; /* which colon is the port's? */
+	}
+	memcpy(host, address, n);
+	host[n] = 0;
+	if (getaddrinfo(host, port + 1, &hints, &found))
+		return -EINVAL;
+	r = http_listen_on(found);
+	freeaddrinfo(found);
+	return r;
+}
+
+static void http_run(struct loop_source *source)
+{
+	MHD_run(((struct http *)source)->server);
+}
+
+static int http_timeout_ms(struct loop_source *source)
+{
+	MHD_UNSIGNED_LONG_LONG ms;
+
+	if (!MHD_get_timeout(((struct http *)source)->server, &ms))
+		return -1;
+	return ms > 60000 ? 60000 : (int)ms;
+}
+
+static int http_start(struct http *http, int fd)
+{
+	const union MHD_DaemonInfo *info;
+
+	http->server = MHD_start_daemon(MHD_USE_EPOLL | MHD_USE_ITC, 0, NULL, NULL, http_answer, http,
+					MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
+					(unsigned int)CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT,
+					(unsigned int)PATIENCE_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+					(size_t)REQUEST_BYTES, MHD_OPTION_END);
+	if (!http->server) {
+		close(fd);
+		return -EIO;
+	}
+	info = MHD_get_daemon_info(http->server, MHD_DAEMON_INFO_EPOLL_FD);
+	if (!info)
+		return -EIO;
+	http->source = (struct loop_source){
+		.fd = info->epoll_fd, .ready = http_run, .timeout_ms = http_timeout_ms};
+	return 0;
+}
+
+int http_open(struct loop *loop, const char *address, const struct http_page *pages, void *arg,
+	      struct http **ret)
+{
+	struct http *http;
+	int r, fd = http_listen(address);
+
+	if (fd < 0)
+		return fd;
+	http = calloc(1, sizeof(*http));
+	if (!http) {
+		close(fd);
+		return -ENOMEM;
+	}
+	http->pages = pages;
+	http->arg = arg;
+	r = http_start(http, fd);
+	if (!r)
+		r = loop_add(loop, &http->source);
+	if (r < 0)
+		http_close(http);
+	else
+		*ret = http;
+	return r;
+}
+
+void http_close(struct http *http)
+{
+	if (http && http->server)
+		MHD_stop_daemon(http->server);
+	free(http);
+}

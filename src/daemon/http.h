@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The web server: pages that are written when they are asked for. Nothing can be changed by it. */
+#ifndef ALLOT_DAEMON_HTTP_H
+#define ALLOT_DAEMON_HTTP_H
+
+#include <stdio.h>
+
+#include "daemon/loop.h"
+
+struct http;
+
+struct http_page {
+	const char *path, *type;
+	int (*write)(FILE *out, void *arg); /* 0, or -errno: the page cannot be made now */
+};
+
+/*
+ * Listens on `address`, as 127.0.0.1:9478 or [::1]:9478, with pages that end with a path of NULL.
+ * -EINVAL: not an address; -errno of bind and listen; -EIO where the library will not.
+ */
+int http_open(struct loop *loop, const char *address, const struct http_page *pages, void *arg,
+	      struct http **ret);
+void http_close(struct http *http); /* takes NULL; before the loop is closed */
+
+#endif

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The event loop: one thread that sleeps until a descriptor can be read, or somebody's time is up. */
+#ifndef ALLOT_DAEMON_LOOP_H
+#define ALLOT_DAEMON_LOOP_H
+
+#include <stdbool.h>
+
+struct loop;
+
+/* Stays where it is while the loop has it. */
+struct loop_source {
+	int fd;
+	void (*ready)(struct loop_source *source); /* it can be read, or its time is up */
+	int (*timeout_ms)(struct loop_source *source); /* -1: none; NULL: never has one */
+};
+
+/* -errno. */
+int loop_open(struct loop **ret);
+void loop_close(struct loop *loop); /* takes NULL; sources are their owners' */
+
+/* -ENOSPC: there are too many. */
+int loop_add(struct loop *loop, struct loop_source *source);
+
+/* Until loop_end is called, from a source. -errno. */
+int loop_run(struct loop *loop);
+void loop_end(struct loop *loop);
+
+#endif

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * allotd: the daemon of a machine. Everything works without it; with it there are metrics. One
+ * thread, which sleeps while nobody asks.
+ */
+#include <argp.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "daemon/http.h"
+#include "daemon/log.h"
+#include "daemon/loop.h"
+#include "daemon/metrics.h"
+#include "daemon/notify.h"
+#include "ledger/tenant.h"
+#include "node/devices.h"
+#include "node/tenants.h"
+
+#define LISTEN "127.0.0.1:9478"
+
+struct args {
+	const char *listen;
+};
+
+static const struct argp_option options[] = {
+	{"listen", 'l', "ADDRESS:PORT", 0, "where metrics are served (default " LISTEN ")", 0},
+	{"foreground", 'f', NULL, 0, "stay in the foreground, which it does in any case", 0},
+	{0},
+};
+
+static error_t main_parse_option(int key, char *arg, struct argp_state *state)
+{
+	struct args *a = state->input;
+
+	switch (key) {
+	case 'l':
+		a->listen = arg;
+		return 0;
+	case 'f':
+		return 0;
+	}
+	return ARGP_ERR_UNKNOWN;
+}
+
+static const struct argp argp = {
+	.options = options,
+	.parser = main_parse_option,
+	.doc = "Serve metrics of this machine's devices and tenants.\v"
+	       "  allotd --foreground\n"
+	       "  curl localhost:9478/metrics\n",
+};
+
+struct node {
+	char runtime[PATH_MAX];
+	struct devices devices;
+};
+
+static int main_write_metrics(FILE *out, void *arg)
+{
+	const struct node *node = arg;
+	struct tenants tenants;
+	int r = tenants_load(node->runtime, &tenants);
+
+	if (r < 0) {
+		log_line(LOG_FAULT, "the runtime directory %s cannot be read: %s", node->runtime,
+			 strerror(-r));
+		return r;
+	}
+	metrics_write(&node->devices, &tenants, out);
+	tenants_free(&tenants);
+	return 0;
+}
+
+static const struct http_page pages[] = {
+	{"/metrics", METRICS_TYPE, main_write_metrics},
+	{NULL, NULL, NULL},
+};
+
+/* --- Signals --------------------------------------------------------------------------------- */
+
+struct ends {
+	struct loop_source source;
+	struct loop *loop;
+};
+
+static void main_end(struct loop_source *source)
+{
+	loop_end(((struct ends *)source)->loop);
+}
+
+static int main_watch_signals(struct ends *ends, struct loop *loop)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	*ends = (struct ends){.source = {.fd = signalfd(-1, &set, SFD_CLOEXEC), .ready = main_end},
+			      .loop = loop};
+	return loop_add(loop, &ends->source);
+}
+
+static int main_serve(struct node *node, const struct args *a, struct loop *loop)
+{
+	struct http *http = NULL;
+	struct ends ends;
+	int r = main_watch_signals(&ends, loop);
+
+	if (r < 0) {
+		log_line(LOG_FAULT, "signals cannot be waited for: %s", strerror(-r));
+		return EXIT_FAILURE;
+	}
+	r = http_open(loop, a->listen, pages, node, &http);
+	if (r < 0) {
+		log_line(LOG_FAULT, "cannot listen on %s: %s; name another with --listen, like " LISTEN,
+			 a->listen, strerror(-r));
+	} else {
+		log_line(LOG_SAY, "tenants of %s, metrics at http://%s/metrics", node->runtime,
+			 a->listen);
+		notify_send("READY=1");
+		r = loop_run(loop);
+		notify_send("STOPPING=1");
+	}
+	http_close(http);
+	close(ends.source.fd);
+	return r < 0 ? EXIT_FAILURE : 0;
+}
+
+int main(int argc, char **argv)
+{
+	static struct node node;
+	struct args a = {.listen = LISTEN};
+	struct loop *loop;
+	int r;
+
+	argp_program_version = "allotd " ALLOT_VERSION;
+	argp_parse(&argp, argc, argv, 0, NULL, &a);
+	signal(SIGPIPE, SIG_IGN);
+	r = tenant_runtime_dir(node.runtime, sizeof(node.runtime));
+	if (!r)
+		r = loop_open(&loop);
+	if (r < 0) {
+		log_line(LOG_FAULT, "cannot start: %s; ALLOT_RUNTIME_DIR has to be absolute",
+			 strerror(-r));
+		return EXIT_FAILURE;
+	}
+	devices_read(&node.devices);
+	if (*node.devices.trouble)
+		log_line(LOG_WARN, "%s", node.devices.trouble);
+	r = main_serve(&node, &a, loop);
+	loop_close(loop);
+	return r;
+}

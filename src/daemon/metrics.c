@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/metrics.h"
+
+#include <inttypes.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "amd/identity.h"
+#include "text/units.h"
+
+enum unit { UNIT_BYTES, UNIT_COUNT, UNIT_NS, UNIT_SIGNED_NS, UNIT_PERMILLE, UNIT_BP };
+enum when { WHEN_ALWAYS, WHEN_KNOWN };
+
+struct row {
+	const char *name, *kind, *help;
+	enum unit unit;
+	enum when when;
+	size_t at; /* in struct snapshot_device */
+};
+
+static const struct row rows[] = {
+#define ROW(name, kind, unit, field, when, help)                                                   \
+	{"allot_" #name, #kind, help, UNIT_##unit, WHEN_##when,                                    \
+	 offsetof(struct snapshot_device, field)},
+#include "daemon/metrics.def"
+#undef ROW
+};
+
+#define NROWS (sizeof(rows) / sizeof(rows[0]))
+
+static const char *const states[] = {"running",   "idle",      "kept",
+				     "suspending", "suspended", "resuming"};
+
+#define NSTATES (sizeof(states) / sizeof(states[0]))
+
+static void metrics_head(FILE *out, const char *name, const char *kind, const char *help)
+{
+	fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind);
+}
+
+static void metrics_put_escaped(FILE *out, const char *text)
+{
+	for (; *text; text++) {
+		if (*text == '\n')
+			fputs("\\n", out);
+		else if (*text == '"' || *text == '\\')
+			fprintf(out, "\\%c", *text);
+		else
+			fputc(*text, out);
+	}
+}
+
+/* Names and values by turns. */
+#define LABELS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+/* A sample, up to its value. */
+static void metrics_begin(FILE *out, const char *name, const char *const *label)
+{
+	char bracket = '{';
+
+	for (fputs(name, out); *label; label += 2) {
+		fprintf(out, "%c%s=\"", bracket, label[0]);
+		metrics_put_escaped(out, label[1]);
+		fputc('"', out);
+		bracket = ',';
+	}
+	fputs("} ", out);
+}
+
+static void metrics_put_ns(FILE *out, uint64_t ns)
+{
+	fprintf(out, "%" PRIu64 ".%09" PRIu64, ns / 1000000000, ns % 1000000000);
+}
+
+/* --- Tenants on devices ---------------------------------------------------------------------- */
+
+static uint64_t metrics_u64(const struct snapshot_device *device, size_t at)
+{
+	uint64_t value;
+
+	memcpy(&value, (const char *)device + at, sizeof(value));
+	return value;
+}
+
+static uint32_t metrics_u32(const struct snapshot_device *device, size_t at)
+{
+	uint32_t value;
+
+	memcpy(&value, (const char *)device + at, sizeof(value));
+	return value;
+}
+
+static bool metrics_is_small(enum unit unit)
+{
+	return unit == UNIT_PERMILLE || unit == UNIT_BP;
+}
+
+/* Time is not measured on AMD's devices: nothing is said of it rather than 0. */
+static bool metrics_has(const struct row *row, const struct snapshot_device *device)
+{
+	uint64_t value = metrics_is_small(row->unit) ? metrics_u32(device, row->at)
+						     : metrics_u64(device, row->at);
+
+	if (amd_identity_is(device->uuid) &&
+	    (row->unit == UNIT_NS || row->unit == UNIT_SIGNED_NS || row->unit == UNIT_BP))
+		return false;
+	return value || row->when == WHEN_ALWAYS;
+}
+
+static void metrics_put_value(FILE *out, const struct row *row,
+			      const struct snapshot_device *device)
+{
+	int64_t ns;
+
+	switch (row->unit) {
+	case UNIT_NS:
+		metrics_put_ns(out, metrics_u64(device, row->at));
+		break;
+	case UNIT_SIGNED_NS:
+		ns = (int64_t)metrics_u64(device, row->at);
+		if (ns < 0)
+			fputc('-', out);
+		metrics_put_ns(out, ns < 0 ? -(uint64_t)ns : (uint64_t)ns);
+		break;
+	case UNIT_PERMILLE:
+		fprintf(out, "%" PRIu32 ".%03" PRIu32, metrics_u32(device, row->at) / 1000,
+			metrics_u32(device, row->at) % 1000);
+		break;
+	case UNIT_BP:
+		fprintf(out, "%" PRIu32 ".%04" PRIu32, metrics_u32(device, row->at) / 10000,
+			metrics_u32(device, row->at) % 10000);
+		break;
+	default:
+		fprintf(out, "%" PRIu64, metrics_u64(device, row->at));
+		break;
+	}
+	fputc('\n', out);
+}
+
+static void metrics_put_row(FILE *out, const struct row *row, const struct tenants *tenants)
+{
+	metrics_head(out, row->name, row->kind, row->help);
+	for (size_t i = 0; i < tenants->n; i++) {
+		const struct tenant_entry *e = &tenants->list[i];
+
+		for (int d = 0; e->snapshot && d < e->snapshot->ndevices; d++) {
+			const struct snapshot_device *device = &e->snapshot->device[d];
+
+			if (!metrics_has(row, device))
+				continue;
+			metrics_begin(out, row->name,
+				      LABELS("tenant", e->name, "device",
+					     units_uuid(device->uuid).s));
+			metrics_put_value(out, row, device);
+		}
+	}
+}
+
+static void metrics_put_used(FILE *out, const struct tenant_entry *e,
+			     const struct snapshot_device *device, const char *category,
+			     uint64_t bytes)
+{
+	metrics_begin(out, "allot_memory_used_bytes",
+		      LABELS("tenant", e->name, "device", units_uuid(device->uuid).s, "category",
+			     category));
+	fprintf(out, "%" PRIu64 "\n", bytes);
+}
+
+static void metrics_put_categories(FILE *out, const struct tenants *tenants)
+{
+	metrics_head(out, "allot_memory_used_bytes", "gauge",
+		     "What counts against the quota, by what it is; the sum is what is used.");
+	for (size_t i = 0; i < tenants->n; i++) {
+		const struct tenant_entry *e = &tenants->list[i];
+
+		for (int d = 0; e->snapshot && d < e->snapshot->ndevices; d++) {
+			const struct snapshot_device *device = &e->snapshot->device[d];
+
+			for (int c = 0; c < CAT_N; c++)
+				metrics_put_used(out, e, device, category_name((enum category)c),
+						 device->used[c]);
+			metrics_put_used(out, e, device, "pending", device->pending);
+		}
+	}
+}
+
+/* --- Tenants --------------------------------------------------------------------------------- */
+
+static void metrics_put_tenants(FILE *out, const struct tenants *tenants)
+{
+	metrics_head(out, "allot_tenant_readable", "gauge",
+		     "0: the tenant's files are damaged, or of another version.");
+	for (size_t i = 0; i < tenants->n; i++) {
+		metrics_begin(out, "allot_tenant_readable", LABELS("tenant", tenants->list[i].name));
+		fprintf(out, "%d\n", !tenants->list[i].error);
+	}
+	metrics_head(out, "allot_tenant_state", "gauge", "1 for the state that the tenant is in.");
+	for (size_t i = 0; i < tenants->n; i++)
+		for (size_t s = 0; s < NSTATES; s++) {
+			const char *now = tenants_state_word(&tenants->list[i]);
+
+			metrics_begin(out, "allot_tenant_state",
+				      LABELS("tenant", tenants->list[i].name, "state", states[s]));
+			fprintf(out, "%d\n", !strcmp(now, states[s]));
+		}
+	metrics_head(out, "allot_tenant_processes", "gauge", "Its processes that use a device.");
+	for (size_t i = 0; i < tenants->n; i++) {
+		if (!tenants->list[i].snapshot)
+			continue;
+		metrics_begin(out, "allot_tenant_processes", LABELS("tenant", tenants->list[i].name));
+		fprintf(out, "%u\n", tenants_live(tenants->list[i].snapshot));
+	}
+}
+
+/* --- The machine ----------------------------------------------------------------------------- */
+
+static uint64_t metrics_promised(const struct tenants *tenants, const struct device *device)
+{
+	uint64_t bytes = 0;
+
+	for (size_t i = 0; i < tenants->n; i++) {
+		const struct snapshot *s = tenants->list[i].snapshot;
+
+		for (int d = 0; s && d < s->ndevices; d++)
+			if (!memcmp(s->device[d].uuid, device->uuid, sizeof(device->uuid)))
+				bytes += s->device[d].limit_bytes;
+	}
+	return bytes;
+}
+
+static void metrics_put_of_device(FILE *out, const char *name, const struct device *device,
+				  uint64_t value)
+{
+	metrics_begin(out, name, LABELS("device", units_uuid(device->uuid).s));
+	fprintf(out, "%" PRIu64 "\n", value);
+}
+
+static void metrics_put_devices(FILE *out, const struct devices *devices,
+				const struct tenants *tenants)
+{
+	metrics_head(out, "allot_device_info", "gauge", "1; what the device is.");
+	for (unsigned int i = 0; i < devices->n; i++) {
+		const struct device *d = &devices->list[i];
+		char index[16];
+
+		snprintf(index, sizeof(index), "%u", i);
+		metrics_begin(out, "allot_device_info",
+			      LABELS("device", units_uuid(d->uuid).s, "index", index, "vendor",
+				     d->vendor == DEVICE_AMD ? "amd" : "nvidia", "model", d->model,
+				     "pci", d->pci));
+		fputs("1\n", out);
+	}
+	metrics_head(out, "allot_device_memory_bytes", "gauge", "What the device has.");
+	for (unsigned int i = 0; i < devices->n; i++)
+		metrics_put_of_device(out, "allot_device_memory_bytes", &devices->list[i],
+				      devices->list[i].total_bytes);
+	metrics_head(out, "allot_device_promised_bytes", "gauge",
+		     "The sum of the quotas of those tenants that have used it.");
+	for (unsigned int i = 0; i < devices->n; i++)
+		metrics_put_of_device(out, "allot_device_promised_bytes", &devices->list[i],
+				      metrics_promised(tenants, &devices->list[i]));
+}
+
+void metrics_write(const struct devices *devices, const struct tenants *tenants, FILE *out)
+{
+	metrics_head(out, "allot_build_info", "gauge", "1; the version of allotd.");
+	metrics_begin(out, "allot_build_info", LABELS("version", ALLOT_VERSION));
+	fputs("1\n", out);
+	metrics_put_devices(out, devices, tenants);
+	metrics_put_tenants(out, tenants);
+	metrics_put_categories(out, tenants);
+	for (size_t i = 0; i < NROWS; i++)
+		metrics_put_row(out, &rows[i], tenants);
+}

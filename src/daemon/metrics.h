@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the machine and its tenants use, in the text that Prometheus reads (exposition format 0.0.4).
+ * Pure: it looks at nothing but what it is given.
+ */
+#ifndef ALLOT_DAEMON_METRICS_H
+#define ALLOT_DAEMON_METRICS_H
+
+#include <stdio.h>
+
+#include "node/devices.h"
+#include "node/tenants.h"
+
+#define METRICS_TYPE "text/plain; version=0.0.4; charset=utf-8"
+
+void metrics_write(const struct devices *devices, const struct tenants *tenants, FILE *out);
+
+#endif

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of allotd share: the daemon on a port of its own, and asking it."""
+
+import contextlib
+import os
+import re
+import signal
+import socket
+import subprocess
+import urllib.error
+import urllib.request
+
+import cli_lib
+
+ALLOTD = os.environ["ALLOTD"]
+SAMPLE = re.compile(r'(\w+)(?:\{(.*)\})? (-?[\d.]+)$')
+LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def kill_all(process):
+    """With what it started; or it is gone."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+class Case(cli_lib.Case):
+    def setUp(self):
+        super().setUp()
+        self.port = free_port()
+
+    def daemon(self, *before, env=None):
+        """allotd, beneath `before`; ready when this returns, ended with the test."""
+        notify = os.path.join(self.tmp, "notify")
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+            manager.bind(notify)
+            manager.settimeout(60)
+            with open(os.path.join(self.tmp, "log"), "w", encoding="utf-8") as log:
+                daemon = subprocess.Popen(
+                    [*before, ALLOTD, "--foreground", "--listen", f"127.0.0.1:{self.port}"],
+                    env={**self.env, "NOTIFY_SOCKET": notify, **(env or {})}, stderr=log,
+                    start_new_session=True)
+            self.addCleanup(daemon.wait)
+            self.addCleanup(kill_all, daemon)
+            self.assertEqual(manager.recv(100), b"READY=1")
+        os.unlink(notify)
+        return daemon
+
+    def log(self):
+        with open(os.path.join(self.tmp, "log"), encoding="utf-8") as log:
+            return log.read()
+
+    def get(self, path, method="GET"):
+        """(status, type, text) of a page."""
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return answer.status, answer.headers["Content-Type"], answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.headers["Content-Type"], error.read().decode()
+
+    def samples(self):
+        """{(name, {label: value}...)} of /metrics, labels as a sorted tuple of pairs."""
+        found = {}
+        for line in self.get("/metrics")[2].splitlines():
+            if not line.startswith("#"):
+                name, labels, value = SAMPLE.match(line).groups()
+                key = name, tuple(sorted(LABEL.findall(labels or "")))
+                self.assertNotIn(key, found)
+                found[key] = float(value)
+        return found
+
+    def end(self, daemon):
+        daemon.send_signal(signal.SIGTERM)
+        self.assertEqual(daemon.wait(60), 0, self.log())
+
+
+def key(name, **labels):
+    return name, tuple(sorted(labels.items()))

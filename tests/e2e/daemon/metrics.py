@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""allotd's metrics: what allot ps says, in the form that Prometheus reads, by Prometheus itself."""
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import unittest
+import urllib.request
+
+import cli_lib
+import daemon_lib
+from cli_lib import GIB, MIB, UUID_A, UUID_B
+from daemon_lib import key
+
+PROMTOOL, PROMETHEUS = shutil.which("promtool"), shutil.which("prometheus")
+
+
+class Metrics(daemon_lib.Case):
+    def tenants(self):
+        self.living("jobA", "--memory", "8GiB", "--compute", "25")
+        self.living("jobB", "--memory", "25%")
+        self.hold("jobA", f"{UUID_A}:context:{520 * MIB}", f"{UUID_A}:data:{GIB}",
+                  f"{UUID_B}:array:{2 * MIB}", f"{UUID_A}:refuse:{GIB}")
+
+    def test_figures_are_those_of_ps(self):
+        self.tenants()
+        self.daemon()
+        found = self.samples()
+        for tenant in json.loads(self.ok("ps", "--json"))["tenants"]:
+            name = tenant["name"]
+            self.assertEqual(found[key("allot_tenant_readable", tenant=name)], 1)
+            self.assertEqual(found[key("allot_tenant_processes", tenant=name)],
+                             len(tenant["processes"]))
+            for device in tenant["devices"]:
+                at = {"tenant": name, "device": device["uuid"]}
+                for field, metric in (("quota_bytes", "quota"), ("peak_bytes", "peak")):
+                    self.assertEqual(found.get(key(f"allot_memory_{metric}_bytes", **at)),
+                                     device[field])
+                self.assertEqual(found[key("allot_memory_denied_total", **at)], device["refusals"])
+                used = {dict(labels)["category"]: value for (m, labels), value in found.items()
+                        if m == "allot_memory_used_bytes" and dict(labels).items() >= at.items()}
+                self.assertEqual(used, {**device["used_by_category"],
+                                        "pending": device["pending_bytes"]})
+        share = found[key("allot_compute_share_ratio", tenant="jobA", device=UUID_A)]
+        self.assertEqual(share, 0.25)
+        self.assertNotIn(key("allot_compute_share_ratio", tenant="jobB", device=UUID_A), found)
+
+    def test_devices(self):
+        self.daemon(cli_lib.ALLOT, "sim", "--gpus", "2", "--memory", "24GiB", "--")
+        found = self.samples()
+        memory = {labels: value for (name, labels), value in found.items()
+                  if name == "allot_device_memory_bytes"}
+        self.assertEqual(list(memory.values()), [24 * GIB] * 2)
+
+    def test_documented(self):
+        """allotd(8) has each metric, and no other."""
+        self.tenants()
+        self.daemon()
+        heads = re.findall(r"^# TYPE (\w+)", self.get("/metrics")[2], re.M)
+        with open(os.path.join(os.environ["ALLOT_SOURCE"], "man", "allotd.8.scd"),
+                  encoding="utf-8") as page:
+            table = re.findall(r"^\|  (allot_.*)", page.read(), re.M)
+        self.assertEqual(sorted(heads), sorted(", ".join(table).split(", ")))
+
+    def test_damaged_tenant(self):
+        self.keep("bad")
+        with open(os.path.join(self.runtime, "bad", "policy"), "r+b") as policy:
+            policy.write(b"\0" * 64)
+        self.daemon()
+        self.assertEqual(self.samples()[key("allot_tenant_readable", tenant="bad")], 0)
+
+    def test_no_tenants(self):
+        self.daemon()
+        self.assertEqual({name for name, _ in self.samples() if "tenant" in name}, set())
+
+    def test_pages(self):
+        self.daemon()
+        self.assertEqual(self.get("/metrics")[:2],
+                         (200, "text/plain; version=0.0.4; charset=utf-8"))
+        self.assertEqual(self.get("/metrics", "HEAD")[::2], (200, ""))
+        self.assertEqual(self.get("/passwd")[0], 404)
+        self.assertEqual(self.get("/metrics/../../etc/passwd")[0], 404)
+        for method in ("POST", "PUT", "DELETE"):
+            self.assertEqual(self.get("/metrics", method)[0], 405)
+
+    def test_the_port_is_taken(self):
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", self.port))
+            taken.listen()
+            done = subprocess.run([daemon_lib.ALLOTD, "--listen", f"127.0.0.1:{self.port}"],
+                                  env=self.env, capture_output=True, text=True, timeout=60,
+                                  check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(f"127.0.0.1:{self.port}: Address already in use", done.stderr)
+        for wrong in ("localhost:1", "127.0.0.1", "127.0.0.1:http", "::1:1", ":1", "127.0.0.1:"):
+            done = subprocess.run([daemon_lib.ALLOTD, "--listen", wrong], env=self.env,
+                                  capture_output=True, text=True, timeout=60, check=False)
+            self.assertEqual((done.returncode, wrong in done.stderr), (1, True), done.stderr)
+
+    def test_sleeps_and_ends(self):
+        """One thread, in the middle of many visitors who say nothing; ends by SIGTERM."""
+        daemon = self.daemon()
+        silent = []
+        for _ in range(700):
+            visitor = socket.create_connection(("127.0.0.1", self.port), timeout=60)
+            self.addCleanup(visitor.close)
+            silent.append(visitor)
+        for visitor in silent:
+            visitor.close()
+        self.assertEqual(self.get("/metrics")[0], 200)
+        self.assertEqual(os.listdir(f"/proc/{daemon.pid}/task"), [str(daemon.pid)])
+        with open(f"/proc/{daemon.pid}/status", encoding="utf-8") as status:
+            rss = next(line for line in status if line.startswith("VmRSS"))
+        self.assertLess(int(rss.split()[1]), 8 * 1024)
+        self.end(daemon)
+
+    @unittest.skipUnless(PROMTOOL, "promtool is not installed")
+    def test_promtool(self):
+        self.tenants()
+        self.daemon()
+        done = subprocess.run([PROMTOOL, "check", "metrics"], input=self.get("/metrics")[2],
+                              text=True, capture_output=True, timeout=60, check=False)
+        self.assertEqual((done.returncode, done.stdout + done.stderr), (0, ""))
+
+    def ask(self, port, query):
+        url = f"http://127.0.0.1:{port}/api/v1/query?query={urllib.request.quote(query)}"
+        try:
+            with urllib.request.urlopen(url, timeout=60) as answer:
+                return [r["value"][1] for r in json.load(answer)["data"]["result"]]
+        except OSError:
+            return []
+
+    @unittest.skipUnless(PROMETHEUS, "prometheus is not installed")
+    def test_prometheus(self):
+        self.tenants()
+        self.daemon()
+        port = daemon_lib.free_port()
+        config = self.path("prometheus.yml", "global: {scrape_interval: 1s}\n"
+                           "scrape_configs: [{job_name: allot, static_configs: "
+                           f"[{{targets: ['127.0.0.1:{self.port}']}}]}}]\n")
+        self.start(PROMETHEUS, f"--config.file={config}", f"--storage.tsdb.path={self.tmp}/tsdb",
+                   f"--web.listen-address=127.0.0.1:{port}", stderr=subprocess.DEVNULL)
+        cli_lib.wait_for(lambda: self.ask(port, "up") == ["1"], 60)
+        self.assertEqual(self.ask(port, f'sum(allot_memory_used_bytes{{device="{UUID_A}"}})'),
+                         [str(GIB + 520 * MIB)])
+        self.assertEqual(self.ask(port, 'sum(allot_memory_used_bytes) / on() '
+                                        'sum(allot_memory_quota_bytes{tenant="jobA"}) < 1 or '
+                                        'vector(2)')[0][:4], "0.09")
+
+
+if __name__ == "__main__":
+    cli_lib.main()

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What Prometheus reads: each figure in its unit, and nothing said of what is not known. */
+#include "daemon/metrics.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "amd/identity.h"
+#include "tests/check.h"
+
+#define GPU "GPU-11111111-2222-3333-4444-555555555555"
+
+static const uint8_t nvidia[16] = {0x11, 0x11, 0x11, 0x11, 0x22, 0x22, 0x33, 0x33,
+				   0x44, 0x44, 0x55, 0x55, 0x55, 0x55, 0x55, 0x55};
+
+static struct snapshot_device on_device = {
+	.uuid = {0x11, 0x11, 0x11, 0x11, 0x22, 0x22, 0x33, 0x33, 0x44, 0x44, 0x55, 0x55, 0x55, 0x55,
+		 0x55, 0x55},
+	.limit_bytes = 8589934592,
+	.used = {[CAT_CONTEXT] = 545259520, [CAT_DATA] = 1073741824},
+	.pending = 7,
+	.peak_bytes = 2147483648,
+	.refusals = 3,
+	.compute = {.share_permille = 25, .achieved_1s_bp = 2549, .busy_ns = 12000000034,
+		    .debt_ns = -1500000, .launches = 42, .throttled_ns = 5},
+};
+
+static struct snapshot snapshot = {.ndevices = 1, .device = &on_device};
+static struct tenant_entry entry[2] = {
+	{.name = "jobA", .state = TENANT_RUNNING, .snapshot = &snapshot},
+	{.name = "broken", .state = TENANT_RUNNING, .error = -5},
+};
+static struct tenants tenants = {.n = 2, .list = entry};
+static struct devices devices = {.n = 1, .list = {{.model = "a \"b\"\\c", .total_bytes = 100}}};
+
+static char *text;
+
+static void write_again(void)
+{
+	size_t bytes = 0;
+	FILE *out;
+
+	free(text);
+	text = NULL;
+	out = open_memstream(&text, &bytes);
+	CHECK(out);
+	metrics_write(&devices, &tenants, out);
+	CHECK(!fclose(out) && strlen(text) == bytes);
+}
+
+static void has(const char *line)
+{
+	const char *at = strstr(text, line);
+
+	if (!at || (at != text && at[-1] != '\n') || at[strlen(line)] != '\n') {
+		fprintf(stderr, "no line \"%s\" in\n%s", line, text);
+		exit(1);
+	}
+}
+
+/* Each name has one head, and all of its samples stand behind it. */
+static void check_heads(void)
+{
+	char *copy = strdup(text), *left = copy, *line, head[100] = "";
+
+	while ((line = strsep(&left, "\n")) && *line) {
+		if (!strncmp(line, "# HELP ", 7)) {
+			size_t n = strcspn(line + 7, " ");
+
+			CHECK(n < sizeof(head) - 8);
+			snprintf(head, sizeof(head), "# HELP %.*s ", (int)n, line + 7);
+			CHECK(!strstr(strstr(text, head) + 1, head));
+			line = strsep(&left, "\n");
+			CHECK(line && !strncmp(line, "# TYPE ", 7));
+			CHECK(!strncmp(line + 7, head + 7, n + 1));
+		} else {
+			CHECK(!strncmp(line, head + 7, strlen(head + 7) - 1));
+			CHECK_EQ(line[strlen(head + 7) - 1], '{');
+		}
+	}
+	free(copy);
+}
+
+static void check_figures(void)
+{
+	has("allot_build_info{version=\"" ALLOT_VERSION "\"} 1");
+	has("allot_memory_quota_bytes{tenant=\"jobA\",device=\"" GPU "\"} 8589934592");
+	has("allot_memory_used_bytes{tenant=\"jobA\",device=\"" GPU
+	    "\",category=\"data\"} 1073741824");
+	has("allot_memory_used_bytes{tenant=\"jobA\",device=\"" GPU "\",category=\"pending\"} 7");
+	has("allot_memory_denied_total{tenant=\"jobA\",device=\"" GPU "\"} 3");
+	has("allot_compute_share_ratio{tenant=\"jobA\",device=\"" GPU "\"} 0.025");
+	has("allot_compute_had_ratio{tenant=\"jobA\",device=\"" GPU "\"} 0.2549");
+	has("allot_compute_busy_seconds_total{tenant=\"jobA\",device=\"" GPU "\"} 12.000000034");
+	has("allot_compute_debt_seconds{tenant=\"jobA\",device=\"" GPU "\"} -0.001500000");
+	has("allot_compute_launches_total{tenant=\"jobA\",device=\"" GPU "\"} 42");
+	has("allot_tenant_readable{tenant=\"jobA\"} 1");
+	has("allot_tenant_readable{tenant=\"broken\"} 0");
+	has("allot_tenant_state{tenant=\"jobA\",state=\"running\"} 1");
+	has("allot_tenant_state{tenant=\"jobA\",state=\"idle\"} 0");
+	CHECK(strstr(text, "model=\"a \\\"b\\\"\\\\c\""));
+	has("allot_device_promised_bytes{device=\"" GPU "\"} 8589934592");
+}
+
+/* 0 stands for what is not known or not limited, and is not said. */
+static void check_unknown(void)
+{
+	on_device.limit_bytes = on_device.compute.share_permille = 0;
+	write_again();
+	check_heads();
+	CHECK(!strstr(text, "allot_memory_quota_bytes{"));
+	CHECK(!strstr(text, "allot_compute_share_ratio{"));
+	CHECK(!strstr(text, "allot_memory_driver_bytes{"));
+	CHECK(strstr(text, "allot_compute_had_ratio{"));
+}
+
+/* Nothing measures time on AMD's devices, so nothing is said of it. */
+static void check_amd(void)
+{
+	CHECK(!amd_identity_parse("GPU-0123456789abcdef", on_device.uuid));
+	write_again();
+	check_heads();
+	has("allot_memory_peak_bytes{tenant=\"jobA\",device=\"GPU-0123456789abcdef\"} 2147483648");
+	CHECK(!strstr(text, "allot_compute_busy_seconds_total{"));
+	CHECK(!strstr(text, "allot_compute_had_ratio{"));
+}
+
+int main(void)
+{
+	memcpy(devices.list[0].uuid, nvidia, sizeof(nvidia));
+	write_again();
+	check_heads();
+	check_figures();
+	check_unknown();
+	check_amd();
+	free(text);
+	return 0;
+}

@@ -5,8 +5,8 @@
  *
  * Directory and file must belong to the caller or to root and be closed to everybody else; symbolic
  * links are refused. A hostile process of the same user can still truncate the file under a
- * mapping, which the kernel answers with SIGBUS: nothing in user space prevents that (files of
- * tmpfs cannot be sealed), and readers do not map.
+ * mapping, which the kernel answers with SIGBUS: nothing in user space prevents that
+ * (docs/threat-model.md says what was tried), and readers do not map.
  */
 #ifndef ALLOT_LEDGER_LEDGER_H
 #define ALLOT_LEDGER_LEDGER_H

@@ -128,7 +128,9 @@ int policy_create(const char *dir, const struct policy *policy)
 		return r;
 	/* Last, so that an unfinished file has no magic. */
 	file->magic = POLICY_MAGIC;
-	return fd_pwrite_all(fd, &file->magic, sizeof(file->magic), 0);
+	r = fd_pwrite_all(fd, &file->magic, sizeof(file->magic), 0);
+	policy_file_guard(fd);
+	return r;
 }
 
 /*
@@ -260,7 +262,7 @@ static int policy_open_locked(const char *dir, struct policy_file **ret_file, in
 	CLEANUP_CLOSE int fd = -EBADF;
 	int r;
 
-	fd = shared_file_open(dir, POLICY_FILE, O_RDWR, sizeof(struct policy_file));
+	fd = policy_file_open(dir);
 	if (fd < 0)
 		return fd;
 	r = shared_file_lock_wait(fd, LOCK_WRITER, 1);

@@ -2,9 +2,16 @@
 #include "ledger/policy_file.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
+#include "base/cleanup.h"
 #include "base/err.h"
+#include "ledger/shared_file.h"
+
+/* A writer needs another try only where one of the others guards the file again just then. */
+#define OPEN_TRIES 100
 
 bool policy_file_ok(const struct policy_file *file)
 {
@@ -25,6 +32,37 @@ int policy_file_map(int fd, int prot, struct policy_file **ret)
 	}
 	*ret = file;
 	return 0;
+}
+
+void policy_file_guard(int fd)
+{
+	/* Best effort: a kill before this leaves a file like any other, until somebody writes it. */
+	if (fchmod(fd, S_IRUSR) < 0)
+		return;
+}
+
+static int policy_file_unguard(const char *dir)
+{
+	CLEANUP_CLOSE int fd = -EBADF;
+
+	fd = shared_file_open(dir, POLICY_FILE, O_RDONLY, sizeof(struct policy_file));
+	if (fd < 0)
+		return fd;
+	return fchmod(fd, S_IRUSR | S_IWUSR) < 0 ? -EACCES : 0;
+}
+
+int policy_file_open(const char *dir)
+{
+	int fd = -EACCES, r = 0;
+
+	for (int i = 0; i < OPEN_TRIES && fd == -EACCES && r == 0; i++) {
+		fd = shared_file_open(dir, POLICY_FILE, O_RDWR, sizeof(struct policy_file));
+		if (fd == -EACCES)
+			r = policy_file_unguard(dir);
+	}
+	if (fd >= 0)
+		policy_file_guard(fd);
+	return r < 0 ? r : fd;
 }
 
 void policy_file_unmap(struct policy_file **file)

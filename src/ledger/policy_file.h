@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The file <dir>/policy, which has two parts with a writer each: what the tenant may use
- * (policy.c), and whose turn it is (turn.c). Only these two include this.
+ * The file <dir>/policy, which has three parts with a writer each: what the tenant may use
+ * (policy.c), whose turn it is (turn.c), and whether its memory is to leave (swap.c). Only these
+ * include this.
  */
 #ifndef ALLOT_LEDGER_POLICY_FILE_H
 #define ALLOT_LEDGER_POLICY_FILE_H
@@ -18,6 +19,19 @@ struct policy_map {
 
 /* Whether the header is one of this library's version and size. */
 bool policy_file_ok(const struct policy_file *file);
+
+/*
+ * The file is one that nobody may write, not even its owner, but for those who mean to: a writer of
+ * a file by another way (a shell's `>`, a copy) cuts it first, and whoever has mapped it ends by
+ * SIGBUS. Root may all the same, and the owner can take the guard off: against mistakes it is.
+ */
+void policy_file_guard(int fd);
+
+/*
+ * Opens the file for reading and writing, and guards it again. Descriptor, or an error of
+ * shared_file_open: -EACCES where it is not the caller's.
+ */
+int policy_file_open(const char *dir);
 
 /* Not inherited by fork. -EPROTO for a file of another version or size. */
 int policy_file_map(int fd, int prot, struct policy_file **ret);

@@ -44,7 +44,7 @@ int swap_desk_open(const char *dir, struct swap_desk **ret)
 
 	if (!desk)
 		return -ENOMEM;
-	fd = shared_file_open(dir, POLICY_FILE, O_RDWR, sizeof(struct policy_file));
+	fd = policy_file_open(dir);
 	if (fd < 0)
 		return fd;
 	r = shared_file_lock(fd, LOCK_DESK, 1);

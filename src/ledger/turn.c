@@ -31,7 +31,7 @@ int turn_open(const char *dir, struct turn **ret)
 	struct policy_file *file;
 	int r;
 
-	fd = shared_file_open(dir, POLICY_FILE, O_RDWR, sizeof(struct policy_file));
+	fd = policy_file_open(dir);
 	if (fd < 0)
 		return fd;
 	r = policy_file_map(fd, PROT_READ | PROT_WRITE, &file);

@@ -46,6 +46,15 @@ static inline void tenant_begin(void)
 	atexit(tenant_end);
 }
 
+/* The policy is one that its owner may read only, until it is meant to be written. */
+static inline void tenant_unguard(const char *name)
+{
+	char path[PATH_MAX];
+
+	tenant_file(path, name);
+	MUST(chmod(path, 0600) == 0);
+}
+
 static inline int tenant_open(const char *name, int flags)
 {
 	char path[PATH_MAX];

@@ -82,6 +82,7 @@ static inline void fixture_damage(const char *dir, size_t at, uint64_t value)
 	int fd;
 
 	snprintf(path, sizeof(path), "%s/policy", dir);
+	CHECK_EQ(chmod(path, 0600), 0);
 	fd = open(path, O_RDWR);
 	CHECK(fd >= 0);
 	CHECK_EQ(pwrite(fd, &value, sizeof(value), (off_t)at), sizeof(value));

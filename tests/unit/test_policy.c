@@ -8,6 +8,7 @@
 
 #include "base/fault.h"
 #include "ledger/layout.h"
+#include "ledger/turn.h"
 #include "tests/unit/tenant_fixture.h"
 
 static const uint8_t uuid_a[16] = "aaaaaaaaaaaaaaa", uuid_b[16] = "bbbbbbbbbbbbbbb";
@@ -408,8 +409,55 @@ static void check_meters(void)
 	CHECK(policy_meters(&p));
 }
 
+/* What the own user does by mistake: a file that is written to is cut first, as by a shell's `>`. */
+static void check_not_cut_by_mistake(void)
+{
+	struct policy policy = fixture_policy(GIB), read;
+	uint64_t limit = 2 * GIB;
+	pid_t pid, writer[4];
+	char path[PATH_MAX];
+	struct turn *turn;
+	const char *dir;
+	struct stat st;
+
+	pid = fixture_fork();
+	if (pid == 0) {
+		dir = fixture_runtime_dir();
+		CHECK(geteuid() || (chown(dir, 65534, 65534) == 0 && chmod(dir, 0700) == 0 &&
+				    setuid(65534) == 0));
+		snprintf(path, sizeof(path), "%s/policy", dir);
+		CHECK_EQ(policy_create(dir, &policy), 0);
+		CHECK_EQ(open(path, O_WRONLY | O_TRUNC), -1);
+		CHECK_EQ(errno, EACCES);
+		CHECK_EQ(truncate(path, 0), -1);
+		/* Who means to write it can, also several at once, and it is as it was then. */
+		for (int i = 0; i < 4; i++) {
+			writer[i] = fixture_fork();
+			if (writer[i])
+				continue;
+			for (int n = 0; n < 200; n++) {
+				CHECK_EQ(policy_update(dir, set_limit, &limit), 0);
+				CHECK_EQ(turn_open(dir, &turn), 0);
+				turn_close(turn);
+			}
+			_exit(0);
+		}
+		for (int i = 0; i < 4; i++)
+			fixture_wait(writer[i], 0);
+		CHECK_EQ(policy_load(dir, &read), 0);
+		CHECK_EQ(read.device[0].limit_bytes, limit);
+		CHECK_EQ(stat(path, &st), 0);
+		CHECK_EQ(st.st_mode & 07777, 0400);
+		CHECK_EQ(unlink(path), 0);
+		_exit(0);
+	}
+	fixture_wait(pid, 0);
+	CHECK(geteuid() || chown(fixture_runtime_dir(), 0, 0) == 0);
+}
+
 int main(void)
 {
+	check_not_cut_by_mistake();
 	check_meters();
 	check_nonsense();
 	check_limits();

@@ -184,7 +184,9 @@ class Ps(cli_lib.Case):
 
     def test_unreadable_tenant(self):
         self.two_tenants()
-        with open(os.path.join(self.runtime, "jobB", "policy"), "r+b") as file:
+        path = os.path.join(self.runtime, "jobB", "policy")
+        os.chmod(path, 0o600)
+        with open(path, "r+b") as file:
             file.write(b"\0" * 4096)
         done = self.allot("ps", "--json")
         self.assertEqual(done.returncode, 0)

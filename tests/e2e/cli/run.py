@@ -348,6 +348,7 @@ class Tenants(cli_lib.Case):
         self.assertEqual(self.names(), [])
         # Damaged ones, too.
         self.ok("run", "--name", "b", "--", "true")
+        os.chmod(os.path.join(self.runtime, "b", "policy"), 0o600)
         os.truncate(os.path.join(self.runtime, "b", "policy"), 10)
         self.ok("ps")
         self.assertEqual(self.names(), ["b"])

@@ -21,6 +21,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -477,6 +478,7 @@ static void *map_own(const char *name, size_t bytes)
 	int fd;
 
 	snprintf(path, sizeof(path), "%s/%s", getenv("ALLOT_TENANT_DIR"), name);
+	CHECK(chmod(path, 0600) == 0);
 	fd = open(path, O_RDWR);
 	CHECK(fd >= 0);
 	map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);

@@ -34,6 +34,7 @@ class End(space_lib.Case):
         self.ok("ps")
         self.ok("run", "--", "true")
         self.assertTrue(self.alive())
+        os.chmod(os.path.join(self.runtime, "a", "policy"), 0o600)
         os.truncate(os.path.join(self.runtime, "a", "policy"), 10)
         self.allot("ps")
         self.assertTrue(self.alive(), "what cannot be read may be in use")

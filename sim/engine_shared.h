@@ -13,7 +13,6 @@
 #ifndef ALLOT_SIM_ENGINE_SHARED_H
 #define ALLOT_SIM_ENGINE_SHARED_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
 
@@ -37,7 +36,7 @@ struct sim_engine_seat {
 };
 
 struct sim_engine_shared {
-	pthread_mutex_t lock; /* sim/mutex.h */
+	struct sim_mutex lock;
 	uint32_t slice_us;    /* 0 until the engine first uses the device */
 	uint32_t switch_us;
 	uint32_t owner;		  /* 1 + seat, 0 when the device is idle */

@@ -140,12 +140,12 @@ void sim_region_lock(struct sim_region *region)
 {
 	/* Each change is one store, so a dead owner leaves nothing half done (see region.h). */
 	if (sim_mutex_lock(&region->lock) == EOWNERDEAD)
-		pthread_mutex_consistent(&region->lock);
+		sim_mutex_repaired(&region->lock);
 }
 
 void sim_region_unlock(struct sim_region *region)
 {
-	pthread_mutex_unlock(&region->lock);
+	sim_mutex_unlock(&region->lock);
 }
 
 static void region_read_command(char *buf, size_t len)

@@ -15,16 +15,16 @@
 #ifndef ALLOT_SIM_REGION_H
 #define ALLOT_SIM_REGION_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "sim/config.h"
 #include "sim/engine_shared.h"
+#include "sim/mutex.h"
 
 #define SIM_MAGIC 0x314d4953544f4c41ull /* "ALOTSIM1" */
-#define SIM_VERSION 2u
+#define SIM_VERSION 3u
 #define SIM_MAX_PROCESSES 1024
 #define SIM_MAX_OBJECTS 8192
 #define SIM_MAX_ACCOUNTS 2048 /* twice as many as processes at once */
@@ -122,7 +122,7 @@ struct sim_region {
 	uint32_t version;
 	uint32_t ndevices;
 	uint64_t bytes;
-	pthread_mutex_t lock;
+	struct sim_mutex lock;
 	uint32_t nrows;	   /* rows ever used: scans end here */
 	uint32_t nobjects; /* likewise */
 	uint32_t naccounts; /* likewise */

@@ -65,7 +65,7 @@ static void engine_lock(struct sim_engine_shared *shared)
 {
 	if (sim_mutex_lock(&shared->lock) == EOWNERDEAD) {
 		engine_repair(shared);
-		pthread_mutex_consistent(&shared->lock);
+		sim_mutex_repaired(&shared->lock);
 	}
 }
 
@@ -75,7 +75,7 @@ static void engine_lock(struct sim_engine_shared *shared)
  */
 static void engine_unlock(struct sim_engine_shared *shared, struct sim_engine_seat *ring)
 {
-	pthread_mutex_unlock(&shared->lock);
+	sim_mutex_unlock(&shared->lock);
 	if (ring)
 		engine_ring(ring);
 }

@@ -18,7 +18,7 @@
 #include "sim/mutex.h"
 #include "sim/shared.h"
 
-#define MAGIC	UINT64_C(0x324b4e4142414d41) /* "AMABANK2" */
+#define MAGIC	UINT64_C(0x334b4e4142414d41) /* "AMABANK3" */
 #define PIECES	65536
 #define DIR	"/memory"
 #define VRAM	KFD_IOC_ALLOC_MEM_FLAGS_VRAM
@@ -40,7 +40,7 @@ struct row {
 
 struct region {
 	uint64_t magic;
-	pthread_mutex_t lock, files;
+	struct sim_mutex lock, files;
 	uint64_t next_key;
 	uint64_t rows; /* ever used: scans end here */
 	uint64_t peak_bytes[TREE_GPUS];
@@ -75,13 +75,13 @@ static void bank_lock_region(const struct bank *bank)
 {
 	if (sim_mutex_lock(&bank->region->lock) != EOWNERDEAD)
 		return;
-	pthread_mutex_consistent(&bank->region->lock);
+	sim_mutex_repaired(&bank->region->lock);
 	bank_reap_all(bank);
 }
 
 static void bank_unlock_region(const struct bank *bank)
 {
-	pthread_mutex_unlock(&bank->region->lock);
+	sim_mutex_unlock(&bank->region->lock);
 }
 
 /*
@@ -513,12 +513,12 @@ void bank_lock_files(struct bank *bank)
 	 * them anew.
 	 */
 	if (sim_mutex_lock(&bank->region->files) == EOWNERDEAD)
-		pthread_mutex_consistent(&bank->region->files);
+		sim_mutex_repaired(&bank->region->files);
 }
 
 void bank_unlock_files(struct bank *bank)
 {
-	pthread_mutex_unlock(&bank->region->files);
+	sim_mutex_unlock(&bank->region->files);
 }
 
 int bank_used_by(struct bank *bank, pid_t pid, uint32_t gpu, uint64_t *ret_bytes)

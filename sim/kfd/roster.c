@@ -14,7 +14,7 @@
 #include "sim/mutex.h"
 #include "sim/shared.h"
 
-#define MAGIC	  UINT64_C(0x31534f52424d4153) /* "SAMBROS1" */
+#define MAGIC	  UINT64_C(0x32534f52424d4153) /* "SAMBROS2" */
 #define PROCESSES 1024
 #define LOCK_BASE (INT64_C(1) << 40) /* a process's lock is at its number behind this */
 
@@ -29,7 +29,7 @@ struct row {
 
 struct table {
 	uint64_t magic;
-	pthread_mutex_t lock;
+	struct sim_mutex lock;
 	uint64_t rows; /* ever used: scans end here */
 	struct row row[ROSTER_QUEUES];
 };
@@ -47,12 +47,12 @@ static void roster_lock(struct table *table)
 	 * it: a row is in use from the store of `used` on, which comes last.
 	 */
 	if (sim_mutex_lock(&table->lock) == EOWNERDEAD)
-		pthread_mutex_consistent(&table->lock);
+		sim_mutex_repaired(&table->lock);
 }
 
 static void roster_unlock(struct table *table)
 {
-	pthread_mutex_unlock(&table->lock);
+	sim_mutex_unlock(&table->lock);
 }
 
 static int roster_init_table(void *map)

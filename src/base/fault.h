@@ -52,6 +52,8 @@
 	X(GUEST_FIGURE_HALF)   /* code set from the driver's figure, contexts not */  \
 	X(SLOT_ADOPTED)        /* taken again after an image, and still awaited */   \
 	X(SWAP_ASKED)          /* a request is in the policy, nobody was woken for it */ \
+	X(GUEST_SHARE_ASKED)   /* an exporter was asked for a descriptor */          \
+	X(GUEST_SHARE_SERVED)  /* and has sent it */                                 \
 	X(GUEST_SWAP_SHUT)     /* nothing is admitted or in flight, nothing moved */ \
 	X(GUEST_SWAP_COPIED)   /* in host memory, and still on the device */         \
 	X(GUEST_SWAP_HALF_OUT) /* some of it has left the device */                  \

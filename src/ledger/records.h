@@ -160,6 +160,7 @@ enum swap_why {
 	SWAP_DRIVER,
 	SWAP_ELSEWHERE, /* its content was given away, and has not come back */
 	SWAP_EXPORTS,
+	SWAP_SHARED, /* what another process shares did not come back with it */
 	SWAP_WHYS,
 };
 

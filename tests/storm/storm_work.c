@@ -184,18 +184,15 @@ static bool send_handle(struct worker *w, struct block *b)
 static bool send_ipc(struct worker *w, struct block *b)
 {
 	struct letter letter = {.device = b->device, .ipc = true};
-	CUresult e;
 
 	b->bytes = b->bytes < 2 * MIB ? 2 * MIB : b->bytes;
 	if (REFUSED(w, cu.cuMemAlloc_v2(&b->ptr, b->bytes)))
 		return false;
-	e = cu.cuIpcGetMemHandle(&letter.handle, b->ptr);
-	if (e != CUDA_ERROR_NOT_SUPPORTED) /* it is a swappable tenant's: kept, and not sent */
-		OK(e);
+	OK(cu.cuIpcGetMemHandle(&letter.handle, b->ptr));
 	b->ticket = letter.ticket = 1 + atomic_fetch_add(&storm->next_ticket, 1) % (TICKETS - 1);
 	letter.bytes = b->bytes;
 	atomic_store(&storm->arrived[b->ticket], false);
-	if (e || !post(w, &letter, -1))
+	if (!post(w, &letter, -1))
 		atomic_store(&storm->arrived[b->ticket], true);
 	return true;
 }

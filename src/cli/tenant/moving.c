@@ -102,9 +102,13 @@ static void moving_say_why(const struct moving *moving, const struct slot_info *
 			 who, answer->amount, answer->amount == 1 ? "" : "s");
 		break;
 	case SWAP_IMPORTS:
-		say_note("%s has imported memory of another process or API (%" PRIu64 " time%s), which "
-			 "cannot leave yet",
+		say_note("%s has imported memory (%" PRIu64 " time%s) of another tenant, of another API, "
+			 "or of a process that ended or freed it, which cannot leave",
 			 who, answer->amount, answer->amount == 1 ? "" : "s");
+		break;
+	case SWAP_SHARED:
+		say_note("%s shares memory of another process, which ended or could not bring it back",
+			 who);
 		break;
 	case SWAP_HOST:
 		say_note("%s: there is not enough host memory for its %s, or its memory cgroup does not "

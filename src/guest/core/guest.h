@@ -27,6 +27,7 @@
 
 struct amd;
 struct backing;
+struct exporter;
 struct launch_state;
 struct object_table;
 
@@ -122,6 +123,8 @@ struct guest {
 	struct capturing capturing;
 	_Atomic(struct backing *) backing[GUEST_DEVICES]; /* by ordinal, see memory/backing.h */
 	_Atomic uint64_t backed;		   /* allocations that were ever */
+	struct once exporter_once;		   /* see memory/exporter.h */
+	_Atomic(struct exporter *) exporter;
 	const uint32_t *gate;			   /* the policy's, or our own; see admission.h */
 	_Atomic(struct launch_state *) launch;	   /* set by the first launch that is metered */
 	_Atomic bool captures;		   /* a capture was begun, some time */

@@ -33,6 +33,8 @@ enum object_kind {
 	OBJECT_EXEC,	 /* key: executable graph and a device; size: what its nodes ask of that */
 	OBJECT_MODULE,	 /* key: module or library; bytes: a guess of its size */
 	OBJECT_CONTEXT,	 /* key: context that the program created */
+	OBJECT_EXPORT,	 /* key: address of a piece that others may import, see memory/exporter.h */
+	OBJECT_IMPORT,	 /* key: hash of the name of another process's piece; refs: of its users */
 	OBJECT_KFD,	 /* key: handle of /dev/kfd; this and the next two: AMD's hook_memory.c */
 	OBJECT_GEM,	 /* key: handle of a render node, see amd/files.h; refs: of that key */
 	OBJECT_DMABUF,	 /* key: inode of a descriptor that holds memory without a handle */
@@ -65,7 +67,16 @@ struct object {
 	union {
 		struct {
 			uint64_t id; /* no other allocation of the process has had it */
-		} linear;	     /* OBJECT_MEMORY that is backed */
+			uint64_t import; /* OBJECT_IPC: which OBJECT_IMPORT it is in */
+		} linear;		 /* OBJECT_MEMORY, OBJECT_IPC that are backed */
+		struct {
+			uint64_t id; /* who knows it may import */
+		} export;	     /* OBJECT_EXPORT */
+		struct {
+			uint64_t process, object, id; /* as in struct share_name */
+			uint64_t at;		      /* the piece that it is here */
+			uint32_t slot, generation;    /* of its exporter */
+		} import;			      /* OBJECT_IMPORT */
 		struct {
 			uint32_t maps;	/* mappings of it */
 			int32_t number; /* that its descriptors are stamped with; 0: none */

@@ -4,6 +4,8 @@
 #include <sys/mman.h>
 
 #include "base/lock.h"
+#include "guest/core/entry.h"
+#include "guest/core/object.h"
 #include "guest/memory/cut.h"
 
 /*
@@ -26,7 +28,9 @@ struct piece {
 	uint32_t next; /* of the cut ones: 1 + the next one's page */
 	uint8_t state; /* enum piece_state */
 	bool adopted;  /* it is the program's */
+	bool imported; /* it is another process's */
 	bool mapped;
+	uint8_t user;  /* of an imported one: a device that reaches it besides */
 	/* Of what it is made by. */
 	CUmemAllocationHandleType types;
 	unsigned char compression, rdma;
@@ -37,6 +41,7 @@ struct backing {
 	uint32_t pages;
 	uint64_t mapped_bytes; /* of the tables, in one mapping with this */
 	_Atomic uint64_t peers; /* bit by ordinal: whose work may reach it */
+	CUmemAllocationHandleType types; /* so that it can be shared, see exporter.h */
 
 	struct lock lock; /* of all below */
 	uint32_t cursor;
@@ -86,6 +91,16 @@ static struct backing *backing_get(struct guest *guest, const struct guest_devic
 	return atomic_load_explicit(&guest->backing[device->ordinal], memory_order_acquire);
 }
 
+static CUmemAllocationHandleType backing_types(const struct guest_device *device)
+{
+	int can = 0;
+
+	DRIVER(cuDeviceGetAttribute,
+	       (&can, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
+		device->ordinal));
+	return can ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : CU_MEM_HANDLE_TYPE_NONE;
+}
+
 static struct backing *backing_make(struct guest *guest, struct guest_device *device)
 {
 	uint32_t granules = (uint32_t)(round_up(device->total_bytes, GRANULE_BYTES) / GRANULE_BYTES);
@@ -97,6 +112,7 @@ static struct backing *backing_make(struct guest *guest, struct guest_device *de
 	if (!made)
 		return NULL;
 	made->peers = UINT64_C(1) << device->ordinal;
+	made->types = backing_types(device);
 	if (DRIVER(cuMemAddressReserve, (&made->base, made->pages * GRANULE_BYTES, 0, 0, 0))) {
 		backing_unmap(made);
 		return NULL;
@@ -139,7 +155,8 @@ static uint32_t backing_take_pages(struct backing *backing, uint32_t pages)
 		return page;
 	for (uint32_t i = 0; i < pages; i++)
 		backing->first[page + i] = page + 1;
-	backing->piece[page] = (struct piece){.pages = pages, .state = PIECE_MOVING};
+	backing->piece[page] =
+		(struct piece){.pages = pages, .state = PIECE_MOVING, .types = backing->types};
 	backing->cursor = page + pages < backing->pages ? page + pages : 0;
 	return page;
 }
@@ -289,9 +306,16 @@ static CUresult backing_make_piece(const struct guest_device *device, struct bac
 	return e;
 }
 
-/* Its physical memory goes, and then its addresses. Should the driver refuse, nobody gets them. */
-static void backing_end_piece(struct backing *backing, uint32_t page)
+/*
+ * Its physical memory goes, and then its addresses. Should the driver refuse, nobody gets them. Those
+ * that have it from us keep it, and are charged for it from here on.
+ */
+static void backing_end_piece(struct guest *guest, struct backing *backing, uint32_t page)
 {
+	struct object export;
+
+	if (object_take(guest->objects, OBJECT_EXPORT, backing_address(backing, page), &export))
+		entry_leave(guest, &export);
 	if (backing_displace(backing_address(backing, page), &backing->piece[page]))
 		return;
 	lock_take(&backing->lock);
@@ -366,8 +390,8 @@ static void backing_unlink(struct backing *backing, uint32_t page)
 	*at = backing->piece[page].next;
 }
 
-static CUresult backing_alloc_small(const struct guest_device *device, struct backing *backing,
-				    uint64_t bytes, CUdeviceptr *ret)
+static CUresult backing_alloc_small(struct guest *guest, const struct guest_device *device,
+				    struct backing *backing, uint64_t bytes, CUdeviceptr *ret)
 {
 	uint32_t page;
 	CUresult e;
@@ -383,7 +407,7 @@ static CUresult backing_alloc_small(const struct guest_device *device, struct ba
 	lock_drop(&backing->lock);
 	if (done)
 		return CUDA_SUCCESS;
-	backing_end_piece(backing, page);
+	backing_end_piece(guest, backing, page);
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -398,7 +422,7 @@ CUresult backing_alloc(struct guest *guest, struct guest_device *device, uint64_
 	if (!backing)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	return bytes > SMALL_BYTES ? backing_alloc_large(device, backing, bytes, ret)
-				   : backing_alloc_small(device, backing, bytes, ret);
+				   : backing_alloc_small(guest, device, backing, bytes, ret);
 }
 
 /* With the lock: frees the allocation. Whether its piece is to end. */
@@ -428,10 +452,10 @@ void backing_free(struct guest *guest, struct guest_device *device, CUdeviceptr 
 	last = backing_leave(backing, page, at - backing_address(backing, page));
 	lock_drop(&backing->lock);
 	if (last)
-		backing_end_piece(backing, page);
+		backing_end_piece(guest, backing, page);
 }
 
-/* --- Handles of the program's own ----------------------------------------------------------- */
+/* --- Physical memory that we did not make --------------------------------------------------- */
 
 CUresult backing_adopt(struct guest *guest, struct guest_device *device,
 		       const CUmemAllocationProp *prop, uint64_t bytes,
@@ -478,6 +502,54 @@ static struct piece *backing_piece(struct guest *guest, CUdeviceptr at, struct b
 		       ? &backing->piece[page] : NULL;
 }
 
+/* Takes pages for what becomes a piece when it is mapped; its first page, or UINT32_MAX. */
+static uint32_t backing_begin_import(struct backing *backing, uint64_t pages)
+{
+	uint32_t page = UINT32_MAX;
+
+	if (pages > backing->pages)
+		return page;
+	lock_take(&backing->lock);
+	page = backing_take_pages(backing, (uint32_t)pages);
+	lock_drop(&backing->lock);
+	return page;
+}
+
+CUresult backing_import(struct guest *guest, struct guest_device *device, uint64_t bytes,
+			CUdevice user, CUmemGenericAllocationHandle handle, uint64_t *ret)
+{
+	struct backing *backing = backing_make(guest, device);
+	uint64_t bit = UINT64_C(1) << user, peers;
+	CUdeviceptr at;
+	uint32_t page;
+	CUresult e;
+
+	if (!backing || !bytes)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	page = backing_begin_import(backing, round_up(bytes, GRANULE_BYTES) / GRANULE_BYTES);
+	if (page == UINT32_MAX)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	at = backing_address(backing, page);
+	peers = atomic_load(&backing->peers);
+	e = backing_map_at(peers | bit, at, backing->piece[page].pages, handle);
+	lock_take(&backing->lock);
+	if (e) {
+		backing_give_pages(backing, page);
+	} else {
+		backing->piece[page].handle = handle;
+		backing->piece[page].imported = true;
+		backing->piece[page].mapped = true;
+		backing->piece[page].user = (uint8_t)user;
+		backing->piece[page].state = PIECE_HERE;
+	}
+	lock_drop(&backing->lock);
+	*ret = at;
+	/* Now that others find it: a peer that came meanwhile did not. */
+	if (!e && atomic_load(&backing->peers) != peers)
+		backing_reach(atomic_load(&backing->peers) | bit, at, backing->piece[page].pages);
+	return e;
+}
+
 void backing_abandon(struct guest *guest, CUmemGenericAllocationHandle handle)
 {
 	struct backing *backing;
@@ -488,7 +560,7 @@ void backing_abandon(struct guest *guest, CUmemGenericAllocationHandle handle)
 	lock_take(&backing->lock);
 	piece->state = PIECE_MOVING;
 	lock_drop(&backing->lock);
-	backing_end_piece(backing, (uint32_t)(piece - backing->piece));
+	backing_end_piece(guest, backing, (uint32_t)(piece - backing->piece));
 }
 
 CUmemGenericAllocationHandle backing_handle(struct guest *guest,
@@ -497,7 +569,16 @@ CUmemGenericAllocationHandle backing_handle(struct guest *guest,
 	struct backing *backing;
 	const struct piece *piece = backing_piece(guest, handle, &backing);
 
-	return piece && piece->adopted ? piece->handle : handle;
+	return piece && (piece->adopted || piece->imported) ? piece->handle : handle;
+}
+
+/* With the lock. */
+static struct backing_piece backing_say(const struct backing *backing, uint32_t page)
+{
+	const struct piece *piece = &backing->piece[page];
+
+	return (struct backing_piece){backing_address(backing, page), piece->pages * GRANULE_BYTES,
+				      piece->state == PIECE_HERE, piece->imported};
 }
 
 /* --- What addresses are --------------------------------------------------------------------- */
@@ -540,10 +621,29 @@ CUdeviceptr backing_start(struct guest *guest, CUdeviceptr at)
 	return start;
 }
 
+bool backing_find(struct guest *guest, CUdeviceptr at, struct backing_piece *ret)
+{
+	struct guest_device *device = backing_device(guest, at);
+	struct backing *backing;
+	uint32_t page;
+	bool found;
+
+	if (!device)
+		return false;
+	backing = backing_get(guest, device);
+	lock_take(&backing->lock);
+	page = backing->first[(at - backing->base) / GRANULE_BYTES] - 1;
+	found = page != UINT32_MAX && backing->piece[page].state != PIECE_MOVING;
+	if (found)
+		*ret = backing_say(backing, page);
+	lock_drop(&backing->lock);
+	return found;
+}
+
 /* --- Pieces that move ----------------------------------------------------------------------- */
 
 /* With the lock: the first page of the piece that begins there or behind; UINT32_MAX. */
-static uint32_t backing_find(const struct backing *backing, uint32_t page)
+static uint32_t backing_find_from(const struct backing *backing, uint32_t page)
 {
 	for (; page < backing->pages; page++) {
 		uint32_t first = backing->first[page] - 1;
@@ -567,11 +667,10 @@ bool backing_next(struct guest *guest, struct guest_device *device, CUdeviceptr 
 	if (!backing || above >= backing->pages * GRANULE_BYTES)
 		return false;
 	lock_take(&backing->lock);
-	page = backing_find(backing, (uint32_t)(round_up(above, GRANULE_BYTES) / GRANULE_BYTES));
+	page = backing_find_from(backing,
+				 (uint32_t)(round_up(above, GRANULE_BYTES) / GRANULE_BYTES));
 	if (page != UINT32_MAX)
-		*ret = (struct backing_piece){backing_address(backing, page),
-					      backing->piece[page].pages * GRANULE_BYTES,
-					      backing->piece[page].state == PIECE_HERE};
+		*ret = backing_say(backing, page);
 	lock_drop(&backing->lock);
 	return page != UINT32_MAX;
 }
@@ -584,12 +683,15 @@ static struct piece *backing_piece_at(struct guest *guest, struct guest_device *
 	return &backing->piece[(at - backing->base) / GRANULE_BYTES];
 }
 
-/* Of a handle's piece, which only we look at. */
+/* Only we look at a handle's piece. */
 static uint64_t backing_peers(struct guest *guest, const struct guest_device *device,
 			      const struct piece *piece)
 {
-	return piece->adopted ? UINT64_C(1) << device->ordinal
-			      : atomic_load(&backing_get(guest, device)->peers);
+	uint64_t peers = atomic_load(&backing_get(guest, device)->peers);
+
+	return piece->adopted    ? UINT64_C(1) << device->ordinal
+	       : piece->imported ? peers | UINT64_C(1) << piece->user
+				 : peers;
 }
 
 CUresult backing_expose(struct guest *guest, struct guest_device *device, CUdeviceptr at)
@@ -621,6 +723,21 @@ CUresult backing_attach(struct guest *guest, struct guest_device *device, CUdevi
 				   &piece->handle);
 
 	if (!e) {
+		piece->mapped = true;
+		piece->state = PIECE_HERE;
+	}
+	return e;
+}
+
+CUresult backing_attach_import(struct guest *guest, CUdeviceptr at,
+			       CUmemGenericAllocationHandle handle)
+{
+	struct guest_device *device = backing_device(guest, at);
+	struct piece *piece = backing_piece_at(guest, device, at);
+	CUresult e = backing_map_at(backing_peers(guest, device, piece), at, piece->pages, handle);
+
+	if (!e) {
+		piece->handle = handle;
 		piece->mapped = true;
 		piece->state = PIECE_HERE;
 	}

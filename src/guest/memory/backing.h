@@ -44,16 +44,27 @@ void backing_abandon(struct guest *guest, CUmemGenericAllocationHandle handle);
 CUmemGenericAllocationHandle backing_handle(struct guest *guest,
 					    CUmemGenericAllocationHandle handle);
 
-/* Work on the peer may reach the device's memory from now on, or no more. */
-CUresult backing_share(struct guest *guest, struct guest_device *device, CUdevice peer, bool may);
-
-/* --- For who moves it, while the gate is shut (pass.h): nobody makes or ends pieces ---------- */
+/*
+ * Maps physical memory of another process, which work on `user`, too, may reach. An error: the handle
+ * is the caller's still. Ends with backing_abandon.
+ */
+CUresult backing_import(struct guest *guest, struct guest_device *device, uint64_t bytes,
+			CUdevice user, CUmemGenericAllocationHandle handle, uint64_t *ret);
 
 struct backing_piece {
 	CUdeviceptr at;
 	uint64_t bytes;
 	bool resident;
+	bool imported; /* its content is another process's */
 };
+
+/* The piece that has an address. False: none has. */
+bool backing_find(struct guest *guest, CUdeviceptr at, struct backing_piece *ret);
+
+/* Work on the peer may reach the device's memory from now on, or no more. */
+CUresult backing_share(struct guest *guest, struct guest_device *device, CUdevice peer, bool may);
+
+/* --- For who moves it, while the gate is shut (pass.h): nobody makes or ends pieces ---------- */
 
 /* The piece with the lowest address at or above `from`. False: there is none. */
 bool backing_next(struct guest *guest, struct guest_device *device, CUdeviceptr from,
@@ -67,5 +78,9 @@ CUresult backing_detach(struct guest *guest, struct guest_device *device, CUdevi
 
 /* Puts physical memory there again, with any content. */
 CUresult backing_attach(struct guest *guest, struct guest_device *device, CUdeviceptr at);
+
+/* The same of memory that is imported anew. An error: the handle is the caller's still. */
+CUresult backing_attach_import(struct guest *guest, CUdeviceptr at,
+			       CUmemGenericAllocationHandle handle);
 
 #endif

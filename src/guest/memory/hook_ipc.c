@@ -1,15 +1,47 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory of another process, by legacy IPC handles, and memory of another API. */
+/*
+ * Memory of another process, by legacy IPC handles, and memory of another API. The driver has no such
+ * handles of memory that can leave, so these are ours (exporter.h, importer.h); others are the
+ * driver's in a swappable tenant, too.
+ */
+#include <string.h>
+
+#include "guest/core/capturing.h"
 #include "guest/core/hook.h"
 #include "guest/memory/backing.h"
+#include "guest/memory/exporter.h"
+#include "guest/memory/importer.h"
 #include "guest/memory/memory.h"
 #include "guest/memory/sharing.h"
+
+/* As the driver does, a handle of the whole allocation that has the address. */
+static CUresult ipc_name(struct guest *guest, CUdeviceptr dptr, CUipcMemHandle *ret)
+{
+	CUdeviceptr start = backing_start(guest, dptr);
+	struct backing_piece piece;
+	struct share_name name;
+	struct object object;
+	CUresult e;
+
+	if (!ret || !start || !object_get(guest->objects, OBJECT_MEMORY, start, &object) ||
+	    dptr - start >= object.size)
+		return CUDA_ERROR_INVALID_VALUE;
+	e = exporter_name(guest, start, &name);
+	if (e)
+		return e;
+	if (!backing_find(guest, start, &piece))
+		return CUDA_ERROR_INVALID_VALUE;
+	name.size = object.size;
+	name.offset = (uint32_t)(start - piece.at);
+	memcpy(ret, &name, sizeof(name));
+	return CUDA_SUCCESS;
+}
 
 CUresult hook_cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
 {
 	GUEST_OR_PASS(cuIpcGetMemHandle, (pHandle, dptr));
 	if (guest->swappable && backing_device(guest, dptr))
-		return CUDA_ERROR_NOT_SUPPORTED; /* there is none of mapped memory */
+		return ipc_name(guest, dptr, pHandle);
 	CUresult e = DRIVER(cuIpcGetMemHandle, (pHandle, dptr));
 	struct guest_device *device;
 	struct object object;
@@ -37,6 +69,40 @@ static bool ipc_count(struct object *ipc, void *arg)
 	ipc->refs += (uint32_t)opens->add;
 	opens->after = *ipc;
 	return ipc->refs;
+}
+
+/* Every open of a piece counts once there, and every one of an address here. */
+static CUresult ipc_open(struct guest *guest, const struct share_name *name, CUdeviceptr *ret)
+{
+	struct object object = {.kind = OBJECT_IPC, .category = CAT_IMPORTED, .refs = 1,
+				.flags = OBJECT_IMPORTED | OBJECT_BACKED, .size = name->size};
+	struct opens again = {.add = 1};
+	struct guest_device *device;
+	CUcontext context = NULL;
+	uint64_t import;
+	CUdeviceptr at;
+	CUresult e;
+
+	if (DRIVER(cuCtxGetCurrent, (&context)) || !context)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	e = importer_open(guest, name, &import, &at);
+	if (e)
+		return e;
+	at += name->offset;
+	device = backing_device(guest, at);
+	object.key = at;
+	object.device = device ? (int16_t)device->ordinal : -1;
+	object.context = KEY(context);
+	object.linear.id = KEY(at);
+	object.linear.import = import;
+	if (object_change(guest->objects, OBJECT_IPC, at, false, ipc_count, &again)) {
+		importer_close(guest, import);
+	} else if (object_put(guest->objects, &object)) {
+		importer_close(guest, import);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	*ret = at;
+	return CUDA_SUCCESS;
 }
 
 /* The size is known once it is open; opening takes nothing from the device. */
@@ -72,6 +138,10 @@ static CUresult ipc_opened(struct guest *guest, CUdeviceptr address, const CUipc
 CUresult hook_cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
 {
 	GUEST_OR_PASS(cuIpcOpenMemHandle_v2, (pdptr, handle, Flags));
+	struct share_name name;
+
+	if (guest->swappable && pdptr && importer_knows(&handle, &name))
+		return ipc_open(guest, &name, pdptr);
 	CUresult e = DRIVER(cuIpcOpenMemHandle_v2, (pdptr, handle, Flags));
 
 	return e ? e : ipc_opened(guest, *pdptr, &handle);
@@ -80,6 +150,10 @@ CUresult hook_cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, u
 CUresult hook_cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
 {
 	GUEST_OR_PASS(cuIpcOpenMemHandle, (pdptr, handle, Flags));
+	struct share_name name;
+
+	if (guest->swappable && pdptr && importer_knows(&handle, &name))
+		return ipc_open(guest, &name, pdptr);
 	CUresult e = DRIVER(cuIpcOpenMemHandle, (pdptr, handle, Flags));
 
 	return e ? e : ipc_opened(guest, *pdptr, &handle);
@@ -109,6 +183,21 @@ static CUresult ipc_close(struct guest *guest, CUdeviceptr dptr)
 	return e;
 }
 
+/* The driver waits for work that may use the memory, and so do we. */
+static CUresult ipc_close_backed(struct guest *guest, CUdeviceptr dptr)
+{
+	struct opens less = {.add = -1};
+	struct object object;
+
+	if (object_get(guest->objects, OBJECT_IPC, dptr, &object) && !capturing_any(guest))
+		memory_await_work((CUcontext)(uintptr_t)object.context);
+	if (!object_change(guest->objects, OBJECT_IPC, dptr, false, ipc_count, &less))
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!less.after.refs)
+		importer_close(guest, less.after.linear.import);
+	return CUDA_SUCCESS;
+}
+
 CUresult hook_cuIpcCloseMemHandle(CUdeviceptr dptr)
 {
 	GUEST_OR_PASS(cuIpcCloseMemHandle, (dptr));
@@ -118,6 +207,8 @@ CUresult hook_cuIpcCloseMemHandle(CUdeviceptr dptr)
 
 	if (object_get(guest->objects, OBJECT_IPC, dptr, &object))
 		device = guest_device(guest, object.device);
+	if (guest->swappable && backing_device(guest, dptr))
+		return ipc_close_backed(guest, dptr);
 	if (device)
 		charge_release_begin(device);
 	e = ipc_close(guest, dptr);

@@ -3,19 +3,40 @@
  * What a program asks of an address. Memory that we back is mapped physical memory to the driver,
  * and a whole granule where an allocation is a part of one; the program is told of its allocation,
  * as of one by cuMemAlloc. What can be done to mapped memory alone cannot be done to it.
- *
- * One thing is answered as it is: there is no legacy IPC handle of it.
  */
 #include "guest/core/hook.h"
 #include "guest/memory/backing.h"
+
+/* Whether it is in one that another process has, and this one opened. */
+static bool pointer_find_opened(struct guest *guest, CUdeviceptr at, struct object *ret)
+{
+	struct object opened[OBJECT_BATCH];
+	uint64_t above = 0;
+	int n;
+
+	if (!object_count(guest->objects, OBJECT_IMPORT))
+		return false;
+	do {
+		n = object_list(guest->objects, OBJECT_IPC, above, opened, OBJECT_BATCH);
+		for (int i = 0; i < n; i++) {
+			above = opened[i].key;
+			if (at - opened[i].key < opened[i].size && opened[i].flags & OBJECT_BACKED) {
+				*ret = opened[i];
+				return true;
+			}
+		}
+	} while (n == OBJECT_BATCH);
+	return false;
+}
 
 /* Whether the address is in an allocation that we back: its object. */
 static bool pointer_find(struct guest *guest, CUdeviceptr at, struct object *ret)
 {
 	CUdeviceptr start = backing_start(guest, at);
 
-	return start && object_get(guest->objects, OBJECT_MEMORY, start, ret) &&
-	       at - start < ret->size;
+	return (start && object_get(guest->objects, OBJECT_MEMORY, start, ret) &&
+		at - start < ret->size) ||
+	       pointer_find_opened(guest, at, ret);
 }
 
 static bool pointer_is_ours(struct guest *guest, CUdeviceptr at)
@@ -46,6 +67,12 @@ static bool pointer_answer(const struct object *object, CUpointer_attribute attr
 	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
 	case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
 		*(uint64_t *)data = object->size;
+		return true;
+	case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+		*(uint64_t *)data = CU_MEM_HANDLE_TYPE_NONE;
+		return true;
+	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+		*(bool *)data = object->kind == OBJECT_MEMORY;
 		return true;
 	default:
 		return false;

@@ -6,6 +6,7 @@
 #include "guest/core/hook.h"
 #include "guest/memory/backing.h"
 #include "guest/memory/holder.h"
+#include "guest/memory/importer.h"
 #include "guest/memory/vmm.h"
 
 /* The driver's own numbers count up from 1, too. */
@@ -177,7 +178,9 @@ static void memory_release(struct guest *guest, const struct object *object)
 	struct guest_device *device = guest_device(guest, object->device);
 	uint64_t bytes = object->bytes;
 
-	if (object->flags & OBJECT_BACKED)
+	if (object->flags & OBJECT_BACKED && object->kind == OBJECT_IPC)
+		importer_close(guest, object->linear.import);
+	else if (object->flags & OBJECT_BACKED)
 		backing_free(guest, device, object->key);
 	if (object->flags & OBJECT_SMALL)
 		bytes = memory_leave_granules(guest, object->device, object->key, object->size);
@@ -198,7 +201,7 @@ void memory_freed(struct guest *guest, const struct object *object)
  * cuMemFree waits for work that may use the memory, and cuMemUnmap does not. To wait while a stream
  * captures would end the capture.
  */
-static CUresult memory_await_work(CUcontext context)
+CUresult memory_await_work(CUcontext context)
 {
 	CUcontext current = NULL;
 	bool pushed;

@@ -42,6 +42,9 @@ void memory_freed(struct guest *guest, const struct object *object);
 /* As cuMemFree, of memory that was taken and is backed by us. An error: it is kept. */
 CUresult memory_free_backed(struct guest *guest, struct object *object);
 
+/* All work of a context is done. Not while a stream captures. */
+CUresult memory_await_work(CUcontext context);
+
 /* Freed in the order of `stream`: charged until the stream gets there. */
 void memory_freed_in_stream(struct guest *guest, const struct object *object, CUstream stream);
 /* Gives back what streams have freed by now. Its driver calls disturb no capture. */

@@ -6,8 +6,11 @@
 #include <sys/mman.h>
 
 #include "base/fault.h"
+#include "base/word.h"
 #include "guest/memory/backing.h"
 #include "guest/memory/charge.h"
+#include "guest/memory/exporter.h"
+#include "guest/memory/importer.h"
 #include "guest/memory/mapping.h"
 #include "guest/swap/drain.h"
 #include "guest/swap/obstacles.h"
@@ -23,7 +26,7 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-/* The pieces of all devices in order, each with the place of its content in host memory. */
+/* The own pieces of all devices in order, each with the place of its content in host memory. */
 struct cursor {
 	struct guest *guest;
 	int device;
@@ -34,12 +37,13 @@ struct cursor {
 
 static bool move_next(struct cursor *cursor)
 {
-	cursor->at += cursor->piece.bytes;
+	cursor->at += cursor->piece.imported ? 0 : cursor->piece.bytes;
 	for (; cursor->device < cursor->guest->ndevices; cursor->device++) {
-		if (backing_next(cursor->guest, &cursor->guest->device[cursor->device],
-				 cursor->from, &cursor->piece)) {
+		while (backing_next(cursor->guest, &cursor->guest->device[cursor->device],
+				    cursor->from, &cursor->piece)) {
 			cursor->from = cursor->piece.at + cursor->piece.bytes;
-			return true;
+			if (!cursor->piece.imported)
+				return true;
 		}
 		cursor->from = 0;
 	}
@@ -297,10 +301,33 @@ static void move_release(struct guest *guest, int i)
 	charge_release_end(guest, device, CAT_DATA, bytes);
 }
 
+static void move_release_all(struct guest *guest)
+{
+	importer_detach(guest);
+	for (int i = 0; i < guest->ndevices; i++)
+		move_release(guest, i);
+}
+
+/* What came of what others share with us. */
+static enum swap_why move_shared(int r)
+{
+	switch (r) {
+	case 0:
+		return SWAP_FINE;
+	case -ESRCH:
+		return SWAP_SHARED;
+	case -ECANCELED:
+		return SWAP_BUSY;
+	default:
+		return SWAP_DRIVER;
+	}
+}
+
 static enum swap_why move_out(struct move *move)
 {
+	uint32_t request = word_acquire(swap_request(move->guest->policy_map));
 	uint64_t bytes = move_bytes(move->guest);
-	enum swap_why why;
+	enum swap_why why = SWAP_FINE;
 
 	if (!move->host && bytes) {
 		if (!move_take_host(move, bytes))
@@ -308,18 +335,21 @@ static enum swap_why move_out(struct move *move)
 		touch_begin(&move->touch, move->host, move->host_bytes, STEP_BYTES);
 		why = move_copy(move, true);
 		touch_end(&move->touch);
-		if (why) {
-			move_give_host(move);
-			return why;
-		}
 	}
 	FAULT_POINT(GUEST_SWAP_COPIED);
-	if (mapping_detach(move->guest)) {
-		move_give_host(move);
-		return SWAP_DRIVER;
+	if (!why) {
+		exporter_has_copied(move->guest);
+		why = move_shared(importer_await_copies(move->guest));
 	}
-	for (int i = 0; i < move->guest->ndevices; i++)
-		move_release(move->guest, i);
+	if (!why && mapping_detach(move->guest))
+		why = SWAP_DRIVER;
+	if (why) {
+		exporter_gives_up(move->guest, request);
+		exporter_is_back(move->guest);
+		move_give_host(move);
+		return why;
+	}
+	move_release_all(move->guest);
 	move->away = true;
 	return SWAP_FINE;
 }
@@ -374,6 +404,7 @@ static enum swap_why move_attach_charged(struct guest *guest, int i)
 
 static enum swap_why move_back(struct move *move)
 {
+	uint32_t request = word_acquire(swap_request(move->guest->policy_map));
 	enum swap_why why = SWAP_FINE;
 
 	if (!move->away)
@@ -384,11 +415,15 @@ static enum swap_why move_back(struct move *move)
 		why = move_attach_charged(move->guest, i);
 	if (!why && move->host)
 		why = move_copy(move, false);
+	if (!why)
+		exporter_is_back(move->guest);
+	if (!why)
+		why = move_shared(importer_attach(move->guest));
 	if (!why && mapping_attach(move->guest))
 		why = SWAP_DRIVER;
 	if (why) {
-		for (int i = 0; i < move->guest->ndevices; i++)
-			move_release(move->guest, i);
+		move_release_all(move->guest);
+		exporter_gives_up(move->guest, request);
 		return why;
 	}
 	FAULT_POINT(GUEST_SWAP_IN);

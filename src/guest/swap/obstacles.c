@@ -3,6 +3,7 @@
 
 #include "guest/core/object.h"
 #include "guest/memory/holder.h"
+#include "guest/memory/importer.h"
 
 /* Which kind of obstacle an object is; SWAP_FINE: none. */
 static enum swap_why obstacles_kind(const struct object *object)
@@ -15,12 +16,11 @@ static enum swap_why obstacles_kind(const struct object *object)
 	case OBJECT_ARRAY:
 		return SWAP_ARRAYS;
 	case OBJECT_HANDLE:
-		if (object->flags & OBJECT_IMPORTED)
-			return SWAP_IMPORTS;
 		if (!(object->flags & OBJECT_BACKED))
-			return SWAP_HANDLES;
+			return object->flags & OBJECT_IMPORTED ? SWAP_IMPORTS : SWAP_HANDLES;
 		return object->flags & OBJECT_GIVEN ? SWAP_EXPORTS : SWAP_FINE;
 	case OBJECT_IPC:
+		return object->flags & OBJECT_BACKED ? SWAP_FINE : SWAP_IMPORTS;
 	case OBJECT_EXTERNAL:
 		return SWAP_IMPORTS;
 	case OBJECT_POINTER:
@@ -55,6 +55,23 @@ static bool obstacles_driver_takes(const struct guest *guest, enum swap_why why)
 	       (why == SWAP_POOLS && !atomic_load(&guest->pool_exported));
 }
 
+/* Those that nobody could bring back. */
+static uint64_t obstacles_imports(struct guest *guest)
+{
+	struct object import[OBJECT_BATCH];
+	uint64_t above = 0, count = 0;
+	int n;
+
+	do {
+		n = object_list(guest->objects, OBJECT_IMPORT, above, import, OBJECT_BATCH);
+		for (int i = 0; i < n; i++) {
+			above = import[i].key;
+			count += !importer_can_leave(guest, &import[i]);
+		}
+	} while (n == OBJECT_BATCH);
+	return count;
+}
+
 enum swap_why obstacles_find(struct guest *guest, bool contexts, uint64_t *ret_amount)
 {
 	uint64_t amount[SWAP_WHYS] = {0};
@@ -64,6 +81,7 @@ enum swap_why obstacles_find(struct guest *guest, bool contexts, uint64_t *ret_a
 		if (atomic_load(&guest->device[i].contexts))
 			holder_give_back(guest, &guest->device[i]);
 	object_sweep(guest->objects, obstacles_add, amount, &none, 1);
+	amount[SWAP_IMPORTS] += obstacles_imports(guest);
 	for (int i = 0; i < guest->ndevices; i++)
 		amount[SWAP_GRAPHS] += atomic_load(&guest->device[i].graph_charged);
 	for (int why = SWAP_FINE + 1; why < SWAP_WHYS; why++)

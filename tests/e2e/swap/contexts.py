@@ -8,10 +8,23 @@ import signal
 import time
 import unittest
 
-from swap import IDLE, MIB, STAYS, Case
+from swap import IDLE, MIB, STAYS, Case, Sharing
 
 # Of a process that was checkpointed, as on an H200.
 LEFT = 4 * MIB
+
+
+class Shared(Sharing):
+    def test_shared(self):
+        """What the driver's checkpoint would lose is not shared when it comes to that."""
+        lender, borrower = self.lend(7), self.borrow(7)
+        for _ in range(2):
+            self.must("suspend", "--contexts", "t")
+            self.assertEqual(self.used(), 2 * LEFT)
+            self.must("resume", "t")
+            self.charged(2 * STAYS + self.LENT)
+        self.good(borrower)
+        self.good(lender)
 
 
 class Out(Case):

@@ -187,6 +187,143 @@ class Mappings(Case):
         self.good(guest)
 
 
+class Sharing(Case):
+    LENT = (4 + 2) * MIB
+
+    def lend(self, seed=0, **more):
+        return self.guest("lend", self.tmp + "/handles", str(seed), **more)
+
+    def borrow(self, seed=0, **more):
+        return self.guest("borrow", self.tmp + "/handles", str(seed), **more)
+
+    def charged(self, want):
+        self.assertEqual(self.used(), want)
+        self.assertEqual(self.device()["used_bytes"], want)
+
+
+class Shared(Sharing):
+    """What processes of a tenant share by cuIpcGetMemHandle, charged once."""
+
+    def test_shared(self):
+        lender = self.lend(9)
+        self.charged(STAYS + self.LENT)
+        borrower = self.borrow(9)
+        self.charged(2 * STAYS + self.LENT)
+        self.good(borrower)
+        self.charged(STAYS + self.LENT)
+        self.good(lender)
+
+    def test_of_a_tenant_of_its_own(self):
+        lender = self.lend()
+        foreign = self.guest("borrow nothing", self.tmp + "/handles", name="u")
+        self.good(foreign)
+        self.good(lender)
+
+    def test_exporter_ends_first(self):
+        """What is open stays, charged to who has it; a name of it is good for nothing."""
+        lender, late = self.lend(), self.guest("borrow nothing", self.tmp + "/handles")
+        borrower = self.borrow(3)
+        self.good(lender)
+        self.charged(2 * STAYS + self.LENT)
+        self.good(late)
+        said = self.refused("suspend", "t")
+        self.assertRegex(said, "has imported memory .2 times. of another tenant, of another API, or "
+                               "of a process that ended or freed it, which cannot leave")
+        self.good(borrower)
+
+    def test_exporter_is_killed(self):
+        lender, late = self.lend(), self.guest("borrow nothing", self.tmp + "/handles")
+        borrower = self.borrow(3)
+        lender.kill()
+        lender.wait()
+        self.charged(2 * STAYS + self.LENT)
+        self.good(late)
+        self.good(borrower)
+
+    def test_child_of_the_exporter(self):
+        """It has the socket, and nothing to answer with."""
+        lender = self.lend(env={"SWAP_GUEST_FORKS": "1"})
+        late = self.guest("borrow nothing", self.tmp + "/handles")
+        begin = time.monotonic()
+        lender.kill()
+        self.good(late)
+        self.assertLess(time.monotonic() - begin, 4)
+
+
+class SharedAway(Sharing):
+    """The same, out and back: it leaves once, and is shared again."""
+
+    def test_out_and_back(self):
+        lender, borrowers = self.lend(7), [self.borrow(), self.borrow(7)]
+        for _ in range(3):
+            self.assertRegex(self.must("suspend", "t"), r"^t: 6 MiB of 1 process left in ")
+            self.charged(3 * STAYS)
+            self.must("resume", "t")
+            self.charged(3 * STAYS + self.LENT)
+        for process in borrowers + [lender]:
+            self.good(process)
+
+    def test_kills_of_an_importer(self):
+        # It asks 16 times for what there is not, and for two pieces: then, whether they are copied.
+        for point in ("SWAP_SHUT", "SWAP_COPIED", "SWAP_OUT", "SWAP_IN", "SHARE_ASKED:19",
+                      "SHARE_ASKED:21"):
+            lender, other = self.lend(7), self.borrow(7)
+            victim = self.borrow(env={"ALLOT_FAULT": f"GUEST_{point}"})
+            self.must("suspend", "t")
+            self.must("resume", "t")
+            self.assertEqual(victim.wait(10), -signal.SIGKILL, point)
+            self.charged(2 * STAYS + self.LENT)
+            self.good(other)
+            self.good(lender)
+            os.unlink(self.tmp + "/handles")
+
+    def outlives(self, process):
+        """Whether the tenant is there again, without who shared something. If not it says why."""
+        done = self.allot("suspend", "t")
+        if not done.returncode:
+            done = self.allot("resume", "t")
+        if not done.returncode or self.tenant()["state"] == "running":
+            self.good(process)
+            return True
+        self.assertRegex(done.stderr, "shares memory of another process, which ended or could not")
+        self.assertEqual(self.tenant()["state"], "suspended")
+        self.end(process)
+        return False
+
+    def test_kills_of_the_exporter(self):
+        """Until it has copied, the others have lost nothing; behind that, they are told."""
+        for point, outlived in (("SWAP_SHUT", True), ("SWAP_COPIED", True), ("SWAP_OUT", None),
+                                ("SWAP_HALF_IN", False), ("SHARE_SERVED:3", None)):
+            lender = self.lend(7, env={"ALLOT_FAULT": f"GUEST_{point}"})
+            other = self.borrow(7)
+            self.assertIn(self.outlives(other), (True, False) if outlived is None else (outlived,),
+                          point)
+            self.assertEqual(lender.wait(10), -signal.SIGKILL, point)
+            os.unlink(self.tmp + "/handles")
+
+    def test_no_room_for_the_exporter(self):
+        lender = self.lend(7, options=("--swappable", "--memory", "1GiB"))
+        borrower = self.borrow(7)
+        self.must("suspend", "t")
+        self.must("set", "t", "--memory", "40MiB")
+        said = self.refused("resume", "t")
+        self.assertIn("has no room for its 6 MiB", said)
+        self.assertIn("shares memory of another process", said)
+        self.must("set", "t", "--memory", "1GiB")
+        self.must("resume", "t")
+        self.good(borrower)
+        self.good(lender)
+
+    def test_refused_behind_the_copy(self):
+        """Back for all, and nobody has lost what is shared."""
+        lender, borrower = self.lend(7), self.borrow(7)
+        done = self.allot("suspend", "t", env={"ALLOT_FAULT": "SWAP_ASKED:2"})
+        self.assertEqual(done.returncode, -signal.SIGKILL)
+        self.must("resume", "t")
+        self.good(borrower)
+        self.good(lender)
+
+
 class Crowd(Case):
     MEMORY = "700MiB"
 

@@ -502,6 +502,109 @@ static void mappings(void)
 	await_line();
 }
 
+/* --- What processes share --------------------------------------------------------------------- */
+
+#define LENT 3
+
+static const uint64_t lent_bytes[LENT] = {3 * MIB, 100 * 4, 70000 * 4};
+
+/* Two of them share a granule. Whoever reads the file finds all of it. */
+static void lend(const char *path, uint32_t seed)
+{
+	CUipcMemHandle handle[LENT], again;
+	CUdeviceptr at[LENT], opened;
+	char part[512];
+	FILE *file;
+
+	begin();
+	for (uint32_t i = 0; i < LENT; i++) {
+		MUST(cuMemAlloc_v2(&at[i], lent_bytes[i]));
+		launch_fill(at[i], lent_bytes[i] / 4, i, NULL);
+		MUST(cuIpcGetMemHandle(&handle[i], at[i] + 16));
+	}
+	MUST(cuCtxSynchronize());
+	if (getenv("SWAP_GUEST_FORKS") && !fork()) {
+		sleep(6); /* with whatever descriptors it has from us */
+		_exit(0);
+	}
+	MUST(cuIpcGetMemHandle(&again, at[0]));
+	CHECK(!memcmp(&again, &handle[0], sizeof(again)));
+	CHECK(cuIpcOpenMemHandle_v2(&opened, again, 1) == CUDA_ERROR_INVALID_CONTEXT);
+	snprintf(part, sizeof(part), "%s.part", path);
+	file = fopen(part, "w");
+	CHECK(file && fwrite(handle, sizeof(handle), 1, file) == 1 && !fclose(file));
+	CHECK(!rename(part, path));
+	await_line();
+	check_words(at[0], lent_bytes[0], seed);
+	for (uint32_t i = 1; i < LENT; i++)
+		check_words(at[i], lent_bytes[i], i);
+	for (uint32_t i = 0; i < LENT; i++)
+		MUST(cuMemFree_v2(at[i]));
+}
+
+static void read_handles(const char *path, CUipcMemHandle handle[LENT])
+{
+	FILE *file;
+
+	while (!(file = fopen(path, "r")))
+		usleep(1000);
+	CHECK(fread(handle, sizeof(handle[0]), LENT, file) == LENT);
+	fclose(file);
+}
+
+/* Writes into one of them when it has come back, and closes all. */
+static void borrow(const char *path, uint32_t seed)
+{
+	CUipcMemHandle handle[LENT], wrong;
+	CUdeviceptr at[LENT], again, base;
+	uint64_t start;
+	size_t size;
+
+	begin();
+	read_handles(path, handle);
+	for (int i = 0; i < 40; i++) {
+		wrong = handle[0];
+		wrong.reserved[i] ^= 4;
+		CHECK(cuIpcOpenMemHandle_v2(&again, wrong, 1));
+	}
+	for (uint32_t i = 0; i < LENT; i++) {
+		MUST(cuIpcOpenMemHandle_v2(&at[i], handle[i], 1));
+		check_words(at[i], lent_bytes[i], i);
+		MUST(cuMemGetAddressRange_v2(&base, &size, at[i] + 300));
+		CHECK(base == at[i] && size == lent_bytes[i]);
+		MUST(cuPointerGetAttribute(&start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+					   at[i] + 300));
+		CHECK(start == at[i]);
+	}
+	MUST(cuIpcOpenMemHandle_v2(&again, handle[0], 1));
+	CHECK(again == at[0]);
+	MUST(cuIpcCloseMemHandle(again));
+	await_line();
+	check_words(at[0], lent_bytes[0], 0);
+	launch_fill(at[0], lent_bytes[0] / 4, seed, NULL);
+	MUST(cuCtxSynchronize());
+	for (uint32_t i = 0; i < LENT; i++) {
+		check_words(at[i], lent_bytes[i], i ? i : seed);
+		MUST(cuIpcCloseMemHandle(at[i]));
+	}
+	CHECK(cuIpcCloseMemHandle(at[0]) == CUDA_ERROR_INVALID_VALUE);
+}
+
+/* It is no such memory's tenant, or nobody has it any more. */
+static void borrow_nothing(const char *path)
+{
+	CUipcMemHandle handle[LENT];
+	CUdeviceptr at;
+
+	begin();
+	read_handles(path, handle);
+	await_line();
+	for (int i = 0; i < LENT; i++)
+		CHECK(cuIpcOpenMemHandle_v2(&at, handle[i], 1));
+	memset(&handle[0].reserved[32], 7, 8);
+	CHECK(cuIpcOpenMemHandle_v2(&at, handle[0], 1));
+}
+
 /* --- What cannot leave ---------------------------------------------------------------------- */
 
 static void hold_array(void)
@@ -610,8 +713,8 @@ static void hold_questions(void)
 	CHECK(types == 0);
 	MUST(cuPointerGetAttribute(&capable, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
 				   at[0]));
-	CHECK(!capable);
-	CHECK(cuIpcGetMemHandle(&ipc, at[0]) == CUDA_ERROR_NOT_SUPPORTED);
+	CHECK(capable);
+	MUST(cuIpcGetMemHandle(&ipc, at[0]));
 	CHECK(cuMemRetainAllocationHandle(&handle, (void *)at[0]) == CUDA_ERROR_INVALID_VALUE);
 	CHECK(cuMemUnmap(at[0] & ~(2 * MIB - 1), 2 * MIB) == CUDA_ERROR_INVALID_VALUE);
 	CHECK(cuMemSetAccess(at[0] & ~(2 * MIB - 1), 2 * MIB, &access, 1) ==
@@ -671,6 +774,12 @@ int main(int argc, char **argv)
 		devices();
 	} else if (!strcmp(what, "full")) {
 		full();
+	} else if (!strcmp(what, "lend") && argc > 3) {
+		lend(argv[2], (uint32_t)atoi(argv[3]));
+	} else if (!strcmp(what, "borrow") && argc > 3) {
+		borrow(argv[2], (uint32_t)atoi(argv[3]));
+	} else if (!strcmp(what, "borrow nothing") && argc > 2) {
+		borrow_nothing(argv[2]);
 	} else if (!strcmp(what, "mappings")) {
 		mappings();
 	} else {

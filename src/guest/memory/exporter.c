@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "guest/memory/exporter.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fault.h"
+#include "base/now.h"
+#include "guest/core/object.h"
+#include "guest/core/thread.h"
+#include "guest/memory/backing.h"
+#include "guest/memory/sharing.h"
+#include "ledger/slot.h"
+
+/* Importers that wait together; others wait to be accepted. */
+#define PEERS 64
+/* Whoever connects has so long to say for what. */
+#define ASK_NS (2 * NS_PER_S)
+
+struct peer {
+	int fd; /* -1: none */
+	bool asked;
+	uint64_t since_ns;
+	struct share_request request;
+};
+
+struct exporter {
+	struct guest *guest;
+	uint64_t process;
+	int listener, bell;
+	_Atomic bool away;	 /* all content is in host memory, and may be nowhere else */
+	_Atomic uint32_t failed; /* the request that it could not follow, last */
+	struct peer peer[PEERS];
+};
+
+/* --- The thread ----------------------------------------------------------------------------- */
+
+static void exporter_drop(struct peer *peer)
+{
+	close(peer->fd);
+	peer->fd = -1;
+}
+
+static void exporter_reply(struct peer *peer, int error, int fd)
+{
+	struct share_reply reply = {.error = error};
+	char room[CMSG_SPACE(sizeof(int))] = {0};
+	struct iovec iov = {&reply, sizeof(reply)};
+	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+	struct cmsghdr *c;
+
+	if (!error && fd >= 0) {
+		msg.msg_control = room;
+		msg.msg_controllen = sizeof(room);
+		c = CMSG_FIRSTHDR(&msg);
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN(sizeof(int));
+		memcpy(CMSG_DATA(c), &fd, sizeof(fd));
+	}
+	sendmsg(peer->fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
+	exporter_drop(peer);
+}
+
+static bool exporter_has(struct exporter *exporter, const struct share_name *name)
+{
+	struct object export;
+
+	return name->magic == SHARE_MAGIC && name->process == exporter->process &&
+	       object_get(exporter->guest->objects, OBJECT_EXPORT, name->object, &export) &&
+	       export.export.id == name->id;
+}
+
+/* The driver's reference of our own keeps it while the program may free it. */
+static CUresult exporter_descriptor(CUdeviceptr at, int *ret_fd)
+{
+	CUmemGenericAllocationHandle handle;
+	CUresult e = DRIVER(cuMemRetainAllocationHandle, (&handle, (void *)at));
+
+	if (e)
+		return e;
+	e = DRIVER(cuMemExportToShareableHandle,
+		   (ret_fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	DRIVER(cuMemRelease, (handle));
+	return e;
+}
+
+/* Waits on, where there is no answer yet. */
+static void exporter_serve(struct exporter *exporter, struct peer *peer)
+{
+	const struct share_name *name = &peer->request.name;
+	struct backing_piece piece;
+	int fd;
+
+	if (!exporter_has(exporter, name) ||
+	    !backing_find(exporter->guest, name->object, &piece)) {
+		exporter_reply(peer, -ENOENT, -1);
+	} else if (peer->request.swap && atomic_load(&exporter->failed) == peer->request.swap) {
+		exporter_reply(peer, -ECANCELED, -1);
+	} else if (peer->request.want == SHARE_COPIED) {
+		if (atomic_load(&exporter->away))
+			exporter_reply(peer, 0, -1);
+	} else if (atomic_load(&exporter->away) || !piece.resident) {
+		return;
+	} else if (exporter_descriptor(name->object, &fd)) {
+		exporter_reply(peer, -ENOENT, -1);
+	} else {
+		/* Had it been freed meanwhile, the address could be another's by now. */
+		exporter_reply(peer, exporter_has(exporter, name) ? 0 : -ENOENT, fd);
+		close(fd);
+		FAULT_POINT(GUEST_SHARE_SERVED);
+	}
+}
+
+/* It says what it wants once, and then waits, or is gone. */
+static void exporter_hear(struct peer *peer)
+{
+	ssize_t n = recv(peer->fd, &peer->request, sizeof(peer->request), MSG_DONTWAIT);
+
+	if (peer->asked || n != (ssize_t)sizeof(peer->request))
+		exporter_drop(peer);
+	else
+		peer->asked = true;
+}
+
+static void exporter_accept(struct exporter *exporter, struct peer *peer)
+{
+	struct ucred cred;
+	socklen_t len = sizeof(cred);
+	int fd = accept4(exporter->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+	if (fd < 0)
+		return;
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) ||
+	    (cred.uid != geteuid() && cred.uid != 0)) {
+		close(fd);
+		return;
+	}
+	*peer = (struct peer){.fd = fd, .since_ns = now_monotonic_ns()};
+}
+
+/* Who says nothing makes room. */
+static bool exporter_expire(struct exporter *exporter)
+{
+	uint64_t now = now_monotonic_ns();
+	bool left = false;
+
+	for (int i = 0; i < PEERS; i++) {
+		struct peer *peer = &exporter->peer[i];
+
+		if (peer->fd < 0 || peer->asked)
+			continue;
+		if (now - peer->since_ns > ASK_NS)
+			exporter_drop(peer);
+		else
+			left = true;
+	}
+	return left;
+}
+
+static struct peer *exporter_room(struct exporter *exporter)
+{
+	for (int i = 0; i < PEERS; i++)
+		if (exporter->peer[i].fd < 0)
+			return &exporter->peer[i];
+	return NULL;
+}
+
+static void exporter_look(struct exporter *exporter)
+{
+	struct pollfd poll_fd[PEERS + 2] = {
+		{.fd = exporter->bell, .events = POLLIN},
+		{.fd = exporter_room(exporter) ? exporter->listener : -1, .events = POLLIN},
+	};
+	bool hurry = exporter_expire(exporter);
+	struct peer *room;
+	uint64_t rung;
+
+	for (int i = 0; i < PEERS; i++)
+		poll_fd[i + 2] = (struct pollfd){.fd = exporter->peer[i].fd, .events = POLLIN};
+	if (poll(poll_fd, PEERS + 2, hurry ? (int)(ASK_NS / NS_PER_MS) : -1) <= 0)
+		return;
+	if (poll_fd[0].revents && read(exporter->bell, &rung, sizeof(rung)) < 0)
+		rung = 0;
+	for (int i = 0; i < PEERS; i++)
+		if (exporter->peer[i].fd >= 0 && poll_fd[i + 2].revents)
+			exporter_hear(&exporter->peer[i]);
+	for (int i = 0; i < PEERS; i++)
+		if (exporter->peer[i].fd >= 0 && exporter->peer[i].asked)
+			exporter_serve(exporter, &exporter->peer[i]);
+	room = exporter_room(exporter);
+	if (poll_fd[1].revents && room)
+		exporter_accept(exporter, room);
+}
+
+static void *exporter_work(void *arg)
+{
+	prctl(PR_SET_NAME, "allot-share");
+	for (;;)
+		exporter_look(arg);
+	return NULL;
+}
+
+/* --- Its beginning -------------------------------------------------------------------------- */
+
+/* Never 0, 1 or 2: a program that runs with these closed must not read or write ours. */
+static int exporter_lift(int fd)
+{
+	int high = fd < 0 || fd > 2 ? fd : fcntl(fd, F_DUPFD_CLOEXEC, 3);
+
+	if (high != fd && fd >= 0)
+		close(fd);
+	return high;
+}
+
+static int exporter_listen(struct exporter *exporter)
+{
+	struct sockaddr_un address;
+	socklen_t len = share_address(exporter->process, &address);
+
+	exporter->listener = exporter_lift(
+		socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+	exporter->bell = exporter_lift(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	if (exporter->listener < 0 || exporter->bell < 0)
+		return -EMFILE;
+	if (bind(exporter->listener, (struct sockaddr *)&address, len) ||
+	    listen(exporter->listener, PEERS))
+		return -errno;
+	return thread_start(exporter_work, exporter);
+}
+
+static void exporter_begin(struct guest *guest)
+{
+	struct exporter *exporter = mmap(NULL, sizeof(*exporter), PROT_READ | PROT_WRITE,
+					 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int r = -ENOMEM;
+
+	if (exporter != MAP_FAILED) {
+		exporter->guest = guest;
+		exporter->listener = exporter->bell = -1;
+		for (int i = 0; i < PEERS; i++)
+			exporter->peer[i].fd = -1;
+		r = -EIO;
+		if (getrandom(&exporter->process, sizeof(exporter->process), 0) ==
+		    (ssize_t)sizeof(exporter->process))
+			r = exporter_listen(exporter);
+		if (!r) {
+			atomic_store(&guest->exporter, exporter);
+		} else {
+			if (exporter->listener >= 0)
+				close(exporter->listener);
+			if (exporter->bell >= 0)
+				close(exporter->bell);
+			munmap(exporter, sizeof(*exporter));
+		}
+	}
+	once_end(&guest->exporter_once, r);
+}
+
+static struct exporter *exporter_get(struct guest *guest)
+{
+	if (once_begin(&guest->exporter_once))
+		exporter_begin(guest);
+	return atomic_load(&guest->exporter);
+}
+
+/* --- Names ---------------------------------------------------------------------------------- */
+
+uint64_t exporter_tenant(const struct guest *guest)
+{
+	struct stat st;
+
+	if (stat(guest->dir, &st))
+		return 0;
+	return entry_key(&(uint64_t[2]){st.st_dev, st.st_ino}, 16).word[0];
+}
+
+bool exporter_is_own(struct guest *guest, const struct share_name *name)
+{
+	const struct exporter *exporter = atomic_load(&guest->exporter);
+
+	return exporter && exporter->process == name->process;
+}
+
+/* Of two threads that name a piece at once the first one's name stays. */
+static bool exporter_settle(struct object *export, void *arg)
+{
+	struct object *ours = arg;
+
+	if (!export->export.id)
+		*export = *ours;
+	else
+		ours->export.id = export->export.id;
+	return true;
+}
+
+static CUresult exporter_make(struct guest *guest, struct share_name *name,
+			      const struct backing_piece *piece)
+{
+	struct guest_device *device = backing_device(guest, piece->at);
+	struct object export = {.kind = OBJECT_EXPORT, .key = piece->at,
+				.device = (int16_t)device->ordinal, .size = piece->bytes};
+
+	if (getrandom(&name->id, sizeof(name->id), 0) != (ssize_t)sizeof(name->id))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	name->id |= 1;
+	export.export.id = name->id;
+	sharing_export(guest, device, share_key(name), piece->bytes, &export);
+	object_change(guest->objects, OBJECT_EXPORT, piece->at, true, exporter_settle, &export);
+	if (export.export.id != name->id)
+		entry_leave(guest, &export);
+	name->id = export.export.id;
+	return CUDA_SUCCESS;
+}
+
+CUresult exporter_name(struct guest *guest, CUdeviceptr at, struct share_name *ret)
+{
+	struct exporter *exporter = exporter_get(guest);
+	struct slot *slot = atomic_load(&guest->slot);
+	struct slot_info info;
+	struct backing_piece piece;
+	struct object export;
+	struct share_name name = {.magic = SHARE_MAGIC, .tenant = exporter_tenant(guest),
+				  .slot = (uint32_t)slot_index(slot)};
+	CUresult e = CUDA_SUCCESS;
+
+	if (!exporter || !backing_find(guest, at, &piece) || piece.imported ||
+	    slot_info(guest->ledger, slot_index(slot), &info))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	name.generation = (uint32_t)info.generation;
+	name.process = exporter->process;
+	name.object = piece.at;
+	name.pages = (uint32_t)(piece.bytes / GRANULE_BYTES);
+	if (object_get(guest->objects, OBJECT_EXPORT, piece.at, &export))
+		name.id = export.export.id;
+	else
+		e = exporter_make(guest, &name, &piece);
+	if (!e)
+		*ret = name;
+	return e;
+}
+
+/* --- For who moves it ----------------------------------------------------------------------- */
+
+static void exporter_ring(struct exporter *exporter)
+{
+	uint64_t one = 1;
+
+	/* A bell that rings already need not ring more. */
+	if (write(exporter->bell, &one, sizeof(one)) < 0)
+		return;
+}
+
+void exporter_is_back(struct guest *guest)
+{
+	struct exporter *exporter = atomic_load(&guest->exporter);
+
+	if (!exporter)
+		return;
+	atomic_store(&exporter->away, false);
+	exporter_ring(exporter);
+}
+
+void exporter_has_copied(struct guest *guest)
+{
+	struct exporter *exporter = atomic_load(&guest->exporter);
+
+	if (!exporter)
+		return;
+	atomic_store(&exporter->away, true);
+	exporter_ring(exporter);
+}
+
+void exporter_gives_up(struct guest *guest, uint32_t request)
+{
+	struct exporter *exporter = atomic_load(&guest->exporter);
+
+	if (!exporter)
+		return;
+	atomic_store(&exporter->failed, request);
+	exporter_ring(exporter);
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Lends memory that we back (backing.h) to other processes of the tenant. Mapped physical memory has
+ * no legacy IPC handle, and a descriptor of it would hold it on the device for as long as somebody
+ * has one. So what goes around is a name (share_name.h), and who has that asks this process for a
+ * descriptor, by a socket, whenever it needs one: to open the memory, and when it comes back.
+ *
+ *	importer	connect, send the name ──── (waits while it is away) ──── map
+ *	exporter	          poll ── is it there? ── descriptor, close
+ *
+ * One thread of ours answers, from the first name on. It has no connection open but those that
+ * wait, and none of them can keep it from the others. Whoever connects is not trusted.
+ */
+#ifndef ALLOT_GUEST_MEMORY_EXPORTER_H
+#define ALLOT_GUEST_MEMORY_EXPORTER_H
+
+#include "guest/core/guest.h"
+#include "guest/memory/share_name.h"
+
+/*
+ * The name of the piece that has an address, but for offset and size. CUDA_ERROR_NOT_SUPPORTED:
+ * there is none to be had.
+ */
+CUresult exporter_name(struct guest *guest, CUdeviceptr at, struct share_name *ret);
+
+/* What tells the tenant from others; 0: not known. */
+uint64_t exporter_tenant(const struct guest *guest);
+bool exporter_is_own(struct guest *guest, const struct share_name *name);
+
+/* --- For who moves it ----------------------------------------------------------------------- */
+
+/* What left is there again, with its content: who waits gets it. */
+void exporter_is_back(struct guest *guest);
+/* All content is in host memory, so that importers may let go of it. */
+void exporter_has_copied(struct guest *guest);
+/* What the request asks for cannot be done, so nobody is to wait for it. */
+void exporter_gives_up(struct guest *guest, uint32_t request);
+
+#endif

@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "guest/memory/importer.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fault.h"
+#include "base/now.h"
+#include "base/word.h"
+#include "guest/memory/backing.h"
+#include "guest/memory/exporter.h"
+#include "guest/memory/sharing.h"
+#include "ledger/slot.h"
+#include "ledger/swap.h"
+
+/* So often somebody who waits for an exporter looks whether that is still of use. */
+#define LOOK_MS 50
+/* In a program's own call: an exporter that lives answers within microseconds, or is stopped. */
+#define CALL_NS (20 * NS_PER_S)
+
+bool importer_knows(const void *bytes, struct share_name *ret)
+{
+	memcpy(ret, bytes, sizeof(*ret));
+	return ret->magic == SHARE_MAGIC;
+}
+
+/* --- A descriptor from the exporter ---------------------------------------------------------- */
+
+/* Until when, and for whom, an exporter is waited for. */
+struct patience {
+	struct guest *guest;
+	uint64_t until_ns; /* UINT64_MAX: as long as `request` stands */
+	uint32_t request;
+};
+
+static bool importer_is_wanted(const struct patience *patience)
+{
+	const uint32_t *word = swap_request(patience->guest->policy_map);
+
+	if (patience->until_ns != UINT64_MAX)
+		return now_monotonic_ns() < patience->until_ns;
+	return word_acquire(word) == patience->request &&
+	       (swap_phase_of(patience->request) != SWAP_BACK ||
+		swap_is_asked(patience->guest->dir));
+}
+
+/* A child of a dead exporter may have its socket, and answers nothing. */
+static bool importer_lives(struct guest *guest, const struct share_name *name)
+{
+	struct slot_info info;
+
+	return name->slot <= INT32_MAX && !slot_info(guest->ledger, (int)name->slot, &info) &&
+	       (uint32_t)info.generation == name->generation &&
+	       slot_alive(guest->ledger, (int)name->slot);
+}
+
+static int importer_connect(const struct share_name *name)
+{
+	struct sockaddr_un address;
+	socklen_t len = share_address(name->process, &address);
+	CLEANUP_CLOSE int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	struct ucred cred;
+	socklen_t cred_len = sizeof(cred);
+
+	if (fd < 0 || connect(fd, (struct sockaddr *)&address, len) ||
+	    getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &cred_len))
+		return -ESRCH;
+	if (cred.uid != geteuid() && cred.uid != 0)
+		return -ESRCH;
+	return TAKE_FD(fd);
+}
+
+/* One message with at most one descriptor: with just one where `ret_fd` is not NULL. */
+static int importer_receive(int socket_fd, int *ret_fd)
+{
+	struct share_reply reply;
+	char room[CMSG_SPACE(sizeof(int))];
+	struct iovec iov = {&reply, sizeof(reply)};
+	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = room,
+			     .msg_controllen = sizeof(room)};
+	ssize_t n = recvmsg(socket_fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	struct cmsghdr *c = n < 0 ? NULL : CMSG_FIRSTHDR(&msg);
+	CLEANUP_CLOSE int fd = -EBADF;
+
+	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS &&
+	    c->cmsg_len == CMSG_LEN(sizeof(int)))
+		memcpy(&fd, CMSG_DATA(c), sizeof(fd));
+	if (n != (ssize_t)sizeof(reply) || reply.error || (ret_fd && fd < 0))
+		return -ESRCH;
+	if (ret_fd)
+		*ret_fd = TAKE_FD(fd);
+	return 0;
+}
+
+static int importer_fetch(const struct patience *patience, const struct share_name *name,
+			  enum share_want want, int *ret_fd)
+{
+	struct share_request request = {.name = *name, .swap = patience->request, .want = want};
+	CLEANUP_CLOSE int fd = importer_connect(name);
+	struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
+
+	if (fd < 0)
+		return -ESRCH;
+	if (send(fd, &request, sizeof(request), MSG_NOSIGNAL) != (ssize_t)sizeof(request))
+		return -ESRCH;
+	FAULT_POINT(GUEST_SHARE_ASKED);
+	while (poll(&poll_fd, 1, LOOK_MS) <= 0) {
+		if (!importer_lives(patience->guest, name))
+			return -ESRCH;
+		if (!importer_is_wanted(patience))
+			return -ECANCELED;
+	}
+	return importer_receive(fd, ret_fd);
+}
+
+/* The driver's handle of the piece, and whose device it is on. */
+static int importer_ask(const struct patience *patience, const struct share_name *name,
+			CUmemGenericAllocationHandle *ret, struct guest_device **ret_device)
+{
+	CLEANUP_CLOSE int fd = -EBADF;
+	CUmemGenericAllocationHandle handle;
+	CUmemAllocationProp prop = {0};
+	struct guest_device *device = NULL;
+	int r = importer_fetch(patience, name, SHARE_DESCRIPTOR, &fd);
+
+	if (r < 0)
+		return r;
+	if (DRIVER(cuMemImportFromShareableHandle,
+		   (&handle, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)))
+		return importer_lives(patience->guest, name) ? -EIO : -ESRCH;
+	if (!DRIVER(cuMemGetAllocationPropertiesFromHandle, (&prop, handle)) &&
+	    prop.location.type == CU_MEM_LOCATION_TYPE_DEVICE)
+		device = guest_device(patience->guest, prop.location.id);
+	if (!device) {
+		DRIVER(cuMemRelease, (handle));
+		return -EIO;
+	}
+	*ret = handle;
+	*ret_device = device;
+	return 0;
+}
+
+/* --- Pieces that are imported ---------------------------------------------------------------- */
+
+static bool importer_join(struct object *import, void *arg)
+{
+	CUdeviceptr *at = arg;
+
+	import->refs++;
+	*at = import->import.at;
+	return true;
+}
+
+/* Another thread may have imported the same meanwhile: then it is that one's. */
+struct arrival {
+	struct object ours;
+	bool late;
+};
+
+static bool importer_arrive(struct object *import, void *arg)
+{
+	struct arrival *arrival = arg;
+
+	arrival->late = import->refs;
+	if (arrival->late) {
+		import->refs++;
+		arrival->ours.import.at = import->import.at;
+	} else {
+		*import = arrival->ours;
+	}
+	return true;
+}
+
+static CUresult importer_record(struct guest *guest, struct object *import, CUdeviceptr *ret_at)
+{
+	struct arrival arrival = {.ours = *import};
+	bool there = object_change(guest->objects, OBJECT_IMPORT, import->key, true,
+				   importer_arrive, &arrival);
+
+	/* Answered also when it was new; then it is there now. */
+	there = there || object_get(guest->objects, OBJECT_IMPORT, import->key, &arrival.ours);
+	if (!there || arrival.late) {
+		backing_abandon(guest, import->import.at);
+		sharing_drop(guest, import);
+	}
+	*ret_at = arrival.ours.import.at;
+	return there ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult importer_take(struct guest *guest, const struct share_name *name, uint64_t key,
+			      CUdeviceptr *ret_at)
+{
+	const struct patience patience = {.guest = guest,
+					  .until_ns = now_monotonic_ns() + CALL_NS};
+	uint64_t bytes = name->pages * GRANULE_BYTES;
+	struct guest_device *user = guest_current_device(guest), *device;
+	struct object import = {.kind = OBJECT_IMPORT, .key = key, .category = CAT_IMPORTED,
+				.flags = OBJECT_IMPORTED, .refs = 1, .size = bytes};
+	CUmemGenericAllocationHandle handle;
+	CUresult e;
+
+	if (importer_ask(&patience, name, &handle, &device))
+		return CUDA_ERROR_INVALID_HANDLE;
+	import.device = (int16_t)device->ordinal;
+	import.import.process = name->process;
+	import.import.object = name->object;
+	import.import.id = name->id;
+	import.import.slot = name->slot;
+	import.import.generation = name->generation;
+	e = sharing_import(guest, device, share_key(name), bytes, &import);
+	if (!e) {
+		e = backing_import(guest, device, bytes, user ? user->ordinal : device->ordinal,
+				   handle, &import.import.at);
+		if (e)
+			sharing_drop(guest, &import);
+	}
+	if (e)
+		DRIVER(cuMemRelease, (handle));
+	return e ? e : importer_record(guest, &import, ret_at);
+}
+
+CUresult importer_open(struct guest *guest, const struct share_name *name, uint64_t *ret_key,
+		       CUdeviceptr *ret_at)
+{
+	uint64_t key = share_key(name).word[0];
+	CUresult e = CUDA_SUCCESS;
+
+	if (name->tenant != exporter_tenant(guest) || !name->pages || !name->id ||
+	    name->offset >= name->pages * GRANULE_BYTES || !name->size ||
+	    name->size > name->pages * GRANULE_BYTES - name->offset)
+		return CUDA_ERROR_INVALID_HANDLE;
+	if (exporter_is_own(guest, name))
+		return CUDA_ERROR_INVALID_CONTEXT; /* as the driver answers */
+	if (!object_change(guest->objects, OBJECT_IMPORT, key, false, importer_join, ret_at))
+		e = importer_take(guest, name, key, ret_at);
+	if (!e)
+		*ret_key = key;
+	return e;
+}
+
+static bool importer_less(struct object *import, void *arg)
+{
+	struct object *after = arg;
+
+	import->refs--;
+	*after = *import;
+	return import->refs;
+}
+
+void importer_close(struct guest *guest, uint64_t key)
+{
+	struct object after;
+
+	if (!object_change(guest->objects, OBJECT_IMPORT, key, false, importer_less, &after) ||
+	    after.refs)
+		return;
+	backing_abandon(guest, after.import.at);
+	sharing_drop(guest, &after);
+}
+
+/* --- For who moves it ----------------------------------------------------------------------- */
+
+static struct share_name importer_name(const struct object *import)
+{
+	return (struct share_name){
+		.magic = SHARE_MAGIC,
+		.process = import->import.process,
+		.object = import->import.object,
+		.id = import->import.id,
+		.slot = import->import.slot,
+		.generation = import->import.generation,
+	};
+}
+
+bool importer_can_leave(struct guest *guest, const struct object *import)
+{
+	const struct share_name name = importer_name(import);
+
+	return shared_covered(guest->ledger, import->shared) && importer_lives(guest, &name);
+}
+
+static int importer_each(struct guest *guest,
+			 int (*fn)(const struct patience *patience, const struct object *import))
+{
+	const struct patience patience = {.guest = guest, .until_ns = UINT64_MAX,
+					  .request = word_acquire(swap_request(guest->policy_map))};
+	struct object import[OBJECT_BATCH];
+	uint64_t above = 0;
+	int n, r = 0;
+
+	do {
+		n = object_list(guest->objects, OBJECT_IMPORT, above, import, OBJECT_BATCH);
+		for (int i = 0; i < n && !r; i++) {
+			above = import[i].key;
+			r = fn(&patience, &import[i]);
+		}
+	} while (n == OBJECT_BATCH && !r);
+	return r;
+}
+
+static int importer_await_copy(const struct patience *patience, const struct object *import)
+{
+	const struct share_name name = importer_name(import);
+
+	return importer_fetch(patience, &name, SHARE_COPIED, NULL);
+}
+
+int importer_await_copies(struct guest *guest)
+{
+	return importer_each(guest, importer_await_copy);
+}
+
+static int importer_detach_one(const struct patience *patience, const struct object *import)
+{
+	struct backing_piece piece;
+
+	if (backing_find(patience->guest, import->import.at, &piece) && piece.resident)
+		backing_detach(patience->guest,
+			       guest_device(patience->guest, import->device), piece.at);
+	return 0;
+}
+
+void importer_detach(struct guest *guest)
+{
+	importer_each(guest, importer_detach_one);
+}
+
+static int importer_attach_one(const struct patience *patience, const struct object *import)
+{
+	const struct share_name name = importer_name(import);
+	struct guest *guest = patience->guest;
+	CUmemGenericAllocationHandle handle;
+	struct guest_device *device;
+	struct backing_piece piece;
+	int r;
+
+	/* What the driver kept is memory of before. */
+	if (!backing_find(guest, import->import.at, &piece) ||
+	    (piece.resident && backing_detach(guest, guest_device(guest, import->device), piece.at)))
+		return -EIO;
+	r = importer_ask(patience, &name, &handle, &device);
+	if (r < 0)
+		return r;
+	if (device->ordinal == import->device &&
+	    !backing_attach_import(guest, import->import.at, handle))
+		return 0;
+	DRIVER(cuMemRelease, (handle));
+	return -EIO;
+}
+
+int importer_attach(struct guest *guest)
+{
+	return importer_each(guest, importer_attach_one);
+}

@@ -20,7 +20,6 @@
 
 #define MAGIC	UINT64_C(0x334b4e4142414d41) /* "AMABANK3" */
 #define PIECES	65536
-#define DIR	"/memory"
 #define VRAM	KFD_IOC_ALLOC_MEM_FLAGS_VRAM
 #define HOLD_AT (INT64_C(1) << 60) /* far behind the content */
 
@@ -110,7 +109,7 @@ static int bank_open_region(const char *root, struct bank *bank, pid_t pid)
 	void *map;
 	int fd, r;
 
-	if (snprintf(bank->dir, sizeof(bank->dir), "%s" DIR, root) >= (int)sizeof(bank->dir))
+	if (snprintf(bank->dir, sizeof(bank->dir), "%s" BANK_DIR, root) >= (int)sizeof(bank->dir))
 		return -ENAMETOOLONG;
 	if (mkdir(bank->dir, 0700) < 0 && errno != EEXIST)
 		return -errno;
@@ -177,10 +176,26 @@ static int bank_open_content(const struct bank *bank, uint64_t key, int flags)
 
 static void bank_remove_content(const struct bank *bank, uint64_t key)
 {
+	static const char *const names[] = {BANK_NODE, BANK_DMABUF, ""};
 	char path[PATH_MAX];
 
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		snprintf(path, sizeof(path), "%s/%" PRIx64 "%s", bank->dir, key, names[i]);
+		unlink(path);
+	}
+}
+
+static int bank_open_content_as(const struct bank *bank, uint64_t key, const char *as, int flags)
+{
+	char path[PATH_MAX], name[PATH_MAX];
+	int fd;
+
 	snprintf(path, sizeof(path), "%s/%" PRIx64, bank->dir, key);
-	unlink(path);
+	snprintf(name, sizeof(name), "%s/%" PRIx64 "%s", bank->dir, key, as);
+	if (link(path, name) < 0 && errno != EEXIST)
+		return -errno;
+	fd = open(name, flags);
+	return fd < 0 ? -errno : fd;
 }
 
 static bool bank_is_alive(const struct bank *bank, const struct row *row)
@@ -470,9 +485,9 @@ int bank_move(struct bank *bank, uint64_t vram_bytes, struct bank_piece *piece, 
 	return r;
 }
 
-int bank_fd(const struct bank *bank, const struct bank_piece *piece, int flags)
+int bank_fd(const struct bank *bank, const struct bank_piece *piece, const char *as, int flags)
 {
-	int fd = bank_open_content(bank, piece->key, flags);
+	int fd = bank_open_content_as(bank, piece->key, as, flags);
 	int r;
 
 	if (fd < 0)

@@ -69,8 +69,14 @@ void bank_drop(struct bank *bank, struct bank_piece *piece);
  */
 int bank_move(struct bank *bank, uint64_t vram_bytes, struct bank_piece *piece, bool to_vram);
 
-/* A descriptor that holds the piece, too, opened with these flags; or -errno. */
-int bank_fd(const struct bank *bank, const struct bank_piece *piece, int flags);
+/*
+ * A descriptor that holds the piece, too, opened with these flags; or -errno. The content's file has
+ * a name more for each thing that a descriptor may be, by which mappings are told apart.
+ */
+#define BANK_DIR    "/memory" /* in the tree; then the key in base 16, and one of these */
+#define BANK_NODE   "-node"
+#define BANK_DMABUF "-dmabuf"
+int bank_fd(const struct bank *bank, const struct bank_piece *piece, const char *as, int flags);
 
 /* A number that no other caller on this machine is given. */
 uint64_t bank_unique(struct bank *bank);

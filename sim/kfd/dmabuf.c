@@ -25,7 +25,7 @@ int emu_export_dmabuf(struct emu_machine *m, void *block)
 		return -EINVAL;
 	if (!o->piece.key)
 		return o->flags & KFD_IOC_ALLOC_MEM_FLAGS_USERPTR ? -EPERM : -EINVAL;
-	fd = bank_fd(m->bank, &o->piece, O_RDWR | (int)(a->flags & O_CLOEXEC));
+	fd = bank_fd(m->bank, &o->piece, BANK_DMABUF, O_RDWR | (int)(a->flags & O_CLOEXEC));
 	if (fd < 0)
 		return fd;
 	a->dmabuf_fd = (uint32_t)fd;

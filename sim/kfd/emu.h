@@ -92,6 +92,9 @@ const char *emu_root(void);
 /* paths.c: the path to use, which may be `path`. */
 const char *emu_path(const char *path, char buffer[static PATH_MAX]);
 
+/* maps.c: the program has opened a file: the list of its mappings is exchanged. */
+void emu_maps_opened(int fd, const char *path, int flags);
+
 /* sysfs.c: a file of the tree is about to be looked at; does it say which processes there are? */
 void emu_sysfs_refresh(const char *path);
 bool emu_sysfs_is_of_processes(const char *path);

@@ -98,15 +98,21 @@ int emu_gem_create(struct emu_machine *m, struct emu_gpu *gpu, int fd, void *blo
 	return 0;
 }
 
+uint64_t emu_gem_offset(const struct emu_buffer *buffer)
+{
+	uint32_t n;
+
+	return OFFSET | (uint64_t)(buffer - emu_buffers(&n)) << OFFSET_SHIFT;
+}
+
 int emu_gem_mmap(struct emu_machine *m, struct emu_gpu *gpu, int fd, void *block)
 {
 	union drm_amdgpu_gem_mmap *a = block;
 	const struct emu_buffer *b = emu_buffer(emu_file_of(fd), a->in.handle);
-	uint32_t n;
 
 	if (!b)
 		return -ENOENT;
-	a->out.addr_ptr = OFFSET | (uint64_t)(b - emu_buffers(&n)) << OFFSET_SHIFT;
+	a->out.addr_ptr = emu_gem_offset(b);
 	return 0;
 }
 
@@ -131,7 +137,7 @@ int emu_prime_to_fd(struct emu_machine *m, struct emu_gpu *gpu, int fd, void *bl
 		return -EINVAL;
 	if (!b)
 		return -ENOENT;
-	r = bank_fd(m->bank, &b->piece, (int)a->flags);
+	r = bank_fd(m->bank, &b->piece, BANK_DMABUF, (int)a->flags);
 	if (r < 0)
 		return r;
 	a->fd = r;
@@ -175,5 +181,5 @@ int emu_gem_at(const struct emu_machine *m, int fd, uint64_t mmap_offset, size_t
 		return -EINVAL;
 	if (buffers[index].file != emu_file_of(fd))
 		return -EACCES;
-	return bank_fd(m->bank, &buffers[index].piece, O_RDWR | O_CLOEXEC);
+	return bank_fd(m->bank, &buffers[index].piece, BANK_NODE, O_RDWR | O_CLOEXEC);
 }

@@ -54,6 +54,9 @@ struct drm_amdgpu_gem_vm_entry;
 uint32_t emu_gem_mappings(const struct emu_buffer *buffer, uint32_t room,
 			  struct drm_amdgpu_gem_vm_entry *ret);
 
+/* Where a buffer is mapped: of the render node. */
+uint64_t emu_gem_offset(const struct emu_buffer *buffer);
+
 /* Closes the buffers of descriptions that nobody has any more. */
 void emu_gem_reap(struct emu_machine *machine);
 

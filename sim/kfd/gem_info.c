@@ -74,7 +74,7 @@ int emu_gem_op(struct emu_machine *m, struct emu_gpu *gpu, int fd, void *block)
 int emu_metadata(const struct emu_machine *m, const struct bank_piece *piece,
 		 struct drm_amdgpu_gem_metadata *ret)
 {
-	CLEANUP_CLOSE int fd = bank_fd(m->bank, piece, O_RDWR | O_CLOEXEC);
+	CLEANUP_CLOSE int fd = bank_fd(m->bank, piece, BANK_DMABUF, O_RDWR | O_CLOEXEC);
 	struct drm_amdgpu_gem_metadata metadata = {0};
 
 	if (fd < 0)
@@ -88,7 +88,7 @@ int emu_metadata(const struct emu_machine *m, const struct bank_piece *piece,
 static int gem_info_note(const struct emu_machine *m, const struct bank_piece *piece,
 			 const struct drm_amdgpu_gem_metadata *metadata)
 {
-	CLEANUP_CLOSE int fd = bank_fd(m->bank, piece, O_RDWR | O_CLOEXEC);
+	CLEANUP_CLOSE int fd = bank_fd(m->bank, piece, BANK_DMABUF, O_RDWR | O_CLOEXEC);
 	ssize_t n;
 
 	if (fd < 0)

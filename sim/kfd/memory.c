@@ -83,7 +83,7 @@ static uint64_t memory_content_bytes(uint64_t size, uint32_t flags)
 	return PAGE_UP(flags & KFD_IOC_ALLOC_MEM_FLAGS_AQL_QUEUE_MEM ? size / 2 : size);
 }
 
-static uint64_t memory_offset_of(const struct emu_object *o)
+uint64_t emu_object_offset(const struct emu_object *o)
 {
 	if (o->flags & KFD_IOC_ALLOC_MEM_FLAGS_DOORBELL)
 		return EMU_OFFSET_DOORBELL | EMU_OFFSET_GPU(o->gpu_id);
@@ -128,7 +128,7 @@ int emu_alloc(struct emu_machine *m, void *block)
 	}
 	a->handle = o.handle;
 	if (kind != KFD_IOC_ALLOC_MEM_FLAGS_USERPTR)
-		a->mmap_offset = memory_offset_of(&o);
+		a->mmap_offset = emu_object_offset(&o);
 	return 0;
 }
 
@@ -280,5 +280,5 @@ int emu_memory_at(struct emu_machine *m, int fd, uint64_t mmap_offset, size_t le
 		return -EINVAL;
 	if (emu_gpu(m, m->objects[index].gpu_id)->file != emu_file_of(fd))
 		return -EACCES;
-	return bank_fd(m->bank, &m->objects[index].piece, O_RDWR | O_CLOEXEC);
+	return bank_fd(m->bank, &m->objects[index].piece, BANK_NODE, O_RDWR | O_CLOEXEC);
 }

@@ -20,6 +20,9 @@ struct emu_object {
 /* NULL: there is none. */
 struct emu_object *emu_object(const struct emu_machine *machine, uint64_t handle);
 
+/* Of the render node, or of /dev/kfd, where it is mapped. */
+uint64_t emu_object_offset(const struct emu_object *object);
+
 /* Takes over the object's piece, and fills its handle; -ENOMEM. */
 int emu_object_add(struct emu_machine *machine, struct emu_object *object);
 

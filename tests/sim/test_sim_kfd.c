@@ -124,6 +124,57 @@ static void test_memory(void)
 	CHECK(mmap(NULL, MIB, PROT_READ, MAP_SHARED, render[0], (off_t)offset) == MAP_FAILED);
 }
 
+/* How often such a line is in the list of what the process has mapped. */
+static int count_mappings(const void *at, uint64_t size, const char *perms, uint64_t offset,
+			  const char *name)
+{
+	char wanted[64], line[512];
+	FILE *file = fdopen(open("/proc/self/maps", O_RDONLY | O_CLOEXEC), "r");
+	int n = 0;
+
+	CHECK(file);
+	snprintf(wanted, sizeof(wanted), "%lx-%lx %s %08lx ", (unsigned long)(uintptr_t)at,
+		 (unsigned long)((uintptr_t)at + size), perms, (unsigned long)offset);
+	while (fgets(line, sizeof(line), file)) {
+		CHECK(!strstr(line, "/amd/memory/") || strstr(line, "/table"));
+		n += !strncmp(line, wanted, strlen(wanted)) && strstr(line, name);
+	}
+	fclose(file);
+	return n;
+}
+
+/* What is mapped of a node stands there by its name and offset; what the emulator has does not. */
+static void test_maps(void)
+{
+	struct kfd_ioctl_export_dmabuf_args export = {.flags = O_CLOEXEC};
+	uint64_t one, two, offset, other;
+	char *here, *there;
+	int fd;
+
+	CHECK_EQ(alloc_flags(0, MIB, VRAM, &one, &offset), 0);
+	CHECK_EQ(alloc_flags(1, MIB, VRAM, &two, &other), 0);
+	here = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_SHARED, render[0], (off_t)offset);
+	there = mmap(NULL, MIB, PROT_NONE, MAP_PRIVATE, render[1], (off_t)other);
+	CHECK(here != MAP_FAILED && there != MAP_FAILED);
+	CHECK_EQ(count_mappings(here, MIB, "rw-s", offset, " /dev/dri/renderD129\n"), 1);
+	CHECK_EQ(count_mappings(there, MIB, "---p", other, " /dev/dri/renderD130\n"), 1);
+	CHECK_EQ(munmap(there, MIB), 0);
+	CHECK_EQ(munmap(here, MIB / 2), 0);
+	here += MIB / 2;
+	CHECK_EQ(count_mappings(here, MIB / 2, "rw-s", offset + MIB / 2, "/dev/dri/renderD129"), 1);
+	export.handle = two;
+	CHECK_EQ(call(KFD_IOWR(EXPORT_DMABUF, export), &export), 0);
+	fd = (int)export.dmabuf_fd;
+	there = mmap(NULL, MIB, PROT_READ, MAP_SHARED, fd, 0);
+	CHECK(there != MAP_FAILED);
+	CHECK_EQ(count_mappings(there, MIB, "r--s", 0, " /dmabuf:"), 1);
+	CHECK_EQ(munmap(there, MIB), 0);
+	CHECK_EQ(munmap(here, MIB / 2), 0);
+	close(fd);
+	CHECK_EQ(free_memory(one), 0);
+	CHECK_EQ(free_memory(two), 0);
+}
+
 /* The last that there is before memory ends. */
 static const uint32_t *at_edge(uint32_t id)
 {
@@ -362,6 +413,7 @@ int main(void)
 	test_requests();
 	test_acquire();
 	test_memory();
+	test_maps();
 	test_mapping();
 	test_events();
 	test_ages();

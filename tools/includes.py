@@ -43,7 +43,8 @@ USES = {
     "guest/amd/queue": (*LOW, "guest/core", "guest/amd"),
     "guest/nvml": (*LOW, "guest/core", "guest/memory"),
     "guest/launch": (*LOW, "guest/core", "guest/memory", "guest/meter", "guest/amd"),
-    "guest/swap": (*LOW, "guest/core", "guest/memory"),
+    "guest/swap": (*LOW, "guest/core", "guest/memory", "guest/amd", "guest/amd/memory",
+                   "guest/amd/queue"),
     "guest/interpose": (*LOW, "guest/core"),  # but for hooks, see may_use
     "daemon": (*LOW, "guard", "text", "node"),
     **{room: (*LOW, "image", "guard", "text", "node", "peer", "tools", *CLI, *SIM) for room in CLI},

@@ -161,6 +161,12 @@ enum swap_why {
 	SWAP_ELSEWHERE, /* its content was given away, and has not come back */
 	SWAP_EXPORTS,
 	SWAP_SHARED, /* what another process shares did not come back with it */
+	SWAP_SVM,     /* AMD: the program's own memory on a GPU */
+	SWAP_DMABUFS, /* memory that dma-bufs hold */
+	SWAP_NODES,   /* memory by handles of render nodes */
+	SWAP_ADDRESS, /* without an address, or by another process's file */
+	SWAP_RINGS,   /* work by render nodes, as of graphics */
+	SWAP_VIEWS,   /* mapped for the CPU, where nobody could wait */
 	SWAP_WHYS,
 };
 

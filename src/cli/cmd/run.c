@@ -53,7 +53,7 @@ static const struct argp_option options[] = {
 	{"report", KEY_REPORT, NULL, 0,
 	 "at the end say what the tenant had: peak memory, the devices' time, refusals", 0},
 	{"swappable", KEY_SWAPPABLE, NULL, 0,
-	 "on NVIDIA GPUs, hold memory so that \"allot suspend\" can move it to the host and "
+	 "hold memory so that \"allot suspend\" can move it to the host and "
 	 "\"allot resume\" back",
 	 0},
 	{"verbose", 'v', NULL, 0, "say what is set up", 0},
@@ -351,9 +351,6 @@ static int run_check_usage(const struct args *a)
 				 "rm\" removes it");
 	if (a->print_env && a->guard)
 		return say_error("--guard: there is no command to guard; leave --print-env out");
-	if (a->swappable && !run_context_bytes())
-		return say_error("--swappable: there is no NVIDIA GPU here; on AMD GPUs memory cannot "
-				 "leave the device yet");
 	if (!a->print_env && !a->command)
 		return say_error("no command; write it after --, like: allot run --memory 8GiB -- "
 				 "python train.py");

@@ -91,6 +91,14 @@ static void moving_say_why(const struct moving *moving, const struct slot_info *
 			       "cannot leave yet; have it use cudaMalloc",
 		[SWAP_GRAPHS] = "of memory that graphs allocate, which cannot leave yet",
 		[SWAP_FIXED] = "by a CUDA 3 interface, which cannot leave",
+		[SWAP_SVM] = "of its own memory on AMD GPUs (SVM), which cannot leave yet",
+		[SWAP_DMABUFS] = "of memory that was exported as dma-bufs, which cannot leave yet",
+		[SWAP_NODES] = "of memory by handles of render nodes, which cannot leave yet",
+		[SWAP_ADDRESS] = "of memory that has no address on its GPU, or that was not seen being "
+				 "made; it cannot leave",
+		[SWAP_VIEWS] = "of GPU memory mapped for the CPU, and its threads could not be made to "
+			       "wait there: have the sysctl vm.unprivileged_userfaultfd be 1, and "
+			       "the program keep its render nodes open",
 	};
 	char who[128];
 
@@ -124,6 +132,14 @@ static void moving_say_why(const struct moving *moving, const struct slot_info *
 		say_note("%s: the device has no room for its %s; end or suspend another tenant first",
 			 who, units_bytes(answer->bytes).s);
 		break;
+	case SWAP_RINGS:
+		say_note("%s has given work to a render node (graphics, video), which cannot leave", who);
+		break;
+	case SWAP_SVM:
+	case SWAP_DMABUFS:
+	case SWAP_NODES:
+	case SWAP_ADDRESS:
+	case SWAP_VIEWS:
 	case SWAP_MANAGED:
 	case SWAP_HANDLES:
 	case SWAP_EXPORTS:
@@ -140,8 +156,7 @@ static void moving_say_why(const struct moving *moving, const struct slot_info *
 static void moving_say_silent(const struct slot_info *info, const struct swap_answer *answer)
 {
 	if (answer->state == SWAP_NONE)
-		say_note("process %" PRIu32 " (%s) cannot be asked: it uses an AMD GPU, or got no "
-			 "thread for it",
+		say_note("process %" PRIu32 " (%s) cannot be asked: it got no thread for it",
 			 info->pid, info->comm);
 	else
 		say_note("process %" PRIu32 " (%s) still has work on the device, or captures a graph",

@@ -20,6 +20,7 @@
 #include "amd/topology_read.h"
 #include "base/fd.h"
 #include "guest/amd/ask.h"
+#include "guest/core/pass.h"
 #include "ledger/quota.h"
 
 #define KFD_PATH   "/dev/kfd"
@@ -187,6 +188,8 @@ static int amd_add_devices(struct guest *guest, struct amd *amd, const struct po
 		r = guest_claim_slot(guest, &amd->slot);
 	if (r)
 		guest_explain(guest, r, amd->complaint, sizeof(amd->complaint));
+	else
+		pass_init(guest);
 	return r;
 }
 
@@ -263,6 +266,8 @@ static struct amd *amd_make(struct guest *guest)
 	} else if (amd->error) {
 		amd_complain(amd);
 	}
+	if (amd && !amd->error && guest->swappable)
+		swap_start(guest);
 	errno = saved;
 	return amd;
 }

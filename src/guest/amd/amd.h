@@ -28,6 +28,9 @@ struct amd_device {
 	bool ours;  /* the tenant has it; others are as if they were not there */
 	int ledger; /* index in the tenant's ledger, if ours */
 
+	/* Of a swappable tenant: what the kernel has as the GPU's address space, as a key of files.h. */
+	_Atomic uint64_t vm_file;
+
 	_Atomic uint64_t limit; /* cached for limit_generation, see amd_limit */
 	_Atomic uint64_t limit_generation;
 };
@@ -41,6 +44,7 @@ struct amd {
 	bool hides; /* a GPU that the tenant does not have: else names of GPUs need no look */
 	uint32_t ndevices;
 	struct amd_device device[GUEST_DEVICES];
+	_Atomic uint32_t rings; /* work was given to the kernel's own, which no queue of ours sees */
 	_Atomic(struct queues *) queues; /* from the first queue on, see guest/amd/queue/queues.h */
 
 	struct amd_ranges ranges; /* the program's own memory that is on GPUs: memory/svm.h */

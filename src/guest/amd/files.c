@@ -249,6 +249,34 @@ uint64_t amd_files_key(struct amd *amd, int fd, int device, uint32_t handle)
 	return found | handle;
 }
 
+struct mark_look {
+	uint64_t mark;
+	int fd;
+};
+
+static void amd_files_look_for_file(int fd, void *arg)
+{
+	struct mark_look *look = arg;
+
+	if (look->fd >= 0 || amd_file(fd) <= AMD_FILE_KFD || amd_files_read_mark(fd) != look->mark)
+		return;
+	look->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+}
+
+int amd_files_dup(uint64_t key)
+{
+	struct mark_look look = {key >> MARK_SHIFT << MARK_SHIFT, -EBADF};
+	int saved = errno;
+
+	if (!look.mark || amd_files_is_shared(key))
+		return -EBADF;
+	guest_depth++;
+	amd_files_each_descriptor(amd_files_look_for_file, &look);
+	guest_depth--;
+	errno = saved;
+	return look.fd < 0 ? -EBADF : look.fd;
+}
+
 static void amd_files_look_for_kfd(int fd, void *arg)
 {
 	if (amd_file(fd) == AMD_FILE_KFD)

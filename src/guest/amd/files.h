@@ -63,6 +63,12 @@ uint64_t amd_files_closed(const struct amd_marks *marks);
  */
 bool amd_files_has_inode(uint64_t inode);
 
+/*
+ * A copy of a descriptor that this process has of the file that the key is of, the caller's to
+ * close. -EBADF: it has none, or files share the key.
+ */
+int amd_files_dup(uint64_t key);
+
 /* Any descriptor of /dev/kfd that this process has, or -EBADF. */
 int amd_files_kfd(void);
 

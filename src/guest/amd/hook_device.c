@@ -5,6 +5,7 @@
 
 #include "amd/abi/kfd.h"
 #include "guest/amd/call.h"
+#include "guest/amd/files.h"
 
 /* Where a block names its GPU. Those without a struct: by the headers of AMD's own driver. */
 static const struct {
@@ -51,10 +52,25 @@ static int amd_device_clocks_of_no_gpu(struct amd_call *call)
 	return r;
 }
 
+/* The kernel keeps that file, by which memory of the GPU is mapped for the CPU. */
+static int amd_device_acquire_vm(struct amd_call *call)
+{
+	const struct kfd_ioctl_acquire_vm_args *args = call->block;
+	struct amd_device *device = amd_device(call->amd, args->gpu_id);
+	int r = amd_call_kernel(call);
+
+	if (r >= 0 && call->guest->swappable)
+		atomic_store(&device->vm_file,
+			     amd_files_key(call->amd, (int)args->drm_fd,
+					   (int)(device - call->amd->device), 0));
+	return r;
+}
+
 int amd_device_call(struct amd_call *call)
 {
 	if (amd_is_ours(call->amd, amd_device_gpu_named(call)))
-		return amd_call_kernel(call);
+		return _IOC_NR(call->request) == KFD_NR_ACQUIRE_VM ? amd_device_acquire_vm(call)
+								   : amd_call_kernel(call);
 	if (_IOC_NR(call->request) == KFD_NR_GET_CLOCK_COUNTERS)
 		return amd_device_clocks_of_no_gpu(call);
 	return -EINVAL;

@@ -119,6 +119,7 @@ struct guest {
 	_Atomic uint64_t imports;		   /* told apart where nothing else does */
 	bool swappable;				   /* before `slot`: what is held can leave */
 	_Atomic bool pool_exported;		   /* ever: memory of a pool may be others', too */
+	struct once passes, swaps;		   /* its gate is made, its swap thread */
 	struct pass_gate pass;			   /* of a swappable tenant, as the next two */
 	struct capturing capturing;
 	_Atomic(struct backing *) backing[GUEST_DEVICES]; /* by ordinal, see memory/backing.h */

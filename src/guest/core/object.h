@@ -102,7 +102,12 @@ struct object {
 		} exec;			/* OBJECT_EXEC */
 		struct {
 			uint64_t inode; /* of its dma-buf; 0: it has none */
-		} amd;			/* OBJECT_KFD, OBJECT_GEM, OBJECT_DMABUF */
+			/* Of a swappable tenant's OBJECT_KFD, as it was made: amd/memory/made.h. */
+			uint64_t va;
+			uint64_t offset; /* for mmap */
+			uint64_t mapped; /* GPUs, a bit each, by their place in struct amd */
+			uint32_t flags;
+		} amd; /* OBJECT_KFD, OBJECT_GEM, OBJECT_DMABUF */
 	};
 };
 

@@ -16,9 +16,12 @@ void pass_init(struct guest *guest)
 {
 	if (!guest->policy_map || !(guest->policy.flags & POLICY_SWAPPABLE))
 		return;
+	if (!once_begin(&guest->passes))
+		return;
 	if (swap_phase_of(word_check(swap_request(guest->policy_map))) != SWAP_RUN)
 		atomic_store(&guest->pass.shut, PASS_SHUTTING);
 	guest->swappable = true;
+	once_end(&guest->passes, 0);
 }
 
 /* The thread that would open the gate may be waiting for work that does not end. */

@@ -24,7 +24,7 @@ enum pass_shut {
 	PASS_SHUT,     /* only the swap thread opens it */
 };
 
-/* When the process claims its slot, before any call can need the gate. */
+/* By each vendor's part when the process has its slot, before a call can need the gate. */
 void pass_init(struct guest *guest);
 
 /* Waits until it is open. Answers the guest, for pass_leave. */
@@ -53,7 +53,7 @@ bool pass_is_empty(const struct guest *guest);
 bool pass_confirm(struct guest *guest);
 void pass_open(struct guest *guest);
 
-/* Starts that thread; in guest/swap. */
+/* Starts that thread, if nobody has; in guest/swap. */
 void swap_start(struct guest *guest);
 
 #endif

@@ -10,9 +10,12 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 
+#include "amd/abi/drm.h"
+#include "base/cleanup.h"
 #include "guest/amd/call.h"
 #include "guest/amd/user.h"
 #include "guest/core/next.h"
+#include "guest/core/pass.h"
 
 /* So that a handler may read any version's block whole. */
 #define SLACK_BYTES 128
@@ -35,6 +38,7 @@ static int ioctl_act(struct amd_call *call, enum kfd_decision decision)
 	case KFD_QUEUE:
 		return amd_queue_call(call);
 	case KFD_PASS:
+	case KFD_USE:
 	case KFD_REFUSE:
 		break; /* without looking at the block */
 	}
@@ -108,16 +112,34 @@ static bool ioctl_is_hidden(const struct amd_call *call, int file)
 	return file != AMD_FILE_KFD && call->device && !call->device->ours;
 }
 
-/* A tenant that has all of the machine's GPUs may name them all. */
-static bool ioctl_passes(const struct amd *amd, enum kfd_decision decision)
+/*
+ * A tenant that has all of the machine's GPUs may name them all. Of memory that can leave it is
+ * noted who reaches it.
+ */
+static bool ioctl_passes(const struct amd_call *call, enum kfd_decision decision)
 {
-	return decision == KFD_PASS ||
-	       (!amd->hides &&
-		(decision == KFD_MAP || decision == KFD_DEVICE || decision == KFD_KEEP));
+	if (decision == KFD_PASS || decision == KFD_USE)
+		return true;
+	return !call->amd->hides && !call->guest->swappable &&
+	       (decision == KFD_MAP || decision == KFD_DEVICE || decision == KFD_KEEP);
+}
+
+/* What waits while memory is away: all that may take, use or give it. */
+static struct guest *ioctl_enter(const struct amd_call *call, enum kfd_decision decision)
+{
+	struct guest *pass;
+
+	if (decision == KFD_PASS || decision == KFD_VIEW || decision == KFD_REFUSE)
+		return NULL;
+	pass = pass_enter(call->guest);
+	if (pass && call->device && _IOC_NR(call->request) == DRM_NR_AMDGPU_CS)
+		atomic_store(&call->amd->rings, 1);
+	return pass;
 }
 
 static int ioctl_decide(int file, int fd, unsigned long request, void *arg)
 {
+	CLEANUP(pass_leave) struct guest *pass = NULL;
 	struct amd_call call = {.fd = fd, .request = request};
 	enum kfd_decision decision;
 	int error, r;
@@ -133,7 +155,8 @@ static int ioctl_decide(int file, int fd, unsigned long request, void *arg)
 		return -1;
 	}
 	decision = file == AMD_FILE_KFD ? kfd_ioctl_decide(request) : drm_ioctl_decide(request);
-	if (ioctl_passes(call.amd, decision))
+	pass = ioctl_enter(&call, decision);
+	if (ioctl_passes(&call, decision))
 		return next_libc()->ioctl(fd, request, arg);
 	call.bytes = _IOC_SIZE(request);
 	if (decision == KFD_REFUSE)

@@ -13,6 +13,7 @@
 #include "guest/memory/importer.h"
 #include "guest/memory/mapping.h"
 #include "guest/swap/drain.h"
+#include "guest/swap/host.h"
 #include "guest/swap/obstacles.h"
 #include "ledger/swap.h"
 
@@ -21,10 +22,6 @@
  * while the one before it is copied.
  */
 #define STEP_BYTES (UINT64_C(64) << 20)
-
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
 
 /* The own pieces of all devices in order, each with the place of its content in host memory. */
 struct cursor {
@@ -71,31 +68,14 @@ static uint64_t move_bytes(struct guest *guest)
 
 /* --- Host memory ---------------------------------------------------------------------------- */
 
-/* A page that cannot be had is an error here, and no signal later. */
-static bool move_populate(char *at, uint64_t bytes)
-{
-	if (!madvise(at, bytes, MADV_POPULATE_WRITE))
-		return true;
-	if (errno != EINVAL)
-		return false;
-	/* Kernels before 5.14 do not know it. */
-	for (uint64_t i = 0; i < bytes; i += 4096)
-		((volatile char *)at)[i] = 0;
-	return true;
-}
-
 static bool move_take_host(struct move *move, uint64_t bytes)
 {
 	char *host;
 
 	bytes = round_up(bytes, GRANULE_BYTES);
-	host = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (host == MAP_FAILED)
+	host = host_take(bytes);
+	if (!host)
 		return false;
-	/* Pages are pinned: a child would get copies of all of them. */
-	madvise(host, bytes, MADV_DONTFORK);
-	madvise(host, bytes, MADV_HUGEPAGE);
 	move->host = host;
 	move->host_bytes = bytes;
 	return true;
@@ -127,7 +107,7 @@ static bool move_prepare(struct move *move, uint64_t end)
 		uint64_t left = move->host_bytes - move->ready;
 		uint64_t bytes = left < STEP_BYTES ? left : STEP_BYTES;
 
-		if (!move_populate(move->host + move->ready, bytes))
+		if (!host_populate(move->host + move->ready, bytes))
 			return false;
 		DRIVER(cuMemHostRegister_v2,
 		       (move->host + move->ready, bytes, CU_MEMHOSTREGISTER_PORTABLE));

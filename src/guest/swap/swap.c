@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The swap thread: one in each process of a swappable tenant, from cuInit on. It sleeps on the word
+ * The swap thread: one in each process of a swappable tenant, from cuInit on, or from the first call
+ * for an AMD GPU. It sleeps on the word
  * in the policy that says what is asked for (ledger/swap.h), and does it: an idle process leaves the
  * device without a call of its own, and a busy one without its threads' doing. It is not the monitor
  * thread, which begins with the first metered launch, and which must not be away for as long as 100
@@ -19,6 +20,7 @@
 #include "guest/core/guest.h"
 #include "guest/core/pass.h"
 #include "guest/core/thread.h"
+#include "guest/swap/amd/amd_move.h"
 #include "guest/swap/cgroup_room.h"
 #include "guest/swap/drain.h"
 #include "guest/swap/move.h"
@@ -28,11 +30,12 @@
 /* So often a process looks whether who asked still lives, where that matters. */
 #define LOOK_NS (50 * NS_PER_MS)
 
-#define MOVERS 1
+#define MOVERS 2
 
 struct swap {
 	struct guest *guest;
 	struct move move;
+	struct amd_move amd;
 	struct mover mover[MOVERS];
 	struct swap_answer answer; /* the last */
 };
@@ -43,7 +46,7 @@ static void swap_answer(struct swap *swap, uint32_t request, enum swap_state sta
 	swap->answer.request = request;
 	swap->answer.state = state;
 	swap->answer.why = why;
-	swap_say(atomic_load(&swap->guest->slot), &swap->answer);
+	swap_say(swap->guest->claimed, &swap->answer);
 }
 
 /* On the way: what the last answer was is known, and the request is not answered yet. */
@@ -52,7 +55,7 @@ static void swap_begin(struct swap *swap, enum swap_state state)
 	struct swap_answer answer = swap->answer;
 
 	answer.state = state;
-	swap_say(atomic_load(&swap->guest->slot), &answer);
+	swap_say(swap->guest->claimed, &answer);
 }
 
 /* --- All vendors' memory ---------------------------------------------------------------------- */
@@ -208,7 +211,7 @@ static void swap_bare(struct swap *swap, uint32_t request, bool give)
  */
 static void swap_give(struct swap *swap, uint32_t request)
 {
-	if (!slot_adopt(atomic_load(&swap->guest->slot)))
+	if (!slot_adopt(swap->guest->claimed))
 		swap_bare(swap, request, true);
 }
 
@@ -308,14 +311,19 @@ static void swap_exit(void)
 
 void swap_start(struct guest *guest)
 {
-	struct swap *swap = mmap(NULL, sizeof(*swap), PROT_READ | PROT_WRITE,
-				 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct swap *swap;
 
+	if (!once_take(&guest->swaps))
+		return;
+	swap = mmap(NULL, sizeof(*swap), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+		    0);
 	if (swap == MAP_FAILED)
 		return; /* nothing of this process is said: nobody suspends the tenant */
 	swap->guest = guest;
 	swap->move.guest = guest;
+	swap->amd.guest = guest;
 	swap->mover[0] = (struct mover){&move_kind, &swap->move};
+	swap->mover[1] = (struct mover){&amd_move_kind, &swap->amd};
 	if (thread_start(swap_watch, swap))
 		munmap(swap, sizeof(*swap));
 	else

@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 
 #include "amd/abi/kfd.h"
+#include "guest/amd/memory/made.h"
 #include "guest/amd/memory/memory.h"
 #include "guest/amd/user.h"
 
@@ -36,6 +37,9 @@ static int amd_memory_map_ids(struct amd_call *call, uint32_t *ids)
 	args->device_ids_array_ptr = (uintptr_t)ids;
 	args->n_devices = n;
 	r = amd_call_kernel(call);
+	if (args->n_success > asked.n_success && args->n_success <= n)
+		amd_made_mapped(call, args->handle, ids + asked.n_success,
+				args->n_success - asked.n_success);
 	args->device_ids_array_ptr = asked.device_ids_array_ptr;
 	args->n_devices = asked.n_devices;
 	return r >= 0 && n < asked.n_devices ? -EINVAL : r;

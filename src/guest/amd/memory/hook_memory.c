@@ -12,6 +12,7 @@
 #include "guest/amd/ask.h"
 #include "guest/amd/files.h"
 #include "guest/amd/memory/handle.h"
+#include "guest/amd/memory/made.h"
 #include "guest/amd/memory/memory.h"
 #include "guest/amd/memory/reserve.h"
 #include "guest/amd/memory/sweep.h"
@@ -52,12 +53,16 @@ static int amd_memory_alloc(struct amd_call *call, const struct demand *demand)
 {
 	struct kfd_ioctl_alloc_memory_of_gpu_args *args = call->block;
 	struct amd_device *device = amd_device(call->amd, args->gpu_id);
+	int r;
 
 	if (!device || !device->ours)
 		return -EINVAL;
 	if (demand->act != DEMAND_TAKE)
 		return amd_call_kernel(call);
-	return amd_memory_take(call, device, demand, &args->handle, sizeof(args->handle));
+	r = amd_memory_take(call, device, demand, &args->handle, sizeof(args->handle));
+	if (r >= 0)
+		amd_made_alloc(call, args);
+	return r;
 }
 
 static int amd_memory_create(struct amd_call *call, const struct demand *demand)

@@ -31,6 +31,8 @@ static struct queue amd_queue_describe(const struct kfd_ioctl_create_queue_args 
 				.queue_priority = a->queue_priority},
 		.read_pointer = a->read_pointer_address,
 		.write_pointer = a->write_pointer_address,
+		.eop = a->eop_buffer_address,
+		.saves = a->ctx_save_restore_address,
 	};
 }
 

@@ -143,7 +143,7 @@ bool queues_open(const struct queues *queues, const struct queue *q)
 {
 	const struct queue_device *d = &queues->device[q->device];
 
-	return !d->hold.limited || !d->turn[q->kind].closed;
+	return !queues->held && (!d->hold.limited || !d->turn[q->kind].closed);
 }
 
 /* The mask that the kernel is to be told. False: there is none, or the kernel has it. */
@@ -310,4 +310,48 @@ void queues_tell(struct queues *queues, int device)
 	}
 	if (ours)
 		close(fd);
+}
+
+int queues_hold(struct queues *queues, bool hold)
+{
+	uint32_t high = queues_high(queues);
+	bool ours = false;
+	int fd = -EBADF, r = 0;
+
+	lock_take(&queues->lock);
+	queues->held = hold;
+	lock_drop(&queues->lock);
+	for (uint32_t i = 0; i < high; i++) {
+		uint64_t version;
+		int error;
+
+		/* With a claim the keeper passes over it. */
+		if (!queues_claim(queues, i, &version))
+			continue;
+		if (fd < 0)
+			fd = queues_borrow(queues, &ours);
+		error = fd < 0 ? fd : queues_settle(queues, fd, i);
+		r = error ? error : r;
+		queues_release(queues, i, version);
+	}
+	if (fd >= 0 && ours)
+		close(fd);
+	return r;
+}
+
+bool queues_need(struct queues *queues, uint64_t va, uint64_t bytes)
+{
+	bool need = false;
+
+	lock_take(&queues->lock);
+	for (uint32_t i = 0; i < queues->high && !need; i++) {
+		const struct queue *q = &queues->queue[i];
+		const uint64_t used[] = {q->duty.wanted.ring_base_address, q->read_pointer,
+					 q->write_pointer, q->eop, q->saves};
+
+		for (size_t j = 0; q->used && j < sizeof(used) / sizeof(used[0]); j++)
+			need |= used[j] - va < bytes;
+	}
+	lock_drop(&queues->lock);
+	return need;
 }

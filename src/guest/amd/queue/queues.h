@@ -52,6 +52,7 @@ struct queue {
 	uint64_t version; /* tells queues apart that had this number one after the other */
 	struct duty_queue duty;
 	uint64_t read_pointer, write_pointer;  /* in the program's memory */
+	uint64_t eop, saves;		       /* what else of it the kernel uses */
 	uint32_t own_bits, own[CU_MASK_WORDS]; /* the mask that the program asked for; 0: none */
 	bool masked;			       /* the kernel was told `mask` */
 	struct cu_mask mask;
@@ -87,6 +88,7 @@ struct queues {
 	bool kept;	   /* the keeper thread runs, or is being made */
 	uint32_t starting; /* a futex: the thread is being made, which may fail */
 	bool watched;	   /* a thread sleeps until the policy changes */
+	bool held;	   /* all queues are off the hardware: queues_hold */
 	int file;     /* a number under which the program had /dev/kfd */
 	uint32_t n;
 	uint32_t high; /* numbers at and above this were never used */
@@ -133,6 +135,15 @@ bool queues_open(const struct queues *queues, const struct queue *queue);
  * kernel's error as -errno.
  */
 int queues_settle(struct queues *queues, int fd, uint32_t id);
+
+/*
+ * For the swap thread, while no call of the program is under way: takes all queues off the hardware
+ * until they are released. 0, or the kernel's error as -errno; then some of them may be off.
+ */
+int queues_hold(struct queues *queues, bool hold);
+
+/* Whether a queue is made of memory there, which the kernel does not let go of. */
+bool queues_need(struct queues *queues, uint64_t va, uint64_t bytes);
 
 /* Numbers at and above this were never used. */
 uint32_t queues_high(struct queues *queues);

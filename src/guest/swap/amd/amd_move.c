@@ -1,0 +1,412 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "guest/swap/amd/amd_move.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/fault.h"
+#include "base/fd.h"
+#include "guest/amd/memory/charge.h"
+#include "guest/amd/memory/reserve.h"
+#include "guest/amd/queue/queues.h"
+#include "guest/core/object.h"
+#include "guest/swap/amd/amd_obstacles.h"
+#include "guest/swap/host.h"
+#include "ledger/swap.h"
+
+/* Host memory is made, and shown to a GPU, in steps of so much. */
+#define STEP_BYTES (UINT64_C(64) << 20)
+
+/* The kernel knows a process's memory by whichever descriptor, so ours is opened for a while. */
+static int amd_move_open_kfd(void)
+{
+	int fd;
+
+	guest_depth++;
+	fd = fd_openat(AT_FDCWD, "/dev/kfd", O_RDWR, 0);
+	guest_depth--;
+	return fd;
+}
+
+/* --- Coming to rest --------------------------------------------------------------------------- */
+
+/* Queues are taken off the hardware whatever they have to do, and go on with that later. */
+static enum swap_why amd_move_rest(void *self)
+{
+	return SWAP_FINE;
+}
+
+static bool amd_move_open_lanes(struct amd_move *move, int kfd)
+{
+	for (uint64_t i = 0; i < move->pieces.n; i++) {
+		int device = move->pieces.at[i].device;
+
+		if (!move->lane[device].gpu_id &&
+		    !amd_lane_open(kfd, &move->amd->device[device], &move->lane[device]))
+			return false;
+	}
+	return true;
+}
+
+static enum swap_why amd_move_prepare_with(struct amd_move *move, int kfd, uint64_t *ret_amount)
+{
+	struct queues *queues = queues_made(move->amd);
+	enum swap_why why;
+
+	if (queues && queues_hold(queues, true))
+		return SWAP_DRIVER;
+	why = amd_obstacles_find(move->guest, move->amd, kfd, ret_amount);
+	if (!why)
+		why = amd_pieces_find(move->guest, move->amd, &move->pieces);
+	if (!why)
+		why = amd_views_find(move->amd, &move->pieces, &move->views, ret_amount);
+	if (!why && !amd_move_open_lanes(move, kfd))
+		why = SWAP_DRIVER;
+	return why;
+}
+
+static enum swap_why amd_move_prepare(void *self, uint64_t *ret_amount)
+{
+	struct amd_move *move = self;
+	enum swap_why why;
+	int kfd;
+
+	move->amd = atomic_load(&move->guest->amd);
+	if (!move->amd || move->amd->error) {
+		move->amd = NULL;
+		return SWAP_FINE;
+	}
+	/* To open it is to be known to the driver, which who has nothing there may not want. */
+	if (!object_count(move->guest->objects, OBJECT_KFD) && !queues_made(move->amd))
+		return amd_obstacles_find(move->guest, move->amd, -EBADF, ret_amount);
+	kfd = amd_move_open_kfd();
+	if (kfd < 0)
+		return SWAP_DRIVER;
+	why = amd_move_prepare_with(move, kfd, ret_amount);
+	close(kfd);
+	return why;
+}
+
+static uint64_t amd_move_bytes(void *self)
+{
+	return ((struct amd_move *)self)->pieces.bytes;
+}
+
+/* --- Copies ----------------------------------------------------------------------------------- */
+
+/* The step of host memory that a GPU reaches at the moment. */
+struct window {
+	uint64_t at, bytes;
+	uint64_t handle;
+};
+
+static bool amd_move_open_window(struct amd_move *move, int kfd, struct amd_lane *lane,
+				 uint64_t at, struct window *window)
+{
+	uint64_t begin = at / STEP_BYTES * STEP_BYTES, left = move->host_bytes - begin;
+
+	if (window->handle && window->at == begin)
+		return true;
+	amd_lane_unregister(kfd, lane, window->handle);
+	*window = (struct window){.at = begin, .bytes = left < STEP_BYTES ? left : STEP_BYTES};
+	if (host_populate(move->host + window->at, window->bytes))
+		window->handle =
+			amd_lane_register(kfd, lane, move->host + window->at, window->bytes);
+	return window->handle;
+}
+
+static enum swap_why amd_move_copy_piece(struct amd_move *move, int kfd, struct amd_piece *piece,
+					 struct window *window, bool out)
+{
+	struct amd_lane *lane = &move->lane[piece->device];
+
+	for (uint64_t done = 0, n; done < piece->bytes; done += n) {
+		uint64_t at = piece->host + done, host = (uintptr_t)move->host + at;
+
+		if (!amd_move_open_window(move, kfd, lane, at, window))
+			return SWAP_HOST;
+		n = window->at + window->bytes - at;
+		n = n < piece->bytes - done ? n : piece->bytes - done;
+		if (!amd_lane_copy(lane, out ? host : piece->va + done,
+				   out ? piece->va + done : host, n))
+			return SWAP_DRIVER;
+	}
+	return SWAP_FINE;
+}
+
+/* What its own GPU does not map is mapped there for the copy. */
+static enum swap_why amd_move_copy_mapped(struct amd_move *move, int kfd, struct amd_piece *piece,
+					  struct window *window, bool out)
+{
+	uint64_t own = UINT64_C(1) << piece->device, more = own & ~piece->now;
+	enum swap_why why;
+
+	if (amd_pieces_map(kfd, move->amd, piece, more))
+		return SWAP_DRIVER;
+	why = amd_move_copy_piece(move, kfd, piece, window, out);
+	if (amd_pieces_unmap(kfd, move->amd, piece, more) && !why)
+		why = SWAP_DRIVER;
+	return why;
+}
+
+static enum swap_why amd_move_copy_of(struct amd_move *move, int kfd, int device, bool out)
+{
+	struct amd_lane *lane = &move->lane[device];
+	const struct amd_lane ours = *lane;
+	struct window window = {.handle = 0};
+	enum swap_why why = SWAP_FINE;
+
+	for (uint64_t i = 0; !why && i < move->pieces.n; i++)
+		if (move->pieces.at[i].device == device)
+			why = amd_move_copy_mapped(move, kfd, &move->pieces.at[i], &window, out);
+	/* A queue that was stopped is ended before the memory goes that it writes to. */
+	if (why == SWAP_DRIVER)
+		amd_lane_close(kfd, lane);
+	amd_lane_unregister(kfd, &ours, window.handle);
+	return why;
+}
+
+static bool amd_move_has(const struct amd_move *move, uint32_t device)
+{
+	for (uint64_t i = 0; i < move->pieces.n; i++)
+		if (move->pieces.at[i].device == (int)device)
+			return true;
+	return false;
+}
+
+static enum swap_why amd_move_copy(struct amd_move *move, int kfd, bool out)
+{
+	enum swap_why why = amd_move_open_lanes(move, kfd) ? SWAP_FINE : SWAP_DRIVER;
+
+	for (uint32_t i = 0; !why && i < move->amd->ndevices; i++)
+		if (amd_move_has(move, i))
+			why = amd_move_copy_of(move, kfd, (int)i, out);
+	return why;
+}
+
+/* --- Out -------------------------------------------------------------------------------------- */
+
+/* The pieces of a GPU stand together in host memory. */
+static bool amd_move_take_host(struct amd_move *move)
+{
+	uint64_t at = 0;
+
+	move->host = host_take(move->pieces.bytes);
+	if (!move->host)
+		return false;
+	move->host_bytes = move->pieces.bytes;
+	for (uint32_t device = 0; device < move->amd->ndevices; device++)
+		for (uint64_t i = 0; i < move->pieces.n; i++)
+			if (move->pieces.at[i].device == (int)device) {
+				move->pieces.at[i].host = at;
+				at += move->pieces.at[i].bytes;
+			}
+	return true;
+}
+
+static void amd_move_give_host(struct amd_move *move)
+{
+	if (move->host)
+		munmap(move->host, move->host_bytes);
+	move->host = NULL;
+	move->host_bytes = 0;
+}
+
+static uint64_t amd_move_away_of(const struct amd_move *move, uint32_t device)
+{
+	uint64_t bytes = 0;
+
+	for (uint64_t i = 0; i < move->pieces.n; i++)
+		if (move->pieces.at[i].device == (int)device && move->pieces.at[i].away)
+			bytes += move->pieces.at[i].bytes;
+	return bytes;
+}
+
+/* What the kernel does not take stays where it is, charged, and is written over on return. */
+static void amd_move_release(struct amd_move *move, int kfd)
+{
+	uint64_t charged[GUEST_DEVICES];
+
+	for (uint32_t i = 0; i < move->amd->ndevices; i++)
+		charged[i] = amd_move_away_of(move, i);
+	for (uint64_t i = 0; i < move->pieces.n; i++) {
+		if (move->pieces.at[i].away)
+			continue;
+		amd_pieces_leave(kfd, move->amd, &move->pieces.at[i]);
+		FAULT_POINT(GUEST_SWAP_HALF_OUT);
+	}
+	FAULT_POINT(GUEST_SWAP_OUT);
+	for (uint32_t i = 0; i < move->amd->ndevices; i++) {
+		struct amd_device *device = &move->amd->device[i];
+		uint64_t away = amd_move_away_of(move, i);
+
+		if (!away)
+			continue;
+		swap_set_out(move->amd->slot, device->ledger, away);
+		amd_charge_release(move->amd, device, DEMAND_VRAM, CAT_DATA, away - charged[i]);
+	}
+}
+
+static enum swap_why amd_move_copy_out(struct amd_move *move, int kfd)
+{
+	enum swap_why why;
+
+	if (move->host || !move->pieces.bytes)
+		return SWAP_FINE;
+	if (!amd_move_take_host(move))
+		return SWAP_HOST;
+	touch_begin(&move->touch, move->host, move->host_bytes, STEP_BYTES);
+	why = amd_move_copy(move, kfd, true);
+	touch_end(&move->touch);
+	if (why)
+		amd_move_give_host(move);
+	return why;
+}
+
+static enum swap_why amd_move_out(void *self)
+{
+	struct amd_move *move = self;
+	enum swap_why why;
+	int kfd;
+
+	if (!move->pieces.n)
+		return SWAP_FINE;
+	kfd = amd_move_open_kfd();
+	if (kfd < 0)
+		return SWAP_DRIVER;
+	why = amd_views_take(&move->views);
+	if (!why)
+		why = amd_move_copy_out(move, kfd);
+	if (!why) {
+		FAULT_POINT(GUEST_SWAP_COPIED);
+		amd_move_release(move, kfd);
+		move->away = true;
+	}
+	close(kfd);
+	return why;
+}
+
+/* --- Back ------------------------------------------------------------------------------------- */
+
+/* Reserves all that is away, on as many GPUs as it answers. */
+static enum swap_why amd_move_reserve(struct amd_move *move, int kfd,
+				      struct amd_charge charge[static GUEST_DEVICES],
+				      uint32_t *ret_n)
+{
+	struct amd *amd = move->amd;
+
+	*ret_n = 0;
+	for (uint32_t i = 0; i < amd->ndevices; i++) {
+		uint64_t bytes = amd_move_away_of(move, i);
+
+		if (!bytes)
+			continue;
+		if (amd_reserve(move->guest, amd, &amd->device[i], kfd, DEMAND_VRAM, bytes,
+				&charge[*ret_n]))
+			return SWAP_QUOTA;
+		++*ret_n;
+	}
+	return SWAP_FINE;
+}
+
+static enum swap_why amd_move_return_all(struct amd_move *move, int kfd)
+{
+	enum swap_why why = SWAP_FINE;
+
+	for (uint64_t i = 0; !why && i < move->pieces.n; i++) {
+		struct amd_piece *piece = &move->pieces.at[i];
+
+		if (piece->away)
+			why = amd_pieces_return(kfd, move->guest, move->amd, &move->pieces, piece);
+		else if (amd_pieces_map(kfd, move->amd, piece, piece->mapped & ~piece->now))
+			why = SWAP_DRIVER;
+		FAULT_POINT(GUEST_SWAP_HALF_IN);
+	}
+	amd_pieces_settle(kfd, &move->pieces);
+	return why;
+}
+
+static enum swap_why amd_move_back_with(struct amd_move *move, int kfd)
+{
+	struct amd_charge charge[GUEST_DEVICES];
+	uint32_t n;
+	enum swap_why why = amd_move_reserve(move, kfd, charge, &n);
+
+	if (why) {
+		while (n-- > 0)
+			amd_charge_cancel(&charge[n]);
+		return why;
+	}
+	for (uint32_t i = 0; i < n; i++)
+		amd_charge_commit(&charge[i], CAT_DATA, charge[i].reserved);
+	why = amd_move_return_all(move, kfd);
+	/* Charged in full: what did not come is given back now, the rest when it leaves again. */
+	for (uint32_t i = 0; i < n; i++) {
+		struct amd_device *device = charge[i].device;
+		uint64_t away =
+			amd_move_away_of(move, (uint32_t)(device - move->amd->device));
+
+		amd_charge_release(move->amd, device, DEMAND_VRAM, CAT_DATA, away);
+		swap_set_out(move->amd->slot, device->ledger, away);
+	}
+	if (!why)
+		why = amd_move_copy(move, kfd, false);
+	if (why)
+		amd_move_release(move, kfd);
+	return why;
+}
+
+static enum swap_why amd_move_back(void *self)
+{
+	struct amd_move *move = self;
+	enum swap_why why;
+	int kfd;
+
+	if (!move->away)
+		return SWAP_FINE;
+	kfd = amd_move_open_kfd();
+	if (kfd < 0)
+		return SWAP_DRIVER;
+	why = amd_move_back_with(move, kfd);
+	close(kfd);
+	if (why)
+		return why;
+	FAULT_POINT(GUEST_SWAP_IN);
+	move->away = false;
+	return SWAP_FINE;
+}
+
+static bool amd_move_is_away(const void *self)
+{
+	return ((const struct amd_move *)self)->away;
+}
+
+static void amd_move_done(void *self)
+{
+	struct amd_move *move = self;
+	struct queues *queues = move->amd ? queues_made(move->amd) : NULL;
+	int kfd = move->pieces.n ? amd_move_open_kfd() : -EBADF;
+
+	amd_views_give(&move->views, &move->pieces);
+	for (uint32_t i = 0; kfd >= 0 && i < move->amd->ndevices; i++)
+		amd_lane_close(kfd, &move->lane[i]);
+	if (kfd >= 0)
+		close(kfd);
+	amd_pieces_free(&move->pieces);
+	amd_move_give_host(move);
+	if (queues)
+		queues_hold(queues, false);
+	move->amd = NULL;
+}
+
+const struct mover_kind amd_move_kind = {
+	.rest = amd_move_rest,
+	.prepare = amd_move_prepare,
+	.bytes = amd_move_bytes,
+	.out = amd_move_out,
+	.back = amd_move_back,
+	.is_away = amd_move_is_away,
+	.done = amd_move_done,
+};

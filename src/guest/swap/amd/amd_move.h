@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Moves what a process holds of AMD GPUs' memory into host memory, and back to the same addresses
+ * and handles. Its queues are off the hardware meanwhile:
+ *
+ *	prepare	queues off ── a copy queue of our own ── nothing moves
+ *	out	CPU's mappings taken ── copy all ── unmap and free all ── give the charge back
+ *	back	charge ── allocate and map all ── copy all
+ *	done	CPU's mappings given back ── queues on
+ */
+#ifndef ALLOT_GUEST_SWAP_AMD_AMD_MOVE_H
+#define ALLOT_GUEST_SWAP_AMD_AMD_MOVE_H
+
+#include "guest/swap/amd/amd_lane.h"
+#include "guest/swap/amd/amd_pieces.h"
+#include "guest/swap/amd/amd_views.h"
+#include "guest/swap/mover.h"
+#include "guest/swap/touch.h"
+
+struct amd_move {
+	struct guest *guest;
+	struct amd *amd; /* from prepare to done; NULL: the process uses no AMD GPU */
+	struct amd_pieces pieces;
+	struct amd_views views;
+	struct amd_lane lane[GUEST_DEVICES];
+	char *host; /* NULL: none */
+	uint64_t host_bytes;
+	bool away;
+	struct touch touch;
+};
+
+/* `self` is a struct amd_move of which all but the guest is zero. */
+extern const struct mover_kind amd_move_kind;
+
+#endif

@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Memory of emulated AMD GPUs that leaves them and comes back: `allot run --swappable`, `allot
+suspend`, `allot resume`. What is on the GPUs is the emulator's own count."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+ALLOT = os.environ["ALLOT"]
+GUEST = os.environ["SWAP_GUEST"]
+LINKS = os.environ["SWAP_LINKS"]
+KIB, MIB = 1 << 10, 1 << 20
+CYCLES = 100
+# What the program at rest holds, by GPU.
+IDLE = [4 * KIB + 3 * MIB + 7 * MIB + 4 * KIB, 5 * MIB + 12 * KIB + 64 * KIB + 2 * MIB,
+        8 * KIB + 4 * MIB]
+
+
+class Case(unittest.TestCase):
+    MEMORY = "256MiB"
+
+    def setUp(self):
+        self.tmp = tempfile.mkdtemp(prefix="allot-swap-amd-", dir="/dev/shm")
+        self.addCleanup(shutil.rmtree, self.tmp, ignore_errors=True)
+        self.env = {**os.environ, "ALLOT_RUNTIME_DIR": self.tmp + "/run"}
+        self.env.pop("ALLOT_FAULT", None)
+        self.sim = [ALLOT, "sim", "--amd", "3", "--memory", self.MEMORY, "--links", LINKS, "--dir",
+                    self.tmp + "/sim", "--"]
+
+    @staticmethod
+    def end(process):
+        process.kill()
+        process.communicate()
+
+    def used(self):
+        done = subprocess.run([*self.sim, GUEST, "used"], env=self.env, text=True,
+                              capture_output=True, timeout=60, check=True)
+        return [int(line) for line in done.stdout.split()]
+
+    def allot(self, *args, env=None):
+        return subprocess.run([*self.sim, ALLOT, *args], env={**self.env, **(env or {})}, text=True,
+                              capture_output=True, timeout=100, stdin=subprocess.DEVNULL,
+                              check=False)
+
+    def must(self, *args):
+        done = self.allot(*args)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def refused(self, *args, env=None):
+        done = self.allot(*args, env=env)
+        self.assertEqual(done.returncode, 125, done.stderr)
+        return done.stderr
+
+    def guest(self, *what, options=("--swappable",), env=None, name="t"):
+        process = subprocess.Popen([*self.sim, ALLOT, "run", "--name", name, *options, "--", GUEST,
+                                    *what], env={**self.env, **(env or {})},
+                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True)
+        self.addCleanup(self.end, process)
+        self.assertEqual(process.stdout.readline(), "ready\n",
+                         None if process.poll() is None else process.stderr.read())
+        return process
+
+    def good(self, process):
+        """It is told to look at what it holds, and finds all of it."""
+        out, err = process.communicate("\n", timeout=100)
+        self.assertEqual((out, process.returncode), ("good\n", 0), err)
+
+    def tenant(self):
+        tenant, = json.loads(self.must("ps", "--json", "t"))["tenants"]
+        return tenant
+
+    def suspended(self):
+        return [device.get("suspended_bytes", 0) for device in self.tenant()["devices"]]
+
+    def charged(self):
+        return [device["used_bytes"] for device in self.tenant()["devices"]]
+
+
+class Rest(Case):
+    """A process that makes no call meanwhile."""
+
+    def test_out_and_back(self):
+        guest = self.guest("idle")
+        self.assertEqual(self.used(), IDLE)
+        self.assertEqual(self.charged(), IDLE)
+        for _ in range(3):
+            self.assertRegex(self.must("suspend", "t"), r"^t: 21 MiB of 1 process left in ")
+            self.assertEqual(self.used(), [0, 0, 0])
+            self.assertEqual(self.charged(), [0, 0, 0])
+            self.assertEqual(self.suspended(), IDLE)
+            self.assertEqual(self.tenant()["state"], "suspended")
+            self.assertRegex(self.must("resume", "t"), r"^t: 21 MiB of 1 process came back in ")
+            self.assertEqual(self.used(), IDLE)
+            self.assertEqual(self.charged(), IDLE)
+            self.assertEqual(self.suspended(), [0, 0, 0])
+        self.good(guest)
+
+    def test_waits_while_it_is_away(self):
+        guest = self.guest("idle")
+        self.must("suspend", "t")
+        guest.stdin.write("\n")
+        guest.stdin.flush()
+        with self.assertRaises(subprocess.TimeoutExpired):
+            guest.wait(0.5)
+        self.assertEqual(self.used(), [0, 0, 0])
+        self.must("resume", "t")
+        self.good(guest)
+
+    def test_two_processes(self):
+        guests = [self.guest("idle"), self.guest("idle", options=())]
+        self.must("suspend", "t")
+        self.assertEqual(self.used(), [0, 0, 0])
+        self.must("resume", "t")
+        for guest in guests:
+            self.good(guest)
+
+    def test_quota_was_lowered(self):
+        guest = self.guest("idle", options=("--swappable", "--memory", "64MiB"))
+        self.must("suspend", "t")
+        self.must("set", "t", "--memory", "6MiB")
+        self.assertIn("the quota of tenant \"t\" has no room for its 21", self.refused("resume", "t"))
+        self.assertEqual(self.used(), [0, 0, 0])
+        self.assertEqual(self.charged(), [0, 0, 0])
+        self.must("set", "t", "--memory", "64MiB")
+        self.must("resume", "t")
+        self.assertEqual(self.charged(), IDLE)
+        self.good(guest)
+
+
+class Crowd(Case):
+    MEMORY = "20MiB"
+
+    def test_others_get_the_memory(self):
+        """Two tenants that do not fit on the GPUs together."""
+        guest = self.guest("idle")
+        self.must("suspend", "t")
+        other = self.guest("idle", name="u")
+        self.assertIn("the device has no room for its 21", self.refused("resume", "t"))
+        self.assertEqual(self.used(), IDLE)
+        self.must("suspend", "u")
+        self.must("resume", "t")
+        self.good(guest)
+        self.must("resume", "u")
+        self.good(other)
+
+
+class Load(Case):
+    """Programs that allocate, free, map and copy all the time, and look at every word."""
+
+    def test_cycles(self):
+        guests = [self.guest("churn", str(seed)) for seed in (11, 12)]
+        for cycle in range(CYCLES):
+            self.must("suspend", "t", "--timeout", "60s")
+            if cycle % 10 == 0:
+                self.assertEqual(self.used(), [0, 0, 0], f"cycle {cycle}")
+            self.must("resume", "t")
+            time.sleep(0.02 * (cycle % 3))
+        for guest in guests:
+            self.good(guest)
+
+    def test_metered(self):
+        """The same beside a share of compute, for which queues are taken off, too."""
+        guest = self.guest("churn", "5", options=("--swappable", "--compute", "50"))
+        for _ in range(10):
+            self.must("suspend", "t", "--timeout", "60s")
+            self.assertEqual(self.used(), [0, 0, 0])
+            self.must("resume", "t")
+        self.good(guest)
+
+
+class Views(Case):
+    """GPU memory that the CPU has mapped."""
+
+    def test_writers(self):
+        """Threads that write all the time lose no write, and read no other."""
+        guest = self.guest("write")
+        for _ in range(30):
+            self.must("suspend", "t")
+            self.assertEqual(self.used(), [0, 0, 0])
+            self.must("resume", "t")
+        self.good(guest)
+
+    def test_changes(self):
+        guest = self.guest("change")
+        self.must("suspend", "t")
+        guest.stdin.write("\n")
+        guest.stdin.flush()
+        self.assertEqual(guest.stdout.readline(), "changed\n")
+        self.must("resume", "t")
+        self.good(guest)
+
+
+class Refusals(Case):
+    def refuse(self, what, why):
+        guest = self.guest(what)
+        before = self.used()
+        said = self.refused("suspend", "t")
+        self.assertRegex(said, why)
+        self.assertIn('tenant "t" goes on as it was', said)
+        self.assertEqual(self.used(), before)
+        self.assertEqual(self.tenant()["state"], "running")
+        self.good(guest)
+
+    def test_dmabuf(self):
+        self.refuse("dmabuf", r"process \d+ \(.*\) holds 1 MiB of memory that was exported")
+
+    def test_svm(self):
+        self.refuse("svm", r"holds 1 MiB of its own memory on AMD GPUs \(SVM\)")
+
+    def test_node(self):
+        self.refuse("node", r"holds 1 MiB of memory by handles of render nodes")
+
+    def test_address(self):
+        self.refuse("address", r"holds 1 MiB of memory that has no address")
+
+
+class Kills(Case):
+    """kill -9 at each step, of who asks and of a process that is asked."""
+
+    def settles(self, state):
+        for _ in range(200):
+            tenant = self.tenant()
+            if tenant["state"] == state and {p["state"] for p in tenant["processes"]} == {state}:
+                return
+            time.sleep(0.02)
+        self.fail(f"{tenant['state']}, {[p['state'] for p in tenant['processes']]}")
+
+    def test_of_the_command(self):
+        guest = self.guest("idle")
+        for what, passage, state in (("suspend", 1, "running"), ("suspend", 2, "suspended"),
+                                     ("resume", 1, "suspended"), ("resume", 2, "running")):
+            self.allot(what, "t", env={"ALLOT_FAULT": f"SWAP_ASKED:{passage}"})
+            self.settles(state)
+        self.assertEqual(self.used(), IDLE)
+        self.good(guest)
+
+    def test_of_a_process(self):
+        """The other one is not disturbed, and what the dead one had is nobody's."""
+        for point in ("SHUT", "COPIED", "HALF_OUT", "OUT", "HALF_IN", "IN"):
+            guest = self.guest("idle")
+            victim = self.guest("idle", options=(), env={"ALLOT_FAULT": f"GUEST_SWAP_{point}"})
+            self.must("suspend", "t")
+            self.must("resume", "t")
+            self.assertEqual(victim.wait(10), -signal.SIGKILL, point)
+            self.assertEqual(self.used(), IDLE, point)
+            self.assertEqual(self.charged(), IDLE, point)
+            self.good(guest)
+
+
+if __name__ == "__main__":
+    unittest.main()

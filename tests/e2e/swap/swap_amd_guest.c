@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A program with memory of emulated AMD GPUs, for swap_amd.py: it fills what it holds, says "ready",
+ * does something or nothing until it reads a line, and then looks at each word, at which GPUs reach
+ * it, and at its handles. Run by `allot sim --amd 3` with links 1 <-> 2 and 2 -> 3. With "used" it
+ * says what of each GPU is taken, by the emulator's own count.
+ */
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "sim/kfd/bank.h"
+#include "tests/sim/kfd_queue.h"
+
+#define STAGE	 MIB
+#define BUFFERS	 12
+#define WRITABLE KFD_IOC_ALLOC_MEM_FLAGS_WRITABLE
+
+struct buffer {
+	uint64_t handle, va, size, offset;
+	uint32_t seed;
+	int gpu;
+	uint32_t mapped; /* GPUs, a bit each */
+};
+
+static struct queue queue[GPUS];
+static uint32_t *stage;
+static struct buffer buffers[BUFFERS];
+
+static uint32_t word_of(uint32_t seed, uint64_t i)
+{
+	return (seed * 2654435761u) ^ (uint32_t)(i * 40503u + seed);
+}
+
+static void make(struct buffer *b, int n, int gpu, uint64_t size)
+{
+	*b = (struct buffer){.va = (UINT64_C(1) << 33) + (uint64_t)n * (64 * MIB),
+			     .size = size,
+			     .gpu = gpu};
+	CHECK_EQ(alloc_at(gpu, b->va, size, VRAM | WRITABLE, &b->handle, &b->offset), 0);
+}
+
+static void set_mapped(struct buffer *b, uint32_t mapped)
+{
+	for (int i = 0; i < GPUS; i++) {
+		uint32_t bit = 1u << i, done = 0;
+
+		if ((mapped & ~b->mapped) & bit)
+			CHECK_EQ(map(b->handle, &ids[i], 1, &done), 0);
+		if ((b->mapped & ~mapped) & bit)
+			CHECK_EQ(unmap(b->handle, &ids[i], 1), 0);
+	}
+	b->mapped = mapped;
+}
+
+/* Also while its own GPU does not map it. */
+static void fill(struct buffer *b, uint32_t seed)
+{
+	uint32_t before = b->mapped;
+
+	set_mapped(b, before | 1u << b->gpu);
+	b->seed = seed;
+	for (uint64_t at = 0; at < b->size; at += STAGE) {
+		uint64_t n = b->size - at < STAGE ? b->size - at : STAGE;
+
+		for (uint64_t i = 0; i < n / 4; i++)
+			stage[i] = word_of(seed, at / 4 + i);
+		put_copy(&queue[b->gpu], b->va + at, (uintptr_t)stage, (uint32_t)n);
+		CHECK_EQ(execute(b->gpu, &queue[b->gpu]), 0);
+	}
+	set_mapped(b, before);
+}
+
+static void look(struct buffer *b)
+{
+	uint32_t before = b->mapped;
+
+	set_mapped(b, before | 1u << b->gpu);
+	for (uint64_t at = 0; at < b->size; at += STAGE) {
+		uint64_t n = b->size - at < STAGE ? b->size - at : STAGE;
+
+		memset(stage, 0x5a, n);
+		put_copy(&queue[b->gpu], (uintptr_t)stage, b->va + at, (uint32_t)n);
+		CHECK_EQ(execute(b->gpu, &queue[b->gpu]), 0);
+		for (uint64_t i = 0; i < n / 4; i++)
+			CHECK_EQ(stage[i], word_of(b->seed, at / 4 + i));
+	}
+	set_mapped(b, before);
+}
+
+/* Each GPU reaches what it has mapped, and nothing else. */
+static void look_who_reaches(const struct buffer *b)
+{
+	for (int i = 0; i < GPUS; i++) {
+		put_copy(&queue[i], (uintptr_t)stage, b->va, 4);
+		CHECK_EQ(!execute(i, &queue[i]), b->mapped >> i & 1);
+	}
+}
+
+static void begin(void)
+{
+	open_devices();
+	acquire_devices();
+	stage = host_memory(STAGE);
+	for (int i = 0; i < GPUS; i++)
+		make_queue(i, KFD_IOC_QUEUE_TYPE_SDMA, &queue[i]);
+}
+
+static void ready(void)
+{
+	printf("ready\n");
+	fflush(stdout);
+}
+
+static bool is_told(void)
+{
+	struct pollfd in = {.fd = 0, .events = POLLIN};
+
+	return poll(&in, 1, 0) > 0;
+}
+
+/* --- Programs ------------------------------------------------------------------------------- */
+
+static void hold_still(void)
+{
+	/* GPU 1 is reached from 2, GPU 2 from 1, and GPU 3 from 2. */
+	static const struct {
+		int gpu;
+		uint64_t size;
+		uint32_t mapped;
+	} has[] = {{0, 2 * MIB, 1},	 {0, 4096, 3},	     {1, 5 * MIB, 2}, {1, 12288, 3},
+		   {0, 3 * MIB, 0},	 {2, MIB, 4},	     {2, 8192, 6},    {1, 65536, 0},
+		   {0, 7 * MIB + 4096, 1}, {2, 4 * MIB, 4}, {0, 4096, 1},    {1, 2 * MIB, 2}};
+
+	for (int i = 0; i < BUFFERS; i++) {
+		make(&buffers[i], i, has[i].gpu, has[i].size);
+		set_mapped(&buffers[i], has[i].mapped);
+		fill(&buffers[i], (uint32_t)i + 1);
+	}
+	/* Numbers that nobody has, between those that come back. */
+	for (int i = 0; i < BUFFERS; i += 5) {
+		set_mapped(&buffers[i], 0);
+		CHECK_EQ(free_memory(buffers[i].handle), 0);
+		buffers[i].size = 0;
+	}
+}
+
+/* The numbers that nobody has are free, and no others. */
+static void look_at_handles(void)
+{
+	for (int i = 0; i < BUFFERS; i += 5) {
+		uint64_t handle;
+
+		CHECK_EQ(alloc_vram(0, 4096, &handle), 0);
+		CHECK_EQ((uint32_t)handle, (uint32_t)buffers[i].handle);
+	}
+}
+
+static void look_at_all(void)
+{
+	look_at_handles();
+	for (int i = 0; i < BUFFERS; i++) {
+		if (!buffers[i].size)
+			continue;
+		look(&buffers[i]);
+		look_who_reaches(&buffers[i]);
+	}
+}
+
+/* Round after round of all that a program does with memory, with copies under way at all times. */
+static void churn_once(unsigned int *seed, uint32_t *fills)
+{
+	struct buffer *b = &buffers[rand_r(seed) % BUFFERS], *from = &buffers[rand_r(seed) % BUFFERS];
+
+	switch (rand_r(seed) % 6) {
+	case 0:
+		fill(b, ++*fills);
+		break;
+	case 1:
+		set_mapped(b, 0);
+		CHECK_EQ(free_memory(b->handle), 0);
+		make(b, (int)(b - buffers), rand_r(seed) % 2, 4096u << rand_r(seed) % 10);
+		set_mapped(b, 1u << b->gpu);
+		fill(b, ++*fills);
+		break;
+	case 2:
+		set_mapped(b, (uint32_t)rand_r(seed) % 4);
+		break;
+	case 3:
+		if (from->size < b->size || from->gpu != b->gpu)
+			break;
+		set_mapped(b, b->mapped | 1u << b->gpu);
+		set_mapped(from, from->mapped | 1u << b->gpu);
+		for (int i = 0; i < 40; i++)
+			put_copy(&queue[b->gpu], b->va, from->va, (uint32_t)b->size);
+		CHECK_EQ(execute(b->gpu, &queue[b->gpu]), 0);
+		b->seed = from->seed;
+		break;
+	default:
+		look(b);
+	}
+}
+
+static void churn(unsigned int seed)
+{
+	uint32_t fills = 0, rounds = 0;
+
+	for (int i = 0; i < BUFFERS; i++) {
+		make(&buffers[i], i, i % 2, 4096u << i % 10);
+		set_mapped(&buffers[i], 1u << buffers[i].gpu);
+		fill(&buffers[i], ++fills);
+	}
+	ready();
+	for (; !is_told() || rounds < 100; rounds++)
+		churn_once(&seed, &fills);
+	for (int i = 0; i < BUFFERS; i++)
+		look(&buffers[i]);
+}
+
+/* --- Memory that the CPU has mapped --------------------------------------------------------- */
+
+#define VIEW_BYTES (UINT64_C(8) << 20)
+#define WRITERS	   3
+#define STRIDE	   (2 * MIB / 8) /* words between writers: of their own pages */
+
+static volatile uint64_t *view;
+static atomic_bool ending;
+static atomic_ulong written[WRITERS];
+
+static void *keep_writing(void *arg)
+{
+	uint64_t n = (uintptr_t)arg, value = 0;
+	volatile uint64_t *at = view + n * STRIDE;
+
+	while (!atomic_load(&ending)) {
+		for (int i = 0; i < 64; i++) {
+			CHECK_EQ(at[i * 512], value);
+			at[i * 512] = value + 1;
+		}
+		atomic_store(&written[n], ++value);
+	}
+	return NULL;
+}
+
+static void write_all_the_time(void)
+{
+	pthread_t thread[WRITERS];
+	struct buffer hidden;
+	void *p;
+
+	make(&buffers[0], 0, 0, VIEW_BYTES);
+	set_mapped(&buffers[0], 1);
+	fill(&buffers[0], 7);
+	p = mmap(NULL, VIEW_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, render[0],
+		 (off_t)buffers[0].offset);
+	CHECK(p != MAP_FAILED);
+	view = p;
+	memset(p, 0, WRITERS * STRIDE * 8);
+	/* As ROCm's library has all memory: mapped for no access. */
+	make(&hidden, 1, 1, MIB);
+	p = mmap(NULL, MIB, PROT_NONE, MAP_SHARED, render[1], (off_t)hidden.offset);
+	CHECK(p != MAP_FAILED);
+	for (uintptr_t i = 0; i < WRITERS; i++)
+		CHECK_EQ(pthread_create(&thread[i], NULL, keep_writing, (void *)i), 0);
+	ready();
+	while (!is_told())
+		usleep(1000);
+	for (int i = 0; i < WRITERS; i++) {
+		unsigned long before = atomic_load(&written[i]);
+
+		while (atomic_load(&written[i]) == before)
+			usleep(1000);
+	}
+	atomic_store(&ending, true);
+	for (int i = 0; i < WRITERS; i++) {
+		pthread_join(thread[i], NULL);
+		/* What the CPU has written is what the GPU has. */
+		put_copy(&queue[0], (uintptr_t)stage, buffers[0].va + (uint64_t)i * STRIDE * 8, 4096);
+		CHECK_EQ(execute(0, &queue[0]), 0);
+		CHECK_EQ(*(uint64_t *)stage, atomic_load(&written[i]));
+	}
+	/* Behind the writers it is as it was filled, for both. */
+	for (uint64_t i = WRITERS * STRIDE * 2; i < VIEW_BYTES / 4; i++)
+		CHECK_EQ(((volatile uint32_t *)view)[i], word_of(7, i));
+	CHECK_EQ(mprotect(p, MIB, PROT_READ | PROT_WRITE), 0);
+	fill(&hidden, 9);
+	for (uint64_t i = 0; i < MIB / 4; i++)
+		CHECK_EQ(((volatile uint32_t *)p)[i], word_of(9, i));
+}
+
+/* It unmaps, protects and moves what it has mapped while that is away. */
+static void change_views(void)
+{
+	char *p;
+
+	make(&buffers[0], 0, 0, VIEW_BYTES);
+	set_mapped(&buffers[0], 1);
+	fill(&buffers[0], 3);
+	p = mmap(NULL, VIEW_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, render[0],
+		 (off_t)buffers[0].offset);
+	CHECK(p != MAP_FAILED);
+	ready();
+	while (!is_told())
+		usleep(1000);
+	getchar();
+	CHECK_EQ(munmap(p + MIB, MIB), 0);
+	CHECK_EQ(mprotect(p + 4 * MIB, MIB, PROT_READ), 0);
+	CHECK(mmap(p + MIB, 4096, PROT_READ | PROT_WRITE,
+		   MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == p + MIB);
+	strcpy(p + MIB, "mine");
+	printf("changed\n");
+	fflush(stdout);
+	while (!is_told())
+		usleep(1000);
+	CHECK(!strcmp(p + MIB, "mine"));
+	for (uint64_t i = 0; i < VIEW_BYTES / 4; i++)
+		if (i < MIB / 4 || i >= 2 * MIB / 4)
+			CHECK_EQ(((volatile uint32_t *)p)[i], word_of(3, i));
+	p[0] = 1;
+}
+
+/* --- What cannot leave ---------------------------------------------------------------------- */
+
+static int export(uint64_t handle)
+{
+	struct kfd_ioctl_export_dmabuf_args a = {.handle = handle, .flags = O_CLOEXEC};
+
+	CHECK_EQ(call(KFD_IOWR(EXPORT_DMABUF, a), &a), 0);
+	return (int)a.dmabuf_fd;
+}
+
+static void hold_what_stays(const char *what)
+{
+	make(&buffers[0], 0, 0, MIB);
+	fill(&buffers[0], 1);
+	if (!strcmp(what, "dmabuf")) {
+		export(buffers[0].handle);
+	} else if (!strcmp(what, "svm")) {
+		void *own = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+				 0);
+		struct kfd_ioctl_svm_attribute there = {KFD_IOCTL_SVM_ATTR_PREFETCH_LOC, ids[0]};
+
+		CHECK_EQ(svm_set(own, MIB, 1, &there), 0);
+	} else if (!strcmp(what, "node")) {
+		union drm_amdgpu_gem_create a = {
+			.in = {.bo_size = MIB, .domains = AMDGPU_GEM_DOMAIN_VRAM}};
+
+		CHECK_EQ(drm(render[0], _IOWR('d', DRM_NR_AMDGPU_GEM_CREATE, a), &a), 0);
+	} else {
+		struct buffer none;
+
+		CHECK(!strcmp(what, "address"));
+		none = (struct buffer){.gpu = 0, .size = MIB};
+		CHECK_EQ(alloc_at(0, 0, MIB, VRAM, &none.handle, &none.offset), 0);
+	}
+}
+
+static int say_used(void)
+{
+	struct bank *bank;
+	char root[256];
+
+	snprintf(root, sizeof(root), "%s/amd", getenv("ALLOT_SIM_DIR"));
+	CHECK_EQ(bank_open(root, &bank), 0);
+	for (uint32_t i = 0; i < GPUS; i++)
+		printf("%llu\n", (unsigned long long)bank_used(bank, i, VRAM));
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	const char *what = argc > 1 ? argv[1] : "";
+
+	if (!strcmp(what, "used"))
+		return say_used();
+	begin();
+	if (!strcmp(what, "churn")) {
+		churn((unsigned int)atoi(argv[2]));
+	} else if (!strcmp(what, "write")) {
+		write_all_the_time();
+	} else if (!strcmp(what, "change")) {
+		change_views();
+	} else if (!strcmp(what, "idle")) {
+		hold_still();
+		ready();
+		getchar();
+		look_at_all();
+	} else {
+		hold_what_stays(what);
+		ready();
+		getchar();
+		look(&buffers[0]);
+	}
+	printf("good\n");
+	return 0;
+}

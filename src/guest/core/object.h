@@ -80,7 +80,8 @@ struct object {
 		struct {
 			uint32_t maps;	/* mappings of it */
 			int32_t number; /* that its descriptors are stamped with; 0: none */
-		} handle;		/* OBJECT_HANDLE, OBJECT_GONE */
+			uint64_t import; /* where it is backed and imported: which OBJECT_IMPORT */
+		} handle;		 /* OBJECT_HANDLE, OBJECT_GONE */
 		struct {
 			uint64_t handle, offset;
 			uint64_t may_read, may_write; /* devices, while it is away */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "guest/memory/backing.h"
 
+#include <sched.h>
 #include <sys/mman.h>
 
 #include "base/lock.h"
@@ -30,6 +31,7 @@ struct piece {
 	bool adopted;  /* it is the program's */
 	bool imported; /* it is another process's */
 	bool mapped;
+	bool exposing; /* a thread is about to map it */
 	uint8_t user;  /* of an imported one: a device that reaches it besides */
 	/* Of what it is made by. */
 	CUmemAllocationHandleType types;
@@ -694,15 +696,36 @@ static uint64_t backing_peers(struct guest *guest, const struct guest_device *de
 				 : peers;
 }
 
+/* Whether it is the caller's to map it. A thread that maps it takes microseconds. */
+static bool backing_begin_expose(struct backing *backing, struct piece *piece)
+{
+	bool begins = false, waits = true;
+
+	while (waits) {
+		lock_take(&backing->lock);
+		waits = piece->exposing;
+		begins = !waits && !piece->mapped;
+		piece->exposing |= begins;
+		lock_drop(&backing->lock);
+		if (waits)
+			sched_yield();
+	}
+	return begins;
+}
+
 CUresult backing_expose(struct guest *guest, struct guest_device *device, CUdeviceptr at)
 {
+	struct backing *backing = backing_get(guest, device);
 	struct piece *piece = backing_piece_at(guest, device, at);
 	CUresult e;
 
-	if (piece->mapped)
+	if (!backing_begin_expose(backing, piece))
 		return CUDA_SUCCESS;
 	e = backing_map_at(backing_peers(guest, device, piece), at, piece->pages, piece->handle);
+	lock_take(&backing->lock);
 	piece->mapped = !e;
+	piece->exposing = false;
+	lock_drop(&backing->lock);
 	return e;
 }
 

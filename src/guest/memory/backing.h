@@ -70,7 +70,7 @@ CUresult backing_share(struct guest *guest, struct guest_device *device, CUdevic
 bool backing_next(struct guest *guest, struct guest_device *device, CUdeviceptr from,
 		  struct backing_piece *ret);
 
-/* Before its content is copied out: the pages are mapped. */
+/* Before its content is copied out, or it is exported: the pages are mapped. */
 CUresult backing_expose(struct guest *guest, struct guest_device *device, CUdeviceptr at);
 
 /* Takes the physical memory away, which nothing else maps any more; it is still there if the driver refuses. */

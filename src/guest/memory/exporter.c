@@ -302,6 +302,13 @@ static bool exporter_settle(struct object *export, void *arg)
 	return true;
 }
 
+bool exporter_knows(struct guest *guest, const struct share_name *name)
+{
+	struct exporter *exporter = atomic_load(&guest->exporter);
+
+	return exporter && exporter_has(exporter, name);
+}
+
 static CUresult exporter_make(struct guest *guest, struct share_name *name,
 			      const struct backing_piece *piece)
 {

@@ -26,6 +26,8 @@ CUresult exporter_name(struct guest *guest, CUdeviceptr at, struct share_name *r
 /* What tells the tenant from others; 0: not known. */
 uint64_t exporter_tenant(const struct guest *guest);
 bool exporter_is_own(struct guest *guest, const struct share_name *name);
+/* Whether it names what this process still has. */
+bool exporter_knows(struct guest *guest, const struct share_name *name);
 
 /* --- For who moves it ----------------------------------------------------------------------- */
 

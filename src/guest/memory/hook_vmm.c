@@ -10,7 +10,10 @@
 #include "base/fault.h"
 #include "guest/core/hook.h"
 #include "guest/memory/backing.h"
+#include "guest/memory/exporter.h"
+#include "guest/memory/importer.h"
 #include "guest/memory/sharing.h"
+#include "guest/memory/token.h"
 #include "guest/memory/vmm.h"
 
 /* Takes `refs` references and `maps` mappings off or puts them on; copies the object out. */
@@ -65,7 +68,9 @@ static bool vmm_real(struct guest *guest, CUmemGenericAllocationHandle handle,
 /* After the driver freed it, or as we do; the object is in the table no more. */
 static void vmm_gone(struct guest *guest, uint64_t name, const struct object *handle)
 {
-	if (handle->flags & OBJECT_BACKED)
+	if (handle->flags & OBJECT_BACKED && handle->flags & OBJECT_IMPORTED)
+		importer_close(guest, handle->handle.import);
+	else if (handle->flags & OBJECT_BACKED)
 		backing_abandon(guest, name);
 	sharing_number_drop(guest, handle->handle.number);
 	sharing_drop(guest, handle);
@@ -255,7 +260,8 @@ static CUresult vmm_import_size(struct guest *guest, const struct object *handle
 	struct object sized = *handle;
 	CUresult e;
 
-	if (!guest_device(guest, handle->device) || handle->bytes || handle->flags & OBJECT_SHARED)
+	if (!guest_device(guest, handle->device) || handle->bytes ||
+	    handle->flags & (OBJECT_SHARED | OBJECT_BACKED))
 		return CUDA_SUCCESS;
 	e = vmm_import_charge(guest, &sized, bytes);
 	if (!e && !object_change(guest->objects, OBJECT_HANDLE, handle->key, false, vmm_mark_shared,
@@ -447,6 +453,46 @@ static void vmm_mark_given(struct guest *guest, uint64_t handle)
 	object_change(guest->objects, OBJECT_HANDLE, handle, false, vmm_given, NULL);
 }
 
+/* Whether the program may have a descriptor: it said so when it made the memory. */
+static bool vmm_has_token(CUmemGenericAllocationHandle real, CUmemAllocationHandleType type)
+{
+	CUmemAllocationProp prop;
+
+	return type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR &&
+	       !DRIVER(cuMemGetAllocationPropertiesFromHandle, (&prop, real)) &&
+	       prop.requestedHandleTypes & type;
+}
+
+static CUresult vmm_export_token(struct guest *guest, CUmemGenericAllocationHandle handle,
+				 int *ret_fd)
+{
+	struct object object;
+	struct share_name name;
+	CUresult e;
+	int fd;
+
+	if (!object_get(guest->objects, OBJECT_HANDLE, handle, &object))
+		return CUDA_ERROR_INVALID_VALUE;
+	if (object.flags & OBJECT_IMPORTED) {
+		if (!importer_name(guest, object.handle.import, &name))
+			return CUDA_ERROR_INVALID_VALUE;
+	} else {
+		/* Its address is what the exporter finds it by. */
+		e = backing_expose(guest, guest_device(guest, object.device), handle);
+		if (!e)
+			e = exporter_name(guest, handle, &name);
+		if (e)
+			return e;
+		name.size = object.size;
+	}
+	fd = token_make(&name);
+	FAULT_POINT(GUEST_EXPORTED);
+	if (fd < 0)
+		return CUDA_ERROR_OPERATING_SYSTEM;
+	*ret_fd = fd;
+	return CUDA_SUCCESS;
+}
+
 CUresult hook_cuMemExportToShareableHandle(void *shareableHandle,
 					   CUmemGenericAllocationHandle handle,
 					   CUmemAllocationHandleType handleType,
@@ -461,6 +507,8 @@ CUresult hook_cuMemExportToShareableHandle(void *shareableHandle,
 
 	if (!vmm_real(guest, handle, &real))
 		return CUDA_ERROR_INVALID_VALUE;
+	if (real != handle && vmm_has_token(real, handleType) && shareableHandle && !flags)
+		return vmm_export_token(guest, handle, shareableHandle);
 	e = DRIVER(cuMemExportToShareableHandle, (shareableHandle, real, handleType, flags));
 	if (!e && real != handle)
 		vmm_mark_given(guest, handle);
@@ -529,6 +577,49 @@ CUresult hook_cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size_t 
 	return e;
 }
 
+/* One that this process made, or imported before: a reference more. */
+static bool vmm_join(struct object *handle, void *arg)
+{
+	struct object *ours = arg;
+
+	if (handle->refs || handle->handle.maps) {
+		handle->refs++;
+		ours->refs = 0;
+	} else {
+		*handle = *ours;
+	}
+	return true;
+}
+
+static CUresult vmm_import_token(struct guest *guest, const struct share_name *name,
+				 CUmemGenericAllocationHandle *ret)
+{
+	struct object object = {.kind = OBJECT_HANDLE, .category = CAT_IMPORTED, .refs = 1,
+				.flags = OBJECT_IMPORTED | OBJECT_BACKED, .size = name->size};
+	struct count count = {.refs = 1};
+	struct guest_device *device;
+	CUdeviceptr at;
+	CUresult e;
+
+	if (exporter_is_own(guest, name)) {
+		if (!exporter_knows(guest, name) || !vmm_change(guest, name->object, &count))
+			return CUDA_ERROR_INVALID_VALUE;
+		*ret = name->object;
+		return CUDA_SUCCESS;
+	}
+	e = importer_open(guest, name, &object.handle.import, &at);
+	if (e)
+		return e;
+	device = backing_device(guest, at);
+	object.key = at;
+	object.device = device ? (int16_t)device->ordinal : -1;
+	object_change(guest->objects, OBJECT_HANDLE, at, true, vmm_join, &object);
+	if (!object.refs) /* the handle has one use of the piece already */
+		importer_close(guest, object.handle.import);
+	*ret = at;
+	return CUDA_SUCCESS;
+}
+
 CUresult hook_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHandle,
 					     CUmemAllocationHandleType shHandleType)
 {
@@ -537,8 +628,13 @@ CUresult hook_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handl
 				.flags = OBJECT_IMPORTED, .refs = 1, .device = -1};
 	CUmemAllocationProp prop = {0};
 	struct count count = {.refs = 1};
+	struct share_name name;
 	CUresult e;
 
+	if (guest->swappable && handle &&
+	    shHandleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR &&
+	    token_read((int)(intptr_t)osHandle, &name))
+		return vmm_import_token(guest, &name, handle);
 	/* Before the driver may close or consume it. */
 	if (shHandleType == CU_MEM_HANDLE_TYPE_FABRIC)
 		object.shared = entry_key(osHandle, sizeof(CUmemFabricHandle));

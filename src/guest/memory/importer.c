@@ -241,6 +241,31 @@ CUresult importer_open(struct guest *guest, const struct share_name *name, uint6
 	return e;
 }
 
+static struct share_name importer_name_of(const struct object *import)
+{
+	return (struct share_name){
+		.magic = SHARE_MAGIC,
+		.process = import->import.process,
+		.object = import->import.object,
+		.id = import->import.id,
+		.slot = import->import.slot,
+		.generation = import->import.generation,
+	};
+}
+
+bool importer_name(struct guest *guest, uint64_t key, struct share_name *ret)
+{
+	struct object import;
+
+	if (!object_get(guest->objects, OBJECT_IMPORT, key, &import))
+		return false;
+	*ret = importer_name_of(&import);
+	ret->tenant = exporter_tenant(guest);
+	ret->size = import.size;
+	ret->pages = (uint32_t)(import.size / GRANULE_BYTES);
+	return true;
+}
+
 static bool importer_less(struct object *import, void *arg)
 {
 	struct object *after = arg;
@@ -263,21 +288,9 @@ void importer_close(struct guest *guest, uint64_t key)
 
 /* --- For who moves it ----------------------------------------------------------------------- */
 
-static struct share_name importer_name(const struct object *import)
-{
-	return (struct share_name){
-		.magic = SHARE_MAGIC,
-		.process = import->import.process,
-		.object = import->import.object,
-		.id = import->import.id,
-		.slot = import->import.slot,
-		.generation = import->import.generation,
-	};
-}
-
 bool importer_can_leave(struct guest *guest, const struct object *import)
 {
-	const struct share_name name = importer_name(import);
+	const struct share_name name = importer_name_of(import);
 
 	return shared_covered(guest->ledger, import->shared) && importer_lives(guest, &name);
 }
@@ -303,7 +316,7 @@ static int importer_each(struct guest *guest,
 
 static int importer_await_copy(const struct patience *patience, const struct object *import)
 {
-	const struct share_name name = importer_name(import);
+	const struct share_name name = importer_name_of(import);
 
 	return importer_fetch(patience, &name, SHARE_COPIED, NULL);
 }
@@ -330,7 +343,7 @@ void importer_detach(struct guest *guest)
 
 static int importer_attach_one(const struct patience *patience, const struct object *import)
 {
-	const struct share_name name = importer_name(import);
+	const struct share_name name = importer_name_of(import);
 	struct guest *guest = patience->guest;
 	CUmemGenericAllocationHandle handle;
 	struct guest_device *device;

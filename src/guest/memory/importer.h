@@ -21,6 +21,8 @@ bool importer_knows(const void *bytes, struct share_name *ret);
  */
 CUresult importer_open(struct guest *guest, const struct share_name *name, uint64_t *ret_key,
 		       CUdeviceptr *ret_at);
+/* The name by which a piece was opened, as of an allocation that is all of it. */
+bool importer_name(struct guest *guest, uint64_t key, struct share_name *ret);
 /* After all work that may use it. */
 void importer_close(struct guest *guest, uint64_t key);
 

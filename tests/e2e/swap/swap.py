@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -60,10 +61,11 @@ class Case(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout
 
-    def guest(self, *what, options=("--swappable",), env=None, name="t"):
+    def guest(self, *what, options=("--swappable",), env=None, name="t", fds=()):
         process = subprocess.Popen([ALLOT, "run", "--name", name, *options, "--", GUEST, *what],
                                    env={**self.env, **(env or {})}, stdin=subprocess.PIPE,
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                   pass_fds=fds)
         self.addCleanup(self.end, process)
         self.assertEqual(process.stdout.readline(), "ready\n",
                          None if process.poll() is None else process.stderr.read())
@@ -324,6 +326,54 @@ class SharedAway(Sharing):
         self.good(lender)
 
 
+class SharedHandles(Sharing):
+    """By cuMemExportToShareableHandle: what a descriptor names is as what a legacy handle names."""
+
+    LENT = 2 * 4 * MIB
+
+    def setUp(self):
+        super().setUp()
+        self.box = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        for end in self.box:
+            self.addCleanup(end.close)
+
+    def lend(self, seed=0, **more):
+        return self.posted(0, "lend handle", str(seed), **more)
+
+    def borrow(self, seed=0, **more):
+        return self.posted(1, "borrow handle", str(seed), **more)
+
+    def posted(self, end, *what, env=None, **more):
+        fd = self.box[end].fileno()
+        return self.guest(*what, env={"SWAP_GUEST_SOCKET": str(fd), **(env or {})}, fds=(fd,), **more)
+
+    def test_out_and_back(self):
+        lender, borrowers = self.lend(7), [self.borrow(), self.borrow(7)]
+        for _ in range(3):
+            self.charged(3 * STAYS + self.LENT)
+            self.assertRegex(self.must("suspend", "t"), r"^t: 8 MiB of 1 process left in ")
+            self.charged(3 * STAYS)
+            self.must("resume", "t")
+        for process in borrowers:
+            self.good(process)
+        self.charged(STAYS + self.LENT)
+        self.good(lender)
+
+    def test_exporter_ends_first(self):
+        lender, borrower = self.lend(), self.borrow(3)
+        self.good(lender)
+        self.charged(STAYS + self.LENT)
+        self.assertIn("of a process that ended or freed it", self.refused("suspend", "t"))
+        self.good(borrower)
+
+    def test_contexts(self):
+        lender, borrower = self.lend(7), self.borrow(7)
+        self.must("suspend", "--contexts", "t")
+        self.must("resume", "t")
+        self.good(borrower)
+        self.good(lender)
+
+
 class Crowd(Case):
     MEMORY = "700MiB"
 
@@ -416,10 +466,6 @@ class Refusals(Case):
 
     def test_managed(self):
         self.refuse("managed", "holds 4 MiB of managed memory")
-
-    def test_export(self):
-        self.refuse("export", r"holds 4 MiB of memory that it maps itself and gave to others "
-                              r"\(cuMemExportToShareableHandle")
 
     def test_pool(self):
         self.refuse("pool", "of memory in use from stream-ordered pools")

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "sim/cuda/api.h"
@@ -590,6 +591,104 @@ static void borrow(const char *path, uint32_t seed)
 	CHECK(cuIpcCloseMemHandle(at[0]) == CUDA_ERROR_INVALID_VALUE);
 }
 
+static int post_box(void)
+{
+	return atoi(getenv("SWAP_GUEST_SOCKET"));
+}
+
+static void post(int fd)
+{
+	char room[CMSG_SPACE(sizeof(int))] = {0}, word = 1;
+	struct iovec iov = {&word, 1};
+	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = room,
+			     .msg_controllen = sizeof(room)};
+	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(c), &fd, sizeof(fd));
+	CHECK(sendmsg(post_box(), &msg, 0) == 1);
+}
+
+static int fetch(void)
+{
+	char room[CMSG_SPACE(sizeof(int))], word;
+	struct iovec iov = {&word, 1};
+	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = room,
+			     .msg_controllen = sizeof(room)};
+	int fd;
+
+	CHECK(recvmsg(post_box(), &msg, 0) == 1 && CMSG_FIRSTHDR(&msg));
+	memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&msg)), sizeof(fd));
+	return fd;
+}
+
+#define DESCRIPTOR CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+
+/* By descriptor, as expandable segments and NCCL do; it may be kept open for as long as one likes. */
+static void lend_handle(uint32_t seed)
+{
+	CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = on_device(),
+				    .requestedHandleTypes = DESCRIPTOR};
+	CUmemGenericAllocationHandle handle, same, private = 0;
+	CUdeviceptr at;
+	int fd[3];
+
+	begin();
+	MUST(cuMemCreate(&handle, 2 * SEGMENT, &prop, 0));
+	MUST(cuMemAddressReserve(&at, 2 * SEGMENT, 0, 0, 0));
+	map(at, 2 * SEGMENT, 0, handle, WRITES);
+	launch_fill(at, 2 * SEGMENT / 4, 0, NULL);
+	MUST(cuCtxSynchronize());
+	for (int i = 0; i < 3; i++) {
+		MUST(cuMemExportToShareableHandle(&fd[i], handle, DESCRIPTOR, 0));
+		if (i < 2)
+			post(fd[i]);
+	}
+	MUST(cuMemImportFromShareableHandle(&same, (void *)(intptr_t)fd[2], DESCRIPTOR));
+	MUST(cuMemRelease(same));
+	private = create(SEGMENT);
+	CHECK(cuMemExportToShareableHandle(&fd[0], private, DESCRIPTOR, 0));
+	MUST(cuMemRelease(private));
+	await_line();
+	check_words(at, 2 * SEGMENT, seed);
+	MUST(cuMemUnmap(at, 2 * SEGMENT));
+	MUST(cuMemRelease(handle));
+}
+
+static void borrow_handle(uint32_t seed)
+{
+	CUmemGenericAllocationHandle handle, same;
+	CUmemAllocationProp prop;
+	CUdeviceptr at;
+	int fd = fetch(), again;
+
+	begin();
+	MUST(cuMemImportFromShareableHandle(&handle, (void *)(intptr_t)fd, DESCRIPTOR));
+	MUST(cuMemImportFromShareableHandle(&same, (void *)(intptr_t)fd, DESCRIPTOR));
+	MUST(cuMemRelease(same));
+	MUST(cuMemExportToShareableHandle(&again, handle, DESCRIPTOR, 0));
+	close(fd);
+	MUST(cuMemImportFromShareableHandle(&same, (void *)(intptr_t)again, DESCRIPTOR));
+	MUST(cuMemRelease(same));
+	MUST(cuMemGetAllocationPropertiesFromHandle(&prop, handle));
+	CHECK(prop.location.id == 0);
+	MUST(cuMemAddressReserve(&at, 4 * SEGMENT, 0, 0, 0));
+	map(at, 2 * SEGMENT, 0, handle, WRITES);
+	map(at + 2 * SEGMENT, SEGMENT, SEGMENT, handle, READS);
+	MUST(cuMemRelease(handle));
+	check_words(at, 2 * SEGMENT, 0);
+	await_line();
+	check_words(at, 2 * SEGMENT, 0);
+	check_access(at + 2 * SEGMENT, READS);
+	launch_fill(at, 2 * SEGMENT / 4, seed, NULL);
+	MUST(cuCtxSynchronize());
+	MUST(cuMemUnmap(at, 2 * SEGMENT));
+	MUST(cuMemUnmap(at + 2 * SEGMENT, SEGMENT));
+	MUST(cuMemAddressFree(at, 4 * SEGMENT));
+}
+
 /* It is no such memory's tenant, or nobody has it any more. */
 static void borrow_nothing(const char *path)
 {
@@ -621,21 +720,6 @@ static void hold_managed(void)
 	CUdeviceptr at;
 
 	MUST(cuMemAllocManaged(&at, 4 * MIB, CU_MEM_ATTACH_GLOBAL));
-}
-
-/* Who has the descriptor has the memory. */
-static void hold_export(void)
-{
-	const CUmemAllocationProp prop = {
-		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-		.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-		.location = on_device(),
-	};
-	CUmemGenericAllocationHandle handle;
-	int fd;
-
-	MUST(cuMemCreate(&handle, 4 * MIB, &prop, 0));
-	MUST(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
 }
 
 static void hold_pool(void)
@@ -752,7 +836,6 @@ static const struct {
 } holds[] = {
 	{"array", hold_array},
 	{"managed", hold_managed},
-	{"export", hold_export},
 	{"pool", hold_pool},
 	{"empty pool", hold_empty_pool},
 	{"capture", hold_capture},
@@ -778,6 +861,10 @@ int main(int argc, char **argv)
 		lend(argv[2], (uint32_t)atoi(argv[3]));
 	} else if (!strcmp(what, "borrow") && argc > 3) {
 		borrow(argv[2], (uint32_t)atoi(argv[3]));
+	} else if (!strcmp(what, "lend handle") && argc > 2) {
+		lend_handle((uint32_t)atoi(argv[2]));
+	} else if (!strcmp(what, "borrow handle") && argc > 2) {
+		borrow_handle((uint32_t)atoi(argv[2]));
 	} else if (!strcmp(what, "borrow nothing") && argc > 2) {
 		borrow_nothing(argv[2]);
 	} else if (!strcmp(what, "mappings")) {

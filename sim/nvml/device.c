@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finding devices and describing them. What the region does not say is what an H200 says. */
+#include <inttypes.h>
+#include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "nvidia/uuid.h"
 #include "sim/nvml/entry.h"
@@ -12,6 +17,18 @@ struct nvmlDevice_st {
 };
 static struct nvmlDevice_st handles[SIM_MAX_DEVICES];
 
+/* A device falls off the bus while there is a file of this name with the device's index behind it. */
+static bool device_is_lost(uint32_t index)
+{
+	const char *prefix = getenv("ALLOT_SIM_NVML_LOST");
+	char path[PATH_MAX];
+
+	if (!prefix)
+		return false;
+	snprintf(path, sizeof(path), "%s%" PRIu32, prefix, index);
+	return !access(path, F_OK);
+}
+
 nvmlReturn_t sim_nvml_device(nvmlDevice_t handle, struct sim_region **ret_region, int *ret_index)
 {
 	struct sim_region *region = sim_nvml_region();
@@ -20,6 +37,8 @@ nvmlReturn_t sim_nvml_device(nvmlDevice_t handle, struct sim_region **ret_region
 		return NVML_ERROR_UNINITIALIZED;
 	for (uint32_t i = 0; i < region->ndevices; i++)
 		if (handle == &handles[i]) {
+			if (device_is_lost(i))
+				return NVML_ERROR_GPU_IS_LOST;
 			*ret_region = region;
 			*ret_index = (int)i;
 			return NVML_SUCCESS;

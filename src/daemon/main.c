@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * allotd: the daemon of a machine. Everything works without it; with it there are metrics. One
- * thread, which sleeps while nobody asks.
+ * allotd: the daemon of a machine. Everything works without it; with it there are metrics, and it is
+ * seen who uses a device and is not limited. One thread serves, which sleeps while nobody asks; one
+ * asks the drivers, which may block.
  */
 #include <argp.h>
 #include <limits.h>
@@ -11,6 +12,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "daemon/audit.h"
 #include "daemon/http.h"
 #include "daemon/log.h"
 #include "daemon/loop.h"
@@ -24,10 +26,13 @@
 
 struct args {
 	const char *listen;
+	enum audit_action outside;
 };
 
 static const struct argp_option options[] = {
 	{"listen", 'l', "ADDRESS:PORT", 0, "where metrics are served (default " LISTEN ")", 0},
+	{"outside", 'o', "report|stop|kill", 0,
+	 "what is done to a process that uses a device and is not limited (default report)", 0},
 	{"foreground", 'f', NULL, 0, "stay in the foreground, which it does in any case", 0},
 	{0},
 };
@@ -40,6 +45,16 @@ static error_t main_parse_option(int key, char *arg, struct argp_state *state)
 	case 'l':
 		a->listen = arg;
 		return 0;
+	case 'o':
+		if (!strcmp(arg, "report"))
+			a->outside = AUDIT_REPORT;
+		else if (!strcmp(arg, "stop"))
+			a->outside = AUDIT_STOP;
+		else if (!strcmp(arg, "kill"))
+			a->outside = AUDIT_KILL;
+		else
+			argp_error(state, "--outside \"%s\": it is report, stop or kill", arg);
+		return 0;
 	case 'f':
 		return 0;
 	}
@@ -49,7 +64,7 @@ static error_t main_parse_option(int key, char *arg, struct argp_state *state)
 static const struct argp argp = {
 	.options = options,
 	.parser = main_parse_option,
-	.doc = "Serve metrics of this machine's devices and tenants.\v"
+	.doc = "Serve metrics of this machine's devices and tenants, and look who goes around them.\v"
 	       "  allotd --foreground\n"
 	       "  curl localhost:9478/metrics\n",
 };
@@ -57,11 +72,13 @@ static const struct argp argp = {
 struct node {
 	char runtime[PATH_MAX];
 	struct devices devices;
+	struct audit *audit; /* NULL: no driver is here */
 };
 
 static int main_write_metrics(FILE *out, void *arg)
 {
 	const struct node *node = arg;
+	struct audit_report report = {.n = 0};
 	struct tenants tenants;
 	int r = tenants_load(node->runtime, &tenants);
 
@@ -70,9 +87,13 @@ static int main_write_metrics(FILE *out, void *arg)
 			 strerror(-r));
 		return r;
 	}
-	metrics_write(&node->devices, &tenants, out);
+	if (node->audit)
+		r = audit_report(node->audit, &report);
+	if (!r)
+		metrics_write(&node->devices, &tenants, node->audit ? &report : NULL, out);
+	audit_report_free(&report);
 	tenants_free(&tenants);
-	return 0;
+	return r;
 }
 
 static const struct http_page pages[] = {
@@ -115,6 +136,9 @@ static int main_serve(struct node *node, const struct args *a, struct loop *loop
 		log_line(LOG_FAULT, "signals cannot be waited for: %s", strerror(-r));
 		return EXIT_FAILURE;
 	}
+	r = audit_start(node->runtime, a->outside, &node->audit);
+	if (r < 0 && r != -ENODEV)
+		log_line(LOG_FAULT, "nobody looks who uses the devices: %s", strerror(-r));
 	r = http_open(loop, a->listen, pages, node, &http);
 	if (r < 0) {
 		log_line(LOG_FAULT, "cannot listen on %s: %s; name another with --listen, like " LISTEN,
@@ -127,6 +151,7 @@ static int main_serve(struct node *node, const struct args *a, struct loop *loop
 		notify_send("STOPPING=1");
 	}
 	http_close(http);
+	audit_end(node->audit);
 	close(ends.source.fd);
 	return r < 0 ? EXIT_FAILURE : 0;
 }

@@ -261,12 +261,60 @@ static void metrics_put_devices(FILE *out, const struct devices *devices,
 				      metrics_promised(tenants, &devices->list[i]));
 }
 
-void metrics_write(const struct devices *devices, const struct tenants *tenants, FILE *out)
+/* --- Who is not limited ---------------------------------------------------------------------- */
+
+static bool metrics_is_lost(const struct audit_report *audit, const struct device *device)
+{
+	for (size_t i = 0; i < audit->nlost; i++)
+		if (!memcmp(audit->lost[i], device->uuid, sizeof(device->uuid)))
+			return true;
+	return false;
+}
+
+/* Where it was never seen who uses the devices, nothing is said, which is not the same as nobody. */
+static void metrics_put_audit(FILE *out, const struct devices *devices,
+			      const struct audit_report *audit)
+{
+	metrics_head(out, "allot_audit_age_seconds", "gauge",
+		     "Since when nobody saw who uses the devices.");
+	if (audit->age_ns == UINT64_MAX)
+		return;
+	fputs("allot_audit_age_seconds ", out);
+	metrics_put_ns(out, audit->age_ns);
+	fputc('\n', out);
+	metrics_head(out, "allot_device_lost", "gauge",
+		     "1: the device was there when allotd began, and does not answer.");
+	for (unsigned int i = 0; i < devices->n; i++)
+		metrics_put_of_device(out, "allot_device_lost", &devices->list[i],
+				      metrics_is_lost(audit, &devices->list[i]));
+	metrics_head(out, "allot_outside_processes", "gauge",
+		     "Processes on a device that are in no tenant, or have more than it knows of.");
+	fprintf(out, "allot_outside_processes %zu\n", audit->n);
+	metrics_head(out, "allot_outside_memory_bytes", "gauge",
+		     "What such a process has of the device; 0 where the driver does not tell.");
+	for (size_t i = 0; i < audit->n; i++) {
+		const struct audit_finding *f = &audit->finding[i];
+		char pid[16];
+
+		snprintf(pid, sizeof(pid), "%d", f->outsider.pid);
+		metrics_begin(out, "allot_outside_memory_bytes",
+			      LABELS("device", units_uuid(f->outsider.uuid).s, "pid", pid, "command",
+				     f->process.command, "user", f->process.user, "container",
+				     f->process.container, "tenant", f->outsider.tenant));
+		fprintf(out, "%" PRIu64 "\n",
+			f->outsider.bytes == UINT64_MAX ? 0 : f->outsider.bytes);
+	}
+}
+
+void metrics_write(const struct devices *devices, const struct tenants *tenants,
+		   const struct audit_report *audit, FILE *out)
 {
 	metrics_head(out, "allot_build_info", "gauge", "1; the version of allotd.");
 	metrics_begin(out, "allot_build_info", LABELS("version", ALLOT_VERSION));
 	fputs("1\n", out);
 	metrics_put_devices(out, devices, tenants);
+	if (audit)
+		metrics_put_audit(out, devices, audit);
 	metrics_put_tenants(out, tenants);
 	metrics_put_categories(out, tenants);
 	for (size_t i = 0; i < NROWS; i++)

@@ -8,11 +8,14 @@
 
 #include <stdio.h>
 
+#include "daemon/audit.h"
 #include "node/devices.h"
 #include "node/tenants.h"
 
 #define METRICS_TYPE "text/plain; version=0.0.4; charset=utf-8"
 
-void metrics_write(const struct devices *devices, const struct tenants *tenants, FILE *out);
+/* `audit` is NULL where there is none. */
+void metrics_write(const struct devices *devices, const struct tenants *tenants,
+		   const struct audit_report *audit, FILE *out);
 
 #endif

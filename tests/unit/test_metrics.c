@@ -33,6 +33,12 @@ static struct tenant_entry entry[2] = {
 static struct tenants tenants = {.n = 2, .list = entry};
 static struct devices devices = {.n = 1, .list = {{.model = "a \"b\"\\c", .total_bytes = 100}}};
 
+static struct audit_finding finding = {
+	.outsider = {.pid = 77, .bytes = UINT64_MAX, .tenant = "jobA"},
+	.process = {"./a \"b\"", "root", ""},
+};
+static struct audit_report audit = {.age_ns = UINT64_MAX, .finding = &finding};
+
 static char *text;
 
 static void write_again(void)
@@ -44,7 +50,7 @@ static void write_again(void)
 	text = NULL;
 	out = open_memstream(&text, &bytes);
 	CHECK(out);
-	metrics_write(&devices, &tenants, out);
+	metrics_write(&devices, &tenants, &audit, out);
 	CHECK(!fclose(out) && strlen(text) == bytes);
 }
 
@@ -75,7 +81,7 @@ static void check_heads(void)
 			CHECK(!strncmp(line + 7, head + 7, n + 1));
 		} else {
 			CHECK(!strncmp(line, head + 7, strlen(head + 7) - 1));
-			CHECK_EQ(line[strlen(head + 7) - 1], '{');
+			CHECK(strchr("{ ", line[strlen(head + 7) - 1]));
 		}
 	}
 	free(copy);
@@ -125,12 +131,36 @@ static void check_amd(void)
 	CHECK(!strstr(text, "allot_compute_had_ratio{"));
 }
 
+/* Nobody was found, and nobody looked, are told apart. */
+static void check_audit(void)
+{
+	write_again();
+	CHECK(!strstr(text, "allot_outside_processes"));
+	audit.age_ns = 1500000000;
+	write_again();
+	check_heads();
+	has("allot_audit_age_seconds 1.500000000");
+	has("allot_outside_processes 0");
+	has("allot_device_lost{device=\"" GPU "\"} 0");
+	memcpy(audit.lost[audit.nlost++], nvidia, sizeof(nvidia));
+	write_again();
+	has("allot_device_lost{device=\"" GPU "\"} 1");
+	audit.n = 1;
+	memcpy(finding.outsider.uuid, nvidia, sizeof(nvidia));
+	write_again();
+	check_heads();
+	has("allot_outside_processes 1");
+	has("allot_outside_memory_bytes{device=\"" GPU "\",pid=\"77\",command=\"./a \\\"b\\\"\","
+	    "user=\"root\",container=\"\",tenant=\"jobA\"} 0");
+}
+
 int main(void)
 {
 	memcpy(devices.list[0].uuid, nvidia, sizeof(nvidia));
 	write_again();
 	check_heads();
 	check_figures();
+	check_audit();
 	check_unknown();
 	check_amd();
 	free(text);

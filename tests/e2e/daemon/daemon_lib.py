@@ -34,7 +34,7 @@ class Case(cli_lib.Case):
         super().setUp()
         self.port = free_port()
 
-    def daemon(self, *before, env=None):
+    def daemon(self, *before, options=()):
         """allotd, beneath `before`; ready when this returns, ended with the test."""
         notify = os.path.join(self.tmp, "notify")
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
@@ -42,8 +42,9 @@ class Case(cli_lib.Case):
             manager.settimeout(60)
             with open(os.path.join(self.tmp, "log"), "w", encoding="utf-8") as log:
                 daemon = subprocess.Popen(
-                    [*before, ALLOTD, "--foreground", "--listen", f"127.0.0.1:{self.port}"],
-                    env={**self.env, "NOTIFY_SOCKET": notify, **(env or {})}, stderr=log,
+                    [*before, ALLOTD, "--foreground", "--listen", f"127.0.0.1:{self.port}",
+                     *options],
+                    env={**self.env, "NOTIFY_SOCKET": notify}, stderr=log,
                     start_new_session=True)
             self.addCleanup(daemon.wait)
             self.addCleanup(kill_all, daemon)

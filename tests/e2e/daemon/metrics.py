@@ -58,7 +58,8 @@ class Metrics(daemon_lib.Case):
     def test_documented(self):
         """allotd(8) has each metric, and no other."""
         self.tenants()
-        self.daemon()
+        self.daemon(cli_lib.ALLOT, "sim", "--")
+        cli_lib.wait_for(lambda: key("allot_outside_processes") in self.samples())
         heads = re.findall(r"^# TYPE (\w+)", self.get("/metrics")[2], re.M)
         with open(os.path.join(os.environ["ALLOT_SOURCE"], "man", "allotd.8.scd"),
                   encoding="utf-8") as page:

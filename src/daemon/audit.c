@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/audit.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/now.h"
+#include "daemon/log.h"
+#include "text/units.h"
+
+#define LOOK_NS	   NS_PER_S
+#define PATIENCE_S 1
+
+struct audit {
+	char runtime[PATH_MAX];
+	enum audit_action action;
+	pthread_t thread;
+
+	/* The thread's own: */
+	struct usage_reader *reader;
+	bool failed; /* the last look did, which was said */
+
+	pthread_mutex_t lock; /* of what follows */
+	pthread_cond_t ended;
+	bool end;
+	uint64_t looked_ns; /* when a look succeeded; 0: none did yet */
+	size_t n, nlost;
+	struct audit_finding *finding;
+	uint8_t lost[POLICY_DEVICES][16];
+};
+
+/* --- What is said and done ------------------------------------------------------------------- */
+
+static void audit_say(const struct audit_finding *f, const char *what)
+{
+	const struct outsider *o = &f->outsider;
+	const char *in = *f->process.container ? ", container " : "";
+
+	if (*o->tenant)
+		log_line(LOG_WARN,
+			 "%s: pid %d (%s) of user %s%s%.12s has %s of %s, and its tenant \"%s\" knows "
+			 "of %s",
+			 what, o->pid, f->process.command, f->process.user, in, f->process.container,
+			 o->bytes == UINT64_MAX ? "memory" : units_bytes(o->bytes).s,
+			 units_uuid(o->uuid).s, o->tenant, units_bytes(o->ledger_bytes).s);
+	else
+		log_line(LOG_WARN, "%s: pid %d (%s) of user %s%s%.12s has %s of %s, and is in no tenant",
+			 what, o->pid, f->process.command, f->process.user, in, f->process.container,
+			 o->bytes == UINT64_MAX ? "memory" : units_bytes(o->bytes).s,
+			 units_uuid(o->uuid).s);
+}
+
+/* At the second look, by a descriptor of the first: it is the process that was seen then. */
+static void audit_act(const struct audit *audit, struct audit_finding *f)
+{
+	int sig = audit->action == AUDIT_KILL ? SIGKILL : SIGSTOP;
+
+	if (audit->action == AUDIT_REPORT || f->acted_on || f->pidfd < 0)
+		return;
+	f->acted_on = true;
+	if (syscall(SYS_pidfd_send_signal, f->pidfd, sig, NULL, 0) < 0)
+		log_line(LOG_FAULT, "pid %d cannot be ended: %s; run allotd as root",
+			 f->outsider.pid, strerror(errno));
+	else
+		audit_say(f, audit->action == AUDIT_KILL ? "killed" : "stopped");
+}
+
+/* --- Looking --------------------------------------------------------------------------------- */
+
+static bool audit_is_same(const struct outsider *a, const struct outsider *b)
+{
+	return a->pid == b->pid && !memcmp(a->uuid, b->uuid, sizeof(a->uuid));
+}
+
+static struct audit_finding *audit_before(struct audit *audit, const struct outsider *outsider)
+{
+	for (size_t i = 0; i < audit->n; i++)
+		if (audit_is_same(&audit->finding[i].outsider, outsider))
+			return &audit->finding[i];
+	return NULL;
+}
+
+/* Fills in what is told of it, or of the time before. False: it is gone, or to be left alone. */
+static bool audit_describe(struct audit *audit, const struct outsider *outsider,
+			   struct audit_finding *ret)
+{
+	struct audit_finding *before = audit_before(audit, outsider);
+
+	*ret = (struct audit_finding){.outsider = *outsider, .pidfd = -1};
+	if (outsiders_describe(outsider->pid, &ret->process) < 0)
+		return false;
+	if (!before) {
+		ret->pidfd = (int)syscall(SYS_pidfd_open, outsider->pid, 0);
+		audit_say(ret, "not limited");
+		return true;
+	}
+	ret->pidfd = before->pidfd;
+	ret->acted_on = before->acted_on;
+	before->pidfd = -1;
+	audit_act(audit, ret);
+	return true;
+}
+
+/* `usage` is NULL in the end. */
+static void audit_replace(struct audit *audit, const struct usage_list *usage,
+			  struct audit_finding *finding, size_t n)
+{
+	struct audit_finding *old;
+	size_t nold;
+
+	pthread_mutex_lock(&audit->lock);
+	old = audit->finding;
+	nold = audit->n;
+	audit->finding = finding;
+	audit->n = n;
+	audit->nlost = 0;
+	for (; usage && audit->nlost < usage->nlost; audit->nlost++)
+		memcpy(audit->lost[audit->nlost], usage->lost[audit->nlost], 16);
+	audit->looked_ns = now_monotonic_ns();
+	pthread_mutex_unlock(&audit->lock);
+	for (size_t i = 0; i < nold; i++)
+		if (old[i].pidfd >= 0)
+			close(old[i].pidfd);
+	free(old);
+}
+
+static int audit_compare(struct audit *audit, const struct usage_list *usage)
+{
+	struct outsider *outsider = calloc(usage->n + 1, sizeof(*outsider));
+	struct audit_finding *finding = calloc(usage->n + 1, sizeof(*finding));
+	struct tenants tenants = {.n = 0};
+	size_t found, n = 0;
+	int r = outsider && finding ? 0 : -ENOMEM;
+
+	if (!r && usage->n)
+		r = tenants_load(audit->runtime, &tenants);
+	if (r < 0) {
+		free(outsider);
+		free(finding);
+		return r;
+	}
+	found = outsiders_find(usage, &tenants, outsider);
+	for (size_t i = 0; i < found; i++)
+		n += audit_describe(audit, &outsider[i], &finding[n]);
+	audit_replace(audit, usage, finding, n);
+	tenants_free(&tenants);
+	free(outsider);
+	return 0;
+}
+
+/* Drivers first: a process is in its tenant's ledger before it has anything. */
+static void audit_look(struct audit *audit)
+{
+	struct usage_list usage = {.n = 0};
+	int r = usage_read(audit->reader, &usage);
+
+	if (!r)
+		r = audit_compare(audit, &usage);
+	usage_free(&usage);
+	if (r < 0 && !audit->failed)
+		log_line(LOG_FAULT, "the audit does not see who uses the devices: %s", strerror(-r));
+	audit->failed = r < 0;
+}
+
+static bool audit_sleep(struct audit *audit, uint64_t until_ns)
+{
+	struct timespec until = {.tv_sec = (time_t)(until_ns / NS_PER_S),
+				 .tv_nsec = (long)(until_ns % NS_PER_S)};
+	bool end;
+
+	pthread_mutex_lock(&audit->lock);
+	while (!audit->end && !pthread_cond_timedwait(&audit->ended, &audit->lock, &until))
+		;
+	end = audit->end;
+	pthread_mutex_unlock(&audit->lock);
+	return !end;
+}
+
+static void *audit_watch(void *arg)
+{
+	struct audit *audit = arg;
+
+	do
+		audit_look(audit);
+	while (audit_sleep(audit, now_monotonic_ns() + LOOK_NS));
+	return NULL;
+}
+
+/* --- Its beginning and end ------------------------------------------------------------------- */
+
+int audit_start(const char *runtime, enum audit_action action, struct audit **ret)
+{
+	struct audit *audit = calloc(1, sizeof(*audit));
+	pthread_condattr_t clock;
+	int r = audit ? usage_open(&audit->reader) : -ENOMEM;
+
+	if (r < 0) {
+		free(audit);
+		return r;
+	}
+	snprintf(audit->runtime, sizeof(audit->runtime), "%s", runtime);
+	audit->action = action;
+	pthread_mutex_init(&audit->lock, NULL);
+	pthread_condattr_init(&clock);
+	pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+	pthread_cond_init(&audit->ended, &clock);
+	r = -pthread_create(&audit->thread, NULL, audit_watch, audit);
+	if (r < 0) {
+		usage_close(audit->reader);
+		free(audit);
+		return r;
+	}
+	*ret = audit;
+	return 0;
+}
+
+void audit_end(struct audit *audit)
+{
+	struct timespec until;
+
+	if (!audit)
+		return;
+	pthread_mutex_lock(&audit->lock);
+	audit->end = true;
+	pthread_cond_signal(&audit->ended);
+	pthread_mutex_unlock(&audit->lock);
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += PATIENCE_S;
+	/* A driver that blocks is not waited for: the process ends, and the thread with it. */
+	if (pthread_timedjoin_np(audit->thread, NULL, &until))
+		return;
+	audit_replace(audit, NULL, NULL, 0);
+	usage_close(audit->reader);
+	free(audit);
+}
+
+int audit_report(struct audit *audit, struct audit_report *ret)
+{
+	struct audit_report report = {.age_ns = UINT64_MAX};
+	int r = 0;
+
+	pthread_mutex_lock(&audit->lock);
+	if (audit->looked_ns)
+		report.age_ns = now_monotonic_ns() - audit->looked_ns;
+	report.finding = calloc(audit->n + 1, sizeof(*report.finding));
+	if (!report.finding)
+		r = -ENOMEM;
+	for (; !r && report.n < audit->n; report.n++)
+		report.finding[report.n] = audit->finding[report.n];
+	report.nlost = audit->nlost;
+	memcpy(report.lost, audit->lost, sizeof(report.lost));
+	pthread_mutex_unlock(&audit->lock);
+	*ret = report;
+	return r;
+}
+
+void audit_report_free(struct audit_report *report)
+{
+	free(report->finding);
+	*report = (struct audit_report){.n = 0};
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The audit: a thread of its own, since drivers may block, that compares once a second what they
+ * say with what the ledgers say (node/outsiders.h). What it finds is logged when it comes and when
+ * it goes, and can be asked for at any time.
+ */
+#ifndef ALLOT_DAEMON_AUDIT_H
+#define ALLOT_DAEMON_AUDIT_H
+
+#include "node/outsiders.h"
+
+enum audit_action {
+	AUDIT_REPORT,
+	AUDIT_STOP, /* SIGSTOP */
+	AUDIT_KILL, /* SIGKILL */
+};
+
+struct audit_finding {
+	struct outsider outsider;
+	struct outsider_process process;
+	int pidfd;     /* -1: there is none */
+	bool acted_on; /* the action was taken */
+};
+
+struct audit;
+
+/* -ENODEV: no driver is here, so there is nothing to audit; -errno. */
+int audit_start(const char *runtime, enum audit_action action, struct audit **ret);
+void audit_end(struct audit *audit); /* takes NULL */
+
+struct audit_report {
+	uint64_t age_ns; /* since the last look that succeeded; UINT64_MAX: there was none yet */
+	size_t n;
+	struct audit_finding *finding; /* malloc'ed; their pidfd says nothing here */
+	size_t nlost;
+	uint8_t lost[POLICY_DEVICES][16]; /* devices that do not answer */
+};
+
+/* What was found last. -ENOMEM. */
+int audit_report(struct audit *audit, struct audit_report *ret);
+void audit_report_free(struct audit_report *report);
+
+#endif

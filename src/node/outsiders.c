@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "node/outsiders.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/fd.h"
+#include "text/text.h"
+
+/* The figures of a process on a device in a tenant's ledger; NULL: it is not there. */
+static const struct snapshot_process *outsiders_member(const struct tenants *tenants, pid_t pid,
+						       const struct tenant_entry **ret_tenant)
+{
+	for (size_t t = 0; t < tenants->n; t++) {
+		const struct snapshot *s = tenants->list[t].snapshot;
+
+		for (int p = 0; s && p < s->nprocesses; p++)
+			if (s->process[p].live && pid > 0 && s->process[p].host_pid == (uint32_t)pid) {
+				*ret_tenant = &tenants->list[t];
+				return &s->process[p];
+			}
+	}
+	return NULL;
+}
+
+static uint64_t outsiders_ledger_bytes(const struct tenant_entry *tenant,
+				       const struct snapshot_process *process,
+				       const uint8_t uuid[16])
+{
+	const struct snapshot *s = tenant->snapshot;
+
+	for (int d = 0; d < s->ndevices; d++)
+		if (!memcmp(s->device[d].uuid, uuid, sizeof(s->device[d].uuid)))
+			return process->device[d].used_bytes + process->device[d].shared_bytes +
+			       process->device[d].pending;
+	return 0;
+}
+
+/* Under accounting by the driver, its figure is the ledger's. */
+static bool outsiders_is_beyond(const struct usage *usage, const struct tenant_entry *tenant,
+				uint64_t ledger_bytes)
+{
+	return !(tenant->snapshot->policy.flags & POLICY_ACCOUNTING_DRIVER) &&
+	       usage->bytes != UINT64_MAX && usage->bytes > ledger_bytes + OUTSIDERS_SLACK_BYTES;
+}
+
+size_t outsiders_find(const struct usage_list *usage, const struct tenants *tenants,
+		      struct outsider *ret)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < usage->n; i++) {
+		const struct usage *u = &usage->list[i];
+		struct outsider o = {.pid = u->pid, .bytes = u->bytes};
+		const struct tenant_entry *tenant = NULL;
+		const struct snapshot_process *member =
+			outsiders_member(tenants, u->pid, &tenant);
+
+		if (member) {
+			o.ledger_bytes = outsiders_ledger_bytes(tenant, member, u->uuid);
+			if (!outsiders_is_beyond(u, tenant, o.ledger_bytes))
+				continue;
+			snprintf(o.tenant, sizeof(o.tenant), "%s", tenant->name);
+		}
+		memcpy(o.uuid, u->uuid, sizeof(o.uuid));
+		ret[n++] = o;
+	}
+	return n;
+}
+
+/* --- What is told of a process --------------------------------------------------------------- */
+
+/* Arguments are apart by a NUL. */
+static void outsiders_join(char *command, ssize_t n)
+{
+	for (ssize_t i = 0; i + 1 < n; i++)
+		if (!command[i])
+			command[i] = ' ';
+}
+
+static void outsiders_name_user(uid_t uid, char ret[static 33])
+{
+	struct passwd entry, *found = NULL;
+	char text[1024];
+
+	if (!getpwuid_r(uid, &entry, text, sizeof(text), &found) && found)
+		snprintf(ret, 33, "%s", entry.pw_name);
+	else
+		snprintf(ret, 33, "%u", (unsigned int)uid);
+	text_make_printable(ret);
+}
+
+/* A name of 64 hexadecimal digits in the path of the cgroup: all who run containers have that. */
+static void outsiders_find_container(const char *cgroup, char ret[static 65])
+{
+	size_t digits = 0;
+
+	ret[0] = 0;
+	for (const char *c = cgroup; *c; c++) {
+		digits = isxdigit((unsigned char)*c) ? digits + 1 : 0;
+		if (digits == 64 && !isxdigit((unsigned char)c[1]))
+			snprintf(ret, 65, "%.64s", c - 63);
+	}
+}
+
+int outsiders_describe(pid_t pid, struct outsider_process *ret)
+{
+	char path[64], text[4096];
+	struct stat st;
+	ssize_t n;
+
+	*ret = (struct outsider_process){{0}, {0}, {0}};
+	snprintf(path, sizeof(path), "/proc/%d", pid);
+	if (stat(path, &st) < 0)
+		return -ESRCH;
+	outsiders_name_user(st.st_uid, ret->user);
+	snprintf(path, sizeof(path), "/proc/%d/comm", pid);
+	n = fd_read_text(AT_FDCWD, path, ret->command, sizeof(ret->command));
+	if (n < 0)
+		return -ESRCH;
+	ret->command[strcspn(ret->command, "\n")] = 0;
+	if (!strcmp(ret->command, "nvidia-cuda-mps")) /* cut to 15 characters by the kernel */
+		return -ENOTSUP;
+	snprintf(path, sizeof(path), "/proc/%d/cmdline", pid);
+	n = fd_read_text(AT_FDCWD, path, text, sizeof(text));
+	if (n > 0) {
+		outsiders_join(text, n);
+		snprintf(ret->command, sizeof(ret->command), "%.143s", text);
+	}
+	text_make_printable(ret->command);
+	snprintf(path, sizeof(path), "/proc/%d/cgroup", pid);
+	n = fd_read_text(AT_FDCWD, path, text, sizeof(text));
+	outsiders_find_container(n > 0 ? text : "", ret->container);
+	return 0;
+}

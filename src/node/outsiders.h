@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Who uses a device and is not limited: what the drivers say against what the tenants' ledgers say.
+ * A program that no library reaches (static, OpenCL, Vulkan, a second C library, an environment
+ * that was emptied) is in no ledger, or has more than its ledger says.
+ */
+#ifndef ALLOT_NODE_OUTSIDERS_H
+#define ALLOT_NODE_OUTSIDERS_H
+
+#include "node/tenants.h"
+#include "node/usage.h"
+
+/*
+ * A driver's figure may be ahead of the ledger's by what is taken at this moment, and by what a
+ * context takes beyond what was measured of it: less than this.
+ */
+#define OUTSIDERS_SLACK_BYTES (UINT64_C(256) << 20)
+
+struct outsider {
+	uint8_t uuid[16];
+	pid_t pid;
+	uint64_t bytes; /* by the driver; UINT64_MAX: not known */
+	uint64_t ledger_bytes; /* of these, in the ledger */
+	char tenant[POLICY_NAME_BYTES]; /* whose process it is, or was begun in; "": none */
+};
+
+/*
+ * Into `ret`, which has room for all of `usage`; how many. Pure but for pids: those of processes
+ * that ended, and of the daemon of MPS, whose memory is its clients', are for the caller to leave
+ * out.
+ */
+size_t outsiders_find(const struct usage_list *usage, const struct tenants *tenants,
+		      struct outsider *ret);
+
+/* What can be told of its process. */
+struct outsider_process {
+	char command[144]; /* printable */
+	char user[33];	   /* its name, or number */
+	char container[65]; /* as Docker, containerd, CRI-O and podman call it; "": none */
+};
+
+/* -ESRCH: it is gone; -ENOTSUP: it is MPS's own. */
+int outsiders_describe(pid_t pid, struct outsider_process *ret);
+
+#endif

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "node/usage.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "amd/identity.h"
+#include "amd/topology_read.h"
+#include "base/parse.h"
+#include "guard/kernel_usage.h"
+#include "nvidia/nvml.h"
+
+struct usage_reader {
+	struct nvml *nvml;	   /* NULL: not here */
+	struct topology *topology; /* likewise, of AMD's */
+	unsigned int n;
+	uint8_t nvidia[POLICY_DEVICES][16]; /* by NVML's index, as they were in the beginning */
+};
+
+static void usage_find_nvidia(struct usage_reader *reader)
+{
+	struct nvml_device device;
+	unsigned int n = 0;
+
+	if (nvml_device_count(reader->nvml, &n))
+		return;
+	reader->n = n < POLICY_DEVICES ? n : POLICY_DEVICES;
+	for (unsigned int i = 0; i < reader->n; i++)
+		if (!nvml_device_get(reader->nvml, i, &device))
+			memcpy(reader->nvidia[i], device.uuid, sizeof(device.uuid));
+}
+
+int usage_open(struct usage_reader **ret)
+{
+	struct usage_reader *reader = calloc(1, sizeof(*reader));
+	struct topology_complaint complaint;
+
+	if (!reader)
+		return -ENOMEM;
+	if (nvml_open(NULL, &reader->nvml))
+		reader->nvml = NULL;
+	else
+		usage_find_nvidia(reader);
+	if (topology_read(NULL, &reader->topology, &complaint))
+		reader->topology = NULL;
+	if (!reader->nvml && !reader->topology) {
+		usage_close(reader);
+		return -ENODEV;
+	}
+	*ret = reader;
+	return 0;
+}
+
+void usage_close(struct usage_reader *reader)
+{
+	if (!reader)
+		return;
+	nvml_close(reader->nvml);
+	topology_free(reader->topology);
+	free(reader);
+}
+
+void usage_free(struct usage_list *list)
+{
+	free(list->list);
+	*list = (struct usage_list){.n = 0};
+}
+
+static int usage_add(struct usage_list *list, const uint8_t uuid[16], pid_t pid, uint64_t bytes)
+{
+	struct usage *more = reallocarray(list->list, list->n + 1, sizeof(*more));
+
+	if (!more)
+		return -ENOMEM;
+	list->list = more;
+	more[list->n] = (struct usage){.pid = pid, .bytes = bytes};
+	memcpy(more[list->n++].uuid, uuid, 16);
+	return 0;
+}
+
+static int usage_read_nvidia(struct nvml *nvml, unsigned int index, struct usage_list *list)
+{
+	struct nvml_process *process = NULL;
+	struct nvml_device device;
+	size_t n = 0;
+	int r = nvml_device_get(nvml, index, &device);
+
+	if (!r)
+		r = nvml_device_processes(nvml, index, &process, &n);
+	for (size_t i = 0; !r && i < n; i++)
+		r = usage_add(list, device.uuid, process[i].pid, process[i].used_bytes);
+	free(process);
+	return r;
+}
+
+static int usage_read_all_nvidia(const struct usage_reader *reader, struct usage_list *list)
+{
+	for (unsigned int i = 0; i < reader->n; i++) {
+		int r = usage_read_nvidia(reader->nvml, i, list);
+
+		if (r == -ENOMEM)
+			return r;
+		if (r < 0)
+			memcpy(list->lost[list->nlost++], reader->nvidia[i], 16);
+	}
+	return 0;
+}
+
+/* Of processes that KFD shows: those that have opened it. Files of render nodes count, too. */
+static int usage_read_amd(const struct topology *topology, pid_t pid, struct usage_list *list)
+{
+	int r = 0;
+
+	for (uint32_t i = 0; !r && i < topology->node_count; i++) {
+		const struct topology_node *node = &topology->nodes[i];
+		uint8_t uuid[16];
+		uint64_t bytes;
+
+		if (!node->gpu_id || kernel_usage_read(pid, node, &bytes) || !bytes)
+			continue;
+		amd_identity(node, uuid);
+		r = usage_add(list, uuid, pid, bytes);
+	}
+	return r;
+}
+
+static int usage_read_all_amd(const struct topology *topology, struct usage_list *list)
+{
+	DIR *dir = opendir("/proc");
+	struct dirent *entry;
+	uint64_t pid;
+	int r = dir ? 0 : -errno;
+
+	while (!r && (entry = readdir(dir)))
+		if (!parse_u64(entry->d_name, 1, INT32_MAX, &pid))
+			r = usage_read_amd(topology, (pid_t)pid, list);
+	if (dir)
+		closedir(dir);
+	return r;
+}
+
+int usage_read(struct usage_reader *reader, struct usage_list *ret)
+{
+	struct usage_list list = {.n = 0};
+	int r = usage_read_all_nvidia(reader, &list);
+
+	if (!r && reader->topology)
+		r = usage_read_all_amd(reader->topology, &list);
+	if (r < 0)
+		usage_free(&list);
+	else
+		*ret = list;
+	return r;
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the drivers say that each process has of each device's memory, whoever's it is. */
+#ifndef ALLOT_NODE_USAGE_H
+#define ALLOT_NODE_USAGE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "ledger/policy.h"
+
+struct usage {
+	uint8_t uuid[16]; /* of the device, as in policies */
+	pid_t pid;	  /* as the driver says it: in the first PID namespace on most systems */
+	uint64_t bytes;	  /* UINT64_MAX: it uses the device, and the driver does not tell how much */
+};
+
+struct usage_list {
+	size_t n;
+	struct usage *list; /* malloc'ed */
+	size_t nlost;
+	uint8_t lost[POLICY_DEVICES][16]; /* devices that were there, and do not answer */
+};
+
+struct usage_reader;
+
+/*
+ * Opens the drivers that there are, once: NVML's start takes milliseconds. -ENODEV: there is none;
+ * -ENOMEM.
+ */
+int usage_open(struct usage_reader **ret);
+void usage_close(struct usage_reader *reader); /* takes NULL */
+
+/* Asks, which may block for as long as a driver likes. -ENOMEM, or -errno of reading /proc. */
+int usage_read(struct usage_reader *reader, struct usage_list *ret);
+void usage_free(struct usage_list *list);
+
+#endif

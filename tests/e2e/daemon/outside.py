@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs that use a (simulated) device and are not limited: allotd sees them, and what it does."""
+
+import os
+import signal
+import subprocess
+
+import cli_lib
+import daemon_lib
+from daemon_lib import key
+
+FILL = os.environ["FILL"]
+MIB = 1 << 20
+
+
+class Outside(daemon_lib.Case):
+    def setUp(self):
+        super().setUp()
+        self.env.update(ALLOT_SIM_DIR=os.path.join(self.tmp, "sim"), ALLOT_SIM_MEMORY="4GiB", ALLOT_SIM_CONTEXT="16MiB",
+                        LD_LIBRARY_PATH=os.environ["SIM_LIBRARIES"])
+
+    def program(self, *before):
+        """It has all of the device's memory that it can get, until the test ends."""
+        process = self.start(*before, FILL, "--json")
+        self.assertTrue(process.stdout.readline())
+        return process
+
+    def outside(self):
+        """{pid: labels and bytes of a process that is not limited}"""
+        return {int(dict(labels)["pid"]): {**dict(labels), "bytes": value}
+                for (name, labels), value in self.samples().items()
+                if name == "allot_outside_memory_bytes"}
+
+    def test_program_without_a_tenant(self):
+        self.daemon()
+        cli_lib.wait_for(lambda: self.samples().get(key("allot_outside_processes")) == 0)
+        tenant = self.program(cli_lib.ALLOT, "run", "--name", "in", "--memory", "512MiB", "--")
+        program = self.program()
+        cli_lib.wait_for(lambda: program.pid in self.outside())
+        self.assertEqual(list(self.outside()), [program.pid])
+        found = self.outside()[program.pid]
+        self.assertEqual((found["user"], found["tenant"]), ("root", "")
+                         if os.getuid() == 0 else (found["user"], ""))
+        self.assertIn("fill --json", found["command"])
+        self.assertGreater(found["bytes"], 1000 * MIB)
+        self.assertIn(f"not limited: pid {program.pid} (", self.log())
+        self.assertIn(", and is in no tenant", self.log())
+        self.assertEqual(self.log().count(f"pid {program.pid} "), 1)
+        self.assertNotIn(f"pid {tenant.pid} ", self.log())
+        program.communicate("\n")
+        cli_lib.wait_for(lambda: not self.outside())
+
+    def test_tenant_that_lost_its_library(self):
+        """In a tenant's environment, but nothing counts what it takes."""
+        self.daemon()
+        program = self.program(cli_lib.ALLOT, "run", "--name", "t", "--memory", "512MiB", "--",
+                               "env", "-u", "LD_PRELOAD")
+        cli_lib.wait_for(lambda: self.outside())
+        self.assertGreater(self.outside()[program.pid]["bytes"], 1000 * MIB)
+
+    def test_killed(self):
+        self.daemon(options=("--outside", "kill"))
+        tenant = self.program(cli_lib.ALLOT, "run", "--name", "in", "--memory", "512MiB", "--")
+        program = self.program()
+        self.assertEqual(program.wait(60), -signal.SIGKILL)
+        self.assertIn(f"killed: pid {program.pid} (", self.log())
+        cli_lib.wait_for(lambda: not self.outside())
+        self.assertIsNone(tenant.poll())
+
+    def test_stopped(self):
+        self.daemon(options=("--outside", "stop"))
+        program = self.program()
+
+        def state():
+            with open(f"/proc/{program.pid}/stat", encoding="utf-8") as stat:
+                return stat.read().rpartition(") ")[2][0]
+
+        cli_lib.wait_for(lambda: state() == "T")
+        cli_lib.wait_for(lambda: "stopped: pid" in self.log())
+        self.assertIn(program.pid, self.outside())
+
+    def test_device_is_lost(self):
+        self.env.update(ALLOT_SIM_GPUS="2", ALLOT_SIM_NVML_LOST=os.path.join(self.tmp, "lost"))
+        self.daemon()
+
+        def lost():
+            return [value for (name, _), value in sorted(self.samples().items())
+                    if name == "allot_device_lost"]
+
+        cli_lib.wait_for(lambda: lost() == [0, 0])
+        program = self.program()
+        cli_lib.wait_for(lambda: program.pid in self.outside())
+        for index in "01":
+            self.path("lost" + index, "")
+        cli_lib.wait_for(lambda: lost() == [1, 1])
+        self.assertEqual(self.outside(), {})
+        os.unlink(os.path.join(self.tmp, "lost0"))
+        cli_lib.wait_for(lambda: sorted(lost()) == [0, 1])
+        cli_lib.wait_for(lambda: program.pid in self.outside())
+
+    def test_what_it_can_do(self):
+        done = subprocess.run([daemon_lib.ALLOTD, "--outside", "eat"], env=self.env, text=True,
+                              capture_output=True, timeout=60, check=False)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn('--outside "eat": it is report, stop or kill', done.stderr)
+
+
+if __name__ == "__main__":
+    cli_lib.main()

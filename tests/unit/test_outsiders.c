@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who uses a device and is not limited: the drivers' figures against the ledgers'. */
+#include "node/outsiders.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/check.h"
+
+#define MIB (UINT64_C(1) << 20)
+
+static struct snapshot_device device[2] = {{.uuid = {1}}, {.uuid = {2}}};
+static struct snapshot_process_device of_a[2] = {{.used_bytes = 1000 * MIB, .shared_bytes = 24 * MIB}};
+static struct snapshot_process_device of_dead[2];
+static struct snapshot_process process[2] = {
+	{.live = true, .host_pid = 10, .device = of_a},
+	{.live = false, .host_pid = 11, .device = of_dead},
+};
+static struct snapshot snapshot = {
+	.ndevices = 2, .device = device, .nprocesses = 2, .process = process};
+static struct tenant_entry entry[2] = {
+	{.name = "damaged", .error = -EIO},
+	{.name = "jobA", .snapshot = &snapshot},
+};
+static const struct tenants tenants = {.n = 2, .list = entry};
+static struct outsider found[8];
+
+static size_t find(pid_t pid, uint8_t uuid, uint64_t bytes)
+{
+	struct usage usage = {.uuid = {uuid}, .pid = pid, .bytes = bytes};
+	struct usage_list list = {.n = 1, .list = &usage};
+
+	memset(found, 0, sizeof(found));
+	return outsiders_find(&list, &tenants, found);
+}
+
+static void check_in_no_tenant(void)
+{
+	CHECK_EQ(find(99, 1, 5 * MIB), 1);
+	CHECK(found[0].pid == 99 && found[0].uuid[0] == 1 && found[0].bytes == 5 * MIB);
+	CHECK(!*found[0].tenant);
+	CHECK_EQ(find(99, 1, UINT64_MAX), 1); /* how much is not told, and it is there */
+	CHECK_EQ(find(11, 1, 1), 1);	      /* a number that a dead member had */
+	CHECK_EQ(find(0, 1, 1), 1);	      /* a namespace that is not ours: nobody's */
+}
+
+static void check_beyond(void)
+{
+	uint64_t known = 1024 * MIB;
+
+	CHECK_EQ(find(10, 1, known), 0);
+	CHECK_EQ(find(10, 1, known + OUTSIDERS_SLACK_BYTES), 0);
+	CHECK_EQ(find(10, 1, known + OUTSIDERS_SLACK_BYTES + 1), 1);
+	CHECK(!strcmp(found[0].tenant, "jobA") && found[0].ledger_bytes == known);
+	CHECK_EQ(find(10, 1, UINT64_MAX), 0); /* in a tenant, and no figure to hold against it */
+	CHECK_EQ(find(10, 2, 300 * MIB), 1);  /* another device, of which its ledger has nothing */
+	CHECK_EQ(found[0].ledger_bytes, 0);
+	CHECK_EQ(find(10, 3, 300 * MIB), 1); /* or has never heard */
+	snapshot.policy.flags = POLICY_ACCOUNTING_DRIVER;
+	CHECK_EQ(find(10, 1, 10 * known), 0);
+	snapshot.policy.flags = 0;
+}
+
+static void check_several(void)
+{
+	struct usage usage[] = {{.uuid = {1}, .pid = 10, .bytes = MIB},
+				{.uuid = {1}, .pid = 98, .bytes = MIB},
+				{.uuid = {2}, .pid = 98, .bytes = MIB}};
+	struct usage_list list = {.n = 3, .list = usage};
+
+	CHECK_EQ(outsiders_find(&list, &tenants, found), 2);
+	CHECK(found[0].pid == 98 && found[0].uuid[0] == 1);
+	CHECK(found[1].pid == 98 && found[1].uuid[0] == 2);
+	list.n = 0;
+	CHECK_EQ(outsiders_find(&list, &tenants, found), 0);
+}
+
+static void check_described(void)
+{
+	struct outsider_process self;
+
+	CHECK_EQ(outsiders_describe(getpid(), &self), 0);
+	CHECK(strstr(self.command, "test_outsiders"));
+	CHECK(*self.user);
+	CHECK_EQ(outsiders_describe(1 << 30, &self), -ESRCH);
+}
+
+int main(void)
+{
+	check_in_no_tenant();
+	check_beyond();
+	check_several();
+	check_described();
+	return 0;
+}

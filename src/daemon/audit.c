@@ -40,21 +40,17 @@ struct audit {
 
 static void audit_say(const struct audit_finding *f, const char *what)
 {
-	const struct outsider *o = &f->outsider;
-	const char *in = *f->process.container ? ", container " : "";
+	const struct outsider_process *p = &f->found.process;
+	const struct outsider *o = &f->found.outsider;
+	char knows[160] = "is in no tenant";
 
 	if (*o->tenant)
-		log_line(LOG_WARN,
-			 "%s: pid %d (%s) of user %s%s%.12s has %s of %s, and its tenant \"%s\" knows "
-			 "of %s",
-			 what, o->pid, f->process.command, f->process.user, in, f->process.container,
-			 o->bytes == UINT64_MAX ? "memory" : units_bytes(o->bytes).s,
-			 units_uuid(o->uuid).s, o->tenant, units_bytes(o->ledger_bytes).s);
-	else
-		log_line(LOG_WARN, "%s: pid %d (%s) of user %s%s%.12s has %s of %s, and is in no tenant",
-			 what, o->pid, f->process.command, f->process.user, in, f->process.container,
-			 o->bytes == UINT64_MAX ? "memory" : units_bytes(o->bytes).s,
-			 units_uuid(o->uuid).s);
+		snprintf(knows, sizeof(knows), "its tenant \"%s\" knows of %s", o->tenant,
+			 units_bytes(o->ledger_bytes).s);
+	log_line(LOG_WARN, "%s: pid %d (%s) of user %s%s%.12s has %s of %s, and %s", what, o->pid,
+		 p->command, p->user, *p->container ? ", container " : "", p->container,
+		 o->bytes == UINT64_MAX ? "memory" : units_bytes(o->bytes).s,
+		 units_uuid(o->uuid).s, knows);
 }
 
 /* At the second look, by a descriptor of the first: it is the process that was seen then. */
@@ -67,7 +63,7 @@ static void audit_act(const struct audit *audit, struct audit_finding *f)
 	f->acted_on = true;
 	if (syscall(SYS_pidfd_send_signal, f->pidfd, sig, NULL, 0) < 0)
 		log_line(LOG_FAULT, "pid %d cannot be ended: %s; run allotd as root",
-			 f->outsider.pid, strerror(errno));
+			 f->found.outsider.pid, strerror(errno));
 	else
 		audit_say(f, audit->action == AUDIT_KILL ? "killed" : "stopped");
 }
@@ -82,30 +78,25 @@ static bool audit_is_same(const struct outsider *a, const struct outsider *b)
 static struct audit_finding *audit_before(struct audit *audit, const struct outsider *outsider)
 {
 	for (size_t i = 0; i < audit->n; i++)
-		if (audit_is_same(&audit->finding[i].outsider, outsider))
+		if (audit_is_same(&audit->finding[i].found.outsider, outsider))
 			return &audit->finding[i];
 	return NULL;
 }
 
-/* Fills in what is told of it, or of the time before. False: it is gone, or to be left alone. */
-static bool audit_describe(struct audit *audit, const struct outsider *outsider,
-			   struct audit_finding *ret)
+/* What is known of it since the look before, or begins now. */
+static void audit_go_on(struct audit *audit, struct audit_finding *f)
 {
-	struct audit_finding *before = audit_before(audit, outsider);
+	struct audit_finding *before = audit_before(audit, &f->found.outsider);
 
-	*ret = (struct audit_finding){.outsider = *outsider, .pidfd = -1};
-	if (outsiders_describe(outsider->pid, &ret->process) < 0)
-		return false;
 	if (!before) {
-		ret->pidfd = (int)syscall(SYS_pidfd_open, outsider->pid, 0);
-		audit_say(ret, "not limited");
-		return true;
+		f->pidfd = (int)syscall(SYS_pidfd_open, f->found.outsider.pid, 0);
+		audit_say(f, "not limited");
+		return;
 	}
-	ret->pidfd = before->pidfd;
-	ret->acted_on = before->acted_on;
+	f->pidfd = before->pidfd;
+	f->acted_on = before->acted_on;
 	before->pidfd = -1;
-	audit_act(audit, ret);
-	return true;
+	audit_act(audit, f);
 }
 
 /* `usage` is NULL in the end. */
@@ -133,25 +124,27 @@ static void audit_replace(struct audit *audit, const struct usage_list *usage,
 
 static int audit_compare(struct audit *audit, const struct usage_list *usage)
 {
-	struct outsider *outsider = calloc(usage->n + 1, sizeof(*outsider));
-	struct audit_finding *finding = calloc(usage->n + 1, sizeof(*finding));
 	struct tenants tenants = {.n = 0};
-	size_t found, n = 0;
-	int r = outsider && finding ? 0 : -ENOMEM;
+	struct audit_finding *finding = NULL;
+	struct outsider_found *found;
+	size_t n;
+	int r = usage->n ? tenants_load(audit->runtime, &tenants) : 0;
 
-	if (!r && usage->n)
-		r = tenants_load(audit->runtime, &tenants);
-	if (r < 0) {
-		free(outsider);
-		free(finding);
+	if (r < 0)
 		return r;
-	}
-	found = outsiders_find(usage, &tenants, outsider);
-	for (size_t i = 0; i < found; i++)
-		n += audit_describe(audit, &outsider[i], &finding[n]);
-	audit_replace(audit, usage, finding, n);
+	r = outsiders_list(usage, &tenants, &found, &n);
 	tenants_free(&tenants);
-	free(outsider);
+	if (r < 0)
+		return r;
+	finding = calloc(n + 1, sizeof(*finding));
+	for (size_t i = 0; finding && i < n; i++) {
+		finding[i].found = found[i];
+		audit_go_on(audit, &finding[i]);
+	}
+	free(found);
+	if (!finding)
+		return -ENOMEM;
+	audit_replace(audit, usage, finding, n);
 	return 0;
 }
 

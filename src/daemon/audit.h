@@ -16,8 +16,7 @@ enum audit_action {
 };
 
 struct audit_finding {
-	struct outsider outsider;
-	struct outsider_process process;
+	struct outsider_found found;
 	int pidfd;     /* -1: there is none */
 	bool acted_on; /* the action was taken */
 };

@@ -293,7 +293,7 @@ static void metrics_put_audit(FILE *out, const struct devices *devices,
 	metrics_head(out, "allot_outside_memory_bytes", "gauge",
 		     "What such a process has of the device; 0 where the driver does not tell.");
 	for (size_t i = 0; i < audit->n; i++) {
-		const struct audit_finding *f = &audit->finding[i];
+		const struct outsider_found *f = &audit->finding[i].found;
 		char pid[16];
 
 		snprintf(pid, sizeof(pid), "%d", f->outsider.pid);

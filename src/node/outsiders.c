@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <pwd.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -136,5 +137,28 @@ int outsiders_describe(pid_t pid, struct outsider_process *ret)
 	snprintf(path, sizeof(path), "/proc/%d/cgroup", pid);
 	n = fd_read_text(AT_FDCWD, path, text, sizeof(text));
 	outsiders_find_container(n > 0 ? text : "", ret->container);
+	return 0;
+}
+
+int outsiders_list(const struct usage_list *usage, const struct tenants *tenants,
+		   struct outsider_found **ret, size_t *ret_n)
+{
+	struct outsider *outsider = calloc(usage->n + 1, sizeof(*outsider));
+	struct outsider_found *found = calloc(usage->n + 1, sizeof(*found));
+	size_t n;
+
+	if (!outsider || !found) {
+		free(outsider);
+		free(found);
+		return -ENOMEM;
+	}
+	n = outsiders_find(usage, tenants, outsider);
+	*ret_n = 0;
+	for (size_t i = 0; i < n; i++) {
+		found[*ret_n].outsider = outsider[i];
+		*ret_n += !outsiders_describe(outsider[i].pid, &found[*ret_n].process);
+	}
+	free(outsider);
+	*ret = found;
 	return 0;
 }

@@ -24,11 +24,7 @@ struct outsider {
 	char tenant[POLICY_NAME_BYTES]; /* whose process it is, or was begun in; "": none */
 };
 
-/*
- * Into `ret`, which has room for all of `usage`; how many. Pure but for pids: those of processes
- * that ended, and of the daemon of MPS, whose memory is its clients', are for the caller to leave
- * out.
- */
+/* Into `ret`, which has room for all of `usage`; how many. Pure. */
 size_t outsiders_find(const struct usage_list *usage, const struct tenants *tenants,
 		      struct outsider *ret);
 
@@ -41,5 +37,17 @@ struct outsider_process {
 
 /* -ESRCH: it is gone; -ENOTSUP: it is MPS's own. */
 int outsiders_describe(pid_t pid, struct outsider_process *ret);
+
+struct outsider_found {
+	struct outsider outsider;
+	struct outsider_process process;
+};
+
+/*
+ * Those of `usage`, which was read before the tenants were, who are still there: malloc'ed, *ret_n
+ * of them, or -ENOMEM.
+ */
+int outsiders_list(const struct usage_list *usage, const struct tenants *tenants,
+		   struct outsider_found **ret, size_t *ret_n);
 
 #endif

@@ -34,8 +34,8 @@ static struct tenants tenants = {.n = 2, .list = entry};
 static struct devices devices = {.n = 1, .list = {{.model = "a \"b\"\\c", .total_bytes = 100}}};
 
 static struct audit_finding finding = {
-	.outsider = {.pid = 77, .bytes = UINT64_MAX, .tenant = "jobA"},
-	.process = {"./a \"b\"", "root", ""},
+	.found = {.outsider = {.pid = 77, .bytes = UINT64_MAX, .tenant = "jobA"},
+		  .process = {"./a \"b\"", "root", ""}},
 };
 static struct audit_report audit = {.age_ns = UINT64_MAX, .finding = &finding};
 
@@ -146,7 +146,7 @@ static void check_audit(void)
 	write_again();
 	has("allot_device_lost{device=\"" GPU "\"} 1");
 	audit.n = 1;
-	memcpy(finding.outsider.uuid, nvidia, sizeof(nvidia));
+	memcpy(finding.found.outsider.uuid, nvidia, sizeof(nvidia));
 	write_again();
 	check_heads();
 	has("allot_outside_processes 1");

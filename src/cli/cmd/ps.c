@@ -15,6 +15,7 @@
 #include "cli/exit_status.h"
 #include "cli/out/ps_compute.h"
 #include "cli/out/ps_json.h"
+#include "cli/out/ps_outside.h"
 #include "cli/out/say.h"
 #include "cli/out/table.h"
 #include "cli/tenant/runtime.h"
@@ -60,7 +61,7 @@ static const struct argp argp = {
 	.parser = ps_parse_option,
 	.args_doc = "[NAME...]",
 	.doc = "Show tenants: quota, use by category, the driver's own figure, refusals; what they "
-	       "have of compute; processes.",
+	       "have of compute; processes. Then who uses a device and is not limited.",
 };
 
 /* An empty cell where there is nothing, so that columns that nobody needs go away. */
@@ -338,11 +339,13 @@ static int ps_print_ended(const struct args *a, const char *runtime)
 int cmd_ps(int argc, char **argv)
 {
 	struct args a = {.json = false};
+	struct ps_outside outside;
 	struct tenants tenants;
 	int r;
 
 	argp_parse(&argp, argc, argv, 0, NULL, &a);
-	if (runtime_load_tenants(&tenants) < 0)
+	ps_outside_look(&outside);
+	if (runtime_load_tenants(&tenants) < 0 || ps_outside_compare(&outside, &tenants) < 0)
 		return EXIT_ALLOT;
 	figures_apply(&tenants);
 	sweep_runtime(tenants.runtime);
@@ -352,7 +355,7 @@ int cmd_ps(int argc, char **argv)
 	} else if (a.ended) {
 		r = ps_print_ended(&a, tenants.runtime);
 	} else if (!r && a.json) {
-		ps_json(&tenants, stdout);
+		ps_json(&tenants, &outside, stdout);
 	} else if (!r && !tenants.n) {
 		printf("no tenants in %s\n", tenants.runtime);
 	} else if (!r) {
@@ -361,6 +364,10 @@ int cmd_ps(int argc, char **argv)
 			r = say_error("out of memory for the table");
 		ps_note_trouble(&tenants);
 	}
+	if (!r && !a.ended && !a.json && !a.nnames &&
+	    ps_outside_print(&outside, tenants.runtime, stdout) < 0)
+		r = say_error("out of memory for the table");
+	ps_outside_free(&outside);
 	tenants_free(&tenants);
 	return r;
 }

@@ -183,7 +183,26 @@ int ps_json_ended(const char *runtime, FILE *out)
 	return 0;
 }
 
-void ps_json(const struct tenants *tenants, FILE *out)
+static void ps_json_put_outsider(struct json *j, const struct outsider_found *f)
+{
+	const struct outsider *o = &f->outsider;
+
+	json_open(j, NULL, '{');
+	json_text(j, "uuid", units_uuid(o->uuid).s);
+	json_u64(j, "pid", (uint64_t)o->pid);
+	if (o->bytes == UINT64_MAX)
+		json_null(j, "driver_bytes");
+	else
+		json_u64(j, "driver_bytes", o->bytes);
+	json_text(j, "tenant", *o->tenant ? o->tenant : NULL);
+	json_u64(j, "ledger_bytes", o->ledger_bytes);
+	json_text(j, "user", f->process.user);
+	json_text(j, "container", *f->process.container ? f->process.container : NULL);
+	json_text(j, "command", f->process.command);
+	json_close(j, '}');
+}
+
+void ps_json(const struct tenants *tenants, const struct ps_outside *outside, FILE *out)
 {
 	struct json j = {.out = out};
 
@@ -204,6 +223,10 @@ void ps_json(const struct tenants *tenants, FILE *out)
 			ps_json_put_snapshot(&j, e->snapshot);
 		json_close(&j, '}');
 	}
+	json_close(&j, ']');
+	json_open(&j, "outside", '[');
+	for (size_t i = 0; i < outside->n; i++)
+		ps_json_put_outsider(&j, &outside->found[i]);
 	json_close(&j, ']');
 	json_close(&j, '}');
 }

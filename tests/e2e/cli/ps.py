@@ -21,7 +21,8 @@ class Ps(cli_lib.Case):
                          f"{UUID_B}:array:{2 * MIB}", f"{UUID_A}:refuse:{GIB}")
 
     def test_empty(self):
-        self.assertEqual(self.json(), {"version": 1, "runtime_dir": self.runtime, "tenants": []})
+        self.assertEqual(self.json(), {"version": 1, "runtime_dir": self.runtime, "tenants": [],
+                                       "outside": []})
         self.assertEqual(self.ok("ps"), f"no tenants in {self.runtime}\n")
 
     def test_json_is_as_documented(self):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs that use a (simulated) device and are not limited: allotd sees them, and what it does."""
 
+import json
 import os
 import signal
 import subprocess
@@ -47,8 +48,20 @@ class Outside(daemon_lib.Case):
         self.assertIn(", and is in no tenant", self.log())
         self.assertEqual(self.log().count(f"pid {program.pid} "), 1)
         self.assertNotIn(f"pid {tenant.pid} ", self.log())
+        self.check_ps(program)
         program.communicate("\n")
         cli_lib.wait_for(lambda: not self.outside())
+        self.assertEqual(json.loads(self.ok("ps", "--json"))["outside"], [])
+
+    def check_ps(self, program):
+        """allot ps says it without a daemon, too."""
+        outsider, = json.loads(self.ok("ps", "--json"))["outside"]
+        self.check_shape(outsider, "outsider", cli_lib.documented())
+        self.assertEqual((outsider["pid"], outsider["tenant"]), (program.pid, None))
+        self.assertGreater(outsider["driver_bytes"], 1000 * MIB)
+        table = self.ok("ps").partition("in no tenant of ")[2]
+        self.assertRegex(table, rf"- +{program.pid} +\S+ .* GiB +\S+fill --json")
+        self.assertNotIn("NOT LIMITED", self.ok("ps", "in"))
 
     def test_tenant_that_lost_its_library(self):
         """In a tenant's environment, but nothing counts what it takes."""

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The part of `allot ps` about those who use a device and are not limited. */
+#ifndef ALLOT_CLI_OUT_PS_OUTSIDE_H
+#define ALLOT_CLI_OUT_PS_OUTSIDE_H
+
+#include <stdio.h>
+
+#include "node/outsiders.h"
+
+struct ps_outside {
+	struct usage_list usage;
+	size_t n;
+	struct outsider_found *found;
+};
+
+/* What the drivers say, nothing where there is none: before the tenants are read. */
+void ps_outside_look(struct ps_outside *ret);
+
+/* Who of these is in none of them. 0 or -ENOMEM. */
+int ps_outside_compare(struct ps_outside *outside, const struct tenants *tenants);
+void ps_outside_free(struct ps_outside *outside);
+
+/* A table, or nothing. 0 or -ENOMEM. */
+int ps_outside_print(const struct ps_outside *outside, const char *runtime, FILE *out);
+
+#endif

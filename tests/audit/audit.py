@@ -190,7 +190,7 @@ def judge(make, title, again, verbose):
         if not audit.late:
             print("  once more", flush=True)
             continue
-        print(f"  a sleeper was late by {audit.late}: the processor was elsewhere", flush=True)
+        print(f"  the processor was elsewhere: {audit.late}", flush=True)
     return None
 
 

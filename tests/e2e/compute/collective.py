@@ -92,6 +92,7 @@ class Collective(compute_lib.Case):
 
     def test_late_rank_and_late_wakeups(self):
         """A pause is one and the same, also for who wakes up in it and is late."""
+        self.crowded = True
         with busy_processor():
             self.late_rank(10)
 

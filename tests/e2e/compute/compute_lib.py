@@ -6,6 +6,7 @@ import fcntl
 import glob
 import json
 import os
+import resource
 import shutil
 import struct
 import subprocess
@@ -22,6 +23,9 @@ SHM = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 # A thread that only sleeps was late by this part of the time, or once by so much: whatever was
 # measured meanwhile is the machine's, not ours.
 LATE_PART, LATEST_MS = 0.01, 15
+# So much of a processor went to programs that are not ours. A sleeper does not see that: the kernel
+# wakes it at once, and what works has to wait.
+OTHERS_PART = 0.25
 ATTEMPTS = 3
 LIFE_AT = (1 << 41) + 1024  # LEDGER_LOCK_LIFE of src/ledger/layout.h
 
@@ -149,14 +153,41 @@ class Machine:
         shutil.rmtree(self.tmp, ignore_errors=True)
 
 
+class Others:
+    """How much of a processor went elsewhere since: to the machine's other programs, or away from
+    it. What ours had is known of children that were waited for."""
+
+    def __init__(self):
+        self.began, self.elsewhere_s = time.monotonic(), self.count()
+
+    @staticmethod
+    def count():
+        try:
+            with open("/proc/stat", encoding="ascii") as file:
+                user, nice, system, _, _, *irq_and_steal = map(int, file.readline().split()[1:9])
+        except (OSError, ValueError):
+            return 0  # then sleepers alone are asked
+        ours = sum(usage.ru_utime + usage.ru_stime for usage in
+                   map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)))
+        return sum((user, nice, system, *irq_and_steal)) / os.sysconf("SC_CLK_TCK") - ours
+
+    def words(self):
+        """Where it was too much to measure anything; else None."""
+        part = (self.count() - self.elsewhere_s) / (time.monotonic() - self.began)
+        return f"others had {part:.1f} processors" if part > OTHERS_PART else None
+
+
 class Case(unittest.TestCase):
+    crowded = False  # by the test itself, so that others having the processor excuses nothing
+
     def measure(self, gpus, play, judge):
         """play(machine) starts loads and waits for their end, judge(machine, played) answers what
         is wrong, in words. What is wrong while the processor was elsewhere is measured again; the
-        bounds stay. Where it is elsewhere each time nothing can be measured, and the test is
-        skipped, which meson shows."""
-        for attempt in range(ATTEMPTS):
-            machine = Machine(gpus)
+        bounds stay. What is wrong on time is wrong when it is so twice. Where the processor is
+        elsewhere each time nothing can be measured, and the test is skipped, which meson shows."""
+        on_time = 0
+        for _ in range(ATTEMPTS):
+            machine, others = Machine(gpus), Others()
             try:
                 wrong = judge(machine, play(machine))
                 late = self.late(machine)
@@ -164,12 +195,13 @@ class Case(unittest.TestCase):
                 machine.close()
             if not wrong:
                 return
-            print(f"{self.id()}: {wrong}; a sleeper was late by {late or 'nothing'}", flush=True)
-            if not late:
+            late = late or (None if self.crowded else others.words())
+            print(f"{self.id()}: {wrong}; " +
+                  (f"the processor was elsewhere: {late}" if late else "on time"), flush=True)
+            on_time += not late
+            if on_time == 2:
                 self.fail(wrong)
-            print("the processor was elsewhere: once more" if attempt < ATTEMPTS - 1 else
-                  "the processor was elsewhere each time", flush=True)
-        self.skipTest(f"the processor was elsewhere each time, at last: {wrong}")
+        self.skipTest(f"the processor was elsewhere, at last: {wrong}")
 
     @staticmethod
     def late(machine):
@@ -180,7 +212,7 @@ class Case(unittest.TestCase):
                 if r["late_ms"] > LATE_PART * r["seconds"] * 1e3 or r["latest_ms"] > LATEST_MS:
                     if worst is None or r["late_ms"] > worst[0]:
                         worst = (r["late_ms"], r["latest_ms"])
-        return worst and f"{worst[0]} ms in all, {worst[1]} ms at once"
+        return worst and f"a sleeper was late by {worst[0]} ms in all, {worst[1]} ms at once"
 
 
 def sleep_until(at):

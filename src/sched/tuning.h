@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every duration and bound of the meter and of the launch side, once: what it is, why it is so, and
- * where it was measured. "H200" is driver 580.159 under CUDA 13.0; files are in bench/results.
+ * Every duration and bound of the meter, of the launch side, and of who has its memory on a device,
+ * once: what it is, why it is so, and where it was measured. "H200" is driver 580.159 under CUDA 13.0; files are in bench/results.
  */
 #ifndef ALLOT_SCHED_TUNING_H
 #define ALLOT_SCHED_TUNING_H
@@ -182,6 +182,45 @@
 #define TUNING_STALL_LONG_NS (200 * NS_PER_US)
 /* Streams that were used so short a time ago work side by side, and are held. */
 #define TUNING_STALL_BESIDE_NS (100 * NS_PER_MS)
+
+/* --- Memory that tenants take turns on ------------------------------------------------------ */
+
+/*
+ * A turn is so many times as long as it takes to move out and back those who change places, so that
+ * moving takes a sixth of the time at most; and no less than this, which is what waiting for work,
+ * two wake-ups and a look at all processes may come to beside little memory.
+ */
+#define TUNING_RESIDENCY_SWAPS	  5
+#define TUNING_RESIDENCY_LEAST_NS (100 * NS_PER_MS)
+/*
+ * Who does not touch its memory for a part of the time that it takes to move it is idle: to be wrong
+ * about that costs little more than what was waited. And no less than this, as long as programs
+ * are busy with something else between two launches.
+ */
+#define TUNING_RESIDENCY_IDLE_NS   (20 * NS_PER_MS)
+#define TUNING_RESIDENCY_IDLE_PART 4
+/* Who has waited for so many turns goes before higher priorities. */
+#define TUNING_RESIDENCY_PATIENCE 8
+/* Until it was measured: what PCIe 4 and a processor that finds pages do together. */
+#define TUNING_RESIDENCY_BYTES_PER_US 10000
+/* Of a device, what stays free where several tenants are there: for the driver's own, and contexts. */
+#define TUNING_RESIDENCY_SPARE_PART 64
+/* How often who decides looks: while something moves, and while somebody waits. */
+#define TUNING_RESIDENCY_MOVES_NS NS_PER_MS
+#define TUNING_RESIDENCY_WAITS_NS (5 * NS_PER_MS)
+/* An allocation that found the device full tries again so often. */
+#define TUNING_RESIDENCY_TRY_NS (2 * NS_PER_MS)
+/* A process that waits looks so often whether there still is somebody who decides. */
+#define TUNING_RESIDENCY_ELECT_NS (50 * NS_PER_MS)
+/* Work of a tenant that is to leave is waited for so long, and not again for so long. */
+#define TUNING_RESIDENCY_DRAIN_NS (10 * NS_PER_S)
+#define TUNING_RESIDENCY_AGAIN_NS NS_PER_S
+/*
+ * A device that refuses memory although there should be room has less than is known, since others
+ * use it, too: that is believed for so long. An allocation is given so long to take what is free.
+ */
+#define TUNING_RESIDENCY_LOST_NS (5 * NS_PER_S)
+#define TUNING_RESIDENCY_TAKE_NS (200 * NS_PER_MS)
 
 /* --- The monitor thread -------------------------------------------------------------------- */
 

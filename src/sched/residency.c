@@ -1,0 +1,454 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sched/residency.h"
+
+#include <string.h>
+
+#include "sched/tuning.h"
+
+#define DEVICES RESIDENCY_DEVICES
+
+const struct residency_params residency_defaults = {
+	.turn_least_ns = TUNING_RESIDENCY_LEAST_NS,
+	.turn_swaps = TUNING_RESIDENCY_SWAPS,
+	.idle_least_ns = TUNING_RESIDENCY_IDLE_NS,
+	.idle_part = TUNING_RESIDENCY_IDLE_PART,
+	.patience_turns = TUNING_RESIDENCY_PATIENCE,
+	.bytes_per_us = TUNING_RESIDENCY_BYTES_PER_US,
+};
+
+/* What is on the devices, as it is planned to be; `now`: as it is, with what is on its way there. */
+struct residency_plan {
+	const struct residency_params *params;
+	struct residency_tenant *tenant;
+	const struct residency_device *device;
+	int n;
+	uint64_t now_ns;
+	uint64_t now[DEVICES], then[DEVICES];
+};
+
+/* --- How long ------------------------------------------------------------------------------- */
+
+static uint64_t residency_guess_ns(const struct residency_params *params,
+				   const struct residency_tenant *t)
+{
+	uint64_t bytes = 0;
+
+	for (int d = 0; d < DEVICES; d++)
+		bytes += t->here[d] + t->away[d];
+	return bytes / params->bytes_per_us * NS_PER_US;
+}
+
+static uint64_t residency_out_ns(const struct residency_params *params,
+				 const struct residency_tenant *t)
+{
+	return t->out_ns ? t->out_ns : t->back_ns ? t->back_ns : residency_guess_ns(params, t);
+}
+
+static uint64_t residency_back_ns(const struct residency_params *params,
+				  const struct residency_tenant *t)
+{
+	return t->back_ns ? t->back_ns : t->out_ns ? t->out_ns : residency_guess_ns(params, t);
+}
+
+uint64_t residency_swap_ns(const struct residency_params *params,
+			   const struct residency_tenant *tenant)
+{
+	return residency_out_ns(params, tenant) + residency_back_ns(params, tenant);
+}
+
+uint64_t residency_turn_ns(const struct residency_params *params,
+			   const struct residency_tenant *leaver,
+			   const struct residency_tenant *comer)
+{
+	uint64_t turn = params->turn_swaps * (residency_out_ns(params, leaver) +
+					      residency_back_ns(params, comer));
+
+	return turn > params->turn_least_ns ? turn : params->turn_least_ns;
+}
+
+static bool residency_is_overdue(const struct residency_plan *plan,
+				 const struct residency_tenant *t)
+{
+	uint64_t turn = residency_turn_ns(plan->params, t, t);
+
+	return plan->now_ns - t->waits_since_ns > plan->params->patience_turns * turn;
+}
+
+static bool residency_is_idle(const struct residency_plan *plan, const struct residency_tenant *t)
+{
+	uint64_t most = residency_swap_ns(plan->params, t) / plan->params->idle_part;
+	uint64_t last = t->used_ns > t->came_ns ? t->used_ns : t->came_ns;
+
+	if (t->wants)
+		return false;
+	most = most > plan->params->idle_least_ns ? most : plan->params->idle_least_ns;
+	return plan->now_ns > last + most;
+}
+
+/* --- Where it is ---------------------------------------------------------------------------- */
+
+static uint64_t residency_size(const struct residency_tenant *t, int d)
+{
+	return t->here[d] + t->away[d];
+}
+
+/* What it has of a device, or is about to have. */
+static uint64_t residency_there(const struct residency_tenant *t, int d)
+{
+	return t->place == RESIDENCY_HERE     ? t->here[d]
+	       : t->place == RESIDENCY_COMING ? residency_size(t, d)
+					      : 0;
+}
+
+/* --- Who leaves for whom -------------------------------------------------------------------- */
+
+enum residency_rank {
+	RANK_IDLE,
+	RANK_LOWER,
+	RANK_OVER,
+	RANK_LATER, /* its turn goes on */
+	RANK_NEVER,
+};
+
+/* `key`: of those of a rank the lowest goes first. */
+static enum residency_rank residency_rank(const struct residency_plan *plan,
+					  const struct residency_tenant *t,
+					  const struct residency_tenant *comer, uint64_t *key)
+{
+	uint64_t turn = residency_turn_ns(plan->params, t, comer);
+	enum residency_rank rank = RANK_OVER;
+
+	*key = t->came_ns;
+	if (!t->id || t == comer || t->planned || t->fixed)
+		return RANK_NEVER;
+	if (t->place == RESIDENCY_COMING) {
+		*key = plan->now_ns + turn;
+		return RANK_LATER;
+	}
+	if (t->place != RESIDENCY_HERE)
+		return RANK_NEVER;
+	if (t->stays_until_ns > plan->now_ns) {
+		*key = t->stays_until_ns;
+		return RANK_LATER;
+	}
+	if (residency_is_idle(plan, t)) {
+		*key = t->used_ns;
+		return RANK_IDLE;
+	}
+	if (t->priority > comer->priority && !residency_is_overdue(plan, comer))
+		return RANK_NEVER;
+	if (t->priority < comer->priority && !t->lifted) {
+		turn = turn / plan->params->turn_swaps;
+		rank = RANK_LOWER;
+	}
+	if (plan->now_ns >= t->came_ns + turn)
+		return rank;
+	*key = t->came_ns + turn;
+	return RANK_LATER;
+}
+
+
+/* What it takes in addition to what is there. */
+static uint64_t residency_need(const struct residency_tenant *t, int d)
+{
+	return t->more[d] + (t->place == RESIDENCY_HERE ? 0 : residency_size(t, d));
+}
+
+/* Whether there is room on a device beside `used`, of which its own are `own`. */
+static bool residency_fits_on(const struct residency_plan *plan, int d, uint64_t used, uint64_t own,
+			      uint64_t need)
+{
+	const struct residency_device *device = &plan->device[d];
+	uint64_t spare = used > own ? device->spare_bytes : 0;
+
+	return !need || used + need + spare <= device->capacity_bytes;
+}
+
+static bool residency_fits(const struct residency_plan *plan, const uint64_t used[DEVICES],
+			   const struct residency_tenant *t)
+{
+	for (int d = 0; d < DEVICES; d++)
+		if (!residency_fits_on(plan, d, used[d], residency_there(t, d), residency_need(t, d)))
+			return false;
+	return true;
+}
+
+/* Whether it would help that it leaves. */
+static bool residency_helps(const struct residency_plan *plan, const struct residency_tenant *t,
+			    const struct residency_tenant *comer)
+{
+	for (int d = 0; d < DEVICES; d++)
+		if (residency_there(t, d) && !residency_fits_on(plan, d, plan->then[d],
+						     residency_there(comer, d),
+						     residency_need(comer, d)))
+			return true;
+	return false;
+}
+
+static void residency_plan_out(struct residency_plan *plan, struct residency_tenant *t)
+{
+	t->planned = true;
+	for (int d = 0; d < DEVICES; d++)
+		plan->then[d] -= residency_there(t, d);
+}
+
+static void residency_plan_stay(struct residency_plan *plan, struct residency_tenant *t)
+{
+	t->planned = false;
+	for (int d = 0; d < DEVICES; d++)
+		plan->then[d] += residency_there(t, d);
+}
+
+static struct residency_tenant *residency_next_leaver(struct residency_plan *plan,
+						      const struct residency_tenant *comer,
+						      enum residency_rank *ret_rank)
+{
+	struct residency_tenant *best = NULL;
+	uint64_t best_key = 0;
+
+	*ret_rank = RANK_NEVER;
+	for (int i = 0; i < plan->n; i++) {
+		struct residency_tenant *t = &plan->tenant[i];
+		uint64_t key;
+		enum residency_rank rank = residency_rank(plan, t, comer, &key);
+
+		if (rank == RANK_NEVER || rank > *ret_rank ||
+		    (rank == *ret_rank && key >= best_key) || !residency_helps(plan, t, comer))
+			continue;
+		best = t;
+		best_key = key;
+		*ret_rank = rank;
+	}
+	return best;
+}
+
+/* Those of the plan that would not have had to leave, the last first: they were the dearest. */
+static void residency_spare_leavers(struct residency_plan *plan, struct residency_tenant *comer,
+				    const int leaver[], int n)
+{
+	while (n-- > 0) {
+		struct residency_tenant *t = &plan->tenant[leaver[n]];
+
+		residency_plan_stay(plan, t);
+		if (!residency_fits(plan, plan->then, comer))
+			residency_plan_out(plan, t);
+	}
+}
+
+/*
+ * Plans until it fits; -1: it would not, with all gone who may. Else how many leave, and whether all
+ * of them may do so now.
+ */
+static int residency_plan_for(struct residency_plan *plan, struct residency_tenant *comer,
+			      int leaver[RESIDENCY_TENANTS], bool *ret_now)
+{
+	enum residency_rank rank;
+	int n = 0;
+
+	while (!residency_fits(plan, plan->then, comer)) {
+		struct residency_tenant *t = residency_next_leaver(plan, comer, &rank);
+
+		if (!t) {
+			while (n > 0)
+				residency_plan_stay(plan, &plan->tenant[leaver[--n]]);
+			return -1;
+		}
+		leaver[n++] = (int)(t - plan->tenant);
+		residency_plan_out(plan, t);
+	}
+	residency_spare_leavers(plan, comer, leaver, n);
+	*ret_now = true;
+	for (int i = 0; i < n; i++) {
+		struct residency_tenant *t = &plan->tenant[leaver[i]];
+		uint64_t key;
+
+		if (!t->planned)
+			continue;
+		t->planned = false;
+		if (residency_rank(plan, t, comer, &key) == RANK_LATER)
+			*ret_now = false;
+		t->planned = true;
+	}
+	return n;
+}
+
+/* Whether it could not come even if all had left who can at all, whenever their turns are over. */
+static bool residency_is_too_large(const struct residency_plan *plan,
+				   const struct residency_tenant *comer)
+{
+	uint64_t used[DEVICES] = {0};
+
+	for (int i = 0; i < plan->n; i++) {
+		const struct residency_tenant *t = &plan->tenant[i];
+		bool stays = t->place == RESIDENCY_HERE && t->fixed;
+
+		for (int d = 0; t->id && (stays || t == comer) && d < DEVICES; d++)
+			used[d] += t == comer ? residency_there(t, d) : t->here[d];
+	}
+	return !residency_fits(plan, used, comer);
+}
+
+/* --- One who waits -------------------------------------------------------------------------- */
+
+static void residency_take(struct residency_plan *plan, struct residency_tenant *t)
+{
+	bool fits_now = residency_fits(plan, plan->now, t);
+
+	/* Its own may not go for who comes behind it in the same step. */
+	t->planned = true;
+	for (int d = 0; d < DEVICES; d++) {
+		uint64_t need = residency_need(t, d);
+
+		plan->then[d] += need;
+		plan->now[d] += fits_now ? need : 0;
+	}
+	if (!fits_now)
+		return;
+	t->come = true;
+	if (t->place == RESIDENCY_AWAY)
+		t->lifted = residency_is_overdue(plan, t);
+}
+
+static void residency_serve(struct residency_plan *plan, struct residency_tenant *t)
+{
+	int leaver[RESIDENCY_TENANTS], n;
+	bool now = false, more = false;
+
+	/* It was planned to leave for one who waits for longer: it is served when it is away. */
+	if (t->planned)
+		return;
+	n = residency_plan_for(plan, t, leaver, &now);
+	if (n < 0) {
+		for (int d = 0; d < DEVICES; d++)
+			more |= t->more[d] > 0;
+		t->refuse = more && residency_is_too_large(plan, t);
+		return;
+	}
+	for (int i = 0; i < n; i++)
+		plan->tenant[leaver[i]].leave |= now && plan->tenant[leaver[i]].planned;
+	residency_take(plan, t);
+}
+
+static bool residency_goes_before(const struct residency_plan *plan,
+				  const struct residency_tenant *a,
+				  const struct residency_tenant *b)
+{
+	bool first = residency_is_overdue(plan, a), second = residency_is_overdue(plan, b);
+
+	if (first != second)
+		return first;
+	if (!first && a->priority != b->priority)
+		return a->priority > b->priority;
+	if (a->waits_since_ns != b->waits_since_ns)
+		return a->waits_since_ns < b->waits_since_ns;
+	return a->id < b->id;
+}
+
+static bool residency_waits(const struct residency_tenant *t)
+{
+	return t->id && t->wants && (t->place == RESIDENCY_AWAY || t->place == RESIDENCY_HERE);
+}
+
+/* Those who wait, in the order in which they are served. */
+static int residency_list_waiters(const struct residency_plan *plan, int waiter[RESIDENCY_TENANTS])
+{
+	int n = 0;
+
+	for (int i = 0; i < plan->n; i++) {
+		int at = n;
+
+		if (!residency_waits(&plan->tenant[i]))
+			continue;
+		for (; at > 0 && residency_goes_before(plan, &plan->tenant[i],
+						       &plan->tenant[waiter[at - 1]]);
+		     at--)
+			waiter[at] = waiter[at - 1];
+		waiter[at] = i;
+		n++;
+	}
+	return n;
+}
+
+/* --- The step ------------------------------------------------------------------------------- */
+
+static void residency_note(const struct residency_plan *plan, struct residency_tenant *t)
+{
+	if (t->known_id != t->id) {
+		t->known_id = t->id;
+		t->came_ns = plan->now_ns;
+		t->waits_since_ns = 0;
+		t->lifted = false;
+	} else if (t->place == RESIDENCY_HERE && t->known_place != RESIDENCY_HERE) {
+		t->came_ns = plan->now_ns;
+	}
+	t->known_place = t->place;
+	if (!residency_waits(t))
+		t->waits_since_ns = 0;
+	else if (!t->waits_since_ns)
+		t->waits_since_ns = plan->now_ns;
+	t->leave = t->come = t->refuse = t->planned = false;
+}
+
+/* What a device holds, or is about to: what leaves is there until it has left. */
+static void residency_count(struct residency_plan *plan)
+{
+	for (int i = 0; i < plan->n; i++) {
+		const struct residency_tenant *t = &plan->tenant[i];
+
+		for (int d = 0; t->id && d < DEVICES; d++) {
+			plan->then[d] += residency_there(t, d);
+			plan->now[d] += t->place == RESIDENCY_COMING ? residency_size(t, d)
+								     : t->here[d];
+		}
+	}
+}
+
+/* A device has less room than is used: whoever can leaves at once, for what is not to be taken. */
+static void residency_relieve(struct residency_plan *plan)
+{
+	struct residency_tenant nobody = {.priority = INT32_MAX, .waits_since_ns = plan->now_ns};
+
+	for (int d = 0; d < DEVICES; d++) {
+		enum residency_rank rank;
+
+		while (plan->then[d] > plan->device[d].capacity_bytes) {
+			struct residency_tenant *best = NULL;
+			uint64_t key, best_key = 0;
+			enum residency_rank best_rank = RANK_NEVER;
+
+			for (int i = 0; i < plan->n; i++) {
+				rank = residency_rank(plan, &plan->tenant[i], &nobody, &key);
+				if (!plan->tenant[i].here[d] ||
+				    plan->tenant[i].place != RESIDENCY_HERE || rank > best_rank ||
+				    rank == RANK_NEVER ||
+				    (rank == best_rank && best && key >= best_key) ||
+				    plan->tenant[i].stays_until_ns > plan->now_ns)
+					continue;
+				best = &plan->tenant[i];
+				best_key = key;
+				best_rank = rank;
+			}
+			if (!best)
+				break;
+			residency_plan_out(plan, best);
+			best->leave = true;
+		}
+	}
+}
+
+bool residency_step(const struct residency_params *params, struct residency_tenant *tenant, int n,
+		    const struct residency_device device[static RESIDENCY_DEVICES], uint64_t now_ns)
+{
+	struct residency_plan plan = {.params = params, .tenant = tenant, .device = device,
+				      .n = n, .now_ns = now_ns};
+	int waiter[RESIDENCY_TENANTS], waiters;
+
+	for (int i = 0; i < n; i++)
+		residency_note(&plan, &tenant[i]);
+	residency_count(&plan);
+	residency_relieve(&plan);
+	waiters = residency_list_waiters(&plan, waiter);
+	for (int i = 0; i < waiters; i++)
+		residency_serve(&plan, &tenant[waiter[i]]);
+	return waiters;
+}

@@ -1,0 +1,508 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Who has its memory on the devices: single decisions, and a model of tenants of random sizes that
+ * work, pause and move, over a long time.
+ */
+#include "sched/residency.h"
+
+#include <string.h>
+
+#include "base/now.h"
+#include "sched/tuning.h"
+#include "tests/check.h"
+
+#define GIB (UINT64_C(1) << 30)
+#define MS NS_PER_MS
+#define SECOND NS_PER_S
+#define TENANTS 12
+
+struct job {
+	uint64_t size[RESIDENCY_DEVICES];
+	uint64_t busy_ns, pause_ns; /* it works so long, and then does nothing; 0: no pause */
+	uint64_t phase_until_ns;
+	bool working;
+	uint64_t moves_until_ns, worked_ns, moving_ns, longest_wait_ns;
+	uint64_t visits;
+};
+
+struct world {
+	struct residency_tenant tenant[TENANTS];
+	struct residency_device device[RESIDENCY_DEVICES];
+	struct job job[TENANTS];
+	int n;
+	uint64_t now_ns, random;
+};
+
+static struct world world;
+
+static uint64_t pick(struct world *w, uint64_t below)
+{
+	w->random ^= w->random << 13;
+	w->random ^= w->random >> 7;
+	w->random ^= w->random << 17;
+	return w->random % below;
+}
+
+static struct world *fresh(uint64_t capacity)
+{
+	memset(&world, 0, sizeof(world));
+	world.now_ns = 100 * SECOND;
+	world.random = UINT64_C(88172645463325252);
+	world.device[0].capacity_bytes = capacity;
+	return &world;
+}
+
+static struct residency_tenant *add(struct world *w, enum residency_place place, uint64_t bytes)
+{
+	struct residency_tenant *t = &w->tenant[w->n];
+
+	*t = (struct residency_tenant){.id = 1 + (uint64_t)w->n, .place = place};
+	(place == RESIDENCY_HERE ? t->here : t->away)[0] = bytes;
+	t->out_ns = t->back_ns = bytes / 100000 * NS_PER_US; /* 100 GB/s: a short model */
+	w->job[w->n++].size[0] = bytes;
+	return t;
+}
+
+static bool step(struct world *w)
+{
+	return residency_step(&residency_defaults, w->tenant, w->n, w->device, w->now_ns);
+}
+
+/* So long after it came, having used its memory up to now. */
+static void later(struct world *w, uint64_t ns)
+{
+	w->now_ns += ns;
+	for (int i = 0; i < w->n; i++)
+		if (w->tenant[i].place == RESIDENCY_HERE)
+			w->tenant[i].used_ns = w->now_ns;
+}
+
+/* --- Single decisions ----------------------------------------------------------------------- */
+
+static void check_nobody_leaves_for_nobody(void)
+{
+	struct world *w = fresh(100 * GIB);
+
+	add(w, RESIDENCY_HERE, 60 * GIB);
+	add(w, RESIDENCY_AWAY, 60 * GIB);
+	for (int i = 0; i < 100; i++) {
+		CHECK(!step(w));
+		CHECK(!w->tenant[0].leave && !w->tenant[1].come);
+		w->now_ns += SECOND;
+	}
+}
+
+static void check_comes_where_there_is_room(void)
+{
+	struct world *w = fresh(100 * GIB);
+	struct residency_tenant *here = add(w, RESIDENCY_HERE, 30 * GIB);
+	struct residency_tenant *away = add(w, RESIDENCY_AWAY, 60 * GIB);
+
+	away->wants = true;
+	CHECK(step(w));
+	CHECK(away->come && !here->leave);
+	/* Beside another one some is left free; alone it may have all. */
+	w->device[0].spare_bytes = 11 * GIB;
+	step(w);
+	CHECK(!away->come);
+	here->place = RESIDENCY_AWAY;
+	memset(here->here, 0, sizeof(here->here));
+	w->device[0].spare_bytes = 90 * GIB;
+	step(w);
+	CHECK(away->come);
+}
+
+/* While its turn goes on an active tenant stays; behind that it leaves. An idle one at once. */
+static void check_turns(void)
+{
+	struct world *w = fresh(100 * GIB);
+	struct residency_tenant *here = add(w, RESIDENCY_HERE, 60 * GIB);
+	struct residency_tenant *away = add(w, RESIDENCY_AWAY, 60 * GIB);
+	uint64_t turn, came;
+
+	step(w);
+	came = w->now_ns;
+	away->wants = true;
+	turn = residency_turn_ns(&residency_defaults, here, away);
+	CHECK_EQ(turn, 5 * (here->out_ns + away->back_ns));
+	for (later(w, MS); w->now_ns < came + turn; later(w, 50 * MS)) {
+		step(w);
+		CHECK(!here->leave && !away->come);
+	}
+	step(w);
+	CHECK(here->leave && !away->come);
+	here->place = RESIDENCY_LEAVING;
+	step(w);
+	CHECK(!away->come);
+	here->place = RESIDENCY_AWAY;
+	here->away[0] = here->here[0];
+	here->here[0] = 0;
+	step(w);
+	CHECK(away->come);
+
+	w = fresh(100 * GIB);
+	here = add(w, RESIDENCY_HERE, 60 * GIB);
+	away = add(w, RESIDENCY_AWAY, 60 * GIB);
+	step(w);
+	later(w, MS);
+	away->wants = true;
+	w->now_ns += residency_swap_ns(&residency_defaults, here) / TUNING_RESIDENCY_IDLE_PART + 1;
+	step(w);
+	CHECK(here->leave);
+}
+
+/* Idle ones go first, then low priorities; nobody goes who need not. */
+static void check_order(void)
+{
+	struct world *w = fresh(100 * GIB);
+	struct residency_tenant *active = add(w, RESIDENCY_HERE, 30 * GIB);
+	struct residency_tenant *low = add(w, RESIDENCY_HERE, 30 * GIB);
+	struct residency_tenant *idle = add(w, RESIDENCY_HERE, 30 * GIB);
+	struct residency_tenant *away = add(w, RESIDENCY_AWAY, 30 * GIB);
+
+	low->priority = -1;
+	away->wants = true;
+	step(w);
+	later(w, 100 * SECOND);
+	idle->used_ns = 0;
+	step(w);
+	CHECK(idle->leave && !low->leave && !active->leave);
+	idle->used_ns = w->now_ns;
+	step(w);
+	CHECK(!idle->leave && low->leave && !active->leave);
+	/* The first that is enough for it alone, and not the small one that was chosen before it. */
+	w = fresh(100 * GIB);
+	idle = add(w, RESIDENCY_HERE, 5 * GIB);
+	active = add(w, RESIDENCY_HERE, 90 * GIB);
+	away = add(w, RESIDENCY_AWAY, 80 * GIB);
+	away->wants = true;
+	step(w);
+	later(w, 1000 * SECOND);
+	idle->used_ns = 0;
+	step(w);
+	CHECK(active->leave && !idle->leave);
+}
+
+static void check_priority(void)
+{
+	struct world *w = fresh(100 * GIB);
+	struct residency_tenant *high = add(w, RESIDENCY_HERE, 60 * GIB);
+	struct residency_tenant *low = add(w, RESIDENCY_AWAY, 60 * GIB);
+	uint64_t turn, began;
+
+	low->priority = -1;
+	low->wants = true;
+	began = w->now_ns;
+	turn = residency_turn_ns(&residency_defaults, low, low);
+	for (step(w); !high->leave; step(w)) {
+		later(w, 100 * MS);
+		CHECK(w->now_ns <= began + (TUNING_RESIDENCY_PATIENCE + 1) * turn);
+	}
+	CHECK(w->now_ns > began + TUNING_RESIDENCY_PATIENCE * turn);
+	/* What came so has its turn, and what came otherwise only as long as moving takes. */
+	for (int lifted = 0; lifted < 2; lifted++) {
+		w = fresh(100 * GIB);
+		low = add(w, RESIDENCY_HERE, 60 * GIB);
+		high = add(w, RESIDENCY_AWAY, 60 * GIB);
+		high->priority = 1;
+		step(w);
+		low->lifted = lifted;
+		high->wants = true;
+		began = w->now_ns;
+		turn = residency_turn_ns(&residency_defaults, low, high);
+		for (step(w); !low->leave; step(w))
+			later(w, 10 * MS);
+		CHECK(w->now_ns >= began + (lifted ? turn : turn / TUNING_RESIDENCY_SWAPS));
+		CHECK(w->now_ns <= began + (lifted ? turn : turn / TUNING_RESIDENCY_SWAPS) + 20 * MS);
+	}
+}
+
+/* An allocation that finds the device full: others leave, or it is refused. */
+static void check_more(void)
+{
+	struct world *w = fresh(100 * GIB);
+	struct residency_tenant *one = add(w, RESIDENCY_HERE, 60 * GIB);
+	struct residency_tenant *other = add(w, RESIDENCY_HERE, 30 * GIB);
+
+	step(w);
+	one->more[0] = 20 * GIB;
+	one->wants = true;
+	step(w);
+	CHECK(!one->come && !one->refuse && !other->leave);
+	later(w, 1000 * SECOND);
+	step(w);
+	CHECK(other->leave && !one->leave && !one->refuse);
+	one->more[0] = 41 * GIB;
+	step(w);
+	CHECK(one->refuse && !other->leave);
+	/* Who cannot leave is in the way, and who is to stay for a while is not. */
+	one->more[0] = 20 * GIB;
+	other->fixed = true;
+	step(w);
+	CHECK(one->refuse && !other->leave);
+	other->fixed = false;
+	other->stays_until_ns = w->now_ns + SECOND;
+	step(w);
+	CHECK(!one->refuse && !other->leave);
+	other->place = RESIDENCY_LEAVING;
+	step(w);
+	CHECK(!one->refuse && !one->come);
+	other->place = RESIDENCY_AWAY;
+	other->here[0] = 0;
+	step(w);
+	CHECK(one->come);
+	/* What nobody asks is not refused: it may be waited for. */
+	w = fresh(100 * GIB);
+	one = add(w, RESIDENCY_AWAY, 160 * GIB);
+	one->wants = true;
+	step(w);
+	CHECK(!one->refuse && !one->come);
+}
+
+/* Somebody has come who is not to lose anything. */
+static void check_relief(void)
+{
+	struct world *w = fresh(100 * GIB);
+	struct residency_tenant *one = add(w, RESIDENCY_HERE, 60 * GIB);
+	struct residency_tenant *other = add(w, RESIDENCY_HERE, 30 * GIB);
+
+	step(w);
+	later(w, MS);
+	w->device[0].capacity_bytes = 80 * GIB;
+	CHECK(!step(w));
+	CHECK(one->leave + other->leave == 1);
+	w->device[0].capacity_bytes = 0;
+	step(w);
+	CHECK(one->leave && other->leave);
+	one->fixed = true;
+	step(w);
+	CHECK(!one->leave && other->leave);
+}
+
+/* Devices are apart, and one that is on both needs both. */
+static void check_devices(void)
+{
+	struct world *w = fresh(100 * GIB);
+	struct residency_tenant *first = add(w, RESIDENCY_HERE, 60 * GIB);
+	struct residency_tenant *second = add(w, RESIDENCY_HERE, 0);
+	struct residency_tenant *both = add(w, RESIDENCY_AWAY, 60 * GIB);
+
+	w->device[1].capacity_bytes = 100 * GIB;
+	second->here[1] = 60 * GIB;
+	both->away[1] = 30 * GIB;
+	both->wants = true;
+	step(w);
+	later(w, 1000 * SECOND);
+	step(w);
+	CHECK(first->leave && !second->leave);
+	both->away[1] = 50 * GIB;
+	step(w);
+	CHECK(first->leave && second->leave);
+}
+
+/* --- Over a long time ----------------------------------------------------------------------- */
+
+#define TICK_NS (10 * MS)
+
+static void model_move(struct world *w, int i)
+{
+	struct residency_tenant *t = &w->tenant[i];
+	struct job *job = &w->job[i];
+
+	if (t->place == RESIDENCY_LEAVING && w->now_ns >= job->moves_until_ns) {
+		t->place = RESIDENCY_AWAY;
+		memcpy(t->away, t->here, sizeof(t->away));
+		memset(t->here, 0, sizeof(t->here));
+	} else if (t->place == RESIDENCY_COMING && w->now_ns >= job->moves_until_ns) {
+		t->place = RESIDENCY_HERE;
+		memcpy(t->here, t->away, sizeof(t->here));
+		memset(t->away, 0, sizeof(t->away));
+		job->visits++;
+	}
+	if (t->leave) {
+		CHECK(t->place == RESIDENCY_HERE && !t->fixed);
+		t->place = RESIDENCY_LEAVING;
+		job->moves_until_ns = w->now_ns + t->out_ns;
+	} else if (t->come && t->place == RESIDENCY_AWAY) {
+		t->place = RESIDENCY_COMING;
+		job->moves_until_ns = w->now_ns + t->back_ns;
+	}
+}
+
+static void model_work(struct world *w, int i)
+{
+	struct residency_tenant *t = &w->tenant[i];
+	struct job *job = &w->job[i];
+
+	if (job->working && t->place == RESIDENCY_HERE) {
+		job->worked_ns += TICK_NS;
+		t->used_ns = w->now_ns;
+	}
+	if (t->place == RESIDENCY_COMING || t->place == RESIDENCY_LEAVING)
+		job->moving_ns += TICK_NS;
+	/* Its phases go on while it is here, and a pause also while it is away. */
+	if (job->pause_ns && (t->place == RESIDENCY_HERE || !job->working) &&
+	    w->now_ns >= job->phase_until_ns) {
+		job->working = !job->working;
+		job->phase_until_ns = w->now_ns + 1 +
+				      pick(w, 2 * (job->working ? job->busy_ns : job->pause_ns));
+	}
+	t->wants = job->working && t->place == RESIDENCY_AWAY;
+	if (t->waits_since_ns && w->now_ns - t->waits_since_ns > job->longest_wait_ns)
+		job->longest_wait_ns = w->now_ns - t->waits_since_ns;
+}
+
+/* What is on a device, or about to be, fits there at every moment. */
+static void model_check(const struct world *w)
+{
+	for (int d = 0; d < 2; d++) {
+		uint64_t bytes = 0;
+
+		for (int i = 0; i < w->n; i++)
+			if (w->tenant[i].place != RESIDENCY_AWAY)
+				bytes += w->tenant[i].here[d] + w->tenant[i].away[d];
+		CHECK(bytes <= w->device[d].capacity_bytes);
+	}
+}
+
+static void model_run(struct world *w, uint64_t ns)
+{
+	for (uint64_t end = w->now_ns + ns; w->now_ns < end; w->now_ns += TICK_NS) {
+		for (int i = 0; i < w->n; i++)
+			model_work(w, i);
+		step(w);
+		for (int i = 0; i < w->n; i++)
+			model_move(w, i);
+		model_check(w);
+	}
+}
+
+/* The longest that anybody may have to wait: for a turn of each of the others, and their moves. */
+static uint64_t model_bound_ns(const struct world *w)
+{
+	uint64_t bound = SECOND, longest = 0;
+
+	for (int i = 0; i < w->n; i++)
+		for (int k = 0; k < w->n; k++) {
+			uint64_t turn = residency_turn_ns(&residency_defaults, &w->tenant[i],
+							  &w->tenant[k]);
+
+			longest = turn > longest ? turn : longest;
+		}
+	for (int i = 0; i < w->n; i++)
+		bound += longest + residency_swap_ns(&residency_defaults, &w->tenant[i]);
+	return bound;
+}
+
+static void check_all_compute(void)
+{
+	for (uint64_t seed = 1; seed <= 20; seed++) {
+		struct world *w = fresh(100 * GIB);
+		uint64_t ns = 200 * SECOND, moving = 0, most = 0;
+		int n;
+
+		w->random += seed * UINT64_C(0x9e3779b97f4a7c15);
+		n = 2 + (int)pick(w, 3);
+		/* Two of them never fit, so that one is here at a time, and moving is lost for all. */
+		for (int i = 0; i < n; i++) {
+			add(w, RESIDENCY_AWAY, (51 + pick(w, 50)) * GIB);
+			w->job[i].working = true;
+		}
+		model_run(w, ns);
+		for (int i = 0; i < n; i++) {
+			struct job *job = &w->job[i];
+
+			moving += job->moving_ns;
+			most = job->worked_ns > most ? job->worked_ns : most;
+			CHECK(job->visits > 1);
+			CHECK(job->longest_wait_ns <= model_bound_ns(w));
+		}
+		CHECK(moving <= ns / 5);
+	}
+}
+
+/* Sizes, pauses, places and devices at random: each gets in within a bound. */
+static void check_random(void)
+{
+	for (uint64_t seed = 1; seed <= 30; seed++) {
+		struct world *w = fresh(100 * GIB);
+		int n;
+
+		w->random += seed * UINT64_C(0x9e3779b97f4a7c15);
+		w->device[1].capacity_bytes = 60 * GIB;
+		w->device[0].spare_bytes = pick(w, 3) * GIB;
+		n = 2 + (int)pick(w, TENANTS - 1);
+		for (int i = 0; i < n; i++) {
+			struct residency_tenant *t =
+				add(w, RESIDENCY_AWAY, (1 + pick(w, 97)) * GIB);
+			struct job *job = &w->job[i];
+
+			if (!pick(w, 3)) {
+				t->away[1] = pick(w, 60) * GIB;
+				if (pick(w, 2))
+					t->away[0] = 0;
+			}
+			job->working = true;
+			job->busy_ns = (1 + pick(w, 5000)) * MS;
+			job->pause_ns = pick(w, 3) ? (1 + pick(w, 20000)) * MS : 0;
+		}
+		model_run(w, 2 * model_bound_ns(w));
+		for (int i = 0; i < n; i++) {
+			CHECK(w->job[i].visits > 0);
+			CHECK(w->job[i].worked_ns > 0);
+			CHECK(w->job[i].longest_wait_ns <= model_bound_ns(w));
+		}
+	}
+}
+
+/* A large one beside many small ones that come and go. */
+static void check_large_is_not_starved(void)
+{
+	struct world *w = fresh(100 * GIB);
+
+	for (int i = 0; i < 10; i++) {
+		add(w, RESIDENCY_AWAY, 15 * GIB);
+		w->job[i].working = true;
+		w->job[i].busy_ns = 300 * MS;
+		w->job[i].pause_ns = 200 * MS;
+	}
+	add(w, RESIDENCY_AWAY, 95 * GIB);
+	w->job[10].working = true;
+	model_run(w, 100 * SECOND);
+	CHECK(w->job[10].visits > 3);
+	CHECK(w->job[10].longest_wait_ns <= model_bound_ns(w));
+}
+
+/* A low priority beside high ones that always compute. */
+static void check_low_is_not_starved(void)
+{
+	struct world *w = fresh(100 * GIB);
+	uint64_t turn;
+
+	for (int i = 0; i < 3; i++) {
+		add(w, RESIDENCY_AWAY, 60 * GIB)->priority = i ? 1 : -1;
+		w->job[i].working = true;
+	}
+	turn = residency_turn_ns(&residency_defaults, &w->tenant[0], &w->tenant[1]);
+	model_run(w, 400 * SECOND);
+	CHECK(w->job[0].visits >= 400 * SECOND / (turn * 2 * (TUNING_RESIDENCY_PATIENCE + 3)));
+	CHECK(w->job[0].worked_ns >= w->job[0].visits * turn * 9 / 10);
+	CHECK(w->job[1].worked_ns > 3 * w->job[0].worked_ns);
+}
+
+int main(void)
+{
+	check_nobody_leaves_for_nobody();
+	check_comes_where_there_is_room();
+	check_turns();
+	check_order();
+	check_priority();
+	check_more();
+	check_relief();
+	check_devices();
+	check_all_compute();
+	check_random();
+	check_large_is_not_starved();
+	check_low_is_not_starved();
+	return 0;
+}

@@ -54,6 +54,12 @@
 	X(SWAP_ASKED)          /* a request is in the policy, nobody was woken for it */ \
 	X(GUEST_SHARE_ASKED)   /* an exporter was asked for a descriptor */          \
 	X(GUEST_SHARE_SERVED)  /* and has sent it */                                 \
+	X(GUEST_ROOM_WISHED)   /* an allocation waits for room, nobody was told */   \
+	X(RESIDENCY_TAKEN)     /* the role is held, nothing is known yet */          \
+	X(RESIDENCY_LEAVES)    /* a tenant was asked to prepare */                   \
+	X(RESIDENCY_OUT)       /* and to leave */                                    \
+	X(RESIDENCY_COMES)     /* and to come back */                                \
+	X(RESIDENCY_RUNS)      /* and to go on */                                    \
 	X(GUEST_SWAP_SHUT)     /* nothing is admitted or in flight, nothing moved */ \
 	X(GUEST_SWAP_COPIED)   /* in host memory, and still on the device */         \
 	X(GUEST_SWAP_HALF_OUT) /* some of it has left the device */                  \

@@ -212,8 +212,9 @@
 #define TUNING_RESIDENCY_TRY_NS (2 * NS_PER_MS)
 /* A process that waits looks so often whether there still is somebody who decides. */
 #define TUNING_RESIDENCY_ELECT_NS (50 * NS_PER_MS)
-/* Work of a tenant that is to leave is waited for so long, and not again for so long. */
+/* Work of a tenant that is to leave is waited for so long, and not again for as long. */
 #define TUNING_RESIDENCY_DRAIN_NS (10 * NS_PER_S)
+/* Who cannot leave, or not come back, is asked again after so long. */
 #define TUNING_RESIDENCY_AGAIN_NS NS_PER_S
 /*
  * A device that refuses memory although there should be room has less than is known, since others

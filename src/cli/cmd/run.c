@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/host_memory.h"
 #include "base/parse.h"
 #include "cli/command.h"
 #include "cli/device/limits.h"
@@ -32,7 +33,7 @@
 #include "cli/tenant/options.h"
 #include "cli/tenant/runtime.h"
 
-enum { KEY_ALLOW_ESCAPE = 256, KEY_GUARD, KEY_PRINT_ENV, KEY_REPORT, KEY_SWAPPABLE };
+enum { KEY_ALLOW_ESCAPE = 256, KEY_GUARD, KEY_PRINT_ENV, KEY_REPORT, KEY_SWAPPABLE, KEY_OVERCOMMIT, KEY_HOST_MEMORY };
 
 static const struct argp_option options[] = {
 	{"name", 'n', "NAME", 0, "tenant to make or to join (default: one for this run alone)", 0},
@@ -56,6 +57,12 @@ static const struct argp_option options[] = {
 	 "hold memory so that \"allot suspend\" can move it to the host and "
 	 "\"allot resume\" back",
 	 0},
+	{"overcommit", KEY_OVERCOMMIT, NULL, 0,
+	 "swappable, and takes turns on the device's memory with others of this kind: quotas together "
+	 "may exceed it",
+	 0},
+	{"host-memory", KEY_HOST_MEMORY, "SIZE", 0,
+	 "of a swappable tenant, most that may be in host memory (default: what is free, less 10%)", 0},
 	{"verbose", 'v', NULL, 0, "say what is set up", 0},
 	{0},
 };
@@ -64,7 +71,8 @@ struct args {
 	const char *name, *gpu;
 	struct tenant_options tenant;
 	enum enroll_accounting accounting;
-	bool allow_escape, guard, print_env, report, swappable, verbose;
+	bool allow_escape, guard, print_env, report, swappable, overcommit, verbose;
+	uint64_t host_bytes; /* 0: not said */
 	char **command;
 };
 
@@ -111,6 +119,16 @@ static error_t run_parse_option(int key, char *arg, struct argp_state *state)
 	case KEY_SWAPPABLE:
 		a->swappable = true;
 		return 0;
+	case KEY_OVERCOMMIT:
+		a->swappable = a->overcommit = true;
+		return 0;
+	case KEY_HOST_MEMORY:
+		if (!parse_size(arg, host_memory_total(), &a->host_bytes))
+			return 0;
+		say_error("--host-memory \"%s\": not a size; write it like --host-memory 64GiB or "
+			  "--host-memory 50%%",
+			  arg);
+		return EINVAL;
 	case KEY_PRINT_ENV:
 		a->print_env = true;
 		return 0;
@@ -311,7 +329,10 @@ static void run_note_tenant(const struct enrolment *e, const char *library)
 								 : compute_words(&e->policy, i).s);
 	}
 	if (e->policy.flags & POLICY_SWAPPABLE)
-		say_note("  swappable");
+		say_note("  swappable%s%s%s",
+			 e->policy.flags & POLICY_OVERCOMMIT ? ", overcommits" : "",
+			 e->policy.host_bytes ? ", host memory " : "",
+			 e->policy.host_bytes ? units_bytes(e->policy.host_bytes).s : "");
 	say_note("  accounting: %s",
 		 e->policy.flags & POLICY_ACCOUNTING_DRIVER ? "driver" : "ledger");
 	space_describe(&e->policy);
@@ -351,6 +372,15 @@ static int run_check_usage(const struct args *a)
 				 "rm\" removes it");
 	if (a->print_env && a->guard)
 		return say_error("--guard: there is no command to guard; leave --print-env out");
+	if (a->overcommit && !run_context_bytes())
+		return say_error("--overcommit: there is no NVIDIA GPU here; on AMD GPUs tenants cannot "
+				 "take turns on memory yet");
+	if (a->host_bytes && !a->swappable)
+		return say_error("--host-memory: only what is swappable goes there; write --swappable or "
+				 "--overcommit, too");
+	if (a->overcommit && a->accounting == ENROLL_ACCOUNTING_DRIVER)
+		return say_error("--overcommit: it is decided by the ledger who leaves; leave "
+				 "--accounting driver out");
 	if (!a->print_env && !a->command)
 		return say_error("no command; write it after --, like: allot run --memory 8GiB -- "
 				 "python train.py");
@@ -384,6 +414,33 @@ static int run_check(const struct args *a, char library[PATH_MAX])
 	return r ? r : run_check_root(a, library);
 }
 
+/*
+ * Others can leave for a tenant, but no device becomes larger: one that could hold its quota only
+ * there would wait for ever.
+ */
+static bool run_refuse_too_large(const struct devices *devices, const struct policy *policy)
+{
+	for (unsigned int i = 0; i < policy->ndevices; i++) {
+		const struct policy_device *limit = &policy->device[i];
+		bool all = i == 0 && (policy->flags & POLICY_ALL_DEVICES);
+		uint64_t most = 0;
+
+		for (unsigned int d = 0; d < devices->n; d++)
+			if (devices->list[d].vendor == DEVICE_NVIDIA &&
+			    (all || !memcmp(devices->list[d].uuid, limit->uuid, 16)) &&
+			    devices->list[d].total_bytes > most)
+				most = devices->list[d].total_bytes;
+		if (!most || limit->limit_bytes <= most)
+			continue;
+		say_error("--overcommit: a quota of %s is more than %s has (%s), so it would not fit "
+			  "there even alone; give less --memory",
+			  units_bytes(limit->limit_bytes).s, all ? "any device" : "the device",
+			  units_bytes(most).s);
+		return true;
+	}
+	return false;
+}
+
 /* The tenant that the options ask for, made or joined; 0, or -errno with a message. */
 static int run_enroll(const struct args *a, struct devices *devices, struct selection *gpus,
 		      struct enrolment *ret)
@@ -394,18 +451,25 @@ static int run_enroll(const struct args *a, struct devices *devices, struct sele
 				     .gpus = a->gpu ? gpus : NULL,
 				     .accounting = a->accounting,
 				     .swappable = a->swappable,
+				     .overcommit = a->overcommit,
+				     .host_bytes = a->host_bytes,
 				     .keep = a->print_env};
+	int r;
 
 	/*
 	 * The driver takes its time to answer, and limits that are the same for all devices need no
 	 * answer.
 	 */
-	if (a->gpu || tenant_options_by_device(&a->tenant))
+	if (a->gpu || tenant_options_by_device(&a->tenant) || a->overcommit)
 		devices_read(devices);
 	if (a->gpu &&
 	    (selection_parse(devices, a->gpu, gpus) < 0 || visible_check(a->gpu, devices, gpus)))
 		return -EINVAL;
-	return enroll(&req, ret);
+	r = enroll(&req, ret);
+	if (r < 0 || !a->overcommit || !run_refuse_too_large(devices, &ret->policy))
+		return r;
+	enroll_undo(ret);
+	return -E2BIG;
 }
 
 /* 0, or an exit status with a message. */

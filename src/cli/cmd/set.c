@@ -16,6 +16,7 @@
 #include "cli/tenant/dmem.h"
 #include "cli/tenant/options.h"
 #include "cli/tenant/runtime.h"
+#include "ledger/residency_file.h"
 #include "ledger/tenant.h"
 #include "node/tenants.h"
 #include "text/units.h"
@@ -195,6 +196,7 @@ int cmd_set(int argc, char **argv)
 	set_report_change(&a, &change);
 	set_report_excess(dir);
 	set_change_kernels_limit(runtime, &a, &change.after);
+	residency_file_tell(runtime); /* its quota counts */
 	if (change.live)
 		space_report(&change.before, &change.after);
 	return 0;

@@ -36,13 +36,14 @@ static int away_refuse_silent(struct moving *moving, const struct away_options *
 
 static int away_check_room(struct moving *moving, const struct away_options *o, uint64_t bytes)
 {
-	uint64_t room = o->host_bytes ? o->host_bytes : host_memory_room();
+	uint64_t said = o->host_bytes ? o->host_bytes : moving->host_bytes;
+	uint64_t room = said ? said : host_memory_room();
 
 	if (bytes <= room)
 		return 0;
 	say_error("tenant \"%s\" goes on as it was: it holds %s, and %s %s; nothing was moved",
 		  moving->name, units_bytes(bytes).s,
-		  o->host_bytes ? "--host-memory is" : "host memory has room for", units_bytes(room).s);
+		  said ? "--host-memory is" : "host memory has room for", units_bytes(room).s);
 	return away_call_off(moving, o);
 }
 

@@ -18,6 +18,7 @@
 #include "cli/tenant/runtime.h"
 #include "cli/tenant/sweep.h"
 #include "ledger/life.h"
+#include "ledger/residency_file.h"
 #include "ledger/shared_file.h"
 #include "ledger/tenant.h"
 #include "node/tenants.h"
@@ -36,6 +37,10 @@ static void enroll_set_flags(struct policy *p, const struct enroll_request *req)
 		p->flags &= ~(uint32_t)POLICY_ACCOUNTING_DRIVER;
 	if (req->swappable)
 		p->flags |= POLICY_SWAPPABLE;
+	if (req->overcommit)
+		p->flags |= POLICY_OVERCOMMIT;
+	if (req->host_bytes)
+		p->host_bytes = req->host_bytes;
 }
 
 /* A quota above the device is no error (one command line for several machines), but is said. */
@@ -166,7 +171,7 @@ static bool enroll_is_same_policy(const struct policy *a, const struct policy *b
 		     a->compute == b->compute && a->mode == b->mode &&
 		     a->controller == b->controller && a->priority == b->priority &&
 		     a->weight == b->weight && a->inflight_us == b->inflight_us &&
-		     a->floor_permille == b->floor_permille;
+		     a->floor_permille == b->floor_permille && a->host_bytes == b->host_bytes;
 
 	for (unsigned int i = 0; equal && i < a->ndevices; i++) {
 		const struct policy_device *x = &a->device[i], *y = &b->device[i];
@@ -244,6 +249,16 @@ static struct difference enroll_compare(const struct policy *is, const struct po
 	}
 	if ((is->flags ^ asked->flags) & POLICY_SWAPPABLE) {
 		enroll_add_difference(&d, "not swappable (asked: swappable)");
+		d.fixed = true;
+	}
+	if ((is->flags ^ asked->flags) & POLICY_OVERCOMMIT) {
+		enroll_add_difference(&d, "not overcommitting (asked: overcommit)");
+		d.fixed = true;
+	}
+	if (is->host_bytes != asked->host_bytes) {
+		enroll_add_difference(&d, "host memory %s (asked: %s)",
+				      is->host_bytes ? units_bytes(is->host_bytes).s : "what is free",
+				      units_bytes(asked->host_bytes).s);
 		d.fixed = true;
 	}
 	if (!enroll_has_same_devices(is, asked)) {
@@ -464,7 +479,10 @@ int enroll(const struct enroll_request *request, struct enrolment *ret)
 	/* A daemon that this run would need at once is not to end between two of its tenants. */
 	if (!(request->options->said & TENANT_MODE) || request->options->mode != POLICY_MODE_SPACE)
 		sweep_runtime(runtime);
-	return enroll_repeat(request, runtime, ret);
+	r = enroll_repeat(request, runtime, ret);
+	if (r == 0)
+		residency_file_tell(runtime); /* its quota counts */
+	return r;
 }
 
 static void enroll_let_go(struct enrolment *enrolment)

@@ -27,7 +27,8 @@ struct enroll_request {
 	const struct selection *gpus;
 	const struct devices *devices; /* read when `gpus` is given or options are by device */
 	enum enroll_accounting accounting;
-	bool swappable;
+	bool swappable, overcommit;
+	uint64_t host_bytes; /* 0: nothing said */
 	bool keep; /* it stays without a process until it is removed */
 };
 

@@ -25,6 +25,21 @@
 /* A process that has a slot, and has not said anything in so long, has nobody who would. */
 #define MUTE_NS (2 * NS_PER_S)
 
+/* Where others move it, too, that is waited for so long. */
+#define BUSY_NS (30 * NS_PER_S)
+
+/* One that overcommits may be moved for others at this moment, which ends by itself. */
+static int moving_open_desk(struct moving *m)
+{
+	uint64_t until = now_monotonic_ns() + (m->overcommits ? BUSY_NS : 0);
+	unsigned int nap = 50;
+	int r;
+
+	while ((r = swap_desk_open(m->dir, &m->desk)) == -EBUSY && now_monotonic_ns() < until)
+		shared_file_nap(&nap, NAP_MOST_US);
+	return r;
+}
+
 int moving_open(const char *name, struct moving *ret)
 {
 	struct moving m = {.name = name};
@@ -47,9 +62,11 @@ int moving_open(const char *name, struct moving *ret)
 		return say_error("tenant \"%s\" is not swappable: its memory cannot leave the device; "
 				 "end its processes and start them with \"allot run --swappable\"",
 				 name);
+	m.overcommits = policy.flags & POLICY_OVERCOMMIT;
+	m.host_bytes = policy.host_bytes;
 	r = ledger_open(m.dir, LEDGER_READ, &m.ledger);
 	if (!r)
-		r = swap_desk_open(m.dir, &m.desk);
+		r = moving_open_desk(&m);
 	if (r < 0) {
 		moving_close(&m);
 		return r == -EBUSY ? say_error("tenant \"%s\": another allot suspend or resume is at "

@@ -18,6 +18,8 @@ struct swap_desk;
 struct moving {
 	const char *name;
 	char dir[PATH_MAX];
+	bool overcommits;    /* it comes back by itself */
+	uint64_t host_bytes; /* most that may leave; 0: the tenant's policy does not say */
 	struct swap_desk *desk;
 	struct ledger *ledger;
 };

@@ -120,6 +120,8 @@ struct guest {
 	bool swappable;				   /* before `slot`: what is held can leave */
 	_Atomic bool pool_exported;		   /* ever: memory of a pool may be others', too */
 	struct once passes, swaps;		   /* its gate is made, its swap thread */
+	struct swap_use *use; /* before `slot`; NULL where nothing comes back by itself */
+	_Atomic(uint32_t *) residency_bell; /* wakes whoever decides about that; NULL: nobody does */
 	struct pass_gate pass;			   /* of a swappable tenant, as the next two */
 	struct capturing capturing;
 	_Atomic(struct backing *) backing[GUEST_DEVICES]; /* by ordinal, see memory/backing.h */

@@ -20,8 +20,42 @@ void pass_init(struct guest *guest)
 		return;
 	if (swap_phase_of(word_check(swap_request(guest->policy_map))) != SWAP_RUN)
 		atomic_store(&guest->pass.shut, PASS_SHUTTING);
+	if (guest->policy.flags & POLICY_OVERCOMMIT)
+		guest->use = swap_use_of(guest->ledger, slot_index(guest->claimed));
 	guest->swappable = true;
 	once_end(&guest->passes, 0);
+}
+
+/* The clock of the kernel's last tick costs a few ns, and is exact enough. */
+static void pass_touch(struct guest *guest)
+{
+	uint64_t now = now_ns(CLOCK_MONOTONIC_COARSE);
+
+	if (word_read(&guest->use->at_ns) != now)
+		word_write(&guest->use->at_ns, now);
+}
+
+void pass_work(struct guest *guest, int more)
+{
+	word_add(&guest->use->inside, (uint32_t)more);
+	pass_touch(guest);
+}
+
+void pass_want(struct guest *guest)
+{
+	uint32_t *bell = atomic_load(&guest->residency_bell);
+
+	/* Pairs with a role that is about to be dropped: one of the two sees the other. */
+	word_publish_add(&guest->use->waiting, 1);
+	if (!bell)
+		return;
+	word_publish_add(bell, 1);
+	futex_wake_all(bell);
+}
+
+void pass_want_no_more(struct guest *guest)
+{
+	word_sub(&guest->use->waiting, 1);
 }
 
 /* The thread that would open the gate may be waiting for work that does not end. */
@@ -42,29 +76,51 @@ struct guest *pass_try(struct guest *guest)
 	if (pass_depth++)
 		return guest;
 	atomic_fetch_add(&pass->inside, 1);
-	if (__builtin_expect(atomic_load(&pass->shut) == PASS_OPEN, 1))
+	if (__builtin_expect(atomic_load(&pass->shut) == PASS_OPEN, 1)) {
+		if (guest->use)
+			pass_touch(guest);
 		return guest;
+	}
 	pass_end(guest);
 	return NULL;
 }
 
 struct guest *pass_wait(struct guest *guest)
 {
+	bool wants = false;
+
 	while (!pass_try(guest)) {
 		uint32_t seen = atomic_load(&guest->pass.shut);
 
+		if (guest->use && !wants) {
+			pass_want(guest);
+			wants = true;
+		}
 		if (seen == PASS_SHUT)
 			futex_wait(&guest->pass.shut, seen);
 		else if (seen == PASS_SHUTTING)
 			pass_look(guest, seen);
 	}
+	if (wants)
+		pass_want_no_more(guest);
 	return guest;
+}
+
+bool pass_lend(struct guest *guest)
+{
+	if (pass_depth != 1)
+		return false;
+	pass_end(guest);
+	return true;
 }
 
 void pass_end(struct guest *guest)
 {
-	if (--pass_depth == 0)
-		atomic_fetch_sub(&guest->pass.inside, 1);
+	if (--pass_depth)
+		return;
+	if (guest->use)
+		pass_touch(guest);
+	atomic_fetch_sub(&guest->pass.inside, 1);
 }
 
 void pass_shut(struct guest *guest)

@@ -10,6 +10,9 @@
  * Each publishes and then checks, so one of the two sees the other. It is no lock: who finds the
  * gate shut takes its count back and sleeps. Calls within a call of the same thread pass.
  *
+ * In a tenant that comes back by itself a call also says that memory is used, and a thread that finds
+ * the gate shut that it waits: ledger/swap.h.
+ *
  * Where the tenant is not swappable a call looks at one word that never changes; a launch or a copy
  * looks at none, where nothing else is limited, since the policy's gate word is open only then.
  */
@@ -43,6 +46,27 @@ static inline void pass_leave(struct guest **guest)
 	if (__builtin_expect(*guest != NULL, 0))
 		pass_end(*guest);
 }
+
+/* This thread waits for memory to come back, or for more of it; and no more. Wakes who decides. */
+void pass_want(struct guest *guest);
+void pass_want_no_more(struct guest *guest);
+
+/* Has no pass for a while, in the middle of a call; pass_wait ends that. False: in a call of a call. */
+bool pass_lend(struct guest *guest);
+
+/* Around a call that waits for work on the device: it is used as long as that takes. */
+void pass_work(struct guest *guest, int more);
+
+#define PASS_WORK(guest, call)                                             \
+	({                                                                 \
+		CUresult work_result_;                                     \
+		if (__builtin_expect((guest)->use != NULL, 0))             \
+			pass_work(guest, 1);                               \
+		work_result_ = call;                                       \
+		if (__builtin_expect((guest)->use != NULL, 0))             \
+			pass_work(guest, -1);                              \
+		work_result_;                                              \
+	})
 
 /* --- For the swap thread alone -------------------------------------------------------------- */
 

@@ -15,7 +15,9 @@
 #include "guest/memory/figure.h"
 #include "guest/memory/later.h"
 #include "guest/memory/memory.h"
+#include "guest/memory/room.h"
 #include "guest/memory/pool.h"
+#include "guest/memory/room.h"
 
 CUresult hook_cuInit(unsigned int Flags)
 {
@@ -207,6 +209,17 @@ static CUresult context_created(struct charge *charge, CUresult e, CUcontext *co
 	return context_refuse(guest, device);
 }
 
+/* As often as others leave for it, where they do. */
+#define WITH_ROOM(charge, call)                                                              \
+	do {                                                                                 \
+		struct room room_ = {0};                                                     \
+		do                                                                           \
+			call;                                                                \
+		while (e == CUDA_ERROR_OUT_OF_MEMORY &&                                      \
+		       room_wait(&room_, guest, device, (charge)->reserved));                \
+		room_end(&room_);                                                            \
+	} while (0)
+
 #define CREATE(name, params, args)                                                                 \
 	CUresult hook_##name params                                                                \
 	{                                                                                          \
@@ -220,7 +233,7 @@ static CUresult context_created(struct charge *charge, CUresult e, CUcontext *co
 		e = context_begin(guest, device, &charge);                                         \
 		if (e)                                                                             \
 			return e;                                                                  \
-		e = DRIVER(name, args);                                                            \
+		WITH_ROOM(&charge, e = DRIVER(name, args));                                        \
 		return context_created(&charge, e, pctx);                                          \
 	}
 
@@ -364,7 +377,7 @@ CUresult hook_cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 	e = context_begin(guest, device, &charge);
 	if (e)
 		return e;
-	e = DRIVER(cuDevicePrimaryCtxRetain, (pctx, dev));
+	WITH_ROOM(&charge, e = DRIVER(cuDevicePrimaryCtxRetain, (pctx, dev)));
 	if (e || !atomic_compare_exchange_strong(&guest->primary[dev], &none, *pctx)) {
 		charge_cancel(&charge);
 		return e;

@@ -183,7 +183,7 @@ static void copy_after(struct guest *guest, const struct copy *copy, struct laun
                                                                                                    \
 		if (e)                                                                             \
 			return e;                                                                  \
-		e = DRIVER(name, args);                                                            \
+		e = copy.async ? DRIVER(name, args) : PASS_WORK(guest, DRIVER(name, args));        \
 		copy_after(guest, &copy, &launch, e);                                              \
 		return e;                                                                          \
 	}

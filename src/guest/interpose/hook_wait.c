@@ -18,7 +18,7 @@
                                                                  \
 		if (!admission_is_open(guest))                   \
 			before;                                  \
-		e = DRIVER(name, args);                          \
+		e = PASS_WORK(guest, DRIVER(name, args));                \
 		if (!e)                                          \
 			after;                                   \
 		return e;                                        \

@@ -7,6 +7,7 @@
 #include "guest/memory/backing.h"
 #include "guest/memory/holder.h"
 #include "guest/memory/importer.h"
+#include "guest/memory/room.h"
 #include "guest/memory/vmm.h"
 
 /* The driver's own numbers count up from 1, too. */
@@ -64,19 +65,39 @@ static uint64_t memory_leave_granules(struct guest *guest, int16_t device, uint6
 	return gone;
 }
 
+static CUresult memory_alloc_backed(struct guest *guest, struct guest_device *device, uint64_t bytes,
+				    CUdeviceptr *ret)
+{
+	struct room room = {0};
+	struct charge charge;
+	CUresult e;
+
+	/* Nothing is reserved while others leave for it: it may have to leave itself meanwhile. */
+	do {
+		e = charge_reserve(guest, device, memory_need(bytes), &charge);
+		if (e)
+			break;
+		e = backing_alloc(guest, device, bytes, ret);
+		e = memory_commit(&charge, e, *ret, bytes, OBJECT_BACKED);
+	} while (e == CUDA_ERROR_OUT_OF_MEMORY &&
+		 room_wait(&room, guest, device, memory_need(bytes)));
+	room_end(&room);
+	return e;
+}
+
 CUresult memory_alloc(struct guest *guest, struct guest_device *device, uint64_t bytes,
 		      CUdeviceptr *ret)
 {
 	struct charge charge;
-	CUresult e = charge_reserve(guest, device, memory_need(bytes), &charge);
+	CUresult e;
 
+	if (guest->swappable)
+		return memory_alloc_backed(guest, device, bytes, ret);
+	e = charge_reserve(guest, device, memory_need(bytes), &charge);
 	if (e)
 		return e;
-	if (guest->swappable)
-		e = backing_alloc(guest, device, bytes, ret);
-	else
-		e = DRIVER(cuMemAlloc_v2, (ret, bytes));
-	return memory_commit(&charge, e, *ret, bytes, guest->swappable ? OBJECT_BACKED : 0);
+	e = DRIVER(cuMemAlloc_v2, (ret, bytes));
+	return memory_commit(&charge, e, *ret, bytes, 0);
 }
 
 CUresult memory_commit(struct charge *charge, CUresult result, CUdeviceptr address, uint64_t size,

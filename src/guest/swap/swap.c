@@ -24,6 +24,7 @@
 #include "guest/swap/cgroup_room.h"
 #include "guest/swap/drain.h"
 #include "guest/swap/move.h"
+#include "guest/swap/residency.h"
 #include "ledger/slot.h"
 #include "ledger/swap.h"
 
@@ -119,16 +120,33 @@ static enum swap_why swap_move(struct swap *swap, bool out)
 
 /* --- What is asked for ------------------------------------------------------------------------ */
 
+static uint32_t swap_us(uint64_t ns)
+{
+	uint64_t us = ns / NS_PER_US + 1;
+
+	return us < UINT32_MAX ? (uint32_t)us : UINT32_MAX;
+}
+
+/* All of it, and for whoever decides how long a turn is, and for people, how long that took. */
+static enum swap_why swap_move_measured(struct swap *swap, bool out)
+{
+	struct slot *slot = atomic_load(&swap->guest->slot);
+	struct swap_use *use = swap_use_of(slot_ledger(slot), slot_index(slot));
+	uint64_t begin = now_monotonic_ns();
+	enum swap_why why;
+
+	swap_begin(swap, out ? SWAP_SUSPENDING : SWAP_RESUMING);
+	why = swap_move(swap, out);
+	swap->answer.took_ns = now_monotonic_ns() - begin;
+	if (!why)
+		word_write(out ? &use->out_us : &use->back_us, swap_us(swap->answer.took_ns));
+	return why;
+}
+
 static void swap_run(struct swap *swap, uint32_t request)
 {
-	uint64_t begin = now_monotonic_ns();
-	enum swap_why why = SWAP_FINE;
+	enum swap_why why = swap_is_away(swap) ? swap_move_measured(swap, false) : SWAP_FINE;
 
-	if (swap_is_away(swap)) {
-		swap_begin(swap, SWAP_RESUMING);
-		why = swap_move(swap, false);
-		swap->answer.took_ns = now_monotonic_ns() - begin;
-	}
 	if (why) {
 		swap_answer(swap, request, SWAP_SUSPENDED, why);
 		return;
@@ -171,7 +189,6 @@ static bool swap_prepare(struct swap *swap, uint32_t request)
 
 static void swap_leave(struct swap *swap, uint32_t request)
 {
-	uint64_t begin = now_monotonic_ns();
 	enum swap_why why;
 
 	if (swap_is_away(swap)) {
@@ -181,9 +198,7 @@ static void swap_leave(struct swap *swap, uint32_t request)
 	if (swap->answer.state != SWAP_READY && swap->answer.state != SWAP_RETURNED &&
 	    !swap_prepare(swap, request))
 		return;
-	swap_begin(swap, SWAP_SUSPENDING);
-	why = swap_move(swap, true);
-	swap->answer.took_ns = now_monotonic_ns() - begin;
+	why = swap_move_measured(swap, true);
 	swap_answer(swap, request, why ? SWAP_READY : SWAP_SUSPENDED, why);
 }
 
@@ -217,7 +232,6 @@ static void swap_give(struct swap *swap, uint32_t request)
 
 static void swap_return(struct swap *swap, uint32_t request)
 {
-	uint64_t begin = now_monotonic_ns();
 	enum swap_why why;
 
 	if (!swap_is_away(swap)) {
@@ -226,9 +240,7 @@ static void swap_return(struct swap *swap, uint32_t request)
 			    SWAP_FINE);
 		return;
 	}
-	swap_begin(swap, SWAP_RESUMING);
-	why = swap_move(swap, false);
-	swap->answer.took_ns = now_monotonic_ns() - begin;
+	why = swap_move_measured(swap, false);
 	swap_answer(swap, request, why ? SWAP_SUSPENDED : SWAP_RETURNED, why);
 }
 
@@ -324,8 +336,11 @@ void swap_start(struct guest *guest)
 	swap->amd.guest = guest;
 	swap->mover[0] = (struct mover){&move_kind, &swap->move};
 	swap->mover[1] = (struct mover){&amd_move_kind, &swap->amd};
-	if (thread_start(swap_watch, swap))
+	if (thread_start(swap_watch, swap)) {
 		munmap(swap, sizeof(*swap));
-	else
-		atexit(swap_exit);
+		return;
+	}
+	atexit(swap_exit);
+	if (guest->use)
+		residency_start(guest);
 }

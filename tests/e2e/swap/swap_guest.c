@@ -704,6 +704,102 @@ static void borrow_nothing(const char *path)
 	CHECK(cuIpcOpenMemHandle_v2(&at, handle[0], 1));
 }
 
+/* --- Turns ----------------------------------------------------------------------------------- */
+
+#define PIECES 512
+
+struct pieces {
+	CUdeviceptr at[PIECES], bad;
+	uint64_t bytes[PIECES];
+	uint32_t seed[PIECES], next;
+	int n;
+};
+
+/* Pieces of several sizes, of which some share granules, as much as there is to be. */
+static void hold_pieces(struct pieces *p, uint64_t mib, uint32_t seed)
+{
+	static const uint64_t sizes[] = {16 * MIB, 3 * MIB, 600 * 1024, 20 * 1024};
+	uint64_t left = mib * MIB;
+
+	MUST(cuMemAlloc_v2(&p->bad, 4));
+	MUST(cuMemsetD32_v2(p->bad, 0, 1));
+	p->next = seed;
+	for (int i = 0; left >= 3 * MIB && i < PIECES; i++) {
+		uint64_t bytes = sizes[i % 4] < left ? sizes[i % 4] : left;
+
+		MUST(cuMemAlloc_v2(&p->at[i], bytes));
+		p->bytes[i] = bytes;
+		p->seed[i] = p->next++;
+		p->n = i + 1;
+		launch_fill(p->at[i], bytes / 4, p->seed[i], NULL);
+		left -= bytes;
+	}
+}
+
+/* Every word of all, which then changes. */
+static void look_at_pieces(struct pieces *p)
+{
+	uint32_t count = 1;
+
+	for (int i = 0; i < p->n; i++) {
+		launch_check(p->at[i], p->bytes[i] / 4, p->seed[i], p->bad, NULL);
+		p->seed[i] = p->next++;
+		launch_fill(p->at[i], p->bytes[i] / 4, p->seed[i], NULL);
+	}
+	MUST(cuMemcpyDtoH_v2(&count, p->bad, 4));
+	CHECK(count == 0);
+}
+
+static void *await_end(void *arg)
+{
+	await_line();
+	atomic_store(&over, true);
+	return NULL;
+}
+
+/* Computes all the time, until it is sent a line. */
+static void compute(uint64_t mib, uint32_t seed)
+{
+	static struct pieces pieces;
+	unsigned long rounds = 0;
+	pthread_t thread;
+
+	begin();
+	hold_pieces(&pieces, mib, seed);
+	pthread_create(&thread, NULL, await_end, NULL);
+	for (; !atomic_load(&over); rounds++)
+		look_at_pieces(&pieces);
+	pthread_join(thread, NULL);
+	look_at_pieces(&pieces);
+	fprintf(stderr, "%lu rounds\n", rounds);
+}
+
+/* Computes once for each line; with a number in it, it takes so many MiB more first. */
+static void serve(uint64_t mib, uint32_t seed)
+{
+	static struct pieces pieces;
+	char line[64];
+
+	begin();
+	hold_pieces(&pieces, mib, seed);
+	look_at_pieces(&pieces);
+	said("ready");
+	while (fgets(line, sizeof(line), stdin)) {
+		uint64_t more = strtoull(line, NULL, 0);
+		CUdeviceptr at;
+		CUresult e = more ? cuMemAlloc_v2(&at, more * MIB) : CUDA_SUCCESS;
+
+		if (line[0] == 'q')
+			break;
+		CHECK(!e || e == CUDA_ERROR_OUT_OF_MEMORY);
+		look_at_pieces(&pieces);
+		if (more && !e)
+			MUST(cuMemFree_v2(at));
+		said(e ? "refused" : "served");
+	}
+	look_at_pieces(&pieces);
+}
+
 /* --- What cannot leave ---------------------------------------------------------------------- */
 
 static void hold_array(void)
@@ -851,6 +947,10 @@ int main(int argc, char **argv)
 
 	if (!strcmp(what, "churn")) {
 		churn(argc > 2 ? strtoull(argv[2], NULL, 0) : 1);
+	} else if (!strcmp(what, "compute")) {
+		compute(strtoull(argv[2], NULL, 0), (uint32_t)atoi(argv[3]));
+	} else if (!strcmp(what, "serve")) {
+		serve(strtoull(argv[2], NULL, 0), (uint32_t)atoi(argv[3]));
 	} else if (!strcmp(what, "idle")) {
 		idle();
 	} else if (!strcmp(what, "devices")) {

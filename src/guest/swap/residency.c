@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "guest/swap/residency.h"
+
+#include <sys/mman.h>
+#include <sys/prctl.h>
+
+#include "base/futex.h"
+#include "base/now.h"
+#include "base/word.h"
+#include "guest/core/thread.h"
+#include "guest/swap/residency_host.h"
+#include "sched/tuning.h"
+
+struct residency {
+	struct guest *guest;
+	struct residency_host *host;
+};
+
+/* Whoever has the role may die; whoever waits finds that out. */
+static uint64_t residency_patience_ns(const struct residency *residency)
+{
+	return word_check(&residency->guest->use->waiting)
+		       ? now_monotonic_ns() + TUNING_RESIDENCY_ELECT_NS
+		       : UINT64_MAX;
+}
+
+static void *residency_watch(void *arg)
+{
+	struct residency *residency = arg;
+	uint32_t *bell = residency_host_bell(residency->host);
+
+	/* For people who look at a program's threads. */
+	prctl(PR_SET_NAME, "allot-residency");
+	for (;;) {
+		uint32_t rung = word_check(bell);
+		uint64_t until = UINT64_MAX;
+
+		if (residency_host_take(residency->host))
+			until = residency_host_step(residency->host, now_monotonic_ns());
+		if (until == UINT64_MAX) {
+			residency_host_drop(residency->host);
+			until = residency_patience_ns(residency);
+		}
+		futex_wait_until(bell, rung, until);
+	}
+	return NULL;
+}
+
+void residency_start(struct guest *guest)
+{
+	struct residency *residency = mmap(NULL, sizeof(*residency), PROT_READ | PROT_WRITE,
+					   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (residency == MAP_FAILED)
+		return;
+	residency->guest = guest;
+	/* Without it `allot resume` brings back what left. */
+	if (residency_host_open(guest->dir, &residency->host))
+		return;
+	if (!thread_start(residency_watch, residency))
+		atomic_store(&guest->residency_bell, residency_host_bell(residency->host));
+}

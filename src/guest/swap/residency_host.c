@@ -1,0 +1,649 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "guest/swap/residency_host.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fault.h"
+#include "base/host_memory.h"
+#include "base/now.h"
+#include "base/number.h"
+#include "base/word.h"
+#include "guest/memory/granule.h"
+#include "ledger/ledger.h"
+#include "ledger/life.h"
+#include "ledger/policy.h"
+#include "ledger/quota.h"
+#include "ledger/residency_file.h"
+#include "ledger/shared.h"
+#include "ledger/shared_file.h"
+#include "ledger/slot.h"
+#include "ledger/swap.h"
+#include "ledger/tenant.h"
+#include "sched/residency.h"
+#include "sched/tuning.h"
+
+#define DEVICES RESIDENCY_DEVICES
+
+/* All tenants are looked for so often, in case that one which comes was missed. */
+#define LIST_NS NS_PER_S
+/* The role is kept for so long when nobody waits any more. */
+#define ROLE_NS NS_PER_S
+/* A process that has a slot, and has not said anything in so long, has nobody who would. */
+#define MUTE_NS (2 * NS_PER_S)
+
+/* What the processes of a tenant answered to the last request. */
+struct answers {
+	bool all;	    /* ... have answered */
+	bool refused, busy; /* one could not; for now */
+	bool device;	    /* because the device has no room */
+	uint64_t bytes;
+};
+
+/* A tenant; the entry of the same number in `state` is what is decided of it. */
+struct member {
+	char name[POLICY_NAME_BYTES]; /* empty: free */
+	char dir[256 + POLICY_NAME_BYTES + 1];
+	struct policy_map *map;
+	struct policy policy;
+	uint64_t id, generation;
+	struct ledger *ledger;
+	bool seen, overcommits;
+	int ndevices;
+	uint8_t bit[DEVICES];
+
+	struct swap_desk *desk; /* it is asked for something, by us */
+	uint32_t request;
+	uint64_t asked_ns;
+	uint64_t fixed_until_ns; /* it cannot leave */
+	uint64_t stays_until_ns; /* it has work that does not end */
+	uint64_t away_until_ns;	 /* it could not come back */
+	uint64_t fits_since_ns;	 /* there is room for what it waits for */
+};
+
+struct residency_host {
+	char runtime[256];
+	struct residency_file *file; /* holds no lock */
+	void *role; /* the mapping that keeps the lock; NULL: not held */
+	uint64_t listed_ns, busy_ns, ids;
+	uint32_t comers;
+	int n, nuuids;
+	uint8_t uuid[DEVICES][16];
+	uint64_t total[DEVICES], fixed[DEVICES]; /* what cannot leave, of whomever */
+	uint64_t lost[DEVICES], lost_until_ns[DEVICES];
+	struct residency_device device[DEVICES];
+	struct member member[RESIDENCY_TENANTS];
+	struct residency_tenant state[RESIDENCY_TENANTS];
+};
+
+/* --- The role ------------------------------------------------------------------------------- */
+
+int residency_host_open(const char *tenant_dir, struct residency_host **ret)
+{
+	const char *slash = strrchr(tenant_dir, '/');
+	struct residency_host *host;
+	int r;
+
+	if (!slash || slash == tenant_dir || slash - tenant_dir >= (long)sizeof(host->runtime))
+		return -EINVAL;
+	host = mmap(NULL, sizeof(*host), PROT_READ | PROT_WRITE,
+		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (host == MAP_FAILED)
+		return -ENOMEM;
+	memcpy(host->runtime, tenant_dir, (size_t)(slash - tenant_dir));
+	r = residency_file_open(host->runtime, &host->file);
+	if (r < 0) {
+		munmap(host, sizeof(*host));
+		return r;
+	}
+	residency_file_come(host->file);
+	*ret = host;
+	return 0;
+}
+
+bool residency_host_take(struct residency_host *host)
+{
+	if (host->role)
+		return true;
+	if (residency_file_take(host->runtime, &host->role))
+		return false;
+	host->listed_ns = 0;
+	host->busy_ns = now_monotonic_ns();
+	FAULT_POINT(RESIDENCY_TAKEN);
+	return true;
+}
+
+static void residency_host_leave(struct residency_host *host, int i)
+{
+	struct member *member = &host->member[i];
+
+	swap_desk_close(member->desk);
+	policy_close(member->map);
+	ledger_close(member->ledger);
+	memset(member, 0, sizeof(*member));
+	memset(&host->state[i], 0, sizeof(host->state[i]));
+}
+
+void residency_host_drop(struct residency_host *host)
+{
+	if (!host->role)
+		return;
+	for (int i = 0; i < host->n; i++)
+		residency_host_leave(host, i);
+	host->n = host->nuuids = 0;
+	memset(host->lost, 0, sizeof(host->lost));
+	residency_file_drop(&host->role);
+}
+
+uint32_t *residency_host_bell(struct residency_host *host)
+{
+	return residency_file_bell(host->file);
+}
+
+/* --- Who is there --------------------------------------------------------------------------- */
+
+static int residency_host_bit(struct residency_host *host, const uint8_t uuid[16], uint64_t total)
+{
+	int i = 0;
+
+	while (i < host->nuuids && memcmp(host->uuid[i], uuid, 16))
+		i++;
+	if (i == DEVICES)
+		return DEVICES - 1; /* more devices than a machine has */
+	if (i == host->nuuids) {
+		memcpy(host->uuid[i], uuid, 16);
+		host->total[i] = 0;
+		host->nuuids++;
+	}
+	if (total)
+		host->total[i] = total;
+	return i;
+}
+
+/* What its policy says, and the devices that its processes have met. */
+static void residency_host_describe(struct residency_host *host, int i)
+{
+	static const int32_t level[POLICY_PRIORITIES] = {
+		[POLICY_PRIORITY_LOW] = -1,
+		[POLICY_PRIORITY_NORMAL] = 0,
+		[POLICY_PRIORITY_HIGH] = 1,
+	};
+	struct member *member = &host->member[i];
+	struct ledger_device_info info;
+
+	if (policy_generation(member->map) != member->generation) {
+		uint64_t generation = policy_generation(member->map);
+
+		if (policy_read(member->map, &member->policy))
+			return;
+		member->generation = generation;
+		member->overcommits = member->policy.flags & POLICY_OVERCOMMIT;
+		host->state[i].id = member->overcommits ? member->id : 0;
+		host->state[i].priority = level[member->policy.priority];
+	}
+	/* Its rows are to be read: ledger_device sees to that they are there. */
+	while (member->ndevices < DEVICES &&
+	       !ledger_device_info(member->ledger, member->ndevices, &info) &&
+	       ledger_device(member->ledger, info.uuid, 0) == member->ndevices) {
+		member->bit[member->ndevices] =
+			(uint8_t)residency_host_bit(host, info.uuid, info.total_bytes);
+		member->ndevices++;
+	}
+}
+
+static int residency_host_join(struct residency_host *host, const char *name, const char *dir)
+{
+	struct member *member;
+	int i = 0;
+
+	while (i < host->n && host->member[i].name[0])
+		i++;
+	if (i == RESIDENCY_TENANTS)
+		return -ENOSPC;
+	member = &host->member[i];
+	if (policy_open(dir, &member->map) || ledger_open(dir, LEDGER_GUEST, &member->ledger)) {
+		residency_host_leave(host, i);
+		return -ENOENT;
+	}
+	member->generation = UINT64_MAX;
+	snprintf(member->name, sizeof(member->name), "%s", name);
+	snprintf(member->dir, sizeof(member->dir), "%s", dir);
+	member->id = ++host->ids;
+	if (i == host->n)
+		host->n++;
+	return i;
+}
+
+static bool residency_host_lives(const char *dir)
+{
+	return slot_any_alive(dir) || life_is_held(dir);
+}
+
+static int residency_host_look_at(const char *name, const char *dir, void *arg)
+{
+	struct residency_host *host = arg;
+	int i = 0;
+
+	if (!residency_host_lives(dir))
+		return 0;
+	while (i < host->n && strcmp(host->member[i].name, name))
+		i++;
+	if (i == host->n)
+		i = residency_host_join(host, name, dir);
+	if (i >= 0)
+		host->member[i].seen = true;
+	return 0;
+}
+
+static void residency_host_list(struct residency_host *host, uint64_t now_ns)
+{
+	uint32_t comers = residency_file_comers(host->file);
+
+	if (comers == host->comers && host->listed_ns && now_ns < host->listed_ns + LIST_NS)
+		return;
+	host->comers = comers;
+	host->listed_ns = now_ns;
+	for (int i = 0; i < host->n; i++)
+		host->member[i].seen = false;
+	tenant_list(host->runtime, residency_host_look_at, host);
+	for (int i = 0; i < host->n; i++)
+		if (host->member[i].name[0] && !host->member[i].seen)
+			residency_host_leave(host, i);
+}
+
+/* --- What they hold ------------------------------------------------------------------------- */
+
+/* One process of a tenant that overcommits, on one device. */
+static void residency_host_add_row(struct residency_host *host, int i, int slot, int d)
+{
+	const struct member *member = &host->member[i];
+	struct residency_tenant *state = &host->state[i];
+	struct swap_wish *wish = swap_wish_of(member->ledger, slot, d);
+	uint64_t more = wish ? word_acquire(&wish->more_bytes) : 0;
+	uint64_t out = swap_out(member->ledger, slot, d), pending, here;
+	struct quota_row row;
+	int bit = member->bit[d];
+
+	if (quota_process(member->ledger, slot, d, &row) < 0)
+		return;
+	/* What a context waits for is reserved, too. */
+	pending = row.pending - (row.pending < more ? row.pending : more);
+	here = row.used[CAT_DATA] + pending;
+	for (int c = 0; c < CAT_N; c++)
+		host->fixed[bit] += c == CAT_DATA ? 0 : row.used[c];
+	state->more[bit] += more;
+	if (state->place == RESIDENCY_COMING) {
+		/* Reserved for it, on the device, or still on the host: once. */
+		state->away[bit] += here > out ? here : out;
+		return;
+	}
+	state->here[bit] += here;
+	state->away[bit] += out;
+}
+
+static void residency_host_add_process(struct residency_host *host, int i, int slot,
+				       uint64_t now_ns)
+{
+	const struct member *member = &host->member[i];
+	struct residency_tenant *state = &host->state[i];
+	const struct swap_use *use = swap_use_of(member->ledger, slot);
+	uint64_t at = word_read(&use->inside) ? now_ns : word_read(&use->at_ns);
+
+	state->wants |= word_check(&use->waiting) > 0;
+	state->used_ns = max_u64(state->used_ns, at);
+	state->out_ns = max_u64(state->out_ns, word_read(&use->out_us) * NS_PER_US);
+	state->back_ns = max_u64(state->back_ns, word_read(&use->back_us) * NS_PER_US);
+	for (int d = 0; d < member->ndevices; d++)
+		residency_host_add_row(host, i, slot, d);
+}
+
+/* With its place, which says how it is counted. */
+static void residency_host_add_member(struct residency_host *host, int i, uint64_t now_ns)
+{
+	const struct member *member = &host->member[i];
+	struct residency_tenant *state = &host->state[i];
+	struct slot_info info;
+
+	memset(state->here, 0, sizeof(state->here));
+	memset(state->away, 0, sizeof(state->away));
+	memset(state->more, 0, sizeof(state->more));
+	state->wants = false;
+	state->used_ns = state->out_ns = state->back_ns = 0;
+	for (int slot = 0; slot < slot_count(member->ledger); slot++)
+		if (!slot_info(member->ledger, slot, &info) && slot_alive(member->ledger, slot))
+			residency_host_add_process(host, i, slot, now_ns);
+	for (int d = 0; d < member->ndevices; d++)
+		host->fixed[member->bit[d]] += shared_used(member->ledger, d, true);
+}
+
+/*
+ * A tenant that does not overcommit keeps its quota, used or not, on each device that it may use;
+ * what it uses where it has no quota, or all of a device.
+ */
+static void residency_host_add_other(struct residency_host *host, int i)
+{
+	const struct member *member = &host->member[i];
+
+	for (int b = 0; b < host->nuuids; b++) {
+		uint64_t limit = 0, used = 0;
+
+		for (int d = 0; d < member->ndevices; d++)
+			if (member->bit[d] == b)
+				used = quota_used_live(member->ledger, d);
+		if (policy_limit(&member->policy, host->uuid[b], host->total[b], &limit) ||
+		    limit >= host->total[b])
+			limit = 0;
+		host->fixed[b] = sat_add_u64(host->fixed[b], max_u64(limit, used));
+	}
+}
+
+/* --- Where they are ------------------------------------------------------------------------- */
+
+static struct answers residency_host_hear(const struct member *member, uint64_t now_ns)
+{
+	struct answers answers = {.all = true};
+	bool old = now_ns > member->asked_ns + MUTE_NS;
+
+	for (int i = 0; i < slot_count(member->ledger); i++) {
+		struct swap_answer answer;
+		struct slot_info info;
+
+		if (slot_info(member->ledger, i, &info) ||
+		    swap_heard(member->ledger, i, &answer) || !slot_alive(member->ledger, i))
+			continue;
+		if (answer.state == SWAP_NONE && old &&
+		    swap_phase_of(member->request) != SWAP_PREPARE)
+			continue;
+		if (answer.state == SWAP_NONE || answer.request != member->request) {
+			answers.all = false;
+			continue;
+		}
+		answers.refused |= answer.why != SWAP_FINE;
+		answers.busy |= answer.why == SWAP_BUSY || answer.why == SWAP_CAPTURE;
+		answers.device |= answer.why == SWAP_DEVICE;
+		answers.bytes += answer.bytes;
+	}
+	return answers;
+}
+
+/* Without a desk of ours: what was asked for last, by whomever, and what that came to. */
+static enum residency_place residency_host_rests(struct member *member, bool asked, uint64_t now_ns)
+{
+	enum swap_phase phase;
+
+	member->request = word_acquire(swap_request(member->map));
+	phase = swap_phase_of(member->request);
+	switch (phase) {
+	case SWAP_PREPARE:
+	case SWAP_PREPARE_CONTEXTS:
+		return asked ? RESIDENCY_LEAVING : RESIDENCY_HERE;
+	case SWAP_OUT:
+		return residency_host_hear(member, now_ns).all ? RESIDENCY_AWAY
+							       : RESIDENCY_LEAVING;
+	case SWAP_BACK:
+		return asked ? RESIDENCY_COMING : RESIDENCY_AWAY;
+	case SWAP_BARE:
+	case SWAP_GIVEN:
+		return RESIDENCY_AWAY;
+	default:
+		return RESIDENCY_HERE;
+	}
+}
+
+/* Contexts are away, too, or the content is somebody else's: who did that brings it back. */
+static bool residency_host_is_anothers(const struct member *member)
+{
+	enum swap_phase phase = swap_phase_of(member->request);
+
+	return phase == SWAP_BARE || phase == SWAP_GIVEN;
+}
+
+static enum residency_place residency_host_place(struct member *member, uint64_t now_ns)
+{
+	enum swap_phase phase = swap_phase_of(member->request);
+
+	if (!member->desk)
+		return residency_host_rests(member, swap_is_asked(member->dir), now_ns);
+	if (phase == SWAP_PREPARE || phase == SWAP_OUT)
+		return RESIDENCY_LEAVING;
+	return RESIDENCY_COMING;
+}
+
+/* --- Moving them ---------------------------------------------------------------------------- */
+
+static void residency_host_ask(struct member *member, enum swap_phase phase, uint64_t now_ns)
+{
+	member->request = swap_desk_ask(member->desk, phase);
+	member->asked_ns = now_ns;
+}
+
+static void residency_host_done(struct member *member)
+{
+	swap_desk_close(member->desk);
+	member->desk = NULL;
+}
+
+static bool residency_host_begin(struct member *member)
+{
+	return !swap_desk_open(member->dir, &member->desk);
+}
+
+/* The device has less room than all that is known of comes to: by so much that it would not fit. */
+static void residency_host_lose(struct residency_host *host, int i, uint64_t now_ns)
+{
+	const struct residency_tenant *t = &host->state[i];
+
+	for (int b = 0; b < host->nuuids; b++) {
+		uint64_t there = 0, need = t->more[b] + t->away[b], room;
+
+		for (int k = 0; k < host->n; k++)
+			if (host->state[k].id && (k != i || t->place == RESIDENCY_HERE))
+				there += host->state[k].here[b] +
+					 (host->state[k].place == RESIDENCY_COMING && k != i
+						  ? host->state[k].away[b]
+						  : 0);
+		room = host->device[b].capacity_bytes;
+		room = room > there ? room - there : 0;
+		if (!need || room < need)
+			continue;
+		host->lost[b] += room - need + GRANULE_BYTES;
+		host->lost_until_ns[b] = now_ns + TUNING_RESIDENCY_LOST_NS;
+	}
+}
+
+static void residency_host_prepared(struct member *member, uint64_t now_ns)
+{
+	struct answers answers = residency_host_hear(member, now_ns);
+	uint64_t most = member->policy.host_bytes ? member->policy.host_bytes : host_memory_room();
+
+	if (answers.all && !answers.refused && answers.bytes <= most) {
+		residency_host_ask(member, SWAP_OUT, now_ns);
+		FAULT_POINT(RESIDENCY_OUT);
+		return;
+	}
+	if (!answers.all && now_ns < member->asked_ns + TUNING_RESIDENCY_DRAIN_NS)
+		return;
+	if (!answers.all || answers.busy)
+		member->stays_until_ns = now_ns + TUNING_RESIDENCY_DRAIN_NS;
+	else
+		member->fixed_until_ns = now_ns + TUNING_RESIDENCY_AGAIN_NS;
+	residency_host_ask(member, SWAP_RUN, now_ns);
+}
+
+static void residency_host_came(struct residency_host *host, int i, uint64_t now_ns)
+{
+	struct member *member = &host->member[i];
+	struct answers answers = residency_host_hear(member, now_ns);
+
+	if (!answers.all)
+		return;
+	if (!answers.refused) {
+		residency_host_ask(member, SWAP_RUN, now_ns);
+		FAULT_POINT(RESIDENCY_RUNS);
+		return;
+	}
+	if (answers.device)
+		residency_host_lose(host, i, now_ns);
+	else
+		member->away_until_ns = now_ns + TUNING_RESIDENCY_AGAIN_NS;
+	residency_host_ask(member, SWAP_OUT, now_ns);
+}
+
+static void residency_host_left(struct member *member, uint64_t now_ns)
+{
+	struct answers answers = residency_host_hear(member, now_ns);
+
+	if (!answers.all)
+		return;
+	if (!answers.refused) {
+		residency_host_done(member);
+		return;
+	}
+	/* One found no host memory after all. */
+	member->fixed_until_ns = now_ns + TUNING_RESIDENCY_AGAIN_NS;
+	residency_host_ask(member, SWAP_BACK, now_ns);
+}
+
+/* Goes on with what was begun, if all have answered. */
+static void residency_host_pump(struct residency_host *host, int i, uint64_t now_ns)
+{
+	struct member *member = &host->member[i];
+
+	switch (swap_phase_of(member->request)) {
+	case SWAP_PREPARE:
+		residency_host_prepared(member, now_ns);
+		break;
+	case SWAP_OUT:
+		residency_host_left(member, now_ns);
+		break;
+	case SWAP_BACK:
+		residency_host_came(host, i, now_ns);
+		break;
+	default:
+		if (residency_host_hear(member, now_ns).all)
+			residency_host_done(member);
+	}
+}
+
+/* Says to each process that its wish cannot be granted. */
+static void residency_host_refuse(const struct member *member)
+{
+	for (int slot = 0; slot < slot_count(member->ledger); slot++)
+		for (int d = 0; d < member->ndevices; d++) {
+			struct swap_wish *wish = swap_wish_of(member->ledger, slot, d);
+			uint64_t more = wish ? word_acquire(&wish->more_bytes) : 0;
+
+			if (more)
+				word_release(&wish->refused_bytes, more);
+		}
+}
+
+/* There is room for what it waits for; should it not be able to take that, there is not. */
+static void residency_host_grant(struct residency_host *host, int i, uint64_t now_ns)
+{
+	struct member *member = &host->member[i];
+	bool more = false;
+
+	for (int b = 0; b < host->nuuids; b++)
+		more |= host->state[i].more[b] > 0;
+	if (!more || !host->state[i].come || host->state[i].place != RESIDENCY_HERE) {
+		member->fits_since_ns = 0;
+		return;
+	}
+	if (!member->fits_since_ns)
+		member->fits_since_ns = now_ns;
+	if (now_ns < member->fits_since_ns + TUNING_RESIDENCY_TAKE_NS)
+		return;
+	member->fits_since_ns = 0;
+	residency_host_lose(host, i, now_ns);
+}
+
+static void residency_host_act(struct residency_host *host, int i, uint64_t now_ns)
+{
+	struct member *member = &host->member[i];
+	const struct residency_tenant *state = &host->state[i];
+
+	residency_host_grant(host, i, now_ns);
+	if (state->refuse)
+		residency_host_refuse(member);
+	if (member->desk)
+		return;
+	if (state->leave && residency_host_begin(member)) {
+		residency_host_ask(member, SWAP_PREPARE, now_ns);
+		FAULT_POINT(RESIDENCY_LEAVES);
+	} else if (state->come && state->place == RESIDENCY_AWAY &&
+		   now_ns >= member->away_until_ns && residency_host_begin(member)) {
+		residency_host_ask(member, SWAP_BACK, now_ns);
+		FAULT_POINT(RESIDENCY_COMES);
+	}
+}
+
+/* --- The step ------------------------------------------------------------------------------- */
+
+static void residency_host_look(struct residency_host *host, int i, uint64_t now_ns)
+{
+	struct member *member = &host->member[i];
+	struct residency_tenant *state = &host->state[i];
+
+	if (!member->overcommits) {
+		residency_host_add_other(host, i);
+		return;
+	}
+	if (member->desk)
+		residency_host_pump(host, i, now_ns);
+	state->place = residency_host_place(member, now_ns);
+	residency_host_add_member(host, i, now_ns);
+	state->fixed = now_ns < member->fixed_until_ns;
+	state->stays_until_ns = member->stays_until_ns;
+	/* No room is kept for it until it tries again. */
+	if (now_ns < member->away_until_ns || residency_host_is_anothers(member))
+		state->wants = false;
+}
+
+static void residency_host_measure_room(struct residency_host *host, uint64_t now_ns)
+{
+	for (int b = 0; b < host->nuuids; b++) {
+		uint64_t taken = host->fixed[b];
+
+		if (now_ns > host->lost_until_ns[b])
+			host->lost[b] = 0;
+		taken = sat_add_u64(taken, host->lost[b]);
+		host->device[b].capacity_bytes =
+			host->total[b] > taken ? host->total[b] - taken : 0;
+		host->device[b].spare_bytes = host->total[b] / TUNING_RESIDENCY_SPARE_PART;
+	}
+}
+
+uint64_t residency_host_step(struct residency_host *host, uint64_t now_ns)
+{
+	bool waits, moves = false;
+
+	residency_host_list(host, now_ns);
+	memset(host->fixed, 0, sizeof(host->fixed));
+	/* Devices first: a quota counts on all that anybody has met. */
+	for (int i = 0; i < host->n; i++)
+		if (host->member[i].name[0])
+			residency_host_describe(host, i);
+	for (int i = 0; i < host->n; i++)
+		if (host->member[i].name[0])
+			residency_host_look(host, i, now_ns);
+	residency_host_measure_room(host, now_ns);
+	waits = residency_step(&residency_defaults, host->state, host->n, host->device, now_ns);
+	for (int i = 0; i < host->n; i++) {
+		if (!host->state[i].id)
+			continue;
+		residency_host_act(host, i, now_ns);
+		moves |= host->member[i].desk != NULL;
+	}
+	if (waits || moves)
+		host->busy_ns = now_ns;
+	if (moves)
+		return now_ns + TUNING_RESIDENCY_MOVES_NS;
+	if (waits)
+		return now_ns + TUNING_RESIDENCY_WAITS_NS;
+	return now_ns < host->busy_ns + ROLE_NS ? host->busy_ns + ROLE_NS : UINT64_MAX;
+}

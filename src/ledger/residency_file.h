@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * <runtime>/.residency: the bell of the role that decides who has its memory on the devices
+ * (guest/swap/residency_host.h), and the lock by which a process has it. The kernel drops that with
+ * the process.
+ */
+#ifndef ALLOT_LEDGER_RESIDENCY_FILE_H
+#define ALLOT_LEDGER_RESIDENCY_FILE_H
+
+#include <stdint.h>
+
+struct residency_file;
+
+/* Maps it, without a lock or a descriptor; makes it where there is none. */
+int residency_file_open(const char *runtime, struct residency_file **ret);
+
+/* A tenant has come, or gone, or has another quota: whoever has the role looks at all of them. */
+void residency_file_come(struct residency_file *file);
+uint32_t residency_file_comers(const struct residency_file *file);
+
+/* The same for who has it not mapped. Nothing happens where there is no such file. */
+void residency_file_tell(const char *runtime);
+
+/* A futex. */
+uint32_t *residency_file_bell(struct residency_file *file);
+
+/* The role. -EAGAIN: another process has it. */
+int residency_file_take(const char *runtime, void **ret_role);
+void residency_file_drop(void **role);
+
+#endif

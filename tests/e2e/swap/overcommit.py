@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tenants whose quotas together exceed the (simulated) device, and which take turns on its memory:
+`allot run --overcommit`. Every word that they hold is looked at in each round. What is on the device
+is the simulator's own count."""
+
+import json
+import signal
+import subprocess
+import time
+import unittest
+
+from swap import ALLOT, CONTEXT, GUEST, MIB, STAYS, Case
+
+DEVICE = 200
+QUOTA = "60%"
+HOLDS = 90  # MiB; with STAYS and what granules take, in a quota of 120 MiB
+LONG = 120
+
+
+class Turns(Case):
+    MEMORY = f"{DEVICE}MiB"
+
+    def tenants(self):
+        return {t["name"]: t for t in json.loads(self.must("ps", "--json"))["tenants"]}
+
+    def run_one(self, name, *what, options=(), env=None):
+        return self.guest(*what, name=name, env=env,
+                          options=("--overcommit", "--memory", QUOTA, *options))
+
+    def compute(self, name, seed, **more):
+        return self.run_one(name, "compute", str(HOLDS), str(seed), **more)
+
+    def serve(self, name, seed, holds=HOLDS, **more):
+        return self.run_one(name, "serve", str(holds), str(seed), **more)
+
+    @staticmethod
+    def ask(process, word=""):
+        """What it answers; nothing: it is dead."""
+        try:
+            process.stdin.write(word + "\n")
+            process.stdin.flush()
+        except BrokenPipeError:
+            return ""
+        return process.stdout.readline().strip()
+
+    def quit(self, process):
+        out, err = process.communicate("q\n", timeout=LONG)
+        self.assertEqual((out, process.returncode), ("good\n", 0), err)
+
+    def until(self, what, seconds=LONG):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if what():
+                return
+            time.sleep(0.02)
+        self.fail(str({n: (t["state"], [p["state"] for p in t["processes"]])
+                       for n, t in self.tenants().items()}))
+
+    def places(self):
+        return {n: t["state"] for n, t in self.tenants().items()}
+
+    def changes(self, names, times):
+        """Each of them has been seen to run so often after it was away; the device was never
+        overfull, which the driver would have refused."""
+        seen = dict.fromkeys(names, 0)
+        away = dict.fromkeys(names, False)
+
+        def look():
+            self.assertLessEqual(self.used(), DEVICE * MIB)
+            for name, state in self.places().items():
+                if state == "suspended" and name in names:
+                    away[name] = True
+                elif state == "running" and name in names and away[name]:
+                    seen[name] += 1
+                    away[name] = False
+            return min(seen.values()) >= times
+        self.until(look)
+
+
+class Load(Turns):
+    def test_two(self):
+        guests = [self.compute(n, i * 1000) for i, n in enumerate("ab")]
+        self.changes("ab", 5)
+        for guest in guests:
+            self.good(guest)
+        self.assertEqual(self.used(), 0)
+
+    def test_three(self):
+        guests = [self.compute(n, i * 1000) for i, n in enumerate("abc")]
+        self.changes("abc", 3)
+        for guest in guests:
+            self.good(guest)
+        self.assertEqual(self.used(), 0)
+
+    def test_beside_others(self):
+        """A fourth that does not overcommit gets all of its quota, at once, and keeps it."""
+        guests = [self.serve(n, i * 1000) for i, n in enumerate("ab")]
+        fourth = subprocess.Popen([ALLOT, "run", "--name", "d", "--memory", "60MiB", "--", GUEST,
+                                   "serve", "40", "7"], env=self.env, stdin=subprocess.PIPE,
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(self.end, fourth)
+        self.assertEqual(fourth.stdout.readline(), "ready\n")
+        # 200 MiB less 60, two contexts and what is spared: one of 100 MiB at a time, just so.
+        for _ in range(3):
+            for guest in guests:
+                self.assertEqual(self.ask(guest), "served")
+                self.assertEqual(self.ask(fourth), "served")
+                self.assertEqual(self.tenants()["d"]["state"], "running")
+        for guest in (*guests, fourth):
+            self.quit(guest)
+
+
+class Servers(Turns):
+    def test_comes_back_by_itself(self):
+        guests = [self.serve(n, i * 1000) for i, n in enumerate("abcd")]
+        self.assertGreater(4 * HOLDS, DEVICE)
+        for turn in range(12):
+            self.assertEqual(self.ask(guests[turn * 7 % 4]), "served", turn)
+        for guest in guests:
+            self.quit(guest)
+
+    def test_after_a_suspend(self):
+        guest = self.serve("a", 5)
+        self.must("suspend", "a")
+        self.assertEqual(self.used(), STAYS)
+        self.assertEqual(self.places(), {"a": "suspended"})
+        self.assertEqual(self.ask(guest), "served")
+        self.assertEqual(self.places(), {"a": "running"})
+        self.must("suspend", "a")
+        self.must("resume", "a")
+        self.quit(guest)
+
+    def test_an_idle_one_stays_where_there_is_room(self):
+        guests = [self.serve(n, i * 1000, holds=30) for i, n in enumerate("ab")]
+        for _ in range(5):
+            for guest in guests:
+                self.assertEqual(self.ask(guest), "served")
+            self.assertEqual(self.places(), {"a": "running", "b": "running"})
+        for guest in guests:
+            self.quit(guest)
+
+    def test_more(self):
+        """An allocation within the quota finds the device full: another one leaves for it."""
+        a, b = self.serve("a", 1, holds=60), self.serve("b", 1000)
+        self.assertEqual(self.places(), {"a": "running", "b": "running"})
+        self.assertEqual(self.ask(a, "40"), "served")
+        self.assertEqual(self.places(), {"a": "running", "b": "suspended"})
+        self.assertEqual(self.ask(b), "served")
+        for guest in (a, b):
+            self.quit(guest)
+
+    def test_refusals(self):
+        """More than there is with all others gone, and more than a quota has."""
+        guest = self.guest("serve", "20", "1", name="c", options=("--memory", "100MiB"))
+        one = self.serve("a", 1, holds=20)
+        self.assertEqual(self.ask(one, "85"), "refused")
+        self.assertEqual(self.ask(one, "110"), "refused")
+        self.assertEqual(self.ask(one, "40"), "served")
+        for process in (guest, one):
+            self.quit(process)
+
+    def test_at_start(self):
+        said = self.refused("run", "--name", "a", "--overcommit", "--memory", "201MiB", "--", GUEST)
+        self.assertIn("a quota of 201 MiB is more than any device has (200 MiB)", said)
+        self.assertEqual(self.places(), {})
+        self.assertIn("leave --accounting driver out",
+                      self.refused("run", "--overcommit", "--accounting", "driver", "--", GUEST))
+        self.assertIn("write --swappable or --overcommit",
+                      self.refused("run", "--host-memory", "1GiB", "--", GUEST))
+
+    def test_host_memory(self):
+        """Who has no room on the host does not leave; the other one is refused, or waits."""
+        a = self.serve("a", 1, options=("--host-memory", "50MiB"))
+        b = self.serve("b", 1000, holds=20)
+        self.assertIn("--host-memory is 50 MiB; nothing was moved", self.refused("suspend", "a"))
+        self.assertEqual(self.ask(b, "60"), "refused")
+        self.assertEqual(self.places(), {"a": "running", "b": "running"})
+        for guest in (a, b):
+            self.quit(guest)
+
+
+class Kills(Turns):
+    """kill -9 at each step of a tenant that leaves, comes, waits or decides. The others go on, with
+    all of their memory, and what the dead one had is theirs."""
+
+    def die(self, point):
+        victim = self.serve("v", 5000, env={"ALLOT_FAULT": point})
+        other = self.serve("a", 1)
+        for turn in range(60):
+            if not self.ask(victim) and victim.wait(10):
+                break
+            self.assertEqual(self.ask(other), "served", point)
+            if turn % 4 == 3:
+                time.sleep(1.2)  # the role is given up, and somebody else may have it next
+        self.assertEqual(victim.wait(10), -signal.SIGKILL, point)
+        self.assertEqual(self.ask(other), "served", point)
+        again = self.serve("v", 9000)
+        for process in (again, other):
+            self.assertEqual(self.ask(process), "served", point)
+        for process in (again, other):
+            self.quit(process)
+        self.assertEqual(self.used(), 0, point)
+
+    def test_of_one_who_leaves(self):
+        for point in ("SHUT", "COPIED", "HALF_OUT", "OUT"):
+            self.die(f"GUEST_SWAP_{point}")
+
+    def test_of_one_who_comes(self):
+        for point in ("HALF_IN", "IN"):
+            self.die(f"GUEST_SWAP_{point}")
+
+    def test_of_one_who_decides(self):
+        for point in ("TAKEN", "LEAVES", "OUT", "COMES", "RUNS"):
+            self.die(f"RESIDENCY_{point}:2" if point == "TAKEN" else f"RESIDENCY_{point}")
+
+    def test_of_one_who_waits(self):
+        """For its memory, and for room."""
+        guests = {n: self.compute(n, i * 1000) for i, n in enumerate("ab")}
+        self.changes("ab", 1)
+        for name in "ab":
+            self.until(lambda: self.places()[name] == "suspended")
+            guests[name].kill()
+            guests[name].wait()
+            if name == "a":
+                guests["a"] = self.compute("a", 9000)
+                self.changes("ab", 1)
+        self.good(guests["a"])
+        self.assertEqual(self.used(), 0)
+
+    def test_of_one_who_wants_more(self):
+        a = self.serve("a", 1)
+        victim = self.guest("serve", "60", "2", name="v", env={"ALLOT_FAULT": "GUEST_ROOM_WISHED"},
+                            options=("--overcommit", "--memory", QUOTA))
+        self.assertEqual(self.ask(victim, "40"), "")
+        self.assertEqual(victim.wait(10), -signal.SIGKILL)
+        self.assertEqual(self.ask(a), "served")
+        self.quit(a)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -12,6 +12,7 @@
 #include "guest/memory/backing.h"
 #include "guest/memory/exporter.h"
 #include "guest/memory/importer.h"
+#include "guest/memory/room.h"
 #include "guest/memory/sharing.h"
 #include "guest/memory/token.h"
 #include "guest/memory/vmm.h"
@@ -115,6 +116,7 @@ CUresult hook_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
 	struct object object = {.kind = OBJECT_HANDLE, .category = CAT_DATA, .refs = 1};
 	struct guest_device *device = NULL;
 	CUmemGenericAllocationHandle real;
+	struct room room = {0};
 	struct charge charge;
 	CUresult e;
 
@@ -122,14 +124,18 @@ CUresult hook_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
 		device = guest_device(guest, prop->location.id);
 	if (!device) /* host memory, or an error for the driver to name */
 		return DRIVER(cuMemCreate, (handle, size, prop, flags));
-	e = charge_reserve(guest, device, round_up(size, GRANULE_BYTES), &charge);
+	do {
+		e = charge_reserve(guest, device, round_up(size, GRANULE_BYTES), &charge);
+		if (e)
+			break;
+		e = DRIVER(cuMemCreate, (handle, size, prop, flags));
+		if (e)
+			charge_cancel(&charge);
+	} while (e == CUDA_ERROR_OUT_OF_MEMORY &&
+		 room_wait(&room, guest, device, round_up(size, GRANULE_BYTES)));
+	room_end(&room);
 	if (e)
 		return e;
-	e = DRIVER(cuMemCreate, (handle, size, prop, flags));
-	if (e) {
-		charge_cancel(&charge);
-		return e;
-	}
 	real = object.key = *handle;
 	object.device = (int16_t)device->ordinal;
 	object.size = size;

@@ -130,7 +130,7 @@ static uint32_t swap_us(uint64_t ns)
 /* All of it, and for whoever decides how long a turn is, and for people, how long that took. */
 static enum swap_why swap_move_measured(struct swap *swap, bool out)
 {
-	struct slot *slot = atomic_load(&swap->guest->slot);
+	struct slot *slot = swap->guest->claimed;
 	struct swap_use *use = swap_use_of(slot_ledger(slot), slot_index(slot));
 	uint64_t begin = now_monotonic_ns();
 	enum swap_why why;

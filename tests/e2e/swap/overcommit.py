@@ -99,7 +99,8 @@ class Load(Turns):
                                    "serve", "40", "7"], env=self.env, stdin=subprocess.PIPE,
                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.addCleanup(self.end, fourth)
-        self.assertEqual(fourth.stdout.readline(), "ready\n")
+        self.assertEqual(fourth.stdout.readline(), "ready\n",
+                         None if fourth.poll() is None else fourth.stderr.read())
         # 200 MiB less 60, two contexts and what is spared: one of 100 MiB at a time, just so.
         for _ in range(3):
             for guest in guests:

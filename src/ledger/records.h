@@ -209,8 +209,14 @@ struct swap_use {
 
 /* Of one device: what an allocation waits for that found it full, and which was refused. */
 struct swap_wish {
-	uint64_t more_bytes; /* 0: nothing */
-	uint64_t refused_bytes;
+	uint64_t more_bytes; /* 0: nothing; else whole granules */
+	uint64_t answer;     /* these bytes and enum swap_wish_answer; 0: none yet */
+};
+
+enum swap_wish_answer {
+	SWAP_WISH_REFUSED = 1,
+	SWAP_WISH_GRANTED = 2, /* there is room */
+	SWAP_WISH_FAILED = 3,  /* by who asked: there is not */
 };
 
 /* --- Whose turn it is: turn.h --------------------------------------------------------------- */

@@ -51,7 +51,7 @@ static void slot_clear_rows(struct ledger *ledger, unsigned int index)
 		word_write(&info->host_bytes, 0);
 		word_write(&info->out_bytes, 0);
 		word_write(&info->wish.more_bytes, 0);
-		word_write(&info->wish.refused_bytes, 0);
+		word_write(&info->wish.answer, 0);
 	}
 }
 

@@ -87,8 +87,8 @@ uint64_t swap_out(struct ledger *ledger, int index, int device);
 /* --- What it does with its memory ----------------------------------------------------------- */
 
 /*
- * Words of a ledger opened with LEDGER_GUEST. The process of the slot writes them, and `refused` is
- * whoever's who decides.
+ * Words of a ledger opened with LEDGER_GUEST. The process of the slot writes them; who decides writes
+ * the answer to a wish, too, by compare-and-swap.
  */
 struct swap_use *swap_use_of(struct ledger *ledger, int index);
 /* NULL: not a device of the ledger. */

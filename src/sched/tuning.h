@@ -217,11 +217,11 @@
 /* Who cannot leave, or not come back, is asked again after so long. */
 #define TUNING_RESIDENCY_AGAIN_NS NS_PER_S
 /*
- * A device that refuses memory although there should be room has less than is known, since others
- * use it, too: that is believed for so long. An allocation is given so long to take what is free.
+ * A device that so often refuses memory although there should be room has less than is known, since
+ * others use it, too. That is believed for so long.
  */
-#define TUNING_RESIDENCY_LOST_NS (5 * NS_PER_S)
-#define TUNING_RESIDENCY_TAKE_NS (200 * NS_PER_MS)
+#define TUNING_RESIDENCY_FAILURES 3
+#define TUNING_RESIDENCY_LOST_NS  (5 * NS_PER_S)
 
 /* --- The monitor thread -------------------------------------------------------------------- */
 

@@ -6,6 +6,7 @@
 #include "base/fault.h"
 #include "base/word.h"
 #include "guest/core/pass.h"
+#include "guest/memory/granule.h"
 #include "ledger/swap.h"
 #include "sched/tuning.h"
 
@@ -17,17 +18,28 @@ static void room_wish(struct room *room, struct guest *guest, struct guest_devic
 
 	if (!wish || !word_swap_if(&wish->more_bytes, 0, bytes))
 		return;
-	word_write(&wish->refused_bytes, 0);
+	word_write(&wish->answer, 0);
 	room->wish = wish;
 	FAULT_POINT(GUEST_ROOM_WISHED);
 }
 
+/* It was tried again with the room that was granted, and there is none: who granted it is told. */
+static void room_tell(struct room *room, uint64_t bytes)
+{
+	if (room->granted)
+		word_swap_if(&room->wish->answer, bytes | SWAP_WISH_GRANTED,
+			     bytes | SWAP_WISH_FAILED);
+	room->granted = false;
+}
+
 bool room_wait(struct room *room, struct guest *guest, struct guest_device *device, uint64_t bytes)
 {
-	bool refused;
+	uint64_t answer = 0;
 
 	if (!guest->use || !bytes || !atomic_load(&guest->residency_bell) || !pass_lend(guest))
 		return false;
+	bytes = round_up(bytes, GRANULE_BYTES);
+	room_tell(room, bytes);
 	if (!room->wish)
 		room_wish(room, guest, device, bytes);
 	if (!room->guest) {
@@ -35,9 +47,11 @@ bool room_wait(struct room *room, struct guest *guest, struct guest_device *devi
 		pass_want(guest);
 	}
 	nanosleep(&(struct timespec){.tv_nsec = TUNING_RESIDENCY_TRY_NS}, NULL);
-	refused = room->wish && word_acquire(&room->wish->refused_bytes) == bytes;
+	if (room->wish)
+		answer = word_acquire(&room->wish->answer);
+	room->granted = answer == (bytes | SWAP_WISH_GRANTED);
 	pass_wait(guest);
-	return !refused;
+	return answer != (bytes | SWAP_WISH_REFUSED);
 }
 
 void room_end(struct room *room)

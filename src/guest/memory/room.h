@@ -21,6 +21,7 @@
 struct room {
 	struct guest *guest; /* NULL: it has not waited */
 	struct swap_wish *wish; /* NULL: another thread's wish of this device goes first */
+	bool granted;
 };
 
 /*

@@ -62,7 +62,7 @@ struct member {
 	uint64_t fixed_until_ns; /* it cannot leave */
 	uint64_t stays_until_ns; /* it has work that does not end */
 	uint64_t away_until_ns;	 /* it could not come back */
-	uint64_t fits_since_ns;	 /* there is room for what it waits for */
+	uint32_t failed; /* so often the device had no room in spite of what is known of it */
 };
 
 struct residency_host {
@@ -264,23 +264,22 @@ static void residency_host_add_row(struct residency_host *host, int i, int slot,
 	struct residency_tenant *state = &host->state[i];
 	struct swap_wish *wish = swap_wish_of(member->ledger, slot, d);
 	uint64_t more = wish ? word_acquire(&wish->more_bytes) : 0;
-	uint64_t out = swap_out(member->ledger, slot, d), pending, here;
+	uint64_t out = swap_out(member->ledger, slot, d), here;
 	struct quota_row row;
 	int bit = member->bit[d];
 
 	if (quota_process(member->ledger, slot, d, &row) < 0)
 		return;
-	/* What a context waits for is reserved, too. */
-	pending = row.pending - (row.pending < more ? row.pending : more);
-	here = row.used[CAT_DATA] + pending;
+	here = row.used[CAT_DATA];
 	for (int c = 0; c < CAT_N; c++)
 		host->fixed[bit] += c == CAT_DATA ? 0 : row.used[c];
 	state->more[bit] += more;
 	if (state->place == RESIDENCY_COMING) {
 		/* Reserved for it, on the device, or still on the host: once. */
-		state->away[bit] += here > out ? here : out;
+		state->away[bit] += max_u64(here + row.pending, out);
 		return;
 	}
+	/* What is reserved may be a guess, and is not there yet. */
 	state->here[bit] += here;
 	state->away[bit] += out;
 }
@@ -432,29 +431,6 @@ static bool residency_host_begin(struct member *member)
 	return !swap_desk_open(member->dir, &member->desk);
 }
 
-/* The device has less room than all that is known of comes to: by so much that it would not fit. */
-static void residency_host_lose(struct residency_host *host, int i, uint64_t now_ns)
-{
-	const struct residency_tenant *t = &host->state[i];
-
-	for (int b = 0; b < host->nuuids; b++) {
-		uint64_t there = 0, need = t->more[b] + t->away[b], room;
-
-		for (int k = 0; k < host->n; k++)
-			if (host->state[k].id && (k != i || t->place == RESIDENCY_HERE))
-				there += host->state[k].here[b] +
-					 (host->state[k].place == RESIDENCY_COMING && k != i
-						  ? host->state[k].away[b]
-						  : 0);
-		room = host->device[b].capacity_bytes;
-		room = room > there ? room - there : 0;
-		if (!need || room < need)
-			continue;
-		host->lost[b] += room - need + GRANULE_BYTES;
-		host->lost_until_ns[b] = now_ns + TUNING_RESIDENCY_LOST_NS;
-	}
-}
-
 static void residency_host_prepared(struct member *member, uint64_t now_ns)
 {
 	struct answers answers = residency_host_hear(member, now_ns);
@@ -474,20 +450,20 @@ static void residency_host_prepared(struct member *member, uint64_t now_ns)
 	residency_host_ask(member, SWAP_RUN, now_ns);
 }
 
-static void residency_host_came(struct residency_host *host, int i, uint64_t now_ns)
+static void residency_host_came(struct member *member, uint64_t now_ns)
 {
-	struct member *member = &host->member[i];
 	struct answers answers = residency_host_hear(member, now_ns);
 
 	if (!answers.all)
 		return;
 	if (!answers.refused) {
+		member->failed = 0;
 		residency_host_ask(member, SWAP_RUN, now_ns);
 		FAULT_POINT(RESIDENCY_RUNS);
 		return;
 	}
 	if (answers.device)
-		residency_host_lose(host, i, now_ns);
+		member->failed++;
 	else
 		member->away_until_ns = now_ns + TUNING_RESIDENCY_AGAIN_NS;
 	residency_host_ask(member, SWAP_OUT, now_ns);
@@ -509,10 +485,8 @@ static void residency_host_left(struct member *member, uint64_t now_ns)
 }
 
 /* Goes on with what was begun, if all have answered. */
-static void residency_host_pump(struct residency_host *host, int i, uint64_t now_ns)
+static void residency_host_pump(struct member *member, uint64_t now_ns)
 {
-	struct member *member = &host->member[i];
-
 	switch (swap_phase_of(member->request)) {
 	case SWAP_PREPARE:
 		residency_host_prepared(member, now_ns);
@@ -521,7 +495,7 @@ static void residency_host_pump(struct residency_host *host, int i, uint64_t now
 		residency_host_left(member, now_ns);
 		break;
 	case SWAP_BACK:
-		residency_host_came(host, i, now_ns);
+		residency_host_came(member, now_ns);
 		break;
 	default:
 		if (residency_host_hear(member, now_ns).all)
@@ -529,37 +503,62 @@ static void residency_host_pump(struct residency_host *host, int i, uint64_t now
 	}
 }
 
-/* Says to each process that its wish cannot be granted. */
-static void residency_host_refuse(const struct member *member)
+/* Says to each process whether its wish is granted. Whether one has tried, and there was no room. */
+static bool residency_host_answer(const struct member *member, enum swap_wish_answer answer)
 {
+	bool failed = false;
+
 	for (int slot = 0; slot < slot_count(member->ledger); slot++)
 		for (int d = 0; d < member->ndevices; d++) {
 			struct swap_wish *wish = swap_wish_of(member->ledger, slot, d);
-			uint64_t more = wish ? word_acquire(&wish->more_bytes) : 0;
+			uint64_t more = wish ? word_acquire(&wish->more_bytes) : 0, old;
 
-			if (more)
-				word_release(&wish->refused_bytes, more);
+			if (!more)
+				continue;
+			old = word_acquire(&wish->answer);
+			failed |= old == (more | SWAP_WISH_FAILED);
+			if (old != (more | answer))
+				word_swap_if(&wish->answer, old, more | answer);
 		}
+	return failed;
 }
 
-/* There is room for what it waits for; should it not be able to take that, there is not. */
-static void residency_host_grant(struct residency_host *host, int i, uint64_t now_ns)
+static bool residency_host_wishes(const struct residency_host *host, int i)
+{
+	for (int b = 0; b < host->nuuids; b++)
+		if (host->state[i].more[b])
+			return true;
+	return false;
+}
+
+/*
+ * There was no room where there should be, and that more than once: it was not taken by somebody
+ * who was seen a moment later. The device has less than is known: by so much that it would not fit.
+ */
+static void residency_host_lose(struct residency_host *host, int i, uint64_t now_ns)
 {
 	struct member *member = &host->member[i];
-	bool more = false;
+	const struct residency_tenant *t = &host->state[i];
 
-	for (int b = 0; b < host->nuuids; b++)
-		more |= host->state[i].more[b] > 0;
-	if (!more || !host->state[i].come || host->state[i].place != RESIDENCY_HERE) {
-		member->fits_since_ns = 0;
+	if (member->failed < TUNING_RESIDENCY_FAILURES || !t->come)
 		return;
+	member->failed = 0;
+	for (int b = 0; b < host->nuuids; b++) {
+		uint64_t there = 0, need = t->more[b] + t->away[b], room;
+
+		for (int k = 0; k < host->n; k++)
+			if (host->state[k].id && (k != i || t->place == RESIDENCY_HERE))
+				there += host->state[k].here[b] +
+					 (host->state[k].place == RESIDENCY_COMING
+						  ? host->state[k].away[b]
+						  : 0);
+		room = host->device[b].capacity_bytes;
+		room = room > there ? room - there : 0;
+		if (!need || room < need)
+			continue;
+		host->lost[b] += room - need + GRANULE_BYTES;
+		host->lost_until_ns[b] = now_ns + TUNING_RESIDENCY_LOST_NS;
 	}
-	if (!member->fits_since_ns)
-		member->fits_since_ns = now_ns;
-	if (now_ns < member->fits_since_ns + TUNING_RESIDENCY_TAKE_NS)
-		return;
-	member->fits_since_ns = 0;
-	residency_host_lose(host, i, now_ns);
 }
 
 static void residency_host_act(struct residency_host *host, int i, uint64_t now_ns)
@@ -567,9 +566,11 @@ static void residency_host_act(struct residency_host *host, int i, uint64_t now_
 	struct member *member = &host->member[i];
 	const struct residency_tenant *state = &host->state[i];
 
-	residency_host_grant(host, i, now_ns);
 	if (state->refuse)
-		residency_host_refuse(member);
+		residency_host_answer(member, SWAP_WISH_REFUSED);
+	else if (state->come && state->place == RESIDENCY_HERE && residency_host_wishes(host, i))
+		member->failed += residency_host_answer(member, SWAP_WISH_GRANTED);
+	residency_host_lose(host, i, now_ns);
 	if (member->desk)
 		return;
 	if (state->leave && residency_host_begin(member)) {
@@ -594,7 +595,7 @@ static void residency_host_look(struct residency_host *host, int i, uint64_t now
 		return;
 	}
 	if (member->desk)
-		residency_host_pump(host, i, now_ns);
+		residency_host_pump(member, now_ns);
 	state->place = residency_host_place(member, now_ns);
 	residency_host_add_member(host, i, now_ns);
 	state->fixed = now_ns < member->fixed_until_ns;

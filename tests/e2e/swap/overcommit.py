@@ -9,16 +9,18 @@ import subprocess
 import time
 import unittest
 
-from swap import ALLOT, CONTEXT, GUEST, MIB, STAYS, Case
+from swap import ALLOT, GUEST, MIB, Case
 
-DEVICE = 200
+DEVICE = 80
+CONTEXT = 4 * MIB
+STAYS = CONTEXT + 2 * MIB
 QUOTA = "60%"
-HOLDS = 90  # MiB; with STAYS and what granules take, in a quota of 120 MiB
-LONG = 120
+HOLDS = 33  # MiB: 36 in granules, and with STAYS 42 of a quota of 48
+LONG = 200
 
 
 class Turns(Case):
-    MEMORY = f"{DEVICE}MiB"
+    MEMORY, CONTEXT = f"{DEVICE}MiB", CONTEXT
 
     def tenants(self):
         return {t["name"]: t for t in json.loads(self.must("ps", "--json"))["tenants"]}
@@ -80,14 +82,14 @@ class Turns(Case):
 class Load(Turns):
     def test_two(self):
         guests = [self.compute(n, i * 1000) for i, n in enumerate("ab")]
-        self.changes("ab", 5)
+        self.changes("ab", 10)
         for guest in guests:
             self.good(guest)
         self.assertEqual(self.used(), 0)
 
     def test_three(self):
         guests = [self.compute(n, i * 1000) for i, n in enumerate("abc")]
-        self.changes("abc", 3)
+        self.changes("abc", 5)
         for guest in guests:
             self.good(guest)
         self.assertEqual(self.used(), 0)
@@ -95,13 +97,13 @@ class Load(Turns):
     def test_beside_others(self):
         """A fourth that does not overcommit gets all of its quota, at once, and keeps it."""
         guests = [self.serve(n, i * 1000) for i, n in enumerate("ab")]
-        fourth = subprocess.Popen([ALLOT, "run", "--name", "d", "--memory", "60MiB", "--", GUEST,
-                                   "serve", "40", "7"], env=self.env, stdin=subprocess.PIPE,
+        fourth = subprocess.Popen([ALLOT, "run", "--name", "d", "--memory", "30MiB", "--", GUEST,
+                                   "serve", "14", "7"], env=self.env, stdin=subprocess.PIPE,
                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.addCleanup(self.end, fourth)
         self.assertEqual(fourth.stdout.readline(), "ready\n",
                          None if fourth.poll() is None else fourth.stderr.read())
-        # 200 MiB less 60, two contexts and what is spared: one of 100 MiB at a time, just so.
+        # 80 MiB less 30, two contexts and code: one of them at a time, just so.
         for _ in range(3):
             for guest in guests:
                 self.assertEqual(self.ask(guest), "served")
@@ -132,7 +134,7 @@ class Servers(Turns):
         self.quit(guest)
 
     def test_an_idle_one_stays_where_there_is_room(self):
-        guests = [self.serve(n, i * 1000, holds=30) for i, n in enumerate("ab")]
+        guests = [self.serve(n, i * 1000, holds=9) for i, n in enumerate("ab")]
         for _ in range(5):
             for guest in guests:
                 self.assertEqual(self.ask(guest), "served")
@@ -142,9 +144,9 @@ class Servers(Turns):
 
     def test_more(self):
         """An allocation within the quota finds the device full: another one leaves for it."""
-        a, b = self.serve("a", 1, holds=60), self.serve("b", 1000)
+        a, b = self.serve("a", 1, holds=20), self.serve("b", 1000)
         self.assertEqual(self.places(), {"a": "running", "b": "running"})
-        self.assertEqual(self.ask(a, "40"), "served")
+        self.assertEqual(self.ask(a, "14"), "served")
         self.assertEqual(self.places(), {"a": "running", "b": "suspended"})
         self.assertEqual(self.ask(b), "served")
         for guest in (a, b):
@@ -152,17 +154,17 @@ class Servers(Turns):
 
     def test_refusals(self):
         """More than there is with all others gone, and more than a quota has."""
-        guest = self.guest("serve", "20", "1", name="c", options=("--memory", "100MiB"))
-        one = self.serve("a", 1, holds=20)
-        self.assertEqual(self.ask(one, "85"), "refused")
-        self.assertEqual(self.ask(one, "110"), "refused")
-        self.assertEqual(self.ask(one, "40"), "served")
+        guest = self.guest("serve", "30", "1", name="c", options=("--memory", "44MiB"))
+        one = self.serve("a", 1, holds=8)
+        self.assertEqual(self.ask(one, "30"), "refused")
+        self.assertEqual(self.ask(one, "50"), "refused")
+        self.assertEqual(self.ask(one, "16"), "served")
         for process in (guest, one):
             self.quit(process)
 
     def test_at_start(self):
-        said = self.refused("run", "--name", "a", "--overcommit", "--memory", "201MiB", "--", GUEST)
-        self.assertIn("a quota of 201 MiB is more than any device has (200 MiB)", said)
+        said = self.refused("run", "--name", "a", "--overcommit", "--memory", "81MiB", "--", GUEST)
+        self.assertIn("a quota of 81 MiB is more than any device has (80 MiB)", said)
         self.assertEqual(self.places(), {})
         self.assertIn("leave --accounting driver out",
                       self.refused("run", "--overcommit", "--accounting", "driver", "--", GUEST))
@@ -171,10 +173,10 @@ class Servers(Turns):
 
     def test_host_memory(self):
         """Who has no room on the host does not leave; the other one is refused, or waits."""
-        a = self.serve("a", 1, options=("--host-memory", "50MiB"))
-        b = self.serve("b", 1000, holds=20)
-        self.assertIn("--host-memory is 50 MiB; nothing was moved", self.refused("suspend", "a"))
-        self.assertEqual(self.ask(b, "60"), "refused")
+        a = self.serve("a", 1, options=("--host-memory", "20MiB"))
+        b = self.serve("b", 1000, holds=8)
+        self.assertIn("--host-memory is 20 MiB; nothing was moved", self.refused("suspend", "a"))
+        self.assertEqual(self.ask(b, "30"), "refused")
         self.assertEqual(self.places(), {"a": "running", "b": "running"})
         for guest in (a, b):
             self.quit(guest)
@@ -230,9 +232,9 @@ class Kills(Turns):
 
     def test_of_one_who_wants_more(self):
         a = self.serve("a", 1)
-        victim = self.guest("serve", "60", "2", name="v", env={"ALLOT_FAULT": "GUEST_ROOM_WISHED"},
+        victim = self.guest("serve", "20", "2", name="v", env={"ALLOT_FAULT": "GUEST_ROOM_WISHED"},
                             options=("--overcommit", "--memory", QUOTA))
-        self.assertEqual(self.ask(victim, "40"), "")
+        self.assertEqual(self.ask(victim, "14"), "")
         self.assertEqual(victim.wait(10), -signal.SIGKILL)
         self.assertEqual(self.ask(a), "served")
         self.quit(a)

@@ -24,14 +24,14 @@ IDLE = (2 + 4 + 64 + 130) * MIB
 
 
 class Case(unittest.TestCase):
-    MEMORY, GPUS = "2GiB", "1"
+    MEMORY, GPUS, CONTEXT = "2GiB", "1", CONTEXT
 
     def setUp(self):
         self.tmp = tempfile.mkdtemp(prefix="allot-swap-", dir="/dev/shm")
         self.addCleanup(shutil.rmtree, self.tmp, ignore_errors=True)
         self.env = {**os.environ, "ALLOT_RUNTIME_DIR": self.tmp + "/run",
                     "ALLOT_SIM_DIR": self.tmp + "/sim", "ALLOT_SIM_GPUS": self.GPUS,
-                    "ALLOT_SIM_MEMORY": self.MEMORY, "ALLOT_SIM_CONTEXT": str(CONTEXT)}
+                    "ALLOT_SIM_MEMORY": self.MEMORY, "ALLOT_SIM_CONTEXT": str(self.CONTEXT)}
         self.env.pop("ALLOT_FAULT", None)
         self.truth = subprocess.Popen([TRUTH], env=self.env, stdin=subprocess.PIPE,
                                       stdout=subprocess.PIPE, text=True)

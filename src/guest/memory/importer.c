@@ -36,15 +36,19 @@ struct patience {
 	uint32_t request;
 };
 
-static bool importer_is_wanted(const struct patience *patience)
+static bool importer_is_wanted(const struct patience *patience, enum share_want want)
 {
 	const uint32_t *word = swap_request(patience->guest->policy_map);
+	enum swap_phase phase = swap_phase_of(patience->request);
 
 	if (patience->until_ns != UINT64_MAX)
 		return now_monotonic_ns() < patience->until_ns;
-	return word_acquire(word) == patience->request &&
-	       (swap_phase_of(patience->request) != SWAP_BACK ||
-		swap_is_asked(patience->guest->dir));
+	if (word_acquire(word) != patience->request)
+		return false;
+	if (phase == SWAP_BACK)
+		return swap_is_asked(patience->guest->dir);
+	/* In other phases an exporter's memory leaves, and does not come back. */
+	return want == SHARE_COPIED || phase == SWAP_RUN;
 }
 
 /* A child of a dead exporter may have its socket, and answers nothing. */
@@ -110,7 +114,7 @@ static int importer_fetch(const struct patience *patience, const struct share_na
 	while (poll(&poll_fd, 1, LOOK_MS) <= 0) {
 		if (!importer_lives(patience->guest, name))
 			return -ESRCH;
-		if (!importer_is_wanted(patience))
+		if (!importer_is_wanted(patience, want))
 			return -ECANCELED;
 	}
 	return importer_receive(fd, ret_fd);

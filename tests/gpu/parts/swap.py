@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a tenant holds out of the device and back, every byte compared, beside PCIe alone and the
-driver's own way of doing it (cuCheckpointProcess*) in the same run."""
+driver's own way of doing it (cuCheckpointProcess*) in the same run. What it maps itself, and what its
+processes share."""
 import re
+import sys
 import time
 
-from harness import MIB, SLACK, Child, Trouble, mib, run
+from harness import HERE, MIB, SLACK, Child, Trouble, have, mib, run
 
 GIB_HELD, QUICK_GIB, SIM_GIB = 16, 4, 0.25
 QUOTA_MORE = "%dMiB"
@@ -69,7 +71,75 @@ def away(bench, pid, before, held):
                         mib(left), f"at most {mib(CONTEXT)}, and {held} MiB less than before")
 
 
+def out_and_back(bench, name, pids, held):
+    """Twice; answers whether the device had so much less meanwhile, by the driver's figure."""
+    left = True
+    for _ in range(2):
+        before = sum(bench.figures.of(pid) for pid in pids)
+        moved(bench, "suspend", name)
+        left &= before - sum(bench.figures.of(pid) for pid in pids) >= held - SLACK
+        moved(bench, "resume", name)
+    return left
+
+
+def own_handles(bench):
+    """cuMemCreate, mapped twice, and read alone in one of the two places."""
+    name, program = bench.tenant(), bench.program("shared")
+    with bench.start(name, "2GiB", [program, "own"], options=["--swappable"]) as child:
+        pid = child.hear("mapped", 60)["pid"]
+        child.say("look")
+        before = child.hear("looked", 60)
+        left = out_and_back(bench, name, [pid], 64 * MIB)
+        child.say("look")
+        after = child.hear("looked", 60)
+    good = left and before == after and not after["wrong"] and after["same"]
+    bench.results.check("swap", "handles of its own", good,
+                        f"{after if left else 'not gone meanwhile'}", f"as before: {before}")
+
+
+def shared(bench):
+    """A legacy IPC handle: it leaves once, and both see what the other one writes."""
+    name, program, held = bench.tenant(), bench.program("shared"), 64
+    options = ["--swappable"]
+    with bench.start(name, "4GiB", [program, "lend", held], options=options) as lender:
+        lent = lender.hear("lent", 60)
+        command = [program, "borrow", lent["handle"], held]
+        with bench.start(name, "4GiB", command, options=options) as borrower:
+            pids, wrong = [lent["pid"], borrower.hear("borrowed", 60)["pid"]], []
+            left = out_and_back(bench, name, pids, held * MIB)
+            for value in range(2):
+                for child, sees in ((borrower, value), (lender, value + 1)):
+                    child.say(str(sees))
+                    wrong.append(child.hear("looked", 60)["wrong"])
+    bench.results.check("swap", "shared by cuIpcGetMemHandle", left and not any(wrong),
+                        f"{sum(wrong)} wrong words, {'gone' if left else 'not gone'} meanwhile",
+                        "none, and gone")
+
+
+def torch_shared(bench, title, env):
+    """torch.multiprocessing, whose consumer writes and whose producer reads."""
+    if bench.sim or not have("torch"):
+        bench.results.skip("swap", title, "no torch here")
+        return
+    name = bench.tenant()
+    with bench.start(name, "8GiB", [sys.executable, HERE / "frameworks/torch_shared.py"],
+                     options=["--swappable"], env=env) as child:
+        said, wrong = child.hear("shared", 180), []
+        for cycle in range(3):
+            child.say("look")
+            wrong.append(child.hear("looked", 60)["wrong"])
+            left = cycle == 2 or out_and_back(bench, name, said["pids"], said["bytes"])
+            if not left:
+                wrong.append("not gone meanwhile")
+    bench.results.check("swap", title, not any(wrong), wrong, "none wrong, gone meanwhile")
+
+
 def part(bench):
+    own_handles(bench)
+    shared(bench)
+    torch_shared(bench, "torch.multiprocessing", {})
+    torch_shared(bench, "torch.multiprocessing, expandable segments",
+                 {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"})
     held, name = held_mib(bench), bench.tenant()
     pcie, driver = native(bench, held)
     rows, quota = [], QUOTA_MORE % (held + 2048)

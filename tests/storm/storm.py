@@ -7,6 +7,7 @@ killed, in an order that follows from a seed. The count is the simulator's own.
     storm.py --from 1 --count 1000      each hole that was found, then seeds, one after the other
     storm.py --jobs 2 ...               so many at a time
     storm.py --seed 17 --verbose        one, and what it does
+    storm.py --suspends ...             of what can leave, which does so all the time
 """
 
 import argparse
@@ -45,6 +46,9 @@ HOLES = {f"{what}, {seed}": (seed, families) for what, families in {
 }.items() for seed in range(1, 9)}
 # Of the tenant, besides.
 OPTIONS = []
+# Out and back meanwhile: of what can leave.
+LEAVING = ("large", "small", "pitch", "handle", "sent", "sent-ipc", "received")
+SUSPENDS = threading.Event()
 # The kernel drops a dead process's locks a moment after it was waited for.
 GONE_S = 5
 
@@ -73,8 +77,10 @@ class Scenario:
             self.words.append("--share")
         if self.processes > 1 and rng.random() < 0.3:
             self.words.append("--resets")
-        if self.processes > 2 and rng.random() < 0.4:
+        if self.processes > 2 and rng.random() < 0.4 and not SUSPENDS.is_set():
             self.words.append("--kills")
+        if SUSPENDS.is_set():
+            self.words += [word for family in LEAVING for word in ("--family", family)]
 
     @classmethod
     def hole(cls, name):
@@ -145,6 +151,10 @@ class Simulation:
                               stdout=subprocess.PIPE, check=True, timeout=TOO_LONG_S)
         return next(t for t in json.loads(said.stdout)["tenants"] if t["name"] == "storm")
 
+    def allot(self, *words):
+        return subprocess.run([os.environ["ALLOT"], *words], env=self.env, text=True, check=False,
+                              capture_output=True, timeout=TOO_LONG_S)
+
     def __enter__(self):
         self.figures()  # the devices are there before who uses them
         return self
@@ -152,6 +162,32 @@ class Simulation:
     def __exit__(self, *_):
         self.truth.communicate()
         shutil.rmtree(self.tmp, ignore_errors=True)
+
+
+class Suspender(threading.Thread):
+    """Has the tenant leave and come back, until it is stopped. It may be refused, and nothing else."""
+
+    def __init__(self, simulation):
+        super().__init__(daemon=True)
+        self.simulation, self.over = simulation, threading.Event()
+        self.wrong, self.cycles, self.refused = [], 0, 0
+
+    def run(self):
+        while not self.over.wait(0.01):
+            done = self.simulation.allot("suspend", "storm", "--timeout", "5s")
+            if done.returncode:
+                self.refused += 1
+                continue
+            self.cycles += 1
+            done = self.simulation.allot("resume", "storm")
+            if done.returncode:
+                self.wrong.append(f"resume: {done.stderr}")
+                return
+
+    def stop(self):
+        self.over.set()
+        self.join()
+        return self.wrong
 
 
 def judge_all(scenario, simulation):
@@ -175,12 +211,18 @@ def run(seed, verbose=False):
                                    stderr=subprocess.PIPE, start_new_session=True)
         watch = threading.Timer(TOO_LONG_S, os.killpg, (program.pid, signal.SIGKILL))
         watch.start()
+        suspender = Suspender(simulation)
+        if SUSPENDS.is_set():
+            suspender.start()
         try:
             said = program.stdout.readline()
-            wrong = (judge_all(scenario, simulation)
-                     if "quiet" in said else ["it did not come to its end"])
+            if SUSPENDS.is_set():
+                suspender.stop()
+            wrong = suspender.wrong + (judge_all(scenario, simulation) if "quiet" in said
+                                       else ["it did not come to its end"])
             if verbose:
-                print(simulation.figures())
+                print(simulation.figures(), f"{suspender.cycles} times away, {suspender.refused} "
+                      "refused")
             _, err = program.communicate()
         finally:
             watch.cancel()
@@ -203,11 +245,15 @@ def main():
     parser.add_argument("--verbose", action="store_true")
     parser.add_argument("--swappable", action="store_true",
                         help="of a tenant whose memory can leave its devices")
+    parser.add_argument("--suspends", action="store_true",
+                        help="and which leaves and comes back meanwhile")
     args = parser.parse_args()
-    if args.swappable:
+    if args.swappable or args.suspends:
         OPTIONS.append("--swappable")
+    if args.suspends:
+        SUSPENDS.set()
     seeds = ([args.seed] if args.seed is not None else
-             [*HOLES, *range(args.first, args.first + args.count)])
+             [*([] if args.suspends else HOLES), *range(args.first, args.first + args.count)])
     failed = 0
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         for seed, wrong in pool.map(lambda s: run(s, args.verbose), seeds):

@@ -4,8 +4,10 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #include "base/fault.h"
+#include "base/now.h"
 #include "base/word.h"
 #include "guest/memory/backing.h"
 #include "guest/memory/charge.h"
@@ -22,6 +24,10 @@
  * while the one before it is copied.
  */
 #define STEP_BYTES (UINT64_C(64) << 20)
+
+/* A second is what later.c gives the driver's figure; and between two tries. */
+#define STALE_NS     (1500 * NS_PER_MS)
+#define STALE_NAP_NS (20 * (long)NS_PER_MS)
 
 /* The own pieces of all devices in order, each with the place of its content in host memory. */
 struct cursor {
@@ -360,6 +366,23 @@ static bool move_attach(struct guest *guest, int i)
 	return true;
 }
 
+/*
+ * What left shows in the driver's figure for a moment more, and is taken for what the driver has for
+ * itself: who comes back at once to a quota that is nearly full must not be refused for that.
+ */
+static bool move_reserve(struct guest *guest, struct guest_device *device, uint64_t bytes,
+			 struct charge *ret)
+{
+	uint64_t until = now_monotonic_ns() + STALE_NS;
+
+	while (charge_reserve(guest, device, bytes, ret)) {
+		if (now_monotonic_ns() > until)
+			return false;
+		nanosleep(&(struct timespec){.tv_nsec = STALE_NAP_NS}, NULL);
+	}
+	return true;
+}
+
 static enum swap_why move_attach_charged(struct guest *guest, int i)
 {
 	struct guest_device *device = &guest->device[i];
@@ -368,7 +391,7 @@ static enum swap_why move_attach_charged(struct guest *guest, int i)
 
 	if (!bytes)
 		return SWAP_FINE;
-	if (charge_reserve(guest, device, bytes, &charge))
+	if (!move_reserve(guest, device, bytes, &charge))
 		return SWAP_QUOTA;
 	if (move_attach(guest, i)) {
 		charge_commit(&charge, CAT_DATA, bytes);

@@ -17,6 +17,8 @@
 
 #define LOOK_NS	   NS_PER_S
 #define PATIENCE_S 1
+/* So often the ledgers are read even if the drivers say what they said before. */
+#define LEDGERS_NS (10 * NS_PER_S)
 
 struct audit {
 	char runtime[PATH_MAX];
@@ -25,7 +27,9 @@ struct audit {
 
 	/* The thread's own: */
 	struct usage_reader *reader;
-	bool failed; /* the last look did, which was said */
+	struct usage_list usage; /* by the last look */
+	uint64_t compared_ns;	 /* with the ledgers; 0: that failed */
+	bool failed;		 /* the last look did, which was said */
 
 	pthread_mutex_t lock; /* of what follows */
 	pthread_cond_t ended;
@@ -148,18 +152,36 @@ static int audit_compare(struct audit *audit, const struct usage_list *usage)
 	return 0;
 }
 
+/*
+ * Most of the time nobody takes or gives memory. Then a ledger says less than before only for a
+ * library that went wrong, and so is not read each time.
+ */
+static bool audit_is_settled(const struct audit *audit, const struct usage_list *usage)
+{
+	return !audit->n && audit->compared_ns &&
+	       now_monotonic_ns() < audit->compared_ns + LEDGERS_NS &&
+	       usage->n == audit->usage.n && usage->nlost == audit->usage.nlost &&
+	       (!usage->n ||
+		!memcmp(usage->list, audit->usage.list, usage->n * sizeof(*usage->list)));
+}
+
 /* Drivers first: a process is in its tenant's ledger before it has anything. */
 static void audit_look(struct audit *audit)
 {
 	struct usage_list usage = {.n = 0};
 	int r = usage_read(audit->reader, &usage);
 
-	if (!r)
+	if (!r && audit_is_settled(audit, &usage)) {
+		audit_replace(audit, &usage, NULL, 0);
+	} else if (!r) {
 		r = audit_compare(audit, &usage);
-	usage_free(&usage);
+		audit->compared_ns = r ? 0 : now_monotonic_ns();
+	}
 	if (r < 0 && !audit->failed)
 		log_line(LOG_FAULT, "the audit does not see who uses the devices: %s", strerror(-r));
 	audit->failed = r < 0;
+	usage_free(&audit->usage);
+	audit->usage = usage;
 }
 
 static bool audit_sleep(struct audit *audit, uint64_t until_ns)
@@ -230,6 +252,7 @@ void audit_end(struct audit *audit)
 	if (pthread_timedjoin_np(audit->thread, NULL, &until))
 		return;
 	audit_replace(audit, NULL, NULL, 0);
+	usage_free(&audit->usage);
 	usage_close(audit->reader);
 	free(audit);
 }

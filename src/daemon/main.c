@@ -6,6 +6,7 @@
  */
 #include <argp.h>
 #include <limits.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -163,6 +164,7 @@ int main(int argc, char **argv)
 	struct loop *loop;
 	int r;
 
+	mallopt(M_ARENA_MAX, 1); /* the audit's thread allocates little, and seldom */
 	argp_program_version = "allotd " ALLOT_VERSION;
 	argp_parse(&argp, argc, argv, 0, NULL, &a);
 	signal(SIGPIPE, SIG_IGN);

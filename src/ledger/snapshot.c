@@ -30,6 +30,18 @@ static struct snapshot_device *snapshot_device_by_uuid(struct snapshot *snapshot
 	return NULL;
 }
 
+/* Somebody who reads many tenants keeps no more of each than it has. */
+static int snapshot_fit_devices(struct snapshot *snapshot)
+{
+	size_t bytes = ((size_t)snapshot->ndevices + 1) * sizeof(*snapshot->device);
+	struct snapshot_device *fitting = realloc(snapshot->device, bytes);
+
+	if (!fitting)
+		return -ENOMEM;
+	snapshot->device = fitting;
+	return 0;
+}
+
 /* The policy's devices in its order, then those that only the ledger knows. */
 static int snapshot_list_devices(struct snapshot *snapshot, struct ledger *ledger)
 {
@@ -70,7 +82,7 @@ static int snapshot_list_devices(struct snapshot *snapshot, struct ledger *ledge
 
 		policy_limit(policy, dev->uuid, dev->total_bytes, &dev->limit_bytes);
 	}
-	return 0;
+	return snapshot_fit_devices(snapshot);
 }
 
 /* A turn that was not looked at for so long is nobody's. */

@@ -76,7 +76,9 @@ static int usage_add(struct usage_list *list, const uint8_t uuid[16], pid_t pid,
 	if (!more)
 		return -ENOMEM;
 	list->list = more;
-	more[list->n] = (struct usage){.pid = pid, .bytes = bytes};
+	memset(&more[list->n], 0, sizeof(*more)); /* its padding, too: it is compared */
+	more[list->n].pid = pid;
+	more[list->n].bytes = bytes;
 	memcpy(more[list->n++].uuid, uuid, 16);
 	return 0;
 }

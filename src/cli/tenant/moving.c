@@ -110,7 +110,9 @@ static void moving_say_why(const struct moving *moving, const struct slot_info *
 		[SWAP_FIXED] = "by a CUDA 3 interface, which cannot leave",
 		[SWAP_SVM] = "of its own memory on AMD GPUs (SVM), which cannot leave yet",
 		[SWAP_DMABUFS] = "of memory that was exported as dma-bufs, which cannot leave yet",
-		[SWAP_NODES] = "of memory by handles of render nodes, which cannot leave yet",
+		[SWAP_NODES] = "of memory by handles of render nodes, which could not be made again: the "
+			       "node is closed, is not that of a GPU which /dev/kfd has, or the "
+			       "kernel does not tell where it is mapped (before 6.18); it cannot leave",
 		[SWAP_ADDRESS] = "of memory that has no address on its GPU, or that was not seen being "
 				 "made; it cannot leave",
 		[SWAP_VIEWS] = "of GPU memory mapped for the CPU, and its threads could not be made to "

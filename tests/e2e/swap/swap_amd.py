@@ -220,6 +220,32 @@ class Views(Case):
         self.good(guest)
 
 
+class Nodes(Case):
+    """Memory by handles of render nodes."""
+
+    def test_out_and_back(self):
+        guest = self.guest("nodes")
+        self.assertEqual(self.used(), [24 * MIB, 0, 0])
+        for _ in range(3):
+            self.assertRegex(self.must("suspend", "t"), r"^t: 24 MiB of 1 process left in ")
+            self.assertEqual(self.used(), [0, 0, 0])
+            self.assertEqual(self.charged(), [0, 0, 0])
+            self.must("resume", "t")
+            self.assertEqual(self.used(), [24 * MIB, 0, 0])
+            self.assertEqual(self.charged(), [24 * MIB, 0, 0])
+        self.good(guest)
+
+    def test_is_killed(self):
+        for point in ("COPIED", "HALF_OUT", "OUT", "HALF_IN", "IN"):
+            guest = self.guest("nodes")
+            victim = self.guest("nodes", options=(), env={"ALLOT_FAULT": f"GUEST_SWAP_{point}"})
+            self.must("suspend", "t")
+            self.must("resume", "t")
+            self.assertEqual(victim.wait(10), -signal.SIGKILL, point)
+            self.assertEqual(self.used(), [24 * MIB, 0, 0], point)
+            self.good(guest)
+
+
 class Refusals(Case):
     def refuse(self, what, why):
         guest = self.guest(what)
@@ -237,8 +263,8 @@ class Refusals(Case):
     def test_svm(self):
         self.refuse("svm", r"holds 1 MiB of its own memory on AMD GPUs \(SVM\)")
 
-    def test_node(self):
-        self.refuse("node", r"holds 1 MiB of memory by handles of render nodes")
+    def test_own_node(self):
+        self.refuse("own node", r"holds 1 MiB of memory by handles of render nodes")
 
     def test_address(self):
         self.refuse("address", r"holds 1 MiB of memory that has no address")

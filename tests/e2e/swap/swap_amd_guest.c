@@ -319,6 +319,120 @@ static void change_views(void)
 	p[0] = 1;
 }
 
+/* --- Memory by handles of render nodes ------------------------------------------------------ */
+
+/* Of each file six, of which two are given back: numbers between those that come back. */
+#define NODE_BUFFERS 6
+#define NODE_BYTES   (3 * MIB)
+#define NODE_VA(i)   ((UINT64_C(1) << 34) + (uint64_t)(i) * (16 * MIB))
+
+static uint32_t node_make(int file, uint64_t size)
+{
+	union drm_amdgpu_gem_create a = {
+		.in = {.bo_size = size, .alignment = 4096, .domains = AMDGPU_GEM_DOMAIN_VRAM}};
+
+	CHECK_EQ(drm(file, _IOWR('d', DRM_NR_AMDGPU_GEM_CREATE, a), &a), 0);
+	return a.out.handle;
+}
+
+static uint32_t *node_view(int file, uint32_t handle)
+{
+	union drm_amdgpu_gem_mmap a = {.in = {.handle = handle}};
+	void *p;
+
+	CHECK_EQ(drm(file, _IOWR('d', DRM_NR_AMDGPU_GEM_MMAP, a), &a), 0);
+	p = mmap(NULL, NODE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, file, (off_t)a.out.addr_ptr);
+	CHECK(p != MAP_FAILED);
+	return p;
+}
+
+static void node_map(int file, uint32_t handle, uint64_t va, uint64_t from, uint64_t size)
+{
+	struct drm_amdgpu_gem_va a = {.handle = handle,
+				      .operation = AMDGPU_VA_OP_MAP,
+				      .flags = AMDGPU_VM_PAGE_READABLE | AMDGPU_VM_PAGE_WRITEABLE,
+				      .va_address = va,
+				      .offset_in_bo = from,
+				      .map_size = size};
+
+	CHECK_EQ(drm(file, _IOW('d', DRM_NR_AMDGPU_GEM_VA, a), &a), 0);
+}
+
+static void node_metadata(int file, uint32_t handle, uint32_t op, uint32_t *word)
+{
+	struct drm_amdgpu_gem_metadata a = {.handle = handle, .op = op};
+
+	a.data.data_size_bytes = 4;
+	a.data.data[0] = *word;
+	CHECK_EQ(drm(file, _IOWR('d', DRM_NR_AMDGPU_GEM_METADATA, a), &a), 0);
+	*word = a.data.data[0];
+}
+
+static void look_at_view(const volatile uint32_t *view_of, uint32_t seed)
+{
+	for (uint64_t i = 0; i < NODE_BYTES / 4; i++)
+		CHECK_EQ(view_of[i], word_of(seed, i));
+}
+
+/* The file that is the GPU's address space, and another one, which gives the same numbers. */
+static void hold_nodes(void)
+{
+	int other = open("/dev/dri/renderD129", O_RDWR | O_CLOEXEC), file[2] = {render[0], other};
+	uint32_t handle[2][NODE_BUFFERS], *views[2][NODE_BUFFERS], word;
+
+	CHECK(other >= 0);
+	for (int f = 0; f < 2; f++)
+		for (int i = 0; i < NODE_BUFFERS; i++) {
+			handle[f][i] = node_make(file[f], NODE_BYTES);
+			CHECK_EQ(handle[f][i], (uint32_t)i + 1);
+			views[f][i] = node_view(file[f], handle[f][i]);
+			for (uint64_t w = 0; w < NODE_BYTES / 4; w++)
+				views[f][i][w] = word_of((uint32_t)(10 * f + i), w);
+		}
+	for (int f = 0; f < 2; f++)
+		for (int i = f; i < 4; i += 2) {
+			CHECK_EQ(munmap(views[f][i], NODE_BYTES), 0);
+			CHECK_EQ(close_handle(file[f], handle[f][i]), 0);
+			handle[f][i] = 0;
+		}
+	/* One as a whole, one in part and with other memory between, one not for the CPU. */
+	node_map(render[0], handle[0][1], NODE_VA(1), 0, NODE_BYTES);
+	node_map(render[0], handle[0][3], NODE_VA(3), MIB, MIB);
+	node_map(render[0], handle[0][3], NODE_VA(3) + 4 * MIB, 0, 4096);
+	node_map(render[0], handle[0][5], NODE_VA(5), 0, NODE_BYTES);
+	CHECK_EQ(munmap(views[0][5], NODE_BYTES), 0);
+	word = 4711;
+	node_metadata(render[0], handle[0][3], AMDGPU_GEM_METADATA_OP_SET_METADATA, &word);
+	ready();
+	getchar();
+	for (int f = 0; f < 2; f++)
+		for (int i = 0; i < NODE_BUFFERS; i++)
+			if (handle[f][i] && !(f == 0 && i == 5))
+				look_at_view(views[f][i], (uint32_t)(10 * f + i));
+	word = 0;
+	node_metadata(render[0], handle[0][3], AMDGPU_GEM_METADATA_OP_GET_METADATA, &word);
+	CHECK_EQ(word, 4711);
+	buffers[0] = (struct buffer){.va = NODE_VA(1), .size = NODE_BYTES, .seed = 1, .mapped = 1};
+	look(&buffers[0]);
+	buffers[0] = (struct buffer){.va = NODE_VA(5), .size = NODE_BYTES, .seed = 5, .mapped = 1};
+	look(&buffers[0]);
+	put_copy(&queue[0], (uintptr_t)stage, NODE_VA(3), 4096);
+	put_copy(&queue[0], (uintptr_t)stage + 4096, NODE_VA(3) + 4 * MIB, 4096);
+	CHECK_EQ(execute(0, &queue[0]), 0);
+	for (uint64_t i = 0; i < 1024; i++) {
+		CHECK_EQ(stage[i], word_of(3, MIB / 4 + i));
+		CHECK_EQ(stage[1024 + i], word_of(3, i));
+	}
+	/* A write of the GPU's is what the CPU sees, and the numbers that nobody has are free. */
+	stage[0] = 815;
+	put_copy(&queue[0], NODE_VA(1), (uintptr_t)stage, 4);
+	CHECK_EQ(execute(0, &queue[0]), 0);
+	CHECK_EQ(*(volatile uint32_t *)views[0][1], 815);
+	for (int f = 0; f < 2; f++)
+		for (int i = f; i < 4; i += 2)
+			CHECK_EQ(node_make(file[f], 4096), (uint32_t)i + 1);
+}
+
 /* --- What cannot leave ---------------------------------------------------------------------- */
 
 static int export(uint64_t handle)
@@ -341,10 +455,12 @@ static void hold_what_stays(const char *what)
 		struct kfd_ioctl_svm_attribute there = {KFD_IOCTL_SVM_ATTR_PREFETCH_LOC, ids[0]};
 
 		CHECK_EQ(svm_set(own, MIB, 1, &there), 0);
-	} else if (!strcmp(what, "node")) {
-		union drm_amdgpu_gem_create a = {
-			.in = {.bo_size = MIB, .domains = AMDGPU_GEM_DOMAIN_VRAM}};
+	} else if (!strcmp(what, "own node")) {
+		union drm_amdgpu_gem_create a = {.in = {.bo_size = MIB,
+							.domains = AMDGPU_GEM_DOMAIN_VRAM,
+							.domain_flags = 1 << 6}};
 
+		/* Of its file's address space alone: it cannot be exported. */
 		CHECK_EQ(drm(render[0], _IOWR('d', DRM_NR_AMDGPU_GEM_CREATE, a), &a), 0);
 	} else {
 		struct buffer none;
@@ -373,11 +489,14 @@ int main(int argc, char **argv)
 
 	if (!strcmp(what, "used"))
 		return say_used();
+	prctl(PR_SET_PDEATHSIG, SIGKILL); /* `allot sim` is its parent */
 	begin();
 	if (!strcmp(what, "churn")) {
 		churn((unsigned int)atoi(argv[2]));
 	} else if (!strcmp(what, "write")) {
 		write_all_the_time();
+	} else if (!strcmp(what, "nodes")) {
+		hold_nodes();
 	} else if (!strcmp(what, "change")) {
 		change_views();
 	} else if (!strcmp(what, "idle")) {

@@ -5,7 +5,9 @@
  * on the GPUs before. Skipped where there is no such library.
  */
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "tests/sim/hsa.h"
@@ -34,6 +36,7 @@ int main(void)
 	uint32_t *in, *out, round;
 	void *one, *two, *before[2];
 
+	prctl(PR_SET_PDEATHSIG, SIGKILL); /* `allot sim` is its parent */
 	load();
 	CHECK_EQ(hsa.init(), 0);
 	find_machine();

@@ -12,6 +12,7 @@
 #include "guest/amd/memory/reserve.h"
 #include "guest/amd/queue/queues.h"
 #include "guest/core/object.h"
+#include "guest/swap/amd/amd_node.h"
 #include "guest/swap/amd/amd_obstacles.h"
 #include "guest/swap/host.h"
 #include "ledger/swap.h"
@@ -59,7 +60,7 @@ static enum swap_why amd_move_prepare_with(struct amd_move *move, int kfd, uint6
 		return SWAP_DRIVER;
 	why = amd_obstacles_find(move->guest, move->amd, kfd, ret_amount);
 	if (!why)
-		why = amd_pieces_find(move->guest, move->amd, &move->pieces);
+		why = amd_pieces_find(move->guest, move->amd, &move->pieces, ret_amount);
 	if (!why)
 		why = amd_views_find(move->amd, &move->pieces, &move->views, ret_amount);
 	if (!why && !amd_move_open_lanes(move, kfd))
@@ -79,7 +80,8 @@ static enum swap_why amd_move_prepare(void *self, uint64_t *ret_amount)
 		return SWAP_FINE;
 	}
 	/* To open it is to be known to the driver, which who has nothing there may not want. */
-	if (!object_count(move->guest->objects, OBJECT_KFD) && !queues_made(move->amd))
+	if (!object_count(move->guest->objects, OBJECT_KFD) &&
+	    !object_count(move->guest->objects, OBJECT_GEM) && !queues_made(move->amd))
 		return amd_obstacles_find(move->guest, move->amd, -EBADF, ret_amount);
 	kfd = amd_move_open_kfd();
 	if (kfd < 0)
@@ -136,6 +138,18 @@ static enum swap_why amd_move_copy_piece(struct amd_move *move, int kfd, struct 
 	return SWAP_FINE;
 }
 
+static enum swap_why amd_move_copy_node(struct amd_move *move, int kfd, struct amd_piece *piece,
+					struct window *window, bool out)
+{
+	enum swap_why why = SWAP_DRIVER;
+
+	if (!amd_node_reach(kfd, move->amd, &move->pieces, piece))
+		why = amd_move_copy_piece(move, kfd, piece, window, out);
+	if (amd_node_unreach(kfd, move->amd, piece) && !why)
+		why = SWAP_DRIVER;
+	return why;
+}
+
 /* What its own GPU does not map is mapped there for the copy. */
 static enum swap_why amd_move_copy_mapped(struct amd_move *move, int kfd, struct amd_piece *piece,
 					  struct window *window, bool out)
@@ -143,6 +157,8 @@ static enum swap_why amd_move_copy_mapped(struct amd_move *move, int kfd, struct
 	uint64_t own = UINT64_C(1) << piece->device, more = own & ~piece->now;
 	enum swap_why why;
 
+	if (piece->file >= 0)
+		return amd_move_copy_node(move, kfd, piece, window, out);
 	if (amd_pieces_map(kfd, move->amd, piece, more))
 		return SWAP_DRIVER;
 	why = amd_move_copy_piece(move, kfd, piece, window, out);
@@ -234,7 +250,7 @@ static void amd_move_release(struct amd_move *move, int kfd)
 	for (uint64_t i = 0; i < move->pieces.n; i++) {
 		if (move->pieces.at[i].away)
 			continue;
-		amd_pieces_leave(kfd, move->amd, &move->pieces.at[i]);
+		amd_pieces_leave(kfd, move->amd, &move->pieces, &move->pieces.at[i]);
 		FAULT_POINT(GUEST_SWAP_HALF_OUT);
 	}
 	FAULT_POINT(GUEST_SWAP_OUT);
@@ -319,8 +335,8 @@ static enum swap_why amd_move_return_all(struct amd_move *move, int kfd)
 		struct amd_piece *piece = &move->pieces.at[i];
 
 		if (piece->away)
-			why = amd_pieces_return(kfd, move->guest, move->amd, &move->pieces, piece);
-		else if (amd_pieces_map(kfd, move->amd, piece, piece->mapped & ~piece->now))
+			why = amd_pieces_return(kfd, move->guest, move->amd, &move->pieces, i);
+		else if (piece->file < 0 && amd_pieces_map(kfd, move->amd, piece, piece->mapped & ~piece->now))
 			why = SWAP_DRIVER;
 		FAULT_POINT(GUEST_SWAP_HALF_IN);
 	}

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "guest/swap/amd/amd_obstacles.h"
 
+#include "guest/amd/files.h"
 #include "guest/amd/memory/sweep.h"
 #include "guest/core/object.h"
 
@@ -18,7 +19,7 @@ static enum swap_why amd_obstacles_kind(const struct object *object)
 	if (object->flags & OBJECT_SHARED || object->amd.inode)
 		return SWAP_DMABUFS;
 	if (object->kind == OBJECT_GEM)
-		return SWAP_NODES;
+		return amd_files_is_shared(object->key) ? SWAP_NODES : SWAP_FINE;
 	return object->amd.va && object->size ? SWAP_FINE : SWAP_ADDRESS;
 }
 

@@ -4,12 +4,15 @@
 #include <errno.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
+#include "amd/abi/drm.h"
 #include "amd/abi/kfd.h"
 #include "amd/kfd_ioctl.h"
 #include "guest/amd/ask.h"
 #include "guest/amd/queue/queues.h"
 #include "guest/core/object.h"
+#include "guest/swap/amd/amd_node.h"
 
 #define FILLER_BYTES 4096
 
@@ -17,8 +20,8 @@
 
 static bool amd_pieces_is_one(const struct object *object)
 {
-	return object->kind == OBJECT_KFD && !(object->flags & (OBJECT_HOST | OBJECT_IMPORTED)) &&
-	       object->bytes;
+	return (object->kind == OBJECT_KFD || object->kind == OBJECT_GEM) &&
+	       !(object->flags & (OBJECT_HOST | OBJECT_IMPORTED)) && object->bytes;
 }
 
 static bool amd_pieces_count(const struct object *object, void *arg)
@@ -27,20 +30,33 @@ static bool amd_pieces_count(const struct object *object, void *arg)
 	return false; /* it stays in the table */
 }
 
+static struct amd_piece amd_pieces_of_kfd(const struct object *object)
+{
+	return (struct amd_piece){.key = object->key,
+				  .handle = object->key,
+				  .va = object->amd.va,
+				  .size = object->size,
+				  .bytes = object->bytes,
+				  .offset = object->amd.offset,
+				  .mapped = object->amd.mapped,
+				  .now = object->amd.mapped,
+				  .flags = object->amd.flags,
+				  .device = object->device,
+				  .file = -1};
+}
+
 static bool amd_pieces_add(const struct object *object, void *arg)
 {
 	struct amd_pieces *pieces = arg;
 
-	if (amd_pieces_is_one(object) && pieces->n < pieces->room)
-		pieces->at[pieces->n++] = (struct amd_piece){.handle = object->key,
-							     .va = object->amd.va,
-							     .size = object->size,
-							     .bytes = object->bytes,
-							     .offset = object->amd.offset,
-							     .mapped = object->amd.mapped,
-							     .now = object->amd.mapped,
-							     .flags = object->amd.flags,
-							     .device = object->device};
+	if (!amd_pieces_is_one(object) || pieces->n == pieces->room)
+		return false;
+	pieces->at[pieces->n++] = object->kind == OBJECT_KFD
+					  ? amd_pieces_of_kfd(object)
+					  : (struct amd_piece){.key = object->key,
+							       .handle = (uint32_t)object->key,
+							       .bytes = object->bytes,
+							       .device = object->device};
 	return false;
 }
 
@@ -88,11 +104,6 @@ static void *amd_pieces_map_pages(uint64_t bytes)
 	return p == MAP_FAILED ? NULL : p;
 }
 
-static uint64_t amd_pieces_filler_room(const struct amd_pieces *pieces)
-{
-	return (uint64_t)(uint32_t)pieces->at[pieces->n - 1].handle + 1;
-}
-
 /* What queues are made of: the kernel keeps it mapped as long as they are there. */
 static void amd_pieces_drop_needed(struct amd *amd, struct amd_pieces *pieces)
 {
@@ -100,40 +111,79 @@ static void amd_pieces_drop_needed(struct amd *amd, struct amd_pieces *pieces)
 	uint64_t kept = 0;
 
 	for (uint64_t i = 0; i < pieces->n; i++)
-		if (!queues || !queues_need(queues, pieces->at[i].va, pieces->at[i].size))
+		if (pieces->at[i].file >= 0 || !queues ||
+		    !queues_need(queues, pieces->at[i].va, pieces->at[i].size))
 			pieces->at[kept++] = pieces->at[i];
 	pieces->n = kept;
 }
 
-enum swap_why amd_pieces_find(struct guest *guest, struct amd *amd, struct amd_pieces *ret)
+/* Numbers are counted for each file, and by /dev/kfd for each GPU. */
+static bool amd_pieces_make_room(const struct amd *amd, struct amd_pieces *pieces)
 {
-	struct amd_pieces pieces = {.n = 0};
+	uint64_t numbers = (uint64_t)(uint32_t)pieces->at[pieces->n - 1].handle + 1;
+
+	pieces->filler_room = numbers * ((uint64_t)pieces->nfiles + amd->ndevices);
+	pieces->filler = amd_pieces_map_pages(pieces->filler_room * sizeof(*pieces->filler));
+	return pieces->filler;
+}
+
+static enum swap_why amd_pieces_describe(struct amd *amd, struct amd_pieces *pieces,
+					 uint64_t *ret_amount)
+{
+	enum swap_why why = SWAP_FINE;
+
+	pieces->metadata = amd_pieces_map_pages(pieces->n * sizeof(*pieces->metadata));
+	if (!pieces->metadata)
+		return SWAP_HOST;
+	for (uint64_t i = 0; !why && i < pieces->n; i++) {
+		if (pieces->at[i].file >= 0)
+			why = amd_node_describe(amd, pieces, i);
+		*ret_amount = why ? pieces->at[i].bytes : 0;
+	}
+	return why;
+}
+
+enum swap_why amd_pieces_find(struct guest *guest, struct amd *amd, struct amd_pieces *ret,
+			      uint64_t *ret_amount)
+{
+	struct amd_pieces *pieces = ret;
+	enum swap_why why;
 	struct object none;
 
-	object_sweep(guest->objects, amd_pieces_count, &pieces.room, &none, 1);
-	if (!pieces.room)
+	*pieces = (struct amd_pieces){.n = 0};
+	object_sweep(guest->objects, amd_pieces_count, &pieces->room, &none, 1);
+	if (!pieces->room)
 		return SWAP_FINE;
-	pieces.at = amd_pieces_map_pages(pieces.room * sizeof(*pieces.at));
-	if (!pieces.at)
+	pieces->at = amd_pieces_map_pages(pieces->room * sizeof(*pieces->at));
+	if (!pieces->at)
 		return SWAP_HOST;
-	object_sweep(guest->objects, amd_pieces_add, &pieces, &none, 1);
-	amd_pieces_drop_needed(amd, &pieces);
-	amd_pieces_sort(pieces.at, pieces.n);
-	for (uint64_t i = 0; i < pieces.n; i++)
-		pieces.bytes += pieces.at[i].bytes;
-	if (pieces.n)
-		pieces.fillers = amd_pieces_map_pages(amd_pieces_filler_room(&pieces) *
-						      sizeof(*pieces.fillers));
-	*ret = pieces;
-	return pieces.n && !pieces.fillers ? SWAP_HOST : SWAP_FINE;
+	object_sweep(guest->objects, amd_pieces_add, pieces, &none, 1);
+	amd_pieces_drop_needed(amd, pieces);
+	if (!pieces->n)
+		return SWAP_FINE;
+	amd_pieces_sort(pieces->at, pieces->n);
+	why = amd_pieces_describe(amd, pieces, ret_amount);
+	for (uint64_t i = 0; i < pieces->n; i++)
+		pieces->bytes += pieces->at[i].bytes;
+	if (!why && !amd_pieces_make_room(amd, pieces))
+		why = SWAP_HOST;
+	return why;
+}
+
+static void amd_pieces_unmap_pages(void *at, uint64_t bytes)
+{
+	if (at)
+		munmap(at, bytes);
 }
 
 void amd_pieces_free(struct amd_pieces *pieces)
 {
-	if (pieces->fillers)
-		munmap(pieces->fillers, amd_pieces_filler_room(pieces) * sizeof(*pieces->fillers));
-	if (pieces->at)
-		munmap(pieces->at, pieces->room * sizeof(*pieces->at));
+	for (int i = 0; i < pieces->nfiles; i++)
+		close(pieces->file[i].fd);
+	amd_pieces_unmap_pages(pieces->filler, pieces->filler_room * sizeof(*pieces->filler));
+	amd_pieces_unmap_pages(pieces->maps, pieces->maps_room * sizeof(*pieces->maps));
+	amd_pieces_unmap_pages(pieces->metadata, pieces->n * sizeof(*pieces->metadata));
+	amd_pieces_unmap_pages(pieces->at, pieces->room * sizeof(*pieces->at));
 	*pieces = (struct amd_pieces){.n = 0};
 }
 
@@ -146,43 +196,22 @@ static int amd_pieces_free_handle(int kfd, uint64_t handle)
 	return amd_ask(kfd, _IOW('K', KFD_NR_FREE_MEMORY_OF_GPU, args), &args);
 }
 
-/* One GPU after the other: after an error it is known which have it. */
-static int amd_pieces_change_maps(int kfd, const struct amd *amd, struct amd_piece *piece,
-				  uint64_t gpus, bool map)
-{
-	int r = 0;
-
-	for (uint32_t i = 0; r >= 0 && i < amd->ndevices; i++) {
-		uint32_t id = amd->device[i].node->gpu_id;
-		struct kfd_ioctl_map_memory_to_gpu_args args = {piece->handle, (uintptr_t)&id, 1, 0};
-
-		if (!(gpus >> i & 1))
-			continue;
-		r = amd_ask(kfd,
-			    map ? _IOWR('K', KFD_NR_MAP_MEMORY_TO_GPU, args)
-				: _IOWR('K', KFD_NR_UNMAP_MEMORY_FROM_GPU, args),
-			    &args);
-		if (r >= 0 && map)
-			piece->now |= UINT64_C(1) << i;
-		else if (r >= 0)
-			piece->now &= ~(UINT64_C(1) << i);
-	}
-	return r < 0 ? r : 0;
-}
-
 int amd_pieces_map(int kfd, const struct amd *amd, struct amd_piece *piece, uint64_t gpus)
 {
-	return amd_pieces_change_maps(kfd, amd, piece, gpus, true);
+	return amd_piece_reach(kfd, amd, piece->handle, gpus, true, &piece->now);
 }
 
 int amd_pieces_unmap(int kfd, const struct amd *amd, struct amd_piece *piece, uint64_t gpus)
 {
-	return amd_pieces_change_maps(kfd, amd, piece, gpus, false);
+	return amd_piece_reach(kfd, amd, piece->handle, gpus, false, &piece->now);
 }
 
-void amd_pieces_leave(int kfd, const struct amd *amd, struct amd_piece *piece)
+void amd_pieces_leave(int kfd, const struct amd *amd, const struct amd_pieces *pieces,
+		      struct amd_piece *piece)
 {
-	if (!amd_pieces_unmap(kfd, amd, piece, piece->now))
+	if (piece->file >= 0)
+		piece->away = amd_node_leave(pieces, piece);
+	else if (!amd_pieces_unmap(kfd, amd, piece, piece->now))
 		piece->away = amd_pieces_free_handle(kfd, piece->handle) >= 0;
 }
 
@@ -191,28 +220,53 @@ static enum swap_why amd_pieces_why(int error)
 	return error == -ENOMEM ? SWAP_DEVICE : SWAP_DRIVER;
 }
 
+static int amd_pieces_fill(int kfd, const struct amd *amd, const struct amd_pieces *pieces,
+			   const struct amd_piece *piece, uint64_t *ret_handle)
+{
+	struct kfd_ioctl_alloc_memory_of_gpu_args args = {
+		.va_addr = piece->va,
+		.size = FILLER_BYTES,
+		.gpu_id = amd->device[piece->device].node->gpu_id,
+		.flags = KFD_IOC_ALLOC_MEM_FLAGS_GTT | KFD_IOC_ALLOC_MEM_FLAGS_WRITABLE};
+	int r;
+
+	if (piece->file >= 0)
+		return amd_node_fill(pieces, piece, ret_handle);
+	r = amd_ask(kfd, _IOWR('K', KFD_NR_ALLOC_MEMORY_OF_GPU, args), &args);
+	if (r < 0)
+		return r;
+	*ret_handle = args.handle;
+	return 0;
+}
+
+static void amd_pieces_empty(int kfd, const struct amd_pieces *pieces,
+			     const struct amd_filler *filler)
+{
+	if (filler->file >= 0)
+		amd_node_close(pieces->file[filler->file].fd, filler->handle);
+	else
+		amd_pieces_free_handle(kfd, filler->handle);
+}
+
 /* Takes all numbers below the piece's: the next one that the kernel gives is that. */
 static enum swap_why amd_pieces_fill_up(int kfd, const struct amd *amd, struct amd_pieces *pieces,
 					const struct amd_piece *piece)
 {
 	const uint32_t wanted = (uint32_t)piece->handle;
 
-	for (;;) {
-		struct kfd_ioctl_alloc_memory_of_gpu_args args = {
-			.va_addr = piece->va,
-			.size = FILLER_BYTES,
-			.gpu_id = amd->device[piece->device].node->gpu_id,
-			.flags = KFD_IOC_ALLOC_MEM_FLAGS_GTT | KFD_IOC_ALLOC_MEM_FLAGS_WRITABLE};
-		int r = amd_ask(kfd, _IOWR('K', KFD_NR_ALLOC_MEMORY_OF_GPU, args), &args);
+	while (pieces->nfillers < pieces->filler_room) {
+		struct amd_filler filler = {.file = piece->file};
+		int r = amd_pieces_fill(kfd, amd, pieces, piece, &filler.handle);
 
 		if (r < 0)
 			return amd_pieces_why(r);
-		if ((uint32_t)args.handle >= wanted) {
-			amd_pieces_free_handle(kfd, args.handle);
-			return (uint32_t)args.handle == wanted ? SWAP_FINE : SWAP_DRIVER;
+		if ((uint32_t)filler.handle >= wanted) {
+			amd_pieces_empty(kfd, pieces, &filler);
+			return (uint32_t)filler.handle == wanted ? SWAP_FINE : SWAP_DRIVER;
 		}
-		pieces->fillers[pieces->nfillers++] = args.handle;
+		pieces->filler[pieces->nfillers++] = filler;
 	}
+	return SWAP_DRIVER;
 }
 
 static bool amd_pieces_note_offset(struct object *object, void *arg)
@@ -221,20 +275,16 @@ static bool amd_pieces_note_offset(struct object *object, void *arg)
 	return true;
 }
 
-enum swap_why amd_pieces_return(int kfd, struct guest *guest, struct amd *amd,
-				struct amd_pieces *pieces, struct amd_piece *piece)
+static enum swap_why amd_pieces_return_kfd(int kfd, struct guest *guest, struct amd *amd,
+					   struct amd_piece *piece)
 {
 	struct kfd_ioctl_alloc_memory_of_gpu_args args = {
 		.va_addr = piece->va,
 		.size = piece->size,
 		.gpu_id = amd->device[piece->device].node->gpu_id,
 		.flags = piece->flags};
-	enum swap_why why = amd_pieces_fill_up(kfd, amd, pieces, piece);
-	int r;
+	int r = amd_ask(kfd, _IOWR('K', KFD_NR_ALLOC_MEMORY_OF_GPU, args), &args);
 
-	if (why)
-		return why;
-	r = amd_ask(kfd, _IOWR('K', KFD_NR_ALLOC_MEMORY_OF_GPU, args), &args);
 	if (r < 0)
 		return amd_pieces_why(r);
 	if (args.handle != piece->handle) {
@@ -244,14 +294,26 @@ enum swap_why amd_pieces_return(int kfd, struct guest *guest, struct amd *amd,
 	piece->away = false;
 	piece->now = 0;
 	piece->offset = args.mmap_offset;
-	object_change(guest->objects, OBJECT_KFD, piece->handle, false, amd_pieces_note_offset,
+	object_change(guest->objects, OBJECT_KFD, piece->key, false, amd_pieces_note_offset,
 		      &piece->offset);
 	r = amd_pieces_map(kfd, amd, piece, piece->mapped);
 	return r ? amd_pieces_why(r) : SWAP_FINE;
 }
 
+enum swap_why amd_pieces_return(int kfd, struct guest *guest, struct amd *amd,
+				struct amd_pieces *pieces, uint64_t i)
+{
+	struct amd_piece *piece = &pieces->at[i];
+	enum swap_why why = amd_pieces_fill_up(kfd, amd, pieces, piece);
+
+	if (why)
+		return why;
+	return piece->file >= 0 ? amd_node_return(pieces, i)
+				: amd_pieces_return_kfd(kfd, guest, amd, piece);
+}
+
 void amd_pieces_settle(int kfd, struct amd_pieces *pieces)
 {
 	while (pieces->nfillers)
-		amd_pieces_free_handle(kfd, pieces->fillers[--pieces->nfillers]);
+		amd_pieces_empty(kfd, pieces, &pieces->filler[--pieces->nfillers]);
 }

@@ -215,6 +215,8 @@ static bool amd_views_open_nodes(struct amd *amd, const struct amd_pieces *piece
 	for (uint64_t i = 0; i < views->n; i++) {
 		int device = pieces->at[views->at[i].piece].device;
 
+		if (pieces->at[views->at[i].piece].file >= 0)
+			continue; /* the list has it open */
 		if (views->node[device] < 0)
 			views->node[device] =
 				amd_files_dup(atomic_load(&amd->device[device].vm_file));
@@ -351,12 +353,14 @@ static bool amd_views_give_one(const struct amd_views *views, const struct amd_p
 	piece = &pieces->at[view->piece];
 	before = view->within + (mapping->offset - view->place);
 	there = mmap(NULL, before + bytes, mapping->access,
-		     view->is_shared ? MAP_SHARED : MAP_PRIVATE, views->node[piece->device],
+		     view->is_shared ? MAP_SHARED : MAP_PRIVATE,
+		     piece->file >= 0 ? pieces->file[piece->file].fd : views->node[piece->device],
 		     (off_t)piece->offset);
 	if (there == MAP_FAILED)
 		return false;
-	/* As the kernel's driver has it. */
-	madvise(there, before + bytes, MADV_DONTFORK);
+	/* As the kernel's driver has it, of /dev/kfd's. */
+	if (piece->file < 0)
+		madvise(there, before + bytes, MADV_DONTFORK);
 	if (before)
 		munmap(there, before);
 	if (mremap(there + before, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED,

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -16,10 +17,19 @@
 #define BYTES	4096
 #define LOCK_AT (INT64_C(1) << 40)
 
+#define DEVICES	64
+
+struct residency_promise {
+	uint64_t uuid[2];
+	uint64_t bytes;
+};
+
 struct residency_file {
 	uint32_t bell;	 /* a futex */
 	uint32_t comers; /* so often something has come or changed */
-	uint8_t reserved[BYTES - 8];
+	uint32_t pad[14];
+	struct residency_promise promise[DEVICES]; /* the role's; from the first one on */
+	uint8_t reserved[BYTES - 64 - DEVICES * sizeof(struct residency_promise)];
 };
 _Static_assert(sizeof(struct residency_file) == BYTES, "layout");
 
@@ -45,11 +55,16 @@ int residency_file_open(const char *runtime, struct residency_file **ret)
 	return *ret ? 0 : -ENOMEM;
 }
 
+void residency_file_ring(struct residency_file *file)
+{
+	word_publish_add(&file->bell, 1);
+	futex_wake_all(&file->bell);
+}
+
 void residency_file_come(struct residency_file *file)
 {
 	word_publish_add(&file->comers, 1);
-	word_publish_add(&file->bell, 1);
-	futex_wake_all(&file->bell);
+	residency_file_ring(file);
 }
 
 uint32_t residency_file_comers(const struct residency_file *file)
@@ -66,6 +81,31 @@ void residency_file_tell(const char *runtime)
 		return;
 	residency_file_come(file);
 	munmap(file, BYTES);
+}
+
+/* The bytes are another device's for a moment when an entry changes hands: a guess is made by them. */
+void residency_file_promise(struct residency_file *file, int i, const uint8_t uuid[16],
+			    uint64_t bytes)
+{
+	struct residency_promise *promise = &file->promise[i];
+	uint64_t word[2];
+
+	memcpy(word, uuid, sizeof(word));
+	word_write(&promise->bytes, bytes);
+	word_write(&promise->uuid[0], word[0]);
+	word_write(&promise->uuid[1], word[1]);
+}
+
+uint64_t residency_file_promised(const struct residency_file *file, const uint8_t uuid[16])
+{
+	uint64_t word[2];
+
+	memcpy(word, uuid, sizeof(word));
+	for (int i = 0; i < DEVICES && word_read(&file->promise[i].uuid[0]); i++)
+		if (word_read(&file->promise[i].uuid[0]) == word[0] &&
+		    word_read(&file->promise[i].uuid[1]) == word[1])
+			return word_read(&file->promise[i].bytes);
+	return 0;
 }
 
 uint32_t *residency_file_bell(struct residency_file *file)

@@ -21,8 +21,17 @@ uint32_t residency_file_comers(const struct residency_file *file);
 /* The same for who has it not mapped. Nothing happens where there is no such file. */
 void residency_file_tell(const char *runtime);
 
+/*
+ * What of a device is not used, and promised to tenants that do not overcommit, as whoever had the
+ * role last has found. 0 for a device that was not met.
+ */
+void residency_file_promise(struct residency_file *file, int i, const uint8_t uuid[16],
+			    uint64_t bytes);
+uint64_t residency_file_promised(const struct residency_file *file, const uint8_t uuid[16]);
+
 /* A futex. */
 uint32_t *residency_file_bell(struct residency_file *file);
+void residency_file_ring(struct residency_file *file);
 
 /* The role. -EAGAIN: another process has it. */
 int residency_file_take(const char *runtime, void **ret_role);

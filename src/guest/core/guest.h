@@ -30,6 +30,7 @@ struct backing;
 struct exporter;
 struct launch_state;
 struct object_table;
+struct residency_file;
 
 enum guest_mode {
 	GUEST_INERT,   /* nothing is limited: every hook passes its call on */
@@ -121,7 +122,7 @@ struct guest {
 	_Atomic bool pool_exported;		   /* ever: memory of a pool may be others', too */
 	struct once passes, swaps;		   /* its gate is made, its swap thread */
 	struct swap_use *use; /* before `slot`; NULL where nothing comes back by itself */
-	_Atomic(uint32_t *) residency_bell; /* wakes whoever decides about that; NULL: nobody does */
+	_Atomic(struct residency_file *) residency; /* of who decides about that; NULL: nobody does */
 	struct pass_gate pass;			   /* of a swappable tenant, as the next two */
 	struct capturing capturing;
 	_Atomic(struct backing *) backing[GUEST_DEVICES]; /* by ordinal, see memory/backing.h */

@@ -4,6 +4,7 @@
 #include "base/futex.h"
 #include "base/now.h"
 #include "base/word.h"
+#include "ledger/residency_file.h"
 #include "ledger/swap.h"
 
 /* Calls of this thread that have a pass, one within the other. */
@@ -43,14 +44,12 @@ void pass_work(struct guest *guest, int more)
 
 void pass_want(struct guest *guest)
 {
-	uint32_t *bell = atomic_load(&guest->residency_bell);
+	struct residency_file *file = atomic_load(&guest->residency);
 
 	/* Pairs with a role that is about to be dropped: one of the two sees the other. */
 	word_publish_add(&guest->use->waiting, 1);
-	if (!bell)
-		return;
-	word_publish_add(bell, 1);
-	futex_wake_all(bell);
+	if (file)
+		residency_file_ring(file);
 }
 
 void pass_want_no_more(struct guest *guest)

@@ -77,6 +77,12 @@ static CUresult memory_alloc_backed(struct guest *guest, struct guest_device *de
 		e = charge_reserve(guest, device, memory_need(bytes), &charge);
 		if (e)
 			break;
+		if (bytes > SMALL_BYTES &&
+		    room_is_promised(&room, guest, device, memory_need(bytes))) {
+			charge_cancel(&charge);
+			e = CUDA_ERROR_OUT_OF_MEMORY;
+			continue;
+		}
 		e = backing_alloc(guest, device, bytes, ret);
 		e = memory_commit(&charge, e, *ret, bytes, OBJECT_BACKED);
 	} while (e == CUDA_ERROR_OUT_OF_MEMORY &&

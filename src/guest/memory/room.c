@@ -7,6 +7,7 @@
 #include "base/word.h"
 #include "guest/core/pass.h"
 #include "guest/memory/granule.h"
+#include "ledger/residency_file.h"
 #include "ledger/swap.h"
 #include "sched/tuning.h"
 
@@ -32,11 +33,23 @@ static void room_tell(struct room *room, uint64_t bytes)
 	room->granted = false;
 }
 
+bool room_is_promised(const struct room *room, struct guest *guest, struct guest_device *device,
+		      uint64_t bytes)
+{
+	struct residency_file *file = atomic_load(&guest->residency);
+	uint64_t promised = file ? residency_file_promised(file, device->uuid) : 0;
+	size_t free_bytes, total;
+
+	if (!promised || room->granted)
+		return false;
+	return !DRIVER(cuMemGetInfo_v2, (&free_bytes, &total)) && free_bytes < bytes + promised;
+}
+
 bool room_wait(struct room *room, struct guest *guest, struct guest_device *device, uint64_t bytes)
 {
 	uint64_t answer = 0;
 
-	if (!guest->use || !bytes || !atomic_load(&guest->residency_bell) || !pass_lend(guest))
+	if (!guest->use || !bytes || !atomic_load(&guest->residency) || !pass_lend(guest))
 		return false;
 	bytes = round_up(bytes, GRANULE_BYTES);
 	room_tell(room, bytes);

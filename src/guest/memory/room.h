@@ -31,4 +31,11 @@ struct room {
 bool room_wait(struct room *room, struct guest *guest, struct guest_device *device, uint64_t bytes);
 void room_end(struct room *room);
 
+/*
+ * In a context of the device: whether what is free there may be what tenants are promised that do not
+ * overcommit. Who decides knows for certain; so that is to be waited for as where nothing is free.
+ */
+bool room_is_promised(const struct room *room, struct guest *guest, struct guest_device *device,
+		      uint64_t bytes);
+
 #endif

@@ -9,6 +9,7 @@
 #include "base/word.h"
 #include "guest/core/thread.h"
 #include "guest/swap/residency_host.h"
+#include "ledger/residency_file.h"
 #include "sched/tuning.h"
 
 struct residency {
@@ -27,7 +28,7 @@ static uint64_t residency_patience_ns(const struct residency *residency)
 static void *residency_watch(void *arg)
 {
 	struct residency *residency = arg;
-	uint32_t *bell = residency_host_bell(residency->host);
+	uint32_t *bell = residency_file_bell(residency_host_file(residency->host));
 
 	/* For people who look at a program's threads. */
 	prctl(PR_SET_NAME, "allot-residency");
@@ -58,5 +59,5 @@ void residency_start(struct guest *guest)
 	if (residency_host_open(guest->dir, &residency->host))
 		return;
 	if (!thread_start(residency_watch, residency))
-		atomic_store(&guest->residency_bell, residency_host_bell(residency->host));
+		atomic_store(&guest->residency, residency_host_file(residency->host));
 }

@@ -74,6 +74,7 @@ struct residency_host {
 	int n, nuuids;
 	uint8_t uuid[DEVICES][16];
 	uint64_t total[DEVICES], fixed[DEVICES]; /* what cannot leave, of whomever */
+	uint64_t promised[DEVICES]; /* of that, what is not used */
 	uint64_t lost[DEVICES], lost_until_ns[DEVICES];
 	struct residency_device device[DEVICES];
 	struct member member[RESIDENCY_TENANTS];
@@ -139,9 +140,9 @@ void residency_host_drop(struct residency_host *host)
 	residency_file_drop(&host->role);
 }
 
-uint32_t *residency_host_bell(struct residency_host *host)
+struct residency_file *residency_host_file(struct residency_host *host)
 {
-	return residency_file_bell(host->file);
+	return host->file;
 }
 
 /* --- Who is there --------------------------------------------------------------------------- */
@@ -337,6 +338,7 @@ static void residency_host_add_other(struct residency_host *host, int i)
 		    limit >= host->total[b])
 			limit = 0;
 		host->fixed[b] = sat_add_u64(host->fixed[b], max_u64(limit, used));
+		host->promised[b] += limit > used ? limit - used : 0;
 	}
 }
 
@@ -616,6 +618,7 @@ static void residency_host_measure_room(struct residency_host *host, uint64_t no
 		host->device[b].capacity_bytes =
 			host->total[b] > taken ? host->total[b] - taken : 0;
 		host->device[b].spare_bytes = host->total[b] / TUNING_RESIDENCY_SPARE_PART;
+		residency_file_promise(host->file, b, host->uuid[b], host->promised[b]);
 	}
 }
 
@@ -625,6 +628,7 @@ uint64_t residency_host_step(struct residency_host *host, uint64_t now_ns)
 
 	residency_host_list(host, now_ns);
 	memset(host->fixed, 0, sizeof(host->fixed));
+	memset(host->promised, 0, sizeof(host->promised));
 	/* Devices first: a quota counts on all that anybody has met. */
 	for (int i = 0; i < host->n; i++)
 		if (host->member[i].name[0])

@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct residency_file;
 struct residency_host;
 
 /* For a tenant's directory. Maps the runtime directory's file; -errno where that cannot be. */
@@ -24,7 +25,7 @@ void residency_host_drop(struct residency_host *host);
 /* One step of the role: when the next is due; UINT64_MAX: nobody has waited for a while. */
 uint64_t residency_host_step(struct residency_host *host, uint64_t now_ns);
 
-/* A futex, rung by whoever begins to wait. */
-uint32_t *residency_host_bell(struct residency_host *host);
+/* With the bell that is rung by whoever begins to wait. */
+struct residency_file *residency_host_file(struct residency_host *host);
 
 #endif

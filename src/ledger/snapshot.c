@@ -213,6 +213,30 @@ static enum swap_state snapshot_swap_state(const struct snapshot *snapshot, enum
 									      : state;
 }
 
+static void snapshot_read_use(struct snapshot_process *process, const struct swap_use *use)
+{
+	process->waiting = word_read(&use->waiting);
+	process->out_ns = word_read(&use->out_us) * NS_PER_US;
+	process->back_ns = word_read(&use->back_us) * NS_PER_US;
+}
+
+/* Its processes move at the same time. One way tells about the other where only that is known. */
+uint64_t snapshot_swap_ns(const struct snapshot *snapshot, bool out)
+{
+	uint64_t most = 0;
+
+	for (int i = 0; i < snapshot->nprocesses; i++) {
+		const struct snapshot_process *p = &snapshot->process[i];
+		uint64_t ns = out ? p->out_ns : p->back_ns;
+
+		if (!ns)
+			ns = out ? p->back_ns : p->out_ns;
+		if (p->live)
+			most = max_u64(most, ns);
+	}
+	return most;
+}
+
 static int snapshot_list_processes(struct snapshot *snapshot, struct ledger *ledger)
 {
 	int nslots = slot_count(ledger), ndevices = snapshot->ndevices;
@@ -231,6 +255,7 @@ static int snapshot_list_processes(struct snapshot *snapshot, struct ledger *led
 		process->live = slot_alive(ledger, i);
 		if (!swap_heard(ledger, i, &answer))
 			process->swap = snapshot_swap_state(snapshot, answer.state);
+		snapshot_read_use(process, swap_use_of(ledger, i));
 		snapshot->nprocesses++;
 	}
 	/* One block for all, freed by way of the first process. */

@@ -63,6 +63,8 @@ struct snapshot_process {
 	bool live; /* false: dead, not yet reclaimed; counted nowhere */
 	struct slot_info info;
 	enum swap_state swap; /* SWAP_NONE where the tenant is not swappable */
+	uint32_t waiting;     /* threads of it that wait for memory to come back, or for more */
+	uint64_t out_ns, back_ns; /* how long its memory last took to move; 0: it has not */
 	uint32_t host_pid; /* in the reader's namespace, 0 when it cannot be seen from there */
 	struct snapshot_process_device *device; /* [ndevices], in the order of snapshot.device */
 };
@@ -76,6 +78,9 @@ struct snapshot {
 	int nprocesses;
 	struct snapshot_process *process;
 };
+
+/* How long all of a tenant's memory takes to leave or to come back, by the last time; 0: not known. */
+uint64_t snapshot_swap_ns(const struct snapshot *snapshot, bool out);
 
 /* Errors of policy_open, policy_read and ledger_open; -ENOMEM. */
 int snapshot_read(const char *dir, struct snapshot **ret);

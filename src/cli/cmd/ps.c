@@ -16,6 +16,7 @@
 #include "cli/out/ps_compute.h"
 #include "cli/out/ps_json.h"
 #include "cli/out/ps_outside.h"
+#include "cli/out/ps_swap.h"
 #include "cli/out/say.h"
 #include "cli/out/table.h"
 #include "cli/tenant/runtime.h"
@@ -360,7 +361,7 @@ int cmd_ps(int argc, char **argv)
 		printf("no tenants in %s\n", tenants.runtime);
 	} else if (!r) {
 		if (ps_print_devices(&tenants) < 0 || ps_compute(&tenants, stdout) < 0 ||
-		    ps_print_processes(&tenants) < 0)
+		    ps_swap(&tenants, stdout) < 0 || ps_print_processes(&tenants) < 0)
 			r = say_error("out of memory for the table");
 		ps_note_trouble(&tenants);
 	}

@@ -10,6 +10,7 @@
 #include "amd/identity.h"
 #include "cli/device/limits.h"
 #include "cli/out/graph.h"
+#include "cli/out/ps_swap.h"
 #include "cli/tenant/compute_words.h"
 #include "node/figures.h"
 #include "text/text.h"
@@ -241,6 +242,19 @@ static struct units_text frame_device_of(const struct entry *e)
 	return t;
 }
 
+/* Where its memory is, if not on the device, and how long it takes to come back. */
+static void frame_append_swap(struct frame_line *line, const struct tenant_entry *tenant)
+{
+	struct ps_swap swap = ps_swap_of(tenant);
+	size_t len = strlen(line->text);
+
+	if (!(tenant->snapshot->policy.flags & POLICY_SWAPPABLE) || !swap.host_bytes)
+		return;
+	snprintf(line->text + len, sizeof(line->text) - len, "  %s away%s%s",
+		 units_bytes(swap.host_bytes).s, swap.back_ns ? ", " : "",
+		 swap.back_ns ? units_duration(swap.back_ns).s : "");
+}
+
 static void frame_add_entry(struct frame *f, const struct entry *e, bool selected, int width,
 			    int bar_lines)
 {
@@ -260,6 +274,7 @@ static void frame_add_entry(struct frame *f, const struct entry *e, bool selecte
 	line = frame_add_line(f, "%c %-*.63s %s  %u process%s", selected ? '>' : ' ',
 			      strlen(device.s) > 12 ? 8 : 16, e->tenant->name, device.s, live,
 			      live == 1 ? "" : "es");
+	frame_append_swap(line, e->tenant);
 	if (frame_refusals_of(e))
 		snprintf(line->text + strlen(line->text), sizeof(line->text) - strlen(line->text),
 			 "  %" PRIu64 " refused", frame_refusals_of(e));

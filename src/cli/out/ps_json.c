@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "amd/identity.h"
+#include "cli/out/ps_swap.h"
 #include "cli/out/say.h"
 #include "cli/tenant/compute_words.h"
 #include "node/ended.h"
@@ -32,6 +33,8 @@ static void ps_json_put_policy_device(struct json *j, const struct policy_device
 static void ps_json_put_policy(struct json *j, const struct policy *p)
 {
 	json_bool(j, "swappable", p->flags & POLICY_SWAPPABLE);
+	json_bool(j, "overcommit", p->flags & POLICY_OVERCOMMIT);
+	json_known_u64(j, "host_memory_bytes", p->host_bytes);
 	json_text(j, "accounting", p->flags & POLICY_ACCOUNTING_DRIVER ? "driver" : "ledger");
 	json_open(j, "compute", '{');
 	json_text(j, "policy", compute_policies[p->compute]);
@@ -94,6 +97,23 @@ static void ps_json_put_device(struct json *j, const struct snapshot_device *d)
 	json_u64(j, "refusals", d->refusals);
 	ps_json_put_compute(j, &d->compute, amd_identity_is(d->uuid));
 	json_bool(j, "damaged", d->absurd);
+	json_close(j, '}');
+}
+
+static void ps_json_put_swap(struct json *j, const struct tenant_entry *e)
+{
+	struct ps_swap swap = ps_swap_of(e);
+
+	if (!(e->snapshot->policy.flags & POLICY_SWAPPABLE)) {
+		json_null(j, "swap");
+		return;
+	}
+	json_open(j, "swap", '{');
+	json_u64(j, "resident_bytes", swap.resident_bytes);
+	json_u64(j, "host_bytes", swap.host_bytes);
+	json_u64(j, "waiting", swap.waiting);
+	json_known_u64(j, "out_ns", swap.out_ns);
+	json_known_u64(j, "back_ns", swap.back_ns);
 	json_close(j, '}');
 }
 
@@ -219,8 +239,10 @@ void ps_json(const struct tenants *tenants, const struct ps_outside *outside, FI
 		json_bool(&j, "generated", e->generated);
 		json_text(&j, "state", tenants_state_word(e));
 		json_text(&j, "error", e->error ? tenants_error_words(e->error) : NULL);
-		if (e->snapshot)
+		if (e->snapshot) {
+			ps_json_put_swap(&j, e);
 			ps_json_put_snapshot(&j, e->snapshot);
+		}
 		json_close(&j, '}');
 	}
 	json_close(&j, ']');

@@ -133,6 +133,23 @@ class Servers(Turns):
         self.must("resume", "a")
         self.quit(guest)
 
+    def test_is_shown(self):
+        a, b = self.serve("a", 1), self.serve("b", 1000, options=("--host-memory", "64MiB"))
+        a_, b_ = self.tenants()["a"], self.tenants()["b"]
+        self.assertEqual((a_["overcommit"], a_["host_memory_bytes"], b_["host_memory_bytes"]),
+                         (True, None, 64 * MIB))
+        self.assertEqual((a_["swap"]["resident_bytes"], a_["swap"]["waiting"]), (0, 0))
+        self.assertEqual(a_["swap"]["host_bytes"], b_["swap"]["resident_bytes"])
+        self.assertGreater(a_["swap"]["out_ns"], 0)
+        self.assertEqual(a_["swap"]["back_ns"], a_["swap"]["out_ns"])  # until it was back
+        self.assertIsNone(b_["swap"]["back_ns"])
+        shown = self.must("ps")
+        self.assertRegex(shown, r"a +turns +suspended +0 +36 MiB +[\d.]+ m?s +[\d.]+ m?s")
+        self.assertRegex(shown, r"b +turns +running +36 MiB +0 +- +-")
+        self.assertRegex(self.must("top", "--once"), r"36 MiB away, [\d.]+ m?s")
+        for guest in (a, b):
+            self.quit(guest)
+
     def test_an_idle_one_stays_where_there_is_room(self):
         guests = [self.serve(n, i * 1000, holds=9) for i, n in enumerate("ab")]
         for _ in range(5):
@@ -154,11 +171,13 @@ class Servers(Turns):
 
     def test_refusals(self):
         """More than there is with all others gone, and more than a quota has."""
-        guest = self.guest("serve", "30", "1", name="c", options=("--memory", "44MiB"))
+        guest = self.guest("serve", "8", "1", name="c", options=("--memory", "44MiB"))
         one = self.serve("a", 1, holds=8)
         self.assertEqual(self.ask(one, "30"), "refused")
         self.assertEqual(self.ask(one, "50"), "refused")
         self.assertEqual(self.ask(one, "16"), "served")
+        # The rest of its quota is there for the first one.
+        self.assertEqual(self.ask(guest, "24"), "served")
         for process in (guest, one):
             self.quit(process)
 

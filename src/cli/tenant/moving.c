@@ -103,7 +103,7 @@ static void moving_say_why(const struct moving *moving, const struct slot_info *
 		[SWAP_MANAGED] = "of managed memory, which cannot leave by itself",
 		[SWAP_HANDLES] = "of memory for sparse arrays (cuMemCreate), which cannot leave",
 		[SWAP_EXPORTS] = "of memory that it maps itself and bound to a multicast object, or "
-				 "exported by a fabric handle, which cannot leave yet",
+				 "exported by a fabric handle or a dma-buf, which cannot leave yet",
 		[SWAP_POOLS] = "of memory in use from stream-ordered pools (cudaMallocAsync), which "
 			       "cannot leave yet; have it use cudaMalloc",
 		[SWAP_GRAPHS] = "of memory that graphs allocate, which cannot leave yet",

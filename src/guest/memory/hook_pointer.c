@@ -6,6 +6,7 @@
  */
 #include "guest/core/hook.h"
 #include "guest/memory/backing.h"
+#include "guest/memory/vmm.h"
 
 /* Whether it is in one that another process has, and this one opened. */
 static bool pointer_find_opened(struct guest *guest, CUdeviceptr at, struct object *ret)
@@ -150,7 +151,11 @@ CUresult hook_cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size
 	if (pointer_is_ours(guest, dptr))
 		return CUDA_ERROR_NOT_SUPPORTED;
 	HOLD_MEMORY_IF(pointer_may_be_away(guest));
-	return DRIVER(cuMemGetHandleForAddressRange, (handle, dptr, size, handleType, flags));
+	CUresult e = DRIVER(cuMemGetHandleForAddressRange,
+			    (handle, dptr, size, handleType, flags));
+	if (!e && pointer_may_be_away(guest))
+		vmm_give(guest, dptr, size);
+	return e;
 }
 
 #define MAPPED(name, params, args, at)                    \

@@ -459,6 +459,22 @@ static void vmm_mark_given(struct guest *guest, uint64_t handle)
 	object_change(guest->objects, OBJECT_HANDLE, handle, false, vmm_given, NULL);
 }
 
+void vmm_give(struct guest *guest, CUdeviceptr at, uint64_t size)
+{
+	struct object mapping[OBJECT_BATCH];
+	uint64_t above = 0;
+	int n;
+
+	do {
+		n = object_list(guest->objects, OBJECT_MAPPING, above, mapping, OBJECT_BATCH);
+		for (int i = 0; i < n; i++) {
+			above = mapping[i].key;
+			if (above < at + size && at < above + mapping[i].size)
+				vmm_mark_given(guest, mapping[i].mapping.handle);
+		}
+	} while (n == OBJECT_BATCH);
+}
+
 /* Whether the program may have a descriptor: it said so when it made the memory. */
 static bool vmm_has_token(CUmemGenericAllocationHandle real, CUmemAllocationHandleType type)
 {

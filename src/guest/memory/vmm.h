@@ -7,4 +7,7 @@
 /* After a sparse array was destroyed: handles that backed its parts are mapped there no more. */
 void vmm_forget_array(struct guest *guest, uint64_t array);
 
+/* Somebody else has what the program maps there, by a dma-buf: it stays on the device. */
+void vmm_give(struct guest *guest, CUdeviceptr at, uint64_t size);
+
 #endif

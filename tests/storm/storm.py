@@ -48,6 +48,7 @@ HOLES = {f"{what}, {seed}": (seed, families) for what, families in {
 OPTIONS = []
 # Out and back meanwhile: of what can leave.
 LEAVING = ("large", "small", "pitch", "handle", "sent", "sent-ipc", "received")
+LEAVING_MIB = 16
 SUSPENDS = threading.Event()
 # The kernel drops a dead process's locks a moment after it was waited for.
 GONE_S = 5
@@ -202,7 +203,11 @@ def judge_all(scenario, simulation):
 
 def run(seed, verbose=False):
     """One seed, or hole: (seed, what was wrong)."""
-    scenario = Scenario.hole(seed) if seed in HOLES else Scenario(seed)
+    # All of what leaves is copied, by the processor.
+    scenario = (Scenario.hole(seed) if seed in HOLES else
+                Scenario(seed, most_mib=LEAVING_MIB if SUSPENDS.is_set() else None))
+    if SUSPENDS.is_set():  # contexts alone, and late figures: what was freed may be taken for theirs
+        scenario.late_us = 0
     if verbose:
         print(f"quota {scenario.quota_mib} MiB:", *scenario.words)
     with Simulation(scenario) as simulation:

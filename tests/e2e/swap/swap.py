@@ -424,6 +424,15 @@ class Quota(Case):
         self.assertEqual(self.used(), held)
         self.good(guest)
 
+    def test_full_and_back_at_once(self):
+        """While NVML shows what left, for some time more."""
+        self.env["ALLOT_SIM_FIGURE_LATE_US"] = "300000"
+        guest = self.guest("full", options=("--swappable", "--memory", "100MiB"))
+        for _ in range(3):
+            self.must("suspend", "t")
+            self.must("resume", "t")
+        self.good(guest)
+
 
 class Load(Case):
     """Programs with several threads and streams, which allocate, free, copy and launch graphs that

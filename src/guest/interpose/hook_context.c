@@ -15,7 +15,6 @@
 #include "guest/memory/figure.h"
 #include "guest/memory/later.h"
 #include "guest/memory/memory.h"
-#include "guest/memory/room.h"
 #include "guest/memory/pool.h"
 #include "guest/memory/room.h"
 

@@ -53,6 +53,63 @@ static int region_open_locks(void)
 	return fd;
 }
 
+/*
+ * How much later the kernel's ticks begin for us: CRIU gives who comes back a time namespace, in which
+ * no time has passed.
+ */
+static int64_t region_boot_offset(void)
+{
+	FILE *file = fopen("/proc/self/timens_offsets", "re");
+	long long s = 0, ns = 0;
+	char line[128];
+
+	while (file && fgets(line, sizeof(line), file))
+		if (sscanf(line, "boottime %lld %lld", &s, &ns) == 2)
+			break;
+	if (file)
+		fclose(file);
+	return (s * 1000000000 + ns) / (1000000000 / sysconf(_SC_CLK_TCK));
+}
+
+/* When a process began, in the kernel's ticks; 0: there is none, or it has ended. */
+static uint64_t region_process_start(int pid)
+{
+	unsigned long long start = 0;
+	char path[64], text[1024], *at;
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	n = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
+	if (fd >= 0)
+		close(fd);
+	text[n > 0 ? n : 0] = '\0';
+	/* Behind the name, which may have spaces: state, and 19 numbers that are not asked for. */
+	at = strrchr(text, ')');
+	if (at && (at[2] == 'Z' || at[2] == 'X'))
+		return 0;
+	for (int i = 0; at && i < 20; i++)
+		at = strchr(at + 1, ' ');
+	if (at && sscanf(at, "%llu", &start) == 1)
+		start -= (unsigned long long)region_boot_offset();
+	return start;
+}
+
+/* The same process, but for how ticks are rounded. */
+static bool region_is_same_start(uint64_t a, uint64_t b)
+{
+	return a && b && a - b + 2 <= 4;
+}
+
+static bool region_row_locked(const struct sim_region *region, int row, int fd)
+{
+	const struct sim_process_row *r = &region->row[row];
+
+	return r->back_since ? region_is_same_start(region_process_start(r->pid), r->back_since)
+			     : sim_byte_locked(fd, LOCK_BASE + row);
+}
+
 bool sim_row_alive(struct sim_region *region, int row)
 {
 	int fd = region_open_locks();
@@ -60,9 +117,79 @@ bool sim_row_alive(struct sim_region *region, int row)
 
 	if (fd < 0)
 		return true;
-	alive = region->row[row].state == SIM_ROW_LIVE && sim_byte_locked(fd, LOCK_BASE + row);
+	alive = region->row[row].state == SIM_ROW_LIVE && region_row_locked(region, row, fd);
 	close(fd);
 	return alive;
+}
+
+void sim_row_note_image(struct sim_region *region, int row)
+{
+	struct sim_process_row *r = &region->row[row];
+
+	for (int i = 0; i < SIM_MAX_DEVICES; i++) {
+		r->image_bytes[i] = r->use[i].private_bytes;
+		r->image_contexts[i] = r->use[i].contexts;
+	}
+	r->imaged = 1;
+}
+
+/* Whether a process has the region mapped. */
+static bool region_is_mapped(int pid)
+{
+	unsigned long long inode = 0;
+	char path[64], line[PATH_MAX + 128];
+	FILE *maps;
+	bool found = false;
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", pid);
+	maps = fopen(path, "re");
+	while (maps && !found && fgets(line, sizeof(line), maps))
+		found = sscanf(line, "%*s %*s %*s %*s %llu", &inode) == 1 && inode == region_ino;
+	if (maps)
+		fclose(maps);
+	return found;
+}
+
+static bool region_is_image_of(struct sim_region *region, int row, int pid, uint64_t pid_ns, int fd)
+{
+	const struct sim_process_row *r = &region->row[row];
+
+	return r->imaged && r->pid == pid && r->pid_ns == pid_ns &&
+	       (r->state == SIM_ROW_GONE ||
+		(r->state == SIM_ROW_LIVE && !region_row_locked(region, row, fd)));
+}
+
+int sim_row_revive(struct sim_region *region, int pid, uint64_t pid_ns)
+{
+	uint64_t start = region_process_start(pid);
+	int fd = region_open_locks(), row = -1;
+
+	if (fd < 0)
+		return -1;
+	sim_region_lock(region);
+	/* The last one of that pid, should there have been several. */
+	for (int i = 0; start && i < (int)region->nrows; i++)
+		if (region_is_image_of(region, i, pid, pid_ns, fd) &&
+		    (row < 0 || region->row[i].start_ns > region->row[row].start_ns))
+			row = i;
+	if (row >= 0 && region_is_mapped(pid)) {
+		struct sim_process_row *r = &region->row[row];
+
+		for (int i = 0; i < SIM_MAX_DEVICES; i++) {
+			r->use[i].private_bytes = r->image_bytes[i];
+			r->use[i].contexts = r->image_contexts[i];
+		}
+		r->back_since = start;
+		r->restore_error = 0;
+		r->calls = r->works = 0;
+		r->checkpoint = SIM_CHECKPOINTED;
+		r->state = SIM_ROW_LIVE;
+	} else {
+		row = -1;
+	}
+	sim_region_unlock(region);
+	close(fd);
+	return row;
 }
 
 static void region_forget_row(struct sim_region *region, int row)
@@ -81,8 +208,9 @@ static void region_forget_row(struct sim_region *region, int row)
 		r->use[i].contexts = 0;
 		memset(r->use[i].late, 0, sizeof(r->use[i].late));
 	}
-	r->checkpoint = SIM_RUNNING;
-	r->state = SIM_ROW_FREE;
+	/* Who comes back from an image finds itself held, whoever looks first. */
+	r->checkpoint = r->imaged ? SIM_CHECKPOINTED : SIM_RUNNING;
+	r->state = r->imaged ? SIM_ROW_GONE : SIM_ROW_FREE;
 }
 
 /* Is a descriptor of the object's memory open anywhere? Unknown counts as open. */
@@ -128,7 +256,7 @@ void sim_region_reap(struct sim_region *region)
 	if (fd < 0)
 		return;
 	for (uint32_t i = 0; i < region->nrows; i++)
-		if (region->row[i].state == SIM_ROW_LIVE && !sim_byte_locked(fd, LOCK_BASE + i))
+		if (region->row[i].state == SIM_ROW_LIVE && !region_row_locked(region, (int)i, fd))
 			region_forget_row(region, (int)i);
 	close(fd);
 	for (uint32_t i = 0; i < region->nobjects; i++)
@@ -184,9 +312,10 @@ static int region_claim_row(struct sim_region *region, int fd)
 
 	clock_gettime(CLOCK_BOOTTIME, &now);
 	sim_region_lock(region);
-	for (int pass = 0; pass < 2 && row < 0; pass++) {
+	for (int pass = 0; pass < 3 && row < 0; pass++) {
 		for (int i = 0; i < SIM_MAX_PROCESSES && row < 0; i++)
-			if (region->row[i].state == SIM_ROW_FREE &&
+			if ((region->row[i].state == SIM_ROW_FREE ||
+			     (pass == 2 && region->row[i].state == SIM_ROW_GONE)) &&
 			    !sim_byte_lock(fd, LOCK_BASE + i, F_WRLCK))
 				row = i;
 		if (row < 0)
@@ -199,6 +328,9 @@ static int region_claim_row(struct sim_region *region, int fd)
 		r->pid_ns = stat("/proc/self/ns/pid", &ns) ? 0 : ns.st_ino;
 		r->generation++;
 		r->calls = r->works = 0;
+		r->checkpoint = SIM_RUNNING;
+		r->imaged = 0;
+		r->back_since = 0;
 		r->under_mps = r->restore_error = 0;
 		r->account = region_claim_account(region, (uint32_t)row);
 		for (uint32_t i = 0; i < region->ndevices; i++)

@@ -61,7 +61,11 @@ struct sim_use {
 	struct sim_late late[SIM_LATE];
 };
 
-enum sim_row_state { SIM_ROW_FREE, SIM_ROW_LIVE };
+/*
+ * GONE: its process was once checkpointed and is dead, and may come back from an image of CRIU's by
+ * its old pid. It counts for nothing, and is used for another process when all others are in use.
+ */
+enum sim_row_state { SIM_ROW_FREE, SIM_ROW_LIVE, SIM_ROW_GONE };
 
 /* By cuCheckpointProcess*, in their order: CUprocessState. */
 enum sim_checkpoint { SIM_RUNNING, SIM_LOCKED, SIM_CHECKPOINTED, SIM_LOST };
@@ -84,6 +88,15 @@ struct sim_process_row {
 	_Atomic uint32_t works; /* in its streams */
 	uint32_t under_mps;
 	uint32_t restore_error; /* what its restore will answer: CUresult, judged at the checkpoint */
+	/*
+	 * What it had when it was last checkpointed, if it ever was. One that has come back from an
+	 * image lives as long as its pid is that of the process that began then: a mapping that CRIU
+	 * makes anew has no lock.
+	 */
+	uint32_t imaged;
+	uint64_t back_since; /* its start, as /proc has it; 0: not from an image */
+	uint64_t image_bytes[SIM_MAX_DEVICES];
+	uint32_t image_contexts[SIM_MAX_DEVICES];
 	struct sim_use use[SIM_MAX_DEVICES];
 };
 
@@ -156,6 +169,15 @@ void sim_region_unlock(struct sim_region *region);
 
 /* Whether the row's process lives. Costs a file lock query; unknown counts as alive. */
 bool sim_row_alive(struct sim_region *region, int row);
+
+/* The row keeps what it would take to come back from an image. With the lock held. */
+void sim_row_note_image(struct sim_region *region, int row);
+
+/*
+ * The row of a living process that came back from an image, checkpointed as it was: -1, there is
+ * none. Takes the lock.
+ */
+int sim_row_revive(struct sim_region *region, int pid, uint64_t pid_ns);
 
 /*
  * Forget what dead processes held and pass shared objects on. With the lock held. The region's own

@@ -22,13 +22,16 @@ CUresult sim_call_begin(bool *ret_noted)
 		return CUDA_SUCCESS;
 	row = call_row();
 	for (;;) {
-		uint32_t state;
+		uint32_t state = row->checkpoint;
 
-		row->calls++;
-		state = row->checkpoint;
-		if (state == SIM_RUNNING)
-			break;
-		row->calls--;
+		/* While it is held nothing is counted, so that an image of it has nothing under way. */
+		if (state == SIM_RUNNING) {
+			row->calls++;
+			if (row->checkpoint == SIM_RUNNING)
+				break;
+			row->calls--;
+			continue;
+		}
 		if (state == SIM_LOST)
 			return CUDA_ERROR_UNKNOWN;
 		futex_wait_until(&row->checkpoint, state, now_monotonic_ns() + LOOK_NS);

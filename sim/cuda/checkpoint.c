@@ -3,7 +3,8 @@
  * cuCheckpointProcess*: one process's memory leaves its devices and comes back, at the request of
  * another. Here it is one word of its row, by which the region counts (region.h), because content
  * lies in the host's memory all along. So whoever asks may be killed at any time: the next one
- * finds a state and goes on from there. Whoever has locked a process and died leaves it locked.
+ * finds a state and goes on from there. Whoever has locked a process and died leaves it locked. A
+ * process that CRIU dumped while it was checkpointed is found again by its pid.
  *
  * As seen on an H200 with driver 580: 4 MiB stay on the device, addresses, content and handles come
  * back; and of processes that share memory lock and checkpoint answer success, and the restore
@@ -47,6 +48,7 @@ static CUresult checkpoint_find(int pid, int *ret_row)
 {
 	struct stat ns;
 	CUresult r = sim_ready();
+	int revived;
 
 	if (r)
 		return r;
@@ -63,7 +65,11 @@ static CUresult checkpoint_find(int pid, int *ret_row)
 			return CUDA_SUCCESS;
 		}
 	}
-	return CUDA_ERROR_INVALID_VALUE;
+	revived = sim_row_revive(sim.region, pid, ns.st_ino);
+	if (revived < 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	*ret_row = revived;
+	return CUDA_SUCCESS;
 }
 
 /* ... that the caller may do something to. */
@@ -184,6 +190,7 @@ static CUresult checkpoint_go(struct sim_region *region, int row)
 	if (process->under_mps)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	process->restore_error = checkpoint_judge(region, row);
+	sim_row_note_image(region, row);
 	FAULT_POINT(CHECKPOINT_JUDGED);
 	checkpoint_move(row, SIM_CHECKPOINTED);
 	FAULT_POINT(CHECKPOINT_TAKEN);

@@ -247,5 +247,6 @@ unsigned int sim_region_account(void)
 
 bool sim_region_row_alive(unsigned int row)
 {
-	return sim_row_alive(sim.region, (int)row);
+	/* One that may come back from an image keeps what it has of the device's queue. */
+	return sim.region->row[row].state == SIM_ROW_GONE || sim_row_alive(sim.region, (int)row);
 }

@@ -19,7 +19,7 @@ DEFINED = re.compile(r"^(?!static\b|typedef\b)\w[^;={}#]*?\b([a-z]\w+)\([^;{}]*\
 
 LOW = ("base", "sched", "ledger", "nvidia", "amd")
 CLI = ("cli", "cli/cmd", "cli/tenant", "cli/device", "cli/exec", "cli/out", "cli/doctor",
-       "cli/bench")
+       "cli/checkpoint", "cli/bench")
 SIM = ("sim", "sim/cuda", "sim/nvml", "sim/kfd")
 
 # What each room may use beside itself.

@@ -71,6 +71,16 @@
 	X(CONTEXTS_TAKEN)      /* its contexts have left the device */               \
 	X(CONTEXTS_RETURNED)   /* and are back; it is still held */                  \
 	X(CONTEXTS_UNLOCKED)                                                         \
+	X(CONTENT_SAVED)       /* of one piece, in an image that is not finished */  \
+	X(CONTENT_PUT_BACK)    /* of one piece, from there */                        \
+	X(STORE_NOTED)         /* the tenant knows its image, and has its content */ \
+	X(STORE_GIVEN)         /* only the image has it */                           \
+	X(STORE_DUMPED)        /* CRIU has the processes, stopped */                 \
+	X(STORE_LISTED)        /* the checkpoint is whole, and so is the tenant */   \
+	X(STORE_KILLED)        /* the processes are gone, their tenant is not */     \
+	X(BRING_MADE)          /* the tenant is there, without a ledger of its own */ \
+	X(BRING_AWAITED)       /* and expects its processes */                       \
+	X(BRING_RESTORED)      /* which are there, without content */                \
 	X(CU_LOCKED)           /* what tenants have of a GPU is about to change */     \
 	X(CU_TORN)             /* and half written for one of them */                \
 	X(CU_WRITTEN)          /* whole for one, not for the next */                 \

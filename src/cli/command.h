@@ -15,6 +15,8 @@ int cmd_suspend(int argc, char **argv);
 int cmd_rm(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
+int cmd_checkpoint(int argc, char **argv);
+int cmd_restore(int argc, char **argv);
 int cmd_image(int argc, char **argv);
 int cmd_sim(int argc, char **argv);
 int cmd_topo(int argc, char **argv);

@@ -158,32 +158,36 @@ static int ledger_copy(int from, int to)
 	return r;
 }
 
-int ledger_save(const char *dir, int fd)
-{
-	CLEANUP_CLOSE int from =
-		shared_file_open(dir, LEDGER_FILE, O_RDONLY, sizeof(struct ledger_file));
-	int r = from < 0 ? from : ledger_copy(from, fd);
-
-	return r < 0 ? r : fsync(fd) < 0 ? err_errno() : 0;
-}
-
-/* What was live comes back; nobody is left of all others. */
-static int ledger_await_slots(int fd)
+/* Slots that say `from` and, where there is a `locks`, have no process, say `to` instead. */
+static int ledger_mark_slots(int fd, int locks, enum slot_state from, enum slot_state to)
 {
 	for (int i = 0; i < LEDGER_SLOTS; i++) {
-		off_t at = (off_t)(offsetof(struct ledger_file, slots) +
-				   (size_t)i * sizeof(struct ledger_slot));
+		uint64_t at = offsetof(struct ledger_file, slots) +
+			      (size_t)i * sizeof(struct ledger_slot);
 		uint64_t state;
 		int r = fd_pread_all(fd, &state, sizeof(state), at);
 
-		if (r == 0 && (state & 0xff) == SLOT_LIVE) {
-			state = (state & ~UINT64_C(0xff)) | SLOT_AWAITED;
+		if (r == 0 && (state & 0xff) == from &&
+		    (locks < 0 || !shared_file_locked(locks, LEDGER_LOCK_SLOTS + i, 1))) {
+			state = (state & ~UINT64_C(0xff)) | to;
 			r = fd_pwrite_all(fd, &state, sizeof(state), at);
 		}
 		if (r < 0)
 			return r;
 	}
 	return 0;
+}
+
+int ledger_save(const char *dir, int fd)
+{
+	CLEANUP_CLOSE int from =
+		shared_file_open(dir, LEDGER_FILE, O_RDONLY, sizeof(struct ledger_file));
+	int r = from < 0 ? from : ledger_copy(from, fd);
+
+	/* Nobody comes back to the slots of the dead. */
+	if (r == 0)
+		r = ledger_mark_slots(fd, from, SLOT_LIVE, SLOT_SCRUBBING);
+	return r < 0 ? r : fsync(fd) < 0 ? err_errno() : 0;
 }
 
 int ledger_await(const char *dir, int fd)
@@ -208,7 +212,7 @@ int ledger_await(const char *dir, int fd)
 	/* Its processes know which rows they had allocated. */
 	if (r == 0)
 		r = map_allocate(to, 0, sizeof(struct ledger_file));
-	return r < 0 ? r : ledger_await_slots(to);
+	return r < 0 ? r : ledger_mark_slots(to, -1, SLOT_LIVE, SLOT_AWAITED);
 }
 
 /* A part of the file, to its place in the copy. */

@@ -357,6 +357,15 @@ int slot_count(struct ledger *ledger)
 	return (int)map_slot_high(ledger);
 }
 
+unsigned int slot_awaited(struct ledger *ledger)
+{
+	unsigned int n = 0;
+
+	for (unsigned int i = 0; i < map_slot_high(ledger); i++)
+		n += slot_is_awaited(ledger, i);
+	return n;
+}
+
 static void slot_copy_text(char *to, const char *from, size_t len)
 {
 	size_t i;

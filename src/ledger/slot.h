@@ -49,6 +49,9 @@ bool slot_alive(struct ledger *ledger, int index);
  */
 bool slot_any_alive(const char *dir);
 
+/* How many slots wait for their processes to come back from an image. */
+unsigned int slot_awaited(struct ledger *ledger);
+
 /* One more than the highest slot ever claimed. */
 int slot_count(struct ledger *ledger);
 

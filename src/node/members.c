@@ -76,6 +76,21 @@ pid_t members_find(struct members *members, const char *dir)
 	return 0;
 }
 
+bool members_has(struct members *members, const char *dir, pid_t pid)
+{
+	struct stat st;
+
+	if (!members->read)
+		members_read(members);
+	if (stat(dir, &st) < 0)
+		return false;
+	for (size_t i = 0; i < members->n; i++)
+		if (members->list[i].pid == pid && members->list[i].dev == st.st_dev &&
+		    members->list[i].ino == st.st_ino)
+			return true;
+	return false;
+}
+
 void members_free(struct members *members)
 {
 	free(members->list);

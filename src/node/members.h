@@ -29,6 +29,8 @@ struct members {
  * Looks through /proc when it is first asked.
  */
 pid_t members_find(struct members *members, const char *dir);
+/* Whether that process was started in the tenant of that directory. */
+bool members_has(struct members *members, const char *dir, pid_t pid);
 void members_free(struct members *members);
 
 #endif

@@ -425,8 +425,10 @@ static void check_adopt(void)
 	CHECK_EQ(slot_claim(other, &late), 0);
 	CHECK_EQ(slot_index(late), 1);
 	CHECK_EQ(quota_used(other, device), 5 * MIB);
+	CHECK_EQ(slot_awaited(other), 1);
 	CHECK_EQ(slot_adopt(slot), 0);
 	CHECK_EQ(slot_adopt(slot), 0); /* it has it */
+	CHECK_EQ(slot_awaited(other), 0);
 	CHECK(slot_alive(other, 0));
 	CHECK_EQ(slot_info(other, 0, &info), 0);
 	CHECK_EQ(info.pid, (uint32_t)getpid());

@@ -178,7 +178,7 @@ int cmd_doctor(int argc, char **argv)
 	gpus_check();
 	machine_check_library();
 	machine_check_kernel();
-	criu_check();
+	criu_report();
 	if (a.command)
 		doctor_check_program(a.command[0]);
 	if (runtime_find(runtime) < 0)

@@ -6,6 +6,6 @@
  * Which CRIU there is to write process trees to disk, and whether it is new enough for this kernel.
  * To have none is nothing wrong.
  */
-void criu_check(void);
+void criu_report(void);
 
 #endif

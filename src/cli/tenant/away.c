@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/now.h"
+#include "cli/checkpoint/stored.h"
 #include "cli/exit_status.h"
 #include "cli/out/say.h"
 #include "cli/tenant/contexts.h"
@@ -103,6 +104,10 @@ int away_send(struct moving *moving, const struct away_options *o)
 		say_note("tenant \"%s\" %s as it was", moving->name, suspended ? "stays" : "goes on");
 		return r;
 	}
+	if (suspended && stored_is(moving))
+		return say_error("tenant \"%s\" is on its way to a disk or from there; \"allot resume "
+				 "%s\" brings it back, or to its end",
+				 moving->name, moving->name);
 	if (suspended)
 		away_note(moving);
 	else
@@ -130,6 +135,8 @@ int away_return(struct moving *moving)
 {
 	struct moving_sum sum;
 
+	if (stored_return(moving))
+		return say_error("tenant \"%s\" stays suspended", moving->name);
 	if (moving_rests(moving) == SWAP_BARE && contexts_return(moving))
 		return away_stays(moving);
 	sum = moving_ask(moving, SWAP_BACK, UINT64_MAX, true);

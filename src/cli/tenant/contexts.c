@@ -83,7 +83,16 @@ int contexts_check(const struct moving *moving)
 	struct policy policy;
 	int r;
 
-	if (!policy_load(moving->dir, &policy) && policy.mode == POLICY_MODE_SPACE)
+	r = policy_load(moving->dir, &policy);
+	if (r < 0)
+		return say_error("tenant \"%s\": its policy cannot be read: %s", moving->name,
+				 say_errno(r));
+	/* Others may have it come back, who know nothing of contexts. */
+	if (policy.flags & POLICY_OVERCOMMIT)
+		return say_error("--contexts: tenant \"%s\" takes turns on memory (--overcommit); suspend "
+				 "it without --contexts",
+				 moving->name);
+	if (policy.mode == POLICY_MODE_SPACE)
 		return say_error("--contexts: tenant \"%s\" runs under MPS, whose daemon has the "
 				 "contexts; suspend it without --contexts",
 				 moving->name);

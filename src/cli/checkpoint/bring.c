@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/checkpoint/bring.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "base/fault.h"
+#include "cli/checkpoint/criu.h"
+#include "cli/checkpoint/stored.h"
+#include "cli/checkpoint/tree.h"
+#include "cli/out/say.h"
+#include "cli/tenant/away.h"
+#include "cli/tenant/runtime.h"
+#include "image/image.h"
+#include "image/parts.h"
+#include "ledger/ledger.h"
+#include "ledger/life.h"
+#include "ledger/swap.h"
+#include "ledger/tenant.h"
+#include "node/devices.h"
+#include "node/tenants.h"
+#include "nvidia/nvml.h"
+#include "text/units.h"
+
+struct bring {
+	char dir[PATH_MAX]; /* absolute */
+	char runtime[PATH_MAX], tenant_dir[PATH_MAX];
+	const char *name;
+	struct image *image;
+	struct parts parts;
+	uint64_t bytes[MANIFEST_DEVICES]; /* that come back, by device */
+	int life;
+};
+
+/* --- What is in the directory --------------------------------------------------------------- */
+
+static void bring_count(const struct object *object, uint64_t content_bytes, void *arg)
+{
+	struct bring *bring = arg;
+
+	bring->bytes[object->device] += object->bytes;
+}
+
+static int bring_read(struct bring *bring)
+{
+	struct damage damage = {.text = ""};
+	int r = parts_verify(bring->dir, &bring->parts, &damage);
+
+	if (r == 0)
+		r = image_open(bring->dir, &bring->image, &damage);
+	if (r == 0)
+		r = image_verify(bring->image, bring_count, bring, &damage);
+	if (r < 0)
+		return say_error("%s: %s; nothing was started", bring->dir,
+				 *damage.text ? damage.text : say_errno(r));
+	if (memcmp(bring->parts.image, image_manifest(bring->image)->id, 16) != 0)
+		return say_error("%s: its processes and its memory are of two checkpoints; nothing was "
+				 "started",
+				 bring->dir);
+	bring->name = image_manifest(bring->image)->policy.name;
+	return 0;
+}
+
+/* --- Whether it can be here ----------------------------------------------------------------- */
+
+static int bring_check_tenant(struct bring *bring)
+{
+	char *slash;
+	pid_t pid;
+
+	if (runtime_find(bring->runtime) < 0)
+		return say_error("there is no runtime directory");
+	if (tenant_path(bring->runtime, bring->name, bring->tenant_dir,
+			sizeof(bring->tenant_dir)) < 0)
+		return say_error("%s: \"%.63s\" is no name of a tenant", bring->dir, bring->name);
+	if (strcmp(bring->tenant_dir, bring->parts.tenant_dir) != 0) {
+		slash = strrchr(bring->parts.tenant_dir, '/');
+		return say_error("tenant \"%s\" was in %s, and its processes find it there alone; set "
+				 "ALLOT_RUNTIME_DIR=%.*s",
+				 bring->name, bring->parts.tenant_dir,
+				 (int)(slash - bring->parts.tenant_dir), bring->parts.tenant_dir);
+	}
+	if (!access(bring->tenant_dir, F_OK) &&
+	    tenants_state(bring->tenant_dir, &pid) != TENANT_ENDED)
+		return say_error("there is a tenant \"%s\" already; end it, or \"allot resume %s\"",
+				 bring->name, bring->name);
+	return 0;
+}
+
+static int bring_check_pids(const struct bring *bring)
+{
+	const struct manifest *m = image_manifest(bring->image);
+	char path[64];
+
+	for (uint32_t i = 0; i < m->nprocesses; i++) {
+		snprintf(path, sizeof(path), "/proc/%d", m->processes[i].pid);
+		if (!access(path, F_OK))
+			return say_error("there is a process %d, whose number one of tenant \"%s\" "
+					 "had and must have again; wait for its end",
+					 m->processes[i].pid, bring->name);
+	}
+	return 0;
+}
+
+static int bring_check_room(const struct bring *bring, uint32_t i, const struct device *device,
+			    struct nvml *nvml)
+{
+	struct nvml_device now;
+
+	if (!nvml || nvml_device_get(nvml, device->number, &now) < 0 ||
+	    now.used_bytes > now.total_bytes ||
+	    now.total_bytes - now.used_bytes >= bring->bytes[i])
+		return 0;
+	return say_error("%s has no room: %s are free, and tenant \"%s\" had %s on it",
+			 units_uuid(device->uuid).s, units_bytes(now.total_bytes - now.used_bytes).s,
+			 bring->name, units_bytes(bring->bytes[i]).s);
+}
+
+static int bring_check_device(const struct bring *bring, uint32_t i, const struct devices *devices,
+			      struct nvml *nvml)
+{
+	const struct manifest_device *was = &image_manifest(bring->image)->devices[i];
+
+	for (unsigned int d = 0; d < devices->n; d++) {
+		const struct device *device = &devices->list[d];
+
+		if (memcmp(device->uuid, was->uuid, sizeof(was->uuid)) != 0)
+			continue;
+		if (device->total_bytes < was->memory_bytes)
+			return say_error("%s has %s, and had %s when tenant \"%s\" left",
+					 units_uuid(was->uuid).s,
+					 units_bytes(device->total_bytes).s,
+					 units_bytes(was->memory_bytes).s, bring->name);
+		return bring_check_room(bring, i, device, nvml);
+	}
+	return say_error("%s (%s), which tenant \"%s\" was on, is not here",
+			 units_uuid(was->uuid).s, was->model, bring->name);
+}
+
+static int bring_check_devices(const struct bring *bring)
+{
+	static struct devices devices;
+	struct nvml *nvml = NULL;
+	int r = 0;
+
+	devices_read(&devices);
+	if (nvml_open(NULL, &nvml) < 0)
+		nvml = NULL;
+	for (uint32_t i = 0; !r && i < image_manifest(bring->image)->ndevices; i++)
+		r = bring_check_device(bring, i, &devices, nvml);
+	nvml_close(nvml);
+	return r;
+}
+
+/* --- The steps ------------------------------------------------------------------------------ */
+
+static int bring_ledger(const struct bring *bring)
+{
+	CLEANUP_CLOSE int fd = -EBADF;
+	char path[PATH_MAX];
+
+	if ((size_t)snprintf(path, sizeof(path), "%s/" PARTS_LEDGER, bring->dir) >= sizeof(path))
+		return -ENAMETOOLONG;
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	return fd < 0 ? err_errno() : ledger_await(bring->tenant_dir, fd);
+}
+
+/* Processes wake up in a tenant that has asked them for what they had done last. */
+static int bring_ask(const struct bring *bring)
+{
+	struct swap_desk *desk;
+	int r = swap_desk_open(bring->tenant_dir, &desk);
+
+	if (r < 0)
+		return r;
+	swap_desk_ask(desk, SWAP_GIVEN);
+	swap_desk_close(desk);
+	return 0;
+}
+
+static int bring_make_tenant(struct bring *bring)
+{
+	char dir[PATH_MAX];
+	int r;
+
+	tenants_remove(bring->runtime, bring->name, true);
+	r = tenant_create(bring->runtime, bring->name, &image_manifest(bring->image)->policy, dir,
+			  sizeof(dir));
+	FAULT_POINT(BRING_MADE);
+	if (r == 0)
+		r = bring_ledger(bring);
+	if (r == 0)
+		r = tenants_mark(bring->tenant_dir, TENANT_NAMED);
+	if (r == 0)
+		r = stored_note(bring->tenant_dir, bring->dir);
+	if (r == 0)
+		r = bring_ask(bring);
+	if (r == 0)
+		bring->life = r = life_hold(bring->tenant_dir);
+	FAULT_POINT(BRING_AWAITED);
+	return r < 0 ? say_error("tenant \"%s\" cannot be made: %s", bring->name,
+				 tenants_error_words(r))
+		     : 0;
+}
+
+static void bring_undo(struct bring *bring)
+{
+	tree_kill_own();
+	if (bring->life >= 0)
+		close(TAKE_FD(bring->life));
+	tenants_remove(bring->runtime, bring->name, false);
+}
+
+static int bring_processes(const struct bring *bring)
+{
+	char path[PATH_MAX];
+	int r = 0;
+
+	for (uint32_t i = 0; !r && i < bring->parts.ntrees; i++) {
+		if ((size_t)snprintf(path, sizeof(path), "%s/" PARTS_CRIU "/%u", bring->dir, i) >=
+		    sizeof(path))
+			return say_error("%s: its name is too long", bring->dir);
+		r = criu_restore(path);
+	}
+	FAULT_POINT(BRING_RESTORED);
+	return r;
+}
+
+/* A tenant that has all of its content, and no room on the device, stays suspended. */
+static int bring_resume(struct bring *bring)
+{
+	struct moving moving;
+	int r = moving_open(bring->name, &moving);
+
+	if (r)
+		return r;
+	r = stored_return(&moving);
+	if (!r)
+		r = away_return(&moving) ? -EAGAIN : 0;
+	moving_close(&moving);
+	return r;
+}
+
+static int bring_all(struct bring *bring)
+{
+	int r;
+
+	r = bring_make_tenant(bring);
+	if (!r)
+		r = bring_processes(bring);
+	if (!r)
+		r = bring_resume(bring);
+	if (r == -EAGAIN)
+		return say_error("tenant \"%s\" is restored, and suspended; \"allot resume %s\" when "
+				 "there is room",
+				 bring->name, bring->name);
+	if (r) {
+		bring_undo(bring);
+		say_note("nothing is left of it; %s is as it was", bring->dir);
+	}
+	return r;
+}
+
+int bring_tenant(const char *dir)
+{
+	static struct bring bring;
+	int r;
+
+	bring = (struct bring){.life = -EBADF};
+	if (!realpath(dir, bring.dir))
+		return say_error("%s: %s", dir, say_errno(errno));
+	r = criu_check();
+	if (!r)
+		r = bring_read(&bring);
+	if (!r)
+		r = bring_check_tenant(&bring);
+	if (!r)
+		r = bring_check_devices(&bring);
+	if (!r)
+		r = bring_check_pids(&bring);
+	if (!r)
+		r = bring_all(&bring);
+	if (bring.life >= 0)
+		close(bring.life);
+	image_close(bring.image);
+	return r;
+}

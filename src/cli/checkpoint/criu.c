@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/checkpoint/criu.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "cli/checkpoint/tree.h"
+#include "cli/exit_status.h"
+#include "cli/out/say.h"
+#include "text/text.h"
+
+#define PATIENCE_S 10
+
+/* --- Which one ------------------------------------------------------------------------------ */
+
+/* What `criu --version` says: the number of bytes, or -ENOENT without one, -errno. */
+static int criu_ask(char *ret, size_t size)
+{
+	CLEANUP_CLOSE int out = -EBADF, in = -EBADF;
+	size_t len = 0;
+	int fds[2], status = 0;
+	ssize_t n;
+	pid_t pid;
+
+	if (pipe2(fds, O_CLOEXEC) < 0)
+		return err_errno();
+	out = fds[0];
+	in = fds[1];
+	fflush(stdout);
+	pid = fork();
+	if (pid < 0)
+		return err_errno();
+	if (!pid) {
+		dup2(in, STDOUT_FILENO);
+		dup2(in, STDERR_FILENO);
+		alarm(PATIENCE_S);
+		execlp("criu", "criu", "--version", NULL);
+		_exit(errno == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_EXEC);
+	}
+	close(TAKE_FD(in));
+	while (len < size - 1 && (n = read(out, ret + len, size - 1 - len)) > 0)
+		len += (size_t)n;
+	ret[len] = 0;
+	close(TAKE_FD(out)); /* one that has more to say does not wait for us */
+	waitpid(pid, &status, 0);
+	if (WIFEXITED(status) && WEXITSTATUS(status) == EXIT_NOT_FOUND)
+		return -ENOENT;
+	return WIFEXITED(status) && WEXITSTATUS(status) == EXIT_CANNOT_EXEC ? -EACCES : (int)len;
+}
+
+/* "Version: 4.1.1" to both of its forms; "GitID: ..." may follow. */
+static bool criu_read_version(const char *said, unsigned int *ret_major, char *ret)
+{
+	const char *at = strstr(said, "Version:");
+
+	return at && sscanf(at, "Version: %31s", ret) == 1 && sscanf(ret, "%u.", ret_major) == 1;
+}
+
+int criu_find(unsigned int *ret_major, char ret_version[static CRIU_VERSION_BYTES],
+	      char said[static 512])
+{
+	int r = criu_ask(said, 512);
+
+	if (r < 0)
+		return r;
+	if (!criu_read_version(said, ret_major, ret_version)) {
+		said[strcspn(said, "\n")] = 0;
+		text_make_printable(said);
+		return -EPROTO;
+	}
+	text_make_printable(ret_version);
+	return 0;
+}
+
+int criu_check(void)
+{
+	char version[CRIU_VERSION_BYTES], said[512];
+	unsigned int major;
+	int r;
+
+	if (geteuid())
+		return say_error("CRIU takes and makes processes: this takes root");
+	r = criu_find(&major, version, said);
+	if (r == -ENOENT)
+		return say_error("there is no criu on PATH; " CRIU_TODO);
+	if (r < 0)
+		return say_error("criu does not tell its version: %s; " CRIU_TODO,
+				 r == -EPROTO ? said : say_errno(r));
+	if (major < CRIU_MAJOR)
+		return say_error("CRIU %s is too old; " CRIU_TODO, version);
+	return 0;
+}
+
+/* --- Dump and restore ----------------------------------------------------------------------- */
+
+#define LOG "criu.log"
+
+/* The last error in CRIU's own log is about the whole; the first is the reason. */
+static void criu_reason(const char *dir, char ret[static 256])
+{
+	char path[PATH_MAX], line[512];
+	FILE *log;
+
+	snprintf(ret, 256, "see %s/" LOG, dir);
+	snprintf(path, sizeof(path), "%s/" LOG, dir);
+	log = fopen(path, "re");
+	while (log && fgets(line, sizeof(line), log)) {
+		const char *at = strstr(line, "Error (");
+
+		/* It says this where it may not raise a limit, and goes on. */
+		if (!at || strstr(at, "RLIMIT_NOFILE"))
+			continue;
+		line[strcspn(line, "\n")] = 0;
+		text_make_printable(line);
+		snprintf(ret, 256, "%.200s", at);
+		break;
+	}
+	if (log)
+		fclose(log);
+}
+
+static int criu_run(const char *const *argv, int keep)
+{
+	int status = 0, null;
+	pid_t pid;
+
+	/* It has children of its own, which are ours to end when it cannot. */
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	fflush(stdout);
+	pid = fork();
+	if (pid < 0)
+		return err_errno();
+	if (!pid) {
+		null = open("/dev/null", O_RDWR | O_CLOEXEC);
+		if (null < 0 || (keep >= 0 && fcntl(keep, F_SETFD, 0) < 0))
+			_exit(EXIT_CANNOT_EXEC);
+		/* Its log has all. */
+		dup2(null, STDOUT_FILENO);
+		dup2(null, STDERR_FILENO);
+		execvp("criu", (char *const *)argv);
+		_exit(EXIT_CANNOT_EXEC);
+	}
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	if (WIFSIGNALED(status))
+		return -ECHILD;
+	return WEXITSTATUS(status) ? -EIO : 0;
+}
+
+static int criu_refuse(const char *dir, const char *what, int r)
+{
+	char reason[256];
+
+	if (r == -ECHILD)
+		return say_error("CRIU was killed, and did not %s the processes", what);
+	criu_reason(dir, reason);
+	return say_error("CRIU could not %s the processes: %s", what, reason);
+}
+
+int criu_dump(pid_t root, const char *dir, int lock)
+{
+	char pid[32], images[PATH_MAX];
+	const char *argv[] = {"criu", "dump", "--tree", pid, "--images-dir", images, "--log-file", LOG,
+			"-v2", "--shell-job", "--file-locks", "--link-remap", "--leave-stopped",
+			NULL};
+	int r;
+
+	snprintf(pid, sizeof(pid), "%ld", (long)root);
+	snprintf(images, sizeof(images), "%s", dir);
+	r = criu_run(argv, lock);
+	if (r < 0)
+		tree_kill_own();
+	return r < 0 ? criu_refuse(dir, "dump", r) : 0;
+}
+
+int criu_restore(const char *dir)
+{
+	char images[PATH_MAX];
+	const char *argv[] = {"criu", "restore", "--images-dir", images, "--log-file", LOG, "-v2",
+			"--shell-job", "--file-locks", "--link-remap", "--restore-detached", NULL};
+	int r;
+
+	snprintf(images, sizeof(images), "%s", dir);
+	r = criu_run(argv, -1);
+	return r < 0 ? criu_refuse(dir, "restore", r) : 0;
+}

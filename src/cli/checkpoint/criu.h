@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* CRIU: the program that puts a process tree into files, and makes it again. It is what PATH finds. */
+#ifndef ALLOT_CLI_CHECKPOINT_CRIU_H
+#define ALLOT_CLI_CHECKPOINT_CRIU_H
+
+#include <sys/types.h>
+
+/* The first that restores on kernels whose vDSO is as it is since 2025. */
+#define CRIU_MAJOR 4
+
+#define CRIU_TODO                                                                                  \
+	"install CRIU 4.0 or later: the package criu of Debian 13 (4.1.1) or later, also in a "    \
+	"chroot; Debian 12 has 3.17.1"
+
+#define CRIU_VERSION_BYTES 32
+
+/*
+ * Asks it for its version. -ENOENT: there is none; -EACCES: it cannot be started; -EPROTO: `said` is
+ * what it says instead.
+ */
+int criu_find(unsigned int *ret_major, char ret_version[static CRIU_VERSION_BYTES],
+	      char said[static 512]);
+
+/* 0, or an exit status after a message: there is a CRIU that will do, and we may use it. */
+int criu_check(void);
+
+/*
+ * The tree of a process into files of `dir`. Its processes are stopped (SIGSTOP) when it is done, and
+ * were never stopped or go on when it fails. 0, or an exit status after a message with CRIU's reason.
+ * CRIU must not be killed while it is inside a process, which does not survive that; so it outlives
+ * us, and keeps `lock`, a descriptor whose lock (flock) says that somebody is at work.
+ */
+int criu_dump(pid_t root, const char *dir, int lock);
+
+/*
+ * The tree from there: it goes on at once. What CRIU has begun when it fails descends from us, as what
+ * it has finished does until we end.
+ */
+int criu_restore(const char *dir);
+
+#endif

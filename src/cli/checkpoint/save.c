@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/checkpoint/save.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "base/fault.h"
+#include "cli/checkpoint/content.h"
+#include "cli/checkpoint/criu.h"
+#include "cli/checkpoint/stored.h"
+#include "cli/checkpoint/tree.h"
+#include "cli/out/say.h"
+#include "cli/tenant/away.h"
+#include "cli/tenant/contexts.h"
+#include "cli/tenant/pids.h"
+#include "cli/tenant/runtime.h"
+#include "image/image.h"
+#include "image/parts.h"
+#include "ledger/ledger.h"
+#include "ledger/pidns.h"
+#include "ledger/policy.h"
+#include "ledger/slot.h"
+#include "node/tenants.h"
+
+struct save {
+	const struct save_options *options;
+	struct moving moving;
+	char dir[PATH_MAX]; /* absolute */
+	int lock; /* on it: CRIU has it, too, and may outlive us */
+	struct pids pids;
+	struct tree tree;
+	struct manifest manifest;
+	enum swap_phase before; /* SWAP_RUN, SWAP_OUT, or SWAP_BARE: contexts were away, too */
+};
+
+/* --- Before anything happens ---------------------------------------------------------------- */
+
+static int save_check_policy(const struct moving *moving)
+{
+	struct policy policy;
+
+	if (policy_load(moving->dir, &policy) < 0)
+		return say_error("tenant \"%s\": its policy cannot be read", moving->name);
+	if (policy_meters(&policy))
+		return say_error("tenant \"%s\" has a share of compute, which cannot go to a disk yet; "
+				 "\"allot suspend --contexts\" can",
+				 moving->name);
+	if (policy.flags & POLICY_OVERCOMMIT)
+		return say_error("tenant \"%s\" takes turns on memory (--overcommit), which cannot go to a "
+				 "disk yet",
+				 moving->name);
+	if (stored_is(moving))
+		return say_error("tenant \"%s\" is on its way to a disk or from there; \"allot resume "
+				 "%s\" brings it back",
+				 moving->name, moving->name);
+	return 0;
+}
+
+/* CRIU takes processes of the PID namespace that it is in. */
+static int save_check_namespace(const struct save *save)
+{
+	struct slot_info info;
+
+	for (size_t i = 0; i < save->pids.n; i++)
+		if (!slot_info(save->moving.ledger, save->pids.list[i].slot, &info) &&
+		    info.pidns != pidns_self())
+			return say_error("process %ld (%s) is of a container; make its checkpoint in "
+					 "there",
+					 (long)save->pids.list[i].pid, save->pids.list[i].comm);
+	return save->pids.n ? 0 : say_error("tenant \"%s\" has no process that uses a GPU",
+					    save->moving.name);
+}
+
+static int save_make_dir(struct save *save)
+{
+	const char *dir = save->options->dir;
+	struct dirent *entry;
+	DIR *list;
+	int n = 0;
+
+	if (mkdir(dir, 0700) < 0 && errno != EEXIST)
+		return say_error("%s cannot be made: %s", dir, say_errno(errno));
+	if (!realpath(dir, save->dir))
+		return say_error("%s: %s", dir, say_errno(errno));
+	list = opendir(save->dir);
+	if (!list)
+		return say_error("%s: %s", dir, say_errno(errno));
+	while ((entry = readdir(list)))
+		n += strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..");
+	closedir(list);
+	if (n)
+		return say_error("%s is not empty; name a directory that is, or is not there", dir);
+	save->lock = open(save->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return save->lock < 0 || flock(save->lock, LOCK_EX | LOCK_NB) < 0
+		       ? say_error("%s cannot be locked: %s", dir, say_errno(errno))
+		       : 0;
+}
+
+static int save_find(struct save *save)
+{
+	int r = pids_find(&save->moving, &save->pids);
+
+	if (!r)
+		r = save_check_namespace(save);
+	if (!r)
+		r = tree_find(save->moving.dir, &save->pids, &save->tree);
+	if (!r && save->tree.nroots > PARTS_TREES)
+		r = say_error("tenant \"%s\" has too many process trees", save->moving.name);
+	return r;
+}
+
+/* --- Files ---------------------------------------------------------------------------------- */
+
+static void save_path(const struct save *save, const char *name, char ret[static PATH_MAX])
+{
+	if ((size_t)snprintf(ret, PATH_MAX, "%s/%s", save->dir, name) >= PATH_MAX)
+		*ret = 0; /* no such file */
+}
+
+static void save_tree_path(const struct save *save, size_t tree, char ret[static PATH_MAX])
+{
+	char name[32];
+
+	snprintf(name, sizeof(name), PARTS_CRIU "/%zu", tree);
+	save_path(save, name, ret);
+}
+
+static void save_empty_dir(const char *path)
+{
+	char file[PATH_MAX];
+	struct dirent *entry;
+	DIR *list = opendir(path);
+
+	while (list && (entry = readdir(list)))
+		if (entry->d_name[0] != '.' &&
+		    (size_t)snprintf(file, sizeof(file), "%s/%s", path, entry->d_name) < sizeof(file))
+			unlink(file);
+	if (list)
+		closedir(list);
+	rmdir(path);
+}
+
+/* What we have made, so that the directory is as it was but for being there. */
+static void save_remove_files(const struct save *save)
+{
+	static const char *const files[] = {"manifest.json", "objects", "manifest.json.partial",
+					    "objects.partial", PARTS_LEDGER, PARTS_FILE ".partial",
+					    PARTS_FILE};
+	char path[PATH_MAX];
+
+	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+		save_path(save, files[i], path);
+		unlink(path);
+	}
+	for (size_t i = 0; i < save->tree.nroots; i++) {
+		save_tree_path(save, i, path);
+		save_empty_dir(path);
+	}
+	save_path(save, PARTS_CRIU, path);
+	rmdir(path);
+	rmdir(save->dir);
+}
+
+static int save_ledger(const struct save *save)
+{
+	CLEANUP_CLOSE int fd = -EBADF;
+	char path[PATH_MAX];
+	int r;
+
+	save_path(save, PARTS_LEDGER, path);
+	fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	r = fd < 0 ? err_errno() : ledger_save(save->moving.dir, fd);
+	return r < 0 ? say_error("%s: %s", path, say_errno(r)) : 0;
+}
+
+/* --- The steps ------------------------------------------------------------------------------ */
+
+/* NVML, or a driver that has left something open: CRIU would say that it does not know the file. */
+static int save_check_open_files(const struct save *save)
+{
+	char path[64], file[PATH_MAX], target[256];
+	struct dirent *entry;
+	int r = 0;
+
+	for (size_t i = 0; !r && i < save->tree.n; i++) {
+		DIR *list;
+
+		snprintf(path, sizeof(path), "/proc/%ld/fd", (long)save->tree.pid[i]);
+		list = opendir(path);
+		while (!r && list && (entry = readdir(list))) {
+			ssize_t n;
+
+			snprintf(file, sizeof(file), "%s/%s", path, entry->d_name);
+			n = readlink(file, target, sizeof(target) - 1);
+			target[n > 0 ? n : 0] = 0;
+			if (!strncmp(target, "/dev/nvidia", 11))
+				r = say_error("process %ld has %s open (it uses NVML, or another way "
+					      "to the GPU than CUDA), which CRIU cannot take",
+					      (long)save->tree.pid[i], target);
+		}
+		if (list)
+			closedir(list);
+	}
+	return r;
+}
+
+static int save_image(struct save *save)
+{
+	struct image_draft *draft = NULL;
+	int r = content_describe(&save->moving, &save->pids, &save->manifest);
+
+	if (r)
+		return r;
+	r = image_create(save->dir, &save->manifest, save->options->level, &draft);
+	if (r < 0)
+		return say_error("%s: %s", save->dir, say_errno(r));
+	r = content_save(&save->moving, &save->pids, draft, &save->manifest);
+	if (r) {
+		image_abort(draft);
+		return r;
+	}
+	r = image_commit(draft);
+	return r < 0 ? say_error("%s: %s", save->dir, say_errno(r)) : 0;
+}
+
+static int save_give(struct save *save)
+{
+	struct moving_sum sum;
+	int r = stored_note(save->moving.dir, save->dir);
+
+	if (r < 0)
+		return say_error("%s: %s", save->moving.dir, say_errno(r));
+	FAULT_POINT(STORE_NOTED);
+	sum = moving_ask(&save->moving, SWAP_GIVEN, UINT64_MAX, true);
+	FAULT_POINT(STORE_GIVEN);
+	return sum.refused || sum.silent ? say_error("tenant \"%s\" keeps its content",
+						     save->moving.name)
+					 : 0;
+}
+
+/* Processes may have begun since: what CRIU takes are trees, from the same roots. */
+static int save_processes(struct save *save)
+{
+	char path[PATH_MAX];
+	int r = 0;
+
+	save_path(save, PARTS_CRIU, path);
+	if (mkdir(path, 0700) < 0)
+		return say_error("%s: %s", path, say_errno(errno));
+	for (size_t i = 0; !r && i < save->tree.nroots; i++) {
+		save_tree_path(save, i, path);
+		if (mkdir(path, 0700) < 0)
+			return say_error("%s: %s", path, say_errno(errno));
+		r = criu_dump(save->tree.pid[i], path, save->lock);
+	}
+	FAULT_POINT(STORE_DUMPED);
+	return r;
+}
+
+static int save_list(const struct save *save)
+{
+	struct parts parts = {.ntrees = (uint32_t)save->tree.nroots};
+	int r;
+
+	memcpy(parts.image, save->manifest.id, sizeof(parts.image));
+	snprintf(parts.tenant_dir, sizeof(parts.tenant_dir), "%s", save->moving.dir);
+	r = parts_write(save->dir, &parts);
+	FAULT_POINT(STORE_LISTED);
+	return r < 0 ? say_error("%s: %s", save->dir, say_errno(r)) : 0;
+}
+
+/* Those that are in CRIU's files have stopped; who began in between has not, and goes as well. */
+static int save_end(struct save *save)
+{
+	char runtime[PATH_MAX];
+	struct tree tree;
+	bool gone;
+
+	if (tree_find(save->moving.dir, &save->pids, &tree))
+		return say_error("tenant \"%s\" is in %s, and could not be ended", save->moving.name,
+				 save->dir);
+	gone = tree_kill(&tree);
+	tree_free(&tree);
+	FAULT_POINT(STORE_KILLED);
+	if (!gone)
+		return say_error("tenant \"%s\" is in %s, and its processes do not end",
+				 save->moving.name, save->dir);
+	stored_forget(save->moving.dir);
+	if (!runtime_find(runtime))
+		tenants_remove(runtime, save->moving.name, true);
+	return 0;
+}
+
+/* Suspended as it was before, or running. */
+static int save_go_back(struct save *save)
+{
+	int r;
+
+	close(TAKE_FD(save->lock));
+	if (save->before == SWAP_RUN)
+		return away_return(&save->moving);
+	r = stored_return(&save->moving);
+	if (r || save->before == SWAP_BARE)
+		return r;
+	r = contexts_return(&save->moving);
+	if (!r)
+		moving_ask(&save->moving, SWAP_OUT, UINT64_MAX, true);
+	return r;
+}
+
+static void save_count_dead(const struct save *save)
+{
+	for (size_t i = 0; i < save->pids.n; i++)
+		if (!slot_alive(save->moving.ledger, save->pids.list[i].slot))
+			say_note("process %ld (%s) did not survive it",
+				 (long)save->pids.list[i].pid, save->pids.list[i].comm);
+}
+
+static int save_all(struct save *save)
+{
+	struct away_options away = {.timeout_us = save->options->timeout_us, .contexts = true};
+	int r;
+
+	save->before = moving_rests(&save->moving);
+	r = away_send(&save->moving, &away);
+	if (r)
+		return r;
+	/* Some may have begun or ended until all was at rest. */
+	pids_free(&save->pids);
+	tree_free(&save->tree);
+	r = save_find(save);
+	if (!r)
+		r = save_check_open_files(save);
+	if (!r)
+		r = save_image(save);
+	if (!r)
+		r = save_give(save);
+	if (!r)
+		r = save_ledger(save);
+	if (!r)
+		r = save_processes(save);
+	if (!r)
+		r = save_list(save);
+	if (!r && !save->options->leave_running)
+		return save_end(save);
+	if (save_go_back(save))
+		return say_error("tenant \"%s\": what is in %s is needed to resume it",
+				 save->moving.name, save->dir);
+	if (r) {
+		save_count_dead(save);
+		save_remove_files(save);
+		say_note("tenant \"%s\" %s as it was", save->moving.name,
+			 save->before == SWAP_RUN ? "goes on" : "stays suspended");
+	}
+	return r;
+}
+
+int save_tenant(const char *name, const struct save_options *options)
+{
+	static struct save save;
+	int r = criu_check();
+
+	save = (struct save){.options = options, .lock = -EBADF};
+	if (r)
+		return r;
+	r = moving_open(name, &save.moving);
+	if (r)
+		return r;
+	r = save_check_policy(&save.moving);
+	if (!r)
+		r = contexts_check(&save.moving);
+	if (!r)
+		r = save_find(&save);
+	if (!r)
+		r = save_make_dir(&save);
+	if (!r)
+		r = save_all(&save);
+	if (save.lock >= 0)
+		close(save.lock);
+	manifest_done(&save.manifest);
+	tree_free(&save.tree);
+	pids_free(&save.pids);
+	moving_close(&save.moving);
+	return r;
+}

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/checkpoint/stored.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/now.h"
+#include "cli/checkpoint/content.h"
+#include "cli/checkpoint/tree.h"
+#include "cli/out/say.h"
+#include "cli/tenant/pids.h"
+#include "image/image.h"
+#include "ledger/ledger.h"
+#include "ledger/shared_file.h"
+#include "ledger/slot.h"
+
+#define NOTE "image"
+
+/* Processes that have come back have only to notice. */
+#define AWAIT_NS (30 * NS_PER_S)
+#define CRIU_NS	 (600 * NS_PER_S)
+#define NAP_US	 20000
+
+struct note_path {
+	char s[PATH_MAX + sizeof("/" NOTE)];
+};
+
+static struct note_path stored_path(const char *tenant_dir)
+{
+	struct note_path path;
+
+	snprintf(path.s, sizeof(path.s), "%s/" NOTE, tenant_dir);
+	return path;
+}
+
+int stored_note(const char *tenant_dir, const char *image_dir)
+{
+	return symlink(image_dir, stored_path(tenant_dir).s) < 0 ? -errno : 0;
+}
+
+void stored_forget(const char *tenant_dir)
+{
+	unlink(stored_path(tenant_dir).s);
+}
+
+static bool stored_read(const char *tenant_dir, char ret[static PATH_MAX])
+{
+	ssize_t n = readlink(stored_path(tenant_dir).s, ret, PATH_MAX - 1);
+
+	if (n < 0)
+		return false;
+	ret[n] = 0;
+	return true;
+}
+
+bool stored_is(const struct moving *moving)
+{
+	char dir[PATH_MAX];
+
+	return stored_read(moving->dir, dir);
+}
+
+/* Whoever wrote there may have been killed, and CRIU goes on. */
+static int stored_await_criu(const struct moving *moving, const char *dir)
+{
+	CLEANUP_CLOSE int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	uint64_t until_ns = now_monotonic_ns() + CRIU_NS;
+	unsigned int nap = NAP_US;
+
+	while (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK) {
+		if (now_monotonic_ns() > until_ns)
+			return say_error("CRIU is still at work on tenant \"%s\"; wait for its end",
+					 moving->name);
+		shared_file_nap(&nap, NAP_US);
+	}
+	return 0;
+}
+
+/* CRIU has left them stopped, and whoever was to end them or have them go on is gone. */
+static int stored_continue(const struct moving *moving)
+{
+	struct pids pids;
+	struct tree tree;
+	int r = pids_find(moving, &pids);
+
+	if (r)
+		return r;
+	r = tree_find(moving->dir, &pids, &tree);
+	if (!r) {
+		tree_signal(&tree, SIGCONT);
+		tree_free(&tree);
+	}
+	pids_free(&pids);
+	return r;
+}
+
+/* Those that come from an image take their slots, and all say that they have no content. */
+static int stored_await(struct moving *moving)
+{
+	uint64_t until_ns = now_monotonic_ns() + AWAIT_NS;
+	struct moving_sum sum;
+	unsigned int nap = NAP_US;
+
+	for (;;) {
+		sum = moving_ask(moving, SWAP_GIVEN, until_ns, false);
+		ledger_refresh(moving->ledger);
+		if (!sum.silent && !slot_awaited(moving->ledger))
+			return sum.refused ? say_error("a process of tenant \"%s\" refuses",
+						       moving->name)
+					   : 0;
+		if (now_monotonic_ns() > until_ns)
+			return say_error("%u process%s of tenant \"%s\" did not come back",
+					 sum.silent + slot_awaited(moving->ledger),
+					 sum.silent + slot_awaited(moving->ledger) == 1 ? "" : "es",
+					 moving->name);
+		shared_file_nap(&nap, NAP_US);
+	}
+}
+
+static int stored_put_back(struct moving *moving, const char *dir)
+{
+	struct damage damage = {.text = ""};
+	struct image *image;
+	struct pids pids;
+	int r = image_open(dir, &image, &damage);
+
+	if (r < 0)
+		return say_error("the content of tenant \"%s\" is in %s, which cannot be read: %s",
+				 moving->name, dir, *damage.text ? damage.text : say_errno(r));
+	r = stored_await(moving);
+	if (!r)
+		r = pids_find(moving, &pids);
+	if (!r) {
+		r = content_put_back(moving, &pids, image);
+		pids_free(&pids);
+	}
+	image_close(image);
+	return r;
+}
+
+int stored_return(struct moving *moving)
+{
+	struct moving_sum sum;
+	char dir[PATH_MAX];
+	int r;
+
+	if (!stored_read(moving->dir, dir))
+		return moving_rests(moving) == SWAP_GIVEN
+			       ? say_error("tenant \"%s\": nothing says where its content is",
+					   moving->name)
+			       : 0;
+	r = stored_await_criu(moving, dir);
+	if (!r)
+		r = stored_continue(moving);
+	/* BARE: whoever noted it was killed before anything was given away. */
+	if (!r && moving_rests(moving) != SWAP_BARE)
+		r = stored_put_back(moving, dir);
+	if (r)
+		return r;
+	sum = moving_ask(moving, SWAP_BARE, UINT64_MAX, true);
+	if (sum.refused || sum.silent)
+		return say_error("tenant \"%s\" does not take its content back", moving->name);
+	stored_forget(moving->dir);
+	return 0;
+}

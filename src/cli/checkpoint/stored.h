@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A tenant whose content is in an image, while its processes are suspended without it: on the way to
+ * a disk, and on the way from there. A note in its directory says where: a symbolic link, because
+ * that is made whole or not at all. The note is there before the first process gives its content
+ * away, and until all have it again, so whoever was killed in between, `allot resume` goes on.
+ */
+#ifndef ALLOT_CLI_CHECKPOINT_STORED_H
+#define ALLOT_CLI_CHECKPOINT_STORED_H
+
+#include <stdbool.h>
+
+#include "cli/tenant/moving.h"
+
+/* 0 or -errno. */
+int stored_note(const char *tenant_dir, const char *image_dir);
+void stored_forget(const char *tenant_dir);
+bool stored_is(const struct moving *moving);
+
+/*
+ * To SWAP_BARE, with all content in the processes. 0 also where it never left them; or an exit
+ * status after a message.
+ */
+int stored_return(struct moving *moving);
+
+#endif

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/checkpoint/tree.h"
+
+#include <dirent.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/parse.h"
+#include "cli/out/say.h"
+#include "node/members.h"
+
+#define NAPS	1000
+#define NAP_NS	10000000
+
+struct kin {
+	pid_t pid, parent;
+};
+
+struct kinship {
+	size_t n;
+	struct kin *kin;
+};
+
+static pid_t tree_parent(pid_t pid)
+{
+	char path[64], text[1024], *at;
+	long parent = 0;
+	FILE *file;
+	size_t n;
+
+	snprintf(path, sizeof(path), "/proc/%ld/stat", (long)pid);
+	file = fopen(path, "re");
+	if (!file)
+		return 0;
+	n = fread(text, 1, sizeof(text) - 1, file);
+	text[n] = 0;
+	fclose(file);
+	/* The name may have anything in it, but is the last in parentheses. */
+	at = strrchr(text, ')');
+	return at && sscanf(at + 1, " %*c %ld", &parent) == 1 ? (pid_t)parent : 0;
+}
+
+static struct kinship tree_read(void)
+{
+	struct kinship all = {0};
+	DIR *proc = opendir("/proc");
+	struct dirent *entry;
+	uint64_t pid;
+
+	while (proc && (entry = readdir(proc))) {
+		struct kin *kin;
+
+		if (parse_u64(entry->d_name, 1, INT32_MAX, &pid))
+			continue;
+		kin = reallocarray(all.kin, all.n + 1, sizeof(*kin));
+		if (!kin)
+			break;
+		all.kin = kin;
+		kin[all.n++] = (struct kin){(pid_t)pid, tree_parent((pid_t)pid)};
+	}
+	if (proc)
+		closedir(proc);
+	return all;
+}
+
+static bool tree_has(const struct tree *tree, pid_t pid)
+{
+	for (size_t i = 0; i < tree->n; i++)
+		if (tree->pid[i] == pid)
+			return true;
+	return false;
+}
+
+static bool tree_add(struct tree *tree, pid_t pid)
+{
+	pid_t *list;
+
+	if (tree_has(tree, pid))
+		return true;
+	list = reallocarray(tree->pid, tree->n + 1, sizeof(*list));
+	if (!list)
+		return false;
+	tree->pid = list;
+	list[tree->n++] = pid;
+	return true;
+}
+
+/* The last of its ancestors that was started in the tenant. */
+static pid_t tree_root(struct members *members, const char *tenant_dir, pid_t pid)
+{
+	pid_t root = pid;
+
+	for (pid_t up = tree_parent(pid); up > 1; up = tree_parent(up))
+		if (members_has(members, tenant_dir, up))
+			root = up;
+	return root;
+}
+
+static bool tree_fill(const char *tenant_dir, const struct pids *pids, struct tree *tree)
+{
+	struct members members = {0};
+	struct kinship all = tree_read();
+	bool ok = all.n;
+
+	for (size_t i = 0; ok && i < pids->n; i++)
+		ok = tree_add(tree, tree_root(&members, tenant_dir, pids->list[i].pid));
+	tree->nroots = tree->n;
+	for (size_t i = 0; ok && i < tree->n; i++)
+		for (size_t k = 0; ok && k < all.n; k++)
+			if (all.kin[k].parent == tree->pid[i])
+				ok = tree_add(tree, all.kin[k].pid);
+	members_free(&members);
+	free(all.kin);
+	return ok;
+}
+
+int tree_find(const char *tenant_dir, const struct pids *pids, struct tree *ret)
+{
+	struct tree tree = {0};
+
+	if (!tree_fill(tenant_dir, pids, &tree)) {
+		tree_free(&tree);
+		return say_error("out of memory");
+	}
+	*ret = tree;
+	return 0;
+}
+
+void tree_free(struct tree *tree)
+{
+	free(tree->pid);
+	*tree = (struct tree){0};
+}
+
+void tree_signal(const struct tree *tree, int signal)
+{
+	for (size_t i = 0; i < tree->n; i++)
+		kill(tree->pid[i], signal);
+}
+
+static void tree_nap(void)
+{
+	nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+}
+
+bool tree_kill(const struct tree *tree)
+{
+	size_t left = tree->n;
+
+	for (int i = 0; left && i < NAPS; i++) {
+		left = 0;
+		/* A zombie has no memory, and is somebody else's to reap. */
+		for (size_t k = 0; k < tree->n; k++) {
+			char path[64], exe[8];
+
+			snprintf(path, sizeof(path), "/proc/%ld/exe", (long)tree->pid[k]);
+			if (readlink(path, exe, sizeof(exe)) < 0)
+				continue;
+			kill(tree->pid[k], SIGKILL);
+			left++;
+		}
+		if (left)
+			tree_nap();
+	}
+	return !left;
+}
+
+void tree_kill_own(void)
+{
+	for (int i = 0; i < NAPS; i++) {
+		struct kinship all = tree_read();
+		size_t n = 0;
+
+		for (size_t k = 0; k < all.n; k++)
+			if (all.kin[k].parent == getpid()) {
+				kill(all.kin[k].pid, SIGKILL);
+				n++;
+			}
+		free(all.kin);
+		while (waitpid(-1, NULL, WNOHANG) > 0)
+			;
+		if (!n)
+			return;
+		tree_nap();
+	}
+}

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* allot checkpoint: a tenant, with its processes and what they hold on devices, to a disk. */
+#include <argp.h>
+
+#include "base/parse.h"
+#include "cli/checkpoint/save.h"
+#include "cli/command.h"
+#include "cli/exit_status.h"
+#include "cli/out/say.h"
+#include "cli/tenant/away.h"
+#include "image/packing.h"
+
+#define TIMEOUT_MAX_US (86400 * UINT64_C(1000000))
+#define LEVEL_MAX      19
+
+enum { KEY_TO = 256, KEY_LEAVE_RUNNING, KEY_TIMEOUT, KEY_COMPRESS };
+
+static const struct argp_option options[] = {
+	{"to", KEY_TO, "DIR", 0, "where: a directory that is empty, or is not there", 0},
+	{"leave-running", KEY_LEAVE_RUNNING, NULL, 0, "have it go on here when it is there", 0},
+	{"compress", KEY_COMPRESS, "LEVEL", OPTION_ARG_OPTIONAL,
+	 "compress device memory by zstd (1, the default, is the fastest; up to 19)", 0},
+	{"timeout", KEY_TIMEOUT, "TIME", 0,
+	 "how long work on the device is waited for, like 10s (default 30s)", 0},
+	{0},
+};
+
+struct args {
+	const char *name;
+	struct save_options save;
+};
+
+static error_t checkpoint_parse_level(const char *arg, struct args *a)
+{
+	uint64_t level = 1;
+
+	if (arg && parse_u64(arg, 1, LEVEL_MAX, &level)) {
+		say_error("--compress \"%s\": not 1 to %d", arg, LEVEL_MAX);
+		return EINVAL;
+	}
+	if (!packing_offered()) {
+		say_error("--compress: this build has no zstd");
+		return EINVAL;
+	}
+	a->save.level = (int)level;
+	return 0;
+}
+
+static error_t checkpoint_parse_option(int key, char *arg, struct argp_state *state)
+{
+	struct args *a = state->input;
+
+	switch (key) {
+	case KEY_TO:
+		a->save.dir = arg;
+		return 0;
+	case KEY_LEAVE_RUNNING:
+		a->save.leave_running = true;
+		return 0;
+	case KEY_COMPRESS:
+		return checkpoint_parse_level(arg, a);
+	case KEY_TIMEOUT:
+		if (!parse_duration_us(arg, TIMEOUT_MAX_US, &a->save.timeout_us))
+			return 0;
+		say_error("--timeout \"%s\": not a time up to a day; write it like --timeout 10s",
+			  arg);
+		return EINVAL;
+	case ARGP_KEY_ARG:
+		if (a->name)
+			argp_error(state, "one tenant at a time: \"%s\" and \"%s\"", a->name, arg);
+		a->name = arg;
+		return 0;
+	}
+	return ARGP_ERR_UNKNOWN;
+}
+
+static const struct argp argp = {
+	.options = options,
+	.parser = checkpoint_parse_option,
+	.args_doc = "NAME --to DIR",
+	.doc = "Put a swappable tenant on a disk: its device memory, and its processes by CRIU.\v"
+	       "Then it is ended here, and \"allot restore DIR\" has it go on. Until all of it is there "
+	       "it can be resumed.\n"
+	       "\n"
+	       "  allot checkpoint train --to /var/lib/train.1\n"
+	       "  allot restore /var/lib/train.1\n",
+};
+
+int cmd_checkpoint(int argc, char **argv)
+{
+	struct args a = {.save = {.timeout_us = AWAY_TIMEOUT_US}};
+
+	if (argp_parse(&argp, argc, argv, 0, NULL, &a))
+		return EXIT_ALLOT;
+	if (!a.name || !a.save.dir)
+		return say_error("write: allot checkpoint NAME --to DIR (\"allot ps\" lists names)");
+	return save_tenant(a.name, &a.save);
+}

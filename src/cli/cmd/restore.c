@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* allot restore: a tenant from a disk, where `allot checkpoint` has put it. */
+#include <argp.h>
+
+#include "cli/checkpoint/bring.h"
+#include "cli/command.h"
+#include "cli/exit_status.h"
+#include "cli/out/say.h"
+
+static error_t restore_parse_option(int key, char *arg, struct argp_state *state)
+{
+	const char **dir = state->input;
+
+	if (key != ARGP_KEY_ARG || *dir)
+		return ARGP_ERR_UNKNOWN;
+	*dir = arg;
+	return 0;
+}
+
+static const struct argp argp = {
+	.parser = restore_parse_option,
+	.args_doc = "DIR",
+	.doc = "Have a tenant go on that \"allot checkpoint\" has put into DIR.\v"
+	       "All of DIR is read and checked before anything is started. The tenant has the name, the "
+	       "quota and the processes that it had.\n",
+};
+
+int cmd_restore(int argc, char **argv)
+{
+	const char *dir = NULL;
+
+	if (argp_parse(&argp, argc, argv, 0, NULL, &dir))
+		return EXIT_ALLOT;
+	if (!dir)
+		return say_error("which checkpoint? write: allot restore DIR");
+	return bring_tenant(dir);
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What belongs to a checkpoint beside the image (image/image.h): CRIU's files, which have no sums of
+ * their own, and the tenant's ledger. The file `parts` names each with its size and CRC-32C, says
+ * which image they are of, and ends with a CRC of itself. It is written last, so a directory that has
+ * it has all.
+ *
+ *	allot-checkpoint 1
+ *	image <32 hex digits>
+ *	dir <the tenant's directory, which processes have mapped by that name>
+ *	trees <how many: CRIU's files of the first are in criu/0>
+ *	file <8 hex digits> <bytes> <name>
+ *	...
+ *	end <8 hex digits>
+ */
+#ifndef ALLOT_IMAGE_PARTS_H
+#define ALLOT_IMAGE_PARTS_H
+
+#include <limits.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "image/damage.h"
+
+#define PARTS_FILE "parts"
+#define PARTS_CRIU "criu"
+#define PARTS_LEDGER "ledger"
+#define PARTS_MAX_BYTES (16u << 20)
+#define PARTS_TREES 256
+
+struct parts {
+	uint8_t image[16];
+	char tenant_dir[PATH_MAX];
+	uint32_t ntrees;
+};
+
+/*
+ * Looks at all files of the checkpoint in `dir`, puts them on the disk, and writes `parts`. 0 or
+ * -errno: then there is none.
+ */
+int parts_write(const char *dir, const struct parts *parts);
+
+/*
+ * Reads all of them again. -ENOENT where there is no `parts`, -EBADMSG for what is not as it was
+ * written, -ENODATA for what ends too early or is missing, -EPROTONOSUPPORT for a later version.
+ */
+int parts_verify(const char *dir, struct parts *ret, struct damage *damage);
+
+/* One text: as parts_verify, but for the files that it names, which `look` is called for. */
+typedef int parts_look_fn(const char *name, uint64_t bytes, uint32_t crc, void *arg);
+int parts_parse(char *text, size_t len, parts_look_fn *look, void *arg, struct parts *ret,
+		struct damage *damage);
+
+#endif

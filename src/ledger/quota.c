@@ -177,7 +177,7 @@ int quota_reserve_doubtful(struct slot *slot, int device, uint64_t bytes, uint64
 	if (!quota_device_ok(slot, device))
 		return -EINVAL;
 	limit = quota_sane_limit(limit);
-	if (bytes > limit || bytes > QUOTA_RESERVE_MAX)
+	if (bytes > QUOTA_RESERVE_MAX)
 		return -EDQUOT;
 	pending = &quota_row_of(slot, device)->pending;
 	for (;;) {

@@ -62,9 +62,9 @@ static CUresult context_refuse(struct guest *guest, struct guest_device *device)
 static bool context_try_doubtful(struct guest *guest, struct guest_device *device,
 				 struct charge *charge)
 {
-	uint64_t bytes = min_u64(FIGURE_CONTEXT_BYTES, charge_limit(guest, device));
-
-	if (context_learned(guest, device) || !charge_try_doubtful(guest, device, bytes, charge))
+	/* Unlike the limit itself this leaves no room for a second such call, however small it is. */
+	if (context_learned(guest, device) ||
+	    !charge_try_doubtful(guest, device, FIGURE_CONTEXT_BYTES, charge))
 		return false;
 	if (!context_learned(guest, device))
 		return true;
@@ -111,8 +111,8 @@ static CUresult context_begin(struct guest *guest, struct guest_device *device,
 }
 
 /*
- * What to charge for a new one whose size nobody knew: what was reserved. Where that is above the
- * limit the driver's figure is charged first, if it can be had, so that others are not refused for
+ * What to charge for a new one whose size nobody knew: what was reserved, and no more than there may
+ * be. Where that is above the limit the driver's figure is charged first, if it can be had, so that others are not refused for
  * more than there is.
  */
 static uint64_t context_unknown_bytes(const struct charge *charge)
@@ -120,10 +120,12 @@ static uint64_t context_unknown_bytes(const struct charge *charge)
 	struct guest *guest = charge->guest;
 	struct guest_device *device = charge->device;
 
-	if (quota_used(guest->ledger, device->ledger) > charge_limit(guest, device) &&
+	uint64_t limit = charge_limit(guest, device);
+
+	if (quota_used(guest->ledger, device->ledger) > limit &&
 	    figure_reconcile_inside(guest, device))
 		return 0;
-	return charge->reserved;
+	return min_u64(charge->reserved, limit);
 }
 
 /* False: it does not fit after all, and the caller has to destroy it and call context_gone. */

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdarg.h>
@@ -64,7 +65,11 @@ void guest_complain(const char *complaint)
 {
 	char line[256];
 	int n = snprintf(line, sizeof(line), "allot: the GPU is refused: %s\n", complaint);
+	struct pollfd stderr_now = {.fd = STDERR_FILENO, .events = POLLOUT};
 
+	/* A pipe that nobody reads from would end the program by SIGPIPE, a full one hold it up. */
+	if (poll(&stderr_now, 1, 0) != 1 || stderr_now.revents != POLLOUT)
+		return;
 	if (n > 0 &&
 	    write(STDERR_FILENO, line, (size_t)n < sizeof(line) ? (size_t)n : sizeof(line) - 1) < 0)
 		return; /* nobody listens */

@@ -96,6 +96,19 @@ class Processes(bad_lib.Case):
         said, _ = self.guest("signals init alloc 100 alloc 200 free threads 4")
         self.assertEqual(said[-1], "signals 0")
 
+    def test_nobody_listens(self):
+        """The line that says why the GPU is refused ends no program: its stderr leads nowhere."""
+        read, write = os.pipe()
+        os.close(read)
+        env = {**self.env, **self.guest_env, "ALLOT_TENANT_DIR": self.path("nowhere")}
+        try:
+            done = subprocess.run([GUEST, "init"], env=env, stdin=subprocess.DEVNULL, text=True,
+                                  stdout=subprocess.PIPE, stderr=write, timeout=30,
+                                  restore_signals=True, check=False)
+        finally:
+            os.close(write)
+        self.assertEqual((done.returncode, done.stdout), (0, f"init {bad_lib.INVALID_VALUE}\n"))
+
     def test_library_comes_and_goes(self):
         program = """
 import ctypes, _ctypes

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <stdbool.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -77,19 +78,31 @@ int shared_file_create(const char *dir, const char *name)
 	return TAKE_FD(fd);
 }
 
+int shared_file_may_have(uint64_t bytes)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_FSIZE, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY)
+		return 0;
+	return limit.rlim_cur < bytes ? -EFBIG : 0;
+}
+
 int shared_file_join(const char *dir, const char *name, uint64_t bytes)
 {
-	int fd = shared_file_create(dir, name);
+	int fd = shared_file_create(dir, name), r;
 
 	if (fd == -EEXIST)
 		fd = shared_file_open(dir, name, O_RDWR, 0);
 	if (fd == -EPROTO)
 		return shared_file_open(dir, name, O_RDWR, bytes);
-	if (fd >= 0 && ftruncate(fd, (off_t)bytes) < 0) {
+	if (fd < 0)
+		return fd;
+	r = shared_file_may_have(bytes);
+	if (r == 0 && ftruncate(fd, (off_t)bytes) < 0)
+		r = -ENOSPC;
+	if (r < 0)
 		close(fd);
-		return -ENOSPC;
-	}
-	return fd;
+	return r < 0 ? r : fd;
 }
 
 static struct flock shared_file_range(short type, int64_t at, int64_t len)

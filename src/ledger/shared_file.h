@@ -18,10 +18,13 @@ int shared_file_open(const char *dir, const char *name, int flags, uint64_t byte
 /* Creates <dir>/<name>, 0600 whatever the umask, empty. -EEXIST. Descriptor or -errno. */
 int shared_file_create(const char *dir, const char *name);
 
+/* -EFBIG where making a file that large would end the process by SIGXFSZ (RLIMIT_FSIZE), else 0. */
+int shared_file_may_have(uint64_t bytes);
+
 /*
  * Opens <dir>/<name> for reading and writing, made with `bytes` zeroes by whoever comes first. One
  * without a size is being made, or its maker was killed: whoever comes gives it its size.
- * Descriptor or -errno; -ENOSPC.
+ * Descriptor or -errno; -ENOSPC, -EFBIG.
  */
 int shared_file_join(const char *dir, const char *name, uint64_t bytes);
 

@@ -256,6 +256,9 @@ int tenant_create(const char *runtime, const char *name, const struct policy *po
 	r = policy_check(policy);
 	if (r < 0)
 		return r;
+	r = shared_file_may_have(sizeof(struct ledger_file)); /* the largest of them */
+	if (r < 0)
+		return r;
 	r = tenant_make_dir(runtime);
 	if (r < 0 && r != -EEXIST)
 		return r;

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <dirent.h>
 #include <signal.h>
+#include <sys/resource.h>
 
 #include "base/fault.h"
+#include "ledger/shared_file.h"
 #include "tests/unit/tenant_fixture.h"
 
 static void check_runtime_dir(void)
@@ -37,6 +39,27 @@ static void check_runtime_dir(void)
 		_exit(0);
 	}
 	fixture_wait(pid, 0);
+}
+
+/* A process that may write no file of that size ends by SIGXFSZ when it tries. */
+static void check_file_size_limit(void)
+{
+	struct policy policy = fixture_policy(GIB);
+	char dir[PATH_MAX];
+	pid_t pid = fixture_fork();
+
+	if (pid == 0) {
+		for (rlim_t bytes = 0; bytes < 8 * MIB; bytes = bytes * 4 + 1) {
+			CHECK_EQ(setrlimit(RLIMIT_FSIZE, &(struct rlimit){bytes, RLIM_INFINITY}),
+				 0);
+			CHECK_EQ(tenant_create(fixture_runtime_dir(), "large", &policy, dir,
+					       sizeof(dir)), -EFBIG);
+			CHECK_EQ(shared_file_join(fixture_runtime_dir(), "file", 8 * MIB), -EFBIG);
+		}
+		_exit(0);
+	}
+	fixture_wait(pid, 0);
+	CHECK_EQ(tenant_create(fixture_runtime_dir(), "large", &policy, dir, sizeof(dir)), 0);
 }
 
 static void check_names(void)
@@ -303,6 +326,7 @@ int main(void)
 	umask(077);
 	check_runtime_dir();
 	check_names();
+	check_file_size_limit();
 	check_life();
 	check_remove();
 	check_join_or_remove();

@@ -332,6 +332,8 @@ static int enroll_explain_create(const char *runtime, const char *name, int r)
 	else if (r == -ENOSPC || r == -EDQUOT)
 		todo = "make room there (\"allot doctor --sweep\" removes stale tenants), or set "
 		       "ALLOT_RUNTIME_DIR";
+	else if (r == -EFBIG)
+		todo = "raise the limit on the size of files (ulimit -f)";
 	else if (r == -ENOLCK)
 		todo = "set ALLOT_RUNTIME_DIR to a directory on tmpfs or a local disk, like "
 		       "/dev/shm/allot";

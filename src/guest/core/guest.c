@@ -90,6 +90,8 @@ static const char *guest_explain_error(int error)
 		return "is damaged; create the tenant again";
 	case -ENOSPC:
 		return "has no room left, on its file system or for one more device";
+	case -EFBIG:
+		return "would be larger than the process may make a file (ulimit -f)";
 	case -EUSERS:
 		return "has no free slot: 1024 processes use it";
 	case -ESTALE:

@@ -7,6 +7,7 @@ import sys
 import time
 
 from harness import HERE, MIB, SLACK, Child, Trouble, have, mib, run
+from parts.swap_turns import turns
 
 GIB_HELD, QUICK_GIB, SIM_GIB = 16, 4, 0.25
 QUOTA_MORE = "%dMiB"
@@ -164,3 +165,4 @@ def part(bench):
     judge(bench, "out, cold", rows[0][1], COLD_S, held)
     judge(bench, "out, warm", rows[-1][1], WARM_S, held)
     judge(bench, "back", rows[-1][3], BACK_S, held)
+    turns(bench)

@@ -2,7 +2,8 @@
 /*
  * swap hold MIB: takes so much, in pieces of different sizes, writes a pattern, says how fast
  * pinned memory is copied out and back, and then does what it is told: "look" compares every byte,
- * "graph" launches a graph that was captured before and compares what that wrote.
+ * "graph" launches a graph that was captured before and compares what that wrote, "workMS" writes all
+ * of it anew for so long and then does nothing for as long, eight times.
  *
  * swap checkpoint PID: has the driver move another process's memory to the host and back
  * (cuCheckpointProcess*), and says how long that took.
@@ -123,8 +124,22 @@ static unsigned int launch(void)
 	return wrong;
 }
 
+/* A job that has something else to do half of the time. */
+static void work(unsigned int ms)
+{
+	double begin = seconds(), until;
+
+	for (int i = 0; i < 8; i++) {
+		for (until = seconds() + ms / 1e3; seconds() < until;)
+			fill();
+		usleep(ms * 1000);
+	}
+	printf("{\"stage\": \"worked\", \"took_s\": %.4f}\n", seconds() - begin);
+}
+
 static void hold(uint64_t mib)
 {
+	unsigned int ms;
 	double out, back;
 	char word[32];
 
@@ -143,6 +158,8 @@ static void hold(uint64_t mib)
 	while (child_told(word)) {
 		if (!strcmp(word, "look"))
 			printf("{\"stage\": \"looked\", \"wrong\": %" PRIu64 "}\n", look());
+		else if (sscanf(word, "work%u", &ms) == 1)
+			work(ms);
 		else
 			printf("{\"stage\": \"launched\", \"wrong\": %u}\n", launch());
 	}

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tenants whose quotas together exceed the device (`allot run --overcommit`): two jobs beside one after
+the other, and model servers of which not all are resident, with the time to a request's answer."""
+import json
+import time
+
+from harness import MIB, run
+
+# Of the device, for each of two jobs; as of 100 GB on 141 GB.
+JOB_PART = 0.66
+# A phase of work, and the pause behind it: several times what moving takes on an H200.
+PHASE_MS, QUICK_MS, SIM_MS = 6000, 1500, 60
+MAKESPAN, MAKESPAN_MOST = 0.85, 1.05
+SERVERS, SERVER_GIB, ANSWER_S = 6, 30, 1.0
+QUICK_PART = 0.3  # of the device, for each server of a quick run
+ROUNDS = 4
+
+
+def hold(bench, name, held):
+    total = bench.figures.devices[0]["memory"] // MIB
+    return bench.start(name, f"{min(held + 1024, total)}MiB",
+                       [bench.program("swap"), "hold", held], options=["--overcommit"])
+
+
+def content(bench, name, children):
+    wrong = 0
+    for child in children:
+        child.say("look")
+        wrong += child.hear("looked", 240)["wrong"]
+    bench.results.check("swap", name, wrong == 0, f"{wrong} wrong words", "none")
+
+
+def together(bench, held, ms, n):
+    """From the word to work to the last one's end, with n at once; and what they hold is looked at."""
+    names = [bench.tenant() for _ in range(n)]
+    children = [hold(bench, name, held) for name in names]
+    try:
+        for child in children:
+            child.hear("held", 240)
+        begin = time.monotonic()
+        for child in children:
+            child.say(f"work{ms}")
+        for child in children:
+            child.hear("worked", 280)
+        took = time.monotonic() - begin
+        content(bench, f"content of {n} job{'s' if n > 1 else ''}", children)
+    finally:
+        for child in children:
+            child.end()
+    return took
+
+
+def jobs(bench, total):
+    held = int(total / MIB * JOB_PART)
+    ms = SIM_MS if bench.sim else QUICK_MS if bench.quick else PHASE_MS
+    if bench.quick and not bench.sim:
+        held = int(total / MIB * 0.55)
+    alone = together(bench, held, ms, 1)
+    both = together(bench, held, ms, 2)
+    ratio = both / (2 * alone)
+    bench.results.figure("swap", "two jobs", {"held_mib": held, "alone_s": round(alone, 3),
+                                              "both_s": round(both, 3), "ratio": round(ratio, 3)})
+    said = f"{both:.2f} s, alone {alone:.2f} s: {ratio:.2f}"
+    if bench.sim:
+        bench.results.skip("swap", "two jobs that exceed the device", f"{said}, simulated")
+        return
+    most = MAKESPAN_MOST if bench.quick else MAKESPAN
+    bench.results.check("swap", "two jobs that exceed the device", ratio <= most, said,
+                        f"at most {most} of one after the other")
+
+
+def is_away(bench, name):
+    status, out, _ = run([bench.allot, "ps", "--json", name], 20)
+    return not status and json.loads(out)["tenants"][0]["state"] == "suspended"
+
+
+def servers(bench, total):
+    n, held = SERVERS, SERVER_GIB * 1024
+    if bench.sim or bench.quick:
+        n, held = 4, int(total / MIB * QUICK_PART)
+    names = [bench.tenant() for _ in range(n)]
+    children, away, resident, wrong = [], [], [], 0
+    try:
+        for name in names:
+            children.append(hold(bench, name, held))
+            children[-1].hear("held", 240)
+        for turn in range(ROUNDS * n):
+            i = turn * 5 % n if turn % 3 else turn // 3 % n
+            gone = is_away(bench, names[i])
+            begin = time.monotonic()
+            children[i].say("graph")
+            wrong += children[i].hear("launched", 120)["wrong"]
+            (away if gone else resident).append(time.monotonic() - begin)
+            time.sleep(0.3 if bench.sim else 1)
+        content(bench, f"content of {n} servers", children)
+    finally:
+        for child in children:
+            child.end()
+    bench.results.check("swap", "answers of servers", not wrong and bool(away),
+                        f"{wrong} wrong words, {len(away)} of {ROUNDS * n} were away",
+                        "none wrong, some away")
+    if not away:
+        return
+    at = sorted(resident)[len(resident) // 2] if resident else None
+    bench.results.figure("swap", "servers", {
+        "n": n, "held_mib": held, "away_s": [round(s, 4) for s in away],
+        "resident_p50_s": at and round(at, 5)})
+    most = ANSWER_S * held / (SERVER_GIB * 1024)
+    said = f"{max(away):.3f} s at most, resident {at or 0:.4f} s"
+    if bench.sim:
+        bench.results.skip("swap", "first answer after being away", f"{said}, simulated")
+    else:
+        bench.results.check("swap", "first answer after being away", max(away) <= most, said,
+                            f"at most {most:.2f} s for {held} MiB")
+
+
+def turns(bench):
+    total = bench.figures.devices[0]["memory"]
+    if bench.sim and total > 4096 * MIB:
+        bench.results.skip("swap", "turns on memory", f"simulated, and as large as {total >> 30} GiB")
+        return
+    jobs(bench, total)
+    servers(bench, total)

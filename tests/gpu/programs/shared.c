@@ -58,18 +58,18 @@ static void own(void)
 	MUST(cu.cuMemAddressReserve(&at, 2 * OWN, 0, 0, 0));
 	MUST(cu.cuMemMap(at, OWN, 0, handle, 0));
 	MUST(cu.cuMemSetAccess(at, OWN, &access, 1));
-	MUST(cu.cuMemMap(at + OWN, OWN / 2, OWN / 2, handle, 0));
+	MUST(cu.cuMemMap(at + OWN, OWN, 0, handle, 0));
 	access.flags = CU_MEM_ACCESS_FLAGS_PROT_READ;
-	MUST(cu.cuMemSetAccess(at + OWN, OWN / 2, &access, 1));
+	MUST(cu.cuMemSetAccess(at + OWN, OWN, &access, 1));
 	MUST(cu.cuMemsetD32_v2(at, value, OWN / 4));
 	printf("{\"stage\": \"mapped\", \"pid\": %d}\n", getpid());
 	for (; child_told(word); value++) {
 		uint64_t wrong = wrong_words(at, OWN, value) +
-				 wrong_words(at + OWN, OWN / 2, value);
+				 wrong_words(at + OWN, OWN, value);
 		unsigned long long writes = access_of(at), reads = access_of(at + OWN);
 
 		MUST(cu.cuMemsetD32_v2(at, value + 1, OWN / 4));
-		wrong += wrong_words(at + OWN, OWN / 2, value + 1);
+		wrong += wrong_words(at + OWN, OWN, value + 1);
 		MUST(cu.cuMemRetainAllocationHandle(&same, (void *)(at + OWN)));
 		MUST(cu.cuMemRelease(same));
 		printf("{\"stage\": \"looked\", \"wrong\": %" PRIu64 ", \"writes\": %llu, "

@@ -40,7 +40,7 @@ static bool guest_passes(int point)
 	case FAULT_SHARED_PUBLISHED: /* by importers: test_kill */
 	case FAULT_POLICY_WRITTEN:
 	case FAULT_POLICY_FLIPPED:
-	case FAULT_SLOT_ADOPTED ... FAULT_CONTEXTS_UNLOCKED: /* memory that leaves: tests/e2e/swap */
+	case FAULT_SLOT_ADOPTED ... FAULT_BRING_RESTORED: /* memory that leaves: tests/e2e/swap */
 	case FAULT_CU_LOCKED: /* on AMD's devices: test_units */
 	case FAULT_CU_TORN:
 	case FAULT_CU_WRITTEN:

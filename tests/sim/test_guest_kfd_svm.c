@@ -118,6 +118,36 @@ static void test_unmapped(void)
 	check_all_free(0);
 }
 
+/* Fills what is free above, so that the next page that anybody maps lies at the hole's end. */
+static void make_next_mapping_lie_in(char *hole, uint64_t size)
+{
+	char *page;
+
+	do {
+		page = mmap(NULL, PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		CHECK(page != MAP_FAILED);
+	} while (page < hole || page >= hole + size);
+	CHECK(page == hole + size - PAGE);
+	CHECK_EQ(munmap(page, PAGE), 0);
+}
+
+/* What the search itself maps, at the edge of memory that is there, is not the program's. */
+static void test_unmapped_where_we_map(void)
+{
+	char *here = memory_at(NULL, QUOTA);
+	uint64_t handle;
+
+	CHECK_EQ(set(here, QUOTA, PREFETCH, ids[0]), 0);
+	CHECK_EQ(munmap(here + 8 * MIB, 16 * MIB), 0);
+	make_next_mapping_lie_in(here + 8 * MIB, 16 * MIB);
+	CHECK_EQ(alloc_vram(0, 16 * MIB + PAGE, &handle), -ENOMEM);
+	CHECK_EQ(charged(0), QUOTA - 16 * MIB);
+	CHECK_EQ(munmap(here, 8 * MIB), 0);
+	CHECK_EQ(munmap(here + 24 * MIB, QUOTA - 24 * MIB), 0);
+	CHECK_EQ(available(0), QUOTA);
+	check_all_free(0);
+}
+
 static void take_and_give(uint64_t size)
 {
 	uint64_t handle;
@@ -251,6 +281,7 @@ int main(int argc, char **argv)
 	test_parts();
 	test_refused();
 	test_unmapped();
+	test_unmapped_where_we_map();
 	test_mapped_anew();
 	test_parts_without_a_place();
 	test_others();

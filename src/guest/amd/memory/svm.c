@@ -112,6 +112,22 @@ static void amd_svm_next_char(struct line *line, char c, struct amd_ranges *rang
 	}
 }
 
+/*
+ * Takes out of `ranges` where an array of ours lies. The kernel may have put it where the program
+ * has unmapped memory, so close to what is still there that a grain holds both.
+ */
+static void amd_svm_cut_own(struct amd_ranges *ranges, struct amd_ranges *array,
+			    struct amd_ranges *gone)
+{
+	uint64_t page_bytes = (uint64_t)sysconf(_SC_PAGESIZE), first, end;
+
+	lock_take(&array->lock);
+	first = (uintptr_t)array->at;
+	end = first + array->room * sizeof(*array->at);
+	lock_drop(&array->lock);
+	amd_svm_cut(ranges, first, (end + page_bytes - 1) & -page_bytes, gone);
+}
+
 /* Takes out of `ranges` what is not mapped any more; nothing where /proc does not tell. */
 static void amd_svm_cut_unmapped(struct amd_ranges *ranges, struct amd_ranges *gone)
 {
@@ -226,6 +242,9 @@ void amd_svm_sweep(struct amd *amd, int fd)
 	if (found.kfd >= 0) {
 		amd_svm_cut(&amd->ranges, 0, UINT64_MAX, &charged);
 		amd_svm_cut_unmapped(&charged, &found.gone);
+		amd_svm_cut_own(&charged, &amd->ranges, &found.gone);
+		amd_svm_cut_own(&charged, &charged, &found.gone);
+		amd_svm_cut_own(&charged, &found.gone, &found.gone);
 		found.grain_bytes = amd_svm_grain_of(&charged, found.page_bytes);
 		for (uint32_t i = 0; i < charged.count; i++)
 			amd_svm_look_at(&found, charged.at[i], charged.at[i].first);

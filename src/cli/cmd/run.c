@@ -27,11 +27,11 @@
 #include "cli/exec/space.h"
 #include "cli/exit_status.h"
 #include "cli/out/say.h"
-#include "cli/tenant/compute_words.h"
 #include "cli/tenant/dmem.h"
 #include "cli/tenant/enroll.h"
 #include "cli/tenant/options.h"
 #include "cli/tenant/runtime.h"
+#include "node/compute_words.h"
 
 enum { KEY_ALLOW_ESCAPE = 256, KEY_GUARD, KEY_PRINT_ENV, KEY_REPORT, KEY_SWAPPABLE, KEY_OVERCOMMIT, KEY_HOST_MEMORY };
 

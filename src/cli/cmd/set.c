@@ -12,12 +12,12 @@
 #include "cli/exec/space.h"
 #include "cli/exit_status.h"
 #include "cli/out/say.h"
-#include "cli/tenant/compute_words.h"
 #include "cli/tenant/dmem.h"
 #include "cli/tenant/options.h"
 #include "cli/tenant/runtime.h"
 #include "ledger/residency_file.h"
 #include "ledger/tenant.h"
+#include "node/compute_words.h"
 #include "node/tenants.h"
 #include "text/units.h"
 

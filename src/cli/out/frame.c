@@ -10,9 +10,9 @@
 #include "amd/identity.h"
 #include "cli/device/limits.h"
 #include "cli/out/graph.h"
-#include "cli/out/ps_swap.h"
-#include "cli/tenant/compute_words.h"
+#include "node/compute_words.h"
 #include "node/figures.h"
+#include "node/moved.h"
 #include "text/text.h"
 #include "text/units.h"
 
@@ -245,14 +245,14 @@ static struct units_text frame_device_of(const struct entry *e)
 /* Where its memory is, if not on the device, and how long it takes to come back. */
 static void frame_append_swap(struct frame_line *line, const struct tenant_entry *tenant)
 {
-	struct ps_swap swap = ps_swap_of(tenant);
+	struct moved moved = moved_of(tenant);
 	size_t len = strlen(line->text);
 
-	if (!(tenant->snapshot->policy.flags & POLICY_SWAPPABLE) || !swap.host_bytes)
+	if (!(tenant->snapshot->policy.flags & POLICY_SWAPPABLE) || !moved.host_bytes)
 		return;
 	snprintf(line->text + len, sizeof(line->text) - len, "  %s away%s%s",
-		 units_bytes(swap.host_bytes).s, swap.back_ns ? ", " : "",
-		 swap.back_ns ? units_duration(swap.back_ns).s : "");
+		 units_bytes(moved.host_bytes).s, moved.back_ns ? ", " : "",
+		 moved.back_ns ? units_duration(moved.back_ns).s : "");
 }
 
 static void frame_add_entry(struct frame *f, const struct entry *e, bool selected, int width,

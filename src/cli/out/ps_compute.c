@@ -9,7 +9,7 @@
 #include "base/now.h"
 #include "cli/out/say.h"
 #include "cli/out/table.h"
-#include "cli/tenant/compute_words.h"
+#include "node/compute_words.h"
 #include "sched/controller.h"
 #include "text/units.h"
 

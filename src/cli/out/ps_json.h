@@ -8,9 +8,6 @@
 #include "cli/out/ps_outside.h"
 #include "node/tenants.h"
 
-/* Raised when a key changes its meaning or goes away; new keys may come at any time. */
-#define PS_JSON_VERSION 1
-
 void ps_json(const struct tenants *tenants, const struct ps_outside *outside, FILE *out);
 
 /* `allot ps --ended --json`: 0, or a message and allot's exit status. */

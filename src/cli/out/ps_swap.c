@@ -6,27 +6,12 @@
 #include <stdbool.h>
 
 #include "cli/out/table.h"
+#include "node/moved.h"
 #include "text/units.h"
 
 static bool ps_swap_is_one(const struct tenant_entry *e)
 {
 	return !e->error && (e->snapshot->policy.flags & POLICY_SWAPPABLE);
-}
-
-struct ps_swap ps_swap_of(const struct tenant_entry *tenant)
-{
-	const struct snapshot *s = tenant->snapshot;
-	struct ps_swap swap = {.out_ns = snapshot_swap_ns(s, true),
-			       .back_ns = snapshot_swap_ns(s, false)};
-
-	for (int d = 0; d < s->ndevices; d++) {
-		swap.resident_bytes += s->device[d].used[CAT_DATA];
-		swap.host_bytes += s->device[d].out_bytes;
-	}
-	for (int i = 0; i < s->nprocesses; i++)
-		if (s->process[i].live)
-			swap.waiting += s->process[i].waiting;
-	return swap;
 }
 
 static void ps_swap_put_ns(struct table *t, uint64_t ns)
@@ -36,17 +21,17 @@ static void ps_swap_put_ns(struct table *t, uint64_t ns)
 
 static void ps_swap_put(struct table *t, const struct tenant_entry *e)
 {
-	struct ps_swap swap = ps_swap_of(e);
+	struct moved moved = moved_of(e);
 
 	table_cell(t, "%s", e->name);
 	table_cell(t, "%s", e->snapshot->policy.flags & POLICY_OVERCOMMIT ? "turns" : "");
 	table_cell(t, "%s", tenants_state_word(e));
-	table_cell(t, "%s", units_bytes(swap.resident_bytes).s);
-	table_cell(t, "%s", units_bytes(swap.host_bytes).s);
-	ps_swap_put_ns(t, swap.out_ns);
-	ps_swap_put_ns(t, swap.back_ns);
-	if (swap.waiting)
-		table_cell(t, "%" PRIu64, swap.waiting);
+	table_cell(t, "%s", units_bytes(moved.resident_bytes).s);
+	table_cell(t, "%s", units_bytes(moved.host_bytes).s);
+	ps_swap_put_ns(t, moved.out_ns);
+	ps_swap_put_ns(t, moved.back_ns);
+	if (moved.waiting)
+		table_cell(t, "%" PRIu64, moved.waiting);
 	else
 		table_cell(t, "%s", "");
 }

@@ -14,13 +14,13 @@
 #include "base/cleanup.h"
 #include "cli/exec/space.h"
 #include "cli/out/say.h"
-#include "cli/tenant/compute_words.h"
 #include "cli/tenant/runtime.h"
 #include "cli/tenant/sweep.h"
 #include "ledger/life.h"
 #include "ledger/residency_file.h"
 #include "ledger/shared_file.h"
 #include "ledger/tenant.h"
+#include "node/compute_words.h"
 #include "node/tenants.h"
 
 /* The library keeps 255 bytes for a tenant's directory, so that it need not allocate. */

@@ -8,7 +8,7 @@
 #include "base/parse.h"
 #include "cli/exec/space.h"
 #include "cli/out/say.h"
-#include "cli/tenant/compute_words.h"
+#include "node/compute_words.h"
 
 /* No device is busy for longer with what one program has in flight. */
 #define INFLIGHT_MAX_US 1000000

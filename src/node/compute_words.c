@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/tenant/compute_words.h"
+#include "node/compute_words.h"
 
 #include <stdarg.h>
 #include <stdio.h>

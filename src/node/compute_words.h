@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a policy says of compute, in the words that options, tables and JSON use. */
-#ifndef ALLOT_CLI_TENANT_COMPUTE_WORDS_H
-#define ALLOT_CLI_TENANT_COMPUTE_WORDS_H
+#ifndef ALLOT_NODE_COMPUTE_WORDS_H
+#define ALLOT_NODE_COMPUTE_WORDS_H
 
 #include "ledger/policy.h"
 

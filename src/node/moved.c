@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "node/moved.h"
+
+struct moved moved_of(const struct tenant_entry *tenant)
+{
+	const struct snapshot *s = tenant->snapshot;
+	struct moved moved = {.out_ns = snapshot_swap_ns(s, true),
+			      .back_ns = snapshot_swap_ns(s, false)};
+
+	for (int d = 0; d < s->ndevices; d++) {
+		moved.resident_bytes += s->device[d].used[CAT_DATA];
+		moved.host_bytes += s->device[d].out_bytes;
+	}
+	for (int i = 0; i < s->nprocesses; i++)
+		if (s->process[i].live)
+			moved.waiting += s->process[i].waiting;
+	return moved;
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where the memory of a swappable tenant is. */
+#ifndef ALLOT_NODE_MOVED_H
+#define ALLOT_NODE_MOVED_H
+
+#include <stdint.h>
+
+#include "node/tenants.h"
+
+/* Bytes on all of a tenant's devices that can leave, those on the host, and threads that wait. */
+struct moved {
+	uint64_t resident_bytes, host_bytes;
+	uint64_t waiting;
+	uint64_t out_ns, back_ns; /* how long it takes; 0: not known yet */
+};
+
+/* Of a tenant that could be read. */
+struct moved moved_of(const struct tenant_entry *tenant);
+
+#endif

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "node/tenants_json.h"
+
+#include "amd/identity.h"
+#include "node/compute_words.h"
+#include "node/moved.h"
+#include "sched/controller.h"
+#include "text/units.h"
+
+static void tenants_json_put_categories(struct json *j, const uint64_t used[static CAT_N])
+{
+	json_open(j, "used_by_category", '{');
+	for (int c = 0; c < CAT_N; c++)
+		json_u64(j, category_name((enum category)c), used[c]);
+	json_close(j, '}');
+}
+
+static void tenants_json_put_policy_device(struct json *j, const struct policy_device *d, bool all)
+{
+	json_open(j, NULL, '{');
+	json_text(j, "uuid", all ? NULL : units_uuid(d->uuid).s);
+	json_known_u64(j, "limit_bytes", d->limit_bytes);
+	json_known_u64(j, "limit_permille", d->limit_permille);
+	json_known_u64(j, "share_permille", d->share_permille);
+	json_close(j, '}');
+}
+
+static void tenants_json_put_policy(struct json *j, const struct policy *p)
+{
+	json_bool(j, "swappable", p->flags & POLICY_SWAPPABLE);
+	json_bool(j, "overcommit", p->flags & POLICY_OVERCOMMIT);
+	json_known_u64(j, "host_memory_bytes", p->host_bytes);
+	json_text(j, "accounting", p->flags & POLICY_ACCOUNTING_DRIVER ? "driver" : "ledger");
+	json_open(j, "compute", '{');
+	json_text(j, "policy", compute_policies[p->compute]);
+	json_text(j, "mode", compute_modes[p->mode]);
+	json_text(j, "controller", controller_by_id(p->controller)->name);
+	json_text(j, "priority", compute_priorities[p->priority]);
+	json_u64(j, "floor_permille", policy_floor(p));
+	json_known_u64(j, "weight", p->weight);
+	json_known_u64(j, "inflight_us", p->inflight_us);
+	json_close(j, '}');
+	json_open(j, "policy", '[');
+	for (uint32_t i = 0; i < p->ndevices; i++)
+		tenants_json_put_policy_device(j, &p->device[i],
+					  i == 0 && (p->flags & POLICY_ALL_DEVICES));
+	json_close(j, ']');
+}
+
+/* Time is not measured on an AMD GPU. */
+static void tenants_json_put_achieved(struct json *j, const char *key, uint32_t bp, bool amd)
+{
+	if (amd)
+		json_null(j, key);
+	else
+		json_u64(j, key, bp);
+}
+
+static void tenants_json_put_compute(struct json *j, const struct snapshot_compute *c, bool amd)
+{
+	json_open(j, "compute", '{');
+	json_known_u64(j, "share_permille", c->share_permille);
+	json_known_u64(j, "target_permille", c->target_permille);
+	json_known_u64(j, "compute_units", c->units);
+	tenants_json_put_achieved(j, "achieved_1s_bp", c->achieved_1s_bp, amd);
+	tenants_json_put_achieved(j, "achieved_60s_bp", c->achieved_60s_bp, amd);
+	json_u64(j, "busy_ns", c->busy_ns);
+	json_u64(j, "launches", c->launches);
+	json_u64(j, "graph_launches", c->graph_launches);
+	json_u64(j, "throttles", c->throttles);
+	json_u64(j, "throttled_ns", c->throttled_ns);
+	json_i64(j, "debt_ns", c->debt_ns);
+	json_u64(j, "longest_ns", c->longest_ns);
+	json_u64(j, "unmeasured_ns", c->unmeasured_ns);
+	json_u64(j, "host_copy_bytes", c->host_copy_bytes);
+	json_close(j, '}');
+}
+
+static void tenants_json_put_device(struct json *j, const struct snapshot_device *d)
+{
+	json_open(j, NULL, '{');
+	json_text(j, "uuid", units_uuid(d->uuid).s);
+	json_known_u64(j, "total_bytes", d->total_bytes);
+	json_known_u64(j, "quota_bytes", d->limit_bytes);
+	json_u64(j, "used_bytes", d->used_bytes);
+	tenants_json_put_categories(j, d->used);
+	json_u64(j, "pending_bytes", d->pending);
+	json_known_u64(j, "driver_bytes", d->driver_bytes);
+	json_u64(j, "host_bytes", d->host_bytes);
+	json_u64(j, "suspended_bytes", d->out_bytes);
+	json_u64(j, "peak_bytes", d->peak_bytes);
+	json_u64(j, "refusals", d->refusals);
+	tenants_json_put_compute(j, &d->compute, amd_identity_is(d->uuid));
+	json_bool(j, "damaged", d->absurd);
+	json_close(j, '}');
+}
+
+static void tenants_json_put_swap(struct json *j, const struct tenant_entry *e)
+{
+	struct moved moved = moved_of(e);
+
+	if (!(e->snapshot->policy.flags & POLICY_SWAPPABLE)) {
+		json_null(j, "swap");
+		return;
+	}
+	json_open(j, "swap", '{');
+	json_u64(j, "resident_bytes", moved.resident_bytes);
+	json_u64(j, "host_bytes", moved.host_bytes);
+	json_u64(j, "waiting", moved.waiting);
+	json_known_u64(j, "out_ns", moved.out_ns);
+	json_known_u64(j, "back_ns", moved.back_ns);
+	json_close(j, '}');
+}
+
+/* NULL where the tenant is not swappable; what is between two of them is on its way. */
+static const char *const tenants_json_states[SWAP_STATES] = {
+	[SWAP_RUNNING] = "running",	  [SWAP_SUSPENDING] = "suspending",
+	[SWAP_READY] = "suspending",	  [SWAP_SUSPENDED] = "suspended",
+	[SWAP_RESUMING] = "resuming",	  [SWAP_RETURNED] = "resuming",
+};
+
+static void tenants_json_put_process(struct json *j, const struct snapshot *snapshot,
+				const struct snapshot_process *p)
+{
+	json_open(j, NULL, '{');
+	json_u64(j, "pid", p->info.pid);
+	json_known_u64(j, "host_pid", p->host_pid);
+	json_text(j, "name", p->info.comm);
+	json_text(j, "command", p->info.command);
+	json_text(j, "state", tenants_json_states[p->swap]);
+	json_open(j, "devices", '[');
+	for (int d = 0; d < snapshot->ndevices; d++) {
+		const struct snapshot_process_device *use = &p->device[d];
+
+		if (!use->used_bytes && !use->shared_bytes && !use->driver_bytes &&
+		    !use->host_bytes && !use->out_bytes)
+			continue;
+		json_open(j, NULL, '{');
+		json_text(j, "uuid", units_uuid(snapshot->device[d].uuid).s);
+		json_u64(j, "used_bytes", use->used_bytes);
+		tenants_json_put_categories(j, use->used);
+		json_u64(j, "pending_bytes", use->pending);
+		json_u64(j, "shared_bytes", use->shared_bytes);
+		json_known_u64(j, "driver_bytes", use->driver_bytes);
+		json_u64(j, "host_bytes", use->host_bytes);
+		json_u64(j, "suspended_bytes", use->out_bytes);
+		json_close(j, '}');
+	}
+	json_close(j, ']');
+	json_close(j, '}');
+}
+
+static void tenants_json_put_snapshot(struct json *j, const struct snapshot *v)
+{
+	tenants_json_put_policy(j, &v->policy);
+	json_open(j, "devices", '[');
+	for (int i = 0; i < v->ndevices; i++)
+		tenants_json_put_device(j, &v->device[i]);
+	json_close(j, ']');
+	json_open(j, "processes", '[');
+	for (int i = 0; i < v->nprocesses; i++)
+		if (v->process[i].live)
+			tenants_json_put_process(j, v, &v->process[i]);
+	json_close(j, ']');
+}
+
+static void tenants_json_put_tenant(struct json *j, const struct tenant_entry *e)
+{
+	json_open(j, NULL, '{');
+	json_text(j, "name", e->name);
+	json_text(j, "directory", e->dir);
+	json_bool(j, "generated", e->generated);
+	json_text(j, "state", tenants_state_word(e));
+	json_text(j, "error", e->error ? tenants_error_words(e->error) : NULL);
+	if (e->snapshot) {
+		tenants_json_put_swap(j, e);
+		tenants_json_put_snapshot(j, e->snapshot);
+	}
+	json_close(j, '}');
+}
+
+void tenants_json_begin(struct json *j, const struct tenants *tenants)
+{
+	json_u64(j, "version", TENANTS_JSON_VERSION);
+	json_text(j, "runtime_dir", tenants->runtime);
+	json_open(j, "tenants", '[');
+	for (size_t i = 0; i < tenants->n; i++)
+		tenants_json_put_tenant(j, &tenants->list[i]);
+	json_close(j, ']');
+}
+
+void tenants_json_outsider(struct json *j, const struct outsider_found *f)
+{
+	const struct outsider *o = &f->outsider;
+
+	json_open(j, NULL, '{');
+	json_text(j, "uuid", units_uuid(o->uuid).s);
+	json_u64(j, "pid", (uint64_t)o->pid);
+	if (o->bytes == UINT64_MAX)
+		json_null(j, "driver_bytes");
+	else
+		json_u64(j, "driver_bytes", o->bytes);
+	json_text(j, "tenant", *o->tenant ? o->tenant : NULL);
+	json_u64(j, "ledger_bytes", o->ledger_bytes);
+	json_text(j, "user", f->process.user);
+	json_text(j, "container", *f->process.container ? f->process.container : NULL);
+	json_text(j, "command", f->process.command);
+	json_close(j, '}');
+}

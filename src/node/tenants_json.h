@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tenants, and who is in none, as JSON: docs/json.md has the format, which is stable. */
+#ifndef ALLOT_NODE_TENANTS_JSON_H
+#define ALLOT_NODE_TENANTS_JSON_H
+
+#include "node/outsiders.h"
+#include "node/tenants.h"
+#include "text/json.h"
+
+/* Raised when a key changes its meaning or goes away; new keys may come at any time. */
+#define TENANTS_JSON_VERSION 1
+
+/* Into an object that is open: "version", "runtime_dir" and "tenants". */
+void tenants_json_begin(struct json *j, const struct tenants *tenants);
+
+/* An element of an array that is open. */
+void tenants_json_outsider(struct json *j, const struct outsider_found *found);
+
+#endif

@@ -277,6 +277,14 @@ int audit_report(struct audit *audit, struct audit_report *ret)
 	return r;
 }
 
+bool audit_is_lost(const struct audit_report *report, const uint8_t uuid[static 16])
+{
+	for (size_t i = 0; i < report->nlost; i++)
+		if (!memcmp(report->lost[i], uuid, sizeof(report->lost[i])))
+			return true;
+	return false;
+}
+
 void audit_report_free(struct audit_report *report)
 {
 	free(report->finding);

@@ -37,6 +37,8 @@ struct audit_report {
 
 /* What was found last. -ENOMEM. */
 int audit_report(struct audit *audit, struct audit_report *ret);
+/* Whether a device does not answer that was there when the audit began. */
+bool audit_is_lost(const struct audit_report *report, const uint8_t uuid[static 16]);
 void audit_report_free(struct audit_report *report);
 
 #endif

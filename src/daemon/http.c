@@ -21,6 +21,13 @@ struct http {
 	void *arg;
 };
 
+/* Names of tenants are in the answers: a browser takes nothing in them for a page, and keeps none. */
+static const char *const headers[][2] = {
+	{"Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'"},
+	{"X-Content-Type-Options", "nosniff"},
+	{"Cache-Control", "no-store"},
+};
+
 static enum MHD_Result http_send(struct MHD_Connection *connection, unsigned int status,
 				 const char *type, char *text, size_t bytes,
 				 enum MHD_ResponseMemoryMode mode)
@@ -28,6 +35,8 @@ static enum MHD_Result http_send(struct MHD_Connection *connection, unsigned int
 	struct MHD_Response *response = MHD_create_response_from_buffer(bytes, text, mode);
 	enum MHD_Result result = MHD_NO;
 
+	for (size_t i = 0; response && i < sizeof(headers) / sizeof(headers[0]); i++)
+		MHD_add_response_header(response, headers[i][0], headers[i][1]);
 	if (response && MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type))
 		result = MHD_queue_response(connection, status, response);
 	if (response)
@@ -64,7 +73,7 @@ static enum MHD_Result http_answer(void *arg, struct MHD_Connection *connection,
 				   const char *method, const char *version, const char *upload,
 				   size_t *upload_bytes, void **of_request)
 {
-	static char unknown[] = "there is no such page; /metrics is for Prometheus\n";
+	static char unknown[] = "there is no such page; /metrics is for Prometheus, /v1/node is JSON\n";
 	static char changes[] = "pages can be read, and nothing else\n";
 	struct http *http = arg;
 

@@ -19,6 +19,7 @@
 #include "daemon/loop.h"
 #include "daemon/metrics.h"
 #include "daemon/notify.h"
+#include "daemon/v1.h"
 #include "ledger/tenant.h"
 #include "node/devices.h"
 #include "node/tenants.h"
@@ -31,7 +32,7 @@ struct args {
 };
 
 static const struct argp_option options[] = {
-	{"listen", 'l', "ADDRESS:PORT", 0, "where metrics are served (default " LISTEN ")", 0},
+	{"listen", 'l', "ADDRESS:PORT", 0, "where pages are served (default " LISTEN ")", 0},
 	{"outside", 'o', "report|stop|kill", 0,
 	 "what is done to a process that uses a device and is not limited (default report)", 0},
 	{"foreground", 'f', NULL, 0, "stay in the foreground, which it does in any case", 0},
@@ -76,9 +77,11 @@ struct node {
 	struct audit *audit; /* NULL: no driver is here */
 };
 
-static int main_write_metrics(FILE *out, void *arg)
+typedef void main_writer(const struct devices *devices, const struct tenants *tenants,
+			 const struct audit_report *audit, FILE *out);
+
+static int main_write(const struct node *node, main_writer *write, FILE *out)
 {
-	const struct node *node = arg;
 	struct audit_report report = {.n = 0};
 	struct tenants tenants;
 	int r = tenants_load(node->runtime, &tenants);
@@ -91,14 +94,25 @@ static int main_write_metrics(FILE *out, void *arg)
 	if (node->audit)
 		r = audit_report(node->audit, &report);
 	if (!r)
-		metrics_write(&node->devices, &tenants, node->audit ? &report : NULL, out);
+		write(&node->devices, &tenants, node->audit ? &report : NULL, out);
 	audit_report_free(&report);
 	tenants_free(&tenants);
 	return r;
 }
 
+static int main_write_metrics(FILE *out, void *arg)
+{
+	return main_write(arg, metrics_write, out);
+}
+
+static int main_write_node(FILE *out, void *arg)
+{
+	return main_write(arg, v1_write_node, out);
+}
+
 static const struct http_page pages[] = {
 	{"/metrics", METRICS_TYPE, main_write_metrics},
+	{"/v1/node", V1_TYPE, main_write_node},
 	{NULL, NULL, NULL},
 };
 

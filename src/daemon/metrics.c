@@ -214,20 +214,6 @@ static void metrics_put_tenants(FILE *out, const struct tenants *tenants)
 
 /* --- The machine ----------------------------------------------------------------------------- */
 
-static uint64_t metrics_promised(const struct tenants *tenants, const struct device *device)
-{
-	uint64_t bytes = 0;
-
-	for (size_t i = 0; i < tenants->n; i++) {
-		const struct snapshot *s = tenants->list[i].snapshot;
-
-		for (int d = 0; s && d < s->ndevices; d++)
-			if (!memcmp(s->device[d].uuid, device->uuid, sizeof(device->uuid)))
-				bytes += s->device[d].limit_bytes;
-	}
-	return bytes;
-}
-
 static void metrics_put_of_device(FILE *out, const char *name, const struct device *device,
 				  uint64_t value)
 {
@@ -258,18 +244,10 @@ static void metrics_put_devices(FILE *out, const struct devices *devices,
 		     "The sum of the quotas of those tenants that have used it.");
 	for (unsigned int i = 0; i < devices->n; i++)
 		metrics_put_of_device(out, "allot_device_promised_bytes", &devices->list[i],
-				      metrics_promised(tenants, &devices->list[i]));
+				      tenants_sum(tenants, devices->list[i].uuid).promised_bytes);
 }
 
 /* --- Who is not limited ---------------------------------------------------------------------- */
-
-static bool metrics_is_lost(const struct audit_report *audit, const struct device *device)
-{
-	for (size_t i = 0; i < audit->nlost; i++)
-		if (!memcmp(audit->lost[i], device->uuid, sizeof(device->uuid)))
-			return true;
-	return false;
-}
 
 /* Where it was never seen who uses the devices, nothing is said, which is not the same as nobody. */
 static void metrics_put_audit(FILE *out, const struct devices *devices,
@@ -286,7 +264,7 @@ static void metrics_put_audit(FILE *out, const struct devices *devices,
 		     "1: the device was there when allotd began, and does not answer.");
 	for (unsigned int i = 0; i < devices->n; i++)
 		metrics_put_of_device(out, "allot_device_lost", &devices->list[i],
-				      metrics_is_lost(audit, &devices->list[i]));
+				      audit_is_lost(audit, devices->list[i].uuid));
 	metrics_head(out, "allot_outside_processes", "gauge",
 		     "Processes on a device that are in no tenant, or have more than it knows of.");
 	fprintf(out, "allot_outside_processes %zu\n", audit->n);

@@ -122,6 +122,28 @@ static int tenants_read_note(const char *dir, struct note *ret)
 	return 0;
 }
 
+static uint64_t tenants_add(uint64_t a, uint64_t b)
+{
+	return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+struct tenants_sum tenants_sum(const struct tenants *tenants, const uint8_t uuid[static 16])
+{
+	struct tenants_sum sum = {0};
+
+	for (size_t i = 0; i < tenants->n; i++) {
+		const struct snapshot *s = tenants->list[i].snapshot;
+
+		for (int d = 0; s && d < s->ndevices; d++) {
+			if (memcmp(s->device[d].uuid, uuid, sizeof(s->device[d].uuid)))
+				continue;
+			sum.promised_bytes = tenants_add(sum.promised_bytes, s->device[d].limit_bytes);
+			sum.used_bytes = tenants_add(sum.used_bytes, s->device[d].used_bytes);
+		}
+	}
+	return sum;
+}
+
 unsigned int tenants_live(const struct snapshot *snapshot)
 {
 	unsigned int n = 0;

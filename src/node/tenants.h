@@ -49,6 +49,13 @@ void tenants_free(struct tenants *tenants);
 
 unsigned int tenants_live(const struct snapshot *snapshot);
 
+/* Of all tenants on a device. A sum that does not fit, since a ledger was forged, is UINT64_MAX. */
+struct tenants_sum {
+	uint64_t promised_bytes; /* the quotas of those that have used it */
+	uint64_t used_bytes;
+};
+struct tenants_sum tenants_sum(const struct tenants *tenants, const uint8_t uuid[static 16]);
+
 /* Notes in a tenant's directory which process began it, and how. 0 or -errno. */
 enum tenant_kind { TENANT_NAMED, TENANT_GENERATED, TENANT_PREPARED };
 int tenants_mark(const char *dir, enum tenant_kind kind);

@@ -65,6 +65,14 @@ class Case(cli_lib.Case):
         except urllib.error.HTTPError as error:
             return error.code, error.headers["Content-Type"], error.read().decode()
 
+    def headers(self, path):
+        """Those of the answer, whatever it is."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=60) as answer:
+                return answer.headers
+        except urllib.error.HTTPError as error:
+            return error.headers
+
     def samples(self):
         """{(name, {label: value}...)} of /metrics, labels as a sorted tuple of pairs."""
         found = {}

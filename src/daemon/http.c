@@ -128,9 +128,28 @@ static int http_listen(const char *address)
 	return r;
 }
 
+static unsigned int http_connections(const struct http *http)
+{
+	const union MHD_DaemonInfo *info =
+		MHD_get_daemon_info(http->server, MHD_DAEMON_INFO_CURRENT_CONNECTIONS);
+
+	return info ? info->num_connections : 0;
+}
+
+/*
+ * With all connections taken the library takes its listening socket out of its epoll, and puts it
+ * back when it next runs with one free. Nothing wakes it for that: so it runs again whenever some
+ * have gone.
+ */
 static void http_run(struct loop_source *source)
 {
-	MHD_run(((struct http *)source)->server);
+	struct http *http = (struct http *)source;
+	unsigned int before;
+
+	do {
+		before = http_connections(http);
+		MHD_run(http->server);
+	} while (http_connections(http) < before);
 }
 
 static int http_timeout_ms(struct loop_source *source)

@@ -118,6 +118,16 @@ class Metrics(daemon_lib.Case):
         self.assertLess(int(rss.split()[1]), 8 * 1024)
         self.end(daemon)
 
+    def test_answers_after_each_flood(self):
+        """All connections are taken and given back, again and again: it still listens."""
+        self.daemon()
+        for _ in range(15):
+            flood = [socket.create_connection(("127.0.0.1", self.port), timeout=60)
+                     for _ in range(700)]
+            for visitor in flood:
+                visitor.close()
+            self.assertEqual(self.get("/metrics")[0], 200)
+
     @unittest.skipUnless(PROMTOOL, "promtool is not installed")
     def test_promtool(self):
         self.tenants()

@@ -28,15 +28,15 @@ static void v1_put_device(struct json *j, unsigned int index, const struct devic
 	if (v1_has_looked(audit))
 		json_bool(j, "lost", audit_is_lost(audit, d->uuid));
 	else
-		json_null(j, "lost");
+		json_none(j, "lost");
 	json_close(j, '}');
 }
 
 static void v1_put_outside(struct json *j, const struct audit_report *audit)
 {
 	if (!v1_has_looked(audit)) {
-		json_null(j, "outside");
-		json_null(j, "audit_age_ns");
+		json_none(j, "outside");
+		json_none(j, "audit_age_ns");
 		return;
 	}
 	json_open(j, "outside", '[');

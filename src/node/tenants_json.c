@@ -51,7 +51,7 @@ static void tenants_json_put_policy(struct json *j, const struct policy *p)
 static void tenants_json_put_achieved(struct json *j, const char *key, uint32_t bp, bool amd)
 {
 	if (amd)
-		json_null(j, key);
+		json_none(j, key);
 	else
 		json_u64(j, key, bp);
 }
@@ -100,7 +100,7 @@ static void tenants_json_put_swap(struct json *j, const struct tenant_entry *e)
 	struct moved moved = moved_of(e);
 
 	if (!(e->snapshot->policy.flags & POLICY_SWAPPABLE)) {
-		json_null(j, "swap");
+		json_none(j, "swap");
 		return;
 	}
 	json_open(j, "swap", '{');
@@ -197,7 +197,7 @@ void tenants_json_outsider(struct json *j, const struct outsider_found *f)
 	json_text(j, "uuid", units_uuid(o->uuid).s);
 	json_u64(j, "pid", (uint64_t)o->pid);
 	if (o->bytes == UINT64_MAX)
-		json_null(j, "driver_bytes");
+		json_none(j, "driver_bytes");
 	else
 		json_u64(j, "driver_bytes", o->bytes);
 	json_text(j, "tenant", *o->tenant ? o->tenant : NULL);

@@ -62,7 +62,7 @@ void json_close(struct json *j, char bracket)
 void json_text(struct json *j, const char *key, const char *value)
 {
 	if (!value) {
-		json_null(j, key);
+		json_none(j, key);
 		return;
 	}
 	json_begin(j, key);
@@ -93,7 +93,7 @@ void json_bool(struct json *j, const char *key, bool value)
 	fputs(value ? "true" : "false", j->out);
 }
 
-void json_null(struct json *j, const char *key)
+void json_none(struct json *j, const char *key)
 {
 	json_begin(j, key);
 	fputs("null", j->out);
@@ -104,5 +104,5 @@ void json_known_u64(struct json *j, const char *key, uint64_t value)
 	if (value)
 		json_u64(j, key, value);
 	else
-		json_null(j, key);
+		json_none(j, key);
 }

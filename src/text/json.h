@@ -24,7 +24,7 @@ void json_u64(struct json *j, const char *key, uint64_t value);
 void json_i64(struct json *j, const char *key, int64_t value);
 void json_number(struct json *j, const char *key, double value); /* six digits */
 void json_bool(struct json *j, const char *key, bool value);
-void json_null(struct json *j, const char *key);
+void json_none(struct json *j, const char *key);
 /* Zero stands for "not known" in many snapshots; JSON has a word for that: null. */
 void json_known_u64(struct json *j, const char *key, uint64_t value);
 

@@ -79,7 +79,7 @@ static void files_write_token(struct json *j, double cap, const struct bench_int
 	if (cap > 0)
 		json_number(j, "cap", cap);
 	else
-		json_null(j, "cap");
+		json_none(j, "cap");
 	files_write_interval(j, "share", share);
 	files_write_interval(j, "p50_us", &result->latency_p50_us);
 	files_write_interval(j, "p99_us", &result->latency_p99_us);
@@ -132,7 +132,7 @@ static void files_write_all(struct json *j, const struct bench_report *report)
 		if (q->neighbour_us > 0)
 			files_write_interval(j, "neighbour_share", &q->neighbour);
 		else
-			json_null(j, "neighbour_share");
+			json_none(j, "neighbour_share");
 		json_close(j, '}');
 	}
 	json_close(j, ']');

@@ -15,6 +15,7 @@
 #include "base/err.h"
 #include "base/fd.h"
 #include "base/parse.h"
+#include "sim/kfd/caches.h"
 #include "sim/kfd/links.h"
 #include "sim/kfd/tree.h"
 
@@ -183,8 +184,8 @@ static int machine_write_device(const struct tree *t, uint32_t i)
 }
 
 /*
- * Files beside the topology that programs look at: the module's, and what kind of device each one
- * is.
+ * Files beside the topology that programs look at: the module's, what kind of device each one is,
+ * and the CPUs' caches.
  */
 static int machine_write_rest(const struct tree *t)
 {
@@ -211,6 +212,8 @@ static int machine_write_rest(const struct tree *t)
 	for (uint32_t i = 1; i < t->n; i++)
 		if ((r = machine_write_device(t, i)) < 0)
 			return r;
+	if ((r = caches_write(t, CACHES_CPUS)) < 0)
+		return r;
 	snprintf(path, sizeof(path), "%s/sys/class/kfd/kfd", t->root);
 	return symlink("../../devices/virtual/kfd/kfd", path) < 0 ? err_errno() : 0;
 }

@@ -18,6 +18,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "sim/kfd/caches.h"
 #include "sim/kfd/emu.h"
 #include "sim/kfd/user.h"
 
@@ -40,12 +41,36 @@ static bool paths_is_taken(const char *path)
 	return !strncmp(path, CHAR_DEVICES, strlen(CHAR_DEVICES));
 }
 
+/* The folder of a CPU's caches, or below. */
+static bool paths_is_of_caches(const char *path)
+{
+	static const char *const before[] = {CACHES_CPUS "/cpu", CACHES_NODE_CPUS "/cpu"};
+
+	for (size_t i = 0; i < sizeof(before) / sizeof(before[0]); i++) {
+		size_t n = strlen(before[i]);
+
+		if (strncmp(path, before[i], n) != 0)
+			continue;
+		n += strspn(path + n, "0123456789");
+		return !strncmp(path + n, "/cache", 6) && (!path[n + 6] || path[n + 6] == '/');
+	}
+	return false;
+}
+
 const char *emu_path(const char *path, char buffer[static PATH_MAX])
 {
+	bool caches;
+
 	/* A null pointer is the kernel's to refuse; libc's declarations promise there is none. */
-	if (!path || path[0] != '/' || !paths_is_taken(path) || !*emu_root())
+	if (!path || path[0] != '/')
+		return path;
+	caches = paths_is_of_caches(path);
+	if ((!caches && !paths_is_taken(path)) || !*emu_root())
 		return path;
 	if (snprintf(buffer, PATH_MAX, "%s%s", emu_root(), path) >= PATH_MAX)
+		return path;
+	/* The tree has caches only where the machine's own kernel tells of none. */
+	if (caches && syscall(SYS_faccessat, AT_FDCWD, buffer, F_OK) < 0)
 		return path;
 	if (emu_sysfs_is_of_processes(buffer))
 		emu_remote_reap();

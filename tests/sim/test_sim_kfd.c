@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The emulated KFD as one process has it: devices, requests, memory, mapping and events. */
+#include <dirent.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -44,6 +46,31 @@ static void test_devices(void)
 	close(copy);
 	CHECK_EQ(access("/sys/class/kfd/kfd/topology/generation_id", R_OK), 0);
 	CHECK_EQ(access("/sys/dev/char/226:129/device/drm", X_OK), 0);
+}
+
+/* libhsakmt wants some caches. Those of the machine itself may be the ones that are there. */
+static void test_caches(void)
+{
+	DIR *dir = opendir("/sys/devices/system/cpu/cpu0/cache");
+	int fd = open("/sys/devices/system/cpu/cpu0/cache", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	FILE *level = fopen("/sys/devices/system/cpu/cpu0/cache/index0/level", "re");
+	int n = 0, number;
+
+	CHECK(dir && fd >= 0 && level);
+	for (struct dirent *entry; (entry = readdir(dir));)
+		n += !strncmp(entry->d_name, "index", 5);
+	CHECK(n > 0);
+	CHECK_EQ(faccessat(fd, "index0/shared_cpu_map", R_OK, 0), 0);
+	CHECK(fscanf(level, "%d", &number) == 1 && number > 0);
+	closedir(dir);
+	close(fd);
+	fclose(level);
+	if (!access("/sys/devices/system/node/node0/cpu0", F_OK))
+		CHECK_EQ(access("/sys/devices/system/node/node0/cpu0/cache/index0/size", R_OK), 0);
+	/* What the kernel tells besides stays the kernel's. */
+	CHECK_EQ(access("/sys/devices/system/cpu/online", R_OK), 0);
+	CHECK(open("/sys/devices/system/cpu/cpu0/cache/index0/none", O_RDONLY) < 0);
+	CHECK_EQ(errno, ENOENT);
 }
 
 /* Callers of other versions, and what is not there. */
@@ -410,6 +437,7 @@ int main(void)
 	open_devices();
 	test_apertures();
 	test_devices();
+	test_caches();
 	test_requests();
 	test_acquire();
 	test_memory();

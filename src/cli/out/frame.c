@@ -165,10 +165,11 @@ static void frame_put_right(struct frame_line *line, const char *right, int widt
 	size_t len = strlen(line->text);
 
 	room = (width < room ? width : room) - (int)strlen(right);
-	if (room <= 0)
+	if (room <= 1)
 		return;
 	if (len < (size_t)room)
 		memset(line->text + len, ' ', (size_t)room - len);
+	line->text[room - 1] = ' '; /* what is cut ends before it */
 	snprintf(line->text + room, sizeof(line->text) - (size_t)room, "%s", right);
 }
 

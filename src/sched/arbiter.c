@@ -22,13 +22,17 @@
 
 #include "base/now.h"
 #include "base/number.h"
+#include "sched/tuning.h"
 
 const struct arbiter_params arbiter_defaults = {
-	.slice_ns = 12000000,
-	.brief_ns = 1000000,
-	.brief_slice_ns = 4000000,
+	.slice_ns = TUNING_SLICE_NS,
+	.brief_ns = TUNING_BRIEF_NS,
+	.brief_slice_ns = TUNING_BRIEF_SLICE_NS,
+	.long_ns = TUNING_LONG_NS,
+	.long_round_ns = TUNING_LONG_ROUND_NS,
 	.lift_ns = 24000000,
 	.grace_ns = 150000,
+	.long_grace_ns = TUNING_LONG_GRACE_NS,
 	.lead_ns = 500000,
 	.edge_ns = 30000,
 	.lease_ns = 20000000,
@@ -95,23 +99,80 @@ static bool arbiter_is_rivalled(const struct machine *m, const struct arbiter_te
 	return false;
 }
 
+/* What others leave it of a device, and the weights of those of its priority who divide that. */
+static uint32_t arbiter_part_of_device(const struct machine *m, const struct arbiter_tenant *t,
+				       uint64_t device)
+{
+	uint64_t weight = t->weight ? t->weight : 1, all = weight;
+	int64_t left = 1000;
+
+	for (int i = 0; i < m->n; i++) {
+		const struct arbiter_tenant *other = &m->tenant[i];
+
+		if (other == t || !other->id || !other->wants || !(other->devices & device))
+			continue;
+		if (other->priority > t->priority)
+			left -= other->cap_permille ? other->cap_permille : 1000;
+		else if (other->priority < t->priority)
+			left -= other->floor_permille;
+		else
+			all += other->weight ? other->weight : 1;
+	}
+	left = clamp_i64(left, 0, 1000) * (int64_t)weight / (int64_t)all;
+	return (uint32_t)max_u64((uint64_t)left, t->floor_permille);
+}
+
+/* Its part by priorities and weights, on the device where that is least. */
+static uint32_t arbiter_entitled_permille(const struct machine *m, const struct arbiter_tenant *t)
+{
+	uint32_t least = 1000;
+
+	for (uint64_t left = t->devices; left; left &= left - 1)
+		least = (uint32_t)min_u64(least, arbiter_part_of_device(m, t, left & -left));
+	return least ? least : 1;
+}
+
+typedef bool arbiter_burst(const struct machine *m, const struct arbiter_tenant *t);
+
 static bool arbiter_is_brief(const struct machine *m, const struct arbiter_tenant *t)
 {
 	return t->burst_ns && t->burst_ns < m->params->brief_ns;
 }
 
-/* How much device time this tenant's turn has: less where all work in brief bursts. */
+/* A longer one is a turn by itself, and of who never waits. */
+static bool arbiter_is_long(const struct machine *m, const struct arbiter_tenant *t)
+{
+	return t->burst_ns >= m->params->long_ns && t->burst_ns <= m->params->slice_ns;
+}
+
+/* Whether a tenant and all who want a device of it work for so long at a time. */
+static bool arbiter_all_are(const struct machine *m, const struct arbiter_tenant *t,
+			    arbiter_burst *is)
+{
+	if (!is(m, t))
+		return false;
+	for (int i = 0; i < m->n; i++)
+		if (arbiter_takes_part(&m->tenant[i], t) && m->tenant[i].wants &&
+		    !is(m, &m->tenant[i]))
+			return false;
+	return true;
+}
+
+/*
+ * How much device time this tenant's turn has. Where all work for long at a time it is the tenant's
+ * part of a round, so that others wait no longer the more there are, and all slices are as long in
+ * virtual time: tenants of any weights have one turn each in a round.
+ */
 static uint64_t arbiter_slice_ns(const struct machine *m, const struct arbiter_tenant *t)
 {
 	if (t->lifted)
 		return m->params->lift_ns;
-	if (!arbiter_is_brief(m, t))
-		return m->params->slice_ns;
-	for (int i = 0; i < m->n; i++)
-		if (arbiter_takes_part(&m->tenant[i], t) && m->tenant[i].wants &&
-		    !arbiter_is_brief(m, &m->tenant[i]))
-			return m->params->slice_ns;
-	return m->params->brief_slice_ns;
+	if (arbiter_all_are(m, t, arbiter_is_brief))
+		return m->params->brief_slice_ns;
+	if (arbiter_all_are(m, t, arbiter_is_long))
+		return max_u64(m->params->slice_ns, m->params->long_round_ns *
+							    arbiter_entitled_permille(m, t) / 1000);
+	return m->params->slice_ns;
 }
 
 /* How long the turn is by the clock. */
@@ -322,8 +383,11 @@ static bool arbiter_should_yield(const struct machine *m, const struct arbiter_t
  */
 static uint64_t arbiter_grace_ns(const struct machine *m, const struct arbiter_tenant *t)
 {
-	if (t->gap_ns <= m->params->grace_ns)
-		return m->params->grace_ns;
+	uint64_t worth_ns = arbiter_all_are(m, t, arbiter_is_long) ? m->params->long_grace_ns
+								   : m->params->grace_ns;
+
+	if (t->gap_ns <= worth_ns)
+		return worth_ns;
 	if (arbiter_should_yield(m, t) || 2 * t->gap_ns > HOLD_MOST_NS)
 		return 0;
 	return 2 * t->gap_ns;
@@ -639,39 +703,6 @@ static void arbiter_begin_turns(const struct machine *m)
 		if (line[i]->owner || (line[i]->wants && !line[i]->outranked))
 			taken |= line[i]->devices;
 	}
-}
-
-/* What others leave it of a device, and the weights of those of its priority who divide that. */
-static uint32_t arbiter_part_of_device(const struct machine *m, const struct arbiter_tenant *t,
-				       uint64_t device)
-{
-	uint64_t weight = t->weight ? t->weight : 1, all = weight;
-	int64_t left = 1000;
-
-	for (int i = 0; i < m->n; i++) {
-		const struct arbiter_tenant *other = &m->tenant[i];
-
-		if (other == t || !other->id || !other->wants || !(other->devices & device))
-			continue;
-		if (other->priority > t->priority)
-			left -= other->cap_permille ? other->cap_permille : 1000;
-		else if (other->priority < t->priority)
-			left -= other->floor_permille;
-		else
-			all += other->weight ? other->weight : 1;
-	}
-	left = clamp_i64(left, 0, 1000) * (int64_t)weight / (int64_t)all;
-	return (uint32_t)max_u64((uint64_t)left, t->floor_permille);
-}
-
-/* Its part by priorities and weights, on the device where that is least. */
-static uint32_t arbiter_entitled_permille(const struct machine *m, const struct arbiter_tenant *t)
-{
-	uint32_t least = 1000;
-
-	for (uint64_t left = t->devices; left; left &= left - 1)
-		least = (uint32_t)min_u64(least, arbiter_part_of_device(m, t, left & -left));
-	return least ? least : 1;
 }
 
 static void arbiter_urge(const struct machine *m, struct arbiter_tenant *t)

@@ -29,20 +29,20 @@ struct arbiter_params {
 	uint64_t slice_ns; /* how long a turn is while others wait */
 	uint64_t brief_ns; /* ... where all who share the device work for less at a time, ... */
 	uint64_t brief_slice_ns; /* ... so long */
+	uint64_t long_ns; /* where all work for at least this and at most slice_ns at a time ... */
+	uint64_t long_round_ns; /* ... all have so long in turn, by weight; none less than slice_ns */
 	uint64_t lift_ns;  /* what a floor has at a time */
 	uint64_t grace_ns; /* an owner with nothing to do keeps its turn for so long */
+	uint64_t long_grace_ns; /* ... or so long, where all work for long at a time */
 	uint64_t lead_ns;  /* the next is let in so long before the last work should be done ... */
 	uint64_t edge_ns;  /* ... and may launch so long before it */
 	uint64_t lease_ns; /* an answer holds for so long; step again before */
 };
 /*
- * For real devices: 12 ms, or 4 ms where nobody works for more than 1 ms at a time; 150 us, 500 us,
- * 30 us, 20 ms. A device stands still for 140 us between two contexts, which is less than 2 % of a
- * turn of 12 ms. Turns are shorter among programs that wait for each brief answer, since each of
- * these would wait for the turns of the others. The lead is what two wake-ups take on a bad day:
- * the arbiter's and the next tenant's. The next tenant does not launch at once. If it did, the
- * device would turn to it in the middle of the last one's work, after 2 ms of that, and then back
- * again.
+ * For real devices: those above lift_ns and long_grace_ns as in sched/tuning.h; 24 ms, 150 us,
+ * 500 us, 30 us, 20 ms. The lead is what two wake-ups take on a bad day: the arbiter's and the next
+ * tenant's. The next tenant does not launch at once. If it did, the device would turn to it in the
+ * middle of the last one's work, after 2 ms of that, and then back again.
  */
 extern const struct arbiter_params arbiter_defaults;
 

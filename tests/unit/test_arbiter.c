@@ -358,6 +358,216 @@ static void check_rests(void)
 	}
 }
 
+/* How long the turn of `i` is that begins next, by what is measured of it. */
+static uint64_t next_turn_ns(struct world *w, int i)
+{
+	uint64_t from_ns;
+
+	while (w->tenant[i].owner)
+		run(w, TICK_NS);
+	while (!w->tenant[i].owner)
+		run(w, TICK_NS);
+	from_ns = w->job[i].used_ns;
+	while (w->tenant[i].owner)
+		run(w, TICK_NS);
+	return w->job[i].used_ns - from_ns;
+}
+
+/* Turns follow how long those work who share the device before they wait. */
+static void check_slices(void)
+{
+	static const struct {
+		uint64_t burst_us[2];
+		uint32_t weight[2];
+		uint64_t turn_ms[2];
+	} when[] = {
+		{{0, 0}, {1, 1}, {12, 12}}, /* not known */
+		{{140, 140}, {1, 1}, {4, 4}},
+		{{140, 1500}, {1, 1}, {12, 12}},
+		{{1500, 1500}, {1, 1}, {12, 12}},
+		{{3900, 140}, {1, 1}, {12, 12}}, /* neither waits for longer */
+		{{3900, 1500}, {1, 1}, {12, 12}},
+		{{3900, 4400}, {1, 1}, {48, 48}},
+		{{3900, 4400}, {1, 3}, {24, 72}}, /* a round in all */
+		{{3900, 4400}, {1, 7}, {12, 84}},
+		{{3900, 500000}, {1, 1}, {12, 12}}, /* it does not wait at all */
+	};
+
+	for (size_t k = 0; k < sizeof(when) / sizeof(when[0]); k++) {
+		struct world *w = fresh();
+
+		for (int i = 0; i < 2; i++) {
+			add(w, 1, when[k].weight[i], 100 * US);
+			w->tenant[i].burst_ns = when[k].burst_us[i] * US;
+		}
+		run(w, 400 * MS);
+		for (int i = 0; i < 2; i++)
+			check_near((int)(next_turn_ns(w, i) / (100 * US)),
+				   (int)when[k].turn_ms[i] * 10, 12);
+	}
+}
+
+/*
+ * A round is divided among all who are there, down to the usual turn. Who had most in one may be the
+ * last in the next.
+ */
+static void check_rounds(void)
+{
+	for (int n = 2; n <= 8; n *= 2) {
+		struct world *w = fresh();
+		int used[JOBS];
+
+		for (int i = 0; i < n; i++)
+			w->tenant[add(w, 1, 1, 100 * US)].burst_ns = 4 * MS;
+		run(w, 400 * MS);
+		for (int i = 0; i < n; i++)
+			w->job[i].longest_wait_ns = 0;
+		run_and_count(w, 10 * SECOND, used);
+		for (int i = 0; i < n; i++) {
+			check_near(used[i], 1000 / n, 10);
+			CHECK(w->job[i].longest_wait_ns < 2 * arbiter_defaults.long_round_ns);
+		}
+		check_near((int)(next_turn_ns(w, 0) / (100 * US)), 960 / n, 12);
+	}
+}
+
+/*
+ * Programs that wait for each burst and then pause, with what takes time on an H200: the device turns
+ * to another context, the arbiter and who waits for a turn wake up.
+ */
+#define LOOPS	  2
+#define SWITCH_NS (140 * US)
+#define WAKE_NS	  (50 * US)
+
+struct loops {
+	struct arbiter_tenant t[LOOPS];
+	struct loop {
+		uint64_t burst_ns, pause_ns;
+		uint64_t due_ns, end_ns; /* as expected, and in truth; 0: no burst is under way */
+		uint64_t ready_ns;	 /* it launches no sooner */
+		uint64_t awake_ns;	 /* it waits for its turn, and has heard of it by then */
+		unsigned int bursts;
+	} loop[LOOPS];
+	uint64_t now_ns, step_ns, free_ns;
+	int last;
+	unsigned int turns; /* of the device */
+};
+
+static void loops_launch(struct loops *l, int i)
+{
+	struct loop *loop = &l->loop[i];
+	uint64_t from = l->now_ns > l->free_ns ? l->now_ns : l->free_ns;
+
+	if (l->last != i)
+		from += SWITCH_NS;
+	l->turns += l->last != i;
+	l->last = i;
+	loop->due_ns = l->now_ns + loop->burst_ns;
+	loop->end_ns = l->free_ns = from + loop->burst_ns;
+	loop->awake_ns = 0;
+}
+
+/* It is about to launch. */
+static void loops_ask(struct loops *l, int i)
+{
+	struct loop *loop = &l->loop[i];
+	const struct arbiter_tenant *t = &l->t[i];
+
+	if (!t->open || l->now_ns >= t->open_until_ns)
+		loop->awake_ns = UINT64_MAX;
+	else if (loop->awake_ns == UINT64_MAX)
+		loop->awake_ns = t->open_from_ns ? t->open_from_ns : l->now_ns + WAKE_NS;
+	else if (l->now_ns >= loop->awake_ns)
+		loops_launch(l, i);
+}
+
+/* Answers whether the arbiter is rung. */
+static bool loops_go_on(struct loops *l, int i)
+{
+	struct loop *loop = &l->loop[i];
+	struct arbiter_tenant *t = &l->t[i];
+	bool wanted = t->wants;
+
+	if (loop->end_ns && l->now_ns >= loop->end_ns) {
+		t->busy_ns += loop->burst_ns;
+		loop->bursts++;
+		loop->end_ns = 0;
+		loop->ready_ns = l->now_ns + loop->pause_ns;
+	}
+	if (!loop->end_ns && l->now_ns >= loop->ready_ns)
+		loops_ask(l, i);
+	t->wants = loop->end_ns || l->now_ns >= loop->ready_ns;
+	t->done_ns = 0;
+	if (loop->end_ns) /* if it is late: as arbiter_host.c has it */
+		t->done_ns = loop->due_ns > l->now_ns ? loop->due_ns : l->now_ns + MS;
+	return t->wants != wanted;
+}
+
+/* How much of what one alone has all have together, in permille. */
+static int loops_run(struct loops *l, uint64_t for_ns)
+{
+	uint64_t to = l->now_ns + for_ns, alone = l->loop[0].burst_ns + l->loop[0].pause_ns;
+	unsigned int bursts = 0;
+
+	for (int i = 0; i < LOOPS; i++)
+		l->loop[i].bursts = 0;
+	for (l->turns = 0; l->now_ns < to; l->now_ns += TICK_NS) {
+		bool rung = false;
+
+		for (int i = 0; i < LOOPS; i++)
+			rung |= loops_go_on(l, i);
+		if (rung && l->step_ns > l->now_ns + WAKE_NS)
+			l->step_ns = l->now_ns + WAKE_NS;
+		if (l->now_ns >= l->step_ns)
+			l->step_ns = arbiter_step(&arbiter_defaults, l->t, LOOPS, l->now_ns);
+	}
+	for (int i = 0; i < LOOPS; i++)
+		bursts += l->loop[i].bursts;
+	return (int)(bursts * alone * 1000 / for_ns);
+}
+
+static struct loops loops_fresh(uint64_t burst_ns, uint64_t pause_ns, uint32_t weight)
+{
+	struct loops l = {.now_ns = 5 * SECOND, .last = -1};
+
+	for (int i = 0; i < LOOPS; i++) {
+		l.t[i] = (struct arbiter_tenant){
+			.id = 100 + (uint64_t)i,
+			.devices = 1,
+			.weight = i ? weight : 1,
+			.burst_ns = burst_ns + pause_ns,
+		};
+		l.loop[i] = (struct loop){.burst_ns = burst_ns,
+					  .pause_ns = pause_ns,
+					  .ready_ns = l.now_ns + (uint64_t)i * MS};
+	}
+	return l;
+}
+
+/* Token loops have turns of about 48 ms, also where a pause is as long as a hand-over. */
+static void check_loops(void)
+{
+	static const uint64_t burst_ns[] = {3900 * US, 4365 * US, 8 * MS};
+	static const uint64_t pause_ns[] = {20 * US, 60 * US, 120 * US, 250 * US};
+
+	for (size_t b = 0; b < 3; b++) {
+		for (size_t p = 0; p < 4; p++) {
+			for (uint32_t weight = 1; weight <= 3; weight++) {
+				struct loops l = loops_fresh(burst_ns[b], pause_ns[p], weight);
+				unsigned int bursts;
+
+				loops_run(&l, SECOND);
+				CHECK(loops_run(&l, 4 * SECOND) >= 990);
+				bursts = l.loop[0].bursts + l.loop[1].bursts;
+				CHECK(bursts * burst_ns[b] / l.turns >= 42 * MS);
+				CHECK(bursts * burst_ns[b] / l.turns <= 56 * MS);
+				check_near((int)(l.loop[1].bursts * 1000 / bursts),
+					   (int)(weight * 1000 / (1 + weight)), 15);
+			}
+		}
+	}
+}
+
 /* Who wanted the device a moment ago will want it again: the other keeps little in flight. */
 static void check_recent(void)
 {
@@ -796,6 +1006,9 @@ int main(void)
 	check_overrun();
 	check_idle_owner();
 	check_rests();
+	check_slices();
+	check_rounds();
+	check_loops();
 	check_recent();
 	check_return();
 	check_priority();

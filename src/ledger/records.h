@@ -122,7 +122,7 @@ struct policy {
 enum swap_phase {
 	SWAP_RUN,     /* all memory on the device, and work admitted */
 	SWAP_PREPARE, /* admit nothing, let work end, say what would leave, or why it cannot */
-	SWAP_OUT,     /* all memory that can leave in host memory */
+	SWAP_OUT,     /* memory that can leave in host memory, or a part of it */
 	SWAP_BACK,    /* all memory on the device again, and nothing admitted yet */
 	SWAP_BARE,    /* as OUT, and the driver knows nothing of the host memory that has it */
 	SWAP_GIVEN,   /* as BARE, and its content is somebody else's: the host memory is empty */
@@ -130,6 +130,9 @@ enum swap_phase {
 	SWAP_PREPARE_CONTEXTS,
 	SWAP_PHASES,
 };
+
+/* How much of what each process holds of a device is to leave, in these parts. */
+#define SWAP_ALL 255
 
 enum swap_state {
 	SWAP_NONE,	/* nobody in the process answers: it is not NVIDIA's, or has no thread */
@@ -174,7 +177,7 @@ enum swap_why {
 struct swap_report {
 	uint64_t said;	  /* see swap_say; whoever reads it first finds the rest to be of it */
 	uint64_t bytes;	  /* that would leave, or left, or came back */
-	uint64_t amount;  /* of what `why` names: bytes, or how many */
+	uint64_t amount;  /* of what `why` names: bytes, or how many; READY: host memory it has for it */
 	uint64_t took_ns; /* the last way out or back */
 	uint64_t list_at; /* struct swap_list, an address of the process; 0: it has none */
 };

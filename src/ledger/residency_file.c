@@ -72,6 +72,13 @@ uint32_t residency_file_comers(const struct residency_file *file)
 	return word_read(&file->comers);
 }
 
+bool residency_file_exists(const char *runtime)
+{
+	CLEANUP_CLOSE int fd = shared_file_open(runtime, NAME, O_RDONLY, BYTES);
+
+	return fd >= 0;
+}
+
 void residency_file_tell(const char *runtime)
 {
 	CLEANUP_CLOSE int fd = shared_file_open(runtime, NAME, O_RDWR, BYTES);
@@ -134,4 +141,11 @@ void residency_file_drop(void **role)
 	if (*role)
 		munmap(*role, BYTES);
 	*role = NULL;
+}
+
+bool residency_file_is_taken(const char *runtime)
+{
+	CLEANUP_CLOSE int fd = shared_file_open(runtime, NAME, O_RDONLY, BYTES);
+
+	return fd >= 0 && shared_file_locked(fd, LOCK_AT, 1) == 1;
 }

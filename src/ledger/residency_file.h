@@ -7,12 +7,16 @@
 #ifndef ALLOT_LEDGER_RESIDENCY_FILE_H
 #define ALLOT_LEDGER_RESIDENCY_FILE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct residency_file;
 
 /* Maps it, without a lock or a descriptor; makes it where there is none. */
 int residency_file_open(const char *runtime, struct residency_file **ret);
+
+/* Whether there was ever a tenant that overcommits. */
+bool residency_file_exists(const char *runtime);
 
 /* A tenant has come, or gone, or has another quota: whoever has the role looks at all of them. */
 void residency_file_come(struct residency_file *file);
@@ -36,5 +40,7 @@ void residency_file_ring(struct residency_file *file);
 /* The role. -EAGAIN: another process has it. */
 int residency_file_take(const char *runtime, void **ret_role);
 void residency_file_drop(void **role);
+/* Whether anybody has it. */
+bool residency_file_is_taken(const char *runtime);
 
 #endif

@@ -62,15 +62,29 @@ uint32_t swap_desk_request(const struct swap_desk *desk)
 	return word_acquire(&desk->file->swap);
 }
 
-uint32_t swap_desk_ask(struct swap_desk *desk, enum swap_phase phase)
+static uint32_t swap_desk_write(struct swap_desk *desk, enum swap_phase phase, uint32_t part)
 {
-	uint32_t number = (swap_desk_request(desk) >> 8) + 1, request = number << 8 | phase;
+	uint32_t number = (swap_desk_request(desk) >> 16) + 1;
+	uint32_t request = number << 16 | part << 8 | phase;
 
 	/* Pairs with a process's claim of its slot: one of the two sees the other. */
 	word_publish(&desk->file->swap, request);
 	FAULT_POINT(SWAP_ASKED);
 	futex_wake_all(&desk->file->swap);
 	return request;
+}
+
+uint32_t swap_desk_ask(struct swap_desk *desk, enum swap_phase phase)
+{
+	uint32_t before = swap_desk_request(desk);
+	bool again = phase == SWAP_BACK && swap_phase_is_out(swap_phase_of(before));
+
+	return swap_desk_write(desk, phase, again ? swap_part_of(before) : SWAP_ALL);
+}
+
+uint32_t swap_desk_ask_part(struct swap_desk *desk, uint32_t part)
+{
+	return swap_desk_write(desk, SWAP_OUT, part);
 }
 
 int swap_load(const char *dir, uint32_t *ret_request)

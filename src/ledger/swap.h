@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a swappable tenant is asked for, and what its processes answer. One word in the policy says
- * both halves of a request: its phase, and a number by which answers are told apart. The command
- * writes it; each process answers in its slot.
+ * all of a request: its phase, how much is to leave, and a number by which answers are told apart. The
+ * command writes it; each process answers in its slot.
  *
  *	command   PREPARE ─────────────► OUT ──────────────►        BACK ───────────► RUN
  *	process           ... READY ────►    ... SUSPENDED ─►            ... RETURNED ──► RUNNING
@@ -10,12 +10,16 @@
  * Who writes a request holds a lock that the kernel drops at its death. PREPARE and BACK are on the
  * way to something, and end with whoever asked for them: then each process goes back to what there
  * was before, RUN or OUT. As nobody changes the word after that death, all of them do the same.
- * RUN and OUT need nobody.
+ * RUN and OUT need nobody. RUN once more, of processes that run, has them give back host memory that
+ * they keep for the next way out.
  *
  *	killed after   PREPARE   all run again, nothing was moved
  *	               OUT       all leave, and stay away until somebody resumes the tenant
  *	               BACK      those that are back leave again, with what they came with
  *	               RUN       all run
+ *
+ * OUT may ask for a part, and then for more. BACK says the part that was away, so that it is as much
+ * again if who asked dies.
  *
  * BARE and GIVEN are OUT to those who ask what comes next, and need nobody. A process that was asked
  * for GIVEN has its content no more, refuses BACK and RUN, and is asked for BARE when somebody has
@@ -39,6 +43,12 @@ static inline enum swap_phase swap_phase_of(uint32_t request)
 	return (enum swap_phase)(request & 0xff);
 }
 
+/* Of SWAP_ALL; for OUT and BACK. */
+static inline uint32_t swap_part_of(uint32_t request)
+{
+	return request >> 8 & 0xff;
+}
+
 /* Whether memory is away, or on its way from there, whoever asked having died. */
 static inline bool swap_phase_is_out(enum swap_phase phase)
 {
@@ -56,6 +66,9 @@ uint32_t swap_desk_request(const struct swap_desk *desk);
 
 /* Asks for a phase, wakes all processes, and answers the request that they are to answer. */
 uint32_t swap_desk_ask(struct swap_desk *desk, enum swap_phase phase);
+
+/* OUT, for a part of SWAP_ALL. */
+uint32_t swap_desk_ask_part(struct swap_desk *desk, uint32_t part);
 
 /* For somebody who looks once; errors of policy_load. */
 int swap_load(const char *dir, uint32_t *ret_request);

@@ -21,7 +21,7 @@ struct residency_plan {
 	const struct residency_params *params;
 	struct residency_tenant *tenant;
 	const struct residency_device *device;
-	int n;
+	int n, devices; /* up to the last that anybody has memory of */
 	uint64_t now_ns;
 	uint64_t now[DEVICES], then[DEVICES];
 };
@@ -47,7 +47,10 @@ static uint64_t residency_out_ns(const struct residency_params *params,
 static uint64_t residency_back_ns(const struct residency_params *params,
 				  const struct residency_tenant *t)
 {
-	return t->back_ns ? t->back_ns : t->out_ns ? t->out_ns : residency_guess_ns(params, t);
+	uint64_t guess = residency_guess_ns(params, t);
+
+	/* What leaves for the first time waits for host memory to be found, what comes back does not. */
+	return t->back_ns ? t->back_ns : t->out_ns && t->out_ns < guess ? t->out_ns : guess;
 }
 
 uint64_t residency_swap_ns(const struct residency_params *params,
@@ -66,6 +69,48 @@ uint64_t residency_turn_ns(const struct residency_params *params,
 	return turn > params->turn_least_ns ? turn : params->turn_least_ns;
 }
 
+static uint64_t residency_size(const struct residency_tenant *t, int d)
+{
+	return t->here[d] + t->away[d];
+}
+
+/* What it takes in addition to what is there. */
+static uint64_t residency_need(const struct residency_tenant *t, int d)
+{
+	return t->more[d] + (t->place == RESIDENCY_HERE ? 0 : t->away[d]);
+}
+
+static uint64_t residency_scale(uint64_t ns, uint64_t bytes, uint64_t all)
+{
+	return bytes < all ? (uint64_t)((double)ns * ((double)bytes / (double)all)) : ns;
+}
+
+/* How long it takes that one makes room for the other, of which only a part may be away. */
+static uint64_t residency_change_ns(const struct residency_plan *plan,
+				    const struct residency_tenant *leaver,
+				    const struct residency_tenant *comer)
+{
+	uint64_t leaves = 0, need = 0, away = 0, comes = 0;
+
+	for (int d = 0; d < plan->devices; d++) {
+		leaves += residency_size(leaver, d);
+		need += residency_need(comer, d);
+		away += comer->away[d];
+		comes += residency_size(comer, d);
+	}
+	return residency_scale(residency_out_ns(plan->params, leaver), need, leaves) +
+	       residency_scale(residency_back_ns(plan->params, comer), away, comes);
+}
+
+static uint64_t residency_turn_for_ns(const struct residency_plan *plan,
+				      const struct residency_tenant *leaver,
+				      const struct residency_tenant *comer)
+{
+	uint64_t turn = plan->params->turn_swaps * residency_change_ns(plan, leaver, comer);
+
+	return turn > plan->params->turn_least_ns ? turn : plan->params->turn_least_ns;
+}
+
 static bool residency_is_overdue(const struct residency_plan *plan,
 				 const struct residency_tenant *t)
 {
@@ -74,9 +119,10 @@ static bool residency_is_overdue(const struct residency_plan *plan,
 	return plan->now_ns - t->waits_since_ns > plan->params->patience_turns * turn;
 }
 
-static bool residency_is_idle(const struct residency_plan *plan, const struct residency_tenant *t)
+static bool residency_is_idle(const struct residency_plan *plan, const struct residency_tenant *t,
+			      const struct residency_tenant *comer)
 {
-	uint64_t most = residency_swap_ns(plan->params, t) / plan->params->idle_part;
+	uint64_t most = residency_change_ns(plan, t, comer) / plan->params->idle_part;
 	uint64_t last = t->used_ns > t->came_ns ? t->used_ns : t->came_ns;
 
 	if (t->wants)
@@ -87,17 +133,28 @@ static bool residency_is_idle(const struct residency_plan *plan, const struct re
 
 /* --- Where it is ---------------------------------------------------------------------------- */
 
-static uint64_t residency_size(const struct residency_tenant *t, int d)
+/* What is on a device when so much of it has left: no more than that. */
+static uint64_t residency_stays(const struct residency_tenant *t, int d, uint32_t part)
 {
-	return t->here[d] + t->away[d];
+	uint64_t stays = residency_size(t, d) / RESIDENCY_ALL * (RESIDENCY_ALL - part);
+
+	return stays < t->here[d] ? stays : t->here[d];
 }
 
 /* What it has of a device, or is about to have. */
 static uint64_t residency_there(const struct residency_tenant *t, int d)
 {
-	return t->place == RESIDENCY_HERE     ? t->here[d]
-	       : t->place == RESIDENCY_COMING ? residency_size(t, d)
-					      : 0;
+	return t->place == RESIDENCY_COMING    ? residency_size(t, d)
+	       : t->place == RESIDENCY_LEAVING ? residency_stays(t, d, t->asked)
+					       : t->here[d];
+}
+
+static bool residency_is_there(const struct residency_tenant *t)
+{
+	for (int d = 0; d < DEVICES; d++)
+		if (t->here[d])
+			return true;
+	return false;
 }
 
 /* --- Who leaves for whom -------------------------------------------------------------------- */
@@ -115,15 +172,21 @@ static enum residency_rank residency_rank(const struct residency_plan *plan,
 					  const struct residency_tenant *t,
 					  const struct residency_tenant *comer, uint64_t *key)
 {
-	uint64_t turn = residency_turn_ns(plan->params, t, comer);
 	enum residency_rank rank = RANK_OVER;
+	uint64_t turn;
 
 	*key = t->came_ns;
 	if (!t->id || t == comer || t->planned || t->fixed)
 		return RANK_NEVER;
+	turn = residency_turn_for_ns(plan, t, comer);
 	if (t->place == RESIDENCY_COMING) {
 		*key = plan->now_ns + turn;
 		return RANK_LATER;
+	}
+	/* It does not run: what is left of it costs least. */
+	if (t->place == RESIDENCY_AWAY && residency_is_there(t)) {
+		*key = 0;
+		return RANK_IDLE;
 	}
 	if (t->place != RESIDENCY_HERE)
 		return RANK_NEVER;
@@ -131,7 +194,7 @@ static enum residency_rank residency_rank(const struct residency_plan *plan,
 		*key = t->stays_until_ns;
 		return RANK_LATER;
 	}
-	if (residency_is_idle(plan, t)) {
+	if (residency_is_idle(plan, t, comer)) {
 		*key = t->used_ns;
 		return RANK_IDLE;
 	}
@@ -147,56 +210,82 @@ static enum residency_rank residency_rank(const struct residency_plan *plan,
 	return RANK_LATER;
 }
 
-
-/* What it takes in addition to what is there. */
-static uint64_t residency_need(const struct residency_tenant *t, int d)
-{
-	return t->more[d] + (t->place == RESIDENCY_HERE ? 0 : residency_size(t, d));
-}
-
-/* Whether there is room on a device beside `used`, of which its own are `own`. */
-static bool residency_fits_on(const struct residency_plan *plan, int d, uint64_t used, uint64_t own,
-			      uint64_t need)
+/* What has to go from a device beside `used`, of which its own are `own`. */
+static uint64_t residency_lack_on(const struct residency_plan *plan, int d, uint64_t used,
+				  uint64_t own, uint64_t need)
 {
 	const struct residency_device *device = &plan->device[d];
-	uint64_t spare = used > own ? device->spare_bytes : 0;
+	uint64_t wants = used + need + (used > own ? device->spare_bytes : 0);
 
-	return !need || used + need + spare <= device->capacity_bytes;
+	return need && wants > device->capacity_bytes ? wants - device->capacity_bytes : 0;
 }
 
 static bool residency_fits(const struct residency_plan *plan, const uint64_t used[DEVICES],
 			   const struct residency_tenant *t)
 {
-	for (int d = 0; d < DEVICES; d++)
-		if (!residency_fits_on(plan, d, used[d], residency_there(t, d), residency_need(t, d)))
+	for (int d = 0; d < plan->devices; d++)
+		if (residency_lack_on(plan, d, used[d], residency_there(t, d), residency_need(t, d)))
 			return false;
 	return true;
+}
+
+static uint64_t residency_lack(const struct residency_plan *plan, int d,
+			       const struct residency_tenant *comer)
+{
+	return residency_lack_on(plan, d, plan->then[d], residency_there(comer, d),
+				 residency_need(comer, d));
 }
 
 /* Whether it would help that it leaves. */
 static bool residency_helps(const struct residency_plan *plan, const struct residency_tenant *t,
 			    const struct residency_tenant *comer)
 {
-	for (int d = 0; d < DEVICES; d++)
-		if (residency_there(t, d) && !residency_fits_on(plan, d, plan->then[d],
-						     residency_there(comer, d),
-						     residency_need(comer, d)))
+	for (int d = 0; d < plan->devices; d++)
+		if (residency_there(t, d) && residency_lack(plan, d, comer))
 			return true;
 	return false;
 }
 
-static void residency_plan_out(struct residency_plan *plan, struct residency_tenant *t)
+/* Of all that it has, with what is away already, so that the device has so much more. */
+static uint32_t residency_part_for(const struct residency_tenant *t, int d, uint64_t lack)
+{
+	uint64_t size = residency_size(t, d), there = residency_there(t, d), part;
+
+	if (!lack || !there)
+		return 0;
+	/* By small steps more time goes to asking than to moving. */
+	lack = lack > size / TUNING_RESIDENCY_STEP_PART ? lack : size / TUNING_RESIDENCY_STEP_PART;
+	if (lack >= there || size < RESIDENCY_ALL)
+		return RESIDENCY_ALL;
+	part = (size - there + lack) / (size / RESIDENCY_ALL) + 1;
+	return part < RESIDENCY_ALL ? (uint32_t)part : RESIDENCY_ALL;
+}
+
+static void residency_plan_out(struct residency_plan *plan, struct residency_tenant *t, uint32_t part)
 {
 	t->planned = true;
-	for (int d = 0; d < DEVICES; d++)
-		plan->then[d] -= residency_there(t, d);
+	t->part = part;
+	for (int d = 0; d < plan->devices; d++)
+		plan->then[d] -= residency_there(t, d) - residency_stays(t, d, part);
+}
+
+static void residency_plan_out_for(struct residency_plan *plan, struct residency_tenant *t,
+				   const struct residency_tenant *comer)
+{
+	uint32_t part = 0, on;
+
+	for (int d = 0; d < plan->devices; d++) {
+		on = residency_part_for(t, d, residency_lack(plan, d, comer));
+		part = on > part ? on : part;
+	}
+	residency_plan_out(plan, t, part);
 }
 
 static void residency_plan_stay(struct residency_plan *plan, struct residency_tenant *t)
 {
 	t->planned = false;
-	for (int d = 0; d < DEVICES; d++)
-		plan->then[d] += residency_there(t, d);
+	for (int d = 0; d < plan->devices; d++)
+		plan->then[d] += residency_there(t, d) - residency_stays(t, d, t->part);
 }
 
 static struct residency_tenant *residency_next_leaver(struct residency_plan *plan,
@@ -222,16 +311,31 @@ static struct residency_tenant *residency_next_leaver(struct residency_plan *pla
 	return best;
 }
 
+/* Whether another one of the plan can leave with so much more that it fits. */
+static bool residency_others_do(struct residency_plan *plan, struct residency_tenant *comer,
+				const int leaver[], int n)
+{
+	for (int i = 0; i < n && !residency_fits(plan, plan->then, comer); i++) {
+		struct residency_tenant *t = &plan->tenant[leaver[i]];
+
+		if (!t->planned)
+			continue;
+		residency_plan_stay(plan, t);
+		residency_plan_out_for(plan, t, comer);
+	}
+	return residency_fits(plan, plan->then, comer);
+}
+
 /* Those of the plan that would not have had to leave, the last first: they were the dearest. */
 static void residency_spare_leavers(struct residency_plan *plan, struct residency_tenant *comer,
 				    const int leaver[], int n)
 {
-	while (n-- > 0) {
-		struct residency_tenant *t = &plan->tenant[leaver[n]];
+	for (int i = n; i-- > 0;) {
+		struct residency_tenant *t = &plan->tenant[leaver[i]];
 
 		residency_plan_stay(plan, t);
-		if (!residency_fits(plan, plan->then, comer))
-			residency_plan_out(plan, t);
+		if (!residency_others_do(plan, comer, leaver, n))
+			residency_plan_out_for(plan, t, comer);
 	}
 }
 
@@ -254,7 +358,7 @@ static int residency_plan_for(struct residency_plan *plan, struct residency_tena
 			return -1;
 		}
 		leaver[n++] = (int)(t - plan->tenant);
-		residency_plan_out(plan, t);
+		residency_plan_out_for(plan, t, comer);
 	}
 	residency_spare_leavers(plan, comer, leaver, n);
 	*ret_now = true;
@@ -280,9 +384,9 @@ static bool residency_is_too_large(const struct residency_plan *plan,
 
 	for (int i = 0; i < plan->n; i++) {
 		const struct residency_tenant *t = &plan->tenant[i];
-		bool stays = t->place == RESIDENCY_HERE && t->fixed;
+		bool stays = t->fixed && (t->place == RESIDENCY_HERE || t->place == RESIDENCY_AWAY);
 
-		for (int d = 0; t->id && (stays || t == comer) && d < DEVICES; d++)
+		for (int d = 0; t->id && (stays || t == comer) && d < plan->devices; d++)
 			used[d] += t == comer ? residency_there(t, d) : t->here[d];
 	}
 	return !residency_fits(plan, used, comer);
@@ -296,7 +400,7 @@ static void residency_take(struct residency_plan *plan, struct residency_tenant 
 
 	/* Its own may not go for who comes behind it in the same step. */
 	t->planned = true;
-	for (int d = 0; d < DEVICES; d++) {
+	for (int d = 0; d < plan->devices; d++) {
 		uint64_t need = residency_need(t, d);
 
 		plan->then[d] += need;
@@ -319,7 +423,7 @@ static void residency_serve(struct residency_plan *plan, struct residency_tenant
 		return;
 	n = residency_plan_for(plan, t, leaver, &now);
 	if (n < 0) {
-		for (int d = 0; d < DEVICES; d++)
+		for (int d = 0; d < plan->devices; d++)
 			more |= t->more[d] > 0;
 		t->refuse = more && residency_is_too_large(plan, t);
 		return;
@@ -382,7 +486,8 @@ static void residency_note(const struct residency_plan *plan, struct residency_t
 		t->came_ns = plan->now_ns;
 	}
 	t->known_place = t->place;
-	if (!residency_waits(t))
+	/* Who gives more of its memory, being away, keeps its place among those who wait. */
+	if (!t->wants || t->place == RESIDENCY_COMING)
 		t->waits_since_ns = 0;
 	else if (!t->waits_since_ns)
 		t->waits_since_ns = plan->now_ns;
@@ -395,7 +500,14 @@ static void residency_count(struct residency_plan *plan)
 	for (int i = 0; i < plan->n; i++) {
 		const struct residency_tenant *t = &plan->tenant[i];
 
-		for (int d = 0; t->id && d < DEVICES; d++) {
+		for (int d = DEVICES; d-- > plan->devices;)
+			if (t->id && (residency_size(t, d) || t->more[d]))
+				plan->devices = d + 1;
+	}
+	for (int i = 0; i < plan->n; i++) {
+		const struct residency_tenant *t = &plan->tenant[i];
+
+		for (int d = 0; t->id && d < plan->devices; d++) {
 			plan->then[d] += residency_there(t, d);
 			plan->now[d] += t->place == RESIDENCY_COMING ? residency_size(t, d)
 								     : t->here[d];
@@ -408,7 +520,7 @@ static void residency_relieve(struct residency_plan *plan)
 {
 	struct residency_tenant nobody = {.priority = INT32_MAX, .waits_since_ns = plan->now_ns};
 
-	for (int d = 0; d < DEVICES; d++) {
+	for (int d = 0; d < plan->devices; d++) {
 		enum residency_rank rank;
 
 		while (plan->then[d] > plan->device[d].capacity_bytes) {
@@ -418,9 +530,8 @@ static void residency_relieve(struct residency_plan *plan)
 
 			for (int i = 0; i < plan->n; i++) {
 				rank = residency_rank(plan, &plan->tenant[i], &nobody, &key);
-				if (!plan->tenant[i].here[d] ||
-				    plan->tenant[i].place != RESIDENCY_HERE || rank > best_rank ||
-				    rank == RANK_NEVER ||
+				if (!plan->tenant[i].here[d] || rank > best_rank ||
+				    rank == RANK_NEVER || plan->tenant[i].place == RESIDENCY_COMING ||
 				    (rank == best_rank && best && key >= best_key) ||
 				    plan->tenant[i].stays_until_ns > plan->now_ns)
 					continue;
@@ -430,7 +541,9 @@ static void residency_relieve(struct residency_plan *plan)
 			}
 			if (!best)
 				break;
-			residency_plan_out(plan, best);
+			residency_plan_out(plan, best,
+					   residency_part_for(best, d, plan->then[d] -
+								      plan->device[d].capacity_bytes));
 			best->leave = true;
 		}
 	}

@@ -12,6 +12,9 @@
  *	2. ones of a lower priority, after as long as moving takes
  *	3. those whose turn is over, the first to come first
  *
+ * Of each, as much leaves as the one that waits needs, and it does not run then: so more of it may
+ * follow for others ahead of what is in use.
+ *
  * A turn is several times as long as moving takes: who leaves there and who comes back, as measured.
  * So tenants that all compute lose a bounded part of the time to moving. If a plan needs somebody
  * whose turn goes on, nobody of it leaves yet. What a plan frees is kept for whom it was made, so no
@@ -26,6 +29,9 @@
 
 #define RESIDENCY_TENANTS 256
 #define RESIDENCY_DEVICES 64
+
+/* How much of a tenant leaves, in these parts of what it has on each device. */
+#define RESIDENCY_ALL 255
 
 struct residency_params {
 	uint64_t turn_least_ns;
@@ -54,13 +60,15 @@ struct residency_tenant {
 	bool fixed;		/* it cannot leave, or not now */
 	uint64_t stays_until_ns; /* it is not to be asked to leave before */
 	uint64_t used_ns;	/* it last used its memory */
-	uint64_t out_ns, back_ns; /* how long it took to move; 0: not measured */
-	uint64_t here[RESIDENCY_DEVICES]; /* bytes that can leave */
+	uint64_t out_ns, back_ns; /* how long moving all of it takes; 0: not measured */
+	uint64_t here[RESIDENCY_DEVICES]; /* bytes that can leave; of one that is away: are still there */
 	uint64_t away[RESIDENCY_DEVICES];
+	uint32_t asked; /* while it leaves: so much of it */
 	uint64_t more[RESIDENCY_DEVICES]; /* an allocation waits for so much */
 
 	/* Out. */
 	bool leave, come; /* now. Who is here and waits for more may come: it may try again */
+	uint32_t part;	  /* of RESIDENCY_ALL, where it is to leave: so much is to be away */
 	bool refuse;	  /* there is no room for more, although all others have left */
 
 	/* Its own; all zero in the beginning. */
@@ -82,7 +90,7 @@ struct residency_device {
 bool residency_step(const struct residency_params *params, struct residency_tenant *tenant, int n,
 		    const struct residency_device device[static RESIDENCY_DEVICES], uint64_t now_ns);
 
-/* How long `leaver` may stay where `comer` waits. */
+/* How long `leaver` may stay where `comer` waits, if all of both has to move. */
 uint64_t residency_turn_ns(const struct residency_params *params,
 			   const struct residency_tenant *leaver,
 			   const struct residency_tenant *comer);

@@ -222,6 +222,11 @@
 #define TUNING_RESIDENCY_IDLE_PART 4
 /* Who has waited for so many turns goes before higher priorities. */
 #define TUNING_RESIDENCY_PATIENCE 8
+/*
+ * As much of a tenant leaves as another needs, and no less than this part of it, since an allocation
+ * that finds the device full is often followed by others.
+ */
+#define TUNING_RESIDENCY_STEP_PART 16
 /* Until it was measured: what PCIe 4 and a processor that finds pages do together. */
 #define TUNING_RESIDENCY_BYTES_PER_US 10000
 /* Of a device, what stays free where several tenants are there: for the driver's own, and contexts. */

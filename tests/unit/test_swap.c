@@ -52,6 +52,25 @@ static void check_requests(void)
 	policy_close(map);
 }
 
+/* How much is to leave; who comes back knows how much had. */
+static void check_parts(void)
+{
+	struct swap_desk *desk;
+	uint32_t first;
+
+	CHECK_EQ(swap_desk_open(fixture_tenant("parts"), &desk), 0);
+	CHECK_EQ(swap_part_of(swap_desk_ask(desk, SWAP_OUT)), SWAP_ALL);
+	first = swap_desk_ask_part(desk, 60);
+	CHECK_EQ(swap_part_of(first), 60);
+	CHECK_EQ(swap_phase_of(first), SWAP_OUT);
+	CHECK(swap_desk_ask_part(desk, 60) != first);
+	CHECK_EQ(swap_part_of(swap_desk_ask(desk, SWAP_BACK)), 60);
+	CHECK_EQ(swap_part_of(swap_desk_ask(desk, SWAP_BACK)), 60);
+	CHECK_EQ(swap_part_of(swap_desk_ask(desk, SWAP_OUT)), SWAP_ALL);
+	CHECK_EQ(swap_part_of(swap_desk_ask(desk, SWAP_BACK)), SWAP_ALL);
+	swap_desk_close(desk);
+}
+
 /* Whoever asked is dead: that is seen at once, and somebody else may ask. */
 static void check_death(void)
 {
@@ -126,6 +145,7 @@ static void check_answers(void)
 int main(void)
 {
 	check_requests();
+	check_parts();
 	check_death();
 	check_answers();
 	return 0;

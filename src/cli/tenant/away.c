@@ -35,15 +35,16 @@ static int away_refuse_silent(struct moving *moving, const struct away_options *
 	return away_call_off(moving, o);
 }
 
-static int away_check_room(struct moving *moving, const struct away_options *o, uint64_t bytes)
+static int away_check_room(struct moving *moving, const struct away_options *o,
+			   const struct moving_sum *sum)
 {
 	uint64_t said = o->host_bytes ? o->host_bytes : moving->host_bytes;
-	uint64_t room = said ? said : host_memory_room();
+	uint64_t room = said ? said : host_memory_room() + sum->kept;
 
-	if (bytes <= room)
+	if (sum->bytes <= room)
 		return 0;
 	say_error("tenant \"%s\" goes on as it was: it holds %s, and %s %s; nothing was moved",
-		  moving->name, units_bytes(bytes).s,
+		  moving->name, units_bytes(sum->bytes).s,
 		  said ? "--host-memory is" : "host memory has room for", units_bytes(room).s);
 	return away_call_off(moving, o);
 }
@@ -60,7 +61,7 @@ static int away_send_memory(struct moving *moving, const struct away_options *o)
 	}
 	if (sum.silent)
 		return away_refuse_silent(moving, o, &sum);
-	r = away_check_room(moving, o, sum.bytes);
+	r = away_check_room(moving, o, &sum);
 	if (r)
 		return r;
 	/* From here on it goes on without us. Each process ends in one way or the other. */

@@ -211,6 +211,7 @@ static bool moving_look(struct moving *moving, uint32_t request, bool say, bool 
 		}
 		sum.processes += answer.bytes > 0;
 		sum.bytes += answer.bytes;
+		sum.kept += answer.state == SWAP_READY && !answer.why ? answer.amount : 0;
 		sum.took_ns = answer.took_ns > sum.took_ns ? answer.took_ns : sum.took_ns;
 	}
 	*ret = sum;

@@ -30,6 +30,7 @@ struct moving_sum {
 	unsigned int refused;	/* that could not do it */
 	unsigned int silent;	/* that did not answer in time, or never will */
 	uint64_t bytes;
+	uint64_t kept; /* of host memory that they have for it already */
 	uint64_t took_ns; /* the longest */
 };
 

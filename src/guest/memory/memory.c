@@ -94,6 +94,7 @@ static CUresult memory_alloc_backed(struct guest *guest, struct guest_device *de
 CUresult memory_alloc(struct guest *guest, struct guest_device *device, uint64_t bytes,
 		      CUdeviceptr *ret)
 {
+	struct room room = {0};
 	struct charge charge;
 	CUresult e;
 
@@ -102,7 +103,11 @@ CUresult memory_alloc(struct guest *guest, struct guest_device *device, uint64_t
 	e = charge_reserve(guest, device, memory_need(bytes), &charge);
 	if (e)
 		return e;
-	e = DRIVER(cuMemAlloc_v2, (ret, bytes));
+	do
+		e = DRIVER(cuMemAlloc_v2, (ret, bytes));
+	while (e == CUDA_ERROR_OUT_OF_MEMORY &&
+	       room_wait(&room, guest, device, memory_need(bytes)));
+	room_end(&room);
 	return memory_commit(&charge, e, *ret, bytes, 0);
 }
 

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "guest/memory/room.h"
 
+#include <limits.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/fault.h"
+#include "base/now.h"
 #include "base/word.h"
 #include "guest/core/pass.h"
 #include "guest/memory/granule.h"
@@ -45,11 +48,48 @@ bool room_is_promised(const struct room *room, struct guest *guest, struct guest
 	return !DRIVER(cuMemGetInfo_v2, (&free_bytes, &total)) && free_bytes < bytes + promised;
 }
 
+/* The directory of the tenants, which is above the own one. */
+static bool room_runtime(const struct guest *guest, char ret[static PATH_MAX])
+{
+	const char *slash = strrchr(guest->dir, '/');
+	size_t n = slash ? (size_t)(slash - guest->dir) : 0;
+
+	if (!n || n >= PATH_MAX)
+		return false;
+	memcpy(ret, guest->dir, n);
+	ret[n] = 0;
+	return true;
+}
+
+/*
+ * Whoever decides is woken, and has others leave for what they were promised not to have. It decides for
+ * a while longer than that takes; without anybody who does there is nobody who would leave.
+ */
+static bool room_await_promise(struct room *room, struct guest *guest)
+{
+	uint64_t now = now_monotonic_ns();
+	char runtime[PATH_MAX];
+
+	if (!room_runtime(guest, runtime) || !residency_file_exists(runtime))
+		return false;
+	if (!room->began_ns)
+		residency_file_tell(runtime);
+	room->began_ns = room->began_ns ? room->began_ns : now;
+	if (now > room->began_ns + TUNING_RESIDENCY_DRAIN_NS ||
+	    (now > room->began_ns + TUNING_RESIDENCY_AGAIN_NS &&
+	     !residency_file_is_taken(runtime)))
+		return false;
+	nanosleep(&(struct timespec){.tv_nsec = TUNING_RESIDENCY_TRY_NS}, NULL);
+	return true;
+}
+
 bool room_wait(struct room *room, struct guest *guest, struct guest_device *device, uint64_t bytes)
 {
 	uint64_t answer = 0;
 
-	if (!guest->use || !bytes || !atomic_load(&guest->residency) || !pass_lend(guest))
+	if (!guest->use)
+		return room_await_promise(room, guest);
+	if (!bytes || !atomic_load(&guest->residency) || !pass_lend(guest))
 		return false;
 	bytes = round_up(bytes, GRANULE_BYTES);
 	room_tell(room, bytes);

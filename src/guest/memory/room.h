@@ -2,7 +2,8 @@
 /*
  * Room on a device that is full. In a tenant that overcommits, an allocation which its quota allows
  * does not fail for want of it: it is said what is waited for, and who decides about residency
- * (sched/residency.h) has others leave, or refuses it.
+ * (sched/residency.h) has others leave, or refuses it. A tenant that does not was promised its quota:
+ * others leave for that as soon as it is there, and it waits until they have.
  *
  *	do
  *		e = the driver's call
@@ -22,6 +23,7 @@ struct room {
 	struct guest *guest; /* NULL: it has not waited */
 	struct swap_wish *wish; /* NULL: another thread's wish of this device goes first */
 	bool granted;
+	uint64_t began_ns; /* to wait for what was promised */
 };
 
 /*

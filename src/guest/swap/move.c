@@ -8,6 +8,7 @@
 
 #include "base/fault.h"
 #include "base/now.h"
+#include "base/number.h"
 #include "base/word.h"
 #include "guest/memory/backing.h"
 #include "guest/memory/charge.h"
@@ -15,15 +16,9 @@
 #include "guest/memory/importer.h"
 #include "guest/memory/mapping.h"
 #include "guest/swap/drain.h"
-#include "guest/swap/host.h"
 #include "guest/swap/obstacles.h"
+#include "guest/swap/stage.h"
 #include "ledger/swap.h"
-
-/*
- * Host memory is made, and registered for the copy engines, in steps of so much: a step is pinned
- * while the one before it is copied.
- */
-#define STEP_BYTES (UINT64_C(64) << 20)
 
 /* A second is what later.c gives the driver's figure; and between two tries. */
 #define STALE_NS     (1500 * NS_PER_MS)
@@ -72,54 +67,42 @@ static uint64_t move_bytes(struct guest *guest)
 	return bytes;
 }
 
-/* --- Host memory ---------------------------------------------------------------------------- */
-
-static bool move_take_host(struct move *move, uint64_t bytes)
+/* Of a device's pieces the first ones leave: behind which address there is none that has to. */
+static CUdeviceptr move_bound(struct guest *guest, int i, uint32_t part)
 {
-	char *host;
+	struct cursor cursor = {.guest = guest, .device = i};
+	uint64_t all = move_bytes_of(guest, i), stay = all / SWAP_ALL * (SWAP_ALL - part), bytes = 0;
+	CUdeviceptr bound = 0;
 
-	bytes = round_up(bytes, GRANULE_BYTES);
-	host = host_take(bytes);
-	if (!host)
-		return false;
-	move->host = host;
-	move->host_bytes = bytes;
-	return true;
+	while (bytes < all - stay && move_next(&cursor) && cursor.device == i) {
+		bytes += cursor.piece.bytes;
+		bound = cursor.from;
+	}
+	return bound;
 }
 
-static void move_unregister(struct move *move)
+/* --- Host memory ---------------------------------------------------------------------------- */
+
+/* Called by several threads at once. Memory that cannot be registered is copied, too. */
+static void move_register(void *arg, char *at, uint64_t bytes)
 {
-	for (uint64_t at = 0; at < move->ready; at += STEP_BYTES)
-		DRIVER(cuMemHostUnregister, (move->host + at));
-	move->ready = 0;
+	CUcontext context = arg;
+
+	if (DRIVER(cuCtxPushCurrent_v2, (context)))
+		return;
+	DRIVER(cuMemHostRegister_v2, (at, bytes, CU_MEMHOSTREGISTER_PORTABLE));
+	DRIVER(cuCtxPopCurrent_v2, (&context));
+}
+
+static void move_unregister_step(void *arg, char *at, uint64_t bytes)
+{
+	DRIVER(cuMemHostUnregister, (at));
 }
 
 static void move_give_host(struct move *move)
 {
-	move_unregister(move);
-	if (move->host)
-		munmap(move->host, move->host_bytes);
-	move->host = NULL;
-	move->host_bytes = 0;
-}
-
-/*
- * Steps of host memory up to `end` that are not ready yet. Memory that cannot be registered is
- * copied, too. False: there is none left.
- */
-static bool move_prepare(struct move *move, uint64_t end)
-{
-	while (move->ready < end) {
-		uint64_t left = move->host_bytes - move->ready;
-		uint64_t bytes = left < STEP_BYTES ? left : STEP_BYTES;
-
-		if (!host_populate(move->host + move->ready, bytes))
-			return false;
-		DRIVER(cuMemHostRegister_v2,
-		       (move->host + move->ready, bytes, CU_MEMHOSTREGISTER_PORTABLE));
-		move->ready += bytes;
-	}
-	return true;
+	stage_part(&move->stage, move_unregister_step, NULL);
+	stage_give(&move->stage);
 }
 
 /* --- Copies --------------------------------------------------------------------------------- */
@@ -163,7 +146,7 @@ static enum swap_why move_copy_piece(struct move *move, const struct lane *lane,
 				     const struct cursor *cursor, bool out)
 {
 	CUdeviceptr at = cursor->piece.at;
-	char *host = move->host + cursor->at;
+	char *host = move->stage.at + cursor->at;
 	CUresult e = CUDA_SUCCESS;
 
 	if (out)
@@ -172,9 +155,9 @@ static enum swap_why move_copy_piece(struct move *move, const struct lane *lane,
 	for (uint64_t done = 0, n; !e && done < cursor->piece.bytes; done += n) {
 		uint64_t left = cursor->piece.bytes - done;
 
-		n = STEP_BYTES - (cursor->at + done) % STEP_BYTES;
+		n = STAGE_STEP_BYTES - (cursor->at + done) % STAGE_STEP_BYTES;
 		n = n < left ? n : left;
-		if (!move_prepare(move, cursor->at + done + n))
+		if (!stage_await(&move->stage, cursor->at + done, cursor->at + done + n))
 			return SWAP_HOST;
 		e = out ? DRIVER(cuMemcpyDtoHAsync_v2, (host + done, at + done, n, lane->stream))
 			: DRIVER(cuMemcpyHtoDAsync_v2, (at + done, host + done, n, lane->stream));
@@ -182,25 +165,68 @@ static enum swap_why move_copy_piece(struct move *move, const struct lane *lane,
 	return e ? SWAP_DRIVER : SWAP_FINE;
 }
 
-static enum swap_why move_copy(struct move *move, bool out)
+/* The next piece of the device that is to be copied; `ret_end`: in host memory, behind the last. */
+static bool move_find_first(struct cursor *cursor, CUdeviceptr from, CUdeviceptr to,
+			    uint64_t *ret_end)
 {
-	struct cursor cursor = {.guest = move->guest};
-	struct lane lane = {NULL, NULL};
-	enum swap_why why = SWAP_FINE;
-	int device = -1;
+	int device = cursor->device;
+	struct cursor last;
 
-	while (!why && move_next(&cursor)) {
-		if (cursor.device != device) {
-			if (device >= 0 && !lane_close(&lane))
-				return SWAP_DRIVER;
-			if (!lane_open(move->guest, &move->guest->device[cursor.device], &lane))
-				return SWAP_DRIVER;
-			device = cursor.device;
-		}
+	while (move_next(cursor) && cursor->device == device && cursor->piece.at < from)
+		;
+	if (cursor->device != device || cursor->piece.at >= to)
+		return false;
+	last = *cursor;
+	do {
+		*ret_end = last.at + last.piece.bytes;
+	} while (move_next(&last) && last.device == device && last.piece.at < to);
+	return true;
+}
+
+/* The pieces of a device between two addresses. `at`: where its first is in host memory. */
+static enum swap_why move_copy_device(struct move *move, int device, uint64_t at, CUdeviceptr from,
+				      CUdeviceptr to, bool out)
+{
+	struct cursor cursor = {.guest = move->guest, .device = device, .at = at};
+	enum swap_why why = SWAP_FINE;
+	struct lane lane;
+	uint64_t end;
+
+	if (!move_find_first(&cursor, from, to, &end))
+		return SWAP_FINE;
+	if (!lane_open(move->guest, &move->guest->device[device], &lane))
+		return SWAP_DRIVER;
+	stage_begin(&move->stage, cursor.at, end, move_register, lane.context);
+	do {
 		why = move_copy_piece(move, &lane, &cursor, out);
-	}
-	if (device >= 0 && !lane_close(&lane) && !why)
+	} while (!why && move_next(&cursor) && cursor.device == device && cursor.piece.at < to);
+	stage_end(&move->stage);
+	if (!lane_close(&lane) && !why)
 		why = SWAP_DRIVER;
+	return why;
+}
+
+static enum swap_why move_copy_out(struct move *move, const CUdeviceptr to[GUEST_DEVICES])
+{
+	enum swap_why why = SWAP_FINE;
+	uint64_t at = 0;
+
+	for (int i = 0; !why && i < move->guest->ndevices; i++) {
+		why = move_copy_device(move, i, at, move->copied[i], to[i], true);
+		at += move_bytes_of(move->guest, i);
+	}
+	return why;
+}
+
+static enum swap_why move_copy_back(struct move *move)
+{
+	enum swap_why why = SWAP_FINE;
+	uint64_t at = 0;
+
+	for (int i = 0; !why && i < move->guest->ndevices; i++) {
+		why = move_copy_device(move, i, at, 0, move->gone[i], false);
+		at += move_bytes_of(move->guest, i);
+	}
 	return why;
 }
 
@@ -242,7 +268,7 @@ static bool move_make_list(struct move *move)
 
 		piece->at = cursor.piece.at;
 		piece->bytes = cursor.piece.bytes;
-		piece->host = (uint64_t)(uintptr_t)(move->host + cursor.at);
+		piece->host = (uint64_t)(uintptr_t)(move->stage.at + cursor.at);
 		memcpy(piece->uuid, move->guest->device[cursor.device].uuid, sizeof(piece->uuid));
 	}
 	list->magic = SWAP_LIST_MAGIC;
@@ -254,44 +280,55 @@ bool move_bare(struct move *move)
 {
 	if (!move->list && !move_make_list(move))
 		return false;
-	move_unregister(move);
+	stage_part(&move->stage, move_unregister_step, NULL);
 	move->given = false;
 	return true;
 }
 
 void move_give(struct move *move)
 {
-	if (move->host)
-		madvise(move->host, move->host_bytes, MADV_DONTNEED);
-	move->given = move->host != NULL;
+	stage_empty(&move->stage);
+	move->given = move->stage.at != NULL;
 }
 
 /* --- Out ------------------------------------------------------------------------------------ */
 
-/* What the driver will not take back stays where it is, charged, and is written over on return. */
-static void move_release(struct guest *guest, int i)
+/* What is away of a device. */
+static uint64_t move_away_of(struct guest *guest, int i)
 {
 	struct cursor cursor = {.guest = guest, .device = i};
-	struct guest_device *device = &guest->device[i];
+	uint64_t bytes = 0;
+
+	while (move_next(&cursor) && cursor.device == i)
+		bytes += cursor.piece.resident ? 0 : cursor.piece.bytes;
+	return bytes;
+}
+
+/* What the driver will not take back stays where it is, charged, and is written over on return. */
+static void move_release(struct move *move, int i)
+{
+	struct cursor cursor = {.guest = move->guest, .device = i};
+	struct guest_device *device = &move->guest->device[i];
 	uint64_t bytes = 0;
 
 	charge_release_begin(device);
-	while (move_next(&cursor) && cursor.device == i) {
-		if (!cursor.piece.resident || backing_detach(guest, device, cursor.piece.at))
+	while (move_next(&cursor) && cursor.device == i && cursor.piece.at < move->gone[i]) {
+		if (!cursor.piece.resident ||
+		    backing_detach(move->guest, device, cursor.piece.at))
 			continue;
 		FAULT_POINT(GUEST_SWAP_HALF_OUT);
 		bytes += cursor.piece.bytes;
 	}
 	FAULT_POINT(GUEST_SWAP_OUT);
-	swap_set_out(atomic_load(&guest->slot), device->ledger, bytes);
-	charge_release_end(guest, device, CAT_DATA, bytes);
+	swap_set_out(atomic_load(&move->guest->slot), device->ledger, move_away_of(move->guest, i));
+	charge_release_end(move->guest, device, CAT_DATA, bytes);
 }
 
-static void move_release_all(struct guest *guest)
+static void move_release_all(struct move *move)
 {
-	importer_detach(guest);
-	for (int i = 0; i < guest->ndevices; i++)
-		move_release(guest, i);
+	importer_detach(move->guest);
+	for (int i = 0; i < move->guest->ndevices; i++)
+		move_release(move, i);
 }
 
 /* What came of what others share with us. */
@@ -309,49 +346,60 @@ static enum swap_why move_shared(int r)
 	}
 }
 
-static enum swap_why move_out(struct move *move)
+/* What has to be done once, before the first of it leaves. */
+static enum swap_why move_let_go(struct move *move)
+{
+	enum swap_why why;
+
+	exporter_has_copied(move->guest);
+	why = move_shared(importer_await_copies(move->guest));
+	if (!why && mapping_detach(move->guest))
+		why = SWAP_DRIVER;
+	return why;
+}
+
+static void move_stay(struct move *move, uint32_t request)
+{
+	exporter_gives_up(move->guest, request);
+	exporter_is_back(move->guest);
+	move_give_host(move);
+	memset(move->copied, 0, sizeof(move->copied));
+}
+
+/* So much of it, or more where that much is away already. */
+static enum swap_why move_out(struct move *move, uint32_t part)
 {
 	uint32_t request = word_acquire(swap_request(move->guest->policy_map));
 	uint64_t bytes = move_bytes(move->guest);
+	CUdeviceptr to[GUEST_DEVICES];
 	enum swap_why why = SWAP_FINE;
 
-	if (!move->host && bytes) {
-		if (!move_take_host(move, bytes))
-			return SWAP_HOST;
-		touch_begin(&move->touch, move->host, move->host_bytes, STEP_BYTES);
-		why = move_copy(move, true);
-		touch_end(&move->touch);
-	}
-	FAULT_POINT(GUEST_SWAP_COPIED);
-	if (!why) {
-		exporter_has_copied(move->guest);
-		why = move_shared(importer_await_copies(move->guest));
-	}
-	if (!why && mapping_detach(move->guest))
-		why = SWAP_DRIVER;
-	if (why) {
-		exporter_gives_up(move->guest, request);
-		exporter_is_back(move->guest);
+	for (int i = 0; i < move->guest->ndevices; i++)
+		to[i] = max_u64(move_bound(move->guest, i, part), move->gone[i]);
+	/* Nothing is there yet, or all of it has its place already. */
+	if (move->stage.bytes < bytes)
 		move_give_host(move);
+	if (bytes && !stage_take(&move->stage, bytes))
+		return SWAP_HOST;
+	why = move_copy_out(move, to);
+	FAULT_POINT(GUEST_SWAP_COPIED);
+	if (!why && !move->away)
+		why = move_let_go(move);
+	if (why) {
+		if (!move->away)
+			move_stay(move, request);
 		return why;
 	}
-	move_release_all(move->guest);
+	for (int i = 0; i < move->guest->ndevices; i++) {
+		move->gone[i] = to[i];
+		move->copied[i] = max_u64(to[i], move->copied[i]);
+	}
+	move_release_all(move);
 	move->away = true;
 	return SWAP_FINE;
 }
 
 /* --- Back ----------------------------------------------------------------------------------- */
-
-/* What is away of a device. */
-static uint64_t move_away_of(struct guest *guest, int i)
-{
-	struct cursor cursor = {.guest = guest, .device = i};
-	uint64_t bytes = 0;
-
-	while (move_next(&cursor) && cursor.device == i)
-		bytes += cursor.piece.resident ? 0 : cursor.piece.bytes;
-	return bytes;
-}
 
 static bool move_attach(struct guest *guest, int i)
 {
@@ -394,8 +442,9 @@ static enum swap_why move_attach_charged(struct guest *guest, int i)
 	if (!move_reserve(guest, device, bytes, &charge))
 		return SWAP_QUOTA;
 	if (move_attach(guest, i)) {
-		charge_commit(&charge, CAT_DATA, bytes);
+		/* In this order: whoever reads what is used and then what is out counts nothing twice. */
 		swap_set_out(atomic_load(&guest->slot), device->ledger, 0);
+		charge_commit(&charge, CAT_DATA, bytes);
 		return SWAP_FINE;
 	}
 	/* Charged in full for a moment, and then less what leaves again. */
@@ -416,8 +465,8 @@ static enum swap_why move_back(struct move *move)
 		return SWAP_ELSEWHERE;
 	for (int i = 0; !why && i < move->guest->ndevices; i++)
 		why = move_attach_charged(move->guest, i);
-	if (!why && move->host)
-		why = move_copy(move, false);
+	if (!why)
+		why = move_copy_back(move);
 	if (!why)
 		exporter_is_back(move->guest);
 	if (!why)
@@ -425,12 +474,13 @@ static enum swap_why move_back(struct move *move)
 	if (!why && mapping_attach(move->guest))
 		why = SWAP_DRIVER;
 	if (why) {
-		move_release_all(move->guest);
+		move_release_all(move);
 		exporter_gives_up(move->guest, request);
 		return why;
 	}
 	FAULT_POINT(GUEST_SWAP_IN);
 	move->away = false;
+	memset(move->gone, 0, sizeof(move->gone));
 	return SWAP_FINE;
 }
 
@@ -453,9 +503,9 @@ static uint64_t move_kind_bytes(void *self)
 	return move_bytes(((struct move *)self)->guest);
 }
 
-static enum swap_why move_kind_out(void *self)
+static enum swap_why move_kind_out(void *self, uint32_t part)
 {
-	return move_out(self);
+	return move_out(self, part);
 }
 
 static enum swap_why move_kind_back(void *self)
@@ -468,9 +518,31 @@ static bool move_kind_is_away(const void *self)
 	return ((const struct move *)self)->away;
 }
 
+static uint64_t move_kind_away(void *self)
+{
+	struct guest *guest = ((struct move *)self)->guest;
+	uint64_t bytes = 0;
+
+	for (int i = 0; i < guest->ndevices; i++)
+		bytes += move_away_of(guest, i);
+	return bytes;
+}
+
 static void move_kind_done(void *self)
 {
-	move_give_list(self);
+	struct move *move = self;
+
+	move_give_list(move);
+	memset(move->copied, 0, sizeof(move->copied));
+}
+
+static uint64_t move_kind_kept(const void *self)
+{
+	return stage_ready(&((const struct move *)self)->stage);
+}
+
+static void move_kind_forget(void *self)
+{
 	move_give_host(self);
 }
 
@@ -481,5 +553,8 @@ const struct mover_kind move_kind = {
 	.out = move_kind_out,
 	.back = move_kind_back,
 	.is_away = move_kind_is_away,
+	.away = move_kind_away,
 	.done = move_kind_done,
+	.kept = move_kind_kept,
+	.forget = move_kind_forget,
 };

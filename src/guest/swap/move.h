@@ -6,24 +6,27 @@
  *	out	host memory ── copy all ── unmap and release all ── give the charge back
  *	back	charge ── create and map all ── copy all
  *
- * Nothing leaves before all of it is in host memory, and host memory is kept until the gate is
- * about to be opened, so that at each moment all content is there in one of the two.
+ * Nothing leaves before all that is to leave is in host memory, and content is kept there until the
+ * gate is about to be opened, so that at each moment all of it is there in one of the two. The memory
+ * itself is kept for longer (mover.h).
+ *
+ * Where a part leaves, it is the first pieces of each device, so that one address says which; and more
+ * may follow them.
  */
 #ifndef ALLOT_GUEST_SWAP_MOVE_H
 #define ALLOT_GUEST_SWAP_MOVE_H
 
 #include "guest/swap/mover.h"
-#include "guest/swap/touch.h"
+#include "guest/swap/stage.h"
 
 struct move {
 	struct guest *guest;
-	char *host;	     /* content of all pieces, by device and address; NULL: none */
-	uint64_t host_bytes; /* as mapped */
-	uint64_t ready;	     /* of these, from the beginning: with pages, known to the driver */
+	struct stage stage; /* has a place for all pieces, by device and address */
+	/* Of each device: pieces below this address are in host memory; are away. */
+	CUdeviceptr copied[GUEST_DEVICES], gone[GUEST_DEVICES];
 	bool away, given;
 	bool contexts; /* go, too: what we cannot move may stay */
 	struct swap_list *list;
-	struct touch touch;
 };
 
 /* `self` is a struct move of which all but the guest is zero. */

@@ -6,6 +6,7 @@
  *	gate is being shut	rest
  *	shut for good		prepare ── bytes ── out ── back
  *	about to be opened	done, whatever was done of the above
+ *	open			kept ── forget
  */
 #ifndef ALLOT_GUEST_SWAP_MOVER_H
 #define ALLOT_GUEST_SWAP_MOVER_H
@@ -22,12 +23,20 @@ struct mover_kind {
 	enum swap_why (*prepare)(void *self, uint64_t *ret_amount);
 	/* What would leave. */
 	uint64_t (*bytes)(void *self);
-	/* SWAP_FINE, or all is where it was. Out once more after a way back copies nothing. */
-	enum swap_why (*out)(void *self);
+	/*
+	 * SWAP_FINE, or all is where it was. `part` of SWAP_ALL is to be away then, or more. Out once
+	 * more after a way back copies nothing.
+	 */
+	enum swap_why (*out)(void *self, uint32_t part);
 	enum swap_why (*back)(void *self);
+	/* It left, and has not come back; with how much of it. */
 	bool (*is_away)(const void *self);
+	uint64_t (*away)(void *self);
 	/* All is on its device, and is about to be used. */
 	void (*done)(void *self);
+	/* Bytes of host memory that the next way out finds ready; gives them back. */
+	uint64_t (*kept)(const void *self);
+	void (*forget)(void *self);
 };
 
 struct mover {

@@ -29,6 +29,9 @@
 
 #define DEVICES RESIDENCY_DEVICES
 
+/* What is decided is asked for as it is. */
+_Static_assert(RESIDENCY_ALL == SWAP_ALL, "parts");
+
 /* All tenants are looked for so often, in case that one which comes was missed. */
 #define LIST_NS NS_PER_S
 /* The role is kept for so long when nobody waits any more. */
@@ -41,7 +44,7 @@ struct answers {
 	bool all;	    /* ... have answered */
 	bool refused, busy; /* one could not; for now */
 	bool device;	    /* because the device has no room */
-	uint64_t bytes;
+	uint64_t bytes, kept; /* ... that would leave, or left; of which so much has its place */
 };
 
 /* A tenant; the entry of the same number in `state` is what is decided of it. */
@@ -59,6 +62,8 @@ struct member {
 	struct swap_desk *desk; /* it is asked for something, by us */
 	uint32_t request;
 	uint64_t asked_ns;
+	uint32_t part; /* that is to leave */
+	bool follows;  /* ... where some of it is away already */
 	uint64_t fixed_until_ns; /* it cannot leave */
 	uint64_t stays_until_ns; /* it has work that does not end */
 	uint64_t away_until_ns;	 /* it could not come back */
@@ -264,20 +269,21 @@ static void residency_host_add_row(struct residency_host *host, int i, int slot,
 	const struct member *member = &host->member[i];
 	struct residency_tenant *state = &host->state[i];
 	struct swap_wish *wish = swap_wish_of(member->ledger, slot, d);
-	uint64_t more = wish ? word_acquire(&wish->more_bytes) : 0;
-	uint64_t out = swap_out(member->ledger, slot, d), here;
+	uint64_t more = wish ? word_acquire(&wish->more_bytes) : 0, here, out;
 	struct quota_row row;
 	int bit = member->bit[d];
 
 	if (quota_process(member->ledger, slot, d, &row) < 0)
 		return;
 	here = row.used[CAT_DATA];
+	/* Behind the row: see move_attach_charged. */
+	out = swap_out(member->ledger, slot, d);
 	for (int c = 0; c < CAT_N; c++)
 		host->fixed[bit] += c == CAT_DATA ? 0 : row.used[c];
 	state->more[bit] += more;
 	if (state->place == RESIDENCY_COMING) {
 		/* Reserved for it, on the device, or still on the host: once. */
-		state->away[bit] += max_u64(here + row.pending, out);
+		state->away[bit] += here + max_u64(row.pending, out);
 		return;
 	}
 	/* What is reserved may be a guess, and is not there yet. */
@@ -367,6 +373,7 @@ static struct answers residency_host_hear(const struct member *member, uint64_t 
 		answers.busy |= answer.why == SWAP_BUSY || answer.why == SWAP_CAPTURE;
 		answers.device |= answer.why == SWAP_DEVICE;
 		answers.bytes += answer.bytes;
+		answers.kept += answer.state == SWAP_READY ? answer.amount : 0;
 	}
 	return answers;
 }
@@ -422,6 +429,13 @@ static void residency_host_ask(struct member *member, enum swap_phase phase, uin
 	member->asked_ns = now_ns;
 }
 
+/* OUT; as much as was away before, or more. */
+static void residency_host_ask_part(struct member *member, uint32_t part, uint64_t now_ns)
+{
+	member->request = swap_desk_ask_part(member->desk, part);
+	member->asked_ns = now_ns;
+}
+
 static void residency_host_done(struct member *member)
 {
 	swap_desk_close(member->desk);
@@ -433,18 +447,44 @@ static bool residency_host_begin(struct member *member)
 	return !swap_desk_open(member->dir, &member->desk);
 }
 
-static void residency_host_prepared(struct member *member, uint64_t now_ns)
+/* Whether the host has room for what is to leave, of which so much has its place there already. */
+static bool residency_host_has_room(const struct member *member, uint64_t bytes, uint64_t has)
+{
+	uint64_t leaves = bytes / SWAP_ALL * member->part;
+
+	return leaves <= (member->policy.host_bytes ? member->policy.host_bytes
+						    : host_memory_room() + has);
+}
+
+/* For one that finds no room on the host: what others keep there is given back. */
+static void residency_host_clear_host(struct residency_host *host, uint64_t now_ns)
+{
+	for (int i = 0; i < host->n; i++) {
+		struct member *member = &host->member[i];
+
+		if (!member->overcommits || host->state[i].place != RESIDENCY_HERE || member->desk ||
+		    !residency_host_begin(member))
+			continue;
+		residency_host_ask(member, SWAP_RUN, now_ns);
+		residency_host_done(member);
+	}
+}
+
+static void residency_host_prepared(struct residency_host *host, struct member *member,
+				    uint64_t now_ns)
 {
 	struct answers answers = residency_host_hear(member, now_ns);
-	uint64_t most = member->policy.host_bytes ? member->policy.host_bytes : host_memory_room();
+	bool room = !answers.all || residency_host_has_room(member, answers.bytes, answers.kept);
 
-	if (answers.all && !answers.refused && answers.bytes <= most) {
-		residency_host_ask(member, SWAP_OUT, now_ns);
+	if (answers.all && !answers.refused && room) {
+		residency_host_ask_part(member, member->part, now_ns);
 		FAULT_POINT(RESIDENCY_OUT);
 		return;
 	}
 	if (!answers.all && now_ns < member->asked_ns + TUNING_RESIDENCY_DRAIN_NS)
 		return;
+	if (!room)
+		residency_host_clear_host(host, now_ns);
 	if (!answers.all || answers.busy)
 		member->stays_until_ns = now_ns + TUNING_RESIDENCY_DRAIN_NS;
 	else
@@ -468,7 +508,7 @@ static void residency_host_came(struct member *member, uint64_t now_ns)
 		member->failed++;
 	else
 		member->away_until_ns = now_ns + TUNING_RESIDENCY_AGAIN_NS;
-	residency_host_ask(member, SWAP_OUT, now_ns);
+	residency_host_ask_part(member, swap_part_of(member->request), now_ns);
 }
 
 static void residency_host_left(struct member *member, uint64_t now_ns)
@@ -481,17 +521,20 @@ static void residency_host_left(struct member *member, uint64_t now_ns)
 		residency_host_done(member);
 		return;
 	}
-	/* One found no host memory after all. */
+	/* One found no host memory after all. What was away before stays so. */
 	member->fixed_until_ns = now_ns + TUNING_RESIDENCY_AGAIN_NS;
-	residency_host_ask(member, SWAP_BACK, now_ns);
+	if (member->follows)
+		residency_host_done(member);
+	else
+		residency_host_ask(member, SWAP_BACK, now_ns);
 }
 
 /* Goes on with what was begun, if all have answered. */
-static void residency_host_pump(struct member *member, uint64_t now_ns)
+static void residency_host_pump(struct residency_host *host, struct member *member, uint64_t now_ns)
 {
 	switch (swap_phase_of(member->request)) {
 	case SWAP_PREPARE:
-		residency_host_prepared(member, now_ns);
+		residency_host_prepared(host, member, now_ns);
 		break;
 	case SWAP_OUT:
 		residency_host_left(member, now_ns);
@@ -549,7 +592,7 @@ static void residency_host_lose(struct residency_host *host, int i, uint64_t now
 		uint64_t there = 0, need = t->more[b] + t->away[b], room;
 
 		for (int k = 0; k < host->n; k++)
-			if (host->state[k].id && (k != i || t->place == RESIDENCY_HERE))
+			if (host->state[k].id)
 				there += host->state[k].here[b] +
 					 (host->state[k].place == RESIDENCY_COMING
 						  ? host->state[k].away[b]
@@ -561,6 +604,29 @@ static void residency_host_lose(struct residency_host *host, int i, uint64_t now
 		host->lost[b] += room - need + GRANULE_BYTES;
 		host->lost_until_ns[b] = now_ns + TUNING_RESIDENCY_LOST_NS;
 	}
+}
+
+static void residency_host_leave_on(struct residency_host *host, struct member *member,
+				    const struct residency_tenant *state, uint64_t now_ns)
+{
+	uint64_t here = 0, away = 0;
+
+	for (int b = 0; b < DEVICES; b++) {
+		here += state->here[b];
+		away += state->away[b];
+	}
+	member->part = state->part;
+	member->follows = state->place == RESIDENCY_AWAY;
+	if (!member->follows) {
+		residency_host_ask(member, SWAP_PREPARE, now_ns);
+	} else if (residency_host_has_room(member, here + away, away)) {
+		residency_host_ask_part(member, member->part, now_ns);
+	} else {
+		residency_host_clear_host(host, now_ns);
+		member->fixed_until_ns = now_ns + TUNING_RESIDENCY_AGAIN_NS;
+		residency_host_done(member);
+	}
+	FAULT_POINT(RESIDENCY_LEAVES);
 }
 
 static void residency_host_act(struct residency_host *host, int i, uint64_t now_ns)
@@ -576,8 +642,7 @@ static void residency_host_act(struct residency_host *host, int i, uint64_t now_
 	if (member->desk)
 		return;
 	if (state->leave && residency_host_begin(member)) {
-		residency_host_ask(member, SWAP_PREPARE, now_ns);
-		FAULT_POINT(RESIDENCY_LEAVES);
+		residency_host_leave_on(host, member, state, now_ns);
 	} else if (state->come && state->place == RESIDENCY_AWAY &&
 		   now_ns >= member->away_until_ns && residency_host_begin(member)) {
 		residency_host_ask(member, SWAP_BACK, now_ns);
@@ -597,8 +662,10 @@ static void residency_host_look(struct residency_host *host, int i, uint64_t now
 		return;
 	}
 	if (member->desk)
-		residency_host_pump(member, now_ns);
+		residency_host_pump(host, member, now_ns);
 	state->place = residency_host_place(member, now_ns);
+	state->asked = swap_phase_of(member->request) == SWAP_OUT ? swap_part_of(member->request)
+								  : member->part;
 	residency_host_add_member(host, i, now_ns);
 	state->fixed = now_ns < member->fixed_until_ns;
 	state->stays_until_ns = member->stays_until_ns;

@@ -15,7 +15,9 @@
 
 #include "base/fault.h"
 #include "base/futex.h"
+#include "base/host_memory.h"
 #include "base/now.h"
+#include "base/number.h"
 #include "base/word.h"
 #include "guest/core/guest.h"
 #include "guest/core/pass.h"
@@ -31,10 +33,25 @@
 /* So often a process looks whether who asked still lives, where that matters. */
 #define LOOK_NS (50 * NS_PER_MS)
 
+/*
+ * Host memory that content came back from is kept for so long, ready for the next way out, which takes
+ * half as long then, or a part of that where the machine's memory is a guest's of another one. But only
+ * while so much of what the machine has is free beside it, which is looked at so often: of tenants that
+ * take turns, which leave again soon, less, since whoever decides about turns can have it given back.
+ */
+#define KEEP_NS		(30 * NS_PER_S)
+#define KEEP_LOOK_NS	NS_PER_S
+#define KEEP_PART	2
+#define KEEP_PART_TURNS 8
+
+/* How long all of it takes is known from a part that is no smaller. */
+#define LEAST_PART 32
+
 #define MOVERS 2
 
 struct swap {
 	struct guest *guest;
+	uint64_t keeps_until_ns; /* 0: nothing is kept */
 	struct move move;
 	struct amd_move amd;
 	struct mover mover[MOVERS];
@@ -75,6 +92,33 @@ static void swap_done(struct swap *swap)
 		swap->mover[i].kind->done(swap->mover[i].self);
 }
 
+static uint64_t swap_kept(const struct swap *swap)
+{
+	uint64_t bytes = 0;
+
+	for (int i = 0; i < MOVERS; i++)
+		bytes += swap->mover[i].kind->kept(swap->mover[i].self);
+	return bytes;
+}
+
+/* The program goes on meanwhile. When to look again; UINT64_MAX: nothing is kept. */
+static uint64_t swap_keep(struct swap *swap)
+{
+	uint64_t now = now_monotonic_ns(), room;
+
+	/* While it is away, what is there is its content. */
+	if (!swap->keeps_until_ns || swap->answer.state != SWAP_RUNNING)
+		return UINT64_MAX;
+	room = min_u64(host_memory_room(), cgroup_room());
+	if (now < swap->keeps_until_ns &&
+	    room >= host_memory_total() / (swap->guest->use ? KEEP_PART_TURNS : KEEP_PART))
+		return now + KEEP_LOOK_NS;
+	for (int i = 0; i < MOVERS; i++)
+		swap->mover[i].kind->forget(swap->mover[i].self);
+	swap->keeps_until_ns = 0;
+	return UINT64_MAX;
+}
+
 /* Nothing was moved, or all of it is back. */
 static void swap_open(struct swap *swap)
 {
@@ -100,21 +144,35 @@ static uint64_t swap_bytes(struct swap *swap)
 	return bytes;
 }
 
-static enum swap_why swap_move_one(const struct mover *mover, bool out)
+static uint64_t swap_away_bytes(const struct swap *swap)
 {
-	return out ? mover->kind->out(mover->self) : mover->kind->back(mover->self);
+	uint64_t bytes = 0;
+
+	for (int i = 0; i < MOVERS; i++)
+		bytes += swap->mover[i].kind->away(swap->mover[i].self);
+	return bytes;
 }
 
-/* All of them, or none: those before one that fails go the other way again. */
-static enum swap_why swap_move(struct swap *swap, bool out)
+/* So much of all of them, 0: back. */
+static enum swap_why swap_move_one(const struct mover *mover, uint32_t part)
 {
+	return part ? mover->kind->out(mover->self, part) : mover->kind->back(mover->self);
+}
+
+/*
+ * All of them, or none: those before one that fails go the other way again. Where some was away and
+ * more was to follow, what followed stays away.
+ */
+static enum swap_why swap_move(struct swap *swap, uint32_t request, uint32_t part)
+{
+	bool more = part && swap_is_away(swap);
 	enum swap_why why = SWAP_FINE;
 	int i = 0;
 
-	while (i < MOVERS && !(why = swap_move_one(&swap->mover[i], out)))
+	while (i < MOVERS && !(why = swap_move_one(&swap->mover[i], part)))
 		i++;
-	while (why && i-- > 0)
-		swap_move_one(&swap->mover[i], !out);
+	while (why && !more && i-- > 0)
+		swap_move_one(&swap->mover[i], part ? 0 : swap_part_of(request));
 	return why;
 }
 
@@ -127,25 +185,51 @@ static uint32_t swap_us(uint64_t ns)
 	return us < UINT32_MAX ? (uint32_t)us : UINT32_MAX;
 }
 
-/* All of it, and for whoever decides how long a turn is, and for people, how long that took. */
-static enum swap_why swap_move_measured(struct swap *swap, bool out)
+/* For whoever decides how long a turn is, and for people: how long all of it would have taken. */
+static void swap_note_way(const struct swap *swap, bool out, uint64_t moved)
 {
 	struct slot *slot = swap->guest->claimed;
 	struct swap_use *use = swap_use_of(slot_ledger(slot), slot_index(slot));
-	uint64_t begin = now_monotonic_ns();
+	uint64_t all = swap->answer.bytes;
+
+	/* From a small part nothing follows about all of it. */
+	if (moved < all / LEAST_PART)
+		return;
+	word_write(out ? &use->out_us : &use->back_us,
+		   swap_us((uint64_t)((double)swap->answer.took_ns *
+				      (moved ? (double)all / (double)moved : 1))));
+}
+
+/* What has its place on the host leaves as fast as it came, whatever it took to find that place. */
+static void swap_note_kept(const struct swap *swap)
+{
+	struct slot *slot = swap->guest->claimed;
+	struct swap_use *use = swap_use_of(slot_ledger(slot), slot_index(slot));
+	uint32_t back_us = word_read(&use->back_us);
+
+	if (back_us && back_us < word_read(&use->out_us))
+		word_write(&use->out_us, back_us);
+}
+
+/* So much of it, 0: back. */
+static enum swap_why swap_move_measured(struct swap *swap, uint32_t request, uint32_t part)
+{
+	uint64_t begin = now_monotonic_ns(), before = swap_away_bytes(swap), after;
 	enum swap_why why;
 
-	swap_begin(swap, out ? SWAP_SUSPENDING : SWAP_RESUMING);
-	why = swap_move(swap, out);
+	swap_begin(swap, part ? SWAP_SUSPENDING : SWAP_RESUMING);
+	why = swap_move(swap, request, part);
 	swap->answer.took_ns = now_monotonic_ns() - begin;
+	after = swap_away_bytes(swap);
 	if (!why)
-		word_write(out ? &use->out_us : &use->back_us, swap_us(swap->answer.took_ns));
+		swap_note_way(swap, part, after > before ? after - before : before - after);
 	return why;
 }
 
 static void swap_run(struct swap *swap, uint32_t request)
 {
-	enum swap_why why = swap_is_away(swap) ? swap_move_measured(swap, false) : SWAP_FINE;
+	bool again = swap->answer.state == SWAP_RUNNING;
+	enum swap_why why = swap_is_away(swap) ? swap_move_measured(swap, request, 0) : SWAP_FINE;
 
 	if (why) {
 		swap_answer(swap, request, SWAP_SUSPENDED, why);
@@ -155,6 +239,12 @@ static void swap_run(struct swap *swap, uint32_t request)
 	swap->answer.amount = swap->answer.list_at = 0;
 	swap_answer(swap, request, SWAP_RUNNING, SWAP_FINE);
 	pass_open(swap->guest);
+	if (!swap_kept(swap))
+		return;
+	/* Who runs and is asked for that once more is to keep nothing. */
+	swap->keeps_until_ns = again ? 1 : now_monotonic_ns() + KEEP_NS;
+	if (!again)
+		swap_note_kept(swap);
 }
 
 /* Nothing moves. Whether it is ready to. */
@@ -173,8 +263,10 @@ static bool swap_prepare(struct swap *swap, uint32_t request)
 	if (!why)
 		why = swap_find_obstacle(swap);
 	if (!why) {
+		uint64_t kept = swap_kept(swap);
+
 		bytes = swap_bytes(swap);
-		if (bytes > cgroup_room()) {
+		if (bytes > kept && bytes - kept > cgroup_room()) {
 			swap->answer.amount = bytes;
 			why = SWAP_HOST;
 		}
@@ -183,32 +275,39 @@ static bool swap_prepare(struct swap *swap, uint32_t request)
 		swap_open(swap);
 	FAULT_POINT(GUEST_SWAP_SHUT);
 	swap->answer.bytes = why ? 0 : bytes;
+	if (!why)
+		swap->answer.amount = swap_kept(swap);
 	swap_answer(swap, request, why ? SWAP_RUNNING : SWAP_READY, why);
 	return !why;
 }
 
-static void swap_leave(struct swap *swap, uint32_t request)
+static void swap_leave(struct swap *swap, uint32_t request, uint32_t part)
 {
 	enum swap_why why;
 
-	if (swap_is_away(swap)) {
-		swap_answer(swap, request, SWAP_SUSPENDED, SWAP_FINE);
+	if (!swap_is_away(swap) && swap->answer.state != SWAP_READY &&
+	    swap->answer.state != SWAP_RETURNED && !swap_prepare(swap, request))
 		return;
-	}
-	if (swap->answer.state != SWAP_READY && swap->answer.state != SWAP_RETURNED &&
-	    !swap_prepare(swap, request))
-		return;
-	why = swap_move_measured(swap, true);
-	swap_answer(swap, request, why ? SWAP_READY : SWAP_SUSPENDED, why);
+	swap->answer.amount = 0;
+	why = swap_move_measured(swap, request, part);
+	swap_answer(swap, request, swap_is_away(swap) ? SWAP_SUSPENDED : SWAP_READY, why);
 }
 
 /* So that who looks from outside finds what has left; and for GIVEN all of that is gone then. */
 static void swap_bare(struct swap *swap, uint32_t request, bool give)
 {
+	enum swap_why why = SWAP_FINE;
+
 	if (!swap->move.away)
-		swap_leave(swap, request);
+		swap_leave(swap, request, SWAP_ALL);
+	else if (!swap->move.given)
+		why = swap_move_measured(swap, request, SWAP_ALL);
 	if (!swap->move.away)
 		return;
+	if (why) {
+		swap_answer(swap, request, SWAP_SUSPENDED, why);
+		return;
+	}
 	if ((!give || !swap->move.given) && !move_bare(&swap->move)) {
 		swap_answer(swap, request, SWAP_SUSPENDED, SWAP_HOST);
 		return;
@@ -240,7 +339,7 @@ static void swap_return(struct swap *swap, uint32_t request)
 			    SWAP_FINE);
 		return;
 	}
-	why = swap_move_measured(swap, false);
+	why = swap_move_measured(swap, request, 0);
 	swap_answer(swap, request, why ? SWAP_SUSPENDED : SWAP_RETURNED, why);
 }
 
@@ -256,7 +355,7 @@ static void swap_act(struct swap *swap, uint32_t request, enum swap_phase phase)
 			swap_prepare(swap, request);
 		break;
 	case SWAP_OUT:
-		swap_leave(swap, request);
+		swap_leave(swap, request, swap_part_of(request));
 		break;
 	case SWAP_BACK:
 		swap_return(swap, request);
@@ -307,7 +406,7 @@ static void *swap_watch(void *arg)
 			swap_act(swap, request, phase);
 		}
 		while (word_acquire(word) == request)
-			futex_wait(word, request);
+			futex_wait_until(word, request, swap_keep(swap));
 	}
 	return NULL;
 }

@@ -138,15 +138,18 @@ class Servers(Turns):
         a_, b_ = self.tenants()["a"], self.tenants()["b"]
         self.assertEqual((a_["overcommit"], a_["host_memory_bytes"], b_["host_memory_bytes"]),
                          (True, None, 64 * MIB))
-        self.assertEqual((a_["swap"]["resident_bytes"], a_["swap"]["waiting"]), (0, 0))
-        self.assertEqual(a_["swap"]["host_bytes"], b_["swap"]["resident_bytes"])
+        # As much has left as the other one needs.
+        left, there = a_["swap"]["host_bytes"], a_["swap"]["resident_bytes"]
+        self.assertEqual((left + there, a_["swap"]["waiting"]), (b_["swap"]["resident_bytes"], 0))
+        self.assertGreater(there, 0)
+        self.assertGreaterEqual(left, 2 * (STAYS + 36 * MIB) - DEVICE * MIB)
         self.assertGreater(a_["swap"]["out_ns"], 0)
         self.assertEqual(a_["swap"]["back_ns"], a_["swap"]["out_ns"])  # until it was back
         self.assertIsNone(b_["swap"]["back_ns"])
         shown = self.must("ps")
-        self.assertRegex(shown, r"a +turns +suspended +0 +36 MiB +[\d.]+ m?s +[\d.]+ m?s")
+        self.assertRegex(shown, r"a +turns +suspended +\d+ MiB +\d+ MiB +[\d.]+ m?s +[\d.]+ m?s")
         self.assertRegex(shown, r"b +turns +running +36 MiB +0 +- +-")
-        self.assertRegex(self.must("top", "--once"), r"36 MiB away, [\d.]+ m?s")
+        self.assertRegex(self.must("top", "--once"), r"\d+ MiB away, [\d.]+ ")
         for guest in (a, b):
             self.quit(guest)
 
@@ -192,9 +195,9 @@ class Servers(Turns):
 
     def test_host_memory(self):
         """Who has no room on the host does not leave; the other one is refused, or waits."""
-        a = self.serve("a", 1, options=("--host-memory", "20MiB"))
+        a = self.serve("a", 1, options=("--host-memory", "4MiB"))
         b = self.serve("b", 1000, holds=8)
-        self.assertIn("--host-memory is 20 MiB; nothing was moved", self.refused("suspend", "a"))
+        self.assertIn("--host-memory is 4 MiB; nothing was moved", self.refused("suspend", "a"))
         self.assertEqual(self.ask(b, "30"), "refused")
         self.assertEqual(self.places(), {"a": "running", "b": "running"})
         for guest in (a, b):

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/fault.h"
@@ -14,11 +13,10 @@
 #include "guest/core/object.h"
 #include "guest/swap/amd/amd_node.h"
 #include "guest/swap/amd/amd_obstacles.h"
-#include "guest/swap/host.h"
 #include "ledger/swap.h"
 
-/* Host memory is made, and shown to a GPU, in steps of so much. */
-#define STEP_BYTES (UINT64_C(64) << 20)
+/* Host memory is shown to a GPU in steps of so much. */
+#define WINDOW_BYTES (4 * STAGE_STEP_BYTES)
 
 /* The kernel knows a process's memory by whichever descriptor, so ours is opened for a while. */
 static int amd_move_open_kfd(void)
@@ -107,15 +105,15 @@ struct window {
 static bool amd_move_open_window(struct amd_move *move, int kfd, struct amd_lane *lane,
 				 uint64_t at, struct window *window)
 {
-	uint64_t begin = at / STEP_BYTES * STEP_BYTES, left = move->host_bytes - begin;
+	uint64_t begin = at / WINDOW_BYTES * WINDOW_BYTES, left = move->pieces.bytes - begin;
 
 	if (window->handle && window->at == begin)
 		return true;
 	amd_lane_unregister(kfd, lane, window->handle);
-	*window = (struct window){.at = begin, .bytes = left < STEP_BYTES ? left : STEP_BYTES};
-	if (host_populate(move->host + window->at, window->bytes))
-		window->handle =
-			amd_lane_register(kfd, lane, move->host + window->at, window->bytes);
+	*window = (struct window){.at = begin, .bytes = left < WINDOW_BYTES ? left : WINDOW_BYTES};
+	if (stage_await(&move->stage, window->at, window->at + window->bytes))
+		window->handle = amd_lane_register(kfd, lane, move->stage.at + window->at,
+						   window->bytes);
 	return window->handle;
 }
 
@@ -125,7 +123,7 @@ static enum swap_why amd_move_copy_piece(struct amd_move *move, int kfd, struct 
 	struct amd_lane *lane = &move->lane[piece->device];
 
 	for (uint64_t done = 0, n; done < piece->bytes; done += n) {
-		uint64_t at = piece->host + done, host = (uintptr_t)move->host + at;
+		uint64_t at = piece->host + done, host = (uintptr_t)move->stage.at + at;
 
 		if (!amd_move_open_window(move, kfd, lane, at, window))
 			return SWAP_HOST;
@@ -209,10 +207,8 @@ static bool amd_move_take_host(struct amd_move *move)
 {
 	uint64_t at = 0;
 
-	move->host = host_take(move->pieces.bytes);
-	if (!move->host)
+	if (!stage_take(&move->stage, move->pieces.bytes))
 		return false;
-	move->host_bytes = move->pieces.bytes;
 	for (uint32_t device = 0; device < move->amd->ndevices; device++)
 		for (uint64_t i = 0; i < move->pieces.n; i++)
 			if (move->pieces.at[i].device == (int)device) {
@@ -220,14 +216,6 @@ static bool amd_move_take_host(struct amd_move *move)
 				at += move->pieces.at[i].bytes;
 			}
 	return true;
-}
-
-static void amd_move_give_host(struct amd_move *move)
-{
-	if (move->host)
-		munmap(move->host, move->host_bytes);
-	move->host = NULL;
-	move->host_bytes = 0;
 }
 
 static uint64_t amd_move_away_of(const struct amd_move *move, uint32_t device)
@@ -269,25 +257,25 @@ static enum swap_why amd_move_copy_out(struct amd_move *move, int kfd)
 {
 	enum swap_why why;
 
-	if (move->host || !move->pieces.bytes)
+	if (move->copied || !move->pieces.bytes)
 		return SWAP_FINE;
 	if (!amd_move_take_host(move))
 		return SWAP_HOST;
-	touch_begin(&move->touch, move->host, move->host_bytes, STEP_BYTES);
+	stage_begin(&move->stage, 0, move->pieces.bytes, NULL, NULL);
 	why = amd_move_copy(move, kfd, true);
-	touch_end(&move->touch);
-	if (why)
-		amd_move_give_host(move);
+	stage_end(&move->stage);
+	move->copied = !why;
 	return why;
 }
 
-static enum swap_why amd_move_out(void *self)
+/* Always all of it. */
+static enum swap_why amd_move_out(void *self, uint32_t part)
 {
 	struct amd_move *move = self;
 	enum swap_why why;
 	int kfd;
 
-	if (!move->pieces.n)
+	if (!move->pieces.n || move->away)
 		return SWAP_FINE;
 	kfd = amd_move_open_kfd();
 	if (kfd < 0)
@@ -355,8 +343,11 @@ static enum swap_why amd_move_back_with(struct amd_move *move, int kfd)
 			amd_charge_cancel(&charge[n]);
 		return why;
 	}
-	for (uint32_t i = 0; i < n; i++)
+	/* In this order: whoever reads what is used and then what is out counts nothing twice. */
+	for (uint32_t i = 0; i < n; i++) {
+		swap_set_out(move->amd->slot, charge[i].device->ledger, 0);
 		amd_charge_commit(&charge[i], CAT_DATA, charge[i].reserved);
+	}
 	why = amd_move_return_all(move, kfd);
 	/* Charged in full: what did not come is given back now, the rest when it leaves again. */
 	for (uint32_t i = 0; i < n; i++) {
@@ -399,6 +390,16 @@ static bool amd_move_is_away(const void *self)
 	return ((const struct amd_move *)self)->away;
 }
 
+static uint64_t amd_move_away(void *self)
+{
+	const struct amd_move *move = self;
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; move->amd && i < move->amd->ndevices; i++)
+		bytes += amd_move_away_of(move, i);
+	return bytes;
+}
+
 static void amd_move_done(void *self)
 {
 	struct amd_move *move = self;
@@ -411,10 +412,20 @@ static void amd_move_done(void *self)
 	if (kfd >= 0)
 		close(kfd);
 	amd_pieces_free(&move->pieces);
-	amd_move_give_host(move);
+	move->copied = false;
 	if (queues)
 		queues_hold(queues, false);
 	move->amd = NULL;
+}
+
+static uint64_t amd_move_kept(const void *self)
+{
+	return stage_ready(&((const struct amd_move *)self)->stage);
+}
+
+static void amd_move_forget(void *self)
+{
+	stage_give(&((struct amd_move *)self)->stage);
 }
 
 const struct mover_kind amd_move_kind = {
@@ -424,5 +435,8 @@ const struct mover_kind amd_move_kind = {
 	.out = amd_move_out,
 	.back = amd_move_back,
 	.is_away = amd_move_is_away,
+	.away = amd_move_away,
 	.done = amd_move_done,
+	.kept = amd_move_kept,
+	.forget = amd_move_forget,
 };

@@ -15,7 +15,7 @@
 #include "guest/swap/amd/amd_pieces.h"
 #include "guest/swap/amd/amd_views.h"
 #include "guest/swap/mover.h"
-#include "guest/swap/touch.h"
+#include "guest/swap/stage.h"
 
 struct amd_move {
 	struct guest *guest;
@@ -23,10 +23,9 @@ struct amd_move {
 	struct amd_pieces pieces;
 	struct amd_views views;
 	struct amd_lane lane[GUEST_DEVICES];
-	char *host; /* NULL: none */
-	uint64_t host_bytes;
+	struct stage stage;
+	bool copied; /* content is there */
 	bool away;
-	struct touch touch;
 };
 
 /* `self` is a struct amd_move of which all but the guest is zero. */

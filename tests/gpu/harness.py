@@ -164,7 +164,7 @@ class Results:
         self.checks.append({"part": part, "name": name, "ok": bool(ok), "value": value,
                             "target": target, "remark": remark})
         mark = "ok  " if ok else "FAIL"
-        print(f"  {mark} {name:<44} {value:<36} target: {target}", flush=True)
+        print(f"  {mark} {name:<44} {value!s:<36} target: {target}", flush=True)
         if remark:
             self.note(remark)
         self.save()
@@ -215,7 +215,7 @@ class Bench:
 
     def __init__(self, args, build, results):
         self.quick, self.sim, self.build, self.results = args.quick, args.sim, build, results
-        self.compute_seconds = args.compute_seconds
+        self.compute_seconds, self.cycles = args.compute_seconds, args.cycles
         self.until = None  # when the run's time is used up, by time.monotonic()
         self.cap_errors = []  # of all caps that were measured, in points
         self.words = {}  # parts in the order asked for, each with the items asked for

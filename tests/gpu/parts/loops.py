@@ -2,7 +2,9 @@
 """What the measurements with whole programs share: programs that are there from the start, and
 answer one round after the other (frameworks/loop.py, programs/patterns.c), alone or some of them
 at once, each a tenant whose limits `allot set` changes between rounds, or none."""
+import contextlib
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -101,20 +103,40 @@ def ms(us):
     return "?" if us is None else f"{us / 1e3:.2f}"
 
 
+@contextlib.contextmanager
+def limited(bench, seconds):
+    """An alarm inside of the whole run's, for what is in trouble when it takes longer."""
+    def late(*_):
+        raise Trouble(f"not done within {seconds} s")
+
+    if seconds >= bench.until - time.monotonic():
+        yield
+        return
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+        signal.alarm(max(1, int(bench.until - time.monotonic())))
+
+
 class Items:
     """Runs a part's items, one that breaks without the others, and says what each took."""
 
     def __init__(self, bench, part):
         self.bench, self.part = bench, part
 
-    def run(self, name, function, *args):
+    def run(self, name, function, *args, limit=3600):
         began = time.monotonic()
         left = self.bench.until - began
         if left < 15:
             self.bench.results.skip(self.part, name, f"{left:.0f} s are left")
             return None
         try:
-            return function(*args)
+            with limited(self.bench, limit):
+                return function(*args)
         except OutOfTime:
             raise
         except TROUBLES as trouble:

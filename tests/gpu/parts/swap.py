@@ -7,7 +7,6 @@ import sys
 import time
 
 from harness import HERE, MIB, SLACK, Child, Trouble, have, mib, run
-from parts.swap_turns import turns
 
 GIB_HELD, QUICK_GIB, SIM_GIB = 16, 4, 0.25
 QUOTA_MORE = "%dMiB"
@@ -21,16 +20,18 @@ def held_mib(bench):
     return int((SIM_GIB if bench.sim else QUICK_GIB if bench.quick else GIB_HELD) * 1024)
 
 
-def moved(bench, word, name):
-    """`allot suspend` or `resume`: how long the command took, and how long it says the way was."""
+def moved(bench, word, name, *options):
+    """`allot suspend` or `resume`: how long the command took, and how long it says the way was of
+    memory, and of contexts."""
     begin = time.monotonic()
-    status, out, err = run([bench.allot, word, name], 120)
+    status, out, err = run([bench.allot, word, *options, name], 120)
     took = time.monotonic() - begin
-    if status:
-        raise Trouble(f"allot {word}: {err}")
-    said = re.search(r" in ([\d.]+) (us|ms|s)$", out.strip())
-    way = float(said[1]) * {"us": 1e-6, "ms": 1e-3, "s": 1}[said[2]] if said else None
-    return {"command_s": round(took, 4), "way_s": way}
+    if status != 0:
+        raise Trouble(f"allot {word} {' '.join(options)}: {status} {err}")
+    ways = [float(number) * {"us": 1e-6, "ms": 1e-3, "s": 1}[unit]
+            for number, unit in re.findall(r" in ([\d.]+) (us|ms|s)$", out, re.M)]
+    return {"command_s": round(took, 4), "way_s": ways[0] if ways else None,
+            "contexts_s": ways[1] if len(ways) > 1 else None}
 
 
 def judge(bench, name, seconds, target, held):
@@ -165,4 +166,3 @@ def part(bench):
     judge(bench, "out, cold", rows[0][1], COLD_S, held)
     judge(bench, "out, warm", rows[-1][1], WARM_S, held)
     judge(bench, "back", rows[-1][3], BACK_S, held)
-    turns(bench)

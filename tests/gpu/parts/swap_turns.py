@@ -13,21 +13,21 @@ PHASE_MS, QUICK_MS, SIM_MS = 6000, 1500, 60
 MAKESPAN, MAKESPAN_MOST = 0.85, 1.05
 SERVERS, SERVER_GIB, ANSWER_S = 6, 30, 1.0
 QUICK_PART = 0.3  # of the device, for each server of a quick run
-ROUNDS = 4
+ROUNDS = 3
 
 
 def hold(bench, name, held):
     total = bench.figures.devices[0]["memory"] // MIB
     return bench.start(name, f"{min(held + 1024, total)}MiB",
-                       [bench.program("swap"), "hold", held], options=["--overcommit"])
+                       [bench.program("swap"), "brief", held], options=["--overcommit"])
 
 
 def content(bench, name, children):
     wrong = 0
     for child in children:
-        child.say("look")
+        child.say("sample")
         wrong += child.hear("looked", 240)["wrong"]
-    bench.results.check("swap", name, wrong == 0, f"{wrong} wrong words", "none")
+    bench.results.check("swap-turns", name, wrong == 0, f"{wrong} wrong words", "none")
 
 
 def together(bench, held, ms, n):
@@ -58,14 +58,14 @@ def jobs(bench, total):
     alone = together(bench, held, ms, 1)
     both = together(bench, held, ms, 2)
     ratio = both / (2 * alone)
-    bench.results.figure("swap", "two jobs", {"held_mib": held, "alone_s": round(alone, 3),
+    bench.results.figure("swap-turns", "two jobs", {"held_mib": held, "alone_s": round(alone, 3),
                                               "both_s": round(both, 3), "ratio": round(ratio, 3)})
     said = f"{both:.2f} s, alone {alone:.2f} s: {ratio:.2f}"
     if bench.sim:
-        bench.results.skip("swap", "two jobs that exceed the device", f"{said}, simulated")
+        bench.results.skip("swap-turns", "two jobs that exceed the device", f"{said}, simulated")
         return
     most = MAKESPAN_MOST if bench.quick else MAKESPAN
-    bench.results.check("swap", "two jobs that exceed the device", ratio <= most, said,
+    bench.results.check("swap-turns", "two jobs that exceed the device", ratio <= most, said,
                         f"at most {most} of one after the other")
 
 
@@ -96,28 +96,29 @@ def servers(bench, total):
     finally:
         for child in children:
             child.end()
-    bench.results.check("swap", "answers of servers", not wrong and bool(away),
+    bench.results.check("swap-turns", "answers of servers", not wrong and bool(away),
                         f"{wrong} wrong words, {len(away)} of {ROUNDS * n} were away",
                         "none wrong, some away")
     if not away:
         return
     at = sorted(resident)[len(resident) // 2] if resident else None
-    bench.results.figure("swap", "servers", {
+    bench.results.figure("swap-turns", "servers", {
         "n": n, "held_mib": held, "away_s": [round(s, 4) for s in away],
         "resident_p50_s": at and round(at, 5)})
     most = ANSWER_S * held / (SERVER_GIB * 1024)
     said = f"{max(away):.3f} s at most, resident {at or 0:.4f} s"
     if bench.sim:
-        bench.results.skip("swap", "first answer after being away", f"{said}, simulated")
+        bench.results.skip("swap-turns", "first answer after being away", f"{said}, simulated")
     else:
-        bench.results.check("swap", "first answer after being away", max(away) <= most, said,
+        bench.results.check("swap-turns", "first answer after being away", max(away) <= most, said,
                             f"at most {most:.2f} s for {held} MiB")
 
 
-def turns(bench):
+def part(bench):
     total = bench.figures.devices[0]["memory"]
     if bench.sim and total > 4096 * MIB:
-        bench.results.skip("swap", "turns on memory", f"simulated, and as large as {total >> 30} GiB")
+        bench.results.skip("swap-turns", "turns on memory",
+                           f"simulated, and as large as {total >> 30} GiB")
         return
     jobs(bench, total)
     servers(bench, total)

@@ -2,12 +2,17 @@
 /*
  * swap hold MIB: takes so much, in pieces of different sizes, writes a pattern, says how fast
  * pinned memory is copied out and back, and then does what it is told: "look" compares every byte,
- * "graph" launches a graph that was captured before and compares what that wrote, "workMS" writes all
- * of it anew for so long and then does nothing for as long, eight times.
+ * "sample" one MiB of 64, "graph" launches a graph that was captured before and compares what that
+ * wrote, "workMS" writes all of it anew for so long and then does nothing for as long, three times,
+ * "churn" has pieces exchange what they hold until the next line: what was copied twice, or not at
+ * all, is not where the next look expects it.
+ *
+ * swap brief MIB: the same, but says nothing of PCIe, which takes seconds where much is held.
  *
  * swap checkpoint PID: has the driver move another process's memory to the host and back
  * (cuCheckpointProcess*), and says how long that took.
  */
+#include <poll.h>
 #include <time.h>
 
 #include "child.h"
@@ -15,10 +20,13 @@
 #define PIECES 256
 #define STAGE  (64 * MIB) /* of pinned host memory, for copies and looks */
 #define STEP   MIB	  /* so much has one value */
+#define SAMPLE 64	  /* steps, of which one is looked at */
+#define AHEAD  64	  /* exchanges that are under way at most */
 
 static struct {
 	CUdeviceptr at;
 	uint64_t bytes;
+	int pattern; /* the piece whose it was at first */
 } pieces[PIECES];
 static int n;
 static uint32_t *stage;
@@ -36,7 +44,7 @@ static double seconds(void)
 
 static uint32_t value(int piece, uint64_t step)
 {
-	return (uint32_t)(((uint64_t)piece << 20 | step) * 2654435761u);
+	return (uint32_t)(((uint64_t)pieces[piece].pattern << 20 | step) * 2654435761u);
 }
 
 /* Mostly large ones, as models are, and small ones between them, which share granules. */
@@ -49,6 +57,7 @@ static void take(uint64_t bytes)
 		uint64_t want = n % 4 == 3 ? 3 * STEP / 4 : large;
 
 		pieces[n].bytes = want < bytes - got ? want : bytes - got;
+		pieces[n].pattern = n;
 		MUST(cu.cuMemAlloc_v2(&pieces[n].at, pieces[n].bytes));
 		got += pieces[n].bytes;
 	}
@@ -76,6 +85,25 @@ static uint64_t look(void)
 			MUST(cu.cuMemcpyDtoH_v2(stage, pieces[i].at + at, bytes));
 			for (uint64_t w = 0; w < bytes / 4; w++)
 				wrong += stage[w] != value(i, (at + w * 4) / STEP);
+		}
+	return wrong;
+}
+
+/* Those steps of a piece are not the same ones as the next piece's. */
+static uint64_t sample(void)
+{
+	uint64_t wrong = 0;
+
+	for (int i = 0; i < n; i++)
+		for (uint64_t step = (uint64_t)i % SAMPLE, at; step * STEP < pieces[i].bytes;
+		     step += SAMPLE) {
+			uint64_t left = pieces[i].bytes - step * STEP;
+			uint64_t bytes = left < STEP ? left : STEP;
+
+			at = pieces[i].at + step * STEP;
+			MUST(cu.cuMemcpyDtoH_v2(stage, at, bytes));
+			for (uint64_t w = 0; w < bytes / 4; w++)
+				wrong += stage[w] != value(i, step);
 		}
 	return wrong;
 }
@@ -129,7 +157,7 @@ static void work(unsigned int ms)
 {
 	double begin = seconds(), until;
 
-	for (int i = 0; i < 8; i++) {
+	for (int i = 0; i < 3; i++) {
 		for (until = seconds() + ms / 1e3; seconds() < until;)
 			fill();
 		usleep(ms * 1000);
@@ -137,10 +165,50 @@ static void work(unsigned int ms)
 	printf("{\"stage\": \"worked\", \"took_s\": %.4f}\n", seconds() - begin);
 }
 
-static void hold(uint64_t mib)
+static bool next_line_is_there(void)
 {
+	struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
+
+	return poll(&input, 1, 0) != 0;
+}
+
+static void exchange(int a, int b, CUdeviceptr between)
+{
+	int pattern = pieces[a].pattern;
+
+	MUST(cu.cuMemcpyDtoDAsync_v2(between, pieces[a].at, pieces[a].bytes, stream));
+	MUST(cu.cuMemcpyDtoDAsync_v2(pieces[a].at, pieces[b].at, pieces[a].bytes, stream));
+	MUST(cu.cuMemcpyDtoDAsync_v2(pieces[b].at, between, pieces[a].bytes, stream));
+	pieces[a].pattern = pieces[b].pattern;
+	pieces[b].pattern = pattern;
+}
+
+static void churn(void)
+{
+	uint64_t exchanges = 0;
+	CUdeviceptr between;
+
+	MUST(cu.cuMemAlloc_v2(&between, pieces[0].bytes));
+	for (int a = 0; !next_line_is_there(); a = (a + 1) % n) {
+		int b = (a + 1) % n;
+
+		while (pieces[b].bytes != pieces[a].bytes)
+			b = (b + 1) % n;
+		if (b == a)
+			continue;
+		exchange(a, b, between);
+		if (++exchanges % AHEAD == 0)
+			MUST(cu.cuStreamSynchronize(stream));
+	}
+	MUST(cu.cuStreamSynchronize(stream));
+	MUST(cu.cuMemFree_v2(between));
+	printf("{\"stage\": \"churned\", \"exchanges\": %" PRIu64 "}\n", exchanges);
+}
+
+static void hold(uint64_t mib, bool brief)
+{
+	double out = 0, back = 0;
 	unsigned int ms;
-	double out, back;
 	char word[32];
 
 	child_context(0);
@@ -148,9 +216,11 @@ static void hold(uint64_t mib)
 	MUST(cu.cuMemHostAlloc((void **)&stage, STAGE, 0));
 	take(mib * MIB);
 	capture();
-	copied(true);
-	out = copied(true);
-	back = copied(false);
+	if (!brief) {
+		copied(true);
+		out = copied(true);
+		back = copied(false);
+	}
 	fill();
 	printf("{\"stage\": \"held\", \"pid\": %d, \"pieces\": %d, \"pcie_out_s\": %.4f, "
 	       "\"pcie_back_s\": %.4f}\n",
@@ -158,6 +228,10 @@ static void hold(uint64_t mib)
 	while (child_told(word)) {
 		if (!strcmp(word, "look"))
 			printf("{\"stage\": \"looked\", \"wrong\": %" PRIu64 "}\n", look());
+		else if (!strcmp(word, "sample"))
+			printf("{\"stage\": \"looked\", \"wrong\": %" PRIu64 "}\n", sample());
+		else if (!strcmp(word, "churn"))
+			churn();
 		else if (sscanf(word, "work%u", &ms) == 1)
 			work(ms);
 		else
@@ -196,8 +270,8 @@ int main(int argc, char **argv)
 {
 	child_begin(300);
 	MUST(cu.cuInit(0));
-	if (argc == 3 && !strcmp(argv[1], "hold"))
-		hold(strtoull(argv[2], NULL, 10));
+	if (argc == 3 && (!strcmp(argv[1], "hold") || !strcmp(argv[1], "brief")))
+		hold(strtoull(argv[2], NULL, 10), !strcmp(argv[1], "brief"));
 	else if (argc == 3 && !strcmp(argv[1], "checkpoint"))
 		checkpoint(atoi(argv[2]));
 	else

@@ -18,9 +18,8 @@ def tally(tests):
 
 
 def complaint(test):
-    said = test.get("stdout", "") + test.get("stderr", "")
-    return [f"{test['name']}: {test['result']}",
-            *(f"    {line}" for line in said.splitlines()[-LAST_LINES:])]
+    said = (test.get(stream, "").splitlines()[-LAST_LINES:] for stream in ("stdout", "stderr"))
+    return [f"{test['name']}: {test['result']}", *(f"    {line}" for last in said for line in last)]
 
 
 def reason(test):

@@ -169,11 +169,11 @@ def describe(scenario):
     return "\n".join(said + (["  " + " ".join(settings)] if settings else []))
 
 
-def judge(make, title, again, verbose):
+def judge(make, title, again, verbose, wrongs):
     """True, False, or None where the processor was elsewhere each time. What is wrong on time is
     wrong when it is so twice: a thread of two processors' worth of simulated devices can lose its
-    own for a moment that no sleeper sees."""
-    on_time = 0
+    own for a moment that no sleeper sees. `wrongs` gets what was wrong where it is False."""
+    on_time, wrong = 0, []
     for _ in range(ATTEMPTS):
         audit = Audit(make()).run()
         if verbose:
@@ -183,9 +183,11 @@ def judge(make, title, again, verbose):
             return True
         print(f"{title}: WRONG\n{describe(audit.scenario)}")
         print("\n".join(f"  wrong: {what}" for what in audit.wrong))
+        wrong += audit.wrong
         on_time += audit.far or not audit.late
         if on_time == 2:
             print(f"  again: {again}", flush=True)
+            wrongs += [f"{title}: {what}" for what in wrong]
             return False
         if not audit.late:
             print("  once more", flush=True)
@@ -206,17 +208,19 @@ def main():
     if args.list:
         print("\n".join(FIXED))
         return 0
+    wrongs = []
     if args.fixed:
         said = [judge(FIXED[args.fixed], args.fixed, f"{sys.argv[0]} --fixed {args.fixed} -v",
-                      args.verbose)]
+                      args.verbose, wrongs)]
     else:
         seeds = list(range(args.first, args.first + args.count))
         if args.kept:
             with open(SEEDS, encoding="ascii") as kept:
                 seeds += [int(line.split()[0]) for line in kept if line.strip()[:1].isdigit()]
         said = [judge(lambda s=seed: scenario_of(s), f"seed {seed}",
-                      f"{sys.argv[0]} --from {seed} --count 1 -v", args.verbose)
+                      f"{sys.argv[0]} --from {seed} --count 1 -v", args.verbose, wrongs)
                 for seed in seeds]
+    print(*wrongs, sep="\n", end="\n" * bool(wrongs))
     print(f"{said.count(True)} right, {said.count(False)} wrong, "
           f"{said.count(None)} not to be measured")
     return 1 if False in said else 77 if None in said else 0

@@ -27,6 +27,7 @@ USES = {
     "base": (),
     "sched": ("base",),
     "ledger": ("base", "sched"),
+    "roles": ("base", "sched", "ledger"),
     "nvidia": ("base", "sched", "ledger"),
     "amd": ("base", "sched", "ledger"),
     "image": LOW,
@@ -42,11 +43,11 @@ USES = {
     "guest/amd/memory": (*LOW, "guest/core", "guest/amd"),
     "guest/amd/queue": (*LOW, "guest/core", "guest/amd"),
     "guest/nvml": (*LOW, "guest/core", "guest/memory"),
-    "guest/launch": (*LOW, "guest/core", "guest/memory", "guest/meter", "guest/amd"),
+    "guest/launch": (*LOW, "roles", "guest/core", "guest/memory", "guest/meter", "guest/amd"),
     "guest/swap": (*LOW, "guest/core", "guest/memory", "guest/amd", "guest/amd/memory",
                    "guest/amd/queue"),
     "guest/interpose": (*LOW, "guest/core"),  # but for hooks, see may_use
-    "daemon": (*LOW, "guard", "text", "node"),
+    "daemon": (*LOW, "roles", "guard", "text", "node"),
     **{room: (*LOW, "image", "guard", "text", "node", "peer", "tools", *CLI, *SIM) for room in CLI},
     **{room: ("base", "nvidia", "amd", *SIM) for room in SIM},
 }

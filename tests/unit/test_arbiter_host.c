@@ -3,7 +3,7 @@
  * The arbiter's role over real tenants: what stands in their ledgers decides what is written into
  * their policies. Clocks are numbers here; the machine's state machine has a test of its own.
  */
-#include "guest/launch/arbiter_host.h"
+#include "roles/arbiter_host.h"
 
 #include <fcntl.h>
 #include <sys/resource.h>

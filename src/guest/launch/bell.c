@@ -2,7 +2,7 @@
 #include "guest/launch/bell.h"
 
 #include "base/futex.h"
-#include "guest/launch/arbiter_host.h"
+#include "roles/arbiter_host.h"
 
 void bell_wake(struct monitor *monitor)
 {

@@ -9,7 +9,7 @@
 #include "base/futex.h"
 #include "base/now.h"
 #include "guest/core/thread.h"
-#include "guest/launch/arbiter_host.h"
+#include "roles/arbiter_host.h"
 #include "guest/launch/bell.h"
 #include "guest/launch/demand.h"
 #include "guest/launch/stall.h"

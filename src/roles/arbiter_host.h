@@ -6,8 +6,8 @@
  * their policies. The kernel drops the lock when that process dies; the next monitor thread that
  * finds the arbiter silent takes it. For the monitor thread alone.
  */
-#ifndef ALLOT_GUEST_LAUNCH_ARBITER_HOST_H
-#define ALLOT_GUEST_LAUNCH_ARBITER_HOST_H
+#ifndef ALLOT_ROLES_ARBITER_HOST_H
+#define ALLOT_ROLES_ARBITER_HOST_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "guest/launch/arbiter_host.h"
+#include "roles/arbiter_host.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * allotd: the daemon of a machine. Everything works without it; with it there are metrics, and it is
- * seen who uses a device and is not limited. One thread serves, which sleeps while nobody asks; one
- * asks the drivers, which may block.
+ * allotd: the daemon of a machine. Everything works without it; with it there are metrics, it is seen
+ * who uses a device and is not limited, and no tenant's process has to decide whose turn it is. One
+ * thread serves, which sleeps while nobody asks; one asks the drivers, which may block; one decides.
  */
 #include <argp.h>
+#include <errno.h>
 #include <limits.h>
 #include <malloc.h>
 #include <signal.h>
@@ -19,6 +20,7 @@
 #include "daemon/loop.h"
 #include "daemon/metrics.h"
 #include "daemon/notify.h"
+#include "daemon/turns.h"
 #include "daemon/v1.h"
 #include "ledger/tenant.h"
 #include "node/devices.h"
@@ -75,6 +77,7 @@ struct node {
 	char runtime[PATH_MAX];
 	struct devices devices;
 	struct audit *audit; /* NULL: no driver is here */
+	struct turns *turns; /* NULL: tenants decide */
 };
 
 typedef void main_writer(const struct devices *devices, const struct tenants *tenants,
@@ -102,7 +105,10 @@ static int main_write(const struct node *node, main_writer *write, FILE *out)
 
 static int main_write_metrics(FILE *out, void *arg)
 {
-	return main_write(arg, metrics_write, out);
+	const struct node *node = arg;
+
+	metrics_write_role(turns_held(node->turns), out);
+	return main_write(node, metrics_write, out);
 }
 
 static int main_write_node(FILE *out, void *arg)
@@ -154,6 +160,12 @@ static int main_serve(struct node *node, const struct args *a, struct loop *loop
 	r = audit_start(node->runtime, a->outside, &node->audit);
 	if (r < 0 && r != -ENODEV)
 		log_line(LOG_FAULT, "nobody looks who uses the devices: %s", strerror(-r));
+	r = turns_start(node->runtime, &node->turns);
+	if (r == -EAGAIN)
+		log_line(LOG_WARN, "another allotd decides whose turn it is in %s", node->runtime);
+	else if (r < 0)
+		log_line(LOG_FAULT, "tenants of %s decide themselves whose turn it is: %s",
+			 node->runtime, strerror(-r));
 	r = http_open(loop, a->listen, pages, node, &http);
 	if (r < 0) {
 		log_line(LOG_FAULT, "cannot listen on %s: %s; name another with --listen, like " LISTEN,
@@ -165,6 +177,7 @@ static int main_serve(struct node *node, const struct args *a, struct loop *loop
 		r = loop_run(loop);
 		notify_send("STOPPING=1");
 	}
+	turns_end(node->turns);
 	http_close(http);
 	audit_end(node->audit);
 	close(ends.source.fd);

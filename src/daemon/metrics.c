@@ -284,6 +284,12 @@ static void metrics_put_audit(FILE *out, const struct devices *devices,
 	}
 }
 
+void metrics_write_role(bool held, FILE *out)
+{
+	metrics_head(out, "allot_arbiter", "gauge", "1: allotd decides whose turn it is.");
+	fprintf(out, "allot_arbiter %d\n", held);
+}
+
 void metrics_write(const struct devices *devices, const struct tenants *tenants,
 		   const struct audit_report *audit, FILE *out)
 {

@@ -6,6 +6,7 @@
 #ifndef ALLOT_DAEMON_METRICS_H
 #define ALLOT_DAEMON_METRICS_H
 
+#include <stdbool.h>
 #include <stdio.h>
 
 #include "daemon/audit.h"
@@ -17,5 +18,8 @@
 /* `audit` is NULL where there is none. */
 void metrics_write(const struct devices *devices, const struct tenants *tenants,
 		   const struct audit_report *audit, FILE *out);
+
+/* Whether it is the daemon that decides whose turn it is. */
+void metrics_write_role(bool held, FILE *out);
 
 #endif

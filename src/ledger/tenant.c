@@ -121,6 +121,13 @@ static int tenant_make_dir(const char *path)
 	return chmod(path, 0700) < 0 ? err_errno() : 0;
 }
 
+int tenant_make_runtime(const char *runtime)
+{
+	int r = tenant_make_dir(runtime);
+
+	return r == -EEXIST ? 0 : r;
+}
+
 static int tenant_hidden_path(const char *runtime, char *buf, size_t len)
 {
 	uint64_t random;
@@ -259,8 +266,8 @@ int tenant_create(const char *runtime, const char *name, const struct policy *po
 	r = shared_file_may_have(sizeof(struct ledger_file)); /* the largest of them */
 	if (r < 0)
 		return r;
-	r = tenant_make_dir(runtime);
-	if (r < 0 && r != -EEXIST)
+	r = tenant_make_runtime(runtime);
+	if (r < 0)
 		return r;
 	dirfd = shared_file_open_dir(runtime);
 	if (dirfd < 0)

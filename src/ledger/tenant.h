@@ -15,6 +15,9 @@
  */
 int tenant_runtime_dir(char *buf, size_t len);
 
+/* Makes it, 0700, where it is missing. -errno. */
+int tenant_make_runtime(const char *runtime);
+
 /* 1 to 63 of A-Z a-z 0-9 . _ -, the first a letter or a digit. */
 bool tenant_name_valid(const char *name);
 

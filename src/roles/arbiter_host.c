@@ -30,6 +30,7 @@
 #define ARBITER_FILE  ".arbiter"
 #define ARBITER_BYTES 4096
 #define LOCK_AT	      (INT64_C(1) << 40)
+#define CLAIM_AT      (LOCK_AT + 1)
 
 /* So long before the work of a higher priority is done others may launch: what a wake-up takes. */
 #define BEHIND_NS UINT64_C(300000)
@@ -54,7 +55,8 @@
 struct arbiter_file {
 	uint32_t bell;	 /* a futex, rung by tenants */
 	uint32_t comers; /* so many processes have come */
-	uint32_t pad[14];
+	uint32_t claims; /* so often it was claimed */
+	uint32_t pad[13];
 	uint8_t reserved[ARBITER_BYTES - 64];
 };
 _Static_assert(sizeof(struct arbiter_file) == ARBITER_BYTES, "layout");
@@ -78,6 +80,8 @@ struct arbiter_host {
 	char runtime[256];
 	struct arbiter_file *file; /* holds no lock */
 	void *role;		   /* the mapping that keeps the lock; NULL: not held */
+	void *claim;		   /* likewise, of a daemon */
+	uint32_t claims;	   /* at the last look */
 	uint64_t scanned_ns, listed_ns, ids;
 	uint32_t comers; /* when the tenants were listed */
 	bool busy;
@@ -100,43 +104,88 @@ static void *arbiter_host_map_file(int fd)
 	return NULL;
 }
 
-int arbiter_host_open(const char *tenant_dir, struct arbiter_host **ret)
+static int arbiter_host_make(const char *runtime, size_t len, struct arbiter_host **ret)
 {
-	const char *slash = strrchr(tenant_dir, '/');
 	CLEANUP_CLOSE int fd = -EBADF;
 	struct arbiter_host *host;
 
-	if (!slash || slash == tenant_dir || slash - tenant_dir >= (long)sizeof(host->runtime))
+	if (len >= sizeof(host->runtime))
 		return -EINVAL;
 	host = mmap(NULL, sizeof(*host), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
 		     -1, 0);
 	if (host == MAP_FAILED)
 		return -ENOMEM;
-	memcpy(host->runtime, tenant_dir, (size_t)(slash - tenant_dir));
+	memcpy(host->runtime, runtime, len);
 	fd = shared_file_join(host->runtime, ARBITER_FILE, ARBITER_BYTES);
 	host->file = fd < 0 ? NULL : arbiter_host_map_file(fd);
 	if (!host->file) {
 		munmap(host, sizeof(*host));
 		return fd < 0 ? fd : -ENOMEM;
 	}
-	word_publish_add(&host->file->comers, 1);
 	*ret = host;
 	return 0;
 }
 
-/* As slots do: the mapping keeps the lock, and nothing inherits it. */
+int arbiter_host_open(const char *tenant_dir, struct arbiter_host **ret)
+{
+	const char *slash = strrchr(tenant_dir, '/');
+	int r;
+
+	if (!slash || slash == tenant_dir)
+		return -EINVAL;
+	r = arbiter_host_make(tenant_dir, (size_t)(slash - tenant_dir), ret);
+	if (!r)
+		word_publish_add(&(*ret)->file->comers, 1);
+	return r;
+}
+
+/* As slots do: the mapping keeps the lock, and nothing inherits it. NULL: somebody has it. */
+static void *arbiter_host_lock(struct arbiter_host *host, int64_t at)
+{
+	CLEANUP_CLOSE int fd = shared_file_join(host->runtime, ARBITER_FILE, ARBITER_BYTES);
+	bool forbidden = fd < 0 || (!host->claim && shared_file_locked(fd, CLAIM_AT, 1) == 1);
+
+	return forbidden || shared_file_lock(fd, at, 1) ? NULL : arbiter_host_map_file(fd);
+}
+
+int arbiter_host_claim(const char *runtime, struct arbiter_host **ret)
+{
+	struct arbiter_host *host;
+	int r = arbiter_host_make(runtime, strlen(runtime), &host);
+
+	if (r < 0)
+		return r;
+	host->claim = arbiter_host_lock(host, CLAIM_AT);
+	if (!host->claim) {
+		arbiter_host_close(host);
+		return -EAGAIN;
+	}
+	word_publish_add(&host->file->claims, 1);
+	arbiter_host_ring(host);
+	*ret = host;
+	return 0;
+}
+
 bool arbiter_host_take(struct arbiter_host *host)
 {
-	CLEANUP_CLOSE int fd = -EBADF;
-
 	if (host->role)
 		return true;
-	fd = shared_file_join(host->runtime, ARBITER_FILE, ARBITER_BYTES);
-	if (fd < 0 || shared_file_lock(fd, LOCK_AT, 1))
-		return false;
-	host->role = arbiter_host_map_file(fd);
+	host->role = arbiter_host_lock(host, LOCK_AT);
 	host->scanned_ns = host->listed_ns = 0;
 	return host->role;
+}
+
+/* The word says when to ask; the lock is the answer, as anybody may write the word. */
+bool arbiter_host_is_claimed(struct arbiter_host *host)
+{
+	uint32_t claims = word_check(&host->file->claims);
+	CLEANUP_CLOSE int fd = -EBADF;
+
+	if (host->claim || claims == host->claims)
+		return false;
+	host->claims = claims;
+	fd = shared_file_join(host->runtime, ARBITER_FILE, ARBITER_BYTES);
+	return fd >= 0 && shared_file_locked(fd, CLAIM_AT, 1) == 1;
 }
 
 bool arbiter_host_held(const struct arbiter_host *host)
@@ -160,19 +209,35 @@ static void arbiter_host_member_leave(struct arbiter_host *host, int i)
 	memset(&host->state[i], 0, sizeof(host->state[i]));
 }
 
-void arbiter_host_drop(struct arbiter_host *host)
+void arbiter_host_hand_over(struct arbiter_host *host)
 {
-	for (int i = 0; i < host->n; i++) {
-		if (!host->member[i].name[0])
-			continue;
-		word_release(&host->member[i].turn->beat_ns, 0);
-		arbiter_host_member_leave(host, i);
-	}
+	for (int i = 0; i < host->n; i++)
+		if (host->member[i].name[0])
+			arbiter_host_member_leave(host, i);
 	if (host->role)
 		munmap(host->role, ARBITER_BYTES);
 	host->role = NULL;
 	host->n = 0;
 	host->nuuids = 0;
+}
+
+void arbiter_host_drop(struct arbiter_host *host)
+{
+	for (int i = 0; i < host->n; i++)
+		if (host->member[i].name[0])
+			word_release(&host->member[i].turn->beat_ns, 0);
+	arbiter_host_hand_over(host);
+}
+
+void arbiter_host_close(struct arbiter_host *host)
+{
+	if (!host)
+		return;
+	arbiter_host_drop(host);
+	if (host->claim)
+		munmap(host->claim, ARBITER_BYTES);
+	munmap(host->file, ARBITER_BYTES);
+	munmap(host, sizeof(*host));
 }
 
 static int arbiter_host_bit_of(struct arbiter_host *host, const uint8_t uuid[16])

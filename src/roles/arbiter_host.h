@@ -4,7 +4,15 @@
  * its monitor thread runs the state machine of sched/arbiter.h over all tenants of the runtime
  * directory, reads what they want and used from their ledgers, and writes whose turn it is into
  * their policies. The kernel drops the lock when that process dies; the next monitor thread that
- * finds the arbiter silent takes it. For the monitor thread alone.
+ * finds the arbiter silent takes it.
+ *
+ * A daemon claims the role, by a second lock. Who has the role gives it up then, and no tenant takes
+ * it while that lock is held.
+ *
+ *	tenant   has the role ───────── hears ── gives it up                      silence ── takes it
+ *	daemon              claims, rings            └── takes it ── arbitrates ── killed ┘
+ *
+ * Each host is for one thread alone, but arbiter_host_ring.
  */
 #ifndef ALLOT_ROLES_ARBITER_HOST_H
 #define ALLOT_ROLES_ARBITER_HOST_H
@@ -17,9 +25,19 @@ struct arbiter_host;
 /* For a tenant's directory. Maps the runtime directory's file; -errno where that cannot be. */
 int arbiter_host_open(const char *tenant_dir, struct arbiter_host **ret);
 
-/* Tries to take the role; true when it is held. Never waits. */
+/* For a daemon: the same with a claim to the role. -EAGAIN: another one has it. */
+int arbiter_host_claim(const char *runtime, struct arbiter_host **ret);
+/* Gives up role and claim. Takes NULL. */
+void arbiter_host_close(struct arbiter_host *host);
+
+/* Tries to take the role; true when it is held. Never waits. A tenant takes none that is claimed. */
 bool arbiter_host_take(struct arbiter_host *host);
 bool arbiter_host_held(const struct arbiter_host *host);
+
+/* Whether who has the role is to hand it over: somebody has claimed it since. */
+bool arbiter_host_is_claimed(struct arbiter_host *host);
+/* The same as arbiter_host_drop, but turns go on as they were told: another goes on with them. */
+void arbiter_host_hand_over(struct arbiter_host *host);
 
 /* Gives the role up; tenants that wait for a turn elect another. */
 void arbiter_host_drop(struct arbiter_host *host);

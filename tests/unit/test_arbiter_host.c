@@ -5,6 +5,7 @@
  */
 #include "roles/arbiter_host.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/resource.h>
 
@@ -71,6 +72,40 @@ static void check_role(const char *dir)
 	CHECK(!arbiter_host_held(one));
 	CHECK(arbiter_host_take(other));
 	arbiter_host_drop(other);
+}
+
+/* A daemon goes before tenants: who has the role hears of it, and none takes it until that is gone. */
+static void check_claim(void)
+{
+	uint64_t now = 700 * SECOND;
+	struct tenant a = {0};
+	struct arbiter_host *tenant, *daemon, *other;
+
+	join(&a, "claims", 1, POLICY_PRIORITY_NORMAL);
+	CHECK_EQ(arbiter_host_open(a.dir, &tenant), 0);
+	CHECK(arbiter_host_take(tenant));
+	arbiter_host_step(tenant, now);
+	CHECK(!arbiter_host_is_claimed(tenant));
+	CHECK_EQ(arbiter_host_claim(fixture_runtime_dir(), &daemon), 0);
+	CHECK_EQ(arbiter_host_claim(fixture_runtime_dir(), &other), -EAGAIN);
+	CHECK(!arbiter_host_take(daemon));
+	CHECK(arbiter_host_is_claimed(tenant));
+	arbiter_host_hand_over(tenant);
+	CHECK(is_open(&a, now) && a.turn->beat_ns == now); /* as it was told */
+	CHECK(!arbiter_host_take(tenant));
+	CHECK(arbiter_host_take(daemon) && !arbiter_host_is_claimed(daemon));
+	arbiter_host_step(daemon, now += MS);
+	CHECK_EQ(a.turn->beat_ns, now);
+	arbiter_host_close(daemon);
+	CHECK_EQ(a.turn->beat_ns, 0);
+	CHECK(arbiter_host_take(tenant) && !arbiter_host_is_claimed(tenant));
+	/* One that is gone by now claims nothing. */
+	CHECK_EQ(arbiter_host_claim(fixture_runtime_dir(), &daemon), 0);
+	arbiter_host_close(daemon);
+	CHECK(!arbiter_host_is_claimed(tenant));
+	arbiter_host_close(tenant);
+	arbiter_host_close(NULL);
+	quit(&a);
 }
 
 /* Whoever made the file was killed before it had a size: the next one goes on. */
@@ -322,6 +357,7 @@ static void check_urged(void)
 int main(void)
 {
 	check_half_made();
+	check_claim();
 	check_turns();
 	check_rests();
 	check_comers();

@@ -118,8 +118,16 @@ static uint64_t monitor_arbitrate(struct guest *guest, struct arbiter_host *host
 	if (!arbiter_host_held(host)) {
 		if (now >= worked + TUNING_ELECT_NS)
 			return UINT64_MAX;
-		if (!silent || !arbiter_host_take(host))
+		if (!silent)
 			return now + TUNING_ELECT_NS / 2;
+		if (!arbiter_host_take(host)) {
+			arbiter_host_ring(host); /* a daemon has it, and sleeps while nobody works */
+			return now + TUNING_ELECT_NS / 2;
+		}
+	}
+	if (arbiter_host_is_claimed(host)) {
+		arbiter_host_hand_over(host);
+		return now + TUNING_ELECT_NS;
 	}
 	next = arbiter_host_step(host, now);
 	if (!arbiter_host_busy(host) || now <= worked + TUNING_ROLE_NS)

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/turns.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+
+#include "base/now.h"
+#include "ledger/tenant.h"
+#include "roles/arbiter_host.h"
+
+/* Who has the role hears of the claim at once, and hands over when it has looked at its devices. */
+#define TAKE_NS (NS_PER_MS / 2)
+/* When nobody has worked for so long ... */
+#define LINGER_NS NS_PER_S
+/* ... tenants are looked at so often, so that those that ended go. Who works rings. */
+#define REST_NS (10 * NS_PER_S)
+
+struct turns {
+	pthread_t thread;
+	struct arbiter_host *host;
+	atomic_bool end, held;
+};
+
+static uint64_t turns_step(struct turns *turns, uint64_t now_ns, uint64_t *worked_ns)
+{
+	uint64_t next;
+
+	if (!arbiter_host_take(turns->host))
+		return now_ns + TAKE_NS;
+	atomic_store(&turns->held, true);
+	next = arbiter_host_step(turns->host, now_ns);
+	if (arbiter_host_busy(turns->host))
+		*worked_ns = now_ns;
+	return now_ns > *worked_ns + LINGER_NS ? now_ns + REST_NS : next;
+}
+
+static void *turns_watch(void *arg)
+{
+	struct turns *turns = arg;
+	uint64_t worked_ns = now_monotonic_ns();
+
+	prctl(PR_SET_NAME, "allotd-turns");
+	/* The usual 50 us are a percent of a turn. */
+	prctl(PR_SET_TIMERSLACK, 1000);
+	while (!atomic_load(&turns->end)) {
+		uint32_t rung = arbiter_host_bell(turns->host);
+		uint64_t next = turns_step(turns, now_monotonic_ns(), &worked_ns);
+
+		if (!atomic_load(&turns->end))
+			arbiter_host_sleep(turns->host, rung, next);
+	}
+	return NULL;
+}
+
+int turns_start(const char *runtime, struct turns **ret)
+{
+	struct turns *turns = calloc(1, sizeof(*turns));
+	int r = turns ? tenant_make_runtime(runtime) : -ENOMEM;
+
+	if (!r)
+		r = arbiter_host_claim(runtime, &turns->host);
+	if (!r) {
+		r = -pthread_create(&turns->thread, NULL, turns_watch, turns);
+		if (r < 0)
+			arbiter_host_close(turns->host);
+	}
+	if (r < 0)
+		free(turns);
+	else
+		*ret = turns;
+	return r;
+}
+
+void turns_end(struct turns *turns)
+{
+	if (!turns)
+		return;
+	atomic_store(&turns->end, true);
+	arbiter_host_ring(turns->host);
+	pthread_join(turns->thread, NULL);
+	arbiter_host_close(turns->host);
+	free(turns);
+}
+
+bool turns_held(const struct turns *turns)
+{
+	return turns && atomic_load(&turns->held);
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The arbiter's role, for as long as the daemon lives (roles/arbiter_host.h). On a thread of its own,
+ * which sleeps while nobody works: a turn begins and ends within microseconds, and a page or a driver
+ * takes milliseconds.
+ */
+#ifndef ALLOT_DAEMON_TURNS_H
+#define ALLOT_DAEMON_TURNS_H
+
+#include <stdbool.h>
+
+struct turns;
+
+/* -EAGAIN: another daemon has the role; -errno. */
+int turns_start(const char *runtime, struct turns **ret);
+/* A tenant takes the role at once. Takes NULL. */
+void turns_end(struct turns *turns);
+
+/* Whether the role is ours by now: who had it hands it over within a turn. Takes NULL. */
+bool turns_held(const struct turns *turns);
+
+#endif

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""allotd decides whose turn it is, and may be killed at any time."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import time
+import urllib.request
+
+import compute_lib
+from compute_lib import sleep_until
+
+ALLOTD = os.environ["ALLOTD"]
+SECONDS = 6
+WEIGHTS = (3, 1)
+
+
+class Daemon:
+    """allotd on a machine. It has the role when it says so."""
+
+    def __init__(self, machine):
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            self.port = s.getsockname()[1]
+        self.process = subprocess.Popen([ALLOTD, "--listen", f"127.0.0.1:{self.port}"],
+                                        env=machine.env, stderr=subprocess.DEVNULL)
+
+    def has_role(self):
+        with contextlib.suppress(OSError):
+            page = urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=10)
+            return "\nallot_arbiter 1\n" in page.read().decode()
+        return False
+
+    def wait(self):
+        for _ in range(500):
+            if self.has_role():
+                return self
+            time.sleep(0.01)
+        raise AssertionError("allotd did not get the arbiter's role within 5 s")
+
+    def end(self, sig):
+        self.process.send_signal(sig)
+        self.process.wait()
+
+
+class Daemons(compute_lib.Case):
+    def ended(self, sig):
+        """Twice under load: it takes the role, ends by `sig`, and a tenant goes on."""
+        def play(machine):
+            for name, weight in zip("ab", WEIGHTS):
+                machine.load("--seconds", SECONDS,
+                             run=("--name", name, "--policy", "share", "--weight", weight))
+            start = machine.start()
+            for at in (1, 3):
+                sleep_until(start + at)
+                daemon = Daemon(machine).wait()
+                sleep_until(start + at + 1)
+                daemon.end(sig)
+            machine.finish()
+
+        def judge(machine, _):
+            heavy, light = machine.loads
+            wrong = []
+            for at in range(1, SECONDS - 1):
+                of_one = heavy.bins(at, at + 1)
+                both = of_one + light.bins(at, at + 1)
+                if abs(of_one / both - 0.75) > 0.02 or both < 0.9:
+                    wrong.append(f"{at} s: {of_one:.1%} of {both:.1%}")
+            for load in machine.loads:
+                if load.process.returncode:
+                    wrong.append(f"a load ended: {load.process.returncode}")
+            return ", ".join(wrong)
+
+        self.measure(1, play, judge)
+
+    def test_killed(self):
+        self.ended(signal.SIGKILL)
+
+    def test_ended(self):
+        self.ended(signal.SIGTERM)
+
+    def test_from_the_start(self):
+        """Tenants that come where a daemon is, and one that comes and goes where nobody works."""
+        def play(machine):
+            daemon = Daemon(machine).wait()
+            try:
+                time.sleep(1.5)  # it rests by now, and is woken by who works
+                for name, weight in zip("ab", WEIGHTS):
+                    machine.load("--seconds", 2.5,
+                                 run=("--name", name, "--policy", "share", "--weight", weight))
+                machine.start()
+                machine.finish()
+                return daemon.has_role()
+            finally:
+                daemon.end(signal.SIGTERM)
+
+        def judge(machine, held):
+            heavy, light = machine.loads
+            of_one, both = heavy.bins(0.5, 2.4), heavy.bins(0.5, 2.4) + light.bins(0.5, 2.4)
+            if not held:
+                return "the daemon lost the role"
+            if abs(of_one / both - 0.75) > 0.02 or both < 0.9:
+                return f"{of_one:.1%} of {both:.1%}"
+            return None
+
+        self.measure(1, play, judge)
+
+
+if __name__ == "__main__":
+    compute_lib.main()

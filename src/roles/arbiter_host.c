@@ -46,6 +46,8 @@
 
 /* Who of those that take part has died is asked for so often. */
 #define SCAN_NS UINT64_C(50000000)
+/* What an arbiter wrote that was there so long ago says who has had how much. */
+#define INHERIT_NS UINT64_C(100000000)
 /*
  * A tenant that comes says so, and then all tenants are looked at, of which most may be long dead;
  * and once in this time, in case that was missed.
@@ -56,7 +58,9 @@ struct arbiter_file {
 	uint32_t bell;	 /* a futex, rung by tenants */
 	uint32_t comers; /* so many processes have come */
 	uint32_t claims; /* so often it was claimed */
-	uint32_t pad[13];
+	uint32_t pad;
+	uint64_t due_ns; /* whoever has the role makes the next step by then */
+	uint64_t reserved_words[5];
 	uint8_t reserved[ARBITER_BYTES - 64];
 };
 _Static_assert(sizeof(struct arbiter_file) == ARBITER_BYTES, "layout");
@@ -209,24 +213,18 @@ static void arbiter_host_member_leave(struct arbiter_host *host, int i)
 	memset(&host->state[i], 0, sizeof(host->state[i]));
 }
 
-void arbiter_host_hand_over(struct arbiter_host *host)
+void arbiter_host_drop(struct arbiter_host *host)
 {
 	for (int i = 0; i < host->n; i++)
 		if (host->member[i].name[0])
 			arbiter_host_member_leave(host, i);
 	if (host->role)
+		word_release(&host->file->due_ns, 0);
+	if (host->role)
 		munmap(host->role, ARBITER_BYTES);
 	host->role = NULL;
 	host->n = 0;
 	host->nuuids = 0;
-}
-
-void arbiter_host_drop(struct arbiter_host *host)
-{
-	for (int i = 0; i < host->n; i++)
-		if (host->member[i].name[0])
-			word_release(&host->member[i].turn->beat_ns, 0);
-	arbiter_host_hand_over(host);
 }
 
 void arbiter_host_close(struct arbiter_host *host)
@@ -306,6 +304,8 @@ static int arbiter_host_member_join(struct arbiter_host *host, const char *name,
 	}
 	strncpy(member->name, name, sizeof(member->name) - 1);
 	member->id = ++host->ids;
+	if (!turn_silent(member->turn, host->listed_ns, INHERIT_NS))
+		host->state[i].inherited_ns = word_read(&member->turn->virtual_ns);
 	if (i == host->n)
 		host->n++;
 	return i;
@@ -494,6 +494,7 @@ static void arbiter_host_tell(struct arbiter_host *host, int i, uint64_t now_ns)
 	word_write(&turn->urgent_us,
 		   state->urgent_ns / 1000 < UINT32_MAX ? (uint32_t)(state->urgent_ns / 1000) : 0);
 	word_write(&turn->entitled_permille, state->entitled_permille);
+	word_write(&turn->virtual_ns, state->virtual_ns);
 	word_release(&turn->open_from_ns, state->open_from_ns);
 	word_release(&turn->open_until_ns, until);
 	word_release(&turn->beat_ns, now_ns);
@@ -522,7 +523,15 @@ uint64_t arbiter_host_step(struct arbiter_host *host, uint64_t now_ns)
 				arbiter_host_tell(host, i, now_ns);
 		word_fence();
 	}
-	return host->withheld && next > now_ns + WITHHELD_NS ? now_ns + WITHHELD_NS : next;
+	if (host->withheld && next > now_ns + WITHHELD_NS)
+		next = now_ns + WITHHELD_NS;
+	word_release(&host->file->due_ns, next);
+	return next;
+}
+
+uint64_t arbiter_host_due_ns(const struct arbiter_host *host)
+{
+	return word_acquire(&host->file->due_ns);
 }
 
 void arbiter_host_ring(struct arbiter_host *host)

@@ -36,14 +36,14 @@ bool arbiter_host_held(const struct arbiter_host *host);
 
 /* Whether who has the role is to hand it over: somebody has claimed it since. */
 bool arbiter_host_is_claimed(struct arbiter_host *host);
-/* The same as arbiter_host_drop, but turns go on as they were told: another goes on with them. */
-void arbiter_host_hand_over(struct arbiter_host *host);
-
-/* Gives the role up; tenants that wait for a turn elect another. */
+/* Gives the role up; turns go on as they were told, and tenants that wait for one elect another. */
 void arbiter_host_drop(struct arbiter_host *host);
 
 /* One step of the role: answers when the next is due. */
 uint64_t arbiter_host_step(struct arbiter_host *host, uint64_t now_ns);
+
+/* When whoever has the role, if anybody, should have made the next step. */
+uint64_t arbiter_host_due_ns(const struct arbiter_host *host);
 
 /* Whether any tenant wanted a device in the last step. */
 bool arbiter_host_busy(const struct arbiter_host *host);

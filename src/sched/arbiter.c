@@ -252,7 +252,8 @@ static void arbiter_forget(struct arbiter_tenant *t)
 {
 	t->known_id = t->id;
 	t->last_busy_ns = t->busy_ns;
-	t->virtual_ns = t->ahead_ns = 0;
+	t->virtual_ns = min_u64(t->inherited_ns, arbiter_virtual_of(t, OWED_MAX_NS));
+	t->ahead_ns = 0;
 	t->turn_from_ns = t->turn_busy_ns = t->left_ns = 0;
 	t->idle_since_ns = 1;
 	t->billed_ns = t->resumed_ns = t->gap_ns = t->came_ns = t->stay_ns = 0;

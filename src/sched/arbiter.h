@@ -59,6 +59,7 @@ struct arbiter_tenant {
 	uint64_t done_ns; /* when what it launched is expected to be done; 0 nothing */
 	bool rests;	  /* it waits for that, and launches nothing before */
 	uint64_t burst_ns; /* how long it works between two waits of its own; 0 not known */
+	uint64_t inherited_ns; /* of a new one: its virtual_ns in an arbiter that was there before */
 
 	/* Out. */
 	bool open;		    /* it may launch ... */
@@ -72,7 +73,8 @@ struct arbiter_tenant {
 	uint32_t entitled_permille; /* of each device, while those want it that do now */
 
 	/* The arbiter's own; all zero in the beginning. */
-	uint64_t known_id, last_busy_ns, virtual_ns, ahead_ns, turn_from_ns, turn_busy_ns, left_ns;
+	uint64_t virtual_ns; /* what it has had for its weight, beyond who has had least */
+	uint64_t known_id, last_busy_ns, ahead_ns, turn_from_ns, turn_busy_ns, left_ns;
 	uint64_t idle_since_ns; /* 0: it wants */
 	uint64_t billed_ns;	/* when more of its work was last measured */
 	uint64_t resumed_ns;	/* when it wanted last what it had not wanted before */

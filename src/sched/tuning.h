@@ -58,6 +58,8 @@
 /* An arbiter that is silent for so long is gone: to a tenant, and to one that would replace it. */
 #define TUNING_SILENCE_NS (30 * NS_PER_MS)
 #define TUNING_ELECT_NS	  (25 * NS_PER_MS)
+/* One whose next step is so late may have been killed: who would replace it tries, at most so often. */
+#define TUNING_OVERDUE_NS (2 * NS_PER_MS)
 /* A process without work of its own keeps the arbiter's role for others for so long. */
 #define TUNING_ROLE_NS (1000 * NS_PER_MS)
 /* The arbiter is told at most so often that a tenant has nothing left to do. */

@@ -568,6 +568,49 @@ static void check_loops(void)
 	}
 }
 
+/* All of the arbiter's own is gone, but what it had written down: it was killed. */
+static void replace_arbiter(struct world *w, bool inherits)
+{
+	for (int i = 0; i < w->n; i++) {
+		const struct arbiter_tenant old = w->tenant[i];
+
+		w->tenant[i] = (struct arbiter_tenant){
+			.id = old.id + 1000,
+			.devices = old.devices,
+			.weight = old.weight,
+			.wants = old.wants,
+			.busy_ns = old.busy_ns,
+			.done_ns = old.done_ns,
+			.inherited_ns = inherits ? old.virtual_ns : 0,
+		};
+	}
+}
+
+/* Who comes after an arbiter goes on where it was, however often. */
+static void check_successors(void)
+{
+	for (int inherits = 0; inherits < 2; inherits++) {
+		struct world *w = fresh();
+		uint64_t used[2];
+		int part;
+
+		w->honest = false; /* a new one does not know whose work is under way */
+		add(w, 1, 3, 200 * US);
+		add(w, 1, 1, 200 * US);
+		run(w, 100 * MS);
+		for (int i = 0; i < 2; i++)
+			used[i] = w->job[i].used_ns;
+		for (int k = 0; k < 200; k++) {
+			replace_arbiter(w, inherits);
+			run(w, 5 * MS + next_random(w) % (20 * MS));
+		}
+		for (int i = 0; i < 2; i++)
+			used[i] = w->job[i].used_ns - used[i];
+		part = (int)(used[0] * 1000 / (used[0] + used[1]));
+		CHECK(inherits ? part >= 730 && part <= 770 : part < 700);
+	}
+}
+
 /* Who wanted the device a moment ago will want it again: the other keeps little in flight. */
 static void check_recent(void)
 {
@@ -1009,6 +1052,7 @@ int main(void)
 	check_slices();
 	check_rounds();
 	check_loops();
+	check_successors();
 	check_recent();
 	check_return();
 	check_priority();

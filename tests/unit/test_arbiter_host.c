@@ -90,14 +90,15 @@ static void check_claim(void)
 	CHECK_EQ(arbiter_host_claim(fixture_runtime_dir(), &other), -EAGAIN);
 	CHECK(!arbiter_host_take(daemon));
 	CHECK(arbiter_host_is_claimed(tenant));
-	arbiter_host_hand_over(tenant);
+	arbiter_host_drop(tenant);
 	CHECK(is_open(&a, now) && a.turn->beat_ns == now); /* as it was told */
 	CHECK(!arbiter_host_take(tenant));
 	CHECK(arbiter_host_take(daemon) && !arbiter_host_is_claimed(daemon));
 	arbiter_host_step(daemon, now += MS);
 	CHECK_EQ(a.turn->beat_ns, now);
+	CHECK(arbiter_host_due_ns(tenant) > now);
 	arbiter_host_close(daemon);
-	CHECK_EQ(a.turn->beat_ns, 0);
+	CHECK_EQ(arbiter_host_due_ns(tenant), 0);
 	CHECK(arbiter_host_take(tenant) && !arbiter_host_is_claimed(tenant));
 	/* One that is gone by now claims nothing. */
 	CHECK_EQ(arbiter_host_claim(fixture_runtime_dir(), &daemon), 0);
@@ -197,7 +198,7 @@ static void check_turns(void)
 	CHECK(is_open(&a, now) && !a.turn->flags);
 	CHECK_EQ(a.turn->entitled_permille, 1000);
 	arbiter_host_drop(turns);
-	CHECK_EQ(a.turn->beat_ns, 0);
+	CHECK_EQ(a.turn->beat_ns, now);
 	quit(&a);
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/futex.h"
 #include "base/now.h"
+#include "base/number.h"
 #include "guest/core/thread.h"
 #include "roles/arbiter_host.h"
 #include "guest/launch/bell.h"
@@ -107,26 +108,40 @@ static uint64_t monitor_end_stalls(struct guest *guest, uint64_t now_ns)
 	return next;
 }
 
+/* Takes the role where nobody seems to have it. Answers whether it is held, and when to look again. */
+static bool monitor_elect(struct guest *guest, struct arbiter_host *host, uint64_t now,
+			  uint64_t *ret_next_ns)
+{
+	const struct turn *turn = state_get(guest)->limits.turn;
+	uint64_t overdue = arbiter_host_due_ns(host) + TUNING_OVERDUE_NS;
+	bool silent = !turn || turn_silent(turn, now, TUNING_ELECT_NS);
+
+	*ret_next_ns = now + TUNING_ELECT_NS / 2;
+	if (!silent && now < overdue) {
+		*ret_next_ns = min_u64(*ret_next_ns, overdue);
+		return false;
+	}
+	if (arbiter_host_take(host))
+		return true;
+	arbiter_host_ring(host); /* a daemon has it, and sleeps while nobody works */
+	*ret_next_ns = now + TUNING_OVERDUE_NS;
+	return false;
+}
+
 /* The role, if it is ours or free. Answers when to look again. */
 static uint64_t monitor_arbitrate(struct guest *guest, struct arbiter_host *host, uint64_t now,
 				  uint64_t worked)
 {
-	const struct turn *turn = state_get(guest)->limits.turn;
-	bool silent = !turn || turn_silent(turn, now, TUNING_ELECT_NS);
 	uint64_t next;
 
 	if (!arbiter_host_held(host)) {
 		if (now >= worked + TUNING_ELECT_NS)
 			return UINT64_MAX;
-		if (!silent)
-			return now + TUNING_ELECT_NS / 2;
-		if (!arbiter_host_take(host)) {
-			arbiter_host_ring(host); /* a daemon has it, and sleeps while nobody works */
-			return now + TUNING_ELECT_NS / 2;
-		}
+		if (!monitor_elect(guest, host, now, &next))
+			return next;
 	}
 	if (arbiter_host_is_claimed(host)) {
-		arbiter_host_hand_over(host);
+		arbiter_host_drop(host);
 		return now + TUNING_ELECT_NS;
 	}
 	next = arbiter_host_step(host, now);

@@ -14,10 +14,8 @@
 
 /* Who has the role hears of the claim at once, and hands over when it has looked at its devices. */
 #define TAKE_NS (NS_PER_MS / 2)
-/* When nobody has worked for so long ... */
+/* When nobody has worked for so long it sleeps. Who works rings. */
 #define LINGER_NS NS_PER_S
-/* ... tenants are looked at so often, so that those that ended go. Who works rings. */
-#define REST_NS (10 * NS_PER_S)
 
 struct turns {
 	pthread_t thread;
@@ -35,7 +33,10 @@ static uint64_t turns_step(struct turns *turns, uint64_t now_ns, uint64_t *worke
 	next = arbiter_host_step(turns->host, now_ns);
 	if (arbiter_host_busy(turns->host))
 		*worked_ns = now_ns;
-	return now_ns > *worked_ns + LINGER_NS ? now_ns + REST_NS : next;
+	if (now_ns <= *worked_ns + LINGER_NS)
+		return next;
+	arbiter_host_rest(turns->host);
+	return UINT64_MAX;
 }
 
 static void *turns_watch(void *arg)

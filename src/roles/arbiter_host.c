@@ -69,10 +69,10 @@ _Static_assert(sizeof(struct arbiter_file) == ARBITER_BYTES, "layout");
 struct member {
 	char name[POLICY_NAME_BYTES]; /* empty: free */
 	struct policy_map *policy;
-	struct turn *turn;
-	struct ledger *ledger;
+	struct turn *turn;     /* NULL: it takes no turns */
+	struct ledger *ledger; /* likewise */
 	uint64_t id, generation;
-	bool seen, turns; /* in this scan; takes turns at all */
+	bool seen; /* in this scan */
 	int ndevices;
 	struct device_time *time[POLICY_DEVICES];
 	uint64_t busy_ns[POLICY_DEVICES]; /* at the last look */
@@ -86,7 +86,7 @@ struct arbiter_host {
 	void *role;		   /* the mapping that keeps the lock; NULL: not held */
 	void *claim;		   /* likewise, of a daemon */
 	uint32_t claims;	   /* at the last look */
-	uint64_t scanned_ns, listed_ns, ids;
+	uint64_t now_ns, scanned_ns, listed_ns, ids;
 	uint32_t comers; /* when the tenants were listed */
 	bool busy;
 	bool withheld; /* a turn that began is not told yet, see is_taken */
@@ -175,7 +175,6 @@ bool arbiter_host_take(struct arbiter_host *host)
 	if (host->role)
 		return true;
 	host->role = arbiter_host_lock(host, LOCK_AT);
-	host->scanned_ns = host->listed_ns = 0;
 	return host->role;
 }
 
@@ -202,29 +201,43 @@ bool arbiter_host_busy(const struct arbiter_host *host)
 	return host->busy;
 }
 
+static void arbiter_host_member_rest(struct member *member)
+{
+	turn_close(member->turn);
+	ledger_close(member->ledger);
+	member->turn = NULL;
+	member->ledger = NULL;
+	member->ndevices = 0;
+}
+
 static void arbiter_host_member_leave(struct arbiter_host *host, int i)
 {
 	struct member *member = &host->member[i];
 
-	turn_close(member->turn);
+	arbiter_host_member_rest(member);
 	policy_close(member->policy);
-	ledger_close(member->ledger);
 	memset(member, 0, sizeof(*member));
 	memset(&host->state[i], 0, sizeof(host->state[i]));
 }
 
-void arbiter_host_drop(struct arbiter_host *host)
+void arbiter_host_rest(struct arbiter_host *host)
 {
 	for (int i = 0; i < host->n; i++)
 		if (host->member[i].name[0])
 			arbiter_host_member_leave(host, i);
+	host->n = 0;
+	host->nuuids = 0;
+	host->scanned_ns = host->listed_ns = 0;
+}
+
+void arbiter_host_drop(struct arbiter_host *host)
+{
+	arbiter_host_rest(host);
 	if (host->role)
 		word_release(&host->file->due_ns, 0);
 	if (host->role)
 		munmap(host->role, ARBITER_BYTES);
 	host->role = NULL;
-	host->n = 0;
-	host->nuuids = 0;
 }
 
 void arbiter_host_close(struct arbiter_host *host)
@@ -249,6 +262,32 @@ static int arbiter_host_bit_of(struct arbiter_host *host, const uint8_t uuid[16]
 	return host->nuuids++;
 }
 
+/* Of who takes no turns no more is mapped than the policy that says so: most tenants may be such. */
+static bool arbiter_host_takes_turns(struct arbiter_host *host, int i, const struct policy *policy)
+{
+	struct member *member = &host->member[i];
+	char dir[sizeof(host->runtime) + POLICY_NAME_BYTES + 1];
+
+	if (policy->compute == POLICY_COMPUTE_OFF || policy->mode != POLICY_MODE_TURNS) {
+		arbiter_host_member_rest(member);
+		return false;
+	}
+	if (member->turn)
+		return true;
+	snprintf(dir, sizeof(dir), "%s/%s", host->runtime, member->name);
+	if (ledger_open(dir, LEDGER_GUEST, &member->ledger))
+		return false;
+	if (turn_open(dir, &member->turn)) {
+		arbiter_host_member_rest(member);
+		return false;
+	}
+	member->id = ++host->ids;
+	host->state[i].inherited_ns = turn_silent(member->turn, host->now_ns, INHERIT_NS)
+					      ? 0
+					      : word_read(&member->turn->virtual_ns);
+	return true;
+}
+
 /* What its policy says, and the devices that its processes met so far. */
 static void arbiter_host_describe_member(struct arbiter_host *host, int i)
 {
@@ -262,11 +301,13 @@ static void arbiter_host_describe_member(struct arbiter_host *host, int i)
 	struct ledger_device_info info;
 	struct policy policy;
 
-	member->turns = false;
-	if (policy_read(member->policy, &policy))
+	if (policy_read(member->policy, &policy)) {
+		arbiter_host_member_rest(member);
 		return;
+	}
 	member->generation = policy_generation(member->policy);
-	member->turns = policy.compute != POLICY_COMPUTE_OFF && policy.mode == POLICY_MODE_TURNS;
+	if (!arbiter_host_takes_turns(host, i, &policy))
+		return;
 	member->ndevices = 0;
 	state->priority = level[policy.priority];
 	state->floor_permille = policy_floor(&policy);
@@ -297,15 +338,11 @@ static int arbiter_host_member_join(struct arbiter_host *host, const char *name,
 	if (i == ARBITER_TENANTS)
 		return -ENOSPC;
 	member = &host->member[i];
-	if (policy_open(dir, &member->policy) || ledger_open(dir, LEDGER_GUEST, &member->ledger) ||
-	    turn_open(dir, &member->turn)) {
+	if (policy_open(dir, &member->policy)) {
 		arbiter_host_member_leave(host, i);
 		return 0;
 	}
 	strncpy(member->name, name, sizeof(member->name) - 1);
-	member->id = ++host->ids;
-	if (!turn_silent(member->turn, host->listed_ns, INHERIT_NS))
-		host->state[i].inherited_ns = word_read(&member->turn->virtual_ns);
 	if (i == host->n)
 		host->n++;
 	return i;
@@ -417,9 +454,9 @@ static void arbiter_host_look(struct arbiter_host *host, int i, uint64_t now_ns)
 	uint64_t demand = 0;
 
 	if (policy_generation(member->policy) != member->generation ||
-	    !ledger_device_info(member->ledger, member->ndevices, &info))
+	    (member->turn && !ledger_device_info(member->ledger, member->ndevices, &info)))
 		arbiter_host_describe_member(host, i);
-	state->id = member->turns ? member->id : 0;
+	state->id = member->turn ? member->id : 0;
 	state->done_ns = state->devices = state->burst_ns = 0;
 	state->rests = true;
 	for (int d = 0; d < member->ndevices; d++) {
@@ -508,6 +545,7 @@ uint64_t arbiter_host_step(struct arbiter_host *host, uint64_t now_ns)
 {
 	uint64_t next;
 
+	host->now_ns = now_ns;
 	arbiter_host_scan(host, now_ns);
 	host->busy = false;
 	for (int i = 0; i < host->n; i++)
@@ -518,8 +556,7 @@ uint64_t arbiter_host_step(struct arbiter_host *host, uint64_t now_ns)
 	host->withheld = false;
 	for (int open = 0; open < 2; open++) {
 		for (int i = 0; i < host->n; i++)
-			if (host->member[i].name[0] && host->member[i].turns &&
-			    host->state[i].open == open)
+			if (host->member[i].turn && host->state[i].open == open)
 				arbiter_host_tell(host, i, now_ns);
 		word_fence();
 	}

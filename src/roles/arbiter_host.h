@@ -42,6 +42,9 @@ void arbiter_host_drop(struct arbiter_host *host);
 /* One step of the role: answers when the next is due. */
 uint64_t arbiter_host_step(struct arbiter_host *host, uint64_t now_ns);
 
+/* Keeps the role and no file of any tenant, until the next step. For who sleeps while nobody works. */
+void arbiter_host_rest(struct arbiter_host *host);
+
 /* When whoever has the role, if anybody, should have made the next step. */
 uint64_t arbiter_host_due_ns(const struct arbiter_host *host);
 

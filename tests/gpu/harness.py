@@ -224,6 +224,7 @@ class Bench:
         self.allot = build / "src/cli/allot"
         self.load = build / "src/tools/allot-load"
         self.library = build / "src/guest/liballot.so"
+        self.allotd = args.allotd or build / "src/daemon/allotd"
         # In memory, as /run is.
         shm = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
         self.tmp = Path(tempfile.mkdtemp(prefix="allot-gpu-", dir=shm))

@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/pidns.h"
 #include "sim/mutex.h"
 #include "sim/shared.h"
 
@@ -120,6 +121,23 @@ bool sim_row_alive(struct sim_region *region, int row)
 	alive = region->row[row].state == SIM_ROW_LIVE && region_row_locked(region, row, fd);
 	close(fd);
 	return alive;
+}
+
+/* No process has such a number: Linux gives none above 2^22. */
+#define NOBODY (UINT32_C(1) << 22)
+
+uint32_t sim_row_driver_pid(struct sim_region *region, int row)
+{
+	struct sim_process_row *r = &region->row[row];
+	struct pidns_query query = {.pidns = r->pid_ns, .pid = (uint32_t)r->pid};
+
+	if (r->pid_ns == region->pid_ns)
+		return (uint32_t)r->pid;
+	if (!r->driver_pid && pidns_self() == region->pid_ns) {
+		pidns_translate(&query, 1);
+		r->driver_pid = query.host_pid;
+	}
+	return r->driver_pid ? r->driver_pid : NOBODY + (uint32_t)row;
 }
 
 void sim_row_note_image(struct sim_region *region, int row)
@@ -307,7 +325,6 @@ static uint32_t region_claim_account(struct sim_region *region, uint32_t row)
 static int region_claim_row(struct sim_region *region, int fd)
 {
 	struct timespec now;
-	struct stat ns;
 	int row = -ENOSPC;
 
 	clock_gettime(CLOCK_BOOTTIME, &now);
@@ -325,7 +342,8 @@ static int region_claim_row(struct sim_region *region, int fd)
 		struct sim_process_row *r = &region->row[row];
 
 		r->pid = getpid();
-		r->pid_ns = stat("/proc/self/ns/pid", &ns) ? 0 : ns.st_ino;
+		r->pid_ns = pidns_self();
+		r->driver_pid = 0;
 		r->generation++;
 		r->calls = r->works = 0;
 		r->checkpoint = SIM_RUNNING;
@@ -385,6 +403,7 @@ static int region_init(void *map)
 		r = sim_mutex_init(&region->lock);
 	for (uint32_t i = 0; i < region->ndevices && !r; i++)
 		r = sim_engine_shared_init(&region->device[i].engine);
+	region->pid_ns = pidns_self();
 	region->bytes = sizeof(*region);
 	region->version = SIM_VERSION;
 	region->magic = SIM_MAGIC;

@@ -24,7 +24,7 @@
 #include "sim/mutex.h"
 
 #define SIM_MAGIC 0x314d4953544f4c41ull /* "ALOTSIM1" */
-#define SIM_VERSION 3u
+#define SIM_VERSION 4u
 #define SIM_MAX_PROCESSES 1024
 #define SIM_MAX_OBJECTS 8192
 #define SIM_MAX_ACCOUNTS 2048 /* twice as many as processes at once */
@@ -75,6 +75,7 @@ struct sim_process_row {
 	_Alignas(64) _Atomic uint32_t state;
 	int32_t pid;	       /* in its own namespace */
 	uint64_t pid_ns;       /* inode of that namespace */
+	uint32_t driver_pid;   /* in the driver's namespace; 0: not found out yet */
 	uint64_t generation;   /* counts the row's users: (row, generation) names one process */
 	uint32_t account;
 	uint64_t start_ns;     /* CLOCK_BOOTTIME at its cuInit */
@@ -141,6 +142,7 @@ struct sim_region {
 	uint32_t naccounts; /* likewise */
 	uint32_t next_account;
 	uint64_t next_key;
+	uint64_t pid_ns; /* the driver's: where the devices were made */
 	struct sim_device_row device[SIM_MAX_DEVICES];
 	struct sim_process_row row[SIM_MAX_PROCESSES];
 	struct sim_object object[SIM_MAX_OBJECTS];
@@ -169,6 +171,13 @@ void sim_region_unlock(struct sim_region *region);
 
 /* Whether the row's process lives. Costs a file lock query; unknown counts as alive. */
 bool sim_row_alive(struct sim_region *region, int row);
+
+/*
+ * The number by which the driver lists the row's process: that of the driver's namespace, which nobody
+ * in another one knows, and then one that no process has until somebody there has asked. With the lock
+ * held.
+ */
+uint32_t sim_row_driver_pid(struct sim_region *region, int row);
 
 /* The row keeps what it would take to come back from an image. With the lock held. */
 void sim_row_note_image(struct sim_region *region, int row);

@@ -27,7 +27,7 @@ class Tally(unittest.TestCase):
         said = tally.complaint({"name": "t", "result": "FAIL", "stderr": "why\n",
                                 "stdout": "".join(f"{i}\n" for i in range(100))})
         self.assertEqual((said[0], said[-1], len(said)),
-                         ("t: FAIL", "    why", 1 + tally.LAST_LINES))
+                         ("t: FAIL", "    why", 2 + tally.LAST_LINES))
 
     def test_a_test_that_was_skipped_says_why(self):
         self.assertEqual(tally.reason({"stdout": "a\nno GPU here\n\n"}), "no GPU here")

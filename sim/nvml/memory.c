@@ -72,7 +72,7 @@ static unsigned int memory_list_processes(struct sim_region *region, int device,
 			continue;
 		if (n < room)
 			out[n] = (nvmlProcessDetail_v1_t){
-				.pid = (unsigned int)p->pid,
+				.pid = sim_row_driver_pid(region, (int)row),
 				.usedGpuMemory = sim_row_figure(region, (int)row, device),
 				.gpuInstanceId = ~0u,
 				.computeInstanceId = ~0u,

@@ -102,7 +102,7 @@ static bool utilization_sample(struct sim_region *region, int device, uint32_t r
 		return false;
 	*ret = (nvmlProcessUtilizationInfo_v1_t){
 		.timeStamp = utilization_window_time_us(newest),
-		.pid = (unsigned int)region->row[row].pid,
+		.pid = sim_row_driver_pid(region, (int)row),
 		.smUtil = utilization_percent(sum / n),
 	};
 	return true;

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/now.h"
+#include "daemon/driver_pids.h"
 #include "daemon/log.h"
 #include "text/units.h"
 
@@ -136,6 +137,7 @@ static int audit_compare(struct audit *audit, const struct usage_list *usage)
 
 	if (r < 0)
 		return r;
+	driver_pids_tell(usage, &tenants);
 	r = outsiders_list(usage, &tenants, &found, &n);
 	tenants_free(&tenants);
 	if (r < 0)

@@ -16,7 +16,7 @@
 #include "guard/account.h"
 #include "guard/kernel_usage.h"
 #include "ledger/ledger.h"
-#include "ledger/pidns.h"
+#include "base/pidns.h"
 #include "ledger/policy.h"
 #include "ledger/quota.h"
 #include "ledger/shared.h"

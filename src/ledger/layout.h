@@ -64,7 +64,7 @@ enum slot_state {
 struct ledger_slot {
 	uint64_t state;
 	uint32_t pid; /* in the namespace below */
-	uint32_t pad0;
+	uint32_t driver_pid; /* as the driver lists it, once somebody who knows has said so; else 0 */
 	uint64_t pidns; /* inode of /proc/self/ns/pid; 0 unknown */
 	uint64_t start_ns; /* CLOCK_BOOTTIME of the claim */
 	char comm[16];
@@ -131,6 +131,7 @@ _Static_assert(sizeof(struct ledger_header) == 4096, "layout");
 _Static_assert(offsetof(struct ledger_header, slot_high) == 64, "layout");
 _Static_assert(sizeof(struct ledger_device) == 64, "layout");
 _Static_assert(sizeof(struct ledger_slot) == 256, "layout");
+_Static_assert(offsetof(struct ledger_slot, pid) == 8, "layout"); /* one word with driver_pid */
 _Static_assert(offsetof(struct ledger_slot, comm) == 32, "layout");
 _Static_assert(sizeof(struct swap_report) == 40, "layout");
 _Static_assert(offsetof(struct ledger_slot, swap) == 192, "layout");

@@ -12,7 +12,7 @@
 #include "base/now.h"
 #include "base/word.h"
 #include "ledger/holders.h"
-#include "ledger/pidns.h"
+#include "base/pidns.h"
 #include "ledger/shared_file.h"
 #include "ledger/slot_priv.h"
 
@@ -393,10 +393,31 @@ int slot_info(struct ledger *ledger, int index, struct slot_info *ret)
 		return -ENOENT;
 	info.generation = slot_state_generation(state);
 	info.pid = copy.pid;
+	info.driver_pid = copy.driver_pid ? copy.driver_pid : copy.pid;
 	info.pidns = copy.pidns;
 	info.start_ns = copy.start_ns;
 	slot_copy_text(info.comm, copy.comm, sizeof(info.comm));
 	slot_copy_text(info.command, copy.command, sizeof(info.command));
 	*ret = info;
 	return 0;
+}
+
+/* One word has both numbers, so that it is still this pid's when the other is written. */
+void slot_tell_driver_pid(struct ledger *ledger, int index, const struct slot_info *info,
+			  uint32_t driver_pid)
+{
+	union {
+		uint64_t word;
+		struct {
+			uint32_t pid, driver_pid;
+		};
+	} seen, told = {.pid = info->pid, .driver_pid = driver_pid};
+	uint64_t *word;
+
+	if ((unsigned int)index >= LEDGER_SLOTS || ledger->is_copy)
+		return;
+	word = (uint64_t *)(void *)&ledger->map->slots[index].pid;
+	seen.word = word_check(word);
+	if (seen.pid == info->pid && seen.driver_pid != driver_pid)
+		word_swap_if(word, seen.word, told.word);
 }

@@ -62,11 +62,20 @@ int slot_count(struct ledger *ledger);
 struct slot_info {
 	uint64_t generation;
 	uint32_t pid;      /* in the process's own namespace */
+	uint32_t driver_pid; /* as the driver lists it: slot_tell_driver_pid; else `pid` */
 	uint64_t pidns;    /* inode of that namespace, 0 unknown */
 	uint64_t start_ns; /* CLOCK_BOOTTIME */
 	char comm[16];
 	char command[144];
 };
 int slot_info(struct ledger *ledger, int index, struct slot_info *ret);
+
+/*
+ * Says by which number the driver lists the process of a slot. Drivers have one of their own for who
+ * is in a container, which only somebody outside knows. Nothing is written if the slot is another
+ * process's by now than that of `info`.
+ */
+void slot_tell_driver_pid(struct ledger *ledger, int index, const struct slot_info *info,
+			  uint32_t driver_pid);
 
 #endif

@@ -12,7 +12,7 @@
 #include "ledger/device_time.h"
 #include "ledger/layout.h"
 #include "ledger/ledger.h"
-#include "ledger/pidns.h"
+#include "base/pidns.h"
 #include "ledger/shared.h"
 #include "ledger/snapshot.h"
 #include "ledger/swap.h"

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "ledger/life.h"
-#include "ledger/pidns.h"
+#include "base/pidns.h"
 #include "ledger/swap.h"
 #include "ledger/tenant.h"
 #include "node/ended.h"
@@ -28,7 +28,6 @@
  * that one began, and that nobody holds, is kept for a day.
  */
 #define FOREIGN_GRACE_S (24 * 3600)
-#define FIRST_PIDNS	UINT64_C(0xeffffffc) /* the kernel's PROC_PID_INIT_INO */
 
 const char *tenants_error_words(int err)
 {
@@ -158,7 +157,7 @@ static bool tenants_is_foreign(const struct note *note)
 {
 	uint64_t self = pidns_self();
 
-	return note->pidns != self && self != FIRST_PIDNS &&
+	return note->pidns != self && self != PIDNS_FIRST &&
 	       time(NULL) - note->began_s <= FOREIGN_GRACE_S;
 }
 

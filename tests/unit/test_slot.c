@@ -102,6 +102,36 @@ static void check_claims(void)
 	CHECK_EQ(count_files(), fds);
 }
 
+/* By which number a driver lists a process is known when somebody says it, of that process alone. */
+static void check_driver_pid(void)
+{
+	struct slot *slot = fixture_join(fixture_tenant("driver-pid"));
+	struct ledger *l = slot_ledger(slot);
+	struct slot_info info, other;
+	char dir[PATH_MAX];
+
+	snprintf(dir, sizeof(dir), "%s", l->dir);
+	CHECK_EQ(slot_info(l, 0, &info), 0);
+	CHECK_EQ(info.driver_pid, getpid());
+	slot_tell_driver_pid(l, 0, &info, 4711);
+	slot_tell_driver_pid(l, -1, &info, 1);
+	slot_tell_driver_pid(l, LEDGER_SLOTS, &info, 1);
+	CHECK_EQ(slot_info(l, 0, &info), 0);
+	CHECK_EQ(info.driver_pid, 4711);
+	CHECK_EQ(info.pid, getpid());
+	other = info;
+	other.pid++;
+	slot_tell_driver_pid(l, 0, &other, 1);
+	CHECK_EQ(slot_info(l, 0, &info), 0);
+	CHECK_EQ(info.driver_pid, 4711);
+	/* Who comes next in this slot is somebody else. */
+	ledger_close(l);
+	slot = fixture_join(dir);
+	CHECK_EQ(slot_info(slot_ledger(slot), 0, &info), 0);
+	CHECK_EQ(info.driver_pid, getpid());
+	ledger_close(slot_ledger(slot));
+}
+
 /* A child that outlives the claiming process does not keep its slot alive. */
 static void check_fork(struct ledger *l)
 {
@@ -447,6 +477,7 @@ int main(void)
 	struct ledger *l;
 
 	check_claims();
+	check_driver_pid();
 	check_full();
 	slot = fixture_join(fixture_tenant("liveness"));
 	l = slot_ledger(slot);

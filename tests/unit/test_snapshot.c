@@ -7,7 +7,7 @@
 #include "base/now.h"
 #include "ledger/device_time.h"
 #include "ledger/map.h"
-#include "ledger/pidns.h"
+#include "base/pidns.h"
 #include "ledger/shared.h"
 #include "ledger/snapshot.h"
 #include "ledger/turn.h"

@@ -28,7 +28,7 @@
 #include "image/image.h"
 #include "image/parts.h"
 #include "ledger/ledger.h"
-#include "ledger/pidns.h"
+#include "base/pidns.h"
 #include "ledger/policy.h"
 #include "ledger/slot.h"
 #include "node/tenants.h"

@@ -12,7 +12,7 @@
 
 #include "cli/out/say.h"
 #include "ledger/ledger.h"
-#include "ledger/pidns.h"
+#include "base/pidns.h"
 #include "ledger/slot.h"
 
 void pids_free(struct pids *pids)

@@ -378,6 +378,7 @@ int guest_processes(struct guest *guest, const uint8_t uuid[16], struct guest_pr
 		    slot_info(guest->ledger, i, &info))
 			continue;
 		p.pid = (pid_t)info.pid;
+		p.driver_pid = (pid_t)info.driver_pid;
 		for (int c = 0; c < CAT_N; c++)
 			p.used_bytes += row.used[c];
 		p.context = row.used[CAT_CONTEXT] > 0;

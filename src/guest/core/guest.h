@@ -110,6 +110,7 @@ struct guest {
 	int ndevices;
 	struct guest_device device[GUEST_DEVICES]; /* by CUDA ordinal */
 
+	_Atomic uint64_t told_until_ns;	 /* so long it waited to hear its driver's pid, see figure.h */
 	struct once nvml[GUEST_DEVICES]; /* by index in the ledger, see own_nvml.h */
 	_Atomic uint32_t later;		 /* a thread looks at figures once more, see later.h */
 	struct object_table *objects;
@@ -224,7 +225,8 @@ uint64_t guest_limit_by_uuid(struct guest *guest, const uint8_t uuid[16], unsign
 			     uint64_t total_bytes);
 
 struct guest_process {
-	pid_t pid;	     /* in the caller's PID namespace */
+	pid_t pid;	     /* in the process's own PID namespace */
+	pid_t driver_pid;    /* as NVML lists it */
 	uint64_t used_bytes; /* charged to it on that device */
 	bool context;	     /* it has a context there */
 };

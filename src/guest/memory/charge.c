@@ -33,9 +33,15 @@ uint64_t charge_limit(struct guest *guest, struct guest_device *device)
  */
 static bool charge_fits_by_driver(struct guest *guest, struct guest_device *device, uint64_t limit)
 {
-	uint64_t pending = quota_pending(guest->ledger, device->ledger), figure;
+	uint64_t pending, figure;
+	bool told = false;
+	int r;
 
-	if (figure_tenant(guest, device->uuid, device->ledger, &figure))
+	do {
+		pending = quota_pending(guest->ledger, device->ledger);
+		r = figure_tenant(guest, device->uuid, device->ledger, &figure);
+	} while (r == -ESRCH && !told && (told = figure_await_told(guest)));
+	if (r)
 		return false; /* without a figure nothing is free */
 	return pending <= limit && figure <= limit - pending;
 }

@@ -9,6 +9,7 @@
 
 #include "base/fault.h"
 #include "base/now.h"
+#include "base/pidns.h"
 #include "guest/core/object.h"
 #include "guest/core/own_nvml.h"
 #include "guest/memory/calls.h"
@@ -129,7 +130,7 @@ static uint64_t figure_hidden_by_siblings(struct guest *guest, int ledger_device
 		struct slot_info info;
 
 		if (i == own || slot_info(guest->ledger, i, &info) ||
-		    figure_of(look, info.pid, &figure))
+		    figure_of(look, info.driver_pid, &figure))
 			continue;
 		now = figure_charged(guest, i, ledger_device);
 		if (now < look->charged[i])
@@ -348,11 +349,13 @@ static bool figure_reconcile_once(struct guest *guest, struct guest_device *devi
 {
 	struct slot *slot = atomic_load(&guest->slot);
 	uint64_t figure, known;
+	struct slot_info info;
 	struct quota_row row;
 
 	if (quota_process(guest->ledger, slot_index(slot), device->ledger, &row))
 		return true;
-	if (figure_of(look, (uint32_t)getpid(), &figure)) {
+	if (slot_info(guest->ledger, slot_index(slot), &info) ||
+	    figure_of(look, info.driver_pid, &figure)) {
 		if (atomic_load(&device->contexts) > 0)
 			return true;
 		figure = 0; /* without a context the driver lists nobody */
@@ -477,11 +480,33 @@ void figure_await_dead(struct guest *guest, struct guest_device *device)
 			return;
 		while (now_monotonic_ns() < until &&
 		       !figure_ask(guest, look, device->uuid, device->ledger) &&
-		       !figure_of(look, info.pid, &figure) && figure)
+		       !figure_of(look, info.driver_pid, &figure) && figure)
 			nanosleep(&(struct timespec){.tv_nsec = DEATH_NAP_NS}, NULL);
 	}
 	if (look)
 		figure_look_free(look);
+}
+
+#define TOLD_NAP_NS  5000000
+#define TOLD_WAIT_NS UINT64_C(2500000000) /* two looks of the daemon's, and a half */
+
+bool figure_await_told(struct guest *guest)
+{
+	struct slot *slot = atomic_load(&guest->slot);
+	uint64_t never = 0, until = now_monotonic_ns() + TOLD_WAIT_NS;
+	struct slot_info info;
+
+	if (!slot || slot_info(guest->ledger, slot_index(slot), &info) || !info.pidns ||
+	    info.pidns == PIDNS_FIRST)
+		return false;
+	if (!atomic_compare_exchange_strong(&guest->told_until_ns, &never, until))
+		until = never;
+	while (info.driver_pid == info.pid && now_monotonic_ns() < until) {
+		nanosleep(&(struct timespec){.tv_nsec = TOLD_NAP_NS}, NULL);
+		if (slot_info(guest->ledger, slot_index(slot), &info))
+			return false;
+	}
+	return info.driver_pid != info.pid;
 }
 
 /* Does this process have a context there, so that the driver must know it? */
@@ -506,7 +531,8 @@ int figure_tenant(struct guest *guest, const uint8_t uuid[16], int ledger_device
 		struct slot_info info;
 		uint64_t figure;
 
-		if (slot_info(guest->ledger, i, &info) || figure_of(look, info.pid, &figure) ||
+		if (slot_info(guest->ledger, i, &info) ||
+		    figure_of(look, info.driver_pid, &figure) ||
 		    !slot_alive(guest->ledger, i))
 			continue;
 		sum += figure;
@@ -520,7 +546,7 @@ int figure_tenant(struct guest *guest, const uint8_t uuid[16], int ledger_device
 		figure_look_free(look);
 	if (r)
 		return r;
-	/* It knows us by another pid (a container): then it knows none of the tenant by ours. */
+	/* It knows us by another pid (a container), and nobody has told us by which. */
 	if (missing)
 		return -ESRCH;
 	*ret_bytes = sum;
@@ -532,7 +558,7 @@ static bool figure_is_ours(struct guest *guest, uint32_t pid)
 	struct slot_info info;
 
 	for (int i = 0; i < slot_count(guest->ledger); i++)
-		if (!slot_info(guest->ledger, i, &info) && info.pid == pid)
+		if (!slot_info(guest->ledger, i, &info) && info.driver_pid == pid)
 			return true;
 	return false;
 }

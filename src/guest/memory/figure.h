@@ -80,9 +80,19 @@ void figure_look(struct guest *guest, struct guest_device *device);
  */
 void figure_await_dead(struct guest *guest, struct guest_device *device);
 
-/* The driver's figure summed over the tenant's live processes; -errno where it does not tell. */
+/*
+ * The driver's figure summed over the tenant's live processes; -ESRCH where it lists this one by a pid
+ * that is not known here, other -errno where it does not tell.
+ */
 int figure_tenant(struct guest *guest, const uint8_t uuid[16], int ledger_device,
 		  uint64_t *ret_bytes);
+
+/*
+ * In a container nobody but a daemon outside knows by which pid the driver lists this process, and it
+ * looks once a second. Waits until it has said so, once and for no longer than it may take. Whether
+ * it has.
+ */
+bool figure_await_told(struct guest *guest);
 
 /*
  * NVML's utilisation by the tenant's live processes in its last two samples, in percent, as coarse

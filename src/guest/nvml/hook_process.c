@@ -16,7 +16,7 @@ void nvml_tenant_get(const struct nvml_call *call, struct nvml_tenant *ret_tenan
 const struct guest_process *nvml_tenant_find(const struct nvml_tenant *tenant, unsigned int pid)
 {
 	for (int i = 0; i < tenant->n; i++)
-		if ((unsigned int)tenant->process[i].pid == pid)
+		if ((unsigned int)tenant->process[i].driver_pid == pid)
 			return &tenant->process[i];
 	return NULL;
 }

@@ -93,7 +93,7 @@ static nvmlReturn_t nvml_tenant_rates(const struct nvml_call *call, nvmlDevice_t
 		const nvmlProcessUtilizationSample_t *newest = NULL;
 
 		for (unsigned int k = 0; k < n; k++)
-			if (samples[k].pid == (unsigned int)tenant.process[i].pid &&
+			if (samples[k].pid == (unsigned int)tenant.process[i].driver_pid &&
 			    (!newest || samples[k].timeStamp > newest->timeStamp))
 				newest = &samples[k];
 		if (!newest)

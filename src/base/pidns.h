@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* PID namespaces: which one is ours, and which of our processes is pid N of another one. */
-#ifndef ALLOT_LEDGER_PIDNS_H
-#define ALLOT_LEDGER_PIDNS_H
+#ifndef ALLOT_BASE_PIDNS_H
+#define ALLOT_BASE_PIDNS_H
 
 #include <stddef.h>
 #include <stdint.h>
+
+/* Inode of the first one, in which drivers number processes: the kernel's PROC_PID_INIT_INO. */
+#define PIDNS_FIRST UINT64_C(0xeffffffc)
 
 /* Inode of this process's PID namespace, 0 when /proc does not say. */
 uint64_t pidns_self(void);

@@ -11,7 +11,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/parse.h"
-#include "ledger/pidns.h"
+#include "base/pidns.h"
 
 static void pidns_close_dir(DIR **dir)
 {

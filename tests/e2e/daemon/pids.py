@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tenants in PID namespaces of their own, as containers are: the driver lists them by numbers that they
+do not know, until allotd has told them."""
+
+import json
+import os
+import subprocess
+import sys
+
+import cli_lib
+import daemon_lib
+
+CONTAINER = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
+CONTEXT_MIB = 16
+MIB = 1 << 20
+# Takes so many MiB for each line that it reads, and says what the driver answered.
+PROGRAM = """
+import ctypes
+cu = ctypes.CDLL("libcuda.so.1")
+context, block = ctypes.c_void_p(), ctypes.c_uint64()
+print(cu.cuInit(0), cu.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0),
+      cu.cuCtxSetCurrent(context), flush=True)
+while True:
+    print(cu.cuMemAlloc_v2(ctypes.byref(block), ctypes.c_size_t(int(input()) << 20)), flush=True)
+"""
+
+
+class Pids(daemon_lib.Case):
+    def setUp(self):
+        super().setUp()
+        if os.geteuid() or subprocess.run([*CONTAINER, "true"], check=False,
+                                          capture_output=True).returncode:
+            self.skipTest("no PID namespaces to be had")
+        self.env.update(ALLOT_SIM_DIR=os.path.join(self.tmp, "sim"), ALLOT_SIM_MEMORY="4GiB",
+                        ALLOT_SIM_CONTEXT=f"{CONTEXT_MIB}MiB",
+                        LD_LIBRARY_PATH=os.environ["SIM_LIBRARIES"])
+        # The device is made out here.
+        subprocess.run([sys.executable, "-c", "import ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)"],
+                       env=self.env, check=True)
+
+    def begin(self, *options):
+        program = self.start(cli_lib.ALLOT, "run", "--name", "a", "--memory", "2GiB", *options, "--",
+                             *CONTAINER, sys.executable, "-c", PROGRAM)
+        self.assertEqual(program.stdout.readline(), "0 0 0\n")
+        return program
+
+    def alloc(self, program, mib=1):
+        program.stdin.write(f"{mib}\n")
+        program.stdin.flush()
+        return int(program.stdout.readline())
+
+    def device(self):
+        tenant, = json.loads(self.ok("ps", "--json"))["tenants"]
+        return tenant["devices"][0]
+
+    def contexts_mib(self):
+        return self.device()["used_by_category"]["context"] // MIB
+
+    def settle(self, *programs):
+        """What they are charged for contexts becomes what those take. Each looks as it allocates."""
+        def settled():
+            self.assertEqual([self.alloc(p) for p in programs], [0] * len(programs))
+            return self.contexts_mib() == len(programs) * CONTEXT_MIB
+        cli_lib.wait_for(settled)
+
+    def test_told(self):
+        program = self.begin()
+        self.assertEqual(self.alloc(program), 0)
+        self.assertGreater(self.contexts_mib(), 500)
+        self.daemon()
+        self.settle(program)
+        device = self.device()
+        self.assertEqual(device["driver_bytes"], device["used_bytes"])
+        self.assertEqual(self.log().count("not limited"), 0)
+
+    def test_accounting_by_the_driver(self):
+        """Which refuses all that it cannot judge."""
+        self.daemon()
+        program = self.begin("--accounting", "driver")
+        self.assertEqual(self.alloc(program), 0)
+        self.assertEqual(self.alloc(program, 3000), 2)
+        self.assertEqual(self.alloc(program, 1000), 0)
+
+    def test_another_process_of_that_number(self):
+        """Two containers of one tenant, in each of which the program is number 1."""
+        first, second = self.begin(), self.begin()
+        self.daemon()
+        self.settle(first, second)
+        first.kill()
+        first.wait()
+        cli_lib.wait_for(lambda: self.contexts_mib() == CONTEXT_MIB)
+        self.settle(second, self.begin())
+
+
+if __name__ == "__main__":
+    cli_lib.main()

@@ -287,6 +287,20 @@ bool audit_is_lost(const struct audit_report *report, const uint8_t uuid[static 
 	return false;
 }
 
+uint64_t audit_outside_bytes(const struct audit_report *report, const uint8_t uuid[static 16])
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < report->n; i++) {
+		const struct outsider *o = &report->finding[i].found.outsider;
+
+		if (o->bytes != UINT64_MAX && o->bytes > o->ledger_bytes &&
+		    !memcmp(o->uuid, uuid, sizeof(o->uuid)))
+			sum += o->bytes - o->ledger_bytes;
+	}
+	return sum;
+}
+
 void audit_report_free(struct audit_report *report)
 {
 	free(report->finding);

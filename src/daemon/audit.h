@@ -39,6 +39,8 @@ struct audit_report {
 int audit_report(struct audit *audit, struct audit_report *ret);
 /* Whether a device does not answer that was there when the audit began. */
 bool audit_is_lost(const struct audit_report *report, const uint8_t uuid[static 16]);
+/* What those who are not limited have of a device, beyond what ledgers know; as far as it is known. */
+uint64_t audit_outside_bytes(const struct audit_report *report, const uint8_t uuid[static 16]);
 void audit_report_free(struct audit_report *report);
 
 #endif

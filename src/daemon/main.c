@@ -12,9 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "base/now.h"
 #include "daemon/audit.h"
+#include "daemon/history.h"
 #include "daemon/http.h"
 #include "daemon/log.h"
 #include "daemon/loop.h"
@@ -78,12 +81,14 @@ struct node {
 	struct devices devices;
 	struct audit *audit; /* NULL: no driver is here */
 	struct turns *turns; /* NULL: tenants decide */
+	struct history *history;
 };
 
-typedef void main_writer(const struct devices *devices, const struct tenants *tenants,
+/* What is there now: the tenants, and what the audit saw last, or NULL. */
+typedef void main_reader(const struct node *node, const struct tenants *tenants,
 			 const struct audit_report *audit, FILE *out);
 
-static int main_write(const struct node *node, main_writer *write, FILE *out)
+static int main_read(const struct node *node, main_reader *reader, FILE *out)
 {
 	struct audit_report report = {.n = 0};
 	struct tenants tenants;
@@ -97,10 +102,16 @@ static int main_write(const struct node *node, main_writer *write, FILE *out)
 	if (node->audit)
 		r = audit_report(node->audit, &report);
 	if (!r)
-		write(&node->devices, &tenants, node->audit ? &report : NULL, out);
+		reader(node, &tenants, node->audit ? &report : NULL, out);
 	audit_report_free(&report);
 	tenants_free(&tenants);
 	return r;
+}
+
+static void main_read_metrics(const struct node *node, const struct tenants *tenants,
+			      const struct audit_report *audit, FILE *out)
+{
+	metrics_write(&node->devices, tenants, audit, out);
 }
 
 static int main_write_metrics(FILE *out, void *arg)
@@ -108,19 +119,66 @@ static int main_write_metrics(FILE *out, void *arg)
 	const struct node *node = arg;
 
 	metrics_write_role(turns_held(node->turns), out);
-	return main_write(node, metrics_write, out);
+	return main_read(node, main_read_metrics, out);
+}
+
+static void main_read_node(const struct node *node, const struct tenants *tenants,
+			   const struct audit_report *audit, FILE *out)
+{
+	v1_write_node(&node->devices, tenants, audit, out);
 }
 
 static int main_write_node(FILE *out, void *arg)
 {
-	return main_write(arg, v1_write_node, out);
+	return main_read(arg, main_read_node, out);
+}
+
+static int main_write_history(FILE *out, void *arg)
+{
+	history_write(((struct node *)arg)->history, now_monotonic_ns(), out);
+	return 0;
 }
 
 static const struct http_page pages[] = {
 	{"/metrics", METRICS_TYPE, main_write_metrics},
 	{"/v1/node", V1_TYPE, main_write_node},
+	{"/v1/history", V1_TYPE, main_write_history},
 	{NULL, NULL, NULL},
 };
+
+/* --- History --------------------------------------------------------------------------------- */
+
+struct sampler {
+	struct loop_source source;
+	const struct node *node;
+};
+
+static void main_read_sample(const struct node *node, const struct tenants *tenants,
+			     const struct audit_report *audit, FILE *out)
+{
+	history_note(node->history, now_monotonic_ns(), &node->devices, tenants, audit);
+}
+
+static void main_sample(struct loop_source *source)
+{
+	uint64_t late;
+
+	if (read(source->fd, &late, sizeof(late)) == sizeof(late))
+		main_read(((struct sampler *)source)->node, main_read_sample, NULL);
+}
+
+/* The first sample is taken at once. */
+static int main_start_sampler(struct sampler *sampler, const struct node *node, struct loop *loop)
+{
+	const struct itimerspec often = {.it_interval = {.tv_sec = HISTORY_STEP_S},
+					 .it_value = {.tv_nsec = 1}};
+	int fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+
+	*sampler = (struct sampler){.source = {.fd = fd, .ready = main_sample}, .node = node};
+	if (fd < 0 || timerfd_settime(fd, 0, &often, NULL) < 0)
+		return -errno;
+	return loop_add(loop, &sampler->source);
+}
 
 /* --- Signals --------------------------------------------------------------------------------- */
 
@@ -150,11 +208,14 @@ static int main_watch_signals(struct ends *ends, struct loop *loop)
 static int main_serve(struct node *node, const struct args *a, struct loop *loop)
 {
 	struct http *http = NULL;
+	struct sampler sampler;
 	struct ends ends;
 	int r = main_watch_signals(&ends, loop);
 
+	if (!r)
+		r = main_start_sampler(&sampler, node, loop);
 	if (r < 0) {
-		log_line(LOG_FAULT, "signals cannot be waited for: %s", strerror(-r));
+		log_line(LOG_FAULT, "signals or time cannot be waited for: %s", strerror(-r));
 		return EXIT_FAILURE;
 	}
 	r = audit_start(node->runtime, a->outside, &node->audit);
@@ -180,6 +241,7 @@ static int main_serve(struct node *node, const struct args *a, struct loop *loop
 	turns_end(node->turns);
 	http_close(http);
 	audit_end(node->audit);
+	close(sampler.source.fd);
 	close(ends.source.fd);
 	return r < 0 ? EXIT_FAILURE : 0;
 }
@@ -197,6 +259,8 @@ int main(int argc, char **argv)
 	signal(SIGPIPE, SIG_IGN);
 	r = tenant_runtime_dir(node.runtime, sizeof(node.runtime));
 	if (!r)
+		r = history_open(&node.history);
+	if (!r)
 		r = loop_open(&loop);
 	if (r < 0) {
 		log_line(LOG_FAULT, "cannot start: %s; ALLOT_RUNTIME_DIR has to be absolute",
@@ -208,5 +272,6 @@ int main(int argc, char **argv)
 		log_line(LOG_WARN, "%s", node.devices.trouble);
 	r = main_serve(&node, &a, loop);
 	loop_close(loop);
+	history_close(node.history);
 	return r;
 }

@@ -2,7 +2,6 @@
 #include "text/json.h"
 
 #include <inttypes.h>
-#include <stddef.h>
 
 #include "text/text.h"
 
@@ -97,6 +96,20 @@ void json_none(struct json *j, const char *key)
 {
 	json_begin(j, key);
 	fputs("null", j->out);
+}
+
+void json_u64_list(struct json *j, const char *key, const uint64_t *value, size_t n)
+{
+	json_begin(j, key);
+	putc('[', j->out);
+	for (size_t i = 0; i < n; i++) {
+		fputs(i ? ", " : "", j->out);
+		if (value[i] == JSON_NONE)
+			fputs("null", j->out);
+		else
+			fprintf(j->out, "%" PRIu64, value[i]);
+	}
+	putc(']', j->out);
 }
 
 void json_known_u64(struct json *j, const char *key, uint64_t value)

@@ -7,6 +7,7 @@
 #define ALLOT_TEXT_JSON_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -25,6 +26,9 @@ void json_i64(struct json *j, const char *key, int64_t value);
 void json_number(struct json *j, const char *key, double value); /* six digits */
 void json_bool(struct json *j, const char *key, bool value);
 void json_none(struct json *j, const char *key);
+/* Integers in an array on one line; JSON_NONE of them are null. */
+#define JSON_NONE UINT64_MAX
+void json_u64_list(struct json *j, const char *key, const uint64_t *value, size_t n);
 /* Zero stands for "not known" in many snapshots; JSON has a word for that: null. */
 void json_known_u64(struct json *j, const char *key, uint64_t value);
 

@@ -10,10 +10,16 @@ from cli_lib import GIB, MIB, UUID_A, UUID_B
 
 
 class V1(daemon_lib.Case):
-    def node(self):
-        status, kind, text = self.get("/v1/node")
+    def ask(self, path):
+        status, kind, text = self.get(path)
         self.assertEqual((status, kind), (200, "application/json"))
         return json.loads(text)
+
+    def node(self):
+        return self.ask("/v1/node")
+
+    def history(self):
+        return self.ask("/v1/history")
 
     def test_tenants_are_those_of_ps(self):
         self.living("jobA", "--memory", "8GiB", "--compute", "25")
@@ -58,21 +64,35 @@ class V1(daemon_lib.Case):
         tenant, = self.node()["tenants"]
         self.assertTrue(tenant["error"])
 
+    def test_history_begins_at_once(self):
+        self.living("jobA", "--memory", "8GiB")
+        self.hold("jobA", f"{UUID_A}:data:{GIB}", f"{UUID_A}:refuse:{16 * GIB}")
+        self.daemon(cli_lib.ALLOT, "sim", "--memory", "24GiB", "--")
+        cli_lib.wait_for(lambda: self.history()["samples"] == 1)
+        said = self.history()
+        self.assertLess(said["age_ns"], said["step_ns"])
+        tenant, = said["tenants"]
+        self.assertEqual((tenant["name"], tenant["uuid"]), ("jobA", UUID_A))
+        self.assertEqual((tenant["used_bytes"], tenant["refusals"]), ([GIB], [0]))
+        device, = said["devices"]
+        self.assertEqual((device["used_bytes"], device["outside_bytes"]), ([0], [0]))
+
     def test_documented(self):
-        """docs/json.md has each key of the page and of its devices, and no other."""
+        """docs/json.md has each key of both pages and of what is in them, and no other."""
+        self.living("jobA", "--memory", "8GiB")
+        self.hold("jobA", f"{UUID_A}:data:{GIB}")
         self.daemon(cli_lib.ALLOT, "sim", "--")
-        with open(os.path.join(os.environ["ALLOT_SOURCE"], "docs", "json.md"),
-                  encoding="utf-8") as page:
-            text = page.read()
-        said = self.node()
-        for heading, value in (("node", said), ("node_device", said["devices"][0])):
-            section = text.split(f"\n## `{heading}`\n")[1].split("\n## ")[0]
-            keys = [line.split("`")[1] for line in section.splitlines() if line.startswith("| `")]
-            self.assertEqual(keys, list(value))
+        cli_lib.wait_for(lambda: self.history()["samples"])
+        shapes, node, history = cli_lib.documented(), self.node(), self.history()
+        self.check_shape(node, "node", shapes)
+        self.check_shape(node["devices"][0], "node_device", shapes)
+        self.check_shape(history, "history", shapes)
+        self.check_shape(history["devices"][0], "history_device", shapes)
+        self.check_shape(history["tenants"][0], "history_tenant", shapes)
 
     def test_no_browser_guesses(self):
         self.daemon()
-        for path in ("/v1/node", "/metrics", "/unknown"):
+        for path in ("/v1/node", "/v1/history", "/metrics", "/unknown"):
             headers = self.headers(path)
             self.assertEqual(headers["X-Content-Type-Options"], "nosniff")
             self.assertIn("default-src 'none'", headers["Content-Security-Policy"])

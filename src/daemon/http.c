@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <microhttpd.h>
 #include <netdb.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -22,22 +23,32 @@ struct http {
 };
 
 /* Names of tenants are in the answers: a browser takes nothing in them for a page, and keeps none. */
-static const char *const headers[][2] = {
-	{"Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'"},
-	{"X-Content-Type-Options", "nosniff"},
-	{"Cache-Control", "no-store"},
-};
+#define POLICY_NOTHING "default-src 'none'; frame-ancestors 'none'"
+
+static bool http_add_headers(struct MHD_Response *response, const char *type, const char *policy)
+{
+	const char *const headers[][2] = {
+		{MHD_HTTP_HEADER_CONTENT_TYPE, type},
+		{"Content-Security-Policy", policy ? policy : POLICY_NOTHING},
+		{"X-Content-Type-Options", "nosniff"},
+		{"Referrer-Policy", "no-referrer"},
+		{"Cache-Control", "no-store"},
+	};
+
+	for (size_t i = 0; i < sizeof(headers) / sizeof(headers[0]); i++)
+		if (!MHD_add_response_header(response, headers[i][0], headers[i][1]))
+			return false;
+	return true;
+}
 
 static enum MHD_Result http_send(struct MHD_Connection *connection, unsigned int status,
-				 const char *type, char *text, size_t bytes,
+				 const char *type, const char *policy, char *text, size_t bytes,
 				 enum MHD_ResponseMemoryMode mode)
 {
 	struct MHD_Response *response = MHD_create_response_from_buffer(bytes, text, mode);
 	enum MHD_Result result = MHD_NO;
 
-	for (size_t i = 0; response && i < sizeof(headers) / sizeof(headers[0]); i++)
-		MHD_add_response_header(response, headers[i][0], headers[i][1]);
-	if (response && MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type))
+	if (response && http_add_headers(response, type, policy))
 		result = MHD_queue_response(connection, status, response);
 	if (response)
 		MHD_destroy_response(response);
@@ -47,7 +58,7 @@ static enum MHD_Result http_send(struct MHD_Connection *connection, unsigned int
 static enum MHD_Result http_refuse(struct MHD_Connection *connection, unsigned int status,
 				   char *why)
 {
-	return http_send(connection, status, "text/plain", why, strlen(why),
+	return http_send(connection, status, "text/plain", NULL, why, strlen(why),
 			 MHD_RESPMEM_PERSISTENT);
 }
 
@@ -66,14 +77,16 @@ static enum MHD_Result http_send_page(struct http *http, struct MHD_Connection *
 		free(text);
 		return http_refuse(connection, MHD_HTTP_INTERNAL_SERVER_ERROR, failed);
 	}
-	return http_send(connection, MHD_HTTP_OK, page->type, text, bytes, MHD_RESPMEM_MUST_FREE);
+	return http_send(connection, MHD_HTTP_OK, page->type, page->policy, text, bytes,
+			 MHD_RESPMEM_MUST_FREE);
 }
 
 static enum MHD_Result http_answer(void *arg, struct MHD_Connection *connection, const char *path,
 				   const char *method, const char *version, const char *upload,
 				   size_t *upload_bytes, void **of_request)
 {
-	static char unknown[] = "there is no such page; /metrics is for Prometheus, /v1/node is JSON\n";
+	static char unknown[] = 
+		"there is no such page; / is for people, /metrics for Prometheus, /v1/node is JSON\n";
 	static char changes[] = "pages can be read, and nothing else\n";
 	struct http *http = arg;
 

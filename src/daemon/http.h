@@ -11,6 +11,7 @@ struct http;
 
 struct http_page {
 	const char *path, *type;
+	const char *policy; /* what a browser may load for it; NULL: nothing */
 	int (*write)(FILE *out, void *arg); /* 0, or -errno: the page cannot be made now */
 };
 

@@ -23,6 +23,7 @@
 #include "daemon/loop.h"
 #include "daemon/metrics.h"
 #include "daemon/notify.h"
+#include "daemon/page.h"
 #include "daemon/turns.h"
 #include "daemon/v1.h"
 #include "ledger/tenant.h"
@@ -140,10 +141,11 @@ static int main_write_history(FILE *out, void *arg)
 }
 
 static const struct http_page pages[] = {
-	{"/metrics", METRICS_TYPE, main_write_metrics},
-	{"/v1/node", V1_TYPE, main_write_node},
-	{"/v1/history", V1_TYPE, main_write_history},
-	{NULL, NULL, NULL},
+	{"/", PAGE_TYPE, page_policy, page_write},
+	{"/metrics", METRICS_TYPE, NULL, main_write_metrics},
+	{"/v1/node", V1_TYPE, NULL, main_write_node},
+	{"/v1/history", V1_TYPE, NULL, main_write_history},
+	{NULL, NULL, NULL, NULL},
 };
 
 /* --- History --------------------------------------------------------------------------------- */
@@ -232,7 +234,7 @@ static int main_serve(struct node *node, const struct args *a, struct loop *loop
 		log_line(LOG_FAULT, "cannot listen on %s: %s; name another with --listen, like " LISTEN,
 			 a->listen, strerror(-r));
 	} else {
-		log_line(LOG_SAY, "tenants of %s, metrics at http://%s/metrics", node->runtime,
+		log_line(LOG_SAY, "tenants of %s at http://%s/", node->runtime,
 			 a->listen);
 		notify_send("READY=1");
 		r = loop_run(loop);

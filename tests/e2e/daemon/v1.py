@@ -92,7 +92,7 @@ class V1(daemon_lib.Case):
 
     def test_no_browser_guesses(self):
         self.daemon()
-        for path in ("/v1/node", "/v1/history", "/metrics", "/unknown"):
+        for path in ("/", "/v1/node", "/v1/history", "/metrics", "/unknown"):
             headers = self.headers(path)
             self.assertEqual(headers["X-Content-Type-Options"], "nosniff")
             self.assertIn("default-src 'none'", headers["Content-Security-Policy"])

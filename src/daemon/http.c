@@ -5,6 +5,7 @@
 #include <microhttpd.h>
 #include <netdb.h>
 #include <stdbool.h>
+#include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -69,8 +70,12 @@ static enum MHD_Result http_send_page(struct http *http, struct MHD_Connection *
 	char *text = NULL;
 	size_t bytes = 0;
 	FILE *out = open_memstream(&text, &bytes);
-	int r = out ? page->write(out, http->arg) : -ENOMEM;
+	int r = -ENOMEM;
 
+	if (out) {
+		__fsetlocking(out, FSETLOCKING_BYCALLER); /* no other thread has it */
+		r = page->write(out, http->arg);
+	}
 	if (out && (fclose(out) || !text))
 		r = -ENOMEM;
 	if (r < 0) {

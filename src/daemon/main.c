@@ -30,7 +30,8 @@
 #include "node/devices.h"
 #include "node/tenants.h"
 
-#define LISTEN "127.0.0.1:9478"
+#define LISTEN	  "127.0.0.1:9478"
+#define BIG_BYTES (256 << 10) /* of memory */
 
 struct args {
 	const char *listen;
@@ -256,6 +257,8 @@ int main(int argc, char **argv)
 	int r;
 
 	mallopt(M_ARENA_MAX, 1); /* the audit's thread allocates little, and seldom */
+	mallopt(M_MMAP_THRESHOLD, BIG_BYTES); /* a page that was sent is given back to the system, */
+	mallopt(M_TRIM_THRESHOLD, BIG_BYTES); /* and so are the tenants of which it was made */
 	argp_program_version = "allotd " ALLOT_VERSION;
 	argp_parse(&argp, argc, argv, 0, NULL, &a);
 	signal(SIGPIPE, SIG_IGN);

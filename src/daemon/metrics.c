@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "amd/identity.h"
+#include "daemon/exposition.h"
 #include "text/units.h"
 
 enum unit { UNIT_BYTES, UNIT_COUNT, UNIT_NS, UNIT_SIGNED_NS, UNIT_PERMILLE, UNIT_BP };
@@ -20,57 +21,18 @@ struct row {
 
 static const struct row rows[] = {
 #define ROW(name, kind, unit, field, when, help)                                                   \
-	{"allot_" #name, #kind, help, UNIT_##unit, WHEN_##when,                                    \
-	 offsetof(struct snapshot_device, field)},
+	{"allot_" #name, #kind,	      help,                                                        \
+	 UNIT_##unit,	 WHEN_##when, offsetof(struct snapshot_device, field)},
 #include "daemon/metrics.def"
 #undef ROW
 };
 
 #define NROWS (sizeof(rows) / sizeof(rows[0]))
 
-static const char *const states[] = {"running",   "idle",      "kept",
+static const char *const states[] = {"running",	   "idle",	"kept",
 				     "suspending", "suspended", "resuming"};
 
 #define NSTATES (sizeof(states) / sizeof(states[0]))
-
-static void metrics_head(FILE *out, const char *name, const char *kind, const char *help)
-{
-	fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind);
-}
-
-static void metrics_put_escaped(FILE *out, const char *text)
-{
-	for (; *text; text++) {
-		if (*text == '\n')
-			fputs("\\n", out);
-		else if (*text == '"' || *text == '\\')
-			fprintf(out, "\\%c", *text);
-		else
-			fputc(*text, out);
-	}
-}
-
-/* Names and values by turns. */
-#define LABELS(...) ((const char *const[]){__VA_ARGS__, NULL})
-
-/* A sample, up to its value. */
-static void metrics_begin(FILE *out, const char *name, const char *const *label)
-{
-	char bracket = '{';
-
-	for (fputs(name, out); *label; label += 2) {
-		fprintf(out, "%c%s=\"", bracket, label[0]);
-		metrics_put_escaped(out, label[1]);
-		fputc('"', out);
-		bracket = ',';
-	}
-	fputs("} ", out);
-}
-
-static void metrics_put_ns(FILE *out, uint64_t ns)
-{
-	fprintf(out, "%" PRIu64 ".%09" PRIu64, ns / 1000000000, ns % 1000000000);
-}
 
 /* --- Tenants on devices ---------------------------------------------------------------------- */
 
@@ -114,13 +76,13 @@ static void metrics_put_value(FILE *out, const struct row *row,
 
 	switch (row->unit) {
 	case UNIT_NS:
-		metrics_put_ns(out, metrics_u64(device, row->at));
+		exposition_put_ns(out, metrics_u64(device, row->at));
 		break;
 	case UNIT_SIGNED_NS:
 		ns = (int64_t)metrics_u64(device, row->at);
 		if (ns < 0)
 			fputc('-', out);
-		metrics_put_ns(out, ns < 0 ? -(uint64_t)ns : (uint64_t)ns);
+		exposition_put_ns(out, ns < 0 ? -(uint64_t)ns : (uint64_t)ns);
 		break;
 	case UNIT_PERMILLE:
 		fprintf(out, "%" PRIu32 ".%03" PRIu32, metrics_u32(device, row->at) / 1000,
@@ -139,7 +101,7 @@ static void metrics_put_value(FILE *out, const struct row *row,
 
 static void metrics_put_row(FILE *out, const struct row *row, const struct tenants *tenants)
 {
-	metrics_head(out, row->name, row->kind, row->help);
+	exposition_head(out, row->name, row->kind, row->help);
 	for (size_t i = 0; i < tenants->n; i++) {
 		const struct tenant_entry *e = &tenants->list[i];
 
@@ -148,9 +110,9 @@ static void metrics_put_row(FILE *out, const struct row *row, const struct tenan
 
 			if (!metrics_has(row, device))
 				continue;
-			metrics_begin(out, row->name,
-				      LABELS("tenant", e->name, "device",
-					     units_uuid(device->uuid).s));
+			exposition_begin(
+				out, row->name,
+				LABELS("tenant", e->name, "device", units_uuid(device->uuid).s));
 			metrics_put_value(out, row, device);
 		}
 	}
@@ -160,16 +122,16 @@ static void metrics_put_used(FILE *out, const struct tenant_entry *e,
 			     const struct snapshot_device *device, const char *category,
 			     uint64_t bytes)
 {
-	metrics_begin(out, "allot_memory_used_bytes",
-		      LABELS("tenant", e->name, "device", units_uuid(device->uuid).s, "category",
-			     category));
+	exposition_begin(out, "allot_memory_used_bytes",
+			 LABELS("tenant", e->name, "device", units_uuid(device->uuid).s, "category",
+				category));
 	fprintf(out, "%" PRIu64 "\n", bytes);
 }
 
 static void metrics_put_categories(FILE *out, const struct tenants *tenants)
 {
-	metrics_head(out, "allot_memory_used_bytes", "gauge",
-		     "What counts against the quota, by what it is; the sum is what is used.");
+	exposition_head(out, "allot_memory_used_bytes", "gauge",
+			"What counts against the quota, by what it is; the sum is what is used.");
 	for (size_t i = 0; i < tenants->n; i++) {
 		const struct tenant_entry *e = &tenants->list[i];
 
@@ -188,26 +150,30 @@ static void metrics_put_categories(FILE *out, const struct tenants *tenants)
 
 static void metrics_put_tenants(FILE *out, const struct tenants *tenants)
 {
-	metrics_head(out, "allot_tenant_readable", "gauge",
-		     "0: the tenant's files are damaged, or of another version.");
+	exposition_head(out, "allot_tenant_readable", "gauge",
+			"0: the tenant's files are damaged, or of another version.");
 	for (size_t i = 0; i < tenants->n; i++) {
-		metrics_begin(out, "allot_tenant_readable", LABELS("tenant", tenants->list[i].name));
+		exposition_begin(out, "allot_tenant_readable",
+				 LABELS("tenant", tenants->list[i].name));
 		fprintf(out, "%d\n", !tenants->list[i].error);
 	}
-	metrics_head(out, "allot_tenant_state", "gauge", "1 for the state that the tenant is in.");
+	exposition_head(out, "allot_tenant_state", "gauge",
+			"1 for the state that the tenant is in.");
 	for (size_t i = 0; i < tenants->n; i++)
 		for (size_t s = 0; s < NSTATES; s++) {
 			const char *now = tenants_state_word(&tenants->list[i]);
 
-			metrics_begin(out, "allot_tenant_state",
-				      LABELS("tenant", tenants->list[i].name, "state", states[s]));
+			exposition_begin(
+				out, "allot_tenant_state",
+				LABELS("tenant", tenants->list[i].name, "state", states[s]));
 			fprintf(out, "%d\n", !strcmp(now, states[s]));
 		}
-	metrics_head(out, "allot_tenant_processes", "gauge", "Its processes that use a device.");
+	exposition_head(out, "allot_tenant_processes", "gauge", "Its processes that use a device.");
 	for (size_t i = 0; i < tenants->n; i++) {
 		if (!tenants->list[i].snapshot)
 			continue;
-		metrics_begin(out, "allot_tenant_processes", LABELS("tenant", tenants->list[i].name));
+		exposition_begin(out, "allot_tenant_processes",
+				 LABELS("tenant", tenants->list[i].name));
 		fprintf(out, "%u\n", tenants_live(tenants->list[i].snapshot));
 	}
 }
@@ -217,31 +183,31 @@ static void metrics_put_tenants(FILE *out, const struct tenants *tenants)
 static void metrics_put_of_device(FILE *out, const char *name, const struct device *device,
 				  uint64_t value)
 {
-	metrics_begin(out, name, LABELS("device", units_uuid(device->uuid).s));
+	exposition_begin(out, name, LABELS("device", units_uuid(device->uuid).s));
 	fprintf(out, "%" PRIu64 "\n", value);
 }
 
 static void metrics_put_devices(FILE *out, const struct devices *devices,
 				const struct tenants *tenants)
 {
-	metrics_head(out, "allot_device_info", "gauge", "1; what the device is.");
+	exposition_head(out, "allot_device_info", "gauge", "1; what the device is.");
 	for (unsigned int i = 0; i < devices->n; i++) {
 		const struct device *d = &devices->list[i];
 		char index[16];
 
 		snprintf(index, sizeof(index), "%u", i);
-		metrics_begin(out, "allot_device_info",
-			      LABELS("device", units_uuid(d->uuid).s, "index", index, "vendor",
-				     d->vendor == DEVICE_AMD ? "amd" : "nvidia", "model", d->model,
-				     "pci", d->pci));
+		exposition_begin(out, "allot_device_info",
+				 LABELS("device", units_uuid(d->uuid).s, "index", index, "vendor",
+					d->vendor == DEVICE_AMD ? "amd" : "nvidia", "model",
+					d->model, "pci", d->pci));
 		fputs("1\n", out);
 	}
-	metrics_head(out, "allot_device_memory_bytes", "gauge", "What the device has.");
+	exposition_head(out, "allot_device_memory_bytes", "gauge", "What the device has.");
 	for (unsigned int i = 0; i < devices->n; i++)
 		metrics_put_of_device(out, "allot_device_memory_bytes", &devices->list[i],
 				      devices->list[i].total_bytes);
-	metrics_head(out, "allot_device_promised_bytes", "gauge",
-		     "The sum of the quotas of those tenants that have used it.");
+	exposition_head(out, "allot_device_promised_bytes", "gauge",
+			"The sum of the quotas of those tenants that have used it.");
 	for (unsigned int i = 0; i < devices->n; i++)
 		metrics_put_of_device(out, "allot_device_promised_bytes", &devices->list[i],
 				      tenants_sum(tenants, devices->list[i].uuid).promised_bytes);
@@ -253,32 +219,34 @@ static void metrics_put_devices(FILE *out, const struct devices *devices,
 static void metrics_put_audit(FILE *out, const struct devices *devices,
 			      const struct audit_report *audit)
 {
-	metrics_head(out, "allot_audit_age_seconds", "gauge",
-		     "Since when nobody saw who uses the devices.");
+	exposition_head(out, "allot_audit_age_seconds", "gauge",
+			"Since when nobody saw who uses the devices.");
 	if (audit->age_ns == UINT64_MAX)
 		return;
 	fputs("allot_audit_age_seconds ", out);
-	metrics_put_ns(out, audit->age_ns);
+	exposition_put_ns(out, audit->age_ns);
 	fputc('\n', out);
-	metrics_head(out, "allot_device_lost", "gauge",
-		     "1: the device was there when allotd began, and does not answer.");
+	exposition_head(out, "allot_device_lost", "gauge",
+			"1: the device was there when allotd began, and does not answer.");
 	for (unsigned int i = 0; i < devices->n; i++)
 		metrics_put_of_device(out, "allot_device_lost", &devices->list[i],
 				      audit_is_lost(audit, devices->list[i].uuid));
-	metrics_head(out, "allot_outside_processes", "gauge",
-		     "Processes on a device that are in no tenant, or have more than it knows of.");
+	exposition_head(
+		out, "allot_outside_processes", "gauge",
+		"Processes on a device that are in no tenant, or have more than it knows of.");
 	fprintf(out, "allot_outside_processes %zu\n", audit->n);
-	metrics_head(out, "allot_outside_memory_bytes", "gauge",
-		     "What such a process has of the device; 0 where the driver does not tell.");
+	exposition_head(out, "allot_outside_memory_bytes", "gauge",
+			"What such a process has of the device; 0 where the driver does not tell.");
 	for (size_t i = 0; i < audit->n; i++) {
 		const struct outsider_found *f = &audit->finding[i].found;
 		char pid[16];
 
 		snprintf(pid, sizeof(pid), "%d", f->outsider.pid);
-		metrics_begin(out, "allot_outside_memory_bytes",
-			      LABELS("device", units_uuid(f->outsider.uuid).s, "pid", pid, "command",
-				     f->process.command, "user", f->process.user, "container",
-				     f->process.container, "tenant", f->outsider.tenant));
+		exposition_begin(out, "allot_outside_memory_bytes",
+				 LABELS("device", units_uuid(f->outsider.uuid).s, "pid", pid,
+					"command", f->process.command, "user", f->process.user,
+					"container", f->process.container, "tenant",
+					f->outsider.tenant));
 		fprintf(out, "%" PRIu64 "\n",
 			f->outsider.bytes == UINT64_MAX ? 0 : f->outsider.bytes);
 	}
@@ -286,15 +254,15 @@ static void metrics_put_audit(FILE *out, const struct devices *devices,
 
 void metrics_write_role(bool held, FILE *out)
 {
-	metrics_head(out, "allot_arbiter", "gauge", "1: allotd decides whose turn it is.");
+	exposition_head(out, "allot_arbiter", "gauge", "1: allotd decides whose turn it is.");
 	fprintf(out, "allot_arbiter %d\n", held);
 }
 
 void metrics_write(const struct devices *devices, const struct tenants *tenants,
 		   const struct audit_report *audit, FILE *out)
 {
-	metrics_head(out, "allot_build_info", "gauge", "1; the version of allotd.");
-	metrics_begin(out, "allot_build_info", LABELS("version", ALLOT_VERSION));
+	exposition_head(out, "allot_build_info", "gauge", "1; the version of allotd.");
+	exposition_begin(out, "allot_build_info", LABELS("version", ALLOT_VERSION));
 	fputs("1\n", out);
 	metrics_put_devices(out, devices, tenants);
 	if (audit)

@@ -87,7 +87,7 @@ struct node {
 };
 
 /* What is there now: the tenants, and what the audit saw last, or NULL. */
-typedef void main_reader(const struct node *node, const struct tenants *tenants,
+typedef void main_reader(const struct node *node, struct tenants *tenants,
 			 const struct audit_report *audit, FILE *out);
 
 static int main_read(const struct node *node, main_reader *reader, FILE *out)
@@ -110,9 +110,10 @@ static int main_read(const struct node *node, main_reader *reader, FILE *out)
 	return r;
 }
 
-static void main_read_metrics(const struct node *node, const struct tenants *tenants,
+static void main_read_metrics(const struct node *node, struct tenants *tenants,
 			      const struct audit_report *audit, FILE *out)
 {
+	tenants_find_containers(tenants);
 	metrics_write(&node->devices, tenants, audit, out);
 }
 
@@ -124,7 +125,7 @@ static int main_write_metrics(FILE *out, void *arg)
 	return main_read(node, main_read_metrics, out);
 }
 
-static void main_read_node(const struct node *node, const struct tenants *tenants,
+static void main_read_node(const struct node *node, struct tenants *tenants,
 			   const struct audit_report *audit, FILE *out)
 {
 	v1_write_node(&node->devices, tenants, audit, out);
@@ -156,7 +157,7 @@ struct sampler {
 	const struct node *node;
 };
 
-static void main_read_sample(const struct node *node, const struct tenants *tenants,
+static void main_read_sample(const struct node *node, struct tenants *tenants,
 			     const struct audit_report *audit, FILE *out)
 {
 	history_note(node->history, now_monotonic_ns(), &node->devices, tenants, audit);

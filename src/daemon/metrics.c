@@ -178,6 +178,33 @@ static void metrics_put_tenants(FILE *out, const struct tenants *tenants)
 	}
 }
 
+static void metrics_put_turns(FILE *out, const struct tenants *tenants)
+{
+	exposition_head(out, "allot_tenant_turns_total", "counter",
+			"Turns of the tenant on its devices that began.");
+	for (size_t i = 0; i < tenants->n; i++) {
+		if (!tenants->list[i].snapshot)
+			continue;
+		exposition_begin(out, "allot_tenant_turns_total",
+				 LABELS("tenant", tenants->list[i].name));
+		fprintf(out, "%" PRIu32 "\n", tenants->list[i].snapshot->turns);
+	}
+}
+
+static void metrics_put_containers(FILE *out, const struct tenants *tenants)
+{
+	exposition_head(out, "allot_tenant_container_info", "gauge",
+			"1; the container that a process of the tenant is in.");
+	for (size_t i = 0; i < tenants->n; i++) {
+		if (!*tenants->list[i].container)
+			continue;
+		exposition_begin(out, "allot_tenant_container_info",
+				 LABELS("tenant", tenants->list[i].name, "container",
+					tenants->list[i].container));
+		fputs("1\n", out);
+	}
+}
+
 /* --- The machine ----------------------------------------------------------------------------- */
 
 static void metrics_put_of_device(FILE *out, const char *name, const struct device *device,
@@ -268,6 +295,8 @@ void metrics_write(const struct devices *devices, const struct tenants *tenants,
 	if (audit)
 		metrics_put_audit(out, devices, audit);
 	metrics_put_tenants(out, tenants);
+	metrics_put_turns(out, tenants);
+	metrics_put_containers(out, tenants);
 	metrics_put_categories(out, tenants);
 	for (size_t i = 0; i < NROWS; i++)
 		metrics_put_row(out, &rows[i], tenants);

@@ -235,7 +235,7 @@ struct turn {
 	uint64_t open_until_ns;	    /* launches may start until then */
 	uint32_t flags;		    /* enum turn_flags */
 	uint32_t entitled_permille; /* 1 to 1000 */
-	uint32_t seq;		    /* a futex: changes when open_until_ns does */
+	uint32_t seq;		    /* a futex: the turns that began */
 	uint32_t urgent_us;	    /* a higher priority works so long at a time; 0 not known */
 	uint64_t open_from_ns;	    /* and not before: the last one's work is on the device */
 	uint64_t virtual_ns;	    /* what it has had, for the next arbiter: see sched/arbiter.h */

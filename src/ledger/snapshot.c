@@ -325,6 +325,7 @@ int snapshot_read(const char *dir, struct snapshot **ret)
 	r = turn_load(dir, &turn);
 	if (r < 0)
 		return r;
+	snapshot->turns = turn.seq;
 	r = swap_load(dir, &request);
 	if (r < 0)
 		return r;

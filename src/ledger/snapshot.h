@@ -73,6 +73,7 @@ struct snapshot {
 	struct policy policy;
 	enum swap_phase swap; /* what it was asked for last */
 	uint64_t now_ns; /* CLOCK_BOOTTIME of the snapshot */
+	uint32_t turns;	 /* of it on its devices that began; goes round */
 	int ndevices;
 	struct snapshot_device *device;
 	int nprocesses;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "node/outsiders.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pwd.h>
@@ -96,19 +95,6 @@ static void outsiders_name_user(uid_t uid, char ret[static 33])
 	text_make_printable(ret);
 }
 
-/* A name of 64 hexadecimal digits in the path of the cgroup: all who run containers have that. */
-static void outsiders_find_container(const char *cgroup, char ret[static 65])
-{
-	size_t digits = 0;
-
-	ret[0] = 0;
-	for (const char *c = cgroup; *c; c++) {
-		digits = isxdigit((unsigned char)*c) ? digits + 1 : 0;
-		if (digits == 64 && !isxdigit((unsigned char)c[1]))
-			snprintf(ret, 65, "%.64s", c - 63);
-	}
-}
-
 int outsiders_describe(pid_t pid, struct outsider_process *ret)
 {
 	char path[64], text[4096];
@@ -134,9 +120,7 @@ int outsiders_describe(pid_t pid, struct outsider_process *ret)
 		snprintf(ret->command, sizeof(ret->command), "%.143s", text);
 	}
 	text_make_printable(ret->command);
-	snprintf(path, sizeof(path), "/proc/%d/cgroup", pid);
-	n = fd_read_text(AT_FDCWD, path, text, sizeof(text));
-	outsiders_find_container(n > 0 ? text : "", ret->container);
+	container_of_process(pid, ret->container);
 	return 0;
 }
 

@@ -7,6 +7,7 @@
 #ifndef ALLOT_NODE_OUTSIDERS_H
 #define ALLOT_NODE_OUTSIDERS_H
 
+#include "node/container.h"
 #include "node/tenants.h"
 #include "node/usage.h"
 
@@ -32,7 +33,7 @@ size_t outsiders_find(const struct usage_list *usage, const struct tenants *tena
 struct outsider_process {
 	char command[144]; /* printable */
 	char user[33];	   /* its name, or number */
-	char container[65]; /* as Docker, containerd, CRI-O and podman call it; "": none */
+	char container[CONTAINER_BYTES]; /* "": none */
 };
 
 /* -ESRCH: it is gone; -ENOTSUP: it is MPS's own. */

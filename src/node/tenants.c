@@ -143,6 +143,20 @@ struct tenants_sum tenants_sum(const struct tenants *tenants, const uint8_t uuid
 	return sum;
 }
 
+void tenants_find_containers(struct tenants *tenants)
+{
+	for (size_t i = 0; i < tenants->n; i++) {
+		const struct snapshot *s = tenants->list[i].snapshot;
+		int p = 0;
+
+		while (s && p < s->nprocesses && !(s->process[p].live && s->process[p].host_pid))
+			p++;
+		if (s && p < s->nprocesses)
+			container_of_process((pid_t)s->process[p].host_pid,
+					     tenants->list[i].container);
+	}
+}
+
 unsigned int tenants_live(const struct snapshot *snapshot)
 {
 	unsigned int n = 0;

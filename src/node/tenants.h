@@ -13,6 +13,7 @@
 #include <sys/types.h>
 
 #include "ledger/snapshot.h"
+#include "node/container.h"
 
 enum tenant_state {
 	TENANT_RUNNING, /* processes of it use a GPU */
@@ -28,6 +29,7 @@ struct tenant_entry {
 	enum tenant_state state;
 	int error;		  /* why there is no snapshot, -errno */
 	struct snapshot *snapshot; /* NULL on error */
+	char container[CONTAINER_BYTES]; /* by tenants_find_containers */
 };
 
 /* Its state in a word: that, or, of a swappable tenant, where its memory is or goes to. */
@@ -46,6 +48,9 @@ struct tenants {
  */
 int tenants_load(const char *runtime, struct tenants *ret);
 void tenants_free(struct tenants *tenants);
+
+/* The container of each tenant that has one, by the first of its processes that is seen here. */
+void tenants_find_containers(struct tenants *tenants);
 
 unsigned int tenants_live(const struct snapshot *snapshot);
 

@@ -25,9 +25,9 @@ static struct snapshot_device on_device = {
 		    .debt_ns = -1500000, .launches = 42, .throttled_ns = 5},
 };
 
-static struct snapshot snapshot = {.ndevices = 1, .device = &on_device};
+static struct snapshot snapshot = {.ndevices = 1, .device = &on_device, .turns = 4000000000};
 static struct tenant_entry entry[2] = {
-	{.name = "jobA", .state = TENANT_RUNNING, .snapshot = &snapshot},
+	{.name = "jobA", .state = TENANT_RUNNING, .snapshot = &snapshot, .container = "c0ffee"},
 	{.name = "broken", .state = TENANT_RUNNING, .error = -5},
 };
 static struct tenants tenants = {.n = 2, .list = entry};
@@ -100,6 +100,9 @@ static void check_figures(void)
 	has("allot_compute_busy_seconds_total{tenant=\"jobA\",device=\"" GPU "\"} 12.000000034");
 	has("allot_compute_debt_seconds{tenant=\"jobA\",device=\"" GPU "\"} -0.001500000");
 	has("allot_compute_launches_total{tenant=\"jobA\",device=\"" GPU "\"} 42");
+	has("allot_tenant_turns_total{tenant=\"jobA\"} 4000000000");
+	has("allot_tenant_container_info{tenant=\"jobA\",container=\"c0ffee\"} 1");
+	CHECK(!strstr(text, "allot_tenant_container_info{tenant=\"broken\""));
 	has("allot_tenant_readable{tenant=\"jobA\"} 1");
 	has("allot_tenant_readable{tenant=\"broken\"} 0");
 	has("allot_tenant_state{tenant=\"jobA\",state=\"running\"} 1");

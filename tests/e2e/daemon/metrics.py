@@ -48,6 +48,41 @@ class Metrics(daemon_lib.Case):
         self.assertEqual(share, 0.25)
         self.assertNotIn(key("allot_compute_share_ratio", tenant="jobB", device=UUID_A), found)
 
+    def test_container(self):
+        """By the name of the cgroup, as whoever runs containers makes one."""
+        self.tenants()
+        holder = self.hold("jobB", f"{UUID_A}:data:{MIB}")
+        name = os.urandom(32).hex()
+        roots = [root for root in ("/sys/fs/cgroup", "/sys/fs/cgroup/freezer")
+                 if os.path.exists(os.path.join(root, "cgroup.procs"))]
+        if not roots or not os.access(roots[0], os.W_OK):
+            self.skipTest("cgroups cannot be made here")
+        path = os.path.join(roots[0], name)
+        os.mkdir(path)
+        self.addCleanup(self.leave, holder, path)
+        with open(os.path.join(path, "cgroup.procs"), "w", encoding="utf-8") as procs:
+            procs.write(str(holder.pid))
+        self.daemon()
+        found = {labels: value for (name, labels), value in self.samples().items()
+                 if name == "allot_tenant_container_info"}
+        self.assertEqual(found, {(("container", name), ("tenant", "jobB")): 1})
+
+    def test_turns(self):
+        self.env.update(ALLOT_SIM_DIR=os.path.join(self.tmp, "sim"),
+                        LD_LIBRARY_PATH=os.environ["SIM_LIBRARIES"])
+        self.daemon()
+        self.living("jobA", "--compute", "25", "--policy", "share")
+        turns = key("allot_tenant_turns_total", tenant="jobA")
+        self.assertEqual(self.samples()[turns], 0)
+        self.start(cli_lib.ALLOT, "run", "--name", "jobA", "--", cli_lib.LOAD,
+                   "--loops-per-us", "1", "--seconds", "60")
+        cli_lib.wait_for(lambda: self.samples()[turns] > 0)
+
+    def leave(self, process, cgroup):
+        process.kill()
+        process.wait()
+        os.rmdir(cgroup)
+
     def test_devices(self):
         self.daemon(cli_lib.ALLOT, "sim", "--gpus", "2", "--memory", "24GiB", "--")
         found = self.samples()

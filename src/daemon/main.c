@@ -9,6 +9,8 @@
 #include <limits.h>
 #include <malloc.h>
 #include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
@@ -17,6 +19,7 @@
 
 #include "base/now.h"
 #include "daemon/audit.h"
+#include "daemon/hami.h"
 #include "daemon/history.h"
 #include "daemon/http.h"
 #include "daemon/log.h"
@@ -36,12 +39,15 @@
 struct args {
 	const char *listen;
 	enum audit_action outside;
+	bool hami;
 };
 
 static const struct argp_option options[] = {
 	{"listen", 'l', "ADDRESS:PORT", 0, "where pages are served (default " LISTEN ")", 0},
 	{"outside", 'o', "report|stop|kill", 0,
 	 "what is done to a process that uses a device and is not limited (default report)", 0},
+	{"metrics", 'm', "allot|hami", 0,
+	 "with hami, also by the names of HAMi and of those like it (default allot)", 0},
 	{"foreground", 'f', NULL, 0, "stay in the foreground, which it does in any case", 0},
 	{0},
 };
@@ -64,6 +70,11 @@ static error_t main_parse_option(int key, char *arg, struct argp_state *state)
 		else
 			argp_error(state, "--outside \"%s\": it is report, stop or kill", arg);
 		return 0;
+	case 'm':
+		a->hami = !strcmp(arg, "hami");
+		if (!a->hami && strcmp(arg, "allot"))
+			argp_error(state, "--metrics \"%s\": it is allot or hami", arg);
+		return 0;
 	case 'f':
 		return 0;
 	}
@@ -84,6 +95,8 @@ struct node {
 	struct audit *audit; /* NULL: no driver is here */
 	struct turns *turns; /* NULL: tenants decide */
 	struct history *history;
+	char name[HOST_NAME_MAX + 1];
+	bool hami;
 };
 
 /* What is there now: the tenants, and what the audit saw last, or NULL. */
@@ -115,6 +128,8 @@ static void main_read_metrics(const struct node *node, struct tenants *tenants,
 {
 	tenants_find_containers(tenants);
 	metrics_write(&node->devices, tenants, audit, out);
+	if (node->hami)
+		hami_write(node->name, &node->devices, tenants, audit, out);
 }
 
 static int main_write_metrics(FILE *out, void *arg)
@@ -250,6 +265,17 @@ static int main_serve(struct node *node, const struct args *a, struct loop *loop
 	return r < 0 ? EXIT_FAILURE : 0;
 }
 
+/* As Kubernetes calls it, where that says so. */
+static void main_name(char ret[static HOST_NAME_MAX + 1])
+{
+	const char *told = getenv("NODE_NAME");
+
+	if (told)
+		snprintf(ret, HOST_NAME_MAX + 1, "%s", told);
+	else
+		gethostname(ret, HOST_NAME_MAX);
+}
+
 int main(int argc, char **argv)
 {
 	static struct node node;
@@ -262,6 +288,8 @@ int main(int argc, char **argv)
 	mallopt(M_TRIM_THRESHOLD, BIG_BYTES); /* and so are the tenants of which it was made */
 	argp_program_version = "allotd " ALLOT_VERSION;
 	argp_parse(&argp, argc, argv, 0, NULL, &a);
+	node.hami = a.hami;
+	main_name(node.name);
 	signal(SIGPIPE, SIG_IGN);
 	r = tenant_runtime_dir(node.runtime, sizeof(node.runtime));
 	if (!r)

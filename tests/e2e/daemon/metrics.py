@@ -93,12 +93,12 @@ class Metrics(daemon_lib.Case):
     def test_documented(self):
         """allotd(8) has each metric, and no other."""
         self.tenants()
-        self.daemon(cli_lib.ALLOT, "sim", "--")
+        self.daemon(cli_lib.ALLOT, "sim", "--", options=("--metrics", "hami"))
         cli_lib.wait_for(lambda: key("allot_outside_processes") in self.samples())
         heads = re.findall(r"^# TYPE (\w+)", self.get("/metrics")[2], re.M)
         with open(os.path.join(os.environ["ALLOT_SOURCE"], "man", "allotd.8.scd"),
                   encoding="utf-8") as page:
-            table = re.findall(r"^\|  (allot_.*)", page.read(), re.M)
+            table = re.findall(r"^\|  (\w+_\w+(?:, \w+)*)$", page.read(), re.M)
         self.assertEqual(sorted(heads), sorted(", ".join(table).split(", ")))
 
     def test_damaged_tenant(self):
@@ -163,13 +163,51 @@ class Metrics(daemon_lib.Case):
                 visitor.close()
             self.assertEqual(self.get("/metrics")[0], 200)
 
+    def test_names_of_hami(self):
+        """Beside our own, and with the labels that its dashboards choose by."""
+        self.env["NODE_NAME"] = "n1"
+        self.tenants()
+        daemon = self.daemon(cli_lib.ALLOT, "sim", "--memory", "24GiB", "--",
+                             options=("--metrics", "hami"))
+        found = self.samples()
+        at = {"namespace": "", "pod": "jobA", "container": "", "vdevice_index": "0",
+              "device_uuid": UUID_A}
+        self.assertEqual(found[key("hami_vgpu_memory_used_bytes", **at)], GIB + 520 * MIB)
+        self.assertEqual(found[key("hami_vgpu_memory_limit_bytes", **at)], 8 * GIB)
+        self.assertEqual(found[key("target_sm_utilization", **at)], 25)
+        limit, = (dict(labels) for name, labels in found if name == "hami_gpu_memory_limit_bytes")
+        self.assertEqual(limit["node"], "n1")
+        self.assertIn(key("allot_memory_quota_bytes", tenant="jobA", device=UUID_A), found)
+        daemon_lib.kill_all(daemon)
+        daemon.wait()
+        self.daemon(options=("--metrics", "allot"))
+        self.assertEqual({name.split("_")[0] for name, _ in self.samples()}, {"allot"})
+
+    def test_names_of_nobody(self):
+        done = subprocess.run([daemon_lib.ALLOTD, "--metrics", "x"], env=self.env, text=True,
+                              capture_output=True, timeout=60, check=False)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn('--metrics "x": it is allot or hami', done.stderr)
+
+    def promtool(self):
+        """(exit status, what it says) of the metrics."""
+        done = subprocess.run([PROMTOOL, "check", "metrics"], input=self.get("/metrics")[2],
+                              text=True, capture_output=True, timeout=60, check=False)
+        return done.returncode, done.stdout + done.stderr
+
     @unittest.skipUnless(PROMTOOL, "promtool is not installed")
     def test_promtool(self):
         self.tenants()
         self.daemon()
-        done = subprocess.run([PROMTOOL, "check", "metrics"], input=self.get("/metrics")[2],
-                              text=True, capture_output=True, timeout=60, check=False)
-        self.assertEqual((done.returncode, done.stdout + done.stderr), (0, ""))
+        self.assertEqual(self.promtool(), (0, ""))
+
+    @unittest.skipUnless(PROMTOOL, "promtool is not installed")
+    def test_promtool_on_names_of_hami(self):
+        """One of them is against the rules, and a dashboard asks for it."""
+        self.tenants()
+        self.daemon(cli_lib.ALLOT, "sim", "--", options=("--metrics", "hami"))
+        said = self.promtool()[1].splitlines()
+        self.assertEqual([line.split(" ")[0] for line in said], ["hami_gpu_shared_count"])
 
     def ask(self, port, query):
         url = f"http://127.0.0.1:{port}/api/v1/query?query={urllib.request.quote(query)}"

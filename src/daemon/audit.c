@@ -18,8 +18,8 @@
 
 #define LOOK_NS	   NS_PER_S
 #define PATIENCE_S 1
-/* So often the ledgers are read even if the drivers say what they said before. */
-#define LEDGERS_NS (10 * NS_PER_S)
+/* So often the ledgers are read even if the drivers say what they said before: 80 take 8 ms. */
+#define LEDGERS_NS (20 * NS_PER_S)
 
 struct audit {
 	char runtime[PATH_MAX];

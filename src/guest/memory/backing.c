@@ -33,6 +33,8 @@ struct piece {
 	bool mapped;
 	bool exposing; /* a thread is about to map it */
 	uint8_t user;  /* of an imported one: a device that reaches it besides */
+	void *owner;   /* of a pool's; NULL: it is none's */
+	uint64_t peers; /* of a pool's: whose work may reach it */
 	/* Of what it is made by. */
 	CUmemAllocationHandleType types;
 	unsigned char compression, rdma;
@@ -276,9 +278,27 @@ static CUresult backing_displace(CUdeviceptr at, struct piece *piece)
 
 /* --- Allocations ---------------------------------------------------------------------------- */
 
+/* Whose work reaches the piece. Only we look at a handle's. */
+static uint64_t backing_peers(const struct guest_device *device, const struct backing *backing,
+			      const struct piece *piece)
+{
+	uint64_t peers = atomic_load(&backing->peers);
+
+	return piece->adopted    ? UINT64_C(1) << device->ordinal
+	       : piece->imported ? peers | UINT64_C(1) << piece->user
+	       : piece->owner    ? piece->peers
+				 : peers;
+}
+
+/* What a piece is to be a pool's by; all zero: it is none's. */
+struct pooled {
+	void *owner;
+	uint64_t peers;
+};
+
 /* Makes a piece, which is nobody's yet. Its first page. */
 static CUresult backing_make_piece(const struct guest_device *device, struct backing *backing,
-				   uint32_t pages, uint32_t *ret)
+				   uint32_t pages, struct pooled pooled, uint32_t *ret)
 {
 	CUmemGenericAllocationHandle handle = 0;
 	uint64_t peers;
@@ -287,15 +307,19 @@ static CUresult backing_make_piece(const struct guest_device *device, struct bac
 
 	lock_take(&backing->lock);
 	page = backing_take_pages(backing, pages);
+	if (page != UINT32_MAX) {
+		backing->piece[page].owner = pooled.owner;
+		backing->piece[page].peers = pooled.peers;
+	}
 	lock_drop(&backing->lock);
 	if (page == UINT32_MAX)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	do {
-		peers = atomic_load(&backing->peers);
+		peers = backing_peers(device, backing, &backing->piece[page]);
 		e = handle ? backing_reach(peers, backing_address(backing, page), pages)
 			   : backing_place(device, peers, backing_address(backing, page),
 					   &backing->piece[page], &handle);
-	} while (!e && atomic_load(&backing->peers) != peers);
+	} while (!e && backing_peers(device, backing, &backing->piece[page]) != peers);
 	lock_take(&backing->lock);
 	if (e) {
 		backing_give_pages(backing, page);
@@ -326,7 +350,7 @@ static void backing_end_piece(struct guest *guest, struct backing *backing, uint
 }
 
 static CUresult backing_alloc_large(const struct guest_device *device, struct backing *backing,
-				    uint64_t bytes, CUdeviceptr *ret)
+				    uint64_t bytes, struct pooled pooled, CUdeviceptr *ret)
 {
 	uint64_t pages = round_up(bytes, GRANULE_BYTES) / GRANULE_BYTES;
 	uint32_t page;
@@ -334,7 +358,7 @@ static CUresult backing_alloc_large(const struct guest_device *device, struct ba
 
 	if (pages > backing->pages)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	e = backing_make_piece(device, backing, (uint32_t)pages, &page);
+	e = backing_make_piece(device, backing, (uint32_t)pages, pooled, &page);
 	if (e)
 		return e;
 	lock_take(&backing->lock);
@@ -401,7 +425,7 @@ static CUresult backing_alloc_small(struct guest *guest, const struct guest_devi
 
 	if (backing_alloc_cut(backing, bytes, ret))
 		return CUDA_SUCCESS;
-	e = backing_make_piece(device, backing, 1, &page);
+	e = backing_make_piece(device, backing, 1, (struct pooled){0}, &page);
 	if (e)
 		return e;
 	lock_take(&backing->lock);
@@ -423,8 +447,19 @@ CUresult backing_alloc(struct guest *guest, struct guest_device *device, uint64_
 	backing = backing_make(guest, device);
 	if (!backing)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	return bytes > SMALL_BYTES ? backing_alloc_large(device, backing, bytes, ret)
-				   : backing_alloc_small(guest, device, backing, bytes, ret);
+	return bytes > SMALL_BYTES
+		       ? backing_alloc_large(device, backing, bytes, (struct pooled){0}, ret)
+		       : backing_alloc_small(guest, device, backing, bytes, ret);
+}
+
+CUresult backing_alloc_for(struct guest *guest, struct guest_device *device, uint64_t bytes,
+			   uint64_t peers, void *owner, CUdeviceptr *ret)
+{
+	struct backing *backing = backing_make(guest, device);
+
+	return backing ? backing_alloc_large(device, backing, bytes, (struct pooled){owner, peers},
+					     ret)
+		       : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 /* With the lock: frees the allocation. Whether its piece is to end. */
@@ -580,7 +615,7 @@ static struct backing_piece backing_say(const struct backing *backing, uint32_t 
 	const struct piece *piece = &backing->piece[page];
 
 	return (struct backing_piece){backing_address(backing, page), piece->pages * GRANULE_BYTES,
-				      piece->state == PIECE_HERE, piece->imported};
+				      piece->state == PIECE_HERE, piece->imported, piece->owner};
 }
 
 /* --- What addresses are --------------------------------------------------------------------- */
@@ -642,6 +677,64 @@ bool backing_find(struct guest *guest, CUdeviceptr at, struct backing_piece *ret
 	return found;
 }
 
+/* With the lock: the piece that has an address of the reservation; NULL: none has. */
+static struct piece *backing_piece_of(struct backing *backing, CUdeviceptr at)
+{
+	uint32_t page = backing->first[(at - backing->base) / GRANULE_BYTES];
+
+	return page ? &backing->piece[page - 1] : NULL;
+}
+
+void *backing_owner(struct guest *guest, CUdeviceptr at)
+{
+	struct guest_device *device = backing_device(guest, at);
+	struct backing *backing = device ? backing_get(guest, device) : NULL;
+	const struct piece *piece;
+	void *owner;
+
+	if (!backing)
+		return NULL;
+	lock_take(&backing->lock);
+	piece = backing_piece_of(backing, at);
+	owner = piece ? piece->owner : NULL;
+	lock_drop(&backing->lock);
+	return owner;
+}
+
+void backing_disown(struct guest *guest, CUdeviceptr at)
+{
+	struct backing *backing = backing_get(guest, backing_device(guest, at));
+
+	lock_take(&backing->lock);
+	backing_piece_of(backing, at)->owner = NULL;
+	lock_drop(&backing->lock);
+}
+
+/* A piece that ends meanwhile does not mind. */
+CUresult backing_set_peers(struct guest *guest, CUdeviceptr at, uint64_t peers)
+{
+	struct backing *backing = backing_get(guest, backing_device(guest, at));
+	CUmemAccessDesc desc[GUEST_DEVICES];
+	uint64_t less = 0, bytes = 0;
+	struct piece *piece;
+	CUresult e;
+
+	lock_take(&backing->lock);
+	piece = backing_piece_of(backing, at);
+	if (piece && piece->owner) {
+		less = piece->peers & ~peers;
+		bytes = piece->pages * GRANULE_BYTES;
+		piece->peers = peers;
+	}
+	lock_drop(&backing->lock);
+	if (!bytes)
+		return CUDA_SUCCESS;
+	e = backing_reach(peers, at, (uint32_t)(bytes / GRANULE_BYTES));
+	if (!e && less)
+		e = DRIVER(cuMemSetAccess, (at, bytes, desc, backing_access(less, false, desc)));
+	return e;
+}
+
 /* --- Pieces that move ----------------------------------------------------------------------- */
 
 /* With the lock: the first page of the piece that begins there or behind; UINT32_MAX. */
@@ -685,17 +778,6 @@ static struct piece *backing_piece_at(struct guest *guest, struct guest_device *
 	return &backing->piece[(at - backing->base) / GRANULE_BYTES];
 }
 
-/* Only we look at a handle's piece. */
-static uint64_t backing_peers(struct guest *guest, const struct guest_device *device,
-			      const struct piece *piece)
-{
-	uint64_t peers = atomic_load(&backing_get(guest, device)->peers);
-
-	return piece->adopted    ? UINT64_C(1) << device->ordinal
-	       : piece->imported ? peers | UINT64_C(1) << piece->user
-				 : peers;
-}
-
 /* Whether it is the caller's to map it. A thread that maps it takes microseconds. */
 static bool backing_begin_expose(struct backing *backing, struct piece *piece)
 {
@@ -721,7 +803,7 @@ CUresult backing_expose(struct guest *guest, struct guest_device *device, CUdevi
 
 	if (!backing_begin_expose(backing, piece))
 		return CUDA_SUCCESS;
-	e = backing_map_at(backing_peers(guest, device, piece), at, piece->pages, piece->handle);
+	e = backing_map_at(backing_peers(device, backing, piece), at, piece->pages, piece->handle);
 	lock_take(&backing->lock);
 	piece->mapped = !e;
 	piece->exposing = false;
@@ -741,8 +823,9 @@ CUresult backing_detach(struct guest *guest, struct guest_device *device, CUdevi
 
 CUresult backing_attach(struct guest *guest, struct guest_device *device, CUdeviceptr at)
 {
+	struct backing *backing = backing_get(guest, device);
 	struct piece *piece = backing_piece_at(guest, device, at);
-	CUresult e = backing_place(device, backing_peers(guest, device, piece), at, piece,
+	CUresult e = backing_place(device, backing_peers(device, backing, piece), at, piece,
 				   &piece->handle);
 
 	if (!e) {
@@ -756,8 +839,10 @@ CUresult backing_attach_import(struct guest *guest, CUdeviceptr at,
 			       CUmemGenericAllocationHandle handle)
 {
 	struct guest_device *device = backing_device(guest, at);
+	struct backing *backing = backing_get(guest, device);
 	struct piece *piece = backing_piece_at(guest, device, at);
-	CUresult e = backing_map_at(backing_peers(guest, device, piece), at, piece->pages, handle);
+	CUresult e = backing_map_at(backing_peers(device, backing, piece), at, piece->pages,
+				    handle);
 
 	if (!e) {
 		piece->handle = handle;
@@ -783,8 +868,9 @@ CUresult backing_share(struct guest *guest, struct guest_device *device, CUdevic
 		atomic_fetch_and(&backing->peers, ~bit);
 	/* backing_make_piece looks at the peers again; a piece that ends meanwhile does not mind. */
 	while (backing_next(guest, device, from, &piece)) {
-		DRIVER(cuMemSetAccess,
-		       (piece.at, piece.bytes, desc, backing_access(bit, may, desc)));
+		if (!piece.owner)
+			DRIVER(cuMemSetAccess,
+			       (piece.at, piece.bytes, desc, backing_access(bit, may, desc)));
 		from = piece.at + piece.bytes;
 	}
 	return CUDA_SUCCESS;

@@ -7,7 +7,7 @@
  * piece: pages that are mapped, leave and come back together.
  *
  * Nothing is kept: the last allocation of a piece takes its physical memory with it, so that what
- * the device loses is what memory.c charges.
+ * the device loses is what memory.c charges. Pools, which do keep some, have pieces of their own.
  *
  * A handle that the program makes (cuMemCreate) has a piece, too, whose address is the handle that
  * the program gets: the driver's own changes when the memory leaves. The program maps it where it
@@ -21,9 +21,29 @@
 
 #include "guest/core/guest.h"
 
+/* What no other allocation of the process has had; the driver's own numbers count up from 1, too. */
+static inline uint64_t backing_id(struct guest *guest)
+{
+	return (UINT64_C(1) << 62) + atomic_fetch_add(&guest->backed, 1);
+}
+
 /* As cuMemAlloc. The current context's device is `device`. */
 CUresult backing_alloc(struct guest *guest, struct guest_device *device, uint64_t bytes,
 		       CUdeviceptr *ret);
+
+/*
+ * A piece for a pool, which cuts it by itself: more than SMALL_BYTES. `peers`: whose work may reach it,
+ * a bit by ordinal, whatever contexts enable. `owner`: of the pool's, see backing_owner.
+ */
+CUresult backing_alloc_for(struct guest *guest, struct guest_device *device, uint64_t bytes,
+			   uint64_t peers, void *owner, CUdeviceptr *ret);
+
+/* Whose piece has an address; NULL: no pool's. */
+void *backing_owner(struct guest *guest, CUdeviceptr at);
+/* It is to be nobody's, and freed. */
+void backing_disown(struct guest *guest, CUdeviceptr at);
+/* Others may reach it from now on than did. */
+CUresult backing_set_peers(struct guest *guest, CUdeviceptr at, uint64_t peers);
 
 /* The start of an allocation; no work uses it any more. */
 void backing_free(struct guest *guest, struct guest_device *device, CUdeviceptr at);
@@ -56,6 +76,7 @@ struct backing_piece {
 	uint64_t bytes;
 	bool resident;
 	bool imported; /* its content is another process's */
+	void *owner;   /* of a pool's; NULL: it is none's */
 };
 
 /* The piece that has an address. False: none has. */

@@ -10,9 +10,6 @@
 #include "guest/memory/room.h"
 #include "guest/memory/vmm.h"
 
-/* The driver's own numbers count up from 1, too. */
-#define BACKED_ID (UINT64_C(1) << 62)
-
 /*
  * A granule is of one device, but not for ever: another device's may have its addresses before the
  * thread that freed the last of it has come to say so.
@@ -134,7 +131,7 @@ CUresult memory_commit(struct charge *charge, CUresult result, CUdeviceptr addre
 	DRIVER(cuCtxGetCurrent, (&context));
 	object.context = KEY(context);
 	if (flags & OBJECT_BACKED)
-		object.linear.id = BACKED_ID + atomic_fetch_add(&guest->backed, 1);
+		object.linear.id = backing_id(guest);
 	/* Managed memory never shares a granule: the driver's figure leaves it out. */
 	if (size > SMALL_BYTES || flags & OBJECT_UNSEEN) {
 		object.bytes = actual = round_up(size, GRANULE_BYTES);

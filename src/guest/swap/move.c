@@ -293,15 +293,51 @@ void move_give(struct move *move)
 
 /* --- Out ------------------------------------------------------------------------------------ */
 
+/* By what it is charged as. */
+struct parts {
+	uint64_t data, pools;
+};
+
+static void move_count_part(struct parts *parts, const struct backing_piece *piece)
+{
+	if (piece->owner)
+		parts->pools += piece->bytes;
+	else
+		parts->data += piece->bytes;
+}
+
 /* What is away of a device. */
-static uint64_t move_away_of(struct guest *guest, int i)
+static struct parts move_away_parts(struct guest *guest, int i)
 {
 	struct cursor cursor = {.guest = guest, .device = i};
-	uint64_t bytes = 0;
+	struct parts away = {0};
 
 	while (move_next(&cursor) && cursor.device == i)
-		bytes += cursor.piece.resident ? 0 : cursor.piece.bytes;
-	return bytes;
+		if (!cursor.piece.resident)
+			move_count_part(&away, &cursor.piece);
+	return away;
+}
+
+static uint64_t move_away_of(struct guest *guest, int i)
+{
+	const struct parts away = move_away_parts(guest, i);
+
+	return away.data + away.pools;
+}
+
+/* Ends a call that gives memory back. */
+static void move_uncharge(struct guest *guest, struct guest_device *device,
+			  const struct parts *parts)
+{
+	charge_follow(guest, device, CAT_POOL, parts->pools, 0);
+	charge_release_end(guest, device, CAT_DATA, parts->data);
+}
+
+/* All that was reserved; pools' for a moment twice rather than not at all. */
+static void move_charge(struct charge *charge, const struct parts *parts)
+{
+	charge_follow(charge->guest, charge->device, CAT_POOL, 0, parts->pools);
+	charge_commit(charge, CAT_DATA, parts->data);
 }
 
 /* What the driver will not take back stays where it is, charged, and is written over on return. */
@@ -309,7 +345,7 @@ static void move_release(struct move *move, int i)
 {
 	struct cursor cursor = {.guest = move->guest, .device = i};
 	struct guest_device *device = &move->guest->device[i];
-	uint64_t bytes = 0;
+	struct parts left = {0};
 
 	charge_release_begin(device);
 	while (move_next(&cursor) && cursor.device == i && cursor.piece.at < move->gone[i]) {
@@ -317,11 +353,11 @@ static void move_release(struct move *move, int i)
 		    backing_detach(move->guest, device, cursor.piece.at))
 			continue;
 		FAULT_POINT(GUEST_SWAP_HALF_OUT);
-		bytes += cursor.piece.bytes;
+		move_count_part(&left, &cursor.piece);
 	}
 	FAULT_POINT(GUEST_SWAP_OUT);
 	swap_set_out(atomic_load(&move->guest->slot), device->ledger, move_away_of(move->guest, i));
-	charge_release_end(move->guest, device, CAT_DATA, bytes);
+	move_uncharge(move->guest, device, &left);
 }
 
 static void move_release_all(struct move *move)
@@ -434,23 +470,24 @@ static bool move_reserve(struct guest *guest, struct guest_device *device, uint6
 static enum swap_why move_attach_charged(struct guest *guest, int i)
 {
 	struct guest_device *device = &guest->device[i];
-	uint64_t bytes = move_away_of(guest, i);
+	struct parts away = move_away_parts(guest, i);
 	struct charge charge;
 
-	if (!bytes)
+	if (!away.data && !away.pools)
 		return SWAP_FINE;
-	if (!move_reserve(guest, device, bytes, &charge))
+	if (!move_reserve(guest, device, away.data + away.pools, &charge))
 		return SWAP_QUOTA;
 	if (move_attach(guest, i)) {
 		/* In this order: whoever reads what is used and then what is out counts nothing twice. */
 		swap_set_out(atomic_load(&guest->slot), device->ledger, 0);
-		charge_commit(&charge, CAT_DATA, bytes);
+		move_charge(&charge, &away);
 		return SWAP_FINE;
 	}
 	/* Charged in full for a moment, and then less what leaves again. */
-	charge_commit(&charge, CAT_DATA, bytes);
+	move_charge(&charge, &away);
+	away = move_away_parts(guest, i);
 	charge_release_begin(device);
-	charge_release_end(guest, device, CAT_DATA, move_away_of(guest, i));
+	move_uncharge(guest, device, &away);
 	return SWAP_DEVICE;
 }
 

@@ -10,6 +10,7 @@
 #include "base/word.h"
 #include "guest/core/pass.h"
 #include "guest/memory/granule.h"
+#include "guest/memory/holder.h"
 #include "ledger/residency_file.h"
 #include "ledger/swap.h"
 #include "sched/tuning.h"
@@ -87,6 +88,11 @@ bool room_wait(struct room *room, struct guest *guest, struct guest_device *devi
 {
 	uint64_t answer = 0;
 
+	if (guest->swappable && !room->gave_back) {
+		room->gave_back = true;
+		holder_give_back(guest, device);
+		return true;
+	}
 	if (!guest->use)
 		return room_await_promise(room, guest);
 	if (!bytes || !atomic_load(&guest->residency) || !pass_lend(guest))

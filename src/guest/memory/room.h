@@ -9,6 +9,9 @@
  *		e = the driver's call
  *	while (e == CUDA_ERROR_OUT_OF_MEMORY && room_wait(&room, ...));
  *	room_end(&room);
+ *
+ * In a swappable tenant the process's own pools give back first what they do not use, as the driver's do
+ * by themselves.
  */
 #ifndef ALLOT_GUEST_MEMORY_ROOM_H
 #define ALLOT_GUEST_MEMORY_ROOM_H
@@ -23,6 +26,7 @@ struct room {
 	struct guest *guest; /* NULL: it has not waited */
 	struct swap_wish *wish; /* NULL: another thread's wish of this device goes first */
 	bool granted;
+	bool gave_back;
 	uint64_t began_ns; /* to wait for what was promised */
 };
 

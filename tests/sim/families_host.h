@@ -88,7 +88,10 @@ static inline void host_again(void)
 	host_begin(library, gpus, getenv("ALLOT_SIM_MEMORY"), getenv("ALLOT_SIM_CONTEXT"));
 }
 
-/* A quota for each device; the same for all when there is one. Zero: not granted. */
+/*
+ * A quota for each device; the same for all when there is one. Zero: not granted. With FAMILIES_SWAPPABLE
+ * set what it holds is backed by us.
+ */
 static inline void tenant_new(struct tenant *t, const char *name, const uint64_t *quota, int n,
 			      uint32_t flags)
 {
@@ -96,6 +99,8 @@ static inline void tenant_new(struct tenant *t, const char *name, const uint64_t
 
 	memset(t, 0, sizeof(*t));
 	t->name = name;
+	if (getenv("FAMILIES_SWAPPABLE"))
+		policy.flags |= POLICY_SWAPPABLE;
 	t->by_driver = flags & POLICY_ACCOUNTING_DRIVER;
 	snprintf(policy.name, sizeof(policy.name), "%s", name);
 	for (int i = 0; i < sim_truth_devices(truth); i++) {

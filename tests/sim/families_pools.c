@@ -33,10 +33,10 @@ void idle_pools_go_first(void)
 	p = alloc(160 * MIB);
 	tell(NOTE_USED, 0, 160 * MIB, "trimmed for another family");
 	OK(cu.cuMemFree_v2(p));
-	OK(cu.cuMemAllocFromPoolAsync(&q, 150 * MIB, own, NULL));
+	OK(cu.cuMemAllocFromPoolAsync(&q, 160 * MIB, own, NULL));
 	OK(cu.cuMemFreeAsync(q, NULL));
 	OK(cu.cuStreamSynchronize(NULL));
-	p = alloc_async(150 * MIB, NULL);
+	p = alloc_async(160 * MIB, NULL);
 	tell(NOTE_USED, 0, 160 * MIB, "trimmed for another pool");
 	OK(cu.cuMemFreeAsync(p, NULL));
 	OK(cu.cuStreamSynchronize(NULL));
@@ -95,7 +95,7 @@ void pools_in_pieces(void)
 	OK(cu.cuStreamSynchronize(NULL));
 	tell(NOTE_USED, 0, 160 * MIB, "in pieces");
 	guest_slack = 32 * MIB; /* whether it fits nobody can tell beforehand */
-	GIVES(CUDA_ERROR_OUT_OF_MEMORY, cu.cuMemAllocAsync(&big, 20 * MIB, NULL));
+	GIVES(CUDA_ERROR_OUT_OF_MEMORY, cu.cuMemAllocAsync(&big, 24 * MIB, NULL));
 	tell(NOTE_USED, 0, 160 * MIB, "too big for any piece");
 	for (n = 0; n < 20; n += 2)
 		piece[n] = alloc_async(8 * MIB, NULL);

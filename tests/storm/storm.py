@@ -47,7 +47,8 @@ HOLES = {f"{what}, {seed}": (seed, families) for what, families in {
 # Of the tenant, besides.
 OPTIONS = []
 # Out and back meanwhile: of what can leave.
-LEAVING = ("large", "small", "pitch", "handle", "sent", "sent-ipc", "received")
+LEAVING = ("large", "small", "pitch", "async", "mixed", "pool", "handle", "sent", "sent-ipc",
+           "received")
 LEAVING_MIB = 16
 SUSPENDS = threading.Event()
 # The kernel drops a dead process's locks a moment after it was waited for.

@@ -104,8 +104,8 @@ static void moving_say_why(const struct moving *moving, const struct slot_info *
 		[SWAP_HANDLES] = "of memory for sparse arrays (cuMemCreate), which cannot leave",
 		[SWAP_EXPORTS] = "of memory that it maps itself and bound to a multicast object, or "
 				 "exported by a fabric handle or a dma-buf, which cannot leave yet",
-		[SWAP_POOLS] = "of memory in use from stream-ordered pools (cudaMallocAsync), which "
-			       "cannot leave yet; have it use cudaMalloc",
+		[SWAP_POOLS] = "of memory in use from stream-ordered pools that can be exported or "
+			       "are of managed memory, which cannot leave; have it use others",
 		[SWAP_GRAPHS] = "of memory that graphs allocate, which cannot leave yet",
 		[SWAP_FIXED] = "by a CUDA 3 interface, which cannot leave",
 		[SWAP_SVM] = "of its own memory on AMD GPUs (SVM), which cannot leave yet",

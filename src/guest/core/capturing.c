@@ -80,3 +80,13 @@ bool capturing_any(struct guest *guest)
 		capturing_end(guest, stream);
 	}
 }
+
+bool capturing_stream(const struct guest *guest, CUstream stream)
+{
+	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+
+	if (guest->swappable && !atomic_load(&guest->captures))
+		return false;
+	return !DRIVER(cuStreamIsCapturing, (stream, &status)) &&
+	       status != CU_STREAM_CAPTURE_STATUS_NONE;
+}

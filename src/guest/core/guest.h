@@ -30,6 +30,7 @@ struct backing;
 struct exporter;
 struct launch_state;
 struct object_table;
+struct own_pools;
 struct residency_file;
 
 enum guest_mode {
@@ -128,6 +129,7 @@ struct guest {
 	struct capturing capturing;
 	_Atomic(struct backing *) backing[GUEST_DEVICES]; /* by ordinal, see memory/backing.h */
 	_Atomic uint64_t backed;		   /* allocations that were ever */
+	_Atomic(struct own_pools *) own_pools;	   /* see memory/own_pool.h */
 	struct once exporter_once;		   /* see memory/exporter.h */
 	_Atomic(struct exporter *) exporter;
 	const uint32_t *gate;			   /* the policy's, or our own; see admission.h */

@@ -68,6 +68,7 @@ struct object {
 		struct {
 			uint64_t id; /* no other allocation of the process has had it */
 			uint64_t import; /* OBJECT_IPC: which OBJECT_IMPORT it is in */
+			uint64_t pool;	 /* that it is from; 0: none */
 		} linear;		 /* OBJECT_MEMORY, OBJECT_IPC that are backed */
 		struct {
 			uint64_t id; /* who knows it may import */

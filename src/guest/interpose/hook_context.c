@@ -15,6 +15,7 @@
 #include "guest/memory/figure.h"
 #include "guest/memory/later.h"
 #include "guest/memory/memory.h"
+#include "guest/memory/own_pool.h"
 #include "guest/memory/pool.h"
 #include "guest/memory/room.h"
 
@@ -168,6 +169,7 @@ static void context_gone(struct guest *guest, struct guest_device *device, CUcon
 	uint64_t guess = context_learned(guest, device);
 
 	memory_forget_context(guest, context);
+	own_pools_forget_context(guest, context);
 	pool_changed(guest); /* nobody says whether the device keeps its current pool */
 	pool_settle_all(guest);
 	later_released(device);

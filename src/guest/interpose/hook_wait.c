@@ -8,12 +8,14 @@
 #include "guest/launch/admission.h"
 #include "guest/launch/waits.h"
 #include "guest/memory/memory.h"
+#include "guest/memory/own_pool.h"
 #include "guest/memory/pool.h"
 
-#define WAIT(name, params, args, before, after)                  \
+#define WAIT_NOTING(name, params, args, note, before, after)      \
 	CUresult hook_##name params                              \
 	{                                                        \
 		GUEST_OR_PASS(name, args);                       \
+		note;                                            \
 		CUresult e;                                      \
                                                                  \
 		if (!admission_is_open(guest))                   \
@@ -24,18 +26,27 @@
 		return e;                                        \
 	}
 
+#define WAIT(name, params, args, before, after) \
+	WAIT_NOTING(name, params, args, (void)0, before, after)
+
+/* Behind it, `freed` says which frees it may have covered. */
+#define WAIT_TO_END(name, params, args, before, after) \
+	WAIT_NOTING(name, params, args, uint64_t freed = own_pools_number(guest), before, after)
+
 #define STREAM(why, own) waits_stream(guest, hStream, own, why)
 
 static void wait_settle(struct guest *guest)
 {
 	memory_reap(guest);
 	pool_settle_all(guest);
+	own_pools_settle(guest);
 }
 
-static void wait_synchronized(struct guest *guest, CUstream stream, bool own)
+static void wait_synchronized(struct guest *guest, CUstream stream, bool own, uint64_t freed)
 {
 	if (!admission_is_open(guest))
 		waits_over(guest, stream, own);
+	own_pools_waited(guest, launch_stream(stream, own), freed);
 	wait_settle(guest);
 }
 
@@ -45,10 +56,11 @@ static void wait_answered(struct guest *guest)
 		waits_answered(guest);
 }
 
-static void wait_synchronized_context(struct guest *guest, CUcontext context)
+static void wait_synchronized_context(struct guest *guest, CUcontext context, uint64_t freed)
 {
 	if (!admission_is_open(guest))
 		waits_context_over(guest, context);
+	own_pools_waited_context(guest, context, freed);
 	wait_settle(guest);
 }
 
@@ -58,14 +70,14 @@ static void wait_synchronized_event(struct guest *guest)
 	wait_settle(guest);
 }
 
-WAIT(cuCtxSynchronize, (void), (), waits_context(guest, NULL, METER_WAIT),
-     wait_synchronized_context(guest, NULL))
-WAIT(cuCtxSynchronize_v2, (CUcontext ctx), (ctx), waits_context(guest, ctx, METER_WAIT),
-     wait_synchronized_context(guest, ctx))
-WAIT(cuStreamSynchronize, (CUstream hStream), (hStream), STREAM(METER_WAIT, false),
-     wait_synchronized(guest, hStream, false))
-WAIT(cuStreamSynchronize_ptsz, (CUstream hStream), (hStream), STREAM(METER_WAIT, true),
-     wait_synchronized(guest, hStream, true))
+WAIT_TO_END(cuCtxSynchronize, (void), (), waits_context(guest, NULL, METER_WAIT),
+	    wait_synchronized_context(guest, NULL, freed))
+WAIT_TO_END(cuCtxSynchronize_v2, (CUcontext ctx), (ctx), waits_context(guest, ctx, METER_WAIT),
+	    wait_synchronized_context(guest, ctx, freed))
+WAIT_TO_END(cuStreamSynchronize, (CUstream hStream), (hStream), STREAM(METER_WAIT, false),
+	    wait_synchronized(guest, hStream, false, freed))
+WAIT_TO_END(cuStreamSynchronize_ptsz, (CUstream hStream), (hStream), STREAM(METER_WAIT, true),
+	    wait_synchronized(guest, hStream, true, freed))
 WAIT(cuStreamQuery, (CUstream hStream), (hStream), STREAM(METER_WAIT, false), wait_answered(guest))
 WAIT(cuStreamQuery_ptsz, (CUstream hStream), (hStream), STREAM(METER_WAIT, true),
      wait_answered(guest))
@@ -141,6 +153,7 @@ BATCH_MEM_OP(cuStreamBatchMemOp_v2_ptsz, true)
 		CUresult e;                                             \
                                                                         \
 		waits_stream_leaves(guest, hStream);                    \
+		own_pools_stream_ends(guest, hStream);                  \
 		capturing_end(guest, hStream);                          \
 		e = DRIVER(name, (hStream));                            \
 		waits_stream_left(guest, hStream, !e);                  \

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "guest/memory/holder.h"
 
-static const struct holder *const holders[] = {&memory_holder, &pool_holder, &graph_holder};
+static const struct holder *const holders[] = {&memory_holder, &pool_holder, &own_pool_holder,
+					&graph_holder};
 
 #define HOLDERS (sizeof(holders) / sizeof(holders[0]))
 

@@ -17,7 +17,7 @@ struct holder {
 };
 
 /* Each is defined by its module: linear memory, pools, graphs. */
-extern const struct holder memory_holder, pool_holder, graph_holder;
+extern const struct holder memory_holder, pool_holder, own_pool_holder, graph_holder;
 
 /* All of them, in this order. */
 void holder_catch_up(struct guest *guest, struct guest_device *device);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cuMemAlloc and its like, and every free that may meet their memory. */
+#include "guest/core/capturing.h"
 #include "guest/core/hook.h"
 #include "guest/memory/memory.h"
+#include "guest/memory/own_pool.h"
 #include "guest/memory/pool.h"
 #include "guest/memory/pool_pointer.h"
 
@@ -117,6 +119,8 @@ CUresult hook_cuMemFree_v2(CUdeviceptr dptr)
 	bool shared;
 	CUresult e;
 
+	if (guest->swappable && own_pool_free(guest, dptr, &e))
+		return e;
 	if (!memory_take(guest, OBJECT_MEMORY, dptr, &object)) {
 		shared = pool_pointer_take(guest, dptr, &object);
 		e = DRIVER(cuMemFree_v2, (dptr));
@@ -158,10 +162,14 @@ static CUresult alloc_free_in_stream(struct guest *guest, CUdeviceptr dptr, CUst
 				     CUstream order, free_async_fn *real)
 {
 	struct object object;
+	bool ours, shared;
 	CUresult e;
-	bool ours = memory_take(guest, OBJECT_MEMORY, dptr, &object);
-	bool shared = !ours && pool_pointer_take(guest, dptr, &object);
 
+	if (guest->swappable && !capturing_stream(guest, order) &&
+	    own_pool_free_async(guest, dptr, order, &e))
+		return e;
+	ours = memory_take(guest, OBJECT_MEMORY, dptr, &object);
+	shared = !ours && pool_pointer_take(guest, dptr, &object);
 	if (ours && object.flags & OBJECT_BACKED) {
 		memory_freed_in_stream(guest, &object, order);
 		return CUDA_SUCCESS;

@@ -6,6 +6,7 @@
  */
 #include "guest/core/hook.h"
 #include "guest/memory/backing.h"
+#include "guest/memory/own_pool.h"
 #include "guest/memory/vmm.h"
 
 /* Whether it is in one that another process has, and this one opened. */
@@ -37,7 +38,7 @@ static bool pointer_find(struct guest *guest, CUdeviceptr at, struct object *ret
 
 	return (start && object_get(guest->objects, OBJECT_MEMORY, start, ret) &&
 		at - start < ret->size) ||
-	       pointer_find_opened(guest, at, ret);
+	       own_pool_object(guest, at, ret) || pointer_find_opened(guest, at, ret);
 }
 
 static bool pointer_is_ours(struct guest *guest, CUdeviceptr at)
@@ -56,7 +57,12 @@ static bool pointer_answer(const struct object *object, CUpointer_attribute attr
 {
 	switch (attribute) {
 	case CU_POINTER_ATTRIBUTE_CONTEXT:
+		if (!object->context)
+			return false; /* a pool's memory is of none */
 		*(CUcontext *)data = (CUcontext)(uintptr_t)object->context;
+		return true;
+	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+		*(uint64_t *)data = object->kind == OBJECT_IPC ? 0 : object->linear.pool;
 		return true;
 	case CU_POINTER_ATTRIBUTE_BUFFER_ID:
 		*(uint64_t *)data = object->linear.id;

@@ -3,17 +3,11 @@
  * Allocations from pools, and what changes pools. Allocations that the driver makes for itself, as
  * nodes of a captured graph, are charged when the graph is backed.
  */
+#include "guest/core/capturing.h"
 #include "guest/core/hook.h"
 #include "guest/memory/holder.h"
+#include "guest/memory/own_pool.h"
 #include "guest/memory/pool.h"
-
-static bool pool_is_capturing(CUstream stream)
-{
-	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-
-	return !DRIVER(cuStreamIsCapturing, (stream, &status)) &&
-	       status != CU_STREAM_CAPTURE_STATUS_NONE;
-}
 
 /* The driver's call, whichever of the four it is. */
 struct request {
@@ -170,8 +164,11 @@ static CUresult pool_allocate(struct guest *guest, struct request request)
 	CUresult e;
 
 	/* In a capture it becomes a node; its memory is charged when the graph backs it. */
-	if (!request.dptr || pool_is_capturing(request.order))
+	if (!request.dptr || capturing_stream(guest, request.order))
 		return request.call(&request);
+	if (guest->swappable && own_pool_alloc(guest, request.pool, request.bytes, request.order,
+					       request.dptr, &e))
+		return e;
 	if (request.pool)
 		e = pool_look_up(guest, request.pool, &seen) ? CUDA_SUCCESS
 							     : CUDA_ERROR_OUT_OF_MEMORY;
@@ -245,7 +242,12 @@ CUresult hook_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProp
 		DRIVER(cuMemPoolDestroy, (*pool));
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	pool_settle(guest, *pool);
+	if (own_pool_can(guest, poolProps))
+		e = own_pool_add(guest, *pool, poolProps);
+	if (e)
+		pool_end(guest, *pool);
+	else
+		pool_settle(guest, *pool);
 	return e;
 }
 
@@ -260,8 +262,10 @@ CUresult hook_cuMemPoolDestroy(CUmemoryPool pool)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (object_get(guest->objects, OBJECT_POOL, KEY(pool), &object) &&
 	    !(object.flags & OBJECT_IMPORTED) && guest_device(guest, object.device) &&
-	    pool_default_device(guest, pool) < 0)
+	    pool_default_device(guest, pool) < 0) {
+		own_pool_end(guest, pool);
 		return pool_end(guest, pool);
+	}
 	e = DRIVER(cuMemPoolDestroy, (pool));
 	if (!e)
 		object_take(guest->objects, OBJECT_POOL, KEY(pool), &object);
@@ -299,6 +303,8 @@ CUresult hook_cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
 		return CUDA_ERROR_INVALID_VALUE;
 	e = DRIVER(cuMemPoolTrimTo, (pool, minBytesToKeep));
 	pool_settle(guest, pool);
+	if (!e)
+		own_pool_trim(guest, pool, minBytesToKeep);
 	return e;
 }
 
@@ -312,6 +318,28 @@ CUresult hook_cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr,
 		return CUDA_ERROR_INVALID_VALUE;
 	e = DRIVER(cuMemPoolSetAttribute, (pool, attr, value));
 	pool_settle(guest, pool);
+	if (!e)
+		own_pool_set(guest, pool, attr, value);
+	return e;
+}
+
+CUresult hook_cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
+{
+	GUEST_OR_PASS(cuMemPoolGetAttribute, (pool, attr, value));
+	CUresult e = DRIVER(cuMemPoolGetAttribute, (pool, attr, value));
+
+	if (!e)
+		own_pool_figure(guest, pool, attr, value);
+	return e;
+}
+
+CUresult hook_cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count)
+{
+	GUEST_OR_PASS(cuMemPoolSetAccess, (pool, map, count));
+	CUresult e = DRIVER(cuMemPoolSetAccess, (pool, map, count));
+
+	if (!e && guest->swappable)
+		own_pool_set_access(guest, pool, map, count);
 	return e;
 }
 

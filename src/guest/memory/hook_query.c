@@ -9,6 +9,7 @@
 #include "guest/memory/figure.h"
 #include "guest/memory/graph.h"
 #include "guest/memory/memory.h"
+#include "guest/memory/own_pool.h"
 #include "guest/memory/pool.h"
 
 struct figures {
@@ -20,6 +21,7 @@ static void query_settle(struct guest *guest)
 {
 	memory_reap(guest);
 	pool_settle_all(guest);
+	own_pools_settle(guest);
 }
 
 static struct figures query_figures(struct guest *guest, struct guest_device *device,

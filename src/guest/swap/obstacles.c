@@ -4,6 +4,7 @@
 #include "guest/core/object.h"
 #include "guest/memory/holder.h"
 #include "guest/memory/importer.h"
+#include "guest/memory/own_pool.h"
 
 /* Which kind of obstacle an object is; SWAP_FINE: none. */
 static enum swap_why obstacles_kind(const struct object *object)
@@ -80,6 +81,7 @@ enum swap_why obstacles_find(struct guest *guest, bool contexts, uint64_t *ret_a
 	for (int i = 0; i < guest->ndevices; i++)
 		if (atomic_load(&guest->device[i].contexts))
 			holder_give_back(guest, &guest->device[i]);
+	own_pools_drained(guest);
 	object_sweep(guest->objects, obstacles_add, amount, &none, 1);
 	amount[SWAP_IMPORTS] += obstacles_imports(guest);
 	for (int i = 0; i < guest->ndevices; i++)

@@ -75,8 +75,17 @@ class Out(Case):
             self.must("resume", "t")
         self.good(guest)
 
+    def test_pools(self):
+        guest = self.guest("idle pooled")
+        for _ in range(2):
+            self.must("suspend", "--contexts", "t")
+            self.assertEqual(self.used(), LEFT)
+            self.must("resume", "t")
+        self.good(guest)
+
     def test_what_we_cannot_move(self):
-        """Arrays and memory in use of pools go by the driver's checkpoint, and by that alone."""
+        """Arrays, and memory in use of pools that can be exported, go by the driver's checkpoint,
+        and by that alone."""
         for what in ("array", "pool"):
             guest = self.guest(what)
             self.refused("suspend", "t")

@@ -216,6 +216,12 @@ class Way(Disk):
         self.restore()
         self.good(guest)
 
+    def test_pools(self):
+        guest = self.guest("idle pooled")
+        self.save()
+        self.restore()
+        self.good(guest)
+
     def test_driver_s_own(self):
         """What the driver's checkpoint keeps in the process is in CRIU's files."""
         for what in ("array", "pool"):

@@ -374,6 +374,69 @@ class SharedHandles(Sharing):
         self.good(lender)
 
 
+class Pools(Case):
+    """Stream-ordered allocation: what pools hold leaves, and they are what programs expect."""
+
+    def told(self, guest):
+        guest.stdin.write("\n")
+        guest.stdin.flush()
+        self.assertEqual(guest.stdout.readline(), "ready\n", guest.poll() and guest.stderr.read())
+
+    def out_and_back(self, mib):
+        held = self.used()
+        self.assertEqual(held, STAYS + mib * MIB)
+        self.assertEqual(self.device()["used_bytes"], held)
+        self.assertEqual(self.device()["used_by_category"]["pool"], mib * MIB)
+        for _ in range(3):
+            self.assertRegex(self.must("suspend", "t"), f"^t: {mib} MiB of 1 process left in ")
+            self.assertEqual(self.used(), STAYS)
+            self.assertEqual(self.device()["suspended_bytes"], mib * MIB)
+            self.must("resume", "t")
+            self.assertEqual(self.device()["used_by_category"]["pool"], mib * MIB)
+            self.assertEqual(self.used(), held)
+            self.assertEqual(self.device()["used_bytes"], held)
+
+    def test_out_and_back(self):
+        guest = self.guest("pools")
+        self.out_and_back(32 + 32 + 64)
+        self.told(guest)
+        self.out_and_back(32)  # of a pool that is destroyed
+        self.told(guest)
+        self.assertEqual(self.used(), STAYS)
+        self.good(guest)
+
+
+
+class PoolsFull(Case):
+    MEMORY = "300MiB"
+
+    def full(self, *options):
+        guest = self.guest("pools full", options=("--swappable", *options))
+        self.assertRegex(self.must("suspend", "t"), "^t: 160 MiB of 1 process left in ")
+        self.assertEqual(self.used(), STAYS)
+        self.must("resume", "t")
+        self.good(guest)
+
+    def test_device_is_full(self):
+        self.full()
+
+    def test_quota_is_full(self):
+        self.full("--memory", "290MiB")
+
+
+class PoolsOfTwo(Case):
+    GPUS = "2"
+
+    def test_reached_by_another_device(self):
+        guest = self.guest("pools of two")
+        held = self.all_used()
+        for _ in range(2):
+            self.assertRegex(self.must("suspend", "t"), r"^t: 96 MiB of 1 process left in ")
+            self.must("resume", "t")
+            self.assertEqual(self.all_used(), held)
+        self.good(guest)
+
+
 class Crowd(Case):
     MEMORY = "700MiB"
 
@@ -448,6 +511,17 @@ class Load(Case):
         for guest in guests:
             self.good(guest)
 
+    def test_pools(self):
+        """Taken and freed in the order of streams, by threads that use each other's free memory."""
+        guests = [self.guest("churn pools", str(seed)) for seed in (21, 22)]
+        for cycle in range(CYCLES // 16):
+            self.must("suspend", "t", "--timeout", "60s")
+            self.assertEqual(self.used(), 2 * STAYS, f"cycle {cycle}")
+            self.must("resume", "t")
+            time.sleep(0.02 * (cycle % 3))
+        for guest in guests:
+            self.good(guest)
+
     def test_metered(self):
         """The same beside a limit of compute, whose gate is another one."""
         guest = self.guest("churn", "5", options=("--swappable", "--compute", "50"))
@@ -478,6 +552,9 @@ class Refusals(Case):
 
     def test_pool(self):
         self.refuse("pool", "of memory in use from stream-ordered pools")
+
+    def test_graph(self):
+        self.refuse("graph", "MiB of memory that graphs")
 
     def test_capture(self):
         self.refuse("capture", "still has work on the device, or captures a graph", "--timeout",

@@ -84,6 +84,7 @@ struct held {
 	CUdeviceptr at;
 	uint64_t bytes; /* 0: none */
 	uint64_t mapped; /* by the program itself */
+	CUmemoryPool pool; /* that it is from; the pool may be gone */
 	uint32_t seed;
 };
 
@@ -92,6 +93,9 @@ struct worker {
 	uint64_t random;
 	uint64_t steps;
 	CUstream stream;
+	bool pools; /* most is taken in the order of streams */
+	CUstream second; /* in which some of that is freed */
+	CUmemoryPool pool;
 	CUdeviceptr bad; /* a word: how many words were not what they should be */
 	struct held held[HELD];
 	CUgraphExec graph; /* fills and checks a buffer of its own, at addresses of before */
@@ -137,13 +141,43 @@ static void take_mapped(struct held *h, uint64_t bytes)
 	MUST(cuMemRelease(handle));
 }
 
+static CUmemoryPool make_pool(CUmemAllocationHandleType types)
+{
+	const CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+				      .handleTypes = types,
+				      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+	CUmemoryPool pool;
+
+	MUST(cuMemPoolCreate(&pool, &props));
+	return pool;
+}
+
+/* Of the default pool, of one of the program's, or of one that it destroys at once. */
+static void take_pooled(struct worker *w, struct held *h, uint64_t bytes)
+{
+	uint64_t way = pick(w, 16);
+
+	if (way < 8) {
+		MUST(cuDeviceGetDefaultMemPool(&h->pool, 0));
+		MUST(cuMemAllocAsync(&h->at, bytes, w->stream));
+		return;
+	}
+	h->pool = way < 15 ? w->pool : make_pool(CU_MEM_HANDLE_TYPE_NONE);
+	MUST(cuMemAllocFromPoolAsync(&h->at, bytes, h->pool, w->stream));
+	if (h->pool != w->pool)
+		MUST(cuMemPoolDestroy(h->pool));
+}
+
 static void take(struct worker *w, struct held *h)
 {
 	uint64_t bytes = pick_bytes(w), way = pick(w, 6);
 	size_t pitch;
 
 	h->mapped = 0;
-	if (way > 1) {
+	h->pool = NULL;
+	if (w->pools && pick(w, 8)) {
+		take_pooled(w, h, bytes);
+	} else if (way > 1) {
 		MUST(cuMemAlloc_v2(&h->at, bytes));
 	} else if (way) {
 		take_mapped(h, bytes);
@@ -156,9 +190,44 @@ static void take(struct worker *w, struct held *h)
 	launch_fill(h->at, bytes / 4, h->seed, w->stream);
 }
 
+/* Behind what was launched before, in a stream that may end at once. */
+static void free_in_second(struct worker *w, CUdeviceptr at)
+{
+	CUevent event;
+
+	MUST(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+	MUST(cuEventRecord(event, w->stream));
+	MUST(cuStreamWaitEvent(w->second, event, 0));
+	MUST(cuEventDestroy_v2(event));
+	MUST(cuMemFreeAsync(at, w->second));
+	if (!pick(w, 4)) {
+		MUST(cuStreamDestroy_v2(w->second));
+		MUST(cuStreamCreate(&w->second, CU_STREAM_NON_BLOCKING));
+	}
+}
+
+/* Nothing is waited for: who gets the memory next must not be in the way of what is still to come. */
+static void give_pooled(struct worker *w, struct held *h)
+{
+	launch_check(h->at, h->bytes / 4, h->seed, w->bad, w->stream);
+	switch (pick(w, 8)) {
+	case 0:
+		MUST(cuMemFree_v2(h->at));
+		break;
+	case 1:
+	case 2:
+		free_in_second(w, h->at);
+		break;
+	default:
+		MUST(cuMemFreeAsync(h->at, w->stream));
+	}
+}
+
 static void give(struct worker *w, struct held *h)
 {
-	if (h->mapped) {
+	if (h->pool) {
+		give_pooled(w, h);
+	} else if (h->mapped) {
 		MUST(cuStreamSynchronize(w->stream));
 		MUST(cuMemUnmap(h->at, h->mapped));
 		MUST(cuMemAddressFree(h->at, h->mapped));
@@ -180,6 +249,14 @@ static void ask(struct worker *w, const struct held *h)
 
 	MUST(cuMemGetAddressRange_v2(&base, &size, middle));
 	CHECK(base == h->at && size >= h->bytes);
+	if (h->pool) {
+		CUmemoryPool pool;
+
+		CHECK(size == h->bytes);
+		MUST(cuPointerGetAttribute(&pool, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, middle));
+		CHECK(!pool || pool == h->pool);
+		return;
+	}
 	MUST(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, middle));
 	CHECK(type == CU_MEMORYTYPE_DEVICE);
 	if (h->mapped)
@@ -259,6 +336,10 @@ static void *work(void *arg)
 
 	MUST(cuCtxSetCurrent(context));
 	MUST(cuStreamCreate(&w->stream, CU_STREAM_NON_BLOCKING));
+	if (w->pools) {
+		MUST(cuStreamCreate(&w->second, CU_STREAM_NON_BLOCKING));
+		w->pool = make_pool(CU_MEM_HANDLE_TYPE_NONE);
+	}
 	MUST(cuMemAlloc_v2(&w->bad, 4));
 	MUST(cuMemsetD32_v2(w->bad, 0, 1));
 	MUST(cuMemAlloc_v2(&w->graphed, GRAPHED));
@@ -278,18 +359,24 @@ static void *work(void *arg)
 	for (int i = 0; i < HELD; i++)
 		if (w->held[i].bytes)
 			give(w, &w->held[i]);
+	MUST(cuStreamSynchronize(w->stream));
+	MUST(cuMemcpyDtoH_v2(&bad, w->bad, 4));
+	CHECK(bad == 0);
 	MUST(cuMemFree_v2(w->bad));
 	MUST(cuMemFree_v2(w->graphed));
+	if (w->pools)
+		MUST(cuMemPoolDestroy(w->pool));
 	return NULL;
 }
 
-static void churn(uint64_t seed)
+static void churn(uint64_t seed, bool pools)
 {
 	static struct worker worker[THREADS];
 	uint64_t steps = 0;
 
 	begin();
 	for (int i = 0; i < THREADS; i++) {
+		worker[i].pools = pools;
 		worker[i].random = (seed + 1) * 2654435761u + (uint64_t)i * 40503u + 1;
 		pthread_create(&worker[i].thread, NULL, work, &worker[i]);
 	}
@@ -306,7 +393,7 @@ static void churn(uint64_t seed)
 
 #define IDLE 5
 
-static void idle(void)
+static void idle(bool pooled)
 {
 	static const uint64_t bytes[IDLE] = {100 * 4, 70000 * 4, 3 * MIB, 64 * MIB, 130 * MIB};
 	CUdeviceptr at[IDLE], bad;
@@ -316,7 +403,10 @@ static void idle(void)
 	MUST(cuMemAlloc_v2(&bad, 4));
 	MUST(cuMemsetD32_v2(bad, 0, 1));
 	for (int i = 0; i < IDLE; i++) {
-		MUST(cuMemAlloc_v2(&at[i], bytes[i]));
+		if (pooled)
+			MUST(cuMemAllocAsync(&at[i], bytes[i], NULL));
+		else
+			MUST(cuMemAlloc_v2(&at[i], bytes[i]));
 		launch_fill(at[i], bytes[i] / 4, (uint32_t)i, NULL);
 	}
 	MUST(cuCtxSynchronize());
@@ -501,6 +591,203 @@ static void mappings(void)
 		MUST(cuMemRelease(segment[i]));
 	MUST(cuMemAddressFree(at, 16 * SEGMENT));
 	await_line();
+}
+
+/* --- Stream-ordered pools -------------------------------------------------------------------- */
+
+static uint64_t pool_figure(CUmemoryPool pool, CUmemPool_attribute which)
+{
+	cuuint64_t value;
+
+	MUST(cuMemPoolGetAttribute(pool, which, &value));
+	return value;
+}
+
+#define CHECK_POOL(pool, reserved, used)                                                        \
+	do {                                                                                    \
+		CHECK(pool_figure(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) == (reserved));   \
+		CHECK(pool_figure(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == (used));           \
+	} while (0)
+
+/* Programs ask of a pool's memory what is true of the driver's. */
+static void ask_pooled(CUdeviceptr at, uint64_t bytes, CUmemoryPool pool)
+{
+	CUdeviceptr base;
+	CUmemoryPool of;
+	CUcontext context_of;
+	CUmemorytype type;
+	uint64_t types;
+	bool capable;
+	size_t size;
+
+	MUST(cuMemGetAddressRange_v2(&base, &size, at + bytes - 1));
+	CHECK(base == at && size == bytes);
+	CHECK(cuMemGetAddressRange_v2(&base, &size, at + bytes) == CUDA_ERROR_NOT_FOUND);
+	MUST(cuPointerGetAttribute(&of, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, at));
+	CHECK(of == pool);
+	MUST(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, at));
+	CHECK(type == CU_MEMORYTYPE_DEVICE);
+	MUST(cuPointerGetAttribute(&capable, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, at));
+	CHECK(!capable);
+	MUST(cuPointerGetAttribute(&types, CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES, at));
+	CHECK(types == 0);
+	CHECK(cuPointerGetAttribute(&context_of, CU_POINTER_ATTRIBUTE_CONTEXT, at));
+}
+
+/*
+ * What a pool keeps, and when it gives it back, out and back meanwhile. Two pools, of which one has a
+ * threshold and is destroyed while something is allocated from it.
+ */
+static void pools(void)
+{
+	CUmemoryPool standard, own, none;
+	CUdeviceptr at[3], again;
+	cuuint64_t most = UINT64_MAX, zero = 0;
+	CUstream stream;
+	CUevent event;
+
+	begin();
+	MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	MUST(cuDeviceGetMemPool(&standard, 0));
+	CHECK_POOL(standard, 0, 0);
+	own = make_pool(CU_MEM_HANDLE_TYPE_NONE);
+	MUST(cuMemPoolSetAttribute(own, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &most));
+	MUST(cuMemAllocAsync(&at[0], 3 * MIB, stream));
+	MUST(cuMemAllocFromPoolAsync(&at[1], 1000, own, stream));
+	MUST(cuMemAllocFromPoolAsync(&at[2], 40 * MIB, own, stream));
+	CHECK_POOL(standard, 32 * MIB, 3 * MIB);
+	CHECK_POOL(own, (32 + 64) * MIB, 40 * MIB + 1024);
+	ask_pooled(at[0], 3 * MIB, standard);
+	ask_pooled(at[1], 1000, own);
+	for (uint32_t i = 0; i < 3; i++)
+		launch_fill(at[i], i == 1 ? 250 : 3 * MIB / 4, i, stream);
+	await_line();
+	for (uint32_t i = 0; i < 3; i++)
+		check_words(at[i], i == 1 ? 1000 : 3 * MIB, i);
+	ask_pooled(at[0], 3 * MIB, standard);
+	CHECK_POOL(own, (32 + 64) * MIB, 40 * MIB + 1024);
+
+	/* At once for the same stream, and for the implicit one when it has been waited for. */
+	MUST(cuMemFreeAsync(at[2], stream));
+	CHECK(cuMemFreeAsync(at[2], stream) == CUDA_ERROR_INVALID_VALUE);
+	CHECK(cuMemFreeAsync(at[0] + 512, stream) == CUDA_ERROR_INVALID_VALUE);
+	MUST(cuMemAllocFromPoolAsync(&again, 40 * MIB, own, stream));
+	CHECK(again == at[2]);
+	MUST(cuMemFreeAsync(again, stream));
+	MUST(cuStreamSynchronize(stream));
+	MUST(cuMemAllocFromPoolAsync(&again, 40 * MIB, own, NULL));
+	CHECK(again == at[2]);
+	MUST(cuMemFreeAsync(again, NULL));
+	MUST(cuCtxSynchronize());
+	CHECK_POOL(own, (32 + 64) * MIB, 1024);
+	CHECK(pool_figure(own, CU_MEMPOOL_ATTR_USED_MEM_HIGH) == 40 * MIB + 1024);
+	MUST(cuMemPoolSetAttribute(own, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &zero));
+	CHECK(pool_figure(own, CU_MEMPOOL_ATTR_USED_MEM_HIGH) == 1024);
+	MUST(cuMemPoolTrimTo(own, 96 * MIB));
+	CHECK_POOL(own, (32 + 64) * MIB, 1024);
+	MUST(cuMemPoolTrimTo(own, 0));
+	CHECK_POOL(own, 32 * MIB, 1024);
+	MUST(cuMemFree_v2(at[0]));
+	CHECK_POOL(standard, 0, 0);
+
+	/* What only events tell: nobody waits for the stream, but for what was recorded behind the free. */
+	MUST(cuMemAllocAsync(&at[0], 3 * MIB, stream));
+	MUST(cuMemFreeAsync(at[0], stream));
+	MUST(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+	MUST(cuEventRecord(event, stream));
+	MUST(cuEventSynchronize(event));
+	MUST(cuMemAllocAsync(&at[0], 3 * MIB, stream));
+	MUST(cuMemFreeAsync(at[0], stream));
+	MUST(cuEventRecord(event, stream));
+	MUST(cuEventSynchronize(event));
+	CHECK_POOL(standard, 0, 0);
+
+	MUST(cuDeviceSetMemPool(0, own));
+	MUST(cuMemAllocAsync(&at[0], 2000, stream));
+	ask_pooled(at[0], 2000, own);
+	MUST(cuMemPoolDestroy(own));
+	CHECK(cuMemPoolGetAttribute(own, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &zero));
+	CHECK(cuMemAllocFromPoolAsync(&again, 1000, own, stream));
+	MUST(cuDeviceGetMemPool(&none, 0));
+	CHECK(none == standard);
+	launch_fill(at[0], 500, 9, stream);
+	await_line();
+	check_words(at[1], 1000, 1);
+	check_words(at[0], 2000, 9);
+	MUST(cuMemFreeAsync(at[0], stream));
+	MUST(cuMemFreeAsync(at[1], stream));
+	MUST(cuStreamSynchronize(stream));
+	await_line();
+}
+
+/*
+ * A pool keeps more than half of what there is: it goes for others, and work that is still to free it
+ * is waited for.
+ */
+static void pools_full(void)
+{
+	cuuint64_t most = UINT64_MAX;
+	CUstream stream[2];
+	CUmemoryPool pool;
+	CUdeviceptr at, more;
+	uint64_t us = 100000;
+	void *params[] = {&us};
+
+	begin();
+	MUST(cuDeviceGetDefaultMemPool(&pool, 0));
+	MUST(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &most));
+	for (int i = 0; i < 2; i++)
+		MUST(cuStreamCreate(&stream[i], CU_STREAM_NON_BLOCKING));
+	MUST(cuMemAllocAsync(&at, 160 * MIB, stream[0]));
+	CHECK(cuMemAllocAsync(&more, 160 * MIB, stream[1]) == CUDA_ERROR_OUT_OF_MEMORY);
+	MUST(cuMemFreeAsync(at, stream[0]));
+	MUST(cuStreamSynchronize(stream[0]));
+	CHECK_POOL(pool, 160 * MIB, 0);
+	MUST(cuMemAlloc_v2(&more, 160 * MIB));
+	CHECK_POOL(pool, 0, 0);
+	MUST(cuMemFree_v2(more));
+	MUST(cuMemAllocAsync(&at, 160 * MIB, stream[0]));
+	MUST(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, stream[0], params, NULL));
+	launch_fill(at, MIB, 1, stream[0]);
+	MUST(cuMemFreeAsync(at, stream[0]));
+	MUST(cuMemAllocAsync(&more, 160 * MIB, stream[1]));
+	CHECK(more == at);
+	MUST(cuStreamQuery(stream[0]));
+	launch_fill(more, MIB, 2, stream[1]);
+	MUST(cuStreamSynchronize(stream[1]));
+	await_line();
+	check_words(more, 4 * MIB, 2);
+}
+
+/* A pool of one device that the other one may reach, from before it grows and after. */
+static void pools_of_two(void)
+{
+	CUmemAccessDesc reach = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1},
+				 .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+	CUmemoryPool pool;
+	CUcontext other;
+	CUdeviceptr at[2], bad;
+	uint32_t count = 1;
+
+	begin();
+	pool = make_pool(CU_MEM_HANDLE_TYPE_NONE);
+	MUST(cuMemAllocFromPoolAsync(&at[0], 3 * MIB, pool, NULL));
+	MUST(cuMemPoolSetAccess(pool, &reach, 1));
+	MUST(cuMemAllocFromPoolAsync(&at[1], 40 * MIB, pool, NULL));
+	launch_fill(at[0], 3 * MIB / 4, 1, NULL);
+	launch_fill(at[1], 40 * MIB / 4, 2, NULL);
+	MUST(cuCtxSynchronize());
+	MUST(cuDevicePrimaryCtxRetain(&other, 1));
+	await_line();
+	MUST(cuCtxSetCurrent(other));
+	MUST(cuMemAlloc_v2(&bad, 4));
+	MUST(cuMemsetD32_v2(bad, 0, 1));
+	launch_check(at[0], 3 * MIB / 4, 1, bad, NULL);
+	launch_check(at[1], 40 * MIB / 4, 2, bad, NULL);
+	MUST(cuMemcpyDtoH_v2(&count, bad, 4));
+	CHECK(count == 0);
+	MUST(cuMemFreeAsync(at[1], NULL));
+	MUST(cuCtxSynchronize());
 }
 
 /* --- What processes share --------------------------------------------------------------------- */
@@ -818,12 +1105,31 @@ static void hold_managed(void)
 	MUST(cuMemAllocManaged(&at, 4 * MIB, CU_MEM_ATTACH_GLOBAL));
 }
 
+/* One that another process could import. */
 static void hold_pool(void)
 {
 	CUdeviceptr at;
 
-	MUST(cuMemAllocAsync(&at, 4 * MIB, NULL));
+	MUST(cuMemAllocFromPoolAsync(&at, 4 * MIB, make_pool(DESCRIPTOR), NULL));
 	MUST(cuStreamSynchronize(NULL));
+}
+
+/* Taken while a stream captures: it is the graph's. */
+static void hold_graph(void)
+{
+	CUgraphExec exec;
+	CUdeviceptr at;
+	CUstream stream;
+	CUgraph graph;
+
+	MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	MUST(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+	MUST(cuMemAllocAsync(&at, 4 * MIB, stream));
+	launch_fill(at, MIB, 1, stream);
+	MUST(cuStreamEndCapture(stream, &graph));
+	MUST(cuGraphInstantiateWithFlags(&exec, graph, 0));
+	MUST(cuGraphLaunch(exec, stream));
+	MUST(cuStreamSynchronize(stream));
 }
 
 /* What is free in a pool leaves with the rest. */
@@ -934,6 +1240,7 @@ static const struct {
 	{"managed", hold_managed},
 	{"pool", hold_pool},
 	{"empty pool", hold_empty_pool},
+	{"graph", hold_graph},
 	{"capture", hold_capture},
 	{"work", hold_work},
 	{"questions", hold_questions},
@@ -946,13 +1253,23 @@ int main(int argc, char **argv)
 	CUdeviceptr at;
 
 	if (!strcmp(what, "churn")) {
-		churn(argc > 2 ? strtoull(argv[2], NULL, 0) : 1);
+		churn(argc > 2 ? strtoull(argv[2], NULL, 0) : 1, false);
+	} else if (!strcmp(what, "churn pools") && argc > 2) {
+		churn(strtoull(argv[2], NULL, 0), true);
+	} else if (!strcmp(what, "pools")) {
+		pools();
+	} else if (!strcmp(what, "pools full")) {
+		pools_full();
+	} else if (!strcmp(what, "pools of two")) {
+		pools_of_two();
 	} else if (!strcmp(what, "compute")) {
 		compute(strtoull(argv[2], NULL, 0), (uint32_t)atoi(argv[3]));
 	} else if (!strcmp(what, "serve")) {
 		serve(strtoull(argv[2], NULL, 0), (uint32_t)atoi(argv[3]));
 	} else if (!strcmp(what, "idle")) {
-		idle();
+		idle(false);
+	} else if (!strcmp(what, "idle pooled")) {
+		idle(true);
 	} else if (!strcmp(what, "devices")) {
 		devices();
 	} else if (!strcmp(what, "full")) {

@@ -99,6 +99,23 @@ def own_handles(bench):
                         f"{after if left else 'not gone meanwhile'}", f"as before: {before}")
 
 
+def pooled(bench):
+    """What was allocated in the order of a stream, at rest and at work."""
+    name, held = bench.tenant(), 256 if bench.sim else 1024
+    with bench.start(name, QUOTA_MORE % (held + 2048), [bench.program("swap"), "pooled", held],
+                     options=["--swappable"]) as child:
+        pid = child.hear("held", 60)["pid"]
+        left = out_and_back(bench, name, [pid], held * MIB)
+        child.say("churn")
+        left &= out_and_back(bench, name, [pid], held * MIB)
+        child.say("look")
+        child.hear("churned", 60)
+        wrong = child.hear("looked", 60)["wrong"]
+    bench.results.check("swap", "stream-ordered pools", left and not wrong,
+                        f"{wrong} wrong words, {'gone' if left else 'not gone'} meanwhile",
+                        "none, and gone")
+
+
 def shared(bench):
     """A legacy IPC handle: it leaves once, and both see what the other one writes."""
     name, program, held = bench.tenant(), bench.program("shared"), 64
@@ -138,6 +155,7 @@ def torch_shared(bench, title, env):
 
 def part(bench):
     own_handles(bench)
+    pooled(bench)
     shared(bench)
     torch_shared(bench, "torch.multiprocessing", {})
     torch_shared(bench, "torch.multiprocessing, expandable segments",

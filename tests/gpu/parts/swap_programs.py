@@ -19,6 +19,7 @@ CONTEXTS = ("--contexts",)
 # As many that a program is not at its end before the driver has begun, of which `allot suspend
 # --contexts` asks, each time.
 STEPS, TRAINING = 240, "24GiB"
+ASYNC = {"PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"}
 TOKENS, SAID, DECODING = 1600, 50, "24GiB"
 CHURN_MIB, SIM_MIB = 1024, 64
 # The most that one tenant holds here, and what the machine must have for it.
@@ -80,13 +81,14 @@ def training(bench):
     if lacks_torch(bench, "training"):
         return
     ways = {"no tenant": (), "not suspended": (), "suspended": ((), (), (), ()),
-            "with contexts": (CONTEXTS, (), CONTEXTS)}
+            "stream-ordered": ((), (), (), ()), "with contexts": (CONTEXTS, (), CONTEXTS)}
     command, found = program("torch_train.py", STEPS), {}
     with contextlib.ExitStack() as stack:
         children = {}
         for side in ways:
             name = None if side == "no tenant" else bench.tenant()
-            child = (bench.start(name, TRAINING, command, SWAPPABLE) if name
+            env = ASYNC if side == "stream-ordered" else None
+            child = (bench.start(name, TRAINING, command, SWAPPABLE, env=env) if name
                      else Child(command))
             children[side] = (stack.enter_context(child), name)
         for child, _ in children.values():

@@ -20,7 +20,8 @@ LOOPS = {
 }
 PERCENT = 99.0
 ROUNDS, ROUND_S, SETTLE_S, WARM_S = 3, 2.0, 0.3, 0.6
-PAIRS = {1: 200, 2: 200, 64: 60}  # MiB: pairs in a block
+PAIRS = {(1, ""): 200, (2, ""): 200, (64, ""): 60, (1, "async"): 2000,
+         (64, "async"): 2000}  # MiB, how: pairs in a block
 BLOCKS = 15
 
 
@@ -77,8 +78,9 @@ def speed(bench, programs, name):
                         f"{PERCENT:g} %", f"rounds of the plain one are {apart:.2f} % apart")
 
 
-def block(child, mib, pairs):
-    child.say(f"{mib} {pairs}")
+def block(child, size, pairs):
+    mib, how = size
+    child.say(f"{mib} {pairs} {how}")
     return child.hear("pairs", 60)["ns"]
 
 
@@ -91,19 +93,20 @@ def pairs(bench):
         children = {"plain": plain, "swappable": swappable}
         for child in children.values():
             child.hear("ready", 60)
-        for mib, count in PAIRS.items():
+        for size, count in PAIRS.items():
             found = {side: [] for side in children}
             for turn in range(blocks):
                 for side in (children if turn % 2 == 0 else reversed(children)):
-                    found[side].append(block(children[side], mib, count))
-            judge(bench, mib, found)
+                    found[side].append(block(children[side], size, count))
+            judge(bench, size, found)
         for child in children.values():
             if child.end() != 0:
                 raise Trouble("a program did not end well")
 
 
-def judge(bench, mib, found):
-    name = f"cuMemAlloc + cuMemFree, {mib} MiB"
+def judge(bench, size, found):
+    mib, how = size
+    name = f"cuMemAlloc{how.title()} + cuMemFree{how.title()}, {mib} MiB"
     plain, swappable = (statistics.median(found[side]) for side in SIDES)
     ratio = statistics.median(s / p for s, p in zip(found["swappable"], found["plain"]))
     noise = (spread([b / a for a, b in zip(found["plain"], found["plain"][1:])])

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * allocs: for each line "MIB PAIRS" that it is told, so many times cuMemAlloc of that size and
- * cuMemFree; says the ns that a pair took. So two of them, started differently, can be measured by
- * turns.
+ * cuMemFree, or with "MIB PAIRS async" cuMemAllocAsync from a pool that keeps what it has, and
+ * cuMemFreeAsync; says the ns that a pair took. So two of them, started differently, can be measured
+ * by turns.
  */
 #include <time.h>
 
@@ -18,33 +19,53 @@ static double now_ns(void)
 	return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
-static void pair(uint64_t bytes)
+static CUstream stream;
+
+static void pair(uint64_t bytes, bool async)
 {
 	CUdeviceptr at;
 
-	MUST(cu.cuMemAlloc_v2(&at, bytes));
-	MUST(cu.cuMemFree_v2(at));
+	if (async) {
+		MUST(cu.cuMemAllocAsync(&at, bytes, stream));
+		MUST(cu.cuMemFreeAsync(at, stream));
+	} else {
+		MUST(cu.cuMemAlloc_v2(&at, bytes));
+		MUST(cu.cuMemFree_v2(at));
+	}
+}
+
+static void keep_all(void)
+{
+	cuuint64_t all = UINT64_MAX;
+	CUmemoryPool pool;
+
+	MUST(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	MUST(cu.cuDeviceGetMemPool(&pool, 0));
+	MUST(cu.cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all));
 }
 
 int main(void)
 {
 	unsigned int pairs;
 	uint64_t mib;
-	char word[32];
+	char word[32], how[8];
 	double begin;
+	int words;
 
 	child_begin(300);
 	MUST(cu.cuInit(0));
 	child_context(0);
+	keep_all();
 	printf("{\"stage\": \"ready\"}\n");
 	while (child_told(word)) {
-		if (sscanf(word, "%" SCNu64 " %u", &mib, &pairs) != 2 || !pairs)
+		words = sscanf(word, "%" SCNu64 " %u %7s", &mib, &pairs, how);
+		if (words < 2 || !pairs)
 			return 2;
 		for (int i = 0; i < WARM; i++)
-			pair(mib * MIB);
+			pair(mib * MIB, words == 3);
 		begin = now_ns();
 		for (unsigned int i = 0; i < pairs; i++)
-			pair(mib * MIB);
+			pair(mib * MIB, words == 3);
 		printf("{\"stage\": \"pairs\", \"ns\": %.1f}\n", (now_ns() - begin) / pairs);
 	}
 	return 0;

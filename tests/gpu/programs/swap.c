@@ -9,6 +9,8 @@
  *
  * swap brief MIB: the same, but says nothing of PCIe, which takes seconds where much is held.
  *
+ * swap pooled MIB: the same as that, of memory from a stream-ordered pool.
+ *
  * swap checkpoint PID: has the driver move another process's memory to the host and back
  * (cuCheckpointProcess*), and says how long that took.
  */
@@ -48,7 +50,7 @@ static uint32_t value(int piece, uint64_t step)
 }
 
 /* Mostly large ones, as models are, and small ones between them, which share granules. */
-static void take(uint64_t bytes)
+static void take(uint64_t bytes, bool pooled)
 {
 	uint64_t large = bytes / 64 / STEP * STEP, got = 0;
 
@@ -58,7 +60,10 @@ static void take(uint64_t bytes)
 
 		pieces[n].bytes = want < bytes - got ? want : bytes - got;
 		pieces[n].pattern = n;
-		MUST(cu.cuMemAlloc_v2(&pieces[n].at, pieces[n].bytes));
+		if (pooled)
+			MUST(cu.cuMemAllocAsync(&pieces[n].at, pieces[n].bytes, stream));
+		else
+			MUST(cu.cuMemAlloc_v2(&pieces[n].at, pieces[n].bytes));
 		got += pieces[n].bytes;
 	}
 }
@@ -205,7 +210,7 @@ static void churn(void)
 	printf("{\"stage\": \"churned\", \"exchanges\": %" PRIu64 "}\n", exchanges);
 }
 
-static void hold(uint64_t mib, bool brief)
+static void hold(uint64_t mib, bool brief, bool pooled)
 {
 	double out = 0, back = 0;
 	unsigned int ms;
@@ -214,7 +219,7 @@ static void hold(uint64_t mib, bool brief)
 	child_context(0);
 	MUST(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
 	MUST(cu.cuMemHostAlloc((void **)&stage, STAGE, 0));
-	take(mib * MIB);
+	take(mib * MIB, pooled);
 	capture();
 	if (!brief) {
 		copied(true);
@@ -271,7 +276,9 @@ int main(int argc, char **argv)
 	child_begin(300);
 	MUST(cu.cuInit(0));
 	if (argc == 3 && (!strcmp(argv[1], "hold") || !strcmp(argv[1], "brief")))
-		hold(strtoull(argv[2], NULL, 10), !strcmp(argv[1], "brief"));
+		hold(strtoull(argv[2], NULL, 10), !strcmp(argv[1], "brief"), false);
+	else if (argc == 3 && !strcmp(argv[1], "pooled"))
+		hold(strtoull(argv[2], NULL, 10), true, true);
 	else if (argc == 3 && !strcmp(argv[1], "checkpoint"))
 		checkpoint(atoi(argv[2]));
 	else

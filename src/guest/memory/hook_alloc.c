@@ -162,14 +162,14 @@ static CUresult alloc_free_in_stream(struct guest *guest, CUdeviceptr dptr, CUst
 				     CUstream order, free_async_fn *real)
 {
 	struct object object;
-	bool ours, shared;
+	/* In a capture it becomes a node, of a graph's memory; ours is none, and the driver says so. */
+	bool node = guest->swappable && capturing_stream(guest, order), ours, shared;
 	CUresult e;
 
-	if (guest->swappable && !capturing_stream(guest, order) &&
-	    own_pool_free_async(guest, dptr, order, &e))
+	if (guest->swappable && !node && own_pool_free_async(guest, dptr, order, &e))
 		return e;
-	ours = memory_take(guest, OBJECT_MEMORY, dptr, &object);
-	shared = !ours && pool_pointer_take(guest, dptr, &object);
+	ours = !node && memory_take(guest, OBJECT_MEMORY, dptr, &object);
+	shared = !node && !ours && pool_pointer_take(guest, dptr, &object);
 	if (ours && object.flags & OBJECT_BACKED) {
 		memory_freed_in_stream(guest, &object, order);
 		return CUDA_SUCCESS;

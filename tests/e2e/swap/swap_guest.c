@@ -1216,17 +1216,21 @@ static void hold_questions(void)
 /* Freed while a stream captures: nothing is waited for, and the capture goes on. */
 static void hold_freed_in_capture(void)
 {
-	CUdeviceptr at, other;
+	CUdeviceptr at, other, pooled;
 	CUstream stream;
 	CUgraph graph;
 
 	MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	MUST(cuMemAllocAsync(&pooled, 8 * MIB, stream));
 	MUST(cuMemAlloc_v2(&at, 8 * MIB));
 	MUST(cuMemAlloc_v2(&other, 8 * MIB));
 	MUST(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
 	launch_fill(other, 100, 1, stream);
 	MUST(cuMemFree_v2(at));
+	CHECK(cuMemFreeAsync(other, stream) == CUDA_ERROR_INVALID_VALUE); /* no graph's */
+	CHECK(cuMemFreeAsync(pooled, stream) == CUDA_ERROR_INVALID_VALUE);
 	launch_fill(other, 100, 1, stream);
+	MUST(cuMemFree_v2(pooled));
 	MUST(cuStreamEndCapture(stream, &graph));
 	MUST(cuGraphDestroy(graph));
 	MUST(cuMemFree_v2(other));

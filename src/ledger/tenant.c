@@ -91,6 +91,20 @@ static bool tenant_name_char(char c)
 	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
 }
 
+int tenant_runtime_of(const char *tenant_dir, char *buf, size_t len)
+{
+	const char *slash = strrchr(tenant_dir, '/');
+	size_t n = slash ? (size_t)(slash - tenant_dir) : 0;
+
+	if (!n)
+		return -EINVAL;
+	if (n >= len)
+		return -ENAMETOOLONG;
+	memcpy(buf, tenant_dir, n);
+	buf[n] = '\0';
+	return 0;
+}
+
 bool tenant_name_valid(const char *name)
 {
 	size_t i;

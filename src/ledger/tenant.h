@@ -18,6 +18,9 @@ int tenant_runtime_dir(char *buf, size_t len);
 /* Makes it, 0700, where it is missing. -errno. */
 int tenant_make_runtime(const char *runtime);
 
+/* The runtime directory that a tenant's directory is in. -EINVAL where it is in none, -ENAMETOOLONG. */
+int tenant_runtime_of(const char *tenant_dir, char *buf, size_t len);
+
 /* 1 to 63 of A-Z a-z 0-9 . _ -, the first a letter or a digit. */
 bool tenant_name_valid(const char *name);
 

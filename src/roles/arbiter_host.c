@@ -108,18 +108,18 @@ static void *arbiter_host_map_file(int fd)
 	return NULL;
 }
 
-static int arbiter_host_make(const char *runtime, size_t len, struct arbiter_host **ret)
+static int arbiter_host_make(const char *runtime, struct arbiter_host **ret)
 {
 	CLEANUP_CLOSE int fd = -EBADF;
 	struct arbiter_host *host;
 
-	if (len >= sizeof(host->runtime))
+	if (strlen(runtime) >= sizeof(host->runtime))
 		return -EINVAL;
 	host = mmap(NULL, sizeof(*host), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
 		     -1, 0);
 	if (host == MAP_FAILED)
 		return -ENOMEM;
-	memcpy(host->runtime, runtime, len);
+	strcpy(host->runtime, runtime);
 	fd = shared_file_join(host->runtime, ARBITER_FILE, ARBITER_BYTES);
 	host->file = fd < 0 ? NULL : arbiter_host_map_file(fd);
 	if (!host->file) {
@@ -132,12 +132,11 @@ static int arbiter_host_make(const char *runtime, size_t len, struct arbiter_hos
 
 int arbiter_host_open(const char *tenant_dir, struct arbiter_host **ret)
 {
-	const char *slash = strrchr(tenant_dir, '/');
-	int r;
+	char runtime[sizeof((*ret)->runtime)];
+	int r = tenant_runtime_of(tenant_dir, runtime, sizeof(runtime));
 
-	if (!slash || slash == tenant_dir)
-		return -EINVAL;
-	r = arbiter_host_make(tenant_dir, (size_t)(slash - tenant_dir), ret);
+	if (!r)
+		r = arbiter_host_make(runtime, ret);
 	if (!r)
 		word_publish_add(&(*ret)->file->comers, 1);
 	return r;
@@ -155,7 +154,7 @@ static void *arbiter_host_lock(struct arbiter_host *host, int64_t at)
 int arbiter_host_claim(const char *runtime, struct arbiter_host **ret)
 {
 	struct arbiter_host *host;
-	int r = arbiter_host_make(runtime, strlen(runtime), &host);
+	int r = arbiter_host_make(runtime, &host);
 
 	if (r < 0)
 		return r;

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/number.h"
 #include "sched/tuning.h"
 
 #define DEVICES RESIDENCY_DEVICES
@@ -59,14 +60,17 @@ uint64_t residency_swap_ns(const struct residency_params *params,
 	return residency_out_ns(params, tenant) + residency_back_ns(params, tenant);
 }
 
+static uint64_t residency_turn_of_ns(const struct residency_params *params, uint64_t change_ns)
+{
+	return max_u64(params->turn_swaps * change_ns, params->turn_least_ns);
+}
+
 uint64_t residency_turn_ns(const struct residency_params *params,
 			   const struct residency_tenant *leaver,
 			   const struct residency_tenant *comer)
 {
-	uint64_t turn = params->turn_swaps * (residency_out_ns(params, leaver) +
-					      residency_back_ns(params, comer));
-
-	return turn > params->turn_least_ns ? turn : params->turn_least_ns;
+	return residency_turn_of_ns(params, residency_out_ns(params, leaver) +
+						    residency_back_ns(params, comer));
 }
 
 static uint64_t residency_size(const struct residency_tenant *t, int d)
@@ -106,9 +110,7 @@ static uint64_t residency_turn_for_ns(const struct residency_plan *plan,
 				      const struct residency_tenant *leaver,
 				      const struct residency_tenant *comer)
 {
-	uint64_t turn = plan->params->turn_swaps * residency_change_ns(plan, leaver, comer);
-
-	return turn > plan->params->turn_least_ns ? turn : plan->params->turn_least_ns;
+	return residency_turn_of_ns(plan->params, residency_change_ns(plan, leaver, comer));
 }
 
 static bool residency_is_overdue(const struct residency_plan *plan,
@@ -163,7 +165,8 @@ enum residency_rank {
 	RANK_IDLE,
 	RANK_LOWER,
 	RANK_OVER,
-	RANK_LATER, /* its turn goes on */
+	RANK_TURN,  /* its turn goes on */
+	RANK_LATER, /* it is on its way there, or not to be asked for a while */
 	RANK_NEVER,
 };
 
@@ -207,7 +210,7 @@ static enum residency_rank residency_rank(const struct residency_plan *plan,
 	if (plan->now_ns >= t->came_ns + turn)
 		return rank;
 	*key = t->came_ns + turn;
-	return RANK_LATER;
+	return RANK_TURN;
 }
 
 /* What has to go from a device beside `used`, of which its own are `own`. */
@@ -229,19 +232,38 @@ static bool residency_fits(const struct residency_plan *plan, const uint64_t use
 	return true;
 }
 
-static uint64_t residency_lack(const struct residency_plan *plan, int d,
-			       const struct residency_tenant *comer)
+/* What has to go from each device for one that comes. Whether anything has. */
+static bool residency_lacks(const struct residency_plan *plan, const struct residency_tenant *comer,
+			    uint64_t lack[DEVICES])
 {
-	return residency_lack_on(plan, d, plan->then[d], residency_there(comer, d),
-				 residency_need(comer, d));
+	bool any = false;
+
+	for (int d = 0; d < plan->devices; d++) {
+		lack[d] = residency_lack_on(plan, d, plan->then[d], residency_there(comer, d),
+					    residency_need(comer, d));
+		any |= lack[d] > 0;
+	}
+	return any;
+}
+
+/* The same where nobody comes, and a device has less room than is used. */
+static bool residency_exceeds(const struct residency_plan *plan, uint64_t lack[DEVICES])
+{
+	bool any = false;
+
+	for (int d = 0; d < plan->devices; d++) {
+		lack[d] = sat_sub_u64(plan->then[d], plan->device[d].capacity_bytes);
+		any |= lack[d] > 0;
+	}
+	return any;
 }
 
 /* Whether it would help that it leaves. */
 static bool residency_helps(const struct residency_plan *plan, const struct residency_tenant *t,
-			    const struct residency_tenant *comer)
+			    const uint64_t lack[DEVICES])
 {
 	for (int d = 0; d < plan->devices; d++)
-		if (residency_there(t, d) && residency_lack(plan, d, comer))
+		if (residency_there(t, d) && lack[d])
 			return true;
 	return false;
 }
@@ -269,16 +291,25 @@ static void residency_plan_out(struct residency_plan *plan, struct residency_ten
 		plan->then[d] -= residency_there(t, d) - residency_stays(t, d, part);
 }
 
-static void residency_plan_out_for(struct residency_plan *plan, struct residency_tenant *t,
-				   const struct residency_tenant *comer)
+static void residency_plan_out_by(struct residency_plan *plan, struct residency_tenant *t,
+				  const uint64_t lack[DEVICES])
 {
 	uint32_t part = 0, on;
 
 	for (int d = 0; d < plan->devices; d++) {
-		on = residency_part_for(t, d, residency_lack(plan, d, comer));
+		on = residency_part_for(t, d, lack[d]);
 		part = on > part ? on : part;
 	}
 	residency_plan_out(plan, t, part);
+}
+
+static void residency_plan_out_for(struct residency_plan *plan, struct residency_tenant *t,
+				   const struct residency_tenant *comer)
+{
+	uint64_t lack[DEVICES];
+
+	residency_lacks(plan, comer, lack);
+	residency_plan_out_by(plan, t, lack);
 }
 
 static void residency_plan_stay(struct residency_plan *plan, struct residency_tenant *t)
@@ -288,25 +319,26 @@ static void residency_plan_stay(struct residency_plan *plan, struct residency_te
 		plan->then[d] += residency_there(t, d) - residency_stays(t, d, t->part);
 }
 
+/* Of those who help, and of a rank up to `last`, the first; NULL: there is none. */
 static struct residency_tenant *residency_next_leaver(struct residency_plan *plan,
 						      const struct residency_tenant *comer,
-						      enum residency_rank *ret_rank)
+						      const uint64_t lack[DEVICES],
+						      enum residency_rank last)
 {
 	struct residency_tenant *best = NULL;
-	uint64_t best_key = 0;
+	uint64_t best_key = UINT64_MAX;
 
-	*ret_rank = RANK_NEVER;
 	for (int i = 0; i < plan->n; i++) {
 		struct residency_tenant *t = &plan->tenant[i];
 		uint64_t key;
 		enum residency_rank rank = residency_rank(plan, t, comer, &key);
 
-		if (rank == RANK_NEVER || rank > *ret_rank ||
-		    (rank == *ret_rank && key >= best_key) || !residency_helps(plan, t, comer))
+		if (rank > last || (rank == last && key >= best_key) ||
+		    !residency_helps(plan, t, lack))
 			continue;
 		best = t;
 		best_key = key;
-		*ret_rank = rank;
+		last = rank;
 	}
 	return best;
 }
@@ -346,11 +378,12 @@ static void residency_spare_leavers(struct residency_plan *plan, struct residenc
 static int residency_plan_for(struct residency_plan *plan, struct residency_tenant *comer,
 			      int leaver[RESIDENCY_TENANTS], bool *ret_now)
 {
-	enum residency_rank rank;
+	uint64_t lack[DEVICES];
 	int n = 0;
 
-	while (!residency_fits(plan, plan->then, comer)) {
-		struct residency_tenant *t = residency_next_leaver(plan, comer, &rank);
+	while (residency_lacks(plan, comer, lack)) {
+		struct residency_tenant *t =
+			residency_next_leaver(plan, comer, lack, RANK_LATER);
 
 		if (!t) {
 			while (n > 0)
@@ -358,7 +391,7 @@ static int residency_plan_for(struct residency_plan *plan, struct residency_tena
 			return -1;
 		}
 		leaver[n++] = (int)(t - plan->tenant);
-		residency_plan_out_for(plan, t, comer);
+		residency_plan_out_by(plan, t, lack);
 	}
 	residency_spare_leavers(plan, comer, leaver, n);
 	*ret_now = true;
@@ -369,7 +402,7 @@ static int residency_plan_for(struct residency_plan *plan, struct residency_tena
 		if (!t->planned)
 			continue;
 		t->planned = false;
-		if (residency_rank(plan, t, comer, &key) == RANK_LATER)
+		if (residency_rank(plan, t, comer, &key) >= RANK_TURN)
 			*ret_now = false;
 		t->planned = true;
 	}
@@ -518,34 +551,13 @@ static void residency_count(struct residency_plan *plan)
 /* A device has less room than is used: whoever can leaves at once, for what is not to be taken. */
 static void residency_relieve(struct residency_plan *plan)
 {
-	struct residency_tenant nobody = {.priority = INT32_MAX, .waits_since_ns = plan->now_ns};
+	struct residency_tenant nobody = {.priority = INT32_MAX, .waits_since_ns = plan->now_ns}, *t;
+	uint64_t lack[DEVICES];
 
-	for (int d = 0; d < plan->devices; d++) {
-		enum residency_rank rank;
-
-		while (plan->then[d] > plan->device[d].capacity_bytes) {
-			struct residency_tenant *best = NULL;
-			uint64_t key, best_key = 0;
-			enum residency_rank best_rank = RANK_NEVER;
-
-			for (int i = 0; i < plan->n; i++) {
-				rank = residency_rank(plan, &plan->tenant[i], &nobody, &key);
-				if (!plan->tenant[i].here[d] || rank > best_rank ||
-				    rank == RANK_NEVER || plan->tenant[i].place == RESIDENCY_COMING ||
-				    (rank == best_rank && best && key >= best_key) ||
-				    plan->tenant[i].stays_until_ns > plan->now_ns)
-					continue;
-				best = &plan->tenant[i];
-				best_key = key;
-				best_rank = rank;
-			}
-			if (!best)
-				break;
-			residency_plan_out(plan, best,
-					   residency_part_for(best, d, plan->then[d] -
-								      plan->device[d].capacity_bytes));
-			best->leave = true;
-		}
+	while (residency_exceeds(plan, lack) &&
+	       (t = residency_next_leaver(plan, &nobody, lack, RANK_TURN))) {
+		residency_plan_out_by(plan, t, lack);
+		t->leave = true;
 	}
 }
 

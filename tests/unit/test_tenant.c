@@ -41,6 +41,20 @@ static void check_runtime_dir(void)
 	fixture_wait(pid, 0);
 }
 
+static void check_runtime_of(void)
+{
+	char buf[8] = "old";
+
+	CHECK_EQ(tenant_runtime_of("/run/a", buf, sizeof(buf)), 0);
+	CHECK(!strcmp(buf, "/run"));
+	CHECK_EQ(tenant_runtime_of("/run/a/", buf, 7), 0);
+	CHECK(!strcmp(buf, "/run/a"));
+	CHECK_EQ(tenant_runtime_of("/run/a/b", buf, 6), -ENAMETOOLONG);
+	CHECK_EQ(tenant_runtime_of("/a", buf, sizeof(buf)), -EINVAL);
+	CHECK_EQ(tenant_runtime_of("a", buf, sizeof(buf)), -EINVAL);
+	CHECK(!strcmp(buf, "/run/a"));
+}
+
 /* A process that may write no file of that size ends by SIGXFSZ when it tries. */
 static void check_file_size_limit(void)
 {
@@ -325,6 +339,7 @@ int main(void)
 {
 	umask(077);
 	check_runtime_dir();
+	check_runtime_of();
 	check_names();
 	check_file_size_limit();
 	check_life();

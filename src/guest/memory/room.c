@@ -2,7 +2,6 @@
 #include "guest/memory/room.h"
 
 #include <limits.h>
-#include <string.h>
 #include <time.h>
 
 #include "base/fault.h"
@@ -13,6 +12,7 @@
 #include "guest/memory/holder.h"
 #include "ledger/residency_file.h"
 #include "ledger/swap.h"
+#include "ledger/tenant.h"
 #include "sched/tuning.h"
 
 static void room_wish(struct room *room, struct guest *guest, struct guest_device *device,
@@ -49,19 +49,6 @@ bool room_is_promised(const struct room *room, struct guest *guest, struct guest
 	return !DRIVER(cuMemGetInfo_v2, (&free_bytes, &total)) && free_bytes < bytes + promised;
 }
 
-/* The directory of the tenants, which is above the own one. */
-static bool room_runtime(const struct guest *guest, char ret[static PATH_MAX])
-{
-	const char *slash = strrchr(guest->dir, '/');
-	size_t n = slash ? (size_t)(slash - guest->dir) : 0;
-
-	if (!n || n >= PATH_MAX)
-		return false;
-	memcpy(ret, guest->dir, n);
-	ret[n] = 0;
-	return true;
-}
-
 /*
  * Whoever decides is woken, and has others leave for what they were promised not to have. It decides for
  * a while longer than that takes; without anybody who does there is nobody who would leave.
@@ -71,7 +58,7 @@ static bool room_await_promise(struct room *room, struct guest *guest)
 	uint64_t now = now_monotonic_ns();
 	char runtime[PATH_MAX];
 
-	if (!room_runtime(guest, runtime) || !residency_file_exists(runtime))
+	if (tenant_runtime_of(guest->dir, runtime, sizeof(runtime)) || !residency_file_exists(runtime))
 		return false;
 	if (!room->began_ns)
 		residency_file_tell(runtime);

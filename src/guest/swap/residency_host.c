@@ -90,18 +90,16 @@ struct residency_host {
 
 int residency_host_open(const char *tenant_dir, struct residency_host **ret)
 {
-	const char *slash = strrchr(tenant_dir, '/');
 	struct residency_host *host;
 	int r;
 
-	if (!slash || slash == tenant_dir || slash - tenant_dir >= (long)sizeof(host->runtime))
-		return -EINVAL;
 	host = mmap(NULL, sizeof(*host), PROT_READ | PROT_WRITE,
 		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (host == MAP_FAILED)
 		return -ENOMEM;
-	memcpy(host->runtime, tenant_dir, (size_t)(slash - tenant_dir));
-	r = residency_file_open(host->runtime, &host->file);
+	r = tenant_runtime_of(tenant_dir, host->runtime, sizeof(host->runtime));
+	if (r == 0)
+		r = residency_file_open(host->runtime, &host->file);
 	if (r < 0) {
 		munmap(host, sizeof(*host));
 		return r;

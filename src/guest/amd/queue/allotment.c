@@ -88,17 +88,15 @@ static int allotment_map_file(const char *runtime, struct cu_file **ret)
 
 int allotment_open(const char *tenant_dir, struct allotment **ret)
 {
-	const char *slash = strrchr(tenant_dir, '/');
 	struct allotment *a;
 	int r;
 
-	if (!slash || slash == tenant_dir || slash - tenant_dir >= (long)sizeof(a->runtime))
-		return -EINVAL;
 	a = mmap(NULL, sizeof(*a), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (a == MAP_FAILED)
 		return -ENOMEM;
-	memcpy(a->runtime, tenant_dir, (size_t)(slash - tenant_dir));
-	r = allotment_map_file(a->runtime, &a->file);
+	r = tenant_runtime_of(tenant_dir, a->runtime, sizeof(a->runtime));
+	if (r == 0)
+		r = allotment_map_file(a->runtime, &a->file);
 	if (r < 0) {
 		munmap(a, sizeof(*a));
 		return r;

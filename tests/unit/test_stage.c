@@ -2,6 +2,7 @@
 /* Host memory in steps, which several threads make ready at once. */
 #include "guest/swap/stage.h"
 
+#include <errno.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -14,6 +15,19 @@
 static _Atomic unsigned int met[STEPS];
 static _Atomic uint64_t met_bytes;
 static char *base;
+
+/* A kernel before 5.14 knows no advice of this number. */
+static bool old_kernel;
+
+int __real_madvise(void *at, size_t len, int advice);
+int __wrap_madvise(void *at, size_t len, int advice);
+int __wrap_madvise(void *at, size_t len, int advice)
+{
+	if (!old_kernel || advice != 23)
+		return __real_madvise(at, len, advice);
+	errno = EINVAL;
+	return -1;
+}
 
 static void meet(void *arg, char *at, uint64_t bytes)
 {
@@ -121,6 +135,9 @@ static void check_none(void)
 int main(void)
 {
 	check_steps();
+	old_kernel = true;
+	check_steps();
+	old_kernel = false;
 	check_alone();
 	check_none();
 	return 0;

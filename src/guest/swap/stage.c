@@ -69,15 +69,18 @@ bool stage_take(struct stage *stage, uint64_t bytes)
 }
 
 /* A page that cannot be had is an error here, and no signal later. */
-static bool stage_populate(char *at, uint64_t bytes)
+static bool stage_populate(volatile char *at, uint64_t bytes)
 {
-	if (!madvise(at, bytes, MADV_POPULATE_WRITE))
+	if (!madvise((char *)at, bytes, MADV_POPULATE_WRITE))
 		return true;
 	if (errno != EINVAL)
 		return false;
-	/* Kernels before 5.14 do not know it. */
-	for (uint64_t i = 0; i < bytes; i += 4096)
-		((volatile char *)at)[i] = 0;
+	/* Kernels before 5.14 do not know it. There may be content already, which stays. */
+	for (uint64_t i = 0; i < bytes; i += 4096) {
+		char c = at[i];
+
+		at[i] = c;
+	}
 	return true;
 }
 

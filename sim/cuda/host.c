@@ -80,6 +80,8 @@ CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
 	struct sim_range *range;
 	CUresult r = sim_context_current(&ctx);
 
+	if (!r)
+		r = capture_forbids();
 	if (r)
 		return r;
 	if (!p || !bytesize || (uint64_t)p + bytesize < (uint64_t)p)
@@ -104,6 +106,8 @@ CUresult cuMemHostUnregister(void *p)
 	struct sim_range *range;
 	CUresult r = sim_ready();
 
+	if (!r)
+		r = capture_forbids();
 	if (r)
 		return r;
 	sim_lock();

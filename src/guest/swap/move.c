@@ -578,9 +578,17 @@ static uint64_t move_kind_kept(const void *self)
 	return stage_ready(&((const struct move *)self)->stage);
 }
 
+/* The program runs meanwhile, and may capture: that must not forbid this, nor be spoiled by it. */
 static void move_kind_forget(void *self)
 {
-	move_give_host(self);
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	struct move *move = self;
+
+	if (!move->stage.at)
+		return;
+	DRIVER(cuThreadExchangeStreamCaptureMode, (&mode));
+	move_give_host(move);
+	DRIVER(cuThreadExchangeStreamCaptureMode, (&mode));
 }
 
 const struct mover_kind move_kind = {

@@ -165,6 +165,35 @@ class Rest(Case):
         self.good(guest)
 
 
+class Kept(Case):
+    """Host memory that is kept for the next way out."""
+
+    def anonymous(self, guest):
+        with open(f"/proc/{guest.pid}/status", encoding="ascii") as status:
+            line, = [line for line in status if line.startswith("RssAnon:")]
+        return int(line.split()[1]) << 10
+
+    def until_given_back(self, guest, most):
+        end = time.monotonic() + 20
+        while self.anonymous(guest) > most:
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.01)
+
+    def test_given_back_in_a_capture(self):
+        """What the program captures meanwhile is not spoiled by it."""
+        guest = self.guest("capture behind")
+        before = self.anonymous(guest)
+        self.must("suspend", "t")
+        self.assertGreater(self.anonymous(guest), before + 60 * MIB)
+        self.must("resume", "t")
+        guest.stdin.write("\n")
+        guest.stdin.flush()
+        self.assertEqual(guest.stdout.readline(), "ready\n", guest.poll() and guest.stderr.read())
+        self.must("resume", "t")
+        self.until_given_back(guest, before + 30 * MIB)
+        self.good(guest)
+
+
 class Mappings(Case):
     """What a program maps by itself: at the same addresses, by the same handles, as it may."""
 

@@ -1213,6 +1213,28 @@ static void hold_questions(void)
 	MUST(cuMemFree_v2(at[1]));
 }
 
+/* A capture that begins when all is back, in the mode in which other threads may not do much. */
+static void capture_behind(void)
+{
+	CUdeviceptr at;
+	CUstream stream;
+	CUgraphExec exec;
+	CUgraph graph;
+
+	begin();
+	MUST(cuMemAlloc_v2(&at, 64 * MIB));
+	MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	await_line();
+	MUST(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	await_line();
+	launch_fill(at, 64 * MIB / 4, 3, stream);
+	MUST(cuStreamEndCapture(stream, &graph));
+	MUST(cuGraphInstantiateWithFlags(&exec, graph, 0));
+	MUST(cuGraphLaunch(exec, stream));
+	MUST(cuStreamSynchronize(stream));
+	check_words(at, 64 * MIB, 3);
+}
+
 /* Freed while a stream captures: nothing is waited for, and the capture goes on. */
 static void hold_freed_in_capture(void)
 {
@@ -1288,6 +1310,8 @@ int main(int argc, char **argv)
 		borrow_handle((uint32_t)atoi(argv[2]));
 	} else if (!strcmp(what, "borrow nothing") && argc > 2) {
 		borrow_nothing(argv[2]);
+	} else if (!strcmp(what, "capture behind")) {
+		capture_behind();
 	} else if (!strcmp(what, "mappings")) {
 		mappings();
 	} else {

@@ -511,6 +511,8 @@ static enum swap_why move_back(struct move *move)
 	if (!why && mapping_attach(move->guest))
 		why = SWAP_DRIVER;
 	if (why) {
+		/* Some importers may have it already: they wait for this word to leave again. */
+		exporter_has_copied(move->guest);
 		move_release_all(move);
 		exporter_gives_up(move->guest, request);
 		return why;

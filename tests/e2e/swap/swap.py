@@ -332,6 +332,31 @@ class SharedAway(Sharing):
             self.assertEqual(lender.wait(10), -signal.SIGKILL, point)
             os.unlink(self.tmp + "/handles")
 
+    def test_exporter_that_borrows(self):
+        """It could not come back, for want of another one's: who borrows from it is told, also if it
+        had all already."""
+        first = self.lend()
+        between = self.guest("relay", self.tmp + "/handles", self.tmp + "/relayed")
+        last = self.guest("borrow", self.tmp + "/relayed", "0")
+        self.must("suspend", "t")
+        first.send_signal(signal.SIGSTOP)
+        resume = subprocess.Popen([ALLOT, "resume", "t"], env=self.env, stderr=subprocess.PIPE,
+                                  stdout=subprocess.DEVNULL, text=True)
+        self.addCleanup(self.end, resume)
+        for _ in range(1000):
+            if self.used() > 3 * STAYS:
+                break
+            time.sleep(0.01)
+        self.assertEqual(self.used(), 3 * STAYS + self.LENT)
+        time.sleep(0.3)  # the last one has asked for it
+        first.kill()
+        _, said = resume.communicate(timeout=20)
+        self.assertIn('tenant "t" stays suspended', said)
+        self.assertEqual({p["state"] for p in self.tenant()["processes"]}, {"suspended"})
+        self.assertEqual(self.used(), 2 * STAYS)
+        for process in (between, last):
+            self.end(process)
+
     def test_no_room_for_the_exporter(self):
         lender = self.lend(7, options=("--swappable", "--memory", "1GiB"))
         borrower = self.borrow(7)

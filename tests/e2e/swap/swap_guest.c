@@ -796,21 +796,36 @@ static void pools_of_two(void)
 
 static const uint64_t lent_bytes[LENT] = {3 * MIB, 100 * 4, 70000 * 4};
 
-/* Two of them share a granule. Whoever reads the file finds all of it. */
-static void lend(const char *path, uint32_t seed)
+/* Two of them share a granule. */
+static void name_pieces(CUdeviceptr at[LENT], CUipcMemHandle handle[LENT])
 {
-	CUipcMemHandle handle[LENT], again;
-	CUdeviceptr at[LENT], opened;
-	char part[512];
-	FILE *file;
-
-	begin();
 	for (uint32_t i = 0; i < LENT; i++) {
 		MUST(cuMemAlloc_v2(&at[i], lent_bytes[i]));
 		launch_fill(at[i], lent_bytes[i] / 4, i, NULL);
 		MUST(cuIpcGetMemHandle(&handle[i], at[i] + 16));
 	}
 	MUST(cuCtxSynchronize());
+}
+
+/* Whoever reads the file finds all of it. */
+static void write_handles(const char *path, const CUipcMemHandle handle[LENT])
+{
+	char part[512];
+	FILE *file;
+
+	snprintf(part, sizeof(part), "%s.part", path);
+	file = fopen(part, "w");
+	CHECK(file && fwrite(handle, sizeof(handle[0]), LENT, file) == LENT && !fclose(file));
+	CHECK(!rename(part, path));
+}
+
+static void lend(const char *path, uint32_t seed)
+{
+	CUipcMemHandle handle[LENT], again;
+	CUdeviceptr at[LENT], opened;
+
+	begin();
+	name_pieces(at, handle);
 	if (getenv("SWAP_GUEST_FORKS") && !fork()) {
 		sleep(6); /* with whatever descriptors it has from us */
 		_exit(0);
@@ -818,10 +833,7 @@ static void lend(const char *path, uint32_t seed)
 	MUST(cuIpcGetMemHandle(&again, at[0]));
 	CHECK(!memcmp(&again, &handle[0], sizeof(again)));
 	CHECK(cuIpcOpenMemHandle_v2(&opened, again, 1) == CUDA_ERROR_INVALID_CONTEXT);
-	snprintf(part, sizeof(part), "%s.part", path);
-	file = fopen(part, "w");
-	CHECK(file && fwrite(handle, sizeof(handle), 1, file) == 1 && !fclose(file));
-	CHECK(!rename(part, path));
+	write_handles(path, handle);
 	await_line();
 	check_words(at[0], lent_bytes[0], seed);
 	for (uint32_t i = 1; i < LENT; i++)
@@ -876,6 +888,24 @@ static void borrow(const char *path, uint32_t seed)
 		MUST(cuIpcCloseMemHandle(at[i]));
 	}
 	CHECK(cuIpcCloseMemHandle(at[0]) == CUDA_ERROR_INVALID_VALUE);
+}
+
+/* Borrows from one process, and lends to others. */
+static void relay(const char *from, const char *to)
+{
+	CUipcMemHandle theirs[LENT], ours[LENT];
+	CUdeviceptr at[LENT], opened;
+
+	begin();
+	read_handles(from, theirs);
+	MUST(cuIpcOpenMemHandle_v2(&opened, theirs[0], 1));
+	name_pieces(at, ours);
+	write_handles(to, ours);
+	await_line();
+	check_words(opened, lent_bytes[0], 0);
+	for (uint32_t i = 0; i < LENT; i++)
+		check_words(at[i], lent_bytes[i], i);
+	MUST(cuIpcCloseMemHandle(opened));
 }
 
 static int post_box(void)
@@ -1304,6 +1334,8 @@ int main(int argc, char **argv)
 		lend(argv[2], (uint32_t)atoi(argv[3]));
 	} else if (!strcmp(what, "borrow") && argc > 3) {
 		borrow(argv[2], (uint32_t)atoi(argv[3]));
+	} else if (!strcmp(what, "relay") && argc > 3) {
+		relay(argv[2], argv[3]);
 	} else if (!strcmp(what, "lend handle") && argc > 2) {
 		lend_handle((uint32_t)atoi(argv[2]));
 	} else if (!strcmp(what, "borrow handle") && argc > 2) {

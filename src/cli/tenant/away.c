@@ -49,6 +49,24 @@ static int away_check_room(struct moving *moving, const struct away_options *o,
 	return away_call_off(moving, o);
 }
 
+static int away_stays(const struct moving *moving)
+{
+	return say_error("tenant \"%s\" stays suspended: all of it is in host memory", moving->name);
+}
+
+/* All of it, or all stays away: then each says why it could not come, or come alone. */
+static int away_bring_back(struct moving *moving, struct moving_sum *ret)
+{
+	struct moving_sum sum = moving_ask(moving, SWAP_BACK, UINT64_MAX, true);
+
+	if (sum.refused || sum.silent) {
+		moving_ask(moving, SWAP_OUT, UINT64_MAX, false);
+		return away_stays(moving);
+	}
+	*ret = sum;
+	return 0;
+}
+
 static int away_send_memory(struct moving *moving, const struct away_options *o)
 {
 	enum swap_phase prepare = o->contexts ? SWAP_PREPARE_CONTEXTS : SWAP_PREPARE;
@@ -67,7 +85,8 @@ static int away_send_memory(struct moving *moving, const struct away_options *o)
 	/* From here on it goes on without us. Each process ends in one way or the other. */
 	sum = moving_ask(moving, SWAP_OUT, UINT64_MAX, true);
 	if (sum.refused || sum.silent) {
-		moving_ask(moving, SWAP_BACK, UINT64_MAX, true);
+		if (away_bring_back(moving, &sum))
+			return EXIT_ALLOT;
 		say_error("tenant \"%s\" goes on as it was: what had left is back", moving->name);
 		return away_call_off(moving, o);
 	}
@@ -127,11 +146,6 @@ int away_send(struct moving *moving, const struct away_options *o)
 	return r;
 }
 
-static int away_stays(const struct moving *moving)
-{
-	return say_error("tenant \"%s\" stays suspended: all of it is in host memory", moving->name);
-}
-
 int away_return(struct moving *moving)
 {
 	struct moving_sum sum;
@@ -140,11 +154,8 @@ int away_return(struct moving *moving)
 		return say_error("tenant \"%s\" stays suspended", moving->name);
 	if (moving_rests(moving) == SWAP_BARE && contexts_return(moving))
 		return away_stays(moving);
-	sum = moving_ask(moving, SWAP_BACK, UINT64_MAX, true);
-	if (sum.refused || sum.silent) {
-		moving_ask(moving, SWAP_OUT, UINT64_MAX, false);
-		return away_stays(moving);
-	}
+	if (away_bring_back(moving, &sum))
+		return EXIT_ALLOT;
 	moving_ask(moving, SWAP_RUN, now_monotonic_ns() + RUN_NS, false);
 	printf("%s: %s of %u process%s came back in %s\n", moving->name, units_bytes(sum.bytes).s,
 	       sum.processes, sum.processes == 1 ? "" : "es", units_duration(sum.took_ns).s);

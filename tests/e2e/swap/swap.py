@@ -4,6 +4,7 @@
 
 import json
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -511,6 +512,33 @@ class Crowd(Case):
         self.must("resume", "u")
         for guest in more:
             self.good(guest)
+
+
+class Taken(Case):
+    """One process has left when another one finds no host memory after all, and the device's is
+    somebody else's by then: nobody of the tenant goes on without the others."""
+
+    MEMORY = "700MiB"
+
+    def test_on_the_way_back(self):
+        guest = self.guest("idle")
+        other = self.guest("idle", options=())
+        with open(f"/proc/{other.pid}/statm", encoding="ascii") as statm:
+            mapped = int(statm.read().split()[0]) * resource.getpagesize()
+        resource.prlimit(other.pid, resource.RLIMIT_AS, (mapped + 8 * MIB, resource.RLIM_INFINITY))
+        taker = self.guest("grab", "300", name="u", options=())
+        said = self.refused("suspend", "t")
+        self.assertIn("there is not enough host memory", said)
+        resource.prlimit(other.pid, resource.RLIMIT_AS, (resource.RLIM_INFINITY,) * 2)
+        states = {p["state"] for p in self.tenant()["processes"]}
+        if "stays suspended" in said:
+            self.assertNotIn("running", states)
+            self.end(taker)
+            self.must("resume", "t")
+        else:
+            self.assertEqual(states, {"running"})
+        self.good(guest)
+        self.good(other)
 
 
 class Two(Case):

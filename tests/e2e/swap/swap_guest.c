@@ -30,17 +30,23 @@
 static CUcontext context;
 static CUfunction fill, check, spin;
 
-static void begin(void)
+/* Into the current context. */
+static void load(void)
 {
 	CUmodule module;
 
-	MUST(cuInit(0));
-	MUST(cuDevicePrimaryCtxRetain(&context, 0));
-	MUST(cuCtxSetCurrent(context));
 	MUST(cuModuleLoadData(&module, "allot-sim-module\n"));
 	MUST(cuModuleGetFunction(&fill, module, "sim_fill"));
 	MUST(cuModuleGetFunction(&check, module, "sim_check"));
 	MUST(cuModuleGetFunction(&spin, module, "sim_spin"));
+}
+
+static void begin(void)
+{
+	MUST(cuInit(0));
+	MUST(cuDevicePrimaryCtxRetain(&context, 0));
+	MUST(cuCtxSetCurrent(context));
+	load();
 }
 
 static void launch_fill(CUdeviceptr at, uint64_t words, uint32_t seed, CUstream stream)
@@ -1117,6 +1123,49 @@ static void serve(uint64_t mib, uint32_t seed)
 	look_at_pieces(&pieces);
 }
 
+/* Takes so much as soon as it is there. */
+static void grab(uint64_t mib)
+{
+	CUdeviceptr at;
+	CUresult e;
+
+	begin();
+	said("ready");
+	while ((e = cuMemAlloc_v2(&at, mib * MIB)))
+		CHECK(e == CUDA_ERROR_OUT_OF_MEMORY);
+	await_line();
+}
+
+#define SPREAD 8
+
+/* As serve, on all devices; on each of them it holds another part of the first one's. */
+static void spread(uint64_t mib, uint32_t seed)
+{
+	static struct pieces pieces[SPREAD];
+	CUcontext on[SPREAD];
+	char line[64];
+	int n = 0;
+
+	begin();
+	MUST(cuDeviceGetCount(&n));
+	n = n < SPREAD ? n : SPREAD;
+	for (int d = 0; d < n; d++) {
+		MUST(cuDevicePrimaryCtxRetain(&on[d], d));
+		MUST(cuCtxSetCurrent(on[d]));
+		load();
+		hold_pieces(&pieces[d], d ? mib * (uint64_t)((seed + (uint32_t)d) % 4) / 4 : mib,
+			    seed + (uint32_t)d * 100000);
+	}
+	said("ready");
+	while (fgets(line, sizeof(line), stdin) && line[0] != 'q') {
+		for (int d = 0; d < n; d++) {
+			MUST(cuCtxSetCurrent(on[d]));
+			look_at_pieces(&pieces[d]);
+		}
+		said("served");
+	}
+}
+
 /* --- What cannot leave ---------------------------------------------------------------------- */
 
 static void hold_array(void)
@@ -1322,6 +1371,10 @@ int main(int argc, char **argv)
 		compute(strtoull(argv[2], NULL, 0), (uint32_t)atoi(argv[3]));
 	} else if (!strcmp(what, "serve")) {
 		serve(strtoull(argv[2], NULL, 0), (uint32_t)atoi(argv[3]));
+	} else if (!strcmp(what, "grab")) {
+		grab(strtoull(argv[2], NULL, 0));
+	} else if (!strcmp(what, "spread")) {
+		spread(strtoull(argv[2], NULL, 0), (uint32_t)atoi(argv[3]));
 	} else if (!strcmp(what, "idle")) {
 		idle(false);
 	} else if (!strcmp(what, "idle pooled")) {

@@ -82,9 +82,9 @@ uint32_t swap_desk_ask(struct swap_desk *desk, enum swap_phase phase)
 	return swap_desk_write(desk, phase, again ? swap_part_of(before) : SWAP_ALL);
 }
 
-uint32_t swap_desk_ask_part(struct swap_desk *desk, uint32_t part)
+uint32_t swap_desk_ask_part(struct swap_desk *desk, enum swap_phase phase, uint32_t part)
 {
-	return swap_desk_write(desk, SWAP_OUT, part);
+	return swap_desk_write(desk, phase, part);
 }
 
 int swap_load(const char *dir, uint32_t *ret_request)

@@ -43,7 +43,7 @@ static inline enum swap_phase swap_phase_of(uint32_t request)
 	return (enum swap_phase)(request & 0xff);
 }
 
-/* Of SWAP_ALL; for OUT and BACK. */
+/* Of SWAP_ALL; for PREPARE, OUT and BACK. */
 static inline uint32_t swap_part_of(uint32_t request)
 {
 	return request >> 8 & 0xff;
@@ -67,8 +67,8 @@ uint32_t swap_desk_request(const struct swap_desk *desk);
 /* Asks for a phase, wakes all processes, and answers the request that they are to answer. */
 uint32_t swap_desk_ask(struct swap_desk *desk, enum swap_phase phase);
 
-/* OUT, for a part of SWAP_ALL. */
-uint32_t swap_desk_ask_part(struct swap_desk *desk, uint32_t part);
+/* PREPARE or OUT, for a part of SWAP_ALL. */
+uint32_t swap_desk_ask_part(struct swap_desk *desk, enum swap_phase phase, uint32_t part);
 
 /* For somebody who looks once; errors of policy_load. */
 int swap_load(const char *dir, uint32_t *ret_request);

@@ -60,10 +60,10 @@ static void check_parts(void)
 
 	CHECK_EQ(swap_desk_open(fixture_tenant("parts"), &desk), 0);
 	CHECK_EQ(swap_part_of(swap_desk_ask(desk, SWAP_OUT)), SWAP_ALL);
-	first = swap_desk_ask_part(desk, 60);
+	first = swap_desk_ask_part(desk, SWAP_OUT, 60);
 	CHECK_EQ(swap_part_of(first), 60);
 	CHECK_EQ(swap_phase_of(first), SWAP_OUT);
-	CHECK(swap_desk_ask_part(desk, 60) != first);
+	CHECK(swap_desk_ask_part(desk, SWAP_OUT, 60) != first);
 	CHECK_EQ(swap_part_of(swap_desk_ask(desk, SWAP_BACK)), 60);
 	CHECK_EQ(swap_part_of(swap_desk_ask(desk, SWAP_BACK)), 60);
 	CHECK_EQ(swap_part_of(swap_desk_ask(desk, SWAP_OUT)), SWAP_ALL);

@@ -81,6 +81,16 @@ static CUdeviceptr move_bound(struct guest *guest, int i, uint32_t part)
 	return bound;
 }
 
+static uint64_t move_bytes_below(struct guest *guest, int i, CUdeviceptr bound)
+{
+	struct cursor cursor = {.guest = guest, .device = i};
+	uint64_t bytes = 0;
+
+	while (move_next(&cursor) && cursor.device == i && cursor.piece.at < bound)
+		bytes += cursor.piece.bytes;
+	return bytes;
+}
+
 /* --- Host memory ---------------------------------------------------------------------------- */
 
 /* Called by several threads at once. Memory that cannot be registered is copied, too. */
@@ -537,9 +547,14 @@ static enum swap_why move_kind_prepare(void *self, uint64_t *ret_amount)
 	return obstacles_find(move->guest, move->contexts, ret_amount);
 }
 
-static uint64_t move_kind_bytes(void *self)
+static uint64_t move_kind_bytes(void *self, uint32_t part)
 {
-	return move_bytes(((struct move *)self)->guest);
+	struct guest *guest = ((struct move *)self)->guest;
+	uint64_t bytes = 0;
+
+	for (int i = 0; i < guest->ndevices; i++)
+		bytes += move_bytes_below(guest, i, move_bound(guest, i, part));
+	return bytes;
 }
 
 static enum swap_why move_kind_out(void *self, uint32_t part)

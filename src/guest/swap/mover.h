@@ -21,8 +21,8 @@ struct mover_kind {
 	enum swap_why (*rest)(void *self);
 	/* Finds what cannot leave: the first kind, and how much of it. */
 	enum swap_why (*prepare)(void *self, uint64_t *ret_amount);
-	/* What would leave. */
-	uint64_t (*bytes)(void *self);
+	/* What would leave, with `part` of SWAP_ALL: more than that where it is in large pieces. */
+	uint64_t (*bytes)(void *self, uint32_t part);
 	/*
 	 * SWAP_FINE, or all is where it was. `part` of SWAP_ALL is to be away then, or more. Out once
 	 * more after a way back copies nothing.

@@ -427,10 +427,10 @@ static void residency_host_ask(struct member *member, enum swap_phase phase, uin
 	member->asked_ns = now_ns;
 }
 
-/* OUT; as much as was away before, or more. */
-static void residency_host_ask_part(struct member *member, uint32_t part, uint64_t now_ns)
+static void residency_host_ask_part(struct member *member, enum swap_phase phase, uint32_t part,
+				    uint64_t now_ns)
 {
-	member->request = swap_desk_ask_part(member->desk, part);
+	member->request = swap_desk_ask_part(member->desk, phase, part);
 	member->asked_ns = now_ns;
 }
 
@@ -445,12 +445,10 @@ static bool residency_host_begin(struct member *member)
 	return !swap_desk_open(member->dir, &member->desk);
 }
 
-/* Whether the host has room for what is to leave, of which so much has its place there already. */
+/* Whether the host has room for so much, of which some has its place there already. */
 static bool residency_host_has_room(const struct member *member, uint64_t bytes, uint64_t has)
 {
-	uint64_t leaves = bytes / SWAP_ALL * member->part;
-
-	return leaves <= (member->policy.host_bytes ? member->policy.host_bytes
+	return bytes <= (member->policy.host_bytes ? member->policy.host_bytes
 						    : host_memory_room() + has);
 }
 
@@ -475,7 +473,7 @@ static void residency_host_prepared(struct residency_host *host, struct member *
 	bool room = !answers.all || residency_host_has_room(member, answers.bytes, answers.kept);
 
 	if (answers.all && !answers.refused && room) {
-		residency_host_ask_part(member, member->part, now_ns);
+		residency_host_ask_part(member, SWAP_OUT, member->part, now_ns);
 		FAULT_POINT(RESIDENCY_OUT);
 		return;
 	}
@@ -506,7 +504,7 @@ static void residency_host_came(struct member *member, uint64_t now_ns)
 		member->failed++;
 	else
 		member->away_until_ns = now_ns + TUNING_RESIDENCY_AGAIN_NS;
-	residency_host_ask_part(member, swap_part_of(member->request), now_ns);
+	residency_host_ask_part(member, SWAP_OUT, swap_part_of(member->request), now_ns);
 }
 
 static void residency_host_left(struct member *member, uint64_t now_ns)
@@ -615,10 +613,11 @@ static void residency_host_leave_on(struct residency_host *host, struct member *
 	}
 	member->part = state->part;
 	member->follows = state->place == RESIDENCY_AWAY;
+	/* How large the pieces are that follow is not known: there is to be room for all of them. */
 	if (!member->follows) {
-		residency_host_ask(member, SWAP_PREPARE, now_ns);
+		residency_host_ask_part(member, SWAP_PREPARE, member->part, now_ns);
 	} else if (residency_host_has_room(member, here + away, away)) {
-		residency_host_ask_part(member, member->part, now_ns);
+		residency_host_ask_part(member, SWAP_OUT, member->part, now_ns);
 	} else {
 		residency_host_clear_host(host, now_ns);
 		member->fixed_until_ns = now_ns + TUNING_RESIDENCY_AGAIN_NS;

@@ -135,13 +135,21 @@ static enum swap_why swap_find_obstacle(struct swap *swap)
 	return why;
 }
 
-static uint64_t swap_bytes(struct swap *swap)
+static uint64_t swap_bytes(const struct swap *swap, uint32_t part)
 {
 	uint64_t bytes = 0;
 
 	for (int i = 0; i < MOVERS; i++)
-		bytes += swap->mover[i].kind->bytes(swap->mover[i].self);
+		bytes += swap->mover[i].kind->bytes(swap->mover[i].self, part);
 	return bytes;
+}
+
+/* Whether the memory cgroup allows so much, of which some may have its place on the host. */
+static bool swap_is_allowed(const struct swap *swap, uint64_t bytes)
+{
+	uint64_t kept = swap_kept(swap);
+
+	return bytes <= kept || bytes - kept <= cgroup_room();
 }
 
 static uint64_t swap_away_bytes(const struct swap *swap)
@@ -190,7 +198,7 @@ static void swap_note_way(const struct swap *swap, bool out, uint64_t moved)
 {
 	struct slot *slot = swap->guest->claimed;
 	struct swap_use *use = swap_use_of(slot_ledger(slot), slot_index(slot));
-	uint64_t all = swap->answer.bytes;
+	uint64_t all = swap_bytes(swap, SWAP_ALL);
 
 	/* From a small part nothing follows about all of it. */
 	if (moved < all / LEAST_PART)
@@ -221,6 +229,8 @@ static enum swap_why swap_move_measured(struct swap *swap, uint32_t request, uin
 	why = swap_move(swap, request, part);
 	swap->answer.took_ns = now_monotonic_ns() - begin;
 	after = swap_away_bytes(swap);
+	if (!why && part)
+		swap->answer.bytes = after;
 	if (!why)
 		swap_note_way(swap, part, after > before ? after - before : before - after);
 	return why;
@@ -247,13 +257,14 @@ static void swap_run(struct swap *swap, uint32_t request)
 		swap_note_kept(swap);
 }
 
-/* Nothing moves. Whether it is ready to. */
-static bool swap_prepare(struct swap *swap, uint32_t request)
+/* Nothing moves. Whether it is ready to, with so much of it. */
+static bool swap_prepare(struct swap *swap, uint32_t request, uint32_t part)
 {
 	enum swap_why why;
 	uint64_t bytes = 0;
 
 	if (swap->answer.state == SWAP_READY || swap->answer.state == SWAP_RETURNED) {
+		swap->answer.bytes = swap_bytes(swap, part);
 		swap_answer(swap, request, swap_is_away(swap) ? SWAP_SUSPENDED : SWAP_READY, SWAP_FINE);
 		return true;
 	}
@@ -263,10 +274,8 @@ static bool swap_prepare(struct swap *swap, uint32_t request)
 	if (!why)
 		why = swap_find_obstacle(swap);
 	if (!why) {
-		uint64_t kept = swap_kept(swap);
-
-		bytes = swap_bytes(swap);
-		if (bytes > kept && bytes - kept > cgroup_room()) {
+		bytes = swap_bytes(swap, part);
+		if (!swap_is_allowed(swap, bytes)) {
 			swap->answer.amount = bytes;
 			why = SWAP_HOST;
 		}
@@ -283,13 +292,16 @@ static bool swap_prepare(struct swap *swap, uint32_t request)
 
 static void swap_leave(struct swap *swap, uint32_t request, uint32_t part)
 {
-	enum swap_why why;
+	enum swap_why why = SWAP_FINE;
 
 	if (!swap_is_away(swap) && swap->answer.state != SWAP_READY &&
-	    swap->answer.state != SWAP_RETURNED && !swap_prepare(swap, request))
+	    swap->answer.state != SWAP_RETURNED && !swap_prepare(swap, request, part))
 		return;
 	swap->answer.amount = 0;
-	why = swap_move_measured(swap, request, part);
+	if (swap_is_away(swap) && !swap_is_allowed(swap, swap_bytes(swap, part)))
+		why = SWAP_HOST;
+	else
+		why = swap_move_measured(swap, request, part);
 	swap_answer(swap, request, swap_is_away(swap) ? SWAP_SUSPENDED : SWAP_READY, why);
 }
 
@@ -352,7 +364,7 @@ static void swap_act(struct swap *swap, uint32_t request, enum swap_phase phase)
 		if (swap_is_away(swap))
 			swap_answer(swap, request, SWAP_SUSPENDED, SWAP_FINE);
 		else
-			swap_prepare(swap, request);
+			swap_prepare(swap, request, swap_part_of(request));
 		break;
 	case SWAP_OUT:
 		swap_leave(swap, request, swap_part_of(request));

@@ -204,6 +204,17 @@ class Servers(Turns):
             self.quit(guest)
 
 
+    def test_host_memory_for_a_part(self):
+        """The part that is needed would find room, and the piece that it is in does not."""
+        a = self.serve("a", 1, options=("--host-memory", "12MiB"))
+        b = self.serve("b", 1000, holds=8)
+        self.assertEqual(self.ask(b, "28"), "refused")
+        self.assertEqual(self.places(), {"a": "running", "b": "running"})
+        self.assertEqual(self.ask(a), "served")
+        for guest in (a, b):
+            self.quit(guest)
+
+
 class Kills(Turns):
     """kill -9 at each step of a tenant that leaves, comes, waits or decides. The others go on, with
     all of their memory, and what the dead one had is theirs."""

@@ -89,7 +89,7 @@ static enum swap_why amd_move_prepare(void *self, uint64_t *ret_amount)
 	return why;
 }
 
-static uint64_t amd_move_bytes(void *self)
+static uint64_t amd_move_bytes(void *self, uint32_t part)
 {
 	return ((struct amd_move *)self)->pieces.bytes;
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -187,6 +188,7 @@ int policy_open(const char *dir, struct policy_map **ret)
 	CLEANUP(cleanup_policy_close) struct policy_map *map = NULL;
 	CLEANUP_CLOSE int fd = -EBADF;
 	struct policy policy;
+	struct stat st;
 	int r;
 
 	map = calloc(1, sizeof(*map));
@@ -195,6 +197,10 @@ int policy_open(const char *dir, struct policy_map **ret)
 	fd = shared_file_open(dir, POLICY_FILE, O_RDONLY, sizeof(struct policy_file));
 	if (fd < 0)
 		return fd;
+	if (fstat(fd, &st) < 0)
+		return err_errno();
+	map->dev = st.st_dev;
+	map->ino = st.st_ino;
 	r = policy_file_map(fd, PROT_READ, &map->file);
 	if (r < 0)
 		return r;
@@ -203,6 +209,17 @@ int policy_open(const char *dir, struct policy_map **ret)
 		return -EPROTO;
 	*ret = TAKE_PTR(map);
 	return 0;
+}
+
+bool policy_is_of(const struct policy_map *map, const char *dir)
+{
+	CLEANUP_CLOSE int fd = shared_file_open(dir, POLICY_FILE, O_RDONLY,
+						sizeof(struct policy_file));
+	struct stat st;
+
+	if (fd == -EMFILE || fd == -ENFILE)
+		return true;
+	return fd >= 0 && fstat(fd, &st) == 0 && st.st_dev == map->dev && st.st_ino == map->ino;
 }
 
 void policy_close(struct policy_map *map)

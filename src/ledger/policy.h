@@ -68,6 +68,12 @@ bool policy_yields(const struct policy *policy);
  * -EPERM (foreign, or accessible to others), -EPROTO (other version or size, or damaged).
  */
 int policy_open(const char *dir, struct policy_map **ret);
+
+/*
+ * Whether it is the directory's still: when all of a tenant has ended, another one of its name may be
+ * there at once. True where no descriptor is left to find out.
+ */
+bool policy_is_of(const struct policy_map *map, const char *dir);
 void policy_close(struct policy_map *map);
 
 /* A consistent copy. -EBADMSG when it is damaged, -EAGAIN when it changes all the time. */

@@ -8,6 +8,7 @@
 #define ALLOT_LEDGER_POLICY_FILE_H
 
 #include <stdbool.h>
+#include <sys/types.h>
 
 #include "ledger/layout.h"
 
@@ -15,6 +16,8 @@
 
 struct policy_map {
 	struct policy_file *file;
+	dev_t dev;
+	ino_t ino;
 };
 
 /* Whether the header is one of this library's version and size. */

@@ -357,6 +357,11 @@ static int arbiter_host_look_at_member(const char *name, const char *dir, void *
 		return 0;
 	while (i < host->n && strcmp(host->member[i].name, name))
 		i++;
+	/* One that has ended, and was started again at once. */
+	if (i < host->n && !policy_is_of(host->member[i].policy, dir)) {
+		arbiter_host_member_leave(host, i);
+		i = host->n;
+	}
 	if (i == host->n)
 		i = arbiter_host_member_join(host, name, dir);
 	if (i >= 0 && i < host->n && !strcmp(host->member[i].name, name))

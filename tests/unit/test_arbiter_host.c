@@ -222,6 +222,14 @@ static void check_comers(void)
 	CHECK(!is_open(&silent, now));
 	arbiter_host_step(turns, now += SECOND);
 	CHECK(is_open(&silent, now));
+	/* One that has ended, and is there again before anybody looked. */
+	quit(&said);
+	CHECK(policy_is_of(first.policy, first.dir) && !policy_is_of(first.policy, said.dir));
+	CHECK_EQ(tenant_remove(fixture_runtime_dir(), "said"), 0);
+	join(&said, "said", 1, POLICY_PRIORITY_NORMAL);
+	CHECK_EQ(arbiter_host_open(said.dir, &own), 0);
+	arbiter_host_step(turns, now += MS);
+	CHECK(is_open(&said, now));
 	arbiter_host_drop(turns);
 	quit(&first);
 	quit(&said);

@@ -236,6 +236,11 @@ static int residency_host_look_at(const char *name, const char *dir, void *arg)
 		return 0;
 	while (i < host->n && strcmp(host->member[i].name, name))
 		i++;
+	/* One that has ended, and was started again at once. */
+	if (i < host->n && !policy_is_of(host->member[i].map, dir)) {
+		residency_host_leave(host, i);
+		i = host->n;
+	}
 	if (i == host->n)
 		i = residency_host_join(host, name, dir);
 	if (i >= 0)

@@ -94,6 +94,20 @@ class Load(Turns):
             self.good(guest)
         self.assertEqual(self.used(), 0)
 
+    def test_started_again(self):
+        """One that ends and is there again at once, by the same name, is another tenant to who
+        decides: it takes turns, and nothing of the one before is waited for."""
+        guests = {n: self.compute(n, i * 1000) for i, n in enumerate("ab")}
+        for again in range(3):
+            guests["c"] = self.compute("c", 5000 + again * 1000)
+            self.changes("abc", 1)
+            guests["c"].kill()
+            guests["c"].wait()
+        guests["c"] = self.compute("c", 15000)
+        self.changes("abc", 1)
+        for guest in guests.values():
+            self.good(guest)
+
     def test_beside_others(self):
         """A fourth that does not overcommit gets all of its quota, at once, and keeps it."""
         guests = [self.serve(n, i * 1000) for i, n in enumerate("ab")]

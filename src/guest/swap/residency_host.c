@@ -457,16 +457,17 @@ static bool residency_host_has_room(const struct member *member, uint64_t bytes,
 						    : host_memory_room() + has);
 }
 
-/* For one that finds no room on the host: what others keep there is given back. */
+/* For one that finds no room on the host: what others keep there, who run, is given back. */
 static void residency_host_clear_host(struct residency_host *host, uint64_t now_ns)
 {
 	for (int i = 0; i < host->n; i++) {
 		struct member *member = &host->member[i];
 
-		if (!member->overcommits || host->state[i].place != RESIDENCY_HERE || member->desk ||
-		    !residency_host_begin(member))
+		if (!member->overcommits || member->desk || !residency_host_begin(member))
 			continue;
-		residency_host_ask(member, SWAP_RUN, now_ns);
+		/* Somebody may have suspended it since it was looked at. */
+		if (swap_phase_of(swap_desk_request(member->desk)) == SWAP_RUN)
+			residency_host_ask(member, SWAP_RUN, now_ns);
 		residency_host_done(member);
 	}
 }

@@ -266,13 +266,20 @@ static void residency_host_list(struct residency_host *host, uint64_t now_ns)
 
 /* --- What they hold ------------------------------------------------------------------------- */
 
+/* Who was refused finds that out when its memory is back: what it wished for must not keep it away. */
+static uint64_t residency_host_wished(const struct swap_wish *wish)
+{
+	uint64_t more = wish ? word_acquire(&wish->more_bytes) : 0;
+
+	return more && word_acquire(&wish->answer) == (more | SWAP_WISH_REFUSED) ? 0 : more;
+}
+
 /* One process of a tenant that overcommits, on one device. */
 static void residency_host_add_row(struct residency_host *host, int i, int slot, int d)
 {
 	const struct member *member = &host->member[i];
 	struct residency_tenant *state = &host->state[i];
-	struct swap_wish *wish = swap_wish_of(member->ledger, slot, d);
-	uint64_t more = wish ? word_acquire(&wish->more_bytes) : 0, here, out;
+	uint64_t more = residency_host_wished(swap_wish_of(member->ledger, slot, d)), here, out;
 	struct quota_row row;
 	int bit = member->bit[d];
 

@@ -198,6 +198,17 @@ class Servers(Turns):
         for process in (guest, one):
             self.quit(process)
 
+    def test_refused_while_it_is_away(self):
+        """It waits for more than there is when its turn ends, and leaves for another one: then it comes
+        back without that, and is told."""
+        a = self.guest("serve", str(HOLDS), "1", name="a",
+                       options=("--overcommit", "--memory", f"{DEVICE}MiB"))
+        b = self.compute("b", 1000)
+        for _ in range(3):
+            self.assertEqual(self.ask(a, "35"), "refused")
+        self.quit(a)
+        self.good(b)
+
     def test_at_start(self):
         said = self.refused("run", "--name", "a", "--overcommit", "--memory", "81MiB", "--", GUEST)
         self.assertIn("a quota of 81 MiB is more than any device has (80 MiB)", said)

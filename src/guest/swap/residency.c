@@ -3,6 +3,8 @@
 
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/futex.h"
 #include "base/now.h"
@@ -11,6 +13,13 @@
 #include "guest/swap/residency_host.h"
 #include "ledger/residency_file.h"
 #include "sched/tuning.h"
+
+#ifndef SYS_close_range
+#define SYS_close_range 436
+#endif
+#ifndef CLOSE_RANGE_UNSHARE
+#define CLOSE_RANGE_UNSHARE (1U << 1)
+#endif
 
 struct residency {
 	struct guest *guest;
@@ -25,6 +34,16 @@ static uint64_t residency_patience_ns(const struct residency *residency)
 		       : UINT64_MAX;
 }
 
+/*
+ * This thread has descriptors of its own. It takes locks by files that it opens for a moment: a child that
+ * the program forks just then would have the file, and so the lock, for as long as it lives. (It calls
+ * no driver, whose descriptors it would miss. Linux before 5.9 does not know it.)
+ */
+static void residency_part_files(void)
+{
+	syscall(SYS_close_range, 0U, ~0U, CLOSE_RANGE_UNSHARE);
+}
+
 static void *residency_watch(void *arg)
 {
 	struct residency *residency = arg;
@@ -32,6 +51,7 @@ static void *residency_watch(void *arg)
 
 	/* For people who look at a program's threads. */
 	prctl(PR_SET_NAME, "allot-residency");
+	residency_part_files();
 	for (;;) {
 		uint32_t rung = word_check(bell);
 		uint64_t until = UINT64_MAX;

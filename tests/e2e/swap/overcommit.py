@@ -3,7 +3,12 @@
 `allot run --overcommit`. Every word that they hold is looked at in each round. What is on the device
 is the simulator's own count."""
 
+import contextlib
 import json
+import os
+import pathlib
+import platform
+import re
 import signal
 import subprocess
 import time
@@ -197,6 +202,25 @@ class Servers(Turns):
         self.assertEqual(self.ask(guest, "24"), "served")
         for process in (guest, one):
             self.quit(process)
+
+    @staticmethod
+    def pipes(thread):
+        count = 0
+        for fd in os.listdir(thread / "fd"):
+            with contextlib.suppress(FileNotFoundError):  # open for a moment
+                count += os.readlink(thread / "fd" / fd).startswith("pipe:")
+        return count
+
+    @unittest.skipIf(tuple(map(int, re.findall(r"\d+", platform.release())[:2])) < (5, 9),
+                     "the kernel has no descriptors for one thread alone")
+    def test_descriptors_of_who_decides(self):
+        """It has none in common with the program, so no child of that inherits a lock."""
+        guest = self.serve("a", 1, holds=8)
+        threads = {path.joinpath("comm").read_text(encoding="ascii").strip(): path
+                   for path in pathlib.Path(f"/proc/{guest.pid}/task").iterdir()}
+        self.assertEqual(self.pipes(threads["allot-swap"]), 3)
+        self.assertEqual(self.pipes(threads["allot-residency"]), 0)
+        self.quit(guest)
 
     def test_refused_while_it_is_away(self):
         """It waits for more than there is when its turn ends, and leaves for another one: then it comes

@@ -36,6 +36,7 @@ struct bring {
 	struct image *image;
 	struct parts parts;
 	uint64_t bytes[MANIFEST_DEVICES]; /* that come back, by device */
+	struct tree others;		  /* children that are none of its */
 	int life;
 };
 
@@ -212,7 +213,7 @@ static int bring_make_tenant(struct bring *bring)
 
 static void bring_undo(struct bring *bring)
 {
-	tree_kill_own();
+	tree_kill_own(&bring->others);
 	if (bring->life >= 0)
 		close(TAKE_FD(bring->life));
 	tenants_remove(bring->runtime, bring->name, false);
@@ -286,9 +287,12 @@ int bring_tenant(const char *dir)
 	if (!r)
 		r = bring_check_pids(&bring);
 	if (!r)
+		r = tree_children(&bring.others);
+	if (!r)
 		r = bring_all(&bring);
 	if (bring.life >= 0)
 		close(bring.life);
+	tree_free(&bring.others);
 	image_close(bring.image);
 	return r;
 }

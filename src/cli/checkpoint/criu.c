@@ -174,13 +174,17 @@ int criu_dump(pid_t root, const char *dir, int lock)
 	const char *argv[] = {"criu", "dump", "--tree", pid, "--images-dir", images, "--log-file", LOG,
 			"-v2", "--shell-job", "--file-locks", "--link-remap", "--leave-stopped",
 			NULL};
-	int r;
+	struct tree others;
+	int r = tree_children(&others);
 
+	if (r)
+		return r;
 	snprintf(pid, sizeof(pid), "%ld", (long)root);
 	snprintf(images, sizeof(images), "%s", dir);
 	r = criu_run(argv, lock);
 	if (r < 0)
-		tree_kill_own();
+		tree_kill_own(&others);
+	tree_free(&others);
 	return r < 0 ? criu_refuse(dir, "dump", r) : 0;
 }
 

@@ -172,20 +172,40 @@ bool tree_kill(const struct tree *tree)
 	return !left;
 }
 
-void tree_kill_own(void)
+int tree_children(struct tree *ret)
+{
+	struct kinship all = tree_read();
+	struct tree tree = {0};
+	bool ok = all.n;
+
+	for (size_t i = 0; ok && i < all.n; i++)
+		if (all.kin[i].parent == getpid())
+			ok = tree_add(&tree, all.kin[i].pid);
+	free(all.kin);
+	if (!ok) {
+		tree_free(&tree);
+		return say_error("out of memory");
+	}
+	*ret = tree;
+	return 0;
+}
+
+void tree_kill_own(const struct tree *spared)
 {
 	for (int i = 0; i < NAPS; i++) {
-		struct kinship all = tree_read();
+		struct tree now = {0};
 		size_t n = 0;
 
-		for (size_t k = 0; k < all.n; k++)
-			if (all.kin[k].parent == getpid()) {
-				kill(all.kin[k].pid, SIGKILL);
-				n++;
-			}
-		free(all.kin);
-		while (waitpid(-1, NULL, WNOHANG) > 0)
-			;
+		if (tree_children(&now))
+			return;
+		for (size_t k = 0; k < now.n; k++) {
+			if (tree_has(spared, now.pid[k]))
+				continue;
+			kill(now.pid[k], SIGKILL);
+			waitpid(now.pid[k], NULL, WNOHANG);
+			n++;
+		}
+		tree_free(&now);
 		if (!n)
 			return;
 		tree_nap();

@@ -28,7 +28,13 @@ void tree_signal(const struct tree *tree, int signal);
 /* SIGKILL to all, and waits until they are gone, ten seconds at most. Whether they are. */
 bool tree_kill(const struct tree *tree);
 
-/* The same for all that descend from this process, which is a subreaper (prctl(2)). */
-void tree_kill_own(void);
+/*
+ * The children of this process. It has some from before it was allot where a shell has begun them and
+ * then became it (exec).
+ */
+int tree_children(struct tree *ret);
+
+/* As tree_kill, all that descend from this process, a subreaper (prctl(2)), but for those children. */
+void tree_kill_own(const struct tree *spared);
 
 #endif

@@ -260,6 +260,17 @@ class Refusals(Disk):
         self.stays(guest, "it is not allowed to you", env={"ALLOT_SIM_CHECKPOINT": "denied"})
         self.good(guest)
 
+    def test_children_of_before(self):
+        """A shell that has begun others, and then became allot: they are none of CRIU's."""
+        failing = self.fake_criu('#!/bin/sh\n[ "$1" = --version ] && echo Version: 4.1\nexit 1\n')
+        guest = self.guest("idle")
+        done = subprocess.run(["sh", "-c", f"sleep 60 >&- 2>&- & echo $!; exec {ALLOT} checkpoint t --to {self.to}"],
+                              env={**self.env, **failing}, text=True, capture_output=True,
+                              timeout=100, check=False)
+        self.assertIn("goes on as it was", done.stderr)
+        os.kill(int(done.stdout.split()[0]), signal.SIGTERM)
+        self.good(guest)
+
     def test_share_of_compute(self):
         guest = self.guest("idle", options=("--swappable", "--compute", "50"))
         self.stays(guest, "has a share of compute, which cannot go to a disk yet")

@@ -19,7 +19,7 @@
  *	               RUN       all run
  *
  * OUT may ask for a part, and then for more. BACK says the part that was away, so that it is as much
- * again if who asked dies.
+ * again if who asked dies, or asks for OUT because one could not come.
  *
  * BARE and GIVEN are OUT to those who ask what comes next, and need nobody. A process that was asked
  * for GIVEN has its content no more, refuses BACK and RUN, and is asked for BARE when somebody has

@@ -66,6 +66,7 @@ static void check_parts(void)
 	CHECK(swap_desk_ask_part(desk, SWAP_OUT, 60) != first);
 	CHECK_EQ(swap_part_of(swap_desk_ask(desk, SWAP_BACK)), 60);
 	CHECK_EQ(swap_part_of(swap_desk_ask(desk, SWAP_BACK)), 60);
+	CHECK_EQ(swap_part_of(swap_desk_ask(desk, SWAP_OUT)), 60);
 	CHECK_EQ(swap_part_of(swap_desk_ask(desk, SWAP_OUT)), SWAP_ALL);
 	CHECK_EQ(swap_part_of(swap_desk_ask(desk, SWAP_BACK)), SWAP_ALL);
 	swap_desk_close(desk);

@@ -67,6 +67,12 @@ static int away_bring_back(struct moving *moving, struct moving_sum *ret)
 	return 0;
 }
 
+static void away_say_left(const struct moving *moving, const struct moving_sum *sum)
+{
+	printf("%s: %s of %u process%s left in %s\n", moving->name, units_bytes(sum->bytes).s,
+	       sum->processes, sum->processes == 1 ? "" : "es", units_duration(sum->took_ns).s);
+}
+
 static int away_send_memory(struct moving *moving, const struct away_options *o)
 {
 	enum swap_phase prepare = o->contexts ? SWAP_PREPARE_CONTEXTS : SWAP_PREPARE;
@@ -90,8 +96,7 @@ static int away_send_memory(struct moving *moving, const struct away_options *o)
 		say_error("tenant \"%s\" goes on as it was: what had left is back", moving->name);
 		return away_call_off(moving, o);
 	}
-	printf("%s: %s of %u process%s left in %s\n", moving->name, units_bytes(sum.bytes).s,
-	       sum.processes, sum.processes == 1 ? "" : "es", units_duration(sum.took_ns).s);
+	away_say_left(moving, &sum);
 	return 0;
 }
 
@@ -106,6 +111,31 @@ static int away_send_contexts(struct moving *moving)
 		printf("%s: contexts left in %s\n", moving->name,
 		       units_duration(now_monotonic_ns() - begin).s);
 	return r;
+}
+
+/* Of one that takes turns a part is away. The rest follows, if that has room as well. */
+static int away_send_rest(struct moving *moving, const struct away_options *o)
+{
+	struct moving_places places = moving_find(moving);
+	uint64_t said = o->host_bytes ? o->host_bytes : moving->host_bytes;
+	uint64_t room = said ? said : host_memory_room() + places.away;
+	struct moving_sum sum;
+
+	if (places.here + places.away > room)
+		return say_error("tenant \"%s\" stays as it is, %s of it away: it holds %s more, and %s %s",
+				 moving->name, units_bytes(places.away).s,
+				 units_bytes(places.here).s,
+				 said ? "--host-memory is" : "host memory has room for",
+				 units_bytes(room).s);
+	/* Twice where a way back was not ended: what was away leaves again, and then the rest. */
+	do
+		sum = moving_ask(moving, SWAP_OUT, UINT64_MAX, true);
+	while (!sum.refused && !sum.silent && moving_is_parted(moving));
+	if (sum.refused || sum.silent)
+		return say_error("of tenant \"%s\" a part stays on its devices, and it does not run",
+				 moving->name);
+	away_say_left(moving, &sum);
+	return 0;
 }
 
 /* Asks once more for what was asked last, which each process answers from where it is. */
@@ -128,7 +158,9 @@ int away_send(struct moving *moving, const struct away_options *o)
 		return say_error("tenant \"%s\" is on its way to a disk or from there; \"allot resume "
 				 "%s\" brings it back, or to its end",
 				 moving->name, moving->name);
-	if (suspended)
+	if (moving_is_parted(moving))
+		r = away_send_rest(moving, o);
+	else if (suspended)
 		away_note(moving);
 	else
 		r = away_send_memory(moving, o);

@@ -12,6 +12,7 @@
 #include "cli/tenant/runtime.h"
 #include "ledger/ledger.h"
 #include "ledger/policy.h"
+#include "ledger/quota.h"
 #include "ledger/shared_file.h"
 #include "ledger/slot.h"
 #include "ledger/swap.h"
@@ -93,6 +94,30 @@ enum swap_phase moving_rests(const struct moving *moving)
 	if (phase == SWAP_BARE || phase == SWAP_GIVEN)
 		return phase;
 	return swap_phase_is_out(phase) ? SWAP_OUT : SWAP_RUN;
+}
+
+bool moving_is_parted(const struct moving *moving)
+{
+	uint32_t request = swap_desk_request(moving->desk);
+
+	return moving_rests(moving) == SWAP_OUT && swap_part_of(request) < SWAP_ALL;
+}
+
+struct moving_places moving_find(struct moving *moving)
+{
+	struct moving_places places = {0};
+	struct quota_row row;
+
+	ledger_refresh(moving->ledger);
+	for (int i = 0; i < slot_count(moving->ledger); i++) {
+		if (!slot_alive(moving->ledger, i))
+			continue;
+		for (int d = 0; !quota_process(moving->ledger, i, d, &row); d++) {
+			places.here += row.used[CAT_DATA];
+			places.away += swap_out(moving->ledger, i, d);
+		}
+	}
+	return places;
 }
 
 /* What a process that could not do it has, and what is to be done. */

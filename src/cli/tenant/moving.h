@@ -44,6 +44,13 @@ void moving_close(struct moving *moving);
  */
 enum swap_phase moving_rests(const struct moving *moving);
 
+/* Whether a part of it is away, and a part on its devices; how much that is. */
+bool moving_is_parted(const struct moving *moving);
+struct moving_places {
+	uint64_t here, away;
+};
+struct moving_places moving_find(struct moving *moving);
+
 /*
  * Until all have answered, or until then by CLOCK_MONOTONIC (UINT64_MAX: without limit). Who cannot
  * is told of, if `say`, with what to do about it.

@@ -152,6 +152,19 @@ class Servers(Turns):
         self.must("resume", "a")
         self.quit(guest)
 
+    def test_suspend_of_a_part(self):
+        """What is there still follows, if the host has room for all of it."""
+        a, b = self.serve("a", 1), self.serve("b", 1000)
+        there = self.tenants()["a"]["swap"]
+        self.assertGreater(there["resident_bytes"], 0)
+        self.assertIn("--host-memory is 30 MiB",
+                      self.refused("suspend", "a", "--host-memory", "30MiB"))
+        self.assertEqual(self.tenants()["a"]["swap"], there)
+        self.assertRegex(self.must("suspend", "a"), "^a: 36 MiB of 1 process left in ")
+        self.assertEqual(self.tenants()["a"]["swap"]["resident_bytes"], 0)
+        for guest in (a, b):
+            self.quit(guest)
+
     def test_is_shown(self):
         a, b = self.serve("a", 1), self.serve("b", 1000, options=("--host-memory", "64MiB"))
         a_, b_ = self.tenants()["a"], self.tenants()["b"]

@@ -9,6 +9,7 @@
 
 #include "base/cleanup.h"
 #include "base/fault.h"
+#include "base/futex.h"
 #include "base/host_memory.h"
 #include "base/now.h"
 #include "base/number.h"
@@ -400,8 +401,12 @@ static enum residency_place residency_host_rests(struct member *member, bool ask
 	case SWAP_PREPARE_CONTEXTS:
 		return asked ? RESIDENCY_LEAVING : RESIDENCY_HERE;
 	case SWAP_OUT:
-		return residency_host_hear(member, now_ns).all ? RESIDENCY_AWAY
-							       : RESIDENCY_LEAVING;
+		if (residency_host_hear(member, now_ns).all)
+			return RESIDENCY_AWAY;
+		/* Whoever asked may have been killed before it woke them. */
+		if (!asked)
+			futex_wake_all(swap_request(member->map));
+		return RESIDENCY_LEAVING;
 	case SWAP_BACK:
 		return asked ? RESIDENCY_COMING : RESIDENCY_AWAY;
 	case SWAP_BARE:

@@ -152,6 +152,15 @@ class Servers(Turns):
         self.must("resume", "a")
         self.quit(guest)
 
+    def test_suspend_that_wakes_nobody(self):
+        """Who suspends it once more is killed when that is written, and before anybody was woken."""
+        guest = self.serve("a", 5)
+        self.must("suspend", "a")
+        done = self.allot("suspend", "a", env={"ALLOT_FAULT": "SWAP_ASKED"})
+        self.assertEqual(done.returncode, -signal.SIGKILL)
+        self.assertEqual(self.ask(guest), "served")
+        self.quit(guest)
+
     def test_suspend_of_a_part(self):
         """What is there still follows, if the host has room for all of it."""
         a, b = self.serve("a", 1), self.serve("b", 1000)

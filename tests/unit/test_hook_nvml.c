@@ -242,9 +242,9 @@ static void processes(void)
 	unsigned int n = 0;
 
 	tenant_n = 3;
-	tenant_processes[0] = (struct guest_process){.pid = 10, .used_bytes = GIB, .context = true};
-	tenant_processes[1] = (struct guest_process){.pid = 11, .used_bytes = 5};
-	tenant_processes[2] = (struct guest_process){.pid = 12, .used_bytes = 7, .context = true};
+	tenant_processes[0] = (struct guest_process){.pid = 10, .driver_pid = 10, .used_bytes = GIB, .context = true};
+	tenant_processes[1] = (struct guest_process){.pid = 11, .driver_pid = 11, .used_bytes = 5};
+	tenant_processes[2] = (struct guest_process){.pid = 12, .driver_pid = 12, .used_bytes = 7, .context = true};
 	CHECK_EQ(hook_nvmlDeviceGetComputeRunningProcesses_v3(DEVICE, &n, NULL),
 		 NVML_ERROR_INSUFFICIENT_SIZE);
 	CHECK_EQ(n, 2);
@@ -355,6 +355,15 @@ static void utilization(void)
 
 	/* The library knows the tenant's processes by other pids, or nobody's: the whole device. */
 	listed[1].pid = 97;
+	rates_are(99, 77);
+	/* Somebody has told which one that is. */
+	tenant_processes[2].driver_pid = 97;
+	rates_are(0, 0);
+	sampled_n = 1;
+	sampled[0] = sample(97, 5, 30, 4);
+	rates_are(30, 4);
+	sampled_n = 0;
+	tenant_processes[2].driver_pid = 12;
 	rates_are(99, 77);
 	samples_state = NVML_ERROR_NOT_SUPPORTED;
 	rates_are(99, 77);

@@ -36,19 +36,24 @@ int policy_file_map(int fd, int prot, struct policy_file **ret)
 
 void policy_file_guard(int fd)
 {
+	struct stat st;
+
 	/* Best effort: a kill before this leaves a file like any other, until somebody writes it. */
-	if (fchmod(fd, S_IRUSR) < 0)
+	if (fstat(fd, &st) < 0 || fchmod(fd, st.st_mode & (S_IRUSR | S_IRGRP | S_IROTH)) < 0)
 		return;
 }
 
 static int policy_file_unguard(const char *dir)
 {
 	CLEANUP_CLOSE int fd = -EBADF;
+	struct stat st;
 
 	fd = shared_file_open(dir, POLICY_FILE, O_RDONLY, sizeof(struct policy_file));
 	if (fd < 0)
 		return fd;
-	return fchmod(fd, S_IRUSR | S_IWUSR) < 0 ? -EACCES : 0;
+	if (fstat(fd, &st) < 0)
+		return err_errno();
+	return fchmod(fd, (st.st_mode & ALLPERMS) | S_IWUSR) < 0 ? -EACCES : 0;
 }
 
 int policy_file_open(const char *dir)

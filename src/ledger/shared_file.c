@@ -24,7 +24,7 @@ static bool shared_file_owner_ok(const struct stat *st)
 	return st->st_uid == geteuid() || st->st_uid == 0;
 }
 
-int shared_file_open_dir(const char *path)
+static int shared_file_check_dir(const char *path, mode_t *ret_mode)
 {
 	CLEANUP_CLOSE int fd = -EBADF;
 	struct stat st;
@@ -36,16 +36,25 @@ int shared_file_open_dir(const char *path)
 		return err_errno();
 	if (!shared_file_owner_ok(&st) || (st.st_mode & (S_IWGRP | S_IWOTH)))
 		return -EPERM;
+	*ret_mode = st.st_mode;
 	return TAKE_FD(fd);
+}
+
+int shared_file_open_dir(const char *path)
+{
+	mode_t mode;
+
+	return shared_file_check_dir(path, &mode);
 }
 
 int shared_file_open(const char *dir, const char *name, int flags, uint64_t bytes)
 {
 	CLEANUP_CLOSE int dirfd = -EBADF;
 	CLEANUP_CLOSE int fd = -EBADF;
+	mode_t mode;
 	struct stat st;
 
-	dirfd = shared_file_open_dir(dir);
+	dirfd = shared_file_check_dir(dir, &mode);
 	if (dirfd < 0)
 		return dirfd;
 	/* O_NONBLOCK: somebody may have put a fifo there. */
@@ -55,7 +64,7 @@ int shared_file_open(const char *dir, const char *name, int flags, uint64_t byte
 	if (fstat(fd, &st) < 0)
 		return err_errno();
 	if (!S_ISREG(st.st_mode) || !shared_file_owner_ok(&st) ||
-	    (st.st_mode & (S_IRWXG | S_IRWXO)))
+	    ((st.st_mode & (S_IRWXG | S_IRWXO)) && !(mode & SHARED_FILE_FOR_ALL)))
 		return -EPERM;
 	if (st.st_size < 0 || (uint64_t)st.st_size != bytes)
 		return -EPROTO;

@@ -4,14 +4,22 @@
 #define ALLOT_LEDGER_SHARED_FILE_H
 
 #include <stdint.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 /* A directory that is ours or root's and not writable by others. Descriptor or -errno. */
 int shared_file_open_dir(const char *path);
 
 /*
+ * A directory with this bit says that its files are to be open to whoever reaches it, and they are
+ * taken so: see tenant_open_to_all().
+ */
+#define SHARED_FILE_FOR_ALL S_ISVTX
+
+/*
  * Opens <dir>/<name>. -ELOOP for a symbolic link, -EPERM for what is not a regular file, is not
- * ours or root's, or is open to others; -EPROTO when the size is not `bytes`. Descriptor or -errno.
+ * ours or root's, or is open to others where its directory does not say so; -EPROTO when the size
+ * is not `bytes`. Descriptor or -errno.
  */
 int shared_file_open(const char *dir, const char *name, int flags, uint64_t bytes);
 

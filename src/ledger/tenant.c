@@ -47,29 +47,29 @@ static const char *tenant_root_dir(void)
  * Where XDG_RUNTIME_DIR is not set, as under su, cron and in containers: the directory that it
  * would name, else one of our own in memory. Whose these are is looked at before they are used.
  */
-static const char *tenant_user_dir(char buf[static 64])
+static const char *tenant_user_dir(uid_t uid, char buf[static 64])
 {
 	struct stat st;
 
-	snprintf(buf, 64, "/run/user/%u/allot", (unsigned int)geteuid());
+	snprintf(buf, 64, "/run/user/%u/allot", (unsigned int)uid);
 	*strrchr(buf, '/') = '\0';
 	if (stat(buf, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == geteuid() &&
 	    access(buf, W_OK) == 0) {
 		strcat(buf, "/allot");
 		return buf;
 	}
-	snprintf(buf, 64, "/dev/shm/allot-%u", (unsigned int)geteuid());
+	snprintf(buf, 64, "/dev/shm/allot-%u", (unsigned int)uid);
 	return buf;
 }
 
-int tenant_runtime_dir(char *buf, size_t len)
+int tenant_runtime_dir_of(uid_t uid, char *buf, size_t len)
 {
 	const char *dir = getenv("ALLOT_RUNTIME_DIR"), *tail = "";
 	char user[64];
 	int n;
 
 	if (!dir || !*dir) {
-		if (geteuid() == 0) {
+		if (uid == 0) {
 			dir = tenant_root_dir();
 		} else {
 			dir = getenv("XDG_RUNTIME_DIR");
@@ -77,13 +77,18 @@ int tenant_runtime_dir(char *buf, size_t len)
 		}
 	}
 	if (!dir || !*dir) {
-		dir = tenant_user_dir(user);
+		dir = tenant_user_dir(uid, user);
 		tail = "";
 	}
 	if (*dir != '/')
 		return -EINVAL;
 	n = snprintf(buf, len, "%s%s", dir, tail);
 	return n < 0 || (size_t)n >= len ? -ENAMETOOLONG : 0;
+}
+
+int tenant_runtime_dir(char *buf, size_t len)
+{
+	return tenant_runtime_dir_of(geteuid(), buf, len);
 }
 
 static bool tenant_name_char(char c)
@@ -296,6 +301,33 @@ int tenant_create(const char *runtime, const char *name, const struct policy *po
 			break;
 	}
 	return r;
+}
+
+int tenant_open_to_all(const char *runtime, const char *name)
+{
+	static const struct {
+		const char *name;
+		mode_t mode;
+	} files[] = {{"policy", 0444}, {"ledger", 0666}};
+	CLEANUP_CLOSE int dirfd = -EBADF;
+	char path[PATH_MAX];
+	struct stat st;
+	int r;
+
+	r = tenant_path(runtime, name, path, sizeof(path));
+	if (r < 0)
+		return r;
+	if (stat(runtime, &st) < 0)
+		return err_errno();
+	if (st.st_mode & (S_IRWXG | S_IRWXO))
+		return -EPERM;
+	dirfd = fd_openat(AT_FDCWD, path, O_RDONLY | O_DIRECTORY, 0);
+	if (dirfd < 0)
+		return dirfd;
+	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
+		if (fchmodat(dirfd, files[i].name, files[i].mode, 0) < 0)
+			return err_errno();
+	return fchmod(dirfd, SHARED_FILE_FOR_ALL | 0755) < 0 ? err_errno() : 0;
 }
 
 static int tenant_is_wanted(const struct dirent *entry)

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 #include "ledger/policy.h"
 
@@ -14,6 +15,9 @@
  * -EINVAL for a path that is not absolute, -ENAMETOOLONG.
  */
 int tenant_runtime_dir(char *buf, size_t len);
+
+/* The same for a user who is root in a user namespace, and `uid` outside of it. */
+int tenant_runtime_dir_of(uid_t uid, char *buf, size_t len);
 
 /* Makes it, 0700, where it is missing. -errno. */
 int tenant_make_runtime(const char *runtime);
@@ -35,6 +39,12 @@ int tenant_path(const char *runtime, const char *name, char *buf, size_t len);
  */
 int tenant_create(const char *runtime, const char *name, const struct policy *policy, char *buf,
 		  size_t len);
+
+/*
+ * For a container, whose users are one tenant, whoever they are: files that all who reach them may
+ * use. On the machine nobody else does, as the runtime directory is closed: -EPERM where it is not.
+ */
+int tenant_open_to_all(const char *runtime, const char *name);
 
 /*
  * Calls fn for every directory with a valid name, sorted, until it answers non-zero, which is

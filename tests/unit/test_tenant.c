@@ -55,6 +55,72 @@ static void check_runtime_of(void)
 	CHECK(!strcmp(buf, "/run/a"));
 }
 
+/* Root of a user namespace is somebody else outside, and has that one's tenants. */
+static void check_runtime_dir_of(void)
+{
+	char buf[64];
+
+	CHECK_EQ(tenant_runtime_dir_of(4711, buf, sizeof(buf)), 0);
+	CHECK(!strcmp(buf, "/dev/shm/allot-4711") || !strcmp(buf, "/run/user/4711/allot"));
+	setenv("XDG_RUNTIME_DIR", "/run/user/4711", 1);
+	CHECK_EQ(tenant_runtime_dir_of(4711, buf, sizeof(buf)), 0);
+	CHECK(!strcmp(buf, "/run/user/4711/allot"));
+	unsetenv("XDG_RUNTIME_DIR");
+}
+
+static mode_t mode_of(const char *dir, const char *file)
+{
+	char path[PATH_MAX + 8];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, file);
+	CHECK_EQ(stat(path, &st), 0);
+	return st.st_mode & ALLPERMS;
+}
+
+static int halve(struct policy *policy, void *arg)
+{
+	policy->device[0].limit_bytes /= 2;
+	return 0;
+}
+
+/* Whoever reaches a container's tenant is of it. */
+static void check_open_to_all(void)
+{
+	const char *runtime = fixture_runtime_dir(), *dir = fixture_tenant("container");
+	struct policy policy;
+	pid_t pid;
+
+	CHECK_EQ(chmod(runtime, 0711), 0);
+	CHECK_EQ(tenant_open_to_all(runtime, "container"), -EPERM);
+	CHECK_EQ(mode_of(dir, "ledger"), 0600);
+	CHECK_EQ(chmod(runtime, 0700), 0);
+	CHECK_EQ(tenant_open_to_all(runtime, "container"), 0);
+	CHECK_EQ(policy_update(dir, halve, NULL), 0);
+	CHECK_EQ(mode_of(dir, "policy"), 0444);
+	pid = fixture_fork();
+	if (pid == 0) {
+		/* As in a container, by a way that has no part of the runtime directory in it. */
+		CHECK_EQ(chdir(dir), 0);
+		if (geteuid() == 0)
+			CHECK(!setgid(4711) && !setuid(4711));
+		CHECK_EQ(policy_load(".", &policy), 0);
+		CHECK_EQ(policy.device[0].limit_bytes, GIB / 2);
+		if (geteuid() == 4711)
+			CHECK(policy_update(".", halve, NULL) < 0);
+		fixture_join(".");
+		_exit(0);
+	}
+	fixture_wait(pid, 0);
+	CHECK_EQ(policy_load(dir, &policy), 0);
+	CHECK_EQ(policy.device[0].limit_bytes, GIB / 2);
+	/* It is the directory that says so. */
+	CHECK_EQ(chmod(dir, 0700), 0);
+	CHECK_EQ(policy_load(dir, &policy), -EPERM);
+	CHECK_EQ(tenant_remove(runtime, "container"), 0);
+	CHECK_EQ(tenant_open_to_all(runtime, "container"), -ENOENT);
+}
+
 /* A process that may write no file of that size ends by SIGXFSZ when it tries. */
 static void check_file_size_limit(void)
 {
@@ -340,6 +406,8 @@ int main(void)
 	umask(077);
 	check_runtime_dir();
 	check_runtime_of();
+	check_runtime_dir_of();
+	check_open_to_all();
 	check_names();
 	check_file_size_limit();
 	check_life();

@@ -2,6 +2,7 @@
 """Processes of every kind: crowds, forks, new programs, threads, deaths, namespaces."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -52,6 +53,18 @@ class Processes(bad_lib.Case):
         self.assertEqual(said, [f"init {bad_lib.INVALID_VALUE}"])
         self.assertIn("ALLOT_TENANT_DIR is gone", err)
         self.check_empty()
+
+    def test_tenant_beside_the_library(self):
+        """As in a container: whatever the environment says of limits, or does not say."""
+        beside = os.path.join(self.tmp, "beside")
+        os.mkdir(beside)
+        shutil.copy(os.environ["LIBALLOT"], beside)
+        os.rename(self.tenant, beside + "/tenant")
+        for path, last in (("/./", bad_lib.OUT_OF_MEMORY), ("/", bad_lib.OK)):
+            for env in ({}, {"CUDA_DEVICE_MEMORY_LIMIT": "1GiB"}):
+                self.guest_env = {"LD_PRELOAD": f"{beside}{path}liballot.so", **env}
+                said, _ = self.guest(f"init alloc {LIMIT - CONTEXT} alloc 4")
+                self.assertEqual(said, ["init 0", "alloc 0", f"alloc {last}"], path)
 
     def test_fork_before(self):
         said, _ = self.guest("child init alloc 100 end clone init alloc 200 end init alloc 250")

@@ -2,6 +2,7 @@
 #include "node/tenants.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,8 +11,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "ledger/life.h"
+#include "base/fd.h"
 #include "base/pidns.h"
+#include "ledger/life.h"
 #include "ledger/swap.h"
 #include "ledger/tenant.h"
 #include "node/ended.h"
@@ -19,7 +21,7 @@
 
 /*
  * The note is a symbolic link that leads nowhere, because a link is made whole or not at all. Its
- * text is "<inode of the PID namespace>:<pid>:<enum tenant_kind>".
+ * text is "<inode of the PID namespace>:<pid>:<enum tenant_kind>:<when that process began>".
  */
 #define NOTE "owner"
 
@@ -83,25 +85,52 @@ const char *tenants_state_word(const struct tenant_entry *entry)
 	return states[entry->state];
 }
 
-int tenants_mark(const char *dir, enum tenant_kind kind)
+/* When a process began, in the kernel's ticks; 0: there is none, or it has ended. */
+static uint64_t tenants_process_start(pid_t pid)
 {
-	char path[PATH_MAX + sizeof("/" NOTE)], text[64];
+	char path[64], text[1024], state = 'X';
+	uint64_t start = 0;
+	char *name_end;
 
+	snprintf(path, sizeof(path), "/proc/%ld/stat", (long)pid);
+	if (fd_read_text(AT_FDCWD, path, text, sizeof(text)) < 0)
+		return 0;
+	/* The name may have anything in it, but is the last in parentheses. */
+	name_end = strrchr(text, ')');
+	if (!name_end ||
+	    sscanf(name_end + 1,
+		   " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d "
+		   "%" SCNu64,
+		   &state, &start) != 2)
+		return 0;
+	return state == 'Z' || state == 'X' ? 0 : start;
+}
+
+int tenants_mark(const char *dir, enum tenant_kind kind, pid_t pid)
+{
+	char path[PATH_MAX + sizeof("/" NOTE)], text[96];
+	uint64_t start = tenants_process_start(pid);
+
+	/* Without a start it would be taken for whoever has its pid later. */
+	if (kind == TENANT_CONTAINER && !start)
+		return -ESRCH;
 	snprintf(path, sizeof(path), "%s/" NOTE, dir);
-	snprintf(text, sizeof(text), "%" PRIu64 ":%ld:%d", pidns_self(), (long)getpid(), (int)kind);
+	snprintf(text, sizeof(text), "%" PRIu64 ":%ld:%d:%" PRIu64, pidns_self(), (long)pid,
+		 (int)kind, start);
 	return symlink(text, path) < 0 ? -errno : 0;
 }
 
 struct note {
 	uint64_t pidns;
 	long pid;
+	uint64_t start; /* of that process; 0: not noted */
 	enum tenant_kind kind;
 	time_t began_s;
 };
 
 static int tenants_read_note(const char *dir, struct note *ret)
 {
-	char path[PATH_MAX + sizeof("/" NOTE)], text[64];
+	char path[PATH_MAX + sizeof("/" NOTE)], text[96];
 	struct note note = {.kind = TENANT_NAMED};
 	struct stat st;
 	int kind;
@@ -112,8 +141,9 @@ static int tenants_read_note(const char *dir, struct note *ret)
 	if (n < 0 || lstat(path, &st) < 0)
 		return -errno;
 	text[n] = 0;
-	if (sscanf(text, "%" SCNu64 ":%ld:%d", &note.pidns, &note.pid, &kind) != 3 ||
-	    note.pid <= 0 || kind < 0 || kind > TENANT_PREPARED)
+	if (sscanf(text, "%" SCNu64 ":%ld:%d:%" SCNu64, &note.pidns, &note.pid, &kind,
+		   &note.start) < 3 ||
+	    note.pid <= 0 || kind < 0 || kind > TENANT_CONTAINER)
 		return -EINVAL;
 	note.kind = (enum tenant_kind)kind;
 	note.began_s = st.st_mtime;
@@ -166,13 +196,25 @@ unsigned int tenants_live(const struct snapshot *snapshot)
 	return n;
 }
 
-/* Whether there may be processes of it that /proc does not show here. */
+/*
+ * Whether there may be processes of it that /proc does not show here. The first namespace shows all
+ * processes, but not that those in a container are the tenant's: what they have in their environment
+ * is a path of the container's.
+ */
 static bool tenants_is_foreign(const struct note *note)
 {
 	uint64_t self = pidns_self();
 
-	return note->pidns != self && self != PIDNS_FIRST &&
+	return note->pidns != self &&
+	       (self != PIDNS_FIRST || note->kind == TENANT_CONTAINER) &&
 	       time(NULL) - note->began_s <= FOREIGN_GRACE_S;
+}
+
+/* A container lives as long as its first process: the kernel, or the runtime, ends all with it. */
+static bool tenants_container_runs(const struct note *note)
+{
+	return note->kind == TENANT_CONTAINER && note->pidns == pidns_self() && note->start &&
+	       note->start == tenants_process_start((pid_t)note->pid);
 }
 
 /* `note` is NULL for a tenant that `allot run` did not make: only its processes know of it. */
@@ -186,6 +228,10 @@ static enum tenant_state tenants_find_state(const char *dir, const struct note *
 		return TENANT_RUNNING;
 	if (life_is_held(dir) || (note && (pid = members_find(members, dir)))) {
 		*ret_pid = pid;
+		return TENANT_IDLE;
+	}
+	if (note && tenants_container_runs(note)) {
+		*ret_pid = (pid_t)note->pid;
 		return TENANT_IDLE;
 	}
 	if (note && note->kind == TENANT_PREPARED)

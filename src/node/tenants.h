@@ -61,9 +61,12 @@ struct tenants_sum {
 };
 struct tenants_sum tenants_sum(const struct tenants *tenants, const uint8_t uuid[static 16]);
 
-/* Notes in a tenant's directory which process began it, and how. 0 or -errno. */
-enum tenant_kind { TENANT_NAMED, TENANT_GENERATED, TENANT_PREPARED };
-int tenants_mark(const char *dir, enum tenant_kind kind);
+/*
+ * Notes in a tenant's directory which process began it, and how; of a container, whose it is. 0 or
+ * -errno; -ESRCH: that is not there any more.
+ */
+enum tenant_kind { TENANT_NAMED, TENANT_GENERATED, TENANT_PREPARED, TENANT_CONTAINER };
+int tenants_mark(const char *dir, enum tenant_kind kind, pid_t pid);
 
 /* What stands there by now, so that `allot ps` need not guess; the pid of one that lives, or 0. */
 enum tenant_state tenants_state(const char *dir, pid_t *ret_pid);

@@ -198,7 +198,7 @@ static int bring_make_tenant(struct bring *bring)
 	if (r == 0)
 		r = bring_ledger(bring);
 	if (r == 0)
-		r = tenants_mark(bring->tenant_dir, TENANT_NAMED);
+		r = tenants_mark(bring->tenant_dir, TENANT_NAMED, getpid());
 	if (r == 0)
 		r = stored_note(bring->tenant_dir, bring->dir);
 	if (r == 0)

@@ -375,6 +375,23 @@ static int enroll_hold(const char *runtime, struct enrolment *e)
 	return e->life < 0 ? enroll_explain_create(runtime, e->name, -errno) : 0;
 }
 
+/* Notes whose the new tenant is, and has a container's users be of it. */
+static int enroll_mark(const struct enroll_request *req, const char *runtime,
+		       const struct enrolment *e)
+{
+	int r;
+
+	if (req->container) {
+		r = tenants_mark(e->dir, TENANT_CONTAINER, req->container);
+		return r < 0 ? r : tenant_open_to_all(runtime, e->name);
+	}
+	return tenants_mark(e->dir,
+			    req->keep	   ? TENANT_PREPARED
+			    : e->generated ? TENANT_GENERATED
+					   : TENANT_NAMED,
+			    getpid());
+}
+
 /* Makes the tenant where there is none: 1, and its policy is *ret; 0: there is one; or -errno. */
 static int enroll_make(const struct enroll_request *req, const char *runtime, struct enrolment *e,
 		       struct policy *ret)
@@ -389,9 +406,7 @@ static int enroll_make(const struct enroll_request *req, const char *runtime, st
 		return r;
 	r = tenant_create(runtime, e->name, ret, e->dir, sizeof(e->dir));
 	if (r == 0)
-		r = tenants_mark(e->dir, req->keep	    ? TENANT_PREPARED
-					 : e->generated ? TENANT_GENERATED
-							: TENANT_NAMED);
+		r = enroll_mark(req, runtime, e);
 	if (r == -EEXIST)
 		return 0;
 	/* Without its note: it was removed before it had one. */

@@ -9,6 +9,7 @@
 
 #include <limits.h>
 #include <stdbool.h>
+#include <sys/types.h>
 
 #include "cli/device/selection.h"
 #include "cli/tenant/options.h"
@@ -30,6 +31,7 @@ struct enroll_request {
 	bool swappable, overcommit;
 	uint64_t host_bytes; /* 0: nothing said */
 	bool keep; /* it stays without a process until it is removed */
+	pid_t container; /* first process of the container that it is for; 0: it is for none */
 };
 
 struct enrolment {

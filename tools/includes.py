@@ -19,7 +19,7 @@ DEFINED = re.compile(r"^(?!static\b|typedef\b)\w[^;={}#]*?\b([a-z]\w+)\([^;{}]*\
 
 LOW = ("base", "sched", "ledger", "nvidia", "amd")
 CLI = ("cli", "cli/cmd", "cli/tenant", "cli/device", "cli/exec", "cli/out", "cli/doctor",
-       "cli/checkpoint", "cli/bench")
+       "cli/checkpoint", "cli/container", "cli/bench")
 SIM = ("sim", "sim/cuda", "sim/nvml", "sim/kfd")
 
 # What each room may use beside itself.
@@ -34,6 +34,7 @@ USES = {
     "guard": ("base", "ledger", "nvidia", "amd"),
     "text": ("base", "ledger", "nvidia", "amd"),
     "node": (*LOW, "guard", "text"),
+    "cdi": (*LOW, "text", "node"),
     "peer": ("base", "ledger", "nvidia", "amd"),
     "tools": ("base", "ledger", "nvidia", "amd"),
     "guest/core": LOW,
@@ -47,8 +48,9 @@ USES = {
     "guest/swap": (*LOW, "guest/core", "guest/memory", "guest/amd", "guest/amd/memory",
                    "guest/amd/queue"),
     "guest/interpose": (*LOW, "guest/core"),  # but for hooks, see may_use
-    "daemon": (*LOW, "roles", "guard", "text", "node"),
-    **{room: (*LOW, "image", "guard", "text", "node", "peer", "tools", *CLI, *SIM) for room in CLI},
+    "daemon": (*LOW, "roles", "guard", "text", "node", "cdi"),
+    **{room: (*LOW, "image", "guard", "text", "node", "cdi", "peer", "tools", *CLI, *SIM)
+       for room in CLI},
     **{room: ("base", "nvidia", "amd", *SIM) for room in SIM},
 }
 

@@ -37,6 +37,8 @@ static const struct {
 	 cmd_doctor},
 	{"bench", "[--gpu GPU] [--json FILE]",
 	 "measure how exact shares of a device's time are", cmd_bench},
+	{"cdi", "generate|list|remove [NAME...]",
+	 "tell podman, docker and the like of devices of allot, for containers", cmd_cdi},
 	{"image", "DIR", "show what is in an image of a tenant, and check it", cmd_image},
 	{"sim", "[--gpus N] [--memory SIZE] -- COMMAND...", "run a command with simulated GPUs",
 	 cmd_sim},

@@ -38,7 +38,8 @@ int device_of_nvml(struct nvml *nvml, unsigned int index, struct device *ret)
 
 void device_of_node(const struct topology_node *node, struct device *ret)
 {
-	struct device d = {.vendor = DEVICE_AMD, .number = node->id};
+	struct device d = {.vendor = DEVICE_AMD, .number = node->id,
+			   .render_minor = node->render_minor};
 	char gfx[TOPOLOGY_GFX_BYTES];
 
 	amd_identity(node, d.uuid);

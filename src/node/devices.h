@@ -21,6 +21,7 @@ struct device {
 	enum device_vendor vendor;
 	uint8_t uuid[16]; /* NVIDIA's UUID, or amd_identity(); units_uuid() has it in words */
 	unsigned int number; /* among its vendor's: NVIDIA's index, AMD's node, as topo has it */
+	uint32_t render_minor; /* AMD's: /dev/dri/renderD<minor> */
 	char model[96];
 	char pci[32]; /* "0000:17:00.0" */
 	uint64_t total_bytes;

@@ -31,8 +31,8 @@ void launcher_warn(char *const *command)
 			continue;
 		if (launchers[i].how == CONTAINER)
 			say_note("warning: what %s starts is not limited, for it is a child of "
-				 "something else; give the container the tenant, with allot run "
-				 "--print-env: OTHER LAUNCHERS in man allot-run",
+				 "something else; give the container a device of allot: man "
+				 "allot-cdi",
 				 name);
 		else
 			say_note("warning: what %s starts is not limited, for it is a child of "

@@ -70,6 +70,14 @@ int library_program(const char *name, char ret[static PATH_MAX])
 	return library_search(places, name, ret);
 }
 
+int library_preload_list(char ret[static PATH_MAX])
+{
+	static const char *const places[] = {"../cdi", "../" ALLOT_LIBDIR "/allot", "../lib/allot",
+					     NULL};
+
+	return library_search(places, "ld.so.preload", ret);
+}
+
 int library_sim_dir(char ret[static PATH_MAX])
 {
 	static const char *const places[] = {"../../sim", "../" ALLOT_LIBDIR "/allot/sim",

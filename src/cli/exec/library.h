@@ -17,6 +17,9 @@ int library_find(char ret[static PATH_MAX]);
 /* The absolute path of allot-load or allot-links, beside the binary. -ENOENT when there is none. */
 int library_program(const char *name, char ret[static PATH_MAX]);
 
+/* The absolute path of the file that is a container's /etc/ld.so.preload. -ENOENT likewise. */
+int library_preload_list(char ret[static PATH_MAX]);
+
 /* The directory of the simulated libcuda.so.1: $ALLOT_SIM_LIBRARY_DIR, else beside the binary. */
 int library_sim_dir(char ret[static PATH_MAX]);
 

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cdi/mount.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "cdi/spec.h"
+
+/* More than these may be locked where the container has a user namespace, but no fewer. */
+#define FLAGS (MS_NOSUID | MS_NODEV | MS_NOEXEC)
+
+/* As linux/openat2.h has them, which is not everywhere that the kernel is new enough. */
+struct open_within {
+	uint64_t flags, mode, resolve;
+};
+#define RESOLVE_IN_ROOT 0x10
+
+struct fd_path {
+	char s[32];
+};
+
+static struct fd_path mount_fd_path(int fd)
+{
+	struct fd_path path;
+
+	snprintf(path.s, sizeof(path.s), "/proc/self/fd/%d", fd);
+	return path;
+}
+
+int cdi_mount_enter(const struct container *container)
+{
+	CLEANUP_CLOSE int ns = -EBADF;
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%ld/ns/mnt", (long)container->pid);
+	ns = open(path, O_RDONLY | O_CLOEXEC);
+	if (ns < 0 || setns(ns, CLONE_NEWNS) < 0)
+		return err_errno();
+	return 0;
+}
+
+/* A directory of the image: links in its path are the image's, and end in it. */
+static int mount_open_within(int root, const char *path)
+{
+	struct open_within how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW,
+				  .resolve = RESOLVE_IN_ROOT};
+	long fd = syscall(SYS_openat2, root, path, &how, sizeof(how));
+
+	return fd < 0 ? err_errno() : (int)fd;
+}
+
+static int mount_make_place(int root)
+{
+	CLEANUP_CLOSE int home = mount_open_within(root, CDI_HOME);
+
+	if (home < 0)
+		return home;
+	return mkdirat(home, "tenant", 0755) < 0 && errno != EEXIST ? err_errno() : 0;
+}
+
+int cdi_mount_tenant(const struct container *container, const char *tenant_dir)
+{
+	CLEANUP_CLOSE int root = -EBADF;
+	CLEANUP_CLOSE int place = -EBADF;
+	CLEANUP_CLOSE int mounted = -EBADF;
+	char from[PATH_MAX + 8], to[64];
+	int r;
+
+	root = open(container->root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (root < 0)
+		return err_errno();
+	r = mount_make_place(root);
+	if (r < 0)
+		return r;
+	place = mount_open_within(root, CDI_TENANT);
+	if (place < 0)
+		return place;
+	if (mount(tenant_dir, mount_fd_path(place).s, NULL, MS_BIND, NULL) < 0)
+		return err_errno();
+	/* What stands there now. */
+	mounted = mount_open_within(root, CDI_TENANT);
+	if (mounted < 0)
+		return mounted;
+	snprintf(from, sizeof(from), "%s/ledger", tenant_dir);
+	snprintf(to, sizeof(to), "%s/ledger", mount_fd_path(mounted).s);
+	if (mount(from, to, NULL, MS_BIND, NULL) < 0 ||
+	    mount(NULL, mount_fd_path(mounted).s, NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | FLAGS,
+		  NULL) < 0)
+		return err_errno();
+	return 0;
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A tenant's directory in a container that is being made. */
+#ifndef ALLOT_CDI_MOUNT_H
+#define ALLOT_CDI_MOUNT_H
+
+#include "cdi/container.h"
+
+/*
+ * Moves the calling process, which must have one thread, into the container's mount namespace,
+ * where all of the machine's files are still beside the container's. 0 or -errno.
+ */
+int cdi_mount_enter(const struct container *container);
+
+/*
+ * Behind that: has the tenant's directory at CDI_TENANT, read-only but for the ledger. What the
+ * image has there leads nowhere but into the image. 0 or -errno; -ENOSYS before Linux 5.6.
+ */
+int cdi_mount_tenant(const struct container *container, const char *tenant_dir);
+
+#endif

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cdi/spec.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "text/json.h"
+#include "text/units.h"
+
+#define VERSION "0.5.0" /* the oldest that knows all that is in a file of ours */
+
+/* Runtimes read what ends in ".json" or ".yaml", under any name. */
+#define FILE_BEGIN "allot.dev-gpu-"
+#define FILE_END   ".json"
+
+int cdi_spec_dir(char ret[static PATH_MAX])
+{
+	const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+	int n;
+
+	if (geteuid() == 0)
+		n = snprintf(ret, PATH_MAX, "/etc/cdi");
+	else if (config && *config == '/')
+		n = snprintf(ret, PATH_MAX, "%s/cdi", config);
+	else if (home && *home == '/')
+		n = snprintf(ret, PATH_MAX, "%s/.config/cdi", home);
+	else
+		return -ENOENT;
+	return n < PATH_MAX ? 0 : -ENAMETOOLONG;
+}
+
+static int spec_path(const char *dir, const char *name, const char *end, char ret[static PATH_MAX])
+{
+	return snprintf(ret, PATH_MAX, "%s/" FILE_BEGIN "%s%s", dir, name, end) < PATH_MAX
+		       ? 0
+		       : -ENAMETOOLONG;
+}
+
+static void spec_put_mount(struct json *j, const char *host, const char *container)
+{
+	static const char *const options[] = {"ro", "bind", "nosuid", "nodev"};
+
+	json_open(j, NULL, '{');
+	json_text(j, "hostPath", host);
+	json_text(j, "containerPath", container);
+	json_open(j, "options", '[');
+	for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
+		json_text(j, NULL, options[i]);
+	json_close(j, ']');
+	json_close(j, '}');
+}
+
+static void spec_put_node(struct json *j, const char *path)
+{
+	json_open(j, NULL, '{');
+	json_text(j, "path", path);
+	json_close(j, '}');
+}
+
+static void spec_put_nodes(struct json *j, const struct devices *devices)
+{
+	bool first = true;
+	char path[64];
+
+	for (unsigned int i = 0; i < devices->n; i++) {
+		if (devices->list[i].vendor != DEVICE_AMD)
+			continue;
+		if (first) {
+			json_open(j, "deviceNodes", '[');
+			spec_put_node(j, "/dev/kfd");
+			first = false;
+		}
+		snprintf(path, sizeof(path), "/dev/dri/renderD%u", devices->list[i].render_minor);
+		spec_put_node(j, path);
+	}
+	if (!first)
+		json_close(j, ']');
+}
+
+/* "GPU-...,GPU-...": all of them, or NVIDIA's. */
+static void spec_list_uuids(const struct devices *devices, bool nvidia_alone,
+			    char ret[static POLICY_DEVICES * sizeof(struct units_text)])
+{
+	char *end = ret;
+
+	*ret = '\0';
+	for (unsigned int i = 0; i < devices->n; i++)
+		if (!nvidia_alone || devices->list[i].vendor == DEVICE_NVIDIA)
+			end += sprintf(end, "%s%s", end > ret ? "," : "",
+				       units_uuid(devices->list[i].uuid).s);
+}
+
+static void spec_put_env(struct json *j, const struct cdi_spec *spec)
+{
+	static const char visible[] = "CUDA_VISIBLE_DEVICES=";
+	char text[sizeof(visible) + POLICY_DEVICES * sizeof(struct units_text)];
+
+	json_open(j, "env", '[');
+	json_text(j, NULL, "ALLOT_TENANT_DIR=" CDI_TENANT);
+	strcpy(text, visible);
+	spec_list_uuids(spec->devices, true, text + strlen(visible));
+	if (spec->named && text[strlen(visible)])
+		json_text(j, NULL, text);
+	json_close(j, ']');
+}
+
+static void spec_put_hook(struct json *j, const struct cdi_spec *spec)
+{
+	char uuids[POLICY_DEVICES * sizeof(struct units_text)];
+	const struct {
+		const char *option, *value;
+	} options[] = {{"--gpu", spec->named ? uuids : NULL},
+		       {"--memory", spec->memory},
+		       {"--compute", spec->share}};
+
+	spec_list_uuids(spec->devices, false, uuids);
+	json_open(j, NULL, '{');
+	json_text(j, "hookName", "createRuntime");
+	json_text(j, "path", spec->command);
+	json_open(j, "args", '[');
+	json_text(j, NULL, "allot");
+	json_text(j, NULL, "cdi");
+	json_text(j, NULL, "hook");
+	for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
+		if (options[i].value) {
+			json_text(j, NULL, options[i].option);
+			json_text(j, NULL, options[i].value);
+		}
+	json_close(j, ']');
+	json_close(j, '}');
+}
+
+static void spec_print(const struct cdi_spec *spec, FILE *out)
+{
+	struct json j = {.out = out};
+
+	json_open(&j, NULL, '{');
+	json_text(&j, "cdiVersion", VERSION);
+	json_text(&j, "kind", CDI_KIND);
+	json_open(&j, "devices", '[');
+	json_open(&j, NULL, '{');
+	json_text(&j, "name", spec->name);
+	json_open(&j, "containerEdits", '{');
+	spec_put_env(&j, spec);
+	spec_put_nodes(&j, spec->devices);
+	json_open(&j, "mounts", '[');
+	spec_put_mount(&j, spec->library, CDI_LIBRARY);
+	spec_put_mount(&j, spec->preload, "/etc/ld.so.preload");
+	json_close(&j, ']');
+	json_open(&j, "hooks", '[');
+	spec_put_hook(&j, spec);
+	json_close(&j, ']');
+	json_close(&j, '}');
+	json_close(&j, '}');
+	json_close(&j, ']');
+	json_close(&j, '}');
+}
+
+/* The descriptor is closed, whatever the answer. */
+static int spec_fill(int fd, const struct cdi_spec *spec)
+{
+	FILE *out = fdopen(fd, "w");
+	int r = 0;
+
+	if (!out) {
+		close(fd);
+		return -ENOMEM;
+	}
+	spec_print(spec, out);
+	/* For every user's runtime to read. */
+	if (fflush(out) || ferror(out) || fchmod(fd, 0644) < 0 || fsync(fd) < 0)
+		r = err_errno();
+	if (fclose(out) && r == 0)
+		r = err_errno();
+	return r;
+}
+
+int cdi_spec_write(const char *dir, const struct cdi_spec *spec)
+{
+	char path[PATH_MAX], fresh[PATH_MAX];
+	int fd, r = spec_path(dir, spec->name, FILE_END, path);
+
+	if (r == 0)
+		r = spec_path(dir, spec->name, ".XXXXXX", fresh);
+	if (r < 0)
+		return r;
+	/* Whatever the umask: others' runtimes look there, too. */
+	if (mkdir(dir, 0755) == 0 ? chmod(dir, 0755) < 0 : errno != EEXIST)
+		return err_errno();
+	fd = mkostemp(fresh, O_CLOEXEC);
+	if (fd < 0)
+		return err_errno();
+	r = spec_fill(fd, spec);
+	if (r == 0 && rename(fresh, path) < 0)
+		r = err_errno();
+	if (r < 0)
+		unlink(fresh);
+	return r;
+}
+
+/* The length of the name in a file's name; 0: it is none of ours. */
+static size_t spec_name_length(const char *file)
+{
+	size_t len = strlen(file), begin = strlen(FILE_BEGIN), end = strlen(FILE_END);
+
+	if (len <= begin + end || strncmp(file, FILE_BEGIN, begin) ||
+	    strcmp(file + len - end, FILE_END))
+		return 0;
+	return len - begin - end;
+}
+
+static int spec_is_ours(const struct dirent *entry)
+{
+	return spec_name_length(entry->d_name) > 0;
+}
+
+int cdi_spec_list(const char *dir, int (*fn)(const char *name, void *arg), void *arg)
+{
+	struct dirent **files = NULL;
+	int n = scandir(dir, &files, spec_is_ours, alphasort), r = 0;
+
+	if (n < 0)
+		return errno == ENOENT ? 0 : err_errno();
+	for (int i = 0; i < n; i++) {
+		char *name = files[i]->d_name + strlen(FILE_BEGIN);
+
+		name[spec_name_length(files[i]->d_name)] = '\0';
+		if (!r)
+			r = fn(name, arg);
+		free(files[i]);
+	}
+	free(files);
+	return r;
+}
+
+int cdi_spec_remove(const char *dir, const char *name)
+{
+	char path[PATH_MAX];
+	int r = spec_path(dir, name, FILE_END, path);
+
+	if (r < 0)
+		return r;
+	return unlink(path) < 0 ? err_errno() : 0;
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Files that tell container runtimes what a device of allot is (the Container Device Interface),
+ * one for each name, so that one is added or removed without reading others. A container that asks
+ * for such a device gets:
+ *
+ *	CDI_HOME/liballot.so	the library
+ *	/etc/ld.so.preload	which names it, so that every process has it that glibc's loader starts
+ *	CDI_HOME/tenant		its own tenant, made and mounted by a hook (`allot cdi hook`)
+ *	AMD's device nodes	NVIDIA's come by NVIDIA's own device or runtime
+ *
+ * All but the tenant is there by the file itself: a runtime that left out the hook would start
+ * programs that have the library and no tenant, and so no GPU.
+ */
+#ifndef ALLOT_CDI_SPEC_H
+#define ALLOT_CDI_SPEC_H
+
+#include <limits.h>
+
+#include "cdi/name.h"
+#include "node/devices.h"
+
+#define CDI_KIND "allot.dev/gpu"
+
+/* In the container. */
+#define CDI_HOME    "/opt/allot"
+#define CDI_LIBRARY CDI_HOME "/liballot.so"
+#define CDI_TENANT  CDI_HOME "/tenant"
+
+struct cdi_spec {
+	const char *name; /* behind "allot.dev/gpu=" */
+	const char *memory, *share; /* NULL: no limit */
+	const struct devices *devices; /* those that it is for */
+	bool named;		       /* by people, and so the policy's; else it is for all */
+	const char *command, *library, *preload; /* files of this machine */
+};
+
+/* /etc/cdi for root, else $XDG_CONFIG_HOME/cdi or ~/.config/cdi. -ENOENT: there is no home. */
+int cdi_spec_dir(char ret[static PATH_MAX]);
+
+/*
+ * Makes the directory where it is missing, and puts the file there in one step: whoever reads sees
+ * the old one or the new one. 0 or -errno.
+ */
+int cdi_spec_write(const char *dir, const struct cdi_spec *spec);
+
+/* Calls fn for each name that has a file there, sorted; its answer, if that is not 0, ends it. */
+int cdi_spec_list(const char *dir, int (*fn)(const char *name, void *arg), void *arg);
+
+/* 0, -ENOENT and others. */
+int cdi_spec_remove(const char *dir, const char *name);
+
+#endif

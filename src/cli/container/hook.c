@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The hook runs when the container's namespaces and mounts are there and nothing of its image has
+ * run, as the runtime's child, beside the container. It asks no driver: sizes are as the device's
+ * name has them, and devices are named by UUIDs.
+ */
+#include "cli/container/hook.h"
+
+#include <argp.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "amd/identity.h"
+#include "cdi/container.h"
+#include "cdi/mount.h"
+#include "cdi/spec.h"
+#include "cli/container/image.h"
+#include "cli/exit_status.h"
+#include "cli/out/say.h"
+#include "cli/tenant/enroll.h"
+#include "cli/tenant/options.h"
+#include "ledger/tenant.h"
+#include "nvidia/uuid.h"
+
+static const struct argp_option options[] = {
+	{"gpu", 'g', "UUID,...", 0, "devices, by name (default: all)", 0},
+	{0},
+};
+
+struct args {
+	const char *gpus;
+	struct tenant_options tenant;
+};
+
+static error_t hook_parse_option(int key, char *arg, struct argp_state *state)
+{
+	struct args *a = state->input;
+
+	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &a->tenant;
+		return 0;
+	case 'g':
+		a->gpus = arg;
+		return 0;
+	}
+	return ARGP_ERR_UNKNOWN;
+}
+
+static const struct argp_child children[] = {{&tenant_options_argp}, {0}};
+
+static const struct argp argp = {
+	.options = options,
+	.children = children,
+	.parser = hook_parse_option,
+	.doc = "For container runtimes: make a tenant for the container whose state is on standard "
+	       "input.\n",
+};
+
+/* What the kernel and the drivers know of them is not asked. */
+static int hook_take_devices(const char *list, struct devices *devices, struct selection *gpus)
+{
+	char *copy = strdup(list), *rest = copy, *word;
+	int r = copy ? 0 : -ENOMEM;
+
+	while (r == 0 && (word = strsep(&rest, ","))) {
+		struct device *device = &devices->list[devices->n];
+
+		if (devices->n == POLICY_DEVICES)
+			r = -E2BIG;
+		else if (!amd_identity_parse(word, device->uuid))
+			device->vendor = DEVICE_AMD;
+		else
+			r = uuid_parse(word, device->uuid);
+		if (r == 0) {
+			gpus->index[gpus->n++] = devices->n;
+			devices->n++;
+		}
+	}
+	free(copy);
+	if (r < 0)
+		say_error("--gpu \"%s\": not a list of devices' names", list);
+	return r;
+}
+
+/* As people see containers named: 64 digits by their first 12. Of two alike the second fails. */
+static void hook_name_tenant(const char *id, char ret[static POLICY_NAME_BYTES])
+{
+	size_t len = strlen(id) < POLICY_NAME_BYTES ? strlen(id) : 12;
+
+	snprintf(ret, POLICY_NAME_BYTES, "%.*s", (int)len, id);
+}
+
+/* In a rootless runtime's user namespace we are root, and the tenants are the user's. */
+static int hook_find_runtime(void)
+{
+	const char *chosen = getenv("ALLOT_RUNTIME_DIR");
+	char runtime[PATH_MAX];
+	uid_t uid;
+	int r;
+
+	if ((chosen && *chosen) || geteuid())
+		return 0;
+	r = container_outer_uid(&uid);
+	if (r == 0)
+		r = tenant_runtime_dir_of(uid, runtime, sizeof(runtime));
+	if (r == 0 && setenv("ALLOT_RUNTIME_DIR", runtime, 1) < 0)
+		r = -ENOMEM;
+	return r < 0 ? say_error("whose container is this? %s", say_errno(r)) : 0;
+}
+
+/* The child's part, which leaves this mount namespace and this root: an exit status. */
+static int hook_furnish(const struct container *container, const char *tenant_dir)
+{
+	int r = cdi_mount_enter(container);
+
+	if (r < 0)
+		return say_error("the container's mounts cannot be entered: %s", say_errno(r));
+	r = cdi_mount_tenant(container, tenant_dir);
+	if (r < 0)
+		return say_error("tenant %s cannot be mounted at %s in %s: %s", tenant_dir,
+				 CDI_TENANT, container->root, say_errno(r));
+	return image_check(container);
+}
+
+static int hook_furnish_apart(const struct container *container, const char *tenant_dir)
+{
+	pid_t child = fork();
+	int status;
+
+	if (child == 0)
+		_exit(hook_furnish(container, tenant_dir));
+	if (child < 0 || waitpid(child, &status, 0) < 0)
+		return say_error("no process to furnish the container: %s", say_errno(errno));
+	return WIFEXITED(status) ? WEXITSTATUS(status)
+				 : say_error("ended by signal %d", WTERMSIG(status));
+}
+
+static int hook_give_tenant(const struct args *a, const struct container *container)
+{
+	static struct devices devices;
+	struct selection gpus = {.n = 0};
+	char name[POLICY_NAME_BYTES];
+	struct enroll_request req = {.name = name,
+				     .options = &a->tenant,
+				     .gpus = a->gpus ? &gpus : NULL,
+				     .devices = &devices,
+				     .container = container->pid};
+	static struct enrolment e;
+	int r;
+
+	hook_name_tenant(container->id, name);
+	if ((a->gpus && hook_take_devices(a->gpus, &devices, &gpus) < 0) || hook_find_runtime() ||
+	    enroll(&req, &e) < 0)
+		return EXIT_ALLOT;
+	if (e.joined)
+		return say_error("there is a tenant \"%s\", which lives: it is none of this "
+				 "container's",
+				 name);
+	r = hook_furnish_apart(container, e.dir);
+	if (r)
+		enroll_undo(&e);
+	return r;
+}
+
+int hook_run(int argc, char **argv)
+{
+	struct container container = {.pid = 0};
+	char why[CONTAINER_WHY];
+	static struct args a;
+	int r;
+
+	if (argp_parse(&argp, argc, argv, 0, NULL, &a))
+		return EXIT_ALLOT;
+	if (container_read(stdin, &container, why) < 0)
+		r = say_error("%s", why);
+	else if (!container.sees_us)
+		r = say_error("the container's user namespace has our files belong to nobody; run it "
+			      "without one, or with --userns=keep-id");
+	else
+		r = hook_give_tenant(&a, &container);
+	container_done(&container);
+	return r;
+}

@@ -3,7 +3,7 @@
 #include "guest/core/capturing.h"
 #include "guest/core/hook.h"
 #include "guest/memory/memory.h"
-#include "guest/memory/own_pool.h"
+#include "guest/memory/own_alloc.h"
 #include "guest/memory/pool.h"
 #include "guest/memory/pool_pointer.h"
 
@@ -119,7 +119,7 @@ CUresult hook_cuMemFree_v2(CUdeviceptr dptr)
 	bool shared;
 	CUresult e;
 
-	if (guest->swappable && own_pool_free(guest, dptr, &e))
+	if (guest->swappable && own_free(guest, dptr, &e))
 		return e;
 	if (!memory_take(guest, OBJECT_MEMORY, dptr, &object)) {
 		shared = pool_pointer_take(guest, dptr, &object);
@@ -166,7 +166,7 @@ static CUresult alloc_free_in_stream(struct guest *guest, CUdeviceptr dptr, CUst
 	bool node = guest->swappable && capturing_stream(guest, order), ours, shared;
 	CUresult e;
 
-	if (guest->swappable && !node && own_pool_free_async(guest, dptr, order, &e))
+	if (guest->swappable && !node && own_free_async(guest, dptr, order, &e))
 		return e;
 	ours = !node && memory_take(guest, OBJECT_MEMORY, dptr, &object);
 	shared = !node && !ours && pool_pointer_take(guest, dptr, &object);

@@ -62,7 +62,7 @@ static bool pointer_answer(const struct object *object, CUpointer_attribute attr
 		*(CUcontext *)data = (CUcontext)(uintptr_t)object->context;
 		return true;
 	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-		*(uint64_t *)data = object->kind == OBJECT_IPC ? 0 : object->linear.pool;
+		*(uint64_t *)data = object->linear.pool;
 		return true;
 	case CU_POINTER_ATTRIBUTE_BUFFER_ID:
 		*(uint64_t *)data = object->linear.id;

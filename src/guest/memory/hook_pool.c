@@ -6,6 +6,7 @@
 #include "guest/core/capturing.h"
 #include "guest/core/hook.h"
 #include "guest/memory/holder.h"
+#include "guest/memory/own_alloc.h"
 #include "guest/memory/own_pool.h"
 #include "guest/memory/pool.h"
 
@@ -166,8 +167,8 @@ static CUresult pool_allocate(struct guest *guest, struct request request)
 	/* In a capture it becomes a node; its memory is charged when the graph backs it. */
 	if (!request.dptr || capturing_stream(guest, request.order))
 		return request.call(&request);
-	if (guest->swappable && own_pool_alloc(guest, request.pool, request.bytes, request.order,
-					       request.dptr, &e))
+	if (guest->swappable && own_alloc(guest, request.pool, request.bytes, request.order,
+					  request.dptr, &e))
 		return e;
 	if (request.pool)
 		e = pool_look_up(guest, request.pool, &seen) ? CUDA_SUCCESS

@@ -173,14 +173,14 @@ void order_mark(struct orders *orders, struct lock *lock, uint16_t order)
 {
 	struct order *o = &orders->order[order];
 	uint64_t covers, wish;
-	bool done;
+	bool there, done;
 
 	lock_take(lock);
 	covers = o->freed;
 	wish = orders->wishes;
-	done = o->busy; /* or its context has ended */
+	there = o->busy; /* or its context has ended */
 	lock_drop(lock);
-	done = done && order_record(o);
+	done = there && order_record(o);
 	lock_take(lock);
 	o->marked = done ? covers : 0;
 	o->answered = wish;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Stream-ordered pools of a swappable tenant: memory that can leave (backing.h), cut by us (slab.h).
+ * Stream-ordered pools of a swappable tenant: memory that can leave (backing.h), cut by slab.h.
  * Each stands behind a pool of the driver's, which has the handle, the attributes that programs set
  * and the device's choice of a current pool, and of which nothing is ever allocated. So the driver
  * answers what does not depend on memory; and nodes of captured graphs are its own, as ever.
  *
  * Pools that may be exported, of managed memory or of the host's stay the driver's altogether.
  *
- * As the driver's, a pool grows by slabs of 32 MiB and keeps what it has, up to its threshold, behind a
- * synchronisation. What it keeps is charged. One lock is held for the tables, never across a call of
- * the driver.
+ * As the driver's, a pool grows by slabs of 32 MiB and keeps what it has, up to its threshold,
+ * behind a synchronisation. What it keeps is charged. One lock is held for the tables, never across
+ * a call of the driver.
  */
 #ifndef ALLOT_GUEST_MEMORY_OWN_POOL_H
 #define ALLOT_GUEST_MEMORY_OWN_POOL_H
@@ -24,17 +24,6 @@ bool own_pool_can(struct guest *guest, const CUmemPoolProps *props);
 CUresult own_pool_add(struct guest *guest, CUmemoryPool handle, const CUmemPoolProps *props);
 void own_pool_end(struct guest *guest, CUmemoryPool handle);
 
-/*
- * As cuMemAllocAsync in a stream that does not capture; `handle` NULL: from the pool that is current on
- * the stream's device. False: it is the driver's to answer.
- */
-bool own_pool_alloc(struct guest *guest, CUmemoryPool handle, uint64_t bytes, CUstream stream,
-		    CUdeviceptr *ret, CUresult *ret_e);
-
-/* The same of cuMemFreeAsync and of cuMemFree: false where it is no memory of these pools. */
-bool own_pool_free_async(struct guest *guest, CUdeviceptr at, CUstream stream, CUresult *ret_e);
-bool own_pool_free(struct guest *guest, CUdeviceptr at, CUresult *ret_e);
-
 /* Behind the driver's own answer, of a pool that may be none of ours. */
 void own_pool_figure(struct guest *guest, CUmemoryPool handle, CUmemPool_attribute which,
 		     void *value);
@@ -48,8 +37,8 @@ void own_pool_trim(struct guest *guest, CUmemoryPool handle, uint64_t keep);
 bool own_pool_object(struct guest *guest, CUdeviceptr at, struct object *ret);
 
 /*
- * Around a wait of the program's: before it, which frees it may cover; behind it, that the stream, the
- * context (NULL: the current one) has come so far.
+ * Around a wait of the program's: before it, which frees it may cover; behind it, that the stream,
+ * or the context (NULL: the current one), has come so far.
  */
 uint64_t own_pools_number(struct guest *guest);
 void own_pools_waited(struct guest *guest, CUstream stream, uint64_t number);

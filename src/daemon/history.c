@@ -15,11 +15,12 @@
 
 struct sample {
 	uint32_t used_mib;
-	uint32_t outside_mib;	  /* of a device */
-	uint16_t share_permille;  /* of a tenant; 0: none */
-	uint16_t refusals;	  /* of a tenant, since the sample before */
-	uint16_t achieved_bp;	  /* over the step */
-	bool known, measured;	  /* any of it; achieved_bp */
+	uint32_t outside_mib;	 /* of a device */
+	uint16_t share_permille; /* of a tenant; 0: none */
+	uint16_t refusals;	 /* of a tenant, since the sample before */
+	uint16_t achieved_bp;	 /* over the step */
+	bool known;		 /* any of it, ... */
+	bool measured, looked;	 /* ... achieved_bp, outside_mib */
 };
 
 /* Of a tenant on a device, or, with no name, of the device. */
@@ -123,7 +124,7 @@ static uint16_t history_small(uint64_t value)
 	return value > UINT16_MAX ? UINT16_MAX : (uint16_t)value;
 }
 
-/* Over the step. Of what a process may have forged nothing is more than the ledger's reader allows. */
+/* Over the step; the ledger's reader lets nobody have more than all of a second. */
 static uint64_t history_achieved_bp(const struct snapshot_compute *compute)
 {
 	uint64_t sum = 0;
@@ -133,7 +134,6 @@ static uint64_t history_achieved_bp(const struct snapshot_compute *compute)
 	return sum / HISTORY_STEP_S;
 }
 
-/* With whom the refusals began is not known of those that were there before the first look. */
 static uint16_t history_refusals(struct series *series, uint64_t refusals)
 {
 	uint64_t before = series->refusals;
@@ -157,6 +157,7 @@ static void history_note_tenant(struct history *history, const char *name,
 
 	if (!series) {
 		series = history_add(history, name, device->uuid);
+		/* When those were refused that came before the first sample, nobody knows. */
 		if (series && history->n == 1)
 			series->refusals = device->refusals;
 	}
@@ -194,7 +195,8 @@ static void history_note_device(struct history *history, const uint8_t uuid[stat
 	if (!sample)
 		return;
 	sample->used_mib = history_mib(tenants_sum(tenants, uuid).used_bytes);
-	sample->outside_mib = audit ? history_mib(audit_outside_bytes(audit, uuid)) : 0;
+	sample->looked = audit && audit->age_ns != UINT64_MAX;
+	sample->outside_mib = sample->looked ? history_mib(audit_outside_bytes(audit, uuid)) : 0;
 	sample->measured = !amd_identity_is(uuid);
 	sample->achieved_bp = history_small(history_device_bp(tenants, uuid));
 }
@@ -245,6 +247,7 @@ enum figure { FIGURE_USED, FIGURE_OUTSIDE, FIGURE_ACHIEVED, FIGURE_SHARE, FIGURE
 static uint64_t history_figure(const struct sample *s, enum figure figure)
 {
 	if (!s->known || (figure == FIGURE_ACHIEVED && !s->measured) ||
+	    (figure == FIGURE_OUTSIDE && !s->looked) ||
 	    (figure == FIGURE_SHARE && !s->share_permille))
 		return JSON_NONE;
 	switch (figure) {

@@ -23,7 +23,7 @@ static struct tenant_entry entry[2] = {{.name = "a", .snapshot = &snapshot[0]},
 static struct tenants tenants = {.n = 1, .list = entry};
 static struct devices devices = {.n = 1};
 static struct audit_finding finding[2];
-static struct audit_report audit = {.n = 2, .finding = finding};
+static struct audit_report audit = {.age_ns = UINT64_MAX, .n = 2, .finding = finding};
 static struct history *history;
 static char *text;
 static uint64_t now;
@@ -97,6 +97,7 @@ static void check_figures(void)
 	memcpy(finding[0].found.outsider.uuid, nvidia, 16);
 	memcpy(finding[1].found.outsider.uuid, nvidia, 16);
 	note();
+	audit.age_ns = 0;
 	on[0].refusals = 9;
 	on[0].compute.share_permille = 0;
 	on[0].compute.target_permille = 333;
@@ -107,7 +108,7 @@ static void check_figures(void)
 	write_again();
 	CHECK(strstr(text, "\"age_ns\": 20000000000,"));
 	has("\"devices\"", "used_bytes", "3145728, 3145728");
-	has("\"devices\"", "outside_bytes", "7340032, 7340032");
+	has("\"devices\"", "outside_bytes", "null, 7340032");
 	has("\"devices\"", "achieved_bp", "2595, 7595");
 	has("\"a\"", "used_bytes", "3145728, 3145728");
 	has("\"a\"", "achieved_bp", "2595, 2595");

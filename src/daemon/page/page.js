@@ -363,6 +363,8 @@ function updateOutsider(article, o, node) {
 function outsideWords(node) {
 	if (node.outside === null)
 		return "Nobody has looked yet who uses the devices.";
+	if (node.audit_age_ns > 5e9)
+		return `Nobody has looked for ${Math.floor(node.audit_age_ns / 1e9)} seconds.`;
 	return node.outside.length ? "" : "Nobody uses a device without being a tenant.";
 }
 

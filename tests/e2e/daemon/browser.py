@@ -44,10 +44,16 @@ class Browser:
         self.call("Fetch.enable", patterns=[{"urlPattern": "*/v1/*"}])
 
     def close(self):
+        """It ends its own processes, which else write into the folder for a while."""
+        self.session = None
+        self.call("Browser.close")
+        try:
+            self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
         self.tell.close()
         self.said.close()
-        self.process.kill()
-        self.process.wait()
 
     def read(self):
         while b"\0" not in self.rest:

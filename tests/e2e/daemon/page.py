@@ -197,9 +197,11 @@ class Page(daemon_lib.Case):
         node = self.node()
         node["tenants"][0]["name"] = node["devices"][0]["model"] = EVIL
         node["tenants"][1].update(state=EVIL, error=EVIL)
+        node["audit_age_ns"] = 7 * 10**9
         self.browser.answers["/v1/node"] = node
         self.go()
         self.wait_for("#tenants .name", EVIL, "jobB")
+        self.assertEqual(self.texts("#outside .none"), ["Nobody has looked for 7 seconds."])
         self.assertEqual(self.texts(".card .model")[0], EVIL)
         self.assertEqual(self.texts(".about")[1], EVIL)
         self.assertEqual(self.browser.value("document.querySelectorAll('img, section b b').length"), 0)

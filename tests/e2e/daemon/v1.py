@@ -75,7 +75,7 @@ class V1(daemon_lib.Case):
         self.assertEqual((tenant["name"], tenant["uuid"]), ("jobA", UUID_A))
         self.assertEqual((tenant["used_bytes"], tenant["refusals"]), ([GIB], [0]))
         device, = said["devices"]
-        self.assertEqual((device["used_bytes"], device["outside_bytes"]), ([0], [0]))
+        self.assertEqual((device["used_bytes"], device["achieved_bp"]), ([0], [0]))
 
     def test_documented(self):
         """docs/json.md has each key of both pages and of what is in them, and no other."""

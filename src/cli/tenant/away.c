@@ -54,7 +54,7 @@ static int away_stays(const struct moving *moving)
 	return say_error("tenant \"%s\" stays suspended: all of it is in host memory", moving->name);
 }
 
-/* All of it, or all stays away: then each says why it could not come, or come alone. */
+/* All of it comes, or all stays away, and who could not come says why. */
 static int away_bring_back(struct moving *moving, struct moving_sum *ret)
 {
 	struct moving_sum sum = moving_ask(moving, SWAP_BACK, UINT64_MAX, true);

@@ -44,8 +44,10 @@ void moving_close(struct moving *moving);
  */
 enum swap_phase moving_rests(const struct moving *moving);
 
-/* Whether a part of it is away, and a part on its devices; how much that is. */
+/* Whether a part of it is away, and the rest on its devices. */
 bool moving_is_parted(const struct moving *moving);
+
+/* In bytes, of all its processes. */
 struct moving_places {
 	uint64_t here, away;
 };

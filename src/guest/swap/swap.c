@@ -293,12 +293,15 @@ static bool swap_prepare(struct swap *swap, uint32_t request, uint32_t part)
 static void swap_leave(struct swap *swap, uint32_t request, uint32_t part)
 {
 	enum swap_why why = SWAP_FINE;
+	uint64_t bytes;
 
 	if (!swap_is_away(swap) && swap->answer.state != SWAP_READY &&
 	    swap->answer.state != SWAP_RETURNED && !swap_prepare(swap, request, part))
 		return;
+	bytes = swap_bytes(swap, part);
 	swap->answer.amount = 0;
-	if (swap_is_away(swap) && !swap_is_allowed(swap, swap_bytes(swap, part)))
+	/* Of what follows nothing was looked at by a PREPARE. */
+	if (swap_is_away(swap) && bytes > swap_away_bytes(swap) && !swap_is_allowed(swap, bytes))
 		why = SWAP_HOST;
 	else
 		why = swap_move_measured(swap, request, part);

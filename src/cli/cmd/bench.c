@@ -41,8 +41,9 @@ static const struct {
 
 static const struct argp_option options[] = {
 	{"gpu", 'g', "GPU", 0, "the device: an index as nvidia-smi shows it, or a UUID", 0},
-	{"controller", 'c', "NAME", 0, "deficit (default), bucket, pid, or all of them", 0},
-	{"only", 'o', "SECTION", 0, SECTIONS_IN_WORDS "; may be given again", 0},
+	{"controller", 'c', "deficit|bucket|pid|all", 0, "(default deficit)", 0},
+	{"only", 'o', "caps|pairs|tokens|requests|launches", 0,
+	 "leave the others out; may be given again", 0},
 	{"quick", 'q', NULL, 0, "shorter and less exact", 0},
 	{"json", 'j', "FILE", 0, "also write the figures there", 0},
 	{0},

@@ -41,7 +41,7 @@ static const struct argp_option options[] = {
 	 "devices, in this order: indices (NVIDIA's as nvidia-smi counts, then AMD's), 0-3, all, or "
 	 "names",
 	 0},
-	{"accounting", 'a', "MODE", 0, "ledger (default) or driver", 0},
+	{"accounting", 'a', "ledger|driver", 0, "whose figure decides (default ledger)", 0},
 	{"allow-escape", KEY_ALLOW_ESCAPE, NULL, 0,
 	 "run a command that allot cannot limit all the same", 0},
 	{"guard", KEY_GUARD, NULL, 0,

@@ -35,7 +35,7 @@ static const struct argp_option options[] = {
 	{"amd", AMD, "N", 0, "how many AMD devices (default none)", 0},
 	{"memory", 'm', "SIZE", 0, "memory of each (default 24GiB)", 0},
 	{"context", 'c', "SIZE", 0, "memory that a context takes (default 520MiB)", 0},
-	{"model", MODEL, "NAME", 0, "of AMD devices: gfx90a (default), gfx942 or gfx1030", 0},
+	{"model", MODEL, "gfx90a|gfx942|gfx1030", 0, "of AMD devices (default gfx90a)", 0},
 	{"links", LINKS, "xgmi|pcie|FILE", 0,
 	 "between AMD devices (default: as the model has them)", 0},
 	{"dir", 'd', "DIR", 0,

@@ -19,7 +19,8 @@
 
 static const struct argp_option options[] = {
 	{"once", '1', NULL, 0, "print one frame and end, as where there is no terminal", 0},
-	{"sort", 's', "KEY", 0, "memory (default), compute, name or refusals", 0},
+	{"sort", 's', "memory|compute|name|refusals", 0, "tenants in this order (default memory)",
+	 0},
 	{0},
 };
 

@@ -2,7 +2,7 @@
 # The words that a person types. meson does the building; tools/ does the rest.
 #
 #   make demo    bare machine to running demonstration        make check   every test
-#   make build   make install   make test (the quick part of check)
+#   make build   make install | uninstall   make test (the quick part of check)
 #   make lint | asan | tsan | coverage | clang | cross | fuzz [SECONDS=10 for each fuzzer]
 #   make check-distros: the same in bare trees of Debian 12, 13 and unstable
 
@@ -16,7 +16,7 @@ SETUP_FLAGS ?=
 
 .DEFAULT_GOAL := build
 .PHONY: setup setup-check build demo test check check-distros lint asan tsan coverage cross \
-	clang fuzz install docs clean
+	clang fuzz install uninstall docs clean
 
 setup:
 	@tools/setup build
@@ -54,7 +54,11 @@ fuzz: setup-check
 
 install: build
 	@$(MESON) configure $(BUILD) -Dprefix=$(PREFIX)
-	@$(MESON) install -C $(BUILD)
+	@$(MAKE) -s build
+	@BUILD=$(BUILD) PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) tools/install install
+
+uninstall:
+	@PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) tools/install uninstall
 
 clean:
 	rm -rf build build-*

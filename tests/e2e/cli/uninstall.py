@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""make install and make uninstall: what comes, what goes, and what is there in between."""
+
+import ctypes
+import json
+import os
+import re
+import shutil
+import struct
+import subprocess
+
+import cli_lib
+
+SOURCE, BUILD = os.environ["ALLOT_SOURCE"], os.environ["ALLOT_BUILD"]
+IN_MODIFY, IN_MOVED_TO, IN_CREATE, IN_DELETE = 0x2, 0x80, 0x100, 0x200
+
+
+class Watch:
+    """What happens to the names of a directory, by inotify(7)."""
+
+    def __init__(self, case, directory):
+        libc = ctypes.CDLL(None, use_errno=True)
+        self.fd = libc.inotify_init1(os.O_NONBLOCK)
+        case.addCleanup(os.close, self.fd)
+        mask = IN_MODIFY | IN_MOVED_TO | IN_CREATE | IN_DELETE
+        assert libc.inotify_add_watch(self.fd, directory.encode(), mask) >= 0
+
+    def seen(self, name):
+        events, seen = os.read(self.fd, 1 << 20), set()
+        while events:
+            _, mask, _, length = struct.unpack("iIII", events[:16])
+            if events[16:16 + length].rstrip(b"\0") == name.encode():
+                seen.add(mask)
+            events = events[16 + length:]
+        return seen
+
+
+class Uninstall(cli_lib.Case):
+    def setUp(self):
+        super().setUp()
+        options = subprocess.run([os.path.join(SOURCE, "tools/meson"), "introspect", BUILD,
+                                  "--buildoptions"], check=True, capture_output=True, text=True)
+        values = {option["name"]: option["value"] for option in json.loads(options.stdout)}
+        self.prefix = values["prefix"]
+        self.destination = self.path("dest")
+        self.library = os.path.join(self.destination + self.prefix, values["libdir"], "liballot.so")
+
+    def install(self, how):
+        done = subprocess.run([os.path.join(SOURCE, "tools/install"), how], text=True, timeout=100,
+                              env={**self.env, "BUILD": BUILD, "PREFIX": self.prefix,
+                                   "DESTDIR": self.destination}, capture_output=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def tree(self):
+        return {os.path.join(at, name) for at, directories, files in os.walk(self.destination)
+                for name in directories + files}
+
+    def test_nothing_is_left(self):
+        self.install("install")
+        self.assertGreater(len(self.tree()), 20)
+        self.install("install")
+        self.install("uninstall")
+        self.assertEqual(self.tree(), set())
+
+    def test_what_was_there_stays(self):
+        theirs = self.destination + self.prefix
+        os.makedirs(f"{theirs}/share/man/man1")
+        for path in ("bin", "share/allot"):
+            os.makedirs(f"{theirs}/{path}")
+        for path in ("bin/other", "share/man/man1/other.1"):
+            with open(f"{theirs}/{path}", "w", encoding="ascii") as file:
+                file.write("theirs")
+        before = self.tree()
+        self.install("install")
+        self.install("uninstall")
+        self.assertEqual(self.tree(), before)
+
+    def test_what_others_put_there_later_stays(self):
+        self.install("install")
+        theirs = f"{self.destination}{self.prefix}/share/allot/theirs"
+        with open(theirs, "w", encoding="ascii") as file:
+            file.write("theirs")
+        self.install("uninstall")
+        self.assertEqual({path for path in self.tree() if not os.path.isdir(path)}, {theirs})
+
+    def test_what_a_version_no_longer_has_goes(self):
+        self.install("install")
+        manifest = f"{self.destination}{self.prefix}/share/allot/installed"
+        gone = f"{self.prefix}/share/allot-gone"
+        os.mkdir(self.destination + gone)
+        shutil.copy(manifest, f"{self.destination}{gone}/file")
+        with open(manifest, encoding="utf-8") as file:
+            known = json.load(file)
+        known["files"].append(f"{gone}/file")
+        known["directories"].append(gone)
+        with open(manifest, "w", encoding="utf-8") as file:
+            json.dump(known, file)
+        self.install("install")
+        self.assertFalse(os.path.exists(self.destination + gone))
+        with open(manifest, encoding="utf-8") as file:
+            self.assertNotIn("gone", file.read())
+
+    def test_a_library_in_use_stays_what_it_is(self):
+        """No moment without it, and nothing written over in what processes have mapped."""
+        self.install("install")
+        with open(self.library, "rb") as used:
+            inode, was = os.fstat(used.fileno()).st_ino, used.read()
+            watch = Watch(self, os.path.dirname(self.library))
+            self.install("install")
+            self.assertEqual(watch.seen("liballot.so"), {IN_MOVED_TO})
+            self.assertNotEqual(os.stat(self.library).st_ino, inode)
+            used.seek(0)
+            self.assertEqual(used.read(), was)
+
+    def test_systemd(self):
+        """What systemd itself says of the unit, and of the directory at start."""
+        self.install("install")
+        unit = f"{self.destination}{self.prefix}/lib/systemd/system/allotd.service"
+        if not os.path.exists(unit) or not shutil.which("systemd-analyze"):
+            self.skipTest("no allotd, or no systemd")
+        with open(unit, encoding="utf-8") as file:
+            text = file.read()
+        self.assertIn(f"ExecStart={self.prefix}/sbin/allotd --foreground\n", text)
+        # It looks for the program where it is said to be.
+        with open(self.path("allotd.service"), "w", encoding="utf-8") as file:
+            file.write(text.replace(self.prefix, self.destination + self.prefix))
+        done = subprocess.run(["systemd-analyze", "verify", "--man=no",
+                               self.path("allotd.service")], capture_output=True, text=True,
+                              timeout=60)
+        said = [line for line in done.stderr.splitlines() if "allotd" in line]
+        self.assertEqual((done.returncode, said), (0, []), done.stderr)
+
+        root = self.path("root")
+        os.makedirs(f"{root}/run")
+        with open(f"{self.destination}{self.prefix}/lib/tmpfiles.d/allot.conf",
+                  encoding="utf-8") as file:
+            conf = file.read()
+        if os.geteuid() != 0 or not shutil.which("systemd-tmpfiles"):
+            self.skipTest("only root makes a directory for root")
+        subprocess.run(["systemd-tmpfiles", f"--root={root}", "--create", "-"], input=conf,
+                       text=True, check=True, timeout=60)
+        self.assertEqual(os.stat(f"{root}/run/allot").st_mode & 0o7777, 0o700)
+        # The unit keeps that directory.
+        self.assertTrue(re.search(r"(?m)^RuntimeDirectory=allot\nRuntimeDirectoryMode=0700$", text))
+
+
+if __name__ == "__main__":
+    cli_lib.main()

@@ -5,6 +5,8 @@
 #   make build   make install | uninstall   make test (the quick part of check)
 #   make lint | asan | tsan | coverage | clang | cross | fuzz [SECONDS=10 for each fuzzer]
 #   make check-distros: the same in bare trees of Debian 12, 13 and unstable
+#   make deb: a source tarball, and Debian packages built from it, in build/packages
+#   make check-packages: these, installed and removed in a bare tree
 
 BUILD ?= build
 PREFIX ?= /usr/local
@@ -15,8 +17,8 @@ SHELL := /bin/bash
 SETUP_FLAGS ?=
 
 .DEFAULT_GOAL := build
-.PHONY: setup setup-check build demo test check check-distros lint asan tsan coverage cross \
-	clang fuzz install uninstall docs clean
+.PHONY: setup setup-check build demo test check check-distros check-packages deb lint asan tsan \
+	coverage cross clang fuzz install uninstall docs clean
 
 setup:
 	@tools/setup build
@@ -45,6 +47,12 @@ check: setup-check
 
 check-distros:
 	@tools/distros
+
+deb: build
+	@BUILD=$(BUILD) tools/deb
+
+check-packages: deb
+	@BUILD=$(BUILD) tools/packages
 
 lint clang asan tsan coverage cross: setup-check
 	@BUILD=$(BUILD) tools/check $@

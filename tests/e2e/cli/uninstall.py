@@ -2,6 +2,8 @@
 """make install and make uninstall: what comes, what goes, and what is there in between."""
 
 import ctypes
+import fnmatch
+import glob
 import json
 import os
 import re
@@ -111,6 +113,25 @@ class Uninstall(cli_lib.Case):
             self.assertNotEqual(os.stat(self.library).st_ino, inode)
             used.seek(0)
             self.assertEqual(used.read(), was)
+
+    def test_packages_have_all_of_it(self):
+        """Each file is in one of deploy/debian, so that a new one is not forgotten."""
+        self.install("install")
+        usr = self.destination + self.prefix
+        if os.path.basename(os.path.dirname(os.path.dirname(self.library))) != "lib":
+            self.skipTest("libraries do not go where Debian has them")
+        wanted = {}
+        for path in glob.glob(os.path.join(SOURCE, "deploy/debian/*install*")):
+            with open(path, encoding="utf-8") as file:
+                for line in file:
+                    wanted.setdefault(line.split()[0], []).append(path)
+        for path in self.tree():
+            name = "usr" + path[len(usr):]
+            if os.path.isdir(path) or name == "usr/share/allot/installed":
+                continue
+            having = [pattern for pattern in wanted
+                      if fnmatch.fnmatch(name, pattern) or fnmatch.fnmatch(name, f"{pattern}/*")]
+            self.assertEqual(len(having), 1, (name, having))
 
     def test_systemd(self):
         """What systemd itself says of the unit, and of the directory at start."""

@@ -15,6 +15,7 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "cli/checkpoint/breakpoint.h"
 #include "cli/checkpoint/tree.h"
 #include "cli/exit_status.h"
 #include "cli/out/say.h"
@@ -132,6 +133,7 @@ static void criu_reason(const char *dir, char ret[static 256])
 
 static int criu_run(const char *const *argv, int keep)
 {
+	bool fires = breakpoint_fires();
 	int status = 0, null;
 	pid_t pid;
 
@@ -145,6 +147,8 @@ static int criu_run(const char *const *argv, int keep)
 		null = open("/dev/null", O_RDWR | O_CLOEXEC);
 		if (null < 0 || (keep >= 0 && fcntl(keep, F_SETFD, 0) < 0))
 			_exit(EXIT_CANNOT_EXEC);
+		if (!fires)
+			setenv(BREAKPOINT_VARIABLE, BREAKPOINT_WITHOUT, 0);
 		/* Its log has all. */
 		dup2(null, STDOUT_FILENO);
 		dup2(null, STDERR_FILENO);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <sys/utsname.h>
 
+#include "cli/checkpoint/breakpoint.h"
 #include "cli/checkpoint/criu.h"
 #include "cli/doctor/finding.h"
 #include "cli/out/say.h"
@@ -41,7 +42,8 @@ void criu_report(void)
 	if (uname(&kernel) < 0)
 		kernel.release[0] = 0;
 	if (major >= CRIU_MAJOR) {
-		snprintf(what, sizeof(what), "CRIU %s", version);
+		snprintf(what, sizeof(what), "CRIU %s%s", version,
+			 breakpoint_fires() ? "" : "; breakpoints never fire here, so it goes without");
 		finding_say(FINDING_OK, what, NULL);
 	} else if (criu_kernel_is_new(kernel.release)) {
 		snprintf(what, sizeof(what), "CRIU %s does not work on this kernel (%.64s)", version,

@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import api_coverage
 import charts
 import includes
+import moves
 import tally
 
 
@@ -51,6 +52,27 @@ class Charts(unittest.TestCase):
         self.assertEqual(len(over_time.findall("{*}polyline")), 2)
         self.assertEqual(len(over_time.findall("{*}line")), 5 + 2)
         self.assertEqual(len(off.findall("{*}circle")), 2 + 2)
+
+
+class Moves(unittest.TestCase):
+    TABLE = """s                       out  command                 back  command
+cycle 1                 2.4   2.4593                0.332    0.338
+cycle 2               0.327   0.3323  0.344                 0.3487
+cycle 3               0.339   0.3446                0.337   0.3417
+PCIe alone           0.3134                        0.3137
+driver's checkpoint  8.9739                        3.1992
+"""
+
+    def test_times(self):
+        rows = {name: (out, back) for name, out, back in moves.times(self.TABLE)}
+        self.assertEqual(rows["allot, the first time"], (2.4, 0.332))
+        self.assertEqual(rows["allot, host memory at hand"], (0.333, 0.3405))
+        self.assertEqual(rows["PCIe alone"], (0.3134, 0.3137))
+        self.assertEqual(len(list(moves.bars(moves.times(self.TABLE)))), 4 * (1 + 2 * 2))
+
+    def test_no_table(self):
+        with self.assertRaises(ValueError):
+            moves.times("cycle 1  2.4  2.5  0.3  0.3\n")
 
 
 class Lists(unittest.TestCase):

@@ -49,7 +49,7 @@ USES = {
                    "guest/amd/queue"),
     "guest/interpose": (*LOW, "guest/core"),  # but for hooks, see may_use
     "daemon": (*LOW, "roles", "guard", "text", "node", "cdi"),
-    **{room: (*LOW, "image", "guard", "text", "node", "cdi", "peer", "tools", *CLI, *SIM)
+    **{room: (*LOW, "roles", "image", "guard", "text", "node", "cdi", "peer", "tools", *CLI, *SIM)
        for room in CLI},
     **{room: ("base", "nvidia", "amd", *SIM) for room in SIM},
 }

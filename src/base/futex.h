@@ -6,6 +6,7 @@
 #ifndef ALLOT_BASE_FUTEX_H
 #define ALLOT_BASE_FUTEX_H
 
+#include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <stdint.h>
@@ -31,6 +32,34 @@ static inline void futex_wait_until(const void *word, uint32_t seen, uint64_t un
 static inline void futex_wait(const void *word, uint32_t seen)
 {
 	futex_wait_until(word, seen, UINT64_MAX);
+}
+
+struct futex_seen {
+	const void *word;
+	uint32_t seen;
+};
+
+#define FUTEX_ANY_MOST 128 /* as many as the kernel takes */
+
+/* Sleeps while all of `n` words are what was seen. -ENOSYS, without sleep, before Linux 5.16. */
+static inline int futex_wait_any_until(const struct futex_seen *word, int n, uint64_t until_ns)
+{
+#if defined(SYS_futex_waitv) && defined(FUTEX_32)
+	struct timespec until = {
+		.tv_sec = (time_t)(until_ns / 1000000000u),
+		.tv_nsec = (long)(until_ns % 1000000000u),
+	};
+	struct futex_waitv any[FUTEX_ANY_MOST];
+
+	n = n < FUTEX_ANY_MOST ? n : FUTEX_ANY_MOST;
+	for (int i = 0; i < n; i++)
+		any[i] = (struct futex_waitv){
+			.uaddr = (uintptr_t)word[i].word, .val = word[i].seen, .flags = FUTEX_32};
+	if (syscall(SYS_futex_waitv, any, n, 0, until_ns == UINT64_MAX ? NULL : &until,
+		    CLOCK_MONOTONIC) >= 0 || errno != ENOSYS)
+		return 0;
+#endif
+	return -ENOSYS;
 }
 
 static inline void futex_wake_all(const void *word)

@@ -14,8 +14,10 @@
 
 /* Who has the role hears of the claim at once, and hands over when it has looked at its devices. */
 #define TAKE_NS (NS_PER_MS / 2)
-/* When nobody has worked for so long it sleeps. Who works rings. */
+/* When nobody has worked for so long it sleeps. Who works rings ... */
 #define LINGER_NS NS_PER_S
+/* ... and files of containers, which it keeps, are looked at so often, so that those that ended go. */
+#define REST_NS (10 * NS_PER_S)
 
 struct turns {
 	pthread_t thread;
@@ -35,8 +37,7 @@ static uint64_t turns_step(struct turns *turns, uint64_t now_ns, uint64_t *worke
 		*worked_ns = now_ns;
 	if (now_ns <= *worked_ns + LINGER_NS)
 		return next;
-	arbiter_host_rest(turns->host);
-	return UINT64_MAX;
+	return arbiter_host_rest(turns->host) ? now_ns + REST_NS : UINT64_MAX;
 }
 
 static void *turns_watch(void *arg)
@@ -48,11 +49,13 @@ static void *turns_watch(void *arg)
 	/* The usual 50 us are a percent of a turn. */
 	prctl(PR_SET_TIMERSLACK, 1000);
 	while (!atomic_load(&turns->end)) {
-		uint32_t rung = arbiter_host_bell(turns->host);
-		uint64_t next = turns_step(turns, now_monotonic_ns(), &worked_ns);
+		uint64_t next;
 
-		if (!atomic_load(&turns->end))
-			arbiter_host_sleep(turns->host, rung, next);
+		arbiter_host_listen(turns->host);
+		if (atomic_load(&turns->end))
+			break;
+		next = turns_step(turns, now_monotonic_ns(), &worked_ns);
+		arbiter_host_sleep(turns->host, next);
 	}
 	return NULL;
 }

@@ -34,7 +34,8 @@ struct ledger_header {
 	uint32_t pad0[7];
 	uint32_t slot_high;   /* slots at and above this were never claimed; only ever grows */
 	uint32_t shared_high; /* likewise of shared objects */
-	uint32_t pad1[14];
+	uint32_t bell;	      /* a futex, see ledger_bell */
+	uint32_t pad1[13];
 	uint8_t reserved[4096 - 128];
 };
 

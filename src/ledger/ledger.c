@@ -365,3 +365,8 @@ void ledger_learn_context(struct ledger *ledger, int device, uint64_t bytes)
 	if ((unsigned int)device < LEDGER_DEVICES && bytes < QUOTA_ABSURD_BYTES)
 		word_raise_u64(&ledger->map->devices[device].context_bytes, bytes);
 }
+
+uint32_t *ledger_bell(struct ledger *ledger)
+{
+	return &ledger->map->header.bell;
+}

@@ -76,6 +76,12 @@ struct ledger_device_info {
 };
 int ledger_device_info(struct ledger *ledger, int device, struct ledger_device_info *ret);
 
+/*
+ * A futex that processes in a container ring for whoever decides whose turn it is: they reach no file
+ * that other tenants have, too. See roles/arbiter_host.h.
+ */
+uint32_t *ledger_bell(struct ledger *ledger);
+
 /* Remembers the most that a context takes on this device, for those who come later. */
 void ledger_learn_context(struct ledger *ledger, int device, uint64_t bytes);
 

@@ -330,6 +330,13 @@ int tenant_open_to_all(const char *runtime, const char *name)
 	return fchmod(dirfd, SHARED_FILE_FOR_ALL | 0755) < 0 ? err_errno() : 0;
 }
 
+bool tenant_is_open_to_all(const char *dir)
+{
+	struct stat st;
+
+	return !stat(dir, &st) && S_ISDIR(st.st_mode) && (st.st_mode & SHARED_FILE_FOR_ALL);
+}
+
 static int tenant_is_wanted(const struct dirent *entry)
 {
 	return tenant_name_valid(entry->d_name);

@@ -45,6 +45,8 @@ int tenant_create(const char *runtime, const char *name, const struct policy *po
  * use. On the machine nobody else does, as the runtime directory is closed: -EPERM where it is not.
  */
 int tenant_open_to_all(const char *runtime, const char *name);
+/* Whether it is such a tenant: by its directory, also as a container sees it. */
+bool tenant_is_open_to_all(const char *dir);
 
 /*
  * Calls fn for every directory with a valid name, sorted, until it answers non-zero, which is

@@ -25,6 +25,7 @@
 #include "ledger/tenant.h"
 #include "ledger/turn.h"
 #include "sched/arbiter.h"
+#include "sched/tuning.h"
 
 /* No tenant can have this name. */
 #define ARBITER_FILE  ".arbiter"
@@ -72,7 +73,10 @@ struct member {
 	struct turn *turn;     /* NULL: it takes no turns */
 	struct ledger *ledger; /* likewise */
 	uint64_t id, generation;
-	bool seen; /* in this scan */
+	bool seen;	 /* in this scan */
+	bool apart;	 /* in a container: it has a bell of its own, in its ledger */
+	uint32_t heard;	 /* of that */
+	uint64_t rung_ns; /* when it was last found rung */
 	int ndevices;
 	struct device_time *time[POLICY_DEVICES];
 	uint64_t busy_ns[POLICY_DEVICES]; /* at the last look */
@@ -86,6 +90,7 @@ struct arbiter_host {
 	void *role;		   /* the mapping that keeps the lock; NULL: not held */
 	void *claim;		   /* likewise, of a daemon */
 	uint32_t claims;	   /* at the last look */
+	uint32_t heard;		   /* of the bell */
 	uint64_t now_ns, scanned_ns, listed_ns, ids;
 	uint32_t comers; /* when the tenants were listed */
 	bool busy;
@@ -219,7 +224,20 @@ static void arbiter_host_member_leave(struct arbiter_host *host, int i)
 	memset(&host->state[i], 0, sizeof(host->state[i]));
 }
 
-void arbiter_host_rest(struct arbiter_host *host)
+bool arbiter_host_rest(struct arbiter_host *host)
+{
+	bool kept = false;
+
+	for (int i = 0; i < host->n; i++) {
+		if (host->member[i].name[0] && !host->member[i].apart)
+			arbiter_host_member_leave(host, i);
+		kept |= host->member[i].apart;
+	}
+	host->scanned_ns = host->listed_ns = 0;
+	return kept;
+}
+
+void arbiter_host_drop(struct arbiter_host *host)
 {
 	for (int i = 0; i < host->n; i++)
 		if (host->member[i].name[0])
@@ -227,11 +245,6 @@ void arbiter_host_rest(struct arbiter_host *host)
 	host->n = 0;
 	host->nuuids = 0;
 	host->scanned_ns = host->listed_ns = 0;
-}
-
-void arbiter_host_drop(struct arbiter_host *host)
-{
-	arbiter_host_rest(host);
 	if (host->role)
 		word_release(&host->file->due_ns, 0);
 	if (host->role)
@@ -342,9 +355,16 @@ static int arbiter_host_member_join(struct arbiter_host *host, const char *name,
 		return 0;
 	}
 	strncpy(member->name, name, sizeof(member->name) - 1);
+	member->apart = tenant_is_open_to_all(dir);
 	if (i == host->n)
 		host->n++;
 	return i;
+}
+
+/* One in a container cannot say that it has come, so it is one from the beginning. */
+static bool arbiter_host_is_there(const char *dir)
+{
+	return slot_any_alive(dir) || tenant_is_open_to_all(dir);
 }
 
 /* Opening one takes long beside asking whether anybody is there. */
@@ -353,7 +373,7 @@ static int arbiter_host_look_at_member(const char *name, const char *dir, void *
 	struct arbiter_host *host = arg;
 	int i = 0;
 
-	if (!slot_any_alive(dir))
+	if (!arbiter_host_is_there(dir))
 		return 0;
 	while (i < host->n && strcmp(host->member[i].name, name))
 		i++;
@@ -377,7 +397,7 @@ static void arbiter_host_look_for_members(struct arbiter_host *host)
 		struct member *member = &host->member[i];
 
 		snprintf(dir, sizeof(dir), "%s/%s", host->runtime, member->name);
-		member->seen = member->name[0] && slot_any_alive(dir);
+		member->seen = member->name[0] && arbiter_host_is_there(dir);
 	}
 }
 
@@ -575,18 +595,69 @@ uint64_t arbiter_host_due_ns(const struct arbiter_host *host)
 	return word_acquire(&host->file->due_ns);
 }
 
+static void arbiter_host_ring_file(struct arbiter_file *file)
+{
+	word_publish_add(&file->bell, 1);
+	futex_wake_all(&file->bell);
+}
+
 void arbiter_host_ring(struct arbiter_host *host)
 {
-	word_publish_add(&host->file->bell, 1);
-	futex_wake_all(&host->file->bell);
+	arbiter_host_ring_file(host->file);
 }
 
-uint32_t arbiter_host_bell(const struct arbiter_host *host)
+void arbiter_host_announce(const char *runtime)
 {
-	return word_check(&host->file->bell);
+	CLEANUP_CLOSE int fd = shared_file_open(runtime, ARBITER_FILE, O_RDWR, ARBITER_BYTES);
+	struct arbiter_file *file = fd < 0 ? NULL : arbiter_host_map_file(fd);
+
+	if (!file)
+		return;
+	word_publish_add(&file->comers, 1);
+	arbiter_host_ring_file(file);
+	munmap(file, ARBITER_BYTES);
 }
 
-void arbiter_host_sleep(struct arbiter_host *host, uint32_t seen, uint64_t until_ns)
+void arbiter_host_listen(struct arbiter_host *host)
 {
-	futex_wait_until(&host->file->bell, seen, until_ns);
+	uint64_t now_ns = now_monotonic_ns();
+
+	host->heard = word_check(&host->file->bell);
+	for (int i = 0; i < host->n; i++) {
+		struct member *member = &host->member[i];
+		uint32_t bell = member->apart && member->ledger
+					? word_check(ledger_bell(member->ledger))
+					: member->heard;
+
+		if (bell == member->heard)
+			continue;
+		member->heard = bell;
+		member->rung_ns = now_ns;
+	}
+}
+
+/*
+ * Of containers it is not known who is in them: one that rings all the time has its bell passed over
+ * for as long as others wait between two rings.
+ */
+void arbiter_host_sleep(struct arbiter_host *host, uint64_t until_ns)
+{
+	struct futex_seen bell[FUTEX_ANY_MOST] = {{&host->file->bell, host->heard}};
+	uint64_t now_ns = now_monotonic_ns();
+	int n = 1;
+
+	for (int i = 0; i < host->n && n < FUTEX_ANY_MOST; i++) {
+		const struct member *member = &host->member[i];
+
+		if (!member->apart || !member->ledger)
+			continue;
+		if (now_ns < member->rung_ns + TUNING_RING_NS)
+			until_ns = min_u64(until_ns, member->rung_ns + TUNING_RING_NS);
+		else
+			bell[n++] = (struct futex_seen){ledger_bell(member->ledger), member->heard};
+	}
+	if (n == 1)
+		futex_wait_until(bell[0].word, bell[0].seen, until_ns);
+	else if (futex_wait_any_until(bell, n, until_ns)) /* an old kernel: they are looked at */
+		futex_wait_until(bell[0].word, bell[0].seen, min_u64(until_ns, now_ns + NS_PER_MS));
 }

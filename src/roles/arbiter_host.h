@@ -42,8 +42,11 @@ void arbiter_host_drop(struct arbiter_host *host);
 /* One step of the role: answers when the next is due. */
 uint64_t arbiter_host_step(struct arbiter_host *host, uint64_t now_ns);
 
-/* Keeps the role and no file of any tenant, until the next step. For who sleeps while nobody works. */
-void arbiter_host_rest(struct arbiter_host *host);
+/*
+ * Keeps the role and no file of any tenant, until the next step, but of those in containers, whose
+ * bells are in their ledgers. For who sleeps while nobody works. Whether there are such.
+ */
+bool arbiter_host_rest(struct arbiter_host *host);
 
 /* When whoever has the role, if anybody, should have made the next step. */
 uint64_t arbiter_host_due_ns(const struct arbiter_host *host);
@@ -54,8 +57,14 @@ bool arbiter_host_busy(const struct arbiter_host *host);
 /* Wakes whoever holds the role. Any thread. */
 void arbiter_host_ring(struct arbiter_host *host);
 
-/* Sleeps until rung after `seen` was read, or until then. */
-uint32_t arbiter_host_bell(const struct arbiter_host *host);
-void arbiter_host_sleep(struct arbiter_host *host, uint32_t seen, uint64_t until_ns);
+/*
+ * For who makes a tenant that cannot say so itself, as it is in a container: whoever has the role hears
+ * of it, and from then on its ledger's bell. Where nobody arbitrates it does nothing.
+ */
+void arbiter_host_announce(const char *runtime);
+
+/* Sleeps until somebody has rung since arbiter_host_listen, or until then. */
+void arbiter_host_listen(struct arbiter_host *host);
+void arbiter_host_sleep(struct arbiter_host *host, uint64_t until_ns);
 
 #endif

@@ -7,9 +7,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/resource.h>
 
+#include "base/futex.h"
 #include "base/now.h"
+#include "base/word.h"
 #include "ledger/device_time.h"
 #include "ledger/turn.h"
 #include "sched/arbiter.h"
@@ -107,6 +110,53 @@ static void check_claim(void)
 	arbiter_host_close(tenant);
 	arbiter_host_close(NULL);
 	quit(&a);
+}
+
+static void *ring_late(void *arg)
+{
+	usleep(20000);
+	word_publish_add(ledger_bell(arg), 1);
+	futex_wake_all(ledger_bell(arg));
+	return NULL;
+}
+
+/* A tenant in a container reaches no file but its own: whoever has the role hears its ledger's bell. */
+static void check_apart(void)
+{
+	uint64_t now = now_monotonic_ns();
+	struct tenant a = {0};
+	struct arbiter_host *daemon;
+	pthread_t thread;
+
+	arbiter_host_announce(fixture_runtime_dir());
+	join(&a, "apart", 1, POLICY_PRIORITY_NORMAL);
+	CHECK_EQ(arbiter_host_claim(fixture_runtime_dir(), &daemon), 0);
+	CHECK(arbiter_host_take(daemon));
+	arbiter_host_step(daemon, now);
+	CHECK(!arbiter_host_rest(daemon));
+	CHECK_EQ(tenant_open_to_all(fixture_runtime_dir(), "apart"), 0);
+	arbiter_host_listen(daemon);
+	arbiter_host_announce(fixture_runtime_dir());
+	arbiter_host_sleep(daemon, UINT64_MAX); /* it has heard of it */
+	arbiter_host_step(daemon, now += MS);
+	CHECK(arbiter_host_rest(daemon));
+	arbiter_host_listen(daemon);
+	CHECK_EQ(pthread_create(&thread, NULL, ring_late, a.ledger), 0);
+	arbiter_host_sleep(daemon, UINT64_MAX);
+	pthread_join(thread, NULL);
+	/* One that rings all the time is passed over for a while, and nobody else. */
+	arbiter_host_listen(daemon);
+	word_publish_add(ledger_bell(a.ledger), 1);
+	arbiter_host_sleep(daemon, UINT64_MAX);
+	/* It is one as long as it is there, whoever lives in it. */
+	arbiter_host_step(daemon, now += MS);
+	quit(&a);
+	arbiter_host_step(daemon, now += 2 * SECOND);
+	CHECK(arbiter_host_rest(daemon));
+	CHECK_EQ(tenant_remove(fixture_runtime_dir(), "apart"), 0);
+	arbiter_host_step(daemon, now += 2 * SECOND);
+	CHECK(!arbiter_host_rest(daemon));
+	arbiter_host_close(daemon);
 }
 
 /* Whoever made the file was killed before it had a size: the next one goes on. */
@@ -367,6 +417,7 @@ int main(void)
 {
 	check_half_made();
 	check_claim();
+	check_apart();
 	check_turns();
 	check_rests();
 	check_comers();

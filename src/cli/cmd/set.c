@@ -19,6 +19,7 @@
 #include "ledger/tenant.h"
 #include "node/compute_words.h"
 #include "node/tenants.h"
+#include "roles/arbiter_host.h"
 #include "text/units.h"
 
 struct args {
@@ -196,7 +197,8 @@ int cmd_set(int argc, char **argv)
 	set_report_change(&a, &change);
 	set_report_excess(dir);
 	set_change_kernels_limit(runtime, &a, &change.after);
-	residency_file_tell(runtime); /* its quota counts */
+	residency_file_tell(runtime); /* its quota counts, */
+	arbiter_host_announce(runtime); /* and so does its share */
 	if (change.live)
 		space_report(&change.before, &change.after);
 	return 0;

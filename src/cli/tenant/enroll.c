@@ -22,6 +22,7 @@
 #include "ledger/tenant.h"
 #include "node/compute_words.h"
 #include "node/tenants.h"
+#include "roles/arbiter_host.h"
 
 /* The library keeps 255 bytes for a tenant's directory, so that it need not allocate. */
 #define RUNTIME_MAX (255 - POLICY_NAME_BYTES)
@@ -383,7 +384,11 @@ static int enroll_mark(const struct enroll_request *req, const char *runtime,
 
 	if (req->container) {
 		r = tenants_mark(e->dir, TENANT_CONTAINER, req->container);
-		return r < 0 ? r : tenant_open_to_all(runtime, e->name);
+		if (!r)
+			r = tenant_open_to_all(runtime, e->name);
+		if (!r)
+			arbiter_host_announce(runtime);
+		return r;
 	}
 	return tenants_mark(e->dir,
 			    req->keep	   ? TENANT_PREPARED

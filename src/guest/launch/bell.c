@@ -2,6 +2,7 @@
 #include "guest/launch/bell.h"
 
 #include "base/futex.h"
+#include "base/word.h"
 #include "roles/arbiter_host.h"
 
 void bell_wake(struct monitor *monitor)
@@ -14,8 +15,12 @@ void bell_ring(struct guest *guest)
 {
 	struct arbiter_host *host = atomic_load(&state_get(guest)->monitor.host);
 
-	if (host)
+	if (host) {
 		arbiter_host_ring(host);
+	} else {
+		word_publish_add(ledger_bell(guest->ledger), 1);
+		futex_wake_all(ledger_bell(guest->ledger));
+	}
 }
 
 void bell_look(struct guest *guest)

@@ -17,6 +17,7 @@
 #include "guest/launch/steer.h"
 #include "guest/meter/collect.h"
 #include "guest/meter/leave.h"
+#include "ledger/tenant.h"
 #include "sched/tuning.h"
 
 static uint64_t monitor_begin_tick(const struct meter *meter, uint64_t now)
@@ -194,13 +195,15 @@ static void *monitor_watch(void *arg)
 	prctl(PR_SET_NAME, "allot-monitor");
 	/* Of this thread alone: the usual 50 us are a percent of a turn. */
 	prctl(PR_SET_TIMERSLACK, 1000);
-	if (!arbiter_host_open(guest->dir, &host))
+	/* In a container there is no file that other tenants have, too. */
+	if (!tenant_is_open_to_all(guest->dir) && !arbiter_host_open(guest->dir, &host))
 		atomic_store(&monitor->host, host);
 	while (!atomic_load(&monitor->stop)) {
 		uint32_t seen = atomic_load(&monitor->bell);
-		uint32_t rung = host ? arbiter_host_bell(host) : 0;
 		bool busy;
 
+		if (host)
+			arbiter_host_listen(host);
 		atomic_store(&monitor->working, 1);
 		if (atomic_load(&monitor->stop))
 			break;
@@ -211,7 +214,7 @@ static void *monitor_watch(void *arg)
 		if (!busy && monitor_any_works(guest)) /* begun since: nobody would ring */
 			continue;
 		if (host && arbiter_host_held(host))
-			arbiter_host_sleep(host, rung, next);
+			arbiter_host_sleep(host, next);
 		else
 			futex_wait_until(&monitor->bell, seen, next);
 		atomic_store(&monitor->asleep, 0);

@@ -75,6 +75,12 @@ class Daemons(compute_lib.Case):
 
         self.measure(1, play, judge)
 
+    @staticmethod
+    def open_to_all(tenant):
+        """As `allot cdi hook` does it."""
+        for name, mode in (("policy", 0o444), ("ledger", 0o666), ("", 0o1755)):
+            os.chmod(os.path.join(tenant, name), mode)
+
     def test_killed(self):
         self.ended(signal.SIGKILL)
 
@@ -82,14 +88,28 @@ class Daemons(compute_lib.Case):
         self.ended(signal.SIGTERM)
 
     def test_from_the_start(self):
-        """Tenants that come where a daemon is, and one that comes and goes where nobody works."""
+        """Tenants that come where a daemon is that rests."""
+        self.come()
+
+    def test_in_containers(self):
+        """Those whose files are open to all have none that others have, too."""
+        self.come(apart=True)
+
+    def come(self, apart=False):
         def play(machine):
             daemon = Daemon(machine).wait()
             try:
                 time.sleep(1.5)  # it rests by now, and is woken by who works
                 for name, weight in zip("ab", WEIGHTS):
-                    machine.load("--seconds", 2.5,
-                                 run=("--name", name, "--policy", "share", "--weight", weight))
+                    options = ("--name", name, "--policy", "share", "--weight", weight)
+                    if apart:
+                        machine.allot("run", "--print-env", *options)
+                        self.open_to_all(os.path.join(machine.env["ALLOT_RUNTIME_DIR"], name))
+                    machine.load("--seconds", 2.5, run=options)
+                    machine.loads[-1].ready()
+                if apart:  # it hears that they are there, and rests again
+                    machine.allot("set", "b", "--weight", WEIGHTS[1])
+                    time.sleep(1.5)
                 machine.start()
                 machine.finish()
                 return daemon.has_role()

@@ -6,7 +6,7 @@
 __attribute__((visibility("default"))) const char *__lsan_default_suppressions(void);
 const char *__lsan_default_suppressions(void)
 {
-	return "leak:guest_start\nleak:contexts_clock\nleak:arbiter_host_member_join\n"
+	return "leak:guest_start\nleak:contexts_clock\nleak:arbiter_host_step\n"
 	       "leak:order_record\n";
 }
 

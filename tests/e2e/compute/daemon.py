@@ -38,6 +38,7 @@ class Daemon:
             if self.has_role():
                 return self
             time.sleep(0.01)
+        self.end(signal.SIGKILL)
         raise AssertionError("allotd did not get the arbiter's role within 5 s")
 
     def end(self, sig):

@@ -48,7 +48,7 @@ static void *turns_watch(void *arg)
 	prctl(PR_SET_NAME, "allotd-turns");
 	/* The usual 50 us are a percent of a turn. */
 	prctl(PR_SET_TIMERSLACK, 1000);
-	while (!atomic_load(&turns->end)) {
+	for (;;) {
 		uint64_t next;
 
 		arbiter_host_listen(turns->host);

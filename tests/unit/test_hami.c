@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "amd/identity.h"
-#include "tests/check.h"
+#include "tests/unit/written.h"
 
 #define GPU    "GPU-11111111-2222-3333-4444-555555555555"
 #define DEVICE "{node=\"n1\",device_uuid=\"" GPU "\",device_index=\"0\",device_type=\"H \\\"200\\\"\"} "
@@ -37,60 +37,45 @@ static struct tenants tenants = {.n = 3, .list = entry};
 static struct devices devices = {.n = 1, .list = {{.model = "H \"200\"", .total_bytes = 30000}}};
 static struct audit_finding finding = {.found = {.outsider = {.bytes = 300, .ledger_bytes = 100}}};
 static struct audit_report audit = {.n = 1, .finding = &finding};
-static char *text;
+static void write_to(FILE *out)
+{
+	hami_write("n1", &devices, &tenants, &audit, out);
+}
 
 static void write_again(void)
 {
-	size_t bytes = 0;
-	FILE *out;
-
-	free(text);
-	text = NULL;
-	out = open_memstream(&text, &bytes);
-	CHECK(out);
-	hami_write("n1", &devices, &tenants, &audit, out);
-	CHECK(!fclose(out) && strlen(text) == bytes);
-}
-
-static void has(const char *line)
-{
-	const char *at = strstr(text, line);
-
-	if (!at || (at != text && at[-1] != '\n') || at[strlen(line)] != '\n') {
-		fprintf(stderr, "no line \"%s\" in\n%s", line, text);
-		exit(1);
-	}
+	written_again(write_to);
 }
 
 static void check_tenant(void)
 {
-	has("hami_vgpu_memory_used_bytes" TENANT "1107");
-	has("hami_vgpu_memory_limit_bytes" TENANT "8000");
-	has("hami_container_device_memory_bytes" TENANT "1107");
-	has("hami_vgpu_memory_context_bytes" TENANT "500");
-	has("hami_vgpu_memory_module_bytes" TENANT "100");
-	has("hami_vgpu_memory_buffer_bytes" TENANT "507");
-	has("hami_container_device_utilization_ratio" TENANT "25.49");
-	has("target_sm_utilization" TENANT "12.50");
-	has("actual_sm_utilization" TENANT "25.49");
-	has("available_tokens" TENANT "1500");
-	has("kernel_launch_total" TENANT "42");
-	has("kernel_throttle_total" TENANT "5");
+	has_line("hami_vgpu_memory_used_bytes" TENANT "1107");
+	has_line("hami_vgpu_memory_limit_bytes" TENANT "8000");
+	has_line("hami_container_device_memory_bytes" TENANT "1107");
+	has_line("hami_vgpu_memory_context_bytes" TENANT "500");
+	has_line("hami_vgpu_memory_module_bytes" TENANT "100");
+	has_line("hami_vgpu_memory_buffer_bytes" TENANT "507");
+	has_line("hami_container_device_utilization_ratio" TENANT "25.49");
+	has_line("target_sm_utilization" TENANT "12.50");
+	has_line("actual_sm_utilization" TENANT "25.49");
+	has_line("available_tokens" TENANT "1500");
+	has_line("kernel_launch_total" TENANT "42");
+	has_line("kernel_throttle_total" TENANT "5");
 	CHECK(strstr(text, "pod=\"jobB\",container=\"\""));
 	CHECK(!strstr(text, "pod=\"broken\""));
 }
 
 static void check_device(void)
 {
-	has("hami_gpu_memory_limit_bytes" DEVICE "30000");
-	has("hami_gpu_core_limit_ratio" DEVICE "100");
-	has("hami_gpu_memory_allocated_bytes{node=\"n1\",device_uuid=\"" GPU
+	has_line("hami_gpu_memory_limit_bytes" DEVICE "30000");
+	has_line("hami_gpu_core_limit_ratio" DEVICE "100");
+	has_line("hami_gpu_memory_allocated_bytes{node=\"n1\",device_uuid=\"" GPU
 	    "\",device_index=\"0\",device_type=\"H \\\"200\\\"\",device_cores=\"100\"} 10000");
-	has("hami_gpu_shared_count" DEVICE "2");
-	has("hami_gpu_core_allocated_ratio" DEVICE "25.50");
-	has("hami_node_gpu_memory_allocated_ratio" DEVICE "0.3333");
-	has("hami_host_gpu_memory_used_bytes" DEVICE "1308");
-	has("hami_host_gpu_utilization_ratio" DEVICE "25.49");
+	has_line("hami_gpu_shared_count" DEVICE "2");
+	has_line("hami_gpu_core_allocated_ratio" DEVICE "25.50");
+	has_line("hami_node_gpu_memory_allocated_ratio" DEVICE "0.3333");
+	has_line("hami_host_gpu_memory_used_bytes" DEVICE "1308");
+	has_line("hami_host_gpu_utilization_ratio" DEVICE "25.49");
 }
 
 static void check_unknown(void)
@@ -102,7 +87,7 @@ static void check_unknown(void)
 	CHECK(!strstr(text, "hami_vgpu_memory_limit_bytes{namespace=\"\",pod=\"jobA\""));
 	CHECK(!strstr(text, "target_sm_utilization{"));
 	CHECK(!strstr(text, "hami_node_gpu_memory_allocated_ratio{"));
-	has("available_tokens" TENANT "0");
+	has_line("available_tokens" TENANT "0");
 	CHECK(!amd_identity_parse("GPU-0123456789abcdef", on.uuid));
 	memcpy(devices.list[0].uuid, on.uuid, 16);
 	memcpy(others.uuid, on.uuid, 16);

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "amd/identity.h"
-#include "tests/check.h"
+#include "tests/unit/written.h"
 
 #define STEP HISTORY_STEP_NS
 #define GPU  "GPU-11111111-2222-3333-4444-555555555555"
@@ -25,7 +25,6 @@ static struct devices devices = {.n = 1};
 static struct audit_finding finding[2];
 static struct audit_report audit = {.age_ns = UINT64_MAX, .n = 2, .finding = finding};
 static struct history *history;
-static char *text;
 static uint64_t now;
 
 static void begin(void)
@@ -41,17 +40,14 @@ static void note(void)
 	now += STEP;
 }
 
+static void write_to(FILE *out)
+{
+	history_write(history, now, out);
+}
+
 static void write_again(void)
 {
-	size_t bytes = 0;
-	FILE *out;
-
-	free(text);
-	text = NULL;
-	out = open_memstream(&text, &bytes);
-	CHECK(out);
-	history_write(history, now, out);
-	CHECK(!fclose(out) && strlen(text) == bytes);
+	written_again(write_to);
 }
 
 /* The array behind `key`, of the first thing that has this beginning. */

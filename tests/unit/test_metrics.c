@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "amd/identity.h"
-#include "tests/check.h"
+#include "tests/unit/written.h"
 
 #define GPU "GPU-11111111-2222-3333-4444-555555555555"
 
@@ -39,29 +39,14 @@ static struct audit_finding finding = {
 };
 static struct audit_report audit = {.age_ns = UINT64_MAX, .finding = &finding};
 
-static char *text;
+static void write_to(FILE *out)
+{
+	metrics_write(&devices, &tenants, &audit, out);
+}
 
 static void write_again(void)
 {
-	size_t bytes = 0;
-	FILE *out;
-
-	free(text);
-	text = NULL;
-	out = open_memstream(&text, &bytes);
-	CHECK(out);
-	metrics_write(&devices, &tenants, &audit, out);
-	CHECK(!fclose(out) && strlen(text) == bytes);
-}
-
-static void has(const char *line)
-{
-	const char *at = strstr(text, line);
-
-	if (!at || (at != text && at[-1] != '\n') || at[strlen(line)] != '\n') {
-		fprintf(stderr, "no line \"%s\" in\n%s", line, text);
-		exit(1);
-	}
+	written_again(write_to);
 }
 
 /* Each name has one head, and all of its samples stand behind it. */
@@ -89,26 +74,26 @@ static void check_heads(void)
 
 static void check_figures(void)
 {
-	has("allot_build_info{version=\"" ALLOT_VERSION "\"} 1");
-	has("allot_memory_quota_bytes{tenant=\"jobA\",device=\"" GPU "\"} 8589934592");
-	has("allot_memory_used_bytes{tenant=\"jobA\",device=\"" GPU
+	has_line("allot_build_info{version=\"" ALLOT_VERSION "\"} 1");
+	has_line("allot_memory_quota_bytes{tenant=\"jobA\",device=\"" GPU "\"} 8589934592");
+	has_line("allot_memory_used_bytes{tenant=\"jobA\",device=\"" GPU
 	    "\",category=\"data\"} 1073741824");
-	has("allot_memory_used_bytes{tenant=\"jobA\",device=\"" GPU "\",category=\"pending\"} 7");
-	has("allot_memory_denied_total{tenant=\"jobA\",device=\"" GPU "\"} 3");
-	has("allot_compute_share_ratio{tenant=\"jobA\",device=\"" GPU "\"} 0.025");
-	has("allot_compute_had_ratio{tenant=\"jobA\",device=\"" GPU "\"} 0.2549");
-	has("allot_compute_busy_seconds_total{tenant=\"jobA\",device=\"" GPU "\"} 12.000000034");
-	has("allot_compute_debt_seconds{tenant=\"jobA\",device=\"" GPU "\"} -0.001500000");
-	has("allot_compute_launches_total{tenant=\"jobA\",device=\"" GPU "\"} 42");
-	has("allot_tenant_turns_total{tenant=\"jobA\"} 4000000000");
-	has("allot_tenant_container_info{tenant=\"jobA\",container=\"c0ffee\"} 1");
+	has_line("allot_memory_used_bytes{tenant=\"jobA\",device=\"" GPU "\",category=\"pending\"} 7");
+	has_line("allot_memory_denied_total{tenant=\"jobA\",device=\"" GPU "\"} 3");
+	has_line("allot_compute_share_ratio{tenant=\"jobA\",device=\"" GPU "\"} 0.025");
+	has_line("allot_compute_had_ratio{tenant=\"jobA\",device=\"" GPU "\"} 0.2549");
+	has_line("allot_compute_busy_seconds_total{tenant=\"jobA\",device=\"" GPU "\"} 12.000000034");
+	has_line("allot_compute_debt_seconds{tenant=\"jobA\",device=\"" GPU "\"} -0.001500000");
+	has_line("allot_compute_launches_total{tenant=\"jobA\",device=\"" GPU "\"} 42");
+	has_line("allot_tenant_turns_total{tenant=\"jobA\"} 4000000000");
+	has_line("allot_tenant_container_info{tenant=\"jobA\",container=\"c0ffee\"} 1");
 	CHECK(!strstr(text, "allot_tenant_container_info{tenant=\"broken\""));
-	has("allot_tenant_readable{tenant=\"jobA\"} 1");
-	has("allot_tenant_readable{tenant=\"broken\"} 0");
-	has("allot_tenant_state{tenant=\"jobA\",state=\"running\"} 1");
-	has("allot_tenant_state{tenant=\"jobA\",state=\"idle\"} 0");
+	has_line("allot_tenant_readable{tenant=\"jobA\"} 1");
+	has_line("allot_tenant_readable{tenant=\"broken\"} 0");
+	has_line("allot_tenant_state{tenant=\"jobA\",state=\"running\"} 1");
+	has_line("allot_tenant_state{tenant=\"jobA\",state=\"idle\"} 0");
 	CHECK(strstr(text, "model=\"a \\\"b\\\"\\\\c\""));
-	has("allot_device_promised_bytes{device=\"" GPU "\"} 8589934592");
+	has_line("allot_device_promised_bytes{device=\"" GPU "\"} 8589934592");
 }
 
 /* 0 stands for what is not known or not limited, and is not said. */
@@ -129,7 +114,7 @@ static void check_amd(void)
 	CHECK(!amd_identity_parse("GPU-0123456789abcdef", on_device.uuid));
 	write_again();
 	check_heads();
-	has("allot_memory_peak_bytes{tenant=\"jobA\",device=\"GPU-0123456789abcdef\"} 2147483648");
+	has_line("allot_memory_peak_bytes{tenant=\"jobA\",device=\"GPU-0123456789abcdef\"} 2147483648");
 	CHECK(!strstr(text, "allot_compute_busy_seconds_total{"));
 	CHECK(!strstr(text, "allot_compute_had_ratio{"));
 }
@@ -142,18 +127,18 @@ static void check_audit(void)
 	audit.age_ns = 1500000000;
 	write_again();
 	check_heads();
-	has("allot_audit_age_seconds 1.500000000");
-	has("allot_outside_processes 0");
-	has("allot_device_lost{device=\"" GPU "\"} 0");
+	has_line("allot_audit_age_seconds 1.500000000");
+	has_line("allot_outside_processes 0");
+	has_line("allot_device_lost{device=\"" GPU "\"} 0");
 	memcpy(audit.lost[audit.nlost++], nvidia, sizeof(nvidia));
 	write_again();
-	has("allot_device_lost{device=\"" GPU "\"} 1");
+	has_line("allot_device_lost{device=\"" GPU "\"} 1");
 	audit.n = 1;
 	memcpy(finding.found.outsider.uuid, nvidia, sizeof(nvidia));
 	write_again();
 	check_heads();
-	has("allot_outside_processes 1");
-	has("allot_outside_memory_bytes{device=\"" GPU "\",pid=\"77\",command=\"./a \\\"b\\\"\","
+	has_line("allot_outside_processes 1");
+	has_line("allot_outside_memory_bytes{device=\"" GPU "\",pid=\"77\",command=\"./a \\\"b\\\"\","
 	    "user=\"root\",container=\"\",tenant=\"jobA\"} 0");
 }
 

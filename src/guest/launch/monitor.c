@@ -10,7 +10,6 @@
 #include "base/now.h"
 #include "base/number.h"
 #include "guest/core/thread.h"
-#include "roles/arbiter_host.h"
 #include "guest/launch/bell.h"
 #include "guest/launch/demand.h"
 #include "guest/launch/stall.h"
@@ -18,6 +17,7 @@
 #include "guest/meter/collect.h"
 #include "guest/meter/leave.h"
 #include "ledger/tenant.h"
+#include "roles/arbiter_host.h"
 #include "sched/tuning.h"
 
 static uint64_t monitor_begin_tick(const struct meter *meter, uint64_t now)

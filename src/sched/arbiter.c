@@ -10,7 +10,7 @@
  * and falls by all that is measured of its work. A tenant that is lifted is above all priorities
  * until the debt of a lift is paid; then it has to grow again. A kernel that took longer than that
  * makes the debt negative, so the next lift is so much later. Lifts are long and rare: who comes
- * first waits for the whole of one, and a hundred steps of a few ms shall see one at most.
+ * first waits for the whole of one, and a hundred steps of 5 ms shall see one at most.
  *
  * The first in line reserves its devices while it cannot run yet. Otherwise a tenant on devices A
  * and B could wait for ever, between a neighbour on A and one on B whose turns never end together.
@@ -30,7 +30,7 @@ const struct arbiter_params arbiter_defaults = {
 	.brief_slice_ns = TUNING_BRIEF_SLICE_NS,
 	.long_ns = TUNING_LONG_NS,
 	.long_round_ns = TUNING_LONG_ROUND_NS,
-	.lift_ns = 24000000,
+	.lift_ns = TUNING_LIFT_NS,
 	.grace_ns = 150000,
 	.long_grace_ns = TUNING_LONG_GRACE_NS,
 	.lead_ns = 500000,

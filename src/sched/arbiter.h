@@ -39,8 +39,8 @@ struct arbiter_params {
 	uint64_t lease_ns; /* an answer holds for so long; step again before */
 };
 /*
- * For real devices: those above lift_ns and long_grace_ns as in sched/tuning.h; 24 ms, 150 us,
- * 500 us, 30 us, 20 ms. The lead is what two wake-ups take on a bad day: the arbiter's and the next
+ * For real devices: those above grace_ns and long_grace_ns as in sched/tuning.h; 150 us, 500 us,
+ * 30 us, 20 ms. The lead is what two wake-ups take on a bad day: the arbiter's and the next
  * tenant's. The next tenant does not launch at once. If it did, the device would turn to it in the
  * middle of the last one's work, after 2 ms of that, and then back again.
  */

@@ -528,6 +528,25 @@ static void check_waited_long(void)
 	end();
 }
 
+/* A stream whose ends are watched is let go by waits for all of its context, too. */
+static void check_watched_context(void)
+{
+	unsigned int waits = 0;
+
+	begin();
+	launch(S1, 10 * US);
+	finish(S1);
+	stream_of(S1)->watched = stream_of(S1)->watch = 8;
+	for (; stream_of(S1)->watched && waits < 100; waits++) {
+		launch(S1, 10 * US);
+		meter_close_all(&meter, fake.context, METER_WAIT);
+		finish(S1);
+		meter_waited(&meter, fake.context, NULL, true, fake.now_ns);
+	}
+	CHECK_EQ(waits, 8);
+	end();
+}
+
 /* A rival learns by the event alone that there is work, so no end is skipped. */
 static void check_no_skip_beside_a_rival(void)
 {
@@ -1231,6 +1250,7 @@ int main(void)
 	check_hold_all();
 	check_waited();
 	check_waited_long();
+	check_watched_context();
 	check_no_skip_beside_a_rival();
 	check_unmeasured();
 	check_ends();

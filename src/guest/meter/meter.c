@@ -514,14 +514,18 @@ static bool meter_is_reachable(const struct stream *stream)
 	       stream->key == launch_stream_key(CU_STREAM_PER_THREAD);
 }
 
-/* Whether something is open in a stream, and may be closed. Its context; NULL. Takes the lock. */
+/*
+ * Whether something is open in a stream, and may be closed, or each launch has its own end, which
+ * waits shall end. Its context; NULL. Takes the lock.
+ */
 static CUcontext meter_open_context(struct meter *meter, struct stream *stream)
 {
 	CUcontext context = NULL;
 
 	meter_lock(meter);
 	stream_count(meter, stream);
-	if (stream->key && meter_is_reachable(stream) && stream->open.launches && !stream->leaving)
+	if (stream->key && meter_is_reachable(stream) && !stream->leaving &&
+	    (stream->open.launches || stream->watched))
 		context = stream->context;
 	meter_unlock(meter);
 	return context;

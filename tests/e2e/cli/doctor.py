@@ -101,8 +101,9 @@ class Doctor(cli_lib.Case):
 
     def test_criu(self):
         said = self.criu("echo Version: 4.1.1; echo GitID: v4.1.1")
-        self.assertRegex(said, r"(?m)^ok    CRIU 4\.1\.1$")
-        self.assertRegex(self.criu("echo Version: 4.2"), r"(?m)^ok    CRIU 4\.2$")
+        breakpoints = r"(; breakpoints never fire here, so it goes without)?$"  # the machine's affair
+        self.assertRegex(said, r"(?m)^ok    CRIU 4\.1\.1" + breakpoints)
+        self.assertRegex(self.criu("echo Version: 4.2"), r"(?m)^ok    CRIU 4\.2" + breakpoints)
         said = self.criu("echo Version: 3.17.1; echo GitID: 0")
         if tuple(map(int, os.uname().release.split(".")[:2])) >= (6, 13):
             self.assertRegex(said, r"(?m)^warn  CRIU 3\.17\.1 does not work on this kernel .*\n"

@@ -405,10 +405,10 @@ static void check_skip_waited(void)
 		launch(S1, 10 * US);
 		close_it(S1, METER_WAIT);
 		fake_pass(30 * US);
-		meter_waited(&meter, fake.context, S1, false, fake.now_ns);
+		meter_waited(&meter, fake.context, S1, false, meter_asked_ns(), fake.now_ns);
 	}
 	CHECK_EQ(records(S1), 2);
-	fake_pass(MS);
+	fake_pass(2 * MS);
 	launch(S1, 10 * US);
 	finish(S1);
 	CHECK_NEAR(busy_ns(), 320 * US);
@@ -466,7 +466,7 @@ static void check_waited(void)
 	close_it(S1, METER_WAIT);
 	CHECK_EQ(records(S1), 2);
 	fake_pass(10 * US);
-	meter_waited(&meter, fake.context, S1, false, fake.now_ns);
+	meter_waited(&meter, fake.context, S1, false, meter_asked_ns(), fake.now_ns);
 	CHECK_EQ(seen.look.done_ns, fake.now_ns);
 	CHECK_EQ(meter.flying_ns, 250 * US);
 	fake_pass(60 * US);
@@ -489,7 +489,7 @@ static void check_waited(void)
 	launch(S2, 20 * US);
 	meter_close_all(&meter, fake.context, METER_WAIT);
 	fake_pass(20 * US);
-	meter_waited(&meter, fake.context, NULL, true, fake.now_ns);
+	meter_waited(&meter, fake.context, NULL, true, meter_asked_ns(), fake.now_ns);
 	CHECK_EQ(meter.flying_ns, 0);
 	fake_pass(5 * MS);
 	launch(S1, 250 * US);
@@ -509,7 +509,7 @@ static void check_waited_long(void)
 	close_it(S1, METER_WAIT);
 	CHECK_EQ(records(S1), 2);
 	fake_pass(50 * MS);
-	meter_waited(&meter, fake.context, S1, false, fake.now_ns);
+	meter_waited(&meter, fake.context, S1, false, meter_asked_ns(), fake.now_ns);
 	CHECK_NEAR(busy_ns(), 50 * MS + 10 * US);
 	launch(S1, 10 * US);
 	finish(S1);
@@ -519,12 +519,97 @@ static void check_waited_long(void)
 	fake_pass(10 * US);
 	launch(S1, 50 * MS);
 	fake_pass(150 * US);
-	meter_waited(&meter, fake.context, S1, false, fake.now_ns);
+	meter_waited(&meter, fake.context, S1, false, meter_asked_ns(), fake.now_ns);
 	CHECK(stream_of(S1)->open.launches);
 	close_it(S1, METER_WAIT);
 	finish(S1);
 	CHECK_NEAR(busy_ns(), 100 * MS + 30 * US);
 	CHECK_EQ(unmeasured_ns(), 0);
+	end();
+}
+
+/* The program waits for what it launched, and knows `late_ns` after it was done. */
+static void wait_for(CUstream stream, uint64_t late_ns)
+{
+	uint64_t asked;
+
+	close_it(stream, METER_WAIT);
+	asked = meter_asked_ns();
+	CHECK(meter_works(&meter));
+	fake_pass(fake_done_ns(stream) - fake.now_ns + late_ns);
+	meter_waited(&meter, fake.context, stream, false, asked, fake.now_ns);
+	collect_done(&meter);
+	meter_learn_prompt(&meter, fake.context, stream, false, asked, fake.now_ns);
+	CHECK(!meter_works(&meter));
+	CHECK_EQ(meter.flying_ns, 0);
+}
+
+/* How many events so many requests take, of so long each, behind each other. */
+static unsigned int request_events(unsigned int n, uint64_t ns, uint64_t late_ns, bool rival)
+{
+	unsigned int events;
+	uint64_t from;
+
+	begin();
+	launch_how(S1, ns, (struct how){.rival = rival});
+	wait_for(S1, late_ns);
+	launch_how(S1, ns, (struct how){.rival = rival});
+	wait_for(S1, late_ns); /* no end of its own: an event where it waits, which tells */
+	events = records(S1);
+	from = busy_ns();
+	for (unsigned int i = 0; i < n; i++) {
+		launch_how(S1, ns, (struct how){.rival = rival});
+		fake_pass(10 * US);
+		wait_for(S1, late_ns);
+	}
+	/* What the program is late by is a pause of its own, but that of the last one. */
+	CHECK_CLOSE(busy_ns() - from, n * (ns + late_ns), late_ns + NEAR_NS * n);
+	CHECK_EQ(unmeasured_ns(), 0);
+	end();
+	return records(S1) - events;
+}
+
+/*
+ * Who knows of its ends soon needs no event for each, whoever else wants the device: one in a
+ * millisecond, or in so many waits, tells whether that still holds. While it waits there is work.
+ */
+static void check_prompt(void)
+{
+	for (int rival = 0; rival < 2; rival++) {
+		CHECK_EQ(request_events(60, 150 * US, 2 * US, rival), 6);
+		CHECK_EQ(request_events(45, 4 * MS, 2 * US, rival), 5);
+		CHECK_EQ(request_events(60, 150 * US, TUNING_PROMPT_NS + US, rival), 60);
+	}
+	/* Another thread launches meanwhile: what is open is work until somebody waits for that. */
+	begin();
+	launch(S1, 10 * US);
+	wait_for(S1, US);
+	launch(S1, 10 * US);
+	wait_for(S1, US);
+	stream_of(S1)->prompt = true;
+	launch(S1, 60 * US);
+	close_it(S1, METER_WAIT);
+	fake_pass(5 * US);
+	launch(S1, 60 * US);
+	fake_pass(60 * US);
+	meter_waited(&meter, fake.context, S1, false, meter_asked_ns(), fake.now_ns);
+	CHECK(meter_works(&meter));
+	collect_done(&meter); /* it is seen to work, without an event */
+	CHECK(seen.look.late_ns >= 65 * US);
+	wait_for(S1, US);
+	CHECK_EQ(unmeasured_ns(), 0);
+	end();
+	/* The context ends before the program was back. */
+	begin();
+	launch(S1, 10 * US);
+	finish(S1);
+	stream_of(S1)->prompt = true;
+	launch(S1, 60 * US);
+	close_it(S1, METER_WAIT);
+	CHECK(meter_works(&meter));
+	leave_context_before(&meter, fake.context);
+	fake_context_end(fake.context);
+	leave_context_after(&meter, fake.context, true);
 	end();
 }
 
@@ -541,7 +626,7 @@ static void check_watched_context(void)
 		launch(S1, 10 * US);
 		meter_close_all(&meter, fake.context, METER_WAIT);
 		finish(S1);
-		meter_waited(&meter, fake.context, NULL, true, fake.now_ns);
+		meter_waited(&meter, fake.context, NULL, true, meter_asked_ns(), fake.now_ns);
 	}
 	CHECK_EQ(waits, 8);
 	end();
@@ -770,7 +855,7 @@ static void check_ring_full(void)
 	/* or the wait itself says when it was done. */
 	took = fill_ring();
 	fake_pass(fake_done_ns(S1) - fake.now_ns);
-	meter_waited(&meter, fake.context, S1, false, fake.now_ns);
+	meter_waited(&meter, fake.context, S1, false, meter_asked_ns(), fake.now_ns);
 	collect_done(&meter);
 	fake_pass(20 * MS);
 	launch(S1, 250 * US);
@@ -1250,6 +1335,7 @@ int main(void)
 	check_hold_all();
 	check_waited();
 	check_waited_long();
+	check_prompt();
 	check_watched_context();
 	check_no_skip_beside_a_rival();
 	check_unmeasured();

@@ -56,11 +56,41 @@ static void check_contexts(void)
 	CHECK_EQ(fake_count(FAKE_RECORD, NULL, since), 0);
 }
 
+/* An event that the program recorded tells the end of what its stream had, who waits for it or asks. */
+static void check_event(void)
+{
+	CUevent event = (CUevent)&guest, other = (CUevent)&fake;
+	CUstream s = FAKE_STREAM(5);
+	struct meter *meter = &fake_launch_device(&guest)->meter;
+	struct stream *stream;
+	uint64_t asked;
+
+	launched(FAKE_CONTEXT(0), s);
+	fake_pass(MS / 5);
+	waits_stream(&guest, s, false, METER_WAIT);
+	waits_over(&guest, s, false);
+	stream = meter_stream_of(meter, FAKE_CONTEXT(0), launch_stream_key(s));
+	stream->prompt = true;
+	launched(FAKE_CONTEXT(0), s);
+	waits_record(&guest, event, s, false);
+	asked = meter_asked_ns();
+	CHECK(meter_is_open(meter, FAKE_CONTEXT(0), s, asked));
+	waits_event_over(&guest, event); /* recorded anew elsewhere: the stream is not done */
+	CHECK(meter_is_open(meter, FAKE_CONTEXT(0), s, asked));
+	fake_pass(MS / 5);
+	waits_event_over(&guest, other);
+	CHECK(meter_is_open(meter, FAKE_CONTEXT(0), s, asked));
+	waits_event_over(&guest, event);
+	CHECK(!meter_is_open(meter, FAKE_CONTEXT(0), s, asked));
+	CHECK(!meter_works(meter));
+}
+
 int main(void)
 {
 	fake_open(true);
 	fake_guest(&guest, 500);
 	fake_launch_device(&guest);
 	check_contexts();
+	check_event();
 	return 0;
 }

@@ -126,6 +126,12 @@ static uint64_t copy_bytes_batch_3d(const CUDA_MEMCPY3D_BATCH_OP *ops, size_t co
 	return bytes;
 }
 
+/* A copy to pageable memory is done when the driver returns, whatever its name says. */
+static bool copy_is_done(const struct copy *copy)
+{
+	return !copy->async || copy->to_pageable;
+}
+
 /*
  * A copy that is not asynchronous waits for all that is before it in its context. A copy that takes
  * no longer than a gap between launches counts as such a gap.
@@ -135,8 +141,9 @@ static void copy_before_host(struct guest *guest, const struct copy *copy)
 	bool brief = copy->bytes < TUNING_COPY_BYTES;
 
 	if (!copy->async)
-		waits_context(guest, NULL, brief ? METER_COPY : METER_WAIT);
-	waits_stream(guest, copy->stream, copy->per_thread, brief ? METER_COPY : METER_SPLIT);
+		waits_context(guest, NULL, brief ? METER_COPY : METER_ASK);
+	waits_stream(guest, copy->stream, copy->per_thread,
+		     !brief ? METER_SPLIT : copy_is_done(copy) ? METER_COPIED : METER_COPY);
 	waits_host_copy(guest, copy->bytes);
 }
 
@@ -154,12 +161,6 @@ static CUresult copy_before(struct guest *guest, struct copy *copy, struct launc
 		return admission_enter(guest, launch);
 	copy_before_host(guest, copy);
 	return CUDA_SUCCESS;
-}
-
-/* A copy to pageable memory is done when the driver returns, whatever its name says. */
-static bool copy_is_done(const struct copy *copy)
-{
-	return !copy->async || copy->to_pageable;
 }
 
 static void copy_after(struct guest *guest, const struct copy *copy, struct launch *launch,

@@ -64,9 +64,15 @@ static void wait_synchronized_context(struct guest *guest, CUcontext context, ui
 	wait_settle(guest);
 }
 
-static void wait_synchronized_event(struct guest *guest)
+static void wait_reached(struct guest *guest, CUevent event)
 {
-	wait_answered(guest);
+	if (!admission_is_open(guest))
+		waits_event_over(guest, event);
+}
+
+static void wait_synchronized_event(struct guest *guest, CUevent event)
+{
+	wait_reached(guest, event);
 	wait_settle(guest);
 }
 
@@ -78,20 +84,21 @@ WAIT_TO_END(cuStreamSynchronize, (CUstream hStream), (hStream), STREAM(METER_WAI
 	    wait_synchronized(guest, hStream, false, freed))
 WAIT_TO_END(cuStreamSynchronize_ptsz, (CUstream hStream), (hStream), STREAM(METER_WAIT, true),
 	    wait_synchronized(guest, hStream, true, freed))
-WAIT(cuStreamQuery, (CUstream hStream), (hStream), STREAM(METER_WAIT, false), wait_answered(guest))
-WAIT(cuStreamQuery_ptsz, (CUstream hStream), (hStream), STREAM(METER_WAIT, true),
+WAIT(cuStreamQuery, (CUstream hStream), (hStream), STREAM(METER_ASK, false), wait_answered(guest))
+WAIT(cuStreamQuery_ptsz, (CUstream hStream), (hStream), STREAM(METER_ASK, true),
      wait_answered(guest))
 
 /* Work before an event was closed when the program recorded that. */
-WAIT(cuEventSynchronize, (CUevent hEvent), (hEvent), (void)0, wait_synchronized_event(guest))
-WAIT(cuEventQuery, (CUevent hEvent), (hEvent), (void)0, wait_answered(guest))
+WAIT(cuEventSynchronize, (CUevent hEvent), (hEvent), (void)0,
+     wait_synchronized_event(guest, hEvent))
+WAIT(cuEventQuery, (CUevent hEvent), (hEvent), (void)0, wait_reached(guest, hEvent))
 
 #define RECORD(name, own)                                                                     \
-	WAIT(name, (CUevent hEvent, CUstream hStream), (hEvent, hStream), STREAM(METER_MARK, own), \
-	     (void)0)
+	WAIT(name, (CUevent hEvent, CUstream hStream), (hEvent, hStream),                     \
+	     waits_record(guest, hEvent, hStream, own), (void)0)
 #define RECORD_WITH_FLAGS(name, own)                                                \
 	WAIT(name, (CUevent hEvent, CUstream hStream, unsigned int flags),          \
-	     (hEvent, hStream, flags), STREAM(METER_MARK, own), (void)0)
+	     (hEvent, hStream, flags), waits_record(guest, hEvent, hStream, own), (void)0)
 RECORD(cuEventRecord, false)
 RECORD(cuEventRecord_ptsz, true)
 RECORD_WITH_FLAGS(cuEventRecordWithFlags, false)

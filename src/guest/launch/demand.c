@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "guest/launch/demand.h"
 
+#include "base/number.h"
 #include "guest/launch/bell.h"
 #include "sched/tuning.h"
 
@@ -88,7 +89,12 @@ static void demand_tell(uint64_t *word, _Atomic uint64_t *said, uint64_t at_ns, 
  */
 static uint64_t demand_works_until_ns(const struct launch_device *device, uint64_t now_ns)
 {
-	return meter_works(&device->meter) ? now_ns + TUNING_WORKS_NS : now_ns;
+	if (meter_works(&device->meter))
+		return now_ns + TUNING_WORKS_NS;
+	/* What was just launched has no event yet, and nobody waits for it yet. */
+	if (word_read(&device->meter.flying_ns))
+		return max_u64(now_ns, atomic_load(&device->claimed_ns));
+	return now_ns;
 }
 
 /* A program that never waits works for longer and longer; one that does says so when it waited. */
@@ -145,6 +151,7 @@ bool demand_claim(struct launch_device *device, uint64_t now_ns)
 	uint64_t until = now_ns + TUNING_TICK_NS + TUNING_TICK_NS / 2;
 	uint64_t old = word_read(&time->work_until_ns);
 
+	atomic_store(&device->claimed_ns, until);
 	if (!limits_contended(limits, now_ns))
 		return true;
 	word_raise_u64(&time->work_until_ns, until);
@@ -154,7 +161,8 @@ bool demand_claim(struct launch_device *device, uint64_t now_ns)
 		bell_ring(guest);
 	if (!limits_not_our_turn(limits, now_ns))
 		return true;
-	demand_publish(device, now_ns); /* it does not launch, after all */
+	atomic_store(&device->claimed_ns, 0); /* it does not launch, after all */
+	demand_publish(device, now_ns);
 	return false;
 }
 

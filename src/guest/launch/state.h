@@ -67,6 +67,7 @@ struct launch_device {
 	struct credit_terms credit;
 	_Atomic uint64_t said_until_ns; /* the work_until_ns that this process last wrote */
 	_Atomic uint64_t said_due_ns;	/* ... and the due_ns */
+	_Atomic uint64_t claimed_ns;	/* what was launched is work until then at least */
 	_Atomic uint64_t burst_from_ns; /* since when it works without a wait; 0: it does not */
 	_Atomic uint64_t active_ns;    /* until then it said that it launches */
 	_Atomic uint64_t counted_ns;   /* when the processes that do were counted */

@@ -8,6 +8,14 @@
 #include "guest/meter/collect.h"
 #include "guest/meter/leave.h"
 
+/* The event that this thread recorded last: who waits for it waits for what its stream had then. */
+static _Thread_local struct {
+	CUevent event;
+	CUcontext context;
+	CUstream stream;
+	uint64_t asked_ns;
+} waits_recorded __attribute__((tls_model("initial-exec")));
+
 /* The contexts of a device take turns at being the one that is found at once. */
 static struct launch_device *waits_find_device(struct guest *guest, CUcontext context)
 {
@@ -31,6 +39,15 @@ static struct launch_device *waits_device(struct guest *guest, CUcontext *contex
 	return waits_find_device(guest, *context);
 }
 
+/* The program waits, perhaps without an event: the arbiter hears of the work all the same. */
+static void waits_begin(struct launch_device *device, enum meter_why why)
+{
+	if (why == METER_WAIT || why == METER_ASK)
+		demand_rest(device);
+	if ((why == METER_WAIT || why == METER_COPIED) && meter_works(&device->meter))
+		demand_publish(device, now_monotonic_ns());
+}
+
 void waits_stream(struct guest *guest, CUstream stream, bool per_thread, enum meter_why why)
 {
 	CUcontext context = NULL;
@@ -43,11 +60,20 @@ void waits_stream(struct guest *guest, CUstream stream, bool per_thread, enum me
 	if (atomic_load(&guest->captures) && meter_is_captured(stream))
 		return;
 	/* A wait for the legacy stream is one for all streams before it. */
-	if (stream == CU_STREAM_LEGACY && why == METER_WAIT)
-		meter_close_all(&device->meter, context, why);
+	if (stream == CU_STREAM_LEGACY && (why == METER_WAIT || why == METER_ASK))
+		meter_close_all(&device->meter, context, METER_ASK);
 	meter_close(&device->meter, context, stream, why);
-	if (why == METER_WAIT)
-		demand_rest(device);
+	waits_begin(device, why);
+}
+
+void waits_record(struct guest *guest, CUevent event, CUstream stream, bool per_thread)
+{
+	waits_stream(guest, stream, per_thread, METER_MARK);
+	waits_recorded.event = event;
+	waits_recorded.stream = launch_stream(stream, per_thread);
+	waits_recorded.asked_ns = meter_asked_ns();
+	waits_recorded.context = NULL;
+	DRIVER(cuCtxGetCurrent, (&waits_recorded.context));
 }
 
 void waits_context(struct guest *guest, CUcontext context, enum meter_why why)
@@ -61,8 +87,7 @@ void waits_context(struct guest *guest, CUcontext context, enum meter_why why)
 	DRIVER(cuCtxGetCurrent, (&current));
 	pushed = current != context && !DRIVER(cuCtxPushCurrent_v2, (context));
 	meter_close_all(&device->meter, context, why);
-	if (why == METER_WAIT)
-		demand_rest(device);
+	waits_begin(device, why);
 	if (pushed)
 		DRIVER(cuCtxPopCurrent_v2, (&current));
 }
@@ -74,7 +99,8 @@ static void waits_look(struct launch_device *device, uint64_t now_ns)
 	demand_publish(device, now_ns);
 }
 
-static void waits_done(struct guest *guest, CUcontext context, CUstream stream, bool all)
+static void waits_done(struct guest *guest, CUcontext context, CUstream stream, bool all,
+		       uint64_t asked_ns)
 {
 	struct launch_device *device = waits_device(guest, &context);
 	uint64_t now;
@@ -82,25 +108,50 @@ static void waits_done(struct guest *guest, CUcontext context, CUstream stream, 
 	if (!device)
 		return;
 	now = now_monotonic_ns();
-	meter_waited(&device->meter, context, stream, all, now);
+	meter_waited(&device->meter, context, stream, all, asked_ns, now);
 	waits_look(device, now);
+	meter_learn_prompt(&device->meter, context, stream, all, asked_ns, now);
 }
 
 void waits_over(struct guest *guest, CUstream stream, bool per_thread)
 {
-	waits_done(guest, NULL, launch_stream(stream, per_thread), false);
+	waits_done(guest, NULL, launch_stream(stream, per_thread), false, meter_asked_ns());
+}
+
+/*
+ * What the event stood behind is done, unless another thread recorded it elsewhere, or has made a
+ * new one with the same handle: so the stream is asked.
+ */
+void waits_event_over(struct guest *guest, CUevent event)
+{
+	CUcontext context = NULL;
+	struct launch_device *device = waits_device(guest, &context);
+	CUstream stream = waits_recorded.stream;
+	uint64_t asked = waits_recorded.asked_ns;
+
+	if (!device)
+		return;
+	if (event != waits_recorded.event || context != waits_recorded.context) {
+		waits_answered(guest);
+		return;
+	}
+	if (meter_is_open(&device->meter, context, stream, asked) &&
+	    ((atomic_load(&guest->captures) && meter_is_captured(stream)) ||
+	     DRIVER(cuStreamQuery, (stream))))
+		return;
+	waits_done(guest, context, stream, false, asked);
 }
 
 void waits_copied(struct guest *guest, CUstream stream, bool per_thread)
 {
 	stream = launch_stream(stream, per_thread);
 	if (state_get(guest) && !(atomic_load(&guest->captures) && meter_is_captured(stream)))
-		waits_done(guest, NULL, stream, false);
+		waits_done(guest, NULL, stream, false, meter_asked_ns());
 }
 
 void waits_context_over(struct guest *guest, CUcontext context)
 {
-	waits_done(guest, context, NULL, true);
+	waits_done(guest, context, NULL, true, meter_asked_ns());
 }
 
 void waits_answered(struct guest *guest)

@@ -11,6 +11,9 @@
 /* Before the driver's call: the program waits for a stream, or has it wait or copy. */
 void waits_stream(struct guest *guest, CUstream stream, bool per_thread, enum meter_why why);
 
+/* The same where it records an event there, which it may wait for then. */
+void waits_record(struct guest *guest, CUevent event, CUstream stream, bool per_thread);
+
 /* The same for all of a context; NULL: the current one. */
 void waits_context(struct guest *guest, CUcontext context, enum meter_why why);
 
@@ -19,6 +22,8 @@ void waits_over(struct guest *guest, CUstream stream, bool per_thread);
 void waits_context_over(struct guest *guest, CUcontext context);
 /* After a copy to or from the host that was done when the driver returned. */
 void waits_copied(struct guest *guest, CUstream stream, bool per_thread);
+/* After a wait for an event, or a look that found it done. */
+void waits_event_over(struct guest *guest, CUevent event);
 /* After the program asked whether something is, and it is. */
 void waits_answered(struct guest *guest);
 

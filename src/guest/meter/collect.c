@@ -2,6 +2,7 @@
 #include "guest/meter/collect.h"
 
 #include "base/now.h"
+#include "base/number.h"
 #include "guest/meter/capture.h"
 #include "guest/meter/contexts.h"
 
@@ -145,23 +146,30 @@ static void collect_pop(struct pass *pass, struct stream *stream, uint64_t done_
 	pass->events++;
 }
 
-/* The event at the head is not done: the stream works on what is before it, or waits to begin. */
-static void collect_note_running(struct pass *pass, const struct stream *stream,
-				 const struct timing_event *event)
+/* A stream works on what began then and is not done. */
+static void collect_note_running(struct pass *pass, uint64_t began_ns, uint64_t expected_ns)
 {
-	uint64_t began = meter_began_ns(stream, event->loaded_ns), late;
-	uint64_t expected = event->burst.expected_ns;
+	uint64_t late;
 
-	if (event->begin || !began || began >= pass->look.now_ns)
+	if (!began_ns || began_ns >= pass->look.now_ns)
 		return;
-	if (began < pass->running_ns)
-		pass->running_ns = began;
-	late = pass->look.now_ns - began;
+	pass->running_ns = min_u64(pass->running_ns, began_ns);
+	late = pass->look.now_ns - began_ns;
 	if (!pass->look.late_ns ||
-	    late + pass->look.late_expected_ns > pass->look.late_ns + expected) {
+	    late + pass->look.late_expected_ns > pass->look.late_ns + expected_ns) {
 		pass->look.late_ns = late;
-		pass->look.late_expected_ns = expected;
+		pass->look.late_expected_ns = expected_ns;
 	}
+}
+
+/* No event: the program waits for what is open. */
+static void collect_note_awaited(struct pass *pass, struct stream *stream)
+{
+	meter_lock(pass->meter);
+	if (stream->awaited)
+		collect_note_running(pass, meter_began_ns(stream, stream->loaded_ns),
+				     stream->open.expected_ns);
+	meter_unlock(pass->meter);
 }
 
 static void collect_stream(struct pass *pass, struct stream *stream)
@@ -181,7 +189,10 @@ static void collect_stream(struct pass *pass, struct stream *stream)
 			break;
 		if (state == EVENT_RECORDED &&
 		    contexts_read(pass->meter, clock, event, &done) == CUDA_ERROR_NOT_READY) {
-			collect_note_running(pass, stream, event);
+			if (!event->begin) /* else it waits to begin */
+				collect_note_running(pass,
+						     meter_began_ns(stream, event->loaded_ns),
+						     event->burst.expected_ns);
 			break;
 		}
 		collect_pop(pass, stream, done);
@@ -207,6 +218,8 @@ void collect_done(struct meter *meter)
 		if (stream->head != word_read(&stream->tail) && stream->clock >= 0 &&
 		    !word_read(&stream->leaving))
 			collect_stream(&pass, stream);
+		else if (word_read(&stream->awaited))
+			collect_note_awaited(&pass, stream);
 	}
 	capture_restore(mode);
 	collect_bill_all(&pass);

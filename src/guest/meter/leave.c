@@ -91,6 +91,7 @@ static void leave_forget_stream(struct meter *meter, struct stream *stream, uint
 		if (stream->event[stream->head % STREAM_EVENTS].begin)
 			atomic_fetch_sub(&meter->begins, 1);
 	stream_land(meter, stream, stream->flying_ns);
+	stream_await(meter, stream, false);
 	stream->open = (struct burst){0};
 	stream->key = 0;
 	meter_unlock(meter);

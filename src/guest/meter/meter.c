@@ -12,8 +12,7 @@
 
 _Thread_local char launch_thread __attribute__((tls_model("initial-exec")));
 
-/* When this thread last closed something: the wait that follows is for what was launched by then. */
-static _Thread_local uint64_t meter_asked_ns __attribute__((tls_model("initial-exec")));
+static _Thread_local uint64_t meter_asked __attribute__((tls_model("initial-exec")));
 
 /* A launch may need three events, and the wait behind it another. */
 #define SPARES 4
@@ -23,6 +22,8 @@ static _Thread_local uint64_t meter_asked_ns __attribute__((tls_model("initial-e
  */
 #define WATCHED_WAITS	   8
 #define WATCHED_WAITS_MOST 512
+/* So many waits in a row may go without an event, however long they take. */
+#define UNMARKED_MOST 8
 /* So often a launch waits for room in its stream's ring; work may wait for it, too. */
 #define ROOM_TRIES 400
 
@@ -90,6 +91,8 @@ static int meter_reserve_event(struct meter *meter, struct stream *stream, bool 
 		stream->open = (struct burst){0};
 		stream->loaded_ns = 0;
 		stream->ended_ns = now_ns;
+		stream->unmarked = 0;
+		stream_await(meter, stream, false);
 	}
 	atomic_fetch_add(&meter->pending, 1);
 	return (int)(stream->tail++ % STREAM_EVENTS);
@@ -196,6 +199,7 @@ static struct span meter_end_open(struct meter *meter, struct stream *stream, ui
 	struct span span = {began ? began : stream->launched_ns, done_ns, stream->apart};
 
 	stream_land(meter, stream, stream->open.expected_ns);
+	stream_await(meter, stream, false);
 	stream->open = (struct burst){0};
 	stream->loaded_ns = 0;
 	stream->since_ns = done_ns;
@@ -284,14 +288,21 @@ static void meter_before_launch(struct meter *meter, struct stream *stream, stru
 		stream->since_ns = 0; /* its end says when it was loaded */
 }
 
-/* Ends of this kind leave room in the ring for the end that is recorded where the program waits. */
+
+/*
+ * Ends of this kind leave room in the ring for the end that is recorded where the program waits.
+ * Who waits for each launch tells when that is over; the second one has an end if it does not.
+ */
 static bool meter_end_is_due(const struct stream *stream, const struct launch *launch)
 {
-	uint64_t every = launch->rival ? TUNING_END_RIVAL_NS : TUNING_END_NS;
+	uint64_t every =
+		launch->rival && !stream->prompt ? TUNING_END_RIVAL_NS : TUNING_END_NS;
 	uint32_t room = stream_room(stream);
 
 	if (launch->watched || stream->watched || launch->alone)
 		return room > STREAM_EVENTS / 2;
+	if (stream->prompt && stream->single && stream->open.launches == 1)
+		return false;
 	return launch->now_ns > stream->ended_ns + every && room > STREAM_EVENTS / 4;
 }
 
@@ -323,6 +334,7 @@ void meter_add(struct meter *meter, struct stream *stream, const struct burst *b
 	stream->flying_ns += burst->expected_ns;
 	meter->flying_ns += burst->expected_ns;
 	stream->launched_ns = last_ns;
+	stream->launches += burst->launches;
 	meter->client->launched(meter, stream, burst, first_ns, last_ns);
 }
 
@@ -410,39 +422,74 @@ void meter_end(struct launch *launch, CUresult e)
 	if (e && stream->open.launches) {
 		stream->open.launches--;
 		stream_land(meter, stream, launch->expected_ns);
+		stream_await(meter, stream, stream->awaited && stream->open.launches);
 	}
 	meter_unlock(meter);
 }
 
+/* An event is needed now and then: it tells whether the program still knows of its ends soon. */
+static bool meter_needs_proof(const struct stream *stream, uint64_t now_ns)
+{
+	return now_ns > stream->ended_ns + TUNING_END_NS && stream->unmarked >= UNMARKED_MOST;
+}
+
+/* The program comes back when what is open is done, and says so. */
+static bool meter_is_told(enum meter_why why)
+{
+	return why == METER_WAIT || why == METER_COPIED;
+}
+
 /*
- * The end of what is open in a stream, unless that was over long ago, or nobody waits for the
- * device and an end is known from just before, by an event or because the program waited: a rival
- * is told by the event alone that there is work. Takes the lock.
+ * With the lock: whether what is open needs an event. Not if the program will tell, or an end is
+ * known from just before and no rival is to be told that there is work.
  */
-static void meter_close_stream(struct meter *meter, struct stream *stream, enum meter_why why)
+static bool meter_needs_event(const struct stream *stream, enum meter_why why, uint64_t now_ns)
 {
 	static const uint64_t skip[] = {
 		[METER_WAIT] = TUNING_WAIT_SKIP_NS,
+		[METER_ASK] = TUNING_WAIT_SKIP_NS,
 		[METER_MARK] = TUNING_MARK_SKIP_NS,
 		[METER_HOLD] = 0,
 		[METER_COPY] = TUNING_COPY_SKIP_NS,
+		[METER_COPIED] = TUNING_COPY_SKIP_NS,
 		[METER_SPLIT] = 0,
 	};
+
+	if (stream_has_events(stream))
+		return true;
+	if (stream->prompt && !stream->watched &&
+	    (meter_is_told(why) || (why == METER_MARK && !stream->rival)))
+		return meter_needs_proof(stream, now_ns);
+	return stream->rival ||
+	       now_ns > max_u64(stream->ended_ns, stream->waited_ns) + skip[why];
+}
+
+/* The end of what is open in a stream, unless that was over long ago. Takes the lock. */
+static void meter_close_stream(struct meter *meter, struct stream *stream, enum meter_why why)
+{
 	struct records records = {.stream = stream};
 	uint64_t now = now_monotonic_ns();
 	struct missed missed;
 
-	meter_asked_ns = now;
+	meter_asked = now;
 	meter_lock(meter);
 	missed = meter_miss_end(meter, stream, now, why == METER_HOLD);
 	/* The program waited in time. If it waits late, it may do so the next time, too. */
-	if ((why == METER_WAIT || why == METER_MARK) && !meter_was_idle(stream, now) &&
-	    stream->watched)
+	if ((why == METER_WAIT || why == METER_ASK || why == METER_MARK) &&
+	    !meter_was_idle(stream, now) && stream->watched)
 		stream->watched--;
-	if (stream->open.launches && !stream->leaving &&
-	    (stream_has_events(stream) || stream->rival ||
-	     now > max_u64(stream->ended_ns, stream->waited_ns) + skip[why]))
+	if (meter_is_told(why) && stream->launches) {
+		stream->single = stream->launches == 1;
+		stream->launches = 0;
+	}
+	if (!stream->open.launches || stream->leaving) {
+		/* nothing to close */
+	} else if (meter_needs_event(stream, why, now)) {
 		meter_reserve(meter, &records, false, now);
+	} else {
+		stream->unmarked++;
+		stream_await(meter, stream, stream->awaited || meter_is_told(why));
+	}
 	if (why == METER_SPLIT)
 		stream->again = true;
 	meter_unlock(meter);
@@ -474,11 +521,17 @@ static bool meter_ends_with_event(const struct stream *stream)
 	return stream_has_events(stream) && stream_room(stream);
 }
 
+uint64_t meter_asked_ns(void)
+{
+	return meter_asked;
+}
+
 void meter_waited(struct meter *meter, CUcontext context, CUstream handle, bool all,
-		  uint64_t now_ns)
+		  uint64_t asked_ns, uint64_t now_ns)
 {
 	const struct meter_look look = {.now_ns = now_ns, .done_ns = now_ns};
-	uint64_t key = launch_stream_key(handle);
+	uint64_t key = launch_stream_key(handle), began;
+	struct burst burst;
 	struct span span;
 	bool any = false;
 
@@ -488,16 +541,21 @@ void meter_waited(struct meter *meter, CUcontext context, CUstream handle, bool 
 
 		if (stream->context != context || !stream->key || (!all && stream->key != key) ||
 		    !stream->open.launches || meter_ends_with_event(stream) ||
-		    stream->launched_ns > meter_asked_ns || stream->credit.given)
+		    stream->launched_ns > asked_ns || stream->credit.given)
 			continue;
 		stream->waited_ns = now_ns;
-		stream_land(meter, stream, stream->open.expected_ns);
+		stream_await(meter, stream, false);
+		burst = stream->open;
+		stream_land(meter, stream, burst.expected_ns);
 		stream->open.expected_ns = 0;
 		any = true;
 		/* Brief work is billed with what follows. */
-		if (now_ns < meter_began_ns(stream, stream->loaded_ns) + TUNING_GAP_NS)
+		began = meter_began_ns(stream, stream->loaded_ns);
+		if (now_ns < began + TUNING_GAP_NS)
 			continue;
 		span = meter_end_open(meter, stream, now_ns);
+		if (began)
+			meter->client->done(meter, stream, &burst, began, now_ns);
 		meter_unlock(meter);
 		collect_bill(meter, &span);
 		meter_lock(meter);
@@ -505,6 +563,36 @@ void meter_waited(struct meter *meter, CUcontext context, CUstream handle, bool 
 	if (any)
 		meter->client->looked(meter, &look);
 	meter_unlock(meter);
+}
+
+void meter_learn_prompt(struct meter *meter, CUcontext context, CUstream handle, bool all,
+			uint64_t asked_ns, uint64_t now_ns)
+{
+	uint64_t key = launch_stream_key(handle);
+
+	meter_lock(meter);
+	for (uint32_t i = 0; i < meter->nstreams; i++) {
+		struct stream *stream = &meter->stream[i];
+
+		if (stream->context == context && stream->key && (all || stream->key == key) &&
+		    stream_is_closed(stream) && stream->waited_ns < asked_ns &&
+		    stream->since_ns > asked_ns)
+			stream->prompt = now_ns < stream->since_ns + TUNING_PROMPT_NS;
+	}
+	meter_unlock(meter);
+}
+
+bool meter_is_open(struct meter *meter, CUcontext context, CUstream handle, uint64_t asked_ns)
+{
+	const struct stream *stream;
+	bool open;
+
+	meter_lock(meter);
+	stream = meter_stream_of(meter, context, launch_stream_key(handle));
+	open = stream && stream->open.launches && !stream->leaving &&
+	       stream->launched_ns <= asked_ns;
+	meter_unlock(meter);
+	return open;
 }
 
 /* The handle of another thread's own stream means our own here. */

@@ -43,10 +43,12 @@ void meter_end(struct launch *launch, CUresult e);
 
 /* Why what is open in a stream is closed. */
 enum meter_why {
-	METER_WAIT,  /* the program waits for it, or asks */
+	METER_WAIT,  /* the program waits until it is done; meter_waited follows */
+	METER_ASK,   /* it asks, or waits in a way of which nobody says when it is over */
 	METER_MARK,  /* the program records an event, to wait for that */
 	METER_HOLD,  /* a launch is held */
 	METER_COPY,  /* a brief copy to or from the host follows */
+	METER_COPIED, /* the same, and it is done when the driver returns; meter_waited follows */
 	METER_SPLIT, /* the device may wait here, or do what is not charged: what follows begins anew */
 };
 void meter_close(struct meter *meter, CUcontext context, CUstream stream, enum meter_why why);
@@ -57,12 +59,19 @@ void meter_close_all(struct meter *meter, CUcontext context, enum meter_why why)
  * unless somebody just looks at their events.
  */
 void meter_hold(struct meter *meter, CUcontext context);
+/* When this thread last closed something: the wait that follows is for what was launched by then. */
+uint64_t meter_asked_ns(void);
 /*
- * After meter_close or meter_close_all by the same thread: it waited for a stream, or for all of a
- * context, and what was open there then is done by now. Where no event was recorded that is the end
- * that is measured.
+ * After meter_close or meter_close_all at `asked_ns`: the program waited for a stream, or for all of
+ * a context, and what was open there then is done by now. Where no event was recorded that is the
+ * end that is measured.
  */
 void meter_waited(struct meter *meter, CUcontext context, CUstream stream, bool all,
-		  uint64_t now_ns);
+		  uint64_t asked_ns, uint64_t now_ns);
+/* After that and a collection: where an event told the end, it tells how late the program knew. */
+void meter_learn_prompt(struct meter *meter, CUcontext context, CUstream stream, bool all,
+			uint64_t asked_ns, uint64_t now_ns);
+/* Whether something is open that was launched by then. */
+bool meter_is_open(struct meter *meter, CUcontext context, CUstream stream, uint64_t asked_ns);
 
 #endif

@@ -69,7 +69,7 @@ struct meter {
 	uint64_t flying_ns;    /* over all streams */
 	struct span seen;      /* work not done at the last look; the collecting thread's */
 
-	_Atomic uint32_t pending;     /* events to be collected */
+	_Atomic uint32_t pending;     /* events to be collected, and waits that have none */
 	_Atomic uint32_t begins;      /* of these, that begin work; the last was recorded ... */
 	_Atomic uint64_t begin_ns;    /* ... then */
 	_Atomic uint32_t collecting;  /* one thread does */
@@ -77,7 +77,10 @@ struct meter {
 	uint64_t billed_ns; /* to when, at the latest */
 };
 
-/* The tenant has work on the device while an event is not done: nothing else says so. */
+/*
+ * The tenant has work on the device while an event is not done, or the program waits for what has
+ * none: nothing else says so.
+ */
 static inline bool meter_works(const struct meter *meter)
 {
 	return atomic_load_explicit(&meter->pending, memory_order_acquire);
@@ -113,6 +116,18 @@ static inline void stream_land(struct meter *meter, struct stream *stream, uint6
 
 	stream->flying_ns -= of_stream;
 	meter->flying_ns -= meter->flying_ns < of_stream ? meter->flying_ns : of_stream;
+}
+
+/* With the lock: whether what is open in a stream counts as work, until it is closed. */
+static inline void stream_await(struct meter *meter, struct stream *stream, bool awaited)
+{
+	if (stream->awaited == awaited)
+		return;
+	word_write(&stream->awaited, awaited);
+	if (awaited)
+		atomic_fetch_add(&meter->pending, 1);
+	else
+		atomic_fetch_sub(&meter->pending, 1);
 }
 
 /*

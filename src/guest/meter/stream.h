@@ -73,6 +73,15 @@ struct stream {
 	 * waited in time so often, which is twice as often each time that happens again.
 	 */
 	uint32_t watched, watch; /* watch: how often that is */
+	/*
+	 * The program knew of the last end that an event told soon after it: what it waits for
+	 * needs no event each time. `unmarked`: so many waits had none since.
+	 */
+	bool prompt;
+	uint32_t launches; /* since it last waited */
+	bool single;	   /* that was one, the last time */
+	bool awaited; /* it waits for what is open, which counts as an event that is not done */
+	uint32_t unmarked;
 	uint32_t leaving;    /* calls under way that may end it, or its context */
 	uint32_t head, tail; /* of the ring; the collecting thread moves the head */
 	struct timing_event event[STREAM_EVENTS];

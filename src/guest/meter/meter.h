@@ -5,7 +5,8 @@
  * recorded
  *
  *	- where the program waits: before it synchronizes, asks or records an event, copies to or
- *	  from the host, or has a stream wait for something else (meter_close);
+ *	  from the host, or has a stream wait for something else (meter_close), unless it will tell
+ *	  itself when it is back (meter_waited);
  *	- behind the first launch that is TUNING_END_NS after the last end in its stream, so that
  *	  a stream which nobody waits for is measured, too;
  *	- where the launch side holds a launch, in all streams (meter_hold).

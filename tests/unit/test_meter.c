@@ -408,7 +408,7 @@ static void check_skip_waited(void)
 		meter_waited(&meter, fake.context, S1, false, meter_asked_ns(), fake.now_ns);
 	}
 	CHECK_EQ(records(S1), 2);
-	fake_pass(2 * MS);
+	fake_pass(MS);
 	launch(S1, 10 * US);
 	finish(S1);
 	CHECK_NEAR(busy_ns(), 320 * US);
@@ -499,6 +499,18 @@ static void check_waited(void)
 	end();
 }
 
+/* Another thread launches within a wait, `then_ns` from its beginning, `rest_ns` from its end. */
+static void wait_overtaken(uint64_t first_ns, uint64_t second_ns, uint64_t then_ns,
+			   uint64_t rest_ns)
+{
+	launch(S1, first_ns);
+	close_it(S1, METER_WAIT);
+	fake_pass(then_ns);
+	launch(S1, second_ns);
+	fake_pass(rest_ns);
+	meter_waited(&meter, fake.context, S1, false, meter_asked_ns(), fake.now_ns);
+}
+
 /* What took long is on the bill when the wait is over, however long the program rests then. */
 static void check_waited_long(void)
 {
@@ -514,12 +526,7 @@ static void check_waited_long(void)
 	launch(S1, 10 * US);
 	finish(S1);
 	/* Another thread's launch came meanwhile: this wait says nothing of it. */
-	launch(S1, 10 * US);
-	close_it(S1, METER_WAIT);
-	fake_pass(10 * US);
-	launch(S1, 50 * MS);
-	fake_pass(150 * US);
-	meter_waited(&meter, fake.context, S1, false, meter_asked_ns(), fake.now_ns);
+	wait_overtaken(10 * US, 50 * MS, 10 * US, 150 * US);
 	CHECK(stream_of(S1)->open.launches);
 	close_it(S1, METER_WAIT);
 	finish(S1);
@@ -587,12 +594,7 @@ static void check_prompt(void)
 	launch(S1, 10 * US);
 	wait_for(S1, US);
 	stream_of(S1)->prompt = true;
-	launch(S1, 60 * US);
-	close_it(S1, METER_WAIT);
-	fake_pass(5 * US);
-	launch(S1, 60 * US);
-	fake_pass(60 * US);
-	meter_waited(&meter, fake.context, S1, false, meter_asked_ns(), fake.now_ns);
+	wait_overtaken(60 * US, 60 * US, 5 * US, 60 * US);
 	CHECK(meter_works(&meter));
 	collect_done(&meter); /* it is seen to work, without an event */
 	CHECK(seen.look.late_ns >= 65 * US);
@@ -632,7 +634,7 @@ static void check_watched_context(void)
 	end();
 }
 
-/* A rival learns by the event alone that there is work, so no end is skipped. */
+/* Of who is not prompt a rival learns by the event alone that there is work: no end is skipped. */
 static void check_no_skip_beside_a_rival(void)
 {
 	begin();

@@ -56,7 +56,7 @@ static void check_contexts(void)
 	CHECK_EQ(fake_count(FAKE_RECORD, NULL, since), 0);
 }
 
-/* An event that the program recorded tells the end of what its stream had, who waits for it or asks. */
+/* The program's own event tells the end of what its stream had, who waits for it or asks. */
 static void check_event(void)
 {
 	CUevent event = (CUevent)&guest, other = (CUevent)&fake;

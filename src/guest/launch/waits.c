@@ -42,9 +42,9 @@ static struct launch_device *waits_device(struct guest *guest, CUcontext *contex
 /* The program waits, perhaps without an event: the arbiter hears of the work all the same. */
 static void waits_begin(struct launch_device *device, enum meter_why why)
 {
-	if (why == METER_WAIT || why == METER_ASK)
+	if (meter_is_asked(why))
 		demand_rest(device);
-	if ((why == METER_WAIT || why == METER_COPIED) && meter_works(&device->meter))
+	if (meter_is_told(why) && meter_works(&device->meter))
 		demand_publish(device, now_monotonic_ns());
 }
 
@@ -60,7 +60,7 @@ void waits_stream(struct guest *guest, CUstream stream, bool per_thread, enum me
 	if (atomic_load(&guest->captures) && meter_is_captured(stream))
 		return;
 	/* A wait for the legacy stream is one for all streams before it. */
-	if (stream == CU_STREAM_LEGACY && (why == METER_WAIT || why == METER_ASK))
+	if (stream == CU_STREAM_LEGACY && meter_is_asked(why))
 		meter_close_all(&device->meter, context, METER_ASK);
 	meter_close(&device->meter, context, stream, why);
 	waits_begin(device, why);

@@ -433,12 +433,6 @@ static bool meter_needs_proof(const struct stream *stream, uint64_t now_ns)
 	return now_ns > stream->ended_ns + TUNING_END_NS && stream->unmarked >= UNMARKED_MOST;
 }
 
-/* The program comes back when what is open is done, and says so. */
-static bool meter_is_told(enum meter_why why)
-{
-	return why == METER_WAIT || why == METER_COPIED;
-}
-
 /*
  * With the lock: whether what is open needs an event. Not if the program will tell, or an end is
  * known from just before and no rival is to be told that there is work.
@@ -475,8 +469,8 @@ static void meter_close_stream(struct meter *meter, struct stream *stream, enum 
 	meter_lock(meter);
 	missed = meter_miss_end(meter, stream, now, why == METER_HOLD);
 	/* The program waited in time. If it waits late, it may do so the next time, too. */
-	if ((why == METER_WAIT || why == METER_ASK || why == METER_MARK) &&
-	    !meter_was_idle(stream, now) && stream->watched)
+	if ((meter_is_asked(why) || why == METER_MARK) && !meter_was_idle(stream, now) &&
+	    stream->watched)
 		stream->watched--;
 	if (meter_is_told(why) && stream->launches) {
 		stream->single = stream->launches == 1;

@@ -52,6 +52,18 @@ enum meter_why {
 	METER_COPIED, /* the same, and it is done when the driver returns; meter_waited follows */
 	METER_SPLIT, /* the device may wait here, or do what is not charged: what follows begins anew */
 };
+/* The program comes back when what is open is done, and says so. */
+static inline bool meter_is_told(enum meter_why why)
+{
+	return why == METER_WAIT || why == METER_COPIED;
+}
+
+/* The program wants to know of all that it launched, and launches nothing before. */
+static inline bool meter_is_asked(enum meter_why why)
+{
+	return why == METER_WAIT || why == METER_ASK;
+}
+
 void meter_close(struct meter *meter, CUcontext context, CUstream stream, enum meter_why why);
 /* The same for all of a context. */
 void meter_close_all(struct meter *meter, CUcontext context, enum meter_why why);
@@ -60,12 +72,12 @@ void meter_close_all(struct meter *meter, CUcontext context, enum meter_why why)
  * unless somebody just looks at their events.
  */
 void meter_hold(struct meter *meter, CUcontext context);
-/* When this thread last closed something: the wait that follows is for what was launched by then. */
+/* When this thread last closed something: what follows waits for what was launched by then. */
 uint64_t meter_asked_ns(void);
 /*
- * After meter_close or meter_close_all at `asked_ns`: the program waited for a stream, or for all of
- * a context, and what was open there then is done by now. Where no event was recorded that is the
- * end that is measured.
+ * After meter_close or meter_close_all at `asked_ns`: the program waited for a stream, or for all
+ * of a context, and what was open there then is done by now. Where no event was recorded that is
+ * the end that is measured.
  */
 void meter_waited(struct meter *meter, CUcontext context, CUstream stream, bool all,
 		  uint64_t asked_ns, uint64_t now_ns);

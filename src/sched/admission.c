@@ -17,18 +17,18 @@ static struct admission admission_answer(enum admission_verdict verdict, uint64_
 struct admission admission_decide(const struct admission_inputs *in)
 {
 	if (!in->turn)
-		return admission_answer(ADMISSION_WAIT_TURN, in->now_ns + in->look_ns);
+		return admission_answer(ADMISSION_WAIT_TURN, in->now_ns + TUNING_LOOK_NS);
 	if (in->paid_ns && !in->stalls && !in->beside) {
 		if (in->may_stall)
 			return admission_answer(ADMISSION_STALL, in->paid_ns);
 		return admission_answer(ADMISSION_WAIT_DEBT,
-					min_u64(in->paid_ns, in->now_ns + in->look_ns));
+					min_u64(in->paid_ns, in->now_ns + TUNING_LOOK_NS));
 	}
 	if (in->room_ns && !in->beside && in->now_ns < in->patience_ns)
 		return admission_answer(ADMISSION_WAIT_ROOM,
-					min_u64(in->room_ns, in->now_ns + in->glance_ns));
+					min_u64(in->room_ns, in->now_ns + TUNING_GLANCE_NS));
 	if (!in->place)
-		return admission_answer(ADMISSION_WAIT_ROOM, in->now_ns + in->glance_ns);
+		return admission_answer(ADMISSION_WAIT_ROOM, in->now_ns + TUNING_GLANCE_NS);
 	return admission_answer(ADMISSION_GO, 0);
 }
 

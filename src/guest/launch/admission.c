@@ -187,7 +187,6 @@ static void admission_look_at_room(struct asking *asking, struct admission_input
 
 	asking->window_ns = window;
 	in->place = true;
-	in->glance_ns = window > TUNING_GLANCE_NS ? window : TUNING_GLANCE_NS;
 	if (!window)
 		return;
 	if (asking->full && !asking->urged && !admission_goes_singly(window))
@@ -341,10 +340,7 @@ static void admission_note_hold(const struct asking *asking)
 /* All that decides about the launch, as of now. */
 static struct admission_inputs admission_look(struct asking *asking)
 {
-	struct admission_inputs in = {
-		.now_ns = asking->launch->now_ns,
-		.look_ns = TUNING_LOOK_NS,
-	};
+	struct admission_inputs in = {.now_ns = asking->launch->now_ns};
 
 	asking->urged = limits_turn_flags(&asking->state->limits, in.now_ns) & TURN_URGED;
 	admission_look_at_share(asking, &in);
@@ -382,7 +378,7 @@ static bool admission_step(struct asking *asking)
 					      decision.until_ns);
 		if (asking->stalled)
 			return false;
-		decision = (struct admission){ADMISSION_WAIT_DEBT, in.now_ns + in.look_ns};
+		decision = (struct admission){ADMISSION_WAIT_DEBT, in.now_ns + TUNING_LOOK_NS};
 	}
 	if (decision.verdict == ADMISSION_GO) {
 		/* The look for room may have found work that is done, and owed for. */

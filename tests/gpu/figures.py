@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The driver's own figures by NVML, for harness.py: a process outside of every tenant. Answers each
 line "figures" with the bytes of every process on every device, or on that one whose index is
-given."""
+given, and with what each device has given out in all."""
 import ctypes
 import json
 import signal
@@ -37,12 +37,18 @@ def devices():
     must(nvml.nvmlInit_v2(), "nvmlInit")
     must(nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)), "nvmlDeviceGetCount")
     for index in [int(sys.argv[1])] if len(sys.argv) > 1 else range(count.value):
-        handle, memory = ctypes.c_void_p(), Memory()
+        handle = ctypes.c_void_p()
         must(nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(handle)), "handle")
-        must(nvml.nvmlDeviceGetMemoryInfo(handle, ctypes.byref(memory)), "memory")
         yield handle, {"uuid": text(nvml.nvmlDeviceGetUUID, handle),
-                       "name": text(nvml.nvmlDeviceGetName, handle), "memory": memory.total,
+                       "name": text(nvml.nvmlDeviceGetName, handle),
+                       "memory": memory_of(handle).total,
                        "driver": text(nvml.nvmlSystemGetDriverVersion)}
+
+
+def memory_of(handle):
+    memory = Memory()
+    must(nvml.nvmlDeviceGetMemoryInfo(handle, ctypes.byref(memory)), "memory")
+    return memory
 
 
 def processes(handle):
@@ -56,4 +62,5 @@ known = list(devices())
 print(json.dumps({"stage": "devices", "devices": [d for _, d in known]}), flush=True)
 for _ in sys.stdin:
     print(json.dumps({"stage": "figures",
-                      "figures": {d["uuid"]: processes(h) for h, d in known}}), flush=True)
+                      "figures": {d["uuid"]: processes(h) for h, d in known},
+                      "used": {d["uuid"]: memory_of(h).used for h, d in known}}), flush=True)

@@ -143,11 +143,16 @@ class Figures:
                             *([] if device is None else [device])])
         self.devices = self.child.hear("devices", 60)["devices"]
 
+    def look(self):
+        """{uuid: {pid: bytes}}, and {uuid: bytes} that the device has given out in all."""
+        self.child.say("figures")
+        said = self.child.hear("figures", 20)
+        return {uuid: {int(pid): used for pid, used in of.items()}
+                for uuid, of in said["figures"].items()}, said["used"]
+
     def all(self):
         """{uuid: {pid: bytes}}"""
-        self.child.say("figures")
-        said = self.child.hear("figures", 20)["figures"]
-        return {uuid: {int(pid): used for pid, used in of.items()} for uuid, of in said.items()}
+        return self.look()[0]
 
     def of(self, pid, device=0):
         return self.all()[self.devices[device]["uuid"]].get(pid, 0)

@@ -30,16 +30,21 @@ HOLES = {
 
 
 class Sampler:
-    """The most that all processes of a device were seen to have, by the driver's figure."""
+    """The most that a device was seen to have given out since, by the driver's figure for all of
+    it; and what its figures for each process came to, which are not of one instant and count twice
+    what two processes share."""
 
     def __init__(self, bench):
-        self.bench, self.over, self.most, self.samples = bench, False, {}, 0
+        self.bench, self.over, self.samples, self.most, self.sum = bench, False, 0, {}, {}
+        self.before = bench.figures.look()[1]
         self.thread = threading.Thread(target=self.run)
 
     def run(self):
         while not self.over:
-            for uuid, pids in self.bench.figures.all().items():
-                self.most[uuid] = max(self.most.get(uuid, 0), sum(pids.values()))
+            processes, used = self.bench.figures.look()
+            for uuid, pids in processes.items():
+                self.sum[uuid] = max(self.sum.get(uuid, 0), sum(pids.values()))
+                self.most[uuid] = max(self.most.get(uuid, 0), used[uuid] - self.before[uuid])
             self.samples += 1
 
     def __enter__(self):
@@ -61,13 +66,15 @@ def figures(bench, tenant, i, before):
 def one(bench, name, words, quota_mib, devices):
     tenant, quota = bench.tenant(), quota_mib * MIB
     before = {uuid: sum(pids.values()) for uuid, pids in bench.figures.all().items()}
+    sampler = Sampler(bench)
     command = [bench.build / "tests/storm/storm", *map(str, words)]
     with bench.start(tenant, f"{quota_mib}MiB", command) as child:
-        with Sampler(bench) as sampler:
+        with sampler:
             child.hear("quiet", 300)
         for i in range(devices):
             uuid = bench.figures.devices[i]["uuid"]
-            most = sampler.most.get(uuid, 0) - before.get(uuid, 0)
+            most = sampler.most.get(uuid, 0)
+            summed = sampler.sum.get(uuid, 0) - before.get(uuid, 0)
             began = time.monotonic()
             held, first = figures(bench, tenant, i, before)
             said = first
@@ -78,12 +85,14 @@ def one(bench, name, words, quota_mib, devices):
                 held, said = figures(bench, tenant, i, before)
             charged, after = said.get("used_bytes", 0), time.monotonic() - began
             bench.results.figure("storm", f"{name} {i}", {
-                "quota": quota, "most": most, "samples": sampler.samples, "held": held,
-                "charged": charged, "at_first": first.get("used_by_category"),
-                "by_category": said.get("used_by_category"), "after_s": after, "words": [str(word) for word in words]})
+                "quota": quota, "most": most, "sum": summed, "samples": sampler.samples,
+                "held": held, "charged": charged, "after_s": after,
+                "at_first": first.get("used_by_category"),
+                "by_category": said.get("used_by_category"), "words": [*map(str, words)]})
             bench.results.check("storm", f"{name}: device {i}, the most held",
                                 most <= quota + POOL_GRANULE + SLACK,
-                                f"{mib(most)} in {sampler.samples} samples", f"at most {mib(quota)}")
+                                f"{mib(most)} in {sampler.samples} samples",
+                                f"at most {mib(quota)}", f"{mib(summed)} by its processes' figures")
             bench.results.check("storm", f"{name}: device {i}, at the end",
                                 abs(held - charged) <= SLACK,
                                 f"{mib(held)} held, {mib(charged)} charged, after {after:.1f} s",

@@ -184,6 +184,7 @@ static CUresult event_record(CUevent event, CUstream stream)
 {
 	CHECK(event && event->live);
 	CHECK(!streams[index_of(stream)].captures);
+	fake_pass(fake.record_ns);
 	if (fake.record_error)
 		return fake.record_error;
 	if (event->context != fake.context)

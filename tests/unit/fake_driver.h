@@ -52,6 +52,7 @@ struct fake {
 	CUresult create_error, record_error, query_error, elapsed_error, stream_error;
 	CUresult host_error, pointer_error, wait_error;
 	uint64_t sync_ns[3]; /* how long waits for an event take, one after the other */
+	uint64_t record_ns;  /* for how long a thread that records one is elsewhere first */
 
 	/* What became of it. */
 	struct fake_log log[FAKE_LOG];

@@ -615,6 +615,47 @@ static void check_prompt(void)
 	end();
 }
 
+/*
+ * How long work took is not learned from a thread that was elsewhere: one that is back late, or that
+ * records the end late, where the device had done the work before.
+ */
+static void check_elsewhere(void)
+{
+	for (int late = 0; late < 2; late++) {
+		begin();
+		launch(S1, 150 * US);
+		wait_for(S1, US);
+		stream_of(S1)->prompt = true;
+		seen.done = 0;
+		launch(S1, 150 * US);
+		stream_of(S1)->flying_ns = meter.flying_ns = stream_of(S1)->open.expected_ns = 150 * US;
+		wait_for(S1, late ? 2 * MS : US);
+		CHECK_EQ(seen.done, !late);
+		CHECK_EQ(stream_of(S1)->prompt, !late);
+		CHECK_NEAR(busy_ns(), 302 * US + (late ? 2 * MS - US : 0));
+		end();
+	}
+	begin();
+	launch(S1, 10 * US);
+	finish(S1);
+	launch(S1, 10 * US);
+	seen.done = 0;
+	fake.record_ns = 2 * MS;
+	close_it(S1, METER_HOLD);
+	fake.record_ns = 0;
+	finish(S1);
+	CHECK_EQ(seen.done, 0);
+	/* What is still being worked on is found by the event in time. */
+	launch(S1, 10 * US);
+	launch(S1, 4 * MS);
+	fake.record_ns = 2 * MS;
+	close_it(S1, METER_HOLD);
+	fake.record_ns = 0;
+	finish(S1);
+	CHECK_EQ(seen.done, 2);
+	end();
+}
+
 /* A stream whose ends are watched is let go by waits for all of its context, too. */
 static void check_watched_context(void)
 {
@@ -1338,6 +1379,7 @@ int main(void)
 	check_waited();
 	check_waited_long();
 	check_prompt();
+	check_elsewhere();
 	check_watched_context();
 	check_no_skip_beside_a_rival();
 	check_unmeasured();

@@ -87,6 +87,16 @@ static void collect_add(struct pass *pass, const struct span *span)
 }
 
 /*
+ * The thread lost its processor between a launch and its event, which the device then found with
+ * nothing before it: the work was over sooner.
+ */
+static bool collect_is_late(const struct timing_event *event, uint64_t done_ns)
+{
+	return event->handed_ns > max_u64(event->recorded_ns, event->loaded_ns) + TUNING_GAP_NS &&
+	       done_ns < event->handed_ns + TUNING_PROMPT_NS;
+}
+
+/*
  * What an end closes was done at an instant; 0: nobody knows. Answers when it began, less what it
  * waited for us; 0: it could not be measured.
  */
@@ -103,7 +113,8 @@ static uint64_t collect_bill_end(struct pass *pass, const struct stream *stream,
 	}
 	if (done_ns > began)
 		spun = meter->client->spun(meter, &event->burst, began, done_ns);
-	if (spun) /* how long it took says nothing of the next one */
+	/* How long it took says nothing of the next one. */
+	if (spun || collect_is_late(event, done_ns))
 		event->burst.launches = 0;
 	collect_add(pass, &(struct span){began + spun, done_ns, spun || stream->apart});
 	return began + spun;

@@ -112,6 +112,7 @@ static void meter_record(struct stream *stream, int index, bool ok)
 		if (e)
 			atomic_store(&stream->mute, true);
 	}
+	event->handed_ns = now_monotonic_ns();
 	atomic_store_explicit(&event->state, e ? EVENT_FAILED : EVENT_RECORDED,
 			      memory_order_release);
 }
@@ -548,7 +549,10 @@ void meter_waited(struct meter *meter, CUcontext context, CUstream handle, bool 
 		if (now_ns < began + TUNING_GAP_NS)
 			continue;
 		span = meter_end_open(meter, stream, now_ns);
-		if (began)
+		/* So late the program was elsewhere: nobody knows how long that took. */
+		if (now_ns > began + 2 * burst.expected_ns + TUNING_GAP_NS)
+			stream->prompt = false;
+		else if (began)
 			meter->client->done(meter, stream, &burst, began, now_ns);
 		meter_unlock(meter);
 		collect_bill(meter, &span);

@@ -56,6 +56,7 @@ struct timing_event {
 	bool paused; /* a beginning: the time before it was not the program's own pause */
 	CUevent event;
 	uint64_t recorded_ns; /* not done before */
+	uint64_t handed_ns;   /* the driver had it by then */
 	uint64_t loaded_ns;   /* code was loaded until then: what this closes began no earlier */
 	struct burst burst;   /* what it closes */
 };

@@ -175,6 +175,15 @@ static uint64_t arbiter_slice_ns(const struct machine *m, const struct arbiter_t
 	return m->params->slice_ns;
 }
 
+/*
+ * A brief burst that has begun is part of the turn: its launches that are held would wait for a whole
+ * round, and those of it on the device would be there beside the next one's.
+ */
+static uint64_t arbiter_overrun_ns(const struct machine *m, const struct arbiter_tenant *t)
+{
+	return !t->rests && arbiter_all_are(m, t, arbiter_is_brief) ? t->burst_ns : 0;
+}
+
 /* How long the turn is by the clock. */
 static uint64_t arbiter_wall_ns(const struct machine *m, const struct arbiter_tenant *t)
 {
@@ -198,6 +207,13 @@ static uint64_t arbiter_in_flight_ns(const struct machine *m, const struct arbit
 static uint64_t arbiter_used_ns(const struct machine *m, const struct arbiter_tenant *t)
 {
 	return t->turn_busy_ns + arbiter_in_flight_ns(m, t);
+}
+
+/* ... and what is left of it. */
+static uint64_t arbiter_left_ns(const struct machine *m, const struct arbiter_tenant *t)
+{
+	return sat_sub_u64(arbiter_slice_ns(m, t) + arbiter_overrun_ns(m, t),
+			   arbiter_used_ns(m, t));
 }
 
 static uint64_t arbiter_virtual_of(const struct arbiter_tenant *t, uint64_t busy_ns)
@@ -659,7 +675,7 @@ static void arbiter_end_turns(const struct machine *m)
 		    (t->rests && t->done_ns <= m->now_ns + m->params->lead_ns &&
 		     arbiter_ends_with_burst(m, t))) {
 			arbiter_end_turn(m, t);
-		} else if ((late || arbiter_used_ns(m, t) >= arbiter_slice_ns(m, t)) &&
+		} else if ((late || !arbiter_left_ns(m, t)) &&
 			   arbiter_is_rivalled(m, t, t->priority)) {
 			if (late)
 				arbiter_charge_ahead(m, t);
@@ -768,21 +784,17 @@ static void arbiter_answer(const struct machine *m, struct arbiter_tenant *t)
 	t->first = arbiter_is_first(m, t);
 	t->open = t->owner || t->first;
 	t->entitled_permille = t->id ? arbiter_entitled_permille(m, t) : 0;
-	t->open_until_ns = t->open_from_ns = 0;
+	t->open_until_ns = t->open_from_ns = t->rest_from_ns = 0;
 	if (!t->open)
 		return;
 	t->open_from_ns = arbiter_open_from_ns(m, t);
 	t->open_until_ns = m->now_ns + m->params->lease_ns;
-	if (arbiter_is_rivalled(m, t, t->priority))
-		t->open_until_ns =
-			min_u64(t->open_until_ns, t->turn_from_ns + arbiter_wall_ns(m, t));
-}
-
-static uint64_t arbiter_left_ns(const struct machine *m, const struct arbiter_tenant *t)
-{
-	uint64_t used = arbiter_used_ns(m, t), slice = arbiter_slice_ns(m, t);
-
-	return used < slice ? slice - used : 0;
+	if (!arbiter_is_rivalled(m, t, t->priority))
+		return;
+	t->open_until_ns = min_u64(t->open_until_ns, t->turn_from_ns + arbiter_wall_ns(m, t));
+	if (arbiter_all_are(m, t, arbiter_is_brief))
+		t->rest_from_ns = m->now_ns + sat_sub_u64(arbiter_slice_ns(m, t),
+							  arbiter_used_ns(m, t) + t->burst_ns);
 }
 
 /* When something about this tenant can change by itself. */

@@ -358,6 +358,48 @@ static void check_rests(void)
 	}
 }
 
+/*
+ * A brief burst that has begun is not cut where the slice ends: its owner says when it rests. One
+ * that does not is closed where the burst should be over.
+ */
+static void check_brief_rests(void)
+{
+	const uint64_t slice_ns = arbiter_defaults.brief_slice_ns, burst_ns = 165 * US;
+	struct arbiter_tenant t[2] = {0};
+	uint64_t now = 5 * SECOND;
+
+	for (int i = 0; i < 2; i++)
+		t[i] = (struct arbiter_tenant){.id = 100 + (uint64_t)i, .devices = 1, .weight = 1,
+					       .wants = true, .burst_ns = burst_ns};
+	arbiter_step(&arbiter_defaults, t, 2, now);
+	CHECK(t[0].open && !t[1].open);
+	CHECK_EQ(t[0].rest_from_ns, now + slice_ns - burst_ns);
+	CHECK_EQ(t[1].rest_from_ns, 0);
+	for (int late = 0; late < 2; late++) {
+		now += late ? burst_ns : slice_ns;
+		t[0].busy_ns += late ? burst_ns : slice_ns;
+		t[0].rests = false;
+		arbiter_step(&arbiter_defaults, t, 2, now);
+		CHECK_EQ(t[0].open, !late);
+		if (late)
+			break;
+		CHECK_EQ(t[0].rest_from_ns, now);
+	}
+	CHECK(t[1].open);
+	/* The other rests: its turn ends with what it waits for. */
+	now += slice_ns;
+	t[1].busy_ns = slice_ns;
+	t[1].done_ns = now + burst_ns;
+	t[1].rests = true;
+	arbiter_step(&arbiter_defaults, t, 2, now);
+	CHECK(t[0].open && !t[1].open);
+	CHECK_EQ(t[0].open_from_ns, t[1].done_ns - arbiter_defaults.edge_ns);
+	/* Who works for longer at a time is not waited for. */
+	t[1].burst_ns = arbiter_defaults.brief_ns;
+	arbiter_step(&arbiter_defaults, t, 2, now);
+	CHECK_EQ(t[0].rest_from_ns, 0);
+}
+
 /* How long the turn of `i` is that begins next, by what is measured of it. */
 static uint64_t next_turn_ns(struct world *w, int i)
 {
@@ -1049,6 +1091,7 @@ int main(void)
 	check_overrun();
 	check_idle_owner();
 	check_rests();
+	check_brief_rests();
 	check_slices();
 	check_rounds();
 	check_loops();

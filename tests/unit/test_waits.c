@@ -85,6 +85,38 @@ static void check_event(void)
 	CHECK(!meter_works(meter));
 }
 
+/*
+ * Beside others the arbiter is told at once where the turn is to end with the program's next wait,
+ * and where work is done after its turn.
+ */
+static void check_rings(void)
+{
+	const uint32_t *bell = ledger_bell(guest.ledger);
+	struct launch_device *device = state_device(&guest, 0);
+	struct turn *turn = fake_guest_turn(&guest);
+	CUstream s = FAKE_STREAM(6);
+	uint32_t rung;
+
+	for (int ends = 0; ends < 2; ends++) {
+		launched(FAKE_CONTEXT(0), s);
+		turn->flags = TURN_CONTENDED;
+		turn->beat_ns = fake.now_ns;
+		turn->open_until_ns = fake.now_ns + 10 * MS;
+		turn->rest_from_ns = ends ? fake.now_ns : fake.now_ns + 1;
+		rung = *bell;
+		waits_stream(&guest, s, false, METER_WAIT);
+		CHECK_EQ(*bell - rung, ends);
+		turn->open_until_ns = ends ? 0 : fake.now_ns + 10 * MS;
+		fake_pass(MS / 5);
+		turn->beat_ns = fake.now_ns;
+		atomic_store(&device->rung_ns, fake.now_ns); /* else once in a while */
+		rung = *bell;
+		waits_over(&guest, s, false);
+		CHECK_EQ(*bell - rung, ends);
+	}
+	turn->beat_ns = 0;
+}
+
 int main(void)
 {
 	fake_open(true);
@@ -92,5 +124,6 @@ int main(void)
 	fake_launch_device(&guest);
 	check_contexts();
 	check_event();
+	check_rings();
 	return 0;
 }

@@ -63,8 +63,15 @@ bool demand_wishes(struct launch_device *device, uint64_t now_ns)
 
 void demand_rest(const struct launch_device *device)
 {
-	if (limits_contended(&state_get(device->meter.guest)->limits, now_monotonic_ns()))
-		word_write(&device->meter.time->rests_until_ns, window_due_ns(&device->window));
+	struct guest *guest = device->meter.guest;
+	const struct limits *limits = &state_get(guest)->limits;
+	uint64_t now = now_monotonic_ns();
+
+	if (!limits_contended(limits, now))
+		return;
+	word_write(&device->meter.time->rests_until_ns, window_due_ns(&device->window));
+	if (limits_ends_at_rest(limits, now))
+		bell_ring(guest);
 }
 
 /* Writes an instant that others of the tenant write, too. *said is what this process last wrote. */
@@ -116,6 +123,7 @@ static void demand_note_burst(struct launch_device *device, uint64_t now_ns, boo
 void demand_publish(struct launch_device *device, uint64_t now_ns)
 {
 	struct guest *guest = device->meter.guest;
+	const struct limits *limits = &state_get(guest)->limits;
 	struct device_time *time = device->meter.time;
 	uint64_t due = window_due_ns(&device->window),
 		 until = demand_works_until_ns(device, now_ns);
@@ -130,9 +138,13 @@ void demand_publish(struct launch_device *device, uint64_t now_ns)
 	demand_tell(&time->due_ns, &device->said_due_ns, due, now_ns);
 	demand_tell(&time->work_until_ns, &device->said_until_ns, until, now_ns);
 	demand_note_burst(device, now_ns, until <= now_ns);
-	/* Ring: a rival that waits for the end would see it a tick later, the device being idle. */
-	if (worked && until <= now_ns && limits_contended(&state_get(guest)->limits, now_ns) &&
-	    now_ns > atomic_load(&device->rung_ns) + TUNING_RING_NS) {
+	/*
+	 * Ring: a rival that waits for the end would see it a tick later, the device being idle. At
+	 * once if the turn is over, as then it is certain that one does.
+	 */
+	if (worked && until <= now_ns && limits_contended(limits, now_ns) &&
+	    (limits_not_our_turn(limits, now_ns) ||
+	     now_ns > atomic_load(&device->rung_ns) + TUNING_RING_NS)) {
 		atomic_store(&device->rung_ns, now_ns);
 		bell_ring(guest);
 	}

@@ -29,6 +29,7 @@
  *   gem.c      memory by the handles of render nodes (buffers.c); what there is of it
  *              (gem_info.c), and where it is mapped (gem_va.c)
  *   fail.c     ioctls that are to fail, and those that the kernel has not
+ *   hold.c     an ioctl that is to come back late
  *
  * A device file is a plain file in the tree, and a descriptor is told by the inode that it is of:
  * there is no table of descriptors that dup, fork, exec or a socket could get past.
@@ -168,6 +169,14 @@ void emu_trace_end(const struct emu_queue *queue, const struct roster_times *tim
 int emu_fail(unsigned int which, uint64_t done);
 bool emu_lacks(unsigned int which);
 const char *emu_drm_name(unsigned int nr);
+int emu_find_ioctl(const char *name); /* -1: there is none */
+
+/*
+ * hold.c, under the lock, which it lets go of while it waits: a call of /dev/kfd is done, after so
+ * many before, and may be one to keep; the program asks for that one.
+ */
+void emu_hold(unsigned int nr, uint64_t before);
+int emu_meet_held(void);
 
 /* memory.c: handlers of ioctls; all under the lock, with a block that reads zero at its end. */
 int emu_alloc(struct emu_machine *machine, void *block);

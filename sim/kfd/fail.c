@@ -46,7 +46,7 @@ const char *emu_drm_name(unsigned int nr)
 	return "?";
 }
 
-static int fail_find_ioctl(const char *name)
+int emu_find_ioctl(const char *name)
 {
 	for (int nr = 0; nr < 256; nr++) {
 		const struct kfd_ioctl *row = kfd_ioctl_find(_IO(AMDKFD_IOCTL_BASE, nr));
@@ -89,7 +89,7 @@ static void fail_read_failure(void)
 	name = strsep(&rest, ":");
 	err = strsep(&rest, ":");
 	after = strsep(&rest, ":");
-	fail.nr = fail_find_ioctl(name);
+	fail.nr = emu_find_ioctl(name);
 	fail.err = err ? fail_find_errno(err) : -1;
 	fail.times = UINT64_MAX;
 	if (fail.nr < 0 || fail.err < 0 ||
@@ -107,7 +107,7 @@ static void fail_read_lacking(void)
 		return;
 	snprintf(text, sizeof(text), "%s", asked);
 	while ((name = strsep(&rest, ","))) {
-		int nr = fail_find_ioctl(name);
+		int nr = emu_find_ioctl(name);
 
 		if (nr < 0)
 			fail_complain("ALLOT_SIM_AMD_WITHOUT", asked, "EXPORT_DMABUF");

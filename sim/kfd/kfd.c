@@ -55,7 +55,7 @@ static int kfd_get_version(struct emu_machine *m, void *block)
 			emu_lacks(KFD_NR_EXPORT_DMABUF) ? MINOR_BEFORE_EXPORT : EMULATED_MINOR};
 	if (asked)
 		sscanf(asked, "%" SCNu32 ".%" SCNu32, &a->major_version, &a->minor_version);
-	return 0;
+	return emu_meet_held();
 }
 
 static void kfd_fill_apertures(const struct emu_gpu *gpu, struct kfd_process_device_apertures *ret)
@@ -256,6 +256,7 @@ static int kfd_do_call(const struct kfd_ioctl *row, unsigned long request, uint6
 	size_t bytes = _IOC_SIZE(request);
 	size_t most = row->nr == KFD_NR_SVM ? SVM_BYTES : row->args_bytes;
 	struct emu_machine *m;
+	uint64_t before;
 	int r;
 
 	if (bytes > most)
@@ -267,9 +268,11 @@ static int kfd_do_call(const struct kfd_ioctl *row, unsigned long request, uint6
 	if (!m)
 		return -EBADF;
 	emu_gem_reap(m);
-	r = kfd_is_mapping(row) ? 0 : emu_fail(row->nr, calls[row->nr]++);
+	before = calls[row->nr]++;
+	r = kfd_is_mapping(row) ? 0 : emu_fail(row->nr, before);
 	if (r == 0)
 		r = handlers[row->nr](m, block);
+	emu_hold(row->nr, before);
 	emu_unlock();
 	/* The kernel copies the block back after a failure, too: n_success stands in it. */
 	if (_IOC_DIR(request) & _IOC_READ && user_copy_out(arg, block, bytes) < 0)

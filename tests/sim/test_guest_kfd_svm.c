@@ -89,6 +89,8 @@ static void test_refused(void)
 	CHECK_EQ(set(here + 1, MIB, PREFETCH, ids[1]), -EINVAL);
 	CHECK_EQ(set(here, MIB, PREFETCH, 4711), -EINVAL);
 	CHECK_EQ(set(here, 0, PREFETCH, ids[0]), -EINVAL);
+	available(0); /* a sweep finds all of it still there */
+	CHECK_EQ(charged(0), MIB);
 	CHECK_EQ(munmap(here + MIB, MIB), 0);
 	CHECK_EQ(set(here, 2 * MIB, PREFETCH, ids[1]), -EFAULT);
 	CHECK_EQ(charged(0), MIB);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The call by which a program says where its own memory is to be (SVM); see svm.h. */
 #include <errno.h>
+#include <unistd.h>
 
 #include "amd/abi/kfd.h"
 #include "guest/amd/memory/memory.h"
@@ -162,6 +163,12 @@ static void amd_svm_settle(struct amd_call *call, int r, uint64_t begun)
 		amd_svm_split(call->amd, first, end);
 }
 
+/* The kernel refuses all else, and would refuse a sweep that asks about a part cut there. */
+static bool amd_svm_is_of_pages(const struct kfd_ioctl_svm_args *args)
+{
+	return !((args->start_addr | args->size) & ((uint64_t)sysconf(_SC_PAGESIZE) - 1));
+}
+
 int amd_memory_svm(struct amd_call *call, const struct demand *demand)
 {
 	uint64_t begun;
@@ -171,6 +178,8 @@ int amd_memory_svm(struct amd_call *call, const struct demand *demand)
 		return -EINVAL;
 	if (!amd_svm_says_a_place(call))
 		return amd_call_kernel(call);
+	if (!amd_svm_is_of_pages(call->block))
+		return -EINVAL;
 	begun = amd_svm_begin(call->amd);
 	if (demand->act == DEMAND_TAKE && demand->length)
 		r = amd_svm_take(call, demand);

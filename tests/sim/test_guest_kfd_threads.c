@@ -11,10 +11,12 @@
 #include "tests/sim/kfd_tenant.h"
 
 #define THREADS 6
-#define ROUNDS	1500
+#define BOUTS	75
+#define ROUNDS	20
 #define RANGE	(8 * MIB)
 
 static char *range;
+static pthread_barrier_t bout; /* its begin, and its end */
 /* What any of them may free: each handle is taken out by one thread. */
 static _Atomic uint64_t handles[4], buffers[4];
 
@@ -91,9 +93,21 @@ static void *run(void *arg)
 {
 	uint64_t state = (uintptr_t)arg + 1;
 
-	for (int i = 0; i < ROUNDS; i++)
-		step(&state);
+	for (int i = 0; i < BOUTS; i++) {
+		pthread_barrier_wait(&bout);
+		for (int j = 0; j < ROUNDS; j++)
+			step(&state);
+		pthread_barrier_wait(&bout);
+	}
 	return NULL;
+}
+
+static void check_counted(void)
+{
+	for (int i = 0; i < 2; i++) {
+		CHECK(bank_peak(machine(), (uint32_t)i) <= QUOTA);
+		CHECK(charged(i) >= taken(i));
+	}
 }
 
 int main(void)
@@ -105,8 +119,14 @@ int main(void)
 	name_devices();
 	range = mmap(NULL, RANGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	CHECK(range != MAP_FAILED);
+	CHECK_EQ(pthread_barrier_init(&bout, NULL, THREADS + 1), 0);
 	for (uintptr_t i = 0; i < THREADS; i++)
 		CHECK_EQ(pthread_create(&threads[i], NULL, run, (void *)i), 0);
+	for (int i = 0; i < BOUTS; i++) {
+		pthread_barrier_wait(&bout);
+		pthread_barrier_wait(&bout);
+		check_counted();
+	}
 	for (int i = 0; i < THREADS; i++)
 		CHECK_EQ(pthread_join(threads[i], NULL), 0);
 	for (int i = 0; i < 4; i++) {
@@ -114,10 +134,7 @@ int main(void)
 			CHECK_EQ(free_memory(handles[i]), 0);
 		free_buffer(buffers[i]);
 	}
-	for (int i = 0; i < 2; i++) {
-		CHECK(bank_peak(machine(), (uint32_t)i) <= QUOTA);
-		CHECK(charged(i) >= taken(i));
-	}
+	check_counted();
 	prefetch(0, RANGE, 0);
 	check_all_free(0);
 	check_all_free(1);

@@ -83,19 +83,20 @@ static void amd_ranges_split(struct amd_ranges *ranges, uint64_t address)
 	ranges->at[i].end = ranges->at[i + 1].first = address;
 }
 
-/* Takes the lock with room in both; -ENOMEM: it is free again. */
-static int amd_ranges_lock_with_room(struct amd_ranges *ranges, const struct amd_range *range,
+/*
+ * Takes the lock with room in both; -ENOMEM: it is free again. Both ends may cut one in two, and
+ * before each and behind the last there may be a gap to fill.
+ */
+static int amd_ranges_lock_with_room(struct amd_ranges *ranges, uint64_t first, uint64_t end,
 				     struct amd_ranges *out)
 {
 	lock_take(&ranges->lock);
 	for (;;) {
-		uint32_t n = amd_ranges_find(ranges, range->end - 1) + 1 -
-			     amd_ranges_find(ranges, range->first);
+		uint32_t n = amd_ranges_find(ranges, end - 1) + 1 - amd_ranges_find(ranges, first);
 		bool ok;
 
-		/* Both ends may cut one in two. */
-		if (ranges->count + 3 > ranges->room) {
-			ok = amd_ranges_grow(ranges, 3);
+		if (ranges->count + n + 3 > ranges->room) {
+			ok = amd_ranges_grow(ranges, n + 3);
 		} else if (out && out->count + n > out->room) {
 			lock_drop(&ranges->lock);
 			lock_take(&out->lock);
@@ -112,28 +113,111 @@ static int amd_ranges_lock_with_room(struct amd_ranges *ranges, const struct amd
 	}
 }
 
-int amd_ranges_set(struct amd_ranges *ranges, const struct amd_range *range,
-		   struct amd_ranges *ret_out)
+static void amd_ranges_take_locked(struct amd_ranges *ranges, uint64_t first, uint64_t end,
+				   struct amd_ranges *ret_out)
 {
-	uint32_t first, n;
+	uint32_t i, n = 0;
 
-	if (range->first >= range->end)
+	amd_ranges_split(ranges, first);
+	amd_ranges_split(ranges, end);
+	i = amd_ranges_find(ranges, first);
+	while (i + n < ranges->count && ranges->at[i + n].first < end)
+		n++;
+	if (ret_out && n) {
+		memcpy(ret_out->at + ret_out->count, ranges->at + i, amd_ranges_room_bytes(n));
+		ret_out->count += n;
+	}
+	amd_ranges_move(ranges, i, n, 0);
+}
+
+int amd_ranges_take(struct amd_ranges *ranges, uint64_t first, uint64_t end,
+		    struct amd_ranges *ret_out)
+{
+	if (first >= end)
 		return 0;
-	if (amd_ranges_lock_with_room(ranges, range, ret_out))
+	if (amd_ranges_lock_with_room(ranges, first, end, ret_out))
+		return -ENOMEM;
+	amd_ranges_take_locked(ranges, first, end, ret_out);
+	lock_drop(&ranges->lock);
+	return 0;
+}
+
+static bool amd_ranges_has_same(const struct amd_ranges *ranges, const struct amd_range *range)
+{
+	uint64_t at = range->first;
+
+	for (uint32_t i = amd_ranges_find(ranges, at); at < range->end; i++) {
+		if (i == ranges->count || ranges->at[i].first > at ||
+		    ranges->at[i].said != range->said)
+			return false;
+		at = ranges->at[i].end;
+	}
+	return true;
+}
+
+int amd_ranges_take_same(struct amd_ranges *ranges, const struct amd_range *range,
+			 struct amd_ranges *ret_out)
+{
+	if (amd_ranges_lock_with_room(ranges, range->first, range->end, ret_out))
+		return -ENOMEM;
+	if (amd_ranges_has_same(ranges, range))
+		amd_ranges_take_locked(ranges, range->first, range->end, ret_out);
+	lock_drop(&ranges->lock);
+	return 0;
+}
+
+int amd_ranges_put(struct amd_ranges *ranges, const struct amd_range *range,
+		   struct amd_ranges *ret_twice)
+{
+	struct amd_range part = *range;
+
+	if (amd_ranges_lock_with_room(ranges, range->first, range->end, ret_twice))
 		return -ENOMEM;
 	amd_ranges_split(ranges, range->first);
 	amd_ranges_split(ranges, range->end);
-	first = amd_ranges_find(ranges, range->first);
-	n = amd_ranges_find(ranges, range->end - 1) - first;
-	if (first + n < ranges->count && ranges->at[first + n].first < range->end)
-		n++;
-	if (ret_out && n) {
-		memcpy(ret_out->at + ret_out->count, ranges->at + first, amd_ranges_room_bytes(n));
-		ret_out->count += n;
+	for (uint32_t i = amd_ranges_find(ranges, range->first); part.first < range->end; i++) {
+		struct amd_range *there = &ranges->at[i], twice;
+
+		part.end = range->end;
+		if (i < ranges->count && there->first < part.end)
+			part.end = there->first;
+		if (part.first < part.end) {
+			amd_ranges_move(ranges, i, 0, 1);
+			*there = part;
+		} else {
+			twice = *there;
+			twice.devices &= range->devices;
+			if (ret_twice && twice.devices)
+				ret_twice->at[ret_twice->count++] = twice;
+			there->devices |= range->devices;
+			there->said = range->said;
+			there->mixed |= range->mixed;
+		}
+		part.first = there->end;
 	}
-	amd_ranges_move(ranges, first, n, range->devices != 0);
-	if (range->devices)
-		ranges->at[first] = *range;
+	lock_drop(&ranges->lock);
+	return 0;
+}
+
+void amd_ranges_unmix(struct amd_ranges *ranges, const struct amd_range *range)
+{
+	lock_take(&ranges->lock);
+	for (uint32_t i = amd_ranges_find(ranges, range->first);
+	     i < ranges->count && ranges->at[i].first < range->end; i++)
+		if (ranges->at[i].said == range->said)
+			ranges->at[i].mixed = false;
+	lock_drop(&ranges->lock);
+}
+
+int amd_ranges_copy(struct amd_ranges *ranges, struct amd_ranges *ret_out)
+{
+	if (amd_ranges_lock_with_room(ranges, 0, UINT64_MAX, ret_out))
+		return -ENOMEM;
+	if (ranges->count) {
+		memcpy(ret_out->at + ret_out->count, ranges->at,
+		       amd_ranges_room_bytes(ranges->count));
+		ret_out->count += ranges->count;
+	}
 	lock_drop(&ranges->lock);
 	return 0;
 }

@@ -63,74 +63,60 @@ static bool amd_svm_did_nothing(int error)
 	       error == -ENOTTY || error == -ENODEV || error == -ESRCH;
 }
 
-/* Charges the addresses to its devices; if it `stays`, the memory may be where it was, too. */
-static void amd_svm_charge(struct amd_call *call, const struct demand *demand,
-			   struct amd_ranges *had, struct amd_range range, bool stays)
+/*
+ * The kernel did what the call says, or, if not `whole`, began it. If the memory `stays`, it may be
+ * where it was, too. What of it was charged to the same devices is in `range` now.
+ */
+static void amd_svm_charge(struct amd *amd, struct svm_call *svm, const struct amd_range *range,
+			   bool stays, bool whole)
 {
-	struct amd_ranges lost = {.count = 0};
+	struct amd_ranges now = {.count = 0};
 
-	amd_ranges_set(&call->amd->ranges, &range, &lost);
-	amd_svm_release_all(call->amd, &lost);
-	if (stays) {
-		struct amd_ranges replaced = {.count = 0};
-
-		for (uint32_t i = 0; i < had->count; i++) {
-			struct amd_range both = had->at[i];
-
-			both.devices |= range.devices;
-			both.mixed = false;
-			amd_ranges_set(&call->amd->ranges, &both, &replaced);
-		}
-		amd_ranges_free(&replaced);
-	} else {
-		for (uint32_t d = 0; d < call->amd->ndevices; d++)
-			if (!(range.devices >> d & 1))
-				amd_svm_release(call->amd, (int)d, amd_ranges_bytes(had, (int)d));
-	}
-	amd_ranges_free(had);
+	for (uint32_t i = 0; i < svm->had.count; i++)
+		svm->had.at[i].devices &= ~range->devices;
+	if (!stays)
+		amd_svm_release_all(amd, &svm->had);
+	amd_ranges_put(&now, range, NULL);
+	for (uint32_t i = 0; i < svm->had.count; i++)
+		amd_ranges_put(&now, &svm->had.at[i], NULL);
+	amd_svm_put(amd, svm, &now, whole);
+	amd_ranges_free(&now);
 }
 
-/*
- * The ranges of these addresses are taken out of the table first, and stay charged: of two threads
- * at the same addresses only one can give them back.
- */
-static int amd_svm_take(struct amd_call *call, const struct demand *demand)
+static int amd_svm_take(struct amd_call *call, const struct demand *demand, struct svm_call *svm)
 {
-	struct amd_range range = {demand->object, demand->object + demand->length, 0, false};
+	struct amd_range range = {.first = demand->object, .end = demand->object + demand->length};
 	struct svm_part parts[DEMAND_PARTS];
-	struct amd_ranges had = {.count = 0};
-	int r;
+	int r = amd_svm_reserve(call, demand, &svm->had, parts);
 
-	if (amd_ranges_set(&call->amd->ranges, &range, &had))
-		return -ENOMEM;
-	r = amd_svm_reserve(call, demand, &had, parts);
 	if (r) {
-		amd_svm_put_back(call->amd, &had);
+		amd_svm_put(call->amd, svm, &svm->had, true);
 		return r;
 	}
 	r = amd_call_kernel(call);
 	if (r < 0 && amd_svm_did_nothing(r)) {
 		for (uint32_t i = 0; i < demand->count; i++)
 			amd_charge_cancel(&parts[i].charge);
-		amd_svm_put_back(call->amd, &had);
+		amd_svm_put(call->amd, svm, &svm->had, true);
 		return r;
 	}
 	for (uint32_t i = 0; i < demand->count; i++) {
 		amd_charge_commit(&parts[i].charge, CAT_DATA, demand->length - parts[i].had);
 		range.devices |= UINT64_C(1) << parts[i].device;
 	}
-	amd_svm_charge(call, demand, &had, range, demand->stays || r < 0);
+	amd_svm_charge(call->amd, svm, &range, demand->stays || r < 0, r >= 0);
 	return r;
 }
 
-static int amd_svm_give(struct amd_call *call, const struct demand *demand)
+/* A call that takes no memory, and may give some back. */
+static int amd_svm_place(struct amd_call *call, const struct demand *demand, struct svm_call *svm)
 {
-	struct amd_range range = {demand->object, demand->object + demand->length, 0, false};
-	struct amd_ranges gone = {.count = 0};
 	int r = amd_call_kernel(call);
 
-	if (r >= 0 && !amd_ranges_set(&call->amd->ranges, &range, &gone))
-		amd_svm_release_all(call->amd, &gone);
+	if (r >= 0 && demand->act == DEMAND_GIVE)
+		amd_svm_release_all(call->amd, &svm->had);
+	else
+		amd_svm_put(call->amd, svm, &svm->had, r >= 0 || amd_svm_did_nothing(r));
 	return r;
 }
 
@@ -145,24 +131,6 @@ static bool amd_svm_says_a_place(const struct amd_call *call)
 	return false;
 }
 
-/*
- * What lies in these addresses has one word for all of it now, and parts that lie beyond may have
- * another. Unless the kernel did it in part, or another call was under way, and nobody knows which
- * came last.
- */
-static void amd_svm_settle(struct amd_call *call, int r, uint64_t begun)
-{
-	const struct kfd_ioctl_svm_args *args = call->block;
-	uint64_t first = args->start_addr, end = first + args->size;
-
-	if (end < first || (r < 0 && amd_svm_did_nothing(r)))
-		return;
-	if (r < 0 || !amd_svm_is_alone(call->amd, begun))
-		amd_svm_mix(call->amd, first, end);
-	else
-		amd_svm_split(call->amd, first, end);
-}
-
 /* The kernel refuses all else, and would refuse a sweep that asks about a part cut there. */
 static bool amd_svm_is_of_pages(const struct kfd_ioctl_svm_args *args)
 {
@@ -171,23 +139,23 @@ static bool amd_svm_is_of_pages(const struct kfd_ioctl_svm_args *args)
 
 int amd_memory_svm(struct amd_call *call, const struct demand *demand)
 {
-	uint64_t begun;
+	const struct kfd_ioctl_svm_args *args = call->block;
+	struct svm_call svm;
 	int r;
 
 	if (!amd_svm_names_ours(call))
 		return -EINVAL;
 	if (!amd_svm_says_a_place(call))
 		return amd_call_kernel(call);
-	if (!amd_svm_is_of_pages(call->block))
+	if (!amd_svm_is_of_pages(args))
 		return -EINVAL;
-	begun = amd_svm_begin(call->amd);
+	r = amd_svm_begin(call->amd, args->start_addr, args->start_addr + args->size, &svm);
+	if (r)
+		return r;
 	if (demand->act == DEMAND_TAKE && demand->length)
-		r = amd_svm_take(call, demand);
-	else if (demand->act == DEMAND_GIVE)
-		r = amd_svm_give(call, demand);
+		r = amd_svm_take(call, demand, &svm);
 	else
-		r = amd_call_kernel(call);
-	amd_svm_settle(call, r, begun);
-	amd_svm_end(call->amd);
+		r = amd_svm_place(call, demand, &svm);
+	amd_svm_end(call->amd, &svm);
 	return r;
 }

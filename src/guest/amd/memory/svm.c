@@ -22,71 +22,56 @@
 #define LOOKS  8192
 #define GRAINS 256
 
-void amd_svm_release(struct amd *amd, int device, uint64_t bytes)
-{
-	amd_charge_release(amd, &amd->device[device], DEMAND_VRAM, CAT_DATA, bytes);
-}
-
 void amd_svm_release_all(struct amd *amd, struct amd_ranges *gone)
 {
 	for (uint32_t d = 0; d < amd->ndevices && gone->count; d++)
-		amd_svm_release(amd, (int)d, amd_ranges_bytes(gone, (int)d));
+		amd_charge_release(amd, &amd->device[d], DEMAND_VRAM, CAT_DATA,
+				   amd_ranges_bytes(gone, (int)d));
 	amd_ranges_free(gone);
 }
 
-void amd_svm_put_back(struct amd *amd, struct amd_ranges *ranges)
+int amd_svm_begin(struct amd *amd, uint64_t first, uint64_t end, struct svm_call *ret)
 {
-	struct amd_ranges newer = {.count = 0}, lost = {.count = 0};
-
-	for (uint32_t i = 0; i < ranges->count; i++)
-		amd_ranges_set(&amd->ranges, &ranges->at[i], &newer);
-	for (uint32_t i = 0; i < newer.count; i++)
-		amd_ranges_set(&amd->ranges, &newer.at[i], &lost);
-	amd_svm_release_all(amd, &lost);
-	amd_ranges_free(&newer);
-	amd_ranges_free(ranges);
+	*ret = (struct svm_call){.number = atomic_fetch_add(&amd->svm_begun, 1) + 1};
+	ret->alone = atomic_load(&amd->svm_ended) == ret->number - 1;
+	if (!amd_ranges_take(&amd->ranges, first, end, &ret->had))
+		return 0;
+	amd_svm_end(amd, ret);
+	return -ENOMEM;
 }
 
-uint64_t amd_svm_begin(struct amd *amd)
+void amd_svm_end(struct amd *amd, struct svm_call *svm)
 {
-	return atomic_fetch_add(&amd->svm_begun, 1);
-}
-
-bool amd_svm_is_alone(const struct amd *amd, uint64_t begun)
-{
-	return atomic_load(&amd->svm_ended) == begun && atomic_load(&amd->svm_begun) == begun + 1;
-}
-
-void amd_svm_end(struct amd *amd)
-{
+	amd_ranges_free(&svm->had);
 	atomic_fetch_add(&amd->svm_ended, 1);
 }
 
-/* Takes out of `ranges` what lies between two addresses. */
-static void amd_svm_cut(struct amd_ranges *ranges, uint64_t first, uint64_t end,
-			struct amd_ranges *gone)
+/*
+ * They are mixed until it is known that no other call has begun: one that begins after the question
+ * finds them in the table, and what it puts there has its own number. Bytes for which the table has
+ * no room stay charged.
+ */
+void amd_svm_put(struct amd *amd, const struct svm_call *svm, const struct amd_ranges *ranges,
+		 bool whole)
 {
-	const struct amd_range nothing = {first, end, 0, false};
+	struct amd_ranges twice = {.count = 0};
+	struct amd_range range;
 
-	amd_ranges_set(ranges, &nothing, gone);
-}
-
-void amd_svm_mix(struct amd *amd, uint64_t first, uint64_t end)
-{
-	struct amd_ranges had = {.count = 0};
-
-	amd_svm_cut(&amd->ranges, first, end, &had);
-	for (uint32_t i = 0; i < had.count; i++)
-		had.at[i].mixed = true;
-	amd_svm_put_back(amd, &had);
-}
-
-void amd_svm_split(struct amd *amd, uint64_t first, uint64_t end)
-{
-	struct amd_ranges had = {.count = 0};
-
-	amd_svm_cut(&amd->ranges, first, end, &had);
-	amd_svm_put_back(amd, &had);
+	for (uint32_t i = 0; i < ranges->count; i++) {
+		range = ranges->at[i];
+		range.said = svm->number;
+		range.mixed = true;
+		amd_ranges_put(&amd->ranges, &range, &twice);
+	}
+	amd_svm_release_all(amd, &twice);
+	if (!whole || !svm->alone || atomic_load(&amd->svm_begun) != svm->number)
+		return;
+	for (uint32_t i = 0; i < ranges->count; i++) {
+		range = ranges->at[i];
+		range.said = svm->number;
+		if (!range.mixed)
+			amd_ranges_unmix(&amd->ranges, &range);
+	}
 }
 
 /* Of the kernel's list of mappings, a line each: "first-end" in hexadecimal digits, and more. */
@@ -104,7 +89,7 @@ static void amd_svm_next_char(struct line *line, char c, struct amd_ranges *rang
 		*line = (struct line){.last_end = line->end};
 	} else if (line->at == FIRST && c == '-') {
 		line->at = END;
-		amd_svm_cut(ranges, line->last_end, line->first, gone);
+		amd_ranges_take(ranges, line->last_end, line->first, gone);
 	} else if (line->at == END && c == ' ') {
 		line->at = REST;
 	} else if (line->at != REST) {
@@ -125,7 +110,7 @@ static void amd_svm_cut_own(struct amd_ranges *ranges, struct amd_ranges *array,
 	first = (uintptr_t)array->at;
 	end = first + array->room * sizeof(*array->at);
 	lock_drop(&array->lock);
-	amd_svm_cut(ranges, first, (end + page_bytes - 1) & -page_bytes, gone);
+	amd_ranges_take(ranges, first, (end + page_bytes - 1) & -page_bytes, gone);
 }
 
 /* Takes out of `ranges` what is not mapped any more; nothing where /proc does not tell. */
@@ -145,7 +130,7 @@ static void amd_svm_cut_unmapped(struct amd_ranges *ranges, struct amd_ranges *g
 		close(maps);
 	guest_depth--;
 	if (n == 0 && line.last_end) /* an empty list is none: we are in it */
-		amd_svm_cut(ranges, line.last_end, UINT64_MAX, gone);
+		amd_ranges_take(ranges, line.last_end, UINT64_MAX, gone);
 }
 
 enum place { AT_GPU, NOT_AT_GPU, NOT_MAPPED };
@@ -176,49 +161,41 @@ static enum place amd_svm_place_of(int kfd, uint64_t first, uint64_t end)
 	return NOT_AT_GPU;
 }
 
-/* What a sweep found: ranges that are still there, that are unmapped, that left their GPU. */
-struct findings {
+/*
+ * A sweep leaves the ranges in the table and looks at a copy. What it finds gone it takes out where
+ * that is still as a call put it whose number the copy has: no call has been about it meanwhile.
+ */
+struct search {
+	struct amd *amd;
 	int kfd, looks;
 	uint64_t page_bytes, grain_bytes;
-	struct amd_ranges there, gone, moved;
+	struct amd_ranges gone; /* out of the table, to be counted off */
 };
 
-/* A part of one of the charged ranges, in their order: parts that meet become one again. */
-static void amd_svm_is_there(struct findings *found, const struct amd_range *part, uint64_t first)
-{
-	struct amd_ranges *there = &found->there;
-	struct amd_range *last = there->count ? &there->at[there->count - 1] : NULL;
-
-	if (last && last->first >= first && last->end == part->first)
-		last->end = part->end;
-	else
-		amd_ranges_set(there, part, NULL);
-}
-
 /*
- * Sorts a part of the range from `first` on into what is still at a GPU and what has left. One that
- * is not mixed and has no place has left as a whole. One that is there may have holes, where other
- * memory is mapped by now, which have no word in the answer: so it is looked at in halves, down to
- * the grain.
+ * Looks whether a part of a range is still at a GPU. One that is not mixed and has no place has
+ * left as a whole. One that is there may have holes, where other memory is mapped by now, which
+ * have no word in the answer: so it is looked at in halves, down to the grain.
  */
-static void amd_svm_look_at(struct findings *found, struct amd_range part, uint64_t first)
+static void amd_svm_look_at(struct search *search, struct amd_range part)
 {
 	uint64_t bytes = part.end - part.first;
 	struct amd_range half = part;
-	enum place place =
-		--found->looks < 0 ? AT_GPU : amd_svm_place_of(found->kfd, part.first, part.end);
+	enum place place = AT_GPU;
 
-	if (place == AT_GPU && (bytes <= found->grain_bytes || found->looks < 0)) {
-		amd_svm_is_there(found, &part, first);
-	} else if (place != AT_GPU &&
-		   (bytes <= found->page_bytes || (place == NOT_AT_GPU && !part.mixed))) {
-		amd_ranges_set(&found->moved, &part, NULL);
-	} else {
-		half.end -= bytes / 2 / found->page_bytes * found->page_bytes;
-		amd_svm_look_at(found, half, first);
-		part.first = half.end;
-		amd_svm_look_at(found, part, first);
+	if (--search->looks >= 0)
+		place = amd_svm_place_of(search->kfd, part.first, part.end);
+	if (place == AT_GPU && (bytes <= search->grain_bytes || search->looks < 0))
+		return;
+	if (place != AT_GPU &&
+	    (bytes <= search->page_bytes || (place == NOT_AT_GPU && !part.mixed))) {
+		amd_ranges_take_same(&search->amd->ranges, &part, &search->gone);
+		return;
 	}
+	half.end -= bytes / 2 / search->page_bytes * search->page_bytes;
+	amd_svm_look_at(search, half);
+	part.first = half.end;
+	amd_svm_look_at(search, part);
 }
 
 static uint64_t amd_svm_grain_of(const struct amd_ranges *charged, uint64_t page_bytes)
@@ -230,28 +207,36 @@ static uint64_t amd_svm_grain_of(const struct amd_ranges *charged, uint64_t page
 	return max_u64(bytes / GRAINS, page_bytes);
 }
 
+static void amd_svm_search(struct search *search)
+{
+	struct amd_ranges charged = {.count = 0}, unmapped = {.count = 0};
+
+	amd_ranges_copy(&search->amd->ranges, &charged);
+	amd_svm_cut_unmapped(&charged, &unmapped);
+	amd_svm_cut_own(&charged, &search->amd->ranges, &unmapped);
+	amd_svm_cut_own(&charged, &charged, &unmapped);
+	amd_svm_cut_own(&charged, &unmapped, &unmapped);
+	for (uint32_t i = 0; i < unmapped.count; i++)
+		amd_ranges_take_same(&search->amd->ranges, &unmapped.at[i], &search->gone);
+	search->grain_bytes = amd_svm_grain_of(&charged, search->page_bytes);
+	for (uint32_t i = 0; i < charged.count; i++)
+		amd_svm_look_at(search, charged.at[i]);
+	amd_ranges_free(&charged);
+	amd_ranges_free(&unmapped);
+}
+
 void amd_svm_sweep(struct amd *amd, int fd)
 {
-	struct amd_ranges charged = {.count = 0};
-	struct findings found = {.looks = LOOKS, .page_bytes = (uint64_t)sysconf(_SC_PAGESIZE)};
+	struct search search = {
+		.amd = amd, .looks = LOOKS, .page_bytes = (uint64_t)sysconf(_SC_PAGESIZE)};
 	int saved = errno;
 
 	if (!word_read(&amd->ranges.count))
 		return;
-	found.kfd = amd_file(fd) == AMD_FILE_KFD ? fd : amd_files_kfd();
-	if (found.kfd >= 0) {
-		amd_svm_cut(&amd->ranges, 0, UINT64_MAX, &charged);
-		amd_svm_cut_unmapped(&charged, &found.gone);
-		amd_svm_cut_own(&charged, &amd->ranges, &found.gone);
-		amd_svm_cut_own(&charged, &charged, &found.gone);
-		amd_svm_cut_own(&charged, &found.gone, &found.gone);
-		found.grain_bytes = amd_svm_grain_of(&charged, found.page_bytes);
-		for (uint32_t i = 0; i < charged.count; i++)
-			amd_svm_look_at(&found, charged.at[i], charged.at[i].first);
-		amd_svm_put_back(amd, &found.there);
-		amd_svm_release_all(amd, &found.gone);
-		amd_svm_release_all(amd, &found.moved);
-		amd_ranges_free(&charged);
+	search.kfd = amd_file(fd) == AMD_FILE_KFD ? fd : amd_files_kfd();
+	if (search.kfd >= 0) {
+		amd_svm_search(&search);
+		amd_svm_release_all(amd, &search.gone);
 	}
 	errno = saved;
 }

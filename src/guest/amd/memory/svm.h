@@ -13,26 +13,32 @@
 /* The kernel's word for memory that has no place of its own (KFD_IOCTL_SVM_LOCATION_UNDEFINED). */
 #define AMD_SVM_NOWHERE UINT32_MAX
 
-/* Counts bytes off a GPU, by its index in struct amd; all that `gone` has, which is then empty. */
-void amd_svm_release(struct amd *amd, int device, uint64_t bytes);
+/* Counts off all that `gone` has, which is then empty. */
 void amd_svm_release_all(struct amd *amd, struct amd_ranges *gone);
 
-/* Back to where they were, but for where another thread has put newer ones meanwhile. */
-void amd_svm_put_back(struct amd *amd, struct amd_ranges *ranges);
+/*
+ * A call that says where addresses are to be. While it is under way their ranges are not in the
+ * table: they are its own, and stay charged. So of two calls at the same addresses one alone counts
+ * them off, and no sweep looks at them. Where calls overlap in time nobody knows which of them the
+ * kernel did last, and what each says stays charged.
+ */
+struct svm_call {
+	uint64_t number; /* from 1 on, of this process's */
+	bool alone;	 /* no other was under way when it began */
+	struct amd_ranges had;
+};
+
+/* 0 or -ENOMEM. To be ended, after `had` was put back, or put otherwise, or counted off. */
+int amd_svm_begin(struct amd *amd, uint64_t first, uint64_t end, struct svm_call *ret);
+void amd_svm_end(struct amd *amd, struct svm_call *svm);
 
 /*
- * Around a call that says where addresses are to be. In between, when its ranges are in the table:
- * whether no other such call was under way at any time since it began.
+ * These are charged from now on, all of them already. `whole`: the kernel did all that the call
+ * says, or nothing. Else, or when another call was under way, parts of one may be at different
+ * places.
  */
-uint64_t amd_svm_begin(struct amd *amd);
-bool amd_svm_is_alone(const struct amd *amd, uint64_t begun);
-void amd_svm_end(struct amd *amd);
-
-/* Notes that what is charged for these addresses may be at different places by now. */
-void amd_svm_mix(struct amd *amd, uint64_t first, uint64_t end);
-
-/* Cuts what is charged at both addresses: its parts may have different places from now on. */
-void amd_svm_split(struct amd *amd, uint64_t first, uint64_t end);
+void amd_svm_put(struct amd *amd, const struct svm_call *svm, const struct amd_ranges *ranges,
+		 bool whole);
 
 /*
  * Counts off what of the charged addresses was unmapped or left its GPU: the kernel is asked by a

@@ -458,16 +458,22 @@ static uint64_t arbiter_host_count(struct member *member)
 	return most;
 }
 
-/* Work that is late, or of unknown length, goes on: nobody is let in before its end is seen. */
-static uint64_t arbiter_host_done_ns(const struct device_time *time, uint64_t now_ns)
+/*
+ * Work that is late, or of unknown length, goes on: nobody is let in before its end is seen. How much
+ * of it is such a guess.
+ */
+static uint64_t arbiter_host_done_ns(const struct device_time *time, uint64_t now_ns,
+				     uint64_t *ret_guess_ns)
 {
 	uint64_t due = arbiter_host_instant(&time->due_ns, now_ns);
 	uint64_t work = arbiter_host_instant(&time->work_until_ns, now_ns);
 	bool unforeseen = arbiter_host_instant(&time->unforeseen_until_ns, now_ns) > now_ns;
 
-	if (work > now_ns && (unforeseen || due <= now_ns))
-		return due > now_ns + LATE_NS ? due : now_ns + LATE_NS;
-	return due;
+	*ret_guess_ns = 0;
+	if (work <= now_ns || (!unforeseen && due > now_ns) || due > now_ns + LATE_NS)
+		return due;
+	*ret_guess_ns = now_ns + LATE_NS - max_u64(due, now_ns);
+	return now_ns + LATE_NS;
 }
 
 static void arbiter_host_look(struct arbiter_host *host, int i, uint64_t now_ns)
@@ -481,18 +487,21 @@ static void arbiter_host_look(struct arbiter_host *host, int i, uint64_t now_ns)
 	    (member->turn && !ledger_device_info(member->ledger, member->ndevices, &info)))
 		arbiter_host_describe_member(host, i);
 	state->id = member->turn ? member->id : 0;
-	state->done_ns = state->devices = state->burst_ns = 0;
+	state->done_ns = state->guess_ns = state->devices = state->burst_ns = 0;
 	state->rests = true;
 	for (int d = 0; d < member->ndevices; d++) {
 		const struct device_time *time = member->time[d];
 		uint64_t work = arbiter_host_instant(&time->work_until_ns, now_ns);
 		uint64_t want = arbiter_host_instant(&time->demand_until_ns, now_ns);
-		uint64_t done = arbiter_host_done_ns(time, now_ns),
-			 burst = word_read(&time->burst_ns);
+		uint64_t guess, done = arbiter_host_done_ns(time, now_ns, &guess),
+				burst = word_read(&time->burst_ns);
 
 		if (work || want || word_read(&time->busy_ns))
 			state->devices |= UINT64_C(1) << member->bit[d];
-		state->done_ns = done > state->done_ns ? done : state->done_ns;
+		if (done > state->done_ns) {
+			state->done_ns = done;
+			state->guess_ns = guess;
+		}
 		if (done > arbiter_host_instant(&time->rests_until_ns, now_ns) +
 				   arbiter_defaults.lead_ns)
 			state->rests = false;
@@ -528,10 +537,13 @@ static bool arbiter_host_is_taken(const struct arbiter_host *host, int i, uint64
 		    !(other->devices & state->devices) ||
 		    now_ns > other->left_ns + MISSED_MOST_NS)
 			continue;
-		for (int d = 0; d < member->ndevices; d++)
-			if (arbiter_host_done_ns(member->time[d], now_ns) >
+		for (int d = 0; d < member->ndevices; d++) {
+			uint64_t guess;
+
+			if (arbiter_host_done_ns(member->time[d], now_ns, &guess) >
 			    now_ns + arbiter_defaults.lead_ns)
 				return true;
+		}
 	}
 	return false;
 }

@@ -192,15 +192,17 @@ static uint64_t arbiter_wall_ns(const struct machine *m, const struct arbiter_te
 
 /*
  * Work in flight, with what the device did of it by now: a kernel is measured at its end. It works
- * since it was last measured, came back, or got its turn.
+ * since it was last measured, came back, or got its turn. A guess is no part of it: a turn of 4 ms
+ * would end a millisecond early whenever this is asked a moment after work should be done.
  */
 static uint64_t arbiter_in_flight_ns(const struct machine *m, const struct arbiter_tenant *t)
 {
 	uint64_t from = max_u64(max_u64(t->billed_ns, t->resumed_ns), t->turn_from_ns);
+	uint64_t until = max_u64(sat_sub_u64(t->done_ns, t->guess_ns), m->now_ns);
 
 	if (!t->wants || t->done_ns <= m->now_ns)
 		return 0;
-	return min_u64(t->done_ns - min_u64(from, m->now_ns), OWED_MAX_NS);
+	return min_u64(until - min_u64(from, m->now_ns), OWED_MAX_NS);
 }
 
 /* Device time that the turn has used; work in flight belongs to the turn, too. */

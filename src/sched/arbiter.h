@@ -57,6 +57,7 @@ struct arbiter_tenant {
 	bool wants;	  /* it waits, or has work that is not done */
 	uint64_t busy_ns; /* measured so far, as if its devices were one: the busiest */
 	uint64_t done_ns; /* when what it launched is expected to be done; 0 nothing */
+	uint64_t guess_ns; /* ... of which so much is a guess: it is late, or was not foreseen */
 	bool rests;	  /* it waits for that, and launches nothing before */
 	uint64_t burst_ns; /* how long it works between two waits of its own; 0 not known */
 	uint64_t inherited_ns; /* of a new one: its virtual_ns in an arbiter that was there before */

@@ -394,10 +394,26 @@ static void check_brief_rests(void)
 	arbiter_step(&arbiter_defaults, t, 2, now);
 	CHECK(t[0].open && !t[1].open);
 	CHECK_EQ(t[0].open_from_ns, t[1].done_ns - arbiter_defaults.edge_ns);
+	/* A turn does not end for what nobody knows of its work, but the next waits for that. */
+	now += slice_ns - MS;
+	t[1].wants = true;
+	t[1].done_ns = 0;
+	t[0].busy_ns += slice_ns - 2 * burst_ns;
+	t[0].done_ns = now + MS;
+	for (int guess = 1; guess >= 0; guess--) {
+		t[0].guess_ns = guess * MS;
+		arbiter_step(&arbiter_defaults, t, 2, now);
+		CHECK_EQ(t[0].open, guess);
+		CHECK(!t[1].open);
+	}
+	t[0].done_ns = 0;
+	arbiter_step(&arbiter_defaults, t, 2, now);
+	CHECK(t[1].open);
 	/* Who works for longer at a time is not waited for. */
+	CHECK(t[1].rest_from_ns);
 	t[1].burst_ns = arbiter_defaults.brief_ns;
 	arbiter_step(&arbiter_defaults, t, 2, now);
-	CHECK_EQ(t[0].rest_from_ns, 0);
+	CHECK(t[1].open && !t[1].rest_from_ns);
 }
 
 /* How long the turn of `i` is that begins next, by what is measured of it. */

@@ -208,6 +208,45 @@ static void check_rests(void)
 	}
 }
 
+/*
+ * Work that is late or was not foreseen goes on, and is waited for: but it is not a millisecond of
+ * its owner's turn for that.
+ */
+static void check_late(void)
+{
+	uint64_t now = 120 * SECOND;
+	struct tenant a = {0}, b = {0};
+	struct arbiter_host *turns;
+
+	join(&a, "late", 1, POLICY_PRIORITY_NORMAL);
+	join(&b, "after", 1, POLICY_PRIORITY_NORMAL);
+	CHECK_EQ(arbiter_host_open(a.dir, &turns), 0);
+	CHECK(arbiter_host_take(turns));
+	a.time[0]->demand_until_ns = now + SECOND;
+	b.time[0]->busy_ns = 1; /* it has used the device */
+	arbiter_host_step(turns, now += MS);
+	b.time[0]->demand_until_ns = now + SECOND;
+	for (int over = 0; over < 2; over++) {
+		now += MS;
+		a.time[0]->busy_ns = (over ? 25 : 23) * MS / 2;
+		a.time[0]->work_until_ns = now + 10 * MS;
+		for (int unforeseen = 0; unforeseen < 2; unforeseen++) {
+			a.time[0]->unforeseen_until_ns = now + unforeseen * SECOND;
+			a.time[0]->due_ns = now + (uint64_t)unforeseen * 10 * NS_PER_US;
+			arbiter_host_step(turns, now);
+			CHECK_EQ(is_open(&a, now), !over);
+			CHECK(!is_open(&b, now));
+		}
+	}
+	a.time[0]->work_until_ns = a.time[0]->due_ns = now;
+	a.time[0]->demand_until_ns = 0;
+	arbiter_host_step(turns, now);
+	CHECK(is_open(&b, now));
+	arbiter_host_drop(turns);
+	quit(&a);
+	quit(&b);
+}
+
 static void check_turns(void)
 {
 	uint64_t now = 100 * SECOND, next;
@@ -420,6 +459,7 @@ int main(void)
 	check_apart();
 	check_turns();
 	check_rests();
+	check_late();
 	check_comers();
 	check_dead();
 	check_second_device();

@@ -27,6 +27,7 @@ struct admission_inputs {
 	uint64_t room_ns;     /* when there may be room for it in flight; 0: there is */
 	uint64_t patience_ns; /* when it stops waiting for room: other work may wait for it */
 	bool place;	      /* it has a place, or needs none: see device_time_take_place */
+	uint64_t waited_ns;   /* for room or a place, so far */
 };
 
 struct admission {

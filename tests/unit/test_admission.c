@@ -62,6 +62,10 @@ static void check_decide(void)
 	in = free_to_go;
 	in.room_ns = 1006 * MS;
 	expect(in, ADMISSION_WAIT_ROOM, 1001 * MS);
+	in.waited_ns = 4 * MS;
+	expect(in, ADMISSION_WAIT_ROOM, 1004 * MS);
+	in.room_ns = 1003 * MS;
+	expect(in, ADMISSION_WAIT_ROOM, 1003 * MS);
 	in = free_to_go;
 	in.place = false;
 	expect(in, ADMISSION_WAIT_ROOM, 1001 * MS);

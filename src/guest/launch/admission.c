@@ -26,6 +26,7 @@ struct asking {
 	struct launch_device *device;
 	struct launch *launch;
 	uint64_t held_ns;     /* for its tenant's share or turn */
+	uint64_t full_ns;     /* since when it finds no room, or no place; 0: it had both so far */
 	uint64_t patience_ns; /* see struct admission_inputs; 0: it had room so far */
 	uint64_t window_ns;   /* 0: unbounded */
 	uint32_t bills;	      /* when the account was looked at */
@@ -194,10 +195,14 @@ static void admission_look_at_room(struct asking *asking, struct admission_input
 							       : TUNING_REFILL_PART);
 	in->room_ns = window_room_ns(device, asking->launch, most,
 				     !asking->urged && !admission_goes_singly(window));
-	if (!in->room_ns) {
-		in->place = admission_has_place(asking);
+	in->place = in->room_ns || admission_has_place(asking);
+	if (!in->room_ns && in->place)
 		return;
-	}
+	if (!asking->full_ns)
+		asking->full_ns = now;
+	in->waited_ns = now - asking->full_ns;
+	if (!in->room_ns)
+		return;
 	if (!asking->full) {
 		/* It waits until there is room for several: a wake-up costs more than they do. */
 		asking->full = true;

@@ -239,8 +239,7 @@ struct turn {
 	uint32_t urgent_us;	    /* a higher priority works so long at a time; 0 not known */
 	uint64_t open_from_ns;	    /* and not before: the last one's work is on the device */
 	uint64_t virtual_ns;	    /* what it has had, for the next arbiter: see sched/arbiter.h */
-	uint64_t rest_from_ns;	    /* who waits for its work from then on rings; 0: need not */
-	uint64_t reserved[1];
+	uint64_t reserved[2];
 };
 
 /* --- Compute units of AMD's devices: cu_grant.h --------------------------------------------- */

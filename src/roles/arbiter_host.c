@@ -569,7 +569,6 @@ static void arbiter_host_tell(struct arbiter_host *host, int i, uint64_t now_ns)
 	word_write(&turn->entitled_permille, state->entitled_permille);
 	word_write(&turn->virtual_ns, state->virtual_ns);
 	word_release(&turn->open_from_ns, state->open_from_ns);
-	word_write(&turn->rest_from_ns, state->rest_from_ns);
 	word_release(&turn->open_until_ns, until);
 	word_release(&turn->beat_ns, now_ns);
 	if (!opened)

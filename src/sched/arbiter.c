@@ -175,15 +175,6 @@ static uint64_t arbiter_slice_ns(const struct machine *m, const struct arbiter_t
 	return m->params->slice_ns;
 }
 
-/*
- * A brief burst that has begun is part of the turn: its launches that are held would wait for a whole
- * round, and those of it on the device would be there beside the next one's.
- */
-static uint64_t arbiter_overrun_ns(const struct machine *m, const struct arbiter_tenant *t)
-{
-	return !t->rests && arbiter_all_are(m, t, arbiter_is_brief) ? t->burst_ns : 0;
-}
-
 /* How long the turn is by the clock. */
 static uint64_t arbiter_wall_ns(const struct machine *m, const struct arbiter_tenant *t)
 {
@@ -214,8 +205,7 @@ static uint64_t arbiter_used_ns(const struct machine *m, const struct arbiter_te
 /* ... and what is left of it. */
 static uint64_t arbiter_left_ns(const struct machine *m, const struct arbiter_tenant *t)
 {
-	return sat_sub_u64(arbiter_slice_ns(m, t) + arbiter_overrun_ns(m, t),
-			   arbiter_used_ns(m, t));
+	return sat_sub_u64(arbiter_slice_ns(m, t), arbiter_used_ns(m, t));
 }
 
 static uint64_t arbiter_virtual_of(const struct arbiter_tenant *t, uint64_t busy_ns)
@@ -349,10 +339,21 @@ static uint64_t arbiter_expected_virtual(const struct machine *m, const struct a
 	return t->virtual_ns + arbiter_virtual_of(t, arbiter_in_flight_ns(m, t));
 }
 
+/*
+ * Who has just had a turn counts as if half of another were gone: where one was too long, or charged
+ * by the clock, the others would have two in a row for it, and who waits for these waits twice.
+ */
+static uint64_t arbiter_place_in_line(const struct machine *m, const struct arbiter_tenant *t)
+{
+	uint64_t more_ns = t->left_ns == m->now_ns ? arbiter_slice_ns(m, t) / 2 : 0;
+
+	return arbiter_expected_virtual(m, t) + arbiter_virtual_of(t, more_ns);
+}
+
 static bool arbiter_goes_before(const struct machine *m, const struct arbiter_tenant *a,
 				const struct arbiter_tenant *b)
 {
-	uint64_t of_a = arbiter_expected_virtual(m, a), of_b = arbiter_expected_virtual(m, b);
+	uint64_t of_a = arbiter_place_in_line(m, a), of_b = arbiter_place_in_line(m, b);
 
 	if (a->wants != b->wants)
 		return a->wants;
@@ -786,17 +787,14 @@ static void arbiter_answer(const struct machine *m, struct arbiter_tenant *t)
 	t->first = arbiter_is_first(m, t);
 	t->open = t->owner || t->first;
 	t->entitled_permille = t->id ? arbiter_entitled_permille(m, t) : 0;
-	t->open_until_ns = t->open_from_ns = t->rest_from_ns = 0;
+	t->open_until_ns = t->open_from_ns = 0;
 	if (!t->open)
 		return;
 	t->open_from_ns = arbiter_open_from_ns(m, t);
 	t->open_until_ns = m->now_ns + m->params->lease_ns;
-	if (!arbiter_is_rivalled(m, t, t->priority))
-		return;
-	t->open_until_ns = min_u64(t->open_until_ns, t->turn_from_ns + arbiter_wall_ns(m, t));
-	if (arbiter_all_are(m, t, arbiter_is_brief))
-		t->rest_from_ns = m->now_ns + sat_sub_u64(arbiter_slice_ns(m, t),
-							  arbiter_used_ns(m, t) + t->burst_ns);
+	if (arbiter_is_rivalled(m, t, t->priority))
+		t->open_until_ns =
+			min_u64(t->open_until_ns, t->turn_from_ns + arbiter_wall_ns(m, t));
 }
 
 /* When something about this tenant can change by itself. */

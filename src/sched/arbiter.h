@@ -66,7 +66,6 @@ struct arbiter_tenant {
 	bool open;		    /* it may launch ... */
 	uint64_t open_until_ns;	    /* ... until then, unless told otherwise before ... */
 	uint64_t open_from_ns;	    /* ... and from then on; 0 at once */
-	uint64_t rest_from_ns;	    /* step when it rests from then on: its turn ends with that; 0 */
 	bool contended;		    /* another wants a device of it, or did a moment ago */
 	bool urged;		    /* a higher priority may come: keep little in flight */
 	uint64_t urgent_ns;	    /* the briefest of those works so long at a time; 0 not known */

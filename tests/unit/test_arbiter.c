@@ -358,62 +358,59 @@ static void check_rests(void)
 	}
 }
 
-/*
- * A brief burst that has begun is not cut where the slice ends: its owner says when it rests. One
- * that does not is closed where the burst should be over.
- */
-static void check_brief_rests(void)
+/* One turn of `i`, measured and over. */
+static void one_turn(struct arbiter_tenant t[2], int i, uint64_t *now_ns, uint64_t took_ns)
 {
-	const uint64_t slice_ns = arbiter_defaults.brief_slice_ns, burst_ns = 165 * US;
-	struct arbiter_tenant t[2] = {0};
-	uint64_t now = 5 * SECOND;
+	CHECK(t[i].open && !t[!i].open);
+	*now_ns += took_ns;
+	t[i].busy_ns += took_ns;
+	arbiter_step(&arbiter_defaults, t, 2, *now_ns);
+}
 
+static void two_that_want(struct arbiter_tenant t[2], uint64_t now_ns)
+{
 	for (int i = 0; i < 2; i++)
 		t[i] = (struct arbiter_tenant){.id = 100 + (uint64_t)i, .devices = 1, .weight = 1,
-					       .wants = true, .burst_ns = burst_ns};
-	arbiter_step(&arbiter_defaults, t, 2, now);
+					       .wants = true};
+	arbiter_step(&arbiter_defaults, t, 2, now_ns);
+}
+
+/* A turn does not end for what nobody knows of its work, but the next one waits for that. */
+static void check_guess(void)
+{
+	struct arbiter_tenant t[2];
+	uint64_t now = 5 * SECOND;
+
+	two_that_want(t, now);
+	t[0].done_ns = now + arbiter_defaults.slice_ns + MS / 2;
+	t[0].guess_ns = MS;
+	one_turn(t, 0, &now, arbiter_defaults.slice_ns - MS / 2);
 	CHECK(t[0].open && !t[1].open);
-	CHECK_EQ(t[0].rest_from_ns, now + slice_ns - burst_ns);
-	CHECK_EQ(t[1].rest_from_ns, 0);
-	for (int late = 0; late < 2; late++) {
-		now += late ? burst_ns : slice_ns;
-		t[0].busy_ns += late ? burst_ns : slice_ns;
-		t[0].rests = false;
-		arbiter_step(&arbiter_defaults, t, 2, now);
-		CHECK_EQ(t[0].open, !late);
-		if (late)
-			break;
-		CHECK_EQ(t[0].rest_from_ns, now);
-	}
-	CHECK(t[1].open);
-	/* The other rests: its turn ends with what it waits for. */
-	now += slice_ns;
-	t[1].busy_ns = slice_ns;
-	t[1].done_ns = now + burst_ns;
-	t[1].rests = true;
+	t[0].guess_ns = 0;
 	arbiter_step(&arbiter_defaults, t, 2, now);
-	CHECK(t[0].open && !t[1].open);
-	CHECK_EQ(t[0].open_from_ns, t[1].done_ns - arbiter_defaults.edge_ns);
-	/* A turn does not end for what nobody knows of its work, but the next waits for that. */
-	now += slice_ns - MS;
-	t[1].wants = true;
-	t[1].done_ns = 0;
-	t[0].busy_ns += slice_ns - 2 * burst_ns;
-	t[0].done_ns = now + MS;
-	for (int guess = 1; guess >= 0; guess--) {
-		t[0].guess_ns = guess * MS;
-		arbiter_step(&arbiter_defaults, t, 2, now);
-		CHECK_EQ(t[0].open, guess);
-		CHECK(!t[1].open);
-	}
+	CHECK(!t[0].open && !t[1].open);
 	t[0].done_ns = 0;
 	arbiter_step(&arbiter_defaults, t, 2, now);
+	CHECK(!t[0].open && t[1].open);
+}
+
+/* After a turn that was too long the others have no two in a row, but what it had too much. */
+static void check_in_turns(void)
+{
+	const uint64_t slice_ns = arbiter_defaults.slice_ns;
+	struct arbiter_tenant t[2];
+	uint64_t now = 5 * SECOND;
+
+	two_that_want(t, now);
+	one_turn(t, 0, &now, slice_ns);
+	one_turn(t, 1, &now, slice_ns * 23 / 10);
+	one_turn(t, 0, &now, slice_ns);
+	one_turn(t, 1, &now, slice_ns);
+	one_turn(t, 0, &now, slice_ns);
+	one_turn(t, 1, &now, slice_ns * 17 / 10);
+	one_turn(t, 0, &now, slice_ns);
+	one_turn(t, 0, &now, slice_ns);
 	CHECK(t[1].open);
-	/* Who works for longer at a time is not waited for. */
-	CHECK(t[1].rest_from_ns);
-	t[1].burst_ns = arbiter_defaults.brief_ns;
-	arbiter_step(&arbiter_defaults, t, 2, now);
-	CHECK(t[1].open && !t[1].rest_from_ns);
 }
 
 /* How long the turn of `i` is that begins next, by what is measured of it. */
@@ -461,7 +458,7 @@ static void check_slices(void)
 		run(w, 400 * MS);
 		for (int i = 0; i < 2; i++)
 			check_near((int)(next_turn_ns(w, i) / (100 * US)),
-				   (int)when[k].turn_ms[i] * 10, 12);
+				   (int)when[k].turn_ms[i] * 10, 13);
 	}
 }
 
@@ -1107,7 +1104,8 @@ int main(void)
 	check_overrun();
 	check_idle_owner();
 	check_rests();
-	check_brief_rests();
+	check_guess();
+	check_in_turns();
 	check_slices();
 	check_rounds();
 	check_loops();

@@ -63,15 +63,8 @@ bool demand_wishes(struct launch_device *device, uint64_t now_ns)
 
 void demand_rest(const struct launch_device *device)
 {
-	struct guest *guest = device->meter.guest;
-	const struct limits *limits = &state_get(guest)->limits;
-	uint64_t now = now_monotonic_ns();
-
-	if (!limits_contended(limits, now))
-		return;
-	word_write(&device->meter.time->rests_until_ns, window_due_ns(&device->window));
-	if (limits_ends_at_rest(limits, now))
-		bell_ring(guest);
+	if (limits_contended(&state_get(device->meter.guest)->limits, now_monotonic_ns()))
+		word_write(&device->meter.time->rests_until_ns, window_due_ns(&device->window));
 }
 
 /* Writes an instant that others of the tenant write, too. *said is what this process last wrote. */

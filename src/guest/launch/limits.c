@@ -164,13 +164,6 @@ uint64_t limits_urged_ns(const struct limits *limits)
 	return (uint64_t)clamp_i64((int64_t)part, TUNING_URGED_NS, TUNING_URGED_MOST_NS);
 }
 
-bool limits_ends_at_rest(const struct limits *limits, uint64_t now_ns)
-{
-	uint64_t from = limits_is_silent(limits, now_ns) ? 0 : word_read(&limits->turn->rest_from_ns);
-
-	return from && from <= now_ns;
-}
-
 bool limits_not_our_turn(const struct limits *limits, uint64_t now_ns)
 {
 	return !limits_is_silent(limits, now_ns) &&

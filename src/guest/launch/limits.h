@@ -73,9 +73,6 @@ uint32_t limits_turn_flags(const struct limits *limits, uint64_t now_ns);
 /* How much may be in flight while a higher priority may come. */
 uint64_t limits_urged_ns(const struct limits *limits);
 
-/* The turn ends where the program next waits for its work: the arbiter is to hear of that. */
-bool limits_ends_at_rest(const struct limits *limits, uint64_t now_ns);
-
 /* The arbiter gives turns, and it is another's. */
 bool limits_not_our_turn(const struct limits *limits, uint64_t now_ns);
 

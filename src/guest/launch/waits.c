@@ -42,10 +42,10 @@ static struct launch_device *waits_device(struct guest *guest, CUcontext *contex
 /* The program waits, perhaps without an event: the arbiter hears of the work all the same. */
 static void waits_begin(struct launch_device *device, enum meter_why why)
 {
-	if (meter_is_told(why) && meter_works(&device->meter))
-		demand_publish(device, now_monotonic_ns());
 	if (meter_is_asked(why))
 		demand_rest(device);
+	if (meter_is_told(why) && meter_works(&device->meter))
+		demand_publish(device, now_monotonic_ns());
 }
 
 void waits_stream(struct guest *guest, CUstream stream, bool per_thread, enum meter_why why)

@@ -186,14 +186,16 @@ def synchronization(bench):
             compare(bench, f"launch and wait by {way}, {side}", bare, found[side][way], SYNC_NS)
 
 
+TORCH_STEPS = ("init", "memory", "first kernel", "wait")
 TORCH_START = """
-import time
-began = time.perf_counter()
-import torch
-mid = time.perf_counter()
-torch.zeros(1).cuda()
-torch.cuda.synchronize()
-print(mid - began, time.perf_counter() - mid)
+import json, time, torch
+steps = (torch.cuda.init, lambda: torch.empty(1, device="cuda"),
+         lambda: torch.ones(1, device="cuda"), torch.cuda.synchronize)
+marks = [time.perf_counter()]
+for step in steps:
+    step()
+    marks.append(time.perf_counter())
+print(json.dumps([1e3 * (b - a) for a, b in zip(marks, marks[1:])]))
 """
 
 
@@ -222,14 +224,20 @@ def share_start(bench):
         whole = (time.perf_counter() - began) * 1e3
         if status:
             raise Trouble(f"torch: {status} {err[-300:]}")
-        inside.setdefault(side, []).append(1e3 * float(out.split()[-1]))
+        inside.setdefault(side, []).append(json.loads(out.splitlines()[-1]))
         return whole
 
     torch_start("bare")
     inside.clear()
     starts(bench, "torch, share", 3 if bench.quick else TORCH_PAIRS, torch_start,
            {"share": tenants["share"]})
-    judge_start(bench, "torch from the import on, share", inside["bare"], inside["share"])
+    bench.results.figure("overheads", "process start, torch from the import on, ms", inside)
+    took = [[median(steps[i] for steps in inside[side]) for side in ("bare", "share")]
+            for i in range(len(TORCH_STEPS))]
+    bench.results.note("ms without and with a share: " + ", ".join(
+        f"{step} {bare:.1f} {share:.1f}" for step, (bare, share) in zip(TORCH_STEPS, took)))
+    judge_start(bench, "torch from the import on, share",
+                *([sum(steps) for steps in inside[side]] for side in ("bare", "share")))
 
 
 def starts(bench, name, pairs, once, tenants):

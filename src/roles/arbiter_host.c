@@ -459,8 +459,8 @@ static uint64_t arbiter_host_count(struct member *member)
 }
 
 /*
- * Work that is late, or of unknown length, goes on: nobody is let in before its end is seen. How much
- * of it is such a guess.
+ * Work that is late, or of unknown length, goes on: nobody is let in before its end is seen. How
+ * much of it is such a guess.
  */
 static uint64_t arbiter_host_done_ns(const struct device_time *time, uint64_t now_ns,
 				     uint64_t *ret_guess_ns)
@@ -502,8 +502,8 @@ static void arbiter_host_look(struct arbiter_host *host, int i, uint64_t now_ns)
 			state->done_ns = done;
 			state->guess_ns = guess;
 		}
-		if (done > arbiter_host_instant(&time->rests_until_ns, now_ns) +
-				   arbiter_defaults.lead_ns)
+		if (done >
+		    arbiter_host_instant(&time->rests_until_ns, now_ns) + arbiter_defaults.lead_ns)
 			state->rests = false;
 		state->burst_ns = burst > state->burst_ns ? burst : state->burst_ns;
 		demand = want > demand ? want : demand;
@@ -534,8 +534,7 @@ static bool arbiter_host_is_taken(const struct arbiter_host *host, int i, uint64
 
 		if (k == i || !other->id || other->open ||
 		    (other->priority != state->priority && !state->lifted) ||
-		    !(other->devices & state->devices) ||
-		    now_ns > other->left_ns + MISSED_MOST_NS)
+		    !(other->devices & state->devices) || now_ns > other->left_ns + MISSED_MOST_NS)
 			continue;
 		for (int d = 0; d < member->ndevices; d++) {
 			uint64_t guess;

@@ -170,8 +170,8 @@ static uint64_t arbiter_slice_ns(const struct machine *m, const struct arbiter_t
 	if (arbiter_all_are(m, t, arbiter_is_brief))
 		return m->params->brief_slice_ns;
 	if (arbiter_all_are(m, t, arbiter_is_long))
-		return max_u64(m->params->slice_ns, m->params->long_round_ns *
-							    arbiter_entitled_permille(m, t) / 1000);
+		return max_u64(m->params->slice_ns,
+			       m->params->long_round_ns * arbiter_entitled_permille(m, t) / 1000);
 	return m->params->slice_ns;
 }
 
@@ -340,8 +340,9 @@ static uint64_t arbiter_expected_virtual(const struct machine *m, const struct a
 }
 
 /*
- * Who has just had a turn counts as if half of another were gone: where one was too long, or charged
- * by the clock, the others would have two in a row for it, and who waits for these waits twice.
+ * Who has just had a turn counts as if half of another were gone: where one was too long, or
+ * charged by the clock, the others would have two in a row for it, and who waits for these waits
+ * twice.
  */
 static uint64_t arbiter_place_in_line(const struct machine *m, const struct arbiter_tenant *t)
 {
@@ -803,7 +804,9 @@ static uint64_t arbiter_next_ns(const struct machine *m, const struct arbiter_te
 	uint64_t next = UINT64_MAX;
 
 	if (t->lifted)
-		next = m->now_ns + (uint64_t)clamp_i64(t->owed_ns - (int64_t)arbiter_in_flight_ns(m, t), 0, INT64_MAX);
+		next = m->now_ns +
+		       (uint64_t)clamp_i64(t->owed_ns - (int64_t)arbiter_in_flight_ns(m, t), 0,
+					   INT64_MAX);
 	else if (t->wants && t->outranked && t->floor_permille)
 		next = m->now_ns +
 		       (uint64_t)clamp_i64((int64_t)m->params->lift_ns - t->owed_ns, 0,

@@ -379,8 +379,8 @@ static bool admission_step(struct asking *asking)
 	in = admission_look(asking);
 	decision = admission_decide(&in);
 	if (decision.verdict == ADMISSION_STALL) {
-		asking->stalled = stall_begin(asking->guest, asking->device, launch,
-					      decision.until_ns);
+		asking->stalled =
+			stall_begin(asking->guest, asking->device, launch, decision.until_ns);
 		if (asking->stalled)
 			return false;
 		decision = (struct admission){ADMISSION_WAIT_DEBT, in.now_ns + TUNING_LOOK_NS};

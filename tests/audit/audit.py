@@ -119,9 +119,9 @@ def devices(*caps):
     return Scenario(f"shares of {caps}", tenants, gpus=n, got=0.02, env=DELAYS)
 
 
-def drop_in():
-    env = {"LD_PRELOAD": os.environ["LIBALLOT"], "CUDA_DEVICE_SM_LIMIT_0": "20"}
-    tenants = [Tenant(run=None, env=env, cap=(20, None),
+def drop_in(device):
+    env = {"LD_PRELOAD": os.environ["LIBALLOT"], f"CUDA_DEVICE_SM_LIMIT_{device}": "20"}
+    tenants = [Tenant(run=None, env=env, cap=tuple(20 if i == device else None for i in range(2)),
                       guests=[words(1, seconds=FIXED_SECONDS, phases="steady", devices=2)])]
     return Scenario("one device limited by another system's setting", tenants, gpus=2,
                     got=0.02, env=DELAYS)
@@ -156,7 +156,8 @@ FIXED = {
     "devices-20-50": lambda: devices(20, 50),
     "devices-10-90": lambda: devices(10, 90),
     "devices-three": lambda: devices(10, 90, 50),
-    "devices-drop-in": drop_in,
+    "devices-drop-in": lambda: drop_in(0),
+    "devices-drop-in-second": lambda: drop_in(1),
 }
 
 

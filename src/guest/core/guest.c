@@ -188,7 +188,7 @@ static int guest_make_drop_in(struct guest *guest)
 	if (r)
 		return r;
 	guest_drop_in_policy(&guest->policy, guest);
-	if (policy_meters(&guest->policy))
+	if (guest->policy.compute == POLICY_COMPUTE_CAP) /* of whichever device: none is known yet */
 		guest->gate = &metered_gate;
 	/* What an earlier one left may be removed by an `allot ps` in between. */
 	for (int i = 0; i < DROP_IN_TRIES; i++) {

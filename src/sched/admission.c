@@ -10,12 +10,6 @@ static struct admission admission_answer(enum admission_verdict verdict, uint64_
 	return (struct admission){verdict, until_ns};
 }
 
-/* The longer it waited in vain the less there is to be gained by a look. */
-static uint64_t admission_glance_ns(const struct admission_inputs *in)
-{
-	return in->now_ns + max_u64(in->waited_ns, TUNING_GLANCE_NS);
-}
-
 /*
  * First what is the tenant's, then what is the launch's: while one was waited for the other may
  * have changed, so who waited asks anew.
@@ -30,11 +24,14 @@ struct admission admission_decide(const struct admission_inputs *in)
 		return admission_answer(ADMISSION_WAIT_DEBT,
 					min_u64(in->paid_ns, in->now_ns + TUNING_LOOK_NS));
 	}
+	/* The longer it waited in vain the less there is to be gained by a look. */
 	if (in->room_ns && !in->beside && in->now_ns < in->patience_ns)
 		return admission_answer(ADMISSION_WAIT_ROOM,
-					min_u64(in->room_ns, admission_glance_ns(in)));
+					min_u64(in->room_ns,
+						in->now_ns + max_u64(in->waited_ns,
+								     TUNING_GLANCE_NS)));
 	if (!in->place)
-		return admission_answer(ADMISSION_WAIT_ROOM, admission_glance_ns(in));
+		return admission_answer(ADMISSION_WAIT_ROOM, in->now_ns + TUNING_GLANCE_NS);
 	return admission_answer(ADMISSION_GO, 0);
 }
 

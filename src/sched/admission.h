@@ -26,8 +26,8 @@ struct admission_inputs {
 	bool beside; /* it would be done no later than work of other streams that is paid for */
 	uint64_t room_ns;     /* when there may be room for it in flight; 0: there is */
 	uint64_t patience_ns; /* when it stops waiting for room: other work may wait for it */
+	uint64_t waited_ns;   /* for that, so far */
 	bool place;	      /* it has a place, or needs none: see device_time_take_place */
-	uint64_t waited_ns;   /* for room or a place, so far */
 };
 
 struct admission {

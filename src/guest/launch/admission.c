@@ -26,11 +26,10 @@ struct asking {
 	struct launch_device *device;
 	struct launch *launch;
 	uint64_t held_ns;     /* for its tenant's share or turn */
-	uint64_t full_ns;     /* since when it finds no room, or no place; 0: it had both so far */
+	uint64_t full_ns;     /* since when it finds no room; 0: it had some so far */
 	uint64_t patience_ns; /* see struct admission_inputs; 0: it had room so far */
 	uint64_t window_ns;   /* 0: unbounded */
 	uint32_t bills;	      /* when the account was looked at */
-	bool full;	      /* it found no room */
 	bool closed;	      /* what is open ended where it was held */
 	bool settled;	      /* nothing is owed */
 	bool stalled;
@@ -190,26 +189,23 @@ static void admission_look_at_room(struct asking *asking, struct admission_input
 	in->place = true;
 	if (!window)
 		return;
-	if (asking->full && !asking->urged && !admission_goes_singly(window))
+	if (asking->full_ns && !asking->urged && !admission_goes_singly(window))
 		most -= window / (atomic_load(&device->beside) ? TUNING_REFILL_RANKS_PART
 							       : TUNING_REFILL_PART);
 	in->room_ns = window_room_ns(device, asking->launch, most,
 				     !asking->urged && !admission_goes_singly(window));
-	in->place = in->room_ns || admission_has_place(asking);
-	if (!in->room_ns && in->place)
+	if (!in->room_ns) {
+		in->place = admission_has_place(asking);
 		return;
-	if (!asking->full_ns)
-		asking->full_ns = now;
-	in->waited_ns = now - asking->full_ns;
-	if (!in->room_ns)
-		return;
-	if (!asking->full) {
+	}
+	if (!asking->full_ns) {
 		/* It waits until there is room for several: a wake-up costs more than they do. */
-		asking->full = true;
+		asking->full_ns = now;
 		admission_close_open(asking);
 		admission_look_at_room(asking, in);
 		return;
 	}
+	in->waited_ns = now - asking->full_ns;
 	in->beside = !asking->urged && window_fits(device, asking->launch);
 	if (!asking->patience_ns)
 		asking->patience_ns =

@@ -165,6 +165,10 @@ static void files(void)
 	CHECK_EQ(only_file("UsedMem: 400  # MiB\nUsedCores: 30\t# percent\r\nX: #\n"), 0);
 	CHECK_EQ(config_limit(&config, 0, 64 * GIB).bytes, 400 * MIB);
 	CHECK_EQ(config_share_permille(&config, 0), 300);
+	/* However it is written. */
+	CHECK_EQ(only_file("usedmem:400\nUSEDCORES \t: 30\n"), 0);
+	CHECK_EQ(config_limit(&config, 0, 64 * GIB).bytes, 400 * MIB);
+	CHECK_EQ(config_share_permille(&config, 0), 300);
 	/* Twice: the smaller one. */
 	CHECK_EQ(only_file("UsedMem: 400\nUsedMem: 500\nUsedCores: 30\nUsedCores: 0\n"), 0);
 	CHECK_EQ(config_limit(&config, 0, 64 * GIB).bytes, 400 * MIB);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/hash.h"
 
@@ -262,6 +263,14 @@ static int config_take_cores(struct config *config, const char *value, unsigned 
 	return 0;
 }
 
+/* However it is written: who means a limit is not to have none. */
+static bool config_is_key(const char *name, size_t len, const char *wanted)
+{
+	while (len && config_is_blank(name[len - 1]))
+		len--;
+	return len == strlen(wanted) && !strncasecmp(name, wanted, len);
+}
+
 static int config_read_line(struct config *config, const char *line, size_t len,
 			    unsigned int number)
 {
@@ -278,9 +287,9 @@ static int config_read_line(struct config *config, const char *line, size_t len,
 				       number);
 	config_copy_value(value, sizeof(value), colon + 1, len - (size_t)(colon + 1 - line));
 	len = (size_t)(colon - line);
-	if (config_is_name(line, len, "UsedMem"))
+	if (config_is_key(line, len, "UsedMem"))
 		return config_take_memory(config, value, number);
-	if (config_is_name(line, len, "UsedCores"))
+	if (config_is_key(line, len, "UsedCores"))
 		return config_take_cores(config, value, number);
 	return 0;
 }

@@ -61,6 +61,16 @@ static bool is_open(const struct tenant *t, uint64_t now_ns)
 	return t->turn->open_until_ns > now_ns;
 }
 
+/* As a process of that tenant does. */
+static struct arbiter_host *take_role(const struct tenant *t)
+{
+	struct arbiter_host *turns;
+
+	CHECK_EQ(arbiter_host_open(t->dir, &turns), 0);
+	CHECK(arbiter_host_take(turns));
+	return turns;
+}
+
 /* The role is one process's, and can be had again when that is gone. */
 static void check_role(const char *dir)
 {
@@ -186,8 +196,7 @@ static void check_rests(void)
 	for (int rests = 0; rests < 2; rests++, now += SECOND) {
 		join(&a, rests ? "rests" : "goes-on", 1, POLICY_PRIORITY_NORMAL);
 		join(&b, rests ? "next" : "waits", 1, POLICY_PRIORITY_NORMAL);
-		CHECK_EQ(arbiter_host_open(a.dir, &turns), 0);
-		CHECK(arbiter_host_take(turns));
+		turns = take_role(&a);
 		a.time[0]->demand_until_ns = now + SECOND;
 		b.time[0]->busy_ns = 1; /* it has used the device */
 		arbiter_host_step(turns, now += MS);
@@ -220,8 +229,7 @@ static void check_late(void)
 
 	join(&a, "late", 1, POLICY_PRIORITY_NORMAL);
 	join(&b, "after", 1, POLICY_PRIORITY_NORMAL);
-	CHECK_EQ(arbiter_host_open(a.dir, &turns), 0);
-	CHECK(arbiter_host_take(turns));
+	turns = take_role(&a);
 	a.time[0]->demand_until_ns = now + SECOND;
 	b.time[0]->busy_ns = 1; /* it has used the device */
 	arbiter_host_step(turns, now += MS);
@@ -256,8 +264,7 @@ static void check_turns(void)
 	join(&a, "a", 1, POLICY_PRIORITY_NORMAL);
 	join(&b, "b", 3, POLICY_PRIORITY_NORMAL);
 	check_role(a.dir);
-	CHECK_EQ(arbiter_host_open(a.dir, &turns), 0);
-	CHECK(arbiter_host_take(turns));
+	turns = take_role(&a);
 	arbiter_host_step(turns, now);
 	CHECK(is_open(&a, now) && is_open(&b, now)); /* neither has used a device */
 	CHECK(!arbiter_host_busy(turns));
@@ -299,8 +306,7 @@ static void check_comers(void)
 	struct arbiter_host *turns, *own;
 
 	join(&first, "first", 1, POLICY_PRIORITY_NORMAL);
-	CHECK_EQ(arbiter_host_open(first.dir, &turns), 0);
-	CHECK(arbiter_host_take(turns));
+	turns = take_role(&first);
 	arbiter_host_step(turns, now);
 	join(&said, "said", 1, POLICY_PRIORITY_NORMAL);
 	CHECK_EQ(arbiter_host_open(said.dir, &own), 0);
@@ -347,8 +353,7 @@ static void check_dead(void)
 	long without;
 
 	join(&alive, "alive", 1, POLICY_PRIORITY_NORMAL);
-	CHECK_EQ(arbiter_host_open(alive.dir, &turns), 0);
-	CHECK(arbiter_host_take(turns));
+	turns = take_role(&alive);
 	arbiter_host_step(turns, now);
 	without = faults_of_looks(turns, &now);
 	for (int i = 0; i < 20; i++) {
@@ -376,8 +381,7 @@ static void check_second_device(void)
 	join(&longer, "longer", 1, POLICY_PRIORITY_NORMAL);
 	join(&shorter, "shorter", 1, POLICY_PRIORITY_NORMAL);
 	longer.time[0]->busy_ns = 1000 * SECOND;
-	CHECK_EQ(arbiter_host_open(longer.dir, &turns), 0);
-	CHECK(arbiter_host_take(turns));
+	turns = take_role(&longer);
 	longer.time[1]->demand_until_ns = now + 10 * SECOND;
 	shorter.time[1]->demand_until_ns = now + 10 * SECOND;
 	for (int i = 0; i < 2000; i++, now += MS) {
@@ -409,8 +413,7 @@ static void check_ranks(void)
 
 	join(&ranks, "ranks", 1, POLICY_PRIORITY_NORMAL);
 	join(&single, "single", 1, POLICY_PRIORITY_NORMAL);
-	CHECK_EQ(arbiter_host_open(ranks.dir, &turns), 0);
-	CHECK(arbiter_host_take(turns));
+	turns = take_role(&ranks);
 	for (int d = 0; d < 2; d++)
 		ranks.time[d]->demand_until_ns = now + 10 * SECOND;
 	single.time[0]->demand_until_ns = now + 10 * SECOND;
@@ -436,8 +439,7 @@ static void check_urged(void)
 
 	join(&low, "low", 1, POLICY_PRIORITY_LOW);
 	join(&high, "high", 1, POLICY_PRIORITY_HIGH);
-	CHECK_EQ(arbiter_host_open(low.dir, &turns), 0);
-	CHECK(arbiter_host_take(turns));
+	turns = take_role(&low);
 	low.time[0]->demand_until_ns = now + SECOND;
 	high.time[0]->busy_ns = MS; /* it has used the device */
 	arbiter_host_step(turns, now);

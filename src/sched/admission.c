@@ -11,6 +11,18 @@ static struct admission admission_answer(enum admission_verdict verdict, uint64_
 }
 
 /*
+ * When who waits for room looks: there may be some long before it is expected, or a little. So the
+ * longer it waited in vain the later, but at least once in the second half of what is left.
+ */
+static uint64_t admission_room_look_ns(const struct admission_inputs *in)
+{
+	uint64_t left = sat_sub_u64(in->room_ns, in->now_ns);
+	uint64_t wait = max_u64(min_u64(2 * in->waited_ns, left / 2), TUNING_GLANCE_NS);
+
+	return left < wait + TUNING_GLANCE_NS ? in->room_ns : in->now_ns + wait;
+}
+
+/*
  * First what is the tenant's, then what is the launch's: while one was waited for the other may
  * have changed, so who waited asks anew.
  */
@@ -24,12 +36,8 @@ struct admission admission_decide(const struct admission_inputs *in)
 		return admission_answer(ADMISSION_WAIT_DEBT,
 					min_u64(in->paid_ns, in->now_ns + TUNING_LOOK_NS));
 	}
-	/* The longer it waited in vain the less there is to be gained by a look. */
 	if (in->room_ns && !in->beside && in->now_ns < in->patience_ns)
-		return admission_answer(ADMISSION_WAIT_ROOM,
-					min_u64(in->room_ns,
-						in->now_ns + max_u64(in->waited_ns,
-								     TUNING_GLANCE_NS)));
+		return admission_answer(ADMISSION_WAIT_ROOM, admission_room_look_ns(in));
 	if (!in->place)
 		return admission_answer(ADMISSION_WAIT_ROOM, in->now_ns + TUNING_GLANCE_NS);
 	return admission_answer(ADMISSION_GO, 0);

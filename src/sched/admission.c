@@ -11,14 +11,17 @@ static struct admission admission_answer(enum admission_verdict verdict, uint64_
 }
 
 /*
- * When who waits for room looks: there may be some long before it is expected, or a little. So the
- * longer it waited in vain the later, but at least once in the second half of what is left.
+ * When who waits for room looks. There may be some a bit before it is expected, so it looks in the
+ * second half of what is left, too; and where expectations were wrong lately far before that: the
+ * longer it waited in vain the later.
  */
 static uint64_t admission_room_look_ns(const struct admission_inputs *in)
 {
-	uint64_t left = sat_sub_u64(in->room_ns, in->now_ns);
-	uint64_t wait = max_u64(min_u64(2 * in->waited_ns, left / 2), TUNING_GLANCE_NS);
+	uint64_t left = sat_sub_u64(in->room_ns, in->now_ns), wait = left / 2;
 
+	if (!in->foreseen)
+		wait = min_u64(wait, 2 * in->waited_ns);
+	wait = max_u64(wait, TUNING_GLANCE_NS);
 	return left < wait + TUNING_GLANCE_NS ? in->room_ns : in->now_ns + wait;
 }
 

@@ -27,6 +27,7 @@ struct admission_inputs {
 	uint64_t room_ns;     /* when there may be room for it in flight; 0: there is */
 	uint64_t patience_ns; /* when it stops waiting for room: other work may wait for it */
 	uint64_t waited_ns;   /* for that, so far */
+	bool foreseen;	      /* lately all work took about what was expected */
 	bool place;	      /* it has a place, or needs none: see device_time_take_place */
 };
 

@@ -159,9 +159,9 @@
  * Work that takes less than was expected is seen to be done after this by who waits for room, at
  * the soonest. A tenant that slept for as long as was expected had 30 to 41 % under a cap of 50:
  * twenty launches of 50 us in flight were expected to take 16 ms, like the long one that followed
- * them (audit's tail). To look each millisecond is 1.5 % of a processor (H100); to look when it has
- * waited for as long again is too late where launches of 50 ms were expected to take 83, as after
- * a first limit: 85 % under a cap of 90 (H100).
+ * them (audit's tail). One that looked when it had waited for as long again had 85 % under a cap of
+ * 90: launches of 50 ms were expected to take 83, as after a first limit (H100). To look each
+ * millisecond is 1.5 % of a processor (H100).
  */
 #define TUNING_GLANCE_NS NS_PER_MS
 /* A thread that is let go wakes up so soon, unless the machine is out of processors. */

@@ -69,13 +69,15 @@ static void check_decide(void)
  * What is in flight may take less than is expected, far or by a bit: nobody sleeps through that.
  * Answers how much later the end is seen, and how often it was looked for.
  */
-static uint64_t looks_late(uint64_t expected_ns, uint64_t took_ns, int *ret_looks)
+static uint64_t looks_late(bool foreseen, uint64_t expected_ns, uint64_t took_ns,
+			   int *ret_looks)
 {
 	struct admission_inputs in = free_to_go;
 	uint64_t from = in.now_ns;
 
 	in.room_ns = from + expected_ns;
 	in.patience_ns = UINT64_MAX;
+	in.foreseen = foreseen;
 	for (*ret_looks = 1; in.now_ns < from + took_ns; ++*ret_looks) {
 		struct admission answer = admission_decide(&in);
 
@@ -89,19 +91,27 @@ static uint64_t looks_late(uint64_t expected_ns, uint64_t took_ns, int *ret_look
 
 static void check_looks(void)
 {
+	const uint64_t expected = 83 * MS;
 	int looks;
 
-	CHECK_EQ(looks_late(12 * MS, 1 * MS, &looks), 0);
-	CHECK_EQ(looks_late(12 * MS, 12 * MS, &looks), 0);
+	CHECK_EQ(looks_late(false, 12 * MS, 1 * MS, &looks), 0);
+	CHECK_EQ(looks_late(false, 12 * MS, 12 * MS, &looks), 0);
 	CHECK(looks <= 7);
-	for (uint64_t took = MS / 2; took < 83 * MS; took += MS / 2) {
-		uint64_t late = looks_late(83 * MS, took, &looks);
+	CHECK_EQ(looks_late(true, 12 * MS, 12 * MS, &looks), 0);
+	CHECK(looks <= 5);
+	for (uint64_t took = MS / 2; took < expected; took += MS / 2) {
+		uint64_t late = looks_late(false, expected, took, &looks);
 
-		CHECK(late <= max_u64(2 * MS, min_u64(2 * took, 83 * MS - took)));
+		CHECK(late <= max_u64(2 * MS, min_u64(2 * took, expected - took)));
 		CHECK(looks <= 12);
+		late = looks_late(true, expected, took, &looks);
+		CHECK(late <= max_u64(2 * MS, expected - took));
+		CHECK(looks <= 9);
 	}
-	CHECK(looks_late(83 * MS, 50 * MS, &looks) <= 6 * MS);
-	CHECK(looks_late(60 * MS, 50 * MS, &looks) <= 4 * MS);
+	for (int foreseen = 0; foreseen < 2; foreseen++) {
+		CHECK(looks_late(foreseen, 83 * MS, 50 * MS, &looks) <= 13 * MS);
+		CHECK(looks_late(foreseen, 60 * MS, 50 * MS, &looks) <= 5 * MS);
+	}
 }
 
 /* No pause is too short to be worth two wake-ups, and none too long to show in a second. */

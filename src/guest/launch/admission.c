@@ -206,6 +206,7 @@ static void admission_look_at_room(struct asking *asking, struct admission_input
 		return;
 	}
 	in->waited_ns = now - asking->full_ns;
+	in->foreseen = window_is_foreseen(device, now);
 	in->beside = !asking->urged && window_fits(device, asking->launch);
 	if (!asking->patience_ns)
 		asking->patience_ns =

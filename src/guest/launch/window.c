@@ -220,12 +220,15 @@ uint64_t window_room_ns(struct launch_device *device, const struct launch *launc
 	return room ? 0 : due - most_ns;
 }
 
+bool window_is_foreseen(const struct launch_device *device, uint64_t now_ns)
+{
+	return word_read(&device->meter.time->unforeseen_until_ns) < now_ns;
+}
+
 /* Where it is not known when that is, one would come on top of the other. */
 uint64_t window_early_ns(const struct launch_device *device, const struct launch *launch)
 {
-	const struct device_time *time = device->meter.time;
-
-	return word_read(&time->unforeseen_until_ns) < launch->now_ns ? TUNING_EARLY_NS : 1;
+	return window_is_foreseen(device, launch->now_ns) ? TUNING_EARLY_NS : 1;
 }
 
 bool window_fits(struct launch_device *device, const struct launch *launch)

@@ -31,6 +31,9 @@ uint64_t window_spun(struct meter *meter, const struct burst *burst, uint64_t be
 /* A launch took unforeseen long, or may: for a while neighbours are let in at its seen end only. */
 void window_unforeseen(struct launch_device *device, uint64_t now_ns);
 
+/* Whether nothing did for that while. */
+bool window_is_foreseen(const struct launch_device *device, uint64_t now_ns);
+
 /* Device time that work in flight is expected to take, all of it. */
 uint64_t window_pending_ns(struct launch_device *device);
 

@@ -5,6 +5,7 @@
  */
 #include "guest/core/object.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -106,8 +107,8 @@ static void sweep(struct object_table *t, int k, uint64_t context, int batch)
 
 static void random_operations(void)
 {
+	struct object o, before;
 	struct object_table *t;
-	struct object o;
 
 	CHECK_EQ(object_table_new(&t), 0);
 	for (int round = 0; round < 200000; round++) {
@@ -119,11 +120,21 @@ static void random_operations(void)
 
 		switch (next(&seed) % 8) {
 		case 0:
-		case 1:
-		case 2:
 			o = object_of(k, i, bytes);
 			CHECK_EQ(object_put(t, &o), 0);
 			model[k][i] = bytes;
+			break;
+		case 1:
+			o = object_of(k, i, bytes);
+			CHECK_EQ(object_exchange(t, &o, &before), 0);
+			CHECK_EQ(before.kind, model[k][i] ? kinds[k] : OBJECT_NONE);
+			CHECK(before.kind == OBJECT_NONE || before.bytes == model[k][i]);
+			model[k][i] = bytes;
+			break;
+		case 2:
+			o = object_of(k, i, bytes);
+			CHECK_EQ(object_add(t, &o), model[k][i] ? -EEXIST : 0);
+			model[k][i] = model[k][i] ? model[k][i] : bytes;
 			break;
 		case 3:
 		case 4:

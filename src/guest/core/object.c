@@ -178,7 +178,8 @@ static int object_lock_with_room(struct shard *shard)
 	return 0;
 }
 
-int object_put(struct object_table *table, const struct object *object)
+static int object_store(struct object_table *table, const struct object *object, bool replace,
+			struct object *ret_before)
 {
 	uint64_t hash = object_hash(object->kind, object->key);
 	struct shard *shard = object_shard(table, object->kind, hash);
@@ -188,11 +189,34 @@ int object_put(struct object_table *table, const struct object *object)
 	if (r)
 		return r;
 	o = object_find(shard, object->kind, object->key, hash);
+	*ret_before = *o;
 	if (o->kind == OBJECT_NONE)
 		object_add_count(table, shard, object->kind, hash, 1);
-	*o = *object;
+	if (o->kind == OBJECT_NONE || replace)
+		*o = *object;
 	lock_drop(&shard->lock);
 	return 0;
+}
+
+int object_put(struct object_table *table, const struct object *object)
+{
+	struct object before;
+
+	return object_store(table, object, true, &before);
+}
+
+int object_exchange(struct object_table *table, const struct object *object,
+		    struct object *ret_before)
+{
+	return object_store(table, object, true, ret_before);
+}
+
+int object_add(struct object_table *table, const struct object *object)
+{
+	struct object before;
+	int r = object_store(table, object, false, &before);
+
+	return r ? r : before.kind == OBJECT_NONE ? 0 : -EEXIST;
 }
 
 static bool object_look_up(struct object_table *table, enum object_kind kind, uint64_t key,

@@ -118,8 +118,16 @@ struct object_table;
 /* Memory from mmap alone: hooks may run inside the program's own malloc. -ENOMEM. */
 int object_table_new(struct object_table **ret);
 
-/* Adds it, or replaces the object of the same kind and key. -ENOMEM. */
+/*
+ * Adds it, or replaces the object of the same kind and key. -ENOMEM. object_exchange also copies
+ * out what it replaced: OBJECT_NONE if that was nothing.
+ */
 int object_put(struct object_table *table, const struct object *object);
+int object_exchange(struct object_table *table, const struct object *object,
+		    struct object *ret_before);
+
+/* Adds it, -EEXIST if there is one of the same kind and key. -ENOMEM. */
+int object_add(struct object_table *table, const struct object *object);
 
 /*
  * Copies it out; object_take also removes it, so that of two threads that free one pointer one gets

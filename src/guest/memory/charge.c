@@ -158,7 +158,7 @@ CUresult charge_reserve(struct guest *guest, struct guest_device *device, uint64
 	return CUDA_SUCCESS;
 }
 
-void charge_commit(struct charge *charge, enum category category, uint64_t actual)
+void charge_commit_begin(struct charge *charge, enum category category, uint64_t actual)
 {
 	struct slot *slot = charge_slot(charge->guest);
 
@@ -167,7 +167,17 @@ void charge_commit(struct charge *charge, enum category category, uint64_t actua
 		quota_cancel(slot, charge->device->ledger, charge->reserved);
 	else
 		quota_commit(slot, charge->device->ledger, charge->reserved, category, actual);
+}
+
+void charge_commit_end(struct charge *charge)
+{
 	calls_end(charge->device);
+}
+
+void charge_commit(struct charge *charge, enum category category, uint64_t actual)
+{
+	charge_commit_begin(charge, category, actual);
+	charge_commit_end(charge);
 }
 
 static void charge_retract(struct charge *charge)

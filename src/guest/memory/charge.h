@@ -52,6 +52,12 @@ bool charge_try_doubtful(struct guest *guest, struct guest_device *device, uint6
 
 /* The driver did it and took `actual` bytes. */
 void charge_commit(struct charge *charge, enum category category, uint64_t actual);
+/*
+ * The same in two halves. What is recorded in between is charged before anybody finds it, and its
+ * context does not end meanwhile.
+ */
+void charge_commit_begin(struct charge *charge, enum category category, uint64_t actual);
+void charge_commit_end(struct charge *charge);
 /* The driver did it, and charge_follow has charged what it took, to a pool or to graphs. */
 void charge_settle(struct charge *charge);
 /* The driver refused, or nothing was taken after all. */

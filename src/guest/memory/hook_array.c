@@ -87,14 +87,12 @@ static CUresult array_finish(struct charge *charge, CUresult result, uint64_t ha
 	object.context = KEY(context);
 	if (bytes > SMALL_BYTES)
 		object.bytes = round_up(bytes, GRANULE_BYTES);
-	if (object_put(guest->objects, &object)) {
-		destroy(handle);
-		charge_cancel(charge);
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	}
 	actual = object.bytes ? object.bytes : memory_small_array_add(charge->device, bytes);
-	charge_commit(charge, CAT_ARRAY, actual);
-	return CUDA_SUCCESS;
+	if (!memory_record(charge, &object, actual))
+		return CUDA_SUCCESS;
+	destroy(handle);
+	memory_freed(guest, &object);
+	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 static CUresult array_call_destroy(uint64_t handle)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "guest/memory/memory.h"
 
+#include <errno.h>
+
 #include "guest/core/capturing.h"
 #include "guest/core/entry.h"
 #include "guest/core/hook.h"
@@ -108,6 +110,25 @@ CUresult memory_alloc(struct guest *guest, struct guest_device *device, uint64_t
 	return memory_commit(&charge, e, *ret, bytes, 0);
 }
 
+int memory_record(struct charge *charge, const struct object *object, uint64_t actual)
+{
+	struct guest *guest = charge->guest;
+	struct object stale;
+	int r;
+
+	charge_commit_begin(charge, object->category, actual);
+	r = object_exchange(guest->objects, object, &stale);
+	if (r)
+		return r;
+	/* The program freed that address while the allocation was on its way: then it is free. */
+	if (stale.kind != OBJECT_NONE) {
+		charge_release_begin(guest_device(guest, stale.device));
+		memory_freed(guest, &stale);
+	}
+	charge_commit_end(charge);
+	return 0;
+}
+
 CUresult memory_commit(struct charge *charge, CUresult result, CUdeviceptr address, uint64_t size,
 		       unsigned int flags)
 {
@@ -120,7 +141,6 @@ CUresult memory_commit(struct charge *charge, CUresult result, CUdeviceptr addre
 		.device = (int16_t)charge->device->ordinal,
 		.size = size,
 	};
-	struct object stale;
 	CUcontext context = NULL;
 	uint64_t actual;
 
@@ -141,22 +161,23 @@ CUresult memory_commit(struct charge *charge, CUresult result, CUdeviceptr addre
 	}
 	if (flags & OBJECT_UNSEEN)
 		atomic_fetch_add(&charge->device->unseen_bytes, actual);
-	/* The program freed that address while the allocation was on its way: then it is free. */
-	if (memory_take(guest, OBJECT_MEMORY, address, &stale))
-		memory_freed(guest, &stale);
-	if (object_put(guest->objects, &object)) {
-		/* No memory for our own record: what cannot be accounted for is not given out. */
-		if (flags & OBJECT_BACKED)
-			backing_free(guest, charge->device, address);
-		else
-			DRIVER(cuMemFree_v2, (address));
-		if (object.flags & OBJECT_SMALL)
-			memory_leave_granules(guest, object.device, address, size);
-		charge_cancel(charge);
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	}
-	charge_commit(charge, CAT_DATA, actual);
-	return CUDA_SUCCESS;
+	if (!memory_record(charge, &object, actual))
+		return CUDA_SUCCESS;
+	if (!(flags & OBJECT_BACKED))
+		DRIVER(cuMemFree_v2, (address));
+	memory_freed(guest, &object);
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* Unless it is another device's by now. */
+static bool memory_take_of_device(struct object *object, void *arg)
+{
+	struct object *ret = arg;
+
+	if (object->device != ret->device)
+		return true;
+	*ret = *object;
+	return false;
 }
 
 /*
@@ -170,20 +191,43 @@ bool memory_take(struct guest *guest, enum object_kind kind, uint64_t key, struc
 	while (object_get(guest->objects, kind, key, ret)) {
 		device = guest_device(guest, ret->device);
 		charge_release_begin(device);
-		if (object_take(guest->objects, kind, key, ret)) {
-			if (guest_device(guest, ret->device) == device)
-				return true;
-			object_put(guest->objects, ret); /* another's by now */
-		}
+		ret->kind = OBJECT_NONE;
+		object_change(guest->objects, kind, key, false, memory_take_of_device, ret);
+		if (ret->kind != OBJECT_NONE)
+			return true;
 		charge_release_end(guest, device, CAT_DATA, 0);
 	}
 	return false;
 }
 
+/* The driver does not know it: so it would not free it. */
+static bool memory_is_gone(const struct object *object)
+{
+	CUdeviceptr base;
+	size_t size;
+
+	return object->kind == OBJECT_MEMORY && !(object->flags & OBJECT_BACKED) &&
+	       DRIVER(cuMemGetAddressRange_v2, (&base, &size, object->key)) ==
+		       CUDA_ERROR_NOT_FOUND;
+}
+
+/*
+ * A thread may free an address that is no longer its own, since it went with a context. If the
+ * driver has given that address out again, the new owner's memory is gone, and the new owner's free
+ * is refused:
+ *
+ *	new owner      cuMemAlloc: gets p ───────────────► recorded ─► cuMemFree(p): refused
+ *	other thread            cuMemFree(p): not ours yet, frees p
+ *
+ * By then a third thread may have p. What is recorded for p is that thread's, and stays.
+ */
 void memory_keep(struct guest *guest, const struct object *object)
 {
+	if (memory_is_gone(object) || object_add(guest->objects, object) == -EEXIST) {
+		memory_freed(guest, object);
+		return;
+	}
 	/* It came out of this table a moment ago; should there be no room, its charge stays. */
-	object_put(guest->objects, object);
 	charge_release_end(guest, guest_device(guest, object->device), object->category, 0);
 }
 

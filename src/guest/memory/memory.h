@@ -31,6 +31,13 @@ CUresult memory_commit(struct charge *charge, CUresult result, CUdeviceptr addre
 		       unsigned int flags);
 
 /*
+ * Charges `actual` bytes for what the driver gave and records it, for memory_take to find. -ENOMEM:
+ * it is charged and has no record. Then it is not given out: the driver frees it, and memory_freed
+ * takes the charge back.
+ */
+int memory_record(struct charge *charge, const struct object *object, uint64_t actual);
+
+/*
  * Before the driver frees an address (OBJECT_MEMORY) or another thing of a device and a context:
  * takes its object out, false when it is not ours to know. Then either memory_freed or, when the
  * driver refused, memory_keep.

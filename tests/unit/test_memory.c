@@ -193,6 +193,27 @@ static void check_recorded_late(void)
 	check_nothing_left();
 }
 
+/* A context that ends takes it along before it is recorded: nobody will free it. */
+static void check_overtaken(void)
+{
+	struct charge charge;
+	CUcontext context;
+	CUdeviceptr p;
+
+	CHECK_EQ(driver_context(&context), CUDA_SUCCESS);
+	CHECK_EQ(charge_reserve(&guest, device, PIECE, &charge), CUDA_SUCCESS);
+	CHECK_EQ(driver_alloc(&p, PIECE), CUDA_SUCCESS);
+	CHECK_EQ(driver_free(p), CUDA_SUCCESS);
+	memory_forget_context(&guest, context);
+	CHECK_EQ(memory_commit(&charge, CUDA_SUCCESS, p, PIECE, 0), CUDA_SUCCESS);
+	check_nothing_left();
+	/* What is made after that is not doubted. */
+	CHECK_EQ(alloc(), p);
+	CHECK_EQ(charged(), PIECE);
+	CHECK_EQ(free_at(p), CUDA_SUCCESS);
+	check_nothing_left();
+}
+
 static void *churn(void *arg)
 {
 	uint64_t seed = 88172645463325252u + (uintptr_t)arg;
@@ -235,6 +256,7 @@ int main(void)
 	check_gone();
 	check_given_out_again();
 	check_recorded_late();
+	check_overtaken();
 	check_churn();
 	return 0;
 }

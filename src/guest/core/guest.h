@@ -117,6 +117,7 @@ struct guest {
 	struct object_table *objects;
 	_Atomic uint64_t pools;	       /* changes of pools, see pool.h */
 	_Atomic(CUcontext) primary[GUEST_DEVICES]; /* by ordinal, while active */
+	_Atomic uint64_t ended;			   /* contexts that ever did */
 	_Atomic uint64_t stamps;		   /* see sharing.h */
 	_Atomic uint32_t stamp_next, stamp_more;
 	_Atomic uint64_t imports;		   /* told apart where nothing else does */

@@ -9,7 +9,8 @@ _Thread_local unsigned int calls_depth __attribute__((tls_model("initial-exec"))
 
 /*
  * A call of the driver that takes longer waits for work on the device, or compiles: it is not worth
- * stopping a program for. Its memory may then be charged though it is gone.
+ * stopping a program for. What it made may then be charged though it is gone, but for linear
+ * memory, which memory_record asks about.
  */
 #define WAIT_NS UINT64_C(1000000000)
 #define NAP_NS	20000

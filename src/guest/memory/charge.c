@@ -81,6 +81,12 @@ static int charge_reserve_again(struct guest *guest, struct guest_device *device
 	return r;
 }
 
+/* Inside of the call. */
+static struct charge charge_of(struct guest *guest, struct guest_device *device, uint64_t bytes)
+{
+	return (struct charge){guest, device, bytes, atomic_load(&guest->ended)};
+}
+
 /*
  * Reserves the bytes; false: they are refused. *ret_used: what the tenant uses with them, not
  * written where the driver's figure decides.
@@ -103,9 +109,9 @@ static bool charge_admit(struct guest *guest, struct guest_device *device, uint6
 bool charge_try(struct guest *guest, struct guest_device *device, uint64_t bytes,
 		struct charge *ret)
 {
-	struct charge charge = {guest, device, bytes};
 	uint64_t used = 0;
 	bool admitted = charge_admit(guest, device, bytes, &used);
+	struct charge charge = charge_of(guest, device, bytes);
 
 	/*
 	 * What the driver took for itself may have to be looked at first. One sum over the slots
@@ -139,7 +145,7 @@ bool charge_try_doubtful(struct guest *guest, struct guest_device *device, uint6
 		calls_end(device);
 		return false;
 	}
-	*ret = (struct charge){guest, device, bytes};
+	*ret = charge_of(guest, device, bytes);
 	FAULT_POINT(GUEST_RESERVED);
 	return true;
 }
@@ -153,7 +159,7 @@ CUresult charge_reserve(struct guest *guest, struct guest_device *device, uint64
 	if (charge_reserve_again(guest, device, bytes))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	calls_begin(device);
-	*ret = (struct charge){guest, device, bytes};
+	*ret = charge_of(guest, device, bytes);
 	FAULT_POINT(GUEST_RESERVED);
 	return CUDA_SUCCESS;
 }

@@ -20,6 +20,7 @@ struct charge {
 	struct guest *guest;
 	struct guest_device *device;
 	uint64_t reserved;
+	uint64_t ended; /* guest.ended, before the driver was asked */
 };
 
 /*

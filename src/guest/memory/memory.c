@@ -113,7 +113,7 @@ CUresult memory_alloc(struct guest *guest, struct guest_device *device, uint64_t
 int memory_record(struct charge *charge, const struct object *object, uint64_t actual)
 {
 	struct guest *guest = charge->guest;
-	struct object stale;
+	struct object stale, again;
 	int r;
 
 	charge_commit_begin(charge, object->category, actual);
@@ -125,6 +125,10 @@ int memory_record(struct charge *charge, const struct object *object, uint64_t a
 		charge_release_begin(guest_device(guest, stale.device));
 		memory_freed(guest, &stale);
 	}
+	/* A context that ended without waiting for us (calls.c) may have taken it along before. */
+	if (atomic_load(&guest->ended) != charge->ended &&
+	    memory_take(guest, object->kind, object->key, &again))
+		memory_keep(guest, &again);
 	charge_commit_end(charge);
 	return 0;
 }
@@ -423,6 +427,7 @@ void memory_forget_context(struct guest *guest, CUcontext context)
 
 	if (!key)
 		return;
+	atomic_fetch_add(&guest->ended, 1); /* before we look: see memory_record */
 	do {
 		n = object_sweep(guest->objects, memory_is_of_context, &key, gone, OBJECT_BATCH);
 		for (int i = 0; i < n; i++) {

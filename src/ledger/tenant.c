@@ -62,24 +62,30 @@ static const char *tenant_user_dir(uid_t uid, char buf[static 64])
 	return buf;
 }
 
+static int tenant_usual_dir_of(uid_t uid, char *buf, size_t len)
+{
+	char user[64];
+	int n = snprintf(buf, len, "%s", uid ? tenant_user_dir(uid, user) : tenant_root_dir());
+
+	return n < 0 || (size_t)n >= len ? -ENAMETOOLONG : 0;
+}
+
+int tenant_usual_dir(char *buf, size_t len)
+{
+	return tenant_usual_dir_of(geteuid(), buf, len);
+}
+
 int tenant_runtime_dir_of(uid_t uid, char *buf, size_t len)
 {
 	const char *dir = getenv("ALLOT_RUNTIME_DIR"), *tail = "";
-	char user[64];
 	int n;
 
-	if (!dir || !*dir) {
-		if (uid == 0) {
-			dir = tenant_root_dir();
-		} else {
-			dir = getenv("XDG_RUNTIME_DIR");
-			tail = "/allot";
-		}
+	if ((!dir || !*dir) && uid) {
+		dir = getenv("XDG_RUNTIME_DIR");
+		tail = "/allot";
 	}
-	if (!dir || !*dir) {
-		dir = tenant_user_dir(uid, user);
-		tail = "";
-	}
+	if (!dir || !*dir)
+		return tenant_usual_dir_of(uid, buf, len);
 	if (*dir != '/')
 		return -EINVAL;
 	n = snprintf(buf, len, "%s%s", dir, tail);

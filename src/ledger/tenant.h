@@ -19,6 +19,9 @@ int tenant_runtime_dir(char *buf, size_t len);
 /* The same for a user who is root in a user namespace, and `uid` outside of it. */
 int tenant_runtime_dir_of(uid_t uid, char *buf, size_t len);
 
+/* Where it is when the environment names none. -ENAMETOOLONG. */
+int tenant_usual_dir(char *buf, size_t len);
+
 /* Makes it, 0700, where it is missing. -errno. */
 int tenant_make_runtime(const char *runtime);
 

@@ -301,6 +301,33 @@ static void policies(void)
 	}
 }
 
+/* What the file does to a policy that somebody else made. */
+static void lowered(void)
+{
+	static const struct {
+		const char *file;
+		uint32_t compute, share, becomes;
+	} cases[] = {
+		{"UsedMem:400\n", POLICY_COMPUTE_OFF, 0, 0},
+		{"UsedCores:25\n", POLICY_COMPUTE_OFF, 0, 250},
+		{"UsedCores:25\n", POLICY_COMPUTE_CAP, 100, 100},
+		{"UsedCores:25\n", POLICY_COMPUTE_CAP, 900, 250},
+		{"UsedCores:25\n", POLICY_COMPUTE_SHARE, 0, 250}, /* by weight */
+		{"UsedCores:100\n", POLICY_COMPUTE_SHARE, 300, 300},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct policy policy = {.ndevices = 1, .compute = cases[i].compute};
+		bool capped = cases[i].becomes != cases[i].share;
+
+		policy.device[0].share_permille = cases[i].share;
+		CHECK_EQ(only_file(cases[i].file), 0);
+		config_lower(&config, &policy);
+		CHECK_EQ(policy.device[0].share_permille, cases[i].becomes);
+		CHECK_EQ(policy.compute, capped ? POLICY_COMPUTE_CAP : cases[i].compute);
+	}
+}
+
 /* Which number a device will have, by what CUDA_VISIBLE_DEVICES says. */
 static void visible(void)
 {
@@ -338,6 +365,7 @@ int main(void)
 	files();
 	shares();
 	policies();
+	lowered();
 	visible();
 	return 0;
 }

@@ -16,6 +16,10 @@ static void check_runtime_dir(void)
 	CHECK_EQ(tenant_runtime_dir(buf, sizeof(buf)), 0);
 	CHECK(!strcmp(buf, "/some/where"));
 	CHECK_EQ(tenant_runtime_dir(buf, 5), -ENAMETOOLONG);
+	/* Where no variable has a say. */
+	CHECK_EQ(tenant_usual_dir(buf, sizeof(buf)), 0);
+	CHECK(strncmp(buf, "/some", 5) && strncmp(buf, "/run/user/4711", 14));
+	CHECK_EQ(tenant_usual_dir(buf, 5), -ENAMETOOLONG);
 	setenv("ALLOT_RUNTIME_DIR", "relative", 1);
 	CHECK_EQ(tenant_runtime_dir(buf, sizeof(buf)), -EINVAL);
 	setenv("ALLOT_RUNTIME_DIR", "", 1);

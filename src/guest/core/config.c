@@ -312,7 +312,7 @@ int config_file(struct config *config, const char *text, size_t len)
 		len -= n;
 	}
 	/* Its processes have one quota together, whatever a variable says. */
-	if (config->file_bytes || config->file_share_permille) {
+	if (config_is_by_file(config)) {
 		config->present = true;
 		config->tenant[0] = '\0';
 	}
@@ -341,6 +341,16 @@ struct size_spec config_limit(const struct config *config, unsigned int ordinal,
 	if (limit.permille && !total_bytes)
 		return file;
 	return size_spec_resolve(limit, total_bytes) < file.bytes ? limit : file;
+}
+
+void config_lower(const struct config *config, struct policy *policy)
+{
+	if (!config->file_share_permille)
+		return;
+	policy->compute = POLICY_COMPUTE_CAP;
+	for (uint32_t i = 0; i < policy->ndevices; i++)
+		policy->device[i].share_permille = config_smaller_share(
+			policy->device[i].share_permille, config->file_share_permille);
 }
 
 uint32_t config_share_permille(const struct config *config, unsigned int ordinal)

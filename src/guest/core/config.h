@@ -51,6 +51,18 @@ int config_file(struct config *config, const char *text, size_t len);
 struct size_spec config_limit(const struct config *config, unsigned int ordinal,
 			      uint64_t total_bytes);
 
+/* Whether the file limits anything. */
+static inline bool config_is_by_file(const struct config *config)
+{
+	return config->file_bytes || config->file_share_permille;
+}
+
+/*
+ * Lowers a policy's shares of compute to the file's, which is a cap: of who works by weight, too.
+ * Memory is left, as a part of a device is compared by the device's total.
+ */
+void config_lower(const struct config *config, struct policy *policy);
+
 /* The share of compute there, 1 to 999; 0 where it is not limited. */
 uint32_t config_share_permille(const struct config *config, unsigned int ordinal);
 

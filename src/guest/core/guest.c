@@ -152,14 +152,12 @@ int guest_drop_in_policy(struct policy *policy, void *arg)
 	return 0;
 }
 
-static int guest_read_drop_in(struct config *config)
+static int guest_read_file(struct config *config)
 {
 	char *text;
 	ssize_t n;
-	int r = config_environment(config, environment_limits());
+	int r = 0;
 
-	if (r)
-		return r;
 	text = mmap(NULL, 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (text == MAP_FAILED)
 		return -ENOMEM;
@@ -175,6 +173,13 @@ static int guest_read_drop_in(struct config *config)
 	return r;
 }
 
+static int guest_read_drop_in(struct config *config)
+{
+	int r = config_environment(config, environment_limits());
+
+	return r ? r : guest_read_file(config);
+}
+
 static const uint32_t no_gate = POLICY_GATE_OPEN, metered_gate = POLICY_GATE_METERED;
 
 /* Who removes a tenant is done with it in less than a millisecond. */
@@ -183,8 +188,13 @@ static const uint32_t no_gate = POLICY_GATE_OPEN, metered_gate = POLICY_GATE_MET
 static int guest_make_drop_in(struct guest *guest)
 {
 	char runtime[200];
-	int r = tenant_runtime_dir(runtime, sizeof(runtime));
+	int r;
 
+	/* Processes under the file have one quota together: no variable leads to another ledger. */
+	if (config_is_by_file(&guest->config))
+		r = tenant_usual_dir(runtime, sizeof(runtime));
+	else
+		r = tenant_runtime_dir(runtime, sizeof(runtime));
 	if (r)
 		return r;
 	guest_drop_in_policy(&guest->policy, guest);
@@ -203,7 +213,7 @@ static int guest_make_drop_in(struct guest *guest)
 	return r;
 }
 
-/* A tenant that `allot run` made, or joined. */
+/* A tenant that `allot run` made, or joined. The file lowers what it has, and raises nothing. */
 static void guest_take_tenant(struct guest *guest, const char *dir)
 {
 	int r;
@@ -219,10 +229,16 @@ static void guest_take_tenant(struct guest *guest, const char *dir)
 	r = policy_open(guest->dir, &guest->policy_map);
 	if (!r)
 		r = policy_read(guest->policy_map, &guest->policy);
-	if (r)
+	if (r) {
 		guest_close_gpu(guest, POLICY_SAYS, guest->dir, guest_explain_policy_error(r));
-	else
-		guest->gate = policy_gate(guest->policy_map);
+	} else if (guest_read_file(&guest->config)) {
+		guest->mode = GUEST_CLOSED;
+	} else {
+		config_lower(&guest->config, &guest->policy);
+		/* The policy's own gate is open where only the file limits compute. */
+		guest->gate = guest->config.file_share_permille ? &metered_gate
+								: policy_gate(guest->policy_map);
+	}
 }
 
 /* A tenant by configuration alone, or none. */
@@ -327,6 +343,8 @@ static uint64_t guest_read_limit(struct guest *guest, const uint8_t uuid[16], ui
 
 	if (guest_policy(guest, &policy) || policy_limit(&policy, uuid, total_bytes, &limit))
 		return 0;
+	if (guest->config.file_bytes && guest->config.file_bytes < limit)
+		return guest->config.file_bytes;
 	return limit;
 }
 

@@ -199,16 +199,21 @@ struct guest_device *guest_current_device(struct guest *guest);
 uint64_t guest_generation(const struct guest *guest);
 
 /*
- * The policy in force now, of whichever GPUs: what `allot set` wrote last, or what the configuration
- * file said when the process began. Errors of policy_read; guest_explain_policy says them to a
- * person.
+ * The policy in force now, of whichever GPUs: what `allot set` wrote last, with no more compute
+ * than a configuration file gives, or what that file said when the process began. Errors of
+ * policy_read; guest_explain_policy says them to a person.
  */
 static inline int guest_policy(const struct guest *guest, struct policy *ret)
 {
+	int r = 0;
+
 	if (guest->policy_map)
-		return policy_read(guest->policy_map, ret);
-	*ret = guest->policy;
-	return 0;
+		r = policy_read(guest->policy_map, ret);
+	else
+		*ret = guest->policy;
+	if (!r)
+		config_lower(&guest->config, ret);
+	return r;
 }
 
 void guest_explain_policy(const struct guest *guest, int error, char *ret, size_t len);

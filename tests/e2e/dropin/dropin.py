@@ -10,6 +10,8 @@ import tempfile
 import unittest
 
 LIBRARY = os.environ["ALLOT_LIBRARY_UNDER_TEST"]
+ALLOT = os.environ["ALLOT"]
+LOAD = os.environ["ALLOT_LOAD"]
 SIM = os.environ["ALLOT_SIM_UNDER_TEST"]
 GUEST = os.path.join(os.path.dirname(os.path.abspath(__file__)), "guest.py")
 MIB = 1 << 20
@@ -42,6 +44,16 @@ class Case(unittest.TestCase):
         self.assertEqual(said["refused"], "CUDA_ERROR_OUT_OF_MEMORY")
         self.assertLessEqual(said["filled"], said["free"])
         self.assertGreater(said["filled"] + 2 * MIB, said["free"])
+
+    def hold(self, prefix=(), **env):
+        process = subprocess.Popen([*prefix, sys.executable, GUEST, "0", str(100 * MIB), "hold"],
+                                   text=True, env={**self.env, **env}, stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.stdin.close)
+        self.assertEqual(json.loads(process.stdout.readline())["first"], "CUDA_SUCCESS")
+        return process
 
     def refused(self, about, prefix=(), **env):
         """No GPU, one line that says why."""
@@ -144,16 +156,6 @@ class Environment(Case):
 
 
 class Tenants(Case):
-    def hold(self, **env):
-        process = subprocess.Popen([sys.executable, GUEST, "0", str(100 * MIB), "hold"], text=True,
-                                   env={**self.env, **env}, stdin=subprocess.PIPE,
-                                   stdout=subprocess.PIPE)
-        self.addCleanup(process.stdout.close)
-        self.addCleanup(process.wait)
-        self.addCleanup(process.stdin.close)
-        self.assertEqual(json.loads(process.stdout.readline())["first"], "CUDA_SUCCESS")
-        return process
-
     def test_one_cache_one_tenant(self):
         one = {"CUDA_DEVICE_MEMORY_LIMIT": "300m",
                "CUDA_DEVICE_MEMORY_SHARED_CACHE": "/tmp/a.cache"}
@@ -229,9 +231,11 @@ class File(Case):
         super().setUp()
         self.config = self.tmp + "/xpu"
         os.mkdir(self.config)
+        os.mkdir(self.tmp + "/place")
         self.inside = ["unshare", "--mount", "sh", "-c",
                        'mount -t tmpfs none /etc && mkdir /etc/xpu && '
-                       'mount --bind "$0" /etc/xpu && exec "$@"', self.config]
+                       'mount --bind "$0" /etc/xpu && mount --bind "$0/../place" /run && '
+                       'exec "$@"', self.config]
         probe = subprocess.run([*self.inside, "true"], env={k: v for k, v in os.environ.items()
                                                             if k in PLAIN},
                                capture_output=True, check=False)
@@ -277,12 +281,40 @@ class File(Case):
         self.assertEqual(stderr, "")
         self.assertEqual(said["totals"], [DEVICE, DEVICE])
 
-    def test_tenant_directory_goes_first(self):
-        self.run_guest(CUDA_DEVICE_MEMORY_LIMIT="200m")
-        self.write("UsedMem:junk\n")
-        said, _ = self.run_guest(prefix=self.inside, ALLOT_TENANT_DIR=self.tmp + "/run/drop-in")
-        self.limited(said, 200 * MIB)
+    def test_one_quota_whatever_the_variables(self):
+        self.write("UsedMem:400\n")
+        self.hold(prefix=self.inside)
+        for env in ({"ALLOT_RUNTIME_DIR": self.tmp + "/other"}, {"ALLOT_RUNTIME_DIR": "relative"},
+                    {"ALLOT_RUNTIME_DIR": "", "XDG_RUNTIME_DIR": self.tmp},
+                    {"CUDA_DEVICE_MEMORY_SHARED_CACHE": "/tmp/b.cache"}):
+            with self.subTest(env=env):
+                said, _ = self.run_guest(prefix=self.inside, **env)
+                self.limited(said, 400 * MIB, others=CONTEXT + 100 * MIB)
 
+    def test_the_smaller_one_binds_in_a_tenant(self):
+        self.run_guest(CUDA_DEVICE_MEMORY_LIMIT="200m", CUDA_DEVICE_MEMORY_LIMIT_1="50%")
+        tenant = self.tmp + "/run/drop-in"
+        for mib, totals in ((300, [200, 300]), (100, [100, 100]), (800, [200, 512])):
+            with self.subTest(mib=mib):
+                self.write(f"UsedMem:{mib}\n")
+                said, _ = self.run_guest(prefix=self.inside, ALLOT_TENANT_DIR=tenant)
+                self.assertEqual(said["totals"], [total * MIB for total in totals])
+                self.assertEqual(said["nvml_before"][1], totals[0] * MIB)
+                self.limited(said, totals[0] * MIB)
+        self.write("UsedMem:junk\n")
+        self.refused("/etc/xpu/vgpu.config", prefix=self.inside, ALLOT_TENANT_DIR=tenant)
+
+    def test_compute_of_a_tenant(self):
+        """Its policy limits none, the file does: launches are held."""
+        self.write("UsedCores:50\n")
+        env = {k: v for k, v in self.env.items() if k != "LD_PRELOAD"}
+        for options in ((), ("--weight", "2")):
+            with self.subTest(options=options):
+                done = subprocess.run([*self.inside, ALLOT, "run", "--report", *options, "--", LOAD,
+                                       "--seconds", "1"], env=env, text=True, timeout=60,
+                                      capture_output=True, check=False)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertIn("held for", done.stderr)
 
 if __name__ == "__main__":
     unittest.main()

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/parse.h"
+#include "cli/arguments.h"
 #include "cli/bench/files.h"
 #include "cli/bench/report.h"
 #include "cli/command.h"
@@ -285,7 +286,7 @@ int cmd_bench(int argc, char **argv)
 	struct args a = {.gpu = NULL};
 	int r;
 
-	if (argp_parse(&argp, argc, argv, 0, NULL, &a))
+	if (arguments_parse(&argp, argc, argv, 0, &a))
 		return EXIT_ALLOT;
 	if ((r = bench_choose_controllers(a.controller, controllers)) ||
 	    (r = bench_find_programs(&place)) || (r = bench_choose_device(&a, report.device)))

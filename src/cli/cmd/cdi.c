@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "cdi/spec.h"
+#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/container/hook.h"
 #include "cli/device/selection.h"
@@ -222,7 +223,7 @@ int cmd_cdi(int argc, char **argv)
 		say_as(hook);
 		return hook_run(argc - 1, argv + 1);
 	}
-	if (argp_parse(&argp, argc, argv, 0, NULL, &a))
+	if (arguments_parse(&argp, argc, argv, 0, &a))
 		return EXIT_ALLOT;
 	if (!a.dir && cdi_spec_dir(dir) < 0)
 		return say_error("there is no home for the files; choose a directory with --dir");

@@ -3,6 +3,7 @@
 #include <argp.h>
 
 #include "base/parse.h"
+#include "cli/arguments.h"
 #include "cli/checkpoint/save.h"
 #include "cli/command.h"
 #include "cli/exit_status.h"
@@ -90,7 +91,7 @@ int cmd_checkpoint(int argc, char **argv)
 {
 	struct args a = {.save = {.timeout_us = AWAY_TIMEOUT_US}};
 
-	if (argp_parse(&argp, argc, argv, 0, NULL, &a))
+	if (arguments_parse(&argp, argc, argv, 0, &a))
 		return EXIT_ALLOT;
 	if (!a.name || !a.save.dir)
 		return say_error("write: allot checkpoint NAME --to DIR (\"allot ps\" lists names)");

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/doctor/criu.h"
 #include "cli/doctor/finding.h"
@@ -173,7 +174,7 @@ int cmd_doctor(int argc, char **argv)
 	struct tenants tenants;
 	bool unreadable = false;
 
-	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &a);
+	arguments_parse(&argp, argc, argv, ARGP_IN_ORDER, &a);
 	finding_say(FINDING_OK, "allot " ALLOT_VERSION, NULL);
 	gpus_check();
 	machine_check_library();

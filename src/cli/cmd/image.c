@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* allot image: what is in an image of a tenant, and whether each byte is as it was written. */
+#include "cli/arguments.h"
 #include "image/image.h"
 
 #include <argp.h>
@@ -133,7 +134,7 @@ int cmd_image(int argc, char **argv)
 	struct image *image;
 	int r;
 
-	if (argp_parse(&argp, argc, argv, 0, NULL, &dir))
+	if (arguments_parse(&argp, argc, argv, 0, &dir))
 		return EXIT_ALLOT;
 	if (!dir)
 		return say_error("which image? write: allot image DIR");

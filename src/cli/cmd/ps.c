@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "base/now.h"
+#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/device/limits.h"
 #include "cli/exit_status.h"
@@ -344,7 +345,7 @@ int cmd_ps(int argc, char **argv)
 	struct tenants tenants;
 	int r;
 
-	argp_parse(&argp, argc, argv, 0, NULL, &a);
+	arguments_parse(&argp, argc, argv, 0, &a);
 	ps_outside_look(&outside);
 	if (runtime_load_tenants(&tenants) < 0 || ps_outside_compare(&outside, &tenants) < 0)
 		return EXIT_ALLOT;

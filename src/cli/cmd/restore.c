@@ -2,6 +2,7 @@
 /* allot restore: a tenant from a disk, where `allot checkpoint` has put it. */
 #include <argp.h>
 
+#include "cli/arguments.h"
 #include "cli/checkpoint/bring.h"
 #include "cli/command.h"
 #include "cli/exit_status.h"
@@ -29,7 +30,7 @@ int cmd_restore(int argc, char **argv)
 {
 	const char *dir = NULL;
 
-	if (argp_parse(&argp, argc, argv, 0, NULL, &dir))
+	if (arguments_parse(&argp, argc, argv, 0, &dir))
 		return EXIT_ALLOT;
 	if (!dir)
 		return say_error("which checkpoint? write: allot restore DIR");

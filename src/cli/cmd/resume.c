@@ -3,6 +3,7 @@
 #include <argp.h>
 
 #include "base/now.h"
+#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/exit_status.h"
 #include "cli/out/say.h"
@@ -38,7 +39,7 @@ int cmd_resume(int argc, char **argv)
 	struct moving moving;
 	int r;
 
-	if (argp_parse(&argp, argc, argv, 0, NULL, &name))
+	if (arguments_parse(&argp, argc, argv, 0, &name))
 		return EXIT_ALLOT;
 	if (!name)
 		return say_error("which tenant? write: allot resume serve (\"allot ps\" lists them)");

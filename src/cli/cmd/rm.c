@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/exit_status.h"
 #include "cli/out/say.h"
@@ -76,7 +77,7 @@ int cmd_rm(int argc, char **argv)
 	char runtime[PATH_MAX];
 	int status = 0;
 
-	if (argp_parse(&argp, argc, argv, 0, NULL, &a))
+	if (arguments_parse(&argp, argc, argv, 0, &a))
 		return EXIT_ALLOT;
 	if (!a.nnames)
 		return say_error("which tenant? write: allot rm jobA (\"allot ps\" lists them)");

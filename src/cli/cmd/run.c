@@ -14,6 +14,7 @@
 
 #include "base/host_memory.h"
 #include "base/parse.h"
+#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/device/limits.h"
 #include "cli/device/selection.h"
@@ -497,8 +498,7 @@ int cmd_run(int argc, char **argv)
 	char library[PATH_MAX];
 	int r;
 
-	if (tenant_options_check_hyphens(argc, argv, options, true) < 0 ||
-	    argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &a))
+	if (arguments_parse(&argp, argc, argv, ARGP_IN_ORDER, &a))
 		return EXIT_ALLOT;
 	r = run_check(&a, library);
 	if (r)

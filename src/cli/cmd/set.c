@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/device/limits.h"
 #include "cli/exec/space.h"
@@ -167,8 +168,7 @@ int cmd_set(int argc, char **argv)
 	pid_t pid;
 	int r;
 
-	if (tenant_options_check_hyphens(argc, argv, NULL, false) < 0 ||
-	    argp_parse(&argp, argc, argv, 0, NULL, &a))
+	if (arguments_parse(&argp, argc, argv, 0, &a))
 		return EXIT_ALLOT;
 	if (!a.name)
 		return say_error("which tenant? write: allot set jobA --memory 12GiB (\"allot ps\" "

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/parse.h"
+#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/exec/launch.h"
 #include "cli/exec/library.h"
@@ -299,7 +300,7 @@ int cmd_sim(int argc, char **argv)
 	char libraries[PATH_MAX], dir[PATH_MAX];
 	int r, status = 0;
 
-	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &a);
+	arguments_parse(&argp, argc, argv, ARGP_IN_ORDER, &a);
 	if (!a.command)
 		return say_error("no command; write it after --, like: allot sim -- allot run "
 				 "--memory 1GiB -- ./app");

@@ -4,6 +4,7 @@
 
 #include "base/host_memory.h"
 #include "base/parse.h"
+#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/exit_status.h"
 #include "cli/out/say.h"
@@ -79,7 +80,7 @@ int cmd_suspend(int argc, char **argv)
 	struct moving moving;
 	int r;
 
-	if (argp_parse(&argp, argc, argv, 0, NULL, &a))
+	if (arguments_parse(&argp, argc, argv, 0, &a))
 		return EXIT_ALLOT;
 	if (!a.name)
 		return say_error("which tenant? write: allot suspend serve (\"allot ps\" lists them)");

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/exit_status.h"
 #include "cli/out/frame.h"
@@ -105,7 +106,7 @@ int cmd_top(int argc, char **argv)
 	struct tenants tenants;
 	int r = 0;
 
-	argp_parse(&argp, argc, argv, 0, NULL, &a);
+	arguments_parse(&argp, argc, argv, 0, &a);
 	if (runtime_load_tenants(&tenants) < 0)
 		return EXIT_ALLOT;
 	figures_apply(&tenants);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* allot topo: devices, the links between them, and who reaches whom. */
+#include "cli/arguments.h"
 #include "cli/device/topo.h"
 
 #include <argp.h>
@@ -232,7 +233,7 @@ int cmd_topo(int argc, char **argv)
 	struct topo topo;
 	int r = 0;
 
-	argp_parse(&argp, argc, argv, 0, NULL, &arguments);
+	arguments_parse(&argp, argc, argv, 0, &arguments);
 	if (topo_read(&topo) < 0)
 		return say_error("out of memory");
 	if (arguments.measure && topo_measure(&topo) < 0)

@@ -185,47 +185,6 @@ static error_t options_parse(int key, char *arg, struct argp_state *state)
 
 const struct argp tenant_options_argp = {.options = options, .parser = options_parse};
 
-static const struct argp_option *options_named(const struct argp_option *table, const char *word)
-{
-	for (; table && table->name; table++)
-		if (!strcmp(table->name, word))
-			return table;
-	return NULL;
-}
-
-int tenant_options_check_hyphens(int argc, char *const *argv, const struct argp_option *more,
-				 bool in_order)
-{
-	for (int i = 1; i < argc && strcmp(argv[i], "--"); i++) {
-		const struct argp_option *option = NULL;
-		const char *word = argv[i];
-
-		if (word[0] != '-') {
-			if (in_order)
-				break;
-			continue;
-		}
-		if (word[1] != '-') {
-			option = options_named(options, word + 1);
-			option = option ? option : options_named(more, word + 1);
-			if (option) {
-				say_error("%s: one hyphen is for one letter; write --%s", word,
-					  word + 1);
-				return -EINVAL;
-			}
-			/* "-n" "name": the next word is its value. */
-			if (word[1] && !word[2] && strchr("mcnga", word[1]))
-				i++;
-			continue;
-		}
-		option = options_named(options, word + 2);
-		option = option ? option : options_named(more, word + 2);
-		if (option && option->arg)
-			i++;
-	}
-	return 0;
-}
-
 const struct limits *tenant_options_by_device(const struct tenant_options *o)
 {
 	return o->memory.n > 1 ? &o->memory : o->compute.n > 1 ? &o->compute : NULL;

@@ -7,8 +7,6 @@
 #define ALLOT_CLI_TENANT_OPTIONS_H
 
 #include <argp.h>
-#include <stdbool.h>
-
 #include "cli/device/limits.h"
 #include "ledger/policy.h"
 #include "sched/controller.h"
@@ -43,14 +41,6 @@ struct tenant_options {
  * answers EINVAL, after a message, for a value that cannot be right.
  */
 extern const struct argp tenant_options_argp;
-
-/*
- * "-memory" is -m with "emory" for a value: refused, where it is a long option of one of the two
- * tables. 0, or a message and a negative value. Looks as far as `--`, or the first word that is no
- * option where `in_order` says that the rest is a command.
- */
-int tenant_options_check_hyphens(int argc, char *const *argv, const struct argp_option *more,
-				 bool in_order);
 
 /* The list that gives devices different limits; NULL where all have the same. */
 const struct limits *tenant_options_by_device(const struct tenant_options *options);

@@ -37,6 +37,16 @@ class Arguments(cli_lib.Case):
             self.fails(125, "run", f"-{word}", "8GiB", "--", "true", says=(f"write --{word}",))
         self.fails(125, "set", "a", "-memory", "8GiB", says=("write --memory",))
         self.assertEqual(self.ok("run", "--", "echo", "-memory"), "-memory\n")
+        for command in (("sim", "-gpus", "2", "--", "true"), ("sim", "-gpus=2", "--", "true"),
+                        ("ps", "-json"), ("top", "-once"), ("topo", "-measure"),
+                        ("doctor", "-sweep"), ("bench", "-quick"),
+                        ("suspend", "a", "-timeout", "3s"), ("rm", "-help"), ("ps", "--ended", "-json")):
+            with self.subTest(command=command):
+                (word,) = (w for w in command if re.match("-[a-z]", w))
+                self.fails(125, *command, says=(f"allot {command[0]}: {word}: one hyphen",
+                                                f"write -{word}"))
+        # A value, whatever it looks like.
+        self.fails(125, "run", "-n", "-memory", "--", "true", says=("--name \"-memory\"",))
 
     def test_no_runtime_dir_yet(self):
         self.fails(125, "run", "--", "true", env={"ALLOT_RUNTIME_DIR": self.path("a/b/c")},

@@ -317,6 +317,22 @@ static void enroll_refuse_unusable(const char *name, const char *dir, int err)
 		  name, dir, tenants_error_words(err), name);
 }
 
+/* mkdir() says the same where /proc makes no directories and where the one above is missing. */
+static int enroll_explain_runtime(const char *runtime, const char *name, int r)
+{
+	char above[PATH_MAX];
+
+	if (!tenant_runtime_of(runtime, above, sizeof(above)) && access(above, F_OK) < 0)
+		say_error("cannot make tenant \"%s\": cannot create %s: %s does not exist; "
+			  "make it, or set ALLOT_RUNTIME_DIR to another directory",
+			  name, runtime, above);
+	else
+		say_error("cannot make tenant \"%s\": cannot create %s: %s; "
+			  "set ALLOT_RUNTIME_DIR to another directory",
+			  name, runtime, say_errno(r));
+	return r;
+}
+
 static int enroll_explain_create(const char *runtime, const char *name, int r)
 {
 	const char *todo = "set ALLOT_RUNTIME_DIR to a directory of yours";
@@ -327,6 +343,8 @@ static int enroll_explain_create(const char *runtime, const char *name, int r)
 			  name);
 		return r;
 	}
+	if ((r == -ENOENT || r == -EPERM) && access(runtime, F_OK) < 0)
+		return enroll_explain_runtime(runtime, name, r);
 	if (r == -EPERM || r == -ELOOP)
 		todo = "it must be yours and closed to others (chmod 0700), or set "
 		       "ALLOT_RUNTIME_DIR to one that is";
@@ -338,13 +356,7 @@ static int enroll_explain_create(const char *runtime, const char *name, int r)
 	else if (r == -ENOLCK)
 		todo = "set ALLOT_RUNTIME_DIR to a directory on tmpfs or a local disk, like "
 		       "/dev/shm/allot";
-	else if (r == -ENOENT) {
-		say_error("cannot make tenant \"%s\" in %s: that directory cannot be made, for the "
-			  "one above it does not exist; make it, or set ALLOT_RUNTIME_DIR to "
-			  "another",
-			  name, runtime);
-		return r;
-	} else if (r == -EMFILE || r == -ENFILE)
+	else if (r == -EMFILE || r == -ENFILE)
 		todo = "raise the limit on open files (ulimit -n)";
 	say_error("cannot make tenant \"%s\" in %s: %s; %s", name, runtime, tenants_error_words(r),
 		  todo);

@@ -50,7 +50,10 @@ class Arguments(cli_lib.Case):
 
     def test_no_runtime_dir_yet(self):
         self.fails(125, "run", "--", "true", env={"ALLOT_RUNTIME_DIR": self.path("a/b/c")},
-                   says=("does not exist", "ALLOT_RUNTIME_DIR"))
+                   says=(self.path("a/b") + " does not exist", "ALLOT_RUNTIME_DIR"))
+        done = self.allot("run", "--", "true", env={"ALLOT_RUNTIME_DIR": "/proc/x"})
+        self.assertEqual(done.returncode, 125)
+        self.assertIn("cannot create /proc/x: No such file or directory; ", done.stderr)
 
     def refused(self, *args, says):
         """By run and by set alike, and nothing is started."""

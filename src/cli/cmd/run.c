@@ -459,18 +459,22 @@ static int run_enroll(const struct args *a, struct devices *devices, struct sele
 
 	/*
 	 * The driver takes its time to answer, and limits that are the same for all devices need no
-	 * answer.
+	 * answer, unless they may be more than there is.
 	 */
-	if (a->gpu || tenant_options_by_device(&a->tenant) || a->overcommit)
+	if (a->gpu || tenant_options_by_device(&a->tenant) || a->overcommit ||
+	    limits_may_exceed(&a->tenant.memory))
 		devices_read(devices);
 	if (a->gpu &&
 	    (selection_parse(devices, a->gpu, gpus) < 0 || visible_check(a->gpu, devices, gpus)))
 		return -EINVAL;
 	r = enroll(&req, ret);
-	if (r < 0 || !a->overcommit || !run_refuse_too_large(devices, &ret->policy))
-		return r;
-	enroll_undo(ret);
-	return -E2BIG;
+	if (r == 0 && a->overcommit && run_refuse_too_large(devices, &ret->policy)) {
+		enroll_undo(ret);
+		r = -E2BIG;
+	}
+	if (r == 0 && (a->tenant.said & TENANT_MEMORY))
+		limits_note_excess(&ret->policy, devices);
+	return r;
 }
 
 /* 0, or an exit status with a message. */

@@ -122,6 +122,16 @@ static void set_report_excess(const char *dir)
 	snapshot_free(snapshot);
 }
 
+static void set_note_excess(const struct args *a, const struct policy *policy)
+{
+	static struct devices devices;
+
+	if (!limits_may_exceed(&a->tenant.memory))
+		return;
+	devices_read(&devices);
+	limits_note_excess(policy, &devices);
+}
+
 /* The kernel's own limit on AMD GPUs' memory, where there is one. */
 static void set_change_kernels_limit(const char *runtime, const struct args *a,
 				     const struct policy *policy)
@@ -195,6 +205,7 @@ int cmd_set(int argc, char **argv)
 				 dir, tenants_error_words(r),
 				 r == -EBUSY ? "; another allot set is at work, try again" : "");
 	set_report_change(&a, &change);
+	set_note_excess(&a, &change.after);
 	set_report_excess(dir);
 	set_change_kernels_limit(runtime, &a, &change.after);
 	residency_file_tell(runtime); /* its quota counts, */

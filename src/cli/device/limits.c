@@ -160,6 +160,46 @@ int limits_apply(const struct limits *limits, struct policy *policy)
 	return 0;
 }
 
+/* The driver takes its time to answer, and hardly a device that is shared has less than this. */
+#define ASKED_ABOVE (UINT64_C(8) << 30)
+
+bool limits_may_exceed(const struct limits *limits)
+{
+	for (unsigned int i = 0; i < limits->n; i++)
+		if (limits->spec[i].bytes > ASKED_ABOVE)
+			return true;
+	return false;
+}
+
+/* The largest device, or that of the name; NULL where there is none. */
+static const struct device *limits_largest(const struct devices *devices, const uint8_t *uuid)
+{
+	const struct device *largest = NULL;
+
+	for (const struct device *d = devices->list; d < devices->list + devices->n; d++)
+		if ((!uuid || !memcmp(d->uuid, uuid, sizeof(d->uuid))) &&
+		    (!largest || d->total_bytes > largest->total_bytes))
+			largest = d;
+	return largest;
+}
+
+void limits_note_excess(const struct policy *policy, const struct devices *devices)
+{
+	for (unsigned int i = 0; i < policy->ndevices; i++) {
+		const struct policy_device *limit = &policy->device[i];
+		bool all = i == 0 && (policy->flags & POLICY_ALL_DEVICES);
+		const struct device *d = limits_largest(devices, all ? NULL : limit->uuid);
+		char who[32] = "any device";
+
+		if (!d || !d->total_bytes || limit->limit_bytes <= d->total_bytes)
+			continue;
+		if (!all)
+			snprintf(who, sizeof(who), "GPU %u", (unsigned int)(d - devices->list));
+		say_note("note: --memory: %s is more than %s has; its %s are the limit",
+			 units_bytes(limit->limit_bytes).s, who, units_bytes(d->total_bytes).s);
+	}
+}
+
 const char *limits_option(const struct limits *limits)
 {
 	return limits->kind->option;

@@ -3,8 +3,11 @@
 #ifndef ALLOT_CLI_DEVICE_LIMITS_H
 #define ALLOT_CLI_DEVICE_LIMITS_H
 
+#include <stdbool.h>
+
 #include "base/parse.h"
 #include "ledger/policy.h"
+#include "node/devices.h"
 #include "text/units.h"
 
 /* What is limited, by which option and in which words. */
@@ -27,6 +30,15 @@ int limits_parse(const struct limits_kind *kind, const char *text, struct limits
  * many as the devices, 0; else a message and a negative value.
  */
 int limits_apply(const struct limits *limits, struct policy *policy);
+
+/* Whether one is a size that a device may not have, for which it is worth to ask the driver. */
+bool limits_may_exceed(const struct limits *limits);
+
+/*
+ * Says which memory limits are more than their devices have. That is no error: one command line may
+ * be for several machines.
+ */
+void limits_note_excess(const struct policy *policy, const struct devices *devices);
 
 /* "--memory" */
 const char *limits_option(const struct limits *limits);

@@ -44,17 +44,6 @@ static void enroll_set_flags(struct policy *p, const struct enroll_request *req)
 		p->host_bytes = req->host_bytes;
 }
 
-/* A quota above the device is no error (one command line for several machines), but is said. */
-static void enroll_note_excess(const struct devices *devices, unsigned int index,
-			       const struct policy_device *limit)
-{
-	uint64_t total = devices->list[index].total_bytes;
-
-	if (total && limit->limit_bytes > total)
-		say_note("note: --memory: %s is more than GPU %u has; its %s are the limit",
-			 units_bytes(limit->limit_bytes).s, index, units_bytes(total).s);
-}
-
 /* The devices that the options speak of, in their order; none: those of the policy as it is. */
 static int enroll_choose_devices(const struct enroll_request *req, struct selection *ret)
 {
@@ -132,8 +121,6 @@ static int enroll_new_policy(const struct enroll_request *req, const struct poli
 		r = tenant_options_apply(req->options, &p);
 	if (r < 0)
 		return r;
-	for (unsigned int i = 0; i < sel.n; i++)
-		enroll_note_excess(req->devices, sel.index[i], &p.device[i]);
 	*ret = p;
 	return 0;
 }

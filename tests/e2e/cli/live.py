@@ -80,6 +80,18 @@ class Live(cli_lib.Case):
         (ended,) = json.loads(self.ok("ps", "--ended", "--json"))["ended"]
         self.assertEqual((ended["peak_bytes"], ended["refusals"]), (1602 * MIB, 3))
 
+    def test_a_quota_above_the_device(self):
+        sim = ("sim", "--memory", "24GiB", "--dir", self.directory, "--", ALLOT)
+        said = "note: --memory: 500 GiB is more than any device has; its 24 GiB are the limit\n"
+        held = self.start(ALLOT, *sim, "run", "--name", "a", "--memory", "1GiB", "--", "sh", "-c",
+                          "echo up; read x")
+        self.assertEqual(held.stdout.readline(), "up\n")
+        for size, note in (("500GiB", said), ("24GiB", None)):
+            for command in (("run", "--memory", size, "--", "true"), ("set", "a", "--memory", size)):
+                with self.subTest(command=command):
+                    self.assertEqual(self.allot(*sim, *command).stderr,
+                                     f"allot {command[0]}: {note}" if note else "")
+
     def test_two_runs_share_one_quota(self):
         _, first = self.program("--name", "a", "--memory", "1GiB")
         _, second = self.program("--name", "a")

@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Commands that have something else start what they are given: a daemon, another machine, a process
- * in another root. Their environment ends there, and the tenant with it.
+ * in another root. Their environment ends there, and the tenant with it. They are recognised by
+ * name, also behind `env`, `timeout` and the like.
  */
 #ifndef ALLOT_CLI_EXEC_LAUNCHER_H
 #define ALLOT_CLI_EXEC_LAUNCHER_H
-
-#include <stdbool.h>
 
 /* Warns where what the command starts will not be limited, and says what to do instead. */
 void launcher_warn(char *const *command);
 
 /*
- * The root in which `chroot` would start its program, if that does not have the library, so that
- * the loader would go on without it; NULL: it has, or the command is another one.
+ * The root in which `chroot` or `unshare` would start its program, if that does not have the
+ * library, so that the loader would go on without it; NULL: it has, or the command is another one.
  */
 const char *launcher_bare_root(char *const *command, const char *library);
 

@@ -159,11 +159,17 @@ class Escape(cli_lib.Case):
         self.ok("run", "--", path)
 
     def test_launchers(self):
-        for name in ("docker", "ssh"):
+        for name, *wrappers in (("docker",), ("ssh",), ("sbatch",), ("apptainer",),
+                                ("singularity",), ("docker", "env", "-u", "C", "A=b"),
+                                ("ssh", "timeout", "-s", "KILL", "9"),
+                                ("srun", "nice", "-n", "5", "setsid", "stdbuf", "-o", "L", "-eL")):
             script = self.path(name, "#!/bin/sh\nexit 7\n")
-            done = self.allot("run", "--", script)
-            self.assertEqual(done.returncode, 7)
-            self.assertRegex(done.stderr, f"^allot run: warning: what {name} starts is not limited.*\n$")
+            with self.subTest(name=name, wrappers=wrappers):
+                done = self.allot("run", "--", *wrappers, script)
+                self.assertEqual(done.returncode, 7)
+                self.assertRegex(done.stderr,
+                                 f"^allot run: warning: what {name} starts is not limited.*\n$")
+        self.assertEqual(self.allot("run", "--", "env", "echo", "ssh").stderr, "")
         self.assertEqual(self.allot("run", "--", self.path("sshd", "#!/bin/sh\n")).stderr, "")
 
     def test_chroot(self):
@@ -172,10 +178,17 @@ class Escape(cli_lib.Case):
         os.mkdir(root)
         self.fails(125, "run", "--", chroot, "--userspec=0:0", root, "true",
                    says=("would escape", f"{root} has no /", "--allow-escape"))
+        unshare = self.path("unshare", "#!/bin/sh\nexit 0\n")
+        for command in (("env", "A=b", chroot, root),
+                        ("timeout", "9", unshare, "--mount", "--root", root),
+                        (unshare, f"--root={root}", "--fork"), (unshare, "-S", "0", "-R", root)):
+            with self.subTest(command=command):
+                self.fails(125, "run", "--", *command, "true", says=(f"{root} has no /",))
+        self.ok("run", "--", unshare, "--mount", "true")
         library = self.ok("run", "--", "sh", "-c", "echo $LD_PRELOAD").strip()
         os.makedirs(root + os.path.dirname(library))
         shutil.copy(library, root + library)
-        self.ok("run", "--", chroot, root, "true")
+        self.ok("run", "--", "env", chroot, root, "true")
 
     def test_print_env(self):
         said = self.ok("run", "--print-env", "--name", "a", "--memory", "1GiB")

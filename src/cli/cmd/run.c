@@ -16,6 +16,7 @@
 #include "base/parse.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
+#include "cli/device/cuda.h"
 #include "cli/device/limits.h"
 #include "cli/device/selection.h"
 #include "cli/device/visible.h"
@@ -197,44 +198,10 @@ static int run_check_nested(const struct args *a)
 			 strrchr(dir, '/') ? strrchr(dir, '/') + 1 : dir);
 }
 
-/*
- * What a program's first CUDA context takes on an H200 (bench/results); on simulated devices what
- * they were told. 0 where there are no NVIDIA devices.
- */
-#define CONTEXT_BYTES (UINT64_C(520) << 20)
-
-/* `allot sim --amd` has none. */
-static bool run_finds_simulated_driver(void)
-{
-	char path[PATH_MAX], *rest, *dir;
-	const char *dirs = getenv("LD_LIBRARY_PATH");
-	char *copy = rest = strdup(dirs ? dirs : "");
-	bool found = false;
-
-	while (!found && (dir = strsep(&rest, ":;"))) {
-		snprintf(path, sizeof(path), "%s/libcuda.so.1", dir);
-		found = *dir && !access(path, F_OK);
-	}
-	free(copy);
-	return found;
-}
-
-static uint64_t run_context_bytes(void)
-{
-	const char *simulated = getenv("ALLOT_SIM_CONTEXT");
-	uint64_t bytes = CONTEXT_BYTES;
-
-	if (!getenv("ALLOT_SIM_DIR"))
-		return access("/dev/nvidiactl", F_OK) ? 0 : bytes;
-	if (!run_finds_simulated_driver())
-		return 0;
-	return simulated && parse_size(simulated, 0, &bytes) ? CONTEXT_BYTES : bytes;
-}
-
 /* Such a quota is refused its first allocation, which looks like a fault of the program. */
 static void run_warn_of_context(const struct policy *policy)
 {
-	uint64_t context = run_context_bytes();
+	uint64_t context = cuda_context_bytes();
 
 	for (unsigned int i = 0; i < policy->ndevices; i++)
 		if (policy->device[i].limit_bytes && policy->device[i].limit_bytes < context) {
@@ -244,19 +211,6 @@ static void run_warn_of_context(const struct policy *policy)
 				 units_bytes(context).s);
 			return;
 		}
-}
-
-/* Options that are for NVIDIA's devices alone, on a machine that has others. */
-static void run_note_unused(const struct tenant_options *asked)
-{
-	static struct devices amd;
-
-	if (!(asked->said & (TENANT_PRIORITY | TENANT_FLOOR)) || run_context_bytes())
-		return;
-	devices_read_amd(&amd);
-	if (amd.n)
-		say_note("note: --priority and --floor do nothing on AMD GPUs, where tenants work "
-			 "side by side; --compute and --weight do");
 }
 
 /* The loader goes on without a library that it does not find, and so would the program. */
@@ -373,7 +327,7 @@ static int run_check_usage(const struct args *a)
 				 "rm\" removes it");
 	if (a->print_env && a->guard)
 		return say_error("--guard: there is no command to guard; leave --print-env out");
-	if (a->overcommit && !run_context_bytes())
+	if (a->overcommit && !cuda_context_bytes())
 		return say_error("--overcommit: there is no NVIDIA GPU here; on AMD GPUs tenants cannot "
 				 "take turns on memory yet");
 	if (a->host_bytes && !a->swappable)
@@ -525,7 +479,7 @@ int cmd_run(int argc, char **argv)
 	launcher_warn(a.command);
 	if (!e.joined)
 		run_warn_of_context(&e.policy);
-	run_note_unused(&a.tenant);
+	tenant_options_note_unused(&a.tenant, &e.policy);
 	run_limit_by_kernel(&e, a.verbose, &cgroup);
 	if (a.guard)
 		return guarded_launch(&e, &cgroup, a.command, a.report);

@@ -206,6 +206,7 @@ int cmd_set(int argc, char **argv)
 				 r == -EBUSY ? "; another allot set is at work, try again" : "");
 	set_report_change(&a, &change);
 	set_note_excess(&a, &change.after);
+	tenant_options_note_unused(&a.tenant, &change.after);
 	set_report_excess(dir);
 	set_change_kernels_limit(runtime, &a, &change.after);
 	residency_file_tell(runtime); /* its quota counts, */

@@ -2,13 +2,17 @@
 #include "cli/tenant/options.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "amd/identity.h"
 #include "base/parse.h"
+#include "cli/device/cuda.h"
 #include "cli/exec/space.h"
 #include "cli/out/say.h"
 #include "node/compute_words.h"
+#include "node/devices.h"
 
 /* No device is busy for longer with what one program has in flight. */
 #define INFLIGHT_MAX_US 1000000
@@ -293,4 +297,28 @@ int tenant_options_apply(const struct tenant_options *o, struct policy *policy)
 		return r;
 	r = limits_apply(&o->compute, policy);
 	return r < 0 ? r : options_apply_compute(o, policy);
+}
+
+/* None of the tenant's devices is of NVIDIA, as far as that is known. */
+static bool options_are_for_amd(const struct policy *policy)
+{
+	static struct devices amd;
+	bool named = !(policy->flags & POLICY_ALL_DEVICES);
+
+	for (unsigned int i = 0; named && i < policy->ndevices; i++)
+		if (!amd_identity_is(policy->device[i].uuid))
+			return false;
+	if (named)
+		return true;
+	if (cuda_context_bytes())
+		return false;
+	devices_read_amd(&amd);
+	return amd.n > 0;
+}
+
+void tenant_options_note_unused(const struct tenant_options *o, const struct policy *policy)
+{
+	if ((o->said & (TENANT_PRIORITY | TENANT_FLOOR)) && options_are_for_amd(policy))
+		say_note("note: --priority and --floor do nothing on AMD GPUs, where tenants work "
+			 "side by side; --compute and --weight do");
 }

@@ -48,4 +48,7 @@ const struct limits *tenant_options_by_device(const struct tenant_options *optio
 /* Puts what was said into a policy, and leaves the rest. 0, or a message and a negative value. */
 int tenant_options_apply(const struct tenant_options *options, struct policy *policy);
 
+/* Says so where options were given that do nothing on the tenant's devices. */
+void tenant_options_note_unused(const struct tenant_options *options, const struct policy *policy);
+
 #endif

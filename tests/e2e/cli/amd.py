@@ -190,8 +190,22 @@ class Chosen(Amd):
         self.refused("--gpu", "0", "--memory", "1G,2G", says=("2 values for 1 device",))
 
     def test_what_does_nothing(self):
-        self.assertIn("do nothing on AMD", self.well("run", "--priority", "high", "--", "true").stderr)
+        said = "--priority and --floor do nothing on AMD GPUs"
+        self.assertIn(said, self.well("run", "--priority", "high", "--", "true").stderr)
         self.assertEqual(self.well("run", "--weight", "2", "--", "true").stderr, "")
+        # In one machine with NVIDIA's: of a tenant that has AMD's alone.
+        for gpu, notes in (("1", True), ("0", False), ("0,1", False)):
+            with self.subTest(gpu=gpu):
+                done = self.well("run", "--gpu", gpu, "--priority", "high", "--", "true", gpus=1)
+                self.assertEqual(said in done.stderr, notes)
+        for options in ((), ("--gpu", "0")):
+            held = self.start(ALLOT, "sim", "--amd", "1", "--", ALLOT, "run", "--name", "t",
+                              *options, "--compute", "50", "--", "sh", "-c", "echo up; read x")
+            self.assertEqual(held.stdout.readline(), "up\n")
+            with self.subTest(options=options):
+                self.assertIn(said, self.well("set", "t", "--priority", "high").stderr)
+                self.assertEqual(self.well("set", "t", "--compute", "40").stderr, "")
+            held.communicate("\n", timeout=20)
 
     def test_more_than_there_is(self):
         done = self.well("run", "--gpu", "1", "--memory", "65GiB", "--", "true")

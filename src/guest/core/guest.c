@@ -180,7 +180,7 @@ static int guest_read_drop_in(struct config *config)
 	return r ? r : guest_read_file(config);
 }
 
-static const uint32_t no_gate = POLICY_GATE_OPEN, metered_gate = POLICY_GATE_METERED;
+static const uint32_t no_gate = POLICY_GATE_OPEN;
 
 /* Who removes a tenant is done with it in less than a millisecond. */
 #define DROP_IN_TRIES 1000
@@ -198,8 +198,8 @@ static int guest_make_drop_in(struct guest *guest)
 	if (r)
 		return r;
 	guest_drop_in_policy(&guest->policy, guest);
-	if (guest->policy.compute == POLICY_COMPUTE_CAP) /* of whichever device: none is known yet */
-		guest->gate = &metered_gate;
+	/* Of whichever device: none is known yet. */
+	guest->metered = guest->policy.compute == POLICY_COMPUTE_CAP;
 	/* What an earlier one left may be removed by an `allot ps` in between. */
 	for (int i = 0; i < DROP_IN_TRIES; i++) {
 		r = tenant_create(runtime, guest->config.tenant, &guest->policy, guest->dir,
@@ -235,9 +235,8 @@ static void guest_take_tenant(struct guest *guest, const char *dir)
 		guest->mode = GUEST_CLOSED;
 	} else {
 		config_lower(&guest->config, &guest->policy);
-		/* The policy's own gate is open where only the file limits compute. */
-		guest->gate = guest->config.file_share_permille ? &metered_gate
-								: policy_gate(guest->policy_map);
+		guest->gate = policy_gate(guest->policy_map);
+		guest->metered = guest->config.file_share_permille;
 	}
 }
 

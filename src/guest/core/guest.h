@@ -134,6 +134,7 @@ struct guest {
 	struct once exporter_once;		   /* see memory/exporter.h */
 	_Atomic(struct exporter *) exporter;
 	const uint32_t *gate;			   /* the policy's, or our own; see admission.h */
+	bool metered; /* whatever the gate says: configuration limits compute */
 	_Atomic(struct launch_state *) launch;	   /* set by the first launch that is metered */
 	_Atomic bool captures;		   /* a capture was begun, some time */
 	_Atomic(struct amd *) amd;	   /* set by the first call for AMD's GPUs */

@@ -476,7 +476,7 @@ CUresult admission_enter(struct guest *guest, struct launch *launch)
 
 	while ((word = word_acquire(guest->gate)) & POLICY_GATE_CLOSED)
 		futex_wait(guest->gate, word);
-	if (!(word & POLICY_GATE_METERED))
+	if (!(word & POLICY_GATE_METERED) && !guest->metered)
 		return CUDA_SUCCESS;
 	e = attach_device(guest, &launch->context, &device);
 	if (e || !device)

@@ -126,7 +126,7 @@ static void set_note_excess(const struct args *a, const struct policy *policy)
 {
 	static struct devices devices;
 
-	if (!limits_may_exceed(&a->tenant.memory))
+	if (!(a->tenant.said & TENANT_MEMORY))
 		return;
 	devices_read(&devices);
 	limits_note_excess(policy, &devices);

@@ -160,8 +160,11 @@ int limits_apply(const struct limits *limits, struct policy *policy)
 	return 0;
 }
 
-/* The driver takes its time to answer, and hardly a device that is shared has less than this. */
-#define ASKED_ABOVE (UINT64_C(8) << 30)
+/*
+ * To ask the driver takes 42 ms (H200), which is long for the start of a program: so nobody asks for
+ * a quota that many devices have.
+ */
+#define ASKED_ABOVE (UINT64_C(80) << 30)
 
 bool limits_may_exceed(const struct limits *limits)
 {

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "guest/core/library.h"
 
+#include <link.h>
+
+#include "base/text.h"
 #include "guest/core/hooks.h"
 #include "guest/core/lookup_libc.h"
 #include "guest/core/own_nvml.h"
@@ -48,4 +51,23 @@ bool library_present(struct library *library)
 	if (library->found)
 		library->found();
 	return true;
+}
+
+/* By the loader's own list: to ask the loader would have it look for the file. */
+static bool library_is_listed(const struct library *library)
+{
+	for (struct link_map *m = _r_debug.r_map; m; m = m->l_next)
+		if (text_same(text_file_name(m->l_name), library->soname))
+			return true;
+	return false;
+}
+
+/*
+ * A program that is linked with the driver has it from the start, and may fork before its first
+ * call. Nothing is bound yet: for that a child needs no lock that may have stayed locked.
+ */
+__attribute__((constructor)) static void library_begin(void)
+{
+	if (library_is_listed(&library_cuda))
+		library_cuda.found();
 }

@@ -29,7 +29,8 @@
  * The driver was found in this process: has NVML's library loaded, in a tenant, and nothing opened.
  * A child that is forked while another thread loads or unloads a library can load none any more: a
  * lock of the loader's stays locked in it, and that of atexit. If its parent had the driver, it has
- * NVML, too.
+ * NVML, too. A driver that came with a library that the program opened is found no sooner than at
+ * the first call of it or look-up of its functions.
  */
 void own_nvml_prepare(void);
 

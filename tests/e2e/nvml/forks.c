@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Forks children that use the GPU while another thread loads and unloads a library. Says how many
- * of them did not come to their end.
+ * of them did not come to their end. LINKED: built against the driver, which the parent then does
+ * not call, nor look up a function of.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -11,6 +12,7 @@
 #include <unistd.h>
 
 #include "nvidia/cuda_api.h"
+#include "sim/cuda/api.h"
 #include "tests/check.h"
 
 #define CHILDREN   40
@@ -40,16 +42,26 @@ static int child(void)
 	       cu.cuCtxSetCurrent(context) || cu.cuMemAlloc_v2(&block, 1 << 20);
 }
 
-int main(void)
+static void bind(void)
 {
+#ifdef LINKED
+#define CUDA_HOOK(name, kind, params, args) cu.name = name;
+#else
 	void *driver = dlopen("libcuda.so.1", RTLD_NOW);
-	int hung = 0, status;
-	pthread_t thread;
 
 	CHECK(driver);
 #define CUDA_HOOK(name, kind, params, args) *(void **)&cu.name = dlsym(driver, #name);
+#endif
 #define CUDA_CALL(name, kind, params, args) CUDA_HOOK(name, kind, params, args)
 #include "nvidia/cuda_api.def"
+}
+
+int main(void)
+{
+	int hung = 0, status;
+	pthread_t thread;
+
+	bind();
 	CHECK_EQ(pthread_create(&thread, NULL, load_and_unload, NULL), 0);
 	for (int i = 0; i < CHILDREN && hung < 2; i++) {
 		pid_t pid = fork();

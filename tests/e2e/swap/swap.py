@@ -19,7 +19,6 @@ TRUTH = os.environ["SWAP_TRUTH"]
 MIB = 1 << 20
 CONTEXT = 16 * MIB
 STAYS = CONTEXT + 2 * MIB  # and the program's code
-CYCLES = 100
 # What the program at rest holds, in granules: 400 B and 280 kB share one with its counter.
 IDLE = (2 + 4 + 64 + 130) * MIB
 
@@ -575,41 +574,6 @@ class Quota(Case):
         guest = self.guest("full", options=("--swappable", "--memory", "100MiB"))
         for _ in range(3):
             self.must("suspend", "t")
-            self.must("resume", "t")
-        self.good(guest)
-
-
-class Load(Case):
-    """Programs with several threads and streams, which allocate, free, copy and launch graphs that
-    were captured before, and look at every word that they hold."""
-
-    def test_cycles(self):
-        guests = [self.guest("churn", str(seed)) for seed in (11, 12)]
-        for cycle in range(CYCLES):
-            self.must("suspend", "t", "--timeout", "60s")
-            self.assertEqual(self.used(), 2 * STAYS, f"cycle {cycle}")
-            self.must("resume", "t")
-            time.sleep(0.02 * (cycle % 3))
-        for guest in guests:
-            self.good(guest)
-
-    def test_pools(self):
-        """Taken and freed in the order of streams, by threads that use each other's free memory."""
-        guests = [self.guest("churn pools", str(seed)) for seed in (21, 22)]
-        for cycle in range(CYCLES // 16):
-            self.must("suspend", "t", "--timeout", "60s")
-            self.assertEqual(self.used(), 2 * STAYS, f"cycle {cycle}")
-            self.must("resume", "t")
-            time.sleep(0.02 * (cycle % 3))
-        for guest in guests:
-            self.good(guest)
-
-    def test_metered(self):
-        """The same beside a limit of compute, whose gate is another one."""
-        guest = self.guest("churn", "5", options=("--swappable", "--compute", "50"))
-        for _ in range(10):
-            self.must("suspend", "t", "--timeout", "60s")
-            self.assertEqual(self.used(), STAYS)
             self.must("resume", "t")
         self.good(guest)
 

@@ -15,6 +15,7 @@ const struct residency_params residency_defaults = {
 	.idle_part = TUNING_RESIDENCY_IDLE_PART,
 	.patience_turns = TUNING_RESIDENCY_PATIENCE,
 	.bytes_per_us = TUNING_RESIDENCY_BYTES_PER_US,
+	.lost_wait_ns = TUNING_RESIDENCY_LOST_NS,
 };
 
 /* What is on the devices, as it is planned to be; `now`: as it is, with what is on its way there. */
@@ -213,21 +214,22 @@ static enum residency_rank residency_rank(const struct residency_plan *plan,
 	return RANK_TURN;
 }
 
-/* What has to go from a device beside `used`, of which its own are `own`. */
-static uint64_t residency_lack_on(const struct residency_plan *plan, int d, uint64_t used,
-				  uint64_t own, uint64_t need)
+/* What has to go from a device with so much room for one that comes beside `used`. */
+static uint64_t residency_lack_on(const struct residency_plan *plan,
+				  const struct residency_tenant *comer, int d, uint64_t used,
+				  uint64_t room)
 {
-	const struct residency_device *device = &plan->device[d];
-	uint64_t wants = used + need + (used > own ? device->spare_bytes : 0);
+	uint64_t need = residency_need(comer, d);
+	uint64_t spare = used > residency_there(comer, d) ? plan->device[d].spare_bytes : 0;
 
-	return need && wants > device->capacity_bytes ? wants - device->capacity_bytes : 0;
+	return need ? sat_sub_u64(used + need + spare, room) : 0;
 }
 
 static bool residency_fits(const struct residency_plan *plan, const uint64_t used[DEVICES],
 			   const struct residency_tenant *t)
 {
 	for (int d = 0; d < plan->devices; d++)
-		if (residency_lack_on(plan, d, used[d], residency_there(t, d), residency_need(t, d)))
+		if (residency_lack_on(plan, t, d, used[d], plan->device[d].capacity_bytes))
 			return false;
 	return true;
 }
@@ -239,8 +241,8 @@ static bool residency_lacks(const struct residency_plan *plan, const struct resi
 	bool any = false;
 
 	for (int d = 0; d < plan->devices; d++) {
-		lack[d] = residency_lack_on(plan, d, plan->then[d], residency_there(comer, d),
-					    residency_need(comer, d));
+		lack[d] = residency_lack_on(plan, comer, d, plan->then[d],
+					    plan->device[d].capacity_bytes);
 		any |= lack[d] > 0;
 	}
 	return any;
@@ -409,20 +411,39 @@ static int residency_plan_for(struct residency_plan *plan, struct residency_tena
 	return n;
 }
 
-/* Whether it could not come even if all had left who can at all, whenever their turns are over. */
-static bool residency_is_too_large(const struct residency_plan *plan,
-				   const struct residency_tenant *comer)
+/* What of a device is the comer's, or theirs who cannot leave. */
+static uint64_t residency_stuck(const struct residency_plan *plan,
+				const struct residency_tenant *comer, int d)
 {
-	uint64_t used[DEVICES] = {0};
+	uint64_t used = residency_there(comer, d);
 
 	for (int i = 0; i < plan->n; i++) {
 		const struct residency_tenant *t = &plan->tenant[i];
-		bool stays = t->fixed && (t->place == RESIDENCY_HERE || t->place == RESIDENCY_AWAY);
 
-		for (int d = 0; t->id && (stays || t == comer) && d < plan->devices; d++)
-			used[d] += t == comer ? residency_there(t, d) : t->here[d];
+		if (t->id && t != comer && t->fixed &&
+		    (t->place == RESIDENCY_HERE || t->place == RESIDENCY_AWAY))
+			used += t->here[d];
 	}
-	return !residency_fits(plan, used, comer);
+	return used;
+}
+
+/*
+ * Whether it could not come even if all had left who can at all, whenever their turns are over. What
+ * is lost may be that of a program that ends.
+ */
+static bool residency_is_too_large(const struct residency_plan *plan,
+				   const struct residency_tenant *comer)
+{
+	bool waits = plan->now_ns < comer->waits_since_ns + plan->params->lost_wait_ns;
+
+	for (int d = 0; d < plan->devices; d++) {
+		const struct residency_device *device = &plan->device[d];
+		uint64_t room = device->capacity_bytes + (waits ? device->lost_bytes : 0);
+
+		if (residency_lack_on(plan, comer, d, residency_stuck(plan, comer, d), room))
+			return true;
+	}
+	return false;
 }
 
 /* --- One who waits -------------------------------------------------------------------------- */

@@ -40,6 +40,7 @@ struct residency_params {
 	uint64_t idle_part;	 /* who does nothing for this part of its own moving is idle */
 	uint64_t patience_turns; /* who waits for so many turns goes first, whatever its priority */
 	uint64_t bytes_per_us;	 /* how fast memory moves, where that was not measured */
+	uint64_t lost_wait_ns;	 /* an allocation waits for what is lost for so long */
 };
 /* See tuning.h. */
 extern const struct residency_params residency_defaults;
@@ -69,7 +70,7 @@ struct residency_tenant {
 	/* Out. */
 	bool leave, come; /* now. Who is here and waits for more may come: it may try again */
 	uint32_t part;	  /* of RESIDENCY_ALL, where it is to leave: so much is to be away */
-	bool refuse;	  /* there is no room for more, although all others have left */
+	bool refuse;	  /* there is no room for more, were all others to leave */
 
 	/* Its own; all zero in the beginning. */
 	uint64_t known_id, came_ns, waits_since_ns;
@@ -81,6 +82,7 @@ struct residency_tenant {
 struct residency_device {
 	uint64_t capacity_bytes; /* for all that can leave */
 	uint64_t spare_bytes;	 /* of this, kept free where more than one tenant is there */
+	uint64_t lost_bytes;	 /* beside this: not to be had, who knows why or for how long */
 };
 
 /*

@@ -266,7 +266,8 @@
 #define TUNING_RESIDENCY_AGAIN_NS NS_PER_S
 /*
  * A device that so often refuses memory although there should be room has less than is known, since
- * others use it, too. That is believed for so long.
+ * others use it, too. That is believed for so long, and an allocation is not refused sooner for it:
+ * it may be that of a program that is about to end.
  */
 #define TUNING_RESIDENCY_FAILURES 3
 #define TUNING_RESIDENCY_LOST_NS  (5 * NS_PER_S)

@@ -256,6 +256,22 @@ static void check_more(void)
 	other->here[0] = 0;
 	step(w);
 	CHECK(one->come);
+	/* What is lost is waited for, and not for ever. */
+	w = fresh(100 * GIB);
+	one = add(w, RESIDENCY_HERE, 60 * GIB);
+	step(w);
+	one->more[0] = 50 * GIB;
+	one->wants = true;
+	w->device[0].lost_bytes = 10 * GIB;
+	step(w);
+	CHECK(!one->refuse && !one->come);
+	w->device[0].lost_bytes = 9 * GIB;
+	step(w);
+	CHECK(one->refuse);
+	w->device[0].lost_bytes = 10 * GIB;
+	later(w, residency_defaults.lost_wait_ns);
+	step(w);
+	CHECK(one->refuse);
 	/* What nobody asks is not refused: it may be waited for. */
 	w = fresh(100 * GIB);
 	one = add(w, RESIDENCY_AWAY, 160 * GIB);

@@ -700,6 +700,7 @@ static void residency_host_measure_room(struct residency_host *host, uint64_t no
 		host->device[b].capacity_bytes =
 			host->total[b] > taken ? host->total[b] - taken : 0;
 		host->device[b].spare_bytes = host->total[b] / TUNING_RESIDENCY_SPARE_PART;
+		host->device[b].lost_bytes = host->lost[b];
 		residency_file_promise(host->file, b, host->uuid[b], host->promised[b]);
 	}
 }

@@ -11,6 +11,7 @@ import platform
 import re
 import signal
 import subprocess
+import threading
 import time
 import unittest
 
@@ -223,6 +224,28 @@ class Servers(Turns):
         # The rest of its quota is there for the first one.
         self.assertEqual(self.ask(guest, "24"), "served")
         for process in (guest, one):
+            self.quit(process)
+
+    def outsider(self):
+        """A program that is no tenant's: what it has is in no ledger."""
+        process = subprocess.Popen([GUEST, "serve", "40", "9"], env=self.env, stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(self.end, process)
+        self.assertEqual(process.stdout.readline(), "ready\n")
+        return process
+
+    def test_an_outsider_ends(self):
+        """An allocation waits for a while before it is refused."""
+        other, one = self.outsider(), self.serve("a", 1, holds=8)
+        threading.Timer(2, other.kill).start()
+        self.assertEqual(self.ask(one, "30"), "served")
+        self.quit(one)
+
+    def test_an_outsider_stays(self):
+        other, one = self.outsider(), self.serve("a", 1, holds=8)
+        self.assertEqual(self.ask(one, "30"), "refused")
+        self.assertEqual(self.ask(one, "16"), "served")
+        for process in (other, one):
             self.quit(process)
 
     @staticmethod

@@ -15,7 +15,7 @@ const struct residency_params residency_defaults = {
 	.idle_part = TUNING_RESIDENCY_IDLE_PART,
 	.patience_turns = TUNING_RESIDENCY_PATIENCE,
 	.bytes_per_us = TUNING_RESIDENCY_BYTES_PER_US,
-	.lost_wait_ns = TUNING_RESIDENCY_LOST_NS,
+	.refuse_ns = TUNING_RESIDENCY_REFUSE_NS,
 };
 
 /* What is on the devices, as it is planned to be; `now`: as it is, with what is on its way there. */
@@ -411,36 +411,41 @@ static int residency_plan_for(struct residency_plan *plan, struct residency_tena
 	return n;
 }
 
-/* What of a device is the comer's, or theirs who cannot leave. */
+/* What is on a device of others who cannot leave. */
 static uint64_t residency_stuck(const struct residency_plan *plan,
 				const struct residency_tenant *comer, int d)
 {
-	uint64_t used = residency_there(comer, d);
+	uint64_t bytes = 0;
 
 	for (int i = 0; i < plan->n; i++) {
 		const struct residency_tenant *t = &plan->tenant[i];
 
 		if (t->id && t != comer && t->fixed &&
 		    (t->place == RESIDENCY_HERE || t->place == RESIDENCY_AWAY))
-			used += t->here[d];
+			bytes += t->here[d];
 	}
-	return used;
+	return bytes;
 }
 
 /*
- * Whether it could not come even if all had left who can at all, whenever their turns are over. What
- * is lost may be that of a program that ends.
+ * Whether it could not come even if all had left who can at all, whenever their turns are over. Who
+ * cannot leave now may find room on the host in a moment, and what is lost may be that of a program
+ * that ends.
  */
 static bool residency_is_too_large(const struct residency_plan *plan,
 				   const struct residency_tenant *comer)
 {
-	bool waits = plan->now_ns < comer->waits_since_ns + plan->params->lost_wait_ns;
+	bool soon = plan->now_ns < comer->waits_since_ns + plan->params->refuse_ns;
 
 	for (int d = 0; d < plan->devices; d++) {
 		const struct residency_device *device = &plan->device[d];
-		uint64_t room = device->capacity_bytes + (waits ? device->lost_bytes : 0);
+		uint64_t used = residency_there(comer, d), room = device->capacity_bytes;
 
-		if (residency_lack_on(plan, comer, d, residency_stuck(plan, comer, d), room))
+		if (soon)
+			room += device->lost_bytes;
+		else
+			used += residency_stuck(plan, comer, d);
+		if (residency_lack_on(plan, comer, d, used, room))
 			return true;
 	}
 	return false;

@@ -40,7 +40,7 @@ struct residency_params {
 	uint64_t idle_part;	 /* who does nothing for this part of its own moving is idle */
 	uint64_t patience_turns; /* who waits for so many turns goes first, whatever its priority */
 	uint64_t bytes_per_us;	 /* how fast memory moves, where that was not measured */
-	uint64_t lost_wait_ns;	 /* an allocation waits for what is lost for so long */
+	uint64_t refuse_ns;	 /* no allocation is refused sooner for what may change */
 };
 /* See tuning.h. */
 extern const struct residency_params residency_defaults;

@@ -266,11 +266,15 @@
 #define TUNING_RESIDENCY_AGAIN_NS NS_PER_S
 /*
  * A device that so often refuses memory although there should be room has less than is known, since
- * others use it, too. That is believed for so long, and an allocation is not refused sooner for it:
- * it may be that of a program that is about to end.
+ * others use it, too. That is believed for so long.
  */
 #define TUNING_RESIDENCY_FAILURES 3
 #define TUNING_RESIDENCY_LOST_NS  (5 * NS_PER_S)
+/*
+ * An allocation is not refused sooner for what may change: others that find no room on the host for
+ * a moment, a program of no tenant that is about to end.
+ */
+#define TUNING_RESIDENCY_REFUSE_NS (5 * NS_PER_S)
 
 /* --- The monitor thread -------------------------------------------------------------------- */
 

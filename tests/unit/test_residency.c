@@ -240,9 +240,15 @@ static void check_more(void)
 	one->more[0] = 41 * GIB;
 	step(w);
 	CHECK(one->refuse && !other->leave);
-	/* Who cannot leave is in the way, and who is to stay for a while is not. */
+	/* Who cannot leave is in the way, if that lasts, and who is to stay for a while is not. */
+	one->wants = false;
+	step(w);
+	one->wants = true;
 	one->more[0] = 20 * GIB;
 	other->fixed = true;
+	step(w);
+	CHECK(!one->refuse && !other->leave);
+	later(w, residency_defaults.refuse_ns);
 	step(w);
 	CHECK(one->refuse && !other->leave);
 	other->fixed = false;
@@ -269,7 +275,7 @@ static void check_more(void)
 	step(w);
 	CHECK(one->refuse);
 	w->device[0].lost_bytes = 10 * GIB;
-	later(w, residency_defaults.lost_wait_ns);
+	later(w, residency_defaults.refuse_ns);
 	step(w);
 	CHECK(one->refuse);
 	/* What nobody asks is not refused: it may be waited for. */

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* allot image: what is in an image of a tenant, and whether each byte is as it was written. */
-#include "cli/arguments.h"
 #include "image/image.h"
 
 #include <argp.h>
@@ -10,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/exit_status.h"
 #include "cli/out/say.h"

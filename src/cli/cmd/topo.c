@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* allot topo: devices, the links between them, and who reaches whom. */
-#include "cli/arguments.h"
 #include "cli/device/topo.h"
 
 #include <argp.h>
@@ -8,6 +7,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/exit_status.h"
 #include "cli/out/say.h"

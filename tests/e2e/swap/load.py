@@ -13,26 +13,23 @@ class Load(Case):
     """Programs with several threads and streams, which allocate, free, copy and launch graphs that
     were captured before, and look at every word that they hold."""
 
-    def test_cycles(self):
-        guests = [self.guest("churn", str(seed)) for seed in (11, 12)]
-        for cycle in range(CYCLES):
+    def leave_and_come_back(self, guests, times):
+        for cycle in range(times):
             self.must("suspend", "t", "--timeout", "60s")
-            self.assertEqual(self.used(), 2 * STAYS, f"cycle {cycle}")
+            self.assertEqual(self.used(), len(guests) * STAYS, f"cycle {cycle}")
             self.must("resume", "t")
             time.sleep(0.02 * (cycle % 3))
         for guest in guests:
             self.good(guest)
 
+    def test_cycles(self):
+        guests = [self.guest("churn", str(seed)) for seed in (11, 12)]
+        self.leave_and_come_back(guests, CYCLES)
+
     def test_pools(self):
         """Taken and freed in the order of streams, by threads that use each other's free memory."""
         guests = [self.guest("churn pools", str(seed)) for seed in (21, 22)]
-        for cycle in range(CYCLES // 16):
-            self.must("suspend", "t", "--timeout", "60s")
-            self.assertEqual(self.used(), 2 * STAYS, f"cycle {cycle}")
-            self.must("resume", "t")
-            time.sleep(0.02 * (cycle % 3))
-        for guest in guests:
-            self.good(guest)
+        self.leave_and_come_back(guests, CYCLES // 16)
 
     def test_metered(self):
         """The same beside a limit of compute, whose gate is another one."""

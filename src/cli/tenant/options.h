@@ -7,6 +7,7 @@
 #define ALLOT_CLI_TENANT_OPTIONS_H
 
 #include <argp.h>
+
 #include "cli/device/limits.h"
 #include "ledger/policy.h"
 #include "sched/controller.h"

@@ -146,6 +146,7 @@ static void end(void)
 struct how {
 	bool unknown, alone, rival, held, watched;
 	uint64_t load_ns; /* the driver's call takes so long */
+	enum launch_kind kind;
 	CUresult error;
 };
 
@@ -153,6 +154,7 @@ static struct launch launch_how(CUstream stream, uint64_t ns, struct how how)
 {
 	struct launch launch = {
 		.stream = stream,
+		.kind = how.kind,
 		.key = 4711,
 		.meter = &meter,
 		.context = fake.context,
@@ -825,6 +827,28 @@ static void check_loads(void)
 	close_it(S1, METER_WAIT);
 	finish(S1);
 	CHECK_NEAR(busy_ns(), 750 * US);
+	end();
+	/* What is known is not loaded: a call that the processor was lost in is a pause as any. */
+	begin();
+	launch(S1, 250 * US);
+	finish(S1);
+	launch(S1, 250 * US);
+	finish(S1);
+	fake_pass(60 * US);
+	launch_how(S1, 250 * US, (struct how){.watched = true, .load_ns = 60 * US});
+	finish(S1);
+	CHECK_NEAR(busy_ns(), 870 * US);
+	end();
+	/* A copy has no code: what keeps its call is the work before it. */
+	begin();
+	launch(S1, 250 * US);
+	finish(S1);
+	launch(S1, 250 * US);
+	launch_how(S1, 20 * US,
+		   (struct how){.unknown = true, .kind = LAUNCH_COPY, .load_ns = 240 * US});
+	close_it(S1, METER_WAIT);
+	finish(S1);
+	CHECK_NEAR(busy_ns(), 520 * US);
 	end();
 }
 

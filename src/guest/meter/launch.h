@@ -43,7 +43,7 @@ struct launch {
 	/* The meter's, from meter_begin to meter_end. */
 	struct stream *in;
 	int end;    /* the timing event behind it; below 0: none */
-	bool fresh; /* its stream was idle: what that closes begins with it */
+	bool fresh; /* its code may be loaded first: what that closes begins when it returned */
 };
 
 /* A stream's name in its context. A thread's own goes by the thread: the handle is one for all. */

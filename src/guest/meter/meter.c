@@ -267,18 +267,19 @@ static void meter_bill_missed(struct meter *meter, const struct missed *missed)
  * driver load its code, which is no work of the device: so the work before it is closed, and what
  * it begins itself begins when the driver's call returned. No event is recorded on an idle stream
  * for that, where nobody else may have the device: of some functions of cuBLAS and cuDNN it made
- * the kernels of ranks 0.9 us further apart from then on (h200x2-null-stream-2026-11-22.txt).
+ * the kernels of ranks 0.9 us further apart from then on (h200x2-null-stream-2026-11-22.txt). A
+ * copy has no code, and its call may last as long as it does, or the work before it.
  */
 static void meter_before_launch(struct meter *meter, struct stream *stream, struct launch *launch,
 				struct records *records)
 {
-	bool idle = stream_is_closed(stream);
+	bool idle = stream_is_closed(stream), copy = launch->kind == LAUNCH_COPY;
 	bool fresh = idle && (launch->held || meter_was_idle(stream, launch->now_ns));
 
-	launch->fresh = idle || !launch->known;
+	launch->fresh = !copy && (idle || !launch->known);
 	if (launch->alone && stream->open.launches)
 		meter_reserve(meter, records, false, launch->now_ns);
-	if (stream->again || (fresh && (launch->known || launch->rival))) {
+	if (stream->again || (fresh && (copy || launch->known || launch->rival))) {
 		int index = meter_reserve_event(meter, stream, true, launch->now_ns);
 
 		if (index >= 0) {
@@ -397,7 +398,11 @@ void meter_end(struct launch *launch, CUresult e)
 	struct meter *meter = launch->meter;
 	struct stream *stream = launch->in;
 	uint64_t loaded = !e && launch->fresh ? now_monotonic_ns() : 0;
+	bool brief = loaded < launch->now_ns + TUNING_GAP_NS;
 
+	/* Nothing is loaded for what was measured, unless that is seen. */
+	if (launch->known && brief)
+		loaded = 0;
 	if (!stream) {
 		if (!e)
 			collect_bill_unmeasured(meter, launch->now_ns, UINT64_MAX);
@@ -416,7 +421,7 @@ void meter_end(struct launch *launch, CUresult e)
 		meter_record(stream, launch->end, true);
 		return;
 	}
-	if (!e && loaded < launch->now_ns + TUNING_GAP_NS)
+	if (!e && brief)
 		return;
 	meter_lock(meter);
 	stream->loaded_ns = loaded;

@@ -3,6 +3,8 @@
 
 #include <stdatomic.h>
 
+#include "sched/tuning.h"
+
 /*
  * A key has its place among WAYS, so that two that a program uses in turns do not drive each other
  * out: each launch would be measured by itself, which costs ten times as much as to let it go.
@@ -74,21 +76,25 @@ uint64_t cost_mean(const struct costs *costs)
 }
 
 /* Until what is measured is known others may be launched: they are not measured, too. */
-uint64_t cost_use(struct costs *costs, uint64_t key, bool *ret_alone)
+uint64_t cost_use(struct costs *costs, uint64_t key, uint64_t now_ns, bool *ret_alone)
 {
 	int i = cost_find(costs, key);
 	struct cost *cost;
 
-	*ret_alone = i < 0;
+	*ret_alone = true;
 	if (i < 0)
 		return 0;
 	cost = &costs->entry[i];
+	if (now_ns > cost_read(&cost->used_ns) + TUNING_FORGET_NS)
+		return 0;
+	cost_write(&cost->used_ns, now_ns);
 	*ret_alone = cost_read(&cost->uses) >= STALE_USES;
 	cost_write(&cost->uses, *ret_alone ? 0 : cost_read(&cost->uses) + 1);
 	return cost_read(&cost->ns);
 }
 
-void cost_learn(struct costs *costs, uint64_t key, uint32_t n, uint64_t took_ns, bool waits)
+void cost_learn(struct costs *costs, uint64_t key, uint32_t n, uint64_t took_ns, uint64_t now_ns,
+		bool waits)
 {
 	uint64_t each = n ? took_ns / n : 0, mean_ns;
 	struct cost *cost;
@@ -105,6 +111,7 @@ void cost_learn(struct costs *costs, uint64_t key, uint32_t n, uint64_t took_ns,
 				      ? cost_follow(cost_read(&cost->ns), each, waits)
 				      : each);
 	cost_write(&cost->uses, 0);
+	cost_write(&cost->used_ns, now_ns);
 	cost_write(&cost->key, key);
 }
 

@@ -17,6 +17,7 @@ struct cost {
 	_Atomic uint64_t key;
 	_Atomic uint64_t ns;
 	_Atomic uint64_t uses; /* since it was last measured, or was to be, by itself */
+	_Atomic uint64_t used_ns; /* what it takes was learned, or believed, then */
 };
 
 struct costs {
@@ -40,17 +41,19 @@ static inline uint64_t cost_key(uint64_t function, uint64_t blocks)
 uint64_t cost_expect(const struct costs *costs, uint64_t key);
 
 /*
- * The same of one that is launched now. *ret_alone: it should be measured by itself, since none
- * was, or not for many launches: among others it tells nothing.
+ * The same of one that is launched now; 0, too, where none was for TUNING_FORGET_NS: until the next
+ * is measured. *ret_alone: it should be measured by itself, since none was, or not for many
+ * launches: among others it tells nothing.
  */
-uint64_t cost_use(struct costs *costs, uint64_t key, bool *ret_alone);
+uint64_t cost_use(struct costs *costs, uint64_t key, uint64_t now_ns, bool *ret_alone);
 
 /*
- * `n` launches, all of `key` (0: of several), took so long together. `waits`: they may have waited
- * for something else meanwhile, so the least is believed; otherwise the most, since too much in
- * flight is what does harm.
+ * `n` launches, all of `key` (0: of several), took so long together, as is known now. `waits`: they
+ * may have waited for something else meanwhile, so the least is believed; otherwise the most, since
+ * too much in flight is what does harm.
  */
-void cost_learn(struct costs *costs, uint64_t key, uint32_t n, uint64_t took_ns, bool waits);
+void cost_learn(struct costs *costs, uint64_t key, uint32_t n, uint64_t took_ns, uint64_t now_ns,
+		bool waits);
 
 /* What a launch took on average, whatever its key; 0: nothing was measured yet. */
 uint64_t cost_mean(const struct costs *costs);

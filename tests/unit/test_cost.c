@@ -3,6 +3,7 @@
 #include "sched/cost.h"
 
 #include "base/now.h"
+#include "sched/tuning.h"
 #include "tests/check.h"
 
 #define US NS_PER_US
@@ -13,18 +14,18 @@ static void check_learn(void)
 {
 	costs = (struct costs){0};
 	CHECK(!cost_expect(&costs, 7));
-	cost_learn(&costs, 7, 4, 400 * US, false);
+	cost_learn(&costs, 7, 4, 400 * US, 0, false);
 	CHECK_EQ(cost_expect(&costs, 7), 100 * US);
 	CHECK(!cost_expect(&costs, 8));
 	/* Too much in flight does harm: up at once, and down by an eighth. */
-	cost_learn(&costs, 7, 1, 9000 * US, false);
+	cost_learn(&costs, 7, 1, 9000 * US, 0, false);
 	CHECK_EQ(cost_expect(&costs, 7), 9000 * US);
-	cost_learn(&costs, 7, 1, 1000 * US, false);
+	cost_learn(&costs, 7, 1, 1000 * US, 0, false);
 	CHECK_EQ(cost_expect(&costs, 7), 8000 * US);
 	/* Of several: of none of them. */
-	cost_learn(&costs, 0, 2, 200 * US, false);
+	cost_learn(&costs, 0, 2, 200 * US, 0, false);
 	CHECK_EQ(cost_expect(&costs, 7), 8000 * US);
-	cost_learn(&costs, 7, 0, 5, false);
+	cost_learn(&costs, 7, 0, 5, 0, false);
 	CHECK_EQ(cost_expect(&costs, 7), 8000 * US);
 	cost_bound(&costs, 7, 9000 * US);
 	CHECK_EQ(cost_expect(&costs, 7), 8000 * US);
@@ -33,7 +34,7 @@ static void check_learn(void)
 	cost_bound(&costs, 8, 1);
 	CHECK(!cost_expect(&costs, 8));
 	/* The briefest is known all the same. */
-	cost_learn(&costs, 9, 1, 0, false);
+	cost_learn(&costs, 9, 1, 0, 0, false);
 	CHECK_EQ(cost_expect(&costs, 9), 1);
 }
 
@@ -41,10 +42,10 @@ static void check_learn(void)
 static void check_waits(void)
 {
 	costs = (struct costs){0};
-	cost_learn(&costs, 7, 1, 1000 * US, true);
-	cost_learn(&costs, 7, 1, 100000 * US, true);
+	cost_learn(&costs, 7, 1, 1000 * US, 0, true);
+	cost_learn(&costs, 7, 1, 100000 * US, 0, true);
 	CHECK(cost_expect(&costs, 7) <= 1130 * US);
-	cost_learn(&costs, 7, 1, 900 * US, true);
+	cost_learn(&costs, 7, 1, 900 * US, 0, true);
 	CHECK_EQ(cost_expect(&costs, 7), 900 * US);
 }
 
@@ -58,13 +59,34 @@ static void check_stale(void)
 	bool alone;
 
 	costs = (struct costs){0};
-	CHECK(!cost_use(&costs, 7, &alone) && alone);
-	cost_learn(&costs, 7, 1, 100 * US, false);
+	CHECK(!cost_use(&costs, 7, 0, &alone) && alone);
+	cost_learn(&costs, 7, 1, 100 * US, 0, false);
 	for (int i = 0; i < 10000; i++) {
-		CHECK_EQ(cost_use(&costs, 7, &alone), 100 * US);
+		CHECK_EQ(cost_use(&costs, 7, 0, &alone), 100 * US);
 		measured += alone;
 	}
 	CHECK(measured >= 10 && measured <= 50);
+}
+
+/*
+ * What was not launched for long is measured anew, and all that are launched until then are as
+ * little known as the first.
+ */
+static void check_forgets(void)
+{
+	uint64_t now = TUNING_FORGET_NS;
+	bool alone;
+
+	costs = (struct costs){0};
+	cost_learn(&costs, 7, 1, 100 * US, 0, false);
+	for (int i = 0; i < 10; i++, now += TUNING_FORGET_NS)
+		CHECK(cost_use(&costs, 7, now, &alone) && !alone);
+	for (int i = 0; i < 10; i++)
+		CHECK(!cost_use(&costs, 7, now + US, &alone) && alone);
+	CHECK_EQ(cost_expect(&costs, 7), 100 * US);
+	cost_learn(&costs, 7, 1, 2000 * US, now + 3000 * US, false);
+	CHECK_EQ(cost_use(&costs, 7, now + 3001 * US, &alone), 2000 * US);
+	CHECK(!alone);
 }
 
 /* A mean of the last few, from wherever it comes. */
@@ -72,10 +94,10 @@ static void check_mean(void)
 {
 	costs = (struct costs){0};
 	for (int i = 0; i < 100; i++)
-		cost_learn(&costs, 0, 10, 1000 * US, false);
+		cost_learn(&costs, 0, 10, 1000 * US, 0, false);
 	CHECK(costs.mean_ns > 90 * US && costs.mean_ns < 110 * US);
 	for (int i = 0; i < 100; i++)
-		cost_learn(&costs, 3, 1, 5 * US, false);
+		cost_learn(&costs, 3, 1, 5 * US, 0, false);
 	CHECK(costs.mean_ns < 7 * US);
 }
 
@@ -84,7 +106,7 @@ static void check_many(void)
 {
 	costs = (struct costs){0};
 	for (uint64_t key = 1; key <= 3 * COST_ENTRIES; key++)
-		cost_learn(&costs, key << 8, 1, key * US, false);
+		cost_learn(&costs, key << 8, 1, key * US, 0, false);
 	for (uint64_t key = 1; key <= 3 * COST_ENTRIES; key++) {
 		uint64_t is = cost_expect(&costs, key << 8);
 
@@ -106,6 +128,7 @@ int main(void)
 	check_learn();
 	check_waits();
 	check_stale();
+	check_forgets();
 	check_mean();
 	check_many();
 	check_keys();

@@ -458,11 +458,13 @@ static void admission_count(const struct launch *launch)
 
 static void admission_expect(struct launch_device *device, struct launch *launch)
 {
-	launch->expected_ns = cost_use(&device->window.costs, launch->key, &launch->alone);
+	struct costs *costs = &device->window.costs;
+
+	launch->expected_ns = cost_use(costs, launch->key, launch->now_ns, &launch->alone);
 	launch->known = launch->expected_ns;
 	if (launch->known)
 		return;
-	launch->expected_ns = TUNING_UNKNOWN_NS;
+	launch->expected_ns = max_u64(cost_expect(costs, launch->key), TUNING_UNKNOWN_NS);
 	window_unforeseen(device, launch->now_ns);
 }
 

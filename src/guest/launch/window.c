@@ -76,7 +76,8 @@ void window_done(struct meter *meter, struct stream *stream, const struct burst 
 		return;
 	if (window_is_off(done_ns - began_ns, burst->expected_ns))
 		window_unforeseen(device, done_ns);
-	cost_learn(&device->window.costs, burst->key, burst->launches, done_ns - began_ns, waits);
+	cost_learn(&device->window.costs, burst->key, burst->launches, done_ns - began_ns, done_ns,
+		   waits);
 	if (!burst->key)
 		cost_bound(&device->window.costs, burst->longest.key, done_ns - began_ns);
 	word_raise_u64(&meter->time->longest_ns, (done_ns - began_ns) / burst->launches);

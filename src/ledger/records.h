@@ -128,6 +128,7 @@ enum swap_phase {
 	SWAP_GIVEN,   /* as BARE, and its content is somebody else's: the host memory is empty */
 	/* As PREPARE, for BARE and the driver's own checkpoint: what we cannot move that one takes. */
 	SWAP_PREPARE_CONTEXTS,
+	SWAP_COME, /* as OUT, and what has room on the device may be there: BACK follows */
 	SWAP_PHASES,
 };
 

@@ -77,8 +77,10 @@ static uint32_t swap_desk_write(struct swap_desk *desk, enum swap_phase phase, u
 uint32_t swap_desk_ask(struct swap_desk *desk, enum swap_phase phase)
 {
 	uint32_t before = swap_desk_request(desk);
-	bool back = phase == SWAP_BACK && swap_phase_is_out(swap_phase_of(before));
-	bool again = phase == SWAP_OUT && swap_phase_of(before) == SWAP_BACK;
+	bool comes = phase == SWAP_COME || phase == SWAP_BACK;
+	bool came = swap_phase_of(before) == SWAP_COME || swap_phase_of(before) == SWAP_BACK;
+	bool back = comes && swap_phase_is_out(swap_phase_of(before));
+	bool again = phase == SWAP_OUT && came;
 
 	return swap_desk_write(desk, phase, back || again ? swap_part_of(before) : SWAP_ALL);
 }

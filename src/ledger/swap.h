@@ -18,6 +18,9 @@
  *	               BACK      those that are back leave again, with what they came with
  *	               RUN       all run
  *
+ * COME stands before BACK while others make room for it, and nobody answers it: each process takes what
+ * room there is, so that BACK has less to do. It ends as BACK does with whoever asked.
+ *
  * OUT may ask for a part, and then for more. BACK says the part that was away, so that it is as much
  * again if who asked dies, or asks for OUT because one could not come.
  *
@@ -43,7 +46,7 @@ static inline enum swap_phase swap_phase_of(uint32_t request)
 	return (enum swap_phase)(request & 0xff);
 }
 
-/* Of SWAP_ALL; for PREPARE, OUT and BACK. */
+/* Of SWAP_ALL; for PREPARE, OUT, COME and BACK. */
 static inline uint32_t swap_part_of(uint32_t request)
 {
 	return request >> 8 & 0xff;
@@ -52,7 +55,8 @@ static inline uint32_t swap_part_of(uint32_t request)
 /* Whether memory is away, or on its way from there, whoever asked having died. */
 static inline bool swap_phase_is_out(enum swap_phase phase)
 {
-	return phase == SWAP_OUT || phase == SWAP_BACK || phase == SWAP_BARE || phase == SWAP_GIVEN;
+	return phase == SWAP_OUT || phase == SWAP_COME || phase == SWAP_BACK ||
+	       phase == SWAP_BARE || phase == SWAP_GIVEN;
 }
 
 /* --- Who asks ------------------------------------------------------------------------------ */

@@ -18,14 +18,17 @@ const struct residency_params residency_defaults = {
 	.refuse_ns = TUNING_RESIDENCY_REFUSE_NS,
 };
 
-/* What is on the devices, as it is planned to be; `now`: as it is, with what is on its way there. */
+/*
+ * What is on the devices, as it is planned to be; `now`: as it is, with what is on its way there;
+ * `soon`: without what is on its way from there.
+ */
 struct residency_plan {
 	const struct residency_params *params;
 	struct residency_tenant *tenant;
 	const struct residency_device *device;
 	int n, devices; /* up to the last that anybody has memory of */
 	uint64_t now_ns;
-	uint64_t now[DEVICES], then[DEVICES];
+	uint64_t now[DEVICES], soon[DEVICES], then[DEVICES];
 };
 
 /* --- How long ------------------------------------------------------------------------------- */
@@ -455,7 +458,11 @@ static bool residency_is_too_large(const struct residency_plan *plan,
 
 static void residency_take(struct residency_plan *plan, struct residency_tenant *t)
 {
-	bool fits_now = residency_fits(plan, plan->now, t);
+	bool fits = residency_fits(plan, plan->now, t), comes = fits;
+
+	/* An allocation tries once, and what comes back takes its place piece by piece. */
+	if (t->place == RESIDENCY_AWAY)
+		comes = residency_fits(plan, plan->soon, t);
 
 	/* Its own may not go for who comes behind it in the same step. */
 	t->planned = true;
@@ -463,10 +470,12 @@ static void residency_take(struct residency_plan *plan, struct residency_tenant 
 		uint64_t need = residency_need(t, d);
 
 		plan->then[d] += need;
-		plan->now[d] += fits_now ? need : 0;
+		plan->now[d] += comes ? need : 0;
+		plan->soon[d] += comes ? need : 0;
 	}
-	if (!fits_now)
+	if (!comes)
 		return;
+	t->early = !fits;
 	t->come = true;
 	if (t->place == RESIDENCY_AWAY)
 		t->lifted = residency_is_overdue(plan, t);
@@ -550,7 +559,19 @@ static void residency_note(const struct residency_plan *plan, struct residency_t
 		t->waits_since_ns = 0;
 	else if (!t->waits_since_ns)
 		t->waits_since_ns = plan->now_ns;
-	t->leave = t->come = t->refuse = t->planned = false;
+	t->leave = t->come = t->early = t->refuse = t->planned = false;
+}
+
+/* Whether all of one that is on its way has its place only when others have left. */
+static bool residency_is_early(const struct residency_plan *plan, const struct residency_tenant *t)
+{
+	bool now = true, soon = true;
+
+	for (int d = 0; d < plan->devices; d++) {
+		now &= !residency_size(t, d) || plan->now[d] <= plan->device[d].capacity_bytes;
+		soon &= !residency_size(t, d) || plan->soon[d] <= plan->device[d].capacity_bytes;
+	}
+	return t->place == RESIDENCY_COMING && soon && !now;
 }
 
 /* What a device holds, or is about to: what leaves is there until it has left. */
@@ -570,6 +591,9 @@ static void residency_count(struct residency_plan *plan)
 			plan->then[d] += residency_there(t, d);
 			plan->now[d] += t->place == RESIDENCY_COMING ? residency_size(t, d)
 								     : t->here[d];
+			plan->soon[d] += t->place == RESIDENCY_LEAVING && !t->leaves
+						 ? t->here[d]
+						 : residency_there(t, d);
 		}
 	}
 }
@@ -597,6 +621,8 @@ bool residency_step(const struct residency_params *params, struct residency_tena
 	for (int i = 0; i < n; i++)
 		residency_note(&plan, &tenant[i]);
 	residency_count(&plan);
+	for (int i = 0; i < n; i++)
+		tenant[i].early = tenant[i].id && residency_is_early(&plan, &tenant[i]);
 	residency_relieve(&plan);
 	waiters = residency_list_waiters(&plan, waiter);
 	for (int i = 0; i < waiters; i++)

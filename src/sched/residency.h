@@ -13,7 +13,8 @@
  *	3. those whose turn is over, the first to come first
  *
  * Of each, as much leaves as the one that waits needs, and it does not run then: so more of it may
- * follow for others ahead of what is in use.
+ * follow for others ahead of what is in use. Who waits comes as soon as all who make room for it are
+ * on their way, and takes what they leave.
  *
  * A turn is several times as long as moving takes: who leaves there and who comes back, as measured.
  * So tenants that all compute lose a bounded part of the time to moving. If a plan needs somebody
@@ -65,10 +66,12 @@ struct residency_tenant {
 	uint64_t here[RESIDENCY_DEVICES]; /* bytes that can leave; of one that is away: are still there */
 	uint64_t away[RESIDENCY_DEVICES];
 	uint32_t asked; /* while it leaves: so much of it */
+	bool leaves;	/* ... and for certain: it is not only asked whether it can */
 	uint64_t more[RESIDENCY_DEVICES]; /* an allocation waits for so much */
 
 	/* Out. */
 	bool leave, come; /* now. Who is here and waits for more may come: it may try again */
+	bool early; /* comes, or is on its way, while others leave: there is not room for all of it */
 	uint32_t part;	  /* of RESIDENCY_ALL, where it is to leave: so much is to be away */
 	bool refuse;	  /* there is no room for more, were all others to leave */
 

@@ -256,6 +256,11 @@
 #define TUNING_RESIDENCY_STEP_PART 16
 /* Until it was measured: what PCIe 4 and a processor that finds pages do together. */
 #define TUNING_RESIDENCY_BYTES_PER_US 10000
+/*
+ * In so many steps a tenant leaves, so that who comes takes the place of one while the next leaves:
+ * both ways at once.
+ */
+#define TUNING_RESIDENCY_STEPS 8
 /* Of a device, what stays free where several tenants are there: for the driver's own, and contexts. */
 #define TUNING_RESIDENCY_SPARE_PART 64
 /* How often who decides looks: while something moves, and while somebody waits. */

@@ -362,6 +362,61 @@ static void check_relief(void)
 	CHECK(!one->leave && other->leave);
 }
 
+/*
+ * Who comes does so while those who make room are on their way, if that is certain, and if all of
+ * them are; an allocation does not.
+ */
+static void check_both_ways(void)
+{
+	struct world *w = fresh(100 * GIB);
+	struct residency_tenant *one = add(w, RESIDENCY_HERE, 50 * GIB);
+	struct residency_tenant *other = add(w, RESIDENCY_HERE, 50 * GIB);
+	struct residency_tenant *comer = add(w, RESIDENCY_AWAY, 80 * GIB);
+	struct residency_tenant *next = add(w, RESIDENCY_AWAY, 10 * GIB);
+
+	step(w);
+	w->now_ns += 1000 * SECOND;
+	comer->wants = true;
+	step(w);
+	CHECK(one->leave && other->leave && !comer->come);
+	one->place = other->place = RESIDENCY_LEAVING;
+	one->asked = one->part;
+	other->asked = other->part;
+	one->leaves = true;
+	step(w);
+	CHECK(!comer->come);
+	other->leaves = true;
+	next->wants = true;
+	step(w);
+	CHECK(comer->come && comer->early);
+	/* What leaves is spoken for. */
+	CHECK(!next->come);
+	comer->place = RESIDENCY_COMING;
+	step(w);
+	CHECK(!next->come && comer->early);
+	/* They will not leave, after all: it is to find that out. */
+	one->place = other->place = RESIDENCY_HERE;
+	step(w);
+	CHECK(!comer->early);
+	one->place = other->place = RESIDENCY_AWAY;
+	one->here[0] = other->here[0] = 9 * GIB;
+	step(w);
+	CHECK(!comer->early);
+	one->here[0] = other->here[0] = 50 * GIB;
+	one->place = other->place = RESIDENCY_LEAVING;
+	/* More memory of one who is here is there at once, or not at all. */
+	comer->place = RESIDENCY_HERE;
+	comer->here[0] = 0;
+	comer->away[0] = 0;
+	comer->more[0] = 80 * GIB;
+	next->wants = false;
+	step(w);
+	CHECK(!comer->come);
+	one->here[0] = other->here[0] = 0;
+	step(w);
+	CHECK(comer->come);
+}
+
 /* Devices are apart, and one that is on both needs both. */
 static void check_devices(void)
 {
@@ -400,6 +455,21 @@ static void model_split(struct residency_tenant *t, const struct job *job)
 	}
 }
 
+/* All that is on the devices fits there, one that comes being there. */
+static bool model_fits(const struct world *w)
+{
+	for (int d = 0; d < 2; d++) {
+		uint64_t bytes = 0;
+
+		for (int i = 0; i < w->n; i++)
+			bytes += w->tenant[i].here[d] +
+				 (w->tenant[i].place == RESIDENCY_COMING ? w->tenant[i].away[d] : 0);
+		if (bytes > w->device[d].capacity_bytes)
+			return false;
+	}
+	return true;
+}
+
 static void model_move(struct world *w, int i)
 {
 	struct residency_tenant *t = &w->tenant[i];
@@ -408,7 +478,8 @@ static void model_move(struct world *w, int i)
 	if (t->place == RESIDENCY_LEAVING && w->now_ns >= job->moves_until_ns) {
 		t->place = RESIDENCY_AWAY;
 		model_split(t, job);
-	} else if (t->place == RESIDENCY_COMING && w->now_ns >= job->moves_until_ns) {
+	} else if (t->place == RESIDENCY_COMING && w->now_ns >= job->moves_until_ns &&
+		   model_fits(w)) {
 		t->place = RESIDENCY_HERE;
 		memcpy(t->here, job->size, sizeof(t->here));
 		memset(t->away, 0, sizeof(t->away));
@@ -421,6 +492,7 @@ static void model_move(struct world *w, int i)
 				      (t->part - (t->place == RESIDENCY_AWAY ? t->asked : 0)) /
 				      RESIDENCY_ALL;
 		t->place = RESIDENCY_LEAVING;
+		t->leaves = true;
 		t->asked = t->part;
 	} else if (t->come && t->place == RESIDENCY_AWAY) {
 		t->place = RESIDENCY_COMING;
@@ -452,16 +524,24 @@ static void model_work(struct world *w, int i)
 		job->longest_wait_ns = w->now_ns - t->waits_since_ns;
 }
 
-/* What is on a device, or about to be, fits there at every moment. */
+/* What is on a device fits there at every moment, and what is about to be when all have left who leave. */
 static void model_check(const struct world *w)
 {
 	for (int d = 0; d < 2; d++) {
-		uint64_t bytes = 0;
+		uint64_t here = 0, soon = 0;
 
-		for (int i = 0; i < w->n; i++)
-			bytes += w->tenant[i].here[d] +
-				 (w->tenant[i].place == RESIDENCY_COMING ? w->tenant[i].away[d] : 0);
-		CHECK(bytes <= w->device[d].capacity_bytes);
+		for (int i = 0; i < w->n; i++) {
+			const struct residency_tenant *t = &w->tenant[i];
+			uint64_t size = w->job[i].size[d], part = size / RESIDENCY_ALL;
+			uint64_t stays = part * (RESIDENCY_ALL - t->asked);
+
+			here += t->here[d];
+			soon += t->place == RESIDENCY_COMING ? size
+				: t->place == RESIDENCY_LEAVING && stays < t->here[d] ? stays
+										       : t->here[d];
+		}
+		CHECK(here <= w->device[d].capacity_bytes);
+		CHECK(soon <= w->device[d].capacity_bytes);
 	}
 }
 
@@ -601,6 +681,7 @@ int main(void)
 	check_more();
 	check_parts();
 	check_relief();
+	check_both_ways();
 	check_devices();
 	check_all_compute();
 	check_random();

@@ -19,6 +19,10 @@
 #include "guest/swap/obstacles.h"
 #include "guest/swap/stage.h"
 #include "ledger/swap.h"
+#include "sched/tuning.h"
+
+/* What comes ahead of the rest is copied when it is so much. */
+#define COME_BYTES (UINT64_C(1) << 30)
 
 /* A second is what later.c gives the driver's figure; and between two tries. */
 #define STALE_NS     (1500 * NS_PER_MS)
@@ -123,7 +127,8 @@ struct lane {
 	CUstream stream;
 };
 
-static bool lane_open(struct guest *guest, const struct guest_device *device, struct lane *ret)
+/* Some context of a device, current from here on. */
+static bool move_enter(struct guest *guest, const struct guest_device *device, CUcontext *ret)
 {
 	struct drain_context context[DRAIN_CONTEXTS];
 	int n = drain_contexts(guest, context);
@@ -131,14 +136,19 @@ static bool lane_open(struct guest *guest, const struct guest_device *device, st
 	for (int i = 0; i < n; i++) {
 		if (context[i].device != device)
 			continue;
-		if (DRIVER(cuCtxPushCurrent_v2, (context[i].context)))
-			return false;
-		ret->context = context[i].context;
-		if (!DRIVER(cuStreamCreate, (&ret->stream, CU_STREAM_NON_BLOCKING)))
-			return true;
-		DRIVER(cuCtxPopCurrent_v2, (&ret->context));
-		return false;
+		*ret = context[i].context;
+		return !DRIVER(cuCtxPushCurrent_v2, (*ret));
 	}
+	return false;
+}
+
+static bool lane_open(struct guest *guest, const struct guest_device *device, struct lane *ret)
+{
+	if (!move_enter(guest, device, &ret->context))
+		return false;
+	if (!DRIVER(cuStreamCreate, (&ret->stream, CU_STREAM_NON_BLOCKING)))
+		return true;
+	DRIVER(cuCtxPopCurrent_v2, (&ret->context));
 	return false;
 }
 
@@ -234,7 +244,7 @@ static enum swap_why move_copy_back(struct move *move)
 	uint64_t at = 0;
 
 	for (int i = 0; !why && i < move->guest->ndevices; i++) {
-		why = move_copy_device(move, i, at, 0, move->gone[i], false);
+		why = move_copy_device(move, i, at, move->come[i], move->gone[i], false);
 		at += move_bytes_of(move->guest, i);
 	}
 	return why;
@@ -373,6 +383,7 @@ static void move_release(struct move *move, int i)
 static void move_release_all(struct move *move)
 {
 	importer_detach(move->guest);
+	memset(move->come, 0, sizeof(move->come));
 	for (int i = 0; i < move->guest->ndevices; i++)
 		move_release(move, i);
 }
@@ -501,6 +512,80 @@ static enum swap_why move_attach_charged(struct guest *guest, int i)
 	return SWAP_DEVICE;
 }
 
+/* Others are on their way out, for which the driver needs some of what is free. */
+static uint64_t move_room(struct move *move, int i)
+{
+	size_t free = 0, total = 0;
+	CUcontext context;
+
+	if (!move_enter(move->guest, &move->guest->device[i], &context))
+		return 0;
+	if (DRIVER(cuMemGetInfo_v2, (&free, &total)))
+		free = 0;
+	DRIVER(cuCtxPopCurrent_v2, (&context));
+	return sat_sub_u64(free, total / TUNING_RESIDENCY_SPARE_PART);
+}
+
+/* `away`: of the device, with the piece. */
+static bool move_come_piece(struct move *move, const struct backing_piece *piece, int i,
+			    uint64_t away)
+{
+	struct guest_device *device = &move->guest->device[i];
+	struct parts parts = {0};
+	struct charge charge;
+
+	if (charge_reserve(move->guest, device, piece->bytes, &charge))
+		return false;
+	if (backing_attach(move->guest, device, piece->at)) {
+		charge_cancel(&charge);
+		return false;
+	}
+	FAULT_POINT(GUEST_SWAP_HALF_IN);
+	move_count_part(&parts, piece);
+	swap_set_out(atomic_load(&move->guest->slot), device->ledger, away - piece->bytes);
+	move_charge(&charge, &parts);
+	return true;
+}
+
+/* Up to which address of a device there is all again. */
+static CUdeviceptr move_come_pieces(struct move *move, int i)
+{
+	struct cursor cursor = {.guest = move->guest, .device = i, .from = move->come[i]};
+	uint64_t away = move_away_of(move->guest, i);
+	uint64_t room = move_room(move, i), came = 0;
+	CUdeviceptr to = move->come[i];
+
+	while (came < COME_BYTES && move_next(&cursor) && cursor.device == i &&
+	       cursor.piece.at < move->gone[i]) {
+		uint64_t bytes = cursor.piece.resident ? 0 : cursor.piece.bytes;
+
+		if (came + bytes > room ||
+		    (bytes && !move_come_piece(move, &cursor.piece, i, away - came)))
+			break;
+		came += bytes;
+		to = cursor.from;
+	}
+	return to;
+}
+
+static bool move_come(struct move *move)
+{
+	uint64_t at = 0;
+	bool any = false;
+
+	for (int i = 0; move->away && !move->given && i < move->guest->ndevices; i++) {
+		CUdeviceptr to = move->come[i] < move->gone[i] ? move_come_pieces(move, i) : 0;
+
+		if (to > move->come[i] &&
+		    !move_copy_device(move, i, at, move->come[i], to, false)) {
+			move->come[i] = to;
+			any = true;
+		}
+		at += move_bytes_of(move->guest, i);
+	}
+	return any;
+}
+
 static enum swap_why move_back(struct move *move)
 {
 	uint32_t request = word_acquire(swap_request(move->guest->policy_map));
@@ -530,6 +615,7 @@ static enum swap_why move_back(struct move *move)
 	FAULT_POINT(GUEST_SWAP_IN);
 	move->away = false;
 	memset(move->gone, 0, sizeof(move->gone));
+	memset(move->come, 0, sizeof(move->come));
 	return SWAP_FINE;
 }
 
@@ -560,6 +646,11 @@ static uint64_t move_kind_bytes(void *self, uint32_t part)
 static enum swap_why move_kind_out(void *self, uint32_t part)
 {
 	return move_out(self, part);
+}
+
+static bool move_kind_come(void *self)
+{
+	return move_come(self);
 }
 
 static enum swap_why move_kind_back(void *self)
@@ -613,6 +704,7 @@ const struct mover_kind move_kind = {
 	.prepare = move_kind_prepare,
 	.bytes = move_kind_bytes,
 	.out = move_kind_out,
+	.come = move_kind_come,
 	.back = move_kind_back,
 	.is_away = move_kind_is_away,
 	.away = move_kind_away,

@@ -4,7 +4,8 @@
  * Only while the gate is shut. Each way is done whole or not at all:
  *
  *	out	host memory ── copy all ── unmap and release all ── give the charge back
- *	back	charge ── create and map all ── copy all
+ *	come	charge ── create and map ── copy, for as many pieces as have room, and again
+ *	back	charge ── create and map all ── copy all that did not come so
  *
  * Nothing leaves before all that is to leave is in host memory, and content is kept there until the
  * gate is about to be opened, so that at each moment all of it is there in one of the two. The memory
@@ -22,8 +23,8 @@
 struct move {
 	struct guest *guest;
 	struct stage stage; /* has a place for all pieces, by device and address */
-	/* Of each device: pieces below this address are in host memory; are away. */
-	CUdeviceptr copied[GUEST_DEVICES], gone[GUEST_DEVICES];
+	/* Of each device: pieces below this address are in host memory; are away; have come. */
+	CUdeviceptr copied[GUEST_DEVICES], gone[GUEST_DEVICES], come[GUEST_DEVICES];
 	bool away, given;
 	bool contexts; /* go, too: what we cannot move may stay */
 	struct swap_list *list;

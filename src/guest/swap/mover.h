@@ -4,7 +4,7 @@
  * one after the other, and nobody else does:
  *
  *	gate is being shut	rest
- *	shut for good		prepare ── bytes ── out ── back
+ *	shut for good		prepare ── bytes ── out ── come ── back
  *	about to be opened	done, whatever was done of the above
  *	open			kept ── forget
  */
@@ -28,6 +28,11 @@ struct mover_kind {
 	 * more after a way back copies nothing.
 	 */
 	enum swap_why (*out)(void *self, uint32_t part);
+	/*
+	 * Brings back some of what has room, ahead of the rest, and leaves room for others who are on
+	 * their way out. Whether it did. NULL: it all comes with `back`.
+	 */
+	bool (*come)(void *self);
 	enum swap_why (*back)(void *self);
 	/* It left, and has not come back; with how much of it. */
 	bool (*is_away)(const void *self);

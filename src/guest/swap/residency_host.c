@@ -63,8 +63,9 @@ struct member {
 	struct swap_desk *desk; /* it is asked for something, by us */
 	uint32_t request;
 	uint64_t asked_ns;
-	uint32_t part; /* that is to leave */
-	bool follows;  /* ... where some of it is away already */
+	uint32_t part; /* that is to leave ... */
+	uint32_t step; /* ... by now */
+	bool follows;  /* some of it is away already */
 	uint64_t fixed_until_ns; /* it cannot leave */
 	uint64_t stays_until_ns; /* it has work that does not end */
 	uint64_t away_until_ns;	 /* it could not come back */
@@ -407,6 +408,7 @@ static enum residency_place residency_host_rests(struct member *member, bool ask
 		if (!asked)
 			futex_wake_all(swap_request(member->map));
 		return RESIDENCY_LEAVING;
+	case SWAP_COME:
 	case SWAP_BACK:
 		return asked ? RESIDENCY_COMING : RESIDENCY_AWAY;
 	case SWAP_BARE:
@@ -462,6 +464,15 @@ static bool residency_host_begin(struct member *member)
 	return !swap_desk_open(member->dir, &member->desk);
 }
 
+/* What left by the step before stays away, whatever comes of this one. */
+static void residency_host_ask_out(struct member *member, uint64_t now_ns)
+{
+	uint32_t next = member->step + RESIDENCY_ALL / TUNING_RESIDENCY_STEPS + 1;
+
+	member->step = next < member->part ? next : member->part;
+	residency_host_ask_part(member, SWAP_OUT, member->step, now_ns);
+}
+
 /* Whether the host has room for so much, of which some has its place there already. */
 static bool residency_host_has_room(const struct member *member, uint64_t bytes, uint64_t has)
 {
@@ -491,7 +502,7 @@ static void residency_host_prepared(struct residency_host *host, struct member *
 	bool room = !answers.all || residency_host_has_room(member, answers.bytes, answers.kept);
 
 	if (answers.all && !answers.refused && room) {
-		residency_host_ask_part(member, SWAP_OUT, member->part, now_ns);
+		residency_host_ask_out(member, now_ns);
 		FAULT_POINT(RESIDENCY_OUT);
 		return;
 	}
@@ -522,7 +533,8 @@ static void residency_host_came(struct member *member, uint64_t now_ns)
 		member->failed++;
 	else
 		member->away_until_ns = now_ns + TUNING_RESIDENCY_AGAIN_NS;
-	residency_host_ask_part(member, SWAP_OUT, swap_part_of(member->request), now_ns);
+	member->part = member->step = swap_part_of(member->request);
+	residency_host_ask_part(member, SWAP_OUT, member->part, now_ns);
 }
 
 static void residency_host_left(struct member *member, uint64_t now_ns)
@@ -531,6 +543,11 @@ static void residency_host_left(struct member *member, uint64_t now_ns)
 
 	if (!answers.all)
 		return;
+	if (!answers.refused && member->step < member->part) {
+		member->follows = true;
+		residency_host_ask_out(member, now_ns);
+		return;
+	}
 	if (!answers.refused) {
 		residency_host_done(member);
 		return;
@@ -556,6 +573,8 @@ static void residency_host_pump(struct residency_host *host, struct member *memb
 	case SWAP_BACK:
 		residency_host_came(member, now_ns);
 		break;
+	case SWAP_COME:
+		break; /* nobody answers */
 	default:
 		if (residency_host_hear(member, now_ns).all)
 			residency_host_done(member);
@@ -631,11 +650,12 @@ static void residency_host_leave_on(struct residency_host *host, struct member *
 	}
 	member->part = state->part;
 	member->follows = state->place == RESIDENCY_AWAY;
+	member->step = member->follows ? swap_part_of(member->request) : 0;
 	/* How large the pieces are that follow is not known: there is to be room for all of them. */
 	if (!member->follows) {
 		residency_host_ask_part(member, SWAP_PREPARE, member->part, now_ns);
 	} else if (residency_host_has_room(member, here + away, away)) {
-		residency_host_ask_part(member, SWAP_OUT, member->part, now_ns);
+		residency_host_ask_out(member, now_ns);
 	} else {
 		residency_host_clear_host(host, now_ns);
 		member->fixed_until_ns = now_ns + TUNING_RESIDENCY_AGAIN_NS;
@@ -654,13 +674,15 @@ static void residency_host_act(struct residency_host *host, int i, uint64_t now_
 	else if (state->come && state->place == RESIDENCY_HERE && residency_host_wishes(host, i))
 		member->failed += residency_host_answer(member, SWAP_WISH_GRANTED);
 	residency_host_lose(host, i, now_ns);
+	if (member->desk && swap_phase_of(member->request) == SWAP_COME && !state->early)
+		residency_host_ask(member, SWAP_BACK, now_ns);
 	if (member->desk)
 		return;
 	if (state->leave && residency_host_begin(member)) {
 		residency_host_leave_on(host, member, state, now_ns);
 	} else if (state->come && state->place == RESIDENCY_AWAY &&
 		   now_ns >= member->away_until_ns && residency_host_begin(member)) {
-		residency_host_ask(member, SWAP_BACK, now_ns);
+		residency_host_ask(member, state->early ? SWAP_COME : SWAP_BACK, now_ns);
 		FAULT_POINT(RESIDENCY_COMES);
 	}
 }
@@ -679,8 +701,8 @@ static void residency_host_look(struct residency_host *host, int i, uint64_t now
 	if (member->desk)
 		residency_host_pump(host, member, now_ns);
 	state->place = residency_host_place(member, now_ns);
-	state->asked = swap_phase_of(member->request) == SWAP_OUT ? swap_part_of(member->request)
-								  : member->part;
+	state->leaves = swap_phase_of(member->request) == SWAP_OUT;
+	state->asked = state->leaves && !member->desk ? swap_part_of(member->request) : member->part;
 	residency_host_add_member(host, i, now_ns);
 	state->fixed = now_ns < member->fixed_until_ns;
 	state->stays_until_ns = member->stays_until_ns;

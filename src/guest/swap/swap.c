@@ -29,6 +29,7 @@
 #include "guest/swap/residency.h"
 #include "ledger/slot.h"
 #include "ledger/swap.h"
+#include "sched/tuning.h"
 
 /* So often a process looks whether who asked still lives, where that matters. */
 #define LOOK_NS (50 * NS_PER_MS)
@@ -344,6 +345,22 @@ static void swap_give(struct swap *swap, uint32_t request)
 		swap_bare(swap, request, true);
 }
 
+/* As long as that stands, and who asked lives. */
+static void swap_come(struct swap *swap, uint32_t request)
+{
+	const uint32_t *word = swap_request(swap->guest->policy_map);
+
+	while (word_acquire(word) == request && swap_is_asked(swap->guest->dir)) {
+		bool any = false;
+
+		for (int i = 0; i < MOVERS; i++)
+			if (swap->mover[i].kind->come && swap->mover[i].kind->is_away(swap->mover[i].self))
+				any |= swap->mover[i].kind->come(swap->mover[i].self);
+		if (!any)
+			futex_wait_until(word, request, now_monotonic_ns() + TUNING_RESIDENCY_TRY_NS);
+	}
+}
+
 static void swap_return(struct swap *swap, uint32_t request)
 {
 	enum swap_why why;
@@ -372,6 +389,9 @@ static void swap_act(struct swap *swap, uint32_t request, enum swap_phase phase)
 	case SWAP_OUT:
 		swap_leave(swap, request, swap_part_of(request));
 		break;
+	case SWAP_COME:
+		swap_come(swap, request);
+		break;
 	case SWAP_BACK:
 		swap_return(swap, request);
 		break;
@@ -394,6 +414,7 @@ static enum swap_phase swap_fallback(enum swap_phase phase)
 	case SWAP_PREPARE:
 	case SWAP_PREPARE_CONTEXTS:
 		return SWAP_RUN;
+	case SWAP_COME:
 	case SWAP_BACK:
 		return SWAP_OUT;
 	default:

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "text/text.h"
 
+#include <stdbool.h>
+
 size_t text_utf8_length(const char *s)
 {
 	const unsigned char *p = (const unsigned char *)s;
@@ -28,6 +30,26 @@ size_t text_utf8_length(const char *s)
 	return n;
 }
 
+/*
+ * Of one of n bytes. Unicode has control characters beyond ASCII's: U+0080 to U+009F, of which
+ * terminals obey some; U+2028 and U+2029, which end lines; and those that turn the direction of
+ * what follows, so that a line reads as something else (U+061C, U+200E, U+200F, U+202A to U+202E,
+ * U+2066 to U+2069).
+ */
+static bool text_is_control(const char *s, size_t n)
+{
+	const unsigned char *p = (const unsigned char *)s;
+
+	if (n == 1)
+		return p[0] < 0x20 || p[0] == 0x7f;
+	if (n == 2)
+		return (p[0] == 0xc2 && p[1] < 0xa0) || (p[0] == 0xd8 && p[1] == 0x9c);
+	if (n != 3 || p[0] != 0xe2)
+		return false;
+	return p[1] == 0x80 ? p[2] == 0x8e || p[2] == 0x8f || (p[2] >= 0xa8 && p[2] <= 0xae)
+			    : p[1] == 0x81 && p[2] >= 0xa6 && p[2] <= 0xa9;
+}
+
 void text_make_printable(char *s)
 {
 	char *out = s;
@@ -35,11 +57,9 @@ void text_make_printable(char *s)
 	while (*s) {
 		size_t n = text_utf8_length(s);
 
-		if (n == 1 && ((unsigned char)*s < 0x20 || *s == 0x7f))
-			n = 0;
-		if (!n) {
+		if (!n || text_is_control(s, n)) {
 			*out++ = '?';
-			s++;
+			s += n ? n : 1;
 			continue;
 		}
 		while (n--)

@@ -8,7 +8,7 @@
 /* Length of the well-formed UTF-8 sequence at s (Unicode, table 3-7), 0 when there is none. */
 size_t text_utf8_length(const char *s);
 
-/* In place: '?' for control characters and for bytes that are not UTF-8. */
+/* In place: '?' for Unicode's control characters and for bytes that are not UTF-8. */
 void text_make_printable(char *s);
 
 /* Characters of a printable text: its columns, but for wide ones. */

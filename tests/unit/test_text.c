@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What others wrote is fit to be shown: no byte of it moves a cursor, or turns a line around. */
+#include "text/text.h"
+
+#include <string.h>
+
+#include "tests/check.h"
+
+static void check(const char *written, const char *expected)
+{
+	char text[64];
+
+	strcpy(text, written);
+	text_make_printable(text);
+	if (strcmp(text, expected))
+		fprintf(stderr, "\"%s\", not \"%s\"\n", text, expected);
+	CHECK(!strcmp(text, expected));
+}
+
+static void check_printable(void)
+{
+	check("python3 train.py", "python3 train.py");
+	check("M\xc3\xbc \xe2\x82\xac \xf0\x9f\x90\xa7", "M\xc3\xbc \xe2\x82\xac \xf0\x9f\x90\xa7");
+	check("a\033[2Jb\x7f\n", "a?[2Jb??");
+	/* Not UTF-8: as one byte each. */
+	check("\xff\xc3", "??");
+	/* U+0080 to U+009F are control characters, too: U+009B is what ESC [ is. */
+	check("a\xc2\x9b" "2Jb", "a?2Jb");
+	check("\xc2\x80\xc2\x9f\xc2\xa0", "??\xc2\xa0");
+	/* Those that turn the direction, for what stands behind them on the line, too. */
+	check("\xe2\x80\x8e\xe2\x80\x8f\xe2\x80\xaa\xe2\x80\xae\xe2\x81\xa6\xe2\x81\xa9\xd8\x9c",
+	      "???????");
+	/* Line and paragraph separators. */
+	check("\xe2\x80\xa8\xe2\x80\xa9", "??");
+	check("\xe2\x80\x90\xe2\x80\xa7\xe2\x80\xaf\xe2\x81\xa5\xe2\x81\xaa",
+	      "\xe2\x80\x90\xe2\x80\xa7\xe2\x80\xaf\xe2\x81\xa5\xe2\x81\xaa");
+}
+
+int main(void)
+{
+	check_printable();
+	return 0;
+}

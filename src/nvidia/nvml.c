@@ -119,6 +119,24 @@ int nvml_device_get(struct nvml *nvml, unsigned int index, struct nvml_device *r
 	return 0;
 }
 
+struct nvml_gauges nvml_device_gauges(struct nvml *nvml, unsigned int index)
+{
+	struct nvml_gauges g = {NVML_GAUGE_UNKNOWN, NVML_GAUGE_UNKNOWN, NVML_GAUGE_UNKNOWN};
+	nvmlUtilization_t utilization;
+	nvmlDevice_t dev;
+	unsigned int x;
+
+	if (nvml->lib.nvmlDeviceGetHandleByIndex_v2(index, &dev))
+		return g;
+	if (!nvml->lib.nvmlDeviceGetUtilizationRates(dev, &utilization))
+		g.busy_percent = utilization.gpu;
+	if (!nvml->lib.nvmlDeviceGetTemperature(dev, NVML_TEMPERATURE_GPU, &x))
+		g.celsius = x;
+	if (!nvml->lib.nvmlDeviceGetPowerUsage(dev, &x))
+		g.milliwatt = x;
+	return g;
+}
+
 typedef nvmlReturn_t (*list_fn)(nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_t *infos);
 
 /*

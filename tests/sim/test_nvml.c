@@ -367,6 +367,7 @@ static void view(const char *library)
 	pid_t a = holder(1, 6 * MIB), b = holder(1, 4 * MIB);
 	struct nvml_process *processes;
 	struct nvml_device device;
+	struct nvml_gauges gauges;
 	struct nvml_link link;
 	struct nvml *nvml = NULL;
 	char version[80];
@@ -387,6 +388,14 @@ static void view(const char *library)
 	CHECK_EQ(device.used_bytes, 10 * MIB);
 	CHECK(!strcmp(device.name, "a simulated board"));
 	CHECK(strchr(device.pci, ':'));
+	gauges = nvml_device_gauges(nvml, 1);
+	CHECK_EQ(gauges.busy_percent, 0);
+	CHECK_EQ(gauges.celsius, 40);
+	CHECK_EQ(gauges.milliwatt, 120000);
+	gauges = nvml_device_gauges(nvml, 2);
+	CHECK_EQ(gauges.busy_percent, NVML_GAUGE_UNKNOWN);
+	CHECK_EQ(gauges.celsius, NVML_GAUGE_UNKNOWN);
+	CHECK_EQ(gauges.milliwatt, NVML_GAUGE_UNKNOWN);
 	CHECK_EQ(nvml_device_processes(nvml, 1, &processes, &n), 0);
 	CHECK_EQ(n, 2);
 	CHECK_EQ(processes[processes[1].pid == a].used_bytes, 6 * MIB);

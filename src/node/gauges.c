@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "node/gauges.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nvidia/nvml.h"
+#include "text/text.h"
+
+struct gauges_reader {
+	struct nvml *nvml;	/* NULL: not here */
+	struct devices devices; /* as they were in the beginning */
+};
+
+int gauges_open(struct gauges_reader **ret)
+{
+	struct gauges_reader *reader = calloc(1, sizeof(*reader));
+
+	if (!reader)
+		return -ENOMEM;
+	devices_read(&reader->devices);
+	if (nvml_open(NULL, &reader->nvml))
+		reader->nvml = NULL;
+	*ret = reader;
+	return 0;
+}
+
+void gauges_close(struct gauges_reader *reader)
+{
+	if (!reader)
+		return;
+	nvml_close(reader->nvml);
+	free(reader);
+}
+
+/* Indices may have moved when a device was lost: its name decides. */
+static void gauges_read_nvidia(struct nvml *nvml, unsigned int number, struct gauge *gauge)
+{
+	struct nvml_device device;
+	struct nvml_gauges now;
+
+	if (nvml_device_get(nvml, number, &device) ||
+	    memcmp(device.uuid, gauge->uuid, sizeof(gauge->uuid)))
+		return;
+	gauge->used_bytes = device.used_bytes;
+	now = nvml_device_gauges(nvml, number);
+	gauge->busy_percent = now.busy_percent;
+	gauge->celsius = now.celsius;
+	gauge->milliwatt = now.milliwatt;
+}
+
+_Static_assert(GAUGE_UNKNOWN == NVML_GAUGE_UNKNOWN, "passed on as it is");
+
+void gauges_read(struct gauges_reader *reader, struct gauges *ret)
+{
+	ret->n = reader->devices.n;
+	for (unsigned int i = 0; i < ret->n; i++) {
+		const struct device *device = &reader->devices.list[i];
+		struct gauge *gauge = &ret->list[i];
+
+		*gauge = (struct gauge){.index = i,
+					.total_bytes = device->total_bytes,
+					.used_bytes = GAUGE_BYTES_UNKNOWN,
+					.busy_percent = GAUGE_UNKNOWN,
+					.celsius = GAUGE_UNKNOWN,
+					.milliwatt = GAUGE_UNKNOWN};
+		memcpy(gauge->uuid, device->uuid, sizeof(gauge->uuid));
+		snprintf(gauge->model, sizeof(gauge->model), "%s", device->model);
+		text_make_printable(gauge->model);
+		if (device->vendor == DEVICE_NVIDIA && reader->nvml)
+			gauges_read_nvidia(reader->nvml, device->number, gauge);
+	}
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the drivers say of each device of this machine now: memory, how busy, how warm. */
+#ifndef ALLOT_NODE_GAUGES_H
+#define ALLOT_NODE_GAUGES_H
+
+#include "node/devices.h"
+
+/* Of figures that a driver does not tell. */
+#define GAUGE_UNKNOWN	    UINT32_MAX
+#define GAUGE_BYTES_UNKNOWN UINT64_MAX
+
+struct gauge {
+	uint8_t uuid[16];
+	unsigned int index;   /* by which people name it here */
+	char model[96];	      /* printable */
+	uint64_t total_bytes; /* 0: not known */
+	uint64_t used_bytes;
+	uint32_t busy_percent, celsius, milliwatt;
+};
+
+struct gauges {
+	unsigned int n;
+	struct gauge list[POLICY_DEVICES];
+};
+
+struct gauges_reader;
+
+/* Opens the drivers that there are, once: NVML's start takes milliseconds. -ENOMEM. */
+int gauges_open(struct gauges_reader **ret);
+void gauges_close(struct gauges_reader *reader); /* takes NULL */
+
+/*
+ * Asks, which may block for as long as a driver likes. A device that does not answer any more is
+ * there, with nothing known but what it was.
+ */
+void gauges_read(struct gauges_reader *reader, struct gauges *ret);
+
+#endif

@@ -2,6 +2,7 @@
 #include "text/text.h"
 
 #include <stdbool.h>
+#include <wchar.h>
 
 size_t text_utf8_length(const char *s)
 {
@@ -75,4 +76,51 @@ size_t text_width(const char *s)
 	for (; *s; s++)
 		n += ((unsigned char)*s & 0xc0) != 0x80;
 	return n;
+}
+
+/* The columns of the well-formed sequence of n bytes. */
+static size_t text_columns_of(const char *s, size_t n)
+{
+	static const unsigned char first[] = {0, 0x7f, 0x1f, 0x0f, 0x07};
+	wchar_t c = (unsigned char)s[0] & first[n];
+	int columns;
+
+	for (size_t i = 1; i < n; i++)
+		c = c << 6 | ((unsigned char)s[i] & 0x3f);
+	columns = wcwidth(c);
+	return columns < 0 ? 1 : (size_t)columns;
+}
+
+size_t text_columns(const char *s)
+{
+	size_t columns = 0, n;
+
+	for (; *s && (n = text_utf8_length(s)); s += n)
+		columns += text_columns_of(s, n);
+	return columns;
+}
+
+void text_clip(char *s, size_t columns)
+{
+	size_t used = 0, n;
+
+	while (*s && (n = text_utf8_length(s))) {
+		used += text_columns_of(s, n);
+		if (used > columns)
+			break;
+		s += n;
+	}
+	*s = 0;
+}
+
+void text_make_ascii(char *s)
+{
+	char *out = s;
+
+	for (; *s; s++)
+		if ((unsigned char)*s < 0x80)
+			*out++ = *s;
+		else if (((unsigned char)*s & 0xc0) == 0xc0)
+			*out++ = '?';
+	*out = 0;
 }

@@ -14,4 +14,13 @@ void text_make_printable(char *s);
 /* Characters of a printable text: its columns, but for wide ones. */
 size_t text_width(const char *s);
 
+/* Its columns on a terminal: as the locale has it, one for each character where that does not know. */
+size_t text_columns(const char *s);
+
+/* In place, of a printable text: at most so many columns of it (wide ones by the locale). */
+void text_clip(char *s, size_t columns);
+
+/* In place, of a printable text, for terminals that show no UTF-8: '?' for what is not ASCII. */
+void text_make_ascii(char *s);
+
 #endif

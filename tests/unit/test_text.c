@@ -2,6 +2,7 @@
 /* What others wrote is fit to be shown: no byte of it moves a cursor, or turns a line around. */
 #include "text/text.h"
 
+#include <locale.h>
 #include <string.h>
 
 #include "tests/check.h"
@@ -36,8 +37,38 @@ static void check_printable(void)
 	      "\xe2\x80\x90\xe2\x80\xa7\xe2\x80\xaf\xe2\x81\xa5\xe2\x81\xaa");
 }
 
+static void clip(const char *written, size_t columns, const char *expected)
+{
+	char text[64];
+
+	strcpy(text, written);
+	text_clip(text, columns);
+	CHECK(!strcmp(text, expected));
+	CHECK(text_columns(text) <= columns);
+}
+
+/* By columns, between characters. */
+static void check_clip(void)
+{
+	char text[] = "a\xe2\x96\x88z\xf0\x9f\x90\xa7";
+
+	clip("abcdef", 3, "abc");
+	clip("abc", 3, "abc");
+	clip("abc", 0, "");
+	clip("\xe2\x96\x88\xe2\x96\x88", 1, "\xe2\x96\x88");
+	if (setlocale(LC_CTYPE, "C.UTF-8")) {
+		CHECK_EQ(text_columns("\xe6\x97\xa5\xe6\x9c\xac"), 4);
+		clip("\xe6\x97\xa5\xe6\x9c\xac", 3, "\xe6\x97\xa5");
+		/* One that stands above the one before. */
+		clip("e\xcc\x81x", 1, "e\xcc\x81");
+	}
+	text_make_ascii(text);
+	CHECK(!strcmp(text, "a?z?"));
+}
+
 int main(void)
 {
 	check_printable();
+	check_clip();
 	return 0;
 }

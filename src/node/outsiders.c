@@ -3,13 +3,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/fd.h"
+#include "node/user.h"
 #include "text/text.h"
 
 /* The figures of a process on a device in a tenant's ledger; NULL: it is not there. */
@@ -83,18 +83,6 @@ static void outsiders_join(char *command, ssize_t n)
 			command[i] = ' ';
 }
 
-static void outsiders_name_user(uid_t uid, char ret[static 33])
-{
-	struct passwd entry, *found = NULL;
-	char text[1024];
-
-	if (!getpwuid_r(uid, &entry, text, sizeof(text), &found) && found)
-		snprintf(ret, 33, "%s", entry.pw_name);
-	else
-		snprintf(ret, 33, "%u", (unsigned int)uid);
-	text_make_printable(ret);
-}
-
 int outsiders_describe(pid_t pid, struct outsider_process *ret)
 {
 	char path[64], text[4096];
@@ -105,7 +93,7 @@ int outsiders_describe(pid_t pid, struct outsider_process *ret)
 	snprintf(path, sizeof(path), "/proc/%d", pid);
 	if (stat(path, &st) < 0)
 		return -ESRCH;
-	outsiders_name_user(st.st_uid, ret->user);
+	user_name(st.st_uid, ret->user);
 	snprintf(path, sizeof(path), "/proc/%d/comm", pid);
 	n = fd_read_text(AT_FDCWD, path, ret->command, sizeof(ret->command));
 	if (n < 0)

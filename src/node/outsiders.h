@@ -10,6 +10,7 @@
 #include "node/container.h"
 #include "node/tenants.h"
 #include "node/usage.h"
+#include "node/user.h"
 
 /*
  * A driver's figure may be ahead of the ledger's by what is taken at this moment, and by what a
@@ -32,7 +33,7 @@ size_t outsiders_find(const struct usage_list *usage, const struct tenants *tena
 /* What can be told of its process. */
 struct outsider_process {
 	char command[144]; /* printable */
-	char user[33];	   /* its name, or number */
+	char user[USER_BYTES];
 	char container[CONTAINER_BYTES]; /* "": none */
 };
 

@@ -91,6 +91,17 @@ bool members_has(struct members *members, const char *dir, pid_t pid)
 	return false;
 }
 
+bool members_is(const char *dir, pid_t pid)
+{
+	struct members one = {.read = true};
+	bool is;
+
+	members_add(&one, pid);
+	is = members_has(&one, dir, pid);
+	members_free(&one);
+	return is;
+}
+
 void members_free(struct members *members)
 {
 	free(members->list);

@@ -31,6 +31,8 @@ struct members {
 pid_t members_find(struct members *members, const char *dir);
 /* Whether that process was started in the tenant of that directory. */
 bool members_has(struct members *members, const char *dir, pid_t pid);
+/* The same of one that was not looked for, now. */
+bool members_is(const char *dir, pid_t pid);
 void members_free(struct members *members);
 
 #endif

@@ -21,8 +21,7 @@ void pids_free(struct pids *pids)
 	*pids = (struct pids){0};
 }
 
-/* Whether the process has the file mapped: 0, -EACCES, -ENOENT. */
-static int pids_maps(pid_t pid, const struct stat *file)
+int pids_maps(pid_t pid, const struct stat *file)
 {
 	char path[64], *line = NULL;
 	unsigned int major, minor;

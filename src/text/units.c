@@ -67,6 +67,14 @@ struct units_text units_duration(uint64_t ns)
 	return t;
 }
 
+struct units_text units_count(size_t n, const char *one, const char *many)
+{
+	struct units_text t;
+
+	snprintf(t.s, sizeof(t.s), "%zu %s", n, n == 1 ? one : many);
+	return t;
+}
+
 struct units_text units_uuid(const uint8_t uuid[16])
 {
 	struct units_text t;

@@ -3,6 +3,7 @@
 #ifndef ALLOT_TEXT_UNITS_H
 #define ALLOT_TEXT_UNITS_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 struct units_text {
@@ -17,6 +18,9 @@ struct units_text units_permille(uint32_t permille);
 
 /* "0", "1.5 ms", "12.3 s", "35 min": three digits, cut, never rounded up. */
 struct units_text units_duration(uint64_t ns);
+
+/* "1 process", "3 processes" */
+struct units_text units_count(size_t n, const char *one, const char *many);
 
 /*
  * A device by its name in policies and ledgers, as "GPU-00112233-4455-6677-8899-aabbccddeeff" or,

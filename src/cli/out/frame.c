@@ -1,441 +1,166 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/out/frame.h"
 
-#include <inttypes.h>
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "amd/identity.h"
-#include "cli/device/limits.h"
-#include "cli/out/graph.h"
-#include "node/compute_words.h"
-#include "node/figures.h"
-#include "node/moved.h"
+#include "cli/out/columns.h"
+#include "cli/out/frame_one.h"
+#include "cli/out/frame_table.h"
 #include "text/text.h"
 #include "text/units.h"
 
-#define MAX_ENTRIES 1024
-
-/* One tenant on one device. */
-struct entry {
-	const struct tenant_entry *tenant;
-	const struct snapshot_device *device; /* NULL: it used none yet */
-	int permille;
+/* The help is for 60 columns, too. */
+const struct frame_key frame_keys[] = {
+	{"q", "quit", "end, as control-C does"},
+	{"?", "help", "this page, and back"},
+	{"/", "filter", "only what has a text in name, user, command"},
+	{"m s n u r", "sort", "by memory, share, name, user, refusals"},
+	{"enter p", "one", "the selected one alone, with its processes"},
+	{"e", "set", "its memory and share, as \"allot set\" does"},
+	{"t", "end", "end its processes by SIGTERM; asks before"},
+	{"K", "kill", "end them by SIGKILL; asks before"},
+	{"+ -", "interval", "look less often, or more often"},
+	{"up down", NULL, "select; k j, page up and down, home, end, too"},
+	{"escape", NULL, "back, or the list without the filter"},
+	{"control-L", NULL, "draw the screen anew"},
+	{NULL, NULL, NULL},
 };
 
-static struct frame_line *frame_add_line(struct frame *f, const char *fmt, ...)
-	__attribute__((format(printf, 2, 3)));
-
-static struct frame_line *frame_add_line(struct frame *f, const char *fmt, ...)
+void frame_free(struct frame *frame)
 {
-	struct frame_line *line = &f->line[f->n < FRAME_LINES ? f->n++ : FRAME_LINES - 1];
+	free(frame->line);
+	*frame = (struct frame){.n = 0};
+}
+
+static void frame_add_part(struct frame_line *line, int width, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* Where it fits. */
+static void frame_add_part(struct frame_line *line, int width, const char *fmt, ...)
+{
+	size_t len = strlen(line->text);
 	va_list ap;
 
-	memset(line, 0, sizeof(*line));
-	line->bar_permille = -1;
 	va_start(ap, fmt);
-	vsnprintf(line->text, sizeof(line->text), fmt, ap);
+	vsnprintf(line->text + len, sizeof(line->text) - len, fmt, ap);
 	va_end(ap);
-	text_make_printable(line->text);
-	return line;
+	if (strlen(line->text) > (size_t)width)
+		line->text[len] = 0;
 }
 
-static int frame_permille_of(uint64_t part, uint64_t whole)
+/* What matters most is first. */
+static void frame_add_title(struct frame *f, const struct view *view,
+			    const struct frame_state *state, int width)
 {
-	double x = whole ? (double)part * 1000 / (double)whole : 0;
+	unsigned int live = 0, unreadable = 0;
+	struct frame_line *line;
 
-	return x > 1000 ? 1000 : (int)x;
-}
-
-static enum frame_level frame_level_of(int permille)
-{
-	return permille < 750 ? FRAME_CALM : permille < 950 ? FRAME_HIGH : FRAME_FULL;
-}
-
-static uint64_t frame_used_of(const struct entry *e)
-{
-	return e->device ? e->device->used_bytes : 0;
-}
-
-static uint64_t frame_refusals_of(const struct entry *e)
-{
-	return e->device ? e->device->refusals : 0;
-}
-
-/* Measured, that is. */
-static bool frame_has_compute(const struct entry *e)
-{
-	return e->device && policy_meters(&e->tenant->snapshot->policy) &&
-	       !amd_identity_is(e->device->uuid);
-}
-
-/* Of an AMD GPU's, on which nobody measures. */
-static bool frame_has_units(const struct entry *e)
-{
-	return e->device && e->device->compute.units;
-}
-
-/* Over a minute, so that the order holds still. */
-static uint32_t frame_achieved_of(const struct entry *e)
-{
-	return frame_has_compute(e) ? e->device->compute.achieved_60s_bp : 0;
-}
-
-static int frame_compare_names(const struct entry *x, const struct entry *y)
-{
-	int r = strcmp(x->tenant->name, y->tenant->name);
-
-	if (r || !x->device || !y->device)
-		return r;
-	return memcmp(x->device->uuid, y->device->uuid, sizeof(x->device->uuid));
-}
-
-static int frame_compare_entries(const void *a, const void *b, void *sort)
-{
-	const struct entry *x = a, *y = b;
-	uint64_t u = 0, v = 0;
-
-	if (*(enum frame_sort *)sort == FRAME_BY_MEMORY) {
-		u = frame_used_of(x);
-		v = frame_used_of(y);
-	} else if (*(enum frame_sort *)sort == FRAME_BY_COMPUTE) {
-		u = frame_achieved_of(x);
-		v = frame_achieved_of(y);
-	} else if (*(enum frame_sort *)sort == FRAME_BY_REFUSALS) {
-		u = frame_refusals_of(x);
-		v = frame_refusals_of(y);
+	for (size_t i = 0; i < view->tenants.n; i++) {
+		if (view->tenants.list[i].error)
+			unreadable++;
+		else
+			live += tenants_live(view->tenants.list[i].snapshot);
 	}
-	return u != v ? (u < v ? 1 : -1) : frame_compare_names(x, y);
+	line = frame_line_add(f, "allot: %s", units_count(view->tenants.n, "tenant", "tenants").s);
+	line->style = FRAME_STRONG;
+	if (view->noutside)
+		frame_add_part(line, width, ", %zu outside", view->noutside);
+	if (*state->choice.filter)
+		frame_add_part(line, width, ", with \"%s\"", state->choice.filter);
+	frame_add_part(line, width, ", %s", units_count(live, "process", "processes").s);
+	frame_add_part(line, width, ", by %s", rows_sorts[state->choice.sort]);
+	if (state->interval_us)
+		frame_add_part(line, width, ", every %s",
+			       units_duration(state->interval_us * 1000).s);
+	if (unreadable)
+		frame_line_add(f, "%s cannot be read: see \"allot ps\"",
+			       units_count(unreadable, "tenant", "tenants").s)
+			->style = FRAME_ALERT;
 }
 
-static int frame_collect(const struct tenants *tenants, struct entry *entries)
+/* With the rows that are above it and below it, where there is no room for all. */
+static void frame_add_list(struct frame *f, const struct view *view, struct frame_state *state,
+			   const struct rows *rows, int width, int height)
 {
-	int n = 0;
+	size_t at = rows_select(rows, &state->choice), n = rows->n, room = n;
+	/* The headings, and on a screen the line of keys. */
+	int left = height - f->n - 2;
 
-	for (size_t i = 0; i < tenants->n; i++) {
-		const struct tenant_entry *t = &tenants->list[i];
-
-		if (t->error)
-			continue;
-		for (int d = 0; d < (t->snapshot->ndevices ? t->snapshot->ndevices : 1); d++) {
-			struct entry e = {.tenant = t};
-
-			if (n == MAX_ENTRIES)
-				return n;
-			if (t->snapshot->ndevices) {
-				e.device = &t->snapshot->device[d];
-				e.permille = frame_permille_of(e.device->used_bytes,
-							       e.device->limit_bytes);
-			}
-			entries[n++] = e;
-		}
-	}
-	return n;
+	if (height && left < (int)n)
+		room = left > 2 ? (size_t)left - 1 : left > 0 ? (size_t)left : 1;
+	state->first = columns_scroll((int)n, (int)at, (int)room, state->first);
+	frame_table_rows(f, view, state, rows, width, (size_t)state->first,
+			 (size_t)state->first + room, height ? (long)at : -1);
+	if (room < n && left > 2)
+		frame_line_add(f, "  %d more above, %zu more below", state->first,
+			       n - room - (size_t)state->first)
+			->style = FRAME_HEADING;
 }
 
-/* The selection follows its tenant, wherever sorting puts it, and begins at its first device. */
-static int frame_select_entry(const struct entry *entries, int n, struct frame_state *state)
+static void frame_add_help(struct frame *f)
 {
-	int at = -1;
-
-	for (int i = 0; i < n; i++) {
-		bool same = entries[i].device && !memcmp(entries[i].device->uuid, state->uuid, 16);
-
-		if (!strcmp(entries[i].tenant->name, state->tenant) && (at < 0 || same))
-			at = i;
-	}
-	at = (at < 0 ? 0 : at) + state->move;
-	state->move = 0;
-	at = at < 0 ? 0 : at >= n ? n - 1 : at;
-	snprintf(state->tenant, sizeof(state->tenant), "%s", entries[at].tenant->name);
-	if (entries[at].device)
-		memcpy(state->uuid, entries[at].device->uuid, 16);
-	return at;
+	frame_line_add(f, "keys of allot top")->style = FRAME_STRONG;
+	frame_line_add(f, "%s", "");
+	for (const struct frame_key *k = frame_keys; k->key; k++)
+		frame_line_add(f, "  %-10s %s", k->key, k->help);
+	frame_line_add(f, "%s", "");
+	frame_line_add(f, "\"!\" and a pid: a process that nothing limits, outside of");
+	frame_line_add(f, "all tenants, or beyond what its tenant's ledger knows of.");
 }
 
 /*
- * Puts words at the right edge, where the bars end. On a narrow screen they hide the words left of
- * them.
+ * Every line passes here: nothing that others wrote reaches a terminal as it is, nothing is wider
+ * than the screen, and nothing is what its terminal cannot show.
  */
-static void frame_put_right(struct frame_line *line, const char *right, int width)
+static void frame_finish(struct frame *f, const struct frame_state *state, int width)
 {
-	int room = (int)sizeof(line->text) - 1;
-	size_t len = strlen(line->text);
+	for (int i = 0; i < f->n; i++) {
+		char *text = f->line[i].text;
+		size_t len;
 
-	room = (width < room ? width : room) - (int)strlen(right);
-	if (room <= 1)
-		return;
-	if (len < (size_t)room)
-		memset(line->text + len, ' ', (size_t)room - len);
-	line->text[room - 1] = ' '; /* what is cut ends before it */
-	snprintf(line->text + room, sizeof(line->text) - (size_t)room, "%s", right);
-}
-
-static void frame_add_bar(struct frame *f, int permille, enum frame_level level, int bar_lines)
-{
-	for (int i = 0; i < bar_lines; i++) {
-		struct frame_line *line = frame_add_line(f, "%s", "");
-
-		line->bar_permille = permille;
-		line->level = level;
+		text_make_printable(text);
+		if (!state->utf8)
+			text_make_ascii(text);
+		text_clip(text, (size_t)width);
+		for (len = strlen(text); len && text[len - 1] == ' '; len--)
+			text[len - 1] = 0;
 	}
 }
 
-/* A tenant in mode space has its part of the SMs, and may be busy there all the time. */
-static uint32_t frame_time_target_of(const struct entry *e)
+int frame_build(const struct view *view, struct frame_state *state, int width, int height,
+		struct frame *ret)
 {
-	return e->tenant->snapshot->policy.mode == POLICY_MODE_SPACE
-		       ? 1000
-		       : e->device->compute.target_permille;
-}
+	struct rows rows = {.n = 0};
+	int r = rows_collect(view, &state->choice, &rows);
 
-/* A full bar is what the tenant may count on, and having that much is no reason for colours. */
-static void frame_add_compute(struct frame *f, const struct entry *e, bool selected, int width,
-			      int bar_lines)
-{
-	const struct snapshot_compute *compute = &e->device->compute;
-	int permille = frame_permille_of(compute->achieved_1s_bp, frame_time_target_of(e) * 10);
-	struct frame_line *line;
-	char right[128];
-
-	line = frame_add_line(f, "  %-16s %s", "compute",
-			      compute_how(&e->tenant->snapshot->policy).s);
-	if (e->tenant->snapshot->policy.mode == POLICY_MODE_SPACE)
-		snprintf(line->text + strlen(line->text), sizeof(line->text) - strlen(line->text),
-			 ", %s of the SMs", units_permille(compute->target_permille).s);
-	if (compute->debt_ns > 0)
-		snprintf(line->text + strlen(line->text), sizeof(line->text) - strlen(line->text),
-			 ", owes %s", units_duration((uint64_t)compute->debt_ns).s);
-	snprintf(right, sizeof(right), "%u.%u%% of %s  %3d%%", compute->achieved_1s_bp / 100,
-		 compute->achieved_1s_bp / 10 % 10, units_permille(frame_time_target_of(e)).s,
-		 permille / 10);
-	frame_put_right(line, right, width);
-	line->strong = true;
-	line->selected = selected;
-	frame_add_bar(f, permille, FRAME_CALM, bar_lines);
-}
-
-static void frame_add_units(struct frame *f, const struct entry *e, bool selected, int width)
-{
-	const struct snapshot_compute *compute = &e->device->compute;
-	struct frame_line *line;
-	char right[64];
-
-	line = frame_add_line(f, "  %-16s %s", "compute",
-			      compute_how(&e->tenant->snapshot->policy).s);
-	snprintf(right, sizeof(right), "%" PRIu32 " units, %s", compute->units,
-		 units_permille(compute->target_permille).s);
-	frame_put_right(line, right, width);
-	line->strong = true;
-	line->selected = selected;
-}
-
-/* With its index in front, where a driver tells. */
-static struct units_text frame_device_of(const struct entry *e)
-{
-	struct units_text name = units_uuid_short(e->device->uuid), t = name;
-	int index = figures_index(e->device->uuid);
-
-	if (index >= 0)
-		snprintf(t.s, sizeof(t.s), "%d %.34s", index, name.s);
-	return t;
-}
-
-/* Where its memory is, if not on the device, and how long it takes to come back. */
-static void frame_append_swap(struct frame_line *line, const struct tenant_entry *tenant)
-{
-	struct moved moved = moved_of(tenant);
-	size_t len = strlen(line->text);
-
-	if (!(tenant->snapshot->policy.flags & POLICY_SWAPPABLE) || !moved.host_bytes)
-		return;
-	snprintf(line->text + len, sizeof(line->text) - len, "  %s away%s%s",
-		 units_bytes(moved.host_bytes).s, moved.back_ns ? ", " : "",
-		 moved.back_ns ? units_duration(moved.back_ns).s : "");
-}
-
-static void frame_add_entry(struct frame *f, const struct entry *e, bool selected, int width,
-			    int bar_lines)
-{
-	unsigned int live = tenants_live(e->tenant->snapshot);
-	struct units_text quota = limits_words(&e->tenant->snapshot->policy.device[0]);
-	struct units_text device = {""};
-	struct frame_line *line;
-	char right[128];
-
-	if (e->device && e->device->limit_bytes)
-		quota = units_bytes(e->device->limit_bytes);
-	snprintf(right, sizeof(right), "%s of %s  %3d%%", units_bytes(frame_used_of(e)).s, quota.s,
-		 e->permille / 10);
-	if (e->device)
-		device = frame_device_of(e);
-	/* A short name makes room for an AMD device's long one. */
-	line = frame_add_line(f, "%c %-*.63s %s  %u process%s", selected ? '>' : ' ',
-			      strlen(device.s) > 12 ? 8 : 16, e->tenant->name, device.s, live,
-			      live == 1 ? "" : "es");
-	frame_append_swap(line, e->tenant);
-	if (frame_refusals_of(e))
-		snprintf(line->text + strlen(line->text), sizeof(line->text) - strlen(line->text),
-			 "  %" PRIu64 " refused", frame_refusals_of(e));
-	frame_put_right(line, right, width);
-	line->strong = true;
-	line->selected = selected;
-	frame_add_bar(f, e->permille, frame_level_of(e->permille), bar_lines);
-	if (frame_has_compute(e))
-		frame_add_compute(f, e, selected, width, bar_lines);
-	if (frame_has_units(e))
-		frame_add_units(f, e, selected, width);
-}
-
-/* The graph is shown where it leaves room for some processes. */
-static void frame_add_graph(struct frame *f, const struct entry *e, int height)
-{
-	struct graph graph;
-
-	if (height && f->n + GRAPH_ROWS + 2 + 4 > height)
-		return;
-	graph = graph_draw(e->device->compute.history_bp, frame_time_target_of(e));
-	frame_add_line(f, "%s", "");
-	for (int i = 0; i < GRAPH_ROWS; i++)
-		frame_add_line(f, "%s", graph.row[i]);
-	frame_add_line(f, "%s", "");
-}
-
-/* So that columns stand below each other. */
-static int frame_gpu_width(const struct snapshot *v)
-{
-	int width = 12;
-
-	for (int d = 0; d < v->ndevices; d++) {
-		int len = (int)strlen(units_uuid_short(v->device[d].uuid).s);
-
-		width = len > width ? len : width;
-	}
-	return width;
-}
-
-static void frame_add_processes(struct frame *f, const struct tenant_entry *t, int height)
-{
-	const struct snapshot *v = t->snapshot;
-	int width = frame_gpu_width(v);
-
-	frame_add_line(f, "  %9s %9s  %-*s  %9s  %9s  %s", "PID", "HOST PID", width, "GPU", "USED",
-		       "DRIVER", "COMMAND")
-		->strong = true;
-	for (int p = 0; p < v->nprocesses; p++) {
-		const struct snapshot_process *process = &v->process[p];
-
-		if (!process->live)
-			continue;
-		for (int d = 0; d < v->ndevices; d++) {
-			const struct snapshot_process_device *use = &process->device[d];
-
-			if (!use->used_bytes && !use->driver_bytes && v->ndevices > 1)
-				continue;
-			/* The last line of the screen is for the keys. */
-			if (height && f->n >= height - 1)
-				return;
-			frame_add_line(f, "  %9" PRIu32 " %9" PRIu32 "  %-*s  %9s  %9s  %s",
-				       process->info.pid, process->host_pid, width,
-				       units_uuid_short(v->device[d].uuid).s,
-				       units_bytes(use->used_bytes).s,
-				       use->driver_bytes ? units_bytes(use->driver_bytes).s : "-",
-				       process->info.command);
-		}
-	}
-}
-
-static void frame_add_title(struct frame *f, const struct tenants *tenants,
-			    const struct frame_state *state)
-{
-	static const char *const sorts[] = {"memory", "compute", "name", "refusals"};
-	unsigned int live = 0, unreadable = 0;
-
-	for (size_t i = 0; i < tenants->n; i++) {
-		if (tenants->list[i].error)
-			unreadable++;
-		else
-			live += tenants_live(tenants->list[i].snapshot);
-	}
-	frame_add_line(f, "allot: %zu tenant%s, %u process%s, by %s", tenants->n,
-		       tenants->n == 1 ? "" : "s", live, live == 1 ? "" : "es", sorts[state->sort])
-		->strong = true;
-	if (unreadable)
-		frame_add_line(f, "%u tenant%s cannot be read: see \"allot ps\"", unreadable,
-			       unreadable == 1 ? "" : "s");
-}
-
-/* Of `lines` a bar with its words takes all, less one for air where there are more than two. */
-static int frame_entry_height(const struct entry *e, int lines)
-{
-	int air = lines > 2;
-
-	return (lines - air) * (frame_has_compute(e) ? 2 : 1) + frame_has_units(e) + air;
-}
-
-static bool frame_fit(const struct entry *entries, int n, int lines, int height)
-{
-	for (int i = 0; i < n; i++)
-		height -= frame_entry_height(&entries[i], lines);
-	return height >= 0;
-}
-
-/* The page that `at` is on. */
-static void frame_turn_page(const struct entry *entries, int n, int lines, int height, int at,
-			    int *ret_first, int *ret_last)
-{
-	int first = 0, used = 0, i;
-
-	for (i = 0; i < n; i++) {
-		int need = frame_entry_height(&entries[i], lines);
-
-		if (used + need > height && i > first) {
-			if (at < i)
-				break;
-			first = i;
-			used = 0;
-		}
-		used += need;
-	}
-	*ret_first = first;
-	*ret_last = i;
-}
-
-void frame_build(const struct tenants *tenants, struct frame_state *state, int width, int height,
-		 struct frame *ret)
-{
-	static struct entry entries[MAX_ENTRIES];
-	int n = frame_collect(tenants, entries), at, lines, first = 0, last = n;
-
+	if (r < 0)
+		return r;
+	width = width > FRAME_WIDTH ? FRAME_WIDTH : width;
 	ret->n = 0;
-	frame_add_title(ret, tenants, state);
-	if (!n) {
-		frame_add_line(ret, "no tenants in %s; \"allot run\" makes one", tenants->runtime);
-		return;
+	if (state->help) {
+		frame_add_help(ret);
+	} else {
+		frame_add_title(ret, view, state, width);
+		/* Devices have a quarter of the screen, and at least a line. */
+		frame_table_devices(ret, view, state, width, height ? 1 + height / 4 : 0);
+		if (ret->n > 1 && (!height || height > 12))
+			frame_line_add(ret, "%s", "");
+		if (!rows.n && *state->choice.filter)
+			frame_line_add(ret, "nothing has \"%s\" in its name, user or command",
+				       state->choice.filter);
+		else if (!rows.n)
+			frame_line_add(ret, "no tenants in %s; \"allot run\" makes one",
+				       view->tenants.runtime);
+		else if (state->processes)
+			frame_one(ret, view, state, &rows, width, height);
+		else
+			frame_add_list(ret, view, state, &rows, width, height);
 	}
-	qsort_r(entries, (size_t)n, sizeof(*entries), frame_compare_entries, &state->sort);
-	at = frame_select_entry(entries, n, state);
-	if (state->processes) {
-		frame_add_entry(ret, &entries[at], true, width, 2);
-		if (frame_has_compute(&entries[at]))
-			frame_add_graph(ret, &entries[at], height);
-		frame_add_processes(ret, entries[at].tenant, height);
-		return;
-	}
-	/* Tall bars and air when all fit, then less of both, then pages. */
-	height -= ret->n + 1;
-	lines = 2;
-	if (height >= 0 && frame_fit(entries, n, 4, height))
-		lines = 4;
-	else if (height >= 0 && frame_fit(entries, n, 3, height))
-		lines = 3;
-	if (height >= 0)
-		frame_turn_page(entries, n, lines, height, at, &first, &last);
-	for (int i = first; i < last; i++) {
-		frame_add_entry(ret, &entries[i], height >= 0 && i == at, width, lines > 3 ? 2 : 1);
-		if (lines > 2)
-			frame_add_line(ret, "%s", "");
-	}
+	frame_finish(ret, state, width);
+	rows_free(&rows);
+	return 0;
 }

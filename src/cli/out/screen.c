@@ -2,122 +2,229 @@
 #include "cli/out/screen.h"
 
 #include <curses.h>
-#include <locale.h>
+#include <poll.h>
 #include <signal.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 #include <term.h>
+#include <termios.h>
 #include <unistd.h>
 
-#include "cli/exit_status.h"
-#include "cli/out/say.h"
-#include "cli/tenant/runtime.h"
-#include "node/figures.h"
-#include "node/tenants.h"
+#undef columns /* term.h has a macro of this name */
 
-#define REFRESH_MS 1000
+#include "base/now.h"
+#include "cli/out/dialogue.h"
+#include "cli/out/say.h"
+#include "text/text.h"
 
 static volatile sig_atomic_t ended;
+
+/* What puts the terminal back where ncurses cannot be called any more. */
+static struct {
+	struct termios modes;
+	char words[128];
+	size_t len;
+} before;
 
 static void screen_note_signal(int sig)
 {
 	ended = sig;
 }
 
+/* A bug: the terminal is put back, and then it ends as it would have. */
+static void screen_die(int sig)
+{
+	if (write(STDOUT_FILENO, before.words, before.len) < 0)
+		return;
+	tcsetattr(STDIN_FILENO, TCSANOW, &before.modes);
+	signal(sig, SIG_DFL);
+	raise(sig);
+}
+
+static bool screen_can(const char *capability)
+{
+	const char *s = tigetstr(capability);
+
+	return s && s != (const char *)-1;
+}
+
 bool screen_usable(void)
 {
 	int err;
 
-	return setupterm(NULL, STDOUT_FILENO, &err) == OK;
+	return setupterm(NULL, STDOUT_FILENO, &err) == OK && screen_can("cup") &&
+	       screen_can("clear");
 }
 
-static int screen_colour(enum frame_level level)
+/* --- Drawing --------------------------------------------------------------------------------- */
+
+static int screen_colour(int pair)
 {
-	return has_colors() ? COLOR_PAIR(1 + (int)level) : 0;
+	return has_colors() ? (int)COLOR_PAIR(pair) : 0;
 }
 
-static void screen_draw_bar(int y, const struct frame_line *line, int width)
+static attr_t screen_style(enum frame_style style)
 {
-	int fill = line->bar_permille * width / 1000;
+	static const attr_t styles[] = {A_NORMAL, A_BOLD, A_DIM, A_BOLD};
 
-	/* A tenant that uses anything shows something. */
-	if (!fill && line->bar_permille)
-		fill = 1;
-	attrset(A_REVERSE | screen_colour(line->level));
-	mvhline(y, 0, ' ', fill);
-	attrset(A_DIM);
-	mvhline(y, fill, ACS_CKBOARD, width - fill);
+	return styles[style] | (style == FRAME_ALERT ? (attr_t)screen_colour(1 + FRAME_FULL) : 0);
+}
+
+static void screen_draw_line(int y, const struct frame_line *line, int width)
+{
+	int bar = line->bar_width;
+
+	attrset(screen_style(line->style));
+	mvaddstr(y, 0, line->text);
 	attrset(A_NORMAL);
+	if (line->bar_at + bar > width)
+		bar = width - line->bar_at;
+	if (bar > 0)
+		mvchgat(y, line->bar_at, bar, A_NORMAL, has_colors() ? (short)(1 + line->level) : 0,
+			NULL);
 }
 
-static void screen_draw(const struct frame *f, bool processes)
+/* As many of the keys' words as there is room for. */
+static void screen_write_keys(char *ret, size_t size, int width)
+{
+	size_t len = 0;
+
+	*ret = 0;
+	for (const struct frame_key *k = frame_keys; k->key; k++) {
+		char one[64];
+		int n = k->word ? snprintf(one, sizeof(one), " %s %s ", k->key, k->word) : 0;
+
+		if (!n || len + (size_t)n > (size_t)width || len + (size_t)n >= size)
+			continue;
+		memcpy(ret + len, one, (size_t)n + 1);
+		len += (size_t)n;
+	}
+}
+
+static void screen_draw_bottom(const struct dialogue *d, int y, int width)
+{
+	bool types = d->at != DIALOGUE_KEYS && d->at != DIALOGUE_SIGNAL;
+	char text[512];
+	int len, cut;
+
+	if (d->at != DIALOGUE_KEYS)
+		snprintf(text, sizeof(text), "%s%s", d->question, d->prompt.text);
+	else if (*d->message)
+		snprintf(text, sizeof(text), "%s", d->message);
+	else
+		screen_write_keys(text, sizeof(text), width);
+	if (!d->state->utf8)
+		text_make_ascii(text);
+	/* What is typed is at the end, and has to be seen. */
+	len = (int)strlen(text);
+	cut = types && len >= width ? len - width + 1 : 0;
+	text_clip(text + cut, (size_t)width);
+	attrset(A_REVERSE);
+	mvhline(y, 0, ' ', width);
+	mvaddstr(y, 0, text + cut);
+	attrset(A_NORMAL);
+	curs_set(types);
+	if (types)
+		move(y, len - cut);
+}
+
+static void screen_draw(const struct frame *f, const struct dialogue *d)
 {
 	int height, width;
 
 	getmaxyx(stdscr, height, width);
 	erase();
-	for (int i = 0; i < f->n && i < height - 1; i++) {
-		const struct frame_line *line = &f->line[i];
-
-		if (line->bar_permille >= 0) {
-			screen_draw_bar(i, line, width);
-			continue;
-		}
-		attrset(line->strong ? A_BOLD : A_NORMAL);
-		mvaddnstr(i, 0, line->text, width);
-		attrset(A_NORMAL);
-	}
-	attrset(A_REVERSE);
-	mvhline(height - 1, 0, ' ', width);
-	mvaddnstr(height - 1, 0,
-		  processes ? " m memory  c compute  n name  r refusals  p all tenants  q quit"
-			    : " m memory  c compute  n name  r refusals  up/down choose  "
-			      "p processes  q quit",
-		  width);
-	attrset(A_NORMAL);
+	for (int i = 0; i < f->n && i < height - 1; i++)
+		screen_draw_line(i, &f->line[i], width);
+	screen_draw_bottom(d, height - 1, width);
 	refresh();
 }
 
-/* false: it was the key that ends. */
-static bool screen_handle_key(int key, struct frame_state *state)
+/* --- Keys ------------------------------------------------------------------------------------ */
+
+static int screen_translate(int key)
 {
 	switch (key) {
-	case 'q':
-		return false;
-	case 'm':
-		state->sort = FRAME_BY_MEMORY;
-		break;
-	case 'c':
-		state->sort = FRAME_BY_COMPUTE;
-		break;
-	case 'n':
-		state->sort = FRAME_BY_NAME;
-		break;
-	case 'r':
-		state->sort = FRAME_BY_REFUSALS;
-		break;
 	case KEY_UP:
-	case 'k':
-		state->move = -1;
-		break;
+		return DIALOGUE_UP;
 	case KEY_DOWN:
-	case 'j':
-		state->move = 1;
-		break;
-	case '\n':
-	case '\r':
+		return DIALOGUE_DOWN;
+	case KEY_PPAGE:
+		return DIALOGUE_PAGE_UP;
+	case KEY_NPAGE:
+		return DIALOGUE_PAGE_DOWN;
+	case KEY_HOME:
+		return DIALOGUE_HOME;
+	case KEY_END:
+		return DIALOGUE_END;
 	case KEY_ENTER:
-	case 'p':
-		state->processes = !state->processes;
-		break;
-	case 'L' & 31: /* control-L: draw all anew */
-		clearok(stdscr, TRUE);
-		break;
-	case 27: /* escape */
-		state->processes = false;
-		break;
+		return '\n';
+	case KEY_BACKSPACE:
+		return PROMPT_BACKSPACE;
+	}
+	return key < 256 ? key : 0;
+}
+
+/* false: one of them was the key that ends. */
+static bool screen_take_keys(struct dialogue *d, const struct view *view)
+{
+	int key;
+
+	while ((key = getch()) != ERR) {
+		if (key == KEY_RESIZE)
+			continue;
+		if (key == ('L' & 31)) {
+			clearok(stdscr, TRUE);
+			continue;
+		}
+		d->page = LINES > 8 ? LINES - 8 : 1;
+		if (!dialogue_key(d, view, screen_translate(key)))
+			return false;
 	}
 	return true;
+}
+
+/* --- The terminal ---------------------------------------------------------------------------- */
+
+static void screen_keep_terminal(void)
+{
+	static const char *const capabilities[] = {"sgr0", "rmkx", "cnorm", "rmcup"};
+
+	tcgetattr(STDIN_FILENO, &before.modes);
+	for (size_t i = 0; i < sizeof(capabilities) / sizeof(capabilities[0]); i++) {
+		const char *s = screen_can(capabilities[i]) ? tigetstr(capabilities[i]) : "";
+		size_t len = strcspn(s, "$"); /* a terminal that wants pauses is long gone */
+
+		if (before.len + len > sizeof(before.words))
+			break;
+		memcpy(before.words + before.len, s, len);
+		before.len += len;
+	}
+}
+
+/*
+ * Those that end it are taken only while it waits for keys, so that none comes between a look at
+ * `ended` and the wait. SIGWINCH and the one of control-Z are ncurses's.
+ */
+static void screen_take_signals(sigset_t *ret_waiting)
+{
+	static const int ends[] = {SIGINT,  SIGTERM, SIGHUP,  SIGQUIT,
+				   SIGPIPE, SIGALRM, SIGUSR1, SIGUSR2};
+	static const int bugs[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+	struct sigaction end = {.sa_handler = screen_note_signal};
+	struct sigaction die = {.sa_handler = screen_die, .sa_flags = (int)SA_RESETHAND};
+	sigset_t blocked;
+
+	sigemptyset(&blocked);
+	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+		sigaction(ends[i], &end, NULL);
+		sigaddset(&blocked, ends[i]);
+	}
+	for (size_t i = 0; i < sizeof(bugs) / sizeof(bugs[0]); i++)
+		sigaction(bugs[i], &die, NULL);
+	sigprocmask(SIG_BLOCK, &blocked, ret_waiting);
+	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
+		sigdelset(ret_waiting, ends[i]);
 }
 
 static void screen_start(void)
@@ -126,9 +233,9 @@ static void screen_start(void)
 	cbreak();
 	noecho();
 	keypad(stdscr, TRUE);
+	nodelay(stdscr, TRUE);
 	curs_set(0);
 	set_escdelay(50);
-	timeout(REFRESH_MS);
 	if (has_colors()) {
 		start_color();
 		use_default_colors();
@@ -138,35 +245,54 @@ static void screen_start(void)
 	}
 }
 
-int screen_run(struct frame_state *state)
+/* Until a key, a signal or the next look; false: the terminal is gone. */
+static bool screen_wait(uint64_t until_ns, const sigset_t *waiting)
 {
-	static const int ends[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
-	struct sigaction action = {.sa_handler = screen_note_signal};
-	static struct frame frame;
-	struct tenants tenants;
-	bool go_on = true;
+	struct pollfd fd = {.fd = STDIN_FILENO, .events = POLLIN};
+	uint64_t now = now_monotonic_ns(), left = until_ns > now ? until_ns - now : 0;
+	struct timespec timeout = {.tv_sec = (time_t)(left / NS_PER_S),
+				   .tv_nsec = (long)(left % NS_PER_S)};
+
+	return ppoll(&fd, 1, &timeout, waiting) <= 0 ||
+	       !(fd.revents & (POLLHUP | POLLERR | POLLNVAL));
+}
+
+int screen_run(struct frame_state *state, struct view_reader *reader, const char *runtime,
+	       struct view *view)
+{
+	struct dialogue dialogue = {.state = state};
+	uint64_t read_ns = now_monotonic_ns();
+	struct frame frame = {.n = 0};
+	sigset_t waiting;
 	int r = 0;
 
-	setlocale(LC_ALL, "");
-	/* The terminal is put back whatever ends the view. */
-	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
-		sigaction(ends[i], &action, NULL);
+	screen_keep_terminal();
+	screen_take_signals(&waiting);
 	screen_start();
-	while (go_on && !ended) {
-		if (runtime_load_tenants(&tenants) < 0) {
-			r = EXIT_ALLOT;
-			break;
+	while (!ended) {
+		if (dialogue.stale ||
+		    now_monotonic_ns() >= read_ns + state->interval_us * NS_PER_US) {
+			dialogue.stale = false;
+			read_ns = now_monotonic_ns();
+			r = view_read(reader, runtime, view);
 		}
-		figures_apply(&tenants);
-		frame_build(&tenants, state, COLS, LINES, &frame);
-		tenants_free(&tenants);
-		screen_draw(&frame, state->processes);
-		go_on = screen_handle_key(getch(), state);
+		if (!r)
+			r = frame_build(view, state, COLS, LINES, &frame);
+		if (r < 0)
+			break;
+		screen_draw(&frame, &dialogue);
+		if (!screen_wait(read_ns + state->interval_us * NS_PER_US, &waiting) ||
+		    !screen_take_keys(&dialogue, view))
+			break;
 	}
 	endwin();
+	frame_free(&frame);
+	dialogue_close(&dialogue);
 	if (ended) {
 		signal(ended, SIG_DFL);
 		raise(ended);
+		sigprocmask(SIG_SETMASK, &waiting, NULL);
 	}
-	return r;
+	return r < 0 ? say_error("cannot read the runtime directory %s: %s", runtime, say_errno(r))
+		     : 0;
 }

@@ -10,7 +10,8 @@
 /* Whether this build and this terminal (TERM) can show it. */
 bool screen_usable(void);
 
-/* Shows until q; returns the exit status. */
-int screen_run(struct frame_state *state);
+/* Shows until q, from a view that was read; returns the exit status. */
+int screen_run(struct frame_state *state, struct view_reader *reader, const char *runtime,
+	       struct view *view);
 
 #endif

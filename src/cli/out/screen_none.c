@@ -9,7 +9,8 @@ bool screen_usable(void)
 	return false;
 }
 
-int screen_run(struct frame_state *state)
+int screen_run(struct frame_state *state, struct view_reader *reader, const char *runtime,
+	       struct view *view)
 {
 	return 0;
 }

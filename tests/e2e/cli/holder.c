@@ -5,7 +5,7 @@
  * "refuse" for a category it asks for that many bytes above a limit of 1, to be refused; "host" is
  * the machine's memory, pinned for an AMD GPU. Of compute: "busy", a permille of each of the last
  * 62 seconds; "owed" to the deficit controller, "held" and "longest", in nanoseconds; "launches";
- * and of AMD GPUs "units".
+ * and of AMD GPUs "units". With "pid" it says in its slot that it is that process.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -18,6 +18,7 @@
 #include "ledger/cu_grant.h"
 #include "ledger/device_time.h"
 #include "ledger/ledger.h"
+#include "ledger/map.h"
 #include "ledger/quota.h"
 #include "ledger/slot.h"
 #include "nvidia/uuid.h"
@@ -89,6 +90,10 @@ static void hold(struct ledger *ledger, struct slot *slot, char *amount)
 	}
 	if (!strcmp(category, "refuse")) {
 		CHECK_EQ(quota_reserve_slow(slot, device, bytes, 1), -EDQUOT);
+		return;
+	}
+	if (!strcmp(category, "pid")) {
+		ledger->map->slots[slot_index(slot)].pid = (uint32_t)bytes;
 		return;
 	}
 	if (compute(device_time_of(ledger, device), category, bytes))

@@ -191,7 +191,8 @@ class Servers(Turns):
         shown = self.must("ps")
         self.assertRegex(shown, r"a +turns +suspended +\d+ MiB +\d+ MiB +[\d.]+ m?s +[\d.]+ m?s")
         self.assertRegex(shown, r"b +turns +running +36 MiB +0 +- +-")
-        self.assertRegex(self.must("top", "--once"), r"\d+ MiB away, [\d.]+ ")
+        self.assertRegex(self.must("top", "--once"), r" AWAY\n(.*\n)*  a .* \d+ MiB\n")
+        self.assertRegex(self.must("top", "--once", "a"), r"\naway    \d+ MiB, back in [\d.]+ ")
         for guest in (a, b):
             self.quit(guest)
 

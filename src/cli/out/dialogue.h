@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the keys of `allot top` do: to the state of the list, and, when a person was asked, to
+ * tenants and programs. Knows nothing of a terminal.
+ */
+#ifndef ALLOT_CLI_OUT_DIALOGUE_H
+#define ALLOT_CLI_OUT_DIALOGUE_H
+
+#include "cli/out/frame.h"
+#include "cli/out/prompt.h"
+#include "cli/tenant/end.h"
+
+/* Keys that have no character. */
+enum {
+	DIALOGUE_UP = 512,
+	DIALOGUE_DOWN,
+	DIALOGUE_PAGE_UP,
+	DIALOGUE_PAGE_DOWN,
+	DIALOGUE_HOME,
+	DIALOGUE_END
+};
+
+struct dialogue {
+	struct frame_state *state;
+	enum {
+		DIALOGUE_KEYS,
+		DIALOGUE_FILTER,
+		DIALOGUE_MEMORY,
+		DIALOGUE_SHARE,
+		DIALOGUE_SIGNAL
+	} at;
+	struct prompt prompt;
+	char question[192]; /* printable; what is typed stands behind it */
+	char message[512];  /* printable; of what was done, until the next key */
+	char name[POLICY_NAME_BYTES], memory[PROMPT_BYTES];
+	struct end end;
+	int signal;
+	bool stale; /* what was read is not as it was */
+	int page;   /* rows of a screen */
+};
+
+/* `key` as above, or a character. false: it was the key that ends. */
+bool dialogue_key(struct dialogue *dialogue, const struct view *view, int key);
+void dialogue_close(struct dialogue *dialogue);
+
+#endif

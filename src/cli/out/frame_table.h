@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The tables of `allot top`: devices, and the list of tenants and those outside. */
+#ifndef ALLOT_CLI_OUT_FRAME_TABLE_H
+#define ALLOT_CLI_OUT_FRAME_TABLE_H
+
+#include "cli/out/frame_line.h"
+
+/* At most so many of them, 0 for all; then how many more there are. */
+void frame_table_devices(struct frame *frame, const struct view *view,
+			 const struct frame_state *state, int width, int most);
+
+/* Rows from `first` to before `last`, of which `at` is selected (-1: none). */
+void frame_table_rows(struct frame *frame, const struct view *view, const struct frame_state *state,
+		      const struct rows *rows, int width, size_t first, size_t last, long at);
+
+#endif

@@ -59,7 +59,7 @@ _allot() {
 	local before=${COMP_WORDS[COMP_CWORD - 1]} options value='' head='' i
 
 	COMPREPLY=()
-	if ((COMP_CWORD == 1)); then
+	if ((COMP_CWORD == 1)) || [[ $word == help ]]; then
 		mapfile -t COMPREPLY < <(compgen -W "$(_allot_help "$allot" |
 			sed -nE 's/^  allot ([a-z]+) .*/\1/p') --help --version" -- "$typed")
 		return
@@ -89,7 +89,12 @@ _allot() {
 		return
 	fi
 	# "Usage: allot set [OPTION...] NAME"
-	value=$(_allot_help "$allot" "$word" | sed -nE '1s/.*\.\.\.\] \[?([A-Z]+).*/\1/p')
+	value=$(_allot_help "$allot" "$word" |
+		sed -nE '1s/.*\.\.\.\] \[?([A-Z]+|[a-z]+(\|[a-z]+)+).*/\1/p')
+	# "Usage: allot cdi [OPTION...] generate|list|remove [NAME...]", where one of them is there.
+	if [[ $value == *\|* && " ${COMP_WORDS[*]:2:COMP_CWORD-2} " =~ \ (${value})\  ]]; then
+		[[ $typed == -* ]] || return
+	fi
 	if [[ $typed == -* || -z $value ]]; then
 		mapfile -t COMPREPLY < <(compgen -W "$(cut -d' ' -f2 <<<"$options")" -- "$typed")
 	else

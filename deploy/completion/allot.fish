@@ -31,7 +31,7 @@ end
 function __allot_complete
     set -l words (commandline -opc)
     set -l typed (commandline -ct)
-    if test (count $words) = 1
+    if test (count $words) = 1; or test "$words[2]" = help
         __allot_help $words[1] | sed -nE \
             '/^  allot [a-z]+ /{N;s/^  allot ([a-z]+) .*\n +(.*)/\1\t\2/p;}'
         return
@@ -62,7 +62,13 @@ function __allot_complete
             return
         end
     end
-    set -l value (string match -r --groups-only '\.\.\.\] \[?([A-Z]+)' -- $help[1])
+    set -l value (string match -r --groups-only '\.\.\.\] \[?([A-Z]+|[a-z]+(?:\|[a-z]+)+)' -- $help[1])
+    # "Usage: allot cdi [OPTION...] generate|list|remove [NAME...]", where one of them is there.
+    if string match -q -- '*|*' $value
+        for word in $words[3..]
+            contains -- $word (string split '|' $value); and set value WORDS
+        end
+    end
     if string match -q -- '-*' $typed; or test -z "$value"
         string replace -rf $option '$2\t$4' -- $help
     else

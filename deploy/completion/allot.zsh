@@ -35,10 +35,10 @@ _allot_values() {
 
 _allot() {
 	local allot=$words[1] word=$words[2] line usage value expl
-	local -a found match mbegin mend
+	local -a found match mbegin mend actions before
 	local -A values
 
-	if ((CURRENT == 2)); then
+	if ((CURRENT == 2)) || [[ $word == help ]]; then
 		found=(${(f)"$(_allot_help $allot | sed -nE \
 			'/^  allot [a-z]+ /{N;s/^  allot ([a-z]+) .*\n +(.*)/\1:\2/p;}')"})
 		_describe -t commands word found
@@ -56,13 +56,20 @@ _allot() {
 	fi
 	for line in ${(f)"$(_allot_help $allot $word)"}; do
 		if [[ $line == (#b)Usage:*\.\.\.\]\ ([^ ]#)* ]]; then
-			usage=${match[1]//[^A-Z]/}
+			usage=$match[1]
+			[[ $usage == *\|* ]] || usage=${usage//[^A-Z]/}
 		elif [[ $line == (#b)\ (#c2,6)(-?,\ |)(--[a-z-]##)([^ ]#)\ #(*) ]]; then
 			found+="$match[2]:$match[4]"
 			[[ $match[3] != '='* ]] || values[$match[2]]=${match[3]#'='}
 			[[ $match[3] != '='* || -z $match[1] ]] || values[${match[1]%,*}]=${match[3]#'='}
 		fi
 	done
+	# "Usage: allot cdi [OPTION...] generate|list|remove [NAME...]", where one of them is there.
+	if [[ $usage == *\|* ]]; then
+		actions=(${(s:|:)usage})
+		before=(${words[3,CURRENT-1]})
+		((${#${before:*actions}} == 0)) || usage=WORDS
+	fi
 	line=${words[CURRENT-1]}
 	[[ $PREFIX != --*=* ]] || { line=${PREFIX%%=*}; compset -P '*='; }
 	value=$values[$line]

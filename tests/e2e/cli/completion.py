@@ -156,6 +156,20 @@ class Completion:
     def joined(self, option, value):
         return f"{option}={value}"
 
+    def test_what_a_word_does(self):
+        """One of several, and nothing of tenants after it: names are others there."""
+        if "generate|list|remove" not in self.ok("cdi", "--help").splitlines()[0]:
+            self.skipTest("built without allot cdi")
+        self.keep("jobA")
+        self.offers("allot cdi ", "generate", "list", "remove")
+        self.offers("allot cdi rem", "remove")
+        self.offers("allot cdi remove ")
+        self.offers("allot cdi generate ")
+
+    def test_help(self):
+        self.assertLessEqual(set(self.words()), set(self.asked("allot help ")))
+        self.offers("allot help susp", "suspend")
+
     def test_tenants(self):
         for line in ("allot set ", "allot run --name ", "allot run -n "):
             self.offers(line)

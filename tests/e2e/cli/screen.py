@@ -242,6 +242,19 @@ class Devices(Screen):
         self.assertRegex(lines[6], r"^  4 +24 GiB ")
         self.assertEqual(len(self.ok("top", env=self.sim_env()).splitlines()), 17)
 
+    def test_what_a_driver_does_not_tell(self):
+        out = self.ok("sim", "--gpus", "1", "--amd", "1", "--memory", "24GiB", "--", ALLOT, "top")
+        self.assertRegex(out, r"(?m)^  1 24 GiB +- +0 +- +- +- +-$")
+
+    def test_a_device_that_is_lost(self):
+        self.env["ALLOT_SIM_NVML_LOST"] = self.path("lost")
+        self.top(80, 24)
+        self.wait(r"^  1 24 GiB +0 +0 +24 GiB +0% +40 C +120 W ", absent=(r" - ",))
+        self.path("lost1", "")
+        self.wait(r"^  1 24 GiB +- +0 +- +- +- +-$", r"^  0 24 GiB +0 +0 +24 GiB +0%")
+        self.type("q")
+        self.is_sane()
+
     def sim_env(self):
         """For a command of its own."""
         out = subprocess.run([*self.sim, "env"], env=self.env, check=True, capture_output=True,

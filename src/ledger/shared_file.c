@@ -24,6 +24,13 @@ static bool shared_file_owner_ok(const struct stat *st)
 	return st->st_uid == geteuid() || st->st_uid == 0;
 }
 
+/* Root made it and gave it to a user (tenant_create), who cannot put another in its place. */
+static bool shared_file_is_users(mode_t dir_mode, const struct stat *st)
+{
+	return geteuid() == 0 && (dir_mode & SHARED_FILE_FOR_ALL) &&
+	       !(st->st_mode & (S_IRWXG | S_IRWXO));
+}
+
 static int shared_file_check_dir(const char *path, mode_t *ret_mode)
 {
 	CLEANUP_CLOSE int fd = -EBADF;
@@ -63,7 +70,8 @@ int shared_file_open(const char *dir, const char *name, int flags, uint64_t byte
 		return fd;
 	if (fstat(fd, &st) < 0)
 		return err_errno();
-	if (!S_ISREG(st.st_mode) || !shared_file_owner_ok(&st) ||
+	if (!S_ISREG(st.st_mode) ||
+	    !(shared_file_owner_ok(&st) || shared_file_is_users(mode, &st)) ||
 	    ((st.st_mode & (S_IRWXG | S_IRWXO)) && !(mode & SHARED_FILE_FOR_ALL)))
 		return -EPERM;
 	if (st.st_size < 0 || (uint64_t)st.st_size != bytes)

@@ -22,6 +22,7 @@
 #include "base/err.h"
 #include "base/fault.h"
 #include "base/fd.h"
+#include "base/parse.h"
 #include "ledger/layout.h"
 #include "ledger/ledger.h"
 #include "ledger/shared_file.h"
@@ -118,14 +119,49 @@ int tenant_runtime_of(const char *tenant_dir, char *buf, size_t len)
 
 bool tenant_name_valid(const char *name)
 {
+	uid_t owner;
 	size_t i;
 
 	if (!tenant_name_char(name[0]))
 		return false;
-	for (i = 1; i < POLICY_NAME_BYTES && name[i]; i++)
+	for (i = 1; i < POLICY_NAME_BYTES && name[i] && name[i] != '@'; i++)
 		if (!tenant_name_char(name[i]) && !strchr("._-", name[i]))
 			return false;
-	return i < POLICY_NAME_BYTES;
+	return i < POLICY_NAME_BYTES && strnlen(name, POLICY_NAME_BYTES) < POLICY_NAME_BYTES &&
+	       (!name[i] || tenant_name_owner(name, &owner));
+}
+
+bool tenant_name_owner(const char *name, uid_t *ret)
+{
+	const char *at = strchr(name, '@');
+	uint64_t uid;
+
+	/* One user has one spelling, and root's tenants have none. */
+	if (!at || at[1] == '0' || parse_u64(at + 1, 1, (uid_t)-2, &uid) < 0)
+		return false;
+	*ret = (uid_t)uid;
+	return true;
+}
+
+int tenant_name_of(const char *plain, uid_t uid, char buf[static POLICY_NAME_BYTES])
+{
+	char name[POLICY_NAME_BYTES];
+	int n;
+
+	if (!tenant_name_valid(plain) || strchr(plain, '@') || !uid)
+		return -EINVAL;
+	n = snprintf(name, sizeof(name), "%s@%u", plain, (unsigned int)uid);
+	if (n < 0 || n >= POLICY_NAME_BYTES)
+		return -ENAMETOOLONG;
+	memcpy(buf, name, sizeof(name));
+	return 0;
+}
+
+int tenant_users_dir(const char *runtime, char *buf, size_t len)
+{
+	int n = snprintf(buf, len, "%s-users", runtime);
+
+	return n < 0 || (size_t)n >= len ? -ENAMETOOLONG : 0;
 }
 
 int tenant_path(const char *runtime, const char *name, char *buf, size_t len)
@@ -134,7 +170,7 @@ int tenant_path(const char *runtime, const char *name, char *buf, size_t len)
 
 	if (!tenant_name_valid(name))
 		return -EINVAL;
-	n = snprintf(buf, len, "%s/%s", runtime, name);
+	n = snprintf(buf, len, "%s%s/%s", runtime, strchr(name, '@') ? "-users" : "", name);
 	return n < 0 || (size_t)n >= len ? -ENAMETOOLONG : 0;
 }
 
@@ -151,6 +187,20 @@ int tenant_make_runtime(const char *runtime)
 	int r = tenant_make_dir(runtime);
 
 	return r == -EEXIST ? 0 : r;
+}
+
+int tenant_make_users(const char *runtime)
+{
+	char users[PATH_MAX];
+	int r = tenant_users_dir(runtime, users, sizeof(users));
+
+	if (r == 0)
+		r = tenant_make_runtime(runtime);
+	if (r == 0)
+		r = tenant_make_runtime(users);
+	if (r == 0 && chmod(users, 0755) < 0)
+		r = err_errno();
+	return r;
 }
 
 static int tenant_hidden_path(const char *runtime, char *buf, size_t len)
@@ -247,10 +297,23 @@ static void tenant_sweep_hidden(const char *runtime)
 			tenant_sweep_one(path);
 }
 
+/*
+ * The user's processes write the ledger, and nobody else's reach it. Nobody but root opens the
+ * directory itself, so that nobody else can keep its lock.
+ */
+static int tenant_give(int dirfd, uid_t uid)
+{
+	if (fchmodat(dirfd, "policy", 0444, 0) < 0 ||
+	    fchownat(dirfd, "ledger", uid, (gid_t)-1, AT_SYMLINK_NOFOLLOW) < 0)
+		return err_errno();
+	return fchmod(dirfd, SHARED_FILE_FOR_ALL | 0711) < 0 ? err_errno() : 0;
+}
+
 static int tenant_build(const char *runtime, const struct policy *policy, const char *path)
 {
 	CLEANUP_CLOSE int dirfd = -EBADF;
 	char hidden[PATH_MAX];
+	uid_t owner;
 	int r;
 
 	r = tenant_hidden_path(runtime, hidden, sizeof(hidden));
@@ -267,6 +330,8 @@ static int tenant_build(const char *runtime, const struct policy *policy, const 
 		r = ledger_create(hidden);
 	if (r == 0)
 		r = shared_file_keeps_locks(hidden, "ledger");
+	if (r == 0 && tenant_name_owner(strrchr(path, '/') + 1, &owner))
+		r = tenant_give(dirfd, owner);
 	FAULT_POINT(TENANT_BUILT);
 	/* Fails on a directory with something in it, as every tenant's has. */
 	if (r == 0 && rename(hidden, path) < 0)
@@ -280,9 +345,12 @@ int tenant_create(const char *runtime, const char *name, const struct policy *po
 		  size_t len)
 {
 	CLEANUP_CLOSE int dirfd = -EBADF;
+	char place[PATH_MAX];
 	int r;
 
 	r = tenant_path(runtime, name, buf, len);
+	if (r == 0)
+		r = tenant_runtime_of(buf, place, sizeof(place));
 	if (r < 0)
 		return r;
 	r = policy_check(policy);
@@ -291,17 +359,17 @@ int tenant_create(const char *runtime, const char *name, const struct policy *po
 	r = shared_file_may_have(sizeof(struct ledger_file)); /* the largest of them */
 	if (r < 0)
 		return r;
-	r = tenant_make_runtime(runtime);
+	r = strchr(name, '@') ? tenant_make_users(runtime) : tenant_make_runtime(runtime);
 	if (r < 0)
 		return r;
-	dirfd = shared_file_open_dir(runtime);
+	dirfd = shared_file_open_dir(place);
 	if (dirfd < 0)
 		return dirfd;
 	if (faccessat(dirfd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
 		return -EEXIST;
-	tenant_sweep_hidden(runtime);
+	tenant_sweep_hidden(place);
 	for (int tries = 0; tries < 10; tries++) {
-		r = tenant_build(runtime, policy, buf);
+		r = tenant_build(place, policy, buf);
 		/* Until it is locked a sweeper may take a new directory for a dead builder's. */
 		if (r != -EAGAIN && r != -ENOENT)
 			break;
@@ -348,35 +416,57 @@ static int tenant_is_wanted(const struct dirent *entry)
 	return tenant_name_valid(entry->d_name);
 }
 
-int tenant_list(const char *runtime, int (*fn)(const char *name, const char *dir, void *arg),
-		void *arg)
+static int tenant_list_place(const char *place, bool users,
+			     int (*fn)(const char *name, const char *dir, void *arg), void *arg)
 {
 	struct dirent **names = NULL;
 	char path[PATH_MAX];
 	struct stat st;
 	int n, r = 0;
 
-	n = scandir(runtime, &names, tenant_is_wanted, alphasort);
+	n = scandir(place, &names, tenant_is_wanted, alphasort);
 	if (n < 0)
 		return errno == ENOENT ? 0 : err_errno();
 	for (int i = 0; i < n; i++) {
-		if (!r && tenant_path(runtime, names[i]->d_name, path, sizeof(path)) == 0 &&
+		const char *name = names[i]->d_name;
+
+		if (!r && !!strchr(name, '@') == users &&
+		    snprintf(path, sizeof(path), "%s/%s", place, name) < (int)sizeof(path) &&
 		    lstat(path, &st) == 0 && S_ISDIR(st.st_mode))
-			r = fn(names[i]->d_name, path, arg);
+			r = fn(name, path, arg);
 		free(names[i]);
 	}
 	free(names);
 	return r;
 }
 
+int tenant_list_users(const char *runtime,
+		      int (*fn)(const char *name, const char *dir, void *arg), void *arg)
+{
+	char users[PATH_MAX];
+	int r = tenant_users_dir(runtime, users, sizeof(users));
+
+	return r < 0 ? r : tenant_list_place(users, true, fn, arg);
+}
+
+int tenant_list(const char *runtime, int (*fn)(const char *name, const char *dir, void *arg),
+		void *arg)
+{
+	int r = tenant_list_place(runtime, false, fn, arg);
+
+	return r ? r : tenant_list_users(runtime, fn, arg);
+}
+
 int tenant_remove(const char *runtime, const char *name)
 {
 	CLEANUP_CLOSE int dirfd = -EBADF;
 	CLEANUP_CLOSE int slots = -EBADF;
-	char path[PATH_MAX], hidden[PATH_MAX];
+	char path[PATH_MAX], place[PATH_MAX], hidden[PATH_MAX];
 	int r;
 
 	r = tenant_path(runtime, name, path, sizeof(path));
+	if (r == 0)
+		r = tenant_runtime_of(path, place, sizeof(place));
 	if (r < 0)
 		return r;
 	dirfd = tenant_lock_dir(path);
@@ -385,7 +475,7 @@ int tenant_remove(const char *runtime, const char *name)
 	slots = tenant_lock_all_slots(path);
 	if (slots < 0 && slots != -ENOENT)
 		return slots;
-	r = tenant_hidden_path(runtime, hidden, sizeof(hidden));
+	r = tenant_hidden_path(place, hidden, sizeof(hidden));
 	if (r < 0)
 		return r;
 	if (rename(path, hidden) < 0)

@@ -28,15 +28,34 @@ int tenant_make_runtime(const char *runtime);
 /* The runtime directory that a tenant's directory is in. -EINVAL where it is in none, -ENAMETOOLONG. */
 int tenant_runtime_of(const char *tenant_dir, char *buf, size_t len);
 
-/* 1 to 63 of A-Z a-z 0-9 . _ -, the first a letter or a digit. */
+/*
+ * 1 to 63 of A-Z a-z 0-9 . _ -, the first a letter or a digit; of a user whose tenant is in root's
+ * runtime directory "@UID" comes last, so that no two users' names are the same.
+ */
 bool tenant_name_valid(const char *name);
+/* Whether a valid name is of such a user. */
+bool tenant_name_owner(const char *name, uid_t *ret);
+/* "<plain>@<uid>" into buf. -EINVAL where `plain` is none, -ENAMETOOLONG. */
+int tenant_name_of(const char *plain, uid_t uid, char buf[static POLICY_NAME_BYTES]);
 
-/* <runtime>/<name> into buf. -EINVAL for a bad name, -ENAMETOOLONG. */
+/*
+ * Where users' tenants of a runtime directory of root's are, beside it, as that is closed to others:
+ * "<runtime>-users". -ENAMETOOLONG.
+ */
+int tenant_users_dir(const char *runtime, char *buf, size_t len);
+/* Makes it, 0755, where it is missing, and the runtime directory. -errno. */
+int tenant_make_users(const char *runtime);
+
+/*
+ * <runtime>/<name> into buf, or of a user <runtime>-users/<name>. -EINVAL for a bad name,
+ * -ENAMETOOLONG.
+ */
 int tenant_path(const char *runtime, const char *name, char *buf, size_t len);
 
 /*
  * Creates the runtime directory (0700) where missing, the tenant's directory, its policy and its
- * ledger, and puts the path into buf. -EEXIST (with the path in buf) when the tenant exists
+ * ledger, and puts the path into buf. A user's ledger is that user's alone, and its directory and
+ * policy are root's, who alone can make one. -EEXIST (with the path in buf) when the tenant exists
  * already: the caller joins it as it is. Two at once: one creates, the other is told -EEXIST with
  * the tenant complete.
  */
@@ -52,11 +71,15 @@ int tenant_open_to_all(const char *runtime, const char *name);
 bool tenant_is_open_to_all(const char *dir);
 
 /*
- * Calls fn for every directory with a valid name, sorted, until it answers non-zero, which is
- * passed on.
+ * Calls fn for every directory with a valid name, sorted, and then for users' tenants beside the
+ * runtime directory, until it answers non-zero, which is passed on.
  */
 int tenant_list(const char *runtime, int (*fn)(const char *name, const char *dir, void *arg),
 		void *arg);
+
+/* Likewise of users' alone, which who may not list the runtime directory sees, too. */
+int tenant_list_users(const char *runtime,
+		      int (*fn)(const char *name, const char *dir, void *arg), void *arg);
 
 /*
  * -EBUSY while a process of the tenant uses a GPU, or somebody keeps it alive (life.h); -ENOENT.

@@ -3,7 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -278,7 +278,7 @@ static int arbiter_host_bit_of(struct arbiter_host *host, const uint8_t uuid[16]
 static bool arbiter_host_takes_turns(struct arbiter_host *host, int i, const struct policy *policy)
 {
 	struct member *member = &host->member[i];
-	char dir[sizeof(host->runtime) + POLICY_NAME_BYTES + 1];
+	char dir[PATH_MAX];
 
 	if (policy->compute == POLICY_COMPUTE_OFF || policy->mode != POLICY_MODE_TURNS) {
 		arbiter_host_member_rest(member);
@@ -286,8 +286,8 @@ static bool arbiter_host_takes_turns(struct arbiter_host *host, int i, const str
 	}
 	if (member->turn)
 		return true;
-	snprintf(dir, sizeof(dir), "%s/%s", host->runtime, member->name);
-	if (ledger_open(dir, LEDGER_GUEST, &member->ledger))
+	if (tenant_path(host->runtime, member->name, dir, sizeof(dir)) < 0 ||
+	    ledger_open(dir, LEDGER_GUEST, &member->ledger))
 		return false;
 	if (turn_open(dir, &member->turn)) {
 		arbiter_host_member_rest(member);
@@ -391,13 +391,14 @@ static int arbiter_host_look_at_member(const char *name, const char *dir, void *
 
 static void arbiter_host_look_for_members(struct arbiter_host *host)
 {
-	char dir[sizeof(host->runtime) + POLICY_NAME_BYTES + 1];
+	char dir[PATH_MAX];
 
 	for (int i = 0; i < host->n; i++) {
 		struct member *member = &host->member[i];
 
-		snprintf(dir, sizeof(dir), "%s/%s", host->runtime, member->name);
-		member->seen = member->name[0] && arbiter_host_is_there(dir);
+		member->seen = member->name[0] &&
+			       !tenant_path(host->runtime, member->name, dir, sizeof(dir)) &&
+			       arbiter_host_is_there(dir);
 	}
 }
 

@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 
 #include "base/fault.h"
+#include "ledger/life.h"
 #include "ledger/shared_file.h"
 #include "tests/unit/tenant_fixture.h"
 
@@ -125,6 +126,87 @@ static void check_open_to_all(void)
 	CHECK_EQ(tenant_open_to_all(runtime, "container"), -ENOENT);
 }
 
+static int count_one(const char *name, const char *dir, void *arg)
+{
+	CHECK(tenant_name_valid(name));
+	CHECK(strstr(dir, name));
+	++*(int *)arg;
+	return 0;
+}
+
+#define USER  4711
+#define OTHER 4712
+
+static void be_user(uid_t uid)
+{
+	CHECK(!setgid(uid) && !setuid(uid));
+}
+
+/* Of a user, made by root: the ledger is that user's, the rest is root's, and others have no part. */
+static void check_users(void)
+{
+	char runtime[PATH_MAX], users[PATH_MAX], name[POLICY_NAME_BYTES], dir[PATH_MAX];
+	struct policy policy = fixture_policy(GIB);
+	struct ledger *ledger;
+	uid_t owner;
+	int n = 0;
+	pid_t pid;
+
+	CHECK_EQ(tenant_name_of("job", USER, name), 0);
+	CHECK(!strcmp(name, "job@4711"));
+	CHECK(tenant_name_owner(name, &owner) && owner == USER);
+	CHECK_EQ(tenant_name_of("job@1", USER, name), -EINVAL);
+	CHECK_EQ(tenant_name_of("../job", USER, name), -EINVAL);
+	CHECK_EQ(tenant_name_of("job", 0, name), -EINVAL);
+	if (geteuid())
+		return;
+	/* A way to it that others may go, which /tmp's own directory is not. */
+	CHECK_EQ(chmod(fixture_runtime_dir(), 0711), 0);
+	snprintf(runtime, sizeof(runtime), "%s/system", fixture_runtime_dir());
+	CHECK_EQ(tenant_create(runtime, name, &policy, dir, sizeof(dir)), 0);
+	CHECK_EQ(tenant_create(runtime, name, &policy, dir, sizeof(dir)), -EEXIST);
+	CHECK_EQ(tenant_users_dir(runtime, users, sizeof(users)), 0);
+	CHECK_EQ(mode_of(runtime, ""), 0700);
+	CHECK_EQ(mode_of(users, ""), 0755);
+	CHECK_EQ(mode_of(dir, "ledger"), 0600);
+	CHECK_EQ(mode_of(dir, "policy"), 0444);
+	/* Root reads and writes what the user has. */
+	CHECK_EQ(ledger_open(dir, LEDGER_GUEST, &ledger), 0);
+	ledger_close(ledger);
+	CHECK_EQ(policy_update(dir, halve, NULL), 0);
+	pid = fixture_fork();
+	if (pid == 0) {
+		be_user(USER);
+		CHECK_EQ(policy_load(dir, &policy), 0);
+		CHECK_EQ(policy.device[0].limit_bytes, GIB / 2);
+		CHECK(policy_update(dir, halve, NULL) < 0);
+		CHECK(tenant_remove(runtime, name) < 0);
+		CHECK(open(dir, O_RDONLY | O_DIRECTORY) < 0);
+		fixture_join(dir);
+		_exit(0);
+	}
+	fixture_wait(pid, 0);
+	pid = fixture_fork();
+	if (pid == 0) {
+		be_user(OTHER);
+		CHECK_EQ(policy_load(dir, &policy), 0);
+		CHECK_EQ(ledger_open(dir, LEDGER_READ, &ledger), -EACCES);
+		CHECK_EQ(ledger_open(dir, LEDGER_GUEST, &ledger), -EACCES);
+		CHECK_EQ(life_hold(dir), -EACCES);
+		CHECK_EQ(tenant_list_users(runtime, count_one, &n), 0);
+		CHECK_EQ(n, 1);
+		_exit(0);
+	}
+	fixture_wait(pid, 0);
+	CHECK_EQ(tenant_list(runtime, count_one, &n), 0);
+	CHECK_EQ(n, 1);
+	CHECK_EQ(tenant_remove(runtime, name), 0);
+	CHECK_EQ(tenant_list(runtime, count_one, &n), 0);
+	CHECK_EQ(n, 1);
+	CHECK_EQ(rmdir(users), 0);
+	CHECK_EQ(chmod(fixture_runtime_dir(), 0700), 0);
+}
+
 /* A process that may write no file of that size ends by SIGXFSZ when it tries. */
 static void check_file_size_limit(void)
 {
@@ -168,6 +250,20 @@ static void check_names(void)
 	CHECK(!tenant_name_valid("a b"));
 	CHECK(!tenant_name_valid("a\n"));
 	CHECK(!tenant_name_valid("\xc3\xa4"));
+	CHECK(tenant_name_valid("a@1000"));
+	CHECK(!tenant_name_valid("a@"));
+	CHECK(!tenant_name_valid("a@0"));
+	CHECK(!tenant_name_valid("a@01000"));
+	CHECK(!tenant_name_valid("a@1000x"));
+	CHECK(!tenant_name_valid("a@4294967295"));
+	CHECK(!tenant_name_valid("@1000"));
+	CHECK(!tenant_name_valid("a@1@1"));
+	long_name[61] = '@';
+	long_name[62] = '1';
+	long_name[63] = '\0';
+	CHECK(tenant_name_valid(long_name));
+	memcpy(long_name + 61, "@10", 4);
+	CHECK(!tenant_name_valid(long_name));
 }
 
 /* Entries of a directory beside . and .. */
@@ -412,6 +508,7 @@ int main(void)
 	check_runtime_of();
 	check_runtime_dir_of();
 	check_open_to_all();
+	check_users();
 	check_names();
 	check_file_size_limit();
 	check_life();

@@ -274,21 +274,27 @@ const uint32_t *policy_gate(const struct policy_map *map)
 }
 
 /* For writing, with the writers' lock, which goes with the descriptor. */
-static int policy_open_locked(const char *dir, struct policy_file **ret_file, int *ret_fd)
+static int policy_open_locked(const char *dir, struct policy_file **ret_file, int *ret_lock)
 {
 	CLEANUP_CLOSE int fd = -EBADF;
+	CLEANUP_CLOSE int lock = -EBADF;
 	int r;
 
 	fd = policy_file_open(dir);
 	if (fd < 0)
 		return fd;
-	r = shared_file_lock_wait(fd, LOCK_WRITER, 1);
-	if (r < 0)
-		return r == -ETIMEDOUT ? -EBUSY : r;
+	lock = policy_file_open_lock(dir);
+	if (lock < 0 && lock != -ENOENT)
+		return lock;
 	r = policy_file_map(fd, PROT_READ | PROT_WRITE, ret_file);
 	if (r < 0)
 		return r;
-	*ret_fd = TAKE_FD(fd);
+	if (lock < 0)
+		lock = TAKE_FD(fd);
+	r = shared_file_lock_wait(lock, LOCK_WRITER, 1);
+	if (r < 0)
+		return r == -ETIMEDOUT ? -EBUSY : r;
+	*ret_lock = TAKE_FD(lock);
 	return 0;
 }
 

@@ -70,6 +70,11 @@ int policy_file_open(const char *dir)
 	return r < 0 ? r : fd;
 }
 
+int policy_file_open_lock(const char *dir)
+{
+	return shared_file_open(dir, POLICY_LOCK_FILE, O_RDWR, 0);
+}
+
 void policy_file_unmap(struct policy_file **file)
 {
 	if (*file)

@@ -36,6 +36,13 @@ void policy_file_guard(int fd);
  */
 int policy_file_open(const char *dir);
 
+/*
+ * What is locked by who writes: a file of its own where others can read the policy, as who can open a
+ * file can keep a lock of it. Descriptor, -ENOENT: it is the policy itself; or -errno.
+ */
+#define POLICY_LOCK_FILE "lock"
+int policy_file_open_lock(const char *dir);
+
 /* Not inherited by fork. -EPROTO for a file of another version or size. */
 int policy_file_map(int fd, int prot, struct policy_file **ret);
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ledger/swap.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -9,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/err.h"
 #include "base/fault.h"
 #include "base/fd.h"
 #include "base/futex.h"
@@ -23,23 +23,40 @@
 
 /* No descriptor: it may be held in a program of which nobody knows which ones it closes. */
 struct swap_desk {
-	struct policy_file *file; /* a mapping of the description that has the lock */
+	struct policy_file *file; /* a mapping of the description that has the lock, */
+	void *lock;		  /* unless that is this one's: see policy_file_open_lock() */
 };
+
+/* Of an empty file, which nobody touches: the mapping keeps the description, and so the lock. */
+#define LOCK_MAP_BYTES 1
 
 void swap_desk_close(struct swap_desk *desk)
 {
 	if (!desk)
 		return;
 	policy_file_unmap(&desk->file);
+	if (desk->lock)
+		munmap(desk->lock, LOCK_MAP_BYTES);
 	free(desk);
 }
 
 DEFINE_CLEANUP(struct swap_desk, swap_desk_close)
 
+static int swap_desk_keep(struct swap_desk *desk, int lock)
+{
+	void *map = mmap(NULL, LOCK_MAP_BYTES, PROT_NONE, MAP_SHARED, lock, 0);
+
+	if (map == MAP_FAILED)
+		return err_errno();
+	desk->lock = map;
+	return madvise(map, LOCK_MAP_BYTES, MADV_DONTFORK) < 0 ? err_errno() : 0;
+}
+
 int swap_desk_open(const char *dir, struct swap_desk **ret)
 {
 	CLEANUP(cleanup_swap_desk_close) struct swap_desk *desk = calloc(1, sizeof(*desk));
 	CLEANUP_CLOSE int fd = -EBADF;
+	CLEANUP_CLOSE int lock = -EBADF;
 	int r;
 
 	if (!desk)
@@ -47,9 +64,15 @@ int swap_desk_open(const char *dir, struct swap_desk **ret)
 	fd = policy_file_open(dir);
 	if (fd < 0)
 		return fd;
-	r = shared_file_lock(fd, LOCK_DESK, 1);
+	lock = policy_file_open_lock(dir);
+	if (lock < 0 && lock != -ENOENT)
+		return lock;
+	r = shared_file_lock(lock < 0 ? fd : lock, LOCK_DESK, 1);
 	if (r < 0)
 		return r == -EAGAIN ? -EBUSY : r;
+	r = lock < 0 ? 0 : swap_desk_keep(desk, lock);
+	if (r < 0)
+		return r;
 	r = policy_file_map(fd, PROT_READ | PROT_WRITE, &desk->file);
 	if (r < 0)
 		return r;

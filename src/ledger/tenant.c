@@ -25,6 +25,7 @@
 #include "base/parse.h"
 #include "ledger/layout.h"
 #include "ledger/ledger.h"
+#include "ledger/policy_file.h"
 #include "ledger/shared_file.h"
 #include "ledger/tenant.h"
 
@@ -238,7 +239,7 @@ static int tenant_lock_dir(const char *path)
 static int tenant_delete_dir(int dirfd, const char *path)
 {
 	/* "owner" is the command's note of who began a tenant, "image" of where its content is. */
-	static const char *const files[] = { "ledger", "policy", "owner", "image" };
+	static const char *const files[] = { "ledger", "policy", "lock", "owner", "image" };
 
 	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
 		if (unlinkat(dirfd, files[i], 0) < 0 && errno != ENOENT)
@@ -301,8 +302,13 @@ static void tenant_sweep_hidden(const char *runtime)
  * The user's processes write the ledger, and nobody else's reach it. Nobody but root opens the
  * directory itself, so that nobody else can keep its lock.
  */
-static int tenant_give(int dirfd, uid_t uid)
+static int tenant_give(const char *dir, int dirfd, uid_t uid)
 {
+	int lock = shared_file_create(dir, POLICY_LOCK_FILE);
+
+	if (lock < 0)
+		return lock;
+	close(lock);
 	if (fchmodat(dirfd, "policy", 0444, 0) < 0 ||
 	    fchownat(dirfd, "ledger", uid, (gid_t)-1, AT_SYMLINK_NOFOLLOW) < 0)
 		return err_errno();
@@ -331,7 +337,7 @@ static int tenant_build(const char *runtime, const struct policy *policy, const 
 	if (r == 0)
 		r = shared_file_keeps_locks(hidden, "ledger");
 	if (r == 0 && tenant_name_owner(strrchr(path, '/') + 1, &owner))
-		r = tenant_give(dirfd, owner);
+		r = tenant_give(hidden, dirfd, owner);
 	FAULT_POINT(TENANT_BUILT);
 	/* Fails on a directory with something in it, as every tenant's has. */
 	if (r == 0 && rename(hidden, path) < 0)

@@ -5,6 +5,7 @@
 
 #include "base/fault.h"
 #include "ledger/life.h"
+#include "ledger/policy_file.h"
 #include "ledger/shared_file.h"
 #include "tests/unit/tenant_fixture.h"
 
@@ -182,6 +183,7 @@ static void check_users(void)
 		CHECK(policy_update(dir, halve, NULL) < 0);
 		CHECK(tenant_remove(runtime, name) < 0);
 		CHECK(open(dir, O_RDONLY | O_DIRECTORY) < 0);
+		CHECK_EQ(policy_file_open_lock(dir), -EACCES);
 		fixture_join(dir);
 		_exit(0);
 	}

@@ -28,6 +28,7 @@ USES = {
     "sched": ("base",),
     "ledger": ("base", "sched"),
     "roles": ("base", "sched", "ledger"),
+    "control": ("base", "sched", "ledger"),
     "nvidia": ("base", "sched", "ledger"),
     "amd": ("base", "sched", "ledger"),
     "image": LOW,
@@ -48,9 +49,9 @@ USES = {
     "guest/swap": (*LOW, "guest/core", "guest/memory", "guest/amd", "guest/amd/memory",
                    "guest/amd/queue"),
     "guest/interpose": (*LOW, "guest/core"),  # but for hooks, see may_use
-    "daemon": (*LOW, "roles", "guard", "text", "node", "cdi"),
-    **{room: (*LOW, "roles", "image", "guard", "text", "node", "cdi", "peer", "tools", *CLI, *SIM)
-       for room in CLI},
+    "daemon": (*LOW, "roles", "control", "guard", "text", "node", "cdi"),
+    **{room: (*LOW, "roles", "control", "image", "guard", "text", "node", "cdi", "peer", "tools",
+            *CLI, *SIM) for room in CLI},
     **{room: ("base", "nvidia", "amd", *SIM) for room in SIM},
 }
 

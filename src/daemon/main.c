@@ -19,6 +19,8 @@
 
 #include "base/now.h"
 #include "daemon/audit.h"
+#include "daemon/control.h"
+#include "daemon/cut.h"
 #include "daemon/hami.h"
 #include "daemon/history.h"
 #include "daemon/http.h"
@@ -180,10 +182,15 @@ static void main_read_sample(const struct node *node, struct tenants *tenants,
 
 static void main_sample(struct loop_source *source)
 {
+	const struct node *node = ((struct sampler *)source)->node;
 	uint64_t late;
 
-	if (read(source->fd, &late, sizeof(late)) == sizeof(late))
-		main_read(((struct sampler *)source)->node, main_read_sample, NULL);
+	if (read(source->fd, &late, sizeof(late)) != sizeof(late))
+		return;
+	/* Who has them cannot remove them. */
+	if (geteuid() == 0)
+		tenants_remove_ended_of(node->runtime, 0);
+	main_read(node, main_read_sample, NULL);
 }
 
 /* The first sample is taken at once. */
@@ -226,6 +233,7 @@ static int main_watch_signals(struct ends *ends, struct loop *loop)
 
 static int main_serve(struct node *node, const struct args *a, struct loop *loop)
 {
+	struct control *control = NULL;
 	struct http *http = NULL;
 	struct sampler sampler;
 	struct ends ends;
@@ -246,6 +254,11 @@ static int main_serve(struct node *node, const struct args *a, struct loop *loop
 	else if (r < 0)
 		log_line(LOG_FAULT, "tenants of %s decide themselves whose turn it is: %s",
 			 node->runtime, strerror(-r));
+	/* Whose turns another allotd gives, that one makes tenants for, too. */
+	r = node->turns && geteuid() == 0 ? control_open(loop, node->runtime, &control) : 0;
+	if (r < 0)
+		log_line(LOG_FAULT, "users have no tenants made in %s-users: %s", node->runtime,
+			 strerror(-r));
 	r = http_open(loop, a->listen, pages, node, &http);
 	if (r < 0) {
 		log_line(LOG_FAULT, "cannot listen on %s: %s; name another with --listen, like " LISTEN,
@@ -257,6 +270,7 @@ static int main_serve(struct node *node, const struct args *a, struct loop *loop
 		r = loop_run(loop);
 		notify_send("STOPPING=1");
 	}
+	control_close(control);
 	turns_end(node->turns);
 	http_close(http);
 	audit_end(node->audit);
@@ -301,6 +315,8 @@ int main(int argc, char **argv)
 			 strerror(-r));
 		return EXIT_FAILURE;
 	}
+	if (cut_survive() < 0)
+		log_line(LOG_WARN, "a ledger that is cut short ends this daemon: %s", strerror(errno));
 	devices_read(&node.devices);
 	if (*node.devices.trouble)
 		log_line(LOG_WARN, "%s", node.devices.trouble);

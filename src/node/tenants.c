@@ -301,13 +301,17 @@ int tenants_remove(const char *runtime, const char *name, bool ended_only)
 
 struct sweep {
 	const char *runtime;
+	uid_t owner; /* 0: whoever's */
 	struct members members;
 };
 
 static int tenants_sweep_one(const char *name, const char *dir, void *arg)
 {
 	struct sweep *sweep = arg;
+	uid_t owner;
 
+	if (sweep->owner && !(tenant_name_owner(name, &owner) && owner == sweep->owner))
+		return 0;
 	tenants_remove_one(sweep->runtime, name, dir, true, &sweep->members);
 	return 0;
 }
@@ -317,6 +321,14 @@ void tenants_remove_ended(const char *runtime)
 	struct sweep sweep = {.runtime = runtime};
 
 	tenant_list(runtime, tenants_sweep_one, &sweep);
+	members_free(&sweep.members);
+}
+
+void tenants_remove_ended_of(const char *runtime, uid_t uid)
+{
+	struct sweep sweep = {.runtime = runtime, .owner = uid};
+
+	tenant_list_users(runtime, tenants_sweep_one, &sweep);
 	members_free(&sweep.members);
 }
 
@@ -369,6 +381,16 @@ int tenants_load(const char *runtime, struct tenants *ret)
 	}
 	*ret = load.tenants;
 	return 0;
+}
+
+int tenants_add_users(struct tenants *tenants, const char *runtime)
+{
+	struct load load = {.tenants = *tenants};
+	int r = tenant_list_users(runtime, tenants_load_one, &load);
+
+	members_free(&load.members);
+	*tenants = load.tenants;
+	return r;
 }
 
 void tenants_free(struct tenants *tenants)

@@ -49,6 +49,12 @@ struct tenants {
 int tenants_load(const char *runtime, struct tenants *ret);
 void tenants_free(struct tenants *tenants);
 
+/*
+ * Adds users' tenants that are beside another runtime directory, root's: of other users there is no
+ * snapshot (-EACCES) but for root.
+ */
+int tenants_add_users(struct tenants *tenants, const char *runtime);
+
 /* The container of each tenant that has one, by the first of its processes that is seen here. */
 void tenants_find_containers(struct tenants *tenants);
 
@@ -79,6 +85,8 @@ int tenants_remove(const char *runtime, const char *name, bool ended_only);
 
 /* Likewise all that ended. */
 void tenants_remove_ended(const char *runtime);
+/* Those of a user (tenant_name_owner); 0: of all users. */
+void tenants_remove_ended_of(const char *runtime, uid_t uid);
 
 /* What an error of opening a tenant means, in words. */
 const char *tenants_error_words(int err);

@@ -2,6 +2,7 @@
 #include "node/tenants_json.h"
 
 #include "amd/identity.h"
+#include "ledger/tenant.h"
 #include "node/compute_words.h"
 #include "node/moved.h"
 #include "sched/controller.h"
@@ -166,8 +167,14 @@ static void tenants_json_put_snapshot(struct json *j, const struct snapshot *v)
 
 static void tenants_json_put_tenant(struct json *j, const struct tenant_entry *e)
 {
+	uid_t owner;
+
 	json_open(j, NULL, '{');
 	json_text(j, "name", e->name);
+	if (tenant_name_owner(e->name, &owner))
+		json_u64(j, "uid", owner);
+	else
+		json_none(j, "uid");
 	json_text(j, "directory", e->dir);
 	json_bool(j, "generated", e->generated);
 	json_text(j, "state", tenants_state_word(e));

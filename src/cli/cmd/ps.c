@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/now.h"
 #include "cli/arguments.h"
@@ -20,8 +21,10 @@
 #include "cli/out/ps_swap.h"
 #include "cli/out/say.h"
 #include "cli/out/table.h"
+#include "cli/tenant/place.h"
 #include "cli/tenant/runtime.h"
 #include "cli/tenant/sweep.h"
+#include "ledger/tenant.h"
 #include "node/ended.h"
 #include "node/figures.h"
 #include "node/tenants.h"
@@ -88,10 +91,16 @@ static void ps_put_index(struct table *t, const uint8_t uuid[16])
 		table_cell(t, "%d", index);
 }
 
+static void ps_put_name(struct table *t, const struct tenant_entry *e)
+{
+	table_cell(t, "%s", e->name);
+	table_cell(t, "%s", place_user_words(e->name).s);
+}
+
 static void ps_put_device(struct table *t, const struct tenant_entry *e,
 			  const struct snapshot_device *d)
 {
-	table_cell(t, "%s", e->name);
+	ps_put_name(t, e);
 	table_cell(t, "%s", tenants_state_word(e));
 	ps_put_index(t, d->uuid);
 	table_cell(t, "%s", units_uuid_short(d->uuid).s);
@@ -113,7 +122,7 @@ static void ps_put_device(struct table *t, const struct tenant_entry *e,
 /* A tenant that used no device yet. */
 static void ps_put_idle(struct table *t, const struct tenant_entry *e)
 {
-	table_cell(t, "%s", e->name);
+	ps_put_name(t, e);
 	table_cell(t, "%s", tenants_state_word(e));
 	table_cell(t, "%s", "");
 	table_cell(t, "each");
@@ -126,9 +135,33 @@ static void ps_put_idle(struct table *t, const struct tenant_entry *e)
 		table_cell(t, "%s", "");
 }
 
+/* Of another user: that it is there, and its quota. */
+static void ps_put_foreign(struct table *t, const struct tenant_entry *e)
+{
+	struct policy policy;
+
+	ps_put_name(t, e);
+	table_cell(t, "-");
+	table_cell(t, "%s", "");
+	table_cell(t, "-");
+	table_cell(t, "%s", policy_load(e->dir, &policy) < 0 ? "?"
+							     : limits_words(&policy.device[0]).s);
+	table_cell(t, "-");
+	table_cell(t, "-");
+	table_cell(t, "%s", "");
+	table_cell(t, "-");
+	for (int c = 0; c <= CAT_N; c++)
+		table_cell(t, "%s", "");
+}
+
+static bool ps_is_foreign(const struct tenant_entry *e)
+{
+	return e->error == -EACCES && strchr(e->name, '@');
+}
+
 static int ps_print_devices(const struct tenants *tenants)
 {
-	struct table *t = table_new("TENANT|STATE|>#|GPU|>QUOTA|>USED|>|>DRIVER|>REFUSED|>CONTEXT|>MODULE|"
+	struct table *t = table_new("TENANT|USER|STATE|>#|GPU|>QUOTA|>USED|>|>DRIVER|>REFUSED|>CONTEXT|>MODULE|"
 				    ">DATA|>POOL|>ARRAY|>GRAPH|>IMPORTED|>HOST");
 	int r;
 
@@ -137,6 +170,8 @@ static int ps_print_devices(const struct tenants *tenants)
 	for (size_t i = 0; i < tenants->n; i++) {
 		const struct tenant_entry *e = &tenants->list[i];
 
+		if (ps_is_foreign(e))
+			ps_put_foreign(t, e);
 		if (e->error)
 			continue;
 		for (int d = 0; d < e->snapshot->ndevices; d++)
@@ -231,6 +266,8 @@ static void ps_note_trouble(const struct tenants *tenants)
 	for (size_t i = 0; i < tenants->n; i++) {
 		const struct tenant_entry *e = &tenants->list[i];
 
+		if (ps_is_foreign(e))
+			continue;
 		if (e->error) {
 			say_note("tenant \"%s\" (%s) cannot be read: %s", e->name, e->dir,
 				 tenants_error_words(e->error));
@@ -258,6 +295,20 @@ static bool ps_is_elsewhere(const struct tenant_entry *e)
 	return true;
 }
 
+/* A user's own without its "@UID", too, and root's any user's with that user's name. */
+static bool ps_is_called(const char *name, const char *asked)
+{
+	size_t plain = strcspn(name, "@");
+	uid_t owner;
+
+	if (!strcmp(name, asked))
+		return true;
+	if (!tenant_name_owner(name, &owner) || strncmp(name, asked, plain))
+		return false;
+	return asked[plain] == '@' ? !strcmp(asked + plain + 1, place_user_words(name).s)
+				   : !asked[plain] && owner == geteuid();
+}
+
 /* Leaves only the tenants that are asked for, in the runtime directory's order. */
 static int ps_keep_named(struct tenants *tenants, const struct args *a)
 {
@@ -267,7 +318,7 @@ static int ps_keep_named(struct tenants *tenants, const struct args *a)
 		bool found = false;
 
 		for (size_t i = 0; i < tenants->n; i++)
-			found |= !strcmp(tenants->list[i].name, a->names[k]);
+			found |= ps_is_called(tenants->list[i].name, a->names[k]);
 		if (!found)
 			return say_error("there is no tenant \"%s\" in %s; \"allot ps\" lists them",
 					 a->names[k], tenants->runtime);
@@ -276,7 +327,7 @@ static int ps_keep_named(struct tenants *tenants, const struct args *a)
 		bool wanted = !a->nnames && !ps_is_elsewhere(&tenants->list[i]);
 
 		for (int k = 0; k < a->nnames; k++)
-			wanted |= !strcmp(tenants->list[i].name, a->names[k]);
+			wanted |= ps_is_called(tenants->list[i].name, a->names[k]);
 		if (wanted)
 			tenants->list[n++] = tenants->list[i];
 		else

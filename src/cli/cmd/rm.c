@@ -9,8 +9,8 @@
 #include "cli/command.h"
 #include "cli/exit_status.h"
 #include "cli/out/say.h"
-#include "cli/tenant/runtime.h"
-#include "ledger/tenant.h"
+#include "cli/tenant/place.h"
+#include "cli/tenant/remote.h"
 #include "node/tenants.h"
 
 struct args {
@@ -52,39 +52,40 @@ static int rm_refuse_living(const char *name, const char *dir)
 			 name, who, name);
 }
 
-static int rm_remove(const char *runtime, const char *name)
+static int rm_remove(const char *name)
 {
-	char dir[PATH_MAX];
-	int r = tenant_path(runtime, name, dir, sizeof(dir));
+	struct place place;
+	int r;
 
-	if (r == 0)
-		r = tenants_remove(runtime, name, false);
-	if (r == -ENOENT || r == -EINVAL)
+	if (place_find(name, &place) < 0)
+		return EXIT_ALLOT;
+	r = place.remote ? remote_remove(place.runtime, place.name, false)
+			 : tenants_remove(place.runtime, place.name, false);
+	if (r == -ENOENT)
 		return say_error("there is no tenant \"%s\" in %s; \"allot ps\" lists them", name,
-				 runtime);
+				 place.runtime);
 	if (r == -EBUSY)
-		return rm_refuse_living(name, dir);
+		return rm_refuse_living(name, place.dir);
+	if (r == -ECONNABORTED && place.remote)
+		return EXIT_ALLOT;
 	if (r < 0)
 		return say_error("tenant \"%s\" (%s) cannot be removed: %s; remove its directory "
 				 "with rm -r",
-				 name, dir, tenants_error_words(r));
+				 name, place.dir, tenants_error_words(r));
 	return 0;
 }
 
 int cmd_rm(int argc, char **argv)
 {
 	struct args a = {.nnames = 0};
-	char runtime[PATH_MAX];
 	int status = 0;
 
 	if (arguments_parse(&argp, argc, argv, 0, &a))
 		return EXIT_ALLOT;
 	if (!a.nnames)
 		return say_error("which tenant? write: allot rm jobA (\"allot ps\" lists them)");
-	if (runtime_find(runtime) < 0)
-		return EXIT_ALLOT;
 	for (int i = 0; i < a.nnames; i++) {
-		int r = rm_remove(runtime, a.names[i]);
+		int r = rm_remove(a.names[i]);
 
 		status = r ? r : status;
 	}

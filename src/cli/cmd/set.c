@@ -15,7 +15,8 @@
 #include "cli/out/say.h"
 #include "cli/tenant/dmem.h"
 #include "cli/tenant/options.h"
-#include "cli/tenant/runtime.h"
+#include "cli/tenant/place.h"
+#include "cli/tenant/remote.h"
 #include "ledger/residency_file.h"
 #include "ledger/tenant.h"
 #include "node/compute_words.h"
@@ -133,7 +134,7 @@ static void set_note_excess(const struct args *a, const struct policy *policy)
 }
 
 /* The kernel's own limit on AMD GPUs' memory, where there is one. */
-static void set_change_kernels_limit(const char *runtime, const struct args *a,
+static void set_change_kernels_limit(const struct place *place, const struct args *a,
 				     const struct policy *policy)
 {
 	static struct devices amd;
@@ -143,7 +144,7 @@ static void set_change_kernels_limit(const char *runtime, const struct args *a,
 	if (!(a->tenant.said & TENANT_MEMORY) || !dmem_offered())
 		return;
 	devices_read_amd(&amd);
-	r = dmem_apply(runtime, a->name, policy, &amd, &kept);
+	r = dmem_apply(place->runtime, place->name, policy, &amd, &kept);
 	if (r < 0)
 		say_note("warning: the kernel keeps to the old quota of tenant \"%s\" (dmem.max): "
 			 "%s; the new one holds for programs that allot can limit",
@@ -170,11 +171,32 @@ static void set_report_change(const struct args *a, const struct change *c)
 	}
 }
 
+/* Others change it, too: it is looked at anew then. */
+#define TRIES 16
+
+/* What set_edit_policy() does, in place of which allotd puts the result in force. */
+static int set_change_remotely(const struct place *place, struct change *c)
+{
+	int r = -EAGAIN;
+
+	for (int i = 0; i < TRIES && r == -EAGAIN; i++) {
+		r = policy_load(place->dir, &c->after);
+		if (r == 0)
+			r = set_edit_policy(&c->after, c);
+		if (r < 0)
+			return r;
+		r = remote_set(place->runtime, place->name, &c->before, &c->after, c->options);
+	}
+	c->refused = r < 0 && r != -EAGAIN;
+	return r == -EAGAIN ? -EBUSY : r;
+}
+
 int cmd_set(int argc, char **argv)
 {
 	static struct args a;
 	static struct change change = {.options = &a.tenant};
-	char runtime[PATH_MAX], dir[PATH_MAX];
+	static struct place place;
+	const char *runtime = place.runtime, *dir = place.dir;
 	pid_t pid;
 	int r;
 
@@ -188,16 +210,16 @@ int cmd_set(int argc, char **argv)
 			"nothing to change for tenant \"%s\"; write: allot set %s --memory "
 			"12GiB, or --compute 25",
 			a.name, a.name);
-	if (runtime_find(runtime) < 0)
+	if (place_find(a.name, &place) < 0)
 		return EXIT_ALLOT;
-	r = tenant_path(runtime, a.name, dir, sizeof(dir));
 	/* What is left of one that ended would take the change, and lose it. */
-	if (r < 0 || access(dir, F_OK) < 0 || tenants_state(dir, &pid) == TENANT_ENDED)
+	if (access(dir, F_OK) < 0 || (!place.remote && tenants_state(dir, &pid) == TENANT_ENDED))
 		return say_error("there is no tenant \"%s\" in %s; \"allot ps\" lists them", a.name,
 				 runtime);
 	change.name = a.name;
 	change.live = set_count_live(dir);
-	r = policy_update(dir, set_edit_policy, &change);
+	r = place.remote ? set_change_remotely(&place, &change)
+			 : policy_update(dir, set_edit_policy, &change);
 	if (change.refused)
 		return EXIT_ALLOT;
 	if (r < 0)
@@ -208,7 +230,7 @@ int cmd_set(int argc, char **argv)
 	set_note_excess(&a, &change.after);
 	tenant_options_note_unused(&a.tenant, &change.after);
 	set_report_excess(dir);
-	set_change_kernels_limit(runtime, &a, &change.after);
+	set_change_kernels_limit(&place, &a, &change.after);
 	residency_file_tell(runtime); /* its quota counts, */
 	arbiter_host_announce(runtime); /* and so does its share */
 	if (change.live)

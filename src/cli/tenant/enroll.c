@@ -14,6 +14,7 @@
 #include "base/cleanup.h"
 #include "cli/exec/space.h"
 #include "cli/out/say.h"
+#include "cli/tenant/remote.h"
 #include "cli/tenant/runtime.h"
 #include "cli/tenant/sweep.h"
 #include "ledger/life.h"
@@ -25,7 +26,7 @@
 #include "roles/arbiter_host.h"
 
 /* The library keeps 255 bytes for a tenant's directory, so that it need not allocate. */
-#define RUNTIME_MAX (255 - POLICY_NAME_BYTES)
+#define RUNTIME_MAX (255 - POLICY_NAME_BYTES - (int)sizeof("-users"))
 
 /* Where the command finds the descriptor by which its tree keeps the tenant alive. */
 #define LIFE_FD 100
@@ -375,6 +376,11 @@ static int enroll_hold(const char *runtime, struct enrolment *e)
 	return e->life < 0 ? enroll_explain_create(runtime, e->name, -errno) : 0;
 }
 
+static enum tenant_kind enroll_kind(const struct enroll_request *req, const struct enrolment *e)
+{
+	return req->keep ? TENANT_PREPARED : e->generated ? TENANT_GENERATED : TENANT_NAMED;
+}
+
 /* Notes whose the new tenant is, and has a container's users be of it. */
 static int enroll_mark(const struct enroll_request *req, const char *runtime,
 		       const struct enrolment *e)
@@ -389,11 +395,11 @@ static int enroll_mark(const struct enroll_request *req, const char *runtime,
 			arbiter_host_announce(runtime);
 		return r;
 	}
-	return tenants_mark(e->dir,
-			    req->keep	   ? TENANT_PREPARED
-			    : e->generated ? TENANT_GENERATED
-					   : TENANT_NAMED,
-			    getpid());
+	r = tenants_mark(e->dir, enroll_kind(req, e), getpid());
+	/* A user's cannot say itself that it has come. */
+	if (!r && req->user)
+		arbiter_host_announce(runtime);
+	return r;
 }
 
 /* Makes the tenant where there is none: 1, and its policy is *ret; 0: there is one; or -errno. */
@@ -419,11 +425,39 @@ static int enroll_make(const struct enroll_request *req, const char *runtime, st
 	return r < 0 ? enroll_explain_create(runtime, e->name, r) : 1;
 }
 
+/* The same by allotd, which removes it first if it has ended. */
+static int enroll_make_remotely(const struct enroll_request *req, struct enrolment *e,
+				struct policy *ret)
+{
+	char plain[POLICY_NAME_BYTES];
+	int r;
+
+	if (!access(e->dir, F_OK) && life_is_held(e->dir))
+		return 0;
+	r = enroll_first_policy(req, e->name, ret);
+	snprintf(plain, sizeof(plain), "%.*s", (int)strcspn(e->name, "@"), e->name);
+	return r < 0 ? r : remote_make(e->runtime, plain, ret, req->options, enroll_kind(req, e));
+}
+
+static int enroll_try_remotely(const struct enroll_request *req, struct enrolment *e)
+{
+	struct policy first;
+	int made = enroll_make_remotely(req, e, &first), r;
+
+	if (made < 0)
+		return made;
+	r = enroll_hold(e->runtime, e);
+	/* What allotd made is what this user may have of what was asked. */
+	return r < 0 || made ? r : enroll_join(req, e);
+}
+
 static int enroll_try(const struct enroll_request *req, const char *runtime, struct enrolment *e)
 {
 	struct policy first;
 	int made, r;
 
+	if (e->remote)
+		return enroll_try_remotely(req, e);
 	r = tenants_remove(runtime, e->name, true);
 	if (r < 0 && r != -ENOENT && r != -EBUSY) {
 		enroll_refuse_unusable(e->name, e->dir, r);
@@ -475,11 +509,42 @@ static int enroll_generate_name(struct enrolment *e)
 	return 0;
 }
 
+/* Whose tenants they are to be, and so where: the name becomes "NAME@UID". */
+static int enroll_give_owner(const struct enroll_request *req, struct enrolment *e)
+{
+	uid_t owner = e->remote ? geteuid() : req->user;
+	char plain[POLICY_NAME_BYTES];
+	int r;
+
+	if (!owner)
+		return 0;
+	memcpy(plain, e->name, sizeof(plain));
+	r = tenant_name_of(plain, owner, e->name);
+	if (r < 0)
+		say_error("--name \"%s\": with \"@%u\" behind it a name has at most 63 letters; give a "
+			  "shorter one",
+			  plain, (unsigned int)owner);
+	return r;
+}
+
+/* Where: with allotd, or in the runtime directory of who asks. */
+static int enroll_find_runtime(const struct enroll_request *req, struct enrolment *e)
+{
+	int r = req->user || req->container ? 0 : remote_find(e->runtime);
+
+	e->remote = r > 0;
+	if (r > 0)
+		return 0;
+	return r < 0 ? r : runtime_find(e->runtime);
+}
+
 int enroll(const struct enroll_request *request, struct enrolment *ret)
 {
-	char runtime[PATH_MAX];
-	int r = runtime_find(runtime);
+	const char *runtime = ret->runtime;
+	int r;
 
+	*ret = (struct enrolment){.life = -EBADF};
+	r = enroll_find_runtime(request, ret);
 	if (r < 0)
 		return r;
 	if (strlen(runtime) > RUNTIME_MAX) {
@@ -488,17 +553,19 @@ int enroll(const struct enroll_request *request, struct enrolment *ret)
 			  RUNTIME_MAX);
 		return -ENAMETOOLONG;
 	}
-	*ret = (struct enrolment){.life = -EBADF};
-	if (request->name && !tenant_name_valid(request->name))
+	if (request->name && (!tenant_name_valid(request->name) || strchr(request->name, '@')))
 		return enroll_explain_create(runtime, request->name, -EINVAL);
 	if (request->name)
 		snprintf(ret->name, sizeof(ret->name), "%s", request->name);
 	else
 		r = enroll_generate_name(ret);
+	if (r == 0)
+		r = enroll_give_owner(request, ret);
 	if (r < 0)
 		return r;
 	/* A daemon that this run would need at once is not to end between two of its tenants. */
-	if (!(request->options->said & TENANT_MODE) || request->options->mode != POLICY_MODE_SPACE)
+	if (!ret->remote && (!(request->options->said & TENANT_MODE) ||
+			     request->options->mode != POLICY_MODE_SPACE))
 		sweep_runtime(runtime);
 	r = enroll_repeat(request, runtime, ret);
 	if (r == 0)
@@ -514,18 +581,20 @@ static void enroll_let_go(struct enrolment *enrolment)
 
 void enroll_undo(struct enrolment *enrolment)
 {
-	char runtime[PATH_MAX];
-
 	enroll_let_go(enrolment);
-	if (!enrolment->joined && !tenant_runtime_dir(runtime, sizeof(runtime)))
-		tenant_remove(runtime, enrolment->name);
+	if (enrolment->joined)
+		return;
+	if (enrolment->remote)
+		remote_remove(enrolment->runtime, enrolment->name, false);
+	else
+		tenant_remove(enrolment->runtime, enrolment->name);
 }
 
 void enroll_end(struct enrolment *enrolment)
 {
-	char runtime[PATH_MAX];
-
 	enroll_let_go(enrolment);
-	if (!tenant_runtime_dir(runtime, sizeof(runtime)))
-		tenants_remove(runtime, enrolment->name, true);
+	if (enrolment->remote)
+		remote_remove(enrolment->runtime, enrolment->name, true);
+	else
+		tenants_remove(enrolment->runtime, enrolment->name, true);
 }

@@ -31,11 +31,14 @@ struct enroll_request {
 	bool swappable, overcommit;
 	uint64_t host_bytes; /* 0: nothing said */
 	bool keep; /* it stays without a process until it is removed */
+	uid_t user; /* root makes it for this one; 0: for the one who asks */
 	pid_t container; /* first process of the container that it is for; 0: it is for none */
 };
 
 struct enrolment {
+	char runtime[PATH_MAX];
 	char dir[PATH_MAX];
+	bool remote; /* allotd made it, and removes it */
 	char name[POLICY_NAME_BYTES];
 	bool generated; /* a tenant of this run alone */
 	bool joined;

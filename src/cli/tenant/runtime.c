@@ -2,6 +2,8 @@
 #include "cli/tenant/runtime.h"
 
 #include <errno.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "cli/out/say.h"
 #include "ledger/tenant.h"
@@ -19,6 +21,27 @@ int runtime_find(char ret[static PATH_MAX])
 	return r;
 }
 
+/* The same directory may be root's, as where it is chosen: then others see users' tenants alone. */
+static int runtime_load(const char *runtime, struct tenants *ret)
+{
+	struct tenants tenants = {.n = 0};
+	char system[PATH_MAX];
+	bool is_user = geteuid() && !tenant_runtime_dir_of(0, system, sizeof(system));
+	int r = 0;
+
+	if (is_user && !strcmp(runtime, system) && access(runtime, R_OK) < 0)
+		strcpy(tenants.runtime, runtime);
+	else
+		r = tenants_load(runtime, &tenants);
+	if (r == 0 && is_user)
+		r = tenants_add_users(&tenants, system);
+	if (r < 0)
+		tenants_free(&tenants);
+	else
+		*ret = tenants;
+	return r;
+}
+
 int runtime_load_tenants(struct tenants *ret)
 {
 	char runtime[PATH_MAX];
@@ -26,7 +49,7 @@ int runtime_load_tenants(struct tenants *ret)
 
 	if (r < 0)
 		return r;
-	r = tenants_load(runtime, ret);
+	r = runtime_load(runtime, ret);
 	if (r < 0)
 		say_error("cannot read the runtime directory %s: %s", runtime, say_errno(r));
 	return r;

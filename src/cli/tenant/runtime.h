@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the tenants of this user are. */
+/* Where the tenants of this user are that no allotd made. */
 #ifndef ALLOT_CLI_TENANT_RUNTIME_H
 #define ALLOT_CLI_TENANT_RUNTIME_H
 
@@ -10,7 +10,7 @@
 /* The runtime directory, or a message and a negative value. */
 int runtime_find(char ret[static PATH_MAX]);
 
-/* The tenants there (tenants_load), or a message and a negative value. */
+/* The tenants there (tenants_load), and all users' that allotd made; or a message and a negative value. */
 int runtime_load_tenants(struct tenants *ret);
 
 #endif

@@ -33,17 +33,17 @@ LIFE_AT = (1 << 41) + 1024  # LEDGER_LOCK_LIFE of src/ledger/layout.h
 class Program:
     """A program on the machine's devices that is spoken with, line by line: in a tenant (options of
     `allot run`) or in none. `env`: what its environment has beside the machine's; `inside`: what
-    the program itself has of it, and `allot sim` has not."""
+    the program itself has of it, and `allot sim` has not; `before`: a command that starts it."""
 
-    def __init__(self, machine, command, run=None, env=(), inside=()):
+    def __init__(self, machine, command, run=None, env=(), inside=(), before=()):
         command = [*map(str, command)]
         if run is not None:
             command = [ALLOT, "run", *map(str, run), "--", *command]
         if inside:
             command = ["env", *(f"{key}={value}" for key, value in inside.items()), *command]
         self.process = subprocess.Popen(
-            [ALLOT, "sim", "--gpus", str(machine.gpus), "--dir", machine.devices, "--", *command],
-            env={**machine.env, **dict(env)}, text=True, stdin=subprocess.PIPE,
+            [*before, ALLOT, "sim", "--gpus", str(machine.gpus), "--dir", machine.devices, "--",
+             *command], env={**machine.env, **dict(env)}, text=True, stdin=subprocess.PIPE,
             stdout=subprocess.PIPE)
 
     def end(self):
@@ -57,8 +57,9 @@ class Program:
 class Load(Program):
     """A load that waits for its start."""
 
-    def __init__(self, machine, *words, run=None):
-        super().__init__(machine, [LOAD, "--canary", "--wait", "--loops-per-us", "1", *words], run)
+    def __init__(self, machine, *words, **kwargs):
+        super().__init__(machine, [LOAD, "--canary", "--wait", "--loops-per-us", "1", *words],
+                         **kwargs)
         self.pids, self.results = [], []
 
     def ready(self):
@@ -120,8 +121,8 @@ class Machine:
                 self.held[ledger] = os.open(ledger, os.O_RDONLY | os.O_CLOEXEC)
                 fcntl.fcntl(self.held[ledger], fcntl.F_OFD_SETLK, lock)
 
-    def load(self, *words, run=None):
-        self.loads.append(Load(self, *words, run=run))
+    def load(self, *words, **kwargs):
+        self.loads.append(Load(self, *words, **kwargs))
         return self.loads[-1]
 
     def allot(self, *words):

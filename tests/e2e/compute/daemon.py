@@ -7,10 +7,11 @@ import signal
 import socket
 import subprocess
 import time
+import unittest
 import urllib.request
 
 import compute_lib
-from compute_lib import sleep_until
+from compute_lib import ALLOT, sleep_until
 
 ALLOTD = os.environ["ALLOTD"]
 SECONDS = 6
@@ -96,6 +97,44 @@ class Daemons(compute_lib.Case):
         """Those whose files are open to all have none that others have, too."""
         self.come(apart=True)
 
+    @unittest.skipIf(os.geteuid(), "two users are had by root alone")
+    def test_of_two_users(self):
+        """In one place, which allotd keeps: today each had half."""
+        def play(machine):
+            self.share_devices(machine)
+            daemon = Daemon(machine).wait()
+            try:
+                for uid, weight in zip((12345, 65534), WEIGHTS):
+                    machine.load("--seconds", 2.5, run=("--weight", weight),
+                                 before=("setpriv", f"--reuid={uid}", f"--regid={uid}",
+                                         "--clear-groups"))
+                machine.start()
+                machine.finish()
+            finally:
+                daemon.end(signal.SIGTERM)
+
+        def judge(machine, _):
+            return self.shares_wrong(machine)
+
+        self.measure(1, play, judge)
+
+    @staticmethod
+    def share_devices(machine):
+        """Made by us, for all users."""
+        os.chmod(machine.tmp, 0o755)
+        machine.allot("sim", "--gpus", machine.gpus, "--dir", machine.devices, "--", ALLOT, "topo")
+        os.chmod(machine.devices, 0o777)
+        for name in os.listdir(machine.devices):
+            os.chmod(os.path.join(machine.devices, name), 0o666)
+
+    @staticmethod
+    def shares_wrong(machine):
+        heavy, light = machine.loads
+        of_one, both = heavy.bins(0.5, 2.4), heavy.bins(0.5, 2.4) + light.bins(0.5, 2.4)
+        if abs(of_one / both - 0.75) > 0.02 or both < 0.9:
+            return f"{of_one:.1%} of {both:.1%}"
+        return None
+
     def come(self, apart=False):
         def play(machine):
             daemon = Daemon(machine).wait()
@@ -118,13 +157,7 @@ class Daemons(compute_lib.Case):
                 daemon.end(signal.SIGTERM)
 
         def judge(machine, held):
-            heavy, light = machine.loads
-            of_one, both = heavy.bins(0.5, 2.4), heavy.bins(0.5, 2.4) + light.bins(0.5, 2.4)
-            if not held:
-                return "the daemon lost the role"
-            if abs(of_one / both - 0.75) > 0.02 or both < 0.9:
-                return f"{of_one:.1%} of {both:.1%}"
-            return None
+            return self.shares_wrong(machine) if held else "the daemon lost the role"
 
         self.measure(1, play, judge)
 

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/tenant/remote.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/out/say.h"
+#include "control/ask.h"
+#include "node/tenants.h"
+#include "text/text.h"
+
+int remote_find(char ret_runtime[static PATH_MAX])
+{
+	int r = geteuid() ? control_find(ret_runtime) : 0;
+
+	if (r == -ENOTCONN)
+		say_error("no allotd runs, and by %s this machine's tenants are made by it; have it "
+			  "started: systemctl start allotd",
+			  CONTROL_CONFIG);
+	else if (r == -EPERM)
+		say_error("allotd's socket beside %s is not root's; have it removed, or set "
+			  "ALLOT_RUNTIME_DIR to a directory of yours",
+			  ret_runtime);
+	else if (r < 0)
+		say_error("allotd's socket beside %s: %s", ret_runtime, say_errno(r));
+	return r;
+}
+
+static unsigned int remote_said(const struct tenant_options *o)
+{
+	static const struct {
+		unsigned int options, said;
+	} words[] = {
+		{TENANT_MEMORY, CONTROL_SAID_MEMORY},
+		{TENANT_COMPUTE | TENANT_COMPUTE_OFF | TENANT_WEIGHT, CONTROL_SAID_COMPUTE},
+		{TENANT_PRIORITY, CONTROL_SAID_PRIORITY},
+	};
+	unsigned int said = 0;
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		said |= o->said & words[i].options ? words[i].said : 0;
+	return said;
+}
+
+static struct control_request remote_request(enum control_verb verb, const char *name)
+{
+	struct control_request request = {.verb = verb};
+
+	snprintf(request.name, sizeof(request.name), "%s", name);
+	return request;
+}
+
+/* A message in any case but those that the caller expects. */
+static int remote_ask(const char *runtime, struct control_request *request,
+		      struct control_answer *ret, const char *what)
+{
+	int r = control_ask(runtime, request, ret);
+
+	if (r == -EPROTO) {
+		say_error("%s tenant \"%s\": allotd is of another version; have it restarted", what,
+			  request->name);
+	} else if (r < 0) {
+		say_error("%s tenant \"%s\": allotd does not answer beside %s: %s; have it started: "
+			  "systemctl start allotd",
+			  what, request->name, runtime, say_errno(r));
+	} else if (*ret->words) {
+		text_make_printable(ret->words);
+		say_error("%s tenant \"%s\": allotd refuses: %s", what, request->name, ret->words);
+		r = -ECONNABORTED;
+	}
+	return r;
+}
+
+int remote_make(const char *runtime, const char *plain, const struct policy *policy,
+		const struct tenant_options *options, uint32_t kind)
+{
+	struct control_request request = remote_request(CONTROL_MAKE, plain);
+	struct control_answer answer;
+	int r;
+
+	request.policy = *policy;
+	request.said = remote_said(options);
+	request.kind = kind;
+	r = remote_ask(runtime, &request, &answer, "cannot make");
+	if (r < 0)
+		return r;
+	if (answer.error && answer.error != -EEXIST)
+		say_error("cannot make tenant \"%s\": allotd cannot: %s", plain,
+			  tenants_error_words(answer.error));
+	return !answer.error ? 1 : answer.error == -EEXIST ? 0 : -ECONNABORTED;
+}
+
+int remote_set(const char *runtime, const char *name, const struct policy *before,
+	       const struct policy *policy, const struct tenant_options *options)
+{
+	struct control_request request = remote_request(CONTROL_SET, name);
+	struct control_answer answer;
+	int r;
+
+	request.before = *before;
+	request.policy = *policy;
+	request.said = remote_said(options);
+	r = remote_ask(runtime, &request, &answer, "cannot change");
+	if (r < 0)
+		return r;
+	if (answer.error && answer.error != -EAGAIN) {
+		say_error("cannot change tenant \"%s\": allotd cannot: %s", name,
+			  tenants_error_words(answer.error));
+		return -ECONNABORTED;
+	}
+	return answer.error;
+}
+
+int remote_remove(const char *runtime, const char *name, bool ended_only)
+{
+	struct control_request request =
+		remote_request(ended_only ? CONTROL_END : CONTROL_REMOVE, name);
+	struct control_answer answer;
+	int r = remote_ask(runtime, &request, &answer, "cannot remove");
+
+	return r < 0 ? -ECONNABORTED : answer.error;
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Tenants that allotd makes for users (control/message.h), so that all users of a machine have
+ * theirs in one place. Root has no need of it.
+ */
+#ifndef ALLOT_CLI_TENANT_REMOTE_H
+#define ALLOT_CLI_TENANT_REMOTE_H
+
+#include <limits.h>
+#include <stdbool.h>
+
+#include "cli/tenant/options.h"
+#include "control/message.h"
+
+/* 1: they are made by allotd, in that runtime directory; 0: not; or a message and -errno. */
+int remote_find(char ret_runtime[static PATH_MAX]);
+
+/* Of this user, by its name without "@UID". 1; 0: there is one; or a message and -errno. */
+int remote_make(const char *runtime, const char *plain, const struct policy *policy,
+		const struct tenant_options *options, uint32_t kind);
+
+/* 0, -EAGAIN: it was changed meanwhile; or a message and -errno. */
+int remote_set(const char *runtime, const char *name, const struct policy *before,
+	       const struct policy *policy, const struct tenant_options *options);
+
+/* As tenants_remove(). What else is wrong was said: -ECONNABORTED. */
+int remote_remove(const char *runtime, const char *name, bool ended_only);
+
+#endif

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "control/ask.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "ledger/tenant.h"
+
+/* A daemon that is at work on others' requests is waited for so long. */
+#define PATIENCE_S 20
+
+int control_socket_path(const char *runtime, char ret[static PATH_MAX])
+{
+	int r = tenant_users_dir(runtime, ret, PATH_MAX - sizeof(CONTROL_SOCKET));
+
+	if (r == 0)
+		strcat(ret, "/" CONTROL_SOCKET);
+	return r;
+}
+
+int control_find(char ret_runtime[static PATH_MAX])
+{
+	const char *chosen = getenv("ALLOT_RUNTIME_DIR");
+	char path[PATH_MAX];
+	struct stat st;
+	int r = tenant_runtime_dir_of(0, ret_runtime, PATH_MAX);
+
+	if (r == 0)
+		r = control_socket_path(ret_runtime, path);
+	if (r < 0)
+		return r;
+	if (lstat(path, &st) == 0)
+		return S_ISSOCK(st.st_mode) && st.st_uid == 0 ? 1 : -EPERM;
+	if (errno != ENOENT && errno != ENOTDIR)
+		return err_errno();
+	return (!chosen || !*chosen) && access(CONTROL_CONFIG, F_OK) == 0 ? -ENOTCONN : 0;
+}
+
+static int control_connect(const char *runtime)
+{
+	CLEANUP_CLOSE int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	const struct timeval patience = {.tv_sec = PATIENCE_S};
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	socklen_t len = sizeof(struct ucred);
+	char path[PATH_MAX];
+	struct ucred peer;
+	int r = control_socket_path(runtime, path);
+
+	if (r < 0)
+		return r;
+	if (strlen(path) >= sizeof(address.sun_path))
+		return -ENAMETOOLONG;
+	strcpy(address.sun_path, path);
+	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)) < 0 ||
+	    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) < 0 ||
+	    connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ||
+	    getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0)
+		return err_errno();
+	return peer.uid == 0 ? TAKE_FD(fd) : -EPERM;
+}
+
+int control_ask(const char *runtime, struct control_request *request, struct control_answer *ret)
+{
+	CLEANUP_CLOSE int fd = control_connect(runtime);
+	ssize_t n;
+
+	if (fd < 0)
+		return fd == -EAGAIN || fd == -EINPROGRESS ? -ETIMEDOUT : fd;
+	request->magic = CONTROL_MAGIC;
+	request->version = CONTROL_VERSION;
+	/* One who is turned away has the answer, and nobody who takes the request. */
+	if (send(fd, request, sizeof(*request), MSG_NOSIGNAL) < 0 && errno != EPIPE)
+		return errno == EAGAIN ? -ETIMEDOUT : err_errno();
+	n = recv(fd, ret, sizeof(*ret), MSG_TRUNC);
+	if (n < 0)
+		return errno == EAGAIN ? -ETIMEDOUT : err_errno();
+	if (n != sizeof(*ret) || ret->magic != CONTROL_MAGIC || ret->version != CONTROL_VERSION)
+		return -EPROTO;
+	ret->words[sizeof(ret->words) - 1] = '\0';
+	return 0;
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Asking allotd, as a user whose tenants it makes. */
+#ifndef ALLOT_CONTROL_ASK_H
+#define ALLOT_CONTROL_ASK_H
+
+#include <limits.h>
+#include <stdbool.h>
+
+#include "control/message.h"
+
+/* Where the socket of a runtime directory of root's is. -ENAMETOOLONG. */
+int control_socket_path(const char *runtime, char ret[static PATH_MAX]);
+
+/*
+ * Whether this machine's users have their tenants made by allotd, and the runtime directory in which
+ * they are: 1 or 0. -ENOTCONN: its site wants one and none runs; -EPERM: what is there is not
+ * root's; or -errno.
+ */
+int control_find(char ret_runtime[static PATH_MAX]);
+
+/* The answer's own error is in it. -ECONNREFUSED: nobody listens; -ETIMEDOUT, -EPROTO, or -errno. */
+int control_ask(const char *runtime, struct control_request *request, struct control_answer *ret);
+
+#endif

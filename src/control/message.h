@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a user's command and allotd say to each other: one request and one answer over a connection
+ * of <runtime>-users/control (SOCK_SEQPACKET), each of one size. Who asks, the kernel tells.
+ */
+#ifndef ALLOT_CONTROL_MESSAGE_H
+#define ALLOT_CONTROL_MESSAGE_H
+
+#include <stdint.h>
+
+#include "ledger/policy.h"
+
+#define CONTROL_MAGIC	UINT32_C(0x4f43544c)
+#define CONTROL_VERSION 1
+#define CONTROL_SOCKET	"control"
+/* A site with this file has an allotd: where none answers, nothing begins without it. */
+#define CONTROL_CONFIG "/etc/allot/allotd.conf"
+
+enum control_verb {
+	CONTROL_MAKE,	/* a tenant of who asks; answers its policy */
+	CONTROL_SET,	/* `policy` in place of `before` */
+	CONTROL_END,	/* remove it if it has ended */
+	CONTROL_REMOVE, /* likewise one that is kept */
+	CONTROL_VERBS,
+};
+
+/* Of CONTROL_MAKE and CONTROL_SET: what was asked for, and is not just how a policy begins. */
+enum control_said {
+	CONTROL_SAID_MEMORY = 1 << 0,
+	CONTROL_SAID_COMPUTE = 1 << 1, /* a share, a weight, or none */
+	CONTROL_SAID_PRIORITY = 1 << 2,
+};
+
+struct control_request {
+	uint32_t magic, version;
+	uint32_t verb, said;
+	uint32_t kind; /* of CONTROL_MAKE: enum tenant_kind of node/tenants.h */
+	uint32_t pad;
+	char name[POLICY_NAME_BYTES]; /* of CONTROL_MAKE without its "@UID" */
+	struct policy before, policy;
+};
+
+struct control_answer {
+	uint32_t magic, version;
+	int32_t error; /* 0 or -errno */
+	uint32_t pad;
+	char words[512]; /* why, and what to do; "": the error says it */
+	struct policy policy;
+};
+
+#endif

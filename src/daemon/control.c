@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/control.h"
+
+#include <errno.h>
+#include <grp.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "base/now.h"
+#include "control/ask.h"
+#include "daemon/requests.h"
+#include "ledger/tenant.h"
+
+#define GROUP "allot" /* whose members manage all users' tenants */
+
+/* At once, in all and of one user, who sends a request right behind connecting. */
+#define CONNECTIONS   64
+#define OF_ONE_USER   8
+#define PATIENCE_NS   (2 * NS_PER_S)
+#define GROUPS_MOST   1024
+#define BACKLOG	      128
+
+struct connection {
+	int fd; /* -EBADF: free */
+	struct requests_peer peer;
+	uint64_t until_ns;
+};
+
+struct control {
+	struct loop_source source; /* an epoll of its own, as connections come and go */
+	int listener;
+	char runtime[PATH_MAX], path[PATH_MAX];
+	struct connection connection[CONNECTIONS];
+};
+
+static bool control_is_of_group(int fd, gid_t gid)
+{
+	gid_t groups[GROUPS_MOST];
+	socklen_t len = sizeof(groups);
+	struct group *group = getgrnam(GROUP);
+
+	if (!group || gid == group->gr_gid)
+		return group;
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, groups, &len) < 0)
+		return false;
+	for (size_t i = 0; i < len / sizeof(*groups); i++)
+		if (groups[i] == group->gr_gid)
+			return true;
+	return false;
+}
+
+static int control_who(int fd, struct requests_peer *ret)
+{
+	struct ucred peer;
+	socklen_t len = sizeof(peer);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0)
+		return err_errno();
+	*ret = (struct requests_peer){.uid = peer.uid,
+				      .pid = peer.pid,
+				      .manages = !peer.uid || control_is_of_group(fd, peer.gid)};
+	return 0;
+}
+
+static void control_drop(struct connection *c)
+{
+	if (c->fd >= 0)
+		close(c->fd); /* and with it its place in the epoll */
+	c->fd = -EBADF;
+}
+
+static void control_drop_late(struct control *control)
+{
+	uint64_t now_ns = now_monotonic_ns();
+
+	for (int i = 0; i < CONNECTIONS; i++)
+		if (control->connection[i].fd >= 0 && control->connection[i].until_ns <= now_ns)
+			control_drop(&control->connection[i]);
+}
+
+static struct connection *control_place(struct control *control, uid_t uid)
+{
+	struct connection *place = NULL;
+	int n = 0;
+
+	for (int i = 0; i < CONNECTIONS; i++) {
+		struct connection *c = &control->connection[i];
+
+		if (c->fd < 0)
+			place = c;
+		else
+			n += c->peer.uid == uid;
+	}
+	return n < OF_ONE_USER ? place : NULL;
+}
+
+static void control_send(int fd, const struct control_answer *answer)
+{
+	/* Who does not take it does not get it. */
+	if (send(fd, answer, sizeof(*answer), MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+		return;
+}
+
+static void control_turn_away(int fd)
+{
+	struct control_answer answer = {.magic = CONTROL_MAGIC,
+					.version = CONTROL_VERSION,
+					.error = -EBUSY};
+
+	snprintf(answer.words, sizeof(answer.words),
+		 "too many requests of this user, or of all, are open; try again");
+	control_send(fd, &answer);
+}
+
+static void control_accept(struct control *control)
+{
+	CLEANUP_CLOSE int fd = accept4(control->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	struct epoll_event event = {.events = EPOLLIN};
+	struct requests_peer peer;
+	struct connection *c;
+
+	if (fd < 0 || control_who(fd, &peer) < 0)
+		return;
+	c = control_place(control, peer.uid);
+	event.data.ptr = c;
+	if (!c || epoll_ctl(control->source.fd, EPOLL_CTL_ADD, fd, &event) < 0) {
+		control_turn_away(fd);
+		return;
+	}
+	*c = (struct connection){.fd = TAKE_FD(fd),
+				 .peer = peer,
+				 .until_ns = now_monotonic_ns() + PATIENCE_NS};
+}
+
+static void control_serve(struct control *control, struct connection *c)
+{
+	struct control_request request;
+	struct control_answer answer;
+	ssize_t n = recv(c->fd, &request, sizeof(request), MSG_DONTWAIT | MSG_TRUNC);
+
+	/* What is of another size is nothing of ours, and gets no answer. */
+	if (n == sizeof(request)) {
+		requests_do(control->runtime, &c->peer, &request, &answer);
+		control_send(c->fd, &answer);
+	}
+	control_drop(c);
+}
+
+static void control_ready(struct loop_source *source)
+{
+	struct control *control = (struct control *)source;
+	struct epoll_event event[8];
+	int n = epoll_wait(source->fd, event, 8, 0);
+
+	for (int i = 0; i < n; i++) {
+		struct connection *c = event[i].data.ptr;
+
+		if (!c)
+			control_accept(control);
+		else if (c->fd >= 0)
+			control_serve(control, c);
+	}
+	control_drop_late(control);
+}
+
+static int control_timeout_ms(struct loop_source *source)
+{
+	const struct control *control = (const struct control *)source;
+	uint64_t now_ns = now_monotonic_ns(), until_ns = UINT64_MAX;
+
+	for (int i = 0; i < CONNECTIONS; i++)
+		if (control->connection[i].fd >= 0 && control->connection[i].until_ns < until_ns)
+			until_ns = control->connection[i].until_ns;
+	if (until_ns == UINT64_MAX)
+		return -1;
+	return until_ns <= now_ns ? 0 : (int)((until_ns - now_ns) / NS_PER_MS) + 1;
+}
+
+/* In the place of one that a daemon left that was killed. */
+static int control_listen(struct control *control)
+{
+	CLEANUP_CLOSE int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+
+	if (strlen(control->path) >= sizeof(address.sun_path))
+		return -ENAMETOOLONG;
+	strcpy(address.sun_path, control->path);
+	unlink(control->path);
+	if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ||
+	    chmod(control->path, 0666) < 0 || listen(fd, BACKLOG) < 0)
+		return err_errno();
+	control->listener = TAKE_FD(fd);
+	return 0;
+}
+
+static int control_begin(struct control *control, struct loop *loop, const char *runtime)
+{
+	struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
+	int r = tenant_make_users(runtime);
+
+	if (r == 0)
+		r = control_socket_path(runtime, control->path);
+	if (r == 0)
+		r = control_listen(control);
+	if (r < 0)
+		return r;
+	control->source.fd = epoll_create1(EPOLL_CLOEXEC);
+	if (control->source.fd < 0 ||
+	    epoll_ctl(control->source.fd, EPOLL_CTL_ADD, control->listener, &event) < 0)
+		return err_errno();
+	return loop_add(loop, &control->source);
+}
+
+int control_open(struct loop *loop, const char *runtime, struct control **ret)
+{
+	struct control *control = calloc(1, sizeof(*control));
+	int r;
+
+	if (!control)
+		return -ENOMEM;
+	snprintf(control->runtime, sizeof(control->runtime), "%s", runtime);
+	control->source = (struct loop_source){
+		.fd = -EBADF, .ready = control_ready, .timeout_ms = control_timeout_ms};
+	control->listener = -EBADF;
+	for (int i = 0; i < CONNECTIONS; i++)
+		control->connection[i].fd = -EBADF;
+	r = control_begin(control, loop, runtime);
+	if (r < 0)
+		control_close(control);
+	else
+		*ret = control;
+	return r;
+}
+
+void control_close(struct control *control)
+{
+	if (!control)
+		return;
+	for (int i = 0; i < CONNECTIONS; i++)
+		control_drop(&control->connection[i]);
+	if (control->listener >= 0) {
+		unlink(control->path);
+		close(control->listener);
+	}
+	if (control->source.fd >= 0)
+		close(control->source.fd);
+	free(control);
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The socket by which users have tenants made and changed (control/message.h). One request a
+ * connection, read when it is there; who says nothing is closed, and who has too many connections is
+ * turned away, so that no user keeps others from it.
+ */
+#ifndef ALLOT_DAEMON_CONTROL_H
+#define ALLOT_DAEMON_CONTROL_H
+
+#include "daemon/loop.h"
+
+struct control;
+
+/* As root, who alone can make tenants for others. The loop's thread answers. -errno. */
+int control_open(struct loop *loop, const char *runtime, struct control **ret);
+/* Removes the socket: without a daemon users have tenants of their own. Takes NULL. */
+void control_close(struct control *control);
+
+#endif

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/requests.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ledger/residency_file.h"
+#include "ledger/tenant.h"
+#include "node/tenants.h"
+#include "roles/arbiter_host.h"
+
+/* No device is busy for longer with what one program has in flight. */
+#define INFLIGHT_MAX_US 1000000
+
+struct doing {
+	const char *runtime;
+	const struct requests_peer *peer;
+	const struct control_request *request;
+	struct control_answer *answer;
+	char name[POLICY_NAME_BYTES], dir[PATH_MAX];
+};
+
+__attribute__((format(printf, 3, 4))) static int requests_refuse(struct doing *d, int error,
+								  const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(d->answer->words, sizeof(d->answer->words), fmt, ap);
+	va_end(ap);
+	return error;
+}
+
+/* A policy that the command would not have made is none of the command's. */
+static int requests_check_policy(struct doing *d, const struct policy *policy)
+{
+	static const uint8_t zero[sizeof(policy->reserved)];
+
+	if (policy_check(policy) < 0 || strcmp(policy->name, d->name) || policy->slice_us ||
+	    policy->inflight_us > INFLIGHT_MAX_US || memcmp(policy->reserved, zero, sizeof(zero)))
+		return requests_refuse(d, -EINVAL, "the policy is damaged");
+	if (policy->mode != POLICY_MODE_TURNS)
+		return requests_refuse(d, -ENOTSUP, "--mode space: its partition is the user's own "
+						    "MPS daemon's, and not to be had by way of "
+						    "allotd; leave it out");
+	if (policy->flags & POLICY_OVERCOMMIT)
+		return requests_refuse(d, -ENOTSUP, "--overcommit: tenants of different users do not "
+						    "leave for each other; leave it out");
+	return 0;
+}
+
+/* --- Making ----------------------------------------------------------------------------------- */
+
+struct count {
+	uid_t uid;
+	unsigned int n;
+};
+
+static int requests_count_one(const char *name, const char *dir, void *arg)
+{
+	struct count *count = arg;
+	uid_t uid;
+
+	(void)dir;
+	count->n += tenant_name_owner(name, &uid) && uid == count->uid;
+	return 0;
+}
+
+static int requests_check_number(struct doing *d)
+{
+	struct count count = {.uid = d->peer->uid};
+
+	tenant_list_users(d->runtime, requests_count_one, &count);
+	if (count.n < REQUESTS_TENANTS)
+		return 0;
+	return requests_refuse(d, -EDQUOT, "%u tenants are there of user %u, and no more may be; "
+			       "join one of them with --name, or end one",
+			       count.n, (unsigned int)d->peer->uid);
+}
+
+static bool requests_is_a_beginning(uint32_t kind)
+{
+	return kind == TENANT_NAMED || kind == TENANT_GENERATED || kind == TENANT_PREPARED;
+}
+
+static int requests_make(struct doing *d)
+{
+	const struct control_request *request = d->request;
+	pid_t pid = d->peer->pid > 0 ? d->peer->pid : getpid();
+	int r;
+
+	if (!requests_is_a_beginning(request->kind))
+		return requests_refuse(d, -EINVAL, "no tenant begins that way");
+	r = tenant_name_of(request->name, d->peer->uid, d->name);
+	if (r < 0)
+		return requests_refuse(d, r, "--name: of 1 to 63 letters, digits, '.', '_' or '-', less "
+				       "\"@%u\", begun by a letter or digit",
+				       (unsigned int)d->peer->uid);
+	r = requests_check_policy(d, &request->policy);
+	if (r < 0)
+		return r;
+	tenants_remove_ended_of(d->runtime, d->peer->uid);
+	r = tenant_path(d->runtime, d->name, d->dir, sizeof(d->dir));
+	if (r == 0 && access(d->dir, F_OK) == 0)
+		return -EEXIST;
+	if (r == 0)
+		r = requests_check_number(d);
+	if (r == 0)
+		r = tenant_create(d->runtime, d->name, &request->policy, d->dir, sizeof(d->dir));
+	if (r == 0)
+		r = tenants_mark(d->dir, (enum tenant_kind)request->kind, pid);
+	if (r < 0)
+		return r;
+	d->answer->policy = request->policy;
+	/* It cannot say itself that it has come. */
+	arbiter_host_announce(d->runtime);
+	residency_file_tell(d->runtime);
+	return 0;
+}
+
+/* --- What there is ---------------------------------------------------------------------------- */
+
+/* By its whole name, of who asks or who may. */
+static int requests_find(struct doing *d)
+{
+	uid_t owner;
+	int r;
+
+	memcpy(d->name, d->request->name, sizeof(d->name));
+	if (!tenant_name_valid(d->name) || !tenant_name_owner(d->name, &owner))
+		return requests_refuse(d, -EINVAL, "that is no user's tenant's name");
+	if (owner != d->peer->uid && !d->peer->manages)
+		return requests_refuse(d, -EPERM, "it is another user's; root can, and who is of group "
+						  "allot");
+	r = tenant_path(d->runtime, d->name, d->dir, sizeof(d->dir));
+	if (r == 0 && access(d->dir, F_OK) < 0)
+		r = -ENOENT;
+	return r;
+}
+
+static int requests_edit(struct policy *policy, void *arg)
+{
+	const struct doing *d = arg;
+
+	/* Somebody else changed it since: who asks is to look again. */
+	if (memcmp(policy, &d->request->before, sizeof(*policy)) != 0)
+		return -EAGAIN;
+	*policy = d->request->policy;
+	return 0;
+}
+
+static int requests_set(struct doing *d)
+{
+	const struct policy *before = &d->request->before, *policy = &d->request->policy;
+	int r = requests_find(d);
+
+	if (r == 0)
+		r = requests_check_policy(d, policy);
+	if (r < 0)
+		return r;
+	if (policy->flags != before->flags || policy->host_bytes != before->host_bytes)
+		return requests_refuse(d, -EINVAL, "that cannot be changed while it lives");
+	r = policy_update(d->dir, requests_edit, d);
+	if (r < 0)
+		return r;
+	d->answer->policy = *policy;
+	residency_file_tell(d->runtime);
+	arbiter_host_announce(d->runtime);
+	return 0;
+}
+
+static int requests_remove(struct doing *d, bool ended_only)
+{
+	int r = requests_find(d);
+
+	return r < 0 ? r : tenants_remove(d->runtime, d->name, ended_only);
+}
+
+static int requests_choose(struct doing *d)
+{
+	if (!d->peer->uid)
+		return requests_refuse(d, -EINVAL, "root has no need of allotd for that");
+	if (!memchr(d->request->name, '\0', sizeof(d->request->name)))
+		return requests_refuse(d, -EINVAL, "the name does not end");
+	switch (d->request->verb) {
+	case CONTROL_MAKE:
+		return requests_make(d);
+	case CONTROL_SET:
+		return requests_set(d);
+	case CONTROL_END:
+		return requests_remove(d, true);
+	case CONTROL_REMOVE:
+		return requests_remove(d, false);
+	}
+	return requests_refuse(d, -EINVAL, "that is nothing that allotd does");
+}
+
+void requests_do(const char *runtime, const struct requests_peer *peer,
+		 const struct control_request *request, struct control_answer *ret)
+{
+	struct doing d = {.runtime = runtime, .peer = peer, .request = request, .answer = ret};
+
+	*ret = (struct control_answer){.magic = CONTROL_MAGIC, .version = CONTROL_VERSION};
+	if (request->magic != CONTROL_MAGIC || request->version != CONTROL_VERSION)
+		ret->error = requests_refuse(&d, -EPROTO,
+					     "this allot is of another version than allotd");
+	else
+		ret->error = requests_choose(&d);
+}

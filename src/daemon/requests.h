@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What users may ask for (control/message.h), and its doing. Nothing is believed but who they are. */
+#ifndef ALLOT_DAEMON_REQUESTS_H
+#define ALLOT_DAEMON_REQUESTS_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "control/message.h"
+
+/* Who asks, by the kernel. */
+struct requests_peer {
+	uid_t uid;
+	pid_t pid;
+	bool manages; /* all users' tenants: root, and who is of group allot */
+};
+
+/* Most tenants of a user at once, where the site says nothing. */
+#define REQUESTS_TENANTS 32
+
+/* Answers in any case; `ret` is filled whole. */
+void requests_do(const char *runtime, const struct requests_peer *peer,
+		 const struct control_request *request, struct control_answer *ret);
+
+#endif

@@ -1,0 +1,372 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tenants of several users, which allotd makes: whose they are, who changes them, and what a user
+can do to others."""
+
+import fcntl
+import json
+import os
+import re
+import signal
+import socket
+import struct
+import subprocess
+import unittest
+
+import cli_lib
+import daemon_lib
+
+ALICE, BOB = 12345, 65534
+MIB = 1 << 20
+MAGIC, VERSION = 0x4f43544c, 1  # control/message.h
+TENANTS_MOST = 32  # daemon/requests.h
+
+
+def user(uid):
+    return ("setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups")
+
+
+@unittest.skipIf(os.geteuid(), "users are had by root alone")
+class Users(daemon_lib.Case):
+    def setUp(self):
+        super().setUp()
+        os.chmod(self.tmp, 0o755)
+        self.users = self.runtime + "-users"
+        self.env.update(ALLOT_SIM_DIR=os.path.join(self.tmp, "sim"), ALLOT_SIM_MEMORY="4GiB",
+                        ALLOT_SIM_CONTEXT="16MiB", LD_LIBRARY_PATH=os.environ["SIM_LIBRARIES"])
+
+    def as_user(self, uid, *words):
+        return subprocess.run([*user(uid), cli_lib.ALLOT, *words], env=self.env, text=True,
+                              stdin=subprocess.DEVNULL, capture_output=True, timeout=60,
+                              check=False)
+
+    def user_ok(self, uid, *words):
+        done = self.as_user(uid, *words)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def user_fails(self, uid, *words, says=()):
+        done = self.as_user(uid, *words)
+        self.assertEqual(done.returncode, 125, done.stdout + done.stderr)
+        for word in says:
+            self.assertIn(word, done.stderr)
+
+    def dir(self, name, uid):
+        return os.path.join(self.users, f"{name}@{uid}")
+
+    def alive(self, uid, name, *options):
+        """A process of that user's tenant, until the test ends or closes it."""
+        process = self.start(*user(uid), cli_lib.ALLOT, "run", "--name", name, *options, "--", "sh",
+                             "-c", "echo up; read x")
+        self.assertEqual(process.stdout.readline(), "up\n")
+        return process
+
+    def can(self, uid, *command):
+        return subprocess.run([*user(uid), *command], stdin=subprocess.DEVNULL,
+                              capture_output=True, timeout=60, check=False).returncode == 0
+
+    def quota(self, name):
+        """By root, in bytes."""
+        tenants = {t["name"]: t for t in json.loads(self.ok("ps", "--json"))["tenants"]}
+        return tenants[name]["policy"][0]["limit_bytes"]
+
+    def test_whose(self):
+        """Of one place, each its user's."""
+        self.daemon()
+        self.alive(ALICE, "train", "--memory", "512MiB")
+        self.alive(BOB, "train", "--memory", "256MiB")
+        for name, uid, quota in (("train", ALICE, 512), ("train", BOB, 256)):
+            self.assertEqual(self.quota(f"{name}@{uid}"), quota * MIB)
+            ledger = os.stat(os.path.join(self.dir(name, uid), "ledger"))
+            self.assertEqual((ledger.st_uid, ledger.st_mode & 0o777), (uid, 0o600))
+            policy = os.stat(os.path.join(self.dir(name, uid), "policy"))
+            self.assertEqual((policy.st_uid, policy.st_mode & 0o777), (0, 0o444))
+        table = self.ok("ps")
+        self.assertRegex(table, rf"TENANT +USER +STATE")
+        self.assertRegex(table, rf"train@{ALICE} +{ALICE} +idle .* 512 MiB")
+        self.assertRegex(table, rf"train@{BOB} +\S+ +idle .* 256 MiB")
+        # All names, one's own in full.
+        table = self.user_ok(ALICE, "ps")
+        self.assertRegex(table, rf"train@{ALICE} +{ALICE} +idle .* 512 MiB")
+        self.assertRegex(table, rf"train@{BOB} +\S+ +- .* 256 MiB")
+        self.assertNotIn(f"@{BOB}", self.user_ok(ALICE, "ps", "train"))
+
+    def test_limit_holds(self):
+        self.ok("sim", "--dir", self.env["ALLOT_SIM_DIR"], "--memory", "4GiB", "--", cli_lib.ALLOT,
+                "topo")
+        os.chmod(self.env["ALLOT_SIM_DIR"], 0o777)
+        os.chmod(os.path.join(self.env["ALLOT_SIM_DIR"], "region"), 0o666)
+        self.daemon()
+        process = self.start(*user(ALICE), cli_lib.ALLOT, "run", "--name", "f", "--memory", "512MiB",
+                             "--", os.environ["FILL"], "--json")
+        self.assertTrue(process.stdout.readline())
+        tenant, = json.loads(self.ok("ps", "--json"))["tenants"]
+        self.assertEqual(tenant["state"], "running")
+        device, = tenant["devices"]
+        self.assertLessEqual(device["used_bytes"], 512 * MIB)
+        self.assertGreater(device["used_bytes"], 400 * MIB)
+        cli_lib.wait_for(lambda: 'allot_memory_used_bytes{tenant="f@12345"' in self.get("/metrics")[2])
+
+    def test_changed_by_whom(self):
+        self.daemon()
+        process = self.alive(ALICE, "train", "--memory", "512MiB")
+        self.user_ok(ALICE, "set", "train", "--memory", "1GiB")
+        self.assertEqual(self.quota(f"train@{ALICE}"), 1024 * MIB)
+        self.ok("set", f"train@{ALICE}", "--memory", "300MiB")
+        self.assertEqual(self.quota(f"train@{ALICE}"), 300 * MIB)
+        for verb in (("set", f"train@{ALICE}", "--memory", "1GiB"), ("rm", f"train@{ALICE}")):
+            self.user_fails(BOB, *verb, says=["another user's"])
+        self.user_fails(BOB, "set", "train", "--memory", "1GiB", says=["there is no tenant"])
+        self.user_fails(ALICE, "rm", "train", says=["lives"])
+        self.assertEqual(self.quota(f"train@{ALICE}"), 300 * MIB)
+        process.communicate("\n")
+        self.user_ok(ALICE, "run", "--name", "next", "--", "true")
+        self.assertFalse(os.path.exists(self.dir("train", ALICE)))
+
+    def test_removed_by_whom(self):
+        self.daemon()
+        line = self.user_ok(ALICE, "run", "--print-env", "--name", "kept", "--memory", "1GiB")
+        self.assertIn(f"ALLOT_TENANT_DIR={self.dir('kept', ALICE)}\n", line)
+        self.user_fails(BOB, "rm", f"kept@{ALICE}", says=["another user's"])
+        self.user_ok(ALICE, "rm", "kept")
+        self.assertFalse(os.path.exists(self.dir("kept", ALICE)))
+        self.user_fails(ALICE, "rm", "kept", says=["there is no tenant"])
+
+    def with_mounted(self, ours, path):
+        """A command before others, by which they see ours there; or the test is skipped."""
+        before = ("unshare", "--mount", "sh", "-c", 'mount --bind "$0" "$1" && shift && exec "$@"',
+                  ours, path)
+        if subprocess.run([*before, "true"], capture_output=True, check=False).returncode:
+            self.skipTest("nothing can be mounted here")
+        return before
+
+    def test_group(self):
+        """Who is of group allot, as the kernel tells."""
+        with open("/etc/group", encoding="utf-8") as groups:
+            ours = self.path("group", groups.read() + "allot:x:4711:\n", 0o644)
+        self.daemon(*self.with_mounted(ours, "/etc/group"))
+        self.alive(ALICE, "train", "--memory", "512MiB")
+        for group, status in (("4712", 125), ("4711", 0)):
+            done = subprocess.run(["setpriv", f"--reuid={BOB}", f"--regid={BOB}", "--groups", group,
+                                   cli_lib.ALLOT, "set", f"train@{ALICE}", "--memory", "1GiB"],
+                                  env=self.env, capture_output=True, check=False, timeout=60)
+            self.assertEqual(done.returncode, status, done.stderr)
+        self.assertEqual(self.quota(f"train@{ALICE}"), 1024 * MIB)
+
+    def test_join(self):
+        self.daemon()
+        self.alive(ALICE, "train", "--memory", "512MiB")
+        self.user_ok(ALICE, "run", "--name", "train", "--", "true")
+        self.user_fails(ALICE, "run", "--name", "train", "--memory", "1GiB", "--", "true",
+                        says=["lives", "memory 512 MiB (asked: 1 GiB)"])
+
+    def test_out_of_reach(self):
+        """A user's files are nobody else's, and the policy is not even that user's."""
+        self.daemon()
+        self.alive(ALICE, "train", "--memory", "512MiB")
+        directory = self.dir("train", ALICE)
+        ledger, policy = (os.path.join(directory, name) for name in ("ledger", "policy"))
+        self.assertTrue(self.can(ALICE, "test", "-w", ledger))
+        for what in ("-r", "-w"):
+            self.assertFalse(self.can(BOB, "test", what, ledger))
+        for uid in (ALICE, BOB):
+            self.assertFalse(self.can(uid, "test", "-w", policy))
+            self.assertFalse(self.can(uid, "chmod", "0666", policy))
+            self.assertFalse(self.can(uid, "rm", "-f", ledger))
+            self.assertFalse(self.can(uid, "mv", directory, directory + "x"))
+            self.assertFalse(self.can(uid, "mkdir", os.path.join(self.users, "x")))
+            self.assertFalse(self.can(uid, "ls", directory))
+            self.assertFalse(self.can(uid, "ls", self.runtime))
+
+    def test_lock_that_is_kept(self):
+        """Who can read a policy can lock it: that keeps nobody from changing it."""
+        self.daemon()
+        self.alive(ALICE, "train", "--memory", "512MiB")
+        with open(os.path.join(self.dir("train", ALICE), "policy"), "rb") as policy:
+            fcntl.fcntl(policy, fcntl.F_OFD_SETLK,
+                        struct.pack("hhqqixxxx", fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0))
+            self.user_ok(ALICE, "set", "train", "--memory", "1GiB")
+            self.ok("set", f"train@{ALICE}", "--memory", "2GiB")
+
+    def test_ledger_that_is_cut(self):
+        """Its user can do that; who gives turns reads it."""
+        daemon = self.daemon()
+        self.alive(ALICE, "train", "--weight", "1")
+        cli_lib.wait_for(lambda: "train@12345" in self.get("/metrics")[2])
+        ledger = os.path.join(self.dir("train", ALICE), "ledger")
+        os.truncate(ledger, 0)
+        self.alive(BOB, "next", "--weight", "1")
+        self.assertEqual(self.get("/metrics")[0], 200)
+        self.assertIsNone(daemon.poll())
+
+    def test_number(self):
+        self.daemon()
+        for i in range(TENANTS_MOST):
+            self.user_ok(ALICE, "run", "--print-env", "--name", f"t{i}")
+        self.user_fails(ALICE, "run", "--name", "more", "--", "true",
+                        says=[f"{TENANTS_MOST} tenants are there of user {ALICE}"])
+        self.user_ok(BOB, "run", "--name", "t", "--", "true")
+
+    def test_what_is_not_had(self):
+        self.daemon()
+        self.user_fails(ALICE, "run", "--mode", "space", "--compute", "50", "--", "true")
+        self.user_fails(ALICE, "run", "--name", "x@1", "--", "true", says=["letters"])
+
+    # --- Without a daemon ---
+
+    def test_without(self):
+        """As ever; but a daemon that was there and does not answer is no reason to go without."""
+        daemon = self.daemon()
+        self.end(daemon)
+        self.assertFalse(os.path.exists(os.path.join(self.users, "control")))
+        os.mkdir(os.path.join(self.tmp, "alice"), 0o700)
+        os.chown(os.path.join(self.tmp, "alice"), ALICE, ALICE)
+        self.env["ALLOT_RUNTIME_DIR"] = os.path.join(self.tmp, "alice")
+        self.assertEqual(self.user_ok(ALICE, "run", "--name", "own", "--", "sh", "-c",
+                                      "echo $ALLOT_TENANT_DIR"),
+                         os.path.join(self.tmp, "alice", "own") + "\n")
+        self.env["ALLOT_RUNTIME_DIR"] = self.runtime
+        daemon = self.daemon()
+        daemon.send_signal(signal.SIGKILL)
+        daemon.wait()
+        self.user_fails(ALICE, "run", "--", "true", says=["allotd does not answer"])
+        self.daemon()
+        self.user_ok(ALICE, "run", "--", "true")
+
+    def test_site_that_wants_it(self):
+        """Where allotd.conf is there, nothing begins without a daemon, unless a place is chosen."""
+        del self.env["ALLOT_RUNTIME_DIR"]
+        self.env["XDG_RUNTIME_DIR"] = os.path.join(self.tmp, "alice")
+        for name in ("alice", "etc", "etc/allot"):
+            os.mkdir(self.path(name), 0o755)
+        os.chown(self.env["XDG_RUNTIME_DIR"], ALICE, ALICE)
+        command = (*self.with_mounted(self.path("etc"), "/etc"), *user(ALICE), cli_lib.ALLOT, "run",
+                   "--", "true")
+        for status, says in ((0, ""), (125, "no allotd runs, and by /etc/allot/allotd.conf")):
+            done = subprocess.run(command, env=self.env, text=True, capture_output=True, check=False,
+                                  timeout=60)
+            self.assertEqual(done.returncode, status, done.stderr)
+            self.assertIn(says, done.stderr)
+            self.path("etc/allot/allotd.conf", "")
+
+    def test_socket_of_another(self):
+        """Nobody is taken for allotd but root."""
+        os.mkdir(self.users)
+        os.chown(self.users, BOB, BOB)
+        listener = self.start(*user(BOB), "python3", "-c", "import socket, sys\n"
+                              "s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n"
+                              f"s.bind({os.path.join(self.users, 'control')!r}); s.listen()\n"
+                              "print('up', flush=True); sys.stdin.read()")
+        self.assertEqual(listener.stdout.readline(), "up\n")
+        self.user_fails(ALICE, "run", "--", "true", says=["not root's"])
+
+    # --- What comes by the socket ---
+
+    def ask(self, uid, *messages):
+        """Answers to these, each by a connection of its own, as (error, words); None: none."""
+        script = ("import socket, sys\n"
+                  "for line in sys.stdin:\n"
+                  "    s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n"
+                  "    s.settimeout(30)\n"
+                  f"    s.connect({os.path.join(self.users, 'control')!r})\n"
+                  "    s.send(bytes.fromhex(line))\n"
+                  "    print(s.recv(65536).hex(), flush=True)\n")
+        done = subprocess.run([*user(uid), "python3", "-c", script], text=True, timeout=60,
+                              input="".join(m.hex() + "\n" for m in messages),
+                              capture_output=True, check=True)
+        answers = [bytes.fromhex(line) for line in done.stdout.splitlines()]
+        self.assertEqual(len(answers), len(messages))
+        return [(struct.unpack_from("i", a, 8)[0],
+                 a[16:528].split(b"\0")[0].decode()) if a else None for a in answers]
+
+    def request(self, verb, name, policy=None, before=None, **header):
+        """As control/message.h has it; policies as they stand in a tenant's file."""
+        words = {"magic": MAGIC, "version": VERSION, "said": 0, "kind": 0, **header}
+        policy = policy or self.policy
+        return (struct.pack("6I64s", words["magic"], words["version"], verb, words["said"],
+                            words["kind"], 0, name) + (before or self.policy) + policy)
+
+    def learn_policy(self):
+        """The bytes of one in force, of ALICE's tenant "known"; by the name, which begins it."""
+        self.user_ok(ALICE, "run", "--print-env", "--name", "known", "--memory", "1GiB")
+        with open(os.path.join(self.dir("known", ALICE), "policy"), "rb") as file:
+            data = file.read()
+        size = (self.request_bytes - 24 - 64) // 2
+        at = data.index(b"known@%d\0" % ALICE) - 8
+        self.policy = data[at:at + size]
+
+    def find_request_bytes(self):
+        """What the command sends, seen by one in allotd's place."""
+        path = os.path.join(self.users, "control")
+        os.makedirs(self.users, exist_ok=True)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+            listener.bind(path)
+            os.chmod(path, 0o666)
+            listener.listen()
+            process = self.start(*user(ALICE), cli_lib.ALLOT, "run", "--", "true",
+                                 stderr=subprocess.DEVNULL)
+            connection, _ = listener.accept()
+            with connection:
+                self.request_bytes = len(connection.recv(1 << 20))
+            process.wait()
+        os.unlink(path)
+
+    def renamed(self, policy, name):
+        return policy[:8] + name.encode().ljust(64, b"\0") + policy[72:]
+
+    def test_junk(self):
+        self.find_request_bytes()
+        daemon = self.daemon()
+        self.learn_policy()
+        make, change, end, remove = range(4)
+        none = [b"", b"x", b"x" * self.request_bytes + b"x", self.request(0, b"t")[:-1]]
+        self.assertEqual(self.ask(ALICE, *none), [None] * len(none))
+        refused = [
+            self.request(make, b"t", magic=1), self.request(make, b"t", version=99),
+            self.request(99, b"t"), self.request(make, b"t"), self.request(make, b"t" * 64),
+            self.request(make, b"t", kind=3), self.request(make, b"t", kind=77),
+            *(self.request(verb, name) for verb in (make, change, end, remove)
+              for name in (b"", b"../x", b"/etc", b"..", b".tmp-1", b"a/../../x", b"a\nb", b"a@0",
+                           b"a@@1", b"%s%n", b"\xff" * 63)),
+            self.request(change, b"known@12345", self.renamed(self.policy, "x@12345")),
+            self.request(change, b"known@12345", b"\xff" * len(self.policy)),
+            self.request(change, b"known@12345", bytes(len(self.policy))),
+        ]
+        for answer in self.ask(ALICE, *refused):
+            self.assertLess(answer[0], 0)
+            self.assertTrue(answer[1].isprintable())
+        self.assertEqual(sorted(os.listdir(self.users)), ["control", f"known@{ALICE}"])
+        self.assertEqual(os.listdir(self.runtime), [".arbiter"])
+        # What is changed is what was seen.
+        stale = self.policy[:-8] + b"\1" * 8
+        (error, words), = self.ask(ALICE, self.request(change, b"known@12345", before=stale))
+        self.assertEqual((error, words), (-11, ""))
+        self.assertEqual(self.ask(ALICE, self.request(change, b"known@12345")), [(0, "")])
+        self.assertIsNone(daemon.poll())
+        for line in self.log().splitlines():
+            self.assertTrue(line.isprintable())
+
+    def test_silent_connections(self):
+        """They are of one user, and keep nobody else out; and not that one for long."""
+        self.daemon()
+        script = ("import socket, sys\n"
+                  "held = []\n"
+                  "for i in range(1000):\n"
+                  "    s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n"
+                  f"    s.connect({os.path.join(self.users, 'control')!r})\n"
+                  "    held.append(s)\n"
+                  "print('up', flush=True); sys.stdin.read()\n")
+        silent = self.start(*user(ALICE), "python3", "-c", script)
+        self.assertEqual(silent.stdout.readline(), "up\n")
+        self.user_ok(BOB, "run", "--", "true")
+        self.assertLess(len(os.listdir(f"/proc/{self.daemons[-1].pid}/fd")), 64)
+        cli_lib.wait_for(lambda: self.as_user(ALICE, "run", "--", "true").returncode == 0)
+        self.assertEqual(self.get("/metrics")[0], 200)
+
+    def daemon(self, *before, **kwargs):
+        daemon = super().daemon(*before, **kwargs)
+        self.daemons = [*getattr(self, "daemons", []), daemon]
+        return daemon
+
+
+if __name__ == "__main__":
+    cli_lib.main()

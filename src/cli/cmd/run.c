@@ -21,6 +21,7 @@
 #include "cli/device/selection.h"
 #include "cli/device/visible.h"
 #include "cli/exec/guarded.h"
+#include "cli/exec/identity.h"
 #include "cli/exec/launch.h"
 #include "cli/exec/launcher.h"
 #include "cli/exec/library.h"
@@ -35,7 +36,8 @@
 #include "cli/tenant/runtime.h"
 #include "node/compute_words.h"
 
-enum { KEY_ALLOW_ESCAPE = 256, KEY_GUARD, KEY_PRINT_ENV, KEY_REPORT, KEY_SWAPPABLE, KEY_OVERCOMMIT, KEY_HOST_MEMORY };
+enum { KEY_ALLOW_ESCAPE = 256, KEY_GUARD, KEY_PRINT_ENV, KEY_REPORT, KEY_SWAPPABLE, KEY_OVERCOMMIT, KEY_HOST_MEMORY,
+       KEY_USER };
 
 static const struct argp_option options[] = {
 	{"name", 'n', "NAME", 0, "tenant to make or to join (default: one for this run alone)", 0},
@@ -65,12 +67,15 @@ static const struct argp_option options[] = {
 	 0},
 	{"host-memory", KEY_HOST_MEMORY, "SIZE", 0,
 	 "of a swappable tenant, most that may be in host memory (default: what is free, less 10%)", 0},
+	{"user", KEY_USER, "USER", 0,
+	 "as root: a tenant of this user (a name, or UID:GID), as whom the command runs", 0},
 	{"verbose", 'v', NULL, 0, "say what is set up", 0},
 	{0},
 };
 
 struct args {
 	const char *name, *gpu;
+	struct identity user; /* zeroed: who asks */
 	struct tenant_options tenant;
 	enum enroll_accounting accounting;
 	bool allow_escape, guard, print_env, report, swappable, overcommit, verbose;
@@ -134,6 +139,8 @@ static error_t run_parse_option(int key, char *arg, struct argp_state *state)
 	case KEY_PRINT_ENV:
 		a->print_env = true;
 		return 0;
+	case KEY_USER:
+		return identity_find(arg, &a->user) < 0 ? EINVAL : 0;
 	case ARGP_KEY_ARG:
 		/* The rest is the command's, options and all. */
 		a->command = &state->argv[state->next - 1];
@@ -327,6 +334,15 @@ static int run_check_usage(const struct args *a)
 				 "rm\" removes it");
 	if (a->print_env && a->guard)
 		return say_error("--guard: there is no command to guard; leave --print-env out");
+	if (a->user.uid && (a->guard || a->report))
+		return say_error("--user: the command takes allot's place as that user; leave %s out",
+				 a->guard ? "--guard" : "--report");
+	if (a->user.uid && a->overcommit)
+		return say_error("--overcommit: tenants of different users do not leave for each other; "
+				 "leave it out, or --user");
+	if (a->user.uid && (a->tenant.said & TENANT_MODE) && a->tenant.mode == POLICY_MODE_SPACE)
+		return say_error("--mode space: its partition is one MPS daemon's, which is one user's; "
+				 "leave it out, or --user");
 	if (a->overcommit && !cuda_context_bytes())
 		return say_error("--overcommit: there is no NVIDIA GPU here; on AMD GPUs tenants cannot "
 				 "take turns on memory yet");
@@ -408,6 +424,7 @@ static int run_enroll(const struct args *a, struct devices *devices, struct sele
 				     .swappable = a->swappable,
 				     .overcommit = a->overcommit,
 				     .host_bytes = a->host_bytes,
+				     .user = a->user.uid,
 				     .keep = a->print_env};
 	int r;
 
@@ -485,7 +502,9 @@ int cmd_run(int argc, char **argv)
 		return guarded_launch(&e, &cgroup, a.command, a.report);
 	if (a.report)
 		return report_launch(&e, &cgroup, a.command);
-	r = launch_exec(a.command);
+	r = identity_take(&a.user);
+	if (!r)
+		r = launch_exec(a.command);
 	dmem_leave(&cgroup);
 	enroll_undo(&e);
 	return r;

@@ -210,6 +210,7 @@ class Users(daemon_lib.Case):
         self.daemon()
         self.user_fails(ALICE, "run", "--mode", "space", "--compute", "50", "--", "true")
         self.user_fails(ALICE, "run", "--name", "x@1", "--", "true", says=["letters"])
+        self.user_fails(ALICE, "run", "--user", "root", "--", "true", says=["only root"])
 
     # --- Without a daemon ---
 
@@ -258,6 +259,32 @@ class Users(daemon_lib.Case):
                               "print('up', flush=True); sys.stdin.read()")
         self.assertEqual(listener.stdout.readline(), "up\n")
         self.user_fails(ALICE, "run", "--", "true", says=["not root's"])
+
+    # --- Root for a user ---
+
+    def test_root_for_user(self):
+        script = "id -u; id -g; id -G; echo $ALLOT_TENANT_DIR; echo $HOME"
+        lines = self.ok("run", "--user", "nobody", "--name", "job", "--memory", "1GiB", "--", "sh",
+                        "-c", script).splitlines()
+        with open("/etc/passwd", encoding="utf-8") as passwd:
+            nobody = re.search(r"^nobody:[^:]*:(\d+):(\d+):[^:]*:([^:]*):", passwd.read(), re.M)
+        self.assertEqual(lines[:2], [nobody[1], nobody[2]])
+        self.assertNotIn("0", lines[2].split())
+        self.assertEqual(lines[3:], [self.dir("job", nobody[1]), nobody[3]])
+        lines = self.ok("run", "--user", f"{ALICE}:{BOB}", "--", "id").strip()
+        self.assertEqual(lines.split()[0], f"uid={ALICE}")
+        self.assertRegex(lines, rf"gid={BOB}.* groups={BOB}\S*$")
+        self.fails(125, "run", "--user", "root", "--", "true", says=["that is root"])
+        self.fails(125, "run", "--user", "no such", "--", "true", says=["no such user"])
+        self.fails(125, "run", "--user", "1", "--", "true", says=["no such user"])
+
+    def test_no_way_back(self):
+        """Not by the saved user's number either."""
+        status = self.ok("run", "--user", f"{ALICE}:{ALICE}", "--", "cat", "/proc/self/status")
+        for key in ("Uid", "Gid"):
+            self.assertRegex(status, rf"{key}:(\t{ALICE}){{4}}\n")
+        self.assertRegex(status, r"CapEff:\t0+\n")
+        self.assertRegex(status, r"CapPrm:\t0+\n")
 
     # --- What comes by the socket ---
 

@@ -17,7 +17,6 @@
 #include "base/err.h"
 #include "base/now.h"
 #include "control/ask.h"
-#include "daemon/requests.h"
 #include "ledger/tenant.h"
 
 #define GROUP "allot" /* whose members manage all users' tenants */
@@ -26,7 +25,6 @@
 #define CONNECTIONS   64
 #define OF_ONE_USER   8
 #define PATIENCE_NS   (2 * NS_PER_S)
-#define GROUPS_MOST   1024
 #define BACKLOG	      128
 
 struct connection {
@@ -38,37 +36,46 @@ struct connection {
 struct control {
 	struct loop_source source; /* an epoll of its own, as connections come and go */
 	int listener;
-	char runtime[PATH_MAX], path[PATH_MAX];
+	struct requests requests;
+	char path[PATH_MAX];
 	struct connection connection[CONNECTIONS];
 };
 
-static bool control_is_of_group(int fd, gid_t gid)
+/* Its own groups and those beside. One who is of more than these is not served: a bound might be missed. */
+static int control_read_groups(int fd, gid_t gid, struct requests_peer *peer)
 {
-	gid_t groups[GROUPS_MOST];
-	socklen_t len = sizeof(groups);
-	struct group *group = getgrnam(GROUP);
+	socklen_t len = sizeof(peer->groups) - sizeof(*peer->groups);
 
-	if (!group || gid == group->gr_gid)
-		return group;
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, groups, &len) < 0)
-		return false;
-	for (size_t i = 0; i < len / sizeof(*groups); i++)
-		if (groups[i] == group->gr_gid)
+	peer->groups[0] = gid;
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, peer->groups + 1, &len) < 0)
+		return err_errno();
+	peer->ngroups = 1 + len / sizeof(*peer->groups);
+	return 0;
+}
+
+static bool control_manages(const struct requests_peer *peer)
+{
+	const struct group *group = peer->uid ? getgrnam(GROUP) : NULL;
+
+	for (size_t i = 0; group && i < peer->ngroups; i++)
+		if (peer->groups[i] == group->gr_gid)
 			return true;
-	return false;
+	return !peer->uid;
 }
 
 static int control_who(int fd, struct requests_peer *ret)
 {
 	struct ucred peer;
 	socklen_t len = sizeof(peer);
+	int r;
 
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0)
 		return err_errno();
-	*ret = (struct requests_peer){.uid = peer.uid,
-				      .pid = peer.pid,
-				      .manages = !peer.uid || control_is_of_group(fd, peer.gid)};
-	return 0;
+	*ret = (struct requests_peer){.uid = peer.uid, .pid = peer.pid};
+	r = control_read_groups(fd, peer.gid, ret);
+	if (r == 0)
+		ret->manages = control_manages(ret);
+	return r;
 }
 
 static void control_drop(struct connection *c)
@@ -149,7 +156,7 @@ static void control_serve(struct control *control, struct connection *c)
 
 	/* What is of another size is nothing of ours, and gets no answer. */
 	if (n == sizeof(request)) {
-		requests_do(control->runtime, &c->peer, &request, &answer);
+		requests_do(&control->requests, &c->peer, &request, &answer);
 		control_send(c->fd, &answer);
 	}
 	control_drop(c);
@@ -202,8 +209,9 @@ static int control_listen(struct control *control)
 	return 0;
 }
 
-static int control_begin(struct control *control, struct loop *loop, const char *runtime)
+static int control_begin(struct control *control, struct loop *loop)
 {
+	const char *runtime = control->requests.runtime;
 	struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
 	int r = tenant_make_users(runtime);
 
@@ -220,20 +228,20 @@ static int control_begin(struct control *control, struct loop *loop, const char 
 	return loop_add(loop, &control->source);
 }
 
-int control_open(struct loop *loop, const char *runtime, struct control **ret)
+int control_open(struct loop *loop, const struct requests *requests, struct control **ret)
 {
 	struct control *control = calloc(1, sizeof(*control));
 	int r;
 
 	if (!control)
 		return -ENOMEM;
-	snprintf(control->runtime, sizeof(control->runtime), "%s", runtime);
+	control->requests = *requests;
 	control->source = (struct loop_source){
 		.fd = -EBADF, .ready = control_ready, .timeout_ms = control_timeout_ms};
 	control->listener = -EBADF;
 	for (int i = 0; i < CONNECTIONS; i++)
 		control->connection[i].fd = -EBADF;
-	r = control_begin(control, loop, runtime);
+	r = control_begin(control, loop);
 	if (r < 0)
 		control_close(control);
 	else

@@ -8,11 +8,12 @@
 #define ALLOT_DAEMON_CONTROL_H
 
 #include "daemon/loop.h"
+#include "daemon/requests.h"
 
 struct control;
 
 /* As root, who alone can make tenants for others. The loop's thread answers. -errno. */
-int control_open(struct loop *loop, const char *runtime, struct control **ret);
+int control_open(struct loop *loop, const struct requests *requests, struct control **ret);
 /* Removes the socket: without a daemon users have tenants of their own. Takes NULL. */
 void control_close(struct control *control);
 

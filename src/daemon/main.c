@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/now.h"
+#include "control/message.h"
 #include "daemon/audit.h"
 #include "daemon/control.h"
 #include "daemon/cut.h"
@@ -29,6 +30,7 @@
 #include "daemon/metrics.h"
 #include "daemon/notify.h"
 #include "daemon/page.h"
+#include "daemon/site.h"
 #include "daemon/turns.h"
 #include "daemon/v1.h"
 #include "ledger/tenant.h"
@@ -39,7 +41,8 @@
 #define BIG_BYTES (256 << 10) /* of memory */
 
 struct args {
-	const char *listen;
+	const char *listen, *config; /* the last NULL: the usual one, if it is there */
+	bool check;
 	enum audit_action outside;
 	bool hami;
 };
@@ -50,6 +53,10 @@ static const struct argp_option options[] = {
 	 "what is done to a process that uses a device and is not limited (default report)", 0},
 	{"metrics", 'm', "allot|hami", 0,
 	 "with hami, also by the names of HAMi and of those like it (default allot)", 0},
+	{"config", 'c', "FILE", 0,
+	 "what the site gives its users (default " CONTROL_CONFIG ", where that is there)", 0},
+	{"check", 'C', NULL, 0, "say what each line of that means, and whether all are right; no more",
+	 0},
 	{"foreground", 'f', NULL, 0, "stay in the foreground, which it does in any case", 0},
 	{0},
 };
@@ -77,6 +84,12 @@ static error_t main_parse_option(int key, char *arg, struct argp_state *state)
 		if (!a->hami && strcmp(arg, "allot"))
 			argp_error(state, "--metrics \"%s\": it is allot or hami", arg);
 		return 0;
+	case 'c':
+		a->config = arg;
+		return 0;
+	case 'C':
+		a->check = true;
+		return 0;
 	case 'f':
 		return 0;
 	}
@@ -97,6 +110,7 @@ struct node {
 	struct audit *audit; /* NULL: no driver is here */
 	struct turns *turns; /* NULL: tenants decide */
 	struct history *history;
+	struct site site;
 	char name[HOST_NAME_MAX + 1];
 	bool hami;
 };
@@ -206,6 +220,40 @@ static int main_start_sampler(struct sampler *sampler, const struct node *node, 
 	return loop_add(loop, &sampler->source);
 }
 
+/* --- The site's file -------------------------------------------------------------------------- */
+
+static void main_say_line(void *arg, unsigned int line, bool wrong, const char *words)
+{
+	const struct args *a = arg;
+
+	if (wrong)
+		log_line(LOG_FAULT, "%s:%u: %s", a->config, line, words);
+	else if (a->check)
+		printf("%s:%u: %s\n", a->config, line, words);
+}
+
+/* 0, or -errno with a message: what the site wanted is not known, so nothing begins. */
+static int main_read_site(struct args *a, struct site *ret)
+{
+	bool chosen = a->config;
+	FILE *in;
+	int r;
+
+	if (!chosen)
+		a->config = CONTROL_CONFIG;
+	in = fopen(a->config, "re");
+	if (!in && errno == ENOENT && !chosen && !a->check)
+		return 0;
+	r = in ? site_read(in, main_say_line, a, ret) : -errno;
+	if (r == -EINVAL)
+		log_line(LOG_FAULT, "%s is not in force: put these lines right", a->config);
+	else if (r < 0)
+		log_line(LOG_FAULT, "%s cannot be read: %s", a->config, strerror(-r));
+	if (in)
+		fclose(in);
+	return r;
+}
+
 /* --- Signals --------------------------------------------------------------------------------- */
 
 struct ends {
@@ -233,6 +281,8 @@ static int main_watch_signals(struct ends *ends, struct loop *loop)
 
 static int main_serve(struct node *node, const struct args *a, struct loop *loop)
 {
+	const struct requests requests = {
+		.runtime = node->runtime, .site = &node->site, .devices = &node->devices};
 	struct control *control = NULL;
 	struct http *http = NULL;
 	struct sampler sampler;
@@ -255,7 +305,7 @@ static int main_serve(struct node *node, const struct args *a, struct loop *loop
 		log_line(LOG_FAULT, "tenants of %s decide themselves whose turn it is: %s",
 			 node->runtime, strerror(-r));
 	/* Whose turns another allotd gives, that one makes tenants for, too. */
-	r = node->turns && geteuid() == 0 ? control_open(loop, node->runtime, &control) : 0;
+	r = node->turns && geteuid() == 0 ? control_open(loop, &requests, &control) : 0;
 	if (r < 0)
 		log_line(LOG_FAULT, "users have no tenants made in %s-users: %s", node->runtime,
 			 strerror(-r));
@@ -302,6 +352,9 @@ int main(int argc, char **argv)
 	mallopt(M_TRIM_THRESHOLD, BIG_BYTES); /* and so are the tenants of which it was made */
 	argp_program_version = "allotd " ALLOT_VERSION;
 	argp_parse(&argp, argc, argv, 0, NULL, &a);
+	r = main_read_site(&a, &node.site);
+	if (r < 0 || a.check)
+		return r < 0 ? EXIT_FAILURE : 0;
 	node.hami = a.hami;
 	main_name(node.name);
 	signal(SIGPIPE, SIG_IGN);
@@ -323,5 +376,6 @@ int main(int argc, char **argv)
 	r = main_serve(&node, &a, loop);
 	loop_close(loop);
 	history_close(node.history);
+	site_free(&node.site);
 	return r;
 }

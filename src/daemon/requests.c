@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/requests.h"
 
-#include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "base/fd.h"
+#include "daemon/bounds.h"
 #include "ledger/residency_file.h"
 #include "ledger/tenant.h"
 #include "node/tenants.h"
@@ -16,8 +21,13 @@
 /* No device is busy for longer with what one program has in flight. */
 #define INFLIGHT_MAX_US 1000000
 
+/* A process is in a cgroup of each hierarchy. */
+#define CGROUPS_BYTES 16384
+
 struct doing {
 	const char *runtime;
+	const struct site *site;
+	const struct devices *devices;
 	const struct requests_peer *peer;
 	const struct control_request *request;
 	struct control_answer *answer;
@@ -53,7 +63,38 @@ static int requests_check_policy(struct doing *d, const struct policy *policy)
 	return 0;
 }
 
-/* --- Making ----------------------------------------------------------------------------------- */
+/* --- What the site gives ---------------------------------------------------------------------- */
+
+/*
+ * Where the peer is, by its pid; it may have ended since. One of its user's has it then, and could
+ * have asked itself.
+ */
+static int requests_read_cgroups(const struct requests_peer *peer, char ret[static CGROUPS_BYTES])
+{
+	CLEANUP_CLOSE int dir = -EBADF;
+	char path[64];
+	struct stat st;
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/%ld", (long)peer->pid);
+	dir = fd_openat(AT_FDCWD, path, O_RDONLY | O_DIRECTORY, 0);
+	if (dir < 0)
+		return dir;
+	if (fstat(dir, &st) < 0)
+		return err_errno();
+	n = fd_read_text(dir, "cgroup", ret, CGROUPS_BYTES);
+	if (n < 0 || st.st_uid != peer->uid)
+		return n < 0 ? (int)n : -EPERM;
+	return n < CGROUPS_BYTES - 1 ? 0 : -E2BIG;
+}
+
+static bool requests_asks_cgroups(const struct site *site)
+{
+	for (const struct site_rule *rule = site->rules; rule; rule = rule->next)
+		if (rule->who == SITE_CGROUP)
+			return true;
+	return false;
+}
 
 struct count {
 	uid_t uid;
@@ -70,16 +111,53 @@ static int requests_count_one(const char *name, const char *dir, void *arg)
 	return 0;
 }
 
-static int requests_check_number(struct doing *d)
+static int requests_check_number(struct doing *d, uint32_t most)
 {
 	struct count count = {.uid = d->peer->uid};
 
 	tenant_list_users(d->runtime, requests_count_one, &count);
-	if (count.n < REQUESTS_TENANTS)
+	if (count.n < most)
 		return 0;
 	return requests_refuse(d, -EDQUOT, "%u tenants are there of user %u, and no more may be; "
 			       "join one of them with --name, or end one",
 			       count.n, (unsigned int)d->peer->uid);
+}
+
+/* Puts the site's defaults into it, if it is made, and holds it against the site's bounds. */
+static int requests_bound(struct doing *d, bool making, struct policy *policy)
+{
+	const struct requests_peer *peer = d->peer;
+	char cgroups[CGROUPS_BYTES] = "";
+	struct site_member member = {
+		.uid = peer->uid, .groups = peer->groups, .ngroups = peer->ngroups, .cgroups = cgroups};
+	struct bounds bounds = {.site = d->site,
+				.devices = d->devices,
+				.runtime = d->runtime,
+				.member = peer->manages ? NULL : &member,
+				.name = d->name};
+	int r = bounds.member && requests_asks_cgroups(d->site) ? requests_read_cgroups(peer, cgroups)
+								: 0;
+
+	if (r < 0)
+		return requests_refuse(d, r, "the cgroup of process %ld, by which the site bounds it, "
+				       "cannot be read",
+				       (long)peer->pid);
+	if (making) {
+		r = requests_check_number(d, bounds_tenants(&bounds, REQUESTS_TENANTS));
+		bounds_complete(&bounds, d->request->said, policy);
+	}
+	return r < 0 ? r : bounds_check(&bounds, policy, d->answer->words);
+}
+
+/* --- Making ----------------------------------------------------------------------------------- */
+
+/* Those that ended count no more: this user's, and all where all that is promised counts. */
+static void requests_sweep(const struct doing *d)
+{
+	if (d->site->overpromise == SITE_ALLOW)
+		tenants_remove_ended_of(d->runtime, d->peer->uid);
+	else
+		tenants_remove_ended(d->runtime);
 }
 
 static bool requests_is_a_beginning(uint32_t kind)
@@ -91,6 +169,7 @@ static int requests_make(struct doing *d)
 {
 	const struct control_request *request = d->request;
 	pid_t pid = d->peer->pid > 0 ? d->peer->pid : getpid();
+	struct policy policy = request->policy;
 	int r;
 
 	if (!requests_is_a_beginning(request->kind))
@@ -103,19 +182,19 @@ static int requests_make(struct doing *d)
 	r = requests_check_policy(d, &request->policy);
 	if (r < 0)
 		return r;
-	tenants_remove_ended_of(d->runtime, d->peer->uid);
+	requests_sweep(d);
 	r = tenant_path(d->runtime, d->name, d->dir, sizeof(d->dir));
 	if (r == 0 && access(d->dir, F_OK) == 0)
 		return -EEXIST;
 	if (r == 0)
-		r = requests_check_number(d);
+		r = requests_bound(d, true, &policy);
 	if (r == 0)
-		r = tenant_create(d->runtime, d->name, &request->policy, d->dir, sizeof(d->dir));
+		r = tenant_create(d->runtime, d->name, &policy, d->dir, sizeof(d->dir));
 	if (r == 0)
 		r = tenants_mark(d->dir, (enum tenant_kind)request->kind, pid);
 	if (r < 0)
 		return r;
-	d->answer->policy = request->policy;
+	d->answer->policy = policy;
 	/* It cannot say itself that it has come. */
 	arbiter_host_announce(d->runtime);
 	residency_file_tell(d->runtime);
@@ -155,19 +234,25 @@ static int requests_edit(struct policy *policy, void *arg)
 
 static int requests_set(struct doing *d)
 {
-	const struct policy *before = &d->request->before, *policy = &d->request->policy;
-	int r = requests_find(d);
+	const struct policy *before = &d->request->before;
+	struct policy policy = d->request->policy;
+	int r;
 
+	requests_sweep(d);
+	r = requests_find(d);
 	if (r == 0)
-		r = requests_check_policy(d, policy);
+		r = requests_check_policy(d, &policy);
 	if (r < 0)
 		return r;
-	if (policy->flags != before->flags || policy->host_bytes != before->host_bytes)
+	if (policy.flags != before->flags || policy.host_bytes != before->host_bytes)
 		return requests_refuse(d, -EINVAL, "that cannot be changed while it lives");
+	r = requests_bound(d, false, &policy);
+	if (r < 0)
+		return r;
 	r = policy_update(d->dir, requests_edit, d);
 	if (r < 0)
 		return r;
-	d->answer->policy = *policy;
+	d->answer->policy = policy;
 	residency_file_tell(d->runtime);
 	arbiter_host_announce(d->runtime);
 	return 0;
@@ -199,10 +284,15 @@ static int requests_choose(struct doing *d)
 	return requests_refuse(d, -EINVAL, "that is nothing that allotd does");
 }
 
-void requests_do(const char *runtime, const struct requests_peer *peer,
+void requests_do(const struct requests *requests, const struct requests_peer *peer,
 		 const struct control_request *request, struct control_answer *ret)
 {
-	struct doing d = {.runtime = runtime, .peer = peer, .request = request, .answer = ret};
+	struct doing d = {.runtime = requests->runtime,
+			  .site = requests->site,
+			  .devices = requests->devices,
+			  .peer = peer,
+			  .request = request,
+			  .answer = ret};
 
 	*ret = (struct control_answer){.magic = CONTROL_MAGIC, .version = CONTROL_VERSION};
 	if (request->magic != CONTROL_MAGIC || request->version != CONTROL_VERSION)

@@ -7,19 +7,31 @@
 #include <sys/types.h>
 
 #include "control/message.h"
+#include "daemon/site.h"
+#include "node/devices.h"
+
+#define REQUESTS_GROUPS 256
 
 /* Who asks, by the kernel. */
 struct requests_peer {
 	uid_t uid;
 	pid_t pid;
-	bool manages; /* all users' tenants: root, and who is of group allot */
+	size_t ngroups;
+	gid_t groups[REQUESTS_GROUPS];
+	bool manages; /* all users' tenants, without bounds: root, and who is of group allot */
+};
+
+struct requests {
+	const char *runtime;
+	const struct site *site;
+	const struct devices *devices;
 };
 
 /* Most tenants of a user at once, where the site says nothing. */
 #define REQUESTS_TENANTS 32
 
 /* Answers in any case; `ret` is filled whole. */
-void requests_do(const char *runtime, const struct requests_peer *peer,
+void requests_do(const struct requests *requests, const struct requests_peer *peer,
 		 const struct control_request *request, struct control_answer *ret);
 
 #endif

@@ -58,15 +58,19 @@ static int remote_ask(const char *runtime, struct control_request *request,
 {
 	int r = control_ask(runtime, request, ret);
 
-	if (r == -EPROTO) {
+	if (r == -EPROTO)
 		say_error("%s tenant \"%s\": allotd is of another version; have it restarted", what,
 			  request->name);
-	} else if (r < 0) {
+	else if (r < 0)
 		say_error("%s tenant \"%s\": allotd does not answer beside %s: %s; have it started: "
 			  "systemctl start allotd",
 			  what, request->name, runtime, say_errno(r));
+	if (r < 0)
+		return r;
+	text_make_printable(ret->words);
+	if (*ret->words && !ret->error) {
+		say_note("warning: %s", ret->words);
 	} else if (*ret->words) {
-		text_make_printable(ret->words);
 		say_error("%s tenant \"%s\": allotd refuses: %s", what, request->name, ret->words);
 		r = -ECONNABORTED;
 	}

@@ -10,65 +10,16 @@ import signal
 import socket
 import struct
 import subprocess
-import unittest
 
 import cli_lib
-import daemon_lib
+import users_lib
+from users_lib import ALICE, BOB, MIB, user
 
-ALICE, BOB = 12345, 65534
-MIB = 1 << 20
 MAGIC, VERSION = 0x4f43544c, 1  # control/message.h
 TENANTS_MOST = 32  # daemon/requests.h
 
 
-def user(uid):
-    return ("setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups")
-
-
-@unittest.skipIf(os.geteuid(), "users are had by root alone")
-class Users(daemon_lib.Case):
-    def setUp(self):
-        super().setUp()
-        os.chmod(self.tmp, 0o755)
-        self.users = self.runtime + "-users"
-        self.env.update(ALLOT_SIM_DIR=os.path.join(self.tmp, "sim"), ALLOT_SIM_MEMORY="4GiB",
-                        ALLOT_SIM_CONTEXT="16MiB", LD_LIBRARY_PATH=os.environ["SIM_LIBRARIES"])
-
-    def as_user(self, uid, *words):
-        return subprocess.run([*user(uid), cli_lib.ALLOT, *words], env=self.env, text=True,
-                              stdin=subprocess.DEVNULL, capture_output=True, timeout=60,
-                              check=False)
-
-    def user_ok(self, uid, *words):
-        done = self.as_user(uid, *words)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return done.stdout
-
-    def user_fails(self, uid, *words, says=()):
-        done = self.as_user(uid, *words)
-        self.assertEqual(done.returncode, 125, done.stdout + done.stderr)
-        for word in says:
-            self.assertIn(word, done.stderr)
-
-    def dir(self, name, uid):
-        return os.path.join(self.users, f"{name}@{uid}")
-
-    def alive(self, uid, name, *options):
-        """A process of that user's tenant, until the test ends or closes it."""
-        process = self.start(*user(uid), cli_lib.ALLOT, "run", "--name", name, *options, "--", "sh",
-                             "-c", "echo up; read x")
-        self.assertEqual(process.stdout.readline(), "up\n")
-        return process
-
-    def can(self, uid, *command):
-        return subprocess.run([*user(uid), *command], stdin=subprocess.DEVNULL,
-                              capture_output=True, timeout=60, check=False).returncode == 0
-
-    def quota(self, name):
-        """By root, in bytes."""
-        tenants = {t["name"]: t for t in json.loads(self.ok("ps", "--json"))["tenants"]}
-        return tenants[name]["policy"][0]["limit_bytes"]
-
+class Users(users_lib.Case):
     def test_whose(self):
         """Of one place, each its user's."""
         self.daemon()
@@ -130,14 +81,6 @@ class Users(daemon_lib.Case):
         self.user_ok(ALICE, "rm", "kept")
         self.assertFalse(os.path.exists(self.dir("kept", ALICE)))
         self.user_fails(ALICE, "rm", "kept", says=["there is no tenant"])
-
-    def with_mounted(self, ours, path):
-        """A command before others, by which they see ours there; or the test is skipped."""
-        before = ("unshare", "--mount", "sh", "-c", 'mount --bind "$0" "$1" && shift && exec "$@"',
-                  ours, path)
-        if subprocess.run([*before, "true"], capture_output=True, check=False).returncode:
-            self.skipTest("nothing can be mounted here")
-        return before
 
     def test_group(self):
         """Who is of group allot, as the kernel tells."""

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/bounds.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/number.h"
+#include "control/message.h"
+#include "ledger/tenant.h"
+#include "node/compute_words.h"
+#include "text/units.h"
+
+static const struct site_value *bounds_find(const struct bounds *b, enum site_key key)
+{
+	return b->member ? site_find(b->site, b->member, key) : NULL;
+}
+
+uint32_t bounds_tenants(const struct bounds *b, uint32_t most)
+{
+	const struct site_value *value = bounds_find(b, SITE_TENANTS);
+
+	return value ? value->number : most;
+}
+
+/* --- Defaults --------------------------------------------------------------------------------- */
+
+static void bounds_complete_memory(const struct bounds *b, struct policy *policy)
+{
+	const struct site_value *value = bounds_find(b, SITE_MEMORY);
+
+	if (!value)
+		value = bounds_find(b, SITE_MEMORY_MAX);
+	for (uint32_t i = 0; value && i < policy->ndevices; i++) {
+		policy->device[i].limit_bytes = value->size.bytes;
+		policy->device[i].limit_permille = value->size.permille;
+	}
+}
+
+/* A part of the time that is given goes before a weight, which says less. */
+static void bounds_complete_compute(const struct bounds *b, struct policy *policy)
+{
+	const struct site_value *share = bounds_find(b, SITE_COMPUTE),
+				*most = bounds_find(b, SITE_COMPUTE_MAX),
+				*weight = bounds_find(b, SITE_WEIGHT);
+
+	if (!share && (most || !weight))
+		share = most;
+	if (share)
+		policy->compute = POLICY_COMPUTE_CAP;
+	else if (weight || bounds_find(b, SITE_WEIGHT_MAX))
+		policy->compute = POLICY_COMPUTE_SHARE;
+	for (uint32_t i = 0; share && i < policy->ndevices; i++)
+		policy->device[i].share_permille = share->number;
+	if (weight || (!share && bounds_find(b, SITE_WEIGHT_MAX)))
+		policy->weight = weight ? weight->number : 1;
+}
+
+void bounds_complete(const struct bounds *b, uint32_t said, struct policy *policy)
+{
+	if (!(said & CONTROL_SAID_MEMORY))
+		bounds_complete_memory(b, policy);
+	if (!(said & CONTROL_SAID_COMPUTE))
+		bounds_complete_compute(b, policy);
+}
+
+/* --- Sums ------------------------------------------------------------------------------------- */
+
+struct sums {
+	const struct bounds *b;
+	const struct device *device; /* zeroed: no driver tells of any */
+	uint64_t promised;	     /* of all tenants */
+	uint64_t bytes, share, weight; /* of this user's */
+};
+
+static void bounds_add_policy(struct sums *s, const struct policy *policy, bool own)
+{
+	const struct policy_device *dev = policy_find(policy, s->device->uuid);
+	uint64_t bytes;
+
+	if (!dev)
+		return;
+	/* A part of nobody knows what may be all: what the policy has for a total is the user's word. */
+	bytes = dev->limit_bytes ? dev->limit_bytes : UINT64_MAX;
+	if (s->device->total_bytes)
+		policy_limit(policy, s->device->uuid, s->device->total_bytes, &bytes);
+	s->promised = sat_add_u64(s->promised, bytes);
+	if (!own)
+		return;
+	s->bytes = sat_add_u64(s->bytes, bytes);
+	s->share += policy_share(policy, s->device->uuid);
+	s->weight += policy_weight(policy, s->device->uuid);
+}
+
+static int bounds_add_tenant(const char *name, const char *dir, void *arg)
+{
+	struct sums *s = arg;
+	struct policy policy;
+	uid_t owner;
+
+	/* It is added as it is to be. */
+	if (!strcmp(name, s->b->name) || policy_load(dir, &policy) < 0)
+		return 0;
+	bounds_add_policy(s, &policy,
+			  s->b->member && tenant_name_owner(name, &owner) &&
+				  owner == s->b->member->uid);
+	return 0;
+}
+
+/* --- Bounds ----------------------------------------------------------------------------------- */
+
+static int bounds_check_memory(const struct sums *s, char words[static BOUNDS_WORDS])
+{
+	const struct site_value *most = bounds_find(s->b, SITE_MEMORY_MAX);
+	uint64_t bytes, total = s->device->total_bytes;
+
+	if (!most)
+		return 0;
+	if (most->size.permille && !total) {
+		snprintf(words, BOUNDS_WORDS, "--memory: the site gives %s of a device, and allotd does "
+			 "not know its size; have memory-max be in bytes, or allotd restarted where "
+			 "the driver answers",
+			 units_permille(most->size.permille).s);
+		return -EDQUOT;
+	}
+	bytes = size_spec_resolve(most->size, total);
+	if (s->bytes <= bytes)
+		return 0;
+	snprintf(words, BOUNDS_WORDS, "--memory: this user's tenants would have quotas of %s on %s, and "
+		 "the site gives %s; ask for less, or end others of yours",
+		 s->bytes == UINT64_MAX ? "all of it" : units_bytes(s->bytes).s,
+		 total ? units_uuid(s->device->uuid).s : "a device", units_bytes(bytes).s);
+	return -EDQUOT;
+}
+
+static int bounds_check_compute(const struct sums *s, const struct policy *policy,
+				char words[static BOUNDS_WORDS])
+{
+	const struct site_value *most = bounds_find(s->b, SITE_COMPUTE_MAX),
+				*weight = bounds_find(s->b, SITE_WEIGHT_MAX);
+
+	if (most && most->number < 1000 &&
+	    (policy->compute != POLICY_COMPUTE_CAP || s->share > most->number)) {
+		snprintf(words, BOUNDS_WORDS, "--compute: the site gives this user's tenants %s of a "
+			 "device's time together, as a cap; write --compute with less, or end others "
+			 "of yours",
+			 units_permille(most->number).s);
+		return -EDQUOT;
+	}
+	if (weight && (!policy_meters(policy) ||
+		       s->weight > (uint64_t)weight->number * POLICY_WEIGHT_PERMILLE)) {
+		snprintf(words, BOUNDS_WORDS, "--weight: the site gives this user's tenants weights of "
+			 "%u together, of which a share of %s is one; write less, or end others of "
+			 "yours",
+			 weight->number, units_permille(POLICY_WEIGHT_PERMILLE).s);
+		return -EDQUOT;
+	}
+	return 0;
+}
+
+static int bounds_check_priority(const struct bounds *b, const struct policy *policy,
+				 char words[static BOUNDS_WORDS])
+{
+	/* In the order of the site's file. */
+	static const uint32_t rank[POLICY_PRIORITIES] = {
+		[POLICY_PRIORITY_LOW] = 0, [POLICY_PRIORITY_NORMAL] = 1, [POLICY_PRIORITY_HIGH] = 2};
+	const struct site_value *most = bounds_find(b, SITE_PRIORITY_MAX);
+
+	if (!most)
+		return 0;
+	if (rank[policy->priority] > most->number)
+		snprintf(words, BOUNDS_WORDS, "--priority: the site does not give this user %s; write "
+			 "less, as --priority low",
+			 compute_priorities[policy->priority]);
+	else if (policy_floor(policy) > POLICY_FLOOR_PERMILLE)
+		snprintf(words, BOUNDS_WORDS, "--floor: the site does not give this user more than %s; "
+			 "write less",
+			 units_permille(POLICY_FLOOR_PERMILLE).s);
+	else
+		return 0;
+	return -EDQUOT;
+}
+
+static int bounds_check_promise(const struct sums *s, char words[static BOUNDS_WORDS])
+{
+	uint64_t total = s->device->total_bytes;
+
+	if (s->b->site->overpromise == SITE_ALLOW || !total || s->promised <= total)
+		return 0;
+	snprintf(words, BOUNDS_WORDS, "with it quotas on %s are %s together, and it has %s%s",
+		 units_uuid(s->device->uuid).s,
+		 s->promised == UINT64_MAX ? "more than can be said" : units_bytes(s->promised).s,
+		 units_bytes(total).s,
+		 s->b->site->overpromise == SITE_WARN ? "" : "; ask for less --memory");
+	return s->b->site->overpromise == SITE_WARN ? 0 : -ENOSPC;
+}
+
+static int bounds_check_device(const struct bounds *b, const struct device *device,
+			       const struct policy *policy, char words[static BOUNDS_WORDS])
+{
+	struct sums s = {.b = b, .device = device};
+	int r;
+
+	/* One that it does not have. */
+	if (!(policy->flags & POLICY_ALL_DEVICES) && !policy_find(policy, device->uuid))
+		return 0;
+	tenant_list(b->runtime, bounds_add_tenant, &s);
+	bounds_add_policy(&s, policy, true);
+	r = bounds_check_memory(&s, words);
+	if (r == 0)
+		r = bounds_check_compute(&s, policy, words);
+	return r ? r : bounds_check_promise(&s, words);
+}
+
+static bool bounds_knows(const struct devices *devices, const uint8_t uuid[16])
+{
+	for (unsigned int i = 0; i < devices->n; i++)
+		if (!memcmp(devices->list[i].uuid, uuid, 16))
+			return true;
+	return false;
+}
+
+int bounds_check(const struct bounds *b, const struct policy *policy,
+		 char words[static BOUNDS_WORDS])
+{
+	int r = bounds_check_priority(b, policy, words);
+
+	for (unsigned int i = 0; r == 0 && i < b->devices->n; i++)
+		r = bounds_check_device(b, &b->devices->list[i], policy, words);
+	/* Devices of which only the policy tells; the entry for all stands for those. */
+	for (uint32_t i = 0; r == 0 && i < policy->ndevices; i++) {
+		struct device device = {.total_bytes = 0};
+
+		memcpy(device.uuid, policy->device[i].uuid, sizeof(device.uuid));
+		if ((i == 0 && (policy->flags & POLICY_ALL_DEVICES))
+			    ? !b->devices->n
+			    : !bounds_knows(b->devices, device.uuid))
+			r = bounds_check_device(b, &device, policy, words);
+	}
+	return r;
+}

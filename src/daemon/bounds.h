@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A user's policy held against what the site gives (site.h). */
+#ifndef ALLOT_DAEMON_BOUNDS_H
+#define ALLOT_DAEMON_BOUNDS_H
+
+#include <stdbool.h>
+
+#include "daemon/site.h"
+#include "ledger/policy.h"
+#include "node/devices.h"
+
+#define BOUNDS_WORDS 512
+
+struct bounds {
+	const struct site *site;
+	const struct devices *devices;
+	const char *runtime;
+	const struct site_member *member; /* who asks; NULL: one whom nothing bounds */
+	const char *name;		  /* of the tenant, which need not be there */
+};
+
+/* Most tenants that the member may have; `most` where the site does not say. */
+uint32_t bounds_tenants(const struct bounds *b, uint32_t most);
+
+/* Puts the site's defaults where nothing was said (enum control_said). */
+void bounds_complete(const struct bounds *b, uint32_t said, struct policy *policy);
+
+/*
+ * 0, also with words where the site wants one to be told; or -EDQUOT with words: more than there is
+ * for that user, or -ENOSPC: than the device has left.
+ */
+int bounds_check(const struct bounds *b, const struct policy *policy,
+		 char words[static BOUNDS_WORDS]);
+
+#endif

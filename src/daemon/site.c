@@ -1,0 +1,407 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/site.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <grp.h>
+#include <pwd.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ledger/policy.h"
+#include "text/units.h"
+
+#define LINE_BYTES 1024
+
+enum site_kind { KIND_SIZE, KIND_PART, KIND_NUMBER, KIND_PRIORITY };
+
+/* Words have one %s, for the value. */
+static const struct site_word {
+	const char *name;
+	enum site_kind kind;
+	uint32_t most; /* of a number */
+	const char *words;
+} keys[SITE_KEYS] = {
+	[SITE_MEMORY] = {"memory", KIND_SIZE, 0,
+			 "a tenant has a quota of %s on each device, if it asks for none"},
+	[SITE_MEMORY_MAX] = {"memory-max", KIND_SIZE, 0,
+			     "a user's tenants have quotas of at most %s together on each device"},
+	[SITE_COMPUTE] = {"compute", KIND_PART, 0,
+			  "a tenant has at most %s of each device's time, if it asks for no share"},
+	[SITE_COMPUTE_MAX] = {"compute-max", KIND_PART, 0,
+			      "a user's tenants have at most %s of each device's time together"},
+	[SITE_WEIGHT] = {"weight", KIND_NUMBER, POLICY_WEIGHT_MAX,
+			 "a tenant has a weight of %s, if it asks for no share"},
+	[SITE_WEIGHT_MAX] = {"weight-max", KIND_NUMBER, POLICY_WEIGHT_MAX,
+			     "a user's tenants have weights of at most %s together"},
+	[SITE_PRIORITY_MAX] = {"priority-max", KIND_PRIORITY, 0,
+			       "a tenant's priority is %s or less, and its floor no more than usual"},
+	[SITE_TENANTS] = {"tenants", KIND_NUMBER, 128, "a user has at most %s tenants at once"},
+};
+
+static const char *const priorities[] = {"low", "normal", "high"};
+static const char *const overpromises[] = {
+	[SITE_ALLOW] = "allow", [SITE_WARN] = "warn", [SITE_REFUSE] = "refuse"};
+
+struct reading {
+	struct site site;
+	struct site_rule **end, *rule; /* NULL: before the first section */
+	unsigned int line;
+	bool wrong, lost; /* in a section that is wrong: its keys are nobody's */
+	site_say *say;
+	void *arg;
+};
+
+__attribute__((format(printf, 3, 4))) static void site_tell(struct reading *r, bool wrong,
+							    const char *fmt, ...)
+{
+	char words[LINE_BYTES + 256];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(words, sizeof(words), fmt, ap);
+	va_end(ap);
+	r->wrong |= wrong;
+	r->say(r->arg, r->line, wrong, words);
+}
+
+/* In place: without white space around it. */
+static char *site_trim(char *s)
+{
+	size_t n;
+
+	while (isspace((unsigned char)*s))
+		s++;
+	n = strlen(s);
+	while (n && isspace((unsigned char)s[n - 1]))
+		s[--n] = '\0';
+	return s;
+}
+
+static int site_index(const char *word, const char *const *list, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (!strcmp(word, list[i]))
+			return i;
+	return -1;
+}
+
+/* --- Sections --------------------------------------------------------------------------------- */
+
+static int site_find_user(const char *name, uint32_t *ret)
+{
+	const struct passwd *entry = getpwnam(name);
+	uint64_t id;
+
+	if (!entry && parse_u64(name, 1, (uid_t)-2, &id) < 0)
+		return -ENOENT;
+	*ret = entry ? entry->pw_uid : (uint32_t)id;
+	return *ret ? 0 : -EPERM;
+}
+
+static int site_find_group(const char *name, uint32_t *ret)
+{
+	const struct group *entry = getgrnam(name);
+	uint64_t id;
+
+	if (!entry && parse_u64(name, 0, (gid_t)-2, &id) < 0)
+		return -ENOENT;
+	*ret = entry ? entry->gr_gid : (uint32_t)id;
+	return 0;
+}
+
+static int site_find_cgroup(const char *path, char ret[static PATH_MAX])
+{
+	size_t n = strlen(path);
+
+	if (path[0] != '/' || n < 2 || n >= PATH_MAX || path[n - 1] == '/' || strstr(path, "//") ||
+	    strstr(path, "/../") || strstr(path, "/./"))
+		return -EINVAL;
+	memcpy(ret, path, n + 1);
+	return 0;
+}
+
+static bool site_is_twice(const struct site *site, const struct site_rule *rule)
+{
+	for (const struct site_rule *o = site->rules; o; o = o->next)
+		if (o->who == rule->who && o->id == rule->id && !strcmp(o->cgroup, rule->cgroup))
+			return true;
+	return false;
+}
+
+static void site_begin_section(struct reading *r, char *text)
+{
+	char *name = text + strcspn(text, " \t");
+	struct site_rule *rule = calloc(1, sizeof(*rule));
+	int error = rule ? 0 : -ENOMEM;
+
+	if (*name)
+		*name++ = '\0';
+	name = site_trim(name);
+	r->rule = NULL;
+	r->lost = true;
+	if (error) {
+		site_tell(r, true, "out of memory");
+	} else if (!strcmp(text, "default") && !*name) {
+		rule->who = SITE_DEFAULT;
+		site_tell(r, false, "for all users, where nothing else is said:");
+	} else if (!strcmp(text, "user") && *name) {
+		rule->who = SITE_USER;
+		error = site_find_user(name, &rule->id);
+		site_tell(r, error, error == -EPERM ? "[user %s]: root is not bounded"
+				    : error	     ? "[user %s]: there is no such user"
+						     : "for user %s:", name);
+	} else if (!strcmp(text, "group") && *name) {
+		rule->who = SITE_GROUP;
+		error = site_find_group(name, &rule->id);
+		site_tell(r, error, error ? "[group %s]: there is no such group"
+					  : "for users of group %s:", name);
+	} else if (!strcmp(text, "cgroup") && *name) {
+		rule->who = SITE_CGROUP;
+		error = site_find_cgroup(name, rule->cgroup);
+		site_tell(r, error, error ? "[cgroup %s]: write its path from the top, like "
+					    "[cgroup /slurm/uid_1000]"
+					  : "for what runs in cgroup %s or below it:", name);
+	} else {
+		error = -EINVAL;
+		site_tell(r, true, "[%s%s%s]: write [default], [user NAME], [group NAME] or "
+				   "[cgroup PATH]", text, *name ? " " : "", name);
+	}
+	if (!error && site_is_twice(&r->site, rule)) {
+		error = -EEXIST;
+		site_tell(r, true, "it has a section already; put both together");
+	}
+	if (error) {
+		free(rule);
+		return;
+	}
+	*r->end = rule;
+	r->end = &rule->next;
+	r->rule = rule;
+	r->lost = false;
+}
+
+/* --- Lines ------------------------------------------------------------------------------------ */
+
+static int site_parse(const struct site_word *key, const char *text, struct site_value *ret)
+{
+	uint64_t number;
+	int i;
+
+	switch (key->kind) {
+	case KIND_SIZE:
+		return parse_size_spec(text, &ret->size);
+	case KIND_PART:
+		return parse_permille(text, &ret->number);
+	case KIND_NUMBER:
+		if (parse_u64(text, 1, key->most, &number) < 0)
+			return -EINVAL;
+		ret->number = (uint32_t)number;
+		return 0;
+	case KIND_PRIORITY:
+		i = site_index(text, priorities, 3);
+		ret->number = (uint32_t)i;
+		return i < 0 ? -EINVAL : 0;
+	}
+	return -EINVAL;
+}
+
+static const char *site_example(const struct site_word *key)
+{
+	switch (key->kind) {
+	case KIND_SIZE:
+		return "a size, like 8GiB or 25%";
+	case KIND_PART:
+		return "a percentage, like 25";
+	case KIND_PRIORITY:
+		return "low, normal or high";
+	default:
+		return key->most == POLICY_WEIGHT_MAX ? "a whole number from 1 to 1000"
+						      : "a whole number from 1 to 128";
+	}
+}
+
+static struct units_text site_value_words(const struct site_word *key, const char *text,
+					  const struct site_value *value)
+{
+	struct units_text words;
+
+	if (key->kind == KIND_PART || (key->kind == KIND_SIZE && value->size.permille))
+		return units_permille(key->kind == KIND_PART ? value->number
+							     : value->size.permille);
+	if (key->kind == KIND_SIZE)
+		return units_bytes(value->size.bytes);
+	snprintf(words.s, sizeof(words.s), "%s", text);
+	return words;
+}
+
+static void site_take_overpromise(struct reading *r, const char *value)
+{
+	static const char *const words[] = {
+		[SITE_ALLOW] = "quotas on a device may be more together than it has",
+		[SITE_WARN] = "where quotas on a device are more together than it has, who asks is "
+			      "told",
+		[SITE_REFUSE] = "no quota is given by which those on a device are more together than "
+				"it has",
+	};
+	int i = site_index(value, overpromises, 3);
+
+	if (i < 0) {
+		site_tell(r, true, "overpromise = %s: write allow, warn or refuse", value);
+		return;
+	}
+	r->site.overpromise = (enum site_overpromise)i;
+	site_tell(r, false, "%s", words[i]);
+}
+
+static void site_take_value(struct reading *r, const char *name, const char *text)
+{
+	struct site_value value = {{0}};
+	char fmt[256];
+	int k = 0;
+
+	while (k < SITE_KEYS && strcmp(name, keys[k].name))
+		k++;
+	if (k == SITE_KEYS) {
+		site_tell(r, true, "%s: there is no such key%s", name,
+			  strcmp(name, "overpromise") ? "" : " in a section; put it before them");
+	} else if (r->lost) {
+		return;
+	} else if (!r->rule) {
+		site_tell(r, true, "%s: whose? put it into a section, like [default] or [group NAME]",
+			  name);
+	} else if (r->rule->said >> k & 1) {
+		site_tell(r, true, "%s: it was said before in this section", name);
+	} else if (site_parse(&keys[k], text, &value) < 0) {
+		site_tell(r, true, "%s = %s: write %s", name, text, site_example(&keys[k]));
+	} else {
+		struct units_text shown = site_value_words(&keys[k], text, &value);
+		const char *at = strstr(keys[k].words, "%s");
+
+		snprintf(fmt, sizeof(fmt), "%.*s%s%s", (int)(at - keys[k].words), keys[k].words,
+			 shown.s, at + 2);
+		site_tell(r, false, "%s", fmt);
+		r->rule->said |= 1u << k;
+		r->rule->value[k] = value;
+	}
+}
+
+static void site_take_line(struct reading *r, char *line)
+{
+	char *text = site_trim(line), *equals;
+	size_t n = strlen(text);
+
+	if (!*text || *text == '#')
+		return;
+	if (*text == '[') {
+		r->rule = NULL;
+		r->lost = true;
+		if (text[n - 1] != ']') {
+			site_tell(r, true, "%s: the section's name does not end; write ]", text);
+			return;
+		}
+		text[n - 1] = '\0';
+		site_begin_section(r, site_trim(text + 1));
+		return;
+	}
+	equals = strchr(text, '=');
+	if (!equals) {
+		site_tell(r, true, "%s: write it as key = value", text);
+		return;
+	}
+	*equals = '\0';
+	text = site_trim(text);
+	if (!strcmp(text, "overpromise") && !r->rule && !r->lost)
+		site_take_overpromise(r, site_trim(equals + 1));
+	else
+		site_take_value(r, text, site_trim(equals + 1));
+}
+
+int site_read(FILE *in, site_say *say, void *arg, struct site *ret)
+{
+	struct reading r = {.say = say, .arg = arg};
+	char line[LINE_BYTES];
+
+	r.end = &r.site.rules;
+	while (fgets(line, sizeof(line), in)) {
+		r.line++;
+		if (!strchr(line, '\n') && !feof(in)) {
+			site_tell(&r, true, "longer than %d bytes", LINE_BYTES - 2);
+			break;
+		}
+		site_take_line(&r, line);
+	}
+	if (ferror(in) || r.wrong) {
+		site_free(&r.site);
+		return ferror(in) ? -EIO : -EINVAL;
+	}
+	*ret = r.site;
+	return 0;
+}
+
+void site_free(struct site *site)
+{
+	struct site_rule *next;
+
+	for (struct site_rule *rule = site->rules; rule; rule = next) {
+		next = rule->next;
+		free(rule);
+	}
+	site->rules = NULL;
+}
+
+/* --- Who is meant ----------------------------------------------------------------------------- */
+
+/* Each line of /proc/PID/cgroup ends with a path, behind its second colon. */
+static bool site_is_in_cgroup(const char *lines, const char *cgroup)
+{
+	size_t n = strlen(cgroup);
+
+	while (lines && *lines) {
+		const char *path = strchr(lines, ':');
+
+		path = path ? strchr(path + 1, ':') : NULL;
+		if (path && !strncmp(path + 1, cgroup, n) &&
+		    (path[1 + n] == '/' || path[1 + n] == '\n' || !path[1 + n]))
+			return true;
+		lines = strchr(lines, '\n');
+		lines = lines ? lines + 1 : NULL;
+	}
+	return false;
+}
+
+static bool site_is_meant(const struct site_rule *rule, const struct site_member *member)
+{
+	switch (rule->who) {
+	case SITE_USER:
+		return rule->id == member->uid;
+	case SITE_GROUP:
+		for (size_t i = 0; i < member->ngroups; i++)
+			if (member->groups[i] == rule->id)
+				return true;
+		return false;
+	case SITE_CGROUP:
+		return site_is_in_cgroup(member->cgroups, rule->cgroup);
+	default:
+		return true;
+	}
+}
+
+static bool site_is_nearer(const struct site_rule *a, const struct site_rule *b)
+{
+	return !b || a->who < b->who ||
+	       (a->who == b->who && strlen(a->cgroup) > strlen(b->cgroup));
+}
+
+const struct site_value *site_find(const struct site *site, const struct site_member *member,
+				   enum site_key key)
+{
+	const struct site_rule *found = NULL;
+
+	for (const struct site_rule *rule = site->rules; rule; rule = rule->next)
+		if ((rule->said >> key & 1) && site_is_meant(rule, member) &&
+		    site_is_nearer(rule, found))
+			found = rule;
+	return found ? &found->value[key] : NULL;
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a site gives its users: /etc/allot/allotd.conf (control/message.h), `key = value` lines in
+ * sections of users, cgroups and groups.
+ *
+ *	overpromise = refuse
+ *	[default]
+ *	memory-max = 16GiB
+ *	[group students]
+ *	weight-max = 2
+ */
+#ifndef ALLOT_DAEMON_SITE_H
+#define ALLOT_DAEMON_SITE_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <sys/types.h>
+
+#include "base/parse.h"
+
+/* For each key the first of these that says it. Of cgroups the longest, of groups the first. */
+enum site_who { SITE_USER, SITE_CGROUP, SITE_GROUP, SITE_DEFAULT, SITE_WHOS };
+
+enum site_key {
+	SITE_MEMORY,	  /* where nothing was said */
+	SITE_MEMORY_MAX,  /* of all tenants of a user together, on each device */
+	SITE_COMPUTE,	  /* likewise, in permille of the time */
+	SITE_COMPUTE_MAX,
+	SITE_WEIGHT,
+	SITE_WEIGHT_MAX,
+	SITE_PRIORITY_MAX, /* in the order low, normal, high */
+	SITE_TENANTS,
+	SITE_KEYS,
+};
+
+struct site_value {
+	struct size_spec size;
+	uint32_t number;
+};
+
+struct site_rule {
+	enum site_who who;
+	uint32_t id;	       /* uid or gid */
+	char cgroup[PATH_MAX]; /* from the top, without a slash at its end */
+	unsigned int said;     /* bits of enum site_key */
+	struct site_value value[SITE_KEYS];
+	struct site_rule *next;
+};
+
+/* When quotas on a device are together more than it has. */
+enum site_overpromise { SITE_ALLOW, SITE_WARN, SITE_REFUSE };
+
+/* Zeroed: nothing is bounded. */
+struct site {
+	enum site_overpromise overpromise;
+	struct site_rule *rules; /* as they stand */
+};
+
+/*
+ * Reads it; each line goes to `say` in words, a wrong one with `wrong`. 0 or -EINVAL, and nothing is
+ * in force of a file that has a wrong line; -errno where it cannot be read.
+ */
+typedef void site_say(void *arg, unsigned int line, bool wrong, const char *words);
+int site_read(FILE *in, site_say *say, void *arg, struct site *ret);
+void site_free(struct site *site);
+
+struct site_member {
+	uid_t uid;
+	const gid_t *groups;
+	size_t ngroups;
+	const char *cgroups; /* as /proc/PID/cgroup has them */
+};
+
+/* What is said of that key for such a member; NULL: nothing. Pure. */
+const struct site_value *site_find(const struct site *site, const struct site_member *member,
+				   enum site_key key);
+
+#endif

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What allotd.conf gives: explained, refused where it is wrong, and held to."""
+
+import json
+import os
+import subprocess
+
+import cli_lib
+import daemon_lib
+import users_lib
+from users_lib import ALICE, BOB, MIB
+
+
+class Site(users_lib.Case):
+    def conf(self, text):
+        return self.path("allotd.conf", text, 0o644)
+
+    def site(self, text):
+        """A daemon with that file."""
+        return self.daemon(options=("--config", self.conf(text)))
+
+    def check(self, *options):
+        done = subprocess.run([daemon_lib.ALLOTD, "--check", *options], env=self.env, text=True,
+                              stdin=subprocess.DEVNULL, capture_output=True, timeout=60,
+                              check=False)
+        return done.returncode, done.stdout, done.stderr
+
+    def policy(self, name):
+        return {t["name"]: t for t in json.loads(self.ok("ps", "--json"))["tenants"]}[name]
+
+    def test_check(self):
+        path = self.conf("[default]\nmemory-max = 16GiB\n")
+        self.assertEqual(self.check("--config", path), (0,
+            f"{path}:1: for all users, where nothing else is said:\n"
+            f"{path}:2: a user's tenants have quotas of at most 16 GiB together on each device\n",
+            ""))
+        path = self.conf("[default]\nmemory-max = lots\ntenants = 2\n")
+        status, _, error = self.check("--config", path)
+        self.assertEqual(status, 1)
+        self.assertIn(f"allotd: {path}:2: memory-max = lots: write a size, like 8GiB or 25%", error)
+        self.assertIn(f"allotd: {path} is not in force", error)
+        self.assertEqual(self.check("--config", self.path("none"))[0], 1)
+
+    def test_wrong_file(self):
+        """Nothing begins: that is not the same as no bounds."""
+        done = subprocess.run([daemon_lib.ALLOTD, "--config", self.conf("[default]\nx = 1\n")],
+                              env=self.env, text=True, capture_output=True, timeout=60,
+                              check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(":2: x: there is no such key", done.stderr)
+        self.assertFalse(os.path.exists(self.users))
+
+    def test_memory(self):
+        self.site("[default]\nmemory = 512MiB\nmemory-max = 1GiB\n")
+        a = self.alive(ALICE, "a")
+        self.assertEqual(self.quota(f"a@{ALICE}"), 512 * MIB)
+        self.alive(ALICE, "b", "--memory", "256MiB")
+        # Of all of a user's together.
+        says = ["1.2 GiB", "the site gives 1 GiB"]
+        self.user_fails(ALICE, "run", "--name", "c", "--memory", "512MiB", "--", "true", says=says)
+        self.user_fails(ALICE, "run", "--name", "c", "--memory", "100%", "--", "true",
+                        says=["the site gives 1 GiB"])
+        self.user_fails(ALICE, "set", "b", "--memory", "768MiB", says=says)
+        self.user_fails(ALICE, "set", "b", "--memory", "off", says=["the site gives 1 GiB"])
+        self.user_ok(ALICE, "set", "b", "--memory", "512MiB")
+        self.assertEqual(os.path.exists(self.dir("c", ALICE)), False)
+        # Not of others, nor by root.
+        self.user_ok(BOB, "run", "--name", "c", "--memory", "1GiB", "--", "true")
+        self.ok("set", f"b@{ALICE}", "--memory", "2GiB")
+        a.communicate("\n")
+        self.user_fails(ALICE, "run", "--", "true", says=["the site gives 1 GiB"])
+
+    def test_bound_is_default(self):
+        self.site("[default]\nmemory-max = 25%\nweight-max = 2\n")
+        self.alive(ALICE, "a")
+        tenant = self.policy(f"a@{ALICE}")
+        self.assertEqual(tenant["policy"][0]["limit_permille"], 250)
+        self.assertEqual((tenant["compute"]["policy"], tenant["compute"]["weight"]), ("share", 1))
+
+    def test_compute(self):
+        self.site("[default]\ncompute-max = 50\npriority-max = normal\n")
+        self.alive(ALICE, "a", "--compute", "30")
+        for options in (("--compute", "30"), ("--compute", "off"), ("--weight", "1"),
+                        ("--policy", "share", "--compute", "10"), ()):
+            self.user_fails(ALICE, "run", *options, "--", "true",
+                            says=["the site gives this user's tenants 50% of a device's time"])
+        self.user_ok(ALICE, "run", "--compute", "20", "--", "true")
+        self.user_fails(ALICE, "set", "a", "--compute", "off", says=["50%"])
+        self.user_fails(ALICE, "set", "a", "--compute", "60", says=["50%"])
+        self.user_ok(ALICE, "set", "a", "--compute", "50")
+        self.user_fails(ALICE, "set", "a", "--priority", "high", says=["does not give this user"])
+        self.user_fails(ALICE, "set", "a", "--floor", "40", says=["--floor"])
+        self.user_ok(ALICE, "set", "a", "--priority", "low")
+
+    def test_weight(self):
+        self.site("[default]\nweight-max = 3\n")
+        self.alive(ALICE, "a", "--weight", "2")
+        self.user_fails(ALICE, "run", "--weight", "2", "--", "true", says=["weights of 3 together"])
+        self.user_fails(ALICE, "run", "--compute", "off", "--", "true", says=["weights of 3"])
+        self.user_fails(ALICE, "run", "--compute", "100", "--", "true", says=["weights of 3"])
+        self.user_ok(ALICE, "run", "--", "true")
+
+    def test_whose(self):
+        """A user's own, then its cgroup's, then its group's."""
+        self.site(f"[default]\ntenants = 3\n[group {ALICE}]\ntenants = 2\n"
+                  f"[user {ALICE}]\ntenants = 1\n[group {BOB}]\ntenants = 2\n")
+        for uid, most in ((ALICE, 1), (BOB, 2), (54321, 3)):
+            for i in range(most):
+                self.user_ok(uid, "run", "--print-env", "--name", f"t{i}")
+            self.user_fails(uid, "run", "--", "true", says=[f"{most} tenants are there"])
+
+    def test_cgroup(self):
+        """By /proc, where the one who asks is now."""
+        with open("/proc/self/cgroup", encoding="utf-8") as lines:
+            paths = [line.rstrip("\n").split(":", 2)[2] for line in lines]
+        paths = [path for path in paths if path != "/"]
+        if not paths:
+            self.skipTest("this runs in no cgroup of its own")
+        self.site(f"[default]\ntenants = 1\n[cgroup {paths[0]}]\ntenants = 2\n")
+        self.user_ok(ALICE, "run", "--print-env", "--name", "a")
+        self.user_ok(ALICE, "run", "--print-env", "--name", "b")
+        self.user_fails(ALICE, "run", "--", "true", says=["2 tenants are there"])
+
+    def promise(self, what):
+        os.mkdir(self.env["ALLOT_SIM_DIR"])
+        os.chmod(self.env["ALLOT_SIM_DIR"], 0o777)
+        self.site(f"overpromise = {what}\n")
+        os.chmod(os.path.join(self.env["ALLOT_SIM_DIR"], "region"), 0o666)
+        self.alive(ALICE, "a", "--memory", "3GiB")
+        return self.as_user(BOB, "run", "--memory", "2GiB", "--", "true")
+
+    def test_promise_refused(self):
+        done = self.promise("refuse")
+        self.assertEqual(done.returncode, 125)
+        self.assertIn("are 5 GiB together, and it has 4 GiB; ask for less --memory", done.stderr)
+        self.user_ok(BOB, "run", "--memory", "1GiB", "--", "true")
+
+    def test_promise_warned(self):
+        done = self.promise("warn")
+        self.assertEqual(done.returncode, 0)
+        self.assertIn("warning: with it quotas on GPU-", done.stderr)
+        self.assertIn("are 5 GiB together, and it has 4 GiB", done.stderr)
+
+    def test_promise_allowed(self):
+        done = self.promise("allow")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+
+if __name__ == "__main__":
+    cli_lib.main()

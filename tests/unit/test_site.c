@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/site.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "tests/check.h"
+
+static char said[8192];
+static unsigned int wrong_line;
+
+static void note(void *arg, unsigned int line, bool wrong, const char *words)
+{
+	size_t n = strlen(said);
+
+	(void)arg;
+	snprintf(said + n, sizeof(said) - n, "%u: %s\n", line, words);
+	if (wrong && !wrong_line)
+		wrong_line = line;
+}
+
+static int read_text(const char *text, struct site *ret)
+{
+	FILE *in = fmemopen((void *)text, strlen(text), "r");
+	int r;
+
+	CHECK(in);
+	said[0] = '\0';
+	wrong_line = 0;
+	r = site_read(in, note, NULL, ret);
+	fclose(in);
+	return r;
+}
+
+static void check_words(void)
+{
+	struct site site = {0};
+
+	CHECK_EQ(read_text("# of all\n"
+			   "overpromise = refuse\n"
+			   "\n"
+			   "[default]\n"
+			   "  memory-max=16GiB  \n"
+			   "memory = 25%\n"
+			   "[ user  4711 ]\n"
+			   "tenants = 4\n"
+			   "[cgroup /slurm]\n"
+			   "priority-max = low\n"
+			   "compute = 12.5",
+			   &site),
+		 0);
+	CHECK(!strcmp(said,
+		      "2: no quota is given by which those on a device are more together than it has\n"
+		      "4: for all users, where nothing else is said:\n"
+		      "5: a user's tenants have quotas of at most 16 GiB together on each device\n"
+		      "6: a tenant has a quota of 25% on each device, if it asks for none\n"
+		      "7: for user 4711:\n"
+		      "8: a user has at most 4 tenants at once\n"
+		      "9: for what runs in cgroup /slurm or below it:\n"
+		      "10: a tenant's priority is low or less, and its floor no more than usual\n"
+		      "11: a tenant has at most 12.5% of each device's time, if it asks for no share\n"));
+	CHECK_EQ(site.overpromise, SITE_REFUSE);
+	site_free(&site);
+	CHECK_EQ(read_text("\n", &site), 0);
+	CHECK(!site.rules);
+}
+
+/* A wrong line is never "no bound": nothing of the file is in force. */
+static void check_wrong(void)
+{
+	static const struct {
+		const char *text;
+		unsigned int line;
+	} wrong[] = {
+		{"memory = 8GiB\n", 1},
+		{"[default]\nmemory = 0\n", 2},
+		{"[default]\nmemory = 8 apples\n", 2},
+		{"[default]\nmemory =\n", 2},
+		{"[default]\nmemory\n", 2},
+		{"[default]\n= 8GiB\n", 2},
+		{"[default]\nmemory-max = -1\n", 2},
+		{"[default]\ncompute-max = 101\n", 2},
+		{"[default]\nweight-max = 0\n", 2},
+		{"[default]\nweight-max = 1001\n", 2},
+		{"[default]\ntenants = 129\n", 2},
+		{"[default]\npriority-max = higher\n", 2},
+		{"[default]\nmemori = 8GiB\n", 2},
+		{"[default]\ntenants = 1\ntenants = 2\n", 3},
+		{"[default]\noverpromise = warn\n", 2},
+		{"overpromise = perhaps\n", 1},
+		{"[default]\n[default]\n", 2},
+		{"[default x]\n", 1},
+		{"[user]\n", 1},
+		{"[user root]\n", 1},
+		{"[user 0]\n", 1},
+		{"[user no-such-user]\ntenants = 1\n", 1},
+		{"[group no-such-group]\n", 1},
+		{"[cgroup slurm]\n", 1},
+		{"[cgroup /]\n", 1},
+		{"[cgroup /a/../b]\n", 1},
+		{"[cgroup /a/]\n", 1},
+		{"[cgroup /a]\n[cgroup /a]\n", 2},
+		{"[default\n", 1},
+		{"[]\n", 1},
+		{"x\n", 1},
+	};
+	struct site site;
+	char big[2048];
+
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		site = (struct site){.overpromise = SITE_WARN};
+		CHECK_EQ(read_text(wrong[i].text, &site), -EINVAL);
+		CHECK_EQ(wrong_line, wrong[i].line);
+		CHECK_EQ(site.overpromise, SITE_WARN); /* left alone */
+	}
+	memset(big, ' ', sizeof(big) - 1);
+	big[sizeof(big) - 1] = '\0';
+	CHECK_EQ(read_text(big, &site), -EINVAL);
+}
+
+static uint32_t tenants_of(const struct site *site, uid_t uid, gid_t gid, const char *cgroups)
+{
+	const struct site_member member = {
+		.uid = uid, .groups = &gid, .ngroups = 1, .cgroups = cgroups};
+	const struct site_value *value = site_find(site, &member, SITE_TENANTS);
+
+	return value ? value->number : 0;
+}
+
+static void check_who(void)
+{
+	struct site site;
+
+	CHECK_EQ(read_text("[default]\ntenants = 1\n"
+			   "[group 50]\ntenants = 2\n"
+			   "[group 51]\ntenants = 3\nweight-max = 1\n"
+			   "[cgroup /jobs]\ntenants = 4\n"
+			   "[cgroup /jobs/big]\ntenants = 5\n"
+			   "[user 1000]\ntenants = 6\n"
+			   "[user 1001]\nweight-max = 2\n",
+			   &site),
+		 0);
+	CHECK_EQ(tenants_of(&site, 7, 7, ""), 1);
+	CHECK_EQ(tenants_of(&site, 7, 50, "0::/user.slice\n"), 2);
+	CHECK_EQ(tenants_of(&site, 7, 51, ""), 3);
+	CHECK_EQ(tenants_of(&site, 7, 51, "0::/jobs\n"), 4);
+	CHECK_EQ(tenants_of(&site, 7, 51, "1:cpu:/x\n0::/jobs/1/step\n"), 4);
+	CHECK_EQ(tenants_of(&site, 7, 51, "0::/jobs/big/1"), 5);
+	CHECK_EQ(tenants_of(&site, 7, 7, "0::/jobsother\n"), 1);
+	CHECK_EQ(tenants_of(&site, 7, 7, "0::/x/jobs\n"), 1);
+	CHECK_EQ(tenants_of(&site, 1000, 51, "0::/jobs/big\n"), 6);
+	CHECK_EQ(tenants_of(&site, 1001, 7, ""), 1); /* each key by itself */
+	site_free(&site);
+}
+
+int main(void)
+{
+	check_words();
+	check_wrong();
+	check_who();
+	return 0;
+}

@@ -256,7 +256,8 @@ void control_close(struct control *control)
 	for (int i = 0; i < CONNECTIONS; i++)
 		control_drop(&control->connection[i]);
 	if (control->listener >= 0) {
-		unlink(control->path);
+		if (!site_bounds(control->requests.site))
+			unlink(control->path);
 		close(control->listener);
 	}
 	if (control->source.fd >= 0)

@@ -14,7 +14,10 @@ struct control;
 
 /* As root, who alone can make tenants for others. The loop's thread answers. -errno. */
 int control_open(struct loop *loop, const struct requests *requests, struct control **ret);
-/* Removes the socket: without a daemon users have tenants of their own. Takes NULL. */
+/*
+ * Removes the socket, as without a daemon users have tenants of their own; not where the site has
+ * bounds. Takes NULL.
+ */
 void control_close(struct control *control);
 
 #endif

@@ -351,6 +351,11 @@ void site_free(struct site *site)
 	site->rules = NULL;
 }
 
+bool site_bounds(const struct site *site)
+{
+	return site->rules || site->overpromise != SITE_ALLOW;
+}
+
 /* --- Who is meant ----------------------------------------------------------------------------- */
 
 /* Each line of /proc/PID/cgroup ends with a path, behind its second colon. */

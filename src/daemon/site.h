@@ -65,6 +65,9 @@ typedef void site_say(void *arg, unsigned int line, bool wrong, const char *word
 int site_read(FILE *in, site_say *say, void *arg, struct site *ret);
 void site_free(struct site *site);
 
+/* Whether it says anything. */
+bool site_bounds(const struct site *site);
+
 struct site_member {
 	uid_t uid;
 	const gid_t *groups;

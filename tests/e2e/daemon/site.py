@@ -50,6 +50,11 @@ class Site(users_lib.Case):
         self.assertIn(":2: x: there is no such key", done.stderr)
         self.assertFalse(os.path.exists(self.users))
 
+    def test_without_the_daemon(self):
+        """One that ends takes no bounds along."""
+        self.end(self.site("[default]\nmemory-max = 1GiB\n"))
+        self.user_fails(ALICE, "run", "--", "true", says=["allotd does not answer"])
+
     def test_memory(self):
         self.site("[default]\nmemory = 512MiB\nmemory-max = 1GiB\n")
         a = self.alive(ALICE, "a")

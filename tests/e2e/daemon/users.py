@@ -221,6 +221,17 @@ class Users(users_lib.Case):
         self.fails(125, "run", "--user", "no such", "--", "true", says=["no such user"])
         self.fails(125, "run", "--user", "1", "--", "true", says=["no such user"])
 
+    def test_prepared_by_root(self):
+        """As a batch system's prolog does it, whose jobs are the users'."""
+        lines = self.ok("run", "--user", f"{ALICE}:{ALICE}", "--name", "job1", "--memory", "512MiB",
+                        "--print-env").splitlines()
+        self.assertIn(f"ALLOT_TENANT_DIR={self.dir('job1', ALICE)}", lines)
+        job = self.start(*user(ALICE), "env", *lines, "sh", "-c", "echo up; read x")
+        self.assertEqual(job.stdout.readline(), "up\n")
+        self.fails(125, "rm", f"job1@{ALICE}", says=["lives"])
+        job.communicate("\n")
+        self.ok("rm", f"job1@{ALICE}")
+
     def test_no_way_back(self):
         """Not by the saved user's number either."""
         status = self.ok("run", "--user", f"{ALICE}:{ALICE}", "--", "cat", "/proc/self/status")

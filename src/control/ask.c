@@ -15,8 +15,9 @@
 #include "base/err.h"
 #include "ledger/tenant.h"
 
-/* A daemon that is at work on others' requests is waited for so long. */
+/* A daemon that is at work on others' requests is waited for so long, and for memory that moves. */
 #define PATIENCE_S 20
+#define MOVE_S	   1200
 
 int control_socket_path(const char *runtime, char ret[static PATH_MAX])
 {
@@ -45,10 +46,10 @@ int control_find(char ret_runtime[static PATH_MAX])
 	return (!chosen || !*chosen) && access(CONTROL_CONFIG, F_OK) == 0 ? -ENOTCONN : 0;
 }
 
-static int control_connect(const char *runtime)
+static int control_connect(const char *runtime, time_t patience_s)
 {
 	CLEANUP_CLOSE int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	const struct timeval patience = {.tv_sec = PATIENCE_S};
+	const struct timeval patience = {.tv_sec = patience_s};
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	socklen_t len = sizeof(struct ucred);
 	char path[PATH_MAX];
@@ -70,7 +71,8 @@ static int control_connect(const char *runtime)
 
 int control_ask(const char *runtime, struct control_request *request, struct control_answer *ret)
 {
-	CLEANUP_CLOSE int fd = control_connect(runtime);
+	bool moves = request->verb == CONTROL_SUSPEND || request->verb == CONTROL_RESUME;
+	CLEANUP_CLOSE int fd = control_connect(runtime, moves ? MOVE_S : PATIENCE_S);
 	ssize_t n;
 
 	if (fd < 0)

@@ -21,6 +21,8 @@ enum control_verb {
 	CONTROL_SET,	/* `policy` in place of `before` */
 	CONTROL_END,	/* remove it if it has ended */
 	CONTROL_REMOVE, /* likewise one that is kept */
+	CONTROL_SUSPEND, /* answered when it is done: the words are what people are told */
+	CONTROL_RESUME,
 	CONTROL_VERBS,
 };
 
@@ -29,13 +31,18 @@ enum control_said {
 	CONTROL_SAID_MEMORY = 1 << 0,
 	CONTROL_SAID_COMPUTE = 1 << 1, /* a share, a weight, or none */
 	CONTROL_SAID_PRIORITY = 1 << 2,
+	CONTROL_SAID_CONTEXTS = 1 << 3, /* of CONTROL_SUSPEND: these, too */
 };
+
+/* Work on the devices is waited for no longer than this, nor for others' moves and memory's. */
+#define CONTROL_TIMEOUT_MAX_US (600 * UINT64_C(1000000))
 
 struct control_request {
 	uint32_t magic, version;
 	uint32_t verb, said;
 	uint32_t kind; /* of CONTROL_MAKE: enum tenant_kind of node/tenants.h */
 	uint32_t pad;
+	uint64_t host_bytes, timeout_us; /* of CONTROL_SUSPEND, as its options; 0: no bound of its own */
 	char name[POLICY_NAME_BYTES]; /* of CONTROL_MAKE without its "@UID" */
 	struct policy before, policy;
 };

@@ -25,12 +25,16 @@
 #define CONNECTIONS   64
 #define OF_ONE_USER   8
 #define PATIENCE_NS   (2 * NS_PER_S)
+#define MOVES	      8 /* in all, */
+#define MOVES_OF_ONE  2
 #define BACKLOG	      128
 
 struct connection {
 	int fd; /* -EBADF: free */
 	struct requests_peer peer;
 	uint64_t until_ns;
+	struct move move; /* what is waited for in place of a request */
+	struct control_answer answer; /* to that */
 };
 
 struct control {
@@ -110,6 +114,19 @@ static struct connection *control_place(struct control *control, uid_t uid)
 	return n < OF_ONE_USER ? place : NULL;
 }
 
+static bool control_may_move(const struct control *control, uid_t uid)
+{
+	int n = 0, own = 0;
+
+	for (int i = 0; i < CONNECTIONS; i++) {
+		const struct connection *c = &control->connection[i];
+
+		n += c->fd >= 0 && c->move.pid;
+		own += c->fd >= 0 && c->move.pid && c->peer.uid == uid;
+	}
+	return n < MOVES && own < MOVES_OF_ONE;
+}
+
 static void control_send(int fd, const struct control_answer *answer)
 {
 	/* Who does not take it does not get it. */
@@ -145,20 +162,45 @@ static void control_accept(struct control *control)
 	}
 	*c = (struct connection){.fd = TAKE_FD(fd),
 				 .peer = peer,
+				 .move = {.out = -EBADF},
 				 .until_ns = now_monotonic_ns() + PATIENCE_NS};
+}
+
+/* From now on it is the command's words that are waited for, however long that takes. */
+static void control_await(struct control *control, struct connection *c)
+{
+	struct epoll_event event = {.events = EPOLLIN, .data.ptr = c};
+
+	epoll_ctl(control->source.fd, EPOLL_CTL_DEL, c->fd, NULL);
+	c->until_ns = UINT64_MAX;
+	epoll_ctl(control->source.fd, EPOLL_CTL_ADD, c->move.out, &event);
 }
 
 static void control_serve(struct control *control, struct connection *c)
 {
 	struct control_request request;
-	struct control_answer answer;
 	ssize_t n = recv(c->fd, &request, sizeof(request), MSG_DONTWAIT | MSG_TRUNC);
+	bool moves = n == sizeof(request) &&
+		     (request.verb == CONTROL_SUSPEND || request.verb == CONTROL_RESUME);
 
 	/* What is of another size is nothing of ours, and gets no answer. */
-	if (n == sizeof(request)) {
-		requests_do(&control->requests, &c->peer, &request, &answer);
-		control_send(c->fd, &answer);
+	if (moves && !control_may_move(control, c->peer.uid)) {
+		control_turn_away(c->fd);
+	} else if (n == sizeof(request)) {
+		if (requests_do(&control->requests, &c->peer, &request, &c->answer, &c->move)) {
+			control_await(control, c);
+			return;
+		}
+		control_send(c->fd, &c->answer);
 	}
+	control_drop(c);
+}
+
+static void control_go_on(struct connection *c)
+{
+	if (moves_read(&c->move, &c->answer))
+		return;
+	control_send(c->fd, &c->answer);
 	control_drop(c);
 }
 
@@ -173,6 +215,8 @@ static void control_ready(struct loop_source *source)
 
 		if (!c)
 			control_accept(control);
+		else if (c->fd >= 0 && c->move.pid)
+			control_go_on(c);
 		else if (c->fd >= 0)
 			control_serve(control, c);
 	}

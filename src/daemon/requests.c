@@ -31,6 +31,7 @@ struct doing {
 	const struct requests_peer *peer;
 	const struct control_request *request;
 	struct control_answer *answer;
+	struct move *move;
 	char name[POLICY_NAME_BYTES], dir[PATH_MAX];
 };
 
@@ -265,6 +266,18 @@ static int requests_remove(struct doing *d, bool ended_only)
 	return r < 0 ? r : tenants_remove(d->runtime, d->name, ended_only);
 }
 
+static int requests_move(struct doing *d)
+{
+	int r = requests_find(d);
+
+	if (r < 0)
+		return r;
+	r = moves_start(d->request, d->move);
+	if (r == -ENOENT)
+		return requests_refuse(d, r, "allot is not beside this allotd; have both installed");
+	return r;
+}
+
 static int requests_choose(struct doing *d)
 {
 	if (!d->peer->uid)
@@ -280,24 +293,31 @@ static int requests_choose(struct doing *d)
 		return requests_remove(d, true);
 	case CONTROL_REMOVE:
 		return requests_remove(d, false);
+	case CONTROL_SUSPEND:
+	case CONTROL_RESUME:
+		return requests_move(d);
 	}
 	return requests_refuse(d, -EINVAL, "that is nothing that allotd does");
 }
 
-void requests_do(const struct requests *requests, const struct requests_peer *peer,
-		 const struct control_request *request, struct control_answer *ret)
+int requests_do(const struct requests *requests, const struct requests_peer *peer,
+		const struct control_request *request, struct control_answer *ret,
+		struct move *ret_move)
 {
 	struct doing d = {.runtime = requests->runtime,
 			  .site = requests->site,
 			  .devices = requests->devices,
 			  .peer = peer,
 			  .request = request,
-			  .answer = ret};
+			  .answer = ret,
+			  .move = ret_move};
 
+	*ret_move = (struct move){.out = -EBADF};
 	*ret = (struct control_answer){.magic = CONTROL_MAGIC, .version = CONTROL_VERSION};
 	if (request->magic != CONTROL_MAGIC || request->version != CONTROL_VERSION)
 		ret->error = requests_refuse(&d, -EPROTO,
 					     "this allot is of another version than allotd");
 	else
 		ret->error = requests_choose(&d);
+	return ret_move->pid > 0;
 }

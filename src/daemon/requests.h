@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include "control/message.h"
+#include "daemon/moves.h"
 #include "daemon/site.h"
 #include "node/devices.h"
 
@@ -30,8 +31,9 @@ struct requests {
 /* Most tenants of a user at once, where the site says nothing. */
 #define REQUESTS_TENANTS 32
 
-/* Answers in any case; `ret` is filled whole. */
-void requests_do(const struct requests *requests, const struct requests_peer *peer,
-		 const struct control_request *request, struct control_answer *ret);
+/* 0: answered, `ret` is filled whole; 1: it is by moves_read(), of *ret_move, which goes on. */
+int requests_do(const struct requests *requests, const struct requests_peer *peer,
+		 const struct control_request *request, struct control_answer *ret,
+		struct move *ret_move);
 
 #endif

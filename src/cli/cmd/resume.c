@@ -9,6 +9,8 @@
 #include "cli/out/say.h"
 #include "cli/tenant/away.h"
 #include "cli/tenant/moving.h"
+#include "cli/tenant/place.h"
+#include "cli/tenant/remote.h"
 
 /* Processes that are back have only to notice that they may go on. */
 #define RUN_NS (10 * NS_PER_S)
@@ -36,6 +38,7 @@ static const struct argp argp = {
 int cmd_resume(int argc, char **argv)
 {
 	const char *name = NULL;
+	static struct place place;
 	struct moving moving;
 	int r;
 
@@ -43,7 +46,11 @@ int cmd_resume(int argc, char **argv)
 		return EXIT_ALLOT;
 	if (!name)
 		return say_error("which tenant? write: allot resume serve (\"allot ps\" lists them)");
-	r = moving_open(name, &moving);
+	if (place_find(name, &place) < 0)
+		return EXIT_ALLOT;
+	if (place.remote)
+		return remote_move(place.runtime, place.name, false, NULL);
+	r = moving_open(place.name, &moving);
 	if (r)
 		return r;
 	if (moving_rests(&moving) != SWAP_RUN) {

@@ -10,6 +10,8 @@
 #include "cli/out/say.h"
 #include "cli/tenant/away.h"
 #include "cli/tenant/moving.h"
+#include "cli/tenant/place.h"
+#include "cli/tenant/remote.h"
 
 #define TIMEOUT_MAX_US (86400 * UINT64_C(1000000))
 
@@ -77,6 +79,7 @@ static const struct argp argp = {
 int cmd_suspend(int argc, char **argv)
 {
 	struct args a = {.away = {.timeout_us = AWAY_TIMEOUT_US}};
+	static struct place place;
 	struct moving moving;
 	int r;
 
@@ -84,7 +87,11 @@ int cmd_suspend(int argc, char **argv)
 		return EXIT_ALLOT;
 	if (!a.name)
 		return say_error("which tenant? write: allot suspend serve (\"allot ps\" lists them)");
-	r = moving_open(a.name, &moving);
+	if (place_find(a.name, &place) < 0)
+		return EXIT_ALLOT;
+	if (place.remote)
+		return remote_move(place.runtime, place.name, true, &a.away);
+	r = moving_open(place.name, &moving);
 	if (r)
 		return r;
 	r = away_send(&moving, &a.away);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "cli/out/say.h"
+#include "cli/tenant/away.h"
 #include "control/ask.h"
 #include "node/tenants.h"
 #include "text/text.h"
@@ -52,21 +53,26 @@ static struct control_request remote_request(enum control_verb verb, const char 
 	return request;
 }
 
+static int remote_explain(const char *runtime, const char *name, const char *what, int r)
+{
+	if (r == -EPROTO)
+		return say_error("%s tenant \"%s\": allotd is of another version; have it restarted",
+				 what, name);
+	return say_error("%s tenant \"%s\": allotd does not answer beside %s: %s; have it started: "
+			 "systemctl start allotd",
+			 what, name, runtime, say_errno(r));
+}
+
 /* A message in any case but those that the caller expects. */
 static int remote_ask(const char *runtime, struct control_request *request,
 		      struct control_answer *ret, const char *what)
 {
 	int r = control_ask(runtime, request, ret);
 
-	if (r == -EPROTO)
-		say_error("%s tenant \"%s\": allotd is of another version; have it restarted", what,
-			  request->name);
-	else if (r < 0)
-		say_error("%s tenant \"%s\": allotd does not answer beside %s: %s; have it started: "
-			  "systemctl start allotd",
-			  what, request->name, runtime, say_errno(r));
-	if (r < 0)
+	if (r < 0) {
+		remote_explain(runtime, request->name, what, r);
 		return r;
+	}
 	text_make_printable(ret->words);
 	if (*ret->words && !ret->error) {
 		say_note("warning: %s", ret->words);
@@ -125,4 +131,49 @@ int remote_remove(const char *runtime, const char *name, bool ended_only)
 	int r = remote_ask(runtime, &request, &answer, "cannot remove");
 
 	return r < 0 ? -ECONNABORTED : answer.error;
+}
+
+/* Line by line. */
+static void remote_make_printable(char *words)
+{
+	for (char *line = words, *end; line; line = end) {
+		end = strchr(line, '\n');
+		if (end)
+			*end = '\0';
+		text_make_printable(line);
+		if (end)
+			*end++ = '\n';
+	}
+}
+
+int remote_move(const char *runtime, const char *name, bool away,
+		const struct away_options *options)
+{
+	struct control_request request =
+		remote_request(away ? CONTROL_SUSPEND : CONTROL_RESUME, name);
+	struct control_answer answer;
+	const char *words = answer.words, *colon;
+	int r;
+
+	if (away) {
+		request.timeout_us = options->timeout_us;
+		request.host_bytes = options->host_bytes;
+		request.said = options->contexts ? (uint32_t)CONTROL_SAID_CONTEXTS : 0;
+	}
+	if (request.timeout_us > CONTROL_TIMEOUT_MAX_US)
+		return say_error("--timeout: allotd waits for work no longer than 10 minutes; write less");
+	r = control_ask(runtime, &request, &answer);
+	if (r < 0)
+		return remote_explain(runtime, name, away ? "cannot suspend" : "cannot resume", r);
+	remote_make_printable(answer.words);
+	/* Said by the same command as this one. */
+	colon = answer.error == -ECANCELED ? strstr(words, ": ") : NULL;
+	if (answer.error == -ECANCELED)
+		return say_error("%s", colon ? colon + 2 : "allotd cannot: the command failed");
+	if (answer.error)
+		return say_error("cannot %s tenant \"%s\": %s%s", away ? "suspend" : "resume", name,
+				 *words ? "allotd refuses: " : "allotd cannot: ",
+				 *words ? words : tenants_error_words(answer.error));
+	fputs(words, stdout);
+	return 0;
 }

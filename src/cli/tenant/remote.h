@@ -26,4 +26,9 @@ int remote_set(const char *runtime, const char *name, const struct policy *befor
 /* As tenants_remove(). What else is wrong was said: -ECONNABORTED. */
 int remote_remove(const char *runtime, const char *name, bool ended_only);
 
+/* `allot suspend` of it, or `allot resume`, done by allotd: 0 and what that says on stdout, or as there. */
+struct away_options;
+int remote_move(const char *runtime, const char *name, bool away,
+		const struct away_options *options);
+
 #endif

@@ -41,15 +41,49 @@ class Users(users_lib.Case):
         self.assertRegex(table, rf"train@{BOB} +\S+ +- .* 256 MiB")
         self.assertNotIn(f"@{BOB}", self.user_ok(ALICE, "ps", "train"))
 
-    def test_limit_holds(self):
+    def program(self, *words, options=()):
+        """In ALICE's tenant "f" of 512 MiB, when it has said something; and the daemon."""
         self.ok("sim", "--dir", self.env["ALLOT_SIM_DIR"], "--memory", "4GiB", "--", cli_lib.ALLOT,
                 "topo")
         os.chmod(self.env["ALLOT_SIM_DIR"], 0o777)
         os.chmod(os.path.join(self.env["ALLOT_SIM_DIR"], "region"), 0o666)
-        self.daemon()
+        daemon = self.daemon()
         process = self.start(*user(ALICE), cli_lib.ALLOT, "run", "--name", "f", "--memory", "512MiB",
-                             "--", os.environ["FILL"], "--json")
+                             *options, "--", *words)
         self.assertTrue(process.stdout.readline())
+        return daemon
+
+    def test_suspended_by_whom(self):
+        """By its user, and by root, and nobody else; and words come from the one who does it."""
+        daemon = self.program(cli_lib.LOAD, "--loops-per-us", "1", "--seconds", "60",
+                              options=("--swappable",))
+
+        def state():
+            return json.loads(self.ok("ps", "--json"))["tenants"][0]["state"]
+
+        cli_lib.wait_for(lambda: state() == "running")
+        self.assertIn(f"f@{ALICE}: 0 of 0 processes left in ", self.user_ok(ALICE, "suspend", "f"))
+        self.assertEqual(state(), "suspended")
+        self.user_fails(BOB, "resume", f"f@{ALICE}", says=["another user's"])
+        self.user_ok(ALICE, "resume", "f")
+        self.assertEqual(state(), "running")
+        self.user_fails(BOB, "suspend", f"f@{ALICE}", says=["another user's"])
+        self.ok("suspend", f"f@{ALICE}")
+        self.ok("resume", f"f@{ALICE}")
+        self.user_fails(ALICE, "suspend", "none", says=["there is no"])
+        with open(f"/proc/{daemon.pid}/task/{daemon.pid}/children", encoding="ascii") as children:
+            self.assertEqual(children.read(), "")
+
+    def test_not_suspended(self):
+        """Why, in the words of the command that tried."""
+        self.program(os.environ["FILL"], "--json", options=("--swappable",))
+        self.user_fails(ALICE, "suspend", "f", says=["holds 1 array", "which cannot leave"])
+        self.user_fails(ALICE, "suspend", "f", "--timeout", "601s", says=["--timeout"])
+        self.alive(ALICE, "a")
+        self.user_fails(ALICE, "suspend", "a", says=["is not swappable"])
+
+    def test_limit_holds(self):
+        self.program(os.environ["FILL"], "--json")
         tenant, = json.loads(self.ok("ps", "--json"))["tenants"]
         self.assertEqual(tenant["state"], "running")
         device, = tenant["devices"]
@@ -263,15 +297,15 @@ class Users(users_lib.Case):
         """As control/message.h has it; policies as they stand in a tenant's file."""
         words = {"magic": MAGIC, "version": VERSION, "said": 0, "kind": 0, **header}
         policy = policy or self.policy
-        return (struct.pack("6I64s", words["magic"], words["version"], verb, words["said"],
-                            words["kind"], 0, name) + (before or self.policy) + policy)
+        return (struct.pack("6I2Q64s", words["magic"], words["version"], verb, words["said"],
+                            words["kind"], 0, 0, words.get("timeout", 0), name) + (before or self.policy) + policy)
 
     def learn_policy(self):
         """The bytes of one in force, of ALICE's tenant "known"; by the name, which begins it."""
         self.user_ok(ALICE, "run", "--print-env", "--name", "known", "--memory", "1GiB")
         with open(os.path.join(self.dir("known", ALICE), "policy"), "rb") as file:
             data = file.read()
-        size = (self.request_bytes - 24 - 64) // 2
+        size = (self.request_bytes - 40 - 64) // 2
         at = data.index(b"known@%d\0" % ALICE) - 8
         self.policy = data[at:at + size]
 
@@ -298,14 +332,16 @@ class Users(users_lib.Case):
         self.find_request_bytes()
         daemon = self.daemon()
         self.learn_policy()
-        make, change, end, remove = range(4)
+        make, change, end, remove, suspend, resume = range(6)
         none = [b"", b"x", b"x" * self.request_bytes + b"x", self.request(0, b"t")[:-1]]
         self.assertEqual(self.ask(ALICE, *none), [None] * len(none))
         refused = [
             self.request(make, b"t", magic=1), self.request(make, b"t", version=99),
             self.request(99, b"t"), self.request(make, b"t"), self.request(make, b"t" * 64),
             self.request(make, b"t", kind=3), self.request(make, b"t", kind=77),
-            *(self.request(verb, name) for verb in (make, change, end, remove)
+            self.request(suspend, b"known@12345", timeout=1 << 62), self.request(6, b"known@12345"),
+            *(self.request(verb, name, timeout=1)
+              for verb in (make, change, end, remove, suspend, resume)
               for name in (b"", b"../x", b"/etc", b"..", b".tmp-1", b"a/../../x", b"a\nb", b"a@0",
                            b"a@@1", b"%s%n", b"\xff" * 63)),
             self.request(change, b"known@12345", self.renamed(self.policy, "x@12345")),

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A user's tenant leaves its devices and comes back: `allot suspend` and `allot resume` beside this
+ * daemon, as root, since both take as long as the tenant's work does.
+ */
+#ifndef ALLOT_DAEMON_MOVES_H
+#define ALLOT_DAEMON_MOVES_H
+
+#include <sys/types.h>
+
+#include "control/message.h"
+
+struct move {
+	pid_t pid; /* 0: none */
+	int out;   /* what it says, to be read until its end; -EBADF */
+};
+
+/* By a request for CONTROL_SUSPEND or CONTROL_RESUME. -EINVAL, -ENOENT: there is no allot; -errno. */
+int moves_start(const struct control_request *request, struct move *ret);
+
+/* 1: it goes on; 0: it is over, and the answer is filled. */
+int moves_read(struct move *move, struct control_answer *answer);
+
+#endif

@@ -83,8 +83,13 @@ int control_ask(const char *runtime, struct control_request *request, struct con
 	if (send(fd, request, sizeof(*request), MSG_NOSIGNAL) < 0 && errno != EPIPE)
 		return errno == EAGAIN ? -ETIMEDOUT : err_errno();
 	n = recv(fd, ret, sizeof(*ret), MSG_TRUNC);
+	/* The same: that our request was not read is told before the answer. */
+	if (n < 0 && errno == ECONNRESET)
+		n = recv(fd, ret, sizeof(*ret), MSG_TRUNC);
 	if (n < 0)
 		return errno == EAGAIN ? -ETIMEDOUT : err_errno();
+	if (n == 0)
+		return -ECONNRESET;
 	if (n != sizeof(*ret) || ret->magic != CONTROL_MAGIC || ret->version != CONTROL_VERSION)
 		return -EPROTO;
 	ret->words[sizeof(ret->words) - 1] = '\0';

@@ -49,7 +49,7 @@ struct control_request {
 
 struct control_answer {
 	uint32_t magic, version;
-	int32_t error; /* 0 or -errno */
+	int32_t error; /* 0 or -errno; -EUSERS: too many ask at once, try again */
 	uint32_t pad;
 	char words[512]; /* why, and what to do; "": the error says it */
 	struct policy policy;

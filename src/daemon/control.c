@@ -138,7 +138,7 @@ static void control_turn_away(int fd)
 {
 	struct control_answer answer = {.magic = CONTROL_MAGIC,
 					.version = CONTROL_VERSION,
-					.error = -EBUSY};
+					.error = -EUSERS};
 
 	snprintf(answer.words, sizeof(answer.words),
 		 "too many requests of this user, or of all, are open; try again");

@@ -9,8 +9,14 @@
 #include "cli/out/say.h"
 #include "cli/tenant/away.h"
 #include "control/ask.h"
+#include "ledger/shared_file.h"
 #include "node/tenants.h"
 #include "text/text.h"
+
+/* Where many ask at once, allotd turns some away, who try again for some seconds. */
+#define TRIES	   100
+#define NAP_MIN_US 1000
+#define NAP_MAX_US 50000
 
 int remote_find(char ret_runtime[static PATH_MAX])
 {
@@ -67,8 +73,12 @@ static int remote_explain(const char *runtime, const char *name, const char *wha
 static int remote_ask(const char *runtime, struct control_request *request,
 		      struct control_answer *ret, const char *what)
 {
-	int r = control_ask(runtime, request, ret);
+	unsigned int nap = NAP_MIN_US;
+	int r;
 
+	for (int i = 0; !(r = control_ask(runtime, request, ret)) && ret->error == -EUSERS && i < TRIES;
+	     i++)
+		shared_file_nap(&nap, NAP_MAX_US);
 	if (r < 0) {
 		remote_explain(runtime, request->name, what, r);
 		return r;

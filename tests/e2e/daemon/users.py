@@ -20,6 +20,11 @@ TENANTS_MOST = 32  # daemon/requests.h
 
 
 class Users(users_lib.Case):
+    @staticmethod
+    def nobody_is(uid):
+        with open("/etc/passwd", encoding="utf-8") as passwd:
+            return f"\nnobody:x:{uid}:" in passwd.read()
+
     def test_whose(self):
         """Of one place, each its user's."""
         self.daemon()
@@ -40,6 +45,9 @@ class Users(users_lib.Case):
         self.assertRegex(table, rf"train@{ALICE} +{ALICE} +idle .* 512 MiB")
         self.assertRegex(table, rf"train@{BOB} +\S+ +- .* 256 MiB")
         self.assertNotIn(f"@{BOB}", self.user_ok(ALICE, "ps", "train"))
+        self.assertIn(f"train@{BOB}", self.ok("ps", "train@nobody" if self.nobody_is(BOB) else
+                                              f"train@{BOB}"))
+        self.assertIn(f"train@{ALICE}", self.user_ok(ALICE, "top", "--once"))
 
     def program(self, *words, options=()):
         """In ALICE's tenant "f" of 512 MiB, when it has said something; and the daemon."""
@@ -174,6 +182,21 @@ class Users(users_lib.Case):
         self.alive(BOB, "next", "--weight", "1")
         self.assertEqual(self.get("/metrics")[0], 200)
         self.assertIsNone(daemon.poll())
+
+    def test_many_at_once(self):
+        """More than are served at once, of one user: each gets its turn."""
+        daemon = self.daemon()
+        daemon.send_signal(signal.SIGSTOP)
+        runs = [subprocess.Popen([*user(ALICE), cli_lib.ALLOT, "run", "--", "true"], env=self.env,
+                                 stdin=subprocess.DEVNULL) for _ in range(30)]
+
+        def connections():
+            with open("/proc/net/unix", encoding="utf-8") as sockets:
+                return sockets.read().count(os.path.join(self.users, "control") + "\n")
+
+        cli_lib.wait_for(lambda: connections() > len(runs))
+        daemon.send_signal(signal.SIGCONT)
+        self.assertEqual([run.wait(60) for run in runs], [0] * len(runs))
 
     def test_number(self):
         self.daemon()
@@ -363,7 +386,7 @@ class Users(users_lib.Case):
             self.assertTrue(line.isprintable())
 
     def test_silent_connections(self):
-        """They are of one user, and keep nobody else out; and not that one for long."""
+        """They are of one user, and keep nobody else out; that one tries again until they are closed."""
         self.daemon()
         script = ("import socket, sys\n"
                   "held = []\n"
@@ -376,7 +399,7 @@ class Users(users_lib.Case):
         self.assertEqual(silent.stdout.readline(), "up\n")
         self.user_ok(BOB, "run", "--", "true")
         self.assertLess(len(os.listdir(f"/proc/{self.daemons[-1].pid}/fd")), 64)
-        cli_lib.wait_for(lambda: self.as_user(ALICE, "run", "--", "true").returncode == 0)
+        self.user_ok(ALICE, "run", "--", "true")
         self.assertEqual(self.get("/metrics")[0], 200)
 
     def daemon(self, *before, **kwargs):

@@ -190,18 +190,28 @@ int tenant_make_runtime(const char *runtime)
 	return r == -EEXIST ? 0 : r;
 }
 
+/* In a directory that all may write, like /dev/shm, somebody else may have put something there. */
 int tenant_make_users(const char *runtime)
 {
+	CLEANUP_CLOSE int fd = -EBADF;
 	char users[PATH_MAX];
+	struct stat st;
 	int r = tenant_users_dir(runtime, users, sizeof(users));
 
 	if (r == 0)
 		r = tenant_make_runtime(runtime);
 	if (r == 0)
 		r = tenant_make_runtime(users);
-	if (r == 0 && chmod(users, 0755) < 0)
-		r = err_errno();
-	return r;
+	if (r < 0)
+		return r;
+	fd = fd_openat(AT_FDCWD, users, O_RDONLY | O_DIRECTORY, 0);
+	if (fd < 0)
+		return fd;
+	if (fstat(fd, &st) < 0)
+		return err_errno();
+	if (st.st_uid != geteuid())
+		return -EPERM;
+	return fchmod(fd, 0755) < 0 ? err_errno() : 0;
 }
 
 static int tenant_hidden_path(const char *runtime, char *buf, size_t len)

@@ -206,6 +206,16 @@ static void check_users(void)
 	CHECK_EQ(tenant_list(runtime, count_one, &n), 0);
 	CHECK_EQ(n, 1);
 	CHECK_EQ(rmdir(users), 0);
+	/* What another one put there, where all may write, is neither opened to all nor used. */
+	CHECK_EQ(symlink(runtime, users), 0);
+	CHECK_EQ(tenant_create(runtime, name, &policy, dir, sizeof(dir)), -ENOTDIR);
+	CHECK_EQ(mode_of(runtime, ""), 0700);
+	CHECK_EQ(unlink(users), 0);
+	CHECK_EQ(mkdir(users, 0700), 0);
+	CHECK_EQ(chown(users, USER, USER), 0);
+	CHECK_EQ(tenant_create(runtime, name, &policy, dir, sizeof(dir)), -EPERM);
+	CHECK_EQ(mode_of(users, ""), 0700);
+	CHECK_EQ(rmdir(users), 0);
 	CHECK_EQ(chmod(fixture_runtime_dir(), 0700), 0);
 }
 

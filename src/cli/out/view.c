@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "cli/tenant/runtime.h"
 #include "node/figures.h"
 #include "node/usage.h"
 
@@ -116,7 +117,7 @@ int view_read(struct view_reader *reader, const char *runtime, struct view *view
 	/* The drivers first: who is in a ledger by then is no outsider. */
 	if (reader->usage && usage_read(reader->usage, &usage))
 		usage = (struct usage_list){.n = 0};
-	r = tenants_load(runtime, &now.tenants);
+	r = runtime_load(runtime, &now.tenants);
 	if (!r) {
 		now.users = calloc(now.tenants.n + 1, sizeof(*now.users));
 		r = now.users ? outsiders_list(&usage, &now.tenants, &now.outside, &now.noutside)

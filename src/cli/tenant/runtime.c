@@ -22,7 +22,7 @@ int runtime_find(char ret[static PATH_MAX])
 }
 
 /* The same directory may be root's, as where it is chosen: then others see users' tenants alone. */
-static int runtime_load(const char *runtime, struct tenants *ret)
+int runtime_load(const char *runtime, struct tenants *ret)
 {
 	struct tenants tenants = {.n = 0};
 	char system[PATH_MAX];

@@ -10,6 +10,9 @@
 /* The runtime directory, or a message and a negative value. */
 int runtime_find(char ret[static PATH_MAX]);
 
+/* Who is to be seen in that directory, and, for a user, in root's. Errors of tenants_load. */
+int runtime_load(const char *runtime, struct tenants *ret);
+
 /* The tenants there (tenants_load), and all users' that allotd made; or a message and a negative value. */
 int runtime_load_tenants(struct tenants *ret);
 

@@ -248,8 +248,11 @@ static int tenant_lock_dir(const char *path)
 
 static int tenant_delete_dir(int dirfd, const char *path)
 {
-	/* "owner" is the command's note of who began a tenant, "image" of where its content is. */
-	static const char *const files[] = { "ledger", "policy", "lock", "owner", "image" };
+	/*
+	 * The last three are the command's notes: who began the tenant, where its content is, and
+	 * which library its processes have.
+	 */
+	static const char *const files[] = {"ledger", "policy", "lock", "owner", "image", "library"};
 
 	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
 		if (unlinkat(dirfd, files[i], 0) < 0 && errno != ENOENT)

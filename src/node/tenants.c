@@ -25,6 +25,9 @@
  */
 #define NOTE "owner"
 
+/* Likewise; its text is a path. */
+#define LIBRARY_NOTE "library"
+
 /*
  * A process of another PID namespace is not in our /proc, unless ours is the first. So a tenant
  * that one began, and that nobody holds, is kept for a day.
@@ -118,6 +121,30 @@ int tenants_mark(const char *dir, enum tenant_kind kind, pid_t pid)
 	snprintf(text, sizeof(text), "%" PRIu64 ":%ld:%d:%" PRIu64, pidns_self(), (long)pid,
 		 (int)kind, start);
 	return symlink(text, path) < 0 ? -errno : 0;
+}
+
+int tenants_note_library(const char *dir, const char *path)
+{
+	char note[PATH_MAX + sizeof("/" LIBRARY_NOTE)];
+
+	snprintf(note, sizeof(note), "%s/" LIBRARY_NOTE, dir);
+	return symlink(path, note) < 0 ? -errno : 0;
+}
+
+int tenants_read_library(const char *dir, char ret[static PATH_MAX])
+{
+	char note[PATH_MAX + sizeof("/" LIBRARY_NOTE)], path[PATH_MAX];
+	ssize_t n;
+
+	snprintf(note, sizeof(note), "%s/" LIBRARY_NOTE, dir);
+	n = readlink(note, path, sizeof(path) - 1);
+	if (n < 0)
+		return -errno;
+	path[n] = '\0';
+	if (*path != '/' || strpbrk(path, " :"))
+		return -EINVAL;
+	strcpy(ret, path);
+	return 0;
 }
 
 struct note {

@@ -74,6 +74,13 @@ struct tenants_sum tenants_sum(const struct tenants *tenants, const uint8_t uuid
 enum tenant_kind { TENANT_NAMED, TENANT_GENERATED, TENANT_PREPARED, TENANT_CONTAINER };
 int tenants_mark(const char *dir, enum tenant_kind kind, pid_t pid);
 
+/*
+ * Notes in a tenant's directory which library its processes have, and reads it: those that come
+ * later have the same one. -ENOENT: nothing is noted; -EINVAL: that is no path of a library.
+ */
+int tenants_note_library(const char *dir, const char *path);
+int tenants_read_library(const char *dir, char ret[static PATH_MAX]);
+
 /* What stands there by now, so that `allot ps` need not guess; the pid of one that lives, or 0. */
 enum tenant_state tenants_state(const char *dir, pid_t *ret_pid);
 

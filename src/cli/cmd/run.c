@@ -35,6 +35,7 @@
 #include "cli/tenant/options.h"
 #include "cli/tenant/runtime.h"
 #include "node/compute_words.h"
+#include "node/tenants.h"
 
 enum { KEY_ALLOW_ESCAPE = 256, KEY_GUARD, KEY_PRINT_ENV, KEY_REPORT, KEY_SWAPPABLE, KEY_OVERCOMMIT, KEY_HOST_MEMORY,
        KEY_USER };
@@ -223,7 +224,7 @@ static void run_warn_of_context(const struct policy *policy)
 /* The loader goes on without a library that it does not find, and so would the program. */
 static int run_check_root(const struct args *a, const char *library)
 {
-	const char *root = launcher_bare_root(a->command, library);
+	const char *root = a->command ? launcher_bare_root(a->command, library) : NULL;
 
 	if (!root)
 		return 0;
@@ -254,6 +255,43 @@ static int run_find_library(char library[static PATH_MAX])
 		return say_error("liballot.so is not beside this allot; install both together, or "
 				 "set ALLOT_LIBRARY to its path");
 	return 0;
+}
+
+/*
+ * From now on `library` is a path that stays this version's. In another root it is under the name
+ * that people know, or not there.
+ */
+static void run_keep_library(const struct args *a, char library[static PATH_MAX])
+{
+	char kept[PATH_MAX];
+
+	strcpy(kept, library);
+	library_find_kept(kept);
+	if (!a->command || !launcher_bare_root(a->command, kept))
+		strcpy(library, kept);
+}
+
+/*
+ * A tenant's processes have one library, that of the first, whatever has been installed meanwhile:
+ * two versions could count differently. 0, or an exit status.
+ */
+static int run_take_library(const struct args *a, const struct enrolment *e,
+			    char library[static PATH_MAX])
+{
+	const char *chosen = getenv("ALLOT_LIBRARY");
+	char noted[PATH_MAX];
+	int r = e->joined && !(chosen && *chosen) ? tenants_read_library(e->dir, noted) : -ENOENT;
+
+	if (r == -ENOENT || (r == 0 && !strcmp(noted, library)))
+		return 0;
+	if (r == 0 && access(noted, R_OK) < 0)
+		r = -errno;
+	if (r < 0)
+		return say_error("tenant \"%s\" began with another library than this one, which cannot "
+				 "be had: %s; end it, and begin it anew",
+				 e->name, say_errno(r));
+	strcpy(library, noted);
+	return run_check_root(a, library);
 }
 
 struct library_path {
@@ -378,10 +416,10 @@ static int run_check(const struct args *a, char library[PATH_MAX])
 {
 	int r;
 
-	if ((r = run_check_usage(a)) || (r = run_check_nested(a)) ||
-	    (r = run_find_library(library)) || !a->command)
+	if ((r = run_check_usage(a)) || (r = run_check_nested(a)) || (r = run_find_library(library)))
 		return r;
-	r = run_check_command(a);
+	run_keep_library(a, library);
+	r = a->command ? run_check_command(a) : 0;
 	return r ? r : run_check_root(a, library);
 }
 
@@ -413,8 +451,8 @@ static bool run_refuse_too_large(const struct devices *devices, const struct pol
 }
 
 /* The tenant that the options ask for, made or joined; 0, or -errno with a message. */
-static int run_enroll(const struct args *a, struct devices *devices, struct selection *gpus,
-		      struct enrolment *ret)
+static int run_enroll(const struct args *a, const char *library, struct devices *devices,
+		      struct selection *gpus, struct enrolment *ret)
 {
 	struct enroll_request req = {.devices = devices,
 				     .options = &a->tenant,
@@ -425,7 +463,8 @@ static int run_enroll(const struct args *a, struct devices *devices, struct sele
 				     .overcommit = a->overcommit,
 				     .host_bytes = a->host_bytes,
 				     .user = a->user.uid,
-				     .keep = a->print_env};
+				     .keep = a->print_env,
+				     .library = library};
 	int r;
 
 	/*
@@ -478,9 +517,11 @@ int cmd_run(int argc, char **argv)
 	r = run_check(&a, library);
 	if (r)
 		return r;
-	if (run_enroll(&a, &devices, &gpus, &e) < 0)
+	if (run_enroll(&a, library, &devices, &gpus, &e) < 0)
 		return EXIT_ALLOT;
-	r = run_set_environment(&e, library, &devices, a.gpu ? &gpus : NULL);
+	r = run_take_library(&a, &e, library);
+	if (!r)
+		r = run_set_environment(&e, library, &devices, a.gpu ? &gpus : NULL);
 	if (r) {
 		enroll_undo(&e);
 		return r;

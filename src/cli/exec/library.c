@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/exec/library.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static int library_binary_dir(char ret[static PATH_MAX])
@@ -60,6 +62,31 @@ int library_find(char ret[static PATH_MAX])
 		return -EINVAL;
 	memcpy(ret, path, sizeof(path));
 	return 0;
+}
+
+static int library_is_kept(const struct dirent *entry)
+{
+	return !strncmp(entry->d_name, "liballot-", strlen("liballot-"));
+}
+
+/* By what it is, and not by its content, which would have to be read at each start. */
+void library_find_kept(char path[static PATH_MAX])
+{
+	char dir[PATH_MAX], kept[2 * PATH_MAX];
+	struct dirent **files = NULL;
+	struct stat own, other;
+	int n;
+
+	snprintf(dir, sizeof(dir), "%.*s/allot/kept", (int)(strrchr(path, '/') - path), path);
+	n = stat(path, &own) < 0 ? 0 : scandir(dir, &files, library_is_kept, alphasort);
+	for (int i = 0; i < n; i++) {
+		snprintf(kept, sizeof(kept), "%s/%s", dir, files[i]->d_name);
+		if (!lstat(kept, &other) && other.st_dev == own.st_dev &&
+		    other.st_ino == own.st_ino && strlen(kept) < PATH_MAX)
+			strcpy(path, kept);
+		free(files[i]);
+	}
+	free(files);
 }
 
 int library_program(const char *name, char ret[static PATH_MAX])

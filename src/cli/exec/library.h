@@ -14,6 +14,12 @@
  */
 int library_find(char ret[static PATH_MAX]);
 
+/*
+ * The same library by a path that stays its own when another version is installed (see
+ * deploy/keep-library), where there is one.
+ */
+void library_find_kept(char path[static PATH_MAX]);
+
 /* The absolute path of allot-load or allot-links, beside the binary. -ENOENT when there is none. */
 int library_program(const char *name, char ret[static PATH_MAX]);
 

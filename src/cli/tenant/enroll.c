@@ -395,7 +395,9 @@ static int enroll_mark(const struct enroll_request *req, const char *runtime,
 			arbiter_host_announce(runtime);
 		return r;
 	}
-	r = tenants_mark(e->dir, enroll_kind(req, e), getpid());
+	r = req->library ? tenants_note_library(e->dir, req->library) : 0;
+	if (!r)
+		r = tenants_mark(e->dir, enroll_kind(req, e), getpid());
 	/* A user's cannot say itself that it has come. */
 	if (!r && req->user)
 		arbiter_host_announce(runtime);

@@ -31,6 +31,7 @@ struct enroll_request {
 	bool swappable, overcommit;
 	uint64_t host_bytes; /* 0: nothing said */
 	bool keep; /* it stays without a process until it is removed */
+	const char *library; /* that its processes get; NULL: that is somebody else's affair */
 	uid_t user; /* root makes it for this one; 0: for the one who asks */
 	pid_t container; /* first process of the container that it is for; 0: it is for none */
 };

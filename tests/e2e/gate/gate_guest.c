@@ -462,8 +462,8 @@ static void removed(void)
 	begin();
 	MUST(launch(5000, NULL));
 	MUST(cuCtxSynchronize());
-	for (int i = 0; i < 3; i++) {
-		static const char *const files[] = {"policy", "ledger", "owner"};
+	for (int i = 0; i < 4; i++) {
+		static const char *const files[] = {"policy", "ledger", "owner", "library"};
 
 		snprintf(path, sizeof(path), "%s/%s", getenv("ALLOT_TENANT_DIR"), files[i]);
 		CHECK(!unlink(path));

@@ -61,16 +61,27 @@ static int ledger_check_header(const struct ledger_header *header)
 	return 0;
 }
 
+static int ledger_read_header(int fd)
+{
+	struct ledger_header header;
+	int r = fd_pread_all(fd, &header, sizeof(header), 0);
+
+	return r < 0 ? r : ledger_check_header(&header);
+}
+
+int ledger_check(const char *dir)
+{
+	CLEANUP_CLOSE int fd =
+		shared_file_open(dir, LEDGER_FILE, O_RDONLY, sizeof(struct ledger_file));
+
+	return fd < 0 ? fd : ledger_read_header(fd);
+}
+
 /* Guests. The pages that are read before any device is known must exist, forged file or not. */
 static int ledger_map_shared(struct ledger *ledger, int fd)
 {
-	struct ledger_header header;
-	int r;
+	int r = ledger_read_header(fd);
 
-	r = fd_pread_all(fd, &header, sizeof(header), 0);
-	if (r < 0)
-		return r;
-	r = ledger_check_header(&header);
 	if (r < 0)
 		return r;
 	r = map_allocate(fd, 0, FIXED_BYTES);
@@ -194,7 +205,6 @@ int ledger_await(const char *dir, int fd)
 {
 	CLEANUP_CLOSE int to =
 		shared_file_open(dir, LEDGER_FILE, O_RDWR, sizeof(struct ledger_file));
-	struct ledger_header header;
 	struct stat st;
 	int r;
 
@@ -204,9 +214,7 @@ int ledger_await(const char *dir, int fd)
 		return err_errno();
 	if (st.st_size != sizeof(struct ledger_file))
 		return -EPROTO;
-	r = fd_pread_all(fd, &header, sizeof(header), 0);
-	if (r == 0)
-		r = ledger_check_header(&header);
+	r = ledger_read_header(fd);
 	if (r == 0)
 		r = ledger_copy(fd, to);
 	/* Its processes know which rows they had allocated. */

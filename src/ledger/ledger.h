@@ -28,6 +28,9 @@ enum ledger_mode {
  */
 int ledger_create(const char *dir);
 
+/* Whether there is one of this library's version in <dir>: 0, or an error of ledger_open. */
+int ledger_check(const char *dir);
+
 /*
  * -ENOENT; -ELOOP (symbolic link); -EPERM (foreign owner, open to others, not a regular file);
  * -EPROTO (magic, version or size are not this library's); -EROFS, -EACCES, -EMFILE.

@@ -17,6 +17,7 @@
 #include "cli/tenant/remote.h"
 #include "cli/tenant/runtime.h"
 #include "cli/tenant/sweep.h"
+#include "ledger/ledger.h"
 #include "ledger/life.h"
 #include "ledger/residency_file.h"
 #include "ledger/shared_file.h"
@@ -361,9 +362,13 @@ static int enroll_hold(const char *runtime, struct enrolment *e)
 
 	if (fd == -ESTALE || fd == -ENOENT)
 		return -EAGAIN;
+	if (fd == -EPROTO)
+		enroll_refuse_unusable(e->name, e->dir, fd);
 	if (fd < 0)
-		return enroll_explain_create(runtime, e->name, fd);
+		return fd == -EPROTO ? fd : enroll_explain_create(runtime, e->name, fd);
 	r = policy_load(e->dir, &e->policy);
+	if (r == 0)
+		r = ledger_check(e->dir);
 	/* For the command: above what shells and scripts use by number, and not closed by exec. */
 	e->life = fcntl(fd, F_DUPFD, LIFE_FD);
 	if (e->life < 0)

@@ -132,6 +132,39 @@ class Upgrade(cli_lib.Case):
         shutil.copy(f"{self.prefix}/lib/liballot.so", f"{root}{self.prefix}/lib")
         self.ok("run", "--", chroot, root, "true")
 
+    def test_formats(self):
+        """Files of an older version, or of a newer one, are refused in words, and close the GPU."""
+        env = dict(line.split("=", 1) for line in self.keep("a").splitlines())
+        program = self.path("program", "import ctypes; print(ctypes.CDLL('libcuda.so.1').cuInit(0))")
+
+        def answer():
+            return subprocess.run([sys.executable, program], env={**self.env, **env}, text=True,
+                                  capture_output=True, timeout=60).stdout
+
+        self.assertEqual(answer(), "0\n")
+        for name in ("policy", "ledger"):
+            path = os.path.join(self.runtime, "a", name)
+            os.chmod(path, 0o600)
+            for step in (-1, 1):
+                with open(path, "r+b") as file:
+                    file.seek(8)
+                    was = file.read(4)
+                    file.seek(8)
+                    file.write((int.from_bytes(was, sys.byteorder) + step).to_bytes(4, sys.byteorder))
+                self.assertNotEqual(answer(), "0\n")
+                self.assertIn("another version", self.allot("ps").stderr)
+                self.fails(125, "run", "--name", "a", "--", "true",
+                           says=("another version of allot", "take another --name"))
+                with open(path, "r+b") as file:
+                    file.seek(8)
+                    file.write(was)
+        self.assertEqual(answer(), "0\n")
+        with open(path, "ab") as file:
+            file.write(b"what a newer version has more")
+        self.fails(125, "run", "--name", "a", "--", "true",
+                   says=("another version of allot", "take another --name"))
+        self.assertNotEqual(answer(), "0\n")
+
     def test_removed(self):
         subprocess.run([f"{self.prefix}/lib/allot/keep-library", "--remove"], check=True)
         self.assertFalse(os.path.exists(f"{self.prefix}/lib/allot/kept"))

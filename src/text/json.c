@@ -5,6 +5,16 @@
 
 #include "text/text.h"
 
+/* The number of a character of at most three bytes. */
+static unsigned int json_code(const unsigned char *p, size_t n)
+{
+	unsigned int code = n == 1 ? p[0] : n == 2 ? p[0] & 0x1fu : p[0] & 0xfu;
+
+	for (size_t i = 1; i < n; i++)
+		code = code << 6 | (p[i] & 0x3fu);
+	return code;
+}
+
 static void json_put_string(FILE *out, const char *s)
 {
 	const unsigned char *p = (const unsigned char *)s;
@@ -17,8 +27,8 @@ static void json_put_string(FILE *out, const char *s)
 			fputs("\\ufffd", out);
 		else if (*p == '"' || *p == '\\')
 			fprintf(out, "\\%c", *p);
-		else if (*p < 0x20 || *p == 0x7f)
-			fprintf(out, "\\u%04x", *p);
+		else if (text_is_control((const char *)p, n))
+			fprintf(out, "\\u%04x", json_code(p, n));
 		else
 			fwrite(p, 1, n, out);
 		p += n ? n : 1;

@@ -31,13 +31,7 @@ size_t text_utf8_length(const char *s)
 	return n;
 }
 
-/*
- * Of one of n bytes. Unicode has control characters beyond ASCII's: U+0080 to U+009F, of which
- * terminals obey some; U+2028 and U+2029, which end lines; and those that turn the direction of
- * what follows, so that a line reads as something else (U+061C, U+200E, U+200F, U+202A to U+202E,
- * U+2066 to U+2069).
- */
-static bool text_is_control(const char *s, size_t n)
+bool text_is_control(const char *s, size_t n)
 {
 	const unsigned char *p = (const unsigned char *)s;
 

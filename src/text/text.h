@@ -3,12 +3,21 @@
 #ifndef ALLOT_TEXT_TEXT_H
 #define ALLOT_TEXT_TEXT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* Length of the well-formed UTF-8 sequence at s (Unicode, table 3-7), 0 when there is none. */
 size_t text_utf8_length(const char *s);
 
-/* In place: '?' for Unicode's control characters and for bytes that are not UTF-8. */
+/*
+ * Whether the character of so many bytes is a control character. Unicode has more of them than ASCII:
+ * U+0080 to U+009F, of which terminals obey some; U+2028 and U+2029, which end lines; and those that
+ * turn the direction of what follows, so that a line reads as something else (U+061C, U+200E, U+200F,
+ * U+202A to U+202E, U+2066 to U+2069).
+ */
+bool text_is_control(const char *s, size_t n);
+
+/* In place: '?' for control characters and for bytes that are not UTF-8. */
 void text_make_printable(char *s);
 
 /* Characters of a printable text: its columns, but for wide ones. */

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A tenant that means to harm others: what it does to its own files, and who floods the daemon."""
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import resource
+import signal
+import socket
+import struct
+import time
+
+import cli_lib
+import daemon_lib
+from cli_lib import GIB, MIB, UUID_A
+from daemon_lib import key
+
+# Of src/ledger/layout.h: where each table begins, and what an entry takes.
+DEVICES, SLOTS, SHARED, TIME = (4096, 64), (8192, 256), (270336, 192), (466944, 1024)
+ROWS, INFO, TIMELINE, SIZE = 532480, 4726784, 8921088, 13115392
+LOCK_SLOTS, NSLOTS, LIVE = 1 << 41, 1024, 2
+SLOT_HIGH, SHARED_HIGH = 64, 68
+TURN_BEAT = 128  # in the policy
+F_OFD_SETLK = 37
+MOST = 2 ** 64 - 1
+ESCAPES = b"\x1b]0;x\x07\x1b[2J\xc2\x9b31m\xff\"\\\n{}"
+CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f]")
+CONNECTIONS, OF_THE_DAEMON = 10000, 400
+
+
+def words(*values):
+    return struct.pack(f"<{len(values)}Q", *values)
+
+
+class Hostile(daemon_lib.Case):
+    def setUp(self):
+        super().setUp()
+        self.keep("bad", "--memory", "1GiB", "--compute", "25")
+        self.living("good", "--memory", "8GiB")
+        self.hold("good", f"{UUID_A}:data:{GIB}")
+        self.bad = os.path.join(self.runtime, "bad")
+
+    def forge(self, at, data):
+        with open(os.path.join(self.bad, "ledger"), "r+b") as ledger:
+            ledger.seek(at)
+            ledger.write(data)
+
+    def lock(self, first, count):
+        """Slots are alive whose locks somebody has."""
+        ledger = os.open(os.path.join(self.bad, "ledger"), os.O_RDWR)
+        self.addCleanup(os.close, ledger)
+        fcntl.fcntl(ledger, F_OFD_SETLK,
+                    struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, LOCK_SLOTS + first, count, 0))
+
+    def open_to_all(self):
+        """As a container has it, whose processes may write the ledger, and are nobody's here."""
+        for name, mode in (("policy", 0o444), ("ledger", 0o666), ("", 0o1755)):
+            os.chmod(os.path.join(self.bad, name), mode)
+
+    def check(self, daemon, readable):
+        """The others are seen as before, and what is said of it is harmless."""
+        found = self.samples()
+        self.assertEqual(found[key("allot_tenant_readable", tenant="bad")], readable)
+        self.assertEqual(found[key("allot_tenant_readable", tenant="good")], 1)
+        self.assertEqual(found[key("allot_memory_used_bytes", tenant="good", device=UUID_A,
+                                   category="data")], GIB)
+        node = self.get("/v1/node")[2]
+        self.assertEqual({t["name"] for t in json.loads(node)["tenants"]}, {"bad", "good"})
+        shown = self.allot("ps")
+        self.assertEqual(shown.returncode, 0, shown.stderr)
+        for text in (self.get("/metrics")[2], node, self.get("/v1/history")[2], shown.stdout,
+                     shown.stderr, self.ok("ps", "--json"), self.log()):
+            self.assertIsNone(CONTROL.search(text))
+        self.assertIsNone(daemon.poll(), self.log())
+
+    # --- Files ---------------------------------------------------------------------------------
+
+    def test_other_files(self):
+        """In place of each file, one that is none: a reader does not wait, follow, or take it all."""
+        daemon = self.daemon()
+        self.check(daemon, 1)
+        good = os.path.join(self.runtime, "good")
+
+        def sparse(path):
+            with open(path, "wb") as file:
+                file.truncate(1 << 40)
+            os.chmod(path, 0o600)
+
+        def listener(path):
+            with socket.socket(socket.AF_UNIX) as s:
+                s.bind(path)
+
+        kinds = (os.mkfifo, os.mkdir, sparse, listener, lambda p: os.symlink("/dev/zero", p),
+                 lambda p: os.symlink(p, p), lambda p: None, lambda p: open(p, "wb").close(),
+                 lambda p: os.symlink(os.path.join(good, os.path.basename(p)), p))
+        for name in ("ledger", "policy"):
+            path = os.path.join(self.bad, name)
+            os.rename(path, path + ".was")
+            for make in kinds:
+                make(path)
+                self.check(daemon, 0)
+                self.fails(125, "run", "--name", "bad", "--", "true", says=("bad",))
+                if os.path.isdir(path) and not os.path.islink(path):
+                    os.rmdir(path)
+                elif os.path.lexists(path):
+                    os.unlink(path)
+            os.rename(path + ".was", path)
+        self.check(daemon, 1)
+
+    def test_other_notes(self):
+        daemon = self.daemon()
+        for name in ("owner", "library", "image"):
+            path = os.path.join(self.bad, name)
+            for make in (os.mkfifo, lambda p: os.symlink("x" * 4000, p), os.mkdir,
+                         lambda p: os.symlink("9" * 300 + ":-1:7:x", p)):
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(path)
+                # It has no note of who began it, and so has to be used, or it is gone.
+                self.hold_alive()
+                make(path)
+                self.check(daemon, 1)
+                self.allot("run", "--name", "bad", "--", "true")
+                if os.path.isdir(path):
+                    os.rmdir(path)
+        self.assertIsNone(daemon.poll())
+
+    def hold_alive(self):
+        if not hasattr(self, "alive"):
+            self.alive = self.hold("bad", f"{UUID_A}:data:{MIB}")
+
+    # --- Figures -------------------------------------------------------------------------------
+
+    def test_figures(self):
+        """All that there can be, and the largest of each: 1024 processes on 64 devices."""
+        daemon = self.daemon()
+        self.hold_alive()
+        self.lock(1, NSLOTS - 1)
+        self.forge(DEVICES[0], b"".join(words(i + 1, i + 1, *[MOST] * 6) for i in range(64)))
+        slot = words(LIVE | 1 << 8, MOST, MOST, MOST) + (ESCAPES * 9)[:160] + words(*[MOST] * 8)
+        self.assertEqual(len(slot), SLOTS[1])
+        self.forge(SLOTS[0], slot * NSLOTS)
+        self.forge(SHARED[0], b"\xff" * (TIME[0] - SHARED[0]))
+        self.forge(SLOT_HIGH, struct.pack("<II", 2 ** 32 - 1, 2 ** 32 - 1))
+        self.forge(TIME[0], b"\xff" * (SIZE - TIME[0]))
+        self.check(daemon, 1)
+        self.open_to_all()
+        self.ok("set", "bad", "--compute", "30")
+        self.check(daemon, 1)
+        promised = {value for (name, _), value in self.samples().items()
+                    if name == "allot_device_promised_bytes"}
+        self.assertLessEqual(promised, {0, 8 * GIB})
+
+    # --- Connections ---------------------------------------------------------------------------
+
+    def descriptors(self, daemon):
+        return len(os.listdir(f"/proc/{daemon.pid}/fd"))
+
+    def test_connections(self):
+        """As many as this process may have, which all say nothing: they go, and others are served."""
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most[1], most[1]))
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, most)
+        daemon = self.daemon()
+        with contextlib.ExitStack() as open_ones:
+            for _ in range(min(CONNECTIONS, most[1] - 100)):
+                s = open_ones.enter_context(socket.socket())
+                s.setblocking(False)
+                s.connect_ex(("127.0.0.1", self.port))
+            self.assertLess(self.descriptors(daemon), OF_THE_DAEMON)
+        self.check(daemon, 1)
+        self.assertLess(self.descriptors(daemon), OF_THE_DAEMON)
+
+
+if __name__ == "__main__":
+    cli_lib.main()

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/driver_pids.h"
 
+#include <errno.h>
+
 #include "ledger/ledger.h"
 #include "ledger/slot.h"
+#include "node/mapped.h"
 
 static bool driver_pids_lists(const struct usage_list *usage, uint32_t pid)
 {
@@ -26,7 +29,8 @@ static void driver_pids_tell_tenant(const struct usage_list *usage, const struct
 	for (int i = 0; snapshot && i < snapshot->nprocesses; i++) {
 		const struct snapshot_process *p = &snapshot->process[i];
 
-		if (!driver_pids_lacks(usage, p))
+		if (!driver_pids_lacks(usage, p) ||
+		    mapped_ledger((pid_t)p->host_pid, entry->dir) == -ENOENT)
 			continue;
 		if (!ledger && ledger_open(entry->dir, LEDGER_GUEST, &ledger))
 			return;

@@ -9,8 +9,19 @@
 #include <sys/stat.h>
 
 #include "base/fd.h"
+#include "base/number.h"
+#include "node/mapped.h"
 #include "node/user.h"
 #include "text/text.h"
+
+/*
+ * A hostile tenant names processes of others, as if they were its own: so that nobody reports them,
+ * or that they seem to have more than their tenant knows of. Where it cannot be looked, its word counts.
+ */
+static bool outsiders_is_claimed_falsely(const struct tenant_entry *tenant, pid_t pid)
+{
+	return mapped_ledger(pid, tenant->dir) == -ENOENT;
+}
 
 /* The figures of a process on a device in a tenant's ledger; NULL: it is not there. */
 static const struct snapshot_process *outsiders_member(const struct tenants *tenants, pid_t pid,
@@ -20,7 +31,8 @@ static const struct snapshot_process *outsiders_member(const struct tenants *ten
 		const struct snapshot *s = tenants->list[t].snapshot;
 
 		for (int p = 0; s && p < s->nprocesses; p++)
-			if (s->process[p].live && pid > 0 && s->process[p].host_pid == (uint32_t)pid) {
+			if (s->process[p].live && pid > 0 && s->process[p].host_pid == (uint32_t)pid &&
+			    !outsiders_is_claimed_falsely(&tenants->list[t], pid)) {
 				*ret_tenant = &tenants->list[t];
 				return &s->process[p];
 			}
@@ -36,8 +48,9 @@ static uint64_t outsiders_ledger_bytes(const struct tenant_entry *tenant,
 
 	for (int d = 0; d < s->ndevices; d++)
 		if (!memcmp(s->device[d].uuid, uuid, sizeof(s->device[d].uuid)))
-			return process->device[d].used_bytes + process->device[d].shared_bytes +
-			       process->device[d].pending;
+			return sat_add_u64(sat_add_u64(process->device[d].used_bytes,
+						       process->device[d].shared_bytes),
+					   process->device[d].pending);
 	return 0;
 }
 
@@ -46,7 +59,8 @@ static bool outsiders_is_beyond(const struct usage *usage, const struct tenant_e
 				uint64_t ledger_bytes)
 {
 	return !(tenant->snapshot->policy.flags & POLICY_ACCOUNTING_DRIVER) &&
-	       usage->bytes != UINT64_MAX && usage->bytes > ledger_bytes + OUTSIDERS_SLACK_BYTES;
+	       usage->bytes != UINT64_MAX &&
+	       usage->bytes > sat_add_u64(ledger_bytes, OUTSIDERS_SLACK_BYTES);
 }
 
 size_t outsiders_find(const struct usage_list *usage, const struct tenants *tenants,

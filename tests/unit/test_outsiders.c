@@ -3,7 +3,11 @@
 #include "node/outsiders.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "tests/check.h"
@@ -14,17 +18,54 @@ static struct snapshot_device device[2] = {{.uuid = {1}}, {.uuid = {2}}};
 static struct snapshot_process_device of_a[2] = {{.used_bytes = 1000 * MIB, .shared_bytes = 24 * MIB}};
 static struct snapshot_process_device of_dead[2];
 static struct snapshot_process process[2] = {
-	{.live = true, .host_pid = 10, .device = of_a},
+	{.live = true, .device = of_a}, /* this one */
 	{.live = false, .host_pid = 11, .device = of_dead},
 };
 static struct snapshot snapshot = {
 	.ndevices = 2, .device = device, .nprocesses = 2, .process = process};
-static struct tenant_entry entry[2] = {
+static struct snapshot_process claimed = {.live = true, .device = of_dead};
+static struct snapshot forged = {
+	.ndevices = 2, .device = device, .nprocesses = 1, .process = &claimed};
+static struct tenant_entry entry[3] = {
 	{.name = "damaged", .error = -EIO},
+	{.name = "forger", .snapshot = &forged},
 	{.name = "jobA", .snapshot = &snapshot},
 };
-static const struct tenants tenants = {.n = 2, .list = entry};
+static const struct tenants tenants = {.n = 3, .list = entry};
 static struct outsider found[8];
+static pid_t own;
+
+/* Only who has the ledger mapped is of a tenant. */
+static void map_ledger(void)
+{
+	char path[PATH_MAX + 8];
+	int fd;
+
+	own = getpid();
+	process[0].host_pid = claimed.host_pid = (uint32_t)own;
+	for (int i = 1; i < 3; i++) {
+		snprintf(entry[i].dir, sizeof(entry[i].dir), "%s/allot-test-XXXXXX",
+			 access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm");
+		CHECK(mkdtemp(entry[i].dir));
+		snprintf(path, sizeof(path), "%s/ledger", entry[i].dir);
+		fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+		CHECK(fd >= 0 && ftruncate(fd, 4096) == 0);
+		if (i == 2)
+			CHECK(mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0) != MAP_FAILED);
+		close(fd);
+	}
+}
+
+static void remove_ledgers(void)
+{
+	char path[PATH_MAX + 8];
+
+	for (int i = 1; i < 3; i++) {
+		snprintf(path, sizeof(path), "%s/ledger", entry[i].dir);
+		unlink(path);
+		rmdir(entry[i].dir);
+	}
+}
 
 static size_t find(pid_t pid, uint8_t uuid, uint64_t bytes)
 {
@@ -49,22 +90,22 @@ static void check_beyond(void)
 {
 	uint64_t known = 1024 * MIB;
 
-	CHECK_EQ(find(10, 1, known), 0);
-	CHECK_EQ(find(10, 1, known + OUTSIDERS_SLACK_BYTES), 0);
-	CHECK_EQ(find(10, 1, known + OUTSIDERS_SLACK_BYTES + 1), 1);
+	CHECK_EQ(find(own, 1, known), 0);
+	CHECK_EQ(find(own, 1, known + OUTSIDERS_SLACK_BYTES), 0);
+	CHECK_EQ(find(own, 1, known + OUTSIDERS_SLACK_BYTES + 1), 1);
 	CHECK(!strcmp(found[0].tenant, "jobA") && found[0].ledger_bytes == known);
-	CHECK_EQ(find(10, 1, UINT64_MAX), 0); /* in a tenant, and no figure to hold against it */
-	CHECK_EQ(find(10, 2, 300 * MIB), 1);  /* another device, of which its ledger has nothing */
+	CHECK_EQ(find(own, 1, UINT64_MAX), 0); /* in a tenant, and no figure to hold against it */
+	CHECK_EQ(find(own, 2, 300 * MIB), 1);  /* another device, of which its ledger has nothing */
 	CHECK_EQ(found[0].ledger_bytes, 0);
-	CHECK_EQ(find(10, 3, 300 * MIB), 1); /* or has never heard */
+	CHECK_EQ(find(own, 3, 300 * MIB), 1); /* or has never heard */
 	snapshot.policy.flags = POLICY_ACCOUNTING_DRIVER;
-	CHECK_EQ(find(10, 1, 10 * known), 0);
+	CHECK_EQ(find(own, 1, 10 * known), 0);
 	snapshot.policy.flags = 0;
 }
 
 static void check_several(void)
 {
-	struct usage usage[] = {{.uuid = {1}, .pid = 10, .bytes = MIB},
+	struct usage usage[] = {{.uuid = {1}, .pid = own, .bytes = MIB},
 				{.uuid = {1}, .pid = 98, .bytes = MIB},
 				{.uuid = {2}, .pid = 98, .bytes = MIB}};
 	struct usage_list list = {.n = 3, .list = usage};
@@ -88,6 +129,8 @@ static void check_described(void)
 
 int main(void)
 {
+	map_ledger();
+	atexit(remove_ledgers);
 	check_in_no_tenant();
 	check_beyond();
 	check_several();

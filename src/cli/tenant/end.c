@@ -8,7 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "cli/tenant/pids.h"
+#include "node/mapped.h"
 #include "node/members.h"
 
 static int end_add(struct end *end, int pidfd)
@@ -33,7 +33,7 @@ static bool end_is_of(const struct tenant_entry *tenant, const struct stat *ledg
 	if (members_is(tenant->dir, pid))
 		return true;
 	snprintf(path, sizeof(path), "/proc/%ld", (long)pid);
-	return !stat(path, &process) && process.st_uid == ledger->st_uid && !pids_maps(pid, ledger);
+	return !stat(path, &process) && process.st_uid == ledger->st_uid && !mapped_by(pid, ledger);
 }
 
 /*

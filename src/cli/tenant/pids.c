@@ -3,44 +3,21 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 
 #include "cli/out/say.h"
 #include "ledger/ledger.h"
 #include "base/pidns.h"
 #include "ledger/slot.h"
+#include "node/mapped.h"
 
 void pids_free(struct pids *pids)
 {
 	free(pids->list);
 	*pids = (struct pids){0};
-}
-
-int pids_maps(pid_t pid, const struct stat *file)
-{
-	char path[64], *line = NULL;
-	unsigned int major, minor;
-	int r = -ENOENT;
-	size_t size = 0;
-	uint64_t inode;
-	FILE *maps;
-
-	snprintf(path, sizeof(path), "/proc/%ld/maps", (long)pid);
-	maps = fopen(path, "re");
-	if (!maps)
-		return errno == EACCES || errno == EPERM ? -EACCES : -ENOENT;
-	while (r && getline(&line, &size, maps) > 0)
-		if (sscanf(line, "%*s %*s %*s %x:%x %" SCNu64, &major, &minor, &inode) == 3 &&
-		    inode == file->st_ino && makedev(major, minor) == file->st_dev)
-			r = 0;
-	free(line);
-	fclose(maps);
-	return r;
 }
 
 static int pids_add(const struct moving *moving, const struct stat *file, int slot,
@@ -51,7 +28,7 @@ static int pids_add(const struct moving *moving, const struct stat *file, int sl
 	int r;
 
 	pidns_translate(&query, 1);
-	r = query.host_pid ? pids_maps((pid_t)query.host_pid, file) : -ENOENT;
+	r = query.host_pid ? mapped_by((pid_t)query.host_pid, file) : -ENOENT;
 	/* It may have ended since, which is nothing wrong. */
 	if (r < 0 && !slot_alive(moving->ledger, slot))
 		return 0;

@@ -24,8 +24,4 @@ struct pids {
 int pids_find(const struct moving *moving, struct pids *ret);
 void pids_free(struct pids *pids);
 
-/* Whether the process has the file mapped: 0, -EACCES, -ENOENT. */
-struct stat;
-int pids_maps(pid_t pid, const struct stat *file);
-
 #endif

@@ -152,6 +152,31 @@ class Hostile(daemon_lib.Case):
                     if name == "allot_device_promised_bytes"}
         self.assertLessEqual(promised, {0, 8 * GIB})
 
+    def test_numbers_of_others(self):
+        """It says that a program which is in no tenant is one of its own, or that of another one."""
+        self.env.update(ALLOT_SIM_DIR=self.path("sim"), ALLOT_SIM_MEMORY="4GiB",
+                        ALLOT_SIM_CONTEXT="16MiB", LD_LIBRARY_PATH=os.environ["SIM_LIBRARIES"])
+        tenant = self.start(cli_lib.ALLOT, "run", "--name", "other", "--memory", "1GiB", "--",
+                            os.environ["FILL"], "--json")
+        self.assertTrue(tenant.stdout.readline())
+        outsider = self.start(os.environ["FILL"], "--json")
+        self.assertTrue(outsider.stdout.readline())
+        self.hold_alive()
+        self.lock(1, 2)
+        pidns = os.stat("/proc/self/ns/pid").st_ino
+        self.forge(SLOTS[0] + SLOTS[1], b"".join(
+            struct.pack("<QIIQQ", LIVE | 1 << 8, pid, 0, pidns, 1) + bytes(224)
+            for pid in (outsider.pid, tenant.pid)))
+        self.forge(SLOT_HIGH, struct.pack("<I", 3))
+        self.forge(ROWS + 64, words(0, 2 ** 40, *[0] * 6))
+        daemon = self.daemon(options=("--outside", "kill"))
+        self.assertEqual(outsider.wait(60), -signal.SIGKILL)
+        self.assertIn(f"killed: pid {outsider.pid} (", self.log())
+        cli_lib.wait_for(lambda: self.samples().get(key("allot_outside_processes")) == 0)
+        self.assertNotIn(f"pid {tenant.pid} ", self.log())
+        self.assertIsNone(tenant.poll())
+        self.assertIsNone(daemon.poll())
+
     # --- Connections ---------------------------------------------------------------------------
 
     def descriptors(self, daemon):

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Whether a process is of a tenant, asked of the kernel: a ledger says who its processes are, but
+ * whoever may write it can name any. A process of the tenant has the ledger mapped.
+ */
+#ifndef ALLOT_NODE_MAPPED_H
+#define ALLOT_NODE_MAPPED_H
+
+#include <sys/stat.h>
+#include <sys/types.h>
+
+/* 0; -ENOENT: it has not, -EACCES, or -ESRCH: it is ending, or has ended. */
+int mapped_by(pid_t pid, const struct stat *file);
+
+/* The same of the ledger in a tenant's directory. */
+int mapped_ledger(pid_t pid, const char *dir);
+
+#endif

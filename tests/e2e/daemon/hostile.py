@@ -130,6 +130,28 @@ class Hostile(daemon_lib.Case):
         if not hasattr(self, "alive"):
             self.alive = self.hold("bad", f"{UUID_A}:data:{MIB}")
 
+    def test_cut_while_it_is_mapped(self):
+        """A process that touches what is no more behind a mapping ends by SIGBUS."""
+        self.open_to_all()
+        daemon = self.daemon()
+        policy, ledger = (os.path.join(self.bad, name) for name in ("policy", "ledger"))
+
+        def beat():
+            with open(policy, "rb") as file:
+                file.seek(TURN_BEAT)
+                return file.read(64)
+
+        self.ok("set", "bad", "--compute", "30")  # rings, so that it is looked at
+        cli_lib.wait_for(lambda: any(beat()))
+        for size in (SLOTS[0], 0):
+            os.truncate(ledger, size)
+            before = beat()
+            for share in ("31", "32"):
+                self.ok("set", "bad", "--compute", share)
+                cli_lib.wait_for(lambda: daemon.poll() is not None or beat() != before)
+                before = beat()
+            self.check(daemon, 0)
+
     # --- Figures -------------------------------------------------------------------------------
 
     def test_figures(self):

@@ -11,14 +11,29 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/now.h"
+#include "base/number.h"
+
 /* Whoever opens so many and says nothing keeps others waiting for no longer than that. */
 #define CONNECTIONS 256
 #define PATIENCE_S  5
 #define REQUEST_BYTES 4096 /* of a connection, for what it asks */
+/*
+ * The same for whoever says something now and then, or takes an answer bit by bit: from one answer to
+ * the end of the next one, or from the beginning.
+ */
+#define ANSWER_NS (10 * NS_PER_S)
+
+/* Of a connection. */
+struct visit {
+	uint64_t due_ns; /* 0: there is none */
+	int fd;		 /* the library's, which closes it */
+};
 
 struct http {
 	struct loop_source source; /* the library's own epoll */
 	struct MHD_Daemon *server;
+	struct visit visit[CONNECTIONS];
 	const struct http_page *pages;
 	void *arg;
 };
@@ -103,6 +118,71 @@ static enum MHD_Result http_answer(void *arg, struct MHD_Connection *connection,
 	return http_refuse(connection, MHD_HTTP_NOT_FOUND, unknown);
 }
 
+static void http_begin_visit(struct http *http, struct MHD_Connection *connection,
+			     void **ret_visit)
+{
+	const union MHD_ConnectionInfo *info =
+		MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+
+	for (int i = 0; info && i < CONNECTIONS; i++) {
+		struct visit *visit = &http->visit[i];
+
+		if (visit->due_ns)
+			continue;
+		visit->due_ns = now_monotonic_ns() + ANSWER_NS;
+		visit->fd = info->connect_fd;
+		*ret_visit = visit;
+		return;
+	}
+}
+
+static void http_note_connection(void *arg, struct MHD_Connection *connection, void **of_connection,
+				 enum MHD_ConnectionNotificationCode what)
+{
+	struct visit *visit = *of_connection;
+
+	if (what == MHD_CONNECTION_NOTIFY_STARTED)
+		http_begin_visit(arg, connection, of_connection);
+	else if (visit)
+		visit->due_ns = 0;
+}
+
+static void http_note_answer(void *arg, struct MHD_Connection *connection, void **of_request,
+			     enum MHD_RequestTerminationCode how)
+{
+	const union MHD_ConnectionInfo *info =
+		MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+	struct visit *visit = info ? info->socket_context : NULL;
+
+	if (visit)
+		visit->due_ns = now_monotonic_ns() + ANSWER_NS;
+}
+
+static uint64_t http_due_ns(const struct http *http)
+{
+	uint64_t due_ns = UINT64_MAX;
+
+	for (int i = 0; i < CONNECTIONS; i++)
+		if (http->visit[i].due_ns)
+			due_ns = min_u64(due_ns, http->visit[i].due_ns);
+	return due_ns;
+}
+
+/* The library finds the connection at its end, and closes it. */
+static void http_end_late(struct http *http)
+{
+	uint64_t now_ns = now_monotonic_ns();
+
+	for (int i = 0; i < CONNECTIONS; i++) {
+		struct visit *visit = &http->visit[i];
+
+		if (!visit->due_ns || visit->due_ns > now_ns)
+			continue;
+		shutdown(visit->fd, SHUT_RDWR);
+		visit->due_ns = now_ns + ANSWER_NS; /* it is closed long before */
+	}
+}
+
 /* A socket that listens, or -errno. */
 static int http_listen_on(const struct addrinfo *address)
 {
@@ -164,6 +244,7 @@ static void http_run(struct loop_source *source)
 	struct http *http = (struct http *)source;
 	unsigned int before;
 
+	http_end_late(http);
 	do {
 		before = http_connections(http);
 		MHD_run(http->server);
@@ -172,10 +253,15 @@ static void http_run(struct loop_source *source)
 
 static int http_timeout_ms(struct loop_source *source)
 {
+	struct http *http = (struct http *)source;
 	MHD_UNSIGNED_LONG_LONG ms;
+	uint64_t now_ns, due_ns;
 
-	if (!MHD_get_timeout(((struct http *)source)->server, &ms))
+	if (!MHD_get_timeout(http->server, &ms))
 		return -1;
+	now_ns = now_monotonic_ns();
+	due_ns = http_due_ns(http);
+	ms = due_ns <= now_ns ? 0 : min_u64(ms, (due_ns - now_ns) / NS_PER_MS + 1);
 	return ms > 60000 ? 60000 : (int)ms;
 }
 
@@ -187,7 +273,9 @@ static int http_start(struct http *http, int fd)
 					MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
 					(unsigned int)CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT,
 					(unsigned int)PATIENCE_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-					(size_t)REQUEST_BYTES, MHD_OPTION_END);
+					(size_t)REQUEST_BYTES, MHD_OPTION_NOTIFY_CONNECTION,
+					http_note_connection, http, MHD_OPTION_NOTIFY_COMPLETED,
+					http_note_answer, http, MHD_OPTION_END);
 	if (!http->server) {
 		close(fd);
 		return -EIO;

@@ -219,6 +219,28 @@ class Hostile(daemon_lib.Case):
         self.check(daemon, 1)
         self.assertLess(self.descriptors(daemon), OF_THE_DAEMON)
 
+    def test_slow_clients(self):
+        """They go on for ever, a byte at a time; who takes all places does not keep them."""
+        daemon = self.daemon()
+        slow = []
+        for _ in range(300):
+            s = socket.create_connection(("127.0.0.1", self.port))
+            self.addCleanup(s.close)
+            s.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\nX: ")
+            slow.append(s)
+        end = time.monotonic() + 60
+        while slow and time.monotonic() < end:
+            time.sleep(0.5)
+            for s in slow[:]:
+                try:
+                    s.sendall(b"x")
+                except OSError:
+                    slow.remove(s)
+            if len(slow) <= 300 - 256:
+                break
+        self.assertLessEqual(len(slow), 300 - 256)
+        self.check(daemon, 1)
+
 
 if __name__ == "__main__":
     cli_lib.main()

@@ -112,6 +112,8 @@ struct guest {
 	struct guest_device device[GUEST_DEVICES]; /* by CUDA ordinal */
 
 	_Atomic uint64_t told_until_ns;	 /* so long it waited to hear its driver's pid, see figure.h */
+	_Atomic uint64_t own_pid_due_ns; /* it may be looked for then, see own_pid.h */
+	_Atomic uint32_t own_pid_tries;
 	struct once nvml[GUEST_DEVICES]; /* by index in the ledger, see own_nvml.h */
 	_Atomic uint32_t later;		 /* a thread looks at figures once more, see later.h */
 	struct object_table *objects;

@@ -40,7 +40,7 @@ static bool charge_fits_by_driver(struct guest *guest, struct guest_device *devi
 	do {
 		pending = quota_pending(guest->ledger, device->ledger);
 		r = figure_tenant(guest, device->uuid, device->ledger, &figure);
-	} while (r == -ESRCH && !told && (told = figure_await_told(guest)));
+	} while (r == -ESRCH && !told && (told = figure_await_told(guest, device)));
 	if (r)
 		return false; /* without a figure nothing is free */
 	return pending <= limit && figure <= limit - pending;

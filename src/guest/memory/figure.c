@@ -13,9 +13,11 @@
 #include "guest/core/object.h"
 #include "guest/core/own_nvml.h"
 #include "guest/memory/calls.h"
+#include "guest/memory/driver_list.h"
 #include "guest/memory/granule.h"
 #include "guest/memory/holder.h"
 #include "guest/memory/later.h"
+#include "guest/memory/own_pid.h"
 #include "ledger/quota.h"
 #include "ledger/shared.h"
 
@@ -31,19 +33,8 @@
 #define TRIES	     4
 #define ALONE_TRIES  100
 #define ALONE_NAP_NS 100000
-#define PROCESSES     2048
 #define SAMPLES	      512
 #define SLOTS	      1024 /* slot_count answers no more */
-
-static nvmlReturn_t figure_list(const struct nvml_library *nvml, nvmlDevice_t device,
-				unsigned int *n, nvmlProcessInfo_v2_t *out)
-{
-	nvmlReturn_t r = nvml->nvmlDeviceGetComputeRunningProcesses_v3(device, n, out);
-
-	if (r == NVML_ERROR_FUNCTION_NOT_FOUND)
-		r = nvml->nvmlDeviceGetComputeRunningProcesses_v2(device, n, out);
-	return r;
-}
 
 /* One look: too large for a stack that is not ours. */
 struct look {
@@ -51,8 +42,7 @@ struct look {
 	uint32_t own;	    /* calls that the caller itself has under way */
 	bool told;	    /* the categories were set by the figure */
 	uint64_t allocated; /* by this process, and on its way, before that */
-	int n;
-	nvmlProcessInfo_v2_t process[PROCESSES];
+	struct driver_list list;
 	uint64_t charged[SLOTS]; /* by each slot, before the driver was asked */
 	nvmlProcessUtilizationSample_t sample[SAMPLES]; /* of utilisation: another question */
 };
@@ -70,30 +60,19 @@ static void figure_look_free(struct look *look)
 	munmap(look, sizeof(*look));
 }
 
-/* The driver's figures of all processes on a device. 0 or -errno. */
 static int figure_ask(struct guest *guest, struct look *look, const uint8_t uuid[16],
 		      int ledger_device)
 {
-	unsigned int n = PROCESSES;
-	nvmlDevice_t device;
-	const struct nvml_library *nvml = own_nvml_get(guest, uuid, ledger_device, &device);
-	nvmlReturn_t r = NVML_ERROR_UNINITIALIZED;
-
-	guest_depth++;
-	if (nvml)
-		r = figure_list(nvml, device, &n, look->process);
-	guest_depth--;
-	look->n = n < PROCESSES ? (int)n : PROCESSES;
-	return r == NVML_SUCCESS ? 0 : -EIO;
+	return driver_list_read(guest, uuid, ledger_device, &look->list);
 }
 
 static int figure_of(const struct look *look, uint32_t pid, uint64_t *ret_bytes)
 {
-	for (int i = 0; i < look->n; i++) {
+	for (int i = 0; i < look->list.n; i++) {
 		/* NVML says "not available" as all ones. */
-		if (look->process[i].pid == pid &&
-		    look->process[i].usedGpuMemory < QUOTA_ABSURD_BYTES) {
-			*ret_bytes = look->process[i].usedGpuMemory;
+		if (look->list.process[i].pid == pid &&
+		    look->list.process[i].usedGpuMemory < QUOTA_ABSURD_BYTES) {
+			*ret_bytes = look->list.process[i].usedGpuMemory;
 			return 0;
 		}
 	}
@@ -357,7 +336,7 @@ static bool figure_reconcile_once(struct guest *guest, struct guest_device *devi
 	if (slot_info(guest->ledger, slot_index(slot), &info) ||
 	    figure_of(look, info.driver_pid, &figure)) {
 		if (atomic_load(&device->contexts) > 0)
-			return true;
+			return !own_pid_find(guest, device);
 		figure = 0; /* without a context the driver lists nobody */
 	}
 	known = figure_allocated(device, &row);
@@ -490,7 +469,7 @@ void figure_await_dead(struct guest *guest, struct guest_device *device)
 #define TOLD_NAP_NS  5000000
 #define TOLD_WAIT_NS UINT64_C(2500000000) /* two looks of the daemon's, and a half */
 
-bool figure_await_told(struct guest *guest)
+bool figure_await_told(struct guest *guest, struct guest_device *device)
 {
 	struct slot *slot = atomic_load(&guest->slot);
 	uint64_t never = 0, until = now_monotonic_ns() + TOLD_WAIT_NS;
@@ -502,6 +481,8 @@ bool figure_await_told(struct guest *guest)
 	if (!atomic_compare_exchange_strong(&guest->told_until_ns, &never, until))
 		until = never;
 	while (info.driver_pid == info.pid && now_monotonic_ns() < until) {
+		if (own_pid_find(guest, device))
+			return true;
 		nanosleep(&(struct timespec){.tv_nsec = TOLD_NAP_NS}, NULL);
 		if (slot_info(guest->ledger, slot_index(slot), &info))
 			return false;
@@ -509,20 +490,21 @@ bool figure_await_told(struct guest *guest)
 	return info.driver_pid != info.pid;
 }
 
-/* Does this process have a context there, so that the driver must know it? */
-static bool figure_has_context(struct guest *guest, int ledger_device)
+/* The device, if this process has a context there, so that the driver must know it; else NULL. */
+static struct guest_device *figure_with_context(struct guest *guest, int ledger_device)
 {
 	for (int i = 0; i < guest->ndevices && atomic_load(&guest->slot); i++)
 		if (guest->device[i].ledger == ledger_device)
-			return atomic_load(&guest->device[i].contexts) > 0;
-	return false;
+			return atomic_load(&guest->device[i].contexts) > 0 ? &guest->device[i]
+									   : NULL;
+	return NULL;
 }
 
 int figure_tenant(struct guest *guest, const uint8_t uuid[16], int ledger_device,
 		  uint64_t *ret_bytes)
 {
 	struct slot *slot = atomic_load(&guest->slot);
-	bool missing = figure_has_context(guest, ledger_device);
+	bool missing = figure_with_context(guest, ledger_device);
 	struct look *look = figure_look_new();
 	uint64_t sum = 0;
 	int r = look ? figure_ask(guest, look, uuid, ledger_device) : -ENOMEM;
@@ -589,8 +571,8 @@ static bool figure_lists_tenant(struct guest *guest, const uint8_t uuid[16], int
 	bool any = false;
 
 	if (look && !figure_ask(guest, look, uuid, ledger_device))
-		for (int i = 0; i < look->n && !any; i++)
-			any = figure_is_ours(guest, look->process[i].pid);
+		for (int i = 0; i < look->list.n && !any; i++)
+			any = figure_is_ours(guest, look->list.process[i].pid);
 	if (look)
 		figure_look_free(look);
 	return any;
@@ -611,6 +593,7 @@ int figure_utilisation(struct guest *guest, const uint8_t uuid[16], int ledger_d
 	nvmlUtilization_t rates;
 	nvmlDevice_t device;
 	const struct nvml_library *nvml = own_nvml_get(guest, uuid, ledger_device, &device);
+	struct guest_device *used = figure_with_context(guest, ledger_device);
 	int percent = -1;
 
 	if (!nvml || !look) {
@@ -626,6 +609,9 @@ int figure_utilisation(struct guest *guest, const uint8_t uuid[16], int ledger_d
 	/* A process that did nothing in that time has no sample. */
 	if (percent < 0 && figure_lists_tenant(guest, uuid, ledger_device))
 		percent = 0;
+	/* What is found now is known the next time. */
+	if (percent < 0 && used)
+		own_pid_find(guest, used);
 	if (percent < 0) {
 		r = nvml->nvmlDeviceGetUtilizationRates(device, &rates);
 		percent = (int)rates.gpu;

@@ -89,10 +89,10 @@ int figure_tenant(struct guest *guest, const uint8_t uuid[16], int ledger_device
 
 /*
  * In a container nobody but a daemon outside knows by which pid the driver lists this process, and it
- * looks once a second. Waits until it has said so, once and for no longer than it may take. Whether
- * it has.
+ * looks once a second. Finds out (own_pid.h), or waits until it has said so, once and for no longer
+ * than it may take. Whether it is known.
  */
-bool figure_await_told(struct guest *guest);
+bool figure_await_told(struct guest *guest, struct guest_device *device);
 
 /*
  * NVML's utilisation by the tenant's live processes in its last two samples, in percent, as coarse

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tenants in PID namespaces of their own, as containers are: the driver lists them by numbers that they
-do not know, until allotd has told them."""
+do not know, until they have found it out, or allotd has told them."""
 
 import json
 import os
@@ -12,6 +12,7 @@ import daemon_lib
 
 CONTAINER = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
 CONTEXT_MIB = 16
+SLOT_DRIVER_PID = 8192 + 12 # of src/ledger/layout.h
 MIB = 1 << 20
 # Takes so many MiB for each line that it reads, and says what the driver answered.
 PROGRAM = """
@@ -38,8 +39,9 @@ class Pids(daemon_lib.Case):
         subprocess.run([sys.executable, "-c", "import ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)"],
                        env=self.env, check=True)
 
-    def begin(self, *options):
-        program = self.start(cli_lib.ALLOT, "run", "--name", "a", "--memory", "2GiB", *options, "--",
+    def begin(self, *options, tenant="a"):
+        options = options if "--memory" in options else ("--memory", "2GiB", *options)
+        program = self.start(cli_lib.ALLOT, "run", "--name", tenant, *options, "--",
                              *CONTAINER, sys.executable, "-c", PROGRAM)
         self.assertEqual(program.stdout.readline(), "0 0 0\n")
         return program
@@ -50,7 +52,7 @@ class Pids(daemon_lib.Case):
         return int(program.stdout.readline())
 
     def device(self):
-        tenant, = json.loads(self.ok("ps", "--json"))["tenants"]
+        tenant, *_ = json.loads(self.ok("ps", "--json"))["tenants"]
         return tenant["devices"][0]
 
     def contexts_mib(self):
@@ -63,19 +65,50 @@ class Pids(daemon_lib.Case):
             return self.contexts_mib() == len(programs) * CONTEXT_MIB
         cli_lib.wait_for(settled)
 
-    def test_told(self):
-        program = self.begin()
-        self.assertEqual(self.alloc(program), 0)
+    def driver_pid(self):
+        """What the first slot says."""
+        with open(os.path.join(self.runtime, "a", "ledger"), "rb") as ledger:
+            ledger.seek(SLOT_DRIVER_PID)
+            return int.from_bytes(ledger.read(4), sys.byteorder)
+
+    def large(self):
+        """A device of which so much is left that nobody needs the driver's figure."""
+        self.env.update(ALLOT_SIM_MEMORY="64GiB", ALLOT_SIM_DIR=os.path.join(self.tmp, "large"))
+        subprocess.run([sys.executable, "-c", "import ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)"],
+                       env=self.env, check=True)
+
+    def check_driver_pid(self):
+        with open(f"/proc/{self.driver_pid()}/environ", encoding="utf-8") as environ:
+            self.assertIn(os.path.join(self.runtime, "a") + "\0", environ.read())
+
+    def test_found(self):
+        """Without a daemon a process finds itself in the list, beside others, when it needs to."""
+        self.large()
+        programs = [self.begin("--memory", "60GiB", tenant=name) for name in "ab"]
+        # The simulated driver has numbers of out here once somebody here has asked for them.
+        self.ok("ps")
+        self.assertEqual(self.driver_pid(), 0)
         self.assertGreater(self.contexts_mib(), 500)
-        self.daemon()
-        self.settle(program)
+        for program, name in zip(programs, "ab"):
+            self.ok("set", name, "--memory", "2GiB")
+            self.assertEqual(self.alloc(program), 0)
+        self.check_driver_pid()
+        self.settle(programs[0])
         device = self.device()
         self.assertEqual(device["driver_bytes"], device["used_bytes"])
+
+    def test_told(self):
+        """A daemon tells it also where nobody needs it yet."""
+        self.large()
+        self.begin("--memory", "60GiB")
+        self.assertEqual(self.driver_pid(), 0)
+        self.daemon()
+        cli_lib.wait_for(self.driver_pid)
+        self.check_driver_pid()
         self.assertEqual(self.log().count("not limited"), 0)
 
     def test_accounting_by_the_driver(self):
         """Which refuses all that it cannot judge."""
-        self.daemon()
         program = self.begin("--accounting", "driver")
         self.assertEqual(self.alloc(program), 0)
         self.assertEqual(self.alloc(program, 3000), 2)

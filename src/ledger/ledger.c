@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <fcntl.h>
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -90,15 +91,47 @@ static int ledger_map_shared(struct ledger *ledger, int fd)
 	return map_file(ledger, fd);
 }
 
+/*
+ * Memory of a copy that was closed, zero again, for the next one: who reads many tenants would spend
+ * most of that on pages. One of few processes and devices is kept; others' may be megabytes.
+ */
+#define SPARE_SLOTS   32
+#define SPARE_SHARED  32
+#define SPARE_DEVICES 16
+static _Atomic(struct ledger_file *) spare;
+
 static int ledger_map_private(struct ledger *ledger)
 {
-	void *map = mmap(NULL, sizeof(struct ledger_file), PROT_READ | PROT_WRITE,
-			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	void *map = atomic_exchange(&spare, NULL);
 
+	if (!map)
+		map = mmap(NULL, sizeof(struct ledger_file), PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (map == MAP_FAILED)
 		return err_errno();
 	ledger->map = map;
 	return ledger_refresh(ledger);
+}
+
+static void ledger_unmap_private(struct ledger *ledger)
+{
+	struct ledger_file *map = ledger->map, *none = NULL;
+
+	if (ledger->most_slots > SPARE_SLOTS || ledger->most_shared > SPARE_SHARED ||
+	    ledger->most_devices > SPARE_DEVICES) {
+		munmap(map, sizeof(*map));
+		return;
+	}
+	memset(map, 0, offsetof(struct ledger_file, slots));
+	memset(map->slots, 0, ledger->most_slots * sizeof(map->slots[0]));
+	memset(map->shared, 0, ledger->most_shared * sizeof(map->shared[0]));
+	memset(map->device_time, 0, ledger->most_devices * sizeof(map->device_time[0]));
+	for (unsigned int d = 0; d < ledger->most_devices; d++) {
+		memset(map->rows[d], 0, ledger->most_slots * sizeof(map->rows[0][0]));
+		memset(map->info[d], 0, ledger->most_slots * sizeof(map->info[0][0]));
+	}
+	if (!atomic_compare_exchange_strong(&spare, &none, map))
+		munmap(map, sizeof(*map));
 }
 
 int ledger_open(const char *dir, enum ledger_mode mode, struct ledger **ret)
@@ -142,7 +175,9 @@ void ledger_close(struct ledger *ledger)
 		return;
 	if (map_own_slot(ledger) >= 0)
 		slot_done(&ledger->slot);
-	if (ledger->map)
+	if (ledger->map && ledger->is_copy)
+		ledger_unmap_private(ledger);
+	else if (ledger->map)
 		munmap(ledger->map, sizeof(struct ledger_file));
 	if (ledger->fd >= 0)
 		close(ledger->fd);
@@ -231,6 +266,11 @@ static int ledger_read_part(struct ledger *ledger, const void *part, size_t byte
 	return fd_pread_all(ledger->fd, (char *)ledger->map + at, bytes, (off_t)at);
 }
 
+static void ledger_raise(unsigned int *most, unsigned int n)
+{
+	*most = n > *most ? n : *most;
+}
+
 /*
  * Reads the parts of the file that any process was ever in: the whole is 13 MB, and `allot run`
  * reads a tenant before each start. Beyond the marks all stays zero, as the memory was when it was
@@ -239,20 +279,25 @@ static int ledger_read_part(struct ledger *ledger, const void *part, size_t byte
 static int ledger_read_used(struct ledger *ledger)
 {
 	struct ledger_file *map = ledger->map;
-	size_t high = map_slot_high(ledger);
+	unsigned int high = map_slot_high(ledger), shared = map_shared_high(ledger), devices = 0;
 	uint64_t ready = 0;
 	int r;
 
+	for (unsigned int d = 0; d < LEDGER_DEVICES; d++)
+		if (map->devices[d].uuid_hi)
+			devices = d + 1;
+	ledger_raise(&ledger->most_slots, high);
+	ledger_raise(&ledger->most_shared, shared);
+	ledger_raise(&ledger->most_devices, devices);
 	r = ledger_read_part(ledger, map->slots, high * sizeof(map->slots[0]));
 	if (r == 0)
-		r = ledger_read_part(ledger, map->shared,
-				     map_shared_high(ledger) * sizeof(map->shared[0]));
-	for (int d = 0; r == 0 && d < LEDGER_DEVICES; d++) {
+		r = ledger_read_part(ledger, map->shared, shared * sizeof(map->shared[0]));
+	if (r == 0)
+		r = ledger_read_part(ledger, map->device_time, devices * sizeof(map->device_time[0]));
+	for (unsigned int d = 0; r == 0 && d < devices; d++) {
 		if (!map->devices[d].uuid_hi)
 			continue;
-		r = ledger_read_part(ledger, &map->device_time[d], sizeof(map->device_time[d]));
-		if (r == 0)
-			r = ledger_read_part(ledger, map->rows[d], high * sizeof(map->rows[0][0]));
+		r = ledger_read_part(ledger, map->rows[d], high * sizeof(map->rows[0][0]));
 		if (r == 0)
 			r = ledger_read_part(ledger, map->info[d], high * sizeof(map->info[0][0]));
 		ready |= UINT64_C(1) << d;

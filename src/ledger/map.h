@@ -26,6 +26,7 @@ struct ledger {
 	struct ledger_file *map;
 	bool is_copy;   /* LEDGER_READ: anonymous memory, filled by read(2) */
 	int fd;         /* of a copy only: the host program may close what it did not open */
+	unsigned int most_slots, most_shared, most_devices; /* that a copy ever had */
 	uint64_t ready; /* bit per device whose rows this process knows to be on disk (or copied) */
 	struct slot slot;
 	dev_t dev;

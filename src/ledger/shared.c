@@ -16,6 +16,8 @@ uint64_t shared_used(struct ledger *ledger, int device, bool live_only)
 {
 	uint64_t alive[SHARED_HOLDER_WORDS] = { 0 };
 
+	if (!map_shared_high(ledger))
+		return 0;
 	for (int i = 0; live_only && i < slot_count(ledger); i++)
 		if (slot_alive(ledger, i))
 			alive[i / 64] |= UINT64_C(1) << (i % 64);

@@ -59,6 +59,19 @@ class Hostile(daemon_lib.Case):
         for name, mode in (("policy", 0o444), ("ledger", 0o666), ("", 0o1755)):
             os.chmod(os.path.join(self.bad, name), mode)
 
+    def beat(self):
+        """What the arbiter writes at each step about the tenant's turn."""
+        with open(os.path.join(self.bad, "policy"), "rb") as policy:
+            policy.seek(TURN_BEAT)
+            return policy.read(64)
+
+    def step(self, daemon, share):
+        """Rings, and waits until whoever decides whose turn it is has looked."""
+        before = self.beat()
+        self.ok("set", "bad", "--compute", str(share))
+        cli_lib.wait_for(lambda: daemon.poll() is not None or self.beat() != before)
+        self.assertIsNone(daemon.poll(), self.log())
+
     def check(self, daemon, readable):
         """The others are seen as before, and what is said of it is harmless."""
         found = self.samples()
@@ -134,22 +147,11 @@ class Hostile(daemon_lib.Case):
         """A process that touches what is no more behind a mapping ends by SIGBUS."""
         self.open_to_all()
         daemon = self.daemon()
-        policy, ledger = (os.path.join(self.bad, name) for name in ("policy", "ledger"))
-
-        def beat():
-            with open(policy, "rb") as file:
-                file.seek(TURN_BEAT)
-                return file.read(64)
-
-        self.ok("set", "bad", "--compute", "30")  # rings, so that it is looked at
-        cli_lib.wait_for(lambda: any(beat()))
+        self.step(daemon, 30)
         for size in (SLOTS[0], 0):
-            os.truncate(ledger, size)
-            before = beat()
-            for share in ("31", "32"):
-                self.ok("set", "bad", "--compute", share)
-                cli_lib.wait_for(lambda: daemon.poll() is not None or beat() != before)
-                before = beat()
+            os.truncate(os.path.join(self.bad, "ledger"), size)
+            self.step(daemon, 31)
+            self.step(daemon, 32)
             self.check(daemon, 0)
 
     # --- Figures -------------------------------------------------------------------------------
@@ -205,10 +207,12 @@ class Hostile(daemon_lib.Case):
         return len(os.listdir(f"/proc/{daemon.pid}/fd"))
 
     def test_connections(self):
-        """As many as this process may have, which all say nothing: they go, and others are served."""
+        """As many as this process may have, which all say nothing: turns go on, and when they have gone
+        others are served."""
         most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most[1], most[1]))
         self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, most)
+        self.open_to_all()
         daemon = self.daemon()
         with contextlib.ExitStack() as open_ones:
             for _ in range(min(CONNECTIONS, most[1] - 100)):
@@ -216,6 +220,7 @@ class Hostile(daemon_lib.Case):
                 s.setblocking(False)
                 s.connect_ex(("127.0.0.1", self.port))
             self.assertLess(self.descriptors(daemon), OF_THE_DAEMON)
+            self.step(daemon, 30)
         self.check(daemon, 1)
         self.assertLess(self.descriptors(daemon), OF_THE_DAEMON)
 

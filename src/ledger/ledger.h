@@ -19,6 +19,12 @@ struct ledger;
 enum ledger_mode {
 	LEDGER_GUEST, /* mapped, to be written after slot_claim */
 	LEDGER_READ,  /* a private copy; ledger_refresh brings it up to date */
+	/*
+	 * A private copy of what it says of devices and their time, and of the bell, which keeps no
+	 * descriptor. The file is mapped, and touched by the kernel alone: where it was cut there is an
+	 * error and no signal. For a process that others of the user must not be able to end.
+	 */
+	LEDGER_WATCH,
 };
 
 /*
@@ -56,8 +62,14 @@ int ledger_save(const char *dir, int fd);
  */
 int ledger_await(const char *dir, int fd);
 
-/* LEDGER_READ only: copies the file anew. -ENODATA when it was truncated. */
+/*
+ * Not LEDGER_GUEST: copies the file anew. -ENODATA when it was truncated. Of LEDGER_WATCH it takes a
+ * microsecond or two.
+ */
 int ledger_refresh(struct ledger *ledger);
+
+/* The same for LEDGER_WATCH alone; what is mapped to be used is up to date as it is: 0. */
+int ledger_look(struct ledger *ledger);
 
 /*
  * Finds a device or adds it, and makes sure that its rows exist on disk. Answers its index in this
@@ -84,6 +96,8 @@ int ledger_device_info(struct ledger *ledger, int device, struct ledger_device_i
  * that other tenants have, too. See roles/arbiter_host.h.
  */
 uint32_t *ledger_bell(struct ledger *ledger);
+/* How often it was rung, as of the last ledger_look. The word itself may not be there to be read. */
+uint32_t ledger_rung(struct ledger *ledger);
 
 /* Remembers the most that a context takes on this device, for those who come later. */
 void ledger_learn_context(struct ledger *ledger, int device, uint64_t bytes);

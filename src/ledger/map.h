@@ -24,7 +24,8 @@ struct slot {
 
 struct ledger {
 	struct ledger_file *map;
-	bool is_copy;   /* LEDGER_READ: anonymous memory, filled by read(2) */
+	bool is_copy;   /* not LEDGER_GUEST: anonymous memory, filled by the kernel */
+	struct ledger_file *watched; /* LEDGER_WATCH: the file, for the kernel to read; else NULL */
 	int fd;         /* of a copy only: the host program may close what it did not open */
 	unsigned int most_slots, most_shared, most_devices; /* that a copy ever had */
 	uint64_t ready; /* bit per device whose rows this process knows to be on disk (or copied) */

@@ -286,8 +286,10 @@ static bool arbiter_host_takes_turns(struct arbiter_host *host, int i, const str
 	}
 	if (member->turn)
 		return true;
+	/* A tenant of another user is not to be able to end our process. A daemon survives it. */
 	if (tenant_path(host->runtime, member->name, dir, sizeof(dir)) < 0 ||
-	    ledger_open(dir, LEDGER_GUEST, &member->ledger))
+	    ledger_open(dir, member->apart && !host->claim ? LEDGER_WATCH : LEDGER_GUEST,
+			&member->ledger))
 		return false;
 	if (turn_open(dir, &member->turn)) {
 		arbiter_host_member_rest(member);
@@ -484,6 +486,8 @@ static void arbiter_host_look(struct arbiter_host *host, int i, uint64_t now_ns)
 	struct ledger_device_info info;
 	uint64_t demand = 0;
 
+	if (member->ledger && ledger_look(member->ledger))
+		arbiter_host_member_rest(member);
 	if (policy_generation(member->policy) != member->generation ||
 	    (member->turn && !ledger_device_info(member->ledger, member->ndevices, &info)))
 		arbiter_host_describe_member(host, i);
@@ -535,7 +539,8 @@ static bool arbiter_host_is_taken(const struct arbiter_host *host, int i, uint64
 
 		if (k == i || !other->id || other->open ||
 		    (other->priority != state->priority && !state->lifted) ||
-		    !(other->devices & state->devices) || now_ns > other->left_ns + MISSED_MOST_NS)
+		    !(other->devices & state->devices) ||
+		    now_ns > other->left_ns + MISSED_MOST_NS || ledger_look(member->ledger))
 			continue;
 		for (int d = 0; d < member->ndevices; d++) {
 			uint64_t guess;
@@ -637,8 +642,8 @@ void arbiter_host_listen(struct arbiter_host *host)
 	host->heard = word_check(&host->file->bell);
 	for (int i = 0; i < host->n; i++) {
 		struct member *member = &host->member[i];
-		uint32_t bell = member->apart && member->ledger
-					? word_check(ledger_bell(member->ledger))
+		uint32_t bell = member->apart && member->ledger && !ledger_look(member->ledger)
+					? ledger_rung(member->ledger)
 					: member->heard;
 
 		if (bell == member->heard)

@@ -59,11 +59,15 @@ class Hostile(daemon_lib.Case):
         for name, mode in (("policy", 0o444), ("ledger", 0o666), ("", 0o1755)):
             os.chmod(os.path.join(self.bad, name), mode)
 
-    def beat(self):
+    def beat(self, tenant="bad"):
         """What the arbiter writes at each step about the tenant's turn."""
-        with open(os.path.join(self.bad, "policy"), "rb") as policy:
+        with open(os.path.join(self.runtime, tenant, "policy"), "rb") as policy:
             policy.seek(TURN_BEAT)
             return policy.read(64)
+
+    def turns(self, tenant):
+        """Those that began."""
+        return struct.unpack_from("<I", self.beat(tenant), 24)[0]
 
     def step(self, daemon, share):
         """Rings, and waits until whoever decides whose turn it is has looked."""
@@ -153,6 +157,32 @@ class Hostile(daemon_lib.Case):
             self.step(daemon, 31)
             self.step(daemon, 32)
             self.check(daemon, 0)
+
+    def test_cut_without_a_daemon(self):
+        """The same, where a process of another tenant decides whose turn it is."""
+        self.env.update(ALLOT_SIM_DIR=self.path("sim"), LD_LIBRARY_PATH=os.environ["SIM_LIBRARIES"])
+        self.ok("set", "bad", "--weight", "1")
+        self.open_to_all()
+
+        def begin(tenant):
+            load = self.start(cli_lib.ALLOT, "run", "--name", tenant, *options, "--",
+                              os.environ["ALLOT_LOAD"], "--loops-per-us", "1", "--seconds", "60")
+            cli_lib.wait_for(lambda: os.path.lexists(os.path.join(self.runtime, tenant, "owner")))
+            cli_lib.wait_for(lambda: any(self.beat(tenant)))
+            return load
+
+        options = ("--weight", "1")
+        arbiter = begin("first")
+        options = ()
+        load = begin("bad")
+        cli_lib.wait_for(lambda: self.turns("bad") > 5 and self.turns("first") > 5)
+        load.send_signal(signal.SIGSTOP)
+        for size in (SLOTS[0], 0):
+            os.truncate(os.path.join(self.bad, "ledger"), size)
+            for _ in range(5):
+                before = self.beat("first")
+                cli_lib.wait_for(lambda: arbiter.poll() is not None or self.beat("first") != before)
+            self.assertIsNone(arbiter.poll())
 
     # --- Figures -------------------------------------------------------------------------------
 

@@ -20,17 +20,30 @@ struct usage_reader {
 	uint8_t nvidia[POLICY_DEVICES][16]; /* by NVML's index, as they were in the beginning */
 };
 
+/* By an index NVML means the same device for as long as it is open. 0 or -errno. */
+static int usage_name_nvidia(struct usage_reader *reader, unsigned int index)
+{
+	static const uint8_t unknown[16];
+	struct nvml_device device;
+	int r;
+
+	if (memcmp(reader->nvidia[index], unknown, sizeof(unknown)) != 0)
+		return 0;
+	r = nvml_device_get(reader->nvml, index, &device);
+	if (!r)
+		memcpy(reader->nvidia[index], device.uuid, sizeof(device.uuid));
+	return r;
+}
+
 static void usage_find_nvidia(struct usage_reader *reader)
 {
-	struct nvml_device device;
 	unsigned int n = 0;
 
 	if (nvml_device_count(reader->nvml, &n))
 		return;
 	reader->n = n < POLICY_DEVICES ? n : POLICY_DEVICES;
 	for (unsigned int i = 0; i < reader->n; i++)
-		if (!nvml_device_get(reader->nvml, i, &device))
-			memcpy(reader->nvidia[i], device.uuid, sizeof(device.uuid));
+		usage_name_nvidia(reader, i);
 }
 
 int usage_open(struct usage_reader **ret)
@@ -83,25 +96,25 @@ static int usage_add(struct usage_list *list, const uint8_t uuid[16], pid_t pid,
 	return 0;
 }
 
-static int usage_read_nvidia(struct nvml *nvml, unsigned int index, struct usage_list *list)
+static int usage_read_nvidia(struct usage_reader *reader, unsigned int index,
+			     struct usage_list *list)
 {
 	struct nvml_process *process = NULL;
-	struct nvml_device device;
 	size_t n = 0;
-	int r = nvml_device_get(nvml, index, &device);
+	int r = usage_name_nvidia(reader, index);
 
 	if (!r)
-		r = nvml_device_processes(nvml, index, &process, &n);
+		r = nvml_device_processes(reader->nvml, index, &process, &n);
 	for (size_t i = 0; !r && i < n; i++)
-		r = usage_add(list, device.uuid, process[i].pid, process[i].used_bytes);
+		r = usage_add(list, reader->nvidia[index], process[i].pid, process[i].used_bytes);
 	free(process);
 	return r;
 }
 
-static int usage_read_all_nvidia(const struct usage_reader *reader, struct usage_list *list)
+static int usage_read_all_nvidia(struct usage_reader *reader, struct usage_list *list)
 {
 	for (unsigned int i = 0; i < reader->n; i++) {
-		int r = usage_read_nvidia(reader->nvml, i, list);
+		int r = usage_read_nvidia(reader, i, list);
 
 		if (r == -ENOMEM)
 			return r;

@@ -235,7 +235,7 @@ int policy_read(struct policy_map *map, struct policy *ret)
 	return policy_read_file(map->file, ret);
 }
 
-int policy_load(const char *dir, struct policy *ret)
+int policy_load_all(const char *dir, struct policy *ret, struct turn *ret_turn, uint32_t *ret_swap)
 {
 	CLEANUP_FREE struct policy_file *file = NULL;
 	CLEANUP_CLOSE int fd = -EBADF;
@@ -253,7 +253,19 @@ int policy_load(const char *dir, struct policy *ret)
 			return -EPROTO;
 		r = policy_read_file(file, ret);
 	}
-	return r < 0 ? -EPROTO : 0;
+	if (r < 0)
+		return -EPROTO;
+	*ret_turn = file->turn;
+	*ret_swap = file->swap;
+	return 0;
+}
+
+int policy_load(const char *dir, struct policy *ret)
+{
+	struct turn turn;
+	uint32_t swap;
+
+	return policy_load_all(dir, ret, &turn, &swap);
 }
 
 uint64_t policy_generation(const struct policy_map *map)

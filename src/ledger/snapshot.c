@@ -319,16 +319,10 @@ int snapshot_read(const char *dir, struct snapshot **ret)
 	if (!snapshot)
 		return -ENOMEM;
 	snapshot->now_ns = now_boot_ns();
-	r = policy_load(dir, &snapshot->policy);
-	if (r < 0)
-		return r;
-	r = turn_load(dir, &turn);
+	r = policy_load_all(dir, &snapshot->policy, &turn, &request);
 	if (r < 0)
 		return r;
 	snapshot->turns = turn.seq;
-	r = swap_load(dir, &request);
-	if (r < 0)
-		return r;
 	snapshot->swap = swap_phase_of(request);
 	r = ledger_open(dir, LEDGER_READ, &ledger);
 	if (r < 0)

@@ -2,16 +2,12 @@
 #include "ledger/turn.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stddef.h>
 #include <sys/mman.h>
 
 #include "base/cleanup.h"
-#include "base/err.h"
-#include "base/fd.h"
 #include "base/word.h"
 #include "ledger/policy_file.h"
-#include "ledger/shared_file.h"
 
 const struct turn *turn_of(const struct policy_map *map)
 {
@@ -49,18 +45,4 @@ void turn_close(struct turn *turn)
 		return;
 	file = (struct policy_file *)((char *)turn - offsetof(struct policy_file, turn));
 	policy_file_unmap(&file);
-}
-
-int turn_load(const char *dir, struct turn *ret)
-{
-	CLEANUP_CLOSE int fd = -EBADF;
-	struct turn turn;
-
-	fd = shared_file_open(dir, POLICY_FILE, O_RDONLY, sizeof(struct policy_file));
-	if (fd < 0)
-		return fd;
-	if (fd_pread_all(fd, &turn, sizeof(turn), offsetof(struct policy_file, turn)) < 0)
-		return -EPROTO;
-	*ret = turn;
-	return 0;
 }

@@ -30,7 +30,4 @@ const struct turn *turn_of(const struct policy_map *map);
 int turn_open(const char *dir, struct turn **ret);
 void turn_close(struct turn *turn);
 
-/* For somebody who looks once: read as policy_load reads the policy. */
-int turn_load(const char *dir, struct turn *ret);
-
 #endif

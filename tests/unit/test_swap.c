@@ -67,6 +67,11 @@ static void check_parts(void)
 	CHECK_EQ(swap_part_of(swap_desk_ask(desk, SWAP_BACK)), 60);
 	CHECK_EQ(swap_part_of(swap_desk_ask(desk, SWAP_BACK)), 60);
 	CHECK_EQ(swap_part_of(swap_desk_ask(desk, SWAP_OUT)), 60);
+	CHECK_EQ(swap_part_of(swap_desk_ask(desk, SWAP_COME)), 60);
+	CHECK_EQ(swap_part_of(swap_desk_ask(desk, SWAP_OUT)), 60);
+	CHECK_EQ(swap_part_of(swap_desk_ask(desk, SWAP_COME)), 60);
+	CHECK_EQ(swap_part_of(swap_desk_ask(desk, SWAP_BACK)), 60);
+	CHECK_EQ(swap_part_of(swap_desk_ask(desk, SWAP_OUT)), 60);
 	CHECK_EQ(swap_part_of(swap_desk_ask(desk, SWAP_OUT)), SWAP_ALL);
 	CHECK_EQ(swap_part_of(swap_desk_ask(desk, SWAP_BACK)), SWAP_ALL);
 	swap_desk_close(desk);

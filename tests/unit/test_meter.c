@@ -828,7 +828,12 @@ static void check_loads(void)
 	finish(S1);
 	CHECK_NEAR(busy_ns(), 750 * US);
 	end();
-	/* What is known is not loaded: a call that the processor was lost in is a pause as any. */
+	/* A call that is brief loads nothing, whatever is known: it is a pause as any. */
+	begin();
+	launch_how(S1, 500 * US, (struct how){.unknown = true, .alone = true, .load_ns = 90 * US});
+	finish(S1);
+	CHECK_NEAR(busy_ns(), 590 * US);
+	end();
 	begin();
 	launch(S1, 250 * US);
 	finish(S1);

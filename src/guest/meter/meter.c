@@ -400,9 +400,9 @@ void meter_end(struct launch *launch, CUresult e)
 	uint64_t loaded = !e && launch->fresh ? now_monotonic_ns() : 0;
 	bool brief = loaded < launch->now_ns + TUNING_GAP_NS;
 
-	/* Nothing is loaded for what was measured, unless that is seen. */
-	if (launch->known && brief)
-		loaded = 0;
+	/* So soon nothing was loaded: the work may have begun, and the thread lost its processor. */
+	if (loaded && brief)
+		loaded = launch->now_ns;
 	if (!stream) {
 		if (!e)
 			collect_bill_unmeasured(meter, launch->now_ns, UINT64_MAX);

@@ -13,6 +13,7 @@ import urllib.request
 import cli_lib
 
 ALLOTD = os.environ["ALLOTD"]
+UNIT = os.path.join(os.environ["ALLOT_SOURCE"], "deploy/systemd/allotd.service.in")
 SAMPLE = re.compile(r'(\w+)(?:\{(.*)\})? (-?[\d.]+)$')
 LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
@@ -21,6 +22,16 @@ def free_port():
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         return s.getsockname()[1]
+
+
+def as_in_the_unit():
+    """Words before a command that leave of root what systemd leaves of it to allotd."""
+    if os.geteuid():
+        return []
+    with open(UNIT, encoding="utf-8") as unit:
+        names = re.search(r"^CapabilityBoundingSet=(.+)$", unit.read(), re.M)[1].split()
+    kept = "".join(",+" + name.removeprefix("CAP_").lower() for name in names)
+    return ["setpriv", "--no-new-privs", f"--bounding-set=-all{kept}"]
 
 
 def kill_all(process):
@@ -42,8 +53,8 @@ class Case(cli_lib.Case):
             manager.settimeout(60)
             with open(os.path.join(self.tmp, "log"), "w", encoding="utf-8") as log:
                 daemon = subprocess.Popen(
-                    [*before, ALLOTD, "--foreground", "--listen", f"127.0.0.1:{self.port}",
-                     *options],
+                    [*before, *as_in_the_unit(), ALLOTD, "--foreground", "--listen",
+                     f"127.0.0.1:{self.port}", *options],
                     env={**self.env, "NOTIFY_SOCKET": notify}, stderr=log,
                     start_new_session=True)
             self.addCleanup(daemon.wait)

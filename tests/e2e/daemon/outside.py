@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import subprocess
+import unittest
 
 import cli_lib
 import daemon_lib
@@ -79,6 +80,18 @@ class Outside(daemon_lib.Case):
         self.assertIn(f"killed: pid {program.pid} (", self.log())
         cli_lib.wait_for(lambda: not self.outside())
         self.assertIsNone(tenant.poll())
+
+    @unittest.skipIf(os.geteuid(), "users are had by root alone")
+    def test_killed_of_a_user(self):
+        """For which it needs to be more than of that number: all that the unit leaves to it counts."""
+        sim = self.env["ALLOT_SIM_DIR"]
+        self.ok("sim", "--dir", sim, "--memory", "4GiB", "--", cli_lib.ALLOT, "topo")
+        for path, mode in ((self.tmp, 0o755), (sim, 0o777), (os.path.join(sim, "region"), 0o666)):
+            os.chmod(path, mode)
+        self.daemon(options=("--outside", "kill"))
+        program = self.program("setpriv", "--reuid=12345", "--regid=12345", "--clear-groups")
+        self.assertEqual(program.wait(60), -signal.SIGKILL)
+        self.assertIn(f"killed: pid {program.pid} (", self.log())
 
     def test_stopped(self):
         self.daemon(options=("--outside", "stop"))

@@ -222,33 +222,37 @@ static int main_start_sampler(struct sampler *sampler, const struct node *node, 
 
 /* --- The site's file -------------------------------------------------------------------------- */
 
+static const char *main_config(const struct args *a)
+{
+	return a->config ? a->config : CONTROL_CONFIG;
+}
+
 static void main_say_line(void *arg, unsigned int line, bool wrong, const char *words)
 {
 	const struct args *a = arg;
 
 	if (wrong)
-		log_line(LOG_FAULT, "%s:%u: %s", a->config, line, words);
+		log_line(LOG_FAULT, "%s:%u: %s", main_config(a), line, words);
 	else if (a->check)
-		printf("%s:%u: %s\n", a->config, line, words);
+		printf("%s:%u: %s\n", main_config(a), line, words);
 }
 
-/* 0, or -errno with a message: what the site wanted is not known, so nothing begins. */
-static int main_read_site(struct args *a, struct site *ret)
+/* 0, also where the usual one is not there; or -errno with a message: it is not known then. */
+static int main_read_site(struct args *a, struct site *ret, bool *ret_there)
 {
-	bool chosen = a->config;
-	FILE *in;
+	FILE *in = fopen(main_config(a), "re");
 	int r;
 
-	if (!chosen)
-		a->config = CONTROL_CONFIG;
-	in = fopen(a->config, "re");
-	if (!in && errno == ENOENT && !chosen && !a->check)
+	*ret_there = in;
+	if (!in && errno == ENOENT && !a->config) {
+		*ret = (struct site){.rules = NULL};
 		return 0;
+	}
 	r = in ? site_read(in, main_say_line, a, ret) : -errno;
 	if (r == -EINVAL)
-		log_line(LOG_FAULT, "%s is not in force: put these lines right", a->config);
+		log_line(LOG_FAULT, "%s is not in force: put these lines right", main_config(a));
 	else if (r < 0)
-		log_line(LOG_FAULT, "%s cannot be read: %s", a->config, strerror(-r));
+		log_line(LOG_FAULT, "%s cannot be read: %s", main_config(a), strerror(-r));
 	if (in)
 		fclose(in);
 	return r;
@@ -256,38 +260,73 @@ static int main_read_site(struct args *a, struct site *ret)
 
 /* --- Signals --------------------------------------------------------------------------------- */
 
-struct ends {
+struct signals {
 	struct loop_source source;
 	struct loop *loop;
+	struct args *args;
+	struct site *site;
 };
 
-static void main_end(struct loop_source *source)
+/* Requests are served by this thread: none is held to half of the old and half of the new. */
+static void main_reload(struct signals *signals)
 {
-	loop_end(((struct ends *)source)->loop);
+	const char *path = main_config(signals->args);
+	struct site site;
+	bool there;
+
+	notify_send("RELOADING=1");
+	if (main_read_site(signals->args, &site, &there) < 0) {
+		log_line(LOG_FAULT, "%s: what it said before stays in force", path);
+	} else {
+		site_free(signals->site);
+		*signals->site = site;
+		log_line(LOG_SAY, there ? "%s was read anew; tenants that live keep what they have"
+					: "%s is not there: users are not bounded",
+			 path);
+	}
+	notify_send("READY=1");
 }
 
-static int main_watch_signals(struct ends *ends, struct loop *loop)
+static void main_take_signal(struct loop_source *source)
+{
+	struct signals *signals = (struct signals *)source;
+	struct signalfd_siginfo info;
+
+	if (read(source->fd, &info, sizeof(info)) != sizeof(info))
+		return;
+	if (info.ssi_signo == SIGHUP)
+		main_reload(signals);
+	else
+		loop_end(signals->loop);
+}
+
+static int main_watch_signals(struct signals *signals, struct loop *loop, struct args *a,
+			      struct site *site)
 {
 	sigset_t set;
 
 	sigemptyset(&set);
+	sigaddset(&set, SIGHUP);
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);
 	sigprocmask(SIG_BLOCK, &set, NULL);
-	*ends = (struct ends){.source = {.fd = signalfd(-1, &set, SFD_CLOEXEC), .ready = main_end},
-			      .loop = loop};
-	return loop_add(loop, &ends->source);
+	*signals = (struct signals){.source = {.fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK),
+					       .ready = main_take_signal},
+				    .loop = loop,
+				    .args = a,
+				    .site = site};
+	return loop_add(loop, &signals->source);
 }
 
-static int main_serve(struct node *node, const struct args *a, struct loop *loop)
+static int main_serve(struct node *node, struct args *a, struct loop *loop)
 {
 	const struct requests requests = {
 		.runtime = node->runtime, .site = &node->site, .devices = &node->devices};
 	struct control *control = NULL;
 	struct http *http = NULL;
 	struct sampler sampler;
-	struct ends ends;
-	int r = main_watch_signals(&ends, loop);
+	struct signals signals;
+	int r = main_watch_signals(&signals, loop, a, &node->site);
 
 	if (!r)
 		r = main_start_sampler(&sampler, node, loop);
@@ -325,7 +364,7 @@ static int main_serve(struct node *node, const struct args *a, struct loop *loop
 	http_close(http);
 	audit_end(node->audit);
 	close(sampler.source.fd);
-	close(ends.source.fd);
+	close(signals.source.fd);
 	return r < 0 ? EXIT_FAILURE : 0;
 }
 
@@ -345,6 +384,7 @@ int main(int argc, char **argv)
 	static struct node node;
 	struct args a = {.listen = LISTEN};
 	struct loop *loop;
+	bool there;
 	int r;
 
 	mallopt(M_ARENA_MAX, 1); /* the audit's thread allocates little, and seldom */
@@ -352,7 +392,9 @@ int main(int argc, char **argv)
 	mallopt(M_TRIM_THRESHOLD, BIG_BYTES); /* and so are the tenants of which it was made */
 	argp_program_version = "allotd " ALLOT_VERSION;
 	argp_parse(&argp, argc, argv, 0, NULL, &a);
-	r = main_read_site(&a, &node.site);
+	r = main_read_site(&a, &node.site, &there);
+	if (r == 0 && a.check && !there)
+		printf("%s is not there: users are not bounded\n", main_config(&a));
 	if (r < 0 || a.check)
 		return r < 0 ? EXIT_FAILURE : 0;
 	node.hami = a.hami;

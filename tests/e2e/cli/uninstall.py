@@ -142,6 +142,7 @@ class Uninstall(cli_lib.Case):
         with open(unit, encoding="utf-8") as file:
             text = file.read()
         self.assertIn(f"ExecStart={self.prefix}/sbin/allotd --foreground\n", text)
+        self.assertIn(f"ExecReload={self.prefix}/sbin/allotd --check\n", text)
         # It looks for the program where it is said to be.
         with open(self.path("allotd.service"), "w", encoding="utf-8") as file:
             file.write(text.replace(self.prefix, self.destination + self.prefix))

@@ -3,6 +3,8 @@
 
 import json
 import os
+import signal
+import socket
 import subprocess
 
 import cli_lib
@@ -41,6 +43,15 @@ class Site(users_lib.Case):
         self.assertIn(f"allotd: {path} is not in force", error)
         self.assertEqual(self.check("--config", self.path("none"))[0], 1)
 
+    def test_check_of_none(self):
+        """As the unit has it checked before it is read anew."""
+        os.mkdir(self.path("etc"), 0o755)
+        done = subprocess.run([*self.with_mounted(self.path("etc"), "/etc"), daemon_lib.ALLOTD,
+                               "--check"], env=self.env, text=True, capture_output=True, timeout=60,
+                              check=False)
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0,
+            "/etc/allot/allotd.conf is not there: users are not bounded\n", ""))
+
     def test_wrong_file(self):
         """Nothing begins: that is not the same as no bounds."""
         done = subprocess.run([daemon_lib.ALLOTD, "--config", self.conf("[default]\nx = 1\n")],
@@ -54,6 +65,63 @@ class Site(users_lib.Case):
         """One that ends takes no bounds along."""
         self.end(self.site("[default]\nmemory-max = 1GiB\n"))
         self.user_fails(ALICE, "run", "--", "true", says=["allotd does not answer"])
+
+    def reload(self, daemon, says):
+        """What it says of the file as it is now; and to systemd, which waits for that."""
+        before = len(self.log())
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+            manager.bind(self.path("notify"))
+            manager.settimeout(60)
+            daemon.send_signal(signal.SIGHUP)
+            for state in (b"RELOADING=1", b"READY=1"):
+                self.assertEqual(manager.recv(100), state)
+        os.unlink(self.path("notify"))
+        self.assertIn(says, self.log()[before:])
+        return self.log()[before:]
+
+    def test_reload(self):
+        """Whoever lives keeps what it has; who asks is held to what the file says now."""
+        daemon = self.site("[default]\nmemory-max = 1GiB\n")
+        self.alive(ALICE, "a")
+        self.conf("[default]\nmemory-max = 512MiB\n")
+        self.reload(daemon, "was read anew")
+        self.assertEqual(self.quota(f"a@{ALICE}"), 1024 * MIB)
+        self.user_ok(ALICE, "run", "--name", "a", "--", "true")
+        self.user_fails(ALICE, "set", "a", "--weight", "2", says=["the site gives 512 MiB"])
+        self.user_fails(ALICE, "run", "--", "true", says=["the site gives 512 MiB"])
+        self.user_fails(BOB, "run", "--memory", "1GiB", "--", "true", says=["gives 512 MiB"])
+        self.user_ok(ALICE, "set", "a", "--memory", "256MiB")
+        self.user_ok(ALICE, "run", "--memory", "256MiB", "--", "true")
+        self.conf("[default]\nmemory-max = 2GiB\n")
+        self.reload(daemon, "was read anew")
+        self.user_ok(ALICE, "set", "a", "--memory", "2GiB")
+
+    def test_reload_wrong(self):
+        """It loosens nothing, and ends nothing."""
+        daemon = self.site("[default]\nmemory-max = 1GiB\n")
+        path = self.conf("[default]\nmemory-max = 3GiB\nmemory-max = lots\n")
+        for says in ("allotd.conf:3: memory-max: it was said before",
+                     "allotd.conf cannot be read: No such file"):
+            self.assertIn(says, self.reload(daemon, "what it said before stays in force"))
+            self.user_fails(ALICE, "run", "--memory", "2GiB", "--", "true", says=["gives 1 GiB"])
+            self.user_ok(ALICE, "run", "--memory", "1GiB", "--", "true")
+            if os.path.exists(path):
+                os.unlink(path)
+        self.conf("[default]\nmemory-max = 2GiB\n")
+        self.reload(daemon, "was read anew")
+        self.user_ok(ALICE, "run", "--memory", "2GiB", "--", "true")
+
+    def test_reload_of_none(self):
+        """The usual file may come and go, as between two starts."""
+        for name in ("etc", "etc/allot"):
+            os.mkdir(self.path(name), 0o755)
+        daemon = self.daemon(*self.with_mounted(self.path("etc"), "/etc"))
+        path = self.path("etc/allot/allotd.conf", "[default]\nmemory-max = 1GiB\n", 0o644)
+        self.reload(daemon, "/etc/allot/allotd.conf was read anew")
+        self.user_fails(ALICE, "run", "--memory", "2GiB", "--", "true", says=["gives 1 GiB"])
+        os.unlink(path)
+        self.reload(daemon, "/etc/allot/allotd.conf is not there: users are not bounded")
+        self.user_ok(ALICE, "run", "--memory", "2GiB", "--", "true")
 
     def test_memory(self):
         self.site("[default]\nmemory = 512MiB\nmemory-max = 1GiB\n")

@@ -20,11 +20,6 @@ TENANTS_MOST = 32  # daemon/requests.h
 
 
 class Users(users_lib.Case):
-    @staticmethod
-    def nobody_is(uid):
-        with open("/etc/passwd", encoding="utf-8") as passwd:
-            return f"\nnobody:x:{uid}:" in passwd.read()
-
     def test_whose(self):
         """Of one place, each its user's."""
         self.daemon()

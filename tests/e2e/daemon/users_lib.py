@@ -42,6 +42,11 @@ class Case(daemon_lib.Case):
         for word in says:
             self.assertIn(word, done.stderr)
 
+    @staticmethod
+    def nobody_is(uid):
+        with open("/etc/passwd", encoding="utf-8") as passwd:
+            return f"\nnobody:x:{uid}:" in passwd.read()
+
     def dir(self, name, uid):
         return os.path.join(self.users, f"{name}@{uid}")
 

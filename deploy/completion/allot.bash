@@ -57,9 +57,12 @@ _allot_program() {
 _allot() {
 	local allot=${COMP_WORDS[0]} word=${COMP_WORDS[1]} typed=${COMP_WORDS[COMP_CWORD]}
 	local before=${COMP_WORDS[COMP_CWORD - 1]} options value='' head='' i
+	local -a asked=("$allot" "$word")
 
 	COMPREPLY=()
-	if ((COMP_CWORD == 1)) || [[ $word == help ]]; then
+	if [[ ${allot##*/} == allotd ]]; then
+		asked=("$allot") # which has no words
+	elif ((COMP_CWORD == 1)) || [[ $word == help ]]; then
 		mapfile -t COMPREPLY < <(compgen -W "$(_allot_help "$allot" |
 			sed -nE 's/^  allot ([a-z]+) .*/\1/p') --help --version" -- "$typed")
 		return
@@ -73,7 +76,7 @@ _allot() {
 	elif [[ $before == "=" ]]; then
 		before=${COMP_WORDS[COMP_CWORD - 2]}
 	fi
-	options=$(_allot_options "$allot" "$word")
+	options=$(_allot_options "${asked[@]}")
 	if [[ $before == -?* ]]; then
 		value=$(while read -r short long value; do
 			[[ $before != "$short" && $before != "$long" ]] || echo "$long $value"
@@ -89,7 +92,7 @@ _allot() {
 		return
 	fi
 	# "Usage: allot set [OPTION...] NAME"
-	value=$(_allot_help "$allot" "$word" |
+	value=$(_allot_help "${asked[@]}" |
 		sed -nE '1s/.*\.\.\.\] \[?([A-Z]+|[a-z]+(\|[a-z]+)+).*/\1/p')
 	# "Usage: allot cdi [OPTION...] generate|list|remove [NAME...]", where one of them is there.
 	if [[ $value == *\|* && " ${COMP_WORDS[*]:2:COMP_CWORD-2} " =~ \ (${value})\  ]]; then
@@ -102,4 +105,4 @@ _allot() {
 	fi
 }
 
-complete -F _allot allot
+complete -F _allot allot allotd

@@ -31,7 +31,10 @@ end
 function __allot_complete
     set -l words (commandline -opc)
     set -l typed (commandline -ct)
-    if test (count $words) = 1; or test "$words[2]" = help
+    set -l asked $words[1..2]
+    if string match -qr '(^|/)allotd$' -- $words[1]
+        set asked $words[1] # which has no words
+    else if test (count $words) = 1; or test "$words[2]" = help
         __allot_help $words[1] | sed -nE \
             '/^  allot [a-z]+ /{N;s/^  allot ([a-z]+) .*\n +(.*)/\1\t\2/p;}'
         return
@@ -43,7 +46,7 @@ function __allot_complete
         complete -C (string join ' ' -- (string escape -- $rest[1..-2]) "$rest[-1]")
         return
     end
-    set -l help (__allot_help $words[1..2])
+    set -l help (__allot_help $asked)
     set -l before $words[-1]
     set -l head ''
     if string match -q -- '--*=*' $typed
@@ -76,4 +79,5 @@ function __allot_complete
     end
 end
 
+complete -c allotd -f -a '(__allot_complete)'
 complete -c allot -f -a '(__allot_complete)'

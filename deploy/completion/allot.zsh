@@ -1,4 +1,4 @@
-#compdef allot
+#compdef allot allotd
 # SPDX-License-Identifier: Apache-2.0
 # Words, options and their values, as the help of this allot has them; tenants and devices of now.
 
@@ -38,7 +38,9 @@ _allot() {
 	local -a found match mbegin mend actions before
 	local -A values
 
-	if ((CURRENT == 2)) || [[ $word == help ]]; then
+	if [[ $allot:t == allotd ]]; then
+		word= # it has none
+	elif ((CURRENT == 2)) || [[ $word == help ]]; then
 		found=(${(f)"$(_allot_help $allot | sed -nE \
 			'/^  allot [a-z]+ /{N;s/^  allot ([a-z]+) .*\n +(.*)/\1:\2/p;}')"})
 		_describe -t commands word found

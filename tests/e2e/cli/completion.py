@@ -12,6 +12,7 @@ import time
 import cli_lib
 
 COMPLETION = os.path.join(os.environ["ALLOT_SOURCE"], "deploy", "completion")
+ALLOTD = os.path.join(os.environ["ALLOT_BUILD"], "src", "daemon", "allotd")
 DEVICES = 3
 
 BASH = r"""
@@ -110,7 +111,8 @@ class Completion:
         if not shutil.which(self.shell):
             self.skipTest(f"{self.shell} is not installed")
         super().setUp()
-        self.env["PATH"] = f"{os.path.dirname(cli_lib.ALLOT)}:{self.env['PATH']}"
+        self.env["PATH"] = (f"{os.path.dirname(cli_lib.ALLOT)}:{os.path.dirname(ALLOTD)}:"
+                            f"{self.env['PATH']}")
         self.env["HOME"] = self.tmp
         # The simulated devices, for the shell and for all that it starts.
         for line in self.ok("sim", "--gpus", str(DEVICES), "--dir", self.path("sim"), "--", "env"
@@ -126,10 +128,13 @@ class Completion:
     def offers(self, line, *expected):
         self.assertEqual(sorted(self.asked(line)), sorted(expected), line)
 
-    def options(self, word):
+    @staticmethod
+    def listed_in(text):
         """{--option: name of its value or None} by the help."""
-        return dict(re.findall(r"^ {2,6}(?:-., )?(--[a-z-]+)(?:=(\S+))?",
-                               self.ok(word, "--help"), re.M))
+        return dict(re.findall(r"^ {2,6}(?:-., )?(--[a-z-]+)(?:=(\S+))?", text, re.M))
+
+    def options(self, word):
+        return self.listed_in(self.ok(word, "--help"))
 
     def words(self):
         return re.findall(r"^  allot (\w+) ", self.ok("--help"), re.M)
@@ -155,6 +160,28 @@ class Completion:
 
     def joined(self, option, value):
         return f"{option}={value}"
+
+    def test_daemon(self):
+        """It has options, and no words."""
+        if not os.path.exists(ALLOTD):
+            self.skipTest("built without allotd")
+        done = subprocess.run([ALLOTD, "--help"], env=self.env, text=True, capture_output=True,
+                              timeout=60, check=True)
+        options = self.listed_in(done.stdout)
+        self.assertIn("--config", options)
+        for line in ("allotd --", "allotd --check --"):
+            self.assertEqual(set(self.asked(line)) - {"--"}, set(options))
+        lists = [(option, value) for option, value in options.items() if "|" in value]
+        self.assertGreater(len(lists), 1)
+        for option, value in lists:
+            self.offers(f"allotd {option} ", *value.split("|"))
+        self.offers("allotd -o k", "kill")
+        self.offers("allotd --metrics=ha", self.joined("--metrics", "hami"))
+        self.offers("allotd --listen ")
+        self.path("allotd.conf", "")
+        self.assertEqual([os.path.basename(word) for word in
+                          self.asked(f"allotd --check --config {self.path('allotd.c')}")],
+                         ["allotd.conf"])
 
     def test_what_a_word_does(self):
         """One of several, and nothing of tenants after it: names are others there."""

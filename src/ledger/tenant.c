@@ -262,17 +262,23 @@ static int tenant_delete_dir(int dirfd, const char *path)
 
 /*
  * All slots at once, and the byte behind them (life.h): proves that no process of the tenant lives,
- * and keeps others from joining while the descriptor is open. -ENOENT where there is no (sound)
- * ledger: nobody can be in it.
+ * and keeps others from joining while the descriptor is open. Whatever its user made of the ledger's
+ * mode and length since, locks are on the file. -ENOENT where there is none: nobody can be in it.
  */
-static int tenant_lock_all_slots(const char *dir)
+static int tenant_lock_all_slots(int dirfd)
 {
 	CLEANUP_CLOSE int fd = -EBADF;
+	struct stat st;
 	int r;
 
-	fd = shared_file_open(dir, "ledger", O_RDWR, sizeof(struct ledger_file));
+	/* O_NONBLOCK: somebody may have put a fifo there. */
+	fd = fd_openat(dirfd, "ledger", O_RDWR | O_NONBLOCK, 0);
 	if (fd < 0)
-		return fd == -EPROTO || fd == -ELOOP || fd == -EPERM ? -ENOENT : fd;
+		return fd == -ELOOP ? -ENOENT : fd;
+	if (fstat(fd, &st) < 0)
+		return err_errno();
+	if (!S_ISREG(st.st_mode))
+		return -ENOENT;
 	r = shared_file_lock(fd, LEDGER_LOCK_SLOTS, LEDGER_SLOTS + 1);
 	if (r < 0)
 		return r == -EAGAIN ? -EBUSY : r;
@@ -287,7 +293,7 @@ static void tenant_sweep_one(const char *path)
 
 	if (dirfd < 0)
 		return;
-	slots = tenant_lock_all_slots(path);
+	slots = tenant_lock_all_slots(dirfd);
 	if (slots >= 0 || slots == -ENOENT)
 		tenant_delete_dir(dirfd, path);
 }
@@ -491,7 +497,7 @@ int tenant_remove(const char *runtime, const char *name)
 	dirfd = tenant_lock_dir(path);
 	if (dirfd < 0)
 		return dirfd == -EWOULDBLOCK ? -EBUSY : dirfd;
-	slots = tenant_lock_all_slots(path);
+	slots = tenant_lock_all_slots(dirfd);
 	if (slots < 0 && slots != -ENOENT)
 		return slots;
 	r = tenant_hidden_path(place, hidden, sizeof(hidden));

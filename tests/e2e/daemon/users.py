@@ -44,18 +44,6 @@ class Users(users_lib.Case):
                                               f"train@{BOB}"))
         self.assertIn(f"train@{ALICE}", self.user_ok(ALICE, "top", "--once"))
 
-    def program(self, *words, options=()):
-        """In ALICE's tenant "f" of 512 MiB, when it has said something; and the daemon."""
-        self.ok("sim", "--dir", self.env["ALLOT_SIM_DIR"], "--memory", "4GiB", "--", cli_lib.ALLOT,
-                "topo")
-        os.chmod(self.env["ALLOT_SIM_DIR"], 0o777)
-        os.chmod(os.path.join(self.env["ALLOT_SIM_DIR"], "region"), 0o666)
-        daemon = self.daemon()
-        process = self.start(*user(ALICE), cli_lib.ALLOT, "run", "--name", "f", "--memory", "512MiB",
-                             *options, "--", *words)
-        self.assertTrue(process.stdout.readline())
-        return daemon
-
     def test_suspended_by_whom(self):
         """By its user, and by root, and nobody else; and words come from the one who does it."""
         daemon = self.program(cli_lib.LOAD, "--loops-per-us", "1", "--seconds", "60",

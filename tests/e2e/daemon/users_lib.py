@@ -57,6 +57,18 @@ class Case(daemon_lib.Case):
         self.assertEqual(process.stdout.readline(), "up\n")
         return process
 
+    def program(self, *words, options=(), daemon=()):
+        """In ALICE's tenant "f" of 512 MiB, when it has said something; and the daemon."""
+        self.ok("sim", "--dir", self.env["ALLOT_SIM_DIR"], "--memory", "4GiB", "--", cli_lib.ALLOT,
+                "topo")
+        os.chmod(self.env["ALLOT_SIM_DIR"], 0o777)
+        os.chmod(os.path.join(self.env["ALLOT_SIM_DIR"], "region"), 0o666)
+        daemon = self.daemon(options=daemon)
+        process = self.start(*user(ALICE), cli_lib.ALLOT, "run", "--name", "f", "--memory", "512MiB",
+                             *options, "--", *words)
+        self.assertTrue(process.stdout.readline())
+        return daemon
+
     def can(self, uid, *command):
         return subprocess.run([*user(uid), *command], stdin=subprocess.DEVNULL,
                               capture_output=True, timeout=60, check=False).returncode == 0

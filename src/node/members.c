@@ -2,50 +2,104 @@
 #include "node/members.h"
 
 #include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/parse.h"
 
 #define VARIABLE "ALLOT_TENANT_DIR="
 
-/* The directory that stands in an environment: malloc'd, or NULL. */
-static char *members_read_variable(const char *path)
+/*
+ * No program gets more than that from the kernel. A process can say that its environment is elsewhere
+ * (PR_SET_MM_MAP), and as long as its memory.
+ */
+#define ENVIRONMENT_BYTES (6 << 20)
+
+/* A lookup fails for a moment where somebody renames or mounts. */
+#define LOOKUP_TRIES 10
+
+/* As linux/openat2.h has them, which is not everywhere that the kernel is new enough. */
+#define LOOKUP_CACHED 0x20
+
+struct lookup {
+	uint64_t flags, mode, resolve;
+};
+
+/* The directory that stands in an environment. Whether there is one. */
+static bool members_read_variable(const char *path, char ret[static PATH_MAX])
 {
 	FILE *file = fopen(path, "re");
-	char *entry = NULL, *found = NULL;
-	size_t size = 0;
+	char entry[sizeof(VARIABLE) + PATH_MAX - 1];
+	bool found = false;
+	size_t n = 0;
+	int c = 0;
 
 	if (!file)
-		return NULL;
-	while (!found && getdelim(&entry, &size, '\0', file) > 0)
-		if (!strncmp(entry, VARIABLE, strlen(VARIABLE)))
-			found = strdup(entry + strlen(VARIABLE));
-	free(entry);
+		return false;
+	for (int i = 0; !found && i < ENVIRONMENT_BYTES && (c = getc_unlocked(file)) != EOF; i++) {
+		/* One that does not fit is none of ours, and has no end here. */
+		if (n < sizeof(entry))
+			entry[n++] = (char)c;
+		if (c)
+			continue;
+		found = !entry[n - 1] && !strncmp(entry, VARIABLE, strlen(VARIABLE));
+		n = 0;
+	}
 	fclose(file);
+	if (found)
+		strcpy(ret, entry + strlen(VARIABLE));
 	return found;
+}
+
+/*
+ * The path is a process's word: nobody waits for the file system or the automounter that it leads
+ * to, which may be the process's own. What is a tenant's is in memory, and so in the kernel's cache.
+ */
+static int members_stat(const char *path, struct member *ret)
+{
+	struct lookup how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC, .resolve = LOOKUP_CACHED};
+	CLEANUP_CLOSE int fd = -EBADF;
+	struct statx st;
+
+	for (int i = 0; fd < 0 && i < LOOKUP_TRIES; i++) {
+		fd = (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof(how));
+		if (fd < 0 && errno != EAGAIN)
+			break;
+	}
+	/* Kernels before 5.12, and sandboxes that do not know it. */
+	if (fd < 0 && (errno == ENOSYS || errno == EINVAL || errno == EPERM))
+		fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0 || statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO, &st) < 0)
+		return -errno;
+	ret->dev = makedev(st.stx_dev_major, st.stx_dev_minor);
+	ret->ino = st.stx_ino;
+	return 0;
 }
 
 static void members_add(struct members *members, pid_t pid)
 {
-	struct member *list;
-	struct stat st;
-	char path[64];
-	char *dir;
+	struct member member = {.pid = pid}, *list;
+	char path[64], dir[PATH_MAX];
 
 	snprintf(path, sizeof(path), "/proc/%ld/environ", (long)pid);
-	dir = members_read_variable(path);
 	/* By what it is, not how it is called: /run and /var/run lead to one. */
-	if (dir && !stat(dir, &st) &&
-	    (list = reallocarray(members->list, members->n + 1, sizeof(*list)))) {
-		list[members->n++] = (struct member){st.st_dev, st.st_ino, pid};
-		members->list = list;
-	}
-	free(dir);
+	if (!members_read_variable(path, dir) || members_stat(dir, &member) < 0)
+		return;
+	list = reallocarray(members->list, members->n + 1, sizeof(*list));
+	if (!list)
+		return;
+	list[members->n++] = member;
+	members->list = list;
 }
 
 static void members_read(struct members *members)

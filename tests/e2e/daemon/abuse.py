@@ -2,11 +2,14 @@
 """A user who wants more than the site gives, or keeps others from allotd: by way of what is that
 user's own, like processes and the ledgers of tenants."""
 
+import ctypes
 import os
+import re
+import subprocess
 
 import cli_lib
 import users_lib
-from users_lib import ALICE, MIB
+from users_lib import ALICE, MIB, user
 
 # In a tenant, which nothing but its slot tells: neither environment nor descriptors.
 HIDDEN = """
@@ -18,6 +21,22 @@ begin, end = open("/proc/self/stat").read().rsplit(")", 1)[1].split()[47:49]
 ctypes.memset(int(begin), 0, int(end) - int(begin))
 os.closerange(3, 1024)
 print("up", flush=True)
+sys.stdin.read()
+"""
+
+# Whose environment is 64 MiB of memory, for all that /proc tells.
+LONG = """
+import ctypes, mmap, struct, sys
+libc = ctypes.CDLL(None)
+libc.sbrk.restype = ctypes.c_void_p
+area = mmap.mmap(-1, 64 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+area.write(b"x" * len(area))
+at = ctypes.addressof(ctypes.c_char.from_buffer(area))
+words = [int(word) for word in open("/proc/self/stat").read().rsplit(")", 1)[1].split()[1:]]
+layout = struct.pack("12Q2i", *words[22:24], *words[41:44], libc.sbrk(0), words[24], *words[44:46],
+                     at, at + len(area), 0, 0, -1)
+PR_SET_MM, PR_SET_MM_MAP = 35, 14
+print("no" if libc.prctl(PR_SET_MM, PR_SET_MM_MAP, layout, len(layout), 0) else "up", flush=True)
 sys.stdin.read()
 """
 
@@ -39,6 +58,40 @@ class Abuse(users_lib.Case):
                             says=["the site gives 1 GiB"])
             repair()
         self.assertEqual(self.quota(f"f@{ALICE}"), 512 * MIB)
+
+    def test_long_environment(self):
+        """What a process says that it was started with is read by nobody as a whole."""
+        daemon = self.daemon()
+        process = self.start(*user(ALICE), "python3", "-c", LONG)
+        if process.stdout.readline() != "up\n":
+            self.skipTest("this kernel leaves processes where they are")
+        self.user_ok(ALICE, "run", "--print-env", "--name", "a")
+        self.user_ok(ALICE, "run", "--print-env", "--name", "b")
+        self.assertIn(f"a@{ALICE}", self.get("/metrics")[2])
+        with open(f"/proc/{daemon.pid}/status", encoding="ascii") as status:
+            most = re.search(r"VmHWM:\s+(\d+) kB", status.read())[1]
+        self.assertLess(int(most), 32 << 10)
+
+    def test_environment_elsewhere(self):
+        """It leads to files of one who does not answer, as who serves a FUSE file system can."""
+        hole = self.path("hole")
+        os.mkdir(hole, 0o755)
+        silent = os.open("/dev/fuse", os.O_RDWR) if os.path.exists("/dev/fuse") else -1
+        mount = ctypes.CDLL(None).mount
+        options = f"fd={silent},rootmode=40000,user_id={ALICE},group_id={ALICE},allow_other"
+        if silent < 0 or mount(b"hole", hole.encode(), b"fuse", 0, options.encode()):
+            self.skipTest("nothing can be mounted here")
+        self.addCleanup(subprocess.run, ["umount", "--lazy", hole], check=True)
+        self.addCleanup(os.close, silent)
+        for path in (hole, os.path.join(hole, "x")):
+            process = self.start(*user(ALICE), "env", f"ALLOT_TENANT_DIR={path}", "sh", "-c",
+                                 "echo up; read x")
+            self.assertEqual(process.stdout.readline(), "up\n")
+        self.daemon()
+        for name in ("a", "b"):
+            self.user_ok(ALICE, "run", "--print-env", "--name", name)
+        self.assertIn(f"a@{ALICE}", self.get("/metrics")[2])
+        self.assertIn(f"a@{ALICE}", self.ok("ps"))
 
 
 if __name__ == "__main__":

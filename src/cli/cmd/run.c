@@ -282,6 +282,9 @@ static int run_take_library(const struct args *a, const struct enrolment *e,
 	char noted[PATH_MAX];
 	int r = e->joined && !(chosen && *chosen) ? tenants_read_library(e->dir, noted) : -ENOENT;
 
+	/* allotd notes none, so that one by content may be removed before its processes begin. */
+	if (r == -ENOENT && e->remote && a->print_env)
+		return run_find_library(library);
 	if (r == -ENOENT || (r == 0 && !strcmp(noted, library)))
 		return 0;
 	if (r == 0 && access(noted, R_OK) < 0)

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import unittest
 
 import cli_lib
 
@@ -112,6 +113,17 @@ class Upgrade(cli_lib.Case):
         self.install(2)
         if os.geteuid() == 0:
             self.assertEqual(self.kept(), {second})
+
+    @unittest.skipIf(os.geteuid(), "users are had by root alone")
+    def test_a_tenant_of_a_user(self):
+        """The same of one that root prepared, whose processes are another's."""
+        first, = self.kept()
+        self.ok("run", "--user", "12345:12345", "--name", "a", "--print-env")
+        second = self.install(2)
+        self.assertEqual(self.kept(), {first, second})
+        self.ok("rm", "a@12345")
+        self.install(2)
+        self.assertEqual(self.kept(), {second})
 
     def test_gone(self):
         """Somebody removed what a tenant has: nobody joins it, with another version or without one."""

@@ -5,6 +5,7 @@ user's own, like processes and the ledgers of tenants."""
 import ctypes
 import os
 import re
+import shutil
 import subprocess
 
 import cli_lib
@@ -58,6 +59,34 @@ class Abuse(users_lib.Case):
                             says=["the site gives 1 GiB"])
             repair()
         self.assertEqual(self.quota(f"f@{ALICE}"), 512 * MIB)
+
+    def test_library_of_a_later_process(self):
+        """The environment that a user's tenant is kept for names a file that stays: a program that
+        finds no library has no limit."""
+        home = self.path("usr")
+        for name in ("bin", "lib/allot"):
+            os.makedirs(os.path.join(home, name))
+        keep = shutil.copy(os.path.join(os.environ["ALLOT_SOURCE"], "deploy/keep-library"),
+                           os.path.join(home, "lib/allot"))
+        command = shutil.copy(cli_lib.ALLOT, os.path.join(home, "bin"))
+        library = os.path.join(home, "lib/liballot.so")
+
+        def install(version):
+            shutil.copy(os.path.join(os.environ["ALLOT_BUILD"], "src/guest/liballot.so"),
+                        library + ".new")
+            with open(library + ".new", "ab") as file:
+                file.write(version)
+            os.replace(library + ".new", library)
+            subprocess.run([keep], env=self.env, check=True)
+
+        install(b"1")
+        self.daemon()
+        done = subprocess.run([*user(ALICE), command, "run", "--print-env", "--name", "a"],
+                              env=self.env, text=True, capture_output=True, check=True, timeout=60)
+        preload = re.search("^LD_PRELOAD=(.*)$", done.stdout, re.M)[1]
+        self.assertTrue(os.path.exists(preload))
+        install(b"2")
+        self.assertTrue(os.path.exists(preload))
 
     def test_long_environment(self):
         """What a process says that it was started with is read by nobody as a whole."""

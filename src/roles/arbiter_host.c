@@ -335,6 +335,9 @@ static void arbiter_host_describe_member(struct arbiter_host *host, int i)
 
 		member->time[member->ndevices] = device_time_of(member->ledger, member->ndevices);
 		member->bit[member->ndevices++] = (uint8_t)bit;
+		/* Of one that it was not given, which a tenant can write into its ledger, it has no share. */
+		if (!policy_find(&policy, info.uuid))
+			continue;
 		state->weight = weight > state->weight ? weight : state->weight;
 		if (policy.compute == POLICY_COMPUTE_CAP)
 			state->cap_permille = (uint32_t)max_u64(

@@ -32,15 +32,11 @@ struct tenant {
 	struct device_time *time[2];
 };
 
-static void join(struct tenant *t, const char *name, uint32_t weight, uint32_t priority)
+static void join_with(struct tenant *t, const char *name, const struct policy *policy)
 {
-	struct policy policy = fixture_policy(GIB);
 	struct slot *slot;
 
-	policy.compute = POLICY_COMPUTE_SHARE;
-	policy.weight = weight;
-	policy.priority = priority;
-	CHECK_EQ(tenant_create(fixture_runtime_dir(), name, &policy, t->dir, sizeof(t->dir)), 0);
+	CHECK_EQ(tenant_create(fixture_runtime_dir(), name, policy, t->dir, sizeof(t->dir)), 0);
 	slot = fixture_join(t->dir);
 	t->ledger = slot_ledger(slot);
 	CHECK_EQ(ledger_device(t->ledger, uuid_other, 24 * GIB), 1);
@@ -48,6 +44,16 @@ static void join(struct tenant *t, const char *name, uint32_t weight, uint32_t p
 	t->turn = turn_of(t->policy);
 	t->time[0] = device_time_of(t->ledger, 0);
 	t->time[1] = device_time_of(t->ledger, 1);
+}
+
+static void join(struct tenant *t, const char *name, uint32_t weight, uint32_t priority)
+{
+	struct policy policy = fixture_policy(GIB);
+
+	policy.compute = POLICY_COMPUTE_SHARE;
+	policy.weight = weight;
+	policy.priority = priority;
+	join_with(t, name, &policy);
 }
 
 static void quit(struct tenant *t)
@@ -454,6 +460,31 @@ static void check_urged(void)
 	quit(&high);
 }
 
+/* Shares are of the devices that the policy has, and not of others that are in the ledger. */
+static void check_shares(void)
+{
+	struct policy policy = fixture_policy(GIB);
+	struct tenant a = {0}, b = {0};
+	struct arbiter_host *turns;
+	uint64_t now = 900 * SECOND;
+
+	policy.compute = POLICY_COMPUTE_SHARE;
+	policy.flags = 0;
+	memcpy(policy.device[0].uuid, fixture_uuid, sizeof(fixture_uuid));
+	policy.device[0].share_permille = 20;
+	join_with(&a, "share-a", &policy);
+	policy.device[0].share_permille = 60;
+	join_with(&b, "share-b", &policy);
+	turns = take_role(&a);
+	a.time[0]->demand_until_ns = b.time[0]->demand_until_ns = now + SECOND;
+	arbiter_host_step(turns, now);
+	CHECK_EQ(a.turn->entitled_permille, 250);
+	CHECK_EQ(b.turn->entitled_permille, 750);
+	arbiter_host_close(turns);
+	quit(&a);
+	quit(&b);
+}
+
 int main(void)
 {
 	check_half_made();
@@ -467,5 +498,6 @@ int main(void)
 	check_second_device();
 	check_ranks();
 	check_urged();
+	check_shares();
 	return 0;
 }

@@ -7,6 +7,7 @@
 
 #include "base/number.h"
 #include "control/message.h"
+#include "ledger/snapshot.h"
 #include "ledger/tenant.h"
 #include "node/compute_words.h"
 #include "text/units.h"
@@ -73,13 +74,34 @@ struct sums {
 	uint64_t bytes, share, weight; /* of this user's */
 };
 
-static void bounds_add_policy(struct sums *s, const struct policy *policy, bool own)
+/*
+ * What a tenant of this user has of the device: it may be more than its quota, where that was made
+ * smaller since. All where its ledger, which is the user's, does not tell.
+ */
+static uint64_t bounds_used(const struct sums *s, const char *dir)
+{
+	struct snapshot *snapshot;
+	uint64_t used = 0;
+
+	if (snapshot_read(dir, &snapshot) < 0)
+		return UINT64_MAX;
+	for (int d = 0; d < snapshot->ndevices; d++)
+		if (!s->device->total_bytes ||
+		    !memcmp(snapshot->device[d].uuid, s->device->uuid, sizeof(s->device->uuid)))
+			used = max_u64(used, snapshot->device[d].used_bytes);
+	snapshot_free(snapshot);
+	return used;
+}
+
+static void bounds_add_policy(struct sums *s, const struct policy *policy, bool own, uint64_t used)
 {
 	const struct policy_device *dev = policy_find(policy, s->device->uuid);
 	uint64_t bytes;
 
-	if (!dev)
+	if (!dev) {
+		s->bytes = sat_add_u64(s->bytes, used);
 		return;
+	}
 	/* A part of nobody knows what may be all: what the policy has for a total is the user's word. */
 	bytes = dev->limit_bytes ? dev->limit_bytes : UINT64_MAX;
 	if (s->device->total_bytes)
@@ -87,7 +109,7 @@ static void bounds_add_policy(struct sums *s, const struct policy *policy, bool 
 	s->promised = sat_add_u64(s->promised, bytes);
 	if (!own)
 		return;
-	s->bytes = sat_add_u64(s->bytes, bytes);
+	s->bytes = sat_add_u64(s->bytes, max_u64(bytes, used));
 	s->share += policy_share(policy, s->device->uuid);
 	s->weight += policy_weight(policy, s->device->uuid);
 }
@@ -97,13 +119,14 @@ static int bounds_add_tenant(const char *name, const char *dir, void *arg)
 	struct sums *s = arg;
 	struct policy policy;
 	uid_t owner;
+	bool own;
 
 	/* It is added as it is to be. */
 	if (!strcmp(name, s->b->name) || policy_load(dir, &policy) < 0)
 		return 0;
-	bounds_add_policy(s, &policy,
-			  s->b->member && tenant_name_owner(name, &owner) &&
-				  owner == s->b->member->uid);
+	own = s->b->member && tenant_name_owner(name, &owner) && owner == s->b->member->uid;
+	bounds_add_policy(s, &policy, own,
+			  own && bounds_find(s->b, SITE_MEMORY_MAX) ? bounds_used(s, dir) : 0);
 	return 0;
 }
 
@@ -126,9 +149,9 @@ static int bounds_check_memory(const struct sums *s, char words[static BOUNDS_WO
 	bytes = size_spec_resolve(most->size, total);
 	if (s->bytes <= bytes)
 		return 0;
-	snprintf(words, BOUNDS_WORDS, "--memory: this user's tenants would have quotas of %s on %s, and "
-		 "the site gives %s; ask for less, or end others of yours",
-		 s->bytes == UINT64_MAX ? "all of it" : units_bytes(s->bytes).s,
+	snprintf(words, BOUNDS_WORDS, "--memory: this user's tenants would have %s of %s, by quota or in "
+		 "use, and the site gives %s; ask for less, or end others of yours",
+		 s->bytes == UINT64_MAX ? "all" : units_bytes(s->bytes).s,
 		 total ? units_uuid(s->device->uuid).s : "a device", units_bytes(bytes).s);
 	return -EDQUOT;
 }
@@ -205,7 +228,7 @@ static int bounds_check_device(const struct bounds *b, const struct device *devi
 	if (!(policy->flags & POLICY_ALL_DEVICES) && !policy_find(policy, device->uuid))
 		return 0;
 	tenant_list(b->runtime, bounds_add_tenant, &s);
-	bounds_add_policy(&s, policy, true);
+	bounds_add_policy(&s, policy, true, 0);
 	r = bounds_check_memory(&s, words);
 	if (r == 0)
 		r = bounds_check_compute(&s, policy, words);

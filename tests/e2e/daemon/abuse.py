@@ -10,7 +10,7 @@ import subprocess
 
 import cli_lib
 import users_lib
-from users_lib import ALICE, MIB, user
+from users_lib import ALICE, BOB, MIB, user
 
 # In a tenant, which nothing but its slot tells: neither environment nor descriptors.
 HIDDEN = """
@@ -59,6 +59,20 @@ class Abuse(users_lib.Case):
                             says=["the site gives 1 GiB"])
             repair()
         self.assertEqual(self.quota(f"f@{ALICE}"), 512 * MIB)
+
+    def test_quota_below_what_is_held(self):
+        """A quota that is made smaller than what its tenant has gives no room to others."""
+        conf = self.path("allotd.conf", "[default]\nmemory-max = 1GiB\n", 0o644)
+        self.program(os.environ["FILL"], "--json", daemon=("--config", conf))
+        self.user_ok(ALICE, "set", "f", "--memory", "64MiB")
+        more = ("run", "--name", "g", "--memory", "960MiB", "--", "true")
+        self.user_fails(ALICE, *more, says=["the site gives 1 GiB"])
+        # Nor where nobody can tell what it has.
+        os.chmod(os.path.join(self.dir("f", ALICE), "ledger"), 0o640)
+        self.user_fails(ALICE, *more, says=["the site gives 1 GiB"])
+        os.chmod(os.path.join(self.dir("f", ALICE), "ledger"), 0o600)
+        self.user_ok(ALICE, "run", "--name", "g", "--memory", "512MiB", "--", "true")
+        self.user_ok(BOB, *more)
 
     def test_library_of_a_later_process(self):
         """The environment that a user's tenant is kept for names a file that stays: a program that

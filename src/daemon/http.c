@@ -23,11 +23,14 @@
  * the end of the next one, or from the beginning.
  */
 #define ANSWER_NS (10 * NS_PER_S)
+/* With so much in answers that nobody has taken yet, there is no other one. */
+#define ANSWERS_BYTES (64 << 20)
 
 /* Of a connection. */
 struct visit {
 	uint64_t due_ns; /* 0: there is none */
 	int fd;		 /* the library's, which closes it */
+	size_t bytes;	 /* of the answer that it has not taken whole */
 };
 
 struct http {
@@ -78,15 +81,37 @@ static enum MHD_Result http_refuse(struct MHD_Connection *connection, unsigned i
 			 MHD_RESPMEM_PERSISTENT);
 }
 
+static struct visit *http_visit_of(struct MHD_Connection *connection)
+{
+	const union MHD_ConnectionInfo *info =
+		MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+
+	return info ? info->socket_context : NULL;
+}
+
+static size_t http_waiting_bytes(const struct http *http)
+{
+	size_t bytes = 0;
+
+	for (int i = 0; i < CONNECTIONS; i++)
+		bytes += http->visit[i].due_ns ? http->visit[i].bytes : 0;
+	return bytes;
+}
+
 static enum MHD_Result http_send_page(struct http *http, struct MHD_Connection *connection,
 				      const struct http_page *page)
 {
 	static char failed[] = "what was asked for cannot be read now; the log says why\n";
+	static char full[] = "too much waits to be taken by those who asked before; try again\n";
+	struct visit *visit = http_visit_of(connection);
 	char *text = NULL;
 	size_t bytes = 0;
-	FILE *out = open_memstream(&text, &bytes);
 	int r = -ENOMEM;
+	FILE *out;
 
+	if (!visit || http_waiting_bytes(http) > ANSWERS_BYTES)
+		return http_refuse(connection, MHD_HTTP_SERVICE_UNAVAILABLE, full);
+	out = open_memstream(&text, &bytes);
 	if (out) {
 		__fsetlocking(out, FSETLOCKING_BYCALLER); /* no other thread has it */
 		r = page->write(out, http->arg);
@@ -97,6 +122,7 @@ static enum MHD_Result http_send_page(struct http *http, struct MHD_Connection *
 		free(text);
 		return http_refuse(connection, MHD_HTTP_INTERNAL_SERVER_ERROR, failed);
 	}
+	visit->bytes = bytes;
 	return http_send(connection, MHD_HTTP_OK, page->type, page->policy, text, bytes,
 			 MHD_RESPMEM_MUST_FREE);
 }
@@ -131,6 +157,7 @@ static void http_begin_visit(struct http *http, struct MHD_Connection *connectio
 			continue;
 		visit->due_ns = now_monotonic_ns() + ANSWER_NS;
 		visit->fd = info->connect_fd;
+		visit->bytes = 0;
 		*ret_visit = visit;
 		return;
 	}
@@ -150,12 +177,12 @@ static void http_note_connection(void *arg, struct MHD_Connection *connection, v
 static void http_note_answer(void *arg, struct MHD_Connection *connection, void **of_request,
 			     enum MHD_RequestTerminationCode how)
 {
-	const union MHD_ConnectionInfo *info =
-		MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-	struct visit *visit = info ? info->socket_context : NULL;
+	struct visit *visit = http_visit_of(connection);
 
-	if (visit)
-		visit->due_ns = now_monotonic_ns() + ANSWER_NS;
+	if (!visit)
+		return;
+	visit->due_ns = now_monotonic_ns() + ANSWER_NS;
+	visit->bytes = 0;
 }
 
 static uint64_t http_due_ns(const struct http *http)

@@ -50,6 +50,8 @@ const char *tenants_error_words(int err)
 		return "policy or ledger is missing";
 	case -ENOLCK:
 		return "its file system loses locks, as an overlay does";
+	case -E2BIG:
+		return "its user's tenants have more processes on more devices than are read";
 	}
 	return strerror(-err);
 }
@@ -359,10 +361,31 @@ void tenants_remove_ended_of(const char *runtime, uid_t uid)
 	members_free(&sweep.members);
 }
 
+/*
+ * Figures of processes on devices that one user's tenants have together, before the next is left
+ * unread: some megabytes. Users forge their ledgers, and may not make all others wait for a reader.
+ */
+#define FIGURES_OF_USER 65536
+
 struct load {
 	struct tenants tenants;
 	struct members members;
 };
+
+static bool tenants_have_many(const struct tenants *t, const char *name)
+{
+	const char *user = strchr(name, '@');
+	size_t n = 0;
+
+	for (size_t i = 0; user && i < t->n; i++) {
+		const char *other = strchr(t->list[i].name, '@');
+		const struct snapshot *s = t->list[i].snapshot;
+
+		if (s && other && !strcmp(other, user))
+			n += (size_t)s->nprocesses * (size_t)s->ndevices;
+	}
+	return n >= FIGURES_OF_USER;
+}
 
 static int tenants_load_one(const char *name, const char *dir, void *arg)
 {
@@ -384,7 +407,7 @@ static int tenants_load_one(const char *name, const char *dir, void *arg)
 	noted = !tenants_read_note(dir, &note);
 	e->generated = noted && note.kind == TENANT_GENERATED;
 	e->state = tenants_find_state(dir, noted ? &note : NULL, &load->members, &pid);
-	e->error = snapshot_read(dir, &e->snapshot);
+	e->error = tenants_have_many(t, name) ? -E2BIG : snapshot_read(dir, &e->snapshot);
 	if (e->error == -ENOENT && access(dir, F_OK) < 0)
 		return 0; /* removed meanwhile */
 	if (!e->error && e->state == TENANT_ENDED) {

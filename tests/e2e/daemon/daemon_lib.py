@@ -95,6 +95,11 @@ class Case(cli_lib.Case):
                 found[key] = float(value)
         return found
 
+    def peak(self, daemon):
+        """Most memory that it had, in MiB."""
+        with open(f"/proc/{daemon.pid}/status", encoding="ascii") as status:
+            return int(re.search(r"VmHWM:\s+(\d+) kB", status.read())[1]) >> 10
+
     def end(self, daemon):
         daemon.send_signal(signal.SIGTERM)
         self.assertEqual(daemon.wait(60), 0, self.log())

@@ -28,6 +28,7 @@ MOST = 2 ** 64 - 1
 ESCAPES = b"\x1b]0;x\x07\x1b[2J\xc2\x9b31m\xff\"\\\n{}"
 CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 CONNECTIONS, OF_THE_DAEMON = 10000, 400
+MEMORY_MOST = 256  # MiB, by allotd.service
 
 
 def words(*values):
@@ -184,11 +185,8 @@ class Hostile(daemon_lib.Case):
                 cli_lib.wait_for(lambda: arbiter.poll() is not None or self.beat("first") != before)
             self.assertIsNone(arbiter.poll())
 
-    # --- Figures -------------------------------------------------------------------------------
-
-    def test_figures(self):
+    def forge_all(self):
         """All that there can be, and the largest of each: 1024 processes on 64 devices."""
-        daemon = self.daemon()
         self.hold_alive()
         self.lock(1, NSLOTS - 1)
         self.forge(DEVICES[0], b"".join(words(i + 1, i + 1, *[MOST] * 6) for i in range(64)))
@@ -198,6 +196,12 @@ class Hostile(daemon_lib.Case):
         self.forge(SHARED[0], b"\xff" * (TIME[0] - SHARED[0]))
         self.forge(SLOT_HIGH, struct.pack("<II", 2 ** 32 - 1, 2 ** 32 - 1))
         self.forge(TIME[0], b"\xff" * (SIZE - TIME[0]))
+
+    # --- Figures -------------------------------------------------------------------------------
+
+    def test_figures(self):
+        daemon = self.daemon()
+        self.forge_all()
         self.check(daemon, 1)
         self.open_to_all()
         self.ok("set", "bad", "--compute", "30")
@@ -253,6 +257,19 @@ class Hostile(daemon_lib.Case):
             self.step(daemon, 30)
         self.check(daemon, 1)
         self.assertLess(self.descriptors(daemon), OF_THE_DAEMON)
+
+    def test_answers_not_taken(self):
+        """They are long, and many: others are told to wait, and memory has a bound."""
+        daemon = self.daemon()
+        self.forge_all()
+        with contextlib.ExitStack() as open_ones:
+            for _ in range(12):
+                s = open_ones.enter_context(socket.create_connection(("127.0.0.1", self.port)))
+                s.sendall(b"GET /v1/node HTTP/1.1\r\nHost: x\r\n\r\n")
+                self.assertTrue(s.recv(1))
+            self.assertEqual(self.get("/metrics")[0], 503)
+        self.check(daemon, 1)
+        self.assertLess(self.peak(daemon), MEMORY_MOST)
 
     def test_slow_clients(self):
         """They go on for ever, a byte at a time; who takes all places does not keep them."""

@@ -65,10 +65,56 @@ void bounds_complete(const struct bounds *b, uint32_t said, struct policy *polic
 		bounds_complete_compute(b, policy);
 }
 
+/* --- What there is ---------------------------------------------------------------------------- */
+
+/* More is not read: ledgers are the user's, who may not keep others waiting by them. */
+#define HELD_TENANTS 128
+#define HELD_FIGURES 65536
+
+/* This user's tenants, as far as they can be read. */
+struct held {
+	uid_t uid;
+	size_t n, figures;
+	struct {
+		char name[POLICY_NAME_BYTES];
+		struct snapshot *snapshot;
+	} list[HELD_TENANTS];
+};
+
+static int bounds_hold_one(const char *name, const char *dir, void *arg)
+{
+	struct held *held = arg;
+	struct snapshot *snapshot;
+	uid_t owner;
+
+	if (!tenant_name_owner(name, &owner) || owner != held->uid || held->n == HELD_TENANTS ||
+	    held->figures >= HELD_FIGURES || snapshot_read(dir, &snapshot) < 0)
+		return 0;
+	held->figures += (size_t)snapshot->nprocesses * (size_t)snapshot->ndevices;
+	strcpy(held->list[held->n].name, name);
+	held->list[held->n++].snapshot = snapshot;
+	return 0;
+}
+
+static const struct snapshot *bounds_held(const struct held *held, const char *name)
+{
+	for (size_t i = 0; i < held->n; i++)
+		if (!strcmp(held->list[i].name, name))
+			return held->list[i].snapshot;
+	return NULL;
+}
+
+static void bounds_let_go(struct held *held)
+{
+	for (size_t i = 0; i < held->n; i++)
+		snapshot_free(held->list[i].snapshot);
+}
+
 /* --- Sums ------------------------------------------------------------------------------------- */
 
 struct sums {
 	const struct bounds *b;
+	const struct held *held;
 	const struct device *device; /* zeroed: no driver tells of any */
 	uint64_t promised;	     /* of all tenants */
 	uint64_t bytes, share, weight; /* of this user's */
@@ -78,19 +124,16 @@ struct sums {
  * What a tenant of this user has of the device: it may be more than its quota, where that was made
  * smaller since. All where its ledger, which is the user's, does not tell.
  */
-static uint64_t bounds_used(const struct sums *s, const char *dir)
+static uint64_t bounds_used(const struct sums *s, const char *name)
 {
-	struct snapshot *snapshot;
+	const struct snapshot *snapshot = bounds_held(s->held, name);
 	uint64_t used = 0;
 
-	if (snapshot_read(dir, &snapshot) < 0)
-		return UINT64_MAX;
-	for (int d = 0; d < snapshot->ndevices; d++)
+	for (int d = 0; snapshot && d < snapshot->ndevices; d++)
 		if (!s->device->total_bytes ||
 		    !memcmp(snapshot->device[d].uuid, s->device->uuid, sizeof(s->device->uuid)))
 			used = max_u64(used, snapshot->device[d].used_bytes);
-	snapshot_free(snapshot);
-	return used;
+	return snapshot ? used : UINT64_MAX;
 }
 
 static void bounds_add_policy(struct sums *s, const struct policy *policy, bool own, uint64_t used)
@@ -126,7 +169,7 @@ static int bounds_add_tenant(const char *name, const char *dir, void *arg)
 		return 0;
 	own = s->b->member && tenant_name_owner(name, &owner) && owner == s->b->member->uid;
 	bounds_add_policy(s, &policy, own,
-			  own && bounds_find(s->b, SITE_MEMORY_MAX) ? bounds_used(s, dir) : 0);
+			  own && bounds_find(s->b, SITE_MEMORY_MAX) ? bounds_used(s, name) : 0);
 	return 0;
 }
 
@@ -218,10 +261,11 @@ static int bounds_check_promise(const struct sums *s, char words[static BOUNDS_W
 	return s->b->site->overpromise == SITE_WARN ? 0 : -ENOSPC;
 }
 
-static int bounds_check_device(const struct bounds *b, const struct device *device,
-			       const struct policy *policy, char words[static BOUNDS_WORDS])
+static int bounds_check_device(const struct bounds *b, const struct held *held,
+			       const struct device *device, const struct policy *policy,
+			       char words[static BOUNDS_WORDS])
 {
-	struct sums s = {.b = b, .device = device};
+	struct sums s = {.b = b, .held = held, .device = device};
 	int r;
 
 	/* One that it does not have. */
@@ -246,10 +290,13 @@ static bool bounds_knows(const struct devices *devices, const uint8_t uuid[16])
 int bounds_check(const struct bounds *b, const struct policy *policy,
 		 char words[static BOUNDS_WORDS])
 {
+	struct held held = {.uid = b->member ? b->member->uid : 0};
 	int r = bounds_check_priority(b, policy, words);
 
+	if (bounds_find(b, SITE_MEMORY_MAX))
+		tenant_list_users(b->runtime, bounds_hold_one, &held);
 	for (unsigned int i = 0; r == 0 && i < b->devices->n; i++)
-		r = bounds_check_device(b, &b->devices->list[i], policy, words);
+		r = bounds_check_device(b, &held, &b->devices->list[i], policy, words);
 	/* Devices of which only the policy tells; the entry for all stands for those. */
 	for (uint32_t i = 0; r == 0 && i < policy->ndevices; i++) {
 		struct device device = {.total_bytes = 0};
@@ -258,7 +305,8 @@ int bounds_check(const struct bounds *b, const struct policy *policy,
 		if ((i == 0 && (policy->flags & POLICY_ALL_DEVICES))
 			    ? !b->devices->n
 			    : !bounds_knows(b->devices, device.uuid))
-			r = bounds_check_device(b, &device, policy, words);
+			r = bounds_check_device(b, &held, &device, policy, words);
 	}
+	bounds_let_go(&held);
 	return r;
 }

@@ -90,7 +90,13 @@ static void members_add(struct members *members, pid_t pid)
 {
 	struct member member = {.pid = pid}, *list;
 	char path[64], dir[PATH_MAX];
+	struct stat st;
 
+	/* The directory's owner is the process's user; its files are root's where it is not dumpable. */
+	snprintf(path, sizeof(path), "/proc/%ld", (long)pid);
+	if (stat(path, &st) < 0)
+		return;
+	member.uid = st.st_uid;
 	snprintf(path, sizeof(path), "/proc/%ld/environ", (long)pid);
 	/* By what it is, not how it is called: /run and /var/run lead to one. */
 	if (!members_read_variable(path, dir) || members_stat(dir, &member) < 0)
@@ -116,31 +122,54 @@ static void members_read(struct members *members)
 		closedir(proc);
 }
 
+struct tenant_files {
+	struct stat dir, ledger;
+};
+
+static int members_look(const char *dir, struct tenant_files *ret)
+{
+	char path[PATH_MAX + sizeof("/ledger")];
+
+	snprintf(path, sizeof(path), "%s/ledger", dir);
+	if (stat(dir, &ret->dir) < 0)
+		return -errno;
+	if (lstat(path, &ret->ledger) < 0)
+		ret->ledger = ret->dir;
+	return 0;
+}
+
+/* Who cannot use the tenant is not in it, whatever that process says that it was started with. */
+static bool members_match(const struct member *member, const struct tenant_files *files)
+{
+	return member->dev == files->dir.st_dev && member->ino == files->dir.st_ino &&
+	       (!member->uid || member->uid == files->ledger.st_uid ||
+		(files->ledger.st_mode & S_IWOTH));
+}
+
 pid_t members_find(struct members *members, const char *dir)
 {
-	struct stat st;
+	struct tenant_files files;
 
 	if (!members->read)
 		members_read(members);
-	if (stat(dir, &st) < 0)
+	if (members_look(dir, &files) < 0)
 		return 0;
 	for (size_t i = 0; i < members->n; i++)
-		if (members->list[i].dev == st.st_dev && members->list[i].ino == st.st_ino)
+		if (members_match(&members->list[i], &files))
 			return members->list[i].pid;
 	return 0;
 }
 
 bool members_has(struct members *members, const char *dir, pid_t pid)
 {
-	struct stat st;
+	struct tenant_files files;
 
 	if (!members->read)
 		members_read(members);
-	if (stat(dir, &st) < 0)
+	if (members_look(dir, &files) < 0)
 		return false;
 	for (size_t i = 0; i < members->n; i++)
-		if (members->list[i].pid == pid && members->list[i].dev == st.st_dev &&
-		    members->list[i].ino == st.st_ino)
+		if (members->list[i].pid == pid && members_match(&members->list[i], &files))
 			return true;
 	return false;
 }

@@ -4,7 +4,8 @@
  * environment that /proc shows. It stays what it was when a program closes all descriptors, forks,
  * or leaves its session, as daemons do, so it finds those that the tenant's lock (ledger/life.h)
  * does not. It does not find processes of other users, unless root asks, those outside this PID
- * namespace, and those that wrote their title over their environment.
+ * namespace, and those that wrote their title over their environment. Processes of users who cannot
+ * open the tenant's ledger are not in it.
  */
 #ifndef ALLOT_NODE_MEMBERS_H
 #define ALLOT_NODE_MEMBERS_H
@@ -21,6 +22,7 @@ struct members {
 		dev_t dev;
 		ino_t ino; /* of the tenant's directory */
 		pid_t pid;
+		uid_t uid;
 	} *list;
 };
 

@@ -126,6 +126,18 @@ class Abuse(users_lib.Case):
         self.assertIn("more processes on more devices", self.allot("ps").stderr)
         self.assertLess(self.peak(daemon), 32)
 
+    def test_environment_of_another(self):
+        """Who says to have been started in another's tenant, or in root's, does not keep it there."""
+        self.daemon()
+        for path, run in ((self.dir("t", BOB), lambda *words: self.as_user(BOB, *words)),
+                          (os.path.join(self.runtime, "t"), self.allot)):
+            process = self.start(*user(ALICE), "env", f"ALLOT_TENANT_DIR={path}", "sh", "-c",
+                                 "echo up; read x")
+            self.assertEqual(process.stdout.readline(), "up\n")
+            for quota in ("1GiB", "512MiB"):
+                done = run("run", "--name", "t", "--memory", quota, "--", "true")
+                self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_long_environment(self):
         """What a process says that it was started with is read by nobody as a whole."""
         daemon = self.daemon()

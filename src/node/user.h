@@ -5,7 +5,7 @@
 
 #include <sys/types.h>
 
-#define USER_BYTES 33
+#define USER_BYTES 64
 
 /* Its name, or number; printable. */
 void user_name(uid_t uid, char ret[static USER_BYTES]);

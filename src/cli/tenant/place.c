@@ -10,7 +10,6 @@
 #include "cli/out/say.h"
 #include "cli/tenant/runtime.h"
 #include "ledger/tenant.h"
-#include "text/text.h"
 
 /* With a user's number in place of its name. */
 static int place_whole_name(const char *name, char ret[static POLICY_NAME_BYTES])
@@ -75,16 +74,9 @@ int place_find(const char *name, struct place *ret)
 struct place_user place_user_words(const char *name)
 {
 	struct place_user words = {""};
-	const struct passwd *user;
 	uid_t uid;
 
-	if (!tenant_name_owner(name, &uid))
-		return words;
-	user = getpwuid(uid);
-	if (user)
-		snprintf(words.s, sizeof(words.s), "%s", user->pw_name);
-	else
-		snprintf(words.s, sizeof(words.s), "%u", (unsigned int)uid);
-	text_make_printable(words.s);
+	if (tenant_name_owner(name, &uid))
+		user_name(uid, words.s);
 	return words;
 }

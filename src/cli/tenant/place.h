@@ -7,6 +7,7 @@
 #include <stdbool.h>
 
 #include "ledger/policy.h"
+#include "node/user.h"
 
 struct place {
 	char runtime[PATH_MAX];
@@ -23,7 +24,7 @@ int place_find(const char *name, struct place *ret);
 
 /* "alice", or the number of a user without a name, in words for people. */
 struct place_user {
-	char s[64];
+	char s[USER_BYTES];
 };
 struct place_user place_user_words(const char *name);
 

@@ -60,12 +60,6 @@ static void figure_look_free(struct look *look)
 	munmap(look, sizeof(*look));
 }
 
-static int figure_ask(struct guest *guest, struct look *look, const uint8_t uuid[16],
-		      int ledger_device)
-{
-	return driver_list_read(guest, uuid, ledger_device, &look->list);
-}
-
 static int figure_of(const struct look *look, uint32_t pid, uint64_t *ret_bytes)
 {
 	for (int i = 0; i < look->list.n; i++) {
@@ -405,7 +399,7 @@ static bool figure_reconcile_within(struct guest *guest, struct guest_device *de
 				   device->ledger, &row))
 			look->allocated = figure_allocated(device, &row) + row.pending;
 		look->calls = atomic_load(&device->calls);
-		done = figure_ask(guest, look, device->uuid, device->ledger) ||
+		done = driver_list_read(guest, device->uuid, device->ledger, &look->list) ||
 		       figure_reconcile_once(guest, device, look, try == tries - 1);
 		if (done)
 			atomic_store(&device->siblings_bytes,
@@ -458,7 +452,7 @@ void figure_await_dead(struct guest *guest, struct guest_device *device)
 		if (!look && !(look = figure_look_new()))
 			return;
 		while (now_monotonic_ns() < until &&
-		       !figure_ask(guest, look, device->uuid, device->ledger) &&
+		       !driver_list_read(guest, device->uuid, device->ledger, &look->list) &&
 		       !figure_of(look, info.driver_pid, &figure) && figure)
 			nanosleep(&(struct timespec){.tv_nsec = DEATH_NAP_NS}, NULL);
 	}
@@ -507,7 +501,7 @@ int figure_tenant(struct guest *guest, const uint8_t uuid[16], int ledger_device
 	bool missing = figure_with_context(guest, ledger_device);
 	struct look *look = figure_look_new();
 	uint64_t sum = 0;
-	int r = look ? figure_ask(guest, look, uuid, ledger_device) : -ENOMEM;
+	int r = look ? driver_list_read(guest, uuid, ledger_device, &look->list) : -ENOMEM;
 
 	for (int i = 0; !r && i < slot_count(guest->ledger); i++) {
 		struct slot_info info;
@@ -570,7 +564,7 @@ static bool figure_lists_tenant(struct guest *guest, const uint8_t uuid[16], int
 	struct look *look = figure_look_new();
 	bool any = false;
 
-	if (look && !figure_ask(guest, look, uuid, ledger_device))
+	if (look && !driver_list_read(guest, uuid, ledger_device, &look->list))
 		for (int i = 0; i < look->list.n && !any; i++)
 			any = figure_is_ours(guest, look->list.process[i].pid);
 	if (look)

@@ -559,7 +559,7 @@ static void residency_note(const struct residency_plan *plan, struct residency_t
 		t->waits_since_ns = 0;
 	else if (!t->waits_since_ns)
 		t->waits_since_ns = plan->now_ns;
-	t->leave = t->come = t->early = t->refuse = t->planned = false;
+	t->leave = t->come = t->refuse = t->planned = false;
 }
 
 /* Whether all of one that is on its way has its place only when others have left. */

@@ -469,6 +469,7 @@ static void residency_host_ask_out(struct member *member, uint64_t now_ns)
 {
 	uint32_t next = member->step + RESIDENCY_ALL / TUNING_RESIDENCY_STEPS + 1;
 
+	member->follows = member->step;
 	member->step = next < member->part ? next : member->part;
 	residency_host_ask_part(member, SWAP_OUT, member->step, now_ns);
 }
@@ -544,7 +545,6 @@ static void residency_host_left(struct member *member, uint64_t now_ns)
 	if (!answers.all)
 		return;
 	if (!answers.refused && member->step < member->part) {
-		member->follows = true;
 		residency_host_ask_out(member, now_ns);
 		return;
 	}
@@ -649,10 +649,9 @@ static void residency_host_leave_on(struct residency_host *host, struct member *
 		away += state->away[b];
 	}
 	member->part = state->part;
-	member->follows = state->place == RESIDENCY_AWAY;
-	member->step = member->follows ? swap_part_of(member->request) : 0;
+	member->step = state->place == RESIDENCY_AWAY ? swap_part_of(member->request) : 0;
 	/* How large the pieces are that follow is not known: there is to be room for all of them. */
-	if (!member->follows) {
+	if (!member->step) {
 		residency_host_ask_part(member, SWAP_PREPARE, member->part, now_ns);
 	} else if (residency_host_has_room(member, here + away, away)) {
 		residency_host_ask_out(member, now_ns);

@@ -354,7 +354,7 @@ static void swap_come(struct swap *swap, uint32_t request)
 		bool any = false;
 
 		for (int i = 0; i < MOVERS; i++)
-			if (swap->mover[i].kind->come && swap->mover[i].kind->is_away(swap->mover[i].self))
+			if (swap->mover[i].kind->come)
 				any |= swap->mover[i].kind->come(swap->mover[i].self);
 		if (!any)
 			futex_wait_until(word, request, now_monotonic_ns() + TUNING_RESIDENCY_TRY_NS);

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -78,17 +79,23 @@ static inline uint64_t used(int device)
 	return sim_truth_used(truth, device);
 }
 
-/* A child that runs fn(fd) and exits, before the parent has initialised; `fd` is its socket. */
+/*
+ * A child that runs fn(fd) and exits, before the parent has initialised; `fd` is its socket. It
+ * ends with the thread that made it, so that a test that fails is not waited for.
+ */
 static inline pid_t sim_child(void (*fn)(int fd), int *ret_fd)
 {
 	int pair[2];
-	pid_t pid;
+	pid_t pid, parent = getpid();
 
 	CHECK(!socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair));
 	fflush(NULL);
 	pid = fork();
 	CHECK(pid >= 0);
 	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (getppid() != parent)
+			_exit(1);
 		close(pair[0]);
 		/* The truth's mapping is not inherited. */
 		sim_truth_close(truth);
@@ -99,6 +106,19 @@ static inline pid_t sim_child(void (*fn)(int fd), int *ret_fd)
 	close(pair[1]);
 	*ret_fd = pair[0];
 	return pid;
+}
+
+/*
+ * Kills it, and waits until nothing of it is left on the device. Who reads its /proc/PID/fdinfo at
+ * that moment keeps its file, and so its lock on the region, a little longer than itself.
+ */
+static inline void sim_kill(pid_t pid, int device)
+{
+	CHECK(!kill(pid, SIGKILL));
+	CHECK_EQ(waitpid(pid, NULL, 0), pid);
+	for (int i = 0; i < 1000 && sim_truth_process(truth, pid, device); i++)
+		usleep(10000);
+	CHECK_EQ(sim_truth_process(truth, pid, device), 0);
 }
 
 static inline void sim_reap(pid_t pid)

@@ -43,9 +43,7 @@ static void test_capacity(void)
 	CHECK_EQ(sim_truth_pids(truth, seen, CHILDREN + 1), CHILDREN);
 	/* One dies badly: all that it had is free for the next, who is refused no byte of it. */
 	got = sim_truth_process(truth, pid[0], 0);
-	kill(pid[0], SIGKILL);
-	waitpid(pid[0], NULL, 0);
-	CHECK_EQ(sim_truth_process(truth, pid[0], 0), 0);
+	sim_kill(pid[0], 0);
 	CHECK_EQ(used(0), sum - got);
 	pid[0] = sim_child(fill, &fd[0]);
 	sim_wait(fd[0]);
@@ -107,18 +105,14 @@ static void test_kills(void)
 
 		pause.tv_nsec = rand() % 2000000;
 		nanosleep(&pause, NULL);
-		kill(pid[i], SIGKILL);
-		waitpid(pid[i], NULL, 0);
+		sim_kill(pid[i], 0);
 		close(fd[i]);
-		CHECK_EQ(sim_truth_process(truth, pid[i], 0), 0);
 		CHECK(used(0) <= 1024 * MIB);
 		pid[i] = sim_child(churn, &fd[i]);
 		sim_wait(fd[i]);
 	}
-	for (int i = 0; i < 4; i++) {
-		kill(pid[i], SIGKILL);
-		waitpid(pid[i], NULL, 0);
-	}
+	for (int i = 0; i < 4; i++)
+		sim_kill(pid[i], 0);
 	CHECK_EQ(used(0), 0);
 	CHECK(sim_truth_peak(truth, 0) <= 1024 * MIB);
 }

@@ -335,14 +335,15 @@ static uint32_t node_make(int file, uint64_t size)
 	return a.out.handle;
 }
 
-static uint32_t *node_view(int file, uint32_t handle)
+static uint32_t *node_view(int file, uint32_t handle, void *where)
 {
 	union drm_amdgpu_gem_mmap a = {.in = {.handle = handle}};
 	void *p;
 
 	CHECK_EQ(drm(file, _IOWR('d', DRM_NR_AMDGPU_GEM_MMAP, a), &a), 0);
-	p = mmap(NULL, NODE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, file, (off_t)a.out.addr_ptr);
-	CHECK(p != MAP_FAILED);
+	p = mmap(where, NODE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file,
+		 (off_t)a.out.addr_ptr);
+	CHECK(p == where);
 	return p;
 }
 
@@ -374,18 +375,24 @@ static void look_at_view(const volatile uint32_t *view_of, uint32_t seed)
 		CHECK_EQ(view_of[i], word_of(seed, i));
 }
 
-/* The file that is the GPU's address space, and another one, which gives the same numbers. */
+/*
+ * The file that is the GPU's address space, and another one, which gives the same numbers. What is
+ * mapped for the CPU lies side by side: what stands in for it meanwhile may be one mapping.
+ */
 static void hold_nodes(void)
 {
 	int other = open("/dev/dri/renderD129", O_RDWR | O_CLOEXEC), file[2] = {render[0], other};
 	uint32_t handle[2][NODE_BUFFERS], *views[2][NODE_BUFFERS], word;
+	char *where = mmap(NULL, 2 * NODE_BUFFERS * NODE_BYTES, PROT_NONE,
+			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
-	CHECK(other >= 0);
+	CHECK(other >= 0 && where != MAP_FAILED);
 	for (int f = 0; f < 2; f++)
 		for (int i = 0; i < NODE_BUFFERS; i++) {
 			handle[f][i] = node_make(file[f], NODE_BYTES);
 			CHECK_EQ(handle[f][i], (uint32_t)i + 1);
-			views[f][i] = node_view(file[f], handle[f][i]);
+			views[f][i] = node_view(file[f], handle[f][i], where);
+			where += NODE_BYTES;
 			for (uint64_t w = 0; w < NODE_BYTES / 4; w++)
 				views[f][i][w] = word_of((uint32_t)(10 * f + i), w);
 		}

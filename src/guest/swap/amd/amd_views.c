@@ -337,21 +337,17 @@ static const struct amd_view *amd_views_at_place(const struct amd_views *views, 
 }
 
 /*
- * A node's memory is mapped from its beginning only, so what lies before the part that is needed is
- * unmapped again.
+ * A part of one view. A node's memory is mapped from its beginning only, so what lies before that part
+ * is unmapped again.
  */
-static bool amd_views_give_one(const struct amd_views *views, const struct amd_pieces *pieces,
-			       const struct mapping *mapping)
+static bool amd_views_give_part(const struct amd_views *views, const struct amd_view *view,
+				const struct amd_pieces *pieces, const struct mapping *mapping)
 {
-	const struct amd_view *view = amd_views_at_place(views, mapping->offset);
-	const struct amd_piece *piece;
-	uint64_t bytes = mapping->end - mapping->at, before;
+	const struct amd_piece *piece = &pieces->at[view->piece];
+	uint64_t bytes = mapping->end - mapping->at;
+	uint64_t before = view->within + (mapping->offset - view->place);
 	char *there;
 
-	if (!view)
-		return true;
-	piece = &pieces->at[view->piece];
-	before = view->within + (mapping->offset - view->place);
 	there = mmap(NULL, before + bytes, mapping->access,
 		     view->is_shared ? MAP_SHARED : MAP_PRIVATE,
 		     piece->file >= 0 ? pieces->file[piece->file].fd : views->node[piece->device],
@@ -368,6 +364,25 @@ static bool amd_views_give_one(const struct amd_views *views, const struct amd_p
 		return true;
 	munmap(there + before, bytes);
 	return false;
+}
+
+/* The kernel makes one mapping of views whose addresses and places follow each other. */
+static bool amd_views_give_one(const struct amd_views *views, const struct amd_pieces *pieces,
+			       const struct mapping *mapping)
+{
+	struct mapping part = *mapping;
+	const struct amd_view *view;
+	uint64_t left;
+	bool good = true;
+
+	while (part.at < mapping->end && (view = amd_views_at_place(views, part.offset))) {
+		left = view->place + view->bytes - part.offset;
+		part.end = left < mapping->end - part.at ? part.at + left : mapping->end;
+		good &= amd_views_give_part(views, view, pieces, &part);
+		part.offset += part.end - part.at;
+		part.at = part.end;
+	}
+	return good;
 }
 
 /* What of ours is still where it was put, or where the program has moved it. */

@@ -14,6 +14,7 @@
 #include "base/now.h"
 #include "daemon/driver_pids.h"
 #include "daemon/log.h"
+#include "daemon/names.h"
 #include "text/units.h"
 
 #define LOOK_NS	   NS_PER_S
@@ -138,7 +139,7 @@ static int audit_compare(struct audit *audit, const struct usage_list *usage)
 	if (r < 0)
 		return r;
 	driver_pids_tell(usage, &tenants);
-	r = outsiders_list(usage, &tenants, &found, &n);
+	r = outsiders_list(usage, &tenants, names_find, &found, &n);
 	tenants_free(&tenants);
 	if (r < 0)
 		return r;

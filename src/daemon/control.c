@@ -2,7 +2,6 @@
 #include "daemon/control.h"
 
 #include <errno.h>
-#include <grp.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,8 +17,6 @@
 #include "base/now.h"
 #include "control/ask.h"
 #include "ledger/tenant.h"
-
-#define GROUP "allot" /* whose members manage all users' tenants */
 
 /* At once, in all and of one user, who sends a request right behind connecting. */
 #define CONNECTIONS   64
@@ -57,18 +54,9 @@ static int control_read_groups(int fd, gid_t gid, struct requests_peer *peer)
 	return 0;
 }
 
-static bool control_manages(const struct requests_peer *peer)
+static int control_who(int fd, const struct site *site, struct requests_peer *ret)
 {
-	const struct group *group = peer->uid ? getgrnam(GROUP) : NULL;
-
-	for (size_t i = 0; group && i < peer->ngroups; i++)
-		if (peer->groups[i] == group->gr_gid)
-			return true;
-	return !peer->uid;
-}
-
-static int control_who(int fd, struct requests_peer *ret)
-{
+	struct site_member member = {.groups = ret->groups};
 	struct ucred peer;
 	socklen_t len = sizeof(peer);
 	int r;
@@ -77,9 +65,12 @@ static int control_who(int fd, struct requests_peer *ret)
 		return err_errno();
 	*ret = (struct requests_peer){.uid = peer.uid, .pid = peer.pid};
 	r = control_read_groups(fd, peer.gid, ret);
-	if (r == 0)
-		ret->manages = control_manages(ret);
-	return r;
+	if (r < 0)
+		return r;
+	member.uid = ret->uid;
+	member.ngroups = ret->ngroups;
+	ret->manages = site_is_managed_by(site, &member);
+	return 0;
 }
 
 static void control_drop(struct connection *c)
@@ -152,7 +143,7 @@ static void control_accept(struct control *control)
 	struct requests_peer peer;
 	struct connection *c;
 
-	if (fd < 0 || control_who(fd, &peer) < 0)
+	if (fd < 0 || control_who(fd, control->requests.site, &peer) < 0)
 		return;
 	c = control_place(control, peer.uid);
 	event.data.ptr = c;

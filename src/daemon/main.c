@@ -31,6 +31,7 @@
 #include "daemon/notify.h"
 #include "daemon/page.h"
 #include "daemon/site.h"
+#include "daemon/site_file.h"
 #include "daemon/turns.h"
 #include "daemon/v1.h"
 #include "ledger/tenant.h"
@@ -41,7 +42,8 @@
 #define BIG_BYTES (256 << 10) /* of memory */
 
 struct args {
-	const char *listen, *config; /* the last NULL: the usual one, if it is there */
+	const char *listen;
+	struct site_file site;
 	bool check;
 	enum audit_action outside;
 	bool hami;
@@ -85,10 +87,10 @@ static error_t main_parse_option(int key, char *arg, struct argp_state *state)
 			argp_error(state, "--metrics \"%s\": it is allot or hami", arg);
 		return 0;
 	case 'c':
-		a->config = arg;
+		a->site.path = arg;
 		return 0;
 	case 'C':
-		a->check = true;
+		a->check = a->site.explain = true;
 		return 0;
 	case 'f':
 		return 0;
@@ -220,72 +222,13 @@ static int main_start_sampler(struct sampler *sampler, const struct node *node, 
 	return loop_add(loop, &sampler->source);
 }
 
-/* --- The site's file -------------------------------------------------------------------------- */
-
-static const char *main_config(const struct args *a)
-{
-	return a->config ? a->config : CONTROL_CONFIG;
-}
-
-static void main_say_line(void *arg, unsigned int line, bool wrong, const char *words)
-{
-	const struct args *a = arg;
-
-	if (wrong)
-		log_line(LOG_FAULT, "%s:%u: %s", main_config(a), line, words);
-	else if (a->check)
-		printf("%s:%u: %s\n", main_config(a), line, words);
-}
-
-/* 0, also where the usual one is not there; or -errno with a message: it is not known then. */
-static int main_read_site(struct args *a, struct site *ret, bool *ret_there)
-{
-	FILE *in = fopen(main_config(a), "re");
-	int r;
-
-	*ret_there = in;
-	if (!in && errno == ENOENT && !a->config) {
-		*ret = (struct site){.rules = NULL};
-		return 0;
-	}
-	r = in ? site_read(in, main_say_line, a, ret) : -errno;
-	if (r == -EINVAL)
-		log_line(LOG_FAULT, "%s is not in force: put these lines right", main_config(a));
-	else if (r < 0)
-		log_line(LOG_FAULT, "%s cannot be read: %s", main_config(a), strerror(-r));
-	if (in)
-		fclose(in);
-	return r;
-}
-
 /* --- Signals --------------------------------------------------------------------------------- */
 
 struct signals {
 	struct loop_source source;
 	struct loop *loop;
-	struct args *args;
-	struct site *site;
+	struct site_file *site;
 };
-
-/* Requests are served by this thread: none is held to half of the old and half of the new. */
-static void main_reload(struct signals *signals)
-{
-	const char *path = main_config(signals->args);
-	struct site site;
-	bool there;
-
-	notify_send("RELOADING=1");
-	if (main_read_site(signals->args, &site, &there) < 0) {
-		log_line(LOG_FAULT, "%s: what it said before stays in force", path);
-	} else {
-		site_free(signals->site);
-		*signals->site = site;
-		log_line(LOG_SAY, there ? "%s was read anew; tenants that live keep what they have"
-					: "%s is not there: users are not bounded",
-			 path);
-	}
-	notify_send("READY=1");
-}
 
 static void main_take_signal(struct loop_source *source)
 {
@@ -295,13 +238,12 @@ static void main_take_signal(struct loop_source *source)
 	if (read(source->fd, &info, sizeof(info)) != sizeof(info))
 		return;
 	if (info.ssi_signo == SIGHUP)
-		main_reload(signals);
+		site_file_reload(signals->site);
 	else
 		loop_end(signals->loop);
 }
 
-static int main_watch_signals(struct signals *signals, struct loop *loop, struct args *a,
-			      struct site *site)
+static int main_watch_signals(struct signals *signals, struct loop *loop, struct site_file *site)
 {
 	sigset_t set;
 
@@ -313,7 +255,6 @@ static int main_watch_signals(struct signals *signals, struct loop *loop, struct
 	*signals = (struct signals){.source = {.fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK),
 					       .ready = main_take_signal},
 				    .loop = loop,
-				    .args = a,
 				    .site = site};
 	return loop_add(loop, &signals->source);
 }
@@ -326,8 +267,10 @@ static int main_serve(struct node *node, struct args *a, struct loop *loop)
 	struct http *http = NULL;
 	struct sampler sampler;
 	struct signals signals;
-	int r = main_watch_signals(&signals, loop, a, &node->site);
+	int r = main_watch_signals(&signals, loop, &a->site);
 
+	if (!r)
+		r = site_file_watch(&a->site, loop, &node->site);
 	if (!r)
 		r = main_start_sampler(&sampler, node, loop);
 	if (r < 0) {
@@ -382,7 +325,7 @@ static void main_name(char ret[static HOST_NAME_MAX + 1])
 int main(int argc, char **argv)
 {
 	static struct node node;
-	struct args a = {.listen = LISTEN};
+	static struct args a = {.listen = LISTEN};
 	struct loop *loop;
 	bool there;
 	int r;
@@ -392,9 +335,9 @@ int main(int argc, char **argv)
 	mallopt(M_TRIM_THRESHOLD, BIG_BYTES); /* and so are the tenants of which it was made */
 	argp_program_version = "allotd " ALLOT_VERSION;
 	argp_parse(&argp, argc, argv, 0, NULL, &a);
-	r = main_read_site(&a, &node.site, &there);
+	r = site_file_read(&a.site, &node.site, &there);
 	if (r == 0 && a.check && !there)
-		printf("%s is not there: users are not bounded\n", main_config(&a));
+		printf("%s is not there: users are not bounded\n", site_file_path(&a.site));
 	if (r < 0 || a.check)
 		return r < 0 ? EXIT_FAILURE : 0;
 	node.hami = a.hami;

@@ -13,6 +13,7 @@
 #include "text/units.h"
 
 #define LINE_BYTES 1024
+#define GROUP	   "allot" /* whose members manage all users' tenants */
 
 enum site_kind { KIND_SIZE, KIND_PART, KIND_NUMBER, KIND_PRIORITY };
 
@@ -109,6 +110,14 @@ static int site_find_group(const char *name, uint32_t *ret)
 		return -ENOENT;
 	*ret = entry ? entry->gr_gid : (uint32_t)id;
 	return 0;
+}
+
+static void site_find_managers(struct site *site)
+{
+	const struct group *entry = getgrnam(GROUP);
+
+	site->has_managers = entry;
+	site->managers = entry ? entry->gr_gid : 0;
 }
 
 static int site_find_cgroup(const char *path, char ret[static PATH_MAX])
@@ -336,7 +345,15 @@ int site_read(FILE *in, site_say *say, void *arg, struct site *ret)
 		site_free(&r.site);
 		return ferror(in) ? -EIO : -EINVAL;
 	}
+	site_find_managers(&r.site);
 	*ret = r.site;
+	return 0;
+}
+
+int site_none(struct site *ret)
+{
+	*ret = (struct site){.rules = NULL};
+	site_find_managers(ret);
 	return 0;
 }
 
@@ -376,16 +393,27 @@ static bool site_is_in_cgroup(const char *lines, const char *cgroup)
 	return false;
 }
 
+static bool site_is_of_group(const struct site_member *member, gid_t gid)
+{
+	for (size_t i = 0; i < member->ngroups; i++)
+		if (member->groups[i] == gid)
+			return true;
+	return false;
+}
+
+bool site_is_managed_by(const struct site *site, const struct site_member *member)
+{
+	return !member->uid ||
+	       (site->has_managers && site_is_of_group(member, site->managers));
+}
+
 static bool site_is_meant(const struct site_rule *rule, const struct site_member *member)
 {
 	switch (rule->who) {
 	case SITE_USER:
 		return rule->id == member->uid;
 	case SITE_GROUP:
-		for (size_t i = 0; i < member->ngroups; i++)
-			if (member->groups[i] == rule->id)
-				return true;
-		return false;
+		return site_is_of_group(member, rule->id);
 	case SITE_CGROUP:
 		return site_is_in_cgroup(member->cgroups, rule->cgroup);
 	default:

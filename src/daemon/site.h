@@ -51,18 +51,23 @@ struct site_rule {
 /* When quotas on a device are together more than it has. */
 enum site_overpromise { SITE_ALLOW, SITE_WARN, SITE_REFUSE };
 
-/* Zeroed: nothing is bounded. */
+/* Zeroed: nothing is bounded, and root alone manages. */
 struct site {
 	enum site_overpromise overpromise;
 	struct site_rule *rules; /* as they stand */
+	bool has_managers;
+	gid_t managers; /* the group whose members manage all users' tenants */
 };
 
 /*
  * Reads it; each line goes to `say` in words, a wrong one with `wrong`. 0 or -EINVAL, and nothing is
- * in force of a file that has a wrong line; -errno where it cannot be read.
+ * in force of a file that has a wrong line; -errno where it cannot be read. Names of users and groups
+ * are looked up here, and nowhere else: that takes as long as whoever knows them likes.
  */
 typedef void site_say(void *arg, unsigned int line, bool wrong, const char *words);
 int site_read(FILE *in, site_say *say, void *arg, struct site *ret);
+/* Of a site that has no file: nothing is bounded. 0. */
+int site_none(struct site *ret);
 void site_free(struct site *site);
 
 /* Whether it says anything. */
@@ -74,6 +79,9 @@ struct site_member {
 	size_t ngroups;
 	const char *cgroups; /* as /proc/PID/cgroup has them */
 };
+
+/* Whether it manages all users' tenants, without bounds. Pure. */
+bool site_is_managed_by(const struct site *site, const struct site_member *member);
 
 /* What is said of that key for such a member; NULL: nothing. Pure. */
 const struct site_value *site_find(const struct site *site, const struct site_member *member,

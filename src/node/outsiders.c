@@ -97,7 +97,7 @@ static void outsiders_join(char *command, ssize_t n)
 			command[i] = ' ';
 }
 
-int outsiders_describe(pid_t pid, struct outsider_process *ret)
+int outsiders_describe(pid_t pid, user_namer *name, struct outsider_process *ret)
 {
 	char path[64], text[4096];
 	struct stat st;
@@ -107,7 +107,7 @@ int outsiders_describe(pid_t pid, struct outsider_process *ret)
 	snprintf(path, sizeof(path), "/proc/%d", pid);
 	if (stat(path, &st) < 0)
 		return -ESRCH;
-	user_name(st.st_uid, ret->user);
+	name(st.st_uid, ret->user);
 	snprintf(path, sizeof(path), "/proc/%d/comm", pid);
 	n = fd_read_text(AT_FDCWD, path, ret->command, sizeof(ret->command));
 	if (n < 0)
@@ -127,7 +127,7 @@ int outsiders_describe(pid_t pid, struct outsider_process *ret)
 }
 
 int outsiders_list(const struct usage_list *usage, const struct tenants *tenants,
-		   struct outsider_found **ret, size_t *ret_n)
+		   user_namer *name, struct outsider_found **ret, size_t *ret_n)
 {
 	struct outsider *outsider = calloc(usage->n + 1, sizeof(*outsider));
 	struct outsider_found *found = calloc(usage->n + 1, sizeof(*found));
@@ -142,7 +142,7 @@ int outsiders_list(const struct usage_list *usage, const struct tenants *tenants
 	*ret_n = 0;
 	for (size_t i = 0; i < n; i++) {
 		found[*ret_n].outsider = outsider[i];
-		*ret_n += !outsiders_describe(outsider[i].pid, &found[*ret_n].process);
+		*ret_n += !outsiders_describe(outsider[i].pid, name, &found[*ret_n].process);
 	}
 	free(outsider);
 	*ret = found;

@@ -38,7 +38,7 @@ struct outsider_process {
 };
 
 /* -ESRCH: it is gone; -ENOTSUP: it is MPS's own. */
-int outsiders_describe(pid_t pid, struct outsider_process *ret);
+int outsiders_describe(pid_t pid, user_namer *name, struct outsider_process *ret);
 
 struct outsider_found {
 	struct outsider outsider;
@@ -50,6 +50,6 @@ struct outsider_found {
  * of them, or -ENOMEM.
  */
 int outsiders_list(const struct usage_list *usage, const struct tenants *tenants,
-		   struct outsider_found **ret, size_t *ret_n);
+		   user_namer *name, struct outsider_found **ret, size_t *ret_n);
 
 #endif

@@ -7,7 +7,8 @@
 
 #define USER_BYTES 64
 
-/* Its name, or number; printable. */
-void user_name(uid_t uid, char ret[static USER_BYTES]);
+/* Its name, or number; printable. Takes as long as whoever knows the names likes. */
+typedef void user_namer(uid_t uid, char ret[static USER_BYTES]);
+user_namer user_name;
 
 #endif

@@ -92,7 +92,7 @@ static void look(void)
 	MUST(state <= TENANT_ENDED);
 	entry.state = state;
 	entry.error = snapshot_read(tenant_dir, &entry.snapshot);
-	MUST(outsiders_list(&list, &tenants, &found, &n) == 0 && n <= 1);
+	MUST(outsiders_list(&list, &tenants, user_name, &found, &n) == 0 && n <= 1);
 	for (size_t i = 0; i < n; i++)
 		check_text(found[i].process.command);
 	write_pages(&devices, &tenants, &audit);

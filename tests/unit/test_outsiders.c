@@ -121,10 +121,10 @@ static void check_described(void)
 {
 	struct outsider_process self;
 
-	CHECK_EQ(outsiders_describe(getpid(), &self), 0);
+	CHECK_EQ(outsiders_describe(getpid(), user_name, &self), 0);
 	CHECK(strstr(self.command, "test_outsiders"));
 	CHECK(*self.user);
-	CHECK_EQ(outsiders_describe(1 << 30, &self), -ESRCH);
+	CHECK_EQ(outsiders_describe(1 << 30, user_name, &self), -ESRCH);
 }
 
 int main(void)

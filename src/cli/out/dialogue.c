@@ -62,7 +62,7 @@ static void dialogue_ask_outsider(struct dialogue *d, const struct row *row)
 	int r = end_find_process(pid, &d->end);
 
 	/* What is there by now is what is asked about. */
-	if (!r && outsiders_describe(pid, &now) < 0) {
+	if (!r && outsiders_describe(pid, user_name, &now) < 0) {
 		end_free(&d->end);
 		r = -ESRCH;
 	}

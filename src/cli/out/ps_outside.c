@@ -19,7 +19,7 @@ void ps_outside_look(struct ps_outside *ret)
 
 int ps_outside_compare(struct ps_outside *outside, const struct tenants *tenants)
 {
-	return outsiders_list(&outside->usage, tenants, &outside->found, &outside->n);
+	return outsiders_list(&outside->usage, tenants, user_name, &outside->found, &outside->n);
 }
 
 void ps_outside_free(struct ps_outside *outside)

@@ -120,7 +120,8 @@ int view_read(struct view_reader *reader, const char *runtime, struct view *view
 	r = runtime_load(runtime, &now.tenants);
 	if (!r) {
 		now.users = calloc(now.tenants.n + 1, sizeof(*now.users));
-		r = now.users ? outsiders_list(&usage, &now.tenants, &now.outside, &now.noutside)
+		r = now.users ? outsiders_list(&usage, &now.tenants, user_name, &now.outside,
+				       &now.noutside)
 			      : -ENOMEM;
 	}
 	usage_free(&usage);

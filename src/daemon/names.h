@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Names of users, by whom nobody is kept: who knows them may be a directory service at the other end
+ * of a network that is down. One lookup goes on at a time, on a thread that ends with it, and what was
+ * found is kept for a while.
+ */
+#ifndef ALLOT_DAEMON_NAMES_H
+#define ALLOT_DAEMON_NAMES_H
+
+#include "node/user.h"
+
+/* Its name, printable; or its number, where the name is not known within a moment. Any thread. */
+void names_find(uid_t uid, char ret[static USER_BYTES]);
+
+#endif

@@ -280,7 +280,7 @@ static int main_serve(struct node *node, struct args *a, struct loop *loop)
 	r = audit_start(node->runtime, a->outside, &node->audit);
 	if (r < 0 && r != -ENODEV)
 		log_line(LOG_FAULT, "nobody looks who uses the devices: %s", strerror(-r));
-	r = turns_start(node->runtime, &node->turns);
+	r = turns_start(node->runtime, &node->devices, &node->turns);
 	if (r == -EAGAIN)
 		log_line(LOG_WARN, "another allotd decides whose turn it is in %s", node->runtime);
 	else if (r < 0)

@@ -60,13 +60,15 @@ static void *turns_watch(void *arg)
 	return NULL;
 }
 
-int turns_start(const char *runtime, struct turns **ret)
+int turns_start(const char *runtime, const struct devices *devices, struct turns **ret)
 {
 	struct turns *turns = calloc(1, sizeof(*turns));
 	int r = turns ? tenant_make_runtime(runtime) : -ENOMEM;
 
 	if (!r)
 		r = arbiter_host_claim(runtime, &turns->host);
+	for (unsigned int i = 0; !r && i < devices->n; i++)
+		arbiter_host_know(turns->host, devices->list[i].uuid);
 	if (!r) {
 		r = -pthread_create(&turns->thread, NULL, turns_watch, turns);
 		if (r < 0)

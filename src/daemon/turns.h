@@ -9,10 +9,12 @@
 
 #include <stdbool.h>
 
+#include "node/devices.h"
+
 struct turns;
 
-/* -EAGAIN: another daemon has the role; -errno. */
-int turns_start(const char *runtime, struct turns **ret);
+/* `devices` are this machine's. -EAGAIN: another daemon has the role; -errno. */
+int turns_start(const char *runtime, const struct devices *devices, struct turns **ret);
 /* A tenant takes the role at once. Takes NULL. */
 void turns_end(struct turns *turns);
 

@@ -27,6 +27,9 @@
 #include "sched/arbiter.h"
 #include "sched/tuning.h"
 
+/* A device that a tenant was not given, and so has nothing to do with. */
+#define NO_PLACE 64
+
 /* No tenant can have this name. */
 #define ARBITER_FILE  ".arbiter"
 #define ARBITER_BYTES 4096
@@ -81,7 +84,7 @@ struct member {
 	struct device_time *time[POLICY_DEVICES];
 	uint64_t busy_ns[POLICY_DEVICES]; /* at the last look */
 	uint64_t used_ns[POLICY_DEVICES]; /* since it joined, see count */
-	uint8_t bit[POLICY_DEVICES]; /* of `uuid` */
+	uint8_t bit[POLICY_DEVICES]; /* its place in `uuid`, or NO_PLACE */
 };
 
 struct arbiter_host {
@@ -95,8 +98,10 @@ struct arbiter_host {
 	uint32_t comers; /* when the tenants were listed */
 	bool busy;
 	bool withheld; /* a turn that began is not told yet, see is_taken */
-	int nuuids, n;
+	int known, nuuids, n;
+	/* Places of devices: the machine's first, for good, then others, while somebody has them. */
 	uint8_t uuid[64][16];
+	uint16_t users[64];
 	struct member member[ARBITER_TENANTS];
 	struct arbiter_tenant state[ARBITER_TENANTS];
 };
@@ -205,20 +210,28 @@ bool arbiter_host_busy(const struct arbiter_host *host)
 	return host->busy;
 }
 
-static void arbiter_host_member_rest(struct member *member)
+static void arbiter_host_give_places_back(struct arbiter_host *host, struct member *member)
 {
+	for (int d = 0; d < member->ndevices; d++)
+		if (member->bit[d] != NO_PLACE)
+			host->users[member->bit[d]]--;
+	member->ndevices = 0;
+}
+
+static void arbiter_host_member_rest(struct arbiter_host *host, struct member *member)
+{
+	arbiter_host_give_places_back(host, member);
 	turn_close(member->turn);
 	ledger_close(member->ledger);
 	member->turn = NULL;
 	member->ledger = NULL;
-	member->ndevices = 0;
 }
 
 static void arbiter_host_member_leave(struct arbiter_host *host, int i)
 {
 	struct member *member = &host->member[i];
 
-	arbiter_host_member_rest(member);
+	arbiter_host_member_rest(host, member);
 	policy_close(member->policy);
 	memset(member, 0, sizeof(*member));
 	memset(&host->state[i], 0, sizeof(host->state[i]));
@@ -243,7 +256,7 @@ void arbiter_host_drop(struct arbiter_host *host)
 		if (host->member[i].name[0])
 			arbiter_host_member_leave(host, i);
 	host->n = 0;
-	host->nuuids = 0;
+	host->nuuids = host->known;
 	host->scanned_ns = host->listed_ns = 0;
 	if (host->role)
 		word_release(&host->file->due_ns, 0);
@@ -263,15 +276,30 @@ void arbiter_host_close(struct arbiter_host *host)
 	munmap(host, sizeof(*host));
 }
 
-static int arbiter_host_bit_of(struct arbiter_host *host, const uint8_t uuid[16])
+static int arbiter_host_place_of(struct arbiter_host *host, const uint8_t uuid[16])
 {
-	for (int i = 0; i < host->nuuids; i++)
+	int place = -1;
+
+	for (int i = 0; i < host->nuuids; i++) {
 		if (!memcmp(host->uuid[i], uuid, 16))
 			return i;
-	if (host->nuuids == 64)
+		if (place < 0 && i >= host->known && !host->users[i])
+			place = i;
+	}
+	if (place < 0 && host->nuuids == 64)
 		return 63; /* more devices than a machine has: they take turns together */
-	memcpy(host->uuid[host->nuuids], uuid, 16);
-	return host->nuuids++;
+	if (place < 0)
+		place = host->nuuids++;
+	memcpy(host->uuid[place], uuid, 16);
+	return place;
+}
+
+void arbiter_host_know(struct arbiter_host *host, const uint8_t uuid[static 16])
+{
+	if (host->known == 64 || host->nuuids > host->known)
+		return;
+	memcpy(host->uuid[host->known++], uuid, 16);
+	host->nuuids = host->known;
 }
 
 /* Of who takes no turns no more is mapped than the policy that says so: most tenants may be such. */
@@ -281,7 +309,7 @@ static bool arbiter_host_takes_turns(struct arbiter_host *host, int i, const str
 	char dir[PATH_MAX];
 
 	if (policy->compute == POLICY_COMPUTE_OFF || policy->mode != POLICY_MODE_TURNS) {
-		arbiter_host_member_rest(member);
+		arbiter_host_member_rest(host, member);
 		return false;
 	}
 	if (member->turn)
@@ -292,7 +320,7 @@ static bool arbiter_host_takes_turns(struct arbiter_host *host, int i, const str
 			&member->ledger))
 		return false;
 	if (turn_open(dir, &member->turn)) {
-		arbiter_host_member_rest(member);
+		arbiter_host_member_rest(host, member);
 		return false;
 	}
 	member->id = ++host->ids;
@@ -316,13 +344,13 @@ static void arbiter_host_describe_member(struct arbiter_host *host, int i)
 	struct policy policy;
 
 	if (policy_read(member->policy, &policy)) {
-		arbiter_host_member_rest(member);
+		arbiter_host_member_rest(host, member);
 		return;
 	}
 	member->generation = policy_generation(member->policy);
 	if (!arbiter_host_takes_turns(host, i, &policy))
 		return;
-	member->ndevices = 0;
+	arbiter_host_give_places_back(host, member);
 	state->priority = level[policy.priority];
 	state->floor_permille = policy_floor(&policy);
 	state->cap_permille = 0;
@@ -330,14 +358,16 @@ static void arbiter_host_describe_member(struct arbiter_host *host, int i)
 	state->devices = 0;
 	while (member->ndevices < POLICY_DEVICES &&
 	       !ledger_device_info(member->ledger, member->ndevices, &info)) {
-		int bit = arbiter_host_bit_of(host, info.uuid);
 		uint32_t weight = policy_weight(&policy, info.uuid);
+		int d = member->ndevices++;
 
-		member->time[member->ndevices] = device_time_of(member->ledger, member->ndevices);
-		member->bit[member->ndevices++] = (uint8_t)bit;
-		/* Of one that it was not given, which a tenant can write into its ledger, it has no share. */
+		member->time[d] = device_time_of(member->ledger, d);
+		member->bit[d] = NO_PLACE;
+		/* A tenant can write into its ledger what it was not given. */
 		if (!policy_find(&policy, info.uuid))
 			continue;
+		member->bit[d] = (uint8_t)arbiter_host_place_of(host, info.uuid);
+		host->users[member->bit[d]]++;
 		state->weight = weight > state->weight ? weight : state->weight;
 		if (policy.compute == POLICY_COMPUTE_CAP)
 			state->cap_permille = (uint32_t)max_u64(
@@ -490,7 +520,7 @@ static void arbiter_host_look(struct arbiter_host *host, int i, uint64_t now_ns)
 	uint64_t demand = 0;
 
 	if (member->ledger && ledger_look(member->ledger))
-		arbiter_host_member_rest(member);
+		arbiter_host_member_rest(host, member);
 	if (policy_generation(member->policy) != member->generation ||
 	    (member->turn && !ledger_device_info(member->ledger, member->ndevices, &info)))
 		arbiter_host_describe_member(host, i);
@@ -504,6 +534,8 @@ static void arbiter_host_look(struct arbiter_host *host, int i, uint64_t now_ns)
 		uint64_t guess, done = arbiter_host_done_ns(time, now_ns, &guess),
 				burst = word_read(&time->burst_ns);
 
+		if (member->bit[d] == NO_PLACE)
+			continue;
 		if (work || want || word_read(&time->busy_ns))
 			state->devices |= UINT64_C(1) << member->bit[d];
 		if (done > state->done_ns) {

@@ -27,6 +27,11 @@ int arbiter_host_open(const char *tenant_dir, struct arbiter_host **ret);
 
 /* For a daemon: the same with a claim to the role. -EAGAIN: another one has it. */
 int arbiter_host_claim(const char *runtime, struct arbiter_host **ret);
+/*
+ * Likewise, before its first step: a device of this machine, which has a place whatever tenants write
+ * into their ledgers. Others have one as long as a tenant lives that has them.
+ */
+void arbiter_host_know(struct arbiter_host *host, const uint8_t uuid[static 16]);
 /* Gives up role and claim. Takes NULL. */
 void arbiter_host_close(struct arbiter_host *host);
 

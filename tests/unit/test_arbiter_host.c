@@ -485,6 +485,108 @@ static void check_shares(void)
 	quit(&b);
 }
 
+/* A tenant that writes devices into its ledger: as many as there can be. */
+static void join_forged(struct tenant *t, const char *name, int first)
+{
+	struct policy policy = fixture_policy(GIB);
+	uint8_t uuid[16] = "forged (of ours)";
+	struct slot *slot;
+
+	policy.compute = POLICY_COMPUTE_SHARE;
+	policy.weight = 1;
+	CHECK_EQ(tenant_create(fixture_runtime_dir(), name, &policy, t->dir, sizeof(t->dir)), 0);
+	CHECK_EQ(ledger_open(t->dir, LEDGER_GUEST, &t->ledger), 0);
+	CHECK_EQ(slot_claim(t->ledger, &slot), 0);
+	CHECK_EQ(policy_open(t->dir, &t->policy), 0);
+	t->turn = turn_of(t->policy);
+	for (int d = 0; d < POLICY_DEVICES; d++) {
+		uuid[0] = (uint8_t)(first + d);
+		CHECK_EQ(ledger_device(t->ledger, uuid, GIB), d);
+	}
+}
+
+/* Two who work on a device each. */
+static void check_apart_on(struct arbiter_host *turns, struct tenant *a, struct tenant *b,
+			   uint64_t now)
+{
+	a->time[0]->demand_until_ns = b->time[1]->demand_until_ns = now + 10 * SECOND;
+	for (int i = 0; i < 100; i++) {
+		arbiter_host_step(turns, now += MS);
+		CHECK(is_open(a, now) && is_open(b, now));
+		CHECK(!a->turn->flags && !b->turn->flags);
+	}
+}
+
+/* Devices that are not there take no place from those that are, for which tenants would take turns. */
+static void check_forged(void)
+{
+	struct tenant a = {0}, b = {0}, forged = {0};
+	uint64_t now = 950 * SECOND;
+	struct arbiter_host *turns;
+
+	join_forged(&forged, "forged", 1);
+	CHECK_EQ(arbiter_host_claim(fixture_runtime_dir(), &turns), 0);
+	arbiter_host_know(turns, fixture_uuid);
+	arbiter_host_know(turns, uuid_other);
+	CHECK(arbiter_host_take(turns));
+	arbiter_host_step(turns, now += 2 * SECOND);
+	join(&a, "real-a", 1, POLICY_PRIORITY_NORMAL);
+	join(&b, "real-b", 1, POLICY_PRIORITY_NORMAL);
+	check_apart_on(turns, &a, &b, now += 2 * SECOND);
+	quit(&forged);
+	quit(&a);
+	quit(&b);
+	arbiter_host_close(turns);
+}
+
+/* Where nobody knows which are there, places are given back with who had them. */
+static void check_forged_and_gone(void)
+{
+	struct tenant a = {0}, b = {0}, forged = {0};
+	uint64_t now = 970 * SECOND;
+	struct arbiter_host *turns;
+	char name[16];
+
+	join(&a, "stays-a", 1, POLICY_PRIORITY_NORMAL);
+	turns = take_role(&a);
+	for (int i = 0; i < 3; i++) {
+		snprintf(name, sizeof(name), "forged-%d", i);
+		join_forged(&forged, name, 1 + i * POLICY_DEVICES);
+		arbiter_host_step(turns, now += 2 * SECOND);
+		quit(&forged);
+		arbiter_host_step(turns, now += 2 * SECOND);
+	}
+	join(&b, "comes-b", 1, POLICY_PRIORITY_NORMAL);
+	quit(&a);
+	join(&a, "comes-a", 1, POLICY_PRIORITY_NORMAL);
+	check_apart_on(turns, &a, &b, now += 2 * SECOND);
+	arbiter_host_close(turns);
+	quit(&a);
+	quit(&b);
+}
+
+/* Nobody waits for a tenant on a device that this was not given, whatever its ledger says. */
+static void check_not_given(void)
+{
+	struct policy policy = fixture_policy(GIB);
+	struct tenant a = {0}, b = {0};
+	struct arbiter_host *turns;
+	uint64_t now = 990 * SECOND;
+
+	policy.compute = POLICY_COMPUTE_SHARE;
+	policy.weight = 1;
+	policy.flags = 0;
+	memcpy(policy.device[0].uuid, fixture_uuid, sizeof(fixture_uuid));
+	join_with(&a, "given-one", &policy);
+	join(&b, "given-all", 1, POLICY_PRIORITY_NORMAL);
+	turns = take_role(&b);
+	a.time[1]->demand_until_ns = a.time[1]->work_until_ns = now + 10 * SECOND;
+	check_apart_on(turns, &a, &b, now);
+	arbiter_host_close(turns);
+	quit(&a);
+	quit(&b);
+}
+
 int main(void)
 {
 	check_half_made();
@@ -499,5 +601,8 @@ int main(void)
 	check_ranks();
 	check_urged();
 	check_shares();
+	check_forged();
+	check_forged_and_gone();
+	check_not_given();
 	return 0;
 }

@@ -22,7 +22,7 @@ DEVICES, SLOTS, SHARED, TIME = (4096, 64), (8192, 256), (270336, 192), (466944, 
 ROWS, INFO, TIMELINE, SIZE = 532480, 4726784, 8921088, 13115392
 LOCK_SLOTS, NSLOTS, LIVE = 1 << 41, 1024, 2
 SLOT_HIGH, SHARED_HIGH = 64, 68
-TURN_BEAT = 128  # in the policy
+TURN_BEAT, CONTENDED = 128, 1  # in the policy
 F_OFD_SETLK = 37
 MOST = 2 ** 64 - 1
 ESCAPES = b"\x1b]0;x\x07\x1b[2J\xc2\x9b31m\xff\"\\\n{}"
@@ -234,6 +234,27 @@ class Hostile(daemon_lib.Case):
         self.assertNotIn(f"pid {tenant.pid} ", self.log())
         self.assertIsNone(tenant.poll())
         self.assertIsNone(daemon.poll())
+
+    def test_devices_that_are_not_there(self):
+        """As many as there can be: tenants on two that are there are not held for each other."""
+        self.env.update(ALLOT_SIM_DIR=self.path("sim"), ALLOT_SIM_GPUS="2",
+                        LD_LIBRARY_PATH=os.environ["SIM_LIBRARIES"])
+        self.hold_alive()
+        self.forge(DEVICES[0], b"".join(words(i + 1, i + 1, *[0] * 6) for i in range(64)))
+        daemon = self.daemon()
+        self.step(daemon, 30)
+        for gpu in ("0", "1"):
+            self.start(cli_lib.ALLOT, "run", "--name", f"on{gpu}", "--gpu", gpu, "--weight", "1",
+                       "--", os.environ["ALLOT_LOAD"], "--loops-per-us", "1", "--seconds", "60")
+        tenants = ("on0", "on1")
+        cli_lib.wait_for(lambda: {dict(labels)["tenant"] for (name, labels), value in
+                                  self.samples().items()
+                                  if name == "allot_compute_busy_seconds_total" and value}
+                         >= set(tenants))
+        for _ in range(20):
+            before = [self.beat(t)[:8] for t in tenants]
+            cli_lib.wait_for(lambda: all(self.beat(t)[:8] != b for t, b in zip(tenants, before)))
+            self.assertEqual([self.beat(t)[16] & CONTENDED for t in tenants], [0, 0])
 
     # --- Connections ---------------------------------------------------------------------------
 

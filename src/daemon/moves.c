@@ -13,24 +13,7 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
-
-/* Beside this program, as it is installed and as it is built. */
-static int moves_find_command(char ret[static PATH_MAX])
-{
-	static const char *const places[] = {"../bin/allot", "../cli/allot"};
-	char self[PATH_MAX];
-	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-
-	if (n < 0)
-		return err_errno();
-	self[n] = '\0';
-	*strrchr(self, '/') = '\0';
-	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
-		if (snprintf(ret, PATH_MAX, "%s/%s", self, places[i]) < PATH_MAX &&
-		    access(ret, X_OK) == 0)
-			return 0;
-	return -ENOENT;
-}
+#include "node/library.h"
 
 static int moves_spawn(const char *path, const char *const argv[], int out, pid_t *ret)
 {
@@ -75,7 +58,7 @@ int moves_start(const struct control_request *request, struct move *ret)
 
 	if (away && (!request->timeout_us || request->timeout_us > CONTROL_TIMEOUT_MAX_US))
 		return -EINVAL;
-	r = moves_find_command(path);
+	r = library_command(path);
 	if (r < 0)
 		return r;
 	memcpy(name, request->name, sizeof(name));

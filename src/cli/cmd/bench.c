@@ -16,10 +16,10 @@
 #include "cli/bench/report.h"
 #include "cli/command.h"
 #include "cli/device/selection.h"
-#include "cli/exec/library.h"
 #include "cli/exit_status.h"
 #include "cli/out/say.h"
 #include "cli/tenant/runtime.h"
+#include "node/library.h"
 #include "sched/controller.h"
 #include "text/units.h"
 

@@ -11,9 +11,9 @@
 #include "cli/command.h"
 #include "cli/container/hook.h"
 #include "cli/device/selection.h"
-#include "cli/exec/library.h"
 #include "cli/exit_status.h"
 #include "cli/out/say.h"
+#include "node/library.h"
 
 static const struct argp_option options[] = {
 	{"dir", 'd', "DIR", 0, "where the files are (default: /etc/cdi; of others ~/.config/cdi)", 0},

@@ -24,7 +24,6 @@
 #include "cli/exec/identity.h"
 #include "cli/exec/launch.h"
 #include "cli/exec/launcher.h"
-#include "cli/exec/library.h"
 #include "cli/exec/program.h"
 #include "cli/exec/report.h"
 #include "cli/exec/space.h"
@@ -35,6 +34,7 @@
 #include "cli/tenant/options.h"
 #include "cli/tenant/runtime.h"
 #include "node/compute_words.h"
+#include "node/library.h"
 #include "node/tenants.h"
 
 enum { KEY_ALLOW_ESCAPE = 256, KEY_GUARD, KEY_PRINT_ENV, KEY_REPORT, KEY_SWAPPABLE, KEY_OVERCOMMIT, KEY_HOST_MEMORY,

@@ -18,9 +18,9 @@
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/exec/launch.h"
-#include "cli/exec/library.h"
 #include "cli/out/say.h"
 #include "ledger/tenant.h"
+#include "node/library.h"
 #include "sim/kfd/machine.h"
 #include "sim/kfd/tree.h"
 

@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "cli/device/topo.h"
-#include "cli/exec/library.h"
 #include "cli/out/say.h"
+#include "node/library.h"
 #include "text/units.h"
 
 #define PROGRAM "allot-links"

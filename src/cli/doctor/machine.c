@@ -20,8 +20,8 @@
 
 #include "base/cleanup.h"
 #include "cli/doctor/finding.h"
-#include "cli/exec/library.h"
 #include "cli/out/say.h"
+#include "node/library.h"
 #include "text/units.h"
 
 /* A tenant takes well under a MiB of the runtime directory. */

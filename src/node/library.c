@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/exec/library.h"
+#include "node/library.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -87,6 +87,13 @@ void library_find_kept(char path[static PATH_MAX])
 		free(files[i]);
 	}
 	free(files);
+}
+
+int library_command(char ret[static PATH_MAX])
+{
+	static const char *const places[] = {"../bin", "../cli", NULL};
+
+	return library_search(places, "allot", ret);
 }
 
 int library_program(const char *name, char ret[static PATH_MAX])

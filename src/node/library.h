@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where this installation's files are, seen from the allot binary: in a build tree or installed
- * under any prefix.
+ * Where this installation's files are, seen from the binary of allot or allotd: in a build tree or
+ * installed under any prefix.
  */
-#ifndef ALLOT_CLI_EXEC_LIBRARY_H
-#define ALLOT_CLI_EXEC_LIBRARY_H
+#ifndef ALLOT_NODE_LIBRARY_H
+#define ALLOT_NODE_LIBRARY_H
 
 #include <limits.h>
 
@@ -19,6 +19,9 @@ int library_find(char ret[static PATH_MAX]);
  * deploy/keep-library), where there is one.
  */
 void library_find_kept(char path[static PATH_MAX]);
+
+/* The absolute path of allot, likewise. -ENOENT when there is none. */
+int library_command(char ret[static PATH_MAX]);
 
 /* The absolute path of allot-load or allot-links, beside the binary. -ENOENT when there is none. */
 int library_program(const char *name, char ret[static PATH_MAX]);

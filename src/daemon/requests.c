@@ -15,6 +15,7 @@
 #include "daemon/bounds.h"
 #include "ledger/residency_file.h"
 #include "ledger/tenant.h"
+#include "node/library.h"
 #include "node/tenants.h"
 #include "roles/arbiter_host.h"
 
@@ -166,6 +167,20 @@ static bool requests_is_a_beginning(uint32_t kind)
 	return kind == TENANT_NAMED || kind == TENANT_GENERATED || kind == TENANT_PREPARED;
 }
 
+/*
+ * Its processes have the library of this installation as it is now, whatever is installed later:
+ * whoever joins has the same one (tenants_read_library). Where there is none, each has its own.
+ */
+static int requests_note_library(const struct doing *d)
+{
+	char path[PATH_MAX];
+
+	if (library_find(path) < 0)
+		return 0;
+	library_find_kept(path);
+	return tenants_note_library(d->dir, path);
+}
+
 static int requests_make(struct doing *d)
 {
 	const struct control_request *request = d->request;
@@ -191,6 +206,8 @@ static int requests_make(struct doing *d)
 		r = requests_bound(d, true, &policy);
 	if (r == 0)
 		r = tenant_create(d->runtime, d->name, &policy, d->dir, sizeof(d->dir));
+	if (r == 0)
+		r = requests_note_library(d);
 	if (r == 0)
 		r = tenants_mark(d->dir, (enum tenant_kind)request->kind, pid);
 	if (r < 0)

@@ -271,6 +271,13 @@ static void run_keep_library(const struct args *a, char library[static PATH_MAX]
 		strcpy(library, kept);
 }
 
+/* What allotd noted for the first of a tenant cannot be had where this one runs: it has its own. */
+static bool run_is_noted_in_vain(const struct args *a, const struct enrolment *e, const char *noted)
+{
+	return !e->joined && (access(noted, R_OK) < 0 ||
+			      (a->command && launcher_bare_root(a->command, noted)));
+}
+
 /*
  * A tenant's processes have one library, that of the first, whatever has been installed meanwhile:
  * two versions could count differently. 0, or an exit status.
@@ -280,9 +287,12 @@ static int run_take_library(const struct args *a, const struct enrolment *e,
 {
 	const char *chosen = getenv("ALLOT_LIBRARY");
 	char noted[PATH_MAX];
-	int r = e->joined && !(chosen && *chosen) ? tenants_read_library(e->dir, noted) : -ENOENT;
+	bool asks = (e->joined || e->remote) && !(chosen && *chosen);
+	int r = asks ? tenants_read_library(e->dir, noted) : -ENOENT;
 
-	/* allotd notes none, so that one by content may be removed before its processes begin. */
+	if (r == 0 && run_is_noted_in_vain(a, e, noted))
+		r = -ENOENT;
+	/* One by content that nobody noted may be removed before its processes begin. */
 	if (r == -ENOENT && e->remote && a->print_env)
 		return run_find_library(library);
 	if (r == -ENOENT || (r == 0 && !strcmp(noted, library)))

@@ -11,6 +11,7 @@ import struct
 import subprocess
 
 import cli_lib
+import daemon_lib
 import hostile
 import users_lib
 from users_lib import ALICE, BOB, MIB, user
@@ -77,15 +78,15 @@ class Abuse(users_lib.Case):
         self.user_ok(ALICE, "run", "--name", "g", "--memory", "512MiB", "--", "true")
         self.user_ok(BOB, *more)
 
-    def test_library_of_a_later_process(self):
-        """The environment that a user's tenant is kept for names a file that stays: a program that
-        finds no library has no limit."""
+    def installation(self):
+        """A function that installs a version, and the prefix."""
         home = self.path("usr")
-        for name in ("bin", "lib/allot"):
+        for name in ("bin", "sbin", "lib/allot"):
             os.makedirs(os.path.join(home, name))
         keep = shutil.copy(os.path.join(os.environ["ALLOT_SOURCE"], "deploy/keep-library"),
                            os.path.join(home, "lib/allot"))
-        command = shutil.copy(cli_lib.ALLOT, os.path.join(home, "bin"))
+        shutil.copy(cli_lib.ALLOT, os.path.join(home, "bin"))
+        shutil.copy(daemon_lib.ALLOTD, os.path.join(home, "sbin"))
         library = os.path.join(home, "lib/liballot.so")
 
         def install(version):
@@ -95,15 +96,46 @@ class Abuse(users_lib.Case):
                 file.write(version)
             os.replace(library + ".new", library)
             subprocess.run([keep], env=self.env, check=True)
+            return {*os.listdir(os.path.join(home, "lib/allot/kept"))}
 
-        install(b"1")
+        for place, name, file in ((cli_lib, "ALLOT", "bin/allot"),
+                                  (daemon_lib, "ALLOTD", "sbin/allotd")):
+            self.addCleanup(setattr, place, name, getattr(place, name))
+            setattr(place, name, os.path.join(home, file))
+        return install
+
+    def libraries(self, done):
+        return {*re.findall(r"liballot[-.][^ /]*so", done)}
+
+    def test_library_of_a_later_process(self):
+        """The environment that a user's tenant is kept for names a file that stays: a program that
+        finds no library has no limit."""
+        install = self.installation()
+        first, = install(b"1")
         self.daemon()
-        done = subprocess.run([*user(ALICE), command, "run", "--print-env", "--name", "a"],
-                              env=self.env, text=True, capture_output=True, check=True, timeout=60)
-        preload = re.search("^LD_PRELOAD=(.*)$", done.stdout, re.M)[1]
+        done = self.user_ok(ALICE, "run", "--print-env", "--name", "a")
+        preload = re.search("^LD_PRELOAD=(.*)$", done, re.M)[1]
         self.assertTrue(os.path.exists(preload))
+        self.assertEqual(os.path.basename(preload), first)
         install(b"2")
         self.assertTrue(os.path.exists(preload))
+        self.user_ok(ALICE, "rm", "a")
+        self.assertNotIn(first, install(b"2"))
+
+    def test_library_of_who_joins(self):
+        """It is that of the first, as long as the tenant is there."""
+        install = self.installation()
+        first, = install(b"1")
+        self.daemon()
+        process = self.alive(ALICE, "a")
+        second, = install(b"2") - {first}
+        join = ("run", "--name", "a", "--", "cat", "/proc/self/maps")
+        self.assertEqual(self.libraries(self.user_ok(ALICE, *join)), {first})
+        self.assertEqual(self.libraries(self.user_ok(BOB, *join)), {second})
+        note = os.path.join(self.dir("a", ALICE), "library")
+        self.assertFalse(self.can(ALICE, "rm", note) or self.can(ALICE, "ln", "-s", "x", note + "2"))
+        process.communicate("\n")
+        self.assertEqual(self.libraries(self.user_ok(ALICE, *join)), {second})
 
     def test_many_forged(self):
         """A user's tenants that all have more than there can be are not all read."""

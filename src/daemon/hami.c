@@ -146,7 +146,8 @@ struct hami_device {
 static struct hami_device hami_look(const struct device *device, const struct tenants *tenants,
 				    const struct audit_report *audit)
 {
-	struct hami_device ret = {.device = device, .sum = tenants_sum(tenants, device->uuid)};
+	struct hami_device ret = {.device = device, .sum = tenants_sum(tenants, device->uuid,
+						      device->total_bytes)};
 
 	if (audit)
 		ret.outside_bytes = audit_outside_bytes(audit, device->uuid);

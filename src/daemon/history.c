@@ -194,7 +194,7 @@ static void history_note_device(struct history *history, const uint8_t uuid[stat
 
 	if (!sample)
 		return;
-	sample->used_mib = history_mib(tenants_sum(tenants, uuid).used_bytes);
+	sample->used_mib = history_mib(tenants_sum(tenants, uuid, 0).used_bytes);
 	sample->looked = audit && audit->age_ns != UINT64_MAX;
 	sample->outside_mib = sample->looked ? history_mib(audit_outside_bytes(audit, uuid)) : 0;
 	sample->measured = !amd_identity_is(uuid);

@@ -234,10 +234,14 @@ static void metrics_put_devices(FILE *out, const struct devices *devices,
 		metrics_put_of_device(out, "allot_device_memory_bytes", &devices->list[i],
 				      devices->list[i].total_bytes);
 	exposition_head(out, "allot_device_promised_bytes", "gauge",
-			"The sum of the quotas of those tenants that have used it.");
-	for (unsigned int i = 0; i < devices->n; i++)
-		metrics_put_of_device(out, "allot_device_promised_bytes", &devices->list[i],
-				      tenants_sum(tenants, devices->list[i].uuid).promised_bytes);
+			"The sum of the quotas of those tenants whose policies have it.");
+	for (unsigned int i = 0; i < devices->n; i++) {
+		const struct device *d = &devices->list[i];
+
+		metrics_put_of_device(
+			out, "allot_device_promised_bytes", d,
+			tenants_sum(tenants, d->uuid, d->total_bytes).promised_bytes);
+	}
 }
 
 /* --- Who is not limited ---------------------------------------------------------------------- */

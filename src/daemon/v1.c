@@ -14,7 +14,7 @@ static bool v1_has_looked(const struct audit_report *audit)
 static void v1_put_device(struct json *j, unsigned int index, const struct device *d,
 			  const struct tenants *tenants, const struct audit_report *audit)
 {
-	struct tenants_sum sum = tenants_sum(tenants, d->uuid);
+	struct tenants_sum sum = tenants_sum(tenants, d->uuid, d->total_bytes);
 
 	json_open(j, NULL, '{');
 	json_u64(j, "index", index);

@@ -185,19 +185,34 @@ static uint64_t tenants_add(uint64_t a, uint64_t b)
 	return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
-struct tenants_sum tenants_sum(const struct tenants *tenants, const uint8_t uuid[static 16])
+/* By the policy, also where the ledger cannot be read: then it is loaded now. */
+static uint64_t tenants_promised(const struct tenant_entry *entry, const uint8_t uuid[static 16],
+				 uint64_t total_bytes)
+{
+	const struct policy *policy = entry->snapshot ? &entry->snapshot->policy : NULL;
+	struct policy loaded;
+	uint64_t bytes = 0;
+
+	if (!policy && !policy_load(entry->dir, &loaded))
+		policy = &loaded;
+	if (policy)
+		policy_limit(policy, uuid, total_bytes, &bytes);
+	return bytes;
+}
+
+struct tenants_sum tenants_sum(const struct tenants *tenants, const uint8_t uuid[static 16],
+			       uint64_t total_bytes)
 {
 	struct tenants_sum sum = {0};
 
 	for (size_t i = 0; i < tenants->n; i++) {
 		const struct snapshot *s = tenants->list[i].snapshot;
 
-		for (int d = 0; s && d < s->ndevices; d++) {
-			if (memcmp(s->device[d].uuid, uuid, sizeof(s->device[d].uuid)))
-				continue;
-			sum.promised_bytes = tenants_add(sum.promised_bytes, s->device[d].limit_bytes);
-			sum.used_bytes = tenants_add(sum.used_bytes, s->device[d].used_bytes);
-		}
+		sum.promised_bytes = tenants_add(
+			sum.promised_bytes, tenants_promised(&tenants->list[i], uuid, total_bytes));
+		for (int d = 0; s && d < s->ndevices; d++)
+			if (!memcmp(s->device[d].uuid, uuid, sizeof(s->device[d].uuid)))
+				sum.used_bytes = tenants_add(sum.used_bytes, s->device[d].used_bytes);
 	}
 	return sum;
 }

@@ -60,12 +60,16 @@ void tenants_find_containers(struct tenants *tenants);
 
 unsigned int tenants_live(const struct snapshot *snapshot);
 
-/* Of all tenants on a device. A sum that does not fit, since a ledger was forged, is UINT64_MAX. */
+/*
+ * Of all tenants on a device that has so much (0: not known). A sum that does not fit, since a ledger
+ * was forged, is UINT64_MAX.
+ */
 struct tenants_sum {
-	uint64_t promised_bytes; /* the quotas of those that have used it */
+	uint64_t promised_bytes; /* the quotas of those whose policies have it; without one it is all */
 	uint64_t used_bytes;
 };
-struct tenants_sum tenants_sum(const struct tenants *tenants, const uint8_t uuid[static 16]);
+struct tenants_sum tenants_sum(const struct tenants *tenants, const uint8_t uuid[static 16],
+			       uint64_t total_bytes);
 
 /*
  * Notes in a tenant's directory which process began it, and how; of a container, whose it is. 0 or

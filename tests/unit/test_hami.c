@@ -26,8 +26,11 @@ static struct snapshot_device on = {
 		    .debt_ns = -1500, .launches = 42, .throttles = 5},
 };
 static struct snapshot_device others = {.limit_bytes = 2000, .used_bytes = 1};
-static struct snapshot snapshot[2] = {{.ndevices = 1, .device = &on},
-				      {.ndevices = 1, .device = &others}};
+#define QUOTA(bytes) \
+	{.ndevices = 1, .flags = POLICY_ALL_DEVICES, .device = {{.limit_bytes = (bytes)}}}
+
+static struct snapshot snapshot[2] = {{.policy = QUOTA(8000), .ndevices = 1, .device = &on},
+				      {.policy = QUOTA(2000), .ndevices = 1, .device = &others}};
 static struct tenant_entry entry[3] = {
 	{.name = "jobA", .container = "c0ffee", .snapshot = &snapshot[0]},
 	{.name = "jobB", .snapshot = &snapshot[1]},

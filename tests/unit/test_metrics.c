@@ -25,7 +25,9 @@ static struct snapshot_device on_device = {
 		    .debt_ns = -1500000, .launches = 42, .throttled_ns = 5},
 };
 
-static struct snapshot snapshot = {.ndevices = 1, .device = &on_device, .turns = 4000000000};
+static struct snapshot snapshot = {
+	.policy = {.ndevices = 1, .flags = POLICY_ALL_DEVICES, .device = {{.limit_bytes = 60}}},
+	.ndevices = 1, .device = &on_device, .turns = 4000000000};
 static struct tenant_entry entry[2] = {
 	{.name = "jobA", .state = TENANT_RUNNING, .snapshot = &snapshot, .container = "c0ffee"},
 	{.name = "broken", .state = TENANT_RUNNING, .error = -5},
@@ -93,7 +95,7 @@ static void check_figures(void)
 	has_line("allot_tenant_state{tenant=\"jobA\",state=\"running\"} 1");
 	has_line("allot_tenant_state{tenant=\"jobA\",state=\"idle\"} 0");
 	CHECK(strstr(text, "model=\"a \\\"b\\\"\\\\c\""));
-	has_line("allot_device_promised_bytes{device=\"" GPU "\"} 8589934592");
+	has_line("allot_device_promised_bytes{device=\"" GPU "\"} 60");
 }
 
 /* 0 stands for what is not known or not limited, and is not said. */

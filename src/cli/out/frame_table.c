@@ -248,7 +248,7 @@ static void frame_table_add_headings(struct frame *f, const struct layout *l)
 static void frame_table_fill_device(const struct view *view, const struct gauge *g,
 				    struct cells *cells)
 {
-	struct tenants_sum sum = tenants_sum(&view->tenants, g->uuid);
+	struct tenants_sum sum = tenants_sum(&view->tenants, g->uuid, g->total_bytes);
 	bool known = g->used_bytes != GAUGE_BYTES_UNKNOWN;
 
 	*cells = (struct cells){.permille = -1};

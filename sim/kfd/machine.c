@@ -164,6 +164,7 @@ static int machine_write_device(const struct tree *t, uint32_t i)
 		{"mem_info_vram_used", 0, false},
 		{"mem_info_vis_vram_used", 0, false},
 		{"mem_info_gtt_used", 0, false},
+		{"gpu_busy_percent", 0, false},
 	};
 	char name[128], text[32];
 	int r;

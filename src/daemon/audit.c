@@ -40,6 +40,7 @@ struct audit {
 	size_t n, nlost;
 	struct audit_finding *finding;
 	uint8_t lost[POLICY_DEVICES][16];
+	struct usage_busy busy;
 };
 
 /* --- What is said and done ------------------------------------------------------------------- */
@@ -187,6 +188,16 @@ static void audit_look(struct audit *audit)
 	audit->usage = usage;
 }
 
+static void audit_look_how_busy(struct audit *audit)
+{
+	struct usage_busy busy;
+
+	usage_read_busy(audit->reader, &busy);
+	pthread_mutex_lock(&audit->lock);
+	audit->busy = busy;
+	pthread_mutex_unlock(&audit->lock);
+}
+
 static bool audit_sleep(struct audit *audit, uint64_t until_ns)
 {
 	struct timespec until = {.tv_sec = (time_t)(until_ns / NS_PER_S),
@@ -205,9 +216,10 @@ static void *audit_watch(void *arg)
 {
 	struct audit *audit = arg;
 
-	do
+	do {
 		audit_look(audit);
-	while (audit_sleep(audit, now_monotonic_ns() + LOOK_NS));
+		audit_look_how_busy(audit);
+	} while (audit_sleep(audit, now_monotonic_ns() + LOOK_NS));
 	return NULL;
 }
 
@@ -275,6 +287,7 @@ int audit_report(struct audit *audit, struct audit_report *ret)
 		report.finding[report.n] = audit->finding[report.n];
 	report.nlost = audit->nlost;
 	memcpy(report.lost, audit->lost, sizeof(report.lost));
+	report.busy = audit->busy;
 	pthread_mutex_unlock(&audit->lock);
 	*ret = report;
 	return r;
@@ -285,6 +298,17 @@ bool audit_is_lost(const struct audit_report *report, const uint8_t uuid[static 
 	for (size_t i = 0; i < report->nlost; i++)
 		if (!memcmp(report->lost[i], uuid, sizeof(report->lost[i])))
 			return true;
+	return false;
+}
+
+bool audit_busy_percent(const struct audit_report *report, const uint8_t uuid[static 16],
+			uint32_t *ret)
+{
+	for (size_t i = 0; i < report->busy.n; i++)
+		if (!memcmp(report->busy.list[i].uuid, uuid, sizeof(report->busy.list[i].uuid))) {
+			*ret = report->busy.list[i].percent;
+			return true;
+		}
 	return false;
 }
 

@@ -33,12 +33,16 @@ struct audit_report {
 	struct audit_finding *finding; /* malloc'ed; their pidfd says nothing here */
 	size_t nlost;
 	uint8_t lost[POLICY_DEVICES][16]; /* devices that do not answer */
+	struct usage_busy busy; /* at the last look */
 };
 
 /* What was found last. -ENOMEM. */
 int audit_report(struct audit *audit, struct audit_report *ret);
 /* Whether a device does not answer that was there when the audit began. */
 bool audit_is_lost(const struct audit_report *report, const uint8_t uuid[static 16]);
+/* How busy a device was at the last look; whether its driver told. */
+bool audit_busy_percent(const struct audit_report *report, const uint8_t uuid[static 16],
+			uint32_t *ret);
 /* What those who are not limited have of a device, beyond what ledgers know; as far as it is known. */
 uint64_t audit_outside_bytes(const struct audit_report *report, const uint8_t uuid[static 16]);
 void audit_report_free(struct audit_report *report);

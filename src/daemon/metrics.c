@@ -246,6 +246,22 @@ static void metrics_put_devices(FILE *out, const struct devices *devices,
 
 /* --- Who is not limited ---------------------------------------------------------------------- */
 
+static void metrics_put_busy(FILE *out, const struct devices *devices,
+			     const struct audit_report *audit)
+{
+	static const char name[] = "allot_device_busy_ratio";
+	uint32_t percent;
+
+	exposition_head(out, name, "gauge",
+			"The part of the driver's last window in which the device worked.");
+	for (unsigned int i = 0; i < devices->n; i++) {
+		if (!audit_busy_percent(audit, devices->list[i].uuid, &percent))
+			continue;
+		exposition_begin(out, name, LABELS("device", units_uuid(devices->list[i].uuid).s));
+		fprintf(out, "%u.%02u\n", (unsigned int)percent / 100, (unsigned int)percent % 100);
+	}
+}
+
 /* Where it was never seen who uses the devices, nothing is said, which is not the same as nobody. */
 static void metrics_put_audit(FILE *out, const struct devices *devices,
 			      const struct audit_report *audit)
@@ -262,6 +278,7 @@ static void metrics_put_audit(FILE *out, const struct devices *devices,
 	for (unsigned int i = 0; i < devices->n; i++)
 		metrics_put_of_device(out, "allot_device_lost", &devices->list[i],
 				      audit_is_lost(audit, devices->list[i].uuid));
+	metrics_put_busy(out, devices, audit);
 	exposition_head(
 		out, "allot_outside_processes", "gauge",
 		"Processes on a device that are in no tenant, or have more than it knows of.");

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "node/amd_gauge.h"
 #include "nvidia/nvml.h"
 #include "text/text.h"
 
@@ -51,6 +52,13 @@ static void gauges_read_nvidia(struct nvml *nvml, unsigned int number, struct ga
 	gauge->milliwatt = now.milliwatt;
 }
 
+static void gauges_read_amd(uint32_t render_minor, struct gauge *gauge)
+{
+	gauge->used_bytes = amd_gauge(render_minor, AMD_GAUGE_USED, UINT64_MAX - 1,
+				      GAUGE_BYTES_UNKNOWN);
+	gauge->busy_percent = (uint32_t)amd_gauge(render_minor, AMD_GAUGE_BUSY, 100, GAUGE_UNKNOWN);
+}
+
 _Static_assert(GAUGE_UNKNOWN == NVML_GAUGE_UNKNOWN, "passed on as it is");
 
 void gauges_read(struct gauges_reader *reader, struct gauges *ret)
@@ -71,5 +79,7 @@ void gauges_read(struct gauges_reader *reader, struct gauges *ret)
 		text_make_printable(gauge->model);
 		if (device->vendor == DEVICE_NVIDIA && reader->nvml)
 			gauges_read_nvidia(reader->nvml, device->number, gauge);
+		else if (device->vendor == DEVICE_AMD)
+			gauges_read_amd(device->render_minor, gauge);
 	}
 }

@@ -11,6 +11,7 @@
 #include "amd/topology_read.h"
 #include "base/parse.h"
 #include "guard/kernel_usage.h"
+#include "node/amd_gauge.h"
 #include "nvidia/nvml.h"
 
 struct usage_reader {
@@ -169,4 +170,34 @@ int usage_read(struct usage_reader *reader, struct usage_list *ret)
 	else
 		*ret = list;
 	return r;
+}
+
+/* --- How busy --------------------------------------------------------------------------------- */
+
+static void usage_add_busy(struct usage_busy *busy, const uint8_t uuid[16], uint64_t percent)
+{
+	if (percent > 100 || busy->n == POLICY_DEVICES)
+		return;
+	memcpy(busy->list[busy->n].uuid, uuid, 16);
+	busy->list[busy->n++].percent = (uint32_t)percent;
+}
+
+void usage_read_busy(struct usage_reader *reader, struct usage_busy *ret)
+{
+	const struct topology *topology = reader->topology;
+
+	ret->n = 0;
+	for (unsigned int i = 0; i < reader->n; i++)
+		if (!usage_name_nvidia(reader, i))
+			usage_add_busy(ret, reader->nvidia[i], nvml_device_busy(reader->nvml, i));
+	for (uint32_t i = 0; topology && i < topology->node_count; i++) {
+		const struct topology_node *node = &topology->nodes[i];
+		uint8_t uuid[16];
+
+		if (!node->gpu_id)
+			continue;
+		amd_identity(node, uuid);
+		usage_add_busy(ret, uuid,
+			       amd_gauge(node->render_minor, AMD_GAUGE_BUSY, 100, UINT64_MAX));
+	}
 }

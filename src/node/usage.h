@@ -35,4 +35,16 @@ void usage_close(struct usage_reader *reader); /* takes NULL */
 int usage_read(struct usage_reader *reader, struct usage_list *ret);
 void usage_free(struct usage_list *list);
 
+/* How busy each device is, of those of which a driver tells it. */
+struct usage_busy {
+	size_t n;
+	struct {
+		uint8_t uuid[16];
+		uint32_t percent; /* of the driver's last window */
+	} list[POLICY_DEVICES];
+};
+
+/* Likewise. */
+void usage_read_busy(struct usage_reader *reader, struct usage_busy *ret);
+
 #endif

@@ -119,17 +119,26 @@ int nvml_device_get(struct nvml *nvml, unsigned int index, struct nvml_device *r
 	return 0;
 }
 
+uint32_t nvml_device_busy(struct nvml *nvml, unsigned int index)
+{
+	nvmlUtilization_t utilization;
+	nvmlDevice_t dev;
+
+	if (nvml->lib.nvmlDeviceGetHandleByIndex_v2(index, &dev) ||
+	    nvml->lib.nvmlDeviceGetUtilizationRates(dev, &utilization))
+		return NVML_GAUGE_UNKNOWN;
+	return utilization.gpu;
+}
+
 struct nvml_gauges nvml_device_gauges(struct nvml *nvml, unsigned int index)
 {
-	struct nvml_gauges g = {NVML_GAUGE_UNKNOWN, NVML_GAUGE_UNKNOWN, NVML_GAUGE_UNKNOWN};
-	nvmlUtilization_t utilization;
+	struct nvml_gauges g = {nvml_device_busy(nvml, index), NVML_GAUGE_UNKNOWN,
+				NVML_GAUGE_UNKNOWN};
 	nvmlDevice_t dev;
 	unsigned int x;
 
 	if (nvml->lib.nvmlDeviceGetHandleByIndex_v2(index, &dev))
 		return g;
-	if (!nvml->lib.nvmlDeviceGetUtilizationRates(dev, &utilization))
-		g.busy_percent = utilization.gpu;
 	if (!nvml->lib.nvmlDeviceGetTemperature(dev, NVML_TEMPERATURE_GPU, &x))
 		g.celsius = x;
 	if (!nvml->lib.nvmlDeviceGetPowerUsage(dev, &x))

@@ -46,6 +46,7 @@ struct nvml_gauges {
 	uint32_t celsius;
 	uint32_t milliwatt;
 };
+uint32_t nvml_device_busy(struct nvml *nvml, unsigned int index); /* that alone */
 struct nvml_gauges nvml_device_gauges(struct nvml *nvml, unsigned int index);
 
 /* Who holds memory on the device; for free(). An empty list is NULL. */

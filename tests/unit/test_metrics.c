@@ -128,6 +128,14 @@ static void check_audit(void)
 	CHECK(!strstr(text, "allot_outside_processes"));
 	audit.age_ns = 1500000000;
 	write_again();
+	CHECK(!strstr(text, "allot_device_busy_ratio{"));
+	audit.busy.n = 1;
+	audit.busy.list[0].percent = 7;
+	memcpy(audit.busy.list[0].uuid, devices.list[0].uuid, sizeof(nvidia));
+	write_again();
+	CHECK(strstr(text, "\nallot_device_busy_ratio{device=\""));
+	CHECK(strstr(text, "\"} 0.07\n"));
+	write_again();
 	check_heads();
 	has_line("allot_audit_age_seconds 1.500000000");
 	has_line("allot_outside_processes 0");

@@ -27,6 +27,8 @@ class Page(daemon_lib.Case):
 
     def setUp(self):
         super().setUp()
+        # The page of the test before asks on, whose daemon is gone.
+        self.browser.go("about:blank")
         self.browser.size(*WIDE)
         self.browser.answers.clear()
         self.browser.events.clear()

@@ -19,6 +19,7 @@
 
 #define LOOK_NS	   NS_PER_S
 #define PATIENCE_S 1
+#define PROCESSES_HELD 128 /* by a descriptor */
 /* So often the ledgers are read even if the drivers say what they said before: 80 take 8 ms. */
 #define LEDGERS_NS (20 * NS_PER_S)
 
@@ -32,6 +33,7 @@ struct audit {
 	struct usage_list usage; /* by the last look */
 	uint64_t compared_ns;	 /* with the ledgers; 0: that failed */
 	bool failed;		 /* the last look did, which was said */
+	unsigned int held;	 /* processes, for the next look */
 
 	pthread_mutex_t lock; /* of what follows */
 	pthread_cond_t ended;
@@ -73,6 +75,19 @@ static void audit_act(const struct audit *audit, struct audit_finding *f)
 			 f->found.outsider.pid, strerror(errno));
 	else
 		audit_say(f, audit->action == AUDIT_KILL ? "killed" : "stopped");
+	close(f->pidfd);
+	f->pidfd = -1;
+}
+
+/*
+ * Only for who is to be ended, and no more at once: users begin as many processes as they like, and
+ * descriptors are for others, too. The next look has those that are left over.
+ */
+static int audit_hold(const struct audit *audit, pid_t pid)
+{
+	if (audit->action == AUDIT_REPORT || audit->held >= PROCESSES_HELD)
+		return -1;
+	return (int)syscall(SYS_pidfd_open, pid, 0);
 }
 
 /* --- Looking --------------------------------------------------------------------------------- */
@@ -95,15 +110,18 @@ static void audit_go_on(struct audit *audit, struct audit_finding *f)
 {
 	struct audit_finding *before = audit_before(audit, &f->found.outsider);
 
-	if (!before) {
-		f->pidfd = (int)syscall(SYS_pidfd_open, f->found.outsider.pid, 0);
+	f->pidfd = -1;
+	if (before) {
+		f->pidfd = before->pidfd;
+		f->acted_on = before->acted_on;
+		before->pidfd = -1;
+		audit_act(audit, f);
+	} else {
 		audit_say(f, "not limited");
-		return;
 	}
-	f->pidfd = before->pidfd;
-	f->acted_on = before->acted_on;
-	before->pidfd = -1;
-	audit_act(audit, f);
+	if (f->pidfd < 0 && !f->acted_on)
+		f->pidfd = audit_hold(audit, f->found.outsider.pid);
+	audit->held += f->pidfd >= 0;
 }
 
 /* `usage` is NULL in the end. */
@@ -145,6 +163,7 @@ static int audit_compare(struct audit *audit, const struct usage_list *usage)
 	if (r < 0)
 		return r;
 	finding = calloc(n + 1, sizeof(*finding));
+	audit->held = 0;
 	for (size_t i = 0; finding && i < n; i++) {
 		finding[i].found = found[i];
 		audit_go_on(audit, &finding[i]);

@@ -17,7 +17,7 @@ enum audit_action {
 
 struct audit_finding {
 	struct outsider_found found;
-	int pidfd;     /* -1: there is none */
+	int pidfd;     /* of a process that is to be ended; -1: there is none */
 	bool acted_on; /* the action was taken */
 };
 

@@ -72,6 +72,15 @@ class Outside(daemon_lib.Case):
         cli_lib.wait_for(lambda: self.outside())
         self.assertGreater(self.outside()[program.pid]["bytes"], 1000 * MIB)
 
+    def test_none_is_held(self):
+        """Users begin as many as they like: a descriptor is had of those alone that are to be ended."""
+        daemon = self.daemon()
+        program = self.program()
+        cli_lib.wait_for(lambda: program.pid in self.outside())
+        files = f"/proc/{daemon.pid}/fd"
+        self.assertNotIn("anon_inode:[pidfd]", {os.readlink(os.path.join(files, fd))
+                                                for fd in os.listdir(files)})
+
     def test_killed(self):
         self.daemon(options=("--outside", "kill"))
         tenant = self.program(cli_lib.ALLOT, "run", "--name", "in", "--memory", "512MiB", "--")

@@ -7,35 +7,43 @@
 #include "ledger/slot.h"
 #include "node/mapped.h"
 
-static bool driver_pids_lists(const struct usage_list *usage, uint32_t pid)
+static bool driver_pids_lacks(const struct snapshot_process *p, uint32_t pid)
 {
-	for (size_t i = 0; i < usage->n; i++)
-		if ((uint32_t)usage->list[i].pid == pid)
-			return true;
-	return false;
+	return p->live && p->host_pid == pid && p->info.driver_pid != pid;
 }
 
-static bool driver_pids_lacks(const struct usage_list *usage, const struct snapshot_process *p)
+/*
+ * One pid of the driver's list. Who has which ledger is looked up once for it, however many slots of
+ * the tenant claim to be that process.
+ */
+static int driver_pids_tell_process(const struct tenant_entry *entry, uint32_t pid,
+				    struct ledger **ledger)
 {
-	return p->live && p->host_pid && p->info.driver_pid != p->host_pid &&
-	       driver_pids_lists(usage, p->host_pid);
+	const struct snapshot *snapshot = entry->snapshot;
+	bool looked = false;
+
+	for (int i = 0; i < snapshot->nprocesses; i++) {
+		const struct snapshot_process *p = &snapshot->process[i];
+
+		if (!pid || !driver_pids_lacks(p, pid))
+			continue;
+		if (!looked && mapped_ledger((pid_t)pid, entry->dir) == -ENOENT)
+			return 0;
+		looked = true;
+		if (!*ledger && ledger_open(entry->dir, LEDGER_GUEST, ledger))
+			return -EIO;
+		slot_tell_driver_pid(*ledger, p->slot, &p->info, pid);
+	}
+	return 0;
 }
 
 static void driver_pids_tell_tenant(const struct usage_list *usage, const struct tenant_entry *entry)
 {
-	const struct snapshot *snapshot = entry->snapshot;
 	struct ledger *ledger = NULL;
 
-	for (int i = 0; snapshot && i < snapshot->nprocesses; i++) {
-		const struct snapshot_process *p = &snapshot->process[i];
-
-		if (!driver_pids_lacks(usage, p) ||
-		    mapped_ledger((pid_t)p->host_pid, entry->dir) == -ENOENT)
-			continue;
-		if (!ledger && ledger_open(entry->dir, LEDGER_GUEST, &ledger))
-			return;
-		slot_tell_driver_pid(ledger, p->slot, &p->info, p->host_pid);
-	}
+	for (size_t i = 0; entry->snapshot && i < usage->n; i++)
+		if (driver_pids_tell_process(entry, (uint32_t)usage->list[i].pid, &ledger) < 0)
+			break;
 	ledger_close(ledger);
 }
 

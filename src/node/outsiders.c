@@ -31,8 +31,10 @@ static const struct snapshot_process *outsiders_member(const struct tenants *ten
 		const struct snapshot *s = tenants->list[t].snapshot;
 
 		for (int p = 0; s && p < s->nprocesses; p++)
-			if (s->process[p].live && pid > 0 && s->process[p].host_pid == (uint32_t)pid &&
-			    !outsiders_is_claimed_falsely(&tenants->list[t], pid)) {
+			if (s->process[p].live && pid > 0 && s->process[p].host_pid == (uint32_t)pid) {
+				/* However often it claims it. */
+				if (outsiders_is_claimed_falsely(&tenants->list[t], pid))
+					break;
 				*ret_tenant = &tenants->list[t];
 				return &s->process[p];
 			}

@@ -76,6 +76,35 @@ static size_t find(pid_t pid, uint8_t uuid, uint64_t bytes)
 	return outsiders_find(&list, &tenants, found);
 }
 
+static unsigned int lookups;
+
+int __real_mapped_ledger(pid_t pid, const char *dir);
+int __wrap_mapped_ledger(pid_t pid, const char *dir);
+
+int __wrap_mapped_ledger(pid_t pid, const char *dir)
+{
+	lookups++;
+	return __real_mapped_ledger(pid, dir);
+}
+
+/* A tenant that claims it in all of its slots has it looked up no more often than one. */
+static void check_claimed_often(void)
+{
+	static struct snapshot_process slots[1024];
+	struct usage usage = {.uuid = {1}, .pid = own, .bytes = 1024 * MIB};
+	struct usage_list list = {.n = 1, .list = &usage};
+
+	for (size_t i = 0; i < sizeof(slots) / sizeof(slots[0]); i++)
+		slots[i] = claimed;
+	forged.process = slots;
+	forged.nprocesses = sizeof(slots) / sizeof(slots[0]);
+	lookups = 0;
+	CHECK_EQ(outsiders_find(&list, &tenants, found), 0);
+	CHECK_EQ(lookups, 2);
+	forged.process = &claimed;
+	forged.nprocesses = 1;
+}
+
 static void check_in_no_tenant(void)
 {
 	CHECK_EQ(find(99, 1, 5 * MIB), 1);
@@ -134,6 +163,7 @@ int main(void)
 	check_in_no_tenant();
 	check_beyond();
 	check_several();
+	check_claimed_often();
 	check_described();
 	return 0;
 }

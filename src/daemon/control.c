@@ -187,10 +187,16 @@ static void control_serve(struct control *control, struct connection *c)
 	control_drop(c);
 }
 
-static void control_go_on(struct connection *c)
+static void control_go_on(struct control *control, struct connection *c)
 {
-	if (moves_read(&c->move, &c->answer))
+	struct epoll_event event = {.events = EPOLLIN, .data.ptr = c};
+	int out = c->move.out;
+
+	if (moves_read(&c->move, &c->answer)) {
+		if (c->move.out != out)
+			epoll_ctl(control->source.fd, EPOLL_CTL_ADD, c->move.out, &event);
 		return;
+	}
 	control_send(c->fd, &c->answer);
 	control_drop(c);
 }
@@ -207,7 +213,7 @@ static void control_ready(struct loop_source *source)
 		if (!c)
 			control_accept(control);
 		else if (c->fd >= 0 && c->move.pid)
-			control_go_on(c);
+			control_go_on(control, c);
 		else if (c->fd >= 0)
 			control_serve(control, c);
 	}

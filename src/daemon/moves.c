@@ -8,6 +8,7 @@
 #include <spawn.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -85,19 +86,40 @@ int moves_start(const struct control_request *request, struct move *ret)
 	return 0;
 }
 
+/*
+ * A process closes its files one by one: behind the last of what it says may be a driver's, which
+ * takes as long as that likes.
+ */
+static int moves_await_end(struct move *move)
+{
+	int end = (int)syscall(SYS_pidfd_open, move->pid, 0);
+
+	if (end < 0)
+		return err_errno();
+	close(move->out);
+	move->out = end;
+	move->silent = true;
+	return 1;
+}
+
 int moves_read(struct move *move, struct control_answer *answer)
 {
 	size_t len = strlen(answer->words);
 	char rest[256];
 	bool full = len + 1 >= sizeof(answer->words);
-	ssize_t n = full ? read(move->out, rest, sizeof(rest))
-			 : read(move->out, answer->words + len, sizeof(answer->words) - 1 - len);
+	ssize_t n = 0;
 	int status = 0;
 
+	if (!move->silent)
+		n = full ? read(move->out, rest, sizeof(rest))
+			 : read(move->out, answer->words + len, sizeof(answer->words) - 1 - len);
 	if (n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR)))
 		return 1;
-	/* Its ends of the pipe are closed, so it is at its end. */
-	waitpid(move->pid, &status, 0);
+	if (waitpid(move->pid, &status, WNOHANG) == 0) {
+		if (move->silent || moves_await_end(move) == 1)
+			return 1;
+		waitpid(move->pid, &status, 0);
+	}
 	close(move->out);
 	*move = (struct move){.out = -EBADF};
 	answer->error = WIFEXITED(status) && !WEXITSTATUS(status) ? 0 : -ECANCELED;

@@ -6,19 +6,24 @@
 #ifndef ALLOT_DAEMON_MOVES_H
 #define ALLOT_DAEMON_MOVES_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 #include "control/message.h"
 
 struct move {
 	pid_t pid; /* 0: none */
-	int out;   /* what it says, to be read until its end; -EBADF */
+	int out;   /* what it says, to be read until its end, and then its end itself; -EBADF */
+	bool silent; /* it has said all */
 };
 
 /* By a request for CONTROL_SUSPEND or CONTROL_RESUME. -EINVAL, -ENOENT: there is no allot; -errno. */
 int moves_start(const struct control_request *request, struct move *ret);
 
-/* 1: it goes on; 0: it is over, and the answer is filled. */
+/*
+ * 1: it goes on, and `out` is to be waited for, which may be another one now; 0: it is over, and the
+ * answer is filled. Never waits.
+ */
 int moves_read(struct move *move, struct control_answer *answer);
 
 #endif

@@ -149,13 +149,29 @@ static uint16_t history_share(const struct snapshot_compute *compute)
 						     : compute->target_permille);
 }
 
+/* So many more may be kept of the tenants of its user; of root's as many as there is room for. */
+static size_t history_room(const struct history *history, const char *name)
+{
+	const char *user = strchr(name, '@'), *other;
+	size_t n = 0;
+
+	if (!user)
+		return SIZE_MAX;
+	for (size_t i = 0; i < history->nseries; i++) {
+		other = strchr(history->series[i]->name, '@');
+		n += other && !strcmp(other, user);
+	}
+	return n < HISTORY_OF_USER ? HISTORY_OF_USER - n : 0;
+}
+
 static void history_note_tenant(struct history *history, const char *name,
-				const struct snapshot_device *device)
+				const struct snapshot_device *device, size_t *room)
 {
 	struct series *series = history_find(history, name, device->uuid);
 	struct sample *sample;
 
-	if (!series) {
+	if (!series && *room) {
+		--*room;
 		series = history_add(history, name, device->uuid);
 		/* When those were refused that came before the first sample, nobody knows. */
 		if (series && history->n == 1)
@@ -233,9 +249,10 @@ void history_note(struct history *history, uint64_t now_ns, const struct devices
 		history_note_device(history, devices->list[i].uuid, tenants, audit);
 	for (size_t i = 0; i < tenants->n; i++) {
 		const struct tenant_entry *e = &tenants->list[i];
+		size_t room = history_room(history, e->name);
 
 		for (int d = 0; e->snapshot && d < e->snapshot->ndevices; d++)
-			history_note_tenant(history, e->name, &e->snapshot->device[d]);
+			history_note_tenant(history, e->name, &e->snapshot->device[d], &room);
 	}
 	history_forget_unseen(history);
 }

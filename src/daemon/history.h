@@ -23,8 +23,12 @@
 #define HISTORY_STEP_NS (HISTORY_STEP_S * NS_PER_S)
 #define HISTORY_SAMPLES 30
 
-/* Of tenants on devices, 0.6 KiB each; those that come when so many are there are not kept. */
-#define HISTORY_SERIES 1024
+/*
+ * Of tenants on devices, 0.6 KiB each; those that come when so many are there are not kept. One user's
+ * are no more than a part of them: a ledger can name devices that are not there.
+ */
+#define HISTORY_SERIES	1024
+#define HISTORY_OF_USER 256
 
 struct history;
 

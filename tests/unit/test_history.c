@@ -177,6 +177,33 @@ static void check_bound(void)
 	CHECK(!strstr(text, "\"t1123\""));
 }
 
+/* A user whose ledgers name devices that are not there keeps no other's history from being kept. */
+static void check_forged(void)
+{
+	static struct snapshot_device forged[POLICY_DEVICES];
+	static struct snapshot all = {.ndevices = POLICY_DEVICES, .device = forged};
+	static struct tenant_entry many[34];
+	size_t n = sizeof(many) / sizeof(many[0]);
+
+	begin();
+	for (int d = 0; d < POLICY_DEVICES; d++)
+		forged[d].uuid[0] = (uint8_t)(d + 1);
+	for (size_t i = 0; i < n; i++) {
+		many[i].snapshot = &all;
+		snprintf(many[i].name, sizeof(many[i].name), "t%zu@4711", i);
+	}
+	for (size_t i = n - 2; i < n; i++)
+		many[i].snapshot = &snapshot[0];
+	strcpy(many[n - 2].name, "other@4712");
+	strcpy(many[n - 1].name, "root");
+	tenants = (struct tenants){.n = n, .list = many};
+	note();
+	note();
+	write_again();
+	CHECK(strstr(text, "\"t0@4711\"") && !strstr(text, "\"t31@4711\""));
+	CHECK(strstr(text, "\"other@4712\"") && strstr(text, "\"root\""));
+}
+
 static void check_amd(void)
 {
 	begin();
@@ -198,6 +225,7 @@ int main(void)
 	check_made_anew();
 	check_missed();
 	check_bound();
+	check_forged();
 	check_amd();
 	history_close(history);
 	free(text);

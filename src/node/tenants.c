@@ -17,6 +17,7 @@
 #include "ledger/swap.h"
 #include "ledger/tenant.h"
 #include "node/ended.h"
+#include "node/mapped.h"
 #include "node/members.h"
 
 /*
@@ -217,6 +218,14 @@ struct tenants_sum tenants_sum(const struct tenants *tenants, const uint8_t uuid
 	return sum;
 }
 
+/* A hostile tenant names a process in another's container as its own. */
+static void tenants_find_container(struct tenant_entry *entry, pid_t pid)
+{
+	container_of_process(pid, entry->container);
+	if (*entry->container && mapped_ledger(pid, entry->dir) == -ENOENT)
+		*entry->container = '\0';
+}
+
 void tenants_find_containers(struct tenants *tenants)
 {
 	for (size_t i = 0; i < tenants->n; i++) {
@@ -226,8 +235,8 @@ void tenants_find_containers(struct tenants *tenants)
 		while (s && p < s->nprocesses && !(s->process[p].live && s->process[p].host_pid))
 			p++;
 		if (s && p < s->nprocesses)
-			container_of_process((pid_t)s->process[p].host_pid,
-					     tenants->list[i].container);
+			tenants_find_container(&tenants->list[i],
+					       (pid_t)s->process[p].host_pid);
 	}
 }
 

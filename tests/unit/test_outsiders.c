@@ -87,6 +87,23 @@ int __wrap_mapped_ledger(pid_t pid, const char *dir)
 	return __real_mapped_ledger(pid, dir);
 }
 
+void __wrap_container_of_process(pid_t pid, char ret[static CONTAINER_BYTES]);
+
+void __wrap_container_of_process(pid_t pid, char ret[static CONTAINER_BYTES])
+{
+	snprintf(ret, CONTAINER_BYTES, "%s", pid == own ? "c0ffee" : "");
+}
+
+/* Nor is a tenant in a container that its process is not in. */
+static void check_containers(void)
+{
+	struct tenants some = tenants;
+
+	tenants_find_containers(&some);
+	CHECK(!strcmp(entry[2].container, "c0ffee"));
+	CHECK(!*entry[1].container);
+}
+
 /* A tenant that claims it in all of its slots has it looked up no more often than one. */
 static void check_claimed_often(void)
 {
@@ -164,6 +181,7 @@ int main(void)
 	check_beyond();
 	check_several();
 	check_claimed_often();
+	check_containers();
 	check_described();
 	return 0;
 }

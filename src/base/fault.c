@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -23,26 +24,40 @@ const char *fault_name(enum fault_point point)
 
 _Atomic int fault_state = -1;
 static _Atomic uint64_t passages_left;
+static _Atomic int fault_signal;
 
 int fault_arm(const char *spec)
 {
+	static const char stop[] = "/STOP";
 	uint64_t count = 1;
-	const char *colon;
+	char point[64];
+	char *colon;
 	size_t len;
+	bool stops;
 
 	if (!spec || !*spec) {
 		atomic_store_explicit(&fault_state, 0, memory_order_release);
 		return 0;
 	}
-	colon = strchr(spec, ':');
-	len = colon ? (size_t)(colon - spec) : strlen(spec);
+	len = strlen(spec);
+	stops = len >= strlen(stop) && !strcmp(spec + len - strlen(stop), stop);
+	len -= stops ? strlen(stop) : 0;
+	if (len >= sizeof(point))
+		return -EINVAL;
+	memcpy(point, spec, len);
+	point[len] = '\0';
+	colon = strchr(point, ':');
 	if (colon && parse_u64(colon + 1, 1, UINT32_MAX, &count) < 0)
 		return -EINVAL;
+	if (colon)
+		*colon = '\0';
 	for (int i = 0; i < FAULT_POINT_N; i++) {
-		if (strlen(names[i]) != len || strncmp(names[i], spec, len) != 0)
+		if (strcmp(names[i], point))
 			continue;
+		atomic_store_explicit(&fault_signal, stops ? SIGSTOP : SIGKILL,
+				      memory_order_relaxed);
 		atomic_store_explicit(&passages_left, count, memory_order_relaxed);
-		/* Pairs with the acquire in fault_pass: it sees how many passages are left. */
+		/* Pairs with the acquire in fault_pass: it sees what is to be done. */
 		atomic_store_explicit(&fault_state, i + 1, memory_order_release);
 		return 0;
 	}
@@ -62,7 +77,8 @@ void fault_pass(enum fault_point point)
 	if (state != (int)point + 1)
 		return;
 	if (atomic_fetch_sub_explicit(&passages_left, 1, memory_order_relaxed) == 1)
-		kill(getpid(), SIGKILL);
+		/* This thread stops here, and the others soon. */
+		raise(atomic_load_explicit(&fault_signal, memory_order_relaxed));
 }
 
 #else

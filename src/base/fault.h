@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Points at which a test may have a process killed, to prove that what it leaves is repaired.
- * ALLOT_FAULT=<name>[:<n>] raises SIGKILL at the n-th passage (first is 1) of the named point.
+ * ALLOT_FAULT=<name>[:<n>] raises SIGKILL at the n-th passage (first is 1) of the named point;
+ * ALLOT_FAULT=<name>[:<n>]/STOP, SIGSTOP.
  * Not armed, a point is one relaxed load and a branch; with the build option fault_points off it
  * is nothing.
  */

@@ -1,12 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/fault.h"
 #include "tests/check.h"
+
+/* Whether it stops at the second passage, and goes on as if nothing had been. */
+static bool stops(const char *armed)
+{
+	pid_t child = fork();
+	int status, times = 0;
+
+	if (child == 0) {
+		CHECK_EQ(fault_arm(armed), 0);
+		for (int i = 0; i < 3; i++)
+			FAULT_POINT(COMMIT_ADDED);
+		_exit(7);
+	}
+	for (;;) {
+		CHECK_EQ(waitpid(child, &status, WUNTRACED), child);
+		if (!WIFSTOPPED(status))
+			break;
+		times++;
+		kill(child, SIGCONT);
+	}
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+	return times == 1;
+}
 
 /* Passes COMMIT_ADDED three times and CANCELLED once; answers how often the first was survived. */
 static int passages(const char *environment, const char *armed)
@@ -56,6 +80,10 @@ int main(void)
 	CHECK_EQ(passages("COMMIT_ADDED:x", NULL), 3);
 	CHECK_EQ(passages("CANCELLED:2", NULL), 3);
 	CHECK_EQ(passages("COMMIT_ADDED", "COMMIT_ADDED:2"), 1);
+	CHECK(stops("COMMIT_ADDED:2/STOP"));
+	CHECK(stops("COMMIT_ADDED/STOP"));
+	CHECK(!stops("COMMIT_ADDED:4/STOP"));
+	CHECK_EQ(fault_arm("/STOP"), -EINVAL);
 	CHECK_EQ(fault_arm("NO_SUCH_POINT"), -EINVAL);
 	CHECK_EQ(fault_arm("COMMIT_ADDED:-1"), -EINVAL);
 	CHECK_EQ(fault_arm(NULL), 0);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/target.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -31,6 +32,34 @@ int target_process(pid_t thread, pid_t *ret_process)
 		return -ESRCH;
 	*ret_process = (pid_t)process;
 	return 0;
+}
+
+static bool target_is_stopped_thread(int tasks, const char *thread)
+{
+	char path[280], text[256], *name_end;
+
+	snprintf(path, sizeof(path), "%.255s/stat", thread);
+	if (fd_read_text(tasks, path, text, sizeof(text)) < 0)
+		return false;
+	/* The state is behind the thread's name, which may have any byte in it. */
+	name_end = strrchr(text, ')');
+	return name_end && (!strncmp(name_end, ") T", 3) || !strncmp(name_end, ") t", 3));
+}
+
+bool target_is_stopped(pid_t process)
+{
+	char path[64];
+	struct dirent *entry;
+	bool stopped = false;
+	DIR *tasks;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", process);
+	tasks = opendir(path);
+	while (tasks && !stopped && (entry = readdir(tasks)))
+		stopped = target_is_stopped_thread(dirfd(tasks), entry->d_name);
+	if (tasks)
+		closedir(tasks);
+	return stopped;
 }
 
 /*

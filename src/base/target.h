@@ -17,6 +17,12 @@
 int target_process(pid_t thread, pid_t *ret_process);
 
 /*
+ * Whether a thread of a process is stopped, by a signal or by a debugger. False where that cannot be
+ * seen, and of one that is gone.
+ */
+bool target_is_stopped(pid_t process);
+
+/*
  * The device that a thread's descriptor is of; 0 for what is no character device. -EBADF: it is
  * not open; -ESRCH: there is no such thread; -EACCES: it does not let itself be looked at.
  */

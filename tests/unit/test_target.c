@@ -85,6 +85,20 @@ static void test_copy(pid_t pid, const struct seen *seen)
 	CHECK_EQ(target_copy(NOBODY, (uintptr_t)seen->text, text, 1), -ESRCH);
 }
 
+static void test_stopped(pid_t pid)
+{
+	int status;
+
+	CHECK(!target_is_stopped(pid));
+	CHECK_EQ(kill(pid, SIGSTOP), 0);
+	CHECK_EQ(waitpid(pid, &status, WUNTRACED), pid);
+	CHECK(target_is_stopped(pid));
+	CHECK_EQ(kill(pid, SIGCONT), 0);
+	CHECK_EQ(waitpid(pid, &status, WCONTINUED), pid);
+	CHECK(!target_is_stopped(pid));
+	CHECK(!target_is_stopped(NOBODY));
+}
+
 int main(void)
 {
 	struct seen seen;
@@ -109,6 +123,7 @@ int main(void)
 	CHECK_EQ(target_process(NOBODY, &process), -ESRCH);
 	test_device(pid, &seen);
 	test_copy(pid, &seen);
+	test_stopped(pid);
 	while (target_inside(pid, 0)) /* until it waits for its thread, which is no ioctl */
 		usleep(1000);
 	CHECK(!target_inside(NOBODY, 0));

@@ -325,6 +325,13 @@ static int importer_await_copy(const struct patience *patience, const struct obj
 	return importer_fetch(patience, &name, SHARE_COPIED, NULL);
 }
 
+bool importer_any(struct guest *guest)
+{
+	struct object import;
+
+	return object_list(guest->objects, OBJECT_IMPORT, 0, &import, 1) > 0;
+}
+
 int importer_await_copies(struct guest *guest)
 {
 	return importer_each(guest, importer_await_copy);
@@ -354,13 +361,20 @@ static int importer_attach_one(const struct patience *patience, const struct obj
 	struct backing_piece piece;
 	int r;
 
-	/* What the driver kept is memory of before. */
-	if (!backing_find(guest, import->import.at, &piece) ||
-	    (piece.resident && backing_detach(guest, guest_device(guest, import->device), piece.at)))
+	if (!backing_find(guest, import->import.at, &piece))
 		return -EIO;
 	r = importer_ask(patience, &name, &handle, &device);
+	/* It was kept until it is known who has it. Nobody has, and nobody ran since: it is that. */
+	if (r == -ESRCH && piece.resident)
+		return 0;
 	if (r < 0)
 		return r;
+	/* The exporter may have other memory by now. */
+	if (piece.resident &&
+	    backing_detach(guest, guest_device(guest, import->device), piece.at)) {
+		DRIVER(cuMemRelease, (handle));
+		return -EIO;
+	}
 	if (device->ordinal == import->device &&
 	    !backing_attach_import(guest, import->import.at, handle))
 		return 0;

@@ -31,6 +31,9 @@ void importer_close(struct guest *guest, uint64_t key);
 /* Whether it will come back: who exports it lives, and has it still. */
 bool importer_can_leave(struct guest *guest, const struct object *import);
 
+/* Whether anything is imported. */
+bool importer_any(struct guest *guest);
+
 /*
  * Waits until all exporters have copied what is imported: not before that is it let go of, so that
  * one that is killed has lost nothing of others. Errors of importer_attach.
@@ -41,7 +44,8 @@ int importer_await_copies(struct guest *guest);
 void importer_detach(struct guest *guest);
 
 /*
- * Asks the exporters anew, and waits for them. 0; -ESRCH: one is gone, or does not come back;
+ * Asks the exporters anew, and waits for them. What was not let go of is exchanged, or kept where its
+ * exporter is gone: nobody runs, so it is what it was. 0; -ESRCH: one is gone, or does not come back;
  * -ECANCELED: nobody asks for it any more; -EIO: the driver refuses. Then a part of it may be back.
  */
 int importer_attach(struct guest *guest);

@@ -382,7 +382,8 @@ static void move_release(struct move *move, int i)
 
 static void move_release_all(struct move *move)
 {
-	importer_detach(move->guest);
+	if (!move->unsure)
+		importer_detach(move->guest);
 	memset(move->come, 0, sizeof(move->come));
 	for (int i = 0; i < move->guest->ndevices; i++)
 		move_release(move, i);
@@ -403,16 +404,28 @@ static enum swap_why move_shared(int r)
 	}
 }
 
-/* What has to be done once, before the first of it leaves. */
-static enum swap_why move_let_go(struct move *move)
+/*
+ * What has to be done once, before the first of it leaves. Where that was called off, as for one that was
+ * stopped, nothing has to leave any more. But whose memory a process imports may be past that, and has
+ * other memory when it is back: so who imports leaves, keeps that until it is told, and asks on its
+ * way back.
+ */
+static bool move_let_go(struct move *move, uint32_t request, enum swap_why *ret_why)
 {
 	enum swap_why why;
 
 	exporter_has_copied(move->guest);
 	why = move_shared(importer_await_copies(move->guest));
-	if (!why && mapping_detach(move->guest))
+	move->unsure = why && importer_any(move->guest);
+	if (!why && !importer_any(move->guest) &&
+	    word_acquire(swap_request(move->guest->policy_map)) != request)
+		why = SWAP_BUSY;
+	if ((!why || move->unsure) && mapping_detach(move->guest)) {
+		move->unsure = false;
 		why = SWAP_DRIVER;
-	return why;
+	}
+	*ret_why = why;
+	return !why || move->unsure;
 }
 
 static void move_stay(struct move *move, uint32_t request)
@@ -440,9 +453,7 @@ static enum swap_why move_out(struct move *move, uint32_t part)
 		return SWAP_HOST;
 	why = move_copy_out(move, to);
 	FAULT_POINT(GUEST_SWAP_COPIED);
-	if (!why && !move->away)
-		why = move_let_go(move);
-	if (why) {
+	if (why || ((!move->away || move->unsure) && !move_let_go(move, request, &why))) {
 		if (!move->away)
 			move_stay(move, request);
 		return why;
@@ -453,7 +464,7 @@ static enum swap_why move_out(struct move *move, uint32_t part)
 	}
 	move_release_all(move);
 	move->away = true;
-	return SWAP_FINE;
+	return why;
 }
 
 /* --- Back ----------------------------------------------------------------------------------- */
@@ -613,7 +624,7 @@ static enum swap_why move_back(struct move *move)
 		return why;
 	}
 	FAULT_POINT(GUEST_SWAP_IN);
-	move->away = false;
+	move->away = move->unsure = false;
 	memset(move->gone, 0, sizeof(move->gone));
 	memset(move->come, 0, sizeof(move->come));
 	return SWAP_FINE;

@@ -26,6 +26,7 @@ struct move {
 	/* Of each device: pieces below this address are in host memory; are away; have come. */
 	CUdeviceptr copied[GUEST_DEVICES], gone[GUEST_DEVICES], come[GUEST_DEVICES];
 	bool away, given;
+	bool unsure; /* away, but for imports of which their exporters have not said that they leave */
 	bool contexts; /* go, too: what we cannot move may stay */
 	struct swap_list *list;
 };

@@ -42,7 +42,8 @@ struct control_request {
 	uint32_t verb, said;
 	uint32_t kind; /* of CONTROL_MAKE: enum tenant_kind of node/tenants.h */
 	uint32_t pad;
-	uint64_t host_bytes, timeout_us; /* of CONTROL_SUSPEND, as its options; 0: no bound of its own */
+	uint64_t host_bytes;  /* of CONTROL_SUSPEND, as its option; 0: no bound of its own */
+	uint64_t timeout_us; /* likewise; of CONTROL_RESUME, where it is not 0 */
 	char name[POLICY_NAME_BYTES]; /* of CONTROL_MAKE without its "@UID" */
 	struct policy before, policy;
 };

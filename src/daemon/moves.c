@@ -57,7 +57,7 @@ int moves_start(const struct control_request *request, struct move *ret)
 	CLEANUP_CLOSE int writer = -EBADF;
 	int n = 3, ends[2], r;
 
-	if (away && (!request->timeout_us || request->timeout_us > CONTROL_TIMEOUT_MAX_US))
+	if ((away && !request->timeout_us) || request->timeout_us > CONTROL_TIMEOUT_MAX_US)
 		return -EINVAL;
 	r = library_command(path);
 	if (r < 0)
@@ -65,7 +65,7 @@ int moves_start(const struct control_request *request, struct move *ret)
 	memcpy(name, request->name, sizeof(name));
 	snprintf(timeout, sizeof(timeout), "%" PRIu64 "us", request->timeout_us);
 	snprintf(host, sizeof(host), "%" PRIu64, request->host_bytes);
-	if (away) {
+	if (request->timeout_us) {
 		argv[n++] = "--timeout";
 		argv[n++] = timeout;
 	}

@@ -178,7 +178,8 @@ enum swap_why {
 struct swap_report {
 	uint64_t said;	  /* see swap_say; whoever reads it first finds the rest to be of it */
 	uint64_t bytes;	  /* that would leave, or left, or came back */
-	uint64_t amount;  /* of what `why` names: bytes, or how many; READY: host memory it has for it */
+	/* Of what `why` names: bytes, or how many. READY: host memory it has for it. On the way: grows. */
+	uint64_t amount;
 	uint64_t took_ns; /* the last way out or back */
 	uint64_t list_at; /* struct swap_list, an address of the process; 0: it has none */
 };

@@ -18,6 +18,9 @@
  *	               BACK      those that are back leave again, with what they came with
  *	               RUN       all run
  *
+ * A process that is stopped answers nothing. Who asks gives up when nothing moves any more, and asks for
+ * something else, which the stopped one finds when it goes on.
+ *
  * COME stands before BACK while others make room for it, and nobody answers it: each process takes what
  * room there is, so that BACK has less to do. It ends as BACK does with whoever asked.
  *
@@ -93,6 +96,16 @@ struct swap_answer {
 };
 
 void swap_say(struct slot *slot, const struct swap_answer *answer);
+
+/* On the way: so much more is done. For who waits, and gives up where nobody gets on. */
+void swap_get_on(struct slot *slot, uint64_t bytes);
+
+/* How far one is that has not answered yet. It stands still where nothing moves. */
+static inline uint64_t swap_gets_on(const struct swap_answer *answer)
+{
+	return answer->state == SWAP_SUSPENDING || answer->state == SWAP_RESUMING ? answer->amount
+										    : 0;
+}
 
 /* What left a device, as readers see it. */
 void swap_set_out(struct slot *slot, int device, uint64_t bytes);

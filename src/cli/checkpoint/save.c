@@ -242,7 +242,7 @@ static int save_give(struct save *save)
 	if (r < 0)
 		return say_error("%s: %s", save->moving.dir, say_errno(r));
 	FAULT_POINT(STORE_NOTED);
-	sum = moving_ask(&save->moving, SWAP_GIVEN, UINT64_MAX, true);
+	sum = moving_ask(&save->moving, SWAP_GIVEN, save->moving.patience_ns, true);
 	FAULT_POINT(STORE_GIVEN);
 	return sum.refused || sum.silent ? say_error("tenant \"%s\" keeps its content",
 						     save->moving.name)
@@ -315,7 +315,7 @@ static int save_go_back(struct save *save)
 		return r;
 	r = contexts_return(&save->moving);
 	if (!r)
-		moving_ask(&save->moving, SWAP_OUT, UINT64_MAX, true);
+		moving_ask(&save->moving, SWAP_OUT, save->moving.patience_ns, true);
 	return r;
 }
 

@@ -109,7 +109,7 @@ static int stored_await(struct moving *moving)
 	unsigned int nap = NAP_US;
 
 	for (;;) {
-		sum = moving_ask(moving, SWAP_GIVEN, until_ns, false);
+		sum = moving_ask(moving, SWAP_GIVEN, AWAIT_NS, false);
 		ledger_refresh(moving->ledger);
 		if (!sum.silent && !slot_awaited(moving->ledger))
 			return sum.refused ? say_error("a process of tenant \"%s\" refuses",
@@ -164,7 +164,7 @@ int stored_return(struct moving *moving)
 		r = stored_put_back(moving, dir);
 	if (r)
 		return r;
-	sum = moving_ask(moving, SWAP_BARE, UINT64_MAX, true);
+	sum = moving_ask(moving, SWAP_BARE, moving->patience_ns, true);
 	if (sum.refused || sum.silent)
 		return say_error("tenant \"%s\" does not take its content back", moving->name);
 	stored_forget(moving->dir);

@@ -11,8 +11,7 @@
 #include "cli/tenant/away.h"
 #include "image/packing.h"
 
-#define TIMEOUT_MAX_US (86400 * UINT64_C(1000000))
-#define LEVEL_MAX      19
+#define LEVEL_MAX 19
 
 enum { KEY_TO = 256, KEY_LEAVE_RUNNING, KEY_TIMEOUT, KEY_COMPRESS };
 
@@ -61,11 +60,7 @@ static error_t checkpoint_parse_option(int key, char *arg, struct argp_state *st
 	case KEY_COMPRESS:
 		return checkpoint_parse_level(arg, a);
 	case KEY_TIMEOUT:
-		if (!parse_duration_us(arg, TIMEOUT_MAX_US, &a->save.timeout_us))
-			return 0;
-		say_error("--timeout \"%s\": not a time up to a day; write it like --timeout 10s",
-			  arg);
-		return EINVAL;
+		return away_parse_timeout(arg, &a->save.timeout_us) ? EINVAL : 0;
 	case ARGP_KEY_ARG:
 		if (a->name)
 			argp_error(state, "one tenant at a time: \"%s\" and \"%s\"", a->name, arg);

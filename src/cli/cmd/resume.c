@@ -15,19 +15,37 @@
 /* Processes that are back have only to notice that they may go on. */
 #define RUN_NS (10 * NS_PER_S)
 
+enum { KEY_TIMEOUT = 256 };
+
+static const struct argp_option options[] = {
+	{"timeout", KEY_TIMEOUT, "TIME", 0,
+	 "how long a process is waited for that does not get on, like 10s (default 30s)", 0},
+	{0},
+};
+
+struct args {
+	const char *name;
+	struct away_options away;
+};
+
 static error_t resume_parse_option(int key, char *arg, struct argp_state *state)
 {
-	const char **name = state->input;
+	struct args *a = state->input;
 
-	if (key != ARGP_KEY_ARG)
-		return ARGP_ERR_UNKNOWN;
-	if (*name)
-		argp_error(state, "one tenant at a time: \"%s\" and \"%s\"", *name, arg);
-	*name = arg;
-	return 0;
+	switch (key) {
+	case KEY_TIMEOUT:
+		return away_parse_timeout(arg, &a->away.timeout_us) ? EINVAL : 0;
+	case ARGP_KEY_ARG:
+		if (a->name)
+			argp_error(state, "one tenant at a time: \"%s\" and \"%s\"", a->name, arg);
+		a->name = arg;
+		return 0;
+	}
+	return ARGP_ERR_UNKNOWN;
 }
 
 static const struct argp argp = {
+	.options = options,
 	.parser = resume_parse_option,
 	.args_doc = "NAME",
 	.doc = "Bring all that a suspended tenant holds back to its devices.\v"
@@ -37,27 +55,28 @@ static const struct argp argp = {
 
 int cmd_resume(int argc, char **argv)
 {
-	const char *name = NULL;
+	struct args a = {.away = {.timeout_us = AWAY_TIMEOUT_US}};
 	static struct place place;
 	struct moving moving;
 	int r;
 
-	if (arguments_parse(&argp, argc, argv, 0, &name))
+	if (arguments_parse(&argp, argc, argv, 0, &a))
 		return EXIT_ALLOT;
-	if (!name)
+	if (!a.name)
 		return say_error("which tenant? write: allot resume serve (\"allot ps\" lists them)");
-	if (place_find(name, &place) < 0)
+	if (place_find(a.name, &place) < 0)
 		return EXIT_ALLOT;
 	if (place.remote)
-		return remote_move(place.runtime, place.name, false, NULL);
+		return remote_move(place.runtime, place.name, false, &a.away);
 	r = moving_open(place.name, &moving);
 	if (r)
 		return r;
+	moving.patience_ns = a.away.timeout_us * NS_PER_US;
 	if (moving_rests(&moving) != SWAP_RUN) {
 		r = away_return(&moving);
 	} else {
-		say_note("tenant \"%s\" is not suspended", name);
-		moving_ask(&moving, SWAP_RUN, now_monotonic_ns() + RUN_NS, false);
+		say_note("tenant \"%s\" is not suspended", a.name);
+		moving_ask(&moving, SWAP_RUN, RUN_NS, false);
 	}
 	moving_close(&moving);
 	return r;

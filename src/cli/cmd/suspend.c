@@ -13,8 +13,6 @@
 #include "cli/tenant/place.h"
 #include "cli/tenant/remote.h"
 
-#define TIMEOUT_MAX_US (86400 * UINT64_C(1000000))
-
 enum { KEY_CONTEXTS = 256, KEY_HOST_MEMORY, KEY_TIMEOUT };
 
 static const struct argp_option options[] = {
@@ -23,7 +21,8 @@ static const struct argp_option options[] = {
 	{"host-memory", KEY_HOST_MEMORY, "SIZE", 0,
 	 "most that may go to host memory (default: what is free, less 10%)", 0},
 	{"timeout", KEY_TIMEOUT, "TIME", 0,
-	 "how long work on the device is waited for, like 10s (default 30s)", 0},
+	 "how long work on the device, and a process that does not get on, is waited for, like 10s "
+	 "(default 30s)", 0},
 	{0},
 };
 
@@ -48,11 +47,7 @@ static error_t suspend_parse_option(int key, char *arg, struct argp_state *state
 			  arg);
 		return EINVAL;
 	case KEY_TIMEOUT:
-		if (!parse_duration_us(arg, TIMEOUT_MAX_US, &a->away.timeout_us))
-			return 0;
-		say_error("--timeout \"%s\": not a time up to a day; write it like --timeout 10s",
-			  arg);
-		return EINVAL;
+		return away_parse_timeout(arg, &a->away.timeout_us) ? EINVAL : 0;
 	case ARGP_KEY_ARG:
 		if (a->name)
 			argp_error(state, "one tenant at a time: \"%s\" and \"%s\"", a->name, arg);

@@ -4,6 +4,8 @@
 #include <stdio.h>
 
 #include "base/now.h"
+#include "base/number.h"
+#include "base/parse.h"
 #include "cli/checkpoint/stored.h"
 #include "cli/exit_status.h"
 #include "cli/out/say.h"
@@ -14,25 +16,34 @@
 /* Processes that are back have only to notice that they may go on. */
 #define RUN_NS (10 * NS_PER_S)
 
-static uint64_t away_until_ns(const struct away_options *o)
+#define TIMEOUT_MAX_US (86400 * UINT64_C(1000000))
+
+int away_parse_timeout(const char *text, uint64_t *ret_us)
 {
-	return now_monotonic_ns() + o->timeout_us * 1000;
+	if (!parse_duration_us(text, TIMEOUT_MAX_US, ret_us))
+		return 0;
+	return say_error("--timeout \"%s\": not a time up to a day; write it like --timeout 10s", text);
 }
 
-/* Nothing was moved, or all of it comes back. */
-static int away_call_off(struct moving *moving, const struct away_options *o)
+/*
+ * On the way back from what was called off. Who does not get on is not waited for once more: it finds
+ * what is asked for when it does.
+ */
+#define CALL_OFF_NS (2 * NS_PER_S)
+
+/* Nothing was moved, or all of it is back. */
+static int away_call_off(struct moving *moving)
 {
-	moving_ask(moving, SWAP_RUN, away_until_ns(o), false);
+	moving_ask(moving, SWAP_RUN, min_u64(moving->patience_ns, CALL_OFF_NS), false);
 	return EXIT_ALLOT;
 }
 
-static int away_refuse_silent(struct moving *moving, const struct away_options *o,
-			      const struct moving_sum *sum)
+static int away_refuse_silent(struct moving *moving, const struct moving_sum *sum)
 {
 	say_error("tenant \"%s\" goes on as it was: %u process%s did not come to rest; try again, "
 		  "with a longer --timeout",
 		  moving->name, sum->silent, sum->silent == 1 ? "" : "es");
-	return away_call_off(moving, o);
+	return away_call_off(moving);
 }
 
 static int away_check_room(struct moving *moving, const struct away_options *o,
@@ -46,25 +57,32 @@ static int away_check_room(struct moving *moving, const struct away_options *o,
 	say_error("tenant \"%s\" goes on as it was: it holds %s, and %s %s; nothing was moved",
 		  moving->name, units_bytes(sum->bytes).s,
 		  said ? "--host-memory is" : "host memory has room for", units_bytes(room).s);
-	return away_call_off(moving, o);
+	return away_call_off(moving);
 }
 
-static int away_stays(const struct moving *moving)
+static int away_stays(const struct moving *moving, bool all)
 {
-	return say_error("tenant \"%s\" stays suspended: all of it is in host memory", moving->name);
+	return say_error("tenant \"%s\" stays suspended: all of it is in host memory%s", moving->name,
+			 all ? "" : ", or goes there");
 }
 
-/* All of it comes, or all stays away, and who could not come says why. */
-static int away_bring_back(struct moving *moving, struct moving_sum *ret)
+/* What had come back leaves again. */
+static int away_leave_again(struct moving *moving)
 {
-	struct moving_sum sum = moving_ask(moving, SWAP_BACK, UINT64_MAX, true);
+	struct moving_sum sum = moving_ask(moving, SWAP_OUT, CALL_OFF_NS, false);
 
-	if (sum.refused || sum.silent) {
-		moving_ask(moving, SWAP_OUT, UINT64_MAX, false);
-		return away_stays(moving);
-	}
-	*ret = sum;
-	return 0;
+	return away_stays(moving, !sum.silent);
+}
+
+/* Some could not leave, or were `silent`, which was said: those that had left come back. */
+static int away_call_back(struct moving *moving, bool silent)
+{
+	struct moving_sum sum = moving_ask(moving, SWAP_BACK, CALL_OFF_NS, !silent);
+
+	if (sum.refused || (sum.silent && moving_shares(moving)))
+		return away_leave_again(moving);
+	say_error("tenant \"%s\" goes on as it was: what had left is back", moving->name);
+	return away_call_off(moving);
 }
 
 static void away_say_left(const struct moving *moving, const struct moving_sum *sum)
@@ -76,26 +94,22 @@ static void away_say_left(const struct moving *moving, const struct moving_sum *
 static int away_send_memory(struct moving *moving, const struct away_options *o)
 {
 	enum swap_phase prepare = o->contexts ? SWAP_PREPARE_CONTEXTS : SWAP_PREPARE;
-	struct moving_sum sum = moving_ask(moving, prepare, away_until_ns(o), true);
+	struct moving_sum sum = moving_ask(moving, prepare, moving->patience_ns, true);
 	int r;
 
 	if (sum.refused) {
 		say_error("tenant \"%s\" goes on as it was: nothing was moved", moving->name);
-		return away_call_off(moving, o);
+		return away_call_off(moving);
 	}
 	if (sum.silent)
-		return away_refuse_silent(moving, o, &sum);
+		return away_refuse_silent(moving, &sum);
 	r = away_check_room(moving, o, &sum);
 	if (r)
 		return r;
 	/* From here on it goes on without us. Each process ends in one way or the other. */
-	sum = moving_ask(moving, SWAP_OUT, UINT64_MAX, true);
-	if (sum.refused || sum.silent) {
-		if (away_bring_back(moving, &sum))
-			return EXIT_ALLOT;
-		say_error("tenant \"%s\" goes on as it was: what had left is back", moving->name);
-		return away_call_off(moving, o);
-	}
+	sum = moving_ask(moving, SWAP_OUT, moving->patience_ns, true);
+	if (sum.refused || sum.silent)
+		return away_call_back(moving, sum.silent);
 	away_say_left(moving, &sum);
 	return 0;
 }
@@ -104,7 +118,7 @@ static int away_send_memory(struct moving *moving, const struct away_options *o)
 static int away_send_contexts(struct moving *moving)
 {
 	uint64_t begin = now_monotonic_ns();
-	struct moving_sum sum = moving_ask(moving, SWAP_BARE, UINT64_MAX, true);
+	struct moving_sum sum = moving_ask(moving, SWAP_BARE, moving->patience_ns, true);
 	int r = sum.refused || sum.silent ? EXIT_ALLOT : contexts_take(moving);
 
 	if (!r)
@@ -129,7 +143,7 @@ static int away_send_rest(struct moving *moving, const struct away_options *o)
 				 units_bytes(room).s);
 	/* Twice where a way back was not ended: what was away leaves again, and then the rest. */
 	do
-		sum = moving_ask(moving, SWAP_OUT, UINT64_MAX, true);
+		sum = moving_ask(moving, SWAP_OUT, moving->patience_ns, true);
 	while (!sum.refused && !sum.silent && moving_is_parted(moving));
 	if (sum.refused || sum.silent)
 		return say_error("of tenant \"%s\" a part stays on its devices, and it does not run",
@@ -139,10 +153,13 @@ static int away_send_rest(struct moving *moving, const struct away_options *o)
 }
 
 /* Asks once more for what was asked last, which each process answers from where it is. */
-static void away_note(struct moving *moving)
+static int away_note(struct moving *moving)
 {
+	struct moving_sum sum;
+
 	say_note("tenant \"%s\" is suspended already", moving->name);
-	moving_ask(moving, moving_rests(moving), UINT64_MAX, true);
+	sum = moving_ask(moving, moving_rests(moving), moving->patience_ns, true);
+	return sum.silent ? EXIT_ALLOT : 0;
 }
 
 int away_send(struct moving *moving, const struct away_options *o)
@@ -150,6 +167,7 @@ int away_send(struct moving *moving, const struct away_options *o)
 	bool suspended = moving_rests(moving) != SWAP_RUN;
 	int r = o->contexts ? contexts_check(moving) : 0;
 
+	moving->patience_ns = o->timeout_us * NS_PER_US;
 	if (r) {
 		say_note("tenant \"%s\" %s as it was", moving->name, suspended ? "stays" : "goes on");
 		return r;
@@ -161,7 +179,7 @@ int away_send(struct moving *moving, const struct away_options *o)
 	if (moving_is_parted(moving))
 		r = away_send_rest(moving, o);
 	else if (suspended)
-		away_note(moving);
+		r = away_note(moving);
 	else
 		r = away_send_memory(moving, o);
 	if (r || !o->contexts)
@@ -170,7 +188,7 @@ int away_send(struct moving *moving, const struct away_options *o)
 	if (!r)
 		return 0;
 	if (suspended) {
-		moving_ask(moving, SWAP_OUT, UINT64_MAX, false);
+		moving_ask(moving, SWAP_OUT, CALL_OFF_NS, false);
 		say_note("tenant \"%s\" stays suspended, with its contexts on the device", moving->name);
 	} else if (!away_return(moving)) {
 		say_note("tenant \"%s\" goes on as it was: what had left is back", moving->name);
@@ -185,10 +203,12 @@ int away_return(struct moving *moving)
 	if (stored_return(moving))
 		return say_error("tenant \"%s\" stays suspended", moving->name);
 	if (moving_rests(moving) == SWAP_BARE && contexts_return(moving))
-		return away_stays(moving);
-	if (away_bring_back(moving, &sum))
-		return EXIT_ALLOT;
-	moving_ask(moving, SWAP_RUN, now_monotonic_ns() + RUN_NS, false);
+		return away_stays(moving, true);
+	/* All of it comes, or all stays away, and who could not come says why. */
+	sum = moving_ask(moving, SWAP_BACK, moving->patience_ns, true);
+	if (sum.refused || sum.silent)
+		return away_leave_again(moving);
+	moving_ask(moving, SWAP_RUN, RUN_NS, false);
 	printf("%s: %s of %u process%s came back in %s\n", moving->name, units_bytes(sum.bytes).s,
 	       sum.processes, sum.processes == 1 ? "" : "es", units_duration(sum.took_ns).s);
 	return 0;

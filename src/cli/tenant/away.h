@@ -10,11 +10,14 @@
 
 struct away_options {
 	uint64_t host_bytes; /* most that may go to host memory; 0: not said */
-	uint64_t timeout_us; /* so long work on the device is waited for */
+	uint64_t timeout_us; /* so long processes are waited for that do not get on */
 	bool contexts;	     /* go, too */
 };
 
-#define AWAY_TIMEOUT_US (30 * UINT64_C(1000000))
+#define AWAY_TIMEOUT_US (MOVING_PATIENCE_NS / NS_PER_US)
+
+/* What --timeout says; 0, or an exit status after a message. */
+int away_parse_timeout(const char *text, uint64_t *ret_us);
 
 /*
  * From running to suspended; from suspended on with `contexts`, to those being away, too. 0, or an

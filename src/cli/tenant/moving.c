@@ -8,11 +8,14 @@
 #include <unistd.h>
 
 #include "base/now.h"
+#include "base/pidns.h"
+#include "base/target.h"
 #include "cli/out/say.h"
 #include "cli/tenant/runtime.h"
 #include "ledger/ledger.h"
 #include "ledger/policy.h"
 #include "ledger/quota.h"
+#include "ledger/shared.h"
 #include "ledger/shared_file.h"
 #include "ledger/slot.h"
 #include "ledger/swap.h"
@@ -43,7 +46,7 @@ static int moving_open_desk(struct moving *m)
 
 int moving_open(const char *name, struct moving *ret)
 {
-	struct moving m = {.name = name};
+	struct moving m = {.name = name, .patience_ns = MOVING_PATIENCE_NS};
 	char runtime[PATH_MAX];
 	struct policy policy;
 	pid_t pid;
@@ -101,6 +104,20 @@ bool moving_is_parted(const struct moving *moving)
 	uint32_t request = swap_desk_request(moving->desk);
 
 	return moving_rests(moving) == SWAP_OUT && swap_part_of(request) < SWAP_ALL;
+}
+
+bool moving_shares(struct moving *moving)
+{
+	struct quota_row row;
+
+	ledger_refresh(moving->ledger);
+	for (int i = 0; i < slot_count(moving->ledger); i++)
+		for (int d = 0; slot_alive(moving->ledger, i) &&
+				!quota_process(moving->ledger, i, d, &row);
+		     d++)
+			if (shared_joined(moving->ledger, i, d))
+				return true;
+	return false;
 }
 
 struct moving_places moving_find(struct moving *moving)
@@ -197,10 +214,32 @@ static void moving_say_why(const struct moving *moving, const struct slot_info *
 	}
 }
 
-static void moving_say_silent(const struct slot_info *info, const struct swap_answer *answer)
+/* Its number as ours, where it is to be seen from here. */
+static uint32_t moving_find_stopped(const struct slot_info *info)
 {
-	if (answer->state == SWAP_NONE)
+	struct pidns_query query = {.pidns = info->pidns, .pid = info->pid};
+
+	pidns_translate(&query, 1);
+	return query.host_pid && target_is_stopped((pid_t)query.host_pid) ? query.host_pid : 0;
+}
+
+static void moving_say_silent(const struct slot_info *info, const struct swap_answer *answer,
+			      bool moves)
+{
+	uint32_t stopped = moving_find_stopped(info);
+
+	if (stopped)
+		say_note("process %" PRIu32 " (%s) is stopped, by a signal or by a debugger; have it go "
+			 "on: kill -CONT %" PRIu32 ", or detach the debugger%s",
+			 info->pid, info->comm, stopped,
+			 moves ? "; then it follows the others by itself" : "");
+	else if (answer->state == SWAP_NONE)
 		say_note("process %" PRIu32 " (%s) cannot be asked: it got no thread for it",
+			 info->pid, info->comm);
+	else if (moves)
+		say_note("process %" PRIu32 " (%s) does not get on with it: it waits for another one, "
+			 "its cgroup is frozen, or its driver hangs; when it gets on it follows the "
+			 "others by itself",
 			 info->pid, info->comm);
 	else
 		say_note("process %" PRIu32 " (%s) still has work on the device, or captures a graph",
@@ -211,6 +250,8 @@ static void moving_say_silent(const struct slot_info *info, const struct swap_an
 static bool moving_look(struct moving *moving, uint32_t request, bool say, bool pass_mute,
 			struct moving_sum *ret)
 {
+	enum swap_phase phase = swap_phase_of(request);
+	bool moves = phase != SWAP_PREPARE && phase != SWAP_PREPARE_CONTEXTS;
 	struct moving_sum sum = {0};
 
 	ledger_refresh(moving->ledger);
@@ -225,8 +266,9 @@ static bool moving_look(struct moving *moving, uint32_t request, bool say, bool 
 			continue;
 		if (answer.state == SWAP_NONE || answer.request != request) {
 			sum.silent++;
+			sum.moves += swap_gets_on(&answer);
 			if (say)
-				moving_say_silent(&info, &answer);
+				moving_say_silent(&info, &answer, moves);
 			continue;
 		}
 		if (answer.why) {
@@ -247,11 +289,11 @@ static bool moving_look(struct moving *moving, uint32_t request, bool say, bool 
  * A process that has nobody who would answer is found out in PREPARE, and refuses that. One that
  * began since has nothing yet, and must not be waited for without end.
  */
-struct moving_sum moving_ask(struct moving *moving, enum swap_phase phase, uint64_t until_ns,
+struct moving_sum moving_ask(struct moving *moving, enum swap_phase phase, uint64_t patience_ns,
 			     bool say)
 {
 	uint32_t request = swap_desk_ask(moving->desk, phase);
-	uint64_t begin = now_monotonic_ns();
+	uint64_t begin = now_monotonic_ns(), since = begin, moves = 0;
 	struct moving_sum sum;
 	unsigned int nap = 50;
 	bool pass_mute = false;
@@ -259,7 +301,10 @@ struct moving_sum moving_ask(struct moving *moving, enum swap_phase phase, uint6
 	while (!moving_look(moving, request, false, pass_mute, &sum)) {
 		uint64_t now = now_monotonic_ns();
 
-		if (now > until_ns)
+		if (sum.moves != moves)
+			since = now;
+		moves = sum.moves;
+		if (now - since > patience_ns)
 			break;
 		pass_mute = phase != SWAP_PREPARE && phase != SWAP_PREPARE_CONTEXTS &&
 			    now > begin + MUTE_NS;

@@ -10,16 +10,21 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/now.h"
 #include "ledger/records.h"
 
 struct ledger;
 struct swap_desk;
+
+/* Unless somebody said another. */
+#define MOVING_PATIENCE_NS (30 * NS_PER_S)
 
 struct moving {
 	const char *name;
 	char dir[PATH_MAX];
 	bool overcommits;    /* it comes back by itself */
 	uint64_t host_bytes; /* most that may leave; 0: the tenant's policy does not say */
+	uint64_t patience_ns; /* so long is waited for processes that do not get on */
 	struct swap_desk *desk;
 	struct ledger *ledger;
 };
@@ -32,6 +37,7 @@ struct moving_sum {
 	uint64_t bytes;
 	uint64_t kept; /* of host memory that they have for it already */
 	uint64_t took_ns; /* the longest */
+	uint64_t moves;	  /* how far those are that are silent; stands still where nothing moves */
 };
 
 /* A tenant that lives and is swappable. 0, or an exit status after a message. */
@@ -47,6 +53,12 @@ enum swap_phase moving_rests(const struct moving *moving);
 /* Whether a part of it is away, and the rest on its devices. */
 bool moving_is_parted(const struct moving *moving);
 
+/*
+ * Whether a process has another one's memory. Then none runs before all are back: one that waits for
+ * another that does not get on would lose what a third one writes into its memory.
+ */
+bool moving_shares(struct moving *moving);
+
 /* In bytes, of all its processes. */
 struct moving_places {
 	uint64_t here, away;
@@ -54,10 +66,10 @@ struct moving_places {
 struct moving_places moving_find(struct moving *moving);
 
 /*
- * Until all have answered, or until then by CLOCK_MONOTONIC (UINT64_MAX: without limit). Who cannot
- * is told of, if `say`, with what to do about it.
+ * Until all have answered, or none of those that have not has moved anything for so long: one is
+ * stopped, and others may wait for it. Who cannot is told of, if `say`, with what to do about it.
  */
-struct moving_sum moving_ask(struct moving *moving, enum swap_phase phase, uint64_t until_ns,
+struct moving_sum moving_ask(struct moving *moving, enum swap_phase phase, uint64_t patience_ns,
 			     bool say);
 
 #endif

@@ -165,8 +165,8 @@ int remote_move(const char *runtime, const char *name, bool away,
 	const char *words = answer.words, *colon;
 	int r;
 
+	request.timeout_us = options->timeout_us;
 	if (away) {
-		request.timeout_us = options->timeout_us;
 		request.host_bytes = options->host_bytes;
 		request.said = options->contexts ? (uint32_t)CONTROL_SAID_CONTEXTS : 0;
 	}

@@ -21,6 +21,12 @@
 #include "ledger/swap.h"
 #include "sched/tuning.h"
 
+/*
+ * A copy that was begun is waited for when so much was: who waits for this process sees that it gets on, on
+ * the slowest bus, too. A wait costs less than a thousandth of such a copy.
+ */
+#define AWAIT_BYTES (UINT64_C(1) << 30)
+
 /* What comes ahead of the rest is copied when it is so much. */
 #define COME_BYTES (UINT64_C(1) << 30)
 
@@ -95,6 +101,11 @@ static uint64_t move_bytes_below(struct guest *guest, int i, CUdeviceptr bound)
 	return bytes;
 }
 
+static void move_get_on(struct move *move, uint64_t bytes)
+{
+	swap_get_on(atomic_load(&move->guest->slot), bytes);
+}
+
 /* --- Host memory ---------------------------------------------------------------------------- */
 
 /* Called by several threads at once. Memory that cannot be registered is copied, too. */
@@ -125,6 +136,7 @@ static void move_give_host(struct move *move)
 struct lane {
 	CUcontext context;
 	CUstream stream;
+	uint64_t ahead; /* bytes that nobody has waited for */
 };
 
 /* Some context of a device, current from here on. */
@@ -146,6 +158,7 @@ static bool lane_open(struct guest *guest, const struct guest_device *device, st
 {
 	if (!move_enter(guest, device, &ret->context))
 		return false;
+	ret->ahead = 0;
 	if (!DRIVER(cuStreamCreate, (&ret->stream, CU_STREAM_NON_BLOCKING)))
 		return true;
 	DRIVER(cuCtxPopCurrent_v2, (&ret->context));
@@ -162,7 +175,17 @@ static bool lane_close(struct lane *lane)
 	return !e;
 }
 
-static enum swap_why move_copy_piece(struct move *move, const struct lane *lane,
+static bool lane_went_on(struct move *move, struct lane *lane, uint64_t bytes)
+{
+	move_get_on(move, bytes);
+	lane->ahead += bytes;
+	if (lane->ahead < AWAIT_BYTES)
+		return true;
+	lane->ahead = 0;
+	return !DRIVER(cuStreamSynchronize, (lane->stream));
+}
+
+static enum swap_why move_copy_piece(struct move *move, struct lane *lane,
 				     const struct cursor *cursor, bool out)
 {
 	CUdeviceptr at = cursor->piece.at;
@@ -181,6 +204,8 @@ static enum swap_why move_copy_piece(struct move *move, const struct lane *lane,
 			return SWAP_HOST;
 		e = out ? DRIVER(cuMemcpyDtoHAsync_v2, (host + done, at + done, n, lane->stream))
 			: DRIVER(cuMemcpyHtoDAsync_v2, (at + done, host + done, n, lane->stream));
+		if (e || !lane_went_on(move, lane, n))
+			return SWAP_DRIVER;
 	}
 	return e ? SWAP_DRIVER : SWAP_FINE;
 }
@@ -373,6 +398,7 @@ static void move_release(struct move *move, int i)
 		    backing_detach(move->guest, device, cursor.piece.at))
 			continue;
 		FAULT_POINT(GUEST_SWAP_HALF_OUT);
+		move_get_on(move, cursor.piece.bytes);
 		move_count_part(&left, &cursor.piece);
 	}
 	FAULT_POINT(GUEST_SWAP_OUT);
@@ -469,8 +495,9 @@ static enum swap_why move_out(struct move *move, uint32_t part)
 
 /* --- Back ----------------------------------------------------------------------------------- */
 
-static bool move_attach(struct guest *guest, int i)
+static bool move_attach(struct move *move, int i)
 {
+	struct guest *guest = move->guest;
 	struct cursor cursor = {.guest = guest, .device = i};
 
 	while (move_next(&cursor) && cursor.device == i) {
@@ -478,6 +505,7 @@ static bool move_attach(struct guest *guest, int i)
 		    backing_attach(guest, &guest->device[i], cursor.piece.at))
 			return false;
 		FAULT_POINT(GUEST_SWAP_HALF_IN);
+		move_get_on(move, cursor.piece.bytes);
 	}
 	return true;
 }
@@ -499,8 +527,9 @@ static bool move_reserve(struct guest *guest, struct guest_device *device, uint6
 	return true;
 }
 
-static enum swap_why move_attach_charged(struct guest *guest, int i)
+static enum swap_why move_attach_charged(struct move *move, int i)
 {
+	struct guest *guest = move->guest;
 	struct guest_device *device = &guest->device[i];
 	struct parts away = move_away_parts(guest, i);
 	struct charge charge;
@@ -509,7 +538,7 @@ static enum swap_why move_attach_charged(struct guest *guest, int i)
 		return SWAP_FINE;
 	if (!move_reserve(guest, device, away.data + away.pools, &charge))
 		return SWAP_QUOTA;
-	if (move_attach(guest, i)) {
+	if (move_attach(move, i)) {
 		/* In this order: whoever reads what is used and then what is out counts nothing twice. */
 		swap_set_out(atomic_load(&guest->slot), device->ledger, 0);
 		move_charge(&charge, &away);
@@ -607,7 +636,7 @@ static enum swap_why move_back(struct move *move)
 	if (move->given)
 		return SWAP_ELSEWHERE;
 	for (int i = 0; !why && i < move->guest->ndevices; i++)
-		why = move_attach_charged(move->guest, i);
+		why = move_attach_charged(move, i);
 	if (!why)
 		why = move_copy_back(move);
 	if (!why)

@@ -45,6 +45,9 @@
 #define KEEP_PART	2
 #define KEEP_PART_TURNS 8
 
+/* Who is to run and found no room for what is away tries again so often. */
+#define AGAIN_NS NS_PER_S
+
 /* How long all of it takes is known from a part that is no smaller. */
 #define LEAST_PART 32
 
@@ -441,8 +444,16 @@ static void *swap_watch(void *arg)
 			phase = swap_fallback(phase);
 			swap_act(swap, request, phase);
 		}
-		while (word_acquire(word) == request)
-			futex_wait_until(word, request, swap_keep(swap));
+		while (word_acquire(word) == request) {
+			if (phase != SWAP_RUN || !swap_is_away(swap)) {
+				futex_wait_until(word, request, swap_keep(swap));
+				continue;
+			}
+			/* It was stopped until the others ran, and has to follow them. */
+			futex_wait_until(word, request, now_monotonic_ns() + AGAIN_NS);
+			if (word_acquire(word) == request)
+				swap_act(swap, request, phase);
+		}
 	}
 	return NULL;
 }

@@ -8,11 +8,117 @@ import subprocess
 import time
 import unittest
 
-from swap import ALLOT, Sharing
+from swap import ALLOT, STAYS, IDLE, Case, Sharing
+
+
+class Stopped(Case):
+    """A process is stopped in the middle of it: the others are as they were, after a bounded time, and
+    it follows them when it goes on."""
+
+    TIMEOUT = ("--timeout", "2s")
+
+    def names(self, said, process):
+        self.assertRegex(said, rf"process {process.pid} \(.*\) is stopped, by a signal or by a "
+                               rf"debugger; have it go on: kill -CONT {process.pid}, or")
+
+    def victim(self, point):
+        return self.guest("idle", options=(), env={"ALLOT_FAULT": f"GUEST_SWAP_{point}/STOP"})
+
+    def test_before(self):
+        guest, victim = self.guest("idle"), self.guest("idle", options=())
+        victim.send_signal(signal.SIGSTOP)
+        said = self.refused("suspend", "t", *self.TIMEOUT)
+        self.names(said, victim)
+        self.assertIn('tenant "t" goes on as it was', said)
+        self.assertEqual(self.used(), 2 * (STAYS + IDLE))
+        self.good(guest)
+        victim.send_signal(signal.SIGCONT)
+        self.good(victim)
+
+    def test_on_the_way_out(self):
+        for point in ("COPIED", "HALF_OUT", "OUT"):
+            guest = self.guest("idle")
+            victim = self.victim(point)
+            said = self.refused("suspend", "t", *self.TIMEOUT)
+            self.names(said, victim)
+            self.assertIn('tenant "t" goes on as it was: what had left is back', said)
+            self.assertGreaterEqual(self.used(), 2 * STAYS + IDLE)
+            if point == "COPIED":
+                self.assertEqual(self.used(), 2 * (STAYS + IDLE))
+            self.good(guest)
+            victim.send_signal(signal.SIGCONT)
+            self.comes_to(STAYS + IDLE)
+            self.good(victim)
+
+    def test_has_to_wait_for_room(self):
+        """What it had is somebody else's by then: it follows when there is room."""
+        guest = self.guest("idle", options=("--swappable", "--memory", "500MiB"))
+        victim = self.victim("OUT")
+        self.refused("suspend", "t", *self.TIMEOUT)
+        self.must("set", "t", "--memory", "300MiB")
+        victim.send_signal(signal.SIGCONT)
+        self.until(lambda: {p["pid"]: p["state"] for p in self.tenant()["processes"]}
+                   [victim.pid] == "suspended")
+        self.must("set", "t", "--memory", "500MiB")
+        self.comes_to(2 * (STAYS + IDLE))
+        self.good(guest)
+        self.good(victim)
+
+    def test_on_the_way_back(self):
+        for point in ("HALF_IN", "IN"):
+            guest = self.guest("idle")
+            victim = self.victim(point)
+            self.must("suspend", "t")
+            for _ in range(2):
+                said = self.refused("resume", "t", *self.TIMEOUT)
+                self.names(said, victim)
+                self.assertIn('tenant "t" stays suspended', said)
+            victim.send_signal(signal.SIGCONT)
+            self.comes_to(2 * STAYS)
+            self.must("resume", "t")
+            self.good(guest)
+            self.good(victim)
+
+    def test_asked_once_more(self):
+        """It goes on while it is waited for."""
+        guest, victim = self.guest("idle"), self.victim("COPIED")
+        suspend = subprocess.Popen([ALLOT, "suspend", "t"], env=self.env,
+                                   stdout=subprocess.DEVNULL)
+        self.addCleanup(self.end, suspend)
+        self.assertEqual(os.waitpid(victim.pid, os.WUNTRACED)[1] & 0xff, 0x7f)
+        victim.send_signal(signal.SIGCONT)
+        self.assertEqual(suspend.wait(30), 0)
+        self.assertEqual(self.used(), 2 * STAYS)
+        self.must("resume", "t")
+        self.good(guest)
+        self.good(victim)
 
 
 class StoppedSharing(Sharing):
-    """Processes that share memory."""
+    """The same of processes that share memory: none runs without the others."""
+
+    def stops(self, **who):
+        lender = self.lend(7, **{k: v for k, v in who.items() if k == "env"})
+        borrowers = [self.borrow(), self.borrow(7, env=who.get("other"))]
+        self.assertIn('tenant "t" stays suspended', self.refused("suspend", "t", "--timeout", "2s"))
+        self.assertIn('tenant "t" stays suspended', self.refused("resume", "t", "--timeout", "2s"))
+        for process in (lender, *borrowers):
+            process.send_signal(signal.SIGCONT)
+        self.comes_to(3 * STAYS)
+        self.must("resume", "t")
+        self.charged(3 * STAYS + self.LENT)
+        for process in (*borrowers, lender):
+            self.good(process)
+        os.unlink(self.tmp + "/handles")
+
+    def test_exporter(self):
+        for point in ("COPIED", "OUT"):
+            self.stops(env={"ALLOT_FAULT": f"GUEST_SWAP_{point}/STOP"})
+
+    def test_importer(self):
+        # It asks 16 times for what there is not, and for two pieces: then, whether they are copied.
+        for point in ("SWAP_COPIED", "SHARE_ASKED:19", "SWAP_OUT"):
+            self.stops(other={"ALLOT_FAULT": f"GUEST_{point}/STOP"})
 
     def test_called_off_at_once(self):
         """Who asked is killed, and it is to come back while it is on its way out: who does not know

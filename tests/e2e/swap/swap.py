@@ -76,6 +76,17 @@ class Case(unittest.TestCase):
         out, err = process.communicate("\n", timeout=100)
         self.assertEqual((out, process.returncode), ("good\n", 0), err)
 
+    def until(self, what):
+        for _ in range(500):
+            if what():
+                return
+            time.sleep(0.02)
+        self.fail(str(self.tenant()))
+
+    def comes_to(self, want):
+        """On the device, and in what is charged."""
+        self.until(lambda: (self.used(), self.device()["used_bytes"]) == (want, want))
+
     def tenant(self):
         tenant, = json.loads(self.must("ps", "--json", "t"))["tenants"]
         return tenant

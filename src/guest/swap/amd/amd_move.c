@@ -7,6 +7,7 @@
 
 #include "base/fault.h"
 #include "base/fd.h"
+#include "base/word.h"
 #include "guest/amd/memory/charge.h"
 #include "guest/amd/memory/reserve.h"
 #include "guest/amd/queue/queues.h"
@@ -132,6 +133,7 @@ static enum swap_why amd_move_copy_piece(struct amd_move *move, int kfd, struct 
 		if (!amd_lane_copy(lane, out ? host : piece->va + done,
 				   out ? piece->va + done : host, n))
 			return SWAP_DRIVER;
+		swap_get_on(move->amd->slot, n);
 	}
 	return SWAP_FINE;
 }
@@ -272,6 +274,7 @@ static enum swap_why amd_move_copy_out(struct amd_move *move, int kfd)
 static enum swap_why amd_move_out(void *self, uint32_t part)
 {
 	struct amd_move *move = self;
+	uint32_t request = word_acquire(swap_request(move->guest->policy_map));
 	enum swap_why why;
 	int kfd;
 
@@ -285,6 +288,11 @@ static enum swap_why amd_move_out(void *self, uint32_t part)
 		why = amd_move_copy_out(move, kfd);
 	if (!why) {
 		FAULT_POINT(GUEST_SWAP_COPIED);
+		/* It was stopped for so long that nobody waits for it any more. */
+		if (word_acquire(swap_request(move->guest->policy_map)) != request)
+			why = SWAP_BUSY;
+	}
+	if (!why) {
 		amd_move_release(move, kfd);
 		move->away = true;
 	}

@@ -82,10 +82,13 @@ static uint64_t residency_size(const struct residency_tenant *t, int d)
 	return t->here[d] + t->away[d];
 }
 
-/* What it takes in addition to what is there. */
+/*
+ * What it takes in addition to what is there. Of one that is here something is away where a process of
+ * it was stopped while it moved, and follows the others.
+ */
 static uint64_t residency_need(const struct residency_tenant *t, int d)
 {
-	return t->more[d] + (t->place == RESIDENCY_HERE ? 0 : t->away[d]);
+	return t->more[d] + t->away[d];
 }
 
 static uint64_t residency_scale(uint64_t ns, uint64_t bytes, uint64_t all)

@@ -45,6 +45,7 @@ struct answers {
 	bool all;	    /* ... have answered */
 	bool refused, busy; /* one could not; for now */
 	bool device;	    /* because the device has no room */
+	uint64_t moves;	    /* how far the others are; stands still where nothing moves */
 	uint64_t bytes, kept; /* ... that would leave, or left; of which so much has its place */
 };
 
@@ -66,6 +67,9 @@ struct member {
 	uint32_t part; /* that is to leave ... */
 	uint32_t step; /* ... by now */
 	bool follows;  /* some of it is away already */
+	bool called_off; /* ... and is to run again, without whoever is stuck */
+	bool stuck;	 /* it is away but for one process, of which nothing moves */
+	uint64_t moves, moved_ns; /* what `answers` said, and since when */
 	uint64_t fixed_until_ns; /* it cannot leave */
 	uint64_t stays_until_ns; /* it has work that does not end */
 	uint64_t away_until_ns;	 /* it could not come back */
@@ -379,6 +383,7 @@ static struct answers residency_host_hear(const struct member *member, uint64_t 
 			continue;
 		if (answer.state == SWAP_NONE || answer.request != member->request) {
 			answers.all = false;
+			answers.moves += swap_gets_on(&answer);
 			continue;
 		}
 		answers.refused |= answer.why != SWAP_FINE;
@@ -390,19 +395,46 @@ static struct answers residency_host_hear(const struct member *member, uint64_t 
 	return answers;
 }
 
+/* One of those that have not answered is stopped, and the others wait for it or have answered. */
+static bool residency_host_is_stuck(struct member *member, const struct answers *answers,
+				    uint64_t now_ns)
+{
+	if (answers->all || answers->moves != member->moves)
+		member->moved_ns = now_ns;
+	member->moves = answers->moves;
+	return now_ns > member->moved_ns + TUNING_RESIDENCY_STUCK_NS;
+}
+
+/* Then none of it runs before all are back: see moving_shares. */
+static bool residency_host_shares(const struct member *member)
+{
+	for (int slot = 0; slot < slot_count(member->ledger); slot++)
+		for (int d = 0; d < member->ndevices; d++)
+			if (slot_alive(member->ledger, slot) &&
+			    shared_joined(member->ledger, slot, d))
+				return true;
+	return false;
+}
+
 /* Without a desk of ours: what was asked for last, by whomever, and what that came to. */
 static enum residency_place residency_host_rests(struct member *member, bool asked, uint64_t now_ns)
 {
-	enum swap_phase phase;
+	uint32_t request = word_acquire(swap_request(member->map));
+	enum swap_phase phase = swap_phase_of(request);
+	struct answers answers;
 
-	member->request = word_acquire(swap_request(member->map));
-	phase = swap_phase_of(member->request);
+	if (member->request != request)
+		member->moved_ns = now_ns;
+	member->request = request;
+	member->stuck = false;
 	switch (phase) {
 	case SWAP_PREPARE:
 	case SWAP_PREPARE_CONTEXTS:
 		return asked ? RESIDENCY_LEAVING : RESIDENCY_HERE;
 	case SWAP_OUT:
-		if (residency_host_hear(member, now_ns).all)
+		answers = residency_host_hear(member, now_ns);
+		member->stuck = residency_host_is_stuck(member, &answers, now_ns);
+		if (answers.all || member->stuck)
 			return RESIDENCY_AWAY;
 		/* Whoever asked may have been killed before it woke them. */
 		if (!asked)
@@ -443,14 +475,14 @@ static enum residency_place residency_host_place(struct member *member, uint64_t
 static void residency_host_ask(struct member *member, enum swap_phase phase, uint64_t now_ns)
 {
 	member->request = swap_desk_ask(member->desk, phase);
-	member->asked_ns = now_ns;
+	member->asked_ns = member->moved_ns = now_ns;
 }
 
 static void residency_host_ask_part(struct member *member, enum swap_phase phase, uint32_t part,
 				    uint64_t now_ns)
 {
 	member->request = swap_desk_ask_part(member->desk, phase, part);
-	member->asked_ns = now_ns;
+	member->asked_ns = member->moved_ns = now_ns;
 }
 
 static void residency_host_done(struct member *member)
@@ -521,10 +553,13 @@ static void residency_host_prepared(struct residency_host *host, struct member *
 static void residency_host_came(struct member *member, uint64_t now_ns)
 {
 	struct answers answers = residency_host_hear(member, now_ns);
+	bool stuck = residency_host_is_stuck(member, &answers, now_ns);
 
-	if (!answers.all)
+	if (!answers.all && !stuck)
 		return;
-	if (!answers.refused) {
+	/* What the one that is stuck has to do it finds when it gets on. */
+	if (!answers.refused &&
+	    (answers.all || (member->called_off && !residency_host_shares(member)))) {
 		member->failed = 0;
 		residency_host_ask(member, SWAP_RUN, now_ns);
 		FAULT_POINT(RESIDENCY_RUNS);
@@ -535,25 +570,30 @@ static void residency_host_came(struct member *member, uint64_t now_ns)
 	else
 		member->away_until_ns = now_ns + TUNING_RESIDENCY_AGAIN_NS;
 	member->part = member->step = swap_part_of(member->request);
+	member->follows = true;
 	residency_host_ask_part(member, SWAP_OUT, member->part, now_ns);
 }
 
 static void residency_host_left(struct member *member, uint64_t now_ns)
 {
 	struct answers answers = residency_host_hear(member, now_ns);
+	bool stuck = residency_host_is_stuck(member, &answers, now_ns);
 
-	if (!answers.all)
+	if (!answers.all && !stuck)
 		return;
-	if (!answers.refused && member->step < member->part) {
+	if (!answers.refused && !stuck && member->step < member->part) {
 		residency_host_ask_out(member, now_ns);
 		return;
 	}
-	if (!answers.refused) {
+	if (!answers.refused && !stuck) {
 		residency_host_done(member);
 		return;
 	}
-	/* One found no host memory after all. What was away before stays so. */
+	/* One found no host memory after all, or is stopped. What was away before stays so. */
+	if (stuck)
+		member->stays_until_ns = now_ns + TUNING_RESIDENCY_DRAIN_NS;
 	member->fixed_until_ns = now_ns + TUNING_RESIDENCY_AGAIN_NS;
+	member->called_off = stuck && !member->follows;
 	if (member->follows)
 		residency_host_done(member);
 	else
@@ -563,6 +603,8 @@ static void residency_host_left(struct member *member, uint64_t now_ns)
 /* Goes on with what was begun, if all have answered. */
 static void residency_host_pump(struct residency_host *host, struct member *member, uint64_t now_ns)
 {
+	struct answers answers;
+
 	switch (swap_phase_of(member->request)) {
 	case SWAP_PREPARE:
 		residency_host_prepared(host, member, now_ns);
@@ -576,7 +618,8 @@ static void residency_host_pump(struct residency_host *host, struct member *memb
 	case SWAP_COME:
 		break; /* nobody answers */
 	default:
-		if (residency_host_hear(member, now_ns).all)
+		answers = residency_host_hear(member, now_ns);
+		if (answers.all || residency_host_is_stuck(member, &answers, now_ns))
 			residency_host_done(member);
 	}
 }
@@ -681,6 +724,7 @@ static void residency_host_act(struct residency_host *host, int i, uint64_t now_
 		residency_host_leave_on(host, member, state, now_ns);
 	} else if (state->come && state->place == RESIDENCY_AWAY &&
 		   now_ns >= member->away_until_ns && residency_host_begin(member)) {
+		member->called_off = false;
 		residency_host_ask(member, state->early ? SWAP_COME : SWAP_BACK, now_ns);
 		FAULT_POINT(RESIDENCY_COMES);
 	}
@@ -703,10 +747,10 @@ static void residency_host_look(struct residency_host *host, int i, uint64_t now
 	state->leaves = swap_phase_of(member->request) == SWAP_OUT;
 	state->asked = state->leaves && !member->desk ? swap_part_of(member->request) : member->part;
 	residency_host_add_member(host, i, now_ns);
-	state->fixed = now_ns < member->fixed_until_ns;
+	state->fixed = now_ns < member->fixed_until_ns || member->stuck;
 	state->stays_until_ns = member->stays_until_ns;
 	/* No room is kept for it until it tries again. */
-	if (now_ns < member->away_until_ns || residency_host_is_anothers(member))
+	if (now_ns < member->away_until_ns || member->stuck || residency_host_is_anothers(member))
 		state->wants = false;
 }
 

@@ -4,6 +4,7 @@
 is the simulator's own count."""
 
 import contextlib
+import ctypes
 import json
 import os
 import pathlib
@@ -308,6 +309,85 @@ class Servers(Turns):
         self.assertEqual(self.ask(a), "served")
         for guest in (a, b):
             self.quit(guest)
+
+
+class Debugger:
+    """Has the thread that moves a process's memory, which has stopped there."""
+
+    SEIZE, DETACH, ALL = 0x4206, 17, 0x40000000
+
+    def __init__(self, process):
+        os.waitpid(process.pid, os.WUNTRACED)
+        threads = {path.joinpath("comm").read_text(encoding="ascii").strip(): int(path.name)
+                   for path in pathlib.Path(f"/proc/{process.pid}/task").iterdir()}
+        self.thread = threads["allot-swap"]
+        self.call(self.SEIZE)
+        os.waitpid(self.thread, self.ALL)
+        process.send_signal(signal.SIGCONT)
+
+    def call(self, what):
+        call = ctypes.CDLL(None, use_errno=True).ptrace
+        if call(what, self.thread, None, None):
+            raise OSError(ctypes.get_errno(), "ptrace")
+
+    def detach(self):
+        self.call(self.DETACH)
+
+
+class Stopped(Turns):
+    """One of whom the thread that moves its memory is stopped: others go on without it, and it is what
+    it was when it goes on."""
+
+    SMALL = 20
+
+    def begin(self, point):
+        """A third one needs the memory of one of two, and that of the first is longest idle."""
+        victim = self.serve("v", 1, holds=self.SMALL,
+                            env={"ALLOT_FAULT": f"GUEST_SWAP_{point}/STOP"})
+        other = self.serve("b", 1000, holds=self.SMALL)
+        for guest in (victim, other):
+            self.assertEqual(self.ask(guest), "served")
+        time.sleep(0.3)
+        third = subprocess.Popen([ALLOT, "run", "--name", "c", "--overcommit", "--memory", QUOTA,
+                                  "--", GUEST, "serve", str(HOLDS), "5000"], env=self.env,
+                                 stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                 stderr=subprocess.PIPE, text=True)
+        self.addCleanup(self.end, third)
+        return victim, other, third
+
+    def go_on(self, debugger, guests):
+        debugger.detach()
+        for _ in range(2):
+            for guest in guests:
+                self.assertEqual(self.ask(guest), "served")
+        for guest in guests:
+            self.quit(guest)
+        self.assertEqual(self.used(), 0)
+
+    def test_on_the_way_out(self):
+        for point in ("COPIED", "HALF_OUT", "OUT"):
+            victim, other, third = self.begin(point)
+            debugger = Debugger(victim)
+            self.assertEqual(third.stdout.readline(), "ready\n")
+            self.assertEqual(self.ask(third), "served", point)
+            self.assertEqual(self.ask(other), "served", point)
+            self.go_on(debugger, (victim, other, third))
+
+    def test_on_the_way_back(self):
+        for point in ("HALF_IN", "IN"):
+            victim, other, third = self.begin(point)
+            self.assertEqual(third.stdout.readline(), "ready\n")
+            for guest in (other, third):
+                self.assertEqual(self.ask(guest), "served")
+            victim.stdin.write("\n")
+            victim.stdin.flush()
+            debugger = Debugger(victim)
+            for guest in (other, third):
+                self.assertEqual(self.ask(guest), "served", point)
+            debugger.detach()
+            self.assertEqual(victim.stdout.readline().strip(), "served")
+            for guest in (victim, other, third):
+                self.quit(guest)
 
 
 class Kills(Turns):

@@ -29,6 +29,13 @@
 /* A process that has a slot, and has not said anything in so long, has nobody who would. */
 #define MUTE_NS (2 * NS_PER_S)
 
+/*
+ * A process that is not seen to be stopped may have no processor, or be where it cannot be seen: it is waited
+ * for so many times as long.
+ */
+#define UNSEEN	6
+#define LOOK_NS NS_PER_S
+
 /* Where others move it, too, that is waited for so long. */
 #define BUSY_NS (30 * NS_PER_S)
 
@@ -246,12 +253,29 @@ static void moving_say_silent(const struct slot_info *info, const struct swap_an
 			 info->pid, info->comm);
 }
 
+static bool moving_moves(enum swap_phase phase)
+{
+	return phase != SWAP_RUN && phase != SWAP_PREPARE && phase != SWAP_PREPARE_CONTEXTS;
+}
+
+static bool moving_any_stopped(struct moving *moving, uint32_t request)
+{
+	struct swap_answer answer;
+	struct slot_info info;
+
+	for (int i = 0; i < slot_count(moving->ledger); i++)
+		if (!slot_info(moving->ledger, i, &info) &&
+		    !swap_heard(moving->ledger, i, &answer) && answer.request != request &&
+		    slot_alive(moving->ledger, i) && moving_find_stopped(&info))
+			return true;
+	return false;
+}
+
 /* One look at all. Whether all that live have answered, but for those without a voice. */
 static bool moving_look(struct moving *moving, uint32_t request, bool say, bool pass_mute,
 			struct moving_sum *ret)
 {
-	enum swap_phase phase = swap_phase_of(request);
-	bool moves = phase != SWAP_PREPARE && phase != SWAP_PREPARE_CONTEXTS;
+	bool moves = moving_moves(swap_phase_of(request));
 	struct moving_sum sum = {0};
 
 	ledger_refresh(moving->ledger);
@@ -293,7 +317,7 @@ struct moving_sum moving_ask(struct moving *moving, enum swap_phase phase, uint6
 			     bool say)
 {
 	uint32_t request = swap_desk_ask(moving->desk, phase);
-	uint64_t begin = now_monotonic_ns(), since = begin, moves = 0;
+	uint64_t begin = now_monotonic_ns(), since = begin, looked = begin, moves = 0;
 	struct moving_sum sum;
 	unsigned int nap = 50;
 	bool pass_mute = false;
@@ -304,8 +328,12 @@ struct moving_sum moving_ask(struct moving *moving, enum swap_phase phase, uint6
 		if (sum.moves != moves)
 			since = now;
 		moves = sum.moves;
-		if (now - since > patience_ns)
-			break;
+		if (now - since > patience_ns && (looked == begin || now - looked > LOOK_NS)) {
+			looked = now;
+			if (!moving_moves(phase) || (now - since) / UNSEEN > patience_ns ||
+			    moving_any_stopped(moving, request))
+				break;
+		}
 		pass_mute = phase != SWAP_PREPARE && phase != SWAP_PREPARE_CONTEXTS &&
 			    now > begin + MUTE_NS;
 		shared_file_nap(&nap, NAP_MOST_US);

@@ -66,8 +66,8 @@ struct moving_places {
 struct moving_places moving_find(struct moving *moving);
 
 /*
- * Until all have answered, or none of those that have not has moved anything for so long: one is
- * stopped, and others may wait for it. Who cannot is told of, if `say`, with what to do about it.
+ * Until all have answered, or none of those that have not has moved anything for so long and one is
+ * stopped, for which others may wait (or for several times as long, where that is not seen). Who cannot is told of, if `say`, with what to do about it.
  */
 struct moving_sum moving_ask(struct moving *moving, enum swap_phase phase, uint64_t patience_ns,
 			     bool say);

@@ -62,6 +62,7 @@
 	X(RESIDENCY_COMES)     /* and to come back */                                \
 	X(RESIDENCY_RUNS)      /* and to go on */                                    \
 	X(GUEST_SWAP_SHUT)     /* nothing is admitted or in flight, nothing moved */ \
+	X(GUEST_SWAP_FILE)     /* the disk has room for what is beyond host memory */ \
 	X(GUEST_SWAP_COPIED)   /* in host memory, and still on the device */         \
 	X(GUEST_SWAP_HALF_OUT) /* some of it has left the device */                  \
 	X(GUEST_SWAP_OUT)      /* all of it has, and is still charged */             \

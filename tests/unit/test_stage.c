@@ -3,10 +3,16 @@
 #include "guest/swap/stage.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
+#include "base/unnamed_file.h"
 #include "tests/check.h"
 
 #define STEPS 7
@@ -16,16 +22,42 @@ static _Atomic unsigned int met[STEPS];
 static _Atomic uint64_t met_bytes;
 static char *base;
 
-/* A kernel before 5.14 knows no advice of this number. */
+/* A kernel before 5.14 knows no advice of these numbers. */
 static bool old_kernel;
 
 int __real_madvise(void *at, size_t len, int advice);
 int __wrap_madvise(void *at, size_t len, int advice);
 int __wrap_madvise(void *at, size_t len, int advice)
 {
-	if (!old_kernel || advice != 23)
+	if (!old_kernel || (advice != 22 && advice != 23))
 		return __real_madvise(at, len, advice);
 	errno = EINVAL;
+	return -1;
+}
+
+/* (By the name that files of more than 2 GiB have.) */
+/* What a disk says that is full, or that fails. */
+static int full, fails;
+static uint64_t reserved;
+
+int __real_fallocate64(int fd, int mode, off_t at, off_t len);
+int __wrap_fallocate64(int fd, int mode, off_t at, off_t len);
+int __wrap_fallocate64(int fd, int mode, off_t at, off_t len)
+{
+	reserved = (uint64_t)len;
+	if (!full)
+		return __real_fallocate64(fd, mode, at, len);
+	errno = full;
+	return -1;
+}
+
+int __real_msync(void *at, size_t len, int flags);
+int __wrap_msync(void *at, size_t len, int flags);
+int __wrap_msync(void *at, size_t len, int flags)
+{
+	if (!fails)
+		return __real_msync(at, len, flags);
+	errno = fails;
 	return -1;
 }
 
@@ -61,7 +93,7 @@ static void check_steps(void)
 	base = stage.at;
 	/* A part of it, of which nothing else is touched. */
 	stage_begin(&stage, 2 * STAGE_STEP_BYTES + 1, 4 * STAGE_STEP_BYTES, meet, (void *)42);
-	CHECK(stage_await(&stage, 2 * STAGE_STEP_BYTES + 1, 4 * STAGE_STEP_BYTES));
+	CHECK(stage_await(&stage, 2 * STAGE_STEP_BYTES + 1, 4 * STAGE_STEP_BYTES, true));
 	stage_end(&stage);
 	check_met(2, 4);
 	CHECK_EQ(stage_ready(&stage), 2 * STAGE_STEP_BYTES);
@@ -70,7 +102,7 @@ static void check_steps(void)
 	CHECK(stage_take(&stage, BYTES));
 	CHECK(stage.at == base);
 	stage_begin(&stage, 0, BYTES, meet, (void *)42);
-	CHECK(stage_await(&stage, 0, BYTES));
+	CHECK(stage_await(&stage, 0, BYTES, true));
 	stage_end(&stage);
 	check_met(0, STEPS);
 	CHECK_EQ(stage_ready(&stage), BYTES);
@@ -83,7 +115,7 @@ static void check_steps(void)
 	CHECK_EQ(stage_ready(&stage), 0);
 	CHECK_EQ(base[2 * STAGE_STEP_BYTES], 0x5a);
 	stage_begin(&stage, 0, BYTES, meet, (void *)42);
-	CHECK(stage_await(&stage, 0, BYTES));
+	CHECK(stage_await(&stage, 0, BYTES, true));
 	stage_end(&stage);
 	check_met(0, STEPS);
 	CHECK_EQ(base[2 * STAGE_STEP_BYTES], 0x5a);
@@ -103,7 +135,7 @@ static void check_alone(void)
 	CHECK(stage_take(&stage, BYTES));
 	base = stage.at;
 	stage_begin(&stage, 0, 0, meet, (void *)42);
-	CHECK(stage_await(&stage, 0, BYTES));
+	CHECK(stage_await(&stage, 0, BYTES, true));
 	stage_end(&stage);
 	check_met(0, STEPS);
 	stage_part(&stage, part, NULL);
@@ -119,26 +151,184 @@ static void check_none(void)
 	base = stage.at;
 	CHECK_EQ(munmap(base + STAGE_STEP_BYTES, 4096), 0);
 	stage_begin(&stage, 0, BYTES, meet, (void *)42);
-	CHECK(!stage_await(&stage, 0, BYTES));
+	CHECK(!stage_await(&stage, 0, BYTES, true));
 	stage_end(&stage);
 	CHECK_EQ(met[1], 0);
 	CHECK(mmap(base + STAGE_STEP_BYTES, 4096, PROT_READ | PROT_WRITE,
 		   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == base + STAGE_STEP_BYTES);
 	stage_begin(&stage, 0, BYTES, meet, (void *)42);
-	CHECK(stage_await(&stage, 0, BYTES));
+	CHECK(stage_await(&stage, 0, BYTES, true));
 	stage_end(&stage);
 	check_met(0, STEPS);
 	stage_part(&stage, part, NULL);
 	stage_give(&stage);
 }
 
+#define HOST (2 * STAGE_STEP_BYTES)
+
+static void fill(uint64_t salt)
+{
+	for (uint64_t i = 0; i < BYTES; i += sizeof(i))
+		*(uint64_t *)(base + i) = i * UINT64_C(0x9e3779b97f4a7c15) + salt;
+}
+
+static void check_content(uint64_t salt)
+{
+	for (uint64_t i = 0; i < BYTES; i += sizeof(i))
+		CHECK_EQ(*(uint64_t *)(base + i), i * UINT64_C(0x9e3779b97f4a7c15) + salt);
+}
+
+/* How many descriptors there are, and how many bytes the disk has less. */
+static unsigned int files(void)
+{
+	unsigned int n = 0;
+
+	for (int fd = 0; fd < 100; fd++)
+		n += fcntl(fd, F_GETFD) >= 0;
+	return n;
+}
+
+/* Its end is a file's: of that no driver is told, no thread makes it ready, and all reads as before. */
+static void check_file(const char *dir)
+{
+	struct stage stage = {NULL};
+	unsigned int before = files();
+
+	CHECK(stage_take(&stage, BYTES));
+	base = stage.at;
+	CHECK_EQ(stage_filed(&stage, 0, BYTES), 0);
+	CHECK(stage_suits(&stage, BYTES, HOST));
+	CHECK_EQ(stage_take_file(&stage, HOST, dir), 0);
+	CHECK_EQ(reserved, BYTES - HOST);
+	CHECK_EQ(files(), before);
+	CHECK_EQ(stage_filed(&stage, 0, BYTES), BYTES - HOST);
+	CHECK_EQ(stage_filed(&stage, HOST - 4096, 8192), 4096);
+	CHECK_EQ(stage_filed(&stage, 0, HOST), 0);
+	stage_begin(&stage, 0, BYTES, meet, (void *)42);
+	CHECK(stage_await(&stage, 0, BYTES, true));
+	stage_end(&stage);
+	check_met(0, HOST / STAGE_STEP_BYTES);
+	CHECK_EQ(stage_ready(&stage), HOST);
+	fill(1);
+	CHECK(stage_sync(&stage));
+	stage_begin(&stage, HOST + 1, BYTES, meet, (void *)42);
+	CHECK(stage_await(&stage, 0, BYTES, false));
+	stage_end(&stage);
+	check_content(1);
+	/* A disk that fails says so where its content was last seen whole elsewhere. */
+	fails = EIO;
+	CHECK(!stage_sync(&stage));
+	CHECK_EQ(stage.error, -EIO);
+	fails = 0;
+	CHECK(stage_sync(&stage));
+	CHECK_EQ(stage.error, 0);
+	check_content(1);
+	/* Host memory again, of which what was ready stays so, and then a larger file. */
+	CHECK(stage_suits(&stage, BYTES, HOST));
+	CHECK(!stage_suits(&stage, BYTES, STAGE_STEP_BYTES));
+	CHECK(!stage_suits(&stage, BYTES - 4096, HOST));
+	stage_give_file(&stage);
+	CHECK_EQ(stage_filed(&stage, 0, BYTES), 0);
+	CHECK_EQ(stage_ready(&stage), HOST);
+	CHECK_EQ(base[HOST], 0);
+	stage_part(&stage, part, NULL);
+	CHECK(stage_suits(&stage, BYTES, 0));
+	CHECK_EQ(stage_take_file(&stage, 0, dir), 0);
+	stage_begin(&stage, 0, BYTES, meet, (void *)42);
+	CHECK(stage_await(&stage, 0, BYTES, true));
+	stage_end(&stage);
+	CHECK_EQ(stage_ready(&stage), 0);
+	fill(2);
+	CHECK(stage_sync(&stage));
+	check_content(2);
+	stage_give(&stage);
+	check_met(0, 0);
+}
+
+/* The file ends before its mapping, as where a disk has lost something: no signal. */
+static void check_lost(const char *dir)
+{
+	struct stage stage = {NULL};
+	int fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+
+	CHECK(fd >= 0);
+	CHECK(stage_take(&stage, BYTES));
+	CHECK_EQ(stage_take_file(&stage, HOST, dir), 0);
+	CHECK(mmap(stage.at + HOST, BYTES - HOST, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
+		   0) == stage.at + HOST);
+	close(fd);
+	for (int write = 0; write < 2; write++) {
+		CHECK(!stage_await(&stage, HOST, BYTES, write));
+		CHECK_EQ(stage.error, -EIO);
+	}
+	CHECK(stage_await(&stage, 0, HOST, true));
+	CHECK_EQ(stage.error, 0);
+	stage_give(&stage);
+}
+
+static void check_no_file(const char *dir)
+{
+	struct stage stage = {NULL};
+	unsigned int before = files();
+
+	CHECK(stage_take(&stage, BYTES));
+	base = stage.at;
+	CHECK_EQ(stage_take_file(&stage, HOST, "/dev/shm"), -EMEDIUMTYPE);
+	CHECK_EQ(stage.error, -EMEDIUMTYPE);
+	CHECK_EQ(stage_take_file(&stage, HOST, "/proc"), -EOPNOTSUPP);
+	CHECK_EQ(stage_take_file(&stage, HOST, "/nowhere"), -ENOENT);
+	CHECK_EQ(stage_take_file(&stage, HOST, "/proc/self"), -ENOTDIR);
+	full = ENOSPC;
+	CHECK_EQ(stage_take_file(&stage, HOST, dir), -ENOSPC);
+	full = 0;
+	CHECK_EQ(setrlimit(RLIMIT_FSIZE, &(struct rlimit){HOST, RLIM_INFINITY}), 0);
+	CHECK_EQ(stage_take_file(&stage, HOST, dir), -EFBIG);
+	CHECK_EQ(setrlimit(RLIMIT_FSIZE, &(struct rlimit){RLIM_INFINITY, RLIM_INFINITY}), 0);
+	old_kernel = true;
+	CHECK_EQ(stage_take_file(&stage, HOST, dir), -ENOSYS);
+	old_kernel = false;
+	CHECK_EQ(files(), before);
+	/* It is host memory, as it was. */
+	CHECK_EQ(stage_filed(&stage, 0, BYTES), 0);
+	stage_begin(&stage, 0, BYTES, meet, (void *)42);
+	CHECK(stage_await(&stage, 0, BYTES, true));
+	stage_end(&stage);
+	CHECK_EQ(stage_ready(&stage), BYTES);
+	stage_part(&stage, part, NULL);
+	stage_give(&stage);
+}
+
+/* A directory on a disk that has files without names, if there is one. */
+static const char *find_disk(void)
+{
+	static const char *const dirs[] = {".", "/var/tmp", "/tmp"};
+	static char path[PATH_MAX];
+	int fd;
+
+	for (size_t i = 0; i < sizeof(dirs) / sizeof(dirs[0]); i++) {
+		fd = realpath(dirs[i], path) ? unnamed_file_open(path, 4096) : -ENOENT;
+		if (fd >= 0) {
+			close(fd);
+			return path;
+		}
+	}
+	return NULL;
+}
+
 int main(void)
 {
+	const char *disk = find_disk();
+
 	check_steps();
 	old_kernel = true;
 	check_steps();
 	old_kernel = false;
 	check_alone();
 	check_none();
+	if (disk) {
+		check_file(disk);
+		check_lost(disk);
+		check_no_file(disk);
+	}
 	return 0;
 }

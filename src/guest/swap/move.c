@@ -200,7 +200,7 @@ static enum swap_why move_copy_piece(struct move *move, struct lane *lane,
 
 		n = STAGE_STEP_BYTES - (cursor->at + done) % STAGE_STEP_BYTES;
 		n = n < left ? n : left;
-		if (!stage_await(&move->stage, cursor->at + done, cursor->at + done + n))
+		if (!stage_await(&move->stage, cursor->at + done, cursor->at + done + n, out))
 			return SWAP_HOST;
 		e = out ? DRIVER(cuMemcpyDtoHAsync_v2, (host + done, at + done, n, lane->stream))
 			: DRIVER(cuMemcpyHtoDAsync_v2, (at + done, host + done, n, lane->stream));

@@ -7,9 +7,18 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "base/fault.h"
 #include "base/futex.h"
+#include "base/number.h"
+#include "base/unnamed_file.h"
+#include "guest/core/guest.h"
 #include "guest/core/thread.h"
 
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#endif
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
@@ -19,6 +28,9 @@
  * it takes no longer when each of them asks (H200, 16 processors; one thread: 5.6 GB/s).
  */
 #define MOST 10
+
+/* So many steps of a file are read from the disk while one is copied. */
+#define AHEAD 3
 
 enum stage_state {
 	STAGE_EMPTY,
@@ -45,6 +57,7 @@ bool stage_take(struct stage *stage, uint64_t bytes)
 	char *at;
 	void *step;
 
+	stage->error = 0;
 	if (stage->at && stage->bytes >= bytes)
 		return true;
 	stage_give(stage);
@@ -63,10 +76,102 @@ bool stage_take(struct stage *stage, uint64_t bytes)
 	madvise(at, bytes, MADV_DONTFORK);
 	madvise(at, bytes, MADV_HUGEPAGE);
 	stage->at = at;
-	stage->bytes = bytes;
+	stage->bytes = stage->host_bytes = bytes;
 	stage->step = step;
 	return true;
 }
+
+/* --- A file --------------------------------------------------------------------------------- */
+
+bool stage_suits(const struct stage *stage, uint64_t bytes, uint64_t from)
+{
+	bool suits = stage->at && stage->bytes == bytes;
+
+	for (uint64_t i = from / STAGE_STEP_BYTES; suits && i < stage_steps(stage); i++)
+		suits = atomic_load(&stage->step[i]) != STAGE_READY;
+	return suits;
+}
+
+/* Over what is there. The mapping keeps the file, and no descriptor of it is there to be inherited. */
+static int stage_map_file(struct stage *stage, uint64_t from, int fd)
+{
+	char *at = stage->at + from;
+	uint64_t bytes = stage->bytes - from;
+
+	/* Of nothing, and so whether the kernel knows it. */
+	if (madvise(at, 0, MADV_POPULATE_READ) < 0)
+		return -ENOSYS;
+	if (mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
+		return err_errno();
+	madvise(at, bytes, MADV_DONTFORK);
+	stage->host_bytes = from;
+	return 0;
+}
+
+int stage_take_file(struct stage *stage, uint64_t from, const char *dir)
+{
+	CLEANUP_CLOSE int fd = -EBADF;
+	int r;
+
+	stage_give_file(stage);
+	guest_depth++;
+	fd = unnamed_file_open(dir, stage->bytes - from);
+	guest_depth--;
+	FAULT_POINT(GUEST_SWAP_FILE);
+	r = fd < 0 ? fd : stage_map_file(stage, from, fd);
+	stage->error = r;
+	return r;
+}
+
+void stage_give_file(struct stage *stage)
+{
+	uint64_t bytes = stage->bytes - stage->host_bytes;
+	char *at = stage->at + stage->host_bytes;
+
+	if (!bytes)
+		return;
+	/* A child that was forked while it was opened must not keep the room. */
+	madvise(at, bytes, MADV_REMOVE);
+	if (mmap(at, bytes, PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
+		return; /* an empty file, until stage_give */
+	madvise(at, bytes, MADV_DONTFORK);
+	madvise(at, bytes, MADV_HUGEPAGE);
+	stage->host_bytes = stage->bytes;
+}
+
+uint64_t stage_filed(const struct stage *stage, uint64_t at, uint64_t bytes)
+{
+	return sat_sub_u64(at + bytes, max_u64(at, stage->host_bytes));
+}
+
+/* The disk is asked for what comes next, too, while this is copied. */
+static bool stage_bring(struct stage *stage, uint64_t i, bool write)
+{
+	uint64_t from = i * STAGE_STEP_BYTES;
+	uint64_t ahead = min_u64(stage->bytes - from, AHEAD * STAGE_STEP_BYTES);
+
+	if (!write)
+		madvise(stage->at + from, ahead, MADV_WILLNEED);
+	if (!madvise(stage->at + from, stage_step_bytes(stage, i),
+		     write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ))
+		return true;
+	/* Where a touch would have been a signal. */
+	stage->error = errno == EFAULT ? -EIO : err_errno();
+	return false;
+}
+
+bool stage_sync(struct stage *stage)
+{
+	uint64_t bytes = stage->bytes - stage->host_bytes;
+
+	stage->error = 0;
+	if (bytes && msync(stage->at + stage->host_bytes, bytes, MS_SYNC) < 0)
+		stage->error = err_errno();
+	return !stage->error;
+}
+
+/* --- Steps ---------------------------------------------------------------------------------- */
 
 /* A page that cannot be had is an error here, and no signal later. */
 static bool stage_populate(volatile char *at, uint64_t bytes)
@@ -117,7 +222,7 @@ static void *stage_work(void *arg)
 void stage_begin(struct stage *stage, uint64_t from, uint64_t to, stage_meet *meet, void *arg)
 {
 	uint64_t first = from / STAGE_STEP_BYTES, n = 0;
-	uint64_t end = (to + STAGE_STEP_BYTES - 1) / STAGE_STEP_BYTES;
+	uint64_t end = (min_u64(to, stage->host_bytes) + STAGE_STEP_BYTES - 1) / STAGE_STEP_BYTES;
 	cpu_set_t cpus;
 
 	stage->meet = meet;
@@ -131,7 +236,8 @@ void stage_begin(struct stage *stage, uint64_t from, uint64_t to, stage_meet *me
 	if (!sched_getaffinity(0, sizeof(cpus), &cpus))
 		n = (uint64_t)CPU_COUNT(&cpus) - 1; /* the one that copies needs one, too */
 	n = n < MOST ? n : MOST;
-	for (n = n < end - first ? n : end - first; n; n--) {
+	n = first < end ? min_u64(n, end - first) : 0;
+	for (; n; n--) {
 		atomic_fetch_add(&stage->working, 1);
 		if (thread_start(stage_work, stage)) {
 			atomic_fetch_sub(&stage->working, 1);
@@ -140,11 +246,17 @@ void stage_begin(struct stage *stage, uint64_t from, uint64_t to, stage_meet *me
 	}
 }
 
-bool stage_await(struct stage *stage, uint64_t from, uint64_t to)
+bool stage_await(struct stage *stage, uint64_t from, uint64_t to, bool write)
 {
 	uint64_t end = (to + STAGE_STEP_BYTES - 1) / STAGE_STEP_BYTES;
 
+	stage->error = 0;
 	for (uint64_t i = from / STAGE_STEP_BYTES; i < end; i++) {
+		if (i * STAGE_STEP_BYTES >= stage->host_bytes) {
+			if (!stage_bring(stage, i, write))
+				return false;
+			continue;
+		}
 		stage_make(stage, i);
 		while (atomic_load(&stage->step[i]) == STAGE_TAKEN)
 			futex_wait(&stage->step[i], STAGE_TAKEN);
@@ -192,9 +304,10 @@ void stage_give(struct stage *stage)
 {
 	if (!stage->at)
 		return;
+	stage_give_file(stage);
 	munmap((void *)stage->step, stage_steps(stage) * sizeof(*stage->step));
 	munmap(stage->at, stage->bytes);
 	stage->at = NULL;
 	stage->step = NULL;
-	stage->bytes = 0;
+	stage->bytes = stage->host_bytes = 0;
 }

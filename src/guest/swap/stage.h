@@ -6,10 +6,15 @@
  *
  *	stage_take ── addresses, and no memory
  *	stage_begin ──► threads: find pages, have the driver know them ──► stage_end
- *	copies:         stage_await a step ── copy ── the next
+ *	copies:         stage_await a step ── copy ── the next ── stage_sync
  *	stage_give ── nothing is left of it
  *
  * What is ready stays so until stage_give: the next way out copies at once.
+ *
+ * Its end may be a file's, as a mapping of that: the addresses are all that who copies knows of either.
+ * Steps of a file are never ready, and no driver knows them, since the kernel is to have their pages
+ * back. Whoever copies has each of them brought in, so that a disk that fails is an error here, and
+ * no signal.
  */
 #ifndef ALLOT_GUEST_SWAP_STAGE_H
 #define ALLOT_GUEST_SWAP_STAGE_H
@@ -25,6 +30,8 @@ typedef void stage_meet(void *arg, char *at, uint64_t bytes);
 struct stage {
 	char *at; /* NULL: none */
 	uint64_t bytes;
+	uint64_t host_bytes; /* whole steps; behind them it is a file's. All of it: there is none */
+	int error; /* -errno of the last that could not be had of a file; 0: of host memory */
 	_Atomic uint32_t *step; /* enum stage_state of each; a futex */
 	stage_meet *meet; /* NULL: nobody has to know the memory */
 	void *arg;
@@ -38,11 +45,33 @@ struct stage {
  */
 bool stage_take(struct stage *stage, uint64_t bytes);
 
+/*
+ * From `from` on, whole steps, it becomes a file's in a directory, for which the disk has room then.
+ * Nothing of that is ready or in use. 0, or -errno as of unnamed_file_open, and there is no file;
+ * -ENOSYS: the kernel cannot bring in pages without a signal (before 5.14).
+ */
+int stage_take_file(struct stage *stage, uint64_t from, const char *dir);
+
+/* Whether stage_take and stage_take_file leave what is ready as it is, and keep nothing beside that. */
+bool stage_suits(const struct stage *stage, uint64_t bytes, uint64_t from);
+
+/* Of so much from `at` on, what is in the file. */
+uint64_t stage_filed(const struct stage *stage, uint64_t at, uint64_t bytes);
+
+/* What was in the file is lost, and nothing of it left on the disk. Also where there is none. */
+void stage_give_file(struct stage *stage);
+
 /* As many threads as are of use, and as can be had, make [from, to) ready. */
 void stage_begin(struct stage *stage, uint64_t from, uint64_t to, stage_meet *meet, void *arg);
 
-/* Waits until [from, to) is ready, or makes it so. False: there is no memory. */
-bool stage_await(struct stage *stage, uint64_t from, uint64_t to);
+/*
+ * Waits until [from, to) is there to be written, or to be read, or makes it so. False: there is no
+ * memory, or what `error` says.
+ */
+bool stage_await(struct stage *stage, uint64_t from, uint64_t to, bool write);
+
+/* What was written is where it can be read again: a disk tells by then what it could not do. */
+bool stage_sync(struct stage *stage);
 
 /* The threads are gone when it returns. Also where none was begun. */
 void stage_end(struct stage *stage);

@@ -104,7 +104,7 @@ struct window {
 };
 
 static bool amd_move_open_window(struct amd_move *move, int kfd, struct amd_lane *lane,
-				 uint64_t at, struct window *window)
+				 uint64_t at, struct window *window, bool out)
 {
 	uint64_t begin = at / WINDOW_BYTES * WINDOW_BYTES, left = move->pieces.bytes - begin;
 
@@ -112,7 +112,7 @@ static bool amd_move_open_window(struct amd_move *move, int kfd, struct amd_lane
 		return true;
 	amd_lane_unregister(kfd, lane, window->handle);
 	*window = (struct window){.at = begin, .bytes = left < WINDOW_BYTES ? left : WINDOW_BYTES};
-	if (stage_await(&move->stage, window->at, window->at + window->bytes))
+	if (stage_await(&move->stage, window->at, window->at + window->bytes, out))
 		window->handle = amd_lane_register(kfd, lane, move->stage.at + window->at,
 						   window->bytes);
 	return window->handle;
@@ -126,7 +126,7 @@ static enum swap_why amd_move_copy_piece(struct amd_move *move, int kfd, struct 
 	for (uint64_t done = 0, n; done < piece->bytes; done += n) {
 		uint64_t at = piece->host + done, host = (uintptr_t)move->stage.at + at;
 
-		if (!amd_move_open_window(move, kfd, lane, at, window))
+		if (!amd_move_open_window(move, kfd, lane, at, window, out))
 			return SWAP_HOST;
 		n = window->at + window->bytes - at;
 		n = n < piece->bytes - done ? n : piece->bytes - done;

@@ -11,7 +11,7 @@
 #include "ledger/policy.h"
 
 #define CONTROL_MAGIC	UINT32_C(0x4f43544c)
-#define CONTROL_VERSION 1
+#define CONTROL_VERSION 2
 #define CONTROL_SOCKET	"control"
 /* A site with this file has an allotd: where none answers, nothing begins without it. */
 #define CONTROL_CONFIG "/etc/allot/allotd.conf"

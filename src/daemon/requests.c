@@ -262,7 +262,8 @@ static int requests_set(struct doing *d)
 		r = requests_check_policy(d, &policy);
 	if (r < 0)
 		return r;
-	if (policy.flags != before->flags || policy.host_bytes != before->host_bytes)
+	if (policy.flags != before->flags || policy.host_bytes != before->host_bytes ||
+	    memcmp(policy.swap_dir, before->swap_dir, sizeof(policy.swap_dir)) != 0)
 		return requests_refuse(d, -EINVAL, "that cannot be changed while it lives");
 	r = requests_bound(d, false, &policy);
 	if (r < 0)

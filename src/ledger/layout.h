@@ -163,7 +163,7 @@ _Static_assert(sizeof(((struct ledger_file *)0)->rows[0]) % 4096 == 0, "layout")
 
 struct policy_copy {
 	uint64_t generation;
-	uint64_t checksum; /* of generation and policy */
+	uint64_t checksum; /* of generation and policy, but for its swap_dir */
 	struct policy policy;
 	uint8_t reserved[8192 - 16 - sizeof(struct policy)];
 };
@@ -180,19 +180,21 @@ struct policy_file {
 	uint64_t generation; /* own cache line: the word that guests poll; its low half a futex */
 	uint32_t gate;       /* enum policy_gate; a futex word */
 	uint32_t swap;       /* see swap.h; a futex word */
-	uint32_t pad1[12];
+	uint64_t swap_split; /* likewise */
+	uint32_t pad1[10];
 	struct turn turn;
 	uint8_t reserved[4096 - 192];
 	struct policy_copy copy[2];
 };
 
 _Static_assert(sizeof(struct policy_device) == 64, "layout");
-_Static_assert(sizeof(struct policy) == 128 + 64 * POLICY_DEVICES, "layout");
+_Static_assert(sizeof(struct policy) == 128 + 64 * POLICY_DEVICES + POLICY_DIR_BYTES, "layout");
 _Static_assert(sizeof(struct policy_copy) == 8192, "layout");
 _Static_assert(offsetof(struct policy_file, generation) == 64, "layout");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the low half comes first");
 _Static_assert(offsetof(struct policy_file, gate) == 72, "layout");
 _Static_assert(offsetof(struct policy_file, swap) == 76, "layout");
+_Static_assert(offsetof(struct policy_file, swap_split) == 80, "layout");
 _Static_assert(sizeof(struct turn) == 64, "layout");
 _Static_assert(offsetof(struct policy_file, turn) == 128, "layout");
 _Static_assert(offsetof(struct policy_file, copy) == 4096, "layout");

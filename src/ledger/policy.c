@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <fcntl.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -28,14 +29,17 @@
 
 DEFINE_CLEANUP(struct policy_map, policy_close)
 
-/* Over words: finds damage, not malice. */
+/*
+ * Over words: finds damage, not malice. Without the directory, which libraries from before do not know,
+ * and which never changes.
+ */
 static uint64_t policy_checksum(uint64_t generation, const struct policy *policy)
 {
 	uint64_t hash = hash_word(HASH_SEED, generation), word;
 	const char *at = (const char *)policy;
 
 	_Static_assert(sizeof(*policy) % sizeof(word) == 0, "whole words");
-	for (size_t i = 0; i < sizeof(*policy); i += sizeof(word)) {
+	for (size_t i = 0; i < offsetof(struct policy, swap_dir); i += sizeof(word)) {
 		memcpy(&word, at + i, sizeof(word));
 		hash = hash_word(hash, word);
 		hash ^= hash >> 29;
@@ -52,6 +56,15 @@ static bool policy_compute_ok(const struct policy *policy)
 		policy->floor_permille == POLICY_FLOOR_NONE);
 }
 
+/* A path from the root, and of a tenant that has something to go there. */
+static bool policy_swap_dir_ok(const struct policy *policy)
+{
+	if (!*policy->swap_dir)
+		return true;
+	return *policy->swap_dir == '/' && (policy->flags & POLICY_SWAPPABLE) &&
+	       memchr(policy->swap_dir, '\0', sizeof(policy->swap_dir));
+}
+
 int policy_check(const struct policy *policy)
 {
 	if (policy->ndevices < 1 || policy->ndevices > POLICY_DEVICES)
@@ -62,7 +75,7 @@ int policy_check(const struct policy *policy)
 		return -EINVAL;
 	if ((policy->flags & POLICY_OVERCOMMIT) && !(policy->flags & POLICY_SWAPPABLE))
 		return -EINVAL;
-	if (!memchr(policy->name, '\0', sizeof(policy->name)))
+	if (!memchr(policy->name, '\0', sizeof(policy->name)) || !policy_swap_dir_ok(policy))
 		return -EINVAL;
 	for (uint32_t i = 0; i < policy->ndevices; i++) {
 		const struct policy_device *dev = &policy->device[i];

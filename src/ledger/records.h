@@ -34,6 +34,7 @@ enum shared_flags {
 
 #define POLICY_DEVICES    64
 #define POLICY_NAME_BYTES 64
+#define POLICY_DIR_BYTES  256
 
 enum policy_flags {
 	/* Admission trusts the driver's figure plus what is in flight; no totals are kept. */
@@ -114,6 +115,8 @@ struct policy {
 	uint64_t host_bytes;  /* most of its memory that may be on the host; 0: what is free */
 	uint8_t reserved[16];
 	struct policy_device device[POLICY_DEVICES];
+	/* Last, and not part of what libraries from before read. */
+	char swap_dir[POLICY_DIR_BYTES]; /* what has no room on the host goes there; "": nowhere */
 };
 
 /* --- Where its memory is: swap.h ------------------------------------------------------------- */
@@ -171,14 +174,22 @@ enum swap_why {
 	SWAP_ADDRESS, /* without an address, or by another process's file */
 	SWAP_RINGS,   /* work by render nodes, as of graphics */
 	SWAP_VIEWS,   /* mapped for the CPU, where nobody could wait */
+	SWAP_FILE,    /* no file for what has no room on the host: see SWAP_FILE_BYTES */
 	SWAP_WHYS,
 };
+
+/* What is said with SWAP_FILE: how large the file was to be, and the errno. */
+#define SWAP_FILE_BYTES(amount) ((amount) & ~UINT64_C(4095))
+#define SWAP_FILE_ERROR(amount) ((int)((amount) & 4095))
 
 /* What a process says of itself, in its slot. */
 struct swap_report {
 	uint64_t said;	  /* see swap_say; whoever reads it first finds the rest to be of it */
 	uint64_t bytes;	  /* that would leave, or left, or came back */
-	/* Of what `why` names: bytes, or how many. READY: host memory it has for it. On the way: grows. */
+	/*
+	 * Of what `why` names: bytes, or how many. On the way it grows; else see swap_answer_kept and
+	 * swap_answer_filed.
+	 */
 	uint64_t amount;
 	uint64_t took_ns; /* the last way out or back */
 	uint64_t list_at; /* struct swap_list, an address of the process; 0: it has none */

@@ -253,8 +253,10 @@ static int snapshot_list_processes(struct snapshot *snapshot, struct ledger *led
 			continue;
 		process->slot = i;
 		process->live = slot_alive(ledger, i);
-		if (!swap_heard(ledger, i, &answer))
+		if (!swap_heard(ledger, i, &answer)) {
 			process->swap = snapshot_swap_state(snapshot, answer.state);
+			process->filed_bytes = swap_answer_filed(&answer);
+		}
 		snapshot_read_use(process, swap_use_of(ledger, i));
 		snapshot->nprocesses++;
 	}

@@ -63,6 +63,7 @@ struct snapshot_process {
 	bool live; /* false: dead, not yet reclaimed; counted nowhere */
 	struct slot_info info;
 	enum swap_state swap; /* SWAP_NONE where the tenant is not swappable */
+	uint64_t filed_bytes; /* of what is away, in a file */
 	uint32_t waiting;     /* threads of it that wait for memory to come back, or for more */
 	uint64_t out_ns, back_ns; /* how long its memory last took to move; 0: it has not */
 	uint32_t host_pid; /* in the reader's namespace, 0 when it cannot be seen from there */

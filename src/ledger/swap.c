@@ -21,6 +21,9 @@
 /* Beside the writers' lock of policy.c. */
 #define LOCK_DESK ((INT64_C(1) << 40) + 1)
 
+/* Half a word says so much of memory as no host has. */
+#define SPLIT_BYTES UINT64_C(4096)
+
 /* No descriptor: it may be held in a program of which nobody knows which ones it closes. */
 struct swap_desk {
 	struct policy_file *file; /* a mapping of the description that has the lock, */
@@ -113,6 +116,33 @@ uint32_t swap_desk_ask_part(struct swap_desk *desk, enum swap_phase phase, uint3
 	return swap_desk_write(desk, phase, part);
 }
 
+void swap_desk_set_split(struct swap_desk *desk, uint64_t split)
+{
+	word_release(&desk->file->swap_split, split);
+}
+
+uint64_t swap_desk_split(const struct swap_desk *desk)
+{
+	return word_acquire(&desk->file->swap_split);
+}
+
+/* What has room above what there is. */
+uint64_t swap_split_of(uint64_t bytes, uint64_t room)
+{
+	uint64_t all = (bytes + SPLIT_BYTES - 1) / SPLIT_BYTES;
+
+	if (bytes <= room)
+		return 0;
+	return all > UINT32_MAX ? UINT32_MAX : room / SPLIT_BYTES << 32 | all;
+}
+
+uint64_t swap_host_bytes(uint64_t bytes, uint64_t split)
+{
+	uint64_t room = split >> 32, all = split & UINT32_MAX;
+
+	return room >= all ? bytes : bytes / all * room + bytes % all * room / all;
+}
+
 int swap_load(const char *dir, uint32_t *ret_request)
 {
 	CLEANUP_CLOSE int fd = -EBADF;
@@ -130,6 +160,11 @@ int swap_load(const char *dir, uint32_t *ret_request)
 const uint32_t *swap_request(const struct policy_map *map)
 {
 	return &map->file->swap;
+}
+
+uint64_t swap_request_split(const struct policy_map *map)
+{
+	return word_acquire(&map->file->swap_split);
 }
 
 bool swap_is_asked(const char *dir)
@@ -162,6 +197,19 @@ void swap_get_on(struct slot *slot, uint64_t bytes)
 	struct swap_report *report = &slot->ledger->map->slots[slot->index].swap;
 
 	word_write(&report->amount, word_read(&report->amount) + bytes);
+}
+
+uint64_t swap_answer_kept(const struct swap_answer *answer)
+{
+	return answer->state == SWAP_READY && !answer->why ? answer->amount : 0;
+}
+
+uint64_t swap_answer_filed(const struct swap_answer *answer)
+{
+	return answer->state == SWAP_SUSPENDED && answer->why != SWAP_FILE &&
+			       answer->why != SWAP_HOST
+		       ? answer->amount
+		       : 0;
 }
 
 void swap_set_out(struct slot *slot, int device, uint64_t bytes)

@@ -27,6 +27,10 @@
  * OUT may ask for a part, and then for more. BACK says the part that was away, so that it is as much
  * again if who asked dies, or asks for OUT because one could not come.
  *
+ * Where the policy names a directory, who asks for PREPARE says beside the request how what leaves is
+ * split between the host and a file there, and each process takes its part of both before it is READY.
+ * As nobody knows that before all have said how much there is, PREPARE is asked for once more.
+ *
  * BARE and GIVEN are OUT to those who ask what comes next, and need nobody. A process that was asked
  * for GIVEN has its content no more, refuses BACK and RUN, and is asked for BARE when somebody has
  * put the content where it was.
@@ -77,6 +81,19 @@ uint32_t swap_desk_ask(struct swap_desk *desk, enum swap_phase phase);
 /* PREPARE or OUT, for a part of SWAP_ALL. */
 uint32_t swap_desk_ask_part(struct swap_desk *desk, enum swap_phase phase, uint32_t part);
 
+/*
+ * How what leaves is split between the host and a file, for the requests from here on: by swap_split_of,
+ * or 0 where all has room on the host.
+ */
+void swap_desk_set_split(struct swap_desk *desk, uint64_t split);
+uint64_t swap_desk_split(const struct swap_desk *desk);
+
+/* For so many bytes of all processes, of which so many have room on the host. */
+uint64_t swap_split_of(uint64_t bytes, uint64_t room);
+
+/* What of so many bytes has room there, in proportion. */
+uint64_t swap_host_bytes(uint64_t bytes, uint64_t split);
+
 /* For somebody who looks once; errors of policy_load. */
 int swap_load(const char *dir, uint32_t *ret_request);
 
@@ -84,6 +101,9 @@ int swap_load(const char *dir, uint32_t *ret_request);
 
 /* The request as a word that FUTEX_WAIT (not private) accepts. */
 const uint32_t *swap_request(const struct policy_map *map);
+
+/* As swap_desk_split. */
+uint64_t swap_request_split(const struct policy_map *map);
 
 /* Whether somebody asks at this moment. True when that cannot be found out. */
 bool swap_is_asked(const char *dir);
@@ -106,6 +126,10 @@ static inline uint64_t swap_gets_on(const struct swap_answer *answer)
 	return answer->state == SWAP_SUSPENDING || answer->state == SWAP_RESUMING ? answer->amount
 										    : 0;
 }
+
+/* Of one that is READY, the host memory that it has for what leaves; of one that is away, what is in a file. */
+uint64_t swap_answer_kept(const struct swap_answer *answer);
+uint64_t swap_answer_filed(const struct swap_answer *answer);
 
 /* What left a device, as readers see it. */
 void swap_set_out(struct slot *slot, int device, uint64_t bytes);

@@ -41,7 +41,7 @@ static uint64_t checksum(uint64_t generation, const struct policy *policy)
 {
 	uint64_t hash = hash_word(HASH_SEED, generation), word;
 
-	for (size_t i = 0; i < sizeof(*policy); i += sizeof(word)) {
+	for (size_t i = 0; i < offsetof(struct policy, swap_dir); i += sizeof(word)) {
 		memcpy(&word, (const char *)policy + i, sizeof(word));
 		hash = hash_word(hash, word);
 		hash ^= hash >> 29;

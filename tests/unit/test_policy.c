@@ -59,6 +59,12 @@ static void check_nonsense(void)
 	BAD(p.priority = POLICY_PRIORITIES);
 	BAD(p.weight = POLICY_WEIGHT_MAX + 1);
 	BAD(memset(p.name, 'x', sizeof(p.name)));
+	BAD(strcpy(p.swap_dir, "/var/tmp")); /* nothing of it leaves */
+	ok.flags |= POLICY_SWAPPABLE;
+	BAD(strcpy(p.swap_dir, "var/tmp"));
+	BAD(memset(p.swap_dir, '/', sizeof(p.swap_dir)));
+	strcpy(ok.swap_dir, "/var/tmp");
+	CHECK_EQ(policy_check(&ok), 0);
 	BAD(p.ndevices = 2); /* the second says nothing */
 #undef BAD
 	p = ok;

@@ -77,6 +77,59 @@ static void check_parts(void)
 	swap_desk_close(desk);
 }
 
+static uint64_t split(uint64_t bytes, uint64_t all, uint64_t room)
+{
+	return swap_host_bytes(bytes, swap_split_of(all, room));
+}
+
+/* What has no room on the host goes elsewhere, of each process the same part. */
+static void check_splits(void)
+{
+	const uint64_t tib = UINT64_C(1) << 40;
+	const char *dir = fixture_tenant("splits");
+	struct swap_desk *desk;
+	struct policy_map *map;
+
+	CHECK_EQ(swap_split_of(GIB, GIB), 0);
+	CHECK_EQ(swap_split_of(0, 0), 0);
+	CHECK_EQ(swap_host_bytes(GIB, 0), GIB);
+	CHECK_EQ(split(GIB, GIB, 0), 0);
+	CHECK_EQ(split(GIB, GIB, 4095), 0);
+	CHECK_EQ(split(3 * GIB, 3 * GIB, 2 * GIB), 2 * GIB);
+	CHECK_EQ(split(3 * GIB, 9 * GIB, 3 * GIB), GIB);
+	CHECK_EQ(split(12 * tib, 15 * tib, 10 * tib), 8 * tib);
+	CHECK(split(12 * tib, 17 * tib, 10 * tib) <= 10 * tib); /* more than it can say */
+	/* Never more than there is room for, however odd the sizes. */
+	for (uint64_t a = 1; a < 3 * GIB; a = a * 7 + 4097)
+		for (uint64_t b = 1; b < GIB; b = b * 5 + 12345)
+			for (uint64_t room = 0; room < a + b; room += (a + b) / 7 + 1)
+				CHECK(split(a, a + b, room) + split(b, a + b, room) <= room);
+	CHECK_EQ(policy_open(dir, &map), 0);
+	CHECK_EQ(swap_request_split(map), 0);
+	CHECK_EQ(swap_desk_open(dir, &desk), 0);
+	swap_desk_set_split(desk, swap_split_of(2 * GIB, GIB));
+	CHECK_EQ(swap_desk_split(desk), swap_request_split(map));
+	CHECK_EQ(swap_host_bytes(2 * GIB, swap_request_split(map)), GIB);
+	swap_desk_close(desk);
+	policy_close(map);
+}
+
+/* Of one that is away the amount is what is in a file, where it says nothing else. */
+static void check_amounts(void)
+{
+	struct swap_answer answer = {.state = SWAP_READY, .amount = 7};
+
+	CHECK_EQ(swap_answer_kept(&answer), 7);
+	CHECK_EQ(swap_answer_filed(&answer), 0);
+	answer.state = SWAP_SUSPENDED;
+	CHECK_EQ(swap_answer_kept(&answer), 0);
+	CHECK_EQ(swap_answer_filed(&answer), 7);
+	answer.why = SWAP_DEVICE;
+	CHECK_EQ(swap_answer_filed(&answer), 7);
+	answer.why = SWAP_FILE;
+	CHECK_EQ(swap_answer_filed(&answer), 0);
+}
+
 /* Whoever asked is dead: that is seen at once, and somebody else may ask. */
 static void check_death(void)
 {
@@ -152,6 +205,8 @@ int main(void)
 {
 	check_requests();
 	check_parts();
+	check_splits();
+	check_amounts();
 	check_death();
 	check_answers();
 	return 0;

@@ -15,7 +15,8 @@ import cli_lib
 import users_lib
 from users_lib import ALICE, BOB, MIB, user
 
-MAGIC, VERSION = 0x4f43544c, 1  # control/message.h
+MAGIC, VERSION = 0x4f43544c, 2  # control/message.h
+DIR_BYTES = 256  # a policy ends with: ledger/records.h
 TENANTS_MOST = 32  # daemon/requests.h
 
 
@@ -360,9 +361,13 @@ class Users(users_lib.Case):
         self.assertEqual(sorted(os.listdir(self.users)), ["control", f"known@{ALICE}"])
         self.assertEqual(os.listdir(self.runtime), [".arbiter"])
         # What is changed is what was seen.
-        stale = self.policy[:-8] + b"\1" * 8
+        behind = len(self.policy) - DIR_BYTES
+        stale = self.policy[:behind - 8] + b"\1" * 8 + self.policy[behind:]
         (error, words), = self.ask(ALICE, self.request(change, b"known@12345", before=stale))
         self.assertEqual((error, words), (-11, ""))
+        moved = self.policy[:behind] + b"/tmp".ljust(DIR_BYTES, b"\0")
+        (error, words), = self.ask(ALICE, self.request(change, b"known@12345", moved))
+        self.assertEqual(error, -22)
         self.assertEqual(self.ask(ALICE, self.request(change, b"known@12345")), [(0, "")])
         self.assertIsNone(daemon.poll())
         for line in self.log().splitlines():

@@ -130,6 +130,11 @@ static void move_give_host(struct move *move)
 	stage_give(&move->stage);
 }
 
+static enum swap_why move_no_host(const struct move *move)
+{
+	return move->stage.error ? SWAP_FILE : SWAP_HOST;
+}
+
 /* --- Copies --------------------------------------------------------------------------------- */
 
 /* A copy at a time goes through a stream of our own in some context of the device. */
@@ -201,7 +206,7 @@ static enum swap_why move_copy_piece(struct move *move, struct lane *lane,
 		n = STAGE_STEP_BYTES - (cursor->at + done) % STAGE_STEP_BYTES;
 		n = n < left ? n : left;
 		if (!stage_await(&move->stage, cursor->at + done, cursor->at + done + n, out))
-			return SWAP_HOST;
+			return move_no_host(move);
 		e = out ? DRIVER(cuMemcpyDtoHAsync_v2, (host + done, at + done, n, lane->stream))
 			: DRIVER(cuMemcpyHtoDAsync_v2, (at + done, host + done, n, lane->stream));
 		if (e || !lane_went_on(move, lane, n))
@@ -260,6 +265,8 @@ static enum swap_why move_copy_out(struct move *move, const CUdeviceptr to[GUEST
 		why = move_copy_device(move, i, at, move->copied[i], to[i], true);
 		at += move_bytes_of(move->guest, i);
 	}
+	if (!why && !stage_sync(&move->stage))
+		why = move_no_host(move);
 	return why;
 }
 
@@ -460,6 +467,15 @@ static void move_stay(struct move *move, uint32_t request)
 	exporter_is_back(move->guest);
 	move_give_host(move);
 	memset(move->copied, 0, sizeof(move->copied));
+}
+
+static bool move_take(struct move *move, uint64_t host_bytes, const char *dir)
+{
+	uint64_t bytes = move_bytes(move->guest);
+
+	if (!stage_suits(&move->stage, bytes, host_bytes))
+		move_give_host(move);
+	return stage_take(&move->stage, bytes) && !stage_take_file(&move->stage, host_bytes, dir);
 }
 
 /* So much of it, or more where that much is away already. */
@@ -688,6 +704,24 @@ static enum swap_why move_kind_out(void *self, uint32_t part)
 	return move_out(self, part);
 }
 
+static bool move_kind_take(void *self, uint64_t host_bytes, const char *dir)
+{
+	return move_take(self, host_bytes, dir);
+}
+
+static struct mover_file move_kind_file(void *self)
+{
+	const struct move *move = self;
+	const struct stage *stage = &move->stage;
+	struct mover_file file = {.bytes = stage->bytes - stage->host_bytes, .error = stage->error};
+	struct cursor cursor = {.guest = move->guest};
+
+	while (file.bytes && move_next(&cursor))
+		if (!cursor.piece.resident)
+			file.holds += stage_filed(stage, cursor.at, cursor.piece.bytes);
+	return file;
+}
+
 static bool move_kind_come(void *self)
 {
 	return move_come(self);
@@ -718,6 +752,7 @@ static void move_kind_done(void *self)
 	struct move *move = self;
 
 	move_give_list(move);
+	stage_give_file(&move->stage);
 	memset(move->copied, 0, sizeof(move->copied));
 }
 
@@ -743,6 +778,8 @@ const struct mover_kind move_kind = {
 	.rest = move_kind_rest,
 	.prepare = move_kind_prepare,
 	.bytes = move_kind_bytes,
+	.take = move_kind_take,
+	.file = move_kind_file,
 	.out = move_kind_out,
 	.come = move_kind_come,
 	.back = move_kind_back,

@@ -4,7 +4,7 @@
  * one after the other, and nobody else does:
  *
  *	gate is being shut	rest
- *	shut for good		prepare ── bytes ── out ── come ── back
+ *	shut for good		prepare ── bytes ── take ── out ── come ── back
  *	about to be opened	done, whatever was done of the above
  *	open			kept ── forget
  */
@@ -16,6 +16,13 @@
 #include "guest/core/guest.h"
 #include "ledger/records.h"
 
+/* What of its host memory is a file's. */
+struct mover_file {
+	uint64_t bytes; /* 0: none */
+	uint64_t holds; /* of what is away */
+	int error;	/* -errno: why it was not to be had, or not to be used; 0: there is none */
+};
+
 struct mover_kind {
 	/* Waits until no work of the program's is on the devices. */
 	enum swap_why (*rest)(void *self);
@@ -23,6 +30,12 @@ struct mover_kind {
 	enum swap_why (*prepare)(void *self, uint64_t *ret_amount);
 	/* What would leave, with `part` of SWAP_ALL: more than that where it is in large pieces. */
 	uint64_t (*bytes)(void *self, uint32_t part);
+	/*
+	 * Takes its place for all of it ahead of `out`: whole steps of host memory, and behind them a
+	 * file in `dir`. Else there is none, or what `file` says is in the way. Nothing is away.
+	 */
+	bool (*take)(void *self, uint64_t host_bytes, const char *dir);
+	struct mover_file (*file)(void *self);
 	/*
 	 * SWAP_FINE, or all is where it was. `part` of SWAP_ALL is to be away then, or more. Out once
 	 * more after a way back copies nothing.

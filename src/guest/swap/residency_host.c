@@ -70,6 +70,7 @@ struct member {
 	bool called_off; /* ... and is to run again, without whoever is stuck */
 	bool stuck;	 /* it is away but for one process, of which nothing moves */
 	uint64_t moves, moved_ns; /* what `answers` said, and since when */
+	bool divided;  /* how it is split is said, or it has no file */
 	uint64_t fixed_until_ns; /* it cannot leave */
 	uint64_t stays_until_ns; /* it has work that does not end */
 	uint64_t away_until_ns;	 /* it could not come back */
@@ -390,7 +391,7 @@ static struct answers residency_host_hear(const struct member *member, uint64_t 
 		answers.busy |= answer.why == SWAP_BUSY || answer.why == SWAP_CAPTURE;
 		answers.device |= answer.why == SWAP_DEVICE;
 		answers.bytes += answer.bytes;
-		answers.kept += answer.state == SWAP_READY ? answer.amount : 0;
+		answers.kept += swap_answer_kept(&answer);
 	}
 	return answers;
 }
@@ -506,11 +507,29 @@ static void residency_host_ask_out(struct member *member, uint64_t now_ns)
 	residency_host_ask_part(member, SWAP_OUT, member->step, now_ns);
 }
 
-/* Whether the host has room for so much, of which some has its place there already. */
+static bool residency_host_has_dir(const struct member *member)
+{
+	return *member->policy.swap_dir;
+}
+
+/* What there is on the host for it, which has some of that already. */
+static uint64_t residency_host_room(const struct member *member, uint64_t has)
+{
+	uint64_t free = host_memory_room() + has, most = member->policy.host_bytes;
+
+	/* With a file behind it what is free is no reason to refuse, and not to be exceeded. */
+	if (residency_host_has_dir(member))
+		return most ? min_u64(most, free) : free;
+	return most ? most : free;
+}
+
+/* Whether the host has room for so much of it, less what is to go to a file. */
 static bool residency_host_has_room(const struct member *member, uint64_t bytes, uint64_t has)
 {
-	return bytes <= (member->policy.host_bytes ? member->policy.host_bytes
-						    : host_memory_room() + has);
+	uint64_t split = swap_request_split(member->map);
+
+	return swap_host_bytes(bytes, split) <=
+	       residency_host_room(member, swap_host_bytes(has, split));
 }
 
 /* For one that finds no room on the host: what others keep there, who run, is given back. */
@@ -528,12 +547,33 @@ static void residency_host_clear_host(struct residency_host *host, uint64_t now_
 	}
 }
 
+/*
+ * It was asked for all that it has, and how much has no room on the host is said with the next request.
+ * What others keep there is given back for it, for the next time.
+ */
+static void residency_host_divide(struct residency_host *host, struct member *member,
+				  const struct answers *answers, uint64_t now_ns)
+{
+	uint64_t split = swap_split_of(answers->bytes, residency_host_room(member, answers->kept));
+
+	swap_desk_set_split(member->desk, split);
+	member->divided = true;
+	residency_host_ask_part(member, SWAP_PREPARE, member->part, now_ns);
+	if (split)
+		residency_host_clear_host(host, now_ns);
+}
+
 static void residency_host_prepared(struct residency_host *host, struct member *member,
 				    uint64_t now_ns)
 {
 	struct answers answers = residency_host_hear(member, now_ns);
-	bool room = !answers.all || residency_host_has_room(member, answers.bytes, answers.kept);
+	bool room = !answers.all || residency_host_has_dir(member) ||
+		    residency_host_has_room(member, answers.bytes, answers.kept);
 
+	if (answers.all && !answers.refused && !member->divided) {
+		residency_host_divide(host, member, &answers, now_ns);
+		return;
+	}
 	if (answers.all && !answers.refused && room) {
 		residency_host_ask_out(member, now_ns);
 		FAULT_POINT(RESIDENCY_OUT);
@@ -695,7 +735,10 @@ static void residency_host_leave_on(struct residency_host *host, struct member *
 	member->step = state->place == RESIDENCY_AWAY ? swap_part_of(member->request) : 0;
 	/* How large the pieces are that follow is not known: there is to be room for all of them. */
 	if (!member->step) {
-		residency_host_ask_part(member, SWAP_PREPARE, member->part, now_ns);
+		member->divided = !residency_host_has_dir(member);
+		swap_desk_set_split(member->desk, 0);
+		residency_host_ask_part(member, SWAP_PREPARE,
+					member->divided ? member->part : SWAP_ALL, now_ns);
 	} else if (residency_host_has_room(member, here + away, away)) {
 		residency_host_ask_out(member, now_ns);
 	} else {

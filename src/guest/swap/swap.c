@@ -148,12 +148,70 @@ static uint64_t swap_bytes(const struct swap *swap, uint32_t part)
 	return bytes;
 }
 
-/* Whether the memory cgroup allows so much, of which some may have its place on the host. */
-static bool swap_is_allowed(const struct swap *swap, uint64_t bytes)
+/* What the memory cgroup allows, with what has its place on the host. */
+static uint64_t swap_allowed(const struct swap *swap)
 {
-	uint64_t kept = swap_kept(swap);
+	return sat_add_u64(swap_kept(swap), cgroup_room());
+}
 
-	return bytes <= kept || bytes - kept <= cgroup_room();
+static struct mover_file swap_file(const struct swap *swap)
+{
+	struct mover_file all = {0};
+
+	for (int i = 0; i < MOVERS; i++) {
+		struct mover_file file = swap->mover[i].kind->file(swap->mover[i].self);
+
+		all.bytes += file.bytes;
+		all.holds += file.holds;
+		all.error = all.error ? all.error : file.error;
+	}
+	return all;
+}
+
+/* As it is said with SWAP_FILE. */
+static uint64_t swap_file_amount(uint64_t bytes, int error)
+{
+	return SWAP_FILE_BYTES(bytes + 4095) | (uint64_t)-error;
+}
+
+/*
+ * A file for what has no room on the host, by whoever asks or by the memory cgroup. All of what a
+ * mover has is divided, however much of that is to leave: more may follow.
+ */
+static enum swap_why swap_take_file(struct swap *swap)
+{
+	uint64_t split = swap_request_split(swap->guest->policy_map);
+	const char *dir = swap->guest->policy.swap_dir;
+	uint64_t room = swap_allowed(swap);
+
+	for (int i = 0; i < MOVERS; i++) {
+		const struct mover *mover = &swap->mover[i];
+		uint64_t bytes = mover->kind->bytes(mover->self, SWAP_ALL);
+		uint64_t host = min_u64(swap_host_bytes(bytes, split), room);
+		int error;
+
+		if (host < bytes) {
+			host -= host % STAGE_STEP_BYTES;
+			if (!mover->kind->take(mover->self, host, dir)) {
+				error = mover->kind->file(mover->self).error;
+				swap->answer.amount = swap_file_amount(bytes - host, error);
+				return error ? SWAP_FILE : SWAP_HOST;
+			}
+		}
+		room -= host;
+	}
+	return SWAP_FINE;
+}
+
+/* For so much, of which nothing is away. */
+static enum swap_why swap_find_room(struct swap *swap, uint64_t bytes)
+{
+	if (*swap->guest->policy.swap_dir)
+		return swap_take_file(swap);
+	if (bytes <= swap_allowed(swap))
+		return SWAP_FINE;
+	swap->answer.amount = bytes;
+	return SWAP_HOST;
 }
 
 static uint64_t swap_away_bytes(const struct swap *swap)
@@ -240,13 +298,24 @@ static enum swap_why swap_move_measured(struct swap *swap, uint32_t request, uin
 	return why;
 }
 
+/* What has moved, or could not. With what is in a file, or why there is none. */
+static void swap_answer_away(struct swap *swap, uint32_t request, enum swap_state state,
+			     enum swap_why why)
+{
+	struct mover_file file = swap_file(swap);
+
+	swap->answer.amount = why == SWAP_FILE ? swap_file_amount(file.bytes, file.error)
+			      : why == SWAP_HOST ? 0 : file.holds;
+	swap_answer(swap, request, state, why);
+}
+
 static void swap_run(struct swap *swap, uint32_t request)
 {
-	bool again = swap->answer.state == SWAP_RUNNING;
+	bool again = swap->answer.state == SWAP_RUNNING, filed = swap_file(swap).bytes;
 	enum swap_why why = swap_is_away(swap) ? swap_move_measured(swap, request, 0) : SWAP_FINE;
 
 	if (why) {
-		swap_answer(swap, request, SWAP_SUSPENDED, why);
+		swap_answer_away(swap, request, SWAP_SUSPENDED, why);
 		return;
 	}
 	swap_done(swap);
@@ -257,20 +326,23 @@ static void swap_run(struct swap *swap, uint32_t request)
 		return;
 	/* Who runs and is asked for that once more is to keep nothing. */
 	swap->keeps_until_ns = again ? 1 : now_monotonic_ns() + KEEP_NS;
-	if (!again)
+	if (!again && !filed)
 		swap_note_kept(swap);
 }
 
 /* Nothing moves. Whether it is ready to, with so much of it. */
 static bool swap_prepare(struct swap *swap, uint32_t request, uint32_t part)
 {
-	enum swap_why why;
+	enum swap_why why = SWAP_FINE;
 	uint64_t bytes = 0;
 
 	if (swap->answer.state == SWAP_READY || swap->answer.state == SWAP_RETURNED) {
 		swap->answer.bytes = swap_bytes(swap, part);
-		swap_answer(swap, request, swap_is_away(swap) ? SWAP_SUSPENDED : SWAP_READY, SWAP_FINE);
-		return true;
+		/* One that returned has its content still where it was. */
+		if (swap->answer.state == SWAP_READY)
+			why = swap_find_room(swap, swap->answer.bytes);
+		swap_answer(swap, request, swap_is_away(swap) ? SWAP_SUSPENDED : SWAP_READY, why);
+		return !why;
 	}
 	swap->answer.amount = 0;
 	swap_begin(swap, SWAP_SUSPENDING);
@@ -279,10 +351,7 @@ static bool swap_prepare(struct swap *swap, uint32_t request, uint32_t part)
 		why = swap_find_obstacle(swap);
 	if (!why) {
 		bytes = swap_bytes(swap, part);
-		if (!swap_is_allowed(swap, bytes)) {
-			swap->answer.amount = bytes;
-			why = SWAP_HOST;
-		}
+		why = swap_find_room(swap, bytes);
 	}
 	if (why)
 		swap_open(swap);
@@ -294,22 +363,32 @@ static bool swap_prepare(struct swap *swap, uint32_t request, uint32_t part)
 	return !why;
 }
 
+/*
+ * What follows was looked at by no PREPARE. Who could not leave after all has given its file away; what
+ * has just come back is where it was, too.
+ */
+static enum swap_why swap_has_room(struct swap *swap, uint64_t bytes)
+{
+	if (swap->answer.state == SWAP_RETURNED || swap_file(swap).bytes)
+		return SWAP_FINE;
+	if (!swap_is_away(swap))
+		return *swap->guest->policy.swap_dir ? swap_take_file(swap) : SWAP_FINE;
+	return bytes <= swap_away_bytes(swap) || bytes <= swap_allowed(swap) ? SWAP_FINE : SWAP_HOST;
+}
+
 static void swap_leave(struct swap *swap, uint32_t request, uint32_t part)
 {
-	enum swap_why why = SWAP_FINE;
+	enum swap_why why;
 	uint64_t bytes;
 
 	if (!swap_is_away(swap) && swap->answer.state != SWAP_READY &&
 	    swap->answer.state != SWAP_RETURNED && !swap_prepare(swap, request, part))
 		return;
 	bytes = swap_bytes(swap, part);
-	swap->answer.amount = 0;
-	/* Of what follows nothing was looked at by a PREPARE. */
-	if (swap_is_away(swap) && bytes > swap_away_bytes(swap) && !swap_is_allowed(swap, bytes))
-		why = SWAP_HOST;
-	else
+	why = swap_has_room(swap, bytes);
+	if (!why)
 		why = swap_move_measured(swap, request, part);
-	swap_answer(swap, request, swap_is_away(swap) ? SWAP_SUSPENDED : SWAP_READY, why);
+	swap_answer_away(swap, request, swap_is_away(swap) ? SWAP_SUSPENDED : SWAP_READY, why);
 }
 
 /* So that who looks from outside finds what has left; and for GIVEN all of that is gone then. */
@@ -324,18 +403,18 @@ static void swap_bare(struct swap *swap, uint32_t request, bool give)
 	if (!swap->move.away)
 		return;
 	if (why) {
-		swap_answer(swap, request, SWAP_SUSPENDED, why);
+		swap_answer_away(swap, request, SWAP_SUSPENDED, why);
 		return;
 	}
 	if ((!give || !swap->move.given) && !move_bare(&swap->move)) {
-		swap_answer(swap, request, SWAP_SUSPENDED, SWAP_HOST);
+		swap_answer_away(swap, request, SWAP_SUSPENDED, SWAP_HOST);
 		return;
 	}
 	if (give)
 		move_give(&swap->move);
 	FAULT_POINT(GUEST_SWAP_BARE);
 	swap->answer.list_at = (uint64_t)(uintptr_t)swap->move.list;
-	swap_answer(swap, request, SWAP_SUSPENDED, SWAP_FINE);
+	swap_answer_away(swap, request, SWAP_SUSPENDED, SWAP_FINE);
 }
 
 /*
@@ -375,7 +454,7 @@ static void swap_return(struct swap *swap, uint32_t request)
 		return;
 	}
 	why = swap_move_measured(swap, request, 0);
-	swap_answer(swap, request, why ? SWAP_SUSPENDED : SWAP_RETURNED, why);
+	swap_answer_away(swap, request, why ? SWAP_SUSPENDED : SWAP_RETURNED, why);
 }
 
 static void swap_act(struct swap *swap, uint32_t request, enum swap_phase phase)
@@ -385,7 +464,7 @@ static void swap_act(struct swap *swap, uint32_t request, enum swap_phase phase)
 	case SWAP_PREPARE_CONTEXTS:
 		swap->move.contexts = phase == SWAP_PREPARE_CONTEXTS;
 		if (swap_is_away(swap))
-			swap_answer(swap, request, SWAP_SUSPENDED, SWAP_FINE);
+			swap_answer_away(swap, request, SWAP_SUSPENDED, SWAP_FINE);
 		else
 			swap_prepare(swap, request, swap_part_of(request));
 		break;

@@ -95,6 +95,16 @@ static uint64_t amd_move_bytes(void *self, uint32_t part)
 	return ((struct amd_move *)self)->pieces.bytes;
 }
 
+static bool amd_move_take(void *self, uint64_t host_bytes, const char *dir)
+{
+	struct amd_move *move = self;
+	struct stage *stage = &move->stage;
+
+	if (!stage_suits(stage, move->pieces.bytes, host_bytes))
+		stage_give(stage);
+	return stage_take(stage, move->pieces.bytes) && !stage_take_file(stage, host_bytes, dir);
+}
+
 /* --- Copies ----------------------------------------------------------------------------------- */
 
 /* The step of host memory that a GPU reaches at the moment. */
@@ -127,7 +137,7 @@ static enum swap_why amd_move_copy_piece(struct amd_move *move, int kfd, struct 
 		uint64_t at = piece->host + done, host = (uintptr_t)move->stage.at + at;
 
 		if (!amd_move_open_window(move, kfd, lane, at, window, out))
-			return SWAP_HOST;
+			return move->stage.error ? SWAP_FILE : SWAP_HOST;
 		n = window->at + window->bytes - at;
 		n = n < piece->bytes - done ? n : piece->bytes - done;
 		if (!amd_lane_copy(lane, out ? host : piece->va + done,
@@ -266,6 +276,8 @@ static enum swap_why amd_move_copy_out(struct amd_move *move, int kfd)
 	stage_begin(&move->stage, 0, move->pieces.bytes, NULL, NULL);
 	why = amd_move_copy(move, kfd, true);
 	stage_end(&move->stage);
+	if (!why && !stage_sync(&move->stage))
+		why = SWAP_FILE;
 	move->copied = !why;
 	return why;
 }
@@ -408,6 +420,19 @@ static uint64_t amd_move_away(void *self)
 	return bytes;
 }
 
+static struct mover_file amd_move_file(void *self)
+{
+	const struct amd_move *move = self;
+	const struct stage *stage = &move->stage;
+	struct mover_file file = {.bytes = stage->bytes - stage->host_bytes, .error = stage->error};
+
+	for (uint64_t i = 0; file.bytes && i < move->pieces.n; i++)
+		if (move->pieces.at[i].away)
+			file.holds += stage_filed(stage, move->pieces.at[i].host,
+						  move->pieces.at[i].bytes);
+	return file;
+}
+
 static void amd_move_done(void *self)
 {
 	struct amd_move *move = self;
@@ -420,6 +445,7 @@ static void amd_move_done(void *self)
 	if (kfd >= 0)
 		close(kfd);
 	amd_pieces_free(&move->pieces);
+	stage_give_file(&move->stage);
 	move->copied = false;
 	if (queues)
 		queues_hold(queues, false);
@@ -440,6 +466,8 @@ const struct mover_kind amd_move_kind = {
 	.rest = amd_move_rest,
 	.prepare = amd_move_prepare,
 	.bytes = amd_move_bytes,
+	.take = amd_move_take,
+	.file = amd_move_file,
 	.out = amd_move_out,
 	.back = amd_move_back,
 	.is_away = amd_move_is_away,
